@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_ALLOC_H
+#define ZNS_ALLOC_H
+/*
+ * Which groups a dump gets (design.md §5, papers.md §1). Pure functions on a table of groups: no device,
+ * no I/O, so that the rules are tested alone. A group is a set of zones that share a die.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include "zns/err.h"
+
+struct zns_group_state {
+	uint32_t id;
+	int32_t channel;		/* -1 unknown */
+	uint32_t nr_reservations;	/* containers holding it, the asking one not counted */
+	uint32_t nr_leases;		/* live dumps and restores on it */
+	uint32_t free_zones;		/* zones that could be given now: empty ones, the asker's parked ones */
+	bool metadata;			/* holds a metadata zone: given out last */
+	bool reserved_io;		/* reserved for normal I/O: never given to a dump */
+};
+
+/* ceil(qos / zone bandwidth), at least 1 (papers.md §1, component 2). */
+uint32_t zns_alloc_width(uint32_t qos_mibps, uint32_t zone_mibps);
+
+/*
+ * Pick @width groups: fewest reservations, then no live lease, then distinct channels, then not
+ * metadata, then lowest id; groups without a free zone are passed over. @out gets indices into @groups.
+ * Returns how many were found (may be < width).
+ */
+uint32_t zns_alloc_pick(const struct zns_group_state *groups, uint32_t nr, uint32_t width, uint32_t *out);
+
+/*
+ * Units per turn for each picked group: in proportion to its fair share 1 / (1 + other reservations),
+ * as small whole numbers (1 … 16).
+ */
+void zns_alloc_weights(const struct zns_group_state *groups, const uint32_t *picked, uint32_t nr, uint32_t *weights);
+
+/* Largest rate the device can promise: min(groups, open and active budget) * zone bandwidth. */
+uint32_t zns_alloc_max_qos(uint32_t nr_groups, uint32_t max_open, uint32_t max_active, uint32_t zone_mibps);
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_CONFIG_H
+#define ZNS_CONFIG_H
+/*
+ * The administrator's configuration: /etc/zns-criu, or $ZNS_CONFIG. One file per registered device in
+ * devices.d/ (name: the UUID; content: "path = DEV"), and zns.conf with "key = value" lines
+ * (default-device = UUID or DEV). Runtime files (socket, locks) are in /run/zns-criu, or $ZNS_RUN.
+ * Nothing is cached: every call reads the files.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include "zns/err.h"
+#include "zns/util.h"
+
+const char *zns_config_dir(void);
+const char *zns_run_dir(void);
+
+struct zns_registered {
+	uint8_t uuid[ZNS_UUID_LEN];
+	char path[256];		/* "emu:/…" or "/dev/…" */
+};
+
+/* Record (or replace) uuid → path; other entries with the same path are dropped. Creates the directories, 0700. */
+int zns_register(const uint8_t uuid[ZNS_UUID_LEN], const char *path, struct zns_err *err);
+int zns_unregister(const uint8_t uuid[ZNS_UUID_LEN], struct zns_err *err);
+
+/* -ENOENT: not registered on this machine (the message names the UUID and the remedy). */
+int zns_registered_by_uuid(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out, struct zns_err *err);
+/* By the path as given on the command line (both made canonical). -ENOENT likewise. */
+int zns_registered_by_path(const char *path, struct zns_registered *out, struct zns_err *err);
+/* All of them, malloc'ed, owned by the caller. */
+int zns_registered_list(struct zns_registered **out, size_t *nr, struct zns_err *err);
+
+/*
+ * Which device a command means: @spec if given (path or UUID), else $ZNS_DEV, else default-device, else the
+ * only registered one. It must be registered. -ENODEV with the remedy in @err.
+ */
+int zns_resolve_device(const char *spec, struct zns_registered *out, struct zns_err *err);
+
+/* "emu:rel" → "emu:/abs", "rel" → "/abs"; the path need not exist. */
+int zns_canonical_spec(const char *spec, char *out, size_t len, struct zns_err *err);
+
+/* Value of @key in zns.conf into @out. -ENOENT: not set. -EINVAL: the file has a line that is no "key = value". */
+int zns_config_get(const char *key, char *out, size_t len, struct zns_err *err);
+int zns_config_set(const char *key, const char *value, struct zns_err *err);
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_DEV_H
+#define ZNS_DEV_H
+/*
+ * One zoned device behind one vtable: emulator (emu:PATH), kernel zoned block device, NVMe
+ * passthrough. The rules are those of the NVMe Zoned Namespace Command Set.
+ *
+ * Addresses are (zone index, byte offset inside the zone); offsets run from 0 to the zone's
+ * capacity, never to its size. Everything is in bytes unless the name says otherwise.
+ *
+ * Threads: read, write and append may be called from several threads at once, for different
+ * zones; one zone has one writer at a time (callers' duty; the emulator also survives two).
+ * Processes: several processes may have the same device open. Nothing in this interface says
+ * which zones share a die: that is found by probing or given by a vendor map.
+ *
+ * All calls return 0 or a negative errno and fill @err. The errors a zoned device gives:
+ *   -EINVAL        not block-aligned, or zone/offset out of range
+ *   -EIO           write not at the write pointer; media error
+ *   -ENOSPC        write beyond the zone's capacity, or to a full zone
+ *   -ETOOMANYREFS  would exceed the open limit
+ *   -EOVERFLOW     would exceed the active limit
+ *   -EROFS         zone is read-only
+ *   -ENXIO         zone is offline
+ *   -ENODATA       read beyond the write pointer
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "zns/err.h"
+
+enum zns_zone_state {
+	ZNS_ZONE_EMPTY = 0,
+	ZNS_ZONE_IMP_OPEN,	/* opened by a write */
+	ZNS_ZONE_EXP_OPEN,	/* opened by command */
+	ZNS_ZONE_CLOSED,	/* active, not open */
+	ZNS_ZONE_FULL,
+	ZNS_ZONE_READ_ONLY,
+	ZNS_ZONE_OFFLINE,
+	ZNS_ZONE_NR_STATES
+};
+
+/* "empty", "open" (both kinds), "closed", "full", "read-only", "offline". */
+const char *zns_zone_state_name(enum zns_zone_state state);
+
+static inline bool zns_zone_is_open(enum zns_zone_state s)
+{
+	return s == ZNS_ZONE_IMP_OPEN || s == ZNS_ZONE_EXP_OPEN;
+}
+static inline bool zns_zone_is_active(enum zns_zone_state s)
+{
+	return zns_zone_is_open(s) || s == ZNS_ZONE_CLOSED;
+}
+
+struct zns_zone {
+	uint32_t index;
+	enum zns_zone_state state;
+	bool conventional;	/* random-write zone: recognised, never striped over */
+	uint64_t wp;		/* bytes written from the zone's start; capacity when full */
+	uint64_t capacity;	/* writable bytes, <= geometry.zone_size */
+};
+
+struct zns_geometry {
+	uint32_t nr_zones;
+	uint32_t block_size;	/* logical block, bytes: granularity of every transfer */
+	uint64_t zone_size;	/* address distance between zones */
+	uint64_t zone_capacity;	/* of a typical zone; struct zns_zone has each zone's own */
+	uint32_t max_open;	/* 0 = no limit */
+	uint32_t max_active;	/* 0 = no limit */
+	uint32_t max_io_bytes;	/* largest single transfer that is not split by the kernel */
+	uint32_t mem_align;	/* required alignment of buffers, bytes */
+};
+
+struct zns_dev;
+
+struct zns_dev_ops {
+	const char *name;	/* "emu", "block", "nvme" */
+	int (*report)(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *err);
+	/* @off must be the write pointer; @len a multiple of the block size. */
+	int (*write)(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err);
+	/* Zone Append: the device picks the place and returns it in *off. */
+	int (*append)(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uint64_t *off, struct zns_err *err);
+	int (*read)(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *err);
+	/* Several zones in one call, so that a backend that must sync does it once. */
+	int (*reset)(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err);
+	int (*open_zone)(struct zns_dev *d, uint32_t zone, struct zns_err *err);
+	int (*close_zone)(struct zns_dev *d, uint32_t zone, struct zns_err *err);
+	int (*finish)(struct zns_dev *d, uint32_t zone, struct zns_err *err);
+	/* Everything written, reset or finished before this call survives a power cut after it. */
+	int (*flush)(struct zns_dev *d, struct zns_err *err);
+	void (*close)(struct zns_dev *d);
+};
+
+/* A backend embeds this as its first member. */
+struct zns_dev {
+	const struct zns_dev_ops *ops;
+	struct zns_geometry geo;
+	char path[256];		/* as given to zns_dev_open, "emu:" included */
+};
+
+enum zns_dev_flags {
+	ZNS_DEV_RDONLY = 1 << 0,	/* write, reset … then fail with -EBADF */
+};
+
+/*
+ * Open "emu:PATH", "/dev/nvmeXnY" or "/dev/ngXnY". The caller owns *out and ends it with
+ * zns_dev_close. -ENOENT no such path, -EMEDIUMTYPE not a zoned device or not an emulator file.
+ */
+int zns_dev_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err);
+void zns_dev_close(struct zns_dev *dev);	/* NULL is fine */
+
+#define zns_dev_write(d, ...) ((d)->ops->write((d), __VA_ARGS__))
+#define zns_dev_append(d, ...) ((d)->ops->append((d), __VA_ARGS__))
+#define zns_dev_read(d, ...) ((d)->ops->read((d), __VA_ARGS__))
+#define zns_dev_report(d, ...) ((d)->ops->report((d), __VA_ARGS__))
+#define zns_dev_reset(d, ...) ((d)->ops->reset((d), __VA_ARGS__))
+#define zns_dev_open_zone(d, ...) ((d)->ops->open_zone((d), __VA_ARGS__))
+#define zns_dev_close_zone(d, ...) ((d)->ops->close_zone((d), __VA_ARGS__))
+#define zns_dev_finish(d, ...) ((d)->ops->finish((d), __VA_ARGS__))
+#define zns_dev_flush(d, err) ((d)->ops->flush((d), (err)))
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_FRAME_H
+#define ZNS_FRAME_H
+/*
+ * The frame around every stored payload (log records, manifest, handle): a 48-byte little-endian
+ * header with magic, lengths and a hash over header and payload. The reader trusts no length before
+ * it is checked against the bytes at hand. Layout: Documentation/format.md, "Frames".
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include "zns/err.h"
+
+#define ZNS_FRAME_MAGIC 0x3155495243534e5aull	/* "ZNSCRIU1" as bytes on the device */
+#define ZNS_FRAME_VERSION 1
+#define ZNS_FRAME_HDR 48
+
+enum zns_frame_type {
+	ZNS_FRAME_SUPERBLOCK = 1,
+	ZNS_FRAME_PROFILE,
+	ZNS_FRAME_CHECKPOINT,
+	ZNS_FRAME_TOMBSTONE,
+	ZNS_FRAME_RESERVATION,
+	ZNS_FRAME_RELEASE,
+	ZNS_FRAME_SNAPSHOT_END,
+	ZNS_FRAME_MANIFEST,
+	ZNS_FRAME_FOOTER,
+	ZNS_FRAME_HANDLE,
+};
+
+struct zns_frame {
+	uint16_t type;
+	uint16_t version;
+	uint64_t generation;	/* log generation, 0 outside the log */
+	uint64_t seq;		/* position in that generation, 0 outside the log */
+	const uint8_t *payload;	/* points into the buffer given to zns_frame_parse */
+	uint32_t len;		/* payload bytes */
+};
+
+/* Bytes a frame takes: header and payload, rounded up to @align (a block, or 1). */
+size_t zns_frame_size(size_t payload_len, size_t align);
+
+/* Write header + payload + zero padding into @out (zns_frame_size(len, align) bytes). */
+void zns_frame_pack(const struct zns_frame *f, size_t align, uint8_t *out);
+
+/*
+ * Check and split the frame at the start of @buf. 0; -ENODATA: no frame here (magic does not
+ * match: clean end of a log); -EBADMSG: a frame, but torn or damaged (length, hash); -EPROTONOSUPPORT:
+ * a version newer than ours. Never reads past @len.
+ */
+int zns_frame_parse(const uint8_t *buf, size_t len, struct zns_frame *f, struct zns_err *err);
+
+#endif

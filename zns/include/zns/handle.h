@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_HANDLE_H
+#define ZNS_HANDLE_H
+/*
+ * The handle file of an image directory (design.md §6): names a device and a checkpoint by UUID, never a
+ * path. It may be copied, renamed with its directory, and restored from anywhere.
+ */
+#include <stdbool.h>
+#include "zns/err.h"
+#include "zns/util.h"
+#include "zns-handle.pb-c.h"
+
+#define ZNS_HANDLE_NAME "zns-handle.img"
+#define ZNS_HANDLE_MAX KIB(256)			/* larger is not a handle */
+#define ZNS_HANDLE_COPY_MAX KIB(64)		/* one plain copy */
+#define ZNS_HANDLE_COPIES_MAX MIB(1)		/* all of them */
+
+/* true if @dirfd has a handle (says nothing of its health). */
+bool zns_handle_present(int dirfd);
+
+/* Read and check; free with zns_pb__handle__free_unpacked. -ENOENT none; -EBADMSG damaged or not a handle. */
+int zns_handle_read(int dirfd, ZnsPb__Handle **out, struct zns_err *err);
+
+/* Write durably: temporary name, fsync, rename, fsync of the directory. */
+int zns_handle_write(int dirfd, const ZnsPb__Handle *h, struct zns_err *err);
+
+/*
+ * Compare the plain copies in @dirfd with what the handle says. Returns how many differ or are missing
+ * (0: all as written) and names the first ones in @err. The device is authoritative; the caller warns.
+ */
+int zns_handle_check_copies(int dirfd, const ZnsPb__Handle *h, struct zns_err *err);
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_STORE_H
+#define ZNS_STORE_H
+/*
+ * The store on the device (design.md §4): a metadata log in zones of its own, holding the profile,
+ * reservations, checkpoints and tombstones; replayed into memory when opened.
+ *
+ * One process at a time writes the log: znsd. Others may open with ZNS_STORE_RDONLY. Not thread-safe.
+ * All pointers handed out belong to the store and live until the next call that changes it.
+ *
+ * Log: ZNS_META_ZONES zones (the first sequential zones of the device). Each begins with a superblock
+ * frame carrying a generation; the highest generation with a complete snapshot (SNAPSHOT_END) is the
+ * log. A full log zone is rolled: snapshot into the next metadata zone, flush, then the old one is
+ * reset at the following roll (so the previous generation survives a crash while rolling).
+ * A torn tail is a crash: ignored, the log goes on in a fresh generation. Records are block-padded.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include "zns/dev.h"
+#include "zns/util.h"
+#include "zns-record.pb-c.h"
+
+#define ZNS_META_ZONES_MIN 3
+#define ZNS_TOMBSTONES_MAX 1024	/* the oldest are forgotten at roll-over */
+
+enum zns_store_flags {
+	ZNS_STORE_RDONLY = 1 << 0,
+};
+
+struct zns_store;
+
+/* max(3, zones for 0.02 % of the capacity), never more than half of the device. */
+uint32_t zns_store_meta_zones(const struct zns_geometry *geo);
+
+/*
+ * Write an empty store. Resets all zones of the device. @profile must cover every zone. -EEXIST if the
+ * device holds a store with checkpoints and not @force. An existing store's UUID is kept, else @uuid is
+ * used. *uuid_out (16 bytes) is the result.
+ */
+int zns_store_format(struct zns_dev *dev, const uint8_t *uuid, const ZnsPb__Profile *profile, bool force,
+		     uint8_t *uuid_out, struct zns_err *err);
+
+/* -ENOMEDIUM: not formatted. -EBADMSG: metadata damaged beyond a torn tail. */
+int zns_store_open(struct zns_dev *dev, unsigned flags, struct zns_store **out, struct zns_err *err);
+void zns_store_close(struct zns_store *s);	/* does not close the device */
+
+const uint8_t *zns_store_uuid(const struct zns_store *s);
+uint64_t zns_store_generation(const struct zns_store *s);
+uint32_t zns_store_nr_meta(const struct zns_store *s);	/* zones 0 … n-1 are metadata */
+const ZnsPb__Profile *zns_store_profile(const struct zns_store *s);
+
+size_t zns_store_nr_checkpoints(const struct zns_store *s);
+const ZnsPb__Checkpoint *zns_store_checkpoint(const struct zns_store *s, size_t i);	/* in order of commit */
+const ZnsPb__Checkpoint *zns_store_find(const struct zns_store *s, const uint8_t *id);	/* NULL: none */
+const ZnsPb__Tombstone *zns_store_find_tombstone(const struct zns_store *s, const uint8_t *id);
+size_t zns_store_nr_reservations(const struct zns_store *s);
+const ZnsPb__Reservation *zns_store_reservation(const struct zns_store *s, size_t i);
+const ZnsPb__Reservation *zns_store_find_reservation(const struct zns_store *s, const char *container);
+
+/* Bytes of committed checkpoints in one zone (0: the zone may be reset). */
+uint64_t zns_store_zone_live(const struct zns_store *s, uint32_t zone);
+/* The container that owns the zone's live bytes, or NULL. */
+const char *zns_store_zone_owner(const struct zns_store *s, uint32_t zone);
+
+/*
+ * Each of these appends a record, flushes the device and returns only when it is durable; on failure the
+ * state in memory is what it was. The messages are copied.
+ */
+int zns_store_commit(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_err *err);	/* -EEXIST: that id */
+int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, struct zns_err *err);	/* -ENOENT */
+int zns_store_reserve(struct zns_store *s, const ZnsPb__Reservation *r, struct zns_err *err);	/* adds or replaces */
+int zns_store_release(struct zns_store *s, const char *container, struct zns_err *err);	/* -ENOENT */
+int zns_store_set_profile(struct zns_store *s, const ZnsPb__Profile *p, struct zns_err *err);
+
+/*
+ * The manifest of a committed checkpoint, read from its data zone and verified; free with
+ * zns_pb__manifest__free_unpacked(m, NULL). Needs no open store: @c and the device are enough. -EBADMSG: damaged.
+ */
+int zns_manifest_read(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb__Manifest **out, struct zns_err *err);
+
+/* Sanity of a manifest from a device: zones and offsets in range, csums count, segments gapless. -EBADMSG. */
+int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo, struct zns_err *err);
+
+#endif

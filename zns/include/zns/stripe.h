@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_STRIPE_H
+#define ZNS_STRIPE_H
+/*
+ * Layout arithmetic (design.md §3): an image is a list of segments; inside a segment the place of an offset is
+ * computed. A segment's units go to its extents in turns: extent e takes `weight` units of a turn, spread over
+ * the turn as evenly as whole units allow, the same way in every turn.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "zns/err.h"
+#include "zns/util.h"
+#include "zns-record.pb-c.h"
+
+#define ZNS_STRIPE_MAX_WIDTH 256	/* extents of one segment */
+#define ZNS_STRIPE_MAX_WEIGHT 16
+#define ZNS_STRIPE_UNIT_MIN KIB(64)	/* = smallest checksum unit (design.md §4) */
+#define ZNS_STRIPE_UNIT_MAX MIB(4)
+#define ZNS_STRIPE_UNIT_DEFAULT KIB(256)
+
+/*
+ * The order in which one turn visits the extents: @turn gets sum(weights) extent indices. Deterministic: part
+ * of the format. Returns the number of slots, 0 if @nr or a weight is out of range.
+ */
+uint32_t zns_turn_build(const uint32_t *weights, uint32_t nr, uint16_t *turn, uint32_t turn_max);
+
+struct zns_place {
+	uint32_t extent;	/* index into the segment's extents */
+	uint32_t zone;
+	uint64_t off;		/* in the zone, bytes */
+};
+
+/* A segment made ready for look-ups; caller's storage, freed with zns_seg_fini. */
+struct zns_seg {
+	uint64_t off, len;	/* in the image, bytes; off is a multiple of unit */
+	uint32_t unit;		/* bytes */
+	uint32_t nr;		/* extents */
+	uint32_t slots;		/* of a turn */
+	uint16_t *turn;		/* slot → extent */
+	uint16_t *rank;		/* slot → how many earlier slots of the turn went to the same extent */
+	uint32_t *zone;
+	uint64_t *start;
+	uint32_t *weight;
+};
+
+int zns_seg_init(struct zns_seg *s, const ZnsPb__Segment *pb, uint32_t unit, struct zns_err *err);
+void zns_seg_fini(struct zns_seg *s);
+
+/* Where unit @k of the segment stands (k counts from the segment's start). */
+void zns_seg_place(const struct zns_seg *s, uint64_t k, struct zns_place *out);
+
+/* How many of the segment's first @units units extent @e takes. */
+uint64_t zns_seg_units_of(const struct zns_seg *s, uint32_t e, uint64_t units);
+
+/* The most units a segment with these weights can take when extent e has room for room_units[e]. */
+uint64_t zns_turn_capacity(const uint32_t *weights, const uint64_t *room_units, uint32_t nr);
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_UTIL_H
+#define ZNS_UTIL_H
+/* Small things every layer needs: scope cleanup, sizes, UUIDs, hashes, whole-buffer I/O. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#define KIB(x) ((uint64_t)(x) << 10)
+#define MIB(x) ((uint64_t)(x) << 20)
+#define GIB(x) ((uint64_t)(x) << 30)
+
+#define zns_align_up(x, a) ((((uint64_t)(x)) + (a) - 1) / (a) * (a))
+#define zns_align_down(x, a) (((uint64_t)(x)) / (a) * (a))
+#define zns_min(a, b) ((a) < (b) ? (a) : (b))
+#define zns_max(a, b) ((a) > (b) ? (a) : (b))
+#define ZNS_ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+static inline void zns_cleanup_freep(void *p)
+{
+	free(*(void **)p);
+}
+static inline void zns_cleanup_closep(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+}
+static inline void zns_cleanup_filep(FILE **f)
+{
+	if (*f)
+		fclose(*f);
+}
+/* Scope-bound ownership, in crun's manner. */
+#define cleanup_free __attribute__((cleanup(zns_cleanup_freep)))
+#define cleanup_close __attribute__((cleanup(zns_cleanup_closep)))
+#define cleanup_file __attribute__((cleanup(zns_cleanup_filep)))
+
+/*
+ * "64K", "4M", "2G", "1T" (binary), or a plain number of bytes. The whole string must
+ * match. 0, or -EINVAL / -ERANGE with *out untouched.
+ */
+int zns_parse_size(const char *s, uint64_t *out_bytes);
+
+/*
+ * A bandwidth: "500", "500MiB/s", "2GiB/s", "512KiB/s"; a bare number is MiB/s.
+ * Must be > 0 and come out as whole MiB/s (rounded up). 0, or -EINVAL / -ERANGE.
+ */
+int zns_parse_mibps(const char *s, uint32_t *out_mibps);
+
+/* "447.0 MiB" and the like into @buf (at least 16 bytes); returns @buf. */
+char *zns_format_size(uint64_t bytes, char *buf, size_t len);
+
+/* RFC 3339 in UTC with seconds, e.g. 2026-11-20T23:07:00Z; @buf at least 32 bytes. */
+char *zns_format_time(int64_t unix_ns, char *buf, size_t len);
+int64_t zns_now_ns(void);	/* CLOCK_REALTIME, nanoseconds */
+uint64_t zns_mono_ns(void);	/* CLOCK_MONOTONIC, nanoseconds */
+
+#define ZNS_UUID_LEN 16		/* bytes, RFC 4122 order */
+#define ZNS_UUID_STR 37		/* characters with the NUL */
+int zns_uuid_generate(uint8_t out[ZNS_UUID_LEN]);	/* random (version 4); -errno */
+char *zns_uuid_format(const uint8_t uuid[ZNS_UUID_LEN], char out[ZNS_UUID_STR]);
+int zns_uuid_parse(const char *s, uint8_t out[ZNS_UUID_LEN]);	/* 0 or -EINVAL */
+
+/* XXH3, 64 bits: the checksum of every record and every stripe unit. */
+uint64_t zns_hash(const void *data, size_t len);
+uint64_t zns_hash_seeded(const void *data, size_t len, uint64_t seed);
+
+/* Whole-buffer read/write that retry short transfers and EINTR. 0 or -errno; EOF early is -ENODATA. */
+int zns_pread_all(int fd, void *buf, size_t len, off_t off);
+int zns_pwrite_all(int fd, const void *buf, size_t len, off_t off);
+int zns_write_all(int fd, const void *buf, size_t len);
+
+/*
+ * Read a whole file of at most @max bytes relative to @dirfd (AT_FDCWD allowed).
+ * *out is malloc'ed (NUL-terminated one past the end) and owned by the caller.
+ * -EFBIG if larger, else -errno.
+ */
+int zns_read_file(int dirfd, const char *path, size_t max, uint8_t **out, size_t *out_len);
+
+/*
+ * Replace a file so that a crash leaves the old or the new one: temporary file, fsync,
+ * rename, fsync of the directory. @mode is the file's. 0 or -errno.
+ */
+int zns_replace_file(int dirfd, const char *path, const void *data, size_t len, unsigned mode);
+
+/*
+ * The full path of one of our programs ("znsd", "zns-helper"): $ZNS_LIBEXEC, then the
+ * directory of the running binary, then its ../libexec/zns-criu. 0 or -ENOENT.
+ */
+int zns_find_program(const char *name, char *out, size_t len);
+
+#endif
