@@ -1,70 +1,192 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # ZNS-CRIU: one Makefile for the fork (fetched, patched, built), libzns and its programs.
-#   make deps   install the Debian packages needed      make test   everything CI checks
-#   make        build into build/bin                    make demo   a live Redis into zones and back
+#
+#   make deps    install the Debian packages needed       make test          everything CI checks
+#   make         build into build/bin                     make zdtm-sample   our criu against stock, without zones
+#   make demo    a live Redis into zones and back         make bench         dump and restore beside stock CRIU
+#   make unit | zonetests | errors | fuzz | lint          make install | uninstall | clean
+#
+# V=1 shows the commands, SAN="-fsanitize=address,undefined" builds with sanitizers (use another B=DIR).
 SHELL		:= /bin/bash
 .DELETE_ON_ERROR:
 
 B		:= build
 BIN		:= $(B)/bin
 GEN		:= $(B)/gen
-PKGS		:= libprotobuf-c libxxhash json-c uuid
-CC		?= gcc
+V		?= 0
+Q		:= $(if $(filter 1,$(V)),,@)
+say		= $(if $(filter 1,$(V)),,@echo "  $(1)")
+
+# --- what it takes -----------------------------------------------------------------------------------------------
+DEB_BUILD	:= build-essential pkg-config patch xz-utils ca-certificates libprotobuf-dev libprotobuf-c-dev \
+		   protobuf-c-compiler protobuf-compiler libnl-3-dev libcap-dev libnet1-dev libbsd-dev libnftables-dev \
+		   libgnutls28-dev uuid-dev libaio-dev python3 python3-protobuf python3-yaml libxxhash-dev libjson-c-dev
+DEB_TEST	:= libcmocka-dev redis-server redis-tools iproute2 iptables nftables procps util-linux libnl-route-3-dev
+DEB_DOC		:= asciidoc-base xmlto
+PKGS		:= libprotobuf-c libxxhash json-c
+export DEBIAN_FRONTEND := noninteractive
+# The distribution's python: criu's build and zdtm need its protobuf module.
+SYS_PATH	:= /usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin
+
+CC		:= $(if $(filter default,$(origin CC)),gcc,$(CC))
 OPT		?= -O2 -g
 SAN		?=
-WARN		:= -Wall -Wextra -Werror -Wno-unused-parameter -Wshadow -Wstrict-prototypes -Wmissing-prototypes
-CPPFLAGS	:= -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -Izns/include -I$(GEN) -Icriu/include $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+WARN		:= -Wall -Wextra -Werror -Wno-unused-parameter -Wno-format-truncation -Wshadow -Wstrict-prototypes \
+		   -Wmissing-prototypes
+CPPFLAGS	:= -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -Izns/include -I$(GEN) -Icriu/include \
+		   $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 CFLAGS		:= -std=gnu11 $(OPT) $(WARN) $(SAN)
 LDLIBS		:= $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lpthread
 
-PROTO		:= $(wildcard images/*.proto)
-PROTO_C		:= $(PROTO:images/%.proto=$(GEN)/%.pb-c.c)
+PROTO_C		:= $(patsubst images/%.proto,$(GEN)/%.pb-c.c,$(wildcard images/*.proto))
 PROTO_O		:= $(PROTO_C:.c=.o)
-LIB_DIRS	:= base dev alloc store stripe broker/client
-LIB_SRC		:= $(foreach d,base dev alloc store stripe,$(wildcard zns/$(d)/*.c)) $(wildcard zns/broker/client*.c)
-LIB_OBJ		:= $(LIB_SRC:%.c=$(B)/%.o)
-ZNSD_OBJ	:= $(patsubst %.c,$(B)/%.o,$(filter-out zns/broker/client%.c,$(wildcard zns/broker/*.c)))
-CTL_OBJ		:= $(patsubst %.c,$(B)/%.o,$(wildcard zns/ctl/*.c))
-HELPER_OBJ	:= $(patsubst %.c,$(B)/%.o,$(wildcard zns/helper/*.c))
-UNIT_BIN	:= $(patsubst test/unit/%.c,$(B)/test/%,$(wildcard test/unit/test_*.c))
+objs		= $(patsubst %.c,$(B)/%.o,$(1))
+CLIENT_SRC	:= $(wildcard zns/broker/client*.c)
+LIB_OBJ		:= $(call objs,$(foreach d,base dev alloc store stripe,$(wildcard zns/$(d)/*.c)) $(CLIENT_SRC))
+ZNSD_OBJ	:= $(call objs,$(filter-out $(CLIENT_SRC),$(wildcard zns/broker/*.c)))
+CTL_OBJ		:= $(call objs,$(wildcard zns/ctl/*.c))
+HELPER_OBJ	:= $(call objs,$(wildcard zns/helper/*.c))
 ALL_OBJ		:= $(LIB_OBJ) $(ZNSD_OBJ) $(CTL_OBJ) $(HELPER_OBJ)
+UNIT_BIN	:= $(patsubst test/unit/%.c,$(B)/test/%,$(wildcard test/unit/test_*.c))
+FUZZ_BIN	:= $(patsubst test/fuzz/%.c,$(B)/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))
 
-.PHONY: all zns unit clean
-all: zns
+ADAPTER		:= $(wildcard criu/*.c criu/*.h criu/include/*.h)
+CRIU_SRC	:= $(B)/criu
+PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch) scripts/fetch-criu
 
+.PHONY: all zns criu deps deps-doc check-deps unit zonetests errors test demo bench zdtm-sample fuzz lint man install \
+	uninstall clean
+all: zns criu
+
+# --- dependencies ------------------------------------------------------------------------------------------------
+MISSING		= $(strip $(foreach p,$(DEB_BUILD) $(1),$(shell dpkg-query -W -f='$${Status}' $(p) 2>/dev/null | \
+		  grep -q 'ok installed' || echo $(p))))
+
+deps:
+	$(Q)missing="$(call MISSING,$(DEB_TEST))"; [ -z "$$missing" ] || { \
+		echo "  APT     $$missing"; \
+		apt-get -qq update && apt-get -qq install -y --no-install-recommends $$missing >/dev/null; }
+
+deps-doc:
+	$(Q)missing="$(call MISSING,$(DEB_DOC))"; [ -z "$$missing" ] || { \
+		apt-get -qq update && apt-get -qq install -y --no-install-recommends $$missing >/dev/null; }
+
+# Only looked at when something has to be compiled.
+$(B)/.deps:
+	$(Q)missing="$(call MISSING,)"; if [ -n "$$missing" ]; then \
+		echo "missing packages: $$missing" >&2; echo "install them with: make deps" >&2; exit 1; fi
+	@mkdir -p $(B) && touch $@
+
+# --- libzns and its programs -------------------------------------------------------------------------------------
 zns: $(BIN)/znsd $(BIN)/znsctl $(BIN)/zns-helper
 
-$(GEN)/%.pb-c.c $(GEN)/%.pb-c.h: images/%.proto
+$(GEN)/%.pb-c.c: images/%.proto $(wildcard images/*.proto) | $(B)/.deps
 	@mkdir -p $(GEN)
-	protoc-c --proto_path=images --c_out=$(GEN) $<
+	$(call say,PROTO   $<)
+	$(Q)protoc-c --proto_path=images --c_out=$(GEN) $<
 
-$(GEN)/%.o: $(GEN)/%.c
-	$(CC) $(CPPFLAGS) $(OPT) $(SAN) -c -o $@ $<
+$(GEN)/%.o: $(GEN)/%.c | $(PROTO_C)
+	$(Q)$(CC) $(CPPFLAGS) $(OPT) $(SAN) -c -o $@ $<
 
 $(ALL_OBJ): | $(PROTO_C)
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 $(B)/libzns.a: $(LIB_OBJ) $(PROTO_O)
-	rm -f $@ && $(AR) rcs $@ $^
+	$(call say,AR      $@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 $(BIN)/znsd: $(ZNSD_OBJ) $(B)/libzns.a
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
 $(BIN)/znsctl: $(CTL_OBJ) $(B)/libzns.a
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
 $(BIN)/zns-helper: $(HELPER_OBJ) $(B)/libzns.a
+$(BIN)/znsd $(BIN)/znsctl $(BIN)/zns-helper:
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
+	$(call say,LD      $@)
+	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
 
+# --- criu: fetch, patch, add our files, build --------------------------------------------------------------------
+criu: $(BIN)/criu
+
+$(CRIU_SRC)/.fetched: $(PATCHES) | $(B)/.deps
+	$(call say,FETCH   CRIU into $(CRIU_SRC))
+	$(Q)scripts/fetch-criu $(CRIU_SRC)
+	@touch $@
+
+$(BIN)/criu: $(CRIU_SRC)/.fetched $(ADAPTER)
+	@mkdir -p $(@D)
+	$(call say,CRIU    $@)
+	$(Q)cp -p criu/*.c criu/*.h $(CRIU_SRC)/criu/ && cp -p criu/include/*.h $(CRIU_SRC)/criu/include/
+	$(Q)PATH=$(SYS_PATH) $(MAKE) --no-print-directory -C $(CRIU_SRC) criu >$(B)/criu.log 2>&1 || \
+		{ tail -40 $(B)/criu.log >&2; exit 1; }
+	$(Q)cp $(CRIU_SRC)/criu/criu $@
+
+# --- tests -------------------------------------------------------------------------------------------------------
 $(B)/test/%: test/unit/%.c $(B)/libzns.a
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(B)/libzns.a $(LDLIBS) -lcmocka
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(B)/libzns.a $(LDLIBS) -lcmocka
 
-unit: $(UNIT_BIN)
-	@for t in $(UNIT_BIN); do $$t || exit 1; done
+unit: $(UNIT_BIN) zns
+	$(Q)for t in $(UNIT_BIN); do ZNS_LIBEXEC=$(CURDIR)/$(BIN) $$t || exit 1; done
+
+zonetests: all
+	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/zonetests.py run -a --report $(B)/report/zonetests
+
+errors: all
+	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/errors.py run -a --report $(B)/report/errors
+
+test: deps
+	$(Q)$(MAKE) --no-print-directory all unit
+	$(Q)scripts/test-all $(B)
+
+demo: deps
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)scripts/demo
+
+bench: deps
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/compare.py --report $(B)/report/bench
+
+zdtm-sample: deps
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)scripts/zdtm-sample
+
+$(B)/fuzz/%: test/fuzz/%.c $(PROTO_C)
+	@mkdir -p $(@D)
+	$(Q)clang -g -O1 -fsanitize=fuzzer,address,undefined $(CPPFLAGS) -o $@ $< $(filter %.c,$(LIB_OBJ:$(B)/%.o=%.c)) \
+		$(PROTO_C) $(LDLIBS)
+
+FUZZ_SECONDS	?= 60
+fuzz: $(FUZZ_BIN)
+	$(Q)for t in $(FUZZ_BIN); do mkdir -p $(B)/corpus/$$(basename $$t); \
+		$$t -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 $(B)/corpus/$$(basename $$t) 2>&1 | \
+		grep -E 'stat::number_of_executed_units|ERROR|SUMMARY' ; [ $${PIPESTATUS[0]} = 0 ] || exit 1; done
+
+lint: $(PROTO_C)
+	$(Q)clang-tidy --quiet --warnings-as-errors='*' $(wildcard zns/*/*.c) -- $(CPPFLAGS) -std=gnu11
+
+# --- documentation and installation ------------------------------------------------------------------------------
+MAN		:= $(patsubst Documentation/%.txt,$(B)/man/%,$(wildcard Documentation/*.[18].txt))
+man: deps-doc $(MAN)
+$(B)/man/%: Documentation/%.txt
+	@mkdir -p $(@D)
+	$(Q)asciidoc -b docbook -d manpage -o $@.xml $< && xmlto --skip-validation man -o $(@D) $@.xml 2>/dev/null && rm -f $@.xml
+
+PREFIX		?= /usr/local
+LIBEXEC		:= $(PREFIX)/libexec/zns-criu
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBEXEC) $(DESTDIR)$(PREFIX)/share/man/man8
+	install $(BIN)/criu $(BIN)/znsd $(BIN)/zns-helper $(DESTDIR)$(LIBEXEC)
+	install $(BIN)/znsctl $(DESTDIR)$(PREFIX)/bin
+	ln -sf ../libexec/zns-criu/criu $(DESTDIR)$(PREFIX)/bin/criu-zns
+	$(if $(wildcard $(MAN)),install -m 644 $(wildcard $(MAN)) $(DESTDIR)$(PREFIX)/share/man/man8)
+
+uninstall:
+	rm -rf $(DESTDIR)$(LIBEXEC)
+	rm -f $(DESTDIR)$(PREFIX)/bin/znsctl $(DESTDIR)$(PREFIX)/bin/criu-zns
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/man/man8/,$(notdir $(MAN)))
 
 clean:
 	rm -rf $(B)

@@ -13,6 +13,7 @@
 
 #define ZNS_BROKER_VERSION 1
 #define ZNS_BROKER_MSG_MAX MIB(64)	/* larger frames are refused before anything is allocated */
+#define ZNS_BROKER_REQ_MAX MIB(8)	/* likewise, towards znsd */
 
 struct zns_broker {
 	int fd;			/* poll for POLLIN|POLLHUP while no call is running: readable = the broker is gone */
@@ -21,6 +22,8 @@ struct zns_broker {
 
 /* Connect to the device's broker, starting one if none runs. @b is caller's storage. */
 int zns_broker_connect(const struct zns_registered *dev, struct zns_broker *b, struct zns_err *err);
+/* As above, but never starts one: -ENOENT if none runs. For `format` and the like, which must not race one. */
+int zns_broker_connect_running(const struct zns_registered *dev, struct zns_broker *b, struct zns_err *err);
 void zns_broker_close(struct zns_broker *b);
 
 /*
@@ -33,7 +36,26 @@ int zns_broker_call(struct zns_broker *b, ZnsPb__Request *req, ZnsPb__Response *
 int zns_msg_send(int fd, const uint8_t *body, uint32_t len);
 int zns_msg_recv(int fd, uint8_t **body, uint32_t *len);
 
-/* Paths in the runtime directory: "<uuid>.sock", "<uuid>.lock", "<uuid>.writers", "<uuid>.readers". */
+/*
+ * Paths in the runtime directory: "<uuid>.sock", "<uuid>.lock", "<uuid>.writers", "<uuid>.readers" (@suffix:
+ * "sock" …). A helper first connects, then takes .writers (dump) or .readers (restore) with LOCK_SH, then sends
+ * dump_begin or restore_begin, and drops the lock before it would ever connect again: a new broker waits for
+ * .writers before it is ready, and a lock taken by a client that it does not know would make it wait.
+ */
 int zns_broker_path(const uint8_t uuid[ZNS_UUID_LEN], const char *suffix, char *out, size_t len);
+
+/* Make the runtime directory (0700) if need be and check that nobody else can write to it. */
+int zns_broker_run_dir(struct zns_err *err);
+
+/*
+ * The exclusive lock on a device's backing path that znsd holds all its life, whatever its runtime directory.
+ * Tries for @wait_ms. -EBUSY names the holder. *fd_out is closed to unlock.
+ */
+int zns_broker_lock_device(const char *dev_path, unsigned wait_ms, int *fd_out, struct zns_err *err);
+
+/* flock(LOCK_EX) with a bounded wait; -EBUSY when it stays taken. */
+int zns_flock_wait(int fd, unsigned wait_ms);
+/* PID of some holder of a flock on @fd's file other than ourselves, 0 if none can be found. */
+int zns_flock_holder(int fd);
 
 #endif

@@ -21,6 +21,9 @@ bool zns_handle_present(int dirfd);
 /* Read and check; free with zns_pb__handle__free_unpacked. -ENOENT none; -EBADMSG damaged or not a handle. */
 int zns_handle_read(int dirfd, ZnsPb__Handle **out, struct zns_err *err);
 
+/* The same from a buffer that holds the whole file. */
+int zns_handle_parse(const uint8_t *buf, size_t len, ZnsPb__Handle **out, struct zns_err *err);
+
 /* Write durably: temporary name, fsync, rename, fsync of the directory. */
 int zns_handle_write(int dirfd, const ZnsPb__Handle *h, struct zns_err *err);
 

@@ -47,6 +47,7 @@ void zns_store_close(struct zns_store *s);	/* does not close the device */
 const uint8_t *zns_store_uuid(const struct zns_store *s);
 uint64_t zns_store_generation(const struct zns_store *s);
 uint32_t zns_store_nr_meta(const struct zns_store *s);	/* zones 0 … n-1 are metadata */
+bool zns_store_torn(const struct zns_store *s);	/* the log ended in a torn record when opened */
 const ZnsPb__Profile *zns_store_profile(const struct zns_store *s);
 
 size_t zns_store_nr_checkpoints(const struct zns_store *s);
@@ -77,6 +78,22 @@ int zns_store_set_profile(struct zns_store *s, const ZnsPb__Profile *p, struct z
  * zns_pb__manifest__free_unpacked(m, NULL). Needs no open store: @c and the device are enough. -EBADMSG: damaged.
  */
 int zns_manifest_read(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb__Manifest **out, struct zns_err *err);
+
+/*
+ * The bytes to write for a manifest at @start of @zone: the ZNS_FRAME_MANIFEST frame padded to blocks, and one more
+ * block, the footer (ZNS_FRAME_FOOTER, message `footer`) by which fsck finds the manifest without the log.
+ * @prev_footer: offset of the footer before this one in the zone, UINT64_MAX if none. *out is page-aligned, ends with
+ * free(); *padded_len is all of it. @ref is the frame alone: start, its bytes without padding, their hash.
+ */
+int zns_manifest_pack(const ZnsPb__Manifest *m, size_t block, uint32_t zone, uint64_t start, uint64_t prev_footer,
+		      uint8_t **out, size_t *padded_len, ZnsPb__ExtentRef *ref, struct zns_err *err);
+
+/* The footer in the block at @off; free with zns_pb__footer__free_unpacked. -ENODATA: none there; -EBADMSG: damaged. */
+int zns_footer_read(struct zns_dev *dev, uint32_t zone, uint64_t off, ZnsPb__Footer **out, struct zns_err *err);
+
+/* Decode and check the frame of a manifest in memory; zns_manifest_read without the reading. */
+int zns_manifest_parse(const uint8_t *buf, size_t len, const struct zns_geometry *geo, ZnsPb__Manifest **out,
+		       struct zns_err *err);
 
 /* Sanity of a manifest from a device: zones and offsets in range, csums count, segments gapless. -EBADMSG. */
 int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo, struct zns_err *err);

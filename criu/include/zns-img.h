@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef __CR_ZNS_IMG_H__
+#define __CR_ZNS_IMG_H__
+/*
+ * The adapter between CRIU's image layer and the zns helper process: what the patch series calls. Like the rest of
+ * CRIU these functions print with pr_err and return 0 or -1 (or -errno where said). No threads, no state that a
+ * forked child could break: see zns-wire.h. Rules: design.md §1, §3, §6.
+ */
+#include <stdbool.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+struct cr_img;
+struct list_head;
+struct page_xfer;
+struct task_restore_args;
+
+/* Option codes, from config.c's table; one call stores any of them. 0 or -1 (out of range value). */
+#define ZNS_OPT_FIRST 1200
+#define ZNS_OPT_LAST  1206
+#define ZNS_LONG_OPTS \
+	{ "zns-dev", required_argument, 0, 1200 }, { "zns-qos", required_argument, 0, 1201 }, \
+	{ "zns-container", required_argument, 0, 1202 }, { "zns-checkpoint", required_argument, 0, 1203 }, \
+	{ "zns-alloc", required_argument, 0, 1204 }, { "zns-admission", required_argument, 0, 1205 }, \
+	{ "zns-stripe", required_argument, 0, 1206 }
+extern int zns_parse_opt(int code, const char *arg);
+#define ZNS_USAGE \
+	"\n* Zoned storage (see criu-zns(8)):\n" \
+	"  --zns-dev DEV         write images into zones of DEV (emu:PATH or a block device)\n" \
+	"  --zns-qos MIBPS       bandwidth to reserve, e.g. 500, 500MiB/s or 2GiB/s\n" \
+	"  --zns-container ID    whose checkpoint it is; groups of zones are kept per container\n" \
+	"  --zns-checkpoint ID   restore this checkpoint; the image directory may be empty\n" \
+	"  --zns-alloc MODE      static (default) or dynamic\n" \
+	"  --zns-admission MODE  share (default), wait[=SECONDS] or reject\n" \
+	"  --zns-stripe SIZE     stripe unit, 64K to 4M\n"
+
+/* Before any task is frozen: start the helper, be admitted. Does nothing without zns options. */
+extern int zns_dump_begin(pid_t pid);
+/* After the last image is flushed, before the post-dump script: durable and visible, or an error. */
+extern int zns_dump_commit(void);
+/* Commands that cannot work on zones yet: -1 with one line if zns options are given. */
+extern int zns_refuse(const char *what);
+/* Before the first image is read: zones are used if the directory has a handle or an id was given. */
+extern int zns_restore_begin(void);
+/* With the image directory, in every process that has it open. */
+extern void zns_close(void);
+extern bool zns_active(void);
+
+/* do_open_image's branch. -ENOENT: no such image; other negative errno: printed. */
+extern bool zns_img_wanted(int dfd, unsigned long oflags);
+extern int zns_img_open(struct cr_img *img, int type, const char *path, unsigned long oflags);
+/* close_image, after the buffered layer has flushed and closed its descriptor. */
+extern void zns_img_close(struct cr_img *img);
+
+/* The task whose memory a page transfer hands to the helper instead of splicing it: @pid, or 0 without zones. */
+extern pid_t zns_xfer_pid(struct page_xfer *xfer, pid_t pid);
+extern int zns_write_mem(struct page_xfer *xfer, void *base, unsigned long len);
+
+/* Exact reads from a pages image: everything or -1. */
+extern int zns_pread(struct cr_img *img, void *buf, unsigned long len, off_t off);
+struct zns_batch {
+	int sk[2];
+	unsigned int nr;
+};
+#define ZNS_BATCH_INIT { { -1, -1 }, 0 }
+extern int zns_batch_add(struct zns_batch *b, struct cr_img *img, struct iovec *iov, int nr, off_t off);
+extern int zns_batch_wait(struct zns_batch *b);
+/* A descriptor from which the restorer blob can preadv what prepare_vma_ios queued (hugetlb VMAs). */
+extern int zns_vma_ios_fd(struct cr_img *img, struct task_restore_args *ta);
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef __CR_ZNS_WIRE_H__
+#define __CR_ZNS_WIRE_H__
+/*
+ * Messages between criu and its helper process (design.md §3), over one SOCK_SEQPACKET socket that all of criu's
+ * processes share. One message is one packet: header, payload, file descriptors. Requests that want an answer carry
+ * the far end of a fresh socket pair as their first descriptor, so answers cannot reach the wrong process.
+ *
+ * Both ends come from one build; ZW_VERSION catches a mixed installation.
+ */
+#include <stdint.h>
+
+#define ZW_VERSION 1
+#define ZW_MAX_IOV 1024		/* iovecs of one message */
+#define ZW_MAX_MSG (sizeof(struct zw_hdr) + ZW_MAX_IOV * sizeof(struct zw_iov))
+#define ZW_MAX_FDS 3
+#define ZW_NAME 64		/* image names, with the NUL */
+#define ZW_STR 256		/* option strings, with the NUL */
+
+enum zw_op {
+	ZW_DUMP_BEGIN = 1,	/* payload zw_begin; fds: reply, image directory. Answered when admitted */
+	ZW_RESTORE_BEGIN,	/* the same */
+	/* dump */
+	ZW_IMG_FD,		/* payload name; fds: memfd with the whole image */
+	ZW_IMG_STREAM,		/* payload name; fds: pipe, read until its end */
+	ZW_PAGES_OPEN,		/* payload name; fds: reply → image */
+	ZW_PAGES_MEM,		/* image, pid, nr; payload zw_iov[nr]: memory that stays as it is until SEAL is answered */
+	ZW_PAGES_SEAL,		/* image; fds: reply. Answered when all of the memory has been read */
+	ZW_FAILED,		/* payload text: an error in one of criu's children; the dump must not be committed */
+	ZW_COMMIT,		/* off = µs frozen so far; fds: reply. Answered when durable, handle included */
+	/* restore */
+	ZW_OPEN,		/* payload name; fds: reply → kind, size, image; a memfd or a pipe with kind ZW_KIND_FD */
+	ZW_READ,		/* image, off, nr; payload zw_iov[nr] in the sender's memory; fds: reply */
+	ZW_SPOOL,		/* image, nr; payload zw_iov[nr] = (offset, length) ranges; fds: reply → sparse memfd */
+};
+
+struct zw_hdr {
+	uint32_t version;
+	uint32_t op;
+	uint32_t image;
+	uint32_t nr;
+	int32_t pid;
+	uint32_t pad;
+	uint64_t off;
+};
+
+struct zw_iov {
+	uint64_t base;
+	uint64_t len;
+};
+
+struct zw_begin {
+	int32_t pid;		/* the dumped task; 0 on restore */
+	uint32_t shared_dir;	/* reserved, 0 */
+	char dev[ZW_STR];	/* --zns-dev or "" */
+	char container[ZW_STR];
+	char checkpoint[ZW_STR];
+	char alloc[32];
+	char admission[32];
+	char qos[32];
+	char stripe[32];
+};
+
+enum zw_kind {
+	ZW_KIND_NONE,
+	ZW_KIND_FD,	/* the descriptor is the image */
+	ZW_KIND_PAGES,	/* read it with ZW_READ */
+};
+
+struct zw_reply {
+	int32_t code;		/* 0 or negative errno */
+	uint32_t kind;
+	uint32_t image;
+	uint32_t pad;
+	uint64_t size;		/* bytes */
+	char msg[512];		/* code != 0: one line for the user; on begin and commit: what was done */
+};
+
+#endif

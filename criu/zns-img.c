@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Images on zones: opening and closing them, begin and commit. See include/zns-img.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bfd.h"
+#include "cr_options.h"
+#include "image.h"
+#include "log.h"
+#include "page-xfer.h"
+#include "servicefd.h"
+#include "util.h"
+#include "xmalloc.h"
+#include "zns-img.h"
+#include "zns-link.h"
+#include "zns-pages.h"
+
+#undef LOG_PREFIX
+#define LOG_PREFIX "zns: "
+
+#define HANDLE_NAME "zns-handle.img"
+
+static struct zw_begin zopts;
+static bool zopts_given;
+static enum { ZNS_OFF, ZNS_DUMP, ZNS_RESTORE } state;
+static struct timespec begun;
+
+int zns_parse_opt(int code, const char *arg)
+{
+	struct {
+		char *to;
+		size_t len;
+	} at[] = {
+		{ zopts.dev, sizeof(zopts.dev) },	  { zopts.qos, sizeof(zopts.qos) },
+		{ zopts.container, sizeof(zopts.container) }, { zopts.checkpoint, sizeof(zopts.checkpoint) },
+		{ zopts.alloc, sizeof(zopts.alloc) },	  { zopts.admission, sizeof(zopts.admission) },
+		{ zopts.stripe, sizeof(zopts.stripe) },
+	};
+	int i = code - ZNS_OPT_FIRST;
+
+	if (!*arg || strlen(arg) >= at[i].len) {
+		pr_err("zns: option value \"%s\" is empty or too long\n", arg);
+		return -1;
+	}
+	strcpy(at[i].to, arg);
+	zopts_given = true;
+	return 0;
+}
+
+bool zns_active(void)
+{
+	return state != ZNS_OFF;
+}
+
+int zns_refuse(const char *what)
+{
+	if (!zopts_given)
+		return 0;
+	pr_err("%s does not work with zones: leave out the zns options, or leave out %s\n", what, what);
+	return -1;
+}
+
+static int begin(enum zw_op op, pid_t pid)
+{
+	struct zns_msg m = ZNS_MSG(op);
+	struct zw_reply r;
+
+	if (opts.stream || opts.auto_dedup)
+		return pr_err("%s does not work with zones: leave it out\n", opts.stream ? "--stream" : "--auto-dedup"), -1;
+	if (opts.lazy_pages || opts.use_page_server || opts.img_parent)
+		return pr_err("%s does not work with zones: leave it out\n",
+			      opts.lazy_pages ? "--lazy-pages" : opts.img_parent ? "--prev-images-dir" : "--page-server"), -1;
+	if (zns_link_start())
+		return -1;
+	zopts.pid = pid;
+	m.payload = &zopts;
+	m.len = sizeof(zopts);
+	m.fd[0] = get_service_fd(IMG_FD_OFF);
+	m.nr_fd = 1;
+	if (zns_ask(&m, &r, NULL)) {
+		pr_err("%s\n", r.msg);
+		zns_link_close();
+		return -1;
+	}
+	if (r.msg[0] && op == ZW_RESTORE_BEGIN)
+		pr_warn("%s\n", r.msg);
+	else if (r.msg[0])
+		pr_info("%s\n", r.msg);
+	return 0;
+}
+
+int zns_dump_begin(pid_t pid)
+{
+	if (!zopts_given)
+		return 0;
+	if (begin(ZW_DUMP_BEGIN, pid))
+		return -1;
+	state = ZNS_DUMP;
+	clock_gettime(CLOCK_MONOTONIC, &begun);
+	return 0;
+}
+
+int zns_restore_begin(void)
+{
+	if (!zopts.checkpoint[0] && faccessat(get_service_fd(IMG_FD_OFF), HANDLE_NAME, F_OK, 0))
+		return 0;
+	if (begin(ZW_RESTORE_BEGIN, 0))
+		return -1;
+	state = ZNS_RESTORE;
+	return 0;
+}
+
+int zns_dump_commit(void)
+{
+	struct zns_msg m = ZNS_MSG(ZW_COMMIT);
+	struct timespec now;
+	struct zw_reply r;
+
+	if (state != ZNS_DUMP)
+		return 0;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	m.h.off = (now.tv_sec - begun.tv_sec) * 1000000ull + (now.tv_nsec - begun.tv_nsec) / 1000;
+	if (zns_ask(&m, &r, NULL)) {
+		pr_err("%s\n", r.msg);
+		return -1;
+	}
+	pr_info("%s\n", r.msg);
+	return 0;
+}
+
+void zns_close(void)
+{
+	if (state != ZNS_OFF)
+		zns_link_close();
+	zns_pages_drop_window();
+	state = ZNS_OFF;
+}
+
+bool zns_img_wanted(int dfd, unsigned long oflags)
+{
+	return state != ZNS_OFF && !(oflags & O_FORCE_LOCAL) && dfd == get_service_fd(IMG_FD_OFF);
+}
+
+static int ask_name(enum zw_op op, const char *path, struct zw_reply *r, int *fd)
+{
+	struct zns_msg m = ZNS_MSG(op);
+
+	m.payload = path;
+	m.len = strlen(path) + 1;
+	return zns_ask(&m, r, fd);
+}
+
+/* Writing: the whole image into a memfd, handed over at close. */
+static int open_memfd(struct zns_img *zi)
+{
+	zi->fd = memfd_create("zns-image", MFD_CLOEXEC);
+	if (zi->fd < 0)
+		return -errno;
+	return fcntl(zi->fd, F_DUPFD_CLOEXEC, 0);
+}
+
+/* Writing something that may be large: a pipe that the helper drains while it grows. */
+static int open_stream(const char *path)
+{
+	struct zns_msg m = ZNS_MSG(ZW_IMG_STREAM);
+	int p[2], ret;
+
+	if (pipe2(p, O_CLOEXEC))
+		return -errno;
+	m.payload = path;
+	m.len = strlen(path) + 1;
+	m.fd[0] = p[0];
+	m.nr_fd = 1;
+	ret = zns_send(&m);
+	close(p[0]);
+	if (ret) {
+		close(p[1]);
+		return ret;
+	}
+	return p[1];
+}
+
+static int open_pages(struct zns_img *zi, enum zw_op op, const char *path)
+{
+	struct zw_reply r;
+	int ret = ask_name(op, path, &r, NULL);
+
+	if (ret) {
+		if (ret != -ENOENT)
+			pr_err("%s\n", r.msg);
+		return ret;
+	}
+	zi->pages = true;
+	zi->id = r.image;
+	zi->size = r.size;
+	/* Page data goes through zns-pages.c only; this descriptor makes any other use fail. */
+	ret = open("/dev/null", O_PATH | O_CLOEXEC);
+	return ret < 0 ? -errno : ret;
+}
+
+static int open_for_read(struct zns_img *zi, const char *path)
+{
+	struct zw_reply r;
+	int fd, ret = ask_name(ZW_OPEN, path, &r, &fd);
+
+	if (ret && ret != -ENOENT)
+		pr_err("%s\n", r.msg);
+	return ret ? ret : fd;
+}
+
+int zns_img_open(struct cr_img *img, int type, const char *path, unsigned long oflags)
+{
+	struct zns_img *zi = xzalloc(sizeof(*zi));
+	bool pages = type == CR_FD_PAGES;
+	int fd;
+
+	if (!zi)
+		return -ENOMEM;
+	zi->fd = -1;
+	snprintf(zi->name, sizeof(zi->name), "%s", path);
+	if (state == ZNS_RESTORE)
+		fd = pages ? open_pages(zi, ZW_OPEN, path) : open_for_read(zi, path);
+	else if (pages)
+		fd = open_pages(zi, ZW_PAGES_OPEN, path);
+	else if (type == CR_FD_TMPFS_DEV || type == CR_FD_TMPFS_IMG || type == CR_FD_GHOST_FILE)
+		fd = open_stream(path);
+	else
+		fd = open_memfd(zi);
+	if (fd < 0) {
+		close_safe(&zi->fd);
+		xfree(zi);
+		return fd;
+	}
+	img->zns = zi;
+	return fd;
+}
+
+/* An error that only this process knows of must still stop the commit, which another one may do. */
+static void tell_failed(const char *what)
+{
+	struct zns_msg m = ZNS_MSG(ZW_FAILED);
+
+	m.payload = what;
+	m.len = strlen(what) + 1;
+	zns_send(&m);
+}
+
+void zns_img_close(struct cr_img *img)
+{
+	struct zns_img *zi = img->zns;
+	struct zns_msg m = ZNS_MSG(ZW_IMG_FD);
+
+	if (!zi)
+		return;
+	if (state == ZNS_DUMP) {
+		if (bfd_flush_images())
+			tell_failed(zi->name);
+		if (zi->pages && zns_pages_seal(zi))
+			tell_failed(zi->name);
+		if (zi->fd >= 0) {
+			m.payload = zi->name;
+			m.len = strlen(zi->name) + 1;
+			m.fd[0] = zi->fd;
+			m.nr_fd = 1;
+			if (zns_send(&m))
+				pr_err("zns-helper died\n");
+		}
+	}
+	close_safe(&zi->fd);
+	xfree(zi);
+	img->zns = NULL;
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "servicefd.h"
+#include "zns-link.h"
+
+#undef LOG_PREFIX
+#define LOG_PREFIX "zns: "
+
+#define HELPER_FD 3
+
+/* $ZNS_LIBEXEC, beside the criu binary, or ../libexec/zns-criu from it. */
+static int helper_path(char *out, size_t len)
+{
+	static const char *const at[] = { "%s/zns-helper", "%s/../libexec/zns-criu/zns-helper" };
+	const char *env = getenv("ZNS_LIBEXEC");
+	char dir[PATH_MAX];
+	ssize_t n;
+	unsigned int i;
+
+	if (env) {
+		return snprintf(out, len, "%s/zns-helper", env) < (int)len ? access(out, X_OK) : -1;
+	}
+	n = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
+	if (n <= 0)
+		return -1;
+	dir[n] = '\0';
+	*strrchr(dir, '/') = '\0';
+	for (i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
+		if (snprintf(out, len, at[i], dir) < (int)len && !access(out, X_OK))
+			return 0;
+	}
+	return -1;
+}
+
+/* In the child's child: nothing of ours may stay open there, and a signal to our group must not reach it. */
+static void helper_exec(const char *path, int sk)
+{
+	char *const argv[] = { "zns-helper", NULL };
+	sigset_t none;
+	int null;
+
+	setsid();
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (sk != HELPER_FD && dup2(sk, HELPER_FD) < 0)
+		_exit(1);
+	if (sk == HELPER_FD)
+		fcntl(sk, F_SETFD, 0);
+	null = open("/dev/null", O_RDWR);
+	if (null >= 0) {
+		dup2(null, 0);
+		dup2(null, 1);
+		dup2(null, 2);
+	}
+	syscall(SYS_close_range, HELPER_FD + 1, ~0U, 0);
+	if (chdir("/"))
+		_exit(1);
+	execv(path, argv);
+	_exit(1);
+}
+
+/* Double fork: on restore criu takes any child's exit for a dying task (criu-hooks.md §7.4). */
+int zns_link_start(void)
+{
+	char path[PATH_MAX];
+	int sk[2], status;
+	pid_t pid;
+
+	if (helper_path(path, sizeof(path))) {
+		pr_err("zns-helper is not beside this criu nor in ../libexec/zns-criu; install it or set ZNS_LIBEXEC\n");
+		return -1;
+	}
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sk)) {
+		pr_perror("Can't make a socket for zns-helper");
+		return -1;
+	}
+	pid = fork();
+	if (pid == 0) {
+		pid = fork();
+		if (pid == 0)
+			helper_exec(path, sk[1]);
+		_exit(pid < 0);
+	}
+	close(sk[1]);
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status)) {
+		pr_perror("Can't start zns-helper");
+		close(sk[0]);
+		return -1;
+	}
+	return install_service_fd(ZNS_SK_OFF, sk[0]) < 0 ? -1 : 0;
+}
+
+void zns_link_close(void)
+{
+	close_service_fd(ZNS_SK_OFF);
+}
+
+int zns_send(struct zns_msg *m)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(int) * ZW_MAX_FDS)];
+		struct cmsghdr align;
+	} u = {};
+	struct iovec iov[2] = { { &m->h, sizeof(m->h) }, { (void *)m->payload, m->len } };
+	struct msghdr mh = { .msg_iov = iov, .msg_iovlen = m->len ? 2 : 1 };
+	int sk = get_service_fd(ZNS_SK_OFF);
+
+	if (m->nr_fd) {
+		struct cmsghdr *c;
+
+		mh.msg_control = u.buf;
+		mh.msg_controllen = CMSG_SPACE(sizeof(int) * m->nr_fd);
+		c = CMSG_FIRSTHDR(&mh);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int) * m->nr_fd);
+		memcpy(CMSG_DATA(c), m->fd, sizeof(int) * m->nr_fd);
+	}
+	while (sendmsg(sk, &mh, MSG_NOSIGNAL) < 0) {
+		if (errno != EINTR)
+			return -EPIPE;
+	}
+	return 0;
+}
+
+int zns_answer_socket(int sk[2])
+{
+	return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sk) ? -errno : 0;
+}
+
+int zns_recv_reply(int sk, struct zw_reply *r, int *fd)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} u;
+	struct iovec iov = { r, sizeof(*r) };
+	struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = u.buf, .msg_controllen = sizeof(u.buf) };
+	struct cmsghdr *c;
+	ssize_t n;
+
+	do {
+		n = recvmsg(sk, &mh, MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	c = n > 0 ? CMSG_FIRSTHDR(&mh) : NULL;
+	if (fd)
+		*fd = -1;
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+		int got;
+
+		memcpy(&got, CMSG_DATA(c), sizeof(got));
+		if (fd)
+			*fd = got;
+		else
+			close(got);
+	}
+	if (n != sizeof(*r)) {
+		memset(r, 0, sizeof(*r));
+		snprintf(r->msg, sizeof(r->msg), "zns-helper died");
+		r->code = -EPIPE;
+	}
+	r->msg[sizeof(r->msg) - 1] = '\0';
+	return r->code;
+}
+
+int zns_ask(struct zns_msg *m, struct zw_reply *r, int *fd)
+{
+	int sk[2], ret, i;
+
+	memset(r, 0, sizeof(*r));
+	if (fd)
+		*fd = -1;
+	ret = zns_answer_socket(sk);
+	if (ret) {
+		snprintf(r->msg, sizeof(r->msg), "no socket for an answer: %s", strerror(-ret));
+		return r->code = ret;
+	}
+	for (i = m->nr_fd; i > 0; i--)
+		m->fd[i] = m->fd[i - 1];
+	m->fd[0] = sk[1];
+	m->nr_fd++;
+	ret = zns_send(m);
+	close(sk[1]);
+	/* A send that failed leaves no one holding the far end: the read ends at once and says so. */
+	ret = zns_recv_reply(sk[0], r, fd);
+	close(sk[0]);
+	return ret;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef __CR_ZNS_LINK_H__
+#define __CR_ZNS_LINK_H__
+/* The link to the helper process: starting it, sending packets, waiting for answers. */
+#include <sys/types.h>
+#include "zns-wire.h"
+
+extern int zns_link_start(void);	/* spawn the helper and install its socket as a service fd */
+extern void zns_link_close(void);
+
+struct zns_msg {
+	struct zw_hdr h;
+	const void *payload;
+	size_t len;
+	int fd[ZW_MAX_FDS];
+	int nr_fd;
+};
+
+#define ZNS_MSG(OP) { .h = { .version = ZW_VERSION, .op = (OP) } }
+
+extern int zns_send(struct zns_msg *m);
+/*
+ * Send with a fresh answer socket in front of m's descriptors and wait for the answer. Returns its code (0 or
+ * -errno); *fd gets the answer's descriptor or -1. -EPIPE: the helper is gone.
+ */
+extern int zns_ask(struct zns_msg *m, struct zw_reply *r, int *fd);
+extern int zns_answer_socket(int sk[2]);
+extern int zns_recv_reply(int sk, struct zw_reply *r, int *fd);
+
+#endif

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Page data: addresses to the helper on dump, verified bytes from it on restore. See include/zns-img.h. */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "common/compiler.h"
+#include "image.h"
+#include "log.h"
+#include "page-xfer.h"
+#include "page.h"
+#include "restorer.h"
+#include "rst-malloc.h"
+#include "xmalloc.h"
+#include "zns-img.h"
+#include "zns-link.h"
+#include "zns-pages.h"
+
+#undef LOG_PREFIX
+#define LOG_PREFIX "zns: "
+
+/* --- dump --- */
+
+/* Addresses on their way to the helper; one image is written at a time in each process. */
+static struct {
+	struct zw_iov iov[ZW_MAX_IOV];
+	unsigned int nr;
+	uint32_t image;
+	pid_t pid;
+} out;
+
+pid_t zns_xfer_pid(struct page_xfer *xfer, pid_t pid)
+{
+	return zns_active() ? pid : 0;
+}
+
+static int flush(void)
+{
+	struct zns_msg m = ZNS_MSG(ZW_PAGES_MEM);
+	int ret;
+
+	if (!out.nr)
+		return 0;
+	m.h.image = out.image;
+	m.h.nr = out.nr;
+	m.h.pid = out.pid;
+	m.payload = out.iov;
+	m.len = out.nr * sizeof(out.iov[0]);
+	ret = zns_send(&m);
+	out.nr = 0;
+	if (ret)
+		pr_err("zns-helper died\n");
+	return ret ? -1 : 0;
+}
+
+int zns_write_mem(struct page_xfer *xfer, void *base, unsigned long len)
+{
+	struct zns_img *zi = xfer->pi->zns;
+	struct zw_iov *last = out.nr ? &out.iov[out.nr - 1] : NULL;
+
+	if (out.nr && (out.image != zi->id || out.pid != xfer->zns_pid) && flush())
+		return -1;
+	if (last && out.nr && last->base + last->len == (uintptr_t)base) {
+		last->len += len;
+		return 0;
+	}
+	if (out.nr == ZW_MAX_IOV && flush())
+		return -1;
+	out.image = zi->id;
+	out.pid = xfer->zns_pid;
+	out.iov[out.nr].base = (uintptr_t)base;
+	out.iov[out.nr++].len = len;
+	return 0;
+}
+
+/* Returns when the helper has read all the memory it was told of: only then may the task's mappings change. */
+int zns_pages_seal(struct zns_img *zi)
+{
+	struct zns_msg m = ZNS_MSG(ZW_PAGES_SEAL);
+	struct zw_reply r;
+
+	if (flush())
+		return -1;
+	m.h.image = zi->id;
+	if (zns_ask(&m, &r, NULL)) {
+		pr_err("%s\n", r.msg);
+		return -1;
+	}
+	return 0;
+}
+
+/* --- restore --- */
+
+/*
+ * A forked child's pages are read one by one and compared with its parent's (criu-hooks.md §3.2): each a message if
+ * it were not for this window. It is private memory, so a child inherits a valid copy; the restorer unmaps it.
+ */
+#define WINDOW (1UL << 20)
+static struct {
+	void *mem;
+	uint32_t image;
+	off_t off;
+	unsigned long len;
+} window;
+
+void zns_pages_drop_window(void)
+{
+	if (window.mem)
+		munmap(window.mem, WINDOW);
+	memset(&window, 0, sizeof(window));
+}
+
+int zns_batch_add(struct zns_batch *b, struct cr_img *img, struct iovec *iov, int nr, off_t off)
+{
+	struct zns_msg m = ZNS_MSG(ZW_READ);
+	struct zw_iov v[ZW_MAX_IOV];
+	int i;
+
+	if (b->sk[0] < 0 && zns_answer_socket(b->sk)) {
+		pr_perror("Can't make a socket for zns-helper's answers");
+		return -1;
+	}
+	for (i = 0; i < nr && i < ZW_MAX_IOV; i++) {
+		v[i].base = (uintptr_t)iov[i].iov_base;
+		v[i].len = iov[i].iov_len;
+	}
+	m.h.image = img->zns->id;
+	m.h.nr = nr;
+	m.h.off = off;
+	m.payload = v;
+	m.len = nr * sizeof(v[0]);
+	m.fd[0] = b->sk[1];
+	m.nr_fd = 1;
+	if (nr > ZW_MAX_IOV || zns_send(&m)) {
+		pr_err("Can't ask zns-helper for pages of %s\n", img->zns->name);
+		return -1;
+	}
+	b->nr++;
+	return 0;
+}
+
+int zns_batch_wait(struct zns_batch *b)
+{
+	struct zw_reply r;
+	int ret = 0;
+
+	if (b->sk[0] < 0)
+		return 0;
+	close(b->sk[1]);	/* with the helper gone, the last copy: the wait ends */
+	while (b->nr) {
+		b->nr--;
+		if (zns_recv_reply(b->sk[0], &r, NULL)) {
+			pr_err("%s\n", r.msg);
+			ret = -1;
+			if (r.code == -EPIPE)
+				break;
+		}
+	}
+	close(b->sk[0]);
+	b->sk[0] = b->sk[1] = -1;
+	b->nr = 0;
+	return ret;
+}
+
+static int read_now(struct cr_img *img, void *buf, unsigned long len, off_t off)
+{
+	struct zns_batch b = ZNS_BATCH_INIT;
+	struct iovec iov = { buf, len };
+	int ret = zns_batch_add(&b, img, &iov, 1, off);
+
+	return zns_batch_wait(&b) ? -1 : ret;
+}
+
+int zns_pread(struct cr_img *img, void *buf, unsigned long len, off_t off)
+{
+	struct zns_img *zi = img->zns;
+
+	if (len > WINDOW / 16 || off >= zi->size)
+		return read_now(img, buf, len, off);
+	if (!window.mem) {
+		window.mem = mmap(NULL, WINDOW, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (window.mem == MAP_FAILED) {
+			window.mem = NULL;
+			return read_now(img, buf, len, off);
+		}
+	}
+	if (!window.len || window.image != zi->id || off < window.off || off + len > window.off + window.len) {
+		window.len = 0;
+		window.image = zi->id;
+		window.off = off;
+		if (read_now(img, window.mem, min_t(unsigned long, WINDOW, zi->size - off), off))
+			return -1;
+		window.len = min_t(unsigned long, WINDOW, zi->size - off);
+		if (len > window.len) {
+			pr_err("%s ends before the pages it should hold\n", zi->name);
+			return -1;
+		}
+	}
+	memcpy(buf, window.mem + (off - window.off), len);
+	return 0;
+}
+
+int zns_vma_ios_fd(struct cr_img *img, struct task_restore_args *ta)
+{
+	struct restore_vma_io *rio = rst_mem_remap_ptr((unsigned long)ta->vma_ios, RM_PRIVATE);
+	struct zns_msg m = ZNS_MSG(ZW_SPOOL);
+	struct zw_iov *v;
+	struct zw_reply r;
+	int fd = -1, i, j;
+
+	if (ta->vma_ios_n > ZW_MAX_IOV) {
+		pr_err("Too many separate huge page areas (%u)\n", ta->vma_ios_n);
+		return -1;
+	}
+	v = xzalloc(ta->vma_ios_n * sizeof(*v));
+	if (!v)
+		return -1;
+	for (i = 0; i < ta->vma_ios_n; i++) {
+		v[i].base = rio->off;
+		for (j = 0; j < rio->nr_iovs; j++)
+			v[i].len += rio->iovs[j].iov_len;
+		rio = (void *)rio + RIO_SIZE(rio->nr_iovs);
+	}
+	m.h.image = img->zns->id;
+	m.h.nr = ta->vma_ios_n;
+	m.payload = v;
+	m.len = ta->vma_ios_n * sizeof(*v);
+	if (zns_ask(&m, &r, &fd))
+		pr_err("%s\n", r.msg);
+	xfree(v);
+	return fd;
+}

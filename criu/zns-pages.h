@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef __CR_ZNS_PAGES_H__
+#define __CR_ZNS_PAGES_H__
+#include <stdbool.h>
+#include <stdint.h>
+#include "zns-wire.h"
+
+/* Ours behind a struct cr_img; outside its union, freed by zns_img_close. */
+struct zns_img {
+	bool pages;
+	uint32_t id;		/* of the helper's, if pages */
+	uint64_t size;		/* bytes, on restore */
+	int fd;			/* memfd kept for the hand-over at close, or -1 */
+	char name[ZW_NAME];
+};
+
+extern int zns_pages_seal(struct zns_img *zi);
+extern void zns_pages_drop_window(void);
+
+#endif

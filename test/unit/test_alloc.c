@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Rules of zns/alloc.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+#include "zns/alloc.h"
+
+#define CHANNELS 8
+#define WAYS 4
+#define DIES (CHANNELS * WAYS)
+
+static void table(struct zns_group_state *g, uint32_t nr)
+{
+	uint32_t i;
+
+	memset(g, 0, nr * sizeof(*g));
+	for (i = 0; i < nr; i++) {
+		g[i].id = i;
+		g[i].channel = i % CHANNELS;
+		g[i].free_zones = 2;
+	}
+}
+
+static void width_is_the_ceiling(void **state)
+{
+	assert_int_equal(zns_alloc_width(500, 100), 5);
+	assert_int_equal(zns_alloc_width(501, 100), 6);
+	assert_int_equal(zns_alloc_width(1, 100), 1);
+	assert_int_equal(zns_alloc_width(0, 100), 1);
+	assert_int_equal(zns_alloc_width(100, 0), 1);
+	assert_int_equal(zns_alloc_width(UINT32_MAX, 1), UINT32_MAX);
+	assert_int_equal(zns_alloc_width(UINT32_MAX, UINT32_MAX), 1);
+}
+
+static void distinct_channels_first(void **state)
+{
+	struct zns_group_state g[DIES];
+	uint32_t out[DIES], i, j, n;
+
+	table(g, DIES);
+	n = zns_alloc_pick(g, DIES, 5, out);
+	assert_int_equal(n, 5);
+	for (i = 0; i < n; i++)
+		for (j = 0; j < i; j++)
+			assert_int_not_equal(g[out[i]].channel, g[out[j]].channel);
+	/* 16 of 8 channels: two on each */
+	n = zns_alloc_pick(g, DIES, 16, out);
+	assert_int_equal(n, 16);
+	for (i = 0; i < CHANNELS; i++) {
+		uint32_t hits = 0;
+
+		for (j = 0; j < n; j++)
+			hits += g[out[j]].channel == (int32_t)i;
+		assert_int_equal(hits, 2);
+	}
+}
+
+static void order_of_preference(void **state)
+{
+	struct zns_group_state g[4];
+	uint32_t out[4];
+
+	table(g, 4);
+	/* a reservation outweighs everything */
+	g[0].nr_reservations = 1;
+	g[1].nr_leases = 3;
+	g[2].metadata = true;
+	assert_int_equal(zns_alloc_pick(g, 4, 4, out), 4);
+	assert_int_equal(out[0], 3);
+	assert_int_equal(out[1], 2);
+	assert_int_equal(out[2], 1);
+	assert_int_equal(out[3], 0);
+
+	/* a lease outweighs a shared channel, a shared channel outweighs metadata */
+	table(g, 4);
+	g[0].channel = g[1].channel = g[2].channel = 0;
+	g[3].channel = 1;
+	g[3].nr_leases = 1;
+	assert_int_equal(zns_alloc_pick(g, 4, 2, out), 2);
+	assert_int_equal(out[0], 0);
+	assert_int_equal(out[1], 1);
+	table(g, 3);
+	g[0].channel = g[1].channel = 0;
+	g[2].metadata = true;
+	assert_int_equal(zns_alloc_pick(g, 3, 2, out), 2);
+	assert_int_equal(out[0], 0);
+	assert_int_equal(out[1], 2);
+
+	/* an unknown channel collides with none */
+	table(g, 3);
+	g[0].channel = g[1].channel = g[2].channel = -1;
+	assert_int_equal(zns_alloc_pick(g, 3, 3, out), 3);
+	assert_int_equal(out[0], 0);
+	assert_int_equal(out[2], 2);
+}
+
+static void passed_over(void **state)
+{
+	struct zns_group_state g[4];
+	uint32_t out[4];
+
+	table(g, 4);
+	g[0].free_zones = 0;
+	g[1].reserved_io = true;
+	assert_int_equal(zns_alloc_pick(g, 4, 4, out), 2);
+	assert_int_equal(out[0], 2);
+	assert_int_equal(out[1], 3);
+	assert_int_equal(zns_alloc_pick(g, 4, 0, out), 0);
+	assert_int_equal(zns_alloc_pick(g, 0, 4, out), 0);
+}
+
+static void no_group_twice_and_deterministic(void **state)
+{
+	struct zns_group_state g[DIES];
+	uint32_t a[DIES], b[DIES], i, j, round;
+
+	for (round = 0; round < 200; round++) {
+		table(g, DIES);
+		for (i = 0; i < DIES; i++) {
+			g[i].nr_reservations = (round * 7 + i * 13) % 4;
+			g[i].nr_leases = (round + i) % 3;
+			g[i].free_zones = (round + i * 5) % 6;
+			g[i].metadata = i < 3;
+		}
+		uint32_t n = zns_alloc_pick(g, DIES, 1 + round % DIES, a);
+
+		assert_int_equal(n, zns_alloc_pick(g, DIES, 1 + round % DIES, b));
+		assert_memory_equal(a, b, n * sizeof(*a));
+		for (i = 0; i < n; i++) {
+			assert_true(a[i] < DIES && g[a[i]].free_zones);
+			if (i)
+				assert_true(g[a[i]].nr_reservations >= g[a[i - 1]].nr_reservations);
+			for (j = 0; j < i; j++)
+				assert_int_not_equal(a[i], a[j]);
+		}
+	}
+}
+
+static void weights_follow_shares(void **state)
+{
+	struct zns_group_state g[4];
+	uint32_t picked[4] = { 0, 1, 2, 3 }, w[4], i;
+
+	table(g, 4);
+	zns_alloc_weights(g, picked, 4, w);
+	for (i = 0; i < 4; i++)
+		assert_int_equal(w[i], 1);
+
+	g[1].nr_reservations = 1;
+	zns_alloc_weights(g, picked, 2, w);
+	assert_int_equal(w[0], 2);
+	assert_int_equal(w[1], 1);
+
+	g[2].nr_reservations = 2;
+	zns_alloc_weights(g, picked, 3, w);
+	assert_int_equal(w[0], 6);
+	assert_int_equal(w[1], 3);
+	assert_int_equal(w[2], 2);
+
+	/* all shared alike: small numbers again */
+	for (i = 0; i < 4; i++)
+		g[i].nr_reservations = 4;
+	zns_alloc_weights(g, picked, 4, w);
+	for (i = 0; i < 4; i++)
+		assert_int_equal(w[i], 1);
+
+	/* 2/3 of the share */
+	g[0].nr_reservations = 1;
+	g[1].nr_reservations = 2;
+	zns_alloc_weights(g, picked, 2, w);
+	assert_int_equal(w[0], 3);
+	assert_int_equal(w[1], 2);
+
+	/* beyond the range: clipped, never 0 */
+	g[0].nr_reservations = 0;
+	g[1].nr_reservations = UINT32_MAX;
+	g[2].nr_reservations = 1;
+	zns_alloc_weights(g, picked, 3, w);
+	for (i = 0; i < 3; i++)
+		assert_true(w[i] >= 1 && w[i] <= 16);
+	assert_true(w[0] > w[1]);
+	zns_alloc_weights(g, picked, 0, w);
+}
+
+static void max_qos(void **state)
+{
+	assert_int_equal(zns_alloc_max_qos(32, 0, 0, 100), 3200);
+	assert_int_equal(zns_alloc_max_qos(32, 0, 31, 100), 3100);
+	assert_int_equal(zns_alloc_max_qos(32, 14, 31, 100), 1400);
+	assert_int_equal(zns_alloc_max_qos(1, 14, 14, 2600), 2600);
+	assert_int_equal(zns_alloc_max_qos(UINT32_MAX, 0, 0, 100), UINT32_MAX);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(width_is_the_ceiling),
+		cmocka_unit_test(distinct_channels_first),
+		cmocka_unit_test(order_of_preference),
+		cmocka_unit_test(passed_over),
+		cmocka_unit_test(no_group_twice_and_deterministic),
+		cmocka_unit_test(weights_follow_shares),
+		cmocka_unit_test(max_qos),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* zns/base without the configuration: errors, sizes, times, UUIDs, hashes, files, programs. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <dirent.h>
+#include <cmocka.h>
+
+#include "zns/err.h"
+#include "zns/util.h"
+
+static char dir[128];
+
+static const char *in_dir(const char *name)
+{
+	static char path[4][256];
+	static unsigned turn;
+	char *p = path[turn++ % 4];
+
+	snprintf(p, 256, "%s/%s", dir, name);
+	return p;
+}
+
+static void put(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "w");
+
+	assert_non_null(f);
+	fputs(text, f);
+	assert_int_equal(fclose(f), 0);
+}
+
+static int make_dir(void **state)
+{
+	const char *tmp = getenv("TMPDIR");
+
+	snprintf(dir, sizeof(dir), "%s/zns-base-XXXXXX", tmp ? tmp : "/tmp");
+	return mkdtemp(dir) ? 0 : -1;
+}
+
+static int drop_dir(void **state)
+{
+	char cmd[160];
+
+	snprintf(cmd, sizeof(cmd), "rm -rf '%s'", dir);
+	return system(cmd);
+}
+
+static void err_records(void **state)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+
+	assert_int_equal(zns_fail(&err, -ENOSPC, "zone %d", 7), -ENOSPC);
+	assert_int_equal(err.code, -ENOSPC);
+	assert_string_equal(err.msg, "zone 7");
+	assert_int_equal(zns_fail_sys(&err, -ENOENT, "open %s", "x"), -ENOENT);
+	assert_string_equal(err.msg, "open x: No such file or directory");
+	assert_int_equal(zns_wrap(&err, "dump %d", 3), -ENOENT);
+	assert_string_equal(err.msg, "dump 3: open x: No such file or directory");
+	assert_int_equal(zns_fail(&err, EINVAL, "x"), -EINVAL);
+	assert_int_equal(zns_fail(&err, 0, "x"), -EIO);
+}
+
+static void err_null_is_fine(void **state)
+{
+	assert_int_equal(zns_fail(NULL, -EPERM, "x"), -EPERM);
+	assert_int_equal(zns_fail_sys(NULL, -EPERM, "x"), -EPERM);
+	assert_int_equal(zns_wrap(NULL, "x"), -EIO);
+}
+
+static void err_stays_one_short_line(void **state)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	char big[2000];
+
+	memset(big, 'a', sizeof(big) - 1);
+	big[sizeof(big) - 1] = '\0';
+	zns_fail(&err, -EIO, "one\ntwo\033[31m");
+	assert_string_equal(err.msg, "one two [31m");
+	zns_fail(&err, -EIO, "%s", big);
+	assert_int_equal(strlen(err.msg), ZNS_ERR_MAX - 1);
+	assert_int_equal(zns_wrap(&err, "%s", big), -EIO);
+	assert_int_equal(strlen(err.msg), ZNS_ERR_MAX - 1);
+	zns_fail_sys(&err, -EIO, "%s", big);
+	assert_int_equal(strlen(err.msg), ZNS_ERR_MAX - 1);
+	/* its own text as an argument */
+	zns_fail(&err, -EIO, "inner");
+	zns_fail(&err, -EAGAIN, "outer: %s", err.msg);
+	assert_string_equal(err.msg, "outer: inner");
+	struct zns_err none = ZNS_ERR_INIT;
+	assert_int_equal(zns_wrap(&none, "ctx"), -EIO);
+}
+
+static void size_accepts(void **state)
+{
+	static const struct { const char *s; uint64_t v; } ok[] = {
+		{ "0", 0 }, { "1", 1 }, { "4096", 4096 }, { "64K", KIB(64) }, { "4M", MIB(4) }, { "2G", GIB(2) },
+		{ "1T", GIB(1024) }, { "64k", KIB(64) }, { "007", 7 }, { "18446744073709551615", UINT64_MAX },
+		{ "16777215T", UINT64_C(16777215) << 40 },
+	};
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(ok); i++) {
+		uint64_t v = 99;
+
+		assert_int_equal(zns_parse_size(ok[i].s, &v), 0);
+		assert_true(v == ok[i].v);
+	}
+}
+
+static void size_rejects(void **state)
+{
+	static const char *const bad[] = { "", " ", "K", "-1", "+1", " 1", "1 ", "1KB", "1KiB", "1.5G", "0x10", "1K1", "1P", "4 M",
+					   "\n", "1\n", "1e3" };
+	static const char *const range[] = { "18446744073709551616", "16777216T", "99999999999999999999999", "18014398509481984K" };
+	uint64_t v = 99;
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(bad); i++)
+		assert_int_equal(zns_parse_size(bad[i], &v), -EINVAL);
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(range); i++)
+		assert_int_equal(zns_parse_size(range[i], &v), -ERANGE);
+	assert_int_equal(zns_parse_size(NULL, &v), -EINVAL);
+	assert_true(v == 99);
+}
+
+static void mibps(void **state)
+{
+	static const struct { const char *s; uint32_t v; } ok[] = {
+		{ "500", 500 }, { "500MiB/s", 500 }, { "2GiB/s", 2048 }, { "512KiB/s", 1 }, { "1024KiB/s", 1 }, { "1025KiB/s", 2 },
+		{ "4294967295", UINT32_MAX }, { "1KiB/s", 1 },
+	};
+	static const char *const bad[] = { "", "x", "-5", "5MB/s", "5 MiB/s", "MiB/s", "5MiB", "5mib/s", "1.5GiB/s", "5MiB/sx" };
+	static const char *const range[] = { "0", "0MiB/s", "4294967296", "4194304GiB/s", "99999999999999999999",
+					     "18446744073709551615GiB/s" };
+	uint32_t v;
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(ok); i++) {
+		v = 0;
+		assert_int_equal(zns_parse_mibps(ok[i].s, &v), 0);
+		assert_int_equal(v, ok[i].v);
+	}
+	v = 99;
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(bad); i++)
+		assert_int_equal(zns_parse_mibps(bad[i], &v), -EINVAL);
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(range); i++)
+		assert_int_equal(zns_parse_mibps(range[i], &v), -ERANGE);
+	assert_int_equal(v, 99);
+}
+
+static void format_size(void **state)
+{
+	static const struct { uint64_t v; const char *s; } ok[] = {
+		{ 0, "0 B" }, { 1023, "1023 B" }, { 1024, "1.0 KiB" }, { 1536, "1.5 KiB" }, { MIB(447), "447.0 MiB" },
+		{ MIB(1) - 1, "1.0 MiB" }, { GIB(4), "4.0 GiB" }, { UINT64_MAX, "16.0 EiB" }, { GIB(1024) - 1, "1.0 TiB" },
+	};
+	char buf[16];
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(ok); i++)
+		assert_string_equal(zns_format_size(ok[i].v, buf, sizeof(buf)), ok[i].s);
+	assert_string_equal(zns_format_size(MIB(447), buf, 6), "447.0");
+}
+
+static void times(void **state)
+{
+	char buf[32];
+	uint64_t a, b;
+
+	assert_string_equal(zns_format_time(0, buf, sizeof(buf)), "1970-01-01T00:00:00Z");
+	assert_string_equal(zns_format_time(INT64_C(1795216020999999999), buf, sizeof(buf)), "2026-11-20T23:07:00Z");
+	assert_string_equal(zns_format_time(-1, buf, sizeof(buf)), "1969-12-31T23:59:59Z");
+	assert_int_equal(strlen(zns_format_time(INT64_MAX, buf, sizeof(buf))), 20);
+	a = zns_mono_ns();
+	b = zns_mono_ns();
+	assert_true(b >= a);
+	assert_true(zns_now_ns() > INT64_C(1600000000000000000));
+}
+
+static void uuids(void **state)
+{
+	static const char text[] = "123e4567-e89b-42d3-a456-426614174000";
+	static const char *const bad[] = { "", "123e4567", "123e4567-e89b-42d3-a456-42661417400", "123e4567-e89b-42d3-a456-4266141740000",
+					   "123e4567-e89b-42d3-a456-42661417400g", "123e4567ee89b-42d3-a456-426614174000",
+					   "{23e4567-e89b-42d3-a456-426614174000", "123e4567-e89b-42d3-a456 426614174000",
+					   " 23e4567-e89b-42d3-a456-426614174000", "-23e4567-e89b-42d3-a456-426614174000" };
+	uint8_t a[ZNS_UUID_LEN], b[ZNS_UUID_LEN];
+	char s[ZNS_UUID_STR];
+
+	assert_int_equal(zns_uuid_parse(text, a), 0);
+	assert_int_equal(a[0], 0x12);
+	assert_int_equal(a[15], 0x00);
+	assert_string_equal(zns_uuid_format(a, s), text);
+	assert_int_equal(zns_uuid_parse("123E4567-E89B-42D3-A456-426614174000", b), 0);
+	assert_memory_equal(a, b, sizeof(a));
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(bad); i++)
+		assert_int_equal(zns_uuid_parse(bad[i], b), -EINVAL);
+	assert_int_equal(zns_uuid_parse(NULL, b), -EINVAL);
+	assert_memory_equal(a, b, sizeof(a));
+	assert_int_equal(zns_uuid_generate(a), 0);
+	assert_int_equal(zns_uuid_generate(b), 0);
+	assert_memory_not_equal(a, b, sizeof(a));
+	zns_uuid_format(a, s);
+	assert_int_equal(s[14], '4');
+	assert_non_null(strchr("89ab", s[19]));
+}
+
+static void hashes(void **state)
+{
+	/* XXH3 of nothing, from its specification: the on-device format depends on it */
+	assert_true(zns_hash("", 0) == UINT64_C(0x2d06800538d394c2));
+	assert_true(zns_hash("a", 1) != zns_hash("b", 1));
+	assert_true(zns_hash_seeded("a", 1, 0) == zns_hash("a", 1));
+	assert_true(zns_hash_seeded("a", 1, 1) != zns_hash("a", 1));
+}
+
+static void whole_transfers(void **state)
+{
+	cleanup_close int fd = open(in_dir("t"), O_RDWR | O_CREAT | O_TRUNC, 0600);
+	char buf[8];
+	int pipes[2];
+
+	assert_int_equal(zns_pwrite_all(fd, "abcdef", 6, 0), 0);
+	assert_int_equal(zns_pread_all(fd, buf, 6, 0), 0);
+	assert_memory_equal(buf, "abcdef", 6);
+	assert_int_equal(zns_pread_all(fd, buf, 7, 0), -ENODATA);
+	assert_int_equal(zns_pread_all(fd, buf, 0, 100), 0);
+	assert_int_equal(zns_pread_all(-1, buf, 1, 0), -EBADF);
+	assert_int_equal(zns_pwrite_all(-1, buf, 1, 0), -EBADF);
+	assert_int_equal(zns_write_all(-1, buf, 1), -EBADF);
+	assert_int_equal(pipe(pipes), 0);
+	assert_int_equal(zns_write_all(pipes[1], "xyz", 3), 0);
+	assert_int_equal(read(pipes[0], buf, 8), 3);
+	assert_int_equal(zns_pwrite_all(pipes[1], "xyz", 3, 0), -ESPIPE);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
+static void read_file(void **state)
+{
+	cleanup_free uint8_t *buf = NULL;
+	size_t len = 77;
+
+	put(in_dir("f"), "hello");
+	assert_int_equal(zns_read_file(AT_FDCWD, in_dir("f"), 5, &buf, &len), 0);
+	assert_int_equal(len, 5);
+	assert_string_equal((char *)buf, "hello");
+	free(buf);
+	buf = NULL;
+	assert_int_equal(zns_read_file(AT_FDCWD, in_dir("f"), 4, &buf, &len), -EFBIG);
+	assert_int_equal(zns_read_file(AT_FDCWD, in_dir("none"), 4, &buf, &len), -ENOENT);
+	assert_int_equal(zns_read_file(AT_FDCWD, dir, 4, &buf, &len), -EISDIR);
+	assert_int_equal(mkfifo(in_dir("fifo"), 0600), 0);
+	assert_int_equal(zns_read_file(AT_FDCWD, in_dir("fifo"), 4, &buf, &len), -EINVAL);
+	assert_null(buf);
+	/* size 0 and yet content */
+	assert_int_equal(zns_read_file(AT_FDCWD, "/proc/self/status", 1 << 20, &buf, &len), 0);
+	assert_true(len > 100);
+	assert_int_equal(strlen((char *)buf), len);
+	free(buf);
+	buf = NULL;
+	assert_int_equal(zns_read_file(AT_FDCWD, "/proc/self/status", 100, &buf, &len), -EFBIG);
+	put(in_dir("empty"), "");
+	assert_int_equal(zns_read_file(AT_FDCWD, in_dir("empty"), 0, &buf, &len), 0);
+	assert_int_equal(len, 0);
+	assert_int_equal(buf[0], 0);
+}
+
+static size_t count_names(void)
+{
+	DIR *d = opendir(dir);
+	size_t n = 0;
+
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static void replace_file(void **state)
+{
+	cleanup_close int dfd = open(dir, O_RDONLY | O_DIRECTORY);
+	cleanup_free uint8_t *buf = NULL;
+	struct stat st;
+	size_t len, names;
+	mode_t old;
+
+	old = umask(0077);
+	assert_int_equal(zns_replace_file(dfd, "r", "one", 3, 0644), 0);
+	umask(old);
+	assert_int_equal(fstatat(dfd, "r", &st, 0), 0);
+	assert_int_equal(st.st_mode & 07777, 0644);
+	names = count_names();
+	assert_int_equal(zns_replace_file(AT_FDCWD, in_dir("r"), "three", 5, 0600), 0);
+	assert_int_equal(zns_read_file(dfd, "r", 100, &buf, &len), 0);
+	assert_string_equal((char *)buf, "three");
+	assert_int_equal(zns_replace_file(AT_FDCWD, in_dir("no/such"), "x", 1, 0600), -ENOENT);
+	assert_int_equal(zns_replace_file(AT_FDCWD, in_dir(""), "x", 1, 0600), -EINVAL);
+	assert_int_equal(zns_replace_file(dfd, "..", "x", 1, 0600), -EINVAL);
+	assert_int_equal(mkdirat(dfd, "adir", 0700), 0);
+	assert_int_equal(zns_replace_file(dfd, "adir", "x", 1, 0600), -EISDIR);
+	unlinkat(dfd, "adir", AT_REMOVEDIR);
+	/* a symlink is replaced, not followed */
+	assert_int_equal(symlinkat("r", dfd, "link"), 0);
+	assert_int_equal(zns_replace_file(dfd, "link", "new", 3, 0600), 0);
+	assert_int_equal(fstatat(dfd, "link", &st, AT_SYMLINK_NOFOLLOW), 0);
+	assert_true(S_ISREG(st.st_mode));
+	unlinkat(dfd, "link", 0);
+	/* no temporary file stays behind, whatever failed */
+	assert_int_equal(count_names(), names);
+}
+
+static void find_program(void **state)
+{
+	char out[512];
+
+	assert_int_equal(mkdir(in_dir("libexec"), 0700), 0);
+	put(in_dir("libexec/znsd-test"), "#!/bin/sh\n");
+	setenv("ZNS_LIBEXEC", in_dir("libexec"), 1);
+	assert_int_equal(zns_find_program("znsd-test", out, sizeof(out)), -ENOENT);
+	assert_int_equal(chmod(in_dir("libexec/znsd-test"), 0700), 0);
+	assert_int_equal(zns_find_program("znsd-test", out, sizeof(out)), 0);
+	assert_string_equal(out, in_dir("libexec/znsd-test"));
+	assert_int_equal(zns_find_program("znsd-test", out, 4), -ENOENT);
+	assert_int_equal(zns_find_program("../libexec/znsd-test", out, sizeof(out)), -ENOENT);
+	assert_int_equal(zns_find_program("", out, sizeof(out)), -ENOENT);
+	unsetenv("ZNS_LIBEXEC");
+	assert_int_equal(zns_find_program("znsd-test", out, sizeof(out)), -ENOENT);
+	/* beside the running binary */
+	assert_int_equal(zns_find_program(program_invocation_short_name, out, sizeof(out)), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(err_records),
+		cmocka_unit_test(err_null_is_fine),
+		cmocka_unit_test(err_stays_one_short_line),
+		cmocka_unit_test(size_accepts),
+		cmocka_unit_test(size_rejects),
+		cmocka_unit_test(mibps),
+		cmocka_unit_test(format_size),
+		cmocka_unit_test(times),
+		cmocka_unit_test(uuids),
+		cmocka_unit_test(hashes),
+		cmocka_unit_test(whole_transfers),
+		cmocka_unit_test(read_file),
+		cmocka_unit_test(replace_file),
+		cmocka_unit_test(find_program),
+	};
+
+	return cmocka_run_group_tests_name("base", tests, make_dir, drop_dir);
+}

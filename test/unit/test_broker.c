@@ -1,0 +1,564 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* znsd through its socket: dumps, restores, admission. Faults and restarts: test_broker_faults.c. */
+#include "broker_fixture.h"
+
+static int setup(void **state)
+{
+	struct fx *f = calloc(1, sizeof(*f));
+
+	fx_open(f, 0, 0, DIES);
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	fx_close(*state);
+	free(*state);
+	return 0;
+}
+
+static void dump_ls_rm(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	struct grant g = begin(&b, "web", 300);
+	struct zone z[3];
+	ZnsPb__RestoreBegin rb;
+	ZnsPb__Response *r;
+	ZnsPb__Request q;
+	uint32_t i, k;
+
+	assert_int_equal(g.n, 3);
+	assert_int_equal(g.shared, 0);
+	for (i = 0; i < 3; i++) {
+		/* distinct groups, none of them with metadata, distinct channels */
+		assert_int_not_equal(g.group[i], 0);
+		assert_int_equal(g.weight[i], 1);
+		for (k = 0; k < i; k++)
+			assert_int_not_equal(g.group[i] % CHANNELS, g.group[k] % CHANNELS);
+		z[i] = zone_get(&b, g.group[i]);
+		assert_int_equal(z[i].group, g.group[i]);
+		assert_int_equal(z[i].start, 0);
+		assert_int_equal(z[i].cap, CAP);
+		fill(f, &z[i], KIB(256));
+	}
+	r = status(&b);
+	assert_int_equal(r->status->n_leases, 1);
+	assert_string_equal(r->status->leases[0]->container, "web");
+	assert_int_equal(r->status->leases[0]->pid, getpid());
+	assert_int_equal(r->status->n_reservations, 1);
+	assert_int_equal(r->status->bytes_wasted, 0);
+	drop(r);
+	assert_int_equal(nr_checkpoints(&b), 0);
+	commit(&b, &g, z, 3);
+
+	zns_pb__request__init(&q);
+	q.has_ls = q.ls = 1;
+	r = ask(&b, &q);
+	assert_int_equal(r->n_checkpoints, 1);
+	assert_memory_equal(r->checkpoints[0]->id.data, g.id, ZNS_UUID_LEN);
+	drop(r);
+	r = status(&b);
+	assert_int_equal(r->status->n_leases, 0);
+	assert_int_equal(r->status->bytes_live, 3 * KIB(256));
+	assert_int_equal(r->status->nr_checkpoints, 1);
+	drop(r);
+	assert_int_equal(state_of(f, z[0].zone), ZNS_ZONE_CLOSED);
+
+	zns_pb__request__init(&q);
+	q.has_zones = q.zones = 1;
+	r = ask(&b, &q);
+	assert_int_equal(r->n_zones, ZONES);
+	assert_string_equal(r->zones[0]->owner, "(metadata)");
+	assert_string_equal(r->zones[z[1].zone]->owner, "web");
+	assert_int_equal(r->zones[z[1].zone]->live, KIB(256));
+	drop(r);
+
+	rm(&b, g.id, 1);
+	rm(&b, g.id, 0);
+	for (i = 0; i < 3; i++)
+		assert_true(becomes(f, z[i].zone, ZNS_ZONE_EMPTY));
+	assert_int_equal(nr_reservations(&b), 0);
+	restore_request(&q, &rb, g.id);
+	refused(&b, &q, -ESTALE, "of container web was deleted at");
+	g.id[0] ^= 0xff;
+	refused(&b, &q, -ENOENT, "has no checkpoint");
+	zns_broker_close(&b);
+}
+
+static void parked_zone_is_continued(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	struct zone z, y, other;
+
+	dump(f, &b, "web", KIB(256), &z);
+	dump(f, &b, "db", KIB(128), &other);
+	assert_int_not_equal(other.zone, z.zone);
+	dump(f, &b, "web", KIB(512), &y);
+	assert_int_equal(y.zone, z.zone);
+	assert_int_equal(y.start, KIB(256));
+	/* 256 KiB left; leave less than a unit: not given again */
+	dump(f, &b, "web", KIB(256) - KIB(32), &y);
+	assert_int_equal(y.zone, z.zone);
+	dump(f, &b, "web", KIB(64), &y);
+	assert_int_not_equal(y.zone, z.zone);
+	assert_int_equal(y.start, 0);
+	/* and it no longer counts as active */
+	assert_true(becomes(f, z.zone, ZNS_ZONE_FULL));
+	zns_broker_close(&b);
+}
+
+static void abort_gives_back(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	struct grant g;
+	struct zone z, p, unused;
+
+	g = begin(&b, "web", 0);
+	z = zone_get(&b, g.group[0]);
+	fill(f, &z, KIB(64));
+	unused = zone_get(&b, g.group[0]);
+	assert_int_not_equal(unused.zone, z.zone);
+	abort_dump(&b);
+	abort_dump(&b);
+	assert_true(becomes(f, z.zone, ZNS_ZONE_EMPTY));
+	assert_int_equal(nr_reservations(&b), 0);
+	zone_refused(&b, g.group[0], -EINVAL, "without a dump");
+
+	/* A parked zone keeps what was live before, and is given on from its new write pointer. */
+	dump(f, &b, "web", KIB(64), &z);
+	g = begin(&b, "web", 0);
+	p = zone_get(&b, g.group[0]);
+	assert_int_equal(p.zone, z.zone);
+	fill(f, &p, KIB(64));
+	abort_dump(&b);
+	msleep(100);
+	assert_int_equal(state_of(f, z.zone), ZNS_ZONE_CLOSED);
+	g = begin(&b, "web", 0);
+	p = zone_get(&b, g.group[0]);
+	assert_int_equal(p.zone, z.zone);
+	assert_int_equal(p.start, KIB(128));
+	abort_dump(&b);
+	assert_int_equal(nr_reservations(&b), 1);
+	zns_broker_close(&b);
+}
+
+static void bad_requests(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	ZnsPb__ZonesReset reset = ZNS_PB__ZONES_RESET__INIT;
+	char name[202];
+	ZnsPb__DumpBegin d;
+	ZnsPb__Request q;
+	struct grant g;
+
+	begin_request(&q, &d, "web", 100, "maybe", NULL);
+	refused(&b, &q, -EINVAL, "share, wait[=SECONDS] or reject");
+	begin_request(&q, &d, "web", 100, "wait=", NULL);
+	refused(&b, &q, -EINVAL, "wait=S");
+	begin_request(&q, &d, "web", 100, "wait=-1", NULL);
+	refused(&b, &q, -EINVAL, "wait=S");
+	begin_request(&q, &d, "web", 100, "waiting", NULL);
+	refused(&b, &q, -EINVAL, "not known");
+	begin_request(&q, &d, "web", 100, NULL, "random");
+	refused(&b, &q, -EINVAL, "static or dynamic");
+	begin_request(&q, &d, "", 100, NULL, NULL);
+	refused(&b, &q, -EINVAL, "empty");
+	begin_request(&q, &d, "a\nb", 100, NULL, NULL);
+	refused(&b, &q, -EINVAL, "cannot be printed");
+	begin_request(&q, &d, "\xc3(", 100, NULL, NULL);
+	refused(&b, &q, -EINVAL, "cannot be printed");
+	memset(name, 'x', 201);
+	name[201] = 0;
+	begin_request(&q, &d, name, 100, NULL, NULL);
+	refused(&b, &q, -EINVAL, "longer than 200");
+	/* Eight groups of 100 MiB/s; in every mode. */
+	begin_request(&q, &d, "web", 801, NULL, NULL);
+	refused(&b, &q, -ERANGE, "at most 800 MiB/s (8 groups x 100 MiB/s)");
+	begin_request(&q, &d, "web", 801, "wait", NULL);
+	refused(&b, &q, -ERANGE, "at most 800");
+	begin_request(&q, &d, "web", UINT32_MAX, "reject", NULL);
+	refused(&b, &q, -ERANGE, "at most 800");
+	assert_int_equal(nr_reservations(&b), 0);
+
+	g = begin(&b, "w\xc3\xa9" "b", 800);
+	assert_int_equal(g.n, 8);
+	begin_request(&q, &d, "web", 100, NULL, NULL);
+	refused(&b, &q, -EBUSY, "has a dump already");
+	zone_refused(&b, 8, -EINVAL, "not granted");
+	zone_refused(&b, UINT32_MAX, -EINVAL, "not granted");
+	begin_request(&q, &d, "web", 100, NULL, NULL);
+	q.has_ls = q.ls = 1;
+	refused(&b, &q, -EINVAL, "one thing");
+	zns_pb__request__init(&q);
+	q.reset = &reset;
+	reset.n_zones = 1;
+	reset.zones = (uint32_t[]){ ZONES };
+	refused(&b, &q, -EINVAL, "no zone");
+	reset.zones = (uint32_t[]){ 0 };
+	refused(&b, &q, -EBUSY, "metadata");
+	zns_broker_close(&b);
+}
+
+static void commit_is_checked(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f), b2 = client(f);
+	struct grant g, h;
+	struct zone z, other;
+	struct record k;
+	REQ(q);
+
+	dump(f, &b, "web", KIB(64), &z);
+	g = begin(&b, "web", 0);
+	z = zone_get(&b, g.group[0]);
+	assert_int_equal(z.start, KIB(64));
+	fill(f, &z, KIB(64));
+	h = begin(&b2, "db", 0);
+	other = zone_get(&b2, h.group[0]);
+	fill(f, &other, KIB(64));
+	q.commit = &k.c;
+
+	record(&k, &h, &other, 1);
+	refused(&b, &q, -EINVAL, "not the checkpoint");
+	record(&k, &g, &z, 1);
+	k.c.container = "db";
+	refused(&b, &q, -EINVAL, "another container");
+	record(&k, &g, &other, 1);
+	refused(&b, &q, -EINVAL, "not granted");
+	record(&k, &g, &z, 1);
+	k.use[0].start = 0;
+	refused(&b, &q, -EINVAL, "not what this dump wrote");
+	record(&k, &g, &z, 1);
+	k.use[0].len += 4096;
+	refused(&b, &q, -EINVAL, "not what this dump wrote");
+	record(&k, &g, &z, 1);
+	k.use[0].len = UINT64_MAX;
+	refused(&b, &q, -EINVAL, "not what this dump wrote");
+	record(&k, &g, &z, 1);
+	k.m.start = 0;
+	refused(&b, &q, -EINVAL, "manifest");
+	record(&k, &g, &z, 1);
+	k.m.len = UINT64_MAX;
+	refused(&b, &q, -EINVAL, "manifest");
+	record(&k, &g, &z, 1);
+	k.c.manifest = NULL;
+	refused(&b, &q, -EINVAL, "no manifest");
+	record(&k, &g, &z, 1);
+	k.c.groups = (uint32_t[]){ 99 };
+	k.c.n_groups = 1;
+	refused(&b, &q, -EINVAL, "no group 99");
+	/* twice the same bytes */
+	record(&k, &g, &z, 1);
+	k.use[1] = k.use[0];
+	k.up[1] = &k.use[1];
+	k.c.n_zones = 2;
+	refused(&b, &q, -EINVAL, "not what this dump wrote");
+	/* After all that the right one still goes through. */
+	commit(&b, &g, &z, 1);
+	commit(&b2, &h, &other, 1);
+	assert_int_equal(nr_checkpoints(&b), 3);
+	refused(&b, &q, -EINVAL, "without a dump");
+	zns_broker_close(&b);
+	zns_broker_close(&b2);
+}
+
+static void sharing(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f), b = client(f), c = client(f);
+	struct grant ga = begin(&a, "a", 600), gb, gc;
+	uint32_t i, k, twos = 0;
+
+	assert_int_equal(ga.n, 6);
+	/* Two free groups and then halves: 100 + 100 + 4 x 50. */
+	gb = begin(&b, "b", 400);
+	assert_int_equal(gb.n, 6);
+	assert_int_equal(gb.shared, 4);
+	for (i = 0; i < gb.n; i++) {
+		bool shared = false;
+
+		for (k = 0; k < ga.n; k++)
+			shared |= ga.group[k] == gb.group[i];
+		assert_int_equal(gb.weight[i], shared ? 1 : 2);
+		twos += gb.weight[i] == 2;
+	}
+	assert_int_equal(twos, 2);
+	assert_string_equal(gb.note, "");
+	/* What is left cannot give 700 any more; it says so. */
+	gc = begin(&c, "c", 700);
+	assert_int_equal(gc.n, 8);
+	assert_int_equal(gc.shared, 8);
+	assert_true(strstr(gc.note, "of 700") != NULL);
+	abort_dump(&b);
+	abort_dump(&c);
+	abort_dump(&a);
+
+	/* Static: the same groups again, more if more is asked; others keep clear of them. */
+	struct zone z;
+	dump(f, &a, "x", KIB(64), &z);
+	ga = begin(&a, "x", 300);
+	assert_int_equal(ga.n, 3);
+	assert_int_equal(ga.group[0], z.group);
+	abort_dump(&a);
+	gb = begin(&a, "x", 200);
+	for (i = 0; i < gb.n; i++)
+		assert_true(gb.group[i] == ga.group[0] || gb.group[i] == ga.group[1] || gb.group[i] == ga.group[2]);
+	gc = begin(&b, "y", 500);
+	assert_int_equal(gc.shared, 0);
+	/* Dynamic: no reservation, and no groups of those who have one. */
+	struct grant gd;
+	size_t n = nr_reservations(&a);
+	abort_dump(&b);
+	gd = begin_mode(&b, "y", 500, NULL, "dynamic");
+	assert_int_equal(gd.shared, 0);
+	assert_int_equal(nr_reservations(&a), n - 1);
+	zns_broker_close(&a);
+	zns_broker_close(&b);
+	zns_broker_close(&c);
+}
+
+static void reject_and_wait(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f), b = client(f), c = client(f);
+	struct grant g;
+	ZnsPb__DumpBegin d, d2;
+	ZnsPb__Request q, q2;
+	struct pollfd p;
+	uint64_t t;
+	uint32_t len;
+	uint8_t *body;
+	ZnsPb__Response *r;
+	char pid[32];
+
+	begin(&a, "a", 600);
+	snprintf(pid, sizeof(pid), "a (dump, PID %d, groups", getpid());
+	begin_request(&q, &d, "b", 400, "reject", NULL);
+	refused(&b, &q, -EBUSY, pid);
+	assert_int_equal(nr_reservations(&b), 1);
+	begin_request(&q, &d, "b", 400, "wait=0", NULL);
+	refused(&b, &q, -ETIMEDOUT, pid);
+	t = zns_mono_ns();
+	begin_request(&q, &d, "b", 400, "wait=1", NULL);
+	refused(&b, &q, -ETIMEDOUT, "not admitted in 1 s");
+	t = zns_mono_ns() - t;
+	assert_true(t > 900000000 && t < 3000000000);
+	g = begin_mode(&b, "b", 200, "reject", NULL);
+	assert_int_equal(g.n, 2);
+	abort_dump(&b);
+
+	/* First come, first served: c's smaller wish does not overtake b's. */
+	begin_request(&q, &d, "b", 400, "wait=20", NULL);
+	q.version = ZNS_BROKER_VERSION;
+	len = zns_pb__request__get_packed_size(&q);
+	body = malloc(len);
+	zns_pb__request__pack(&q, body);
+	assert_int_equal(zns_msg_send(b.fd, body, len), 0);
+	free(body);
+	msleep(50);
+	begin_request(&q2, &d2, "c", 100, "wait=20", NULL);
+	q2.version = ZNS_BROKER_VERSION;
+	len = zns_pb__request__get_packed_size(&q2);
+	body = malloc(len);
+	zns_pb__request__pack(&q2, body);
+	assert_int_equal(zns_msg_send(c.fd, body, len), 0);
+	free(body);
+	p = (struct pollfd){ .fd = c.fd, .events = POLLIN };
+	assert_int_equal(poll(&p, 1, 200), 0);
+	r = status(&a);
+	assert_int_equal(r->status->nr_waiting, 2);
+	drop(r);
+	abort_dump(&a);
+	assert_int_equal(zns_msg_recv(b.fd, &body, &len), 0);
+	r = zns_pb__response__unpack(NULL, len, body);
+	assert_int_equal(r->code, 0);
+	assert_int_equal(r->dump->n_groups, 4);
+	drop(r);
+	free(body);
+	assert_int_equal(zns_msg_recv(c.fd, &body, &len), 0);
+	r = zns_pb__response__unpack(NULL, len, body);
+	assert_int_equal(r->code, 0);
+	drop(r);
+	free(body);
+
+	/* A waiter that goes leaves the queue. */
+	begin_request(&q, &d, "a", 800, "wait=20", NULL);
+	q.version = ZNS_BROKER_VERSION;
+	len = zns_pb__request__get_packed_size(&q);
+	body = malloc(len);
+	zns_pb__request__pack(&q, body);
+	assert_int_equal(zns_msg_send(a.fd, body, len), 0);
+	free(body);
+	msleep(50);
+	zns_broker_close(&a);
+	msleep(50);
+	a = client(f);
+	r = status(&a);
+	assert_int_equal(r->status->nr_waiting, 0);
+	drop(r);
+	zns_broker_close(&a);
+	zns_broker_close(&b);
+	zns_broker_close(&c);
+}
+
+static void normal_io(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f), b = client(f);
+	ZnsPb__Reserve v = ZNS_PB__RESERVE__INIT;
+	ZnsPb__DumpBegin d;
+	ZnsPb__Response *r;
+	struct grant g;
+	uint32_t i;
+	REQ(q);
+
+	q.reserve = &v;
+	v.container = "io";
+	refused(&a, &q, -EINVAL, "one of them");
+	v.has_channels = 1;
+	v.channels = 2;
+	r = ask(&a, &q);
+	assert_int_equal(r->reservation->n_groups, 2 * WAYS);
+	/* Whole channels, not the one with the metadata. */
+	assert_int_equal(r->reservation->groups[0] % CHANNELS, r->reservation->groups[1] % CHANNELS);
+	for (i = 0; i < r->reservation->n_groups; i++)
+		assert_int_not_equal(r->reservation->groups[i] % CHANNELS, 0);
+	drop(r);
+	refused(&a, &q, -EEXIST, "already");
+	v.container = "more";
+	v.channels = 3;
+	refused(&a, &q, -EBUSY, "2 channels are free");
+	v.has_channels = 0;
+	v.channels = 0;
+	v.has_groups = 1;
+	v.groups = 5;
+	refused(&a, &q, -EBUSY, "4 groups of 8 are free");
+
+	/* No dump gets them: 4 groups are left. */
+	g = begin(&b, "web", 800);
+	assert_int_equal(g.n, 4);
+	assert_true(*g.note);
+	abort_dump(&b);
+	begin_request(&q, &d, "web", 500, "reject", NULL);
+	refused(&b, &q, -EBUSY, "io (normal I/O, groups");
+	g = begin_mode(&b, "web", 400, "reject", NULL);
+	zns_pb__request__init(&q);
+	q.release = "web";
+	refused(&a, &q, -EBUSY, "is running");
+	q.release = "io";
+	drop(ask(&a, &q));
+	refused(&a, &q, -ENOENT, "no reservation");
+	zns_broker_close(&a);
+	zns_broker_close(&b);
+}
+
+static void restore_protects(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f), b = client(f);
+	ZnsPb__ZonesReset reset = ZNS_PB__ZONES_RESET__INIT;
+	ZnsPb__RestoreBegin rb;
+	ZnsPb__Request q;
+	ZnsPb__Response *r;
+	struct grant g;
+	struct zone z;
+
+	g = dump(f, &a, "web", KIB(128), &z);
+	restore_request(&q, &rb, g.id);
+	r = ask(&b, &q);
+	assert_int_equal(r->n_checkpoints, 1);
+	assert_memory_equal(r->checkpoints[0]->id.data, g.id, ZNS_UUID_LEN);
+	drop(r);
+	zns_pb__request__init(&q);
+	q.reset = &reset;
+	reset.n_zones = 1;
+	reset.zones = &z.zone;
+	refused(&a, &q, -EBUSY, "live checkpoints of web");
+	rm(&a, g.id, 1);
+	assert_int_equal(nr_checkpoints(&a), 0);
+	refused(&a, &q, -EBUSY, "being read by a restore of web");
+	msleep(300);
+	assert_int_not_equal(state_of(f, z.zone), ZNS_ZONE_EMPTY);
+	zns_broker_close(&b);
+	assert_true(becomes(f, z.zone, ZNS_ZONE_EMPTY));
+	drop(ask(&a, &q));
+	zns_broker_close(&a);
+}
+
+static void full_device(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	struct grant g = begin(&b, "web", 100);
+	bool left_group = false;
+	struct zone z[64];
+	ZnsPb__DumpBegin d;
+	ZnsPb__Request q;
+	struct record k;
+	uint32_t n;
+
+	for (n = 0; n < ZONES - META; n++) {
+		z[n] = zone_get(&b, g.group[0]);
+		fill(f, &z[n], CAP);
+		/* The own group first, then the others. */
+		if (n < 4)
+			assert_int_equal(z[n].group, g.group[0]);
+		left_group |= z[n].group != g.group[0];
+	}
+	assert_true(left_group);
+	zone_refused(&b, g.group[0], -ENOSPC, "is full: 35 zones, 0 live checkpoints; remove some with `znsctl rm`");
+	record(&k, &g, z, n);
+	zns_pb__request__init(&q);
+	q.commit = &k.c;
+	drop(ask(&b, &q));
+	begin_request(&q, &d, "db", 100, NULL, NULL);
+	refused(&b, &q, -ENOSPC, "is full: 35 zones, 1 live checkpoints");
+	rm(&b, g.id, 1);
+	g = begin(&b, "db", 100);
+	zone_get(&b, g.group[0]);
+	zns_broker_close(&b);
+}
+
+static void quit_and_idle(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f), c = client(f);
+	uint32_t first = b.broker_pid, i;
+	struct pollfd p;
+	REQ(q);
+
+	begin(&b, "web", 0);
+	q.has_quit = q.quit = 1;
+	refused(&c, &q, -EBUSY, "web (dump, PID");
+	abort_dump(&b);
+	drop(ask(&c, &q));
+	p = (struct pollfd){ .fd = b.fd, .events = POLLIN };
+	assert_int_equal(poll(&p, 1, 3000), 1);
+	zns_broker_close(&b);
+	zns_broker_close(&c);
+
+	/* A client that comes while the broker leaves gets the next one, every time. */
+	setenv("ZNSD_IDLE_S", "0.02", 1);
+	for (i = 0; i < 40; i++) {
+		b = client(f);
+		assert_int_not_equal(b.broker_pid, first);
+		zns_broker_close(&b);
+		msleep(15 + i % 12);
+	}
+	setenv("ZNSD_IDLE_S", "1", 1);
+}
+
+int main(void)
+{
+#define T(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		T(dump_ls_rm), T(parked_zone_is_continued), T(abort_gives_back), T(bad_requests), T(commit_is_checked),
+		T(sharing), T(reject_and_wait), T(normal_io), T(restore_protects), T(full_device), T(quit_and_idle),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

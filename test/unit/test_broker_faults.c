@@ -1,0 +1,509 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* znsd when something dies, is damaged, or does not keep to the rules. */
+#include "broker_fixture.h"
+
+static uint32_t open_limit, active_limit;
+
+static int setup(void **state)
+{
+	struct fx *f = calloc(1, sizeof(*f));
+
+	fx_open(f, open_limit, active_limit, DIES);
+	*state = f;
+	return 0;
+}
+
+static int setup_limits(void **state)
+{
+	int ret;
+
+	open_limit = 5;
+	active_limit = 8;
+	ret = setup(state);
+	open_limit = active_limit = 0;
+	return ret;
+}
+
+static int teardown(void **state)
+{
+	fx_close(*state);
+	free(*state);
+	return 0;
+}
+
+/* A client in a process of its own: writes into a zone and tells us which, then stays until killed. */
+static pid_t writer(struct fx *f, const char *container, struct zone *z, bool hold_lock)
+{
+	int p[2];
+	pid_t pid;
+
+	assert_int_equal(pipe(p), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		struct zns_broker b = client(f);
+		struct grant g = begin(&b, container, 100);
+		struct zone mine;
+
+		if (hold_lock)
+			lock_file(f, "writers");
+		mine = zone_get(&b, g.group[0]);
+		fill(f, &mine, KIB(128));
+		if (write(p[1], &mine, sizeof(mine)) != sizeof(mine))
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	close(p[1]);
+	assert_int_equal(read(p[0], z, sizeof(*z)), sizeof(*z));
+	close(p[0]);
+	return pid;
+}
+
+static void end(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void killed_client(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	struct zone z;
+	pid_t pid = writer(f, "web", &z, false);
+
+	assert_int_equal(nr_reservations(&b), 1);
+	end(pid);
+	assert_true(becomes(f, z.zone, ZNS_ZONE_EMPTY));
+	assert_int_equal(nr_reservations(&b), 0);
+	zns_broker_close(&b);
+}
+
+/* The connection goes but the process stays: it may still be writing, so its zone is left alone for a while. */
+static void lost_connection(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f), c = client(f);
+	struct grant g = begin(&b, "web", 100);
+	struct zone z = zone_get(&b, g.group[0]);
+	ZnsPb__Response *r;
+
+	fill(f, &z, KIB(64));
+	zns_broker_close(&b);
+	msleep(500);
+	r = status(&c);
+	assert_int_equal(r->status->n_leases, 1);
+	drop(r);
+	assert_int_not_equal(state_of(f, z.zone), ZNS_ZONE_EMPTY);
+	assert_true(becomes(f, z.zone, ZNS_ZONE_EMPTY));
+	zns_broker_close(&c);
+}
+
+static void killed_broker(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	struct zone live, own, lost;
+	struct grant g;
+	uint32_t pid;
+
+	g = dump(f, &b, "web", KIB(128), &live);
+	begin(&b, "db", 200);
+	lost = zone_get(&b, 3);
+	fill(f, &lost, KIB(64));
+	assert_int_equal(nr_reservations(&b), 2);
+	pid = b.broker_pid;
+	kill_broker(&b);
+
+	b = client(f);
+	assert_int_not_equal(b.broker_pid, pid);
+	assert_int_equal(nr_checkpoints(&b), 1);
+	assert_true(becomes(f, lost.zone, ZNS_ZONE_EMPTY));
+	assert_int_equal(state_of(f, live.zone), ZNS_ZONE_CLOSED);
+	/* The reservation of a dump that never came to anything is gone, the other is kept. */
+	assert_int_equal(nr_reservations(&b), 1);
+	begin(&b, "web", 0);
+	own = zone_get(&b, live.group);
+	assert_int_equal(own.zone, live.zone);
+	assert_int_equal(own.start, KIB(128));
+	abort_dump(&b);
+	rm(&b, g.id, 1);
+	assert_true(becomes(f, live.zone, ZNS_ZONE_EMPTY));
+	zns_broker_close(&b);
+}
+
+/* A new broker resets nothing while a helper of the old one may still write. */
+static void writers_outlive_the_broker(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	struct zone z;
+	pid_t pid = writer(f, "web", &z, true), killer;
+	uint64_t t;
+
+	kill_broker(&b);
+	killer = fork();
+	assert_true(killer >= 0);
+	if (!killer) {
+		msleep(700);
+		kill(pid, SIGKILL);
+		_exit(0);
+	}
+	t = zns_mono_ns();
+	b = client(f);
+	t = zns_mono_ns() - t;
+	assert_true(t > 500000000);
+	assert_true(becomes(f, z.zone, ZNS_ZONE_EMPTY));
+	waitpid(killer, NULL, 0);
+	waitpid(pid, NULL, 0);
+	zns_broker_close(&b);
+}
+
+static void readers_outlive_the_broker(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	ZnsPb__ZonesReset reset = ZNS_PB__ZONES_RESET__INIT;
+	struct zone z, fresh;
+	struct grant g = dump(f, &b, "web", KIB(64), &z);
+	int lock = lock_file(f, "readers");
+	REQ(q);
+
+	kill_broker(&b);
+	b = client(f);
+	rm(&b, g.id, 1);
+	q.reset = &reset;
+	reset.n_zones = 1;
+	reset.zones = &z.zone;
+	refused(&b, &q, -EBUSY, "earlier broker");
+	/* What was written since is not theirs. */
+	begin(&b, "db", 0);
+	fresh = zone_get(&b, 1);
+	fill(f, &fresh, KIB(64));
+	abort_dump(&b);
+	assert_true(becomes(f, fresh.zone, ZNS_ZONE_EMPTY));
+	assert_int_not_equal(state_of(f, z.zone), ZNS_ZONE_EMPTY);
+	close(lock);
+	assert_true(becomes(f, z.zone, ZNS_ZONE_EMPTY));
+	zns_broker_close(&b);
+}
+
+static void start_failures_reach_the_caller(void **state)
+{
+	struct fx *f = *state;
+	char run[100], run2[100], path[100], moved[110];
+	struct zns_registered other = f->reg;
+	struct zns_broker b, c;
+	struct zns_err err = ZNS_ERR_INIT;
+	int fd;
+
+	snprintf(run, sizeof(run), "%s/run", f->dir);
+	snprintf(run2, sizeof(run2), "%s/run2", f->dir);
+	snprintf(path, sizeof(path), "%s/dev", f->dir);
+	snprintf(moved, sizeof(moved), "%s/dev.away", f->dir);
+
+	/* Another runtime directory does not help: the device itself is locked. */
+	b = client(f);
+	setenv("ZNS_RUN", run2, 1);
+	assert_int_equal(connect_err(f, &c, &err), -EBUSY);
+	assert_non_null(strstr(err.msg, "in use by another broker"));
+	snprintf(moved, sizeof(moved), "PID %u", b.broker_pid);
+	assert_non_null(strstr(err.msg, moved));
+	setenv("ZNS_RUN", run, 1);
+	kill_broker(&b);
+
+	snprintf(moved, sizeof(moved), "%s/dev.away", f->dir);
+	assert_int_equal(rename(path, moved), 0);
+	assert_int_equal(connect_err(f, &b, &err), -ENODEV);
+	assert_non_null(strstr(err.msg, path));
+	fd = open(path, O_RDWR | O_CREAT, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, MIB(1)), 0);
+	close(fd);
+	assert_int_not_equal(connect_err(f, &b, &err), 0);
+	assert_non_null(strstr(err.msg, path));
+	unlink(path);
+	assert_int_equal(rename(moved, path), 0);
+
+	/* A device that was formatted elsewhere under another UUID. */
+	other.uuid[0] ^= 0xff;
+	assert_int_equal(zns_register(other.uuid, f->reg.path, &err), 0);
+	assert_int_equal(zns_broker_connect(&other, &b, &err), -ENODEV);
+	assert_non_null(strstr(err.msg, "znsctl register"));
+	assert_int_equal(zns_broker_connect(&f->reg, &b, &err), -ENODEV);	/* no longer registered */
+	assert_int_equal(zns_register(f->reg.uuid, f->reg.path, &err), 0);
+
+	/* A runtime directory that anyone can write to is not trusted. */
+	assert_int_equal(mkdir(run2, 0777) && errno != EEXIST, 0);
+	assert_int_equal(chmod(run2, 0777), 0);
+	setenv("ZNS_RUN", run2, 1);
+	assert_int_equal(connect_err(f, &b, &err), -EPERM);
+	setenv("ZNS_RUN", run, 1);
+	assert_int_equal(zns_broker_connect_running(&f->reg, &b, &err), -ENOENT);
+	b = client(f);
+	zns_broker_close(&b);
+}
+
+static int raw(struct fx *f)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(zns_broker_path(f->reg.uuid, "sock", sa.sun_path, sizeof(sa.sun_path)), 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+	return fd;
+}
+
+/* The answer, if any, must be an error; then the connection is closed. */
+static void closed_with(int fd, int code)
+{
+	ZnsPb__Response *r;
+	uint8_t *body;
+	uint32_t len;
+
+	assert_int_equal(zns_msg_recv(fd, &body, &len), 0);
+	r = zns_pb__response__unpack(NULL, len, body);
+	assert_non_null(r);
+	assert_int_equal(r->code, code);
+	assert_non_null(r->error);
+	drop(r);
+	free(body);
+	assert_int_equal(zns_msg_recv(fd, &body, &len), -EPIPE);
+	close(fd);
+}
+
+static void malformed_frames(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	ZnsPb__Response *r;
+	uint8_t *body, junk[64];
+	uint32_t len, i, seed = 1;
+	int fd, idle, half;
+	struct stat st;
+	REQ(q);
+
+	/* Two that hang: one says nothing, one stops in the middle of a length. */
+	idle = raw(f);
+	half = raw(f);
+	assert_int_equal(send(half, "\x10\x00", 2, 0), 2);
+
+	fd = raw(f);
+	assert_int_equal(send(fd, "\xff\xff\xff\xff", 4, 0), 4);
+	closed_with(fd, -EBADMSG);
+	fd = raw(f);
+	assert_int_equal(send(fd, "\x00\x00\x80\x00\x00", 5, 0), 5);	/* 8 MiB announced: waits */
+	close(fd);
+	fd = raw(f);
+	assert_int_equal(send(fd, "\x01\x00\x80\x00", 4, 0), 4);	/* one byte more */
+	closed_with(fd, -EBADMSG);
+	fd = raw(f);
+	assert_int_equal(send(fd, "\x00\x00\x00\x00", 4, 0), 4);	/* no version */
+	closed_with(fd, -EBADMSG);
+
+	q.version = ZNS_BROKER_VERSION + 1;
+	q.has_ls = q.ls = 1;
+	len = zns_pb__request__get_packed_size(&q);
+	assert_true(len <= sizeof(junk));
+	zns_pb__request__pack(&q, junk);
+	fd = raw(f);
+	assert_int_equal(zns_msg_send(fd, junk, len), 0);
+	closed_with(fd, -EPROTO);
+
+	for (i = 0; i < 300; i++) {
+		uint32_t n = 1 + i % sizeof(junk), k;
+
+		for (k = 0; k < n; k++) {
+			seed = seed * 1103515245 + 12345;
+			junk[k] = seed >> 16;
+		}
+		fd = raw(f);
+		assert_int_equal(zns_msg_send(fd, junk, n), 0);
+		if (!zns_msg_recv(fd, &body, &len)) {
+			r = zns_pb__response__unpack(NULL, len, body);
+			assert_non_null(r);
+			assert_int_not_equal(r->code, 0);
+			drop(r);
+			free(body);
+		}
+		close(fd);
+	}
+	/* In pieces is no error. */
+	q.version = ZNS_BROKER_VERSION;
+	len = zns_pb__request__get_packed_size(&q);
+	zns_pb__request__pack(&q, junk);
+	fd = raw(f);
+	assert_int_equal(send(fd, &len, 4, 0), 4);
+	for (i = 0; i < len; i++) {
+		msleep(2);
+		assert_int_equal(send(fd, junk + i, 1, 0), 1);
+	}
+	assert_int_equal(zns_msg_recv(fd, &body, &len), 0);
+	r = zns_pb__response__unpack(NULL, len, body);
+	assert_int_equal(r->code, 0);
+	drop(r);
+	free(body);
+	close(fd);
+
+	/* Still there, still the same, and nobody else gets in. */
+	assert_int_equal(nr_checkpoints(&b), 0);
+	snprintf((char *)junk, sizeof(junk), "%s/run", f->dir);
+	assert_int_equal(stat((char *)junk, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0700);
+	close(idle);
+	close(half);
+	zns_broker_close(&b);
+}
+
+/* A peer that asks and never reads must not stop the others. */
+static void stuck_peer(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	uint8_t body[64], frame[68];
+	uint32_t len, i;
+	uint64_t t;
+	REQ(q);
+	int fd = raw(f);
+
+	q.version = ZNS_BROKER_VERSION;
+	q.has_zones = q.zones = 1;
+	len = zns_pb__request__get_packed_size(&q);
+	zns_pb__request__pack(&q, body);
+	memcpy(frame, &len, 4);
+	memcpy(frame + 4, body, len);
+	for (i = 0; i < 100000; i++)
+		if (send(fd, frame, 4 + len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+			break;
+	assert_true(i < 100000);
+	t = zns_mono_ns();
+	for (i = 0; i < 50; i++)
+		nr_checkpoints(&b);
+	assert_true(zns_mono_ns() - t < 2000000000);
+	close(fd);
+	zns_broker_close(&b);
+}
+
+static void bad_zones(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	ZnsPb__ZoneGet zg = ZNS_PB__ZONE_GET__INIT;
+	struct grant g = begin(&b, "web", 100);
+	uint32_t grp = g.group[0], first = META + grp, i;
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zone z[4], extra;
+	ZnsPb__Response *r;
+	REQ(q);
+
+	/* zones of group g: META + g + DIES * k */
+	zns_emu_set_zone_state(f->dev, first, ZNS_ZONE_OFFLINE, &err);
+	zns_emu_set_zone_state(f->dev, first + DIES, ZNS_ZONE_READ_ONLY, &err);
+	drop(status(&b));	/* the broker looks */
+	for (i = 0; i < 2; i++) {
+		z[i] = zone_get(&b, grp);
+		assert_int_equal(z[i].group, grp);
+		assert_true(z[i].zone == first + 2 * DIES || z[i].zone == first + 3 * DIES);
+		fill(f, &z[i], CAP);
+	}
+	z[2] = zone_get(&b, grp);
+	assert_int_not_equal(z[2].group, grp);
+	/* The writer found it bad, and another one that it never had. */
+	q.zone_get = &zg;
+	zg.group = z[2].group;
+	zg.n_not_zones = 2;
+	zg.not_zones = (uint32_t[]){ z[2].zone, (z[2].zone - META + DIES) % (4 * DIES) + META };
+	r = ask(&b, &q);
+	assert_int_not_equal(r->zone->zone, zg.not_zones[0]);
+	assert_int_not_equal(r->zone->zone, zg.not_zones[1]);
+	drop(r);
+	commit(&b, &g, z, 2);
+	/* A zone that goes offline under its lease hurts nobody but the lease. */
+	g = begin(&b, "db", 100);
+	extra = zone_get(&b, g.group[0]);
+	fill(f, &extra, KIB(64));
+	zns_emu_set_zone_state(f->dev, extra.zone, ZNS_ZONE_OFFLINE, &err);
+	abort_dump(&b);
+	assert_int_equal(nr_checkpoints(&b), 1);
+	zns_broker_close(&b);
+}
+
+/* 5 open, 8 active zones, the log's among them. */
+static void limits(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f), b = client(f);
+	uint32_t i, closed, budget;
+	struct zone z[64];
+	ZnsPb__DumpBegin d;
+	ZnsPb__Request q;
+	ZnsPb__Response *r;
+	struct grant g, h;
+	char name[16];
+
+	begin_request(&q, &d, "web", 800, NULL, NULL);
+	refused(&a, &q, -ERANGE, "open zones x 100 MiB/s)");
+	budget = 4;
+	begin_request(&q, &d, "web", budget * 100 + 1, NULL, NULL);
+	refused(&a, &q, -ERANGE, "at most 400 MiB/s (4 open zones x 100 MiB/s)");
+	/* Contention shrinks, and says so. */
+	g = begin(&a, "web", 300);
+	assert_int_equal(g.n, 3);
+	h = begin(&b, "db", 300);
+	assert_int_equal(h.n, 1);
+	assert_true(strstr(h.note, "only 1 of 4 open zones") != NULL);
+	for (i = 0; i < 3; i++) {
+		z[i] = zone_get(&a, g.group[i]);
+		fill(f, &z[i], KIB(64));
+	}
+	z[3] = zone_get(&b, h.group[0]);
+	fill(f, &z[3], KIB(64));
+	/* All are used: no fifth until one is full. */
+	zone_refused(&a, g.group[0], -EBUSY, "all 4 zones");
+	fill(f, &z[0], CAP - KIB(64));
+	z[4] = zone_get(&a, g.group[0]);
+	fill(f, &z[4], KIB(64));
+	abort_dump(&a);
+	abort_dump(&b);
+	begin_request(&q, &d, "web", 100, "reject", NULL);
+	begin(&a, "web", 400);
+	refused(&b, &q, -EBUSY, "in use by web");
+	begin_request(&q, &d, "cache", 100, NULL, NULL);
+	refused(&b, &q, -EBUSY, "all 4 zones that may be open");
+	abort_dump(&a);
+
+	/* Many small checkpoints: at most half of the active zones stay parked, and there is always one to give. */
+	for (i = 0; i < 12; i++) {
+		snprintf(name, sizeof(name), "c%u", i);
+		dump(f, &a, name, KIB(64), &z[i]);
+	}
+	for (i = 0; i < 200; i++) {
+		r = status(&a);
+		closed = r->status->zones_by_state[ZNS_ZONE_CLOSED];
+		drop(r);
+		if (closed <= 4)
+			break;
+		msleep(20);
+	}
+	assert_true(closed <= 4);
+	assert_int_equal(nr_checkpoints(&a), 12);
+	/* The least recently used went first: the last one is still open to its owner. */
+	begin(&a, "c11", 0);
+	z[20] = zone_get(&a, z[11].group);
+	assert_int_equal(z[20].zone, z[11].zone);
+	assert_int_equal(z[20].start, KIB(64));
+	zns_broker_close(&a);
+	zns_broker_close(&b);
+}
+
+int main(void)
+{
+#define T(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		T(killed_client), T(lost_connection), T(killed_broker), T(writers_outlive_the_broker),
+		T(readers_outlive_the_broker), T(start_failures_reach_the_caller), T(malformed_frames), T(stuck_peer),
+		T(bad_zones), cmocka_unit_test_setup_teardown(limits, setup_limits, teardown),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The registry of devices and zns.conf. */
+#include <fcntl.h>
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <cmocka.h>
+
+#include "zns/config.h"
+
+static char dir[128], conf[160];
+static uint8_t uuid_a[ZNS_UUID_LEN], uuid_b[ZNS_UUID_LEN];
+#define TEXT_A "123e4567-e89b-42d3-a456-426614174000"
+#define TEXT_B "123e4567-e89b-42d3-a456-426614174001"
+
+static const char *at(const char *base, const char *name)
+{
+	static char path[4][PATH_MAX];
+	static unsigned turn;
+	char *p = path[turn++ % 4];
+
+	snprintf(p, PATH_MAX, "%s/%s", base, name);
+	return p;
+}
+
+static void put(const char *path, const char *text, size_t len)
+{
+	cleanup_close int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(zns_write_all(fd, text, len), 0);
+}
+#define PUT(path, text) put(path, text, sizeof(text) - 1)
+
+/* A fresh, not yet existing configuration for each test. */
+static int begin(void **state)
+{
+	const char *tmp = getenv("TMPDIR");
+	char real[PATH_MAX];
+
+	snprintf(dir, sizeof(dir), "%s/zns-conf-XXXXXX", tmp ? tmp : "/tmp");
+	if (!mkdtemp(dir) || !realpath(dir, real) || strlen(real) >= sizeof(dir))
+		return -1;
+	strcpy(dir, real);
+	snprintf(conf, sizeof(conf), "%s/deep/conf", dir);
+	setenv("ZNS_CONFIG", conf, 1);
+	unsetenv("ZNS_DEV");
+	return zns_uuid_parse(TEXT_A, uuid_a) || zns_uuid_parse(TEXT_B, uuid_b);
+}
+
+static int end(void **state)
+{
+	char cmd[200];
+
+	snprintf(cmd, sizeof(cmd), "rm -rf '%s'", dir);
+	return system(cmd);
+}
+
+#define assert_says(err, text) do { \
+	if (!strstr((err).msg, text)) \
+		fail_msg("\"%s\" lacks \"%s\"", (err).msg, text); \
+	assert_null(strchr((err).msg, '\n')); \
+} while (0)
+
+static void dirs(void **state)
+{
+	assert_string_equal(zns_config_dir(), conf);
+	setenv("ZNS_CONFIG", "", 1);
+	assert_string_equal(zns_config_dir(), "/etc/zns-criu");
+	setenv("ZNS_RUN", "/x", 1);
+	assert_string_equal(zns_run_dir(), "/x");
+	unsetenv("ZNS_RUN");
+	assert_string_equal(zns_run_dir(), "/run/zns-criu");
+}
+
+static void register_and_find(void **state)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_registered r, *list;
+	char spec[300];
+	struct stat st;
+	size_t nr;
+
+	assert_int_equal(zns_registered_list(&list, &nr, &err), 0);
+	assert_int_equal(nr, 0);
+	assert_null(list);
+	snprintf(spec, sizeof(spec), "emu:%s/a.img", dir);
+	assert_int_equal(zns_register(uuid_a, spec, &err), 0);
+	assert_int_equal(stat(at(conf, "devices.d"), &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0700);
+	assert_int_equal(stat(conf, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0700);
+	assert_int_equal(zns_registered_by_uuid(uuid_a, &r, &err), 0);
+	assert_string_equal(r.path, spec);
+	assert_memory_equal(r.uuid, uuid_a, ZNS_UUID_LEN);
+	/* another spelling of the same path */
+	snprintf(spec, sizeof(spec), "emu:%s/./x/..//a.img", dir);
+	assert_int_equal(zns_registered_by_path(spec, &r, &err), 0);
+	assert_memory_equal(r.uuid, uuid_a, ZNS_UUID_LEN);
+
+	assert_int_equal(zns_registered_by_uuid(uuid_b, &r, &err), -ENOENT);
+	assert_says(err, TEXT_B);
+	assert_says(err, "znsctl register");
+	assert_int_equal(zns_registered_by_path("emu:/none", &r, &err), -ENOENT);
+	assert_says(err, "emu:/none");
+	assert_says(err, "znsctl format");
+
+	snprintf(spec, sizeof(spec), "emu:%s/b.img", dir);
+	assert_int_equal(zns_register(uuid_b, spec, &err), 0);
+	assert_int_equal(zns_registered_list(&list, &nr, &err), 0);
+	assert_int_equal(nr, 2);
+	free(list);
+	assert_int_equal(zns_unregister(uuid_a, &err), 0);
+	assert_int_equal(zns_unregister(uuid_a, &err), -ENOENT);
+	assert_says(err, TEXT_A);
+	assert_int_equal(zns_registered_by_uuid(uuid_a, &r, &err), -ENOENT);
+}
+
+static void one_entry_per_path(void **state)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_registered r, *list;
+	char spec[300], other[300];
+	size_t nr;
+
+	snprintf(spec, sizeof(spec), "emu:%s/a.img", dir);
+	PUT(spec + 4, "x");
+	snprintf(other, sizeof(other), "emu:%s/link.img", dir);
+	assert_int_equal(symlink("a.img", other + 4), 0);
+	assert_int_equal(zns_register(uuid_a, spec, &err), 0);
+	assert_int_equal(zns_register(uuid_b, other, &err), 0);
+	assert_int_equal(zns_registered_list(&list, &nr, &err), 0);
+	assert_int_equal(nr, 1);
+	assert_memory_equal(list[0].uuid, uuid_b, ZNS_UUID_LEN);
+	assert_string_equal(list[0].path, spec);
+	free(list);
+	/* the same UUID elsewhere: replaced */
+	snprintf(other, sizeof(other), "emu:%s/moved.img", dir);
+	assert_int_equal(zns_register(uuid_b, other, &err), 0);
+	assert_int_equal(zns_registered_by_uuid(uuid_b, &r, &err), 0);
+	assert_string_equal(r.path, other);
+	/* a file and the same file as a raw path are different specs */
+	assert_int_equal(zns_registered_by_path(other + 4, &r, &err), -ENOENT);
+}
+
+static void damaged_entries(void **state)
+{
+	static const struct { const char *text; size_t len; } bad[] = {
+		{ "", 0 }, { "path\n", 5 }, { "path = \n", 8 }, { "path = rel\n", 11 }, { "path = emu:rel\n", 15 },
+		{ "other = /dev/x\n", 15 }, { "path = /dev/x\ngarbage\n", 22 }, { "path = /dev/\0x\n", 15 }, { "Path = /dev/x\n", 14 },
+		{ "path = /dev/\033[1m\n", 17 },
+	};
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_registered r, *list;
+	char longer[5000];
+	size_t nr;
+
+	assert_int_equal(zns_register(uuid_b, "/dev/zns-test-none", &err), 0);
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(bad); i++) {
+		put(at(conf, "devices.d/" TEXT_A), bad[i].text, bad[i].len);
+		assert_int_equal(zns_registered_by_uuid(uuid_a, &r, &err), -EINVAL);
+		assert_says(err, TEXT_A);
+		assert_says(err, "znsctl register");
+		assert_int_equal(zns_registered_list(&list, &nr, &err), -EINVAL);
+		assert_null(list);
+	}
+	memset(longer, 'a', sizeof(longer));
+	memcpy(longer, "path = /", 8);
+	put(at(conf, "devices.d/" TEXT_A), longer, 600);
+	assert_int_equal(zns_registered_by_uuid(uuid_a, &r, &err), -EINVAL);
+	put(at(conf, "devices.d/" TEXT_A), longer, sizeof(longer));
+	assert_int_equal(zns_registered_by_uuid(uuid_a, &r, &err), -EFBIG);
+	/* comments, blanks, and no newline at the end are fine */
+	PUT(at(conf, "devices.d/" TEXT_A), "# mine\n\n  path=/dev/x y");
+	assert_int_equal(zns_registered_by_uuid(uuid_a, &r, &err), 0);
+	assert_string_equal(r.path, "/dev/x y");
+	/* files that are no entries */
+	PUT(at(conf, "devices.d/README"), "junk");
+	PUT(at(conf, "devices.d/." TEXT_A ".0123"), "junk");
+	PUT(at(conf, "devices.d/123E4567-E89B-42D3-A456-426614174000"), "junk");
+	assert_int_equal(zns_registered_list(&list, &nr, &err), 0);
+	assert_int_equal(nr, 2);
+	free(list);
+}
+
+static void bad_paths(void **state)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	char big[600];
+
+	memset(big, 'b', sizeof(big) - 1);
+	big[0] = '/';
+	big[sizeof(big) - 1] = '\0';
+	assert_int_equal(zns_register(uuid_a, "", &err), -EINVAL);
+	assert_int_equal(zns_register(uuid_a, "emu:", &err), -EINVAL);
+	assert_int_equal(zns_register(uuid_a, "emu:/x\ny", &err), -EINVAL);
+	assert_int_equal(zns_register(uuid_a, big, &err), -ENAMETOOLONG);
+	setenv("ZNS_CONFIG", "/proc/none/conf", 1);
+	assert_true(zns_register(uuid_a, "/dev/x", &err) < 0);
+	assert_says(err, "/proc/none");
+}
+
+static void canonical(void **state)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	char out[256], want[300], cwd[PATH_MAX];
+
+	assert_int_equal(chdir(dir), 0);
+	assert_int_equal(zns_canonical_spec("emu:rel", out, sizeof(out), &err), 0);
+	snprintf(want, sizeof(want), "emu:%s/rel", dir);
+	assert_string_equal(out, want);
+	assert_int_equal(zns_canonical_spec("rel", out, sizeof(out), &err), 0);
+	assert_string_equal(out, want + 4);
+	assert_int_equal(zns_canonical_spec("emu:./a//b/../c/", out, sizeof(out), &err), 0);
+	snprintf(want, sizeof(want), "emu:%s/a/c", dir);
+	assert_string_equal(out, want);
+	assert_int_equal(zns_canonical_spec("/", out, sizeof(out), &err), 0);
+	assert_string_equal(out, "/");
+	assert_int_equal(zns_canonical_spec("/../..", out, sizeof(out), &err), 0);
+	assert_string_equal(out, "/");
+	/* device links stay as given */
+	assert_int_equal(zns_canonical_spec("/dev//stdin", out, sizeof(out), &err), 0);
+	assert_string_equal(out, "/dev/stdin");
+	/* a link in the middle is followed */
+	assert_int_equal(mkdir(at(dir, "real"), 0700), 0);
+	assert_int_equal(symlink("real", at(dir, "sym")), 0);
+	assert_int_equal(zns_canonical_spec("emu:sym/new", out, sizeof(out), &err), 0);
+	snprintf(want, sizeof(want), "emu:%s/real/new", dir);
+	assert_string_equal(out, want);
+	assert_int_equal(symlink("loop", at(dir, "loop")), 0);
+	assert_int_equal(zns_canonical_spec("emu:loop/x", out, sizeof(out), &err), -ELOOP);
+	assert_int_equal(zns_canonical_spec("emu:rel", out, 8, &err), -ENAMETOOLONG);
+	assert_non_null(getcwd(cwd, sizeof(cwd)));
+	assert_int_equal(chdir("/"), 0);
+	assert_int_equal(zns_canonical_spec("emu:rel", out, sizeof(out), &err), 0);
+	assert_string_equal(out, "emu:/rel");
+}
+
+static void conf_get_set(void **state)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	cleanup_free uint8_t *text = NULL;
+	char v[64];
+	size_t len;
+
+	assert_int_equal(zns_config_get("default-device", v, sizeof(v), &err), -ENOENT);
+	assert_says(err, "default-device");
+	assert_int_equal(zns_config_set("default-device", "emu:/a", &err), 0);
+	assert_int_equal(zns_config_get("default-device", v, sizeof(v), &err), 0);
+	assert_string_equal(v, "emu:/a");
+	PUT(at(conf, "zns.conf"), "# ours\n\nkeep-n=3\n default-device = x\nother = a = b\ndefault-device = y");
+	assert_int_equal(zns_config_get("default-device", v, sizeof(v), &err), 0);
+	assert_string_equal(v, "y");
+	assert_int_equal(zns_config_get("other", v, sizeof(v), &err), 0);
+	assert_string_equal(v, "a = b");
+	assert_int_equal(zns_config_get("default", v, sizeof(v), &err), -ENOENT);
+	assert_int_equal(zns_config_set("default-device", "z", &err), 0);
+	assert_int_equal(zns_read_file(AT_FDCWD, at(conf, "zns.conf"), 1000, &text, &len), 0);
+	assert_string_equal((char *)text, "# ours\n\nkeep-n=3\ndefault-device = z\nother = a = b\n");
+	assert_int_equal(zns_config_set("default-device", NULL, &err), 0);
+	assert_int_equal(zns_config_get("default-device", v, sizeof(v), &err), -ENOENT);
+	assert_int_equal(zns_config_get("keep-n", v, 1, &err), -ENAMETOOLONG);
+	assert_int_equal(zns_config_get("keep-n", v, 2, &err), 0);
+	assert_string_equal(v, "3");
+}
+
+static void conf_rejects(void **state)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	char v[64], *big;
+
+	assert_int_equal(zns_config_set("Bad Key", "x", &err), -EINVAL);
+	assert_int_equal(zns_config_set("", "x", &err), -EINVAL);
+	assert_int_equal(zns_config_set("k=", "x", &err), -EINVAL);
+	assert_int_equal(zns_config_set("k", "", &err), -EINVAL);
+	assert_int_equal(zns_config_set("k", "a\nb = c", &err), -EINVAL);
+	assert_int_equal(zns_config_set("k", " a", &err), -EINVAL);
+	assert_int_equal(zns_config_set("k", "a", &err), 0);
+	PUT(at(conf, "zns.conf"), "k = 1\n\n# c\nno equals sign\n");
+	assert_int_equal(zns_config_get("k", v, sizeof(v), &err), -EINVAL);
+	assert_says(err, "zns.conf:4");
+	PUT(at(conf, "zns.conf"), "k = 1\n= 2\n");
+	assert_int_equal(zns_config_get("k", v, sizeof(v), &err), -EINVAL);
+	PUT(at(conf, "zns.conf"), "k = 1\nl = \0\n");
+	assert_int_equal(zns_config_get("k", v, sizeof(v), &err), -EINVAL);
+	big = calloc(1, 70000);
+	assert_non_null(big);
+	memset(big, '#', 69999);
+	put(at(conf, "zns.conf"), big, 69999);
+	free(big);
+	assert_int_equal(zns_config_get("k", v, sizeof(v), &err), -EFBIG);
+	unlink(at(conf, "zns.conf"));
+	assert_int_equal(mkdir(at(conf, "zns.conf"), 0700), 0);
+	assert_int_equal(zns_config_get("k", v, sizeof(v), &err), -EISDIR);
+}
+
+static void resolve(void **state)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_registered r;
+
+	assert_int_equal(zns_resolve_device(NULL, &r, &err), -ENODEV);
+	assert_int_equal(err.code, -ENODEV);
+	assert_says(err, "znsctl create");
+	assert_int_equal(zns_register(uuid_a, "emu:/zns-test/a", &err), 0);
+	assert_int_equal(zns_resolve_device(NULL, &r, &err), 0);
+	assert_string_equal(r.path, "emu:/zns-test/a");
+	assert_int_equal(zns_register(uuid_b, "emu:/zns-test/b", &err), 0);
+	assert_int_equal(zns_resolve_device(NULL, &r, &err), -ENODEV);
+	assert_says(err, "ZNS_DEV");
+	assert_int_equal(zns_resolve_device("", &r, &err), -ENODEV);
+
+	assert_int_equal(zns_resolve_device("emu:/zns-test/b", &r, &err), 0);
+	assert_memory_equal(r.uuid, uuid_b, ZNS_UUID_LEN);
+	assert_int_equal(zns_resolve_device(TEXT_A, &r, &err), 0);
+	assert_string_equal(r.path, "emu:/zns-test/a");
+	assert_int_equal(zns_resolve_device("emu:/zns-test/c", &r, &err), -ENODEV);
+	assert_int_equal(err.code, -ENODEV);
+	assert_says(err, "znsctl register emu:/zns-test/c");
+	assert_int_equal(zns_resolve_device("123e4567-e89b-42d3-a456-426614174009", &r, &err), -ENODEV);
+
+	assert_int_equal(zns_config_set("default-device", TEXT_B, &err), 0);
+	assert_int_equal(zns_resolve_device(NULL, &r, &err), 0);
+	assert_memory_equal(r.uuid, uuid_b, ZNS_UUID_LEN);
+	assert_int_equal(zns_config_set("default-device", "emu:/zns-test/a", &err), 0);
+	assert_int_equal(zns_resolve_device(NULL, &r, &err), 0);
+	assert_memory_equal(r.uuid, uuid_a, ZNS_UUID_LEN);
+	/* the environment goes before the default, the argument before both */
+	setenv("ZNS_DEV", TEXT_B, 1);
+	assert_int_equal(zns_resolve_device(NULL, &r, &err), 0);
+	assert_memory_equal(r.uuid, uuid_b, ZNS_UUID_LEN);
+	assert_int_equal(zns_resolve_device(TEXT_A, &r, &err), 0);
+	assert_memory_equal(r.uuid, uuid_a, ZNS_UUID_LEN);
+	setenv("ZNS_DEV", "/dev/none", 1);
+	assert_int_equal(zns_resolve_device(NULL, &r, &err), -ENODEV);
+	assert_says(err, "ZNS_DEV");
+	unsetenv("ZNS_DEV");
+	/* no fallback when the default is wrong */
+	assert_int_equal(zns_config_set("default-device", "/dev/none", &err), 0);
+	assert_int_equal(zns_resolve_device(NULL, &r, &err), -ENODEV);
+	assert_says(err, "default-device");
+	PUT(at(conf, "zns.conf"), "junk\n");
+	assert_int_equal(zns_resolve_device(NULL, &r, &err), -EINVAL);
+	/* errors may be dropped */
+	assert_int_equal(zns_resolve_device("/dev/none", &r, NULL), -ENODEV);
+}
+
+static void parallel_sets(void **state)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	char key[16], v[16];
+
+	for (int i = 0; i < 8; i++) {
+		pid_t pid = fork();
+
+		if (!pid) {
+			int rc = 0;
+
+			for (int k = 0; k < 5 && !rc; k++) {
+				snprintf(key, sizeof(key), "k%d-%d", i, k);
+				rc = zns_config_set(key, "1", NULL);
+			}
+			_exit(rc ? 1 : 0);
+		}
+		assert_true(pid > 0);
+	}
+	for (int i = 0; i < 8; i++) {
+		int st;
+
+		assert_true(wait(&st) > 0);
+		assert_int_equal(st, 0);
+	}
+	for (int i = 0; i < 8; i++)
+		for (int k = 0; k < 5; k++) {
+			snprintf(key, sizeof(key), "k%d-%d", i, k);
+			assert_int_equal(zns_config_get(key, v, sizeof(v), &err), 0);
+		}
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(dirs), T(register_and_find), T(one_entry_per_path), T(damaged_entries), T(bad_paths), T(canonical),
+		T(conf_get_set), T(conf_rejects), T(resolve), T(parallel_sets),
+	};
+
+	return cmocka_run_group_tests_name("config", tests, NULL, NULL);
+}

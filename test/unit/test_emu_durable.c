@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The emulated device over power cuts and reboots, after interrupted resets, and its timing model. */
+#include "emu_common.h"
+
+#define CAP KIB(960)
+
+static void power_cut_loses_the_unflushed_suffix(void **state)
+{
+	struct zns_dev *d = make_small();
+	uint32_t z = 2;
+
+	assert_ok(put(d, 0, 0, 8192, 1));
+	assert_ok(put(d, 2, 0, CAP, 1));
+	assert_ok(zns_dev_finish(d, 3, &err));
+	assert_ok(zns_dev_flush(d, &err));
+	assert_ok(put(d, 0, 8192, 4096, 1));
+	assert_ok(put(d, 1, 0, 4096, 1));
+	assert_ok(zns_dev_finish(d, 4, &err));
+	assert_ok(zns_dev_reset(d, &z, 1, &err));	/* durable by itself */
+	assert_ok(put(d, 2, 0, 4096, 2));
+	assert_ok(zns_dev_open_zone(d, 5, &err));
+	assert_ok(zns_emu_power_cut(d, &err));
+	assert_zone(d, 0, ZNS_ZONE_CLOSED, 8192);
+	check(d, 0, 0, 8192, 1);
+	assert_zone(d, 1, ZNS_ZONE_EMPTY, 0);
+	assert_zone(d, 2, ZNS_ZONE_EMPTY, 0);
+	assert_zone(d, 3, ZNS_ZONE_FULL, CAP);
+	assert_zone(d, 4, ZNS_ZONE_EMPTY, 0);
+	assert_zone(d, 5, ZNS_ZONE_EMPTY, 0);
+	/* written again and flushed, it stays */
+	assert_ok(put(d, 0, 8192, 4096, 3));
+	assert_ok(put(d, 2, 0, 4096, 3));
+	assert_ok(zns_dev_flush(d, &err));
+	assert_ok(zns_emu_power_cut(d, &err));
+	check(d, 0, 8192, 4096, 3);
+	check(d, 2, 0, 4096, 3);
+	zns_dev_close(d);
+}
+
+static void power_cut_needs_to_be_alone(void **state)
+{
+	struct zns_dev *a = make_small(), *b = open_dev();
+
+	assert_fails(zns_emu_power_cut(a, &err), -EBUSY, "in use");
+	zns_dev_close(b);
+	assert_ok(zns_emu_power_cut(a, &err));
+	b = open_dev();		/* and the device can be opened again */
+	zns_dev_close(b);
+	zns_dev_close(a);
+}
+
+static void worn_zones_survive(void **state)
+{
+	struct zns_dev *d = make_small();
+
+	assert_ok(put(d, 0, 0, 4096, 1));
+	assert_ok(zns_dev_flush(d, &err));
+	assert_ok(put(d, 0, 4096, 4096, 1));
+	assert_ok(zns_emu_set_zone_state(d, 0, ZNS_ZONE_READ_ONLY, &err));
+	assert_ok(zns_emu_set_zone_state(d, 1, ZNS_ZONE_OFFLINE, &err));
+	assert_ok(zns_emu_power_cut(d, &err));
+	assert_zone(d, 0, ZNS_ZONE_READ_ONLY, 4096);	/* the flag went to the disk, the unflushed data did not */
+	assert_zone(d, 1, ZNS_ZONE_OFFLINE, 0);
+	zns_dev_close(d);
+}
+
+/* Rewrites the file's idea of the boot, as a reboot would. */
+static void reboot(void)
+{
+	int fd = open(dev_path, O_RDWR);
+	char other[64] = "00000000-1111-2222-3333-444444444444\n";
+
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, other, sizeof(other), EMU_LIVE_OFF), sizeof(other));
+	close(fd);
+}
+
+static void new_boot_starts_from_the_durable_table(void **state)
+{
+	struct zns_dev *d = make_small(), *other;
+
+	assert_ok(put(d, 0, 0, 8192, 1));
+	assert_ok(zns_dev_flush(d, &err));
+	assert_ok(put(d, 0, 8192, 4096, 1));
+	assert_ok(put(d, 1, 0, 4096, 1));
+	zns_dev_close(d);
+	d = open_dev();			/* the same boot: all is there */
+	assert_zone(d, 0, ZNS_ZONE_IMP_OPEN, 12288);
+	zns_dev_close(d);
+	reboot();
+	d = open_dev();
+	assert_zone(d, 0, ZNS_ZONE_CLOSED, 8192);
+	assert_zone(d, 1, ZNS_ZONE_EMPTY, 0);
+	check(d, 0, 0, 8192, 1);
+	assert_ok(put(d, 0, 8192, 4096, 2));
+	other = open_dev();		/* only the first opener of a boot does this */
+	assert_zone(other, 0, ZNS_ZONE_IMP_OPEN, 12288);
+	zns_dev_close(other);
+	/* somebody has it open with another idea of the boot: another machine */
+	reboot();
+	assert_fails(zns_dev_open(dev_spec, 0, &other, &err), -EBUSY, "another process");
+	zns_dev_close(d);
+	d = open_dev();
+	assert_zone(d, 0, ZNS_ZONE_CLOSED, 8192);
+	zns_dev_close(d);
+}
+
+static void corrupt_entry_costs_its_zone_only(void **state)
+{
+	struct zns_dev *d = make_small();
+	struct emu_entry en;
+	uint64_t off;
+	int fd;
+
+	for (uint32_t z = 0; z < 3; z++)
+		assert_ok(put(d, z, 0, 8192, 1));
+	assert_ok(zns_dev_flush(d, &err));
+	off = emu_of(d)->lay.dur_off + sizeof(en);
+	zns_dev_close(d);
+	fd = open(dev_path, O_RDWR);
+	assert_int_equal(pread(fd, &en, sizeof(en), off), sizeof(en));
+	assert_int_equal(en.wp, 8192);
+	en.wp = 4096;
+	assert_int_equal(pwrite(fd, &en, sizeof(en), off), sizeof(en));
+	close(fd);
+	reboot();
+	d = open_dev();
+	assert_zone(d, 0, ZNS_ZONE_CLOSED, 8192);
+	assert_zone(d, 1, ZNS_ZONE_OFFLINE, 0);
+	assert_zone(d, 2, ZNS_ZONE_CLOSED, 8192);
+	/* repaired on request, and that is durable */
+	assert_ok(zns_emu_set_zone_state(d, 1, ZNS_ZONE_EMPTY, &err));
+	assert_ok(put(d, 1, 0, 4096, 2));
+	assert_ok(zns_dev_flush(d, &err));
+	assert_ok(zns_emu_power_cut(d, &err));
+	check(d, 1, 0, 4096, 2);
+	zns_dev_close(d);
+}
+
+/* The host lost pages of the live area without a reboot (a pulled disk): durable is ahead. */
+static void stale_live_table_is_noticed(void **state)
+{
+	struct zns_dev *d = make_small();
+	struct emu *e = emu_of(d);
+
+	assert_ok(put(d, 0, 0, 8192, 1));
+	assert_ok(zns_dev_flush(d, &err));
+	emu_store(&e->live[0].wp, 4096);
+	emu_store(&e->mirror[0].wp, 4096);
+	zns_dev_close(d);
+	d = open_dev();
+	assert_zone(d, 0, ZNS_ZONE_CLOSED, 8192);
+	check(d, 0, 0, 8192, 1);
+	zns_dev_close(d);
+}
+
+/* ---- a process that died inside a reset: the table as it left it, set up by hand ------------------ */
+
+static void reset_died_before_live_changed(void **state)
+{
+	struct zns_dev *d = make_small();
+	struct emu *e = emu_of(d);
+	struct emu_change ch = { .zone = 0 };
+
+	assert_ok(put(d, 0, 0, 8192, 1));
+	assert_ok(zns_dev_flush(d, &err));
+	ch.to.gen = e->live[0].gen + 1;
+	assert_ok(emu_durable_lock(e, &err));
+	assert_ok(emu_durable_commit(e, &ch, 1, &err));
+	emu_durable_unlock(e);
+	assert_zone(d, 0, ZNS_ZONE_EMPTY, 0);		/* shown as reset */
+	assert_ok(zns_dev_flush(d, &err));
+	assert_ok(put(d, 0, 0, 4096, 2));		/* completed by whoever comes */
+	check(d, 0, 0, 4096, 2);
+	assert_ok(zns_dev_flush(d, &err));
+	assert_ok(zns_emu_power_cut(d, &err));
+	assert_zone(d, 0, ZNS_ZONE_CLOSED, 4096);
+	check(d, 0, 0, 4096, 2);
+	zns_dev_close(d);
+}
+
+/* The disk has the new generation already, mirror and live the old one: the next user puts the old one back. */
+static char by_open, by_flush, by_lock;
+
+static void reset_died_before_mirror_changed(void **state)
+{
+	struct zns_dev *d = make_small();
+	struct emu *e = emu_of(d);
+	struct emu_entry en = { .gen = e->live[0].gen + 1 };
+	int fd;
+
+	assert_ok(put(d, 0, 0, 8192, 1));
+	assert_ok(zns_dev_flush(d, &err));
+	__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);
+	e->mirror[0].flags |= EMU_F_PENDING;
+	emu_durable_seal(&en, 0);
+	fd = open(dev_path, O_RDWR);
+	assert_int_equal(pwrite(fd, &en, sizeof(en), e->lay.dur_off), sizeof(en));
+	fsync(fd);
+	close(fd);
+	if (*state == &by_flush) {
+		assert_ok(zns_dev_flush(d, &err));
+	} else if (*state == &by_lock) {
+		assert_ok(put(d, 0, 8192, 4096, 1));
+	} else {
+		zns_dev_close(d);
+		d = open_dev();
+		e = emu_of(d);
+	}
+	assert_zone(d, 0, ZNS_ZONE_IMP_OPEN, *state == &by_lock ? 12288 : 8192);
+	check(d, 0, 0, 8192, 1);
+	assert_int_equal(e->mirror[0].flags, 0);	/* settled */
+	assert_ok(zns_emu_power_cut(d, &err));
+	assert_zone(d, 0, ZNS_ZONE_CLOSED, 8192);
+	check(d, 0, 0, 8192, 1);
+	zns_dev_close(d);
+}
+
+/* A flush whose list is older than a reset must not bring the old generation back. */
+static void flush_never_undoes_a_reset(void **state)
+{
+	struct zns_dev *a = make_small(), *b = open_dev();
+	uint32_t z = 0;
+	uint64_t gen;
+
+	assert_ok(put(a, 0, 0, 8192, 1));
+	gen = emu_of(a)->live[0].gen;
+	assert_ok(zns_dev_reset(b, &z, 1, &err));
+	assert_ok(zns_dev_flush(a, &err));
+	assert_int_equal(emu_of(b)->live[0].gen, gen + 1);
+	zns_dev_close(b);
+	assert_ok(zns_emu_power_cut(a, &err));
+	assert_zone(a, 0, ZNS_ZONE_EMPTY, 0);
+	assert_int_equal(emu_of(a)->live[0].gen, gen + 1);
+	zns_dev_close(a);
+}
+
+static void flush_skips_when_nothing_changed(void **state)
+{
+	struct zns_dev *d = make_small();
+	struct emu *e = emu_of(d);
+	uint64_t seq;
+
+	assert_ok(zns_dev_flush(d, &err));
+	assert_ok(put(d, 0, 0, 4096, 1));
+	seq = e->head->change_seq;
+	assert_true(e->head->durable_seq < seq);
+	assert_ok(zns_dev_flush(d, &err));
+	assert_int_equal(e->head->durable_seq, seq);
+	assert_ok(zns_dev_open_zone(d, 1, &err));	/* nothing that has to last */
+	assert_int_equal(e->head->change_seq, seq);
+	assert_ok(zns_dev_flush(d, &err));
+	zns_dev_close(d);
+}
+
+static void failed_sync_is_final(void **state)
+{
+	struct zns_dev *d = make_small();
+	uint32_t z = 0;
+
+	assert_ok(put(d, 0, 0, 4096, 1));
+	atomic_store(&emu_of(d)->sync_failed, true);
+	assert_fails(zns_dev_flush(d, &err), -EIO, "open the device anew");
+	assert_fails(zns_dev_reset(d, &z, 1, &err), -EIO, "open the device anew");
+	assert_zone(d, 0, ZNS_ZONE_IMP_OPEN, 4096);
+	zns_dev_close(d);
+	d = open_dev();
+	assert_ok(zns_dev_flush(d, &err));
+	assert_ok(zns_emu_power_cut(d, &err));
+	check(d, 0, 0, 4096, 1);
+	zns_dev_close(d);
+}
+
+/* More zones than a block of the durable table has entries. */
+static void many_zones(void **state)
+{
+	struct zns_emu_params p = small();
+	static uint32_t all[1000];
+	struct zns_dev *d;
+
+	p.nr_zones = 1000;
+	p.zone_size = p.zone_capacity = 8192;
+	p.max_open = p.max_active = 0;
+	d = make_dev(&p);
+	for (uint32_t z = 0; z < 1000; z += 3)
+		assert_ok(put(d, z, 0, z % 2 ? 4096 : 8192, 1));
+	assert_ok(zns_dev_flush(d, &err));
+	assert_ok(zns_emu_power_cut(d, &err));
+	for (uint32_t z = 0; z < 1000; z++) {
+		if (z % 3)
+			assert_zone(d, z, ZNS_ZONE_EMPTY, 0);
+		else
+			check(d, z, 0, z % 2 ? 4096 : 8192, 1);
+		all[z] = z;
+	}
+	assert_ok(zns_dev_reset(d, all, 1000, &err));
+	assert_ok(zns_emu_power_cut(d, &err));
+	for (uint32_t z = 0; z < 1000; z++)
+		assert_zone(d, z, ZNS_ZONE_EMPTY, 0);
+	zns_dev_close(d);
+}
+
+/* Under a user who may only read: a private view where the live table is of another boot. */
+static int reader(void)
+{
+	struct zns_dev *d;
+	struct zns_zone z;
+
+	if (setgid(65534) || setuid(65534))
+		return 1;
+	if (zns_dev_open(dev_spec, 0, &d, &err) != -EACCES)
+		return 2;
+	if (zns_dev_open(dev_spec, ZNS_DEV_RDONLY, &d, &err))
+		return 3;
+	if (zns_dev_report(d, 0, 1, &z, &err) || z.wp != 8192)
+		return 4;
+	check(d, 0, 0, 8192, 1);
+	zns_dev_close(d);
+	return 0;
+}
+
+static void reading_without_the_right_to_write(void **state)
+{
+	struct zns_dev *d;
+
+	if (geteuid())
+		skip();
+	d = make_small();
+	assert_ok(put(d, 0, 0, 8192, 1));
+	assert_ok(zns_dev_flush(d, &err));
+	assert_int_equal(chmod(dev_path, 0644), 0);
+	assert_int_equal(chmod(test_dir, 0755), 0);
+	assert_int_equal(in_child(reader), 0);
+	zns_dev_close(d);
+	reboot();
+	assert_int_equal(in_child(reader), 0);
+}
+
+/* ---- timing: asserted on the model's own counters, never on the wall clock ------------------------ */
+
+static struct zns_emu_params timed(void)
+{
+	struct zns_emu_params p = small();
+
+	p.timing = true;
+	p.die_write_mibps = 100;
+	p.die_read_mibps = 400;
+	p.channel_mibps = 800;
+	return p;
+}
+
+static void timing_counts_work_per_die(void **state)
+{
+	struct zns_emu_params p = timed();
+	struct zns_dev *d = make_dev(&p);
+	struct emu *e = emu_of(d);
+	uint64_t one = KIB(100) * 1000000000ull / MIB(100);	/* 100 KiB at 100 MiB/s */
+
+	assert_ok(put(d, 0, 0, KIB(100), 1));
+	assert_int_equal(emu_timing_work(e, 0), one);
+	assert_ok(put(d, 1, 0, KIB(100), 1));			/* another die */
+	assert_int_equal(emu_timing_work(e, 0), one);
+	assert_int_equal(emu_timing_work(e, 1), one);
+	assert_ok(put(d, 4, 0, KIB(100), 1));			/* die 0 again: twice the time */
+	assert_int_equal(emu_timing_work(e, 0), 2 * one);
+	check(d, 4, 0, KIB(100), 1);
+	assert_int_equal(emu_timing_work(e, 0), 2 * one + one / 4);
+	/* zones 0 and 4 and die 2 share channel 0 */
+	assert_int_equal(e->channel_busy[0].work_ns, 3 * (one / 8));
+	assert_int_equal(e->channel_busy[1].work_ns, one / 8);
+	/* a refused write costs nothing */
+	assert_int_equal(put(d, 4, 0, KIB(100), 1), -EIO);
+	assert_int_equal(emu_timing_work(e, 0), 2 * one + one / 4);
+	zns_dev_close(d);
+}
+
+static void timing_queues_on_one_die(void **state)
+{
+	struct zns_emu_params p = timed();
+	struct zns_dev *d = make_dev(&p);
+	struct emu *e = emu_of(d);
+	uint64_t cost = MIB(100) * 1000000000ull / MIB(100), first, second, other;
+
+	/* booked, not waited for */
+	first = emu_timing_book(e, 0, MIB(100), true);
+	second = emu_timing_book(e, 8, MIB(100), true);		/* the same die: behind it */
+	other = emu_timing_book(e, 1, MIB(100), true);		/* another die and channel: beside it */
+	assert_int_equal(second, first + cost);
+	assert_true(other < second);
+	assert_int_equal(e->die_busy[0].until_ns, second);
+	/* a full second ahead: the caller is never done before its booking */
+	emu_store(&e->die_busy[3].until_ns, zns_mono_ns() + 20000000);
+	other = emu_load(&e->die_busy[3].until_ns);
+	assert_ok(put(d, 3, 0, 4096, 1));
+	assert_true(zns_mono_ns() >= other);
+	zns_dev_close(d);
+}
+
+static void timing_is_shared_by_handles(void **state)
+{
+	struct zns_emu_params p = timed();
+	struct zns_dev *a = make_dev(&p), *b = open_dev();
+	uint64_t first = emu_timing_book(emu_of(a), 0, MIB(100), true);
+
+	assert_int_equal(emu_timing_book(emu_of(b), 0, MIB(100), true), first + 1000000000);
+	zns_dev_close(a);
+	zns_dev_close(b);
+}
+
+static void timing_of_a_shared_map(void **state)
+{
+	struct zns_emu_params p = timed();
+	struct zns_dev *d;
+	struct emu *e;
+
+	p.map = ZNS_EMU_MAP_SHARED;
+	d = make_dev(&p);
+	e = emu_of(d);
+	assert_ok(put(d, 7, 0, KIB(400), 1));
+	for (uint32_t i = 0; i < 4; i++)
+		assert_int_equal(emu_timing_work(e, i), KIB(100) * 1000000000ull / MIB(100));
+	zns_dev_close(d);
+}
+
+static void timing_off_costs_nothing(void **state)
+{
+	struct zns_dev *d = make_small();
+	struct emu *e = emu_of(d);
+
+	assert_ok(put(d, 0, 0, KIB(400), 1));
+	assert_int_equal(emu_timing_book(e, 0, MIB(100), true), 0);
+	assert_int_equal(emu_timing_work(e, 0), 0);
+	zns_dev_close(d);
+}
+
+#define WHO(s) cmocka_unit_test_prestate_setup_teardown(reset_died_before_mirror_changed, emu_begin, emu_end, s)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(power_cut_loses_the_unflushed_suffix), T(power_cut_needs_to_be_alone), T(worn_zones_survive),
+		T(new_boot_starts_from_the_durable_table), T(corrupt_entry_costs_its_zone_only), T(stale_live_table_is_noticed),
+		T(reset_died_before_live_changed), WHO(&by_open), WHO(&by_flush), WHO(&by_lock), T(flush_never_undoes_a_reset),
+		T(flush_skips_when_nothing_changed), T(failed_sync_is_final), T(many_zones),
+		T(reading_without_the_right_to_write), T(timing_counts_work_per_die), T(timing_queues_on_one_die),
+		T(timing_is_shared_by_handles), T(timing_of_a_shared_map), T(timing_off_costs_nothing),
+	};
+
+	return cmocka_run_group_tests_name("emu-durable", tests, NULL, NULL);
+}

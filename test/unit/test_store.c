@@ -1,0 +1,649 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The store: what it remembers, how it rolls, what it refuses. Crashes are in test_store_crash.c. */
+#include "store_fixture.h"
+#include "memdev.h"
+
+#define NZ 16
+#define CAP MIB(1)
+
+static struct memdev *formatted(uint32_t nr_zones, uint64_t cap, uint32_t block)
+{
+	struct memdev *m = memdev_new(nr_zones, cap, block);
+	ZnsPb__Profile *p = make_profile(nr_zones, 4);
+	uint8_t uuid[ZNS_UUID_LEN], out[ZNS_UUID_LEN];
+
+	memset(uuid, 0x11, sizeof(uuid));
+	OK(zns_store_format(&m->dev, uuid, p, false, out, NULL));
+	assert_memory_equal(uuid, out, ZNS_UUID_LEN);
+	profile_free(p);
+	return m;
+}
+
+static struct zns_store *open_rw(struct memdev *m)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_store *s = NULL;
+	int rc = zns_store_open(&m->dev, 0, &s, &err);
+
+	if (rc)
+		fail_msg("open: %d %s", rc, err.msg);
+	return s;
+}
+
+/* Reopening, for reading and for writing, must show what is in memory. */
+static struct zns_store *reopened(struct memdev *m, struct zns_store *s)
+{
+	uint32_t nz = m->dev.geo.nr_zones;
+	char *before = store_text(s, nz, true), *after;
+	struct zns_store *r;
+	uint64_t gen = zns_store_generation(s);
+
+	OK(zns_store_open(&m->dev, ZNS_STORE_RDONLY, &r, NULL));
+	after = store_text(r, nz, true);
+	assert_string_equal(before, after);
+	free(after);
+	zns_store_close(r);
+	zns_store_close(s);
+	s = open_rw(m);
+	after = store_text(s, nz, true);
+	assert_string_equal(before, after);
+	assert_int_equal(zns_store_generation(s), gen);	/* clean: no roll */
+	assert_false(zns_store_torn(s));
+	free(before);
+	free(after);
+	return s;
+}
+
+static int reserve(struct zns_store *s, const char *name, uint32_t group, bool explicit)
+{
+	ZnsPb__Reservation r = ZNS_PB__RESERVATION__INIT;
+
+	r.container = (char *)name;
+	r.groups = &group;
+	r.n_groups = 1;
+	r.has_explicit_ = r.explicit_ = explicit;
+	return zns_store_reserve(s, &r, NULL);
+}
+
+static void every_operation_reopens(void **state)
+{
+	struct memdev *m = formatted(NZ, CAP, 4096);
+	struct zns_store *s = open_rw(m);
+	ZnsPb__Profile *p;
+	uint8_t id[ZNS_UUID_LEN];
+	struct ck k;
+
+	assert_int_equal(zns_store_nr_meta(s), 3);
+	assert_int_equal(zns_store_nr_checkpoints(s), 0);
+	assert_null(zns_store_checkpoint(s, 0));
+	s = reopened(m, s);
+	OK(reserve(s, "redis", 2, false));
+	s = reopened(m, s);
+	OK(zns_store_commit(s, ck_init(&k, 1, "redis", 5, 0, 8192), NULL));
+	s = reopened(m, s);
+	ck_init(&k, 2, "redis", 5, 8192, 4096);
+	k.c.n_zones = 2;
+	OK(zns_store_commit(s, &k.c, NULL));
+	s = reopened(m, s);
+	OK(zns_store_commit(s, ck_init(&k, 3, "nginx", 7, 0, 4096), NULL));
+	s = reopened(m, s);
+	assert_int_equal(zns_store_zone_live(s, 5), 12288);
+	assert_int_equal(zns_store_zone_live(s, 6), 4096);
+	assert_string_equal(zns_store_zone_owner(s, 5), "redis");
+	assert_string_equal(zns_store_zone_owner(s, 7), "nginx");
+	assert_null(zns_store_zone_owner(s, 8));
+	assert_int_equal(zns_store_zone_live(s, 999), 0);
+	assert_null(zns_store_zone_owner(s, 999));
+
+	id_of(1, id);
+	OK(zns_store_remove(s, id, "znsctl rm", NULL));
+	s = reopened(m, s);
+	assert_null(zns_store_find(s, id));
+	assert_string_equal(zns_store_find_tombstone(s, id)->by, "znsctl rm");
+	assert_string_equal(zns_store_find_tombstone(s, id)->container, "redis");
+	assert_int_equal(zns_store_find_tombstone(s, id)->created_ns, 1001);
+	assert_int_equal(zns_store_zone_live(s, 5), 4096);
+	assert_non_null(zns_store_find_reservation(s, "redis"));	/* one checkpoint is left */
+	id_of(2, id);
+	OK(zns_store_remove(s, id, "gc", NULL));
+	assert_null(zns_store_find_reservation(s, "redis"));
+	assert_int_equal(zns_store_zone_live(s, 5), 0);
+	s = reopened(m, s);
+
+	p = make_profile(NZ, 2);
+	OK(zns_store_set_profile(s, p, NULL));
+	profile_free(p);
+	s = reopened(m, s);
+	assert_int_equal(zns_store_profile(s)->n_groups, 2);
+	OK(reserve(s, "io", 1, true));
+	s = reopened(m, s);
+	OK(zns_store_release(s, "io", NULL));
+	s = reopened(m, s);
+	assert_int_equal(zns_store_release(s, "io", NULL), -ENOENT);
+	assert_int_equal(zns_store_release(s, "nobody", NULL), -ENOENT);
+	zns_store_close(s);
+	memdev_close(&m->dev);
+}
+
+static void refusals(void **state)
+{
+	struct memdev *m = formatted(NZ, CAP, 4096);
+	struct zns_store *s = open_rw(m), *ro;
+	struct zns_err err = ZNS_ERR_INIT;
+	char *before, *after, longname[300];
+	ZnsPb__Profile *p;
+	uint8_t id[ZNS_UUID_LEN];
+	struct ck k;
+
+	OK(zns_store_commit(s, ck_init(&k, 1, "a", 5, 0, 8192), NULL));
+	before = store_text(s, NZ, true);
+	assert_int_equal(zns_store_commit(s, &k.c, &err), -EEXIST);
+	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "", 5, 8192, 4096), NULL), -EINVAL);
+	memset(longname, 'x', sizeof(longname));
+	longname[299] = 0;
+	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, longname, 5, 8192, 4096), NULL), -EINVAL);
+	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 2, 0, 4096), NULL), -EINVAL);	/* metadata */
+	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", NZ, 0, 4096), NULL), -EINVAL);
+	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", UINT32_MAX, 0, 4096), NULL), -EINVAL);
+	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 5, CAP, 4096), NULL), -EINVAL);
+	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 5, UINT64_MAX - 4095, 4096), NULL), -EINVAL);
+	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 5, 4096, UINT64_MAX), NULL), -EINVAL);
+	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 5, 0, 0), NULL), -EINVAL);
+	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 5, 0, CAP), NULL), -EINVAL);	/* more live than room */
+	ck_init(&k, 2, "a", 6, 0, CAP / 2 + 1);
+	k.c.n_zones = 2;
+	k.use[1].zone = 6;
+	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);
+	ck_init(&k, 2, "a", 6, 0, 4096);
+	k.c.manifest = NULL;
+	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);
+	ck_init(&k, 2, "a", 6, 0, 4096);
+	k.ref.zone = 7;		/* its zone would be reset under it */
+	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);
+	ck_init(&k, 2, "a", 6, 0, 4096);
+	k.ref.len = 48;
+	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);
+	ck_init(&k, 2, "a", 6, 0, 4096);
+	k.ref.start = 4000;
+	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);
+	ck_init(&k, 2, "a", 6, 0, 4096);
+	k.c.id.len = 15;
+	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);
+	ck_init(&k, 2, "a", 6, 0, 4096);
+	k.group = 4;
+	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);
+	ck_init(&k, 2, "a", 6, 0, 4096);
+	k.c.has_parent = 1;
+	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);
+	id_of(9, id);
+	assert_int_equal(zns_store_remove(s, id, "x", NULL), -ENOENT);
+	id_of(1, id);
+	assert_int_equal(zns_store_remove(s, id, "", NULL), -EINVAL);
+	assert_int_equal(zns_store_remove(s, id, NULL, NULL), -EINVAL);
+	assert_int_equal(reserve(s, "a", 4, false), -EINVAL);
+	p = make_profile(NZ - 1, 4);
+	assert_int_equal(zns_store_set_profile(s, p, NULL), -EINVAL);
+	profile_free(p);
+	p = make_profile(NZ, 4);
+	p->zone_group[3] = 4;
+	assert_int_equal(zns_store_set_profile(s, p, NULL), -EINVAL);
+	profile_free(p);
+
+	OK(zns_store_open(&m->dev, ZNS_STORE_RDONLY, &ro, NULL));
+	assert_int_equal(zns_store_commit(ro, ck_init(&k, 2, "a", 6, 0, 4096), NULL), -EROFS);
+	assert_int_equal(zns_store_remove(ro, id, "x", NULL), -EROFS);
+	assert_int_equal(reserve(ro, "a", 0, false), -EROFS);
+	zns_store_close(ro);
+	after = store_text(s, NZ, true);
+	assert_string_equal(before, after);
+	free(before);
+	free(after);
+	s = reopened(m, s);
+	zns_store_close(s);
+	memdev_close(&m->dev);
+}
+
+static void reservation_lifetime(void **state)
+{
+	struct memdev *m = formatted(NZ, CAP, 512);
+	struct zns_store *s = open_rw(m);
+	ZnsPb__Profile *p;
+	uint8_t id[ZNS_UUID_LEN];
+	struct ck k;
+
+	/* Implicit: from the first dump to the last checkpoint. */
+	OK(reserve(s, "a", 1, false));
+	s = reopened(m, s);
+	assert_int_equal(zns_store_nr_reservations(s), 1);
+	OK(zns_store_commit(s, ck_init(&k, 1, "a", 5, 0, 4096), NULL));
+	id_of(1, id);
+	OK(zns_store_remove(s, id, "x", NULL));
+	assert_int_equal(zns_store_nr_reservations(s), 0);
+	s = reopened(m, s);
+	/* Explicit: until released. */
+	OK(reserve(s, "a", 1, true));
+	OK(zns_store_commit(s, ck_init(&k, 2, "a", 5, 0, 4096), NULL));
+	id_of(2, id);
+	OK(zns_store_remove(s, id, "x", NULL));
+	assert_non_null(zns_store_find_reservation(s, "a"));
+	s = reopened(m, s);
+	/* Replaced: the order stays, explicit becomes implicit. */
+	OK(reserve(s, "b", 0, true));
+	OK(reserve(s, "a", 3, false));
+	assert_int_equal(zns_store_nr_reservations(s), 2);
+	assert_string_equal(zns_store_reservation(s, 0)->container, "a");
+	assert_int_equal(zns_store_reservation(s, 0)->groups[0], 3);
+	assert_null(zns_store_reservation(s, 2));
+	s = reopened(m, s);
+	/* Another container's removal leaves it alone. */
+	OK(zns_store_commit(s, ck_init(&k, 3, "c", 5, 0, 4096), NULL));
+	id_of(3, id);
+	OK(zns_store_remove(s, id, "x", NULL));
+	assert_int_equal(zns_store_nr_reservations(s), 2);
+	/* A profile with fewer groups ends what cannot be meant any more. */
+	p = make_profile(NZ, 2);
+	OK(zns_store_set_profile(s, p, NULL));
+	profile_free(p);
+	assert_int_equal(zns_store_nr_reservations(s), 1);
+	assert_string_equal(zns_store_reservation(s, 0)->container, "b");
+	s = reopened(m, s);
+	zns_store_close(s);
+	memdev_close(&m->dev);
+}
+
+/* A checkpoint whose groups belong to an earlier profile must not make the store unreadable, over rolls too. */
+static void old_groups_stay_readable(void **state)
+{
+	struct memdev *m = formatted(8, KIB(64), 4096);
+	struct zns_store *s = open_rw(m);
+	ZnsPb__Profile *p = make_profile(8, 1);
+	struct ck k;
+
+	ck_init(&k, 1, "a", 5, 0, 4096);
+	k.group = 3;
+	OK(zns_store_commit(s, &k.c, NULL));
+	for (int i = 0; i < 30; i++)
+		OK(zns_store_set_profile(s, p, NULL));
+	assert_true(zns_store_generation(s) > 1);
+	s = reopened(m, s);
+	profile_free(p);
+	zns_store_close(s);
+	memdev_close(&m->dev);
+}
+
+static void shared_zone_owner(void **state)
+{
+	struct memdev *m = formatted(NZ, CAP, 4096);
+	struct zns_store *s = open_rw(m);
+	uint8_t id[ZNS_UUID_LEN];
+	struct ck k;
+
+	OK(zns_store_commit(s, ck_init(&k, 1, "a", 5, 0, 4096), NULL));
+	OK(zns_store_commit(s, ck_init(&k, 2, "b", 5, 4096, 4096), NULL));
+	OK(zns_store_commit(s, ck_init(&k, 3, "c", 5, 8192, 4096), NULL));
+	assert_string_equal(zns_store_zone_owner(s, 5), "c");
+	s = reopened(m, s);
+	id_of(3, id);
+	OK(zns_store_remove(s, id, "x", NULL));
+	assert_string_equal(zns_store_zone_owner(s, 5), "b");
+	id_of(1, id);
+	OK(zns_store_remove(s, id, "x", NULL));
+	assert_string_equal(zns_store_zone_owner(s, 5), "b");
+	s = reopened(m, s);
+	id_of(2, id);
+	OK(zns_store_remove(s, id, "x", NULL));
+	assert_null(zns_store_zone_owner(s, 5));
+	/* The same id again, as import does. */
+	OK(zns_store_commit(s, ck_init(&k, 2, "b", 5, 4096, 4096), NULL));
+	assert_null(zns_store_find_tombstone(s, id));
+	s = reopened(m, s);
+	zns_store_close(s);
+	memdev_close(&m->dev);
+}
+
+static void many_rolls(void **state)
+{
+	struct memdev *m = formatted(8, KIB(64), 4096);
+	struct zns_store *s = open_rw(m);
+	uint64_t last = 1;
+	struct ck k;
+
+	for (unsigned n = 0; n < 400; n++) {
+		uint8_t id[ZNS_UUID_LEN];
+
+		OK(zns_store_commit(s, ck_init(&k, n, n % 2 ? "odd" : "even", 3 + n % 5, 0, 4096), NULL));
+		if (n >= 4) {
+			id_of(n - 4, id);
+			OK(zns_store_remove(s, id, "gc", NULL));
+		}
+		assert_true(zns_store_generation(s) <= last + 1);
+		last = zns_store_generation(s);
+		if (n % 7 == 0)
+			s = reopened(m, s);
+	}
+	assert_int_equal(zns_store_nr_checkpoints(s), 4);
+	assert_true(last > 50);
+	/* No more than the log and the generation before it hold active zones. */
+	for (uint32_t i = 0, used = 0; i < 3; i++) {
+		used += m->z[i].wp != 0;
+		assert_true(used <= 2);
+	}
+	zns_store_close(s);
+	memdev_close(&m->dev);
+}
+
+/* Filled to the brim, a store still lets things be removed. */
+static void full_catalogue(void **state)
+{
+	struct memdev *m = formatted(8, KIB(64), 4096);
+	struct zns_store *s = open_rw(m);
+	struct zns_err err = ZNS_ERR_INIT;
+	unsigned n, round, nr = 0;
+	uint8_t id[ZNS_UUID_LEN];
+	struct ck k;
+
+	for (round = 0; round < 5; round++) {
+		for (n = 0; n < 100; n++) {
+			int rc = zns_store_commit(s, ck_init(&k, round * 100 + n, "a", 3, n * 512, 512), &err);
+
+			if (rc) {
+				assert_int_equal(rc, -ENOSPC);
+				assert_non_null(strstr(err.msg, "remove checkpoints"));
+				break;
+			}
+		}
+		assert_in_range(n, 8, 15);
+		assert_true(!round || n == nr);
+		nr = n;
+		s = reopened(m, s);
+		while (n--) {
+			id_of(round * 100 + n, id);
+			OK(zns_store_remove(s, id, "gc", NULL));
+		}
+		assert_int_equal(zns_store_zone_live(s, 3), 0);
+		s = reopened(m, s);
+	}
+	zns_store_close(s);
+	memdev_close(&m->dev);
+}
+
+static void tombstone_limit(void **state)
+{
+	struct memdev *m = formatted(8, MIB(1), 512);	/* 2048 records a zone */
+	struct zns_store *s = open_rw(m);
+	unsigned n, first = 0;
+	uint8_t id[ZNS_UUID_LEN];
+	struct ck k;
+
+	for (n = 0; n < 3000; n++) {
+		OK(zns_store_commit(s, ck_init(&k, n, "a", 3, 0, 4096), NULL));
+		id_of(n, id);
+		OK(zns_store_remove(s, id, "gc", NULL));
+	}
+	for (first = 0; first < 3000; first++) {
+		id_of(first, id);
+		if (zns_store_find_tombstone(s, id))
+			break;
+	}
+	/* At least as many as promised, the newest, without a gap. */
+	assert_true(first > 0 && 3000 - first >= ZNS_TOMBSTONES_MAX);
+	for (n = first; n < 3000; n++) {
+		id_of(n, id);
+		assert_non_null(zns_store_find_tombstone(s, id));
+	}
+	s = reopened(m, s);
+	zns_store_close(s);
+	memdev_close(&m->dev);
+}
+
+static void format_rules(void **state)
+{
+	struct memdev *m = memdev_new(NZ, CAP, 4096);
+	ZnsPb__Profile *p = make_profile(NZ, 4), *bad = make_profile(NZ + 1, 4);
+	uint8_t uuid[ZNS_UUID_LEN], other[ZNS_UUID_LEN], out[ZNS_UUID_LEN];
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_store *s = NULL;
+	struct ck k;
+	char *buf;
+
+	memset(uuid, 1, sizeof(uuid));
+	memset(other, 2, sizeof(other));
+	assert_int_equal(zns_store_open(&m->dev, 0, &s, &err), -ENOMEDIUM);
+	assert_int_equal(zns_store_format(&m->dev, uuid, bad, true, out, NULL), -EINVAL);
+	OK(zns_store_format(&m->dev, uuid, p, false, out, NULL));
+	assert_memory_equal(out, uuid, sizeof(out));
+	/* Empty: may be formatted again, and keeps its name. */
+	OK(zns_store_format(&m->dev, other, p, false, out, NULL));
+	assert_memory_equal(out, uuid, sizeof(out));
+	s = open_rw(m);
+	assert_memory_equal(zns_store_uuid(s), uuid, sizeof(uuid));
+	assert_int_equal(zns_store_generation(s), 1);
+	OK(zns_store_commit(s, ck_init(&k, 1, "a", 5, 0, 4096), NULL));
+	zns_store_close(s);
+	buf = aligned_alloc(4096, 8192);
+	memset(buf, 7, 8192);
+	OK(zns_dev_write(&m->dev, 9, 0, buf, 8192, NULL));
+	assert_int_equal(zns_store_format(&m->dev, other, p, false, out, &err), -EEXIST);
+	assert_non_null(strstr(err.msg, "1 checkpoint"));
+	assert_non_null(strstr(err.msg, "--force"));
+	assert_int_equal(zns_store_format(&m->dev, other, bad, true, out, NULL), -EINVAL);
+	s = open_rw(m);		/* nothing was touched */
+	assert_int_equal(zns_store_nr_checkpoints(s), 1);
+	zns_store_close(s);
+	OK(zns_store_format(&m->dev, other, p, true, out, NULL));
+	assert_memory_equal(out, uuid, sizeof(out));
+	assert_int_equal(m->z[9].wp, 0);
+	s = open_rw(m);
+	assert_int_equal(zns_store_nr_checkpoints(s), 0);
+	assert_int_equal(zns_store_generation(s), 1);
+	OK(zns_store_commit(s, ck_init(&k, 1, "a", 5, 0, 4096), NULL));
+	zns_store_close(s);
+	/* Damaged: --force only; then a new name. */
+	m->z[0].data[4096 + 60] ^= 1;
+	assert_int_equal(zns_store_format(&m->dev, other, p, false, out, &err), -EEXIST);
+	assert_non_null(strstr(err.msg, "--force"));
+	OK(zns_store_format(&m->dev, other, p, true, out, NULL));
+	assert_memory_equal(out, other, sizeof(out));
+	/* NULL: draw one. */
+	memset(m->z[0].data, 0, m->z[0].wp);
+	m->z[0].wp = 0;
+	OK(zns_store_format(&m->dev, NULL, p, false, out, NULL));
+	assert_memory_not_equal(out, other, sizeof(out));
+	free(buf);
+	profile_free(p);
+	profile_free(bad);
+	memdev_close(&m->dev);
+
+	/* Too small, in zones and in bytes. */
+	m = memdev_new(3, CAP, 4096);
+	p = make_profile(3, 1);
+	assert_int_equal(zns_store_format(&m->dev, uuid, p, true, out, NULL), -EINVAL);
+	assert_int_equal(zns_store_open(&m->dev, 0, &s, NULL), -ENOMEDIUM);
+	profile_free(p);
+	memdev_close(&m->dev);
+	m = memdev_new(8, KIB(8), 4096);
+	p = make_profile(8, 1);
+	assert_int_equal(zns_store_format(&m->dev, uuid, p, true, out, &err), -ENOSPC);
+	profile_free(p);
+	memdev_close(&m->dev);
+}
+
+static void meta_zone_count(void **state)
+{
+	struct zns_geometry g = { .nr_zones = 64 };
+
+	assert_int_equal(zns_store_meta_zones(&g), 3);
+	g.nr_zones = 29172;
+	assert_int_equal(zns_store_meta_zones(&g), 5);
+	g.nr_zones = 4;
+	assert_int_equal(zns_store_meta_zones(&g), 2);
+	g.nr_zones = 1;
+	assert_int_equal(zns_store_meta_zones(&g), 0);
+}
+
+static void conventional_zones(void **state)
+{
+	struct memdev *m = memdev_new(NZ, CAP, 4096);
+	ZnsPb__Profile *p = make_profile(NZ, 4);
+	struct zns_store *s;
+	struct ck k;
+
+	m->conventional = 2;
+	OK(zns_store_format(&m->dev, NULL, p, false, NULL, NULL));
+	s = open_rw(m);
+	assert_int_equal(zns_store_nr_meta(s), 5);
+	assert_int_equal(zns_store_commit(s, ck_init(&k, 1, "a", 4, 0, 4096), NULL), -EINVAL);
+	OK(zns_store_commit(s, ck_init(&k, 1, "a", 5, 0, 4096), NULL));
+	s = reopened(m, s);
+	zns_store_close(s);
+	profile_free(p);
+	memdev_close(&m->dev);
+}
+
+/* Metadata zones die one by one: the log walks around them while one is left to go to. */
+static void bad_meta_zones(void **state)
+{
+	struct memdev *m = formatted(8, KIB(64), 4096);
+	struct zns_store *s = open_rw(m);
+	uint8_t id[ZNS_UUID_LEN];
+	struct ck k;
+	char *before, *after;
+	unsigned n;
+	int rc;
+
+	m->z[1].forced = ZNS_ZONE_OFFLINE;
+	for (n = 0; n < 40; n++) {
+		OK(zns_store_commit(s, ck_init(&k, n, "a", 5, 0, 4096), NULL));
+		id_of(n, id);
+		OK(zns_store_remove(s, id, "gc", NULL));
+		if (n % 5 == 4)
+			s = reopened(m, s);
+	}
+	assert_int_equal(m->z[1].wp, 0);
+	OK(zns_store_commit(s, ck_init(&k, n, "a", 5, 0, 4096), NULL));
+	/* The log's zone turns read-only: readable, and the log moves on. */
+	n = m->z[0].wp && !m->z[2].wp ? 0 : m->z[2].wp && !m->z[0].wp ? 2 : 9;
+	for (unsigned z = 0; z < 3 && n == 9; z += 2) {
+		uint8_t *sb = m->z[z].data;
+		uint64_t gen;
+
+		memcpy(&gen, sb + 16, 8);
+		if (gen == zns_store_generation(s))
+			n = z;
+	}
+	m->z[n].forced = ZNS_ZONE_READ_ONLY;
+	before = store_text(s, 8, false);
+	/* The write fails, unless the log was full and left the zone anyway. */
+	rc = zns_store_commit(s, ck_init(&k, 1000, "b", 6, 0, 4096), NULL);
+	if (rc) {
+		assert_int_equal(rc, -EROFS);
+		after = store_text(s, 8, false);
+		assert_string_equal(before, after);
+		free(after);
+		OK(zns_store_commit(s, ck_init(&k, 1000, "b", 6, 0, 4096), NULL));
+	}
+	s = reopened(m, s);
+	free(before);
+	/* None left. */
+	m->z[2 - n].forced = ZNS_ZONE_READ_ONLY;
+	before = store_text(s, 8, false);
+	assert_int_not_equal(zns_store_commit(s, ck_init(&k, 1001, "b", 6, 4096, 4096), NULL), 0);
+	zns_store_close(s);
+	assert_int_equal(zns_store_open(&m->dev, 0, &s, NULL), -EROFS);
+	OK(zns_store_open(&m->dev, ZNS_STORE_RDONLY, &s, NULL));
+	after = store_text(s, 8, false);
+	assert_string_equal(before, after);
+	free(before);
+	free(after);
+	zns_store_close(s);
+	memdev_close(&m->dev);
+}
+
+/* A read-only zone cannot be cleared by format: the new store must still win. */
+static void format_beside_stuck_zone(void **state)
+{
+	struct memdev *m = formatted(8, KIB(64), 4096);
+	ZnsPb__Profile *p = make_profile(8, 4);
+	struct zns_store *s = open_rw(m);
+	struct ck k;
+
+	for (unsigned n = 0; zns_store_generation(s) < 3; n++) {
+		uint8_t id[ZNS_UUID_LEN];
+
+		OK(zns_store_commit(s, ck_init(&k, n, "a", 5, 0, 4096), NULL));
+		id_of(n, id);
+		OK(zns_store_remove(s, id, "gc", NULL));
+	}
+	OK(zns_store_commit(s, ck_init(&k, 9999, "a", 5, 0, 4096), NULL));
+	zns_store_close(s);
+	m->z[2].forced = ZNS_ZONE_READ_ONLY;	/* generation 3 */
+	OK(zns_store_format(&m->dev, NULL, p, true, NULL, NULL));
+	s = open_rw(m);
+	assert_int_equal(zns_store_generation(s), 4);
+	assert_int_equal(zns_store_nr_checkpoints(s), 0);
+	zns_store_close(s);
+	profile_free(p);
+	memdev_close(&m->dev);
+}
+
+static void other_geometry(void **state)
+{
+	struct memdev *m = formatted(NZ, CAP, 4096);
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_store *s;
+
+	m->dev.geo.zone_size *= 2;
+	assert_int_equal(zns_store_open(&m->dev, 0, &s, &err), -EBADMSG);
+	assert_non_null(strstr(err.msg, "geometry"));
+	assert_non_null(strstr(err.msg, "znsctl fsck"));
+	memdev_close(&m->dev);
+}
+
+static void many_checkpoints(void **state)
+{
+	struct memdev *m = formatted(64, MIB(64), 4096);
+	struct zns_store *s = open_rw(m);
+	uint64_t t0 = zns_mono_ns(), t1, t2;
+	char name[32];
+	uint8_t id[ZNS_UUID_LEN];
+	struct ck k;
+
+	for (unsigned n = 0; n < 5000; n++) {
+		snprintf(name, sizeof(name), "container-%u", n % 500);
+		OK(zns_store_commit(s, ck_init(&k, n, name, 3 + n % 60, n / 60 * 4096, 4096), NULL));
+	}
+	zns_store_close(s);
+	t1 = zns_mono_ns();
+	s = open_rw(m);
+	t2 = zns_mono_ns();
+	assert_int_equal(zns_store_nr_checkpoints(s), 5000);
+	print_message("5000 commits %.1f ms, open %.1f ms\n", (double)(t1 - t0) / 1e6, (double)(t2 - t1) / 1e6);
+	t1 = zns_mono_ns();
+	for (unsigned n = 0; n < 5000; n++) {
+		id_of(n, id);
+		assert_non_null(zns_store_find(s, id));
+	}
+	print_message("5000 look-ups %.2f ms\n", (double)(zns_mono_ns() - t1) / 1e6);
+	/* Removal in the middle keeps the order of commit. */
+	id_of(2500, id);
+	OK(zns_store_remove(s, id, "gc", NULL));
+	for (unsigned n = 0; n < 4999; n++)
+		assert_int_equal(zns_store_checkpoint(s, n)->created_ns, 1000 + n + (n >= 2500));
+	zns_store_close(s);
+	memdev_close(&m->dev);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_operation_reopens), cmocka_unit_test(refusals),
+		cmocka_unit_test(reservation_lifetime), cmocka_unit_test(old_groups_stay_readable),
+		cmocka_unit_test(shared_zone_owner), cmocka_unit_test(many_rolls), cmocka_unit_test(full_catalogue),
+		cmocka_unit_test(tombstone_limit), cmocka_unit_test(format_rules), cmocka_unit_test(meta_zone_count),
+		cmocka_unit_test(conventional_zones), cmocka_unit_test(bad_meta_zones),
+		cmocka_unit_test(format_beside_stuck_zone), cmocka_unit_test(other_geometry),
+		cmocka_unit_test(many_checkpoints),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

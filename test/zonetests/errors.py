@@ -1,0 +1,490 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+errors: what must hold when a dump or restore goes wrong.
+
+A failed dump: one clear line that says zns, an exit code that is not 0, the task running on with its memory
+as it was, no new checkpoint, no handle, no helper left, and the zones free again. A failed restore: a clear
+line and no process.
+
+  errors.py list | run NAME... | run -a
+"""
+import argparse
+import mmap
+import os
+import re
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import ztlib
+from ztlib import Failed, HANDLE, alive, wait_until
+from ztscene import FAST, FOUR_DIES, SLOW, TINY, Scene
+
+UUID = r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}'
+CASES = {}
+
+
+def case(func):
+    CASES[func.__name__.replace('_', '-')] = func
+    return func
+
+
+# ---- dumps that go wrong on the way --------------------------------------------------------------------
+
+@case
+def device_full(scene):
+    """The device fills up in the middle of a dump; a smaller task fits afterwards."""
+    scene = scene(TINY, size=96)
+    scene.failed_dump('space|full|no .*zone')
+    scene.works(size=8)
+
+
+@case
+def write_error(scene):
+    """A write fails in the middle."""
+    scene = scene(size=64)
+    scene.failed_dump(fault='write-after=40')
+    scene.works()
+
+
+@case
+def first_write_error(scene):
+    """The very first write fails."""
+    scene = scene()
+    scene.failed_dump(fault='write-after=0')
+    scene.works()
+
+
+@case
+def kill_criu(scene):
+    """kill -9 of criu in the middle."""
+    scene = scene(SLOW, size=300)
+    started = scene.start_dump(qos='100')
+    scene.until_writing()
+    started[0].kill()
+    started[0].wait()
+    scene.unharmed()
+    scene.works()
+
+
+@case
+def kill_helper(scene):
+    """kill -9 of the helper in the middle."""
+    scene = scene(SLOW, size=300)
+    started = scene.start_dump(qos='100')
+    scene.until_writing()
+    helpers = scene.helpers()
+    if not helpers:
+        raise Failed('no zns-helper is there while a dump writes')
+    for pid in helpers:
+        ztlib.kill(pid)
+    scene.end_of(started).must_fail('helper')
+    scene.unharmed()
+    scene.works()
+
+
+@case
+def kill_broker(scene):
+    """kill -9 of the broker in the middle: the dump ends well or fails cleanly, a new broker takes over."""
+    scene = scene(SLOW, size=300)
+    started = scene.start_dump(qos='100')
+    scene.until_writing()
+    broker = scene.device.status()['broker_pid']
+    ztlib.kill(broker)
+    done = scene.end_of(started)
+    if done.code:
+        done.must_fail()
+        scene.unharmed()
+    else:
+        print('     the dump ended well without its broker', flush=True)
+        wait_until(lambda: not alive(scene.task.pid), 5)
+        scene.good_restore()
+        scene.device.remove(*scene.ids())
+        scene.store_as_before()
+    if scene.device.status()['broker_pid'] in (0, broker):
+        raise Failed('no new broker')
+    scene.works(size=32)
+
+
+@case
+def read_only_image_dir(scene):
+    """The image directory cannot be written to."""
+    scene = scene()
+    ms_rdonly, ms_remount, ms_bind = 1, 32, 4096
+    ztlib.mount(str(scene.images), scene.images, '', ms_bind)
+    ztlib.mount('none', scene.images, '', ms_bind | ms_remount | ms_rdonly)
+    try:
+        done = scene.dump()
+        if done.code <= 0:
+            raise Failed(f'criu ends with {done.code}')
+        if not done.lines('read-only|EROFS'):
+            raise Failed('no line says that the directory is read-only')
+        scene.unharmed()
+    finally:
+        ztlib.unmount(scene.images)
+    scene.works()
+
+
+# ---- requests that are refused -------------------------------------------------------------------------
+
+@case
+def qos_too_large(scene):
+    """More than the device can promise: refused, with the largest rate that is possible."""
+    scene = scene(FOUR_DIES)
+    for admission in ('share', 'wait=5', 'reject'):
+        scene.failed_dump(r'\b400\b', qos='500', extra=['--zns-admission', admission])
+    scene.good_dump(qos='400')
+    scene.good_restore()
+
+
+def refused(scene, option, values, word):
+    """Dumps that must be refused because of one option's value; all complaints together."""
+    complaints = []
+    for value in values:
+        try:
+            extra = {'qos': value} if option == '--zns-qos' else {'extra': [option, value]}
+            scene.dump(**extra).must_fail(word)
+        except Failed as e:
+            complaints.append(f'{option} "{value}": {e}')
+    return complaints
+
+
+@case
+def bad_qos(scene):
+    """Rates that are none."""
+    scene = scene()
+    values = ['', '0', '-5', 'abc', '500MB', '500 MiB', '1e3', '0x10', '99999999999999999999', '500MiB/s/s']
+    complaints = refused(scene, '--zns-qos', values, 'qos|bandwidth')
+    if complaints:
+        raise Failed('; '.join(complaints))
+    scene.unharmed()
+
+
+@case
+def bad_values(scene):
+    """Unknown words and impossible sizes for the other options."""
+    scene = scene()
+    complaints = refused(scene, '--zns-admission', ['maybe', 'wait=', 'wait=x', 'wait=-1', 'rejected', ''], 'admission')
+    complaints += refused(scene, '--zns-alloc', ['both', 'Static ', ''], 'alloc')
+    complaints += refused(scene, '--zns-stripe', ['3', '100G', 'x', '-64K', ''], 'stripe')
+    if complaints:
+        raise Failed('; '.join(complaints))
+    scene.unharmed()
+
+
+@case
+def auto_dedup(scene):
+    """--auto-dedup punches holes in images: not with zones."""
+    scene = scene()
+    scene.failed_dump('auto-dedup', extra=['--auto-dedup'])
+    scene.works()
+
+
+@case
+def stream(scene):
+    """--stream has no directory: not with zones."""
+    scene = scene()
+    scene.failed_dump('stream', extra=['--stream'])
+    scene.works()
+
+
+@case
+def no_device(scene):
+    """Nothing is registered, nothing given; then a device that does not exist."""
+    scene = scene()
+    empty = dict(scene.device.env, ZNS_CONFIG=str(scene.dir / 'etc2'), ZNS_RUN=str(scene.dir / 'run2'))
+    scene.failed_dump('device', env=empty)
+    scene.failed_dump('no-such-device', extra=['--zns-dev', f'emu:{scene.dir}/no-such-device'])
+    scene.works()
+
+
+@case
+def device_missing(scene):
+    """The registered device's file is gone, at dump and at restore."""
+    scene = scene()
+    path, away = scene.device.path, scene.device.path.with_name('away')
+    path.rename(away)
+    done = scene.dump()
+    away.rename(path)
+    done.must_fail(re.escape(path.name))
+    scene.unharmed()
+    scene.good_dump()
+    path.rename(away)
+    try:
+        scene.restore_must_fail(re.escape(path.name))
+    finally:
+        away.rename(path)
+    scene.good_restore()
+
+
+# ---- handles and checkpoints ---------------------------------------------------------------------------
+
+def handle_of(scene):
+    scene.good_dump()
+    return (scene.images / HANDLE).read_bytes()
+
+
+def restore_with_handle(scene, content, *patterns):
+    (scene.images / HANDLE).write_bytes(content)
+    scene.restore_must_fail(*patterns)
+
+
+@case
+def foreign_handle(scene):
+    """Files that are no handles."""
+    scene = scene()
+    good = handle_of(scene)
+    for other in (b'', b'\0' * 500, b'hello\n', bytes(range(256)) * 4, Path(ztlib.HERE / 'errors.py').read_bytes(),
+                  b'\x7f' * (1 << 20)):
+        restore_with_handle(scene, other, 'handle')
+    (scene.images / HANDLE).write_bytes(good)
+    scene.good_restore()
+
+
+@case
+def truncated_handle(scene):
+    """A handle that ends too early, or goes on."""
+    scene = scene()
+    good = handle_of(scene)
+    for length in sorted({1, 8, 47, 48, 49, len(good) // 2, len(good) - 1}):
+        restore_with_handle(scene, good[:length], 'handle')
+    (scene.images / HANDLE).write_bytes(good)
+    scene.good_restore()
+
+
+@case
+def flipped_handle(scene):
+    """One wrong byte anywhere in the handle, every 16th position."""
+    scene = scene(size=8)
+    good = handle_of(scene)
+    for at in range(0, len(good), 16):
+        bad = bytearray(good)
+        bad[at] ^= 0x20
+        try:
+            restore_with_handle(scene, bytes(bad), 'handle')
+        except Failed as e:
+            raise Failed(f'byte {at} of {len(good)} flipped: {e}')
+    (scene.images / HANDLE).write_bytes(good)
+    scene.good_restore()
+
+
+@case
+def unregistered_device(scene):
+    """A handle of a device this machine's administrator never registered."""
+    scene = scene()
+    scene.good_dump()
+    other = dict(scene.device.env, ZNS_CONFIG=str(scene.dir / 'etc2'), ZNS_RUN=str(scene.dir / 'run2'))
+    scene.restore_must_fail('regist', UUID, env=other)
+    scene.good_restore()
+
+
+@case
+def removed_checkpoint(scene):
+    """The handle outlives its checkpoint: it says what happened, when, by what."""
+    scene = scene()
+    scene.device.remove(scene.good_dump())
+    scene.restore_must_fail('deleted|removed', r'\d{4}-\d\d-\d\d', 'znsctl')
+
+
+@case
+def unknown_checkpoint(scene):
+    """An id that never was, and one that is no id."""
+    scene = scene()
+    scene.good_dump()
+    empty = scene.dir / 'empty'
+    empty.mkdir()
+    never = '00000000-1111-4222-8333-444444444444'
+    scene.restore_must_fail(never, images=empty, extra=['--zns-checkpoint', never])
+    scene.restore_must_fail('nonsense', images=empty, extra=['--zns-checkpoint', 'nonsense'])
+    scene.good_restore()
+
+
+@case
+def edited_copy(scene):
+    """A plain copy in the directory was edited: a warning names it, the device's image is used."""
+    scene = scene()
+    scene.good_dump()
+    copy = scene.images / 'inventory.img'
+    if not copy.exists():
+        raise Failed('no plain copy of inventory.img is beside the handle')
+    data = bytearray(copy.read_bytes())
+    data[-1] ^= 1
+    copy.write_bytes(data)
+    done = scene.good_restore()
+    if not [l for l in done.lines('warn') if 'inventory.img' in l]:
+        raise Failed('no warning names inventory.img')
+
+
+@case
+def dump_twice(scene):
+    """A dump into a directory that has a handle: replaced, the older checkpoint stays listed."""
+    scene = scene()
+    first = scene.good_dump(extra=['--leave-running'])
+    handle = (scene.images / HANDLE).read_bytes()
+    second = scene.good_dump()
+    if (scene.images / HANDLE).read_bytes() == handle:
+        raise Failed('the handle is still the old one')
+    if sorted([first, second]) != scene.ids():
+        raise Failed('znsctl ls does not show both checkpoints')
+    scene.good_restore()
+    scene.task.end()
+    empty = scene.dir / 'empty'
+    empty.mkdir()
+    scene.good_restore(images=empty, extra=['--zns-checkpoint', first])
+
+
+@case
+def failed_dump_over_handle(scene):
+    """A failed dump into a directory that has a handle: the old one still restores."""
+    scene = scene()
+    scene.good_dump(extra=['--leave-running'])
+    handle = (scene.images / HANDLE).read_bytes()
+    scene.remember()
+    scene.dump(fault='write-after=3').must_fail()
+    scene.task.verify(signal.SIGUSR1)
+    if not (scene.images / HANDLE).exists() or (scene.images / HANDLE).read_bytes() != handle:
+        raise Failed('the old handle is gone or changed')
+    scene.store_as_before()
+    scene.task.end()
+    scene.good_restore()
+
+
+@case
+def two_dumps_at_once(scene):
+    """Two dumps on one device at the same time, both restored."""
+    scene = scene(size=128)
+    other = scene.new_task(128)
+    images = scene.dir / 'images-other'
+    images.mkdir()
+    started = [scene.start_dump(), scene.start_dump(images=images, task=other)]
+    for done in [scene.end_of(s) for s in started]:
+        if done.code:
+            raise Failed(f'one of two dumps fails: {" | ".join(done.lines("Error")[-3:])}')
+    wait_until(lambda: not alive(scene.task.pid) and not alive(other.pid), 5)
+    if len(scene.ids()) != 2:
+        raise Failed(f'{len(scene.ids())} checkpoints are listed')
+    scene.good_restore()
+    scene.good_restore(images=images, task=other)
+
+
+# ---- damaged data --------------------------------------------------------------------------------------
+
+def page_of_task(scene):
+    """256 bytes from the middle of the task's largest mapping: they are on the device after a dump."""
+    maps = Path(f'/proc/{scene.task.pid}/maps').read_text().splitlines()
+    spans = [[int(x, 16) for x in l.split()[0].split('-')] for l in maps if ' rw-p ' in l]
+    start, end = max(spans, key=lambda s: s[1] - s[0])
+    with open(f'/proc/{scene.task.pid}/mem', 'rb') as mem:
+        mem.seek(start + (end - start) // 2 // 4096 * 4096 + 1024)
+        return mem.read(256)
+
+
+def flip_on_device(scene, content):
+    """Change one byte of content where the emulator's file has it."""
+    with open(scene.device.path, 'r+b') as dev:
+        with mmap.mmap(dev.fileno(), 0, access=mmap.ACCESS_READ) as view:
+            at = view.find(content)
+        if at < 0:
+            raise Failed("the task's memory is not on the device")
+        os.pwrite(dev.fileno(), bytes([content[100] ^ 1]), at + 100)
+        os.fsync(dev.fileno())
+        return at + 100, content[100]
+
+
+@case
+def damaged_data(scene):
+    """A byte of the task's memory changes on the device."""
+    scene = scene()
+    content = page_of_task(scene)
+    scene.good_dump()
+    at, byte = flip_on_device(scene, content)
+    scene.restore_must_fail('checksum')
+    with open(scene.device.path, 'r+b') as dev:
+        os.pwrite(dev.fileno(), bytes([byte]), at)
+        os.fsync(dev.fileno())
+    scene.good_restore()
+
+
+@case
+def read_error(scene):
+    """A read fails: the first, an early one, one in the middle."""
+    scene = scene(size=64)
+    scene.good_dump()
+    for n in (0, 3, 20, 100):
+        try:
+            scene.restore_must_fail(fault=f'read-after={n}')
+        except Failed as e:
+            raise Failed(f'read {n} fails: {e}')
+    scene.good_restore()
+
+
+# ---- command line --------------------------------------------------------------------------------------
+
+def run_case(cfg, name):
+    directory = cfg.base / f'{name}-errors'
+    directory.mkdir()
+    scenes = []
+
+    def scene(options=FAST, size=32):
+        scenes.append(Scene(cfg, directory, options, size))
+        return scenes[-1]
+
+    ok = False
+    try:
+        CASES[name](scene)
+        ok = True
+    finally:
+        for s in scenes:
+            s.close()
+        if not cfg.keep:
+            shutil.rmtree(directory / 'device', ignore_errors=True)
+        if ok and not cfg.keep:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    sub = parser.add_subparsers(dest='command', required=True)
+    sub.add_parser('list', help='names and what they are')
+    run = sub.add_parser('run')
+    run.add_argument('names', nargs='*', metavar='NAME')
+    run.add_argument('-a', '--all', action='store_true', help='all cases')
+    ztlib.common_options(run)
+    return parser.parse_args()
+
+
+def run(args):
+    unknown = [n for n in args.names if n not in CASES]
+    if unknown:
+        sys.exit(f'no such case: {unknown[0]}')
+    if not args.names and not args.all:
+        sys.exit('name some cases, or -a for all of them')
+    if os.geteuid():
+        sys.exit('errors must run as root')
+    ztlib.private_mounts()
+    ztlib.build_programs()
+    cfg = ztlib.Config(args)
+    try:
+        jobs = [(n, 'errors', lambda n=n: run_case(cfg, n)) for n in args.names or CASES]
+        results = ztlib.run_jobs(jobs, args.jobs, cfg.base)
+        ztlib.save_failed(args.report, cfg, results)
+    finally:
+        cfg.close()
+    if args.report:
+        ztlib.write_reports(args.report, 'errors', results)
+    return ztlib.finish(results)
+
+
+def main():
+    args = parse_args()
+    if args.command == 'list':
+        for name, func in CASES.items():
+            print(f'{name:24} {func.__doc__}')
+        return 0
+    return run(args)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

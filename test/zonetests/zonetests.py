@@ -1,0 +1,215 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+zonetests: real programs that are dumped into zones, restored, and then check their own memory.
+
+  zonetests.py list                    what there is
+  zonetests.py run anon pipes -f h     some of it
+  zonetests.py run -a -j2 --report DIR all of it
+  zonetests.py selftest                every program must notice one spoiled byte
+
+A C file here is a test if its head has a line  zonetest: {'flavour': 'h ns', 'opts': '--ghost-limit 16M',
+'feature': 'hugetlb'}.  flavour: h, a plain process; ns, init of new pid, mount, network, ipc and uts
+namespaces on a root of its own. opts: for criu dump and restore. feature: what the machine must have.
+"""
+import argparse
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import ztlib
+from ztlib import Failed, Skipped, Task
+from ztredis import RedisTask
+
+HUGEPAGES = Path('/proc/sys/vm/nr_hugepages')
+HUGEPAGES_WANTED = 16
+
+
+class Test:
+    """One name in the list: a C program with its description, or Redis."""
+
+    def __init__(self, name, desc):
+        self.name = name
+        self.flavours = desc.get('flavour', 'h ns').split()
+        self.opts = desc.get('opts', '').split()
+        self.feature = desc.get('feature')
+
+    def task(self, directory, flavour, args=()):
+        if self.name == 'redis':
+            return RedisTask(directory, flavour, args)
+        return Task(directory, self.name, flavour, args, self.opts)
+
+
+def all_tests():
+    tests = [Test('redis', RedisTask.desc)]
+    for source in sorted(ztlib.HERE.glob('*.c')):
+        desc = ztlib.description(source)
+        if desc is not None:
+            tests.append(Test(source.stem, desc))
+    return {t.name: t for t in tests}
+
+
+# ---- features ------------------------------------------------------------------------------------------
+
+def hugetlb_feature():
+    """Raise the pool of huge pages once for the whole run; '' or why not."""
+    try:
+        if int(HUGEPAGES.read_text()) < HUGEPAGES_WANTED:
+            HUGEPAGES.write_text(str(HUGEPAGES_WANTED))
+        have = int(HUGEPAGES.read_text())
+    except OSError as e:
+        return f'nr_hugepages cannot be raised: {e.strerror}'
+    return '' if have >= HUGEPAGES_WANTED else f'nr_hugepages stays at {have}'
+
+
+def redis_feature():
+    missing = [p for p in ('redis-server', 'redis-cli') if not shutil.which(p)]
+    return f'{missing[0]} is not installed' if missing else ''
+
+
+def missing_features(tests):
+    """{feature: why it is missing} for the features these tests name."""
+    probes = {'hugetlb': hugetlb_feature, 'redis': redis_feature}
+    return {f: probes[f]() for f in {t.feature for t in tests} - {None}}
+
+
+# ---- one test ------------------------------------------------------------------------------------------
+
+def cycle(cfg, task, directory, container, n):
+    """One dump and restore."""
+    images = directory / f'images-{n}'
+    ztlib.dump(cfg, task, images, directory / f'dump-{n}.log', container)
+    extra = []
+    if cfg.by_id and not cfg.stock:
+        images = directory / f'empty-{n}'
+        images.mkdir()
+        extra = ['--zns-checkpoint', cfg.device.checkpoint_of(container)]
+        if not cfg.device.private:
+            extra += ['--zns-dev', cfg.device.spec]
+    ztlib.restore(cfg, task, images, directory / f'restore-{n}.log', extra)
+
+
+def clean_up(cfg, task, directory, container, ok):
+    task.end()
+    if cfg.device:
+        cfg.device.forget(container)
+    if ok and not cfg.keep:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def run_test(cfg, test, flavour, missing):
+    if missing:
+        raise Skipped(missing)
+    directory = cfg.base / f'{test.name}-{flavour}'
+    directory.mkdir()
+    container = f'zonetest-{test.name}-{flavour}-{os.getpid()}'
+    task, ok = test.task(directory, flavour), False
+    try:
+        task.start().wait_ready()
+        for n in range(cfg.iterations):
+            cycle(cfg, task, directory, container, n)
+        task.verify()
+        ok = True
+    finally:
+        clean_up(cfg, task, directory, container, ok)
+
+
+def run_selftest(cfg, test, flavour, missing):
+    """Without any dump: one spoiled byte, and the program must say FAIL."""
+    if missing:
+        raise Skipped(missing)
+    directory = cfg.base / f'{test.name}-{flavour}'
+    directory.mkdir()
+    task = test.task(directory, flavour, ['--selftest'])
+    try:
+        task.start().wait_ready()
+        task.verify()
+    except Failed as e:
+        if not str(e).startswith('FAIL: '):
+            raise
+        print(f'     {test.name}/{flavour} noticed: {str(e)[6:]}', flush=True)
+        return
+    finally:
+        task.end()
+    raise Failed('one byte was spoiled and the program did not notice')
+
+
+# ---- command line --------------------------------------------------------------------------------------
+
+def parse_args():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    sub = parser.add_subparsers(dest='command', required=True)
+    sub.add_parser('list', help='names and flavours')
+    for name in ('run', 'selftest'):
+        p = sub.add_parser(name)
+        p.add_argument('names', nargs='*', metavar='NAME')
+        p.add_argument('-a', '--all', action='store_true', help='all tests')
+        p.add_argument('-f', '--flavour', choices=['h', 'ns'], action='append', help='only this flavour')
+        ztlib.common_options(p)
+        if name == 'run':
+            p.add_argument('--stock', action='store_true', help='plain image directories, no zones: the control')
+            p.add_argument('--device', metavar='DEV', help='an existing device (default: a temporary emulated one)')
+            p.add_argument('--qos', default='500', metavar='MIBPS', help='--zns-qos for every dump (default 500)')
+            p.add_argument('--iterations', type=int, default=1, metavar='N', help='dump and restore N times in a row')
+            p.add_argument('--by-id', action='store_true', help='restore from an empty directory by checkpoint id')
+    args = parser.parse_args()
+    if args.command == 'selftest':
+        args.criu, args.stock = '/bin/true', True
+    return args
+
+
+def chosen(args, tests):
+    unknown = [n for n in args.names if n not in tests]
+    if unknown:
+        sys.exit(f'no such test: {unknown[0]}')
+    if not args.names and not args.all and args.command == 'run':
+        sys.exit('name some tests, or -a for all of them')
+    return [tests[n] for n in args.names] or list(tests.values())
+
+
+def make_jobs(args, cfg, tests, missing):
+    func = run_test if args.command == 'run' else run_selftest
+    jobs = []
+    for test in tests:
+        for flavour in [f for f in test.flavours if f in (args.flavour or test.flavours)]:
+            why = missing.get(test.feature, '')
+            jobs.append((test.name, flavour,
+                         lambda t=test, f=flavour, w=why: func(cfg, t, f, w)))
+    return jobs
+
+
+def run(args, tests):
+    hugepages_before = HUGEPAGES.read_text()
+    ztlib.private_mounts()
+    ztlib.build_programs()
+    cfg = ztlib.Config(args)
+    try:
+        if args.command == 'run':
+            cfg.open_device()
+        jobs = make_jobs(args, cfg, tests, missing_features(tests))
+        results = ztlib.run_jobs(jobs, args.jobs, cfg.base)
+        ztlib.save_failed(args.report, cfg, results)
+    finally:
+        cfg.close()
+        if HUGEPAGES.read_text() != hugepages_before:
+            HUGEPAGES.write_text(hugepages_before)
+    if args.report:
+        ztlib.write_reports(args.report, args.command, results)
+    return ztlib.finish(results)
+
+
+def main():
+    args = parse_args()
+    tests = all_tests()
+    if args.command == 'list':
+        for t in tests.values():
+            print(f'{t.name:12} {" ".join(t.flavours)}')
+        return 0
+    if os.geteuid():
+        sys.exit('zonetests must run as root')
+    return run(args, chosen(args, tests))
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,579 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What zonetests.py and errors.py share: device, tasks, dump, restore, workers, reports."""
+import ast
+import ctypes
+import glob
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+HERE = Path(__file__).resolve().parent
+REPO = HERE.parents[1]
+PROGS = REPO / 'build' / 'zonetests'
+HANDLE = 'zns-handle.img'
+IMAGE_DIR_MAX = 1 << 20
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Failed(Exception):
+    """The test's verdict is bad."""
+
+
+class Skipped(Exception):
+    """The test says nothing here; the reason is its text."""
+
+
+# ---- the process and its surroundings ------------------------------------------------------------------
+
+def _libc(call, *args):
+    if getattr(libc, call)(*args) < 0:
+        err = ctypes.get_errno()
+        raise OSError(err, f'{call}: {os.strerror(err)}')
+
+
+def mount(source, target, fstype, flags=0, data=''):
+    _libc('mount', source.encode(), str(target).encode(), fstype.encode(), flags, data.encode())
+
+
+def unmount(target):
+    mnt_detach = 2
+    _libc('umount2', str(target).encode(), mnt_detach)
+
+
+def private_mounts():
+    """Own mount namespace: whatever is mounted for tests ends with the runner."""
+    clone_newns, ms_rec, ms_private = 0x20000, 0x4000, 1 << 18
+    _libc('unshare', clone_newns)
+    mount('none', '/', '', ms_rec | ms_private)
+
+
+def become_subreaper():
+    """Restored and orphaned tasks become our children, so that we see them end."""
+    pr_set_child_subreaper = 36
+    _libc('prctl', pr_set_child_subreaper, 1, 0, 0, 0)
+
+
+def proc_state(pid):
+    """The letter in /proc/PID/stat, or '' if there is no such process."""
+    try:
+        return Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0]
+    except (OSError, IndexError):
+        return ''
+
+
+def traced(pid):
+    """Does somebody hold the process, as a dump does?"""
+    try:
+        return 'TracerPid:\t0' not in Path(f'/proc/{pid}/status').read_text()
+    except OSError:
+        return False
+
+
+def reap():
+    """Collect every child that has ended. Only called while no subprocess of ours is being waited for."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def alive(pid):
+    reap()
+    return proc_state(pid) not in ('', 'Z', 'X')
+
+
+def wait_until(true, seconds, step=0.01):
+    """Poll true() until it holds; its last value."""
+    end = time.monotonic() + seconds
+    while True:
+        value = true()
+        if value or time.monotonic() > end:
+            return value
+        time.sleep(step)
+
+
+def kill(pid, sig=signal.SIGKILL):
+    """True if there was a process to signal."""
+    try:
+        os.kill(pid, sig)
+        return True
+    except ProcessLookupError:
+        return False
+
+
+def children():
+    """Our own children, adopted ones too."""
+    found = []
+    for path in glob.glob('/proc/self/task/*/children'):
+        found += map(int, Path(path).read_text().split())
+    return found
+
+
+def exe_of(pid):
+    try:
+        return os.readlink(f'/proc/{pid}/exe')
+    except OSError:
+        return ''
+
+
+# ---- configuration and device --------------------------------------------------------------------------
+
+class Config:
+    """What the command line asks for, plus the base directory of this run."""
+
+    def __init__(self, args):
+        self.criu = str(Path(args.criu).resolve()) if args.criu else str(REPO / 'build' / 'bin' / 'criu')
+        self.znsctl = str(REPO / 'build' / 'bin' / 'znsctl')
+        self.stock = getattr(args, 'stock', False)
+        self.qos = getattr(args, 'qos', '500')
+        self.by_id = getattr(args, 'by_id', False)
+        self.iterations = getattr(args, 'iterations', 1)
+        self.keep = args.keep
+        self.timeout = args.timeout
+        self.given_device = getattr(args, 'device', None)
+        self.device = None
+        for program in [self.criu] + ([] if self.stock else [self.znsctl]):
+            if not os.access(program, os.X_OK):
+                sys.exit(f'{program} is missing: run make first, or name a criu with --criu')
+        self.base = Path(tempfile.mkdtemp(prefix='zonetests-'))
+
+    def env(self):
+        return self.device.env if self.device else dict(os.environ)
+
+    def open_device(self):
+        if self.stock:
+            return
+        if self.given_device:
+            self.device = Device(self, spec=self.given_device)
+        else:
+            self.device = Device(self, directory=self.base / 'device')
+            self.device.create('--timing', 'off')
+
+    def close(self):
+        if self.device:
+            self.device.close()
+        if self.keep:
+            print(f'logs are in {self.base}')
+        else:
+            shutil.rmtree(self.base, ignore_errors=True)
+
+
+class Device:
+    """A device and znsctl on it; with a directory of its own it has a private configuration too."""
+
+    def __init__(self, cfg, directory=None, spec=None):
+        self.cfg = cfg
+        self.directory = directory
+        self.spec = spec or f'emu:{directory}/dev.emu'
+        self.private = spec is None
+        self.env = dict(os.environ)
+        self.info = None
+        if self.private:
+            directory.mkdir(parents=True)
+            self.env.update(ZNS_CONFIG=str(directory / 'etc'), ZNS_RUN=str(directory / 'run'))
+            self.env.pop('ZNS_DEV', None)
+        else:
+            self.env['ZNS_DEV'] = spec
+
+    @property
+    def path(self):
+        return Path(self.spec.partition(':')[2])
+
+    def ctl(self, *args):
+        """Run znsctl; CompletedProcess."""
+        return subprocess.run([self.cfg.znsctl, *args], env=self.env, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=self.cfg.timeout)
+
+    def json(self, *args):
+        done = self.ctl(*args, '--json')
+        if done.returncode:
+            raise Failed(f'znsctl {" ".join(args)}: exit {done.returncode}: {done.stderr.strip()}')
+        try:
+            return json.loads(done.stdout)
+        except ValueError as e:
+            raise Failed(f'znsctl {" ".join(args)} --json: {e}')
+
+    def create(self, *options):
+        self.info = self.json('create', self.spec, *options)
+
+    def checkpoints(self):
+        return self.json('ls')['checkpoints']
+
+    def checkpoint_of(self, container):
+        found = [c['id'] for c in self.checkpoints() if c['container'] == container]
+        if not found:
+            raise Failed(f'znsctl ls has no checkpoint of container {container}')
+        return found[-1]
+
+    def status(self):
+        return self.json('status')
+
+    def zones(self):
+        return self.json('zones')['zones']
+
+    def free_zones(self):
+        return sum(z['state'] == 'empty' for z in self.zones())
+
+    def remove(self, *ids):
+        if ids:
+            self.json('rm', *ids)
+
+    def forget(self, container):
+        self.remove(*[c['id'] for c in self.checkpoints() if c['container'] == container])
+
+    def close(self):
+        """End the broker of our private device; it would leave by itself, but later."""
+        if not self.private or not Path(self.env['ZNS_RUN']).exists():
+            return
+        try:
+            pid = self.status().get('broker_pid')
+        except (Failed, OSError, subprocess.TimeoutExpired):
+            return
+        if pid:
+            kill(pid, signal.SIGTERM)
+
+
+# ---- dump and restore ----------------------------------------------------------------------------------
+
+def log_errors(path, lines=4):
+    """The last error lines of a criu log, for a verdict."""
+    try:
+        text = Path(path).read_text(errors='replace').splitlines()
+    except OSError:
+        return 'no log'
+    errors = [re.sub(r'^\(\d+\.\d+\)\s*', '', line) for line in text if 'Error' in line]
+    return ' | '.join((errors or text)[-lines:]) or 'empty log'
+
+
+def zns_options(cfg, container):
+    options = ['--zns-qos', cfg.qos, '--zns-container', container]
+    if not cfg.device.private:
+        options += ['--zns-dev', cfg.device.spec]
+    return options
+
+
+def run_criu(cfg, args, log, env=None):
+    """Run criu to its end; CompletedProcess. stderr goes beside the log."""
+    with open(str(log) + '.stderr', 'ab') as err:
+        try:
+            return subprocess.run([cfg.criu, *map(str, args)], env=env or cfg.env(), stdin=subprocess.DEVNULL,
+                                  stdout=err, stderr=err, timeout=cfg.timeout)
+        except subprocess.TimeoutExpired:
+            raise Failed(f'criu {args[0]} took more than {cfg.timeout} s')
+
+
+def dump_args(cfg, task, images, log, container, extra=()):
+    args = ['dump', '-t', task.pid, '-D', images, '-W', Path(log).parent, '-o', Path(log).name, '-v4', *task.dump_opts]
+    if not cfg.stock:
+        args += zns_options(cfg, container)
+    return [*map(str, args), *extra]
+
+
+def dump(cfg, task, images, log, container):
+    images.mkdir()
+    done = run_criu(cfg, dump_args(cfg, task, images, log, container), log)
+    if done.returncode:
+        raise Failed(f'dump: exit {done.returncode}: {log_errors(log)}')
+    if not wait_until(lambda: not any(map(alive, task.pids())), 5):
+        raise Failed('the process is still there after a dump that said it succeeded')
+    if not cfg.stock:
+        check_image_dir(images)
+
+
+def check_image_dir(images):
+    names = os.listdir(images)
+    size = sum((images / n).lstat().st_size for n in names)
+    if HANDLE not in names:
+        raise Failed(f'no {HANDLE} after the dump')
+    if size >= IMAGE_DIR_MAX:
+        raise Failed(f'the image directory has {size} bytes')
+    pages = [n for n in names if re.match(r'pages-.*\.img', n)]
+    if pages:
+        raise Failed(f'{pages[0]} is in the image directory')
+
+
+def restore_args(task, images, log):
+    pidfile = Path(str(log) + '.pid')
+    pidfile.unlink(missing_ok=True)
+    return ['restore', '-D', images, '-W', Path(log).parent, '-o', Path(log).name, '-v4', '-d',
+            '--pidfile', pidfile, *task.restore_opts]
+
+
+def restore(cfg, task, images, log, extra=()):
+    args = restore_args(task, images, log)
+    done = run_criu(cfg, [*args, *extra], log)
+    if done.returncode:
+        raise Failed(f'restore: exit {done.returncode}: {log_errors(log)}')
+    task.restored(int(Path(str(log) + '.pid').read_text()))
+    if not alive(task.pid):
+        raise Failed('the process is not there after a restore that said it succeeded')
+
+
+# ---- tasks ---------------------------------------------------------------------------------------------
+
+class Task:
+    """A test program, plain (h) or as init of new namespaces (ns), and its answers."""
+
+    def __init__(self, directory, program, flavour='h', args=(), opts=(), wait=60):
+        self.dir, self.program, self.flavour = directory, program, flavour
+        self.args, self.wait = list(args), wait
+        self.dump_opts, self.restore_opts = list(opts), list(opts)
+        self.pid, self.digest, self.verdicts = 0, None, 0
+        self.state = directory
+
+    def start(self):
+        if self.flavour == 'ns':
+            self._start_ns()
+        else:
+            self._start_plain()
+        return self
+
+    def _start_plain(self):
+        command = [PROGS / self.program, '--dir', self.dir, *self.args]
+        with open(self.dir / 'stdio', 'ab') as out:
+            self.pid = subprocess.Popen(command, cwd='/', stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                                        start_new_session=True).pid
+
+    def make_root(self):
+        """A tmpfs as root directory: the program, a few device nodes, and zt/ for the answers."""
+        root = self.dir / 'root'
+        root.mkdir()
+        mount('zonetest', root, 'tmpfs')
+        for name in ('zt', 'dev'):
+            (root / name).mkdir()
+        for name, minor in (('null', 3), ('zero', 5)):
+            os.mknod(root / 'dev' / name, 0o20666, os.makedev(1, minor))
+        os.symlink('pts/ptmx', root / 'dev' / 'ptmx')
+        self.state = root / 'zt'
+        self.restore_opts += ['--root', str(root)]
+        return root
+
+    def launch_in(self, root, command):
+        done = subprocess.run([PROGS / 'nsinit', root, *command], capture_output=True, text=True, timeout=self.wait)
+        if done.returncode:
+            raise Failed(f'nsinit: {done.stderr.strip()}')
+        self.pid = int(done.stdout)
+
+    def _start_ns(self):
+        root = self.make_root()
+        shutil.copy(PROGS / self.program, root / 'prog')
+        self.launch_in(root, ['/prog', '--dir', '/zt', *self.args])
+
+    def wait_ready(self):
+        ready = self.state / 'ready'
+        wait_until(lambda: ready.exists() or not alive(self.pid), self.wait)
+        if not ready.exists():
+            self._explain('no READY')
+        self.digest = ready.read_text().split()[2]
+        return self
+
+    def _explain(self, what):
+        for line in self._out():
+            if line.startswith('SKIP: '):
+                raise Skipped(line[6:])
+        stdio = self.state / 'stdio'
+        tail = stdio.read_text(errors='replace')[-300:] if stdio.exists() else ''
+        raise Failed(f'{what}: {" | ".join(self._out())} {tail}'.strip())
+
+    def _out(self):
+        out = self.state / 'out'
+        return out.read_text(errors='replace').splitlines() if out.exists() else []
+
+    def pids(self):
+        return [self.pid]
+
+    def restored(self, pid):
+        self.pid = pid
+
+    def verify(self, sig=signal.SIGTERM):
+        """Let the program check itself; Failed with its reason. With SIGUSR1 it goes on living."""
+        os.kill(self.pid, sig)
+        wait_until(lambda: len(self._out()) > self.verdicts or not alive(self.pid), self.wait)
+        if sig == signal.SIGTERM:
+            wait_until(lambda: not alive(self.pid), self.wait)
+        news = self._out()[self.verdicts:]
+        self.verdicts += len(news)
+        bad = [line for line in news if not line.startswith('PASS ')]
+        if bad:
+            raise Failed(bad[0])
+        if not news:
+            self._explain('no verdict' + ('' if alive(self.pid) else ', the program is gone'))
+        self._compare(news[-1].split()[1])
+
+    def _compare(self, digest):
+        if int(self.digest, 16) and digest != self.digest:
+            raise Failed(f'digest is {digest}, was {self.digest}')
+
+    def end(self):
+        """Whatever still runs of it goes, what it leaves outside of its directory too."""
+        if self.pid:
+            if self.pid in children():
+                kill(self.pid)
+            wait_until(lambda: not alive(self.pid), 5)
+            wait_until(lambda: not any(map(kill, self._stray())), 5)
+            reap()
+            for path in glob.glob(f'/dev/shm/zonetest-{self.pid}-*'):
+                os.unlink(path)
+        if self.state != self.dir:
+            for name in ('out', 'stdio'):
+                if (self.state / name).exists():
+                    shutil.copy(self.state / name, self.dir)
+            unmount(self.dir / 'root')
+
+    def _stray(self):
+        """Children that were handed to us when their parent died, told by their program."""
+        program = str(PROGS / self.program)
+        return [pid for pid in children() if exe_of(pid) == program and proc_state(pid) != 'Z']
+
+
+# ---- workers and reports -------------------------------------------------------------------------------
+
+class Result:
+    def __init__(self, name, flavour, verdict, reason, seconds):
+        self.name, self.flavour, self.verdict = name, flavour, verdict
+        self.reason, self.seconds = reason, seconds
+
+    def line(self):
+        reason = f': {self.reason}' if self.reason else ''
+        return f'{self.verdict.upper():4} {self.name}/{self.flavour} ({self.seconds:.1f} s){reason}'
+
+
+def one_line(reason):
+    return ' '.join(str(reason).split())[:600]
+
+
+def judge(func):
+    """Run func; (verdict, reason)."""
+    try:
+        func()
+        return 'pass', ''
+    except Skipped as e:
+        return 'skip', one_line(e)
+    except Failed as e:
+        return 'fail', one_line(e)
+    except Exception as e:  # a fault of the test itself is a failure too
+        traceback.print_exc()
+        return 'fail', f'{type(e).__name__}: {e}'
+
+
+def in_worker(func, answer):
+    """Fork a worker that judges func and leaves the verdict in a file; its pid."""
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    start = time.monotonic()
+    try:
+        become_subreaper()
+        verdict, reason = judge(func)
+        answer.write_text(json.dumps([verdict, reason, time.monotonic() - start]))
+    finally:
+        os._exit(0)
+
+
+def run_jobs(jobs, parallel, base):
+    """jobs: (name, flavour, function). Each runs in its own process; results in order of their end."""
+    waiting, running, results = list(jobs), {}, []
+    while waiting or running:
+        while waiting and len(running) < parallel:
+            name, flavour, func = waiting.pop(0)
+            answer = base / f'{name}-{flavour}.result'
+            running[in_worker(func, answer)] = (name, flavour, answer)
+        pid = os.wait()[0]
+        if pid not in running:
+            continue
+        name, flavour, answer = running.pop(pid)
+        if answer.exists():
+            result = Result(name, flavour, *json.loads(answer.read_text()))
+        else:
+            result = Result(name, flavour, 'fail', 'the worker died', 0.0)
+        print(result.line(), flush=True)
+        results.append(result)
+    return results
+
+
+def count(results, verdict):
+    return sum(r.verdict == verdict for r in results)
+
+
+def write_reports(directory, suite, results):
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    rows = [vars(r) for r in results]
+    totals = {v: count(results, v) for v in ('pass', 'fail', 'skip')}
+    (directory / f'{suite}.json').write_text(json.dumps({'suite': suite, 'totals': totals, 'tests': rows}, indent=1))
+    xml = ['<?xml version="1.0" encoding="UTF-8"?>',
+           f'<testsuite name="{suite}" tests="{len(results)}" failures="{totals["fail"]}" skipped="{totals["skip"]}">']
+    for r in results:
+        case = f'<testcase classname="{suite}.{r.flavour}" name={quoteattr(r.name)} time="{r.seconds:.3f}"'
+        inner = {'pass': '', 'fail': f'<failure message={quoteattr(r.reason)}/>',
+                 'skip': f'<skipped message={quoteattr(r.reason)}/>'}[r.verdict]
+        xml.append(f'{case}>{inner}</testcase>')
+    (directory / f'{suite}.xml').write_text('\n'.join(xml + ['</testsuite>', '']))
+
+
+def save_failed(report, cfg, results):
+    """The logs of failed tests go beside the report."""
+    if not report:
+        return
+    for r in results:
+        target = Path(report) / 'logs' / f'{r.name}-{r.flavour}'
+        shutil.rmtree(target, ignore_errors=True)
+        if r.verdict != 'fail':
+            continue
+        target.mkdir(parents=True)
+        for name in ('*.log', '*.stderr', 'out', 'stdio'):
+            for log in (cfg.base / f'{r.name}-{r.flavour}').glob(name):
+                shutil.copy(log, target)
+
+
+def finish(results):
+    """The final line; the exit code."""
+    for r in results:
+        if r.verdict == 'skip':
+            print(f'skipped {r.name}/{r.flavour}: {r.reason}')
+    failed = count(results, 'fail')
+    print(f'{count(results, "pass")} passed, {failed} failed, {count(results, "skip")} skipped', flush=True)
+    return 1 if failed else 0
+
+
+# ---- descriptions --------------------------------------------------------------------------------------
+
+KNOWN_KEYS = {'flavour', 'opts', 'feature'}
+
+
+def description(source):
+    """The dict after 'zonetest:' in the head of a C file; None if there is none."""
+    found = re.search(r'zonetest:\s*(\{.*?\})', source.read_text()[:2000], re.S)
+    if not found:
+        return None
+    desc = ast.literal_eval(re.sub(r'\n\s*\*', '\n', found.group(1)))
+    unknown = set(desc) - KNOWN_KEYS
+    if unknown:
+        raise SystemExit(f'{source.name}: unknown key {unknown.pop()} in its description')
+    return desc
+
+
+def build_programs():
+    done = subprocess.run(['make', '-C', HERE, '-s', '-j2'], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f'the test programs do not build:\n{done.stdout}{done.stderr}')
+
+
+def common_options(parser):
+    parser.add_argument('--criu', metavar='PATH', help='criu binary (default: build/bin/criu)')
+    parser.add_argument('-j', type=int, default=1, metavar='N', dest='jobs', help='run N tests at once')
+    parser.add_argument('--report', metavar='DIR', help='write JUnit XML and JSON there')
+    parser.add_argument('--keep', action='store_true', help='keep logs and images')
+    parser.add_argument('--timeout', type=int, default=60, metavar='S', help='for each criu call (default 60)')

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The stage of an error case: a private device, tasks, criu calls, and what must hold after a failure."""
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import ztlib
+from ztlib import Device, Failed, HANDLE, Task, alive, wait_until
+
+DIES = ['--channels', '4', '--ways', '2', '--die-write-bw', '100']
+FAST = [*DIES, '--zones', '32', '--zone-size', '16M', '--timing', 'off']
+SLOW = [*DIES, '--zones', '64', '--zone-size', '64M', '--timing', 'on']
+TINY = ['--channels', '2', '--ways', '2', '--die-write-bw', '200', '--zones', '12', '--zone-size', '4M', '--timing', 'off']
+FOUR_DIES = ['--channels', '2', '--ways', '2', '--die-write-bw', '100', '--zones', '32', '--zone-size', '16M',
+             '--timing', 'off']
+
+
+class Outcome:
+    """What one criu call left: exit code, log and stderr."""
+
+    shown = set()
+
+    def __init__(self, code, log):
+        self.code = code
+        self.log, self.stderr = self._read(Path(log)), self._read(Path(str(log) + '.stderr'))
+
+    @staticmethod
+    def _read(path):
+        return path.read_text(errors='replace').splitlines() if path.exists() else []
+
+    def lines(self, pattern):
+        return [l for l in self.log + self.stderr if re.search(pattern, l, re.I)]
+
+    def errors(self):
+        return [l for l in self.log if 'Error' in l] + self.stderr
+
+    def must_fail(self, *patterns):
+        """Not 0, not killed, and an error line with zns and every pattern."""
+        if self.code == 0:
+            raise Failed('criu said it succeeded')
+        if self.code < 0:
+            raise Failed(f'criu died of signal {-self.code}')
+        said = [l for l in self.errors() if 'zns' in l.lower()]
+        if not said:
+            raise Failed(f'no error line with zns; criu says: {" | ".join(self.errors()[-3:])}')
+        for p in patterns:
+            if not any(re.search(p, l, re.I) for l in said):
+                raise Failed(f'no line says /{p}/; it says: {" | ".join(said[:3])}')
+        self._show(re.sub(r'^\([0-9.]+\) *', '', said[0]))
+
+    def _show(self, line):
+        """The line, for the reader; lines that differ in numbers only are shown once a case."""
+        kind = re.sub(r'\d+', '', line)
+        if kind not in self.shown:
+            self.shown.add(kind)
+            print(f'     says: {line}', flush=True)
+
+
+class Scene:
+    """A private device, one task, and the state of the store before anything happens."""
+
+    def __init__(self, cfg, directory, options=FAST, size=32):
+        self.cfg, self.dir = cfg, directory
+        self.tasks, self.calls = [], 0
+        self.device = Device(cfg, directory=directory / 'device')
+        self.device.create(*options)
+        cfg.device = self.device
+        self.task = self.new_task(size)
+        self.images = directory / 'images'
+        self.images.mkdir()
+        self.remember()
+
+    def new_task(self, size=32):
+        directory = self.dir / f'task-{len(self.tasks)}'
+        directory.mkdir()
+        task = Task(directory, 'bigmem', args=['--size', str(size)])
+        self.tasks.append(task)
+        return task.start().wait_ready()
+
+    def remember(self):
+        self.free_before = self.device.free_zones()
+        self.ids_before = self.ids()
+
+    def ids(self):
+        return sorted(c['id'] for c in self.device.checkpoints())
+
+    def log(self):
+        self.calls += 1
+        return self.dir / f'criu-{self.calls}.log'
+
+    # -- dump --
+
+    def dump_command(self, log, extra, images, task, qos):
+        args = ztlib.dump_args(self.cfg, task or self.task, images or self.images, log, 'errors', extra)
+        if qos is not None:
+            args[args.index('--zns-qos') + 1] = qos
+        return args
+
+    def dump(self, extra=(), images=None, task=None, qos=None, fault=None, env=None):
+        log = self.log()
+        env = dict(env or self.device.env, **({'ZNS_EMU_FAULT': fault} if fault else {}))
+        done = ztlib.run_criu(self.cfg, self.dump_command(log, extra, images, task, qos), log, env)
+        return Outcome(done.returncode, log)
+
+    def start_dump(self, extra=(), images=None, task=None, qos=None):
+        """A dump in the background: (Popen, log)."""
+        log = self.log()
+        with open(str(log) + '.stderr', 'ab') as err:
+            command = [self.cfg.criu, *self.dump_command(log, extra, images, task, qos)]
+            return subprocess.Popen(command, env=self.device.env, stdin=subprocess.DEVNULL, stdout=err, stderr=err), log
+
+    def end_of(self, started):
+        criu, log = started
+        try:
+            return Outcome(criu.wait(self.cfg.timeout), log)
+        except subprocess.TimeoutExpired:
+            criu.kill()
+            criu.wait()
+            raise Failed(f'criu did not end within {self.cfg.timeout} s')
+
+    def good_dump(self, **args):
+        """A dump that must succeed, the task gone; its checkpoint's id."""
+        before = set(self.ids())
+        task = args.get('task') or self.task
+        done = self.dump(**args)
+        if done.code:
+            raise Failed(f'a plain dump fails: exit {done.code}: {" | ".join(done.lines("Error")[-3:])}')
+        if '--leave-running' not in args.get('extra', ()):
+            wait_until(lambda: not alive(task.pid), 5)
+        new = set(self.ids()) - before
+        if len(new) != 1:
+            raise Failed(f'a dump added {len(new)} checkpoints')
+        return new.pop()
+
+    def until_writing(self):
+        """Wait until the task is frozen and zones fill; the moment for an accident."""
+        if not wait_until(lambda: ztlib.traced(self.task.pid), 20, 0.002):
+            raise Failed('the dump never froze the task')
+        free = self.free_before
+        if not wait_until(lambda: self.device.free_zones() < free, 10, 0.05):
+            raise Failed('no zone was written to')
+        time.sleep(0.3)
+        if not ztlib.traced(self.task.pid):
+            raise Failed('the dump was over too soon for this test')
+
+    # -- restore --
+
+    def restore(self, extra=(), images=None, task=None, fault=None, env=None):
+        log = self.log()
+        task = task or self.task
+        env = dict(env or self.device.env, **({'ZNS_EMU_FAULT': fault} if fault else {}))
+        args = [*ztlib.restore_args(task, images or self.images, log), *extra]
+        done = Outcome(ztlib.run_criu(self.cfg, args, log, env).returncode, log)
+        if done.code == 0:
+            task.restored(int(Path(str(log) + '.pid').read_text()))
+        return done
+
+    def restore_must_fail(self, *patterns, **args):
+        done = self.restore(**args)
+        done.must_fail(*patterns)
+        if not wait_until(lambda: not alive(self.task.pid), 3):
+            raise Failed('a process is left of a restore that failed')
+        self.no_helpers()
+
+    def good_restore(self, **args):
+        done = self.restore(**args)
+        if done.code:
+            raise Failed(f'a plain restore fails: exit {done.code}: {" | ".join(done.lines("Error")[-3:])}')
+        (args.get('task') or self.task).verify(signal.SIGUSR1)
+        return done
+
+    # -- what must hold --
+
+    def helpers(self):
+        """zns-helper processes of our device."""
+        found = []
+        for comm in Path('/proc').glob('[0-9]*/comm'):
+            try:
+                ours = comm.read_text().strip() == 'zns-helper' and \
+                    f'ZNS_RUN={self.device.env["ZNS_RUN"]}'.encode() in comm.with_name('environ').read_bytes().split(b'\0')
+            except OSError:
+                continue
+            pid = int(comm.parent.name)
+            if ours and alive(pid):
+                found.append(pid)
+        return found
+
+    def no_helpers(self):
+        if not wait_until(lambda: not self.helpers(), 5):
+            raise Failed('a zns-helper is left')
+
+    def store_as_before(self):
+        if self.ids() != self.ids_before:
+            raise Failed('znsctl ls shows another list of checkpoints than before')
+        if not wait_until(lambda: self.device.free_zones() >= self.free_before, 15, 0.2):
+            raise Failed(f'{self.device.free_zones()} zones are free, {self.free_before} were')
+
+    def unharmed(self, images=None):
+        """After a failed dump."""
+        pid = self.task.pid
+        if not wait_until(lambda: ztlib.proc_state(pid) in ('R', 'S') and not ztlib.traced(pid), 5):
+            raise Failed(f'the task is not running: state "{ztlib.proc_state(pid)}"')
+        self.task.verify(signal.SIGUSR1)
+        if ((images or self.images) / HANDLE).exists():
+            raise Failed('a handle is there after a failed dump')
+        self.no_helpers()
+        self.store_as_before()
+
+    def works(self, size=None):
+        """The next dump and restore on this device."""
+        task = self.new_task(size) if size else self.task
+        images = self.dir / f'images-works-{self.calls}'
+        images.mkdir()
+        checkpoint = self.good_dump(images=images, task=task)
+        self.good_restore(images=images, task=task)
+        self.device.remove(checkpoint)
+        self.store_as_before()
+
+    def failed_dump(self, *patterns, **args):
+        """A dump that must fail and leave everything as it was."""
+        self.dump(**args).must_fail(*patterns)
+        self.unharmed(args.get('images'))
+
+    def close(self):
+        for task in self.tasks:
+            task.end()
+        self.device.close()

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Where the configuration is, and zns.conf. */
+#include <ctype.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "config_priv.h"
+
+#define CONF_MAX 65536
+
+static const char *env_or(const char *name, const char *fallback)
+{
+	/* secure_: a privileged binary must not take its devices from the caller's environment */
+	const char *v = secure_getenv(name);
+
+	return v && *v ? v : fallback;
+}
+
+const char *zns_config_dir(void)
+{
+	return env_or("ZNS_CONFIG", "/etc/zns-criu");
+}
+
+const char *zns_run_dir(void)
+{
+	return env_or("ZNS_RUN", "/run/zns-criu");
+}
+
+int conf_mkdirs(const char *dir, struct zns_err *err)
+{
+	char path[PATH_MAX];
+	size_t len = strlen(dir);
+
+	if (!len || len >= sizeof(path))
+		return zns_fail(err, -ENAMETOOLONG, "configuration directory name is empty or too long");
+	memcpy(path, dir, len + 1);
+	for (char *p = path + 1;; p++) {
+		char c = *p;
+
+		if (c && c != '/')
+			continue;
+		*p = '\0';
+		if (mkdir(path, 0700) && errno != EEXIST)
+			return zns_fail_sys(err, -errno, "cannot create %s", path);
+		*p = c;
+		if (!c)
+			return 0;
+	}
+}
+
+int conf_lock(struct zns_err *err)
+{
+	const char *dir = zns_config_dir();
+	int fd, rc = conf_mkdirs(dir, err);
+
+	if (rc)
+		return rc;
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return zns_fail_sys(err, -errno, "cannot open %s", dir);
+	while (flock(fd, LOCK_EX)) {
+		if (errno == EINTR)
+			continue;
+		rc = zns_fail_sys(err, -errno, "cannot lock %s", dir);
+		close(fd);
+		return rc;
+	}
+	return fd;
+}
+
+static char *trim(char *s)
+{
+	char *end;
+
+	while (isspace((unsigned char)*s))
+		s++;
+	end = s + strlen(s);
+	while (end > s && isspace((unsigned char)end[-1]))
+		*--end = '\0';
+	return s;
+}
+
+static bool good_key(const char *key)
+{
+	if (!islower((unsigned char)*key))
+		return false;
+	for (; *key; key++)
+		if (!islower((unsigned char)*key) && !isdigit((unsigned char)*key) && *key != '-' && *key != '_' &&
+		    *key != '.')
+			return false;
+	return true;
+}
+
+static bool good_value(const char *value)
+{
+	size_t len = strlen(value);
+
+	if (!len || len > 4096 || isspace((unsigned char)value[0]) || isspace((unsigned char)value[len - 1]))
+		return false;
+	for (; *value; value++)
+		if ((unsigned char)*value < 0x20 || *value == 0x7f)
+			return false;
+	return true;
+}
+
+int conf_next(struct conf_iter *it, char **key, char **value)
+{
+	while (it->next) {
+		char *line = it->next, *eol = strchr(line, '\n'), *eq;
+
+		if (eol)
+			*eol = '\0';
+		it->next = eol ? eol + 1 : NULL;
+		it->line++;
+		line = trim(line);
+		if (!*line || *line == '#') {
+			if (eol)
+				continue;
+			break;
+		}
+		eq = strchr(line, '=');
+		if (!eq)
+			return -EINVAL;
+		*eq = '\0';
+		*key = trim(line);
+		*value = trim(eq + 1);
+		return good_key(*key) && good_value(*value) ? 1 : -EINVAL;
+	}
+	it->next = NULL;
+	return 0;
+}
+
+static int conf_path(char *out, size_t len, struct zns_err *err)
+{
+	int n = snprintf(out, len, "%s/zns.conf", zns_config_dir());
+
+	if (n < 0 || (size_t)n >= len)
+		return zns_fail(err, -ENAMETOOLONG, "configuration directory name is too long");
+	return 0;
+}
+
+/* *text stays NULL when there is no file. */
+static int conf_load(const char *path, uint8_t **text, size_t *len, struct zns_err *err)
+{
+	int rc = zns_read_file(AT_FDCWD, path, CONF_MAX, text, len);
+
+	if (rc == -ENOENT) {
+		*text = NULL;
+		*len = 0;
+		return 0;
+	}
+	if (rc)
+		return zns_fail_sys(err, rc, "cannot read %s", path);
+	if (memchr(*text, 0, *len)) {
+		free(*text);
+		*text = NULL;
+		return zns_fail(err, -EINVAL, "%s: not a text file", path);
+	}
+	return 0;
+}
+
+int zns_config_get(const char *key, char *out, size_t len, struct zns_err *err)
+{
+	cleanup_free uint8_t *text = NULL;
+	struct conf_iter it = { 0 };
+	char path[PATH_MAX], *k, *v;
+	const char *found = NULL;
+	size_t size;
+	int rc;
+
+	rc = conf_path(path, sizeof(path), err);
+	if (!rc)
+		rc = conf_load(path, &text, &size, err);
+	if (rc)
+		return rc;
+	it.next = (char *)text;
+	/* The whole file is read, so that a bad line shows whichever key is asked for; the last one counts. */
+	while ((rc = conf_next(&it, &k, &v)) > 0)
+		if (!strcmp(k, key))
+			found = v;
+	if (rc)
+		return zns_fail(err, rc, "%s:%u: not a \"key = value\" line: correct it or put a # in front", path, it.line);
+	if (!found)
+		return zns_fail(err, -ENOENT, "%s: \"%s\" is not set", path, key);
+	if (strlen(found) >= len)
+		return zns_fail(err, -ENAMETOOLONG, "%s: the value of \"%s\" is too long", path, key);
+	memcpy(out, found, strlen(found) + 1);
+	return 0;
+}
+
+/* Does this raw line (not changed) set @key? */
+static bool line_sets(const char *line, size_t len, const char *key)
+{
+	size_t klen = strlen(key);
+
+	while (len && isspace((unsigned char)*line)) {
+		line++;
+		len--;
+	}
+	if (len < klen || memcmp(line, key, klen))
+		return false;
+	for (line += klen, len -= klen; len && isspace((unsigned char)*line); len--)
+		line++;
+	return len && *line == '=';
+}
+
+int zns_config_set(const char *key, const char *value, struct zns_err *err)
+{
+	cleanup_close int lock = -1;
+	cleanup_free uint8_t *text = NULL;
+	cleanup_free char *edited = NULL;
+	char path[PATH_MAX];
+	size_t size, used = 0, room;
+	bool done = false;
+	int rc;
+
+	if (!good_key(key))
+		return zns_fail(err, -EINVAL, "\"%s\" is not a configuration key: use lower-case letters, digits and -", key);
+	if (value && !good_value(value))
+		return zns_fail(err, -EINVAL, "the value of \"%s\" is empty, too long, or has blanks at its ends or control characters",
+				key);
+	rc = conf_path(path, sizeof(path), err);
+	if (rc)
+		return rc;
+	lock = conf_lock(err);
+	if (lock < 0)
+		return lock;
+	rc = conf_load(path, &text, &size, err);
+	if (rc)
+		return rc;
+	room = size + strlen(key) + (value ? strlen(value) : 0) + 8;
+	edited = malloc(room);
+	if (!edited)
+		return zns_fail(err, -ENOMEM, "out of memory");
+	/* Everything else, comments too, stays as the administrator wrote it. */
+	for (const char *p = (char *)text, *end = p + size; p && p < end;) {
+		const char *eol = memchr(p, '\n', end - p);
+		size_t n = (eol ? eol : end) - p;
+
+		if (!line_sets(p, n, key)) {
+			memcpy(edited + used, p, n);
+			used += n;
+			edited[used++] = '\n';
+		} else if (value && !done) {
+			used += sprintf(edited + used, "%s = %s\n", key, value);
+			done = true;
+		}
+		p += n + 1;
+	}
+	if (value && !done)
+		used += sprintf(edited + used, "%s = %s\n", key, value);
+	if (used > CONF_MAX)
+		return zns_fail(err, -EFBIG, "%s would grow beyond %d bytes", path, CONF_MAX);
+	rc = zns_replace_file(AT_FDCWD, path, edited, used, 0600);
+	if (rc)
+		return zns_fail_sys(err, rc, "cannot write %s", path);
+	return 0;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Whole-buffer transfers, whole files, and replacing a file so that a crash leaves the old or the new one. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include "zns/util.h"
+
+int zns_pread_all(int fd, void *buf, size_t len, off_t off)
+{
+	while (len) {
+		ssize_t n = pread(fd, buf, len, off);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (!n)
+			return -ENODATA;
+		buf = (char *)buf + n;
+		len -= n;
+		off += n;
+	}
+	return 0;
+}
+
+int zns_pwrite_all(int fd, const void *buf, size_t len, off_t off)
+{
+	while (len) {
+		ssize_t n = pwrite(fd, buf, len, off);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (!n)
+			return -EIO;
+		buf = (const char *)buf + n;
+		len -= n;
+		off += n;
+	}
+	return 0;
+}
+
+int zns_write_all(int fd, const void *buf, size_t len)
+{
+	while (len) {
+		ssize_t n = write(fd, buf, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (!n)
+			return -EIO;
+		buf = (const char *)buf + n;
+		len -= n;
+	}
+	return 0;
+}
+
+int zns_read_file(int dirfd, const char *path, size_t max, uint8_t **out, size_t *out_len)
+{
+	/* O_NONBLOCK: a FIFO put where a file should be must not hang us. */
+	cleanup_close int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	cleanup_free uint8_t *buf = NULL;
+	size_t have = 0, room = 0;
+	struct stat st;
+
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st))
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
+	if (st.st_size > 0 && (uint64_t)st.st_size > max)
+		return -EFBIG;
+	room = st.st_size > 0 ? (size_t)st.st_size : 4096;	/* files of /proc have size 0 */
+	room = zns_min(room, max);
+	for (;;) {
+		/* two bytes more than needed: one shows a file larger than max, one holds the NUL */
+		uint8_t *bigger = realloc(buf, room + 2);
+		ssize_t n;
+
+		if (!bigger)
+			return -ENOMEM;
+		buf = bigger;
+		n = read(fd, buf + have, room + 1 - have);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (!n)
+			break;
+		have += n;
+		if (have > max)
+			return -EFBIG;
+		if (have > room)
+			room = room > max / 2 ? max : room * 2;
+	}
+	buf[have] = '\0';
+	*out = buf;
+	buf = NULL;
+	*out_len = have;
+	return 0;
+}
+
+static int fsync_parent(int dirfd, const char *dir)
+{
+	cleanup_close int fd = openat(dirfd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0 || fsync(fd))
+		return -errno;
+	return 0;
+}
+
+int zns_replace_file(int dirfd, const char *path, const void *data, size_t len, unsigned mode)
+{
+	char dir[PATH_MAX], tmp[PATH_MAX];
+	const char *slash = strrchr(path, '/');
+	const char *base = slash ? slash + 1 : path;
+	cleanup_close int fd = -1;
+	uint64_t rnd;
+	int n, rc;
+
+	if (!*base || !strcmp(base, ".") || !strcmp(base, ".."))
+		return -EINVAL;
+	if (slash)
+		n = snprintf(dir, sizeof(dir), "%.*s", (int)(slash - path + 1), path);
+	else
+		n = snprintf(dir, sizeof(dir), "./");
+	if (n < 0 || (size_t)n >= sizeof(dir))
+		return -ENAMETOOLONG;
+	for (int tries = 0; fd < 0; tries++) {
+		if (getrandom(&rnd, sizeof(rnd), 0) != sizeof(rnd))
+			return -EAGAIN;
+		/* the base name is cut so that ours fits NAME_MAX; hidden, so that no reader takes it for a record */
+		n = snprintf(tmp, sizeof(tmp), "%s.%.200s.%016llx", dir, base, (unsigned long long)rnd);
+		if (n < 0 || (size_t)n >= sizeof(tmp))
+			return -ENAMETOOLONG;
+		fd = openat(dirfd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		if (fd < 0 && (errno != EEXIST || tries == 16))
+			return -errno;
+	}
+	rc = zns_write_all(fd, data, len);
+	if (!rc && fchmod(fd, mode))	/* not open()'s mode: the umask must not matter */
+		rc = -errno;
+	if (!rc && fsync(fd))
+		rc = -errno;
+	if (!rc && renameat(dirfd, tmp, dirfd, path))
+		rc = -errno;
+	if (rc) {
+		unlinkat(dirfd, tmp, 0);
+		return rc;
+	}
+	return fsync_parent(dirfd, dir);
+}

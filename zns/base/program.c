@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Where our own programs are, installed or in the build directory. */
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "zns/util.h"
+
+static int try_dir(const char *dir, const char *sub, const char *name, char *out, size_t len)
+{
+	char path[PATH_MAX];
+	struct stat st;
+	int n = snprintf(path, sizeof(path), "%s%s/%s", dir, sub, name);
+
+	if (n < 0 || (size_t)n >= sizeof(path) || (size_t)n >= len)
+		return -ENOENT;
+	if (stat(path, &st) || !S_ISREG(st.st_mode) || access(path, X_OK))
+		return -ENOENT;
+	memcpy(out, path, n + 1);
+	return 0;
+}
+
+int zns_find_program(const char *name, char *out, size_t len)
+{
+	const char *env = secure_getenv("ZNS_LIBEXEC");
+	char dir[PATH_MAX], *slash;
+	ssize_t n;
+
+	if (!*name || strchr(name, '/'))
+		return -ENOENT;
+	if (env && *env && !try_dir(env, "", name, out, len))
+		return 0;
+	n = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
+	if (n <= 0)
+		return -ENOENT;
+	dir[n] = '\0';
+	slash = strrchr(dir, '/');
+	if (!slash)
+		return -ENOENT;
+	*slash = '\0';
+	if (!try_dir(dir, "", name, out, len))
+		return 0;
+	return try_dir(dir, "/../libexec/zns-criu", name, out, len);
+}

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* devices.d: which devices this machine may use, UUID → path. A restore opens no other. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "config_priv.h"
+
+#define ENTRY_MAX 4096
+
+static int entry_path(const char *uuid, char *out, struct zns_err *err)
+{
+	int n = snprintf(out, PATH_MAX, "%s/devices.d%s%s", zns_config_dir(), *uuid ? "/" : "", uuid);
+
+	if (n < 0 || n >= PATH_MAX)
+		return zns_fail(err, -ENAMETOOLONG, "configuration directory name is too long");
+	return 0;
+}
+
+/* The value must be what zns_register writes: absolute, in canonical spelling. */
+static bool good_path(const char *value)
+{
+	size_t size = sizeof(((struct zns_registered *)0)->path);
+	const char *p = strncmp(value, "emu:", 4) ? value : value + 4;
+
+	return *p == '/' && strlen(value) < size;
+}
+
+/* -ENOENT quietly, without a message: the caller knows what was meant. */
+static int read_entry(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out, struct zns_err *err)
+{
+	char name[ZNS_UUID_STR], path[PATH_MAX], *k, *v, *found = NULL;
+	cleanup_free uint8_t *text = NULL;
+	struct conf_iter it = { 0 };
+	size_t len;
+	int rc;
+
+	rc = entry_path(zns_uuid_format(uuid, name), path, err);
+	if (rc)
+		return rc;
+	rc = zns_read_file(AT_FDCWD, path, ENTRY_MAX, &text, &len);
+	if (rc == -ENOENT)
+		return rc;
+	if (rc)
+		return zns_fail_sys(err, rc, "cannot read %s", path);
+	if (memchr(text, 0, len))
+		goto bad;
+	it.next = (char *)text;
+	while ((rc = conf_next(&it, &k, &v)) > 0)
+		if (!strcmp(k, "path"))
+			found = v;
+	if (rc || !found || !good_path(found))
+		goto bad;
+	memcpy(out->uuid, uuid, ZNS_UUID_LEN);
+	memset(out->path, 0, sizeof(out->path));
+	memcpy(out->path, found, strlen(found));
+	return 0;
+bad:
+	return zns_fail(err, -EINVAL, "%s is damaged, it should read \"path = DEV\": delete it and run `znsctl register DEV`",
+			path);
+}
+
+int zns_registered_list(struct zns_registered **out, size_t *nr, struct zns_err *err)
+{
+	cleanup_free struct zns_registered *list = NULL;
+	char dir[PATH_MAX], canon[ZNS_UUID_STR];
+	struct dirent *de;
+	size_t n = 0;
+	DIR *d;
+	int rc;
+
+	*out = NULL;
+	*nr = 0;
+	rc = entry_path("", dir, err);
+	if (rc)
+		return rc;
+	d = opendir(dir);
+	if (!d)
+		return errno == ENOENT ? 0 : zns_fail_sys(err, -errno, "cannot open %s", dir);
+	for (;;) {
+		struct zns_registered *bigger;
+		uint8_t uuid[ZNS_UUID_LEN];
+
+		errno = 0;
+		de = readdir(d);
+		if (!de) {
+			rc = errno ? zns_fail_sys(err, -errno, "cannot read %s", dir) : 0;
+			break;
+		}
+		/* temporary files, editors' copies and the like are no entries */
+		if (zns_uuid_parse(de->d_name, uuid) || strcmp(zns_uuid_format(uuid, canon), de->d_name))
+			continue;
+		bigger = realloc(list, (n + 1) * sizeof(*list));
+		if (!bigger) {
+			rc = zns_fail(err, -ENOMEM, "out of memory");
+			break;
+		}
+		list = bigger;
+		rc = read_entry(uuid, &list[n], err);
+		if (rc && rc != -ENOENT)	/* -ENOENT: removed meanwhile */
+			break;
+		n += !rc;
+	}
+	closedir(d);
+	if (rc)
+		return rc;
+	if (n) {
+		*out = list;
+		list = NULL;
+	}
+	*nr = n;
+	return 0;
+}
+
+/* Two spellings of one device: equal text, or two names of one device node. */
+static bool same_device(const char *a, const char *b)
+{
+	struct stat sa, sb;
+
+	if (!strcmp(a, b))
+		return true;
+	if (!strncmp(a, "emu:", 4) != !strncmp(b, "emu:", 4))
+		return false;
+	if (!strncmp(a, "emu:", 4)) {
+		a += 4;
+		b += 4;
+	}
+	if (stat(a, &sa) || stat(b, &sb))
+		return false;
+	if (S_ISBLK(sa.st_mode) || S_ISCHR(sa.st_mode))
+		return (sa.st_mode & S_IFMT) == (sb.st_mode & S_IFMT) && sa.st_rdev == sb.st_rdev;
+	return sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
+}
+
+static int remove_entry(const uint8_t uuid[ZNS_UUID_LEN], struct zns_err *err)
+{
+	char name[ZNS_UUID_STR], path[PATH_MAX];
+	int rc = entry_path(zns_uuid_format(uuid, name), path, err);
+
+	if (rc)
+		return rc;
+	if (unlink(path))
+		return errno == ENOENT ? -ENOENT : zns_fail_sys(err, -errno, "cannot remove %s", path);
+	return 0;
+}
+
+int zns_register(const uint8_t uuid[ZNS_UUID_LEN], const char *dev, struct zns_err *err)
+{
+	struct zns_registered r;
+	cleanup_free struct zns_registered *list = NULL;
+	cleanup_close int lock = -1;
+	char path[PATH_MAX], name[ZNS_UUID_STR], text[sizeof(r.path) + 16];
+	size_t nr;
+	int rc;
+
+	rc = zns_canonical_spec(dev, r.path, sizeof(r.path), err);
+	if (rc)
+		return rc;
+	lock = conf_lock(err);
+	if (lock < 0)
+		return lock;
+	rc = entry_path("", path, err);
+	if (!rc)
+		rc = conf_mkdirs(path, err);
+	if (!rc)
+		rc = zns_registered_list(&list, &nr, err);
+	if (rc)
+		return rc;
+	/* Dropped first: the device at this path has another UUID now, and two entries for one path would be ambiguous. */
+	for (size_t i = 0; i < nr; i++) {
+		if (!memcmp(list[i].uuid, uuid, ZNS_UUID_LEN) || !same_device(list[i].path, r.path))
+			continue;
+		rc = remove_entry(list[i].uuid, err);
+		if (rc && rc != -ENOENT)
+			return rc;
+	}
+	rc = entry_path(zns_uuid_format(uuid, name), path, err);
+	if (rc)
+		return rc;
+	rc = snprintf(text, sizeof(text), "path = %s\n", r.path);
+	rc = zns_replace_file(AT_FDCWD, path, text, rc, 0600);
+	if (rc)
+		return zns_fail_sys(err, rc, "cannot write %s", path);
+	return 0;
+}
+
+static int not_registered(const char *what, struct zns_err *err)
+{
+	return zns_fail(err, -ENOENT,
+			"device %s is not registered on this machine: run `znsctl register DEV` (or `znsctl format DEV` for a new one)",
+			what);
+}
+
+int zns_unregister(const uint8_t uuid[ZNS_UUID_LEN], struct zns_err *err)
+{
+	cleanup_close int lock = conf_lock(err);
+	char name[ZNS_UUID_STR];
+	int rc;
+
+	if (lock < 0)
+		return lock;
+	rc = remove_entry(uuid, err);
+	return rc == -ENOENT ? not_registered(zns_uuid_format(uuid, name), err) : rc;
+}
+
+int zns_registered_by_uuid(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out, struct zns_err *err)
+{
+	char name[ZNS_UUID_STR];
+	int rc = read_entry(uuid, out, err);
+
+	return rc == -ENOENT ? not_registered(zns_uuid_format(uuid, name), err) : rc;
+}
+
+int zns_registered_by_path(const char *path, struct zns_registered *out, struct zns_err *err)
+{
+	cleanup_free struct zns_registered *list = NULL;
+	char canon[sizeof(out->path)];
+	size_t nr;
+	int rc;
+
+	rc = zns_canonical_spec(path, canon, sizeof(canon), err);
+	if (!rc)
+		rc = zns_registered_list(&list, &nr, err);
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < nr; i++)
+		if (same_device(list[i].path, canon)) {
+			*out = list[i];
+			return 0;
+		}
+	return zns_fail(err, -ENOENT,
+			"%s is not registered on this machine: run `znsctl register %s` (or `znsctl format %s` for a new one)", canon,
+			canon, canon);
+}
+
+static int by_spec(const char *spec, const char *origin, struct zns_registered *out, struct zns_err *err)
+{
+	uint8_t uuid[ZNS_UUID_LEN];
+	int rc;
+
+	if (!zns_uuid_parse(spec, uuid))
+		rc = zns_registered_by_uuid(uuid, out, err);
+	else
+		rc = zns_registered_by_path(spec, out, err);
+	if (rc && origin)
+		zns_wrap(err, "%s", origin);
+	if (rc == -ENOENT) {
+		if (err)
+			err->code = -ENODEV;
+		rc = -ENODEV;
+	}
+	return rc;
+}
+
+int zns_resolve_device(const char *spec, struct zns_registered *out, struct zns_err *err)
+{
+	cleanup_free struct zns_registered *list = NULL;
+	struct zns_err quiet = ZNS_ERR_INIT;
+	char value[PATH_MAX];
+	const char *env;
+	size_t nr;
+	int rc;
+
+	if (spec && *spec)
+		return by_spec(spec, NULL, out, err);
+	env = secure_getenv("ZNS_DEV");
+	if (env && *env)
+		return by_spec(env, "ZNS_DEV", out, err);
+	rc = zns_config_get("default-device", value, sizeof(value), &quiet);
+	if (!rc)
+		return by_spec(value, "default-device in zns.conf", out, err);
+	if (rc != -ENOENT)
+		return zns_fail(err, rc, "%s", quiet.msg);
+	rc = zns_registered_list(&list, &nr, err);
+	if (rc)
+		return rc;
+	if (nr == 1) {
+		*out = list[0];
+		return 0;
+	}
+	if (!nr)
+		return zns_fail(err, -ENODEV,
+				"no device is registered on this machine: run `znsctl create emu:PATH`, `znsctl format DEV` or `znsctl register DEV`");
+	return zns_fail(err, -ENODEV,
+			"%zu devices are registered: name one, set ZNS_DEV, or put \"default-device = DEV\" into %s/zns.conf", nr,
+			zns_config_dir());
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Sizes and bandwidths: text to numbers and back. */
+#include <errno.h>
+#include <string.h>
+
+#include "zns/util.h"
+
+/* Plain decimal digits only: no sign, blank, hex or empty string, all of which strtoull would take. */
+static int parse_digits(const char *s, const char **end, uint64_t *out)
+{
+	uint64_t v = 0;
+
+	if (!s || *s < '0' || *s > '9')
+		return -EINVAL;
+	for (; *s >= '0' && *s <= '9'; s++)
+		if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, *s - '0', &v))
+			return -ERANGE;
+	*end = s;
+	*out = v;
+	return 0;
+}
+
+int zns_parse_size(const char *s, uint64_t *out_bytes)
+{
+	const char *end;
+	unsigned shift = 0;
+	uint64_t v;
+	int rc = parse_digits(s, &end, &v);
+
+	if (rc)
+		return rc;
+	switch (*end) {
+	case '\0':
+		break;
+	case 'k': case 'K':
+		shift = 10;
+		break;
+	case 'm': case 'M':
+		shift = 20;
+		break;
+	case 'g': case 'G':
+		shift = 30;
+		break;
+	case 't': case 'T':
+		shift = 40;
+		break;
+	default:
+		return -EINVAL;
+	}
+	if (*end && end[1])
+		return -EINVAL;
+	if (v > (UINT64_MAX >> shift))
+		return -ERANGE;
+	*out_bytes = v << shift;
+	return 0;
+}
+
+int zns_parse_mibps(const char *s, uint32_t *out_mibps)
+{
+	const char *end;
+	uint64_t v;
+	int rc = parse_digits(s, &end, &v);
+
+	if (rc)
+		return rc;
+	if (!strcmp(end, "GiB/s")) {
+		if (v > UINT32_MAX)
+			return -ERANGE;
+		v <<= 10;
+	} else if (!strcmp(end, "KiB/s")) {
+		v = v / 1024 + (v % 1024 != 0);
+	} else if (*end && strcmp(end, "MiB/s")) {
+		return -EINVAL;
+	}
+	if (!v || v > UINT32_MAX)
+		return -ERANGE;
+	*out_mibps = v;
+	return 0;
+}
+
+char *zns_format_size(uint64_t bytes, char *buf, size_t len)
+{
+	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	unsigned u = 0, shift, tenths;
+
+	if (bytes < 1024) {
+		snprintf(buf, len, "%u B", (unsigned)bytes);
+		return buf;
+	}
+	while (u + 1 < ZNS_ARRAY_SIZE(unit) && bytes >> (10 * (u + 1)))
+		u++;
+	for (;; u++) {
+		shift = 10 * u;
+		/* whole part and one rounded decimal, without overflow at 16 EiB */
+		uint64_t whole = bytes >> shift, rest = bytes & ((UINT64_C(1) << shift) - 1);
+
+		tenths = whole * 10 + (((rest >> (shift - 10)) * 10 + 512) >> 10);
+		/* 1023.96 rounds up into the next unit */
+		if (tenths < 10240 || u + 1 == ZNS_ARRAY_SIZE(unit))
+			break;
+	}
+	snprintf(buf, len, "%u.%u %s", tenths / 10, tenths % 10, unit[u]);
+	return buf;
+}

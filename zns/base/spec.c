@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Device specs in one canonical spelling: "emu:/abs" or "/abs". */
+#include <limits.h>
+#include <string.h>
+
+#include "zns/config.h"
+
+/* Take "//", "." and "x/.." out of an absolute path, by text alone. */
+static void squeeze(char *path)
+{
+	char *out = path;
+
+	for (char *p = path; *p;) {
+		size_t n;
+
+		while (*p == '/')
+			p++;
+		n = strcspn(p, "/");
+		if (!n)
+			break;
+		if (n == 2 && !memcmp(p, "..", 2)) {
+			while (out > path && *--out != '/')
+				;
+		} else if (n != 1 || *p != '.') {
+			*out++ = '/';
+			memmove(out, p, n);
+			out += n;
+		}
+		p += n;
+	}
+	if (out == path)
+		*out++ = '/';
+	*out = '\0';
+}
+
+/* realpath() of what exists of @path, the rest by text. Both are PATH_MAX. */
+static int resolve_existing(const char *path, char *out)
+{
+	char head[PATH_MAX], real[PATH_MAX];
+	size_t cut = strlen(path);
+
+	memcpy(head, path, cut + 1);
+	for (;;) {
+		if (realpath(cut ? head : "/", real))
+			break;
+		if (errno != ENOENT && errno != ENOTDIR)
+			return -errno;
+		if (!cut)
+			return -ENOENT;
+		while (cut && path[cut - 1] == '/')
+			cut--;
+		while (cut && path[cut - 1] != '/')
+			cut--;
+		head[cut] = '\0';
+	}
+	if (snprintf(out, PATH_MAX, "%s/%s", real, path + cut) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	squeeze(out);
+	return 0;
+}
+
+int zns_canonical_spec(const char *spec, char *out, size_t len, struct zns_err *err)
+{
+	char path[PATH_MAX], real[PATH_MAX], cwd[PATH_MAX] = "";
+	bool emu = !strncmp(spec, "emu:", 4);
+	const char *name = emu ? spec + 4 : spec;
+	int rc;
+
+	if (!*name)
+		return zns_fail(err, -EINVAL, "\"%s\" names no device: give emu:PATH or /dev/…", spec);
+	for (const char *p = name; *p; p++)
+		if ((unsigned char)*p < 0x20 || *p == 0x7f)
+			return zns_fail(err, -EINVAL, "device path \"%s\" has control characters", spec);
+	if (*name != '/' && !getcwd(cwd, sizeof(cwd)))
+		return zns_fail_sys(err, -errno, "cannot tell the current directory, give an absolute path");
+	if (*name != '/' && *cwd != '/')
+		return zns_fail(err, -ENOENT, "the current directory is unreachable, give an absolute path");
+	if (snprintf(path, sizeof(path), "%s%s%s", cwd, *cwd ? "/" : "", name) >= (int)sizeof(path))
+		return zns_fail(err, -ENAMETOOLONG, "device path \"%.64s…\" is too long", spec);
+	if (!strncmp(path, "/dev/", 5) && strncmp(path, "/dev/shm/", 9)) {
+		/* the administrator's stable link (/dev/disk/by-id/…) must stay one: /dev/nvme0n1 changes over boots */
+		memcpy(real, path, strlen(path) + 1);
+		squeeze(real);
+	} else {
+		rc = resolve_existing(path, real);
+		if (rc)
+			return zns_fail_sys(err, rc, "device path \"%.128s\"", spec);
+	}
+	if (snprintf(path, sizeof(path), "%s%s", emu ? "emu:" : "", real) >= (int)zns_min(len, sizeof(path)))
+		return zns_fail(err, -ENAMETOOLONG, "device path \"%.64s…\" is too long (at most %zu bytes)", spec, len - 1);
+	memcpy(out, path, strlen(path) + 1);
+	return 0;
+}

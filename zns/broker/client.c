@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* A client's connection to znsd. */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include "client_spawn.h"
+#include "zns/broker.h"
+
+/* Another client may be starting the broker meanwhile. */
+#define LOCK_WAIT_MS 30000
+/* A broker that was just leaving takes the connection with it. */
+#define CONNECT_TRIES 5
+
+static int sock_connect(const struct zns_registered *dev, struct zns_broker *b, struct zns_err *err)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	cleanup_close int fd = -1;
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (zns_broker_path(dev->uuid, "sock", sa.sun_path, sizeof(sa.sun_path)))
+		return zns_fail(err, -ENAMETOOLONG, "runtime directory %s: too long for a socket", zns_run_dir());
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return zns_fail_sys(err, -errno, "socket");
+	while (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0) {
+		if (errno == EINTR)
+			continue;
+		if (errno == ECONNREFUSED || errno == ENOENT)
+			return zns_fail(err, -ENOENT, "no broker runs for %s", dev->path);
+		return zns_fail_sys(err, -errno, "cannot connect to %s", sa.sun_path);
+	}
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return zns_fail_sys(err, -errno, "%s", sa.sun_path);
+	if (cred.uid && cred.uid != geteuid())
+		return zns_fail(err, -EPERM, "%s belongs to user %u", sa.sun_path, (unsigned)cred.uid);
+	b->broker_pid = cred.pid;
+	b->fd = fd;
+	fd = -1;
+	return 0;
+}
+
+/* An empty request: proves that the broker took the connection, has our version and serves this device. */
+static int hello(const struct zns_registered *dev, struct zns_broker *b, struct zns_err *err)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Response *resp = NULL;
+	int ret;
+
+	ret = zns_broker_call(b, &req, &resp, err);
+	if (ret)
+		return ret;
+	if (!resp->has_device || resp->device.len != ZNS_UUID_LEN ||
+	    memcmp(resp->device.data, dev->uuid, ZNS_UUID_LEN))
+		ret = zns_fail(err, -EPROTO, "the broker of %s serves another device", dev->path);
+	zns_pb__response__free_unpacked(resp, NULL);
+	return ret;
+}
+
+int zns_broker_connect_running(const struct zns_registered *dev, struct zns_broker *b, struct zns_err *err)
+{
+	int ret;
+
+	b->fd = -1;
+	b->broker_pid = 0;
+	ret = sock_connect(dev, b, err);
+	if (ret)
+		return ret;
+	ret = hello(dev, b, err);
+	if (ret)
+		zns_broker_close(b);
+	if (ret == -EPIPE)
+		return zns_fail(err, -ENOENT, "the broker of %s was just leaving", dev->path);
+	return ret;
+}
+
+static int start_and_connect(const struct zns_registered *dev, struct zns_broker *b, struct zns_err *err)
+{
+	cleanup_close int lock = -1;
+	char path[4096];
+	int ret;
+
+	ret = zns_broker_run_dir(err);
+	if (ret)
+		return ret;
+	ret = zns_broker_path(dev->uuid, "lock", path, sizeof(path));
+	if (ret)
+		return zns_fail_sys(err, ret, "%s", zns_run_dir());
+	lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (lock < 0)
+		return zns_fail_sys(err, -errno, "%s", path);
+	ret = zns_flock_wait(lock, LOCK_WAIT_MS);
+	if (ret == -EBUSY)
+		return zns_fail(err, -ETIMEDOUT, "another process (PID %d) has been starting a broker for %s for %d s",
+				zns_flock_holder(lock), dev->path, LOCK_WAIT_MS / 1000);
+	if (ret)
+		return zns_fail_sys(err, ret, "%s", path);
+	/* Whoever held the lock before us may have started it. */
+	ret = zns_broker_connect_running(dev, b, err);
+	if (ret != -ENOENT)
+		return ret;
+	ret = zns_broker_spawn(dev, err);
+	if (ret)
+		return ret;
+	return zns_broker_connect_running(dev, b, err);
+}
+
+int zns_broker_connect(const struct zns_registered *dev, struct zns_broker *b, struct zns_err *err)
+{
+	struct zns_err local = ZNS_ERR_INIT;
+	int tries, ret = 0;
+
+	if (!err)
+		err = &local;
+	for (tries = 0; tries < CONNECT_TRIES; tries++) {
+		ret = zns_broker_connect_running(dev, b, err);
+		if (ret == -ENOENT)
+			ret = start_and_connect(dev, b, err);
+		/* -ENOENT of a fresh broker: it left again before we got through. A missing device has -ENODEV. */
+		if (ret != -ENOENT)
+			break;
+	}
+	if (!ret)
+		memset(err, 0, sizeof(*err));
+	return ret;
+}
+
+void zns_broker_close(struct zns_broker *b)
+{
+	if (b->fd >= 0)
+		close(b->fd);
+	b->fd = -1;
+}
+
+int zns_broker_call(struct zns_broker *b, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err)
+{
+	cleanup_free uint8_t *out = NULL, *in = NULL;
+	ZnsPb__Response *r;
+	uint32_t in_len = 0;
+	size_t len;
+	int ret;
+
+	*resp = NULL;
+	req->version = ZNS_BROKER_VERSION;
+	len = zns_pb__request__get_packed_size(req);
+	if (len > ZNS_BROKER_REQ_MAX)
+		return zns_fail(err, -EMSGSIZE, "a request of %zu bytes is too large for the broker", len);
+	out = malloc(len ? len : 1);
+	if (!out)
+		return zns_fail_sys(err, -ENOMEM, "broker request");
+	zns_pb__request__pack(req, out);
+	ret = zns_msg_send(b->fd, out, len);
+	if (!ret)
+		ret = zns_msg_recv(b->fd, &in, &in_len);
+	if (ret == -EPIPE)
+		return zns_fail(err, ret, "the broker (PID %u) died or closed the connection", b->broker_pid);
+	if (ret)
+		return zns_fail_sys(err, ret, "broker (PID %u)", b->broker_pid);
+	r = zns_pb__response__unpack(NULL, in_len, in);
+	if (!r)
+		return zns_fail(err, -EBADMSG, "the broker (PID %u) sent an answer that does not parse", b->broker_pid);
+	if (r->code) {
+		ret = r->code < 0 ? r->code : -EIO;
+		zns_fail(err, ret, "%s", r->error ? r->error : "the broker gives no reason");
+		zns_pb__response__free_unpacked(r, NULL);
+		return ret;
+	}
+	*resp = r;
+	return 0;
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* Paths and locks that clients of a broker, brokers and `format` agree on. */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include "zns/broker.h"
+
+#define RETRY_MS 10
+
+int zns_broker_path(const uint8_t uuid[ZNS_UUID_LEN], const char *suffix, char *out, size_t len)
+{
+	char id[ZNS_UUID_STR];
+	int n = snprintf(out, len, "%s/%s%s%s", zns_run_dir(), zns_uuid_format(uuid, id), *suffix == '.' ? "" : ".",
+			 suffix);
+
+	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
+}
+
+int zns_broker_run_dir(struct zns_err *err)
+{
+	const char *dir = zns_run_dir();
+	struct stat st;
+
+	if (mkdir(dir, 0700) < 0 && errno != EEXIST)
+		return zns_fail_sys(err, -errno, "cannot make the runtime directory %s", dir);
+	if (stat(dir, &st) < 0)
+		return zns_fail_sys(err, -errno, "runtime directory %s", dir);
+	if (!S_ISDIR(st.st_mode))
+		return zns_fail(err, -ENOTDIR, "%s is no directory", dir);
+	/* Whoever could put a socket there would be given our data's places. */
+	if ((st.st_uid && st.st_uid != geteuid()) || (st.st_mode & 022))
+		return zns_fail(err, -EPERM, "runtime directory %s: others may write to it (chmod 0700, owner root)", dir);
+	return 0;
+}
+
+int zns_flock_wait(int fd, unsigned wait_ms)
+{
+	uint64_t end = zns_mono_ns() + wait_ms * 1000000ull;
+
+	for (;;) {
+		struct timespec ts = { .tv_nsec = RETRY_MS * 1000000 };
+
+		if (!flock(fd, LOCK_EX | LOCK_NB))
+			return 0;
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return -errno;
+		if (zns_mono_ns() >= end)
+			return -EBUSY;
+		nanosleep(&ts, NULL);
+	}
+}
+
+int zns_flock_holder(int fd)
+{
+	cleanup_file FILE *f = fopen("/proc/locks", "re");
+	struct stat st;
+	char line[256];
+
+	if (!f || fstat(fd, &st) < 0)
+		return 0;
+	while (fgets(line, sizeof(line), f)) {
+		unsigned long long ino;
+		int pid;
+
+		/* "1: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF"; waiters have "->" after the number */
+		if (sscanf(line, "%*d: FLOCK %*s %*s %d %*x:%*x:%llu ", &pid, &ino) == 2 &&
+		    ino == (unsigned long long)st.st_ino && pid != getpid())
+			return pid;
+	}
+	return 0;
+}
+
+int zns_broker_lock_device(const char *dev_path, unsigned wait_ms, int *fd_out, struct zns_err *err)
+{
+	const char *path = strncmp(dev_path, "emu:", 4) ? dev_path : dev_path + 4;
+	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	int ret;
+
+	if (fd < 0)
+		return zns_fail_sys(err, -errno, "cannot open %s", dev_path);
+	ret = zns_flock_wait(fd, wait_ms);
+	if (ret == -EBUSY) {
+		int pid = zns_flock_holder(fd);
+
+		if (pid)
+			return zns_fail(err, -EBUSY, "%s is in use by another broker or a format (PID %d)", dev_path, pid);
+		return zns_fail(err, -EBUSY, "%s is in use by another broker or a format", dev_path);
+	}
+	if (ret)
+		return zns_fail_sys(err, ret, "cannot lock %s", dev_path);
+	*fd_out = fd;
+	fd = -1;
+	return 0;
+}

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_CLIENT_SPAWN_H
+#define ZNS_CLIENT_SPAWN_H
+#include "zns/config.h"
+#include "zns/err.h"
+
+/* Start znsd for @dev and wait until it listens; its own words in @err if it cannot. */
+int zns_broker_spawn(const struct zns_registered *dev, struct zns_err *err);
+
+#endif

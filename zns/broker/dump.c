@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The zones of a running dump, its commit and its abort. */
+#include <string.h>
+#include "znsd.h"
+
+#define NONE UINT32_MAX
+
+struct search {
+	struct lease *l;
+	const ZnsPb__ZoneGet *q;
+};
+
+static bool excluded(const struct search *s, uint32_t zone)
+{
+	const struct lease_zone *lz = lease_zone_find(s->l, zone);
+	size_t i;
+
+	if (lz && lz->bad)
+		return true;
+	for (i = 0; i < s->q->n_not_zones; i++)
+		if (s->q->not_zones[i] == zone)
+			return true;
+	return false;
+}
+
+/* The container's own parked zone; of several the one with most room. */
+static uint32_t find_parked(struct znsd *d, const struct search *s, const struct zn_group *g)
+{
+	uint32_t best = NONE, i;
+	uint64_t room = 0;
+
+	for (i = 0; i < g->nr_zones; i++) {
+		const struct zn_zone *z = &d->zones[g->zones[i]];
+
+		if (!zone_parked_for(d, g->zones[i], s->l->container) || excluded(s, g->zones[i]))
+			continue;
+		if (z->z.capacity - z->z.wp > room) {
+			room = z->z.capacity - z->z.wp;
+			best = g->zones[i];
+		}
+	}
+	return best;
+}
+
+static uint32_t find_empty(struct znsd *d, const struct search *s, struct zn_group *g)
+{
+	uint32_t i, k;
+
+	for (i = 0; i < g->nr_zones; i++) {
+		k = (g->next + i) % g->nr_zones;
+		if (zone_empty(&d->zones[g->zones[k]]) && !excluded(s, g->zones[k])) {
+			g->next = (k + 1) % g->nr_zones;
+			return g->zones[k];
+		}
+	}
+	return NONE;
+}
+
+static uint32_t reset_garbage(struct znsd *d, const struct zn_group *g)
+{
+	uint32_t batch[ZNSD_RESET_BATCH], n = 0, i;
+
+	for (i = 0; i < g->nr_zones && n < ZNSD_RESET_BATCH; i++)
+		if (zone_garbage(d, g->zones[i]))
+			batch[n++] = g->zones[i];
+	return zones_reset(d, batch, n, NULL);
+}
+
+static uint32_t find_in_group(struct znsd *d, const struct search *s, uint32_t group)
+{
+	struct zn_group *g = &d->groups[group];
+	uint32_t zone;
+
+	if (!g->nr_zones)
+		return NONE;
+	zone = find_parked(d, s, g);
+	if (zone == NONE)
+		zone = find_empty(d, s, g);
+	if (zone == NONE && reset_garbage(d, g))
+		zone = find_empty(d, s, g);
+	return zone;
+}
+
+static uint32_t find_zone(struct znsd *d, const struct search *s, uint32_t group)
+{
+	cleanup_free struct zns_group_state *gs = NULL;
+	cleanup_free uint32_t *order = NULL;
+	uint32_t zone, n, i;
+
+	zone = find_in_group(d, s, group);
+	if (zone != NONE)
+		return zone;
+	/* The group is used up: the least reserved of the others. */
+	gs = znsd_alloc(d->nr_groups * sizeof(*gs));
+	order = znsd_alloc(d->nr_groups * sizeof(*order));
+	groups_state(d, s->l->container, gs);
+	n = zns_alloc_pick(gs, d->nr_groups, d->nr_groups, order);
+	for (i = 0; i < n && zone == NONE; i++)
+		if (order[i] != group)
+			zone = find_in_group(d, s, order[i]);
+	return zone;
+}
+
+/* One more zone becomes active: see to it that the device allows it. */
+static int make_room(struct znsd *d, uint32_t zone, struct zns_err *err)
+{
+	uint32_t max = d->dev->geo.max_active, lru = NONE, i, batch[ZNSD_RESET_BATCH], n = 0;
+	int ret;
+
+	if (!max || zns_zone_is_active(d->zones[zone].z.state))
+		return 0;
+	max -= zns_min(max, meta_zones(d, false));
+	if (zones_active(d) < max)
+		return 0;
+	/* What the table holds of zones being written is old. */
+	for (i = 0; i < d->nr_zones; i++)
+		if (d->zones[i].writer && zones_refresh(d, i, 1, err))
+			return err->code;
+	if (zones_active(d) < max)
+		return 0;
+	for (i = 0; i < d->nr_zones && n < ZNSD_RESET_BATCH; i++)
+		if (zns_zone_is_active(d->zones[i].z.state) && zone_garbage(d, i))
+			batch[n++] = i;
+	if (zones_reset(d, batch, n, NULL) && zones_active(d) < max)
+		return 0;
+	while (zones_active(d) >= max) {
+		/* Not the zone to be given; it is not active, so it cannot be the one. */
+		if (!zone_lru_parked(d, &lru))
+			return zns_fail(err, -EBUSY, "all %u zones that %s may have active are being written", max,
+					d->reg.path);
+		ret = zone_finish(d, lru, err);
+		if (ret)
+			return zns_wrap(err, "finishing parked zone %u", lru);
+	}
+	return 0;
+}
+
+static int refresh_lease(struct znsd *d, struct lease *l, struct zns_err *err)
+{
+	uint32_t i;
+	int ret;
+
+	for (i = 0; i < l->nr_zones; i++) {
+		ret = zones_refresh(d, l->zones[i].zone, 1, err);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static bool may_ask(const struct znsd *d, const struct lease *l, uint32_t group)
+{
+	uint32_t i;
+
+	if (lease_has_group(l, group))
+		return true;
+	for (i = 0; i < l->nr_zones; i++)
+		if (d->zones[l->zones[i].zone].group == group)
+			return true;
+	return false;
+}
+
+int handle_zone_get(struct znsd *d, struct conn *c, const ZnsPb__ZoneGet *q, struct reply *rep)
+{
+	struct lease *l = lease_of(d, c);
+	struct search s = { .l = l, .q = q };
+	ZnsPb__ZoneGrant *g;
+	uint32_t zone;
+	size_t i;
+	int ret;
+
+	if (!l)
+		return zns_fail(&rep->err, -EINVAL, "zone_get without a dump on this connection");
+	if (q->group >= d->nr_groups || !may_ask(d, l, q->group))
+		return zns_fail(&rep->err, -EINVAL, "group %u was not granted to this dump", q->group);
+	for (i = 0; i < q->n_not_zones; i++) {
+		struct lease_zone *lz = lease_zone_find(l, q->not_zones[i]);
+
+		if (lz)
+			lz->bad = true;
+	}
+	ret = refresh_lease(d, l, &rep->err);
+	if (ret)
+		return ret;
+	if (lease_unfull(d, l) >= l->width && budget_used(d) >= budget_total(d))
+		return zns_fail(&rep->err, -EBUSY, "all %u zones that %s may have open are in use; this dump has %u",
+				budget_total(d), d->reg.path, lease_unfull(d, l));
+	zone = find_zone(d, &s, q->group);
+	if (zone == NONE && readers_check(d))
+		zone = find_zone(d, &s, q->group);
+	if (zone == NONE)
+		return zns_fail(&rep->err, -ENOSPC, "%s is full: %u zones, %zu live checkpoints; remove some with `znsctl rm`",
+				d->reg.path, d->nr_zones, zns_store_nr_checkpoints(d->store));
+	ret = make_room(d, zone, &rep->err);
+	if (ret)
+		return ret;
+	lease_zone_add(d, l, zone, d->zones[zone].z.wp);
+
+	g = reply_alloc(rep, sizeof(*g));
+	zns_pb__zone_grant__init(g);
+	g->zone = zone;
+	g->start = d->zones[zone].z.wp;
+	g->capacity = d->zones[zone].z.capacity;
+	g->group = d->zones[zone].group;
+	rep->r.zone = g;
+	return 0;
+}
+
+/* The record may name only what this lease was given and has written. */
+static int check_record(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *k, struct zns_err *err)
+{
+	const ZnsPb__ExtentRef *m = k->manifest;
+	bool manifest_in = false;
+	size_t i;
+
+	if (k->id.len != ZNS_UUID_LEN || memcmp(k->id.data, l->id, ZNS_UUID_LEN))
+		return zns_fail(err, -EINVAL, "commit: not the checkpoint that was granted");
+	if (strcmp(k->container, l->container))
+		return zns_fail(err, -EINVAL, "commit: the record names another container");
+	if (!k->n_zones || !m || !m->len)
+		return zns_fail(err, -EINVAL, "commit: the record has no zones or no manifest");
+	for (i = 0; i < k->n_groups; i++)
+		if (k->groups[i] >= d->nr_groups)
+			return zns_fail(err, -EINVAL, "commit: no group %u", k->groups[i]);
+	for (i = 0; i < l->nr_zones; i++)
+		l->zones[i].committed = l->zones[i].start;
+	for (i = 0; i < k->n_zones; i++) {
+		const ZnsPb__ZoneUse *u = k->zones[i];
+		struct lease_zone *lz = lease_zone_find(l, u->zone);
+		uint64_t wp;
+
+		if (!lz)
+			return zns_fail(err, -EINVAL, "commit: zone %u was not granted to this dump", u->zone);
+		wp = d->zones[u->zone].z.wp;
+		if (!u->len || u->start < lz->committed || u->start > wp || u->len > wp - u->start)
+			return zns_fail(err, -EINVAL, "commit: zone %u: bytes %llu+%llu are not what this dump wrote (%llu to %llu)",
+					u->zone, (unsigned long long)u->start, (unsigned long long)u->len,
+					(unsigned long long)lz->committed, (unsigned long long)wp);
+		lz->committed = u->start + u->len;
+		if (m->zone == u->zone && m->start >= u->start && m->start - u->start <= u->len &&
+		    m->len <= u->len - (m->start - u->start))
+			manifest_in = true;
+	}
+	if (!manifest_in)
+		return zns_fail(err, -EINVAL, "commit: the manifest is outside the checkpoint's zones");
+	return 0;
+}
+
+int handle_commit(struct znsd *d, struct conn *c, ZnsPb__Checkpoint *ckpt, struct reply *rep)
+{
+	struct lease *l = lease_of(d, c);
+	int ret;
+
+	if (!l)
+		return zns_fail(&rep->err, -EINVAL, "commit without a dump on this connection");
+	ret = refresh_lease(d, l, &rep->err);
+	if (!ret)
+		ret = check_record(d, l, ckpt, &rep->err);
+	if (!ret)
+		ret = zns_store_commit(d->store, ckpt, &rep->err);
+	/* On failure the lease lives on: the client aborts, or goes and so ends it. */
+	if (ret)
+		return ret;
+	lease_end(d, l);
+	return 0;
+}
+
+int handle_abort(struct znsd *d, struct conn *c, struct reply *rep)
+{
+	struct lease *l = lease_of(d, c);
+
+	/* Nothing begun, nothing to undo. */
+	if (l)
+		lease_end(d, l);
+	return 0;
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* znsd: the broker of one zoned device. Started by the first who needs it, leaves when idle. */
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include "znsd.h"
+
+static const char usage_text[] =
+	"usage: znsd DEV|UUID [--foreground] [--idle SECONDS]\n"
+	"The broker of one zoned device: grants zones and bandwidth, writes the catalogue, reclaims zones.\n"
+	"It is started by the first program that needs it and leaves when idle.\n"
+	"\n"
+	"  --foreground    stay in the foreground, log to standard error\n"
+	"  --idle SECONDS  leave after so long without a connection (default 10, or $ZNSD_IDLE_S; 0: never)\n"
+	"  --ready-fd N    say \"ready\" or what is wrong on descriptor N (used by the programs that start it)\n"
+	"  --help          this text\n";
+
+struct options {
+	const char *spec;
+	bool foreground;
+	int ready_fd;
+	uint64_t idle_ns;
+};
+
+static int parse_idle(const char *s, uint64_t *ns)
+{
+	char *end;
+	double v = strtod(s, &end);
+
+	if (end == s || *end || !(v >= 0 && v <= 1e9))
+		return -EINVAL;
+	*ns = (uint64_t)(v * 1e9);
+	return 0;
+}
+
+static int usage(const char *what)
+{
+	fprintf(stderr, "znsd: %s; see znsd --help\n", what);
+	return 2;
+}
+
+/* 0: go on; else the exit code + 1. */
+static int parse_options(int argc, char **argv, struct options *o)
+{
+	static const struct option longs[] = {
+		{ "foreground", no_argument, NULL, 'f' },
+		{ "idle", required_argument, NULL, 'i' },
+		{ "ready-fd", required_argument, NULL, 'r' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	const char *env = getenv("ZNSD_IDLE_S");
+	char *end;
+	int c;
+
+	*o = (struct options){ .ready_fd = -1, .idle_ns = ZNSD_IDLE_MS * 1000000ull };
+	if (env && *env && parse_idle(env, &o->idle_ns))
+		return 1 + usage("ZNSD_IDLE_S must be a number of seconds");
+	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+		switch (c) {
+		case 'f':
+			o->foreground = true;
+			break;
+		case 'i':
+			if (parse_idle(optarg, &o->idle_ns))
+				return 1 + usage("--idle takes a number of seconds");
+			break;
+		case 'r':
+			o->ready_fd = (int)strtol(optarg, &end, 10);
+			if (*end || o->ready_fd < 0 || fcntl(o->ready_fd, F_GETFD) < 0)
+				return 1 + usage("--ready-fd takes an open descriptor");
+			fcntl(o->ready_fd, F_SETFD, FD_CLOEXEC);
+			break;
+		case 'h':
+			fputs(usage_text, stdout);
+			return 1;
+		default:
+			return 1 + 2;
+		}
+	}
+	if (argc - optind != 1)
+		return 1 + usage("one device is wanted");
+	o->spec = argv[optind];
+	return 0;
+}
+
+/* From a shell: the parent stays until the daemon is ready and passes on what it says. */
+static void detach(struct options *o)
+{
+	char line[ZNS_ERR_MAX + 32] = "";
+	int p[2], null;
+	ssize_t n, at = 0;
+	pid_t pid;
+
+	if (pipe2(p, O_CLOEXEC) < 0 || (pid = fork()) < 0) {
+		perror("znsd");
+		exit(1);
+	}
+	if (!pid) {
+		close(p[0]);
+		o->ready_fd = p[1];
+		setsid();
+		null = open("/dev/null", O_RDWR | O_CLOEXEC);
+		if (null >= 0) {
+			dup2(null, 0);
+			dup2(null, 1);
+		}
+		return;
+	}
+	close(p[1]);
+	while ((n = read(p[0], line + at, sizeof(line) - 1 - at)) > 0)
+		at += n;
+	line[strcspn(line, "\n")] = 0;
+	if (!strcmp(line, "ready"))
+		exit(0);
+	fprintf(stderr, "znsd: %s\n", strchr(line, ' ') ? strchr(line, ' ') + 1 : "died while starting");
+	exit(1);
+}
+
+/* Its log file, where the clients that start it put it too. */
+static void log_to_file(const struct znsd *d)
+{
+	char path[4096];
+	int fd;
+
+	if (zns_broker_path(d->reg.uuid, "log", path, sizeof(path)))
+		return;
+	fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return;
+	dup2(fd, STDERR_FILENO);
+	close(fd);
+}
+
+static void say(int fd, int code, const char *line)
+{
+	if (fd < 0)
+		return;
+	if (code)
+		dprintf(fd, "%d %s\n", code, line);
+	else
+		dprintf(fd, "ready\n");
+	close(fd);
+}
+
+int main(int argc, char **argv)
+{
+	struct znsd d = { .idle_ns = 0 };
+	struct zns_err err = ZNS_ERR_INIT;
+	struct options o;
+	bool detached = false;
+	int ret;
+
+	ret = parse_options(argc, argv, &o);
+	if (ret)
+		return ret - 1;
+	umask(077);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGCHLD, SIG_DFL);
+	if (!o.foreground && o.ready_fd < 0) {
+		detach(&o);
+		detached = true;
+	}
+	d.idle_ns = o.idle_ns;
+	ret = znsd_start(&d, o.spec, &err);
+	if (ret) {
+		/* Of a start from a shell the parent prints it; of a client's, the client. */
+		if (o.ready_fd < 0)
+			fprintf(stderr, "znsd: %s\n", err.msg);
+		say(o.ready_fd, ret, err.msg);
+		znsd_stop(&d);
+		return 1;
+	}
+	if (detached)
+		log_to_file(&d);
+	znsd_log("serving %s: %u zones, %u groups, %zu checkpoints", d.reg.path, d.nr_zones, d.nr_groups,
+		 zns_store_nr_checkpoints(d.store));
+	say(o.ready_fd, 0, NULL);
+	ret = znsd_loop(&d);
+	znsd_stop(&d);
+	znsd_log("left %s", d.reg.path);
+	return ret ? 1 : 0;
+}

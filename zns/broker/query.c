@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Questions that change nothing. */
+#include <string.h>
+#include "znsd.h"
+
+int handle_ls(struct znsd *d, struct reply *rep)
+{
+	size_t n = zns_store_nr_checkpoints(d->store), i;
+
+	rep->r.n_checkpoints = n;
+	rep->r.checkpoints = reply_alloc(rep, n * sizeof(*rep->r.checkpoints));
+	for (i = 0; i < n; i++)
+		rep->r.checkpoints[i] = (ZnsPb__Checkpoint *)zns_store_checkpoint(d->store, i);
+	return 0;
+}
+
+static void status_zones(const struct znsd *d, ZnsPb__Status *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < d->nr_zones; i++) {
+		const struct zn_zone *z = &d->zones[i];
+		uint64_t live = zone_live(d, i);
+
+		s->zones_by_state[z->z.state]++;
+		if (z->meta)
+			continue;
+		s->bytes_live += live;
+		if (zone_empty(z))
+			s->bytes_free += z->z.capacity;
+		else if (zone_parked(d, i))
+			s->bytes_free += z->z.capacity - z->z.wp;
+		/* What a running dump writes is not waste yet. */
+		if (!z->writer && z->z.wp > live)
+			s->bytes_wasted += z->z.wp - live;
+	}
+}
+
+static void status_leases(struct znsd *d, ZnsPb__Status *s, struct reply *rep)
+{
+	struct lease *l;
+	size_t n = 0;
+
+	for (l = d->leases; l; l = l->next)
+		n++;
+	s->leases = reply_alloc(rep, n * sizeof(*s->leases));
+	for (l = d->leases; l; l = l->next) {
+		ZnsPb__LeaseLine *line = reply_alloc(rep, sizeof(*line));
+
+		zns_pb__lease_line__init(line);
+		line->kind = l->dump ? "dump" : "restore";
+		line->pid = l->pid;
+		line->container = l->container;
+		line->groups = l->groups;
+		line->n_groups = l->nr_groups;
+		line->has_qos_mibps = l->dump;
+		line->qos_mibps = l->qos_mibps;
+		line->has_since_ns = 1;
+		line->since_ns = l->since_ns;
+		s->leases[s->n_leases++] = line;
+	}
+}
+
+int handle_status(struct znsd *d, struct reply *rep)
+{
+	const struct zns_geometry *geo = &d->dev->geo;
+	ZnsPb__Status *s = reply_alloc(rep, sizeof(*s));
+	struct waiter *w;
+	size_t i, n = zns_store_nr_reservations(d->store);
+	int ret;
+
+	ret = zones_refresh(d, 0, d->nr_zones, &rep->err);
+	if (ret)
+		return ret;
+	zns_pb__status__init(s);
+	s->device.data = d->reg.uuid;
+	s->device.len = ZNS_UUID_LEN;
+	s->path = d->reg.path;
+	s->nr_zones = geo->nr_zones;
+	s->zone_size = geo->zone_size;
+	s->zone_capacity = geo->zone_capacity;
+	s->block_size = geo->block_size;
+	s->max_open = geo->max_open;
+	s->max_active = geo->max_active;
+	s->n_zones_by_state = ZNS_ZONE_NR_STATES;
+	s->zones_by_state = reply_alloc(rep, ZNS_ZONE_NR_STATES * sizeof(*s->zones_by_state));
+	status_zones(d, s);
+	s->nr_checkpoints = zns_store_nr_checkpoints(d->store);
+	s->n_reservations = n;
+	s->reservations = reply_alloc(rep, n * sizeof(*s->reservations));
+	for (i = 0; i < n; i++)
+		s->reservations[i] = (ZnsPb__Reservation *)zns_store_reservation(d->store, i);
+	status_leases(d, s, rep);
+	s->has_metadata_zones = s->has_log_generation = s->has_broker_pid = s->has_nr_waiting = 1;
+	s->metadata_zones = zns_store_nr_meta(d->store);
+	s->log_generation = zns_store_generation(d->store);
+	s->broker_pid = getpid();
+	for (w = d->waiters; w; w = w->next)
+		s->nr_waiting++;
+	rep->r.status = s;
+	return 0;
+}
+
+int handle_zones(struct znsd *d, struct reply *rep)
+{
+	ZnsPb__ZoneLine *lines;
+	uint32_t i;
+	int ret;
+
+	ret = zones_refresh(d, 0, d->nr_zones, &rep->err);
+	if (ret)
+		return ret;
+	lines = reply_alloc(rep, d->nr_zones * sizeof(*lines));
+	rep->r.n_zones = d->nr_zones;
+	rep->r.zones = reply_alloc(rep, d->nr_zones * sizeof(*rep->r.zones));
+	for (i = 0; i < d->nr_zones; i++) {
+		const struct zn_zone *z = &d->zones[i];
+		ZnsPb__ZoneLine *line = &lines[i];
+		const char *owner = zns_store_zone_owner(d->store, i);
+
+		zns_pb__zone_line__init(line);
+		line->index = i;
+		line->state = z->z.state;
+		line->wp = z->z.wp;
+		line->capacity = z->z.capacity;
+		line->group = z->group;
+		if (z->meta)
+			line->owner = z->z.conventional ? "(conventional)" : "(metadata)";
+		else if (z->writer)
+			line->owner = reply_printf(rep, "(writing) %s", z->writer->container);
+		else
+			line->owner = (char *)owner;
+		line->has_live = 1;
+		line->live = zone_live(d, i);
+		rep->r.zones[i] = line;
+	}
+	return 0;
+}
+
+int handle_profile(struct znsd *d, struct reply *rep)
+{
+	rep->r.profile = (ZnsPb__Profile *)zns_store_profile(d->store);
+	return 0;
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* A restore: the checkpoint's record, and a lease that keeps its zones from being reset. */
+#include <string.h>
+#include "znsd.h"
+
+int handle_restore_begin(struct znsd *d, struct conn *c, const ZnsPb__RestoreBegin *q, struct reply *rep)
+{
+	const ZnsPb__Checkpoint *k;
+	const ZnsPb__Tombstone *t;
+	char id[ZNS_UUID_STR], when[32];
+	struct lease *l;
+	size_t i;
+
+	if (q->checkpoint.len != ZNS_UUID_LEN)
+		return zns_fail(&rep->err, -EINVAL, "a checkpoint id has %d bytes", ZNS_UUID_LEN);
+	zns_uuid_format(q->checkpoint.data, id);
+	k = zns_store_find(d->store, q->checkpoint.data);
+	if (!k) {
+		t = zns_store_find_tombstone(d->store, q->checkpoint.data);
+		if (t)
+			return zns_fail(&rep->err, -ESTALE, "checkpoint %s of container %s was deleted at %s by %s", id,
+					t->container ? t->container : "(unknown)",
+					zns_format_time(t->deleted_ns, when, sizeof(when)), t->by);
+		return zns_fail(&rep->err, -ENOENT, "%s has no checkpoint %s", d->reg.path, id);
+	}
+	l = lease_new(d, c, false, k->container, k->id.data);
+	l->groups = znsd_alloc(k->n_groups * sizeof(*l->groups));
+	for (i = 0; i < k->n_groups; i++)
+		if (k->groups[i] < d->nr_groups)
+			l->groups[l->nr_groups++] = k->groups[i];
+	for (i = 0; i < k->n_zones; i++)
+		if (k->zones[i]->zone < d->nr_zones && !lease_zone_find(l, k->zones[i]->zone))
+			lease_zone_add(d, l, k->zones[i]->zone, 0);
+	rep->r.n_checkpoints = 1;
+	rep->r.checkpoints = reply_alloc(rep, sizeof(*rep->r.checkpoints));
+	rep->r.checkpoints[0] = (ZnsPb__Checkpoint *)k;
+	return 0;
+}

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Connections and the poll loop. Nothing here blocks on a peer: each connection has buffers of its own, and one
+ * that does not read its answer is not read from either.
+ */
+#include <endian.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include "znsd.h"
+
+#define READ_CHUNK KIB(64)
+#define HEAD 4
+
+struct buf {
+	uint8_t *p;
+	size_t len, cap;
+};
+
+struct conn {
+	struct conn *next;
+	int fd;
+	int pidfd;
+	struct ucred cred;
+	struct buf in, out;
+	size_t out_at;
+	struct waiter *waiter;
+	bool dead;	/* to be closed now */
+	bool hangup;	/* to be closed when the answer is out */
+};
+
+static int buf_reserve(struct buf *b, size_t more)
+{
+	size_t cap = b->cap ? b->cap : 4096;
+	uint8_t *p;
+
+	while (cap < b->len + more)
+		cap *= 2;
+	if (cap == b->cap)
+		return 0;
+	p = realloc(b->p, cap);
+	if (!p)
+		return -ENOMEM;
+	b->p = p;
+	b->cap = cap;
+	return 0;
+}
+
+uint32_t conn_pid(const struct conn *c)
+{
+	return c->cred.pid > 0 ? c->cred.pid : 0;
+}
+
+int conn_take_pidfd(struct conn *c)
+{
+	int fd = c->pidfd;
+
+	c->pidfd = -1;
+	return fd;
+}
+
+void conn_set_waiter(struct conn *c, struct waiter *w)
+{
+	c->waiter = w;
+}
+
+static void conn_send(struct conn *c)
+{
+	while (c->out_at < c->out.len) {
+		ssize_t n = send(c->fd, c->out.p + c->out_at, c->out.len - c->out_at, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+			return;
+		if (n < 0) {
+			c->dead = true;
+			return;
+		}
+		c->out_at += n;
+	}
+	/* A big answer must not stay a big buffer. */
+	free(c->out.p);
+	memset(&c->out, 0, sizeof(c->out));
+	c->out_at = 0;
+	c->dead |= c->hangup;
+}
+
+/* Ends @rep too. */
+void conn_answer(struct znsd *d, struct conn *c, struct reply *rep, int code)
+{
+	uint32_t head;
+	size_t len;
+
+	rep->r.code = code;
+	if (code)
+		rep->r.error = rep->err.code ? rep->err.msg : strerror(-code);
+	len = zns_pb__response__get_packed_size(&rep->r);
+	if (len > ZNS_BROKER_MSG_MAX || buf_reserve(&c->out, HEAD + len)) {
+		znsd_log("an answer of %zu bytes to PID %u cannot be sent", len, conn_pid(c));
+		c->dead = true;
+	} else {
+		head = htole32(len);
+		memcpy(c->out.p + c->out.len, &head, HEAD);
+		zns_pb__response__pack(&rep->r, c->out.p + c->out.len + HEAD);
+		c->out.len += HEAD + len;
+		c->hangup |= rep->hangup;
+		conn_send(c);
+	}
+	reply_free(rep);
+}
+
+/* Peers that talk nonsense must not fill the log. */
+static void complain(const struct conn *c, const char *what)
+{
+	static uint64_t last;
+
+	if (last && zns_mono_ns() - last < 1000000000ull)
+		return;
+	last = zns_mono_ns();
+	znsd_log("PID %u sent %s", conn_pid(c), what);
+}
+
+static void conn_request(struct znsd *d, struct conn *c, const uint8_t *body, uint32_t len)
+{
+	struct reply rep = { .later = false };
+	ZnsPb__Request *req;
+	int ret;
+
+	zns_pb__response__init(&rep.r);
+	req = zns_pb__request__unpack(NULL, len, body);
+	if (!req) {
+		complain(c, "a request that does not parse");
+		rep.hangup = true;
+		conn_answer(d, c, &rep, zns_fail(&rep.err, -EBADMSG, "the request does not parse"));
+		return;
+	}
+	ret = znsd_dispatch(d, c, req, &rep);
+	if (rep.later) {
+		reply_free(&rep);	/* the waiter owns the request now */
+		return;
+	}
+	conn_answer(d, c, &rep, ret);
+	zns_pb__request__free_unpacked(req, NULL);
+}
+
+/* Serve the whole messages that are in. */
+static void conn_serve(struct znsd *d, struct conn *c)
+{
+	size_t at = 0;
+
+	while (!c->dead && !c->hangup && !c->waiter && !c->out.len && c->in.len - at >= HEAD && !d->quit) {
+		uint32_t len;
+
+		memcpy(&len, c->in.p + at, HEAD);
+		len = le32toh(len);
+		if (len > ZNS_BROKER_REQ_MAX) {
+			struct reply rep = { .hangup = true };
+
+			complain(c, "a frame that is too large");
+			zns_pb__response__init(&rep.r);
+			conn_answer(d, c, &rep, zns_fail(&rep.err, -EBADMSG, "a request of %u bytes is too large", len));
+			break;
+		}
+		if (c->in.len - at - HEAD < len)
+			break;
+		conn_request(d, c, c->in.p + at + HEAD, len);
+		at += HEAD + len;
+	}
+	if (at) {
+		memmove(c->in.p, c->in.p + at, c->in.len - at);
+		c->in.len -= at;
+	}
+	if (!c->in.len) {
+		free(c->in.p);
+		memset(&c->in, 0, sizeof(c->in));
+	}
+}
+
+/* One read per turn, so that a talkative peer does not keep the others waiting. */
+static void conn_read(struct conn *c)
+{
+	ssize_t n;
+
+	if (buf_reserve(&c->in, READ_CHUNK)) {
+		c->dead = true;
+		return;
+	}
+	n = recv(c->fd, c->in.p + c->in.len, c->in.cap - c->in.len, MSG_DONTWAIT);
+	if (n > 0)
+		c->in.len += n;
+	else if (!n || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+		c->dead = true;
+}
+
+static void conn_accept(struct znsd *d)
+{
+	socklen_t len = sizeof(struct ucred);
+	struct conn *c;
+	int fd = accept4(d->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (fd < 0)
+		return;
+	c = znsd_alloc(sizeof(*c));
+	c->fd = fd;
+	c->pidfd = -1;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c->cred, &len) < 0 ||
+	    (c->cred.uid && c->cred.uid != geteuid()) || d->nr_conns >= ZNSD_CONNS_MAX) {
+		znsd_log("connection of PID %d, user %u refused", (int)c->cred.pid, (unsigned)c->cred.uid);
+		close(fd);
+		free(c);
+		return;
+	}
+#ifdef SYS_pidfd_open
+	if (c->cred.pid > 0)
+		c->pidfd = (int)syscall(SYS_pidfd_open, c->cred.pid, 0);
+#endif
+	c->next = d->conns;
+	d->conns = c;
+	d->nr_conns++;
+}
+
+static void conn_free(struct conn *c)
+{
+	close(c->fd);
+	if (c->pidfd >= 0)
+		close(c->pidfd);
+	free(c->in.p);
+	free(c->out.p);
+	free(c);
+}
+
+static void conn_close(struct znsd *d, struct conn *c)
+{
+	waiter_drop(d, c);
+	leases_of_conn_lost(d, c);
+	conn_free(c);
+	if (!--d->nr_conns)
+		d->idle_since = zns_mono_ns();
+}
+
+static void conns_sweep(struct znsd *d)
+{
+	struct conn **p = &d->conns, *c;
+
+	while ((c = *p)) {
+		if (!c->dead) {
+			p = &c->next;
+			continue;
+		}
+		*p = c->next;
+		conn_close(d, c);
+		/* That may have answered a waiter, and found it dead: look from the start. */
+		p = &d->conns;
+	}
+}
+
+int znsd_listen(struct znsd *d, struct zns_err *err)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	int fd;
+
+	strcpy(sa.sun_path, d->sock_path);
+	unlink(sa.sun_path);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return zns_fail_sys(err, -errno, "socket");
+	d->listen_fd = fd;
+	if (bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 || chmod(sa.sun_path, 0600) < 0 || listen(fd, 128) < 0)
+		return zns_fail_sys(err, -errno, "%s", sa.sun_path);
+	return 0;
+}
+
+static bool may_leave(struct znsd *d, uint64_t now)
+{
+	return d->idle_ns && !d->conns && !d->leases && now - d->idle_since >= d->idle_ns && !reclaim_pending(d);
+}
+
+static int least(int a, int b)
+{
+	return a < 0 ? b : b < 0 ? a : zns_min(a, b);
+}
+
+static bool answers_pending(const struct znsd *d)
+{
+	struct conn *c;
+
+	for (c = d->conns; c; c = c->next)
+		if (c->out.len)
+			return true;
+	return false;
+}
+
+static int time_out(struct znsd *d)
+{
+	struct conn *c;
+	uint64_t now;
+	int ms;
+
+	/* In this order: a lease that ends leaves garbage. */
+	ms = leases_reap(d);
+	ms = least(ms, reclaim_step(d));
+	ms = least(ms, waiters_run(d));
+	now = zns_mono_ns();
+	/* An answer to a waiter may have found its peer dead. */
+	for (c = d->conns; c; c = c->next)
+		if (c->dead)
+			return 0;
+	if (d->idle_ns && !d->conns)
+		ms = least(ms, now - d->idle_since >= d->idle_ns ? 100 :
+				       (int)((d->idle_since + d->idle_ns - now) / 1000000) + 1);
+	return ms;
+}
+
+int znsd_loop(struct znsd *d)
+{
+	struct pollfd *fds = znsd_alloc((ZNSD_CONNS_MAX + 2) * sizeof(*fds));
+	struct conn **who = znsd_alloc((ZNSD_CONNS_MAX + 2) * sizeof(*who)), *c;
+	uint64_t quit_by = 0;
+	sigset_t set;
+	int sig_fd, ms, n, i;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	sig_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	d->idle_since = zns_mono_ns();
+
+	for (;;) {
+		conns_sweep(d);
+		ms = time_out(d);
+		if (d->quit) {
+			/* The answer to `quit` should get out, but no peer may keep us. */
+			if (!quit_by)
+				quit_by = zns_mono_ns() + 1000000000ull;
+			if (!answers_pending(d) || zns_mono_ns() >= quit_by)
+				break;
+			ms = 10;
+		}
+		if (may_leave(d, zns_mono_ns()))
+			break;
+		n = 0;
+		fds[n++] = (struct pollfd){ .fd = d->listen_fd, .events = POLLIN };
+		fds[n++] = (struct pollfd){ .fd = sig_fd, .events = POLLIN };
+		for (c = d->conns; c; c = c->next) {
+			who[n] = c;
+			fds[n++] = (struct pollfd){ .fd = c->fd,
+						    .events = c->out.len ? POLLOUT : c->waiter || d->quit ? 0 : POLLIN };
+		}
+		if (poll(fds, n, ms) <= 0)
+			continue;
+		if (fds[1].revents) {
+			znsd_log("asked to leave");
+			d->quit = true;
+		}
+		for (i = 2; i < n; i++) {
+			c = who[i];
+			if (fds[i].revents & POLLOUT)
+				conn_send(c);
+			if (fds[i].revents & POLLIN)
+				conn_read(c);
+			else if (fds[i].revents & (POLLHUP | POLLERR | POLLNVAL))
+				c->dead = true;
+			conn_serve(d, c);
+		}
+		/* After the others: `who` has no place for new ones. */
+		if (fds[0].revents)
+			conn_accept(d);
+	}
+	/* Leases end with us, but nothing of theirs is reset now: the next broker waits for the writers' lock. */
+	while ((c = d->conns)) {
+		d->conns = c->next;
+		waiter_drop(d, c);
+		conn_free(c);
+	}
+	leases_forget(d);
+	free(fds);
+	free(who);
+	close(sig_fd);
+	return 0;
+}

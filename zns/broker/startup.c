@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* From a name to a broker that owns the device; and its end. */
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include "znsd.h"
+
+/* A broker that is just leaving, or dying, still holds its locks for a moment. */
+#define LEAVING_MS 5000
+#define DEVICE_MS 500
+
+static int open_lock(const struct znsd *d, const char *suffix, struct zns_err *err)
+{
+	char path[4096];
+	int fd, ret;
+
+	ret = zns_broker_path(d->reg.uuid, suffix, path, sizeof(path));
+	if (ret)
+		return zns_fail_sys(err, ret, "%s", zns_run_dir());
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	return fd >= 0 ? fd : zns_fail_sys(err, -errno, "%s", path);
+}
+
+static bool somebody_listens(const struct znsd *d)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	cleanup_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	strcpy(sa.sun_path, d->sock_path);
+	return fd >= 0 && !connect(fd, (struct sockaddr *)&sa, sizeof(sa));
+}
+
+static int take_broker_lock(struct znsd *d, struct zns_err *err)
+{
+	int ret;
+
+	d->lock_fd = open_lock(d, "broker", err);
+	if (d->lock_fd < 0)
+		return d->lock_fd;
+	ret = zns_flock_wait(d->lock_fd, 0);
+	if (ret == -EBUSY && !somebody_listens(d))
+		ret = zns_flock_wait(d->lock_fd, LEAVING_MS);
+	if (ret == -EBUSY)
+		return zns_fail(err, ret, "a broker for %s runs already (PID %d)", d->reg.path,
+				zns_flock_holder(d->lock_fd));
+	return ret ? zns_fail_sys(err, ret, "lock for %s", d->reg.path) : 0;
+}
+
+static int open_device(struct znsd *d, struct zns_err *err)
+{
+	char have[ZNS_UUID_STR], want[ZNS_UUID_STR];
+	int ret;
+
+	/* -ENOENT would read as "no broker" to a client. */
+	ret = zns_broker_lock_device(d->reg.path, DEVICE_MS, &d->dev_lock_fd, err);
+	if (!ret)
+		ret = zns_dev_open(d->reg.path, 0, &d->dev, err);
+	if (ret == -ENOENT)
+		return err->code = -ENODEV;
+	if (ret)
+		return ret;
+	ret = zns_store_open(d->dev, 0, &d->store, err);
+	if (ret)
+		return zns_wrap(err, "%s", d->reg.path);
+	if (memcmp(zns_store_uuid(d->store), d->reg.uuid, ZNS_UUID_LEN))
+		return zns_fail(err, -ENODEV, "%s holds store %s, it is registered as %s: run `znsctl register %s`", d->reg.path,
+				zns_uuid_format(zns_store_uuid(d->store), have), zns_uuid_format(d->reg.uuid, want),
+				d->reg.path);
+	return 0;
+}
+
+/* Dump helpers of a dead broker see its end and stop; nothing of theirs may be reset before. */
+static int wait_for_writers(struct znsd *d, struct zns_err *err)
+{
+	cleanup_close int fd = open_lock(d, "writers", err);
+	int ret;
+
+	if (fd < 0)
+		return fd;
+	ret = zns_flock_wait(fd, ZNSD_WRITERS_MS);
+	if (ret == -EBUSY)
+		return zns_fail(err, ret, "%s: a dump of an earlier broker still writes (PID %d)", d->reg.path,
+				zns_flock_holder(fd));
+	return ret ? zns_fail_sys(err, ret, "writers' lock for %s", d->reg.path) : 0;
+}
+
+/* Reservations of dumps that never came to a commit. */
+static void drop_orphan_reservations(struct znsd *d)
+{
+	size_t i = 0;
+
+	while (i < zns_store_nr_reservations(d->store)) {
+		size_t n = zns_store_nr_reservations(d->store);
+		cleanup_free char *name = znsd_strdup(zns_store_reservation(d->store, i)->container);
+
+		reservation_settle(d, name);
+		i += zns_store_nr_reservations(d->store) == n;
+	}
+}
+
+int znsd_start(struct znsd *d, const char *spec, struct zns_err *err)
+{
+	char run[PATH_MAX];
+	int ret;
+
+	d->lock_fd = d->dev_lock_fd = d->listen_fd = d->readers_fd = -1;
+	ret = zns_resolve_device(spec, &d->reg, err);
+	if (!ret)
+		ret = zns_broker_run_dir(err);
+	/* A daemon must not pin the directory it was started in; names are absolute from here on. */
+	if (!ret && (!realpath(zns_run_dir(), run) || setenv("ZNS_RUN", run, 1) || chdir("/") < 0))
+		ret = zns_fail_sys(err, -errno, "runtime directory %s", zns_run_dir());
+	if (ret)
+		return ret;
+	if (zns_broker_path(d->reg.uuid, "sock", d->sock_path, sizeof(d->sock_path)))
+		return zns_fail(err, -ENAMETOOLONG, "runtime directory %s: too long for a socket", zns_run_dir());
+	ret = take_broker_lock(d, err);
+	if (!ret)
+		ret = open_device(d, err);
+	if (!ret)
+		ret = wait_for_writers(d, err);
+	if (!ret)
+		ret = d->readers_fd = open_lock(d, "readers", err);
+	if (ret < 0)
+		return ret;
+	ret = zones_init(d, err);
+	if (ret)
+		return zns_wrap(err, "%s", d->reg.path);
+	readers_check(d);
+	drop_orphan_reservations(d);
+	return znsd_listen(d, err);
+}
+
+static void close_open_zones(struct znsd *d)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	uint32_t i;
+
+	if (zones_refresh(d, 0, d->nr_zones, &err))
+		znsd_log("%s", err.msg);
+	for (i = 0; i < d->nr_zones; i++)
+		if (!d->zones[i].meta && !d->zones[i].writer && zns_zone_is_open(d->zones[i].z.state) &&
+		    zns_dev_close_zone(d->dev, i, &err))
+			znsd_log("closing zone %u: %s", i, err.msg);
+	if (zns_dev_flush(d->dev, &err))
+		znsd_log("%s", err.msg);
+}
+
+/* What a process needs to end well; the rest the kernel takes back. */
+void znsd_stop(struct znsd *d)
+{
+	if (d->listen_fd >= 0) {
+		/* Ours: we hold the broker lock. A client that comes now finds nobody and starts the next one. */
+		unlink(d->sock_path);
+		close(d->listen_fd);
+	}
+	if (d->store && d->zones && d->listen_fd >= 0)
+		close_open_zones(d);
+	zones_fini(d);
+	if (d->store)
+		zns_store_close(d->store);
+	if (d->dev)
+		zns_dev_close(d->dev);
+	if (d->readers_fd >= 0)
+		close(d->readers_fd);
+	if (d->dev_lock_fd >= 0)
+		close(d->dev_lock_fd);
+	if (d->lock_fd >= 0)
+		close(d->lock_fd);
+}

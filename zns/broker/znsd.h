@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef ZNSD_H
+#define ZNSD_H
+/*
+ * znsd, the one broker of a device (design.md §5). One thread, one poll loop; everything here lives in memory
+ * and is rebuilt from the device's report and the store when a broker starts.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include "zns/alloc.h"
+#include "zns/broker.h"
+#include "zns/config.h"
+#include "zns/dev.h"
+#include "zns/store.h"
+#include "zns/util.h"
+#include "zns-broker.pb-c.h"
+
+#define ZNSD_UNIT_MIN KIB(64)		/* a tail smaller than this is not given out */
+#define ZNSD_CONNS_MAX 512
+#define ZNSD_RESET_BATCH 64
+#define ZNSD_IDLE_MS 10000
+#define ZNSD_WRITERS_MS 10000		/* helpers of a dead broker end within this */
+#define ZNSD_WRITER_GONE_MS 3000	/* after a lost connection: how long the process may live on */
+#define ZNSD_RETRY_NS 10000000000ull	/* after a reset or finish that failed */
+#define ZNSD_WAIT_S 60
+
+struct conn;
+struct lease;
+struct znsd;
+
+struct zn_zone {
+	struct zns_zone z;	/* as last reported; stale while somebody writes */
+	uint32_t group;
+	bool meta;
+	bool old;		/* holds data from before this broker: unknown readers are possible */
+	uint32_t readers;	/* restore leases */
+	struct lease *writer;
+	uint64_t stamp;		/* when it was parked, for the least recently used */
+	uint64_t retry_ns;	/* not before this: the last reset or finish failed */
+};
+
+struct zn_group {
+	int32_t channel;
+	bool metadata;
+	uint32_t next;		/* where the next search for an empty zone starts: spreads wear */
+	uint32_t nr_zones;	/* data zones */
+	uint32_t *zones;
+};
+
+struct lease_zone {
+	uint32_t zone;
+	uint64_t start;		/* write pointer when granted */
+	uint64_t committed;	/* scratch of commit: end of the last use seen */
+	bool bad;		/* the writer gave it up */
+};
+
+struct lease {
+	struct lease *next;
+	bool dump;		/* else restore */
+	bool dynamic;		/* a dump without reservation */
+	bool dying;		/* connection lost, writer's process still there */
+	uint64_t dying_until;
+	struct conn *conn;
+	int pidfd;		/* -1: none to be had */
+	uint32_t pid;
+	char *container;
+	uint8_t id[ZNS_UUID_LEN];
+	uint32_t qos_mibps;
+	int64_t since_ns;
+	uint32_t *groups, nr_groups;
+	uint32_t width;		/* zones it may have in writing, guaranteed */
+	struct lease_zone *zones;	/* restore: those it protects */
+	uint32_t nr_zones;
+};
+
+/* A dump_begin that waits for admission; its connection takes no other request meanwhile. */
+struct waiter {
+	struct waiter *next;
+	struct conn *conn;
+	ZnsPb__Request *req;
+	uint64_t deadline;	/* zns_mono_ns */
+	uint32_t seconds;
+};
+
+struct reply {
+	ZnsPb__Response r;
+	struct zns_err err;
+	bool later;		/* a waiter: no answer now */
+	bool hangup;		/* close the connection after the answer */
+	void **mem;		/* freed after packing */
+	size_t nr_mem;
+};
+
+struct znsd {
+	struct zns_registered reg;
+	struct zns_dev *dev;
+	struct zns_store *store;
+	uint32_t zone_mibps;
+	struct zn_zone *zones;
+	uint32_t nr_zones;
+	struct zn_group *groups;
+	uint32_t nr_groups;
+	struct lease *leases;
+	struct waiter *waiters;
+	struct conn *conns;
+	uint32_t nr_conns;
+	uint64_t stamp;		/* last one given */
+	bool sweep;		/* some zone may be garbage */
+	bool park_check;	/* too many may be parked */
+	bool readers_clear;	/* no restore of an earlier broker lives */
+	bool quit;
+	int lock_fd, dev_lock_fd, listen_fd, readers_fd;
+	char sock_path[108];
+	uint64_t idle_ns;	/* 0: never leave */
+	uint64_t idle_since;
+};
+
+/* util.c */
+void znsd_log(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void *znsd_alloc(size_t len);		/* zeroed; a broker without memory ends, the next one recovers */
+char *znsd_strdup(const char *s);
+void *reply_alloc(struct reply *rep, size_t len);
+char *reply_printf(struct reply *rep, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void reply_free(struct reply *rep);
+int znsd_check_container(const char *name, struct zns_err *err);
+
+/* startup.c */
+int znsd_start(struct znsd *d, const char *spec, struct zns_err *err);
+void znsd_stop(struct znsd *d);
+
+/* server.c */
+int znsd_listen(struct znsd *d, struct zns_err *err);
+int znsd_loop(struct znsd *d);
+void conn_answer(struct znsd *d, struct conn *c, struct reply *rep, int code);
+uint32_t conn_pid(const struct conn *c);
+int conn_take_pidfd(struct conn *c);
+void conn_set_waiter(struct conn *c, struct waiter *w);
+
+/* dispatch.c: returns the code of the answer; details in rep->err */
+int znsd_dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *req, struct reply *rep);
+
+/* zones.c */
+int zones_init(struct znsd *d, struct zns_err *err);
+void zones_fini(struct znsd *d);
+int zones_refresh(struct znsd *d, uint32_t first, uint32_t nr, struct zns_err *err);
+uint64_t zone_live(const struct znsd *d, uint32_t zone);
+bool zone_usable(const struct zn_zone *z);	/* a data zone that takes writes */
+bool zone_empty(const struct zn_zone *z);	/* and could be granted as it is */
+bool zone_parked(const struct znsd *d, uint32_t zone);
+bool zone_parked_for(const struct znsd *d, uint32_t zone, const char *container);
+bool zone_garbage(const struct znsd *d, uint32_t zone);	/* written, not live, nobody on it: may be reset */
+void zone_settle(struct znsd *d, uint32_t zone);	/* its writer is gone: close, park, or leave to the sweep */
+uint32_t zones_reset(struct znsd *d, const uint32_t *zones, uint32_t nr, struct zns_err *err);
+int zone_finish(struct znsd *d, uint32_t zone, struct zns_err *err);
+uint32_t zones_active(const struct znsd *d);	/* data zones, those granted and not full included */
+uint32_t meta_zones(struct znsd *d, bool open);	/* those the log keeps open, or active; at least 1 */
+bool zone_lru_parked(const struct znsd *d, uint32_t *zone);
+bool readers_check(struct znsd *d);
+
+/* reclaim.c: one step of background work; returns milliseconds until the next, -1: none */
+int reclaim_step(struct znsd *d);
+bool reclaim_pending(const struct znsd *d);
+
+/* lease.c */
+struct lease *lease_new(struct znsd *d, struct conn *c, bool dump, const char *container, const uint8_t *id);
+struct lease *lease_of(struct znsd *d, const struct conn *c);	/* the dump of a connection, or NULL */
+struct lease_zone *lease_zone_find(struct lease *l, uint32_t zone);
+void lease_zone_add(struct znsd *d, struct lease *l, uint32_t zone, uint64_t start);
+bool lease_has_group(const struct lease *l, uint32_t group);
+uint32_t lease_unfull(const struct znsd *d, const struct lease *l);
+void lease_end(struct znsd *d, struct lease *l);
+void leases_forget(struct znsd *d);	/* at the end of the process */
+void leases_of_conn_lost(struct znsd *d, struct conn *c);
+int leases_reap(struct znsd *d);	/* dying ones; milliseconds until the next look, -1: none */
+void reservation_settle(struct znsd *d, const char *container);	/* drop it if nothing needs it any more */
+void reservation_renew(struct znsd *d, const char *container);
+uint32_t budget_total(struct znsd *d);	/* data zones that may be in writing at once; UINT32_MAX: no limit */
+uint32_t budget_used(const struct znsd *d);
+
+/* groups.c */
+void groups_state(const struct znsd *d, const char *container, struct zns_group_state *gs);
+const char *groups_holders(const struct znsd *d, const char *container, char *buf, size_t len);
+
+/* admit.c */
+int handle_dump_begin(struct znsd *d, struct conn *c, ZnsPb__Request *req, struct reply *rep);
+int waiters_run(struct znsd *d);	/* try them in order; milliseconds until a deadline, -1: none */
+void waiter_drop(struct znsd *d, struct conn *c);
+
+/* dump.c */
+int handle_zone_get(struct znsd *d, struct conn *c, const ZnsPb__ZoneGet *q, struct reply *rep);
+int handle_commit(struct znsd *d, struct conn *c, ZnsPb__Checkpoint *ckpt, struct reply *rep);
+int handle_abort(struct znsd *d, struct conn *c, struct reply *rep);
+
+/* restore.c */
+int handle_restore_begin(struct znsd *d, struct conn *c, const ZnsPb__RestoreBegin *q, struct reply *rep);
+
+/* query.c */
+int handle_ls(struct znsd *d, struct reply *rep);
+int handle_status(struct znsd *d, struct reply *rep);
+int handle_zones(struct znsd *d, struct reply *rep);
+int handle_profile(struct znsd *d, struct reply *rep);
+
+/* manage.c */
+int handle_rm(struct znsd *d, const ZnsPb__Rm *q, struct reply *rep);
+int handle_reserve(struct znsd *d, const ZnsPb__Reserve *q, struct reply *rep);
+int handle_release(struct znsd *d, const char *container, struct reply *rep);
+int handle_reset(struct znsd *d, const ZnsPb__ZonesReset *q, struct reply *rep);
+int handle_quit(struct znsd *d, struct reply *rep);
+
+#endif

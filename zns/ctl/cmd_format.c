@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* format, register, unregister */
+#include <string.h>
+#include "ctl.h"
+#include "zns/emu.h"
+#include "zns/store.h"
+
+enum { OPT_MAP = OPT_OWN, OPT_WRITE, OPT_READ, OPT_DEFAULT, OPT_FORCE };
+
+int ctl_format_device(struct zns_dev *dev, const struct ctl_map *map, bool force, uint8_t uuid[ZNS_UUID_LEN],
+		      struct zns_err *err)
+{
+	ZnsPb__Profile *profile;
+	struct zns_emu_params e;
+	uint8_t id[ZNS_UUID_LEN];
+	int ret;
+
+	if (zns_emu_info(dev, &e, id)) {
+		ret = zns_uuid_generate(id);
+		if (ret)
+			return zns_fail_sys(err, ret, "no random UUID");
+	}
+	ret = ctl_make_profile(dev, map, &profile, err);
+	if (ret)
+		return ret;
+	ret = zns_store_format(dev, id, profile, force, uuid, err);
+	zns_pb__profile__free_unpacked(profile, NULL);
+	return ret;
+}
+
+static int make_default(const uint8_t *uuid, struct zns_err *err)
+{
+	char id[ZNS_UUID_STR];
+
+	return zns_config_set("default-device", zns_uuid_format(uuid, id), err);
+}
+
+/* A UUID stands for the path it is registered with; a path needs no registration. */
+static int spec_to_path(const char *spec, char *path, size_t len, struct zns_err *err)
+{
+	struct zns_registered reg;
+	uint8_t uuid[ZNS_UUID_LEN];
+	int ret;
+
+	if (spec && zns_uuid_parse(spec, uuid))
+		return zns_canonical_spec(spec, path, len, err);
+	ret = zns_resolve_device(spec, &reg, err);
+	if (!ret)
+		snprintf(path, len, "%s", reg.path);
+	return ret;
+}
+
+static int print_device(const struct ctl_args *args, const char *what, const uint8_t *uuid, const char *path)
+{
+	char id[ZNS_UUID_STR];
+	struct json_object *j;
+
+	zns_uuid_format(uuid, id);
+	if (!args->json) {
+		printf("%s %s as %s\n", what, path, id);
+		return CTL_OK;
+	}
+	j = json_object_new_object();
+	json_object_object_add(j, "uuid", json_object_new_string(id));
+	json_object_object_add(j, "path", json_object_new_string(path));
+	return ctl_print_json(j);
+}
+
+static int do_format(const char *path, const struct ctl_map *map, bool force, uint8_t *uuid, struct zns_err *err)
+{
+	cleanup_close int lock = -1;
+	struct zns_dev *dev;
+	int ret;
+
+	ret = ctl_claim_device(path, &lock, err);
+	if (ret)
+		return ret;
+	ret = zns_dev_open(path, 0, &dev, err);
+	if (ret)
+		return ret;
+	ret = ctl_format_device(dev, map, force, uuid, err);
+	zns_dev_close(dev);
+	return ret ? ret : zns_register(uuid, path, err);
+}
+
+int cmd_format(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const struct option opts[] = {
+		{ "map", required_argument, NULL, OPT_MAP },
+		{ "zone-write-bw", required_argument, NULL, OPT_WRITE },
+		{ "zone-read-bw", required_argument, NULL, OPT_READ },
+		{ "default", no_argument, NULL, OPT_DEFAULT },
+		{ "force", no_argument, NULL, OPT_FORCE },
+		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+	};
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	struct ctl_map map = { 0 };
+	bool force = false, dflt = false;
+	uint8_t uuid[ZNS_UUID_LEN];
+	char path[256];
+	int c;
+
+	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
+		switch (c) {
+		case OPT_MAP:
+			map.spec = optarg;
+			break;
+		case OPT_WRITE:
+		case OPT_READ:
+			if (zns_parse_mibps(optarg, c == OPT_WRITE ? &map.zone_write_mibps : &map.zone_read_mibps))
+				return ctl_usage(cmd, "\"%s\" is no bandwidth", optarg);
+			break;
+		case OPT_DEFAULT:
+			dflt = true;
+			break;
+		case OPT_FORCE:
+			force = true;
+			break;
+		}
+	}
+	if (c == -2)
+		return args.code;
+	/* What destroys is named; no default stands in for it. */
+	if (!args.dev && args.argc == 1)
+		args.dev = *args.argv++, args.argc--;
+	if (!args.dev || args.argc)
+		return ctl_usage(cmd, "one device is wanted");
+	if (spec_to_path(args.dev, path, sizeof(path), &err) || do_format(path, &map, force, uuid, &err) ||
+	    (dflt && make_default(uuid, &err)))
+		return ctl_fail(cmd, &err);
+	return print_device(&args, "formatted", uuid, path);
+}
+
+int cmd_register(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const struct option opts[] = {
+		{ "default", no_argument, NULL, OPT_DEFAULT }, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+	};
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	uint8_t uuid[ZNS_UUID_LEN];
+	struct zns_store *store;
+	struct zns_dev *dev;
+	bool dflt = false;
+	char path[256];
+	int c, ret;
+
+	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
+		dflt |= c == OPT_DEFAULT;
+	if (c == -2)
+		return args.code;
+	if (args.argc != 1)
+		return ctl_usage(cmd, "one device is wanted");
+	ret = zns_canonical_spec(args.argv[0], path, sizeof(path), &err);
+	if (!ret)
+		ret = zns_dev_open(path, ZNS_DEV_RDONLY, &dev, &err);
+	if (ret)
+		return ctl_fail(cmd, &err);
+	ret = zns_store_open(dev, ZNS_STORE_RDONLY, &store, &err);
+	if (!ret) {
+		memcpy(uuid, zns_store_uuid(store), ZNS_UUID_LEN);
+		zns_store_close(store);
+	}
+	zns_dev_close(dev);
+	if (ret || zns_register(uuid, path, &err) || (dflt && make_default(uuid, &err)))
+		return ctl_fail(cmd, &err);
+	return print_device(&args, "registered", uuid, path);
+}
+
+int cmd_unregister(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const struct option opts[] = { CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	struct zns_registered reg;
+	uint8_t uuid[ZNS_UUID_LEN];
+	int lock = -1, ret;
+
+	while (ctl_getopt(cmd, argc, argv, opts, &args) >= 0)
+		;
+	if (!args.argv)
+		return args.code;
+	if (args.argc != 1)
+		return ctl_usage(cmd, "one device is wanted");
+	if (!zns_uuid_parse(args.argv[0], uuid))
+		ret = zns_registered_by_uuid(uuid, &reg, &err);
+	else
+		ret = zns_registered_by_path(args.argv[0], &reg, &err);
+	/* Not while it is in use; a device that is gone can be forgotten all the same. */
+	if (!ret) {
+		ret = ctl_claim_device(reg.path, &lock, &err);
+		if (ret && ret != -EBUSY)
+			ret = 0;
+	}
+	if (!ret)
+		ret = zns_unregister(reg.uuid, &err);
+	if (lock >= 0)
+		close(lock);
+	if (ret)
+		return ctl_fail(cmd, &err);
+	return print_device(&args, "unregistered", reg.uuid, reg.path);
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* ls: the checkpoints of a device */
+#include <string.h>
+#include "ctl.h"
+
+enum { OPT_CONTAINER = OPT_OWN };
+
+static void print_line(const ZnsPb__Checkpoint *c)
+{
+	char id[ZNS_UUID_STR], size[16], when[32], asked[16] = "-", got[16] = "-";
+
+	if (c->has_qos_requested_mibps && c->qos_requested_mibps)
+		snprintf(asked, sizeof(asked), "%u", c->qos_requested_mibps);
+	if (c->has_qos_achieved_mibps)
+		snprintf(got, sizeof(got), "%.0f", c->qos_achieved_mibps);
+	printf("%s  %-20s  %s  %11s  %5zu  %6zu  %6s/%-6s\n", c->id.len == ZNS_UUID_LEN ? zns_uuid_format(c->id.data, id) : "?",
+	       c->container, zns_format_time(c->created_ns, when, sizeof(when)),
+	       zns_format_size(c->bytes, size, sizeof(size)), c->n_zones, c->n_groups, asked, got);
+}
+
+int cmd_ls(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const struct option opts[] = {
+		{ "container", required_argument, NULL, OPT_CONTAINER },
+		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+	};
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	struct json_object *list, *j;
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	const char *container = NULL;
+	ZnsPb__Response *r;
+	size_t i, n = 0;
+	int c;
+
+	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
+		container = optarg;
+	if (c == -2)
+		return args.code;
+	if (!args.dev && args.argc == 1)
+		args.dev = *args.argv++, args.argc--;
+	if (args.argc)
+		return ctl_usage(cmd, "one device at most");
+	req.has_ls = req.ls = 1;
+	if (ctl_call(args.dev, &req, &r, &err))
+		return ctl_fail(cmd, &err);
+	list = json_object_new_array();
+	for (i = 0; i < r->n_checkpoints; i++) {
+		if (container && strcmp(container, r->checkpoints[i]->container))
+			continue;
+		if (args.json)
+			json_object_array_add(list, ctl_json_checkpoint(r->checkpoints[i]));
+		else if (!n)
+			printf("%-36s  %-20s  %-20s  %11s  zones  groups  MiB/s asked/achieved\n", "id", "container", "created",
+			       "size");
+		if (!args.json)
+			print_line(r->checkpoints[i]);
+		n++;
+	}
+	if (args.json) {
+		j = json_object_new_object();
+		json_object_object_add(j, "checkpoints", list);
+		ctl_print_json(j);
+	} else {
+		json_object_put(list);
+		if (!n)
+			printf("no checkpoints\n");
+	}
+	zns_pb__response__free_unpacked(r, NULL);
+	return CTL_OK;
+}

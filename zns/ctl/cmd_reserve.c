@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* reserve, release: groups kept for normal I/O */
+#include <string.h>
+#include "ctl.h"
+
+enum { OPT_GROUPS = OPT_OWN, OPT_CHANNELS };
+
+int cmd_reserve(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const struct option opts[] = {
+		{ "groups", required_argument, NULL, OPT_GROUPS },
+		{ "channels", required_argument, NULL, OPT_CHANNELS },
+		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+	};
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Reserve q = ZNS_PB__RESERVE__INIT;
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	struct json_object *j;
+	ZnsPb__Response *r;
+	uint64_t n;
+	size_t i;
+	int c;
+
+	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
+		if (ctl_number(optarg, 1, UINT32_MAX, &n))
+			return ctl_usage(cmd, "\"%s\" is no number", optarg);
+		if (c == OPT_GROUPS) {
+			q.has_groups = 1;
+			q.groups = n;
+		} else {
+			q.has_channels = 1;
+			q.channels = n;
+		}
+	}
+	if (c == -2)
+		return args.code;
+	if (args.argc > 1)
+		ctl_take_dev(&args);
+	if (args.argc != 1)
+		return ctl_usage(cmd, "one name is wanted");
+	if (q.has_groups + q.has_channels != 1)
+		return ctl_usage(cmd, "--groups N or --channels N: one of them");
+	q.container = args.argv[0];
+	req.reserve = &q;
+	if (ctl_call(args.dev, &req, &r, &err))
+		return ctl_fail(cmd, &err);
+	if (r->reservation && args.json) {
+		j = json_object_new_object();
+		json_object_object_add(j, "container", json_object_new_string(r->reservation->container));
+		json_object_object_add(j, "groups", ctl_json_u32s(r->reservation->groups, r->reservation->n_groups));
+		ctl_print_json(j);
+	} else if (r->reservation) {
+		printf("%s holds groups", r->reservation->container);
+		for (i = 0; i < r->reservation->n_groups; i++)
+			printf(" %u", r->reservation->groups[i]);
+		printf("\n");
+	}
+	zns_pb__response__free_unpacked(r, NULL);
+	return CTL_OK;
+}
+
+int cmd_release(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	struct json_object *j;
+	ZnsPb__Response *r;
+
+	while (ctl_getopt(cmd, argc, argv, opts, &args) >= 0)
+		;
+	if (!args.argv)
+		return args.code;
+	if (args.argc > 1)
+		ctl_take_dev(&args);
+	if (args.argc != 1)
+		return ctl_usage(cmd, "one name is wanted");
+	req.release = args.argv[0];
+	if (ctl_call(args.dev, &req, &r, &err))
+		return ctl_fail(cmd, &err);
+	zns_pb__response__free_unpacked(r, NULL);
+	if (!args.json) {
+		printf("released %s\n", args.argv[0]);
+		return CTL_OK;
+	}
+	j = json_object_new_object();
+	json_object_object_add(j, "released", json_object_new_string(args.argv[0]));
+	return ctl_print_json(j);
+}

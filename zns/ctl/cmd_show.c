@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* show: one checkpoint, from the device; of a handle directory also how its plain copies are */
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "ctl.h"
+#include "zns/handle.h"
+#include "zns/store.h"
+
+struct handle_info {
+	bool given;
+	ZnsPb__Handle *h;
+	int differ;		/* copies */
+	struct zns_err which;
+};
+
+static int read_handle(const char *dir, struct handle_info *hi, char *id, char *dev, struct zns_err *err)
+{
+	cleanup_close int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int ret;
+
+	if (fd < 0)
+		return zns_fail_sys(err, -errno, "%s", dir);
+	ret = zns_handle_read(fd, &hi->h, err);
+	if (ret)
+		return zns_wrap(err, "%s", dir);
+	if (hi->h->checkpoint.len != ZNS_UUID_LEN || hi->h->device.len != ZNS_UUID_LEN)
+		return zns_fail(err, -EBADMSG, "%s: damaged handle", dir);
+	hi->given = true;
+	hi->differ = zns_handle_check_copies(fd, hi->h, &hi->which);
+	zns_uuid_format(hi->h->checkpoint.data, id);
+	zns_uuid_format(hi->h->device.data, dev);
+	return 0;
+}
+
+static struct json_object *json_segment(const ZnsPb__Segment *s)
+{
+	struct json_object *j = json_object_new_object(), *list = json_object_new_array(), *e;
+	size_t i;
+
+	for (i = 0; i < s->n_extents; i++) {
+		e = json_object_new_object();
+		json_object_object_add(e, "zone", json_object_new_int64(s->extents[i]->zone));
+		json_object_object_add(e, "start", json_object_new_int64(s->extents[i]->start));
+		json_object_object_add(e, "weight", json_object_new_int64(s->extents[i]->weight));
+		json_object_array_add(list, e);
+	}
+	json_object_object_add(j, "off", json_object_new_int64(s->off));
+	json_object_object_add(j, "len", json_object_new_int64(s->len));
+	json_object_object_add(j, "extents", list);
+	return j;
+}
+
+static struct json_object *json_image(const ZnsPb__Image *im)
+{
+	struct json_object *j = json_object_new_object(), *segs = json_object_new_array();
+	size_t i;
+
+	for (i = 0; i < im->n_segments; i++)
+		json_object_array_add(segs, json_segment(im->segments[i]));
+	json_object_object_add(j, "name", json_object_new_string(im->name));
+	json_object_object_add(j, "size", json_object_new_int64(im->size));
+	json_object_object_add(j, "unit", json_object_new_int64(im->unit));
+	json_object_object_add(j, "segments", segs);
+	return j;
+}
+
+static int print_json(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, const struct zns_registered *reg,
+		      const struct handle_info *hi)
+{
+	struct json_object *j = ctl_json_checkpoint(c), *list = json_object_new_array(), *h;
+	char id[ZNS_UUID_STR];
+	size_t i;
+
+	for (i = 0; i < m->n_images; i++)
+		json_object_array_add(list, json_image(m->images[i]));
+	json_object_object_add(j, "nr_images", json_object_new_int64(c->nr_images));
+	json_object_object_add(j, "images", list);
+	json_object_object_add(j, "device", json_object_new_string(zns_uuid_format(reg->uuid, id)));
+	json_object_object_add(j, "path", json_object_new_string(reg->path));
+	if (hi->given) {
+		h = json_object_new_object();
+		json_object_object_add(h, "copies", json_object_new_int64(hi->h->n_copies));
+		json_object_object_add(h, "differ", json_object_new_int64(hi->differ));
+		json_object_object_add(h, "which", hi->differ ? json_object_new_string(hi->which.msg) : NULL);
+		json_object_object_add(j, "handle", h);
+	}
+	return ctl_print_json(j);
+}
+
+static void print_image(const ZnsPb__Image *im)
+{
+	char size[16];
+	size_t s, e;
+
+	printf("  %-32s %11s  unit %u KiB\n", im->name, zns_format_size(im->size, size, sizeof(size)), im->unit >> 10);
+	for (s = 0; s < im->n_segments; s++) {
+		const ZnsPb__Segment *seg = im->segments[s];
+
+		printf("    bytes %llu+%llu in zones", (unsigned long long)seg->off, (unsigned long long)seg->len);
+		for (e = 0; e < seg->n_extents; e++) {
+			printf(" %u@%llu", seg->extents[e]->zone, (unsigned long long)seg->extents[e]->start);
+			if (seg->extents[e]->weight != 1)
+				printf("x%u", seg->extents[e]->weight);
+		}
+		printf("\n");
+	}
+}
+
+static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, const struct zns_registered *reg,
+		      const struct handle_info *hi)
+{
+	char id[ZNS_UUID_STR], when[32], size[16], pages[16];
+	size_t i;
+
+	printf("checkpoint  %s\n", zns_uuid_format(c->id.data, id));
+	printf("container   %s\n", c->container);
+	printf("device      %s\n", reg->path);
+	printf("created     %s\n", zns_format_time(c->created_ns, when, sizeof(when)));
+	if (c->origin && c->origin->kind)
+		printf("made by     %s%s%s%s%s\n", c->origin->kind, c->origin->host ? " on " : "",
+		       c->origin->host ? c->origin->host : "", c->origin->image_dir ? " into " : "",
+		       c->origin->image_dir ? c->origin->image_dir : "");
+	if (c->has_parent && c->parent.len == ZNS_UUID_LEN)
+		printf("parent      %s\n", zns_uuid_format(c->parent.data, id));
+	printf("size        %s in %u images, %s of it memory pages\n", zns_format_size(c->bytes, size, sizeof(size)),
+	       c->nr_images, zns_format_size(c->page_bytes, pages, sizeof(pages)));
+	printf("bandwidth   ");
+	if (c->has_qos_requested_mibps && c->qos_requested_mibps)
+		printf("%u MiB/s asked, ", c->qos_requested_mibps);
+	if (c->has_qos_achieved_mibps)
+		printf("%.0f MiB/s achieved\n", c->qos_achieved_mibps);
+	else
+		printf("too short to rate\n");
+	if (c->has_frozen_us)
+		printf("frozen      %.1f ms\n", c->frozen_us / 1000.0);
+	printf("groups     ");
+	for (i = 0; i < c->n_groups; i++)
+		printf(" %u", c->groups[i]);
+	printf(" (%u shared)\nzones      ", c->shared_groups);
+	for (i = 0; i < c->n_zones; i++)
+		printf(" %u@%llu+%llu", c->zones[i]->zone, (unsigned long long)c->zones[i]->start,
+		       (unsigned long long)c->zones[i]->len);
+	printf("\n");
+	if (hi->given && hi->differ)
+		printf("handle      %d of %zu plain copies differ from what was written: %s (the device is authoritative)\n",
+		       hi->differ, hi->h->n_copies, hi->which.msg);
+	else if (hi->given)
+		printf("handle      %zu plain copies, all as written\n", hi->h->n_copies);
+	printf("images\n");
+	for (i = 0; i < m->n_images; i++)
+		print_image(m->images[i]);
+	return CTL_OK;
+}
+
+/* Ask for @id on a connection that stays: a lease keeps the zones while the manifest is read. */
+static int fetch(const char *dev, const char *id, struct zns_registered *reg, struct zns_broker *b, ZnsPb__Response **out,
+		 struct zns_err *err)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT, begin = ZNS_PB__REQUEST__INIT;
+	ZnsPb__RestoreBegin rb = ZNS_PB__RESTORE_BEGIN__INIT;
+	const ZnsPb__Checkpoint *c;
+	uint8_t uuid[ZNS_UUID_LEN];
+	ZnsPb__Response *ls;
+	int ret;
+
+	ret = ctl_connect(dev, reg, b, err);
+	if (ret)
+		return ret;
+	if (zns_uuid_parse(id, uuid)) {
+		req.has_ls = req.ls = 1;
+		ret = zns_broker_call(b, &req, &ls, err);
+		if (ret)
+			return ret;
+		ret = ctl_find_checkpoint(ls, id, &c, err);
+		if (!ret)
+			memcpy(uuid, c->id.data, ZNS_UUID_LEN);
+		zns_pb__response__free_unpacked(ls, NULL);
+		if (ret)
+			return ret;
+	}
+	rb.checkpoint.data = uuid;
+	rb.checkpoint.len = ZNS_UUID_LEN;
+	begin.restore_begin = &rb;
+	ret = zns_broker_call(b, &begin, out, err);
+	if (!ret && (!(*out)->n_checkpoints || !(*out)->checkpoints[0]->manifest)) {
+		zns_pb__response__free_unpacked(*out, NULL);
+		*out = NULL;
+		ret = zns_fail(err, -EPROTO, "the broker's answer has no checkpoint");
+	}
+	return ret;
+}
+
+int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
+	struct zns_broker b = { .fd = -1 };
+	struct handle_info hi = { 0 };
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	ZnsPb__Manifest *m = NULL;
+	ZnsPb__Response *r = NULL;
+	struct zns_registered reg;
+	struct zns_dev *dev = NULL;
+	char id[256], dev_id[ZNS_UUID_STR];
+	struct stat st;
+	int ret;
+
+	while (ctl_getopt(cmd, argc, argv, opts, &args) >= 0)
+		;
+	if (!args.argv)
+		return args.code;
+	if (args.argc > 1)
+		ctl_take_dev(&args);
+	if (args.argc != 1 || !*args.argv[0] || strlen(args.argv[0]) >= PATH_MAX)
+		return ctl_usage(cmd, "one checkpoint's id or a directory is wanted");
+	if (!stat(args.argv[0], &st) && S_ISDIR(st.st_mode)) {
+		ret = read_handle(args.argv[0], &hi, id, dev_id, &err);
+		if (!args.dev)
+			args.dev = dev_id;
+	} else {
+		ret = strlen(args.argv[0]) >= ZNS_UUID_STR ? zns_fail(&err, -ENOENT, "no checkpoint %.80s", args.argv[0]) : 0;
+		snprintf(id, sizeof(id), "%.*s", ZNS_UUID_STR - 1, args.argv[0]);
+	}
+	if (!ret)
+		ret = fetch(args.dev, id, &reg, &b, &r, &err);
+	if (!ret)
+		ret = zns_dev_open(reg.path, ZNS_DEV_RDONLY, &dev, &err);
+	if (!ret)
+		ret = zns_manifest_read(dev, r->checkpoints[0], &m, &err);
+	if (ret)
+		ctl_fail(cmd, &err);
+	else
+		ret = args.json ? print_json(r->checkpoints[0], m, &reg, &hi) : print_text(r->checkpoints[0], m, &reg, &hi);
+	if (m)
+		zns_pb__manifest__free_unpacked(m, NULL);
+	if (r)
+		zns_pb__response__free_unpacked(r, NULL);
+	if (hi.h)
+		zns_pb__handle__free_unpacked(hi.h, NULL);
+	zns_dev_close(dev);
+	zns_broker_close(&b);
+	return ret ? CTL_FAILED : CTL_OK;
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* status, groups */
+#include <string.h>
+#include "ctl.h"
+
+static int one_device(const struct ctl_cmd *cmd, int argc, char **argv, struct ctl_args *args)
+{
+	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
+
+	while (ctl_getopt(cmd, argc, argv, opts, args) >= 0)
+		;
+	if (!args->argv)
+		return args->code ? args->code : -1;
+	if (!args->dev && args->argc == 1)
+		args->dev = *args->argv++, args->argc--;
+	return args->argc ? ctl_usage(cmd, "one device at most") : 0;
+}
+
+/* Both kinds of open are one to the user. */
+static uint32_t by_state(const ZnsPb__Status *s, enum zns_zone_state state)
+{
+	return state < s->n_zones_by_state ? s->zones_by_state[state] : 0;
+}
+
+static struct json_object *json_lists(const ZnsPb__Status *s, struct json_object *j)
+{
+	struct json_object *res = json_object_new_array(), *leases = json_object_new_array(), *o;
+	size_t i;
+
+	for (i = 0; i < s->n_reservations; i++) {
+		const ZnsPb__Reservation *r = s->reservations[i];
+
+		o = json_object_new_object();
+		json_object_object_add(o, "container", json_object_new_string(r->container));
+		json_object_object_add(o, "groups", ctl_json_u32s(r->groups, r->n_groups));
+		json_object_object_add(o, "kind", json_object_new_string(r->explicit_ ? "io" : "dump"));
+		json_object_object_add(o, "qos_mibps", r->has_qos_mibps ? json_object_new_int64(r->qos_mibps) : NULL);
+		json_object_object_add(o, "created", r->has_created_ns ? ctl_json_time(r->created_ns) : NULL);
+		json_object_array_add(res, o);
+	}
+	for (i = 0; i < s->n_leases; i++) {
+		const ZnsPb__LeaseLine *l = s->leases[i];
+
+		o = json_object_new_object();
+		json_object_object_add(o, "kind", json_object_new_string(l->kind));
+		json_object_object_add(o, "pid", json_object_new_int64(l->pid));
+		json_object_object_add(o, "container", json_object_new_string(l->container));
+		json_object_object_add(o, "groups", ctl_json_u32s(l->groups, l->n_groups));
+		json_object_object_add(o, "qos_mibps", l->has_qos_mibps ? json_object_new_int64(l->qos_mibps) : NULL);
+		json_object_object_add(o, "since", l->has_since_ns ? ctl_json_time(l->since_ns) : NULL);
+		json_object_array_add(leases, o);
+	}
+	json_object_object_add(j, "reservations", res);
+	json_object_object_add(j, "leases", leases);
+	return j;
+}
+
+static int status_json(const ZnsPb__Status *s)
+{
+	struct json_object *j = json_object_new_object(), *geo = json_object_new_object(),
+			   *lim = json_object_new_object(), *st = json_object_new_object();
+
+	json_object_object_add(j, "device", ctl_json_uuid(&s->device));
+	json_object_object_add(j, "path", json_object_new_string(s->path));
+	json_object_object_add(geo, "zones", json_object_new_int64(s->nr_zones));
+	json_object_object_add(geo, "zone_size", json_object_new_int64(s->zone_size));
+	json_object_object_add(geo, "zone_capacity", json_object_new_int64(s->zone_capacity));
+	json_object_object_add(geo, "block_size", json_object_new_int64(s->block_size));
+	json_object_object_add(geo, "metadata_zones", json_object_new_int64(s->metadata_zones));
+	json_object_object_add(j, "geometry", geo);
+	json_object_object_add(lim, "max_open", json_object_new_int64(s->max_open));
+	json_object_object_add(lim, "max_active", json_object_new_int64(s->max_active));
+	json_object_object_add(j, "limits", lim);
+	json_object_object_add(st, "empty", json_object_new_int64(by_state(s, ZNS_ZONE_EMPTY)));
+	json_object_object_add(st, "open", json_object_new_int64(by_state(s, ZNS_ZONE_IMP_OPEN) +
+								   by_state(s, ZNS_ZONE_EXP_OPEN)));
+	json_object_object_add(st, "closed", json_object_new_int64(by_state(s, ZNS_ZONE_CLOSED)));
+	json_object_object_add(st, "full", json_object_new_int64(by_state(s, ZNS_ZONE_FULL)));
+	json_object_object_add(st, "read-only", json_object_new_int64(by_state(s, ZNS_ZONE_READ_ONLY)));
+	json_object_object_add(st, "offline", json_object_new_int64(by_state(s, ZNS_ZONE_OFFLINE)));
+	json_object_object_add(j, "zones_by_state", st);
+	json_object_object_add(j, "bytes_live", json_object_new_int64(s->bytes_live));
+	json_object_object_add(j, "bytes_free", json_object_new_int64(s->bytes_free));
+	json_object_object_add(j, "bytes_wasted", json_object_new_int64(s->bytes_wasted));
+	json_object_object_add(j, "checkpoints", json_object_new_int64(s->nr_checkpoints));
+	json_lists(s, j);
+	json_object_object_add(j, "waiting", json_object_new_int64(s->nr_waiting));
+	json_object_object_add(j, "log_generation", json_object_new_int64(s->log_generation));
+	json_object_object_add(j, "broker_pid", json_object_new_int64(s->broker_pid));
+	return ctl_print_json(j);
+}
+
+static void print_groups(const uint32_t *g, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		printf(" %u", g[i]);
+	printf("\n");
+}
+
+static void limit(char *buf, size_t len, uint32_t n)
+{
+	if (n)
+		snprintf(buf, len, "%u", n);
+	else
+		snprintf(buf, len, "no limit");
+}
+
+static int status_text(const ZnsPb__Status *s)
+{
+	char a[32], b[32], id[ZNS_UUID_STR];
+	size_t i;
+
+	printf("device        %s (%s)\n", s->path, s->device.len == ZNS_UUID_LEN ? zns_uuid_format(s->device.data, id) : "?");
+	printf("geometry      %u zones of %s, %s usable, blocks of %u bytes; %u zones of metadata\n", s->nr_zones,
+	       zns_format_size(s->zone_size, a, sizeof(a)), zns_format_size(s->zone_capacity, b, sizeof(b)), s->block_size,
+	       s->metadata_zones);
+	limit(a, sizeof(a), s->max_open);
+	limit(b, sizeof(b), s->max_active);
+	printf("limits        open zones: %s, active zones: %s\n", a, b);
+	printf("zones         %u empty, %u open, %u closed, %u full, %u read-only, %u offline\n", by_state(s, ZNS_ZONE_EMPTY),
+	       by_state(s, ZNS_ZONE_IMP_OPEN) + by_state(s, ZNS_ZONE_EXP_OPEN), by_state(s, ZNS_ZONE_CLOSED),
+	       by_state(s, ZNS_ZONE_FULL), by_state(s, ZNS_ZONE_READ_ONLY), by_state(s, ZNS_ZONE_OFFLINE));
+	printf("space         %s live", zns_format_size(s->bytes_live, a, sizeof(a)));
+	printf(", %s free", zns_format_size(s->bytes_free, a, sizeof(a)));
+	printf(", %s wasted\n", zns_format_size(s->bytes_wasted, a, sizeof(a)));
+	printf("checkpoints   %u\n", s->nr_checkpoints);
+	for (i = 0; i < s->n_reservations; i++) {
+		const ZnsPb__Reservation *r = s->reservations[i];
+
+		printf("reserved      %s%s, groups", r->container, r->explicit_ ? " (normal I/O)" : "");
+		print_groups(r->groups, r->n_groups);
+	}
+	for (i = 0; i < s->n_leases; i++) {
+		const ZnsPb__LeaseLine *l = s->leases[i];
+
+		printf("%-13s %s, PID %u", l->kind, l->container, l->pid);
+		if (l->has_qos_mibps && l->qos_mibps)
+			printf(", %u MiB/s", l->qos_mibps);
+		printf(", groups");
+		print_groups(l->groups, l->n_groups);
+	}
+	if (s->nr_waiting)
+		printf("waiting       %u dumps\n", s->nr_waiting);
+	return CTL_OK;
+}
+
+int cmd_status(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	ZnsPb__Response *r;
+	int ret;
+
+	ret = one_device(cmd, argc, argv, &args);
+	if (ret)
+		return ret < 0 ? CTL_OK : ret;
+	req.has_status = req.status = 1;
+	if (ctl_call(args.dev, &req, &r, &err))
+		return ctl_fail(cmd, &err);
+	if (r->status)
+		ret = args.json ? status_json(r->status) : status_text(r->status);
+	zns_pb__response__free_unpacked(r, NULL);
+	return ret;
+}
+
+static struct json_object *group_zones(const ZnsPb__Profile *p, uint32_t g)
+{
+	struct json_object *a = json_object_new_array();
+	size_t i;
+
+	for (i = 0; i < p->n_zone_group; i++)
+		if (p->zone_group[i] == g)
+			json_object_array_add(a, json_object_new_int64(i));
+	return a;
+}
+
+static int groups_json(const ZnsPb__Profile *p)
+{
+	struct json_object *j = json_object_new_object(), *list = json_object_new_array(), *o;
+	size_t i;
+
+	json_object_object_add(j, "source", json_object_new_string(p->source));
+	json_object_object_add(j, "zone_write_mibps", json_object_new_int64(p->zone_write_mibps));
+	json_object_object_add(j, "zone_read_mibps", json_object_new_int64(p->zone_read_mibps));
+	json_object_object_add(j, "confidence", json_object_new_double(p->confidence));
+	for (i = 0; i < p->n_groups; i++) {
+		o = json_object_new_object();
+		json_object_object_add(o, "id", json_object_new_int64(i));
+		json_object_object_add(o, "channel",
+				       p->groups[i]->has_channel ? json_object_new_int64(p->groups[i]->channel) : NULL);
+		json_object_object_add(o, "zones", group_zones(p, i));
+		json_object_array_add(list, o);
+	}
+	json_object_object_add(j, "groups", list);
+	return ctl_print_json(j);
+}
+
+static int groups_text(const ZnsPb__Profile *p)
+{
+	size_t i, k, n;
+
+	printf("source %s, confidence %.2f; one zone: %u MiB/s written, %u MiB/s read\n", p->source, p->confidence,
+	       p->zone_write_mibps, p->zone_read_mibps);
+	printf("group  channel  zones\n");
+	for (i = 0; i < p->n_groups; i++) {
+		char channel[16] = "?";
+
+		if (p->groups[i]->has_channel)
+			snprintf(channel, sizeof(channel), "%u", p->groups[i]->channel);
+		printf("%5zu  %7s ", i, channel);
+		for (k = n = 0; k < p->n_zone_group; k++)
+			if (p->zone_group[k] == i && n++ < 12)
+				printf(" %zu", k);
+		printf(n > 12 ? " … (%zu)\n" : "\n", n);
+	}
+	return CTL_OK;
+}
+
+int cmd_groups(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	ZnsPb__Response *r;
+	int ret;
+
+	ret = one_device(cmd, argc, argv, &args);
+	if (ret)
+		return ret < 0 ? CTL_OK : ret;
+	req.has_profile = req.profile = 1;
+	if (ctl_call(args.dev, &req, &r, &err))
+		return ctl_fail(cmd, &err);
+	if (r->profile)
+		ret = args.json ? groups_json(r->profile) : groups_text(r->profile);
+	zns_pb__response__free_unpacked(r, NULL);
+	return ret;
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What the commands share: options, errors, the way to the broker, JSON. */
+#include <poll.h>
+#include <string.h>
+#include "ctl.h"
+
+#define CLAIM_MS 5000
+
+int ctl_fail(const struct ctl_cmd *cmd, const struct zns_err *err)
+{
+	fprintf(stderr, "znsctl %s: %s\n", cmd->name, err->msg);
+	return CTL_FAILED;
+}
+
+int ctl_oom(const struct ctl_cmd *cmd)
+{
+	fprintf(stderr, "znsctl %s: out of memory\n", cmd->name);
+	return CTL_FAILED;
+}
+
+int ctl_usage(const struct ctl_cmd *cmd, const char *fmt, ...)
+{
+	va_list ap;
+
+	fprintf(stderr, "znsctl %s: ", cmd->name);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "; see znsctl %s --help\n", cmd->name);
+	return CTL_USAGE;
+}
+
+int ctl_getopt(const struct ctl_cmd *cmd, int argc, char **argv, const struct option *opts, struct ctl_args *args)
+{
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", opts, NULL)) != -1) {
+		switch (c) {
+		case OPT_JSON:
+			args->json = true;
+			break;
+		case OPT_DEV:
+			args->dev = optarg;
+			break;
+		case OPT_HELP:
+			printf("usage: znsctl %s %s\n%s\n\n%s", cmd->name, cmd->args, cmd->brief, cmd->help);
+			printf("  --json          machine-readable output\n");
+			args->code = CTL_OK;
+			return -2;
+		case '?':
+			args->code = CTL_USAGE;
+			return -2;
+		default:
+			return c;
+		}
+	}
+	args->argc = argc - optind;
+	args->argv = argv + optind;
+	return -1;
+}
+
+void ctl_take_dev(struct ctl_args *args)
+{
+	struct zns_registered reg;
+	uint8_t uuid[ZNS_UUID_LEN];
+	const char *s = args->argc ? args->argv[0] : NULL;
+
+	if (args->dev || !s)
+		return;
+	if (strncmp(s, "emu:", 4) && strncmp(s, "/dev/", 5) &&
+	    (zns_uuid_parse(s, uuid) || zns_registered_by_uuid(uuid, &reg, NULL)))
+		return;
+	args->dev = s;
+	args->argc--;
+	args->argv++;
+}
+
+int ctl_number(const char *s, uint64_t min, uint64_t max, uint64_t *out)
+{
+	unsigned long long v;
+	char *end;
+
+	errno = 0;
+	v = strtoull(s, &end, 10);
+	if (*s < '0' || *s > '9' || *end || errno || v < min || v > max)
+		return -EINVAL;
+	*out = v;
+	return 0;
+}
+
+int ctl_connect(const char *spec, struct zns_registered *reg, struct zns_broker *b, struct zns_err *err)
+{
+	int ret = zns_resolve_device(spec, reg, err);
+
+	return ret ? ret : zns_broker_connect(reg, b, err);
+}
+
+int ctl_call(const char *spec, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err)
+{
+	struct zns_registered reg;
+	struct zns_broker b;
+	int ret;
+
+	ret = ctl_connect(spec, &reg, &b, err);
+	if (ret)
+		return ret;
+	ret = zns_broker_call(&b, req, resp, err);
+	zns_broker_close(&b);
+	return ret;
+}
+
+static int ask_to_leave(const struct zns_registered *reg, struct zns_err *err)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Response *resp;
+	struct zns_broker b;
+	struct pollfd p;
+	int ret;
+
+	ret = zns_broker_connect_running(reg, &b, err);
+	if (ret)
+		return ret == -ENOENT ? 0 : ret;
+	req.has_quit = req.quit = 1;
+	ret = zns_broker_call(&b, &req, &resp, err);
+	if (!ret) {
+		zns_pb__response__free_unpacked(resp, NULL);
+		p = (struct pollfd){ .fd = b.fd, .events = POLLIN };
+		poll(&p, 1, CLAIM_MS);
+	}
+	zns_broker_close(&b);
+	return ret == -EPIPE ? 0 : ret;
+}
+
+int ctl_claim_device(const char *path, int *lock_fd, struct zns_err *err)
+{
+	struct zns_registered reg;
+	int ret;
+
+	if (!zns_registered_by_path(path, &reg, NULL)) {
+		ret = ask_to_leave(&reg, err);
+		if (ret)
+			return ret;
+	}
+	return zns_broker_lock_device(path, CLAIM_MS, lock_fd, err);
+}
+
+int ctl_print_json(struct json_object *o)
+{
+	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
+						       JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_object_put(o);
+	return fflush(stdout) ? CTL_FAILED : CTL_OK;
+}
+
+struct json_object *ctl_json_uuid(const ProtobufCBinaryData *id)
+{
+	char s[ZNS_UUID_STR];
+
+	return id->len == ZNS_UUID_LEN ? json_object_new_string(zns_uuid_format(id->data, s)) : NULL;
+}
+
+struct json_object *ctl_json_time(int64_t ns)
+{
+	char s[32];
+
+	return json_object_new_string(zns_format_time(ns, s, sizeof(s)));
+}
+
+struct json_object *ctl_json_u32s(const uint32_t *v, size_t nr)
+{
+	struct json_object *a = json_object_new_array();
+	size_t i;
+
+	for (i = 0; i < nr; i++)
+		json_object_array_add(a, json_object_new_int64(v[i]));
+	return a;
+}
+
+static struct json_object *json_origin(const ZnsPb__Origin *o)
+{
+	struct json_object *j = json_object_new_object();
+
+	if (o->kind)
+		json_object_object_add(j, "kind", json_object_new_string(o->kind));
+	if (o->host)
+		json_object_object_add(j, "host", json_object_new_string(o->host));
+	if (o->image_dir)
+		json_object_object_add(j, "image_dir", json_object_new_string(o->image_dir));
+	if (o->has_pid)
+		json_object_object_add(j, "pid", json_object_new_int64(o->pid));
+	return j;
+}
+
+struct json_object *ctl_json_checkpoint(const ZnsPb__Checkpoint *c)
+{
+	struct json_object *j = json_object_new_object(), *zones = json_object_new_array();
+	size_t i;
+
+	json_object_object_add(j, "id", ctl_json_uuid(&c->id));
+	json_object_object_add(j, "container", json_object_new_string(c->container));
+	json_object_object_add(j, "state", json_object_new_string("committed"));
+	json_object_object_add(j, "created", ctl_json_time(c->created_ns));
+	json_object_object_add(j, "bytes", json_object_new_int64(c->bytes));
+	json_object_object_add(j, "page_bytes", json_object_new_int64(c->page_bytes));
+	json_object_object_add(j, "images", json_object_new_int64(c->nr_images));
+	for (i = 0; i < c->n_zones; i++)
+		json_object_array_add(zones, json_object_new_int64(c->zones[i]->zone));
+	json_object_object_add(j, "zones", zones);
+	json_object_object_add(j, "groups", ctl_json_u32s(c->groups, c->n_groups));
+	json_object_object_add(j, "qos_requested_mibps",
+			       c->has_qos_requested_mibps ? json_object_new_int64(c->qos_requested_mibps) : NULL);
+	json_object_object_add(j, "qos_achieved_mibps",
+			       c->has_qos_achieved_mibps ? json_object_new_double(c->qos_achieved_mibps) : NULL);
+	json_object_object_add(j, "shared_groups", json_object_new_int64(c->shared_groups));
+	json_object_object_add(j, "data_phase_us", c->has_data_phase_us ? json_object_new_int64(c->data_phase_us) : NULL);
+	json_object_object_add(j, "frozen_us", c->has_frozen_us ? json_object_new_int64(c->frozen_us) : NULL);
+	json_object_object_add(j, "parent", c->has_parent ? ctl_json_uuid(&c->parent) : NULL);
+	json_object_object_add(j, "origin", c->origin ? json_origin(c->origin) : NULL);
+	return j;
+}
+
+int ctl_find_checkpoint(const ZnsPb__Response *ls, const char *prefix, const ZnsPb__Checkpoint **out,
+			struct zns_err *err)
+{
+	char id[ZNS_UUID_STR];
+	size_t i, n = strlen(prefix);
+
+	*out = NULL;
+	for (i = 0; i < ls->n_checkpoints && n; i++) {
+		const ZnsPb__Checkpoint *c = ls->checkpoints[i];
+
+		if (c->id.len != ZNS_UUID_LEN || strncasecmp(zns_uuid_format(c->id.data, id), prefix, n))
+			continue;
+		if (*out)
+			return zns_fail(err, -EINVAL, "several checkpoints have an id that begins with %s", prefix);
+		*out = c;
+	}
+	return *out ? 0 : zns_fail(err, -ENOENT, "no checkpoint %s", prefix);
+}

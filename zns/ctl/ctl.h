@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef ZNS_CTL_H
+#define ZNS_CTL_H
+/* znsctl: one function per command; it returns the exit code. */
+#include <getopt.h>
+#include <json.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "zns/broker.h"
+#include "zns/config.h"
+#include "zns/dev.h"
+#include "zns/err.h"
+#include "zns/util.h"
+#include "zns-broker.pb-c.h"
+
+enum { CTL_OK = 0, CTL_FAILED = 1, CTL_USAGE = 2 };
+
+struct ctl_cmd {
+	const char *name;
+	const char *args;	/* of the usage line */
+	const char *brief;	/* one line, for the list of commands */
+	const char *help;	/* its options, one line each */
+	int (*run)(const struct ctl_cmd *cmd, int argc, char **argv);
+};
+
+int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_format(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_register(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_unregister(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_groups(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_status(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_ls(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_zones(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_reserve(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_release(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_reset(const struct ctl_cmd *cmd, int argc, char **argv);
+
+/* Options that every command has; their values in struct option. */
+enum { OPT_JSON = 256, OPT_HELP, OPT_DEV, OPT_OWN };
+#define CTL_COMMON_OPTIONS { "json", no_argument, NULL, OPT_JSON }, { "help", no_argument, NULL, OPT_HELP }
+#define CTL_DEV_OPTION { "dev", required_argument, NULL, OPT_DEV }
+#define CTL_END_OPTIONS { NULL, 0, NULL, 0 }
+
+struct ctl_args {
+	bool json;
+	const char *dev;	/* --dev, or the positional DEV; NULL: as configured */
+	int argc;		/* what is left after the options */
+	char **argv;
+	int code;		/* of a ctl_getopt that returned -2 */
+};
+
+/* One more of the command's own options, -1 at the end (args is set), -2: leave with args->code. */
+int ctl_getopt(const struct ctl_cmd *cmd, int argc, char **argv, const struct option *opts, struct ctl_args *args);
+
+/* If the first argument names a device (emu:…, /dev/…, a registered UUID), take it as args->dev. */
+void ctl_take_dev(struct ctl_args *args);
+
+/* "znsctl CMD: line" on stderr. */
+int ctl_fail(const struct ctl_cmd *cmd, const struct zns_err *err);
+int ctl_usage(const struct ctl_cmd *cmd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int ctl_oom(const struct ctl_cmd *cmd);
+
+/* A whole number in min … max. */
+int ctl_number(const char *s, uint64_t min, uint64_t max, uint64_t *out);
+
+/* Resolve, connect to (or start) the broker. */
+int ctl_connect(const char *spec, struct zns_registered *reg, struct zns_broker *b, struct zns_err *err);
+/* The whole of it: resolve, connect, ask, disconnect. */
+int ctl_call(const char *spec, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err);
+
+/*
+ * For commands that need the device alone: ask a running broker to leave, then take the device lock. -EBUSY if the
+ * broker has leases. *lock_fd is closed to unlock.
+ */
+int ctl_claim_device(const char *path, int *lock_fd, struct zns_err *err);
+
+/* Print and free. */
+int ctl_print_json(struct json_object *o);
+struct json_object *ctl_json_uuid(const ProtobufCBinaryData *id);
+struct json_object *ctl_json_time(int64_t ns);
+struct json_object *ctl_json_u32s(const uint32_t *v, size_t nr);
+struct json_object *ctl_json_checkpoint(const ZnsPb__Checkpoint *c);
+
+/* The checkpoint whose id begins with @prefix. -ENOENT, or -EINVAL if several do. */
+int ctl_find_checkpoint(const ZnsPb__Response *ls, const char *prefix, const ZnsPb__Checkpoint **out,
+			struct zns_err *err);
+
+/* profile.c: malloc'ed, freed with zns_pb__profile__free_unpacked. */
+struct ctl_map {
+	const char *spec;	/* NULL, a file of one group number per zone, or "i % N" */
+	uint32_t zone_write_mibps, zone_read_mibps;	/* 0: as the device says */
+};
+int ctl_make_profile(struct zns_dev *dev, const struct ctl_map *map, ZnsPb__Profile **out, struct zns_err *err);
+
+/* cmd_format.c */
+int ctl_format_device(struct zns_dev *dev, const struct ctl_map *map, bool force, uint8_t uuid[ZNS_UUID_LEN],
+		      struct zns_err *err);
+
+/* picture.c */
+void ctl_picture(const ZnsPb__Response *r);
+
+#endif

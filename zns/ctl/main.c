@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* znsctl: the administrator's tool. */
+#include <signal.h>
+#include <string.h>
+#include "ctl.h"
+
+#define DEV_HELP "  --dev DEV       the device, if not given as an argument\n"
+
+static const struct ctl_cmd commands[] = {
+	{ "create", "emu:PATH [OPTIONS]", "make an emulated zoned device, format and register it",
+	  "  --profile NAME          start from a preset\n"
+	  "  --channels N, --ways N  dies = channels x ways\n"
+	  "  --zones N, --zone-size SIZE, --zone-capacity SIZE, --block-size N\n"
+	  "  --max-open N, --max-active N   0: no limit\n"
+	  "  --map interleaved|permuted:SEED|shared   which die a zone sits on\n"
+	  "  --timing on|off         the NAND timing model\n"
+	  "  --die-write-bw MIBPS, --die-read-bw MIBPS, --channel-bw MIBPS\n"
+	  "  --no-format     only create and register\n"
+	  "  --default       make it the default device\n"
+	  "  --force         replace an existing device\n",
+	  cmd_create },
+	{ "format", "DEV [OPTIONS]", "write an empty store on a device and register it",
+	  "  --map FILE|\"i % N\"     which zones share a die, if the device does not say: a file with one group\n"
+	  "                          number per zone, or zone index modulo N\n"
+	  "  --zone-write-bw MIBPS, --zone-read-bw MIBPS   of one zone, if the device does not say\n"
+	  "  --default       make it the default device\n"
+	  "  --force         even if it holds checkpoints\n",
+	  cmd_format },
+	{ "register", "DEV", "register a formatted device, for instance one from another host",
+	  "  --default       make it the default device\n", cmd_register },
+	{ "unregister", "DEV|UUID", "forget a device; what it holds stays", "", cmd_unregister },
+	{ "groups", "[DEV]", "groups of zones that share a die", DEV_HELP, cmd_groups },
+	{ "status", "[DEV]", "the device, its space, reservations and leases", DEV_HELP, cmd_status },
+	{ "ls", "[DEV] [--container NAME]", "checkpoints", "  --container NAME  only those of one container\n" DEV_HELP,
+	  cmd_ls },
+	{ "show", "[DEV] ID|DIRECTORY", "one checkpoint: its images and where they are",
+	  "  ID may be the beginning of one, or a directory that holds a handle\n" DEV_HELP, cmd_show },
+	{ "zones", "[DEV]", "zones: a table, or a picture on a terminal",
+	  "  --table         a table, also on a terminal\n  --picture       a picture, also elsewhere\n" DEV_HELP, cmd_zones },
+	{ "rm", "[DEV] ID...|--container NAME|--all", "remove checkpoints; removing one twice is no error",
+	  "  --container NAME  all of one container\n  --all           all of the device\n"
+	  "  --dry-run       only say what would be removed\n" DEV_HELP, cmd_rm },
+	{ "reserve", "[DEV] NAME --groups N|--channels N", "keep groups for normal I/O: no dump gets them",
+	  "  --groups N      so many groups\n  --channels N    all groups of so many channels\n" DEV_HELP, cmd_reserve },
+	{ "release", "[DEV] NAME", "end a reservation", DEV_HELP, cmd_release },
+	{ "reset", "[DEV] --zone N...|--all-garbage", "reset zones that hold nothing live",
+	  "  --zone N        this zone; may be given several times\n  --all-garbage   all zones without live data\n"
+	  "  --dry-run       only say which would be reset\n" DEV_HELP, cmd_reset },
+};
+
+static void usage(FILE *f)
+{
+	size_t i;
+
+	fprintf(f, "usage: znsctl COMMAND [DEV] [OPTIONS]\n"
+		   "The checkpoint store on zoned devices. DEV is emu:PATH or /dev/..., or a registered device's UUID; it may be\n"
+		   "left out where $ZNS_DEV or the configuration names it. Every command takes --help and --json.\n\n");
+	for (i = 0; i < ZNS_ARRAY_SIZE(commands); i++)
+		fprintf(f, "  %-12s%s\n", commands[i].name, commands[i].brief);
+	fprintf(f, "\nExit codes: 0 done, 1 failed, 2 wrong usage.\n");
+}
+
+int main(int argc, char **argv)
+{
+	char name[64];
+	size_t i;
+
+	signal(SIGPIPE, SIG_IGN);
+	if (argc < 2) {
+		usage(stderr);
+		return CTL_USAGE;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+		usage(stdout);
+		return CTL_OK;
+	}
+	for (i = 0; i < ZNS_ARRAY_SIZE(commands); i++) {
+		if (strcmp(argv[1], commands[i].name))
+			continue;
+		/* So that getopt's own complaints name the command. */
+		snprintf(name, sizeof(name), "znsctl %s", argv[1]);
+		argv[1] = name;
+		return commands[i].run(&commands[i], argc - 1, argv + 1);
+	}
+	fprintf(stderr, "znsctl: no command \"%.40s\"; see znsctl --help\n", argv[1]);
+	return CTL_USAGE;
+}

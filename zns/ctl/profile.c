@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The profile that `format` writes: from the vendor's map, a given map, or one domain. */
+#include <ctype.h>
+#include <fcntl.h>
+#include <string.h>
+#include "ctl.h"
+#include "zns/emu.h"
+
+#define MAP_FILE_MAX MIB(4)
+#define GROUPS_MAX 65536
+
+/* "i % N", blanks as you like. */
+static bool parse_modulo(const char *s, uint32_t *n)
+{
+	int end = 0;
+
+	return sscanf(s, " i %% %u %n", n, &end) == 1 && end && !s[end] && *n && *n <= GROUPS_MAX;
+}
+
+static int read_map(const char *path, uint32_t nr, uint32_t *group, struct zns_err *err)
+{
+	cleanup_free uint8_t *text = NULL;
+	size_t len;
+	uint32_t n = 0;
+	char *p, *end;
+	int ret;
+
+	ret = zns_read_file(AT_FDCWD, path, MAP_FILE_MAX, &text, &len);
+	if (ret)
+		return zns_fail_sys(err, ret, "map %s", path);
+	for (p = (char *)text; *p;) {
+		unsigned long v;
+
+		if (*p == '#') {
+			p += strcspn(p, "\n");
+			continue;
+		}
+		if (isspace((unsigned char)*p)) {
+			p++;
+			continue;
+		}
+		errno = 0;
+		v = strtoul(p, &end, 10);
+		if (!isdigit((unsigned char)*p) || errno || v >= GROUPS_MAX || (*end && !isspace((unsigned char)*end)))
+			return zns_fail(err, -EINVAL, "map %s: \"%.10s\" is no group number", path, p);
+		if (n == nr)
+			return zns_fail(err, -EINVAL, "map %s names more than the device's %u zones", path, nr);
+		group[n++] = v;
+		p = end;
+	}
+	if (n < nr)
+		return zns_fail(err, -EINVAL, "map %s names %u zones, the device has %u", path, n, nr);
+	return 0;
+}
+
+/* Groups are numbered without gaps. */
+static uint32_t count_groups(const uint32_t *group, uint32_t nr, struct zns_err *err)
+{
+	cleanup_free bool *seen = calloc(GROUPS_MAX, sizeof(*seen));
+	uint32_t i, n = 0;
+
+	if (!seen) {
+		zns_fail_sys(err, -ENOMEM, "map");
+		return 0;
+	}
+	for (i = 0; i < nr; i++) {
+		seen[group[i]] = true;
+		n = zns_max(n, group[i] + 1);
+	}
+	for (i = 0; i < n; i++)
+		if (!seen[i]) {
+			zns_fail(err, -EINVAL, "the map has %u groups but no zone in group %u", n, i);
+			return 0;
+		}
+	return n;
+}
+
+static int build(ZnsPb__Profile **out, const char *source, uint32_t groups, uint32_t channels, const uint32_t *group,
+		 uint32_t nr_zones, uint32_t write, uint32_t read)
+{
+	ZnsPb__Profile *p = calloc(1, sizeof(*p));
+	uint32_t i;
+
+	if (!p)
+		return -ENOMEM;
+	zns_pb__profile__init(p);
+	*out = p;
+	p->source = strdup(source);
+	p->zone_write_mibps = write;
+	p->zone_read_mibps = read;
+	p->confidence = 1;
+	p->has_created_ns = 1;
+	p->created_ns = zns_now_ns();
+	p->groups = calloc(groups, sizeof(*p->groups));
+	p->zone_group = calloc(nr_zones, sizeof(*p->zone_group));
+	if (!p->source || !p->groups || !p->zone_group)
+		return -ENOMEM;
+	for (i = 0; i < groups; i++) {
+		ZnsPb__DieGroup *g = calloc(1, sizeof(*g));
+
+		if (!g)
+			return -ENOMEM;
+		zns_pb__die_group__init(g);
+		g->id = i;
+		g->has_channel = channels > 0;
+		g->channel = channels ? i % channels : 0;
+		p->groups[p->n_groups++] = g;
+	}
+	memcpy(p->zone_group, group, nr_zones * sizeof(*group));
+	p->n_zone_group = nr_zones;
+	return 0;
+}
+
+/* What one zone gives by the emulator's own parameters. */
+static void emu_bandwidth(const struct zns_emu_params *e, uint32_t *write, uint32_t *read)
+{
+	bool wide = e->map == ZNS_EMU_MAP_SHARED;
+	uint64_t dies = wide ? (uint64_t)e->channels * e->ways : 1, chan = (uint64_t)e->channel_mibps * (wide ? e->channels : 1);
+
+	*write = zns_min(dies * e->die_write_mibps, chan);
+	*read = zns_min(dies * e->die_read_mibps, chan);
+}
+
+int ctl_make_profile(struct zns_dev *dev, const struct ctl_map *map, ZnsPb__Profile **out, struct zns_err *err)
+{
+	uint32_t nr = dev->geo.nr_zones, groups = 1, channels = 0, write = 0, read = 0;
+	cleanup_free uint32_t *group = calloc(nr ? nr : 1, sizeof(*group));
+	uint8_t uuid[ZNS_UUID_LEN];
+	const char *source = "one-domain";
+	struct zns_emu_params e;
+	bool emu;
+	uint32_t i;
+	int ret;
+
+	*out = NULL;
+	if (!group)
+		return zns_fail_sys(err, -ENOMEM, "profile");
+	emu = !zns_emu_info(dev, &e, uuid);
+	if (emu)
+		emu_bandwidth(&e, &write, &read);
+	if (map->zone_write_mibps)
+		write = map->zone_write_mibps;
+	if (map->zone_read_mibps)
+		read = map->zone_read_mibps;
+	if (!write)
+		return zns_fail(err, -EINVAL, "%s does not say how fast a zone is: give --zone-write-bw", dev->path);
+	if (!read)
+		read = write;
+	if (map->spec) {
+		uint32_t n;
+
+		source = "vendor";
+		if (parse_modulo(map->spec, &n)) {
+			for (i = 0; i < nr; i++)
+				group[i] = i % n;
+		} else {
+			ret = read_map(map->spec, nr, group, err);
+			if (ret)
+				return ret;
+		}
+		groups = count_groups(group, nr, err);
+		if (!groups)
+			return -EINVAL;
+	} else if (emu && e.map != ZNS_EMU_MAP_SHARED) {
+		source = "vendor";
+		ret = zns_emu_zone_map(dev, group, err);
+		if (ret)
+			return ret;
+		/* A die without a zone is no group: dies are used in order, so the ones without are the last. */
+		groups = count_groups(group, nr, err);
+		if (!groups)
+			return -EINVAL;
+		channels = e.channels;
+	}
+	ret = build(out, source, groups, channels, group, nr, write, read);
+	if (ret) {
+		if (*out)
+			zns_pb__profile__free_unpacked(*out, NULL);
+		*out = NULL;
+		return zns_fail_sys(err, ret, "profile");
+	}
+	return 0;
+}

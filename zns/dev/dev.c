@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Which backend a device spec means. */
+#include <string.h>
+#include <sys/stat.h>
+
+#include "emu_priv.h"
+
+const char *zns_zone_state_name(enum zns_zone_state state)
+{
+	static const char *const name[ZNS_ZONE_NR_STATES] = {
+		[ZNS_ZONE_EMPTY] = "empty",
+		[ZNS_ZONE_IMP_OPEN] = "open",
+		[ZNS_ZONE_EXP_OPEN] = "open",
+		[ZNS_ZONE_CLOSED] = "closed",
+		[ZNS_ZONE_FULL] = "full",
+		[ZNS_ZONE_READ_ONLY] = "read-only",
+		[ZNS_ZONE_OFFLINE] = "offline",
+	};
+
+	return (unsigned)state < ZNS_ZONE_NR_STATES ? name[state] : "unknown";
+}
+
+static bool is_passthrough(const char *spec)
+{
+	const char *base = strrchr(spec, '/');
+
+	base = base ? base + 1 : spec;
+	return !strncmp(base, "ng", 2) && base[2] >= '0' && base[2] <= '9';
+}
+
+int zns_dev_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err)
+{
+	struct stat st;
+
+	*out = NULL;
+	if (strlen(spec) >= sizeof((*out)->path))
+		return zns_fail(err, -ENAMETOOLONG, "device name \"%.64s…\" is too long (at most %zu bytes)", spec,
+				sizeof((*out)->path) - 1);
+	if (!strncmp(spec, "emu:", 4))
+		return emu_open(spec, flags, out, err);
+	if (!*spec)
+		return zns_fail(err, -ENOENT, "no device named: give emu:PATH or /dev/nvmeXnY");
+	if (stat(spec, &st))
+		return zns_fail_sys(err, -errno, "device %s", spec);
+	if (S_ISCHR(st.st_mode) && is_passthrough(spec))
+		return zns_fail(err, -ENOTSUP, "%s: NVMe passthrough is not built in yet: use emu:PATH", spec);
+	if (S_ISBLK(st.st_mode))
+		return zns_fail(err, -ENOTSUP,
+				"%s: kernel block devices are not built in yet: use emu:%s to emulate zones on it", spec, spec);
+	if (S_ISREG(st.st_mode))
+		return zns_fail(err, -EMEDIUMTYPE, "%s is a file: an emulated device is named emu:%s", spec, spec);
+	return zns_fail(err, -EMEDIUMTYPE, "%s is not a zoned device: give /dev/nvmeXnY, /dev/ngXnY or emu:PATH", spec);
+}
+
+void zns_dev_close(struct zns_dev *dev)
+{
+	if (dev)
+		dev->ops->close(dev);
+}

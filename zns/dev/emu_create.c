@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Making an emulated device. The header comes last: before it there is no device. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "emu_priv.h"
+
+struct target {
+	const char *path;
+	int fd;
+	bool fresh;		/* the file is ours: goes away on failure */
+	bool block;
+	uint64_t old_size;
+};
+
+/* Not a drive that has zones of its own: random writes would fail on it. */
+static int refuse_zoned(const struct target *t, const struct stat *st, struct zns_err *err)
+{
+	cleanup_free uint8_t *text = NULL;
+	char sys[128];
+	size_t len;
+
+	snprintf(sys, sizeof(sys), "/sys/dev/block/%u:%u/queue/zoned", gnu_dev_major(st->st_rdev), gnu_dev_minor(st->st_rdev));
+	if (zns_read_file(AT_FDCWD, sys, 4096, &text, &len) || !strncmp((char *)text, "none", 4))
+		return 0;
+	return zns_fail(err, -EINVAL, "%s is a zoned device itself: use it without \"emu:\"", t->path);
+}
+
+static int open_existing(struct target *t, struct zns_err *err)
+{
+	struct stat st;
+	off_t end;
+
+	t->fd = open(t->path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+	if (t->fd < 0)
+		return zns_fail_sys(err, -errno, "cannot open %s", t->path);
+	if (fstat(t->fd, &st))
+		return zns_fail_sys(err, -errno, "cannot stat %s", t->path);
+	if (S_ISREG(st.st_mode)) {
+		t->old_size = st.st_size;
+		return 0;
+	}
+	if (!S_ISBLK(st.st_mode))
+		return zns_fail(err, -EINVAL, "%s is neither a file nor a block device: name a new file", t->path);
+	t->block = true;
+	close(t->fd);
+	t->fd = open(t->path, O_RDWR | O_CLOEXEC | O_EXCL);	/* fails while it is mounted */
+	if (t->fd < 0)
+		return zns_fail_sys(err, -errno, "cannot open %s for itself alone", t->path);
+	end = lseek(t->fd, 0, SEEK_END);
+	if (end < 0)
+		return zns_fail_sys(err, -errno, "cannot tell the size of %s", t->path);
+	t->old_size = end;
+	return refuse_zoned(t, &st, err);
+}
+
+static int open_target(struct target *t, struct zns_err *err)
+{
+	t->fd = open(t->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	t->fresh = t->fd >= 0;
+	if (t->fresh)
+		return 0;
+	if (errno != EEXIST)
+		return zns_fail_sys(err, -errno, "cannot create %s", t->path);
+	return open_existing(t, err);
+}
+
+/* Has a block device anything where file systems and partition tables begin? A file is judged by its size. */
+static bool has_content(const struct target *t)
+{
+	cleanup_free uint8_t *buf = NULL;
+	size_t len = zns_min(t->old_size, MIB(1));
+
+	if (!t->block || !len)
+		return t->old_size != 0;
+	buf = malloc(len);
+	if (!buf || zns_pread_all(t->fd, buf, len, 0))
+		return true;	/* unknown: be careful */
+	return buf[0] || memcmp(buf, buf + 1, len - 1);
+}
+
+static int may_overwrite(const struct target *t, bool force, struct zns_err *err)
+{
+	if (t->fresh || force)
+		return 0;
+	if (emu_header_present(t->fd))
+		return zns_fail(err, -EEXIST, "%s is an emulated device already: use --force to destroy what is on it", t->path);
+	if (has_content(t))
+		return zns_fail(err, -EEXIST, "%s exists and is not empty: name another file, or use --force to overwrite it",
+				t->path);
+	return 0;
+}
+
+static int allocate(const struct target *t, uint64_t total, struct zns_err *err)
+{
+	char need[32], have[32];
+	int rc;
+
+	if (t->block) {
+		if (t->old_size >= total)
+			return 0;
+		return zns_fail(err, -ENOSPC, "%s has %s, the device needs %s: use fewer or smaller zones", t->path,
+				zns_format_size(t->old_size, have, sizeof(have)), zns_format_size(total, need, sizeof(need)));
+	}
+	while ((rc = fallocate(t->fd, 0, 0, total) ? -errno : 0) == -EINTR)
+		;
+	if (rc == -EOPNOTSUPP)
+		rc = 0;		/* sparse, then */
+	if (!rc && ftruncate(t->fd, total))
+		rc = -errno;
+	if (!rc)
+		return 0;
+	if (!t->fresh && ftruncate(t->fd, t->old_size))
+		rc = -errno;
+	return zns_fail_sys(err, rc, "cannot allocate %s for %s: free space there, or use fewer or smaller zones",
+			    zns_format_size(total, need, sizeof(need)), t->path);
+}
+
+static int write_zeroes(int fd, uint64_t pos, uint64_t len)
+{
+	static const uint8_t zero[65536];
+	int rc = 0;
+
+	for (; !rc && len; pos += zns_min(len, sizeof(zero)), len -= zns_min(len, sizeof(zero)))
+		rc = zns_pwrite_all(fd, zero, zns_min(len, sizeof(zero)), pos);
+	return rc;
+}
+
+static int write_table(int fd, const struct zns_emu_params *p, const struct emu_layout *lay)
+{
+	cleanup_free struct emu_entry *table = calloc(1, lay->dur_len);
+
+	if (!table)
+		return -ENOMEM;
+	for (uint32_t z = 0; z < p->nr_zones; z++) {
+		table[z].gen = 1;
+		emu_durable_seal(&table[z], z);
+	}
+	return zns_pwrite_all(fd, table, lay->dur_len, lay->dur_off);
+}
+
+static int sync_name(const struct target *t)
+{
+	cleanup_free char *dir = strdup(t->path);
+	cleanup_close int fd = -1;
+	char *slash;
+
+	if (!dir)
+		return -ENOMEM;
+	slash = strrchr(dir, '/');
+	if (slash)
+		slash[slash == dir] = '\0';
+	fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 || fsync(fd) ? -errno : 0;
+}
+
+static int write_all(const struct target *t, const struct zns_emu_params *p, const struct emu_layout *lay)
+{
+	uint8_t uuid[ZNS_UUID_LEN];
+	int rc = zns_uuid_generate(uuid);
+
+	/* No header while the tables change. The live area gets its blocks now: a fault on the mapping cannot report ENOSPC. */
+	if (!rc)
+		rc = write_zeroes(t->fd, 0, EMU_BLOCK);
+	if (!rc && fdatasync(t->fd))
+		rc = -errno;
+	if (!rc)
+		rc = write_zeroes(t->fd, EMU_LIVE_OFF, lay->live_len);
+	if (!rc)
+		rc = write_table(t->fd, p, lay);
+	if (!rc && fdatasync(t->fd))
+		rc = -errno;
+	if (!rc)
+		rc = emu_header_write(t->fd, p, uuid);
+	if (!rc && fdatasync(t->fd))
+		rc = -errno;
+	if (!rc && t->fresh)
+		rc = sync_name(t);
+	return rc;
+}
+
+static int create_in(const struct target *t, const struct zns_emu_params *p, const struct emu_layout *lay, bool force,
+		     struct zns_err *err)
+{
+	int rc = emu_lock_init(t->fd, true, err);
+
+	if (rc)
+		return rc;
+	rc = emu_presence_try_alone(t->fd);
+	if (rc)
+		return zns_fail(err, rc, "%s is in use by another process: end that first", t->path);
+	rc = may_overwrite(t, force, err);
+	if (!rc)
+		rc = allocate(t, lay->total, err);
+	if (rc)
+		return rc;
+	rc = write_all(t, p, lay);
+	return rc ? zns_fail_sys(err, rc, "cannot write %s", t->path) : 0;
+}
+
+int zns_emu_create(const char *path, const struct zns_emu_params *p, bool force, struct zns_err *err)
+{
+	struct target t = { .path = path, .fd = -1 };
+	struct emu_layout lay;
+	int rc;
+
+	if (!*path)
+		return zns_fail(err, -EINVAL, "no path given for the emulated device: give emu:PATH");
+	rc = emu_params_check(p, err);
+	if (rc)
+		return rc;
+	emu_layout(p, &lay);
+	rc = open_target(&t, err);
+	if (!rc) {
+		rc = create_in(&t, p, &lay, force, err);
+		if (rc && t.fresh)
+			unlink(path);
+	}
+	if (t.fd >= 0)
+		close(t.fd);
+	return rc;
+}

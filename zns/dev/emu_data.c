@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Writes, appends and reads of zones. */
+#include <string.h>
+
+#include "emu_priv.h"
+
+#define APPEND UINT64_MAX
+
+static uint64_t zone_pos(const struct emu *e, uint32_t zone, uint64_t off)
+{
+	return e->lay.data_off + e->lay.stride * zone + off;
+}
+
+static int check_transfer(struct emu *e, const char *what, uint32_t zone, uint64_t off, size_t len, struct zns_err *err)
+{
+	int rc = emu_check_zone(e, zone, err);
+
+	if (rc)
+		return rc;
+	if ((off != APPEND && off % e->p.block_size) || len % e->p.block_size)
+		return zns_fail(err, -EINVAL, "%s of zone %u at offset %llu, %zu bytes: not a multiple of the block size of %u",
+				what, zone, (unsigned long long)(off == APPEND ? 0 : off), len, e->p.block_size);
+	if (off != APPEND && (off >= e->p.zone_size || len > e->p.zone_size - off))
+		return zns_fail(err, -EINVAL, "%s of zone %u at offset %llu, %zu bytes: leaves the zone of %llu bytes", what, zone,
+				(unsigned long long)off, len, (unsigned long long)e->p.zone_size);
+	return 0;
+}
+
+/* Under the zone's lock. On success wp is advanced; the data was written before. */
+static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len, uint64_t *at,
+			struct zns_err *err)
+{
+	struct emu_entry *en = &e->live[zone];
+	enum zns_zone_state st = emu_state(e, en);
+	uint64_t wp = emu_load(&en->wp);
+	int rc = emu_zone_refuses(zone, st, err);
+
+	if (rc)
+		return rc;
+	if (off == APPEND)
+		off = wp;
+	if (off + len > e->p.zone_capacity)
+		return zns_fail(err, -ENOSPC, "write to zone %u at offset %llu, %zu bytes: beyond its capacity of %llu bytes, use another zone",
+				zone, (unsigned long long)off, len, (unsigned long long)e->p.zone_capacity);
+	if (off != wp)
+		return zns_fail(err, -EIO, "write to zone %u at offset %llu: not at its write pointer %llu: report the zone and write there, or reset it",
+				zone, (unsigned long long)off, (unsigned long long)wp);
+	*at = off;
+	if (!len)
+		return 0;
+	if (!zns_zone_is_open(st)) {
+		rc = emu_zone_activate(e, zone, ZNS_ZONE_IMP_OPEN, err);
+		if (rc)
+			return rc;
+	}
+	if (emu_fault_hits(&e->fail_write_after))
+		return zns_fail(err, -EIO, "write to zone %u at offset %llu: media error (injected)", zone, (unsigned long long)off);
+	rc = emu_io_write(e, zone_pos(e, zone, off), buf, len);
+	if (rc)		/* also a full host disk: -ENOSPC would mean a full zone here */
+		return zns_fail(err, -EIO, "write to zone %u at offset %llu: the host's storage under %s failed: %s", zone,
+				(unsigned long long)off, e->dev.path, strerror(-rc));
+	emu_store(&en->wp, off + len);
+	__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);
+	return 0;
+}
+
+static int do_write(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len, uint64_t *at, struct zns_err *err)
+{
+	uint64_t done = 0;
+	int rc = emu_check_writable(e, err);
+
+	if (!rc)
+		rc = check_transfer(e, off == APPEND ? "append" : "write", zone, off, len, err);
+	if (!rc)
+		rc = emu_zone_lock(e, zone, err);
+	if (rc)
+		return rc;
+	rc = write_locked(e, zone, off, buf, len, at, err);
+	if (!rc && len)
+		done = emu_timing_book(e, zone, len, true);
+	emu_zone_unlock(e, zone);
+	emu_timing_wait(done);
+	return rc;
+}
+
+int emu_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err)
+{
+	uint64_t at;
+
+	if (off == APPEND)	/* our own marker must not come in from outside */
+		off--;
+	return do_write(emu_of(d), zone, off, buf, len, &at, err);
+}
+
+int emu_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uint64_t *off, struct zns_err *err)
+{
+	return do_write(emu_of(d), zone, APPEND, buf, len, off, err);
+}
+
+/* No lock: what lies below a write pointer does not change until a reset, and who resets has no readers left. */
+int emu_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *err)
+{
+	struct emu *e = emu_of(d);
+	struct emu_entry *en;
+	enum zns_zone_state st;
+	uint64_t wp, end;
+	size_t stored;
+	int rc = check_transfer(e, "read", zone, off == APPEND ? off - 1 : off, len, err);
+
+	if (rc)
+		return rc;
+	en = &e->live[zone];
+	st = emu_state(e, en);
+	if (st == ZNS_ZONE_OFFLINE)
+		return zns_fail(err, -ENXIO, "read of zone %u at offset %llu: the zone is offline, its data is lost", zone,
+				(unsigned long long)off);
+	wp = emu_load(&en->wp);
+	end = st == ZNS_ZONE_FULL || (emu_load(&en->flags) & EMU_F_FINISHED) ? e->p.zone_capacity : wp;
+	if (off + len > end)
+		return zns_fail(err, -ENODATA, "read of zone %u at offset %llu, %zu bytes: beyond its write pointer %llu", zone,
+				(unsigned long long)off, len, (unsigned long long)end);
+	if (len && emu_fault_hits(&e->fail_read_after))
+		return zns_fail(err, -EIO, "read of zone %u at offset %llu: media error (injected)", zone, (unsigned long long)off);
+	/* A finished zone reads zeroes where it was never written, not what a former generation left there. */
+	stored = off >= wp ? 0 : zns_min(len, wp - off);
+	rc = emu_io_read(e, zone_pos(e, zone, off), buf, stored);
+	if (rc)
+		return zns_fail(err, -EIO, "read of zone %u at offset %llu: the host's storage under %s failed: %s", zone,
+				(unsigned long long)off, e->dev.path, strerror(-rc));
+	memset((char *)buf + stored, 0, len - stored);
+	if (len)
+		emu_timing_wait(emu_timing_book(e, zone, len, false));
+	return 0;
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Bytes to and from the host file: O_DIRECT where position, length and buffer allow it, through a bounce
+ * buffer where only the buffer does not, through the page cache otherwise. Linux keeps both coherent.
+ */
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+
+#include "emu_priv.h"
+
+#define BOUNCE KIB(256)
+
+/* What the file system wants aligned, as far as the kernel tells; else 4 KiB, which every disk takes. */
+static void query_alignment(struct emu *e)
+{
+	e->dio_mem = e->dio_off = 4096;
+#ifdef STATX_DIOALIGN
+	struct statx stx;
+
+	if (!statx(e->dfd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &stx) && (stx.stx_mask & STATX_DIOALIGN)) {
+		if (!stx.stx_dio_mem_align || !stx.stx_dio_offset_align) {
+			atomic_store(&e->direct, false);
+			return;
+		}
+		e->dio_mem = stx.stx_dio_mem_align;
+		e->dio_off = stx.stx_dio_offset_align;
+		return;
+	}
+#endif
+	int sector;
+
+	if (!ioctl(e->dfd, BLKSSZGET, &sector) && sector >= 512 && sector <= 65536)
+		e->dio_mem = e->dio_off = sector;
+}
+
+void emu_io_open(struct emu *e, const char *path)
+{
+	struct stat a, b;
+
+	e->dio_mem = e->dio_off = 512;
+	e->dfd = open(path, (e->fd_rdonly ? O_RDONLY : O_RDWR) | O_DIRECT | O_CLOEXEC);
+	if (e->dfd < 0)
+		return;		/* tmpfs and others: the page cache will do */
+	if (fstat(e->fd, &a) || fstat(e->dfd, &b) || a.st_dev != b.st_dev || a.st_ino != b.st_ino) {
+		close(e->dfd);	/* renamed in between: not our file */
+		e->dfd = -1;
+		return;
+	}
+	atomic_store(&e->direct, true);
+	query_alignment(e);
+}
+
+/* One piece that starts at pos. Positive: bytes done. */
+static ssize_t transfer(int fd, uint64_t pos, void *buf, size_t len, bool write)
+{
+	ssize_t n;
+
+	do
+		n = write ? pwrite(fd, buf, len, pos) : pread(fd, buf, len, pos);
+	while (n < 0 && errno == EINTR);
+	if (!n)
+		return write ? -EIO : -ENODATA;
+	return n < 0 ? -errno : n;
+}
+
+static ssize_t transfer_bounced(struct emu *e, uint64_t pos, void *buf, size_t len, bool write)
+{
+	cleanup_free void *bounce = NULL;
+	ssize_t n;
+
+	len = zns_min(len, BOUNCE);
+	if (posix_memalign(&bounce, zns_max(e->dio_mem, 512u), len)) {
+		bounce = NULL;
+		return -ENOMEM;
+	}
+	if (write)
+		memcpy(bounce, buf, len);
+	n = transfer(e->dfd, pos, bounce, len, write);
+	if (n > 0 && !write)
+		memcpy(buf, bounce, n);
+	return n;
+}
+
+static int io(struct emu *e, uint64_t pos, void *buf, size_t len, bool write)
+{
+	while (len) {
+		ssize_t n;
+
+		if (atomic_load(&e->direct) && !(pos % e->dio_off) && len >= e->dio_off) {
+			size_t whole = zns_align_down(len, e->dio_off);
+
+			if ((uintptr_t)buf % e->dio_mem)
+				n = transfer_bounced(e, pos, buf, whole, write);
+			else
+				n = transfer(e->dfd, pos, buf, whole, write);
+			if (n == -EINVAL) {	/* opens with O_DIRECT, but does not mean it */
+				atomic_store(&e->direct, false);
+				continue;
+			}
+		} else {
+			n = transfer(e->fd, pos, buf, len, write);
+		}
+		if (n < 0)
+			return n;
+		buf = (char *)buf + n;
+		pos += n;
+		len -= n;
+	}
+	return 0;
+}
+
+int emu_io_write(struct emu *e, uint64_t pos, const void *buf, size_t len)
+{
+	return io(e, pos, (void *)buf, len, true);
+}
+
+int emu_io_read(struct emu *e, uint64_t pos, void *buf, size_t len)
+{
+	return io(e, pos, buf, len, false);
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Opening and closing an emulated device. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "emu_priv.h"
+
+static int read_boot_id(char out[64], struct zns_err *err)
+{
+	static const char path[] = "/proc/sys/kernel/random/boot_id";
+	cleanup_free uint8_t *text = NULL;
+	size_t len;
+	int rc = zns_read_file(AT_FDCWD, path, 63, &text, &len);
+
+	if (rc || !len)
+		return zns_fail_sys(err, rc ? rc : -EIO, "cannot read %s (is /proc mounted?)", path);
+	memset(out, 0, 64);
+	memcpy(out, text, len);
+	return 0;
+}
+
+static void place_tables(struct emu *e)
+{
+	uint8_t *base = e->map;
+
+	e->head = (struct emu_live_head *)base;
+	e->live = (struct emu_entry *)(base + EMU_BLOCK);
+	e->mirror = (struct emu_entry *)(base + e->lay.mirror_off);
+	e->die_busy = (struct emu_busy *)(base + e->lay.busy_off);
+	e->channel_busy = e->die_busy + e->p.channels * e->p.ways;
+}
+
+static int map_live(struct emu *e, bool private, struct zns_err *err)
+{
+	int prot = PROT_READ | (private || !e->fd_rdonly ? PROT_WRITE : 0);
+	void *map;
+
+	if (private)
+		map = mmap(NULL, e->lay.live_len, prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	else
+		map = mmap(NULL, e->lay.live_len, prot, MAP_SHARED, e->fd, EMU_LIVE_OFF);
+	if (map == MAP_FAILED)
+		return zns_fail_sys(err, -errno, "%s: cannot map the zone table: put it on a file system with shared mappings",
+				    e->dev.path);
+	if (e->map)
+		munmap(e->map, e->map_len);
+	e->map = map;
+	e->map_len = e->lay.live_len;
+	place_tables(e);
+	return 0;
+}
+
+/* The init lock is held. Somebody who has the device open with another idea of the boot is not on this machine. */
+static int rebuild_alone(struct emu *e, const char boot_id[64], struct zns_err *err)
+{
+	int rc = emu_presence_try_alone(e->fd);
+
+	if (rc)
+		return zns_fail(err, rc, "%s: its state is not of this boot, but another process has it open: close it there first",
+				e->dev.path);
+	memset(e->head->boot_id, 0, sizeof(e->head->boot_id));	/* killed half-way: begin again */
+	rc = emu_table_rebuild(e, err);
+	if (rc)
+		return rc;
+	memcpy(e->head->boot_id + 1, boot_id + 1, sizeof(e->head->boot_id) - 1);
+	emu_store(&e->head->boot_id[0], boot_id[0]);	/* last: only now it is equal */
+	return emu_presence_share(e->fd, err);
+}
+
+/* Resets that died half-way are decided before the device is shown to the new opener. */
+static int settle_resets(struct emu *e, struct zns_err *err)
+{
+	int rc = 0;
+
+	for (uint32_t z = 0; !e->fd_rdonly && !rc && z < e->p.nr_zones; z++) {
+		if (!(emu_load(&e->mirror[z].flags) & EMU_F_PENDING) && emu_load(&e->live[z].gen) >= emu_load(&e->mirror[z].gen))
+			continue;
+		rc = emu_zone_lock(e, z, err);
+		if (!rc)
+			emu_zone_unlock(e, z);
+	}
+	return rc;
+}
+
+/* The live tables as they are, or from the durable ones after a reboot (or where the host lost pages of live). */
+static int attach(struct emu *e, struct zns_err *err)
+{
+	char boot_id[64];
+	bool same;
+	int rc = read_boot_id(boot_id, err);
+
+	if (!rc)
+		rc = map_live(e, false, err);
+	if (rc)
+		return rc;
+	same = !memcmp(boot_id, e->head->boot_id, sizeof(boot_id));
+	if (same) {
+		rc = emu_table_is_stale(e, err);
+		if (rc <= 0)
+			return rc ? rc : settle_resets(e, err);
+	}
+	if (!e->fd_rdonly)
+		return rebuild_alone(e, boot_id, err);
+	/* No right to write: a private view, good until somebody else writes. */
+	rc = map_live(e, true, err);
+	return rc ? rc : emu_table_rebuild(e, err);
+}
+
+static int open_file(struct emu *e, const char *path, struct zns_err *err)
+{
+	struct stat st;
+	int rc;
+
+	/* O_NONBLOCK: a FIFO must not hang us before it is refused */
+	e->fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+	if (e->fd < 0 && e->rdonly && (errno == EACCES || errno == EROFS || errno == EPERM)) {
+		e->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+		e->fd_rdonly = true;
+	}
+	if (e->fd < 0) {
+		rc = -errno;
+		if (rc == -ENOENT)
+			return zns_fail(err, rc, "no emulated device at %s: create one with `znsctl create emu:%s`", path, path);
+		if (rc != -EISDIR)
+			return zns_fail_sys(err, rc, "cannot open %s", path);
+	}
+	if (e->fd < 0 || fstat(e->fd, &st) || (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode)))
+		return zns_fail(err, -EMEDIUMTYPE,
+				"%s is not an emulated device (neither file nor block device): create one with `znsctl create emu:PATH`",
+				path);
+	return 0;
+}
+
+static int setup(struct emu *e, const char *path, struct zns_err *err)
+{
+	struct zns_geometry *g = &e->dev.geo;
+	int rc = emu_header_read(e->fd, path, &e->p, e->uuid, err);
+
+	if (rc)
+		return rc;
+	emu_layout(&e->p, &e->lay);
+	e->die_of_zone = calloc(e->p.nr_zones, sizeof(*e->die_of_zone));
+	if (!e->die_of_zone)
+		return zns_fail(err, -ENOMEM, "out of memory");
+	emu_map_build(&e->p, e->die_of_zone);
+	emu_io_open(e, path);
+	*g = (struct zns_geometry) {
+		.nr_zones = e->p.nr_zones,
+		.block_size = e->p.block_size,
+		.zone_size = e->p.zone_size,
+		.zone_capacity = e->p.zone_capacity,
+		.max_open = e->p.max_open,
+		.max_active = e->p.max_active,
+		.max_io_bytes = EMU_MAX_IO,
+		.mem_align = zns_max(e->dio_mem, 512u),
+	};
+	rc = emu_fault_from_env(e, err);
+	return rc ? rc : attach(e, err);
+}
+
+static void emu_close(struct zns_dev *d)
+{
+	struct emu *e = emu_of(d);
+
+	if (e->map)
+		munmap(e->map, e->map_len);
+	if (e->dfd >= 0)
+		close(e->dfd);
+	if (e->fd >= 0)
+		close(e->fd);	/* all locks go with it */
+	for (unsigned i = 0; i < EMU_STRIPES; i++)
+		pthread_mutex_destroy(&e->stripe[i]);
+	pthread_mutex_destroy(&e->count_mutex);
+	pthread_mutex_destroy(&e->durable_mutex);
+	free(e->die_of_zone);
+	free(e);
+}
+
+const struct zns_dev_ops emu_ops = {
+	.name = "emu",
+	.report = emu_report,
+	.write = emu_write,
+	.append = emu_append,
+	.read = emu_read,
+	.reset = emu_reset,
+	.open_zone = emu_open_zone,
+	.close_zone = emu_close_zone,
+	.finish = emu_finish,
+	.flush = emu_flush,
+	.close = emu_close,
+};
+
+int emu_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err)
+{
+	const char *path = spec + strlen("emu:");
+	struct emu *e;
+	int rc;
+
+	if (!*path)
+		return zns_fail(err, -EINVAL, "\"emu:\" names no file: give emu:PATH");
+	e = calloc(1, sizeof(*e));
+	if (!e)
+		return zns_fail(err, -ENOMEM, "out of memory");
+	e->dev.ops = &emu_ops;
+	memcpy(e->dev.path, spec, strlen(spec) + 1);	/* zns_dev_open checked the length */
+	e->fd = e->dfd = -1;
+	e->rdonly = flags & ZNS_DEV_RDONLY;
+	atomic_store(&e->fail_write_after, -1);
+	atomic_store(&e->fail_read_after, -1);
+	for (unsigned i = 0; i < EMU_STRIPES; i++)
+		pthread_mutex_init(&e->stripe[i], NULL);
+	pthread_mutex_init(&e->count_mutex, NULL);
+	pthread_mutex_init(&e->durable_mutex, NULL);
+
+	rc = open_file(e, path, err);
+	if (!rc)
+		rc = emu_lock_init(e->fd, !e->fd_rdonly, err);
+	if (!rc) {
+		rc = emu_presence_share(e->fd, err);
+		if (!rc)
+			rc = setup(e, path, err);
+		emu_unlock_init(e->fd);
+	}
+	if (rc) {
+		emu_close(&e->dev);
+		return rc;
+	}
+	*out = &e->dev;
+	return 0;
+}
+
+int zns_emu_info(const struct zns_dev *dev, struct zns_emu_params *p, uint8_t uuid[ZNS_UUID_LEN])
+{
+	const struct emu *e = emu_of(dev);
+
+	if (dev->ops != &emu_ops)
+		return -EMEDIUMTYPE;
+	if (p)
+		*p = e->p;
+	if (uuid)
+		memcpy(uuid, e->uuid, ZNS_UUID_LEN);
+	return 0;
+}
+
+int zns_emu_zone_map(const struct zns_dev *dev, uint32_t *die_of_zone, struct zns_err *err)
+{
+	const struct emu *e = emu_of(dev);
+
+	if (dev->ops != &emu_ops)
+		return zns_fail(err, -EMEDIUMTYPE, "%s is not an emulated device: its zone map is not known", dev->path);
+	memcpy(die_of_zone, e->die_of_zone, e->p.nr_zones * sizeof(*die_of_zone));
+	return 0;
+}

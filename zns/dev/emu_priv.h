@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_DEV_EMU_PRIV_H
+#define ZNS_DEV_EMU_PRIV_H
+/*
+ * The emulated device, inside. The file:
+ *
+ *   0        header       one 4 KiB block: magic, version, UUID, parameters, hash
+ *   64 KiB   live area    mmapped by every opener; valid only for the boot named in its head:
+ *                         head, live[zones], mirror[zones], busy times
+ *   …        durable      one 32-byte entry per zone, written by flush and reset only
+ *   …        data         from the next MiB: zone i at i * capacity (rounded up to 4 KiB)
+ *
+ * live says what the device looks like now; durable what a power cut leaves. mirror is what is known to
+ * be in durable, so that a flush finds the changed zones without reading the disk. The invariants that
+ * keep all three right whenever a process dies are in emu_table.c.
+ *
+ * Locks, in this order: stripe mutexes ascending, zone locks ascending, count, durable. Across processes
+ * they are OFD byte locks far beyond the end of the file (gone with their holder, however it dies); OFD
+ * locks do not exclude threads that share the fd, hence the mutex in front of each. They do not exclude a
+ * forked child from its parent either: a child opens the device anew.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "zns/emu.h"
+
+#define EMU_MAGIC	UINT64_C(0x3130564544534e5a)	/* "ZNSDEV01", little-endian */
+#define EMU_VERSION	1
+#define EMU_BLOCK	4096u		/* of header and durable table */
+#define EMU_LIVE_OFF	65536u		/* 64 KiB: page-aligned with every page size */
+#define EMU_DATA_ALIGN	MIB(1)
+#define EMU_MAX_ZONES	(1u << 20)
+#define EMU_MAX_IO	MIB(1)
+#define EMU_STRIPES	64
+
+struct emu_header {
+	uint64_t magic;
+	uint32_t version, header_bytes;
+	uint8_t uuid[ZNS_UUID_LEN];
+	uint32_t nr_zones, block_size;
+	uint64_t zone_size, zone_capacity;
+	uint32_t max_open, max_active;
+	uint32_t channels, ways;
+	uint64_t map_seed;
+	uint32_t map, timing;
+	uint32_t die_write_mibps, die_read_mibps, channel_mibps, zero;
+	uint64_t data_off, total;	/* redundant: a layout computed otherwise must not be used */
+	uint64_t hash;			/* of everything above */
+};
+
+#define EMU_F_FINISHED	(1u << 0)	/* full although wp < capacity */
+#define EMU_F_READ_ONLY	(1u << 1)
+#define EMU_F_OFFLINE	(1u << 2)
+#define EMU_F_PENDING	(1u << 3)	/* mirror only: a reset may or may not have reached the disk */
+#define EMU_F_DURABLE	(EMU_F_FINISHED | EMU_F_READ_ONLY | EMU_F_OFFLINE)
+
+/* 32 bytes, so that none straddles a sector: a torn write leaves each entry old or new. */
+struct emu_entry {
+	uint64_t wp;		/* bytes written; stays when the zone is finished */
+	uint64_t gen;		/* counts resets */
+	uint32_t flags;		/* EMU_F_* */
+	uint32_t state;		/* live only: EMPTY, IMP_OPEN, EXP_OPEN or CLOSED; see emu_state() */
+	uint64_t check;		/* durable only: hash of the above and the zone's number */
+};
+_Static_assert(sizeof(struct emu_entry) == 32, "durable table format");
+_Static_assert(sizeof(struct emu_header) == 128, "header format");
+
+struct emu_live_head {
+	char boot_id[64];
+	/* apart: every write bumps the first */
+	uint64_t change_seq __attribute__((aligned(64)));
+	uint64_t durable_seq __attribute__((aligned(64)));	/* changes up to here are flushed */
+};
+
+/* Busy-until (CLOCK_MONOTONIC) and the sum of all work, for a die or a channel. */
+struct emu_busy {
+	uint64_t until_ns;
+	uint64_t work_ns;
+};
+
+struct emu_layout {
+	uint64_t live_len, mirror_off, busy_off;	/* offsets inside the live area */
+	uint64_t dur_off, dur_len;
+	uint64_t data_off, stride, total;
+};
+
+struct emu {
+	struct zns_dev dev;
+	struct zns_emu_params p;
+	struct emu_layout lay;
+	uint8_t uuid[ZNS_UUID_LEN];
+	bool rdonly;			/* asked for */
+	bool fd_rdonly;			/* all we may: no locks, no healing */
+	int fd;				/* through the page cache; carries the locks */
+	int dfd;			/* O_DIRECT, or -1 */
+	atomic_bool direct;		/* dfd works */
+	uint32_t dio_mem, dio_off;	/* what O_DIRECT wants aligned */
+	void *map;
+	size_t map_len;
+	struct emu_live_head *head;
+	struct emu_entry *live, *mirror;
+	struct emu_busy *die_busy, *channel_busy;
+	uint32_t *die_of_zone;
+	pthread_mutex_t stripe[EMU_STRIPES], count_mutex, durable_mutex;
+	_Atomic int64_t fail_write_after, fail_read_after;
+	atomic_bool sync_failed;	/* what the disk holds is unknown since */
+};
+
+static inline struct emu *emu_of(const struct zns_dev *d)
+{
+	return (struct emu *)d;
+}
+
+#define emu_load(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+#define emu_store(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+
+/* emu_params.c */
+int emu_params_check(const struct zns_emu_params *p, struct zns_err *err);
+void emu_map_build(const struct zns_emu_params *p, uint32_t *die_of_zone);
+
+/* emu_header.c */
+void emu_layout(const struct zns_emu_params *p, struct emu_layout *lay);
+int emu_header_write(int fd, const struct zns_emu_params *p, const uint8_t uuid[ZNS_UUID_LEN]);
+int emu_header_read(int fd, const char *path, struct zns_emu_params *p, uint8_t uuid[ZNS_UUID_LEN], struct zns_err *err);
+bool emu_header_present(int fd);	/* the magic only */
+
+/* emu_lock.c: the process-wide ones work on a bare fd, before there is a device */
+int emu_lock_init(int fd, bool write, struct zns_err *err);	/* held while a device is opened, made or cut */
+void emu_unlock_init(int fd);
+int emu_presence_share(int fd, struct zns_err *err);		/* held by every opener */
+int emu_presence_try_alone(int fd);				/* 0, or -EBUSY and nothing changed */
+int emu_zone_lock(struct emu *e, uint32_t zone, struct zns_err *err);
+void emu_zone_unlock(struct emu *e, uint32_t zone);
+/* @zones ascending, without duplicates */
+int emu_zones_lock(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns_err *err);
+void emu_zones_unlock(struct emu *e, const uint32_t *zones, uint32_t nr);
+int emu_count_lock(struct emu *e, struct zns_err *err);
+void emu_count_unlock(struct emu *e);
+int emu_durable_lock(struct emu *e, struct zns_err *err);
+void emu_durable_unlock(struct emu *e);
+
+/* emu_table.c */
+struct emu_change {
+	uint32_t zone;
+	struct emu_entry to;
+};
+void emu_durable_seal(struct emu_entry *en, uint32_t zone);	/* fills in .check */
+int emu_table_rebuild(struct emu *e, struct zns_err *err);	/* live := durable; caller is alone */
+int emu_table_is_stale(struct emu *e, struct zns_err *err);	/* 1: live is behind durable */
+int emu_table_heal(struct emu *e, uint32_t zone, struct zns_err *err);	/* zone lock held */
+void emu_live_reset(struct emu *e, uint32_t zone);		/* live := empty, of mirror's generation */
+/* Write entries, sync, note them in the mirror. @ch ascending; durable lock held. */
+int emu_durable_commit(struct emu *e, const struct emu_change *ch, size_t nr, struct zns_err *err);
+int emu_sync(struct emu *e, struct zns_err *err);
+int emu_flush(struct zns_dev *d, struct zns_err *err);
+
+/* emu_zone.c */
+enum zns_zone_state emu_state(const struct emu *e, const struct emu_entry *en);
+int emu_check_zone(struct emu *e, uint32_t zone, struct zns_err *err);
+int emu_check_writable(struct emu *e, struct zns_err *err);	/* -EBADF */
+int emu_zone_refuses(uint32_t zone, enum zns_zone_state st, struct zns_err *err);
+int emu_zone_activate(struct emu *e, uint32_t zone, enum zns_zone_state to, struct zns_err *err);
+int emu_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *err);
+int emu_reset(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err);
+int emu_open_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err);
+int emu_close_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err);
+int emu_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err);
+
+/* emu_data.c */
+int emu_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err);
+int emu_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uint64_t *off, struct zns_err *err);
+int emu_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *err);
+
+/* emu_io.c: any position, length and buffer; O_DIRECT where possible. 0 or -errno */
+void emu_io_open(struct emu *e, const char *path);
+int emu_io_write(struct emu *e, uint64_t pos, const void *buf, size_t len);
+int emu_io_read(struct emu *e, uint64_t pos, void *buf, size_t len);
+
+/* emu_timing.c: when the command is done in the model's time (0: at once), and waiting for it */
+uint64_t emu_timing_book(struct emu *e, uint32_t zone, size_t len, bool write);
+void emu_timing_wait(uint64_t done_ns);
+uint64_t emu_timing_work(const struct emu *e, uint32_t die);	/* model time a die has worked, ns */
+
+/* emu_fault.c */
+int emu_fault_from_env(struct emu *e, struct zns_err *err);
+bool emu_fault_hits(_Atomic int64_t *after);
+
+/* emu_open.c */
+extern const struct zns_dev_ops emu_ops;
+int emu_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err);
+
+#endif

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The three zone tables, and what keeps them right whenever a process or the host dies.
+ *
+ * - Each field of a live entry changes by one atomic store, in an order in which every prefix is a valid
+ *   state: a write stores wp after its data; a reset stores gen last.
+ * - change_seq goes up after each change that a flush must make durable.
+ * - durable is written in whole blocks built from mirror, under the durable lock. mirror follows only after
+ *   the sync, so it never claims more than the disk holds. A process killed in between leaves mirror behind,
+ *   and the next flush writes the same entries once more.
+ * - A reset goes durable → mirror → live. It marks mirror PENDING before the disk changes: if it dies then,
+ *   the disk may hold either state, and the next opener, flush or holder of the zone's lock writes the live
+ *   one back. If it dies after mirror got the new generation, they complete it (emu_table_heal).
+ */
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "emu_priv.h"
+
+void emu_durable_seal(struct emu_entry *en, uint32_t zone)
+{
+	en->flags &= EMU_F_DURABLE;
+	en->state = 0;
+	en->check = zns_hash_seeded(en, offsetof(struct emu_entry, check), zone);
+}
+
+static bool entry_valid(const struct emu *e, const struct emu_entry *en, uint32_t zone)
+{
+	return en->check == zns_hash_seeded(en, offsetof(struct emu_entry, check), zone) && en->wp <= e->p.zone_capacity &&
+	       !(en->wp % e->p.block_size) && !(en->flags & ~EMU_F_DURABLE) && !en->state;
+}
+
+/* The whole durable table; *out is aligned for direct I/O and the caller's to free. */
+static int durable_load(struct emu *e, struct emu_entry **out, struct zns_err *err)
+{
+	void *buf;
+	int rc;
+
+	if (posix_memalign(&buf, EMU_BLOCK, e->lay.dur_len))
+		return zns_fail(err, -ENOMEM, "out of memory");
+	rc = emu_io_read(e, e->lay.dur_off, buf, e->lay.dur_len);
+	if (rc) {
+		free(buf);
+		return zns_fail_sys(err, rc, "%s: cannot read the zone table", e->dev.path);
+	}
+	*out = buf;
+	return 0;
+}
+
+int emu_table_rebuild(struct emu *e, struct zns_err *err)
+{
+	cleanup_free struct emu_entry *dur = NULL;
+	int rc = durable_load(e, &dur, err);
+
+	if (rc)
+		return rc;
+	for (uint32_t z = 0; z < e->p.nr_zones; z++) {
+		struct emu_entry en = dur[z];
+
+		/* An entry that cannot be trusted costs its zone, not the device. */
+		if (!entry_valid(e, &en, z))
+			en = (struct emu_entry) { .flags = EMU_F_OFFLINE };
+		en.check = 0;
+		e->mirror[z] = en;
+		en.state = en.wp ? ZNS_ZONE_CLOSED : ZNS_ZONE_EMPTY;	/* power loss closes open zones */
+		e->live[z] = en;
+	}
+	for (uint32_t i = 0; i < e->p.channels * e->p.ways; i++)
+		emu_store(&e->die_busy[i].until_ns, 0);
+	for (uint32_t i = 0; i < e->p.channels; i++)
+		emu_store(&e->channel_busy[i].until_ns, 0);
+	emu_store(&e->head->change_seq, 0);
+	emu_store(&e->head->durable_seq, 0);
+	return 0;
+}
+
+int emu_table_is_stale(struct emu *e, struct zns_err *err)
+{
+	cleanup_free struct emu_entry *dur = NULL;
+	int rc, stale = 0;
+
+	/* The lock keeps resets and flushes out, which run ahead of live for a moment. */
+	if (!e->fd_rdonly && (rc = emu_durable_lock(e, err)))
+		return rc;
+	rc = durable_load(e, &dur, err);
+	for (uint32_t z = 0; !rc && z < e->p.nr_zones; z++) {
+		const struct emu_entry *en = &dur[z];
+		uint64_t gen = emu_load(&e->mirror[z].gen);
+
+		if ((emu_load(&e->mirror[z].flags) & EMU_F_PENDING) || !entry_valid(e, en, z))
+			continue;
+		if (en->gen > gen || (en->gen == gen && gen == emu_load(&e->live[z].gen) && en->wp > emu_load(&e->live[z].wp)))
+			stale = 1;
+	}
+	if (!e->fd_rdonly)
+		emu_durable_unlock(e);
+	return rc ? rc : stale;
+}
+
+void emu_live_reset(struct emu *e, uint32_t zone)
+{
+	struct emu_entry *live = &e->live[zone];
+
+	emu_store(&live->state, ZNS_ZONE_EMPTY);
+	emu_store(&live->flags, 0);
+	emu_store(&live->wp, 0);
+	emu_store(&live->gen, emu_load(&e->mirror[zone].gen));
+}
+
+/*
+ * What a reset left that died (or failed) half-way; a running one holds the zone's lock. Nearly always there
+ * is nothing to do. Else it is decided here, before anybody relies on either outcome.
+ */
+int emu_table_heal(struct emu *e, uint32_t zone, struct zns_err *err)
+{
+	struct emu_entry *mirror = &e->mirror[zone];
+	struct emu_change ch = { .zone = zone };
+	int rc;
+
+	if (emu_load(&e->live[zone].gen) < emu_load(&mirror->gen)) {
+		emu_live_reset(e, zone);	/* it is on the disk */
+		__atomic_fetch_and(&mirror->flags, ~EMU_F_PENDING, __ATOMIC_ACQ_REL);
+		return 0;
+	}
+	if (!(emu_load(&mirror->flags) & EMU_F_PENDING))
+		return 0;
+	/* The disk may hold either: back to live, whose data must be there before its write pointer. */
+	ch.to = e->live[zone];
+	rc = emu_sync(e, err);
+	if (!rc)
+		rc = emu_durable_lock(e, err);
+	if (rc)
+		return rc;
+	rc = emu_durable_commit(e, &ch, 1, err);
+	emu_durable_unlock(e);
+	return rc;
+}
+
+static int sync_lost(struct emu *e, struct zns_err *err)
+{
+	return zns_fail(err, -EIO,
+			"%s: an earlier write to the host's storage failed, what it holds is unknown: check the host's disk, then open the device anew",
+			e->dev.path);
+}
+
+int emu_sync(struct emu *e, struct zns_err *err)
+{
+	if (atomic_load(&e->sync_failed))
+		return sync_lost(e, err);
+	while (fdatasync(e->fd)) {
+		int rc = -errno;
+
+		if (rc == -EINTR)
+			continue;
+		/* The kernel reports a lost page once: a later success would prove nothing. */
+		atomic_store(&e->sync_failed, true);
+		return zns_fail_sys(err, -EIO, "%s: cannot sync (%s)", e->dev.path, strerror(-rc));
+	}
+	return 0;
+}
+
+/* One block of the durable table: what mirror says, with the changes that fall into it on top. */
+static size_t build_block(struct emu *e, uint32_t first, const struct emu_change *ch, size_t nr, struct emu_entry *block)
+{
+	const uint32_t per = EMU_BLOCK / sizeof(*block);
+	size_t used = 0;
+
+	memset(block, 0, EMU_BLOCK);
+	for (uint32_t i = 0; i < per && first + i < e->p.nr_zones; i++) {
+		if (used < nr && ch[used].zone == first + i)
+			block[i] = ch[used++].to;
+		else
+			block[i] = e->mirror[first + i];
+		emu_durable_seal(&block[i], first + i);
+	}
+	return used;
+}
+
+int emu_durable_commit(struct emu *e, const struct emu_change *ch, size_t nr, struct zns_err *err)
+{
+	const uint32_t per = EMU_BLOCK / sizeof(struct emu_entry);
+	struct emu_entry block[EMU_BLOCK / sizeof(struct emu_entry)] __attribute__((aligned(EMU_BLOCK)));
+	int rc;
+
+	if (atomic_load(&e->sync_failed))
+		return sync_lost(e, err);
+	for (size_t i = 0; i < nr;) {
+		uint32_t first = ch[i].zone / per * per;
+
+		i += build_block(e, first, ch + i, nr - i, block);
+		rc = emu_io_write(e, e->lay.dur_off + (uint64_t)first * sizeof(struct emu_entry), block, EMU_BLOCK);
+		if (rc) {
+			atomic_store(&e->sync_failed, true);
+			return zns_fail_sys(err, -EIO, "%s: cannot write the zone table (%s)", e->dev.path, strerror(-rc));
+		}
+	}
+	rc = emu_sync(e, err);
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < nr; i++) {
+		struct emu_entry *m = &e->mirror[ch[i].zone];
+
+		emu_store(&m->wp, ch[i].to.wp);
+		emu_store(&m->gen, ch[i].to.gen);
+		emu_store(&m->flags, ch[i].to.flags & EMU_F_DURABLE);	/* takes PENDING away: last */
+	}
+	return 0;
+}
+
+/* Does the disk lack something of this live entry? Generations differ only while a reset is under way. */
+static bool unflushed(const struct emu_entry *live, const struct emu_entry *mirror)
+{
+	return live->gen == mirror->gen &&
+	       ((mirror->flags & EMU_F_PENDING) || live->wp != mirror->wp ||
+		((live->flags ^ mirror->flags) & EMU_F_DURABLE));
+}
+
+/* Without the zone's lock: gen is stored last by a reset, so equal before and after means the rest belongs to it. */
+static struct emu_entry snapshot(const struct emu_entry *en)
+{
+	struct emu_entry s = { 0 };
+
+	do {
+		s.gen = emu_load(&en->gen);
+		s.flags = emu_load(&en->flags);
+		s.wp = emu_load(&en->wp);
+	} while (emu_load(&en->gen) != s.gen);
+	return s;
+}
+
+static int collect(struct emu *e, struct emu_change **out, size_t *nr)
+{
+	cleanup_free struct emu_change *list = NULL;
+	size_t n = 0, room = 0;
+
+	for (uint32_t z = 0; z < e->p.nr_zones; z++) {
+		struct emu_entry live = snapshot(&e->live[z]), mirror = snapshot(&e->mirror[z]);
+
+		if (!unflushed(&live, &mirror))
+			continue;
+		if (n == room) {
+			struct emu_change *bigger = realloc(list, (room = room ? room * 2 : 64) * sizeof(*list));
+
+			if (!bigger)
+				return -ENOMEM;
+			list = bigger;
+		}
+		list[n++] = (struct emu_change) { .zone = z, .to = live };
+	}
+	*out = list;
+	list = NULL;
+	*nr = n;
+	return 0;
+}
+
+/* What others flushed or reset since the list was made must not be undone: an entry only moves forward. */
+static size_t still_ahead(struct emu *e, struct emu_change *ch, size_t nr)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < nr; i++) {
+		const struct emu_entry *m = &e->mirror[ch[i].zone];
+		struct emu_entry to = ch[i].to;
+
+		if (to.gen != emu_load(&m->gen))
+			continue;
+		to.wp = zns_max(to.wp, emu_load(&m->wp));
+		/* finished stays finished within a generation; the other two change under this lock only */
+		to.flags = (to.flags & EMU_F_FINISHED) | (m->flags & EMU_F_FINISHED) |
+			   (emu_load(&e->live[ch[i].zone].flags) & (EMU_F_READ_ONLY | EMU_F_OFFLINE));
+		if (!unflushed(&to, m))
+			continue;
+		ch[kept].zone = ch[i].zone;
+		ch[kept++].to = to;
+	}
+	return kept;
+}
+
+int emu_flush(struct zns_dev *d, struct zns_err *err)
+{
+	struct emu *e = emu_of(d);
+	cleanup_free struct emu_change *ch = NULL;
+	uint64_t seq, done;
+	size_t nr;
+	int rc = emu_check_writable(e, err);
+
+	if (rc)
+		return rc;
+	if (atomic_load(&e->sync_failed))
+		return sync_lost(e, err);
+	seq = emu_load(&e->head->change_seq);
+	if (emu_load(&e->head->durable_seq) >= seq)
+		return 0;
+	/* The list before the sync: a write pointer may become durable only after the data below it. */
+	rc = collect(e, &ch, &nr);
+	if (rc)
+		return zns_fail(err, rc, "out of memory");
+	rc = emu_sync(e, err);
+	if (rc)
+		return rc;
+	if (nr) {
+		rc = emu_durable_lock(e, err);
+		if (rc)
+			return rc;
+		nr = still_ahead(e, ch, nr);
+		if (nr)
+			rc = emu_durable_commit(e, ch, nr, err);
+		emu_durable_unlock(e);
+		if (rc)
+			return rc;
+	}
+	done = emu_load(&e->head->durable_seq);
+	while (done < seq && !__atomic_compare_exchange_n(&e->head->durable_seq, &done, seq, false, __ATOMIC_ACQ_REL,
+							  __ATOMIC_ACQUIRE))
+		;
+	return 0;
+}

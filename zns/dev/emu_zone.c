@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Zone states, their transitions and limits. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "emu_priv.h"
+
+/*
+ * What the device shows. Fullness follows from the write pointer and the flags, so that a process which
+ * dies between two stores leaves no contradiction.
+ */
+enum zns_zone_state emu_state(const struct emu *e, const struct emu_entry *en)
+{
+	uint32_t flags = emu_load(&en->flags), state = emu_load(&en->state);
+	uint64_t wp = emu_load(&en->wp);
+
+	if (flags & EMU_F_OFFLINE)
+		return ZNS_ZONE_OFFLINE;
+	if (flags & EMU_F_READ_ONLY)
+		return ZNS_ZONE_READ_ONLY;
+	if ((flags & EMU_F_FINISHED) || wp >= e->p.zone_capacity)
+		return ZNS_ZONE_FULL;
+	if (state == ZNS_ZONE_IMP_OPEN || state == ZNS_ZONE_EXP_OPEN)
+		return state;
+	return wp ? ZNS_ZONE_CLOSED : ZNS_ZONE_EMPTY;
+}
+
+int emu_check_zone(struct emu *e, uint32_t zone, struct zns_err *err)
+{
+	if (zone >= e->p.nr_zones)
+		return zns_fail(err, -EINVAL, "zone %u: the device has zones 0 to %u", zone, e->p.nr_zones - 1);
+	return 0;
+}
+
+int emu_check_writable(struct emu *e, struct zns_err *err)
+{
+	if (e->rdonly)
+		return zns_fail(err, -EBADF, "%s is open for reading only", e->dev.path);
+	return 0;
+}
+
+int emu_zone_refuses(uint32_t zone, enum zns_zone_state st, struct zns_err *err)
+{
+	switch (st) {
+	case ZNS_ZONE_FULL:
+		return zns_fail(err, -ENOSPC, "zone %u is full: use another zone or reset it", zone);
+	case ZNS_ZONE_READ_ONLY:
+		return zns_fail(err, -EROFS, "zone %u is read-only: its data can be read, use another zone", zone);
+	case ZNS_ZONE_OFFLINE:
+		return zns_fail(err, -ENXIO, "zone %u is offline: use another zone", zone);
+	default:
+		return 0;
+	}
+}
+
+/* Zone locked. Counted anew each time, over all processes: a counter could be left wrong by a killed one. */
+static int check_limits(struct emu *e, uint32_t zone, enum zns_zone_state from, struct zns_err *err)
+{
+	uint32_t open = 0, active = 0;
+
+	if (!e->p.max_open && !e->p.max_active)
+		return 0;
+	for (uint32_t z = 0; z < e->p.nr_zones; z++) {
+		enum zns_zone_state st = emu_state(e, &e->live[z]);
+
+		open += zns_zone_is_open(st);
+		active += zns_zone_is_active(st);
+	}
+	if (e->p.max_active && !zns_zone_is_active(from) && active >= e->p.max_active)
+		return zns_fail(err, -EOVERFLOW, "zone %u: %u zones are active, the device's limit is %u: finish or reset one first",
+				zone, active, e->p.max_active);
+	if (e->p.max_open && !zns_zone_is_open(from) && open >= e->p.max_open)
+		return zns_fail(err, -ETOOMANYREFS, "zone %u: %u zones are open, the device's limit is %u: close, finish or reset one first",
+				zone, open, e->p.max_open);
+	return 0;
+}
+
+int emu_zone_activate(struct emu *e, uint32_t zone, enum zns_zone_state to, struct zns_err *err)
+{
+	struct emu_entry *en = &e->live[zone];
+	int rc = emu_count_lock(e, err);
+
+	if (rc)
+		return rc;
+	rc = check_limits(e, zone, emu_state(e, en), err);
+	if (!rc)
+		emu_store(&en->state, to);
+	emu_count_unlock(e);
+	return rc;
+}
+
+static void fill(const struct emu *e, uint32_t zone, struct zns_zone *out)
+{
+	const struct emu_entry *en = &e->live[zone];
+
+	memset(out, 0, sizeof(*out));
+	out->index = zone;
+	out->state = emu_state(e, en);
+	out->capacity = e->p.zone_capacity;
+	out->wp = emu_load(&en->wp);
+	/* what a killed reset left half-way is a reset zone; the next one to lock it completes it */
+	if (emu_load(&en->gen) < emu_load(&e->mirror[zone].gen)) {
+		out->wp = 0;
+		out->state = ZNS_ZONE_EMPTY;
+	}
+	if (out->state == ZNS_ZONE_FULL)
+		out->wp = out->capacity;
+	else if (out->wp == out->capacity && out->state != ZNS_ZONE_READ_ONLY && out->state != ZNS_ZONE_OFFLINE)
+		out->state = ZNS_ZONE_FULL;	/* filled between the two loads */
+}
+
+int emu_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *err)
+{
+	struct emu *e = emu_of(d);
+
+	if (first > e->p.nr_zones || nr > e->p.nr_zones - first)
+		return zns_fail(err, -EINVAL, "report of %u zones from zone %u: the device has %u zones", nr, first, e->p.nr_zones);
+	for (uint32_t i = 0; i < nr; i++)
+		fill(e, first + i, &out[i]);
+	return 0;
+}
+
+int emu_open_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err)
+{
+	struct emu *e = emu_of(d);
+	enum zns_zone_state st;
+	int rc = emu_check_writable(e, err);
+
+	if (!rc)
+		rc = emu_check_zone(e, zone, err);
+	if (!rc)
+		rc = emu_zone_lock(e, zone, err);
+	if (rc)
+		return rc;
+	st = emu_state(e, &e->live[zone]);
+	rc = emu_zone_refuses(zone, st, err);
+	if (!rc && st != ZNS_ZONE_EXP_OPEN)
+		rc = emu_zone_activate(e, zone, ZNS_ZONE_EXP_OPEN, err);
+	emu_zone_unlock(e, zone);
+	return rc;
+}
+
+int emu_close_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err)
+{
+	struct emu *e = emu_of(d);
+	enum zns_zone_state st;
+	int rc = emu_check_writable(e, err);
+
+	if (!rc)
+		rc = emu_check_zone(e, zone, err);
+	if (!rc)
+		rc = emu_zone_lock(e, zone, err);
+	if (rc)
+		return rc;
+	st = emu_state(e, &e->live[zone]);
+	rc = emu_zone_refuses(zone, st, err);
+	if (!rc && st == ZNS_ZONE_EMPTY)
+		rc = zns_fail(err, -EIO, "zone %u is empty: only an open zone can be closed", zone);
+	if (!rc)	/* one opened and never written becomes empty again: emu_state() sees to it */
+		emu_store(&e->live[zone].state, ZNS_ZONE_CLOSED);
+	emu_zone_unlock(e, zone);
+	return rc;
+}
+
+static int finish_locked(struct emu *e, uint32_t zone, struct zns_err *err)
+{
+	struct emu_entry *en = &e->live[zone];
+	enum zns_zone_state st = emu_state(e, en);
+	int rc;
+
+	if (st == ZNS_ZONE_FULL)
+		return 0;
+	rc = emu_zone_refuses(zone, st, err);
+	if (rc)
+		return rc;
+	/* The device opens it for the padding: that needs the same resources as a write. */
+	if (!zns_zone_is_open(st)) {
+		rc = emu_zone_activate(e, zone, ZNS_ZONE_IMP_OPEN, err);
+		if (rc)
+			return rc;
+	}
+	emu_store(&en->flags, emu_load(&en->flags) | EMU_F_FINISHED);
+	__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);
+	return 0;
+}
+
+int emu_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err)
+{
+	struct emu *e = emu_of(d);
+	int rc = emu_check_writable(e, err);
+
+	if (!rc)
+		rc = emu_check_zone(e, zone, err);
+	if (!rc)
+		rc = emu_zone_lock(e, zone, err);
+	if (rc)
+		return rc;
+	rc = finish_locked(e, zone, err);
+	emu_zone_unlock(e, zone);
+	return rc;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Only what the disk knows to be written needs a sync; an open zone that nothing was written to does not. */
+static bool reset_needs_disk(const struct emu_entry *live, const struct emu_entry *mirror)
+{
+	return live->wp || mirror->wp || ((live->flags | mirror->flags) & EMU_F_FINISHED);
+}
+
+/* All zones locked. The disk first, then mirror (both in commit), then live; see emu_table.c. */
+static int reset_locked(struct emu *e, const uint32_t *zones, uint32_t nr, struct emu_change *ch, struct zns_err *err)
+{
+	size_t n = 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < nr; i++) {
+		enum zns_zone_state st = emu_state(e, &e->live[zones[i]]);
+
+		if (st == ZNS_ZONE_READ_ONLY || st == ZNS_ZONE_OFFLINE)
+			return emu_zone_refuses(zones[i], st, err);
+	}
+	rc = emu_durable_lock(e, err);
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < nr; i++) {
+		const struct emu_entry *live = &e->live[zones[i]];
+
+		if (!reset_needs_disk(live, &e->mirror[zones[i]]))
+			continue;
+		ch[n++] = (struct emu_change) { .zone = zones[i], .to.gen = live->gen + 1 };
+	}
+	if (n) {
+		__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);
+		for (size_t i = 0; i < n; i++)
+			__atomic_fetch_or(&e->mirror[ch[i].zone].flags, EMU_F_PENDING, __ATOMIC_ACQ_REL);
+		rc = emu_durable_commit(e, ch, n, err);
+	}
+	emu_durable_unlock(e);
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < nr; i++)
+		emu_store(&e->live[zones[i]].state, ZNS_ZONE_EMPTY);
+	for (size_t i = 0; i < n; i++)
+		emu_live_reset(e, ch[i].zone);
+	return 0;
+}
+
+int emu_reset(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err)
+{
+	struct emu *e = emu_of(d);
+	cleanup_free uint32_t *sorted = NULL;
+	cleanup_free struct emu_change *ch = NULL;
+	uint32_t n = 0;
+	int rc = emu_check_writable(e, err);
+
+	if (rc || !nr)
+		return rc;
+	for (uint32_t i = 0; i < nr; i++) {
+		rc = emu_check_zone(e, zones[i], err);
+		if (rc)
+			return rc;
+	}
+	sorted = malloc(nr * sizeof(*sorted));
+	ch = malloc(nr * sizeof(*ch));
+	if (!sorted || !ch)
+		return zns_fail(err, -ENOMEM, "out of memory");
+	memcpy(sorted, zones, nr * sizeof(*sorted));
+	qsort(sorted, nr, sizeof(*sorted), by_number);
+	for (uint32_t i = 0; i < nr; i++)
+		if (!n || sorted[n - 1] != sorted[i])
+			sorted[n++] = sorted[i];
+	rc = emu_zones_lock(e, sorted, n, err);
+	if (rc)
+		return rc;
+	rc = reset_locked(e, sorted, n, ch, err);
+	emu_zones_unlock(e, sorted, n);
+	return rc;
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The commit of a dump: everything durable, in order, or nothing visible (design.md §3 "Order", §6). */
+#include <fcntl.h>
+#include <string.h>
+#include "dump.h"
+#include "zns/handle.h"
+#include "zns/store.h"
+
+#define RATE_MIN_US 1000000u	/* a shorter data phase is not rated (design.md §5) */
+
+static void join_streams(struct dump *d)
+{
+	while (d->streams) {
+		struct stream *s = d->streams;
+
+		d->streams = s->next;
+		pthread_join(s->thread, NULL);
+		free(s);
+	}
+}
+
+static ZnsPb__Checkpoint *new_record(const struct dump *d, uint64_t frozen_us)
+{
+	ZnsPb__Checkpoint *c = calloc(1, sizeof(*c));
+	char host[64] = "", link[64], path[1024] = "";
+	ssize_t n;
+
+	if (!c)
+		return NULL;
+	zns_pb__checkpoint__init(c);
+	c->id.data = malloc(ZNS_UUID_LEN);
+	c->container = strdup(d->container);
+	c->origin = calloc(1, sizeof(*c->origin));
+	if (!c->id.data || !c->container || !c->origin) {
+		zns_pb__checkpoint__free_unpacked(c, NULL);
+		return NULL;
+	}
+	memcpy(c->id.data, d->id, ZNS_UUID_LEN);
+	c->id.len = ZNS_UUID_LEN;
+	c->created_ns = zns_now_ns();
+	c->has_qos_requested_mibps = d->qos_mibps > 0;
+	c->qos_requested_mibps = d->qos_mibps;
+	c->has_shared_groups = 1;
+	c->shared_groups = d->shared_groups;
+	c->has_frozen_us = 1;
+	c->frozen_us = frozen_us;
+	zns_pb__origin__init(c->origin);
+	gethostname(host, sizeof(host) - 1);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", d->h->dir);
+	n = readlink(link, path, sizeof(path) - 1);
+	path[n > 0 ? n : 0] = 0;
+	c->origin->kind = strdup("criu");
+	c->origin->host = strdup(host);
+	c->origin->image_dir = strdup(path);
+	return c;
+}
+
+static void rate(const struct dump *d, ZnsPb__Checkpoint *c)
+{
+	struct zns_writer_stats st;
+
+	zns_writer_stats(d->w, &st);
+	if (st.last_complete_ns <= st.first_submit_ns)
+		return;
+	c->has_data_phase_us = 1;
+	c->data_phase_us = (st.last_complete_ns - st.first_submit_ns) / 1000;
+	if (c->data_phase_us >= RATE_MIN_US) {
+		c->has_qos_achieved_mibps = 1;
+		c->qos_achieved_mibps = (double)st.page_bytes / (double)MIB(1) / ((double)c->data_phase_us / 1e6);
+	}
+}
+
+static int broker_commit(struct dump *d, ZnsPb__Checkpoint *c, struct zns_err *err)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__RestoreBegin ask = ZNS_PB__RESTORE_BEGIN__INIT;
+	ZnsPb__Response *resp = NULL;
+	struct zns_err again = ZNS_ERR_INIT;
+	int ret;
+
+	req.commit = c;
+	ret = zns_broker_call(&d->h->broker, &req, &resp, err);
+	if (resp)
+		zns_pb__response__free_unpacked(resp, NULL);
+	if (ret != -EPIPE)
+		return ret;
+	/* It died between our asking and its answer: the next one knows whether the record is in the log. */
+	close(d->h->lock);	/* nothing is written any more; a new broker waits for this */
+	d->h->lock = -1;
+	zns_broker_close(&d->h->broker);
+	d->h->connected = !zns_broker_connect(&d->h->reg, &d->h->broker, &again);
+	if (!d->h->connected)
+		return ret;
+	ask.checkpoint = c->id;
+	memset(&req, 0, sizeof(req));
+	zns_pb__request__init(&req);
+	req.restore_begin = &ask;
+	resp = NULL;
+	if (zns_broker_call(&d->h->broker, &req, &resp, &again))
+		return zns_fail(err, ret, "znsd died during the commit; the dump was dropped, run it again");
+	zns_pb__response__free_unpacked(resp, NULL);
+	return 0;
+}
+
+static void drop_committed(struct dump *d)
+{
+	ZnsPb__Rm rm = ZNS_PB__RM__INIT;
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Response *resp = NULL;
+	ProtobufCBinaryData id = { ZNS_UUID_LEN, d->id };
+
+	rm.n_checkpoints = 1;
+	rm.checkpoints = &id;
+	rm.by = (char *)"a dump whose handle could not be written";
+	req.rm = &rm;
+	if (!zns_broker_call(&d->h->broker, &req, &resp, NULL))
+		zns_pb__response__free_unpacked(resp, NULL);
+}
+
+/* A convenience for tools: not synced, since the handle's hash tells a stale or torn copy. */
+static int write_copy(int dir, const char *name, const void *data, size_t len)
+{
+	cleanup_close int fd = -1;
+
+	if (unlinkat(dir, name, 0) && errno != ENOENT)
+		return -errno;
+	fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return -errno;
+	return zns_write_all(fd, data, len);
+}
+
+static int write_handle(struct dump *d, const ZnsPb__Checkpoint *c, struct zns_err *err)
+{
+	ZnsPb__Handle hd = ZNS_PB__HANDLE__INIT;
+	cleanup_free ZnsPb__HandleCopy *copy = NULL;
+	cleanup_free ZnsPb__HandleCopy **list = NULL;
+	size_t nr = 0;
+	int ret = 0;
+
+	for (struct copy *k = d->copies; k; k = k->next)
+		nr++;
+	copy = calloc(nr + 1, sizeof(*copy));
+	list = calloc(nr + 1, sizeof(*list));
+	if (!copy || !list)
+		return zns_fail(err, -ENOMEM, "no memory for the handle");
+	nr = 0;
+	for (struct copy *k = d->copies; k && !ret; k = k->next, nr++) {
+		zns_pb__handle_copy__init(&copy[nr]);
+		copy[nr].name = k->name;
+		copy[nr].size = k->len;
+		copy[nr].hash = zns_hash(k->data, k->len);
+		list[nr] = &copy[nr];
+		ret = write_copy(d->h->dir, k->name, k->data, k->len);
+		if (ret)
+			zns_fail_sys(err, ret, "cannot write %s into the image directory", k->name);
+	}
+	hd.device.data = d->h->reg.uuid;
+	hd.device.len = hd.checkpoint.len = ZNS_UUID_LEN;
+	hd.checkpoint.data = d->id;
+	hd.container = d->container;
+	hd.created_ns = c->created_ns;
+	hd.bytes = c->bytes;
+	hd.page_bytes = c->page_bytes;
+	hd.nr_images = c->nr_images;
+	hd.copies = list;
+	hd.n_copies = nr;
+	return ret ? ret : zns_handle_write(d->h->dir, &hd, err);
+}
+
+static void summary(const struct dump *d, const ZnsPb__Checkpoint *c, struct zw_reply *r)
+{
+	char id[ZNS_UUID_STR], size[32], got[64] = "too short to rate";
+
+	if (c->has_qos_achieved_mibps)
+		snprintf(got, sizeof(got), "%.0f MiB/s", c->qos_achieved_mibps);
+	snprintf(r->msg, sizeof(r->msg),
+		 "checkpoint %s of %s committed: %s in %u images on %zu zones of %zu groups (%u shared), data phase %.3f s, "
+		 "asked %u MiB/s, got %s",
+		 zns_uuid_format(d->id, id), d->container, zns_format_size(c->bytes, size, sizeof(size)), c->nr_images,
+		 c->n_zones, c->n_groups, c->shared_groups, (double)c->data_phase_us / 1e6, d->qos_mibps, got);
+	r->size = c->bytes;
+}
+
+static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct zns_err *err)
+{
+	ZnsPb__Manifest m = ZNS_PB__MANIFEST__INIT;
+	ZnsPb__ExtentRef *ref = calloc(1, sizeof(*ref));
+	ZnsPb__Checkpoint *c = new_record(d, frozen_us);
+	int ret;
+
+	if (!ref || !c) {
+		free(ref);
+		if (c)
+			zns_pb__checkpoint__free_unpacked(c, NULL);
+		return zns_fail(err, -ENOMEM, "no memory for the record");
+	}
+	zns_pb__extent_ref__init(ref);
+	join_streams(d);
+	ret = dump_check(d, err);
+	m.device.data = d->h->reg.uuid;
+	m.device.len = ZNS_UUID_LEN;
+	m.checkpoint = c;
+	rate(d, c);
+	if (!ret)
+		ret = zns_writer_finish(d->w, &m, ref, err);
+	c->manifest = ref;
+	rate(d, c);
+	if (!ret)
+		ret = zns_dev_flush(d->h->dev, err);
+	if (!ret)
+		ret = broker_commit(d, c, err);
+	if (!ret) {
+		ret = write_handle(d, c, err);
+		if (ret)
+			drop_committed(d);
+	}
+	if (!ret)
+		summary(d, c, r);
+	zns_pb__checkpoint__free_unpacked(c, NULL);
+	return ret;
+}
+
+void dump_commit(struct dump *d, struct packet *p)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zw_reply r = { 0 };
+
+	if (commit(d, p->h.off, &r, &err)) {
+		zns_writer_cancel(d->w, err.code, err.msg);
+		dump_fail(d, &err);
+		reply_error(p->nr_fd ? p->fd[0] : -1, &err);
+	} else {
+		reply_send(p->nr_fd ? p->fd[0] : -1, &r, -1);
+	}
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * A dump, from admission to commit (design.md §3 "Order"): data durable → catalogue record durable → handle written.
+ * Any error before leaves nothing visible; the broker takes the zones back when our connection ends.
+ */
+#include <string.h>
+#include "dump.h"
+
+static int zone_get(void *arg, uint32_t group, struct zns_zone_slot *out, struct zns_err *err)
+{
+	struct dump *d = arg;
+	ZnsPb__ZoneGet get = ZNS_PB__ZONE_GET__INIT;
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Response *resp = NULL;
+	int ret;
+
+	get.group = group;
+	req.zone_get = &get;
+	ret = zns_broker_call(&d->h->broker, &req, &resp, err);
+	if (ret)
+		return ret;
+	if (!resp->zone) {
+		ret = zns_fail(err, -EPROTO, "znsd granted no zone");
+	} else {
+		out->zone = resp->zone->zone;
+		out->group = resp->zone->group;
+		out->start = resp->zone->start;
+		out->capacity = resp->zone->capacity;
+		if (out->zone >= d->h->dev->geo.nr_zones || out->start > out->capacity)
+			ret = zns_fail(err, -EPROTO, "znsd granted a zone that the device does not have");
+	}
+	zns_pb__response__free_unpacked(resp, NULL);
+	return ret;
+}
+
+/* --zns-container, else the container's id in the task's cgroup, else the image directory's name (design.md §5). */
+static int container_name(struct dump *d, const struct zw_begin *b, struct zns_err *err)
+{
+	char link[64], path[1024];
+	ssize_t n;
+
+	if (b->container[0]) {
+		snprintf(d->container, sizeof(d->container), "%s", b->container);
+		return 0;
+	}
+	if (!cgroup_container_id(b->pid, d->container, sizeof(d->container)))
+		return 0;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", d->h->dir);
+	n = readlink(link, path, sizeof(path) - 1);
+	if (n <= 0)
+		return zns_fail(err, -EINVAL, "cannot tell the container's name; give --zns-container");
+	path[n] = 0;
+	snprintf(d->container, sizeof(d->container), "%s", strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
+	return 0;
+}
+
+static int parse_options(struct dump *d, const struct zw_begin *b, struct zns_err *err)
+{
+	uint64_t unit = ZNS_STRIPE_UNIT_DEFAULT;
+
+	if (b->qos[0] && zns_parse_mibps(b->qos, &d->qos_mibps))
+		return zns_fail(err, -EINVAL, "--zns-qos %s is no bandwidth; write 500, 500MiB/s or 2GiB/s", b->qos);
+	if (b->stripe[0] && (zns_parse_size(b->stripe, &unit) || unit < ZNS_STRIPE_UNIT_MIN || unit > ZNS_STRIPE_UNIT_MAX ||
+			     unit % 4096))
+		return zns_fail(err, -EINVAL, "--zns-stripe %s is out of range; give 64K to 4M, a multiple of 4K", b->stripe);
+	d->unit = (uint32_t)unit;
+	return container_name(d, b, err);
+}
+
+static int ask_admission(struct dump *d, const struct zw_begin *b, ZnsPb__Response **resp, struct zns_err *err)
+{
+	ZnsPb__DumpBegin begin = ZNS_PB__DUMP_BEGIN__INIT;
+	ZnsPb__Origin origin = ZNS_PB__ORIGIN__INIT;
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+
+	begin.container = d->container;
+	begin.qos_mibps = d->qos_mibps;
+	begin.alloc = b->alloc[0] ? (char *)b->alloc : NULL;
+	begin.admission = b->admission[0] ? (char *)b->admission : NULL;
+	origin.kind = (char *)"criu";
+	origin.has_pid = 1;
+	origin.pid = (uint32_t)b->pid;
+	begin.origin = &origin;
+	req.dump_begin = &begin;
+	return zns_broker_call(&d->h->broker, &req, resp, err);
+}
+
+static int start_writer(struct dump *d, const ZnsPb__DumpGrant *g, struct zns_err *err)
+{
+	uint32_t groups[ZNS_STRIPE_MAX_WIDTH], weights[ZNS_STRIPE_MAX_WIDTH];
+	struct zns_writer_params p = { .dev = d->h->dev, .unit = d->unit, .zone_get = zone_get, .arg = d };
+
+	if (!g || !g->n_groups || g->n_groups > ZNS_STRIPE_MAX_WIDTH || g->checkpoint.len != ZNS_UUID_LEN)
+		return zns_fail(err, -EPROTO, "znsd granted no usable stripe");
+	for (size_t i = 0; i < g->n_groups; i++) {
+		groups[i] = g->groups[i]->group;
+		weights[i] = g->groups[i]->weight;
+	}
+	memcpy(d->id, g->checkpoint.data, ZNS_UUID_LEN);
+	d->shared_groups = g->shared_groups;
+	p.nr_groups = (uint32_t)g->n_groups;
+	p.groups = groups;
+	p.weights = weights;
+	return zns_writer_new(&p, &d->w, err);
+}
+
+int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
+{
+	const struct zw_begin *b = (const struct zw_begin *)p->payload;
+	struct dump *d;
+	struct zns_registered reg;
+	ZnsPb__Response *resp = NULL;
+	struct zw_reply r = { 0 };
+	char id[ZNS_UUID_STR];
+	int ret;
+
+	if (p->len != sizeof(*b) || p->nr_fd != 2)
+		return zns_fail(err, -EPROTO, "zns-helper and criu are of different builds");
+	h->dir = packet_take_fd(p, 1);
+	d = calloc(1, sizeof(*d));
+	if (!d)
+		return zns_fail(err, -ENOMEM, "no memory for the dump");
+	d->h = h;
+	d->copies_tail = &d->copies;
+	pthread_mutex_init(&d->lock, NULL);
+	ret = parse_options(d, b, err);
+	if (!ret)
+		ret = zns_resolve_device(b->dev[0] ? b->dev : NULL, &reg, err);
+	if (!ret && faccessat(h->dir, ".", W_OK, 0))
+		ret = zns_fail_sys(err, -errno, "the image directory takes no handle");
+	if (!ret)
+		ret = helper_attach(h, &reg, true, err);
+	if (!ret)
+		ret = ask_admission(d, b, &resp, err);
+	if (!ret)
+		ret = start_writer(d, resp->dump, err);
+	if (!ret) {
+		snprintf(r.msg, sizeof(r.msg), "checkpoint %s of %s: %zu zones' width asked for %u MiB/s on %s, %u groups shared",
+			 zns_uuid_format(d->id, id), d->container, resp->dump->n_groups, d->qos_mibps, reg.path,
+			 d->shared_groups);
+		d->started_ns = zns_mono_ns();
+		h->dump = d;
+		reply_send(p->fd[0], &r, -1);
+	}
+	if (resp)
+		zns_pb__response__free_unpacked(resp, NULL);
+	if (ret)
+		free(d);
+	return ret;
+}
+
+void dump_broker_gone(struct helper *h)
+{
+	zns_writer_cancel(h->dump->w, -EPIPE, "znsd died during the dump; the dump was dropped, run it again");
+}
+
+void dump_fail(struct dump *d, const struct zns_err *err)
+{
+	pthread_mutex_lock(&d->lock);
+	if (!d->err.code)
+		d->err = *err;
+	pthread_mutex_unlock(&d->lock);
+}
+
+int dump_check(struct dump *d, struct zns_err *err)
+{
+	int ret;
+
+	pthread_mutex_lock(&d->lock);
+	ret = d->err.code;
+	if (ret)
+		*err = d->err;
+	pthread_mutex_unlock(&d->lock);
+	return ret ? ret : zns_writer_error(d->w, err);
+}
+
+/* criu is gone. In-flight writes end with the process; then the broker sees our connection close and cleans up. */
+void dump_end(struct helper *h)
+{
+	zns_writer_cancel(h->dump->w, -ECANCELED, "criu ended before the commit");
+}

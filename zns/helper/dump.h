@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_HELPER_DUMP_H
+#define ZNS_HELPER_DUMP_H
+#include <pthread.h>
+#include "helper.h"
+#include "zns/stripe.h"
+#include "zns/writer.h"
+
+/* A small image kept for the plain copies beside the handle (design.md §6). */
+struct copy {
+	char name[ZW_NAME];
+	uint8_t *data;
+	size_t len;
+	struct copy *next;
+};
+
+struct stream {
+	pthread_t thread;
+	struct dump *d;
+	struct zns_wimage *img;
+	int fd;
+	struct stream *next;
+};
+
+struct dump {
+	struct helper *h;
+	struct zns_writer *w;
+	char container[ZW_STR];
+	uint8_t id[ZNS_UUID_LEN];
+	uint32_t qos_mibps, unit, shared_groups;
+	uint64_t started_ns;
+	struct zns_wimage **pages;
+	uint32_t nr_pages, max_pages;
+	struct stream *streams;
+	struct copy *copies, **copies_tail;
+	size_t copies_len;
+	pthread_mutex_t lock;
+	struct zns_err err;	/* an error outside the writer; the first one stays */
+};
+
+void dump_fail(struct dump *d, const struct zns_err *err);
+int dump_check(struct dump *d, struct zns_err *err);
+
+/* commit.c */
+void dump_commit(struct dump *d, struct packet *p);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_HELPER_H
+#define ZNS_HELPER_H
+/* zns-helper: one process per dump or restore that owns the device, the buffers and the broker connection. */
+#include <stdbool.h>
+#include <sys/types.h>
+#include "zns-wire.h"
+#include "zns/broker.h"
+#include "zns/dev.h"
+#include "zns/util.h"
+
+/* One received packet; its descriptors are owned by the handler, which sets taken ones to -1. */
+struct packet {
+	struct zw_hdr h;
+	uint8_t payload[ZW_MAX_MSG];
+	size_t len;		/* of the payload */
+	int fd[ZW_MAX_FDS];
+	uint32_t nr_fd;
+	pid_t sender;		/* as seen from here */
+};
+
+struct helper {
+	int sk;			/* criu */
+	int dir;		/* image directory, -1 before begin */
+	struct zns_registered reg;
+	struct zns_broker broker;
+	bool connected;
+	struct zns_dev *dev;
+	int lock;		/* held shared while we live: see zns/broker.h */
+	struct dump *dump;
+	struct restore *restore;
+};
+
+/* wire.c */
+int packet_recv(int sk, struct packet *p);	/* 1 a packet, 0 the other side is gone, -errno */
+void packet_close_fds(struct packet *p);
+int packet_take_fd(struct packet *p, uint32_t n);
+/* @fd < 0: none. Both descriptors stay the caller's. */
+void reply_send(int reply_sk, const struct zw_reply *r, int fd);
+void reply_error(int reply_sk, const struct zns_err *err);
+const char *packet_text(struct packet *p);	/* the payload as a NUL-terminated string, NULL if it is none */
+const struct zw_iov *packet_iov(const struct packet *p);	/* h.nr of them, NULL if they do not fit */
+
+/* device.c: resolve, connect to the broker, open the device, take the life lock. */
+int helper_attach(struct helper *h, const struct zns_registered *reg, bool writer, struct zns_err *err);
+void helper_detach(struct helper *h);
+
+/* dump.c, images.c */
+int dump_begin(struct helper *h, struct packet *p, struct zns_err *err);
+void dump_packet(struct helper *h, struct packet *p);
+void dump_broker_gone(struct helper *h);
+void dump_end(struct helper *h);	/* criu is gone; an uncommitted dump is dropped */
+
+/* restore.c */
+int restore_begin(struct helper *h, struct packet *p, struct zns_err *err);
+void restore_packet(struct helper *h, struct packet *p);
+void restore_end(struct helper *h);
+
+/* cgroup.c: leave the caller's cgroups, so that a container is not charged for our memory and I/O. Best effort. */
+void cgroup_escape(void);
+/* The container id found in a task's cgroup path (64 hex digits), or -ENOENT. */
+int cgroup_container_id(pid_t pid, char *out, size_t len);
+
+#endif

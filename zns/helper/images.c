@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* How images reach the writer during a dump: whole memfds, pipes, and the memory of frozen tasks. */
+#include <string.h>
+#include <sys/stat.h>
+#include "dump.h"
+#include "zns/handle.h"
+
+static const char *image_name(struct packet *p, struct zns_err *err)
+{
+	const char *name = packet_text(p);
+
+	if (!name || strlen(name) >= ZW_NAME || strchr(name, '/')) {
+		zns_fail(err, -EPROTO, "criu sent an impossible image name");
+		return NULL;
+	}
+	return name;
+}
+
+/* Tools read small images from the directory; bulk stays on the device only. */
+static void keep_copy(struct dump *d, const char *name, int fd)
+{
+	struct stat st;
+	struct copy *c;
+
+	if (fstat(fd, &st) || st.st_size > (off_t)ZNS_HANDLE_COPY_MAX ||
+	    d->copies_len + (size_t)st.st_size > ZNS_HANDLE_COPIES_MAX)
+		return;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return;
+	c->len = (size_t)st.st_size;
+	c->data = malloc(c->len + 1);
+	snprintf(c->name, sizeof(c->name), "%s", name);
+	if (!c->data || zns_pread_all(fd, c->data, c->len, 0)) {
+		free(c->data);
+		free(c);
+		return;
+	}
+	d->copies_len += c->len;
+	*d->copies_tail = c;
+	d->copies_tail = &c->next;
+}
+
+static int image_fd(struct dump *d, struct packet *p, struct zns_err *err)
+{
+	const char *name = image_name(p, err);
+	struct zns_wimage *img;
+	int ret;
+
+	if (!name)
+		return err->code;
+	if (p->nr_fd != 1)
+		return zns_fail(err, -EPROTO, "image %s came without its contents", name);
+	ret = zns_writer_image(d->w, name, false, &img, err);
+	if (ret)
+		return ret;
+	keep_copy(d, name, p->fd[0]);
+	ret = zns_wimage_from_fd(img, p->fd[0], err);
+	return ret ? ret : zns_wimage_seal(img, err);
+}
+
+static void *stream_run(void *arg)
+{
+	struct stream *s = arg;
+	struct zns_err err = ZNS_ERR_INIT;
+
+	if (zns_wimage_from_fd(s->img, s->fd, &err) || zns_wimage_seal(s->img, &err))
+		dump_fail(s->d, &err);
+	close(s->fd);
+	return NULL;
+}
+
+/* One thread for each open stream (tmpfs archives, ghost files): there are few, and each waits for its writer. */
+static int image_stream(struct dump *d, struct packet *p, struct zns_err *err)
+{
+	const char *name = image_name(p, err);
+	struct stream *s;
+	int ret;
+
+	if (!name)
+		return err->code;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return zns_fail(err, -ENOMEM, "no memory for image %s", name);
+	s->d = d;
+	ret = zns_writer_image(d->w, name, false, &s->img, err);
+	if (!ret) {
+		s->fd = packet_take_fd(p, 0);
+		ret = s->fd < 0 ? zns_fail(err, -EPROTO, "image %s came without its pipe", name) : 0;
+	}
+	if (!ret) {
+		ret = -pthread_create(&s->thread, NULL, stream_run, s);
+		if (ret) {
+			zns_fail_sys(err, ret, "cannot start a reader for image %s", name);
+			close(s->fd);
+		}
+	}
+	if (ret) {
+		free(s);
+		return ret;
+	}
+	s->next = d->streams;
+	d->streams = s;
+	return 0;
+}
+
+static int pages_open(struct dump *d, struct packet *p, struct zns_err *err)
+{
+	const char *name = image_name(p, err);
+	struct zw_reply r = { .kind = ZW_KIND_PAGES };
+	int ret;
+
+	if (!name)
+		return err->code;
+	ret = dump_check(d, err);
+	if (ret)
+		return ret;
+	if (d->nr_pages == d->max_pages) {
+		uint32_t max = d->max_pages ? 2 * d->max_pages : 16;
+		void *n = realloc(d->pages, max * sizeof(*d->pages));
+
+		if (!n)
+			return zns_fail(err, -ENOMEM, "no memory for image %s", name);
+		d->pages = n;
+		d->max_pages = max;
+	}
+	ret = zns_writer_image(d->w, name, true, &d->pages[d->nr_pages], err);
+	if (ret)
+		return ret;
+	r.image = d->nr_pages++;
+	reply_send(p->nr_fd ? p->fd[0] : -1, &r, -1);
+	return 0;
+}
+
+static int pages_mem(struct dump *d, struct packet *p, struct zns_err *err)
+{
+	const struct zw_iov *v = packet_iov(p);
+	struct iovec iov[ZW_MAX_IOV];
+
+	if (!v || p->h.image >= d->nr_pages || p->h.pid <= 0)
+		return zns_fail(err, -EPROTO, "criu sent an impossible list of pages");
+	for (uint32_t i = 0; i < p->h.nr; i++)
+		iov[i] = (struct iovec){ (void *)(uintptr_t)v[i].base, v[i].len };
+	return zns_wimage_mem(d->pages[p->h.image], p->h.pid, iov, p->h.nr, err);
+}
+
+static int pages_seal(struct dump *d, struct packet *p, struct zns_err *err)
+{
+	struct zw_reply r = { 0 };
+	int ret;
+
+	if (p->h.image >= d->nr_pages)
+		return zns_fail(err, -EPROTO, "criu closed an image it never opened");
+	ret = zns_wimage_settle(d->pages[p->h.image], err);
+	if (!ret)
+		ret = zns_wimage_seal(d->pages[p->h.image], err);
+	if (!ret)
+		ret = dump_check(d, err);
+	if (!ret)
+		reply_send(p->nr_fd ? p->fd[0] : -1, &r, -1);
+	return ret;
+}
+
+void dump_packet(struct helper *h, struct packet *p)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct dump *d = h->dump;
+	bool answered = p->h.op == ZW_PAGES_OPEN || p->h.op == ZW_PAGES_SEAL;
+	int ret;
+
+	switch (p->h.op) {
+	case ZW_IMG_FD:
+		ret = image_fd(d, p, &err);
+		break;
+	case ZW_IMG_STREAM:
+		ret = image_stream(d, p, &err);
+		break;
+	case ZW_PAGES_OPEN:
+		ret = pages_open(d, p, &err);
+		break;
+	case ZW_PAGES_MEM:
+		ret = pages_mem(d, p, &err);
+		break;
+	case ZW_PAGES_SEAL:
+		ret = pages_seal(d, p, &err);
+		break;
+	case ZW_FAILED:
+		ret = zns_fail(&err, -EIO, "a part of the dump failed: %s", packet_text(p) ? packet_text(p) : "(no reason)");
+		break;
+	case ZW_COMMIT:
+		dump_commit(d, p);
+		return;
+	default:
+		ret = zns_fail(&err, -EPROTO, "unknown request %u from criu", p->h.op);
+	}
+	if (ret) {
+		dump_fail(d, &err);
+		if (answered)
+			reply_error(p->nr_fd ? p->fd[0] : -1, &err);
+	}
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * zns-helper: started by criu for one dump or restore, ends with it (design.md §3). Descriptor 3 is the socket to
+ * criu. Nothing is printed: every failure travels back in an answer.
+ */
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include "helper.h"
+
+#define CRIU_FD 3
+
+static void dispatch(struct helper *h, struct packet *p)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	int ret = 0;
+
+	if (h->dump) {
+		dump_packet(h, p);
+		return;
+	}
+	if (h->restore) {
+		restore_packet(h, p);
+		return;
+	}
+	if (p->h.op == ZW_DUMP_BEGIN)
+		ret = dump_begin(h, p, &err);
+	else if (p->h.op == ZW_RESTORE_BEGIN)
+		ret = restore_begin(h, p, &err);
+	else
+		ret = zns_fail(&err, -EPROTO, "zns-helper: request %u before the beginning", p->h.op);
+	if (ret) {
+		reply_error(p->nr_fd ? p->fd[0] : -1, &err);
+		helper_detach(h);
+	}
+}
+
+static void loop(struct helper *h)
+{
+	static struct packet p;
+	bool gone = false;
+
+	for (;;) {
+		struct pollfd pfd[2] = { { .fd = h->sk, .events = POLLIN },
+					 { .fd = gone || !h->connected ? -1 : h->broker.fd, .events = POLLRDHUP } };
+
+		if (poll(pfd, 2, -1) < 0) {
+			if (errno == EINTR)
+				continue;
+			return;
+		}
+		if (pfd[1].revents) {
+			gone = true;	/* a restore reads on: its zones are safe while we hold the readers' lock */
+			if (h->dump)
+				dump_broker_gone(h);
+		}
+		if (pfd[0].revents) {
+			if (packet_recv(h->sk, &p) <= 0)
+				return;
+			dispatch(h, &p);
+			packet_close_fds(&p);
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct helper h = { .sk = CRIU_FD, .dir = -1, .lock = -1 };
+	int on = 1;
+	socklen_t len = sizeof(on);
+
+	if (getsockopt(CRIU_FD, SOL_SOCKET, SO_TYPE, &on, &len) || on != SOCK_SEQPACKET) {
+		fprintf(stderr, "%s is started by criu, not by hand\n", argc ? argv[0] : "zns-helper");
+		return 2;
+	}
+	on = 1;
+	if (setsockopt(CRIU_FD, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)))
+		return 1;
+	signal(SIGPIPE, SIG_IGN);
+	prctl(PR_SET_DUMPABLE, 0);	/* our buffers hold other tasks' memory */
+	cgroup_escape();
+	loop(&h);
+	if (h.dump)
+		dump_end(&h);
+	if (h.restore)
+		restore_end(&h);
+	helper_detach(&h);
+	return 0;
+}

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* A restore: find the checkpoint by handle or id, hold it by a lease, serve verified bytes to criu's processes. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include "helper.h"
+#include "zns/handle.h"
+#include "zns/reader.h"
+#include "zns/store.h"
+
+#define THREAD_MIN MIB(1)	/* a larger image is fetched beside the message loop */
+
+struct restore {
+	struct zns_reader *r;
+	ZnsPb__Manifest *m;
+};
+
+static int from_handle(struct helper *h, const struct zw_begin *b, struct zns_registered *reg, uint8_t *id, char *warn,
+		       size_t warn_len, struct zns_err *err)
+{
+	struct zns_err copies = ZNS_ERR_INIT;
+	struct zns_registered given;
+	ZnsPb__Handle *hd = NULL;
+	int ret = zns_handle_read(h->dir, &hd, err);
+
+	if (ret)
+		return ret;
+	memcpy(id, hd->checkpoint.data, ZNS_UUID_LEN);
+	ret = zns_registered_by_uuid(hd->device.data, reg, err);
+	if (!ret && b->dev[0]) {
+		ret = zns_resolve_device(b->dev, &given, err);
+		if (!ret && memcmp(given.uuid, reg->uuid, ZNS_UUID_LEN))
+			ret = zns_fail(err, -EXDEV, "the handle is of another device than --zns-dev %s; leave the option out", b->dev);
+	}
+	if (!ret && zns_handle_check_copies(h->dir, hd, &copies) > 0)
+		snprintf(warn, warn_len, "%s; the device's own images are used", copies.msg);
+	zns_pb__handle__free_unpacked(hd, NULL);
+	return ret;
+}
+
+static int from_id(const struct zw_begin *b, struct zns_registered *reg, uint8_t *id, struct zns_err *err)
+{
+	if (zns_uuid_parse(b->checkpoint, id))
+		return zns_fail(err, -EINVAL, "--zns-checkpoint %s is no checkpoint id; `znsctl ls` lists them", b->checkpoint);
+	return zns_resolve_device(b->dev[0] ? b->dev : NULL, reg, err);
+}
+
+static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *id, struct zns_err *err)
+{
+	struct zns_reader_params p = { .dev = h->dev };
+	ZnsPb__RestoreBegin begin = ZNS_PB__RESTORE_BEGIN__INIT;
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Response *resp = NULL;
+	int ret;
+
+	begin.checkpoint.data = (uint8_t *)id;
+	begin.checkpoint.len = ZNS_UUID_LEN;
+	req.restore_begin = &begin;
+	ret = zns_broker_call(&h->broker, &req, &resp, err);
+	if (ret)
+		return ret;
+	if (resp->n_checkpoints != 1)
+		ret = zns_fail(err, -EPROTO, "znsd named no checkpoint");
+	if (!ret)
+		ret = zns_manifest_read(h->dev, resp->checkpoints[0], &r->m, err);
+	if (!ret && (r->m->checkpoint->id.len != ZNS_UUID_LEN || memcmp(r->m->checkpoint->id.data, id, ZNS_UUID_LEN)))
+		ret = zns_fail(err, -EBADMSG, "the manifest on the device is of another checkpoint");
+	if (!ret)
+		ret = zns_manifest_check(r->m, &h->dev->geo, err);
+	if (!ret)
+		ret = zns_reader_new(&p, r->m, &r->r, err);
+	zns_pb__response__free_unpacked(resp, NULL);
+	return ret;
+}
+
+static void restore_free(struct restore *r)
+{
+	zns_reader_free(r->r);
+	if (r->m)
+		zns_pb__manifest__free_unpacked(r->m, NULL);
+	free(r);
+}
+
+int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
+{
+	const struct zw_begin *b = (const struct zw_begin *)p->payload;
+	struct restore *r = calloc(1, sizeof(*r));
+	struct zw_reply reply = { 0 };
+	struct zns_registered reg;
+	uint8_t id[ZNS_UUID_LEN];
+	int ret;
+
+	if (!r)
+		return zns_fail(err, -ENOMEM, "no memory for the restore");
+	if (p->len != sizeof(*b) || p->nr_fd != 2) {
+		free(r);
+		return zns_fail(err, -EPROTO, "zns-helper and criu are of different builds");
+	}
+	h->dir = packet_take_fd(p, 1);
+	if (b->checkpoint[0])
+		ret = from_id(b, &reg, id, err);
+	else
+		ret = from_handle(h, b, &reg, id, reply.msg, sizeof(reply.msg), err);
+	if (!ret)
+		ret = helper_attach(h, &reg, false, err);
+	if (!ret)
+		ret = open_checkpoint(h, r, id, err);
+	if (ret) {
+		restore_free(r);
+		return ret;
+	}
+	reply.size = r->m->checkpoint->bytes;
+	h->restore = r;
+	reply_send(p->fd[0], &reply, -1);
+	return 0;
+}
+
+/* --- images --- */
+
+struct fetch {
+	struct zns_rimage *img;
+	int reply, fd;
+	struct zw_iov *range;	/* NULL: the whole image */
+	uint32_t nr;
+};
+
+static void *fetch_run(void *arg)
+{
+	struct fetch *f = arg;
+	struct zw_reply r = { .kind = ZW_KIND_FD, .size = zns_rimage_size(f->img) };
+	struct zns_err err = ZNS_ERR_INIT;
+	int ret = 0;
+
+	if (ftruncate(f->fd, (off_t)r.size))
+		ret = zns_fail_sys(&err, -errno, "no memory for image %s", zns_rimage_name(f->img));
+	if (!ret && !f->range && r.size)
+		ret = zns_rimage_to_fd(f->img, 0, r.size, f->fd, &err);
+	for (uint32_t i = 0; i < f->nr && !ret; i++)
+		ret = zns_rimage_to_fd(f->img, f->range[i].base, f->range[i].len, f->fd, &err);
+	if (ret)
+		reply_error(f->reply, &err);
+	else
+		reply_send(f->reply, &r, f->fd);
+	close(f->fd);
+	close(f->reply);
+	free(f->range);
+	free(f);
+	return NULL;
+}
+
+static void *stream_run(void *arg)
+{
+	struct fetch *f = arg;
+	uint64_t size = zns_rimage_size(f->img), unit = KIB(256);
+	cleanup_free uint8_t *buf = malloc(unit);
+	struct zns_err err = ZNS_ERR_INIT;
+
+	/* A reader that gets less than the archive's end fails on it: tar reports a truncated archive. */
+	for (uint64_t off = 0; off < size && buf; off += unit) {
+		size_t len = zns_min(unit, size - off);
+
+		if (zns_rimage_read(f->img, off, buf, len, &err) || zns_write_all(f->fd, buf, len))
+			break;
+	}
+	close(f->fd);
+	free(f);
+	return NULL;
+}
+
+static int start(void *(*run)(void *), struct fetch *f, bool beside)
+{
+	pthread_t t;
+
+	if (!beside) {
+		run(f);
+		return 0;
+	}
+	if (pthread_create(&t, NULL, run, f))
+		return -EAGAIN;
+	pthread_detach(t);
+	return 0;
+}
+
+static int fetch_start(struct packet *p, struct zns_rimage *img, struct zw_iov *range, uint32_t nr, struct zns_err *err)
+{
+	struct fetch *f = calloc(1, sizeof(*f));
+	int fd = memfd_create("zns-image", MFD_CLOEXEC);
+
+	if (!f || fd < 0) {
+		free(f);
+		free(range);
+		if (fd >= 0)
+			close(fd);
+		return zns_fail(err, -ENOMEM, "no memory for image %s", zns_rimage_name(img));
+	}
+	*f = (struct fetch){ .img = img, .reply = packet_take_fd(p, 0), .fd = fd, .range = range, .nr = nr };
+	if (!start(fetch_run, f, nr || zns_rimage_size(img) > THREAD_MIN))
+		return 0;
+	p->fd[0] = f->reply;
+	close(fd);
+	free(range);
+	free(f);
+	return zns_fail(err, -EAGAIN, "cannot start a thread");
+}
+
+/* An archive is read once, from front to end: a pipe needs no memory for it. */
+static int stream_start(struct packet *p, struct zns_rimage *img, struct zns_err *err)
+{
+	struct zw_reply r = { .kind = ZW_KIND_FD, .size = zns_rimage_size(img) };
+	struct fetch *f = calloc(1, sizeof(*f));
+	int fds[2];
+
+	if (!f || pipe2(fds, O_CLOEXEC)) {
+		free(f);
+		return zns_fail(err, -ENOMEM, "no pipe for image %s", zns_rimage_name(img));
+	}
+	f->img = img;
+	f->fd = fds[1];
+	reply_send(p->fd[0], &r, fds[0]);
+	close(fds[0]);
+	if (!start(stream_run, f, true))
+		return 0;
+	close(fds[1]);
+	free(f);
+	return 0;	/* answered already: the reader sees an empty archive and fails */
+}
+
+static int open_image(struct helper *h, struct packet *p, struct zns_err *err)
+{
+	const char *name = packet_text(p);
+	struct zns_rimage *img = name ? zns_reader_find(h->restore->r, name) : NULL;
+	struct zw_reply r = { .kind = ZW_KIND_PAGES };
+
+	if (!img)
+		return zns_fail(err, -ENOENT, "no image %s in the checkpoint", name ? name : "(none)");
+	if (!strncmp(name, "tmpfs-", 6) && zns_rimage_size(img) > KIB(64))
+		return stream_start(p, img, err);
+	if (strncmp(name, "pages-", 6))
+		return fetch_start(p, img, NULL, 0, err);
+	r.image = zns_rimage_index(img);
+	r.size = zns_rimage_size(img);
+	reply_send(p->fd[0], &r, -1);
+	return 0;
+}
+
+static void read_done(void *arg, const struct zns_err *err)
+{
+	struct zw_reply r = { 0 };
+	int sk = (int)(intptr_t)arg;
+
+	if (err->code)
+		reply_error(sk, err);
+	else
+		reply_send(sk, &r, -1);
+	close(sk);
+}
+
+static int read_pages(struct helper *h, struct packet *p, struct zns_err *err)
+{
+	struct zns_rimage *img = zns_reader_image(h->restore->r, p->h.image);
+	const struct zw_iov *v = packet_iov(p);
+	struct iovec iov[ZW_MAX_IOV];
+
+	if (!img || !v || p->sender <= 0)
+		return zns_fail(err, -EPROTO, "criu sent an impossible read");
+	for (uint32_t i = 0; i < p->h.nr; i++)
+		iov[i] = (struct iovec){ (void *)(uintptr_t)v[i].base, v[i].len };
+	zns_rimage_read_task(img, p->h.off, p->sender, iov, p->h.nr, read_done, (void *)(intptr_t)packet_take_fd(p, 0));
+	return 0;
+}
+
+static int spool(struct helper *h, struct packet *p, struct zns_err *err)
+{
+	struct zns_rimage *img = zns_reader_image(h->restore->r, p->h.image);
+	const struct zw_iov *v = packet_iov(p);
+	struct zw_iov *copy;
+
+	if (!img || !v)
+		return zns_fail(err, -EPROTO, "criu sent an impossible list of ranges");
+	copy = malloc(p->h.nr * sizeof(*v));
+	if (!copy)
+		return zns_fail(err, -ENOMEM, "no memory for a list of ranges");
+	memcpy(copy, v, p->h.nr * sizeof(*v));
+	return fetch_start(p, img, copy, p->h.nr, err);
+}
+
+void restore_packet(struct helper *h, struct packet *p)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	int ret;
+
+	if (!p->nr_fd)
+		return;	/* nobody would hear the answer */
+	switch (p->h.op) {
+	case ZW_OPEN:
+		ret = open_image(h, p, &err);
+		break;
+	case ZW_READ:
+		ret = read_pages(h, p, &err);
+		break;
+	case ZW_SPOOL:
+		ret = spool(h, p, &err);
+		break;
+	default:
+		ret = zns_fail(&err, -EPROTO, "unknown request %u from criu", p->h.op);
+	}
+	if (ret)
+		reply_error(p->fd[0], &err);
+}
+
+/* Every process of the restore has closed its end. Threads still feeding a pipe end with the process. */
+void restore_end(struct helper *h)
+{
+	(void)h;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Packets from criu and answers to it. Everything received is checked before it is used. */
+#include <string.h>
+#include <sys/socket.h>
+#include "helper.h"
+
+int packet_recv(int sk, struct packet *p)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(int) * ZW_MAX_FDS) + CMSG_SPACE(sizeof(struct ucred))];
+		struct cmsghdr align;
+	} u;
+	struct iovec iov[2] = { { &p->h, sizeof(p->h) }, { p->payload, sizeof(p->payload) - 1 } };
+	struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2, .msg_control = u.buf, .msg_controllen = sizeof(u.buf) };
+	ssize_t n;
+
+	p->nr_fd = 0;
+	p->sender = 0;
+	do {
+		n = recvmsg(sk, &m, MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	if (n <= 0)
+		return n < 0 ? -errno : 0;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
+		if (c->cmsg_level != SOL_SOCKET)
+			continue;
+		if (c->cmsg_type == SCM_RIGHTS) {
+			p->nr_fd = (uint32_t)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+			memcpy(p->fd, CMSG_DATA(c), p->nr_fd * sizeof(int));
+		} else if (c->cmsg_type == SCM_CREDENTIALS) {
+			struct ucred uc;
+
+			memcpy(&uc, CMSG_DATA(c), sizeof(uc));
+			p->sender = uc.pid;
+		}
+	}
+	if ((size_t)n < sizeof(p->h) || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || p->h.version != ZW_VERSION) {
+		packet_close_fds(p);
+		return -EPROTO;
+	}
+	p->len = (size_t)n - sizeof(p->h);
+	p->payload[p->len] = 0;
+	return 1;
+}
+
+void packet_close_fds(struct packet *p)
+{
+	for (uint32_t i = 0; i < p->nr_fd; i++)
+		if (p->fd[i] >= 0)
+			close(p->fd[i]);
+	p->nr_fd = 0;
+}
+
+int packet_take_fd(struct packet *p, uint32_t n)
+{
+	int fd = n < p->nr_fd ? p->fd[n] : -1;
+
+	if (fd >= 0)
+		p->fd[n] = -1;
+	return fd;
+}
+
+void reply_send(int reply_sk, const struct zw_reply *r, int fd)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} u = { .buf = { 0 } };
+	struct iovec iov = { (void *)r, sizeof(*r) };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (reply_sk < 0)
+		return;
+	if (fd >= 0) {
+		struct cmsghdr *c;
+
+		m.msg_control = u.buf;
+		m.msg_controllen = sizeof(u.buf);
+		c = CMSG_FIRSTHDR(&m);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(c), &fd, sizeof(int));
+	}
+	/* The asker may be dead: then nobody waits for this answer. */
+	while (sendmsg(reply_sk, &m, MSG_NOSIGNAL) < 0 && errno == EINTR)
+		;
+}
+
+void reply_error(int reply_sk, const struct zns_err *err)
+{
+	struct zw_reply r = { .code = err->code ? err->code : -EIO };
+
+	snprintf(r.msg, sizeof(r.msg), "%s", err->msg);
+	reply_send(reply_sk, &r, -1);
+}
+
+const char *packet_text(struct packet *p)
+{
+	if (!p->len || strlen((char *)p->payload) >= ZW_STR)
+		return NULL;
+	return (char *)p->payload;
+}
+
+const struct zw_iov *packet_iov(const struct packet *p)
+{
+	if (!p->h.nr || p->h.nr > ZW_MAX_IOV || p->len != p->h.nr * sizeof(struct zw_iov))
+		return NULL;
+	return (const struct zw_iov *)p->payload;
+}

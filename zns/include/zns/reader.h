@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_READER_H
+#define ZNS_READER_H
+/*
+ * The striping reader of one restore (design.md §3): reads whole checksum units from many zones at once, verifies
+ * each, then hands over the bytes asked for. Nothing unverified ever leaves it.
+ *
+ * Threads: runs its own workers; requests may come from several threads. A unit that is only partly asked for stays
+ * in a small cache, so that page-by-page readers do not fetch it again.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include "zns/dev.h"
+#include "zns-record.pb-c.h"
+
+struct zns_reader;
+struct zns_rimage;
+
+struct zns_reader_params {
+	struct zns_dev *dev;	/* borrowed */
+	uint32_t workers;	/* threads; 0 = 8 */
+	uint32_t cache_units;	/* 0 = twice the workers */
+};
+
+/* @m (checked by zns_manifest_check) is borrowed for the reader's life. */
+int zns_reader_new(const struct zns_reader_params *p, const ZnsPb__Manifest *m, struct zns_reader **out,
+		   struct zns_err *err);
+void zns_reader_free(struct zns_reader *r);	/* waits for running requests; NULL is fine */
+
+/* NULL: no such image. Index: its place in the manifest. */
+struct zns_rimage *zns_reader_find(struct zns_reader *r, const char *name);
+struct zns_rimage *zns_reader_image(struct zns_reader *r, uint32_t index);
+uint32_t zns_rimage_index(const struct zns_rimage *i);
+uint64_t zns_rimage_size(const struct zns_rimage *i);
+const char *zns_rimage_name(const struct zns_rimage *i);
+
+/* Called once from a worker when a request is done: @err->code 0 or the first error. */
+typedef void (*zns_read_done)(void *arg, const struct zns_err *err);
+
+/*
+ * Read [off, off + sum of iov lengths) of an image into the memory of task @pid (process_vm_writev; iovecs are
+ * copied). Asynchronous: @done is called exactly once, also on failure to start. A range beyond the image's end is
+ * an error (-ENODATA), never a short read.
+ */
+void zns_rimage_read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov, uint32_t nr,
+			  zns_read_done done, void *arg);
+
+/* The same into a buffer of ours, synchronous. */
+int zns_rimage_read(struct zns_rimage *i, uint64_t off, void *buf, size_t len, struct zns_err *err);
+
+/* Write [off, off + len) to the same offsets of @fd (a memfd), synchronous. */
+int zns_rimage_to_fd(struct zns_rimage *i, uint64_t off, uint64_t len, int fd, struct zns_err *err);
+
+/* Payload bytes verified and delivered, and the time between first submit and last completion. */
+void zns_reader_stats(struct zns_reader *r, uint64_t *bytes, uint64_t *busy_us);
+
+#endif

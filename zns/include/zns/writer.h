@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_WRITER_H
+#define ZNS_WRITER_H
+/*
+ * The striping writer of one dump: many images, many zones in flight (design.md §3).
+ *
+ * Bytes enter as memory of a frozen task (read with process_vm_readv by the workers), from a file or from a
+ * caller's buffer; they are cut into stripe units, hashed (XXH3-64) and written, one write per zone in flight
+ * and in order, parallel over zones. A full zone is replaced by one of the same group, which starts a new segment.
+ * Small images share units ("packed").
+ *
+ * Threads: the writer runs its own workers. Its functions may be called from several threads; one image is fed
+ * by one thread at a time. After the first error everything is drained without I/O and every call returns it.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include "zns/dev.h"
+#include "zns-record.pb-c.h"
+
+struct zns_zone_slot {
+	uint32_t zone;
+	uint32_t group;
+	uint64_t start;		/* its write pointer, bytes */
+	uint64_t capacity;
+};
+
+struct zns_writer_params {
+	struct zns_dev *dev;	/* borrowed */
+	uint32_t unit;		/* stripe unit, bytes, a multiple of the block size */
+	uint32_t workers;	/* threads; 0 = chosen by width */
+	uint32_t nr_groups;	/* the stripe's width */
+	const uint32_t *groups;	/* copied */
+	const uint32_t *weights;
+	/* Ask for a zone of @group; called with the writer's lock held, never twice at once. */
+	int (*zone_get)(void *arg, uint32_t group, struct zns_zone_slot *out, struct zns_err *err);
+	void *arg;
+};
+
+struct zns_writer_stats {
+	uint64_t bytes;			/* payload of all images */
+	uint64_t page_bytes;		/* of them in images opened with `pages` */
+	uint64_t first_submit_ns;	/* CLOCK_MONOTONIC; 0 before the first write of page data */
+	uint64_t last_complete_ns;
+	uint32_t nr_zones;		/* used so far */
+};
+
+struct zns_writer;
+struct zns_wimage;
+
+int zns_writer_new(const struct zns_writer_params *p, struct zns_writer **out, struct zns_err *err);
+
+/* A new image; names are unique per dump (-EEXIST). The writer owns it. */
+int zns_writer_image(struct zns_writer *w, const char *name, bool pages, struct zns_wimage **out, struct zns_err *err);
+
+/* Append memory of a task that stays frozen until zns_wimage_settle returns. Iovecs are copied. Asynchronous. */
+int zns_wimage_mem(struct zns_wimage *i, pid_t pid, const struct iovec *iov, uint32_t nr, struct zns_err *err);
+
+/* Append @len bytes; copied before it returns. */
+int zns_wimage_data(struct zns_wimage *i, const void *buf, size_t len, struct zns_err *err);
+
+/* Append what is read from @fd until its end (a pipe), or @len bytes of a file from offset 0. */
+int zns_wimage_from_fd(struct zns_wimage *i, int fd, struct zns_err *err);
+
+/* Return when every byte of task memory given so far has been read (not necessarily written). */
+int zns_wimage_settle(struct zns_wimage *i, struct zns_err *err);
+
+/* No more data. Asynchronous; the image may not be used after it. */
+int zns_wimage_seal(struct zns_wimage *i, struct zns_err *err);
+
+/*
+ * Wait until everything is written (not flushed), then write @m's manifest and footer: fills in m->images and the
+ * checkpoint's sizes, zones and groups; *ref gets the manifest's place. The caller frees @m. All images must be sealed.
+ */
+int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err);
+
+int zns_writer_error(struct zns_writer *w, struct zns_err *err);	/* 0, or the first error */
+/* Make it fail from outside: a broker gone, an abort. Workers stop at the next unit. */
+void zns_writer_cancel(struct zns_writer *w, int code, const char *why);
+void zns_writer_stats(struct zns_writer *w, struct zns_writer_stats *out);
+void zns_writer_free(struct zns_writer *w);	/* joins the workers; NULL is fine */
+
+#endif

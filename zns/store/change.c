@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Changes of the catalogue: memory first, then the durable record, then what cannot fail. */
+#include <string.h>
+#include "store_int.h"
+
+/* Room that must stay beside every snapshot, so that removing something is always possible. */
+static uint64_t slack(const struct zns_store *s)
+{
+	return zns_frame_size(3 * (ZNS_NAME_LEN_MAX + 8), s->dev->geo.block_size);
+}
+
+static void *copy_msg(const ProtobufCMessage *msg, struct zns_err *err)
+{
+	size_t n = protobuf_c_message_get_packed_size(msg);
+	cleanup_free uint8_t *buf = malloc(n + 1);
+	void *copy = NULL;
+
+	if (buf) {
+		protobuf_c_message_pack(msg, buf);
+		copy = protobuf_c_message_unpack(msg->descriptor, NULL, n, buf);
+	}
+	if (!copy)
+		zns_fail(err, -ENOMEM, "no memory for a copy of a record");
+	return copy;
+}
+
+static int writable(const struct zns_store *s, struct zns_err *err)
+{
+	if (s->flags & ZNS_STORE_RDONLY)
+		return zns_fail(err, -EROFS, "the store is open for reading only");
+	return 0;
+}
+
+/* Would the catalogue, @more bytes longer, still fit into any metadata zone? */
+static int may_grow(const struct zns_store *s, uint64_t more, struct zns_err *err)
+{
+	if (zns_store_snapshot_bytes(s) + more + slack(s) <= s->min_cap)
+		return 0;
+	return zns_fail(err, -ENOSPC,
+			"the catalogue is full (%zu checkpoints, metadata zones of %llu bytes): remove checkpoints",
+			s->st.checkpoints.nr, (unsigned long long)s->min_cap);
+}
+
+static int append(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg, struct zns_err *err)
+{
+	uint64_t rec = zns_state_rec(&s->st, msg);
+	int rc;
+
+	if (rec > ZNS_RECORD_MAX)
+		return zns_fail(err, -EFBIG, "a record of %llu bytes is too long for the log", (unsigned long long)rec);
+	if (s->need_roll || rec > s->log.cap - s->log.off) {
+		rc = zns_store_roll(s, rec, err);
+		if (rc)
+			return rc;
+	}
+	rc = zns_log_put(&s->log, type, msg, err);
+	if (!rc)
+		rc = zns_log_write(&s->log, err);
+	if (!rc)
+		rc = zns_dev_flush(s->dev, err);
+	if (!rc)
+		return 0;
+	/*
+	 * The record may stand on the device although the caller is told that it failed. A new generation without it
+	 * settles that; if this fails too, the next change tries again first.
+	 */
+	zns_wrap(err, "cannot write metadata zone %u", s->log.zone);
+	s->need_roll = true;
+	zns_store_roll(s, 0, NULL);
+	return rc;
+}
+
+int zns_store_commit(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_err *err)
+{
+	ZnsPb__Checkpoint *copy;
+	struct zns_ent *e;
+	int rc;
+
+	rc = writable(s, err);
+	if (!rc && !c->manifest)
+		rc = zns_fail(err, -EINVAL, "checkpoint without a manifest");
+	if (!rc)
+		rc = zns_check_checkpoint(c, &s->st.lim, -EINVAL, err);
+	if (!rc)
+		rc = zns_state_may_add(&s->st, c, -EINVAL, err);
+	if (!rc)
+		rc = may_grow(s, zns_state_rec(&s->st, &c->base), err);
+	if (!rc)
+		rc = zns_state_room(&s->st, err);
+	if (rc)
+		return rc;
+	copy = copy_msg(&c->base, err);
+	if (!copy)
+		return -ENOMEM;
+	e = zns_state_ent(&s->st, &copy->base, copy->container, err);
+	if (!e)
+		return -ENOMEM;
+	rc = append(s, ZNS_FRAME_CHECKPOINT, &c->base, err);
+	if (rc) {
+		zns_state_ent_drop(&s->st, e);
+		return rc;
+	}
+	zns_state_add(&s->st, e);
+	zns_state_compact(&s->st);
+	return 0;
+}
+
+int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, struct zns_err *err)
+{
+	ZnsPb__Tombstone t = ZNS_PB__TOMBSTONE__INIT, *copy;
+	const struct zns_ent *victim;
+	struct zns_ent *e;
+	char str[ZNS_UUID_STR];
+	int rc;
+
+	rc = writable(s, err);
+	if (rc)
+		return rc;
+	victim = zns_state_find(&s->st, id);
+	if (!victim)
+		return zns_fail(err, -ENOENT, "no checkpoint %s in the store", zns_uuid_format(id, str));
+	t.id.data = (uint8_t *)id;
+	t.id.len = ZNS_UUID_LEN;
+	t.deleted_ns = zns_now_ns();
+	t.by = (char *)by;
+	t.container = victim->ckpt->container;
+	t.has_created_ns = 1;
+	t.created_ns = victim->ckpt->created_ns;
+	rc = zns_check_tombstone(&t, -EINVAL, err);
+	if (!rc)
+		rc = zns_state_room(&s->st, err);
+	if (rc)
+		return rc;
+	copy = copy_msg(&t.base, err);
+	if (!copy)
+		return -ENOMEM;
+	e = zns_state_ent(&s->st, &copy->base, NULL, err);
+	if (!e)
+		return -ENOMEM;
+	rc = append(s, ZNS_FRAME_TOMBSTONE, &copy->base, err);
+	if (rc) {
+		zns_state_ent_drop(&s->st, e);
+		return rc;
+	}
+	zns_state_bury(&s->st, e);
+	zns_state_compact(&s->st);
+	return 0;
+}
+
+int zns_store_reserve(struct zns_store *s, const ZnsPb__Reservation *r, struct zns_err *err)
+{
+	ZnsPb__Reservation *copy;
+	struct zns_ent *e;
+	int rc;
+
+	rc = writable(s, err);
+	if (!rc)
+		rc = zns_check_reservation(r, &s->st.lim, -EINVAL, err);
+	if (!rc)
+		rc = may_grow(s, zns_state_rec(&s->st, &r->base), err);
+	if (!rc)
+		rc = zns_state_room(&s->st, err);
+	if (rc)
+		return rc;
+	copy = copy_msg(&r->base, err);
+	if (!copy)
+		return -ENOMEM;
+	e = zns_state_ent(&s->st, &copy->base, copy->container, err);
+	if (!e)
+		return -ENOMEM;
+	rc = append(s, ZNS_FRAME_RESERVATION, &copy->base, err);
+	if (rc) {
+		zns_state_ent_drop(&s->st, e);
+		return rc;
+	}
+	zns_state_reserve(&s->st, e);
+	return 0;
+}
+
+int zns_store_release(struct zns_store *s, const char *container, struct zns_err *err)
+{
+	ZnsPb__Release r = ZNS_PB__RELEASE__INIT;
+	struct zns_owner *o;
+	int rc;
+
+	rc = writable(s, err);
+	if (rc)
+		return rc;
+	o = zns_state_owner(&s->st, container);
+	if (!o || !o->reservation)
+		return zns_fail(err, -ENOENT, "container %s has no reservation", container);
+	r.container = o->name;
+	rc = append(s, ZNS_FRAME_RELEASE, &r.base, err);
+	if (rc)
+		return rc;
+	zns_state_release(&s->st, o);
+	zns_state_compact(&s->st);
+	return 0;
+}
+
+int zns_store_set_profile(struct zns_store *s, const ZnsPb__Profile *p, struct zns_err *err)
+{
+	ZnsPb__Profile *copy;
+	int rc;
+
+	rc = writable(s, err);
+	if (!rc)
+		rc = zns_check_profile(p, &s->st.lim, -EINVAL, err);
+	if (!rc)
+		rc = may_grow(s, zns_state_rec(&s->st, &p->base), err);
+	if (rc)
+		return rc;
+	copy = copy_msg(&p->base, err);
+	if (!copy)
+		return -ENOMEM;
+	rc = append(s, ZNS_FRAME_PROFILE, &copy->base, err);
+	if (rc) {
+		zns_pb__profile__free_unpacked(copy, NULL);
+		return rc;
+	}
+	zns_state_set_profile(&s->st, copy);
+	zns_state_compact(&s->st);
+	return 0;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* An empty store on a device: everything reset, generation 1 with the profile alone. */
+#include <string.h>
+#include "store_int.h"
+
+/* What is on the device now? Its UUID if readable, and the zone its log is in. */
+static int look_at_old(struct zns_dev *dev, bool force, uint8_t *uuid, bool *has_uuid, uint32_t *log_zone,
+		       struct zns_err *err)
+{
+	struct zns_err e = ZNS_ERR_INIT;
+	struct zns_store *s;
+	size_t nr;
+	int rc;
+
+	rc = zns_store_open(dev, ZNS_STORE_RDONLY, &s, &e);
+	if (rc == -ENOMEDIUM)
+		return 0;
+	if (rc) {
+		if (force)
+			return 0;
+		return zns_fail(err, -EEXIST, "the store on %s cannot be read; --force destroys it (%s)", dev->path,
+				e.msg);
+	}
+	memcpy(uuid, zns_store_uuid(s), ZNS_UUID_LEN);
+	*has_uuid = true;
+	*log_zone = s->log.zone;
+	nr = zns_store_nr_checkpoints(s);
+	zns_store_close(s);
+	if (nr && !force)
+		return zns_fail(err, -EEXIST, "%s holds %zu checkpoint%s; --force destroys %s", dev->path, nr,
+				nr == 1 ? "" : "s", nr == 1 ? "it" : "them");
+	return 0;
+}
+
+static bool wants_reset(const struct zns_zone *z)
+{
+	return !z->conventional && z->state != ZNS_ZONE_EMPTY && z->state != ZNS_ZONE_READ_ONLY &&
+	       z->state != ZNS_ZONE_OFFLINE;
+}
+
+/*
+ * Three steps, each durable before the next, so that an interrupted format never leaves a catalogue whose data are
+ * gone: older metadata, the log itself, the data.
+ */
+static int reset_all(struct zns_dev *dev, const struct zns_zone *zones, uint32_t nr_meta, uint32_t log_zone,
+		     struct zns_err *err)
+{
+	cleanup_free uint32_t *list = calloc(dev->geo.nr_zones, sizeof(*list));
+
+	if (!list)
+		return zns_fail(err, -ENOMEM, "no memory for %u zones", dev->geo.nr_zones);
+	for (int step = 0; step < 3; step++) {
+		uint32_t nr = 0;
+		int rc;
+
+		for (uint32_t i = 0; i < dev->geo.nr_zones; i++) {
+			int when = i >= nr_meta ? 2 : i == log_zone;
+
+			if (when == step && wants_reset(&zones[i]))
+				list[nr++] = i;
+		}
+		if (!nr)
+			continue;
+		rc = zns_dev_reset(dev, list, nr, err);
+		if (!rc)
+			rc = zns_dev_flush(dev, err);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* A read-only zone keeps its old generation for ever: ours must be above it. */
+static uint64_t stuck_generation(struct zns_dev *dev, const struct zns_zone *zones, uint32_t first, uint32_t nr_meta)
+{
+	uint64_t max = 0;
+
+	for (uint32_t i = first; i < nr_meta; i++) {
+		struct zns_log_reader r;
+		struct zns_frame f;
+
+		if (zones[i].state != ZNS_ZONE_READ_ONLY)
+			continue;
+		zns_log_reader_init(&r, dev, &zones[i]);
+		if (zns_log_peek(&r, &f, NULL) == 1)
+			max = zns_max(max, f.generation);
+		zns_log_reader_fini(&r);
+	}
+	return max;
+}
+
+static int fill_new(struct zns_store *s, const ZnsPb__Profile *profile, struct zns_err *err)
+{
+	size_t n = zns_pb__profile__get_packed_size(profile);
+	cleanup_free uint8_t *buf = malloc(n + 1);
+	ZnsPb__Profile *copy = NULL;
+	int rc;
+
+	rc = zns_state_init(&s->st, &s->dev->geo, s->nr_meta, err);
+	if (rc)
+		return rc;
+	rc = zns_check_profile(profile, &s->st.lim, -EINVAL, err);
+	if (rc)
+		return rc;
+	if (buf) {
+		zns_pb__profile__pack(profile, buf);
+		copy = zns_pb__profile__unpack(NULL, n, buf);
+	}
+	if (!copy)
+		return zns_fail(err, -ENOMEM, "no memory for the profile");
+	zns_state_set_profile(&s->st, copy);
+	return 0;
+}
+
+int zns_store_format(struct zns_dev *dev, const uint8_t *uuid, const ZnsPb__Profile *profile, bool force,
+		     uint8_t *uuid_out, struct zns_err *err)
+{
+	cleanup_free struct zns_zone *zones = calloc(dev->geo.nr_zones, sizeof(*zones));
+	struct zns_store *s = zns_store_alloc(dev, 0, err);
+	uint32_t log_zone = UINT32_MAX;
+	bool has_uuid = false;
+	int rc;
+
+	if (!s)
+		return -ENOMEM;
+	rc = zones ? 0 : zns_fail(err, -ENOMEM, "no memory for %u zones", dev->geo.nr_zones);
+	if (!rc)
+		rc = zns_store_meta_range(dev, &s->first_meta, &s->nr_meta, err);
+	if (rc == -ENOMEDIUM)
+		rc = zns_fail(err, -EINVAL, "%s is too small for a store: %u zones", dev->path, dev->geo.nr_zones);
+	/* Everything that can be refused is refused before the first reset. */
+	if (!rc)
+		rc = fill_new(s, profile, err);
+	if (!rc)
+		rc = look_at_old(dev, force, s->uuid, &has_uuid, &log_zone, err);
+	if (!rc && !has_uuid && uuid)
+		memcpy(s->uuid, uuid, ZNS_UUID_LEN);
+	else if (!rc && !has_uuid)
+		rc = zns_uuid_generate(s->uuid);
+	if (!rc)
+		rc = zns_dev_report(dev, 0, dev->geo.nr_zones, zones, err);
+	if (!rc) {
+		zns_store_min_cap(s, zones + s->first_meta);
+		if (s->min_cap != UINT64_MAX && zns_store_snapshot_bytes(s) > s->min_cap)
+			rc = zns_fail(err, -ENOSPC, "the profile does not fit into a metadata zone of %llu bytes",
+				      (unsigned long long)s->min_cap);
+	}
+	if (!rc) {
+		s->max_generation = stuck_generation(dev, zones, s->first_meta, s->nr_meta);
+		rc = reset_all(dev, zones, s->nr_meta, log_zone, err);
+	}
+	if (!rc)
+		rc = zns_store_roll(s, 0, err);
+	if (!rc && uuid_out)
+		memcpy(uuid_out, s->uuid, ZNS_UUID_LEN);
+	zns_store_close(s);
+	return rc;
+}

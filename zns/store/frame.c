@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The frame around every stored payload; layout in Documentation/format.md, "Frames". */
+#include <endian.h>
+#include <string.h>
+#define XXH_STATIC_LINKING_ONLY	/* for the size of the streaming state */
+#include <xxhash.h>
+#include "zns/frame.h"
+#include "zns/util.h"
+#include "store_int.h"
+
+enum {	/* byte offsets in the header */
+	OFF_MAGIC = 0,
+	OFF_TYPE = 8,
+	OFF_VERSION = 10,
+	OFF_LEN = 12,
+	OFF_GENERATION = 16,
+	OFF_SEQ = 24,
+	OFF_RESERVED = 32,
+	OFF_HASH = 40,
+};
+
+static void put16(uint8_t *p, uint16_t v)
+{
+	v = htole16(v);
+	memcpy(p, &v, sizeof(v));
+}
+
+static void put32(uint8_t *p, uint32_t v)
+{
+	v = htole32(v);
+	memcpy(p, &v, sizeof(v));
+}
+
+static void put64(uint8_t *p, uint64_t v)
+{
+	v = htole64(v);
+	memcpy(p, &v, sizeof(v));
+}
+
+static uint16_t get16(const uint8_t *p)
+{
+	uint16_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return le16toh(v);
+}
+
+static uint32_t get32(const uint8_t *p)
+{
+	uint32_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return le32toh(v);
+}
+
+static uint64_t get64(const uint8_t *p)
+{
+	uint64_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return le64toh(v);
+}
+
+size_t zns_frame_size(size_t payload_len, size_t align)
+{
+	return zns_align_up(ZNS_FRAME_HDR + payload_len, align);
+}
+
+/* XXH3 of the header with the hash field zero, then the payload. */
+static uint64_t frame_hash(const uint8_t *buf, size_t payload_len)
+{
+	static const uint8_t zero[8];
+	XXH3_state_t st;
+
+	XXH3_64bits_reset(&st);
+	XXH3_64bits_update(&st, buf, OFF_HASH);
+	XXH3_64bits_update(&st, zero, sizeof(zero));
+	XXH3_64bits_update(&st, buf + ZNS_FRAME_HDR, payload_len);
+	return XXH3_64bits_digest(&st);
+}
+
+void zns_frame_pack(const struct zns_frame *f, size_t align, uint8_t *out)
+{
+	size_t end = ZNS_FRAME_HDR + (size_t)f->len;
+
+	/* The payload may already stand in its place. */
+	if (f->len)
+		memmove(out + ZNS_FRAME_HDR, f->payload, f->len);
+	memset(out, 0, ZNS_FRAME_HDR);
+	put64(out + OFF_MAGIC, ZNS_FRAME_MAGIC);
+	put16(out + OFF_TYPE, f->type);
+	put16(out + OFF_VERSION, f->version ? f->version : ZNS_FRAME_VERSION);
+	put32(out + OFF_LEN, f->len);
+	put64(out + OFF_GENERATION, f->generation);
+	put64(out + OFF_SEQ, f->seq);
+	memset(out + end, 0, zns_frame_size(f->len, align) - end);
+	put64(out + OFF_HASH, frame_hash(out, f->len));
+}
+
+uint64_t zns_frame_claim(const uint8_t *buf, size_t len)
+{
+	if (len < ZNS_FRAME_HDR || get64(buf + OFF_MAGIC) != ZNS_FRAME_MAGIC)
+		return 0;
+	return ZNS_FRAME_HDR + (uint64_t)get32(buf + OFF_LEN);
+}
+
+int zns_frame_parse(const uint8_t *buf, size_t len, struct zns_frame *f, struct zns_err *err)
+{
+	uint32_t n;
+
+	if (len < sizeof(uint64_t) || get64(buf + OFF_MAGIC) != ZNS_FRAME_MAGIC)
+		return zns_fail(err, -ENODATA, "no record here");
+	if (len < ZNS_FRAME_HDR)
+		return zns_fail(err, -EBADMSG, "record cut off in its header");
+	n = get32(buf + OFF_LEN);
+	if (n > len - ZNS_FRAME_HDR)
+		return zns_fail(err, -EBADMSG, "record of %u bytes cut off after %zu", n, len - ZNS_FRAME_HDR);
+	if (get64(buf + OFF_HASH) != frame_hash(buf, n))
+		return zns_fail(err, -EBADMSG, "record damaged: checksum does not match");
+	/* Only behind the hash: a flipped bit is damage, not a newer version. */
+	f->version = get16(buf + OFF_VERSION);
+	if (f->version > ZNS_FRAME_VERSION)
+		return zns_fail(err, -EPROTONOSUPPORT,
+				"record version %u is newer than this program's (%u): use a newer ZNS-CRIU",
+				f->version, ZNS_FRAME_VERSION);
+	if (!f->version || get64(buf + OFF_RESERVED))
+		return zns_fail(err, -EBADMSG, "record header has impossible values");
+	f->type = get16(buf + OFF_TYPE);
+	f->generation = get64(buf + OFF_GENERATION);
+	f->seq = get64(buf + OFF_SEQ);
+	f->payload = buf + ZNS_FRAME_HDR;
+	f->len = n;
+	return 0;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The handle file: one ZNS_FRAME_HANDLE frame, nothing behind it. Everything in it is checked: it travels. */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "zns/frame.h"
+#include "zns/handle.h"
+#include "store_int.h"
+
+static int check_handle(const ZnsPb__Handle *h, int code, struct zns_err *err)
+{
+	uint64_t sum = 0;
+
+	if (h->device.len != ZNS_UUID_LEN || h->checkpoint.len != ZNS_UUID_LEN)
+		return zns_fail(err, code, "handle: a UUID has the wrong length");
+	if (zns_check_name("container", h->container, code, err))
+		return code;
+	for (size_t i = 0; i < h->n_copies; i++) {
+		const ZnsPb__HandleCopy *c = h->copies[i];
+
+		if (zns_check_file_name(c->name, code, err))
+			return code;
+		if (c->size > ZNS_HANDLE_COPY_MAX)
+			return zns_fail(err, code, "handle: copy \"%s\" has %llu bytes", c->name,
+					(unsigned long long)c->size);
+		sum += c->size;		/* no overflow: each is small, their number fits a handle */
+		if (sum > ZNS_HANDLE_COPIES_MAX)
+			return zns_fail(err, code, "handle: the copies together exceed %llu bytes",
+					(unsigned long long)ZNS_HANDLE_COPIES_MAX);
+	}
+	return 0;
+}
+
+int zns_handle_parse(const uint8_t *buf, size_t len, ZnsPb__Handle **out, struct zns_err *err)
+{
+	struct zns_frame f;
+	ZnsPb__Handle *h;
+	int rc;
+
+	if (len > ZNS_HANDLE_MAX)
+		return zns_fail(err, -EBADMSG, "not a handle: %zu bytes", len);
+	rc = zns_frame_parse(buf, len, &f, err);
+	if (rc == -ENODATA)
+		return zns_fail(err, -EBADMSG, "not a handle");
+	if (rc)
+		return rc == -EPROTONOSUPPORT ? rc : zns_wrap(err, "handle"), rc;
+	if (f.type != ZNS_FRAME_HANDLE || f.generation || f.seq)
+		return zns_fail(err, -EBADMSG, "not a handle: a record of type %u", f.type);
+	if (zns_frame_size(f.len, 1) != len)
+		return zns_fail(err, -EBADMSG, "handle: %zu bytes too many", len - zns_frame_size(f.len, 1));
+	h = zns_pb__handle__unpack(NULL, f.len, f.payload);
+	if (!h)
+		return zns_fail(err, -EBADMSG, "handle: cannot be decoded");
+	rc = check_handle(h, -EBADMSG, err);
+	if (rc) {
+		zns_pb__handle__free_unpacked(h, NULL);
+		return rc;
+	}
+	*out = h;
+	return 0;
+}
+
+bool zns_handle_present(int dirfd)
+{
+	struct stat st;
+
+	return !fstatat(dirfd, ZNS_HANDLE_NAME, &st, 0);
+}
+
+int zns_handle_read(int dirfd, ZnsPb__Handle **out, struct zns_err *err)
+{
+	cleanup_free uint8_t *buf = NULL;
+	struct stat st;
+	size_t len;
+	int rc;
+
+	/* Anything but a regular file could block or have no end. */
+	if (fstatat(dirfd, ZNS_HANDLE_NAME, &st, 0))
+		return zns_fail_sys(err, -errno, "%s", ZNS_HANDLE_NAME);
+	if (!S_ISREG(st.st_mode))
+		return zns_fail(err, -EBADMSG, "%s is not a regular file", ZNS_HANDLE_NAME);
+	rc = zns_read_file(dirfd, ZNS_HANDLE_NAME, ZNS_HANDLE_MAX, &buf, &len);
+	if (rc == -EFBIG)
+		return zns_fail(err, -EBADMSG, "%s is too large for a handle", ZNS_HANDLE_NAME);
+	if (rc)
+		return zns_fail_sys(err, rc, "%s", ZNS_HANDLE_NAME);
+	return zns_handle_parse(buf, len, out, err);
+}
+
+int zns_handle_write(int dirfd, const ZnsPb__Handle *h, struct zns_err *err)
+{
+	struct zns_frame f = { .type = ZNS_FRAME_HANDLE };
+	cleanup_free uint8_t *buf = NULL;
+	size_t n, len;
+	int rc;
+
+	rc = check_handle(h, -EINVAL, err);
+	if (rc)
+		return rc;
+	n = zns_pb__handle__get_packed_size(h);
+	len = zns_frame_size(n, 1);
+	if (len > ZNS_HANDLE_MAX)
+		return zns_fail(err, -EINVAL, "a handle of %zu bytes is too large", len);
+	buf = malloc(len);
+	if (!buf)
+		return zns_fail(err, -ENOMEM, "no memory for the handle");
+	zns_pb__handle__pack(h, buf + ZNS_FRAME_HDR);
+	f.payload = buf + ZNS_FRAME_HDR;
+	f.len = n;
+	zns_frame_pack(&f, 1, buf);
+	rc = zns_replace_file(dirfd, ZNS_HANDLE_NAME, buf, len, 0600);
+	return rc ? zns_fail_sys(err, rc, "cannot write %s", ZNS_HANDLE_NAME) : 0;
+}
+
+static bool copy_is_good(int dirfd, const ZnsPb__HandleCopy *c, bool *missing)
+{
+	cleanup_free uint8_t *buf = NULL;
+	struct stat st;
+	size_t len;
+
+	*missing = false;
+	if (fstatat(dirfd, c->name, &st, AT_SYMLINK_NOFOLLOW)) {
+		*missing = errno == ENOENT;
+		return false;
+	}
+	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != c->size)
+		return false;
+	if (zns_read_file(dirfd, c->name, ZNS_HANDLE_COPY_MAX, &buf, &len))
+		return false;
+	return len == c->size && zns_hash(buf, len) == c->hash;
+}
+
+int zns_handle_check_copies(int dirfd, const ZnsPb__Handle *h, struct zns_err *err)
+{
+	char names[ZNS_ERR_MAX / 2] = "";
+	size_t used = 0;
+	int bad = 0;
+
+	for (size_t i = 0; i < h->n_copies; i++) {
+		const char *name = h->copies[i]->name;
+		bool missing;
+		int n;
+
+		if (zns_check_file_name(name, -EINVAL, NULL) == 0 && copy_is_good(dirfd, h->copies[i], &missing))
+			continue;
+		bad++;
+		n = snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "", name);
+		if (n > 0 && used + n < sizeof(names))
+			used += n;
+		else
+			names[used] = 0;	/* only whole names */
+	}
+	if (bad)
+		zns_fail(err, -ESTALE, "%d of %zu plain copies differ from the device's: %s%s", bad, h->n_copies,
+			 names, used && bad > 3 ? " …" : "");
+	return bad;
+}

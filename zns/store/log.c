@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Frames into and out of one metadata zone. Writes are block-padded, from aligned buffers, at the write pointer. */
+#include <string.h>
+#include "store_int.h"
+
+void *zns_store_buf(const struct zns_dev *dev, size_t len)
+{
+	size_t align = zns_max(zns_max((size_t)dev->geo.mem_align, (size_t)dev->geo.block_size), (size_t)4096);
+
+	return aligned_alloc(align, zns_align_up(len, align));
+}
+
+static size_t max_io(const struct zns_dev *dev)
+{
+	size_t block = dev->geo.block_size;
+
+	return zns_max(zns_align_down(dev->geo.max_io_bytes ? dev->geo.max_io_bytes : ZNS_LOG_BUF, block), block);
+}
+
+int zns_store_read(struct zns_dev *dev, uint32_t zone, uint64_t off, uint8_t *buf, size_t len, struct zns_err *err)
+{
+	size_t max = max_io(dev), n;
+	int rc = 0;
+
+	for (size_t done = 0; done < len && !rc; done += n) {
+		n = zns_min(max, len - done);
+		rc = zns_dev_read(dev, zone, off + done, buf + done, n, err);
+	}
+	return rc;
+}
+
+/* ---- writer ---- */
+
+void zns_log_init(struct zns_log *l, struct zns_dev *dev, uint32_t zone, uint64_t cap, uint64_t generation)
+{
+	*l = (struct zns_log){ .dev = dev, .zone = zone, .generation = generation };
+	l->cap = zns_align_down(cap, dev->geo.block_size);
+}
+
+void zns_log_fini(struct zns_log *l)
+{
+	free(l->buf);
+	l->buf = NULL;
+	l->buf_cap = l->fill = 0;
+}
+
+int zns_log_put(struct zns_log *l, uint16_t type, const ProtobufCMessage *msg, struct zns_err *err)
+{
+	size_t n = protobuf_c_message_get_packed_size(msg), rec;
+	struct zns_frame f = { .type = type, .generation = l->generation, .seq = l->seq, .len = n };
+	int rc;
+
+	if (n > ZNS_RECORD_MAX - ZNS_FRAME_HDR)
+		return zns_fail(err, -EFBIG, "a record of %zu bytes is too long for the log", n);
+	rec = zns_frame_size(n, l->dev->geo.block_size);
+	if (rec > l->cap - l->off - l->fill)
+		return zns_fail(err, -ENOSPC, "metadata zone %u is full", l->zone);
+	if (l->fill + rec > l->buf_cap) {
+		size_t cap = zns_max(rec, (size_t)ZNS_LOG_BUF);
+
+		rc = zns_log_write(l, err);
+		if (rc)
+			return rc;
+		if (cap > l->buf_cap) {
+			free(l->buf);
+			l->buf_cap = 0;
+			l->buf = zns_store_buf(l->dev, cap);
+			if (!l->buf)
+				return zns_fail(err, -ENOMEM, "no memory for a log record of %zu bytes", rec);
+			l->buf_cap = cap;
+		}
+	}
+	f.payload = l->buf + l->fill + ZNS_FRAME_HDR;
+	protobuf_c_message_pack(msg, l->buf + l->fill + ZNS_FRAME_HDR);
+	zns_frame_pack(&f, l->dev->geo.block_size, l->buf + l->fill);
+	l->fill += rec;
+	l->seq++;
+	return 0;
+}
+
+int zns_log_write(struct zns_log *l, struct zns_err *err)
+{
+	size_t max = max_io(l->dev), done, n;
+	int rc;
+
+	for (done = 0; done < l->fill; done += n) {
+		n = zns_min(max, l->fill - done);
+		rc = zns_dev_write(l->dev, l->zone, l->off, l->buf + done, n, err);
+		if (rc) {
+			l->fill = 0;
+			return rc;
+		}
+		l->off += n;
+	}
+	l->fill = 0;
+	return 0;
+}
+
+/* ---- reader ---- */
+
+void zns_log_reader_init(struct zns_log_reader *r, struct zns_dev *dev, const struct zns_zone *z)
+{
+	*r = (struct zns_log_reader){ .dev = dev, .zone = z->index };
+	/* A read-only zone may report a meaningless write pointer. */
+	r->limit = zns_align_down(zns_min(z->wp, z->capacity), dev->geo.block_size);
+	if (z->state == ZNS_ZONE_OFFLINE)
+		r->limit = 0;
+}
+
+void zns_log_reader_fini(struct zns_log_reader *r)
+{
+	free(r->buf);
+	*r = (struct zns_log_reader){ 0 };
+}
+
+/* Have bytes off … off+n of the zone in the buffer. */
+static int need(struct zns_log_reader *r, uint64_t off, size_t n, struct zns_err *err)
+{
+	size_t block = r->dev->geo.block_size, cap, len;
+	uint64_t start = zns_align_down(off, block);
+	int rc;
+
+	if (off >= r->buf_off && off + n <= r->buf_off + r->buf_len)
+		return 0;
+	cap = zns_max(zns_align_up(off - start + n, block), (size_t)zns_align_up(ZNS_LOG_BUF, block));
+	if (cap > r->buf_cap) {
+		free(r->buf);
+		r->buf_cap = r->buf_len = 0;
+		r->buf = zns_store_buf(r->dev, cap);
+		if (!r->buf)
+			return zns_fail(err, -ENOMEM, "no memory to read the log");
+		r->buf_cap = cap;
+	}
+	r->buf_len = 0;
+	len = zns_min(r->buf_cap, r->limit - start);
+	len = zns_align_down(len, block);
+	rc = zns_store_read(r->dev, r->zone, start, r->buf, len, err);
+	if (rc == -ENODATA && len > zns_align_up(off - start + n, block)) {
+		/* The write pointer was wrong: only what is needed. */
+		len = zns_align_up(off - start + n, block);
+		rc = zns_store_read(r->dev, r->zone, start, r->buf, len, err);
+	}
+	if (rc)
+		return rc;
+	r->buf_off = start;
+	r->buf_len = len;
+	return 0;
+}
+
+/* A whole good frame at @off: 1; 0 none; else an error of the device, or -EPROTONOSUPPORT. */
+static int frame_at(struct zns_log_reader *r, uint64_t off, struct zns_frame *f, int *why, struct zns_err *err)
+{
+	uint64_t claim;
+	int rc;
+
+	rc = need(r, off, r->dev->geo.block_size, err);
+	if (rc)
+		return rc;
+	*why = -ENODATA;
+	claim = zns_frame_claim(r->buf + (off - r->buf_off), r->dev->geo.block_size);
+	if (!claim)
+		return 0;
+	*why = -EBADMSG;
+	if (claim > r->limit - off || claim > ZNS_RECORD_MAX)
+		return 0;
+	rc = need(r, off, claim, err);
+	if (rc)
+		return rc;
+	rc = zns_frame_parse(r->buf + (off - r->buf_off), claim, f, NULL);
+	if (rc == -EPROTONOSUPPORT)
+		return zns_frame_parse(r->buf + (off - r->buf_off), claim, f, err);
+	return !rc;
+}
+
+int zns_log_peek(struct zns_log_reader *r, struct zns_frame *f, struct zns_err *err)
+{
+	int rc, why = 0;
+
+	if (r->off >= r->limit)
+		return 0;
+	rc = frame_at(r, r->off, f, &why, err);
+	if (rc == 0 || rc == -ENODATA)
+		return zns_fail(err, -EBADMSG, "metadata zone %u: %s at byte %llu", r->zone,
+				why == -EBADMSG ? "damaged record" : "no record", (unsigned long long)r->off);
+	return rc;
+}
+
+int zns_log_later(struct zns_log_reader *r, uint64_t generation, uint64_t seq, uint64_t max_bytes,
+		  uint64_t *found_generation, struct zns_err *err)
+{
+	uint64_t block = r->dev->geo.block_size, off, end = r->limit;
+	struct zns_frame f;
+	int rc, why, found = 0;
+
+	if (end - r->off > max_bytes)
+		end = r->off + max_bytes;
+	for (off = r->off + block; off < end; off += block) {
+		rc = frame_at(r, off, &f, &why, err);
+		if (rc == -ENODATA)
+			break;
+		if (rc < 0)
+			return rc;
+		if (!rc || (generation && (f.generation != generation || f.seq < seq)))
+			continue;
+		if (!found || f.generation > *found_generation)
+			*found_generation = f.generation;
+		found = 1;
+		if (generation)
+			break;
+	}
+	return found;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The manifest in a data zone, and the footer behind it. */
+#include <string.h>
+#include "store_int.h"
+
+#define PAGE 4096
+
+int zns_manifest_pack(const ZnsPb__Manifest *m, size_t block, uint32_t zone, uint64_t start, uint64_t prev_footer,
+		      uint8_t **out, size_t *padded_len, ZnsPb__ExtentRef *ref, struct zns_err *err)
+{
+	size_t n = zns_pb__manifest__get_packed_size(m), padded, total, fn;
+	struct zns_frame f = { .type = ZNS_FRAME_MANIFEST };
+	ZnsPb__Footer foot = ZNS_PB__FOOTER__INIT;
+	uint8_t *buf;
+
+	if (!block || m->checkpoint->id.len != ZNS_UUID_LEN)
+		return zns_fail(err, -EINVAL, "manifest without a block size or a checkpoint id");
+	if (n > UINT32_MAX - 2 * PAGE)
+		return zns_fail(err, -EFBIG, "a manifest of %zu bytes is too large", n);
+	padded = zns_frame_size(n, block);
+	total = padded + block;
+	buf = aligned_alloc(PAGE, zns_align_up(total, PAGE));
+	if (!buf)
+		return zns_fail(err, -ENOMEM, "no memory for a manifest of %zu bytes", n);
+	zns_pb__manifest__pack(m, buf + ZNS_FRAME_HDR);
+	f.payload = buf + ZNS_FRAME_HDR;
+	f.len = n;
+	zns_frame_pack(&f, block, buf);
+
+	zns_pb__extent_ref__init(ref);
+	ref->zone = zone;
+	ref->start = start;
+	ref->len = zns_frame_size(n, 1);
+	ref->hash = zns_hash(buf, ref->len);
+
+	foot.checkpoint = m->checkpoint->id;
+	foot.zone = zone;
+	foot.manifest_start = start;
+	foot.manifest_len = ref->len;
+	foot.manifest_hash = ref->hash;
+	foot.has_prev_footer = prev_footer != UINT64_MAX;
+	foot.prev_footer = foot.has_prev_footer ? prev_footer : 0;
+	fn = zns_pb__footer__get_packed_size(&foot);
+	if (zns_frame_size(fn, 1) > block) {
+		free(buf);
+		return zns_fail(err, -EINVAL, "blocks of %zu bytes are too small for a footer", block);
+	}
+	zns_pb__footer__pack(&foot, buf + padded + ZNS_FRAME_HDR);
+	f = (struct zns_frame){ .type = ZNS_FRAME_FOOTER, .payload = buf + padded + ZNS_FRAME_HDR, .len = fn };
+	zns_frame_pack(&f, block, buf + padded);
+	*out = buf;
+	*padded_len = total;
+	return 0;
+}
+
+int zns_manifest_parse(const uint8_t *buf, size_t len, const struct zns_geometry *geo, ZnsPb__Manifest **out,
+		       struct zns_err *err)
+{
+	struct zns_frame f;
+	ZnsPb__Manifest *m;
+	int rc;
+
+	rc = zns_frame_parse(buf, len, &f, err);
+	if (rc == -EPROTONOSUPPORT)
+		return rc;
+	if (rc || f.type != ZNS_FRAME_MANIFEST)
+		return zns_fail(err, -EBADMSG, "no manifest where it should be");
+	if (zns_frame_size(f.len, 1) != len)
+		return zns_fail(err, -EBADMSG, "the manifest has another length than recorded");
+	m = zns_pb__manifest__unpack(NULL, f.len, f.payload);
+	if (!m)
+		return zns_fail(err, -EBADMSG, "the manifest cannot be decoded");
+	rc = zns_manifest_check(m, geo, err);
+	if (rc) {
+		zns_pb__manifest__free_unpacked(m, NULL);
+		return rc;
+	}
+	*out = m;
+	return 0;
+}
+
+static int read_aligned(struct zns_dev *dev, uint32_t zone, uint64_t off, size_t len, uint8_t **out,
+			struct zns_err *err)
+{
+	size_t padded = zns_align_up(len, dev->geo.block_size);
+
+	*out = zns_store_buf(dev, padded);
+	if (!*out)
+		return zns_fail(err, -ENOMEM, "no memory to read %zu bytes", len);
+	return zns_store_read(dev, zone, off, *out, padded, err);
+}
+
+static int read_manifest(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb__Manifest **out, struct zns_err *err)
+{
+	const struct zns_geometry *geo = &dev->geo;
+	struct zns_limits lim = { .nr_zones = geo->nr_zones, .nr_meta = zns_store_meta_zones(geo),
+				  .zone_capacity = geo->zone_capacity };
+	const ZnsPb__ExtentRef *ref = c->manifest;
+	cleanup_free uint8_t *buf = NULL;
+	ZnsPb__Manifest *m;
+	int rc;
+
+	if (!ref)
+		return zns_fail(err, -EBADMSG, "the record names no manifest");
+	/* Before anything is allocated for it. */
+	rc = zns_check_range(&lim, ref->zone, ref->start, ref->len, -EBADMSG, err);
+	if (rc)
+		return rc;
+	if (ref->len <= ZNS_FRAME_HDR || ref->start % geo->block_size)
+		return zns_fail(err, -EBADMSG, "the manifest's place is impossible (byte %llu, %llu bytes)",
+				(unsigned long long)ref->start, (unsigned long long)ref->len);
+	rc = read_aligned(dev, ref->zone, ref->start, ref->len, &buf, err);
+	if (rc == -ENODATA)	/* beyond the write pointer */
+		return zns_fail(err, -EBADMSG, "zone %u ends before the manifest: it was reset or lost data", ref->zone);
+	if (rc)
+		return rc;
+	if (zns_hash(buf, ref->len) != ref->hash)
+		return zns_fail(err, -EBADMSG, "the manifest in zone %u is damaged: checksum does not match", ref->zone);
+	rc = zns_manifest_parse(buf, ref->len, geo, &m, err);
+	if (rc)
+		return rc;
+	if (m->checkpoint->id.len != c->id.len || memcmp(m->checkpoint->id.data, c->id.data, c->id.len)) {
+		zns_pb__manifest__free_unpacked(m, NULL);
+		return zns_fail(err, -EBADMSG, "the manifest in zone %u is another checkpoint's", ref->zone);
+	}
+	*out = m;
+	return 0;
+}
+
+int zns_manifest_read(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb__Manifest **out, struct zns_err *err)
+{
+	char id[ZNS_UUID_STR];
+	int rc;
+
+	if (c->id.len != ZNS_UUID_LEN)
+		return zns_fail(err, -EBADMSG, "checkpoint id has %zu bytes", c->id.len);
+	rc = read_manifest(dev, c, out, err);
+	if (rc)
+		zns_wrap(err, "checkpoint %s", zns_uuid_format(c->id.data, id));
+	return rc;
+}
+
+int zns_footer_read(struct zns_dev *dev, uint32_t zone, uint64_t off, ZnsPb__Footer **out, struct zns_err *err)
+{
+	const struct zns_geometry *geo = &dev->geo;
+	cleanup_free uint8_t *buf = NULL;
+	struct zns_frame f;
+	ZnsPb__Footer *foot;
+	uint64_t end;
+	int rc;
+
+	if (zone >= geo->nr_zones || off % geo->block_size || off > geo->zone_capacity ||
+	    geo->zone_capacity - off < geo->block_size)
+		return zns_fail(err, -EINVAL, "no block at byte %llu of zone %u", (unsigned long long)off, zone);
+	rc = read_aligned(dev, zone, off, geo->block_size, &buf, err);
+	if (!rc)
+		rc = zns_frame_parse(buf, geo->block_size, &f, err);
+	if (rc)
+		return rc;
+	if (f.type != ZNS_FRAME_FOOTER)
+		return zns_fail(err, -ENODATA, "a record of type %u, no footer", f.type);
+	foot = zns_pb__footer__unpack(NULL, f.len, f.payload);
+	if (!foot)
+		return zns_fail(err, -EBADMSG, "footer cannot be decoded");
+	/* A footer stands right behind its manifest and knows only what is before it. */
+	end = foot->manifest_start > off || foot->manifest_len > off - foot->manifest_start ? UINT64_MAX :
+	      foot->manifest_start + zns_align_up(foot->manifest_len, geo->block_size);
+	if (foot->checkpoint.len != ZNS_UUID_LEN || foot->zone != zone || end != off ||
+	    foot->manifest_len <= ZNS_FRAME_HDR || (foot->has_prev_footer && foot->prev_footer >= foot->manifest_start)) {
+		zns_pb__footer__free_unpacked(foot, NULL);
+		return zns_fail(err, -EBADMSG, "footer at byte %llu of zone %u has impossible values",
+				(unsigned long long)off, zone);
+	}
+	*out = foot;
+	return 0;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Sanity of a manifest. A reader computes places and buffer sizes from it, so nothing is believed: after this check
+ * every offset it computes lies in a data zone and no sum overflows.
+ */
+#include <string.h>
+#include "store_int.h"
+#include "zns/stripe.h"
+
+struct ctx {
+	struct zns_limits lim;
+	uint64_t block;
+	uint64_t device_bytes;
+	struct zns_err *err;
+};
+
+/* An image of one unit in one place may stand anywhere in a unit that small images share. */
+static bool is_packed(const ZnsPb__Image *i)
+{
+	return i->n_segments == 1 && i->segments[0]->n_extents == 1 && i->size <= i->unit;
+}
+
+static int check_unit(const ZnsPb__Image *i, const struct ctx *c)
+{
+	uint64_t unit = i->unit;
+
+	if (!unit || unit % 4096 || unit % c->block || unit > ZNS_STRIPE_UNIT_MAX ||
+	    (unit < ZNS_STRIPE_UNIT_MIN && i->n_segments && !is_packed(i)))
+		return zns_fail(c->err, -EBADMSG, "image %s: stripe unit of %llu bytes", i->name,
+				(unsigned long long)unit);
+	if (i->size > c->device_bytes)
+		return zns_fail(c->err, -EBADMSG, "image %s: %llu bytes, more than the device has", i->name,
+				(unsigned long long)i->size);
+	if (i->n_csums != i->size / unit + (i->size % unit != 0))
+		return zns_fail(c->err, -EBADMSG, "image %s: %zu checksums for %llu bytes in units of %llu", i->name,
+				i->n_csums, (unsigned long long)i->size, (unsigned long long)unit);
+	return 0;
+}
+
+/* The bytes that each extent takes must lie in its zone. */
+static int check_extents(const ZnsPb__Image *i, const ZnsPb__Segment *s, const struct ctx *c)
+{
+	uint64_t units = s->len / i->unit + (s->len % i->unit != 0), bytes, tail = s->len % i->unit;
+	struct zns_place last;
+	struct zns_seg seg;
+	int rc;
+
+	rc = zns_seg_init(&seg, s, i->unit, c->err);
+	if (rc)
+		return rc;
+	zns_seg_place(&seg, units - 1, &last);
+	for (uint32_t e = 0; e < seg.nr && !rc; e++) {
+		uint64_t nr = zns_seg_units_of(&seg, e, units);
+
+		if (!is_packed(i) && seg.start[e] % c->block) {
+			rc = zns_fail(c->err, -EBADMSG, "image %s: extent at byte %llu of zone %u is not aligned",
+				      i->name, (unsigned long long)seg.start[e], seg.zone[e]);
+			break;
+		}
+		/* units * unit <= size + unit: no overflow. An extent without a unit is legal: a short image. */
+		bytes = nr * i->unit;
+		if (last.extent == e && tail)
+			bytes -= i->unit - tail;
+		rc = zns_check_range(&c->lim, seg.zone[e], seg.start[e], bytes ? bytes : 1, -EBADMSG, c->err);
+		if (rc)
+			zns_wrap(c->err, "image %s", i->name);
+	}
+	zns_seg_fini(&seg);
+	return rc;
+}
+
+static int check_segment(const ZnsPb__Image *i, size_t nr, uint64_t off, const struct ctx *c)
+{
+	const ZnsPb__Segment *s = i->segments[nr];
+
+	if (s->off != off || !s->len || s->len > i->size - off)
+		return zns_fail(c->err, -EBADMSG, "image %s: segment %zu (%llu+%llu) leaves a gap or the image", i->name,
+				nr, (unsigned long long)s->off, (unsigned long long)s->len);
+	if (nr + 1 < i->n_segments && s->len % i->unit)
+		return zns_fail(c->err, -EBADMSG, "image %s: segment %zu ends inside a unit", i->name, nr);
+	if (!s->n_extents || s->n_extents > ZNS_STRIPE_MAX_WIDTH)
+		return zns_fail(c->err, -EBADMSG, "image %s: segment %zu has %zu extents", i->name, nr, s->n_extents);
+	for (size_t e = 0; e < s->n_extents; e++)
+		if (!s->extents[e]->weight || s->extents[e]->weight > ZNS_STRIPE_MAX_WEIGHT)
+			return zns_fail(c->err, -EBADMSG, "image %s: extent of weight %u", i->name,
+					s->extents[e]->weight);
+	return check_extents(i, s, c);
+}
+
+static int check_image(const ZnsPb__Image *i, const struct ctx *c)
+{
+	uint64_t off = 0;
+	int rc;
+
+	rc = zns_check_file_name(i->name, -EBADMSG, c->err);
+	if (!rc)
+		rc = check_unit(i, c);
+	for (size_t s = 0; s < i->n_segments && !rc; s++) {
+		rc = check_segment(i, s, off, c);
+		off += i->segments[s]->len;
+	}
+	if (!rc && off != i->size)
+		rc = zns_fail(c->err, -EBADMSG, "image %s: segments cover %llu of %llu bytes", i->name,
+			      (unsigned long long)off, (unsigned long long)i->size);
+	return rc;
+}
+
+static int cmp_name(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int check_names_differ(const ZnsPb__Manifest *m, struct zns_err *err)
+{
+	cleanup_free const char **names = malloc((m->n_images + 1) * sizeof(*names));
+
+	if (!names)
+		return zns_fail(err, -ENOMEM, "no memory for %zu image names", m->n_images);
+	for (size_t i = 0; i < m->n_images; i++)
+		names[i] = m->images[i]->name;
+	qsort(names, m->n_images, sizeof(*names), cmp_name);
+	for (size_t i = 1; i < m->n_images; i++)
+		if (!strcmp(names[i - 1], names[i]))
+			return zns_fail(err, -EBADMSG, "two images are named %s", names[i]);
+	return 0;
+}
+
+int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo, struct zns_err *err)
+{
+	struct ctx c = {
+		.lim = { .nr_zones = geo->nr_zones, .nr_meta = zns_store_meta_zones(geo),
+			 .nr_groups = geo->nr_zones, .zone_capacity = geo->zone_capacity },
+		.block = geo->block_size,
+		.device_bytes = geo->nr_zones * geo->zone_capacity,
+		.err = err,
+	};
+	int rc;
+
+	if (m->device.len != ZNS_UUID_LEN)
+		return zns_fail(err, -EBADMSG, "manifest: device id has %zu bytes", m->device.len);
+	rc = zns_check_checkpoint(m->checkpoint, &c.lim, -EBADMSG, err);
+	for (size_t i = 0; i < m->n_images && !rc; i++)
+		rc = check_image(m->images[i], &c);
+	return rc ? rc : check_names_differ(m, err);
+}

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * From the metadata zones to the catalogue in memory: the highest generation whose snapshot is complete wins. A
+ * torn tail is what a crash leaves; a hole with good records behind it is damage, and damage is never repaired
+ * silently, since zones that the lost record names would count as free.
+ */
+#include <string.h>
+#include "store_int.h"
+
+#define GHOST_SCAN MIB(4)	/* how far to look for records behind a superblock that does not parse */
+
+struct cand {
+	const struct zns_zone *zone;
+	ZnsPb__Superblock *sb;
+};
+
+struct replay {
+	struct zns_state st;
+	uint64_t off, seq, nr;	/* end of the log, next number, records so far */
+	uint64_t longest;	/* record, bytes */
+	bool complete, torn;
+};
+
+/* ---- one record ---- */
+
+static struct zns_ent *entry(struct zns_state *st, ProtobufCMessage *msg, const char *container, int *rc,
+			     struct zns_err *err)
+{
+	struct zns_ent *e = zns_state_ent(st, msg, container, err);
+
+	if (!e)
+		*rc = -ENOMEM;
+	return e;
+}
+
+static int apply_profile(struct zns_state *st, const struct zns_frame *f, struct zns_err *err)
+{
+	ZnsPb__Profile *p = zns_pb__profile__unpack(NULL, f->len, f->payload);
+
+	if (!p)
+		return zns_fail(err, -EBADMSG, "profile cannot be decoded");
+	if (zns_check_profile(p, &st->lim, -EBADMSG, err)) {
+		zns_pb__profile__free_unpacked(p, NULL);
+		return -EBADMSG;
+	}
+	zns_state_set_profile(st, p);
+	return 0;
+}
+
+static int apply_checkpoint(struct zns_state *st, const struct zns_frame *f, struct zns_err *err)
+{
+	ZnsPb__Checkpoint *c = zns_pb__checkpoint__unpack(NULL, f->len, f->payload);
+	struct zns_limits lim = st->lim;
+	struct zns_ent *e;
+	int rc = 0;
+
+	if (!c)
+		return zns_fail(err, -EBADMSG, "checkpoint cannot be decoded");
+	/* Its groups may be those of an earlier profile: they only inform. */
+	lim.nr_groups = lim.nr_zones;
+	if (!c->manifest)
+		rc = zns_fail(err, -EBADMSG, "checkpoint without a manifest");
+	if (rc || zns_check_checkpoint(c, &lim, -EBADMSG, err) || zns_state_may_add(st, c, -EBADMSG, err)) {
+		zns_pb__checkpoint__free_unpacked(c, NULL);
+		return -EBADMSG;
+	}
+	e = entry(st, &c->base, c->container, &rc, err);
+	if (e)
+		zns_state_add(st, e);
+	return rc;
+}
+
+static int apply_tombstone(struct zns_state *st, const struct zns_frame *f, bool snapshot, struct zns_err *err)
+{
+	ZnsPb__Tombstone *t = zns_pb__tombstone__unpack(NULL, f->len, f->payload);
+	struct zns_ent *e;
+	int rc = 0;
+
+	if (!t)
+		return zns_fail(err, -EBADMSG, "tombstone cannot be decoded");
+	rc = zns_check_tombstone(t, -EBADMSG, err);
+	if (!rc && snapshot != !zns_state_find(st, t->id.data))
+		rc = zns_fail(err, -EBADMSG, snapshot ? "tombstone of a checkpoint that lives" :
+			      "tombstone of an unknown checkpoint");
+	if (rc) {
+		zns_pb__tombstone__free_unpacked(t, NULL);
+		return rc;
+	}
+	e = entry(st, &t->base, NULL, &rc, err);
+	if (e)
+		zns_state_bury(st, e);
+	return rc;
+}
+
+static int apply_reservation(struct zns_state *st, const struct zns_frame *f, struct zns_err *err)
+{
+	ZnsPb__Reservation *r = zns_pb__reservation__unpack(NULL, f->len, f->payload);
+	struct zns_ent *e;
+	int rc = 0;
+
+	if (!r)
+		return zns_fail(err, -EBADMSG, "reservation cannot be decoded");
+	if (zns_check_reservation(r, &st->lim, -EBADMSG, err)) {
+		zns_pb__reservation__free_unpacked(r, NULL);
+		return -EBADMSG;
+	}
+	e = entry(st, &r->base, r->container, &rc, err);
+	if (e)
+		zns_state_reserve(st, e);
+	return rc;
+}
+
+static int apply_release(struct zns_state *st, const struct zns_frame *f, struct zns_err *err)
+{
+	ZnsPb__Release *r = zns_pb__release__unpack(NULL, f->len, f->payload);
+	struct zns_owner *o;
+
+	if (!r)
+		return zns_fail(err, -EBADMSG, "release cannot be decoded");
+	o = zns_state_owner(st, r->container);
+	zns_pb__release__free_unpacked(r, NULL);
+	if (!o || !o->reservation)
+		return zns_fail(err, -EBADMSG, "release of a reservation that is not there");
+	zns_state_release(st, o);
+	return 0;
+}
+
+static int apply_end(struct replay *rp, const struct zns_frame *f, struct zns_err *err)
+{
+	ZnsPb__SnapshotEnd *e = zns_pb__snapshot_end__unpack(NULL, f->len, f->payload);
+	uint32_t nr;
+
+	if (!e)
+		return zns_fail(err, -EBADMSG, "end of snapshot cannot be decoded");
+	nr = e->nr_records;
+	zns_pb__snapshot_end__free_unpacked(e, NULL);
+	if (rp->complete || !rp->st.profile || nr != rp->nr)
+		return zns_fail(err, -EBADMSG, "end of snapshot after %llu records says %u",
+				(unsigned long long)rp->nr, nr);
+	rp->complete = true;
+	return 0;
+}
+
+static int apply(struct replay *rp, const struct zns_frame *f, struct zns_err *err)
+{
+	struct zns_state *st = &rp->st;
+	int rc = zns_state_room(st, err);
+
+	if (rc)
+		return rc;
+	if (!st->profile && f->type != ZNS_FRAME_PROFILE)
+		return zns_fail(err, -EBADMSG, "record before the profile");
+	switch (f->type) {
+	case ZNS_FRAME_PROFILE:
+		return apply_profile(st, f, err);
+	case ZNS_FRAME_CHECKPOINT:
+		return apply_checkpoint(st, f, err);
+	case ZNS_FRAME_TOMBSTONE:
+		return apply_tombstone(st, f, !rp->complete, err);
+	case ZNS_FRAME_RESERVATION:
+		return apply_reservation(st, f, err);
+	case ZNS_FRAME_RELEASE:
+		return apply_release(st, f, err);
+	case ZNS_FRAME_SNAPSHOT_END:
+		return apply_end(rp, f, err);
+	}
+	return zns_fail(err, -EBADMSG, "record of unknown type %u", f->type);
+}
+
+/* ---- one zone ---- */
+
+static int replay_frame(struct replay *rp, const struct zns_frame *f, uint64_t size, struct zns_err *err)
+{
+	int rc;
+
+	if (f->seq != rp->seq)
+		return zns_fail(err, -EBADMSG, "record %llu stands where %llu is due", (unsigned long long)f->seq,
+				(unsigned long long)rp->seq);
+	if (f->seq) {			/* 0 is the superblock */
+		rc = apply(rp, f, err);
+		if (rc)
+			return rc;
+		rp->nr++;
+	}
+	rp->seq++;
+	rp->longest = zns_max(rp->longest, size);
+	return 0;
+}
+
+static int replay_zone(struct zns_store *s, const struct cand *c, struct replay *rp, struct zns_err *err)
+{
+	uint64_t gen = c->sb->generation, found;
+	struct zns_log_reader r;
+	struct zns_frame f;
+	int rc;
+
+	*rp = (struct replay){ 0 };
+	rc = zns_state_init(&rp->st, &s->dev->geo, s->nr_meta, err);
+	if (rc)
+		return rc;
+	zns_log_reader_init(&r, s->dev, c->zone);
+	while ((rc = zns_log_peek(&r, &f, err)) == 1) {
+		uint64_t size = zns_frame_size(f.len, s->dev->geo.block_size);
+
+		/* Another generation's frame is garbage. */
+		rc = f.generation == gen ? replay_frame(rp, &f, size, err) : 0;
+		if (rc) {
+			zns_wrap(err, "metadata zone %u, byte %llu", r.zone, (unsigned long long)r.off);
+			goto out;
+		}
+		r.off += size;
+	}
+	rp->off = r.off;
+	if (rc == -EBADMSG) {
+		rc = zns_log_later(&r, gen, rp->seq, UINT64_MAX, &found, err);
+		if (rc == 1)
+			rc = zns_fail(err, -EBADMSG, "metadata zone %u: damaged record at byte %llu, good ones behind it",
+				      r.zone, (unsigned long long)r.off);
+		rp->torn = true;
+	}
+out:
+	zns_log_reader_fini(&r);
+	return rc;
+}
+
+static void replay_fini(struct replay *rp)
+{
+	zns_state_fini(&rp->st);
+}
+
+/* ---- all zones ---- */
+
+/* 1: a superblock; 0: none. *ghost: highest generation of records without one. */
+static int read_superblock(struct zns_store *s, struct cand *c, uint64_t *ghost, struct zns_err *err)
+{
+	struct zns_log_reader r;
+	struct zns_frame f;
+	uint64_t gen = 0;
+	int rc;
+
+	zns_log_reader_init(&r, s->dev, c->zone);
+	rc = zns_log_peek(&r, &f, err);
+	if (rc == 1 && f.type == ZNS_FRAME_SUPERBLOCK) {
+		rc = zns_superblock_parse(&f, &s->dev->geo, s->nr_meta, &c->sb, err);
+		if (rc)
+			zns_wrap(err, "metadata zone %u", r.zone);
+		else
+			rc = 1;
+	} else if (rc == 1 || rc == -EBADMSG) {
+		rc = zns_log_later(&r, 0, 0, GHOST_SCAN, &gen, err);
+		if (rc > 0) {
+			*ghost = zns_max(*ghost, gen);
+			rc = 0;
+		}
+	}
+	zns_log_reader_fini(&r);
+	return rc;
+}
+
+static int cmp_cand(const void *pa, const void *pb)
+{
+	const struct cand *a = pa, *b = pb;
+
+	return a->sb->generation < b->sb->generation ? 1 : a->sb->generation > b->sb->generation ? -1 : 0;
+}
+
+/*
+ * An offline zone cannot be read. Could it hold a generation after the one found? Only if it was the next target,
+ * and the log found had no reason to stop otherwise: it is torn or full.
+ */
+static int check_offline(struct zns_store *s, const struct cand *c, const struct replay *rp,
+			 const struct zns_zone *zones, struct zns_err *err)
+{
+	uint32_t n = s->nr_meta - s->first_meta, i, k;
+	size_t j;
+
+	if (!rp->torn && c->zone->capacity - rp->off >= rp->longest)
+		return 0;
+	for (k = 1; k < n; k++) {
+		i = (c->zone->index - s->first_meta + k) % n;
+		for (j = 0; j < c->sb->n_skipped_zones; j++)
+			if (c->sb->skipped_zones[j] == zones[i].index)
+				break;
+		if (j < c->sb->n_skipped_zones)
+			continue;	/* was unusable before this generation began */
+		if (zones[i].state == ZNS_ZONE_OFFLINE)
+			return zns_fail(err, -EBADMSG, "metadata zone %u is offline and may hold the newest catalogue",
+					zones[i].index);
+		return 0;
+	}
+	return 0;
+}
+
+static void adopt(struct zns_store *s, const struct cand *c, struct replay *rp)
+{
+	const struct zns_zone *z = c->zone;
+
+	s->st = rp->st;
+	rp->st = (struct zns_state){ 0 };
+	zns_state_compact(&s->st);
+	memcpy(s->uuid, c->sb->device.data, ZNS_UUID_LEN);
+	zns_log_init(&s->log, s->dev, z->index, z->capacity, c->sb->generation);
+	s->log.off = rp->off;
+	s->log.seq = rp->seq;
+	s->torn = rp->torn;
+	s->need_roll = rp->torn || z->state == ZNS_ZONE_READ_ONLY || c->sb->generation != s->max_generation;
+}
+
+static int choose(struct zns_store *s, struct cand *c, size_t nr, uint64_t ghost, const struct zns_zone *zones,
+		  struct zns_err *err)
+{
+	struct replay rp;
+	int rc;
+
+	qsort(c, nr, sizeof(*c), cmp_cand);
+	s->max_generation = nr ? zns_max(ghost, c[0].sb->generation) : ghost;
+	for (size_t i = 0; i < nr; i++) {
+		rc = replay_zone(s, &c[i], &rp, err);
+		if (!rc && rp.complete) {
+			if (ghost > c[i].sb->generation)
+				rc = zns_fail(err, -EBADMSG, "the superblock of generation %llu is damaged",
+					      (unsigned long long)ghost);
+			if (!rc)
+				rc = check_offline(s, &c[i], &rp, zones, err);
+			if (!rc)
+				adopt(s, &c[i], &rp);
+			replay_fini(&rp);
+			return rc;
+		}
+		replay_fini(&rp);
+		if (rc)
+			return rc;
+	}
+	if (s->max_generation > 1 || ghost)
+		return zns_fail(err, -EBADMSG, "no generation of the catalogue is complete");
+	if (nr)
+		return zns_fail(err, -ENOMEDIUM, "formatting was interrupted: run znsctl format again");
+	return zns_fail(err, -ENOMEDIUM, "the device holds no store: run znsctl format");
+}
+
+int zns_store_replay(struct zns_store *s, struct zns_err *err)
+{
+	uint32_t n = s->nr_meta - s->first_meta;
+	cleanup_free struct zns_zone *zones = calloc(n, sizeof(*zones));
+	cleanup_free struct cand *c = calloc(n, sizeof(*c));
+	struct zns_err e = ZNS_ERR_INIT;
+	uint64_t ghost = 0;
+	size_t nr = 0;
+	int rc;
+
+	if (!zones || !c)
+		return zns_fail(err, -ENOMEM, "no memory for %u metadata zones", n);
+	rc = zns_dev_report(s->dev, s->first_meta, n, zones, &e);
+	if (!rc)
+		zns_store_min_cap(s, zones);
+	for (uint32_t i = 0; i < n && !rc; i++) {
+		if (zones[i].state == ZNS_ZONE_OFFLINE || zones[i].conventional)
+			continue;
+		c[nr].zone = &zones[i];
+		rc = read_superblock(s, &c[nr], &ghost, &e);
+		if (rc == 1) {
+			nr++;
+			rc = 0;
+		}
+	}
+	if (!rc)
+		rc = choose(s, c, nr, ghost, zones, &e);
+	for (size_t i = 0; i < nr; i++)
+		zns_pb__superblock__free_unpacked(c[i].sb, NULL);
+	if (rc == -EBADMSG)
+		return zns_fail(err, rc, "the catalogue of %s is damaged, run `znsctl fsck`: %s", s->dev->path, e.msg);
+	return rc ? zns_fail(err, rc, "%s: %s", s->dev->path, e.msg) : 0;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Roll-over: the whole catalogue goes as a snapshot into the next metadata zone, which becomes the log. The zone of
+ * the generation before stays as it is, so that a crash at any point finds one complete generation.
+ */
+#include "store_int.h"
+
+static bool usable(const struct zns_zone *z)
+{
+	return !z->conventional && z->state != ZNS_ZONE_READ_ONLY && z->state != ZNS_ZONE_OFFLINE;
+}
+
+void zns_store_min_cap(struct zns_store *s, const struct zns_zone *zones)
+{
+	s->min_cap = UINT64_MAX;
+	for (uint32_t i = 0; i < s->nr_meta - s->first_meta; i++)
+		if (usable(&zones[i]))
+			s->min_cap = zns_min(s->min_cap, zns_align_down(zones[i].capacity, s->dev->geo.block_size));
+}
+
+/* The superblock grows by up to 6 bytes per skipped zone: two blocks and 6 bytes each are always enough. */
+static uint64_t superblock_bytes(const struct zns_store *s)
+{
+	return zns_frame_size(128 + 6 * (size_t)(s->nr_meta - s->first_meta), s->dev->geo.block_size);
+}
+
+uint64_t zns_store_snapshot_bytes(const struct zns_store *s)
+{
+	const struct zns_state *st = &s->st;
+
+	return superblock_bytes(s) + st->profile_rec + st->reservations.bytes + st->checkpoints.bytes +
+	       s->dev->geo.block_size;	/* SNAPSHOT_END */
+}
+
+/* How many of the oldest tombstones must go so that the rest fits into @room bytes. */
+static size_t tombstones_to_drop(const struct zns_state *st, uint64_t room)
+{
+	uint64_t bytes = st->tombstones.bytes;
+	size_t drop = 0, nr = st->tombstones.nr;
+
+	while (drop < nr && (nr - drop > ZNS_TOMBSTONES_MAX || bytes > room))
+		bytes -= st->tombstones.v[drop++]->rec;
+	return drop;
+}
+
+static int put_list(struct zns_log *l, uint16_t type, const struct zns_list *list, size_t from, struct zns_err *err)
+{
+	int rc = 0;
+
+	for (size_t i = from; i < list->nr && !rc; i++)
+		rc = zns_log_put(l, type, list->v[i]->msg, err);
+	return rc;
+}
+
+static int write_snapshot(struct zns_store *s, struct zns_log *l, const uint32_t *skipped, size_t nr_skipped,
+			  size_t drop, struct zns_err *err)
+{
+	ZnsPb__SnapshotEnd end = ZNS_PB__SNAPSHOT_END__INIT;
+	struct zns_state *st = &s->st;
+	int rc;
+
+	rc = zns_superblock_put(l, s->uuid, &s->dev->geo, s->nr_meta, skipped, nr_skipped, err);
+	if (!rc)
+		rc = zns_log_put(l, ZNS_FRAME_PROFILE, &st->profile->base, err);
+	if (!rc)
+		rc = put_list(l, ZNS_FRAME_RESERVATION, &st->reservations, 0, err);
+	if (!rc)
+		rc = put_list(l, ZNS_FRAME_CHECKPOINT, &st->checkpoints, 0, err);
+	if (!rc)
+		rc = put_list(l, ZNS_FRAME_TOMBSTONE, &st->tombstones, drop, err);
+	end.nr_records = l->seq - 1;	/* without the superblock */
+	if (!rc)
+		rc = zns_log_put(l, ZNS_FRAME_SNAPSHOT_END, &end.base, err);
+	if (!rc)
+		rc = zns_log_write(l, err);
+	return rc ? rc : zns_dev_flush(s->dev, err);
+}
+
+static int roll_into(struct zns_store *s, const struct zns_zone *z, const uint32_t *skipped, size_t nr_skipped,
+		     uint64_t need, struct zns_err *err)
+{
+	uint64_t fixed = zns_store_snapshot_bytes(s) + need, cap = zns_align_down(z->capacity, s->dev->geo.block_size);
+	struct zns_log l;
+	size_t drop;
+	int rc = 0;
+
+	if (fixed > cap)
+		return zns_fail(err, -ENOSPC,
+				"a metadata zone holds %llu bytes, the catalogue needs %llu: remove checkpoints",
+				(unsigned long long)cap, (unsigned long long)fixed);
+	/* Half of what is left is for the log: a zone full of tombstones would roll at every change. */
+	drop = tombstones_to_drop(&s->st, (cap - fixed) / 2);
+	zns_log_init(&l, s->dev, z->index, cap, ++s->max_generation);
+	if (z->state != ZNS_ZONE_EMPTY)
+		rc = zns_dev_reset(s->dev, &z->index, 1, err);
+	if (!rc)
+		rc = write_snapshot(s, &l, skipped, nr_skipped, drop, err);
+	if (rc) {
+		zns_log_fini(&l);
+		return rc;
+	}
+	zns_state_forget(&s->st, drop);
+	zns_log_fini(&s->log);
+	s->log = l;
+	s->need_roll = false;
+	return 0;
+}
+
+/*
+ * Metadata should hold one active zone, not all of them: generations older than the one before are of no use, and
+ * the one before is finished if little padding is enough. All of this may fail: the next roll resets what it needs.
+ */
+static void retire(struct zns_store *s, uint32_t previous)
+{
+	uint32_t n = s->nr_meta - s->first_meta, nr = 0;
+	cleanup_free struct zns_zone *zones = calloc(n, sizeof(*zones));
+	cleanup_free uint32_t *list = calloc(n, sizeof(*list));
+
+	if (!zones || !list || zns_dev_report(s->dev, s->first_meta, n, zones, NULL))
+		return;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct zns_zone *z = &zones[i];
+
+		if (!usable(z) || z->state == ZNS_ZONE_EMPTY || z->index == s->log.zone)
+			continue;
+		if (z->index != previous)
+			list[nr++] = z->index;
+		else if (zns_zone_is_active(z->state) && z->capacity - z->wp <= z->capacity / 16)
+			zns_dev_finish(s->dev, z->index, NULL);
+	}
+	if (nr)
+		zns_dev_reset(s->dev, list, nr, NULL);
+}
+
+int zns_store_roll(struct zns_store *s, uint64_t need, struct zns_err *err)
+{
+	uint32_t n = s->nr_meta - s->first_meta, old = s->log.zone, i, k;
+	cleanup_free struct zns_zone *zones = calloc(n, sizeof(*zones));
+	cleanup_free uint32_t *skipped = calloc(n, sizeof(*skipped));
+	size_t nr_skipped = 0;
+	bool tried = false;
+	int rc;
+
+	if (!zones || !skipped)
+		return zns_fail(err, -ENOMEM, "no memory for %u metadata zones", n);
+	zns_state_compact(&s->st);
+	rc = zns_dev_report(s->dev, s->first_meta, n, zones, err);
+	if (rc)
+		return rc;
+	zns_store_min_cap(s, zones);
+	for (i = 0; i < n; i++)
+		if (!usable(&zones[i]))
+			skipped[nr_skipped++] = zones[i].index;
+	/* Without a log yet (format): from the first one. */
+	for (k = s->log.dev ? 1 : 0; k < n; k++) {
+		i = s->log.dev ? (old - s->first_meta + k) % n : k;
+		if (!usable(&zones[i]))
+			continue;
+		tried = true;
+		rc = roll_into(s, &zones[i], skipped, nr_skipped, need, err);
+		if (!rc) {
+			retire(s, old);
+			return 0;
+		}
+	}
+	return tried ? rc : zns_fail(err, -EROFS, "no metadata zone of %s can be written any more", s->dev->path);
+}

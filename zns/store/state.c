@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The catalogue in memory. Every change is two steps: what may fail (memory, checks) comes first, then the log
+ * record, then a change that cannot fail. Replay and live calls use the same steps, so that both end alike.
+ */
+#include <string.h>
+#include "store_int.h"
+
+/* ---- lists: append at the end, holes where something went ---- */
+
+static void list_compact(struct zns_list *l)
+{
+	size_t n = 0;
+
+	if (!l->holes)
+		return;
+	for (size_t i = 0; i < l->nr; i++) {
+		if (!l->v[i])
+			continue;
+		l->v[n] = l->v[i];
+		l->v[n]->pos = n;
+		n++;
+	}
+	l->nr = n;
+	l->holes = 0;
+}
+
+static int list_room(struct zns_list *l)
+{
+	size_t cap = l->cap ? l->cap * 2 : 64;
+	struct zns_ent **v;
+
+	/* Long logs of commits and removals must not keep all their holes. */
+	if (l->nr == l->cap && l->holes > l->nr / 2)
+		list_compact(l);
+	if (l->nr < l->cap)
+		return 0;
+	v = realloc(l->v, cap * sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	l->v = v;
+	l->cap = cap;
+	return 0;
+}
+
+static void list_add(struct zns_list *l, struct zns_ent *e)
+{
+	e->pos = l->nr;
+	l->v[l->nr++] = e;
+	l->bytes += e->rec;
+}
+
+static void list_del(struct zns_list *l, struct zns_ent *e)
+{
+	l->v[e->pos] = NULL;
+	l->holes++;
+	l->bytes -= e->rec;
+}
+
+static void ent_free(struct zns_ent *e)
+{
+	if (!e)
+		return;
+	if (e->msg)
+		protobuf_c_message_free_unpacked(e->msg, NULL);
+	free(e);
+}
+
+static void list_fini(struct zns_list *l)
+{
+	for (size_t i = 0; i < l->nr; i++)
+		ent_free(l->v[i]);
+	free(l->v);
+	*l = (struct zns_list){ 0 };
+}
+
+/* ---- keys ---- */
+
+static bool eq_ckpt(const void *val, const void *key)
+{
+	return !memcmp(((const struct zns_ent *)val)->ckpt->id.data, key, ZNS_UUID_LEN);
+}
+
+static bool eq_tomb(const void *val, const void *key)
+{
+	return !memcmp(((const struct zns_ent *)val)->tomb->id.data, key, ZNS_UUID_LEN);
+}
+
+static bool eq_owner(const void *val, const void *key)
+{
+	return !strcmp(((const struct zns_owner *)val)->name, key);
+}
+
+struct zns_ent *zns_state_find(const struct zns_state *st, const uint8_t *id)
+{
+	return zns_map_find(&st->by_id, zns_hash(id, ZNS_UUID_LEN), eq_ckpt, id);
+}
+
+struct zns_ent *zns_state_find_dead(const struct zns_state *st, const uint8_t *id)
+{
+	return zns_map_find(&st->dead, zns_hash(id, ZNS_UUID_LEN), eq_tomb, id);
+}
+
+struct zns_owner *zns_state_owner(const struct zns_state *st, const char *container)
+{
+	return zns_map_find(&st->owners, zns_hash(container, strlen(container)), eq_owner, container);
+}
+
+/* ---- life ---- */
+
+int zns_state_init(struct zns_state *st, const struct zns_geometry *geo, uint32_t nr_meta, struct zns_err *err)
+{
+	*st = (struct zns_state){
+		.lim = { .nr_zones = geo->nr_zones, .nr_meta = nr_meta, .zone_capacity = geo->zone_capacity },
+		.block = geo->block_size,
+	};
+	st->live = calloc(geo->nr_zones, sizeof(*st->live));
+	st->zone_owner = calloc(geo->nr_zones, sizeof(*st->zone_owner));
+	st->zone_shared = calloc(geo->nr_zones, sizeof(*st->zone_shared));
+	if (st->live && st->zone_owner && st->zone_shared)
+		return 0;
+	zns_state_fini(st);
+	return zns_fail(err, -ENOMEM, "no memory for %u zones", geo->nr_zones);
+}
+
+void zns_state_fini(struct zns_state *st)
+{
+	list_fini(&st->checkpoints);
+	list_fini(&st->tombstones);
+	list_fini(&st->reservations);
+	for (size_t i = 0; i < st->owners.cap; i++)
+		free(st->owners.slots[i].val);
+	zns_map_fini(&st->owners);
+	zns_map_fini(&st->by_id);
+	zns_map_fini(&st->dead);
+	if (st->profile)
+		zns_pb__profile__free_unpacked(st->profile, NULL);
+	free(st->live);
+	free(st->zone_owner);
+	free(st->zone_shared);
+	*st = (struct zns_state){ 0 };
+}
+
+int zns_state_room(struct zns_state *st, struct zns_err *err)
+{
+	if (list_room(&st->checkpoints) || list_room(&st->tombstones) || list_room(&st->reservations) ||
+	    zns_map_room(&st->by_id) || zns_map_room(&st->dead) || zns_map_room(&st->owners))
+		return zns_fail(err, -ENOMEM, "no memory for the catalogue");
+	return 0;
+}
+
+size_t zns_state_rec(const struct zns_state *st, const ProtobufCMessage *msg)
+{
+	return zns_frame_size(protobuf_c_message_get_packed_size(msg), st->block);
+}
+
+static struct zns_owner *owner_get(struct zns_state *st, const char *name)
+{
+	struct zns_owner *o = zns_state_owner(st, name);
+	size_t n = strlen(name);
+
+	if (o)
+		return o;
+	if (zns_map_room(&st->owners))
+		return NULL;
+	o = calloc(1, sizeof(*o) + n + 1);
+	if (!o)
+		return NULL;
+	memcpy(o->name, name, n);
+	o->hash = zns_hash(name, n);
+	zns_map_add(&st->owners, o->hash, o);
+	return o;
+}
+
+static void owner_put(struct zns_state *st, struct zns_owner *o)
+{
+	if (!o || o->nr_checkpoints || o->reservation)
+		return;
+	zns_map_del(&st->owners, o->hash, o);
+	free(o);
+}
+
+struct zns_ent *zns_state_ent(struct zns_state *st, ProtobufCMessage *msg, const char *container,
+			      struct zns_err *err)
+{
+	struct zns_ent *e = NULL;
+
+	if (msg)
+		e = calloc(1, sizeof(*e));
+	if (e && container)
+		e->owner = owner_get(st, container);
+	if (!e || (container && !e->owner)) {
+		free(e);
+		if (msg)
+			protobuf_c_message_free_unpacked(msg, NULL);
+		zns_fail(err, -ENOMEM, "no memory for a catalogue entry");
+		return NULL;
+	}
+	e->msg = msg;
+	e->rec = zns_state_rec(st, msg);
+	return e;
+}
+
+void zns_state_ent_drop(struct zns_state *st, struct zns_ent *e)
+{
+	struct zns_owner *o = e ? e->owner : NULL;
+
+	ent_free(e);
+	owner_put(st, o);
+}
+
+void zns_state_compact(struct zns_state *st)
+{
+	list_compact(&st->checkpoints);
+	list_compact(&st->tombstones);
+	list_compact(&st->reservations);
+}
+
+/* ---- checkpoints and zones ---- */
+
+int zns_state_may_add(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err)
+{
+	char id[ZNS_UUID_STR];
+	size_t i;
+	int rc = 0;
+
+	if (zns_state_find(st, c->id.data))
+		return zns_fail(err, code == -EINVAL ? -EEXIST : code, "checkpoint %s is in the catalogue already",
+				zns_uuid_format(c->id.data, id));
+	/* Added up and taken back. live <= capacity and len <= capacity hold: no overflow. */
+	for (i = 0; i < c->n_zones && !rc; i++) {
+		uint64_t *live = &st->live[c->zones[i]->zone];
+
+		*live += c->zones[i]->len;
+		if (*live > st->lim.zone_capacity)
+			rc = zns_fail(err, code, "zone %u would hold %llu live bytes, its capacity is %llu",
+				      c->zones[i]->zone, (unsigned long long)*live,
+				      (unsigned long long)st->lim.zone_capacity);
+	}
+	while (i-- > 0)
+		st->live[c->zones[i]->zone] -= c->zones[i]->len;
+	return rc;
+}
+
+static void tomb_del(struct zns_state *st, struct zns_ent *t)
+{
+	zns_map_del(&st->dead, t->hash, t);
+	list_del(&st->tombstones, t);
+	ent_free(t);
+}
+
+void zns_state_add(struct zns_state *st, struct zns_ent *e)
+{
+	const ZnsPb__Checkpoint *c = e->ckpt;
+	struct zns_ent *t = zns_state_find_dead(st, c->id.data);
+
+	if (t)
+		tomb_del(st, t);	/* imported again under its old id */
+	e->hash = zns_hash(c->id.data, ZNS_UUID_LEN);
+	zns_map_add(&st->by_id, e->hash, e);
+	list_add(&st->checkpoints, e);
+	e->owner->nr_checkpoints++;
+	for (size_t i = 0; i < c->n_zones; i++) {
+		uint32_t z = c->zones[i]->zone;
+
+		if (st->live[z] && st->zone_owner[z] != e->owner)
+			st->zone_shared[z] = 1;
+		st->live[z] += c->zones[i]->len;
+		st->zone_owner[z] = e->owner;
+	}
+}
+
+/* A zone of several containers lost one of them: the latest remaining checkpoint tells the owner. */
+static void zone_find_owner(struct zns_state *st, uint32_t zone)
+{
+	struct zns_owner *owner = NULL;
+
+	st->zone_shared[zone] = 0;
+	for (size_t i = st->checkpoints.nr; i-- > 0;) {
+		struct zns_ent *e = st->checkpoints.v[i];
+
+		for (size_t j = 0; e && j < e->ckpt->n_zones; j++) {
+			if (e->ckpt->zones[j]->zone != zone)
+				continue;
+			if (owner && owner != e->owner)
+				st->zone_shared[zone] = 1;
+			if (!owner)
+				owner = e->owner;
+		}
+	}
+	st->zone_owner[zone] = owner;
+}
+
+void zns_state_bury(struct zns_state *st, struct zns_ent *tomb)
+{
+	struct zns_ent *e = zns_state_find(st, tomb->tomb->id.data);
+	struct zns_ent *t = zns_state_find_dead(st, tomb->tomb->id.data);
+	struct zns_owner *o = e ? e->owner : NULL;
+
+	if (t)
+		tomb_del(st, t);
+	tomb->hash = zns_hash(tomb->tomb->id.data, ZNS_UUID_LEN);
+	zns_map_add(&st->dead, tomb->hash, tomb);
+	list_add(&st->tombstones, tomb);
+	if (!e)
+		return;
+	zns_map_del(&st->by_id, e->hash, e);
+	list_del(&st->checkpoints, e);
+	for (size_t i = 0; i < e->ckpt->n_zones; i++) {
+		uint32_t z = e->ckpt->zones[i]->zone;
+
+		st->live[z] -= e->ckpt->zones[i]->len;
+		if (!st->live[z]) {
+			st->zone_owner[z] = NULL;
+			st->zone_shared[z] = 0;
+		} else if (st->zone_shared[z]) {
+			zone_find_owner(st, z);
+		}
+	}
+	ent_free(e);
+	/* A reservation that nobody asked for by name ends with the container's last checkpoint. */
+	if (!--o->nr_checkpoints && o->reservation && !o->reservation->resv->explicit_)
+		zns_state_release(st, o);
+	else
+		owner_put(st, o);
+}
+
+void zns_state_forget(struct zns_state *st, size_t nr)
+{
+	list_compact(&st->tombstones);
+	for (size_t i = 0; i < nr && i < st->tombstones.nr; i++) {
+		struct zns_ent *t = st->tombstones.v[i];
+
+		zns_map_del(&st->dead, t->hash, t);
+		st->tombstones.v[i] = NULL;
+		st->tombstones.holes++;
+		st->tombstones.bytes -= t->rec;
+		ent_free(t);
+	}
+	list_compact(&st->tombstones);
+}
+
+/* ---- reservations and profile ---- */
+
+void zns_state_reserve(struct zns_state *st, struct zns_ent *e)
+{
+	struct zns_ent *old = e->owner->reservation;
+
+	if (old) {
+		/* Replaced in place: the order is that of the first reservation. */
+		e->pos = old->pos;
+		st->reservations.v[e->pos] = e;
+		st->reservations.bytes += e->rec - old->rec;
+		ent_free(old);
+	} else {
+		list_add(&st->reservations, e);
+	}
+	e->owner->reservation = e;
+}
+
+void zns_state_release(struct zns_state *st, struct zns_owner *o)
+{
+	list_del(&st->reservations, o->reservation);
+	ent_free(o->reservation);
+	o->reservation = NULL;
+	owner_put(st, o);
+}
+
+void zns_state_set_profile(struct zns_state *st, ZnsPb__Profile *p)
+{
+	struct zns_list *l = &st->reservations;
+
+	if (st->profile)
+		zns_pb__profile__free_unpacked(st->profile, NULL);
+	st->profile = p;
+	st->profile_rec = zns_state_rec(st, &p->base);
+	st->lim.nr_groups = p->n_groups;
+	/* A reservation of groups that are no more means nothing. */
+	for (size_t i = 0; i < l->nr; i++)
+		if (l->v[i] && zns_check_reservation(l->v[i]->resv, &st->lim, -EINVAL, NULL))
+			zns_state_release(st, l->v[i]->owner);
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The store's public face: opening, looking things up. Changes are in change.c. */
+#include <string.h>
+#include "store_int.h"
+
+uint32_t zns_store_meta_zones(const struct zns_geometry *geo)
+{
+	uint32_t n = zns_max(geo->nr_zones / 5000, (uint32_t)ZNS_META_ZONES_MIN);	/* 0.02 % */
+
+	return zns_min(n, geo->nr_zones / 2);
+}
+
+int zns_store_meta_range(struct zns_dev *dev, uint32_t *first, uint32_t *nr_meta, struct zns_err *err)
+{
+	uint32_t n = zns_store_meta_zones(&dev->geo), lead = 0, total = dev->geo.nr_zones, got, i = 0;
+	struct zns_zone z[64];
+	int rc;
+
+	do {
+		got = zns_min((uint32_t)ZNS_ARRAY_SIZE(z), total - lead);
+		rc = got ? zns_dev_report(dev, lead, got, z, err) : 0;
+		if (rc)
+			return rc;
+		for (i = 0; i < got && z[i].conventional; i++)
+			lead++;
+	} while (got && i == got);
+	/* Rolling takes two zones; data at least one. */
+	if (n < 2 || lead >= total || n >= total - lead)
+		return zns_fail(err, -ENOMEDIUM, "%s is too small for a store: %u sequential zones", dev->path,
+				total - lead);
+	*first = lead;
+	*nr_meta = lead + n;
+	return 0;
+}
+
+struct zns_store *zns_store_alloc(struct zns_dev *dev, unsigned flags, struct zns_err *err)
+{
+	struct zns_store *s = calloc(1, sizeof(*s));
+
+	if (!s) {
+		zns_fail(err, -ENOMEM, "no memory for a store");
+		return NULL;
+	}
+	s->dev = dev;
+	s->flags = flags;
+	return s;
+}
+
+static int open_once(struct zns_dev *dev, unsigned flags, struct zns_store **out, struct zns_err *err)
+{
+	struct zns_store *s = zns_store_alloc(dev, flags, err);
+	int rc;
+
+	if (!s)
+		return -ENOMEM;
+	rc = zns_store_meta_range(dev, &s->first_meta, &s->nr_meta, err);
+	if (!rc)
+		rc = zns_store_replay(s, err);
+	if (!rc && s->need_roll && !(flags & ZNS_STORE_RDONLY)) {
+		rc = zns_store_roll(s, 0, err);
+		if (rc)
+			zns_wrap(err, "cannot begin a new metadata generation");
+	}
+	if (rc) {
+		zns_store_close(s);
+		return rc;
+	}
+	*out = s;
+	return 0;
+}
+
+int zns_store_open(struct zns_dev *dev, unsigned flags, struct zns_store **out, struct zns_err *err)
+{
+	int rc, tries = flags & ZNS_STORE_RDONLY ? 3 : 1;
+
+	/* A reader beside a writer that rolls may see a zone vanish while it reads: not damage until it lasts. */
+	do
+		rc = open_once(dev, flags, out, err);
+	while ((rc == -EBADMSG || rc == -ENODATA || rc == -ENOMEDIUM) && --tries);
+	return rc;
+}
+
+void zns_store_close(struct zns_store *s)
+{
+	if (!s)
+		return;
+	zns_state_fini(&s->st);
+	zns_log_fini(&s->log);
+	free(s);
+}
+
+const uint8_t *zns_store_uuid(const struct zns_store *s)
+{
+	return s->uuid;
+}
+
+uint64_t zns_store_generation(const struct zns_store *s)
+{
+	return s->log.generation;
+}
+
+uint32_t zns_store_nr_meta(const struct zns_store *s)
+{
+	return s->nr_meta;
+}
+
+bool zns_store_torn(const struct zns_store *s)
+{
+	return s->torn;
+}
+
+const ZnsPb__Profile *zns_store_profile(const struct zns_store *s)
+{
+	return s->st.profile;
+}
+
+size_t zns_store_nr_checkpoints(const struct zns_store *s)
+{
+	return s->st.checkpoints.nr;
+}
+
+const ZnsPb__Checkpoint *zns_store_checkpoint(const struct zns_store *s, size_t i)
+{
+	return i < s->st.checkpoints.nr ? s->st.checkpoints.v[i]->ckpt : NULL;
+}
+
+const ZnsPb__Checkpoint *zns_store_find(const struct zns_store *s, const uint8_t *id)
+{
+	const struct zns_ent *e = zns_state_find(&s->st, id);
+
+	return e ? e->ckpt : NULL;
+}
+
+const ZnsPb__Tombstone *zns_store_find_tombstone(const struct zns_store *s, const uint8_t *id)
+{
+	const struct zns_ent *e = zns_state_find_dead(&s->st, id);
+
+	return e ? e->tomb : NULL;
+}
+
+size_t zns_store_nr_reservations(const struct zns_store *s)
+{
+	return s->st.reservations.nr;
+}
+
+const ZnsPb__Reservation *zns_store_reservation(const struct zns_store *s, size_t i)
+{
+	return i < s->st.reservations.nr ? s->st.reservations.v[i]->resv : NULL;
+}
+
+const ZnsPb__Reservation *zns_store_find_reservation(const struct zns_store *s, const char *container)
+{
+	const struct zns_owner *o = zns_state_owner(&s->st, container);
+
+	return o && o->reservation ? o->reservation->resv : NULL;
+}
+
+uint64_t zns_store_zone_live(const struct zns_store *s, uint32_t zone)
+{
+	return zone < s->st.lim.nr_zones ? s->st.live[zone] : 0;
+}
+
+const char *zns_store_zone_owner(const struct zns_store *s, uint32_t zone)
+{
+	return zone < s->st.lim.nr_zones && s->st.zone_owner[zone] ? s->st.zone_owner[zone]->name : NULL;
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_STORE_INT_H
+#define ZNS_STORE_INT_H
+/* Shared by the files of zns/store only. */
+#include "zns/dev.h"
+#include "zns/frame.h"
+#include "zns/store.h"
+#include "zns/util.h"
+
+#define ZNS_STORE_FORMAT 1
+#define ZNS_NAME_LEN_MAX 255		/* container names, image names, who removed */
+#define ZNS_RECORD_MAX MIB(16)		/* one log record: a longer claim is damage */
+#define ZNS_LOG_BUF KIB(256)
+
+/* frame.c: the whole size that the header claims, unchecked; 0 if there is no header. */
+uint64_t zns_frame_claim(const uint8_t *buf, size_t len);
+
+/* check.c: what a record may say. Errors are @code (-EBADMSG for what was read, -EINVAL for callers' input). */
+struct zns_limits {
+	uint32_t nr_zones, nr_meta;
+	uint32_t nr_groups;		/* groups of records must be below */
+	uint64_t zone_capacity;
+};
+int zns_check_range(const struct zns_limits *l, uint32_t zone, uint64_t start, uint64_t len, int code,
+		    struct zns_err *err);
+int zns_check_checkpoint(const ZnsPb__Checkpoint *c, const struct zns_limits *l, int code, struct zns_err *err);
+int zns_check_reservation(const ZnsPb__Reservation *r, const struct zns_limits *l, int code, struct zns_err *err);
+int zns_check_profile(const ZnsPb__Profile *p, const struct zns_limits *l, int code, struct zns_err *err);
+int zns_check_tombstone(const ZnsPb__Tombstone *t, int code, struct zns_err *err);
+int zns_check_name(const char *what, const char *name, int code, struct zns_err *err);
+/* As zns_check_name, and usable as a file name in a directory of ours. */
+int zns_check_file_name(const char *name, int code, struct zns_err *err);
+
+/* map.c: open addressing with linear probing; the values know their keys. */
+struct zns_map {
+	struct zns_map_slot {
+		uint64_t hash;
+		void *val;
+	} *slots;
+	size_t cap, nr;
+};
+typedef bool (*zns_map_eq)(const void *val, const void *key);
+int zns_map_room(struct zns_map *m);	/* room for one more; -ENOMEM */
+void zns_map_add(struct zns_map *m, uint64_t hash, void *val);
+void *zns_map_find(const struct zns_map *m, uint64_t hash, zns_map_eq eq, const void *key);
+void zns_map_del(struct zns_map *m, uint64_t hash, const void *val);
+void zns_map_fini(struct zns_map *m);
+
+/* state.c: the catalogue in memory. Functions that return void cannot fail, given room. */
+struct zns_owner {
+	uint64_t hash;
+	uint32_t nr_checkpoints;
+	struct zns_ent *reservation;
+	char name[];
+};
+
+struct zns_ent {		/* one message in a list */
+	size_t pos;
+	uint64_t hash;
+	size_t rec;		/* bytes of its record */
+	struct zns_owner *owner;
+	union {
+		ProtobufCMessage *msg;
+		ZnsPb__Checkpoint *ckpt;
+		ZnsPb__Tombstone *tomb;
+		ZnsPb__Reservation *resv;
+	};
+};
+
+struct zns_list {		/* in order, with holes until zns_state_compact() */
+	struct zns_ent **v;
+	size_t nr, cap, holes;
+	uint64_t bytes;		/* sum of rec */
+};
+
+struct zns_state {
+	struct zns_limits lim;	/* nr_groups follows the profile */
+	uint32_t block;
+	ZnsPb__Profile *profile;
+	size_t profile_rec;
+	struct zns_list checkpoints, tombstones, reservations;
+	struct zns_map by_id, dead, owners;
+	uint64_t *live;
+	struct zns_owner **zone_owner;
+	uint8_t *zone_shared;	/* live bytes of more than one container */
+};
+
+int zns_state_init(struct zns_state *st, const struct zns_geometry *geo, uint32_t nr_meta, struct zns_err *err);
+void zns_state_fini(struct zns_state *st);
+int zns_state_room(struct zns_state *st, struct zns_err *err);	/* for one more of everything */
+struct zns_ent *zns_state_ent(struct zns_state *st, ProtobufCMessage *msg, const char *container,
+			      struct zns_err *err);	/* takes over @msg, also on failure */
+void zns_state_ent_drop(struct zns_state *st, struct zns_ent *e);
+struct zns_ent *zns_state_find(const struct zns_state *st, const uint8_t *id);
+struct zns_ent *zns_state_find_dead(const struct zns_state *st, const uint8_t *id);
+struct zns_owner *zns_state_owner(const struct zns_state *st, const char *container);
+int zns_state_may_add(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err);
+void zns_state_add(struct zns_state *st, struct zns_ent *e);
+void zns_state_bury(struct zns_state *st, struct zns_ent *tomb);	/* the checkpoint of that id, if any, goes */
+void zns_state_forget(struct zns_state *st, size_t nr);	/* the oldest tombstones */
+void zns_state_reserve(struct zns_state *st, struct zns_ent *e);
+void zns_state_release(struct zns_state *st, struct zns_owner *o);
+void zns_state_set_profile(struct zns_state *st, ZnsPb__Profile *p);
+void zns_state_compact(struct zns_state *st);
+size_t zns_state_rec(const struct zns_state *st, const ProtobufCMessage *msg);	/* bytes of a record */
+
+/* log.c: frames into and out of one zone. */
+void *zns_store_buf(const struct zns_dev *dev, size_t len);	/* aligned for transfers, block-padded; free() */
+int zns_store_read(struct zns_dev *dev, uint32_t zone, uint64_t off, uint8_t *buf, size_t len, struct zns_err *err);
+struct zns_log {		/* writer */
+	struct zns_dev *dev;
+	uint32_t zone;
+	uint64_t off, cap;	/* next byte, end */
+	uint64_t generation, seq;
+	uint8_t *buf;
+	size_t buf_cap, fill;
+};
+void zns_log_init(struct zns_log *l, struct zns_dev *dev, uint32_t zone, uint64_t cap, uint64_t generation);
+void zns_log_fini(struct zns_log *l);
+int zns_log_put(struct zns_log *l, uint16_t type, const ProtobufCMessage *msg, struct zns_err *err);
+int zns_log_write(struct zns_log *l, struct zns_err *err);	/* what was put goes to the device */
+
+struct zns_log_reader {
+	struct zns_dev *dev;
+	uint32_t zone;
+	uint64_t off, limit;	/* next frame, end of what was written */
+	uint8_t *buf;
+	size_t buf_cap, buf_len;
+	uint64_t buf_off;	/* place of buf[0] in the zone */
+};
+void zns_log_reader_init(struct zns_log_reader *r, struct zns_dev *dev, const struct zns_zone *z);
+void zns_log_reader_fini(struct zns_log_reader *r);
+/*
+ * The frame at r->off; the caller steps over it. 1: a frame; 0: end; -EBADMSG: not a whole frame;
+ * -EPROTONOSUPPORT; else an I/O error.
+ */
+int zns_log_peek(struct zns_log_reader *r, struct zns_frame *f, struct zns_err *err);
+/* After -EBADMSG: is there a good frame behind, of @generation (0: any) and not before @seq? Highest generation out. */
+int zns_log_later(struct zns_log_reader *r, uint64_t generation, uint64_t seq, uint64_t max_bytes,
+		  uint64_t *found_generation, struct zns_err *err);
+
+/* superblock.c */
+int zns_superblock_put(struct zns_log *l, const uint8_t *uuid, const struct zns_geometry *geo, uint32_t nr_meta,
+		       const uint32_t *skipped, size_t nr_skipped, struct zns_err *err);
+int zns_superblock_parse(const struct zns_frame *f, const struct zns_geometry *geo, uint32_t nr_meta,
+			 ZnsPb__Superblock **out, struct zns_err *err);
+
+/* store.c, replay.c, roll.c */
+struct zns_store {
+	struct zns_dev *dev;
+	unsigned flags;
+	uint8_t uuid[ZNS_UUID_LEN];
+	uint32_t first_meta, nr_meta;	/* zones first_meta … nr_meta-1 take the log */
+	uint64_t max_generation;	/* seen anywhere on the device */
+	uint64_t min_cap;		/* of the metadata zones: what a snapshot must fit into */
+	bool need_roll;			/* the log's tail is not to be trusted */
+	bool torn;			/* it was torn when opened */
+	struct zns_log log;		/* log.generation is the store's */
+	struct zns_state st;
+};
+/* nr_meta counts leading conventional zones, which are never used. -ENOMEDIUM: too small for a store. */
+int zns_store_meta_range(struct zns_dev *dev, uint32_t *first, uint32_t *nr_meta, struct zns_err *err);
+int zns_store_replay(struct zns_store *s, struct zns_err *err);
+/* Start a new generation with room for @need bytes more. On failure the old log is what it was. */
+int zns_store_roll(struct zns_store *s, uint64_t need, struct zns_err *err);
+/* Bytes of a snapshot without tombstones. */
+uint64_t zns_store_snapshot_bytes(const struct zns_store *s);
+void zns_store_min_cap(struct zns_store *s, const struct zns_zone *zones);
+struct zns_store *zns_store_alloc(struct zns_dev *dev, unsigned flags, struct zns_err *err);
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The end of a dump: wait for the last unit, write manifest and footer (design.md §3 "Order", §4). */
+#include <string.h>
+#include "zns/frame.h"
+#include "zns/store.h"
+#include "writer.h"
+
+static int wait_idle(struct zns_writer *w, struct zns_err *err)
+{
+	int ret;
+
+	pthread_mutex_lock(&w->lock);
+	for (struct zns_wimage *i = w->images; i && !w->err.code; i = i->next) {
+		if (!i->sealed) {
+			struct zns_err e;
+
+			zns_fail(&e, -EBUSY, "image %s was never closed", i->pb.name);
+			writer_set_error(w, &e);
+		}
+	}
+	if (!w->err.code)
+		writer_flush_pack(w);
+	while ((w->nr_queued || w->nr_running) && !w->err.code)
+		pthread_cond_wait(&w->idle, &w->lock);
+	ret = w->err.code;
+	if (ret && err)
+		*err = w->err;
+	pthread_mutex_unlock(&w->lock);
+	return ret;
+}
+
+/* Zones and groups of the checkpoint, manifest included once its zone's pos has moved. */
+static int fill_zones(struct zns_writer *w, ZnsPb__Checkpoint *c)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->n_zones; i++)
+		free(c->zones[i]);
+	free(c->zones);
+	free(c->groups);
+	c->n_zones = c->n_groups = 0;
+	c->zones = calloc(w->nr_zones + 1, sizeof(*c->zones));
+	c->groups = calloc(w->nr_zones + 1, sizeof(*c->groups));
+	if (!c->zones || !c->groups)
+		return -ENOMEM;
+	for (struct wzone *z = w->zones; z; z = z->next) {
+		ZnsPb__ZoneUse *u;
+		size_t g = 0;
+
+		if (z->pos == z->slot.start)
+			continue;
+		u = calloc(1, sizeof(*u));
+		if (!u)
+			return -ENOMEM;
+		zns_pb__zone_use__init(u);
+		u->zone = z->slot.zone;
+		u->start = z->slot.start;
+		u->len = z->pos - z->slot.start;
+		c->zones[n++] = u;
+		c->n_zones = n;
+		while (g < c->n_groups && c->groups[g] != z->slot.group)
+			g++;
+		if (g == c->n_groups)
+			c->groups[c->n_groups++] = z->slot.group;
+	}
+	return 0;
+}
+
+static int write_run(struct zns_writer *w, struct wzone *wz, uint64_t off, const uint8_t *buf, size_t len,
+		     struct zns_err *err)
+{
+	size_t max = w->dev->geo.max_io_bytes ? w->dev->geo.max_io_bytes : len;
+	int ret = 0;
+
+	for (size_t done = 0; done < len && !ret; done += zns_min(max, len - done))
+		ret = zns_dev_write(w->dev, wz->slot.zone, off + done, buf + done, zns_min(max, len - done), err);
+	if (!ret)
+		wz->written = off + len;
+	return ret;
+}
+
+static int write_manifest(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err)
+{
+	size_t block = w->block, len = 0, need;
+	cleanup_free uint8_t *buf = NULL;
+	struct wzone *wz;
+	uint64_t off;
+	int ret;
+
+	need = zns_align_up(ZNS_FRAME_HDR + zns_pb__manifest__get_packed_size(m), block) + block;
+	pthread_mutex_lock(&w->lock);
+	ret = writer_place_single(w, need, &wz, &off);
+	if (ret && err)
+		*err = w->err;
+	pthread_mutex_unlock(&w->lock);
+	if (ret)
+		return ret;
+	ret = zns_manifest_pack(m, block, wz->slot.zone, off, UINT64_MAX, &buf, &len, ref, err);
+	if (ret)
+		return ret;
+	if (len != need)
+		return zns_fail(err, -EFAULT, "manifest of %zu bytes where %zu were set aside", len, need);
+	return write_run(w, wz, off, buf, len, err);
+}
+
+int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err)
+{
+	ZnsPb__Checkpoint *c = m->checkpoint;
+	cleanup_free ZnsPb__Image **images = NULL;
+	size_t nr = 0;
+	int ret = wait_idle(w, err);
+
+	if (ret)
+		return ret;
+	for (struct zns_wimage *i = w->images; i; i = i->next)
+		nr++;
+	images = calloc(nr + 1, sizeof(*images));
+	if (!images || fill_zones(w, c))
+		return zns_fail(err, -ENOMEM, "no memory for the manifest");
+	nr = 0;
+	for (struct zns_wimage *i = w->images; i; i = i->next) {
+		i->pb.n_csums = i->nr_units;
+		images[nr++] = &i->pb;
+	}
+	c->bytes = w->stats.bytes;
+	c->page_bytes = w->stats.page_bytes;
+	c->nr_images = (uint32_t)nr;
+	c->has_stripe_unit = 1;
+	c->stripe_unit = w->unit;
+	m->images = images;
+	m->n_images = nr;
+	ret = write_manifest(w, m, ref, err);
+	m->images = NULL;
+	m->n_images = 0;
+	if (!ret && fill_zones(w, c))
+		ret = zns_fail(err, -ENOMEM, "no memory for the manifest");
+	return ret;
+}

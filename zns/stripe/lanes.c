@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Where the next unit goes: lanes (a group and its current zone each), segments over lanes, replacement of full
+ * zones by another of the same group (papers.md §1, "zone striping"). Everything here runs under the writer's lock.
+ */
+#include <string.h>
+#include "writer.h"
+
+#define MAX_CONTINUED 64
+
+static uint64_t room(const struct wzone *wz)
+{
+	return wz ? wz->slot.capacity - wz->pos : 0;
+}
+
+static int get_zone(struct zns_writer *w, struct lane *l)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct wzone *wz = calloc(1, sizeof(*wz));
+	int ret;
+
+	if (!wz) {
+		zns_fail(&err, -ENOMEM, "no memory for a zone");
+		writer_set_error(w, &err);
+		return -ENOMEM;
+	}
+	ret = w->zone_get(w->arg, l->group, &wz->slot, &err);
+	if (ret) {
+		free(wz);
+		writer_set_error(w, &err);
+		return ret;
+	}
+	wz->pos = wz->written = wz->slot.start;
+	pthread_cond_init(&wz->turn, NULL);
+	wz->next = w->zones;
+	w->zones = wz;
+	w->nr_zones++;
+	l->wz = wz;
+	return 0;
+}
+
+/*
+ * Give the lane a zone with room for @need bytes. A zone continued from an earlier checkpoint may be nearly full:
+ * then the next one is asked for, and when none of those is left an empty one comes.
+ */
+static int lane_new_zone(struct zns_writer *w, struct lane *l, uint64_t need)
+{
+	struct zns_err err;
+
+	for (int tries = 0; tries < MAX_CONTINUED; tries++) {
+		int ret = get_zone(w, l);
+
+		if (ret)
+			return ret;
+		if (room(l->wz) >= need)
+			return 0;
+	}
+	zns_fail(&err, -EFBIG, "%llu bytes in one run do not fit into a zone of %llu; use a smaller --zns-stripe",
+		 (unsigned long long)need, (unsigned long long)l->wz->slot.capacity);
+	writer_set_error(w, &err);
+	return -EFBIG;
+}
+
+ZnsPb__Segment *writer_add_segment(struct zns_wimage *i, uint64_t off, uint32_t nr_extents)
+{
+	ZnsPb__Segment *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	zns_pb__segment__init(s);
+	s->off = off;
+	s->extents = calloc(nr_extents, sizeof(*s->extents));
+	if (i->pb.n_segments == i->max_segments) {
+		size_t max = i->max_segments ? 2 * i->max_segments : 4;
+		void *p = realloc(i->pb.segments, max * sizeof(*i->pb.segments));
+
+		if (p) {
+			i->pb.segments = p;
+			i->max_segments = max;
+		}
+	}
+	if (s->extents && i->pb.n_segments < i->max_segments) {
+		i->pb.segments[i->pb.n_segments++] = s;
+		for (uint32_t e = 0; e < nr_extents; e++) {
+			s->extents[e] = calloc(1, sizeof(**s->extents));
+			if (!s->extents[e])
+				return NULL;	/* reachable from the image, freed with it */
+			zns_pb__extent__init(s->extents[e]);
+			s->n_extents++;
+		}
+		return s;
+	}
+	free(s->extents);
+	free(s);
+	return NULL;
+}
+
+static int fail_nomem(struct zns_writer *w)
+{
+	struct zns_err err;
+
+	zns_fail(&err, -ENOMEM, "no memory for the layout of an image");
+	writer_set_error(w, &err);
+	return -ENOMEM;
+}
+
+/*
+ * Begin a segment of @img over as many lanes as the data at hand can use. A lane whose zone has no room for one
+ * unit gets a new zone first; so a segment ends where the fullest zone does.
+ */
+static int segment_start(struct zns_writer *w, struct zns_wimage *img, uint64_t hint_units)
+{
+	uint32_t nr = (uint32_t)zns_min((uint64_t)w->nr_lanes, zns_max(hint_units, 1u));
+	uint32_t weights[ZNS_STRIPE_MAX_WIDTH];
+	uint64_t rooms[ZNS_STRIPE_MAX_WIDTH];
+	ZnsPb__Segment *s;
+	int ret;
+
+	zns_seg_fini(&w->seg);
+	w->seg_owner = NULL;
+	s = writer_add_segment(img, img->nr_units * w->unit, nr);
+	if (!s)
+		return fail_nomem(w);
+	for (uint32_t e = 0; e < nr; e++) {
+		struct lane *l = &w->lane[(w->next_lane + e) % w->nr_lanes];
+
+		if (room(l->wz) < w->unit) {
+			ret = lane_new_zone(w, l, w->unit);
+			if (ret)
+				return ret;
+		}
+		weights[e] = l->weight;
+		rooms[e] = room(l->wz) / w->unit;
+		w->seg_wz[e] = l->wz;
+		s->extents[e]->zone = l->wz->slot.zone;
+		s->extents[e]->start = l->wz->pos;
+		s->extents[e]->weight = l->weight;
+		s->extents[e]->has_weight = l->weight != 1;
+	}
+	w->next_lane = (w->next_lane + nr) % w->nr_lanes;
+	w->seg_capacity = zns_turn_capacity(weights, rooms, nr);
+	if (nr < w->nr_lanes)	/* what comes after the hinted data gets the full width */
+		w->seg_capacity = zns_min(w->seg_capacity, hint_units);
+	w->seg_units = 0;
+	ret = zns_seg_init(&w->seg, s, w->unit, &w->err);
+	if (ret || !w->seg_capacity)
+		return ret ? ret : fail_nomem(w);
+	w->seg_owner = img;
+	return 0;
+}
+
+int writer_place(struct zns_writer *w, struct job *j, uint64_t hint_units)
+{
+	ZnsPb__Segment *s;
+	struct zns_place p;
+	int ret;
+
+	if (w->seg_owner != j->img || w->seg_units == w->seg_capacity) {
+		ret = segment_start(w, j->img, hint_units);
+		if (ret)
+			return ret;
+	}
+	zns_seg_place(&w->seg, w->seg_units++, &p);
+	j->wz = w->seg_wz[p.extent];
+	j->off = p.off;
+	j->wz->pos = p.off + zns_align_up(j->len, w->block);
+	s = j->img->pb.segments[j->img->pb.n_segments - 1];
+	s->len += j->len;
+	if (j->len < w->unit)
+		w->seg_owner = NULL;	/* the image's last unit: the next position is off the grid */
+	return 0;
+}
+
+/* A run of @len bytes in one zone, for a pack unit or the manifest. */
+int writer_place_single(struct zns_writer *w, uint64_t len, struct wzone **wz, uint64_t *off)
+{
+	struct lane *l = NULL;
+
+	len = zns_align_up(len, w->block);
+	w->seg_owner = NULL;
+	for (uint32_t i = 0; i < w->nr_lanes && !l; i++) {
+		struct lane *c = &w->lane[(w->next_lane + i) % w->nr_lanes];
+
+		if (room(c->wz) >= len)
+			l = c;
+	}
+	if (!l) {
+		int ret;
+
+		l = &w->lane[w->next_lane];
+		ret = lane_new_zone(w, l, len);
+		if (ret)
+			return ret;
+	}
+	*wz = l->wz;
+	*off = l->wz->pos;
+	l->wz->pos += len;
+	return 0;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Layout arithmetic: where a unit of a segment stands (zns/stripe.h, Documentation/format.md "Segments"). */
+#include <string.h>
+#include "zns/stripe.h"
+#include "zns/util.h"
+
+/*
+ * Smooth weighted round-robin: every slot, each extent earns its weight, the richest (lowest index on a tie)
+ * takes the slot and pays the total. Spreads a heavy extent's units over the turn instead of bunching them.
+ */
+uint32_t zns_turn_build(const uint32_t *weights, uint32_t nr, uint16_t *turn, uint32_t turn_max)
+{
+	int32_t credit[ZNS_STRIPE_MAX_WIDTH] = { 0 };
+	uint32_t total = 0;
+
+	if (!nr || nr > ZNS_STRIPE_MAX_WIDTH)
+		return 0;
+	for (uint32_t i = 0; i < nr; i++) {
+		if (!weights[i] || weights[i] > ZNS_STRIPE_MAX_WEIGHT)
+			return 0;
+		total += weights[i];
+	}
+	if (total > turn_max)
+		return 0;
+	for (uint32_t slot = 0; slot < total; slot++) {
+		uint32_t best = 0;
+
+		for (uint32_t i = 0; i < nr; i++) {
+			credit[i] += (int32_t)weights[i];
+			if (credit[i] > credit[best])
+				best = i;
+		}
+		credit[best] -= (int32_t)total;
+		turn[slot] = (uint16_t)best;
+	}
+	return total;
+}
+
+int zns_seg_init(struct zns_seg *s, const ZnsPb__Segment *pb, uint32_t unit, struct zns_err *err)
+{
+	uint32_t nr = (uint32_t)pb->n_extents, max = nr * ZNS_STRIPE_MAX_WEIGHT;
+	uint16_t seen[ZNS_STRIPE_MAX_WIDTH] = { 0 };
+
+	memset(s, 0, sizeof(*s));
+	if (!nr || pb->n_extents > ZNS_STRIPE_MAX_WIDTH)
+		return zns_fail(err, -EBADMSG, "segment with %zu extents", pb->n_extents);
+	s->off = pb->off;
+	s->len = pb->len;
+	s->unit = unit;
+	s->nr = nr;
+	s->turn = calloc(max, sizeof(*s->turn));
+	s->rank = calloc(max, sizeof(*s->rank));
+	s->zone = calloc(nr, sizeof(*s->zone));
+	s->start = calloc(nr, sizeof(*s->start));
+	s->weight = calloc(nr, sizeof(*s->weight));
+	if (!s->turn || !s->rank || !s->zone || !s->start || !s->weight) {
+		zns_seg_fini(s);
+		return zns_fail(err, -ENOMEM, "no memory for a segment of %u extents", nr);
+	}
+	for (uint32_t i = 0; i < nr; i++) {
+		s->zone[i] = pb->extents[i]->zone;
+		s->start[i] = pb->extents[i]->start;
+		s->weight[i] = pb->extents[i]->weight;
+	}
+	s->slots = zns_turn_build(s->weight, nr, s->turn, max);
+	if (!s->slots) {
+		zns_seg_fini(s);
+		return zns_fail(err, -EBADMSG, "segment with a weight out of range");
+	}
+	for (uint32_t i = 0; i < s->slots; i++)
+		s->rank[i] = seen[s->turn[i]]++;
+	return 0;
+}
+
+void zns_seg_fini(struct zns_seg *s)
+{
+	free(s->turn);
+	free(s->rank);
+	free(s->zone);
+	free(s->start);
+	free(s->weight);
+	memset(s, 0, sizeof(*s));
+}
+
+void zns_seg_place(const struct zns_seg *s, uint64_t k, struct zns_place *out)
+{
+	uint64_t turn = k / s->slots;
+	uint32_t slot = (uint32_t)(k % s->slots), e = s->turn[slot];
+
+	out->extent = e;
+	out->zone = s->zone[e];
+	out->off = s->start[e] + (turn * s->weight[e] + s->rank[slot]) * s->unit;
+}
+
+uint64_t zns_seg_units_of(const struct zns_seg *s, uint32_t e, uint64_t units)
+{
+	uint64_t n = units / s->slots * s->weight[e];
+
+	for (uint32_t slot = 0; slot < units % s->slots; slot++)
+		n += s->turn[slot] == e;
+	return n;
+}
+
+uint64_t zns_turn_capacity(const uint32_t *weights, const uint64_t *room_units, uint32_t nr)
+{
+	uint16_t turn[ZNS_STRIPE_MAX_WIDTH * ZNS_STRIPE_MAX_WEIGHT];
+	uint64_t used[ZNS_STRIPE_MAX_WIDTH], turns = UINT64_MAX, units;
+	uint32_t slots = zns_turn_build(weights, nr, turn, ZNS_ARRAY_SIZE(turn));
+
+	if (!slots)
+		return 0;
+	for (uint32_t i = 0; i < nr; i++)
+		turns = zns_min(turns, room_units[i] / weights[i]);
+	for (uint32_t i = 0; i < nr; i++)
+		used[i] = turns * weights[i];
+	units = turns * slots;
+	/* The last, incomplete turn: until the first extent that has no room left. */
+	for (uint32_t slot = 0; used[turn[slot]] < room_units[turn[slot]]; slot = (slot + 1) % slots) {
+		used[turn[slot]]++;
+		units++;
+	}
+	return units;
+}

@@ -1,0 +1,524 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The striping reader: requests are cut into checksum units, workers fetch, verify and deliver. See zns/reader.h. */
+#include <pthread.h>
+#include <string.h>
+#include "zns/reader.h"
+#include "zns/stripe.h"
+#include "zns/util.h"
+
+struct zns_rimage {
+	struct zns_reader *r;
+	const ZnsPb__Image *pb;
+	uint32_t index;
+	struct zns_seg *seg;
+};
+
+enum unit_state { UNIT_IDLE, UNIT_LOADING, UNIT_READY };
+
+/* One cached unit. Only idle-referenced ones (users == 0) are replaced. */
+struct cached {
+	const struct zns_rimage *img;
+	uint64_t k;
+	enum unit_state state;
+	uint32_t users;
+	uint64_t stamp;
+	uint8_t *buf;		/* unit and two blocks of slack: packed images start off the block grid */
+	size_t skip;		/* bytes of buf before the unit */
+};
+
+struct request {
+	struct zns_rimage *img;
+	uint64_t off, len;
+	pid_t pid;		/* > 0: into a task's iov; else into mem, else into fd */
+	struct iovec *iov;
+	uint32_t nr;
+	uint8_t *mem;
+	int fd;
+	uint32_t left;		/* units to go */
+	struct zns_err err;
+	zns_read_done done;
+	void *arg;
+};
+
+struct rjob {
+	struct request *q;
+	uint64_t k;
+	struct rjob *next;
+};
+
+struct zns_reader {
+	struct zns_dev *dev;
+	struct zns_rimage *img;
+	uint32_t nr_img;
+	size_t buf_len;
+	pthread_mutex_t lock;
+	pthread_cond_t work, change;
+	bool stop;
+	struct rjob *queue, **tail;
+	struct cached *cache;
+	uint32_t nr_cache;
+	uint64_t clock;
+	pthread_t *thread;
+	uint32_t nr_threads;
+	uint64_t bytes, first_ns, last_ns;
+};
+
+static uint32_t unit_len(const struct zns_rimage *i, uint64_t k)
+{
+	return (uint32_t)zns_min((uint64_t)i->pb->unit, i->pb->size - k * i->pb->unit);
+}
+
+static int locate(const struct zns_rimage *i, uint64_t k, struct zns_place *p)
+{
+	uint64_t off = k * i->pb->unit;
+	size_t lo = 0, hi = i->pb->n_segments;
+
+	while (hi - lo > 1) {
+		size_t mid = (lo + hi) / 2;
+
+		if (i->seg[mid].off <= off)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	if (lo >= i->pb->n_segments || off < i->seg[lo].off || off - i->seg[lo].off >= i->seg[lo].len)
+		return -EBADMSG;
+	zns_seg_place(&i->seg[lo], (off - i->seg[lo].off) / i->pb->unit, p);
+	return 0;
+}
+
+/* Read one unit from the device and verify it. No lock held. */
+static int fetch(struct zns_reader *r, struct cached *c, struct zns_err *err)
+{
+	const struct zns_rimage *i = c->img;
+	uint32_t len = unit_len(i, c->k), block = r->dev->geo.block_size;
+	uint64_t from, to;
+	struct zns_place p;
+	size_t max = r->dev->geo.max_io_bytes;
+	int ret = locate(i, c->k, &p);
+
+	if (ret)
+		return zns_fail(err, ret, "image %s: no place for unit %llu", i->pb->name, (unsigned long long)c->k);
+	from = zns_align_down(p.off, block);
+	to = zns_align_up(p.off + len, block);
+	c->skip = p.off - from;
+	if (to - from > r->buf_len)
+		return zns_fail(err, -EBADMSG, "image %s: unit %llu is too large", i->pb->name, (unsigned long long)c->k);
+	if (!max)
+		max = to - from;
+	for (uint64_t at = from; at < to && !ret; at += zns_min((uint64_t)max, to - at))
+		ret = zns_dev_read(r->dev, p.zone, at, c->buf + (at - from), zns_min((uint64_t)max, to - at), err);
+	if (ret)
+		return zns_wrap(err, "image %s", i->pb->name);
+	if (zns_hash(c->buf + c->skip, len) != i->pb->csums[c->k])
+		return zns_fail(err, -EBADMSG, "image %s is damaged: checksum of bytes %llu to %llu (zone %u) does not match",
+				i->pb->name, (unsigned long long)(c->k * i->pb->unit),
+				(unsigned long long)(c->k * i->pb->unit + len), p.zone);
+	return 0;
+}
+
+/* Get a unit into the cache, or wait for whoever is at it. Returns it referenced. Lock held. */
+static struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64_t k, struct zns_err *err)
+{
+	for (;;) {
+		struct cached *c = NULL, *old = NULL;
+		int ret;
+
+		for (uint32_t n = 0; n < r->nr_cache; n++) {
+			struct cached *e = &r->cache[n];
+
+			if (e->state != UNIT_IDLE && e->img == i && e->k == k)
+				c = e;
+			else if (!e->users && (!old || e->stamp < old->stamp))
+				old = e;
+		}
+		if (c && c->state == UNIT_READY) {
+			c->users++;
+			c->stamp = ++r->clock;
+			return c;
+		}
+		if (c || !old) {	/* being loaded, or every buffer in use */
+			pthread_cond_wait(&r->change, &r->lock);
+			continue;
+		}
+		old->img = i;
+		old->k = k;
+		old->state = UNIT_LOADING;
+		old->users = 1;
+		old->stamp = ++r->clock;
+		pthread_mutex_unlock(&r->lock);
+		ret = fetch(r, old, err);
+		pthread_mutex_lock(&r->lock);
+		old->state = ret ? UNIT_IDLE : UNIT_READY;
+		if (ret) {
+			old->users = 0;
+			old->stamp = 0;
+		}
+		pthread_cond_broadcast(&r->change);
+		return ret ? NULL : old;
+	}
+}
+
+/* Copy @len bytes at @skip of the request's range into the task. */
+static int deliver_task(const struct request *q, uint64_t skip, uint8_t *buf, size_t len, struct zns_err *err)
+{
+	struct iovec remote[64], local;
+	uint32_t n = 0;
+
+	while (n < q->nr && skip >= q->iov[n].iov_len)
+		skip -= q->iov[n++].iov_len;
+	while (len) {
+		uint32_t nr = 0;
+		size_t sum = 0;
+		ssize_t ret;
+
+		for (; nr < ZNS_ARRAY_SIZE(remote) && n < q->nr && sum < len; nr++, n++) {
+			remote[nr].iov_base = (char *)q->iov[n].iov_base + skip;
+			remote[nr].iov_len = zns_min(q->iov[n].iov_len - skip, len - sum);
+			sum += remote[nr].iov_len;
+			skip = 0;
+		}
+		local = (struct iovec){ buf, sum };
+		ret = process_vm_writev(q->pid, &local, 1, remote, nr, 0);
+		if (ret != (ssize_t)sum)
+			return zns_fail_sys(err, ret < 0 ? -errno : -EFAULT, "cannot write the memory of task %d at %p", q->pid,
+					    remote[0].iov_base);
+		buf += sum;
+		len -= sum;
+	}
+	return 0;
+}
+
+static int deliver(struct request *q, const struct cached *c, struct zns_err *err)
+{
+	const struct zns_rimage *i = q->img;
+	uint64_t start = c->k * i->pb->unit, from = zns_max(start, q->off);
+	uint64_t to = zns_min(start + unit_len(i, c->k), q->off + q->len);
+	uint8_t *src = c->buf + c->skip + (from - start);
+	int ret;
+
+	if (q->pid > 0)
+		return deliver_task(q, from - q->off, src, to - from, err);
+	if (q->mem) {
+		memcpy(q->mem + (from - q->off), src, to - from);
+		return 0;
+	}
+	ret = zns_pwrite_all(q->fd, src, to - from, (off_t)from);
+	return ret ? zns_fail_sys(err, ret, "image %s: cannot write its copy", i->pb->name) : 0;
+}
+
+static void request_end(struct request *q)
+{
+	q->done(q->arg, &q->err);
+	free(q->iov);
+	free(q);
+}
+
+static void run(struct zns_reader *r, struct rjob *j)
+{
+	struct request *q = j->q;
+	struct zns_err err = ZNS_ERR_INIT;
+	struct cached *c = NULL;
+	bool last;
+	int ret;
+
+	pthread_mutex_lock(&r->lock);
+	ret = q->err.code;
+	if (!ret) {
+		c = unit_get(r, q->img, j->k, &err);
+		ret = c ? 0 : err.code;
+	}
+	pthread_mutex_unlock(&r->lock);
+	if (!ret)
+		ret = deliver(q, c, &err);
+	pthread_mutex_lock(&r->lock);
+	if (c) {
+		c->users--;
+		pthread_cond_broadcast(&r->change);
+	}
+	if (ret && !q->err.code)
+		q->err = err;
+	r->last_ns = zns_mono_ns();
+	last = !--q->left;
+	if (last && !q->err.code)
+		r->bytes += q->len;
+	pthread_mutex_unlock(&r->lock);
+	if (last)
+		request_end(q);
+	free(j);
+}
+
+static void *worker(void *arg)
+{
+	struct zns_reader *r = arg;
+
+	pthread_mutex_lock(&r->lock);
+	for (;;) {
+		struct rjob *j;
+
+		while (!r->queue && !r->stop)
+			pthread_cond_wait(&r->work, &r->lock);
+		j = r->queue;
+		if (!j)
+			break;
+		r->queue = j->next;
+		if (!r->queue)
+			r->tail = &r->queue;
+		pthread_mutex_unlock(&r->lock);
+		run(r, j);
+		pthread_mutex_lock(&r->lock);
+	}
+	pthread_mutex_unlock(&r->lock);
+	return NULL;
+}
+
+static int image_init(struct zns_reader *r, uint32_t n, const ZnsPb__Image *pb, struct zns_err *err)
+{
+	struct zns_rimage *i = &r->img[n];
+	int ret = 0;
+
+	i->r = r;
+	i->pb = pb;
+	i->index = n;
+	i->seg = calloc(pb->n_segments + 1, sizeof(*i->seg));
+	if (!i->seg)
+		return zns_fail(err, -ENOMEM, "no memory for image %s", pb->name);
+	for (size_t s = 0; s < pb->n_segments && !ret; s++)
+		ret = zns_seg_init(&i->seg[s], pb->segments[s], pb->unit, err);
+	r->buf_len = zns_max(r->buf_len, (size_t)pb->unit + 2 * r->dev->geo.block_size);
+	return ret;
+}
+
+int zns_reader_new(const struct zns_reader_params *p, const ZnsPb__Manifest *m, struct zns_reader **out,
+		   struct zns_err *err)
+{
+	uint32_t workers = p->workers ? p->workers : 8;
+	struct zns_reader *r = calloc(1, sizeof(*r));
+	size_t align = zns_max((size_t)4096, (size_t)p->dev->geo.mem_align);
+	int ret = 0;
+
+	if (!r)
+		return zns_fail(err, -ENOMEM, "no memory for the reader");
+	r->dev = p->dev;
+	r->tail = &r->queue;
+	pthread_mutex_init(&r->lock, NULL);
+	pthread_cond_init(&r->work, NULL);
+	pthread_cond_init(&r->change, NULL);
+	r->img = calloc(m->n_images + 1, sizeof(*r->img));
+	r->nr_cache = p->cache_units ? zns_max(p->cache_units, workers) : 2 * workers;
+	r->cache = calloc(r->nr_cache, sizeof(*r->cache));
+	r->thread = calloc(workers, sizeof(*r->thread));
+	if (!r->img || !r->cache || !r->thread)
+		ret = zns_fail(err, -ENOMEM, "no memory for the reader");
+	for (uint32_t n = 0; n < m->n_images && !ret; n++) {
+		ret = image_init(r, n, m->images[n], err);
+		r->nr_img++;
+	}
+	for (uint32_t n = 0; n < r->nr_cache && !ret; n++) {
+		r->cache[n].buf = aligned_alloc(align, zns_align_up(zns_max(r->buf_len, align), align));
+		if (!r->cache[n].buf)
+			ret = zns_fail(err, -ENOMEM, "no memory for %u units", r->nr_cache);
+	}
+	for (; r->nr_threads < workers && !ret; r->nr_threads++) {
+		ret = -pthread_create(&r->thread[r->nr_threads], NULL, worker, r);
+		if (ret) {
+			zns_fail_sys(err, ret, "cannot start a worker");
+			break;
+		}
+	}
+	if (ret) {
+		zns_reader_free(r);
+		return ret;
+	}
+	*out = r;
+	return 0;
+}
+
+void zns_reader_free(struct zns_reader *r)
+{
+	if (!r)
+		return;
+	pthread_mutex_lock(&r->lock);
+	r->stop = true;
+	pthread_cond_broadcast(&r->work);
+	pthread_mutex_unlock(&r->lock);
+	for (uint32_t n = 0; n < r->nr_threads; n++)
+		pthread_join(r->thread[n], NULL);
+	for (uint32_t n = 0; n < r->nr_img; n++) {
+		for (size_t s = 0; r->img[n].seg && s < r->img[n].pb->n_segments; s++)
+			zns_seg_fini(&r->img[n].seg[s]);
+		free(r->img[n].seg);
+	}
+	for (uint32_t n = 0; r->cache && n < r->nr_cache; n++)
+		free(r->cache[n].buf);
+	free(r->img);
+	free(r->cache);
+	free(r->thread);
+	pthread_mutex_destroy(&r->lock);
+	pthread_cond_destroy(&r->work);
+	pthread_cond_destroy(&r->change);
+	free(r);
+}
+
+struct zns_rimage *zns_reader_find(struct zns_reader *r, const char *name)
+{
+	for (uint32_t n = 0; n < r->nr_img; n++)
+		if (!strcmp(r->img[n].pb->name, name))
+			return &r->img[n];
+	return NULL;
+}
+
+struct zns_rimage *zns_reader_image(struct zns_reader *r, uint32_t index)
+{
+	return index < r->nr_img ? &r->img[index] : NULL;
+}
+
+uint32_t zns_rimage_index(const struct zns_rimage *i)
+{
+	return i->index;
+}
+
+uint64_t zns_rimage_size(const struct zns_rimage *i)
+{
+	return i->pb->size;
+}
+
+const char *zns_rimage_name(const struct zns_rimage *i)
+{
+	return i->pb->name;
+}
+
+/* Takes @q (filled in but for left). */
+static void submit(struct request *q)
+{
+	struct zns_reader *r = q->img->r;
+	uint64_t size = q->img->pb->size, unit = q->img->pb->unit, first, last;
+	struct rjob *head = NULL, **tail = &head;
+
+	if (q->off > size || q->len > size - q->off) {
+		zns_fail(&q->err, -ENODATA, "image %s ends at %llu; %llu bytes were asked for at %llu", q->img->pb->name,
+			 (unsigned long long)size, (unsigned long long)q->len, (unsigned long long)q->off);
+		request_end(q);
+		return;
+	}
+	if (!q->len) {
+		request_end(q);
+		return;
+	}
+	first = q->off / unit;
+	last = (q->off + q->len - 1) / unit;
+	q->left = (uint32_t)(last - first + 1);
+	for (uint64_t k = first; k <= last; k++) {
+		struct rjob *j = calloc(1, sizeof(*j));
+
+		if (!j) {
+			while (head) {
+				j = head->next;
+				free(head);
+				head = j;
+			}
+			zns_fail(&q->err, -ENOMEM, "no memory for a read of %llu bytes", (unsigned long long)q->len);
+			request_end(q);
+			return;
+		}
+		j->q = q;
+		j->k = k;
+		*tail = j;
+		tail = &j->next;
+	}
+	pthread_mutex_lock(&r->lock);
+	if (!r->first_ns)
+		r->first_ns = zns_mono_ns();
+	*r->tail = head;
+	r->tail = tail;
+	pthread_cond_broadcast(&r->work);
+	pthread_mutex_unlock(&r->lock);
+}
+
+void zns_rimage_read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov, uint32_t nr,
+			  zns_read_done done, void *arg)
+{
+	struct request *q = calloc(1, sizeof(*q));
+	struct zns_err err;
+
+	if (q)
+		q->iov = malloc(nr * sizeof(*iov) + 1);
+	if (!q || !q->iov) {
+		free(q);
+		zns_fail(&err, -ENOMEM, "no memory for a read request");
+		done(arg, &err);
+		return;
+	}
+	memcpy(q->iov, iov, nr * sizeof(*iov));
+	for (uint32_t n = 0; n < nr; n++)
+		q->len += iov[n].iov_len;
+	q->img = i;
+	q->off = off;
+	q->pid = pid;
+	q->nr = nr;
+	q->done = done;
+	q->arg = arg;
+	submit(q);
+}
+
+struct waiter {
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+	bool done;
+	struct zns_err err;
+};
+
+static void wake(void *arg, const struct zns_err *err)
+{
+	struct waiter *w = arg;
+
+	pthread_mutex_lock(&w->lock);
+	w->err = *err;
+	w->done = true;
+	pthread_cond_signal(&w->cond);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static int read_sync(struct zns_rimage *i, uint64_t off, uint64_t len, void *buf, int fd, struct zns_err *err)
+{
+	struct waiter w = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, ZNS_ERR_INIT };
+	struct request *q = calloc(1, sizeof(*q));
+
+	if (!q)
+		return zns_fail(err, -ENOMEM, "no memory for a read request");
+	q->img = i;
+	q->off = off;
+	q->len = len;
+	q->mem = buf;
+	q->fd = fd;
+	q->done = wake;
+	q->arg = &w;
+	submit(q);
+	pthread_mutex_lock(&w.lock);
+	while (!w.done)
+		pthread_cond_wait(&w.cond, &w.lock);
+	pthread_mutex_unlock(&w.lock);
+	pthread_mutex_destroy(&w.lock);
+	pthread_cond_destroy(&w.cond);
+	if (w.err.code && err)
+		*err = w.err;
+	return w.err.code;
+}
+
+int zns_rimage_read(struct zns_rimage *i, uint64_t off, void *buf, size_t len, struct zns_err *err)
+{
+	return read_sync(i, off, len, buf, -1, err);
+}
+
+int zns_rimage_to_fd(struct zns_rimage *i, uint64_t off, uint64_t len, int fd, struct zns_err *err)
+{
+	return read_sync(i, off, len, NULL, fd, err);
+}
+
+void zns_reader_stats(struct zns_reader *r, uint64_t *bytes, uint64_t *busy_us)
+{
+	pthread_mutex_lock(&r->lock);
+	*bytes = r->bytes;
+	*busy_us = r->last_ns > r->first_ns ? (r->last_ns - r->first_ns) / 1000 : 0;
+	pthread_mutex_unlock(&r->lock);
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The writer's workers: take a unit, gather task memory, hash, wait for the zone's turn, write.
+ *
+ * Units are placed and queued in one order, and workers take them in that order, so the oldest unit of every zone
+ * is always in some worker's hands: waiting for a zone's turn cannot deadlock, whatever the number of workers.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/uio.h>
+#include "writer.h"
+
+struct job *job_new(struct zns_wimage *img)
+{
+	struct job *j = calloc(1, sizeof(*j));
+
+	if (j)
+		j->img = img;
+	return j;
+}
+
+void job_free(struct job *j)
+{
+	if (!j)
+		return;
+	free(j->data);
+	free(j->iov);
+	free(j);
+}
+
+void writer_set_error(struct zns_writer *w, const struct zns_err *e)
+{
+	if (!w->err.code)
+		w->err = *e;
+	pthread_cond_broadcast(&w->work);
+	pthread_cond_broadcast(&w->idle);
+	for (struct wzone *z = w->zones; z; z = z->next)
+		pthread_cond_broadcast(&z->turn);
+}
+
+int writer_put_csum(struct zns_wimage *i, uint64_t k, uint64_t csum)
+{
+	if (k >= i->max_csums) {
+		size_t max = zns_max((size_t)16, zns_max((size_t)k + 1, 2 * i->max_csums));
+		uint64_t *p = realloc(i->pb.csums, max * sizeof(*p));
+
+		if (!p)
+			return -ENOMEM;
+		memset(p + i->max_csums, 0, (max - i->max_csums) * sizeof(*p));
+		i->pb.csums = p;
+		i->max_csums = max;
+	}
+	i->pb.csums[k] = csum;
+	return 0;
+}
+
+/* What process_vm_readv refuses (a mapping without read permission) /proc/PID/mem still gives. */
+static int gather_slow(pid_t pid, const struct iovec *iov, uint32_t nr, size_t skip, uint8_t *buf, struct zns_err *err)
+{
+	cleanup_close int fd = -1;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return zns_fail_sys(err, -errno, "cannot open the memory of task %d", pid);
+	for (uint32_t i = 0; i < nr; i++) {
+		size_t from = zns_min(skip, iov[i].iov_len);
+		int ret;
+
+		skip -= from;
+		ret = zns_pread_all(fd, buf + from, iov[i].iov_len - from, (off_t)((uintptr_t)iov[i].iov_base + from));
+		if (ret)
+			return zns_fail_sys(err, ret, "cannot read memory of task %d at %p", pid, iov[i].iov_base);
+		buf += iov[i].iov_len;
+	}
+	return 0;
+}
+
+static int gather(const struct job *j, uint8_t *buf, struct zns_err *err)
+{
+	struct iovec local = { .iov_base = buf, .iov_len = j->len };
+	ssize_t n = process_vm_readv(j->pid, &local, 1, j->iov, j->nr_iov, 0);
+
+	if (n == (ssize_t)j->len)
+		return 0;
+	if (n < 0 && errno != EFAULT)
+		return zns_fail_sys(err, -errno, "cannot read the memory of task %d", j->pid);
+	return gather_slow(j->pid, j->iov, j->nr_iov, n < 0 ? 0 : (size_t)n, buf, err);
+}
+
+static int write_unit(struct zns_writer *w, struct job *j, uint8_t *buf, struct zns_err *err)
+{
+	size_t len = zns_align_up(j->len, w->block), max = w->dev->geo.max_io_bytes;
+	int ret;
+
+	memset(buf + j->len, 0, len - j->len);
+	if (!max || max > len)
+		max = len;
+	pthread_mutex_lock(&w->lock);
+	while (j->wz->written != j->off && !w->err.code)
+		pthread_cond_wait(&j->wz->turn, &w->lock);
+	ret = w->err.code;
+	if (!ret && j->img && j->img->pages && !w->stats.first_submit_ns)
+		w->stats.first_submit_ns = zns_mono_ns();
+	pthread_mutex_unlock(&w->lock);
+	for (size_t done = 0; done < len && !ret; done += zns_min(max, len - done))
+		ret = zns_dev_write(w->dev, j->wz->slot.zone, j->off + done, buf + done, zns_min(max, len - done), err);
+	return ret;
+}
+
+static void run(struct zns_writer *w, struct job *j, uint8_t *own)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	uint8_t *buf = j->data ? j->data : own;
+	uint64_t csum = 0;
+	int ret;
+
+	pthread_mutex_lock(&w->lock);
+	ret = w->err.code;
+	pthread_mutex_unlock(&w->lock);
+	if (!j->data) {
+		if (!ret)
+			ret = gather(j, buf, &err);
+		pthread_mutex_lock(&w->lock);
+		j->img->ungathered--;
+		pthread_cond_broadcast(&w->idle);
+		pthread_mutex_unlock(&w->lock);
+	}
+	if (!ret && j->img)
+		csum = zns_hash(buf, j->len);
+	if (!ret)
+		ret = write_unit(w, j, buf, &err);
+
+	pthread_mutex_lock(&w->lock);
+	if (!ret && j->img)
+		ret = writer_put_csum(j->img, j->k, csum);
+	if (ret) {
+		if (!err.code)
+			zns_fail(&err, ret, "a unit could not be written");
+		writer_set_error(w, &err);
+	} else {
+		j->wz->written = j->off + zns_align_up(j->len, w->block);
+		pthread_cond_broadcast(&j->wz->turn);
+		if (j->img && j->img->pages)
+			w->stats.last_complete_ns = zns_mono_ns();
+	}
+	if (j->img)
+		j->img->pending--;
+	w->nr_running--;
+	pthread_cond_broadcast(&w->idle);
+	pthread_mutex_unlock(&w->lock);
+	job_free(j);
+}
+
+static void *worker(void *arg)
+{
+	struct zns_writer *w = arg;
+	size_t align = zns_max((size_t)4096, (size_t)w->dev->geo.mem_align);
+	cleanup_free uint8_t *own = aligned_alloc(align, zns_align_up(w->unit, align));
+	struct zns_err err;
+
+	pthread_mutex_lock(&w->lock);
+	if (!own) {
+		zns_fail(&err, -ENOMEM, "no memory for a stripe unit of %u bytes", w->unit);
+		writer_set_error(w, &err);
+	}
+	while (own) {
+		struct job *j;
+
+		while (!w->queue && !w->stop)
+			pthread_cond_wait(&w->work, &w->lock);
+		j = w->queue;
+		if (!j)
+			break;
+		w->queue = j->next;
+		if (!w->queue)
+			w->queue_tail = &w->queue;
+		w->nr_queued--;
+		w->nr_running++;
+		pthread_cond_broadcast(&w->idle);
+		pthread_mutex_unlock(&w->lock);
+		run(w, j, own);
+		pthread_mutex_lock(&w->lock);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+int writer_enqueue(struct zns_writer *w, struct job *j, uint64_t hint_units)
+{
+	int ret = 0;
+
+	while (w->nr_queued >= w->max_queued && !w->err.code)
+		pthread_cond_wait(&w->idle, &w->lock);
+	if (w->err.code)
+		ret = w->err.code;
+	else if (j->img)
+		ret = writer_place(w, j, hint_units);
+	if (ret) {
+		if (j->img && !j->data)
+			j->img->ungathered--;
+		job_free(j);
+		pthread_cond_broadcast(&w->idle);
+		return ret;
+	}
+	if (j->img) {
+		j->k = j->img->nr_units++;
+		j->img->pending++;
+		j->img->pb.size += j->len;
+		w->stats.bytes += j->len;
+		if (j->img->pages)
+			w->stats.page_bytes += j->len;
+	}
+	*w->queue_tail = j;
+	w->queue_tail = &j->next;
+	w->nr_queued++;
+	pthread_cond_signal(&w->work);
+	return 0;
+}
+
+int writer_start_workers(struct zns_writer *w, uint32_t nr, struct zns_err *err)
+{
+	w->thread = calloc(nr, sizeof(*w->thread));
+	if (!w->thread)
+		return zns_fail(err, -ENOMEM, "no memory for %u workers", nr);
+	for (; w->nr_threads < nr; w->nr_threads++) {
+		int ret = pthread_create(&w->thread[w->nr_threads], NULL, worker, w);
+
+		if (ret)
+			return zns_fail_sys(err, -ret, "cannot start a worker");
+	}
+	return 0;
+}
+
+void writer_stop_workers(struct zns_writer *w)
+{
+	pthread_mutex_lock(&w->lock);
+	w->stop = true;
+	pthread_cond_broadcast(&w->work);
+	pthread_mutex_unlock(&w->lock);
+	for (uint32_t i = 0; i < w->nr_threads; i++)
+		pthread_join(w->thread[i], NULL);
+	w->nr_threads = 0;
+}

@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The striping writer's surface: images and how bytes enter them. See zns/writer.h. */
+#include <string.h>
+#include <sys/stat.h>
+#include "writer.h"
+
+#define PACK_ALIGN 8u
+
+int zns_writer_new(const struct zns_writer_params *p, struct zns_writer **out, struct zns_err *err)
+{
+	uint32_t workers = p->workers ? p->workers : zns_min(16u, zns_max(4u, p->nr_groups + 2));
+	struct zns_writer *w;
+	int ret;
+
+	if (!p->nr_groups || p->nr_groups > ZNS_STRIPE_MAX_WIDTH)
+		return zns_fail(err, -EINVAL, "a stripe has 1 to %d zones, not %u", ZNS_STRIPE_MAX_WIDTH, p->nr_groups);
+	if (p->unit < ZNS_STRIPE_UNIT_MIN || p->unit > ZNS_STRIPE_UNIT_MAX || p->unit % p->dev->geo.block_size ||
+	    p->unit % 4096)
+		return zns_fail(err, -EINVAL, "stripe unit of %u bytes: it must be 64K to 4M and a multiple of the block",
+				p->unit);
+	w = calloc(1, sizeof(*w));
+	if (!w)
+		return zns_fail(err, -ENOMEM, "no memory for the writer");
+	w->dev = p->dev;
+	w->unit = p->unit;
+	w->block = p->dev->geo.block_size;
+	w->zone_get = p->zone_get;
+	w->arg = p->arg;
+	w->images_tail = &w->images;
+	w->queue_tail = &w->queue;
+	w->max_queued = 4 * workers;
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->work, NULL);
+	pthread_cond_init(&w->idle, NULL);
+	w->lane = calloc(p->nr_groups, sizeof(*w->lane));
+	ret = w->lane ? 0 : zns_fail(err, -ENOMEM, "no memory for the writer");
+	for (uint32_t i = 0; i < p->nr_groups && !ret; i++) {
+		w->lane[i].group = p->groups[i];
+		w->lane[i].weight = p->weights[i];
+		w->nr_lanes++;
+		if (!p->weights[i] || p->weights[i] > ZNS_STRIPE_MAX_WEIGHT)
+			ret = zns_fail(err, -EINVAL, "weight %u of group %u is out of range", p->weights[i], p->groups[i]);
+	}
+	if (!ret)
+		ret = writer_start_workers(w, workers, err);
+	if (ret) {
+		zns_writer_free(w);
+		return ret;
+	}
+	*out = w;
+	return 0;
+}
+
+static void wimage_free(struct zns_wimage *i)
+{
+	for (size_t s = 0; s < i->pb.n_segments; s++) {
+		for (size_t e = 0; e < i->pb.segments[s]->n_extents; e++)
+			free(i->pb.segments[s]->extents[e]);
+		free(i->pb.segments[s]->extents);
+		free(i->pb.segments[s]);
+	}
+	free(i->pb.segments);
+	free(i->pb.csums);
+	free(i->pb.name);
+	job_free(i->open);
+	free(i);
+}
+
+void zns_writer_free(struct zns_writer *w)
+{
+	if (!w)
+		return;
+	if (!w->err.code)
+		zns_writer_cancel(w, -ECANCELED, "the dump ended");
+	writer_stop_workers(w);
+	while (w->queue) {
+		struct job *j = w->queue;
+
+		w->queue = j->next;
+		job_free(j);
+	}
+	while (w->images) {
+		struct zns_wimage *i = w->images;
+
+		w->images = i->next;
+		wimage_free(i);
+	}
+	while (w->zones) {
+		struct wzone *z = w->zones;
+
+		w->zones = z->next;
+		pthread_cond_destroy(&z->turn);
+		free(z);
+	}
+	zns_seg_fini(&w->seg);
+	job_free(w->pack);
+	free(w->packed);
+	free(w->lane);
+	free(w->thread);
+	pthread_mutex_destroy(&w->lock);
+	pthread_cond_destroy(&w->work);
+	pthread_cond_destroy(&w->idle);
+	free(w);
+}
+
+int zns_writer_error(struct zns_writer *w, struct zns_err *err)
+{
+	int ret;
+
+	pthread_mutex_lock(&w->lock);
+	ret = w->err.code;
+	if (ret && err)
+		*err = w->err;
+	pthread_mutex_unlock(&w->lock);
+	return ret;
+}
+
+void zns_writer_cancel(struct zns_writer *w, int code, const char *why)
+{
+	struct zns_err err;
+
+	zns_fail(&err, code, "%s", why);
+	pthread_mutex_lock(&w->lock);
+	writer_set_error(w, &err);
+	pthread_mutex_unlock(&w->lock);
+}
+
+void zns_writer_stats(struct zns_writer *w, struct zns_writer_stats *out)
+{
+	pthread_mutex_lock(&w->lock);
+	*out = w->stats;
+	out->nr_zones = w->nr_zones;
+	pthread_mutex_unlock(&w->lock);
+}
+
+int zns_writer_image(struct zns_writer *w, const char *name, bool pages, struct zns_wimage **out, struct zns_err *err)
+{
+	struct zns_wimage *i;
+	int ret = 0;
+
+	pthread_mutex_lock(&w->lock);
+	for (i = w->images; i && !ret; i = i->next)
+		if (!strcmp(i->pb.name, name))
+			ret = zns_fail(err, -EEXIST, "image %s was written twice", name);
+	i = ret ? NULL : calloc(1, sizeof(*i));
+	if (i) {
+		zns_pb__image__init(&i->pb);
+		i->w = w;
+		i->pages = pages;
+		i->pb.name = strdup(name);
+		i->pb.unit = w->unit;
+		if (!i->pb.name) {
+			free(i);
+			i = NULL;
+		}
+	}
+	if (i) {
+		*w->images_tail = i;
+		w->images_tail = &i->next;
+		*out = i;
+	} else if (!ret) {
+		ret = zns_fail(err, -ENOMEM, "no memory for image %s", name);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return ret;
+}
+
+static int copy_error(struct zns_writer *w, int ret, struct zns_err *err)
+{
+	if (ret && err && w->err.code)
+		*err = w->err;
+	return ret;
+}
+
+/* Put one piece of task memory into the open unit; iovecs that touch are merged. */
+static int job_add_iov(struct job *j, void *base, size_t len)
+{
+	if (j->nr_iov && (char *)j->iov[j->nr_iov - 1].iov_base + j->iov[j->nr_iov - 1].iov_len == base) {
+		j->iov[j->nr_iov - 1].iov_len += len;
+	} else {
+		if (j->nr_iov == j->max_iov) {
+			uint32_t max = j->max_iov ? 2 * j->max_iov : 8;
+			void *p = realloc(j->iov, max * sizeof(*j->iov));
+
+			if (!p)
+				return -ENOMEM;
+			j->iov = p;
+			j->max_iov = max;
+		}
+		j->iov[j->nr_iov++] = (struct iovec){ base, len };
+	}
+	j->len += (uint32_t)len;
+	return 0;
+}
+
+int zns_wimage_mem(struct zns_wimage *i, pid_t pid, const struct iovec *iov, uint32_t nr, struct zns_err *err)
+{
+	struct zns_writer *w = i->w;
+	uint64_t left = 0;
+	int ret = 0;
+
+	for (uint32_t n = 0; n < nr; n++)
+		left += iov[n].iov_len;
+	pthread_mutex_lock(&w->lock);
+	for (uint32_t n = 0; n < nr && !ret; n++) {
+		uint8_t *base = iov[n].iov_base;
+		size_t len = iov[n].iov_len;
+
+		while (len && !ret) {
+			size_t take;
+
+			if (!i->open) {
+				i->open = job_new(i);
+				if (i->open) {
+					i->open->pid = pid;
+					i->ungathered++;
+				}
+			}
+			if (!i->open || i->open->data || i->open->pid != pid) {
+				ret = zns_fail(err, i->open ? -EINVAL : -ENOMEM, "image %s: cannot add memory of task %d",
+					       i->pb.name, pid);
+				break;
+			}
+			take = zns_min(len, (size_t)(w->unit - i->open->len));
+			ret = job_add_iov(i->open, base, take);
+			base += take;
+			len -= take;
+			if (!ret && i->open->len == w->unit) {
+				struct job *j = i->open;
+
+				i->open = NULL;
+				ret = copy_error(w, writer_enqueue(w, j, zns_max((uint64_t)1, left / w->unit)), err);
+			}
+			left -= take;
+		}
+	}
+	pthread_mutex_unlock(&w->lock);
+	return ret;
+}
+
+static uint8_t *unit_alloc(const struct zns_writer *w)
+{
+	size_t align = zns_max((size_t)4096, (size_t)w->dev->geo.mem_align);
+
+	return aligned_alloc(align, zns_align_up(w->unit, align));
+}
+
+/* The open unit with room for bytes; NULL on -ENOMEM or if the image holds task memory. */
+static struct job *data_job(struct zns_wimage *i)
+{
+	if (!i->open) {
+		i->open = job_new(i);
+		if (i->open)
+			i->open->data = unit_alloc(i->w);
+	}
+	return i->open && i->open->data ? i->open : NULL;
+}
+
+static int data_dispatch(struct zns_wimage *i, uint64_t hint_units, struct zns_err *err)
+{
+	struct job *j = i->open;
+	int ret;
+
+	i->open = NULL;
+	pthread_mutex_lock(&i->w->lock);
+	ret = copy_error(i->w, writer_enqueue(i->w, j, hint_units), err);
+	pthread_mutex_unlock(&i->w->lock);
+	return ret;
+}
+
+int zns_wimage_data(struct zns_wimage *i, const void *buf, size_t len, struct zns_err *err)
+{
+	const uint8_t *p = buf;
+	int ret = 0;
+
+	while (len && !ret) {
+		struct job *j = data_job(i);
+		size_t take;
+
+		if (!j)
+			return zns_fail(err, -ENOMEM, "image %s: cannot buffer a unit", i->pb.name);
+		take = zns_min(len, (size_t)(i->w->unit - j->len));
+		memcpy(j->data + j->len, p, take);
+		j->len += (uint32_t)take;
+		p += take;
+		len -= take;
+		if (j->len == i->w->unit)
+			ret = data_dispatch(i, len / i->w->unit + 1, err);
+	}
+	return ret;
+}
+
+int zns_wimage_from_fd(struct zns_wimage *i, int fd, struct zns_err *err)
+{
+	struct stat st;
+	bool known = !fstat(fd, &st) && S_ISREG(st.st_mode);
+	uint64_t left = 0;
+
+	if (known) {
+		left = (uint64_t)st.st_size;
+		if (lseek(fd, 0, SEEK_SET) < 0)
+			return zns_fail_sys(err, -errno, "image %s: cannot rewind", i->pb.name);
+	}
+	for (;;) {
+		struct job *j = data_job(i);
+		ssize_t n;
+		int ret;
+
+		if (!j)
+			return zns_fail(err, -ENOMEM, "image %s: cannot buffer a unit", i->pb.name);
+		n = read(fd, j->data + j->len, i->w->unit - j->len);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return zns_fail_sys(err, -errno, "image %s: cannot read what criu wrote", i->pb.name);
+		if (!n)
+			return 0;
+		j->len += (uint32_t)n;
+		left -= zns_min(left, (uint64_t)n);
+		if (j->len < i->w->unit)
+			continue;
+		ret = data_dispatch(i, known ? left / i->w->unit + 1 : UINT64_MAX, err);
+		if (ret)
+			return ret;
+	}
+}
+
+int zns_wimage_settle(struct zns_wimage *i, struct zns_err *err)
+{
+	struct zns_writer *w = i->w;
+	int ret;
+
+	pthread_mutex_lock(&w->lock);
+	if (i->open && !i->open->data) {	/* the short last unit */
+		struct job *j = i->open;
+
+		i->open = NULL;
+		writer_enqueue(w, j, 1);
+	}
+	while (i->ungathered && !w->err.code)
+		pthread_cond_wait(&w->idle, &w->lock);
+	/* After an error workers may still be reading; they must let go of the task before it runs on. */
+	while (w->err.code && w->nr_running)
+		pthread_cond_wait(&w->idle, &w->lock);
+	ret = copy_error(w, w->err.code, err);
+	pthread_mutex_unlock(&w->lock);
+	return ret;
+}
+
+int writer_flush_pack(struct zns_writer *w)
+{
+	struct job *j = w->pack;
+	int ret;
+
+	if (!j)
+		return 0;
+	w->pack = NULL;
+	ret = writer_place_single(w, j->len, &j->wz, &j->off);
+	for (uint32_t n = 0; n < w->nr_packed && !ret; n++) {
+		struct zns_wimage *i = w->packed[n].img;
+		ZnsPb__Segment *s = writer_add_segment(i, 0, 1);
+
+		if (!s) {
+			ret = -ENOMEM;
+			break;
+		}
+		s->len = i->pb.size;
+		s->extents[0]->zone = j->wz->slot.zone;
+		s->extents[0]->start = j->off + w->packed[n].off;
+	}
+	w->nr_packed = 0;
+	if (ret) {
+		job_free(j);
+		return ret;
+	}
+	return writer_enqueue(w, j, 1);
+}
+
+/* A small image ends: into the shared unit instead of a unit of its own. Lock held. */
+static int pack(struct zns_writer *w, struct zns_wimage *i, struct job *j)
+{
+	uint32_t at = w->pack ? (uint32_t)zns_align_up(w->pack->len, PACK_ALIGN) : 0;
+	int ret;
+
+	if (w->pack && at + j->len > w->unit) {
+		ret = writer_flush_pack(w);
+		if (ret)
+			return ret;
+		at = 0;
+	}
+	if (!w->pack) {
+		w->pack = job_new(NULL);
+		if (!w->pack)
+			return -ENOMEM;
+		w->pack->data = unit_alloc(w);
+		if (!w->pack->data)
+			return -ENOMEM;
+	}
+	if (w->nr_packed == w->max_packed) {
+		uint32_t max = w->max_packed ? 2 * w->max_packed : 64;
+		void *p = realloc(w->packed, max * sizeof(*w->packed));
+
+		if (!p)
+			return -ENOMEM;
+		w->packed = p;
+		w->max_packed = max;
+	}
+	memset(w->pack->data + w->pack->len, 0, at - w->pack->len);
+	memcpy(w->pack->data + at, j->data, j->len);
+	w->pack->len = at + j->len;
+	w->packed[w->nr_packed++] = (struct packed){ i, at };
+	i->packed = true;
+	i->nr_units = 1;
+	i->pb.size = j->len;
+	w->stats.bytes += j->len;
+	return writer_put_csum(i, 0, zns_hash(j->data, j->len));
+}
+
+int zns_wimage_seal(struct zns_wimage *i, struct zns_err *err)
+{
+	struct zns_writer *w = i->w;
+	struct job *j;
+	int ret = 0;
+
+	pthread_mutex_lock(&w->lock);
+	j = i->open;
+	i->open = NULL;
+	if (j && j->len && j->data && !i->nr_units && j->len <= w->unit / 2) {
+		ret = w->err.code ? w->err.code : pack(w, i, j);
+		job_free(j);
+	} else if (j && j->len) {
+		ret = writer_enqueue(w, j, 1);
+	} else {
+		job_free(j);
+	}
+	i->sealed = true;
+	if (ret && !w->err.code) {
+		struct zns_err e;
+
+		zns_fail(&e, ret, "image %s: no memory", i->pb.name);
+		writer_set_error(w, &e);
+	}
+	copy_error(w, ret, err);
+	pthread_mutex_unlock(&w->lock);
+	return ret;
+}

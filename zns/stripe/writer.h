@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_STRIPE_WRITER_H
+#define ZNS_STRIPE_WRITER_H
+/* Inside of the striping writer, shared by its files: lanes and segments (lanes.c), workers, images, finish. */
+#include <pthread.h>
+#include "zns/stripe.h"
+#include "zns/util.h"
+#include "zns/writer.h"
+
+/* One zone being written by this dump. Lives until the writer is freed: segments point at it. */
+struct wzone {
+	struct zns_zone_slot slot;
+	uint64_t pos;		/* assigned up to here */
+	uint64_t written;	/* on the device up to here; the order of writes hangs on it */
+	pthread_cond_t turn;	/* written moved on */
+	struct wzone *next;
+};
+
+/* One of the stripe's `width` places: a group and its current zone (none before it is needed). */
+struct lane {
+	uint32_t group, weight;
+	struct wzone *wz;
+};
+
+struct packed {
+	struct zns_wimage *img;
+	uint32_t off;		/* in the pack unit */
+};
+
+struct job {
+	struct zns_wimage *img;	/* NULL: a pack unit */
+	uint64_t k;		/* unit of the image */
+	uint32_t len;
+	struct wzone *wz;
+	uint64_t off;		/* in the zone */
+	uint8_t *data;		/* owned; or NULL and the memory of a task: */
+	pid_t pid;
+	struct iovec *iov;
+	uint32_t nr_iov, max_iov;
+	struct job *next;
+};
+
+struct zns_wimage {
+	struct zns_writer *w;
+	struct zns_wimage *next;
+	bool pages, sealed, packed;
+	uint64_t nr_units;	/* dispatched */
+	uint32_t pending;	/* units not written yet */
+	uint32_t ungathered;	/* units whose task memory is not read yet */
+	struct job *open;	/* unit being filled */
+	ZnsPb__Image pb;	/* what the manifest says of it */
+	size_t max_segments, max_csums;
+};
+
+struct zns_writer {
+	struct zns_dev *dev;
+	uint32_t unit, block;
+	int (*zone_get)(void *arg, uint32_t group, struct zns_zone_slot *out, struct zns_err *err);
+	void *arg;
+
+	pthread_mutex_t lock;
+	pthread_cond_t work;	/* queue not empty, or stop */
+	pthread_cond_t idle;	/* a job ended: room in the queue, settle, finish */
+	struct zns_err err;
+	bool stop;
+
+	struct lane *lane;
+	uint32_t nr_lanes, next_lane;
+	struct wzone *zones;	/* every zone used, newest first */
+	uint32_t nr_zones;
+
+	struct zns_seg seg;	/* the segment being written … */
+	struct zns_wimage *seg_owner;	/* … by this image; NULL: none */
+	struct wzone *seg_wz[ZNS_STRIPE_MAX_WIDTH];
+	uint64_t seg_units, seg_capacity;
+
+	struct zns_wimage *images, **images_tail;
+	struct job *pack;
+	struct packed *packed;
+	uint32_t nr_packed, max_packed;
+
+	struct job *queue, **queue_tail;
+	uint32_t nr_queued, max_queued, nr_running;
+	pthread_t *thread;
+	uint32_t nr_threads;
+	struct zns_writer_stats stats;
+};
+
+/* lanes.c; all with the lock held */
+int writer_place(struct zns_writer *w, struct job *j, uint64_t hint_units);
+int writer_place_single(struct zns_writer *w, uint64_t len, struct wzone **wz, uint64_t *off);
+ZnsPb__Segment *writer_add_segment(struct zns_wimage *i, uint64_t off, uint32_t nr_extents);
+
+/* writer.c: write out the unit that small images share; their places are known then. Lock held. */
+int writer_flush_pack(struct zns_writer *w);
+
+/* workers.c */
+int writer_start_workers(struct zns_writer *w, uint32_t nr, struct zns_err *err);
+void writer_stop_workers(struct zns_writer *w);
+int writer_enqueue(struct zns_writer *w, struct job *j, uint64_t hint_units);	/* lock held; may wait for room */
+void writer_set_error(struct zns_writer *w, const struct zns_err *e);	/* lock held; the first one stays */
+struct job *job_new(struct zns_wimage *img);
+void job_free(struct job *j);
+int writer_put_csum(struct zns_wimage *i, uint64_t k, uint64_t csum);	/* lock held */
+
+#endif
