@@ -34,19 +34,23 @@ static struct timespec begun;
 
 int zns_parse_opt(int code, const char *arg)
 {
-	struct {
+	static const struct {
+		const char *name;
 		char *to;
 		size_t len;
 	} at[] = {
-		{ zopts.dev, sizeof(zopts.dev) },	  { zopts.qos, sizeof(zopts.qos) },
-		{ zopts.container, sizeof(zopts.container) }, { zopts.checkpoint, sizeof(zopts.checkpoint) },
-		{ zopts.alloc, sizeof(zopts.alloc) },	  { zopts.admission, sizeof(zopts.admission) },
-		{ zopts.stripe, sizeof(zopts.stripe) },
+		{ "zns-dev", zopts.dev, sizeof(zopts.dev) },
+		{ "zns-qos", zopts.qos, sizeof(zopts.qos) },
+		{ "zns-container", zopts.container, sizeof(zopts.container) },
+		{ "zns-checkpoint", zopts.checkpoint, sizeof(zopts.checkpoint) },
+		{ "zns-alloc", zopts.alloc, sizeof(zopts.alloc) },
+		{ "zns-admission", zopts.admission, sizeof(zopts.admission) },
+		{ "zns-stripe", zopts.stripe, sizeof(zopts.stripe) },
 	};
 	int i = code - ZNS_OPT_FIRST;
 
 	if (!*arg || strlen(arg) >= at[i].len) {
-		pr_err("zns: option value \"%s\" is empty or too long\n", arg);
+		pr_err("--%s needs a value of 1 to %zu characters\n", at[i].name, at[i].len - 1);
 		return -1;
 	}
 	strcpy(at[i].to, arg);
@@ -59,11 +63,19 @@ bool zns_active(void)
 	return state != ZNS_OFF;
 }
 
+static bool have_handle(void)
+{
+	return !faccessat(get_service_fd(IMG_FD_OFF), HANDLE_NAME, F_OK, 0);
+}
+
 int zns_refuse(const char *what)
 {
-	if (!zopts_given)
+	if (zopts_given)
+		pr_err("%s does not work with zones: leave out the zns options, or leave out %s\n", what, what);
+	else if (have_handle())
+		pr_err("%s does not work with zones, and the image directory has a " HANDLE_NAME "\n", what);
+	else
 		return 0;
-	pr_err("%s does not work with zones: leave out the zns options, or leave out %s\n", what, what);
 	return -1;
 }
 
@@ -72,11 +84,23 @@ static int begin(enum zw_op op, pid_t pid)
 	struct zns_msg m = ZNS_MSG(op);
 	struct zw_reply r;
 
-	if (opts.stream || opts.auto_dedup)
-		return pr_err("%s does not work with zones: leave it out\n", opts.stream ? "--stream" : "--auto-dedup"), -1;
-	if (opts.lazy_pages || opts.use_page_server || opts.img_parent)
-		return pr_err("%s does not work with zones: leave it out\n",
-			      opts.lazy_pages ? "--lazy-pages" : opts.img_parent ? "--prev-images-dir" : "--page-server"), -1;
+	const struct {
+		bool given;
+		const char *name;
+	} conflict[] = {
+		{ opts.auto_dedup, "--auto-dedup" },
+		{ opts.lazy_pages, "--lazy-pages" },
+		{ opts.use_page_server, "--page-server" },
+		{ opts.img_parent != NULL, "--prev-images-dir" },
+	};
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(conflict); i++) {
+		if (conflict[i].given) {
+			pr_err("%s does not work with zones: leave it out\n", conflict[i].name);
+			return -1;
+		}
+	}
 	if (zns_link_start())
 		return -1;
 	zopts.pid = pid;
@@ -98,8 +122,14 @@ static int begin(enum zw_op op, pid_t pid)
 
 int zns_dump_begin(pid_t pid)
 {
-	if (!zopts_given)
-		return 0;
+	if (!zopts_given) {
+		/* A restore would prefer the handle, and bring back the older checkpoint. */
+		if (!have_handle())
+			return 0;
+		pr_err("The image directory has the " HANDLE_NAME " of a checkpoint on zones: use another directory, or "
+		       "remove the file (the checkpoint stays on its device)\n");
+		return -1;
+	}
 	if (begin(ZW_DUMP_BEGIN, pid))
 		return -1;
 	state = ZNS_DUMP;
@@ -109,7 +139,7 @@ int zns_dump_begin(pid_t pid)
 
 int zns_restore_begin(void)
 {
-	if (!zopts.checkpoint[0] && faccessat(get_service_fd(IMG_FD_OFF), HANDLE_NAME, F_OK, 0))
+	if (!zopts.checkpoint[0] && !have_handle())
 		return 0;
 	if (begin(ZW_RESTORE_BEGIN, 0))
 		return -1;

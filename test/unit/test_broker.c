@@ -437,7 +437,7 @@ static void normal_io(void **state)
 	v.channels = 0;
 	v.has_groups = 1;
 	v.groups = 5;
-	refused(&a, &q, -EBUSY, "4 groups of 8 are free");
+	refused(&a, &q, -EBUSY, "4 groups of 8 are free of");
 
 	/* No dump gets them: 4 groups are left. */
 	g = begin(&b, "web", 800);

@@ -24,6 +24,16 @@ static int setup_limits(void **state)
 	return ret;
 }
 
+static int setup_active(void **state)
+{
+	int ret;
+
+	active_limit = 4;
+	ret = setup(state);
+	active_limit = 0;
+	return ret;
+}
+
 static int teardown(void **state)
 {
 	fx_close(*state);
@@ -434,6 +444,7 @@ static void limits(void **state)
 {
 	struct fx *f = *state;
 	struct zns_broker a = client(f), b = client(f);
+	ZnsPb__ZoneGet zg = ZNS_PB__ZONE_GET__INIT;
 	uint32_t i, closed, budget;
 	struct zone z[64];
 	ZnsPb__DumpBegin d;
@@ -460,6 +471,18 @@ static void limits(void **state)
 	z[3] = zone_get(&b, h.group[0]);
 	fill(f, &z[3], KIB(64));
 	/* All are used: no fifth until one is full. */
+	zone_refused(&a, g.group[0], -EBUSY, "all 4 zones");
+	/* Or until the writer is through with one, though it has a tail left. */
+	q = (ZnsPb__Request)ZNS_PB__REQUEST__INIT;
+	zg.group = g.group[1];
+	zg.n_done_zones = 1;
+	zg.done_zones = &z[1].zone;
+	q.zone_get = &zg;
+	r = ask(&a, &q);
+	assert_int_equal(state_of(f, z[1].zone), ZNS_ZONE_CLOSED);
+	z[1] = (struct zone){ r->zone->zone, r->zone->group, r->zone->start, r->zone->capacity, r->zone->start };
+	drop(r);
+	fill(f, &z[1], KIB(64));
 	zone_refused(&a, g.group[0], -EBUSY, "all 4 zones");
 	fill(f, &z[0], CAP - KIB(64));
 	z[4] = zone_get(&a, g.group[0]);
@@ -497,6 +520,40 @@ static void limits(void **state)
 	zns_broker_close(&b);
 }
 
+/* Active zones, none of them parked: the writer frees them one by one. */
+static void active_limit_alone(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f);
+	ZnsPb__ZoneGet zg = ZNS_PB__ZONE_GET__INIT;
+	struct grant g = begin(&a, "web", 300);
+	ZnsPb__Response *r;
+	struct zone z[3];
+	uint32_t i;
+	REQ(q);
+
+	assert_int_equal(g.n, 3);
+	for (i = 0; i < 3; i++) {
+		z[i] = zone_get(&a, g.group[i]);
+		fill(f, &z[i], CAP - KIB(96));
+	}
+	zone_refused(&a, g.group[0], -EBUSY, "in use");
+	q.zone_get = &zg;
+	zg.group = g.group[0];
+	zg.n_done_zones = 1;
+	for (i = 0; i < 3; i++) {
+		zg.done_zones = &z[i].zone;
+		r = ask(&a, &q);
+		assert_int_equal(state_of(f, z[i].zone), ZNS_ZONE_FULL);
+		z[i].zone = r->zone->zone;
+		z[i].wp = z[i].start = 0;
+		drop(r);
+		fill(f, &z[i], KIB(64));
+	}
+	commit(&a, &g, z, 3);
+	zns_broker_close(&a);
+}
+
 int main(void)
 {
 #define T(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
@@ -504,6 +561,7 @@ int main(void)
 		T(killed_client), T(lost_connection), T(killed_broker), T(writers_outlive_the_broker),
 		T(readers_outlive_the_broker), T(start_failures_reach_the_caller), T(malformed_frames), T(stuck_peer),
 		T(bad_zones), cmocka_unit_test_setup_teardown(limits, setup_limits, teardown),
+		cmocka_unit_test_setup_teardown(active_limit_alone, setup_active, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

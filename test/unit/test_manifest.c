@@ -257,7 +257,7 @@ static void check_limits(void **state)
 		case 22: a.seg[0].len = UINT64_MAX; break;
 		case 23: a.seg[1].len++; break;
 		case 24: a.seg[1].len--; break;
-		case 25: a.seg[0].len -= 4096; a.seg[1].off -= 4096; a.seg[1].len += 4096; break;	/* off the grid */
+		case 25: a.seg[0].len -= 4096; a.seg[1].off -= 4096; a.seg[1].len += 4096; break;	/* off grid */
 		case 26: a.seg[0].n_extents = 0; break;
 		case 27: a.ext[0].zone = 2; break;
 		case 28: a.ext[0].zone = NZ; break;

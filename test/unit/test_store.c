@@ -149,7 +149,7 @@ static void refusals(void **state)
 	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 5, UINT64_MAX - 4095, 4096), NULL), -EINVAL);
 	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 5, 4096, UINT64_MAX), NULL), -EINVAL);
 	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 5, 0, 0), NULL), -EINVAL);
-	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 5, 0, CAP), NULL), -EINVAL);	/* more live than room */
+	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 5, 0, CAP), NULL), -EINVAL);	/* too much live */
 	ck_init(&k, 2, "a", 6, 0, CAP / 2 + 1);
 	k.c.n_zones = 2;
 	k.use[1].zone = 6;

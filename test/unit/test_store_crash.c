@@ -563,7 +563,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(power_cuts_4k), cmocka_unit_test(power_cuts_torn_writes_4k),
-		cmocka_unit_test(power_cuts_torn_writes_512), cmocka_unit_test(one_fault), cmocka_unit_test(several_faults),
+		cmocka_unit_test(power_cuts_torn_writes_512), cmocka_unit_test(one_fault),
+		cmocka_unit_test(several_faults),
 		cmocka_unit_test(interrupted_format), cmocka_unit_test(damaged_middle),
 		cmocka_unit_test(damaged_tail), cmocka_unit_test(torn_tails), cmocka_unit_test(hostile_records),
 		cmocka_unit_test(every_byte), cmocka_unit_test(lost_newest),

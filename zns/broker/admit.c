@@ -11,6 +11,7 @@ struct ask {
 	bool dynamic;
 	enum admission mode;
 	uint32_t wait_s;
+	uint32_t min_room;
 };
 
 static int parse(const ZnsPb__DumpBegin *q, struct ask *a, struct zns_err *err)
@@ -19,7 +20,8 @@ static int parse(const ZnsPb__DumpBegin *q, struct ask *a, struct zns_err *err)
 	char *end;
 	int ret;
 
-	*a = (struct ask){ .container = q->container, .qos = q->qos_mibps, .wait_s = ZNSD_WAIT_S };
+	*a = (struct ask){ .container = q->container, .qos = q->qos_mibps, .wait_s = ZNSD_WAIT_S,
+			     .min_room = q->min_room };
 	ret = znsd_check_container(q->container, err);
 	if (ret)
 		return ret;
@@ -199,6 +201,7 @@ static void grant(struct znsd *d, struct conn *c, const struct ask *a, const str
 
 	l->dynamic = a->dynamic;
 	l->qos_mibps = a->qos;
+	l->min_room = a->min_room;
 	l->width = l->nr_groups = ch->width;
 	l->groups = znsd_alloc(ch->width * sizeof(*l->groups));
 	memcpy(l->groups, ch->order, ch->width * sizeof(*l->groups));

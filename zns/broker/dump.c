@@ -15,7 +15,7 @@ static bool excluded(const struct search *s, uint32_t zone)
 	const struct lease_zone *lz = lease_zone_find(s->l, zone);
 	size_t i;
 
-	if (lz && lz->bad)
+	if (lz && (lz->bad || lz->done))
 		return true;
 	for (i = 0; i < s->q->n_not_zones; i++)
 		if (s->q->not_zones[i] == zone)
@@ -32,7 +32,7 @@ static uint32_t find_parked(struct znsd *d, const struct search *s, const struct
 	for (i = 0; i < g->nr_zones; i++) {
 		const struct zn_zone *z = &d->zones[g->zones[i]];
 
-		if (!zone_parked_for(d, g->zones[i], s->l->container) || excluded(s, g->zones[i]))
+		if (!zone_parked_for(d, g->zones[i], s->l->container, s->l->min_room) || excluded(s, g->zones[i]))
 			continue;
 		if (z->z.capacity - z->z.wp > room) {
 			room = z->z.capacity - z->z.wp;
@@ -101,6 +101,49 @@ static uint32_t find_zone(struct znsd *d, const struct search *s, uint32_t group
 	return zone;
 }
 
+static int finish_done(struct znsd *d, uint32_t max, struct zns_err *err)
+{
+	struct lease *l;
+	uint32_t i;
+	int ret;
+
+	for (l = d->leases; l; l = l->next) {
+		for (i = 0; l->dump && i < l->nr_zones; i++) {
+			if (zones_active(d) < max)
+				return 0;
+			if (!l->zones[i].done || !zns_zone_is_active(d->zones[l->zones[i].zone].z.state))
+				continue;
+			ret = zone_finish(d, l->zones[i].zone, err);
+			if (ret)
+				return zns_wrap(err, "finishing zone %u", l->zones[i].zone);
+		}
+	}
+	return 0;
+}
+
+/* What the writer says of its zones: bad ones, and those it is through with. Both leave the open limit. */
+static void note_zones(struct znsd *d, struct lease *l, const uint32_t *zones, size_t nr, bool bad)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct lease_zone *lz;
+	size_t i;
+
+	for (i = 0; i < nr; i++) {
+		lz = lease_zone_find(l, zones[i]);
+		if (!lz || lz->bad || lz->done)
+			continue;
+		if (bad)
+			lz->bad = true;
+		else
+			lz->done = true;
+		if (!zones_refresh(d, zones[i], 1, &err) && zns_zone_is_open(d->zones[zones[i]].z.state) &&
+		    !zns_dev_close_zone(d->dev, zones[i], &err))
+			zones_refresh(d, zones[i], 1, &err);
+		if (err.code)
+			znsd_log("closing zone %u: %s", zones[i], err.msg);
+	}
+}
+
 /* One more zone becomes active: see to it that the device allows it. */
 static int make_room(struct znsd *d, uint32_t zone, struct zns_err *err)
 {
@@ -123,6 +166,10 @@ static int make_room(struct znsd *d, uint32_t zone, struct zns_err *err)
 			batch[n++] = i;
 	if (zones_reset(d, batch, n, NULL) && zones_active(d) < max)
 		return 0;
+	/* Then what writers are through with: at most a tail too small for them is lost. */
+	ret = finish_done(d, max, err);
+	if (ret)
+		return ret;
 	while (zones_active(d) >= max) {
 		/* Not the zone to be given; it is not active, so it cannot be the one. */
 		if (!zone_lru_parked(d, &lru))
@@ -166,19 +213,14 @@ int handle_zone_get(struct znsd *d, struct conn *c, const ZnsPb__ZoneGet *q, str
 	struct search s = { .l = l, .q = q };
 	ZnsPb__ZoneGrant *g;
 	uint32_t zone;
-	size_t i;
 	int ret;
 
 	if (!l)
 		return zns_fail(&rep->err, -EINVAL, "zone_get without a dump on this connection");
 	if (q->group >= d->nr_groups || !may_ask(d, l, q->group))
 		return zns_fail(&rep->err, -EINVAL, "group %u was not granted to this dump", q->group);
-	for (i = 0; i < q->n_not_zones; i++) {
-		struct lease_zone *lz = lease_zone_find(l, q->not_zones[i]);
-
-		if (lz)
-			lz->bad = true;
-	}
+	note_zones(d, l, q->not_zones, q->n_not_zones, true);
+	note_zones(d, l, q->done_zones, q->n_done_zones, false);
 	ret = refresh_lease(d, l, &rep->err);
 	if (ret)
 		return ret;

@@ -20,7 +20,7 @@ void groups_state(const struct znsd *d, const char *container, struct zns_group_
 			uint32_t z = g->zones[k];
 
 			gs[i].free_zones += zone_empty(&d->zones[z]) || zone_garbage(d, z) ||
-					    zone_parked_for(d, z, container);
+					    zone_parked_for(d, z, container, 0);
 		}
 	}
 	for (r = 0; r < zns_store_nr_reservations(d->store); r++) {

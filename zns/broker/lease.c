@@ -79,7 +79,7 @@ uint32_t lease_unfull(const struct znsd *d, const struct lease *l)
 	for (i = 0; i < l->nr_zones; i++) {
 		enum zns_zone_state s = d->zones[l->zones[i].zone].z.state;
 
-		n += !l->zones[i].bad && (s == ZNS_ZONE_EMPTY || zns_zone_is_active(s));
+		n += !l->zones[i].bad && !l->zones[i].done && (s == ZNS_ZONE_EMPTY || zns_zone_is_active(s));
 	}
 	return n;
 }

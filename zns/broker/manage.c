@@ -104,7 +104,6 @@ int handle_reserve(struct znsd *d, const ZnsPb__Reserve *q, struct reply *rep)
 	cleanup_free uint32_t *out = znsd_alloc(d->nr_groups * sizeof(*out));
 	ZnsPb__Reservation r = ZNS_PB__RESERVATION__INIT;
 	uint32_t n, found, i;
-	char who[384];
 	int ret;
 
 	ret = znsd_check_container(q->container, &rep->err);
@@ -118,9 +117,8 @@ int handle_reserve(struct znsd *d, const ZnsPb__Reserve *q, struct reply *rep)
 	if (q->groups) {
 		n = zns_alloc_pick(gs, d->nr_groups, zns_min(q->groups, d->nr_groups), out);
 		if (n < q->groups)
-			return zns_fail(&rep->err, -EBUSY, "%s: %u groups of %u are free, %u are asked for; leases: %s",
-					d->reg.path, n, d->nr_groups, q->groups,
-					groups_holders(d, q->container, who, sizeof(who)));
+			return zns_fail(&rep->err, -EBUSY, "%s: %u groups of %u are free of reservations and leases, %u are asked for",
+					d->reg.path, n, d->nr_groups, q->groups);
 	} else {
 		for (i = 0; i < d->nr_groups; i++)
 			if (gs[i].channel < 0)

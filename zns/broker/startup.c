@@ -64,7 +64,7 @@ static int open_device(struct znsd *d, struct zns_err *err)
 		return ret;
 	ret = zns_store_open(d->dev, 0, &d->store, err);
 	if (ret)
-		return zns_wrap(err, "%s", d->reg.path);
+		return ret;
 	if (memcmp(zns_store_uuid(d->store), d->reg.uuid, ZNS_UUID_LEN))
 		return zns_fail(err, -ENODEV, "%s holds store %s, it is registered as %s: run `znsctl register %s`", d->reg.path,
 				zns_uuid_format(zns_store_uuid(d->store), have), zns_uuid_format(d->reg.uuid, want),

@@ -52,7 +52,8 @@ struct lease_zone {
 	uint32_t zone;
 	uint64_t start;		/* write pointer when granted */
 	uint64_t committed;	/* scratch of commit: end of the last use seen */
-	bool bad;		/* the writer gave it up */
+	bool bad;		/* the writer found it so */
+	bool done;		/* the writer is through with it */
 };
 
 struct lease {
@@ -69,6 +70,7 @@ struct lease {
 	uint32_t qos_mibps;
 	int64_t since_ns;
 	uint32_t *groups, nr_groups;
+	uint32_t min_room;	/* bytes: less is of no use to the writer */
 	uint32_t width;		/* zones it may have in writing, guaranteed */
 	struct lease_zone *zones;	/* restore: those it protects */
 	uint32_t nr_zones;
@@ -148,7 +150,7 @@ uint64_t zone_live(const struct znsd *d, uint32_t zone);
 bool zone_usable(const struct zn_zone *z);	/* a data zone that takes writes */
 bool zone_empty(const struct zn_zone *z);	/* and could be granted as it is */
 bool zone_parked(const struct znsd *d, uint32_t zone);
-bool zone_parked_for(const struct znsd *d, uint32_t zone, const char *container);
+bool zone_parked_for(const struct znsd *d, uint32_t zone, const char *container, uint32_t min_room);
 bool zone_garbage(const struct znsd *d, uint32_t zone);	/* written, not live, nobody on it: may be reset */
 void zone_settle(struct znsd *d, uint32_t zone);	/* its writer is gone: close, park, or leave to the sweep */
 uint32_t zones_reset(struct znsd *d, const uint32_t *zones, uint32_t nr, struct zns_err *err);

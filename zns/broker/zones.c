@@ -118,12 +118,12 @@ bool zone_parked(const struct znsd *d, uint32_t zone)
 	return zone_usable(z) && !z->writer && zns_zone_is_active(z->z.state) && zone_live(d, zone);
 }
 
-bool zone_parked_for(const struct znsd *d, uint32_t zone, const char *container)
+bool zone_parked_for(const struct znsd *d, uint32_t zone, const char *container, uint32_t min_room)
 {
 	const struct zn_zone *z = &d->zones[zone];
 	const char *owner;
 
-	if (!zone_parked(d, zone) || z->z.wp + ZNSD_UNIT_MIN > z->z.capacity)
+	if (!zone_parked(d, zone) || z->z.wp + zns_max((uint64_t)min_room, ZNSD_UNIT_MIN) > z->z.capacity)
 		return false;
 	owner = zns_store_zone_owner(d->store, zone);
 	return owner && !strcmp(owner, container);

@@ -75,7 +75,6 @@ static int print_json(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, cons
 
 	for (i = 0; i < m->n_images; i++)
 		json_object_array_add(list, json_image(m->images[i]));
-	json_object_object_add(j, "nr_images", json_object_new_int64(c->nr_images));
 	json_object_object_add(j, "images", list);
 	json_object_object_add(j, "device", json_object_new_string(zns_uuid_format(reg->uuid, id)));
 	json_object_object_add(j, "path", json_object_new_string(reg->path));

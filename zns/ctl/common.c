@@ -202,9 +202,10 @@ struct json_object *ctl_json_checkpoint(const ZnsPb__Checkpoint *c)
 	json_object_object_add(j, "created", ctl_json_time(c->created_ns));
 	json_object_object_add(j, "bytes", json_object_new_int64(c->bytes));
 	json_object_object_add(j, "page_bytes", json_object_new_int64(c->page_bytes));
-	json_object_object_add(j, "images", json_object_new_int64(c->nr_images));
+	json_object_object_add(j, "nr_images", json_object_new_int64(c->nr_images));
 	for (i = 0; i < c->n_zones; i++)
-		json_object_array_add(zones, json_object_new_int64(c->zones[i]->zone));
+		if (!i || c->zones[i]->zone != c->zones[i - 1]->zone)
+			json_object_array_add(zones, json_object_new_int64(c->zones[i]->zone));
 	json_object_object_add(j, "zones", zones);
 	json_object_object_add(j, "groups", ctl_json_u32s(c->groups, c->n_groups));
 	json_object_object_add(j, "qos_requested_mibps",

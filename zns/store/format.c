@@ -121,11 +121,11 @@ int zns_store_format(struct zns_dev *dev, const uint8_t *uuid, const ZnsPb__Prof
 	bool has_uuid = false;
 	int rc;
 
-	if (!s)
-		return -ENOMEM;
-	rc = zones ? 0 : zns_fail(err, -ENOMEM, "no memory for %u zones", dev->geo.nr_zones);
-	if (!rc)
-		rc = zns_store_meta_range(dev, &s->first_meta, &s->nr_meta, err);
+	if (!s || !zones) {
+		zns_store_close(s);
+		return zns_fail(err, -ENOMEM, "no memory for %u zones", dev->geo.nr_zones);
+	}
+	rc = zns_store_meta_range(dev, &s->first_meta, &s->nr_meta, err);
 	if (rc == -ENOMEDIUM)
 		rc = zns_fail(err, -EINVAL, "%s is too small for a store: %u zones", dev->path, dev->geo.nr_zones);
 	/* Everything that can be refused is refused before the first reset. */

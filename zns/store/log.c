@@ -189,7 +189,7 @@ int zns_log_later(struct zns_log_reader *r, uint64_t generation, uint64_t seq, u
 		  uint64_t *found_generation, struct zns_err *err)
 {
 	uint64_t block = r->dev->geo.block_size, off, end = r->limit;
-	struct zns_frame f;
+	struct zns_frame f = { 0 };
 	int rc, why, found = 0;
 
 	if (end - r->off > max_bytes)

@@ -111,11 +111,13 @@ static int read_manifest(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb_
 				(unsigned long long)ref->start, (unsigned long long)ref->len);
 	rc = read_aligned(dev, ref->zone, ref->start, ref->len, &buf, err);
 	if (rc == -ENODATA)	/* beyond the write pointer */
-		return zns_fail(err, -EBADMSG, "zone %u ends before the manifest: it was reset or lost data", ref->zone);
+		return zns_fail(err, -EBADMSG, "zone %u ends before the manifest: it was reset or lost data",
+				ref->zone);
 	if (rc)
 		return rc;
 	if (zns_hash(buf, ref->len) != ref->hash)
-		return zns_fail(err, -EBADMSG, "the manifest in zone %u is damaged: checksum does not match", ref->zone);
+		return zns_fail(err, -EBADMSG, "the manifest in zone %u is damaged: checksum does not match",
+				ref->zone);
 	rc = zns_manifest_parse(buf, ref->len, geo, &m, err);
 	if (rc)
 		return rc;
@@ -166,7 +168,8 @@ int zns_footer_read(struct zns_dev *dev, uint32_t zone, uint64_t off, ZnsPb__Foo
 	end = foot->manifest_start > off || foot->manifest_len > off - foot->manifest_start ? UINT64_MAX :
 	      foot->manifest_start + zns_align_up(foot->manifest_len, geo->block_size);
 	if (foot->checkpoint.len != ZNS_UUID_LEN || foot->zone != zone || end != off ||
-	    foot->manifest_len <= ZNS_FRAME_HDR || (foot->has_prev_footer && foot->prev_footer >= foot->manifest_start)) {
+	    foot->manifest_len <= ZNS_FRAME_HDR ||
+	    (foot->has_prev_footer && foot->prev_footer >= foot->manifest_start)) {
 		zns_pb__footer__free_unpacked(foot, NULL);
 		return zns_fail(err, -EBADMSG, "footer at byte %llu of zone %u has impossible values",
 				(unsigned long long)off, zone);

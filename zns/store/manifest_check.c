@@ -74,8 +74,8 @@ static int check_segment(const ZnsPb__Image *i, size_t nr, uint64_t off, const s
 	const ZnsPb__Segment *s = i->segments[nr];
 
 	if (s->off != off || !s->len || s->len > i->size - off)
-		return zns_fail(c->err, -EBADMSG, "image %s: segment %zu (%llu+%llu) leaves a gap or the image", i->name,
-				nr, (unsigned long long)s->off, (unsigned long long)s->len);
+		return zns_fail(c->err, -EBADMSG, "image %s: segment %zu (%llu+%llu) leaves a gap or the image",
+				i->name, nr, (unsigned long long)s->off, (unsigned long long)s->len);
 	if (nr + 1 < i->n_segments && s->len % i->unit)
 		return zns_fail(c->err, -EBADMSG, "image %s: segment %zu ends inside a unit", i->name, nr);
 	if (!s->n_extents || s->n_extents > ZNS_STRIPE_MAX_WIDTH)

@@ -214,8 +214,9 @@ static int replay_zone(struct zns_store *s, const struct cand *c, struct replay 
 	if (rc == -EBADMSG) {
 		rc = zns_log_later(&r, gen, rp->seq, UINT64_MAX, &found, err);
 		if (rc == 1)
-			rc = zns_fail(err, -EBADMSG, "metadata zone %u: damaged record at byte %llu, good ones behind it",
-				      r.zone, (unsigned long long)r.off);
+			rc = zns_fail(err, -EBADMSG,
+				      "metadata zone %u: damaged record at byte %llu, good ones behind it", r.zone,
+				      (unsigned long long)r.off);
 		rp->torn = true;
 	}
 out:

@@ -41,7 +41,7 @@ int zns_superblock_parse(const struct zns_frame *f, const struct zns_geometry *g
 		 sb->zone_capacity != geo->zone_capacity || sb->nr_zones != geo->nr_zones ||
 		 sb->nr_meta_zones != nr_meta)
 		rc = zns_fail(err, -EBADMSG,
-			      "the store was made for another geometry (%u zones of %llu bytes, blocks of %u): run znsctl fsck",
+			      "the store was made for another geometry (%u zones of %llu bytes, blocks of %u)",
 			      sb->nr_zones, (unsigned long long)sb->zone_size, sb->block_size);
 	if (rc) {
 		zns_pb__superblock__free_unpacked(sb, NULL);

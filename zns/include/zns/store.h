@@ -67,10 +67,15 @@ const char *zns_store_zone_owner(const struct zns_store *s, uint32_t zone);
  * Each of these appends a record, flushes the device and returns only when it is durable; on failure the
  * state in memory is what it was. The messages are copied.
  */
-int zns_store_commit(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_err *err);	/* -EEXIST: that id */
+/*
+ * -EEXIST: that id. -ENOSPC: the catalogue would not fit a metadata zone. -EINVAL: zones or groups out of range,
+ * more live bytes than a zone has, or a manifest outside the zone uses.
+ */
+int zns_store_commit(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_err *err);
 int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, struct zns_err *err);	/* -ENOENT */
 int zns_store_reserve(struct zns_store *s, const ZnsPb__Reservation *r, struct zns_err *err);	/* adds or replaces */
 int zns_store_release(struct zns_store *s, const char *container, struct zns_err *err);	/* -ENOENT */
+/* Reservations that name groups which the new profile lacks are dropped. */
 int zns_store_set_profile(struct zns_store *s, const ZnsPb__Profile *p, struct zns_err *err);
 
 /*
