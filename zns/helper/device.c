@@ -5,6 +5,20 @@
 #include <sys/file.h>
 #include "helper.h"
 
+#define LOCK_TRIES 400
+#define LOCK_PAUSE_US 5000
+
+/* The broker takes the lock alone for a moment when it looks whether anybody is left: try again. */
+static int lock_shared(int fd)
+{
+	for (int tries = 0; flock(fd, LOCK_SH | LOCK_NB) < 0; tries++) {
+		if (errno != EWOULDBLOCK || tries == LOCK_TRIES)
+			return -errno;
+		usleep(LOCK_PAUSE_US);
+	}
+	return 0;
+}
+
 int helper_attach(struct helper *h, const struct zns_registered *reg, bool writer, struct zns_err *err)
 {
 	char path[300];
@@ -19,8 +33,7 @@ int helper_attach(struct helper *h, const struct zns_registered *reg, bool write
 	ret = zns_broker_path(reg->uuid, writer ? "writers" : "readers", path, sizeof(path));
 	if (!ret) {
 		h->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-		if (h->lock < 0 || flock(h->lock, LOCK_SH | LOCK_NB) < 0)
-			ret = -errno;
+		ret = h->lock < 0 ? -errno : lock_shared(h->lock);
 	}
 	if (ret)
 		return zns_fail_sys(err, ret, "cannot lock %s", path);

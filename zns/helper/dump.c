@@ -6,7 +6,8 @@
 #include <string.h>
 #include "dump.h"
 
-static int zone_get(void *arg, uint32_t group, struct zns_zone_slot *out, struct zns_err *err)
+static int zone_get(void *arg, uint32_t group, const uint32_t *done, uint32_t nr_done, struct zns_zone_slot *out,
+		    struct zns_err *err)
 {
 	struct dump *d = arg;
 	ZnsPb__ZoneGet get = ZNS_PB__ZONE_GET__INIT;
@@ -15,6 +16,8 @@ static int zone_get(void *arg, uint32_t group, struct zns_zone_slot *out, struct
 	int ret;
 
 	get.group = group;
+	get.done_zones = (uint32_t *)done;
+	get.n_done_zones = nr_done;
 	req.zone_get = &get;
 	ret = zns_broker_call(&d->h->broker, &req, &resp, err);
 	if (ret)
@@ -75,6 +78,8 @@ static int ask_admission(struct dump *d, const struct zw_begin *b, ZnsPb__Respon
 
 	begin.container = d->container;
 	begin.qos_mibps = d->qos_mibps;
+	begin.has_min_room = 1;
+	begin.min_room = d->unit;
 	begin.alloc = b->alloc[0] ? (char *)b->alloc : NULL;
 	begin.admission = b->admission[0] ? (char *)b->admission : NULL;
 	origin.kind = (char *)"criu";
@@ -135,9 +140,9 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	if (!ret)
 		ret = start_writer(d, resp->dump, err);
 	if (!ret) {
-		snprintf(r.msg, sizeof(r.msg), "checkpoint %s of %s: %zu zones' width asked for %u MiB/s on %s, %u groups shared",
-			 zns_uuid_format(d->id, id), d->container, resp->dump->n_groups, d->qos_mibps, reg.path,
-			 d->shared_groups);
+		snprintf(r.msg, sizeof(r.msg), "checkpoint %s of %s: %u MiB/s asked, %zu groups (%u shared) of %s%s%s",
+			 zns_uuid_format(d->id, id), d->container, d->qos_mibps, resp->dump->n_groups, d->shared_groups,
+			 reg.path, resp->dump->note ? "; " : "", resp->dump->note ? resp->dump->note : "");
 		d->started_ns = zns_mono_ns();
 		h->dump = d;
 		reply_send(p->fd[0], &r, -1);

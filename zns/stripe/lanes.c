@@ -13,10 +13,49 @@ static uint64_t room(const struct wzone *wz)
 	return wz ? wz->slot.capacity - wz->pos : 0;
 }
 
+/* Zones that left their lane and have all their writes done, each named once. */
+static uint32_t collect_done(struct zns_writer *w, uint32_t *done, uint32_t max)
+{
+	uint32_t nr = 0;
+
+	for (struct wzone *z = w->zones; z && nr < max; z = z->next) {
+		bool current = false;
+
+		for (uint32_t i = 0; i < w->nr_lanes && !current; i++)
+			current = w->lane[i].wz == z;
+		if (current || z->reported || z->written != z->pos)
+			continue;
+		z->reported = true;
+		done[nr++] = z->slot.zone;
+	}
+	return nr;
+}
+
+/*
+ * The limits are used up by our own zones: drain the lane's full one and give it back. Everything placed before is
+ * queued, so the wait ends.
+ */
+static int ask_again(struct zns_writer *w, struct lane *l, struct wzone *new, struct zns_err *err)
+{
+	struct wzone *old = l->wz;
+	uint32_t done[32], nr;
+
+	if (!old)
+		return err->code;
+	l->wz = NULL;
+	while (old->written != old->pos && !w->err.code)
+		pthread_cond_wait(&w->idle, &w->lock);
+	if (w->err.code)
+		return w->err.code;
+	nr = collect_done(w, done, ZNS_ARRAY_SIZE(done));
+	return w->zone_get(w->arg, l->group, done, nr, &new->slot, err);
+}
+
 static int get_zone(struct zns_writer *w, struct lane *l)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	struct wzone *wz = calloc(1, sizeof(*wz));
+	uint32_t done[32], nr;
 	int ret;
 
 	if (!wz) {
@@ -24,7 +63,10 @@ static int get_zone(struct zns_writer *w, struct lane *l)
 		writer_set_error(w, &err);
 		return -ENOMEM;
 	}
-	ret = w->zone_get(w->arg, l->group, &wz->slot, &err);
+	nr = collect_done(w, done, ZNS_ARRAY_SIZE(done));
+	ret = w->zone_get(w->arg, l->group, done, nr, &wz->slot, &err);
+	if (ret == -EBUSY)
+		ret = ask_again(w, l, wz, &err);
 	if (ret) {
 		free(wz);
 		writer_set_error(w, &err);
@@ -149,7 +191,20 @@ static int segment_start(struct zns_writer *w, struct zns_wimage *img, uint64_t 
 	return 0;
 }
 
-int writer_place(struct zns_writer *w, struct job *j, uint64_t hint_units)
+static void placing_begin(struct zns_writer *w)
+{
+	while (w->placing)
+		pthread_cond_wait(&w->idle, &w->lock);
+	w->placing = true;
+}
+
+static void placing_end(struct zns_writer *w)
+{
+	w->placing = false;
+	pthread_cond_broadcast(&w->idle);
+}
+
+static int place(struct zns_writer *w, struct job *j, uint64_t hint_units)
 {
 	ZnsPb__Segment *s;
 	struct zns_place p;
@@ -171,8 +226,18 @@ int writer_place(struct zns_writer *w, struct job *j, uint64_t hint_units)
 	return 0;
 }
 
+int writer_place(struct zns_writer *w, struct job *j, uint64_t hint_units)
+{
+	int ret;
+
+	placing_begin(w);
+	ret = place(w, j, hint_units);
+	placing_end(w);
+	return ret;
+}
+
 /* A run of @len bytes in one zone, for a pack unit or the manifest. */
-int writer_place_single(struct zns_writer *w, uint64_t len, struct wzone **wz, uint64_t *off)
+static int place_single(struct zns_writer *w, uint64_t len, struct wzone **wz, uint64_t *off)
 {
 	struct lane *l = NULL;
 
@@ -196,4 +261,14 @@ int writer_place_single(struct zns_writer *w, uint64_t len, struct wzone **wz, u
 	*off = l->wz->pos;
 	l->wz->pos += len;
 	return 0;
+}
+
+int writer_place_single(struct zns_writer *w, uint64_t len, struct wzone **wz, uint64_t *off)
+{
+	int ret;
+
+	placing_begin(w);
+	ret = place_single(w, len, wz, off);
+	placing_end(w);
+	return ret;
 }

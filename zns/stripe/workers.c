@@ -187,12 +187,22 @@ static void *worker(void *arg)
 	return NULL;
 }
 
+void writer_wait_room(struct zns_writer *w)
+{
+	while (w->nr_queued >= w->max_queued && !w->err.code)
+		pthread_cond_wait(&w->idle, &w->lock);
+}
+
+/*
+ * From placement to queueing the lock stays held, or two units of one zone could be queued the wrong way round: a
+ * caller that placed the job itself has waited for room before.
+ */
 int writer_enqueue(struct zns_writer *w, struct job *j, uint64_t hint_units)
 {
 	int ret = 0;
 
-	while (w->nr_queued >= w->max_queued && !w->err.code)
-		pthread_cond_wait(&w->idle, &w->lock);
+	if (j->img)
+		writer_wait_room(w);
 	if (w->err.code)
 		ret = w->err.code;
 	else if (j->img)

@@ -349,15 +349,24 @@ int zns_wimage_settle(struct zns_wimage *i, struct zns_err *err)
 
 int writer_flush_pack(struct zns_writer *w)
 {
-	struct job *j = w->pack;
+	cleanup_free struct packed *list = NULL;
+	struct job *j;
+	uint32_t nr;
 	int ret;
 
+	writer_wait_room(w);
+	j = w->pack;
 	if (!j)
 		return 0;
+	/* Placing may drop the lock: the next pack unit starts from nothing meanwhile. */
+	list = w->packed;
+	nr = w->nr_packed;
 	w->pack = NULL;
+	w->packed = NULL;
+	w->nr_packed = w->max_packed = 0;
 	ret = writer_place_single(w, j->len, &j->wz, &j->off);
-	for (uint32_t n = 0; n < w->nr_packed && !ret; n++) {
-		struct zns_wimage *i = w->packed[n].img;
+	for (uint32_t n = 0; n < nr && !ret; n++) {
+		struct zns_wimage *i = list[n].img;
 		ZnsPb__Segment *s = writer_add_segment(i, 0, 1);
 
 		if (!s) {
@@ -366,9 +375,8 @@ int writer_flush_pack(struct zns_writer *w)
 		}
 		s->len = i->pb.size;
 		s->extents[0]->zone = j->wz->slot.zone;
-		s->extents[0]->start = j->off + w->packed[n].off;
+		s->extents[0]->start = j->off + list[n].off;
 	}
-	w->nr_packed = 0;
 	if (ret) {
 		job_free(j);
 		return ret;

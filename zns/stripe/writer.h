@@ -13,6 +13,7 @@ struct wzone {
 	uint64_t pos;		/* assigned up to here */
 	uint64_t written;	/* on the device up to here; the order of writes hangs on it */
 	pthread_cond_t turn;	/* written moved on */
+	bool reported;		/* znsd knows that we are done with it */
 	struct wzone *next;
 };
 
@@ -55,7 +56,8 @@ struct zns_wimage {
 struct zns_writer {
 	struct zns_dev *dev;
 	uint32_t unit, block;
-	int (*zone_get)(void *arg, uint32_t group, struct zns_zone_slot *out, struct zns_err *err);
+	int (*zone_get)(void *arg, uint32_t group, const uint32_t *done, uint32_t nr_done, struct zns_zone_slot *out,
+			struct zns_err *err);
 	void *arg;
 
 	pthread_mutex_t lock;
@@ -66,6 +68,7 @@ struct zns_writer {
 
 	struct lane *lane;
 	uint32_t nr_lanes, next_lane;
+	bool placing;		/* a placement waits with the lock dropped: others wait for it */
 	struct wzone *zones;	/* every zone used, newest first */
 	uint32_t nr_zones;
 
@@ -97,6 +100,7 @@ int writer_flush_pack(struct zns_writer *w);
 /* workers.c */
 int writer_start_workers(struct zns_writer *w, uint32_t nr, struct zns_err *err);
 void writer_stop_workers(struct zns_writer *w);
+void writer_wait_room(struct zns_writer *w);	/* lock held, dropped while waiting */
 int writer_enqueue(struct zns_writer *w, struct job *j, uint64_t hint_units);	/* lock held; may wait for room */
 void writer_set_error(struct zns_writer *w, const struct zns_err *e);	/* lock held; the first one stays */
 struct job *job_new(struct zns_wimage *img);

@@ -33,8 +33,13 @@ struct zns_writer_params {
 	uint32_t nr_groups;	/* the stripe's width */
 	const uint32_t *groups;	/* copied */
 	const uint32_t *weights;
-	/* Ask for a zone of @group; called with the writer's lock held, never twice at once. */
-	int (*zone_get)(void *arg, uint32_t group, struct zns_zone_slot *out, struct zns_err *err);
+	/*
+	 * Ask for a zone of @group; called with the writer's lock held, never twice at once. @done names zones that
+	 * will not be written again and have no write in flight. -EBUSY: the open or active limit allows no further
+	 * zone; the writer drains a full one and asks again, naming it.
+	 */
+	int (*zone_get)(void *arg, uint32_t group, const uint32_t *done, uint32_t nr_done, struct zns_zone_slot *out,
+			struct zns_err *err);
 	void *arg;
 };
 
