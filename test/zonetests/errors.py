@@ -58,6 +58,14 @@ def first_write_error(scene):
 
 
 @case
+def short_plain_images(scene):
+    """Without zones: images that end early fail the restore; stock 4.2.1 loops for ever or restores wrong memory."""
+    scene = scene()
+    for program, name in (('anon', 'pages-1.img'), ('cowtree', 'pages-1.img'), ('shmanon', None), ('memfd', None)):
+        scene.short_plain(program, name)
+
+
+@case
 def kill_criu(scene):
     """kill -9 of criu in the middle."""
     scene = scene(SLOW, size=300)

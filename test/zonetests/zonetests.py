@@ -79,6 +79,7 @@ def missing_features(tests):
 def cycle(cfg, task, directory, container, n):
     """One dump and restore."""
     images = directory / f'images-{n}'
+    before = ztlib.footprint(task.pid)
     ztlib.dump(cfg, task, images, directory / f'dump-{n}.log', container)
     extra = []
     if cfg.by_id and not cfg.stock:
@@ -88,6 +89,7 @@ def cycle(cfg, task, directory, container, n):
         if not cfg.device.private:
             extra += ['--zns-dev', cfg.device.spec]
     ztlib.restore(cfg, task, images, directory / f'restore-{n}.log', extra)
+    ztlib.check_footprint(before, ztlib.footprint(task.pid))
 
 
 def clean_up(cfg, task, directory, container, ok):

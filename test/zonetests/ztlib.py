@@ -263,6 +263,31 @@ def zns_options(cfg, container):
     return options
 
 
+def footprint(pid):
+    """What criu must not add to a process tree: [(pid in its namespace, its descriptors, mappings of ours)], sorted."""
+    found, todo = [], [pid]
+    while todo:
+        p = Path('/proc') / str(todo.pop())
+        try:
+            inner = int(re.search(r'^NSpid:.*?(\d+)$', (p / 'status').read_text(), re.M).group(1))
+            fds = sorted(int(fd) for fd in os.listdir(p / 'fd'))
+            ours = [line.split()[-1] for line in (p / 'maps').read_text().splitlines() if 'zns' in line.split()[-1]]
+            todo += (p / 'task' / p.name / 'children').read_text().split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue    # a short-lived child
+        found.append((inner, fds, ours))
+    return sorted(found)
+
+
+def check_footprint(before, after):
+    """Processes as before, and nothing of criu's left in them. (Fewer descriptors: Redis closes a client's late.)"""
+    if [a[0] for a in after] != [b[0] for b in before]:
+        raise Failed(f'the tree has other processes: {before} before, {after} after')
+    for (pid, had, _), (_, has, ours) in zip(before, after):
+        if set(has) - set(had) or ours:
+            raise Failed(f'process {pid} came back with descriptors {sorted(set(has) - set(had))} and mappings {ours}')
+
+
 def run_criu(cfg, args, log, env=None):
     """Run criu to its end; CompletedProcess. stderr goes beside the log."""
     with open(str(log) + '.stderr', 'ab') as err:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The stage of an error case: a private device, tasks, criu calls, and what must hold after a failure."""
+import copy
+import os
 import re
 import signal
 import subprocess
@@ -222,6 +224,32 @@ class Scene:
         """A dump that must fail and leave everything as it was."""
         self.dump(**args).must_fail(*patterns)
         self.unharmed(args.get('images'))
+
+    def short_plain(self, program, image):
+        """Dump without zones, cut the image (None: the largest but pages-1) in half, restore: it must fail, soon."""
+        cfg = copy.copy(self.cfg)
+        cfg.stock = True
+        directory = self.dir / f'plain-{program}'
+        directory.mkdir()
+        task = Task(directory, program)
+        self.tasks.append(task)
+        task.start().wait_ready()
+        images = directory / 'images'
+        ztlib.dump(cfg, task, images, directory / 'dump.log', 'plain')
+        if image is None:
+            image = max((p for p in images.glob('pages-*.img') if p.name != 'pages-1.img'), key=lambda p: p.stat().st_size).name
+        path = images / image
+        if path.stat().st_size < 8192:
+            raise Failed(f'{program}: {image} is too small for this test')
+        os.truncate(path, path.stat().st_size // 8192 * 4096)
+        done = Outcome(ztlib.run_criu(cfg, ztlib.restore_args(task, images, directory / 'restore.log'),
+                                      directory / 'restore.log').returncode, directory / 'restore.log')
+        if done.code == 0:
+            raise Failed(f'{program}: a restore from half of {image} says it succeeded')
+        if done.code < 0 or not done.lines("Can't read"):
+            raise Failed(f'{program}: exit {done.code}, no line about the read: {" | ".join(done.errors()[-3:])}')
+        if not wait_until(lambda: not any(map(alive, task.pids())), 3):
+            raise Failed('a process is left of a restore that failed')
 
     def close(self):
         for task in self.tasks:
