@@ -33,6 +33,7 @@ struct dump {
 	uint32_t nr_pages, max_pages;
 	struct stream *streams;
 	struct copy *copies, **copies_tail;
+	uint32_t nr_copies;
 	size_t copies_len;
 	pthread_mutex_t lock;
 	struct zns_err err;	/* an error outside the writer; the first one stays */

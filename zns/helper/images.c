@@ -5,6 +5,8 @@
 #include "dump.h"
 #include "zns/handle.h"
 
+#define COPIES_MAX 2000		/* a tree of thousands of processes: the handle that lists them stays small */
+
 static const char *image_name(struct packet *p, struct zns_err *err)
 {
 	const char *name = packet_text(p);
@@ -22,7 +24,7 @@ static void keep_copy(struct dump *d, const char *name, int fd)
 	struct stat st;
 	struct copy *c;
 
-	if (fstat(fd, &st) || st.st_size > (off_t)ZNS_HANDLE_COPY_MAX ||
+	if (d->nr_copies == COPIES_MAX || fstat(fd, &st) || st.st_size > (off_t)ZNS_HANDLE_COPY_MAX ||
 	    d->copies_len + (size_t)st.st_size > ZNS_HANDLE_COPIES_MAX)
 		return;
 	c = calloc(1, sizeof(*c));
@@ -36,6 +38,7 @@ static void keep_copy(struct dump *d, const char *name, int fd)
 		free(c);
 		return;
 	}
+	d->nr_copies++;
 	d->copies_len += c->len;
 	*d->copies_tail = c;
 	d->copies_tail = &c->next;

@@ -22,10 +22,12 @@ static int from_handle(struct helper *h, const struct zw_begin *b, struct zns_re
 	struct zns_err copies = ZNS_ERR_INIT;
 	struct zns_registered given;
 	ZnsPb__Handle *hd = NULL;
-	int ret = zns_handle_read(h->dir, &hd, err);
+	struct zns_err why = ZNS_ERR_INIT;
+	int ret = zns_handle_read(h->dir, &hd, &why);
 
 	if (ret)
-		return ret;
+		return zns_fail(err, ret, "%s is damaged or foreign (%s); find the checkpoint with `znsctl ls` and restore it "
+				"with --zns-checkpoint ID", ZNS_HANDLE_NAME, why.msg);
 	memcpy(id, hd->checkpoint.data, ZNS_UUID_LEN);
 	ret = zns_registered_by_uuid(hd->device.data, reg, err);
 	if (!ret && b->dev[0]) {

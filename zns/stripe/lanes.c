@@ -13,49 +13,70 @@ static uint64_t room(const struct wzone *wz)
 	return wz ? wz->slot.capacity - wz->pos : 0;
 }
 
-/* Zones that left their lane and have all their writes done, each named once. */
+/* Retired zones that have all their writes done, each named once. */
 static uint32_t collect_done(struct zns_writer *w, uint32_t *done, uint32_t max)
 {
+	struct wzone **p = &w->retired;
 	uint32_t nr = 0;
 
-	for (struct wzone *z = w->zones; z && nr < max; z = z->next) {
-		bool current = false;
-
-		for (uint32_t i = 0; i < w->nr_lanes && !current; i++)
-			current = w->lane[i].wz == z;
-		if (current || z->reported || z->written != z->pos)
-			continue;
-		z->reported = true;
-		done[nr++] = z->slot.zone;
+	while (*p && nr < max) {
+		if ((*p)->written == (*p)->pos) {
+			done[nr++] = (*p)->slot.zone;
+			*p = (*p)->next_retired;
+		} else {
+			p = &(*p)->next_retired;
+		}
 	}
 	return nr;
 }
 
-/*
- * The limits are used up by our own zones: drain the lane's full one and give it back. Everything placed before is
- * queued, so the wait ends.
- */
-static int ask_again(struct zns_writer *w, struct lane *l, struct wzone *new, struct zns_err *err)
+/* The broker may reset zones first: the workers go on meanwhile. */
+static int ask_once(struct zns_writer *w, uint32_t group, const uint32_t *done, uint32_t nr, struct zns_zone_slot *out,
+		    struct zns_err *err)
 {
-	struct wzone *old = l->wz;
-	uint32_t done[32], nr;
+	int ret;
 
-	if (!old)
-		return err->code;
-	l->wz = NULL;
-	while (old->written != old->pos && !w->err.code)
-		pthread_cond_wait(&w->idle, &w->lock);
-	if (w->err.code)
-		return w->err.code;
-	nr = collect_done(w, done, ZNS_ARRAY_SIZE(done));
-	return w->zone_get(w->arg, l->group, done, nr, &new->slot, err);
+	pthread_mutex_unlock(&w->lock);
+	ret = w->zone_get(w->arg, group, done, nr, out, err);
+	pthread_mutex_lock(&w->lock);
+	return ret;
+}
+
+/*
+ * -EBUSY: the limits are used up, perhaps by zones that we left but have not written to their end. Everything placed
+ * before is queued, so the wait for one of them ends; then it is given back.
+ */
+static int ask(struct zns_writer *w, uint32_t group, struct zns_zone_slot *out, struct zns_err *err)
+{
+	uint32_t done[32], nr = collect_done(w, done, ZNS_ARRAY_SIZE(done));
+	int ret = ask_once(w, group, done, nr, out, err);
+
+	while (ret == -EBUSY && !w->err.code) {
+		nr = collect_done(w, done, ZNS_ARRAY_SIZE(done));
+		while (!nr && w->retired && !w->err.code) {
+			pthread_cond_wait(&w->idle, &w->lock);
+			nr = collect_done(w, done, ZNS_ARRAY_SIZE(done));
+		}
+		if (!nr)
+			break;
+		ret = ask_once(w, group, done, nr, out, err);
+	}
+	return ret;
+}
+
+static int check_slot(const struct zns_writer *w, const struct zns_zone_slot *s, struct zns_err *err)
+{
+	if (s->zone >= w->dev->geo.nr_zones || s->start > s->capacity || s->capacity > w->dev->geo.zone_size ||
+	    s->start % w->block || s->capacity % w->block)
+		return zns_fail(err, -EPROTO, "granted zone %u, bytes %llu to %llu: the device has no such place", s->zone,
+				(unsigned long long)s->start, (unsigned long long)s->capacity);
+	return 0;
 }
 
 static int get_zone(struct zns_writer *w, struct lane *l)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	struct wzone *wz = calloc(1, sizeof(*wz));
-	uint32_t done[32], nr;
 	int ret;
 
 	if (!wz) {
@@ -63,14 +84,20 @@ static int get_zone(struct zns_writer *w, struct lane *l)
 		writer_set_error(w, &err);
 		return -ENOMEM;
 	}
-	nr = collect_done(w, done, ZNS_ARRAY_SIZE(done));
-	ret = w->zone_get(w->arg, l->group, done, nr, &wz->slot, &err);
-	if (ret == -EBUSY)
-		ret = ask_again(w, l, wz, &err);
+	if (l->wz) {
+		l->wz->next_retired = w->retired;
+		w->retired = l->wz;
+		l->wz = NULL;
+	}
+	ret = ask(w, l->group, &wz->slot, &err);
+	if (!ret)
+		ret = check_slot(w, &wz->slot, &err);
 	if (ret) {
 		free(wz);
+		if (!err.code)
+			zns_fail(&err, ret, "no zone of group %u was granted", l->group);
 		writer_set_error(w, &err);
-		return ret;
+		return w->err.code;
 	}
 	wz->pos = wz->written = wz->slot.start;
 	pthread_cond_init(&wz->turn, NULL);
@@ -96,6 +123,8 @@ static int lane_new_zone(struct zns_writer *w, struct lane *l, uint64_t need)
 			return ret;
 		if (room(l->wz) >= need)
 			return 0;
+		if (need > l->wz->slot.capacity)
+			break;	/* an empty one would not do either */
 	}
 	zns_fail(&err, -EFBIG, "%llu bytes in one run do not fit into a zone of %llu; use a smaller --zns-stripe",
 		 (unsigned long long)need, (unsigned long long)l->wz->slot.capacity);
@@ -155,6 +184,7 @@ static int segment_start(struct zns_writer *w, struct zns_wimage *img, uint64_t 
 	uint32_t nr = (uint32_t)zns_min((uint64_t)w->nr_lanes, zns_max(hint_units, 1u));
 	uint32_t weights[ZNS_STRIPE_MAX_WIDTH];
 	uint64_t rooms[ZNS_STRIPE_MAX_WIDTH];
+	struct zns_err err;
 	ZnsPb__Segment *s;
 	int ret;
 
@@ -184,9 +214,11 @@ static int segment_start(struct zns_writer *w, struct zns_wimage *img, uint64_t 
 	if (nr < w->nr_lanes)	/* what comes after the hinted data gets the full width */
 		w->seg_capacity = zns_min(w->seg_capacity, hint_units);
 	w->seg_units = 0;
-	ret = zns_seg_init(&w->seg, s, w->unit, &w->err);
-	if (ret || !w->seg_capacity)
-		return ret ? ret : fail_nomem(w);
+	ret = zns_seg_init(&w->seg, s, w->unit, &err);
+	if (ret) {
+		writer_set_error(w, &err);
+		return ret;
+	}
 	w->seg_owner = img;
 	return 0;
 }

@@ -13,8 +13,8 @@ struct wzone {
 	uint64_t pos;		/* assigned up to here */
 	uint64_t written;	/* on the device up to here; the order of writes hangs on it */
 	pthread_cond_t turn;	/* written moved on */
-	bool reported;		/* znsd knows that we are done with it */
 	struct wzone *next;
+	struct wzone *next_retired;
 };
 
 /* One of the stripe's `width` places: a group and its current zone (none before it is needed). */
@@ -68,8 +68,9 @@ struct zns_writer {
 
 	struct lane *lane;
 	uint32_t nr_lanes, next_lane;
-	bool placing;		/* a placement waits with the lock dropped: others wait for it */
+	bool placing;		/* a placement may wait with the lock dropped: others wait for it */
 	struct wzone *zones;	/* every zone used, newest first */
+	struct wzone *retired;	/* those that left their lane, until znsd is told */
 	uint32_t nr_zones;
 
 	struct zns_seg seg;	/* the segment being written … */

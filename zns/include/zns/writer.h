@@ -34,9 +34,9 @@ struct zns_writer_params {
 	const uint32_t *groups;	/* copied */
 	const uint32_t *weights;
 	/*
-	 * Ask for a zone of @group; called with the writer's lock held, never twice at once. @done names zones that
-	 * will not be written again and have no write in flight. -EBUSY: the open or active limit allows no further
-	 * zone; the writer drains a full one and asks again, naming it.
+	 * Ask for a zone of @group; called from whichever thread feeds an image, never twice at once, and it may take
+	 * its time. @done names zones that will not be written again and have no write in flight. -EBUSY: the open or
+	 * active limit allows no further zone; the writer drains one that it left and asks again, naming it.
 	 */
 	int (*zone_get)(void *arg, uint32_t group, const uint32_t *done, uint32_t nr_done, struct zns_zone_slot *out,
 			struct zns_err *err);
