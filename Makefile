@@ -54,7 +54,7 @@ ADAPTER		:= $(wildcard criu/*.c criu/*.h criu/include/*.h)
 CRIU_SRC	:= $(B)/criu
 PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch) scripts/fetch-criu
 
-.PHONY: all zns criu deps deps-doc check-deps unit zonetests errors test demo bench zdtm-sample fuzz lint man install \
+.PHONY: all zns criu deps deps-doc deps-clang unit zonetests errors test demo bench zdtm-sample fuzz fuzz-run lint man install \
 	uninstall clean
 all: zns criu
 
@@ -70,6 +70,13 @@ deps:
 deps-doc:
 	$(Q)missing="$(call MISSING,$(DEB_DOC))"; [ -z "$$missing" ] || { \
 		apt-get -qq update && apt-get -qq install -y --no-install-recommends $$missing >/dev/null; }
+
+# clang's runtime is packaged by version.
+deps-clang:
+	$(Q)missing="$(call MISSING,clang clang-tidy)"; [ -z "$$missing" ] || { \
+		apt-get -qq update && apt-get -qq install -y --no-install-recommends $$missing >/dev/null; }
+	$(Q)rt=libclang-rt-$$(clang -dumpversion | cut -d. -f1)-dev; dpkg -s $$rt >/dev/null 2>&1 || \
+		apt-get -qq install -y --no-install-recommends $$rt >/dev/null
 
 # Only looked at when something has to be compiled.
 $(B)/.deps:
@@ -138,7 +145,7 @@ errors: all
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/errors.py run -a --report $(B)/report/errors
 
 test: deps
-	$(Q)$(MAKE) --no-print-directory all unit
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)scripts/test-all $(B)
 
 demo: deps
@@ -159,34 +166,36 @@ $(B)/fuzz/%: test/fuzz/%.c $(PROTO_C)
 		$(PROTO_C) $(LDLIBS)
 
 FUZZ_SECONDS	?= 60
-fuzz: $(FUZZ_BIN)
+fuzz: deps-clang
+	$(Q)$(MAKE) --no-print-directory fuzz-run
+fuzz-run: $(FUZZ_BIN)
 	$(Q)for t in $(FUZZ_BIN); do mkdir -p $(B)/corpus/$$(basename $$t); \
 		$$t -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 $(B)/corpus/$$(basename $$t) 2>&1 | \
 		grep -E 'stat::number_of_executed_units|ERROR|SUMMARY' ; [ $${PIPESTATUS[0]} = 0 ] || exit 1; done
 
-lint: $(PROTO_C)
-	$(Q)clang-tidy --quiet --warnings-as-errors='*' $(wildcard zns/*/*.c) -- $(CPPFLAGS) -std=gnu11
+lint: deps-clang $(PROTO_C)
+	$(Q)clang-tidy --quiet $(wildcard zns/*/*.c) -- $(CPPFLAGS) -std=gnu11 2>/dev/null
 
 # --- documentation and installation ------------------------------------------------------------------------------
 MAN		:= $(patsubst Documentation/%.txt,$(B)/man/%,$(wildcard Documentation/*.[18].txt))
 man: deps-doc $(MAN)
 $(B)/man/%: Documentation/%.txt
 	@mkdir -p $(@D)
-	$(Q)asciidoc -b docbook -d manpage -o $@.xml $< && xmlto --skip-validation man -o $(@D) $@.xml 2>/dev/null && rm -f $@.xml
+	$(Q)export PATH=$(SYS_PATH); asciidoc -b docbook -d manpage -o $@.xml $< && xmlto --skip-validation man -o $(@D) $@.xml 2>/dev/null && rm -f $@.xml
 
 PREFIX		?= /usr/local
 LIBEXEC		:= $(PREFIX)/libexec/zns-criu
-install: all
+install: all man
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBEXEC) $(DESTDIR)$(PREFIX)/share/man/man8
 	install $(BIN)/criu $(BIN)/znsd $(BIN)/zns-helper $(DESTDIR)$(LIBEXEC)
 	install $(BIN)/znsctl $(DESTDIR)$(PREFIX)/bin
 	ln -sf ../libexec/zns-criu/criu $(DESTDIR)$(PREFIX)/bin/criu-zns
-	$(if $(wildcard $(MAN)),install -m 644 $(wildcard $(MAN)) $(DESTDIR)$(PREFIX)/share/man/man8)
+	install -m 644 $(B)/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
 
 uninstall:
 	rm -rf $(DESTDIR)$(LIBEXEC)
 	rm -f $(DESTDIR)$(PREFIX)/bin/znsctl $(DESTDIR)$(PREFIX)/bin/criu-zns
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/man/man8/,$(notdir $(MAN)))
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/man/man8/,$(notdir $(MAN)) zns-helper.8)
 
 clean:
 	rm -rf $(B)

@@ -2,6 +2,7 @@
 /* Images on zones: opening and closing them, begin and commit. See include/zns-img.h. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +31,24 @@
 static struct zw_begin zopts;
 static bool zopts_given;
 static enum { ZNS_OFF, ZNS_DUMP, ZNS_RESTORE } state;
-static struct timespec begun;
+static struct timespec frozen_since;
+
+/* criu and its helper work in other directories than the one the user named the device from. */
+static int absolute_dev(void)
+{
+	bool emu = !strncmp(zopts.dev, "emu:", 4);
+	const char *path = zopts.dev + (emu ? 4 : 0);
+	char cwd[PATH_MAX], out[2 * PATH_MAX];
+
+	if (*path == '/' || (!emu && access(path, F_OK)))	/* the latter may be a UUID */
+		return 0;
+	if (!getcwd(cwd, sizeof(cwd)) || snprintf(out, sizeof(out), "%s%s/%s", emu ? "emu:" : "", cwd, path) >= sizeof(zopts.dev)) {
+		pr_err("--zns-dev %s: give an absolute path\n", zopts.dev);
+		return -1;
+	}
+	strcpy(zopts.dev, out);
+	return 0;
+}
 
 int zns_parse_opt(int code, const char *arg)
 {
@@ -55,7 +73,7 @@ int zns_parse_opt(int code, const char *arg)
 	}
 	strcpy(at[i].to, arg);
 	zopts_given = true;
-	return 0;
+	return code == ZNS_OPT_FIRST ? absolute_dev() : 0;
 }
 
 bool zns_active(void)
@@ -113,7 +131,7 @@ static int begin(enum zw_op op, pid_t pid)
 		zns_link_close();
 		return -1;
 	}
-	if (r.msg[0] && op == ZW_RESTORE_BEGIN)
+	if (r.warn)
 		pr_warn("%s\n", r.msg);
 	else if (r.msg[0])
 		pr_info("%s\n", r.msg);
@@ -130,17 +148,30 @@ int zns_dump_begin(pid_t pid)
 		       "remove the file (the checkpoint stays on its device)\n");
 		return -1;
 	}
+	if (zopts.checkpoint[0]) {
+		pr_err("--zns-checkpoint is for restore; a dump makes a checkpoint of its own\n");
+		return -1;
+	}
 	if (begin(ZW_DUMP_BEGIN, pid))
 		return -1;
 	state = ZNS_DUMP;
-	clock_gettime(CLOCK_MONOTONIC, &begun);
 	return 0;
+}
+
+void zns_dump_freeze(void)
+{
+	clock_gettime(CLOCK_MONOTONIC, &frozen_since);
 }
 
 int zns_restore_begin(void)
 {
-	if (!zopts.checkpoint[0] && !have_handle())
-		return 0;
+	if (!zopts.checkpoint[0] && !have_handle()) {
+		if (!zopts_given || !faccessat(get_service_fd(IMG_FD_OFF), "inventory.img", F_OK, 0))
+			return 0;
+		pr_err("The image directory has neither a " HANDLE_NAME " nor plain images; to restore a checkpoint by its id "
+		       "give --zns-checkpoint ID (`znsctl ls` lists them)\n");
+		return -1;
+	}
 	if (begin(ZW_RESTORE_BEGIN, 0))
 		return -1;
 	state = ZNS_RESTORE;
@@ -156,7 +187,7 @@ int zns_dump_commit(void)
 	if (state != ZNS_DUMP)
 		return 0;
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	m.h.off = (now.tv_sec - begun.tv_sec) * 1000000ull + (now.tv_nsec - begun.tv_nsec) / 1000;
+	m.h.off = (now.tv_sec - frozen_since.tv_sec) * 1000000ull + (now.tv_nsec - frozen_since.tv_nsec) / 1000;
 	if (zns_ask(&m, &r, NULL)) {
 		pr_err("%s\n", r.msg);
 		return -1;

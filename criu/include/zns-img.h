@@ -36,6 +36,8 @@ extern int zns_parse_opt(int code, const char *arg);
 
 /* Before any task is frozen: start the helper, be admitted. Does nothing without zns options. */
 extern int zns_dump_begin(pid_t pid);
+/* When the tasks are about to be frozen. */
+extern void zns_dump_freeze(void);
 /* After the last image is flushed, before the post-dump script: durable and visible, or an error. */
 extern int zns_dump_commit(void);
 /* Commands that cannot work on zones yet: -1 with one line if zns options are given. */

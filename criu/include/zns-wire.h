@@ -71,7 +71,7 @@ struct zw_reply {
 	int32_t code;		/* 0 or negative errno */
 	uint32_t kind;
 	uint32_t image;
-	uint32_t pad;
+	uint32_t warn;		/* msg is a warning */
 	uint64_t size;		/* bytes */
 	char msg[512];		/* code != 0: one line for the user; on begin and commit: what was done */
 };

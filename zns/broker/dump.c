@@ -81,6 +81,20 @@ static uint32_t find_in_group(struct znsd *d, const struct search *s, uint32_t g
 	return zone;
 }
 
+/* Does the dump write a zone of this group now? Two lanes on one die would halve each other. */
+static bool writes_in(const struct znsd *d, const struct lease *l, uint32_t group)
+{
+	uint32_t i;
+
+	for (i = 0; i < l->nr_zones; i++) {
+		const struct zn_zone *z = &d->zones[l->zones[i].zone];
+
+		if (z->group == group && z->z.state != ZNS_ZONE_FULL && !l->zones[i].done && !l->zones[i].bad)
+			return true;
+	}
+	return false;
+}
+
 static uint32_t find_zone(struct znsd *d, const struct search *s, uint32_t group)
 {
 	cleanup_free struct zns_group_state *gs = NULL;
@@ -90,14 +104,14 @@ static uint32_t find_zone(struct znsd *d, const struct search *s, uint32_t group
 	zone = find_in_group(d, s, group);
 	if (zone != NONE)
 		return zone;
-	/* The group is used up: the least reserved of the others. */
+	/* The group is used up: the least reserved of the others, at first of those this dump does not write. */
 	gs = znsd_alloc(d->nr_groups * sizeof(*gs));
 	order = znsd_alloc(d->nr_groups * sizeof(*order));
 	groups_state(d, s->l->container, gs);
 	n = zns_alloc_pick(gs, d->nr_groups, d->nr_groups, order);
-	for (i = 0; i < n && zone == NONE; i++)
-		if (order[i] != group)
-			zone = find_in_group(d, s, order[i]);
+	for (i = 0; i < 2 * n && zone == NONE; i++)
+		if (order[i % n] != group && writes_in(d, s->l, order[i % n]) == (i >= n))
+			zone = find_in_group(d, s, order[i % n]);
 	return zone;
 }
 

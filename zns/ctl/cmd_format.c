@@ -168,6 +168,15 @@ int cmd_register(const struct ctl_cmd *cmd, int argc, char **argv)
 	return print_device(&args, "registered", uuid, path);
 }
 
+/* Does default-device mean this one? It must not outlive it: every command without DEV would fail. */
+static bool is_default(const struct zns_registered *reg)
+{
+	char value[256], uuid[ZNS_UUID_STR];
+
+	return !zns_config_get("default-device", value, sizeof(value), NULL) &&
+	       (!strcmp(value, reg->path) || !strcmp(value, zns_uuid_format(reg->uuid, uuid)));
+}
+
 int cmd_unregister(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = { CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
@@ -195,6 +204,8 @@ int cmd_unregister(const struct ctl_cmd *cmd, int argc, char **argv)
 	}
 	if (!ret)
 		ret = zns_unregister(reg.uuid, &err);
+	if (!ret && is_default(&reg))
+		ret = zns_config_set("default-device", NULL, &err);
 	if (lock >= 0)
 		close(lock);
 	if (ret)

@@ -143,7 +143,7 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, cons
 		       (unsigned long long)c->zones[i]->len);
 	printf("\n");
 	if (hi->given && hi->differ)
-		printf("handle      %d of %zu plain copies differ from what was written: %s (the device is authoritative)\n",
+		printf("handle      %d of %zu plain copies are not as written (%s); the device is authoritative\n",
 		       hi->differ, hi->h->n_copies, hi->which.msg);
 	else if (hi->given)
 		printf("handle      %zu plain copies, all as written\n", hi->h->n_copies);

@@ -75,8 +75,33 @@ static uint32_t count_groups(const uint32_t *group, uint32_t nr, struct zns_err 
 	return n;
 }
 
-static int build(ZnsPb__Profile **out, const char *source, uint32_t groups, uint32_t channels, const uint32_t *group,
-		 uint32_t nr_zones, uint32_t write, uint32_t read)
+/*
+ * A die without a zone (fewer zones than dies) is no group: number the others without gaps. Returns their number;
+ * @channel_of, by die at first, ends up by group.
+ */
+static uint32_t close_gaps(uint32_t *group, uint32_t nr, uint32_t *channel_of, uint32_t dies)
+{
+	cleanup_free uint32_t *number = calloc(dies, sizeof(*number));
+	uint32_t i, n = 0;
+
+	if (!number)
+		return 0;
+	for (i = 0; i < nr; i++)
+		number[group[i]] = 1;
+	for (i = 0; i < dies; i++) {
+		if (!number[i])
+			continue;
+		channel_of[n] = channel_of[i];
+		number[i] = n++;
+	}
+	for (i = 0; i < nr; i++)
+		group[i] = number[group[i]];
+	return n;
+}
+
+/* @channel_of: by group, or NULL where channels are not known. */
+static int build(ZnsPb__Profile **out, const char *source, uint32_t groups, const uint32_t *channel_of,
+		 const uint32_t *group, uint32_t nr_zones, uint32_t write, uint32_t read)
 {
 	ZnsPb__Profile *p = calloc(1, sizeof(*p));
 	uint32_t i;
@@ -102,8 +127,8 @@ static int build(ZnsPb__Profile **out, const char *source, uint32_t groups, uint
 			return -ENOMEM;
 		zns_pb__die_group__init(g);
 		g->id = i;
-		g->has_channel = channels > 0;
-		g->channel = channels ? i % channels : 0;
+		g->has_channel = channel_of != NULL;
+		g->channel = channel_of ? channel_of[i] : 0;
 		p->groups[p->n_groups++] = g;
 	}
 	memcpy(p->zone_group, group, nr_zones * sizeof(*group));
@@ -123,7 +148,8 @@ static void emu_bandwidth(const struct zns_emu_params *e, uint32_t *write, uint3
 
 int ctl_make_profile(struct zns_dev *dev, const struct ctl_map *map, ZnsPb__Profile **out, struct zns_err *err)
 {
-	uint32_t nr = dev->geo.nr_zones, groups = 1, channels = 0, write = 0, read = 0;
+	uint32_t nr = dev->geo.nr_zones, groups = 1, write = 0, read = 0;
+	cleanup_free uint32_t *channel_of = NULL;
 	cleanup_free uint32_t *group = calloc(nr ? nr : 1, sizeof(*group));
 	uint8_t uuid[ZNS_UUID_LEN];
 	const char *source = "one-domain";
@@ -166,13 +192,16 @@ int ctl_make_profile(struct zns_dev *dev, const struct ctl_map *map, ZnsPb__Prof
 		ret = zns_emu_zone_map(dev, group, err);
 		if (ret)
 			return ret;
-		/* A die without a zone is no group: dies are used in order, so the ones without are the last. */
-		groups = count_groups(group, nr, err);
+		channel_of = calloc((size_t)e.channels * e.ways, sizeof(*channel_of));
+		if (!channel_of)
+			return zns_fail_sys(err, -ENOMEM, "profile");
+		for (i = 0; i < e.channels * e.ways; i++)
+			channel_of[i] = i % e.channels;
+		groups = close_gaps(group, nr, channel_of, e.channels * e.ways);
 		if (!groups)
-			return -EINVAL;
-		channels = e.channels;
+			return zns_fail_sys(err, -ENOMEM, "profile");
 	}
-	ret = build(out, source, groups, channels, group, nr, write, read);
+	ret = build(out, source, groups, channel_of, group, nr, write, read);
 	if (ret) {
 		if (*out)
 			zns_pb__profile__free_unpacked(*out, NULL);

@@ -48,18 +48,22 @@ int cgroup_container_id(pid_t pid, char *out, size_t len)
 	snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f)) {
+		const char *id = NULL;
+
 		for (char *p = line; *p; p++) {
 			size_t n = 0;
 
 			while (isxdigit((unsigned char)p[n]) && !isupper((unsigned char)p[n]))
 				n++;
-			if (n == 64 && len > 64) {
-				memcpy(out, p, 64);
-				out[64] = 0;
-				return 0;
-			}
+			if (n == 64)
+				id = p;	/* of nested containers the innermost, which stands last */
 			if (n)
 				p += n - 1;
+		}
+		if (id && len > 64) {
+			memcpy(out, id, 64);
+			out[64] = 0;
+			return 0;
 		}
 	}
 	return -ENOENT;

@@ -49,6 +49,8 @@ static ZnsPb__Checkpoint *new_record(const struct dump *d, uint64_t frozen_us)
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", d->h->dir);
 	n = readlink(link, path, sizeof(path) - 1);
 	path[n > 0 ? n : 0] = 0;
+	c->origin->has_pid = 1;
+	c->origin->pid = (uint32_t)d->pid;
 	c->origin->kind = strdup("criu");
 	c->origin->host = strdup(host);
 	c->origin->image_dir = strdup(path);
@@ -76,6 +78,7 @@ static int broker_commit(struct dump *d, ZnsPb__Checkpoint *c, struct zns_err *e
 	ZnsPb__RestoreBegin ask = ZNS_PB__RESTORE_BEGIN__INIT;
 	ZnsPb__Response *resp = NULL;
 	struct zns_err again = ZNS_ERR_INIT;
+	char id[ZNS_UUID_STR];
 	int ret;
 
 	req.commit = c;
@@ -90,14 +93,18 @@ static int broker_commit(struct dump *d, ZnsPb__Checkpoint *c, struct zns_err *e
 	zns_broker_close(&d->h->broker);
 	d->h->connected = !zns_broker_connect(&d->h->reg, &d->h->broker, &again);
 	if (!d->h->connected)
-		return ret;
+		return zns_fail(err, ret, "znsd died during the commit and cannot be started again (%s); `znsctl ls` will tell "
+				"whether checkpoint %s exists", again.msg, zns_uuid_format(d->id, id));
 	ask.checkpoint = c->id;
 	memset(&req, 0, sizeof(req));
 	zns_pb__request__init(&req);
 	req.restore_begin = &ask;
 	resp = NULL;
-	if (zns_broker_call(&d->h->broker, &req, &resp, &again))
+	if (zns_broker_call(&d->h->broker, &req, &resp, &again) == -ENOENT)
 		return zns_fail(err, ret, "znsd died during the commit; the dump was dropped, run it again");
+	if (!resp)
+		return zns_fail(err, ret, "znsd died during the commit and the next one does not answer (%s); `znsctl ls` will "
+				"tell whether checkpoint %s exists", again.msg, zns_uuid_format(d->id, id));
 	zns_pb__response__free_unpacked(resp, NULL);
 	return 0;
 }
@@ -165,7 +172,12 @@ static int write_handle(struct dump *d, const ZnsPb__Checkpoint *c, struct zns_e
 	hd.nr_images = c->nr_images;
 	hd.copies = list;
 	hd.n_copies = nr;
-	return ret ? ret : zns_handle_write(d->h->dir, &hd, err);
+	if (!ret)
+		ret = zns_handle_write(d->h->dir, &hd, err);
+	/* Without the handle they would look like images of a plain dump that lost its pages. */
+	for (size_t i = 0; ret && i < nr; i++)
+		unlinkat(d->h->dir, copy[i].name, 0);
+	return ret;
 }
 
 static void summary(const struct dump *d, const ZnsPb__Checkpoint *c, struct zw_reply *r)
@@ -227,7 +239,6 @@ void dump_commit(struct dump *d, struct packet *p)
 	struct zw_reply r = { 0 };
 
 	if (commit(d, p->h.off, &r, &err)) {
-		zns_writer_cancel(d->w, err.code, err.msg);
 		dump_fail(d, &err);
 		reply_error(p->nr_fd ? p->fd[0] : -1, &err);
 	} else {

@@ -111,7 +111,7 @@ static int start_writer(struct dump *d, const ZnsPb__DumpGrant *g, struct zns_er
 
 int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 {
-	const struct zw_begin *b = (const struct zw_begin *)p->payload;
+	const struct zw_begin *b = packet_begin(p);
 	struct dump *d;
 	struct zns_registered reg;
 	ZnsPb__Response *resp = NULL;
@@ -119,7 +119,7 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	char id[ZNS_UUID_STR];
 	int ret;
 
-	if (p->len != sizeof(*b) || p->nr_fd != 2)
+	if (!b)
 		return zns_fail(err, -EPROTO, "zns-helper and criu are of different builds");
 	h->dir = packet_take_fd(p, 1);
 	d = calloc(1, sizeof(*d));
@@ -140,10 +140,11 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	if (!ret)
 		ret = start_writer(d, resp->dump, err);
 	if (!ret) {
+		d->pid = b->pid;
+		r.warn = resp->dump->note != NULL;
 		snprintf(r.msg, sizeof(r.msg), "checkpoint %s of %s: %u MiB/s asked, %zu groups (%u shared) of %s%s%s",
 			 zns_uuid_format(d->id, id), d->container, d->qos_mibps, resp->dump->n_groups, d->shared_groups,
 			 reg.path, resp->dump->note ? "; " : "", resp->dump->note ? resp->dump->note : "");
-		d->started_ns = zns_mono_ns();
 		h->dump = d;
 		reply_send(p->fd[0], &r, -1);
 	}
@@ -165,6 +166,7 @@ void dump_fail(struct dump *d, const struct zns_err *err)
 	if (!d->err.code)
 		d->err = *err;
 	pthread_mutex_unlock(&d->lock);
+	zns_writer_cancel(d->w, err->code, err->msg);	/* nothing of it will be committed */
 }
 
 int dump_check(struct dump *d, struct zns_err *err)

@@ -28,7 +28,7 @@ struct dump {
 	char container[ZW_STR];
 	uint8_t id[ZNS_UUID_LEN];
 	uint32_t qos_mibps, unit, shared_groups;
-	uint64_t started_ns;
+	int32_t pid;		/* the dumped task */
 	struct zns_wimage **pages;
 	uint32_t nr_pages, max_pages;
 	struct stream *streams;

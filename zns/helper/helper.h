@@ -39,6 +39,7 @@ int packet_take_fd(struct packet *p, uint32_t n);
 void reply_send(int reply_sk, const struct zw_reply *r, int fd);
 void reply_error(int reply_sk, const struct zns_err *err);
 const char *packet_text(struct packet *p);	/* the payload as a NUL-terminated string, NULL if it is none */
+const struct zw_begin *packet_begin(const struct packet *p);	/* NULL: impossible */
 const struct zw_iov *packet_iov(const struct packet *p);	/* h.nr of them, NULL if they do not fit */
 
 /* device.c: resolve, connect to the broker, open the device, take the life lock. */

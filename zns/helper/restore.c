@@ -9,8 +9,6 @@
 #include "zns/reader.h"
 #include "zns/store.h"
 
-#define THREAD_MIN MIB(1)	/* a larger image is fetched beside the message loop */
-
 struct restore {
 	struct zns_reader *r;
 	ZnsPb__Manifest *m;
@@ -86,7 +84,7 @@ static void restore_free(struct restore *r)
 
 int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 {
-	const struct zw_begin *b = (const struct zw_begin *)p->payload;
+	const struct zw_begin *b = packet_begin(p);
 	struct restore *r = calloc(1, sizeof(*r));
 	struct zw_reply reply = { 0 };
 	struct zns_registered reg;
@@ -95,7 +93,7 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 
 	if (!r)
 		return zns_fail(err, -ENOMEM, "no memory for the restore");
-	if (p->len != sizeof(*b) || p->nr_fd != 2) {
+	if (!b) {
 		free(r);
 		return zns_fail(err, -EPROTO, "zns-helper and criu are of different builds");
 	}
@@ -113,6 +111,7 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		return ret;
 	}
 	reply.size = r->m->checkpoint->bytes;
+	reply.warn = reply.msg[0] != 0;
 	h->restore = r;
 	reply_send(p->fd[0], &reply, -1);
 	return 0;
@@ -170,14 +169,14 @@ static void *stream_run(void *arg)
 	return NULL;
 }
 
-static int start(void *(*run)(void *), struct fetch *f, bool beside)
+/*
+ * Beside the message loop, however small the image: were the loop to wait for the reader, whose workers may wait for
+ * a task to take its answers, which may wait for the loop to take its requests, all would stand still.
+ */
+static int start(void *(*run)(void *), struct fetch *f)
 {
 	pthread_t t;
 
-	if (!beside) {
-		run(f);
-		return 0;
-	}
 	if (pthread_create(&t, NULL, run, f))
 		return -EAGAIN;
 	pthread_detach(t);
@@ -197,7 +196,7 @@ static int fetch_start(struct packet *p, struct zns_rimage *img, struct zw_iov *
 		return zns_fail(err, -ENOMEM, "no memory for image %s", zns_rimage_name(img));
 	}
 	*f = (struct fetch){ .img = img, .reply = packet_take_fd(p, 0), .fd = fd, .range = range, .nr = nr };
-	if (!start(fetch_run, f, nr || zns_rimage_size(img) > THREAD_MIN))
+	if (!start(fetch_run, f))
 		return 0;
 	p->fd[0] = f->reply;
 	close(fd);
@@ -221,7 +220,7 @@ static int stream_start(struct packet *p, struct zns_rimage *img, struct zns_err
 	f->fd = fds[1];
 	reply_send(p->fd[0], &r, fds[0]);
 	close(fds[0]);
-	if (!start(stream_run, f, true))
+	if (!start(stream_run, f))
 		return 0;
 	close(fds[1]);
 	free(f);

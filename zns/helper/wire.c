@@ -12,6 +12,8 @@ int packet_recv(int sk, struct packet *p)
 	} u;
 	struct iovec iov[2] = { { &p->h, sizeof(p->h) }, { p->payload, sizeof(p->payload) - 1 } };
 	struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2, .msg_control = u.buf, .msg_controllen = sizeof(u.buf) };
+	struct zns_err err = ZNS_ERR_INIT;
+	bool too_many = false;
 	ssize_t n;
 
 	p->nr_fd = 0;
@@ -25,8 +27,18 @@ int packet_recv(int sk, struct packet *p)
 		if (c->cmsg_level != SOL_SOCKET)
 			continue;
 		if (c->cmsg_type == SCM_RIGHTS) {
-			p->nr_fd = (uint32_t)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-			memcpy(p->fd, CMSG_DATA(c), p->nr_fd * sizeof(int));
+			size_t nr = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+			for (size_t i = 0; i < nr; i++) {	/* the buffer's padding lets one through that is too many */
+				int fd;
+
+				memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+				if (p->nr_fd < ZW_MAX_FDS)
+					p->fd[p->nr_fd++] = fd;
+				else
+					close(fd);
+				too_many |= i >= ZW_MAX_FDS;
+			}
 		} else if (c->cmsg_type == SCM_CREDENTIALS) {
 			struct ucred uc;
 
@@ -34,7 +46,9 @@ int packet_recv(int sk, struct packet *p)
 			p->sender = uc.pid;
 		}
 	}
-	if ((size_t)n < sizeof(p->h) || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || p->h.version != ZW_VERSION) {
+	if ((size_t)n < sizeof(p->h) || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || too_many || p->h.version != ZW_VERSION) {
+		zns_fail(&err, -EPROTO, "zns-helper and criu are of different builds: install both from one");
+		reply_error(p->nr_fd ? p->fd[0] : -1, &err);
 		packet_close_fds(p);
 		return -EPROTO;
 	}
@@ -97,9 +111,21 @@ void reply_error(int reply_sk, const struct zns_err *err)
 
 const char *packet_text(struct packet *p)
 {
-	if (!p->len || strlen((char *)p->payload) >= ZW_STR)
+	if (!p->len || p->len > ZW_STR || memchr(p->payload, 0, p->len) != p->payload + p->len - 1)
 		return NULL;
 	return (char *)p->payload;
+}
+
+const struct zw_begin *packet_begin(const struct packet *p)
+{
+	const struct zw_begin *b = (const struct zw_begin *)p->payload;
+
+	if (p->len != sizeof(*b) || p->nr_fd != 2 || !memchr(b->dev, 0, sizeof(b->dev)) ||
+	    !memchr(b->container, 0, sizeof(b->container)) || !memchr(b->checkpoint, 0, sizeof(b->checkpoint)) ||
+	    !memchr(b->alloc, 0, sizeof(b->alloc)) || !memchr(b->admission, 0, sizeof(b->admission)) ||
+	    !memchr(b->qos, 0, sizeof(b->qos)) || !memchr(b->stripe, 0, sizeof(b->stripe)))
+		return NULL;
+	return b;
 }
 
 const struct zw_iov *packet_iov(const struct packet *p)

@@ -19,7 +19,7 @@ static int wait_idle(struct zns_writer *w, struct zns_err *err)
 		}
 	}
 	if (!w->err.code)
-		writer_flush_pack(w);
+		writer_flush_pack(w);	/* what it fails at is the writer's error */
 	while ((w->nr_queued || w->nr_running) && !w->err.code)
 		pthread_cond_wait(&w->idle, &w->lock);
 	ret = w->err.code;
@@ -103,7 +103,7 @@ static int write_manifest(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__Exten
 	return write_run(w, wz, off, buf, len, err);
 }
 
-int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err)
+static int finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err)
 {
 	ZnsPb__Checkpoint *c = m->checkpoint;
 	cleanup_free ZnsPb__Image **images = NULL;
@@ -134,5 +134,20 @@ int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef
 	m->n_images = 0;
 	if (!ret && fill_zones(w, c))
 		ret = zns_fail(err, -ENOMEM, "no memory for the manifest");
+	return ret;
+}
+
+int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err)
+{
+	struct zns_err e = ZNS_ERR_INIT;
+	int ret = finish(w, m, ref, &e);
+
+	if (ret) {
+		pthread_mutex_lock(&w->lock);
+		writer_set_error(w, &e);
+		pthread_mutex_unlock(&w->lock);
+		if (err)
+			*err = e;
+	}
 	return ret;
 }

@@ -38,18 +38,23 @@ uint32_t zns_turn_build(const uint32_t *weights, uint32_t nr, uint16_t *turn, ui
 
 int zns_seg_init(struct zns_seg *s, const ZnsPb__Segment *pb, uint32_t unit, struct zns_err *err)
 {
-	uint32_t nr = (uint32_t)pb->n_extents, max = nr * ZNS_STRIPE_MAX_WEIGHT;
+	uint32_t nr = (uint32_t)pb->n_extents, slots = 0;
 	uint16_t seen[ZNS_STRIPE_MAX_WIDTH] = { 0 };
 
 	memset(s, 0, sizeof(*s));
 	if (!nr || pb->n_extents > ZNS_STRIPE_MAX_WIDTH)
 		return zns_fail(err, -EBADMSG, "segment with %zu extents", pb->n_extents);
+	for (uint32_t i = 0; i < nr; i++) {	/* first: their sum is what a reader of many segments must hold */
+		if (!pb->extents[i]->weight || pb->extents[i]->weight > ZNS_STRIPE_MAX_WEIGHT)
+			return zns_fail(err, -EBADMSG, "segment with a weight out of range");
+		slots += pb->extents[i]->weight;
+	}
 	s->off = pb->off;
 	s->len = pb->len;
 	s->unit = unit;
 	s->nr = nr;
-	s->turn = calloc(max, sizeof(*s->turn));
-	s->rank = calloc(max, sizeof(*s->rank));
+	s->turn = calloc(slots, sizeof(*s->turn));
+	s->rank = calloc(slots, sizeof(*s->rank));
 	s->zone = calloc(nr, sizeof(*s->zone));
 	s->start = calloc(nr, sizeof(*s->start));
 	s->weight = calloc(nr, sizeof(*s->weight));
@@ -62,11 +67,7 @@ int zns_seg_init(struct zns_seg *s, const ZnsPb__Segment *pb, uint32_t unit, str
 		s->start[i] = pb->extents[i]->start;
 		s->weight[i] = pb->extents[i]->weight;
 	}
-	s->slots = zns_turn_build(s->weight, nr, s->turn, max);
-	if (!s->slots) {
-		zns_seg_fini(s);
-		return zns_fail(err, -EBADMSG, "segment with a weight out of range");
-	}
+	s->slots = zns_turn_build(s->weight, nr, s->turn, slots);
 	for (uint32_t i = 0; i < s->slots; i++)
 		s->rank[i] = seen[s->turn[i]]++;
 	return 0;

@@ -26,35 +26,34 @@ struct cached {
 	size_t skip;		/* bytes of buf before the unit */
 };
 
+/* A helper stays below 32 MiB (design.md §3). */
+#define CACHE_BYTES MIB(24)
+
 struct request {
 	struct zns_rimage *img;
+	struct request *link;	/* in the queue, while units are left to hand out */
 	uint64_t off, len;
+	uint64_t next, end;	/* units to hand out */
+	uint64_t left;		/* units not done */
 	pid_t pid;		/* > 0: into a task's iov; else into mem, else into fd */
 	struct iovec *iov;
 	uint32_t nr;
 	uint8_t *mem;
 	int fd;
-	uint32_t left;		/* units to go */
 	struct zns_err err;
 	zns_read_done done;
 	void *arg;
 };
 
-struct rjob {
-	struct request *q;
-	uint64_t k;
-	struct rjob *next;
-};
-
 struct zns_reader {
 	struct zns_dev *dev;
-	struct zns_rimage *img;
+	struct zns_rimage *img, **by_name;
 	uint32_t nr_img;
 	size_t buf_len;
 	pthread_mutex_t lock;
 	pthread_cond_t work, change;
 	bool stop;
-	struct rjob *queue, **tail;
+	struct request *queue, **tail;
 	struct cached *cache;
 	uint32_t nr_cache;
 	uint64_t clock;
@@ -214,9 +213,8 @@ static void request_end(struct request *q)
 	free(q);
 }
 
-static void run(struct zns_reader *r, struct rjob *j)
+static void run(struct zns_reader *r, struct request *q, uint64_t k)
 {
-	struct request *q = j->q;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct cached *c = NULL;
 	bool last;
@@ -225,7 +223,7 @@ static void run(struct zns_reader *r, struct rjob *j)
 	pthread_mutex_lock(&r->lock);
 	ret = q->err.code;
 	if (!ret) {
-		c = unit_get(r, q->img, j->k, &err);
+		c = unit_get(r, q->img, k, &err);
 		ret = c ? 0 : err.code;
 	}
 	pthread_mutex_unlock(&r->lock);
@@ -245,7 +243,35 @@ static void run(struct zns_reader *r, struct rjob *j)
 	pthread_mutex_unlock(&r->lock);
 	if (last)
 		request_end(q);
-	free(j);
+}
+
+static void queue_add(struct zns_reader *r, struct request *q)
+{
+	q->link = NULL;
+	*r->tail = q;
+	r->tail = &q->link;
+	pthread_cond_signal(&r->work);
+}
+
+/*
+ * Requests take turns, unit by unit: a page that one task waits for does not wait for another one's gigabytes. What
+ * is left of a failed request is skipped.
+ */
+static struct request *queue_take(struct zns_reader *r, uint64_t *k)
+{
+	struct request *q = r->queue;
+
+	r->queue = q->link;
+	if (!r->queue)
+		r->tail = &r->queue;
+	*k = q->next++;
+	if (q->err.code) {
+		q->left -= q->end - q->next;
+		q->next = q->end;
+	}
+	if (q->next < q->end)
+		queue_add(r, q);
+	return q;
 }
 
 static void *worker(void *arg)
@@ -254,18 +280,16 @@ static void *worker(void *arg)
 
 	pthread_mutex_lock(&r->lock);
 	for (;;) {
-		struct rjob *j;
+		struct request *q;
+		uint64_t k;
 
 		while (!r->queue && !r->stop)
 			pthread_cond_wait(&r->work, &r->lock);
-		j = r->queue;
-		if (!j)
-			break;
-		r->queue = j->next;
 		if (!r->queue)
-			r->tail = &r->queue;
+			break;
+		q = queue_take(r, &k);
 		pthread_mutex_unlock(&r->lock);
-		run(r, j);
+		run(r, q, k);
 		pthread_mutex_lock(&r->lock);
 	}
 	pthread_mutex_unlock(&r->lock);
@@ -289,6 +313,13 @@ static int image_init(struct zns_reader *r, uint32_t n, const ZnsPb__Image *pb, 
 	return ret;
 }
 
+static int cmp_name(const void *a, const void *b)
+{
+	const struct zns_rimage *const *x = a, *const *y = b;
+
+	return strcmp((*x)->pb->name, (*y)->pb->name);
+}
+
 int zns_reader_new(const struct zns_reader_params *p, const ZnsPb__Manifest *m, struct zns_reader **out,
 		   struct zns_err *err)
 {
@@ -305,15 +336,27 @@ int zns_reader_new(const struct zns_reader_params *p, const ZnsPb__Manifest *m, 
 	pthread_cond_init(&r->work, NULL);
 	pthread_cond_init(&r->change, NULL);
 	r->img = calloc(m->n_images + 1, sizeof(*r->img));
-	r->nr_cache = p->cache_units ? zns_max(p->cache_units, workers) : 2 * workers;
-	r->cache = calloc(r->nr_cache, sizeof(*r->cache));
-	r->thread = calloc(workers, sizeof(*r->thread));
-	if (!r->img || !r->cache || !r->thread)
+	r->by_name = calloc(m->n_images + 1, sizeof(*r->by_name));
+	if (!r->img || !r->by_name)
 		ret = zns_fail(err, -ENOMEM, "no memory for the reader");
 	for (uint32_t n = 0; n < m->n_images && !ret; n++) {
+		r->by_name[n] = &r->img[n];
 		ret = image_init(r, n, m->images[n], err);
 		r->nr_img++;
 	}
+	if (!ret)
+		qsort(r->by_name, r->nr_img, sizeof(*r->by_name), cmp_name);
+	if (!p->workers && r->buf_len)	/* every worker holds a unit */
+		workers = zns_min(workers, zns_max(2u, (uint32_t)(CACHE_BYTES / r->buf_len)));
+	r->nr_cache = 2 * workers;
+	if (p->cache_units)
+		r->nr_cache = zns_max(p->cache_units, workers);
+	else if (r->buf_len)
+		r->nr_cache = zns_max(workers, zns_min(r->nr_cache, (uint32_t)(CACHE_BYTES / r->buf_len)));
+	r->cache = calloc(r->nr_cache, sizeof(*r->cache));
+	r->thread = calloc(workers, sizeof(*r->thread));
+	if (!ret && (!r->cache || !r->thread))
+		ret = zns_fail(err, -ENOMEM, "no memory for the reader");
 	for (uint32_t n = 0; n < r->nr_cache && !ret; n++) {
 		r->cache[n].buf = aligned_alloc(align, zns_align_up(zns_max(r->buf_len, align), align));
 		if (!r->cache[n].buf)
@@ -352,6 +395,7 @@ void zns_reader_free(struct zns_reader *r)
 	for (uint32_t n = 0; r->cache && n < r->nr_cache; n++)
 		free(r->cache[n].buf);
 	free(r->img);
+	free(r->by_name);
 	free(r->cache);
 	free(r->thread);
 	pthread_mutex_destroy(&r->lock);
@@ -362,10 +406,11 @@ void zns_reader_free(struct zns_reader *r)
 
 struct zns_rimage *zns_reader_find(struct zns_reader *r, const char *name)
 {
-	for (uint32_t n = 0; n < r->nr_img; n++)
-		if (!strcmp(r->img[n].pb->name, name))
-			return &r->img[n];
-	return NULL;
+	ZnsPb__Image pb = { .name = (char *)name };
+	struct zns_rimage key = { .pb = &pb }, *keyp = &key, **hit;
+
+	hit = bsearch(&keyp, r->by_name, r->nr_img, sizeof(*r->by_name), cmp_name);
+	return hit ? *hit : NULL;
 }
 
 struct zns_rimage *zns_reader_image(struct zns_reader *r, uint32_t index)
@@ -392,8 +437,7 @@ const char *zns_rimage_name(const struct zns_rimage *i)
 static void submit(struct request *q)
 {
 	struct zns_reader *r = q->img->r;
-	uint64_t size = q->img->pb->size, unit = q->img->pb->unit, first, last;
-	struct rjob *head = NULL, **tail = &head;
+	uint64_t size = q->img->pb->size, unit = q->img->pb->unit;
 
 	if (q->off > size || q->len > size - q->off) {
 		zns_fail(&q->err, -ENODATA, "image %s ends at %llu; %llu bytes were asked for at %llu", q->img->pb->name,
@@ -405,33 +449,13 @@ static void submit(struct request *q)
 		request_end(q);
 		return;
 	}
-	first = q->off / unit;
-	last = (q->off + q->len - 1) / unit;
-	q->left = (uint32_t)(last - first + 1);
-	for (uint64_t k = first; k <= last; k++) {
-		struct rjob *j = calloc(1, sizeof(*j));
-
-		if (!j) {
-			while (head) {
-				j = head->next;
-				free(head);
-				head = j;
-			}
-			zns_fail(&q->err, -ENOMEM, "no memory for a read of %llu bytes", (unsigned long long)q->len);
-			request_end(q);
-			return;
-		}
-		j->q = q;
-		j->k = k;
-		*tail = j;
-		tail = &j->next;
-	}
+	q->next = q->off / unit;
+	q->end = (q->off + q->len - 1) / unit + 1;
+	q->left = q->end - q->next;
 	pthread_mutex_lock(&r->lock);
 	if (!r->first_ns)
 		r->first_ns = zns_mono_ns();
-	*r->tail = head;
-	r->tail = tail;
-	pthread_cond_broadcast(&r->work);
+	queue_add(r, q);
 	pthread_mutex_unlock(&r->lock);
 }
 
@@ -450,11 +474,12 @@ void zns_rimage_read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const s
 		return;
 	}
 	memcpy(q->iov, iov, nr * sizeof(*iov));
-	for (uint32_t n = 0; n < nr; n++)
-		q->len += iov[n].iov_len;
+	for (uint32_t n = 0; n < nr; n++)	/* a sum beyond every image stays beyond it */
+		q->len = iov[n].iov_len > UINT64_MAX - q->len ? UINT64_MAX : q->len + iov[n].iov_len;
 	q->img = i;
 	q->off = off;
 	q->pid = pid;
+	q->fd = -1;
 	q->nr = nr;
 	q->done = done;
 	q->arg = arg;

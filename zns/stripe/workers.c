@@ -6,6 +6,7 @@
  * is always in some worker's hands: waiting for a zone's turn cannot deadlock, whatever the number of workers.
  */
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/uio.h>
 #include "writer.h"
@@ -19,11 +20,31 @@ struct job *job_new(struct zns_wimage *img)
 	return j;
 }
 
-void job_free(struct job *j)
+/* Units are all of one size: kept for the next one, since malloc's heaps would grow with every thread that frees. */
+uint8_t *unit_alloc(struct zns_writer *w)
+{
+	size_t align = zns_max((size_t)4096, (size_t)w->dev->geo.mem_align);
+	uint8_t *u = w->units;
+
+	if (u) {
+		memcpy(&w->units, u, sizeof(w->units));
+		return u;
+	}
+	return aligned_alloc(align, zns_align_up(w->unit, align));
+}
+
+void unit_free(struct zns_writer *w, uint8_t *u)
+{
+	memcpy(u, &w->units, sizeof(w->units));
+	w->units = u;
+}
+
+void job_free(struct zns_writer *w, struct job *j)
 {
 	if (!j)
 		return;
-	free(j->data);
+	if (j->data)
+		unit_free(w, j->data);
 	free(j->iov);
 	free(j);
 }
@@ -79,14 +100,25 @@ static int gather_slow(pid_t pid, const struct iovec *iov, uint32_t nr, size_t s
 
 static int gather(const struct job *j, uint8_t *buf, struct zns_err *err)
 {
-	struct iovec local = { .iov_base = buf, .iov_len = j->len };
-	ssize_t n = process_vm_readv(j->pid, &local, 1, j->iov, j->nr_iov, 0);
+	for (uint32_t first = 0, nr; first < j->nr_iov; first += nr) {
+		struct iovec local = { .iov_base = buf };
+		ssize_t n;
+		int ret;
 
-	if (n == (ssize_t)j->len)
-		return 0;
-	if (n < 0 && errno != EFAULT)
-		return zns_fail_sys(err, -errno, "cannot read the memory of task %d", j->pid);
-	return gather_slow(j->pid, j->iov, j->nr_iov, n < 0 ? 0 : (size_t)n, buf, err);
+		nr = zns_min(j->nr_iov - first, (uint32_t)IOV_MAX);
+		for (uint32_t i = 0; i < nr; i++)
+			local.iov_len += j->iov[first + i].iov_len;
+		buf += local.iov_len;
+		n = process_vm_readv(j->pid, &local, 1, j->iov + first, nr, 0);
+		if (n == (ssize_t)local.iov_len)
+			continue;
+		if (n < 0 && errno != EFAULT)
+			return zns_fail_sys(err, -errno, "cannot read the memory of task %d", j->pid);
+		ret = gather_slow(j->pid, j->iov + first, nr, n < 0 ? 0 : (size_t)n, local.iov_base, err);
+		if (ret)
+			return ret;
+	}
+	return 0;
 }
 
 static int write_unit(struct zns_writer *w, struct job *j, uint8_t *buf, struct zns_err *err)
@@ -123,6 +155,8 @@ static void run(struct zns_writer *w, struct job *j, uint8_t *own)
 		if (!ret)
 			ret = gather(j, buf, &err);
 		pthread_mutex_lock(&w->lock);
+		if (err.code)	/* in one step with the count that settle looks at */
+			writer_set_error(w, &err);
 		j->img->ungathered--;
 		pthread_cond_broadcast(&w->idle);
 		pthread_mutex_unlock(&w->lock);
@@ -145,22 +179,21 @@ static void run(struct zns_writer *w, struct job *j, uint8_t *own)
 		if (j->img && j->img->pages)
 			w->stats.last_complete_ns = zns_mono_ns();
 	}
-	if (j->img)
-		j->img->pending--;
+	w->nr_data -= j->data != NULL;
 	w->nr_running--;
+	job_free(w, j);
 	pthread_cond_broadcast(&w->idle);
 	pthread_mutex_unlock(&w->lock);
-	job_free(j);
 }
 
 static void *worker(void *arg)
 {
 	struct zns_writer *w = arg;
-	size_t align = zns_max((size_t)4096, (size_t)w->dev->geo.mem_align);
-	cleanup_free uint8_t *own = aligned_alloc(align, zns_align_up(w->unit, align));
 	struct zns_err err;
+	uint8_t *own;
 
 	pthread_mutex_lock(&w->lock);
+	own = unit_alloc(w);
 	if (!own) {
 		zns_fail(&err, -ENOMEM, "no memory for a stripe unit of %u bytes", w->unit);
 		writer_set_error(w, &err);
@@ -183,13 +216,15 @@ static void *worker(void *arg)
 		run(w, j, own);
 		pthread_mutex_lock(&w->lock);
 	}
+	if (own)
+		unit_free(w, own);
 	pthread_mutex_unlock(&w->lock);
 	return NULL;
 }
 
-void writer_wait_room(struct zns_writer *w)
+void writer_wait_room(struct zns_writer *w, bool data)
 {
-	while (w->nr_queued >= w->max_queued && !w->err.code)
+	while ((w->nr_queued >= w->max_queued || (data && w->nr_data >= w->max_data)) && !w->err.code)
 		pthread_cond_wait(&w->idle, &w->lock);
 }
 
@@ -202,7 +237,7 @@ int writer_enqueue(struct zns_writer *w, struct job *j, uint64_t hint_units)
 	int ret = 0;
 
 	if (j->img)
-		writer_wait_room(w);
+		writer_wait_room(w, j->data);
 	if (w->err.code)
 		ret = w->err.code;
 	else if (j->img)
@@ -210,13 +245,12 @@ int writer_enqueue(struct zns_writer *w, struct job *j, uint64_t hint_units)
 	if (ret) {
 		if (j->img && !j->data)
 			j->img->ungathered--;
-		job_free(j);
+		job_free(w, j);
 		pthread_cond_broadcast(&w->idle);
 		return ret;
 	}
 	if (j->img) {
 		j->k = j->img->nr_units++;
-		j->img->pending++;
 		j->img->pb.size += j->len;
 		w->stats.bytes += j->len;
 		if (j->img->pages)
@@ -225,6 +259,7 @@ int writer_enqueue(struct zns_writer *w, struct job *j, uint64_t hint_units)
 	*w->queue_tail = j;
 	w->queue_tail = &j->next;
 	w->nr_queued++;
+	w->nr_data += j->data != NULL;
 	pthread_cond_signal(&w->work);
 	return 0;
 }

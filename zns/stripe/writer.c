@@ -5,10 +5,23 @@
 #include "writer.h"
 
 #define PACK_ALIGN 8u
+/*
+ * A helper stays below 32 MiB (design.md §3): what the workers' buffers for task memory take together, and the units
+ * that bring their bytes along. A few more are being filled.
+ */
+#define WORKER_BYTES MIB(8)
+#define DATA_BYTES MIB(8)
+
+static uint32_t choose_workers(const struct zns_writer_params *p)
+{
+	uint32_t nr = zns_min(16u, zns_max(4u, p->nr_groups + 2));
+
+	return p->workers ? p->workers : zns_max(2u, zns_min(nr, (uint32_t)(WORKER_BYTES / p->unit)));
+}
 
 int zns_writer_new(const struct zns_writer_params *p, struct zns_writer **out, struct zns_err *err)
 {
-	uint32_t workers = p->workers ? p->workers : zns_min(16u, zns_max(4u, p->nr_groups + 2));
+	uint32_t workers;
 	struct zns_writer *w;
 	int ret;
 
@@ -28,7 +41,9 @@ int zns_writer_new(const struct zns_writer_params *p, struct zns_writer **out, s
 	w->arg = p->arg;
 	w->images_tail = &w->images;
 	w->queue_tail = &w->queue;
+	workers = choose_workers(p);
 	w->max_queued = 4 * workers;
+	w->max_data = zns_max(2u, (uint32_t)(DATA_BYTES / p->unit));
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->work, NULL);
 	pthread_cond_init(&w->idle, NULL);
@@ -62,7 +77,7 @@ static void wimage_free(struct zns_wimage *i)
 	free(i->pb.segments);
 	free(i->pb.csums);
 	free(i->pb.name);
-	job_free(i->open);
+	job_free(i->w, i->open);
 	free(i);
 }
 
@@ -70,14 +85,13 @@ void zns_writer_free(struct zns_writer *w)
 {
 	if (!w)
 		return;
-	if (!w->err.code)
-		zns_writer_cancel(w, -ECANCELED, "the dump ended");
+	zns_writer_cancel(w, -ECANCELED, "the dump ended");
 	writer_stop_workers(w);
 	while (w->queue) {
 		struct job *j = w->queue;
 
 		w->queue = j->next;
-		job_free(j);
+		job_free(w, j);
 	}
 	while (w->images) {
 		struct zns_wimage *i = w->images;
@@ -93,7 +107,9 @@ void zns_writer_free(struct zns_writer *w)
 		free(z);
 	}
 	zns_seg_fini(&w->seg);
-	job_free(w->pack);
+	job_free(w, w->pack);
+	while (w->units)
+		free(unit_alloc(w));
 	free(w->packed);
 	free(w->lane);
 	free(w->thread);
@@ -133,13 +149,21 @@ void zns_writer_stats(struct zns_writer *w, struct zns_writer_stats *out)
 	pthread_mutex_unlock(&w->lock);
 }
 
+static int copy_error(struct zns_writer *w, int ret, struct zns_err *err)
+{
+	if (ret && err && w->err.code)
+		*err = w->err;
+	return ret;
+}
+
 int zns_writer_image(struct zns_writer *w, const char *name, bool pages, struct zns_wimage **out, struct zns_err *err)
 {
-	struct zns_wimage *i;
+	struct zns_wimage *i, **bucket = &w->by_name[zns_hash(name, strlen(name)) % NAME_BUCKETS];
 	int ret = 0;
 
 	pthread_mutex_lock(&w->lock);
-	for (i = w->images; i && !ret; i = i->next)
+	ret = copy_error(w, w->err.code, err);
+	for (i = *bucket; i && !ret; i = i->next_name)
 		if (!strcmp(i->pb.name, name))
 			ret = zns_fail(err, -EEXIST, "image %s was written twice", name);
 	i = ret ? NULL : calloc(1, sizeof(*i));
@@ -157,6 +181,8 @@ int zns_writer_image(struct zns_writer *w, const char *name, bool pages, struct 
 	if (i) {
 		*w->images_tail = i;
 		w->images_tail = &i->next;
+		i->next_name = *bucket;
+		*bucket = i;
 		*out = i;
 	} else if (!ret) {
 		ret = zns_fail(err, -ENOMEM, "no memory for image %s", name);
@@ -165,11 +191,19 @@ int zns_writer_image(struct zns_writer *w, const char *name, bool pages, struct 
 	return ret;
 }
 
-static int copy_error(struct zns_writer *w, int ret, struct zns_err *err)
+/* An image that lacks bytes must never be committed: such an error is the writer's. Lock held. */
+static int broken(struct zns_writer *w, const struct zns_err *e, struct zns_err *err)
 {
-	if (ret && err && w->err.code)
-		*err = w->err;
-	return ret;
+	writer_set_error(w, e);
+	return copy_error(w, w->err.code, err);
+}
+
+/* Places count whole units: after a short one nothing can follow. */
+static int check_open(const struct zns_wimage *i, struct zns_err *err)
+{
+	if (!i->sealed && !(i->pb.size % i->w->unit))
+		return 0;
+	return zns_fail(err, -EINVAL, "image %s has ended and takes no more", i->pb.name);
 }
 
 /* Put one piece of task memory into the open unit; iovecs that touch are merged. */
@@ -193,41 +227,59 @@ static int job_add_iov(struct job *j, void *base, size_t len)
 	return 0;
 }
 
+/* The open unit with room for memory of @pid. NULL: @err says why. Lock held. */
+static struct job *mem_job(struct zns_wimage *i, pid_t pid, struct zns_err *err)
+{
+	if (check_open(i, err))
+		return NULL;
+	if (!i->open) {
+		i->open = job_new(i);
+		if (!i->open) {
+			zns_fail(err, -ENOMEM, "no memory for a unit of image %s", i->pb.name);
+			return NULL;
+		}
+		i->open->pid = pid;
+		i->ungathered++;
+	}
+	if (i->open->data || i->open->pid != pid) {
+		zns_fail(err, -EINVAL, "image %s: memory of task %d cannot follow what it holds", i->pb.name, pid);
+		return NULL;
+	}
+	return i->open;
+}
+
 int zns_wimage_mem(struct zns_wimage *i, pid_t pid, const struct iovec *iov, uint32_t nr, struct zns_err *err)
 {
+	struct zns_err e = ZNS_ERR_INIT;
 	struct zns_writer *w = i->w;
 	uint64_t left = 0;
-	int ret = 0;
+	int ret;
 
 	for (uint32_t n = 0; n < nr; n++)
 		left += iov[n].iov_len;
 	pthread_mutex_lock(&w->lock);
+	ret = copy_error(w, w->err.code, err);
 	for (uint32_t n = 0; n < nr && !ret; n++) {
 		uint8_t *base = iov[n].iov_base;
 		size_t len = iov[n].iov_len;
 
 		while (len && !ret) {
+			struct job *j = mem_job(i, pid, &e);
 			size_t take;
 
-			if (!i->open) {
-				i->open = job_new(i);
-				if (i->open) {
-					i->open->pid = pid;
-					i->ungathered++;
-				}
-			}
-			if (!i->open || i->open->data || i->open->pid != pid) {
-				ret = zns_fail(err, i->open ? -EINVAL : -ENOMEM, "image %s: cannot add memory of task %d",
-					       i->pb.name, pid);
+			if (!j) {
+				ret = broken(w, &e, err);
 				break;
 			}
-			take = zns_min(len, (size_t)(w->unit - i->open->len));
-			ret = job_add_iov(i->open, base, take);
+			take = zns_min(len, (size_t)(w->unit - j->len));
+			if (job_add_iov(j, base, take)) {
+				zns_fail(&e, -ENOMEM, "no memory for a unit of image %s", i->pb.name);
+				ret = broken(w, &e, err);
+				break;
+			}
 			base += take;
 			len -= take;
-			if (!ret && i->open->len == w->unit) {
-				struct job *j = i->open;
-
+			if (j->len == w->unit) {
 				i->open = NULL;
 				ret = copy_error(w, writer_enqueue(w, j, zns_max((uint64_t)1, left / w->unit)), err);
 			}
@@ -238,22 +290,40 @@ int zns_wimage_mem(struct zns_wimage *i, pid_t pid, const struct iovec *iov, uin
 	return ret;
 }
 
-static uint8_t *unit_alloc(const struct zns_writer *w)
+/* The open unit with room for bytes. NULL: @err says why. */
+static struct job *data_job(struct zns_wimage *i, struct zns_err *err)
 {
-	size_t align = zns_max((size_t)4096, (size_t)w->dev->geo.mem_align);
+	if (check_open(i, err))
+		return NULL;
+	if (!i->open) {
+		struct job *j = job_new(i);
 
-	return aligned_alloc(align, zns_align_up(w->unit, align));
+		pthread_mutex_lock(&i->w->lock);
+		if (j)
+			j->data = unit_alloc(i->w);
+		pthread_mutex_unlock(&i->w->lock);
+		if (!j || !j->data) {
+			free(j);
+			zns_fail(err, -ENOMEM, "no memory for a unit of image %s", i->pb.name);
+			return NULL;
+		}
+		i->open = j;
+	}
+	if (!i->open->data) {
+		zns_fail(err, -EINVAL, "image %s: bytes cannot follow task memory", i->pb.name);
+		return NULL;
+	}
+	return i->open;
 }
 
-/* The open unit with room for bytes; NULL on -ENOMEM or if the image holds task memory. */
-static struct job *data_job(struct zns_wimage *i)
+static int data_broken(struct zns_wimage *i, const struct zns_err *e, struct zns_err *err)
 {
-	if (!i->open) {
-		i->open = job_new(i);
-		if (i->open)
-			i->open->data = unit_alloc(i->w);
-	}
-	return i->open && i->open->data ? i->open : NULL;
+	int ret;
+
+	pthread_mutex_lock(&i->w->lock);
+	ret = broken(i->w, e, err);
+	pthread_mutex_unlock(&i->w->lock);
+	return ret;
 }
 
 static int data_dispatch(struct zns_wimage *i, uint64_t hint_units, struct zns_err *err)
@@ -270,15 +340,16 @@ static int data_dispatch(struct zns_wimage *i, uint64_t hint_units, struct zns_e
 
 int zns_wimage_data(struct zns_wimage *i, const void *buf, size_t len, struct zns_err *err)
 {
+	struct zns_err e = ZNS_ERR_INIT;
 	const uint8_t *p = buf;
-	int ret = 0;
+	int ret = zns_writer_error(i->w, err);
 
 	while (len && !ret) {
-		struct job *j = data_job(i);
+		struct job *j = data_job(i, &e);
 		size_t take;
 
 		if (!j)
-			return zns_fail(err, -ENOMEM, "image %s: cannot buffer a unit", i->pb.name);
+			return data_broken(i, &e, err);
 		take = zns_min(len, (size_t)(i->w->unit - j->len));
 		memcpy(j->data + j->len, p, take);
 		j->len += (uint32_t)take;
@@ -294,25 +365,32 @@ int zns_wimage_from_fd(struct zns_wimage *i, int fd, struct zns_err *err)
 {
 	struct stat st;
 	bool known = !fstat(fd, &st) && S_ISREG(st.st_mode);
+	struct zns_err e = ZNS_ERR_INIT;
 	uint64_t left = 0;
+	int ret = zns_writer_error(i->w, err);
 
+	if (ret)
+		return ret;
 	if (known) {
 		left = (uint64_t)st.st_size;
-		if (lseek(fd, 0, SEEK_SET) < 0)
-			return zns_fail_sys(err, -errno, "image %s: cannot rewind", i->pb.name);
+		if (lseek(fd, 0, SEEK_SET) < 0) {
+			zns_fail_sys(&e, -errno, "image %s: cannot rewind", i->pb.name);
+			return data_broken(i, &e, err);
+		}
 	}
 	for (;;) {
-		struct job *j = data_job(i);
+		struct job *j = data_job(i, &e);
 		ssize_t n;
-		int ret;
 
 		if (!j)
-			return zns_fail(err, -ENOMEM, "image %s: cannot buffer a unit", i->pb.name);
+			return data_broken(i, &e, err);
 		n = read(fd, j->data + j->len, i->w->unit - j->len);
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n < 0)
-			return zns_fail_sys(err, -errno, "image %s: cannot read what criu wrote", i->pb.name);
+		if (n < 0) {
+			zns_fail_sys(&e, -errno, "image %s: cannot read what criu wrote", i->pb.name);
+			return data_broken(i, &e, err);
+		}
 		if (!n)
 			return 0;
 		j->len += (uint32_t)n;
@@ -354,10 +432,10 @@ int writer_flush_pack(struct zns_writer *w)
 	uint32_t nr;
 	int ret;
 
-	writer_wait_room(w);
+	writer_wait_room(w, true);
 	j = w->pack;
-	if (!j)
-		return 0;
+	if (!j || w->err.code)
+		return w->err.code;
 	/* Placing may drop the lock: the next pack unit starts from nothing meanwhile. */
 	list = w->packed;
 	nr = w->nr_packed;
@@ -378,8 +456,12 @@ int writer_flush_pack(struct zns_writer *w)
 		s->extents[0]->start = j->off + list[n].off;
 	}
 	if (ret) {
-		job_free(j);
-		return ret;
+		struct zns_err e;
+
+		job_free(w, j);
+		zns_fail(&e, ret, "no memory for the layout of small images");
+		writer_set_error(w, &e);	/* which keeps what writer_place_single said, if it was that */
+		return w->err.code;
 	}
 	return writer_enqueue(w, j, 1);
 }
@@ -387,15 +469,16 @@ int writer_flush_pack(struct zns_writer *w)
 /* A small image ends: into the shared unit instead of a unit of its own. Lock held. */
 static int pack(struct zns_writer *w, struct zns_wimage *i, struct job *j)
 {
-	uint32_t at = w->pack ? (uint32_t)zns_align_up(w->pack->len, PACK_ALIGN) : 0;
+	uint32_t at;
 	int ret;
 
-	if (w->pack && at + j->len > w->unit) {
+	/* Flushing may drop the lock: another image may have begun the next one meanwhile, or filled it. */
+	while (w->pack && zns_align_up(w->pack->len, PACK_ALIGN) + j->len > w->unit) {
 		ret = writer_flush_pack(w);
 		if (ret)
 			return ret;
-		at = 0;
 	}
+	at = w->pack ? (uint32_t)zns_align_up(w->pack->len, PACK_ALIGN) : 0;
 	if (!w->pack) {
 		w->pack = job_new(NULL);
 		if (!w->pack)
@@ -417,10 +500,11 @@ static int pack(struct zns_writer *w, struct zns_wimage *i, struct job *j)
 	memcpy(w->pack->data + at, j->data, j->len);
 	w->pack->len = at + j->len;
 	w->packed[w->nr_packed++] = (struct packed){ i, at };
-	i->packed = true;
 	i->nr_units = 1;
 	i->pb.size = j->len;
 	w->stats.bytes += j->len;
+	if (i->pages)
+		w->stats.page_bytes += j->len;
 	return writer_put_csum(i, 0, zns_hash(j->data, j->len));
 }
 
@@ -435,11 +519,11 @@ int zns_wimage_seal(struct zns_wimage *i, struct zns_err *err)
 	i->open = NULL;
 	if (j && j->len && j->data && !i->nr_units && j->len <= w->unit / 2) {
 		ret = w->err.code ? w->err.code : pack(w, i, j);
-		job_free(j);
+		job_free(w, j);
 	} else if (j && j->len) {
 		ret = writer_enqueue(w, j, 1);
 	} else {
-		job_free(j);
+		job_free(w, j);
 	}
 	i->sealed = true;
 	if (ret && !w->err.code) {
@@ -448,7 +532,7 @@ int zns_wimage_seal(struct zns_wimage *i, struct zns_err *err)
 		zns_fail(&e, ret, "image %s: no memory", i->pb.name);
 		writer_set_error(w, &e);
 	}
-	copy_error(w, ret, err);
+	ret = copy_error(w, w->err.code, err);
 	pthread_mutex_unlock(&w->lock);
 	return ret;
 }

@@ -7,6 +7,8 @@
 #include "zns/util.h"
 #include "zns/writer.h"
 
+#define NAME_BUCKETS 1024	/* a tree of thousands of tasks has tens of thousands of images */
+
 /* One zone being written by this dump. Lives until the writer is freed: segments point at it. */
 struct wzone {
 	struct zns_zone_slot slot;
@@ -43,10 +45,9 @@ struct job {
 
 struct zns_wimage {
 	struct zns_writer *w;
-	struct zns_wimage *next;
-	bool pages, sealed, packed;
+	struct zns_wimage *next, *next_name;
+	bool pages, sealed;
 	uint64_t nr_units;	/* dispatched */
-	uint32_t pending;	/* units not written yet */
 	uint32_t ungathered;	/* units whose task memory is not read yet */
 	struct job *open;	/* unit being filled */
 	ZnsPb__Image pb;	/* what the manifest says of it */
@@ -79,12 +80,15 @@ struct zns_writer {
 	uint64_t seg_units, seg_capacity;
 
 	struct zns_wimage *images, **images_tail;
+	struct zns_wimage *by_name[NAME_BUCKETS];
 	struct job *pack;
 	struct packed *packed;
 	uint32_t nr_packed, max_packed;
 
+	uint8_t *units;		/* free buffers of a unit each, chained by their first bytes */
 	struct job *queue, **queue_tail;
 	uint32_t nr_queued, max_queued, nr_running;
+	uint32_t nr_data, max_data;	/* units with bytes of their own, queued or being written */
 	pthread_t *thread;
 	uint32_t nr_threads;
 	struct zns_writer_stats stats;
@@ -101,11 +105,14 @@ int writer_flush_pack(struct zns_writer *w);
 /* workers.c */
 int writer_start_workers(struct zns_writer *w, uint32_t nr, struct zns_err *err);
 void writer_stop_workers(struct zns_writer *w);
-void writer_wait_room(struct zns_writer *w);	/* lock held, dropped while waiting */
+/* Until one more job may be queued; @data: one that brings its bytes along. Lock held, dropped while waiting. */
+void writer_wait_room(struct zns_writer *w, bool data);
 int writer_enqueue(struct zns_writer *w, struct job *j, uint64_t hint_units);	/* lock held; may wait for room */
 void writer_set_error(struct zns_writer *w, const struct zns_err *e);	/* lock held; the first one stays */
 struct job *job_new(struct zns_wimage *img);
-void job_free(struct job *j);
+void job_free(struct zns_writer *w, struct job *j);	/* lock held */
+uint8_t *unit_alloc(struct zns_writer *w);		/* lock held */
+void unit_free(struct zns_writer *w, uint8_t *u);	/* lock held */
 int writer_put_csum(struct zns_wimage *i, uint64_t k, uint64_t csum);	/* lock held */
 
 #endif

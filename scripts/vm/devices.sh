@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=bash
+# NVMe devices of a guest from short descriptions; to be sourced by run.
+#
+#   zns:NAME[,KEY=VALUE]…    a zoned namespace: size=2G zone=64M cap=48M open=6 active=8 lba=4096 zasl=5 mdts=7
+#   disk:NAME[,KEY=VALUE]…   a conventional one: size=1G lba=4096
+#   both: ctrl=NAME          the controller it sits on (its own by default); zasl and mdts are its, from its first namespace
+#         file=PATH          keep the contents there from one boot to the next (QEMU keeps no zone states, though)
+#         cache=none         none: writes and flushes reach the host's disk; unsafe (default): flushes are ignored
+DEFAULT_DEVICES=(
+	zns:few,size=2G,zone=64M,cap=48M,open=6,active=8,ctrl=pair
+	zns:many,size=1G,zone=4M,cap=3M,open=32,active=64,ctrl=pair
+	zns:lba512,size=512M,zone=16M,cap=12M,open=14,active=14,lba=512,mdts=5,zasl=3
+	disk:plain,size=1G,cache=none
+)
+declare -A controllers=()	# controller: its namespaces so far
+
+# device_args SPEC DIR: sets the array `args` to QEMU's; temporary images go to DIR. `device_line` says how the guest
+# finds it: its kernel name follows no order, Linux ignores the UUIDs of QEMU's namespaces, serial and nsid remain.
+device_args() {
+	local spec=$1 dir=$2 kind name kv rest
+	local -A o=([size]=1G [zone]=64M [cap]= [open]=0 [active]=0 [lba]=4096 [zasl]=5 [mdts]=7 [ctrl]= [file]= [cache]=unsafe)
+	kind=${spec%%:*} rest=${spec#*:} name=${rest%%,*}
+	[[ $kind =~ ^(zns|disk)$ && $name =~ ^[a-z0-9]+$ ]] || die "device $spec: want zns:NAME,… or disk:NAME,…"
+	[[ $rest == *,* ]] && rest=${rest#*,} || rest=
+	for kv in ${rest//,/ }; do
+		[[ $kv == *=* && -v o[${kv%%=*}] ]] || die "device $spec: what is $kv?"
+		o[${kv%%=*}]=${kv#*=}
+	done
+	local file=${o[file]:-$dir/$name.img} ctrl=${o[ctrl]:-$name}
+	[ -f "$file" ] || truncate -s "${o[size]}" "$file"
+	args=()
+	if [ -z "${controllers[$ctrl]:-}" ]; then
+		args+=(-device "nvme,id=ctrl-$ctrl,serial=$ctrl,zoned.zasl=${o[zasl]},mdts=${o[mdts]}")
+	fi
+	local nsid=$((${controllers[$ctrl]:-0} + 1))
+	controllers[$ctrl]=$nsid
+	# shellcheck disable=SC2034  # for run
+	device_line="$name $ctrl $nsid"
+	local ns="nvme-ns,drive=drive-$name,bus=ctrl-$ctrl,nsid=$nsid"
+	ns+=",logical_block_size=${o[lba]},physical_block_size=${o[lba]}"
+	if [ "$kind" = zns ]; then
+		ns+=",zoned=on,zoned.zone_size=${o[zone]},zoned.zone_capacity=${o[cap]:-${o[zone]}}"
+		ns+=",zoned.max_open=${o[open]},zoned.max_active=${o[active]}"
+	fi
+	args+=(-drive "id=drive-$name,if=none,file=$file,format=raw,cache=${o[cache]},aio=threads" -device "$ns")
+}

@@ -1,0 +1,598 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The striping writer: what goes in comes back, whatever the sizes, sources, zones and threads. */
+#include "stripe_fixture.h"
+
+#define MAX_IMAGES 4000
+
+static struct image im[MAX_IMAGES];
+
+/* --- bytes --- */
+
+static void sizes(uint32_t block, uint32_t unit, uint32_t width, size_t piece)
+{
+	const uint64_t len[] = { 0, 1, 7, 8, 9, block - 1, block, block + 1, unit / 2 - 1, unit / 2, unit / 2 + 1,
+				 unit - block - 1, unit - 1, unit, unit + 1, unit + block, 2 * unit - 1, 2 * unit,
+				 2 * unit + 1, 5 * unit + 123, 9 * unit, 17 * unit - 1 };
+	struct zns_emu_params p = roomy(24, MIB(8) - KIB(64));
+	struct rig r;
+
+	p.block_size = block;
+	unlink(dev_path);
+	rig_init(&r, make_dev(&p), unit, width);
+	rig_start(&r);
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(len); i++) {
+		image_set(&im[i], len[i], "core-%u.img", i);
+		im[i].pages = i % 3 == 1;
+		assert_ok(feed(r.w, &im[i], piece, &err));
+	}
+	rig_verify(&r, im, ZNS_ARRAY_SIZE(len));
+	rig_drop(&r);
+	zns_dev_close(r.d);
+}
+
+static void every_size(void **state)
+{
+	sizes(4096, KIB(64), 1, 1 << 20);
+	sizes(4096, KIB(64), 3, 5000);
+	sizes(512, KIB(64), 4, KIB(64));
+	sizes(4096, KIB(256), 2, KIB(256) + 1);
+	sizes(512, KIB(72), 5, 12345);
+	sizes(4096, MIB(1), 3, KIB(100));
+}
+
+/* Nothing is lost between images that share units, and they do share them. */
+static void many_small(void **state)
+{
+	struct zns_emu_params p = roomy(16, MIB(1));
+	uint64_t stored = 0;
+	struct rig r;
+
+	rig_init(&r, make_dev(&p), KIB(64), 4);
+	rig_start(&r);
+	for (size_t i = 0; i < MAX_IMAGES; i++) {
+		image_set(&im[i], i % 50 == 7 ? rnd(KIB(40)) : rnd(300), "fdinfo-%u.img", i);
+		assert_ok(feed(r.w, &im[i], 100, &err));
+	}
+	rig_verify(&r, im, MAX_IMAGES);
+	for (size_t i = 0; i < r.c->n_zones; i++)
+		stored += r.c->zones[i]->len;
+	assert_true(stored < MIB(5));	/* a block each would be 16 MiB */
+	rig_drop(&r);
+	zns_dev_close(r.d);
+}
+
+static int memfd_of(const struct image *i)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC);
+	cleanup_free uint8_t *buf = malloc(i->len + 1);
+
+	fill(buf, 0, i->len, i->seed);
+	assert_int_equal(zns_write_all(fd, buf, i->len), 0);	/* leaves the position at the end, as criu does */
+	return fd;
+}
+
+static void *dribble(void *arg)
+{
+	const struct image *i = ((void **)arg)[0];
+	int fd = (int)(intptr_t)((void **)arg)[1];
+	cleanup_free uint8_t *buf = malloc(i->len + 1);
+	uint64_t rng = 77;
+
+	fill(buf, 0, i->len, i->seed);
+	for (uint64_t off = 0, n; off < i->len; off += n) {
+		n = 1 + rnd_of(&rng, 100000);
+		n = zns_min(i->len - off, n);
+		if (zns_write_all(fd, buf + off, n))
+			break;
+	}
+	close(fd);
+	return NULL;
+}
+
+static void from_fds(void **state)
+{
+	const uint64_t len[] = { 0, 1, 4096, KIB(32), KIB(32) + 1, KIB(64) - 1, KIB(64), KIB(64) + 1, KIB(640), 1234567 };
+	struct zns_emu_params p = roomy(24, KIB(960));
+	size_t nr = 0;
+	struct rig r;
+
+	rig_init(&r, make_dev(&p), KIB(64), 3);
+	rig_start(&r);
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(len); i++) {
+		struct zns_wimage *w;
+		void *arg[2];
+		pthread_t t;
+		int fd, pfd[2];
+
+		image_set(&im[nr], len[i], "memfd-%u", nr);
+		fd = memfd_of(&im[nr]);
+		assert_ok(zns_writer_image(r.w, im[nr].name, false, &w, &err));
+		assert_ok(zns_wimage_from_fd(w, fd, &err));
+		close(fd);
+		assert_ok(zns_wimage_seal(w, &err));
+		nr++;
+		image_set(&im[nr], len[i], "pipe-%u", nr);
+		assert_int_equal(pipe(pfd), 0);
+		arg[0] = &im[nr];
+		arg[1] = (void *)(intptr_t)pfd[1];
+		assert_int_equal(pthread_create(&t, NULL, dribble, arg), 0);
+		assert_ok(zns_writer_image(r.w, im[nr].name, false, &w, &err));
+		assert_ok(zns_wimage_from_fd(w, pfd[0], &err));
+		pthread_join(t, NULL);
+		close(pfd[0]);
+		assert_ok(zns_wimage_seal(w, &err));
+		nr++;
+	}
+	rig_verify(&r, im, nr);
+	rig_drop(&r);
+	zns_dev_close(r.d);
+}
+
+/* --- task memory --- */
+
+#define PAGES 3200
+static uint8_t *area;		/* the same address in the task, filled from seed 9 before the fork */
+
+static void hide_pages(char c)
+{
+	for (size_t n = 0; n < PAGES; n += 97)
+		mprotect(area + n * 4096, n % 2 ? 4096 : 8192, PROT_NONE);
+}
+
+static void task_with_area(struct task *t, void (*fn)(char))
+{
+	area = mmap(NULL, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(area, MAP_FAILED);
+	fill(area, 0, PAGES * 4096, 9);
+	task_start(t, fn);
+	memset(area, 0xee, PAGES * 4096);	/* ours is another copy now */
+}
+
+/* Give the iovecs to the image in messages of at most @batch; expect what they held. */
+static void feed_mem(struct rig *r, const char *name, pid_t pid, const struct iovec *iov, uint32_t nr, uint32_t batch)
+{
+	struct zns_wimage *i;
+
+	assert_ok(zns_writer_image(r->w, name, true, &i, &err));
+	for (uint32_t n = 0; n < nr; n += batch)
+		assert_ok(zns_wimage_mem(i, pid, iov + n, zns_min(batch, nr - n), &err));
+	assert_ok(zns_wimage_settle(i, &err));
+	assert_ok(zns_wimage_seal(i, &err));
+}
+
+static void check_mem(struct zns_reader *rd, const char *name, const struct iovec *iov, uint32_t nr)
+{
+	struct zns_rimage *i = zns_reader_find(rd, name);
+	cleanup_free uint8_t *got = NULL, *want = NULL;
+	uint64_t len = 0;
+
+	for (uint32_t n = 0; n < nr; n++)
+		len += iov[n].iov_len;
+	assert_non_null(i);
+	assert_int_equal(zns_rimage_size(i), len);
+	got = malloc(len + 1);
+	want = malloc(len + 1);
+	assert_ok(zns_rimage_read(i, 0, got, len, &err));
+	len = 0;
+	for (uint32_t n = 0; n < nr; n++) {
+		fill(want + len, (uint64_t)((uint8_t *)iov[n].iov_base - area), iov[n].iov_len, 9);
+		len += iov[n].iov_len;
+	}
+	assert_memory_equal(got, want, len);
+}
+
+enum { WHOLE, EVERY_OTHER, SHREDS, EMPTY, MIXED, NR_LISTS };
+
+static uint32_t make_list(int kind, struct iovec *v, uint32_t max)
+{
+	uint32_t n = 0;
+
+	switch (kind) {
+	case WHOLE:
+		v[n++] = (struct iovec){ area, PAGES * 4096 };
+		break;
+	case EVERY_OTHER:
+		for (uint32_t p = 0; p < PAGES; p += 2)
+			v[n++] = (struct iovec){ area + p * 4096, 4096 };
+		break;
+	case SHREDS:	/* far more than 1024 in one unit, none of them touching */
+		while (n < 5000 && n < max) {
+			v[n] = (struct iovec){ area + n * 100 + 3, 13 + n % 50 };
+			n++;
+		}
+		break;
+	case EMPTY:
+		v[n++] = (struct iovec){ area, 0 };
+		break;
+	default:
+		for (uint32_t p = 0; n < 1500 && n < max; n++) {
+			uint32_t pages = n % 7 ? 1 + n % 3 : 0;
+
+			v[n] = (struct iovec){ area + p * 4096, pages * 4096 };
+			p += pages + n % 2;
+			p %= PAGES - 10;
+		}
+	}
+	return n;
+}
+
+static void task_memory(struct task *t, uint32_t unit, uint32_t batch)
+{
+	static struct iovec v[NR_LISTS][5000];
+	struct zns_emu_params p = roomy(40, MIB(8));
+	struct zns_reader *rd;
+	uint32_t nr[NR_LISTS];
+	char name[32];
+	struct rig r;
+
+	unlink(dev_path);
+	rig_init(&r, make_dev(&p), unit, 4);
+	rig_start(&r);
+	for (int k = 0; k < NR_LISTS; k++) {
+		nr[k] = make_list(k, v[k], ZNS_ARRAY_SIZE(v[k]));
+		snprintf(name, sizeof(name), "pages-%d.img", k);
+		feed_mem(&r, name, t->pid, v[k], nr[k], batch);
+	}
+	rig_finish(&r);
+	rd = rig_reader(&r, 0, 0);
+	for (int k = 0; k < NR_LISTS; k++) {
+		snprintf(name, sizeof(name), "pages-%d.img", k);
+		check_mem(rd, name, v[k], nr[k]);
+	}
+	zns_reader_free(rd);
+	rig_drop(&r);
+	zns_dev_close(r.d);
+}
+
+static void memory_of_a_task(void **state)
+{
+	struct task t;
+
+	task_with_area(&t, hide_pages);
+	task_memory(&t, KIB(256), 1024);
+	task_memory(&t, KIB(64), 7);
+	task_memory(&t, MIB(4), 1024);
+	/* the same with pages that process_vm_readv refuses */
+	task_do(&t, 'h');
+	task_memory(&t, KIB(256), 1024);
+	task_memory(&t, MIB(4), 1024);
+	task_end(&t);
+	munmap(area, PAGES * 4096);
+}
+
+/* --- zones --- */
+
+static void total_over(struct rig *r, uint64_t total, uint32_t small_every)
+{
+	uint64_t left = total;
+	size_t nr = 0;
+
+	rig_start(r);
+	for (; left; nr++) {
+		uint64_t len = 1 + rnd(small_every && nr % small_every ? 3000 : MIB(3));
+
+		len = zns_min(left, len);
+		assert_true(nr < MAX_IMAGES);
+		image_set(&im[nr], len, "i-%u", nr);
+		assert_ok(feed(r->w, &im[nr], KIB(100), &err));
+		left -= len;
+	}
+	rig_verify(r, im, nr);
+}
+
+static void full_zones_are_replaced(void **state)
+{
+	struct zns_emu_params p = roomy(64, KIB(960));
+	struct rig r;
+
+	for (uint32_t width = 1; width <= 4; width++) {
+		unlink(dev_path);
+		rig_init(&r, make_dev(&p), KIB(64), width);
+		total_over(&r, MIB(30), width % 2 ? 0 : 3);
+		assert_true(r.nr_given >= 31);
+		assert_true(r.nr_done >= r.nr_given - 2 * width - 1);
+		rig_drop(&r);
+		zns_dev_close(r.d);
+	}
+}
+
+static void weights_shape_the_stripe(void **state)
+{
+	struct zns_emu_params p = roomy(32, MIB(8));
+	struct rig r;
+
+	rig_init(&r, make_dev(&p), KIB(64), 3);
+	r.weights[0] = 4;
+	r.weights[1] = 1;
+	r.weights[2] = 16;
+	rig_start(&r);
+	image_set(&im[0], KIB(64) * 21 * 3, "big", 0);
+	assert_ok(feed(r.w, &im[0], MIB(2), &err));
+	rig_verify(&r, im, 1);
+	/* three whole turns; the manifest is the one thing beside */
+	for (size_t i = 0; i < r.c->n_zones; i++) {
+		uint32_t units = (uint32_t)(r.c->zones[i]->len / KIB(64)), want[] = { 12, 3, 48 };
+
+		assert_int_equal(units, want[r.c->zones[i]->zone - zns_store_meta_zones(&r.d->geo)]);
+	}
+	assert_int_equal(r.m->images[0]->n_segments, 1);
+	rig_drop(&r);
+	unlink(dev_path);
+	zns_dev_close(r.d);
+	p = roomy(64, KIB(960));
+	rig_init(&r, make_dev(&p), KIB(64), 4);
+	r.weights[1] = 2;
+	r.weights[2] = 7;
+	r.weights[3] = 16;
+	total_over(&r, MIB(30), 2);
+	rig_drop(&r);
+	zns_dev_close(r.d);
+}
+
+/* Zones that earlier checkpoints left at any block, some with no room for a unit. */
+static void continued_zones(void **state)
+{
+	struct zns_emu_params p = roomy(64, KIB(960));
+	struct zns_dev *d = make_dev(&p);
+	struct rig r;
+
+	for (uint32_t z = 3; z < 60; z++) {
+		size_t blocks = z % 4 == 1 ? 240 - rnd(16) : z % 4 == 3 ? 0 : rnd(240);
+
+		if (blocks)
+			assert_ok(put(d, z, 0, blocks * 4096, 5));
+	}
+	rig_init(&r, d, KIB(64), 3);
+	total_over(&r, MIB(12), 4);
+	rig_drop(&r);
+	zns_dev_close(d);
+}
+
+/* Open and active limits as tight as the stripe is wide, on a device that enforces them. */
+static void tight_limits(void **state)
+{
+	for (uint32_t width = 1; width <= 4; width++) {
+		struct zns_emu_params p = roomy(96, KIB(960) + 4096 * width);
+		struct rig r;
+
+		p.max_open = p.max_active = width;
+		unlink(dev_path);
+		rig_init(&r, make_dev(&p), KIB(64), width);
+		r.limit = width;
+		r.finish_done = true;
+		total_over(&r, MIB(20), width == 3 ? 0 : 2);
+		assert_true(r.nr_busy > 0);
+		rig_drop(&r);
+		zns_dev_close(r.d);
+	}
+}
+
+/* Small images use one lane; the zones it fills must make room for the others' first ones. */
+static void tight_limits_narrow_first(void **state)
+{
+	struct zns_emu_params p = roomy(64, KIB(964));
+	size_t nr = 0;
+	struct rig r;
+
+	p.max_open = p.max_active = 2;
+	rig_init(&r, make_dev(&p), KIB(64), 2);
+	r.limit = 2;
+	r.finish_done = true;
+	rig_start(&r);
+	for (; nr < 500; nr++) {
+		image_set(&im[nr], KIB(5) + nr, "s-%u", nr);
+		assert_ok(feed(r.w, &im[nr], KIB(32), &err));
+	}
+	image_set(&im[nr], MIB(4), "b-%u", nr);
+	assert_ok(feed(r.w, &im[nr], MIB(1), &err));
+	rig_verify(&r, im, nr + 1);
+	rig_drop(&r);
+	zns_dev_close(r.d);
+}
+
+/* The manifest needs a run of its own size, in a new zone if no current one has it. */
+static void large_manifest(void **state)
+{
+	struct zns_emu_params p = roomy(32, MIB(1));
+	struct rig r;
+
+	rig_init(&r, make_dev(&p), KIB(64), 2);
+	rig_start(&r);
+	for (size_t i = 0; i < MAX_IMAGES; i++) {
+		image_set(&im[i], 1, "a-name-of-some-length-%u", i);
+		assert_ok(feed(r.w, &im[i], 10, &err));
+	}
+	rig_verify(&r, im, MAX_IMAGES);
+	assert_true(r.c->manifest->len > KIB(100));
+	rig_drop(&r);
+	zns_dev_close(r.d);
+}
+
+static void nothing_at_all(void **state)
+{
+	struct zns_emu_params p = roomy(8, MIB(1));
+	struct rig r;
+
+	rig_init(&r, make_dev(&p), KIB(64), 2);
+	rig_start(&r);
+	rig_verify(&r, im, 0);
+	assert_int_equal(r.nr_given, 1);
+	rig_drop(&r);
+	zns_dev_close(r.d);
+}
+
+/* --- threads --- */
+
+#define THREADS 6
+#define EACH 120
+
+struct feeder {
+	struct rig *r;
+	uint32_t n;
+	struct image im[EACH];
+	struct zns_err e;
+	int ret;
+};
+
+static void *feeder(void *arg)
+{
+	struct feeder *f = arg;
+	uint64_t rng = 1000 + f->n;
+
+	for (uint32_t i = 0; i < EACH && !f->ret; i++) {
+		image_set(&f->im[i], i % 10 == 9 ? rnd_of(&rng, MIB(1)) : rnd_of(&rng, KIB(31)), "t-%u", f->n * EACH + i);
+		if (i % 10 == 5) {
+			int fd = memfd_of(&f->im[i]);
+			struct zns_wimage *w;
+
+			f->ret = zns_writer_image(f->r->w, f->im[i].name, false, &w, &f->e);
+			if (!f->ret)
+				f->ret = zns_wimage_from_fd(w, fd, &f->e);
+			if (!f->ret)
+				f->ret = zns_wimage_seal(w, &f->e);
+			close(fd);
+		} else {
+			f->ret = feed(f->r->w, &f->im[i], 1 + rnd_of(&rng, KIB(40)), &f->e);
+		}
+	}
+	return NULL;
+}
+
+/* Images from several threads at once: packed ones, wide ones, zones that roll meanwhile, few workers and many. */
+static void threads(void **state)
+{
+	static struct feeder f[THREADS];
+
+	for (uint32_t round = 0; round < 6; round++) {
+		struct zns_emu_params p = roomy(128, KIB(960));
+		pthread_t t[THREADS];
+		struct rig r;
+
+		unlink(dev_path);
+		rig_init(&r, make_dev(&p), KIB(64), 1 + round % 4);
+		r.workers = round < 3 ? 1 + round : 0;
+		if (round & 1) {
+			r.limit = r.width;
+			r.finish_done = true;
+		}
+		rig_start(&r);
+		memset(f, 0, sizeof(f));
+		for (uint32_t n = 0; n < THREADS; n++) {
+			f[n].r = &r;
+			f[n].n = n;
+			assert_int_equal(pthread_create(&t[n], NULL, feeder, &f[n]), 0);
+		}
+		for (uint32_t n = 0; n < THREADS; n++)
+			pthread_join(t[n], NULL);
+		for (uint32_t n = 0; n < THREADS; n++) {
+			if (f[n].ret)
+				fail_msg("thread %u: %d %s", n, f[n].ret, f[n].e.msg);
+			memcpy(&im[n * EACH], f[n].im, sizeof(f[n].im));
+		}
+		rig_verify(&r, im, THREADS * EACH);
+		rig_drop(&r);
+		zns_dev_close(r.d);
+	}
+}
+
+/* --- what it refuses --- */
+
+static void parameters(void **state)
+{
+	struct zns_emu_params ep = roomy(8, MIB(1));
+	uint32_t groups[2] = { 0, 1 }, weights[2] = { 1, 1 };
+	struct zns_writer_params p = { .dev = make_dev(&ep), .unit = KIB(64), .nr_groups = 2, .groups = groups,
+				       .weights = weights, .zone_get = rig_zone_get };
+	const uint32_t bad_units[] = { 0, 4096, KIB(64) - 4096, KIB(64) + 512, MIB(4) + 4096, UINT32_MAX };
+	struct zns_writer *w = NULL;
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(bad_units); i++) {
+		p.unit = bad_units[i];
+		assert_fails(zns_writer_new(&p, &w, &err), -EINVAL, "64K to 4M");
+	}
+	p.unit = KIB(64);
+	p.nr_groups = 0;
+	assert_fails(zns_writer_new(&p, &w, &err), -EINVAL, "1 to 256");
+	p.nr_groups = 257;
+	assert_fails(zns_writer_new(&p, &w, &err), -EINVAL, "1 to 256");
+	p.nr_groups = 2;
+	weights[1] = 0;
+	assert_fails(zns_writer_new(&p, &w, &err), -EINVAL, "weight");
+	weights[1] = 17;
+	assert_fails(zns_writer_new(&p, &w, &err), -EINVAL, "weight");
+	assert_null(w);
+	zns_writer_free(NULL);
+	zns_dev_close(p.dev);
+}
+
+static void misuse(void **state)
+{
+	struct zns_emu_params p = roomy(16, MIB(1));
+	struct zns_dev *d = make_dev(&p);
+	struct iovec v = { &p, 100 };
+	struct zns_wimage *i, *again;
+	char byte = 0;
+
+	for (int what = 0; what < 6; what++) {
+		struct zns_err e = ZNS_ERR_INIT;
+		struct rig r;
+
+		rig_init(&r, d, KIB(64), 2);
+		rig_start(&r);
+		assert_ok(zns_writer_image(r.w, "a", false, &i, &err));
+		assert_fails(zns_writer_image(r.w, "a", false, &again, &err), -EEXIST, "image a");
+		switch (what) {
+		case 0:		/* never closed: not a checkpoint */
+			assert_fails(finish_raw(&r, &err), -EBUSY, "never closed");
+			break;
+		case 1:
+			assert_ok(zns_wimage_seal(i, &err));
+			assert_fails(zns_wimage_data(i, &byte, 1, &err), -EINVAL, "has ended");
+			break;
+		case 2:
+			assert_ok(zns_wimage_seal(i, &err));
+			assert_fails(zns_wimage_mem(i, getpid(), &v, 1, &err), -EINVAL, "has ended");
+			break;
+		case 3:		/* a settled short unit is the last one */
+			assert_ok(zns_wimage_mem(i, getpid(), &v, 1, &err));
+			assert_ok(zns_wimage_settle(i, &err));
+			assert_fails(zns_wimage_mem(i, getpid(), &v, 1, &err), -EINVAL, "has ended");
+			break;
+		case 4:
+			assert_ok(zns_wimage_mem(i, getpid(), &v, 1, &err));
+			assert_fails(zns_wimage_data(i, &byte, 1, &err), -EINVAL, "cannot follow");
+			break;
+		default:
+			assert_ok(zns_wimage_mem(i, getpid(), &v, 1, &err));
+			assert_fails(zns_wimage_mem(i, getpid() + 1, &v, 1, &err), -EINVAL, "cannot follow");
+		}
+		/* an image that lacks bytes can never be committed */
+		assert_int_equal(zns_writer_error(r.w, &e), what ? -EINVAL : -EBUSY);
+		if (what)
+			assert_int_equal(finish_raw(&r, &err), -EINVAL);
+		rig_drop(&r);
+	}
+	zns_dev_close(d);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(every_size),
+		T(many_small),
+		T(from_fds),
+		T(memory_of_a_task),
+		T(full_zones_are_replaced),
+		T(weights_shape_the_stripe),
+		T(continued_zones),
+		T(tight_limits),
+		T(tight_limits_narrow_first),
+		T(large_manifest),
+		T(nothing_at_all),
+		T(threads),
+		T(parameters),
+		T(misuse),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,571 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The striping writer when something fails: a clean error everywhere, no hang, and no hand left on the task. */
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include "stripe_fixture.h"
+
+#define THREADS 4
+#define EACH 25
+#define UNITS 40
+#define AREA (UNITS * KIB(64) + 4096)
+
+/* --- watching who reads the task --- */
+
+static atomic_bool hands_off;	/* the task has been told that it may go on */
+static atomic_int reading, reads, late;
+static unsigned read_us;
+
+/* Stands before libc's: slower, and counting what comes too late. */
+ssize_t process_vm_readv(pid_t pid, const struct iovec *l, unsigned long ln, const struct iovec *r, unsigned long rn,
+			 unsigned long flags)
+{
+	ssize_t n;
+
+	atomic_fetch_add(&reading, 1);
+	if (read_us)
+		usleep(read_us);
+	n = syscall(SYS_process_vm_readv, pid, l, ln, r, rn, flags);
+	if (atomic_load(&hands_off))
+		atomic_fetch_add(&late, 1);
+	atomic_fetch_add(&reads, 1);
+	atomic_fetch_sub(&reading, 1);
+	return n;
+}
+
+static uint8_t *area;
+static struct task task;
+
+static void scribble(char c)
+{
+	memset(area, c, AREA);
+}
+
+static int task_begin(void **state)
+{
+	area = mmap(NULL, AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	fill(area, 0, AREA, 9);
+	task_start(&task, scribble);
+	atomic_store(&hands_off, false);
+	atomic_store(&reads, 0);
+	atomic_store(&late, 0);
+	read_us = 0;
+	return stripe_begin(state);
+}
+
+static int task_finish(void **state)
+{
+	task_end(&task);
+	munmap(area, AREA);
+	return emu_end(state);
+}
+
+#define TASK(f) cmocka_unit_test_setup_teardown(f, task_begin, task_finish)
+
+static struct zns_wimage *give_area(struct rig *r, int *ret, struct zns_err *e)
+{
+	struct iovec v = { area, AREA };
+	struct zns_wimage *i = NULL;
+
+	*ret = zns_writer_image(r->w, "pages-1.img", true, &i, e);
+	if (!*ret)
+		*ret = zns_wimage_mem(i, task.pid, &v, 1, e);
+	return i;
+}
+
+/* When settle returns the task may go on: what it does then is not in the image. */
+static void settle_lets_go(void **state)
+{
+	struct zns_emu_params ep = roomy(16, MIB(1));
+	struct image im = { .name = "pages-1.img", .seed = 9, .len = AREA, .pages = true };
+	struct zns_wimage *i;
+	struct proxy p;
+	struct rig r;
+	int ret;
+
+	rig_init(&r, proxy_init(&p, make_dev(&ep)), KIB(64), 2);
+	p.write_us = 5000;
+	read_us = 500;
+	r.workers = 3;
+	rig_start(&r);
+	i = give_area(&r, &ret, &err);
+	assert_int_equal(ret, 0);
+	assert_ok(zns_wimage_settle(i, &err));
+	assert_int_equal(atomic_load(&reading), 0);
+	assert_int_equal(atomic_load(&reads), UNITS + 1);
+	assert_true(atomic_load(&p.written) < UNITS + 1);	/* it does not wait for the device */
+	atomic_store(&hands_off, true);
+	task_do(&task, 'x');
+	assert_ok(zns_wimage_settle(i, &err));
+	assert_ok(zns_wimage_seal(i, &err));
+	rig_verify(&r, &im, 1);
+	assert_int_equal(atomic_load(&late), 0);
+	rig_drop(&r);
+	zns_dev_close(p.inner);
+}
+
+static void *cancel_soon(void *arg)
+{
+	usleep(3000);
+	zns_writer_cancel(arg, -EPIPE, "the broker is gone");
+	return NULL;
+}
+
+/* The same when settle returns an error: from a write, or from outside. */
+static void settle_lets_go_after_error(void **state)
+{
+	struct zns_emu_params ep = roomy(16, MIB(1));
+
+	for (int n = 0; n < 24; n++) {
+		struct zns_emu_fault f = { n % 2 ? -1 : n, -1 };
+		struct zns_err e = ZNS_ERR_INIT;
+		struct zns_wimage *i;
+		struct proxy p;
+		pthread_t t;
+		struct rig r;
+		int ret;
+
+		unlink(dev_path);
+		rig_init(&r, proxy_init(&p, make_dev(&ep)), KIB(64), 2);
+		zns_emu_set_fault(p.inner, &f);
+		p.write_us = n % 3 * 700;
+		read_us = 1000 + n % 5 * 400;
+		r.workers = 1 + n % 6;
+		rig_start(&r);
+		atomic_store(&hands_off, false);
+		if (n % 2)
+			assert_int_equal(pthread_create(&t, NULL, cancel_soon, r.w), 0);
+		i = give_area(&r, &ret, &e);
+		ret = i ? zns_wimage_settle(i, &e) : ret;
+		atomic_store(&hands_off, true);
+		assert_int_equal(atomic_load(&reading), 0);
+		assert_int_equal(ret, n % 2 ? -EPIPE : -EIO);
+		assert_int_equal(e.code, ret);
+		assert_non_null(strstr(e.msg, n % 2 ? "the broker is gone" : "injected"));
+		if (n % 2)
+			pthread_join(t, NULL);
+		usleep(3000);
+		assert_int_equal(zns_writer_error(r.w, NULL), ret);
+		if (i)
+			assert_int_equal(zns_wimage_seal(i, NULL), ret);
+		assert_int_equal(finish_raw(&r, &err), ret);
+		rig_drop(&r);
+		assert_int_equal(atomic_load(&late), 0);
+		zns_dev_close(p.inner);
+	}
+}
+
+static void memory_that_cannot_be_read(void **state)
+{
+	struct zns_emu_params ep = roomy(8, MIB(1));
+	struct zns_dev *d = make_dev(&ep);
+	struct iovec v[2] = { { area, 8192 }, { NULL, 4096 } };	/* nothing is mapped at 0 */
+	struct zns_wimage *i;
+	struct rig r;
+	pid_t gone;
+
+	rig_init(&r, d, KIB(64), 1);
+	rig_start(&r);
+	assert_ok(zns_writer_image(r.w, "a", true, &i, &err));
+	assert_ok(zns_wimage_mem(i, task.pid, v, 2, &err));
+	assert_int_equal(zns_wimage_settle(i, &err), -EIO);
+	assert_says("cannot read memory of task");
+	rig_drop(&r);
+
+	gone = fork();
+	if (!gone)
+		_exit(0);
+	waitpid(gone, NULL, 0);
+	rig_start(&r);
+	assert_ok(zns_writer_image(r.w, "a", true, &i, &err));
+	assert_ok(zns_wimage_mem(i, gone, v, 1, &err));
+	assert_int_equal(zns_wimage_settle(i, &err), -ESRCH);
+	assert_int_equal(finish_raw(&r, &err), -ESRCH);
+	rig_drop(&r);
+
+	/* more than any task has */
+	v[0] = (struct iovec){ (void *)4096, SIZE_MAX / 2 };
+	rig_start(&r);
+	assert_ok(zns_writer_image(r.w, "a", true, &i, &err));
+	zns_wimage_mem(i, task.pid, v, 1, &err);
+	assert_int_equal(zns_wimage_settle(i, &err), -EIO);
+	rig_drop(&r);
+	zns_dev_close(d);
+}
+
+/* --- errors while many threads feed --- */
+
+struct feeder {
+	struct rig *r;
+	uint32_t n;
+	struct zns_err e;
+	int ret;
+};
+
+static void *feeder(void *arg)
+{
+	struct feeder *f = arg;
+	uint64_t rng = 5 + f->n;
+
+	for (uint32_t i = 0; i < EACH && !f->ret; i++) {
+		struct image im;
+
+		image_set(&im, i % 5 == 4 ? rnd_of(&rng, KIB(900)) : rnd_of(&rng, KIB(31)), "t-%u", f->n * EACH + i);
+		f->ret = feed(f->r->w, &im, 1 + rnd_of(&rng, KIB(40)), &f->e);
+	}
+	return NULL;
+}
+
+/* All feeders at once. Each ends with 0 or with @want; so does the writer. */
+static void run_feeders(struct rig *r, int want, const char *text, bool must)
+{
+	struct feeder f[THREADS];
+	pthread_t t[THREADS];
+	int ret;
+
+	memset(f, 0, sizeof(f));
+	for (uint32_t n = 0; n < THREADS; n++) {
+		f[n].r = r;
+		f[n].n = n;
+		assert_int_equal(pthread_create(&t[n], NULL, feeder, &f[n]), 0);
+	}
+	for (uint32_t n = 0; n < THREADS; n++)
+		pthread_join(t[n], NULL);
+	err.msg[0] = 0;
+	ret = finish_raw(r, &err);
+	if (ret || must) {
+		assert_int_equal(ret, want);
+		assert_says(text);
+	}
+	for (uint32_t n = 0; n < THREADS; n++) {
+		if (!f[n].ret)
+			continue;
+		assert_int_equal(f[n].ret, want);
+		assert_int_equal(f[n].e.code, want);
+		assert_non_null(strstr(f[n].e.msg, text));
+	}
+	assert_int_equal(zns_writer_error(r->w, NULL), ret);
+	if (r->complaint)
+		fail_msg("%s", r->complaint);
+}
+
+static void no_zone_left(void **state)
+{
+	for (uint32_t n = 0; n < 9; n++) {
+		struct zns_emu_params ep = roomy(16, KIB(320));
+		struct rig r;
+
+		unlink(dev_path);
+		rig_init(&r, make_dev(&ep), KIB(64), 3);
+		r.last = r.next + n;
+		r.workers = 1 + n % 4;
+		rig_start(&r);
+		run_feeders(&r, -ENOSPC, "the device is full", true);
+		rig_drop(&r);
+		zns_dev_close(r.d);
+	}
+}
+
+/* The n-th write fails, for every n until there are no more. */
+static void every_write_fails_once(void **state)
+{
+	struct zns_emu_params ep = roomy(64, KIB(960));
+	bool failed = true;
+
+	for (int n = 0; failed; n += 1 + n / 12) {
+		struct zns_emu_fault f = { n, -1 };
+		struct rig r;
+
+		unlink(dev_path);
+		rig_init(&r, make_dev(&ep), KIB(64), 1 + n % 4);
+		r.workers = n % 5;
+		zns_emu_set_fault(r.d, &f);
+		rig_start(&r);
+		run_feeders(&r, -EIO, "injected", false);
+		failed = zns_writer_error(r.w, NULL);
+		assert_true(failed || n > 50);
+		if (failed)
+			assert_int_equal(finish_raw(&r, &err), -EIO);	/* and it stays so */
+		rig_drop(&r);
+		zns_dev_close(r.d);
+	}
+}
+
+/* One thread only, so that the last write is known: it is the manifest's. */
+static void manifest_write_fails(void **state)
+{
+	struct zns_emu_params ep = roomy(8, MIB(1));
+	struct image im;
+
+	for (int n = 0; n < 3; n++) {
+		struct zns_emu_fault f = { n, -1 };
+		struct rig r;
+
+		unlink(dev_path);
+		rig_init(&r, make_dev(&ep), KIB(64), 1);
+		zns_emu_set_fault(r.d, &f);
+		rig_start(&r);
+		image_set(&im, KIB(64), "i-%u", 1);
+		if (feed(r.w, &im, 4096, &err))
+			assert_int_equal(n, 0);	/* the worker was faster */
+		if (n < 2) {
+			assert_int_equal(finish_raw(&r, &err), -EIO);
+			assert_int_equal(zns_writer_error(r.w, NULL), -EIO);
+		} else {
+			assert_int_equal(finish_raw(&r, &err), 0);
+		}
+		rig_drop(&r);
+		zns_dev_close(r.d);
+	}
+}
+
+struct canceller {
+	struct zns_writer *w;
+	unsigned us;
+};
+
+static void *canceller(void *arg)
+{
+	struct canceller *c = arg;
+
+	usleep(c->us);
+	zns_writer_cancel(c->w, -ECANCELED, "somebody pressed a key");
+	return NULL;
+}
+
+static void cancel_while_busy(void **state)
+{
+	for (unsigned n = 0; n < 20; n++) {
+		struct zns_emu_params ep = roomy(64, KIB(960));
+		struct canceller c = { .us = n * 1500 };
+		pthread_t t;
+		struct rig r;
+
+		unlink(dev_path);
+		rig_init(&r, make_dev(&ep), KIB(64), 1 + n % 4);
+		if (n % 3 == 0)
+			r.limit = r.width;
+		r.finish_done = r.limit;
+		rig_start(&r);
+		c.w = r.w;
+		assert_int_equal(pthread_create(&t, NULL, canceller, &c), 0);
+		run_feeders(&r, -ECANCELED, "pressed a key", false);
+		pthread_join(t, NULL);
+		assert_int_equal(zns_writer_error(r.w, &err), -ECANCELED);
+		rig_drop(&r);
+		zns_dev_close(r.d);
+	}
+}
+
+/* Without finish, with everything in flight. */
+static void free_while_busy(void **state)
+{
+	for (unsigned n = 0; n < 8; n++) {
+		struct zns_emu_params ep = roomy(16, MIB(1));
+		struct zns_wimage *i;
+		struct proxy p;
+		struct rig r;
+		int ret;
+
+		unlink(dev_path);
+		rig_init(&r, proxy_init(&p, make_dev(&ep)), KIB(64), 2);
+		p.write_us = 2000;
+		r.workers = 1 + n;
+		rig_start(&r);
+		if (n % 2) {
+			i = give_area(&r, &ret, &err);
+			assert_non_null(i);
+		}
+		for (unsigned k = 0; k < 20; k++) {
+			struct image im;
+
+			image_set(&im, k * 3000, "f-%u", k);
+			assert_ok(feed(r.w, &im, 4096, &err));
+		}
+		rig_drop(&r);
+		zns_dev_close(p.inner);
+	}
+}
+
+/* --- a broker or a source that misbehaves --- */
+
+static struct zns_zone_slot bogus;
+static int bogus_ret;
+
+static int bogus_zone_get(void *arg, uint32_t group, const uint32_t *done, uint32_t nr_done, struct zns_zone_slot *out,
+			  struct zns_err *e)
+{
+	*out = bogus;
+	return bogus_ret;
+}
+
+static void impossible_zones(void **state)
+{
+	struct zns_emu_params ep = roomy(8, KIB(960));
+	struct zns_dev *d = make_dev(&ep);
+	const struct zns_zone_slot slots[] = {
+		{ .zone = 8, .capacity = KIB(960) },
+		{ .zone = UINT32_MAX, .capacity = KIB(960) },
+		{ .zone = 3, .start = KIB(960) + 4096, .capacity = KIB(960) },
+		{ .zone = 3, .start = UINT64_MAX, .capacity = KIB(960) },
+		{ .zone = 3, .start = 1, .capacity = KIB(960) },
+		{ .zone = 3, .capacity = KIB(960) + 1 },
+		{ .zone = 3, .capacity = MIB(2) },
+		{ .zone = 3, .capacity = UINT64_MAX },
+	};
+	struct image im;
+	struct rig r;
+
+	image_set(&im, KIB(256), "i-%u", 1);
+	rig_init(&r, d, KIB(64), 2);
+	r.zone_get = bogus_zone_get;
+	for (size_t n = 0; n < ZNS_ARRAY_SIZE(slots); n++) {
+		bogus = slots[n];
+		bogus_ret = 0;
+		rig_start(&r);
+		assert_int_equal(feed(r.w, &im, 4096, &err), -EPROTO);
+		assert_says("no such place");
+		rig_drop(&r);
+	}
+	/* an error without a word */
+	bogus_ret = -ENXIO;
+	rig_start(&r);
+	assert_int_equal(feed(r.w, &im, 4096, &err), -ENXIO);
+	assert_says("no zone of group");
+	rig_drop(&r);
+	/* never a zone with room: the writer stops asking */
+	bogus = (struct zns_zone_slot){ .zone = 3, .start = KIB(960), .capacity = KIB(960) };
+	bogus_ret = 0;
+	rig_start(&r);
+	assert_int_equal(feed(r.w, &im, 4096, &err), -EFBIG);
+	rig_drop(&r);
+	/* limits that never ease are an error, not a wait */
+	bogus_ret = -EBUSY;
+	rig_start(&r);
+	assert_int_equal(feed(r.w, &im, 4096, &err), -EBUSY);
+	rig_drop(&r);
+	zns_dev_close(d);
+}
+
+static void unit_larger_than_a_zone(void **state)
+{
+	struct zns_emu_params ep = roomy(8, KIB(960));
+	struct image im;
+	struct rig r;
+
+	rig_init(&r, make_dev(&ep), MIB(1), 2);
+	rig_start(&r);
+	image_set(&im, MIB(3), "i-%u", 1);
+	assert_int_equal(feed(r.w, &im, 4096, &err), -EFBIG);
+	assert_says("smaller --zns-stripe");
+	assert_int_equal(r.nr_given, 1);	/* it does not go through the whole device first */
+	rig_drop(&r);
+	zns_dev_close(r.d);
+}
+
+static void sources_that_fail(void **state)
+{
+	struct zns_emu_params ep = roomy(8, MIB(1));
+	struct zns_dev *d = make_dev(&ep);
+	struct zns_wimage *i;
+	struct rig r;
+	int fd;
+
+	rig_init(&r, d, KIB(64), 2);
+	fd = open(test_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	rig_start(&r);
+	assert_ok(zns_writer_image(r.w, "dir", false, &i, &err));
+	assert_fails(zns_wimage_from_fd(i, fd, &err), -EISDIR, "image dir");
+	assert_int_equal(zns_wimage_seal(i, NULL), -EISDIR);
+	assert_int_equal(finish_raw(&r, &err), -EISDIR);
+	rig_drop(&r);
+	close(fd);
+	rig_start(&r);
+	assert_ok(zns_writer_image(r.w, "none", false, &i, &err));
+	assert_fails(zns_wimage_from_fd(i, -1, &err), -EBADF, "image none");
+	assert_int_equal(zns_writer_image(r.w, "next", false, &i, &err), -EBADF);
+	rig_drop(&r);
+	zns_dev_close(d);
+}
+
+/* --- memory --- */
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+static atomic_long most_rss;
+
+static void note_rss(void)
+{
+	char buf[128] = "";
+	int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+	long size, rss = 0, old = atomic_load(&most_rss);
+
+	if (read(fd, buf, sizeof(buf) - 1) > 0 && sscanf(buf, "%ld %ld", &size, &rss) == 2)
+		while (rss > old && !atomic_compare_exchange_weak(&most_rss, &old, rss))
+			;
+	close(fd);
+}
+
+static void *feed_large(void *arg)
+{
+	struct image im;
+
+	image_set(&im, MIB(64), "large-%u", 1);
+	return feed(arg, &im, KIB(64), NULL) ? arg : NULL;
+}
+
+/* A device that cannot keep up must not fill the helper's memory with what waits for it (design.md §3: 32 MiB). */
+static void memory_is_bounded(void **state)
+{
+	const uint32_t units[] = { KIB(64), KIB(256), MIB(1), MIB(4) };
+
+	for (size_t n = 0; n < ZNS_ARRAY_SIZE(units); n++) {
+		struct image im;
+		struct proxy p;
+		pthread_t t;
+		struct rig r;
+		long before;
+		void *bad;
+		int ret;
+
+		rig_init(&r, proxy_init(&p, NULL), units[n], RIG_WIDTH);
+		p.write_us = units[n] / KIB(64) * 100;
+		p.at_write = note_rss;
+		atomic_store(&most_rss, 0);
+		note_rss();
+		before = atomic_load(&most_rss);
+		rig_start(&r);
+		assert_int_equal(pthread_create(&t, NULL, feed_large, r.w), 0);
+		assert_non_null(give_area(&r, &ret, &err));
+		for (unsigned k = 0; k < 4000; k++) {
+			image_set(&im, 3000 + k, "small-%u", k);
+			assert_ok(feed(r.w, &im, 4096, &err));
+		}
+		pthread_join(t, &bad);
+		assert_null(bad);
+		if ((atomic_load(&most_rss) - before) * 4096 > (long)MIB(31))
+			fail_msg("unit %u: %ld KiB", units[n], (atomic_load(&most_rss) - before) * 4);
+		rig_drop(&r);
+	}
+}
+#endif
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TASK(settle_lets_go),
+		TASK(settle_lets_go_after_error),
+		TASK(memory_that_cannot_be_read),
+		T(no_zone_left),
+		T(every_write_fails_once),
+		T(manifest_write_fails),
+		T(cancel_while_busy),
+		TASK(free_while_busy),
+		T(impossible_zones),
+		T(unit_larger_than_a_zone),
+		T(sources_that_fail),
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+		TASK(memory_is_bounded),
+#endif
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
