@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The checksum of everything stored: XXH3, 64 bits. */
+/*
+ * The checksum of everything stored: XXH3, 64 bits. The distribution's libxxhash is built for the oldest x86-64; on a
+ * processor with AVX2 the same code compiled for it (hash_avx2.c) takes a quarter of the time. Same values, of course.
+ */
 #include <xxhash.h>
 
+#include "hash_priv.h"
 #include "zns/util.h"
 
 uint64_t zns_hash(const void *data, size_t len)
 {
+#ifdef __x86_64__
+	if (__builtin_cpu_supports("avx2"))
+		return zns_hash_avx2(data, len);
+#endif
 	return XXH3_64bits(data, len);
 }
 

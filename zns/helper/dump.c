@@ -59,7 +59,7 @@ static int container_name(struct dump *d, const struct zw_begin *b, struct zns_e
 
 static int parse_options(struct dump *d, const struct zw_begin *b, struct zns_err *err)
 {
-	uint64_t unit = ZNS_STRIPE_UNIT_DEFAULT;
+	uint64_t unit = 0;	/* none asked for */
 
 	if (b->qos[0] && zns_parse_mibps(b->qos, &d->qos_mibps))
 		return zns_fail(err, -EINVAL, "--zns-qos %s is no bandwidth; write 500, 500MiB/s or 2GiB/s", b->qos);
@@ -135,6 +135,8 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		ret = zns_fail_sys(err, -errno, "the image directory takes no handle");
 	if (!ret)
 		ret = helper_attach(h, &reg, true, err);
+	if (!ret && !d->unit)
+		d->unit = zns_stripe_unit(&h->dev->geo);
 	if (!ret)
 		ret = ask_admission(d, b, &resp, err);
 	if (!ret)

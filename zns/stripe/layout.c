@@ -36,6 +36,15 @@ uint32_t zns_turn_build(const uint32_t *weights, uint32_t nr, uint16_t *turn, ui
 	return total;
 }
 
+uint32_t zns_stripe_unit(const struct zns_geometry *geo)
+{
+	uint64_t unit = zns_min((uint64_t)ZNS_STRIPE_UNIT_DEFAULT, geo->zone_capacity / 16);
+
+	if (geo->max_io_bytes)
+		unit = zns_min(unit, (uint64_t)geo->max_io_bytes);
+	return (uint32_t)zns_max(zns_align_down(unit, ZNS_STRIPE_UNIT_MIN), ZNS_STRIPE_UNIT_MIN);
+}
+
 int zns_seg_init(struct zns_seg *s, const ZnsPb__Segment *pb, uint32_t unit, struct zns_err *err)
 {
 	uint32_t nr = (uint32_t)pb->n_extents, slots = 0;

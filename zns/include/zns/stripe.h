@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "zns/dev.h"
 #include "zns/err.h"
 #include "zns/util.h"
 #include "zns-record.pb-c.h"
@@ -17,13 +18,19 @@
 #define ZNS_STRIPE_MAX_WEIGHT 16
 #define ZNS_STRIPE_UNIT_MIN KIB(64)	/* = smallest checksum unit (design.md §4) */
 #define ZNS_STRIPE_UNIT_MAX MIB(4)
-#define ZNS_STRIPE_UNIT_DEFAULT KIB(256)
+#define ZNS_STRIPE_UNIT_DEFAULT MIB(1)	/* the most the default shall be; see zns_stripe_unit */
 
 /*
  * The order in which one turn visits the extents: @turn gets sum(weights) extent indices. Deterministic: part
  * of the format. Returns the number of slots, 0 if @nr or a weight is out of range.
  */
 uint32_t zns_turn_build(const uint32_t *weights, uint32_t nr, uint16_t *turn, uint32_t turn_max);
+
+/*
+ * The unit for a device when nobody asks for one: as large as one transfer may be (large requests cost least CPU), but
+ * no more than a sixteenth of a zone, so that small checkpoints still spread and little is lost at a zone's end.
+ */
+uint32_t zns_stripe_unit(const struct zns_geometry *geo);
 
 struct zns_place {
 	uint32_t extent;	/* index into the segment's extents */

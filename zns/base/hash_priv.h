@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_HASH_PRIV_H
+#define ZNS_HASH_PRIV_H
+#include <stddef.h>
+#include <stdint.h>
+
+uint64_t zns_hash_avx2(const void *data, size_t len);	/* only on a processor that has AVX2 */
+
+#endif
