@@ -25,14 +25,15 @@ struct task_restore_args;
 	{ "zns-stripe", required_argument, 0, 1206 }
 extern int zns_parse_opt(int code, const char *arg);
 #define ZNS_USAGE \
-	"\n* Zoned storage (see criu-zns(8)):\n" \
+	"* Zoned storage (see criu-zns(8)):\n" \
 	"  --zns-dev DEV         write images into zones of DEV (emu:PATH or a block device)\n" \
 	"  --zns-qos MIBPS       bandwidth to reserve, e.g. 500, 500MiB/s or 2GiB/s\n" \
 	"  --zns-container ID    whose checkpoint it is; groups of zones are kept per container\n" \
 	"  --zns-checkpoint ID   restore this checkpoint; the image directory may be empty\n" \
 	"  --zns-alloc MODE      static (default) or dynamic\n" \
 	"  --zns-admission MODE  share (default), wait[=SECONDS] or reject\n" \
-	"  --zns-stripe SIZE     stripe unit, 64K to 4M\n"
+	"  --zns-stripe SIZE     stripe unit, 64K to 4M\n" \
+	"\n"
 
 /* Before any task is frozen: start the helper, be admitted. Does nothing without zns options. */
 extern int zns_dump_begin(pid_t pid);
