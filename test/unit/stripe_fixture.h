@@ -202,6 +202,8 @@ static inline int finish_raw(struct rig *r, struct zns_err *e)
 	int ret;
 
 	zns_pb__extent_ref__init(ref);
+	if (r->c)
+		zns_pb__checkpoint__free_unpacked(r->c, NULL);
 	r->c = new_checkpoint();
 	m.device.data = uuid;
 	m.device.len = ZNS_UUID_LEN;
@@ -383,10 +385,16 @@ static inline int proxy_flush(struct zns_dev *d, struct zns_err *e)
 	return zns_dev_flush(((struct proxy *)d)->inner, e);
 }
 
+static inline int proxy_finish(struct zns_dev *d, uint32_t zone, struct zns_err *e)
+{
+	return zns_dev_finish(((struct proxy *)d)->inner, zone, e);
+}
+
 static inline struct zns_dev *proxy_init(struct proxy *p, struct zns_dev *inner)
 {
 	static const struct zns_dev_ops ops = { .name = "proxy", .report = proxy_report, .write = proxy_write,
-						.read = proxy_read, .flush = proxy_flush };
+						.read = proxy_read, .flush = proxy_flush,
+						.finish = proxy_finish };
 
 	memset(p, 0, sizeof(*p));
 	p->dev.ops = &ops;

@@ -155,6 +155,27 @@ static void turn_random(void **state)
 	}
 }
 
+/* What is chosen when nobody asks: within the limits of a writer, one transfer, and no large part of a zone. */
+static void default_unit(void **state)
+{
+	struct zns_geometry geo = { .nr_zones = 100, .block_size = 4096 };
+	static const struct {
+		uint64_t capacity;
+		uint32_t max_io, unit;
+	} v[] = {
+		{ MIB(1077), 0, MIB(1) },	     { MIB(1077), MIB(4), MIB(1) },   { MIB(1077), KIB(508), KIB(448) },
+		{ MIB(1077), KIB(512), KIB(512) },   { MIB(1077), 4096, KIB(64) },    { MIB(8), MIB(1), KIB(512) },
+		{ MIB(4) - 4096, MIB(1), KIB(192) }, { KIB(960), MIB(1), KIB(64) },   { 4096, 0, KIB(64) },
+		{ GIB(300), UINT32_MAX, MIB(1) },
+	};
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(v); i++) {
+		geo.zone_capacity = v[i].capacity;
+		geo.max_io_bytes = v[i].max_io;
+		assert_int_equal(zns_stripe_unit(&geo), v[i].unit);
+	}
+}
+
 /* --- places --- */
 
 struct pbseg {
@@ -332,6 +353,7 @@ int main(void)
 		cmocka_unit_test(turn_range),
 		cmocka_unit_test(turn_all_pairs_and_triples),
 		cmocka_unit_test(turn_random),
+		cmocka_unit_test(default_unit),
 		cmocka_unit_test(place_against_model),
 		cmocka_unit_test(place_far),
 		cmocka_unit_test(seg_refuses),

@@ -73,7 +73,22 @@ static void *stream_run(void *arg)
 	return NULL;
 }
 
-/* One thread for each open stream (tmpfs archives, ghost files): there are few, and each waits for its writer. */
+/* Thousands of ghost files, one after another, must not leave thousands of stacks. */
+static void reap_streams(struct dump *d)
+{
+	for (struct stream **p = &d->streams; *p;) {
+		struct stream *s = *p;
+
+		if (pthread_tryjoin_np(s->thread, NULL)) {
+			p = &s->next;
+		} else {
+			*p = s->next;
+			free(s);
+		}
+	}
+}
+
+/* One thread for each open stream (tmpfs archives, ghost files): few are open at once, each waits for its writer. */
 static int image_stream(struct dump *d, struct packet *p, struct zns_err *err)
 {
 	const char *name = image_name(p, err);
@@ -82,6 +97,7 @@ static int image_stream(struct dump *d, struct packet *p, struct zns_err *err)
 
 	if (!name)
 		return err->code;
+	reap_streams(d);
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return zns_fail(err, -ENOMEM, "no memory for image %s", name);

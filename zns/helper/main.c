@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include "helper.h"
 
@@ -68,6 +69,7 @@ static void loop(struct helper *h)
 int main(int argc, char **argv)
 {
 	struct helper h = { .sk = CRIU_FD, .dir = -1, .lock = -1 };
+	struct rlimit files;
 	int on = 1;
 	socklen_t len = sizeof(on);
 
@@ -78,6 +80,10 @@ int main(int argc, char **argv)
 	on = 1;
 	if (setsockopt(CRIU_FD, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)))
 		return 1;
+	if (!getrlimit(RLIMIT_NOFILE, &files)) {	/* every read that is not answered yet holds a descriptor */
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
 	signal(SIGPIPE, SIG_IGN);
 	prctl(PR_SET_DUMPABLE, 0);	/* our buffers hold other tasks' memory */
 	cgroup_escape();

@@ -183,17 +183,31 @@ static int start(void *(*run)(void *), struct fetch *f)
 	return 0;
 }
 
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u
+#endif
+
+/* vm.memfd_noexec=2 refuses any other kind; kernels before 6.3 do not know it. */
+static int image_memfd(void)
+{
+	int fd = memfd_create("zns-image", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create("zns-image", MFD_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
 static int fetch_start(struct packet *p, struct zns_rimage *img, struct zw_iov *range, uint32_t nr, struct zns_err *err)
 {
 	struct fetch *f = calloc(1, sizeof(*f));
-	int fd = memfd_create("zns-image", MFD_CLOEXEC);
+	int fd = image_memfd();
 
 	if (!f || fd < 0) {
 		free(f);
 		free(range);
 		if (fd >= 0)
 			close(fd);
-		return zns_fail(err, -ENOMEM, "no memory for image %s", zns_rimage_name(img));
+		return zns_fail_sys(err, fd < 0 ? fd : -ENOMEM, "no memory for image %s", zns_rimage_name(img));
 	}
 	*f = (struct fetch){ .img = img, .reply = packet_take_fd(p, 0), .fd = fd, .range = range, .nr = nr };
 	if (!start(fetch_run, f))

@@ -126,8 +126,9 @@ static int lane_new_zone(struct zns_writer *w, struct lane *l, uint64_t need)
 		if (need > l->wz->slot.capacity)
 			break;	/* an empty one would not do either */
 	}
-	zns_fail(&err, -EFBIG, "%llu bytes in one run do not fit into a zone of %llu; use a smaller --zns-stripe",
-		 (unsigned long long)need, (unsigned long long)l->wz->slot.capacity);
+	/* Longer than a unit: a manifest, which has a checksum for each. */
+	zns_fail(&err, -EFBIG, "%llu bytes in one run do not fit into a zone of %llu; use a %s --zns-stripe",
+		 (unsigned long long)need, (unsigned long long)l->wz->slot.capacity, need > w->unit ? "larger" : "smaller");
 	writer_set_error(w, &err);
 	return -EFBIG;
 }

@@ -9,7 +9,7 @@
  * A helper stays below 32 MiB (design.md §3): what the workers' buffers for task memory take together, and the units
  * that bring their bytes along. A few more are being filled.
  */
-#define WORKER_BYTES MIB(8)
+#define WORKER_BYTES MIB(12)
 #define DATA_BYTES MIB(8)
 
 static uint32_t choose_workers(const struct zns_writer_params *p)
@@ -108,8 +108,13 @@ void zns_writer_free(struct zns_writer *w)
 	}
 	zns_seg_fini(&w->seg);
 	job_free(w, w->pack);
-	while (w->units)
-		free(unit_alloc(w));
+	while (w->slabs) {
+		struct slab *s = w->slabs;
+
+		w->slabs = s->next;
+		free(s->mem);
+		free(s);
+	}
 	free(w->packed);
 	free(w->lane);
 	free(w->thread);
@@ -467,7 +472,7 @@ int writer_flush_pack(struct zns_writer *w)
 }
 
 /* A small image ends: into the shared unit instead of a unit of its own. Lock held. */
-static int pack(struct zns_writer *w, struct zns_wimage *i, struct job *j)
+static int pack(struct zns_writer *w, struct zns_wimage *i, struct job *j, uint64_t csum)
 {
 	uint32_t at;
 	int ret;
@@ -505,20 +510,21 @@ static int pack(struct zns_writer *w, struct zns_wimage *i, struct job *j)
 	w->stats.bytes += j->len;
 	if (i->pages)
 		w->stats.page_bytes += j->len;
-	return writer_put_csum(i, 0, zns_hash(j->data, j->len));
+	return writer_put_csum(i, 0, csum);
 }
 
 int zns_wimage_seal(struct zns_wimage *i, struct zns_err *err)
 {
 	struct zns_writer *w = i->w;
-	struct job *j;
+	struct job *j = i->open;
+	bool small = j && j->len && j->data && !i->nr_units && j->len <= w->unit / 2;
+	uint64_t csum = small ? zns_hash(j->data, j->len) : 0;
 	int ret = 0;
 
 	pthread_mutex_lock(&w->lock);
-	j = i->open;
 	i->open = NULL;
-	if (j && j->len && j->data && !i->nr_units && j->len <= w->unit / 2) {
-		ret = w->err.code ? w->err.code : pack(w, i, j);
+	if (small) {
+		ret = w->err.code ? w->err.code : pack(w, i, j, csum);
 		job_free(w, j);
 	} else if (j && j->len) {
 		ret = writer_enqueue(w, j, 1);

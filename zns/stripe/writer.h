@@ -54,6 +54,11 @@ struct zns_wimage {
 	size_t max_segments, max_csums;
 };
 
+struct slab {
+	uint8_t *mem;
+	struct slab *next;
+};
+
 struct zns_writer {
 	struct zns_dev *dev;
 	uint32_t unit, block;
@@ -85,6 +90,7 @@ struct zns_writer {
 	struct packed *packed;
 	uint32_t nr_packed, max_packed;
 
+	struct slab *slabs;
 	uint8_t *units;		/* free buffers of a unit each, chained by their first bytes */
 	struct job *queue, **queue_tail;
 	uint32_t nr_queued, max_queued, nr_running;
