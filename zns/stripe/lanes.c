@@ -210,7 +210,9 @@ static int segment_start(struct zns_writer *w, struct zns_wimage *img, uint64_t 
 		s->extents[e]->weight = l->weight;
 		s->extents[e]->has_weight = l->weight != 1;
 	}
-	w->next_lane = (w->next_lane + nr) % w->nr_lanes;
+	w->next_lane += nr;
+	if (w->next_lane >= w->nr_lanes)
+		w->next_lane -= w->nr_lanes;
 	w->seg_capacity = zns_turn_capacity(weights, rooms, nr);
 	if (nr < w->nr_lanes)	/* what comes after the hinted data gets the full width */
 		w->seg_capacity = zns_min(w->seg_capacity, hint_units);
