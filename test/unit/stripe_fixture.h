@@ -12,7 +12,7 @@
 #include "emu_common.h"
 #include "zns/reader.h"
 #include "zns/store.h"
-#include "zns/stripe.h"
+#include "zns/layout.h"
 #include "zns/writer.h"
 
 #define RIG_WIDTH 8

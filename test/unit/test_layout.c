@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <cmocka.h>
-#include "zns/stripe.h"
+#include "zns/layout.h"
 
 #define MAX_SLOTS (ZNS_STRIPE_MAX_WIDTH * ZNS_STRIPE_MAX_WEIGHT)
 

@@ -3,7 +3,7 @@
 #include "store_fixture.h"
 #include "memdev.h"
 #include "zns/frame.h"
-#include "zns/stripe.h"
+#include "zns/layout.h"
 
 #define NZ 8
 #define CAP MIB(4)

@@ -3,7 +3,7 @@
 #define ZNS_HELPER_DUMP_H
 #include <pthread.h>
 #include "helper.h"
-#include "zns/stripe.h"
+#include "zns/layout.h"
 #include "zns/writer.h"
 
 /* A small image kept for the plain copies beside the handle (design.md §6). */

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 #include "store_int.h"
-#include "zns/stripe.h"
+#include "zns/layout.h"
 
 struct ctx {
 	struct zns_limits lim;

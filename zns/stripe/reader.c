@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include "zns/reader.h"
-#include "zns/stripe.h"
+#include "zns/layout.h"
 #include "zns/util.h"
 
 struct zns_rimage {

@@ -3,7 +3,7 @@
 #define ZNS_STRIPE_WRITER_H
 /* Inside of the striping writer, shared by its files: lanes and segments (lanes.c), workers, images, finish. */
 #include <pthread.h>
-#include "zns/stripe.h"
+#include "zns/layout.h"
 #include "zns/util.h"
 #include "zns/writer.h"
 

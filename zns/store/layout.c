@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Layout arithmetic: where a unit of a segment stands (zns/stripe.h, Documentation/format.md "Segments"). */
+/* Layout arithmetic: where a unit of a segment stands (zns/layout.h, Documentation/format.md "Segments"). */
 #include <string.h>
-#include "zns/stripe.h"
+#include "zns/layout.h"
 #include "zns/util.h"
 
 /*

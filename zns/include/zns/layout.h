@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#ifndef ZNS_STRIPE_H
-#define ZNS_STRIPE_H
+#ifndef ZNS_LAYOUT_H
+#define ZNS_LAYOUT_H
 /*
  * Layout arithmetic (design.md §3): an image is a list of segments; inside a segment the place of an offset is
  * computed. A segment's units go to its extents in turns: extent e takes `weight` units of a turn, spread over
