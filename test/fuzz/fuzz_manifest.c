@@ -7,7 +7,7 @@
 #include <string.h>
 #include "zns/frame.h"
 #include "zns/store.h"
-#include "zns/stripe.h"
+#include "zns/layout.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -163,10 +163,10 @@ static void default_unit(void **state)
 		uint64_t capacity;
 		uint32_t max_io, unit;
 	} v[] = {
-		{ MIB(1077), 0, MIB(1) },	     { MIB(1077), MIB(4), MIB(1) },   { MIB(1077), KIB(508), KIB(448) },
-		{ MIB(1077), KIB(512), KIB(512) },   { MIB(1077), 4096, KIB(64) },    { MIB(8), MIB(1), KIB(512) },
+		{ MIB(1077), 0, KIB(512) },	     { MIB(1077), MIB(4), KIB(512) }, { MIB(1077), KIB(508), KIB(448) },
+		{ MIB(1077), KIB(512), KIB(512) },   { MIB(1077), 4096, KIB(64) },    { MIB(4), MIB(1), KIB(256) },
 		{ MIB(4) - 4096, MIB(1), KIB(192) }, { KIB(960), MIB(1), KIB(64) },   { 4096, 0, KIB(64) },
-		{ GIB(300), UINT32_MAX, MIB(1) },
+		{ GIB(300), UINT32_MAX, KIB(512) },
 	};
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(v); i++) {

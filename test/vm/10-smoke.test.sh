@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Is the guest what the other tests need? Zoned devices as zns tools of others see them, then our programs on an
 # emulated device inside the guest.
+# vm: --timeout 3600
 set -uo pipefail
 . "$(dirname "$0")/guest-lib.sh"
 
@@ -40,7 +41,8 @@ exercise() {
 	check "$d the write pointer moved" state_is "$d" "$z" "000020 oi"
 	refused "$d write beside the write pointer" 'Input/output error' write_at "$d" $((z + 65536)) 1
 	note_after_error "$d" "$z"
-	check "$d fill to the capacity" dd if=/dev/zero of="/dev/$d" bs=4k seek=$((z / 4096 + 5)) count=$((cap / 4096 - 5)) oflag=direct
+	check "$d write up to 64 KiB" write_at "$d" $((z + 20480)) 11
+	check "$d fill to the capacity" dd if=/dev/zero of="/dev/$d" bs=64k seek=$((z / 65536 + 1)) count=$((cap / 65536 - 1)) oflag=direct
 	check "$d a full zone says so" grep -q 'fu' <<<"$(zone_state "$d" "$z")"
 	if [ "$cap" -lt "$size" ]; then
 		refused "$d write beyond the capacity" 'Input/output error' write_at "$d" $((z + cap)) 1
@@ -151,5 +153,5 @@ check "znsctl --help" znsctl --help
 check "criu --version" criu --version
 check "criu check" criu check
 title "zonetests, on an emulated device"
-part zonetests python3 $ZNS/test/zonetests/zonetests.py run -a --timeout 400 --report $RESULTS/zonetests
+part zonetests python3 $REPO/test/zonetests/zonetests.py run -a --timeout 400 --report $RESULTS/zonetests
 finish

@@ -1,8 +1,3 @@
-. /zns/test/vm/guest-lib.sh
-guest_setup; nullb_defaults; device_table
-python3 -c "
-import time,hashlib
-t=time.time(); hashlib.sha256(bytes(50<<20)).digest(); print('sha',time.time()-t)"
-time (for i in $(seq 100); do /bin/true; done)
-time (cat /proc/self/status | grep Cap | cat)
-cd /zns; time python3 test/zonetests/zonetests.py run anon pipes threads bigmem 
+. /repo/test/vm/guest-lib.sh
+guest_setup; d=/dev/$(named store); mkfs.ext4 -q $d; mount $d /mnt; dd if=/dev/urandom of=/mnt/a bs=1M count=20; sync
+dd if=/dev/urandom of=/mnt/b bs=1M count=5 oflag=direct; umount /mnt; blockdev --flushbufs $d; sync $d

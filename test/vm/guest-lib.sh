@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=bash
 # What every script inside a guest uses; to be sourced first:  . "$(dirname "$0")/guest-lib.sh"
-# The repository's copy is in /zns (binaries in /zns/build/bin), results go to /results, which the host keeps.
-ZNS=/zns
+# The repository's copy is in /repo (binaries in /repo/build/bin), results go to /results, which the host keeps.
+REPO=/repo
 RESULTS=/results
-export PATH=$ZNS/build/bin:$PATH
+export PATH=$REPO/build/bin:$PATH
 NULLB=/sys/kernel/config/nullb
 
 # ---- checks and counts ------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ declare -A GIVEN=()
 read_names() {
 	local d name ctrl nsid serial id
 	declare -A by_place=()
-	while read -r name ctrl nsid; do by_place[$ctrl/$nsid]=$name; done <$ZNS/.devices
+	while read -r name ctrl nsid; do by_place[$ctrl/$nsid]=$name; done <$REPO/.devices
 	for d in /sys/block/nvme*; do
 		[ -e "$d/nsid" ] || continue
 		read -r serial <"$d/device/serial" || read -r serial < <(cat "$d"/device/nvme*/serial)
