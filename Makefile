@@ -136,7 +136,7 @@ $(B)/test/%: test/unit/%.c $(B)/libzns.a
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(B)/libzns.a $(LDLIBS) -lcmocka
 
 unit: $(UNIT_BIN) zns
-	$(Q)for t in $(UNIT_BIN); do ZNS_LIBEXEC=$(CURDIR)/$(BIN) $$t || exit 1; done
+	$(Q)rc=0; for t in $(UNIT_BIN); do ZNS_LIBEXEC=$(CURDIR)/$(BIN) $$t || rc=1; done; exit $$rc
 
 zonetests: all
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/zonetests.py run -a --report $(B)/report/zonetests

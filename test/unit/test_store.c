@@ -595,7 +595,7 @@ static void other_geometry(void **state)
 	m->dev.geo.zone_size *= 2;
 	assert_int_equal(zns_store_open(&m->dev, 0, &s, &err), -EBADMSG);
 	assert_non_null(strstr(err.msg, "geometry"));
-	assert_non_null(strstr(err.msg, "znsctl fsck"));
+	assert_non_null(strstr(err.msg, "damaged"));
 	memdev_close(&m->dev);
 }
 

@@ -329,7 +329,7 @@ static void damaged_middle(void **state)
 				rc = zns_store_open(&m->dev, flags, &s, &err);
 				if (rc != -EBADMSG)
 					fail_msg("record %u byte %u: %d", rec, at[i], rc);
-				assert_non_null(strstr(err.msg, "znsctl fsck"));
+				assert_non_null(strstr(err.msg, "damaged"));
 				memdev_close(&m->dev);
 			}
 }
