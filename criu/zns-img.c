@@ -26,6 +26,9 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8U /* vm.memfd_noexec=2 allows no other kind */
+#endif
 #define HANDLE_NAME "zns-handle.img"
 
 static struct zw_begin zopts;
@@ -178,14 +181,19 @@ int zns_restore_begin(void)
 	return 0;
 }
 
-int zns_dump_commit(void)
+int zns_dump_commit(int failed)
 {
-	struct zns_msg m = ZNS_MSG(ZW_COMMIT);
+	struct zns_msg m = ZNS_MSG(failed ? ZW_WHY : ZW_COMMIT);
 	struct timespec now;
 	struct zw_reply r;
 
 	if (state != ZNS_DUMP)
-		return 0;
+		return failed;
+	if (failed) {
+		if (zns_ask(&m, &r, NULL))
+			pr_err("%s\n", r.msg);
+		return failed;
+	}
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	m.h.off = (now.tv_sec - frozen_since.tv_sec) * 1000000ull + (now.tv_nsec - frozen_since.tv_nsec) / 1000;
 	if (zns_ask(&m, &r, NULL)) {
@@ -221,7 +229,9 @@ static int ask_name(enum zw_op op, const char *path, struct zw_reply *r, int *fd
 /* Writing: the whole image into a memfd, handed over at close. */
 static int open_memfd(struct zns_img *zi)
 {
-	zi->fd = memfd_create("zns-image", MFD_CLOEXEC);
+	zi->fd = memfd_create("zns-image", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+	if (zi->fd < 0 && errno == EINVAL) /* before Linux 6.3 */
+		zi->fd = memfd_create("zns-image", MFD_CLOEXEC);
 	if (zi->fd < 0)
 		return -errno;
 	return fcntl(zi->fd, F_DUPFD_CLOEXEC, 0);
@@ -285,7 +295,10 @@ int zns_img_open(struct cr_img *img, int type, const char *path, unsigned long o
 	if (!zi)
 		return -ENOMEM;
 	zi->fd = -1;
-	snprintf(zi->name, sizeof(zi->name), "%s", path);
+	if (snprintf(zi->name, sizeof(zi->name), "%s", path) >= sizeof(zi->name)) {
+		xfree(zi);
+		return -ENAMETOOLONG;
+	}
 	if (state == ZNS_RESTORE)
 		fd = pages ? open_pages(zi, ZW_OPEN, path) : open_for_read(zi, path);
 	else if (pages)
@@ -331,7 +344,7 @@ void zns_img_close(struct cr_img *img)
 			m.fd[0] = zi->fd;
 			m.nr_fd = 1;
 			if (zns_send(&m))
-				pr_err("zns-helper died\n");
+				pr_err("zns-helper died; nothing was committed, run the dump again\n");
 		}
 	}
 	close_safe(&zi->fd);

@@ -168,7 +168,7 @@ int zns_recv_reply(int sk, struct zw_reply *r, int *fd)
 	}
 	if (n != sizeof(*r)) {
 		memset(r, 0, sizeof(*r));
-		snprintf(r->msg, sizeof(r->msg), "zns-helper died");
+		snprintf(r->msg, sizeof(r->msg), "zns-helper died; start the command again");
 		r->code = -EPIPE;
 	}
 	r->msg[sizeof(r->msg) - 1] = '\0';

@@ -27,9 +27,12 @@
 static struct {
 	struct zw_iov iov[ZW_MAX_IOV];
 	unsigned int nr;
+	unsigned long bytes;
 	uint32_t image;
 	pid_t pid;
 } out;
+/* Sent at the latest when so much has come together: the helper reads and writes while criu still looks for pages. */
+#define OUT_BYTES (8UL << 20)
 
 pid_t zns_xfer_pid(struct page_xfer *xfer, pid_t pid)
 {
@@ -50,19 +53,22 @@ static int flush(void)
 	m.len = out.nr * sizeof(out.iov[0]);
 	ret = zns_send(&m);
 	out.nr = 0;
+	out.bytes = 0;
 	if (ret)
-		pr_err("zns-helper died\n");
+		pr_err("zns-helper died; nothing was committed, run the dump again\n");
 	return ret ? -1 : 0;
 }
 
 int zns_write_mem(struct page_xfer *xfer, void *base, unsigned long len)
 {
 	struct zns_img *zi = xfer->pi->zns;
-	struct zw_iov *last = out.nr ? &out.iov[out.nr - 1] : NULL;
+	struct zw_iov *last;
 
-	if (out.nr && (out.image != zi->id || out.pid != xfer->zns_pid) && flush())
+	if (out.nr && (out.image != zi->id || out.pid != xfer->zns_pid || out.bytes >= OUT_BYTES) && flush())
 		return -1;
-	if (last && out.nr && last->base + last->len == (uintptr_t)base) {
+	last = out.nr ? &out.iov[out.nr - 1] : NULL;
+	out.bytes += len;
+	if (last && last->base + last->len == (uintptr_t)base) {
 		last->len += len;
 		return 0;
 	}
@@ -98,6 +104,7 @@ int zns_pages_seal(struct zns_img *zi)
  * it were not for this window. It is private memory, so a child inherits a valid copy; the restorer unmaps it.
  */
 #define WINDOW (1UL << 20)
+#define BATCH_MAX 64
 static struct {
 	void *mem;
 	uint32_t image;
@@ -112,6 +119,18 @@ void zns_pages_drop_window(void)
 	memset(&window, 0, sizeof(window));
 }
 
+static int batch_take(struct zns_batch *b)
+{
+	struct zw_reply r;
+
+	b->nr--;
+	if (zns_recv_reply(b->sk[0], &r, NULL)) {
+		pr_err("%s\n", r.msg);
+		b->failed = true;
+	}
+	return r.code;
+}
+
 int zns_batch_add(struct zns_batch *b, struct cr_img *img, struct iovec *iov, int nr, off_t off)
 {
 	struct zns_msg m = ZNS_MSG(ZW_READ);
@@ -122,6 +141,9 @@ int zns_batch_add(struct zns_batch *b, struct cr_img *img, struct iovec *iov, in
 		pr_perror("Can't make a socket for zns-helper's answers");
 		return -1;
 	}
+	/* Each waits in the helper with a descriptor and its addresses. */
+	if (b->nr == BATCH_MAX && batch_take(b) == -EPIPE)
+		return -1;
 	for (i = 0; i < nr && i < ZW_MAX_IOV; i++) {
 		v[i].base = (uintptr_t)iov[i].iov_base;
 		v[i].len = iov[i].iov_len;
@@ -134,7 +156,7 @@ int zns_batch_add(struct zns_batch *b, struct cr_img *img, struct iovec *iov, in
 	m.fd[0] = b->sk[1];
 	m.nr_fd = 1;
 	if (nr > ZW_MAX_IOV || zns_send(&m)) {
-		pr_err("Can't ask zns-helper for pages of %s\n", img->zns->name);
+		pr_err("zns-helper died; start the restore again\n");
 		return -1;
 	}
 	b->nr++;
@@ -143,24 +165,16 @@ int zns_batch_add(struct zns_batch *b, struct cr_img *img, struct iovec *iov, in
 
 int zns_batch_wait(struct zns_batch *b)
 {
-	struct zw_reply r;
-	int ret = 0;
+	int ret;
 
 	if (b->sk[0] < 0)
 		return 0;
 	close(b->sk[1]);	/* with the helper gone, the last copy: the wait ends */
-	while (b->nr) {
-		b->nr--;
-		if (zns_recv_reply(b->sk[0], &r, NULL)) {
-			pr_err("%s\n", r.msg);
-			ret = -1;
-			if (r.code == -EPIPE)
-				break;
-		}
-	}
+	while (b->nr && batch_take(b) != -EPIPE)
+		;
 	close(b->sk[0]);
-	b->sk[0] = b->sk[1] = -1;
-	b->nr = 0;
+	ret = b->failed ? -1 : 0;
+	*b = (struct zns_batch)ZNS_BATCH_INIT;
 	return ret;
 }
 

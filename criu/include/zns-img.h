@@ -39,8 +39,11 @@ extern int zns_parse_opt(int code, const char *arg);
 extern int zns_dump_begin(pid_t pid);
 /* When the tasks are about to be frozen. */
 extern void zns_dump_freeze(void);
-/* After the last image is flushed, before the post-dump script: durable and visible, or an error. */
-extern int zns_dump_commit(void);
+/*
+ * After the last image is flushed, before the post-dump script: durable and visible, or an error. With @failed, the dump
+ * has failed already: print what the helper knows of the cause, and return @failed.
+ */
+extern int zns_dump_commit(int failed);
 /* Commands that cannot work on zones yet: -1 with one line if zns options are given. */
 extern int zns_refuse(const char *what);
 /* Before the first image is read: zones are used if the directory has a handle or an id was given. */
@@ -63,9 +66,10 @@ extern int zns_write_mem(struct page_xfer *xfer, void *base, unsigned long len);
 extern int zns_pread(struct cr_img *img, void *buf, unsigned long len, off_t off);
 struct zns_batch {
 	int sk[2];
-	unsigned int nr;
+	unsigned int nr; /* answers to come */
+	bool failed;
 };
-#define ZNS_BATCH_INIT { { -1, -1 }, 0 }
+#define ZNS_BATCH_INIT { { -1, -1 }, 0, false }
 extern int zns_batch_add(struct zns_batch *b, struct cr_img *img, struct iovec *iov, int nr, off_t off);
 extern int zns_batch_wait(struct zns_batch *b);
 /* A descriptor from which the restorer blob can preadv what prepare_vma_ios queued (hugetlb VMAs). */

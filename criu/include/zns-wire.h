@@ -28,6 +28,7 @@ enum zw_op {
 	ZW_PAGES_SEAL,		/* image; fds: reply. Answered when all of the memory has been read */
 	ZW_FAILED,		/* payload text: an error in one of criu's children; the dump must not be committed */
 	ZW_COMMIT,		/* off = µs frozen so far; fds: reply. Answered when durable, handle included */
+	ZW_WHY,			/* fds: reply with the first error the helper knows of, if any */
 	/* restore */
 	ZW_OPEN,		/* payload name; fds: reply → kind, size, image; a memfd or a pipe with kind ZW_KIND_FD */
 	ZW_READ,		/* image, off, nr; payload zw_iov[nr] in the sender's memory; fds: reply */

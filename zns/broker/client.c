@@ -156,6 +156,9 @@ int zns_broker_call(struct zns_broker *b, ZnsPb__Request *req, ZnsPb__Response *
 		ret = zns_msg_recv(b->fd, &in, &in_len);
 	if (ret == -EPIPE)
 		return zns_fail(err, ret, "the broker (PID %u) died or closed the connection", b->broker_pid);
+	if (ret == -EAGAIN)	/* only with a receive timeout on the socket */
+		return zns_fail(err, -ETIMEDOUT, "the broker (PID %u) does not answer; end it, the next command starts another",
+				b->broker_pid);
 	if (ret)
 		return zns_fail_sys(err, ret, "broker (PID %u)", b->broker_pid);
 	r = zns_pb__response__unpack(NULL, in_len, in);

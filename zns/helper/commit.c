@@ -85,6 +85,8 @@ static int broker_commit(struct dump *d, ZnsPb__Checkpoint *c, struct zns_err *e
 	ret = zns_broker_call(&d->h->broker, &req, &resp, err);
 	if (resp)
 		zns_pb__response__free_unpacked(resp, NULL);
+	if (ret == -ETIMEDOUT)
+		return zns_wrap(err, "checkpoint %s may or may not exist, `znsctl ls` tells", zns_uuid_format(d->id, id));
 	if (ret != -EPIPE)
 		return ret;
 	/* It died between our asking and its answer: the next one knows whether the record is in the log. */
@@ -109,12 +111,13 @@ static int broker_commit(struct dump *d, ZnsPb__Checkpoint *c, struct zns_err *e
 	return 0;
 }
 
-static void drop_committed(struct dump *d)
+static void drop_committed(struct dump *d, struct zns_err *err)
 {
 	ZnsPb__Rm rm = ZNS_PB__RM__INIT;
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Response *resp = NULL;
 	ProtobufCBinaryData id = { ZNS_UUID_LEN, d->id };
+	char text[ZNS_UUID_STR];
 
 	rm.n_checkpoints = 1;
 	rm.checkpoints = &id;
@@ -122,6 +125,8 @@ static void drop_committed(struct dump *d)
 	req.rm = &rm;
 	if (!zns_broker_call(&d->h->broker, &req, &resp, NULL))
 		zns_pb__response__free_unpacked(resp, NULL);
+	else	/* it takes room until somebody removes it */
+		zns_wrap(err, "checkpoint %s stays without a handle, `znsctl rm` removes it", zns_uuid_format(d->id, text));
 }
 
 /* A convenience for tools: not synced, since the handle's hash tells a stale or torn copy. */
@@ -225,7 +230,7 @@ static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct
 	if (!ret) {
 		ret = write_handle(d, c, err);
 		if (ret)
-			drop_committed(d);
+			drop_committed(d, err);
 	}
 	if (!ret)
 		summary(d, c, r);

@@ -4,7 +4,10 @@
  * Any error before leaves nothing visible; the broker takes the zones back when our connection ends.
  */
 #include <string.h>
+#include <sys/socket.h>
 #include "dump.h"
+
+#define BROKER_TIMEOUT_S 120
 
 static int zone_get(void *arg, uint32_t group, const uint32_t *done, uint32_t nr_done, struct zns_zone_slot *out,
 		    struct zns_err *err)
@@ -141,6 +144,10 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		ret = ask_admission(d, b, &resp, err);
 	if (!ret)
 		ret = start_writer(d, resp->dump, err);
+	/* Admission may wait; from now on tasks are frozen, and a broker that hangs must not keep them so. */
+	if (!ret)
+		setsockopt(h->broker.fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){ .tv_sec = BROKER_TIMEOUT_S },
+			   sizeof(struct timeval));
 	if (!ret) {
 		d->pid = b->pid;
 		r.warn = resp->dump->note != NULL;

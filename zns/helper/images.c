@@ -209,6 +209,13 @@ void dump_packet(struct helper *h, struct packet *p)
 	case ZW_COMMIT:
 		dump_commit(d, p);
 		return;
+	case ZW_WHY:
+		ret = dump_check(d, &err);
+		if (ret)
+			reply_error(p->nr_fd ? p->fd[0] : -1, &err);
+		else
+			reply_send(p->nr_fd ? p->fd[0] : -1, &(struct zw_reply){ 0 }, -1);
+		return;
 	default:
 		ret = zns_fail(&err, -EPROTO, "unknown request %u from criu", p->h.op);
 	}
