@@ -20,10 +20,11 @@ say		= $(if $(filter 1,$(V)),,@echo "  $(1)")
 # --- what it takes -----------------------------------------------------------------------------------------------
 DEB_BUILD	:= build-essential pkg-config patch xz-utils ca-certificates libprotobuf-dev libprotobuf-c-dev \
 		   protobuf-c-compiler protobuf-compiler libnl-3-dev libcap-dev libnet1-dev libbsd-dev libnftables-dev \
-		   libgnutls28-dev uuid-dev libaio-dev python3 python3-protobuf python3-yaml libxxhash-dev libjson-c-dev
+		   libgnutls28-dev uuid-dev libaio-dev python3 python3-protobuf python3-yaml libxxhash-dev libjson-c-dev \
+		   libzbd-dev libnvme-dev liburing-dev
 DEB_TEST	:= libcmocka-dev redis-server redis-tools iproute2 iptables nftables procps util-linux libnl-route-3-dev
 DEB_DOC		:= asciidoc-base xmlto
-PKGS		:= libprotobuf-c libxxhash json-c
+PKGS		:= libprotobuf-c libxxhash json-c libzbd libnvme liburing
 export DEBIAN_FRONTEND := noninteractive
 # The distribution's python: criu's build and zdtm need its protobuf module.
 SYS_PATH	:= /usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -54,7 +55,7 @@ ADAPTER		:= $(wildcard criu/*.c criu/*.h criu/include/*.h)
 CRIU_SRC	:= $(B)/criu
 PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch) scripts/fetch-criu
 
-.PHONY: all zns criu deps deps-doc deps-clang unit zonetests errors test demo bench zdtm-sample fuzz fuzz-run lint man install \
+.PHONY: all zns criu deps deps-doc deps-clang unit zonetests errors test demo bench bench-emu zdtm-sample fuzz fuzz-run lint man install \
 	uninstall clean
 all: zns criu
 
@@ -164,6 +165,16 @@ $(B)/fuzz/%: test/fuzz/%.c $(PROTO_C)
 	@mkdir -p $(@D)
 	$(Q)clang -g -O1 -fsanitize=fuzzer,address,undefined $(CPPFLAGS) -o $@ $< $(filter %.c,$(LIB_OBJ:$(B)/%.o=%.c)) \
 		$(PROTO_C) $(LDLIBS)
+
+BENCH_BIN	:= $(B)/bench/emu_table $(B)/bench/emu_seq
+$(BENCH_BIN): $(B)/bench/%: test/bench/%.c test/bench/emu_drive.h $(B)/libzns.a
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(B)/libzns.a $(LDLIBS)
+
+# The emulator against its own parameters (model time), and against the plain disk (timing off).
+bench-emu: $(BENCH_BIN)
+	$(Q)$(B)/bench/emu_table && $(B)/bench/emu_seq
 
 FUZZ_SECONDS	?= 60
 fuzz: deps-clang

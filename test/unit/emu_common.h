@@ -28,6 +28,7 @@ static inline int emu_begin(void **state)
 	snprintf(dev_path, sizeof(dev_path), "%s/dev.img", test_dir);
 	snprintf(dev_spec, sizeof(dev_spec), "emu:%s", dev_path);
 	unsetenv("ZNS_EMU_FAULT");
+	unsetenv("ZNS_EMU_CLOCK");
 	err = (struct zns_err)ZNS_ERR_INIT;
 	return 0;
 }
@@ -76,6 +77,32 @@ static inline struct zns_emu_params small(void)
 	assert_int_equal(err.code, (want)); \
 	assert_says(text); \
 } while (0)
+
+/* Field by field: there is padding. */
+static inline void assert_same_params(const struct zns_emu_params *a, const struct zns_emu_params *b)
+{
+	assert_int_equal(a->nr_zones, b->nr_zones);
+	assert_int_equal(a->block_size, b->block_size);
+	assert_int_equal(a->zone_size, b->zone_size);
+	assert_int_equal(a->zone_capacity, b->zone_capacity);
+	assert_int_equal(a->max_open, b->max_open);
+	assert_int_equal(a->max_active, b->max_active);
+	assert_int_equal(a->channels, b->channels);
+	assert_int_equal(a->ways, b->ways);
+	assert_int_equal(a->map, b->map);
+	assert_int_equal(a->map_seed, b->map_seed);
+	assert_int_equal(a->timing, b->timing);
+	assert_int_equal(a->die_write_mibps, b->die_write_mibps);
+	assert_int_equal(a->die_read_mibps, b->die_read_mibps);
+	assert_int_equal(a->channel_mibps, b->channel_mibps);
+	assert_int_equal(a->program_unit, b->program_unit);
+	assert_int_equal(a->buffer_units, b->buffer_units);
+	assert_int_equal(a->command_us, b->command_us);
+	assert_int_equal(a->reset_us, b->reset_us);
+	assert_int_equal(a->controller_mibps, b->controller_mibps);
+	assert_int_equal(a->gc_every_mib, b->gc_every_mib);
+	assert_int_equal(a->gc_stall_ms, b->gc_stall_ms);
+}
 
 static inline struct zns_dev *open_dev(void)
 {

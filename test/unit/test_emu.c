@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The emulated device in one process: making, opening, geometry, zone rules, faults, maps. */
+/* The emulated device in one process: making, opening, geometry, zone rules. */
 #include "emu_common.h"
 
 #define CAP KIB(960)
@@ -52,79 +52,6 @@ static void open_refuses(void **state)
 	assert_int_equal(zns_dev_open(dev_spec, 0, &d, NULL), -EMEDIUMTYPE);
 }
 
-/* Field by field: there is padding. */
-static void assert_same_params(const struct zns_emu_params *a, const struct zns_emu_params *b)
-{
-	assert_int_equal(a->nr_zones, b->nr_zones);
-	assert_int_equal(a->block_size, b->block_size);
-	assert_int_equal(a->zone_size, b->zone_size);
-	assert_int_equal(a->zone_capacity, b->zone_capacity);
-	assert_int_equal(a->max_open, b->max_open);
-	assert_int_equal(a->max_active, b->max_active);
-	assert_int_equal(a->channels, b->channels);
-	assert_int_equal(a->ways, b->ways);
-	assert_int_equal(a->map, b->map);
-	assert_int_equal(a->map_seed, b->map_seed);
-	assert_int_equal(a->timing, b->timing);
-	assert_int_equal(a->die_write_mibps, b->die_write_mibps);
-	assert_int_equal(a->die_read_mibps, b->die_read_mibps);
-	assert_int_equal(a->channel_mibps, b->channel_mibps);
-}
-
-static void profiles(void **state)
-{
-	static const char *const known[] = { "default", "paper", "large-zone", "small-zone" };
-	struct zns_emu_params p, q;
-
-	zns_emu_default_params(&p);
-	assert_int_equal(p.nr_zones * p.zone_size, GIB(4));
-	assert_int_equal(p.block_size, 4096);
-	assert_int_equal(p.channels * p.ways, 32);
-	assert_int_equal(p.max_open, 0);
-	assert_int_equal(p.max_active, 32);
-	assert_false(p.timing);
-	for (size_t i = 0; i < ZNS_ARRAY_SIZE(known); i++) {
-		assert_ok(zns_emu_profile(known[i], &q, &err));
-		assert_ok(emu_params_check(&q, &err));
-		if (!i)
-			assert_same_params(&p, &q);
-	}
-	assert_ok(zns_emu_profile("large-zone", &q, &err));
-	assert_int_equal(q.map, ZNS_EMU_MAP_SHARED);
-	assert_int_equal(q.zone_capacity, MIB(1077));
-	assert_int_equal(q.max_open, 14);
-	assert_fails(zns_emu_profile("nope", &q, &err), -ENOENT, "large-zone");
-}
-
-static void bad_params(void **state)
-{
-	static const struct { size_t off; unsigned size; uint64_t v; const char *says; } bad[] = {
-#define P(f, v, s) { offsetof(struct zns_emu_params, f), sizeof(((struct zns_emu_params *)0)->f), v, s }
-		P(block_size, 0, "512 or 4096"), P(block_size, 1024, "512 or 4096"), P(nr_zones, 3, "4 to"),
-		P(nr_zones, UINT32_MAX, "4 to"), P(zone_size, 0, "zone size"), P(zone_size, MIB(1) + 1, "zone size"),
-		P(zone_size, UINT64_MAX - 4095, "zone size"), P(zone_capacity, 0, "zone capacity"),
-		P(zone_capacity, 512, "zone capacity"), P(zone_capacity, MIB(2), "larger than the zone size"),
-		P(max_open, 7, "active limit"), P(channels, 0, "channels"), P(ways, 0, "ways"), P(channels, 1000, "1024"),
-		P(channels, UINT32_MAX, "1024"), P(map, 7, "zone map"), P(die_write_mibps, 0, "die write"),
-		P(die_read_mibps, 2000000, "die read"), P(channel_mibps, 0, "channel"),
-#undef P
-	};
-
-	for (size_t i = 0; i < ZNS_ARRAY_SIZE(bad); i++) {
-		struct zns_emu_params p = small();
-
-		p.timing = true;
-		memcpy((char *)&p + bad[i].off, &bad[i].v, bad[i].size);
-		assert_fails(zns_emu_create(dev_path, &p, false, &err), -EINVAL, bad[i].says);
-		assert_int_equal(access(dev_path, F_OK), -1);
-	}
-	struct zns_emu_params p = small();
-
-	p.die_write_mibps = 0;	/* of no account while timing is off */
-	assert_ok(zns_emu_create(dev_path, &p, false, &err));
-	assert_fails(zns_emu_create("", &p, false, &err), -EINVAL, "emu:PATH");
-}
-
 static void create_refuses_and_forces(void **state)
 {
 	struct zns_emu_params p = small(), q;
@@ -170,27 +97,6 @@ static void create_refuses_and_forces(void **state)
 	assert_fails(zns_emu_create("/proc/none/x", &p, true, &err), -ENOENT, "cannot create");
 }
 
-static void create_without_space(void **state)
-{
-	struct zns_emu_params p = small();
-	struct stat st;
-	int fd;
-
-	p.nr_zones = 1 << 20;
-	p.zone_size = p.zone_capacity = GIB(1024);	/* an exbibyte: no disk has it */
-	err.msg[0] = '\0';
-	assert_true(zns_emu_create(dev_path, &p, false, &err) < 0);
-	assert_says("fewer or smaller zones");
-	assert_int_equal(access(dev_path, F_OK), -1);
-	/* a file that was there keeps its size and content */
-	fd = open(dev_path, O_RDWR | O_CREAT, 0600);
-	assert_int_equal(write(fd, "precious", 8), 8);
-	assert_true(zns_emu_create(dev_path, &p, true, &err) < 0);
-	assert_int_equal(fstat(fd, &st), 0);
-	assert_int_equal(st.st_size, 8);
-	close(fd);
-}
-
 static void header_is_checked(void **state)
 {
 	struct zns_emu_params p = small();
@@ -224,9 +130,14 @@ static void header_is_checked(void **state)
 		assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE, "bad header");
 	}
 	bad = h;
-	bad.version = 2;
+	bad.version = 3;
 	assert_int_equal(pwrite(fd, &bad, sizeof(bad), 0), sizeof(bad));
-	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE, "format 2");
+	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE, "format 3");
+	bad.version = 1;
+	bad.header_bytes = 128;
+	assert_int_equal(pwrite(fd, &bad, sizeof(bad), 0), sizeof(bad));
+	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE, "format 1 of an older version");
+	assert_says("znsctl create --force emu:");
 	assert_int_equal(pwrite(fd, &h, sizeof(h), 0), sizeof(h));
 	assert_int_equal(ftruncate(fd, lseek(fd, 0, SEEK_END) - 1), 0);
 	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE, "cut short");
@@ -570,103 +481,6 @@ static void read_only_handle(void **state)
 	zns_dev_close(d);
 }
 
-static void faults(void **state)
-{
-	struct zns_dev *d = make_small();
-	struct zns_emu_fault f = { .fail_write_after = 1, .fail_read_after = -1 };
-	cleanup_free void *buf = aligned(4096);
-
-	assert_ok(zns_emu_set_fault(d, &f));
-	assert_ok(put(d, 0, 0, 4096, 1));
-	assert_fails(put(d, 0, 4096, 4096, 1), -EIO, "media error");
-	assert_zone(d, 0, ZNS_ZONE_IMP_OPEN, 4096);
-	assert_ok(put(d, 0, 4096, 4096, 1));		/* once */
-	f = (struct zns_emu_fault) { .fail_write_after = -1, .fail_read_after = 0 };
-	assert_ok(zns_emu_set_fault(d, &f));
-	assert_fails(zns_dev_read(d, 0, 0, buf, 4096, &err), -EIO, "zone 0 at offset 0: media error");
-	check(d, 0, 0, 8192, 1);
-	zns_dev_close(d);
-
-	setenv("ZNS_EMU_FAULT", "read-after=1,write-after=0", 1);
-	d = open_dev();
-	assert_fails(put(d, 0, 8192, 4096, 1), -EIO, "injected");
-	assert_ok(zns_dev_read(d, 0, 0, buf, 4096, &err));
-	assert_fails(zns_dev_read(d, 0, 0, buf, 4096, &err), -EIO, "injected");
-	zns_dev_close(d);
-	static const char *const bad[] = { "x", "write-after", "write-after=", "write-after=-1", "write-after=1K", "other=1",
-					   "write-after=1;read-after=2", "write-after=99999999999999999999" };
-	for (size_t i = 0; i < ZNS_ARRAY_SIZE(bad); i++) {
-		setenv("ZNS_EMU_FAULT", bad[i], 1);
-		assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EINVAL, "ZNS_EMU_FAULT");
-	}
-}
-
-static void maps(void **state)
-{
-	struct zns_emu_params p = small();
-	uint32_t die[16], again[16], count[4] = { 0 };
-	struct zns_dev *d = make_dev(&p);
-
-	assert_ok(zns_emu_zone_map(d, die, &err));
-	for (uint32_t z = 0; z < 16; z++)
-		assert_int_equal(die[z], z % 4);
-	zns_dev_close(d);
-
-	p.map = ZNS_EMU_MAP_SHARED;
-	assert_ok(zns_emu_create(dev_path, &p, true, &err));
-	d = open_dev();
-	assert_ok(zns_emu_zone_map(d, die, &err));
-	for (uint32_t z = 0; z < 16; z++)
-		assert_int_equal(die[z], 0);
-	zns_dev_close(d);
-
-	p.map = ZNS_EMU_MAP_PERMUTED;
-	p.map_seed = 42;
-	assert_ok(zns_emu_create(dev_path, &p, true, &err));
-	d = open_dev();
-	assert_ok(zns_emu_zone_map(d, die, &err));
-	zns_dev_close(d);
-	for (uint32_t z = 0; z < 16; z++) {
-		assert_in_range(die[z], 0, 3);
-		count[die[z]]++;
-	}
-	for (uint32_t i = 0; i < 4; i++)
-		assert_int_equal(count[i], 4);
-	d = open_dev();
-	assert_ok(zns_emu_zone_map(d, again, &err));
-	assert_memory_equal(die, again, sizeof(die));
-	zns_dev_close(d);
-	p.map_seed = 43;
-	emu_map_build(&p, again);
-	assert_memory_not_equal(die, again, sizeof(die));
-}
-
-/* Every chunk holds every die once, also on large maps with a part of a chunk at the end. */
-static void permuted_is_balanced(void **state)
-{
-	struct zns_emu_params p = small();
-	uint32_t die[1000];
-	size_t in_place = 0;
-
-	p.nr_zones = 1000;
-	p.channels = 16;
-	p.ways = 8;
-	p.map = ZNS_EMU_MAP_PERMUTED;
-	for (p.map_seed = 0; p.map_seed < 20; p.map_seed++) {
-		emu_map_build(&p, die);
-		for (uint32_t c = 0; c < 1000; c += 128) {
-			uint8_t seen[128] = { 0 };
-
-			for (uint32_t i = c; i < c + 128 && i < 1000; i++) {
-				assert_in_range(die[i], 0, 127);
-				assert_int_equal(seen[die[i]]++, 0);
-				in_place += die[i] == i % 128;
-			}
-		}
-	}
-	assert_true(in_place < 1000);	/* about 156 of 20000 by chance */
-}
-
 static void not_emulated(void **state)
 {
 	static const struct zns_dev_ops ops = { .name = "block" };
@@ -686,10 +500,9 @@ static void not_emulated(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(state_names), T(open_refuses), T(profiles), T(bad_params), T(create_refuses_and_forces),
-		T(create_without_space), T(header_is_checked), T(geometry), T(write_rules), T(append_rules), T(read_rules),
-		T(any_buffer_will_do), T(small_blocks), T(transitions), T(finished_zone_hides_old_data), T(limits),
-		T(no_limits), T(resets), T(worn_zones), T(read_only_handle), T(faults), T(maps), T(permuted_is_balanced),
+		T(state_names), T(open_refuses), T(create_refuses_and_forces), T(header_is_checked), T(geometry), T(write_rules),
+		T(append_rules), T(read_rules), T(any_buffer_will_do), T(small_blocks), T(transitions),
+		T(finished_zone_hides_old_data), T(limits), T(no_limits), T(resets), T(worn_zones), T(read_only_handle),
 		T(not_emulated),
 	};
 

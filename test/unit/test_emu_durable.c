@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The emulated device over power cuts and reboots, after interrupted resets, and its timing model. */
+/* The emulated device over power cuts and reboots, and after interrupted resets. */
 #include "emu_common.h"
 
 #define CAP KIB(960)
@@ -336,103 +336,6 @@ static void reading_without_the_right_to_write(void **state)
 	assert_int_equal(in_child(reader), 0);
 }
 
-/* ---- timing: asserted on the model's own counters, never on the wall clock ------------------------ */
-
-static struct zns_emu_params timed(void)
-{
-	struct zns_emu_params p = small();
-
-	p.timing = true;
-	p.die_write_mibps = 100;
-	p.die_read_mibps = 400;
-	p.channel_mibps = 800;
-	return p;
-}
-
-static void timing_counts_work_per_die(void **state)
-{
-	struct zns_emu_params p = timed();
-	struct zns_dev *d = make_dev(&p);
-	struct emu *e = emu_of(d);
-	uint64_t one = KIB(100) * 1000000000ull / MIB(100);	/* 100 KiB at 100 MiB/s */
-
-	assert_ok(put(d, 0, 0, KIB(100), 1));
-	assert_int_equal(emu_timing_work(e, 0), one);
-	assert_ok(put(d, 1, 0, KIB(100), 1));			/* another die */
-	assert_int_equal(emu_timing_work(e, 0), one);
-	assert_int_equal(emu_timing_work(e, 1), one);
-	assert_ok(put(d, 4, 0, KIB(100), 1));			/* die 0 again: twice the time */
-	assert_int_equal(emu_timing_work(e, 0), 2 * one);
-	check(d, 4, 0, KIB(100), 1);
-	assert_int_equal(emu_timing_work(e, 0), 2 * one + one / 4);
-	/* zones 0 and 4 and die 2 share channel 0 */
-	assert_int_equal(e->channel_busy[0].work_ns, 3 * (one / 8));
-	assert_int_equal(e->channel_busy[1].work_ns, one / 8);
-	/* a refused write costs nothing */
-	assert_int_equal(put(d, 4, 0, KIB(100), 1), -EIO);
-	assert_int_equal(emu_timing_work(e, 0), 2 * one + one / 4);
-	zns_dev_close(d);
-}
-
-static void timing_queues_on_one_die(void **state)
-{
-	struct zns_emu_params p = timed();
-	struct zns_dev *d = make_dev(&p);
-	struct emu *e = emu_of(d);
-	uint64_t cost = MIB(100) * 1000000000ull / MIB(100), first, second, other;
-
-	/* booked, not waited for */
-	first = emu_timing_book(e, 0, MIB(100), true);
-	second = emu_timing_book(e, 8, MIB(100), true);		/* the same die: behind it */
-	other = emu_timing_book(e, 1, MIB(100), true);		/* another die and channel: beside it */
-	assert_int_equal(second, first + cost);
-	assert_true(other < second);
-	assert_int_equal(e->die_busy[0].until_ns, second);
-	/* a full second ahead: the caller is never done before its booking */
-	emu_store(&e->die_busy[3].until_ns, zns_mono_ns() + 20000000);
-	other = emu_load(&e->die_busy[3].until_ns);
-	assert_ok(put(d, 3, 0, 4096, 1));
-	assert_true(zns_mono_ns() >= other);
-	zns_dev_close(d);
-}
-
-static void timing_is_shared_by_handles(void **state)
-{
-	struct zns_emu_params p = timed();
-	struct zns_dev *a = make_dev(&p), *b = open_dev();
-	uint64_t first = emu_timing_book(emu_of(a), 0, MIB(100), true);
-
-	assert_int_equal(emu_timing_book(emu_of(b), 0, MIB(100), true), first + 1000000000);
-	zns_dev_close(a);
-	zns_dev_close(b);
-}
-
-static void timing_of_a_shared_map(void **state)
-{
-	struct zns_emu_params p = timed();
-	struct zns_dev *d;
-	struct emu *e;
-
-	p.map = ZNS_EMU_MAP_SHARED;
-	d = make_dev(&p);
-	e = emu_of(d);
-	assert_ok(put(d, 7, 0, KIB(400), 1));
-	for (uint32_t i = 0; i < 4; i++)
-		assert_int_equal(emu_timing_work(e, i), KIB(100) * 1000000000ull / MIB(100));
-	zns_dev_close(d);
-}
-
-static void timing_off_costs_nothing(void **state)
-{
-	struct zns_dev *d = make_small();
-	struct emu *e = emu_of(d);
-
-	assert_ok(put(d, 0, 0, KIB(400), 1));
-	assert_int_equal(emu_timing_book(e, 0, MIB(100), true), 0);
-	assert_int_equal(emu_timing_work(e, 0), 0);
-	zns_dev_close(d);
-}
-
 #define WHO(s) cmocka_unit_test_prestate_setup_teardown(reset_died_before_mirror_changed, emu_begin, emu_end, s)
 
 int main(void)
@@ -442,8 +345,7 @@ int main(void)
 		T(new_boot_starts_from_the_durable_table), T(corrupt_entry_costs_its_zone_only), T(stale_live_table_is_noticed),
 		T(reset_died_before_live_changed), WHO(&by_open), WHO(&by_flush), WHO(&by_lock), T(flush_never_undoes_a_reset),
 		T(flush_skips_when_nothing_changed), T(failed_sync_is_final), T(many_zones),
-		T(reading_without_the_right_to_write), T(timing_counts_work_per_die), T(timing_queues_on_one_die),
-		T(timing_is_shared_by_handles), T(timing_of_a_shared_map), T(timing_off_costs_nothing),
+		T(reading_without_the_right_to_write),
 	};
 
 	return cmocka_run_group_tests_name("emu-durable", tests, NULL, NULL);

@@ -8,7 +8,8 @@
 enum {
 	OPT_PROFILE = OPT_OWN, OPT_CHANNELS, OPT_WAYS, OPT_ZONES, OPT_ZONE_SIZE, OPT_ZONE_CAPACITY, OPT_BLOCK_SIZE,
 	OPT_MAX_OPEN, OPT_MAX_ACTIVE, OPT_MAP, OPT_TIMING, OPT_DIE_WRITE, OPT_DIE_READ, OPT_CHANNEL_BW, OPT_NO_FORMAT,
-	OPT_DEFAULT, OPT_FORCE,
+	OPT_DEFAULT, OPT_FORCE, OPT_PROGRAM_UNIT, OPT_BUFFER_UNITS, OPT_COMMAND_US, OPT_RESET_US, OPT_CONTROLLER_BW, OPT_GC_EVERY,
+	OPT_GC_STALL, OPT_PREALLOC, OPT_SPARSE,
 };
 
 static const struct option opts[] = {
@@ -29,8 +30,72 @@ static const struct option opts[] = {
 	{ "no-format", no_argument, NULL, OPT_NO_FORMAT },
 	{ "default", no_argument, NULL, OPT_DEFAULT },
 	{ "force", no_argument, NULL, OPT_FORCE },
+	{ "program-unit", required_argument, NULL, OPT_PROGRAM_UNIT },
+	{ "buffer-units", required_argument, NULL, OPT_BUFFER_UNITS },
+	{ "command-us", required_argument, NULL, OPT_COMMAND_US },
+	{ "reset-us", required_argument, NULL, OPT_RESET_US },
+	{ "controller-bw", required_argument, NULL, OPT_CONTROLLER_BW },
+	{ "gc-every", required_argument, NULL, OPT_GC_EVERY },
+	{ "gc-stall-ms", required_argument, NULL, OPT_GC_STALL },
+	{ "prealloc", required_argument, NULL, OPT_PREALLOC },
+	{ "sparse", no_argument, NULL, OPT_SPARSE },
 	CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 };
+
+static uint32_t *model_field(struct zns_emu_params *p, int c)
+{
+	switch (c) {
+	case OPT_PROGRAM_UNIT:
+		return &p->program_unit;
+	case OPT_BUFFER_UNITS:
+		return &p->buffer_units;
+	case OPT_COMMAND_US:
+		return &p->command_us;
+	case OPT_RESET_US:
+		return &p->reset_us;
+	case OPT_GC_EVERY:
+		return &p->gc_every_mib;
+	default:
+		return &p->gc_stall_ms;
+	}
+}
+
+/* Of the timing model alone, and where the file's space comes from. */
+static int set_model(struct zns_emu_params *p, int c, const char *v)
+{
+	static const char *const prealloc[] = { "allocated", "written", "sparse" };
+	uint64_t n = 0;
+	int ret;
+
+	switch (c) {
+	case OPT_SPARSE:
+		p->prealloc = ZNS_EMU_SPARSE;
+		return 0;
+	case OPT_PREALLOC:
+		for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(prealloc); i++) {
+			if (strcmp(v, prealloc[i]))
+				continue;
+			p->prealloc = i;
+			return 0;
+		}
+		return -EINVAL;
+	case OPT_CONTROLLER_BW:
+		p->controller_mibps = 0;
+		return strcmp(v, "none") ? zns_parse_mibps(v, &p->controller_mibps) : 0;
+	case OPT_PROGRAM_UNIT:
+	case OPT_GC_EVERY:
+		ret = zns_parse_size(v, &n);
+		if (!ret && (c == OPT_GC_EVERY ? n % MIB(1) || n >> 20 > UINT32_MAX : n > UINT32_MAX))
+			ret = -EINVAL;
+		break;
+	default:
+		ret = ctl_number(v, 0, UINT32_MAX, &n);
+	}
+	if (ret)
+		return ret;
+	*model_field(p, c) = c == OPT_GC_EVERY ? n >> 20 : n;
+	return 0;
+}
 
 /* 0, or -EINVAL: @v is no value for option @c. */
 static int set_param(struct zns_emu_params *p, int c, const char *v)
@@ -38,6 +103,8 @@ static int set_param(struct zns_emu_params *p, int c, const char *v)
 	uint64_t n = 0;
 	int ret = 0;
 
+	if (c >= OPT_PROGRAM_UNIT)
+		return set_model(p, c, v);
 	switch (c) {
 	case OPT_ZONE_SIZE:
 		return zns_parse_size(v, &p->zone_size);
@@ -168,6 +235,13 @@ static int print_made(const struct create *k, const uint32_t *die, bool json)
 	json_object_object_add(j, "die_write_mibps", json_object_new_int64(p->die_write_mibps));
 	json_object_object_add(j, "die_read_mibps", json_object_new_int64(p->die_read_mibps));
 	json_object_object_add(j, "channel_mibps", json_object_new_int64(p->channel_mibps));
+	json_object_object_add(j, "program_unit", json_object_new_int64(p->program_unit));
+	json_object_object_add(j, "buffer_units", json_object_new_int64(p->buffer_units));
+	json_object_object_add(j, "command_us", json_object_new_int64(p->command_us));
+	json_object_object_add(j, "reset_us", json_object_new_int64(p->reset_us));
+	json_object_object_add(j, "controller_mibps", json_object_new_int64(p->controller_mibps));
+	json_object_object_add(j, "gc_every_mib", json_object_new_int64(p->gc_every_mib));
+	json_object_object_add(j, "gc_stall_ms", json_object_new_int64(p->gc_stall_ms));
 	json_object_object_add(j, "zone_die", ctl_json_u32s(die, p->nr_zones));
 	return ctl_print_json(j);
 }

@@ -15,6 +15,9 @@ static const struct ctl_cmd commands[] = {
 	  "  --map interleaved|permuted:SEED|shared   which die a zone sits on\n"
 	  "  --timing on|off         the NAND timing model\n"
 	  "  --die-write-bw MIBPS, --die-read-bw MIBPS, --channel-bw MIBPS\n"
+	  "  --program-unit SIZE, --buffer-units N, --command-us N, --reset-us N, --controller-bw MIBPS|none,\n"
+	  "  --gc-every SIZE, --gc-stall-ms N       the timing model's other parameters\n"
+	  "  --prealloc allocated|written|sparse    how the file's space is got; --sparse is short for the last\n"
 	  "  --no-format     only create and register\n"
 	  "  --default       make it the default device\n"
 	  "  --force         replace an existing device\n",

@@ -142,6 +142,8 @@ static void emu_bandwidth(const struct zns_emu_params *e, uint32_t *write, uint3
 	bool wide = e->map == ZNS_EMU_MAP_SHARED;
 	uint64_t dies = wide ? (uint64_t)e->channels * e->ways : 1, chan = (uint64_t)e->channel_mibps * (wide ? e->channels : 1);
 
+	if (e->controller_mibps)
+		chan = zns_min(chan, (uint64_t)e->controller_mibps);
 	*write = zns_min(dies * e->die_write_mibps, chan);
 	*read = zns_min(dies * e->die_read_mibps, chan);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 
 #include "emu_priv.h"
@@ -94,18 +95,36 @@ static int may_overwrite(const struct target *t, bool force, struct zns_err *err
 	return 0;
 }
 
-static int allocate(const struct target *t, uint64_t total, struct zns_err *err)
+/* How many zones the file system has room for; it is asked first, since filling it up would hurt others. */
+static int too_large(const struct target *t, const struct zns_emu_params *p, const struct emu_layout *lay, uint64_t have,
+		     struct zns_err *err)
 {
-	char need[32], have[32];
-	int rc;
+	char need[32], free_space[32];
+	uint64_t fit = have > lay->data_off ? (have - lay->data_off) / lay->stride : 0;
 
-	if (t->block) {
-		if (t->old_size >= total)
-			return 0;
-		return zns_fail(err, -ENOSPC, "%s has %s, the device needs %s: use fewer or smaller zones", t->path,
-				zns_format_size(t->old_size, have, sizeof(have)), zns_format_size(total, need, sizeof(need)));
+	return zns_fail(err, -ENOSPC,
+			"%s: %u zones need %s, %s has room for %s: use fewer or smaller zones (--zones N, at most %llu)%s", t->path,
+			p->nr_zones, zns_format_size(lay->total, need, sizeof(need)), t->block ? "it" : "its file system",
+			zns_format_size(have, free_space, sizeof(free_space)),
+			(unsigned long long)zns_min(fit, (uint64_t)EMU_MAX_ZONES), t->block ? "" : ", or --sparse");
+}
+
+static int allocate(const struct target *t, const struct zns_emu_params *p, const struct emu_layout *lay, struct zns_err *err)
+{
+	uint64_t total = lay->total, have;
+	bool sparse = p->prealloc == ZNS_EMU_SPARSE;
+	struct statvfs fs;
+	struct stat st;
+	int rc = 0;
+
+	if (t->block)
+		return t->old_size >= total ? 0 : too_large(t, p, lay, t->old_size, err);
+	if (!sparse && !fstatvfs(t->fd, &fs) && !fstat(t->fd, &st)) {
+		have = (uint64_t)fs.f_bavail * fs.f_frsize + (uint64_t)st.st_blocks * 512;
+		if (have < total)
+			return too_large(t, p, lay, have, err);
 	}
-	while ((rc = fallocate(t->fd, 0, 0, total) ? -errno : 0) == -EINTR)
+	while (!sparse && (rc = fallocate(t->fd, 0, 0, total) ? -errno : 0) == -EINTR)
 		;
 	if (rc == -EOPNOTSUPP)
 		rc = 0;		/* sparse, then */
@@ -115,8 +134,7 @@ static int allocate(const struct target *t, uint64_t total, struct zns_err *err)
 		return 0;
 	if (!t->fresh && ftruncate(t->fd, t->old_size))
 		rc = -errno;
-	return zns_fail_sys(err, rc, "cannot allocate %s for %s: free space there, or use fewer or smaller zones",
-			    zns_format_size(total, need, sizeof(need)), t->path);
+	return zns_fail_sys(err, rc, "cannot make %s for %u zones: use fewer or smaller zones (--zones N)", t->path, p->nr_zones);
 }
 
 static int write_zeroes(int fd, uint64_t pos, uint64_t len)
@@ -126,6 +144,26 @@ static int write_zeroes(int fd, uint64_t pos, uint64_t len)
 
 	for (; !rc && len; pos += zns_min(len, sizeof(zero)), len -= zns_min(len, sizeof(zero)))
 		rc = zns_pwrite_all(fd, zero, zns_min(len, sizeof(zero)), pos);
+	return rc;
+}
+
+/* Past the page cache, where that goes: it would be filled with nothing. */
+static int write_data(const struct target *t, const struct emu_layout *lay)
+{
+	cleanup_close int direct = open(t->path, O_WRONLY | O_DIRECT | O_CLOEXEC);
+	cleanup_free void *zero = NULL;
+	size_t len = MIB(1);
+	int rc = 0;
+
+	if (posix_memalign(&zero, EMU_BLOCK, len))
+		return -ENOMEM;
+	memset(zero, 0, len);
+	for (uint64_t pos = lay->data_off; !rc && pos < lay->total; pos += len) {
+		len = zns_min(len, lay->total - pos);
+		rc = direct >= 0 ? zns_pwrite_all(direct, zero, len, pos) : -EINVAL;
+		if (rc == -EINVAL)
+			rc = zns_pwrite_all(t->fd, zero, len, pos);
+	}
 	return rc;
 }
 
@@ -169,6 +207,8 @@ static int write_all(const struct target *t, const struct zns_emu_params *p, con
 		rc = -errno;
 	if (!rc)
 		rc = write_zeroes(t->fd, EMU_LIVE_OFF, lay->live_len);
+	if (!rc && p->prealloc == ZNS_EMU_WRITTEN)
+		rc = write_data(t, lay);
 	if (!rc)
 		rc = write_table(t->fd, p, lay);
 	if (!rc && fdatasync(t->fd))
@@ -194,7 +234,7 @@ static int create_in(const struct target *t, const struct zns_emu_params *p, con
 		return zns_fail(err, rc, "%s is in use by another process: end that first", t->path);
 	rc = may_overwrite(t, force, err);
 	if (!rc)
-		rc = allocate(t, lay->total, err);
+		rc = allocate(t, p, lay, err);
 	if (rc)
 		return rc;
 	rc = write_all(t, p, lay);

@@ -53,20 +53,22 @@ static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *
 		if (rc)
 			return rc;
 	}
-	if (emu_fault_hits(&e->fail_write_after))
-		return zns_fail(err, -EIO, "write to zone %u at offset %llu: media error (injected)", zone, (unsigned long long)off);
+	rc = emu_fault_before(e, true, zone, off, err);
+	if (rc)
+		return rc;
 	rc = emu_io_write(e, zone_pos(e, zone, off), buf, len);
 	if (rc)		/* also a full host disk: -ENOSPC would mean a full zone here */
 		return zns_fail(err, -EIO, "write to zone %u at offset %llu: the host's storage under %s failed: %s", zone,
 				(unsigned long long)off, e->dev.path, strerror(-rc));
 	emu_store(&en->wp, off + len);
 	__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);
+	emu_fault_after_write(e, zone);
 	return 0;
 }
 
 static int do_write(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len, uint64_t *at, struct zns_err *err)
 {
-	uint64_t done = 0;
+	uint64_t issue = emu_timing_issue(e), done = 0;
 	int rc = emu_check_writable(e, err);
 
 	if (!rc)
@@ -77,9 +79,9 @@ static int do_write(struct emu *e, uint32_t zone, uint64_t off, const void *buf,
 		return rc;
 	rc = write_locked(e, zone, off, buf, len, at, err);
 	if (!rc && len)
-		done = emu_timing_book(e, zone, len, true);
+		done = emu_timing_book(e, ZNS_EMU_OP_WRITE, zone, len, issue);
 	emu_zone_unlock(e, zone);
-	emu_timing_wait(done);
+	emu_timing_wait(e, done);
 	return rc;
 }
 
@@ -103,7 +105,7 @@ int emu_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t l
 	struct emu *e = emu_of(d);
 	struct emu_entry *en;
 	enum zns_zone_state st;
-	uint64_t wp, end;
+	uint64_t issue = emu_timing_issue(e), wp, end;
 	size_t stored;
 	int rc = check_transfer(e, "read", zone, off == APPEND ? off - 1 : off, len, err);
 
@@ -119,8 +121,9 @@ int emu_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t l
 	if (off + len > end)
 		return zns_fail(err, -ENODATA, "read of zone %u at offset %llu, %zu bytes: beyond its write pointer %llu", zone,
 				(unsigned long long)off, len, (unsigned long long)end);
-	if (len && emu_fault_hits(&e->fail_read_after))
-		return zns_fail(err, -EIO, "read of zone %u at offset %llu: media error (injected)", zone, (unsigned long long)off);
+	rc = len ? emu_fault_before(e, false, zone, off, err) : 0;
+	if (rc)
+		return rc;
 	/* A finished zone reads zeroes where it was never written, not what a former generation left there. */
 	stored = off >= wp ? 0 : zns_min(len, wp - off);
 	rc = emu_io_read(e, zone_pos(e, zone, off), buf, stored);
@@ -129,6 +132,6 @@ int emu_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t l
 				(unsigned long long)off, e->dev.path, strerror(-rc));
 	memset((char *)buf + stored, 0, len - stored);
 	if (len)
-		emu_timing_wait(emu_timing_book(e, zone, len, false));
+		emu_timing_wait(e, emu_timing_book(e, ZNS_EMU_OP_READ, zone, len, issue));
 	return 0;
 }

@@ -1,66 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/*
- * Faults on purpose: failing writes and reads, worn-out zones, power cuts. By call, or for a whole program by
- * ZNS_EMU_FAULT="write-after=N,read-after=N", read when a device is opened. Counters are the process's own.
- */
+/* Faults on purpose, by call or by ZNS_EMU_FAULT: see zns/emu.h. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "emu_priv.h"
 
-/* True for one caller: the one that finds 0. */
-bool emu_fault_hits(_Atomic int64_t *after)
-{
-	int64_t v = atomic_load(after);
-
-	while (v >= 0)
-		if (atomic_compare_exchange_weak(after, &v, v - 1))
-			return v == 0;
-	return false;
-}
-
-int emu_fault_from_env(struct emu *e, struct zns_err *err)
-{
-	const char *env = secure_getenv("ZNS_EMU_FAULT");
-	char buf[128], *save = NULL;
-
-	if (!env || !*env)
-		return 0;
-	if (strlen(env) >= sizeof(buf))
-		goto bad;
-	memcpy(buf, env, strlen(env) + 1);
-	for (char *word = strtok_r(buf, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
-		char *eq = strchr(word, '=');
-		uint64_t n;
-
-		/* a bare number: no unit letters here */
-		if (!eq || strspn(eq + 1, "0123456789") != strlen(eq + 1) || zns_parse_size(eq + 1, &n) || n > INT64_MAX)
-			goto bad;
-		*eq = '\0';
-		if (!strcmp(word, "write-after"))
-			atomic_store(&e->fail_write_after, n);
-		else if (!strcmp(word, "read-after"))
-			atomic_store(&e->fail_read_after, n);
-		else
-			goto bad;
-	}
-	return 0;
-bad:
-	return zns_fail(err, -EINVAL, "ZNS_EMU_FAULT=\"%.64s\": should be \"write-after=N,read-after=N\"", env);
-}
-
-int zns_emu_set_fault(struct zns_dev *dev, const struct zns_emu_fault *f)
-{
-	struct emu *e = emu_of(dev);
-
-	if (dev->ops != &emu_ops)
-		return -EMEDIUMTYPE;
-	atomic_store(&e->fail_write_after, f->fail_write_after);
-	atomic_store(&e->fail_read_after, f->fail_read_after);
-	return 0;
-}
-
-static int not_emulated(const struct zns_dev *dev, struct zns_err *err)
+int emu_refuse_foreign(const struct zns_dev *dev, struct zns_err *err)
 {
 	return zns_fail(err, -EMEDIUMTYPE, "%s is not an emulated device: this is for emulated devices only", dev->path);
 }
@@ -83,6 +28,236 @@ static int set_flags_locked(struct emu *e, uint32_t zone, uint32_t flags, struct
 	return rc;
 }
 
+/* ---- counting ------------------------------------------------------------------------------------ */
+
+/* Takes one from a counter that is neither 0 nor endless; true if there was one. */
+static bool take(_Atomic uint64_t *n)
+{
+	uint64_t v = atomic_load(n);
+
+	while (v && v != UINT64_MAX)
+		if (atomic_compare_exchange_weak(n, &v, v - 1))
+			break;
+	return v;
+}
+
+static bool hits(struct emu_rule *r, uint32_t zone)
+{
+	if (r->zone != ZNS_EMU_ANY_ZONE && r->zone != zone)
+		return false;
+	return !take(&r->left) && take(&r->times);
+}
+
+static int strike(struct emu *e, const struct emu_rule *r, bool write, uint32_t zone, uint64_t off, struct zns_err *err)
+{
+	bool offline = r->kind == ZNS_EMU_WEAR_OFFLINE;
+	int rc;
+
+	if (r->kind == ZNS_EMU_FAIL_WRITE || r->kind == ZNS_EMU_FAIL_READ)
+		return zns_fail(err, -EIO, "%s zone %u at offset %llu: media error (injected)", write ? "write to" : "read of", zone,
+				(unsigned long long)off);
+	rc = set_flags_locked(e, zone, offline ? EMU_F_OFFLINE : EMU_F_READ_ONLY, err);
+	return rc ? rc : emu_zone_refuses(zone, offline ? ZNS_ZONE_OFFLINE : ZNS_ZONE_READ_ONLY, err);
+}
+
+int emu_fault_before(struct emu *e, bool write, uint32_t zone, uint64_t off, struct zns_err *err)
+{
+	unsigned nr = atomic_load(&e->nr_rules);
+
+	for (unsigned i = 0; i < nr; i++) {
+		struct emu_rule *r = &e->rule[i];
+
+		if (r->kind == ZNS_EMU_CUT_POWER || (r->kind == ZNS_EMU_FAIL_READ) == write)
+			continue;
+		if (hits(r, zone))
+			return strike(e, r, write, zone, off, err);
+	}
+	return 0;
+}
+
+/* A cut comes right behind the write that used up its count. */
+void emu_fault_after_write(struct emu *e, uint32_t zone)
+{
+	unsigned nr = atomic_load(&e->nr_rules);
+
+	for (unsigned i = 0; i < nr; i++) {
+		struct emu_rule *r = &e->rule[i];
+
+		if (r->kind != ZNS_EMU_CUT_POWER || (r->zone != ZNS_EMU_ANY_ZONE && r->zone != zone))
+			continue;
+		take(&r->left);
+		if (!atomic_load(&r->left) && take(&r->times))
+			emu_cut_power(e, r->loss, r->seed);
+	}
+}
+
+/* ---- rules --------------------------------------------------------------------------------------- */
+
+int zns_emu_add_fault(struct zns_dev *dev, const struct zns_emu_rule *r, struct zns_err *err)
+{
+	struct emu *e = emu_of(dev);
+	unsigned nr;
+
+	if (dev->ops != &emu_ops)
+		return emu_refuse_foreign(dev, err);
+	nr = atomic_load(&e->nr_rules);
+	if (nr == EMU_MAX_RULES)
+		return zns_fail(err, -ENOSPC, "%s has %u faults to come already: clear them first", dev->path, nr);
+	if ((unsigned)r->kind > ZNS_EMU_CUT_POWER || (unsigned)r->loss > ZNS_EMU_LOSE_SEEDED)
+		return zns_fail(err, -EINVAL, "unknown fault %u or loss %u", (unsigned)r->kind, (unsigned)r->loss);
+	if (r->zone != ZNS_EMU_ANY_ZONE && r->zone >= e->p.nr_zones)
+		return zns_fail(err, -EINVAL, "fault in zone %u: the device has zones 0 to %u", r->zone, e->p.nr_zones - 1);
+	if (r->kind == ZNS_EMU_CUT_POWER && !r->after) {
+		emu_cut_power(e, r->loss, r->seed);
+		return 0;
+	}
+	e->rule[nr].kind = r->kind;
+	e->rule[nr].zone = r->zone;
+	e->rule[nr].loss = r->loss;
+	e->rule[nr].seed = r->seed;
+	atomic_store(&e->rule[nr].left, r->after);
+	/* a cut or a worn zone happens once */
+	atomic_store(&e->rule[nr].times, r->kind <= ZNS_EMU_FAIL_READ && r->times ? r->times : 1);
+	atomic_store(&e->nr_rules, nr + 1);
+	return 0;
+}
+
+int zns_emu_clear_faults(struct zns_dev *dev)
+{
+	if (dev->ops != &emu_ops)
+		return -EMEDIUMTYPE;
+	atomic_store(&emu_of(dev)->nr_rules, 0);
+	return 0;
+}
+
+int zns_emu_set_fault(struct zns_dev *dev, const struct zns_emu_fault *f)
+{
+	struct zns_emu_rule r = { .kind = ZNS_EMU_FAIL_WRITE, .zone = ZNS_EMU_ANY_ZONE };
+	int rc = zns_emu_clear_faults(dev);
+
+	if (!rc && f->fail_write_after >= 0) {
+		r.after = f->fail_write_after;
+		rc = zns_emu_add_fault(dev, &r, NULL);
+	}
+	if (!rc && f->fail_read_after >= 0) {
+		r.kind = ZNS_EMU_FAIL_READ;
+		r.after = f->fail_read_after;
+		rc = zns_emu_add_fault(dev, &r, NULL);
+	}
+	return rc;
+}
+
+/* ---- by environment ------------------------------------------------------------------------------ */
+
+/* A plain number from *s on; *s then stands behind it. */
+static bool number(const char **s, uint64_t *out)
+{
+	char digits[24];
+	size_t n = strspn(*s, "0123456789");
+
+	if (!n || n >= sizeof(digits))
+		return false;
+	memcpy(digits, *s, n);
+	digits[n] = '\0';
+	*s += n;
+	return !zns_parse_size(digits, out);
+}
+
+/* "N[@Z][xT]" */
+static bool parse_counts(const char *s, struct zns_emu_rule *r)
+{
+	uint64_t zone;
+
+	if (!number(&s, &r->after))
+		return false;
+	if (*s == '@') {
+		s++;
+		if (!number(&s, &zone) || zone >= ZNS_EMU_ANY_ZONE)
+			return false;
+		r->zone = zone;
+	}
+	if (*s == 'x' && r->kind <= ZNS_EMU_FAIL_READ) {
+		s++;
+		if (*s == '*') {
+			r->times = UINT64_MAX;
+			s++;
+		} else if (!number(&s, &r->times) || !r->times) {
+			return false;
+		}
+	}
+	return !*s;
+}
+
+static bool parse_loss(const char *s, struct zns_emu_rule *cut)
+{
+	if (!strcmp(s, "drop") || !strcmp(s, "keep")) {
+		cut->loss = *s == 'd' ? ZNS_EMU_LOSE_ALL : ZNS_EMU_LOSE_NOTHING;
+		return true;
+	}
+	cut->loss = ZNS_EMU_LOSE_SEEDED;
+	return number(&s, &cut->seed) && !*s;
+}
+
+static bool parse_word(char *word, struct zns_emu_rule *r)
+{
+	static const char *const name[] = {
+		[ZNS_EMU_FAIL_WRITE] = "write-after",
+		[ZNS_EMU_FAIL_READ] = "read-after",
+		[ZNS_EMU_WEAR_READ_ONLY] = "read-only-after",
+		[ZNS_EMU_WEAR_OFFLINE] = "offline-after",
+		[ZNS_EMU_CUT_POWER] = "cut-after",
+	};
+	char *eq = strchr(word, '=');
+
+	if (!eq)
+		return false;
+	*eq = '\0';
+	for (unsigned i = 0; i < ZNS_ARRAY_SIZE(name); i++) {
+		if (strcmp(word, name[i]))
+			continue;
+		*r = (struct zns_emu_rule) { .kind = i, .zone = ZNS_EMU_ANY_ZONE };
+		return parse_counts(eq + 1, r);
+	}
+	return false;
+}
+
+int emu_fault_from_env(struct emu *e, struct zns_err *err)
+{
+	const char *env = secure_getenv("ZNS_EMU_FAULT");
+	struct zns_emu_rule rule[EMU_MAX_RULES], cut = { .loss = ZNS_EMU_LOSE_ALL };
+	char buf[512], *save = NULL;
+	unsigned nr = 0;
+	int rc = 0;
+
+	if (!env || !*env)
+		return 0;
+	if (strlen(env) >= sizeof(buf))
+		goto bad;
+	memcpy(buf, env, strlen(env) + 1);
+	for (char *word = strtok_r(buf, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
+		if (!strncmp(word, "loss=", 5)) {
+			if (!parse_loss(word + 5, &cut))
+				goto bad;
+			continue;
+		}
+		if (nr == EMU_MAX_RULES || !parse_word(word, &rule[nr]))
+			goto bad;
+		nr++;
+	}
+	for (unsigned i = 0; !rc && i < nr; i++) {
+		rule[i].loss = cut.loss;
+		rule[i].seed = cut.seed;
+		rc = zns_emu_add_fault(&e->dev, &rule[i], err);
+	}
+	return rc;
+bad:
+	return zns_fail(err, -EINVAL,
+			"ZNS_EMU_FAULT=\"%.64s\": should be words like \"write-after=N\", \"read-only-after=N@ZONE\", \"cut-after=N,loss=keep\"",
+			env);
+}
+
+/* ---- zone states ---------------------------------------------------------------------------------- */
+
 int zns_emu_set_zone_state(struct zns_dev *dev, uint32_t zone, enum zns_zone_state s, struct zns_err *err)
 {
 	struct emu *e = emu_of(dev);
@@ -90,7 +265,7 @@ int zns_emu_set_zone_state(struct zns_dev *dev, uint32_t zone, enum zns_zone_sta
 	int rc;
 
 	if (dev->ops != &emu_ops)
-		return not_emulated(dev, err);
+		return emu_refuse_foreign(dev, err);
 	switch (s) {
 	case ZNS_ZONE_EMPTY:
 		break;
@@ -113,28 +288,5 @@ int zns_emu_set_zone_state(struct zns_dev *dev, uint32_t zone, enum zns_zone_sta
 		return rc;
 	rc = set_flags_locked(e, zone, flags, err);
 	emu_zone_unlock(e, zone);
-	return rc;
-}
-
-int zns_emu_power_cut(struct zns_dev *dev, struct zns_err *err)
-{
-	struct emu *e = emu_of(dev);
-	int rc;
-
-	if (dev->ops != &emu_ops)
-		return not_emulated(dev, err);
-	rc = emu_check_writable(e, err);
-	if (!rc)
-		rc = emu_lock_init(e->fd, true, err);
-	if (rc)
-		return rc;
-	rc = emu_presence_try_alone(e->fd);
-	if (rc) {
-		rc = zns_fail(err, rc, "%s is in use by another process: end that before cutting the power", e->dev.path);
-	} else {
-		rc = emu_table_rebuild(e, err);
-		emu_presence_share(e->fd, NULL);
-	}
-	emu_unlock_init(e->fd);
 	return rc;
 }

@@ -10,10 +10,14 @@ void emu_layout(const struct zns_emu_params *p, struct emu_layout *lay)
 {
 	uint64_t table = zns_align_up((uint64_t)p->nr_zones * sizeof(struct emu_entry), EMU_BLOCK);
 	uint64_t units = (uint64_t)p->channels * p->ways + p->channels;
+	uint64_t model = 0;
+
+	if (p->timing)
+		model = sizeof(struct emu_model) + p->nr_zones * sizeof(struct emu_model_zone) + units * sizeof(struct emu_cal);
 
 	lay->mirror_off = EMU_BLOCK + table;
-	lay->busy_off = lay->mirror_off + table;
-	lay->live_len = zns_align_up(lay->busy_off + units * sizeof(struct emu_busy), 65536);
+	lay->model_off = lay->mirror_off + table;
+	lay->live_len = zns_align_up(lay->model_off + model, 65536);
 	lay->dur_off = EMU_LIVE_OFF + lay->live_len;
 	lay->dur_len = table;
 	lay->data_off = zns_align_up(lay->dur_off + lay->dur_len, EMU_DATA_ALIGN);
@@ -44,6 +48,13 @@ int emu_header_write(int fd, const struct zns_emu_params *p, const uint8_t uuid[
 		.die_write_mibps = p->die_write_mibps,
 		.die_read_mibps = p->die_read_mibps,
 		.channel_mibps = p->channel_mibps,
+		.program_unit = p->program_unit,
+		.buffer_units = p->buffer_units,
+		.command_us = p->command_us,
+		.reset_us = p->reset_us,
+		.controller_mibps = p->controller_mibps,
+		.gc_every_mib = p->gc_every_mib,
+		.gc_stall_ms = p->gc_stall_ms,
 	};
 
 	emu_layout(p, &lay);
@@ -93,6 +104,10 @@ int emu_header_read(int fd, const char *path, struct zns_emu_params *p, uint8_t 
 	if (rc || h.magic != EMU_MAGIC)
 		return zns_fail(err, -EMEDIUMTYPE, "%s is not an emulated device: create one with `znsctl create emu:%s`", path,
 				path);
+	if (h.version < EMU_VERSION)
+		return zns_fail(err, -EMEDIUMTYPE,
+				"%s has emulator format %u of an older version, this program knows %u: create the device anew with `znsctl create --force emu:%s`",
+				path, h.version, EMU_VERSION, path);
 	if (h.version != EMU_VERSION || h.header_bytes != sizeof(h))
 		return zns_fail(err, -EMEDIUMTYPE, "%s has emulator format %u, this program knows %u: use the matching version",
 				path, h.version, EMU_VERSION);
@@ -115,6 +130,13 @@ int emu_header_read(int fd, const char *path, struct zns_emu_params *p, uint8_t 
 		.die_write_mibps = h.die_write_mibps,
 		.die_read_mibps = h.die_read_mibps,
 		.channel_mibps = h.channel_mibps,
+		.program_unit = h.program_unit,
+		.buffer_units = h.buffer_units,
+		.command_us = h.command_us,
+		.reset_us = h.reset_us,
+		.controller_mibps = h.controller_mibps,
+		.gc_every_mib = h.gc_every_mib,
+		.gc_stall_ms = h.gc_stall_ms,
 	};
 	rc = emu_params_check(p, &why);
 	if (!rc && h.timing > 1)

@@ -6,7 +6,7 @@
 
 #define LOCK_BASE	(INT64_C(1) << 61)
 
-enum { BYTE_INIT, BYTE_PRESENCE, BYTE_COUNT, BYTE_DURABLE, BYTE_ZONES = 16 };
+enum { BYTE_INIT, BYTE_PRESENCE, BYTE_COUNT, BYTE_DURABLE, BYTE_MODEL, BYTE_ZONES = 16 };
 
 static int ofd_lock(int fd, short type, uint64_t byte, uint64_t len, bool wait)
 {
@@ -181,4 +181,14 @@ int emu_durable_lock(struct emu *e, struct zns_err *err)
 void emu_durable_unlock(struct emu *e)
 {
 	global_unlock(e, &e->durable_mutex, BYTE_DURABLE);
+}
+
+int emu_model_lock(struct emu *e, struct zns_err *err)
+{
+	return global_lock(e, &e->model_mutex, BYTE_MODEL, "the timing model", err);
+}
+
+void emu_model_unlock(struct emu *e)
+{
+	global_unlock(e, &e->model_mutex, BYTE_MODEL);
 }

@@ -29,8 +29,12 @@ static void place_tables(struct emu *e)
 	e->head = (struct emu_live_head *)base;
 	e->live = (struct emu_entry *)(base + EMU_BLOCK);
 	e->mirror = (struct emu_entry *)(base + e->lay.mirror_off);
-	e->die_busy = (struct emu_busy *)(base + e->lay.busy_off);
-	e->channel_busy = e->die_busy + e->p.channels * e->p.ways;
+	if (!e->p.timing)
+		return;
+	e->model = (struct emu_model *)(base + e->lay.model_off);
+	e->model_zone = (struct emu_model_zone *)(e->model + 1);
+	e->die_cal = (struct emu_cal *)(e->model_zone + e->p.nr_zones);
+	e->channel_cal = e->die_cal + e->p.channels * e->p.ways;
 }
 
 static int map_live(struct emu *e, bool private, struct zns_err *err)
@@ -62,6 +66,10 @@ static int rebuild_alone(struct emu *e, const char boot_id[64], struct zns_err *
 		return zns_fail(err, rc, "%s: its state is not of this boot, but another process has it open: close it there first",
 				e->dev.path);
 	memset(e->head->boot_id, 0, sizeof(e->head->boot_id));	/* killed half-way: begin again */
+	if (e->model) {
+		memset(e->model, 0, e->lay.live_len - e->lay.model_off);
+		e->model->origin_ns = zns_mono_ns();
+	}
 	rc = emu_table_rebuild(e, err);
 	if (rc)
 		return rc;
@@ -85,6 +93,23 @@ static int settle_resets(struct emu *e, struct zns_err *err)
 	return rc;
 }
 
+/* The power was cut by a fault (emu_cut.c): it comes back for the first who opens the device when nobody has it. */
+static int power_back(struct emu *e, struct zns_err *err)
+{
+	int rc;
+
+	if (!emu_load(&e->head->cut))
+		return 0;
+	if (e->fd_rdonly)
+		return zns_fail(err, -EIO, "%s lost its power (injected): open it for writing first", e->dev.path);
+	rc = emu_presence_try_alone(e->fd);
+	if (rc)
+		return zns_fail(err, rc, "%s lost its power (injected) and another process still has it open: close it there first",
+				e->dev.path);
+	rc = emu_power_on(e, e->head->cut_loss, e->head->cut_seed, err);
+	return rc ? rc : emu_presence_share(e->fd, err);
+}
+
 /* The live tables as they are, or from the durable ones after a reboot (or where the host lost pages of live). */
 static int attach(struct emu *e, struct zns_err *err)
 {
@@ -100,7 +125,7 @@ static int attach(struct emu *e, struct zns_err *err)
 	if (same) {
 		rc = emu_table_is_stale(e, err);
 		if (rc <= 0)
-			return rc ? rc : settle_resets(e, err);
+			return rc ? rc : (rc = power_back(e, err)) ? rc : settle_resets(e, err);
 	}
 	if (!e->fd_rdonly)
 		return rebuild_alone(e, boot_id, err);
@@ -157,8 +182,10 @@ static int setup(struct emu *e, const char *path, struct zns_err *err)
 		.max_io_bytes = EMU_MAX_IO,
 		.mem_align = zns_max(e->dio_mem, 512u),
 	};
-	rc = emu_fault_from_env(e, err);
-	return rc ? rc : attach(e, err);
+	rc = attach(e, err);
+	if (!rc)
+		rc = emu_clock_from_env(e, err);
+	return rc ? rc : emu_fault_from_env(e, err);
 }
 
 static void emu_close(struct zns_dev *d)
@@ -175,6 +202,7 @@ static void emu_close(struct zns_dev *d)
 		pthread_mutex_destroy(&e->stripe[i]);
 	pthread_mutex_destroy(&e->count_mutex);
 	pthread_mutex_destroy(&e->durable_mutex);
+	pthread_mutex_destroy(&e->model_mutex);
 	free(e->die_of_zone);
 	free(e);
 }
@@ -208,12 +236,11 @@ int emu_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_
 	memcpy(e->dev.path, spec, strlen(spec) + 1);	/* zns_dev_open checked the length */
 	e->fd = e->dfd = -1;
 	e->rdonly = flags & ZNS_DEV_RDONLY;
-	atomic_store(&e->fail_write_after, -1);
-	atomic_store(&e->fail_read_after, -1);
 	for (unsigned i = 0; i < EMU_STRIPES; i++)
 		pthread_mutex_init(&e->stripe[i], NULL);
 	pthread_mutex_init(&e->count_mutex, NULL);
 	pthread_mutex_init(&e->durable_mutex, NULL);
+	pthread_mutex_init(&e->model_mutex, NULL);
 
 	rc = open_file(e, path, err);
 	if (!rc)

@@ -1,81 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Parameters of an emulated device: presets, limits, and the zone → die map that follows from them. */
-#include <string.h>
-
+/* Parameters of an emulated device: limits, and the zone → die map that follows from them. */
 #include "emu_priv.h"
-
-void zns_emu_default_params(struct zns_emu_params *p)
-{
-	*p = (struct zns_emu_params) {
-		.nr_zones = 64,
-		.block_size = 4096,
-		.zone_size = MIB(64),
-		.zone_capacity = MIB(64),
-		.max_open = 0,
-		.max_active = 32,
-		.channels = 8,
-		.ways = 4,
-		.map = ZNS_EMU_MAP_INTERLEAVED,
-		.timing = false,
-		.die_write_mibps = 100,
-		.die_read_mibps = 400,
-		.channel_mibps = 800,
-	};
-}
-
-/* 8 x 4 dies and 72 MiB zones of 100 MiB/s, as the emulated drive of the papers; fewer zones. */
-static void profile_paper(struct zns_emu_params *p)
-{
-	p->nr_zones = 256;
-	p->zone_size = p->zone_capacity = MIB(72);
-	p->max_active = 0;
-	p->timing = true;
-}
-
-/* Large zones, each spread over the whole drive: one conflict domain. */
-static void profile_large_zone(struct zns_emu_params *p)
-{
-	p->nr_zones = 8;
-	p->zone_size = MIB(2048);
-	p->zone_capacity = MIB(1077);
-	p->max_open = p->max_active = 14;
-	p->map = ZNS_EMU_MAP_SHARED;
-	p->timing = true;
-}
-
-/* Small zones, one die each, on a wide drive. */
-static void profile_small_zone(struct zns_emu_params *p)
-{
-	p->nr_zones = 256;
-	p->zone_size = p->zone_capacity = MIB(96);
-	p->max_open = p->max_active = 384;
-	p->channels = 16;
-	p->ways = 8;
-	p->timing = true;
-}
-
-int zns_emu_profile(const char *name, struct zns_emu_params *p, struct zns_err *err)
-{
-	static const struct {
-		const char *name;
-		void (*apply)(struct zns_emu_params *p);
-	} profile[] = {
-		{ "default", NULL },
-		{ "paper", profile_paper },
-		{ "large-zone", profile_large_zone },
-		{ "small-zone", profile_small_zone },
-	};
-
-	for (size_t i = 0; i < ZNS_ARRAY_SIZE(profile); i++) {
-		if (strcmp(profile[i].name, name))
-			continue;
-		zns_emu_default_params(p);
-		if (profile[i].apply)
-			profile[i].apply(p);
-		return 0;
-	}
-	return zns_fail(err, -ENOENT, "unknown profile \"%s\": the profiles are default, paper, large-zone, small-zone", name);
-}
 
 #define MAX_MIBPS 1000000u
 
@@ -83,6 +8,31 @@ static int check_mibps(const char *what, uint32_t v, bool needed, struct zns_err
 {
 	if (v > MAX_MIBPS || (needed && !v))
 		return zns_fail(err, -EINVAL, "%s of %u MiB/s: must be 1 to %u", what, v, MAX_MIBPS);
+	return 0;
+}
+
+/* The timing model's own; of no account without it. */
+static int check_model(const struct zns_emu_params *p, struct zns_err *err)
+{
+	int rc = check_mibps("controller bandwidth", p->controller_mibps, false, err);
+
+	if (rc)
+		return rc;
+	if (p->program_unit < 4096 || p->program_unit > MIB(16) || p->program_unit % p->block_size)
+		return zns_fail(err, -EINVAL, "program unit of %u bytes: must be 4 KiB to 16 MiB, a multiple of the block size",
+				p->program_unit);
+	if (!p->buffer_units || p->buffer_units > EMU_MAX_BUFFER_UNITS)
+		return zns_fail(err, -EINVAL, "write buffer of %u program units: must be 1 to %u", p->buffer_units,
+				EMU_MAX_BUFFER_UNITS);
+	if (p->command_us > 1000000 || p->reset_us > 10000000)
+		return zns_fail(err, -EINVAL, "command latency of %u us, reset of %u us: at most 1 s and 10 s", p->command_us,
+				p->reset_us);
+	if (!p->gc_every_mib != !p->gc_stall_ms || p->gc_every_mib > MAX_MIBPS || p->gc_stall_ms > 60000)
+		return zns_fail(err, -EINVAL,
+				"garbage collection of %u ms after every %u MiB: both or neither, at most 60000 ms and %u MiB",
+				p->gc_stall_ms, p->gc_every_mib, MAX_MIBPS);
+	if (p->gc_every_mib && !p->controller_mibps)
+		return zns_fail(err, -EINVAL, "garbage collection stops the controller: give it a bandwidth");
 	return 0;
 }
 
@@ -112,21 +62,15 @@ int emu_params_check(const struct zns_emu_params *p, struct zns_err *err)
 				p->ways);
 	if ((unsigned)p->map > ZNS_EMU_MAP_SHARED)
 		return zns_fail(err, -EINVAL, "unknown zone map %u: must be interleaved, permuted:SEED or shared", (unsigned)p->map);
+	if ((unsigned)p->prealloc > ZNS_EMU_SPARSE)
+		return zns_fail(err, -EINVAL, "unknown preallocation %u: must be allocated, written or sparse",
+				(unsigned)p->prealloc);
 	rc = check_mibps("die write bandwidth", p->die_write_mibps, p->timing, err);
 	if (!rc)
 		rc = check_mibps("die read bandwidth", p->die_read_mibps, p->timing, err);
 	if (!rc)
 		rc = check_mibps("channel bandwidth", p->channel_mibps, p->timing, err);
-	return rc;
-}
-
-static uint64_t splitmix64(uint64_t *s)
-{
-	uint64_t z = (*s += UINT64_C(0x9e3779b97f4a7c15));
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
+	return rc || !p->timing ? rc : check_model(p, err);
 }
 
 /*
@@ -141,10 +85,10 @@ static void permute(const struct zns_emu_params *p, uint32_t *die_of_zone)
 	for (uint32_t first = 0; first < p->nr_zones; first += dies) {
 		for (uint32_t i = 0; i < dies; i++)
 			order[i] = i;
-		for (uint32_t i = dies - 1; i; i--) {
-			uint32_t j = splitmix64(&seed) % (i + 1), t = order[i];
+		for (uint32_t left = dies; left > 1; left--) {
+			uint32_t j = emu_random(&seed) % left, t = order[left - 1];
 
-			order[i] = order[j];
+			order[left - 1] = order[j];
 			order[j] = t;
 		}
 		for (uint32_t i = 0; i < dies && first + i < p->nr_zones; i++)

@@ -6,7 +6,7 @@
  *
  *   0        header       one 4 KiB block: magic, version, UUID, parameters, hash
  *   64 KiB   live area    mmapped by every opener; valid only for the boot named in its head:
- *                         head, live[zones], mirror[zones], busy times
+ *                         head, live[zones], mirror[zones], the timing model where there is one
  *   …        durable      one 32-byte entry per zone, written by flush and reset only
  *   …        data         from the next MiB: zone i at i * capacity (rounded up to 4 KiB)
  *
@@ -14,7 +14,7 @@
  * be in durable, so that a flush finds the changed zones without reading the disk. The invariants that
  * keep all three right whenever a process dies are in emu_table.c.
  *
- * Locks, in this order: stripe mutexes ascending, zone locks ascending, count, durable. Across processes
+ * Locks, in this order: stripe mutexes ascending, zone locks ascending, count, durable, model. Across processes
  * they are OFD byte locks far beyond the end of the file (gone with their holder, however it dies); OFD
  * locks do not exclude threads that share the fd, hence the mutex in front of each. They do not exclude a
  * forked child from its parent either: a child opens the device anew.
@@ -25,7 +25,7 @@
 #include "zns/emu.h"
 
 #define EMU_MAGIC	UINT64_C(0x3130564544534e5a)	/* "ZNSDEV01", little-endian */
-#define EMU_VERSION	1
+#define EMU_VERSION	2	/* 1: no parameters of the timing model but the bandwidths */
 #define EMU_BLOCK	4096u		/* of header and durable table */
 #define EMU_LIVE_OFF	65536u		/* 64 KiB: page-aligned with every page size */
 #define EMU_DATA_ALIGN	MIB(1)
@@ -43,7 +43,8 @@ struct emu_header {
 	uint32_t channels, ways;
 	uint64_t map_seed;
 	uint32_t map, timing;
-	uint32_t die_write_mibps, die_read_mibps, channel_mibps, zero;
+	uint32_t die_write_mibps, die_read_mibps, channel_mibps;
+	uint32_t program_unit, buffer_units, command_us, reset_us, controller_mibps, gc_every_mib, gc_stall_ms;
 	uint64_t data_off, total;	/* redundant: a layout computed otherwise must not be used */
 	uint64_t hash;			/* of everything above */
 };
@@ -63,23 +64,63 @@ struct emu_entry {
 	uint64_t check;		/* durable only: hash of the above and the zone's number */
 };
 _Static_assert(sizeof(struct emu_entry) == 32, "durable table format");
-_Static_assert(sizeof(struct emu_header) == 128, "header format");
+_Static_assert(sizeof(struct emu_header) == 152, "header format");
 
 struct emu_live_head {
 	char boot_id[64];
 	/* apart: every write bumps the first */
 	uint64_t change_seq __attribute__((aligned(64)));
 	uint64_t durable_seq __attribute__((aligned(64)));	/* changes up to here are flushed */
+	/* a power cut that was asked for: every call fails until a new opener is alone */
+	uint32_t cut __attribute__((aligned(64)));		/* set last */
+	uint32_t cut_loss;
+	uint64_t cut_seed;
 };
 
-/* Busy-until (CLOCK_MONOTONIC) and the sum of all work, for a die or a channel. */
-struct emu_busy {
-	uint64_t until_ns;
-	uint64_t work_ns;
+#define EMU_CAL_PERIODS	64
+struct emu_period {
+	uint64_t from, to;
+};
+
+/* When a die, a channel or the controller is busy, in model time, and what it did so far. */
+struct emu_cal {
+	uint32_t nr, zero;
+	uint64_t floor_ns;		/* nothing starts before it */
+	uint64_t busy_ns, written, read;
+	struct emu_period busy[EMU_CAL_PERIODS];	/* ascending, apart */
+};
+
+#define EMU_MAX_BUFFER_UNITS 4
+struct emu_model_zone {
+	uint64_t end_ns[EMU_MAX_BUFFER_UNITS];	/* unit k is programmed: slot k % buffer_units */
+	uint64_t accept_ns;		/* the last byte was taken in */
+	uint64_t flush_ns;		/* the last incomplete unit was programmed */
+	uint32_t units;			/* full ones so far */
+	uint32_t fill, staged;		/* bytes of the incomplete one; of these, programmed by a flush */
+	uint32_t zero;
+};
+_Static_assert(sizeof(struct emu_model_zone) == 64, "one cache line");
+
+struct emu_model {
+	uint64_t origin_ns;		/* CLOCK_MONOTONIC at model time 0 */
+	uint64_t clock_ns;
+	uint64_t since_gc, stalls;
+	uint32_t broken, zero;		/* somebody is, or died, inside */
+	struct emu_cal controller;
+};
+
+#define EMU_MAX_RULES	16
+struct emu_rule {
+	enum zns_emu_fault_kind kind;
+	uint32_t zone;
+	_Atomic uint64_t left;		/* so many pass, then */
+	_Atomic uint64_t times;		/* so many are hit */
+	enum zns_emu_loss loss;
+	uint64_t seed;
 };
 
 struct emu_layout {
-	uint64_t live_len, mirror_off, busy_off;	/* offsets inside the live area */
+	uint64_t live_len, mirror_off, model_off;	/* offsets inside the live area */
 	uint64_t dur_off, dur_len;
 	uint64_t data_off, stride, total;
 };
@@ -99,10 +140,15 @@ struct emu {
 	size_t map_len;
 	struct emu_live_head *head;
 	struct emu_entry *live, *mirror;
-	struct emu_busy *die_busy, *channel_busy;
+	struct emu_model *model;	/* NULL: timing off */
+	struct emu_model_zone *model_zone;
+	struct emu_cal *die_cal, *channel_cal;
+	bool thread_clock;		/* see zns_emu_set_clock() */
+	uint64_t thread_start_ns, serial;
 	uint32_t *die_of_zone;
-	pthread_mutex_t stripe[EMU_STRIPES], count_mutex, durable_mutex;
-	_Atomic int64_t fail_write_after, fail_read_after;
+	pthread_mutex_t stripe[EMU_STRIPES], count_mutex, durable_mutex, model_mutex;
+	struct emu_rule rule[EMU_MAX_RULES];
+	atomic_uint nr_rules;
 	atomic_bool sync_failed;	/* what the disk holds is unknown since */
 };
 
@@ -117,6 +163,9 @@ static inline struct emu *emu_of(const struct zns_dev *d)
 /* emu_params.c */
 int emu_params_check(const struct zns_emu_params *p, struct zns_err *err);
 void emu_map_build(const struct zns_emu_params *p, uint32_t *die_of_zone);
+
+/* emu_random.c: the same for ever, so that a seed says it all */
+uint64_t emu_random(uint64_t *state);
 
 /* emu_header.c */
 void emu_layout(const struct zns_emu_params *p, struct emu_layout *lay);
@@ -138,6 +187,8 @@ int emu_count_lock(struct emu *e, struct zns_err *err);
 void emu_count_unlock(struct emu *e);
 int emu_durable_lock(struct emu *e, struct zns_err *err);
 void emu_durable_unlock(struct emu *e);
+int emu_model_lock(struct emu *e, struct zns_err *err);
+void emu_model_unlock(struct emu *e);
 
 /* emu_table.c */
 struct emu_change {
@@ -152,11 +203,13 @@ void emu_live_reset(struct emu *e, uint32_t zone);		/* live := empty, of mirror'
 /* Write entries, sync, note them in the mirror. @ch ascending; durable lock held. */
 int emu_durable_commit(struct emu *e, const struct emu_change *ch, size_t nr, struct zns_err *err);
 int emu_sync(struct emu *e, struct zns_err *err);
+/* What live has and durable lacks, ascending; *out is the caller's to free. 0 or -ENOMEM. */
+int emu_table_unflushed(struct emu *e, struct emu_change **out, size_t *nr);
 int emu_flush(struct zns_dev *d, struct zns_err *err);
 
 /* emu_zone.c */
 enum zns_zone_state emu_state(const struct emu *e, const struct emu_entry *en);
-int emu_check_zone(struct emu *e, uint32_t zone, struct zns_err *err);
+int emu_check_zone(struct emu *e, uint32_t zone, struct zns_err *err);	/* in range, and the device has power */
 int emu_check_writable(struct emu *e, struct zns_err *err);	/* -EBADF */
 int emu_zone_refuses(uint32_t zone, enum zns_zone_state st, struct zns_err *err);
 int emu_zone_activate(struct emu *e, uint32_t zone, enum zns_zone_state to, struct zns_err *err);
@@ -176,14 +229,35 @@ void emu_io_open(struct emu *e, const char *path);
 int emu_io_write(struct emu *e, uint64_t pos, const void *buf, size_t len);
 int emu_io_read(struct emu *e, uint64_t pos, void *buf, size_t len);
 
-/* emu_timing.c: when the command is done in the model's time (0: at once), and waiting for it */
-uint64_t emu_timing_book(struct emu *e, uint32_t zone, size_t len, bool write);
-void emu_timing_wait(uint64_t done_ns);
-uint64_t emu_timing_work(const struct emu *e, uint32_t die);	/* model time a die has worked, ns */
+/* emu_cal.c */
+uint64_t emu_cal_book(struct emu_cal *c, uint64_t ready, uint64_t ns);	/* the start, at @ready or later */
+uint64_t emu_cal_idle_from(const struct emu_cal *c);
+void emu_cal_clear(struct emu_cal *c);				/* keeps the counters */
+
+/* emu_model.c: all of it between enter and leave */
+uint64_t emu_cost_ns(uint64_t bytes, uint64_t mibps);
+int emu_model_enter(struct emu *e, struct zns_err *err);
+void emu_model_leave(struct emu *e);
+void emu_model_idle(struct emu *e);				/* after a power cut: nothing is queued */
+uint64_t emu_model_run(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t bytes, uint64_t issue);
+
+/* emu_timing.c: the model time of a call, when it is done (0: at once), and waiting for that. Timing off: all nothing */
+uint64_t emu_timing_issue(struct emu *e);
+uint64_t emu_timing_book(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t bytes, uint64_t issue);
+void emu_timing_wait(struct emu *e, uint64_t done);
+int emu_clock_from_env(struct emu *e, struct zns_err *err);
 
 /* emu_fault.c */
 int emu_fault_from_env(struct emu *e, struct zns_err *err);
-bool emu_fault_hits(_Atomic int64_t *after);
+int emu_refuse_foreign(const struct zns_dev *dev, struct zns_err *err);	/* -EMEDIUMTYPE */
+/* Zone locked, before the write or read; 0, or what it fails with. */
+int emu_fault_before(struct emu *e, bool write, uint32_t zone, uint64_t off, struct zns_err *err);
+void emu_fault_after_write(struct emu *e, uint32_t zone);
+
+/* emu_cut.c */
+int emu_check_power(struct emu *e, struct zns_err *err);
+void emu_cut_power(struct emu *e, enum zns_emu_loss loss, uint64_t seed);
+int emu_power_on(struct emu *e, enum zns_emu_loss loss, uint64_t seed, struct zns_err *err);	/* caller is alone */
 
 /* emu_open.c */
 extern const struct zns_dev_ops emu_ops;

@@ -66,12 +66,10 @@ int emu_table_rebuild(struct emu *e, struct zns_err *err)
 		en.state = en.wp ? ZNS_ZONE_CLOSED : ZNS_ZONE_EMPTY;	/* power loss closes open zones */
 		e->live[z] = en;
 	}
-	for (uint32_t i = 0; i < e->p.channels * e->p.ways; i++)
-		emu_store(&e->die_busy[i].until_ns, 0);
-	for (uint32_t i = 0; i < e->p.channels; i++)
-		emu_store(&e->channel_busy[i].until_ns, 0);
+	emu_model_idle(e);
 	emu_store(&e->head->change_seq, 0);
 	emu_store(&e->head->durable_seq, 0);
+	emu_store(&e->head->cut, 0);
 	return 0;
 }
 
@@ -229,7 +227,7 @@ static struct emu_entry snapshot(const struct emu_entry *en)
 	return s;
 }
 
-static int collect(struct emu *e, struct emu_change **out, size_t *nr)
+int emu_table_unflushed(struct emu *e, struct emu_change **out, size_t *nr)
 {
 	cleanup_free struct emu_change *list = NULL;
 	size_t n = 0, room = 0;
@@ -277,23 +275,20 @@ static size_t still_ahead(struct emu *e, struct emu_change *ch, size_t nr)
 	return kept;
 }
 
-int emu_flush(struct zns_dev *d, struct zns_err *err)
+static int flush_now(struct emu *e, struct zns_err *err)
 {
-	struct emu *e = emu_of(d);
 	cleanup_free struct emu_change *ch = NULL;
 	uint64_t seq, done;
 	size_t nr;
-	int rc = emu_check_writable(e, err);
+	int rc;
 
-	if (rc)
-		return rc;
 	if (atomic_load(&e->sync_failed))
 		return sync_lost(e, err);
 	seq = emu_load(&e->head->change_seq);
 	if (emu_load(&e->head->durable_seq) >= seq)
 		return 0;
 	/* The list before the sync: a write pointer may become durable only after the data below it. */
-	rc = collect(e, &ch, &nr);
+	rc = emu_table_unflushed(e, &ch, &nr);
 	if (rc)
 		return zns_fail(err, rc, "out of memory");
 	rc = emu_sync(e, err);
@@ -315,4 +310,19 @@ int emu_flush(struct zns_dev *d, struct zns_err *err)
 							  __ATOMIC_ACQUIRE))
 		;
 	return 0;
+}
+
+int emu_flush(struct zns_dev *d, struct zns_err *err)
+{
+	struct emu *e = emu_of(d);
+	uint64_t issue = emu_timing_issue(e);
+	int rc = emu_check_writable(e, err);
+
+	if (!rc)
+		rc = emu_check_power(e, err);
+	if (!rc)
+		rc = flush_now(e, err);
+	if (!rc)
+		emu_timing_wait(e, emu_timing_book(e, ZNS_EMU_OP_FLUSH, 0, 0, issue));
+	return rc;
 }

@@ -27,6 +27,10 @@ enum zns_zone_state emu_state(const struct emu *e, const struct emu_entry *en)
 
 int emu_check_zone(struct emu *e, uint32_t zone, struct zns_err *err)
 {
+	int rc = emu_check_power(e, err);
+
+	if (rc)
+		return rc;
 	if (zone >= e->p.nr_zones)
 		return zns_fail(err, -EINVAL, "zone %u: the device has zones 0 to %u", zone, e->p.nr_zones - 1);
 	return 0;
@@ -112,7 +116,10 @@ static void fill(const struct emu *e, uint32_t zone, struct zns_zone *out)
 int emu_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *err)
 {
 	struct emu *e = emu_of(d);
+	int rc = emu_check_power(e, err);
 
+	if (rc)
+		return rc;
 	if (first > e->p.nr_zones || nr > e->p.nr_zones - first)
 		return zns_fail(err, -EINVAL, "report of %u zones from zone %u: the device has %u zones", nr, first, e->p.nr_zones);
 	for (uint32_t i = 0; i < nr; i++)
@@ -162,7 +169,7 @@ int emu_close_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 	return rc;
 }
 
-static int finish_locked(struct emu *e, uint32_t zone, struct zns_err *err)
+static int finish_locked(struct emu *e, uint32_t zone, uint64_t *padded, struct zns_err *err)
 {
 	struct emu_entry *en = &e->live[zone];
 	enum zns_zone_state st = emu_state(e, en);
@@ -179,6 +186,7 @@ static int finish_locked(struct emu *e, uint32_t zone, struct zns_err *err)
 		if (rc)
 			return rc;
 	}
+	*padded = e->p.zone_capacity - emu_load(&en->wp);
 	emu_store(&en->flags, emu_load(&en->flags) | EMU_F_FINISHED);
 	__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);
 	return 0;
@@ -187,6 +195,7 @@ static int finish_locked(struct emu *e, uint32_t zone, struct zns_err *err)
 int emu_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
 	struct emu *e = emu_of(d);
+	uint64_t issue = emu_timing_issue(e), padded = 0, done = 0;
 	int rc = emu_check_writable(e, err);
 
 	if (!rc)
@@ -195,8 +204,11 @@ int emu_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 		rc = emu_zone_lock(e, zone, err);
 	if (rc)
 		return rc;
-	rc = finish_locked(e, zone, err);
+	rc = finish_locked(e, zone, &padded, err);
+	if (!rc && padded)
+		done = emu_timing_book(e, ZNS_EMU_OP_FINISH, zone, padded, issue);
 	emu_zone_unlock(e, zone);
+	emu_timing_wait(e, done);
 	return rc;
 }
 
@@ -213,9 +225,24 @@ static bool reset_needs_disk(const struct emu_entry *live, const struct emu_entr
 	return live->wp || mirror->wp || ((live->flags | mirror->flags) & EMU_F_FINISHED);
 }
 
-/* All zones locked. The disk first, then mirror (both in commit), then live; see emu_table.c. */
-static int reset_locked(struct emu *e, const uint32_t *zones, uint32_t nr, struct emu_change *ch, struct zns_err *err)
+/* Erasing is the same for a zone with little in it and a finished one. */
+static uint64_t time_resets(struct emu *e, const struct emu_change *ch, size_t nr, uint64_t issue)
 {
+	uint64_t done = 0;
+
+	for (size_t i = 0; i < nr; i++) {
+		uint64_t end = emu_timing_book(e, ZNS_EMU_OP_RESET, ch[i].zone, 1, issue);
+
+		done = zns_max(done, end);
+	}
+	return done;
+}
+
+/* All zones locked. The disk first, then mirror (both in commit), then live; see emu_table.c. */
+static int reset_locked(struct emu *e, const uint32_t *zones, uint32_t nr, struct emu_change *ch, uint64_t *done,
+			struct zns_err *err)
+{
+	uint64_t issue = emu_timing_issue(e);
 	size_t n = 0;
 	int rc = 0;
 
@@ -248,6 +275,7 @@ static int reset_locked(struct emu *e, const uint32_t *zones, uint32_t nr, struc
 		emu_store(&e->live[zones[i]].state, ZNS_ZONE_EMPTY);
 	for (size_t i = 0; i < n; i++)
 		emu_live_reset(e, ch[i].zone);
+	*done = time_resets(e, ch, n, issue);
 	return 0;
 }
 
@@ -256,6 +284,7 @@ int emu_reset(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_
 	struct emu *e = emu_of(d);
 	cleanup_free uint32_t *sorted = NULL;
 	cleanup_free struct emu_change *ch = NULL;
+	uint64_t done = 0;
 	uint32_t n = 0;
 	int rc = emu_check_writable(e, err);
 
@@ -278,7 +307,8 @@ int emu_reset(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_
 	rc = emu_zones_lock(e, sorted, n, err);
 	if (rc)
 		return rc;
-	rc = reset_locked(e, sorted, n, ch, err);
+	rc = reset_locked(e, sorted, n, ch, &done, err);
 	emu_zones_unlock(e, sorted, n);
+	emu_timing_wait(e, done);
 	return rc;
 }

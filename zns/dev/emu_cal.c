@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The calendar of one die, one channel or the controller: when it is busy. Bookings are made ahead (a write that waits
+ * for its buffer books its program for when there is room), so a booking may be earlier than one made before it:
+ * it takes the first gap that is long enough. Periods that touch become one. When the list is full the oldest is
+ * forgotten, and nothing can be booked before its end any more.
+ */
+#include <string.h>
+
+#include "emu_priv.h"
+
+static void forget_oldest(struct emu_cal *c)
+{
+	c->floor_ns = zns_max(c->floor_ns, c->busy[0].to);
+	memmove(c->busy, c->busy + 1, --c->nr * sizeof(c->busy[0]));
+}
+
+static void insert(struct emu_cal *c, uint32_t at, uint64_t from, uint64_t to)
+{
+	bool joins_prev = at && c->busy[at - 1].to == from, joins_next = at < c->nr && c->busy[at].from == to;
+
+	if (joins_prev && joins_next) {
+		c->busy[at - 1].to = c->busy[at].to;
+		memmove(c->busy + at, c->busy + at + 1, (--c->nr - at) * sizeof(c->busy[0]));
+	} else if (joins_prev) {
+		c->busy[at - 1].to = to;
+	} else if (joins_next) {
+		c->busy[at].from = from;
+	} else {
+		memmove(c->busy + at + 1, c->busy + at, (c->nr++ - at) * sizeof(c->busy[0]));
+		c->busy[at] = (struct emu_period) { .from = from, .to = to };
+	}
+}
+
+uint64_t emu_cal_book(struct emu_cal *c, uint64_t ready, uint64_t ns)
+{
+	uint64_t start;
+	uint32_t i;
+
+	if (c->nr > EMU_CAL_PERIODS)	/* no idea whose it is, but not ours */
+		c->nr = 0;
+	if (!ns)
+		return ready;
+	if (c->nr == EMU_CAL_PERIODS)
+		forget_oldest(c);
+	start = zns_max(ready, c->floor_ns);
+	for (i = c->nr; i && c->busy[i - 1].to > start; i--)
+		;
+	for (; i < c->nr && c->busy[i].from < start + ns; i++)
+		start = zns_max(start, c->busy[i].to);
+	insert(c, i, start, start + ns);
+	c->busy_ns += ns;
+	return start;
+}
+
+uint64_t emu_cal_idle_from(const struct emu_cal *c)
+{
+	return c->nr && c->nr <= EMU_CAL_PERIODS ? c->busy[c->nr - 1].to : c->floor_ns;
+}
+
+void emu_cal_clear(struct emu_cal *c)
+{
+	c->nr = 0;
+	c->floor_ns = 0;
+}

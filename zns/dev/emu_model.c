@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The NAND timing model: what zns/emu.h says each command costs, booked in the calendars of die, channel and
+ * controller. It lives in the live area, under one lock over all processes. A process killed under the lock leaves
+ * `broken` set: then what was queued is forgotten (the device looks idle for a moment), the counters stay.
+ */
+#include <string.h>
+
+#include "emu_priv.h"
+
+#define PAGE	KIB(16)		/* what a die reads at once */
+
+uint64_t emu_cost_ns(uint64_t bytes, uint64_t mibps)
+{
+	return (unsigned __int128)bytes * 1000000000u / (mibps << 20);
+}
+
+/* The die and channel of a zone; of a shared map, all of them as one. */
+struct lane {
+	struct emu_cal *die, *channel;
+	uint64_t write_mibps, read_mibps, channel_mibps;
+};
+
+static struct lane lane_of(struct emu *e, uint32_t zone)
+{
+	bool wide = e->p.map == ZNS_EMU_MAP_SHARED;
+	uint32_t die = e->die_of_zone[zone], dies = wide ? e->p.channels * e->p.ways : 1;
+
+	return (struct lane) {
+		.die = &e->die_cal[die],
+		.channel = &e->channel_cal[die % e->p.channels],
+		.write_mibps = (uint64_t)e->p.die_write_mibps * dies,
+		.read_mibps = (uint64_t)e->p.die_read_mibps * dies,
+		.channel_mibps = (uint64_t)e->p.channel_mibps * (wide ? e->p.channels : 1),
+	};
+}
+
+void emu_model_idle(struct emu *e)
+{
+	if (!e->model)
+		return;
+	for (uint32_t i = 0; i < e->p.channels * e->p.ways; i++)
+		emu_cal_clear(&e->die_cal[i]);
+	for (uint32_t i = 0; i < e->p.channels; i++)
+		emu_cal_clear(&e->channel_cal[i]);
+	emu_cal_clear(&e->model->controller);
+	memset(e->model_zone, 0, e->p.nr_zones * sizeof(*e->model_zone));
+}
+
+int emu_model_enter(struct emu *e, struct zns_err *err)
+{
+	int rc = emu_model_lock(e, err);
+
+	if (rc)
+		return rc;
+	if (e->model->broken)
+		emu_model_idle(e);
+	emu_store(&e->model->broken, 1);
+	return 0;
+}
+
+void emu_model_leave(struct emu *e)
+{
+	emu_store(&e->model->broken, 0);
+	emu_model_unlock(e);
+}
+
+/* A stream that one unit hands to the next page by page: neither may the next run ahead, nor end before it. */
+static uint64_t follow(struct emu_cal *next, uint64_t start, uint64_t end, uint64_t ns, uint64_t first, uint64_t last)
+{
+	uint64_t ready = start + first;
+
+	if (end + last > ready + ns)
+		ready = end + last - ns;
+	return emu_cal_book(next, ready, ns) + ns;
+}
+
+/* All data through the controller, where there is one; then the garbage it makes. */
+static uint64_t through_controller(struct emu *e, uint64_t at, uint64_t bytes, bool write)
+{
+	struct emu_cal *c = &e->model->controller;
+	uint64_t ns, end;
+
+	if (!e->p.controller_mibps)
+		return at;
+	ns = emu_cost_ns(bytes, e->p.controller_mibps);
+	end = emu_cal_book(c, at, ns) + ns;
+	*(write ? &c->written : &c->read) += bytes;
+	if (!write || !e->p.gc_every_mib)
+		return end;
+	e->model->since_gc += bytes;
+	for (; e->model->since_gc >= MIB(e->p.gc_every_mib); e->model->since_gc -= MIB(e->p.gc_every_mib)) {
+		emu_cal_book(c, end, e->p.gc_stall_ms * UINT64_C(1000000));
+		e->model->stalls++;
+	}
+	return end;
+}
+
+/* One unit, over the channel and onto the die. */
+static uint64_t program(struct emu *e, const struct lane *l, uint64_t ready, uint64_t bytes)
+{
+	uint64_t move = emu_cost_ns(bytes, l->channel_mibps), ns = emu_cost_ns(e->p.program_unit, l->write_mibps);
+
+	ready = emu_cal_book(l->channel, ready, move) + move;
+	l->channel->written += bytes;
+	l->die->written += e->p.program_unit;
+	return emu_cal_book(l->die, ready, ns) + ns;
+}
+
+/* When all full units of a zone are on the medium. */
+static uint64_t programmed(const struct emu *e, const struct emu_model_zone *z)
+{
+	uint64_t end = z->accept_ns;
+
+	for (uint32_t i = 0; i < e->p.buffer_units; i++)
+		end = zns_max(end, z->end_ns[i]);
+	return end;
+}
+
+static uint64_t do_write(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t at)
+{
+	struct emu_model_zone *z = &e->model_zone[zone];
+	struct lane l = lane_of(e, zone);
+	uint64_t accept = through_controller(e, at, bytes, true);
+
+	accept = zns_max(accept, z->accept_ns);
+	while (bytes) {
+		uint64_t *slot = &z->end_ns[z->units % e->p.buffer_units], take;
+
+		/* the slot's last unit has to be on the medium before this one's first byte comes in */
+		accept = zns_max(accept, *slot);
+		take = zns_min(bytes, e->p.program_unit - z->fill);
+		bytes -= take;
+		z->fill += take;
+		if (z->fill < e->p.program_unit)
+			continue;
+		*slot = program(e, &l, accept, e->p.program_unit);
+		z->units++;
+		z->fill = z->staged = 0;
+	}
+	z->accept_ns = accept;
+	return accept;
+}
+
+static uint64_t do_read(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t at)
+{
+	struct lane l = lane_of(e, zone);
+	uint64_t pages = zns_align_up(bytes, PAGE), first = zns_min(bytes, PAGE);
+	uint64_t sense = emu_cost_ns(pages, l.read_mibps), move = emu_cost_ns(bytes, l.channel_mibps), start, end;
+
+	if (!bytes)
+		return at;
+	start = emu_cal_book(l.die, at, sense);
+	end = follow(l.channel, start, start + sense, move, emu_cost_ns(PAGE, l.read_mibps),
+		     emu_cost_ns(first, l.channel_mibps));
+	l.die->read += pages;
+	l.channel->read += bytes;
+	return through_controller(e, end, bytes, false);
+}
+
+static uint64_t do_flush_zone(struct emu *e, uint32_t zone, uint64_t at)
+{
+	struct emu_model_zone *z = &e->model_zone[zone];
+	struct lane l = lane_of(e, zone);
+	uint64_t done = programmed(e, z);
+
+	done = zns_max(done, at);
+
+	if (z->fill > z->staged) {
+		uint64_t end = program(e, &l, zns_max(at, z->accept_ns), z->fill - z->staged);
+
+		z->staged = z->fill;
+		z->flush_ns = end;
+	}
+	return zns_max(done, z->flush_ns);
+}
+
+static uint64_t do_flush(struct emu *e, uint64_t at)
+{
+	uint64_t done = at;
+
+	for (uint32_t z = 0; z < e->p.nr_zones; z++) {
+		uint64_t end = do_flush_zone(e, z, at);
+
+		done = zns_max(done, end);
+	}
+	return done;
+}
+
+static uint64_t do_finish(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t at)
+{
+	struct emu_model_zone *z = &e->model_zone[zone];
+	struct lane l = lane_of(e, zone);
+	uint64_t ready = programmed(e, z), move = emu_cost_ns(z->fill, l.channel_mibps), total, ns;
+
+	ready = zns_max(ready, at);
+	total = zns_align_up(z->fill + bytes, e->p.program_unit);
+	ns = emu_cost_ns(total, l.write_mibps);
+	ready = emu_cal_book(l.channel, ready, move) + move;
+	l.channel->written += z->fill;
+	l.die->written += total;
+	memset(z, 0, sizeof(*z));
+	z->accept_ns = emu_cal_book(l.die, ready, ns) + ns;
+	return z->accept_ns;
+}
+
+static uint64_t do_reset(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t at)
+{
+	struct emu_model_zone *z = &e->model_zone[zone];
+	struct lane l = lane_of(e, zone);
+	uint64_t ready = programmed(e, z), ns = bytes ? e->p.reset_us * UINT64_C(1000) : 0;
+
+	ready = zns_max(ready, at);
+	memset(z, 0, sizeof(*z));
+	z->accept_ns = emu_cal_book(l.die, ready, ns) + ns;
+	return z->accept_ns;
+}
+
+uint64_t emu_model_run(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t bytes, uint64_t issue)
+{
+	uint64_t at = issue + e->p.command_us * UINT64_C(1000), done = 0;
+
+	if (op != ZNS_EMU_OP_FLUSH && e->model_zone[zone].fill >= e->p.program_unit)
+		e->model_zone[zone].fill = 0;	/* not ours */
+	switch (op) {
+	case ZNS_EMU_OP_WRITE:
+		done = do_write(e, zone, bytes, at);
+		break;
+	case ZNS_EMU_OP_READ:
+		done = do_read(e, zone, bytes, at);
+		break;
+	case ZNS_EMU_OP_RESET:
+		done = do_reset(e, zone, bytes, at);
+		break;
+	case ZNS_EMU_OP_FINISH:
+		done = do_finish(e, zone, bytes, at);
+		break;
+	case ZNS_EMU_OP_FLUSH:
+		done = do_flush(e, at);
+		break;
+	}
+	e->model->clock_ns = zns_max(e->model->clock_ns, done);
+	return done;
+}
