@@ -55,7 +55,7 @@ ADAPTER		:= $(wildcard criu/*.c criu/*.h criu/include/*.h)
 CRIU_SRC	:= $(B)/criu
 PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch) scripts/fetch-criu
 
-.PHONY: all zns criu deps deps-doc deps-clang unit zonetests errors test demo bench bench-emu zdtm-sample fuzz fuzz-run lint man install \
+.PHONY: all zns criu deps deps-doc deps-clang unit conform zonetests errors test demo bench bench-emu zdtm-sample fuzz fuzz-run lint man install \
 	uninstall clean
 all: zns criu
 
@@ -135,6 +135,16 @@ $(B)/test/%: test/unit/%.c $(B)/libzns.a
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(B)/libzns.a $(LDLIBS) -lcmocka
+
+# One suite for every kind of device; DEV=… runs it on a real one (all its data are lost).
+CONFORM_SRC	:= $(wildcard test/conformance/*.c)
+$(B)/test/dev_conform: $(CONFORM_SRC) test/conformance/conform.h $(B)/libzns.a
+	@mkdir -p $(@D)
+	$(call say,CC      test/conformance)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $(CONFORM_SRC) $(B)/libzns.a $(LDLIBS)
+
+conform: $(B)/test/dev_conform zns
+	$(Q)$(if $(DEV),$(B)/test/dev_conform $(DEV) --yes-destroy,test/conformance/emu.sh $(B))
 
 unit: $(UNIT_BIN) zns
 	$(Q)rc=0; for t in $(UNIT_BIN); do ZNS_LIBEXEC=$(CURDIR)/$(BIN) $$t || rc=1; done; exit $$rc

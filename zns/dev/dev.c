@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "emu_priv.h"
+#include "hw_priv.h"
 
 const char *zns_zone_state_name(enum zns_zone_state state)
 {
@@ -20,14 +21,6 @@ const char *zns_zone_state_name(enum zns_zone_state state)
 	return (unsigned)state < ZNS_ZONE_NR_STATES ? name[state] : "unknown";
 }
 
-static bool is_passthrough(const char *spec)
-{
-	const char *base = strrchr(spec, '/');
-
-	base = base ? base + 1 : spec;
-	return !strncmp(base, "ng", 2) && base[2] >= '0' && base[2] <= '9';
-}
-
 int zns_dev_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err)
 {
 	struct stat st;
@@ -42,11 +35,10 @@ int zns_dev_open(const char *spec, unsigned flags, struct zns_dev **out, struct 
 		return zns_fail(err, -ENOENT, "no device named: give emu:PATH or /dev/nvmeXnY");
 	if (stat(spec, &st))
 		return zns_fail_sys(err, -errno, "device %s", spec);
-	if (S_ISCHR(st.st_mode) && is_passthrough(spec))
-		return zns_fail(err, -ENOTSUP, "%s: NVMe passthrough is not built in yet: use emu:PATH", spec);
 	if (S_ISBLK(st.st_mode))
-		return zns_fail(err, -ENOTSUP,
-				"%s: kernel block devices are not built in yet: use emu:%s to emulate zones on it", spec, spec);
+		return block_open(spec, st.st_rdev, flags, out, err);
+	if (S_ISCHR(st.st_mode))
+		return nvme_open_ns(spec, st.st_rdev, flags, out, err);
 	if (S_ISREG(st.st_mode))
 		return zns_fail(err, -EMEDIUMTYPE, "%s is a file: an emulated device is named emu:%s", spec, spec);
 	return zns_fail(err, -EMEDIUMTYPE, "%s is not a zoned device: give /dev/nvmeXnY, /dev/ngXnY or emu:PATH", spec);

@@ -22,6 +22,19 @@
  *   -EROFS         zone is read-only
  *   -ENXIO         zone is offline
  *   -ENODATA       read beyond the write pointer
+ *
+ * test/conformance holds every backend to this. Where devices differ and no layer can hide it:
+ *   - At the open limit most drives close a zone that was opened by a write and let the next write have its place;
+ *     others, and the emulator, refuse with -ETOOMANYREFS. Explicitly opened zones stay open: there the limit is hard.
+ *   - To finish an empty or closed zone at a limit may be refused (emulator, null_blk) or not (QEMU).
+ *   - A write where the write pointer was, but is no longer since another process wrote, is refused with -EIO. NVMe
+ *     passthrough writes by Zone Append: there the data are then at the end of the zone, and it is -EIO as well.
+ *   - A real device's zone is not looked at for every read: of one that another process has reset since this handle
+ *     last reported it, a read may still succeed, with old data or anything else.
+ *   - wp of a read-only zone is an upper bound, where the device does not tell; of an offline zone it means nothing.
+ *   - What a finished zone holds beyond what was written can be read, but may be anything.
+ * Conventional zones are reported; every other call refuses them with -EINVAL. A zone opened and closed without a
+ * write is empty. Buffers that are not aligned to mem_align work, but are copied.
  */
 #include <stdbool.h>
 #include <stddef.h>

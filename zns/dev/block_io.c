@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Block device: reports and zone management by libzbd, data by O_DIRECT, one write per zone in flight. */
+#include <libzbd/zbd.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "block_priv.h"
+
+#define BLOCK_OF(h) ((struct block *)(h))
+
+static int fail(int code, struct zns_err *why)
+{
+	/* The two limits have errnos of their own; the others say nothing of zones. */
+	if (code == -ETOOMANYREFS || code == -EOVERFLOW || code == -ENOMEM)
+		return zns_fail(why, code, "%s", strerror(-code));
+	if (code == -ENODATA || code == -EREMOTEIO || code == -EILSEQ)
+		return zns_fail(why, -EIO, "media error (%s)", strerror(-code));
+	return zns_fail(why, -EIO, "%s", code == -EIO ? "the device or the kernel refused it (I/O error)" : strerror(-code));
+}
+
+static enum zns_zone_state state_of(const struct zbd_zone *z)
+{
+	switch (z->cond) {
+	case ZBD_ZONE_COND_IMP_OPEN:
+		return ZNS_ZONE_IMP_OPEN;
+	case ZBD_ZONE_COND_EXP_OPEN:
+		return ZNS_ZONE_EXP_OPEN;
+	case ZBD_ZONE_COND_CLOSED:
+		return ZNS_ZONE_CLOSED;
+	case ZBD_ZONE_COND_FULL:
+		return ZNS_ZONE_FULL;
+	case ZBD_ZONE_COND_READONLY:
+		return ZNS_ZONE_READ_ONLY;
+	case ZBD_ZONE_COND_OFFLINE:
+		return ZNS_ZONE_OFFLINE;
+	default:
+		return ZNS_ZONE_EMPTY;
+	}
+}
+
+static void convert(const struct zbd_zone *z, uint32_t index, struct zns_zone *out)
+{
+	*out = (struct zns_zone) {
+		.index = index,
+		.state = state_of(z),
+		.conventional = z->type == ZBD_ZONE_TYPE_CNV || z->cond == ZBD_ZONE_COND_NOT_WP,
+		.capacity = z->capacity,
+	};
+	if (out->conventional || out->state == ZNS_ZONE_OFFLINE)
+		return;
+	if (out->state == ZNS_ZONE_FULL || out->state == ZNS_ZONE_READ_ONLY)
+		out->wp = out->capacity;
+	else if (z->wp > z->start)
+		out->wp = zns_min(z->wp - z->start, z->capacity);
+}
+
+static int block_report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *why)
+{
+	cleanup_free struct zbd_zone *z = calloc(nr, sizeof(*z));
+	uint64_t size = h->dev.geo.zone_size;
+	unsigned int got = nr;
+	int rc;
+
+	if (!z)
+		return zns_fail(why, -ENOMEM, "no memory for %u zones", nr);
+	rc = zbd_report_zones(BLOCK_OF(h)->fd, size * first, size * nr, ZBD_RO_ALL, z, &got);
+	if (rc)
+		return fail(rc == -1 ? -EIO : rc, why);
+	if (got != nr)
+		return zns_fail(why, -EIO, "%u zones instead of %u from zone %u on", got, nr, first);
+	for (uint32_t i = 0; i < nr; i++)
+		convert(&z[i], first + i, &out[i]);
+	return 0;
+}
+
+/* One command for the kernel; it may be done in parts. */
+static int transfer(struct hw *h, bool write, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *why)
+{
+	uint64_t pos = h->dev.geo.zone_size * zone + off;
+	int fd = BLOCK_OF(h)->fd;
+
+	while (len) {
+		ssize_t n = write ? pwrite(fd, buf, len, pos) : pread(fd, buf, len, pos);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? fail(-errno, why) : zns_fail(why, -EIO, "beyond the end of the device");
+		buf = (char *)buf + n;
+		pos += n;
+		len -= n;
+	}
+	return 0;
+}
+
+static int block_write(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *why)
+{
+	return transfer(h, true, zone, off, (void *)buf, len, why);
+}
+
+static int block_read(struct hw *h, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *why)
+{
+	return transfer(h, false, zone, off, buf, len, why);
+}
+
+static int block_manage(struct hw *h, enum hw_action what, uint32_t first, uint32_t nr, struct zns_err *why)
+{
+	static const enum zbd_zone_op op[] = {
+		[HW_RESET] = ZBD_OP_RESET, [HW_OPEN] = ZBD_OP_OPEN, [HW_CLOSE] = ZBD_OP_CLOSE, [HW_FINISH] = ZBD_OP_FINISH,
+	};
+	uint64_t size = h->dev.geo.zone_size;
+	int rc;
+
+	do
+		rc = zbd_zones_operation(BLOCK_OF(h)->fd, op[what], size * first, size * nr);
+	while (rc && errno == EINTR);
+	return rc ? fail(-errno, why) : 0;
+}
+
+static int block_flush(struct hw *h, struct zns_err *why)
+{
+	return fdatasync(BLOCK_OF(h)->fd) ? fail(-errno, why) : 0;
+}
+
+const struct hw_raw block_raw = {
+	.report = block_report,
+	.write = block_write,
+	.read = block_read,
+	.manage = block_manage,
+	.flush = block_flush,
+};

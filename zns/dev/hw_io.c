@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Real devices: writes, appends and reads. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "hw_priv.h"
+
+#define APPEND UINT64_MAX
+#define APPEND_TRIES 16		/* against other processes, where appending is a report and a write */
+
+typedef unsigned long long ull;
+
+static int check_transfer(struct hw *h, const char *what, uint32_t zone, uint64_t off, size_t len, struct zns_err *err)
+{
+	const struct zns_geometry *g = &h->dev.geo;
+	int rc = hw_check_zone(h, zone, err);
+
+	if (rc)
+		return rc;
+	if ((off != APPEND && off % g->block_size) || len % g->block_size)
+		return zns_fail(err, -EINVAL, "%s of zone %u at offset %llu, %zu bytes: not a multiple of the block size of %u",
+				what, zone, (ull)(off == APPEND ? 0 : off), len, g->block_size);
+	if (off != APPEND && (off >= g->zone_size || len > g->zone_size - off))
+		return zns_fail(err, -EINVAL, "%s of zone %u at offset %llu, %zu bytes: leaves the zone of %llu bytes", what, zone,
+				(ull)off, len, (ull)g->zone_size);
+	return 0;
+}
+
+/* May @len bytes go to @off of this zone as it is? */
+static int check_write(const struct zns_zone *z, uint64_t off, size_t len, struct zns_err *err)
+{
+	int rc = hw_refuses(z, err);
+
+	if (rc)
+		return rc;
+	if (off + len > z->capacity)
+		return zns_fail(err, -ENOSPC, "write to zone %u at offset %llu, %zu bytes: beyond its capacity of %llu bytes, use another zone",
+				z->index, (ull)off, len, (ull)z->capacity);
+	if (off != z->wp)
+		return zns_fail(err, -EIO, "write to zone %u at offset %llu: not at its write pointer %llu: report the zone and write there, or reset it",
+				z->index, (ull)off, (ull)z->wp);
+	return 0;
+}
+
+/*
+ * The device refused a write. *again: the zone is as it should be; the kernel's idea of it was old (another process
+ * wrote through another node) and is fresh after the report.
+ */
+static int explain_write(struct hw *h, uint32_t zone, uint64_t off, size_t len, const struct zns_err *why, bool *again,
+			 struct zns_err *err)
+{
+	struct zns_zone z;
+	int rc = hw_plain_failure(h, zone, why, err);
+
+	*again = false;
+	if (rc)
+		return rc;
+	if (why->code == -ESTALE) {
+		hw_forget(h, zone);
+		return zns_fail(err, -EIO, "write to zone %u at offset %llu: %s: another program writes to this zone; end it, then reset the zone",
+				zone, (ull)off, why->msg);
+	}
+	if (hw_look(h, zone, &z, NULL))
+		return zns_fail(err, -EIO, "write to zone %u at offset %llu: %s; nor can its zones be reported: is %s still there?",
+				zone, (ull)off, why->msg, h->dev.path);
+	rc = check_write(&z, off, len, err);
+	if (rc == -EIO && z.wp > off && z.wp < off + len)	/* done in part, most likely */
+		return zns_fail(err, rc, "write to zone %u at offset %llu, %zu bytes: %s; the write pointer is at %llu now", zone,
+				(ull)off, len, why->msg, (ull)z.wp);
+	if (rc)
+		return rc;
+	*again = true;
+	return zns_fail(err, why->code == -ENOSPC || why->code == -EROFS || why->code == -ENXIO ? why->code : -EIO,
+			"write to zone %u at offset %llu: %s", zone, (ull)off, why->msg);
+}
+
+static void *bounce_for(struct hw *h, const void *buf, size_t len)
+{
+	void *bounce;
+
+	if (posix_memalign(&bounce, zns_max((size_t)h->dev.geo.mem_align, (size_t)HW_PAGE),
+			   zns_min(len, (size_t)h->dev.geo.max_io_bytes)))
+		return NULL;
+	return bounce;
+}
+
+/*
+ * Write @len > 0 bytes from @off on, one command at a time; *done counts what is written, also when it fails. With
+ * @at the device picks the place (if it can) and *at is where the first byte went.
+ */
+static int put(struct hw *h, uint32_t zone, uint64_t off, const uint8_t *buf, size_t len, uint64_t *at, size_t *done,
+	       struct zns_err *err)
+{
+	cleanup_free void *bounce = NULL;
+	bool append = at && h->raw->append, tried = false, again;
+
+	if ((uintptr_t)buf % h->dev.geo.mem_align && !(bounce = bounce_for(h, buf, len)))
+		return zns_fail(err, -ENOMEM, "no memory for an aligned buffer");
+	for (*done = 0; *done < len;) {
+		const void *src = bounce ? bounce : buf + *done;
+		size_t n = hw_piece(h, src, len - *done);
+		struct zns_err why = ZNS_ERR_INIT;
+		uint64_t place = off + *done;
+		int rc;
+
+		if (bounce)
+			memcpy(bounce, buf + *done, n);
+		if (append && !*done) {
+			rc = h->raw->append(h, zone, src, n, &place, &why);
+			if (!rc)
+				off = place;
+		} else {
+			rc = h->raw->write(h, zone, place, src, n, &why);
+		}
+		if (rc) {
+			rc = explain_write(h, zone, place, n, &why, &again, err);
+			if (!again || tried || append)
+				return rc;
+			tried = true;
+			continue;
+		}
+		*done += n;
+		tried = false;
+		atomic_store(&h->zones[zone].wp, off + *done);
+	}
+	if (at)
+		*at = off;
+	return 0;
+}
+
+int hw_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err)
+{
+	struct hw *h = hw_of(d);
+	struct hw_turn turn;
+	struct zns_zone z;
+	size_t done;
+	int rc = hw_check_writable(h, err);
+
+	if (off == APPEND)	/* our own marker must not come in from outside */
+		off--;
+	if (!rc)
+		rc = check_transfer(h, "write", zone, off, len, err);
+	if (rc)
+		return rc;
+	hw_turn_begin(h, &turn, zone);
+	if (!hw_cached(h, zone, &z) || check_write(&z, off, len, NULL)) {
+		rc = hw_look(h, zone, &z, err);
+		if (!rc)
+			rc = check_write(&z, off, len, err);
+	}
+	if (!rc && len)
+		rc = put(h, zone, off, buf, len, NULL, &done, err);
+	hw_turn_end(h, &turn);
+	return rc;
+}
+
+int hw_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uint64_t *off, struct zns_err *err)
+{
+	struct hw *h = hw_of(d);
+	struct hw_turn turn;
+	struct zns_zone z;
+	size_t done = 0;
+	int rc = hw_check_writable(h, err);
+
+	if (!rc)
+		rc = check_transfer(h, "append", zone, APPEND, len, err);
+	if (rc)
+		return rc;
+	hw_turn_begin(h, &turn, zone);
+	for (int tries = 0; tries < APPEND_TRIES; tries++) {
+		rc = hw_look(h, zone, &z, err);
+		if (!rc)
+			rc = check_write(&z, z.wp, len, err);
+		if (rc)
+			break;
+		*off = z.wp;
+		if (len)
+			rc = put(h, zone, z.wp, buf, len, off, &done, err);
+		/* Somebody was faster; nothing of ours is written yet. */
+		if (rc != -EIO || done || !hw_cached(h, zone, &z) || z.wp == *off)
+			break;
+	}
+	hw_turn_end(h, &turn);
+	return rc;
+}
+
+/* How far may be read, as far as the device lets us know. */
+static uint64_t readable(const struct zns_zone *z)
+{
+	return z->state == ZNS_ZONE_FULL || z->state == ZNS_ZONE_READ_ONLY ? z->capacity : z->wp;
+}
+
+static int check_read(const struct zns_zone *z, uint64_t off, size_t len, struct zns_err *err)
+{
+	if (z->conventional)
+		return hw_refuses(z, err);
+	if (z->state == ZNS_ZONE_OFFLINE)
+		return zns_fail(err, -ENXIO, "read of zone %u at offset %llu: the zone is offline, its data is lost", z->index,
+				(ull)off);
+	if (off + len > readable(z))
+		return zns_fail(err, -ENODATA, "read of zone %u at offset %llu, %zu bytes: beyond its write pointer %llu", z->index,
+				(ull)off, len, (ull)readable(z));
+	return 0;
+}
+
+static int explain_read(struct hw *h, uint32_t zone, uint64_t off, size_t len, const struct zns_err *why, struct zns_err *err)
+{
+	struct zns_zone z;
+	int rc;
+
+	if (why->code == -ENOMEM)
+		return zns_fail(err, -ENOMEM, "read of zone %u: %s", zone, why->msg);
+	if (hw_look(h, zone, &z, NULL))
+		return zns_fail(err, -EIO, "read of zone %u at offset %llu: %s; nor can its zones be reported: is %s still there?",
+				zone, (ull)off, why->msg, h->dev.path);
+	rc = check_read(&z, off, len, err);
+	return rc ? rc : zns_fail(err, -EIO, "read of zone %u at offset %llu: %s", zone, (ull)off, why->msg);
+}
+
+int hw_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *err)
+{
+	struct hw *h = hw_of(d);
+	cleanup_free void *bounce = NULL;
+	struct zns_zone z;
+	int rc = check_transfer(h, "read", zone, off == APPEND ? off - 1 : off, len, err);
+
+	if (rc)
+		return rc;
+	if (!hw_cached(h, zone, &z) || check_read(&z, off, len, NULL)) {
+		rc = hw_look(h, zone, &z, err);
+		if (!rc)
+			rc = check_read(&z, off, len, err);
+		if (rc)
+			return rc;
+	}
+	if (len && (uintptr_t)buf % d->geo.mem_align && !(bounce = bounce_for(h, buf, len)))
+		return zns_fail(err, -ENOMEM, "no memory for an aligned buffer");
+	for (size_t done = 0; done < len;) {
+		struct zns_err why = ZNS_ERR_INIT;
+		uint8_t *to = (uint8_t *)buf + done;
+		size_t n = hw_piece(h, bounce ? bounce : to, len - done);
+
+		if (h->raw->read(h, zone, off + done, bounce ? bounce : to, n, &why))
+			return explain_read(h, zone, off + done, n, &why, err);
+		if (bounce)
+			memcpy(to, bounce, n);
+		done += n;
+	}
+	return 0;
+}

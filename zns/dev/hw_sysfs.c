@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What the kernel tells of a device in sysfs, and whether it uses the device itself. */
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+
+#include "hw_priv.h"
+
+#define CLAIM_TRIES 20
+
+static int link_end(const char *path, char *out, size_t len)
+{
+	char target[PATH_MAX];
+	const char *base;
+	ssize_t n = readlink(path, target, sizeof(target) - 1);
+
+	if (n < 0)
+		return -errno;
+	target[n] = '\0';
+	base = strrchr(target, '/');
+	base = base ? base + 1 : target;
+	if (strlen(base) >= len)
+		return -ENAMETOOLONG;
+	memcpy(out, base, strlen(base) + 1);
+	return 0;
+}
+
+int hw_kernel_name(dev_t dev, bool block, char *name, size_t len, char *class, size_t class_len)
+{
+	char path[128];
+	int n = snprintf(path, sizeof(path), "/sys/dev/%s/%u:%u", block ? "block" : "char", major(dev), minor(dev));
+	int rc = link_end(path, name, len);
+
+	if (rc)
+		return rc;
+	snprintf(path + n, sizeof(path) - n, "/subsystem");
+	return link_end(path, class, class_len);
+}
+
+int hw_queue_text(const char *name, const char *attr, char *out, size_t len)
+{
+	cleanup_close int fd = -1;
+	char path[PATH_MAX];
+	ssize_t n;
+
+	if (snprintf(path, sizeof(path), "/sys/block/%s/queue/%s", name, attr) >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	n = read(fd, out, len - 1);
+	if (n < 0)
+		return -errno;
+	out[n] = '\0';
+	out[strcspn(out, "\n")] = '\0';
+	return 0;
+}
+
+int hw_queue_number(const char *name, const char *attr, uint64_t *out)
+{
+	char text[32], *end;
+	int rc = hw_queue_text(name, attr, text, sizeof(text));
+	uint64_t v;
+
+	if (rc)
+		return rc;
+	errno = 0;
+	v = strtoull(text, &end, 10);
+	if (errno || end == text || *end)
+		return -EINVAL;
+	*out = v;
+	return 0;
+}
+
+/*
+ * Whoever holds a block device exclusively is a file system, a device mapper or the like. Other openers may be trying
+ * the same as we at this very moment: only a lasting refusal counts. Opened for reading, so that nothing is told to
+ * udev on close.
+ */
+int hw_check_unused(const char *node, const char *shown, struct zns_err *err)
+{
+	const struct timespec pause = { .tv_nsec = 5 * 1000 * 1000 };
+
+	for (int i = 0; i < CLAIM_TRIES; i++) {
+		int fd = open(node, O_RDONLY | O_EXCL | O_NONBLOCK | O_CLOEXEC);
+
+		if (fd >= 0) {
+			close(fd);
+			return 0;
+		}
+		if (errno != EBUSY)
+			return 0;	/* whatever it is, opening it for use will tell */
+		nanosleep(&pause, NULL);
+	}
+	return zns_fail(err, -EBUSY, "%s is in use by the kernel: mounted, or part of another device (see lsblk); release it first",
+			shown);
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Real devices: reset, open, close and finish. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "hw_priv.h"
+
+static const char *const action_name[] = {
+	[HW_RESET] = "reset", [HW_OPEN] = "opening", [HW_CLOSE] = "closing", [HW_FINISH] = "finishing",
+};
+
+/* The device refused; what the zone looks like says why. */
+static int explain(struct hw *h, enum hw_action what, uint32_t zone, const struct zns_err *why, struct zns_err *err)
+{
+	struct zns_zone z;
+	int rc = hw_plain_failure(h, zone, why, err);
+
+	if (rc)
+		return rc;
+	rc = hw_look(h, zone, &z, NULL);
+	if (rc)
+		return zns_fail(err, -EIO, "%s zone %u: %s; nor can its zones be reported: is %s still there?", action_name[what],
+				zone, why->msg, h->dev.path);
+	if (what != HW_RESET || z.state != ZNS_ZONE_FULL)
+		rc = hw_refuses(&z, err);
+	if (rc)
+		return rc;
+	if (what == HW_CLOSE && z.state == ZNS_ZONE_EMPTY)
+		return zns_fail(err, -EIO, "zone %u is empty: only an open zone can be closed", zone);
+	return zns_fail(err, -EIO, "%s zone %u (%s): %s", action_name[what], zone, zns_zone_state_name(z.state), why->msg);
+}
+
+static int manage(struct hw *h, enum hw_action what, uint32_t zone, struct zns_err *err)
+{
+	struct zns_err why = ZNS_ERR_INIT;
+
+	hw_forget(h, zone);
+	return h->raw->manage(h, what, zone, 1, &why) ? explain(h, what, zone, &why, err) : 0;
+}
+
+static int check(struct zns_dev *d, uint32_t zone, struct zns_err *err)
+{
+	int rc = hw_check_writable(hw_of(d), err);
+
+	return rc ? rc : hw_check_zone(hw_of(d), zone, err);
+}
+
+int hw_open_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err)
+{
+	int rc = check(d, zone, err);
+
+	return rc ? rc : manage(hw_of(d), HW_OPEN, zone, err);
+}
+
+/* Some devices keep a zone that was opened and never written active when it is closed; here it is empty again. */
+int hw_close_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err)
+{
+	struct hw *h = hw_of(d);
+	struct zns_zone z;
+	int rc = check(d, zone, err);
+
+	if (!rc)
+		rc = manage(h, HW_CLOSE, zone, err);
+	if (!rc)
+		rc = hw_look(h, zone, &z, err);
+	if (!rc && z.state == ZNS_ZONE_CLOSED && !z.wp)
+		rc = manage(h, HW_RESET, zone, err);
+	return rc;
+}
+
+int hw_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err)
+{
+	struct hw *h = hw_of(d);
+	struct zns_zone z;
+	int rc = check(d, zone, err);
+
+	if (rc)
+		return rc;
+	rc = hw_look(h, zone, &z, err);
+	if (rc || z.state == ZNS_ZONE_FULL)
+		return rc;
+	rc = hw_refuses(&z, err);
+	return rc ? rc : manage(h, HW_FINISH, zone, err);
+}
+
+static int by_number(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* How many of @sorted follow each other from the first on. */
+static uint32_t run_of(const uint32_t *sorted, uint32_t nr)
+{
+	uint32_t n = 1;
+
+	while (n < nr && sorted[n] == sorted[n - 1] + 1)
+		n++;
+	return n;
+}
+
+/* Which of a range that failed is it? */
+static int explain_reset(struct hw *h, uint32_t first, uint32_t nr, const struct zns_err *why, struct zns_err *err)
+{
+	struct zns_zone z;
+
+	for (uint32_t i = 0; i < nr; i++)
+		if (hw_look(h, first + i, &z, NULL) || z.state != ZNS_ZONE_EMPTY)
+			return explain(h, HW_RESET, first + i, why, err);
+	return 0;	/* all are empty: what more could be wanted */
+}
+
+static int reset_sorted(struct hw *h, const uint32_t *sorted, uint32_t nr, struct zns_err *err)
+{
+	cleanup_free struct zns_zone *z = malloc(nr * sizeof(*z));
+	int rc;
+
+	if (!z)
+		return zns_fail(err, -ENOMEM, "no memory for %u zones", nr);
+	/* All or nothing, as far as it can be known before. */
+	for (uint32_t i = 0, n; i < nr; i += n) {
+		n = run_of(sorted + i, nr - i);
+		rc = hw_report(&h->dev, sorted[i], n, z + i, err);
+		if (rc)
+			return rc;
+	}
+	for (uint32_t i = 0; i < nr; i++) {
+		rc = z[i].state == ZNS_ZONE_FULL && !z[i].conventional ? 0 : hw_refuses(&z[i], err);
+		if (rc)
+			return rc;
+	}
+	for (uint32_t i = 0, n; i < nr; i += n) {
+		struct zns_err why = ZNS_ERR_INIT;
+
+		for (n = 0; i + n < nr && sorted[i + n] == sorted[i] + n && z[i + n].state != ZNS_ZONE_EMPTY; n++)
+			hw_forget(h, sorted[i + n]);
+		if (n && h->raw->manage(h, HW_RESET, sorted[i], n, &why)) {
+			rc = explain_reset(h, sorted[i], n, &why, err);
+			if (rc)
+				return rc;
+		}
+		if (!n)
+			n = 1;
+	}
+	return 0;
+}
+
+int hw_reset(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err)
+{
+	struct hw *h = hw_of(d);
+	cleanup_free uint32_t *sorted = NULL;
+	uint32_t n = 0;
+	int rc = hw_check_writable(h, err);
+
+	if (rc || !nr)
+		return rc;
+	for (uint32_t i = 0; i < nr; i++) {
+		rc = hw_check_zone(h, zones[i], err);
+		if (rc)
+			return rc;
+	}
+	sorted = malloc(nr * sizeof(*sorted));
+	if (!sorted)
+		return zns_fail(err, -ENOMEM, "no memory for %u zones", nr);
+	memcpy(sorted, zones, nr * sizeof(*sorted));
+	qsort(sorted, nr, sizeof(*sorted), by_number);
+	for (uint32_t i = 0; i < nr; i++)
+		if (!n || sorted[n - 1] != sorted[i])
+			sorted[n++] = sorted[i];
+	return reset_sorted(h, sorted, n, err);
+}

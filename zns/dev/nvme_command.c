@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* How a command reaches the drive: a ring for each call in flight, or an ioctl. */
+#include <libnvme.h>
+#include <liburing.h>
+#include <linux/nvme_ioctl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "nvme_priv.h"
+
+#define STATUS_MASK	0x7ff	/* status code and its type, without the flags */
+
+struct nvme_ring {
+	struct io_uring ring;
+	struct nvme_ring *next;
+};
+
+int nvme_outcome(int status, struct zns_err *why)
+{
+	const char *text;
+	int code = -EIO;
+
+	if (!status)
+		return 0;
+	if (status < 0)
+		return zns_fail(why, errno == ENOMEM ? -ENOMEM : -EIO, "%s", strerror(errno));
+	status &= STATUS_MASK;
+	if (status >> 8 == NVME_SCT_CMD_SPECIFIC) {
+		switch (status & 0xff) {
+		case NVME_SC_ZNS_BOUNDARY_ERROR:
+		case NVME_SC_ZNS_FULL:
+			code = -ENOSPC;
+			break;
+		case NVME_SC_ZNS_READ_ONLY:
+			code = -EROFS;
+			break;
+		case NVME_SC_ZNS_OFFLINE:
+			code = -ENXIO;
+			break;
+		case NVME_SC_ZNS_TOO_MANY_ACTIVE:
+			code = -EOVERFLOW;
+			break;
+		case NVME_SC_ZNS_TOO_MANY_OPENS:
+			code = -ETOOMANYREFS;
+			break;
+		}
+	}
+	text = nvme_status_to_string(status, false);	/* "Name: explanation" */
+	return zns_fail(why, code, "%.*s (NVMe status 0x%03x)", (int)strcspn(text, ":"), text, status);
+}
+
+static int run_ioctl(struct nvme_ns *n, struct nvme_command *c)
+{
+	struct nvme_passthru_cmd64 cmd = {
+		.opcode = c->opcode,
+		.nsid = n->nsid,
+		.addr = (uintptr_t)c->data,
+		.data_len = c->len,
+		.cdw10 = c->cdw10,
+		.cdw11 = c->cdw11,
+		.cdw12 = c->cdw12,
+		.cdw13 = c->cdw13,
+	};
+	int status = ioctl(n->fd, NVME_IOCTL_IO64_CMD, &cmd);
+
+	c->result = cmd.result;
+	return status;
+}
+
+static struct nvme_ring *ring_new(void)
+{
+	struct io_uring_params p = { .flags = IORING_SETUP_SQE128 | IORING_SETUP_CQE32 };
+	struct nvme_ring *r = calloc(1, sizeof(*r));
+
+	if (r && io_uring_queue_init_params(2, &r->ring, &p)) {
+		free(r);
+		return NULL;
+	}
+	return r;
+}
+
+static struct nvme_ring *ring_get(struct nvme_ns *n)
+{
+	struct nvme_ring *r;
+
+	pthread_mutex_lock(&n->lock);
+	r = n->idle;
+	if (r)
+		n->idle = r->next;
+	pthread_mutex_unlock(&n->lock);
+	return r ? r : ring_new();
+}
+
+static void ring_put(struct nvme_ns *n, struct nvme_ring *r)
+{
+	pthread_mutex_lock(&n->lock);
+	r->next = n->idle;
+	n->idle = r;
+	pthread_mutex_unlock(&n->lock);
+}
+
+static void ring_free(struct nvme_ring *r)
+{
+	io_uring_queue_exit(&r->ring);
+	free(r);
+}
+
+/* The second half of an SQE of 128 bytes is the command's, from cmd_op's place in it on. */
+static void fill(struct io_uring_sqe *sqe, const struct nvme_ns *n, const struct nvme_command *c)
+{
+	const struct nvme_uring_cmd cmd = {
+		.opcode = c->opcode,
+		.nsid = n->nsid,
+		.addr = (uintptr_t)c->data,
+		.data_len = c->len,
+		.cdw10 = c->cdw10,
+		.cdw11 = c->cdw11,
+		.cdw12 = c->cdw12,
+		.cdw13 = c->cdw13,
+	};
+
+	memset(sqe, 0, 2 * sizeof(*sqe));
+	sqe->opcode = IORING_OP_URING_CMD;
+	sqe->fd = n->fd;
+	sqe->cmd_op = NVME_URING_CMD_IO;
+	memcpy(sqe->cmd, &cmd, sizeof(cmd));
+}
+
+/*
+ * As ioctl does: the drive's status, or -1 and errno. -2: the command did not leave, try ioctl. The buffer is the
+ * drive's until the completion is here, so nothing ends the waiting.
+ */
+static int run_ring(struct nvme_ns *n, struct nvme_command *c)
+{
+	struct nvme_ring *r = ring_get(n);
+	struct io_uring_sqe *sqe;
+	struct io_uring_cqe *cqe;
+	int rc;
+
+	if (!r)
+		return -2;
+	sqe = io_uring_get_sqe(&r->ring);
+	if (!sqe) {
+		ring_free(r);
+		return -2;
+	}
+	fill(sqe, n, c);
+	do
+		rc = io_uring_submit(&r->ring);
+	while (rc == -EINTR);
+	if (rc != 1) {	/* not taken, and dies with the ring */
+		ring_free(r);
+		return -2;
+	}
+	do
+		rc = io_uring_wait_cqe(&r->ring, &cqe);
+	while (rc == -EINTR || rc == -EAGAIN);
+	if (rc) {	/* cannot be: the ring is ours and alive */
+		errno = -rc;
+		return -1;
+	}
+	c->result = cqe->big_cqe[0];
+	rc = cqe->res;
+	io_uring_cqe_seen(&r->ring, cqe);
+	ring_put(n, r);
+	if (rc < 0) {
+		errno = -rc;
+		rc = -1;
+	}
+	return rc;
+}
+
+int nvme_run(struct nvme_ns *n, struct nvme_command *c, struct zns_err *why)
+{
+	int status = n->uring ? run_ring(n, c) : -2;
+
+	if (status == -2)
+		status = run_ioctl(n, c);
+	return nvme_outcome(status, why);
+}
+
+void nvme_transport_init(struct nvme_ns *n)
+{
+	const char *env = secure_getenv("ZNS_NVME_IOCTL");
+	struct nvme_command c = { .opcode = nvme_zns_cmd_mgmt_recv, .len = 128 };
+	int status;
+
+	if (env && !strcmp(env, "1"))
+		return;
+	/* A report of one zone, which changes nothing: kernels have rings without this command for this kind of file. */
+	c.data = aligned_alloc(HW_PAGE, HW_PAGE);
+	if (!c.data)
+		return;
+	c.cdw12 = c.len / 4 - 1;
+	c.cdw13 = NVME_ZNS_ZRA_REPORT_ZONES | 1u << 16;
+	status = run_ring(n, &c);
+	n->uring = !status;
+	free(c.data);
+	if (!n->uring)
+		nvme_transport_fini(n);
+}
+
+void nvme_transport_fini(struct nvme_ns *n)
+{
+	struct nvme_ring *r;
+
+	while ((r = n->idle)) {
+		n->idle = r->next;
+		ring_free(r);
+	}
+}
