@@ -7,6 +7,7 @@
 #   both: ctrl=NAME          the controller it sits on (its own by default); zasl and mdts are its, from its first namespace
 #         file=PATH          keep the contents there from one boot to the next (QEMU keeps no zone states, though)
 #         cache=none         none: writes and flushes reach the host's disk; unsafe (default): flushes are ignored
+#         log=PATH           a new log of its writes and flushes, for drop-unflushed; a virtio disk then (see below)
 DEFAULT_DEVICES=(
 	zns:few,size=2G,zone=64M,cap=48M,open=6,active=8,ctrl=pair
 	zns:many,size=1G,zone=4M,cap=3M,open=32,active=64,ctrl=pair
@@ -19,7 +20,7 @@ declare -A controllers=()	# controller: its namespaces so far
 # finds it: its kernel name follows no order, Linux ignores the UUIDs of QEMU's namespaces, serial and nsid remain.
 device_args() {
 	local spec=$1 dir=$2 kind name kv rest
-	local -A o=([size]=1G [zone]=64M [cap]= [open]=0 [active]=0 [lba]=4096 [zasl]=5 [mdts]=7 [ctrl]= [file]= [cache]=unsafe)
+	local -A o=([size]=1G [zone]=64M [cap]= [open]=0 [active]=0 [lba]=4096 [zasl]=5 [mdts]=7 [ctrl]= [file]= [log]= [cache]=unsafe)
 	kind=${spec%%:*} rest=${spec#*:} name=${rest%%,*}
 	[[ $kind =~ ^(zns|disk)$ && $name =~ ^[a-z0-9]+$ ]] || die "device $spec: want zns:NAME,… or disk:NAME,…"
 	[[ $rest == *,* ]] && rest=${rest#*,} || rest=
@@ -43,5 +44,19 @@ device_args() {
 		ns+=",zoned=on,zoned.zone_size=${o[zone]},zoned.zone_capacity=${o[cap]:-${o[zone]}}"
 		ns+=",zoned.max_open=${o[open]},zoned.max_active=${o[active]}"
 	fi
+	if [ -n "${o[log]}" ]; then
+		logged_disk "$name" "$file" "${o[log]}" "${o[lba]}"
+		return
+	fi
 	args+=(-drive "id=drive-$name,if=none,file=$file,format=raw,cache=${o[cache]},aio=threads" -device "$ns")
+}
+
+# Not NVMe: Linux ends a journal commit there with a FUA write, blklogwrites does not say which writes were FUA, and an
+# fsynced file would count as unflushed. virtio-blk has no FUA, so each one becomes a flush, which is logged.
+logged_disk() {
+	: >"$3"
+	args=(-blockdev "driver=file,node-name=image-$1,filename=$2,cache.direct=on,aio=threads"
+		-blockdev "driver=file,node-name=log-$1,filename=$3"
+		-blockdev "driver=blklogwrites,node-name=drive-$1,file=image-$1,log=log-$1"
+		-device "virtio-blk-pci,drive=drive-$1,serial=$1,logical_block_size=$4,physical_block_size=$4")
 }

@@ -135,6 +135,11 @@ read_names() {
 		read -r id <"$d/nsid"
 		GIVEN[${d##*/}]=${by_place[$serial/$id]:-}
 	done
+	for d in /sys/block/vd*; do
+		serial=
+		read -r serial <"$d/serial"
+		if [ -n "$serial" ]; then GIVEN[${d##*/}]=$serial; fi
+	done 2>/dev/null
 }
 
 # named NAME: the kernel name of the device that the host calls so.
