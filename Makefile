@@ -5,6 +5,7 @@
 #   make         build into build/bin                     make zdtm-sample   our criu against stock, without zones
 #   make demo    a live Redis into zones and back         make bench         dump and restore beside stock CRIU
 #   make unit | zonetests | errors | fuzz | lint          make install | uninstall | clean
+#   make test-vm real zoned block devices and NVMe passthrough, in guests with two kernels
 #
 # V=1 shows the commands, SAN="-fsanitize=address,undefined" builds with sanitizers (use another B=DIR).
 SHELL		:= /bin/bash
@@ -55,7 +56,7 @@ ADAPTER		:= $(wildcard criu/*.c criu/*.h criu/include/*.h)
 CRIU_SRC	:= $(B)/criu
 PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch) scripts/fetch-criu
 
-.PHONY: all zns criu deps deps-doc deps-clang unit conform zonetests errors test demo bench bench-emu zdtm-sample fuzz fuzz-run lint man install \
+.PHONY: all zns criu deps deps-vm deps-doc deps-clang unit conform zonetests errors test test-vm demo bench bench-emu zdtm-sample fuzz fuzz-run lint man install \
 	uninstall clean
 all: zns criu
 
@@ -65,6 +66,13 @@ MISSING		= $(strip $(foreach p,$(DEB_BUILD) $(1),$(shell dpkg-query -W -f='$${St
 
 deps:
 	$(Q)missing="$(call MISSING,$(DEB_TEST))"; [ -z "$$missing" ] || { \
+		echo "  APT     $$missing"; \
+		apt-get -qq update && apt-get -qq install -y --no-install-recommends $$missing >/dev/null; }
+
+# What builds and runs the guests; the list is scripts/vm/packages.
+DEB_VM		= $(shell awk '$$1 == "host" { $$1 = ""; print }' scripts/vm/packages)
+deps-vm: deps
+	$(Q)missing="$(call MISSING,$(DEB_VM))"; [ -z "$$missing" ] || { \
 		echo "  APT     $$missing"; \
 		apt-get -qq update && apt-get -qq install -y --no-install-recommends $$missing >/dev/null; }
 
@@ -158,6 +166,12 @@ errors: all
 test: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)scripts/test-all $(B)
+
+# Two guests at once, one for each kernel; VM="--kernels 6.12 test/vm/20-conformance.test.sh" runs less.
+VM		?=
+test-vm: deps-vm
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all $(B)/test/dev_conform
+	$(Q)PATH=$(SYS_PATH) scripts/vm/test-vm $(VM)
 
 demo: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all

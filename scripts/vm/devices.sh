@@ -10,7 +10,7 @@
 #         log=PATH           a new log of its writes and flushes, for drop-unflushed; a virtio disk then (see below)
 DEFAULT_DEVICES=(
 	zns:few,size=2G,zone=64M,cap=48M,open=6,active=8,ctrl=pair
-	zns:many,size=1G,zone=4M,cap=3M,open=32,active=64,ctrl=pair
+	zns:many,size=2G,zone=4M,cap=3M,open=32,active=64,ctrl=pair
 	zns:lba512,size=512M,zone=16M,cap=12M,open=14,active=14,lba=512,mdts=5,zasl=3
 	disk:plain,size=1G,cache=none
 )

@@ -105,25 +105,49 @@ static void offline_zone(void)
 		OK(zns_emu_set_zone_state(t.d, z, ZNS_ZONE_EMPTY, E));
 }
 
+/* null_blk spoils a zone by its first sector; the same word once more makes the zone empty again. */
+static void wear(uint32_t zone, const char *file)
+{
+	char path[512], sector[32];
+	int fd, n;
+
+	TRUE(snprintf(path, sizeof(path), "%s/%s", t.wear, file) < (int)sizeof(path));
+	n = snprintf(sector, sizeof(sector), "%llu", (unsigned long long)(zone * t.d->geo.zone_size / 512));
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	TRUE(fd >= 0 && write(fd, sector, n) == n);
+	close(fd);
+}
+
+static void spoil(struct zns_dev *d, uint32_t zone, enum zns_zone_state state)
+{
+	if (!t.wear)
+		OK(zns_emu_set_zone_state(d, zone, state, E));
+	else
+		wear(zone, state == ZNS_ZONE_READ_ONLY ? "zone_readonly" : "zone_offline");
+}
+
 /* A handle that knows the zone from before it went bad. */
 static void goes_bad_in_use(void)
 {
 	uint32_t z = t.zone[0], b = t.block;
 	struct zns_dev *other;
 
-	if (!emulated())
+	if (!emulated() && !t.wear)
 		conform_skip("zones of this device do not go bad on request");
 	put(z, 0, b);
 	OK(zns_dev_open(t.spec, 0, &other, E));
-	OK(zns_emu_set_zone_state(other, z, ZNS_ZONE_READ_ONLY, E));
+	spoil(other, z, ZNS_ZONE_READ_ONLY);
 	FAILS(zns_dev_write(t.d, z, b, t.buf, b, E), EROFS, "read-only");
 	check(z, 0, b);
-	OK(zns_emu_set_zone_state(other, z, ZNS_ZONE_OFFLINE, E));
+	spoil(other, z, ZNS_ZONE_OFFLINE);
 	FAILS(zns_dev_write(t.d, z, b, t.buf, b, E), ENXIO, "offline");
 	FAILS(zns_dev_read(t.d, z, 0, t.buf, b, E), ENXIO, "offline");
-	OK(zns_emu_set_zone_state(other, z, ZNS_ZONE_EMPTY, E));
+	if (t.wear)
+		wear(z, "zone_offline");	/* empty again */
+	else
+		OK(zns_emu_set_zone_state(other, z, ZNS_ZONE_EMPTY, E));
 	zns_dev_close(other);
-	put(z, b, b);
+	put(z, t.wear ? 0 : b, b);
 }
 
 static void conventional_zone(void)

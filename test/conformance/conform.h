@@ -18,6 +18,7 @@
 struct conform {
 	const char *spec;
 	const char *twin;	/* another node of the same device, or NULL */
+	const char *wear;	/* where null_blk takes zones to spoil, or NULL */
 	struct zns_dev *d;
 	uint32_t nr;		/* sequential zones in working order */
 	uint32_t *zone;		/* their numbers */

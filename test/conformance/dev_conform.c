@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * dev_conform DEV --yes-destroy [--twin DEV2] [--only TEXT] [--list]
+ * dev_conform DEV --yes-destroy [--twin DEV2] [--wear DIR] [--only TEXT] [--list]
  *
  * Runs the cases of this directory on one device: emu:PATH, /dev/nvmeXnY, /dev/ngXnY or any other zoned block device.
- * All its data are lost. --twin names another node of the same device. The last line is the count; exit code 0 when
+ * All its data are lost. --twin names another node of the same device, --wear the configfs directory of a null_blk
+ * device, where zones can be made read-only and offline. The last line is the count; exit code 0 when
  * nothing failed, 1 when something did, 2 for wrong usage or a device that cannot be opened.
  */
 #include <getopt.h>
@@ -214,7 +215,7 @@ int main(int argc, char **argv)
 {
 	static const struct option opts[] = {
 		{ "yes-destroy", no_argument, NULL, 'y' }, { "twin", required_argument, NULL, 't' },
-		{ "only", required_argument, NULL, 'o' }, { "list", no_argument, NULL, 'l' }, { 0 },
+		{ "wear", required_argument, NULL, 'w' }, { "only", required_argument, NULL, 'o' }, { "list", no_argument, NULL, 'l' }, { 0 },
 	};
 	const char *only = NULL;
 	bool yes = false;
@@ -228,6 +229,9 @@ int main(int argc, char **argv)
 		case 't':
 			t.twin = optarg;
 			break;
+		case 'w':
+			t.wear = optarg;
+			break;
 		case 'o':
 			only = optarg;
 			break;
@@ -239,7 +243,7 @@ int main(int argc, char **argv)
 		}
 	}
 	if (optind != argc - 1) {
-		fprintf(stderr, "usage: dev_conform DEV --yes-destroy [--twin DEV2] [--only TEXT] [--list]\n");
+		fprintf(stderr, "usage: dev_conform DEV --yes-destroy [--twin DEV2] [--wear DIR] [--only TEXT] [--list]\n");
 		return 2;
 	}
 	t.spec = argv[optind];

@@ -10,10 +10,22 @@ NULLB=/sys/kernel/config/nullb
 # ---- checks and counts ------------------------------------------------------------------------------------------
 
 passed=0 failed=0 skipped=0
+on=-			# what the checks are about: a node, or - for the machine itself
+declare -A tally=()	# node: "passed failed skipped"
 
-pass() { passed=$((passed + 1)); echo "PASS $*"; }
-fail() { failed=$((failed + 1)); echo "FAIL $*"; }
-skip() { skipped=$((skipped + 1)); echo "SKIP $*"; }
+# on NODE: what is counted from here on is about that device. (It goes into the summary's table.)
+on() { on=$1; }
+
+count() {
+	local p f s
+	read -r p f s <<<"${tally[$on]:-0 0 0}"
+	tally[$on]="$((p + $1)) $((f + $2)) $((s + $3))"
+	passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
+}
+
+pass() { count 1 0 0; echo "PASS $*"; }
+fail() { count 0 1 0; echo "FAIL $*"; }
+skip() { count 0 0 1; echo "SKIP $*"; }
 title() { printf '\n=== %s ===\n' "$*"; }
 
 # check NAME COMMAND…: passes if the command does; what it printed is shown if it fails.
@@ -38,20 +50,30 @@ refused() {
 
 # part NAME COMMAND…: a test with a count of its own in its last line; its counts are added to ours.
 part() {
-	local name=$1 log=$RESULTS/$1.log p f s rc
+	local name=$1 log=$RESULTS/$1.log p f s rc begin=$SECONDS
 	shift
 	"$@" >"$log" 2>&1 && rc=0 || rc=$?
 	grep -vE '^PASS ' "$log" | tail -40
+	echo "$name: $((SECONDS - begin)) s"
 	if read -r p f s < <(sed -nE 's/^([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped$/\1 \2 \3/p' "$log" | tail -1); then
-		passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+		count "$p" "$f" "$s"
 		[ "$rc" = 0 ] || [ "$f" -gt 0 ] || fail "$name: exit $rc"
 	else
 		fail "$name: exit $rc and no count: $(tail -2 "$log")"
 	fi
 }
 
+# NODE PASSED FAILED SKIPPED DESCRIPTION, a line for each device, for the summary.
+write_tally() {
+	local node
+	for node in "${!tally[@]}"; do
+		echo "$(given "$node") ${tally[$node]} $(shape "$node")"
+	done | sort >"$RESULTS/tally"
+}
+
 # The last line of a test script.
 finish() {
+	write_tally
 	echo "$passed passed, $failed failed, $skipped skipped"
 	[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
 	exit
@@ -155,6 +177,34 @@ named() {
 # The passthrough node of a namespace: /dev/ngXnY for nvmeXnY.
 ng_of() { echo "/dev/ng${1#nvme}"; }
 
+# Of a node, for people: "few block", "few passthrough", "nullb0 block"; each of one word, joined by a slash.
+given() {
+	local k=${1#/dev/} way=block
+	case $k in
+	-) echo -; return ;;
+	emu:*) echo emulator/file; return ;;
+	ng*) way=passthrough k=nvme${k#ng} ;;
+	esac
+	[ ${#GIVEN[@]} -gt 0 ] || read_names
+	echo "${GIVEN[$k]:-$k}/$way"
+}
+
+# The geometry of a node in a few words.
+shape() {
+	local k=${1#/dev/} size cap conv=0 more=''
+	[[ $k != ng* ]] || k=nvme${k#ng}
+	if [ -e "/sys/block/$k" ] && zoned "$k"; then
+		size=$(zone_size "$k") cap=$(zone_cap "$k" $(($(nr_zones "$k") - 1)))
+		[[ $k != nullb* ]] || conv=$(blkzone report "/dev/$k" | grep -c CONVENTIONAL)
+		[ "$conv" = 0 ] || more=", $conv conventional"
+		! blkzone report "/dev/$k" | grep -q '(of)' || more+=", one read-only, one offline"
+		echo "$(nr_zones "$k") zones of $((size >> 10)) KiB, $((cap >> 10)) usable, blocks of $(lba "$k")," \
+			"$(attr "$k" max_open_zones -) open, $(attr "$k" max_active_zones -) active$more"
+	else
+		echo -
+	fi
+}
+
 nr_zones() { attr "$1" nr_zones 0; }
 lba() { attr "$1" logical_block_size; }
 zone_size() { echo $(($(attr "$1" chunk_sectors 0) * 512)); }
@@ -181,13 +231,22 @@ nullb_create() {
 
 nullb_remove() { echo 0 >"$NULLB/$1/power"; rmdir "$NULLB/$1"; }
 
-# The null_blk devices that tests share: one like `few`, one with conventional zones, one with 512-byte blocks.
+# The null_blk devices that tests share: one like `few`, one with conventional zones, one with 512-byte blocks, one
+# with worn-out zones where the kernel can make them (6.3 and later).
 nullb_defaults() {
 	[ -d $NULLB/nullb0 ] && return
 	nullb_create nullb0 size=1024 zone_size=64 zone_capacity=48 zone_max_open=8 zone_max_active=12
 	nullb_create nullb1 size=512 zone_size=16 zone_capacity=16 zone_nr_conv=4
 	nullb_create nullb2 size=256 zone_size=4 zone_capacity=3 zone_max_open=4 zone_max_active=4 blocksize=512
+	nullb_create nullb3 size=512 zone_size=16 zone_capacity=12 zone_max_open=16
+	wear_out nullb3 20 zone_readonly
+	wear_out nullb3 21 zone_offline
 }
+
+can_wear_out() { [ -e "$NULLB/$1/zone_offline" ]; }
+
+# wear_out NULLB ZONE zone_readonly|zone_offline
+wear_out() { ! can_wear_out "$1" || echo $(($2 * $(zone_size "$1") / 512)) >"$NULLB/$1/$3"; }
 
 device_table() {
 	local d sched

@@ -7,7 +7,7 @@ A failed dump: one clear line that says zns, an exit code that is not 0, the tas
 as it was, no new checkpoint, no handle, no helper left, and the zones free again. A failed restore: a clear
 line and no process.
 
-  errors.py list | run NAME... | run -a
+  errors.py list | run NAME... | run -a | run -a --format DEV
 """
 import argparse
 import mmap
@@ -19,8 +19,8 @@ import sys
 from pathlib import Path
 
 import ztlib
-from ztlib import Failed, HANDLE, alive, wait_until
-from ztscene import FAST, FOUR_DIES, SLOW, TINY, Scene
+from ztlib import Failed, HANDLE, Skipped, alive, wait_until
+from ztscene import FAST, FOUR_DIES, SIX_OPEN, SLOW, TINY, Scene
 
 UUID = r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}'
 CASES = {}
@@ -37,6 +37,7 @@ def case(func):
 def device_full(scene):
     """The device fills up in the middle of a dump; a smaller task fits afterwards."""
     scene = scene(TINY, size=96)
+    scene.device.needs_emulator('needs a tiny device')
     scene.failed_dump('space|full|no .*zone')
     scene.works(size=8)
 
@@ -144,6 +145,24 @@ def qos_too_large(scene):
     for admission in ('share', 'wait=5', 'reject'):
         scene.failed_dump(r'\b400\b', qos='500', extra=['--zns-admission', admission])
     scene.good_dump(qos='400')
+    scene.good_restore()
+
+
+@case
+def open_limit(scene):
+    """More zones than the device may open: the width that fits works, a larger rate is refused with that one's."""
+    scene = scene(SIX_OPEN, size=64)
+    limit = scene.device.status()['limits']['max_open']
+    if not 1 < limit <= 8:
+        raise Skipped(f'the device may have {limit or "any number of"} open zones, the map has 8 groups')
+    fits = limit - 1            # the catalogue has one open
+    for admission in ('share', 'wait=5', 'reject'):
+        scene.failed_dump(rf'at most {fits * 50} MiB/s \({fits} open zones x 50 MiB/s\)', qos=str(fits * 50 + 1),
+                          extra=['--zns-admission', admission])
+    made = scene.good_dump(qos=str(fits * 50))
+    groups = next(c['groups'] for c in scene.device.checkpoints() if c['id'] == made)
+    if len(groups) != fits:
+        raise Failed(f'{len(groups)} zones were written at once instead of {fits}')
     scene.good_restore()
 
 

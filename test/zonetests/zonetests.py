@@ -6,6 +6,7 @@ zonetests: real programs that are dumped into zones, restored, and then check th
   zonetests.py list                    what there is
   zonetests.py run anon pipes -f h     some of it
   zonetests.py run -a -j2 --report DIR all of it
+  zonetests.py run -a --format DEV     on a real zoned device, which is formatted for it
   zonetests.py selftest                every program must notice one spoiled byte
 
 A C file here is a test if its head has a line  zonetest: {'flavour': 'h ns', 'opts': '--ghost-limit 16M',

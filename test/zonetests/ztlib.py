@@ -142,7 +142,12 @@ class Config:
         self.keep = args.keep
         self.timeout = args.timeout
         self.given_device = getattr(args, 'device', None)
+        self.real = getattr(args, 'format', None)
         self.device = None
+        if self.real and self.given_device:
+            sys.exit('--device or --format, not both')
+        if self.real:
+            args.jobs = 1       # one device for all of them
         for program in [self.criu] + ([] if self.stock else [self.znsctl]):
             if not os.access(program, os.X_OK):
                 sys.exit(f'{program} is missing: run make first, or name a criu with --criu')
@@ -157,7 +162,7 @@ class Config:
         if self.given_device:
             self.device = Device(self, spec=self.given_device)
         else:
-            self.device = Device(self, directory=self.base / 'device')
+            self.device = Device(self, directory=self.base / 'device', spec=self.real)
             self.device.create('--timing', 'off')
 
     def close(self):
@@ -176,7 +181,8 @@ class Device:
         self.cfg = cfg
         self.directory = directory
         self.spec = spec or f'emu:{directory}/dev.emu'
-        self.private = spec is None
+        self.emulated = self.spec.startswith('emu:')
+        self.private = directory is not None
         self.env = dict(os.environ)
         self.info = None
         if self.private:
@@ -188,6 +194,8 @@ class Device:
 
     @property
     def path(self):
+        """The emulator's file."""
+        self.needs_emulator('needs the file of the emulator')
         return Path(self.spec.partition(':')[2])
 
     def ctl(self, *args):
@@ -205,7 +213,20 @@ class Device:
             raise Failed(f'znsctl {" ".join(args)} --json: {e}')
 
     def create(self, *options):
-        self.info = self.json('create', self.spec, *options)
+        """Make the emulated device, or format the real one with as many groups as that would have dies."""
+        if self.emulated:
+            self.info = self.json('create', self.spec, *options)
+            return
+        given = dict(zip(options[::2], options[1::2]))
+        if given.get('--timing') == 'on':
+            raise Skipped('needs the timing model of the emulator')
+        dies = int(given.get('--channels', 8)) * int(given.get('--ways', 1))
+        self.info = self.json('format', self.spec, '--force', '--map', f'i % {dies}',
+                              '--zone-write-bw', given.get('--die-write-bw', '100'))
+
+    def needs_emulator(self, why):
+        if not self.emulated:
+            raise Skipped(why)
 
     def checkpoints(self):
         return self.json('ls')['checkpoints']
@@ -598,6 +619,7 @@ def build_programs():
 
 def common_options(parser):
     parser.add_argument('--criu', metavar='PATH', help='criu binary (default: build/bin/criu)')
+    parser.add_argument('--format', metavar='DEV', help='a real zoned device to run on; all its data are lost')
     parser.add_argument('-j', type=int, default=1, metavar='N', dest='jobs', help='run N tests at once')
     parser.add_argument('--report', metavar='DIR', help='write JUnit XML and JSON there')
     parser.add_argument('--keep', action='store_true', help='keep logs and images')

@@ -19,6 +19,10 @@ FOUR_DIES = ['--channels', '2', '--ways', '2', '--die-write-bw', '100', '--zones
              '--timing', 'off']
 
 
+SIX_OPEN = ['--channels', '4', '--ways', '2', '--die-write-bw', '50', '--zones', '32', '--zone-size', '16M',
+            '--max-open', '6', '--max-active', '8', '--timing', 'off']
+
+
 class Outcome:
     """What one criu call left: exit code, log and stderr."""
 
@@ -66,7 +70,7 @@ class Scene:
     def __init__(self, cfg, directory, options=FAST, size=32):
         self.cfg, self.dir = cfg, directory
         self.tasks, self.calls = [], 0
-        self.device = Device(cfg, directory=directory / 'device')
+        self.device = Device(cfg, directory=directory / 'device', spec=cfg.real)
         self.device.create(*options)
         cfg.device = self.device
         self.task = self.new_task(size)
@@ -92,6 +96,12 @@ class Scene:
         self.calls += 1
         return self.dir / f'criu-{self.calls}.log'
 
+    def faulty(self, env, fault):
+        """The environment that makes the emulator fail so."""
+        if fault:
+            self.device.needs_emulator('needs faults of the emulator')
+        return dict(env or self.device.env, **({'ZNS_EMU_FAULT': fault} if fault else {}))
+
     # -- dump --
 
     def dump_command(self, log, extra, images, task, qos):
@@ -102,7 +112,7 @@ class Scene:
 
     def dump(self, extra=(), images=None, task=None, qos=None, fault=None, env=None):
         log = self.log()
-        env = dict(env or self.device.env, **({'ZNS_EMU_FAULT': fault} if fault else {}))
+        env = self.faulty(env, fault)
         done = ztlib.run_criu(self.cfg, self.dump_command(log, extra, images, task, qos), log, env)
         return Outcome(done.returncode, log)
 
@@ -152,7 +162,7 @@ class Scene:
     def restore(self, extra=(), images=None, task=None, fault=None, env=None):
         log = self.log()
         task = task or self.task
-        env = dict(env or self.device.env, **({'ZNS_EMU_FAULT': fault} if fault else {}))
+        env = self.faulty(env, fault)
         args = [*ztlib.restore_args(task, images or self.images, log), *extra]
         done = Outcome(ztlib.run_criu(self.cfg, args, log, env).returncode, log)
         if done.code == 0:
