@@ -56,7 +56,7 @@ ADAPTER		:= $(wildcard criu/*.c criu/*.h criu/include/*.h)
 CRIU_SRC	:= $(B)/criu
 PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch) scripts/fetch-criu
 
-.PHONY: all zns criu deps deps-vm deps-doc deps-clang unit conform zonetests errors test test-vm demo bench bench-emu zdtm-sample fuzz fuzz-run lint man install \
+.PHONY: all zns criu deps deps-vm deps-doc deps-clang unit conform zonetests errors tools test test-vm demo bench bench-emu zdtm-sample fuzz fuzz-run lint man install \
 	uninstall clean
 all: zns criu
 
@@ -162,6 +162,9 @@ zonetests: all
 
 errors: all
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/errors.py run -a --report $(B)/report/errors
+
+tools: all
+	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/tools.py run -a --report $(B)/report/tools
 
 test: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all

@@ -340,6 +340,77 @@ static void every_unit_damaged(void **state)
 	drop_checkpoint();
 }
 
+/* What a verification said, by image and unit. */
+struct told {
+	pthread_mutex_t lock;
+	uint32_t units[NR_IMAGES], bad[NR_IMAGES];
+	uint64_t bytes;
+	struct zns_unit_check last_bad;
+	int code;
+};
+
+static void on_unit(void *arg, const struct zns_unit_check *u)
+{
+	struct told *t = arg;
+	uint32_t n = zns_rimage_index(u->image);
+
+	pthread_mutex_lock(&t->lock);
+	t->units[n]++;
+	t->bytes += u->len;
+	if (u->err->code) {
+		t->bad[n]++;
+		t->last_bad = *u;
+		t->code = u->err->code;
+	}
+	pthread_mutex_unlock(&t->lock);
+}
+
+static struct told *told_arg;
+static void on_told(void *arg, const struct zns_err *e)
+{
+	assert_ptr_equal(arg, told_arg);
+	on_done(&done_sync, e);
+}
+
+/* Verification counts every unit once, goes on after damage, and says where it is. */
+static void verifying(void **state)
+{
+	struct told t = { .lock = PTHREAD_MUTEX_INITIALIZER };
+	struct zns_reader *rd;
+	uint64_t total = 0;
+	off_t pos[2];
+
+	told_arg = &t;
+	make_checkpoint(KIB(64), 3, true);
+	rd = rig_reader(&rig, 3, 0);
+	pos[0] = file_pos(NULL, rig.m->images[9], KIB(64) * 5 + 77);
+	pos[1] = file_pos(NULL, rig.m->images[9], KIB(64) * 11);
+	flip(pos[0]);
+	flip(pos[1]);
+	done_new();
+	for (uint32_t n = 0; n < NR_IMAGES; n++)
+		zns_rimage_verify(zns_reader_image(rd, n), on_unit, on_told, &t);
+	assert_int_equal(done_wait(&done_sync, NR_IMAGES), 0);
+	for (uint32_t n = 0; n < NR_IMAGES; n++) {
+		assert_int_equal(t.units[n], (im[n].len + KIB(64) - 1) / KIB(64));
+		assert_int_equal(t.bad[n], n == 9 ? 2 : 0);
+		total += im[n].len;
+	}
+	assert_int_equal(t.bytes, total);
+	assert_int_equal(t.code, -EBADMSG);
+	assert_true(t.last_bad.zone < rig.d->geo.nr_zones);
+	assert_true(t.last_bad.off == KIB(64) * 5 || t.last_bad.off == KIB(64) * 11);
+	flip(pos[0]);
+	flip(pos[1]);
+	memset(t.bad, 0, sizeof(t.bad));
+	done_new();
+	zns_rimage_verify(zns_reader_image(rd, 9), on_unit, on_told, &t);
+	assert_int_equal(done_wait(&done_sync, 1), 0);
+	assert_int_equal(t.bad[9], 0);
+	zns_reader_free(rd);
+	drop_checkpoint();
+}
+
 static void nothing_damaged_reaches_a_task(void **state)
 {
 	struct iovec v = { NULL, KIB(64) };
@@ -531,6 +602,7 @@ int main(void)
 		T(task_errors),
 		T(into_a_file),
 		T(every_unit_damaged),
+		T(verifying),
 		T(nothing_damaged_reaches_a_task),
 		T(device_errors),
 		T(beyond_the_end),

@@ -9,18 +9,16 @@ line and no process.
 
   errors.py list | run NAME... | run -a | run -a --format DEV
 """
-import argparse
 import mmap
 import os
 import re
-import shutil
 import signal
 import sys
 from pathlib import Path
 
 import ztlib
 from ztlib import Failed, HANDLE, Skipped, alive, wait_until
-from ztscene import FAST, FOUR_DIES, SIX_OPEN, SLOW, TINY, Scene
+from ztscene import FAST, FOUR_DIES, SIX_OPEN, SLOW, TINY, suite_main
 
 UUID = r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}'
 CASES = {}
@@ -447,71 +445,5 @@ def read_error(scene):
     scene.good_restore()
 
 
-# ---- command line --------------------------------------------------------------------------------------
-
-def run_case(cfg, name):
-    directory = cfg.base / f'{name}-errors'
-    directory.mkdir()
-    scenes = []
-
-    def scene(options=FAST, size=32):
-        scenes.append(Scene(cfg, directory, options, size))
-        return scenes[-1]
-
-    ok = False
-    try:
-        CASES[name](scene)
-        ok = True
-    finally:
-        for s in scenes:
-            s.close()
-        if not cfg.keep:
-            shutil.rmtree(directory / 'device', ignore_errors=True)
-        if ok and not cfg.keep:
-            shutil.rmtree(directory, ignore_errors=True)
-
-
-def parse_args():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    sub = parser.add_subparsers(dest='command', required=True)
-    sub.add_parser('list', help='names and what they are')
-    run = sub.add_parser('run')
-    run.add_argument('names', nargs='*', metavar='NAME')
-    run.add_argument('-a', '--all', action='store_true', help='all cases')
-    ztlib.common_options(run)
-    return parser.parse_args()
-
-
-def run(args):
-    unknown = [n for n in args.names if n not in CASES]
-    if unknown:
-        sys.exit(f'no such case: {unknown[0]}')
-    if not args.names and not args.all:
-        sys.exit('name some cases, or -a for all of them')
-    if os.geteuid():
-        sys.exit('errors must run as root')
-    ztlib.private_mounts()
-    ztlib.build_programs()
-    cfg = ztlib.Config(args)
-    try:
-        jobs = [(n, 'errors', lambda n=n: run_case(cfg, n)) for n in args.names or CASES]
-        results = ztlib.run_jobs(jobs, args.jobs, cfg.base)
-        ztlib.save_failed(args.report, cfg, results)
-    finally:
-        cfg.close()
-    if args.report:
-        ztlib.write_reports(args.report, 'errors', results)
-    return ztlib.finish(results)
-
-
-def main():
-    args = parse_args()
-    if args.command == 'list':
-        for name, func in CASES.items():
-            print(f'{name:24} {func.__doc__}')
-        return 0
-    return run(args)
-
-
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(suite_main(__doc__, 'errors', CASES))

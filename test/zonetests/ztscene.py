@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The stage of an error case: a private device, tasks, criu calls, and what must hold after a failure."""
+"""The stage of a case: a private device, tasks, criu calls, what must hold after a failure; and a suite of cases."""
+import argparse
 import copy
 import os
 import re
+import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -265,3 +268,66 @@ class Scene:
         for task in self.tasks:
             task.end()
         self.device.close()
+
+
+# ---- a suite of cases ----------------------------------------------------------------------------------
+
+def run_case(cfg, suite, name, func):
+    directory = cfg.base / f'{name}-{suite}'
+    directory.mkdir()
+    scenes = []
+
+    def scene(options=FAST, size=32):
+        scenes.append(Scene(cfg, directory, options, size))
+        return scenes[-1]
+
+    ok = False
+    try:
+        func(scene)
+        ok = True
+    finally:
+        for s in scenes:
+            s.close()
+        if not cfg.keep:
+            shutil.rmtree(directory / 'device', ignore_errors=True)
+        if ok and not cfg.keep:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def parse_args(doc):
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    sub = parser.add_subparsers(dest='command', required=True)
+    sub.add_parser('list', help='names and what they are')
+    run = sub.add_parser('run')
+    run.add_argument('names', nargs='*', metavar='NAME')
+    run.add_argument('-a', '--all', action='store_true', help='all cases')
+    ztlib.common_options(run)
+    return parser.parse_args()
+
+
+def suite_main(doc, suite, cases):
+    """The command line of a suite; {name: function of a scene maker}. The exit code."""
+    args = parse_args(doc)
+    if args.command == 'list':
+        for name, func in cases.items():
+            print(f'{name:24} {func.__doc__}')
+        return 0
+    unknown = [n for n in args.names if n not in cases]
+    if unknown:
+        sys.exit(f'no such case: {unknown[0]}')
+    if not args.names and not args.all:
+        sys.exit('name some cases, or -a for all of them')
+    if os.geteuid():
+        sys.exit(f'{suite} must run as root')
+    ztlib.private_mounts()
+    ztlib.build_programs()
+    cfg = ztlib.Config(args)
+    try:
+        jobs = [(n, suite, lambda n=n: run_case(cfg, suite, n, cases[n])) for n in args.names or cases]
+        results = ztlib.run_jobs(jobs, args.jobs, cfg.base)
+        ztlib.save_failed(args.report, cfg, results)
+    finally:
+        cfg.close()
+    if args.report:
+        ztlib.write_reports(args.report, suite, results)
+    return ztlib.finish(results)

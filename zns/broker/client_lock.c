@@ -8,6 +8,8 @@
 #include "zns/broker.h"
 
 #define RETRY_MS 10
+#define SHARED_TRIES 400
+#define SHARED_PAUSE_MS 5
 
 int zns_broker_path(const uint8_t uuid[ZNS_UUID_LEN], const char *suffix, char *out, size_t len)
 {
@@ -50,6 +52,29 @@ int zns_flock_wait(int fd, unsigned wait_ms)
 			return -EBUSY;
 		nanosleep(&ts, NULL);
 	}
+}
+
+int zns_broker_lock_shared(const uint8_t uuid[ZNS_UUID_LEN], const char *suffix, int *fd_out, struct zns_err *err)
+{
+	struct timespec pause = { .tv_nsec = SHARED_PAUSE_MS * 1000000 };
+	char path[4096];
+	int fd, ret = zns_broker_path(uuid, suffix, path, sizeof(path));
+
+	if (ret)
+		return zns_fail_sys(err, ret, "%s", zns_run_dir());
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return zns_fail_sys(err, -errno, "cannot lock %s", path);
+	for (int tries = 0; flock(fd, LOCK_SH | LOCK_NB) < 0; tries++) {
+		if (errno != EWOULDBLOCK || tries == SHARED_TRIES) {
+			ret = zns_fail_sys(err, -errno, "cannot lock %s", path);
+			close(fd);
+			return ret;
+		}
+		nanosleep(&pause, NULL);
+	}
+	*fd_out = fd;
+	return 0;
 }
 
 int zns_flock_holder(int fd)

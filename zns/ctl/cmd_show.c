@@ -153,55 +153,13 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, cons
 	return CTL_OK;
 }
 
-/* Ask for @id on a connection that stays: a lease keeps the zones while the manifest is read. */
-static int fetch(const char *dev, const char *id, struct zns_registered *reg, struct zns_broker *b, ZnsPb__Response **out,
-		 struct zns_err *err)
-{
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT, begin = ZNS_PB__REQUEST__INIT;
-	ZnsPb__RestoreBegin rb = ZNS_PB__RESTORE_BEGIN__INIT;
-	const ZnsPb__Checkpoint *c;
-	uint8_t uuid[ZNS_UUID_LEN];
-	ZnsPb__Response *ls;
-	int ret;
-
-	ret = ctl_connect(dev, reg, b, err);
-	if (ret)
-		return ret;
-	if (zns_uuid_parse(id, uuid)) {
-		req.has_ls = req.ls = 1;
-		ret = zns_broker_call(b, &req, &ls, err);
-		if (ret)
-			return ret;
-		ret = ctl_find_checkpoint(ls, id, &c, err);
-		if (!ret)
-			memcpy(uuid, c->id.data, ZNS_UUID_LEN);
-		zns_pb__response__free_unpacked(ls, NULL);
-		if (ret)
-			return ret;
-	}
-	rb.checkpoint.data = uuid;
-	rb.checkpoint.len = ZNS_UUID_LEN;
-	begin.restore_begin = &rb;
-	ret = zns_broker_call(b, &begin, out, err);
-	if (!ret && (!(*out)->n_checkpoints || !(*out)->checkpoints[0]->manifest)) {
-		zns_pb__response__free_unpacked(*out, NULL);
-		*out = NULL;
-		ret = zns_fail(err, -EPROTO, "the broker's answer has no checkpoint");
-	}
-	return ret;
-}
-
 int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
-	struct zns_broker b = { .fd = -1 };
 	struct handle_info hi = { 0 };
+	struct ctl_hold h;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	ZnsPb__Manifest *m = NULL;
-	ZnsPb__Response *r = NULL;
-	struct zns_registered reg;
-	struct zns_dev *dev = NULL;
 	char id[256], dev_id[ZNS_UUID_STR];
 	struct stat st;
 	int ret;
@@ -223,22 +181,14 @@ int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
 		snprintf(id, sizeof(id), "%.*s", ZNS_UUID_STR - 1, args.argv[0]);
 	}
 	if (!ret)
-		ret = fetch(args.dev, id, &reg, &b, &r, &err);
-	if (!ret)
-		ret = zns_dev_open(reg.path, ZNS_DEV_RDONLY, &dev, &err);
-	if (!ret)
-		ret = zns_manifest_read(dev, r->checkpoints[0], &m, &err);
-	if (ret)
+		ret = ctl_hold(&h, args.dev, id, &err);
+	if (ret) {
 		ctl_fail(cmd, &err);
-	else
-		ret = args.json ? print_json(r->checkpoints[0], m, &reg, &hi) : print_text(r->checkpoints[0], m, &reg, &hi);
-	if (m)
-		zns_pb__manifest__free_unpacked(m, NULL);
-	if (r)
-		zns_pb__response__free_unpacked(r, NULL);
+	} else {
+		ret = args.json ? print_json(h.c, h.m, &h.s.reg, &hi) : print_text(h.c, h.m, &h.s.reg, &hi);
+		ctl_unhold(&h);
+	}
 	if (hi.h)
 		zns_pb__handle__free_unpacked(hi.h, NULL);
-	zns_dev_close(dev);
-	zns_broker_close(&b);
 	return ret ? CTL_FAILED : CTL_OK;
 }

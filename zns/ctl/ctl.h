@@ -4,6 +4,7 @@
 /* znsctl: one function per command; it returns the exit code. */
 #include <getopt.h>
 #include <json.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include "zns/broker.h"
@@ -31,6 +32,7 @@ int cmd_groups(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_status(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_ls(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_verify(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_zones(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_reserve(const struct ctl_cmd *cmd, int argc, char **argv);
@@ -75,6 +77,45 @@ int ctl_call(const char *spec, ZnsPb__Request *req, ZnsPb__Response **resp, stru
  * broker has leases. *lock_fd is closed to unlock.
  */
 int ctl_claim_device(const char *path, int *lock_fd, struct zns_err *err);
+
+/* hold.c: a connection, the readers' lock and the device, for commands that read data. */
+struct ctl_session {
+	struct zns_registered reg;
+	struct zns_broker broker;
+	int lock;
+	struct zns_dev *dev;
+};
+int ctl_session_open(struct ctl_session *s, const char *spec, struct zns_err *err);
+void ctl_session_close(struct ctl_session *s);
+int ctl_ls(struct zns_broker *b, ZnsPb__Response **out, struct zns_err *err);
+/* A restore lease on @id until the session ends; the answer has the one record. -ESTALE: removed. */
+int ctl_lease(struct ctl_session *s, const uint8_t *id, ZnsPb__Response **out, struct zns_err *err);
+/* A whole id, also of one that is not there, or the beginning of one. */
+int ctl_resolve_id(struct ctl_session *s, const char *text, uint8_t id[ZNS_UUID_LEN], struct zns_err *err);
+/* Device and checkpoint that the handle in @dir names, as text (ZNS_UUID_STR each). */
+int ctl_handle_ids(const char *dir, char *dev, char *id, struct zns_err *err);
+
+/* All of that for one checkpoint, by id or by a directory with its handle, and its manifest. */
+struct ctl_hold {
+	struct ctl_session s;
+	ZnsPb__Response *answer;
+	const ZnsPb__Checkpoint *c;
+	ZnsPb__Manifest *m;
+};
+int ctl_hold(struct ctl_hold *h, const char *spec, const char *what, struct zns_err *err);
+void ctl_unhold(struct ctl_hold *h);
+
+/* progress.c: on a terminal only, after a second. Any thread may add. */
+struct ctl_progress {
+	const char *what;
+	uint64_t total, done;	/* bytes */
+	uint64_t start_ns, last_ns;
+	bool tty, shown;
+	pthread_mutex_t lock;
+};
+void ctl_progress_start(struct ctl_progress *p, const char *what, uint64_t total);
+void ctl_progress_add(struct ctl_progress *p, uint64_t bytes);
+double ctl_progress_end(struct ctl_progress *p);	/* wipes the line; seconds */
 
 /* Print and free. */
 int ctl_print_json(struct json_object *o);

@@ -38,6 +38,8 @@ static const struct ctl_cmd commands[] = {
 	  cmd_ls },
 	{ "show", "[DEV] ID|DIRECTORY", "one checkpoint: its images and where they are",
 	  "  ID may be the beginning of one, or a directory that holds a handle\n" DEV_HELP, cmd_show },
+	{ "verify", "[DEV] ID|DIRECTORY|CONTAINER|--container NAME|--all", "read and check every byte of checkpoints",
+	  "  --container NAME  all checkpoints of one container\n  --all           all of the device\n" DEV_HELP, cmd_verify },
 	{ "zones", "[DEV]", "zones: a table, or a picture on a terminal",
 	  "  --table         a table, also on a terminal\n  --picture       a picture, also elsewhere\n" DEV_HELP, cmd_zones },
 	{ "rm", "[DEV] ID...|--container NAME|--all", "remove checkpoints; removing one twice is no error",

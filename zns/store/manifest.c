@@ -177,3 +177,30 @@ int zns_footer_read(struct zns_dev *dev, uint32_t zone, uint64_t off, ZnsPb__Foo
 	*out = foot;
 	return 0;
 }
+
+int zns_footer_check(struct zns_dev *dev, const ZnsPb__Checkpoint *c, struct zns_err *err)
+{
+	const ZnsPb__ExtentRef *ref = c->manifest;
+	ZnsPb__Footer *f;
+	uint64_t off;
+	int rc = 0;
+
+	if (!ref)
+		return zns_fail(err, -EBADMSG, "the record names no manifest");
+	off = ref->start + zns_align_up(ref->len, dev->geo.block_size);
+	rc = zns_footer_read(dev, ref->zone, off, &f, err);
+	if (rc == -EINVAL || rc == -ENODATA || rc == -EBADMSG) {
+		struct zns_err why = err ? *err : (struct zns_err)ZNS_ERR_INIT;
+
+		return zns_fail(err, -EBADMSG, "the footer at byte %llu of zone %u is damaged (%s)", (unsigned long long)off,
+				ref->zone, why.msg);
+	}
+	if (rc)
+		return rc;
+	if (memcmp(f->checkpoint.data, c->id.data, ZNS_UUID_LEN) || f->manifest_start != ref->start ||
+	    f->manifest_len != ref->len || f->manifest_hash != ref->hash)
+		rc = zns_fail(err, -EBADMSG, "the footer at byte %llu of zone %u names another manifest",
+			      (unsigned long long)off, ref->zone);
+	zns_pb__footer__free_unpacked(f, NULL);
+	return rc;
+}

@@ -143,3 +143,61 @@ int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo,
 		rc = check_image(m->images[i], &c);
 	return rc ? rc : check_names_differ(m, err);
 }
+
+/* ---- against the record ---- */
+
+static bool in_uses(const ZnsPb__Checkpoint *c, uint32_t zone, uint64_t start, uint64_t len)
+{
+	for (size_t i = 0; i < c->n_zones; i++)
+		if (c->zones[i]->zone == zone && start >= c->zones[i]->start && len <= c->zones[i]->len &&
+		    start - c->zones[i]->start <= c->zones[i]->len - len)
+			return true;
+	return false;
+}
+
+static int segment_in_uses(const ZnsPb__Image *i, const ZnsPb__Segment *s, const ZnsPb__Checkpoint *c,
+			   struct zns_err *err)
+{
+	uint64_t units = s->len / i->unit + (s->len % i->unit != 0), tail = s->len % i->unit;
+	struct zns_place last;
+	struct zns_seg seg;
+	int rc = zns_seg_init(&seg, s, i->unit, err);
+
+	if (rc)
+		return rc;
+	zns_seg_place(&seg, units - 1, &last);
+	for (uint32_t e = 0; e < seg.nr && !rc; e++) {
+		uint64_t bytes = zns_seg_units_of(&seg, e, units) * i->unit;
+
+		if (last.extent == e && tail)
+			bytes -= i->unit - tail;
+		if (bytes && !in_uses(c, seg.zone[e], seg.start[e], bytes))
+			rc = zns_fail(err, -EBADMSG, "image %s: bytes %llu+%llu of zone %u are not the checkpoint's", i->name,
+				      (unsigned long long)seg.start[e], (unsigned long long)bytes, seg.zone[e]);
+	}
+	zns_seg_fini(&seg);
+	return rc;
+}
+
+int zns_manifest_agrees(const ZnsPb__Manifest *m, const ZnsPb__Checkpoint *c, struct zns_err *err)
+{
+	const ZnsPb__Checkpoint *mc = m->checkpoint;
+	uint64_t bytes = 0;
+	int rc;
+
+	if (mc->id.len != c->id.len || memcmp(mc->id.data, c->id.data, c->id.len) || strcmp(mc->container, c->container) ||
+	    mc->bytes != c->bytes || mc->nr_images != c->nr_images || m->n_images != c->nr_images)
+		return zns_fail(err, -EBADMSG, "the manifest is of another checkpoint than the record");
+	for (size_t i = 0; i < m->n_images; i++) {
+		bytes += m->images[i]->size;
+		for (size_t s = 0; s < m->images[i]->n_segments; s++) {
+			rc = segment_in_uses(m->images[i], m->images[i]->segments[s], c, err);
+			if (rc)
+				return rc;
+		}
+	}
+	if (bytes != c->bytes)
+		return zns_fail(err, -EBADMSG, "the images have %llu bytes, the record says %llu", (unsigned long long)bytes,
+				(unsigned long long)c->bytes);
+	return 0;
+}

@@ -43,6 +43,7 @@ struct request {
 	uint8_t *mem;
 	int fd;
 	struct zns_err err;
+	zns_unit_checked checked;	/* verify: delivers nothing */
 	zns_read_done done;
 	void *arg;
 };
@@ -192,6 +193,20 @@ static int deliver_task(const struct request *q, uint64_t skip, uint8_t *buf, si
 	return 0;
 }
 
+/* Of a verifying request: tell what became of a unit. */
+static void tell(const struct request *q, uint64_t k, const struct zns_err *err)
+{
+	struct zns_unit_check u = { .image = q->img, .off = k * q->img->pb->unit, .len = unit_len(q->img, k),
+				    .zone = UINT32_MAX, .err = err };
+	struct zns_place p;
+
+	if (!locate(q->img, k, &p)) {
+		u.zone = p.zone;
+		u.zone_off = p.off;
+	}
+	q->checked(q->arg, &u);
+}
+
 static int deliver(struct request *q, const struct cached *c, struct zns_err *err)
 {
 	const struct zns_rimage *i = q->img;
@@ -231,8 +246,12 @@ static void run(struct zns_reader *r, struct request *q, uint64_t k)
 		ret = c ? 0 : err.code;
 	}
 	pthread_mutex_unlock(&r->lock);
-	if (!ret)
+	if (q->checked) {
+		tell(q, k, &err);
+		ret = 0;
+	} else if (!ret) {
 		ret = deliver(q, c, &err);
+	}
 	pthread_mutex_lock(&r->lock);
 	if (c) {
 		c->users--;
@@ -488,6 +507,25 @@ void zns_rimage_read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const s
 	q->pid = pid;
 	q->fd = -1;
 	q->nr = nr;
+	q->done = done;
+	q->arg = arg;
+	submit(q);
+}
+
+void zns_rimage_verify(struct zns_rimage *i, zns_unit_checked unit, zns_read_done done, void *arg)
+{
+	struct request *q = calloc(1, sizeof(*q));
+	struct zns_err err;
+
+	if (!q) {
+		zns_fail(&err, -ENOMEM, "no memory for a read request");
+		done(arg, &err);
+		return;
+	}
+	q->img = i;
+	q->len = i->pb->size;
+	q->fd = -1;
+	q->checked = unit;
 	q->done = done;
 	q->arg = arg;
 	submit(q);

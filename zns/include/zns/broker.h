@@ -55,6 +55,11 @@ int zns_broker_lock_device(const char *dev_path, unsigned wait_ms, int *fd_out, 
 
 /* flock(LOCK_EX) with a bounded wait; -EBUSY when it stays taken. */
 int zns_flock_wait(int fd, unsigned wait_ms);
+/*
+ * Hold "UUID.readers" or "UUID.writers" shared, after connecting: no new broker resets what we read, or serves while we
+ * write. *fd_out is closed to let go. Waits some seconds for a broker that looks whether anybody is left.
+ */
+int zns_broker_lock_shared(const uint8_t uuid[ZNS_UUID_LEN], const char *suffix, int *fd_out, struct zns_err *err);
 /* PID of some holder of a flock on @fd's file other than ourselves, 0 if none can be found. */
 int zns_flock_holder(int fd);
 

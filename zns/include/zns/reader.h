@@ -50,6 +50,21 @@ void zns_rimage_read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const s
 /* The same into a buffer of ours, synchronous. */
 int zns_rimage_read(struct zns_rimage *i, uint64_t off, void *buf, size_t len, struct zns_err *err);
 
+/*
+ * Read and check every unit of an image, hand over nothing, and go on after damage: @unit is called once for each, from
+ * several workers at once, then @done once. @u and what it points to live until @unit returns.
+ */
+struct zns_unit_check {
+	const struct zns_rimage *image;
+	uint64_t off;		/* of the unit in the image, bytes */
+	uint32_t len;		/* bytes */
+	uint32_t zone;		/* where it stands; UINT32_MAX: the manifest has no place for it */
+	uint64_t zone_off;	/* bytes */
+	const struct zns_err *err;	/* code 0: intact; -EBADMSG: damaged; else the device's error */
+};
+typedef void (*zns_unit_checked)(void *arg, const struct zns_unit_check *u);
+void zns_rimage_verify(struct zns_rimage *i, zns_unit_checked unit, zns_read_done done, void *arg);
+
 /* Write [off, off + len) to the same offsets of @fd (a memfd), synchronous. */
 int zns_rimage_to_fd(struct zns_rimage *i, uint64_t off, uint64_t len, int fd, struct zns_err *err);
 

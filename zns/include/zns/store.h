@@ -100,6 +100,17 @@ int zns_footer_read(struct zns_dev *dev, uint32_t zone, uint64_t off, ZnsPb__Foo
 int zns_manifest_parse(const uint8_t *buf, size_t len, const struct zns_geometry *geo, ZnsPb__Manifest **out,
 		       struct zns_err *err);
 
+/*
+ * More than a reader needs, for checking tools. The footer behind the manifest of @c is there and says the same.
+ * -EBADMSG: it does not, with zone and offset. Else the device's error.
+ */
+int zns_footer_check(struct zns_dev *dev, const ZnsPb__Checkpoint *c, struct zns_err *err);
+/*
+ * Record and manifest agree: id, container, sizes, and every byte of every image lies in a zone use of the record (else
+ * its zone could be reset). -EBADMSG.
+ */
+int zns_manifest_agrees(const ZnsPb__Manifest *m, const ZnsPb__Checkpoint *c, struct zns_err *err);
+
 /* Sanity of a manifest from a device: zones and offsets in range, csums count, segments gapless. -EBADMSG. */
 int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo, struct zns_err *err);
 

@@ -1,0 +1,140 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+tools: znsctl's commands on real checkpoints: verify.
+
+  tools.py list | run NAME... | run -a
+"""
+import json
+import os
+import struct
+import sys
+
+from ztlib import Failed
+from ztscene import suite_main
+
+CASES = {}
+
+
+def case(func):
+    CASES[func.__name__.replace('_', '-')] = func
+    return func
+
+
+# ---- help ----------------------------------------------------------------------------------------------
+
+def expect(what, got, want):
+    if got != want:
+        raise Failed(f'{what} is {got}, not {want}')
+
+
+def run_ctl(scene, code, *args):
+    """znsctl that must end with this exit code; its output."""
+    done = scene.device.ctl(*args)
+    said = (done.stderr.strip() or done.stdout.strip())[:300]
+    if done.returncode != code:
+        raise Failed(f'znsctl {" ".join(args)}: exit {done.returncode}, not {code}: {said}')
+    if code and done.stderr.count('\n') > 1:
+        raise Failed(f'znsctl {" ".join(args)}: more than one line: {said}')
+    return done.stdout if code == 0 else done.stdout + done.stderr
+
+
+class Media:
+    """The bytes behind the emulator, by zone and offset."""
+
+    def __init__(self, scene):
+        self.path = scene.device.path
+        geometry = scene.device.status()['geometry']
+        self.zones, self.capacity = geometry['zones'], geometry['zone_capacity']
+        self.stride = (self.capacity + 4095) // 4096 * 4096
+        self.data = os.path.getsize(self.path) - self.zones * self.stride     # the zones are the file's end
+
+    def at(self, zone, offset):
+        return self.data + zone * self.stride + offset
+
+    def read(self, zone, offset, n):
+        with open(self.path, 'rb') as dev:
+            dev.seek(self.at(zone, offset))
+            return dev.read(n)
+
+    def write(self, zone, offset, content):
+        with open(self.path, 'r+b') as dev:
+            os.pwrite(dev.fileno(), content, self.at(zone, offset))
+            os.fsync(dev.fileno())
+
+    def flip(self, zone, offset, bit=1):
+        self.write(zone, offset, bytes([self.read(zone, offset, 1)[0] ^ bit]))
+
+
+def footer_of(media, manifest):
+    """Offset of the footer's block behind a frame at (zone, offset)."""
+    zone, offset = manifest
+    length, = struct.unpack_from('<I', media.read(zone, offset, 48), 12)
+    return offset + (48 + length + 4095) // 4096 * 4096
+
+
+def manifest_of(scene, media, ident):
+    """(zone, offset): the frame of type 8 behind the last unit, found in the zones of the checkpoint."""
+    wanted = bytes.fromhex(ident.replace('-', ''))
+    shown = scene.device.json('show', ident)
+    for zone in shown['zones']:
+        for offset in range(0, media.capacity, 4096):
+            head = media.read(zone, offset, 4096)
+            if head[:10] == b'ZNSCRIU1\x08\0' and wanted in head:
+                return zone, offset
+    raise Failed(f'no manifest of {ident} in its zones')
+
+
+# ---- verify --------------------------------------------------------------------------------------------
+
+def verdict(scene, code, *args):
+    done = scene.device.ctl('verify', '--json', *args)
+    expect(f'exit of verify {" ".join(args)} ({done.stderr.strip()})', done.returncode, code)
+    return json.loads(done.stdout)
+
+
+@case
+def verify(scene):
+    """verify finds a flipped bit in a unit, in the manifest, in the footer, and where it is; and nothing else."""
+    scene = scene()
+    first = scene.good_dump(extra=['--leave-running'])
+    second = scene.good_dump(images=scene.images.with_name('images-2').mkdir() or scene.images.with_name('images-2'))
+    media = Media(scene)
+    good = verdict(scene, 0, '--all')
+    expect('damaged', (good['damaged'], len(good['checkpoints'])), (0, 2))
+    shown = scene.device.json('show', second)
+    expect('bytes read', good['checkpoints'][1]['bytes'], sum(i['size'] for i in shown['images']))
+    expect('units', good['checkpoints'][1]['units'], sum(-(-i['size'] // i['unit']) for i in shown['images']))
+    run_ctl(scene, 0, 'verify', first[:8])
+    run_ctl(scene, 0, 'verify', str(scene.images))
+    run_ctl(scene, 0, 'verify', '--container', 'errors')
+
+    image = max(shown['images'], key=lambda i: i['size'])
+    extent = image['segments'][0]['extents'][-1]
+    media.flip(extent['zone'], extent['start'] + 1234)
+    bad = verdict(scene, 1, '--all')
+    expect('damaged', bad['damaged'], 1)
+    damage = [c for c in bad['checkpoints'] if not c['intact']][0]['damage']
+    expect('damage', [(d['image'], d['zone'], d['offset'], d['units']) for d in damage],
+           [(image['name'], extent['zone'], extent['start'], 1)])
+    run_ctl(scene, 0, 'verify', first)
+    line = scene.device.ctl('verify', second).stdout
+    if f'zone {extent["zone"]}, offset {extent["start"]}' not in line or line.count('\n') != 1:
+        raise Failed(f'verify says: {line}')
+    media.flip(extent['zone'], extent['start'] + 1234)
+    verdict(scene, 0, second)
+
+    zone, offset = manifest_of(scene, media, second)
+    for at, what in ((offset + 60, 'manifest'), (footer_of(media, (zone, offset)) + 50, 'footer')):
+        media.flip(zone, at)
+        bad = verdict(scene, 1, second)
+        if not any(what in d['error'] and d['zone'] == zone for d in bad['checkpoints'][0]['damage']):
+            raise Failed(f'flipped {what}: {bad["checkpoints"][0]["damage"]}')
+        media.flip(zone, at)
+    verdict(scene, 0, '--all')
+    run_ctl(scene, 1, 'verify', 'nosuch')
+    run_ctl(scene, 2, 'verify')
+
+
+if __name__ == '__main__':
+    sys.exit(suite_main(__doc__, 'tools', CASES))

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* verify: every unit of a checkpoint read and checked, its manifest and footer too */
+#include <string.h>
+#include <sys/stat.h>
+#include "ctl.h"
+#include "zns/reader.h"
+#include "zns/store.h"
+
+enum { OPT_CONTAINER = OPT_OWN, OPT_ALL };
+
+/* One checkpoint being verified; workers add to it under the lock. */
+struct check {
+	pthread_mutex_t lock;
+	pthread_cond_t idle;
+	uint32_t running;	/* images */
+	struct ctl_progress *progress;
+	struct image_check {
+		uint64_t bad_units, bad_bytes;
+		uint32_t zone;
+		uint64_t zone_off, off;	/* of the first one found bad, by its place in the image */
+		struct zns_err err;
+	} *image;
+	uint64_t units, bad_units;
+	struct zns_err err;	/* of a request as a whole */
+};
+
+struct verdict {
+	char id[ZNS_UUID_STR];
+	const ZnsPb__Checkpoint *c;
+	struct json_object *damage;	/* array of objects */
+	uint64_t units, bad_units;
+	double seconds;
+};
+
+struct totals {
+	struct json_object *list;
+	uint64_t bytes;
+	uint32_t checkpoints, damaged;
+	bool json;
+};
+
+static void add_damage(struct verdict *v, const char *image, bool placed, uint32_t zone, uint64_t off, uint64_t units,
+		       const char *why)
+{
+	struct json_object *o = json_object_new_object();
+
+	json_object_object_add(o, "image", image ? json_object_new_string(image) : NULL);
+	json_object_object_add(o, "zone", placed ? json_object_new_int64(zone) : NULL);
+	json_object_object_add(o, "offset", placed ? json_object_new_int64(off) : NULL);
+	json_object_object_add(o, "units", json_object_new_int64(units));
+	json_object_object_add(o, "error", json_object_new_string(why));
+	json_object_array_add(v->damage, o);
+}
+
+static void unit_checked(void *arg, const struct zns_unit_check *u)
+{
+	struct check *k = arg;
+	struct image_check *i = &k->image[zns_rimage_index(u->image)];
+
+	ctl_progress_add(k->progress, u->len);
+	pthread_mutex_lock(&k->lock);
+	k->units++;
+	if (u->err->code) {
+		if (!i->bad_units || u->off < i->off) {
+			i->off = u->off;
+			i->zone = u->zone;
+			i->zone_off = u->zone_off;
+			i->err = *u->err;
+		}
+		i->bad_units++;
+		k->bad_units++;
+	}
+	pthread_mutex_unlock(&k->lock);
+}
+
+static void image_checked(void *arg, const struct zns_err *err)
+{
+	struct check *k = arg;
+
+	pthread_mutex_lock(&k->lock);
+	if (err->code && !k->err.code)
+		k->err = *err;
+	k->running--;
+	pthread_cond_signal(&k->idle);
+	pthread_mutex_unlock(&k->lock);
+}
+
+/* All images at once, but not thousands of requests: the reader takes them unit by unit in turns. */
+static void run_images(struct check *k, struct zns_reader *r, const ZnsPb__Manifest *m)
+{
+	for (uint32_t i = 0; i < m->n_images; i++) {
+		pthread_mutex_lock(&k->lock);
+		while (k->running >= 64)
+			pthread_cond_wait(&k->idle, &k->lock);
+		k->running++;
+		pthread_mutex_unlock(&k->lock);
+		zns_rimage_verify(zns_reader_image(r, i), unit_checked, image_checked, k);
+	}
+	pthread_mutex_lock(&k->lock);
+	while (k->running)
+		pthread_cond_wait(&k->idle, &k->lock);
+	pthread_mutex_unlock(&k->lock);
+}
+
+static int check_data(struct zns_dev *dev, const ZnsPb__Manifest *m, struct ctl_progress *p, struct verdict *v,
+		      struct zns_err *err)
+{
+	struct check k = { .lock = PTHREAD_MUTEX_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER, .progress = p };
+	struct zns_reader_params rp = { .dev = dev };
+	cleanup_free struct image_check *images = calloc(m->n_images + 1, sizeof(*images));
+	struct zns_reader *r;
+	int ret;
+
+	if (!images)
+		return zns_fail_sys(err, -ENOMEM, "list of images");
+	k.image = images;
+	ret = zns_reader_new(&rp, m, &r, err);
+	if (ret)
+		return ret;
+	run_images(&k, r, m);
+	zns_reader_free(r);
+	v->units = k.units;
+	v->bad_units = k.bad_units;
+	for (size_t i = 0; i < m->n_images; i++)
+		if (images[i].bad_units)
+			add_damage(v, m->images[i]->name, images[i].zone != UINT32_MAX, images[i].zone, images[i].zone_off,
+				   images[i].bad_units, images[i].err.msg);
+	if (k.err.code)
+		*err = k.err;
+	return k.err.code;
+}
+
+/* 0 with v->damage filled in; an error: it could not be judged. */
+static int verify_one(struct ctl_session *s, const ZnsPb__Checkpoint *c, struct ctl_progress *p, struct verdict *v,
+		      struct zns_err *err)
+{
+	struct zns_err e = ZNS_ERR_INIT;
+	ZnsPb__Manifest *m = NULL;
+	uint64_t start = zns_mono_ns();
+	int ret = zns_manifest_read(s->dev, c, &m, &e);
+
+	zns_uuid_format(c->id.data, v->id);
+	v->c = c;
+	if (ret == -ENOMEM) {
+		*err = e;
+		return ret;
+	}
+	if (ret) {
+		add_damage(v, NULL, true, c->manifest->zone, c->manifest->start, 0, e.msg);
+		ctl_progress_add(p, c->bytes);
+	}
+	if (zns_footer_check(s->dev, c, &e))
+		add_damage(v, NULL, true, c->manifest->zone,
+			   c->manifest->start + zns_align_up(c->manifest->len, s->dev->geo.block_size), 0, e.msg);
+	if (m && zns_manifest_agrees(m, c, &e))
+		add_damage(v, NULL, true, c->manifest->zone, c->manifest->start, 0, e.msg);
+	ret = m ? check_data(s->dev, m, p, v, err) : 0;
+	if (m)
+		zns_pb__manifest__free_unpacked(m, NULL);
+	v->seconds = (double)(zns_mono_ns() - start) / 1e9;
+	return ret;
+}
+
+static void report(struct totals *t, struct verdict *v)
+{
+	size_t n = json_object_array_length(v->damage);
+	struct json_object *o;
+	char size[16];
+
+	t->checkpoints++;
+	t->damaged += n > 0;
+	t->bytes += v->c->bytes;
+	if (!t->json && !n) {
+		printf("%s  %-20s  %11s  intact\n", v->id, v->c->container, zns_format_size(v->c->bytes, size, sizeof(size)));
+		json_object_put(v->damage);
+		return;
+	}
+	for (size_t i = 0; !t->json && i < n; i++) {
+		struct json_object *d = json_object_array_get_idx(v->damage, i);
+		const char *image = json_object_get_string(json_object_object_get(d, "image"));
+
+		printf("%s  %-20s  DAMAGED  %s: zone %s, offset %s: %s\n", v->id, v->c->container, image ? image : "(manifest)",
+		       json_object_get_string(json_object_object_get(d, "zone")),
+		       json_object_get_string(json_object_object_get(d, "offset")),
+		       json_object_get_string(json_object_object_get(d, "error")));
+	}
+	if (!t->json) {
+		json_object_put(v->damage);
+		return;
+	}
+	o = json_object_new_object();
+	json_object_object_add(o, "id", json_object_new_string(v->id));
+	json_object_object_add(o, "container", json_object_new_string(v->c->container));
+	json_object_object_add(o, "intact", json_object_new_boolean(!n));
+	json_object_object_add(o, "bytes", json_object_new_int64(v->c->bytes));
+	json_object_object_add(o, "images", json_object_new_int64(v->c->nr_images));
+	json_object_object_add(o, "units", json_object_new_int64(v->units));
+	json_object_object_add(o, "bad_units", json_object_new_int64(v->bad_units));
+	json_object_object_add(o, "seconds", json_object_new_double(v->seconds));
+	json_object_object_add(o, "damage", v->damage);
+	json_object_array_add(t->list, o);
+}
+
+/* Removed meanwhile: no damage. Each on a connection of its own, so that a lease ends with its checkpoint. */
+static int verify_id(const char *spec, const uint8_t *id, bool may_be_gone, struct ctl_progress *p, struct totals *t,
+		     struct zns_err *err)
+{
+	struct verdict v = { .damage = json_object_new_array() };
+	ZnsPb__Response *r = NULL;
+	struct ctl_session s;
+	int ret = ctl_session_open(&s, spec, err);
+
+	if (!ret)
+		ret = ctl_lease(&s, id, &r, err);
+	if (!ret)
+		ret = verify_one(&s, r->checkpoints[0], p, &v, err);
+	if (!ret)
+		report(t, &v);
+	else
+		json_object_put(v.damage);
+	if (r)
+		zns_pb__response__free_unpacked(r, NULL);
+	ctl_session_close(&s);
+	return ret == -ESTALE && may_be_gone ? 0 : ret;
+}
+
+struct pick {
+	uint8_t (*ids)[ZNS_UUID_LEN];
+	size_t nr;
+	uint64_t bytes;
+	bool named;	/* by id */
+};
+
+/* @what: the beginning of an id, or the name of a container; NULL: all of them. */
+static int choose(const ZnsPb__Response *ls, const char *what, const char *container, struct pick *k, struct zns_err *err)
+{
+	const ZnsPb__Checkpoint *c;
+	bool by_name = container != NULL;
+
+	k->ids = calloc(ls->n_checkpoints + 1, ZNS_UUID_LEN);
+	if (!k->ids)
+		return zns_fail_sys(err, -ENOMEM, "list of checkpoints");
+	for (size_t i = 0; what && !by_name && i < ls->n_checkpoints; i++)
+		by_name = !strcmp(ls->checkpoints[i]->container, what);
+	if (what && !by_name) {
+		int ret = ctl_find_checkpoint(ls, what, &c, err);
+
+		if (ret)
+			return ret == -ENOENT ? zns_fail(err, ret, "no checkpoint and no container %s", what) : ret;
+		memcpy(k->ids[k->nr++], c->id.data, ZNS_UUID_LEN);
+		k->bytes = c->bytes;
+		k->named = true;
+		return 0;
+	}
+	for (size_t i = 0; i < ls->n_checkpoints; i++) {
+		c = ls->checkpoints[i];
+		if (by_name && strcmp(c->container, container ? container : what))
+			continue;
+		memcpy(k->ids[k->nr++], c->id.data, ZNS_UUID_LEN);
+		k->bytes += c->bytes;
+	}
+	if (container && !k->nr)
+		return zns_fail(err, -ENOENT, "container %s has no checkpoint", container);
+	return 0;
+}
+
+static int finish(const struct ctl_cmd *cmd, struct totals *t, double seconds, struct zns_err *err)
+{
+	struct json_object *j;
+	char size[16];
+
+	if (t->json) {
+		j = json_object_new_object();
+		json_object_object_add(j, "checkpoints", t->list);
+		json_object_object_add(j, "damaged", json_object_new_int64(t->damaged));
+		json_object_object_add(j, "bytes", json_object_new_int64(t->bytes));
+		json_object_object_add(j, "seconds", json_object_new_double(seconds));
+		ctl_print_json(j);
+	} else if (t->checkpoints != 1 && !err->code) {
+		printf("%u checkpoints, %s in %.1f s (%.0f MiB/s), %u damaged\n", t->checkpoints,
+		       zns_format_size(t->bytes, size, sizeof(size)), seconds, t->bytes / (double)MIB(1) / seconds, t->damaged);
+	}
+	if (err->code)
+		return ctl_fail(cmd, err);
+	return t->damaged ? CTL_FAILED : CTL_OK;
+}
+
+int cmd_verify(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const struct option opts[] = {
+		{ "container", required_argument, NULL, OPT_CONTAINER },
+		{ "all", no_argument, NULL, OPT_ALL },
+		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+	};
+	char dev_id[ZNS_UUID_STR], id[ZNS_UUID_STR];
+	const char *container = NULL, *what;
+	struct zns_broker b = { .fd = -1 };
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	ZnsPb__Response *ls = NULL;
+	struct zns_registered reg;
+	struct ctl_progress prog;
+	struct totals t = { 0 };
+	struct pick k = { 0 };
+	struct stat st;
+	bool all = false;
+	int c, ret = 0;
+
+	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
+		if (c == OPT_CONTAINER)
+			container = optarg;
+		all |= c == OPT_ALL;
+	}
+	if (c == -2)
+		return args.code;
+	ctl_take_dev(&args);
+	if (args.argc > 1 || args.argc + !!container + all != 1)
+		return ctl_usage(cmd, "an id, a directory or a container, or --all: one of them");
+	what = args.argc ? args.argv[0] : NULL;
+	if (what && !stat(what, &st) && S_ISDIR(st.st_mode)) {
+		ret = ctl_handle_ids(what, dev_id, id, &err);
+		what = id;
+		if (!args.dev)
+			args.dev = dev_id;
+	}
+	if (!ret)
+		ret = ctl_connect(args.dev, &reg, &b, &err);
+	if (!ret)
+		ret = ctl_ls(&b, &ls, &err);
+	if (!ret)
+		ret = choose(ls, what, container, &k, &err);
+	if (ls)
+		zns_pb__response__free_unpacked(ls, NULL);
+	zns_broker_close(&b);
+	t.json = args.json;
+	t.list = json_object_new_array();
+	ctl_progress_start(&prog, "verify", k.bytes);
+	for (size_t i = 0; i < k.nr && !ret; i++)
+		ret = verify_id(args.dev, k.ids[i], !k.named, &prog, &t, &err);
+	free(k.ids);
+	if (ret && !t.checkpoints) {
+		ctl_progress_end(&prog);
+		json_object_put(t.list);
+		return ctl_fail(cmd, &err);
+	}
+	ret = finish(cmd, &t, ctl_progress_end(&prog), &err);
+	if (!t.json)
+		json_object_put(t.list);
+	return ret;
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* A checkpoint held by a restore lease, so that its zones are not reset while a command reads it. */
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "ctl.h"
+#include "zns/handle.h"
+#include "zns/store.h"
+
+int ctl_session_open(struct ctl_session *s, const char *spec, struct zns_err *err)
+{
+	int ret;
+
+	*s = (struct ctl_session){ .broker = { .fd = -1 }, .lock = -1 };
+	ret = ctl_connect(spec, &s->reg, &s->broker, err);
+	if (!ret)
+		ret = zns_broker_lock_shared(s->reg.uuid, "readers", &s->lock, err);
+	if (!ret)
+		ret = zns_dev_open(s->reg.path, ZNS_DEV_RDONLY, &s->dev, err);
+	if (ret)
+		ctl_session_close(s);
+	return ret;
+}
+
+void ctl_session_close(struct ctl_session *s)
+{
+	zns_dev_close(s->dev);
+	if (s->lock >= 0)
+		close(s->lock);
+	zns_broker_close(&s->broker);
+	*s = (struct ctl_session){ .broker = { .fd = -1 }, .lock = -1 };
+}
+
+int ctl_ls(struct zns_broker *b, ZnsPb__Response **out, struct zns_err *err)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+
+	req.has_ls = req.ls = 1;
+	return zns_broker_call(b, &req, out, err);
+}
+
+int ctl_lease(struct ctl_session *s, const uint8_t *id, ZnsPb__Response **out, struct zns_err *err)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__RestoreBegin rb = ZNS_PB__RESTORE_BEGIN__INIT;
+	int ret;
+
+	rb.checkpoint.data = (uint8_t *)id;
+	rb.checkpoint.len = ZNS_UUID_LEN;
+	req.restore_begin = &rb;
+	ret = zns_broker_call(&s->broker, &req, out, err);
+	if (!ret && ((*out)->n_checkpoints != 1 || !(*out)->checkpoints[0]->manifest)) {
+		zns_pb__response__free_unpacked(*out, NULL);
+		*out = NULL;
+		ret = zns_fail(err, -EPROTO, "the broker's answer has no checkpoint");
+	}
+	return ret;
+}
+
+int ctl_resolve_id(struct ctl_session *s, const char *text, uint8_t id[ZNS_UUID_LEN], struct zns_err *err)
+{
+	const ZnsPb__Checkpoint *c;
+	ZnsPb__Response *ls;
+	int ret;
+
+	if (!zns_uuid_parse(text, id))
+		return 0;
+	ret = ctl_ls(&s->broker, &ls, err);
+	if (ret)
+		return ret;
+	ret = ctl_find_checkpoint(ls, text, &c, err);
+	if (!ret)
+		memcpy(id, c->id.data, ZNS_UUID_LEN);
+	zns_pb__response__free_unpacked(ls, NULL);
+	return ret;
+}
+
+int ctl_handle_ids(const char *dir, char *dev, char *id, struct zns_err *err)
+{
+	cleanup_close int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ZnsPb__Handle *h;
+	int ret;
+
+	if (fd < 0)
+		return zns_fail_sys(err, -errno, "%s", dir);
+	ret = zns_handle_read(fd, &h, err);
+	if (ret)
+		return zns_wrap(err, "%s", dir);
+	zns_uuid_format(h->checkpoint.data, id);
+	zns_uuid_format(h->device.data, dev);
+	zns_pb__handle__free_unpacked(h, NULL);
+	return 0;
+}
+
+int ctl_hold(struct ctl_hold *h, const char *spec, const char *what, struct zns_err *err)
+{
+	char dev_id[ZNS_UUID_STR], id_text[ZNS_UUID_STR];
+	uint8_t id[ZNS_UUID_LEN];
+	struct stat st;
+	int ret = 0;
+
+	*h = (struct ctl_hold){ .s = { .broker = { .fd = -1 }, .lock = -1 } };
+	if (!stat(what, &st) && S_ISDIR(st.st_mode)) {
+		ret = ctl_handle_ids(what, dev_id, id_text, err);
+		what = id_text;
+		if (!spec)
+			spec = dev_id;
+	}
+	if (!ret)
+		ret = ctl_session_open(&h->s, spec, err);
+	if (!ret)
+		ret = ctl_resolve_id(&h->s, what, id, err);
+	if (!ret)
+		ret = ctl_lease(&h->s, id, &h->answer, err);
+	if (!ret) {
+		h->c = h->answer->checkpoints[0];
+		ret = zns_manifest_read(h->s.dev, h->c, &h->m, err);
+	}
+	if (ret)
+		ctl_unhold(h);
+	return ret;
+}
+
+void ctl_unhold(struct ctl_hold *h)
+{
+	if (h->m)
+		zns_pb__manifest__free_unpacked(h->m, NULL);
+	if (h->answer)
+		zns_pb__response__free_unpacked(h->answer, NULL);
+	ctl_session_close(&h->s);
+	h->m = NULL;
+	h->answer = NULL;
+	h->c = NULL;
+}
