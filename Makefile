@@ -56,8 +56,11 @@ ADAPTER		:= $(wildcard criu/*.c criu/*.h criu/include/*.h)
 CRIU_SRC	:= $(B)/criu
 PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch) scripts/fetch-criu
 
-.PHONY: all zns criu deps deps-vm deps-doc deps-clang unit conform zonetests errors tools test test-vm demo bench bench-emu zdtm-sample fuzz fuzz-run lint man install \
-	uninstall clean
+.PHONY: all zns criu deps deps-vm deps-doc deps-clang
+.PHONY: unit conform crash zonetests errors tools test
+.PHONY: test-vm zdtm-sample
+.PHONY: demo bench bench-emu
+.PHONY: fuzz fuzz-run lint man install uninstall clean
 all: zns criu
 
 # --- dependencies ------------------------------------------------------------------------------------------------
@@ -153,6 +156,18 @@ $(B)/test/dev_conform: $(CONFORM_SRC) test/conformance/conform.h $(B)/libzns.a
 
 conform: $(B)/test/dev_conform zns
 	$(Q)$(if $(DEV),$(B)/test/dev_conform $(DEV) --yes-destroy,test/conformance/emu.sh $(B))
+
+# Power cuts by enumeration; the broker's code runs inside, all of it but the poll loop.
+CRASH_SRC	:= $(wildcard test/crash/*.c)
+$(B)/test/crash: $(CRASH_SRC) $(wildcard test/crash/*.h) $(filter-out %/main.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/libzns.a
+	@mkdir -p $(@D)
+	$(call say,CC      test/crash)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $(CRASH_SRC) $(filter-out %/main.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/libzns.a $(LDLIBS)
+
+CRASH_STATES	?= 100000
+CRASH_CUTS	?= 200
+crash: $(B)/test/crash all
+	$(Q)test/crash/run $(B) $(CRASH_STATES) $(CRASH_CUTS)
 
 unit: $(UNIT_BIN) zns
 	$(Q)rc=0; for t in $(UNIT_BIN); do ZNS_LIBEXEC=$(CURDIR)/$(BIN) $$t || rc=1; done; exit $$rc

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Power cuts by enumeration, in the manner of SQLite's test6.c: run a load on a device that remembers, then look at
+ * every state that a cut could have left (issue: crash safety; design.md §7, §8).
+ *
+ *   crash [--states N] [--seed N] [--only] [--omit data|log] [--verbose]
+ *     --states N    go on with further loads until so many distinct states were checked, a fifth of them different in
+ *                   metadata zones (100000)
+ *     --seed N      of the first load (1); a failure names its load's seed
+ *     --only        that one load
+ *     --omit KIND   control: flushes of that kind do nothing. Must end in failures.
+ *
+ * The first WHOLE loads, and all epochs that touch metadata zones, are enumerated whole where an epoch has at most
+ * EXHAUSTIVE combinations (with 3 data zones and 3 metadata zones nearly all have); of others so many are drawn with the
+ * load's seed, corners first. Exit 0: all states hold.
+ */
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include "check.h"
+
+#define EXHAUSTIVE 4096		/* combinations of an epoch */
+#define WHOLE 4			/* loads */
+#define DRAWN 16
+#define SHOW 5			/* failures in full */
+
+static struct {
+	uint64_t states, meta_states, epochs, exhaustive, failures, loads, dumps, pairs, aborts, removes, rolls, ops, omitted;
+} sum;
+static bool verbose;
+
+/* A set of 64-bit hashes, by open addressing. */
+struct set {
+	uint64_t *slot;
+	size_t cap, nr;
+};
+
+static bool set_add(struct set *s, uint64_t h)
+{
+	h |= !h;
+	if (2 * s->nr >= s->cap) {
+		struct set n = { .cap = s->cap ? 2 * s->cap : 1024 };
+
+		n.slot = calloc(n.cap, sizeof(*n.slot));
+		if (!n.slot)
+			abort();
+		for (size_t i = 0; i < s->cap; i++)
+			if (s->slot[i])
+				set_add(&n, s->slot[i]);
+		free(s->slot);
+		*s = n;
+	}
+	for (size_t i = h % s->cap;; i = (i + 1) % s->cap) {
+		if (s->slot[i] == h)
+			return false;
+		if (!s->slot[i]) {
+			s->slot[i] = h;
+			s->nr++;
+			return true;
+		}
+	}
+}
+
+struct run {
+	struct trace *t;
+	struct load l;
+	uint64_t seed;
+	struct set all, meta;	/* of this load: every load's content differs */
+	bool failed;
+};
+
+static void look(struct run *r, uint32_t epoch, const uint32_t *pos)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	uint32_t nr = r->t->dev.geo.nr_zones;
+
+	if (!set_add(&r->all, zns_hash(pos, nr * sizeof(*pos))))
+		return;
+	set_add(&r->meta, zns_hash(pos, r->t->nr_meta * sizeof(*pos)));
+	if (!check_state(r->t, &r->l, epoch, pos, &err))
+		return;
+	if (sum.failures++ < SHOW) {
+		printf("FAIL seed %llu, epoch %u of %u: %s\n", (unsigned long long)r->seed, epoch, r->t->nr_epochs, err.msg);
+		for (uint32_t z = 0; z < nr && verbose; z++)
+			printf("  zone %2u: step %u of %u to %u, write pointer %llu\n", z, pos[z], r->t->epoch[epoch].low[z],
+			       r->t->epoch[epoch].high[z], (unsigned long long)r->t->h[z].step[pos[z]].wp);
+	}
+	r->failed = true;
+}
+
+/* A mixed-radix counter over low … high. */
+static bool next_pos(const struct epoch *e, uint32_t nr, uint32_t *pos)
+{
+	for (uint32_t z = 0; z < nr; z++) {
+		if (pos[z] < e->high[z]) {
+			pos[z]++;
+			return true;
+		}
+		pos[z] = e->low[z];
+	}
+	return false;
+}
+
+static void enumerate(struct run *r, uint32_t n, uint64_t *rng)
+{
+	const struct epoch *e = &r->t->epoch[n];
+	uint32_t nr = r->t->dev.geo.nr_zones;
+	cleanup_free uint32_t *pos = calloc(nr, sizeof(*pos));
+	uint64_t combinations = 1;
+	bool whole = sum.loads < WHOLE;
+
+	for (uint32_t z = 0; z < nr && combinations <= EXHAUSTIVE; z++) {
+		combinations *= e->high[z] - e->low[z] + 1;
+		whole |= z < r->t->nr_meta && e->high[z] > e->low[z];
+	}
+	sum.epochs++;
+	memcpy(pos, e->low, nr * sizeof(*pos));
+	if (combinations <= DRAWN || (whole && combinations <= EXHAUSTIVE)) {
+		sum.exhaustive++;
+		do
+			look(r, n, pos);
+		while (next_pos(e, nr, pos));
+		return;
+	}
+	look(r, n, pos);
+	look(r, n, e->high);
+	/* Each zone alone lost, each zone alone kept. */
+	for (uint32_t z = 0; z < nr; z++) {
+		memcpy(pos, e->high, nr * sizeof(*pos));
+		pos[z] = e->low[z];
+		look(r, n, pos);
+		memcpy(pos, e->low, nr * sizeof(*pos));
+		pos[z] = e->high[z];
+		look(r, n, pos);
+	}
+	for (uint32_t i = 0; i < DRAWN; i++) {
+		for (uint32_t z = 0; z < nr; z++)
+			pos[z] = e->low[z] + (uint32_t)load_rnd(rng, e->high[z] - e->low[z] + 1);
+		look(r, n, pos);
+	}
+}
+
+static int run(uint64_t seed, enum trace_omit omit)
+{
+	/* Small enough to enumerate; wide; with parking and finishing by an active limit; with long images. */
+	static const struct load_size sizes[] = {
+		{ .nr_zones = 6, .nr_groups = 1, .steps = 60, .capacity = KIB(128), .max_len = 40000 },
+		{ .nr_zones = 6, .nr_groups = 3, .steps = 60, .capacity = KIB(128), .max_len = 40000 },
+		{ .nr_zones = 12, .nr_groups = 4, .steps = 100, .capacity = KIB(128), .max_len = 90000 },
+		{ .nr_zones = 15, .nr_groups = 4, .steps = 100, .capacity = KIB(256), .max_active = 6, .max_len = 150000 },
+	};
+	struct run r = { .seed = seed };
+	struct zns_err err = ZNS_ERR_INIT;
+	uint64_t rng = seed * 0xd1342543de82ef95ull | 1;
+
+	r.t = load_run(&sizes[seed % ZNS_ARRAY_SIZE(sizes)], seed, omit, &r.l, &err);
+	if (!r.t) {
+		printf("FAIL seed %llu: the load itself: %s\n", (unsigned long long)seed, err.msg);
+		sum.failures++;
+		return -1;
+	}
+	for (uint32_t n = 0; n < r.t->nr_epochs; n++)
+		enumerate(&r, n, &rng);
+	sum.loads++;
+	sum.states += r.all.nr;
+	sum.meta_states += r.meta.nr;
+	sum.dumps += r.l.dumps;
+	sum.pairs += r.l.pairs;
+	sum.aborts += r.l.aborts;
+	sum.removes += r.l.removes;
+	sum.rolls += r.l.rolls;
+	sum.ops += r.t->ops;
+	sum.omitted += r.t->omitted;
+	if (r.failed)
+		printf("reproduce it with: crash --seed %llu --only --verbose\n", (unsigned long long)seed);
+	free(r.all.slot);
+	free(r.meta.slot);
+	trace_free(r.t);
+	load_free(&r.l);
+	return r.failed ? -1 : 0;
+}
+
+static int usage(void)
+{
+	fprintf(stderr, "usage: crash [--states N] [--seed N] [--only] [--omit data|log] [--verbose]\n");
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option opts[] = {
+		{ "states", required_argument, NULL, 'n' }, { "seed", required_argument, NULL, 's' },
+		{ "only", no_argument, NULL, 'o' }, { "omit", required_argument, NULL, 'm' },
+		{ "verbose", no_argument, NULL, 'v' }, { NULL, 0, NULL, 0 },
+	};
+	uint64_t want = 100000, seed = 1, begin = zns_mono_ns();
+	enum trace_omit omit = OMIT_NONE;
+	bool only = false;
+	int c, null;
+
+	while ((c = getopt_long(argc, argv, "", opts, NULL)) != -1) {
+		switch (c) {
+		case 'n': want = strtoull(optarg, NULL, 0); break;
+		case 's': seed = strtoull(optarg, NULL, 0); break;
+		case 'o': only = true; break;
+		case 'v': verbose = true; break;
+		case 'm':
+			omit = !strcmp(optarg, "data") ? OMIT_DATA : !strcmp(optarg, "log") ? OMIT_LOG : OMIT_NONE;
+			if (!omit)
+				return usage();
+			break;
+		default: return usage();
+		}
+	}
+	if (optind < argc)
+		return usage();
+	/* The broker's log of a hundred thousand restarts is of no use to anybody. */
+	null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	if (!verbose && null >= 0)
+		dup2(null, STDERR_FILENO);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	do {
+		run(seed++, omit);
+	} while (!only && (sum.states < want || sum.meta_states < want / 5) && sum.failures < SHOW);
+	printf("%llu loads: %llu dumps (%llu pairs), %llu aborted, %llu removals, %llu roll-overs; %llu device operations\n",
+	       (unsigned long long)sum.loads, (unsigned long long)sum.dumps, (unsigned long long)sum.pairs,
+	       (unsigned long long)sum.aborts, (unsigned long long)sum.removes, (unsigned long long)sum.rolls,
+	       (unsigned long long)sum.ops);
+	if (omit)
+		printf("control: %llu flushes did nothing\n", (unsigned long long)sum.omitted);
+	printf("%llu epochs, %llu of them enumerated whole; %llu distinct states, %llu different in metadata zones; %.1f s\n",
+	       (unsigned long long)sum.epochs, (unsigned long long)sum.exhaustive, (unsigned long long)sum.states,
+	       (unsigned long long)sum.meta_states, (double)(zns_mono_ns() - begin) / 1e9);
+	printf("%llu passed, %llu failed, 0 skipped\n", (unsigned long long)(sum.states - zns_min(sum.states, sum.failures)),
+	       (unsigned long long)sum.failures);
+	return sum.failures ? 1 : 0;
+}

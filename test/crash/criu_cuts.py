@@ -1,0 +1,198 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+criu_cuts: the power goes at a random write of a real dump, with a random loss; then a real restore.
+
+The cut comes from the emulator: in the helper's writes, or in the broker's (the log). Everything then dies, and the
+next user finds the device as the cut left it. Each round must find every acknowledged checkpoint in the list, no
+stranger but the one being committed at that moment, and restores one of them, which checks its own memory.
+
+  criu_cuts.py [--cuts N] [--seed N]
+"""
+import argparse
+import random
+import signal
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'zonetests'))
+import ztlib  # noqa: E402
+from ztlib import Failed, HANDLE, alive, wait_until  # noqa: E402
+from ztscene import FAST, Scene  # noqa: E402
+
+KEEP = 4        # checkpoints held; older ones are removed
+MAX_WRITES = {'helper': 24, 'broker': 5}
+
+
+class Rounds:
+    def __init__(self, scene, rng):
+        self.scene, self.rng = scene, rng
+        self.kept = []          # (id, image directory, task), all acknowledged
+        self.stats = {'cut before the commit': 0, 'committed': 0, 'committed, not acknowledged': 0, 'removal cut': 0}
+
+    def end_broker(self):
+        """As a power cut ends it; and the device closed by everybody, so that it comes back."""
+        scene = self.scene
+        for comm in Path('/proc').glob('[0-9]*/comm'):
+            try:
+                ours = comm.read_text().strip() == 'znsd' and \
+                    f'ZNS_RUN={scene.device.env["ZNS_RUN"]}'.encode() in comm.with_name('environ').read_bytes().split(b'\0')
+            except OSError:
+                continue
+            pid = int(comm.parent.name)
+            if ours:
+                ztlib.kill(pid)
+                wait_until(lambda: not alive(pid), 5)
+        scene.no_helpers()
+
+    def fault(self, who):
+        loss = self.rng.choice(['drop', 'keep', str(self.rng.randrange(1, 1 << 30)), str(self.rng.randrange(1, 1 << 30))])
+        return f'cut-after={self.rng.randrange(MAX_WRITES[who])},loss={loss}'
+
+    def warm_broker(self):
+        """A broker without faults; one that the dump starts would inherit its environment."""
+        self.scene.device.status()
+
+    def dump(self, number):
+        scene = self.scene
+        who = 'broker' if self.rng.random() < 0.4 else 'helper'
+        fault = self.fault(who)
+        task = scene.new_task(4)
+        images = scene.dir / f'images-{number}'
+        images.mkdir()
+        self.end_broker()
+        env = dict(scene.device.env, ZNS_EMU_FAULT=fault)
+        if who == 'broker':     # it starts with the fault; the helper's handle counts its own writes
+            scene.cfg.device.env, plain = env, scene.device.env
+            try:
+                scene.device.ctl('status')
+            finally:
+                scene.cfg.device.env = plain
+            env = plain
+        else:
+            self.warm_broker()
+        done = scene.dump(images=images, task=task, env=env)
+        self.end_broker()
+        return task, images, done, f'{who} {fault}'
+
+    def look(self, task, images, done, what):
+        """What is in the list after the cut."""
+        scene = self.scene
+        ids = set(scene.ids())
+        lost = [i for i, _, _ in self.kept if i not in ids]
+        if lost:
+            raise Failed(f'{what}: acknowledged checkpoints are gone: {lost}')
+        new = ids - {i for i, _, _ in self.kept}
+        if done.code == 0:
+            if len(new) != 1:
+                raise Failed(f'{what}: the dump said it succeeded, and the list has {len(new)} new checkpoints')
+            wait_until(lambda: not alive(task.pid), 5)
+            self.kept.append((new.pop(), images, task))
+            self.stats['committed'] += 1
+            return
+        if done.code < 0:
+            raise Failed(f'{what}: criu died of signal {-done.code}')
+        if (images / HANDLE).exists():
+            raise Failed(f'{what}: a handle after a dump that failed')
+        if len(new) > 1:
+            raise Failed(f'{what}: {len(new)} strangers in the list')
+        if not wait_until(lambda: ztlib.proc_state(task.pid) in ('R', 'S') and not ztlib.traced(task.pid), 5):
+            raise Failed(f'{what}: the task does not run on: "{ztlib.proc_state(task.pid)}"')
+        task.verify(signal.SIGUSR1)
+        self.stats['committed, not acknowledged' if new else 'cut before the commit'] += 1
+        if new:         # the record was durable, its answer was not: it must be whole
+            self.by_id(task, new.pop())
+        self.end_task(task)
+
+    def end_task(self, task):
+        ztlib.kill(task.pid)
+        wait_until(lambda: not alive(task.pid), 5)
+
+    def by_id(self, task, checkpoint):
+        self.end_task(task)
+        empty = self.scene.dir / f'by-id-{checkpoint}'
+        empty.mkdir()
+        self.scene.good_restore(task=task, images=empty, extra=['--zns-checkpoint', checkpoint])
+        self.end_task(task)
+        self.scene.device.remove(checkpoint)
+
+    def restore_one(self):
+        if not self.kept:
+            return 0
+        _, images, task = self.rng.choice(self.kept)
+        self.scene.good_restore(task=task, images=images)
+        self.end_task(task)
+        return 1
+
+    def trim(self):
+        """Remove the oldest; sometimes the power goes in the middle of that too."""
+        if len(self.kept) <= KEEP:
+            return
+        checkpoint, _, _ = self.kept[0]
+        scene = self.scene
+        if self.rng.random() < 0.5:
+            self.end_broker()
+            env, scene.device.env = scene.device.env, dict(scene.device.env, ZNS_EMU_FAULT=self.fault('broker'))
+            try:
+                done = scene.device.ctl('rm', checkpoint, '--json')
+            finally:
+                scene.device.env = env
+            self.end_broker()
+            self.stats['removal cut'] += 1
+            if done.returncode == 0 and checkpoint in scene.ids():
+                raise Failed('a removed checkpoint is back')
+        if checkpoint in scene.ids():
+            scene.device.remove(checkpoint)
+        self.kept.pop(0)
+
+
+def run(cfg, cuts, seed):
+    rng = random.Random(seed)
+    directory = cfg.base / 'scene'
+    directory.mkdir()
+    scene = Scene(cfg, directory, options=FAST, size=4)
+    rounds, restored = Rounds(scene, rng), 0
+    try:
+        for number in range(cuts * 10):
+            rounds.look(*rounds.dump(number))
+            restored += rounds.restore_one()
+            rounds.trim()
+            if restored >= cuts:
+                break
+        # All that is left comes back, and no zone is lost.
+        scene.device.remove(*[i for i, _, _ in rounds.kept])
+        scene.store_as_before()
+    finally:
+        scene.close()
+    print(f'{number + 1} cuts: ' + ', '.join(f'{n} {what}' for what, n in rounds.stats.items()))
+    # A short run may miss the rarer kinds.
+    wanted = rounds.stats.values() if cuts >= 50 else [rounds.stats['cut before the commit'], rounds.stats['committed']]
+    if not all(wanted):
+        raise Failed('some kind of cut never happened: too few rounds, or the faults do not reach their targets')
+    return restored
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[1])
+    parser.add_argument('--cuts', type=int, default=200, help='so many states restored by criu (default 200)')
+    parser.add_argument('--seed', type=int, default=1)
+    ztlib.common_options(parser)
+    args = parser.parse_args()
+    ztlib.build_programs()
+    ztlib.private_mounts()
+    ztlib.become_subreaper()
+    cfg = ztlib.Config(args)
+    restored, reason = 0, ''
+    try:
+        restored = run(cfg, args.cuts, args.seed)
+    except Failed as e:
+        reason = str(e)
+        print(f'FAIL seed {args.seed}: {reason}')
+    finally:
+        cfg.close()
+    print(f'{restored} passed, {1 if reason else 0} failed, 0 skipped')
+    return 1 if reason else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef CRASH_LOAD_H
+#define CRASH_LOAD_H
+/*
+ * The load that is cut short: dumps (also two at once), aborted dumps, deletes and reservations, through the broker's
+ * own code, the striping writer and the store, all in this process on one device. And the model of what a user was
+ * told: which checkpoint was acknowledged, or removed, from which epoch on.
+ */
+#include "trace.h"
+#include "../../zns/broker/znsd.h"
+
+#define LOAD_IMAGES_MAX 6
+#define LOAD_NEVER UINT32_MAX
+
+struct load_image {
+	char name[32];
+	bool pages;
+	uint32_t len;		/* bytes */
+	uint8_t *data;
+};
+
+struct load_ckpt {
+	uint8_t id[ZNS_UUID_LEN];
+	char container[16];
+	struct load_image img[LOAD_IMAGES_MAX];
+	uint32_t nr_img;
+	/* Epochs: before `begun` it cannot be there; from `acked` on it must, until `rm_begun`; from `rm_acked` on not. */
+	uint32_t begun, acked, rm_begun, rm_acked;
+};
+
+struct load {
+	struct load_ckpt *ckpt;
+	uint32_t nr, max;
+	uint64_t rng;
+	uint32_t dumps, removes, aborts, pairs, rolls;
+};
+
+struct load_size {
+	uint32_t nr_zones, nr_groups, steps;
+	uint64_t capacity;	/* of a zone, bytes */
+	uint32_t max_active;	/* 0: none */
+	uint32_t max_len;	/* of an image, bytes */
+};
+
+uint64_t load_rnd(uint64_t *s, uint64_t below);
+void load_fill(struct load_image *img, uint64_t seed);	/* allocates data */
+
+/* The broker on @dev, as after its start; ends with broker_close, which leaves the device. */
+int broker_open(struct zns_dev *dev, struct znsd *d, struct zns_err *err);
+void broker_close(struct znsd *d);
+void broker_idle(struct znsd *d);	/* background work until none is left */
+
+/* One dump of @k's images through the broker; 0, or why not. */
+int load_dump(struct znsd *d, struct load_ckpt *k, uint32_t qos_mibps, struct zns_err *err);
+
+/* Format and run @size->steps steps drawn from @seed; the trace then holds the epochs. */
+struct trace *load_run(const struct load_size *size, uint64_t seed, enum trace_omit omit, struct load *out,
+		       struct zns_err *err);
+void load_free(struct load *l);
+
+#endif
