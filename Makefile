@@ -4,7 +4,7 @@
 #   make deps    install the Debian packages needed       make test          everything CI checks
 #   make         build into build/bin                     make zdtm-sample   our criu against stock, without zones
 #   make demo    a live Redis into zones and back         make bench         dump and restore beside stock CRIU
-#   make unit | zonetests | errors | fuzz | lint          make install | uninstall | clean
+#   make unit | zonetests | errors | tools | interop | fuzz | lint          make install | uninstall | clean
 #   make test-vm real zoned block devices and NVMe passthrough, in guests with two kernels
 #
 # V=1 shows the commands, SAN="-fsanitize=address,undefined" builds with sanitizers (use another B=DIR).
@@ -141,6 +141,17 @@ $(BIN)/criu: $(CRIU_SRC)/.fetched $(ADAPTER)
 		{ tail -40 $(B)/criu.log >&2; exit 1; }
 	$(Q)cp $(CRIU_SRC)/criu/criu $@
 
+# The same with a second witness of every image: criu/zns-tee.h. Only our files differ.
+TEE		:= $(B)/tee
+.PHONY: criu-tee interop tools
+criu-tee: $(TEE)/criu/criu/criu
+$(TEE)/criu/criu/criu: $(BIN)/criu
+	$(call say,CRIU    $@)
+	$(Q)rm -rf $(TEE) && mkdir -p $(TEE) && cp -a $(CRIU_SRC) $(TEE)/criu
+	$(Q)rm -f $(TEE)/criu/criu/zns-*.o $(TEE)/criu/criu/criu
+	$(Q)PATH=$(SYS_PATH) $(MAKE) --no-print-directory -C $(TEE)/criu USERCFLAGS=-DZNS_DEBUG criu >$(B)/tee.log 2>&1 || \
+		{ tail -40 $(B)/tee.log >&2; exit 1; }
+
 # --- tests -------------------------------------------------------------------------------------------------------
 $(B)/test/%: test/unit/%.c $(B)/libzns.a
 	@mkdir -p $(@D)
@@ -180,6 +191,13 @@ errors: all
 
 tools: all
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/tools.py run -a --report $(B)/report/tools
+
+# Export and import beside stock CRIU and its crit, with a witness of every image.
+interop: all criu-tee
+	$(Q)scripts/zdtm-sample --stock-only >/dev/null
+	$(Q)PATH=$(SYS_PATH) $(MAKE) --no-print-directory -C $(B)/zdtm/stock lib >$(B)/stock-lib.log 2>&1 || \
+		{ tail -20 $(B)/stock-lib.log >&2; exit 1; }
+	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/interop.py run -a --report $(B)/report/interop
 
 test: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all

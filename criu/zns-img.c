@@ -22,6 +22,7 @@
 #include "zns-img.h"
 #include "zns-link.h"
 #include "zns-pages.h"
+#include "zns-tee.h"
 
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
@@ -155,7 +156,7 @@ int zns_dump_begin(pid_t pid)
 		pr_err("--zns-checkpoint is for restore; a dump makes a checkpoint of its own\n");
 		return -1;
 	}
-	if (begin(ZW_DUMP_BEGIN, pid))
+	if (zns_tee_begin() || begin(ZW_DUMP_BEGIN, pid))
 		return -1;
 	state = ZNS_DUMP;
 	return 0;
@@ -255,7 +256,7 @@ static int open_stream(const char *path)
 		close(p[1]);
 		return ret;
 	}
-	return p[1];
+	return zns_tee_stream(path, p[1]);
 }
 
 static int open_pages(struct zns_img *zi, enum zw_op op, const char *path)
@@ -268,6 +269,8 @@ static int open_pages(struct zns_img *zi, enum zw_op op, const char *path)
 			pr_err("%s\n", r.msg);
 		return ret;
 	}
+	if (op == ZW_PAGES_OPEN && zns_tee_pages(path))
+		return -EIO;
 	zi->pages = true;
 	zi->id = r.image;
 	zi->size = r.size;
@@ -339,6 +342,8 @@ void zns_img_close(struct cr_img *img)
 		if (zi->pages && zns_pages_seal(zi))
 			tell_failed(zi->name);
 		if (zi->fd >= 0) {
+			if (zns_tee_memfd(zi->name, zi->fd))
+				tell_failed(zi->name);
 			m.payload = zi->name;
 			m.len = strlen(zi->name) + 1;
 			m.fd[0] = zi->fd;

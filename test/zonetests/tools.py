@@ -1,14 +1,17 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-tools: znsctl's commands on real checkpoints: verify.
+tools: znsctl's commands on real checkpoints: verify, export.
 
   tools.py list | run NAME... | run -a
 """
+import hashlib
 import json
 import os
 import struct
+import subprocess
 import sys
+import tarfile
 
 from ztlib import Failed
 from ztscene import suite_main
@@ -134,6 +137,49 @@ def verify(scene):
     verdict(scene, 0, '--all')
     run_ctl(scene, 1, 'verify', 'nosuch')
     run_ctl(scene, 2, 'verify')
+
+
+# ---- export --------------------------------------------------------------------------------------------
+
+def digests(directory):
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in directory.iterdir()}
+
+
+@case
+def export(scene):
+    """export to a directory, a file and a pipe gives the same images; ours restores them; nothing is overwritten."""
+    scene = scene()
+    ident = scene.good_dump()
+    out, archive = scene.dir / 'out', scene.dir / 'out.tar'
+    said = json.loads(run_ctl(scene, 0, 'export', str(scene.images), str(out), '--json'))
+    images = {i['name']: i['size'] for i in scene.device.json('show', ident)['images']}
+    expect('sizes', {p.name: p.stat().st_size for p in out.iterdir()}, images)
+    expect('images', (said['id'], said['images'], said['bytes']), (ident, len(images), sum(images.values())))
+    run_ctl(scene, 0, 'export', ident[:8], str(archive))
+    piped = subprocess.run([scene.cfg.znsctl, 'export', ident, '-'], env=scene.device.env, capture_output=True, check=True)
+    expect('the piped archive', hashlib.sha256(piped.stdout).digest(), hashlib.sha256(archive.read_bytes()).digest())
+    with tarfile.open(archive) as tar:
+        tar.extractall(scene.dir / 'untarred')
+    expect('the archive', digests(scene.dir / 'untarred'), digests(out))
+    for target in (out, archive):
+        before = digests(out), archive.read_bytes()
+        run_ctl(scene, 1, 'export', ident, str(target))
+        expect('what was there', (digests(out), archive.read_bytes()) == before, True)
+    run_ctl(scene, 1, 'export', 'nosuch', str(scene.dir / 'never'))
+    expect('a target of a failed export', (scene.dir / 'never').exists(), False)
+
+    media = Media(scene)
+    biggest = max(scene.device.json('show', ident)['images'], key=lambda i: i['size'])
+    extent = biggest['segments'][0]['extents'][0]
+    media.flip(extent['zone'], extent['start'])
+    for target in ('bad', 'bad.tar'):
+        if 'checksum' not in run_ctl(scene, 1, 'export', ident, str(scene.dir / target)):
+            raise Failed('export of a damaged checkpoint does not say so')
+        expect('damaged export', [(scene.dir / n).exists() for n in ('bad', 'bad.tar', 'bad.tar.part')], [False] * 3)
+    media.flip(extent['zone'], extent['start'])
+
+    run_ctl(scene, 0, 'rm', ident)
+    scene.good_restore(images=out)
 
 
 if __name__ == '__main__':

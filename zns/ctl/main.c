@@ -40,6 +40,9 @@ static const struct ctl_cmd commands[] = {
 	  "  ID may be the beginning of one, or a directory that holds a handle\n" DEV_HELP, cmd_show },
 	{ "verify", "[DEV] ID|DIRECTORY|CONTAINER|--container NAME|--all", "read and check every byte of checkpoints",
 	  "  --container NAME  all checkpoints of one container\n  --all           all of the device\n" DEV_HELP, cmd_verify },
+	{ "export", "[DEV] ID|DIRECTORY DIR|FILE.tar|-", "a checkpoint as a plain CRIU image directory or archive of one",
+	  "  ID may be the beginning of one, or a directory that holds a handle\n"
+	  "  DIR is new or empty; - is a tar archive on standard output\n" DEV_HELP, cmd_export },
 	{ "zones", "[DEV]", "zones: a table, or a picture on a terminal",
 	  "  --table         a table, also on a terminal\n  --picture       a picture, also elsewhere\n" DEV_HELP, cmd_zones },
 	{ "rm", "[DEV] ID...|--container NAME|--all", "remove checkpoints; removing one twice is no error",
