@@ -46,9 +46,13 @@ objs		= $(patsubst %.c,$(B)/%.o,$(1))
 CLIENT_SRC	:= $(wildcard zns/broker/client*.c)
 LIB_OBJ		:= $(call objs,$(foreach d,base dev alloc store stripe,$(wildcard zns/$(d)/*.c)) $(CLIENT_SRC))
 ZNSD_OBJ	:= $(call objs,$(filter-out $(CLIENT_SRC),$(wildcard zns/broker/*.c)))
+# What zns-runc and znsctl share is all of zns/docker but the wrapper's own main, args and report.
+RUNC_SRC	:= $(addprefix zns/docker/,main.c args.c report.c)
+DOCKER_OBJ	:= $(call objs,$(filter-out $(RUNC_SRC),$(wildcard zns/docker/*.c)))
+RUNC_OBJ	:= $(call objs,$(RUNC_SRC))
 CTL_OBJ		:= $(call objs,$(wildcard zns/ctl/*.c))
 HELPER_OBJ	:= $(call objs,$(wildcard zns/helper/*.c))
-ALL_OBJ		:= $(LIB_OBJ) $(ZNSD_OBJ) $(CTL_OBJ) $(HELPER_OBJ)
+ALL_OBJ		:= $(LIB_OBJ) $(ZNSD_OBJ) $(CTL_OBJ) $(HELPER_OBJ) $(DOCKER_OBJ) $(RUNC_OBJ)
 UNIT_BIN	:= $(patsubst test/unit/%.c,$(B)/test/%,$(wildcard test/unit/test_*.c))
 FUZZ_BIN	:= $(patsubst test/fuzz/%.c,$(B)/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))
 
@@ -97,7 +101,7 @@ $(B)/.deps:
 	@mkdir -p $(B) && touch $@
 
 # --- libzns and its programs -------------------------------------------------------------------------------------
-zns: $(BIN)/znsd $(BIN)/znsctl $(BIN)/zns-helper
+zns: $(BIN)/znsd $(BIN)/znsctl $(BIN)/zns-helper $(BIN)/zns-runc
 
 $(GEN)/%.pb-c.c: images/%.proto $(wildcard images/*.proto) | $(B)/.deps
 	@mkdir -p $(GEN)
@@ -118,9 +122,10 @@ $(B)/libzns.a: $(LIB_OBJ) $(PROTO_O)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 $(BIN)/znsd: $(ZNSD_OBJ) $(B)/libzns.a
-$(BIN)/znsctl: $(CTL_OBJ) $(B)/libzns.a
+$(BIN)/znsctl: $(CTL_OBJ) $(DOCKER_OBJ) $(B)/libzns.a
+$(BIN)/zns-runc: $(RUNC_OBJ) $(DOCKER_OBJ) $(B)/libzns.a
 $(BIN)/zns-helper: $(HELPER_OBJ) $(B)/libzns.a
-$(BIN)/znsd $(BIN)/znsctl $(BIN)/zns-helper:
+$(BIN)/znsd $(BIN)/znsctl $(BIN)/zns-helper $(BIN)/zns-runc:
 	@mkdir -p $(@D)
 	$(call say,LD      $@)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
@@ -258,7 +263,7 @@ PREFIX		?= /usr/local
 LIBEXEC		:= $(PREFIX)/libexec/zns-criu
 install: all man
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBEXEC) $(DESTDIR)$(PREFIX)/share/man/man8
-	install $(BIN)/criu $(BIN)/znsd $(BIN)/zns-helper $(DESTDIR)$(LIBEXEC)
+	install $(BIN)/criu $(BIN)/znsd $(BIN)/zns-helper $(BIN)/zns-runc $(DESTDIR)$(LIBEXEC)
 	install $(BIN)/znsctl $(DESTDIR)$(PREFIX)/bin
 	ln -sf ../libexec/zns-criu/criu $(DESTDIR)$(PREFIX)/bin/criu-zns
 	install -m 644 $(B)/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8

@@ -191,11 +191,32 @@ static int reserve_groups(struct znsd *d, const struct ask *a, const struct choi
 	return zns_store_reserve(d->store, &r, err);
 }
 
+static void tell(const struct znsd *d, const struct lease *l, struct reply *rep)
+{
+	ZnsPb__DumpGrant *g = reply_alloc(rep, sizeof(*g));
+	uint32_t i;
+
+	zns_pb__dump_grant__init(g);
+	g->checkpoint.data = (uint8_t *)l->id;
+	g->checkpoint.len = ZNS_UUID_LEN;
+	g->zone_write_mibps = d->zone_mibps;
+	g->has_stripe_unit = 1;
+	g->stripe_unit = KIB(256);
+	g->shared_groups = l->shared;
+	g->n_groups = l->nr_groups;
+	g->groups = reply_alloc(rep, l->nr_groups * sizeof(*g->groups));
+	for (i = 0; i < l->nr_groups; i++) {
+		g->groups[i] = reply_alloc(rep, sizeof(*g->groups[i]));
+		zns_pb__granted_group__init(g->groups[i]);
+		g->groups[i]->group = l->groups[i];
+		g->groups[i]->weight = l->weights[i];
+	}
+	rep->r.dump = g;
+}
+
 static void grant(struct znsd *d, struct conn *c, const struct ask *a, const struct choice *ch, const uint8_t *id,
 		  struct reply *rep)
 {
-	ZnsPb__DumpGrant *g = reply_alloc(rep, sizeof(*g));
-	cleanup_free uint32_t *weights = znsd_alloc(ch->width * sizeof(*weights));
 	struct lease *l = lease_new(d, c, true, a->container, id);
 	uint32_t i;
 
@@ -205,28 +226,43 @@ static void grant(struct znsd *d, struct conn *c, const struct ask *a, const str
 	l->width = l->nr_groups = ch->width;
 	l->groups = znsd_alloc(ch->width * sizeof(*l->groups));
 	memcpy(l->groups, ch->order, ch->width * sizeof(*l->groups));
-
-	zns_pb__dump_grant__init(g);
-	g->checkpoint.data = l->id;
-	g->checkpoint.len = ZNS_UUID_LEN;
-	g->zone_write_mibps = d->zone_mibps;
-	g->has_stripe_unit = 1;
-	g->stripe_unit = KIB(256);
-	if (*ch->note)
-		g->note = reply_printf(rep, "%s", ch->note);
+	l->weights = znsd_alloc(ch->width * sizeof(*l->weights));
 	if (a->mode == ADM_SHARE)
-		zns_alloc_weights(ch->gs, ch->order, ch->width, weights);
-	g->n_groups = ch->width;
-	g->groups = reply_alloc(rep, ch->width * sizeof(*g->groups));
+		zns_alloc_weights(ch->gs, ch->order, ch->width, l->weights);
 	for (i = 0; i < ch->width; i++) {
-		g->groups[i] = reply_alloc(rep, sizeof(*g->groups[i]));
-		zns_pb__granted_group__init(g->groups[i]);
-		g->groups[i]->group = ch->order[i];
 		/* Admitted without contention: nobody else is on it now, whatever is reserved. */
-		g->groups[i]->weight = a->mode == ADM_SHARE ? weights[i] : 1;
-		g->shared_groups += ch->gs[ch->order[i]].nr_reservations > 0;
+		if (a->mode != ADM_SHARE)
+			l->weights[i] = 1;
+		l->shared += ch->gs[ch->order[i]].nr_reservations > 0;
 	}
-	rep->r.dump = g;
+	tell(d, l, rep);
+	if (*ch->note)
+		rep->r.dump->note = reply_printf(rep, "%s", ch->note);
+}
+
+/*
+ * A runtime freezes the container before criu asks, so whoever wants to wait asks before, and hands the lease over:
+ * the ticket is the checkpoint's id. One that is not there any more is no error: the dump is admitted as any other.
+ */
+static bool take_over(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, struct reply *rep)
+{
+	const ProtobufCBinaryData *t = q->origin && q->origin->has_ticket ? &q->origin->ticket : NULL;
+	struct lease *l;
+
+	if (!t || t->len != ZNS_UUID_LEN)
+		return false;
+	for (l = d->leases; l; l = l->next)
+		if (l->dump && !l->dying && !l->nr_zones && l->conn != c && !memcmp(l->id, t->data, ZNS_UUID_LEN) &&
+		    !strcmp(l->container, q->container))
+			break;
+	if (!l)
+		return false;
+	l->conn = c;
+	l->pid = conn_pid(c);
+	if (q->min_room)
+		l->min_room = q->min_room;
+	tell(d, l, rep);
+	return true;
 }
 
 /* 0: granted; -EBUSY: contention. */
@@ -272,6 +308,8 @@ int handle_dump_begin(struct znsd *d, struct conn *c, ZnsPb__Request *req, struc
 	ret = parse(req->dump_begin, &a, &rep->err);
 	if (ret)
 		return ret;
+	if (take_over(d, c, req->dump_begin, rep))
+		return 0;
 	/* First come, first served: nobody who waits is overtaken by one who would wait too. */
 	if (a.mode != ADM_WAIT || !d->waiters)
 		ret = admit(d, c, req->dump_begin, &a, rep);

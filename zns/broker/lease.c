@@ -168,6 +168,7 @@ static void lease_free(struct lease *l)
 		close(l->pidfd);
 	free(l->container);
 	free(l->groups);
+	free(l->weights);
 	free(l->zones);
 	free(l);
 }

@@ -70,6 +70,7 @@ struct lease {
 	uint32_t qos_mibps;
 	int64_t since_ns;
 	uint32_t *groups, nr_groups;
+	uint32_t *weights, shared;	/* as granted: told again to who takes it over */
 	uint32_t min_room;	/* bytes: less is of no use to the writer */
 	uint32_t width;		/* zones it may have in writing, guaranteed */
 	struct lease_zone *zones;	/* restore: those it protects */

@@ -5,17 +5,30 @@
 
 enum { OPT_CONTAINER = OPT_OWN };
 
+/* By the name it has on the device, or the engine's name or id of it (12 digits of the id are enough). */
+static bool is_of(const ZnsPb__Checkpoint *c, const char *container)
+{
+	const ZnsPb__Origin *o = c->origin;
+
+	return !strcmp(container, c->container) || (o && o->container_name && !strcmp(container, o->container_name)) ||
+	       (o && o->container_id && strlen(container) >= 12 && !strncmp(container, o->container_id, strlen(container)));
+}
+
 static void print_line(const ZnsPb__Checkpoint *c)
 {
 	char id[ZNS_UUID_STR], size[16], when[32], asked[16] = "-", got[16] = "-";
+	const ZnsPb__Origin *o = c->origin;
 
 	if (c->has_qos_requested_mibps && c->qos_requested_mibps)
 		snprintf(asked, sizeof(asked), "%u", c->qos_requested_mibps);
 	if (c->has_qos_achieved_mibps)
 		snprintf(got, sizeof(got), "%.0f", c->qos_achieved_mibps);
-	printf("%s  %-20s  %s  %11s  %5zu  %6zu  %6s/%-6s\n", c->id.len == ZNS_UUID_LEN ? zns_uuid_format(c->id.data, id) : "?",
+	printf("%s  %-20s  %s  %11s  %5zu  %6zu  %6s/%-6s", c->id.len == ZNS_UUID_LEN ? zns_uuid_format(c->id.data, id) : "?",
 	       c->container, zns_format_time(c->created_ns, when, sizeof(when)),
 	       zns_format_size(c->bytes, size, sizeof(size)), c->n_zones, c->n_groups, asked, got);
+	if (o && o->container_id)
+		printf("  %.12s  %s", o->container_id, o->image ? o->image : "-");
+	printf("\n");
 }
 
 int cmd_ls(const struct ctl_cmd *cmd, int argc, char **argv)
@@ -46,12 +59,12 @@ int cmd_ls(const struct ctl_cmd *cmd, int argc, char **argv)
 		return ctl_fail(cmd, &err);
 	list = json_object_new_array();
 	for (i = 0; i < r->n_checkpoints; i++) {
-		if (container && strcmp(container, r->checkpoints[i]->container))
+		if (container && !is_of(r->checkpoints[i], container))
 			continue;
 		if (args.json)
 			json_object_array_add(list, ctl_json_checkpoint(r->checkpoints[i]));
 		else if (!n)
-			printf("%-36s  %-20s  %-20s  %11s  zones  groups  MiB/s asked/achieved\n", "id", "container", "created",
+			printf("%-36s  %-20s  %-20s  %11s  zones  groups  MiB/s asked/achieved  of (id, image)\n", "id", "container", "created",
 			       "size");
 		if (!args.json)
 			print_line(r->checkpoints[i]);

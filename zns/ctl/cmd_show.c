@@ -115,6 +115,11 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, cons
 
 	printf("checkpoint  %s\n", zns_uuid_format(c->id.data, id));
 	printf("container   %s\n", c->container);
+	if (c->origin && c->origin->container_id)
+		printf("            id %s, name %s, image %s%s%s\n", c->origin->container_id,
+		       c->origin->container_name ? c->origin->container_name : "-", c->origin->image ? c->origin->image : "-",
+		       c->origin->checkpoint_name ? ", checkpoint " : "",
+		       c->origin->checkpoint_name ? c->origin->checkpoint_name : "");
 	printf("device      %s\n", reg->path);
 	printf("created     %s\n", zns_format_time(c->created_ns, when, sizeof(when)));
 	if (c->origin && c->origin->kind)

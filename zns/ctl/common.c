@@ -176,6 +176,12 @@ struct json_object *ctl_json_u32s(const uint32_t *v, size_t nr)
 	return a;
 }
 
+static void add_text(struct json_object *j, const char *key, const char *value)
+{
+	if (value)
+		json_object_object_add(j, key, json_object_new_string(value));
+}
+
 static struct json_object *json_origin(const ZnsPb__Origin *o)
 {
 	struct json_object *j = json_object_new_object();
@@ -188,6 +194,8 @@ static struct json_object *json_origin(const ZnsPb__Origin *o)
 		json_object_object_add(j, "image_dir", json_object_new_string(o->image_dir));
 	if (o->has_pid)
 		json_object_object_add(j, "pid", json_object_new_int64(o->pid));
+	add_text(j, "root", o->root);
+	add_text(j, "checkpoint_name", o->checkpoint_name);
 	return j;
 }
 
@@ -216,6 +224,11 @@ struct json_object *ctl_json_checkpoint(const ZnsPb__Checkpoint *c)
 	json_object_object_add(j, "data_phase_us", c->has_data_phase_us ? json_object_new_int64(c->data_phase_us) : NULL);
 	json_object_object_add(j, "frozen_us", c->has_frozen_us ? json_object_new_int64(c->frozen_us) : NULL);
 	json_object_object_add(j, "parent", c->has_parent ? ctl_json_uuid(&c->parent) : NULL);
+	if (c->origin) {
+		add_text(j, "container_id", c->origin->container_id);
+		add_text(j, "container_name", c->origin->container_name);
+		add_text(j, "image", c->origin->image);
+	}
 	json_object_object_add(j, "origin", c->origin ? json_origin(c->origin) : NULL);
 	return j;
 }

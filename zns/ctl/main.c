@@ -54,6 +54,7 @@ static const struct ctl_cmd commands[] = {
 	{ "reset", "[DEV] --zone N...|--all-garbage", "reset zones that hold nothing live",
 	  "  --zone N        this zone; may be given several times\n  --all-garbage   all zones without live data\n"
 	  "  --dry-run       only say which would be reset\n" DEV_HELP, cmd_reset },
+	{ "docker", "COMMAND ...", "Docker's checkpoints on zones", "  znsctl docker --help lists the commands\n", cmd_docker },
 };
 
 static void usage(FILE *f)

@@ -51,9 +51,12 @@ static ZnsPb__Checkpoint *new_record(const struct dump *d, uint64_t frozen_us)
 	path[n > 0 ? n : 0] = 0;
 	c->origin->has_pid = 1;
 	c->origin->pid = (uint32_t)d->pid;
-	c->origin->kind = strdup("criu");
 	c->origin->host = strdup(host);
 	c->origin->image_dir = strdup(path);
+	if (origin_fill(c->origin)) {
+		zns_pb__checkpoint__free_unpacked(c, NULL);
+		return NULL;
+	}
 	return c;
 }
 

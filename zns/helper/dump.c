@@ -78,16 +78,21 @@ static int ask_admission(struct dump *d, const struct zw_begin *b, ZnsPb__Respon
 	ZnsPb__DumpBegin begin = ZNS_PB__DUMP_BEGIN__INIT;
 	ZnsPb__Origin origin = ZNS_PB__ORIGIN__INIT;
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	uint8_t ticket[ZNS_UUID_LEN];
 
 	begin.container = d->container;
 	begin.qos_mibps = d->qos_mibps;
 	begin.has_min_room = 1;
 	begin.min_room = d->unit;
 	begin.alloc = b->alloc[0] ? (char *)b->alloc : NULL;
-	begin.admission = b->admission[0] ? (char *)b->admission : NULL;
+	begin.admission = b->admission[0] ? (char *)origin_admission(b->admission) : NULL;
 	origin.kind = (char *)"criu";
 	origin.has_pid = 1;
 	origin.pid = (uint32_t)b->pid;
+	if (origin_ticket(ticket)) {
+		origin.has_ticket = 1;
+		origin.ticket = (ProtobufCBinaryData){ ZNS_UUID_LEN, ticket };
+	}
 	begin.origin = &origin;
 	req.dump_begin = &begin;
 	return zns_broker_call(&d->h->broker, &req, resp, err);

@@ -62,4 +62,9 @@ void cgroup_escape(void);
 /* The container id found in a task's cgroup path (64 hex digits), or -ENOENT. */
 int cgroup_container_id(pid_t pid, char *out, size_t len);
 
+/* origin.c, from the environment: 0 or -ENOMEM, with what is there filled in. */
+int origin_fill(ZnsPb__Origin *o);
+bool origin_ticket(uint8_t id[ZNS_UUID_LEN]);	/* an admission that was granted before */
+const char *origin_admission(const char *asked);	/* cut down if the container is frozen already */
+
 #endif

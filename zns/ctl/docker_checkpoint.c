@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * docker checkpoint: admission first, then Docker. containerd freezes a container before criu starts, so a dump that
+ * waits inside would keep it frozen; the lease that is granted here is handed over to the dump by a ticket.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <time.h>
+#include "docker.h"
+
+enum { OPT_LEAVE = OPT_OWN, OPT_ADMISSION, OPT_KEEP };
+
+void docker_time_name(const char *prefix, char *out, size_t len)
+{
+	struct timespec now;
+	struct tm tm;
+	size_t n;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	gmtime_r(&now.tv_sec, &tm);
+	n = (size_t)snprintf(out, len, "%s", prefix);
+	n += strftime(out + n, len - n, "%Y%m%dT%H%M%S", &tm);
+	snprintf(out + n, len - n, ".%03ldZ", now.tv_nsec / 1000000);
+}
+
+static int admit(const struct docker_target *t, const struct docker_settings *s, const char *admission, struct zns_broker *b,
+		 uint8_t ticket[ZNS_UUID_LEN], struct zns_err *err)
+{
+	ZnsPb__DumpBegin begin = ZNS_PB__DUMP_BEGIN__INIT;
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Response *r = NULL;
+	struct zns_registered reg;
+	int ret;
+
+	ret = ctl_connect(s->source[DOCKER_DEV] ? s->value[DOCKER_DEV] : NULL, &reg, b, err);
+	if (ret)
+		return ret;
+	begin.container = (char *)t->c.name;
+	if (s->source[DOCKER_QOS] && zns_parse_mibps(s->value[DOCKER_QOS], &begin.qos_mibps))
+		return zns_fail(err, -EINVAL, "%s is no bandwidth", s->value[DOCKER_QOS]);
+	if (s->source[DOCKER_ALLOC])
+		begin.alloc = (char *)s->value[DOCKER_ALLOC];
+	begin.admission = (char *)admission;
+	req.dump_begin = &begin;
+	ret = zns_broker_call(b, &req, &r, err);
+	if (ret)
+		return ret;
+	if (r->dump && r->dump->checkpoint.len == ZNS_UUID_LEN)
+		memcpy(ticket, r->dump->checkpoint.data, ZNS_UUID_LEN);
+	else
+		ret = zns_fail(err, -EPROTO, "the broker granted nothing");
+	zns_pb__response__free_unpacked(r, NULL);
+	return ret;
+}
+
+static int call_docker(const struct docker_daemon *d, const struct docker_target *t, const struct docker_ask *ask,
+		       struct zns_err *err)
+{
+	struct json_object *body = json_object_new_object();
+	char path[256];
+	int ret;
+
+	json_object_object_add(body, "CheckpointID", json_object_new_string(ask->name));
+	json_object_object_add(body, "Exit", json_object_new_boolean(ask->exit));
+	snprintf(path, sizeof(path), "/containers/%s/checkpoints", t->c.id);
+	ret = docker_api_call(&d->api, "POST", path, body, NULL, err);
+	json_object_put(body);
+	if (ret == -ENOENT && !d->experimental)
+		ret = zns_fail(err, ret, "Docker's daemon takes no checkpoints: it is not experimental (znsctl docker install, then "
+			       "restart it)");
+	return ret;
+}
+
+int docker_make_checkpoint(const struct docker_daemon *d, const struct docker_target *t, const struct docker_ask *ask,
+			   struct zns_err *err)
+{
+	struct zns_broker b = { .fd = -1 };
+	uint8_t ticket[ZNS_UUID_LEN];
+	struct docker_settings s;
+	char path[PATH_MAX], text[ZNS_UUID_STR];
+	const char *admission = ask->admission;
+	int ret;
+
+	if (!t->running)
+		return zns_fail(err, -EINVAL, "container %s does not run", t->c.name);
+	if (!docker_daemon_is_ours(d, t->runtime))
+		return zns_fail(err, -EINVAL, "container %s runs with runtime %s, whose checkpoints are plain files: start it with "
+				"--runtime zns", t->c.name, t->runtime ? t->runtime : "(unknown)");
+	if (!docker_good_name(ask->name))
+		return zns_fail(err, -EINVAL, "\"%.60s\" cannot be a checkpoint's name: letters, digits, _ . -", ask->name);
+	ret = docker_settings(&t->c, &s, err);
+	if (ret)
+		return ret;
+	if (!admission)
+		admission = s.source[DOCKER_ADMISSION] ? s.value[DOCKER_ADMISSION] : "wait";
+	ret = admit(t, &s, admission, &b, ticket, err);
+	if (!ret)
+		ret = docker_run_path(t->c.id, "ticket", path, sizeof(path), err);
+	if (!ret) {
+		ret = zns_replace_file(AT_FDCWD, path, zns_uuid_format(ticket, text), ZNS_UUID_STR - 1, 0600);
+		if (ret)
+			zns_fail_sys(err, ret, "cannot write %s", path);
+		else
+			ret = call_docker(d, t, ask, err);
+		unlink(path);
+	}
+	zns_broker_close(&b);	/* a lease that no dump took ends here */
+	return ret;
+}
+
+static int report(const struct ctl_args *args, const struct docker_target *t, const char *name, uint64_t wall_ns,
+		  struct zns_err *err)
+{
+	cleanup_free struct docker_entry *list = NULL;
+	char id[ZNS_UUID_STR] = "", size[16] = "?";
+	struct json_object *j;
+	size_t nr, i;
+	int ret = docker_entries(&t->c, &list, &nr, err);
+
+	for (i = 0; !ret && i < nr; i++)
+		if (!strcmp(list[i].name, name))
+			break;
+	if (ret || i == nr)
+		return ret ? ret : zns_fail(err, -ENOENT, "Docker made checkpoint %s, but not on zones: was criu given no device?", name);
+	zns_uuid_format(list[i].id, id);
+	zns_format_size(list[i].bytes, size, sizeof(size));
+	if (!args->json) {
+		printf("%s: checkpoint %s of %s, %s, in %.2f s\n", name, id, t->c.name, size, (double)wall_ns / 1e9);
+		return 0;
+	}
+	j = json_object_new_object();
+	json_object_object_add(j, "name", json_object_new_string(name));
+	json_object_object_add(j, "id", json_object_new_string(id));
+	json_object_object_add(j, "container", json_object_new_string(t->c.name));
+	json_object_object_add(j, "bytes", json_object_new_int64((int64_t)list[i].bytes));
+	json_object_object_add(j, "seconds", json_object_new_double((double)wall_ns / 1e9));
+	ctl_print_json(j);
+	return 0;
+}
+
+int docker_checkpoint(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const struct option opts[] = {
+		{ "leave-running", no_argument, NULL, OPT_LEAVE }, { "admission", required_argument, NULL, OPT_ADMISSION },
+		{ "keep", required_argument, NULL, OPT_KEEP }, CTL_DOCKER_HOST, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+	};
+	struct docker_ask ask = { .exit = true };
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	struct docker_daemon d = { 0 };
+	struct docker_target t = { 0 };
+	const char *host = NULL;
+	uint64_t keep = 0, start;
+	char name[64];
+	int c, ret;
+
+	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
+		if (c == OPT_LEAVE)
+			ask.exit = false;
+		else if (c == OPT_ADMISSION)
+			ask.admission = optarg;
+		else if (c == OPT_DOCKER_HOST)
+			host = optarg;
+		else if (ctl_number(optarg, 1, 10000, &keep))
+			return ctl_usage(cmd, "--keep %.20s: 1 to 10000", optarg);
+	}
+	if (c == -2)
+		return args.code;
+	if (args.argc < 1 || args.argc > 2 || (keep && args.argc == 2))
+		return ctl_usage(cmd, keep ? "a container is wanted, and no name with --keep" : "a container is wanted, and a name at most");
+	if (keep)
+		ask.exit = false;
+	docker_time_name(keep ? DOCKER_AUTO_PREFIX : "zns-", name, sizeof(name));
+	ask.name = args.argc == 2 ? args.argv[1] : name;
+	start = zns_mono_ns();
+	ret = docker_daemon_open(&d, host, &err);
+	if (!ret)
+		ret = docker_target_open(&d, args.argv[0], &t, &err);
+	if (!ret)
+		ret = docker_make_checkpoint(&d, &t, &ask, &err);
+	if (!ret)
+		ret = report(&args, &t, ask.name, zns_mono_ns() - start, &err);
+	if (!ret && keep)
+		ret = docker_thin_out(&d, &t.c, (unsigned)keep, &err);
+	docker_target_close(&t);
+	docker_daemon_close(&d);
+	return ret ? ctl_fail(cmd, &err) : CTL_OK;
+}

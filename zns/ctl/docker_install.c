@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* docker install, uninstall: our runtime in the daemon's configuration, which stays valid whatever happens */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "docker.h"
+
+enum { OPT_CONFIG = OPT_OWN, OPT_NAME, OPT_RUNC, OPT_DRY_RUN };
+
+#define DEFAULT_CONFIG "/etc/docker/daemon.json"
+#define BACKUP ".before-zns"
+
+struct edit {
+	char path[PATH_MAX], backup[PATH_MAX];
+	const char *name, *runc;
+	bool dry_run, exists;
+	unsigned mode;
+	struct json_object *o;
+	struct ctl_args args;
+};
+
+static int parse(const struct ctl_cmd *cmd, int argc, char **argv, struct edit *e, struct zns_err *err)
+{
+	static const struct option opts[] = {
+		{ "config", required_argument, NULL, OPT_CONFIG }, { "name", required_argument, NULL, OPT_NAME },
+		{ "runc", required_argument, NULL, OPT_RUNC }, { "dry-run", no_argument, NULL, OPT_DRY_RUN },
+		CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+	};
+	const char *config = DEFAULT_CONFIG;
+	struct stat st;
+	int c;
+
+	e->name = "zns";
+	while ((c = ctl_getopt(cmd, argc, argv, opts, &e->args)) >= 0) {
+		if (c == OPT_CONFIG)
+			config = optarg;
+		else if (c == OPT_NAME)
+			e->name = optarg;
+		else if (c == OPT_RUNC)
+			e->runc = optarg;
+		else
+			e->dry_run = true;
+	}
+	if (c == -2)
+		return e->args.code == CTL_OK ? 1 : -EINVAL;
+	if (e->args.argc) {
+		e->args.code = ctl_usage(cmd, "no argument is taken");
+		return -EINVAL;
+	}
+	e->args.code = CTL_FAILED;
+	if (!docker_good_name(e->name) || !strcmp(e->name, "runc"))
+		return zns_fail(err, -EINVAL, "\"%.40s\" cannot be a runtime's name", e->name);
+	if (e->runc && (*e->runc != '/' || access(e->runc, X_OK)))
+		return zns_fail(err, -EINVAL, "--runc %s: an absolute path of a program is wanted", e->runc);
+	/* A link stays one: what it points to is edited. */
+	if (!realpath(config, e->path) && (size_t)snprintf(e->path, sizeof(e->path), "%s", config) >= sizeof(e->path))
+		return zns_fail(err, -ENAMETOOLONG, "the path of the configuration is too long");
+	if ((size_t)snprintf(e->backup, sizeof(e->backup), "%s" BACKUP, e->path) >= sizeof(e->backup))
+		return zns_fail(err, -ENAMETOOLONG, "the path of the configuration is too long");
+	e->exists = !stat(e->path, &st);
+	e->mode = e->exists ? st.st_mode & 0777 : 0644;
+	if (!e->exists || !st.st_size) {
+		e->o = json_object_new_object();
+		return 0;
+	}
+	c = docker_json_read(e->path, &e->o, err);
+	if (!c && !json_object_is_type(e->o, json_type_object))
+		c = zns_fail(err, -EBADMSG, "%s is not a JSON object: correct it first", e->path);
+	return c;
+}
+
+static struct json_object *runtimes_of(struct edit *e, struct zns_err *err)
+{
+	struct json_object *r = docker_json_get(e->o, "runtimes");
+
+	if (r && !json_object_is_type(r, json_type_object)) {
+		zns_fail(err, -EBADMSG, "%s: \"runtimes\" is not an object: correct it first", e->path);
+		return NULL;
+	}
+	if (!r) {
+		r = json_object_new_object();
+		json_object_object_add(e->o, "runtimes", r);
+	}
+	return r;
+}
+
+static void add_arg(struct json_object *list, const char *option, const char *value)
+{
+	json_object_array_add(list, json_object_new_string(option));
+	json_object_array_add(list, json_object_new_string(value));
+}
+
+static struct json_object *our_runtime(const struct edit *e, struct zns_err *err)
+{
+	struct json_object *r, *list;
+	char path[PATH_MAX];
+
+	if (zns_find_program("zns-runc", path, sizeof(path))) {
+		zns_fail(err, -ENOENT, "zns-runc is not installed beside znsctl nor in ../libexec/zns-criu");
+		return NULL;
+	}
+	r = json_object_new_object();
+	list = json_object_new_array();
+	/* The daemon does not run in our environment. */
+	if (getenv("ZNS_CONFIG"))
+		add_arg(list, "--zns-config", zns_config_dir());
+	if (getenv("ZNS_RUN"))
+		add_arg(list, "--zns-run", zns_run_dir());
+	if (e->runc)
+		add_arg(list, "--zns-runc", e->runc);
+	json_object_object_add(r, "path", json_object_new_string(path));
+	if (json_object_array_length(list))
+		json_object_object_add(r, "runtimeArgs", list);
+	else
+		json_object_put(list);
+	return r;
+}
+
+static int save(struct edit *e, bool backup, struct zns_err *err)
+{
+	const char *text = json_object_to_json_string_ext(e->o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
+								       JSON_C_TO_STRING_NOSLASHESCAPE);
+	cleanup_free char *line = NULL;
+	cleanup_free uint8_t *old = NULL;
+	size_t len;
+	int ret;
+
+	if (asprintf(&line, "%s\n", text) < 0)
+		return zns_fail(err, -ENOMEM, "out of memory");
+	if (e->dry_run) {
+		fputs(line, stdout);
+		return 0;
+	}
+	if (backup && e->exists) {
+		ret = zns_read_file(AT_FDCWD, e->path, MIB(8), &old, &len);
+		if (!ret)
+			ret = zns_replace_file(AT_FDCWD, e->backup, old, len, e->mode);
+		if (ret)
+			return zns_fail_sys(err, ret, "cannot keep a copy at %s", e->backup);
+	} else if (backup) {
+		unlink(e->backup);	/* of an earlier file */
+	}
+	if (!e->exists) {	/* /etc/docker is not made by every package */
+		char dir[PATH_MAX];
+
+		snprintf(dir, sizeof(dir), "%.*s", (int)(strrchr(e->path, '/') ? strrchr(e->path, '/') - e->path : 0), e->path);
+		if (*dir && mkdir(dir, 0755) && errno != EEXIST)
+			return zns_fail_sys(err, -errno, "cannot make %s", dir);
+	}
+	ret = zns_replace_file(AT_FDCWD, e->path, line, strlen(line), e->mode);
+	return ret ? zns_fail_sys(err, ret, "cannot write %s", e->path) : 0;
+}
+
+static int answer(const struct edit *e, bool changed, bool restart, const char *what)
+{
+	struct json_object *j;
+
+	if (e->args.json) {
+		j = json_object_new_object();
+		json_object_object_add(j, "config", json_object_new_string(e->path));
+		json_object_object_add(j, "runtime", json_object_new_string(e->name));
+		json_object_object_add(j, "changed", json_object_new_boolean(changed));
+		json_object_object_add(j, "restart_needed", json_object_new_boolean(restart));
+		return ctl_print_json(j);
+	}
+	if (!changed) {
+		printf("%s: runtime %s is %s; nothing was changed\n", e->path, e->name, what);
+		return CTL_OK;
+	}
+	printf("%s: runtime %s is now %s\n", e->path, e->name, what);
+	printf(restart ? "next: restart Docker's daemon (systemctl restart docker), it reads \"experimental\" only at its start\n" :
+			 "next: make Docker's daemon read its configuration (systemctl reload docker, or send it SIGHUP)\n");
+	return CTL_OK;
+}
+
+int docker_install(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	struct json_object *ours, *all, *old, *exp;
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_registered reg;
+	struct edit e = { 0 };
+	bool had_exp, same;
+	int ret = parse(cmd, argc, argv, &e, &err);
+
+	if (ret > 0)
+		return CTL_OK;
+	all = ret ? NULL : runtimes_of(&e, &err);
+	ours = all ? our_runtime(&e, &err) : NULL;
+	if (!ours) {
+		json_object_put(e.o);
+		return err.code ? ctl_fail(cmd, &err) : e.args.code;
+	}
+	exp = docker_json_get(e.o, "experimental");
+	had_exp = exp && json_object_get_boolean(exp);
+	old = docker_json_get(all, e.name);
+	same = old && json_object_equal(old, ours);
+	if (same && had_exp) {
+		json_object_put(ours);
+		ret = answer(&e, false, false, "registered");
+	} else {
+		bool backup = !old;
+
+		json_object_object_add(all, e.name, ours);
+		json_object_object_add(e.o, "experimental", json_object_new_boolean(true));
+		ret = save(&e, backup, &err) ? ctl_fail(cmd, &err) :
+		      e.dry_run ? CTL_OK : answer(&e, true, !had_exp, "registered");
+		if (ret == CTL_OK && !e.dry_run && !e.args.json && zns_resolve_device(NULL, &reg, &err))
+			printf("note: no checkpoint can be made yet: %s\n", err.msg);
+	}
+	json_object_put(e.o);
+	return ret;
+}
+
+/* "experimental" was ours to set if the file before us did not have it. */
+static bool experimental_was_ours(const struct edit *e)
+{
+	struct json_object *b = NULL, *x;
+	bool ours;
+
+	if (access(e->backup, F_OK))
+		return false;
+	if (docker_json_read(e->backup, &b, NULL))
+		return false;
+	x = docker_json_get(b, "experimental");
+	ours = !x || !json_object_get_boolean(x);
+	json_object_put(b);
+	return ours;
+}
+
+int docker_uninstall(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct json_object *all;
+	struct edit e = { 0 };
+	const char *def;
+	bool restart;
+	int ret = parse(cmd, argc, argv, &e, &err);
+
+	if (ret > 0)
+		return CTL_OK;
+	all = ret ? NULL : runtimes_of(&e, &err);
+	if (!all) {
+		json_object_put(e.o);
+		return err.code ? ctl_fail(cmd, &err) : e.args.code;
+	}
+	def = docker_json_str(e.o, "default-runtime");
+	if (def && !strcmp(def, e.name)) {
+		ret = zns_fail(&err, -EBUSY, "%s: \"default-runtime\" is %s: set another one first", e.path, e.name);
+	} else if (!docker_json_get(all, e.name)) {
+		ret = answer(&e, false, false, "not registered");
+		json_object_put(e.o);
+		return ret;
+	}
+	restart = experimental_was_ours(&e);
+	if (!ret) {
+		json_object_object_del(all, e.name);
+		if (!json_object_object_length(all))
+			json_object_object_del(e.o, "runtimes");
+		if (restart)
+			json_object_object_del(e.o, "experimental");
+		ret = save(&e, false, &err);
+	}
+	if (ret)
+		ctl_fail(cmd, &err);
+	else if (!e.dry_run)
+		answer(&e, true, restart, "not registered");
+	json_object_put(e.o);
+	return ret ? CTL_FAILED : CTL_OK;
+}

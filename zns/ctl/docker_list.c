@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The checkpoints of a container as its directory lists them, and which of them to keep. */
+#include <fcntl.h>
+#include <string.h>
+#include "docker.h"
+#include "zns/handle.h"
+
+struct collect {
+	const char *container;
+	struct docker_entry *list;
+	size_t nr;
+};
+
+static int collect(void *arg, const char *container, const char *name, const char *dir, const uint8_t id[ZNS_UUID_LEN])
+{
+	cleanup_close int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct collect *c = arg;
+	struct docker_entry *e;
+	ZnsPb__Handle *h;
+
+	if (strcmp(container, c->container) || fd < 0 || zns_handle_read(fd, &h, NULL))
+		return 0;
+	e = realloc(c->list, (c->nr + 1) * sizeof(*e));
+	if (e && h->device.len == ZNS_UUID_LEN) {
+		c->list = e;
+		e += c->nr++;
+		memset(e, 0, sizeof(*e));
+		snprintf(e->name, sizeof(e->name), "%s", name);
+		snprintf(e->dir, sizeof(e->dir), "%s", dir);
+		memcpy(e->id, id, ZNS_UUID_LEN);
+		memcpy(e->device, h->device.data, ZNS_UUID_LEN);
+		e->created_ns = h->created_ns;
+		e->bytes = h->bytes;
+	}
+	zns_pb__handle__free_unpacked(h, NULL);
+	return e ? 0 : -ENOMEM;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+	const struct docker_entry *x = a, *y = b;
+
+	return x->created_ns < y->created_ns ? 1 : x->created_ns > y->created_ns ? -1 : strcmp(y->name, x->name);
+}
+
+int docker_entries(const struct docker_container *k, struct docker_entry **out, size_t *nr, struct zns_err *err)
+{
+	struct collect c = { .container = k->id };
+	int ret = docker_each_handle(k->root, collect, &c);
+
+	if (ret) {
+		free(c.list);
+		return zns_fail_sys(err, ret, "the checkpoints below %s cannot be listed", k->root);
+	}
+	if (c.nr)
+		qsort(c.list, c.nr, sizeof(*c.list), newest_first);
+	*out = c.list;
+	*nr = c.nr;
+	return 0;
+}
+
+/* The broker's answer for one id; a restore lease that ends at once. */
+int docker_entry_check(const struct docker_entry *e, struct zns_err *err)
+{
+	ZnsPb__RestoreBegin rb = ZNS_PB__RESTORE_BEGIN__INIT;
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Response *r = NULL;
+	char dev[ZNS_UUID_STR];
+	int ret;
+
+	rb.checkpoint = (ProtobufCBinaryData){ ZNS_UUID_LEN, (uint8_t *)e->id };
+	req.restore_begin = &rb;
+	ret = ctl_call(zns_uuid_format(e->device, dev), &req, &r, err);
+	if (!ret)
+		zns_pb__response__free_unpacked(r, NULL);
+	return ret;
+}
+
+static int rm_on_device(const struct docker_entry *e, struct zns_err *err)
+{
+	ProtobufCBinaryData id = { ZNS_UUID_LEN, (uint8_t *)e->id };
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Rm rm = ZNS_PB__RM__INIT;
+	ZnsPb__Response *r = NULL;
+	char dev[ZNS_UUID_STR];
+	int ret;
+
+	rm.checkpoints = &id;
+	rm.n_checkpoints = 1;
+	rm.by = (char *)"znsctl docker checkpoint --keep";
+	req.rm = &rm;
+	ret = ctl_call(zns_uuid_format(e->device, dev), &req, &r, err);
+	if (!ret)
+		zns_pb__response__free_unpacked(r, NULL);
+	return ret;
+}
+
+int docker_thin_out(const struct docker_daemon *d, const struct docker_container *c, unsigned keep, struct zns_err *err)
+{
+	cleanup_free struct docker_entry *list = NULL;
+	size_t nr, i, seen = 0;
+	char path[1024];
+	int ret = docker_entries(c, &list, &nr, err);
+
+	for (i = 0; !ret && i < nr; i++) {
+		if (strncmp(list[i].name, DOCKER_AUTO_PREFIX, strlen(DOCKER_AUTO_PREFIX)) || ++seen <= keep)
+			continue;
+		snprintf(path, sizeof(path), "/containers/%s/checkpoints/%s", c->id, list[i].name);
+		ret = docker_api_call(&d->api, "DELETE", path, NULL, NULL, err);
+		/* A clone may hold the same one. */
+		if (!ret && docker_checkpoint_life(c->root, c->id, list[i].name, list[i].id, NULL, 0) == DOCKER_GONE)
+			ret = rm_on_device(&list[i], err);
+	}
+	return ret;
+}

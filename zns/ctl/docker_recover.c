@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* docker recover: after a crash of the container or the host, its newest checkpoint that can be had */
+#include <string.h>
+#include "docker.h"
+
+static int start(const struct docker_daemon *d, const char *id, const char *name, struct zns_err *err)
+{
+	char path[1024];
+
+	snprintf(path, sizeof(path), "/containers/%s/start?checkpoint=%s", id, name);
+	return docker_api_call(&d->api, "POST", path, NULL, NULL, err);
+}
+
+static int recover(const struct docker_daemon *d, const struct docker_target *t, const char *wanted, struct docker_entry *out,
+		   struct zns_err *err)
+{
+	cleanup_free struct docker_entry *list = NULL;
+	struct zns_err why = ZNS_ERR_INIT;
+	size_t nr, i, tried = 0;
+	int ret;
+
+	if (t->running)
+		return zns_fail(err, -EBUSY, "container %s runs: stop it first if it shall go back to a checkpoint", t->c.name);
+	ret = docker_entries(&t->c, &list, &nr, err);
+	if (ret)
+		return ret;
+	for (i = 0; i < nr; i++) {
+		if (wanted && strcmp(list[i].name, wanted))
+			continue;
+		tried++;
+		ret = docker_entry_check(&list[i], &why);
+		if (!ret)
+			ret = start(d, t->c.id, list[i].name, &why);
+		if (!ret) {
+			*out = list[i];
+			return 0;
+		}
+		fprintf(stderr, "znsctl docker recover: %s: %s\n", list[i].name, why.msg);
+	}
+	if (wanted && !tried)
+		return zns_fail(err, -ENOENT, "container %s has no checkpoint %s on zones", t->c.name, wanted);
+	return tried ? zns_fail(err, -EIO, "none of %zu checkpoints of container %s could be started", tried, t->c.name) :
+		       zns_fail(err, -ENOENT, "container %s has no checkpoint on zones", t->c.name);
+}
+
+int docker_recover(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const struct option opts[] = { CTL_DOCKER_HOST, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
+	char id[ZNS_UUID_STR], when[32];
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	struct docker_daemon d = { 0 };
+	struct docker_target t = { 0 };
+	struct docker_entry e;
+	const char *host = NULL;
+	struct json_object *j;
+	int c, ret;
+
+	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
+		host = optarg;
+	if (c == -2)
+		return args.code;
+	if (args.argc < 1 || args.argc > 2)
+		return ctl_usage(cmd, "a container is wanted, and a checkpoint's name at most");
+	ret = docker_daemon_open(&d, host, &err);
+	if (!ret)
+		ret = docker_target_open(&d, args.argv[0], &t, &err);
+	if (!ret)
+		ret = recover(&d, &t, args.argc == 2 ? args.argv[1] : NULL, &e, &err);
+	if (!ret && args.json) {
+		j = json_object_new_object();
+		json_object_object_add(j, "container", json_object_new_string(t.c.name));
+		json_object_object_add(j, "name", json_object_new_string(e.name));
+		json_object_object_add(j, "id", json_object_new_string(zns_uuid_format(e.id, id)));
+		json_object_object_add(j, "created", ctl_json_time(e.created_ns));
+		ctl_print_json(j);
+	} else if (!ret) {
+		printf("%s runs again from checkpoint %s of %s\n", t.c.name, e.name,
+		       zns_format_time(e.created_ns, when, sizeof(when)));
+	}
+	docker_target_close(&t);
+	docker_daemon_close(&d);
+	return ret ? ctl_fail(cmd, &err) : CTL_OK;
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* docker schedule: a checkpoint every so often, by a systemd timer, or by staying (--loop) */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include "docker.h"
+
+enum { OPT_EVERY = OPT_OWN, OPT_KEEP, OPT_LOOP, OPT_COUNT };
+
+#define UNIT_DIR "/etc/systemd/system"
+
+static int parse_every(const char *s, uint64_t *seconds)
+{
+	static const struct { char unit; uint64_t s; } units[] = { { 's', 1 }, { 'm', 60 }, { 'h', 3600 }, { 'd', 86400 } };
+	char digits[16];
+	size_t n = strspn(s, "0123456789"), i;
+	uint64_t unit = s[n] ? 0 : 1;
+
+	for (i = 0; i < ZNS_ARRAY_SIZE(units); i++)
+		if (s[n] == units[i].unit && !s[n + 1])
+			unit = units[i].s;
+	if (!n || n >= sizeof(digits) || !unit)
+		return -EINVAL;
+	snprintf(digits, sizeof(digits), "%.*s", (int)n, s);
+	if (ctl_number(digits, 1, 86400ull * 365 / unit, seconds))
+		return -EINVAL;
+	*seconds *= unit;
+	return 0;
+}
+
+static bool have_systemd(void)
+{
+	struct stat st;
+
+	return !stat("/run/systemd/system", &st) && S_ISDIR(st.st_mode);
+}
+
+static int systemctl(const char *a, const char *b, const char *c, struct zns_err *err)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (!pid) {
+		execlp("systemctl", "systemctl", "--quiet", a, b, c, NULL);
+		_exit(127);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
+		return zns_fail(err, -EIO, "systemctl %s %s%s%s failed", a, b ? b : "", c ? " " : "", c ? c : "");
+	return 0;
+}
+
+static int write_unit(const char *name, const char *suffix, const char *text, struct zns_err *err)
+{
+	char path[512];
+	int ret;
+
+	snprintf(path, sizeof(path), UNIT_DIR "/zns-docker-%s.%s", name, suffix);
+	ret = zns_replace_file(AT_FDCWD, path, text, strlen(text), 0644);
+	return ret ? zns_fail_sys(err, ret, "cannot write %s", path) : 0;
+}
+
+static int make_timer(const char *container, const char *host, uint64_t every, unsigned keep, struct zns_err *err)
+{
+	cleanup_free char *service = NULL, *timer = NULL;
+	char self[PATH_MAX], unit[256];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	int ret;
+
+	if (n <= 0)
+		return zns_fail_sys(err, -errno, "/proc/self/exe");
+	self[n] = 0;
+	/* One file at a time, oneshot: a checkpoint that takes longer than the period delays the next one. */
+	if (asprintf(&service, "[Unit]\nDescription=Checkpoint of container %s on zones\nAfter=docker.service\n\n[Service]\n"
+		     "Type=oneshot\nEnvironment=ZNS_CONFIG=%s ZNS_RUN=%s\nExecStart=%s docker checkpoint --keep %u%s%s %s\n",
+		     container, zns_config_dir(), zns_run_dir(), self, keep, host ? " --host " : "", host ? host : "",
+		     container) < 0 ||
+	    asprintf(&timer, "[Unit]\nDescription=Checkpoints of container %s\n\n[Timer]\nOnActiveSec=%llu\nOnUnitInactiveSec=%llu\n"
+		     "AccuracySec=1s\n\n[Install]\nWantedBy=timers.target\n", container, (unsigned long long)every,
+		     (unsigned long long)every) < 0)
+		return zns_fail(err, -ENOMEM, "out of memory");
+	ret = write_unit(container, "service", service, err);
+	if (!ret)
+		ret = write_unit(container, "timer", timer, err);
+	snprintf(unit, sizeof(unit), "zns-docker-%s.timer", container);
+	if (!ret)
+		ret = systemctl("daemon-reload", NULL, NULL, err);
+	if (!ret)
+		ret = systemctl("enable", "--now", unit, err);
+	return ret;
+}
+
+/* One failure does not end it: the container may be stopped for a while. */
+static int loop(const struct ctl_cmd *cmd, const char *host, const char *container, uint64_t every, unsigned keep,
+		uint64_t count)
+{
+	uint64_t next = zns_mono_ns(), done, failed = 0;
+
+	for (done = 0; !count || done < count; done++) {
+		struct docker_ask ask = { .exit = false };
+		struct zns_err err = ZNS_ERR_INIT;
+		struct docker_daemon d = { 0 };
+		struct docker_target t = { 0 };
+		char name[64];
+		int ret;
+
+		while (zns_mono_ns() < next)
+			usleep((useconds_t)zns_min((next - zns_mono_ns()) / 1000 + 1, (uint64_t)500000));
+		next = zns_mono_ns() + every * 1000000000ull;
+		docker_time_name(DOCKER_AUTO_PREFIX, name, sizeof(name));
+		ask.name = name;
+		ret = docker_daemon_open(&d, host, &err);
+		if (!ret)
+			ret = docker_target_open(&d, container, &t, &err);
+		if (!ret)
+			ret = docker_make_checkpoint(&d, &t, &ask, &err);
+		if (!ret)
+			ret = docker_thin_out(&d, &t.c, keep, &err);
+		if (ret) {
+			failed++;
+			ctl_fail(cmd, &err);
+		} else {
+			printf("%s\n", name);
+			fflush(stdout);
+		}
+		docker_target_close(&t);
+		docker_daemon_close(&d);
+	}
+	return failed ? CTL_FAILED : CTL_OK;
+}
+
+int docker_schedule(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const struct option opts[] = {
+		{ "every", required_argument, NULL, OPT_EVERY }, { "keep", required_argument, NULL, OPT_KEEP },
+		{ "loop", no_argument, NULL, OPT_LOOP }, { "count", required_argument, NULL, OPT_COUNT },
+		CTL_DOCKER_HOST, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+	};
+	uint64_t every = 0, keep = 5, count = 0;
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	struct docker_daemon d = { 0 };
+	struct docker_target t = { 0 };
+	const char *host = NULL;
+	bool stay = false, bad = false;
+	int c, ret;
+
+	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
+		if (c == OPT_EVERY)
+			bad |= parse_every(optarg, &every) != 0;
+		else if (c == OPT_KEEP)
+			bad |= ctl_number(optarg, 1, 10000, &keep) != 0;
+		else if (c == OPT_COUNT)
+			bad |= ctl_number(optarg, 1, 1000000000, &count) != 0;
+		else if (c == OPT_LOOP)
+			stay = true;
+		else
+			host = optarg;
+	}
+	if (c == -2)
+		return args.code;
+	if (bad || args.argc != 1 || !every || (count && !stay))
+		return ctl_usage(cmd, "CONTAINER --every 60s [--keep 1 to 10000] [--loop [--count N]] is wanted");
+	if (stay)
+		return loop(cmd, host, args.argv[0], every, (unsigned)keep, count);
+	if (!have_systemd()) {
+		zns_fail(&err, -ENOSYS, "systemd does not run here: use --loop");
+		return ctl_fail(cmd, &err);
+	}
+	ret = docker_daemon_open(&d, host, &err);
+	if (!ret)
+		ret = docker_target_open(&d, args.argv[0], &t, &err);
+	if (!ret && !docker_daemon_is_ours(&d, t.runtime))
+		ret = zns_fail(&err, -EINVAL, "container %s does not run with runtime zns", t.c.name);
+	if (!ret)
+		ret = make_timer(t.c.name, host, every, (unsigned)keep, &err);
+	if (!ret)
+		printf("zns-docker-%s.timer: a checkpoint every %llu s, the newest %llu are kept\n", t.c.name,
+		       (unsigned long long)every, (unsigned long long)keep);
+	docker_target_close(&t);
+	docker_daemon_close(&d);
+	return ret ? ctl_fail(cmd, &err) : CTL_OK;
+}
+
+int docker_unschedule(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const struct option opts[] = { CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	char unit[256], path[512];
+	int c, ret;
+
+	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
+		;
+	if (c == -2)
+		return args.code;
+	if (args.argc != 1 || !docker_good_name(args.argv[0]))
+		return ctl_usage(cmd, "a container's name is wanted");
+	snprintf(unit, sizeof(unit), "zns-docker-%s.timer", args.argv[0]);
+	snprintf(path, sizeof(path), UNIT_DIR "/%s", unit);
+	if (access(path, F_OK)) {
+		printf("container %s has no schedule\n", args.argv[0]);
+		return CTL_OK;
+	}
+	ret = have_systemd() ? systemctl("disable", "--now", unit, &err) : 0;
+	if (ret)
+		return ctl_fail(cmd, &err);
+	unlink(path);
+	snprintf(path, sizeof(path), UNIT_DIR "/zns-docker-%s.service", args.argv[0]);
+	unlink(path);
+	if (have_systemd())
+		systemctl("daemon-reload", NULL, NULL, &err);
+	printf("container %s has no schedule any more\n", args.argv[0]);
+	return CTL_OK;
+}

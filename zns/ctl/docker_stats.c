@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* docker stats: what the store knows of each container's last checkpoint (Docker itself deletes criu's figures) */
+#include <string.h>
+#include "docker.h"
+
+struct row {
+	const ZnsPb__Checkpoint *last;
+	size_t nr;
+	uint64_t bytes;
+};
+
+static bool is_docker(const ZnsPb__Checkpoint *c)
+{
+	return c->origin && c->origin->kind && !strcmp(c->origin->kind, "docker") && c->origin->container_id;
+}
+
+static bool wanted(const ZnsPb__Checkpoint *c, const char *name)
+{
+	const ZnsPb__Origin *o = c->origin;
+
+	return !name || !strcmp(name, c->container) || (o->container_name && !strcmp(name, o->container_name)) ||
+	       (strlen(name) >= 12 && !strncmp(name, o->container_id, strlen(name)));
+}
+
+/* In order of commit, so the last one seen is the newest. */
+static size_t rows(const ZnsPb__Response *r, const char *name, struct row *out)
+{
+	size_t i, k, nr = 0;
+
+	for (i = 0; i < r->n_checkpoints; i++) {
+		const ZnsPb__Checkpoint *c = r->checkpoints[i];
+
+		if (!is_docker(c) || !wanted(c, name))
+			continue;
+		for (k = 0; k < nr; k++)
+			if (!strcmp(out[k].last->origin->container_id, c->origin->container_id))
+				break;
+		if (k == nr)
+			memset(&out[nr++], 0, sizeof(*out));
+		out[k].last = c;
+		out[k].nr++;
+		out[k].bytes += c->bytes;
+	}
+	return nr;
+}
+
+static struct json_object *row_json(const struct row *w)
+{
+	struct json_object *j = ctl_json_checkpoint(w->last);
+
+	json_object_object_add(j, "checkpoints", json_object_new_int64((int64_t)w->nr));
+	json_object_object_add(j, "bytes_all", json_object_new_int64((int64_t)w->bytes));
+	return j;
+}
+
+static void row_text(const struct row *w)
+{
+	const ZnsPb__Checkpoint *c = w->last;
+	char size[16], all[16], when[32], asked[16] = "-", got[16] = "-", frozen[24] = "-";
+
+	if (c->has_qos_requested_mibps && c->qos_requested_mibps)
+		snprintf(asked, sizeof(asked), "%u", c->qos_requested_mibps);
+	if (c->has_qos_achieved_mibps)
+		snprintf(got, sizeof(got), "%.0f", c->qos_achieved_mibps);
+	if (c->has_frozen_us)
+		snprintf(frozen, sizeof(frozen), "%.1f ms", (double)c->frozen_us / 1000);
+	printf("%-20s %.12s  %s  %11s  %6s/%-8s %11s  %5zu  %11s\n", c->container, c->origin->container_id,
+	       zns_format_time(c->created_ns, when, sizeof(when)), zns_format_size(c->bytes, size, sizeof(size)), asked, got, frozen,
+	       w->nr, zns_format_size(w->bytes, all, sizeof(all)));
+}
+
+static int one_device(const char *dev, const char *name, struct json_object *list, bool json, bool *head, struct zns_err *err)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	cleanup_free struct row *w = NULL;
+	ZnsPb__Response *r;
+	size_t i, nr;
+	int ret;
+
+	req.has_ls = req.ls = 1;
+	ret = ctl_call(dev, &req, &r, err);
+	if (ret)
+		return ret;
+	w = calloc(r->n_checkpoints + 1, sizeof(*w));
+	nr = w ? rows(r, name, w) : 0;
+	for (i = 0; i < nr; i++) {
+		if (json) {
+			json_object_array_add(list, row_json(&w[i]));
+			continue;
+		}
+		if (!*head)
+			printf("%-20s %-12s  %-20s  %11s  MiB/s asked/got %11s  count  %11s\n", "container", "id", "last checkpoint",
+			       "size", "frozen", "all of them");
+		*head = true;
+		row_text(&w[i]);
+	}
+	zns_pb__response__free_unpacked(r, NULL);
+	return w ? 0 : zns_fail(err, -ENOMEM, "out of memory");
+}
+
+int docker_stats(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const struct option opts[] = { CTL_DOCKER_HOST, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
+	cleanup_free struct zns_registered *regs = NULL;
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	struct json_object *list, *j;
+	char dev[ZNS_UUID_STR];
+	bool head = false;
+	size_t nr = 0, i;
+	int c, ret;
+
+	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
+		;
+	if (c == -2)
+		return args.code;
+	if (args.argc > 1)
+		return ctl_usage(cmd, "one container at most");
+	ret = zns_registered_list(&regs, &nr, &err);
+	list = json_object_new_array();
+	/* One device that is away does not hide the others. */
+	for (i = 0; !ret && i < nr; i++)
+		if (one_device(zns_uuid_format(regs[i].uuid, dev), args.argc ? args.argv[0] : NULL, list, args.json, &head, &err))
+			fprintf(stderr, "znsctl docker stats: %s: %s\n", regs[i].path, err.msg);
+	if (ret) {
+		json_object_put(list);
+		return ctl_fail(cmd, &err);
+	}
+	if (args.json) {
+		j = json_object_new_object();
+		json_object_object_add(j, "containers", list);
+		ctl_print_json(j);
+	} else {
+		json_object_put(list);
+		if (!head)
+			printf("no checkpoints of Docker containers\n");
+	}
+	return CTL_OK;
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* runc's command line, as far as we need it. */
+#include <string.h>
+#include <sys/stat.h>
+#include "runc.h"
+
+/* "-name V", "--name V", "--name=V": the value, or NULL. *used is how many words it took. */
+static const char *option(char **argv, int left, const char *name, int *used)
+{
+	const char *s = argv[0];
+	size_t n = strlen(name);
+
+	if (*s != '-')
+		return NULL;
+	s += s[1] == '-' ? 2 : 1;
+	if (strncmp(s, name, n))
+		return NULL;
+	if (s[n] == '=') {
+		*used = 1;
+		return s + n + 1;
+	}
+	if (s[n] || left < 2)
+		return NULL;
+	*used = 2;
+	return argv[1];
+}
+
+static bool take(char **argv, int left, const char *name, const char **to, int *used)
+{
+	const char *v = option(argv, left, name, used);
+
+	if (v)
+		*to = v;
+	return v;
+}
+
+static int global(struct call *c, char **argv, int left, bool *ours)
+{
+	const char *config = NULL, *run = NULL, *format = NULL, *other = NULL;
+	int used = 1;
+
+	*ours = true;
+	if (take(argv, left, "zns-config", &config, &used))
+		setenv("ZNS_CONFIG", config, 1);
+	else if (take(argv, left, "zns-run", &run, &used))
+		setenv("ZNS_RUN", run, 1);
+	else if (!take(argv, left, "zns-runc", &c->runc, &used))
+		*ours = false;
+	if (*ours || take(argv, left, "root", &c->root, &used) || take(argv, left, "log", &c->log, &used) ||
+	    take(argv, left, "criu", &other, &used) || take(argv, left, "rootless", &other, &used))
+		return used;
+	if (take(argv, left, "log-format", &format, &used))
+		c->log_json = !strcmp(format, "json");
+	return used;
+}
+
+int call_parse(int argc, char **argv, struct call *c, struct zns_err *err)
+{
+	ssize_t n = readlink("/proc/self/exe", c->libexec, sizeof(c->libexec) - 1);
+	int i = 1, used;
+	bool ours;
+
+	if (n <= 0)
+		return zns_fail_sys(err, -errno, "/proc/self/exe");
+	c->libexec[n] = 0;
+	*strrchr(c->libexec, '/') = 0;
+	c->argv = calloc(argc + 2, sizeof(char *));
+	if (!c->argv)
+		return zns_fail(err, -ENOMEM, "no memory for the arguments");
+	c->argc = 1;
+	while (i < argc && argv[i][0] == '-') {
+		used = global(c, argv + i, argc - i, &ours);
+		for (; used; used--, i++)
+			if (!ours)
+				c->argv[c->argc++] = argv[i];
+	}
+	if (i == argc)
+		return 0;
+	c->command = argv[i];
+	c->id = i + 1 < argc ? argv[argc - 1] : NULL;
+	for (; i < argc; i++) {
+		take(argv + i, argc - i, "image-path", &c->image_path, &used);
+		take(argv + i, argc - i, "work-path", &c->work_path, &used);
+		if (!take(argv + i, argc - i, "bundle", &c->bundle, &used))
+			take(argv + i, argc - i, "b", &c->bundle, &used);
+		c->argv[c->argc++] = argv[i];
+	}
+	return 0;
+}
+
+int call_find_runc(struct call *c, char *out, size_t len, struct zns_err *err)
+{
+	const char *path = getenv("PATH"), *p, *end;
+	struct stat me, st;
+
+	if (c->runc) {
+		if (access(c->runc, X_OK))
+			return zns_fail_sys(err, -errno, "runc is not at %s", c->runc);
+		snprintf(out, len, "%s", c->runc);
+		return 0;
+	}
+	if (stat("/proc/self/exe", &me))
+		return zns_fail_sys(err, -errno, "/proc/self/exe");
+	for (p = path && *path ? path : "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"; *p; p = *end ? end + 1 : end) {
+		end = p + strcspn(p, ":");
+		if (*p != '/' || (size_t)snprintf(out, len, "%.*s/runc", (int)(end - p), p) >= len)
+			continue;
+		if (!stat(out, &st) && S_ISREG(st.st_mode) && !access(out, X_OK) &&
+		    (st.st_ino != me.st_ino || st.st_dev != me.st_dev))
+			return 0;
+	}
+	return zns_fail(err, -ENOENT, "no runc in PATH: install it, or name it with --zns-runc in daemon.json's runtimeArgs");
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef ZNS_DOCKER_H
+#define ZNS_DOCKER_H
+/*
+ * What the runtime wrapper (zns-runc) and `znsctl docker` share: what a container is, what it asks for, and whether a
+ * checkpoint of it is still needed. Nothing here prints; nothing is thread-safe.
+ */
+#include <json.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include "zns/err.h"
+#include "zns/util.h"
+
+#define DOCKER_ID_LEN 64	/* hex digits */
+#define DOCKER_SETTING_MAX 256	/* bytes of a value, with the NUL */
+
+/* Environment of the helper, set by zns-runc: who the container is (zns/helper/origin.c reads it). */
+#define ZNS_ORIGIN_KIND "ZNS_ORIGIN_KIND"
+#define ZNS_ORIGIN_ID "ZNS_ORIGIN_ID"
+#define ZNS_ORIGIN_NAME "ZNS_ORIGIN_NAME"
+#define ZNS_ORIGIN_IMAGE "ZNS_ORIGIN_IMAGE"
+#define ZNS_ORIGIN_ROOT "ZNS_ORIGIN_ROOT"
+#define ZNS_ORIGIN_CHECKPOINT "ZNS_ORIGIN_CHECKPOINT"
+#define ZNS_ORIGIN_TICKET "ZNS_ORIGIN_TICKET"
+#define ZNS_ORIGIN_FROZEN "ZNS_ORIGIN_FROZEN"
+
+/* A container as its bundle and, for Docker, its own directory describe it. */
+struct docker_container {
+	char kind[16];			/* "docker", or "runc" if nothing tells */
+	char id[128];
+	char name[256];			/* without the slash; the id where there is no name */
+	char image[256];		/* as given to `docker run`; "" unknown */
+	char root[PATH_MAX];		/* dockerd's data root; "" not Docker */
+	struct json_object *annotations, *labels, *env;	/* of the spec; NULL where there are none */
+	struct json_object *spec, *config;		/* what the three belong to */
+};
+
+/* @bundle holds config.json. The caller ends it with docker_container_fini in every case. */
+int docker_container_read(const char *bundle, const char *id, struct docker_container *c, struct zns_err *err);
+/* Docker's own description alone, as `znsctl docker` has it: <root>/containers/<id>. */
+int docker_container_read_root(const char *root, const char *id, struct docker_container *c, struct zns_err *err);
+void docker_container_fini(struct docker_container *c);
+
+/* An object member that is a string, or NULL. */
+const char *docker_json_str(struct json_object *o, const char *key);
+struct json_object *docker_json_get(struct json_object *o, const char *key);
+/* A whole JSON file; -EBADMSG names the place of the fault. */
+int docker_json_read(const char *path, struct json_object **out, struct zns_err *err);
+
+/* The name of the Docker checkpoint that is being made: the newest empty directory dockerd left for it; "" unknown. */
+void docker_pending_checkpoint(const struct docker_container *c, char *out, size_t len);
+
+/* What one container asks for. Where source is NULL nothing is asked for. */
+enum docker_key { DOCKER_QOS, DOCKER_ADMISSION, DOCKER_ALLOC, DOCKER_STRIPE, DOCKER_DEV, DOCKER_NR_KEYS };
+
+struct docker_settings {
+	char value[DOCKER_NR_KEYS][DOCKER_SETTING_MAX];
+	const char *source[DOCKER_NR_KEYS];	/* "org.criu.config", "annotation", "label", "environment", "rule", "default" */
+	char criu_config[PATH_MAX];		/* annotation org.criu.config; criu reads it last, so it wins */
+};
+
+extern const char *const docker_key_name[DOCKER_NR_KEYS];	/* "qos", … */
+
+/*
+ * The file of annotation org.criu.config, annotation zns.KEY, label zns.KEY, variable ZNS_KEY, the first rule of docker.rules that fits, docker-KEY of
+ * zns.conf: the first one that is there counts. -EINVAL: a value that criu would not take, or a bad rule file.
+ */
+int docker_settings(const struct docker_container *c, struct docker_settings *s, struct zns_err *err);
+/* What the container itself says, without rules and defaults. */
+int docker_settings_own(const struct docker_container *c, struct docker_settings *s, struct zns_err *err);
+/* rules.c: fill what is not set yet. */
+int docker_rules(const struct docker_container *c, struct docker_settings *s, struct zns_err *err);
+/* -EINVAL names @where. */
+int docker_setting_check(enum docker_key key, const char *value, const char *where, struct zns_err *err);
+
+/* <run dir>/docker/<id>.<suffix>; makes the directory. */
+int docker_run_path(const char *id, const char *suffix, char *out, size_t len, struct zns_err *err);
+
+/*
+ * Is a checkpoint of Docker origin still needed? GONE only if dockerd's data root is there, the container or the
+ * checkpoint is not, and no other container has a handle of it. Looks at the directory only; the caller adds the
+ * grace period. @why (may be NULL) says it in words.
+ */
+enum docker_life { DOCKER_NEEDED, DOCKER_GONE, DOCKER_UNKNOWN };
+enum docker_life docker_checkpoint_life(const char *root, const char *container_id, const char *checkpoint_name,
+					const uint8_t id[ZNS_UUID_LEN], char *why, size_t len);
+
+/* Calls @fn for every handle below <root>/containers/ID/checkpoints/NAME; stops when it returns non-zero. */
+typedef int (*docker_handle_fn)(void *arg, const char *container_id, const char *name, const char *dir,
+				const uint8_t checkpoint[ZNS_UUID_LEN]);
+int docker_each_handle(const char *root, docker_handle_fn fn, void *arg);
+
+/* Remove a directory of handles and plain images (no subdirectories). -errno. */
+int docker_remove_dir(const char *dir);
+
+/* api.c: dockerd's HTTP interface, over its UNIX socket. */
+struct docker_api {
+	char socket[108];	/* --host, $DOCKER_HOST, or /var/run/docker.sock */
+};
+
+int docker_api_init(struct docker_api *a, const char *host, struct zns_err *err);
+/*
+ * One request. @body may be NULL. *out (may be NULL) is the answer's JSON, NULL if it has none. An answer of 400 or
+ * more is -ENOENT (404), -EEXIST (409) or -EREMOTEIO, with Docker's own line in @err.
+ */
+int docker_api_call(const struct docker_api *a, const char *method, const char *path, struct json_object *body,
+		    struct json_object **out, struct zns_err *err);
+
+#endif

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Whether a checkpoint of Docker origin is still needed: Docker has no event for deletion, its directories tell. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "docker.h"
+#include "zns/handle.h"
+
+static int one_handle(int at, const char *name, uint8_t id[ZNS_UUID_LEN])
+{
+	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), ret;
+	ZnsPb__Handle *h;
+
+	if (fd < 0)
+		return -errno;
+	ret = zns_handle_read(fd, &h, NULL);
+	close(fd);
+	if (ret)
+		return ret;
+	ret = h->checkpoint.len == ZNS_UUID_LEN ? 0 : -EBADMSG;
+	if (!ret)
+		memcpy(id, h->checkpoint.data, ZNS_UUID_LEN);
+	zns_pb__handle__free_unpacked(h, NULL);
+	return ret;
+}
+
+/* @damaged counts handles that cannot be read: they may be anybody's. */
+static int each_of_container(const char *root, const char *container, docker_handle_fn fn, void *arg, unsigned *damaged)
+{
+	char dir[PATH_MAX + 256], path[PATH_MAX + 512];
+	uint8_t id[ZNS_UUID_LEN];
+	struct dirent *e;
+	int ret = 0;
+	DIR *d;
+
+	snprintf(dir, sizeof(dir), "%s/containers/%s/checkpoints", root, container);
+	d = opendir(dir);
+	if (!d)
+		return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
+	while (!ret && (e = readdir(d))) {
+		if (e->d_name[0] == '.')
+			continue;
+		switch (one_handle(dirfd(d), e->d_name, id)) {
+		case 0:
+			snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
+			ret = fn(arg, container, e->d_name, path, id);
+			break;
+		case -ENOENT:	/* a plain checkpoint, or one that is being made */
+		case -ENOTDIR:
+			break;
+		default:
+			++*damaged;
+		}
+	}
+	closedir(d);
+	return ret;
+}
+
+static int each(const char *root, docker_handle_fn fn, void *arg, unsigned *damaged)
+{
+	char dir[PATH_MAX];
+	struct dirent *e;
+	int ret = 0;
+	DIR *d;
+
+	if ((size_t)snprintf(dir, sizeof(dir), "%s/containers", root) >= sizeof(dir))
+		return -ENAMETOOLONG;
+	d = opendir(dir);
+	if (!d)
+		return -errno;
+	while (!ret && (e = readdir(d)))
+		if (e->d_name[0] != '.')
+			ret = each_of_container(root, e->d_name, fn, arg, damaged);
+	closedir(d);
+	return ret;
+}
+
+int docker_each_handle(const char *root, docker_handle_fn fn, void *arg)
+{
+	unsigned damaged = 0;
+
+	return each(root, fn, arg, &damaged);
+}
+
+static int is_it(void *arg, const char *container, const char *name, const char *dir, const uint8_t id[ZNS_UUID_LEN])
+{
+	return !memcmp(arg, id, ZNS_UUID_LEN);
+}
+
+static enum docker_life say(enum docker_life l, char *why, size_t len, const char *fmt, const char *a, const char *b)
+{
+	if (why && len)
+		snprintf(why, len, fmt, a, b);
+	return l;
+}
+
+enum docker_life docker_checkpoint_life(const char *root, const char *container_id, const char *checkpoint_name,
+					const uint8_t id[ZNS_UUID_LEN], char *why, size_t len)
+{
+	char path[PATH_MAX];
+	unsigned damaged = 0;
+	struct stat st;
+	int ret;
+
+	if (!root || *root != '/' || !container_id || strlen(container_id) != DOCKER_ID_LEN)
+		return say(DOCKER_UNKNOWN, why, len, "it does not say which container of which daemon it is of%s%s", "", "");
+	ret = each(root, is_it, (void *)(uintptr_t)id, &damaged);
+	if (ret == 1)
+		return say(DOCKER_NEEDED, why, len, "a container below %s has it%s", root, "");
+	if (ret)	/* not mounted, no right: nothing is known */
+		return say(DOCKER_UNKNOWN, why, len, "%s/containers cannot be read: %s", root, strerror(-ret));
+	if (damaged)
+		return say(DOCKER_UNKNOWN, why, len, "some handle below %s is damaged and may be this one%s", root, "");
+	snprintf(path, sizeof(path), "%s/containers/%.64s", root, container_id);
+	if (lstat(path, &st))
+		return errno == ENOENT ? say(DOCKER_GONE, why, len, "container %.12s was removed%s", container_id, "") :
+					 say(DOCKER_UNKNOWN, why, len, "%s: %s", path, strerror(errno));
+	/* Made with --checkpoint-dir, or kept by hand elsewhere: the handle never was below the data root. */
+	if (!checkpoint_name || !*checkpoint_name)
+		return say(DOCKER_UNKNOWN, why, len, "container %.12s is there, and its checkpoint was put elsewhere%s",
+			   container_id, "");
+	return say(DOCKER_GONE, why, len, "checkpoint %s of container %.12s was removed", checkpoint_name, container_id);
+}
+
+int docker_remove_dir(const char *dir)
+{
+	DIR *d = opendir(dir);
+	struct dirent *e;
+	int ret = 0;
+
+	if (!d)
+		return -errno;
+	while (!ret && (e = readdir(d)))
+		if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..") && unlinkat(dirfd(d), e->d_name, 0))
+			ret = -errno;
+	closedir(d);
+	return ret ? ret : rmdir(dir) ? -errno : 0;
+}

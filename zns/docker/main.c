@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * zns-runc: registered in Docker's daemon.json by `znsctl docker install`. Every command goes to the machine's runc;
+ * for checkpoint and restore our criu stands first in PATH and finds the container's settings in a configuration file.
+ * Own options, before the command: --zns-config DIR, --zns-run DIR, --zns-runc PATH.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include "runc.h"
+#include "zns/config.h"
+#include "zns/handle.h"
+
+/* The bundle of a container that runs, from runc's own state. */
+static int bundle_of(const struct call *c, char *out, size_t len, struct zns_err *err)
+{
+	const char *root = c->root ? c->root : "/run/runc", *s;
+	struct json_object *state, *labels;
+	char path[PATH_MAX];
+	size_t i, n;
+	int ret;
+
+	snprintf(path, sizeof(path), "%s/%s/state.json", root, c->id);
+	ret = docker_json_read(path, &state, err);
+	if (ret)
+		return ret;
+	labels = docker_json_get(docker_json_get(state, "config"), "labels");
+	n = labels && json_object_is_type(labels, json_type_array) ? json_object_array_length(labels) : 0;
+	ret = zns_fail(err, -ENOENT, "%s does not name the bundle", path);
+	for (i = 0; i < n; i++) {
+		s = json_object_get_string(json_object_array_get_idx(labels, i));
+		if (s && !strncmp(s, "bundle=", 7)) {
+			snprintf(out, len, "%s", s + 7);
+			err->code = ret = 0;
+		}
+	}
+	json_object_put(state);
+	return ret;
+}
+
+/* What criu is told; options of the file that annotation org.criu.config names come later and win. */
+static int write_config(const struct docker_container *k, const struct docker_settings *s, char *path, size_t len,
+			struct zns_err *err)
+{
+	char text[2048];
+	size_t n;
+	int key, ret;
+
+	ret = docker_run_path(k->id, "conf", path, len, err);
+	if (ret)
+		return ret;
+	n = (size_t)snprintf(text, sizeof(text), "zns-container \"%s\"\n", k->name);
+	for (key = 0; key < DOCKER_NR_KEYS; key++)
+		if (s->source[key])
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "zns-%s %s\n", docker_key_name[key], s->value[key]);
+	ret = zns_replace_file(AT_FDCWD, path, text, n, 0600);
+	return ret ? zns_fail_sys(err, ret, "cannot write %s", path) : 0;
+}
+
+static void tell_origin(const struct docker_container *k)
+{
+	char text[256], path[PATH_MAX];
+	cleanup_free uint8_t *ticket = NULL;
+	size_t n;
+
+	setenv(ZNS_ORIGIN_KIND, k->kind, 1);
+	setenv(ZNS_ORIGIN_ID, k->id, 1);
+	setenv(ZNS_ORIGIN_NAME, k->name, 1);
+	setenv(ZNS_ORIGIN_IMAGE, k->image, 1);
+	setenv(ZNS_ORIGIN_ROOT, k->root, 1);
+	docker_pending_checkpoint(k, text, sizeof(text));
+	setenv(ZNS_ORIGIN_CHECKPOINT, text, 1);
+	if (!strcmp(k->kind, "docker"))
+		setenv(ZNS_ORIGIN_FROZEN, "1", 1);	/* containerd paused it before it called us */
+	if (!docker_run_path(k->id, "ticket", path, sizeof(path), NULL) &&
+	    !zns_read_file(AT_FDCWD, path, ZNS_UUID_STR, &ticket, &n))
+		setenv(ZNS_ORIGIN_TICKET, (char *)ticket, 1);
+}
+
+/* Of Docker's and containerd's temporary directories only. */
+static bool is_temporary(const char *dir)
+{
+	const char *base = dir ? strrchr(dir, '/') : NULL;
+
+	return base && (!strncmp(base + 1, "ctrd-checkpoint", 15) || !strncmp(base + 1, "ctd-checkpoint", 14));
+}
+
+static bool has_handle(const char *dir)
+{
+	cleanup_close int fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+
+	return fd >= 0 && zns_handle_present(fd);
+}
+
+/*
+ * containerd names what it keeps by its hash and refuses what is "already there" (moby#42900): a start soon after the
+ * checkpoint, or a second start, would fail, since the directory is small and the same each time. A file with the
+ * prefix of a deleted one makes the first archive differ from those to come and is not unpacked.
+ */
+static void make_unique(const char *dir)
+{
+	char path[PATH_MAX];
+	uint8_t id[ZNS_UUID_LEN];
+	char text[ZNS_UUID_STR];
+	int fd;
+
+	if (zns_uuid_generate(id) ||
+	    (size_t)snprintf(path, sizeof(path), "%s/.wh.zns-%s", dir, zns_uuid_format(id, text)) >= sizeof(path))
+		return;
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd >= 0)
+		close(fd);
+}
+
+/* As above, for the next start: a new time on one of its files. */
+static int touch(void *arg, const char *container, const char *name, const char *dir, const uint8_t id[ZNS_UUID_LEN])
+{
+	char path[PATH_MAX];
+
+	if (!memcmp(arg, id, ZNS_UUID_LEN) && (size_t)snprintf(path, sizeof(path), "%s/descriptors.json", dir) < sizeof(path))
+		utimensat(AT_FDCWD, path, NULL, 0);
+	return 0;
+}
+
+static void after_restore(const struct call *c, const struct docker_container *k)
+{
+	cleanup_close int fd = open(c->image_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ZnsPb__Handle *h;
+
+	if (fd < 0 || zns_handle_read(fd, &h, NULL))
+		return;
+	if (k->root[0] && h->checkpoint.len == ZNS_UUID_LEN)
+		docker_each_handle(k->root, touch, h->checkpoint.data);
+	zns_pb__handle__free_unpacked(h, NULL);
+	/* containerd leaves it behind, whatever the outcome; nobody reads it again. */
+	if (is_temporary(c->image_path))
+		docker_remove_dir(c->image_path);
+}
+
+/* Docker shows the first line of all that is printed: ours goes in front. */
+static void show_output(int out, const char *line)
+{
+	char buf[4096];
+	ssize_t n;
+
+	if (line)
+		fprintf(stderr, "%s\n", line);
+	lseek(out, 0, SEEK_SET);
+	while ((n = read(out, buf, sizeof(buf))) > 0)
+		if (zns_write_all(STDERR_FILENO, buf, (size_t)n))
+			break;
+}
+
+static int run(struct call *c, const struct docker_container *k, bool dump)
+{
+	/* Not a pipe: nobody reads while runc writes. Restore's output is the container's own, and stays as it is. */
+	int out = dump ? memfd_create("zns-runc", MFD_CLOEXEC) : -1, status;
+	char line[600];
+	bool found = false;
+	struct timespec since;
+	pid_t pid;
+
+	clock_gettime(CLOCK_REALTIME_COARSE, &since);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (out >= 0) {
+			dup2(out, STDOUT_FILENO);
+			dup2(out, STDERR_FILENO);
+		}
+		execv(c->argv[0], c->argv);
+		_exit(127);
+	}
+	while (pid > 0 && waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			pid = -1;
+	if (pid < 0) {
+		report_line(c, "zns-runc: cannot start runc");
+		return 1;
+	}
+	if (status)
+		found = !report_find(c, dump ? "dump.log" : "restore.log", &since, line, sizeof(line));
+	if (out >= 0)
+		show_output(out, found ? line : NULL);
+	else if (found)
+		report_line(c, line);
+	if (dump && !status && is_temporary(c->image_path) && has_handle(c->image_path))
+		make_unique(c->image_path);
+	if (!dump)
+		after_restore(c, k);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int fail(const struct call *c, const char *line)
+{
+	/* Both ways: which one Docker looks at depends on the command. */
+	if (c->log)
+		report_line(c, line);
+	fprintf(stderr, "%s\n", line);
+	return 1;
+}
+
+static int checkpoint_or_restore(struct call *c, bool dump)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct docker_container k = { .kind = "runc" };
+	struct docker_settings s;
+	char bundle[PATH_MAX] = ".", conf[PATH_MAX] = "";
+	const char *old = getenv("PATH");
+	cleanup_free char *path = NULL;
+	int ret = 0;
+
+	if (asprintf(&path, "%s:%s", c->libexec, old && *old ? old : "/usr/sbin:/usr/bin:/sbin:/bin") < 0)
+		return fail(c, "zns-runc: out of memory");
+	setenv("PATH", path, 1);
+	if (dump)
+		ret = bundle_of(c, bundle, sizeof(bundle), &err);
+	else if (c->bundle)
+		snprintf(bundle, sizeof(bundle), "%s", c->bundle);
+	if (!ret)
+		ret = docker_container_read(bundle, c->id, &k, &err);
+	if (!ret && dump)
+		ret = docker_settings(&k, &s, &err);
+	if (!ret && dump)
+		ret = write_config(&k, &s, conf, sizeof(conf), &err);
+	if (ret && dump) {
+		docker_container_fini(&k);
+		return fail(c, err.msg);
+	}
+	if (dump) {
+		setenv("CRIU_CONFIG_FILE", conf, 1);
+		tell_origin(&k);
+	}
+	ret = run(c, &k, dump);
+	if (*conf)
+		unlink(conf);
+	docker_container_fini(&k);
+	return ret;
+}
+
+/* A setting that no checkpoint could ever take is said at once, not when the first checkpoint fails. */
+static int check_settings(const struct call *c, struct zns_err *err)
+{
+	struct docker_container k;
+	struct docker_settings s;
+	int ret = docker_container_read(c->bundle ? c->bundle : ".", c->id, &k, err);
+
+	if (ret)	/* runc says it better */
+		ret = 0;
+	else
+		ret = docker_settings_own(&k, &s, err);
+	docker_container_fini(&k);
+	return ret;
+}
+
+int main(int argc, char **argv)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct call c = { 0 };
+	char runc[PATH_MAX];
+
+	if (call_parse(argc, argv, &c, &err) || call_find_runc(&c, runc, sizeof(runc), &err))
+		return fail(&c, err.msg);
+	c.argv[0] = runc;
+	if (c.command && c.id) {
+		if (!strcmp(c.command, "checkpoint") || !strcmp(c.command, "restore"))
+			return checkpoint_or_restore(&c, *c.command == 'c');
+		if ((!strcmp(c.command, "create") || !strcmp(c.command, "run")) && check_settings(&c, &err))
+			return fail(&c, err.msg);
+	}
+	execv(runc, c.argv);
+	fprintf(stderr, "%s: %s\n", runc, strerror(errno));
+	return 1;
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * How an error reaches the user of `docker`. Of a failed checkpoint containerd shows the first line that the runtime
+ * printed, of a failed create or restore the last error in the runtime's log; neither is criu's reason.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "runc.h"
+
+#define LOG_TAIL MIB(1)
+
+void report_line(const struct call *c, const char *line)
+{
+	struct json_object *j;
+	cleanup_close int fd = -1;
+	char when[32];
+
+	if (!c->log) {
+		fprintf(stderr, "%s\n", line);
+		return;
+	}
+	fd = open(c->log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return;
+	zns_format_time(zns_now_ns(), when, sizeof(when));
+	if (!c->log_json) {
+		dprintf(fd, "time=\"%s\" level=error msg=\"%s\"\n", when, line);
+		return;
+	}
+	j = json_object_new_object();
+	json_object_object_add(j, "level", json_object_new_string("error"));
+	json_object_object_add(j, "msg", json_object_new_string(line));
+	json_object_object_add(j, "time", json_object_new_string(when));
+	dprintf(fd, "%s\n", json_object_to_json_string_ext(j, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_object_put(j);
+}
+
+/* "(00.01) Error (criu/zns-img.c:112): zns: text" → "text"; of criu's own errors "criu: text". */
+static bool error_line(const char *line, char *out, size_t len, bool *ours)
+{
+	const char *p = strstr(line, "Error ("), *text;
+
+	if (!p)
+		return false;
+	text = strstr(p, "): ");
+	if (!text)
+		return false;
+	text += 3;
+	*ours = !strncmp(text, "zns: ", 5);
+	snprintf(out, len, "%s%s", *ours ? "" : "criu: ", text);
+	return true;
+}
+
+int report_find(const struct call *c, const char *log_name, const struct timespec *since, char *out, size_t len)
+{
+	const char *dir = c->work_path ? c->work_path : c->image_path;
+	cleanup_free char *buf = NULL;
+	cleanup_close int fd = -1;
+	char path[PATH_MAX], found[512], *line, *next;
+	bool ours = false, have = false;
+	struct stat st;
+	size_t n;
+
+	if (!dir || (size_t)snprintf(path, sizeof(path), "%s/%s", dir, log_name) >= sizeof(path))
+		return -ENOENT;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_mtim.tv_sec < since->tv_sec)
+		return -ENOENT;
+	n = zns_min((size_t)st.st_size, (size_t)LOG_TAIL);
+	buf = malloc(n + 1);
+	if (!buf || zns_pread_all(fd, buf, n, st.st_size - (off_t)n))
+		return -ENOENT;
+	buf[n] = 0;
+	/* The first one is the cause, the others follow from it; ours says more than criu's. */
+	for (line = buf; line && !ours; line = next) {
+		next = strchr(line, '\n');
+		if (next)
+			*next++ = 0;
+		if (error_line(line, found, sizeof(found), &ours) && (ours || !have)) {
+			snprintf(out, len, "%s", found);
+			have = true;
+		}
+	}
+	return have ? 0 : -ENOENT;
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * docker.rules in the configuration directory: one rule a line, "name=PATTERN" and "image=PATTERN" (shell patterns,
+ * both must fit if both are there), then settings such as "qos=500". For each setting the first rule that fits and
+ * has it counts.
+ */
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <string.h>
+#include "docker.h"
+#include "zns/config.h"
+
+#define RULES_MAX 65536
+
+struct rule {
+	const char *path;
+	unsigned int line;
+	bool fits, conditions;
+};
+
+static int word(const struct docker_container *c, struct docker_settings *s, struct rule *r, char *w, struct zns_err *err)
+{
+	char *value = strchr(w, '='), where[PATH_MAX + 64];
+	int key, ret;
+
+	if (!value)
+		return zns_fail(err, -EINVAL, "%s:%u: \"%.60s\" is not KEY=VALUE", r->path, r->line, w);
+	*value++ = 0;
+	if (!strcmp(w, "name") || !strcmp(w, "image")) {
+		if (!*value)
+			return zns_fail(err, -EINVAL, "%s:%u: %s= wants a pattern", r->path, r->line, w);
+		r->conditions = true;
+		r->fits &= !fnmatch(value, *w == 'n' ? c->name : c->image, 0);
+		return 0;
+	}
+	for (key = 0; key < DOCKER_NR_KEYS; key++)
+		if (!strcmp(w, docker_key_name[key]))
+			break;
+	if (key == DOCKER_NR_KEYS)
+		return zns_fail(err, -EINVAL, "%s:%u: \"%.60s\" is not known: name, image, qos, admission, alloc, stripe or dev",
+				r->path, r->line, w);
+	if (!r->conditions)
+		return zns_fail(err, -EINVAL, "%s:%u: name=PATTERN or image=PATTERN comes first", r->path, r->line);
+	/* Also in rules that do not fit: a bad line shows at once, not when its container comes. */
+	snprintf(where, sizeof(where), "%s:%u: %s", r->path, r->line, w);
+	ret = docker_setting_check(key, value, where, err);
+	if (ret)
+		return ret;
+	if (r->fits && !s->source[key]) {
+		snprintf(s->value[key], sizeof(s->value[key]), "%s", value);
+		s->source[key] = "rule";
+	}
+	return 0;
+}
+
+int docker_rules(const struct docker_container *c, struct docker_settings *s, struct zns_err *err)
+{
+	cleanup_free uint8_t *text = NULL;
+	char path[PATH_MAX], *line, *next, *w, *save, *hash;
+	struct rule r = { .path = path };
+	size_t len;
+	int ret;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/docker.rules", zns_config_dir()) >= sizeof(path))
+		return zns_fail(err, -ENAMETOOLONG, "configuration directory name is too long");
+	ret = zns_read_file(AT_FDCWD, path, RULES_MAX, &text, &len);
+	if (ret == -ENOENT)
+		return 0;
+	if (ret)
+		return zns_fail_sys(err, ret, "cannot read %s", path);
+	for (line = (char *)text; line; line = next) {
+		next = strchr(line, '\n');
+		if (next)
+			*next++ = 0;
+		hash = strchr(line, '#');
+		if (hash)
+			*hash = 0;
+		r.line++;
+		r.fits = true;
+		r.conditions = false;
+		for (w = strtok_r(line, " \t\r", &save); w; w = strtok_r(NULL, " \t\r", &save)) {
+			ret = word(c, s, &r, w, err);
+			if (ret)
+				return ret;
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What a container asks for, from all the places where it may say so. */
+#include <ctype.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "docker.h"
+#include "zns/config.h"
+
+const char *const docker_key_name[DOCKER_NR_KEYS] = { "qos", "admission", "alloc", "stripe", "dev" };
+
+int docker_setting_check(enum docker_key key, const char *value, const char *where, struct zns_err *err)
+{
+	uint64_t size;
+	uint32_t mibps;
+	const char *p;
+
+	if (!*value || strlen(value) >= sizeof(((struct docker_settings *)0)->value[0]))
+		return zns_fail(err, -EINVAL, "%s: a value of 1 to 255 characters is wanted", where);
+	/* It goes into a configuration file of criu, where # begins a comment and blanks end a word. */
+	for (p = value; *p; p++)
+		if (!isalnum((unsigned char)*p) && !strchr("./:=_-+@%,", *p))
+			return zns_fail(err, -EINVAL, "%s: \"%.60s\" has a character that is not allowed", where, value);
+	switch (key) {
+	case DOCKER_QOS:
+		if (zns_parse_mibps(value, &mibps))
+			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is no bandwidth; write 500, 500MiB/s or 2GiB/s", where, value);
+		break;
+	case DOCKER_ADMISSION:
+		if (strcmp(value, "share") && strcmp(value, "reject") && strcmp(value, "wait") &&
+		    (strncmp(value, "wait=", 5) || !value[5] || strspn(value + 5, "0123456789") != strlen(value + 5)))
+			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is not known: share, wait[=SECONDS] or reject", where, value);
+		break;
+	case DOCKER_ALLOC:
+		if (strcmp(value, "static") && strcmp(value, "dynamic"))
+			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is not known: static or dynamic", where, value);
+		break;
+	case DOCKER_STRIPE:
+		if (zns_parse_size(value, &size))
+			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is no size; write 64K to 4M", where, value);
+		break;
+	default:
+		break;
+	}
+	return 0;
+}
+
+static int take(struct docker_settings *s, enum docker_key key, const char *value, const char *source, const char *where,
+		struct zns_err *err)
+{
+	int ret;
+
+	if (!value || s->source[key])
+		return 0;
+	ret = docker_setting_check(key, value, where, err);
+	if (ret)
+		return ret;
+	snprintf(s->value[key], sizeof(s->value[key]), "%s", value);
+	s->source[key] = source;
+	return 0;
+}
+
+static const char *env_value(struct json_object *env, const char *name)
+{
+	size_t i, n = env && json_object_is_type(env, json_type_array) ? json_object_array_length(env) : 0, len = strlen(name);
+	const char *found = NULL, *s;
+
+	for (i = 0; i < n; i++) {
+		s = json_object_get_string(json_object_array_get_idx(env, i));
+		if (s && !strncmp(s, name, len) && s[len] == '=')
+			found = s + len + 1;	/* the last one counts, as for the process */
+	}
+	return found;
+}
+
+static int take_own(const struct docker_container *c, struct docker_settings *s, enum docker_key key, struct zns_err *err)
+{
+	char name[32], var[32], where[80];
+	const char *v;
+	size_t i;
+	int ret;
+
+	snprintf(name, sizeof(name), "zns.%s", docker_key_name[key]);
+	snprintf(var, sizeof(var), "ZNS_%s", docker_key_name[key]);
+	for (i = 4; var[i]; i++)
+		var[i] = (char)toupper((unsigned char)var[i]);
+	snprintf(where, sizeof(where), "annotation %s", name);
+	ret = take(s, key, docker_json_str(c->annotations, name), "annotation", where, err);
+	snprintf(where, sizeof(where), "label %s", name);
+	if (!ret)
+		ret = take(s, key, docker_json_str(c->labels, name), "label", where, err);
+	/* Not the device: that is for whoever starts the container, and an image brings variables of its own. */
+	v = key == DOCKER_DEV ? NULL : env_value(c->env, var);
+	snprintf(where, sizeof(where), "variable %s", var);
+	return ret ? ret : take(s, key, v, "environment", where, err);
+}
+
+static int take_default(struct docker_settings *s, enum docker_key key, struct zns_err *err)
+{
+	char name[32], where[80], value[256];
+	int ret;
+
+	if (s->source[key])
+		return 0;
+	snprintf(name, sizeof(name), "docker-%s", docker_key_name[key]);
+	ret = zns_config_get(name, value, sizeof(value), err);
+	if (ret == -ENOENT)
+		return 0;
+	if (ret)
+		return ret;
+	snprintf(where, sizeof(where), "%s of zns.conf", name);
+	return take(s, key, value, "default", where, err);
+}
+
+/* criu's own configuration file: "zns-KEY VALUE" lines. What else is in it is criu's business. */
+static int take_file(struct docker_settings *s, struct zns_err *err)
+{
+	cleanup_free uint8_t *text = NULL;
+	char *line, *next, *k, *v, *save, where[PATH_MAX + 64];
+	size_t len;
+	int key, ret;
+
+	ret = zns_read_file(AT_FDCWD, s->criu_config, 65536, &text, &len);
+	if (ret)
+		return zns_fail_sys(err, ret, "annotation org.criu.config: %s", s->criu_config);
+	for (line = (char *)text; line; line = next) {
+		next = strchr(line, '\n');
+		if (next)
+			*next++ = 0;
+		line[strcspn(line, "#")] = 0;
+		k = strtok_r(line, " \t\r", &save);
+		v = k ? strtok_r(NULL, " \t\r\"", &save) : NULL;
+		for (key = 0; v && !strncmp(k, "zns-", 4) && key < DOCKER_NR_KEYS; key++) {
+			if (strcmp(k + 4, docker_key_name[key]))
+				continue;
+			s->source[key] = NULL;	/* of several lines the last one counts */
+			snprintf(where, sizeof(where), "%s: %s", s->criu_config, k);
+			ret = take(s, key, v, "org.criu.config", where, err);
+			if (ret)
+				return ret;
+		}
+	}
+	return 0;
+}
+
+int docker_settings_own(const struct docker_container *c, struct docker_settings *s, struct zns_err *err)
+{
+	const char *file = docker_json_str(c->annotations, "org.criu.config");
+	struct stat st;
+	int key, ret = 0;
+
+	memset(s, 0, sizeof(*s));
+	/* runc takes a missing file for an empty one. */
+	if (file && *file) {
+		if (strlen(file) >= sizeof(s->criu_config))
+			return zns_fail(err, -ENAMETOOLONG, "annotation org.criu.config: the path is too long");
+		if (*file != '/' || stat(file, &st) || !S_ISREG(st.st_mode))
+			return zns_fail(err, -ENOENT, "annotation org.criu.config: there is no file %s (give an absolute path)", file);
+		snprintf(s->criu_config, sizeof(s->criu_config), "%s", file);
+		ret = take_file(s, err);
+	}
+	for (key = 0; !ret && key < DOCKER_NR_KEYS; key++)
+		ret = take_own(c, s, key, err);
+	return ret;
+}
+
+int docker_settings(const struct docker_container *c, struct docker_settings *s, struct zns_err *err)
+{
+	int key, ret = docker_settings_own(c, s, err);
+
+	if (!ret)
+		ret = docker_rules(c, s, err);
+	for (key = 0; !ret && key < DOCKER_NR_KEYS; key++)
+		ret = take_default(s, key, err);
+	err->code = ret;	/* a default that is not set left its text */
+	return ret;
+}
+
+int docker_run_path(const char *id, const char *suffix, char *out, size_t len, struct zns_err *err)
+{
+	char dir[PATH_MAX];
+
+	if ((size_t)snprintf(dir, sizeof(dir), "%s/docker", zns_run_dir()) >= sizeof(dir) ||
+	    (size_t)snprintf(out, len, "%s/%s.%s", dir, id, suffix) >= len)
+		return zns_fail(err, -ENAMETOOLONG, "runtime directory %s: its name is too long", zns_run_dir());
+	if ((mkdir(zns_run_dir(), 0700) && errno != EEXIST) || (mkdir(dir, 0700) && errno != EEXIST))
+		return zns_fail_sys(err, -errno, "cannot make %s", dir);
+	return 0;
+}
