@@ -5,7 +5,7 @@
 #include "check.h"
 #include "zns/layout.h"
 
-static int wrong(struct zns_err *err, const struct load_ckpt *k, const char *what)
+static int broken(struct zns_err *err, const struct load_ckpt *k, const char *what)
 {
 	char id[ZNS_UUID_STR], why[ZNS_ERR_MAX] = "";
 
@@ -26,7 +26,7 @@ static int check_unit(struct zns_dev *dev, const struct load_image *img, const Z
 	if (ret)
 		return ret;
 	if (zns_hash(buf + (p->off - from), len) != pb->csums[off / pb->unit])
-		return zns_fail(err, -EFAULT, "%s: wrong checksum at %llu", img->name, (unsigned long long)off);
+		return zns_fail(err, -EBADMSG, "%s: wrong checksum at %llu", img->name, (unsigned long long)off);
 	if (memcmp(buf + (p->off - from), img->data + off, len))
 		return zns_fail(err, -EFAULT, "%s reads as something else, with a good checksum", img->name);
 	return 0;
@@ -69,8 +69,8 @@ static int check_images(struct zns_dev *dev, const struct load_ckpt *k, const Zn
 	return ret;
 }
 
-static int check_checkpoint(struct zns_dev *dev, const struct load_ckpt *k, const ZnsPb__Checkpoint *c,
-			    struct zns_err *err)
+int check_checkpoint(struct zns_dev *dev, const struct load_ckpt *k, const ZnsPb__Checkpoint *c, bool *wrong,
+		     struct zns_err *err)
 {
 	ZnsPb__Manifest *m = NULL;
 	int ret = zns_manifest_read(dev, c, &m, err);
@@ -81,7 +81,8 @@ static int check_checkpoint(struct zns_dev *dev, const struct load_ckpt *k, cons
 		ret = check_images(dev, k, m, err);
 	if (m)
 		zns_pb__manifest__free_unpacked(m, NULL);
-	return ret ? wrong(err, k, "it is listed and cannot be read") : 0;
+	*wrong = ret == -EFAULT;
+	return ret ? broken(err, k, "it is listed and cannot be read") : 0;
 }
 
 /* @extra: one more checkpoint that must be there, or NULL. @dev: NULL looks at the catalogue alone. */
@@ -97,18 +98,18 @@ static int check_catalogue(struct zns_dev *dev, const struct zns_store *s, const
 		bool must = k->acked <= epoch && k->rm_begun > epoch, may = k->begun <= epoch && k->rm_acked > epoch;
 
 		if (must && !c)
-			return wrong(err, k, "it was acknowledged and is gone");
+			return broken(err, k, "it was acknowledged and is gone");
 		if (c && !may)
-			return wrong(err, k, k->rm_acked <= epoch ? "it was removed and is back" : "it is visible before its commit");
+			return broken(err, k, k->rm_acked <= epoch ? "it was removed and is back" : "it is visible before its commit");
 		if (c) {
 			seen++;
-			ret = dev ? check_checkpoint(dev, k, c, err) : 0;
+			ret = dev ? check_checkpoint(dev, k, c, &(bool){ false }, err) : 0;
 		}
 	}
 	if (!ret && extra) {
 		const ZnsPb__Checkpoint *c = zns_store_find(s, extra->id);
 
-		ret = c ? check_checkpoint(dev, extra, c, err) : wrong(err, extra, "the dump after the cut is gone");
+		ret = c ? check_checkpoint(dev, extra, c, &(bool){ false }, err) : broken(err, extra, "the dump after the cut is gone");
 		seen++;
 	}
 	if (!ret && seen != zns_store_nr_checkpoints(s))

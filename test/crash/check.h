@@ -3,6 +3,10 @@
 #define CRASH_CHECK_H
 #include "load.h"
 
+/* Manifest and every unit against what was dumped. @wrong: other bytes came with a good checksum. */
+int check_checkpoint(struct zns_dev *dev, const struct load_ckpt *k, const ZnsPb__Checkpoint *c, bool *wrong,
+		     struct zns_err *err);
+
 /*
  * What must hold after a cut in @epoch that left each zone at @pos: every acknowledged checkpoint is there, whole; no
  * other is visible but what was just being committed or removed; nothing is wrong with those either; the broker comes

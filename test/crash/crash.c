@@ -3,11 +3,12 @@
  * Power cuts by enumeration, in the manner of SQLite's test6.c: run a load on a device that remembers, then look at
  * every state that a cut could have left (issue: crash safety; design.md §7, §8).
  *
- *   crash [--states N] [--seed N] [--only] [--omit data|log] [--verbose]
+ *   crash [--states N] [--seed N] [--only] [--omit data|log] [--flips N] [--verbose]
  *     --states N    go on with further loads until so many distinct states were checked, a fifth of them different in
  *                   metadata zones (100000)
  *     --seed N      of the first load (1); a failure names its load's seed
  *     --only        that one load
+ *     --flips N     instead: damage one live byte, N times; never wrong, never lost without a word
  *     --omit KIND   control: flushes of that kind do nothing. Must end in failures.
  *
  * The first WHOLE loads, and all epochs that touch metadata zones, are enumerated whole where an epoch has at most
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "check.h"
+#include "flip.h"
 
 #define EXHAUSTIVE 4096		/* combinations of an epoch */
 #define WHOLE 4			/* loads */
@@ -141,15 +143,16 @@ static void enumerate(struct run *r, uint32_t n, uint64_t *rng)
 	}
 }
 
+/* Small enough to enumerate; wide; with parking and finishing by an active limit; with long images. */
+static const struct load_size sizes[] = {
+	{ .nr_zones = 6, .nr_groups = 1, .steps = 60, .capacity = KIB(128), .max_len = 40000 },
+	{ .nr_zones = 6, .nr_groups = 3, .steps = 60, .capacity = KIB(128), .max_len = 40000 },
+	{ .nr_zones = 12, .nr_groups = 4, .steps = 100, .capacity = KIB(128), .max_len = 90000 },
+	{ .nr_zones = 15, .nr_groups = 4, .steps = 100, .capacity = KIB(256), .max_active = 6, .max_len = 150000 },
+};
+
 static int run(uint64_t seed, enum trace_omit omit)
 {
-	/* Small enough to enumerate; wide; with parking and finishing by an active limit; with long images. */
-	static const struct load_size sizes[] = {
-		{ .nr_zones = 6, .nr_groups = 1, .steps = 60, .capacity = KIB(128), .max_len = 40000 },
-		{ .nr_zones = 6, .nr_groups = 3, .steps = 60, .capacity = KIB(128), .max_len = 40000 },
-		{ .nr_zones = 12, .nr_groups = 4, .steps = 100, .capacity = KIB(128), .max_len = 90000 },
-		{ .nr_zones = 15, .nr_groups = 4, .steps = 100, .capacity = KIB(256), .max_active = 6, .max_len = 150000 },
-	};
 	struct run r = { .seed = seed };
 	struct zns_err err = ZNS_ERR_INIT;
 	uint64_t rng = seed * 0xd1342543de82ef95ull | 1;
@@ -181,9 +184,45 @@ static int run(uint64_t seed, enum trace_omit omit)
 	return r.failed ? -1 : 0;
 }
 
+/* So many flips of what each load left. */
+#define FLIPS_PER_LOAD 500
+
+static int flips(uint64_t nr, uint64_t seed)
+{
+	struct flip_count n = { 0 };
+	uint64_t begin = zns_mono_ns(), all = 0, bad = 0;
+
+	for (uint64_t done = 0; done < nr; done += FLIPS_PER_LOAD, seed++) {
+		struct zns_err err = ZNS_ERR_INIT;
+		uint64_t rng = seed * 0xd1342543de82ef95ull | 1;
+		struct load l;
+		struct trace *t = load_run(&sizes[seed % ZNS_ARRAY_SIZE(sizes)], seed, OMIT_NONE, &l, &err);
+
+		if (!t || flip_run(t, &l, zns_min(nr - done, (uint64_t)FLIPS_PER_LOAD), &rng, &n, &err)) {
+			printf("FAIL seed %llu: %s\n", (unsigned long long)seed, err.msg);
+			bad++;
+		}
+		if (t) {
+			trace_free(t);
+			load_free(&l);
+		}
+	}
+	printf("%-10s %8s %8s %8s %8s %8s %8s\n", "byte of", "flips", "refused", "noticed", "harmless", "wrong", "lost");
+	for (int p = 0; p < FLIP_PLACES; p++) {
+		printf("%-10s %8llu %8llu %8llu %8llu %8llu %8llu\n", flip_place_name[p], (unsigned long long)n.flips[p],
+		       (unsigned long long)n.refused[p], (unsigned long long)n.noticed[p], (unsigned long long)n.harmless[p],
+		       (unsigned long long)n.wrong[p], (unsigned long long)n.lost[p]);
+		all += n.flips[p];
+		bad += n.wrong[p] + n.lost[p];
+	}
+	printf("%.1f s\n%llu passed, %llu failed, 0 skipped\n", (double)(zns_mono_ns() - begin) / 1e9,
+	       (unsigned long long)(all - zns_min(all, bad)), (unsigned long long)bad);
+	return bad || !all ? 1 : 0;
+}
+
 static int usage(void)
 {
-	fprintf(stderr, "usage: crash [--states N] [--seed N] [--only] [--omit data|log] [--verbose]\n");
+	fprintf(stderr, "usage: crash [--states N] [--seed N] [--only] [--omit data|log] [--flips N] [--verbose]\n");
 	return 2;
 }
 
@@ -192,9 +231,9 @@ int main(int argc, char **argv)
 	static const struct option opts[] = {
 		{ "states", required_argument, NULL, 'n' }, { "seed", required_argument, NULL, 's' },
 		{ "only", no_argument, NULL, 'o' }, { "omit", required_argument, NULL, 'm' },
-		{ "verbose", no_argument, NULL, 'v' }, { NULL, 0, NULL, 0 },
+		{ "flips", required_argument, NULL, 'f' }, { "verbose", no_argument, NULL, 'v' }, { NULL, 0, NULL, 0 },
 	};
-	uint64_t want = 100000, seed = 1, begin = zns_mono_ns();
+	uint64_t want = 100000, seed = 1, nr_flips = 0, begin = zns_mono_ns();
 	enum trace_omit omit = OMIT_NONE;
 	bool only = false;
 	int c, null;
@@ -204,6 +243,7 @@ int main(int argc, char **argv)
 		case 'n': want = strtoull(optarg, NULL, 0); break;
 		case 's': seed = strtoull(optarg, NULL, 0); break;
 		case 'o': only = true; break;
+		case 'f': nr_flips = strtoull(optarg, NULL, 0); break;
 		case 'v': verbose = true; break;
 		case 'm':
 			omit = !strcmp(optarg, "data") ? OMIT_DATA : !strcmp(optarg, "log") ? OMIT_LOG : OMIT_NONE;
@@ -220,6 +260,8 @@ int main(int argc, char **argv)
 	if (!verbose && null >= 0)
 		dup2(null, STDERR_FILENO);
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (nr_flips)
+		return flips(nr_flips, seed);
 	do {
 		run(seed++, omit);
 	} while (!only && (sum.states < want || sum.meta_states < want / 5) && sum.failures < SHOW);

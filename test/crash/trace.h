@@ -62,5 +62,6 @@ void trace_end(struct trace *t);
 
 /* The device that has zone z at step pos[z]. Writes to it stay its own. Ends with its ops->close. */
 struct zns_dev *view_new(struct trace *t, const uint32_t *pos);
+void view_flip(struct zns_dev *view, uint32_t zone, uint64_t off, unsigned bit);	/* damage one byte of it */
 
 #endif

@@ -153,3 +153,10 @@ struct zns_dev *view_new(struct trace *t, const uint32_t *pos)
 	}
 	return &v->dev;
 }
+
+void view_flip(struct zns_dev *view, uint32_t zone, uint64_t off, unsigned bit)
+{
+	struct view *v = (struct view *)view;
+
+	own(v, &v->z[zone])[off] ^= (uint8_t)(1u << bit);
+}
