@@ -334,6 +334,10 @@ static void damaged_middle(void **state)
 			}
 }
 
+/*
+ * A damaged last record is no torn one: that would end at the write pointer. It may have been acknowledged long ago, so
+ * it is never taken for a crash.
+ */
 static void damaged_tail(void **state)
 {
 	for (unsigned byte = 0; byte < 60; byte++) {
@@ -341,19 +345,8 @@ static void damaged_tail(void **state)
 		struct zns_store *s;
 
 		m->z[0].data[7 * 4096 + byte] ^= 0x10;
-		OK(zns_store_open(&m->dev, ZNS_STORE_RDONLY, &s, NULL));
-		assert_int_equal(zns_store_nr_checkpoints(s), 4);
-		assert_int_equal(zns_store_generation(s), 1);
-		assert_true(zns_store_torn(s));
-		zns_store_close(s);
-		OK(zns_store_open(&m->dev, 0, &s, NULL));
-		assert_int_equal(zns_store_nr_checkpoints(s), 4);
-		assert_int_equal(zns_store_generation(s), 2);
-		zns_store_close(s);
-		OK(zns_store_open(&m->dev, 0, &s, NULL));
-		assert_int_equal(zns_store_generation(s), 2);
-		assert_false(zns_store_torn(s));
-		zns_store_close(s);
+		assert_int_equal(zns_store_open(&m->dev, ZNS_STORE_RDONLY, &s, NULL), -EBADMSG);
+		assert_int_equal(zns_store_open(&m->dev, 0, &s, NULL), -EBADMSG);
 		memdev_close(&m->dev);
 	}
 }
@@ -477,8 +470,7 @@ static void every_byte(void **state)
 		if (!rc) {
 			size_t nr = zns_store_nr_checkpoints(s);
 
-			/* Padding, or the last record. */
-			assert_true(nr == 5 || (nr == 4 && byte >= 7 * 4096));
+			assert_int_equal(nr, 5);	/* padding */
 			zns_store_close(s);
 		} else {
 			assert_int_equal(rc, -EBADMSG);

@@ -15,7 +15,7 @@ enum {	/* byte offsets in the header */
 	OFF_LEN = 12,
 	OFF_GENERATION = 16,
 	OFF_SEQ = 24,
-	OFF_RESERVED = 32,
+	OFF_HEADER_HASH = 32,
 	OFF_HASH = 40,
 };
 
@@ -93,13 +93,15 @@ void zns_frame_pack(const struct zns_frame *f, size_t align, uint8_t *out)
 	put32(out + OFF_LEN, f->len);
 	put64(out + OFF_GENERATION, f->generation);
 	put64(out + OFF_SEQ, f->seq);
+	put64(out + OFF_HEADER_HASH, zns_hash(out, OFF_HEADER_HASH));
 	memset(out + end, 0, zns_frame_size(f->len, align) - end);
 	put64(out + OFF_HASH, frame_hash(out, f->len));
 }
 
 uint64_t zns_frame_claim(const uint8_t *buf, size_t len)
 {
-	if (len < ZNS_FRAME_HDR || get64(buf + OFF_MAGIC) != ZNS_FRAME_MAGIC)
+	if (len < ZNS_FRAME_HDR || get64(buf + OFF_MAGIC) != ZNS_FRAME_MAGIC ||
+	    get64(buf + OFF_HEADER_HASH) != zns_hash(buf, OFF_HEADER_HASH))
 		return 0;
 	return ZNS_FRAME_HDR + (uint64_t)get32(buf + OFF_LEN);
 }
@@ -112,6 +114,9 @@ int zns_frame_parse(const uint8_t *buf, size_t len, struct zns_frame *f, struct 
 		return zns_fail(err, -ENODATA, "no record here");
 	if (len < ZNS_FRAME_HDR)
 		return zns_fail(err, -EBADMSG, "record cut off in its header");
+	/* By itself, so that the length is known to be right where the rest is not there. */
+	if (get64(buf + OFF_HEADER_HASH) != zns_hash(buf, OFF_HEADER_HASH))
+		return zns_fail(err, -EBADMSG, "record damaged: the checksum of its header does not match");
 	n = get32(buf + OFF_LEN);
 	if (n > len - ZNS_FRAME_HDR)
 		return zns_fail(err, -EBADMSG, "record of %u bytes cut off after %zu", n, len - ZNS_FRAME_HDR);
@@ -123,7 +128,7 @@ int zns_frame_parse(const uint8_t *buf, size_t len, struct zns_frame *f, struct 
 		return zns_fail(err, -EPROTONOSUPPORT,
 				"record version %u is newer than this program's (%u): use a newer ZNS-CRIU",
 				f->version, ZNS_FRAME_VERSION);
-	if (!f->version || get64(buf + OFF_RESERVED))
+	if (!f->version)
 		return zns_fail(err, -EBADMSG, "record header has impossible values");
 	f->type = get16(buf + OFF_TYPE);
 	f->generation = get64(buf + OFF_GENERATION);

@@ -31,10 +31,18 @@ int zns_store_read(struct zns_dev *dev, uint32_t zone, uint64_t off, uint8_t *bu
 
 /* ---- writer ---- */
 
+/* A log's zone never becomes full by writing, so that its write pointer keeps its meaning (replay.c). */
+uint64_t zns_log_room(const struct zns_dev *dev, uint64_t zone_capacity)
+{
+	uint64_t block = dev->geo.block_size, cap = zns_align_down(zone_capacity, block);
+
+	return cap - zns_min(cap, block);
+}
+
 void zns_log_init(struct zns_log *l, struct zns_dev *dev, uint32_t zone, uint64_t cap, uint64_t generation)
 {
 	*l = (struct zns_log){ .dev = dev, .zone = zone, .generation = generation };
-	l->cap = zns_align_down(cap, dev->geo.block_size);
+	l->cap = zns_log_room(dev, cap);
 }
 
 void zns_log_fini(struct zns_log *l)
@@ -53,7 +61,7 @@ int zns_log_put(struct zns_log *l, uint16_t type, const ProtobufCMessage *msg, s
 	if (n > ZNS_RECORD_MAX - ZNS_FRAME_HDR)
 		return zns_fail(err, -EFBIG, "a record of %zu bytes is too long for the log", n);
 	rec = zns_frame_size(n, l->dev->geo.block_size);
-	if (rec > l->cap - l->off - l->fill)
+	if (l->off + l->fill + rec > l->cap)
 		return zns_fail(err, -ENOSPC, "metadata zone %u is full", l->zone);
 	if (l->fill + rec > l->buf_cap) {
 		size_t cap = zns_max(rec, (size_t)ZNS_LOG_BUF);
@@ -100,7 +108,7 @@ int zns_log_write(struct zns_log *l, struct zns_err *err)
 
 void zns_log_reader_init(struct zns_log_reader *r, struct zns_dev *dev, const struct zns_zone *z)
 {
-	*r = (struct zns_log_reader){ .dev = dev, .zone = z->index };
+	*r = (struct zns_log_reader){ .dev = dev, .zone = z->index, .exact = zns_zone_is_active(z->state) };
 	/* A read-only zone may report a meaningless write pointer. */
 	r->limit = zns_align_down(zns_min(z->wp, z->capacity), dev->geo.block_size);
 	if (z->state == ZNS_ZONE_OFFLINE)
@@ -147,7 +155,10 @@ static int need(struct zns_log_reader *r, uint64_t off, size_t n, struct zns_err
 	return 0;
 }
 
-/* A whole good frame at @off: 1; 0 none; else an error of the device, or -EPROTONOSUPPORT. */
+/*
+ * A whole good frame at @off: 1; 0 none, and *why: -ENODATA no header, -EMSGSIZE cut off, -EBADMSG damaged; else an
+ * error of the device, or -EPROTONOSUPPORT.
+ */
 static int frame_at(struct zns_log_reader *r, uint64_t off, struct zns_frame *f, int *why, struct zns_err *err)
 {
 	uint64_t claim;
@@ -160,8 +171,11 @@ static int frame_at(struct zns_log_reader *r, uint64_t off, struct zns_frame *f,
 	claim = zns_frame_claim(r->buf + (off - r->buf_off), r->dev->geo.block_size);
 	if (!claim)
 		return 0;
+	*why = -EMSGSIZE;
+	if (claim > r->limit - off)
+		return 0;
 	*why = -EBADMSG;
-	if (claim > r->limit - off || claim > ZNS_RECORD_MAX)
+	if (claim > ZNS_RECORD_MAX)
 		return 0;
 	rc = need(r, off, claim, err);
 	if (rc)
@@ -179,9 +193,10 @@ int zns_log_peek(struct zns_log_reader *r, struct zns_frame *f, struct zns_err *
 	if (r->off >= r->limit)
 		return 0;
 	rc = frame_at(r, r->off, f, &why, err);
+	r->cut_off = !rc && why == -EMSGSIZE;
 	if (rc == 0 || rc == -ENODATA)
 		return zns_fail(err, -EBADMSG, "metadata zone %u: %s at byte %llu", r->zone,
-				why == -EBADMSG ? "damaged record" : "no record", (unsigned long long)r->off);
+				why == -ENODATA ? "no record" : "damaged record", (unsigned long long)r->off);
 	return rc;
 }
 

@@ -211,7 +211,11 @@ static int replay_zone(struct zns_store *s, const struct cand *c, struct replay 
 		r.off += size;
 	}
 	rp->off = r.off;
-	if (rc == -EBADMSG) {
+	/*
+	 * A write that a power cut tore ends at a block, and the write pointer there with it: its header is good and
+	 * says that there is more. Anything else below the pointer of an active zone was whole once.
+	 */
+	if (rc == -EBADMSG && (r.cut_off || !r.exact)) {
 		rc = zns_log_later(&r, gen, rp->seq, UINT64_MAX, &found, err);
 		if (rc == 1)
 			rc = zns_fail(err, -EBADMSG,
@@ -275,7 +279,7 @@ static int check_offline(struct zns_store *s, const struct cand *c, const struct
 	uint32_t n = s->nr_meta - s->first_meta, i, k;
 	size_t j;
 
-	if (!rp->torn && c->zone->capacity - rp->off >= rp->longest)
+	if (!rp->torn && rp->off + rp->longest <= zns_log_room(s->dev, c->zone->capacity))
 		return 0;
 	for (k = 1; k < n; k++) {
 		i = (c->zone->index - s->first_meta + k) % n;

@@ -15,7 +15,7 @@ void zns_store_min_cap(struct zns_store *s, const struct zns_zone *zones)
 	s->min_cap = UINT64_MAX;
 	for (uint32_t i = 0; i < s->nr_meta - s->first_meta; i++)
 		if (usable(&zones[i]))
-			s->min_cap = zns_min(s->min_cap, zns_align_down(zones[i].capacity, s->dev->geo.block_size));
+			s->min_cap = zns_min(s->min_cap, zns_log_room(s->dev, zones[i].capacity));
 }
 
 /* The superblock grows by up to 6 bytes per skipped zone: two blocks and 6 bytes each are always enough. */
@@ -79,7 +79,7 @@ static int write_snapshot(struct zns_store *s, struct zns_log *l, const uint32_t
 static int roll_into(struct zns_store *s, const struct zns_zone *z, const uint32_t *skipped, size_t nr_skipped,
 		     uint64_t need, struct zns_err *err)
 {
-	uint64_t fixed = zns_store_snapshot_bytes(s) + need, cap = zns_align_down(z->capacity, s->dev->geo.block_size);
+	uint64_t fixed = zns_store_snapshot_bytes(s) + need, cap = zns_log_room(s->dev, z->capacity);
 	struct zns_log l;
 	size_t drop;
 	int rc = 0;
@@ -90,7 +90,7 @@ static int roll_into(struct zns_store *s, const struct zns_zone *z, const uint32
 				(unsigned long long)cap, (unsigned long long)fixed);
 	/* Half of what is left is for the log: a zone full of tombstones would roll at every change. */
 	drop = tombstones_to_drop(&s->st, (cap - fixed) / 2);
-	zns_log_init(&l, s->dev, z->index, cap, ++s->max_generation);
+	zns_log_init(&l, s->dev, z->index, z->capacity, ++s->max_generation);
 	if (z->state != ZNS_ZONE_EMPTY)
 		rc = zns_dev_reset(s->dev, &z->index, 1, err);
 	if (!rc)

@@ -12,7 +12,7 @@
 #define ZNS_RECORD_MAX MIB(16)		/* one log record: a longer claim is damage */
 #define ZNS_LOG_BUF KIB(256)
 
-/* frame.c: the whole size that the header claims, unchecked; 0 if there is no header. */
+/* frame.c: the whole size that the header says; 0 if there is no good header. */
 uint64_t zns_frame_claim(const uint8_t *buf, size_t len);
 
 /* check.c: what a record may say. Errors are @code (-EBADMSG for what was read, -EINVAL for callers' input). */
@@ -115,6 +115,8 @@ struct zns_log {		/* writer */
 	uint8_t *buf;
 	size_t buf_cap, fill;
 };
+/* Bytes of a zone that a log may take: all but the last block. */
+uint64_t zns_log_room(const struct zns_dev *dev, uint64_t zone_capacity);
 void zns_log_init(struct zns_log *l, struct zns_dev *dev, uint32_t zone, uint64_t cap, uint64_t generation);
 void zns_log_fini(struct zns_log *l);
 int zns_log_put(struct zns_log *l, uint16_t type, const ProtobufCMessage *msg, struct zns_err *err);
@@ -124,6 +126,8 @@ struct zns_log_reader {
 	struct zns_dev *dev;
 	uint32_t zone;
 	uint64_t off, limit;	/* next frame, end of what was written */
+	bool exact;		/* limit is that to the block: an active zone */
+	bool cut_off;		/* the record that peek did not like goes on beyond the limit, by its own good header */
 	uint8_t *buf;
 	size_t buf_cap, buf_len;
 	uint64_t buf_off;	/* place of buf[0] in the zone */
