@@ -161,7 +161,12 @@ $(TEE)/criu/criu/criu: $(BIN)/criu
 $(B)/test/%: test/unit/%.c $(B)/libzns.a
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(B)/libzns.a $(LDLIBS) -lcmocka
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(WRAP) -MMD -MP -MF $@.d -o $@ $< $(B)/libzns.a $(LDLIBS) -lcmocka
+
+# Programs that run threads in virtual time: test/unit/vtime.h has what these calls become.
+VTIME_WRAP	:= zns_mono_ns zns_hash pthread_create pthread_join pthread_cond_wait pthread_cond_clockwait \
+		   pthread_cond_signal pthread_cond_broadcast
+$(B)/test/test_rates: WRAP = $(VTIME_WRAP:%=-Wl,--wrap=%)
 
 # One suite for every kind of device; DEV=… runs it on a real one (all its data are lost).
 CONFORM_SRC	:= $(wildcard test/conformance/*.c)

@@ -70,6 +70,7 @@ static int parse_options(struct dump *d, const struct zw_begin *b, struct zns_er
 			     unit % 4096))
 		return zns_fail(err, -EINVAL, "--zns-stripe %s is out of range; give 64K to 4M, a multiple of 4K", b->stripe);
 	d->unit = (uint32_t)unit;
+	d->unit_asked = unit != 0;
 	return container_name(d, b, err);
 }
 
@@ -112,6 +113,8 @@ static int start_writer(struct dump *d, const ZnsPb__DumpGrant *g, struct zns_er
 	memcpy(d->id, g->checkpoint.data, ZNS_UUID_LEN);
 	d->shared_groups = g->shared_groups;
 	p.nr_groups = (uint32_t)g->n_groups;
+	if (!d->unit_asked)
+		p.unit = zns_writer_unit(&d->h->dev->geo, p.nr_groups);
 	p.groups = groups;
 	p.weights = weights;
 	return zns_writer_new(&p, &d->w, err);

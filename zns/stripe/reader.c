@@ -1,39 +1,18 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The striping reader: requests are cut into checksum units, workers fetch, verify and deliver. See zns/reader.h. */
-#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
-#include "zns/reader.h"
-#include "zns/layout.h"
-#include "zns/util.h"
-
-struct zns_rimage {
-	struct zns_reader *r;
-	const ZnsPb__Image *pb;
-	uint32_t index;
-	struct zns_seg *seg;
-};
-
-enum unit_state { UNIT_IDLE, UNIT_LOADING, UNIT_READY };
-
-/* One cached unit. Only idle-referenced ones (users == 0) are replaced. */
-struct cached {
-	const struct zns_rimage *img;
-	uint64_t k;
-	enum unit_state state;
-	uint32_t users;
-	uint64_t stamp;
-	uint8_t *buf;		/* unit and two blocks of slack: packed images start off the block grid */
-	size_t skip;		/* bytes of buf before the unit */
-};
+#include "reader.h"
 
 /* A helper stays below 32 MiB (design.md §3). */
-#define CACHE_BYTES MIB(16)
+#define CACHE_BYTES MIB(20)
 #define HUGE_PAGE MIB(2)
+#define AHEAD_REQUEST MIB(2)	/* who asks for no more than this at once, waits for it */
+#define WORKERS_MAX 64
 
 struct request {
 	struct zns_rimage *img;
-	struct request *link;	/* in the queue, while units are left to hand out */
+	struct request *link;	/* in the image's list, while units are left to hand out */
 	uint64_t off, len;
 	uint64_t next, end;	/* units to hand out */
 	uint64_t left;		/* units not done */
@@ -47,119 +26,6 @@ struct request {
 	zns_read_done done;
 	void *arg;
 };
-
-struct zns_reader {
-	struct zns_dev *dev;
-	struct zns_rimage *img, **by_name;
-	uint32_t nr_img;
-	size_t buf_len;
-	pthread_mutex_t lock;
-	pthread_cond_t work, change;
-	bool stop;
-	struct request *queue, **tail;
-	struct cached *cache;
-	uint8_t *buffers;
-	uint32_t nr_cache;
-	uint64_t clock;
-	pthread_t *thread;
-	uint32_t nr_threads;
-	uint64_t bytes, first_ns, last_ns;
-};
-
-static uint32_t unit_len(const struct zns_rimage *i, uint64_t k)
-{
-	return (uint32_t)zns_min((uint64_t)i->pb->unit, i->pb->size - k * i->pb->unit);
-}
-
-static int locate(const struct zns_rimage *i, uint64_t k, struct zns_place *p)
-{
-	uint64_t off = k * i->pb->unit;
-	size_t lo = 0, hi = i->pb->n_segments;
-
-	while (hi - lo > 1) {
-		size_t mid = (lo + hi) / 2;
-
-		if (i->seg[mid].off <= off)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	if (lo >= i->pb->n_segments || off < i->seg[lo].off || off - i->seg[lo].off >= i->seg[lo].len)
-		return -EBADMSG;
-	zns_seg_place(&i->seg[lo], (off - i->seg[lo].off) / i->pb->unit, p);
-	return 0;
-}
-
-/* Read one unit from the device and verify it. No lock held. */
-static int fetch(struct zns_reader *r, struct cached *c, struct zns_err *err)
-{
-	const struct zns_rimage *i = c->img;
-	uint32_t len = unit_len(i, c->k), block = r->dev->geo.block_size;
-	uint64_t from, to, start = c->k * i->pb->unit;
-	struct zns_place p;
-	size_t max = r->dev->geo.max_io_bytes;
-	int ret = locate(i, c->k, &p);
-
-	if (ret)
-		return zns_fail(err, ret, "image %s: no place for unit %llu", i->pb->name, (unsigned long long)c->k);
-	from = zns_align_down(p.off, block);
-	to = zns_align_up(p.off + len, block);
-	c->skip = p.off - from;
-	if (to - from > r->buf_len)
-		return zns_fail(err, -EBADMSG, "image %s: unit %llu is too large", i->pb->name, (unsigned long long)c->k);
-	if (!max)
-		max = to - from;
-	for (uint64_t at = from; at < to && !ret; at += zns_min((uint64_t)max, to - at))
-		ret = zns_dev_read(r->dev, p.zone, at, c->buf + (at - from), zns_min((uint64_t)max, to - at), err);
-	if (ret)
-		return zns_wrap(err, "image %s", i->pb->name);
-	if (zns_hash(c->buf + c->skip, len) != i->pb->csums[c->k])
-		return zns_fail(err, -EBADMSG, "image %s is damaged: checksum of bytes %llu to %llu (zone %u) does not match",
-				i->pb->name, (unsigned long long)start, (unsigned long long)start + len, p.zone);
-	return 0;
-}
-
-/* Get a unit into the cache, or wait for whoever is at it. Returns it referenced. Lock held. */
-static struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64_t k, struct zns_err *err)
-{
-	for (;;) {
-		struct cached *c = NULL, *old = NULL;
-		int ret;
-
-		for (uint32_t n = 0; n < r->nr_cache; n++) {
-			struct cached *e = &r->cache[n];
-
-			if (e->state != UNIT_IDLE && e->img == i && e->k == k)
-				c = e;
-			else if (!e->users && (!old || e->stamp < old->stamp))
-				old = e;
-		}
-		if (c && c->state == UNIT_READY) {
-			c->users++;
-			c->stamp = ++r->clock;
-			return c;
-		}
-		if (c || !old) {	/* being loaded, or every buffer in use */
-			pthread_cond_wait(&r->change, &r->lock);
-			continue;
-		}
-		old->img = i;
-		old->k = k;
-		old->state = UNIT_LOADING;
-		old->users = 1;
-		old->stamp = ++r->clock;
-		pthread_mutex_unlock(&r->lock);
-		ret = fetch(r, old, err);
-		pthread_mutex_lock(&r->lock);
-		old->state = ret ? UNIT_IDLE : UNIT_READY;
-		if (ret) {
-			old->users = 0;
-			old->stamp = 0;
-		}
-		pthread_cond_broadcast(&r->change);
-		return ret ? NULL : old;
-	}
-}
 
 /* Copy @len bytes at @skip of the request's range into the task. */
 static int deliver_task(const struct request *q, uint64_t skip, uint8_t *buf, size_t len, struct zns_err *err)
@@ -200,7 +66,7 @@ static void tell(const struct request *q, uint64_t k, const struct zns_err *err)
 				    .zone = UINT32_MAX, .err = err };
 	struct zns_place p;
 
-	if (!locate(q->img, k, &p)) {
+	if (!unit_locate(q->img, k, &p)) {
 		u.zone = p.zone;
 		u.zone_off = p.off;
 	}
@@ -268,23 +134,40 @@ static void run(struct zns_reader *r, struct request *q, uint64_t k)
 		request_end(q);
 }
 
+/* Its image goes to the end of the queue, unless it is in it. Lock held. */
+static void queue_image(struct zns_reader *r, struct zns_rimage *i)
+{
+	i->link = NULL;
+	*r->tail = i;
+	r->tail = &i->link;
+}
+
 static void queue_add(struct zns_reader *r, struct request *q)
 {
+	struct zns_rimage *i = q->img;
+
 	q->link = NULL;
-	*r->tail = q;
-	r->tail = &q->link;
-	pthread_cond_signal(&r->work);
+	if (!i->first)
+		queue_image(r, i);
+	*(i->first ? i->last : &i->first) = q;
+	i->last = &q->link;
+	if (q->end - q->next > 1)
+		pthread_cond_broadcast(&r->work);
+	else
+		pthread_cond_signal(&r->work);
 }
 
 /*
- * Requests take turns, unit by unit: a page that one task waits for does not wait for another one's gigabytes. What
- * is left of a failed request is skipped.
+ * Images take turns, unit by unit: a page that one task waits for does not wait for another one's gigabytes. Requests
+ * of one image are served in order, so that its units go round the zones of the stripe: taking turns between requests
+ * of one size, all would be at the same zone at a time (test_rates). What is left of a failed request is skipped.
  */
 static struct request *queue_take(struct zns_reader *r, uint64_t *k)
 {
-	struct request *q = r->queue;
+	struct zns_rimage *i = r->queue;
+	struct request *q = i->first;
 
-	r->queue = q->link;
+	r->queue = i->link;
 	if (!r->queue)
 		r->tail = &r->queue;
 	*k = q->next++;
@@ -292,9 +175,80 @@ static struct request *queue_take(struct zns_reader *r, uint64_t *k)
 		q->left -= q->end - q->next;
 		q->next = q->end;
 	}
-	if (q->next < q->end)
-		queue_add(r, q);
+	if (q->next == q->end)
+		i->first = q->link;
+	if (i->first)
+		queue_image(r, i);
 	return q;
+}
+
+static uint64_t nr_units(const struct zns_rimage *i)
+{
+	return (i->pb->size + i->pb->unit - 1) / i->pb->unit;
+}
+
+static void ahead_add(struct zns_reader *r, struct zns_rimage *i)
+{
+	if (i->ahead_queued || i->ahead >= i->ahead_end)
+		return;
+	i->ahead_queued = true;
+	i->ahead_next = NULL;
+	*r->ahead_tail = i;
+	r->ahead_tail = &i->ahead_next;
+	pthread_cond_broadcast(&r->work);
+}
+
+/* One unit that nobody has asked for yet. */
+static void run_ahead(struct zns_reader *r)
+{
+	struct zns_rimage *i = r->ahead;
+	uint64_t k = i->ahead++;
+
+	r->ahead = i->ahead_next;
+	if (!r->ahead)
+		r->ahead_tail = &r->ahead;
+	i->ahead_queued = false;
+	ahead_add(r, i);
+	unit_ahead(r, i, k);
+}
+
+/* How many images are read in order now; they share the cache. */
+static uint32_t streams(struct zns_reader *r, const struct zns_rimage *i)
+{
+	uint32_t n = 0;
+
+	r->recent[r->nr_recent++ % READER_STREAMS] = i;
+	for (uint32_t a = 0; a < READER_STREAMS; a++) {
+		bool seen = !r->recent[a];
+
+		for (uint32_t b = 0; b < a; b++)
+			seen |= r->recent[b] == r->recent[a];
+		n += !seen;
+	}
+	return n;
+}
+
+/*
+ * A forked child's memory is read a window at a time, each waited for (criu-hooks.md §3.2): what follows is then read
+ * by workers that would be idle, from other zones, while criu compares pages. Lock held.
+ */
+static void plan_ahead(struct zns_reader *r, struct zns_rimage *i, uint64_t first, uint64_t end, uint64_t len)
+{
+	uint32_t max;
+
+	if (len > AHEAD_REQUEST || r->queue)
+		return;
+	max = zns_max(2u, r->nr_cache * 3 / 4 / streams(r, i));
+	if (first != i->expected && first + 1 != i->expected)
+		i->ahead_depth = i->ahead = i->ahead_end = 0;
+	else
+		i->ahead_depth = zns_min(i->ahead_depth ? 2 * i->ahead_depth : 2, max);
+	i->expected = end;
+	if (!i->ahead_depth)
+		return;
+	i->ahead = zns_max(i->ahead, end);
+	i->ahead_end = zns_min(end + i->ahead_depth, nr_units(i));
+	ahead_add(r, i);
 }
 
 static void *worker(void *arg)
@@ -306,8 +260,12 @@ static void *worker(void *arg)
 		struct request *q;
 		uint64_t k;
 
-		while (!r->queue && !r->stop)
+		while (!r->queue && !r->ahead && !r->stop)
 			pthread_cond_wait(&r->work, &r->lock);
+		if (!r->queue && r->ahead && !r->stop) {
+			run_ahead(r);
+			continue;
+		}
 		if (!r->queue)
 			break;
 		q = queue_take(r, &k);
@@ -332,6 +290,8 @@ static int image_init(struct zns_reader *r, uint32_t n, const ZnsPb__Image *pb, 
 		return zns_fail(err, -ENOMEM, "no memory for image %s", pb->name);
 	for (size_t s = 0; s < pb->n_segments && !ret; s++)
 		ret = zns_seg_init(&i->seg[s], pb->segments[s], pb->unit, err);
+	for (size_t s = 0; s < pb->n_segments && !ret; s++)
+		r->width = zns_max(r->width, r->img[n].seg[s].nr);
 	r->buf_len = zns_max(r->buf_len, (size_t)pb->unit + 2 * r->dev->geo.block_size);
 	return ret;
 }
@@ -343,10 +303,21 @@ static int cmp_name(const void *a, const void *b)
 	return strcmp((*x)->pb->name, (*y)->pb->name);
 }
 
+/*
+ * Two reads for each zone, so that it goes from one to the next without a pause; every worker holds a unit, and all of
+ * them are bounded by memory.
+ */
+static uint32_t choose_workers(const struct zns_reader *r)
+{
+	uint32_t nr = zns_min((uint32_t)WORKERS_MAX, zns_max(8u, 2 * r->width));
+
+	return r->buf_len ? zns_min(nr, zns_max(2u, (uint32_t)(CACHE_BYTES / r->buf_len))) : nr;
+}
+
 int zns_reader_new(const struct zns_reader_params *p, const ZnsPb__Manifest *m, struct zns_reader **out,
 		   struct zns_err *err)
 {
-	uint32_t workers = p->workers ? p->workers : 8;
+	uint32_t workers;
 	struct zns_reader *r = calloc(1, sizeof(*r));
 	size_t align = zns_max((size_t)4096, (size_t)p->dev->geo.mem_align), step;
 	int ret = 0;
@@ -355,6 +326,7 @@ int zns_reader_new(const struct zns_reader_params *p, const ZnsPb__Manifest *m, 
 		return zns_fail(err, -ENOMEM, "no memory for the reader");
 	r->dev = p->dev;
 	r->tail = &r->queue;
+	r->ahead_tail = &r->ahead;
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_cond_init(&r->work, NULL);
 	pthread_cond_init(&r->change, NULL);
@@ -369,8 +341,8 @@ int zns_reader_new(const struct zns_reader_params *p, const ZnsPb__Manifest *m, 
 	}
 	if (!ret)
 		qsort(r->by_name, r->nr_img, sizeof(*r->by_name), cmp_name);
-	if (!p->workers && r->buf_len)	/* every worker holds a unit */
-		workers = zns_min(workers, zns_max(2u, (uint32_t)(CACHE_BYTES / r->buf_len)));
+	workers = p->workers ? p->workers : choose_workers(r);
+	r->depth = p->depth;
 	r->nr_cache = 2 * workers;
 	if (p->cache_units)
 		r->nr_cache = zns_max(p->cache_units, workers);
@@ -389,12 +361,15 @@ int zns_reader_new(const struct zns_reader_params *p, const ZnsPb__Manifest *m, 
 		ret = zns_fail(err, -ENOMEM, "no memory for %u units", r->nr_cache);
 	for (uint32_t n = 0; n < r->nr_cache && !ret; n++)
 		r->cache[n].buf = r->buffers + n * step;
-	for (; r->nr_threads < workers && !ret; r->nr_threads++) {
+	for (; !ret && r->nr_threads < workers; r->nr_threads++) {
 		ret = -pthread_create(&r->thread[r->nr_threads], NULL, worker, r);
-		if (ret) {
+		if (!ret)
+			continue;
+		if (r->nr_threads >= 2)	/* some will do, only slower */
+			ret = 0;
+		else
 			zns_fail_sys(err, ret, "cannot start a worker");
-			break;
-		}
+		break;
 	}
 	if (ret) {
 		zns_reader_free(r);
@@ -481,6 +456,7 @@ static void submit(struct request *q)
 	pthread_mutex_lock(&r->lock);
 	if (!r->first_ns)
 		r->first_ns = zns_mono_ns();
+	plan_ahead(r, q->img, q->next, q->end, q->len);
 	queue_add(r, q);
 	pthread_mutex_unlock(&r->lock);
 }

@@ -11,12 +11,31 @@
  */
 #define WORKER_BYTES MIB(12)
 #define DATA_BYTES MIB(8)
+/*
+ * Units whose memory is not read yet are addresses only. So many are kept that the zones do not run dry while the
+ * broker is asked for the next ones, which all zones of a stripe need at the same time.
+ */
+#define QUEUED_PER_WORKER 16
+
+/* Each zone has one write in flight; a few units more are being read and hashed, for whichever zone ends first. */
+static uint32_t wanted_workers(uint32_t width)
+{
+	return zns_max(4u, width + zns_max(2u, width / 4));
+}
+
+uint32_t zns_writer_unit(const struct zns_geometry *geo, uint32_t width)
+{
+	uint64_t fits = WORKER_BYTES / wanted_workers(width);
+
+	return (uint32_t)zns_min((uint64_t)zns_stripe_unit(geo), zns_max(zns_align_down(fits, ZNS_STRIPE_UNIT_MIN),
+									ZNS_STRIPE_UNIT_MIN));
+}
 
 static uint32_t choose_workers(const struct zns_writer_params *p)
 {
-	uint32_t nr = zns_min(16u, zns_max(4u, p->nr_groups + 2));
-
-	return p->workers ? p->workers : zns_max(2u, zns_min(nr, (uint32_t)(WORKER_BYTES / p->unit)));
+	if (p->workers)
+		return p->workers;
+	return zns_max(2u, zns_min(wanted_workers(p->nr_groups), (uint32_t)(WORKER_BYTES / p->unit)));
 }
 
 int zns_writer_new(const struct zns_writer_params *p, struct zns_writer **out, struct zns_err *err)
@@ -42,7 +61,9 @@ int zns_writer_new(const struct zns_writer_params *p, struct zns_writer **out, s
 	w->images_tail = &w->images;
 	w->queue_tail = &w->queue;
 	workers = choose_workers(p);
-	w->max_queued = 4 * workers;
+	/* But not so far ahead that small zones would be full of what is not written yet: each counts in the limits. */
+	w->max_queued = zns_max(4 * workers, zns_min(QUEUED_PER_WORKER * workers,
+						     (uint32_t)(p->dev->geo.zone_capacity / p->unit / 2 * p->nr_groups)));
 	w->max_data = zns_max(2u, (uint32_t)(DATA_BYTES / p->unit));
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->work, NULL);

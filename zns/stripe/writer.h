@@ -22,6 +22,7 @@ struct wzone {
 /* One of the stripe's `width` places: a group and its current zone (none before it is needed). */
 struct lane {
 	uint32_t group, weight;
+	uint64_t load;		/* bytes given to it so far, over its weight */
 	struct wzone *wz;
 };
 
@@ -73,7 +74,7 @@ struct zns_writer {
 	bool stop;
 
 	struct lane *lane;
-	uint32_t nr_lanes, next_lane;
+	uint32_t nr_lanes;
 	bool placing;		/* a placement may wait with the lock dropped: others wait for it */
 	struct wzone *zones;	/* every zone used, newest first */
 	struct wzone *retired;	/* those that left their lane, until znsd is told */
@@ -81,7 +82,7 @@ struct zns_writer {
 
 	struct zns_seg seg;	/* the segment being written … */
 	struct zns_wimage *seg_owner;	/* … by this image; NULL: none */
-	struct wzone *seg_wz[ZNS_STRIPE_MAX_WIDTH];
+	struct lane *seg_lane[ZNS_STRIPE_MAX_WIDTH];
 	uint64_t seg_units, seg_capacity;
 
 	struct zns_wimage *images, **images_tail;

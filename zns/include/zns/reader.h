@@ -6,7 +6,8 @@
  * each, then hands over the bytes asked for. Nothing unverified ever leaves it.
  *
  * Threads: runs its own workers; requests may come from several threads. A unit that is only partly asked for stays
- * in a small cache, so that page-by-page readers do not fetch it again.
+ * in a small cache, so that page-by-page readers do not fetch it again. For one that reads an image in order, a little
+ * at a time, the units that follow are read ahead.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,8 +21,9 @@ struct zns_rimage;
 
 struct zns_reader_params {
 	struct zns_dev *dev;	/* borrowed */
-	uint32_t workers;	/* threads; 0 = 8 */
-	uint32_t cache_units;	/* 0 = twice the workers */
+	uint32_t workers;	/* threads; 0 = two for each zone of the widest stripe, at least 8, as memory allows */
+	uint32_t cache_units;	/* 0 = twice the workers, as memory allows */
+	uint32_t depth;		/* reads at the device at once; 0 = one for each worker */
 };
 
 /* @m (checked by zns_manifest_check) is borrowed for the reader's life. */

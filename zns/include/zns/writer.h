@@ -29,7 +29,7 @@ struct zns_zone_slot {
 struct zns_writer_params {
 	struct zns_dev *dev;	/* borrowed */
 	uint32_t unit;		/* stripe unit, bytes, a multiple of the block size */
-	uint32_t workers;	/* threads; 0 = chosen by width */
+	uint32_t workers;	/* threads; 0 = chosen by width and unit */
 	uint32_t nr_groups;	/* the stripe's width */
 	const uint32_t *groups;	/* copied */
 	const uint32_t *weights;
@@ -53,6 +53,12 @@ struct zns_writer_stats {
 
 struct zns_writer;
 struct zns_wimage;
+
+/*
+ * The stripe unit for a stripe of @width zones when nobody asks for one: that of the device (zns_stripe_unit), or less,
+ * so that a wide stripe's buffers, one unit for each zone and some more, stay within a helper's memory.
+ */
+uint32_t zns_writer_unit(const struct zns_geometry *geo, uint32_t width);
 
 int zns_writer_new(const struct zns_writer_params *p, struct zns_writer **out, struct zns_err *err);
 

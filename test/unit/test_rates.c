@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Rates of the striping writer and reader in model time: their own code and threads, the emulator's timing model, and
+ * virtual time (vtime.h), so every figure is the same in every run. N zones on N dies give at least 97 % of N times
+ * what one gives (design.md §8).
+ */
+#include "vdev.h"
+#include "zns/reader.h"
+#include "zns/writer.h"
+
+#define DIES 32
+#define WIDTH_MAX 32
+
+static uint8_t mem[MIB(8)] __attribute__((aligned(4096)));
+
+struct rig {
+	struct vdev v;
+	struct zns_dev *d;
+	struct zns_writer *w;
+	uint32_t unit, width, weights[WIDTH_MAX];
+	uint32_t given[WIDTH_MAX];	/* zones of this group so far */
+	uint64_t grant_ns;		/* the broker's time for one zone */
+	ZnsPb__Checkpoint *c;
+	ZnsPb__Manifest *m;
+	struct zns_writer_stats st;
+};
+
+static struct zns_emu_params device(uint64_t capacity)
+{
+	struct zns_emu_params p;
+
+	zns_emu_default_params(&p);
+	p.nr_zones = 40 * DIES;
+	p.zone_size = p.zone_capacity = capacity;
+	p.max_active = 0;
+	p.timing = true;
+	return p;
+}
+
+static int grant(void *arg, uint32_t group, const uint32_t *done, uint32_t nr_done, struct zns_zone_slot *out,
+		 struct zns_err *e)
+{
+	struct rig *r = arg;
+	uint32_t dies = r->v.p.map == ZNS_EMU_MAP_SHARED ? 1 : DIES;
+
+	vt_sleep_until(vt.now_ns + r->grant_ns);
+	out->zone = group + dies * (dies == 1 ? 8 + r->given[group]++ : 1 + r->given[group]++);
+	out->group = group;
+	if (out->zone >= r->d->geo.nr_zones)
+		return zns_fail(e, -ENOSPC, "the device is full");
+	out->start = r->v.wp[out->zone];
+	out->capacity = r->d->geo.zone_capacity;
+	return 0;
+}
+
+static void rig_init(struct rig *r, const struct zns_emu_params *p, uint32_t width)
+{
+	memset(r, 0, sizeof(*r));
+	for (size_t i = 0; i < sizeof(mem); i += 8)
+		memcpy(mem + i, &(uint64_t){ VDEV_WORD }, 8);
+	r->d = vdev_make(&r->v, p);
+	r->width = width;
+	r->unit = zns_writer_unit(&r->d->geo, width);
+	for (uint32_t i = 0; i < WIDTH_MAX; i++)
+		r->weights[i] = 1;
+	vt_begin();
+}
+
+static void rig_start(struct rig *r)
+{
+	uint32_t groups[WIDTH_MAX];
+	struct zns_writer_params p = { .dev = r->d, .unit = r->unit, .nr_groups = r->width, .groups = groups,
+				       .weights = r->weights, .zone_get = grant, .arg = r };
+
+	for (uint32_t i = 0; i < WIDTH_MAX; i++)
+		groups[i] = i;
+	assert_ok(zns_writer_new(&p, &r->w, &err));
+}
+
+/* As criu does: messages of up to 1024 addresses or 8 MiB, then the wait for all of it to be read. */
+static void feed_pages(struct rig *r, const char *name, uint64_t bytes, size_t piece)
+{
+	struct zns_wimage *i;
+
+	assert_ok(zns_writer_image(r->w, name, true, &i, &err));
+	while (bytes) {
+		struct iovec iov[1024];
+		uint64_t sum = 0;
+		uint32_t nr;
+
+		for (nr = 0; nr < 1024 && sum < bytes && sum < sizeof(mem); nr++) {
+			/* no two beside each other, or they would be one */
+			iov[nr].iov_base = mem + (piece < sizeof(mem) ? nr % 2 * piece : 0);
+			iov[nr].iov_len = zns_min((uint64_t)piece, bytes - sum);
+			sum += iov[nr].iov_len;
+		}
+		assert_ok(zns_wimage_mem(i, getpid(), iov, nr, &err));
+		bytes -= sum;
+	}
+	assert_ok(zns_wimage_settle(i, &err));
+	assert_ok(zns_wimage_seal(i, &err));
+}
+
+static void feed_small(struct rig *r, const char *name, size_t bytes)
+{
+	struct zns_wimage *i;
+
+	assert_ok(zns_writer_image(r->w, name, false, &i, &err));
+	assert_ok(zns_wimage_data(i, mem, bytes, &err));
+	assert_ok(zns_wimage_seal(i, &err));
+}
+
+static void rig_finish(struct rig *r)
+{
+	ZnsPb__Manifest m = ZNS_PB__MANIFEST__INIT;
+	ZnsPb__ExtentRef *ref = malloc(sizeof(*ref));
+	uint8_t uuid[ZNS_UUID_LEN] = { 1 };
+
+	zns_pb__extent_ref__init(ref);
+	r->c = malloc(sizeof(*r->c));
+	zns_pb__checkpoint__init(r->c);
+	r->c->id.data = calloc(1, ZNS_UUID_LEN);
+	r->c->id.len = ZNS_UUID_LEN;
+	r->c->container = strdup("rates");
+	r->c->manifest = ref;
+	m.device.data = uuid;
+	m.device.len = ZNS_UUID_LEN;
+	m.checkpoint = r->c;
+	r->c->manifest = NULL;
+	assert_ok(zns_writer_finish(r->w, &m, ref, &err));
+	r->c->manifest = ref;
+	zns_writer_stats(r->w, &r->st);
+	zns_writer_free(r->w);
+	r->w = NULL;
+}
+
+static void rig_drop(struct rig *r)
+{
+	vt_end();
+	zns_pb__checkpoint__free_unpacked(r->c, NULL);
+	if (r->m)
+		zns_pb__manifest__free_unpacked(r->m, NULL);
+	vdev_close(&r->v);
+}
+
+static double rate_of(const struct zns_writer_stats *s)
+{
+	return (double)s->page_bytes / (double)MIB(1) / ((double)(s->last_complete_ns - s->first_submit_ns) / 1e9);
+}
+
+/* --- N zones --- */
+
+struct load {
+	const char *what;
+	uint64_t grant_us;	/* the broker's answer */
+	uint64_t ns_per_mib;	/* of a checksum: 400 us is 2.5 GiB/s */
+	uint64_t image;		/* bytes of each pages image at most; 0: one image */
+	size_t piece;		/* of task memory */
+	bool small;		/* small images in between */
+};
+
+static double write_rate(const struct zns_emu_params *p, const struct load *l, uint32_t width)
+{
+	const uint64_t total = MIB(48) * width;
+	uint32_t n = 0;
+	struct rig r;
+	double rate;
+
+	rig_init(&r, p, width);
+	r.grant_ns = l->grant_us * 1000;
+	vt.ns_per_mib = l->ns_per_mib;
+	rig_start(&r);
+	for (uint64_t done = 0, len; done < total; done += len) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "pages-%u.img", ++n);
+		/* sizes that are no multiple of anything */
+		len = zns_min(total - done, l->image ? l->image - n % 7 * 36864 : total);
+		feed_pages(&r, name, len, l->piece);
+		for (int k = 0; l->small && k < 6; k++) {
+			snprintf(name, sizeof(name), "small-%u-%d.img", n, k);
+			feed_small(&r, name, 200 + (size_t)k * 1000);
+		}
+	}
+	rig_finish(&r);
+	rate = rate_of(&r.st);
+	rig_drop(&r);
+	return rate;
+}
+
+static const struct load loads[] = {
+	{ "one image", 0, 0, 0, sizeof(mem), false },
+	{ "one image, slow broker, checksums cost", 2000, 400000, 0, sizeof(mem), false },
+	{ "one image of scattered pages", 500, 400000, 0, 4096, false },
+	{ "a tree of tasks", 500, 400000, MIB(40), sizeof(mem), true },
+	{ "a tree of small tasks", 500, 400000, MIB(9), KIB(64), true },
+};
+
+static void writer_scales(void **state)
+{
+	static const uint32_t width[] = { 1, 2, 5, 8, 16, 32 };
+	struct zns_emu_params p = device(MIB(16));
+	int bad = 0;
+
+	for (size_t l = 0; l < ZNS_ARRAY_SIZE(loads); l++) {
+		double one = 0;
+
+		for (size_t i = 0; i < ZNS_ARRAY_SIZE(width); i++) {
+			double rate = write_rate(&p, &loads[l], width[i]), part;
+
+			if (!i)
+				one = rate;
+			part = rate / (one * width[i]);
+			print_message("write, %s: %2u zones %7.1f MiB/s, %.3f of %u x one\n", loads[l].what, width[i], rate,
+				      part, width[i]);
+			bad += part < (width[i] > 16 ? 0.93 : 0.97) || part > 1.03;
+		}
+		bad += one < 0.97 * p.die_write_mibps;
+	}
+	assert_int_equal(bad, 0);
+}
+
+/* --- reading --- */
+
+struct gate {
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+	uint32_t running;
+	int code;
+};
+
+static void on_done(void *arg, const struct zns_err *e)
+{
+	struct gate *g = arg;
+
+	pthread_mutex_lock(&g->lock);
+	g->running--;
+	g->code = g->code ? g->code : e->code;
+	pthread_cond_signal(&g->cond);
+	pthread_mutex_unlock(&g->lock);
+}
+
+static void gate_wait(struct gate *g, uint32_t most)
+{
+	pthread_mutex_lock(&g->lock);
+	while (g->running > most)
+		pthread_cond_wait(&g->cond, &g->lock);
+	pthread_mutex_unlock(&g->lock);
+	assert_int_equal(g->code, 0);
+}
+
+struct want {
+	const char *what;
+	size_t piece;		/* of one request */
+	uint32_t at_once;	/* requests */
+	uint64_t compare_ns;	/* what the reader does with each piece before it asks for the next one */
+	double least;		/* of N x one; what waits for each answer cannot lose nothing */
+};
+
+/* One image of 24 MiB for each zone: MiB/s of reading all of it. */
+static double read_rate(const struct zns_emu_params *p, const struct want *q, uint32_t width)
+{
+	struct zns_reader_params rp = { 0 };
+	struct gate g = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0 };
+	struct zns_reader *rd;
+	struct zns_rimage *i;
+	uint64_t start, bytes, us;
+	struct rig r;
+
+	rig_init(&r, p, width);
+	rig_start(&r);
+	feed_pages(&r, "pages-1.img", MIB(24) * width, sizeof(mem));
+	rig_finish(&r);
+	assert_ok(zns_manifest_read(r.d, r.c, &r.m, &err));
+	vt_sleep_until(vt.now_ns + 1000000000);	/* what is buffered is on the medium */
+	vt.ns_per_mib = 100000;
+	rp.dev = r.d;
+	assert_ok(zns_reader_new(&rp, r.m, &rd, &err));
+	i = zns_reader_find(rd, "pages-1.img");
+	start = vt.now_ns;
+	for (uint64_t off = 0; off < zns_rimage_size(i); off += q->piece) {
+		struct iovec v = { mem, zns_min((uint64_t)q->piece, zns_rimage_size(i) - off) };
+
+		gate_wait(&g, q->at_once - 1);
+		vt_sleep_until(vt.now_ns + q->compare_ns);
+		g.running++;
+		zns_rimage_read_task(i, off, getpid(), &v, 1, on_done, &g);
+	}
+	gate_wait(&g, 0);
+	start = vt.now_ns - start;
+	zns_reader_stats(rd, &bytes, &us);
+	assert_int_equal(bytes, MIB(24) * width);
+	zns_reader_free(rd);
+	rig_drop(&r);
+	return (double)bytes / (double)MIB(1) / ((double)start / 1e9);
+}
+
+static void reader_scales(void **state)
+{
+	static const struct want want[] = {
+		{ "all of a task's memory", MIB(4), 64, 0, 0.97 },
+		{ "a window at a time", MIB(1), 1, 20000, 0.95 },
+	};
+	static const uint32_t width[] = { 1, 2, 5, 8, 16 };
+	struct zns_emu_params p = device(MIB(16));
+	int bad = 0;
+
+	for (size_t l = 0; l < ZNS_ARRAY_SIZE(want); l++) {
+		double one = 0;
+
+		for (size_t i = 0; i < ZNS_ARRAY_SIZE(width); i++) {
+			double rate = read_rate(&p, &want[l], width[i]), part;
+
+			if (!i)
+				one = rate;
+			part = rate / (one * width[i]);
+			print_message("read, %s: %2u zones %7.1f MiB/s, %.3f of %u x one\n", want[l].what, width[i], rate,
+				      part, width[i]);
+			bad += part < want[l].least || part > 1.03;
+		}
+		bad += one < 0.97 * p.die_read_mibps;
+	}
+	assert_int_equal(bad, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(writer_scales),
+		T(reader_scales),
+	};
+
+	alarm(300);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

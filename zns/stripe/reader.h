@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_STRIPE_READER_H
+#define ZNS_STRIPE_READER_H
+/* Inside of the striping reader: units in memory (units.c), requests and workers (reader.c). */
+#include <pthread.h>
+#include "zns/reader.h"
+#include "zns/layout.h"
+#include "zns/util.h"
+
+struct zns_rimage {
+	struct zns_reader *r;
+	const ZnsPb__Image *pb;
+	uint32_t index;
+	struct zns_seg *seg;
+	struct request *first, **last;	/* with units to hand out, in order of arrival */
+	struct zns_rimage *link;	/* in the reader's queue, while there are any */
+	/* reading ahead, for who reads in order and waits for each piece */
+	uint64_t expected;	/* the unit after the last one asked for */
+	uint64_t ahead, ahead_end;	/* units to be read before they are asked for */
+	uint32_t ahead_depth;	/* grows while the guess is right */
+	bool ahead_queued;
+	struct zns_rimage *ahead_next;
+};
+
+#define READER_STREAMS 8	/* readers in order that are told apart */
+
+enum unit_state { UNIT_IDLE, UNIT_LOADING, UNIT_READY };
+
+/* One cached unit. Only idle-referenced ones (users == 0) are replaced. */
+struct cached {
+	const struct zns_rimage *img;
+	uint64_t k;
+	enum unit_state state;
+	uint32_t users;
+	bool fresh;		/* read ahead, and not asked for yet */
+	uint64_t stamp;		/* when it was used last */
+	uint64_t load;		/* number of the load that brought it */
+	uint8_t *buf;		/* unit and two blocks of slack: packed images start off the block grid */
+	size_t skip;		/* bytes of buf before the unit */
+};
+
+struct request;
+
+struct zns_reader {
+	struct zns_dev *dev;
+	struct zns_rimage *img, **by_name;
+	uint32_t nr_img, width;	/* width: most zones that one image's units go round */
+	size_t buf_len;
+	pthread_mutex_t lock;
+	pthread_cond_t work, change;
+	bool stop;
+	struct zns_rimage *queue, **tail;	/* images that are asked for, by turns */
+	struct zns_rimage *ahead, **ahead_tail;	/* for workers that have nothing else to do */
+	const struct zns_rimage *recent[READER_STREAMS];	/* who asked last for little */
+	uint32_t nr_recent;
+	struct cached *cache;
+	uint8_t *buffers;
+	uint32_t nr_cache;
+	uint32_t depth, in_flight;	/* reads at the device; depth 0: as many as there are workers */
+	uint64_t clock, nr_loads;
+	pthread_t *thread;
+	uint32_t nr_threads;
+	uint64_t bytes, first_ns, last_ns;
+};
+
+static inline uint32_t unit_len(const struct zns_rimage *i, uint64_t k)
+{
+	return (uint32_t)zns_min((uint64_t)i->pb->unit, i->pb->size - k * i->pb->unit);
+}
+
+/* Where unit @k of an image stands; -EBADMSG: nowhere. */
+int unit_locate(const struct zns_rimage *i, uint64_t k, struct zns_place *p);
+/* Get a unit into the cache, or wait for whoever is at it. Returns it referenced. Lock held. */
+struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64_t k, struct zns_err *err);
+/* The same unless somebody has or loads it, or no buffer is to be had; nobody is told of an error. Lock held. */
+void unit_ahead(struct zns_reader *r, const struct zns_rimage *i, uint64_t k);
+
+#endif

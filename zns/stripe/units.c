@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Checksum units in memory: fetched, verified, kept for a while. */
+#include "reader.h"
+
+int unit_locate(const struct zns_rimage *i, uint64_t k, struct zns_place *p)
+{
+	uint64_t off = k * i->pb->unit;
+	size_t lo = 0, hi = i->pb->n_segments;
+
+	while (hi - lo > 1) {
+		size_t mid = (lo + hi) / 2;
+
+		if (i->seg[mid].off <= off)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	if (lo >= i->pb->n_segments || off < i->seg[lo].off || off - i->seg[lo].off >= i->seg[lo].len)
+		return -EBADMSG;
+	zns_seg_place(&i->seg[lo], (off - i->seg[lo].off) / i->pb->unit, p);
+	return 0;
+}
+
+/* Read one unit from the device and verify it. No lock held. */
+static int fetch(struct zns_reader *r, struct cached *c, struct zns_err *err)
+{
+	const struct zns_rimage *i = c->img;
+	uint32_t len = unit_len(i, c->k), block = r->dev->geo.block_size;
+	uint64_t from, to, start = c->k * i->pb->unit;
+	struct zns_place p;
+	size_t max = r->dev->geo.max_io_bytes;
+	int ret = unit_locate(i, c->k, &p);
+
+	if (ret)
+		return zns_fail(err, ret, "image %s: no place for unit %llu", i->pb->name, (unsigned long long)c->k);
+	from = zns_align_down(p.off, block);
+	to = zns_align_up(p.off + len, block);
+	c->skip = p.off - from;
+	if (to - from > r->buf_len)
+		return zns_fail(err, -EBADMSG, "image %s: unit %llu is too large", i->pb->name, (unsigned long long)c->k);
+	if (!max)
+		max = to - from;
+	for (uint64_t at = from; at < to && !ret; at += zns_min((uint64_t)max, to - at))
+		ret = zns_dev_read(r->dev, p.zone, at, c->buf + (at - from), zns_min((uint64_t)max, to - at), err);
+	if (ret)
+		return zns_wrap(err, "image %s", i->pb->name);
+	if (zns_hash(c->buf + c->skip, len) != i->pb->csums[c->k])
+		return zns_fail(err, -EBADMSG, "image %s is damaged: checksum of bytes %llu to %llu (zone %u) does not match",
+				i->pb->name, (unsigned long long)start, (unsigned long long)start + len, p.zone);
+	return 0;
+}
+
+/* Read ahead for somebody who will come; but a wrong guess must not hold a buffer for ever. */
+static bool awaited(const struct zns_reader *r, const struct cached *c)
+{
+	return c->fresh && r->nr_loads - c->load < 4 * r->nr_cache;
+}
+
+/*
+ * The unit, if it is in the cache or coming; else NULL and in *old the buffer to use: the one not used for longest,
+ * with @any also one that is awaited, if there is no other. NULL if there is none.
+ */
+static struct cached *look_up(struct zns_reader *r, const struct zns_rimage *i, uint64_t k, bool any, struct cached **old)
+{
+	struct cached *spare = NULL;
+
+	*old = NULL;
+	for (uint32_t n = 0; n < r->nr_cache; n++) {
+		struct cached *e = &r->cache[n], **best = awaited(r, e) ? &spare : old;
+
+		if (e->state != UNIT_IDLE && e->img == i && e->k == k)
+			return e;
+		if (!e->users && (!*best || e->stamp < (*best)->stamp))
+			*best = e;
+	}
+	if (!*old && any)
+		*old = spare;
+	return NULL;
+}
+
+/* Into the buffer @c; referenced on success. Lock held, dropped meanwhile. */
+static int load(struct zns_reader *r, struct cached *c, const struct zns_rimage *i, uint64_t k, struct zns_err *err)
+{
+	int ret;
+
+	c->img = i;
+	c->k = k;
+	c->state = UNIT_LOADING;
+	c->users = 1;
+	c->stamp = ++r->clock;
+	c->load = ++r->nr_loads;
+	c->fresh = false;
+	while (r->depth && r->in_flight >= r->depth)
+		pthread_cond_wait(&r->change, &r->lock);
+	r->in_flight++;
+	pthread_mutex_unlock(&r->lock);
+	ret = fetch(r, c, err);
+	pthread_mutex_lock(&r->lock);
+	r->in_flight--;
+	c->state = ret ? UNIT_IDLE : UNIT_READY;
+	if (ret) {
+		c->users = 0;
+		c->stamp = 0;
+	}
+	pthread_cond_broadcast(&r->change);
+	return ret;
+}
+
+struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64_t k, struct zns_err *err)
+{
+	for (;;) {
+		struct cached *old, *c = look_up(r, i, k, true, &old);
+
+		if (c && c->state == UNIT_READY) {
+			c->users++;
+			c->fresh = false;
+			c->stamp = ++r->clock;
+			return c;
+		}
+		if (!c && old)
+			return load(r, old, i, k, err) ? NULL : old;
+		pthread_cond_wait(&r->change, &r->lock);	/* being loaded, or every buffer in use */
+	}
+}
+
+void unit_ahead(struct zns_reader *r, const struct zns_rimage *i, uint64_t k)
+{
+	struct cached *old, *c = look_up(r, i, k, false, &old);
+	struct zns_err err;
+
+	if (c || !old || load(r, old, i, k, &err))
+		return;
+	old->fresh = true;
+	old->users--;
+	pthread_cond_broadcast(&r->change);	/* somebody may wait for a buffer */
+}
