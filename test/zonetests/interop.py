@@ -13,9 +13,13 @@ own memory.
 import copy
 import filecmp
 import os
+import re
+import shutil
+import signal
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 
 import ztlib
@@ -112,6 +116,71 @@ LEAVE = [('redis', 'h'), ('redis', 'ns'), ('tmpfs', 'ns'), ('ghost', 'h'), ('cow
 for _program, _flavour in LEAVE:
     CASES[f'export-{_program}-{_flavour}'] = lambda scene, p=_program, f=_flavour: leave(scene, p, f)
     CASES[f'export-{_program}-{_flavour}'].__doc__ = leave.__doc__
+
+
+def come(scene, program, flavour):
+    """Stock dumps into a directory, import, and ours restores."""
+    scene = scene(ROOMY, size=1)
+    task = start(scene, program, flavour)
+    plain, handle = scene.dir / 'plain', scene.dir / 'handle'
+    before = ztlib.footprint(task.pid)
+    ztlib.dump(with_criu(scene.cfg, STOCK_CRIU, True), task, plain, scene.dir / 'dump.log', 'interop')
+    done = scene.device.ctl('import', str(plain), '--handle', str(handle), '--qos', '300')
+    if done.returncode:
+        raise Failed(f'import: {done.stderr.strip()}')
+    shutil.rmtree(plain)
+    ztlib.restore(scene.cfg, task, handle, scene.dir / 'restore.log')
+    ztlib.check_footprint(before, ztlib.footprint(task.pid))
+    task.verify()
+
+
+def differing(one, other):
+    """Names of images that are not the same in two directories."""
+    names = [{p.name for p in d.iterdir() if p.suffix == '.img'} for d in (one, other)]
+    if names[0] != names[1]:
+        raise Failed(f'names differ: {sorted(names[0] ^ names[1])}')
+    return {n for n in names[0] if not filecmp.cmp(one / n, other / n, shallow=False)}
+
+
+def same_as_stock(scene, program):
+    """A stopped process dumped by stock, through zones, by stock: ours differs where the two of stock do, no more."""
+    scene = scene(ROOMY, size=1)
+    task = start(scene, program, 'h')
+    for tid in os.listdir(f'/proc/{task.pid}/task'):
+        os.sched_setaffinity(int(tid), {0})     # its CPU's number is in its memory (rseq)
+    time.sleep(0.1)
+    os.kill(task.pid, signal.SIGSTOP)
+    ztlib.wait_until(lambda: ztlib.proc_state(task.pid) == 'T', 5)
+    out = {}
+    stock = with_criu(scene.cfg, STOCK_CRIU, True)
+    for name, cfg in (('before', stock), ('zones', scene.cfg), ('after', stock)):
+        images, log = scene.dir / name, scene.dir / f'{name}.log'
+        images.mkdir()
+        done = ztlib.run_criu(cfg, ztlib.dump_args(cfg, task, images, log, 'interop', ['--leave-running']), log)
+        if done.returncode:
+            raise Failed(f'dump with {name}: {ztlib.log_errors(log)}')
+        out[name] = images
+    exported = scene.dir / 'exported'
+    export(scene, scene.device.checkpoint_of('interop'), exported)
+    os.kill(task.pid, signal.SIGCONT)
+    # Times and ids of the dump itself are in these.
+    passing = differing(out['before'], out['after'])
+    if not passing <= {n for n in passing if re.match(r'inventory|timens|core-', n)}:
+        raise Failed(f'stock differs from itself: {sorted(passing)}')
+    ours = differing(exported, out['before'])
+    if not ours <= passing:
+        raise Failed(f'differ from stock: {sorted(ours - passing)}')
+    task.verify()
+    print(f'     {program}: all but {" ".join(sorted(passing))} are as stock writes them', flush=True)
+
+
+IMPORT = [('redis', 'h'), ('redis', 'ns'), ('tmpfs', 'ns'), ('cowtree', 'h')]
+for _program, _flavour in IMPORT:
+    CASES[f'import-{_program}-{_flavour}'] = lambda scene, p=_program, f=_flavour: come(scene, p, f)
+    CASES[f'import-{_program}-{_flavour}'].__doc__ = come.__doc__
+for _program in ('anon', 'bigmem'):
+    CASES[f'stock-{_program}'] = lambda scene, p=_program: same_as_stock(scene, p)
+    CASES[f'stock-{_program}'].__doc__ = same_as_stock.__doc__
 
 
 def prepared():

@@ -1,20 +1,22 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-tools: znsctl's commands on real checkpoints: verify, export.
+tools: znsctl's commands on real checkpoints: verify, export, import.
 
   tools.py list | run NAME... | run -a
 """
 import hashlib
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
 import tarfile
 
-from ztlib import Failed
-from ztscene import suite_main
+import ztlib
+from ztlib import Failed, wait_until
+from ztscene import TINY, suite_main
 
 CASES = {}
 
@@ -180,6 +182,75 @@ def export(scene):
 
     run_ctl(scene, 0, 'rm', ident)
     scene.good_restore(images=out)
+
+
+# ---- import --------------------------------------------------------------------------------------------
+
+def plain_dump(scene, name):
+    """The scene's task, dumped without zones; it stays alive."""
+    images = scene.dir / name
+    images.mkdir()
+    log = scene.log()
+    done = ztlib.run_criu(scene.cfg, ['dump', '-t', scene.task.pid, '-D', images, '-W', log.parent, '-o', log.name, '-v4',
+                                      '--leave-running'], log)
+    expect(f'plain dump ({ztlib.log_errors(log)})', done.returncode, 0)
+    return images
+
+
+@case
+def import_plain(scene):
+    """import of a plain directory: same bytes back, restored by handle and by id; what is no whole dump is refused."""
+    scene = scene()
+    plain, handle = plain_dump(scene, 'plain'), scene.dir / 'handle'
+    said = json.loads(run_ctl(scene, 0, 'import', str(plain), '--handle', str(handle), '--qos', '200', '--json'))
+    other = json.loads(run_ctl(scene, 0, 'import', str(plain), '--container', 'other', '--json'))
+    images = {p.name: p.stat().st_size for p in plain.iterdir() if p.suffix == '.img'}
+    expect('import', (said['container'], said['images'], said['bytes']), ('plain', len(images), sum(images.values())))
+    shown = scene.device.json('show', said['id'])
+    expect('origin', shown['origin']['kind'], 'import')
+    expect('qos', shown['qos_requested_mibps'], 200)
+    expect('containers', sorted(c['container'] for c in scene.device.checkpoints()), ['other', 'plain'])
+    expect('handle', scene.device.json('show', str(handle))['handle']['differ'], 0)
+    run_ctl(scene, 0, 'verify', '--all')
+    run_ctl(scene, 0, 'export', other['id'], str(scene.dir / 'again'))
+    expect('bytes', digests(scene.dir / 'again'), {n: d for n, d in digests(plain).items() if n in images})
+
+    refused = (('handle', handle), ('incremental', plain), ('inventory', scene.dir / 'none'), ('no CRIU image', plain))
+    (scene.dir / 'none').mkdir()
+    free = scene.device.free_zones()
+    for n, (what, directory) in enumerate(refused):
+        if n == 1:
+            os.symlink('.', plain / 'parent')
+        if n == 3:
+            os.unlink(plain / 'parent')
+            good = (plain / 'inventory.img').read_bytes()
+            (plain / 'inventory.img').write_bytes(b'x' + good[1:])
+        if what not in run_ctl(scene, 1, 'import', str(directory), '--handle', str(scene.dir / 'never')):
+            raise Failed(f'import of a directory with {what} is refused with another reason')
+    (plain / 'inventory.img').write_bytes(good)
+    expect('left behind', (scene.dir / 'never').exists(), False)
+    expect('checkpoints', len(scene.device.checkpoints()), 2)
+    expect('free zones', scene.device.free_zones(), free)
+
+    scene.task.end()
+    scene.good_restore(images=handle)
+    ztlib.kill(scene.task.pid)
+    wait_until(lambda: not ztlib.alive(scene.task.pid), 5)
+    empty = scene.dir / 'empty'
+    empty.mkdir()
+    scene.good_restore(images=empty, extra=['--zns-checkpoint', other['id']])
+
+
+@case
+def import_full(scene):
+    """import into a device without room leaves nothing behind."""
+    scene = scene(TINY, size=96)
+    plain = plain_dump(scene, 'plain')
+    if not re.search('full|space', run_ctl(scene, 1, 'import', str(plain))):
+        raise Failed('import into a full device does not say so')
+    expect('checkpoints', scene.device.checkpoints(), [])
+    if not wait_until(lambda: scene.device.free_zones() == scene.free_before, 10, 0.1):
+        raise Failed('zones of a failed import are not free again')
 
 
 if __name__ == '__main__':

@@ -34,6 +34,7 @@ int cmd_ls(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_verify(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_zones(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_reserve(const struct ctl_cmd *cmd, int argc, char **argv);

@@ -43,6 +43,11 @@ static const struct ctl_cmd commands[] = {
 	{ "export", "[DEV] ID|DIRECTORY DIR|FILE.tar|-", "a checkpoint as a plain CRIU image directory or archive of one",
 	  "  ID may be the beginning of one, or a directory that holds a handle\n"
 	  "  DIR is new or empty; - is a tar archive on standard output\n" DEV_HELP, cmd_export },
+	{ "import", "[DEV] DIR [OPTIONS]", "a plain CRIU image directory becomes a checkpoint on zones",
+	  "  --container NAME  whose checkpoint it is; otherwise the directory's name\n"
+	  "  --qos MIBPS       bandwidth to write with, as --zns-qos of criu\n"
+	  "  --admission share|wait[=S]|reject   as --zns-admission of criu\n"
+	  "  --handle NEWDIR   write a handle there, to restore from\n" DEV_HELP, cmd_import },
 	{ "zones", "[DEV]", "zones: a table, or a picture on a terminal",
 	  "  --table         a table, also on a terminal\n  --picture       a picture, also elsewhere\n" DEV_HELP, cmd_zones },
 	{ "rm", "[DEV] ID...|--container NAME|--all", "remove checkpoints; removing one twice is no error",

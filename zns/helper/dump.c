@@ -13,30 +13,8 @@ static int zone_get(void *arg, uint32_t group, const uint32_t *done, uint32_t nr
 		    struct zns_err *err)
 {
 	struct dump *d = arg;
-	ZnsPb__ZoneGet get = ZNS_PB__ZONE_GET__INIT;
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	ZnsPb__Response *resp = NULL;
-	int ret;
 
-	get.group = group;
-	get.done_zones = (uint32_t *)done;
-	get.n_done_zones = nr_done;
-	req.zone_get = &get;
-	ret = zns_broker_call(&d->h->broker, &req, &resp, err);
-	if (ret)
-		return ret;
-	if (!resp->zone) {
-		ret = zns_fail(err, -EPROTO, "znsd granted no zone");
-	} else {
-		out->zone = resp->zone->zone;
-		out->group = resp->zone->group;
-		out->start = resp->zone->start;
-		out->capacity = resp->zone->capacity;
-		if (out->zone >= d->h->dev->geo.nr_zones || out->start > out->capacity)
-			ret = zns_fail(err, -EPROTO, "znsd granted a zone that the device does not have");
-	}
-	zns_pb__response__free_unpacked(resp, NULL);
-	return ret;
+	return zns_broker_zone_get(&d->h->broker, &d->h->dev->geo, group, done, nr_done, out, err);
 }
 
 /* --zns-container, else the container's id in the task's cgroup, else the image directory's name (design.md §5). */

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* import: a plain CRIU image directory becomes a checkpoint; the order is that of a dump */
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "ctl.h"
+#include "import.h"
+#include "zns/layout.h"
+#include "zns/store.h"
+
+#define CHUNK MIB(16)		/* between two looks at the progress */
+#define RATE_MIN_US 1000000u	/* a shorter data phase is not rated (design.md §5) */
+
+enum { OPT_CONTAINER = OPT_OWN, OPT_QOS, OPT_ADMISSION, OPT_HANDLE };
+
+static int zone_get(void *arg, uint32_t group, const uint32_t *done, uint32_t nr_done, struct zns_zone_slot *out,
+		    struct zns_err *err)
+{
+	struct import *x = arg;
+
+	return zns_broker_zone_get(&x->broker, &x->dev->geo, group, done, nr_done, out, err);
+}
+
+static int admission(struct import *x, ZnsPb__Response **resp, struct zns_err *err)
+{
+	ZnsPb__DumpBegin begin = ZNS_PB__DUMP_BEGIN__INIT;
+	ZnsPb__Origin origin = ZNS_PB__ORIGIN__INIT;
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	int ret;
+
+	x->unit = zns_stripe_unit(&x->dev->geo);
+	begin.container = x->container;
+	begin.qos_mibps = x->qos_mibps;
+	begin.admission = (char *)x->admission;
+	begin.has_min_room = 1;
+	begin.min_room = x->unit;
+	origin.kind = (char *)"import";
+	begin.origin = &origin;
+	req.dump_begin = &begin;
+	ret = zns_broker_call(&x->broker, &req, resp, err);
+	if (!ret && (!(*resp)->dump || !(*resp)->dump->n_groups || (*resp)->dump->n_groups > ZNS_STRIPE_MAX_WIDTH ||
+		     (*resp)->dump->checkpoint.len != ZNS_UUID_LEN)) {
+		zns_pb__response__free_unpacked(*resp, NULL);
+		*resp = NULL;
+		ret = zns_fail(err, -EPROTO, "znsd granted no usable stripe");
+	}
+	return ret;
+}
+
+static int start_writer(struct import *x, struct zns_err *err)
+{
+	uint32_t groups[ZNS_STRIPE_MAX_WIDTH], weights[ZNS_STRIPE_MAX_WIDTH];
+	ZnsPb__Response *resp;
+	int ret = admission(x, &resp, err);
+	struct zns_writer_params p = { .dev = x->dev, .unit = x->unit, .zone_get = zone_get, .arg = x };
+
+	if (ret)
+		return ret;
+	for (size_t i = 0; i < resp->dump->n_groups; i++) {
+		groups[i] = resp->dump->groups[i]->group;
+		weights[i] = resp->dump->groups[i]->weight;
+	}
+	memcpy(x->id, resp->dump->checkpoint.data, ZNS_UUID_LEN);
+	x->shared_groups = resp->dump->shared_groups;
+	if (resp->dump->note)
+		fprintf(stderr, "znsctl import: note: %s\n", resp->dump->note);
+	p.nr_groups = (uint32_t)resp->dump->n_groups;
+	p.groups = groups;
+	p.weights = weights;
+	ret = zns_writer_new(&p, &x->w, err);
+	zns_pb__response__free_unpacked(resp, NULL);
+	return ret;
+}
+
+static int write_image(struct import *x, const struct import_file *f, uint8_t *buf, struct zns_err *err)
+{
+	cleanup_close int fd = openat(x->dir, f->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	struct zns_wimage *img;
+	struct stat st;
+	int ret;
+
+	if (fd < 0 || fstat(fd, &st))
+		return zns_fail_sys(err, -errno, "%s/%s", x->path, f->name);
+	ret = zns_writer_image(x->w, f->name, !strncmp(f->name, "pages-", 6), &img, err);
+	for (uint64_t off = 0; off < f->size && !ret; off += CHUNK) {
+		size_t len = zns_min(CHUNK, f->size - off);
+
+		ret = zns_pread_all(fd, buf, len, (off_t)off);
+		if (ret)
+			return zns_fail_sys(err, ret, "%s/%s", x->path, f->name);
+		ret = zns_wimage_data(img, buf, len, err);
+		ctl_progress_add(&x->prog, len);
+	}
+	if (!ret && (fstat(fd, &st) || (uint64_t)st.st_size != f->size || st.st_mtim.tv_sec != f->mtime.tv_sec ||
+		     st.st_mtim.tv_nsec != f->mtime.tv_nsec))
+		ret = zns_fail(err, -EBUSY, "%s/%s was changed while it was read", x->path, f->name);
+	return ret ? ret : zns_wimage_seal(img, err);
+}
+
+static int write_images(struct import *x, struct zns_err *err)
+{
+	cleanup_free uint8_t *buf = malloc(CHUNK);
+	int ret = buf ? 0 : zns_fail_sys(err, -ENOMEM, "buffer");
+
+	for (size_t i = 0; i < x->nr_files && !ret; i++)
+		ret = write_image(x, &x->files[i], buf, err);
+	return ret;
+}
+
+static ZnsPb__Checkpoint *new_record(const struct import *x)
+{
+	ZnsPb__Checkpoint *c = calloc(1, sizeof(*c));
+	char host[64] = "", path[PATH_MAX];
+
+	if (!c)
+		return NULL;
+	zns_pb__checkpoint__init(c);
+	gethostname(host, sizeof(host) - 1);
+	c->id.data = malloc(ZNS_UUID_LEN);
+	c->container = strdup(x->container);
+	c->origin = calloc(1, sizeof(*c->origin));
+	if (c->origin)
+		zns_pb__origin__init(c->origin);
+	if (!c->id.data || !c->container || !c->origin) {
+		zns_pb__checkpoint__free_unpacked(c, NULL);
+		return NULL;
+	}
+	memcpy(c->id.data, x->id, ZNS_UUID_LEN);
+	c->id.len = ZNS_UUID_LEN;
+	c->created_ns = zns_now_ns();
+	c->has_qos_requested_mibps = x->qos_mibps > 0;
+	c->qos_requested_mibps = x->qos_mibps;
+	c->has_shared_groups = 1;
+	c->shared_groups = x->shared_groups;
+	c->origin->kind = strdup("import");
+	c->origin->host = strdup(host);
+	c->origin->image_dir = strdup(realpath(x->path, path) ? path : x->path);
+	return c;
+}
+
+static void rate(const struct import *x, ZnsPb__Checkpoint *c)
+{
+	struct zns_writer_stats st;
+
+	zns_writer_stats(x->w, &st);
+	if (st.last_complete_ns <= st.first_submit_ns)
+		return;
+	c->has_data_phase_us = 1;
+	c->data_phase_us = (st.last_complete_ns - st.first_submit_ns) / 1000;
+	if (c->data_phase_us >= RATE_MIN_US) {
+		c->has_qos_achieved_mibps = 1;
+		c->qos_achieved_mibps = (double)st.page_bytes / (double)MIB(1) / ((double)c->data_phase_us / 1e6);
+	}
+}
+
+/* Data durable, then the record; *out is the caller's, also after a failure (NULL: none). */
+static int commit(struct import *x, ZnsPb__Checkpoint **out, struct zns_err *err)
+{
+	ZnsPb__Manifest m = ZNS_PB__MANIFEST__INIT;
+	ZnsPb__ExtentRef *ref = calloc(1, sizeof(*ref));
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Checkpoint *c = *out = new_record(x);
+	ZnsPb__Response *resp = NULL;
+	char id[ZNS_UUID_STR];
+	int ret;
+
+	if (!ref || !c) {
+		free(ref);
+		return zns_fail_sys(err, -ENOMEM, "record");
+	}
+	zns_pb__extent_ref__init(ref);
+	m.device.data = x->reg.uuid;
+	m.device.len = ZNS_UUID_LEN;
+	m.checkpoint = c;
+	ret = zns_writer_finish(x->w, &m, ref, err);
+	c->manifest = ref;
+	rate(x, c);
+	if (!ret)
+		ret = zns_dev_flush(x->dev, err);
+	if (ret)
+		return ret;
+	req.commit = c;
+	ret = zns_broker_call(&x->broker, &req, &resp, err);
+	if (resp)
+		zns_pb__response__free_unpacked(resp, NULL);
+	if (ret == -EPIPE)
+		zns_wrap(err, "znsd died during the commit, `znsctl ls` tells whether checkpoint %s exists",
+			 zns_uuid_format(x->id, id));
+	return ret;
+}
+
+static int run(struct import *x, const char *spec, const char *handle, ZnsPb__Checkpoint **c, struct zns_err *err)
+{
+	int ret = import_scan(x, err);
+
+	if (!ret && handle)
+		ret = import_handle_dir(x, handle, err);
+	if (!ret)
+		ret = ctl_connect(spec, &x->reg, &x->broker, err);
+	if (!ret)
+		ret = zns_broker_lock_shared(x->reg.uuid, "writers", &x->lock, err);
+	if (!ret)
+		ret = zns_dev_open(x->reg.path, 0, &x->dev, err);
+	if (!ret)
+		ret = start_writer(x, err);
+	if (!ret)
+		ret = write_images(x, err);
+	if (!ret)
+		ret = commit(x, c, err);
+	if (ret && x->w)
+		zns_writer_cancel(x->w, ret, "the import failed");
+	zns_writer_free(x->w);
+	if (!ret && handle) {
+		ret = import_write_handle(x, *c, err);
+		if (ret)
+			import_drop(x, err);
+	}
+	if (ret && x->made_handle_dir)
+		rmdir(handle);
+	return ret;
+}
+
+static int print(const struct import *x, const ZnsPb__Checkpoint *c, const char *handle, bool json, double seconds)
+{
+	char id[ZNS_UUID_STR], size[16];
+	struct json_object *j;
+
+	zns_uuid_format(x->id, id);
+	if (!json) {
+		printf("imported %s as checkpoint %s of %s: %u images, %s in %.1f s\n", x->path, id, x->container, c->nr_images,
+		       zns_format_size(c->bytes, size, sizeof(size)), seconds);
+		if (handle)
+			printf("restore it with: criu restore -D %s\n", handle);
+		else
+			printf("restore it with: criu restore -D EMPTY_DIR --zns-checkpoint %s\n", id);
+		return CTL_OK;
+	}
+	j = json_object_new_object();
+	json_object_object_add(j, "id", json_object_new_string(id));
+	json_object_object_add(j, "container", json_object_new_string(x->container));
+	json_object_object_add(j, "images", json_object_new_int64(c->nr_images));
+	json_object_object_add(j, "bytes", json_object_new_int64(c->bytes));
+	json_object_object_add(j, "skipped", json_object_new_int64(x->nr_skipped));
+	json_object_object_add(j, "handle", handle ? json_object_new_string(handle) : NULL);
+	json_object_object_add(j, "seconds", json_object_new_double(seconds));
+	return ctl_print_json(j);
+}
+
+/* The directory's own name, whatever way it was given. */
+static void default_container(struct import *x)
+{
+	char path[PATH_MAX];
+	const char *base;
+
+	if (x->container[0] || !realpath(x->path, path))
+		return;
+	base = strrchr(path, '/');
+	snprintf(x->container, sizeof(x->container), "%.*s", (int)sizeof(x->container) - 1, base ? base + 1 : path);
+}
+
+int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const struct option opts[] = {
+		{ "container", required_argument, NULL, OPT_CONTAINER },
+		{ "qos", required_argument, NULL, OPT_QOS },
+		{ "admission", required_argument, NULL, OPT_ADMISSION },
+		{ "handle", required_argument, NULL, OPT_HANDLE },
+		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+	};
+	struct import x = { .broker = { .fd = -1 }, .lock = -1, .dir = -1, .handle_dir = -1 };
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	ZnsPb__Checkpoint *record = NULL;
+	const char *handle = NULL;
+	double seconds;
+	int c, ret;
+
+	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
+		if (c == OPT_CONTAINER && (!*optarg || strlen(optarg) >= sizeof(x.container)))
+			return ctl_usage(cmd, "--container takes a name of 1 to %zu bytes", sizeof(x.container) - 1);
+		if (c == OPT_CONTAINER)
+			strcpy(x.container, optarg);
+		if (c == OPT_QOS && zns_parse_mibps(optarg, &x.qos_mibps))
+			return ctl_usage(cmd, "\"%s\" is no bandwidth", optarg);
+		if (c == OPT_ADMISSION)
+			x.admission = optarg;
+		if (c == OPT_HANDLE)
+			handle = optarg;
+	}
+	if (c == -2)
+		return args.code;
+	if (args.argc > 1)
+		ctl_take_dev(&args);
+	if (args.argc != 1 || !*args.argv[0])
+		return ctl_usage(cmd, "one image directory is wanted");
+	x.path = args.argv[0];
+	default_container(&x);
+	ctl_progress_start(&x.prog, "import", 0);
+	ret = run(&x, args.dev, handle, &record, &err);
+	seconds = ctl_progress_end(&x.prog);
+	ret = ret ? ctl_fail(cmd, &err) : print(&x, record, handle, args.json, seconds);
+	if (record)
+		zns_pb__checkpoint__free_unpacked(record, NULL);
+	zns_dev_close(x.dev);
+	zns_broker_close(&x.broker);
+	import_fini(&x);
+	return ret;
+}
