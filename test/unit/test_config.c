@@ -381,13 +381,97 @@ static void parallel_sets(void **state)
 		}
 }
 
+static void tenants(void **state)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_tenant t;
+
+	/* no directory, no file: no rule */
+	assert_int_equal(zns_tenant_find("web", 1000, &t, &err), 0);
+	assert_string_equal(t.who, "");
+	assert_int_equal(zns_config_set("default-device", "x", &err), 0);
+	PUT(at(conf, "tenants.conf"), "# who may have what\n\n"
+	    "  name web-[0-9]*   max-qos=500MiB/s max-groups=5\n"
+	    "uid 1000-1999\ttotal-qos=2GiB/s  total-groups=8 max-qos=1GiB/s\n"
+	    "name db max-qos=2GiB/s\n"
+	    "uid 0 max-groups=3\n"
+	    "name * max-qos=100");
+	assert_int_equal(zns_tenant_find("web-12", 1000, &t, &err), 0);
+	assert_string_equal(t.who, "name web-[0-9]*");
+	assert_int_equal(t.line, 3);
+	assert_int_equal(t.max_qos_mibps, 500);
+	assert_int_equal(t.max_groups, 5);
+	assert_int_equal(t.total_qos_mibps, 0);
+	assert_int_equal(t.total_groups, 0);
+	/* the name does not fit, the user does */
+	assert_int_equal(zns_tenant_find("web-x", 1999, &t, &err), 0);
+	assert_int_equal(t.line, 4);
+	assert_int_equal(t.max_qos_mibps, 1024);
+	assert_int_equal(t.total_qos_mibps, 2048);
+	assert_int_equal(t.total_groups, 8);
+	/* the first one counts, also against a user's rule behind it */
+	assert_int_equal(zns_tenant_find("db", 0, &t, &err), 0);
+	assert_int_equal(t.max_qos_mibps, 2048);
+	assert_int_equal(t.max_groups, 0);
+	assert_int_equal(zns_tenant_find("other", 0, &t, &err), 0);
+	assert_int_equal(t.max_groups, 3);
+	/* an unknown user is nobody's */
+	assert_int_equal(zns_tenant_find("other", -1, &t, &err), 0);
+	assert_int_equal(t.line, 7);
+	assert_int_equal(t.max_qos_mibps, 100);
+	PUT(at(conf, "tenants.conf"), "uid 7 max-qos=5\n");
+	assert_int_equal(zns_tenant_find("other", 8, &t, &err), 0);
+	assert_string_equal(t.who, "");
+}
+
+static void tenants_wrong(void **state)
+{
+	static const struct {
+		const char *text, *says;
+	} bad[] = {
+		{ "web max-qos=5", "begins with `name PATTERN` or `uid N[-M]`" },
+		{ "name", "who is meant" },
+		{ "name web", "sets no limit" },
+		{ "name web max-qos", "a limit is max-qos=RATE" },
+		{ "name web max_qos=5", "a limit is max-qos=RATE" },
+		{ "name web max-qos=", "reads like 500" },
+		{ "name web max-qos=fast", "reads like 500" },
+		{ "name web max-qos=0", "reads like 500" },
+		{ "name web max-groups=-1", "a number of groups" },
+		{ "name web max-groups=1.5", "a number of groups" },
+		{ "name web max-groups=99999999999999999999", "a number of groups" },
+		{ "name web max-groups=0", "1 or more" },
+		{ "name web max-groups=1 max-groups=2", "given twice" },
+		{ "uid root max-groups=1", "a user is a number" },
+		{ "uid 5-4 max-groups=1", "a user is a number" },
+		{ "uid 5- max-groups=1", "a user is a number" },
+		{ "uid -5 max-groups=1", "a user is a number" },
+	};
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_tenant t;
+	char text[200];
+
+	assert_int_equal(zns_config_set("default-device", "x", &err), 0);
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(bad); i++) {
+		/* behind a rule that applies: it must be noticed all the same */
+		snprintf(text, sizeof(text), "name * max-qos=5\n# a\n%s\n", bad[i].text);
+		put(at(conf, "tenants.conf"), text, strlen(text));
+		assert_int_equal(zns_tenant_find("web", 5, &t, &err), -EINVAL);
+		assert_says(err, bad[i].says);
+		assert_says(err, "/tenants.conf:3: ");
+	}
+	PUT(at(conf, "tenants.conf"), "name *\0 max-qos=5\n");
+	assert_int_equal(zns_tenant_find("web", 5, &t, &err), -EINVAL);
+	assert_says(err, "not a text file");
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, begin, end)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(dirs), T(register_and_find), T(one_entry_per_path), T(damaged_entries), T(bad_paths), T(canonical),
-		T(conf_get_set), T(conf_rejects), T(resolve), T(parallel_sets),
+		T(conf_get_set), T(conf_rejects), T(resolve), T(parallel_sets), T(tenants), T(tenants_wrong),
 	};
 
 	return cmocka_run_group_tests_name("config", tests, NULL, NULL);

@@ -44,4 +44,20 @@ int zns_canonical_spec(const char *spec, char *out, size_t len, struct zns_err *
 int zns_config_get(const char *key, char *out, size_t len, struct zns_err *err);
 int zns_config_set(const char *key, const char *value, struct zns_err *err);
 
+/*
+ * tenants.conf: ceilings that the administrator sets and a container's own settings cannot exceed. One rule a line:
+ *	name PATTERN | uid N[-M]	max-qos=RATE max-groups=N total-qos=RATE total-groups=N
+ * PATTERN is a shell pattern for the container's name; uid is the user of the dumped task. The first rule that applies
+ * counts. max-… is for one dump, total-… for all running dumps under the rule. 0: no limit.
+ */
+struct zns_tenant {
+	char who[512];		/* the rule's "name PATTERN" or "uid N"; empty: no rule applies */
+	unsigned line;		/* of the rule in tenants.conf */
+	uint32_t max_qos_mibps, max_groups;
+	uint32_t total_qos_mibps, total_groups;
+};
+
+/* @uid < 0: not known, no uid rule applies. -EINVAL: the file has a bad line, whoever it is for. No file: no rule. */
+int zns_tenant_find(const char *container, int64_t uid, struct zns_tenant *out, struct zns_err *err);
+
 #endif
