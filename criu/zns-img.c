@@ -71,12 +71,18 @@ int zns_parse_opt(int code, const char *arg)
 	};
 	int i = code - ZNS_OPT_FIRST;
 
+	zopts_given = true;
+	if (code == ZNS_OPT_SEPARATE) {
+		zopts.separate_metadata = 1;
+		return 0;
+	}
+	if (i >= ARRAY_SIZE(at))
+		return -1;
 	if (!*arg || strlen(arg) >= at[i].len) {
 		pr_err("--%s needs a value of 1 to %zu characters\n", at[i].name, at[i].len - 1);
 		return -1;
 	}
 	strcpy(at[i].to, arg);
-	zopts_given = true;
 	return code == ZNS_OPT_FIRST ? absolute_dev() : 0;
 }
 

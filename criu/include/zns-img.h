@@ -17,12 +17,14 @@ struct task_restore_args;
 
 /* Option codes, from config.c's table; one call stores any of them. 0 or -1 (out of range value). */
 #define ZNS_OPT_FIRST 1200
-#define ZNS_OPT_LAST  1206
+#define ZNS_OPT_SEPARATE 1219 /* takes no value */
+#define ZNS_OPT_LAST  1219
 #define ZNS_LONG_OPTS \
 	{ "zns-dev", required_argument, 0, 1200 }, { "zns-qos", required_argument, 0, 1201 }, \
 	{ "zns-container", required_argument, 0, 1202 }, { "zns-checkpoint", required_argument, 0, 1203 }, \
 	{ "zns-alloc", required_argument, 0, 1204 }, { "zns-admission", required_argument, 0, 1205 }, \
-	{ "zns-stripe", required_argument, 0, 1206 }
+	{ "zns-stripe", required_argument, 0, 1206 }, \
+	{ "zns-separate-metadata", no_argument, 0, ZNS_OPT_SEPARATE }
 extern int zns_parse_opt(int code, const char *arg);
 #define ZNS_USAGE \
 	"* Zoned storage (see criu-zns(8)):\n" \
@@ -33,6 +35,8 @@ extern int zns_parse_opt(int code, const char *arg);
 	"  --zns-alloc MODE      static (default) or dynamic\n" \
 	"  --zns-admission MODE  share (default), wait[=SECONDS] or reject\n" \
 	"  --zns-stripe SIZE     stripe unit, 64K to 4M\n" \
+	"  --zns-separate-metadata\n" \
+	"                        other images than pages on a die or channel of their own\n" \
 	"\n"
 
 /* Before any task is frozen: start the helper, be admitted. Does nothing without zns options. */

@@ -52,7 +52,7 @@ struct zw_iov {
 
 struct zw_begin {
 	int32_t pid;		/* the dumped task; 0 on restore */
-	uint32_t shared_dir;	/* reserved, 0 */
+	uint32_t separate_metadata;	/* 1: --zns-separate-metadata */
 	char dev[ZW_STR];	/* --zns-dev or "" */
 	char container[ZW_STR];
 	char checkpoint[ZW_STR];

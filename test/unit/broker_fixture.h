@@ -173,6 +173,42 @@ static inline void begin_request(ZnsPb__Request *q, ZnsPb__DumpBegin *d, const c
 	q->dump_begin = d;
 }
 
+/* Send, and do not wait for the answer. */
+static inline void post(struct zns_broker *b, ZnsPb__Request *q)
+{
+	uint32_t len;
+	uint8_t *body;
+
+	q->version = ZNS_BROKER_VERSION;
+	len = zns_pb__request__get_packed_size(q);
+	body = malloc(len);
+	assert_non_null(body);
+	zns_pb__request__pack(q, body);
+	assert_int_equal(zns_msg_send(b->fd, body, len), 0);
+	free(body);
+}
+
+/* Is the answer there, or does it come within @ms? */
+static inline bool answered(struct zns_broker *b, int ms)
+{
+	struct pollfd p = { .fd = b->fd, .events = POLLIN };
+
+	return poll(&p, 1, ms) == 1;
+}
+
+static inline ZnsPb__Response *answer(struct zns_broker *b)
+{
+	ZnsPb__Response *r;
+	uint32_t len;
+	uint8_t *body;
+
+	assert_int_equal(zns_msg_recv(b->fd, &body, &len), 0);
+	r = zns_pb__response__unpack(NULL, len, body);
+	assert_non_null(r);
+	free(body);
+	return r;
+}
+
 static inline struct grant begin_mode(struct zns_broker *b, const char *container, uint32_t qos, const char *mode,
 				      const char *alloc)
 {

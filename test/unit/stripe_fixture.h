@@ -23,12 +23,14 @@ struct rig {
 	struct zns_writer *w;
 	uint32_t unit, width, workers;
 	uint32_t weights[RIG_WIDTH];
+	const uint32_t *metadata_group;
 	/* the broker: gives out [next, last), one group per lane */
 	uint32_t next, last;
 	uint32_t limit;			/* zones neither full nor named as done; 0: any number */
 	bool finish_done;		/* as the broker does under pressure */
 	bool given[RIG_ZONES], done[RIG_ZONES];
 	uint64_t done_wp[RIG_ZONES];
+	uint32_t group_of[RIG_ZONES];	/* given for */
 	uint32_t nr_given, nr_done, nr_busy;
 	atomic_int inside;
 	int (*zone_get)(void *arg, uint32_t group, const uint32_t *done, uint32_t nr_done, struct zns_zone_slot *out,
@@ -150,6 +152,7 @@ static inline int rig_zone_get(void *arg, uint32_t group, const uint32_t *done, 
 		ret = zns_dev_report(r->d, r->next, 1, &z, e);
 	if (!ret) {
 		*out = (struct zns_zone_slot){ .zone = r->next, .group = group, .start = z.wp, .capacity = z.capacity };
+		r->group_of[r->next] = group;
 		r->given[r->next++] = true;
 		r->nr_given++;
 	}
@@ -176,7 +179,8 @@ static inline void rig_start(struct rig *r)
 {
 	uint32_t groups[RIG_WIDTH] = { 0, 1, 2, 3, 4, 5, 6, 7 };
 	struct zns_writer_params p = { .dev = r->d, .unit = r->unit, .workers = r->workers, .nr_groups = r->width,
-				       .groups = groups, .weights = r->weights, .zone_get = r->zone_get, .arg = r };
+				       .groups = groups, .weights = r->weights, .metadata_group = r->metadata_group, .zone_get = r->zone_get,
+				       .arg = r };
 
 	err = (struct zns_err)ZNS_ERR_INIT;
 	assert_ok(zns_writer_new(&p, &r->w, &err));

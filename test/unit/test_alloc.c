@@ -185,6 +185,74 @@ static void weights_follow_shares(void **state)
 	zns_alloc_weights(g, picked, 0, w);
 }
 
+static void neighbours_count_last(void **state)
+{
+	struct zns_group_state g[8];
+	uint32_t out[8];
+
+	/* 4 channels, 2 ways; channels 0 and 1 have a container each on their first way */
+	table(g, 8);
+	for (uint32_t i = 0; i < 8; i++)
+		g[i].channel = i % 4;
+	g[0].nr_reservations = g[1].nr_reservations = 1;
+	assert_int_equal(zns_alloc_pick(g, 8, 4, out), 4);
+	assert_int_equal(out[0], 2);
+	assert_int_equal(out[1], 3);
+	assert_int_equal(out[2], 4);
+	assert_int_equal(out[3], 5);
+	g[6].metadata = true;
+	g[2].promised = true;
+	assert_int_equal(zns_alloc_pick(g, 8, 8, out), 7);
+	for (uint32_t i = 0; i < 7; i++)
+		assert_int_not_equal(out[i], 2);
+}
+
+static void apart(void **state)
+{
+	struct zns_group_state g[8];
+	uint32_t order[8], out[8], n, meta, found, i;
+
+	table(g, 8);
+	for (i = 0; i < 8; i++)
+		g[i].channel = i % 4;
+	found = zns_alloc_pick(g, 8, 8, order);
+	assert_int_equal(zns_alloc_apart(g, order, found, 6, out, &n, &meta), ZNS_APART_CHANNEL);
+	assert_int_equal(n, 6);
+	for (i = 0; i < n; i++)
+		assert_int_not_equal(g[out[i]].channel, g[meta].channel);
+	/* Seven do not leave a channel; no page is given up for it. */
+	assert_int_equal(zns_alloc_apart(g, order, found, 7, out, &n, &meta), ZNS_APART_DIE);
+	assert_int_equal(n, 7);
+	for (i = 0; i < n; i++)
+		assert_int_not_equal(out[i], meta);
+	/* Eight: one fewer. */
+	assert_int_equal(zns_alloc_apart(g, order, found, 8, out, &n, &meta), ZNS_APART_DIE);
+	assert_int_equal(n, 7);
+
+	/* A channel apart that others have reserved is not worth it: a die of the own channel is. */
+	for (i = 0; i < 8; i++)
+		g[i].nr_reservations = g[i].channel > 0;
+	found = zns_alloc_pick(g, 8, 8, order);
+	assert_int_equal(zns_alloc_apart(g, order, found, 1, out, &n, &meta), ZNS_APART_DIE);
+	assert_int_equal(g[out[0]].channel, 0);
+	assert_int_equal(g[meta].channel, 0);
+
+	/* Unknown channels: dies apart. */
+	for (i = 0; i < 8; i++) {
+		g[i].channel = -1;
+		g[i].nr_reservations = 0;
+	}
+	found = zns_alloc_pick(g, 8, 8, order);
+	assert_int_equal(zns_alloc_apart(g, order, found, 3, out, &n, &meta), ZNS_APART_DIE);
+	assert_int_equal(n, 3);
+	/* One group, or none */
+	assert_int_equal(zns_alloc_apart(g, order, 1, 3, out, &n, &meta), ZNS_APART_NONE);
+	assert_int_equal(n, 1);
+	assert_int_equal(out[0], order[0]);
+	assert_int_equal(zns_alloc_apart(g, order, 0, 3, out, &n, &meta), ZNS_APART_NONE);
+	assert_int_equal(n, 0);
+}
+
 static void max_qos(void **state)
 {
 	assert_int_equal(zns_alloc_max_qos(32, 0, 0, 100), 3200);
@@ -204,6 +272,8 @@ int main(void)
 		cmocka_unit_test(no_group_twice_and_deterministic),
 		cmocka_unit_test(weights_follow_shares),
 		cmocka_unit_test(max_qos),
+		cmocka_unit_test(neighbours_count_last),
+		cmocka_unit_test(apart),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -498,6 +498,35 @@ static void threads(void **state)
 
 /* --- what it refuses --- */
 
+/* Pages here, everything else there, also when both run out of zones and images come mixed. */
+static void metadata_apart(void **state)
+{
+	struct zns_emu_params p = roomy(64, KIB(960));
+	const uint32_t group = 7;
+	struct image set[40];
+	struct rig r;
+
+	rig_init(&r, make_dev(&p), KIB(64), 3);
+	r.metadata_group = &group;
+	rig_start(&r);
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(set); i++) {
+		image_set(&set[i], i % 3 ? KIB(300) + i * 5000 : i * 1000, "im%llu", i);
+		set[i].pages = i % 3 == 1;
+		assert_ok(feed(r.w, &set[i], KIB(100), &err));
+	}
+	rig_verify(&r, set, ZNS_ARRAY_SIZE(set));
+	for (size_t i = 0; i < r.m->n_images; i++) {
+		const ZnsPb__Image *mi = r.m->images[i];
+
+		for (size_t s = 0; s < mi->n_segments; s++)
+			for (size_t e = 0; e < mi->segments[s]->n_extents; e++)
+				assert_int_equal(r.group_of[mi->segments[s]->extents[e]->zone] == group, !set[i].pages);
+	}
+	assert_int_equal(r.group_of[r.c->manifest->zone], group);
+	rig_drop(&r);
+	zns_dev_close(r.d);
+}
+
 static void parameters(void **state)
 {
 	struct zns_emu_params ep = roomy(8, MIB(1));
@@ -591,7 +620,7 @@ int main(void)
 		T(large_manifest),
 		T(nothing_at_all),
 		T(threads),
-		T(parameters),
+		T(metadata_apart), T(parameters),
 		T(misuse),
 	};
 

@@ -16,23 +16,12 @@ uint32_t zns_alloc_width(uint32_t qos_mibps, uint32_t zone_mibps)
 	return (uint32_t)width;
 }
 
-/* How many of the groups picked so far sit on the channel of @g. An unknown channel collides with none. */
-static uint32_t on_channel(const struct zns_group_state *groups, const uint32_t *out, uint32_t n, int32_t channel)
-{
-	uint32_t i, hits = 0;
-
-	if (channel < 0)
-		return 0;
-	for (i = 0; i < n; i++)
-		hits += groups[out[i]].channel == channel;
-	return hits;
-}
-
 struct rank {
 	uint32_t reservations;
 	uint32_t leased;	/* any live lease counts the same */
 	uint32_t channel;	/* how crowded its channel already is by this pick */
 	uint32_t metadata;
+	uint64_t neighbours;	/* reservations on its channel */
 	uint32_t id;
 };
 
@@ -46,39 +35,112 @@ static bool rank_less(const struct rank *a, const struct rank *b)
 		return a->channel < b->channel;
 	if (a->metadata != b->metadata)
 		return a->metadata < b->metadata;
+	if (a->neighbours != b->neighbours)
+		return a->neighbours < b->neighbours;
 	return a->id < b->id;
+}
+
+/* An unknown channel collides with none. */
+static bool same_channel(const struct zns_group_state *a, const struct zns_group_state *b)
+{
+	return a->channel >= 0 && a->channel == b->channel;
 }
 
 uint32_t zns_alloc_pick(const struct zns_group_state *groups, uint32_t nr, uint32_t width, uint32_t *out)
 {
+	cleanup_free struct rank *rank = calloc(nr ? nr : 1, sizeof(*rank));
 	cleanup_free bool *taken = calloc(nr ? nr : 1, sizeof(*taken));
-	uint32_t n = 0, i;
+	uint32_t n = 0, i, k;
 
-	if (!taken)
+	if (!taken || !rank)
 		return 0;
+	for (i = 0; i < nr; i++) {
+		const struct zns_group_state *g = &groups[i];
+
+		taken[i] = g->reserved_io || g->promised || !g->free_zones;
+		rank[i] = (struct rank){ .reservations = g->nr_reservations, .leased = g->nr_leases > 0,
+					 .metadata = g->metadata, .id = g->id };
+		for (k = 0; k < nr; k++)
+			if (same_channel(g, &groups[k]))
+				rank[i].neighbours += groups[k].nr_reservations;
+	}
 	/* Greedy: each turn takes the best of the rest, so that the crowding of channels follows the choice. */
 	while (n < width) {
-		struct rank best = { 0 }, r;
-		uint32_t best_i = nr;
+		uint32_t best = nr;
 
-		for (i = 0; i < nr; i++) {
-			const struct zns_group_state *g = &groups[i];
-
-			if (taken[i] || g->reserved_io || !g->free_zones)
-				continue;
-			r = (struct rank){ g->nr_reservations, g->nr_leases > 0,
-					   on_channel(groups, out, n, g->channel), g->metadata, g->id };
-			if (best_i == nr || rank_less(&r, &best)) {
-				best = r;
-				best_i = i;
-			}
-		}
-		if (best_i == nr)
+		for (i = 0; i < nr; i++)
+			if (!taken[i] && (best == nr || rank_less(&rank[i], &rank[best])))
+				best = i;
+		if (best == nr)
 			break;
-		taken[best_i] = true;
-		out[n++] = best_i;
+		taken[best] = true;
+		out[n++] = best;
+		for (i = 0; i < nr; i++)
+			rank[i].channel += same_channel(&groups[i], &groups[best]);
 	}
 	return n;
+}
+
+/* What it costs others, and us, that a group is not free. */
+static uint64_t busy(const struct zns_group_state *g)
+{
+	return 2 * (uint64_t)g->nr_reservations + (g->nr_leases > 0);
+}
+
+/* The first @width of @order beside @meta, and not on its channel if @channel; how many, and what they cost. */
+static uint32_t beside(const struct zns_group_state *groups, const uint32_t *order, uint32_t found, uint32_t width,
+		       uint32_t meta, bool channel, uint32_t *out, uint64_t *cost)
+{
+	uint32_t n = 0, i;
+
+	*cost = busy(&groups[meta]);
+	for (i = 0; i < found && n < width; i++) {
+		const struct zns_group_state *g = &groups[order[i]];
+
+		if (order[i] == meta || (channel && (g->channel < 0 || same_channel(g, &groups[meta]))))
+			continue;
+		*cost += busy(g);
+		if (out)
+			out[n] = order[i];
+		n++;
+	}
+	return n;
+}
+
+enum zns_apart zns_alloc_apart(const struct zns_group_state *groups, const uint32_t *order, uint32_t found,
+			       uint32_t width, uint32_t *out, uint32_t *nr_out, uint32_t *meta)
+{
+	enum zns_apart apart = ZNS_APART_NONE;
+	uint64_t best = UINT64_MAX, cost;
+	uint32_t pass, i, n, most = 0;
+
+	/*
+	 * The most pages first, then the least cost; a channel apart wins where it costs nothing, and of equals the last in
+	 * order, since the pages have more use for the best.
+	 */
+	for (pass = 0; pass < 2; pass++) {
+		for (i = 0; i < found && found > 1; i++) {
+			bool channel = pass == 1;
+
+			if (channel && groups[order[i]].channel < 0)
+				continue;
+			n = beside(groups, order, found, width, order[i], channel, NULL, &cost);
+			if (n < most || (n == most && cost > best))
+				continue;
+			most = n;
+			best = cost;
+			*meta = order[i];
+			apart = channel ? ZNS_APART_CHANNEL : ZNS_APART_DIE;
+		}
+	}
+	if (apart == ZNS_APART_NONE) {
+		*nr_out = found ? 1 : 0;
+		if (found)
+			out[0] = order[0];
+		return apart;
+	}
+	*nr_out = beside(groups, order, found, width, *meta, apart == ZNS_APART_CHANNEL, out, &cost);
+	return apart;
 }
 
 /*

@@ -1,18 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Admission of a dump: QoS → width → groups and weights, the reservation, and the queue of those who wait. */
+/* Admission of a dump: what it asks for, the ceilings, the reservation, the lease. */
 #include <string.h>
 #include "znsd.h"
-
-enum admission { ADM_SHARE, ADM_WAIT, ADM_REJECT };
-
-struct ask {
-	const char *container;
-	uint32_t qos, needed;	/* needed: zones for the QoS when nothing is shared */
-	bool dynamic;
-	enum admission mode;
-	uint32_t wait_s;
-	uint32_t min_room;
-};
 
 static int parse(const ZnsPb__DumpBegin *q, struct ask *a, struct zns_err *err)
 {
@@ -21,7 +10,9 @@ static int parse(const ZnsPb__DumpBegin *q, struct ask *a, struct zns_err *err)
 	int ret;
 
 	*a = (struct ask){ .container = q->container, .qos = q->qos_mibps, .wait_s = ZNSD_WAIT_S,
-			     .min_room = q->min_room };
+			   .min_room = q->min_room, .expected = q->expected_bytes,
+			   .uid = q->has_uid ? q->uid : ZNSD_NONE,
+			   .separate = q->separate_metadata, .most = ZNSD_NONE };
 	ret = znsd_check_container(q->container, err);
 	if (ret)
 		return ret;
@@ -52,7 +43,7 @@ static int parse(const ZnsPb__DumpBegin *q, struct ask *a, struct zns_err *err)
 /* A rate that the device cannot give even when idle is refused in every mode. */
 static int check_rate(struct znsd *d, struct ask *a, struct zns_err *err)
 {
-	uint32_t groups = 0, budget = budget_total(d), max, i, k, bound;
+	uint32_t groups = 0, budget = budget_device(d), max, i, k, bound;
 
 	for (i = 0; i < d->nr_groups; i++) {
 		for (k = 0; k < d->groups[i].nr_zones; k++)
@@ -68,96 +59,54 @@ static int check_rate(struct znsd *d, struct ask *a, struct zns_err *err)
 		return zns_fail(err, -ERANGE, "QoS of %u MiB/s exceeds what %s can promise: at most %u MiB/s (%u %s x %u MiB/s)",
 				a->qos, d->reg.path, max, bound, budget < groups ? "open zones" : "groups", d->zone_mibps);
 	a->needed = zns_alloc_width(a->qos, d->zone_mibps);
+	if (a->separate && a->mode != ADM_SHARE && a->needed + 1 > bound)
+		return zns_fail(err, -ERANGE, "QoS of %u MiB/s and metadata images apart need %u groups, %s can promise %u (%s)",
+				a->qos, a->needed + 1, d->reg.path, bound, budget < groups ? "open zones" : "groups");
 	return 0;
 }
 
-struct choice {
-	struct zns_group_state *gs;
-	uint32_t *order;	/* group indices, best first */
-	uint32_t found;
-	uint32_t width;
-	char note[256];		/* share mode: why it is less than asked */
-	char why[256];		/* contention: why not now */
-};
-
-static bool reserved_by(const ZnsPb__Reservation *r, uint32_t group)
+/* What the administrator allows to this container, whatever the device could give. */
+static int check_ceiling(struct znsd *d, struct ask *a, struct zns_err *err)
 {
-	size_t i;
+	const struct zns_tenant *t = &a->tenant;
+	uint32_t qos, groups;
+	int ret;
 
-	for (i = 0; r && i < r->n_groups; i++)
-		if (r->groups[i] == group)
-			return true;
-	return false;
-}
-
-static void order_groups(struct znsd *d, const struct ask *a, struct choice *ch)
-{
-	const ZnsPb__Reservation *own = a->dynamic ? NULL : zns_store_find_reservation(d->store, a->container);
-	cleanup_free struct zns_group_state *gs = znsd_alloc(d->nr_groups * sizeof(*gs));
-	uint32_t i;
-
-	groups_state(d, a->container, ch->gs);
-	memcpy(gs, ch->gs, d->nr_groups * sizeof(*gs));
-	for (i = 0; i < d->nr_groups; i++) {
-		/* A container keeps its groups: the others rank behind, whoever shares its own. */
-		if (own && !reserved_by(own, i))
-			gs[i].nr_reservations += 1u << 24;
-		if (a->mode != ADM_SHARE && gs[i].nr_leases)
-			gs[i].free_zones = 0;
-	}
-	ch->found = zns_alloc_pick(gs, d->nr_groups, d->nr_groups, ch->order);
-}
-
-/* MiB/s that the first @n groups give together, each at its fair share. */
-static uint64_t rate_of(const struct znsd *d, const struct choice *ch, uint32_t n)
-{
-	uint64_t sum = 0;
-	uint32_t i;
-
-	for (i = 0; i < n; i++)
-		sum += ((uint64_t)d->zone_mibps << 16) / (1 + ch->gs[ch->order[i]].nr_reservations);
-	return (sum + (1 << 15)) >> 16;
-}
-
-/* 0; -EBUSY: not now (ch->why); -ENOSPC. */
-static int choose(struct znsd *d, const struct ask *a, struct choice *ch, struct zns_err *err)
-{
-	uint32_t total = budget_total(d), used = budget_used(d), left = total > used ? total - used : 0, i, room = 0;
-
-	order_groups(d, a, ch);
-	for (i = 0; i < d->nr_groups; i++)
-		room += ch->gs[i].free_zones;
-	if (!room)
-		return zns_fail(err, -ENOSPC, "%s is full: %u zones, %zu live checkpoints; remove some with `znsctl rm`",
-				d->reg.path, d->nr_zones, zns_store_nr_checkpoints(d->store));
-	ch->width = zns_min(a->needed, ch->found);
-	if (a->mode != ADM_SHARE) {
-		if (ch->found < a->needed)
-			snprintf(ch->why, sizeof(ch->why), "%u groups are needed and %u are free", a->needed, ch->found);
-		else if (left < a->needed)
-			snprintf(ch->why, sizeof(ch->why), "%u zones are needed and %u of %u may still be opened",
-				 a->needed, left, total);
-		return *ch->why ? -EBUSY : 0;
-	}
-	if (!ch->found) {
-		snprintf(ch->why, sizeof(ch->why), "every group with a free zone is reserved for normal I/O");
-		return -EBUSY;
-	}
-	if (!left) {
-		snprintf(ch->why, sizeof(ch->why), "all %u zones that may be open at once are being written", total);
-		return -EBUSY;
-	}
-	while (ch->width < ch->found && ch->width < left && ch->width < 256 && rate_of(d, ch, ch->width) < a->qos)
-		ch->width++;
-	if (ch->width > left) {
-		ch->width = left;
-		snprintf(ch->note, sizeof(ch->note), "only %u of %u open zones are left: %u zones of %u, about %u MiB/s of %u",
-			 left, total, left, a->needed, (unsigned)rate_of(d, ch, left), a->qos);
-	} else if (rate_of(d, ch, ch->width) < a->qos) {
-		snprintf(ch->note, sizeof(ch->note), "groups are shared or used up: %u zones, about %u MiB/s of %u",
-			 ch->width, (unsigned)rate_of(d, ch, ch->width), a->qos);
-	}
+	ret = zns_tenant_find(a->container, a->uid == ZNSD_NONE ? -1 : (int64_t)a->uid, &a->tenant, err);
+	if (ret || !*t->who)
+		return ret;
+	qos = t->max_qos_mibps && (!t->total_qos_mibps || t->max_qos_mibps < t->total_qos_mibps) ? t->max_qos_mibps :
+												    t->total_qos_mibps;
+	groups = t->max_groups && (!t->total_groups || t->max_groups < t->total_groups) ? t->max_groups : t->total_groups;
+	if (qos && a->qos > qos)
+		return zns_fail(err, -EDQUOT, "QoS of %u MiB/s exceeds the ceiling of %u MiB/s that `%.100s` has (%s/tenants.conf:%u)",
+				a->qos, qos, t->who, zns_config_dir(), t->line);
+	if (groups && a->needed + (a->separate && a->mode != ADM_SHARE) > groups)
+		return zns_fail(err, -EDQUOT, "QoS of %u MiB/s takes %u groups%s, the ceiling of `%.100s` is %u, %u MiB/s (%s/tenants.conf:%u)",
+				a->qos, a->needed, a->separate ? " and one for metadata" : "", t->who, groups,
+				groups * d->zone_mibps, zns_config_dir(), t->line);
 	return 0;
+}
+
+/* A dump of few units has no use for many zones, and one of very few none for a zone of its own (design.md §4). */
+static void check_size(const struct znsd *d, struct ask *a)
+{
+	uint64_t each = (uint64_t)ZNSD_SMALL_UNITS * a->min_room;
+
+	if (!a->expected || !each)
+		return;
+	a->most = (uint32_t)zns_min(zns_max(a->expected / each, (uint64_t)1), (uint64_t)ZNSD_NONE);
+	a->needed = zns_min(a->needed, a->most);
+	a->small = a->expected < each && !a->separate &&
+		   !own_reservation(d, a);
+}
+
+/* A guest in a pack zone has no groups of its own; and a name that does normal I/O keeps its reservation for that. */
+static bool reserves(const struct znsd *d, const struct ask *a, const struct choice *ch)
+{
+	const ZnsPb__Reservation *r = zns_store_find_reservation(d->store, a->container);
+
+	return !a->dynamic && !ch->packed && !(r && r->explicit_);
 }
 
 /* The reservation becomes what it was plus what is granted now; durable before the answer. */
@@ -169,12 +118,12 @@ static int reserve_groups(struct znsd *d, const struct ask *a, const struct choi
 	cleanup_free char *name = znsd_strdup(a->container);
 	uint32_t i, had = own ? own->n_groups : 0;
 
-	groups = znsd_alloc((had + ch->width) * sizeof(*groups));
+	groups = znsd_alloc((had + ch->width + ch->nr_meta) * sizeof(*groups));
 	if (own)
 		memcpy(groups, own->groups, had * sizeof(*groups));
 	r.groups = groups;
 	r.n_groups = had;
-	for (i = 0; i < ch->width; i++)
+	for (i = 0; i < ch->width + ch->nr_meta; i++)
 		if (!reserved_by(own, ch->order[i]))
 			groups[r.n_groups++] = ch->order[i];
 	if (own && r.n_groups == had && own->qos_mibps == a->qos)
@@ -182,19 +131,25 @@ static int reserve_groups(struct znsd *d, const struct ask *a, const struct choi
 	r.container = name;
 	r.has_created_ns = 1;
 	r.created_ns = own && own->has_created_ns ? own->created_ns : zns_now_ns();
-	if (own && own->explicit_) {
-		r.has_explicit_ = 1;
-		r.explicit_ = 1;
-	}
 	r.has_qos_mibps = 1;
 	r.qos_mibps = a->qos;
 	return zns_store_reserve(d->store, &r, err);
 }
 
+static ZnsPb__GrantedGroup *granted(struct reply *rep, uint32_t group, uint32_t weight)
+{
+	ZnsPb__GrantedGroup *g = reply_alloc(rep, sizeof(*g));
+
+	zns_pb__granted_group__init(g);
+	g->group = group;
+	g->weight = weight;
+	return g;
+}
+
 static void tell(const struct znsd *d, const struct lease *l, struct reply *rep)
 {
 	ZnsPb__DumpGrant *g = reply_alloc(rep, sizeof(*g));
-	uint32_t i;
+	uint32_t i, pages = l->nr_groups - l->nr_meta;
 
 	zns_pb__dump_grant__init(g);
 	g->checkpoint.data = (uint8_t *)l->id;
@@ -202,38 +157,60 @@ static void tell(const struct znsd *d, const struct lease *l, struct reply *rep)
 	g->zone_write_mibps = d->zone_mibps;
 	g->has_stripe_unit = 1;
 	g->stripe_unit = KIB(256);
-	g->shared_groups = l->shared;
-	g->n_groups = l->nr_groups;
-	g->groups = reply_alloc(rep, l->nr_groups * sizeof(*g->groups));
-	for (i = 0; i < l->nr_groups; i++) {
-		g->groups[i] = reply_alloc(rep, sizeof(*g->groups[i]));
-		zns_pb__granted_group__init(g->groups[i]);
-		g->groups[i]->group = l->groups[i];
-		g->groups[i]->weight = l->weights[i];
-	}
+	g->shared_groups = l->nr_shared;
+	g->has_packed = g->packed = l->packed;
+	g->has_max_rate_mibps = l->max_rate_mibps > 0;
+	g->max_rate_mibps = l->max_rate_mibps;
+	g->n_groups = pages;
+	g->groups = reply_alloc(rep, pages * sizeof(*g->groups));
+	g->n_metadata_groups = l->nr_meta;
+	g->metadata_groups = reply_alloc(rep, l->nr_meta * sizeof(*g->metadata_groups));
+	for (i = 0; i < l->nr_groups; i++)
+		*(i < pages ? &g->groups[i] : &g->metadata_groups[i - pages]) = granted(rep, l->groups[i], l->weights[i]);
 	rep->r.dump = g;
+}
+
+/* Its groups, and their weights. */
+static void take_groups(struct znsd *d, struct lease *l, const struct ask *a, const struct choice *ch)
+{
+	uint32_t i;
+
+	l->nr_meta = ch->nr_meta;
+	l->width = l->nr_groups = ch->width + ch->nr_meta;
+	l->groups = znsd_alloc(l->nr_groups * sizeof(*l->groups));
+	memcpy(l->groups, ch->order, l->nr_groups * sizeof(*l->groups));
+	l->weights = znsd_alloc(l->nr_groups * sizeof(*l->weights));
+	for (i = 0; i < l->nr_groups; i++)
+		l->weights[i] = 1;
+	/* Admitted without contention: nobody else is on it now, whatever is reserved. */
+	if (a->mode == ADM_SHARE)
+		zns_alloc_weights(ch->gs, ch->order, ch->width, l->weights);
+	for (i = 0; i < l->nr_groups; i++)
+		groups_mark_shared(d, l, l->groups[i]);
+}
+
+static void of_tenant(struct lease *l, const struct zns_tenant *t)
+{
+	free(l->tenant);
+	l->tenant = *t->who ? znsd_strdup(t->who) : NULL;
+	l->max_rate_mibps = t->max_qos_mibps;
 }
 
 static void grant(struct znsd *d, struct conn *c, const struct ask *a, const struct choice *ch, const uint8_t *id,
 		  struct reply *rep)
 {
 	struct lease *l = lease_new(d, c, true, a->container, id);
-	uint32_t i;
 
-	l->dynamic = a->dynamic;
+	l->dynamic = !reserves(d, a, ch);
+	l->promised = a->mode != ADM_SHARE;
+	l->packed = ch->packed;
 	l->qos_mibps = a->qos;
 	l->min_room = a->min_room;
-	l->width = l->nr_groups = ch->width;
-	l->groups = znsd_alloc(ch->width * sizeof(*l->groups));
-	memcpy(l->groups, ch->order, ch->width * sizeof(*l->groups));
-	l->weights = znsd_alloc(ch->width * sizeof(*l->weights));
-	if (a->mode == ADM_SHARE)
-		zns_alloc_weights(ch->gs, ch->order, ch->width, l->weights);
-	for (i = 0; i < ch->width; i++) {
-		/* Admitted without contention: nobody else is on it now, whatever is reserved. */
-		if (a->mode != ADM_SHARE)
-			l->weights[i] = 1;
-		l->shared += ch->gs[ch->order[i]].nr_reservations > 0;
+	of_tenant(l, &a->tenant);
+	take_groups(d, l, a, ch);
+	if (ch->pack_zone != ZNSD_NONE) {
+		l->claimed = ch->pack_zone;
+		lease_zone_add(d, l, ch->pack_zone, d->zones[ch->pack_zone].z.wp);
 	}
 	tell(d, l, rep);
 	if (*ch->note)
@@ -244,7 +221,7 @@ static void grant(struct znsd *d, struct conn *c, const struct ask *a, const str
  * A runtime freezes the container before criu asks, so whoever wants to wait asks before, and hands the lease over:
  * the ticket is the checkpoint's id. One that is not there any more is no error: the dump is admitted as any other.
  */
-static bool take_over(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, struct reply *rep)
+static bool take_over(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, const struct ask *a, struct reply *rep)
 {
 	const ProtobufCBinaryData *t = q->origin && q->origin->has_ticket ? &q->origin->ticket : NULL;
 	struct lease *l;
@@ -252,34 +229,48 @@ static bool take_over(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q,
 	if (!t || t->len != ZNS_UUID_LEN)
 		return false;
 	for (l = d->leases; l; l = l->next)
-		if (l->dump && !l->dying && !l->nr_zones && l->conn != c && !memcmp(l->id, t->data, ZNS_UUID_LEN) &&
-		    !strcmp(l->container, q->container))
+		if (l->dump && !l->dying && l->nr_zones == (l->claimed != ZNSD_NONE) && l->conn != c &&
+		    !memcmp(l->id, t->data, ZNS_UUID_LEN) && !strcmp(l->container, q->container))
 			break;
 	if (!l)
 		return false;
 	l->conn = c;
 	l->pid = conn_pid(c);
+	of_tenant(l, &a->tenant);
 	if (q->min_room)
 		l->min_room = q->min_room;
 	tell(d, l, rep);
 	return true;
 }
 
-/* 0: granted; -EBUSY: contention. */
-static int admit(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, struct ask *a, struct reply *rep)
+static int check(struct znsd *d, const ZnsPb__DumpBegin *q, struct ask *a, struct zns_err *err)
+{
+	int ret;
+
+	ret = parse(q, a, err);
+	if (!ret)
+		ret = check_rate(d, a, err);
+	if (!ret)
+		ret = check_ceiling(d, a, err);
+	if (!ret)
+		check_size(d, a);
+	return ret;
+}
+
+/* 0: granted; -EBUSY: contention, or (*room) zones that are being finished for it. */
+int admit(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, struct ask *a, bool *room, struct reply *rep)
 {
 	cleanup_free struct zns_group_state *gs = znsd_alloc(d->nr_groups * sizeof(*gs));
-	cleanup_free uint32_t *order = znsd_alloc(d->nr_groups * sizeof(*order));
+	cleanup_free uint32_t *order = znsd_alloc((d->nr_groups + 1) * sizeof(*order));
 	struct choice ch = { .gs = gs, .order = order };
 	uint8_t id[ZNS_UUID_LEN];
 	char who[512];
 	int ret;
 
-	ret = parse(q, a, &rep->err);
-	if (!ret)
-		ret = check_rate(d, a, &rep->err);
+	ret = check(d, q, a, &rep->err);
 	if (!ret)
 		ret = choose(d, a, &ch, &rep->err);
+	*room = ch.room;
 	if (ret == -EBUSY)
 		return zns_fail(&rep->err, ret, "%s: %s; in use by %s", d->reg.path, ch.why,
 				groups_holders(d, a->container, who, sizeof(who)));
@@ -288,7 +279,7 @@ static int admit(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, stru
 	ret = zns_uuid_generate(id);
 	if (ret)
 		return zns_fail_sys(&rep->err, ret, "no random UUID");
-	if (!a->dynamic) {
+	if (reserves(d, a, &ch)) {
 		ret = reserve_groups(d, a, &ch, &rep->err);
 		if (ret)
 			return ret;
@@ -299,102 +290,28 @@ static int admit(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, stru
 
 int handle_dump_begin(struct znsd *d, struct conn *c, ZnsPb__Request *req, struct reply *rep)
 {
-	struct waiter *w, **p;
+	bool room = false, share;
+	uint32_t before;
 	struct ask a;
 	int ret;
 
 	if (lease_of(d, c))
 		return zns_fail(&rep->err, -EBUSY, "this connection has a dump already");
-	ret = parse(req->dump_begin, &a, &rep->err);
+	ret = check(d, req->dump_begin, &a, &rep->err);
 	if (ret)
 		return ret;
-	if (take_over(d, c, req->dump_begin, rep))
+	if (take_over(d, c, req->dump_begin, &a, rep))
 		return 0;
-	/* First come, first served: nobody who waits is overtaken by one who would wait too. */
-	if (a.mode != ADM_WAIT || !d->waiters)
-		ret = admit(d, c, req->dump_begin, &a, rep);
+	/* First come, first served: nobody who waits is overtaken by one who asks for the same kind of thing. */
+	share = a.mode == ADM_SHARE;
+	before = waiters_before(d, share);
+	if (before)
+		ret = zns_fail(&rep->err, -EBUSY, "%s: %u dumps wait already", d->reg.path, before);
 	else
-		ret = check_rate(d, &a, &rep->err) ?: -EBUSY;
-	if (ret != -EBUSY || a.mode != ADM_WAIT)
+		ret = admit(d, c, req->dump_begin, &a, &room, rep);
+	if (ret != -EBUSY || (a.mode == ADM_REJECT && !room))
 		return ret;
-	w = znsd_alloc(sizeof(*w));
-	w->conn = c;
-	w->req = req;
-	w->seconds = a.wait_s;
-	w->deadline = zns_mono_ns() + a.wait_s * 1000000000ull;
-	for (p = &d->waiters; *p; p = &(*p)->next)
-		;
-	*p = w;
-	conn_set_waiter(c, w);
+	waiter_add(d, c, req, &a, &rep->err);
 	rep->later = true;
 	return 0;
-}
-
-static void waiter_free(struct znsd *d, struct waiter *w)
-{
-	struct waiter **p;
-
-	for (p = &d->waiters; *p != w; p = &(*p)->next)
-		;
-	*p = w->next;
-	conn_set_waiter(w->conn, NULL);
-	zns_pb__request__free_unpacked(w->req, NULL);
-	free(w);
-}
-
-void waiter_drop(struct znsd *d, struct conn *c)
-{
-	struct waiter *w;
-
-	for (w = d->waiters; w; w = w->next)
-		if (w->conn == c)
-			break;
-	if (w)
-		waiter_free(d, w);
-}
-
-static void waiter_answer(struct znsd *d, struct waiter *w, struct reply *rep, int code)
-{
-	struct conn *c = w->conn;
-
-	waiter_free(d, w);
-	conn_answer(d, c, rep, code);
-}
-
-int waiters_run(struct znsd *d)
-{
-	uint64_t now = zns_mono_ns(), next = UINT64_MAX;
-	struct waiter *w;
-
-	/* Only the first may go: it is admitted, refused, or keeps the others behind it. */
-	while (d->waiters) {
-		struct reply rep = { .later = false };
-		struct ask a;
-		int ret;
-
-		w = d->waiters;
-		zns_pb__response__init(&rep.r);
-		ret = admit(d, w->conn, w->req->dump_begin, &a, &rep);
-		if (ret == -EBUSY) {
-			reply_free(&rep);
-			break;
-		}
-		waiter_answer(d, w, &rep, ret);
-	}
-again:
-	for (w = d->waiters; w; w = w->next) {
-		struct reply rep = { .later = false };
-		char who[512];
-
-		if (w->deadline > now) {
-			next = zns_min(next, w->deadline);
-			continue;
-		}
-		zns_pb__response__init(&rep.r);
-		zns_fail(&rep.err, -ETIMEDOUT, "%s: not admitted in %u s; in use by %s", d->reg.path, w->seconds,
-			 groups_holders(d, w->req->dump_begin->container, who, sizeof(who)));
-		waiter_answer(d, w, &rep, -ETIMEDOUT);
-		goto again;
-	}
-	return next == UINT64_MAX ? -1 : (int)((next - now) / 1000000) + 1;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /* A client's connection to znsd. */
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -63,7 +64,7 @@ int zns_broker_connect_running(const struct zns_registered *dev, struct zns_brok
 {
 	int ret;
 
-	b->fd = -1;
+	b->fd = b->watch_fd = -1;
 	b->broker_pid = 0;
 	ret = sock_connect(dev, b, err);
 	if (ret)
@@ -134,6 +135,19 @@ void zns_broker_close(struct zns_broker *b)
 	b->fd = -1;
 }
 
+/* The answer may take its time (admission): nobody may be waiting for it any more. */
+static int wait_answer(const struct zns_broker *b)
+{
+	struct pollfd p[2] = { { .fd = b->fd, .events = POLLIN }, { .fd = b->watch_fd, .events = POLLRDHUP } };
+
+	if (b->watch_fd < 0)
+		return 0;
+	while (poll(p, 2, -1) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return p[0].revents ? 0 : -ECANCELED;
+}
+
 int zns_broker_call(struct zns_broker *b, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err)
 {
 	cleanup_free uint8_t *out = NULL, *in = NULL;
@@ -153,9 +167,13 @@ int zns_broker_call(struct zns_broker *b, ZnsPb__Request *req, ZnsPb__Response *
 	zns_pb__request__pack(req, out);
 	ret = zns_msg_send(b->fd, out, len);
 	if (!ret)
+		ret = wait_answer(b);
+	if (!ret)
 		ret = zns_msg_recv(b->fd, &in, &in_len);
 	if (ret == -EPIPE)
 		return zns_fail(err, ret, "the broker (PID %u) died or closed the connection", b->broker_pid);
+	if (ret == -ECANCELED)
+		return zns_fail(err, ret, "whoever wanted the answer is gone");
 	if (ret == -EAGAIN)	/* only with a receive timeout on the socket */
 		return zns_fail(err, -ETIMEDOUT, "the broker (PID %u) does not answer; end it, the next command starts another",
 				b->broker_pid);

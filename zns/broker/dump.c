@@ -3,8 +3,6 @@
 #include <string.h>
 #include "znsd.h"
 
-#define NONE UINT32_MAX
-
 struct search {
 	struct lease *l;
 	const ZnsPb__ZoneGet *q;
@@ -23,16 +21,21 @@ static bool excluded(const struct search *s, uint32_t zone)
 	return false;
 }
 
-/* The container's own parked zone; of several the one with most room. */
+static bool may_continue(const struct znsd *d, const struct lease *l, uint32_t zone)
+{
+	return l->packed ? zone_parked_pack(d, zone, l->min_room) : zone_parked_for(d, zone, l->container, l->min_room);
+}
+
+/* The container's own parked zone, or a pack zone; of several the one with most room. */
 static uint32_t find_parked(struct znsd *d, const struct search *s, const struct zn_group *g)
 {
-	uint32_t best = NONE, i;
+	uint32_t best = ZNSD_NONE, i;
 	uint64_t room = 0;
 
 	for (i = 0; i < g->nr_zones; i++) {
 		const struct zn_zone *z = &d->zones[g->zones[i]];
 
-		if (!zone_parked_for(d, g->zones[i], s->l->container, s->l->min_room) || excluded(s, g->zones[i]))
+		if (!may_continue(d, s->l, g->zones[i]) || excluded(s, g->zones[i]))
 			continue;
 		if (z->z.capacity - z->z.wp > room) {
 			room = z->z.capacity - z->z.wp;
@@ -53,7 +56,7 @@ static uint32_t find_empty(struct znsd *d, const struct search *s, struct zn_gro
 			return g->zones[k];
 		}
 	}
-	return NONE;
+	return ZNSD_NONE;
 }
 
 static uint32_t reset_garbage(struct znsd *d, const struct zn_group *g)
@@ -72,11 +75,14 @@ static uint32_t find_in_group(struct znsd *d, const struct search *s, uint32_t g
 	uint32_t zone;
 
 	if (!g->nr_zones)
-		return NONE;
-	zone = find_parked(d, s, g);
-	if (zone == NONE)
+		return ZNSD_NONE;
+	/* A small dump that was given no pack zone: none had room for it. */
+	zone = s->l->packed && !s->l->nr_zones ? find_empty(d, s, g) : ZNSD_NONE;
+	if (zone == ZNSD_NONE)
+		zone = find_parked(d, s, g);
+	if (zone == ZNSD_NONE)
 		zone = find_empty(d, s, g);
-	if (zone == NONE && reset_garbage(d, g))
+	if (zone == ZNSD_NONE && reset_garbage(d, g))
 		zone = find_empty(d, s, g);
 	return zone;
 }
@@ -102,14 +108,20 @@ static uint32_t find_zone(struct znsd *d, const struct search *s, uint32_t group
 	uint32_t zone, n, i;
 
 	zone = find_in_group(d, s, group);
-	if (zone != NONE)
+	if (zone != ZNSD_NONE)
 		return zone;
-	/* The group is used up: the least reserved of the others, at first of those this dump does not write. */
+	/*
+	 * The group is used up: the least reserved of the others, at first of those this dump does not write. Never one
+	 * that was promised to another dump.
+	 */
 	gs = znsd_alloc(d->nr_groups * sizeof(*gs));
 	order = znsd_alloc(d->nr_groups * sizeof(*order));
-	groups_state(d, s->l->container, gs);
+	groups_state(d, s->l->container, s->l, gs);
+	if (s->l->packed)	/* what it may continue is not its container's */
+		for (i = 0; i < d->nr_zones; i++)
+			gs[d->zones[i].group].free_zones += may_continue(d, s->l, i);
 	n = zns_alloc_pick(gs, d->nr_groups, d->nr_groups, order);
-	for (i = 0; i < 2 * n && zone == NONE; i++)
+	for (i = 0; i < 2 * n && zone == ZNSD_NONE; i++)
 		if (order[i % n] != group && writes_in(d, s->l, order[i % n]) == (i >= n))
 			zone = find_in_group(d, s, order[i % n]);
 	return zone;
@@ -161,7 +173,7 @@ static void note_zones(struct znsd *d, struct lease *l, const uint32_t *zones, s
 /* One more zone becomes active: see to it that the device allows it. */
 static int make_room(struct znsd *d, uint32_t zone, struct zns_err *err)
 {
-	uint32_t max = d->dev->geo.max_active, lru = NONE, i, batch[ZNSD_RESET_BATCH], n = 0;
+	uint32_t max = d->dev->geo.max_active, lru = ZNSD_NONE, i, batch[ZNSD_RESET_BATCH], n = 0;
 	int ret;
 
 	if (!max || zns_zone_is_active(d->zones[zone].z.state))
@@ -221,6 +233,27 @@ static bool may_ask(const struct znsd *d, const struct lease *l, uint32_t group)
 	return false;
 }
 
+/* The pack zone that came with the admission. */
+static uint32_t claimed_zone(struct znsd *d, const struct search *s, uint32_t group)
+{
+	uint32_t zone = s->l->claimed;
+
+	s->l->claimed = ZNSD_NONE;
+	return zone != ZNSD_NONE && d->zones[zone].group == group && !excluded(s, zone) ? zone : ZNSD_NONE;
+}
+
+static bool free_but_promised(const struct znsd *d, const struct lease *l)
+{
+	cleanup_free struct zns_group_state *gs = znsd_alloc(d->nr_groups * sizeof(*gs));
+	uint32_t i;
+
+	groups_state(d, l->container, l, gs);
+	for (i = 0; i < d->nr_groups; i++)
+		if (gs[i].free_zones)
+			return true;
+	return false;
+}
+
 int handle_zone_get(struct znsd *d, struct conn *c, const ZnsPb__ZoneGet *q, struct reply *rep)
 {
 	struct lease *l = lease_of(d, c);
@@ -238,19 +271,27 @@ int handle_zone_get(struct znsd *d, struct conn *c, const ZnsPb__ZoneGet *q, str
 	ret = refresh_lease(d, l, &rep->err);
 	if (ret)
 		return ret;
-	if (lease_unfull(d, l) >= l->width && budget_used(d) >= budget_total(d))
+	if (l->claimed == ZNSD_NONE && lease_unfull(d, l) >= l->width && budget_used(d) >= budget_total(d))
 		return zns_fail(&rep->err, -EBUSY, "all %u zones that %s may have open are in use; this dump has %u",
 				budget_total(d), d->reg.path, lease_unfull(d, l));
-	zone = find_zone(d, &s, q->group);
-	if (zone == NONE && readers_check(d))
+	zone = claimed_zone(d, &s, q->group);
+	if (zone == ZNSD_NONE)
 		zone = find_zone(d, &s, q->group);
-	if (zone == NONE)
+	if (zone == ZNSD_NONE && readers_check(d))
+		zone = find_zone(d, &s, q->group);
+	if (zone == ZNSD_NONE && free_but_promised(d, l))
+		return zns_fail(&rep->err, -EBUSY, "%s: the only free zones are in groups that were promised to other dumps or to normal I/O",
+				d->reg.path);
+	if (zone == ZNSD_NONE)
 		return zns_fail(&rep->err, -ENOSPC, "%s is full: %u zones, %zu live checkpoints; remove some with `znsctl rm`",
 				d->reg.path, d->nr_zones, zns_store_nr_checkpoints(d->store));
 	ret = make_room(d, zone, &rep->err);
 	if (ret)
 		return ret;
-	lease_zone_add(d, l, zone, d->zones[zone].z.wp);
+	if (!lease_zone_find(l, zone))
+		lease_zone_add(d, l, zone, d->zones[zone].z.wp);
+	if (!lease_has_group(l, d->zones[zone].group))
+		groups_mark_shared(d, l, d->zones[zone].group);
 
 	g = reply_alloc(rep, sizeof(*g));
 	zns_pb__zone_grant__init(g);
@@ -312,11 +353,17 @@ int handle_commit(struct znsd *d, struct conn *c, ZnsPb__Checkpoint *ckpt, struc
 	ret = refresh_lease(d, l, &rep->err);
 	if (!ret)
 		ret = check_record(d, l, ckpt, &rep->err);
-	if (!ret)
+	if (!ret) {
+		ckpt->has_shared_groups = 1;
+		ckpt->shared_groups = l->nr_shared;
+		ckpt->has_packed = ckpt->packed = l->packed;
 		ret = zns_store_commit(d->store, ckpt, &rep->err);
+	}
 	/* On failure the lease lives on: the client aborts, or goes and so ends it. */
 	if (ret)
 		return ret;
+	rep->r.has_shared_groups = 1;
+	rep->r.shared_groups = l->nr_shared;
 	lease_end(d, l);
 	return 0;
 }

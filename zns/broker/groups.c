@@ -3,7 +3,21 @@
 #include <string.h>
 #include "znsd.h"
 
-void groups_state(const struct znsd *d, const char *container, struct zns_group_state *gs)
+/* Groups that a dump was not granted, but got a zone of when its own were full. */
+static void count_strays(const struct znsd *d, const struct lease *l, struct zns_group_state *gs)
+{
+	uint32_t i;
+
+	for (i = 0; i < l->nr_zones; i++) {
+		const struct lease_zone *z = &l->zones[i];
+		uint32_t g = d->zones[z->zone].group;
+
+		if (!z->done && !z->bad && !lease_has_group(l, g))
+			gs[g].nr_leases++;
+	}
+}
+
+void groups_state(const struct znsd *d, const char *container, const struct lease *self, struct zns_group_state *gs)
 {
 	const struct lease *l;
 	uint32_t i, k;
@@ -16,6 +30,7 @@ void groups_state(const struct znsd *d, const char *container, struct zns_group_
 		gs[i].id = i;
 		gs[i].channel = g->channel;
 		gs[i].metadata = g->metadata;
+		gs[i].reserved_io = g->io;
 		for (k = 0; k < g->nr_zones; k++) {
 			uint32_t z = g->zones[k];
 
@@ -28,24 +43,91 @@ void groups_state(const struct znsd *d, const char *container, struct zns_group_
 
 		if (!strcmp(res->container, container))
 			continue;
-		for (k = 0; k < res->n_groups; k++) {
-			if (res->groups[k] >= d->nr_groups)
-				continue;
-			gs[res->groups[k]].nr_reservations++;
-			if (res->explicit_)
-				gs[res->groups[k]].reserved_io = true;
-		}
+		for (k = 0; k < res->n_groups; k++)
+			if (res->groups[k] < d->nr_groups)
+				gs[res->groups[k]].nr_reservations++;
 	}
 	for (l = d->leases; l; l = l->next) {
+		if (l == self)
+			continue;
 		for (k = 0; k < l->nr_groups; k++) {
 			struct zns_group_state *g = &gs[l->groups[k]];
 
 			g->nr_leases++;
+			g->promised |= l->promised;
 			/* Without a reservation, its lease is what it holds. */
 			if (l->dump && l->dynamic && strcmp(l->container, container))
 				g->nr_reservations++;
 		}
+		if (l->dump)
+			count_strays(d, l, gs);
 	}
+}
+
+static void mark(struct lease *l, uint32_t group)
+{
+	uint32_t i;
+
+	for (i = 0; i < l->nr_shared; i++)
+		if (l->shared[i] == group)
+			return;
+	if (!(l->nr_shared & (l->nr_shared - 1))) {
+		uint32_t *s = znsd_alloc((l->nr_shared ? l->nr_shared * 2 : 1) * sizeof(*s));
+
+		if (l->nr_shared)
+			memcpy(s, l->shared, l->nr_shared * sizeof(*s));
+		free(l->shared);
+		l->shared = s;
+	}
+	l->shared[l->nr_shared++] = group;
+}
+
+static bool uses_group(const struct znsd *d, const struct lease *l, uint32_t group)
+{
+	uint32_t i;
+
+	for (i = 0; i < l->nr_zones; i++)
+		if (!l->zones[i].done && !l->zones[i].bad && d->zones[l->zones[i].zone].group == group)
+			return true;
+	return lease_has_group(l, group);
+}
+
+/* What the record says of sharing is what happened, not what was true at the beginning. */
+void groups_mark_shared(struct znsd *d, struct lease *l, uint32_t group)
+{
+	size_t r;
+	struct lease *o;
+
+	for (r = 0; r < zns_store_nr_reservations(d->store); r++) {
+		const ZnsPb__Reservation *res = zns_store_reservation(d->store, r);
+
+		if (reserved_by(res, group) && strcmp(res->container, l->container))
+			mark(l, group);
+	}
+	for (o = d->leases; o; o = o->next) {
+		if (o == l || !o->dump || !uses_group(d, o, group))
+			continue;
+		mark(o, group);
+		mark(l, group);
+	}
+}
+
+void groups_io_refresh(struct znsd *d)
+{
+	uint32_t i;
+	size_t r, k;
+
+	for (i = 0; i < d->nr_groups; i++)
+		d->groups[i].io = false;
+	for (r = 0; r < zns_store_nr_reservations(d->store); r++) {
+		const ZnsPb__Reservation *res = zns_store_reservation(d->store, r);
+
+		for (k = 0; res->explicit_ && k < res->n_groups; k++)
+			if (res->groups[k] < d->nr_groups)
+				d->groups[res->groups[k]].io = true;
+	}
+	d->io_ns = 0;
+	d->sweep = true;
 }
 
 static void list_groups(char *buf, size_t len, size_t *at, const uint32_t *groups, size_t nr)

@@ -13,6 +13,7 @@ struct lease *lease_new(struct znsd *d, struct conn *c, bool dump, const char *c
 	l->dump = dump;
 	l->conn = c;
 	l->pidfd = -1;
+	l->claimed = ZNSD_NONE;
 	l->pid = conn_pid(c);
 	l->container = znsd_strdup(container);
 	memcpy(l->id, id, ZNS_UUID_LEN);
@@ -84,30 +85,9 @@ uint32_t lease_unfull(const struct znsd *d, const struct lease *l)
 	return n;
 }
 
-uint32_t budget_total(struct znsd *d)
+uint32_t lease_shared(const struct lease *l)
 {
-	uint32_t open = d->dev->geo.max_open, active = d->dev->geo.max_active, n = UINT32_MAX, meta;
-
-	if (open) {
-		meta = meta_zones(d, true);
-		n = open > meta ? open - meta : 1;
-	}
-	if (active) {
-		meta = meta_zones(d, false);
-		n = zns_min(n, active > meta ? active - meta : 1);
-	}
-	return n;
-}
-
-uint32_t budget_used(const struct znsd *d)
-{
-	const struct lease *l;
-	uint32_t n = 0;
-
-	for (l = d->leases; l; l = l->next)
-		if (l->dump)
-			n += zns_max(l->width, lease_unfull(d, l));
-	return n;
+	return l->nr_shared;
 }
 
 static bool container_in_use(const struct znsd *d, const char *container)
@@ -169,6 +149,8 @@ static void lease_free(struct lease *l)
 	free(l->container);
 	free(l->groups);
 	free(l->weights);
+	free(l->shared);
+	free(l->tenant);
 	free(l->zones);
 	free(l);
 }
@@ -191,6 +173,7 @@ void lease_end(struct znsd *d, struct lease *l)
 			continue;
 		}
 		z->writer = NULL;
+		z->ours = true;
 		if (zones_refresh(d, zone, 1, &err))
 			znsd_log("zone %u: %s", zone, err.msg);
 		zone_settle(d, zone);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -151,6 +152,7 @@ int main(int argc, char **argv)
 	struct znsd d = { .idle_ns = 0 };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct options o;
+	struct rlimit files;
 	bool detached = false;
 	int ret;
 
@@ -161,6 +163,10 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGCHLD, SIG_DFL);
+	if (!getrlimit(RLIMIT_NOFILE, &files)) {	/* two for each connection */
+		files.rlim_cur = zns_max(files.rlim_cur, zns_min(files.rlim_max, (rlim_t)(3 * ZNSD_CONNS_MAX)));
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
 	if (!o.foreground && o.ready_fd < 0) {
 		detach(&o);
 		detached = true;

@@ -16,6 +16,16 @@ static ZnsPb__Tombstone *copy_tombstone(struct reply *rep, const ZnsPb__Tombston
 	return c;
 }
 
+/* In a group that is reserved for normal I/O meanwhile these zones are still to be reset. */
+static void note_ours(struct znsd *d, const ZnsPb__Checkpoint *k)
+{
+	size_t i;
+
+	for (i = 0; i < k->n_zones; i++)
+		if (k->zones[i]->zone < d->nr_zones)
+			d->zones[k->zones[i]->zone].ours = true;
+}
+
 int handle_rm(struct znsd *d, const ZnsPb__Rm *q, struct reply *rep)
 {
 	char id[ZNS_UUID_STR];
@@ -43,6 +53,7 @@ int handle_rm(struct znsd *d, const ZnsPb__Rm *q, struct reply *rep)
 		if (!k)
 			continue;
 		container = znsd_strdup(k->container);
+		note_ours(d, k);
 		ret = zns_store_remove(d->store, q->checkpoints[i].data, q->by, &rep->err);
 		if (ret)
 			return ret;
@@ -62,7 +73,7 @@ static void free_groups(const struct znsd *d, const char *container, struct zns_
 {
 	uint32_t i;
 
-	groups_state(d, container, gs);
+	groups_state(d, container, NULL, gs);
 	for (i = 0; i < d->nr_groups; i++)
 		if (gs[i].nr_reservations || gs[i].nr_leases || !d->groups[i].nr_zones)
 			gs[i].free_zones = 0;
@@ -96,6 +107,24 @@ static uint32_t pick_channels(const struct znsd *d, const struct zns_group_state
 		}
 	}
 	return n;
+}
+
+static void reset_groups(struct znsd *d, const uint32_t *groups, uint32_t nr)
+{
+	uint32_t batch[ZNSD_RESET_BATCH], n, i, k;
+
+	for (i = 0; i < nr; i++) {
+		const struct zn_group *g = &d->groups[groups[i]];
+
+		for (k = n = 0; k < g->nr_zones; k++) {
+			if (zone_garbage(d, g->zones[k]))
+				batch[n++] = g->zones[k];
+			if (n == ZNSD_RESET_BATCH || (n && k + 1 == g->nr_zones)) {
+				zones_reset(d, batch, n, NULL);
+				n = 0;
+			}
+		}
+	}
 }
 
 int handle_reserve(struct znsd *d, const ZnsPb__Reserve *q, struct reply *rep)
@@ -135,9 +164,12 @@ int handle_reserve(struct znsd *d, const ZnsPb__Reserve *q, struct reply *rep)
 	r.has_created_ns = r.has_explicit_ = 1;
 	r.created_ns = zns_now_ns();
 	r.explicit_ = 1;
+	/* They come empty; from here on what is written there is not ours to reset. */
+	reset_groups(d, out, n);
 	ret = zns_store_reserve(d->store, &r, &rep->err);
 	if (ret)
 		return ret;
+	groups_io_refresh(d);
 	rep->r.reservation = (ZnsPb__Reservation *)zns_store_find_reservation(d->store, q->container);
 	return 0;
 }
@@ -153,6 +185,9 @@ int handle_release(struct znsd *d, const char *container, struct reply *rep)
 		if (l->dump && !l->dynamic && !strcmp(l->container, container))
 			return zns_fail(&rep->err, -EBUSY, "a dump of %s is running (PID %u)", container, l->pid);
 	ret = zns_store_release(d->store, container, &rep->err);
+	if (!ret)	/* what normal I/O wrote we know nothing of */
+		ret = zones_refresh(d, 0, d->nr_zones, &rep->err);
+	groups_io_refresh(d);
 	if (ret)
 		return ret;
 	waiters_run(d);

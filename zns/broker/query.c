@@ -31,9 +31,35 @@ static void status_zones(const struct znsd *d, ZnsPb__Status *s)
 		else if (zone_parked(d, i))
 			s->bytes_free += z->z.capacity - z->z.wp;
 		/* What a running dump writes is not waste yet. */
-		if (!z->writer && z->z.wp > live)
+		if (!z->writer && z->z.wp > live && (!d->groups[z->group].io || z->ours))
 			s->bytes_wasted += z->z.wp - live;
 	}
+}
+
+static void status_detail(ZnsPb__Status *s, const struct lease *l, struct reply *rep)
+{
+	ZnsPb__LeaseDetail *x = reply_alloc(rep, sizeof(*x));
+
+	zns_pb__lease_detail__init(x);
+	x->width = l->width;
+	x->promised = l->promised;
+	x->packed = l->packed;
+	x->shared_groups = l->nr_shared;
+	x->tenant = l->tenant;
+	s->details[s->n_details++] = x;
+}
+
+static void status_budget(struct znsd *d, ZnsPb__Status *s)
+{
+	uint32_t i, total = budget_total(d);
+
+	s->has_parked_zones = s->has_pack_zones = s->has_zones_granted = 1;
+	s->parked_zones = zones_parked(d);
+	for (i = 0; i < d->nr_zones; i++)
+		s->pack_zones += zone_packed(d, i);
+	s->has_zones_budget = total != UINT32_MAX;
+	s->zones_budget = total;
+	s->zones_granted = budget_used(d);
 }
 
 static void status_leases(struct znsd *d, ZnsPb__Status *s, struct reply *rep)
@@ -44,6 +70,7 @@ static void status_leases(struct znsd *d, ZnsPb__Status *s, struct reply *rep)
 	for (l = d->leases; l; l = l->next)
 		n++;
 	s->leases = reply_alloc(rep, n * sizeof(*s->leases));
+	s->details = reply_alloc(rep, n * sizeof(*s->details));
 	for (l = d->leases; l; l = l->next) {
 		ZnsPb__LeaseLine *line = reply_alloc(rep, sizeof(*line));
 
@@ -58,6 +85,7 @@ static void status_leases(struct znsd *d, ZnsPb__Status *s, struct reply *rep)
 		line->has_since_ns = 1;
 		line->since_ns = l->since_ns;
 		s->leases[s->n_leases++] = line;
+		status_detail(s, l, rep);
 	}
 }
 
@@ -91,6 +119,7 @@ int handle_status(struct znsd *d, struct reply *rep)
 	for (i = 0; i < n; i++)
 		s->reservations[i] = (ZnsPb__Reservation *)zns_store_reservation(d->store, i);
 	status_leases(d, s, rep);
+	status_budget(d, s);
 	s->has_metadata_zones = s->has_log_generation = s->has_broker_pid = s->has_nr_waiting = 1;
 	s->metadata_zones = zns_store_nr_meta(d->store);
 	s->log_generation = zns_store_generation(d->store);
@@ -128,6 +157,10 @@ int handle_zones(struct znsd *d, struct reply *rep)
 			line->owner = z->z.conventional ? "(conventional)" : "(metadata)";
 		else if (z->writer)
 			line->owner = reply_printf(rep, "(writing) %s", z->writer->container);
+		else if (zone_packed(d, i))
+			line->owner = "(pack)";
+		else if (!owner && d->groups[z->group].io && z->z.wp)
+			line->owner = "(normal I/O)";
 		else
 			line->owner = (char *)owner;
 		line->has_live = 1;

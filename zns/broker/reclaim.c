@@ -4,6 +4,7 @@
 
 #define READERS_RETRY_MS 500
 #define PARK_PACE_MS 20	/* between two finishes: real devices pad a zone for up to a second */
+#define PARK_BUSY_MS 500	/* the same while dumps run and nobody waits for it */
 
 static bool old_garbage(const struct znsd *d)
 {
@@ -34,30 +35,58 @@ static bool sweep_step(struct znsd *d, bool *retry)
 	return n > 0;
 }
 
-static bool park_step(struct znsd *d)
+/* A zone with too small a tail to be given out, yet it would hold an active zone for ever; else one too many. */
+static bool to_finish(struct znsd *d, uint32_t *zone)
 {
-	struct zns_err err = ZNS_ERR_INIT;
-	uint32_t i, parked = 0, lru, max = d->dev->geo.max_active / 2;
-	uint64_t now = zns_mono_ns();
+	uint64_t now = zns_mono_ns(), tail = tail_min(d);
+	uint32_t i, parked = 0;
 
 	for (i = 0; i < d->nr_zones; i++) {
 		struct zn_zone *z = &d->zones[i];
 
 		if (!zone_parked(d, i))
 			continue;
-		/* Too small a tail to be given out, yet it would hold an active zone for ever. */
-		if (z->z.wp + ZNSD_UNIT_MIN > z->z.capacity && z->retry_ns <= now) {
-			if (zone_finish(d, i, &err))
-				znsd_log("finishing zone %u: %s", i, err.msg);
+		if (z->z.wp + tail > z->z.capacity && z->retry_ns <= now) {
+			*zone = i;
 			return true;
 		}
 		parked++;
 	}
-	if (!d->dev->geo.max_active || parked <= max || !zone_lru_parked(d, &lru))
-		return false;
-	if (zone_finish(d, lru, &err))
-		znsd_log("finishing zone %u: %s", lru, err.msg);
-	return true;
+	return (d->room_wanted || parked > park_limit(d)) && zone_lru_parked(d, zone);
+}
+
+static bool dumps_run(const struct znsd *d)
+{
+	const struct lease *l;
+
+	for (l = d->leases; l; l = l->next)
+		if (l->dump)
+			return true;
+	return false;
+}
+
+/* Milliseconds until the next step, -1: nothing to finish. */
+static int park_step(struct znsd *d)
+{
+	uint64_t pace = 1000000ull * (dumps_run(d) && !d->room_wanted ? PARK_BUSY_MS : PARK_PACE_MS), now = zns_mono_ns();
+	struct zns_err err = ZNS_ERR_INIT;
+	uint32_t zone;
+
+	if (!to_finish(d, &zone)) {
+		d->room_wanted = 0;
+		d->park_check = false;
+		return -1;
+	}
+	if (now - d->finish_ns < pace)
+		return (int)((pace - (now - d->finish_ns)) / 1000000) + 1;
+	d->finish_ns = now;
+	if (zone_finish(d, zone, &err)) {
+		znsd_log("finishing zone %u: %s", zone, err.msg);
+	} else if (d->room_wanted) {
+		d->room_wanted--;
+		waiters_run(d);
+	}
+	return 0;
 }
 
 int reclaim_step(struct znsd *d)
@@ -74,10 +103,11 @@ int reclaim_step(struct znsd *d)
 		if (retry)
 			ms = 1000;
 	}
-	if (d->park_check) {
-		if (park_step(d))
-			return PARK_PACE_MS;
-		d->park_check = false;
+	if (d->park_check || d->room_wanted) {
+		int park = park_step(d);
+
+		if (park >= 0 && (ms < 0 || park < ms))
+			ms = park;
 	}
 	return ms;
 }

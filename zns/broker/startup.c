@@ -142,7 +142,7 @@ static void close_open_zones(struct znsd *d)
 	if (zones_refresh(d, 0, d->nr_zones, &err))
 		znsd_log("%s", err.msg);
 	for (i = 0; i < d->nr_zones; i++)
-		if (!d->zones[i].meta && !d->zones[i].writer && zns_zone_is_open(d->zones[i].z.state) &&
+		if (!d->zones[i].meta && !d->zones[i].writer && !d->groups[d->zones[i].group].io && zns_zone_is_open(d->zones[i].z.state) &&
 		    zns_dev_close_zone(d->dev, i, &err))
 			znsd_log("closing zone %u: %s", i, err.msg);
 	if (zns_dev_flush(d->dev, &err))
@@ -160,6 +160,7 @@ void znsd_stop(struct znsd *d)
 	if (d->store && d->zones && d->listen_fd >= 0)
 		close_open_zones(d);
 	zones_fini(d);
+	free(d->held);
 	if (d->store)
 		zns_store_close(d->store);
 	if (d->dev)

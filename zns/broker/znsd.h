@@ -17,13 +17,15 @@
 #include "zns-broker.pb-c.h"
 
 #define ZNSD_UNIT_MIN KIB(64)		/* a tail smaller than this is not given out */
-#define ZNSD_CONNS_MAX 512
+#define ZNSD_CONNS_MAX 4096
 #define ZNSD_RESET_BATCH 64
 #define ZNSD_IDLE_MS 10000
 #define ZNSD_WRITERS_MS 10000		/* helpers of a dead broker end within this */
 #define ZNSD_WRITER_GONE_MS 3000	/* after a lost connection: how long the process may live on */
 #define ZNSD_RETRY_NS 10000000000ull	/* after a reset or finish that failed */
 #define ZNSD_WAIT_S 60
+#define ZNSD_SMALL_UNITS 16		/* a dump with fewer units for each of its zones gets fewer zones */
+#define ZNSD_NONE UINT32_MAX
 
 struct conn;
 struct lease;
@@ -34,6 +36,7 @@ struct zn_zone {
 	uint32_t group;
 	bool meta;
 	bool old;		/* holds data from before this broker: unknown readers are possible */
+	bool ours;		/* what it holds is a dump's, also in a group that is reserved for normal I/O now */
 	uint32_t readers;	/* restore leases */
 	struct lease *writer;
 	uint64_t stamp;		/* when it was parked, for the least recently used */
@@ -43,6 +46,7 @@ struct zn_zone {
 struct zn_group {
 	int32_t channel;
 	bool metadata;
+	bool io;		/* reserved for normal I/O: what is in its zones is not ours to reset */
 	uint32_t next;		/* where the next search for an empty zone starts: spreads wear */
 	uint32_t nr_zones;	/* data zones */
 	uint32_t *zones;
@@ -60,6 +64,8 @@ struct lease {
 	struct lease *next;
 	bool dump;		/* else restore */
 	bool dynamic;		/* a dump without reservation */
+	bool promised;		/* admitted without sharing: nobody else gets its groups while it lasts */
+	bool packed;		/* a small dump: its zones are pack zones */
 	bool dying;		/* connection lost, writer's process still there */
 	uint64_t dying_until;
 	struct conn *conn;
@@ -69,12 +75,44 @@ struct lease {
 	uint8_t id[ZNS_UUID_LEN];
 	uint32_t qos_mibps;
 	int64_t since_ns;
-	uint32_t *groups, nr_groups;
-	uint32_t *weights, shared;	/* as granted: told again to who takes it over */
+	uint32_t *groups, nr_groups;	/* those for metadata images last */
+	uint32_t *weights, nr_meta;	/* as granted: told again to who takes it over */
+	uint32_t max_rate_mibps;	/* the tenant's ceiling; 0: none */
+	uint32_t *shared, nr_shared;	/* groups that others had or got meanwhile */
+	uint32_t claimed;	/* a pack zone that is its own already, until the writer asks; ZNSD_NONE */
+	char *tenant;		/* the rule that applies, or NULL */
 	uint32_t min_room;	/* bytes: less is of no use to the writer */
 	uint32_t width;		/* zones it may have in writing, guaranteed */
 	struct lease_zone *zones;	/* restore: those it protects */
 	uint32_t nr_zones;
+};
+
+enum admission { ADM_SHARE, ADM_WAIT, ADM_REJECT };
+
+/* What a dump asks for, checked. */
+struct ask {
+	const char *container;
+	uint32_t qos, needed;	/* needed: zones for the QoS when nothing is shared */
+	uint32_t uid;
+	bool dynamic, separate, small;
+	enum admission mode;
+	uint32_t wait_s;
+	uint32_t min_room;
+	uint64_t expected;	/* bytes, 0: unknown */
+	uint32_t most;		/* zones that a dump of this size has use for */
+	struct zns_tenant tenant;
+};
+
+/* What it would get now. */
+struct choice {
+	struct zns_group_state *gs;
+	uint32_t *order;	/* groups for pages, best first, `width` of them; then those for metadata */
+	uint32_t width, nr_meta;
+	uint32_t pack_zone;	/* ZNSD_NONE: an empty one */
+	bool packed;
+	bool room;		/* zones are being finished or reset in the background: soon */
+	char note[256];		/* share mode: why it is less than asked */
+	char why[256];		/* contention: why not now */
 };
 
 /* A dump_begin that waits for admission; its connection takes no other request meanwhile. */
@@ -82,6 +120,8 @@ struct waiter {
 	struct waiter *next;
 	struct conn *conn;
 	ZnsPb__Request *req;
+	bool share;		/* it waits for a zone, not for groups of its own: a queue of its own */
+	char why[ZNS_ERR_MAX];	/* the last try's reason */
 	uint64_t deadline;	/* zns_mono_ns */
 	uint32_t seconds;
 };
@@ -111,6 +151,11 @@ struct znsd {
 	uint64_t stamp;		/* last one given */
 	bool sweep;		/* some zone may be garbage */
 	bool park_check;	/* too many may be parked */
+	uint32_t room_wanted;	/* parked zones to finish for somebody who waits */
+	uint64_t finish_ns;	/* the last finish in the background */
+	uint32_t io_zones;	/* active zones of normal I/O, as of io_ns */
+	uint64_t io_ns;
+	uint8_t *held;		/* groups that the first waiter will get; NULL: none waits */
 	bool readers_clear;	/* no restore of an earlier broker lives */
 	bool quit;
 	int lock_fd, dev_lock_fd, listen_fd, readers_fd;
@@ -151,13 +196,19 @@ uint64_t zone_live(const struct znsd *d, uint32_t zone);
 bool zone_usable(const struct zn_zone *z);	/* a data zone that takes writes */
 bool zone_empty(const struct zn_zone *z);	/* and could be granted as it is */
 bool zone_parked(const struct znsd *d, uint32_t zone);
+bool zone_packed(const struct znsd *d, uint32_t zone);	/* all that lives there are small checkpoints */
 bool zone_parked_for(const struct znsd *d, uint32_t zone, const char *container, uint32_t min_room);
+bool zone_parked_pack(const struct znsd *d, uint32_t zone, uint32_t min_room);
 bool zone_garbage(const struct znsd *d, uint32_t zone);	/* written, not live, nobody on it: may be reset */
 void zone_settle(struct znsd *d, uint32_t zone);	/* its writer is gone: close, park, or leave to the sweep */
 uint32_t zones_reset(struct znsd *d, const uint32_t *zones, uint32_t nr, struct zns_err *err);
 int zone_finish(struct znsd *d, uint32_t zone, struct zns_err *err);
 uint32_t zones_active(const struct znsd *d);	/* data zones, those granted and not full included */
 uint32_t meta_zones(struct znsd *d, bool open);	/* those the log keeps open, or active; at least 1 */
+uint32_t zones_idle_active(const struct znsd *d);	/* active with nobody writing: parked, or garbage not reset yet */
+uint32_t zones_parked(const struct znsd *d);
+uint32_t park_limit(struct znsd *d);		/* how many may be parked; UINT32_MAX: any */
+uint64_t tail_min(const struct znsd *d);	/* a zone with less room, bytes, is not kept to be continued */
 bool zone_lru_parked(const struct znsd *d, uint32_t *zone);
 bool readers_check(struct znsd *d);
 
@@ -178,15 +229,39 @@ void leases_of_conn_lost(struct znsd *d, struct conn *c);
 int leases_reap(struct znsd *d);	/* dying ones; milliseconds until the next look, -1: none */
 void reservation_settle(struct znsd *d, const char *container);	/* drop it if nothing needs it any more */
 void reservation_renew(struct znsd *d, const char *container);
-uint32_t budget_total(struct znsd *d);	/* data zones that may be in writing at once; UINT32_MAX: no limit */
-uint32_t budget_used(const struct znsd *d);
+uint32_t lease_shared(const struct lease *l);
 
-/* groups.c */
-void groups_state(const struct znsd *d, const char *container, struct zns_group_state *gs);
+/* budget.c: counting what the device's limits and the administrator's allow. */
+uint32_t budget_device(struct znsd *d);	/* data zones that may be in writing at once; UINT32_MAX: no limit */
+uint32_t budget_total(struct znsd *d);	/* the same, without those of normal I/O */
+uint32_t budget_used(const struct znsd *d);
+uint32_t budget_tenant_groups(const struct znsd *d, const struct zns_tenant *t);	/* left; UINT32_MAX: no limit */
+uint32_t budget_tenant_qos(const struct znsd *d, const struct zns_tenant *t);	/* MiB/s left, likewise */
+/* Zones that must be finished or reset first if @more become active, of which the asker continues @own. */
+uint32_t budget_excess(struct znsd *d, uint32_t more, uint32_t own);
+uint32_t pack_leases(const struct znsd *d);
+uint32_t pack_limit(struct znsd *d);	/* pack zones in writing at once */
+
+/* groups.c; @self: a lease that does not count, or NULL */
+void groups_state(const struct znsd *d, const char *container, const struct lease *self, struct zns_group_state *gs);
+void groups_mark_shared(struct znsd *d, struct lease *l, uint32_t group);	/* by the dumps that use it now */
+void groups_io_refresh(struct znsd *d);	/* after a change of reservations */
 const char *groups_holders(const struct znsd *d, const char *container, char *buf, size_t len);
+
+/* choose.c: 0; -EBUSY: not now (ch->why, ch->room); -ENOSPC */
+int choose(struct znsd *d, const struct ask *a, struct choice *ch, struct zns_err *err);
+void choose_hold(struct znsd *d, const struct ask *a);	/* d->held: what a waiter is to get */
+bool reserved_by(const ZnsPb__Reservation *r, uint32_t group);
+/* What it keeps for its dumps: not with dynamic allocation, and not what its name has for normal I/O. */
+const ZnsPb__Reservation *own_reservation(const struct znsd *d, const struct ask *a);
 
 /* admit.c */
 int handle_dump_begin(struct znsd *d, struct conn *c, ZnsPb__Request *req, struct reply *rep);
+int admit(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, struct ask *a, bool *room, struct reply *rep);
+
+/* wait.c */
+void waiter_add(struct znsd *d, struct conn *c, ZnsPb__Request *req, const struct ask *a, const struct zns_err *why);
+uint32_t waiters_before(const struct znsd *d, bool share);	/* how many wait in that queue */
 int waiters_run(struct znsd *d);	/* try them in order; milliseconds until a deadline, -1: none */
 void waiter_drop(struct znsd *d, struct conn *c);
 

@@ -2,6 +2,7 @@
 /* The zone table: what each zone is, who writes it, what may be done with it. */
 #include <string.h>
 #include <sys/file.h>
+#include "zns/layout.h"
 #include "znsd.h"
 
 int zones_refresh(struct znsd *d, uint32_t first, uint32_t nr, struct zns_err *err)
@@ -79,6 +80,7 @@ int zones_init(struct znsd *d, struct zns_err *err)
 	ret = groups_init(d, err);
 	if (ret)
 		return ret;
+	groups_io_refresh(d);
 	for (i = 0; i < d->nr_zones; i++)
 		zone_settle(d, i);
 	return 0;
@@ -126,7 +128,20 @@ bool zone_parked_for(const struct znsd *d, uint32_t zone, const char *container,
 	if (!zone_parked(d, zone) || z->z.wp + zns_max((uint64_t)min_room, ZNSD_UNIT_MIN) > z->z.capacity)
 		return false;
 	owner = zns_store_zone_owner(d->store, zone);
-	return owner && !strcmp(owner, container);
+	return owner && !strcmp(owner, container) && !zone_packed(d, zone);
+}
+
+bool zone_packed(const struct znsd *d, uint32_t zone)
+{
+	return zone_live(d, zone) && zns_store_zone_packed(d->store, zone) == zone_live(d, zone);
+}
+
+bool zone_parked_pack(const struct znsd *d, uint32_t zone, uint32_t min_room)
+{
+	const struct zn_zone *z = &d->zones[zone];
+
+	return zone_parked(d, zone) && zone_packed(d, zone) && !d->groups[z->group].io &&
+	       z->z.wp + zns_max((uint64_t)min_room, ZNSD_UNIT_MIN) <= z->z.capacity;
 }
 
 bool zone_garbage(const struct znsd *d, uint32_t zone)
@@ -136,6 +151,9 @@ bool zone_garbage(const struct znsd *d, uint32_t zone)
 	if (!zone_usable(z) || z->z.state == ZNS_ZONE_EMPTY || z->writer || z->readers)
 		return false;
 	if (z->old && !d->readers_clear)
+		return false;
+	/* Whoever reserved it for normal I/O writes there without telling us. */
+	if (d->groups[z->group].io && !z->ours)
 		return false;
 	return !zone_live(d, zone);
 }
@@ -179,7 +197,7 @@ uint32_t zones_reset(struct znsd *d, const uint32_t *zones, uint32_t nr, struct 
 				*err = one;
 			z->retry_ns = zns_mono_ns() + ZNSD_RETRY_NS;
 		} else {
-			z->old = false;
+			z->old = z->ours = false;
 			done++;
 		}
 		if (zones_refresh(d, zones[i], 1, &one))
@@ -207,12 +225,48 @@ uint32_t zones_active(const struct znsd *d)
 	for (i = 0; i < d->nr_zones; i++) {
 		const struct zn_zone *z = &d->zones[i];
 
-		if (z->meta)
+		if (z->meta || d->groups[z->group].io)
 			continue;
 		/* An empty zone in a writer's hands is active as soon as it writes. */
 		n += zns_zone_is_active(z->z.state) || (z->writer && z->z.state == ZNS_ZONE_EMPTY);
 	}
 	return n;
+}
+
+uint32_t zones_idle_active(const struct znsd *d)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < d->nr_zones; i++) {
+		const struct zn_zone *z = &d->zones[i];
+
+		n += !z->meta && !z->writer && zns_zone_is_active(z->z.state) && !d->groups[z->group].io;
+	}
+	return n;
+}
+
+uint32_t zones_parked(const struct znsd *d)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < d->nr_zones; i++)
+		n += zone_parked(d, i);
+	return n;
+}
+
+uint32_t park_limit(struct znsd *d)
+{
+	uint32_t max = d->dev->geo.max_active, meta;
+
+	if (!max)
+		return UINT32_MAX;
+	meta = meta_zones(d, false);
+	return zns_max(1u, (max > meta ? max - meta : 1) / 2);
+}
+
+uint64_t tail_min(const struct znsd *d)
+{
+	return zns_max((uint64_t)ZNSD_UNIT_MIN, (uint64_t)zns_stripe_unit(&d->dev->geo));
 }
 
 uint32_t meta_zones(struct znsd *d, bool open)

@@ -142,7 +142,10 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, cons
 	printf("groups     ");
 	for (i = 0; i < c->n_groups; i++)
 		printf(" %u", c->groups[i]);
-	printf(" (%u shared)\nzones      ", c->shared_groups);
+	printf(" (%u shared)", c->shared_groups);
+	for (i = 0; i < c->n_metadata_groups; i++)
+		printf("%s%u", i ? " " : ", metadata on ", c->metadata_groups[i]);
+	printf("%s\nzones      ", c->packed ? ", small: zones shared with others" : "");
 	for (i = 0; i < c->n_zones; i++)
 		printf(" %u@%llu+%llu", c->zones[i]->zone, (unsigned long long)c->zones[i]->start,
 		       (unsigned long long)c->zones[i]->len);

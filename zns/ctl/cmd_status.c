@@ -22,6 +22,18 @@ static uint32_t by_state(const ZnsPb__Status *s, enum zns_zone_state state)
 	return state < s->n_zones_by_state ? s->zones_by_state[state] : 0;
 }
 
+static void json_detail(const ZnsPb__Status *s, size_t i, struct json_object *o)
+{
+	const ZnsPb__LeaseDetail *x = i < s->n_details ? s->details[i] : NULL;
+	bool dump = x && x->width;
+
+	json_object_object_add(o, "width", dump ? json_object_new_int64(x->width) : NULL);
+	json_object_object_add(o, "promised", dump ? json_object_new_boolean(x->promised) : NULL);
+	json_object_object_add(o, "packed", dump ? json_object_new_boolean(x->packed) : NULL);
+	json_object_object_add(o, "shared_groups", dump ? json_object_new_int64(x->shared_groups) : NULL);
+	json_object_object_add(o, "tenant", dump && x->tenant ? json_object_new_string(x->tenant) : NULL);
+}
+
 static struct json_object *json_lists(const ZnsPb__Status *s, struct json_object *j)
 {
 	struct json_object *res = json_object_new_array(), *leases = json_object_new_array(), *o;
@@ -48,6 +60,7 @@ static struct json_object *json_lists(const ZnsPb__Status *s, struct json_object
 		json_object_object_add(o, "groups", ctl_json_u32s(l->groups, l->n_groups));
 		json_object_object_add(o, "qos_mibps", l->has_qos_mibps ? json_object_new_int64(l->qos_mibps) : NULL);
 		json_object_object_add(o, "since", l->has_since_ns ? ctl_json_time(l->since_ns) : NULL);
+		json_detail(s, i, o);
 		json_object_array_add(leases, o);
 	}
 	json_object_object_add(j, "reservations", res);
@@ -84,6 +97,10 @@ static int status_json(const ZnsPb__Status *s)
 	json_object_object_add(j, "bytes_wasted", json_object_new_int64(s->bytes_wasted));
 	json_object_object_add(j, "checkpoints", json_object_new_int64(s->nr_checkpoints));
 	json_lists(s, j);
+	json_object_object_add(j, "parked_zones", json_object_new_int64(s->parked_zones));
+	json_object_object_add(j, "pack_zones", json_object_new_int64(s->pack_zones));
+	json_object_object_add(j, "zones_budget", s->has_zones_budget ? json_object_new_int64(s->zones_budget) : NULL);
+	json_object_object_add(j, "zones_granted", json_object_new_int64(s->zones_granted));
 	json_object_object_add(j, "waiting", json_object_new_int64(s->nr_waiting));
 	json_object_object_add(j, "log_generation", json_object_new_int64(s->log_generation));
 	json_object_object_add(j, "broker_pid", json_object_new_int64(s->broker_pid));
@@ -125,6 +142,9 @@ static int status_text(const ZnsPb__Status *s)
 	printf("space         %s live", zns_format_size(s->bytes_live, a, sizeof(a)));
 	printf(", %s free", zns_format_size(s->bytes_free, a, sizeof(a)));
 	printf(", %s wasted\n", zns_format_size(s->bytes_wasted, a, sizeof(a)));
+	printf("to continue   %u partly filled zones; %u zones of small checkpoints\n", s->parked_zones, s->pack_zones);
+	if (s->has_zones_budget)
+		printf("in writing    %u zones granted of %u\n", s->zones_granted, s->zones_budget);
 	printf("checkpoints   %u\n", s->nr_checkpoints);
 	for (i = 0; i < s->n_reservations; i++) {
 		const ZnsPb__Reservation *r = s->reservations[i];
@@ -137,7 +157,9 @@ static int status_text(const ZnsPb__Status *s)
 
 		printf("%-13s %s, PID %u", l->kind, l->container, l->pid);
 		if (l->has_qos_mibps && l->qos_mibps)
-			printf(", %u MiB/s", l->qos_mibps);
+			printf(", %u MiB/s%s", l->qos_mibps, i < s->n_details && s->details[i]->promised ? " promised" : "");
+		if (i < s->n_details && s->details[i]->packed)
+			printf(", small");
 		printf(", groups");
 		print_groups(l->groups, l->n_groups);
 	}

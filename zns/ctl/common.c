@@ -221,6 +221,8 @@ struct json_object *ctl_json_checkpoint(const ZnsPb__Checkpoint *c)
 	json_object_object_add(j, "qos_achieved_mibps",
 			       c->has_qos_achieved_mibps ? json_object_new_double(c->qos_achieved_mibps) : NULL);
 	json_object_object_add(j, "shared_groups", json_object_new_int64(c->shared_groups));
+	json_object_object_add(j, "metadata_groups", ctl_json_u32s(c->metadata_groups, c->n_metadata_groups));
+	json_object_object_add(j, "packed", json_object_new_boolean(c->packed));
 	json_object_object_add(j, "data_phase_us", c->has_data_phase_us ? json_object_new_int64(c->data_phase_us) : NULL);
 	json_object_object_add(j, "frozen_us", c->has_frozen_us ? json_object_new_int64(c->frozen_us) : NULL);
 	json_object_object_add(j, "parent", c->has_parent ? ctl_json_uuid(&c->parent) : NULL);

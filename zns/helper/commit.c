@@ -75,6 +75,18 @@ static void rate(const struct dump *d, ZnsPb__Checkpoint *c)
 	}
 }
 
+static int set_metadata_groups(const struct dump *d, ZnsPb__Checkpoint *c)
+{
+	if (!d->separate_metadata)
+		return 0;
+	c->metadata_groups = malloc(sizeof(*c->metadata_groups));
+	if (!c->metadata_groups)
+		return -ENOMEM;
+	c->metadata_groups[0] = d->metadata_group;
+	c->n_metadata_groups = 1;
+	return 0;
+}
+
 static int broker_commit(struct dump *d, ZnsPb__Checkpoint *c, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
@@ -86,6 +98,8 @@ static int broker_commit(struct dump *d, ZnsPb__Checkpoint *c, struct zns_err *e
 
 	req.commit = c;
 	ret = zns_broker_call(&d->h->broker, &req, &resp, err);
+	if (resp && resp->has_shared_groups)
+		c->shared_groups = d->shared_groups = resp->shared_groups;	/* others came meanwhile */
 	if (resp)
 		zns_pb__response__free_unpacked(resp, NULL);
 	if (ret == -ETIMEDOUT)
@@ -209,7 +223,7 @@ static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct
 	ZnsPb__Checkpoint *c = new_record(d, frozen_us);
 	int ret;
 
-	if (!ref || !c) {
+	if (!ref || !c || set_metadata_groups(d, c)) {
 		free(ref);
 		if (c)
 			zns_pb__checkpoint__free_unpacked(c, NULL);

@@ -58,6 +58,7 @@ static int ask_admission(struct dump *d, const struct zw_begin *b, ZnsPb__Respon
 	ZnsPb__Origin origin = ZNS_PB__ORIGIN__INIT;
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	uint8_t ticket[ZNS_UUID_LEN];
+	int ret;
 
 	begin.container = d->container;
 	begin.qos_mibps = d->qos_mibps;
@@ -73,8 +74,16 @@ static int ask_admission(struct dump *d, const struct zw_begin *b, ZnsPb__Respon
 		origin.ticket = (ProtobufCBinaryData){ ZNS_UUID_LEN, ticket };
 	}
 	begin.origin = &origin;
+	begin.has_expected_bytes = 1;
+	begin.expected_bytes = task_tree_bytes(b->pid);
+	begin.has_uid = !task_uid(b->pid, &begin.uid);
+	begin.has_separate_metadata = begin.separate_metadata = b->separate_metadata != 0;
 	req.dump_begin = &begin;
-	return zns_broker_call(&d->h->broker, &req, resp, err);
+	/* If criu goes meanwhile, nobody wants to be admitted any more. */
+	d->h->broker.watch_fd = d->h->sk;
+	ret = zns_broker_call(&d->h->broker, &req, resp, err);
+	d->h->broker.watch_fd = -1;
+	return ret;
 }
 
 static int start_writer(struct dump *d, const ZnsPb__DumpGrant *g, struct zns_err *err)
@@ -88,7 +97,15 @@ static int start_writer(struct dump *d, const ZnsPb__DumpGrant *g, struct zns_er
 		groups[i] = g->groups[i]->group;
 		weights[i] = g->groups[i]->weight;
 	}
+	if (g->n_metadata_groups > 1)
+		return zns_fail(err, -EPROTO, "znsd granted no usable stripe");
+	if (g->n_metadata_groups) {
+		p.metadata_group = &g->metadata_groups[0]->group;
+		d->metadata_group = g->metadata_groups[0]->group;
+		d->separate_metadata = true;
+	}
 	memcpy(d->id, g->checkpoint.data, ZNS_UUID_LEN);
+	d->packed = g->packed;
 	d->shared_groups = g->shared_groups;
 	p.nr_groups = (uint32_t)g->n_groups;
 	if (!d->unit_asked)
@@ -137,8 +154,9 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	if (!ret) {
 		d->pid = b->pid;
 		r.warn = resp->dump->note != NULL;
-		snprintf(r.msg, sizeof(r.msg), "checkpoint %s of %s: %u MiB/s asked, %zu groups (%u shared) of %s%s%s",
+		snprintf(r.msg, sizeof(r.msg), "checkpoint %s of %s: %u MiB/s asked, %zu groups (%u shared%s%s) of %s%s%s",
 			 zns_uuid_format(d->id, id), d->container, d->qos_mibps, resp->dump->n_groups, d->shared_groups,
+			 d->separate_metadata ? ", metadata apart" : "", d->packed ? ", pack zone" : "",
 			 reg.path, resp->dump->note ? "; " : "", resp->dump->note ? resp->dump->note : "");
 		h->dump = d;
 		reply_send(p->fd[0], &r, -1);

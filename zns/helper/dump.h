@@ -29,6 +29,8 @@ struct dump {
 	uint8_t id[ZNS_UUID_LEN];
 	uint32_t qos_mibps, unit, shared_groups;
 	bool unit_asked;	/* --zns-stripe; else it follows from device and width */
+	uint32_t metadata_group;
+	bool separate_metadata, packed;
 	int32_t pid;		/* the dumped task */
 	struct zns_wimage **pages;
 	uint32_t nr_pages, max_pages;

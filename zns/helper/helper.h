@@ -67,4 +67,8 @@ int origin_fill(ZnsPb__Origin *o);
 bool origin_ticket(uint8_t id[ZNS_UUID_LEN]);	/* an admission that was granted before */
 const char *origin_admission(const char *asked);	/* cut down if the container is frozen already */
 
+/* size.c: about how many bytes a dump of the tree below @pid has; who it runs as. */
+uint64_t task_tree_bytes(pid_t pid);
+int task_uid(pid_t pid, uint32_t *uid);
+
 #endif

@@ -117,7 +117,8 @@ int zns_state_init(struct zns_state *st, const struct zns_geometry *geo, uint32_
 	st->live = calloc(geo->nr_zones, sizeof(*st->live));
 	st->zone_owner = calloc(geo->nr_zones, sizeof(*st->zone_owner));
 	st->zone_shared = calloc(geo->nr_zones, sizeof(*st->zone_shared));
-	if (st->live && st->zone_owner && st->zone_shared)
+	st->packed = calloc(geo->nr_zones, sizeof(*st->packed));
+	if (st->live && st->packed && st->zone_owner && st->zone_shared)
 		return 0;
 	zns_state_fini(st);
 	return zns_fail(err, -ENOMEM, "no memory for %u zones", geo->nr_zones);
@@ -136,6 +137,7 @@ void zns_state_fini(struct zns_state *st)
 	if (st->profile)
 		zns_pb__profile__free_unpacked(st->profile, NULL);
 	free(st->live);
+	free(st->packed);
 	free(st->zone_owner);
 	free(st->zone_shared);
 	*st = (struct zns_state){ 0 };
@@ -266,6 +268,8 @@ void zns_state_add(struct zns_state *st, struct zns_ent *e)
 		if (st->live[z] && st->zone_owner[z] != e->owner)
 			st->zone_shared[z] = 1;
 		st->live[z] += c->zones[i]->len;
+		if (c->packed)
+			st->packed[z] += c->zones[i]->len;
 		st->zone_owner[z] = e->owner;
 	}
 }
@@ -310,6 +314,8 @@ void zns_state_bury(struct zns_state *st, struct zns_ent *tomb)
 		uint32_t z = e->ckpt->zones[i]->zone;
 
 		st->live[z] -= e->ckpt->zones[i]->len;
+		if (e->ckpt->packed)
+			st->packed[z] -= e->ckpt->zones[i]->len;
 		if (!st->live[z]) {
 			st->zone_owner[z] = NULL;
 			st->zone_shared[z] = 0;

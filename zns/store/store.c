@@ -160,6 +160,11 @@ uint64_t zns_store_zone_live(const struct zns_store *s, uint32_t zone)
 	return zone < s->st.lim.nr_zones ? s->st.live[zone] : 0;
 }
 
+uint64_t zns_store_zone_packed(const struct zns_store *s, uint32_t zone)
+{
+	return zone < s->st.lim.nr_zones ? s->st.packed[zone] : 0;
+}
+
 const char *zns_store_zone_owner(const struct zns_store *s, uint32_t zone)
 {
 	return zone < s->st.lim.nr_zones && s->st.zone_owner[zone] ? s->st.zone_owner[zone]->name : NULL;

@@ -81,6 +81,7 @@ struct zns_state {
 	struct zns_list checkpoints, tombstones, reservations;
 	struct zns_map by_id, dead, owners;
 	uint64_t *live;
+	uint64_t *packed;	/* of live: bytes of checkpoints marked so */
 	struct zns_owner **zone_owner;
 	uint8_t *zone_shared;	/* live bytes of more than one container */
 };

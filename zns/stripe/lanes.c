@@ -208,14 +208,18 @@ static void lanes_by_load(struct zns_writer *w, struct lane **out)
  */
 static int segment_start(struct zns_writer *w, struct zns_wimage *img, uint64_t hint_units)
 {
-	uint32_t nr = (uint32_t)zns_min((uint64_t)w->nr_lanes, zns_max(hint_units, 1u));
+	bool apart = w->meta_lane && !img->pages;
+	uint32_t lanes = apart ? 1 : w->nr_lanes, nr = (uint32_t)zns_min((uint64_t)lanes, zns_max(hint_units, 1u));
 	uint32_t weights[ZNS_STRIPE_MAX_WIDTH];
 	uint64_t rooms[ZNS_STRIPE_MAX_WIDTH];
 	struct zns_err err;
 	ZnsPb__Segment *s;
 	int ret;
 
-	lanes_by_load(w, w->seg_lane);
+	if (apart)
+		w->seg_lane[0] = w->meta_lane;
+	else
+		lanes_by_load(w, w->seg_lane);
 	zns_seg_fini(&w->seg);
 	w->seg_owner = NULL;
 	s = writer_add_segment(img, img->nr_units * w->unit, nr);
@@ -237,7 +241,7 @@ static int segment_start(struct zns_writer *w, struct zns_wimage *img, uint64_t 
 		s->extents[e]->has_weight = l->weight != 1;
 	}
 	w->seg_capacity = zns_turn_capacity(weights, rooms, nr);
-	if (nr < w->nr_lanes)	/* what comes after the hinted data gets the full width */
+	if (nr < lanes)	/* what comes after the hinted data gets the full width */
 		w->seg_capacity = zns_min(w->seg_capacity, hint_units);
 	w->seg_units = 0;
 	ret = zns_seg_init(&w->seg, s, w->unit, &err);
@@ -301,15 +305,18 @@ static int place_single(struct zns_writer *w, uint64_t len, struct wzone **wz, u
 
 	len = zns_align_up(len, w->block);
 	w->seg_owner = NULL;
-	lanes_by_load(w, by_load);
+	if (w->meta_lane)
+		l = w->meta_lane;
+	else
+		lanes_by_load(w, by_load);
 	for (uint32_t i = 0; i < w->nr_lanes && !l; i++)
 		if (room(by_load[i]->wz) >= len)
 			l = by_load[i];
-	if (!l) {
-		int ret;
-
+	if (!l)
 		l = by_load[0];
-		ret = lane_new_zone(w, l, len);
+	if (room(l->wz) < len) {
+		int ret = lane_new_zone(w, l, len);
+
 		if (ret)
 			return ret;
 	}

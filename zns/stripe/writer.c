@@ -68,7 +68,7 @@ int zns_writer_new(const struct zns_writer_params *p, struct zns_writer **out, s
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->work, NULL);
 	pthread_cond_init(&w->idle, NULL);
-	w->lane = calloc(p->nr_groups, sizeof(*w->lane));
+	w->lane = calloc(p->nr_groups + 1, sizeof(*w->lane));
 	ret = w->lane ? 0 : zns_fail(err, -ENOMEM, "no memory for the writer");
 	for (uint32_t i = 0; i < p->nr_groups && !ret; i++) {
 		w->lane[i].group = p->groups[i];
@@ -76,6 +76,10 @@ int zns_writer_new(const struct zns_writer_params *p, struct zns_writer **out, s
 		w->nr_lanes++;
 		if (!p->weights[i] || p->weights[i] > ZNS_STRIPE_MAX_WEIGHT)
 			ret = zns_fail(err, -EINVAL, "weight %u of group %u is out of range", p->weights[i], p->groups[i]);
+	}
+	if (!ret && p->metadata_group) {
+		w->meta_lane = &w->lane[p->nr_groups];
+		*w->meta_lane = (struct lane){ .group = *p->metadata_group, .weight = 1 };
 	}
 	if (!ret)
 		ret = writer_start_workers(w, workers, err);

@@ -75,6 +75,7 @@ struct zns_writer {
 
 	struct lane *lane;
 	uint32_t nr_lanes;
+	struct lane *meta_lane;	/* behind the others; NULL: whatever is no page goes with the pages */
 	bool placing;		/* a placement may wait with the lock dropped: others wait for it */
 	struct wzone *zones;	/* every zone used, newest first */
 	struct wzone *retired;	/* those that left their lane, until znsd is told */

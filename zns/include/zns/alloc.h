@@ -17,6 +17,7 @@ struct zns_group_state {
 	uint32_t free_zones;		/* zones that could be given now: empty ones, the asker's parked ones */
 	bool metadata;			/* holds a metadata zone: given out last */
 	bool reserved_io;		/* reserved for normal I/O: never given to a dump */
+	bool promised;			/* a dump runs there that was admitted without sharing: never given to another */
 };
 
 /* ceil(qos / zone bandwidth), at least 1 (papers.md §1, component 2). */
@@ -24,10 +25,24 @@ uint32_t zns_alloc_width(uint32_t qos_mibps, uint32_t zone_mibps);
 
 /*
  * Pick @width groups: fewest reservations, then no live lease, then distinct channels, then not
- * metadata, then lowest id; groups without a free zone are passed over. @out gets indices into @groups.
- * Returns how many were found (may be < width).
+ * metadata, then channels with fewer reservations, then lowest id; groups without a free zone are passed over.
+ * @out gets indices into @groups. Returns how many were found (may be < width).
  */
 uint32_t zns_alloc_pick(const struct zns_group_state *groups, uint32_t nr, uint32_t width, uint32_t *out);
+
+enum zns_apart {
+	ZNS_APART_NONE,		/* there is only one group */
+	ZNS_APART_DIE,
+	ZNS_APART_CHANNEL,
+};
+
+/*
+ * Split the groups of @order (best first, @found of them, from zns_alloc_pick): *meta for metadata images, @out for up
+ * to @width groups of page images. On a channel of its own if that costs no further sharing, else on a die of its own;
+ * *nr_out is 1 or more.
+ */
+enum zns_apart zns_alloc_apart(const struct zns_group_state *groups, const uint32_t *order, uint32_t found,
+			       uint32_t width, uint32_t *out, uint32_t *nr_out, uint32_t *meta);
 
 /*
  * Units per turn for each picked group: in proportion to its fair share 1 / (1 + other reservations),

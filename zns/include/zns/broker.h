@@ -19,6 +19,7 @@
 struct zns_broker {
 	int fd;			/* poll for POLLIN|POLLHUP while no call is running: readable = the broker is gone */
 	uint32_t broker_pid;
+	int watch_fd;		/* when its other end goes, a call that waits for its answer ends with -ECANCELED; -1: none */
 };
 
 /* Connect to the device's broker, starting one if none runs. @b is caller's storage. */

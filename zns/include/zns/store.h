@@ -60,7 +60,9 @@ const ZnsPb__Reservation *zns_store_find_reservation(const struct zns_store *s, 
 
 /* Bytes of committed checkpoints in one zone (0: the zone may be reset). */
 uint64_t zns_store_zone_live(const struct zns_store *s, uint32_t zone);
-/* The container that owns the zone's live bytes, or NULL. */
+/* Those of them that belong to checkpoints marked `packed`. */
+uint64_t zns_store_zone_packed(const struct zns_store *s, uint32_t zone);
+/* The container that owns the zone's live bytes, or NULL; of several containers the one that wrote last. */
 const char *zns_store_zone_owner(const struct zns_store *s, uint32_t zone);
 
 /*

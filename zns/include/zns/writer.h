@@ -33,6 +33,7 @@ struct zns_writer_params {
 	uint32_t nr_groups;	/* the stripe's width */
 	const uint32_t *groups;	/* copied */
 	const uint32_t *weights;
+	const uint32_t *metadata_group;	/* if not NULL: images that are not pages, and the manifest, go there only */
 	/*
 	 * Ask for a zone of @group; called from whichever thread feeds an image, never twice at once, and it may take
 	 * its time. @done names zones that will not be written again and have no write in flight. -EBUSY: the open or

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* znsd and small dumps: fewer zones, pack zones (design.md §4 "Zones and the active limit"). */
+#include "broker_fixture.h"
+
+#define UNIT KIB(64)
+
+static int setup_of(void **state, uint32_t max_active)
+{
+	struct fx *f = calloc(1, sizeof(*f));
+
+	fx_open(f, 0, max_active, DIES);
+	*state = f;
+	return 0;
+}
+
+static int setup(void **state)
+{
+	return setup_of(state, 0);
+}
+
+static int setup_14(void **state)
+{
+	return setup_of(state, 14);
+}
+
+static int teardown(void **state)
+{
+	fx_close(*state);
+	free(*state);
+	return 0;
+}
+
+static void small_request(ZnsPb__Request *q, ZnsPb__DumpBegin *d, const char *container, uint32_t qos, uint64_t bytes,
+			  const char *mode)
+{
+	begin_request(q, d, container, qos, mode, NULL);
+	d->has_min_room = d->has_expected_bytes = 1;
+	d->min_room = UNIT;
+	d->expected_bytes = bytes;
+}
+
+static struct grant take(ZnsPb__Response *r, const char *container, bool packed)
+{
+	struct grant g = { .n = 0 };
+	uint32_t i;
+
+	if (r->code)
+		fail_msg("%s", r->error);
+	assert_non_null(r->dump);
+	assert_int_equal(r->dump->packed, packed);
+	memcpy(g.id, r->dump->checkpoint.data, ZNS_UUID_LEN);
+	snprintf(g.container, sizeof(g.container), "%s", container);
+	g.n = r->dump->n_groups;
+	for (i = 0; i < g.n; i++)
+		g.group[i] = r->dump->groups[i]->group;
+	drop(r);
+	return g;
+}
+
+static struct grant small(struct zns_broker *b, const char *container, uint64_t bytes)
+{
+	ZnsPb__DumpBegin d;
+	ZnsPb__Request q;
+
+	small_request(&q, &d, container, 100, bytes, NULL);
+	return take(ask(b, &q), container, true);
+}
+
+static struct grant small_dump(struct fx *f, struct zns_broker *b, const char *container, uint64_t bytes, struct zone *z)
+{
+	struct grant g = small(b, container, bytes);
+
+	assert_int_equal(g.n, 1);
+	*z = zone_get(b, g.group[0]);
+	fill(f, z, bytes);
+	commit(b, &g, z, 1);
+	return g;
+}
+
+static void fewer_zones(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f);
+	ZnsPb__DumpBegin d;
+	ZnsPb__Request q;
+	const struct {
+		uint64_t bytes;
+		uint32_t zones;
+	} want[] = {	/* 16 units are 1 MiB */
+		{ MIB(100), 5 }, { MIB(5), 5 }, { MIB(5) - 1, 4 }, { MIB(2), 2 }, { MIB(2) - 1, 1 }, { MIB(1), 1 },
+	};
+	uint32_t i;
+
+	for (i = 0; i < ZNS_ARRAY_SIZE(want); i++) {
+		small_request(&q, &d, "web", 500, want[i].bytes, i % 2 ? "reject" : NULL);
+		assert_int_equal(take(ask(&a, &q), "web", false).n, want[i].zones);
+		abort_dump(&a);
+	}
+	/* Less than that: a pack zone, and no reservation. */
+	small_request(&q, &d, "web", 500, MIB(1) - 1, NULL);
+	assert_int_equal(take(ask(&a, &q), "web", true).n, 1);
+	assert_int_equal(nr_reservations(&a), 0);
+	abort_dump(&a);
+	zns_broker_close(&a);
+}
+
+/* Many containers in one zone, one at a time; the zone goes when all of them are gone. */
+static void shared_by_many(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f);
+	struct zone z, first, own, y;
+	struct grant g[6], o;
+	ZnsPb__Response *r;
+	char name[16];
+	uint32_t i;
+	REQ(q);
+
+	/* a container with a partly filled zone of its own: nobody else writes there */
+	o = dump(f, &a, "own", KIB(128), &own);
+	for (i = 0; i < 6; i++) {
+		snprintf(name, sizeof(name), "c%u", i);
+		g[i] = small_dump(f, &a, name, KIB(64) + 4096 * i, &z);
+		if (!i)
+			first = z;
+		assert_int_equal(z.zone, first.zone);
+		assert_int_not_equal(z.zone, own.zone);
+	}
+	assert_int_equal(nr_reservations(&a), 1);
+	r = status(&a);
+	assert_int_equal(r->status->pack_zones, 1);
+	assert_int_equal(r->status->parked_zones, 2);
+	drop(r);
+	q.has_zones = q.zones = 1;
+	r = ask(&a, &q);
+	assert_string_equal(r->zones[first.zone]->owner, "(pack)");
+	drop(r);
+	/* its own zone goes on being its own, and a dump that is not small takes no pack zone */
+	o = begin(&a, "own", 0);
+	y = zone_get(&a, o.group[0]);
+	assert_int_equal(y.zone, own.zone);
+	abort_dump(&a);
+	o = begin(&a, "c0", 0);
+	y = zone_get(&a, o.group[0]);
+	assert_int_not_equal(y.zone, first.zone);
+	abort_dump(&a);
+
+	/* the next broker knows it again */
+	kill_broker(&a);
+	a = client(f);
+	small_dump(f, &a, "late", KIB(64), &z);
+	assert_int_equal(z.zone, first.zone);
+	for (i = 0; i < 6; i++) {
+		rm(&a, g[i].id, 1);
+		msleep(20);
+		assert_int_not_equal(state_of(f, first.zone), ZNS_ZONE_EMPTY);
+	}
+	r = status(&a);
+	assert_int_equal(r->status->bytes_wasted, 6 * KIB(64) + 4096 * 15);
+	drop(r);
+	zns_pb__request__init(&q);
+	q.has_ls = q.ls = 1;
+	r = ask(&a, &q);
+	assert_int_equal(r->n_checkpoints, 2);
+	assert_true(r->checkpoints[1]->packed);
+	assert_false(r->checkpoints[0]->packed);
+	memcpy(g[0].id, r->checkpoints[1]->id.data, ZNS_UUID_LEN);
+	drop(r);
+	rm(&a, g[0].id, 1);
+	assert_true(becomes(f, first.zone, ZNS_ZONE_EMPTY));
+	zns_broker_close(&a);
+}
+
+static void one_writer_at_a_time(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f), b = client(f);
+	struct grant g, h;
+	struct zone z, y;
+
+	small_dump(f, &a, "c0", KIB(64), &z);
+	g = small(&a, "c1", KIB(128));
+	h = small(&b, "c2", KIB(128));
+	/* two at once: two zones, on two dies */
+	y = zone_get(&b, h.group[0]);
+	fill(f, &y, KIB(128));
+	z = zone_get(&a, g.group[0]);
+	fill(f, &z, KIB(128));
+	assert_int_not_equal(y.zone, z.zone);
+	assert_int_not_equal(y.group, z.group);
+	commit(&a, &g, &z, 1);
+	/* the dead end of a failed one counts as waste and is not given again before its zone is reset */
+	zns_broker_close(&b);
+	msleep(300);
+	b = client(f);
+	g = small(&b, "c3", KIB(64));
+	y = zone_get(&b, g.group[0]);
+	assert_int_equal(y.zone, z.zone);
+	assert_int_equal(y.start, z.wp);
+	abort_dump(&b);
+	/* not enough room for it: a new one, though the first is not full */
+	small_dump(f, &a, "c4", KIB(448), &z);
+	small_dump(f, &a, "c5", KIB(448), &y);
+	assert_int_not_equal(y.zone, z.zone);
+	/* larger than it said: it goes on in other zones */
+	g = small(&a, "c6", KIB(64));
+	z = zone_get(&a, g.group[0]);
+	fill(f, &z, z.cap - z.start);
+	y = zone_get(&a, g.group[0]);
+	fill(f, &y, KIB(256));
+	assert_int_not_equal(y.zone, z.zone);
+	commit(&a, &g, (struct zone[]){ z, y }, 2);
+	zns_broker_close(&a);
+	zns_broker_close(&b);
+}
+
+/* 14 active zones, 40 clients at once, 200 containers: nobody is refused, no limit is met. */
+static void a_crowd(void **state)
+{
+	enum { CLIENTS = 40, ROUNDS = 5 };
+	struct fx *f = *state;
+	struct zns_broker b[CLIENTS];
+	struct zns_broker s = client(f);
+	struct zone z;
+	struct grant g;
+	ZnsPb__DumpBegin d;
+	ZnsPb__Request q;
+	ZnsPb__Response *r;
+	uint32_t i, round, most = 0, left;
+	char name[CLIENTS][16];
+	bool done[CLIENTS];
+
+	for (i = 0; i < CLIENTS; i++)
+		b[i] = client(f);
+	for (round = 0; round < ROUNDS; round++) {
+		memset(done, 0, sizeof(done));
+		for (i = 0; i < CLIENTS; i++) {
+			snprintf(name[i], sizeof(name[i]), "c%u-%u", round, i);
+			small_request(&q, &d, name[i], i % 4 ? 0 : 200, i % 5 ? KIB(64) : MIB(1), NULL);
+			post(&b[i], &q);
+		}
+		for (left = CLIENTS; left;) {
+			uint32_t before = left;
+
+			for (i = 0; i < CLIENTS; i++) {
+				uint32_t k, n;
+				struct zone zs[8];
+
+				if (done[i] || !answered(&b[i], 0))
+					continue;
+				r = answer(&b[i]);
+				if (r->code)
+					fail_msg("%s: %s", name[i], r->error);
+				g = take(r, name[i], i % 5 != 0);
+				for (k = n = 0; k < g.n; k++) {
+					zs[n] = zone_get(&b[i], g.group[k]);
+					fill(f, &zs[n++], i % 5 ? KIB(64) : KIB(256));
+				}
+				commit(&b[i], &g, zs, n);
+				done[i] = true;
+				left--;
+				r = status(&s);
+				most = zns_max(most, r->status->zones_granted);
+				assert_true(r->status->zones_granted <= r->status->zones_budget);
+				drop(r);
+			}
+			if (left == before)
+				msleep(10);
+		}
+		/* room for the next round: the device is small */
+		if (round < ROUNDS - 1) {
+			zns_pb__request__init(&q);
+			q.has_ls = q.ls = 1;
+			r = ask(&s, &q);
+			for (i = 0; i < r->n_checkpoints; i++)
+				rm(&s, r->checkpoints[i]->id.data, 1);
+			drop(r);
+		}
+	}
+	assert_int_equal(nr_checkpoints(&s), CLIENTS);
+	r = status(&s);
+	assert_int_equal(r->status->n_leases, 0);
+	assert_int_equal(r->status->nr_waiting, 0);
+	assert_int_equal(r->status->zones_granted, 0);
+	drop(r);
+	for (i = 0; i < CLIENTS; i++)
+		zns_broker_close(&b[i]);
+	small_dump(f, &s, "last", KIB(64), &z);
+	for (i = 0; i < 300; i++) {
+		r = status(&s);
+		left = r->status->parked_zones;
+		drop(r);
+		if (left <= 6)
+			break;
+		msleep(20);
+	}
+	assert_true(left <= 6);
+	zns_broker_close(&s);
+}
+
+int main(void)
+{
+#define T(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		T(fewer_zones), T(shared_by_many), T(one_writer_at_a_time),
+		cmocka_unit_test_setup_teardown(a_crowd, setup_14, teardown),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

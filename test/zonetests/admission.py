@@ -1,0 +1,184 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+admission: who gets which zones, on real dumps: ceilings, queues, groups apart, small checkpoints.
+
+  admission.py list | run NAME... | run -a
+"""
+import os
+import signal
+import sys
+from pathlib import Path
+
+import ztlib
+from ztlib import Failed, alive, wait_until
+from ztscene import FAST, SLOW, suite_main
+
+CASES = {}
+
+
+def case(func):
+    CASES[func.__name__.replace('_', '-')] = func
+    return func
+
+
+def expect(what, got, want):
+    if got != want:
+        raise Failed(f'{what} is {got}, not {want}')
+
+
+def shown(scene, checkpoint):
+    return scene.device.json('show', checkpoint)
+
+
+def tenants(scene, text):
+    (Path(scene.device.env['ZNS_CONFIG']) / 'tenants.conf').write_text(text)
+
+
+def dump_as(scene, task, container, name, **args):
+    """A dump of this task as a container of this name; (checkpoint, image directory)."""
+    images = scene.dir / f'images-{name}'
+    images.mkdir()
+    extra = ['--zns-container', container, *args.pop('extra', [])]
+    return scene.good_dump(images=images, task=task, extra=extra, **args), images
+
+
+@case
+def metadata_apart(scene):
+    """--zns-separate-metadata: pages on one set of channels, everything else on another; static over dumps."""
+    scene = scene(size=32)
+    channel = {g['id']: g['channel'] for g in scene.device.json('groups')['groups']}
+    zone_group = {z: g['id'] for g in scene.device.json('groups')['groups'] for z in g['zones']}
+    before = None
+    for n in range(3):
+        made = scene.good_dump(qos='300', extra=['--zns-separate-metadata'])
+        info = shown(scene, made)
+        meta = info['metadata_groups']
+        expect('number of metadata groups', len(meta), 1)
+        for image in info['images']:
+            for segment in image['segments']:
+                groups = {zone_group[e['zone']] for e in segment['extents']}
+                if image['name'].startswith('pages-'):
+                    if {channel[g] for g in groups} & {channel[meta[0]]}:
+                        raise Failed(f'{image["name"]} is on the channel of the metadata')
+                else:
+                    expect(f'groups of {image["name"]}', groups, set(meta))
+        if before is not None:
+            expect('metadata group of the next dump', meta, before)
+        before = meta
+        scene.good_restore()
+
+
+@case
+def small_ones_share(scene):
+    """Dumps of a few pages by several containers stand in one zone, which goes when all of them are gone."""
+    scene = scene(size=1)
+    free = scene.device.free_zones()
+    made, where = [], []
+    for n in range(4):
+        task = scene.task if n == 0 else scene.new_task(1)
+        checkpoint, images = dump_as(scene, task, f'box{n}', n)
+        made.append(checkpoint)
+        where.append((images, task))
+    infos = [shown(scene, m) for m in made]
+    zones = {z for i in infos for z in i['zones']}
+    expect('packed', [i['packed'] for i in infos], [True] * 4)
+    if len(zones) != 1:
+        raise Failed(f'four small checkpoints are on zones {sorted(zones)}')
+    status = scene.device.status()
+    expect('reservations', status['reservations'], [])
+    expect('pack zones', status['pack_zones'], 1)
+    owner = scene.device.json('zones')['zones'][zones.pop()]['owner']
+    expect('owner of the zone', owner, '(pack)')
+    for images, task in where:
+        scene.good_restore(images=images, task=task)
+    for m in made:
+        scene.device.remove(m)
+    if not wait_until(lambda: scene.device.free_zones() == free, 10, 0.1):
+        raise Failed('the pack zone does not come back')
+
+
+@case
+def larger_ones_do_not(scene):
+    """A large container and a small one: zones of its own, a pack zone."""
+    scene = scene(size=64)
+    big, _ = dump_as(scene, scene.task, 'big', 'big')
+    little, _ = dump_as(scene, scene.new_task(1), 'little', 'little')
+    big, little = shown(scene, big), shown(scene, little)
+    expect('packed', (big['packed'], little['packed']), (False, True))
+    if set(big['zones']) & set(little['zones']):
+        raise Failed('they share a zone')
+    expect('reservations', [r['container'] for r in scene.device.status()['reservations']], ['big'])
+
+
+@case
+def ceilings(scene):
+    """tenants.conf: refused above, admitted below, one clear line for a bad file; by name and by user."""
+    scene = scene()
+    tenants(scene, 'uid 4711 max-groups=1\nname web-* max-qos=200\n')
+    scene.failed_dump(r'exceeds the ceiling of 200 MiB/s', r'tenants\.conf:2', qos='300', extra=['--zns-container', 'web-1'])
+    dump_as(scene, scene.task, 'web-1', 'below', qos='200', extra=['--leave-running'])
+    dump_as(scene, scene.task, 'other', 'other', qos='300', extra=['--leave-running'])
+    scene.remember()
+    tenants(scene, 'name web-* max-qos=many\n')
+    scene.failed_dump(r'tenants\.conf:1: a rate reads like')
+    tenants(scene, f'uid {os.getuid()} max-groups=2\n')
+    scene.failed_dump(rf'`uid {os.getuid()}` is 2, 200 MiB/s', qos='300')
+    scene.good_dump(qos='200')
+
+
+def waiting(scene):
+    return scene.device.status()['waiting']
+
+
+@case
+def waiter_dies(scene):
+    """criu is killed while it waits for admission: it leaves the queue, and who stood behind it is admitted."""
+    scene = scene()
+    scene.device.json('reserve', 'io', '--groups', '7')
+    blocker = scene.new_task(32)
+    images = scene.dir / 'images-blocker'
+    images.mkdir()
+    # all but one group are reserved: nobody gets two
+    first = scene.start_dump(qos='200', extra=['--zns-admission', 'wait=120'])
+    if not wait_until(lambda: waiting(scene) == 1, 10):
+        raise Failed('the dump does not wait')
+    second = scene.start_dump(qos='100', extra=['--zns-admission', 'wait=120'], images=images, task=blocker)
+    if not wait_until(lambda: waiting(scene) == 2, 10):
+        raise Failed('the second dump does not wait')
+    first[0].kill()
+    first[0].wait()
+    done = scene.end_of(second)
+    if done.code:
+        raise Failed(f'the second is not admitted: {" | ".join(done.lines("Error")[-3:])}')
+    expect('waiting', waiting(scene), 0)
+    if not alive(scene.task.pid) or ztlib.traced(scene.task.pid):
+        raise Failed('the task of the killed dump does not run')
+    scene.task.verify(signal.SIGUSR1)
+    scene.no_helpers()
+    expect('leases', scene.device.status()['leases'], [])
+
+
+@case
+def promised(scene):
+    """A dump admitted with `reject` keeps its groups to itself while others share what is left."""
+    scene = scene(SLOW, size=300)
+    other = scene.new_task(64)
+    images = scene.dir / 'images-other'
+    images.mkdir()
+    first = scene.start_dump(qos='600', extra=['--zns-admission', 'reject', '--zns-container', 'first'])
+    scene.until_writing()
+    lease = [l for l in scene.device.status()['leases'] if l['container'] == 'first'][0]
+    expect('promised', lease['promised'], True)
+    second = scene.start_dump(qos='600', extra=['--zns-container', 'second'], images=images, task=other)
+    for done in (scene.end_of(first), scene.end_of(second)):
+        if done.code:
+            raise Failed(f'a dump fails: {" | ".join(done.lines("Error")[-3:])}')
+    by = {c['container']: c for c in scene.device.checkpoints()}
+    expect('shared groups of the promised one', by['first']['shared_groups'], 0)
+    if set(by['first']['groups']) & set(by['second']['groups']):
+        raise Failed(f'both are on groups {sorted(set(by["first"]["groups"]) & set(by["second"]["groups"]))}')
+
+
+if __name__ == '__main__':
+    sys.exit(suite_main(__doc__, 'admission', CASES))

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Counting: zones that may be open and active, and what a tenant's running dumps may have together. */
+#include <string.h>
+#include "znsd.h"
+
+#define IO_LOOK_NS 1000000000ull	/* normal I/O opens zones without asking: look again after so long */
+
+uint32_t budget_device(struct znsd *d)
+{
+	uint32_t open = d->dev->geo.max_open, active = d->dev->geo.max_active, n = UINT32_MAX, meta;
+
+	if (open) {
+		meta = meta_zones(d, true);
+		n = open > meta ? open - meta : 1;
+	}
+	if (active) {
+		meta = meta_zones(d, false);
+		n = zns_min(n, active > meta ? active - meta : 1);
+	}
+	return n;
+}
+
+/* One for each group of normal I/O, or as many as it has. */
+static uint32_t io_zones(struct znsd *d)
+{
+	uint64_t now = zns_mono_ns();
+	uint32_t groups = 0, active = 0, i;
+
+	for (i = 0; i < d->nr_groups; i++)
+		groups += d->groups[i].io;
+	if (!groups)
+		return 0;
+	if (d->io_ns && now - d->io_ns < IO_LOOK_NS)
+		return d->io_zones;
+	zones_refresh(d, 0, d->nr_zones, NULL);
+	for (i = 0; i < d->nr_zones; i++)
+		active += !d->zones[i].meta && d->groups[d->zones[i].group].io && zns_zone_is_active(d->zones[i].z.state);
+	d->io_ns = now;
+	return d->io_zones = zns_max(groups, active);
+}
+
+uint32_t budget_total(struct znsd *d)
+{
+	uint32_t n = budget_device(d), io;
+
+	if (n == UINT32_MAX)
+		return n;
+	io = io_zones(d);
+	return n > io ? n - io : 0;
+}
+
+uint32_t budget_used(const struct znsd *d)
+{
+	const struct lease *l;
+	uint32_t n = 0;
+
+	for (l = d->leases; l; l = l->next)
+		if (l->dump)
+			n += zns_max(l->width, lease_unfull(d, l));
+	return n;
+}
+
+static bool of_tenant(const struct lease *l, const struct zns_tenant *t)
+{
+	return l->dump && l->tenant && !strcmp(l->tenant, t->who);
+}
+
+uint32_t budget_tenant_groups(const struct znsd *d, const struct zns_tenant *t)
+{
+	const struct lease *l;
+	uint32_t n = 0;
+
+	for (l = d->leases; l; l = l->next)
+		if (of_tenant(l, t))
+			n += l->nr_groups;
+	if (!*t->who || !t->total_groups)
+		return UINT32_MAX;
+	return t->total_groups > n ? t->total_groups - n : 0;
+}
+
+uint32_t budget_tenant_qos(const struct znsd *d, const struct zns_tenant *t)
+{
+	const struct lease *l;
+	uint64_t n = 0;
+
+	for (l = d->leases; l; l = l->next)
+		if (of_tenant(l, t))
+			n += l->qos_mibps;
+	if (!*t->who || !t->total_qos_mibps)
+		return UINT32_MAX;
+	return t->total_qos_mibps > n ? t->total_qos_mibps - (uint32_t)n : 0;
+}
+
+uint32_t budget_excess(struct znsd *d, uint32_t more, uint32_t own)
+{
+	uint32_t max = d->dev->geo.max_active, meta, idle = zones_idle_active(d);
+	uint64_t sum;
+
+	if (!max)
+		return 0;
+	meta = meta_zones(d, false) + io_zones(d);
+	max = max > meta ? max - meta : 0;
+	sum = (uint64_t)budget_used(d) + more + (idle > own ? idle - own : 0);
+	return sum > max ? (uint32_t)(sum - max) : 0;
+}
+
+uint32_t pack_leases(const struct znsd *d)
+{
+	const struct lease *l;
+	uint32_t n = 0;
+
+	for (l = d->leases; l; l = l->next)
+		n += l->dump && l->packed;
+	return n;
+}
+
+/* A burst of small dumps must neither take every zone nor leave hundreds of zones partly filled. */
+uint32_t pack_limit(struct znsd *d)
+{
+	return zns_max(1u, zns_min(d->nr_groups, budget_total(d) / 4));
+}

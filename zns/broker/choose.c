@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Which groups a dump would get now: the rules of design.md §5 on the broker's tables. */
+#include <string.h>
+#include "znsd.h"
+
+#define WIDTH_MAX 256u		/* extents of a segment */
+#define OTHERS (1u << 24)	/* behind every group that the container has reserved */
+
+bool reserved_by(const ZnsPb__Reservation *r, uint32_t group)
+{
+	size_t i;
+
+	for (i = 0; r && i < r->n_groups; i++)
+		if (r->groups[i] == group)
+			return true;
+	return false;
+}
+
+const ZnsPb__Reservation *own_reservation(const struct znsd *d, const struct ask *a)
+{
+	const ZnsPb__Reservation *r = a->dynamic ? NULL : zns_store_find_reservation(d->store, a->container);
+
+	return r && !r->explicit_ ? r : NULL;
+}
+
+/* Sharing leaves the groups alone that somebody waits for, as long as there are others. */
+static uint32_t leave_held(const struct znsd *d, const ZnsPb__Reservation *own, uint32_t *order, uint32_t found)
+{
+	uint32_t n = 0, i;
+
+	if (!d->held)
+		return found;
+	for (i = 0; i < found; i++)
+		if (!d->held[order[i]] || reserved_by(own, order[i]))
+			order[n++] = order[i];
+	return n ? n : found;
+}
+
+/* All groups that it could have, best first; how many. */
+static uint32_t order_groups(struct znsd *d, const struct ask *a, struct choice *ch)
+{
+	const ZnsPb__Reservation *own = own_reservation(d, a);
+	cleanup_free struct zns_group_state *gs = znsd_alloc(d->nr_groups * sizeof(*gs));
+	uint32_t n, i;
+
+	memcpy(gs, ch->gs, d->nr_groups * sizeof(*gs));
+	for (i = 0; i < d->nr_groups; i++) {
+		/* A container keeps its groups: the others rank behind, whoever shares its own. */
+		if (own && !reserved_by(own, i))
+			gs[i].nr_reservations += OTHERS;
+		if (a->mode != ADM_SHARE && gs[i].nr_leases)
+			gs[i].free_zones = 0;
+	}
+	n = zns_alloc_pick(gs, d->nr_groups, d->nr_groups, ch->order);
+	return a->mode == ADM_SHARE ? leave_held(d, own, ch->order, n) : n;
+}
+
+/* MiB/s that the first @n groups give together, each at its fair share. */
+static uint64_t rate_of(const struct znsd *d, const struct choice *ch, uint32_t n)
+{
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		sum += ((uint64_t)d->zone_mibps << 16) / (1 + ch->gs[ch->order[i]].nr_reservations);
+	return (sum + (1 << 15)) >> 16;
+}
+
+static int busy(struct choice *ch, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static int busy(struct choice *ch, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(ch->why, sizeof(ch->why), fmt, ap);
+	va_end(ap);
+	return -EBUSY;
+}
+
+/* The active limit: zones of which @own are active already. Others are parked at most; they must go first. */
+static int check_active(struct znsd *d, struct choice *ch, uint32_t more, uint32_t own)
+{
+	uint32_t excess = budget_excess(d, more, own);
+
+	if (!excess)
+		return 0;
+	d->room_wanted = zns_max(d->room_wanted, excess);
+	d->sweep = true;
+	ch->room = true;
+	return busy(ch, "%u partly filled zones are being finished, the device allows %u active ones", excess,
+		    d->dev->geo.max_active);
+}
+
+/* A small dump: the fullest pack zone that takes it whole, best one whose group is idle; else a new one. */
+static int choose_pack(struct znsd *d, const struct ask *a, struct choice *ch, uint32_t found, uint32_t left)
+{
+	uint64_t slack = zns_min((uint64_t)MIB(1), d->dev->geo.zone_capacity / 8), best_room = UINT64_MAX;
+	bool best_idle = false;
+	uint32_t i;
+
+	ch->packed = true;
+	ch->width = 1;
+	if (pack_leases(d) >= pack_limit(d))
+		return busy(ch, "small dumps write all %u pack zones that may be in use at once", pack_limit(d));
+	if (!left)
+		return busy(ch, "all %u zones that may be open at once are being written", budget_total(d));
+	for (i = 0; i < d->nr_zones; i++) {
+		const struct zn_zone *z = &d->zones[i];
+		const struct zns_group_state *g = &ch->gs[z->group];
+		uint64_t room = z->z.capacity - z->z.wp;
+		bool idle = !g->nr_leases;
+
+		if (!zone_parked_pack(d, i, a->min_room) || room < a->expected + slack || g->promised ||
+		    (a->mode != ADM_SHARE && !idle))
+			continue;
+		if (idle < best_idle || (idle == best_idle && room >= best_room))
+			continue;
+		best_room = room;
+		best_idle = idle;
+		ch->pack_zone = i;
+	}
+	if (ch->pack_zone != ZNSD_NONE)
+		ch->order[0] = d->zones[ch->pack_zone].group;
+	else if (!found)
+		return busy(ch, "no group is free");
+	return check_active(d, ch, 1, ch->pack_zone != ZNSD_NONE);
+}
+
+/* Without sharing: all of it, or not now. */
+static int choose_strict(struct znsd *d, const struct ask *a, struct choice *ch, uint32_t found, uint32_t left)
+{
+	uint32_t needed = a->needed + a->separate;
+
+	if (found < needed)
+		return busy(ch, "%u groups are needed and %u are free", needed, found);
+	if (left < needed)
+		return busy(ch, "%u zones are needed and %u of %u may still be opened", needed, left, budget_total(d));
+	if (budget_tenant_groups(d, &a->tenant) < needed)
+		return busy(ch, "%u groups are needed and %u of %u are left to tenant `%.100s`", needed,
+			    budget_tenant_groups(d, &a->tenant), a->tenant.total_groups, a->tenant.who);
+	if (budget_tenant_qos(d, &a->tenant) < a->qos)
+		return busy(ch, "%u MiB/s are wanted and %u of %u are left to tenant `%.100s`", a->qos,
+			    budget_tenant_qos(d, &a->tenant), a->tenant.total_qos_mibps, a->tenant.who);
+	ch->width = a->needed;
+	ch->nr_meta = a->separate;
+	return 0;
+}
+
+/* With sharing: groups are added until their fair shares sum to the rate, or something is used up. */
+static int choose_share(struct znsd *d, const struct ask *a, struct choice *ch, uint32_t found, uint32_t left)
+{
+	uint32_t tenant = budget_tenant_groups(d, &a->tenant), qos = budget_tenant_qos(d, &a->tenant), most;
+	uint64_t want = zns_min((uint64_t)a->qos, (uint64_t)a->needed * d->zone_mibps);
+	const char *less = NULL;
+
+	if (!found)
+		return busy(ch, "every group with a free zone is reserved for normal I/O or promised to a dump");
+	if (!left)
+		return busy(ch, "all %u zones that may be open at once are being written", budget_total(d));
+	if (!tenant || (a->qos && !qos))
+		return busy(ch, "tenant `%.100s` has all that it may have in use", a->tenant.who);
+	most = zns_min(zns_min(found, WIDTH_MAX), a->tenant.max_groups ? a->tenant.max_groups : WIDTH_MAX);
+	if (a->most < most)
+		most = a->most;
+	ch->width = zns_min(a->needed, most);
+	while (ch->width < most && rate_of(d, ch, ch->width) < want)
+		ch->width++;
+	if (ch->width > zns_alloc_width(qos, d->zone_mibps) && qos < a->qos) {
+		ch->width = zns_alloc_width(qos, d->zone_mibps);
+		less = "of the tenant's rate is left";
+	}
+	if (ch->width > tenant) {
+		ch->width = tenant;
+		less = "of the tenant's groups is left";
+	}
+	ch->nr_meta = a->separate && found > 1 && left > 1 && tenant > 1 &&
+		      (!a->tenant.max_groups || a->tenant.max_groups > 1);
+	if (ch->nr_meta && ch->width + 1 > zns_min(found, zns_min(left, tenant)))
+		ch->width = zns_min(found, zns_min(left, tenant)) - 1;
+	if (ch->width + ch->nr_meta > left) {
+		ch->width = left - ch->nr_meta;
+		snprintf(ch->note, sizeof(ch->note), "only %u of %u open zones are left: %u zones of %u, about %u MiB/s of %u",
+			 left, budget_total(d), ch->width, a->needed, (unsigned)rate_of(d, ch, ch->width), a->qos);
+	} else if (less) {
+		snprintf(ch->note, sizeof(ch->note), "little %s: %u zones of %u, about %u MiB/s of %u", less, ch->width,
+			 a->needed, (unsigned)rate_of(d, ch, ch->width), a->qos);
+	} else if (rate_of(d, ch, ch->width) < want) {
+		snprintf(ch->note, sizeof(ch->note), "groups are shared or used up: %u zones, about %u MiB/s of %u",
+			 ch->width, (unsigned)rate_of(d, ch, ch->width), a->qos);
+	}
+	return 0;
+}
+
+/* Where the container's last checkpoint has its metadata images; ZNSD_NONE. */
+static uint32_t last_metadata_group(const struct znsd *d, const struct ask *a)
+{
+	size_t i = zns_store_nr_checkpoints(d->store);
+
+	while (!a->dynamic && i-- > 0) {
+		const ZnsPb__Checkpoint *c = zns_store_checkpoint(d->store, i);
+
+		if (c->n_metadata_groups && !strcmp(c->container, a->container))
+			return c->metadata_groups[0];
+	}
+	return ZNSD_NONE;
+}
+
+/* Pages and metadata images: groups of both out of the best. */
+static void set_apart(struct znsd *d, const struct ask *a, struct choice *ch, uint32_t found)
+{
+	cleanup_free uint32_t *pages = znsd_alloc(d->nr_groups * sizeof(*pages));
+	uint32_t meta = 0, n, i, last = last_metadata_group(d, a);
+	enum zns_apart apart;
+
+	/* Of equals the last in order is taken: that is the same as before. */
+	for (i = 0; i + 1 < found; i++) {
+		if (ch->order[i] != last)
+			continue;
+		ch->order[i] = ch->order[i + 1];
+		ch->order[i + 1] = last;
+	}
+	apart = zns_alloc_apart(ch->gs, ch->order, found, ch->width, pages, &n, &meta);
+	ch->width = n;
+	ch->nr_meta = apart != ZNS_APART_NONE;
+	memcpy(ch->order, pages, n * sizeof(*pages));
+	ch->order[n] = meta;
+}
+
+static uint32_t own_parked(const struct znsd *d, const struct ask *a, const struct choice *ch)
+{
+	uint32_t i, k, n = 0;
+
+	for (i = 0; i < ch->width + ch->nr_meta; i++) {
+		const struct zn_group *g = &d->groups[ch->order[i]];
+
+		for (k = 0; k < g->nr_zones; k++)
+			if (zone_parked_for(d, g->zones[k], a->container, a->min_room))
+				break;
+		n += k < g->nr_zones;
+	}
+	return n;
+}
+
+int choose(struct znsd *d, const struct ask *a, struct choice *ch, struct zns_err *err)
+{
+	uint32_t total = budget_total(d), used = budget_used(d), left = total > used ? total - used : 0, found, i, room = 0;
+	int ret;
+
+	ch->pack_zone = ZNSD_NONE;
+	groups_state(d, a->container, NULL, ch->gs);
+	found = order_groups(d, a, ch);
+	if (a->small) {
+		for (i = 0; i < d->nr_zones && !room; i++)
+			room += zone_parked_pack(d, i, a->min_room);
+	}
+	for (i = 0; i < d->nr_groups; i++)
+		room += ch->gs[i].free_zones;
+	if (!room)
+		return zns_fail(err, -ENOSPC, "%s is full: %u zones, %zu live checkpoints; remove some with `znsctl rm`",
+				d->reg.path, d->nr_zones, zns_store_nr_checkpoints(d->store));
+	if (a->small)
+		return choose_pack(d, a, ch, found, left);
+	ret = a->mode == ADM_SHARE ? choose_share(d, a, ch, found, left) : choose_strict(d, a, ch, found, left);
+	if (ret)
+		return ret;
+	if (ch->nr_meta)
+		set_apart(d, a, ch, found);
+	if (a->separate && !ch->nr_meta)
+		snprintf(ch->note, sizeof(ch->note), "no group is left for metadata images: they go with the pages");
+	return check_active(d, ch, ch->width + ch->nr_meta, own_parked(d, a, ch));
+}
+
+/* The groups that a waiter will get when they are free: others that may choose leave them alone meanwhile. */
+void choose_hold(struct znsd *d, const struct ask *a)
+{
+	const ZnsPb__Reservation *own = own_reservation(d, a);
+	cleanup_free struct zns_group_state *gs = znsd_alloc(d->nr_groups * sizeof(*gs));
+	cleanup_free uint32_t *order = znsd_alloc(d->nr_groups * sizeof(*order));
+	uint32_t i, n;
+
+	groups_state(d, a->container, NULL, gs);
+	for (i = 0; i < d->nr_groups; i++) {
+		gs[i].promised = false;
+		if (own && !reserved_by(own, i))
+			gs[i].nr_reservations += OTHERS;
+	}
+	n = zns_alloc_pick(gs, d->nr_groups, zns_min(a->needed + a->separate, d->nr_groups), order);
+	if (!d->held)
+		d->held = znsd_alloc(d->nr_groups);
+	memset(d->held, 0, d->nr_groups);
+	for (i = 0; i < n; i++)
+		d->held[order[i]] = 1;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* How much a dump will write, roughly, before any task is frozen: from what the kernel counts for the tasks. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "helper.h"
+
+#define PER_TASK KIB(64)	/* images beside the pages */
+#define TASKS_MAX 65536u
+
+/* kB of the lines of /proc/PID/status that become pages in an image. */
+static uint64_t status_bytes(pid_t pid)
+{
+	static const char *const keys[] = { "RssAnon:", "RssShmem:", "VmSwap:", "HugetlbPages:" };
+	unsigned long long kb, sum = 0;
+	cleanup_file FILE *f = NULL;
+	char path[64], line[256];
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		for (size_t i = 0; i < ZNS_ARRAY_SIZE(keys); i++)
+			if (!strncmp(line, keys[i], strlen(keys[i])) && sscanf(line + strlen(keys[i]), "%llu", &kb) == 1)
+				sum += kb;
+	return sum * 1024;
+}
+
+static void add_children(pid_t pid, const char *tid, pid_t **list, uint32_t *nr, uint32_t *max)
+{
+	cleanup_file FILE *f = NULL;
+	char path[320];
+	int child;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%s/children", pid, tid);
+	f = fopen(path, "re");
+	while (f && fscanf(f, "%d", &child) == 1 && *nr < TASKS_MAX) {
+		if (*nr == *max) {
+			uint32_t more = *max ? 2 * *max : 64;
+			pid_t *p = realloc(*list, more * sizeof(*p));
+
+			if (!p)
+				return;
+			*list = p;
+			*max = more;
+		}
+		(*list)[(*nr)++] = child;
+	}
+}
+
+uint64_t task_tree_bytes(pid_t pid)
+{
+	cleanup_free pid_t *list = NULL;
+	uint32_t nr = 0, max = 0, next = 0;
+	uint64_t sum = 0;
+
+	for (;;) {
+		char path[64];
+		struct dirent *de;
+		DIR *dir;
+
+		sum += status_bytes(pid) + PER_TASK;
+		snprintf(path, sizeof(path), "/proc/%d/task", pid);
+		dir = opendir(path);
+		while (dir && (de = readdir(dir)))
+			if (de->d_name[0] != '.')
+				add_children(pid, de->d_name, &list, &nr, &max);
+		if (dir)
+			closedir(dir);
+		if (next == nr)
+			return sum;
+		pid = list[next++];
+	}
+}
+
+int task_uid(pid_t pid, uint32_t *uid)
+{
+	struct stat st;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);	/* of the directory itself a task may be denied */
+	if (stat(path, &st))
+		return -errno;
+	*uid = st.st_uid;
+	return 0;
+}
