@@ -33,7 +33,7 @@ SYS_PATH	:= /usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin
 CC		:= $(if $(filter default,$(origin CC)),gcc,$(CC))
 OPT		?= -O2 -g
 SAN		?=
-WARN		:= -Wall -Wextra -Werror -Wno-unused-parameter -Wno-format-truncation -Wshadow -Wstrict-prototypes \
+WARN		:= -Wall -Wextra -Werror -Wno-unused-parameter $(if $(filter clang%,$(CC)),-Wno-gnu,-Wno-format-truncation) -Wshadow -Wstrict-prototypes \
 		   -Wmissing-prototypes
 CPPFLAGS	:= -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -Izns/include -I$(GEN) -Icriu/include \
 		   $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
@@ -64,7 +64,7 @@ PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch) scrip
 .PHONY: unit conform crash zonetests errors tools test
 .PHONY: test-vm zdtm-sample
 .PHONY: demo bench bench-emu
-.PHONY: fuzz fuzz-run lint man install uninstall clean
+.PHONY: fuzz fuzz-build lint man install uninstall clean
 all: zns criu
 
 # --- dependencies ------------------------------------------------------------------------------------------------
@@ -112,6 +112,9 @@ $(GEN)/%.o: $(GEN)/%.c | $(PROTO_C)
 	$(Q)$(CC) $(CPPFLAGS) $(OPT) $(SAN) -c -o $@ $<
 
 $(ALL_OBJ): | $(PROTO_C)
+ifeq ($(shell uname -m),x86_64)
+$(B)/zns/base/hash_avx2.o: CFLAGS += -mavx2
+endif
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
@@ -231,10 +234,15 @@ zdtm-sample: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)scripts/zdtm-sample
 
-$(B)/fuzz/%: test/fuzz/%.c $(PROTO_C)
+# The library is built once more, by clang, with the fuzzer's and the sanitizers' instrumentation.
+FUZZ_SAN	:= -fsanitize=address,undefined -fno-sanitize-recover=undefined
+FUZZ_LIB	:= $(B)/libfuzzed.a
+$(FUZZ_LIB): $(LIB_OBJ) $(PROTO_O) $(filter-out %/main.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/test/crash/inproc.o
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+$(B)/fuzz/%: test/fuzz/%.c $(FUZZ_LIB)
 	@mkdir -p $(@D)
-	$(Q)clang -g -O1 -fsanitize=fuzzer,address,undefined $(CPPFLAGS) -o $@ $< $(filter %.c,$(LIB_OBJ:$(B)/%.o=%.c)) \
-		$(PROTO_C) $(LDLIBS)
+	$(call say,FUZZ    $<)
+	$(Q)$(CC) $(CPPFLAGS) -g -O1 -fsanitize=fuzzer $(FUZZ_SAN) -o $@ $< $(FUZZ_LIB) $(LDLIBS)
 
 BENCH_BIN	:= $(B)/bench/emu_table $(B)/bench/emu_seq
 $(BENCH_BIN): $(B)/bench/%: test/bench/%.c test/bench/emu_drive.h $(B)/libzns.a
@@ -246,13 +254,13 @@ $(BENCH_BIN): $(B)/bench/%: test/bench/%.c test/bench/emu_drive.h $(B)/libzns.a
 bench-emu: $(BENCH_BIN)
 	$(Q)$(B)/bench/emu_table && $(B)/bench/emu_seq
 
+# Seconds for each; the corpus is kept, so that the next run goes on where this one ended.
 FUZZ_SECONDS	?= 60
 fuzz: deps-clang
-	$(Q)$(MAKE) --no-print-directory fuzz-run
-fuzz-run: $(FUZZ_BIN)
-	$(Q)for t in $(FUZZ_BIN); do mkdir -p $(B)/corpus/$$(basename $$t); \
-		$$t -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 $(B)/corpus/$$(basename $$t) 2>&1 | \
-		grep -E 'stat::number_of_executed_units|ERROR|SUMMARY' ; [ $${PIPESTATUS[0]} = 0 ] || exit 1; done
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) B=$(B)/fuzzed CC=clang OPT="-g -O1" \
+		SAN="-fsanitize=fuzzer-no-link $(FUZZ_SAN)" fuzz-build
+	$(Q)scripts/fuzz-all $(B) $(FUZZ_SECONDS)
+fuzz-build: $(FUZZ_BIN)
 
 lint: deps-clang $(PROTO_C)
 	$(Q)clang-tidy --quiet $(wildcard zns/*/*.c) -- $(CPPFLAGS) -std=gnu11 2>/dev/null

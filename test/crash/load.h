@@ -6,8 +6,8 @@
  * own code, the striping writer and the store, all in this process on one device. And the model of what a user was
  * told: which checkpoint was acknowledged, or removed, from which epoch on.
  */
+#include "inproc.h"
 #include "trace.h"
-#include "../../zns/broker/znsd.h"
 
 #define LOAD_IMAGES_MAX 6
 #define LOAD_NEVER UINT32_MAX
@@ -44,11 +44,6 @@ struct load_size {
 
 uint64_t load_rnd(uint64_t *s, uint64_t below);
 void load_fill(struct load_image *img, uint64_t seed);	/* allocates data */
-
-/* The broker on @dev, as after its start; ends with broker_close, which leaves the device. */
-int broker_open(struct zns_dev *dev, struct znsd *d, struct zns_err *err);
-void broker_close(struct znsd *d);
-void broker_idle(struct znsd *d);	/* background work until none is left */
 
 /* One dump of @k's images through the broker; 0, or why not. */
 int load_dump(struct znsd *d, struct load_ckpt *k, uint32_t qos_mibps, struct zns_err *err);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* XXH3 compiled for AVX2; see hash.c. */
+/* XXH3 compiled for AVX2 (the Makefile says -mavx2, for this file alone); see hash.c. */
 #ifdef __x86_64__
 #include "hash_priv.h"
 
-#pragma GCC target("avx2")
 #define XXH_INLINE_ALL
 #define XXH_VECTOR 2		/* XXH_AVX2, whose name is not known before the header */
 #include <xxhash.h>

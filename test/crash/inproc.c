@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What the broker's code finds where the poll loop would be: see inproc.h. */
+#include <stdlib.h>
+#include <string.h>
+#include "inproc.h"
+
+void conn_answer(struct znsd *d, struct conn *c, struct reply *rep, int code)
+{
+	reply_free(rep);	/* a waiter's answer: this load never waits */
+}
+
+uint32_t conn_pid(const struct conn *c)
+{
+	return (uint32_t)getpid();
+}
+
+int conn_take_pidfd(struct conn *c)
+{
+	return -1;		/* its process is gone at once */
+}
+
+void conn_set_waiter(struct conn *c, struct waiter *w)
+{
+	c->waiter = w;
+}
+
+int broker_open(struct zns_dev *dev, struct znsd *d, struct zns_err *err)
+{
+	int ret;
+
+	memset(d, 0, sizeof(*d));
+	d->dev = dev;
+	strcpy(d->reg.path, dev->path);
+	d->lock_fd = d->dev_lock_fd = d->listen_fd = d->readers_fd = -1;
+	ret = zns_store_open(dev, 0, &d->store, err);
+	if (ret)
+		return ret;
+	memcpy(d->reg.uuid, zns_store_uuid(d->store), ZNS_UUID_LEN);
+	ret = zones_init(d, err);
+	d->readers_clear = d->sweep = d->park_check = true;
+	for (size_t i = 0; !ret && i < zns_store_nr_reservations(d->store); ) {
+		size_t n = zns_store_nr_reservations(d->store);
+		char *name = strdup(zns_store_reservation(d->store, i)->container);
+
+		reservation_settle(d, name);
+		free(name);
+		i += zns_store_nr_reservations(d->store) == n;
+	}
+	return ret;
+}
+
+void broker_close(struct znsd *d)
+{
+	leases_forget(d);
+	zones_fini(d);
+	if (d->store)
+		zns_store_close(d->store);
+	d->store = NULL;
+}
+
+void broker_idle(struct znsd *d)
+{
+	for (int i = 0; i < 1000 && reclaim_pending(d); i++)
+		reclaim_step(d);
+}
