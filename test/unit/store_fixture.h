@@ -122,6 +122,18 @@ static inline char *store_text(const struct zns_store *s, uint32_t nr_zones, boo
 		fprintf(f, "\n");
 		assert_ptr_equal(zns_store_find_reservation(s, r->container), r);
 	}
+	for (size_t i = 0; i < zns_store_nr_retentions(s); i++) {
+		const ZnsPb__Retention *r = zns_store_retention(s, i);
+
+		fprintf(f, "retain %s %u %llu\n", r->container, r->keep, (unsigned long long)r->ttl_s);
+		assert_ptr_equal(zns_store_find_retention(s, r->container), r);
+	}
+	for (size_t i = 0; i < zns_store_nr_marks(s); i++) {
+		const ZnsPb__Mark *m = zns_store_mark(s, i);
+
+		fprintf(f, "mark %s %d %lld\n", zns_uuid_format(m->checkpoint.data, str), m->pinned, (long long)m->gone_ns);
+		assert_ptr_equal(zns_store_find_mark(s, m->checkpoint.data), m);
+	}
 	for (uint32_t z = 0; z < nr_zones; z++)
 		if (zns_store_zone_live(s, z))
 			fprintf(f, "zone %u live %llu owner %s\n", z, (unsigned long long)zns_store_zone_live(s, z),

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include "zns/alloc.h"
+#include "zns/retention.h"
 
 #define CHANNELS 8
 #define WAYS 4
@@ -262,6 +263,51 @@ static void max_qos(void **state)
 	assert_int_equal(zns_alloc_max_qos(UINT32_MAX, 0, 0, 100), UINT32_MAX);
 }
 
+/* ---- retention ---- */
+
+/* @spec: a letter for each checkpoint, oldest first: '.' or 'p' pinned; @want: 'x' due. Ages count down to 0 s. */
+static void rule(const char *spec, uint32_t keep, uint64_t ttl_s, const char *want)
+{
+	struct zns_retained v[32] = { 0 };
+	size_t n = strlen(spec), due = 0;
+	char got[33] = "";
+
+	for (size_t i = 0; i < n; i++) {
+		v[i].created_ns = 1000000000000ll - (int64_t)(n - 1 - i) * 1000000000;
+		v[i].pinned = spec[i] == 'p';
+	}
+	due = zns_retention(v, n, keep, ttl_s, 1000000000000ll);
+	for (size_t i = 0; i < n; i++) {
+		got[i] = v[i].due ? 'x' : '.';
+		due -= v[i].due;
+	}
+	assert_string_equal(got, want);
+	assert_int_equal(due, 0);
+}
+
+static void retention(void **state)
+{
+	(void)state;
+	rule("", 1, 1, "");
+	rule(".....", 0, 0, ".....");
+	rule(".....", 2, 0, "xxx..");
+	rule(".....", 5, 0, ".....");
+	rule("p....", 2, 0, ".xx..");
+	rule("...pp", 2, 0, "x....");
+	rule("ppppp", 1, 1, ".....");
+	rule(".....", 0, 3, "xx...");	/* ages 4 3 2 1 0 */
+	rule(".....", 4, 3, "xx...");
+	rule(".....", 1, 3, "xxxx.");
+	/* The newest stays, however old. */
+	rule("..ppp", 0, 1, "x....");
+	rule(".ppp", 1, 1, "....");
+	/* Made in the future, by a clock that was wrong: not older than anything. */
+	struct zns_retained v[2] = { { .created_ns = 5 }, { .created_ns = 9 } };
+
+	assert_int_equal(zns_retention(v, 2, 0, 1, 3), 0);
+	assert_int_equal(zns_retention(v, 2, 0, 1, INT64_MAX), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -274,6 +320,7 @@ int main(void)
 		cmocka_unit_test(max_qos),
 		cmocka_unit_test(neighbours_count_last),
 		cmocka_unit_test(apart),
+		cmocka_unit_test(retention),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

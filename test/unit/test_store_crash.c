@@ -18,7 +18,24 @@ static struct memdev *formatted(uint32_t block)
 	return m;
 }
 
-/* Step @n of a fixed script that commits, removes, reserves, releases and sets profiles. */
+/* Rules and marks come and go too. */
+static int rule_or_mark(struct zns_store *s, unsigned n)
+{
+	ZnsPb__Retention r = ZNS_PB__RETENTION__INIT;
+	ZnsPb__Mark m = ZNS_PB__MARK__INIT;
+
+	r.container = (char *)"web";
+	r.has_keep = 1;
+	r.keep = n % 30 < 20 ? n : 0;
+	if (n % 20 == 4 || !zns_store_nr_checkpoints(s))
+		return zns_store_retain(s, &r, NULL);
+	m.checkpoint = zns_store_checkpoint(s, 0)->id;
+	m.has_pinned = 1;
+	m.pinned = n % 40 < 20;
+	return zns_store_set_mark(s, &m, NULL);
+}
+
+/* Step @n of a fixed script that commits, removes, reserves, releases, sets profiles, rules and marks. */
 static int step(struct zns_store *s, unsigned n)
 {
 	ZnsPb__Reservation r = ZNS_PB__RESERVATION__INIT;
@@ -40,6 +57,9 @@ static int step(struct zns_store *s, unsigned n)
 		r.n_groups = 1;
 		r.has_explicit_ = r.explicit_ = 1;
 		return zns_store_reserve(s, &r, NULL);
+	case 1:
+	case 6:
+		return rule_or_mark(s, n);
 	case 8:
 		r.container = n % 20 == 8 ? "cache" : "db";
 		r.groups = &group;
@@ -53,7 +73,7 @@ static int step(struct zns_store *s, unsigned n)
 		profile_free(p);
 		return rc;
 	}
-	if (zns_store_nr_checkpoints(s) > 4)
+	if (zns_store_nr_checkpoints(s) > 3)
 		return zns_store_remove(s, zns_store_checkpoint(s, 0)->id.data, "script", NULL);
 	return zns_store_commit(s, ck_init(&k, n, who, 3 + n % 5, n * 100, 100), NULL);
 }

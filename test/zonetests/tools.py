@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-tools: znsctl's commands on real checkpoints: verify, export, import.
+tools: znsctl's commands on real checkpoints: verify, export, import,
+retention, gc, rm.
 
   tools.py list | run NAME... | run -a
 """
@@ -9,10 +10,13 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
 import tarfile
+import time
+from pathlib import Path
 
 import ztlib
 from ztlib import Failed, wait_until
@@ -251,6 +255,156 @@ def import_full(scene):
     expect('checkpoints', scene.device.checkpoints(), [])
     if not wait_until(lambda: scene.device.free_zones() == scene.free_before, 10, 0.1):
         raise Failed('zones of a failed import are not free again')
+
+
+# ---- retention, pins, gc -------------------------------------------------------------------------------
+
+def many_dumps(scene, n, container='errors', env=None):
+    """n dumps of the scene's task, which stays alive; their ids."""
+    ids = []
+    for _ in range(n):
+        images = scene.dir / f'many-{scene.calls}'
+        images.mkdir()
+        before = set(scene.ids())
+        log = scene.log()
+        args = ztlib.dump_args(scene.cfg, scene.task, images, log, container, ['--leave-running'])
+        done = ztlib.run_criu(scene.cfg, args, log, dict(scene.device.env, **(env or {})))
+        expect(f'dump ({ztlib.log_errors(log)})', done.returncode, 0)
+        wait_until(lambda: not scene.device.status()['leases'], 5)
+        ids += sorted(set(scene.ids()) - before)
+    return ids
+
+
+def settled(scene, want):
+    """The checkpoints are these, at the latest a moment after the last dump's connection ended."""
+    wait_until(lambda: scene.ids() == sorted(want), 5, 0.05)
+    expect('checkpoints', scene.ids(), sorted(want))
+
+
+@case
+def retention(scene):
+    """keep-N is applied when a dump's connection ends; pinned ones stay and do not count; ttl and gc; --off."""
+    scene = scene(size=1)
+    ids = many_dumps(scene, 3)
+    settled(scene, ids)
+    run_ctl(scene, 0, 'retain', 'errors', '--keep', '2')
+    run_ctl(scene, 0, 'pin', ids[0][:8])
+    settled(scene, ids)
+    dry = json.loads(run_ctl(scene, 0, 'gc', '--dry-run', '--json'))
+    expect('gc --dry-run', [(c['id'], c['action']) for c in dry['checkpoints']], [])
+    ids += many_dumps(scene, 1)
+    settled(scene, [ids[0], ids[2], ids[3]])
+    if 'retention' not in run_ctl(scene, 1, 'show', ids[1]):
+        raise Failed('the tombstone does not say who removed it')
+    if 'pinned' not in run_ctl(scene, 1, 'rm', ids[0], ids[3]):
+        raise Failed('rm removes a pinned checkpoint')
+    said = json.loads(run_ctl(scene, 0, 'rm', '--all', '--dry-run', '--json'))
+    expect('rm --all', ({r['id'] for r in said['removed']}, said['pinned']), ({ids[2], ids[3]}, 1))
+    expect('pinned', [c['id'] for c in scene.device.checkpoints() if c['pinned']], [ids[0]])
+
+    # After a new broker the same; then time, by a rule that everything is too old for.
+    scene.device.close()
+    rules = json.loads(run_ctl(scene, 0, 'retain', '--json'))['retentions']
+    expect('rules', [(r['container'], r['keep'], r['ttl_s']) for r in rules], [('errors', 2, None)])
+    run_ctl(scene, 0, 'retain', 'errors', '--ttl', '1')
+    time.sleep(1.1)
+    dry = json.loads(run_ctl(scene, 0, 'gc', '--dry-run', '--json'))
+    expect('gc --dry-run', [(c['id'], c['action'], c['done']) for c in dry['checkpoints']], [(ids[2], 'remove', False)])
+    settled(scene, [ids[0], ids[2], ids[3]])
+    run_ctl(scene, 0, 'gc')
+    settled(scene, [ids[0], ids[3]])    # the newest stays whatever its age
+    run_ctl(scene, 0, 'unpin', ids[0])
+    run_ctl(scene, 0, 'gc')
+    settled(scene, [ids[3]])
+    run_ctl(scene, 0, 'retain', 'errors', '--off')
+    expect('rules', json.loads(run_ctl(scene, 0, 'retain', '--json'))['retentions'], [])
+    for wrong in (['retain', 'errors'], ['retain', 'x', '--keep', '0'], ['retain', 'x', '--off', '--keep', '1'],
+                  ['retain', 'x', '--ttl', '5y'], ['pin']):
+        run_ctl(scene, 2, *wrong)
+    run_ctl(scene, 1, 'pin', 'nosuch')
+
+
+@case
+def gc_origins(scene):
+    """gc removes what a runtime left behind, after the grace period, and never anything else."""
+    scene = scene(size=1)
+    root, etc = scene.dir / 'docker', Path(scene.device.env['ZNS_CONFIG'])
+    ident = 'c0ffee00' * 8
+    (root / 'containers' / ident / 'checkpoints').mkdir(parents=True)
+    docker = {'ZNS_ORIGIN_KIND': 'docker', 'ZNS_ORIGIN_ID': ident, 'ZNS_ORIGIN_ROOT': str(root), 'ZNS_ORIGIN_CHECKPOINT': 'cp1'}
+    lost, = many_dumps(scene, 1, 'of-docker', docker)
+    kept, = many_dumps(scene, 1, 'of-docker', docker)
+    shutil.copytree(scene.dir / f'many-{scene.calls - 1}', root / 'containers' / ident / 'checkpoints' / 'cp1')
+    by_hand, = many_dumps(scene, 1, 'by-hand')
+    podman, = many_dumps(scene, 1, 'of-podman', {'ZNS_ORIGIN_KIND': 'podman'})
+    odd, = many_dumps(scene, 1, 'of-else', {'ZNS_ORIGIN_KIND': 'somebody'})
+    all_of_them = [lost, kept, by_hand, podman, odd]
+
+    def gc(*args):
+        said = json.loads(run_ctl(scene, 0, 'gc', '--json', *args))
+        return {c['id']: c['action'] for c in said['checkpoints']}
+
+    expect('dry run', gc('--dry-run', '--grace', '0'), {lost: 'remove', kept: 'keep', podman: 'keep'})
+    settled(scene, all_of_them)
+    expect('first', gc('--grace', '1'), {lost: 'missed', kept: 'keep', podman: 'keep'})
+    expect('too early', gc('--grace', '1h'), {lost: 'keep', kept: 'keep', podman: 'keep'})
+    settled(scene, all_of_them)
+    scene.device.close()    # what was missed is remembered on the device
+    # It is back for a moment: the count starts again.
+    shutil.copytree(scene.dir / 'many-0', root / 'containers' / ident / 'checkpoints' / 'cp0')
+    expect('back', gc('--grace', '1'), {lost: 'needed', kept: 'keep', podman: 'keep'})
+    shutil.rmtree(root / 'containers' / ident / 'checkpoints' / 'cp0')
+    expect('missed again', gc('--grace', '1'), {lost: 'missed', kept: 'keep', podman: 'keep'})
+    time.sleep(1.1)
+    os.rename(root, scene.dir / 'unmounted')
+    expect('nothing known', gc('--grace', '1'), {lost: 'keep', kept: 'keep', podman: 'keep'})
+    os.rename(scene.dir / 'unmounted', root)
+    run_ctl(scene, 0, 'pin', lost)
+    expect('pinned', gc('--grace', '1'), {kept: 'keep', podman: 'keep'})
+    run_ctl(scene, 0, 'unpin', lost)
+    expect('removed', gc('--grace', '1'), {lost: 'remove', kept: 'keep', podman: 'keep'})
+    settled(scene, [kept, by_hand, podman, odd])
+
+    program = etc / 'gc.d' / 'podman'
+    program.parent.mkdir()
+    for code, action in ((0, 'keep'), (2, 'keep'), (1, 'remove')):
+        program.write_text(f'#!/bin/sh\n[ "$1" = {podman} ] && [ "$2" = of-podman ] && exit {code}\nexit 3\n')
+        program.chmod(0o755)
+        expect(f'exit {code}', gc('--grace', '0', '--dry-run')[podman], action)
+    program.chmod(0o777)
+    expect('writable by all', gc('--grace', '0')[podman], 'keep')
+    program.chmod(0o755)
+    gc('--grace', '0')
+    settled(scene, [kept, by_hand, odd])
+    shutil.rmtree(root / 'containers' / ident)
+    gc('--grace', '0')
+    settled(scene, [by_hand, odd])
+
+
+@case
+def rm_and_status(scene):
+    """rm by pattern and twice; status of all devices as df."""
+    scene = scene(size=1)
+    web = many_dumps(scene, 2, 'web-1') + many_dumps(scene, 1, 'web-2')
+    other = many_dumps(scene, 1, 'db')
+    said = json.loads(run_ctl(scene, 0, 'rm', '--pattern', 'web-*', '--dry-run', '--json'))
+    expect('dry run', {r['id'] for r in said['removed']}, set(web))
+    settled(scene, web + other)
+    run_ctl(scene, 0, 'rm', '--pattern', 'web-?')
+    settled(scene, other)
+    run_ctl(scene, 0, 'rm', '--pattern', 'web-?')
+    for _ in range(2):
+        run_ctl(scene, 0, 'rm', other[0])
+    settled(scene, [])
+    wait_until(lambda: not scene.device.status()['bytes_wasted'], 5)
+    scene.device.json('create', f'emu:{scene.dir}/second', '--zones', '16', '--zone-size', '4M')
+    run_ctl(scene, 1, 'status')
+    devices = json.loads(run_ctl(scene, 0, 'status', '--all', '--json'))['devices']
+    expect('sizes', sorted(d['bytes'] for d in devices), [13 * 4 << 20, 29 * 16 << 20])
+    expect('df', [d['bytes_live'] + d['bytes_wasted'] + d['bytes_free'] - d['bytes'] for d in devices], [0, 0])
+    lines = run_ctl(scene, 0, 'status', '--all').splitlines()
+    expect('lines', (len(lines), [line.split()[-1] for line in lines[1:]] == [d['path'] for d in devices]), (3, True))
+    scene.device.json('unregister', f'emu:{scene.dir}/second')
 
 
 if __name__ == '__main__':

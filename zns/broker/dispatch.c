@@ -6,7 +6,8 @@ static int count_members(const ZnsPb__Request *r)
 {
 	return !!r->dump_begin + !!r->zone_get + !!r->commit + (r->has_abort && r->abort) + !!r->restore_begin +
 	       (r->has_ls && r->ls) + !!r->rm + (r->has_status && r->status) + (r->has_zones && r->zones) +
-	       (r->has_profile && r->profile) + !!r->reserve + !!r->release + !!r->reset + (r->has_quit && r->quit);
+	       (r->has_profile && r->profile) + !!r->reserve + !!r->release + !!r->reset + (r->has_quit && r->quit) +
+	       !!r->retain + !!r->mark;
 }
 
 int znsd_dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *r, struct reply *rep)
@@ -51,5 +52,9 @@ int znsd_dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *r, struct repl
 		return handle_release(d, r->release, rep);
 	if (r->reset)
 		return handle_reset(d, r->reset, rep);
+	if (r->retain)
+		return handle_retain(d, r->retain, rep);
+	if (r->mark)
+		return handle_mark(d, r->mark, rep);
 	return handle_quit(d, rep);
 }

@@ -364,6 +364,7 @@ int handle_commit(struct znsd *d, struct conn *c, ZnsPb__Checkpoint *ckpt, struc
 		return ret;
 	rep->r.has_shared_groups = 1;
 	rep->r.shared_groups = l->nr_shared;
+	conn_committed(c, ckpt->container);
 	lease_end(d, l);
 	return 0;
 }

@@ -43,6 +43,9 @@ int handle_rm(struct znsd *d, const ZnsPb__Rm *q, struct reply *rep)
 		if (!zns_store_find(d->store, c->data) && !zns_store_find_tombstone(d->store, c->data))
 			return zns_fail(&rep->err, -ENOENT, "%s has no checkpoint %s", d->reg.path,
 					zns_uuid_format(c->data, id));
+		if (checkpoint_pinned(d, c->data))
+			return zns_fail(&rep->err, -EPERM, "checkpoint %s is pinned: `znsctl unpin` it first",
+					zns_uuid_format(c->data, id));
 	}
 	rep->r.removed = reply_alloc(rep, q->n_checkpoints * sizeof(*rep->r.removed));
 	for (i = 0; i < q->n_checkpoints; i++) {

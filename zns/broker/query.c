@@ -11,6 +11,7 @@ int handle_ls(struct znsd *d, struct reply *rep)
 	rep->r.checkpoints = reply_alloc(rep, n * sizeof(*rep->r.checkpoints));
 	for (i = 0; i < n; i++)
 		rep->r.checkpoints[i] = (ZnsPb__Checkpoint *)zns_store_checkpoint(d->store, i);
+	list_rules(d, rep);
 	return 0;
 }
 

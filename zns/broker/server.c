@@ -30,6 +30,7 @@ struct conn {
 	struct buf in, out;
 	size_t out_at;
 	struct waiter *waiter;
+	char *committed;	/* the container whose dump it committed */
 	bool dead;	/* to be closed now */
 	bool hangup;	/* to be closed when the answer is out */
 };
@@ -62,6 +63,12 @@ int conn_take_pidfd(struct conn *c)
 
 	c->pidfd = -1;
 	return fd;
+}
+
+void conn_committed(struct conn *c, const char *container)
+{
+	free(c->committed);
+	c->committed = znsd_strdup(container);
 }
 
 void conn_set_waiter(struct conn *c, struct waiter *w)
@@ -232,6 +239,7 @@ static void conn_free(struct conn *c)
 		close(c->pidfd);
 	free(c->in.p);
 	free(c->out.p);
+	free(c->committed);
 	free(c);
 }
 
@@ -239,6 +247,8 @@ static void conn_close(struct znsd *d, struct conn *c)
 {
 	waiter_drop(d, c);
 	leases_of_conn_lost(d, c);
+	if (c->committed)
+		retention_apply(d, c->committed);
 	conn_free(c);
 	if (!--d->nr_conns)
 		d->idle_since = zns_mono_ns();

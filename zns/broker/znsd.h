@@ -183,6 +183,7 @@ int znsd_loop(struct znsd *d);
 void conn_answer(struct znsd *d, struct conn *c, struct reply *rep, int code);
 uint32_t conn_pid(const struct conn *c);
 int conn_take_pidfd(struct conn *c);
+void conn_committed(struct conn *c, const char *container);	/* retention is applied when it ends */
 void conn_set_waiter(struct conn *c, struct waiter *w);
 
 /* dispatch.c: returns the code of the answer; details in rep->err */
@@ -278,6 +279,13 @@ int handle_ls(struct znsd *d, struct reply *rep);
 int handle_status(struct znsd *d, struct reply *rep);
 int handle_zones(struct znsd *d, struct reply *rep);
 int handle_profile(struct znsd *d, struct reply *rep);
+
+/* retain.c */
+int handle_retain(struct znsd *d, const ZnsPb__Retention *q, struct reply *rep);
+int handle_mark(struct znsd *d, const ZnsPb__Mark *q, struct reply *rep);
+bool checkpoint_pinned(const struct znsd *d, const uint8_t *id);
+void list_rules(struct znsd *d, struct reply *rep);
+void retention_apply(struct znsd *d, const char *container);
 
 /* manage.c */
 int handle_rm(struct znsd *d, const ZnsPb__Rm *q, struct reply *rep);

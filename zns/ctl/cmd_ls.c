@@ -14,7 +14,7 @@ static bool is_of(const ZnsPb__Checkpoint *c, const char *container)
 	       (o && o->container_id && strlen(container) >= 12 && !strncmp(container, o->container_id, strlen(container)));
 }
 
-static void print_line(const ZnsPb__Checkpoint *c)
+static void print_line(const ZnsPb__Checkpoint *c, bool pinned)
 {
 	char id[ZNS_UUID_STR], size[16], when[32], asked[16] = "-", got[16] = "-";
 	const ZnsPb__Origin *o = c->origin;
@@ -28,7 +28,15 @@ static void print_line(const ZnsPb__Checkpoint *c)
 	       zns_format_size(c->bytes, size, sizeof(size)), c->n_zones, c->n_groups, asked, got);
 	if (o && o->container_id)
 		printf("  %.12s  %s", o->container_id, o->image ? o->image : "-");
-	printf("\n");
+	printf("%s\n", pinned ? "  pinned" : "");
+}
+
+static struct json_object *with_pin(const ZnsPb__Response *r, const ZnsPb__Checkpoint *c)
+{
+	struct json_object *j = ctl_json_checkpoint(c);
+
+	json_object_object_add(j, "pinned", json_object_new_boolean(ctl_pinned(r, c)));
+	return j;
 }
 
 int cmd_ls(const struct ctl_cmd *cmd, int argc, char **argv)
@@ -62,12 +70,12 @@ int cmd_ls(const struct ctl_cmd *cmd, int argc, char **argv)
 		if (container && !is_of(r->checkpoints[i], container))
 			continue;
 		if (args.json)
-			json_object_array_add(list, ctl_json_checkpoint(r->checkpoints[i]));
+			json_object_array_add(list, with_pin(r, r->checkpoints[i]));
 		else if (!n)
 			printf("%-36s  %-20s  %-20s  %11s  zones  groups  MiB/s asked/achieved  of (id, image)\n", "id", "container", "created",
 			       "size");
 		if (!args.json)
-			print_line(r->checkpoints[i]);
+			print_line(r->checkpoints[i], ctl_pinned(r, r->checkpoints[i]));
 		n++;
 	}
 	if (args.json) {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* rm: checkpoints by id, by container, or all */
+#include <fnmatch.h>
 #include <string.h>
 #include "ctl.h"
 
-enum { OPT_CONTAINER = OPT_OWN, OPT_ALL, OPT_DRY_RUN };
+enum { OPT_CONTAINER = OPT_OWN, OPT_PATTERN, OPT_ALL, OPT_DRY_RUN };
 
 struct pick {
-	const char *container;
+	const char *container, *pattern;
+	size_t pinned;		/* passed over: not named by id */
 	bool all, dry_run;
 	uint8_t (*ids)[ZNS_UUID_LEN];
 	size_t nr;
@@ -45,7 +47,12 @@ static int choose(const ZnsPb__Response *ls, int argc, char **argv, struct pick 
 	}
 	for (i = 0; i < ls->n_checkpoints; i++) {
 		c = ls->checkpoints[i];
-		if (c->id.len == ZNS_UUID_LEN && (p->all || (p->container && !strcmp(p->container, c->container))))
+		if (c->id.len != ZNS_UUID_LEN || !(p->all || (p->container && !strcmp(p->container, c->container)) ||
+						   (p->pattern && !fnmatch(p->pattern, c->container, 0))))
+			continue;
+		if (ctl_pinned(ls, c))
+			p->pinned++;
+		else
 			add(p, c->id.data);
 	}
 	return 0;
@@ -60,7 +67,7 @@ static struct json_object *line_json(const ProtobufCBinaryData *id, const char *
 	return o;
 }
 
-static int print(const struct ctl_args *args, bool dry_run, struct json_object *list)
+static int print(const struct ctl_args *args, bool dry_run, size_t pinned, struct json_object *list)
 {
 	struct json_object *j, *o;
 	size_t i, n = json_object_array_length(list);
@@ -68,6 +75,7 @@ static int print(const struct ctl_args *args, bool dry_run, struct json_object *
 	if (args->json) {
 		j = json_object_new_object();
 		json_object_object_add(j, "removed", list);
+		json_object_object_add(j, "pinned", json_object_new_int64(pinned));
 		json_object_object_add(j, "dry_run", json_object_new_boolean(dry_run));
 		return ctl_print_json(j);
 	}
@@ -81,6 +89,8 @@ static int print(const struct ctl_args *args, bool dry_run, struct json_object *
 	}
 	if (!n)
 		printf("nothing to remove\n");
+	if (pinned)
+		printf("%zu pinned, kept\n", pinned);
 	json_object_put(list);
 	return CTL_OK;
 }
@@ -122,6 +132,7 @@ int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = {
 		{ "container", required_argument, NULL, OPT_CONTAINER },
+		{ "pattern", required_argument, NULL, OPT_PATTERN },
 		{ "all", no_argument, NULL, OPT_ALL },
 		{ "dry-run", no_argument, NULL, OPT_DRY_RUN },
 		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
@@ -139,14 +150,16 @@ int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)
 	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
 		if (c == OPT_CONTAINER)
 			p.container = optarg;
+		if (c == OPT_PATTERN)
+			p.pattern = optarg;
 		p.all |= c == OPT_ALL;
 		p.dry_run |= c == OPT_DRY_RUN;
 	}
 	if (c == -2)
 		return args.code;
 	ctl_take_dev(&args);
-	if (!!args.argc + !!p.container + p.all != 1)
-		return ctl_usage(cmd, "ids, --container NAME or --all: one of them");
+	if (!!args.argc + !!p.container + !!p.pattern + p.all != 1)
+		return ctl_usage(cmd, "ids, --container NAME, --pattern GLOB or --all: one of them");
 	list = json_object_new_array();
 	req.has_ls = req.ls = 1;
 	ret = ctl_connect(args.dev, &reg, &b, &err);
@@ -164,5 +177,5 @@ int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)
 		json_object_put(list);
 		return ctl_fail(cmd, &err);
 	}
-	return print(&args, p.dry_run, list);
+	return print(&args, p.dry_run, p.pinned, list);
 }

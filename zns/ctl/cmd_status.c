@@ -3,6 +3,8 @@
 #include <string.h>
 #include "ctl.h"
 
+enum { OPT_ALL = OPT_OWN };
+
 static int one_device(const struct ctl_cmd *cmd, int argc, char **argv, struct ctl_args *args)
 {
 	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
@@ -124,6 +126,81 @@ static void limit(char *buf, size_t len, uint32_t n)
 		snprintf(buf, len, "no limit");
 }
 
+/* What checkpoints can take, metadata not counted. */
+static uint64_t space(const ZnsPb__Status *s)
+{
+	return s->bytes_live + s->bytes_wasted + s->bytes_free;
+}
+
+static double use_percent(const ZnsPb__Status *s)
+{
+	return space(s) ? 100.0 * (double)(s->bytes_live + s->bytes_wasted) / (double)space(s) : 0;
+}
+
+/* As df prints file systems: one line for each device. */
+static void df_line(const ZnsPb__Status *s)
+{
+	char size[16], live[16], wasted[16], avail[16];
+
+	printf("%11s  %11s  %11s  %11s  %3.0f%%  %11u  %s\n", zns_format_size(space(s), size, sizeof(size)),
+	       zns_format_size(s->bytes_live, live, sizeof(live)), zns_format_size(s->bytes_wasted, wasted, sizeof(wasted)),
+	       zns_format_size(s->bytes_free, avail, sizeof(avail)), use_percent(s), s->nr_checkpoints, s->path);
+}
+
+static struct json_object *df_json(const ZnsPb__Status *s)
+{
+	struct json_object *j = json_object_new_object();
+
+	json_object_object_add(j, "device", ctl_json_uuid(&s->device));
+	json_object_object_add(j, "path", json_object_new_string(s->path));
+	json_object_object_add(j, "bytes", json_object_new_int64(space(s)));
+	json_object_object_add(j, "bytes_live", json_object_new_int64(s->bytes_live));
+	json_object_object_add(j, "bytes_wasted", json_object_new_int64(s->bytes_wasted));
+	json_object_object_add(j, "bytes_free", json_object_new_int64(s->bytes_free));
+	json_object_object_add(j, "checkpoints", json_object_new_int64(s->nr_checkpoints));
+	return j;
+}
+
+static int status_all(const struct ctl_cmd *cmd, bool json)
+{
+	struct json_object *list = json_object_new_array(), *j;
+	cleanup_free struct zns_registered *devs = NULL;
+	struct zns_err err = ZNS_ERR_INIT;
+	int code = CTL_OK;
+	size_t nr = 0;
+
+	if (zns_registered_list(&devs, &nr, &err)) {
+		json_object_put(list);
+		return ctl_fail(cmd, &err);
+	}
+	if (!json)
+		printf("%11s  %11s  %11s  %11s  %4s  %11s  %s\n", "size", "live", "wasted", "free", "use", "checkpoints", "device");
+	for (size_t i = 0; i < nr; i++) {
+		ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+		char id[ZNS_UUID_STR];
+		ZnsPb__Response *r;
+
+		req.has_status = req.status = 1;
+		if (ctl_call(zns_uuid_format(devs[i].uuid, id), &req, &r, &err)) {
+			code = ctl_fail(cmd, &err);
+			continue;
+		}
+		if (json && r->status)
+			json_object_array_add(list, df_json(r->status));
+		else if (r->status)
+			df_line(r->status);
+		zns_pb__response__free_unpacked(r, NULL);
+	}
+	if (!json) {
+		json_object_put(list);
+		return code;
+	}
+	j = json_object_new_object();
+	json_object_object_add(j, "devices", list);
+	ctl_print_json(j);
+	return code;
+}
+
 static int status_text(const ZnsPb__Status *s)
 {
 	char a[32], b[32], id[ZNS_UUID_STR];
@@ -139,9 +216,10 @@ static int status_text(const ZnsPb__Status *s)
 	printf("zones         %u empty, %u open, %u closed, %u full, %u read-only, %u offline\n", by_state(s, ZNS_ZONE_EMPTY),
 	       by_state(s, ZNS_ZONE_IMP_OPEN) + by_state(s, ZNS_ZONE_EXP_OPEN), by_state(s, ZNS_ZONE_CLOSED),
 	       by_state(s, ZNS_ZONE_FULL), by_state(s, ZNS_ZONE_READ_ONLY), by_state(s, ZNS_ZONE_OFFLINE));
-	printf("space         %s live", zns_format_size(s->bytes_live, a, sizeof(a)));
-	printf(", %s free", zns_format_size(s->bytes_free, a, sizeof(a)));
-	printf(", %s wasted\n", zns_format_size(s->bytes_wasted, a, sizeof(a)));
+	printf("space         %.0f %% of %s in use: ", use_percent(s), zns_format_size(space(s), a, sizeof(a)));
+	printf("%s live", zns_format_size(s->bytes_live, a, sizeof(a)));
+	printf(", %s wasted", zns_format_size(s->bytes_wasted, a, sizeof(a)));
+	printf("; %s free\n", zns_format_size(s->bytes_free, a, sizeof(a)));
 	printf("to continue   %u partly filled zones; %u zones of small checkpoints\n", s->parked_zones, s->pack_zones);
 	if (s->has_zones_budget)
 		printf("in writing    %u zones granted of %u\n", s->zones_granted, s->zones_budget);
@@ -176,9 +254,21 @@ int cmd_status(const struct ctl_cmd *cmd, int argc, char **argv)
 	ZnsPb__Response *r;
 	int ret;
 
-	ret = one_device(cmd, argc, argv, &args);
-	if (ret)
-		return ret < 0 ? CTL_OK : ret;
+	static const struct option opts[] = {
+		{ "all", no_argument, NULL, OPT_ALL }, CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+	};
+	bool all = false;
+
+	while ((ret = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
+		all |= ret == OPT_ALL;
+	if (ret == -2)
+		return args.code;
+	if (!all && !args.dev && args.argc == 1)
+		args.dev = *args.argv++, args.argc--;
+	if (args.argc || (all && args.dev))
+		return ctl_usage(cmd, all ? "--all stands alone" : "one device at most");
+	if (all)
+		return status_all(cmd, args.json);
 	req.has_status = req.status = 1;
 	if (ctl_call(args.dev, &req, &r, &err))
 		return ctl_fail(cmd, &err);

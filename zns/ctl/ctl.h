@@ -35,6 +35,10 @@ int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_verify(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_pin(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_unpin(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_zones(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_reserve(const struct ctl_cmd *cmd, int argc, char **argv);
@@ -69,6 +73,9 @@ int ctl_oom(const struct ctl_cmd *cmd);
 
 /* A whole number in min … max. */
 int ctl_number(const char *s, uint64_t min, uint64_t max, uint64_t *out);
+
+/* Seconds: "90", "30m", "12h", "7d". 0 or -EINVAL. */
+int ctl_duration(const char *s, uint64_t *out_s);
 
 /* Resolve, connect to (or start) the broker. */
 int ctl_connect(const char *spec, struct zns_registered *reg, struct zns_broker *b, struct zns_err *err);
@@ -125,6 +132,7 @@ int ctl_print_json(struct json_object *o);
 struct json_object *ctl_json_uuid(const ProtobufCBinaryData *id);
 struct json_object *ctl_json_time(int64_t ns);
 struct json_object *ctl_json_u32s(const uint32_t *v, size_t nr);
+bool ctl_pinned(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c);
 struct json_object *ctl_json_checkpoint(const ZnsPb__Checkpoint *c);
 
 /* The checkpoint whose id begins with @prefix. -ENOENT, or -EINVAL if several do. */

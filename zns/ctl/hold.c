@@ -40,6 +40,15 @@ int ctl_ls(struct zns_broker *b, ZnsPb__Response **out, struct zns_err *err)
 	return zns_broker_call(b, &req, out, err);
 }
 
+bool ctl_pinned(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c)
+{
+	for (size_t i = 0; i < ls->n_marks; i++)
+		if (ls->marks[i]->pinned && ls->marks[i]->checkpoint.len == c->id.len &&
+		    !memcmp(ls->marks[i]->checkpoint.data, c->id.data, c->id.len))
+			return true;
+	return false;
+}
+
 int ctl_lease(struct ctl_session *s, const uint8_t *id, ZnsPb__Response **out, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;

@@ -33,7 +33,8 @@ static const struct ctl_cmd commands[] = {
 	  "  --default       make it the default device\n", cmd_register },
 	{ "unregister", "DEV|UUID", "forget a device; what it holds stays", "", cmd_unregister },
 	{ "groups", "[DEV]", "groups of zones that share a die", DEV_HELP, cmd_groups },
-	{ "status", "[DEV]", "the device, its space, reservations and leases", DEV_HELP, cmd_status },
+	{ "status", "[DEV]|--all", "the device, its space, reservations and leases",
+	  "  --all           the space of every registered device, as df\n" DEV_HELP, cmd_status },
 	{ "ls", "[DEV] [--container NAME]", "checkpoints", "  --container NAME  only those of one container\n" DEV_HELP,
 	  cmd_ls },
 	{ "show", "[DEV] ID|DIRECTORY", "one checkpoint: its images and where they are",
@@ -50,8 +51,17 @@ static const struct ctl_cmd commands[] = {
 	  "  --handle NEWDIR   write a handle there, to restore from\n" DEV_HELP, cmd_import },
 	{ "zones", "[DEV]", "zones: a table, or a picture on a terminal",
 	  "  --table         a table, also on a terminal\n  --picture       a picture, also elsewhere\n" DEV_HELP, cmd_zones },
-	{ "rm", "[DEV] ID...|--container NAME|--all", "remove checkpoints; removing one twice is no error",
-	  "  --container NAME  all of one container\n  --all           all of the device\n"
+	{ "gc", "[DEV] [--dry-run] [--grace TIME]", "sweep what container runtimes left, apply retention, reset garbage zones",
+	  "  --grace TIME    how long what it was made for must be gone (default 1h; 90, 30m, 12h, 7d)\n"
+	  "  --dry-run       only list what and why\n" DEV_HELP, cmd_gc },
+	{ "retain", "[DEV] [CONTAINER --keep N|--ttl TIME|--off]", "how many checkpoints of a container stay; without arguments: the rules",
+	  "  --keep N        the newest N\n  --ttl TIME      those younger than this (90, 30m, 12h, 7d)\n"
+	  "  --off           end the rule\n" DEV_HELP, cmd_retain },
+	{ "pin", "[DEV] ID...", "keep checkpoints from rm, gc and retention", DEV_HELP, cmd_pin },
+	{ "unpin", "[DEV] ID...", "undo pin", DEV_HELP, cmd_unpin },
+	{ "rm", "[DEV] ID...|--container NAME|--pattern GLOB|--all", "remove checkpoints; removing one twice is no error",
+	  "  --container NAME  all of one container\n  --pattern GLOB  all of containers with such names\n"
+	  "  --all           all of the device\n"
 	  "  --dry-run       only say what would be removed\n" DEV_HELP, cmd_rm },
 	{ "reserve", "[DEV] NAME --groups N|--channels N", "keep groups for normal I/O: no dump gets them",
 	  "  --groups N      so many groups\n  --channels N    all groups of so many channels\n" DEV_HELP, cmd_reserve },

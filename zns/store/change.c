@@ -222,3 +222,72 @@ int zns_store_set_profile(struct zns_store *s, const ZnsPb__Profile *p, struct z
 	zns_state_compact(&s->st);
 	return 0;
 }
+
+int zns_store_retain(struct zns_store *s, const ZnsPb__Retention *r, struct zns_err *err)
+{
+	ZnsPb__Retention *copy;
+	struct zns_ent *e;
+	int rc;
+
+	rc = writable(s, err);
+	if (!rc)
+		rc = zns_check_retention(r, -EINVAL, err);
+	if (!rc && !r->keep && !r->ttl_s && !zns_store_find_retention(s, r->container))
+		return 0;
+	if (!rc && (r->keep || r->ttl_s))
+		rc = may_grow(s, zns_state_rec(&s->st, &r->base), err);
+	if (!rc)
+		rc = zns_state_room(&s->st, err);
+	if (rc)
+		return rc;
+	copy = copy_msg(&r->base, err);
+	if (!copy)
+		return -ENOMEM;
+	e = zns_state_ent(&s->st, &copy->base, copy->container, err);
+	if (!e)
+		return -ENOMEM;
+	rc = append(s, ZNS_FRAME_RETENTION, &copy->base, err);
+	if (rc) {
+		zns_state_ent_drop(&s->st, e);
+		return rc;
+	}
+	zns_state_retain(&s->st, e);
+	zns_state_compact(&s->st);
+	return 0;
+}
+
+int zns_store_set_mark(struct zns_store *s, const ZnsPb__Mark *m, struct zns_err *err)
+{
+	char str[ZNS_UUID_STR];
+	ZnsPb__Mark *copy;
+	struct zns_ent *e;
+	int rc;
+
+	rc = writable(s, err);
+	if (!rc)
+		rc = zns_check_mark(m, -EINVAL, err);
+	if (!rc && !zns_state_find(&s->st, m->checkpoint.data))
+		rc = zns_fail(err, -ENOENT, "no checkpoint %s in the store", zns_uuid_format(m->checkpoint.data, str));
+	if (!rc && !m->pinned && !m->has_gone_ns && !zns_store_find_mark(s, m->checkpoint.data))
+		return 0;
+	if (!rc && (m->pinned || m->has_gone_ns))
+		rc = may_grow(s, zns_state_rec(&s->st, &m->base), err);
+	if (!rc)
+		rc = zns_state_room(&s->st, err);
+	if (rc)
+		return rc;
+	copy = copy_msg(&m->base, err);
+	if (!copy)
+		return -ENOMEM;
+	e = zns_state_ent(&s->st, &copy->base, NULL, err);
+	if (!e)
+		return -ENOMEM;
+	rc = append(s, ZNS_FRAME_MARK, &copy->base, err);
+	if (rc) {
+		zns_state_ent_drop(&s->st, e);
+		return rc;
+	}
+	zns_state_mark(&s->st, e);
+	zns_state_compact(&s->st);
+	return 0;
+}

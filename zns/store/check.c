@@ -104,6 +104,16 @@ int zns_check_profile(const ZnsPb__Profile *p, const struct zns_limits *l, int c
 	return 0;
 }
 
+int zns_check_retention(const ZnsPb__Retention *r, int code, struct zns_err *err)
+{
+	return zns_check_name("container", r->container, code, err);
+}
+
+int zns_check_mark(const ZnsPb__Mark *m, int code, struct zns_err *err)
+{
+	return check_id("checkpoint id", &m->checkpoint, code, err);
+}
+
 int zns_check_tombstone(const ZnsPb__Tombstone *t, int code, struct zns_err *err)
 {
 	if (check_id("checkpoint id", &t->id, code, err) || zns_check_name("remover", t->by, code, err))

@@ -125,6 +125,45 @@ static int apply_release(struct zns_state *st, const struct zns_frame *f, struct
 	return 0;
 }
 
+static int apply_retention(struct zns_state *st, const struct zns_frame *f, struct zns_err *err)
+{
+	ZnsPb__Retention *r = zns_pb__retention__unpack(NULL, f->len, f->payload);
+	struct zns_ent *e;
+	int rc = 0;
+
+	if (!r)
+		return zns_fail(err, -EBADMSG, "retention cannot be decoded");
+	if (zns_check_retention(r, -EBADMSG, err)) {
+		zns_pb__retention__free_unpacked(r, NULL);
+		return -EBADMSG;
+	}
+	e = entry(st, &r->base, r->container, &rc, err);
+	if (e)
+		zns_state_retain(st, e);
+	return rc;
+}
+
+static int apply_mark(struct zns_state *st, const struct zns_frame *f, struct zns_err *err)
+{
+	ZnsPb__Mark *m = zns_pb__mark__unpack(NULL, f->len, f->payload);
+	struct zns_ent *e;
+	int rc;
+
+	if (!m)
+		return zns_fail(err, -EBADMSG, "mark cannot be decoded");
+	rc = zns_check_mark(m, -EBADMSG, err);
+	if (!rc && !zns_state_find(st, m->checkpoint.data))
+		rc = zns_fail(err, -EBADMSG, "mark of an unknown checkpoint");
+	if (rc) {
+		zns_pb__mark__free_unpacked(m, NULL);
+		return rc;
+	}
+	e = entry(st, &m->base, NULL, &rc, err);
+	if (e)
+		zns_state_mark(st, e);
+	return rc;
+}
+
 static int apply_end(struct replay *rp, const struct zns_frame *f, struct zns_err *err)
 {
 	ZnsPb__SnapshotEnd *e = zns_pb__snapshot_end__unpack(NULL, f->len, f->payload);
@@ -161,6 +200,10 @@ static int apply(struct replay *rp, const struct zns_frame *f, struct zns_err *e
 		return apply_reservation(st, f, err);
 	case ZNS_FRAME_RELEASE:
 		return apply_release(st, f, err);
+	case ZNS_FRAME_RETENTION:
+		return apply_retention(st, f, err);
+	case ZNS_FRAME_MARK:
+		return apply_mark(st, f, err);
 	case ZNS_FRAME_SNAPSHOT_END:
 		return apply_end(rp, f, err);
 	}

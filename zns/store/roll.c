@@ -29,6 +29,7 @@ uint64_t zns_store_snapshot_bytes(const struct zns_store *s)
 	const struct zns_state *st = &s->st;
 
 	return superblock_bytes(s) + st->profile_rec + st->reservations.bytes + st->checkpoints.bytes +
+	       st->retentions.bytes + st->marks.bytes +
 	       s->dev->geo.block_size;	/* SNAPSHOT_END */
 }
 
@@ -66,6 +67,10 @@ static int write_snapshot(struct zns_store *s, struct zns_log *l, const uint32_t
 		rc = put_list(l, ZNS_FRAME_RESERVATION, &st->reservations, 0, err);
 	if (!rc)
 		rc = put_list(l, ZNS_FRAME_CHECKPOINT, &st->checkpoints, 0, err);
+	if (!rc)
+		rc = put_list(l, ZNS_FRAME_RETENTION, &st->retentions, 0, err);
+	if (!rc)
+		rc = put_list(l, ZNS_FRAME_MARK, &st->marks, 0, err);
 	if (!rc)
 		rc = put_list(l, ZNS_FRAME_TOMBSTONE, &st->tombstones, drop, err);
 	end.nr_records = l->seq - 1;	/* without the superblock */

@@ -129,6 +129,8 @@ void zns_state_fini(struct zns_state *st)
 	list_fini(&st->checkpoints);
 	list_fini(&st->tombstones);
 	list_fini(&st->reservations);
+	list_fini(&st->retentions);
+	list_fini(&st->marks);
 	for (size_t i = 0; i < st->owners.cap; i++)
 		free(st->owners.slots[i].val);
 	zns_map_fini(&st->owners);
@@ -146,6 +148,7 @@ void zns_state_fini(struct zns_state *st)
 int zns_state_room(struct zns_state *st, struct zns_err *err)
 {
 	if (list_room(&st->checkpoints) || list_room(&st->tombstones) || list_room(&st->reservations) ||
+	    list_room(&st->retentions) || list_room(&st->marks) ||
 	    zns_map_room(&st->by_id) || zns_map_room(&st->dead) || zns_map_room(&st->owners))
 		return zns_fail(err, -ENOMEM, "no memory for the catalogue");
 	return 0;
@@ -176,7 +179,7 @@ static struct zns_owner *owner_get(struct zns_state *st, const char *name)
 
 static void owner_put(struct zns_state *st, struct zns_owner *o)
 {
-	if (!o || o->nr_checkpoints || o->reservation)
+	if (!o || o->nr_checkpoints || o->reservation || o->retention)
 		return;
 	zns_map_del(&st->owners, o->hash, o);
 	free(o);
@@ -216,6 +219,8 @@ void zns_state_compact(struct zns_state *st)
 	list_compact(&st->checkpoints);
 	list_compact(&st->tombstones);
 	list_compact(&st->reservations);
+	list_compact(&st->retentions);
+	list_compact(&st->marks);
 }
 
 /* ---- checkpoints and zones ---- */
@@ -323,6 +328,10 @@ void zns_state_bury(struct zns_state *st, struct zns_ent *tomb)
 			zone_find_owner(st, z);
 		}
 	}
+	if (e->mark) {
+		list_del(&st->marks, e->mark);
+		ent_free(e->mark);
+	}
 	ent_free(e);
 	/* A reservation that nobody asked for by name ends with the container's last checkpoint. */
 	if (!--o->nr_checkpoints && o->reservation && !o->reservation->resv->explicit_)
@@ -370,6 +379,44 @@ void zns_state_release(struct zns_state *st, struct zns_owner *o)
 	ent_free(o->reservation);
 	o->reservation = NULL;
 	owner_put(st, o);
+}
+
+/* ---- retention and marks ---- */
+
+void zns_state_retain(struct zns_state *st, struct zns_ent *e)
+{
+	struct zns_owner *o = e->owner;
+	struct zns_ent *old = o->retention;
+
+	if (old) {
+		list_del(&st->retentions, old);
+		ent_free(old);
+		o->retention = NULL;
+	}
+	if (e->retn->keep || e->retn->ttl_s) {
+		list_add(&st->retentions, e);
+		o->retention = e;
+	} else {
+		ent_free(e);
+		owner_put(st, o);
+	}
+}
+
+void zns_state_mark(struct zns_state *st, struct zns_ent *e)
+{
+	struct zns_ent *c = zns_state_find(st, e->markm->checkpoint.data);
+
+	if (c->mark) {
+		list_del(&st->marks, c->mark);
+		ent_free(c->mark);
+		c->mark = NULL;
+	}
+	if (e->markm->pinned || e->markm->has_gone_ns) {
+		list_add(&st->marks, e);
+		c->mark = e;
+	} else {
+		ent_free(e);
+	}
 }
 
 void zns_state_set_profile(struct zns_state *st, ZnsPb__Profile *p)

@@ -169,3 +169,37 @@ const char *zns_store_zone_owner(const struct zns_store *s, uint32_t zone)
 {
 	return zone < s->st.lim.nr_zones && s->st.zone_owner[zone] ? s->st.zone_owner[zone]->name : NULL;
 }
+
+size_t zns_store_nr_retentions(const struct zns_store *s)
+{
+	return s->st.retentions.nr;
+}
+
+const ZnsPb__Retention *zns_store_retention(const struct zns_store *s, size_t i)
+{
+	return i < s->st.retentions.nr ? s->st.retentions.v[i]->retn : NULL;
+}
+
+const ZnsPb__Retention *zns_store_find_retention(const struct zns_store *s, const char *container)
+{
+	const struct zns_owner *o = zns_state_owner(&s->st, container);
+
+	return o && o->retention ? o->retention->retn : NULL;
+}
+
+size_t zns_store_nr_marks(const struct zns_store *s)
+{
+	return s->st.marks.nr;
+}
+
+const ZnsPb__Mark *zns_store_mark(const struct zns_store *s, size_t i)
+{
+	return i < s->st.marks.nr ? s->st.marks.v[i]->markm : NULL;
+}
+
+const ZnsPb__Mark *zns_store_find_mark(const struct zns_store *s, const uint8_t *id)
+{
+	const struct zns_ent *e = zns_state_find(&s->st, id);
+
+	return e && e->mark ? e->mark->markm : NULL;
+}

@@ -27,6 +27,8 @@ int zns_check_checkpoint(const ZnsPb__Checkpoint *c, const struct zns_limits *l,
 int zns_check_reservation(const ZnsPb__Reservation *r, const struct zns_limits *l, int code, struct zns_err *err);
 int zns_check_profile(const ZnsPb__Profile *p, const struct zns_limits *l, int code, struct zns_err *err);
 int zns_check_tombstone(const ZnsPb__Tombstone *t, int code, struct zns_err *err);
+int zns_check_retention(const ZnsPb__Retention *r, int code, struct zns_err *err);
+int zns_check_mark(const ZnsPb__Mark *m, int code, struct zns_err *err);
 int zns_check_name(const char *what, const char *name, int code, struct zns_err *err);
 /* As zns_check_name, and usable as a file name in a directory of ours. */
 int zns_check_file_name(const char *name, int code, struct zns_err *err);
@@ -50,7 +52,7 @@ void zns_map_fini(struct zns_map *m);
 struct zns_owner {
 	uint64_t hash;
 	uint32_t nr_checkpoints;
-	struct zns_ent *reservation;
+	struct zns_ent *reservation, *retention;
 	char name[];
 };
 
@@ -59,11 +61,14 @@ struct zns_ent {		/* one message in a list */
 	uint64_t hash;
 	size_t rec;		/* bytes of its record */
 	struct zns_owner *owner;
+	struct zns_ent *mark;	/* of a checkpoint */
 	union {
 		ProtobufCMessage *msg;
 		ZnsPb__Checkpoint *ckpt;
 		ZnsPb__Tombstone *tomb;
 		ZnsPb__Reservation *resv;
+		ZnsPb__Retention *retn;
+		ZnsPb__Mark *markm;
 	};
 };
 
@@ -78,7 +83,7 @@ struct zns_state {
 	uint32_t block;
 	ZnsPb__Profile *profile;
 	size_t profile_rec;
-	struct zns_list checkpoints, tombstones, reservations;
+	struct zns_list checkpoints, tombstones, reservations, retentions, marks;
 	struct zns_map by_id, dead, owners;
 	uint64_t *live;
 	uint64_t *packed;	/* of live: bytes of checkpoints marked so */
@@ -101,6 +106,9 @@ void zns_state_bury(struct zns_state *st, struct zns_ent *tomb);	/* the checkpoi
 void zns_state_forget(struct zns_state *st, size_t nr);	/* the oldest tombstones */
 void zns_state_reserve(struct zns_state *st, struct zns_ent *e);
 void zns_state_release(struct zns_state *st, struct zns_owner *o);
+/* One that says nothing ends what was there; @e is taken over. */
+void zns_state_retain(struct zns_state *st, struct zns_ent *e);
+void zns_state_mark(struct zns_state *st, struct zns_ent *e);	/* the checkpoint is there */
 void zns_state_set_profile(struct zns_state *st, ZnsPb__Profile *p);
 void zns_state_compact(struct zns_state *st);
 size_t zns_state_rec(const struct zns_state *st, const ProtobufCMessage *msg);	/* bytes of a record */

@@ -25,6 +25,8 @@ enum zns_frame_type {
 	ZNS_FRAME_MANIFEST,
 	ZNS_FRAME_FOOTER,
 	ZNS_FRAME_HANDLE,
+	ZNS_FRAME_RETENTION = 32,
+	ZNS_FRAME_MARK,
 };
 
 struct zns_frame {

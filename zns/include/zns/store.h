@@ -65,6 +65,14 @@ uint64_t zns_store_zone_packed(const struct zns_store *s, uint32_t zone);
 /* The container that owns the zone's live bytes, or NULL; of several containers the one that wrote last. */
 const char *zns_store_zone_owner(const struct zns_store *s, uint32_t zone);
 
+/* Rules and marks; NULL: none. */
+size_t zns_store_nr_retentions(const struct zns_store *s);
+const ZnsPb__Retention *zns_store_retention(const struct zns_store *s, size_t i);
+const ZnsPb__Retention *zns_store_find_retention(const struct zns_store *s, const char *container);
+size_t zns_store_nr_marks(const struct zns_store *s);
+const ZnsPb__Mark *zns_store_mark(const struct zns_store *s, size_t i);
+const ZnsPb__Mark *zns_store_find_mark(const struct zns_store *s, const uint8_t *id);
+
 /*
  * Each of these appends a record, flushes the device and returns only when it is durable; on failure the
  * state in memory is what it was. The messages are copied.
@@ -77,6 +85,9 @@ int zns_store_commit(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns
 int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, struct zns_err *err);	/* -ENOENT */
 int zns_store_reserve(struct zns_store *s, const ZnsPb__Reservation *r, struct zns_err *err);	/* adds or replaces */
 int zns_store_release(struct zns_store *s, const char *container, struct zns_err *err);	/* -ENOENT */
+/* Adds, replaces, or ends the rule of a container; a mark is of a checkpoint that lives (-ENOENT). */
+int zns_store_retain(struct zns_store *s, const ZnsPb__Retention *r, struct zns_err *err);
+int zns_store_set_mark(struct zns_store *s, const ZnsPb__Mark *m, struct zns_err *err);
 /* Reservations that name groups which the new profile lacks are dropped. */
 int zns_store_set_profile(struct zns_store *s, const ZnsPb__Profile *p, struct zns_err *err);
 

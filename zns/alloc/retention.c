@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "zns/retention.h"
+
+size_t zns_retention(struct zns_retained *v, size_t nr, uint32_t keep, uint64_t ttl_s, int64_t now_ns)
+{
+	size_t newer = 0, due = 0;
+
+	for (size_t i = nr; i-- > 0;) {
+		v[i].due = false;
+		if (v[i].pinned)
+			continue;
+		if (newer && keep && newer >= keep)
+			v[i].due = true;
+		if (newer && ttl_s && now_ns > v[i].created_ns && (uint64_t)(now_ns - v[i].created_ns) / 1000000000 >= ttl_s)
+			v[i].due = true;
+		newer++;
+		due += v[i].due;
+	}
+	return due;
+}

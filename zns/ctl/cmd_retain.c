@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* retain, pin, unpin */
+#include <string.h>
+#include "ctl.h"
+
+enum { OPT_KEEP = OPT_OWN, OPT_TTL, OPT_OFF };
+
+static int print_rules(const ZnsPb__Response *ls, bool json)
+{
+	struct json_object *j, *list = json_object_new_array(), *o;
+
+	for (size_t i = 0; i < ls->n_retentions; i++) {
+		const ZnsPb__Retention *r = ls->retentions[i];
+
+		if (!json) {
+			printf("%-20s  keep %-5u", r->container, r->keep);
+			if (r->ttl_s)
+				printf("  ttl %llu s", (unsigned long long)r->ttl_s);
+			printf("\n");
+			continue;
+		}
+		o = json_object_new_object();
+		json_object_object_add(o, "container", json_object_new_string(r->container));
+		json_object_object_add(o, "keep", r->keep ? json_object_new_int64(r->keep) : NULL);
+		json_object_object_add(o, "ttl_s", r->ttl_s ? json_object_new_int64(r->ttl_s) : NULL);
+		json_object_object_add(o, "set", r->has_set_ns ? ctl_json_time(r->set_ns) : NULL);
+		json_object_array_add(list, o);
+	}
+	if (!json) {
+		if (!ls->n_retentions)
+			printf("no rules\n");
+		json_object_put(list);
+		return CTL_OK;
+	}
+	j = json_object_new_object();
+	json_object_object_add(j, "retentions", list);
+	return ctl_print_json(j);
+}
+
+static int set_rule(const ZnsPb__Retention *rule, const char *dev, struct zns_err *err)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Response *r;
+	int ret;
+
+	req.retain = (ZnsPb__Retention *)rule;
+	ret = ctl_call(dev, &req, &r, err);
+	if (!ret)
+		zns_pb__response__free_unpacked(r, NULL);
+	return ret;
+}
+
+int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const struct option opts[] = {
+		{ "keep", required_argument, NULL, OPT_KEEP },
+		{ "ttl", required_argument, NULL, OPT_TTL },
+		{ "off", no_argument, NULL, OPT_OFF },
+		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+	};
+	ZnsPb__Retention rule = ZNS_PB__RETENTION__INIT;
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	ZnsPb__Response *r;
+	bool off = false;
+	uint64_t n;
+	int c;
+
+	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
+		off |= c == OPT_OFF;
+		if (c == OPT_KEEP) {
+			if (ctl_number(optarg, 1, UINT32_MAX, &n))
+				return ctl_usage(cmd, "--keep takes a number of checkpoints, at least 1");
+			rule.has_keep = 1;
+			rule.keep = n;
+		}
+		if (c == OPT_TTL) {
+			if (ctl_duration(optarg, &rule.ttl_s) || !rule.ttl_s)
+				return ctl_usage(cmd, "\"%s\" is no time: 90, 30m, 12h or 7d", optarg);
+			rule.has_ttl_s = 1;
+		}
+	}
+	if (c == -2)
+		return args.code;
+	ctl_take_dev(&args);
+	if (!args.argc && !off && !rule.has_keep && !rule.has_ttl_s) {
+		req.has_ls = req.ls = 1;
+		if (ctl_call(args.dev, &req, &r, &err))
+			return ctl_fail(cmd, &err);
+		c = print_rules(r, args.json);
+		zns_pb__response__free_unpacked(r, NULL);
+		return c;
+	}
+	if (args.argc != 1 || off == (rule.has_keep || rule.has_ttl_s))
+		return ctl_usage(cmd, "a container, and --keep N, --ttl TIME or both, or --off");
+	rule.container = args.argv[0];
+	if (set_rule(&rule, args.dev, &err))
+		return ctl_fail(cmd, &err);
+	if (args.json) {
+		struct json_object *j = json_object_new_object();
+
+		json_object_object_add(j, "container", json_object_new_string(rule.container));
+		json_object_object_add(j, "keep", rule.keep ? json_object_new_int64(rule.keep) : NULL);
+		json_object_object_add(j, "ttl_s", rule.ttl_s ? json_object_new_int64(rule.ttl_s) : NULL);
+		return ctl_print_json(j);
+	}
+	printf("%s: %s\n", rule.container, off ? "no rule any more" : "the rule applies after its next dump, and at `znsctl gc`");
+	return CTL_OK;
+}
+
+static int mark_one(struct ctl_session *s, const char *what, bool pinned, uint8_t *id, struct zns_err *err)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Mark m = ZNS_PB__MARK__INIT;
+	ZnsPb__Response *r;
+	int ret = ctl_resolve_id(s, what, id, err);
+
+	if (ret)
+		return ret;
+	m.checkpoint = (ProtobufCBinaryData){ ZNS_UUID_LEN, id };
+	m.has_pinned = 1;
+	m.pinned = pinned;
+	req.mark = &m;
+	ret = zns_broker_call(&s->broker, &req, &r, err);
+	if (!ret)
+		zns_pb__response__free_unpacked(r, NULL);
+	return ret;
+}
+
+static int do_pin(const struct ctl_cmd *cmd, int argc, char **argv, bool pinned)
+{
+	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
+	struct ctl_session s = { .broker = { .fd = -1 }, .lock = -1 };
+	struct json_object *j, *list;
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	char text[ZNS_UUID_STR];
+	uint8_t id[ZNS_UUID_LEN];
+	int ret;
+
+	while (ctl_getopt(cmd, argc, argv, opts, &args) >= 0)
+		;
+	if (!args.argv)
+		return args.code;
+	ctl_take_dev(&args);
+	if (!args.argc)
+		return ctl_usage(cmd, "ids are wanted");
+	list = json_object_new_array();
+	ret = ctl_connect(args.dev, &s.reg, &s.broker, &err);
+	for (int i = 0; i < args.argc && !ret; i++) {
+		ret = mark_one(&s, args.argv[i], pinned, id, &err);
+		if (ret)
+			break;
+		json_object_array_add(list, json_object_new_string(zns_uuid_format(id, text)));
+		if (!args.json)
+			printf("%s %s\n", pinned ? "pinned" : "unpinned", text);
+	}
+	ctl_session_close(&s);
+	if (args.json && !ret) {
+		j = json_object_new_object();
+		json_object_object_add(j, pinned ? "pinned" : "unpinned", list);
+		return ctl_print_json(j);
+	}
+	json_object_put(list);
+	return ret ? ctl_fail(cmd, &err) : CTL_OK;
+}
+
+int cmd_pin(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	return do_pin(cmd, argc, argv, true);
+}
+
+int cmd_unpin(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	return do_pin(cmd, argc, argv, false);
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Is what a checkpoint was made for still there? By kind of origin. */
+#include <fcntl.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include "gc.h"
+#include "../docker/docker.h"
+
+static enum gc_life say(enum gc_life l, char *why, size_t len, const char *what)
+{
+	snprintf(why, len, "%s", what);
+	return l;
+}
+
+static enum gc_life docker_life(const ZnsPb__Checkpoint *c, char *why, size_t len)
+{
+	const ZnsPb__Origin *o = c->origin;
+
+	switch (docker_checkpoint_life(o->root, o->container_id, o->checkpoint_name, c->id.data, why, len)) {
+	case DOCKER_NEEDED:
+		return GC_NEEDED;
+	case DOCKER_GONE:
+		return GC_GONE;
+	default:
+		return GC_UNKNOWN;
+	}
+}
+
+/*
+ * Podman and CRI: an administrator's program, CONFIG/gc.d/KIND CHECKPOINT CONTAINER CONTAINER_ID IMAGE_DIR, says so by its
+ * exit code: 0 needed, 1 gone; anything else, or no program: unknown.
+ */
+static enum gc_life program_life(const ZnsPb__Checkpoint *c, char *why, size_t len)
+{
+	const ZnsPb__Origin *o = c->origin;
+	char path[4096], id[ZNS_UUID_STR];
+	char *argv[] = { path, id, c->container, o->container_id ? o->container_id : (char *)"",
+			 o->image_dir ? o->image_dir : (char *)"", NULL };
+	posix_spawn_file_actions_t fa;
+	struct stat st;
+	int status;
+	pid_t pid;
+
+	zns_uuid_format(c->id.data, id);
+	if (snprintf(path, sizeof(path), "%s/gc.d/%s", zns_config_dir(), o->kind) >= (int)sizeof(path) || stat(path, &st))
+		return say(GC_UNKNOWN, why, len, "there is no gc.d program that could tell");
+	if ((st.st_uid && st.st_uid != geteuid()) || (st.st_mode & 022) || !S_ISREG(st.st_mode))
+		return say(GC_UNKNOWN, why, len, "its gc.d program may be written by others");
+	posix_spawn_file_actions_init(&fa);
+	posix_spawn_file_actions_addopen(&fa, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_addopen(&fa, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+	status = posix_spawn(&pid, path, &fa, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&fa);
+	if (status || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) > 1)
+		return say(GC_UNKNOWN, why, len, "its gc.d program cannot tell");
+	return WEXITSTATUS(status) ? say(GC_GONE, why, len, "its gc.d program says that it is gone") :
+				     say(GC_NEEDED, why, len, "its gc.d program says that it is needed");
+}
+
+gc_life_fn gc_life_of(const char *kind)
+{
+	static const struct {
+		const char *kind;
+		gc_life_fn life;
+	} kinds[] = { { "docker", docker_life }, { "podman", program_life }, { "cri", program_life } };
+
+	for (size_t i = 0; kind && i < ZNS_ARRAY_SIZE(kinds); i++)
+		if (!strcmp(kind, kinds[i].kind))
+			return kinds[i].life;
+	return NULL;
+}
