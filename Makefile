@@ -24,6 +24,7 @@ DEB_BUILD	:= build-essential pkg-config patch xz-utils ca-certificates libprotob
 		   libgnutls28-dev uuid-dev libaio-dev python3 python3-protobuf python3-yaml libxxhash-dev libjson-c-dev \
 		   libzbd-dev libnvme-dev liburing-dev
 DEB_TEST	:= libcmocka-dev redis-server redis-tools iproute2 iptables nftables procps util-linux libnl-route-3-dev
+DEB_DOCKER	:= docker.io runc
 DEB_DOC		:= asciidoc-base xmlto
 PKGS		:= libprotobuf-c libxxhash json-c libzbd libnvme liburing
 export DEBIAN_FRONTEND := noninteractive
@@ -81,6 +82,10 @@ DEB_VM		= $(shell awk '$$1 == "host" { $$1 = ""; print }' scripts/vm/packages)
 deps-vm: deps
 	$(Q)missing="$(call MISSING,$(DEB_VM))"; [ -z "$$missing" ] || { \
 		echo "  APT     $$missing"; \
+		apt-get -qq update && apt-get -qq install -y --no-install-recommends $$missing >/dev/null; }
+
+deps-docker:
+	$(Q)missing="$(call MISSING,$(DEB_DOCKER))"; [ -z "$$missing" ] || { \
 		apt-get -qq update && apt-get -qq install -y --no-install-recommends $$missing >/dev/null; }
 
 deps-doc:
@@ -212,7 +217,7 @@ interop: all criu-tee
 		{ tail -20 $(B)/stock-lib.log >&2; exit 1; }
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/interop.py run -a --report $(B)/report/interop
 
-test: deps
+test: deps deps-docker
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)scripts/test-all $(B)
 
@@ -229,6 +234,11 @@ demo: deps
 bench: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/compare.py --report $(B)/report/bench
+
+# A Docker daemon of its own; the containers' programs are downloaded as packages and unpacked, not installed.
+test-docker: deps-docker
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)PATH=$(SYS_PATH) python3 test/docker/docker.py run -a
 
 zdtm-sample: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all

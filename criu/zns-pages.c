@@ -219,6 +219,24 @@ int zns_pread(struct cr_img *img, void *buf, unsigned long len, off_t off)
 	return 0;
 }
 
+bool zns_vma_is_empty(struct page_read *pr, unsigned long start, unsigned long end)
+{
+	int lo = 0, hi = pr->nr_pmes;
+
+	if (!pr->pi || !pr->pi->zns)
+		return false;
+	/* The first entry that ends behind @start; they are in order and do not overlap. */
+	while (lo < hi) {
+		int mid = lo + (hi - lo) / 2;
+
+		if (pr->pmes[mid]->vaddr + pagemap_len(pr->pmes[mid]) <= start)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo == pr->nr_pmes || pr->pmes[lo]->vaddr >= end;
+}
+
 int zns_vma_ios_fd(struct cr_img *img, struct task_restore_args *ta)
 {
 	struct restore_vma_io *rio = rst_mem_remap_ptr((unsigned long)ta->vma_ios, RM_PRIVATE);

@@ -12,6 +12,7 @@
 
 struct cr_img;
 struct list_head;
+struct page_read;
 struct page_xfer;
 struct task_restore_args;
 
@@ -76,6 +77,11 @@ struct zns_batch {
 #define ZNS_BATCH_INIT { { -1, -1 }, 0, false }
 extern int zns_batch_add(struct zns_batch *b, struct cr_img *img, struct iovec *iov, int nr, off_t off);
 extern int zns_batch_wait(struct zns_batch *b);
+/*
+ * No page of the checkpoint is in @start … @end: such a VMA need not be mapped writable to be filled, which for the
+ * terabytes that some programs only reserve would be refused.
+ */
+extern bool zns_vma_is_empty(struct page_read *pr, unsigned long start, unsigned long end);
 /* A descriptor from which the restorer blob can preadv what prepare_vma_ios queued (hugetlb VMAs). */
 extern int zns_vma_ios_fd(struct cr_img *img, struct task_restore_args *ta);
 

@@ -16,6 +16,7 @@ int docker_recover(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_clone(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_schedule(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_unschedule(const struct ctl_cmd *cmd, int argc, char **argv);
+int docker_live(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_stats(const struct ctl_cmd *cmd, int argc, char **argv);
 
 enum { OPT_DOCKER_HOST = OPT_OWN + 64 };
@@ -61,6 +62,9 @@ int docker_entries(const struct docker_container *c, struct docker_entry **out, 
 int docker_entry_check(const struct docker_entry *e, struct zns_err *err);
 /* Remove the oldest of those that have our prefix, and what they hold, until @keep are left. */
 int docker_thin_out(const struct docker_daemon *d, const struct docker_container *c, unsigned keep, struct zns_err *err);
+
+/* docker_live.c: of a checkpoint from the catalogue. @why says it in words. */
+enum docker_life ctl_docker_life(const ZnsPb__Checkpoint *c, char *why, size_t len);
 
 /* docker_checkpoint.c */
 struct docker_ask {

@@ -88,6 +88,31 @@ int call_parse(int argc, char **argv, struct call *c, struct zns_err *err)
 	return 0;
 }
 
+int call_add_flag(struct call *c, const char *name)
+{
+	char **argv, *flag;
+	int i;
+
+	if (asprintf(&flag, "--%s", name) < 0)
+		return -ENOMEM;
+	for (i = 1; i < c->argc; i++)
+		if (!strcmp(c->argv[i], flag))
+			break;
+	argv = i < c->argc ? NULL : calloc(c->argc + 2, sizeof(*argv));
+	if (!argv) {
+		free(flag);
+		return i < c->argc ? 0 : -ENOMEM;
+	}
+	/* The container's id stays last. */
+	memcpy(argv, c->argv, (c->argc - 1) * sizeof(*argv));
+	argv[c->argc - 1] = flag;
+	argv[c->argc] = c->argv[c->argc - 1];
+	free(c->argv);
+	c->argv = argv;
+	c->argc++;
+	return 0;
+}
+
 int call_find_runc(struct call *c, char *out, size_t len, struct zns_err *err)
 {
 	const char *path = getenv("PATH"), *p, *end;

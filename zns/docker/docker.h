@@ -53,7 +53,7 @@ int docker_json_read(const char *path, struct json_object **out, struct zns_err 
 void docker_pending_checkpoint(const struct docker_container *c, char *out, size_t len);
 
 /* What one container asks for. Where source is NULL nothing is asked for. */
-enum docker_key { DOCKER_QOS, DOCKER_ADMISSION, DOCKER_ALLOC, DOCKER_STRIPE, DOCKER_DEV, DOCKER_NR_KEYS };
+enum docker_key { DOCKER_QOS, DOCKER_ADMISSION, DOCKER_ALLOC, DOCKER_STRIPE, DOCKER_DEV, DOCKER_CRIU, DOCKER_NR_KEYS };
 
 struct docker_settings {
 	char value[DOCKER_NR_KEYS][DOCKER_SETTING_MAX];
@@ -61,7 +61,8 @@ struct docker_settings {
 	char criu_config[PATH_MAX];		/* annotation org.criu.config; criu reads it last, so it wins */
 };
 
-extern const char *const docker_key_name[DOCKER_NR_KEYS];	/* "qos", … */
+/* "qos", …; "criu" is a list of flags that runc knows and Docker does not pass, the others are options of criu. */
+extern const char *const docker_key_name[DOCKER_NR_KEYS];
 
 /*
  * The file of annotation org.criu.config, annotation zns.KEY, label zns.KEY, variable ZNS_KEY, the first rule of docker.rules that fits, docker-KEY of

@@ -54,11 +54,26 @@ static int write_config(const struct docker_container *k, const struct docker_se
 	if (ret)
 		return ret;
 	n = (size_t)snprintf(text, sizeof(text), "zns-container \"%s\"\n", k->name);
-	for (key = 0; key < DOCKER_NR_KEYS; key++)
+	for (key = 0; key < DOCKER_CRIU; key++)
 		if (s->source[key])
 			n += (size_t)snprintf(text + n, sizeof(text) - n, "zns-%s %s\n", docker_key_name[key], s->value[key]);
 	ret = zns_replace_file(AT_FDCWD, path, text, n, 0600);
 	return ret ? zns_fail_sys(err, ret, "cannot write %s", path) : 0;
+}
+
+/*
+ * Docker passes no flag but --leave-running, and what runc sends to criu wins over criu's configuration files. File
+ * locks are always wanted: nearly every database holds one.
+ */
+static int add_flags(struct call *c, const struct docker_settings *s, struct zns_err *err)
+{
+	char list[DOCKER_SETTING_MAX], *flag, *save;
+	int ret = call_add_flag(c, "file-locks");
+
+	snprintf(list, sizeof(list), "%s", s->source[DOCKER_CRIU] ? s->value[DOCKER_CRIU] : "");
+	for (flag = strtok_r(list, ",", &save); !ret && flag; flag = strtok_r(NULL, ",", &save))
+		ret = call_add_flag(c, flag);
+	return ret ? zns_fail(err, ret, "no memory for the arguments") : 0;
 }
 
 static void tell_origin(const struct docker_container *k)
@@ -223,11 +238,13 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 		snprintf(bundle, sizeof(bundle), "%s", c->bundle);
 	if (!ret)
 		ret = docker_container_read(bundle, c->id, &k, &err);
-	if (!ret && dump)
+	if (!ret)
 		ret = docker_settings(&k, &s, &err);
+	if (!ret)
+		ret = add_flags(c, &s, &err);
 	if (!ret && dump)
 		ret = write_config(&k, &s, conf, sizeof(conf), &err);
-	if (ret && dump) {
+	if (ret) {
 		docker_container_fini(&k);
 		return fail(c, err.msg);
 	}

@@ -7,7 +7,26 @@
 #include "docker.h"
 #include "zns/config.h"
 
-const char *const docker_key_name[DOCKER_NR_KEYS] = { "qos", "admission", "alloc", "stripe", "dev" };
+const char *const docker_key_name[DOCKER_NR_KEYS] = { "qos", "admission", "alloc", "stripe", "dev", "criu" };
+
+static const char *const flags[] = { "tcp-established", "ext-unix-sk", "tcp-skip-in-flight", "shell-job" };
+
+static int check_flags(const char *value, const char *where, struct zns_err *err)
+{
+	const char *p = value;
+	size_t i, n;
+
+	for (; *p; p += n + (p[n] == ',')) {
+		n = strcspn(p, ",");
+		for (i = 0; i < ZNS_ARRAY_SIZE(flags); i++)
+			if (strlen(flags[i]) == n && !strncmp(p, flags[i], n))
+				break;
+		if (i == ZNS_ARRAY_SIZE(flags))
+			return zns_fail(err, -EINVAL, "%s: \"%.*s\" is not known: tcp-established, ext-unix-sk, tcp-skip-in-flight or "
+					"shell-job, with commas between them", where, (int)zns_min(n, (size_t)60), p);
+	}
+	return 0;
+}
 
 int docker_setting_check(enum docker_key key, const char *value, const char *where, struct zns_err *err)
 {
@@ -39,6 +58,8 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 		if (zns_parse_size(value, &size))
 			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is no size; write 64K to 4M", where, value);
 		break;
+	case DOCKER_CRIU:
+		return check_flags(value, where, err);
 	default:
 		break;
 	}
@@ -89,8 +110,8 @@ static int take_own(const struct docker_container *c, struct docker_settings *s,
 	snprintf(where, sizeof(where), "label %s", name);
 	if (!ret)
 		ret = take(s, key, docker_json_str(c->labels, name), "label", where, err);
-	/* Not the device: that is for whoever starts the container, and an image brings variables of its own. */
-	v = key == DOCKER_DEV ? NULL : env_value(c->env, var);
+	/* Not what only the one may choose who starts the container, and an image brings variables of its own. */
+	v = key == DOCKER_DEV || key == DOCKER_CRIU ? NULL : env_value(c->env, var);
 	snprintf(where, sizeof(where), "variable %s", var);
 	return ret ? ret : take(s, key, v, "environment", where, err);
 }
@@ -130,7 +151,7 @@ static int take_file(struct docker_settings *s, struct zns_err *err)
 		line[strcspn(line, "#")] = 0;
 		k = strtok_r(line, " \t\r", &save);
 		v = k ? strtok_r(NULL, " \t\r\"", &save) : NULL;
-		for (key = 0; v && !strncmp(k, "zns-", 4) && key < DOCKER_NR_KEYS; key++) {
+		for (key = 0; v && !strncmp(k, "zns-", 4) && key < DOCKER_CRIU; key++) {
 			if (strcmp(k + 4, docker_key_name[key]))
 				continue;
 			s->source[key] = NULL;	/* of several lines the last one counts */

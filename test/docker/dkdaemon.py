@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A Docker daemon, a device and a configuration of our own, and a clean machine afterwards."""
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+BIN = REPO / 'build' / 'bin'
+CACHE = REPO / 'build' / 'docker'
+SYS_PATH = '/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin'
+DOCKER = '/usr/bin/docker'
+
+# One root file system for all workloads, from packages; nothing is installed on the host.
+PACKAGES = ['base-files', 'base-passwd', 'bash', 'coreutils', 'grep', 'sed', 'procps', 'curl', 'python3-minimal',
+            'redis-server', 'nginx-light', 'mariadb-server-core', 'mariadb-client-core']
+
+
+class Failed(Exception):
+    """What was expected did not happen; the text says what."""
+
+
+def sh(*cmd, check=True, env=None, timeout=120, **more):
+    r = subprocess.run([str(c) for c in cmd], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout,
+                       env=env, **more)
+    if check and r.returncode:
+        raise Failed(f'{" ".join(map(str, cmd))}: exit {r.returncode}: {(r.stderr or r.stdout).strip()[-600:]}')
+    return r
+
+
+def rootfs():
+    """CACHE/rootfs, made once."""
+    done = CACHE / 'rootfs.done'
+    want = ' '.join(PACKAGES)
+    if done.exists() and done.read_text() == want:
+        return CACHE / 'rootfs'
+    debs, root = CACHE / 'debs', CACHE / 'rootfs'
+    shutil.rmtree(root, ignore_errors=True)
+    (debs / 'partial').mkdir(parents=True, exist_ok=True)
+    for old in debs.glob('*.deb'):
+        old.unlink()
+    (CACHE / 'status').write_text('')
+    # With an empty status file apt takes everything for missing, and downloads all that the packages need.
+    sh('apt-get', '-q', '-y', 'install', '--download-only', '--no-install-recommends', '-o', f'Dir::State::status={CACHE}/status',
+       '-o', f'Dir::Cache::archives={debs}', '-o', 'APT::Sandbox::User=root', *PACKAGES, timeout=500,
+       env=dict(os.environ, PATH=SYS_PATH, DEBIAN_FRONTEND='noninteractive', LC_ALL='C'))
+    root.mkdir(parents=True)
+    for deb in sorted(debs.glob('*.deb')):
+        sh('dpkg', '-x', deb, root)
+    for d in ('tmp', 'run', 'proc', 'sys', 'dev', 'var/log', 'var/lib', 'var/lib/nginx', 'root', 'data'):
+        (root / d).mkdir(parents=True, exist_ok=True)
+    (root / 'etc/passwd').write_text('root:x:0:0:root:/root:/bin/bash\n')
+    (root / 'etc/group').write_text('root:x:0:\n')
+    for extra in ('usr/share/doc', 'usr/share/man', 'usr/share/locale', 'var/cache'):
+        shutil.rmtree(root / extra, ignore_errors=True)
+    if not (root / 'bin/sh').exists():
+        (root / 'bin/sh').symlink_to('bash')
+    done.write_text(want)
+    return root
+
+
+class Daemon:
+    """with Daemon() as d: everything below d.dir, gone at the end (unless keep)."""
+
+    def __init__(self, device_args=('--zones', '64', '--zone-size', '64M'), keep=False, runtimes=None):
+        self.keep, self.device_args, self.runtimes = keep, device_args, runtimes or {}
+        self.proc = None
+
+    def __enter__(self):
+        self.dir = Path(tempfile.mkdtemp(prefix='zns-docker-', dir=os.environ.get('TMPDIR', '/var/tmp')))
+        for d in ('tmp', 'conf', 'run'):
+            (self.dir / d).mkdir(mode=0o700)
+        self.tmp, self.root = self.dir / 'tmp', self.dir / 'root'
+        self.socket = self.dir / 'd.sock'
+        self.config = self.dir / 'daemon.json'
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(('ZNS', 'DOCKER', 'CRIU'))}
+        # containerd's temporary directories go where XDG_RUNTIME_DIR says.
+        self.env.update(PATH=SYS_PATH, ZNS_CONFIG=str(self.dir / 'conf'), ZNS_RUN=str(self.dir / 'run'),
+                        DOCKER_HOST=f'unix://{self.socket}', XDG_RUNTIME_DIR=str(self.tmp), TMPDIR=str(self.tmp), HOME='/root')
+        try:
+            self.zctl('create', f'emu:{self.dir}/zns.img', *self.device_args)
+            self.config.write_text(json.dumps({'log-level': 'warn', 'runtimes': self.runtimes}))
+            self.zctl('docker', 'install', '--config', self.config)
+            self.start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def start(self):
+        # In no environment of ours: the runtime's arguments must be enough.
+        env = {k: v for k, v in self.env.items() if not k.startswith('ZNS')}
+        self.log = open(self.dir / 'dockerd.log', 'ab')
+        self.proc = subprocess.Popen(
+            ['dockerd', '--config-file', str(self.config), '--iptables=false', '--ip6tables=false', '--bridge=none',
+             '--data-root', str(self.root), '--exec-root', str(self.dir / 'exec'), '--host', f'unix://{self.socket}',
+             '--pidfile', str(self.dir / 'd.pid')],
+            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env=env, start_new_session=True)
+        end = time.monotonic() + 90
+        while self.docker('version', check=False).returncode:
+            if self.proc.poll() is not None or time.monotonic() > end:
+                raise Failed(f'dockerd did not start: {(self.dir / "dockerd.log").read_text()[-600:]}')
+            time.sleep(0.3)
+
+    def stop(self, crash=False):
+        if self.proc and self.proc.poll() is None:
+            if crash:
+                self.proc.kill()
+            else:
+                self.proc.terminate()
+            try:
+                self.proc.wait(60)
+            except subprocess.TimeoutExpired:
+                self.proc.kill()
+                self.proc.wait()
+        self.proc = None
+
+    def __exit__(self, *exc):
+        if self.proc and self.proc.poll() is None:
+            ids = self.docker('ps', '-aq', check=False).stdout.split()
+            if ids:
+                self.docker('rm', '-f', *ids, check=False)
+        self.stop()
+        if self.keep:
+            print(f'kept: {self.dir}')
+            return
+        # znsd leaves when idle; asked now, so that nothing of ours outlives the run.
+        for pid in self.pids_of('znsd'):
+            os.kill(pid, 15)
+        for m in sorted((l.split()[4] for l in open('/proc/self/mountinfo') if str(self.dir) in l.split()[4]), reverse=True):
+            sh('umount', '-l', m, check=False)
+        for _ in range(20):
+            shutil.rmtree(self.dir, ignore_errors=True)
+            if not self.dir.exists():
+                break
+            time.sleep(0.3)
+
+    def pids_of(self, name):
+        """Our own processes of that name: their environment has our directory."""
+        found = []
+        for p in Path('/proc').glob('[0-9]*'):
+            try:
+                if (p / 'comm').read_text().strip() == name and f'ZNS_RUN={self.dir}/run'.encode() in (p / 'environ').read_bytes():
+                    found.append(int(p.name))
+            except OSError:
+                pass
+        return found
+
+    def make_image(self, name='work'):
+        tar = subprocess.Popen(['tar', 'c', '-C', str(rootfs()), '.'], stdout=subprocess.PIPE)
+        r = subprocess.run([DOCKER, 'import', '-', name], stdin=tar.stdout, capture_output=True, text=True, env=self.env,
+                           timeout=300)
+        if tar.wait() or r.returncode:
+            raise Failed(f'docker import: {r.stderr.strip()}')
+
+    def docker(self, *args, **more):
+        return sh(DOCKER, *args, env=self.env, **more)
+
+    def zctl(self, *args, **more):
+        return sh(BIN / 'znsctl', *args, env=self.env, **more)
+
+    def zjson(self, *args):
+        return json.loads(self.zctl(*args, '--json').stdout)
+
+    def refused(self, run, *args, line):
+        """The command fails with one line on standard error that has the text."""
+        r = run(*args, check=False)
+        err = r.stderr.strip()
+        if not r.returncode:
+            raise Failed(f'{" ".join(map(str, args))} succeeded')
+        if line not in err:
+            raise Failed(f'{" ".join(map(str, args))} says {err!r}, not {line!r}')
+        return err
+
+    def run(self, name, *args, image='work', runtime='zns', options=()):
+        self.docker('run', '-d', '--runtime', runtime, '--network', 'none', '--name', name, *options, image, *args)
+        return name
+
+    def id(self, name):
+        return self.docker('inspect', '-f', '{{.Id}}', name).stdout.strip()
+
+    def running(self, name):
+        return self.docker('inspect', '-f', '{{.State.Running}}', name).stdout.strip() == 'true'
+
+    def checkpoints(self, container=None):
+        """Those on the device, in order of commit."""
+        return [c for c in self.zjson('ls')['checkpoints'] if container in (None, c['container'])]
+
+    def zones_used(self):
+        """Zones that hold something, besides metadata."""
+        return sum(z['state'] != 'empty' for z in self.zjson('zones')['zones'] if z['owner'] != '(metadata)')
+
+    def settle(self, want, what, seconds=30):
+        """Resets happen in the background."""
+        end = time.monotonic() + seconds
+        while (have := what()) != want:
+            if time.monotonic() > end:
+                raise Failed(f'{have!r} instead of {want!r}')
+            time.sleep(0.2)
+
+    def leftovers(self):
+        """Files of ours in temporary directories."""
+        return sorted(str(p) for p in self.tmp.rglob('*') if p.name.startswith(('zns-', '.wh.zns')) or 'ctrd-checkpoint' in p.name
+                      or 'ctd-checkpoint' in p.name)

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+The workloads of the papers, each with data and a client that is connected all the time, and each able to tell whether
+it still has what it had. Everything runs as root in the container: without CAP_SYS_RESOURCE criu cannot dump others.
+"""
+import time
+
+from dkdaemon import Failed
+
+
+class Work:
+    name = ''
+    script = ''
+    size_mib = 0        # of memory, about
+
+    def __init__(self, d, container, options=()):
+        self.d, self.container = d, container
+        d.run(container, 'bash', '-c', self.script, options=options)
+        self.ready()
+
+    def exec(self, *cmd, **more):
+        return self.d.docker('exec', self.container, *cmd, **more)
+
+    def wait(self, test, what, seconds=90):
+        end = time.monotonic() + seconds
+        while True:
+            r = self.exec('bash', '-c', test, check=False)
+            if r.returncode == 0:
+                return r.stdout.strip()
+            if time.monotonic() > end:
+                log = self.d.docker('logs', '--tail', '5', self.container, check=False)
+                raise Failed(f'{self.name}: no {what} in {seconds} s: {(log.stdout + log.stderr)[-300:]}')
+            time.sleep(0.2)
+
+    def ready(self):
+        pass
+
+    def digest(self):
+        """What must be the same after a restore."""
+        raise NotImplementedError
+
+    def ticks(self):
+        """Counts what the connected client did; grows."""
+        raise NotImplementedError
+
+    def remember(self):
+        self.before = self.digest()
+        self.tick = self.ticks()
+
+    def verify(self):
+        now = self.digest()
+        if now != self.before:
+            raise Failed(f'{self.name}: {now[:80]!r} instead of {self.before[:80]!r}')
+        end = time.monotonic() + 60
+        while (tick := self.ticks()) <= self.tick:
+            if time.monotonic() > end:
+                raise Failed(f'{self.name}: the connected client does nothing since the restore ({tick}, {self.tick} before)')
+            time.sleep(0.2)
+
+
+class Shell(Work):
+    """An idle Debian shell: it waits, and answers when it is asked by a signal."""
+    name = 'shell'
+    script = '''secret=$(head -c 3000 /dev/urandom | sha256sum); n=0
+        trap 'n=$((n+1)); echo "$secret" > /data/answer.new; echo $n > /data/n; mv /data/answer.new /data/answer' USR1
+        touch /data/up; while :; do sleep 3600 & wait; done'''
+
+    def ready(self):
+        self.wait('test -e /data/up', 'shell')
+
+    def ask(self):
+        self.exec('rm', '-f', '/data/answer')
+        self.d.docker('kill', '-s', 'USR1', self.container)
+        return self.wait('cat /data/answer', 'answer')
+
+    def digest(self):
+        return self.ask()
+
+    def ticks(self):
+        return int(self.wait('cat /data/n', 'count'))
+
+
+class Redis(Work):
+    name = 'redis'
+    script = '''redis-server --enable-debug-command yes --unixsocket /data/r.sock --port 0 --save "" --appendonly no --daemonize no &
+        until redis-cli -s /data/r.sock ping; do sleep 0.1; done
+        redis-cli -s /data/r.sock debug populate {keys} key 1000
+        redis-cli -s /data/r.sock set marker present; touch /data/up
+        # one connection that is used all the time
+        while :; do echo incr ticks; sleep 0.1; done | redis-cli -s /data/r.sock > /dev/null & wait'''.replace('{keys}', '20000')
+
+    def cli(self, *cmd):
+        said = self.exec('redis-cli', '-e', '-s', '/data/r.sock', *cmd).stdout.strip()
+        if not said or 'ERR' in said:
+            raise Failed(f'redis: {" ".join(cmd)[:60]} says {said[:80]!r}')
+        return said
+
+    def ready(self):
+        self.wait('test -e /data/up', 'server')
+
+    def digest(self):
+        keys = [f'key:{i}' for i in range(0, 20000, 997)]
+        return self.cli('debug', 'digest-value', 'marker', *keys)
+
+    def ticks(self):
+        return int(self.cli('incrby', 'ticks', '0'))
+
+
+class Nginx(Work):
+    name = 'nginx'
+    script = '''mkdir -p /data/www /data/log; head -c 300000 /dev/urandom > /data/www/file
+        cat > /data/nginx.conf <<END
+user root; worker_processes 2; daemon off; pid /data/pid; error_log /data/log/error;
+events { worker_connections 64; }
+http { access_log off; keepalive_timeout 3600; keepalive_requests 1000000;
+  client_body_temp_path /data/t1; proxy_temp_path /data/t2; fastcgi_temp_path /data/t3; uwsgi_temp_path /data/t4; scgi_temp_path /data/t5;
+  server { listen unix:/data/n.sock; root /data/www; } }
+END
+        /usr/sbin/nginx -c /data/nginx.conf &
+        until [ -S /data/n.sock ]; do sleep 0.1; done; touch /data/up
+        # a client that keeps its one connection
+        python3 - <<END &
+import socket, time
+s = socket.socket(socket.AF_UNIX); s.connect('/data/n.sock'); n = 0
+while True:
+    s.sendall(b'HEAD /file HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')
+    a = b''
+    while b'\\r\\n\\r\\n' not in a:
+        got = s.recv(4096)
+        assert got
+        a += got
+    assert b' 200 ' in a
+    n += 1
+    open('/data/ticks.new', 'w').write(str(n))
+    import os; os.rename('/data/ticks.new', '/data/ticks')
+    time.sleep(0.1)
+END
+        wait'''
+
+    def ready(self):
+        self.wait('test -e /data/up && test -e /data/ticks', 'server')
+
+    def digest(self):
+        return self.exec('bash', '-c', 'curl -sf --unix-socket /data/n.sock http://x/file | sha256sum').stdout.strip()
+
+    def ticks(self):
+        return int(self.exec('cat', '/data/ticks').stdout)
+
+
+class Maria(Work):
+    """MariaDB, for MySQL."""
+    name = 'mariadb'
+    script = '''mkdir -p /data/db /run/mysqld; cd /usr
+        mariadb-install-db --no-defaults --user=root --datadir=/data/db --auth-root-authentication-method=normal --skip-test-db \
+            --basedir=/usr >/data/install.log 2>&1
+        mariadbd --no-defaults --user=root --datadir=/data/db --socket=/data/m.sock --skip-networking --innodb-use-native-aio=0 \
+            --innodb-buffer-pool-size=64M --pid-file=/data/m.pid --lc-messages-dir=/usr/share/mysql &
+        m="mariadb --no-defaults --socket=/data/m.sock -u root"
+        until $m -e 'select 1'; do sleep 0.3; done
+        $m -e "create database shop; create table shop.t (id int primary key auto_increment, v varchar(200)) engine=innodb;
+               create table shop.ticks (n int); insert into shop.ticks values (0)"
+        $m shop -e "insert into t (v) select sha2(seq, 512) from seq_1_to_20000"
+        touch /data/up
+        while :; do echo 'update shop.ticks set n = n + 1;'; sleep 0.1; done | $m & wait'''
+
+    def sql(self, text):
+        return self.exec('mariadb', '--no-defaults', '--socket=/data/m.sock', '-u', 'root', '-N', '-e', text).stdout.strip()
+
+    def ready(self):
+        self.wait('test -e /data/up', 'server')
+
+    def digest(self):
+        return self.sql('checksum table shop.t; select count(*), sum(crc32(v)) from shop.t')
+
+    def ticks(self):
+        return int(self.sql('select n from shop.ticks'))
+
+
+WORKS = [Shell, Redis, Nginx, Maria]

@@ -1,0 +1,482 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+docker.py list | run NAME... | run -a [--keep]: Docker's checkpoints on zones, with a daemon of our own.
+
+Needs root, docker.io and runc. One daemon serves all cases; each case removes what it made. The last line sums up.
+"""
+import json
+import os
+import re
+import sys
+import threading
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from dkdaemon import BIN, Daemon, Failed, sh  # noqa: E402
+from dkwork import WORKS, Redis, Shell, Work  # noqa: E402
+
+CASES = {}
+
+
+def case(fn):
+    CASES[fn.__name__.replace('_', '-')] = fn
+    return fn
+
+
+def want(what, cond, *saw):
+    if not cond:
+        raise Failed(f'{what}{": " if saw else ""}{" ".join(map(str, saw))[:300]}')
+
+
+def remove(d, *names):
+    """Containers and what the device holds of them."""
+    d.docker('rm', '-f', *names)
+    for n in names:
+        d.zctl('rm', '--container', n)
+
+
+class Memory(Work):
+    """So many MiB that no two pages share, and their hash, by a process that can be asked for it."""
+    name = 'memory'
+
+    def __init__(self, d, container, mib=64, options=(), runtime='zns'):
+        self.d, self.container = d, container
+        script = f'''
+import hashlib, os, signal
+m = bytearray(os.urandom({mib} << 20))
+def tell(*a):
+    open('/data/new', 'w').write(hashlib.sha256(m).hexdigest()); os.rename('/data/new', '/data/hash')
+signal.signal(signal.SIGUSR1, tell)
+open('/data/up', 'w')
+while True: signal.pause()
+'''
+        d.run(container, 'python3', '-c', script, options=options, runtime=runtime)
+        self.wait('test -e /data/up', 'process')
+
+    def digest(self):
+        self.exec('rm', '-f', '/data/hash')
+        self.d.docker('kill', '-s', 'USR1', self.container)
+        return self.wait('cat /data/hash', 'hash')
+
+    def ticks(self):
+        return 0
+
+    def verify(self):
+        want('memory differs after the restore', self.digest() == self.before)
+
+
+# ---- the daemon's configuration ------------------------------------------------------------------------------
+
+@case
+def install(d):
+    """Valid, idempotent, backed up, undone."""
+    f = d.dir / 'other.json'
+    before = '{"log-level":"warn","runtimes":{"kata":{"path":"/usr/bin/kata"}},"labels":["a=b"]}'
+    f.write_text(before)
+    d.zctl('docker', 'install', '--config', f)
+    j = json.loads(f.read_text())
+    want('runtime', j['runtimes']['zns']['path'].endswith('/zns-runc'), j)
+    want('the rest stays', j['runtimes']['kata'] == {'path': '/usr/bin/kata'} and j['labels'] == ['a=b'] and j['experimental'], j)
+    want('backup', Path(f'{f}.before-zns').read_text() == before)
+    text = f.read_text()
+    want('nothing changed twice', not d.zjson('docker', 'install', '--config', f)['changed'] and f.read_text() == text)
+    d.zctl('docker', 'uninstall', '--config', f)
+    want('undone', json.loads(f.read_text()) == json.loads(before), f.read_text())
+    want('undone twice', not d.zjson('docker', 'uninstall', '--config', f)['changed'])
+    f.write_text('{"a": 1,}')
+    d.refused(d.zctl, 'docker', 'install', '--config', f, line='not valid JSON')
+    want('a bad file stays', f.read_text() == '{"a": 1,}')
+    f.write_text('{"runtimes": 3}')
+    d.refused(d.zctl, 'docker', 'install', '--config', f, line='"runtimes" is not an object')
+    new = d.dir / 'none' / 'daemon.json'
+    d.zctl('docker', 'install', '--config', new)
+    want('made', json.loads(new.read_text())['experimental'] is True)
+
+
+@case
+def status(d):
+    j = d.zjson('docker', 'status', '--config', d.config)
+    want('ready', j['registered'] and j['daemon_knows_runtime'] and j['experimental'], j)
+    want('root', j['root'] == str(d.root), j['root'])
+    want('limits', any('-t' in l for l in j['limits']), j['limits'])
+    d.refused(d.zctl, 'docker', 'stats', 'a', 'b', line='one container at most')
+    d.refused(d.zctl, 'docker', 'checkpoint', 'aa', '--host', 'unix:///nowhere.sock', line='no Docker daemon at')
+    d.refused(d.zctl, 'docker', 'checkpoint', 'aa', '--host', 'tcp://h:1', line='only unix:///PATH')
+
+
+# ---- settings of a container ---------------------------------------------------------------------------------
+
+@case
+def precedence(d):
+    """Label before variable before rule before default; and each alone."""
+    conf, rules = d.dir / 'conf' / 'zns.conf', d.dir / 'conf' / 'docker.rules'
+    old = conf.read_text() if conf.exists() else None
+
+    def asked(*options, name='prec'):
+        d.run(name, 'sleep', '1000', options=options)
+        d.docker('checkpoint', 'create', name, 'one')
+        got = d.checkpoints(name)[-1]
+        remove(d, name)
+        return got['qos_requested_mibps']
+
+    try:
+        want('nothing asked', asked() is None)
+        conf.write_text((old or '') + 'docker-qos = 110\n')
+        want('default', asked() == 110)
+        rules.write_text('# ours\nname=other-* qos=999\nname=pr* image=wo* qos=220 admission=share\nname=prec qos=230\n')
+        want('rule', asked() == 220)
+        want('variable', asked('-e', 'ZNS_QOS=330') == 330)
+        want('label', asked('-e', 'ZNS_QOS=330', '--label', 'zns.qos=440MiB/s') == 440)
+        rules.write_text('name=pr* image=nginx* qos=220\n')
+        want('rule of another image', asked() == 110)
+        rules.write_text('name=pr* qos=fast\n')
+        d.run('prec', 'sleep', '1000')
+        d.refused(d.docker, 'checkpoint', 'create', 'prec', 'one', line='docker.rules:1: qos: "fast" is no bandwidth')
+        want('it runs on', d.running('prec'))
+        remove(d, 'prec')
+    finally:
+        rules.unlink(missing_ok=True)
+        if old is None:
+            conf.unlink(missing_ok=True)
+        else:
+            conf.write_text(old)
+
+
+@case
+def bad_settings(d):
+    """One readable line at `docker run`."""
+    for option, line in (('zns.qos=fast', 'label zns.qos: "fast" is no bandwidth'),
+                         ('zns.admission=later', 'label zns.admission: "later" is not known'),
+                         ('zns.alloc=x', 'label zns.alloc: "x" is not known'),
+                         ('zns.criu=magic', 'label zns.criu: "magic" is not known')):
+        r = d.docker('run', '-d', '--runtime', 'zns', '--network', 'none', '--label', option, '--name', 'bad', 'work', 'true',
+                     check=False)
+        d.docker('rm', '-f', 'bad')
+        want('refused', r.returncode and line in r.stderr and len(r.stderr.strip().splitlines()) == 1, r.stderr)
+
+
+@case
+def errors_one_line(d):
+    """What criu or we complain of is in the line that the docker user sees; the container runs on."""
+    d.run('big', 'sleep', '1000', options=['--label', 'zns.qos=99999'])
+    said = d.refused(d.docker, 'checkpoint', 'create', 'big', 'one', line='zns: QoS of 99999 MiB/s exceeds what')
+    want('one line', len(said.splitlines()) == 1, said)
+    want('it runs on', d.running('big'))
+    want('no directory stays', not list((d.root / 'containers' / d.id('big') / 'checkpoints').iterdir()))
+    d.refused(d.zctl, 'docker', 'checkpoint', 'big', 'one', line='exceeds what')
+    remove(d, 'big')
+    d.run('plain', 'sleep', '1000', runtime='runc')
+    d.refused(d.zctl, 'docker', 'checkpoint', 'plain', 'one', line='runs with runtime runc')
+    remove(d, 'plain')
+    d.refused(d.zctl, 'docker', 'checkpoint', 'nobody', line='No such container')
+    # a reason of criu itself
+    d.run('lost', 'bash', '-c', 'exec 5<>/dev/tcp/127.0.0.1/9 ; exec 7< <(sleep 1000); sleep 1000')
+    remove(d, 'lost')
+
+
+@case
+def failed_restore(d):
+    """The checkpoint is gone: one line, no temporary directory, and the container can still be started plainly."""
+    Shell(d, 'gone')
+    d.docker('checkpoint', 'create', 'gone', 'one')
+    d.zctl('rm', '--container', 'gone')
+    said = d.refused(d.docker, 'start', '--checkpoint', 'one', 'gone', line='of container gone was deleted at')
+    want('one line', len(said.splitlines()) == 1, said)
+    want('nothing left over', not d.leftovers(), d.leftovers())
+    d.docker('start', 'gone')
+    want('it starts', d.running('gone'))
+    remove(d, 'gone')
+
+
+# ---- checkpoints of a container ------------------------------------------------------------------------------
+
+@case
+def names(d):
+    """Name, id and image are in the catalogue, in ls and in show; zones and groups as asked."""
+    Shell(d, 'named', ['--label', 'zns.qos=500'])
+    d.docker('checkpoint', 'create', 'named', 'first')
+    (c,) = d.checkpoints('named')
+    cid = d.id('named')
+    want('record', (c['container_id'], c['container_name'], c['image']) == (cid, 'named', 'work'), c)
+    want('origin', (c['origin']['kind'], c['origin']['root'], c['origin']['checkpoint_name']) == ('docker', str(d.root), 'first'), c)
+    want('qos', c['qos_requested_mibps'] == 500)
+    text = d.zctl('ls').stdout
+    want('ls', 'named' in text and cid[:12] in text and 'work' in text, text)
+    want('ls by id', cid[:12] in d.zctl('ls', '--container', cid[:12]).stdout)
+    want('show', cid in d.zctl('show', c['id']).stdout)
+    (s,) = d.zjson('docker', 'stats', 'named')['containers']
+    want('stats', s['checkpoints'] == 1 and s['bytes'] > 0 and s['frozen_us'] > 0, s)
+    remove(d, 'named')
+
+
+@case
+def twice(d):
+    """Two checkpoints of one container, each restored several times, in any order, without waiting."""
+    w = Shell(d, 'two')
+    w.remember()
+    d.docker('checkpoint', 'create', '--leave-running', 'two', 'aa')
+    want('runs on', d.running('two'))
+    d.docker('checkpoint', 'create', 'two', 'bb')
+    want('ended', not d.running('two'))
+    for name in ('aa', 'bb', 'aa', 'aa', 'bb'):
+        d.docker('start', '--checkpoint', name, 'two')
+        w.verify()
+        d.docker('kill', 'two')
+    want('both are there', len(d.checkpoints('two')) == 2)
+    want('nothing left over', not d.leftovers(), d.leftovers())
+    remove(d, 'two')
+
+
+@case
+def clone(d):
+    """Into another container, twice, with files that the first one changed; the original runs on."""
+    w = Shell(d, 'orig')
+    w.remember()
+    d.docker('checkpoint', 'create', '--leave-running', 'orig', 'base')
+    for name in ('copy1', 'copy2'):
+        d.zctl('docker', 'clone', 'orig', 'base', name)
+        c = Shell.__new__(Shell)
+        c.d, c.container, c.before, c.tick = d, name, w.before, w.tick
+        c.verify()
+    w.verify()
+    d.refused(d.zctl, 'docker', 'clone', 'orig', 'none', 'copy3', line='has no checkpoint none')
+    d.refused(d.zctl, 'docker', 'clone', 'orig', 'base', 'copy1', line='in use')
+    remove(d, 'orig', 'copy1', 'copy2')
+
+
+@case
+def admission_first(d):
+    """While another dump holds every zone: docker checkpoint create gives up after a second, ours waits unfrozen."""
+    w = Shell(d, 'wait', ['--label', 'zns.qos=500', '--label', 'zns.admission=wait=60'])
+    # normal I/O keeps all groups but a few: 500 MiB/s need five
+    d.zctl('reserve', 'normal-io', '--groups', '30')
+    start = time.monotonic()
+    d.refused(d.docker, 'checkpoint', 'create', 'wait', 'one', line='not admitted in 1 s')
+    want('a second at most', time.monotonic() - start < 8, time.monotonic() - start)
+    want('runs on', d.running('wait'))
+    started = time.monotonic()
+    out = {}
+    t = threading.Thread(target=lambda: out.update(r=d.zctl('docker', 'checkpoint', 'wait', 'two', check=False)))
+    t.start()
+    time.sleep(2.5)
+    w.remember()            # it answers: it is not frozen
+    want('it waits', t.is_alive())
+    d.zctl('release', 'normal-io')
+    t.join(60)
+    want('admitted', out['r'].returncode == 0, out['r'].stderr)
+    want('it had waited', time.monotonic() - started > 2.5)
+    d.docker('start', '--checkpoint', 'two', 'wait')
+    w.verify()
+    want('no lease stays', not d.zjson('status')['leases'])
+    remove(d, 'wait')
+
+
+@case
+def schedule(d):
+    """Periodic checkpoints, the newest kept; after a crash one command starts the newest good one."""
+    w = Shell(d, 'cron')
+    w.remember()
+    out = d.zctl('docker', 'schedule', 'cron', '--every', '1s', '--keep', '2', '--loop', '--count', '4').stdout.split()
+    want('four made', len(out) == 4, out)
+    want('two kept on the device', len(d.checkpoints('cron')) == 2)
+    names_left = sorted(p.name for p in (d.root / 'containers' / d.id('cron') / 'checkpoints').iterdir())
+    want('and with Docker', names_left == sorted(out[-2:]), names_left)
+    d.docker('checkpoint', 'create', '--leave-running', 'cron', 'mine')
+    d.refused(d.zctl, 'docker', 'recover', 'cron', line='runs: stop it first')
+    d.docker('kill', 'cron')                                     # the crash
+    newest = d.checkpoints('cron')[-1]
+    d.zctl('rm', newest['id'])                                   # and the newest one is no good
+    r = d.zctl('docker', 'recover', 'cron')
+    want('the next older one', out[-1] in r.stdout and 'mine' in r.stderr, r.stdout, r.stderr)
+    w.verify()
+    if not Path('/run/systemd/system').is_dir():
+        d.refused(d.zctl, 'docker', 'schedule', 'cron', '--every', '60s', line='systemd does not run here')
+    d.refused(d.zctl, 'docker', 'schedule', 'cron', line='--every 60s')
+    remove(d, 'cron')
+
+
+@case
+def host_crash(d):
+    """dockerd, containerd, every process of the container and znsd die at once; recover brings it back."""
+    w = Redis(d, 'crash')
+    w.remember()
+    d.zctl('docker', 'checkpoint', 'crash', '--leave-running')
+    pid = int(d.docker('inspect', '-f', '{{.State.Pid}}', 'crash').stdout)
+    d.stop(crash=True)
+    for name in ('znsd', 'containerd-shim', 'containerd'):
+        for p in d.pids_of(name):
+            os.kill(p, 9)
+    for p in Path('/proc').glob('[0-9]*/cmdline'):      # containerd and its shims have none of our environment
+        try:
+            if str(d.dir).encode() in p.read_bytes() and int(p.parent.name) != os.getpid():
+                os.kill(int(p.parent.name), 9)
+        except OSError:
+            pass
+    try:
+        os.kill(pid, 9)
+    except ProcessLookupError:
+        pass
+    time.sleep(1)
+    (d.dir / 'd.pid').unlink(missing_ok=True)
+    (d.dir / 'exec/containerd/containerd.pid').unlink(missing_ok=True)
+    d.start()
+    if d.running('crash'):
+        d.docker('kill', 'crash')
+    d.zctl('docker', 'recover', 'crash')
+    w.verify()
+    remove(d, 'crash')
+
+
+# ---- reclaim -------------------------------------------------------------------------------------------------
+
+def life(d, c):
+    """As the sweep sees it."""
+    return d.zctl('docker', 'live', c['id']).stdout.split(':')[0].strip()
+
+
+@case
+def liveness(d):
+    """checkpoint rm, rm, clones, --checkpoint-dir and a data root that is away: free, or kept, as they should be."""
+    Shell(d, 'life')
+    d.docker('checkpoint', 'create', '--leave-running', 'life', 'aa')
+    d.docker('checkpoint', 'create', '--leave-running', 'life', 'bb')
+    elsewhere = d.dir / 'elsewhere'
+    elsewhere.mkdir()
+    d.docker('checkpoint', 'create', '--leave-running', '--checkpoint-dir', elsewhere, 'life', 'cc')
+    a, b, c = d.checkpoints('life')
+    want('all needed', [life(d, x) for x in (a, b)] == ['needed', 'needed'])
+    want('elsewhere is not known', life(d, c) == 'unknown', life(d, c))
+    d.docker('checkpoint', 'rm', 'life', 'aa')
+    want('removed', life(d, a) == 'gone' and life(d, b) == 'needed')
+    d.zctl('docker', 'clone', 'life', 'bb', 'heir')
+    d.docker('rm', '-f', 'life')
+    want('the clone needs it', life(d, b) == 'needed')
+    d.docker('rm', '-f', 'heir')
+    want('nobody needs it', life(d, b) == 'gone')
+    away = d.root / 'containers-away'
+    (d.root / 'containers').rename(away)
+    try:
+        want('no data root, no judgement', life(d, b) == 'unknown')
+    finally:
+        away.rename(d.root / 'containers')
+    d.zctl('rm', '--container', 'life')
+    d.zctl('rm', '--container', 'heir')
+
+
+@case
+def cycles(d):
+    """Create, restore, remove, again and again: the zones come back, and nothing of ours stays anywhere."""
+    n = int(os.environ.get('DOCKER_CYCLES', '5'))
+    d.settle(0, lambda: len(d.checkpoints()))
+    start = None
+    for i in range(n):
+        w = Memory(d, 'cycle', 24, ['--label', 'zns.qos=400'])
+        w.remember()
+        d.docker('checkpoint', 'create', 'cycle', 'one')
+        d.docker('start', '--checkpoint', 'one', 'cycle')
+        w.verify()
+        remove(d, 'cycle')
+        if start is None:
+            d.settle(0, d.zones_used)
+            start = d.zjson('status')
+    d.settle(0, d.zones_used)
+    now = d.zjson('status')
+    want('free bytes return', now['bytes_free'] == start['bytes_free'], start['bytes_free'], now['bytes_free'])
+    want('no reservation', not now['reservations'], now['reservations'])
+    want('nothing left over', not d.leftovers(), d.leftovers())
+    want('no option file', not list((d.dir / 'run/docker').iterdir()))
+
+
+# ---- the papers' workloads -----------------------------------------------------------------------------------
+
+@case
+def five_at_once(d):
+    """Each with data and a connected client: all checkpointed at the same moment, restored, and asked for its data."""
+    works = []
+    made = []
+
+    def make(w):
+        made.append(w(d, w.name, ['--label', 'zns.qos=500']))
+
+    threads = [threading.Thread(target=make, args=(w,)) for w in WORKS]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    want('all started', len(made) == len(WORKS))
+    works = made
+    for w in works:
+        w.remember()
+    results = {}
+
+    def both(w):
+        results[w.name] = d.zctl('docker', 'checkpoint', w.container, 'all', check=False)
+
+    threads = [threading.Thread(target=both, args=(w,)) for w in works]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for name, r in results.items():
+        want(f'checkpoint of {name}', r.returncode == 0, r.stderr)
+    for w in works:
+        d.docker('start', '--checkpoint', 'all', w.container)
+    for w in works:
+        w.verify()
+    remove(d, *[w.container for w in works])
+
+
+def one_workload(w):
+    def fn(d):
+        work = w(d, w.name, ['--label', 'zns.qos=500'])
+        for round_ in ('one', 'two'):
+            work.remember()
+            d.docker('checkpoint', 'create', w.name, round_)
+            want('ended', not d.running(w.name))
+            d.docker('start', '--checkpoint', round_, w.name)
+            work.verify()
+        remove(d, w.name)
+    return fn
+
+
+for _w in WORKS:
+    CASES[f'work-{_w.name}'] = one_workload(_w)
+
+
+def main():
+    args = [a for a in sys.argv[1:] if not a.startswith('-')]
+    if args[:1] == ['list']:
+        print('\n'.join(CASES))
+        return 0
+    names_ = list(CASES) if '-a' in sys.argv else args[1:]
+    if args[:1] != ['run'] or not names_ or any(n not in CASES for n in names_):
+        print(__doc__.strip(), file=sys.stderr)
+        return 2
+    passed = failed = 0
+    with Daemon(keep='--keep' in sys.argv) as d:
+        d.make_image()
+        for name in names_:
+            start = time.monotonic()
+            try:
+                CASES[name](d)
+                passed += 1
+                print(f'PASS {name} ({time.monotonic() - start:.1f} s)', flush=True)
+            except Exception as e:       # a case must not hide the others
+                failed += 1
+                print(f'FAIL {name}: {type(e).__name__ if not isinstance(e, Failed) else ""} {e}', flush=True)
+                try:
+                    ids = d.docker('ps', '-aq', check=False).stdout.split()
+                    if ids:
+                        d.docker('rm', '-f', *ids, check=False)
+                    d.zctl('release', 'normal-io', check=False)
+                    d.zctl('rm', '--all', check=False)
+                except Exception as worse:
+                    print(f'     and cannot be cleaned up: {worse}', flush=True)
+    print(f'{passed} passed, {failed} failed, 0 skipped')
+    return failed > 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Which checkpoints of Docker containers nobody needs any more: what `znsctl gc` asks, and `docker live` shows */
+#include <string.h>
+#include "docker.h"
+
+enum docker_life ctl_docker_life(const ZnsPb__Checkpoint *c, char *why, size_t len)
+{
+	const ZnsPb__Origin *o = c->origin;
+	char host[64] = "";
+
+	if (!o || !o->kind || strcmp(o->kind, "docker") || c->id.len != ZNS_UUID_LEN) {
+		snprintf(why, len, "it was not made under Docker");
+		return DOCKER_UNKNOWN;
+	}
+	gethostname(host, sizeof(host) - 1);
+	if (o->host && strcmp(o->host, host)) {	/* a device that came from elsewhere */
+		snprintf(why, len, "it was made on host %.40s, this is %.40s", o->host, host);
+		return DOCKER_UNKNOWN;
+	}
+	return docker_checkpoint_life(o->root, o->container_id, o->checkpoint_name, c->id.data, why, len);
+}
+
+int docker_live(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const char *const word[] = { [DOCKER_NEEDED] = "needed", [DOCKER_GONE] = "gone", [DOCKER_UNKNOWN] = "unknown" };
+	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	const ZnsPb__Checkpoint *c = NULL;
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	ZnsPb__Response *r = NULL;
+	enum docker_life life;
+	struct json_object *j;
+	char why[PATH_MAX];
+	int ret;
+
+	while ((ret = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
+		;
+	if (ret == -2)
+		return args.code;
+	if (args.argc != 1)
+		return ctl_usage(cmd, "one checkpoint's id is wanted");
+	req.has_ls = req.ls = 1;
+	ret = ctl_call(args.dev, &req, &r, &err);
+	if (!ret)
+		ret = ctl_find_checkpoint(r, args.argv[0], &c, &err);
+	if (!ret) {
+		life = ctl_docker_life(c, why, sizeof(why));
+		if (args.json) {
+			j = json_object_new_object();
+			json_object_object_add(j, "id", ctl_json_uuid(&c->id));
+			json_object_object_add(j, "life", json_object_new_string(word[life]));
+			json_object_object_add(j, "why", json_object_new_string(why));
+			ctl_print_json(j);
+		} else {
+			printf("%s: %s\n", word[life], why);
+		}
+	}
+	if (r)
+		zns_pb__response__free_unpacked(r, NULL);
+	return ret ? ctl_fail(cmd, &err) : CTL_OK;
+}
