@@ -240,6 +240,11 @@ test-docker: deps-docker
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) python3 test/docker/docker.py run -a
 
+# docker checkpoint and start, stock runtime against ours; needs 17 GB in TMPDIR (/var/tmp).
+bench-docker: deps-docker
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/docker.py --report $(B)/report/bench-docker
+
 zdtm-sample: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)scripts/zdtm-sample

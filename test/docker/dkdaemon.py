@@ -67,7 +67,7 @@ class Daemon:
 
     def __init__(self, device_args=('--zones', '64', '--zone-size', '64M'), keep=False, runtimes=None):
         self.keep, self.device_args, self.runtimes = keep, device_args, runtimes or {}
-        self.proc = None
+        self.proc = self.log = None
 
     def __enter__(self):
         self.dir = Path(tempfile.mkdtemp(prefix='zns-docker-', dir=os.environ.get('TMPDIR', '/var/tmp')))
@@ -117,6 +117,9 @@ class Daemon:
                 self.proc.kill()
                 self.proc.wait()
         self.proc = None
+        if self.log:
+            self.log.close()
+            self.log = None
 
     def __exit__(self, *exc):
         if self.proc and self.proc.poll() is None:

@@ -1,0 +1,210 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+docker.py [--rounds N] [--mib N] [--no-loop] [--report DIR]: docker checkpoint create and docker start --checkpoint, with
+a stock runtime (runc and criu without zones) and with runtime zns, in changing order under one daemon.
+
+All files are on a file system of their own on a loop device, so that its counters tell exactly what was written. Each
+operation begins after a sync, and what it leaves unwritten is synced after the clock has stopped and then counted.
+"""
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'docker'))
+from dkdaemon import BIN, Daemon, Failed, rootfs, sh  # noqa: E402
+from dkwork import Work  # noqa: E402
+
+OPS = ('leave-running', 'create', 'start')
+WHAT = ('wall_s', 'frozen_s', 'written_mb', 'dockerd_cpu_s', 'containerd_cpu_s')
+
+
+class Subject(Work):
+    """Private memory that nobody shares, its hash on request, and the longest time the process did not run."""
+    name = 'subject'
+    SCRIPT = '''
+import hashlib, os, signal, threading, time
+m = bytearray(os.urandom({mib} << 20)); gap = 0.0
+def tell(*a):
+    global gap
+    h = hashlib.sha256(m).hexdigest() if a[0] == signal.SIGUSR1 else '-'
+    open('/data/new', 'w').write(h + ' ' + str(gap)); os.rename('/data/new', '/data/told'); gap = 0.0
+    global last; last = time.monotonic()
+signal.signal(signal.SIGUSR1, tell); signal.signal(signal.SIGUSR2, tell)
+open('/data/up', 'w'); last = time.monotonic()
+while True:
+    time.sleep(0.001); now = time.monotonic(); gap = max(gap, now - last); last = now
+'''
+
+    def __init__(self, d, container, mib, runtime):
+        self.d, self.container = d, container
+        d.run(container, 'python3', '-c', self.SCRIPT.format(mib=mib), runtime=runtime, options=['--label', 'zns.qos=500'])
+        self.wait('test -e /data/up', 'process')
+
+    def ask(self, signal):
+        self.exec('rm', '-f', '/data/told')
+        self.d.docker('kill', '-s', signal, self.container)
+        told = self.wait('cat /data/told', 'answer').split(' ')
+        return told[0], float(told[1])
+
+
+class Disk:
+    """A file system of our own; counts sectors."""
+
+    def __init__(self, loop):
+        self.loop = loop
+        self.base = Path(tempfile.mkdtemp(prefix='zns-bench-docker-', dir=os.environ.get('TMPDIR', '/var/tmp')))
+        self.dev = None
+
+    def __enter__(self):
+        if not self.loop:
+            return self
+        image = self.base / 'disk.img'
+        sh('fallocate', '-l', '16G', image)
+        self.dev = sh('losetup', '--show', '--direct-io=on', '-f', image).stdout.strip()
+        sh('mkfs.ext4', '-q', '-F', '-E', 'lazy_itable_init=0,lazy_journal_init=0', self.dev)
+        (self.base / 'mnt').mkdir()
+        sh('mount', self.dev, self.base / 'mnt')
+        return self
+
+    @property
+    def dir(self):
+        return self.base / 'mnt' if self.loop else self.base
+
+    def __exit__(self, *exc):
+        if self.dev:
+            for _ in range(50):
+                if not sh('umount', self.base / 'mnt', check=False).returncode:
+                    break
+                time.sleep(0.2)
+            sh('losetup', '-d', self.dev, check=False)
+        shutil.rmtree(self.base, ignore_errors=True)
+
+    def sync(self):
+        sh('sync', '-f', self.dir)
+
+    def written_mb(self):
+        if not self.dev:
+            return float('nan')
+        for line in open('/proc/diskstats'):
+            f = line.split()
+            if f[2] == Path(self.dev).name:
+                return int(f[9]) * 512 / 1e6
+        raise Failed(f'{self.dev} is not in /proc/diskstats')
+
+
+def cpu(pids):
+    total = 0
+    for pid in pids:
+        f = Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()
+        total += int(f[11]) + int(f[12])
+    return total / os.sysconf('SC_CLK_TCK')
+
+
+class Bench:
+    def __init__(self, d, disk, mib):
+        self.d, self.disk, self.mib = d, disk, mib
+        self.dockerd = [d.proc.pid]
+        self.containerd = [int((d.dir / 'exec/containerd/containerd.pid').read_text())]
+        self.values = {(r, o): {w: [] for w in WHAT} for r in ('stock', 'zns') for o in OPS}
+
+    def measure(self, runtime, op, fn, frozen=None):
+        self.disk.sync()
+        w, a, b = self.disk.written_mb(), cpu(self.dockerd), cpu(self.containerd)
+        start = time.monotonic()
+        fn()
+        wall = time.monotonic() - start
+        v = self.values[runtime, op]
+        v['wall_s'].append(wall)
+        v['dockerd_cpu_s'].append(cpu(self.dockerd) - a)
+        v['containerd_cpu_s'].append(cpu(self.containerd) - b)
+        if frozen:
+            v['frozen_s'].append(frozen())
+        self.disk.sync()
+        v['written_mb'].append(self.disk.written_mb() - w)
+
+    def round(self, runtime):
+        d, name = self.d, f'bench-{runtime}'
+        s = Subject(d, name, self.mib, runtime)
+        before, _ = s.ask('USR1')
+        s.ask('USR2')
+        self.measure(runtime, 'leave-running', lambda: d.docker('checkpoint', 'create', '--leave-running', name, 'live'),
+                     lambda: s.ask('USR2')[1])
+        time.sleep(1)
+        self.measure(runtime, 'create', lambda: d.docker('checkpoint', 'create', name, 'last'))
+        # stock: what containerd keeps by its hash must be gone, or the start fails (moby#42900)
+        for attempt in range(120):
+            try:
+                self.measure(runtime, 'start', lambda: d.docker('start', '--checkpoint', 'last', name))
+                break
+            except Failed as e:
+                if 'already exists' not in str(e) or runtime != 'stock' or attempt == 119:
+                    raise
+                time.sleep(0.5)
+        if s.ask('USR1')[0] != before:
+            raise Failed(f'{runtime}: memory differs after the restore')
+        d.docker('rm', '-f', name)
+        d.zctl('rm', '--all')
+        for left in d.tmp.glob('*checkpoint*'):
+            shutil.rmtree(left)
+        self.disk.sync()
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__)
+    p.add_argument('--rounds', type=int, default=5)
+    p.add_argument('--mib', type=int, default=447)
+    p.add_argument('--no-loop', action='store_true')
+    p.add_argument('--report', type=Path)
+    args = p.parse_args()
+    rootfs()
+    with Disk(not args.no_loop) as disk:
+        os.environ['TMPDIR'] = str(disk.dir)
+        stock = disk.dir / 'stock-runc'
+        stock.write_text(f'#!/bin/sh\nPATH={BIN}:$PATH exec runc "$@"\n')
+        stock.chmod(0o755)
+        with Daemon(device_args=('--zones', '64', '--zone-size', '64M', '--prealloc', 'written'),
+                    runtimes={'stock': {'path': str(stock)}}) as d:
+            d.make_image()
+            b = Bench(d, disk, args.mib)
+            for i in range(args.rounds):
+                for runtime in (('stock', 'zns'), ('zns', 'stock'))[i % 2]:
+                    b.round(runtime)
+                    print(f'round {i + 1} {runtime}: ' + ', '.join(
+                        f'{o} {b.values[runtime, o]["wall_s"][-1]:.2f} s' for o in OPS), flush=True)
+    print(f'\n{args.mib} MiB container, {args.rounds} alternating rounds, medians; kernel {platform.release()}, '
+          f'load {os.getloadavg()[0]:.1f}')
+    print(f'{"":16}{"":10}' + ''.join(f'{w:>18}' for w in WHAT))
+    out = {}
+    for op in OPS:
+        med = {}
+        for runtime in ('stock', 'zns'):
+            v = b.values[runtime, op]
+            med[runtime] = {w: statistics.median(v[w]) if v[w] else None for w in WHAT}
+            print(f'{op:16}{runtime:10}' + ''.join(f'{"-" if med[runtime][w] is None else f"{med[runtime][w]:.3f}":>18}' for w in WHAT))
+        ratio = {w: med['stock'][w] / med['zns'][w] if med['zns'][w] else None for w in WHAT}
+        print(f'{"":16}{"ratio":10}' + ''.join(f'{"-" if ratio[w] is None else f"{ratio[w]:.1f} x":>18}' for w in WHAT))
+        out[op] = {**med, 'ratio': ratio}
+    mb = args.mib * 1048576 / 1e6
+    w = statistics.median(b.values['zns', 'create']['written_mb'])
+    print(f'bytes written by a zns create: {w:.0f} MB for {mb:.0f} MB of memory, {w / mb:.3f} x')
+    if args.report:
+        args.report.mkdir(parents=True, exist_ok=True)
+        (args.report / 'docker.json').write_text(json.dumps({'medians': out, 'mib': args.mib, 'values': {
+            f'{r}/{o}': v for (r, o), v in b.values.items()}}, indent=1))
+    return 0
+
+
+if __name__ == '__main__':
+    try:
+        sys.exit(main())
+    except Failed as e:
+        print(f'bench-docker: {e}', file=sys.stderr)
+        sys.exit(1)
