@@ -249,7 +249,7 @@ def clone(d):
 @case
 def admission_first(d):
     """While another dump holds every zone: docker checkpoint create gives up after a second, ours waits unfrozen."""
-    w = Shell(d, 'wait', ['--label', 'zns.qos=500', '--label', 'zns.admission=wait=60'])
+    w = Memory(d, 'wait', 96, ['--label', 'zns.qos=500', '--label', 'zns.admission=wait=60'])
     # normal I/O keeps all groups but a few: 500 MiB/s need five
     d.zctl('reserve', 'normal-io', '--groups', '30')
     start = time.monotonic()
@@ -363,6 +363,46 @@ def liveness(d):
         away.rename(d.root / 'containers')
     d.zctl('rm', '--container', 'life')
     d.zctl('rm', '--container', 'heir')
+
+
+@case
+def sweep(d):
+    """znsctl gc removes what Docker dropped, after its grace period, and nothing else."""
+    Shell(d, 'gc')
+    for name in ('aa', 'bb'):
+        d.docker('checkpoint', 'create', '--leave-running', 'gc', name)
+    a, b = d.checkpoints('gc')
+    d.docker('checkpoint', 'rm', 'gc', 'aa')
+    d.zctl('gc')                                   # too young for the default grace period
+    want('grace', len(d.checkpoints('gc')) == 2)
+    d.zctl('gc', '--dry-run', '--grace', '0')
+    want('dry run', len(d.checkpoints('gc')) == 2)
+    d.zctl('gc', '--grace', '0')
+    want('one is swept', [c['id'] for c in d.checkpoints('gc')] == [b['id']])
+    d.docker('kill', 'gc')
+    d.docker('start', '--checkpoint', 'bb', 'gc')
+    d.docker('rm', '-f', 'gc')
+    d.zctl('gc', '--grace', '0')
+    want('the other one too', not d.checkpoints('gc'))
+    d.settle(0, d.zones_used)
+
+
+@case
+def ceiling(d):
+    """The administrator's ceiling wins over whatever the container asks for."""
+    f = d.dir / 'conf' / 'tenants.conf'
+    f.write_text('name capped* max-qos=200\n')
+    try:
+        d.run('capped-1', 'sleep', '1000', options=['--label', 'zns.qos=500'])
+        d.refused(d.docker, 'checkpoint', 'create', 'capped-1', 'one', line='exceeds the ceiling of 200 MiB/s')
+        want('it runs on', d.running('capped-1'))
+        remove(d, 'capped-1')
+        d.run('capped-1', 'sleep', '1000', options=['--label', 'zns.qos=150'])
+        d.docker('checkpoint', 'create', 'capped-1', 'one')
+        want('below it', d.checkpoints('capped-1')[0]['qos_requested_mibps'] == 150)
+        remove(d, 'capped-1')
+    finally:
+        f.unlink()
 
 
 @case

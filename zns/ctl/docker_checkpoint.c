@@ -5,6 +5,7 @@
  */
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include "docker.h"
 
@@ -30,6 +31,8 @@ static int admit(const struct docker_target *t, const struct docker_settings *s,
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Response *r = NULL;
 	struct zns_registered reg;
+	struct stat st;
+	char proc[32];
 	int ret;
 
 	ret = ctl_connect(s->source[DOCKER_DEV] ? s->value[DOCKER_DEV] : NULL, &reg, b, err);
@@ -41,6 +44,13 @@ static int admit(const struct docker_target *t, const struct docker_settings *s,
 	if (s->source[DOCKER_ALLOC])
 		begin.alloc = (char *)s->value[DOCKER_ALLOC];
 	begin.admission = (char *)admission;
+	/* As the dump itself will say: the user of the container's first process, for ceilings. */
+	snprintf(proc, sizeof(proc), "/proc/%d",
+		 json_object_get_int(docker_json_get(docker_json_get(t->json, "State"), "Pid")));
+	if (!stat(proc, &st)) {
+		begin.has_uid = 1;
+		begin.uid = st.st_uid;
+	}
 	req.dump_begin = &begin;
 	ret = zns_broker_call(b, &req, &r, err);
 	if (ret)
