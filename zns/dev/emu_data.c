@@ -66,11 +66,13 @@ static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *
 	return 0;
 }
 
-static int do_write(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len, uint64_t *at, struct zns_err *err)
+/* As a command issued at @issue of model time; *done is when it is done, 0 with timing off. The caller waits. */
+int emu_write_at(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len, uint64_t *at, uint64_t issue,
+		 uint64_t *done, struct zns_err *err)
 {
-	uint64_t issue = emu_timing_issue(e), done = 0;
 	int rc = emu_check_writable(e, err);
 
+	*done = 0;
 	if (!rc)
 		rc = check_transfer(e, off == APPEND ? "append" : "write", zone, off, len, err);
 	if (!rc)
@@ -79,8 +81,16 @@ static int do_write(struct emu *e, uint32_t zone, uint64_t off, const void *buf,
 		return rc;
 	rc = write_locked(e, zone, off, buf, len, at, err);
 	if (!rc && len)
-		done = emu_timing_book(e, ZNS_EMU_OP_WRITE, zone, len, issue);
+		*done = emu_timing_book(e, ZNS_EMU_OP_WRITE, zone, len, issue);
 	emu_zone_unlock(e, zone);
+	return rc;
+}
+
+static int do_write(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len, uint64_t *at, struct zns_err *err)
+{
+	uint64_t done;
+	int rc = emu_write_at(e, zone, off, buf, len, at, emu_timing_issue(e), &done, err);
+
 	emu_timing_wait(e, done);
 	return rc;
 }
@@ -100,15 +110,16 @@ int emu_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, ui
 }
 
 /* No lock: what lies below a write pointer does not change until a reset, and who resets has no readers left. */
-int emu_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *err)
+int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t len, bool cached, uint64_t issue,
+		uint64_t *done, struct zns_err *err)
 {
-	struct emu *e = emu_of(d);
 	struct emu_entry *en;
 	enum zns_zone_state st;
-	uint64_t issue = emu_timing_issue(e), wp, end;
+	uint64_t wp, end;
 	size_t stored;
 	int rc = check_transfer(e, "read", zone, off == APPEND ? off - 1 : off, len, err);
 
+	*done = 0;
 	if (rc)
 		return rc;
 	en = &e->live[zone];
@@ -126,12 +137,22 @@ int emu_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t l
 		return rc;
 	/* A finished zone reads zeroes where it was never written, not what a former generation left there. */
 	stored = off >= wp ? 0 : zns_min(len, wp - off);
-	rc = emu_io_read(e, zone_pos(e, zone, off), buf, stored);
+	rc = (cached ? emu_io_read_cached : emu_io_read)(e, zone_pos(e, zone, off), buf, stored);
 	if (rc)
 		return zns_fail(err, -EIO, "read of zone %u at offset %llu: the host's storage under %s failed: %s", zone,
 				(unsigned long long)off, e->dev.path, strerror(-rc));
 	memset((char *)buf + stored, 0, len - stored);
 	if (len)
-		emu_timing_wait(e, emu_timing_book(e, ZNS_EMU_OP_READ, zone, len, issue));
+		*done = emu_timing_book(e, ZNS_EMU_OP_READ, zone, len, issue);
 	return 0;
+}
+
+int emu_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *err)
+{
+	struct emu *e = emu_of(d);
+	uint64_t done;
+	int rc = emu_read_at(e, zone, off, buf, len, false, emu_timing_issue(e), &done, err);
+
+	emu_timing_wait(e, done);
+	return rc;
 }

@@ -122,3 +122,17 @@ int emu_io_read(struct emu *e, uint64_t pos, void *buf, size_t len)
 {
 	return io(e, pos, buf, len, false);
 }
+
+int emu_io_read_cached(struct emu *e, uint64_t pos, void *buf, size_t len)
+{
+	while (len) {
+		ssize_t n = transfer(e->fd, pos, buf, len, false);
+
+		if (n < 0)
+			return n;
+		buf = (char *)buf + n;
+		pos += n;
+		len -= n;
+	}
+	return 0;
+}

@@ -99,7 +99,8 @@ static uint64_t through_controller(struct emu *e, uint64_t at, uint64_t bytes, b
 /* One unit, over the channel and onto the die. */
 static uint64_t program(struct emu *e, const struct lane *l, uint64_t ready, uint64_t bytes)
 {
-	uint64_t move = emu_cost_ns(bytes, l->channel_mibps), ns = emu_cost_ns(e->p.program_unit, l->write_mibps);
+	uint64_t move = emu_cost_ns(bytes, l->channel_mibps);
+	uint64_t ns = emu_noise(e, emu_cost_ns(e->p.program_unit, l->write_mibps));
 
 	ready = emu_cal_book(l->channel, ready, move) + move;
 	l->channel->written += bytes;
@@ -146,7 +147,7 @@ static uint64_t do_read(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t a
 {
 	struct lane l = lane_of(e, zone);
 	uint64_t pages = zns_align_up(bytes, PAGE), first = zns_min(bytes, PAGE);
-	uint64_t sense = emu_cost_ns(pages, l.read_mibps), move = emu_cost_ns(bytes, l.channel_mibps), start, end;
+	uint64_t sense = emu_noise(e, emu_cost_ns(pages, l.read_mibps)), move = emu_cost_ns(bytes, l.channel_mibps), start, end;
 
 	if (!bytes)
 		return at;
@@ -218,7 +219,7 @@ static uint64_t do_reset(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t 
 
 uint64_t emu_model_run(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t bytes, uint64_t issue)
 {
-	uint64_t at = issue + e->p.command_us * UINT64_C(1000), done = 0;
+	uint64_t at = issue + emu_noise_command(e, e->p.command_us * UINT64_C(1000)), done = 0;
 
 	if (op != ZNS_EMU_OP_FLUSH && e->model_zone[zone].fill >= e->p.program_unit)
 		e->model_zone[zone].fill = 0;	/* not ours */

@@ -147,6 +147,7 @@ struct emu {
 	uint64_t thread_start_ns, serial;
 	uint32_t *die_of_zone;
 	pthread_mutex_t stripe[EMU_STRIPES], count_mutex, durable_mutex, model_mutex;
+	struct zns_emu_noise noise;	/* of what this handle asks of the model */
 	struct emu_rule rule[EMU_MAX_RULES];
 	atomic_uint nr_rules;
 	atomic_bool sync_failed;	/* what the disk holds is unknown since */
@@ -223,11 +224,21 @@ int emu_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 int emu_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err);
 int emu_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uint64_t *off, struct zns_err *err);
 int emu_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *err);
+int emu_write_at(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len, uint64_t *at, uint64_t issue,
+		 uint64_t *done, struct zns_err *err);
+/* @cached: through the host's page cache, for who reads the same again and again */
+int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t len, bool cached, uint64_t issue,
+		uint64_t *done, struct zns_err *err);
+
+/* emu_race.c */
+int emu_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err);
+uint64_t emu_now_ns(struct zns_dev *d);
 
 /* emu_io.c: any position, length and buffer; O_DIRECT where possible. 0 or -errno */
 void emu_io_open(struct emu *e, const char *path);
 int emu_io_write(struct emu *e, uint64_t pos, const void *buf, size_t len);
 int emu_io_read(struct emu *e, uint64_t pos, void *buf, size_t len);
+int emu_io_read_cached(struct emu *e, uint64_t pos, void *buf, size_t len);
 
 /* emu_cal.c */
 uint64_t emu_cal_book(struct emu_cal *c, uint64_t ready, uint64_t ns);	/* the start, at @ready or later */
@@ -245,7 +256,14 @@ uint64_t emu_model_run(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_
 uint64_t emu_timing_issue(struct emu *e);
 uint64_t emu_timing_book(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t bytes, uint64_t issue);
 void emu_timing_wait(struct emu *e, uint64_t done);
+bool emu_timing_active(const struct emu *e);
+void emu_timing_catch_up(struct emu *e);	/* nobody who sleeps has to wait for what ran ahead of the wall clock */
 int emu_clock_from_env(struct emu *e, struct zns_err *err);
+
+/* emu_noise.c: the time that something takes, stretched or shortened. Between enter and leave */
+uint64_t emu_noise(struct emu *e, uint64_t ns);
+uint64_t emu_noise_command(struct emu *e, uint64_t ns);	/* no stall: a command occupies nothing */
+int emu_noise_from_env(struct emu *e, struct zns_err *err);
 
 /* emu_fault.c */
 int emu_fault_from_env(struct emu *e, struct zns_err *err);

@@ -28,16 +28,36 @@ static bool active(const struct emu *e)
 	return e->model && !e->fd_rdonly;
 }
 
-uint64_t emu_timing_issue(struct emu *e)
+bool emu_timing_active(const struct emu *e)
+{
+	return active(e);
+}
+
+/* Signed: a model that ran ahead may have its origin before the host's boot. */
+static uint64_t wall_ns(const struct emu *e)
+{
+	int64_t ns = zns_mono_ns() - e->model->origin_ns;
+
+	return ns > 0 ? ns : 0;
+}
+
+void emu_timing_catch_up(struct emu *e)
 {
 	uint64_t now;
 
+	if (!active(e) || emu_model_enter(e, NULL))
+		return;
+	now = wall_ns(e);
+	if (e->model->clock_ns > now)
+		e->model->origin_ns -= e->model->clock_ns - now;
+	emu_model_leave(e);
+}
+
+uint64_t emu_timing_issue(struct emu *e)
+{
 	if (!active(e))
 		return 0;
-	if (e->thread_clock)
-		return *own_clock(e);
-	now = zns_mono_ns();
-	return now > e->model->origin_ns ? now - e->model->origin_ns : 0;
+	return e->thread_clock ? *own_clock(e) : wall_ns(e);
 }
 
 uint64_t emu_timing_book(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t bytes, uint64_t issue)
@@ -159,13 +179,17 @@ int zns_emu_set_clock(struct zns_dev *dev, enum zns_emu_clock clock, struct zns_
 	static _Atomic uint64_t serial;
 	struct emu *e = emu_of(dev);
 	int rc = enter(dev, err);
+	bool was;
 
 	if (rc)
 		return rc;
 	e->thread_start_ns = e->model->clock_ns;
 	e->serial = atomic_fetch_add(&serial, 1) + 1;	/* all threads begin anew */
+	was = e->thread_clock;
 	e->thread_clock = clock == ZNS_EMU_CLOCK_THREAD;
 	emu_model_leave(e);
+	if (was && !e->thread_clock)
+		emu_timing_catch_up(e);
 	return 0;
 }
 

@@ -85,6 +85,20 @@ struct zns_geometry {
 
 struct zns_dev;
 
+/*
+ * One of several clients that start together: @count commands of @len bytes at @off, @off + @step, …, one in flight at a
+ * time. Two clients may read the same zone; one zone has one writer, which starts at the write pointer.
+ */
+struct zns_race {
+	bool write;
+	uint32_t zone;
+	uint64_t off;
+	uint32_t len, count;
+	uint32_t step;		/* bytes; 0, and for writes: @len */
+	void *buf;		/* @len bytes, the same for every command; no two clients share one they read into */
+	uint64_t *done_ns;	/* @count times out, from the common start: command k was complete */
+};
+
 struct zns_dev_ops {
 	const char *name;	/* "emu", "block", "nvme" */
 	int (*report)(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *err);
@@ -101,6 +115,9 @@ struct zns_dev_ops {
 	/* Everything written, reset or finished before this call survives a power cut after it. */
 	int (*flush)(struct zns_dev *d, struct zns_err *err);
 	void (*close)(struct zns_dev *d);
+	/* NULL where the wall clock is the device's; see zns_dev_race and zns_dev_now_ns */
+	int (*race)(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err);
+	uint64_t (*now_ns)(struct zns_dev *d);
 };
 
 /* A backend embeds this as its first member. */
@@ -120,6 +137,13 @@ enum zns_dev_flags {
  */
 int zns_dev_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err);
 void zns_dev_close(struct zns_dev *dev);	/* NULL is fine */
+
+/*
+ * All clients at once, to the end of the last one; the first error of any of them. Times are the device's own: model
+ * time of an emulator with timing on, else CLOCK_MONOTONIC and a thread for each client (some 10 us of skew).
+ */
+int zns_dev_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err);
+uint64_t zns_dev_now_ns(struct zns_dev *d);	/* of the same clock; only differences mean anything */
 
 #define zns_dev_write(d, ...) ((d)->ops->write((d), __VA_ARGS__))
 #define zns_dev_append(d, ...) ((d)->ops->append((d), __VA_ARGS__))

@@ -132,12 +132,29 @@ uint64_t zns_emu_model_stalls(struct zns_dev *dev);	/* garbage collections so fa
  * WALL: when they are made; they sleep until they are done in model time.
  * THREAD: they do not sleep; each thread has a model clock of its own for this handle, which starts at the device's
  * clock of the moment of this call (or of the opening, with ZNS_EMU_CLOCK=thread in the environment), and stands at
- * what its last call returned.
+ * what its last call returned. When the clock is set back to WALL or the handle is closed, the device's clock is moved
+ * on to where the model is, so that nobody has to sleep for what was only computed; the same when a device is opened
+ * that nobody else has open. So: not while others use it by the wall clock.
+ *
+ * zns_dev_race plays its clients in one thread, in order of their issue times: exact with either clock.
  */
 enum zns_emu_clock { ZNS_EMU_CLOCK_WALL, ZNS_EMU_CLOCK_THREAD };
 int zns_emu_set_clock(struct zns_dev *dev, enum zns_emu_clock clock, struct zns_err *err);
 uint64_t zns_emu_thread_clock(struct zns_dev *dev);			/* of the calling thread */
 void zns_emu_set_thread_clock(struct zns_dev *dev, uint64_t ns);
+
+/*
+ * Noise: every program, sense and command of this handle takes @jitter_pct per cent longer or shorter (uniform), and one in
+ * @stall_every programs and senses, at random, @stall_us longer, which the die is busy with. By call, or by
+ * ZNS_EMU_NOISE=jitter=PCT,stall-every=N,stall-us=US,seed=S in the environment (any of them, in any order), read when a
+ * device is opened. Drawn from the seed: the same commands in the same order take the same times.
+ */
+struct zns_emu_noise {
+	uint32_t jitter_pct;		/* 0 to 90 */
+	uint32_t stall_every, stall_us;	/* 0: never */
+	uint64_t seed;
+};
+int zns_emu_set_noise(struct zns_dev *dev, const struct zns_emu_noise *n, struct zns_err *err);
 
 /*
  * --- Faults --------------------------------------------------------------------------------------
