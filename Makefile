@@ -39,13 +39,13 @@ WARN		:= -Wall -Wextra -Werror -Wno-unused-parameter $(if $(filter clang%,$(CC))
 CPPFLAGS	:= -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -Izns/include -I$(GEN) -Icriu/include \
 		   $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 CFLAGS		:= -std=gnu11 $(OPT) $(WARN) $(SAN)
-LDLIBS		:= $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lpthread
+LDLIBS		:= $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lpthread -lm
 
 PROTO_C		:= $(patsubst images/%.proto,$(GEN)/%.pb-c.c,$(wildcard images/*.proto))
 PROTO_O		:= $(PROTO_C:.c=.o)
 objs		= $(patsubst %.c,$(B)/%.o,$(1))
 CLIENT_SRC	:= $(wildcard zns/broker/client*.c)
-LIB_OBJ		:= $(call objs,$(foreach d,base dev alloc store stripe,$(wildcard zns/$(d)/*.c)) $(CLIENT_SRC))
+LIB_OBJ		:= $(call objs,$(foreach d,base dev probe alloc store stripe,$(wildcard zns/$(d)/*.c)) $(CLIENT_SRC))
 ZNSD_OBJ	:= $(call objs,$(filter-out $(CLIENT_SRC),$(wildcard zns/broker/*.c)))
 # What zns-runc and znsctl share is all of zns/docker but the wrapper's own main, args and report.
 RUNC_SRC	:= $(addprefix zns/docker/,main.c args.c report.c)
@@ -64,7 +64,7 @@ PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch) scrip
 .PHONY: all zns criu deps deps-vm deps-doc deps-clang
 .PHONY: unit conform crash zonetests errors tools test
 .PHONY: test-vm zdtm-sample
-.PHONY: demo bench bench-emu
+.PHONY: demo bench bench-emu bench-probe
 .PHONY: fuzz fuzz-build lint man install uninstall clean
 all: zns criu
 
@@ -270,6 +270,10 @@ bench-emu: $(BENCH_BIN)
 	$(Q)$(B)/bench/emu_table && $(B)/bench/emu_seq
 
 # Seconds for each; the corpus is kept, so that the next run goes on where this one ended.
+# The probe on emulated drives whose maps are known; PROBE_ARGS=--quick leaves out those of several GB.
+bench-probe: zns
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/probe_accuracy.py --report $(B)/report/probe $(PROBE_ARGS)
+
 FUZZ_SECONDS	?= 60
 fuzz: deps-clang
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) B=$(B)/fuzzed CC=clang OPT="-g -O1" \

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef TEST_PROBE_DRIVE_H
+#define TEST_PROBE_DRIVE_H
+/*
+ * A drive in memory that has nothing in common with the emulator's model: commands issued at the same time arrive in
+ * any order, each die has one queue, two dies of a channel slow each other's long reads by a factor, times are noisy.
+ * Reads and writes may conflict by different maps. No data: reads give zeroes.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "zns/dev.h"
+#include "zns/util.h"
+
+#define DRIVE_ZONES	600u
+#define DRIVE_DIES	64u
+
+struct drive {
+	struct zns_dev dev;
+	uint32_t dies, channels, read_die[DRIVE_ZONES], write_die[DRIVE_ZONES];
+	double channel_factor;		/* of the time of a long read beside another on the channel */
+	uint32_t noise_pct, stall_every;
+	enum zns_zone_state state[DRIVE_ZONES];
+	uint64_t wp[DRIVE_ZONES], ends[DRIVE_ZONES][2], units[DRIVE_ZONES];
+	uint64_t now, busy[DRIVE_DIES], seed;
+	/* what the prober did */
+	uint64_t written, resets, finishes;
+	uint32_t active_max;
+	volatile sig_atomic_t *stop;	/* set in the race of this number from now, if that is not 0 */
+	uint32_t stop_in;
+};
+
+static inline struct drive *drive_of(struct zns_dev *d)
+{
+	return (struct drive *)d;
+}
+
+static inline uint64_t drive_random(struct drive *v)
+{
+	v->seed = v->seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return v->seed >> 33;
+}
+
+static inline uint64_t drive_noise(struct drive *v, uint64_t ns)
+{
+	if (v->noise_pct)
+		ns = ns * (1000 - 10 * v->noise_pct + drive_random(v) % (20 * v->noise_pct)) / 1000;
+	if (v->stall_every && !(drive_random(v) % v->stall_every))
+		ns += 4000000;
+	return ns;
+}
+
+static int drive_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *err)
+{
+	for (uint32_t i = 0; i < nr; i++)
+		out[i] = (struct zns_zone) { .index = first + i, .state = drive_of(d)->state[first + i],
+					     .wp = drive_of(d)->wp[first + i], .capacity = d->geo.zone_capacity };
+	return 0;
+}
+
+static int drive_accept(struct drive *v, uint32_t zone, uint64_t off, uint64_t len, struct zns_err *err)
+{
+	uint32_t active = 0;
+
+	if (off != v->wp[zone] || off + len > v->dev.geo.zone_capacity)
+		return zns_fail(err, -EIO, "zone %u: write at %llu, write pointer %llu", zone, (unsigned long long)off,
+				(unsigned long long)v->wp[zone]);
+	for (uint32_t z = 0; z < v->dev.geo.nr_zones; z++)
+		active += z != zone && zns_zone_is_active(v->state[z]);
+	if (v->dev.geo.max_active && active >= v->dev.geo.max_active)
+		return zns_fail(err, -EOVERFLOW, "too many active zones");
+	v->active_max = zns_max(v->active_max, active + 1);
+	v->state[zone] = ZNS_ZONE_IMP_OPEN;
+	v->wp[zone] += len;
+	v->written += len;
+	return 0;
+}
+
+static bool drive_beside(struct drive *v, const struct zns_race *r, uint32_t nr, uint32_t i)
+{
+	uint32_t die = v->read_die[r[i].zone];
+
+	for (uint32_t k = 0; k < nr; k++)
+		if (v->read_die[r[k].zone] != die && v->read_die[r[k].zone] % v->channels == die % v->channels)
+			return true;
+	return false;
+}
+
+static int drive_one(struct drive *v, const struct zns_race *r, uint32_t nr, uint32_t i, uint64_t off, uint64_t *due,
+		     struct zns_err *err)
+{
+	uint32_t z = r[i].zone;
+	uint64_t *busy = &v->busy[r[i].write ? v->write_die[z] : v->read_die[z]], ns, *slot;
+	int rc;
+
+	if (!r[i].write) {
+		if (off + r[i].len > v->wp[z])
+			return zns_fail(err, -ENODATA, "zone %u: read beyond the write pointer", z);
+		memset(r[i].buf, 0, r[i].len);
+		ns = 45000 + (uint64_t)r[i].len * 2;
+		if (r[i].len > KIB(32) && drive_beside(v, r, nr, i))
+			ns *= v->channel_factor;
+		*busy = zns_max(*busy, *due) + drive_noise(v, ns);
+		*due = *busy + 9000;
+		return 0;
+	}
+	rc = drive_accept(v, z, off, r[i].len, err);
+	if (rc)
+		return rc;
+	slot = &v->ends[z][v->units[z]++ % 2];
+	*due = zns_max(*due, *slot) + 9000;
+	*busy = *slot = zns_max(*busy, *due) + drive_noise(v, r[i].len * UINT64_C(10));
+	return 0;
+}
+
+static int drive_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err)
+{
+	struct drive *v = drive_of(d);
+	cleanup_free uint64_t *due = calloc(nr, sizeof(*due));
+	cleanup_free uint32_t *done = calloc(nr, sizeof(*done));
+	uint64_t end = v->now;
+	int rc = 0;
+
+	if (v->stop_in && !--v->stop_in)
+		*v->stop = 1;
+	if (!due || !done)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < nr; i++)
+		due[i] = v->now + drive_random(v) % 15000;	/* threads start in any order */
+	while (!rc) {
+		uint32_t next = nr;
+
+		for (uint32_t i = 0; i < nr; i++)
+			if (done[i] < r[i].count && (next == nr || due[i] < due[next]))
+				next = i;
+		if (next == nr)
+			break;
+		rc = drive_one(v, r, nr, next, r[next].off + (uint64_t)done[next] * (r[next].step ? r[next].step : r[next].len),
+			       &due[next], err);
+		r[next].done_ns[done[next]++] = due[next] - v->now;
+		end = zns_max(end, due[next]);
+	}
+	v->now = end;
+	return rc;
+}
+
+static int drive_alone(struct zns_dev *d, bool write, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *err)
+{
+	uint64_t done;
+	struct zns_race r = { .write = write, .zone = zone, .off = off, .len = len, .count = 1, .buf = buf, .done_ns = &done };
+
+	return drive_race(d, &r, 1, err);
+}
+
+static int drive_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err)
+{
+	return drive_alone(d, true, zone, off, (void *)buf, len, err);
+}
+
+static int drive_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *err)
+{
+	return drive_alone(d, false, zone, off, buf, len, err);
+}
+
+static int drive_reset(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err)
+{
+	struct drive *v = drive_of(d);
+
+	for (uint32_t i = 0; i < nr; i++) {
+		v->wp[zones[i]] = 0;
+		v->state[zones[i]] = ZNS_ZONE_EMPTY;
+		memset(v->ends[zones[i]], 0, sizeof(v->ends[0]));
+		v->resets++;
+	}
+	return 0;
+}
+
+static int drive_open_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err)
+{
+	return drive_accept(drive_of(d), zone, drive_of(d)->wp[zone], 0, err);
+}
+
+static int drive_close_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err)
+{
+	drive_of(d)->state[zone] = drive_of(d)->wp[zone] ? ZNS_ZONE_CLOSED : ZNS_ZONE_EMPTY;
+	return 0;
+}
+
+static int drive_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err)
+{
+	drive_of(d)->finishes++;
+	drive_of(d)->state[zone] = ZNS_ZONE_FULL;
+	return 0;
+}
+
+static int drive_flush(struct zns_dev *d, struct zns_err *err)
+{
+	struct drive *v = drive_of(d);
+
+	for (uint32_t i = 0; i < DRIVE_DIES; i++)
+		v->now = zns_max(v->now, v->busy[i]);
+	return 0;
+}
+
+static uint64_t drive_now(struct zns_dev *d)
+{
+	return drive_of(d)->now;
+}
+
+static void drive_close(struct zns_dev *d)
+{
+	free(d);
+}
+
+/* @map: die of a zone, for reads and writes; the caller may change write_die afterwards. */
+static inline struct drive *drive_new(uint32_t zones, uint32_t dies, uint32_t channels, uint32_t max_active, uint64_t seed)
+{
+	static const struct zns_dev_ops ops = {
+		.name = "drive", .report = drive_report, .write = drive_write, .read = drive_read, .reset = drive_reset,
+		.open_zone = drive_open_zone, .close_zone = drive_close_zone, .finish = drive_finish, .flush = drive_flush,
+		.close = drive_close, .race = drive_race, .now_ns = drive_now,
+	};
+	struct drive *v = calloc(1, sizeof(*v));
+
+	if (!v)
+		abort();
+	v->dev.ops = &ops;
+	v->dev.geo = (struct zns_geometry) { .nr_zones = zones, .block_size = 4096, .zone_size = MIB(32),
+					     .zone_capacity = MIB(24), .max_open = max_active, .max_active = max_active,
+					     .max_io_bytes = MIB(1), .mem_align = 4096 };
+	v->dies = dies;
+	v->channels = channels;
+	v->channel_factor = 1.23;
+	v->seed = seed;
+	/* unbalanced, and without any order */
+	for (uint32_t z = 0; z < zones; z++)
+		v->read_die[z] = v->write_die[z] = z < dies ? z : drive_random(v) % dies;
+	return v;
+}
+
+#endif

@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The probe: on the emulator with its maps, limits, faults and noise, and on a drive of another make. */
+#include "probe_drive.h"
+#include "emu_common.h"
+#include "zns/probe.h"
+
+static struct zns_probe_map map;
+
+static struct zns_emu_params timed(uint32_t zones, uint32_t channels, uint32_t ways)
+{
+	struct zns_emu_params p;
+
+	zns_emu_default_params(&p);
+	p.nr_zones = zones;
+	p.zone_size = MIB(4);
+	p.zone_capacity = KIB(3900);
+	p.channels = channels;
+	p.ways = ways;
+	p.max_active = 0;
+	p.timing = true;
+	p.prealloc = ZNS_EMU_SPARSE;
+	return p;
+}
+
+static struct zns_dev *make(const struct zns_emu_params *p, uint32_t jitter)
+{
+	struct zns_emu_noise n = { .jitter_pct = jitter, .stall_every = jitter ? 500 : 0, .stall_us = jitter ? 3000 : 0,
+				   .seed = 5 };
+	struct zns_dev *d = make_dev(p);
+
+	assert_ok(zns_emu_set_noise(d, &n, &err));
+	assert_ok(zns_emu_set_clock(d, ZNS_EMU_CLOCK_THREAD, &err));
+	memset(&map, 0, sizeof(map));
+	return d;
+}
+
+/* Same partition, by dies and by channels; zones that are unknown must be those of @unknown. */
+static void assert_map(const uint32_t *die, uint32_t nr, uint32_t channels, uint32_t unknown)
+{
+	uint32_t found = 0;
+
+	for (uint32_t a = 0; a < nr; a++) {
+		uint32_t ga = map.zone_group[a];
+
+		if (ga == ZNS_PROBE_NONE) {
+			found++;
+			continue;
+		}
+		assert_true(ga < map.nr_groups);
+		for (uint32_t b = 0; b < a; b++) {
+			uint32_t gb = map.zone_group[b];
+
+			if (gb == ZNS_PROBE_NONE)
+				continue;
+			if ((ga == gb) != (die[a] == die[b]))
+				fail_msg("zones %u and %u: dies %u and %u, groups %u and %u", a, b, die[a], die[b], ga, gb);
+			if (channels && ga != gb && (map.group_channel[ga] == map.group_channel[gb]) !=
+						    (die[a] % channels == die[b] % channels))
+				fail_msg("zones %u and %u: dies %u and %u, channels %u and %u", a, b, die[a], die[b],
+					 map.group_channel[ga], map.group_channel[gb]);
+		}
+	}
+	assert_int_equal(found, unknown);
+}
+
+static void assert_emu_map(struct zns_dev *d, uint32_t channels, uint32_t unknown)
+{
+	cleanup_free uint32_t *die = calloc(d->geo.nr_zones, sizeof(*die));
+
+	assert_ok(zns_emu_zone_map(d, die, &err));
+	assert_map(die, d->geo.nr_zones, channels, unknown);
+}
+
+static void assert_all_empty(struct zns_dev *d)
+{
+	for (uint32_t z = 0; z < d->geo.nr_zones; z++)
+		assert_zone(d, z, ZNS_ZONE_EMPTY, 0);
+}
+
+static void assert_cheap(struct zns_dev *d)
+{
+	assert_true(map.written > 0);
+	assert_true(map.written <= zns_probe_budget(&d->geo, map.unit));
+	assert_true(map.device_ns > 0 && map.reads > 0 && map.resets > 0);
+}
+
+static void maps(void **state)
+{
+	static const struct {
+		uint32_t zones, channels, ways, max_active, jitter;
+		enum zns_emu_map map;
+		uint32_t seed;
+	} t[] = {
+		{ 96, 8, 4, 0, 0, ZNS_EMU_MAP_INTERLEAVED, 0 },
+		{ 96, 8, 4, 0, 8, ZNS_EMU_MAP_INTERLEAVED, 0 },
+		{ 90, 9, 2, 0, 5, ZNS_EMU_MAP_INTERLEAVED, 0 },
+		{ 100, 4, 4, 0, 5, ZNS_EMU_MAP_PERMUTED, 1 },
+		{ 100, 8, 4, 32, 5, ZNS_EMU_MAP_PERMUTED, 2 },	/* as many dies as may be active */
+		{ 70, 3, 4, 5, 5, ZNS_EMU_MAP_PERMUTED, 3 },	/* several passes, for channels too */
+		{ 40, 2, 1, 3, 5, ZNS_EMU_MAP_INTERLEAVED, 0 },
+		{ 30, 8, 4, 0, 5, ZNS_EMU_MAP_INTERLEAVED, 0 },	/* fewer zones than dies */
+	};
+
+	for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(t); i++) {
+		struct zns_emu_params p = timed(t[i].zones, t[i].channels, t[i].ways);
+		struct zns_probe_params par = { .seed = i };
+		uint32_t channels = t[i].ways > 1 && t[i].zones > t[i].channels ? t[i].channels : 0;
+		struct zns_dev *d;
+
+		p.map = t[i].map;
+		p.map_seed = t[i].seed;
+		p.max_active = t[i].max_active;
+		p.max_open = t[i].max_active;
+		d = make(&p, t[i].jitter);
+		assert_ok(zns_probe_run(d, &par, &map, &err));
+		assert_false(map.one_domain);
+		assert_int_equal(map.nr_groups, zns_min(t[i].zones, t[i].channels * t[i].ways));
+		assert_emu_map(d, channels, 0);
+		if (!channels)
+			assert_int_equal(map.group_channel[0], ZNS_PROBE_NONE);
+		assert_true(map.confidence > 0.999);
+		assert_in_range(map.zone_write_mibps, 96, 104);
+		assert_in_range(map.zone_read_mibps, 375, 415);
+		assert_all_empty(d);
+		assert_cheap(d);
+		zns_probe_fini(&map);
+		zns_dev_close(d);
+		unlink(dev_path);
+	}
+}
+
+static void one_domain(void **state)
+{
+	struct zns_emu_params p = timed(40, 8, 4);
+	struct zns_probe_params par = { 0 };
+	struct zns_dev *d;
+
+	p.map = ZNS_EMU_MAP_SHARED;
+	p.max_open = p.max_active = 14;
+	p.die_write_mibps = 36;
+	d = make(&p, 5);
+	assert_ok(zns_probe_run(d, &par, &map, &err));
+	assert_true(map.one_domain);
+	assert_int_equal(map.nr_groups, 1);
+	assert_emu_map(d, 0, 0);
+	assert_true(map.scaling > 0.8 && map.scaling < 1.2);
+	assert_true(map.confidence > 0.85 && map.confidence < 1);	/* a sample only */
+	assert_in_range(map.zone_write_mibps, 1000, 1300);
+	assert_all_empty(d);
+	zns_probe_fini(&map);
+	zns_dev_close(d);
+}
+
+/* Zones of others are read, never written; what cannot be used stays unknown. */
+static void foreign_zones(void **state)
+{
+	struct zns_emu_params p = timed(64, 4, 2);
+	bool untouchable[64] = { [11] = true };
+	struct zns_probe_params par = { .untouchable = untouchable };
+	struct zns_dev *d;
+
+	p.max_active = 20;
+	d = make(&p, 5);
+	assert_ok(put(d, 0, 0, 4096, 1));		/* one block */
+	assert_ok(put(d, 9, 0, KIB(192), 2));
+	assert_ok(put(d, 17, 0, KIB(3900), 3));		/* full */
+	assert_ok(put(d, 30, 0, KIB(64), 4));
+	assert_ok(put(d, 11, 0, KIB(64), 5));
+	assert_ok(zns_dev_finish(d, 30, &err));
+	assert_ok(put(d, 40, 0, KIB(64), 6));
+	assert_ok(zns_emu_set_zone_state(d, 40, ZNS_ZONE_READ_ONLY, &err));
+	assert_ok(zns_emu_set_zone_state(d, 41, ZNS_ZONE_READ_ONLY, &err));	/* nothing in it to read */
+	assert_ok(zns_emu_set_zone_state(d, 42, ZNS_ZONE_OFFLINE, &err));
+	assert_ok(zns_probe_run(d, &par, &map, &err));
+	assert_int_equal(map.nr_groups, 8);
+	assert_emu_map(d, 4, 3);
+	assert_int_equal(map.zone_group[11], ZNS_PROBE_NONE);
+	assert_int_equal(map.zone_group[41], ZNS_PROBE_NONE);
+	assert_int_equal(map.zone_group[42], ZNS_PROBE_NONE);
+	assert_int_equal(map.nr_unknown, 0);		/* of those that can be used */
+	check(d, 0, 0, 4096, 1);
+	check(d, 9, 0, KIB(192), 2);
+	check(d, 17, 0, KIB(3900), 3);
+	check(d, 30, 0, KIB(64), 4);
+	check(d, 11, 0, KIB(64), 5);
+	check(d, 40, 0, KIB(64), 6);
+	assert_zone(d, 0, ZNS_ZONE_IMP_OPEN, 4096);
+	for (uint32_t z = 43; z < 64; z++)
+		assert_zone(d, z, ZNS_ZONE_EMPTY, 0);
+	zns_probe_fini(&map);
+	zns_dev_close(d);
+}
+
+/* A zone that goes bad under the probe is left out, and everything else is right. */
+static void bad_zone(void **state)
+{
+	struct zns_emu_params p = timed(64, 4, 2);
+	struct zns_emu_rule rule = { .kind = ZNS_EMU_WEAR_READ_ONLY, .zone = 33, .after = 0 };
+	struct zns_probe_params par = { .seed = 3 };
+	struct zns_dev *d = make(&p, 0);
+
+	assert_ok(zns_emu_add_fault(d, &rule, &err));
+	if (zns_probe_run(d, &par, &map, &err)) {	/* hit while the rates were measured */
+		zns_probe_fini(&map);
+		par.seed = 4;
+		assert_ok(zns_probe_run(d, &par, &map, &err));
+	}
+	assert_emu_map(d, 4, 1);
+	assert_int_equal(map.zone_group[33], ZNS_PROBE_NONE);
+	zns_probe_fini(&map);
+	zns_dev_close(d);
+}
+
+static void refusals(void **state)
+{
+	struct zns_emu_params p = timed(16, 2, 2);
+	struct zns_probe_params par = { .budget = MIB(2) };
+	struct zns_dev *d;
+
+	p.max_active = 4;
+	d = make(&p, 0);
+	assert_fails(zns_probe_run(d, &par, &map, &err), -EDQUOT, "larger --budget");
+	assert_all_empty(d);
+	assert_true(map.written <= MIB(2));
+	zns_probe_fini(&map);
+	par.budget = 0;
+	for (uint32_t z = 0; z < 3; z++)
+		assert_ok(put(d, z, 0, 4096, 1));
+	assert_fails(zns_probe_run(d, &par, &map, &err), -EOVERFLOW, "needs two more");
+	zns_probe_fini(&map);
+	assert_ok(zns_dev_reset(d, (uint32_t[]) { 0, 1, 2 }, 3, &err));
+	for (uint32_t z = 0; z < 16; z++)
+		assert_ok(zns_emu_set_zone_state(d, z, ZNS_ZONE_READ_ONLY, &err));
+	assert_fails(zns_probe_run(d, &par, &map, &err), -ENODATA, "no empty zone");
+	zns_probe_fini(&map);
+	zns_dev_close(d);
+}
+
+static uint32_t ticks;
+
+static void on_progress(void *arg, const struct zns_probe_progress *p)
+{
+	ticks++;
+	assert_true(p->done <= p->total && p->written <= p->budget);
+}
+
+static void *kept;
+static size_t kept_len;
+
+static void on_checkpoint(void *arg, const void *s, size_t len)
+{
+	free(kept);
+	kept = malloc(len);
+	assert_non_null(kept);
+	memcpy(kept, s, len);
+	kept_len = len;
+}
+
+static void assert_drive_clean(const struct drive *v)
+{
+	for (uint32_t z = 0; z < v->dev.geo.nr_zones; z++)
+		assert_int_equal(v->state[z], ZNS_ZONE_EMPTY);
+	assert_int_equal(v->finishes, 0);
+	assert_true(!v->dev.geo.max_active || v->active_max <= v->dev.geo.max_active);
+}
+
+static void assert_drive_map(const struct drive *v)
+{
+	assert_map(v->read_die, v->dev.geo.nr_zones, v->channels, 0);
+	assert_int_equal(map.nr_groups, v->dies);
+	assert_int_equal(map.nr_channels, v->channels);
+	assert_int_equal(map.written, v->written);
+	assert_int_equal(map.resets, v->resets);
+}
+
+/* Commands that arrive in any order, no regularity at all, 19 % loss on a channel. */
+static void another_drive(void **state)
+{
+	static const struct { uint32_t zones, dies, channels, max_active, noise; } t[] = {
+		{ 300, 32, 8, 0, 0 }, { 300, 32, 8, 0, 8 }, { 400, 18, 9, 40, 5 }, { 200, 12, 3, 7, 5 }, { 600, 64, 16, 0, 5 },
+	};
+
+	for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(t); i++) {
+		struct drive *v = drive_new(t[i].zones, t[i].dies, t[i].channels, t[i].max_active, 11 + i);
+		struct zns_probe_params par = { .seed = i, .progress = on_progress };
+
+		v->noise_pct = t[i].noise;
+		v->stall_every = t[i].noise ? 500 : 0;
+		memset(&map, 0, sizeof(map));
+		assert_ok(zns_probe_run(&v->dev, &par, &map, &err));
+		assert_drive_map(v);
+		assert_drive_clean(v);
+		assert_true(map.channel_loss > 0.15 && map.channel_loss < 0.23);
+		assert_true(map.written <= zns_probe_budget(&v->dev.geo, map.unit));
+		zns_probe_fini(&map);
+		zns_dev_close(&v->dev);
+	}
+}
+
+/* A large-zone drive: every zone is written over all dies, but small reads of two zones may well go to two of them. */
+static void reads_apart_writes_together(void **state)
+{
+	struct drive *v = drive_new(200, 16, 4, 14, 3);
+	struct zns_probe_params par = { 0 };
+
+	memset(v->write_die, 0, sizeof(v->write_die));
+	memset(&map, 0, sizeof(map));
+	assert_ok(zns_probe_run(&v->dev, &par, &map, &err));
+	assert_true(map.one_domain);
+	assert_drive_clean(v);
+	zns_probe_fini(&map);
+	zns_dev_close(&v->dev);
+}
+
+/* Independent when written, but by another map than when read: no profile rather than a wrong one. */
+static void reads_and_writes_disagree(void **state)
+{
+	struct drive *v = drive_new(256, 16, 4, 0, 3);
+	struct zns_probe_params par = { 0 };
+
+	for (uint32_t z = 0; z < 256; z++)
+		v->write_die[z] = (v->read_die[z] * 5 + z / 16) % 16;
+	memset(&map, 0, sizeof(map));
+	assert_fails(zns_probe_run(&v->dev, &par, &map, &err), -EPROTO, "when they are written");
+	assert_drive_clean(v);
+	zns_probe_fini(&map);
+	zns_dev_close(&v->dev);
+}
+
+/* Stopped three times, at many points, and continued from what was kept: the same map. */
+static void stop_and_resume(void **state)
+{
+	static const uint32_t points[] = { 1, 3, 7, 20, 60, 150, 300, 400, 500, 700 };
+	volatile sig_atomic_t stop;
+
+	for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(points); i++) {
+		struct drive *v = drive_new(120, 16, 4, i % 2 ? 12 : 0, 21 + i);
+		struct zns_probe_params par = { .stop = &stop, .progress = on_progress, .checkpoint = on_checkpoint };
+		uint64_t before = 0;
+		uint32_t stops = 0;
+		int rc;
+
+		v->noise_pct = 5;
+		v->stop = &stop;
+		memset(&map, 0, sizeof(map));
+		do {
+			stop = 0;
+			v->stop_in = stops < 3 ? points[i] : 0;
+			rc = zns_probe_run(&v->dev, &par, &map, &err);
+			assert_drive_clean(v);
+			if (!rc)
+				break;
+			assert_int_equal(rc, -EINTR);
+			stops++;
+			zns_probe_fini(&map);
+			if (kept) {
+				assert_ok(zns_probe_load(kept, kept_len, 120, &map, &err));
+				assert_true(map.written >= before);
+				before = map.written;
+			} else {	/* it had only begun: once more */
+				v->written = v->resets = 0;
+			}
+		} while (rc);
+		if (points[i] < 300)
+			assert_int_equal(stops, 3);
+		assert_drive_map(v);
+		free(kept);
+		kept = NULL;
+		zns_probe_fini(&map);
+		zns_dev_close(&v->dev);
+	}
+}
+
+/* A state is taken as it is, or refused; never a crash. */
+static void damaged_state(void **state)
+{
+	struct drive *v = drive_new(40, 8, 4, 0, 1);
+	struct zns_probe_params par = { .checkpoint = on_checkpoint };
+	cleanup_free uint8_t *bad = NULL;
+
+	memset(&map, 0, sizeof(map));
+	assert_ok(zns_probe_run(&v->dev, &par, &map, &err));
+	zns_probe_fini(&map);
+	assert_non_null(kept);
+	bad = malloc(kept_len);
+	assert_non_null(bad);
+	for (size_t i = 0; i < kept_len; i++) {
+		memcpy(bad, kept, kept_len);
+		bad[i] ^= 1 << i % 8;
+		assert_int_equal(zns_probe_load(bad, kept_len, 40, &map, &err), -EBADMSG);
+		assert_int_equal(zns_probe_load(kept, i, 40, &map, &err), -EBADMSG);
+	}
+	assert_int_equal(zns_probe_load(kept, kept_len, 41, &map, &err), -EBADMSG);
+	assert_ok(zns_probe_load(kept, kept_len, 40, &map, &err));
+	zns_probe_fini(&map);
+	free(kept);
+	kept = NULL;
+	zns_dev_close(&v->dev);
+}
+
+/* What a killed probe left is found by its mark and reset; what only looks like it is not. */
+static void leftovers(void **state)
+{
+	struct zns_emu_params p = timed(40, 4, 2);
+	struct zns_probe_params par = { 0 };
+	cleanup_free uint8_t *buf = aligned(KIB(192));
+	struct zns_dev *d = make(&p, 0);
+	uint32_t zone = 12;
+
+	memcpy(buf, "zns-criu probe\n", 16);
+	memcpy(buf + 16, &zone, sizeof(zone));
+	assert_ok(zns_dev_write(d, 12, 0, buf, KIB(192), &err));
+	assert_ok(zns_dev_write(d, 13, 0, buf, KIB(192), &err));	/* the number of another zone */
+	assert_ok(zns_probe_run(d, &par, &map, &err));
+	assert_emu_map(d, 4, 0);
+	assert_zone(d, 12, ZNS_ZONE_EMPTY, 0);
+	assert_zone(d, 13, ZNS_ZONE_IMP_OPEN, KIB(192));
+	zns_probe_fini(&map);
+	zns_dev_close(d);
+}
+
+static int probe_until_killed(void)
+{
+	struct zns_probe_params par = { 0 };
+	struct zns_probe_map m = { 0 };
+	struct zns_dev *d;
+
+	if (zns_dev_open(dev_spec, 0, &d, NULL) || zns_emu_set_clock(d, ZNS_EMU_CLOCK_THREAD, NULL))
+		return 1;
+	for (;;) {
+		if (zns_probe_run(d, &par, &m, NULL))
+			return 2;
+		zns_probe_fini(&m);
+	}
+}
+
+static void killed(void **state)
+{
+	struct zns_emu_params p = timed(64, 4, 4);
+	struct zns_probe_params par = { 0 };
+	struct zns_dev *d;
+	uint32_t hits = 0;
+
+	p.max_active = 30;
+	d = make(&p, 0);
+	for (uint32_t i = 0; i < 10; i++) {
+		pid_t pid = fork();
+		int st;
+
+		if (!pid)
+			_exit(probe_until_killed());
+		assert_true(pid > 0);
+		usleep(15000 + 7000 * i);
+		kill(pid, SIGKILL);
+		assert_int_equal(waitpid(pid, &st, 0), pid);
+		assert_true(WIFSIGNALED(st));
+		for (uint32_t z = 0; z < 64; z++)
+			hits += zone_of(d, z).wp != 0;
+		assert_ok(zns_probe_run(d, &par, &map, &err));
+		assert_emu_map(d, 4, 0);
+		assert_all_empty(d);
+		zns_probe_fini(&map);
+	}
+	print_message("%u zones were left by killed probes\n", hits);
+	assert_true(hits > 0);
+	zns_dev_close(d);
+}
+
+static void verify(void **state)
+{
+	struct drive *v = drive_new(300, 16, 4, 0, 5);
+	struct zns_probe_params par = { .seed = 1 };
+	struct zns_probe_drift drift;
+	uint32_t rate;
+
+	v->noise_pct = 5;
+	memset(&map, 0, sizeof(map));
+	assert_ok(zns_probe_run(&v->dev, &par, &map, &err));
+	map.written = 0;
+	assert_ok(zns_probe_verify(&v->dev, &par, &map, 0, &drift, &err));
+	assert_int_equal(drift.zones_checked, 64);
+	assert_int_equal(drift.zones_moved + drift.channels_moved + drift.rates_changed + drift.domain_changed, 0);
+	assert_int_equal(drift.channels_checked, 24);
+	assert_drive_clean(v);
+	/* a tenth of the zones are elsewhere */
+	for (uint32_t z = 60; z < 90; z++)
+		map.zone_group[z] = (map.zone_group[z] + 1) % 16;
+	map.written = 0;
+	assert_ok(zns_probe_verify(&v->dev, &par, &map, 100, &drift, &err));
+	assert_int_equal(drift.zones_checked, 100);
+	assert_true(drift.zones_moved >= 3);
+	for (uint32_t z = 60; z < 90; z++)
+		map.zone_group[z] = (map.zone_group[z] + 15) % 16;
+	/* the dies' channels are others */
+	for (uint32_t g = 0; g < 16; g++)
+		map.group_channel[g] = (map.group_channel[g] + g / 4) % 4;
+	map.written = 0;
+	assert_ok(zns_probe_verify(&v->dev, &par, &map, 0, &drift, &err));
+	assert_true(drift.channels_moved > 2);
+	assert_int_equal(drift.zones_moved, 0);
+	/* slower than it was */
+	rate = map.zone_write_mibps;
+	map.zone_write_mibps = rate * 2;
+	map.written = 0;
+	assert_ok(zns_probe_verify(&v->dev, &par, &map, 0, &drift, &err));
+	assert_true(drift.rates_changed);
+	/* thought to be one domain */
+	map.zone_write_mibps = rate;
+	map.one_domain = true;
+	map.written = 0;
+	assert_ok(zns_probe_verify(&v->dev, &par, &map, 0, &drift, &err));
+	assert_true(drift.domain_changed);
+	zns_probe_fini(&map);
+	zns_dev_close(&v->dev);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(maps), T(one_domain), T(foreign_zones), T(bad_zone), T(refusals), T(another_drive),
+		T(reads_apart_writes_together), T(reads_and_writes_disagree), T(stop_and_resume), T(damaged_state),
+		T(leftovers), T(killed), T(verify),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Writing is what the groups are for, reading is how they were found: a few pairs of zones are written at once. Two of
+ * one die get what one gets, two of different dies nearly twice that.
+ */
+#include "probe_priv.h"
+
+#define PAIRS	5u
+#define BORDER	1.4	/* as a multiple of one zone alone */
+
+/* Two empty zones of one group, or of two (on different channels if that is known). */
+static bool pick_pair(struct probe *p, bool same, uint32_t pair[2])
+{
+	const struct zns_probe_map *m = p->map;
+	uint32_t ga, ca;
+
+	for (uint32_t tries = 0; tries < 8; tries++) {
+		if (!probe_pick_empty(p, pair, 1))
+			return false;
+		ga = m->zone_group[pair[0]];
+		if (ga == ZNS_PROBE_NONE)
+			continue;
+		ca = m->group_channel[ga];
+		for (uint32_t from = probe_random(p, p->nr), k = 0; k < p->nr; k++) {
+			uint32_t z = (from + k) % p->nr, g = m->zone_group[z];
+
+			if (z == pair[0] || g == ZNS_PROBE_NONE || p->kind[z] != KIND_EMPTY || !p->typical[z] || (g == ga) != same)
+				continue;
+			if (!same && m->nr_channels > 1 && m->group_channel[g] == ca)
+				continue;
+			pair[1] = z;
+			return true;
+		}
+	}
+	return false;
+}
+
+static int try_pairs(struct probe *p, bool same, uint32_t count, uint32_t *tried, uint32_t *wrong, struct zns_err *err)
+{
+	*tried = *wrong = 0;
+	for (uint32_t i = 0; i < PAIRS; i++) {
+		uint32_t pair[2];
+		double sum;
+		int rc;
+
+		if (!pick_pair(p, same, pair))
+			return 0;
+		rc = probe_write_together(p, pair, 2, count, &sum, err);
+		if (!rc)
+			rc = probe_drop(p, pair, 2, err);
+		if (rc)
+			return rc;
+		*tried += 1;
+		*wrong += (sum > BORDER * p->map->zone_write_mibps) == same;
+		probe_tick(p, i + 1 + (same ? 0 : PAIRS), 2 * PAIRS);
+	}
+	return 0;
+}
+
+int probe_check(struct probe *p, struct zns_err *err)
+{
+	uint64_t left = (p->budget - zns_min(p->budget, p->map->written)) / p->unit / (4 * PAIRS);
+	uint32_t fits = p->d->geo.zone_capacity / p->unit - 1, count = zns_min(zns_min(left, fits), 24u), tried, wrong;
+	int rc;
+
+	/* what the buffers take would be all that is seen */
+	if (count < 8 || p->open_room < 2 || p->map->nr_groups < 2)
+		return 0;
+	rc = try_pairs(p, true, count, &tried, &wrong, err);
+	if (!rc && wrong * 2 > tried)
+		rc = zns_fail(err, -EPROTO,
+			      "zones that disturb each other's reads do not when they are written (%u of %u pairs): the groups found are of no use, leave the device as one domain",
+			      wrong, tried);
+	if (rc)
+		return rc;
+	rc = try_pairs(p, false, count, &tried, &wrong, err);
+	if (!rc && wrong * 2 > tried)
+		rc = zns_fail(err, -EPROTO,
+			      "zones that do not disturb each other's reads do when they are written (%u of %u pairs): the groups found are of no use, leave the device as one domain",
+			      wrong, tried);
+	return rc;
+}

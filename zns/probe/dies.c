@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Zones into dies. A pass keeps the pivots of some groups readable and brings all zones without a group past them, in
+ * waves as large as the limits allow; a zone that conflicts with none becomes a pivot, or, when there is no room for
+ * more, waits for the next pass, which need not look at the groups of this one any more.
+ */
+#include <string.h>
+
+#include "probe_priv.h"
+
+#define WAVE_MAX	512u
+#define PIVOTS_MAX	4096u
+#define ROUNDS		3	/* without a suspect, before a zone is taken for another die's */
+
+enum verdict { FOUND, NO_MATCH, UNSURE };
+
+struct pass {
+	uint32_t first, end;		/* groups whose pivots can be read */
+	uint32_t cap;
+	uint32_t *refuted;		/* by group: the zone that is proved not to be of it */
+	uint32_t *list;			/* groups to try */
+};
+
+/* A regular map repeats: what stood as far before this zone as the zone before has its like? */
+static uint32_t guess(const struct probe *p, uint32_t zone)
+{
+	bool worth = p->hint_tried < 16 || p->hint_hit * 2 > p->hint_tried || zone % 16 == 0;
+
+	if (!worth || !p->hint_distance || p->hint_distance > zone)
+		return ZNS_PROBE_NONE;
+	return p->map->zone_group[zone - p->hint_distance];
+}
+
+static void learn(struct probe *p, uint32_t zone, uint32_t group, uint32_t guessed)
+{
+	uint32_t last = p->last_of_group[group];
+
+	if (guessed != ZNS_PROBE_NONE) {
+		p->hint_tried++;
+		p->hint_hit += guessed == group;
+		if (p->hint_tried >= 256) {
+			p->hint_tried /= 2;
+			p->hint_hit /= 2;
+		}
+	}
+	if (last && last - 1 < zone)
+		p->hint_distance = zone - (last - 1);
+	p->last_of_group[group] = zone + 1;
+}
+
+/* 1: it is; 0: it is not, or cannot be told (then *unsure). */
+static int try_group(struct probe *p, struct pass *ps, uint32_t zone, uint32_t group, bool quick, bool *found, bool *unsure,
+		     float *conf, struct zns_err *err)
+{
+	int same, rc = probe_same_die(p, zone, p->map->pivot[group], quick, &same, conf, err);
+
+	*found = !rc && same == 1;
+	*unsure |= !rc && same < 0;
+	if (!rc && !same)
+		ps->refuted[group] = zone + 1;
+	return rc;
+}
+
+static int classify(struct probe *p, struct pass *ps, uint32_t zone, uint32_t first, enum verdict *v, uint32_t *group,
+		    float *conf, struct zns_err *err)
+{
+	uint32_t guessed = guess(p, zone), late[PROBE_SET_MAX], nr_late;
+	bool found = false, unsure = false;
+	int rc = 0;
+
+	*group = guessed;
+	if (guessed != ZNS_PROBE_NONE && guessed >= first && guessed < ps->end)
+		rc = try_group(p, ps, zone, guessed, true, &found, &unsure, conf, err);
+	else
+		guessed = ZNS_PROBE_NONE;
+	for (int clean = 0; !rc && !found && !unsure && clean < ROUNDS; clean++) {
+		uint32_t n = 0;
+
+		for (uint32_t g = first; g < ps->end; g++)
+			if (ps->refuted[g] != zone + 1 || clean)
+				ps->list[n++] = g;
+		/* in pieces, so that the one is not looked for any longer when it is found */
+		for (uint32_t at = 0; !rc && !found && at < n; at += PROBE_SET_MAX) {
+			uint32_t k = zns_min(n - at, PROBE_SET_MAX);
+
+			rc = probe_suspects(p, zone, ps->list + at, k, late, &nr_late, err);
+			for (uint32_t i = 0; !rc && !found && i < nr_late; i++) {
+				*group = late[i];
+				rc = try_group(p, ps, zone, late[i], false, &found, &unsure, conf, err);
+			}
+		}
+	}
+	*v = found ? FOUND : unsure ? UNSURE : NO_MATCH;
+	if (found)
+		learn(p, zone, *group, guessed);
+	return rc;
+}
+
+static void assign(struct probe *p, uint32_t zone, uint32_t group, float conf)
+{
+	p->map->zone_group[zone] = group;
+	p->map->zone_confidence[zone] = conf;
+}
+
+static void new_group(struct probe *p, struct pass *ps, uint32_t zone)
+{
+	uint32_t g = p->map->nr_groups++;
+
+	p->map->pivot[g] = zone;
+	p->map->group_channel[g] = ZNS_PROBE_NONE;
+	assign(p, zone, g, 1);
+	p->last_of_group[g] = 0;
+	learn(p, zone, g, ZNS_PROBE_NONE);
+	ps->end++;
+}
+
+static int one_zone(struct probe *p, struct pass *ps, uint32_t zone, struct zns_err *err)
+{
+	uint32_t first = zns_max(ps->first, p->map->tested[zone]), group;
+	enum verdict v;
+	float conf = 0;
+	int rc = classify(p, ps, zone, first, &v, &group, &conf, err);
+
+	/* data of others that cannot be read is their matter */
+	if (rc && rc != -EINTR && p->kind[zone] == KIND_DATA) {
+		p->given_up[zone] = true;
+		return 0;
+	}
+	if (rc)
+		return rc;
+	if (v == FOUND)
+		assign(p, zone, group, conf);
+	else if (v == UNSURE)
+		p->given_up[zone] = true;
+	else if (ps->end == p->map->nr_groups && ps->end - ps->first < ps->cap)
+		new_group(p, ps, zone);
+	else
+		p->map->tested[zone] = ps->end;
+	return 0;
+}
+
+static bool is_open_question(const struct probe *p, uint32_t zone)
+{
+	return p->kind[zone] != KIND_NO && p->map->zone_group[zone] == ZNS_PROBE_NONE && !p->given_up[zone];
+}
+
+static uint32_t count_open(const struct probe *p)
+{
+	uint32_t n = 0;
+
+	for (uint32_t z = 0; z < p->nr; z++)
+		n += is_open_question(p, z);
+	return n;
+}
+
+static bool is_pivot(const struct probe *p, const struct pass *ps, uint32_t zone)
+{
+	uint32_t g = p->map->zone_group[zone];
+
+	return g != ZNS_PROBE_NONE && g >= ps->first && g < ps->end && p->map->pivot[g] == zone;
+}
+
+static int one_wave(struct probe *p, struct pass *ps, const uint32_t *wave, uint32_t n, uint32_t *done, uint32_t total,
+		    struct zns_err *err)
+{
+	cleanup_free uint32_t *gone = calloc(n, sizeof(*gone));
+	uint32_t nr_gone = 0;
+	int rc = gone ? probe_need(p, wave, n, err) : zns_fail(err, -ENOMEM, "no memory for %u zones", n);
+
+	for (uint32_t i = 0; !rc && i < n; i++) {
+		if (is_open_question(p, wave[i]))
+			rc = one_zone(p, ps, wave[i], err);
+		probe_tick(p, ++*done, total);
+	}
+	for (uint32_t i = 0; !rc && i < n; i++)
+		if (!is_pivot(p, ps, wave[i]))
+			gone[nr_gone++] = wave[i];
+	return rc ? rc : probe_drop(p, gone, nr_gone, err);
+}
+
+/*
+ * A group of one zone among large ones may be a die that was found twice. Once more against all others, with the
+ * pivots as they are; a group that goes is closed up.
+ */
+static int recheck_lonely(struct probe *p, struct pass *ps, struct zns_err *err)
+{
+	cleanup_free uint32_t *size = calloc(p->nr, sizeof(*size));
+	uint32_t usable = 0;
+	int rc = 0;
+
+	if (!size)
+		return zns_fail(err, -ENOMEM, "no memory for %u groups", p->nr);
+	for (uint32_t z = 0; z < p->nr; z++) {
+		if (p->map->zone_group[z] == ZNS_PROBE_NONE)
+			continue;
+		size[p->map->zone_group[z]]++;
+		usable++;
+	}
+	for (uint32_t g = ps->end; !rc && g-- > ps->first;) {
+		uint32_t zone = p->map->pivot[g], to = ZNS_PROBE_NONE;
+		bool found = false, unsure = false;
+		float conf = 0;
+
+		if (size[g] != 1 || usable < 4 * p->map->nr_groups)
+			continue;
+		for (uint32_t k = ps->first; !rc && !found && k < ps->end; k++) {
+			if (k == g)
+				continue;
+			rc = try_group(p, ps, zone, k, true, &found, &unsure, &conf, err);
+			to = k;
+		}
+		if (rc || !found)
+			continue;
+		assign(p, zone, to, conf);
+		size[to]++;
+		for (uint32_t z = 0; z < p->nr; z++) {
+			if (p->map->zone_group[z] != ZNS_PROBE_NONE && p->map->zone_group[z] > g)
+				p->map->zone_group[z]--;
+			if (p->map->tested[z] > g)
+				p->map->tested[z]--;
+		}
+		memmove(p->map->pivot + g, p->map->pivot + g + 1, (p->map->nr_groups - g - 1) * sizeof(*p->map->pivot));
+		memmove(size + g, size + g + 1, (p->map->nr_groups - g - 1) * sizeof(*size));
+		memmove(p->last_of_group + g, p->last_of_group + g + 1,
+			(p->map->nr_groups - g - 1) * sizeof(*p->last_of_group));
+		p->map->nr_groups--;
+		ps->end--;
+		rc = probe_drop(p, &zone, 1, err);
+	}
+	return rc;
+}
+
+/* Ascending, zones with data last: then there are pivots to hold them against. */
+static uint32_t list_open(const struct probe *p, uint32_t *out, uint32_t below)
+{
+	uint32_t n = 0;
+
+	for (int data = 0; data < 2; data++)
+		for (uint32_t z = 0; z < p->nr; z++)
+			if (is_open_question(p, z) && p->map->tested[z] <= below && (p->kind[z] == KIND_DATA) == data)
+				out[n++] = z;
+	return n;
+}
+
+/* The pivots of a run that is continued; one that went bad meanwhile is replaced by another zone of its group. */
+static int load_pivots(struct probe *p, const struct pass *ps, struct zns_err *err)
+{
+	uint32_t *pivot = p->map->pivot;
+	int rc = probe_need(p, pivot + ps->first, ps->end - ps->first, err);
+
+	for (uint32_t g = ps->first; !rc && g < ps->end; g++) {
+		for (uint32_t z = 0; !rc && z < p->nr && p->kind[pivot[g]] == KIND_NO; z++) {
+			if (p->map->zone_group[z] != g || p->kind[z] == KIND_NO)
+				continue;
+			pivot[g] = z;
+			rc = probe_need(p, &z, 1, err);
+		}
+		if (!rc && p->kind[pivot[g]] == KIND_NO)
+			rc = zns_fail(err, -EIO, "no zone of group %u can be written or read any more: probe anew, without --resume", g);
+	}
+	return rc;
+}
+
+static int one_pass(struct probe *p, struct pass *ps, uint32_t *todo, uint32_t nr, uint32_t total, struct zns_err *err)
+{
+	uint32_t done = total - count_open(p);
+	int rc = load_pivots(p, ps, err);
+
+	for (uint32_t at = 0; !rc && at < nr;) {
+		uint32_t left = p->room - zns_min(p->room - 1, p->nr_ours), n = zns_min(nr - at, zns_min(left, WAVE_MAX));
+
+		rc = one_wave(p, ps, todo + at, n, &done, total, err);
+		at += n;
+	}
+	if (!rc)
+		rc = recheck_lonely(p, ps, err);
+	return rc ? rc : probe_drop(p, p->map->pivot + ps->first, ps->end - ps->first, err);
+}
+
+static int calibrate(struct probe *p, struct zns_err *err)
+{
+	uint32_t zones[4], n = probe_pick_empty(p, zones, zns_min(p->room, 4u));
+	int rc = probe_need(p, zones, n, err);
+
+	if (!rc && !n)
+		rc = zns_fail(err, -ENODATA, "%s has no empty zone to work with", p->d->path);
+	if (!rc)
+		rc = probe_calibrate_burst(p, zones, n, err);
+	return rc ? rc : probe_drop(p, zones, n, err);
+}
+
+int probe_dies(struct probe *p, struct zns_err *err)
+{
+	cleanup_free uint32_t *todo = calloc(p->nr, sizeof(*todo)), *refuted = calloc(p->nr + 1, sizeof(*refuted)),
+			      *list = calloc(p->nr + 1, sizeof(*list));
+	uint32_t total = 0, reserve = zns_max(1u, zns_min(p->room / 8, 64u));
+	int rc;
+
+	if (!todo || !refuted || !list)
+		return zns_fail(err, -ENOMEM, "no memory for %u zones", p->nr);
+	for (uint32_t z = 0; z < p->nr; z++)
+		total += p->kind[z] != KIND_NO;
+	rc = calibrate(p, err);
+	for (uint32_t pass = 0; !rc && pass < PROBE_PASSES; pass++) {
+		struct pass ps = { .first = UINT32_MAX, .cap = zns_min(p->room - reserve, PIVOTS_MAX),
+				   .refuted = refuted, .list = list };
+		uint32_t nr;
+
+		for (uint32_t z = 0; z < p->nr; z++)
+			if (is_open_question(p, z))
+				ps.first = zns_min(ps.first, p->map->tested[z]);
+		if (ps.first == UINT32_MAX)
+			break;
+		ps.first = zns_min(ps.first, p->map->nr_groups);
+		ps.end = zns_min(p->map->nr_groups, ps.first + ps.cap);
+		memset(refuted, 0, p->nr * sizeof(*refuted));
+		nr = list_open(p, todo, ps.first);
+		rc = one_pass(p, &ps, todo, nr, total, err);
+	}
+	return rc;
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Zones with something to read in them: written when needed, within limits and budget, and reset. */
+#include <string.h>
+
+#include "probe_priv.h"
+
+static const char mark[16] = "zns-criu probe\n";
+
+struct unit_head {
+	char mark[sizeof(mark)];
+	uint32_t zone, zero;
+};
+
+uint32_t probe_random(struct probe *p, uint32_t below)
+{
+	uint64_t state[2] = { p->rng++, 0x70726f6265 };
+
+	return zns_hash(state, sizeof(state)) % below;
+}
+
+void probe_fill(struct probe *p, uint8_t *unit, uint32_t zone)
+{
+	struct unit_head h = { .zone = zone };
+	uint64_t *w = (uint64_t *)unit, x = zone * UINT64_C(0x9e3779b97f4a7c15) + 1;
+
+	/* no drive shall find it easy to compress */
+	for (uint32_t i = 0; i < p->unit / 8; i++) {
+		x ^= x << 13;
+		x ^= x >> 7;
+		x ^= x << 17;
+		w[i] = x;
+	}
+	memcpy(h.mark, mark, sizeof(mark));
+	memcpy(unit, &h, sizeof(h));
+}
+
+/* A zone that a killed probe left. */
+static bool is_leftover(struct probe *p, const struct zns_zone *z)
+{
+	const struct unit_head *h = (const struct unit_head *)p->rbuf;
+
+	if (!zns_zone_is_active(z->state) || z->conventional)
+		return false;
+	if (!z->wp)
+		return true;	/* opened for a first write that never came */
+	if (zns_dev_read(p->d, z->index, 0, p->rbuf, p->d->geo.block_size, NULL))
+		return false;
+	return !memcmp(h->mark, mark, sizeof(mark)) && h->zone == z->index && !h->zero;
+}
+
+static int look(struct probe *p, struct zns_err *err)
+{
+	const struct zns_geometry *g = &p->d->geo;
+	cleanup_free struct zns_zone *zones = calloc(p->nr, sizeof(*zones));
+	uint32_t active = 0, open = 0;
+	int rc;
+
+	if (!zones)
+		return zns_fail(err, -ENOMEM, "no memory for %u zones", p->nr);
+	rc = zns_dev_report(p->d, 0, p->nr, zones, err);
+	for (uint32_t i = 0; !rc && i < p->nr; i++) {
+		struct zns_zone *z = &zones[i];
+		bool hands_off = p->par->untouchable && p->par->untouchable[i];
+
+		if (!hands_off && is_leftover(p, z)) {
+			rc = zns_dev_reset(p->d, &i, 1, err);
+			z->state = ZNS_ZONE_EMPTY;
+			z->wp = 0;
+			p->map->resets++;
+		}
+		active += zns_zone_is_active(z->state);
+		open += zns_zone_is_open(z->state);
+		p->typical[i] = z->capacity >= g->zone_capacity;
+		p->readable[i] = zns_min(zns_align_down(z->wp, g->block_size), p->unit);
+		if (hands_off || z->conventional || z->state == ZNS_ZONE_OFFLINE)
+			p->kind[i] = KIND_NO;
+		else if (z->state == ZNS_ZONE_EMPTY)
+			p->kind[i] = z->capacity >= p->unit ? KIND_EMPTY : KIND_NO;
+		else
+			p->kind[i] = p->readable[i] ? KIND_DATA : KIND_NO;
+	}
+	if (rc)
+		return rc;
+	p->room = g->max_active ? zns_max(g->max_active, active) - active : p->nr;
+	p->open_room = g->max_open ? zns_max(g->max_open, open) - open : p->nr;
+	if (p->room < 2 || !p->open_room)
+		return zns_fail(err, -EOVERFLOW,
+				"%u zones are active and %u open, the limits are %u and %u: a probe needs two more: remove checkpoints or reset zones first",
+				active, open, g->max_active, g->max_open);
+	return 0;
+}
+
+int probe_begin(struct probe *p, struct zns_dev *d, const struct zns_probe_params *par, struct zns_probe_map *map,
+		struct zns_err *err)
+{
+	uint32_t align = zns_max(d->geo.mem_align, 4096u);
+	int rc;
+
+	*p = (struct probe) { .d = d, .par = par, .map = map, .nr = d->geo.nr_zones, .rng = par->seed << 20 };
+	p->unit = zns_probe_unit(&d->geo, par->unit);
+	p->budget = par->budget ? par->budget : zns_probe_budget(&d->geo, p->unit);
+	p->small = zns_max(PROBE_SMALL, d->geo.block_size);
+	p->set_max = PROBE_SET_MAX;
+	p->wall0 = p->phase_wall0 = zns_mono_ns();
+	p->dev0 = zns_dev_now_ns(d);
+	p->kind = calloc(p->nr, sizeof(*p->kind));
+	p->have = calloc(p->nr, sizeof(*p->have));
+	p->readable = calloc(p->nr, sizeof(*p->readable));
+	p->typical = calloc(p->nr, sizeof(*p->typical));
+	p->given_up = calloc(p->nr, sizeof(*p->given_up));
+	p->last_of_group = calloc(p->nr, sizeof(*p->last_of_group));
+	if (!p->kind || !p->have || !p->readable || !p->typical || !p->given_up || !p->last_of_group ||
+	    (!map->zone_group && probe_map_alloc(map, p->nr)) ||
+	    posix_memalign((void **)&p->wbuf, align, (size_t)PROBE_WRITE_BATCH * p->unit) ||
+	    posix_memalign((void **)&p->rbuf, align,
+			   zns_max((size_t)(PROBE_BURST_MAX + PROBE_SET_MAX) * p->small, 4 * (size_t)p->unit)))
+		return zns_fail(err, -ENOMEM, "no memory for a probe of %u zones", p->nr);
+	map->unit = p->unit;
+	rc = look(p, err);
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < p->nr; i++)
+		if (p->kind[i] == KIND_EMPTY)
+			return 0;
+	return zns_fail(err, -ENODATA, "%s has no empty zone to work with: remove checkpoints first", d->path);
+}
+
+int probe_clean(struct probe *p, int rc, struct zns_err *err)
+{
+	cleanup_free uint32_t *left = NULL;
+	struct zns_err why = ZNS_ERR_INIT;
+	uint32_t n = 0;
+
+	if (p->nr_ours)
+		left = calloc(p->nr, sizeof(*left));
+	for (uint32_t i = 0; left && i < p->nr; i++)
+		if (p->have[i] && p->kind[i] == KIND_EMPTY)
+			left[n++] = i;
+	if (n && probe_drop(p, left, n, &why) && !rc)
+		rc = zns_fail(err, why.code, "%s", why.msg);
+	if (n && zns_dev_flush(p->d, &why) && !rc)
+		rc = zns_fail(err, why.code, "%s", why.msg);
+	p->map->wall_ns += zns_mono_ns() - p->wall0;
+	p->map->device_ns += zns_dev_now_ns(p->d) - p->dev0;
+	return rc;
+}
+
+void probe_free(struct probe *p)
+{
+	free(p->kind);
+	free(p->have);
+	free(p->readable);
+	free(p->typical);
+	free(p->given_up);
+	free(p->last_of_group);
+	free(p->wbuf);
+	free(p->rbuf);
+}
+
+int probe_spend(struct probe *p, uint64_t bytes, struct zns_err *err)
+{
+	char a[16], b[16];
+
+	if (p->map->written + bytes > p->budget)
+		return zns_fail(err, -EDQUOT, "%s are written, and the budget of %s does not allow more: give a larger --budget",
+				zns_format_size(p->map->written, a, sizeof(a)), zns_format_size(p->budget, b, sizeof(b)));
+	p->map->written += bytes;
+	return 0;
+}
+
+/* One by one, after several at once failed: a bad zone is left out, a limit is an error. */
+static int write_each(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
+{
+	for (uint32_t i = 0; i < nr; i++) {
+		uint32_t z = zones[i];
+		struct zns_zone now;
+		int rc = zns_dev_report(p->d, z, 1, &now, err);
+
+		if (rc)
+			return rc;
+		if (now.wp >= p->unit)
+			continue;
+		rc = now.wp || now.state != ZNS_ZONE_EMPTY ? -EIO :
+			zns_dev_write(p->d, z, 0, p->wbuf + (size_t)i * p->unit, p->unit, err);
+		if (rc == -EOVERFLOW || rc == -ETOOMANYREFS || rc == -ENOMEM || rc == -EBADF)
+			return rc;
+		if (!rc)
+			continue;
+		zns_dev_reset(p->d, &z, 1, NULL);
+		p->kind[z] = KIND_NO;
+		p->have[z] = 0;
+		p->nr_ours--;
+	}
+	return 0;
+}
+
+static int write_batch(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
+{
+	struct zns_race r[PROBE_WRITE_BATCH] = { 0 };
+	uint64_t done[PROBE_WRITE_BATCH];
+	int rc = nr ? probe_spend(p, (uint64_t)nr * p->unit, err) : 0;
+
+	if (rc || !nr)
+		return rc;
+	for (uint32_t i = 0; i < nr; i++) {
+		probe_fill(p, p->wbuf + (size_t)i * p->unit, zones[i]);
+		r[i] = (struct zns_race) { .write = true, .zone = zones[i], .len = p->unit, .count = 1,
+					   .buf = p->wbuf + (size_t)i * p->unit, .done_ns = &done[i] };
+		p->have[zones[i]] = 1;
+		p->readable[zones[i]] = p->unit;
+		p->nr_ours++;
+	}
+	if (zns_dev_race(p->d, r, nr, NULL))
+		rc = write_each(p, zones, nr, err);
+	/* its place among the open zones is for others */
+	for (uint32_t i = 0; !rc && i < nr && p->d->geo.max_open; i++)
+		if (p->have[zones[i]])
+			rc = zns_dev_close_zone(p->d, zones[i], err);
+	return rc;
+}
+
+int probe_need(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
+{
+	uint32_t batch[PROBE_WRITE_BATCH], n = 0, max = zns_min(PROBE_WRITE_BATCH, p->open_room);
+	bool wrote = false;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < nr && !rc; i++) {
+		if (p->kind[zones[i]] == KIND_EMPTY && !p->have[zones[i]])
+			batch[n++] = zones[i];
+		if (n == max || (n && i + 1 == nr)) {
+			rc = write_batch(p, batch, n, err);
+			wrote = true;
+			n = 0;
+		}
+	}
+	if (!rc && n)
+		rc = write_batch(p, batch, n, err);
+	/* a die that still programs would look like one that is read */
+	return rc || (!wrote && !n) ? rc : zns_dev_flush(p->d, err);
+}
+
+int probe_drop(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
+{
+	cleanup_free uint32_t *list = calloc(nr ? nr : 1, sizeof(*list));
+	uint32_t n = 0;
+	int rc;
+
+	if (!list)
+		return zns_fail(err, -ENOMEM, "no memory for %u zones", nr);
+	for (uint32_t i = 0; i < nr; i++)
+		if (p->have[zones[i]] && p->kind[zones[i]] == KIND_EMPTY)
+			list[n++] = zones[i];
+	rc = n ? zns_dev_reset(p->d, list, n, err) : 0;
+	for (uint32_t i = 0; !rc && i < n; i++) {
+		p->have[list[i]] = p->readable[list[i]] = 0;
+		p->nr_ours--;
+		p->map->resets++;
+	}
+	return rc;
+}
+
+uint32_t probe_pick_empty(struct probe *p, uint32_t *out, uint32_t n)
+{
+	uint32_t got = 0, from = probe_random(p, p->nr);
+
+	/* at random while that finds some, then whatever is left */
+	for (uint32_t tries = 0; got < n && tries < 8 * n + 64; tries++) {
+		uint32_t z = probe_random(p, p->nr), i;
+
+		for (i = 0; i < got && out[i] != z; i++)
+			;
+		if (i == got && p->kind[z] == KIND_EMPTY && p->typical[z] && !p->have[z])
+			out[got++] = z;
+	}
+	for (uint32_t k = 0; got < n && k < p->nr; k++) {
+		uint32_t z = (from + k) % p->nr, i;
+
+		for (i = 0; i < got && out[i] != z; i++)
+			;
+		if (i == got && p->kind[z] == KIND_EMPTY && p->typical[z] && !p->have[z])
+			out[got++] = z;
+	}
+	return got;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* One zone's rates, and whether several zones together get more than one: if not, the drive is one domain. */
+#include "probe_priv.h"
+
+#define TOGETHER	8u
+#define ROUNDS_MAX	9u
+#define SOLO_LEAST	12u	/* units */
+#define EACH_LEAST	8u
+#define ONE_DOMAIN	1.3	/* as a multiple of one zone alone */
+
+static uint32_t clamp(uint64_t v, uint32_t low, uint32_t high)
+{
+	return v < low ? low : v > high ? high : v;
+}
+
+static int one_round(struct probe *p, uint32_t n, uint32_t solo, uint32_t each, double *write, double *read, double *together,
+		     struct zns_err *err)
+{
+	uint32_t zones[TOGETHER], got = probe_pick_empty(p, zones, n);
+	int rc;
+
+	*together = 0;
+
+	if (got < n)
+		return zns_fail(err, -ENODATA, "%s has too few empty zones to measure with: remove checkpoints first",
+				p->d->path);
+	rc = probe_write_together(p, zones, 1, solo, write, err);
+	if (!rc)
+		rc = probe_read_rate(p, zones[0], solo, read, err);
+	if (!rc)
+		rc = probe_drop(p, zones, 1, err);
+	if (!rc && n > 1)
+		rc = probe_write_together(p, zones, n, each, together, err);
+	if (!rc && n > 1)
+		rc = probe_drop(p, zones, n, err);
+	return rc;
+}
+
+int probe_rates(struct probe *p, struct zns_err *err)
+{
+	uint64_t total = (p->budget - zns_min(p->budget, p->map->written)) / p->unit;
+	uint32_t n = zns_min(zns_min(p->room, p->open_room), TOGETHER), rounds, solo, each, empty = 0;
+	uint32_t fits = p->d->geo.zone_capacity / p->unit - 1;
+	double write[ROUNDS_MAX], read[ROUNDS_MAX], together[ROUNDS_MAX], most = 0, one;
+
+	for (uint32_t z = 0; z < p->nr; z++)
+		empty += p->kind[z] == KIND_EMPTY && p->typical[z];
+	n = zns_min(n, empty);
+	/* few zones at once may be on one die by chance, so more often then; not at the cost of everything else */
+	rounds = n < 4 ? ROUNDS_MAX : 3;
+	while (rounds > 1 && rounds * (SOLO_LEAST + n * EACH_LEAST) > total * 4 / 10)
+		rounds--;
+	if (!n)
+		return zns_fail(err, -ENODATA, "%s has no empty zone to measure with: remove checkpoints first", p->d->path);
+	solo = zns_min(clamp(total / 10 / rounds, SOLO_LEAST, 256), fits);
+	each = zns_min(clamp(total * 3 / 10 / rounds / n, EACH_LEAST, 64), fits);
+	for (uint32_t i = 0; i < rounds; i++) {
+		int rc = one_round(p, n, solo, each, &write[i], &read[i], &together[i], err);
+
+		if (rc)
+			return rc;
+		most = zns_max(most, together[i]);
+		probe_tick(p, i + 1, rounds);
+	}
+	one = probe_median(write, rounds);
+	p->map->zone_write_mibps = zns_max(one + 0.5, 1.0);
+	p->map->zone_read_mibps = zns_max(probe_median(read, rounds) + 0.5, 1.0);
+	/* the best: noise and zones that happen to share a die only take away from it */
+	p->map->scaling = n > 1 ? most / one : 1;
+	p->map->one_domain = p->map->scaling < ONE_DOMAIN;
+	if (!p->map->one_domain)
+		return 0;
+	/* Laplace's rule for the next zone, after so many that all behaved the same. */
+	for (uint32_t z = 0; z < p->nr; z++) {
+		p->map->zone_group[z] = 0;
+		p->map->zone_confidence[z] = 1 - 1.0 / (rounds * n + 2);
+	}
+	p->map->nr_groups = 1;
+	p->map->pivot[0] = 0;
+	p->map->group_channel[0] = ZNS_PROBE_NONE;
+	p->map->channel_confidence[0] = 0;
+	p->map->nr_channels = 0;
+	return 0;
+}
