@@ -110,8 +110,8 @@ int zns_broker_lock_device(const char *dev_path, unsigned wait_ms, int *fd_out, 
 		int pid = zns_flock_holder(fd);
 
 		if (pid)
-			return zns_fail(err, -EBUSY, "%s is in use by another broker or a format (PID %d)", dev_path, pid);
-		return zns_fail(err, -EBUSY, "%s is in use by another broker or a format", dev_path);
+			return zns_fail(err, -EBUSY, "%s is in use by another broker, a format or a probe (PID %d)", dev_path, pid);
+		return zns_fail(err, -EBUSY, "%s is in use by another broker, a format or a probe", dev_path);
 	}
 	if (ret)
 		return zns_fail_sys(err, ret, "cannot lock %s", dev_path);

@@ -21,6 +21,12 @@ int zones_refresh(struct znsd *d, uint32_t first, uint32_t nr, struct zns_err *e
 	return 0;
 }
 
+/* Zones that a probe could not place are on any die: nobody can be promised one. */
+static bool group_unknown(const ZnsPb__Profile *p, uint32_t g)
+{
+	return p->has_unknown_group && p->unknown_group == g;
+}
+
 static int groups_init(struct znsd *d, struct zns_err *err)
 {
 	const ZnsPb__Profile *p = zns_store_profile(d->store);
@@ -41,7 +47,7 @@ static int groups_init(struct znsd *d, struct zns_err *err)
 		d->zones[i].group = g;
 		if (d->zones[i].meta)
 			d->groups[g].metadata = true;
-		else
+		else if (!group_unknown(p, g))
 			d->groups[g].nr_zones++;
 	}
 	for (i = 0; i < d->nr_groups; i++) {
@@ -51,7 +57,7 @@ static int groups_init(struct znsd *d, struct zns_err *err)
 	for (i = 0; i < d->nr_zones; i++) {
 		struct zn_group *g = &d->groups[d->zones[i].group];
 
-		if (!d->zones[i].meta)
+		if (!d->zones[i].meta && !group_unknown(p, d->zones[i].group))
 			g->zones[g->nr_zones++] = i;
 	}
 	/* A new broker must not start over with the same zones: wear. */

@@ -298,9 +298,20 @@ static int groups_json(const ZnsPb__Profile *p)
 	json_object_object_add(j, "zone_write_mibps", json_object_new_int64(p->zone_write_mibps));
 	json_object_object_add(j, "zone_read_mibps", json_object_new_int64(p->zone_read_mibps));
 	json_object_object_add(j, "confidence", json_object_new_double(p->confidence));
+	if (p->method)
+		json_object_object_add(j, "method", json_object_new_string(p->method));
+	if (p->has_scaling)
+		json_object_object_add(j, "scaling", json_object_new_double(p->scaling));
+	if (p->has_created_ns)
+		json_object_object_add(j, "created", ctl_json_time(p->created_ns));
+	json_object_object_add(j, "unknown_zones", p->has_unknown_group ? group_zones(p, p->unknown_group) : json_object_new_array());
 	for (i = 0; i < p->n_groups; i++) {
+		if (p->has_unknown_group && p->unknown_group == i)
+			continue;
 		o = json_object_new_object();
 		json_object_object_add(o, "id", json_object_new_int64(i));
+		if (i < p->n_group_confidence)
+			json_object_object_add(o, "confidence", json_object_new_double(p->group_confidence[i]));
 		json_object_object_add(o, "channel",
 				       p->groups[i]->has_channel ? json_object_new_int64(p->groups[i]->channel) : NULL);
 		json_object_object_add(o, "zones", group_zones(p, i));
@@ -316,13 +327,18 @@ static int groups_text(const ZnsPb__Profile *p)
 
 	printf("source %s, confidence %.2f; one zone: %u MiB/s written, %u MiB/s read\n", p->source, p->confidence,
 	       p->zone_write_mibps, p->zone_read_mibps);
+	if (p->method)
+		printf("%s\n", p->method);
 	printf("group  channel  zones\n");
 	for (i = 0; i < p->n_groups; i++) {
 		char channel[16] = "?";
 
 		if (p->groups[i]->has_channel)
 			snprintf(channel, sizeof(channel), "%u", p->groups[i]->channel);
-		printf("%5zu  %7s ", i, channel);
+		if (p->has_unknown_group && p->unknown_group == i)
+			printf("    ?        ? ");
+		else
+			printf("%5zu  %7s ", i, channel);
 		for (k = n = 0; k < p->n_zone_group; k++)
 			if (p->zone_group[k] == i && n++ < 12)
 				printf(" %zu", k);

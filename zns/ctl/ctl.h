@@ -28,6 +28,7 @@ int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_format(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_register(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_unregister(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_probe(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_groups(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_status(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_ls(const struct ctl_cmd *cmd, int argc, char **argv);
@@ -145,6 +146,12 @@ struct ctl_map {
 	uint32_t zone_write_mibps, zone_read_mibps;	/* 0: as the device says */
 };
 int ctl_make_profile(struct zns_dev *dev, const struct ctl_map *map, ZnsPb__Profile **out, struct zns_err *err);
+
+struct zns_probe_map;
+/* As a probe found it. Groups keep the numbers that they have in @old, as far as they are the same. */
+int ctl_probed_profile(const struct zns_probe_map *m, const ZnsPb__Profile *old, ZnsPb__Profile **out, struct zns_err *err);
+/* What of a profile a probe can be held against: zeroed before, ended with zns_probe_fini. */
+int ctl_profile_to_map(const ZnsPb__Profile *p, struct zns_probe_map *m, struct zns_err *err);
 
 /* cmd_format.c */
 int ctl_format_device(struct zns_dev *dev, const struct ctl_map *map, bool force, uint8_t uuid[ZNS_UUID_LEN],

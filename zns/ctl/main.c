@@ -32,6 +32,14 @@ static const struct ctl_cmd commands[] = {
 	{ "register", "DEV", "register a formatted device, for instance one from another host",
 	  "  --default       make it the default device\n", cmd_register },
 	{ "unregister", "DEV|UUID", "forget a device; what it holds stays", "", cmd_unregister },
+	{ "probe", "[DEV] [OPTIONS]", "find out by measuring which zones share a die or a channel, and how fast a zone is",
+	  "  --verify        only test a sample against what is stored; exit code 1 if it no longer holds\n"
+	  "  --sample N      so many zones (with --verify)\n"
+	  "  --resume        go on with an interrupted probe\n"
+	  "  --budget SIZE   write at most so much; default: the larger of 1 % of the capacity and 8 units per zone\n"
+	  "  --unit SIZE     the drive's program unit; default 192K\n"
+	  "  --dry-run       only say what would be done\n" DEV_HELP,
+	  cmd_probe },
 	{ "groups", "[DEV]", "groups of zones that share a die", DEV_HELP, cmd_groups },
 	{ "status", "[DEV]|--all", "the device, its space, reservations and leases",
 	  "  --all           the space of every registered device, as df\n" DEV_HELP, cmd_status },

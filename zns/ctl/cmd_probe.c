@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* probe: measure the device and store what was found as its profile; or hold a sample against what is stored. */
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+#include "ctl.h"
+#include "zns/emu.h"
+#include "zns/probe.h"
+#include "zns/store.h"
+
+enum { OPT_VERIFY = OPT_OWN, OPT_RESUME, OPT_BUDGET, OPT_UNIT, OPT_DRY_RUN, OPT_SAMPLE };
+
+#define STATE_MAX MIB(32)	/* of a million zones */
+
+struct probe_cmd {
+	const struct ctl_cmd *cmd;
+	struct ctl_args args;
+	bool verify, resume, dry_run;
+	uint64_t sample;
+	struct zns_registered reg;
+	char state_path[300];
+	struct zns_dev *dev;
+	struct zns_store *store;
+	struct zns_probe_params par;
+	struct zns_probe_map map;
+	bool shown;
+};
+
+static volatile sig_atomic_t stop;
+
+static void on_signal(int sig)
+{
+	stop = 1;
+}
+
+static void show(void *arg, const struct zns_probe_progress *p)
+{
+	static const char *const phase[] = { "rates", "dies", "channels", "check", "done" };
+	struct probe_cmd *k = arg;
+	char written[16], left[32] = "", groups[32] = "";
+
+	if (p->left_s >= 0)
+		snprintf(left, sizeof(left), ", %d:%02d left", (int)p->left_s / 60, (int)p->left_s % 60);
+	if (p->groups)
+		snprintf(groups, sizeof(groups), ", %u groups", p->groups);
+	fprintf(stderr, "\rprobe: %s %u/%u%s, %s written%s\033[K", phase[p->phase], p->done, p->total, groups,
+		zns_format_size(p->written, written, sizeof(written)), left);
+	fflush(stderr);
+	k->shown = true;
+}
+
+static void unshow(struct probe_cmd *k)
+{
+	if (k->shown)
+		fprintf(stderr, "\r\033[K");
+	k->shown = false;
+}
+
+static void keep_state(void *arg, const void *state, size_t len)
+{
+	struct probe_cmd *k = arg;
+
+	zns_replace_file(AT_FDCWD, k->state_path, state, len, 0600);
+}
+
+static int load_state(struct probe_cmd *k, struct zns_err *err)
+{
+	cleanup_free uint8_t *state = NULL;
+	size_t len;
+	int ret = zns_read_file(AT_FDCWD, k->state_path, STATE_MAX, &state, &len);
+
+	if (ret == -ENOENT)
+		return zns_fail(err, ret, "no interrupted probe of %s is known here (%s): run without --resume", k->reg.path,
+				k->state_path);
+	if (ret)
+		return zns_fail_sys(err, ret, "%s", k->state_path);
+	ret = zns_probe_load(state, len, k->dev->geo.nr_zones, &k->map, err);
+	if (ret) {
+		zns_wrap(err, "%s", k->state_path);
+		return ret;
+	}
+	if (k->par.unit && k->par.unit != k->map.unit)
+		return zns_fail(err, -EINVAL, "the interrupted probe used units of %u bytes: give the same, or none", k->map.unit);
+	k->par.unit = k->map.unit;
+	return 0;
+}
+
+/* Time on an emulator is model time, and nobody has to wait for it. */
+static int set_clock(struct probe_cmd *k, struct zns_err *err)
+{
+	struct zns_emu_params p;
+
+	if (zns_emu_info(k->dev, &p, NULL))
+		return 0;
+	if (!p.timing)
+		return zns_fail(err, -ENOTSUP,
+				"%s has no timing model, so nothing can be measured on it: its groups are what `create` or `format --map` were told",
+				k->reg.path);
+	return zns_emu_set_clock(k->dev, ZNS_EMU_CLOCK_THREAD, err);
+}
+
+static int open_all(struct probe_cmd *k, int *lock, struct zns_err *err)
+{
+	int ret = zns_resolve_device(k->args.dev, &k->reg, err);
+
+	if (!ret)
+		ret = zns_broker_run_dir(err);
+	if (!ret)
+		ret = ctl_claim_device(k->reg.path, lock, err);
+	if (!ret)
+		ret = zns_dev_open(k->reg.path, 0, &k->dev, err);
+	if (!ret)
+		ret = set_clock(k, err);
+	if (!ret)
+		ret = zns_store_open(k->dev, 0, &k->store, err);
+	if (!ret && memcmp(zns_store_uuid(k->store), k->reg.uuid, ZNS_UUID_LEN))
+		ret = zns_fail(err, -ESTALE, "%s holds another store than it is registered with: register it again", k->reg.path);
+	if (!ret && zns_broker_path(k->reg.uuid, "probe", k->state_path, sizeof(k->state_path)))
+		ret = zns_fail(err, -ENAMETOOLONG, "the runtime directory's name is too long");
+	return ret;
+}
+
+static void json_cost(struct json_object *j, const struct probe_cmd *k)
+{
+	const struct zns_probe_map *m = &k->map;
+
+	json_object_object_add(j, "unit", json_object_new_int64(m->unit));
+	json_object_object_add(j, "bytes_written", json_object_new_int64(m->written));
+	json_object_object_add(j, "budget", json_object_new_int64(k->par.budget ? k->par.budget :
+								   zns_probe_budget(&k->dev->geo, m->unit)));
+	json_object_object_add(j, "resets", json_object_new_int64(m->resets));
+	json_object_object_add(j, "reads", json_object_new_int64(m->reads));
+	json_object_object_add(j, "bytes_read", json_object_new_int64(m->read_bytes));
+	json_object_object_add(j, "device_s", json_object_new_double(m->device_ns / 1e9));
+	json_object_object_add(j, "wall_s", json_object_new_double(m->wall_ns / 1e9));
+}
+
+static struct json_object *json_device(const struct probe_cmd *k)
+{
+	struct json_object *j = json_object_new_object();
+	char id[ZNS_UUID_STR];
+
+	json_object_object_add(j, "uuid", json_object_new_string(zns_uuid_format(k->reg.uuid, id)));
+	json_object_object_add(j, "path", json_object_new_string(k->reg.path));
+	return j;
+}
+
+static void print_cost(const struct probe_cmd *k)
+{
+	const struct zns_probe_map *m = &k->map;
+	char w[16], r[16];
+
+	printf("took %.1f s of the device's time (%.1f s here): %s written, %llu zones reset, %llu reads of %s in all\n",
+	       m->device_ns / 1e9, m->wall_ns / 1e9, zns_format_size(m->written, w, sizeof(w)),
+	       (unsigned long long)m->resets, (unsigned long long)m->reads, zns_format_size(m->read_bytes, r, sizeof(r)));
+}
+
+static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
+{
+	const struct zns_probe_map *m = &k->map;
+	struct json_object *j, *unknown;
+
+	if (!k->args.json) {
+		if (m->one_domain)
+			printf("one domain: several zones together are written %.2f times as fast as one; striping gains nothing here\n",
+			       m->scaling);
+		else if (m->nr_channels)
+			printf("%u groups of zones that share a die, on %u channels (two dies of one lose %.0f %% when read)\n",
+			       m->nr_groups, m->nr_channels, 100 * m->channel_loss);
+		else
+			printf("%u groups of zones that share a die; no two dies disturb each other, so channels are not known\n",
+			       m->nr_groups);
+		printf("one zone: %u MiB/s written, %u MiB/s read; confidence %.4f, %u zones unknown; stored\n",
+		       m->zone_write_mibps, m->zone_read_mibps, m->confidence, m->nr_unknown);
+		print_cost(k);
+		return CTL_OK;
+	}
+	j = json_device(k);
+	unknown = json_object_new_array();
+	for (uint32_t z = 0; z < m->nr_zones; z++)
+		if (m->zone_group[z] == ZNS_PROBE_NONE)
+			json_object_array_add(unknown, json_object_new_int64(z));
+	json_object_object_add(j, "source", json_object_new_string(p->source));
+	json_object_object_add(j, "groups", json_object_new_int64(m->nr_groups));
+	json_object_object_add(j, "channels", m->nr_channels ? json_object_new_int64(m->nr_channels) : NULL);
+	json_object_object_add(j, "zones", json_object_new_int64(m->nr_zones));
+	json_object_object_add(j, "unknown_zones", unknown);
+	json_object_object_add(j, "confidence", json_object_new_double(m->confidence));
+	json_object_object_add(j, "zone_write_mibps", json_object_new_int64(m->zone_write_mibps));
+	json_object_object_add(j, "zone_read_mibps", json_object_new_int64(m->zone_read_mibps));
+	json_object_object_add(j, "scaling", json_object_new_double(m->scaling));
+	json_object_object_add(j, "channel_loss", m->channel_loss > 0 ? json_object_new_double(m->channel_loss) : NULL);
+	json_cost(j, k);
+	return ctl_print_json(j);
+}
+
+static int interrupted(struct probe_cmd *k)
+{
+	uint32_t known = 0;
+
+	for (uint32_t z = 0; k->map.zone_group && z < k->map.nr_zones; z++)
+		known += k->map.zone_group[z] != ZNS_PROBE_NONE;
+	if (k->verify || k->map.phase == ZNS_PROBE_CALIBRATE)
+		fprintf(stderr, "znsctl probe: interrupted; what was written is reset\n");
+	else
+		fprintf(stderr, "znsctl probe: interrupted with %u of %u zones placed; what was written is reset, go on with: znsctl probe %s --resume\n",
+			known, k->map.nr_zones, k->reg.path);
+	return CTL_FAILED;
+}
+
+static int find(struct probe_cmd *k, struct zns_err *err)
+{
+	ZnsPb__Profile *p = NULL;
+	int ret = k->resume ? load_state(k, err) : 0, code = CTL_FAILED;
+
+	if (!ret)
+		ret = zns_probe_run(k->dev, &k->par, &k->map, err);
+	unshow(k);
+	if (ret == -EINTR)
+		return interrupted(k);
+	if (!ret)
+		ret = ctl_probed_profile(&k->map, zns_store_profile(k->store), &p, err);
+	if (!ret)
+		ret = zns_store_set_profile(k->store, p, err);
+	if (!ret) {
+		unlink(k->state_path);
+		code = print_found(k, p);
+	}
+	if (p)
+		zns_pb__profile__free_unpacked(p, NULL);
+	return ret ? ctl_fail(k->cmd, err) : code;
+}
+
+static void say_drift(const struct zns_probe_drift *d, const struct zns_probe_map *m)
+{
+	if (d->domain_changed)
+		printf("drift: %s: several zones together are written %.2f times as fast as one\n",
+		       m->one_domain ? "stored as one domain, but zones are independent" : "zones are not independent any more",
+		       d->scaling);
+	if (d->zones_moved) {
+		printf("drift: %u of %u zones tested are not where they are thought to be:", d->zones_moved, d->zones_checked);
+		for (uint32_t i = 0; i < zns_min(d->zones_moved, (uint32_t)ZNS_ARRAY_SIZE(d->moved)); i++)
+			printf(" %u", d->moved[i]);
+		printf(d->zones_moved > ZNS_ARRAY_SIZE(d->moved) ? " …\n" : "\n");
+	}
+	if (d->channels_moved)
+		printf("drift: %u of %u pairs of dies do not share channels as they are thought to\n", d->channels_moved,
+		       d->channels_checked);
+	if (d->rates_changed)
+		printf("drift: one zone is written at %u MiB/s (stored: %u) and read at %u MiB/s (stored: %u)\n",
+		       d->zone_write_mibps, m->zone_write_mibps, d->zone_read_mibps, m->zone_read_mibps);
+}
+
+static int verify(struct probe_cmd *k, struct zns_err *err)
+{
+	struct zns_probe_drift d;
+	struct json_object *j;
+	bool drift;
+	int ret = ctl_profile_to_map(zns_store_profile(k->store), &k->map, err);
+
+	if (!ret)
+		ret = zns_probe_verify(k->dev, &k->par, &k->map, k->sample, &d, err);
+	unshow(k);
+	if (ret == -EINTR)
+		return interrupted(k);
+	if (ret)
+		return ctl_fail(k->cmd, err);
+	drift = d.domain_changed || d.zones_moved || d.channels_moved || d.rates_changed;
+	if (!k->args.json) {
+		say_drift(&d, &k->map);
+		if (drift)
+			printf("the profile no longer holds: run znsctl probe %s\n", k->reg.path);
+		else
+			printf("no drift: %u zones, %u pairs of dies and the rates of a zone agree with the profile\n",
+			       d.zones_checked, d.channels_checked);
+		print_cost(k);
+		return drift ? CTL_FAILED : CTL_OK;
+	}
+	j = json_device(k);
+	json_object_object_add(j, "drift", json_object_new_boolean(drift));
+	json_object_object_add(j, "domain_changed", json_object_new_boolean(d.domain_changed));
+	json_object_object_add(j, "zones_checked", json_object_new_int64(d.zones_checked));
+	json_object_object_add(j, "zones_moved", json_object_new_int64(d.zones_moved));
+	json_object_object_add(j, "moved", ctl_json_u32s(d.moved, zns_min(d.zones_moved, (uint32_t)ZNS_ARRAY_SIZE(d.moved))));
+	json_object_object_add(j, "channels_checked", json_object_new_int64(d.channels_checked));
+	json_object_object_add(j, "channels_moved", json_object_new_int64(d.channels_moved));
+	json_object_object_add(j, "rates_changed", json_object_new_boolean(d.rates_changed));
+	json_object_object_add(j, "zone_write_mibps", json_object_new_int64(d.zone_write_mibps));
+	json_object_object_add(j, "zone_read_mibps", json_object_new_int64(d.zone_read_mibps));
+	json_object_object_add(j, "scaling", json_object_new_double(d.scaling));
+	json_cost(j, k);
+	ret = ctl_print_json(j);
+	return ret ? ret : drift ? CTL_FAILED : CTL_OK;
+}
+
+static int dry_run(struct probe_cmd *k, struct zns_err *err)
+{
+	const struct zns_geometry *g = &k->dev->geo;
+	cleanup_free struct zns_zone *zones = calloc(g->nr_zones, sizeof(*zones));
+	uint32_t empty = 0, data = 0, unit = zns_probe_unit(g, k->par.unit);
+	uint64_t budget = k->par.budget ? k->par.budget : zns_probe_budget(g, unit);
+	char u[16], b[16], w[16];
+	struct json_object *j;
+	int ret = zones ? zns_dev_report(k->dev, 0, g->nr_zones, zones, err) : zns_fail_sys(err, -ENOMEM, "zones");
+
+	if (ret)
+		return ctl_fail(k->cmd, err);
+	for (uint32_t z = 0; z < g->nr_zones; z++) {
+		bool readable = !zones[z].conventional && zones[z].state != ZNS_ZONE_OFFLINE;
+
+		empty += readable && zones[z].state == ZNS_ZONE_EMPTY;
+		data += readable && zones[z].state != ZNS_ZONE_EMPTY;
+	}
+	if (k->args.json) {
+		j = json_device(k);
+		json_object_object_add(j, "dry_run", json_object_new_boolean(true));
+		json_object_object_add(j, "zones_to_write", json_object_new_int64(empty));
+		json_object_object_add(j, "zones_to_read", json_object_new_int64(data));
+		json_object_object_add(j, "unit", json_object_new_int64(unit));
+		json_object_object_add(j, "budget", json_object_new_int64(budget));
+		return ctl_print_json(j);
+	}
+	printf("%s: would write %u empty zones, a unit of %s each (%s) and more into some, at most %s in all, and reset them; %u zones with data would only be read\n",
+	       k->reg.path, empty, zns_format_size(unit, u, sizeof(u)),
+	       zns_format_size((uint64_t)empty * unit, w, sizeof(w)), zns_format_size(budget, b, sizeof(b)), data);
+	return CTL_OK;
+}
+
+int cmd_probe(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const struct option opts[] = {
+		{ "verify", no_argument, NULL, OPT_VERIFY },
+		{ "resume", no_argument, NULL, OPT_RESUME },
+		{ "budget", required_argument, NULL, OPT_BUDGET },
+		{ "unit", required_argument, NULL, OPT_UNIT },
+		{ "dry-run", no_argument, NULL, OPT_DRY_RUN },
+		{ "sample", required_argument, NULL, OPT_SAMPLE },
+		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+	};
+	struct probe_cmd k = { .cmd = cmd, .par = { .stop = &stop } };
+	struct sigaction sa = { .sa_handler = on_signal };
+	struct zns_err err = ZNS_ERR_INIT;
+	cleanup_close int lock = -1;
+	uint64_t size;
+	int c, code;
+
+	while ((c = ctl_getopt(cmd, argc, argv, opts, &k.args)) >= 0) {
+		switch (c) {
+		case OPT_VERIFY:
+			k.verify = true;
+			break;
+		case OPT_RESUME:
+			k.resume = true;
+			break;
+		case OPT_DRY_RUN:
+			k.dry_run = true;
+			break;
+		case OPT_SAMPLE:
+			if (ctl_number(optarg, 1, 1 << 20, &k.sample))
+				return ctl_usage(cmd, "\"%s\" is no number of zones", optarg);
+			break;
+		case OPT_BUDGET:
+			if (zns_parse_size(optarg, &k.par.budget) || !k.par.budget)
+				return ctl_usage(cmd, "\"%s\" is no size", optarg);
+			break;
+		case OPT_UNIT:
+			if (zns_parse_size(optarg, &size) || size < 4096 || size > MIB(16) || size % 4096)
+				return ctl_usage(cmd, "\"%s\" is no program unit: 4K to 16M, a multiple of 4K", optarg);
+			k.par.unit = size;
+			break;
+		}
+	}
+	if (c == -2)
+		return k.args.code;
+	ctl_take_dev(&k.args);
+	if (k.args.argc)
+		return ctl_usage(cmd, "\"%s\" is too much", k.args.argv[0]);
+	if (k.verify && k.resume)
+		return ctl_usage(cmd, "--verify and --resume exclude each other");
+	if (k.sample && !k.verify)
+		return ctl_usage(cmd, "--sample goes with --verify");
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	k.par.arg = &k;
+	k.par.seed = zns_now_ns();
+	if (isatty(STDERR_FILENO))
+		k.par.progress = show;
+	if (!k.verify)
+		k.par.checkpoint = keep_state;
+	if (open_all(&k, &lock, &err))
+		code = ctl_fail(cmd, &err);
+	else if (k.dry_run)
+		code = dry_run(&k, &err);
+	else
+		code = k.verify ? verify(&k, &err) : find(&k, &err);
+	zns_probe_fini(&k.map);
+	if (k.store)
+		zns_store_close(k.store);
+	zns_dev_close(k.dev);
+	return code;
+}
