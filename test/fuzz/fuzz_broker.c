@@ -42,6 +42,8 @@ static struct memdev *formatted(void)
 	return m;
 }
 
+static struct zns_err last_refusal;	/* to be looked at when something is wrong */
+
 /* A request that waits is the waiter's. */
 static void ask(struct znsd *d, struct conn *c, ZnsPb__Request *req)
 {
@@ -49,7 +51,8 @@ static void ask(struct znsd *d, struct conn *c, ZnsPb__Request *req)
 
 	memset(&rep, 0, sizeof(rep));
 	zns_pb__response__init(&rep.r);
-	znsd_dispatch(d, c, req, &rep);
+	if (znsd_dispatch(d, c, req, &rep))
+		last_refusal = rep.err;
 	if (!rep.later)
 		zns_pb__request__free_unpacked(req, NULL);
 	reply_free(&rep);
@@ -292,8 +295,10 @@ static void must_work(struct znsd *d)
 	req->version = ZNS_BROKER_VERSION;
 	req->dump_begin = b;
 	ask(d, &c, req);
-	if (!lease_of(d, &c))
+	if (!lease_of(d, &c)) {
+		printf("the dump after it was refused: %s\n", last_refusal.msg);
 		abort();
+	}
 	leases_of_conn_lost(d, &c);
 }
 
@@ -319,18 +324,28 @@ static void messages(struct znsd *d, struct conn *conn, const uint8_t *data, siz
 	}
 }
 
-/* Nobody is connected any more: nothing is held, and what users remove comes back. */
+/* Nobody is connected any more: nothing is held, and what users remove and release comes back. */
 static void must_be_clean(struct znsd *d)
 {
+	struct conn c = { 0 };
+	size_t n;
+
 	for (uint32_t i = 0; i < d->nr_zones; i++)
 		if (d->zones[i].writer || d->zones[i].readers)
 			abort();
-	while (zns_store_nr_checkpoints(d->store))
-		if (zns_store_remove(d->store, zns_store_checkpoint(d->store, 0)->id.data, "fuzz", NULL))
+	while ((n = zns_store_nr_checkpoints(d->store))) {
+		op_rm(d, &c, &(struct input){ 0 });
+		if (zns_store_nr_checkpoints(d->store) != n - 1)
 			abort();
-	while (zns_store_nr_reservations(d->store))
-		if (zns_store_release(d->store, zns_store_reservation(d->store, 0)->container, NULL))
+	}
+	while ((n = zns_store_nr_reservations(d->store))) {
+		ZnsPb__Request *r = request();
+
+		r->release = strdup(zns_store_reservation(d->store, 0)->container);
+		ask(d, &c, r);
+		if (zns_store_nr_reservations(d->store) != n - 1)
 			abort();
+	}
 	d->sweep = true;
 	broker_idle(d);
 	for (uint32_t i = 0; i < d->nr_zones; i++)
