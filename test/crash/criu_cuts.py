@@ -30,21 +30,6 @@ class Rounds:
         self.kept = []          # (id, image directory, task), all acknowledged
         self.stats = {'cut before the commit': 0, 'committed': 0, 'committed, not acknowledged': 0, 'removal cut': 0}
 
-    def end_broker(self):
-        """As a power cut ends it; and the device closed by everybody, so that it comes back."""
-        scene = self.scene
-        for comm in Path('/proc').glob('[0-9]*/comm'):
-            try:
-                ours = comm.read_text().strip() == 'znsd' and \
-                    f'ZNS_RUN={scene.device.env["ZNS_RUN"]}'.encode() in comm.with_name('environ').read_bytes().split(b'\0')
-            except OSError:
-                continue
-            pid = int(comm.parent.name)
-            if ours:
-                ztlib.kill(pid)
-                wait_until(lambda: not alive(pid), 5)
-        scene.no_helpers()
-
     def fault(self, who):
         loss = self.rng.choice(['drop', 'keep', str(self.rng.randrange(1, 1 << 30)), str(self.rng.randrange(1, 1 << 30))])
         return f'cut-after={self.rng.randrange(MAX_WRITES[who])},loss={loss}'
@@ -60,7 +45,7 @@ class Rounds:
         task = scene.new_task(4)
         images = scene.dir / f'images-{number}'
         images.mkdir()
-        self.end_broker()
+        self.scene.end_broker()
         env = dict(scene.device.env, ZNS_EMU_FAULT=fault)
         if who == 'broker':     # it starts with the fault; the helper's handle counts its own writes
             scene.cfg.device.env, plain = env, scene.device.env
@@ -72,7 +57,7 @@ class Rounds:
         else:
             self.warm_broker()
         done = scene.dump(images=images, task=task, env=env)
-        self.end_broker()
+        self.scene.end_broker()
         return task, images, done, f'{who} {fault}'
 
     def look(self, task, images, done, what):
@@ -131,13 +116,13 @@ class Rounds:
         checkpoint, _, _ = self.kept[0]
         scene = self.scene
         if self.rng.random() < 0.5:
-            self.end_broker()
+            self.scene.end_broker()
             env, scene.device.env = scene.device.env, dict(scene.device.env, ZNS_EMU_FAULT=self.fault('broker'))
             try:
                 done = scene.device.ctl('rm', checkpoint, '--json')
             finally:
                 scene.device.env = env
-            self.end_broker()
+            self.scene.end_broker()
             self.stats['removal cut'] += 1
             if done.returncode == 0 and checkpoint in scene.ids():
                 raise Failed('a removed checkpoint is back')

@@ -12,6 +12,7 @@ line and no process.
 import mmap
 import os
 import re
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -443,6 +444,44 @@ def read_error(scene):
         except Failed as e:
             raise Failed(f'read {n} fails: {e}')
     scene.good_restore()
+
+
+@case
+def two_hosts(scene):
+    """A device in the hands of one host is refused to another one, by name; a released one is not."""
+    scene = scene()
+    scene.device.needs_emulator('needs a device of its own')
+    etc, other = Path(scene.device.env['ZNS_CONFIG']), scene.dir / 'other-host'
+    (etc / 'machine-id').write_text('1' * 32 + '\n')
+    scene.end_broker()
+    shutil.copytree(etc, other)
+    (other / 'machine-id').write_text('2' * 32 + '\n')
+    mine = scene.device.env
+    theirs = dict(mine, ZNS_CONFIG=str(other))
+    first = scene.good_dump()
+    scene.end_broker()                  # the host crashes
+    scene.device.env = theirs
+    scene.restore_must_fail('in use by host', 'take-over')
+    done = scene.device.ctl('register', '--take-over', scene.device.spec)
+    if done.returncode:
+        raise Failed(f'register --take-over: {done.stderr.strip()}')
+    if scene.ids() != [first]:
+        raise Failed('the checkpoint is not there after the take-over')
+    scene.good_restore()
+    images = scene.dir / 'second'
+    images.mkdir()
+    second = scene.good_dump(images=images)
+    scene.end_broker()
+    scene.device.env = mine
+    done = scene.device.ctl('ls')
+    if done.returncode == 0 or 'in use by host' not in done.stderr:
+        raise Failed(f'the first host gets in again: {done.stdout}{done.stderr}')
+    scene.device.env = theirs
+    scene.ids()
+    scene.end_broker(signal.SIGTERM)    # leaves, and says so
+    scene.device.env = mine
+    if scene.ids() != sorted([first, second]):
+        raise Failed('a released device is not taken over with all it has')
 
 
 if __name__ == '__main__':

@@ -186,6 +186,19 @@ class Scene:
         (args.get('task') or self.task).verify(signal.SIGUSR1)
         return done
 
+    def end_broker(self, sig=signal.SIGKILL):
+        """Every broker of our device ends, as in a crash or as asked."""
+        for comm in Path('/proc').glob('[0-9]*/comm'):
+            try:
+                ours = comm.read_text().strip() == 'znsd' and \
+                    f'ZNS_RUN={self.device.env["ZNS_RUN"]}'.encode() in comm.with_name('environ').read_bytes().split(b'\0')
+            except OSError:
+                continue
+            pid = int(comm.parent.name)
+            if ours and ztlib.kill(pid, sig):
+                wait_until(lambda: not alive(pid), 5)
+        self.no_helpers()
+
     # -- what must hold --
 
     def helpers(self):

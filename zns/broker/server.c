@@ -344,6 +344,11 @@ int znsd_loop(struct znsd *d)
 
 	for (;;) {
 		conns_sweep(d);
+		/* What is in memory is no longer what is on the device: the next broker looks anew. */
+		if (zns_store_foreign(d->store) && !d->quit) {
+			znsd_log("somebody else writes the catalogue of %s: leaving", d->reg.path);
+			d->quit = true;
+		}
 		ms = time_out(d);
 		if (d->quit) {
 			/* The answer to `quit` should get out, but no peer may keep us. */

@@ -121,6 +121,8 @@ int znsd_start(struct znsd *d, const char *spec, struct zns_err *err)
 	if (!ret)
 		ret = open_device(d, err);
 	if (!ret)
+		ret = mount_claim(d, err);
+	if (!ret)
 		ret = wait_for_writers(d, err);
 	if (!ret)
 		ret = d->readers_fd = open_lock(d, "readers", err);
@@ -157,8 +159,10 @@ void znsd_stop(struct znsd *d)
 		unlink(d->sock_path);
 		close(d->listen_fd);
 	}
-	if (d->store && d->zones && d->listen_fd >= 0)
+	if (d->store && d->zones && d->listen_fd >= 0) {
+		mount_release(d);
 		close_open_zones(d);
+	}
 	zones_fini(d);
 	free(d->held);
 	if (d->store)

@@ -177,6 +177,10 @@ int znsd_check_container(const char *name, struct zns_err *err);
 int znsd_start(struct znsd *d, const char *spec, struct zns_err *err);
 void znsd_stop(struct znsd *d);
 
+/* mount.c: one machine at a time */
+int mount_claim(struct znsd *d, struct zns_err *err);	/* -EBUSY: another machine has it */
+void mount_release(struct znsd *d);
+
 /* server.c */
 int znsd_listen(struct znsd *d, struct zns_err *err);
 int znsd_loop(struct znsd *d);

@@ -5,7 +5,7 @@
 #include "zns/emu.h"
 #include "zns/store.h"
 
-enum { OPT_MAP = OPT_OWN, OPT_WRITE, OPT_READ, OPT_DEFAULT, OPT_FORCE };
+enum { OPT_MAP = OPT_OWN, OPT_WRITE, OPT_READ, OPT_DEFAULT, OPT_FORCE, OPT_TAKE };
 
 int ctl_format_device(struct zns_dev *dev, const struct ctl_map *map, bool force, uint8_t uuid[ZNS_UUID_LEN],
 		      struct zns_err *err)
@@ -132,37 +132,78 @@ int cmd_format(const struct ctl_cmd *cmd, int argc, char **argv)
 	return print_device(&args, "formatted", uuid, path);
 }
 
+/* By word of the administrator: the host that has it, by its own word, does not any more. */
+static int take_over(const char *path, struct zns_err *err)
+{
+	ZnsPb__Mount m = ZNS_PB__MOUNT__INIT;
+	struct zns_mount_names names;
+	cleanup_close int lock = -1;
+	struct zns_store *store;
+	struct zns_dev *dev;
+	int ret = ctl_claim_device(path, &lock, err);
+
+	if (!ret)
+		ret = zns_mount_self(&m, &names, err);
+	if (!ret)
+		ret = zns_dev_open(path, 0, &dev, err);
+	if (ret)
+		return ret;
+	ret = zns_store_open(dev, 0, &store, err);
+	if (!ret) {
+		ret = zns_store_claim(store, &m, err);
+		if (!ret)
+			ret = zns_store_claim_now(store, err);
+		if (!ret)
+			ret = zns_store_unclaim(store, err);
+		zns_store_close(store);
+	}
+	zns_dev_close(dev);
+	return ret;
+}
+
+static int read_uuid(const char *path, uint8_t uuid[ZNS_UUID_LEN], struct zns_err *err)
+{
+	struct zns_store *store;
+	struct zns_dev *dev;
+	int ret = zns_dev_open(path, ZNS_DEV_RDONLY, &dev, err);
+
+	if (ret)
+		return ret;
+	ret = zns_store_open(dev, ZNS_STORE_RDONLY, &store, err);
+	if (!ret) {
+		memcpy(uuid, zns_store_uuid(store), ZNS_UUID_LEN);
+		zns_store_close(store);
+	}
+	zns_dev_close(dev);
+	return ret;
+}
+
 int cmd_register(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = {
-		{ "default", no_argument, NULL, OPT_DEFAULT }, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+		{ "default", no_argument, NULL, OPT_DEFAULT }, { "take-over", no_argument, NULL, OPT_TAKE },
+		CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 	};
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	uint8_t uuid[ZNS_UUID_LEN];
-	struct zns_store *store;
-	struct zns_dev *dev;
-	bool dflt = false;
+	bool dflt = false, take = false;
 	char path[256];
 	int c, ret;
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
+	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
 		dflt |= c == OPT_DEFAULT;
+		take |= c == OPT_TAKE;
+	}
 	if (c == -2)
 		return args.code;
 	if (args.argc != 1)
 		return ctl_usage(cmd, "one device is wanted");
 	ret = zns_canonical_spec(args.argv[0], path, sizeof(path), &err);
 	if (!ret)
-		ret = zns_dev_open(path, ZNS_DEV_RDONLY, &dev, &err);
-	if (ret)
-		return ctl_fail(cmd, &err);
-	ret = zns_store_open(dev, ZNS_STORE_RDONLY, &store, &err);
-	if (!ret) {
-		memcpy(uuid, zns_store_uuid(store), ZNS_UUID_LEN);
-		zns_store_close(store);
-	}
-	zns_dev_close(dev);
+		ret = read_uuid(path, uuid, &err);
+	if (!ret && take)
+		ret = take_over(path, &err);
 	if (ret || zns_register(uuid, path, &err) || (dflt && make_default(uuid, &err)))
 		return ctl_fail(cmd, &err);
 	return print_device(&args, "registered", uuid, path);

@@ -30,6 +30,7 @@ static const struct ctl_cmd commands[] = {
 	  "  --force         even if it holds checkpoints\n",
 	  cmd_format },
 	{ "register", "DEV", "register a formatted device, for instance one from another host",
+	  "  --take-over     the host that uses it, by its own word, does so no longer\n"
 	  "  --default       make it the default device\n", cmd_register },
 	{ "unregister", "DEV|UUID", "forget a device; what it holds stays", "", cmd_unregister },
 	{ "probe", "[DEV] [OPTIONS]", "find out by measuring which zones share a die or a channel, and how fast a zone is",

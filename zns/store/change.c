@@ -9,7 +9,7 @@ static uint64_t slack(const struct zns_store *s)
 	return zns_frame_size(3 * (ZNS_NAME_LEN_MAX + 8), s->dev->geo.block_size);
 }
 
-static void *copy_msg(const ProtobufCMessage *msg, struct zns_err *err)
+void *zns_store_copy(const ProtobufCMessage *msg, struct zns_err *err)
 {
 	size_t n = protobuf_c_message_get_packed_size(msg);
 	cleanup_free uint8_t *buf = malloc(n + 1);
@@ -41,23 +41,33 @@ static int may_grow(const struct zns_store *s, uint64_t more, struct zns_err *er
 			s->st.checkpoints.nr, (unsigned long long)s->min_cap);
 }
 
-static int append(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg, struct zns_err *err)
+int zns_store_append(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg, struct zns_err *err)
 {
-	uint64_t rec = zns_state_rec(&s->st, msg);
+	uint64_t rec = zns_state_rec(&s->st, msg), claim = zns_store_claim_rec(s);
 	int rc;
 
 	if (rec > ZNS_RECORD_MAX)
 		return zns_fail(err, -EFBIG, "a record of %llu bytes is too long for the log", (unsigned long long)rec);
-	if (s->need_roll || rec > s->log.cap - s->log.off) {
-		rc = zns_store_roll(s, rec, err);
+	rc = zns_store_alone(s, err);
+	if (rc)
+		return rc;
+	if (s->need_roll || s->log.off + claim + rec > s->log.cap) {
+		rc = zns_store_roll(s, claim + rec, err);
 		if (rc)
 			return rc;
 	}
-	rc = zns_log_put(&s->log, type, msg, err);
+	if (claim)
+		rc = zns_log_put(&s->log, ZNS_FRAME_MOUNT, &s->claim->base, err);
+	if (!rc)
+		rc = zns_log_put(&s->log, type, msg, err);
 	if (!rc)
 		rc = zns_log_write(&s->log, err);
 	if (!rc)
 		rc = zns_dev_flush(s->dev, err);
+	if (!rc && claim) {
+		zns_state_set_mount(&s->st, s->claim);
+		s->claim = NULL;
+	}
 	if (!rc)
 		return 0;
 	/*
@@ -89,13 +99,13 @@ int zns_store_commit(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns
 		rc = zns_state_room(&s->st, err);
 	if (rc)
 		return rc;
-	copy = copy_msg(&c->base, err);
+	copy = zns_store_copy(&c->base, err);
 	if (!copy)
 		return -ENOMEM;
 	e = zns_state_ent(&s->st, &copy->base, copy->container, err);
 	if (!e)
 		return -ENOMEM;
-	rc = append(s, ZNS_FRAME_CHECKPOINT, &c->base, err);
+	rc = zns_store_append(s, ZNS_FRAME_CHECKPOINT, &c->base, err);
 	if (rc) {
 		zns_state_ent_drop(&s->st, e);
 		return rc;
@@ -131,13 +141,13 @@ int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, str
 		rc = zns_state_room(&s->st, err);
 	if (rc)
 		return rc;
-	copy = copy_msg(&t.base, err);
+	copy = zns_store_copy(&t.base, err);
 	if (!copy)
 		return -ENOMEM;
 	e = zns_state_ent(&s->st, &copy->base, NULL, err);
 	if (!e)
 		return -ENOMEM;
-	rc = append(s, ZNS_FRAME_TOMBSTONE, &copy->base, err);
+	rc = zns_store_append(s, ZNS_FRAME_TOMBSTONE, &copy->base, err);
 	if (rc) {
 		zns_state_ent_drop(&s->st, e);
 		return rc;
@@ -162,13 +172,13 @@ int zns_store_reserve(struct zns_store *s, const ZnsPb__Reservation *r, struct z
 		rc = zns_state_room(&s->st, err);
 	if (rc)
 		return rc;
-	copy = copy_msg(&r->base, err);
+	copy = zns_store_copy(&r->base, err);
 	if (!copy)
 		return -ENOMEM;
 	e = zns_state_ent(&s->st, &copy->base, copy->container, err);
 	if (!e)
 		return -ENOMEM;
-	rc = append(s, ZNS_FRAME_RESERVATION, &copy->base, err);
+	rc = zns_store_append(s, ZNS_FRAME_RESERVATION, &copy->base, err);
 	if (rc) {
 		zns_state_ent_drop(&s->st, e);
 		return rc;
@@ -190,7 +200,7 @@ int zns_store_release(struct zns_store *s, const char *container, struct zns_err
 	if (!o || !o->reservation)
 		return zns_fail(err, -ENOENT, "container %s has no reservation", container);
 	r.container = o->name;
-	rc = append(s, ZNS_FRAME_RELEASE, &r.base, err);
+	rc = zns_store_append(s, ZNS_FRAME_RELEASE, &r.base, err);
 	if (rc)
 		return rc;
 	zns_state_release(&s->st, o);
@@ -210,10 +220,10 @@ int zns_store_set_profile(struct zns_store *s, const ZnsPb__Profile *p, struct z
 		rc = may_grow(s, zns_state_rec(&s->st, &p->base), err);
 	if (rc)
 		return rc;
-	copy = copy_msg(&p->base, err);
+	copy = zns_store_copy(&p->base, err);
 	if (!copy)
 		return -ENOMEM;
-	rc = append(s, ZNS_FRAME_PROFILE, &copy->base, err);
+	rc = zns_store_append(s, ZNS_FRAME_PROFILE, &copy->base, err);
 	if (rc) {
 		zns_pb__profile__free_unpacked(copy, NULL);
 		return rc;
@@ -240,13 +250,13 @@ int zns_store_retain(struct zns_store *s, const ZnsPb__Retention *r, struct zns_
 		rc = zns_state_room(&s->st, err);
 	if (rc)
 		return rc;
-	copy = copy_msg(&r->base, err);
+	copy = zns_store_copy(&r->base, err);
 	if (!copy)
 		return -ENOMEM;
 	e = zns_state_ent(&s->st, &copy->base, copy->container, err);
 	if (!e)
 		return -ENOMEM;
-	rc = append(s, ZNS_FRAME_RETENTION, &copy->base, err);
+	rc = zns_store_append(s, ZNS_FRAME_RETENTION, &copy->base, err);
 	if (rc) {
 		zns_state_ent_drop(&s->st, e);
 		return rc;
@@ -276,13 +286,13 @@ int zns_store_set_mark(struct zns_store *s, const ZnsPb__Mark *m, struct zns_err
 		rc = zns_state_room(&s->st, err);
 	if (rc)
 		return rc;
-	copy = copy_msg(&m->base, err);
+	copy = zns_store_copy(&m->base, err);
 	if (!copy)
 		return -ENOMEM;
 	e = zns_state_ent(&s->st, &copy->base, NULL, err);
 	if (!e)
 		return -ENOMEM;
-	rc = append(s, ZNS_FRAME_MARK, &copy->base, err);
+	rc = zns_store_append(s, ZNS_FRAME_MARK, &copy->base, err);
 	if (rc) {
 		zns_state_ent_drop(&s->st, e);
 		return rc;

@@ -120,3 +120,11 @@ int zns_check_tombstone(const ZnsPb__Tombstone *t, int code, struct zns_err *err
 		return code;
 	return t->container ? zns_check_name("container", t->container, code, err) : 0;
 }
+
+int zns_check_mount(const ZnsPb__Mount *m, int code, struct zns_err *err)
+{
+	if (zns_check_name("machine id of the mount record", m->machine, code, err) ||
+	    zns_check_name("boot id of the mount record", m->boot, code, err))
+		return code;
+	return zns_check_name("host of the mount record", m->host, code, err);
+}

@@ -164,6 +164,20 @@ static int apply_mark(struct zns_state *st, const struct zns_frame *f, struct zn
 	return rc;
 }
 
+static int apply_mount(struct zns_state *st, const struct zns_frame *f, struct zns_err *err)
+{
+	ZnsPb__Mount *m = zns_pb__mount__unpack(NULL, f->len, f->payload);
+
+	if (!m)
+		return zns_fail(err, -EBADMSG, "mount record cannot be decoded");
+	if (zns_check_mount(m, -EBADMSG, err)) {
+		zns_pb__mount__free_unpacked(m, NULL);
+		return -EBADMSG;
+	}
+	zns_state_set_mount(st, m);
+	return 0;
+}
+
 static int apply_end(struct replay *rp, const struct zns_frame *f, struct zns_err *err)
 {
 	ZnsPb__SnapshotEnd *e = zns_pb__snapshot_end__unpack(NULL, f->len, f->payload);
@@ -204,6 +218,8 @@ static int apply(struct replay *rp, const struct zns_frame *f, struct zns_err *e
 		return apply_retention(st, f, err);
 	case ZNS_FRAME_MARK:
 		return apply_mark(st, f, err);
+	case ZNS_FRAME_MOUNT:
+		return apply_mount(st, f, err);
 	case ZNS_FRAME_SNAPSHOT_END:
 		return apply_end(rp, f, err);
 	}

@@ -28,8 +28,8 @@ uint64_t zns_store_snapshot_bytes(const struct zns_store *s)
 {
 	const struct zns_state *st = &s->st;
 
-	return superblock_bytes(s) + st->profile_rec + st->reservations.bytes + st->checkpoints.bytes +
-	       st->retentions.bytes + st->marks.bytes +
+	return superblock_bytes(s) + st->profile_rec + zns_max(st->mount_rec, zns_store_claim_rec(s)) +
+	       st->reservations.bytes + st->checkpoints.bytes + st->retentions.bytes + st->marks.bytes +
 	       s->dev->geo.block_size;	/* SNAPSHOT_END */
 }
 
@@ -63,6 +63,8 @@ static int write_snapshot(struct zns_store *s, struct zns_log *l, const uint32_t
 	rc = zns_superblock_put(l, s->uuid, &s->dev->geo, s->nr_meta, skipped, nr_skipped, err);
 	if (!rc)
 		rc = zns_log_put(l, ZNS_FRAME_PROFILE, &st->profile->base, err);
+	if (!rc && st->mount)
+		rc = zns_log_put(l, ZNS_FRAME_MOUNT, &st->mount->base, err);
 	if (!rc)
 		rc = put_list(l, ZNS_FRAME_RESERVATION, &st->reservations, 0, err);
 	if (!rc)
@@ -137,7 +139,7 @@ static void retire(struct zns_store *s, uint32_t previous)
 		zns_dev_reset(s->dev, list, nr, NULL);
 }
 
-int zns_store_roll(struct zns_store *s, uint64_t need, struct zns_err *err)
+static int roll(struct zns_store *s, uint64_t need, struct zns_err *err)
 {
 	uint32_t n = s->nr_meta - s->first_meta, old = s->log.zone, i, k;
 	cleanup_free struct zns_zone *zones = calloc(n, sizeof(*zones));
@@ -169,4 +171,13 @@ int zns_store_roll(struct zns_store *s, uint64_t need, struct zns_err *err)
 		}
 	}
 	return tried ? rc : zns_fail(err, -EROFS, "no metadata zone of %s can be written any more", s->dev->path);
+}
+
+int zns_store_roll(struct zns_store *s, uint64_t need, struct zns_err *err)
+{
+	int rc = roll(s, need, err);
+
+	/* Whatever came of it, what the metadata zones hold now is our own doing. */
+	zns_store_remember(s);
+	return rc;
 }

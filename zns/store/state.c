@@ -138,6 +138,8 @@ void zns_state_fini(struct zns_state *st)
 	zns_map_fini(&st->dead);
 	if (st->profile)
 		zns_pb__profile__free_unpacked(st->profile, NULL);
+	if (st->mount)
+		zns_pb__mount__free_unpacked(st->mount, NULL);
 	free(st->live);
 	free(st->packed);
 	free(st->zone_owner);
@@ -432,4 +434,12 @@ void zns_state_set_profile(struct zns_state *st, ZnsPb__Profile *p)
 	for (size_t i = 0; i < l->nr; i++)
 		if (l->v[i] && zns_check_reservation(l->v[i]->resv, &st->lim, -EINVAL, NULL))
 			zns_state_release(st, l->v[i]->owner);
+}
+
+void zns_state_set_mount(struct zns_state *st, ZnsPb__Mount *m)
+{
+	if (st->mount)
+		zns_pb__mount__free_unpacked(st->mount, NULL);
+	st->mount = m;
+	st->mount_rec = zns_state_rec(st, &m->base);
 }

@@ -65,6 +65,7 @@ static int open_once(struct zns_dev *dev, unsigned flags, struct zns_store **out
 		zns_store_close(s);
 		return rc;
 	}
+	zns_store_remember(s);
 	*out = s;
 	return 0;
 }
@@ -86,6 +87,9 @@ void zns_store_close(struct zns_store *s)
 		return;
 	zns_state_fini(&s->st);
 	zns_log_fini(&s->log);
+	if (s->claim)
+		zns_pb__mount__free_unpacked(s->claim, NULL);
+	free(s->seen_wp);
 	free(s);
 }
 

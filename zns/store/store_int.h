@@ -29,6 +29,7 @@ int zns_check_profile(const ZnsPb__Profile *p, const struct zns_limits *l, int c
 int zns_check_tombstone(const ZnsPb__Tombstone *t, int code, struct zns_err *err);
 int zns_check_retention(const ZnsPb__Retention *r, int code, struct zns_err *err);
 int zns_check_mark(const ZnsPb__Mark *m, int code, struct zns_err *err);
+int zns_check_mount(const ZnsPb__Mount *m, int code, struct zns_err *err);
 int zns_check_name(const char *what, const char *name, int code, struct zns_err *err);
 /* As zns_check_name, and usable as a file name in a directory of ours. */
 int zns_check_file_name(const char *name, int code, struct zns_err *err);
@@ -84,6 +85,8 @@ struct zns_state {
 	ZnsPb__Profile *profile;
 	size_t profile_rec;
 	struct zns_list checkpoints, tombstones, reservations, retentions, marks;
+	ZnsPb__Mount *mount;		/* the newest, or NULL */
+	size_t mount_rec;
 	struct zns_map by_id, dead, owners;
 	uint64_t *live;
 	uint64_t *packed;	/* of live: bytes of checkpoints marked so */
@@ -110,6 +113,7 @@ void zns_state_release(struct zns_state *st, struct zns_owner *o);
 void zns_state_retain(struct zns_state *st, struct zns_ent *e);
 void zns_state_mark(struct zns_state *st, struct zns_ent *e);	/* the checkpoint is there */
 void zns_state_set_profile(struct zns_state *st, ZnsPb__Profile *p);
+void zns_state_set_mount(struct zns_state *st, ZnsPb__Mount *m);
 void zns_state_compact(struct zns_state *st);
 size_t zns_state_rec(const struct zns_state *st, const ProtobufCMessage *msg);	/* bytes of a record */
 
@@ -168,6 +172,9 @@ struct zns_store {
 	uint64_t min_cap;		/* of the metadata zones: what a snapshot must fit into */
 	bool need_roll;			/* the log's tail is not to be trusted */
 	bool torn;			/* it was torn when opened */
+	bool foreign;			/* somebody else changed it under us: no change any more */
+	uint64_t *seen_wp;		/* of the metadata zones, as we left them; UINT64_MAX: not known */
+	ZnsPb__Mount *claim;		/* goes into the log before the next change */
 	struct zns_log log;		/* log.generation is the store's */
 	struct zns_state st;
 };
@@ -176,6 +183,13 @@ int zns_store_meta_range(struct zns_dev *dev, uint32_t *first, uint32_t *nr_meta
 int zns_store_replay(struct zns_store *s, struct zns_err *err);
 /* Start a new generation with room for @need bytes more. On failure the old log is what it was. */
 int zns_store_roll(struct zns_store *s, uint64_t need, struct zns_err *err);
+/* mount.c: are we still alone? -ESTALE if not. Then what the metadata zones look like now is taken as ours. */
+int zns_store_alone(struct zns_store *s, struct zns_err *err);
+void zns_store_remember(struct zns_store *s);
+uint64_t zns_store_claim_rec(const struct zns_store *s);	/* bytes of the record that is due; 0: none */
+/* change.c */
+int zns_store_append(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg, struct zns_err *err);
+void *zns_store_copy(const ProtobufCMessage *msg, struct zns_err *err);	/* protobuf_c_message_free_unpacked */
 /* Bytes of a snapshot without tombstones. */
 uint64_t zns_store_snapshot_bytes(const struct zns_store *s);
 void zns_store_min_cap(struct zns_store *s, const struct zns_zone *zones);

@@ -60,4 +60,12 @@ struct zns_tenant {
 /* @uid < 0: not known, no uid rule applies. -EINVAL: the file has a bad line, whoever it is for. No file: no rule. */
 int zns_tenant_find(const char *container, int64_t uid, struct zns_tenant *out, struct zns_err *err);
 
+/*
+ * This machine: $ZNS_CONFIG/machine-id if there is one, else /etc/machine-id; where neither is, one is drawn and stored
+ * in the former. 32 hexadecimal digits. And this boot of its kernel, a UUID.
+ */
+#define ZNS_MACHINE_STR 33
+int zns_machine_id(char out[ZNS_MACHINE_STR], struct zns_err *err);
+int zns_boot_id(char out[ZNS_UUID_STR], struct zns_err *err);
+
 #endif

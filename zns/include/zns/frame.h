@@ -27,6 +27,7 @@ enum zns_frame_type {
 	ZNS_FRAME_HANDLE,
 	ZNS_FRAME_RETENTION = 32,
 	ZNS_FRAME_MARK,
+	ZNS_FRAME_MOUNT = 44,
 };
 
 struct zns_frame {

@@ -16,6 +16,7 @@
  */
 #include <stdbool.h>
 #include <stdint.h>
+#include "zns/config.h"
 #include "zns/dev.h"
 #include "zns/util.h"
 #include "zns-record.pb-c.h"
@@ -90,6 +91,22 @@ int zns_store_retain(struct zns_store *s, const ZnsPb__Retention *r, struct zns_
 int zns_store_set_mark(struct zns_store *s, const ZnsPb__Mark *m, struct zns_err *err);
 /* Reservations that name groups which the new profile lacks are dropped. */
 int zns_store_set_profile(struct zns_store *s, const ZnsPb__Profile *p, struct zns_err *err);
+
+/*
+ * Which machine uses the store (mount.c). A claim is written with the first change after it, and only if the newest
+ * mount record says something else; unclaim writes that the store is free again, if this machine claimed it. @m is
+ * copied. A change of a store that somebody else has changed meanwhile fails with -ESTALE, and so do all after it
+ * (zns_store_foreign).
+ */
+struct zns_mount_names {
+	char machine[ZNS_MACHINE_STR], boot[ZNS_UUID_STR], host[256];
+};
+int zns_mount_self(ZnsPb__Mount *m, struct zns_mount_names *n, struct zns_err *err);	/* this machine; @m points into @n */
+const ZnsPb__Mount *zns_store_mount(const struct zns_store *s);		/* NULL: never claimed */
+int zns_store_claim(struct zns_store *s, const ZnsPb__Mount *m, struct zns_err *err);
+int zns_store_claim_now(struct zns_store *s, struct zns_err *err);	/* without waiting for a change */
+int zns_store_unclaim(struct zns_store *s, struct zns_err *err);
+bool zns_store_foreign(const struct zns_store *s);
 
 /*
  * The manifest of a committed checkpoint, read from its data zone and verified; free with
