@@ -176,6 +176,11 @@ static int check_goes_on(struct zns_dev *dev, const struct load *l, uint32_t epo
 	dumped = false;
 	if (!ret) {
 		ret = load_dump(&d, &next, 100, err);
+		/* Zones are finished to make room for it: a client would wait. */
+		for (int i = 0; ret == -EBUSY && i < 8; i++) {
+			broker_idle(&d);
+			ret = load_dump(&d, &next, 100, err);
+		}
 		dumped = !ret;
 		/* Full of what must be kept: then it says so. */
 		if (ret == -ENOSPC)

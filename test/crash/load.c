@@ -16,8 +16,10 @@ static int ask(struct znsd *d, struct conn *c, ZnsPb__Request *req, struct reply
 	zns_pb__response__init(&rep->r);
 	req->version = ZNS_BROKER_VERSION;
 	ret = znsd_dispatch(d, c, req, rep);
-	if (rep->later)
-		return zns_fail(err, -EFAULT, "the broker made a dump wait that would not");
+	if (rep->later) {	/* as a client does that will not wait; the request was the waiter's */
+		waiter_drop(d, c);
+		return zns_fail(err, -EBUSY, "the broker would have the dump wait");
+	}
 	if (ret && err)
 		*err = rep->err;
 	return ret;
@@ -78,8 +80,8 @@ static int zone_get(void *arg, uint32_t group, const uint32_t *done, uint32_t nr
 
 static int dump_begin(struct znsd *d, struct dump *u, struct load_ckpt *k, uint32_t qos_mibps, struct zns_err *err)
 {
-	ZnsPb__DumpBegin begin = ZNS_PB__DUMP_BEGIN__INIT;
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__DumpBegin *begin = calloc(1, sizeof(*begin));
+	ZnsPb__Request *req = calloc(1, sizeof(*req));
 	struct zns_writer_params p = { .dev = d->dev, .unit = UNIT, .workers = 1, .zone_get = zone_get, .arg = u };
 	uint32_t groups[ZNSD_RESET_BATCH], weights[ZNSD_RESET_BATCH];
 	struct reply rep;
@@ -88,12 +90,16 @@ static int dump_begin(struct znsd *d, struct dump *u, struct load_ckpt *k, uint3
 	memset(u, 0, sizeof(*u));
 	u->d = d;
 	u->k = k;
-	begin.container = k->container;
-	begin.qos_mibps = qos_mibps;
-	begin.has_min_room = 1;
-	begin.min_room = UNIT;
-	req.dump_begin = &begin;
-	ret = ask(d, &u->conn, &req, &rep, err);
+	zns_pb__dump_begin__init(begin);
+	zns_pb__request__init(req);
+	begin->container = strdup(k->container);
+	begin->qos_mibps = qos_mibps;
+	begin->has_min_room = 1;
+	begin->min_room = UNIT;
+	req->dump_begin = begin;
+	ret = ask(d, &u->conn, req, &rep, err);
+	if (!rep.later)
+		zns_pb__request__free_unpacked(req, NULL);
 	if (!ret) {
 		memcpy(k->id, rep.r.dump->checkpoint.data, ZNS_UUID_LEN);
 		for (size_t i = 0; i < rep.r.dump->n_groups; i++) {
