@@ -183,6 +183,12 @@ $(B)/test/dev_conform: $(CONFORM_SRC) test/conformance/conform.h $(B)/libzns.a
 	$(call say,CC      test/conformance)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $(CONFORM_SRC) $(B)/libzns.a $(LDLIBS)
 
+# The emulator as a block device of the kernel, for guests.
+$(B)/test/ublk_export: test/vm/ublk_export.c test/vm/ublk_abi.h $(B)/libzns.a
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(B)/libzns.a $(LDLIBS)
+
 conform: $(B)/test/dev_conform zns
 	$(Q)$(if $(DEV),$(B)/test/dev_conform $(DEV) --yes-destroy,test/conformance/emu.sh $(B))
 
@@ -224,7 +230,7 @@ test: deps deps-docker
 # Two guests at once, one for each kernel; VM="--kernels 6.12 test/vm/20-conformance.test.sh" runs less.
 VM		?=
 test-vm: deps-vm
-	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all $(B)/test/dev_conform
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all $(B)/test/dev_conform $(B)/test/ublk_export
 	$(Q)PATH=$(SYS_PATH) scripts/vm/test-vm $(VM)
 
 demo: deps

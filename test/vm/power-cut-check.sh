@@ -13,8 +13,12 @@ restore_and_ask() {
 	want=$(sed -n "s/^CONTENT $1 //p" $TOLD | tail -1)
 	rm -rf "$work"
 	mkdir -p "$work" $MEMORY
-	criu restore -d -D "$2" -W "$work" -o restore.log --pidfile "$work/pid" "${@:3}" 2>&1 ||
-		{ tail -5 "$work/restore.log"; return 1; }
+	criu restore -v4 -d -D "$2" -W "$work" -o restore.log --pidfile "$work/pid" "${@:3}" 2>&1 || {
+		echo "exit $?"
+		grep -E 'Error|zns:' "$work/restore.log" | tail -5
+		cp "$work/restore.log" "$RESULTS/restore-$1.log"
+		return 1
+	}
 	read -r pid <"$work/pid"
 	ask "$pid" USR2 || { echo "it does not answer"; rc=1; }
 	kill -9 "$pid"

@@ -39,8 +39,9 @@ class RedisTask(Task):
 
     desc = {'flavour': 'h ns', 'feature': 'redis'}
 
-    def __init__(self, directory, flavour='h', args=(), wait=60):
+    def __init__(self, directory, flavour='h', args=(), wait=60, keys=POPULATE, varied=True):
         super().__init__(directory, 'redis-server', flavour, args, wait=wait)
+        self.keys, self.varied = keys, varied
         self.selftest = '--selftest' in args
         self.before = None
 
@@ -79,10 +80,11 @@ class RedisTask(Task):
 
     def wait_ready(self):
         wait_until(lambda: self._answers() or not alive(self.pid), self.wait)
-        self.cli('DEBUG', 'POPULATE', str(POPULATE), 'key', '100')
-        self.cli('--pipe', stdin=''.join(map(encode, varied_commands())))
+        self.cli('DEBUG', 'POPULATE', str(self.keys), 'key', '100')
+        if self.varied:
+            self.cli('--pipe', stdin=''.join(map(encode, varied_commands())))
         self.before = self._contents()
-        if int(self.before[0]) < POPULATE:
+        if int(self.before[0]) < self.keys:
             raise Failed(f'redis took only {self.before[0]} keys')
         if self.selftest:
             self.cli('SETRANGE', 'big:2', '1999999', 'X')
