@@ -8,7 +8,7 @@ set -uo pipefail
 . "$(dirname "$0")/guest-lib.sh"
 Z=$REPO/test/zonetests
 PLAIN=(anon busy cowtree filemap files ghost hugetlb manyvmas memfd pipes sessions shmanon shmfile thp threads unixsock)
-NS=(tmpfs netlo cowtree memfd threads)
+NS=(tmpfs netlo cowtree)
 ERRORS=(open-limit qos-too-large dump-twice two-dumps-at-once removed-checkpoint unknown-checkpoint edited-copy
 	truncated-handle unregistered-device)
 
