@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # The store on every kind of device: format, a Redis dumped and restored, blkzone as a witness of the zones, limits,
-# refusals, removal; each namespace through its block node and through passthrough.
+# refusals, removal.
 # vm: --timeout 2400
 set -uo pipefail
 . "$(dirname "$0")/guest-lib.sh"
@@ -15,11 +15,11 @@ store() {
 guest_setup
 nullb_defaults
 device_table
-for name in ${*:-few many lba512}; do
-	d=$(named "$name")
-	store "/dev/$d"
-	store "$(ng_of "$d")"
-done
-[ $# = 0 ] || finish
-for d in nullb1 nullb3; do store "/dev/$d"; done
+few=$(named few)
+store "/dev/$few"
+store "$(ng_of "$few")"
+store "/dev/$(named lba512)"
+store "$(ng_of "$(named many)")"
+store /dev/nullb1
+store /dev/nullb3
 finish

@@ -8,6 +8,7 @@ The store on one real device: znsctl and a Redis that is dumped and restored, wi
 import argparse
 import re
 import sys
+import time
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
@@ -234,9 +235,11 @@ def main():
     for case in Run.CASES:
         # What comes later builds on it.
         broken = any(r.verdict == 'fail' for r in results) and case is not Run.everything_gone
+        begin = time.monotonic()
         verdict, reason = ('skip', 'an earlier case failed') if broken else ztlib.judge(lambda c=case: c(run))
-        results.append(ztlib.Result(case.__name__, args.node.rpartition('/')[2], verdict, reason, 0.0))
-        print(f'{verdict.upper()} {case.__doc__}' + (f': {reason}' if reason else ''), flush=True)
+        seconds = time.monotonic() - begin
+        results.append(ztlib.Result(case.__name__, args.node.rpartition('/')[2], verdict, reason, seconds))
+        print(f'{verdict.upper()} {case.__doc__} ({seconds:.1f} s)' + (f': {reason}' if reason else ''), flush=True)
     for task in run.tasks:
         task.end()
     run.device.close()

@@ -384,7 +384,10 @@ def two_dumps_at_once(scene):
     other = scene.new_task(128)
     images = scene.dir / 'images-other'
     images.mkdir()
-    started = [scene.start_dump(), scene.start_dump(images=images, task=other)]
+    # A real device may not open as many zones as two dumps would like.
+    limit = scene.device.status()['limits']['max_open']
+    qos = str(100 * ((limit - 1) // 2)) if 1 < limit <= 10 else None
+    started = [scene.start_dump(qos=qos), scene.start_dump(images=images, task=other, qos=qos)]
     for done in [scene.end_of(s) for s in started]:
         if done.code:
             raise Failed(f'one of two dumps fails: {" | ".join(done.lines("Error")[-3:])}')
