@@ -299,15 +299,19 @@ $(B)/man/%: Documentation/%.txt
 
 PREFIX		?= /usr/local
 LIBEXEC		:= $(PREFIX)/libexec/zns-criu
+UNITDIR		?= $(PREFIX)/lib/systemd/system
 install: all man
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBEXEC) $(DESTDIR)$(PREFIX)/share/man/man8
 	install $(BIN)/criu $(BIN)/znsd $(BIN)/zns-helper $(BIN)/zns-runc $(DESTDIR)$(LIBEXEC)
 	install $(BIN)/znsctl $(DESTDIR)$(PREFIX)/bin
 	ln -sf ../libexec/zns-criu/criu $(DESTDIR)$(PREFIX)/bin/criu-zns
+	install -d $(DESTDIR)$(UNITDIR)
+	for u in systemd/*; do sed 's,@BINDIR@,$(PREFIX)/bin,' $$u >$(DESTDIR)$(UNITDIR)/$$(basename $$u); done
 	install -m 644 $(B)/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
 
 uninstall:
 	rm -rf $(DESTDIR)$(LIBEXEC)
+	rm -f $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(wildcard systemd/*)))
 	rm -f $(DESTDIR)$(PREFIX)/bin/znsctl $(DESTDIR)$(PREFIX)/bin/criu-zns
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/man/man8/,$(notdir $(MAN)) zns-helper.8)
 

@@ -212,6 +212,30 @@ def names(d):
 
 
 @case
+def metrics(d):
+    """Prometheus' text: every line parses, and the figures are those of ls and status."""
+    Shell(d, 'metered', ['--label', 'zns.qos=300'])
+    d.docker('checkpoint', 'create', 'metered', 'one')
+    (c,) = d.checkpoints('metered')
+    f = d.dir / 'zns.prom'
+    d.zctl('metrics', '--output', f)
+    values = {}
+    for l in f.read_text().splitlines():
+        if not l.startswith('#'):
+            m = re.fullmatch(r'(zns_[a-z_]+)\{((?:[a-z_]+="[^"]*",?)+)\} (-?[0-9.e+]+)', l)
+            want('a line of the format', m, l)
+            values.setdefault(m[1], []).append((dict(re.findall(r'([a-z_]+)="([^"]*)"', m[2])), float(m[3])))
+    (labels, size), = values['zns_container_last_checkpoint_bytes']
+    want('of the container', (labels['container'], labels['container_id'], labels['image'], labels['origin'], size) ==
+         ('metered', d.id('metered'), 'work', 'docker', c['bytes']), labels, size)
+    want('asked', values['zns_container_last_checkpoint_requested_bytes_per_second'][0][1] == 300 << 20)
+    want('live', values['zns_bytes_live'][0][1] == d.zjson('status')['bytes_live'])
+    want('zones', sum(v for _, v in values['zns_zones']) == len(d.zjson('zones')['zones']))
+    want('up', values['zns_up'][0][1] == 1)
+    remove(d, 'metered')
+
+
+@case
 def twice(d):
     """Two checkpoints of one container, each restored several times, in any order, without waiting."""
     w = Shell(d, 'two')

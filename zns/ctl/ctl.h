@@ -45,6 +45,7 @@ int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_reserve(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_release(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_reset(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_docker(const struct ctl_cmd *cmd, int argc, char **argv);
 
 /* Options that every command has; their values in struct option. */

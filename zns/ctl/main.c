@@ -78,6 +78,8 @@ static const struct ctl_cmd commands[] = {
 	{ "reset", "[DEV] --zone N...|--all-garbage", "reset zones that hold nothing live",
 	  "  --zone N        this zone; may be given several times\n  --all-garbage   all zones without live data\n"
 	  "  --dry-run       only say which would be reset\n" DEV_HELP, cmd_reset },
+	{ "metrics", "[--output FILE]", "figures of all registered devices for Prometheus",
+	  "  --output FILE   replace a file, for the node exporter's textfile collector\n", cmd_metrics },
 	{ "docker", "COMMAND ...", "Docker's checkpoints on zones", "  znsctl docker --help lists the commands\n", cmd_docker },
 };
 

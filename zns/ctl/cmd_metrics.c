@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* metrics: all registered devices in Prometheus' text format, on standard output or into a textfile */
+#include <fcntl.h>
+#include <string.h>
+#include "ctl.h"
+
+enum { OPT_OUTPUT = OPT_OWN };
+
+struct last {
+	const ZnsPb__Checkpoint *c;
+	size_t nr;
+	uint64_t bytes;
+};
+
+struct device {
+	char id[ZNS_UUID_STR];
+	struct zns_registered reg;
+	ZnsPb__Response *status, *ls;	/* NULL: it did not answer */
+	struct last *last;		/* per container */
+	size_t nr_last;
+};
+
+static void label(FILE *f, const char *key, const char *value)
+{
+	fprintf(f, "%s=\"", key);
+	for (; *value; value++) {
+		if (*value == '"' || *value == '\\')
+			fputc('\\', f);
+		if (*value == '\n')
+			fputs("\\n", f);
+		else
+			fputc(*value, f);
+	}
+	fputc('"', f);
+}
+
+static void head(FILE *f, const char *name, const char *type, const char *help)
+{
+	fprintf(f, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void line(FILE *f, const char *name, const struct device *d, const char *key, const char *value, double v)
+{
+	fprintf(f, "%s{", name);
+	label(f, "device", d->id);
+	if (key) {
+		fputc(',', f);
+		label(f, key, value);
+	}
+	fprintf(f, "} %.17g\n", v);
+}
+
+static void container_line(FILE *f, const char *name, const struct device *d, const struct last *l, double v)
+{
+	const ZnsPb__Origin *o = l->c->origin;
+
+	fprintf(f, "%s{", name);
+	label(f, "device", d->id);
+	fputc(',', f);
+	label(f, "container", l->c->container);
+	fputc(',', f);
+	label(f, "container_id", o && o->container_id ? o->container_id : "");
+	fputc(',', f);
+	label(f, "image", o && o->image ? o->image : "");
+	fputc(',', f);
+	label(f, "origin", o && o->kind ? o->kind : "");
+	fprintf(f, "} %.17g\n", v);
+}
+
+/* The catalogue is in order of commit: the last one seen is the newest. */
+static int find_last(struct device *d)
+{
+	size_t i, k;
+
+	d->last = calloc(d->ls->n_checkpoints + 1, sizeof(*d->last));
+	if (!d->last)
+		return -ENOMEM;
+	for (i = 0; i < d->ls->n_checkpoints; i++) {
+		const ZnsPb__Checkpoint *c = d->ls->checkpoints[i];
+
+		for (k = 0; k < d->nr_last; k++)
+			if (!strcmp(d->last[k].c->container, c->container))
+				break;
+		d->nr_last += k == d->nr_last;
+		d->last[k].c = c;
+		d->last[k].nr++;
+		d->last[k].bytes += c->bytes;
+	}
+	return 0;
+}
+
+static int ask(struct device *d, struct zns_err *err)
+{
+	ZnsPb__Request status = ZNS_PB__REQUEST__INIT, ls = ZNS_PB__REQUEST__INIT;
+	int ret;
+
+	status.has_status = status.status = 1;
+	ls.has_ls = ls.ls = 1;
+	ret = ctl_call(d->id, &status, &d->status, err);
+	if (!ret)
+		ret = ctl_call(d->id, &ls, &d->ls, err);
+	if (!ret && (!d->status->status || find_last(d)))
+		ret = zns_fail(err, -EPROTO, "the broker's answer has no status");
+	return ret;
+}
+
+static void device_metrics(FILE *f, const struct device *dev, size_t nr)
+{
+	static const struct {
+		const char *name, *help;
+		size_t off;
+	} sizes[] = {
+		{ "zns_bytes_live", "Bytes of committed checkpoints.", offsetof(ZnsPb__Status, bytes_live) },
+		{ "zns_bytes_free", "Bytes that can be written now.", offsetof(ZnsPb__Status, bytes_free) },
+		{ "zns_bytes_wasted", "Bytes written that are neither live nor reset yet.",
+		  offsetof(ZnsPb__Status, bytes_wasted) },
+	};
+	size_t i, k;
+
+	head(f, "zns_up", "gauge", "1 if the device answered.");
+	for (i = 0; i < nr; i++)
+		line(f, "zns_up", &dev[i], "path", dev[i].reg.path, dev[i].ls != NULL);
+	for (k = 0; k < ZNS_ARRAY_SIZE(sizes); k++) {
+		head(f, sizes[k].name, "gauge", sizes[k].help);
+		for (i = 0; i < nr; i++)
+			if (dev[i].ls)
+				line(f, sizes[k].name, &dev[i], NULL, NULL,
+				     (double)*(uint64_t *)((char *)dev[i].status->status + sizes[k].off));
+	}
+	head(f, "zns_zones", "gauge", "Zones by state.");
+	for (i = 0; i < nr; i++)
+		for (k = 0; dev[i].ls && k < dev[i].status->status->n_zones_by_state; k++)
+			line(f, "zns_zones", &dev[i], "state", zns_zone_state_name((enum zns_zone_state)k),
+			     dev[i].status->status->zones_by_state[k]);
+	head(f, "zns_checkpoints", "gauge", "Checkpoints on the device.");
+	for (i = 0; i < nr; i++)
+		if (dev[i].ls)
+			line(f, "zns_checkpoints", &dev[i], NULL, NULL, (double)dev[i].ls->n_checkpoints);
+	head(f, "zns_leases", "gauge", "Dumps and restores that run now.");
+	for (i = 0; i < nr; i++)
+		if (dev[i].ls)
+			line(f, "zns_leases", &dev[i], NULL, NULL, (double)dev[i].status->status->n_leases);
+	head(f, "zns_waiting", "gauge", "Dumps that wait for admission.");
+	for (i = 0; i < nr; i++)
+		if (dev[i].ls)
+			line(f, "zns_waiting", &dev[i], NULL, NULL, dev[i].status->status->nr_waiting);
+}
+
+static double v_count(const struct last *l) { return (double)l->nr; }
+static double v_all(const struct last *l) { return (double)l->bytes; }
+static double v_bytes(const struct last *l) { return (double)l->c->bytes; }
+static double v_time(const struct last *l) { return (double)l->c->created_ns / 1e9; }
+static double v_asked(const struct last *l) { return l->c->qos_requested_mibps * (double)MIB(1); }
+static double v_got(const struct last *l) { return l->c->has_qos_achieved_mibps ? l->c->qos_achieved_mibps * (double)MIB(1) : -1; }
+static double v_data(const struct last *l) { return l->c->has_data_phase_us ? (double)l->c->data_phase_us / 1e6 : -1; }
+static double v_frozen(const struct last *l) { return l->c->has_frozen_us ? (double)l->c->frozen_us / 1e6 : -1; }
+
+/* A value below 0 is not known, and left out. */
+static void container_metrics(FILE *f, const struct device *dev, size_t nr)
+{
+	static const struct {
+		const char *name, *help;
+		double (*value)(const struct last *);
+	} m[] = {
+		{ "zns_container_checkpoints", "Checkpoints of the container.", v_count },
+		{ "zns_container_bytes", "Bytes of all its checkpoints.", v_all },
+		{ "zns_container_last_checkpoint_bytes", "Bytes of its last checkpoint.", v_bytes },
+		{ "zns_container_last_checkpoint_timestamp_seconds", "When its last checkpoint was committed.", v_time },
+		{ "zns_container_last_checkpoint_requested_bytes_per_second", "Bandwidth that its last checkpoint asked for; 0: none.",
+		  v_asked },
+		{ "zns_container_last_checkpoint_achieved_bytes_per_second", "Bandwidth that it got; absent if too short to rate.",
+		  v_got },
+		{ "zns_container_last_checkpoint_data_seconds", "From the first write of page data to the last completion.", v_data },
+		{ "zns_container_last_checkpoint_frozen_seconds", "How long criu kept the tasks frozen.", v_frozen },
+	};
+	size_t i, k, l;
+
+	for (k = 0; k < ZNS_ARRAY_SIZE(m); k++) {
+		head(f, m[k].name, "gauge", m[k].help);
+		for (i = 0; i < nr; i++)
+			for (l = 0; l < dev[i].nr_last; l++)
+				if (m[k].value(&dev[i].last[l]) >= 0)
+					container_line(f, m[k].name, &dev[i], &dev[i].last[l], m[k].value(&dev[i].last[l]));
+	}
+}
+
+static int render(const struct device *dev, size_t nr, const char *path, struct zns_err *err)
+{
+	cleanup_free char *text = NULL;
+	size_t len = 0;
+	FILE *f = open_memstream(&text, &len);
+	int ret;
+
+	if (!f)
+		return zns_fail(err, -ENOMEM, "out of memory");
+	device_metrics(f, dev, nr);
+	container_metrics(f, dev, nr);
+	if (fclose(f))
+		return zns_fail(err, -ENOMEM, "out of memory");
+	if (!path)
+		return fwrite(text, 1, len, stdout) == len && !fflush(stdout) ? 0 : zns_fail(err, -EIO, "standard output");
+	/* The collector must never see half of it. */
+	ret = zns_replace_file(AT_FDCWD, path, text, len, 0644);
+	return ret ? zns_fail_sys(err, ret, "cannot write %s", path) : 0;
+}
+
+int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const struct option opts[] = {
+		{ "output", required_argument, NULL, OPT_OUTPUT }, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+	};
+	cleanup_free struct zns_registered *regs = NULL;
+	cleanup_free struct device *dev = NULL;
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	const char *path = NULL;
+	size_t nr = 0, i;
+	int c, ret;
+
+	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
+		path = optarg;
+	if (c == -2)
+		return args.code;
+	if (args.argc || args.json)
+		return ctl_usage(cmd, "%s", args.json ? "the format is Prometheus' own" : "no argument is taken");
+	ret = zns_registered_list(&regs, &nr, &err);
+	dev = calloc(nr + 1, sizeof(*dev));
+	if (!ret && !dev)
+		ret = zns_fail(&err, -ENOMEM, "out of memory");
+	/* A device that is away is a value (zns_up), not a failure. */
+	for (i = 0; !ret && i < nr; i++) {
+		dev[i].reg = regs[i];
+		zns_uuid_format(regs[i].uuid, dev[i].id);
+		if (ask(&dev[i], &err)) {
+			fprintf(stderr, "znsctl metrics: %s: %s\n", regs[i].path, err.msg);
+			if (dev[i].ls)
+				zns_pb__response__free_unpacked(dev[i].ls, NULL);
+			dev[i].ls = NULL;
+		}
+	}
+	if (!ret)
+		ret = render(dev, nr, path, &err);
+	for (i = 0; dev && i < nr; i++) {
+		if (dev[i].status)
+			zns_pb__response__free_unpacked(dev[i].status, NULL);
+		if (dev[i].ls)
+			zns_pb__response__free_unpacked(dev[i].ls, NULL);
+		free(dev[i].last);
+	}
+	return ret ? ctl_fail(cmd, &err) : CTL_OK;
+}
