@@ -202,6 +202,9 @@ def names(d):
     want('record', (c['container_id'], c['container_name'], c['image']) == (cid, 'named', 'work'), c)
     want('origin', (c['origin']['kind'], c['origin']['root'], c['origin']['checkpoint_name']) == ('docker', str(d.root), 'first'), c)
     want('qos', c['qos_requested_mibps'] == 500)
+    log = d.zctl('docker', 'logs', 'named').stdout
+    want('log', 'Dumping processes' in log and log == d.zctl('docker', 'logs', c['id'][:8]).stdout, log[-300:])
+    d.refused(d.zctl, 'docker', 'logs', 'nobody', line='no checkpoint nobody')
     text = d.zctl('ls').stdout
     want('ls', 'named' in text and cid[:12] in text and 'work' in text, text)
     want('ls by id', cid[:12] in d.zctl('ls', '--container', cid[:12]).stdout)

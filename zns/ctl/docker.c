@@ -31,6 +31,7 @@ static const struct ctl_cmd commands[] = {
 	  "  --loop          stay and do it, instead of a systemd timer\n  --count N       with --loop: so many times\n" HOST_HELP,
 	  docker_schedule },
 	{ "docker unschedule", "CONTAINER", "end that; what was made stays", "", docker_unschedule },
+	{ "docker logs", "[--dev DEV] ID|CONTAINER", "criu's log of a checkpoint, or of a container's last one", "", docker_logs },
 	{ "docker live", "[--dev DEV] ID", "does a container still need this checkpoint, and why", "", docker_live },
 	{ "docker stats", "[CONTAINER]", "the last checkpoint of each container: size, rate, time frozen", HOST_HELP,
 	  docker_stats },

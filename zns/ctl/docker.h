@@ -17,6 +17,7 @@ int docker_clone(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_schedule(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_unschedule(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_live(const struct ctl_cmd *cmd, int argc, char **argv);
+int docker_logs(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_stats(const struct ctl_cmd *cmd, int argc, char **argv);
 
 enum { OPT_DOCKER_HOST = OPT_OWN + 64 };

@@ -25,6 +25,7 @@
 #define ZNS_ORIGIN_CHECKPOINT "ZNS_ORIGIN_CHECKPOINT"
 #define ZNS_ORIGIN_TICKET "ZNS_ORIGIN_TICKET"
 #define ZNS_ORIGIN_FROZEN "ZNS_ORIGIN_FROZEN"
+#define ZNS_ORIGIN_LOG "ZNS_ORIGIN_LOG"
 
 /* A container as its bundle and, for Docker, its own directory describe it. */
 struct docker_container {

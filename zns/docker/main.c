@@ -76,7 +76,7 @@ static int add_flags(struct call *c, const struct docker_settings *s, struct zns
 	return ret ? zns_fail(err, ret, "no memory for the arguments") : 0;
 }
 
-static void tell_origin(const struct docker_container *k)
+static void tell_origin(const struct call *c, const struct docker_container *k)
 {
 	char text[256], path[PATH_MAX];
 	cleanup_free uint8_t *ticket = NULL;
@@ -89,6 +89,8 @@ static void tell_origin(const struct docker_container *k)
 	setenv(ZNS_ORIGIN_ROOT, k->root, 1);
 	docker_pending_checkpoint(k, text, sizeof(text));
 	setenv(ZNS_ORIGIN_CHECKPOINT, text, 1);
+	if (c->work_path && (size_t)snprintf(path, sizeof(path), "%s/dump.log", c->work_path) < sizeof(path))
+		setenv(ZNS_ORIGIN_LOG, path, 1);
 	if (!strcmp(k->kind, "docker"))
 		setenv(ZNS_ORIGIN_FROZEN, "1", 1);	/* containerd paused it before it called us */
 	if (!docker_run_path(k->id, "ticket", path, sizeof(path), NULL) &&
@@ -250,7 +252,7 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	}
 	if (dump) {
 		setenv("CRIU_CONFIG_FILE", conf, 1);
-		tell_origin(&k);
+		tell_origin(c, &k);
 	}
 	ret = run(c, &k, dump);
 	if (*conf)

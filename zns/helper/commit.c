@@ -216,6 +216,21 @@ static void summary(const struct dump *d, const ZnsPb__Checkpoint *c, struct zw_
 	r->size = c->bytes;
 }
 
+/* Kept with the images, under the name that criu gives it; nothing restores it. */
+static int keep_log(struct dump *d, struct zns_err *err)
+{
+	cleanup_close int fd = origin_log();
+	struct zns_wimage *img;
+	int ret;
+
+	if (fd < 0)
+		return 0;
+	ret = zns_writer_image(d->w, "dump.log", false, &img, err);
+	if (!ret)
+		ret = zns_wimage_from_fd(img, fd, err);
+	return ret ? ret : zns_wimage_seal(img, err);
+}
+
 static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct zns_err *err)
 {
 	ZnsPb__Manifest m = ZNS_PB__MANIFEST__INIT;
@@ -232,6 +247,8 @@ static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct
 	zns_pb__extent_ref__init(ref);
 	join_streams(d);
 	ret = dump_check(d, err);
+	if (!ret)
+		ret = keep_log(d, err);
 	m.device.data = d->h->reg.uuid;
 	m.device.len = ZNS_UUID_LEN;
 	m.checkpoint = c;

@@ -65,6 +65,8 @@ int cgroup_container_id(pid_t pid, char *out, size_t len);
 /* origin.c, from the environment: 0 or -ENOMEM, with what is there filled in. */
 int origin_fill(ZnsPb__Origin *o);
 bool origin_ticket(uint8_t id[ZNS_UUID_LEN]);	/* an admission that was granted before */
+/* criu's log so far, its end, in a memfd; -1: there is none to keep. */
+int origin_log(void);
 const char *origin_admission(const char *asked);	/* cut down if the container is frozen already */
 
 /* size.c: about how many bytes a dump of the tree below @pid has; who it runs as. */

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* docker logs: criu's log of a dump, from the device */
+#include <string.h>
+#include "docker.h"
+#include "zns/reader.h"
+
+#define LOG_NAME "dump.log"
+
+/* A container's name or id stands for its last checkpoint. */
+static int resolve(const char *dev, const char *what, char id[ZNS_UUID_STR], struct zns_err *err)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Response *r;
+	size_t i;
+	int ret;
+
+	req.has_ls = req.ls = 1;
+	ret = ctl_call(dev, &req, &r, err);
+	if (ret)
+		return ret;
+	*id = 0;
+	for (i = 0; i < r->n_checkpoints; i++) {
+		const ZnsPb__Checkpoint *c = r->checkpoints[i];
+		const ZnsPb__Origin *o = c->origin;
+
+		if (c->id.len == ZNS_UUID_LEN &&
+		    (!strcmp(c->container, what) || (o && o->container_name && !strcmp(o->container_name, what)) ||
+		     (o && o->container_id && strlen(what) >= 12 && !strncmp(o->container_id, what, strlen(what)))))
+			zns_uuid_format(c->id.data, id);
+	}
+	zns_pb__response__free_unpacked(r, NULL);
+	return 0;
+}
+
+static int show(struct ctl_hold *h, struct zns_err *err)
+{
+	struct zns_reader_params p = { .dev = h->s.dev, .workers = 1 };
+	cleanup_free char *text = NULL;
+	struct zns_reader *r = NULL;
+	struct zns_rimage *img;
+	size_t len;
+	int ret;
+
+	ret = zns_reader_new(&p, h->m, &r, err);
+	img = ret ? NULL : zns_reader_find(r, LOG_NAME);
+	if (!ret && !img)
+		ret = zns_fail(err, -ENOENT, "no log was kept with this checkpoint: it was not made by a runtime");
+	len = img ? zns_rimage_size(img) : 0;
+	text = img ? malloc(len + 1) : NULL;
+	if (!ret && !text)
+		ret = zns_fail(err, -ENOMEM, "no memory for the log");
+	if (!ret)
+		ret = zns_rimage_read(img, 0, text, len, err);
+	if (!ret && (fwrite(text, 1, len, stdout) != len || fflush(stdout)))
+		ret = zns_fail_sys(err, -errno, "standard output");
+	zns_reader_free(r);
+	return ret;
+}
+
+int docker_logs(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	char id[ZNS_UUID_STR];
+	struct ctl_hold h;
+	int c, ret;
+
+	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
+		;
+	if (c == -2)
+		return args.code;
+	if (args.argc != 1)
+		return ctl_usage(cmd, "one checkpoint's id or one container is wanted");
+	ret = resolve(args.dev, args.argv[0], id, &err);
+	if (!ret)
+		ret = ctl_hold(&h, args.dev, *id ? id : args.argv[0], &err);
+	if (ret)
+		return ctl_fail(cmd, &err);
+	ret = show(&h, &err);
+	ctl_unhold(&h);
+	return ret ? ctl_fail(cmd, &err) : CTL_OK;
+}
