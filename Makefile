@@ -166,6 +166,11 @@ $(TEE)/criu/criu/criu: $(BIN)/criu
 		{ tail -40 $(B)/tee.log >&2; exit 1; }
 
 # --- tests -------------------------------------------------------------------------------------------------------
+$(B)/test/test_docker: test/unit/test_docker.c $(DOCKER_OBJ) $(B)/libzns.a
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(DOCKER_OBJ) $(B)/libzns.a $(LDLIBS) -lcmocka
+
 $(B)/test/%: test/unit/%.c $(B)/libzns.a
 	@mkdir -p $(@D)
 	$(call say,CC      $<)

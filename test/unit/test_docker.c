@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* zns/docker without Docker: files as dockerd writes them, settings and their order, rules, what is still needed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "../../zns/docker/runc.h"
+#include "zns/handle.h"
+
+#define ID_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define ID_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+
+static char top[64];
+
+static const char *at(const char *fmt, ...)
+{
+	static char path[4][512];
+	static int n;
+	va_list ap;
+	int len;
+
+	n = (n + 1) % 4;
+	len = snprintf(path[n], sizeof(path[n]), "%s/", top);
+	va_start(ap, fmt);
+	vsnprintf(path[n] + len, sizeof(path[n]) - (size_t)len, fmt, ap);
+	va_end(ap);
+	return path[n];
+}
+
+static void put(const char *path, const char *text)
+{
+	assert_int_equal(zns_replace_file(AT_FDCWD, path, text, strlen(text), 0600), 0);
+}
+
+static void mkdirs(const char *path)
+{
+	char cmd[600];
+
+	snprintf(cmd, sizeof(cmd), "mkdir -p %s", path);
+	assert_int_equal(system(cmd), 0);
+}
+
+static int setup(void **state)
+{
+	strcpy(top, "/tmp/zns-test-docker-XXXXXX");
+	if (!mkdtemp(top))
+		return -1;
+	setenv("ZNS_CONFIG", at("conf"), 1);
+	setenv("ZNS_RUN", at("run"), 1);
+	mkdirs(at("conf"));
+	mkdirs(at("run"));
+	mkdirs(at("root/containers/" ID_A "/checkpoints"));
+	mkdirs(at("bundle"));
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	char cmd[100];
+
+	snprintf(cmd, sizeof(cmd), "rm -rf %s", top);
+	return system(cmd);
+}
+
+static void config(const char *labels, const char *env)
+{
+	char text[2000];
+
+	snprintf(text, sizeof(text), "{\"ID\":\"" ID_A "\",\"Name\":\"/web\",\"Config\":{\"Image\":\"nginx:1\",\"Labels\":%s,\"Env\":%s}}",
+		 labels, env);
+	put(at("root/containers/" ID_A "/config.v2.json"), text);
+}
+
+static void bundle(const char *annotations, const char *env)
+{
+	char text[2000];
+
+	snprintf(text, sizeof(text), "{\"process\":{\"env\":%s},\"annotations\":%s,\"mounts\":[{\"source\":\"proc\"},"
+		 "{\"source\":\"%s/root/containers/" ID_A "/hosts\",\"destination\":\"/etc/hosts\"}]}", env, annotations, top);
+	put(at("bundle/config.json"), text);
+}
+
+/* The value of @key and where it came from, "value/source"; "-" if it is not set. */
+static const char *setting(enum docker_key key)
+{
+	static char out[400];
+	struct zns_err err = ZNS_ERR_INIT;
+	struct docker_container c;
+	struct docker_settings s;
+
+	assert_int_equal(docker_container_read(at("bundle"), ID_A, &c, &err), 0);
+	if (docker_settings(&c, &s, &err))
+		snprintf(out, sizeof(out), "! %s", err.msg);
+	else
+		snprintf(out, sizeof(out), s.source[key] ? "%s/%s" : "-", s.value[key], s.source[key]);
+	docker_container_fini(&c);
+	return out;
+}
+
+static void container(void **state)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct docker_container c;
+
+	bundle("{}", "[]");
+	config("{}", "[]");
+	assert_int_equal(docker_container_read(at("bundle"), ID_A, &c, &err), 0);
+	assert_string_equal(c.kind, "docker");
+	assert_string_equal(c.name, "web");
+	assert_string_equal(c.image, "nginx:1");
+	assert_string_equal(c.root, at("root"));
+	docker_container_fini(&c);
+	/* another engine's bundle, and a broken file of Docker's: what the bundle says is enough */
+	put(at("bundle/config.json"), "{\"mounts\":[{\"source\":\"/x/containers/short/hosts\"},3,{}]}");
+	assert_int_equal(docker_container_read(at("bundle"), ID_A, &c, &err), 0);
+	assert_string_equal(c.kind, "runc");
+	assert_string_equal(c.name, ID_A);
+	assert_string_equal(c.root, "");
+	docker_container_fini(&c);
+	bundle("{}", "[]");
+	put(at("root/containers/" ID_A "/config.v2.json"), "{\"Name\":");
+	assert_int_equal(docker_container_read(at("bundle"), ID_A, &c, &err), 0);
+	assert_string_equal(c.root, "");
+	docker_container_fini(&c);
+	assert_int_equal(docker_container_read(at("bundle"), "../x", &c, &err), -EINVAL);
+	docker_container_fini(&c);
+	assert_int_equal(docker_container_read(at("nothing"), ID_A, &c, &err), -ENOENT);
+	docker_container_fini(&c);
+}
+
+static void bad_json(void **state)
+{
+	static const char *const bad[] = { "", "{", "{\"a\":1,}", "{} x", "\xff" };
+	struct zns_err err = ZNS_ERR_INIT;
+	struct json_object *o;
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(bad); i++) {
+		put(at("j"), bad[i]);
+		assert_int_equal(docker_json_read(at("j"), &o, &err), -EBADMSG);
+		assert_null(o);
+	}
+	put(at("j"), " {\"a\": [1, \"b\"]} \n");
+	assert_int_equal(docker_json_read(at("j"), &o, &err), 0);
+	json_object_put(o);
+}
+
+static void order(void **state)
+{
+	char text[400];
+
+	bundle("{}", "[]");
+	config("{}", "[]");
+	assert_string_equal(setting(DOCKER_QOS), "-");
+	put(at("conf/zns.conf"), "docker-qos = 10\n");
+	assert_string_equal(setting(DOCKER_QOS), "10/default");
+	put(at("conf/docker.rules"), "name=db qos=19\nname=w* image=nginx:? qos=20 admission=wait=3 # first\nname=web qos=21 alloc=dynamic\n");
+	assert_string_equal(setting(DOCKER_QOS), "20/rule");
+	assert_string_equal(setting(DOCKER_ADMISSION), "wait=3/rule");
+	assert_string_equal(setting(DOCKER_ALLOC), "dynamic/rule");
+	bundle("{}", "[\"ZNS_QOS=29\",\"ZNS_QOS=30\",\"ZNS_DEV=/dev/x\",\"ZNS_QOSX=1\"]");
+	assert_string_equal(setting(DOCKER_QOS), "30/environment");
+	assert_string_equal(setting(DOCKER_DEV), "-");
+	config("{\"zns.qos\":\"40\",\"zns.dev\":\"emu:/x\"}", "[]");
+	assert_string_equal(setting(DOCKER_QOS), "40/label");
+	assert_string_equal(setting(DOCKER_DEV), "emu:/x/label");
+	bundle("{\"zns.qos\":\"50\"}", "[\"ZNS_QOS=30\"]");
+	assert_string_equal(setting(DOCKER_QOS), "50/annotation");
+	put(at("web.conf"), "# comment\nzns-qos 59\nzns-qos 60 # last\ntcp-established\nzns-admission \n");
+	snprintf(text, sizeof(text), "{\"zns.qos\":\"50\",\"org.criu.config\":\"%s/web.conf\"}", top);
+	bundle(text, "[]");
+	assert_string_equal(setting(DOCKER_QOS), "60/org.criu.config");
+	assert_string_equal(setting(DOCKER_ADMISSION), "wait=3/rule");
+	bundle("{\"org.criu.config\":\"/nowhere.conf\"}", "[]");
+	assert_non_null(strstr(setting(DOCKER_QOS), "there is no file /nowhere.conf"));
+}
+
+static void bad_values(void **state)
+{
+	static const struct { const char *labels, *says; } v[] = {
+		{ "{\"zns.qos\":\"0\"}", "label zns.qos: \"0\" is no bandwidth" },
+		{ "{\"zns.qos\":\"\"}", "label zns.qos: a value of 1 to 255" },
+		{ "{\"zns.qos\":\"5\\nzns-dev x\"}", "a character that is not allowed" },
+		{ "{\"zns.admission\":\"wait=\"}", "\"wait=\" is not known" },
+		{ "{\"zns.admission\":\"wait=1s\"}", "\"wait=1s\" is not known" },
+		{ "{\"zns.stripe\":\"much\"}", "\"much\" is no size" },
+		{ "{\"zns.criu\":\"tcp-established,root\"}", "\"root\" is not known" },
+		{ "{\"zns.criu\":\",\"}", "\"\" is not known" },
+	};
+
+	put(at("conf/docker.rules"), "");
+	put(at("conf/zns.conf"), "");
+	bundle("{}", "[]");
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(v); i++) {
+		config(v[i].labels, "[]");
+		assert_non_null(strstr(setting(DOCKER_QOS), v[i].says));
+	}
+	config("{\"zns.criu\":\"tcp-established,ext-unix-sk\"}", "[]");
+	assert_string_equal(setting(DOCKER_CRIU), "tcp-established,ext-unix-sk/label");
+}
+
+static void bad_rules(void **state)
+{
+	static const struct { const char *text, *says; } v[] = {
+		{ "qos=5\n", "docker.rules:1: name=PATTERN or image=PATTERN comes first" },
+		{ "\n#x\nname=a speed=5\n", "docker.rules:3: \"speed\" is not known" },
+		{ "name=a qos\n", "docker.rules:1: \"qos\" is not KEY=VALUE" },
+		{ "name= qos=5\n", "docker.rules:1: name= wants a pattern" },
+		{ "name=nobody qos=fast", "docker.rules:1: qos: \"fast\" is no bandwidth" },
+	};
+
+	config("{}", "[]");
+	bundle("{}", "[]");
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(v); i++) {
+		put(at("conf/docker.rules"), v[i].text);
+		assert_non_null(strstr(setting(DOCKER_QOS), v[i].says));
+	}
+	put(at("conf/docker.rules"), "");
+}
+
+static void handle(const char *dir, uint8_t n)
+{
+	ZnsPb__Handle h = ZNS_PB__HANDLE__INIT;
+	uint8_t id[ZNS_UUID_LEN], dev[ZNS_UUID_LEN] = { 9 };
+	struct zns_err err = ZNS_ERR_INIT;
+	int fd;
+
+	mkdirs(dir);
+	fd = open(dir, O_RDONLY | O_DIRECTORY);
+	memset(id, n, sizeof(id));
+	h.device = (ProtobufCBinaryData){ ZNS_UUID_LEN, dev };
+	h.checkpoint = (ProtobufCBinaryData){ ZNS_UUID_LEN, id };
+	h.container = (char *)"web";
+	assert_int_equal(zns_handle_write(fd, &h, &err), 0);
+	close(fd);
+}
+
+static enum docker_life life(const char *container, const char *name, uint8_t n)
+{
+	uint8_t id[ZNS_UUID_LEN];
+	char why[300] = "";
+	enum docker_life l;
+
+	memset(id, n, sizeof(id));
+	l = docker_checkpoint_life(at("root"), container, name, id, why, sizeof(why));
+	assert_true(*why);
+	return l;
+}
+
+static void needed(void **state)
+{
+	uint8_t id[ZNS_UUID_LEN] = { 0 };
+
+	handle(at("root/containers/" ID_A "/checkpoints/one"), 1);
+	handle(at("root/containers/" ID_B "/checkpoints/copy"), 2);
+	assert_int_equal(life(ID_A, "one", 1), DOCKER_NEEDED);
+	assert_int_equal(life(ID_A, "other", 2), DOCKER_NEEDED);	/* a clone has it */
+	assert_int_equal(life(ID_A, "rmed", 3), DOCKER_GONE);
+	assert_int_equal(life("cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc", "one", 3), DOCKER_GONE);
+	/* in doubt: it never was below the root, no root, no container */
+	assert_int_equal(life(ID_A, NULL, 3), DOCKER_UNKNOWN);
+	assert_int_equal(life("short", "one", 3), DOCKER_UNKNOWN);
+	assert_int_equal(docker_checkpoint_life(at("away"), ID_A, "one", id, NULL, 0), DOCKER_UNKNOWN);
+	assert_int_equal(docker_checkpoint_life(NULL, ID_A, "one", id, NULL, 0), DOCKER_UNKNOWN);
+	/* a damaged handle may be the one that is looked for */
+	mkdirs(at("root/containers/" ID_B "/checkpoints/bad"));
+	put(at("root/containers/" ID_B "/checkpoints/bad/" ZNS_HANDLE_NAME), "garbage");
+	assert_int_equal(life(ID_A, "rmed", 3), DOCKER_UNKNOWN);
+	assert_int_equal(life(ID_A, "one", 1), DOCKER_NEEDED);
+	assert_int_equal(docker_remove_dir(at("root/containers/" ID_B "/checkpoints/bad")), 0);
+	assert_int_equal(life(ID_A, "rmed", 3), DOCKER_GONE);
+}
+
+static void pending(void **state)
+{
+	struct docker_container c = { 0 };
+	char name[64];
+
+	snprintf(c.root, sizeof(c.root), "%s/root", top);
+	strcpy(c.id, ID_A);
+	docker_pending_checkpoint(&c, name, sizeof(name));
+	assert_string_equal(name, "");
+	mkdirs(at("root/containers/" ID_A "/checkpoints/being-made"));
+	docker_pending_checkpoint(&c, name, sizeof(name));
+	assert_string_equal(name, "being-made");
+}
+
+static void api_host(void **state)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct docker_api a;
+
+	assert_int_equal(docker_api_init(&a, "unix:///x/d.sock", &err), 0);
+	assert_string_equal(a.socket, "/x/d.sock");
+	assert_int_equal(docker_api_init(&a, "tcp://h:1", &err), -EINVAL);
+	assert_int_equal(docker_api_init(&a, "unix://rel", &err), -EINVAL);
+	assert_int_equal(docker_api_init(&a, at("none"), &err), -EINVAL);
+	snprintf(a.socket, sizeof(a.socket), "%s/none.sock", top);
+	assert_true(docker_api_call(&a, "GET", "/info", NULL, NULL, &err) < 0);
+	assert_non_null(strstr(err.msg, "no Docker daemon at"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(container), cmocka_unit_test(bad_json), cmocka_unit_test(order), cmocka_unit_test(bad_values),
+		cmocka_unit_test(bad_rules), cmocka_unit_test(needed), cmocka_unit_test(pending), cmocka_unit_test(api_host),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
