@@ -62,7 +62,7 @@ CRIU_SRC	:= $(B)/criu
 PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch) scripts/fetch-criu
 
 .PHONY: all zns criu deps deps-vm deps-doc deps-clang
-.PHONY: unit conform crash zonetests errors tools test
+.PHONY: unit conform crash kill scale-small zonetests errors tools test
 .PHONY: test-vm zdtm-sample
 .PHONY: demo bench bench-emu bench-probe
 .PHONY: fuzz fuzz-build lint man install uninstall clean
@@ -203,6 +203,23 @@ $(B)/test/crash: $(CRASH_SRC) $(wildcard test/crash/*.h) $(filter-out %/main.o %
 	@mkdir -p $(@D)
 	$(call say,CC      test/crash)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $(CRASH_SRC) $(filter-out %/main.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/libzns.a $(LDLIBS)
+
+# A dump without a task, for loads: test/load.
+$(B)/load/dumper: test/load/dumper.c $(B)/libzns.a
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(B)/libzns.a $(LDLIBS)
+
+# kill -9 of processes with leases and of brokers, under load.
+KILL_HOLDERS	?= 100
+KILL_BROKERS	?= 50
+kill: $(B)/load/dumper zns
+	$(Q)PATH=$(SYS_PATH) python3 test/load/kill.py --build $(B) --holders $(KILL_HOLDERS) --brokers $(KILL_BROKERS)
+
+# A thousand containers with one small checkpoint each, and a device with 14 active zones; beside what came without
+# pack zones.
+scale-small: $(B)/load/dumper all
+	$(Q)PATH=$(SYS_PATH) python3 test/load/crowd.py --build $(B) --control --criu 20 --report $(B)/report/scale-small.json
 
 CRASH_STATES	?= 100000
 CRASH_CUTS	?= 200

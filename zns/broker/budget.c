@@ -3,6 +3,7 @@
 #include <string.h>
 #include "znsd.h"
 
+#define PACKS_MIN 4u	/* a dump does more than write: also on one die several at once get on */
 #define IO_LOOK_NS 1000000000ull	/* normal I/O opens zones without asking: look again after so long */
 
 uint32_t budget_device(struct znsd *d)
@@ -117,5 +118,5 @@ uint32_t pack_leases(const struct znsd *d)
 /* A burst of small dumps must neither take every zone nor leave hundreds of zones partly filled. */
 uint32_t pack_limit(struct znsd *d)
 {
-	return zns_max(1u, zns_min(d->nr_groups, budget_total(d) / 4));
+	return zns_max(1u, zns_min(zns_max(d->nr_groups, PACKS_MIN), budget_total(d) / 4));
 }

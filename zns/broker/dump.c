@@ -198,7 +198,7 @@ static int make_room(struct znsd *d, uint32_t zone, struct zns_err *err)
 		return ret;
 	while (zones_active(d) >= max) {
 		/* Not the zone to be given; it is not active, so it cannot be the one. */
-		if (!zone_lru_parked(d, &lru))
+		if (!zone_lru_parked(d, true, &lru))
 			return zns_fail(err, -EBUSY, "all %u zones that %s may have active are being written", max,
 					d->reg.path);
 		ret = zone_finish(d, lru, err);

@@ -222,6 +222,8 @@ static int may_reset(const struct znsd *d, uint32_t zone, struct zns_err *err)
 	if (z->writer)
 		return zns_fail(err, -EBUSY, "zone %u is being written by a dump of %s (PID %u)", zone,
 				z->writer->container, z->writer->pid);
+	if (z->finishing)
+		return zns_fail(err, -EBUSY, "zone %u is being finished", zone);
 	if (zone_live(d, zone))
 		return zns_fail(err, -EBUSY, "zone %u holds live checkpoints of %s; remove them with `znsctl rm`", zone,
 				zns_store_zone_owner(d->store, zone));

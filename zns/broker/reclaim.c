@@ -52,7 +52,7 @@ static bool to_finish(struct znsd *d, uint32_t *zone)
 		}
 		parked++;
 	}
-	return (d->room_wanted || parked > park_limit(d)) && zone_lru_parked(d, zone);
+	return (d->room_wanted > finisher_running(d) || parked > park_limit(d)) && zone_lru_parked(d, d->room_wanted > 0, zone);
 }
 
 static bool dumps_run(const struct znsd *d)
@@ -73,12 +73,19 @@ static int park_step(struct znsd *d)
 	uint32_t zone;
 
 	if (!to_finish(d, &zone)) {
-		d->room_wanted = 0;
+		if (!finisher_running(d))
+			d->room_wanted = 0;
 		d->park_check = false;
 		return -1;
 	}
 	if (now - d->finish_ns < pace)
 		return (int)((pace - (now - d->finish_ns)) / 1000000) + 1;
+	if (d->finisher) {
+		if (!finisher_start(d, zone))
+			return -1;	/* it wakes us */
+		d->finish_ns = now;
+		return 0;
+	}
 	d->finish_ns = now;
 	if (zone_finish(d, zone, &err)) {
 		znsd_log("finishing zone %u: %s", zone, err.msg);
@@ -103,7 +110,7 @@ int reclaim_step(struct znsd *d)
 		if (retry)
 			ms = 1000;
 	}
-	if (d->park_check || d->room_wanted) {
+	if (d->park_check || d->room_wanted > finisher_running(d)) {
 		int park = park_step(d);
 
 		if (park >= 0 && (ms < 0 || park < ms))
@@ -117,7 +124,7 @@ bool reclaim_pending(const struct znsd *d)
 	uint64_t now = zns_mono_ns();
 	uint32_t i;
 
-	if (d->park_check)
+	if (d->park_check || finisher_running(d))
 		return true;
 	for (i = 0; d->sweep && i < d->nr_zones; i++)
 		if (zone_garbage(d, i) && d->zones[i].retry_ns <= now)

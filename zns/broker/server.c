@@ -329,8 +329,8 @@ static int time_out(struct znsd *d)
 
 int znsd_loop(struct znsd *d)
 {
-	struct pollfd *fds = znsd_alloc((ZNSD_CONNS_MAX + 2) * sizeof(*fds));
-	struct conn **who = znsd_alloc((ZNSD_CONNS_MAX + 2) * sizeof(*who)), *c;
+	struct pollfd *fds = znsd_alloc((ZNSD_CONNS_MAX + 3) * sizeof(*fds));
+	struct conn **who = znsd_alloc((ZNSD_CONNS_MAX + 3) * sizeof(*who)), *c;
 	uint64_t quit_by = 0;
 	sigset_t set;
 	int sig_fd, ms, n, i;
@@ -363,6 +363,7 @@ int znsd_loop(struct znsd *d)
 		n = 0;
 		fds[n++] = (struct pollfd){ .fd = d->listen_fd, .events = POLLIN };
 		fds[n++] = (struct pollfd){ .fd = sig_fd, .events = POLLIN };
+		fds[n++] = (struct pollfd){ .fd = finisher_fd(d), .events = POLLIN };
 		for (c = d->conns; c; c = c->next) {
 			who[n] = c;
 			fds[n++] = (struct pollfd){ .fd = c->fd,
@@ -374,7 +375,7 @@ int znsd_loop(struct znsd *d)
 			znsd_log("asked to leave");
 			d->quit = true;
 		}
-		for (i = 2; i < n; i++) {
+		for (i = 3; i < n; i++) {
 			c = who[i];
 			if (fds[i].revents & POLLOUT)
 				conn_send(c);
@@ -384,6 +385,8 @@ int znsd_loop(struct znsd *d)
 				c->dead = true;
 			conn_serve(d, c);
 		}
+		if (fds[2].revents)
+			finisher_reap(d);
 		/* After the others: `who` has no place for new ones. */
 		if (fds[0].revents)
 			conn_accept(d);

@@ -133,7 +133,8 @@ int znsd_start(struct znsd *d, const char *spec, struct zns_err *err)
 		return zns_wrap(err, "%s", d->reg.path);
 	readers_check(d);
 	drop_orphan_reservations(d);
-	return znsd_listen(d, err);
+	ret = finisher_new(d, err);
+	return ret ? ret : znsd_listen(d, err);
 }
 
 static void close_open_zones(struct znsd *d)
@@ -159,6 +160,7 @@ void znsd_stop(struct znsd *d)
 		unlink(d->sock_path);
 		close(d->listen_fd);
 	}
+	finisher_free(d);
 	if (d->store && d->zones && d->listen_fd >= 0) {
 		mount_release(d);
 		close_open_zones(d);

@@ -37,6 +37,7 @@ struct zn_zone {
 	bool meta;
 	bool old;		/* holds data from before this broker: unknown readers are possible */
 	bool ours;		/* what it holds is a dump's, also in a group that is reserved for normal I/O now */
+	bool finishing;		/* by the finisher, now */
 	uint32_t readers;	/* restore leases */
 	struct lease *writer;
 	uint64_t stamp;		/* when it was parked, for the least recently used */
@@ -153,6 +154,7 @@ struct znsd {
 	bool park_check;	/* too many may be parked */
 	uint32_t room_wanted;	/* parked zones to finish for somebody who waits */
 	uint64_t finish_ns;	/* the last finish in the background */
+	struct finisher *finisher;	/* NULL: zones are finished in the loop */
 	uint32_t io_zones;	/* active zones of normal I/O, as of io_ns */
 	uint64_t io_ns;
 	uint8_t *held;		/* groups that the first waiter will get; NULL: none waits */
@@ -214,8 +216,17 @@ uint32_t zones_idle_active(const struct znsd *d);	/* active with nobody writing:
 uint32_t zones_parked(const struct znsd *d);
 uint32_t park_limit(struct znsd *d);		/* how many may be parked; UINT32_MAX: any */
 uint64_t tail_min(const struct znsd *d);	/* a zone with less room, bytes, is not kept to be continued */
-bool zone_lru_parked(const struct znsd *d, uint32_t *zone);
+/* The least recently used; @urgent: somebody waits for its place, so it may also be where a dump runs. */
+bool zone_lru_parked(const struct znsd *d, bool urgent, uint32_t *zone);
 bool readers_check(struct znsd *d);
+
+/* finisher.c: finishes zones in threads of its own; everything else is the loop's. */
+int finisher_new(struct znsd *d, struct zns_err *err);
+void finisher_free(struct znsd *d);	/* waits for those that run */
+int finisher_fd(const struct znsd *d);	/* readable: call finisher_reap; -1: none */
+uint32_t finisher_running(const struct znsd *d);
+bool finisher_start(struct znsd *d, uint32_t zone);	/* false: enough run already */
+void finisher_reap(struct znsd *d);
 
 /* reclaim.c: one step of background work; returns milliseconds until the next, -1: none */
 int reclaim_step(struct znsd *d);

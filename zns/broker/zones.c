@@ -123,7 +123,7 @@ bool zone_parked(const struct znsd *d, uint32_t zone)
 {
 	const struct zn_zone *z = &d->zones[zone];
 
-	return zone_usable(z) && !z->writer && zns_zone_is_active(z->z.state) && zone_live(d, zone);
+	return zone_usable(z) && !z->writer && !z->finishing && zns_zone_is_active(z->z.state) && zone_live(d, zone);
 }
 
 bool zone_parked_for(const struct znsd *d, uint32_t zone, const char *container, uint32_t min_room)
@@ -154,7 +154,7 @@ bool zone_garbage(const struct znsd *d, uint32_t zone)
 {
 	const struct zn_zone *z = &d->zones[zone];
 
-	if (!zone_usable(z) || z->z.state == ZNS_ZONE_EMPTY || z->writer || z->readers)
+	if (!zone_usable(z) || z->z.state == ZNS_ZONE_EMPTY || z->writer || z->readers || z->finishing)
 		return false;
 	if (z->old && !d->readers_clear)
 		return false;
@@ -288,18 +288,50 @@ uint32_t meta_zones(struct znsd *d, bool open)
 	return n ? n : 1;
 }
 
-bool zone_lru_parked(const struct znsd *d, uint32_t *zone)
+enum busy { BUSY_NOT, BUSY_READ, BUSY_DUMP, BUSY_PROMISED };
+
+static void note_busy(uint8_t *busy, enum busy what)
 {
-	uint64_t best = UINT64_MAX, now = zns_mono_ns();
+	*busy = zns_max(*busy, (uint8_t)what);
+}
+
+/* Who is disturbed by padding a zone, which takes its die for up to a second. */
+static void groups_busy(const struct znsd *d, uint8_t *busy)
+{
+	const struct lease *l;
 	uint32_t i;
 
+	for (l = d->leases; l; l = l->next) {
+		for (i = 0; i < l->nr_groups; i++)
+			note_busy(&busy[l->groups[i]], !l->dump ? BUSY_READ : l->promised ? BUSY_PROMISED : BUSY_DUMP);
+		for (i = 0; l->dump && i < l->nr_zones; i++)
+			if (!l->zones[i].done && !l->zones[i].bad)
+				note_busy(&busy[d->zones[l->zones[i].zone].group], BUSY_DUMP);
+	}
+	/* The log is written at every commit. */
+	for (i = 0; i < d->nr_groups; i++)
+		if (d->groups[i].metadata)
+			note_busy(&busy[i], BUSY_READ);
+}
+
+bool zone_lru_parked(const struct znsd *d, bool urgent, uint32_t *zone)
+{
+	cleanup_free uint8_t *busy = znsd_alloc(d->nr_groups);
+	uint64_t best = UINT64_MAX, now = zns_mono_ns();
+	uint8_t least = urgent ? BUSY_DUMP : BUSY_READ;
+	uint32_t i;
+
+	groups_busy(d, busy);
+	/* On an idle die if there is one; beside a dump only if somebody waits for it; with one die there is no choice. */
 	for (i = 0; i < d->nr_zones; i++) {
 		const struct zn_zone *z = &d->zones[i];
+		uint8_t b = d->nr_groups > 1 ? busy[z->group] : BUSY_NOT;
 
-		if (zone_parked(d, i) && z->retry_ns <= now && z->stamp < best) {
-			best = z->stamp;
-			*zone = i;
-		}
+		if (!zone_parked(d, i) || z->retry_ns > now || b > least || (b == least && z->stamp >= best))
+			continue;
+		best = z->stamp;
+		least = b;
+		*zone = i;
 	}
 	return best != UINT64_MAX;
 }

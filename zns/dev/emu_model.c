@@ -200,9 +200,9 @@ static uint64_t do_finish(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t
 	ready = emu_cal_book(l.channel, ready, move) + move;
 	l.channel->written += z->fill;
 	l.die->written += total;
+	/* A flush makes data durable: it does not wait for padding. A reset does, since the die is taken until then. */
 	memset(z, 0, sizeof(*z));
-	z->accept_ns = emu_cal_book(l.die, ready, ns) + ns;
-	return z->accept_ns;
+	return emu_cal_book(l.die, ready, ns) + ns;
 }
 
 static uint64_t do_reset(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t at)

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Finishing zones beside the poll loop: a device pads a zone for up to a second, and nobody who asks for a zone
+ * meanwhile shall wait for it. One thread for each zone, few at once, on a handle of their own.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include "znsd.h"
+
+#define AT_ONCE 4
+
+struct finish {
+	struct finisher *f;
+	pthread_t thread;
+	uint32_t zone;
+	int ret;
+	struct zns_err err;
+};
+
+struct finisher {
+	struct zns_dev *dev;
+	int pipe[2];		/* pointers to what is done */
+	uint32_t nr;		/* running */
+};
+
+int finisher_new(struct znsd *d, struct zns_err *err)
+{
+	struct finisher *f = znsd_alloc(sizeof(*f));
+	int ret;
+
+	ret = zns_dev_open(d->reg.path, 0, &f->dev, err);
+	if (!ret && pipe2(f->pipe, O_CLOEXEC | O_NONBLOCK) < 0) {
+		ret = zns_fail_sys(err, -errno, "pipe");
+		zns_dev_close(f->dev);
+	}
+	if (ret) {
+		free(f);
+		return ret;
+	}
+	d->finisher = f;
+	return 0;
+}
+
+int finisher_fd(const struct znsd *d)
+{
+	return d->finisher ? d->finisher->pipe[0] : -1;
+}
+
+uint32_t finisher_running(const struct znsd *d)
+{
+	return d->finisher ? d->finisher->nr : 0;
+}
+
+static void *run(void *arg)
+{
+	struct finish *job = arg;
+
+	job->ret = zns_dev_finish(job->f->dev, job->zone, &job->err);
+	while (write(job->f->pipe[1], &job, sizeof(job)) < 0 && errno == EINTR)
+		;
+	return NULL;
+}
+
+bool finisher_start(struct znsd *d, uint32_t zone)
+{
+	struct finisher *f = d->finisher;
+	struct finish *job;
+
+	if (!f || f->nr == AT_ONCE)
+		return false;
+	job = znsd_alloc(sizeof(*job));
+	job->f = f;
+	job->zone = zone;
+	if (pthread_create(&job->thread, NULL, run, job)) {
+		free(job);
+		return false;
+	}
+	f->nr++;
+	d->zones[zone].finishing = true;
+	return true;
+}
+
+void finisher_reap(struct znsd *d)
+{
+	struct finisher *f = d->finisher;
+	struct zns_err err = ZNS_ERR_INIT;
+	struct finish *job;
+	bool any = false;
+
+	while (f && read(f->pipe[0], &job, sizeof(job)) == sizeof(job)) {
+		struct zn_zone *z = &d->zones[job->zone];
+
+		pthread_join(job->thread, NULL);
+		f->nr--;
+		any = true;
+		z->finishing = false;
+		if (job->ret) {
+			znsd_log("finishing zone %u: %s", job->zone, job->err.msg);
+			z->retry_ns = zns_mono_ns() + ZNSD_RETRY_NS;
+		} else if (d->room_wanted) {
+			d->room_wanted--;
+		}
+		if (zones_refresh(d, job->zone, 1, &err))
+			znsd_log("zone %u: %s", job->zone, err.msg);
+		free(job);
+	}
+	if (any) {
+		d->park_check = d->sweep = true;
+		waiters_run(d);
+	}
+}
+
+void finisher_free(struct znsd *d)
+{
+	struct finisher *f = d->finisher;
+
+	while (f && f->nr) {
+		usleep(1000);
+		finisher_reap(d);
+	}
+	if (f) {
+		close(f->pipe[0]);
+		close(f->pipe[1]);
+		zns_dev_close(f->dev);
+	}
+	free(f);
+	d->finisher = NULL;
+}
