@@ -52,7 +52,15 @@ static void learn(struct probe *p, uint32_t zone, uint32_t group, uint32_t guess
 static int try_group(struct probe *p, struct pass *ps, uint32_t zone, uint32_t group, bool quick, bool *found, bool *unsure,
 		     float *conf, struct zns_err *err)
 {
-	int same, rc = probe_same_die(p, zone, p->map->pivot[group], quick, &same, conf, err);
+	uint32_t n = ps->end - ps->first, other = ZNS_PROBE_NONE, pivot = p->map->pivot[group];
+	int same, rc;
+
+	if (n > 1) {
+		uint32_t g = ps->first + probe_random(p, n - 1);
+
+		other = p->map->pivot[g < group ? g : g + 1];
+	}
+	rc = probe_same_die(p, zone, pivot, other == zone ? ZNS_PROBE_NONE : other, quick, &same, conf, err);
 
 	*found = !rc && same == 1;
 	*unsure |= !rc && same < 0;

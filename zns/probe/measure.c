@@ -145,20 +145,27 @@ static double weight(const struct probe *p)
 	return log((1 - wrong) / wrong);
 }
 
-int probe_same_die(struct probe *p, uint32_t a, uint32_t b, bool quick_no, int *same, float *conf, struct zns_err *err)
+int probe_same_die(struct probe *p, uint32_t a, uint32_t b, uint32_t control, bool quick_no, int *same, float *conf,
+		   struct zns_err *err)
 {
-	uint32_t yes = 0, no = 0;
+	uint32_t yes = 0, no = 0, void_votes = 0;
 	double odds = 0;
 
 	*same = -1;
 	while (yes + no < VOTES_MAX) {
 		bool swap = (yes + no) % 2;
-		uint64_t own, after;
-		int rc = burst(p, swap ? b : a, p->burst, swap ? &a : &b, 1, &own, &after, err);
+		uint32_t others[2] = { swap ? a : b, control };
+		uint64_t own, after[2];
+		int rc = burst(p, swap ? b : a, p->burst, others, control == ZNS_PROBE_NONE ? 1 : 2, &own, after, err);
 
 		if (rc)
 			return rc;
-		*(waited(p, after) ? &yes : &no) += 1;
+		if (control != ZNS_PROBE_NONE && waited(p, after[0]) && waited(p, after[1])) {
+			if (++void_votes == VOTES_MAX)
+				break;
+			continue;
+		}
+		*(waited(p, after[0]) ? &yes : &no) += 1;
 		odds = (yes > no ? yes - no : no - yes) * weight(p);
 		if (yes + no >= 2 && odds >= SURE)
 			break;

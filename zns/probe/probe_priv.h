@@ -69,8 +69,12 @@ int probe_calibrate_burst(struct probe *p, const uint32_t *zones, uint32_t nr, s
 /* Which of these groups' pivots have to wait for a burst on @zone; at most @nr of them. */
 int probe_suspects(struct probe *p, uint32_t zone, const uint32_t *groups, uint32_t nr, uint32_t *out, uint32_t *nr_out,
 		   struct zns_err *err);
-/* Do both zones share a die? 1 or 0 in *same, -1 if it cannot be told; the chance that this is right in *conf. */
-int probe_same_die(struct probe *p, uint32_t a, uint32_t b, bool quick_no, int *same, float *conf, struct zns_err *err);
+/*
+ * Do both zones share a die? 1 or 0 in *same, -1 if it cannot be told; the chance that this is right in *conf. @control:
+ * a zone that is on another die than @b, or NONE: when it waits as well, it was for something else.
+ */
+int probe_same_die(struct probe *p, uint32_t a, uint32_t b, uint32_t control, bool quick_no, int *same, float *conf,
+		   struct zns_err *err);
 /* How long a whole unit of each takes, read at once; of one alone with @b == ZNS_PROBE_NONE. */
 int probe_read_units(struct probe *p, uint32_t a, uint32_t b, uint64_t *ns, struct zns_err *err);
 /*

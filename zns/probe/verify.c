@@ -29,6 +29,7 @@ static int test_zone(struct probe *p, uint32_t zone, bool *right, bool *tested, 
 {
 	struct zns_probe_map *m = p->map;
 	uint32_t group = m->zone_group[zone], set[OTHERS + 2] = { zone }, n = 1, own = mate(p, group, zone);
+	uint32_t control;
 	int rc, same;
 	float conf;
 
@@ -48,7 +49,11 @@ static int test_zone(struct probe *p, uint32_t zone, bool *right, bool *tested, 
 	for (uint32_t i = 1; !rc && i < n; i++) {
 		if (p->kind[zone] == KIND_NO || p->kind[set[i]] == KIND_NO)
 			continue;
-		rc = probe_same_die(p, zone, set[i], false, &same, &conf, err);
+		/* not its own mate, or two that moved onto one die would go unseen */
+		control = i > 1 && i + 1 < n ? set[i + 1] : i > 2 || (i == 1 && n > 2) ? set[2] : ZNS_PROBE_NONE;
+		if (control != ZNS_PROBE_NONE && p->kind[control] == KIND_NO)
+			control = ZNS_PROBE_NONE;
+		rc = probe_same_die(p, zone, set[i], control, false, &same, &conf, err);
 		if (rc || same < 0)
 			continue;
 		*tested = true;
