@@ -90,6 +90,16 @@ def judge(die, channel, group, group_channel):
     return out
 
 
+def selfcheck():
+    """The judge must see through the two answers that look right by counting zones or pairs: all independent, and i mod N."""
+    die = [(z * 7 + z // 32 * 5) % 32 for z in range(2048)]
+    lone = judge(die, lambda d: d % 8, list(range(2048)), {g: None for g in range(2048)})
+    naive = judge(die, lambda d: d % 8, [z % 32 for z in range(2048)], {g: g % 8 for g in range(32)})
+    true = judge(die, lambda d: d % 8, [(d * 5 + 3) % 32 for d in die], {(d * 5 + 3) % 32: 7 - d % 8 for d in range(32)})
+    return (lone["die_recall"] == lone["channel_recall"] == 0 and naive["die_recall"] < 0.2 and naive["die_precision"] < 0.2
+            and lone["right"] < 0.2 and naive["right"] < 0.2 and all(true[k] == 1 for k in AIM))
+
+
 class Bench:
     def __init__(self, where):
         self.dir = tempfile.mkdtemp(prefix="zns-probe-", dir=where)
@@ -156,6 +166,9 @@ def main():
     p.add_argument("--seed", type=int, default=1, help="of the noise")
     p.add_argument("--map", help="only maps whose name contains this")
     a = p.parse_args()
+    if not selfcheck():
+        print("probe_accuracy: the judge is wrong: no figure of it counts", file=sys.stderr)
+        return 1
     b, results = Bench(a.dir), []
     print(HEAD)
     try:

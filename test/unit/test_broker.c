@@ -553,12 +553,44 @@ static void quit_and_idle(void **state)
 	setenv("ZNSD_IDLE_S", "1", 1);
 }
 
+/* Zones that a probe could not tell are given to nobody, and nothing is promised for them. */
+static void unknown_group(void **state)
+{
+	struct fx *f = *state;
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_store *s;
+	ZnsPb__Profile p;
+	ZnsPb__DumpBegin d;
+	ZnsPb__Request q;
+	struct zns_broker b;
+	struct grant g;
+	uint32_t i;
+
+	assert_int_equal(zns_store_open(f->dev, 0, &s, &err), 0);
+	p = *zns_store_profile(s);
+	p.has_unknown_group = 1;
+	p.unknown_group = p.n_groups - 1;
+	if (zns_store_set_profile(s, &p, &err))
+		fail_msg("%s", err.msg);
+	zns_store_close(s);
+	b = client(f);
+	begin_request(&q, &d, "all", 800, NULL, NULL);
+	refused(&b, &q, -ERANGE, "at most 700 MiB/s (7 groups");
+	g = begin(&b, "all", 700);
+	assert_int_equal(g.n, 7);
+	for (i = 0; i < g.n; i++)
+		assert_int_not_equal(g.group[i], 7);
+	abort_dump(&b);
+	zns_broker_close(&b);
+}
+
 int main(void)
 {
 #define T(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		T(dump_ls_rm), T(parked_zone_is_continued), T(abort_gives_back), T(bad_requests), T(commit_is_checked),
 		T(sharing), T(reject_and_wait), T(normal_io), T(restore_protects), T(full_device), T(quit_and_idle),
+		T(unknown_group),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

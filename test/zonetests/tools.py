@@ -452,6 +452,10 @@ def probe(scene):
     scene.device.needs_emulator('needs a device whose map is known')
     dies = scene.device.info['zone_die']
 
+    vendor = scene.device.json('groups')
+    expect('found', scene.device.json('probe')['groups'], 8)
+    said = scene.device.json('groups')
+    expect('numbers of groups', [(g['id'], g['zones']) for g in said['groups']], [(g['id'], g['zones']) for g in vendor['groups']])
     run_ctl(scene, 0, 'format', scene.device.spec, '--map', 'i % 8')
     said = scene.device.json('groups')
     expect('a given map', (said['source'], [g['zones'] for g in said['groups']]),

@@ -79,7 +79,7 @@ void probe_tick(struct probe *p, uint32_t done, uint32_t total)
 		.groups = p->map->nr_groups,
 		.written = p->map->written,
 		.budget = p->budget,
-		.left_s = done ? spent / done * (total - zns_min(done, total)) : -1,
+		.left_s = done && spent > 0.5 ? spent / done * (total - zns_min(done, total)) : -1,
 	});
 }
 
