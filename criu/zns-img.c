@@ -68,6 +68,7 @@ int zns_parse_opt(int code, const char *arg)
 		{ "zns-alloc", zopts.alloc, sizeof(zopts.alloc) },
 		{ "zns-admission", zopts.admission, sizeof(zopts.admission) },
 		{ "zns-stripe", zopts.stripe, sizeof(zopts.stripe) },
+		{ "zns-qos-max", zopts.qos_max, sizeof(zopts.qos_max) },
 	};
 	int i = code - ZNS_OPT_FIRST;
 
@@ -107,10 +108,49 @@ int zns_refuse(const char *what)
 	return -1;
 }
 
+/*
+ * Where to show progress: a line on a terminal, unless the log runs over it anyway; and JSON lines to $ZNS_PROGRESS, a
+ * descriptor's number or an absolute path. -1: no such place.
+ */
+static int add_progress(struct zns_msg *m, int *opened)
+{
+	const char *to = getenv("ZNS_PROGRESS");
+	int fd;
+
+	*opened = -1;
+	zopts.progress = 0;
+	if (isatty(STDERR_FILENO) && (opts.output || opts.log_level < LOG_INFO)) {
+		zopts.progress |= ZW_PROGRESS_TTY;
+		m->fd[m->nr_fd++] = STDERR_FILENO;
+	}
+	if (!to || !*to)
+		return 0;
+	if (*to == '/') {
+		fd = *opened = open(to, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
+		if (fd < 0) {
+			pr_perror("ZNS_PROGRESS: can't open %s", to);
+			return -1;
+		}
+	} else {
+		char *end;
+		long n = strtol(to, &end, 10);
+
+		if (*to < '0' || *to > '9' || *end || n > INT_MAX || fcntl((int)n, F_GETFL) < 0) {
+			pr_err("ZNS_PROGRESS=%s is neither an absolute path nor the number of an open descriptor\n", to);
+			return -1;
+		}
+		fd = (int)n;
+	}
+	zopts.progress |= ZW_PROGRESS_JSON;
+	m->fd[m->nr_fd++] = fd;
+	return 0;
+}
+
 static int begin(enum zw_op op, pid_t pid)
 {
 	struct zns_msg m = ZNS_MSG(op);
 	struct zw_reply r;
+	int progress;
 
 	const struct {
 		bool given;
@@ -136,11 +176,15 @@ static int begin(enum zw_op op, pid_t pid)
 	m.len = sizeof(zopts);
 	m.fd[0] = get_service_fd(IMG_FD_OFF);
 	m.nr_fd = 1;
-	if (zns_ask(&m, &r, NULL)) {
-		pr_err("%s\n", r.msg);
+	r.msg[0] = '\0';
+	if (add_progress(&m, &progress) || zns_ask(&m, &r, NULL)) {
+		if (r.msg[0])
+			pr_err("%s\n", r.msg);
+		close_safe(&progress);
 		zns_link_close();
 		return -1;
 	}
+	close_safe(&progress);
 	if (r.warn)
 		pr_warn("%s\n", r.msg);
 	else if (r.msg[0])
@@ -209,6 +253,19 @@ int zns_dump_commit(int failed)
 	}
 	pr_info("%s\n", r.msg);
 	return 0;
+}
+
+void zns_restore_done(void)
+{
+	struct zns_msg m = ZNS_MSG(ZW_DONE);
+	struct zw_reply r;
+
+	if (state != ZNS_RESTORE)
+		return;
+	if (zns_ask(&m, &r, NULL)) /* the tasks run: nothing is lost but the figures */
+		pr_warn("%s\n", r.msg);
+	else
+		pr_info("%s\n", r.msg);
 }
 
 void zns_close(void)

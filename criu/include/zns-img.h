@@ -24,13 +24,14 @@ struct task_restore_args;
 	{ "zns-dev", required_argument, 0, 1200 }, { "zns-qos", required_argument, 0, 1201 }, \
 	{ "zns-container", required_argument, 0, 1202 }, { "zns-checkpoint", required_argument, 0, 1203 }, \
 	{ "zns-alloc", required_argument, 0, 1204 }, { "zns-admission", required_argument, 0, 1205 }, \
-	{ "zns-stripe", required_argument, 0, 1206 }, \
+	{ "zns-stripe", required_argument, 0, 1206 }, { "zns-qos-max", required_argument, 0, 1207 }, \
 	{ "zns-separate-metadata", no_argument, 0, ZNS_OPT_SEPARATE }
 extern int zns_parse_opt(int code, const char *arg);
 #define ZNS_USAGE \
 	"* Zoned storage (see criu-zns(8)):\n" \
 	"  --zns-dev DEV         write images into zones of DEV (emu:PATH or a block device)\n" \
 	"  --zns-qos MIBPS       bandwidth to reserve, e.g. 500, 500MiB/s or 2GiB/s\n" \
+	"  --zns-qos-max MIBPS   go no faster than this, dump or restore\n" \
 	"  --zns-container ID    whose checkpoint it is; groups of zones are kept per container\n" \
 	"  --zns-checkpoint ID   restore this checkpoint; the image directory may be empty\n" \
 	"  --zns-alloc MODE      static (default) or dynamic\n" \
@@ -53,6 +54,8 @@ extern int zns_dump_commit(int failed);
 extern int zns_refuse(const char *what);
 /* Before the first image is read: zones are used if the directory has a handle or an id was given. */
 extern int zns_restore_begin(void);
+/* When every task is restored: the figures go into the log. */
+extern void zns_restore_done(void);
 /* With the image directory, in every process that has it open. */
 extern void zns_close(void);
 extern bool zns_active(void);

@@ -10,15 +10,16 @@
  */
 #include <stdint.h>
 
-#define ZW_VERSION 1
+#define ZW_VERSION 2
 #define ZW_MAX_IOV 1024		/* iovecs of one message */
 #define ZW_MAX_MSG (sizeof(struct zw_hdr) + ZW_MAX_IOV * sizeof(struct zw_iov))
-#define ZW_MAX_FDS 3
+#define ZW_MAX_FDS 4
 #define ZW_NAME 64		/* image names, with the NUL */
 #define ZW_STR 256		/* option strings, with the NUL */
 
 enum zw_op {
-	ZW_DUMP_BEGIN = 1,	/* payload zw_begin; fds: reply, image directory. Answered when admitted */
+	ZW_DUMP_BEGIN = 1,	/* payload zw_begin; fds: reply, image directory, those of zw_begin.progress. Answered when
+				   admitted */
 	ZW_RESTORE_BEGIN,	/* the same */
 	/* dump */
 	ZW_IMG_FD,		/* payload name; fds: memfd with the whole image */
@@ -32,6 +33,7 @@ enum zw_op {
 	/* restore */
 	ZW_OPEN,		/* payload name; fds: reply → kind, size, image; a memfd or a pipe with kind ZW_KIND_FD */
 	ZW_READ,		/* image, off, nr; payload zw_iov[nr] in the sender's memory; fds: reply */
+	ZW_DONE,		/* fds: reply, with a summary: every task is restored */
 	ZW_SPOOL,		/* image, nr; payload zw_iov[nr] = (offset, length) ranges; fds: reply → sparse memfd */
 };
 
@@ -60,6 +62,15 @@ struct zw_begin {
 	char admission[32];
 	char qos[32];
 	char stripe[32];
+	char qos_max[32];
+	uint32_t progress;	/* enum zw_progress */
+	uint32_t pad;
+};
+
+/* Where progress is shown; a descriptor for each, in this order. */
+enum zw_progress {
+	ZW_PROGRESS_TTY = 1,	/* one line, again and again */
+	ZW_PROGRESS_JSON = 2,	/* a line of JSON each half second */
 };
 
 enum zw_kind {

@@ -286,7 +286,7 @@ static void iovs(void **state)
 static const struct zw_begin *begin_of(const struct zw_begin *b, size_t len, uint32_t nr_fd)
 {
 	struct zw_hdr h = hdr(ZW_DUMP_BEGIN);
-	int fd[3] = { sk[0], sk[0], sk[0] };
+	int fd[4] = { sk[0], sk[0], sk[0], sk[0] };
 
 	send_raw(&h, sizeof(h), b, len, fd, nr_fd);
 	assert_int_equal(packet_recv(sk[1], &p), 1);
@@ -302,8 +302,9 @@ static void begins(void **state)
 	} text[] = {
 		{ b.dev, sizeof(b.dev) }, { b.container, sizeof(b.container) }, { b.checkpoint, sizeof(b.checkpoint) },
 		{ b.alloc, sizeof(b.alloc) }, { b.admission, sizeof(b.admission) }, { b.qos, sizeof(b.qos) },
-		{ b.stripe, sizeof(b.stripe) },
+		{ b.stripe, sizeof(b.stripe) }, { b.qos_max, sizeof(b.qos_max) },
 	};
+	int tty, json;
 	int before = count_fds();
 
 	assert_int_equal(begin_of(&b, sizeof(b), 2)->pid, 77);
@@ -316,6 +317,26 @@ static void begins(void **state)
 	packet_close_fds(&p);
 	assert_null(begin_of(&b, 0, 2));
 	packet_close_fds(&p);
+	/* a descriptor for each place that progress goes to, and no others */
+	for (uint32_t flags = 0; flags <= 4; flags++) {
+		for (uint32_t n = 2; n <= 4; n++) {
+			bool fits = flags <= 3 && n == 2 + (flags & 1) + (flags >> 1);
+			const struct zw_begin *got;
+
+			b.progress = flags;
+			got = begin_of(&b, sizeof(b), n);
+			assert_int_equal(got != NULL, fits);
+			if (fits) {
+				packet_progress(&p, got, &tty, &json);
+				assert_int_equal(tty >= 0, flags & 1);
+				assert_int_equal(json >= 0, flags >> 1);
+				close(tty);
+				close(json);
+			}
+			packet_close_fds(&p);
+		}
+	}
+	b.progress = 0;
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(text); i++) {
 		memset(text[i].at, 'x', text[i].len);
 		assert_null(begin_of(&b, sizeof(b), 2));	/* not terminated */

@@ -28,6 +28,11 @@ struct vdev {
 	uint64_t *wp;
 	struct vdev_run *runs;
 	uint32_t in_flight, most_in_flight;
+	struct {
+		uint64_t ns;
+		size_t len;
+	} *log;			/* of submissions, if the test made room for it */
+	size_t nr_log, max_log;
 };
 
 static inline void vdev_model(struct vdev *v, enum zns_emu_op op, uint32_t zone, size_t len)
@@ -35,6 +40,10 @@ static inline void vdev_model(struct vdev *v, enum zns_emu_op op, uint32_t zone,
 	uint64_t done = 0;
 
 	assert_ok(zns_emu_model_submit(v->model, op, zone, len, vt.now_ns, &done, &err));
+	if (v->nr_log < v->max_log) {
+		v->log[v->nr_log].ns = vt.now_ns;
+		v->log[v->nr_log++].len = len;
+	}
 	v->in_flight++;
 	v->most_in_flight = zns_max(v->most_in_flight, v->in_flight);
 	vt_sleep_until(done);
@@ -137,6 +146,7 @@ static inline void vdev_close(struct vdev *v)
 		free(r);
 	}
 	free(v->wp);
+	free(v->log);
 	zns_dev_close(v->model);
 	unlink(dev_path);
 }

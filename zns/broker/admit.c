@@ -12,8 +12,11 @@ static int parse(const ZnsPb__DumpBegin *q, struct ask *a, struct zns_err *err)
 	*a = (struct ask){ .container = q->container, .qos = q->qos_mibps, .wait_s = ZNSD_WAIT_S,
 			   .min_room = q->min_room, .expected = q->expected_bytes,
 			   .uid = q->has_uid ? q->uid : ZNSD_NONE,
-			   .separate = q->separate_metadata, .most = ZNSD_NONE };
+			   .separate = q->separate_metadata, .most = ZNSD_NONE,
+			   .cap_mibps = q->qos_max_mibps };
 	ret = znsd_check_container(q->container, err);
+	if (!ret)
+		ret = rate_check_cap(q, err);
 	if (ret)
 		return ret;
 	if (q->alloc && strcmp(q->alloc, "static") && strcmp(q->alloc, "dynamic"))
@@ -161,6 +164,9 @@ static void tell(const struct znsd *d, const struct lease *l, struct reply *rep)
 	g->has_packed = g->packed = l->packed;
 	g->has_max_rate_mibps = l->max_rate_mibps > 0;
 	g->max_rate_mibps = l->max_rate_mibps;
+	g->has_rate_mibps = g->has_one_domain = 1;
+	g->rate_mibps = rate_limit(d, l);
+	g->one_domain = rate_one_domain(d);
 	g->n_groups = pages;
 	g->groups = reply_alloc(rep, pages * sizeof(*g->groups));
 	g->n_metadata_groups = l->nr_meta;
@@ -202,7 +208,9 @@ static void grant(struct znsd *d, struct conn *c, const struct ask *a, const str
 	struct lease *l = lease_new(d, c, true, a->container, id);
 
 	l->dynamic = !reserves(d, a, ch);
-	l->promised = a->mode != ADM_SHARE;
+	l->promised = a->mode != ADM_SHARE && !rate_one_domain(d);
+	l->promised_mibps = ch->promise;
+	l->cap_mibps = a->cap_mibps;
 	l->packed = ch->packed;
 	l->qos_mibps = a->qos;
 	l->min_room = a->min_room;
@@ -237,6 +245,7 @@ static bool take_over(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q,
 	l->conn = c;
 	l->pid = conn_pid(c);
 	of_tenant(l, &a->tenant);
+	l->cap_mibps = a->cap_mibps;
 	if (q->min_room)
 		l->min_room = q->min_room;
 	tell(d, l, rep);

@@ -48,7 +48,7 @@ static uint32_t order_groups(struct znsd *d, const struct ask *a, struct choice 
 		/* A container keeps its groups: the others rank behind, whoever shares its own. */
 		if (own && !reserved_by(own, i))
 			gs[i].nr_reservations += OTHERS;
-		if (a->mode != ADM_SHARE && gs[i].nr_leases)
+		if (a->mode != ADM_SHARE && gs[i].nr_leases && !rate_one_domain(d))
 			gs[i].free_zones = 0;
 	}
 	n = zns_alloc_pick(gs, d->nr_groups, d->nr_groups, ch->order);
@@ -184,7 +184,7 @@ static int choose_share(struct znsd *d, const struct ask *a, struct choice *ch, 
 	} else if (less) {
 		snprintf(ch->note, sizeof(ch->note), "little %s: %u zones of %u, about %u MiB/s of %u", less, ch->width,
 			 a->needed, (unsigned)rate_of(d, ch, ch->width), a->qos);
-	} else if (rate_of(d, ch, ch->width) < want) {
+	} else if (rate_of(d, ch, ch->width) < want && !rate_one_domain(d)) {
 		snprintf(ch->note, sizeof(ch->note), "groups are shared or used up: %u zones, about %u MiB/s of %u",
 			 ch->width, (unsigned)rate_of(d, ch, ch->width), a->qos);
 	}
@@ -241,6 +241,19 @@ static uint32_t own_parked(const struct znsd *d, const struct ask *a, const stru
 	return n;
 }
 
+/* One zone is all of the drive there: what counts is who was promised how much of it. */
+static int choose_domain(struct znsd *d, const struct ask *a, struct choice *ch)
+{
+	char why[sizeof(ch->why)];
+
+	if (!rate_one_domain(d) || !rate_admit(d, a->qos, &ch->promise, why, sizeof(why)))
+		return 0;
+	if (a->mode != ADM_SHARE)
+		return busy(ch, "%s", why);
+	snprintf(ch->note, sizeof(ch->note), "%s", why);
+	return 0;
+}
+
 int choose(struct znsd *d, const struct ask *a, struct choice *ch, struct zns_err *err)
 {
 	uint32_t total = budget_total(d), used = budget_used(d), left = total > used ? total - used : 0, found, i, room = 0;
@@ -258,6 +271,9 @@ int choose(struct znsd *d, const struct ask *a, struct choice *ch, struct zns_er
 	if (!room)
 		return zns_fail(err, -ENOSPC, "%s is full: %u zones, %zu live checkpoints; remove some with `znsctl rm`",
 				d->reg.path, d->nr_zones, zns_store_nr_checkpoints(d->store));
+	ret = choose_domain(d, a, ch);
+	if (ret)
+		return ret;
 	if (a->small)
 		return choose_pack(d, a, ch, found, left);
 	ret = a->mode == ADM_SHARE ? choose_share(d, a, ch, found, left) : choose_strict(d, a, ch, found, left);

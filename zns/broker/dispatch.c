@@ -7,7 +7,7 @@ static int count_members(const ZnsPb__Request *r)
 	return !!r->dump_begin + !!r->zone_get + !!r->commit + (r->has_abort && r->abort) + !!r->restore_begin +
 	       (r->has_ls && r->ls) + !!r->rm + (r->has_status && r->status) + (r->has_zones && r->zones) +
 	       (r->has_profile && r->profile) + !!r->reserve + !!r->release + !!r->reset + (r->has_quit && r->quit) +
-	       !!r->retain + !!r->mark;
+	       !!r->retain + !!r->mark + !!r->progress;
 }
 
 int znsd_dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *r, struct reply *rep)
@@ -28,6 +28,8 @@ int znsd_dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *r, struct repl
 		return zns_fail(&rep->err, -EINVAL, "a request asks for one thing, this one for %d", n);
 	if (r->dump_begin)
 		return handle_dump_begin(d, c, r, rep);
+	if (r->progress)
+		return handle_progress(d, c, r->progress, rep);
 	if (r->zone_get)
 		return handle_zone_get(d, c, r->zone_get, rep);
 	if (r->commit)

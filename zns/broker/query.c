@@ -85,6 +85,14 @@ static void status_leases(struct znsd *d, ZnsPb__Status *s, struct reply *rep)
 		line->qos_mibps = l->qos_mibps;
 		line->has_since_ns = 1;
 		line->since_ns = l->since_ns;
+		line->has_bytes = line->has_total = line->has_mibps = l->seen_ns > 0;
+		line->bytes = l->bytes;
+		line->total = l->total;
+		line->mibps = l->mibps;
+		line->has_rate_mibps = line->has_qos_max_mibps = line->has_promised_mibps = 1;
+		line->rate_mibps = rate_limit(d, l);
+		line->qos_max_mibps = l->cap_mibps;
+		line->promised_mibps = l->promised_mibps;
 		s->leases[s->n_leases++] = line;
 		status_detail(s, l, rep);
 	}
@@ -127,6 +135,15 @@ int handle_status(struct znsd *d, struct reply *rep)
 	s->broker_pid = getpid();
 	for (w = d->waiters; w; w = w->next)
 		s->nr_waiting++;
+	if (d->restores) {
+		s->n_restores = d->restores->n_restores;
+		s->restores = d->restores->restores;
+	}
+	if (rate_one_domain(d)) {
+		s->has_promised_mibps = s->has_device_mibps = 1;
+		s->promised_mibps = rate_promised(d);
+		s->device_mibps = d->zone_mibps;
+	}
 	rep->r.status = s;
 	return 0;
 }

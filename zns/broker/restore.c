@@ -31,6 +31,10 @@ int handle_restore_begin(struct znsd *d, struct conn *c, const ZnsPb__RestoreBeg
 	for (i = 0; i < k->n_zones; i++)
 		if (k->zones[i]->zone < d->nr_zones && !lease_zone_find(l, k->zones[i]->zone))
 			lease_zone_add(d, l, k->zones[i]->zone, 0);
+	rep->r.has_rate_mibps = rep->r.has_one_domain = 1;
+	rep->r.rate_mibps = rate_limit(d, l);
+	rep->r.one_domain = rate_one_domain(d);
+	rep->r.restore = restore_of(d, k->container);
 	rep->r.n_checkpoints = 1;
 	rep->r.checkpoints = reply_alloc(rep, sizeof(*rep->r.checkpoints));
 	rep->r.checkpoints[0] = (ZnsPb__Checkpoint *)k;

@@ -132,6 +132,7 @@ int znsd_start(struct znsd *d, const char *spec, struct zns_err *err)
 	if (ret)
 		return zns_wrap(err, "%s", d->reg.path);
 	readers_check(d);
+	restores_load(d);
 	drop_orphan_reservations(d);
 	ret = finisher_new(d, err);
 	return ret ? ret : znsd_listen(d, err);
@@ -167,6 +168,7 @@ void znsd_stop(struct znsd *d)
 	}
 	zones_fini(d);
 	free(d->held);
+	restores_free(d);
 	if (d->store)
 		zns_store_close(d->store);
 	if (d->dev)

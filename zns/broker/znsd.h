@@ -26,6 +26,7 @@
 #define ZNSD_WAIT_S 60
 #define ZNSD_SMALL_UNITS 16		/* a dump with fewer units for each of its zones gets fewer zones */
 #define ZNSD_NONE UINT32_MAX
+#define ZNSD_RATE_NS 500000000ull	/* over which "now" is rated, at least */
 
 struct conn;
 struct lease;
@@ -75,6 +76,11 @@ struct lease {
 	char *container;
 	uint8_t id[ZNS_UUID_LEN];
 	uint32_t qos_mibps;
+	uint32_t cap_mibps;	/* its own limit; 0: none */
+	uint32_t promised_mibps;	/* one domain only: of the QoS, what is kept for it */
+	uint64_t bytes, total;	/* as its helper said last */
+	uint64_t seen_ns, seen_bytes;
+	double mibps;		/* between the last two looks */
 	int64_t since_ns;
 	uint32_t *groups, nr_groups;	/* those for metadata images last */
 	uint32_t *weights, nr_meta;	/* as granted: told again to who takes it over */
@@ -101,6 +107,7 @@ struct ask {
 	uint32_t min_room;
 	uint64_t expected;	/* bytes, 0: unknown */
 	uint32_t most;		/* zones that a dump of this size has use for */
+	uint32_t cap_mibps;	/* its own; 0: none */
 	struct zns_tenant tenant;
 };
 
@@ -110,6 +117,7 @@ struct choice {
 	uint32_t *order;	/* groups for pages, best first, `width` of them; then those for metadata */
 	uint32_t width, nr_meta;
 	uint32_t pack_zone;	/* ZNSD_NONE: an empty one */
+	uint32_t promise;	/* one domain only: MiB/s that are kept for it */
 	bool packed;
 	bool room;		/* zones are being finished or reset in the background: soon */
 	char note[256];		/* share mode: why it is less than asked */
@@ -147,6 +155,7 @@ struct znsd {
 	uint32_t nr_groups;
 	struct lease *leases;
 	struct waiter *waiters;
+	ZnsPb__RestoreLog *restores;	/* oldest first; NULL: none */
 	struct conn *conns;
 	uint32_t nr_conns;
 	uint64_t stamp;		/* last one given */
@@ -288,6 +297,21 @@ int handle_abort(struct znsd *d, struct conn *c, struct reply *rep);
 
 /* restore.c */
 int handle_restore_begin(struct znsd *d, struct conn *c, const ZnsPb__RestoreBegin *q, struct reply *rep);
+
+/* rate.c */
+bool rate_one_domain(const struct znsd *d);
+uint32_t rate_promised(const struct znsd *d);	/* MiB/s, to all dumps of a drive that is one domain */
+int rate_check_cap(const ZnsPb__DumpBegin *q, struct zns_err *err);
+/* What of a QoS a drive that is one domain can still promise; -EBUSY if it is less, with the reason in @why. */
+int rate_admit(const struct znsd *d, uint32_t qos_mibps, uint32_t *promise, char *why, size_t len);
+uint32_t rate_limit(const struct znsd *d, const struct lease *l);	/* MiB/s in force for it; 0: none */
+int handle_progress(struct znsd *d, struct conn *c, const ZnsPb__Progress *q, struct reply *rep);
+
+/* stats.c */
+void restores_load(struct znsd *d);
+void restores_free(struct znsd *d);
+ZnsPb__RestoreStat *restore_of(const struct znsd *d, const char *container);	/* NULL: none known */
+ZnsPb__RestoreStat *restore_remember(struct znsd *d, const struct lease *l, const ZnsPb__Progress *q);
 
 /* query.c */
 int handle_ls(struct znsd *d, struct reply *rep);

@@ -66,8 +66,8 @@ static struct json_object *json_image(const ZnsPb__Image *im)
 	return j;
 }
 
-static int print_json(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, const struct zns_registered *reg,
-		      const struct handle_info *hi)
+static int print_json(const ZnsPb__Checkpoint *c, const ZnsPb__RestoreStat *last, const ZnsPb__Manifest *m,
+		      const struct zns_registered *reg, const struct handle_info *hi)
 {
 	struct json_object *j = ctl_json_checkpoint(c), *list = json_object_new_array(), *h;
 	char id[ZNS_UUID_STR];
@@ -78,6 +78,7 @@ static int print_json(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, cons
 	json_object_object_add(j, "images", list);
 	json_object_object_add(j, "device", json_object_new_string(zns_uuid_format(reg->uuid, id)));
 	json_object_object_add(j, "path", json_object_new_string(reg->path));
+	json_object_object_add(j, "last_restore", last ? ctl_json_restore(last) : NULL);
 	if (hi->given) {
 		h = json_object_new_object();
 		json_object_object_add(h, "copies", json_object_new_int64(hi->h->n_copies));
@@ -107,8 +108,8 @@ static void print_image(const ZnsPb__Image *im)
 	}
 }
 
-static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, const struct zns_registered *reg,
-		      const struct handle_info *hi)
+static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__RestoreStat *last, const ZnsPb__Manifest *m,
+		      const struct zns_registered *reg, const struct handle_info *hi)
 {
 	char id[ZNS_UUID_STR], when[32], size[16], pages[16];
 	size_t i;
@@ -133,10 +134,15 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, cons
 	printf("bandwidth   ");
 	if (c->has_qos_requested_mibps && c->qos_requested_mibps)
 		printf("%u MiB/s asked, ", c->qos_requested_mibps);
+	if (c->has_qos_max_mibps)
+		printf("at most %u, ", c->qos_max_mibps);
 	if (c->has_qos_achieved_mibps)
-		printf("%.0f MiB/s achieved\n", c->qos_achieved_mibps);
+		printf("%.0f MiB/s achieved", c->qos_achieved_mibps);
 	else
-		printf("too short to rate\n");
+		printf("too short to rate");
+	if (c->has_data_phase_us)
+		printf(", data phase %.2f s", (double)c->data_phase_us / 1e6);
+	printf("\n");
 	if (c->has_frozen_us)
 		printf("frozen      %.1f ms\n", c->frozen_us / 1000.0);
 	printf("groups     ");
@@ -150,6 +156,12 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, cons
 		printf(" %u@%llu+%llu", c->zones[i]->zone, (unsigned long long)c->zones[i]->start,
 		       (unsigned long long)c->zones[i]->len);
 	printf("\n");
+	if (last) {
+		printf("restored    ");
+		if (last->checkpoint.len != ZNS_UUID_LEN || memcmp(last->checkpoint.data, c->id.data, ZNS_UUID_LEN))
+			printf("(another checkpoint of %s) ", c->container);
+		ctl_print_restore(last);
+	}
 	if (hi->given && hi->differ)
 		printf("handle      %d of %zu plain copies are not as written (%s); the device is authoritative\n",
 		       hi->differ, hi->h->n_copies, hi->which.msg);
@@ -193,7 +205,8 @@ int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ret) {
 		ctl_fail(cmd, &err);
 	} else {
-		ret = args.json ? print_json(h.c, h.m, &h.s.reg, &hi) : print_text(h.c, h.m, &h.s.reg, &hi);
+		ret = args.json ? print_json(h.c, h.answer->restore, h.m, &h.s.reg, &hi) :
+				  print_text(h.c, h.answer->restore, h.m, &h.s.reg, &hi);
 		ctl_unhold(&h);
 	}
 	if (hi.h)

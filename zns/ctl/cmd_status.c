@@ -3,6 +3,8 @@
 #include <string.h>
 #include "ctl.h"
 
+#define RESTORES_SHOWN 5	/* the latest; --json has all */
+
 enum { OPT_ALL = OPT_OWN };
 
 static int one_device(const struct ctl_cmd *cmd, int argc, char **argv, struct ctl_args *args)
@@ -39,6 +41,7 @@ static void json_detail(const ZnsPb__Status *s, size_t i, struct json_object *o)
 static struct json_object *json_lists(const ZnsPb__Status *s, struct json_object *j)
 {
 	struct json_object *res = json_object_new_array(), *leases = json_object_new_array(), *o;
+	struct json_object *restores = json_object_new_array();
 	size_t i;
 
 	for (i = 0; i < s->n_reservations; i++) {
@@ -62,11 +65,21 @@ static struct json_object *json_lists(const ZnsPb__Status *s, struct json_object
 		json_object_object_add(o, "groups", ctl_json_u32s(l->groups, l->n_groups));
 		json_object_object_add(o, "qos_mibps", l->has_qos_mibps ? json_object_new_int64(l->qos_mibps) : NULL);
 		json_object_object_add(o, "since", l->has_since_ns ? ctl_json_time(l->since_ns) : NULL);
+		json_object_object_add(o, "bytes", l->has_bytes ? json_object_new_int64(l->bytes) : NULL);
+		json_object_object_add(o, "total", l->has_total && l->total ? json_object_new_int64(l->total) : NULL);
+		json_object_object_add(o, "mibps", l->has_mibps ? json_object_new_double(l->mibps) : NULL);
+		json_object_object_add(o, "limit_mibps", l->rate_mibps ? json_object_new_int64(l->rate_mibps) : NULL);
+		json_object_object_add(o, "qos_max_mibps", l->qos_max_mibps ? json_object_new_int64(l->qos_max_mibps) : NULL);
 		json_detail(s, i, o);
 		json_object_array_add(leases, o);
 	}
+	for (i = 0; i < s->n_restores; i++)
+		json_object_array_add(restores, ctl_json_restore(s->restores[i]));
 	json_object_object_add(j, "reservations", res);
 	json_object_object_add(j, "leases", leases);
+	json_object_object_add(j, "restores", restores);
+	json_object_object_add(j, "promised_mibps", s->has_promised_mibps ? json_object_new_int64(s->promised_mibps) : NULL);
+	json_object_object_add(j, "device_mibps", s->has_device_mibps ? json_object_new_int64(s->device_mibps) : NULL);
 	return j;
 }
 
@@ -201,6 +214,17 @@ static int status_all(const struct ctl_cmd *cmd, bool json)
 	return code;
 }
 
+/* ": 190.0 MiB of about 603.8 MiB at 191 MiB/s" */
+static void print_progress(const ZnsPb__LeaseLine *l)
+{
+	char a[32], b[32];
+
+	printf(": %s", zns_format_size(l->bytes, a, sizeof(a)));
+	if (l->total > l->bytes)
+		printf(" of %s%s", strcmp(l->kind, "dump") ? "" : "about ", zns_format_size(l->total, b, sizeof(b)));
+	printf(" at %.0f MiB/s", l->mibps);
+}
+
 static int status_text(const ZnsPb__Status *s)
 {
 	char a[32], b[32], id[ZNS_UUID_STR];
@@ -238,8 +262,18 @@ static int status_text(const ZnsPb__Status *s)
 			printf(", %u MiB/s%s", l->qos_mibps, i < s->n_details && s->details[i]->promised ? " promised" : "");
 		if (i < s->n_details && s->details[i]->packed)
 			printf(", small");
+		if (l->rate_mibps)
+			printf(", at most %u MiB/s", l->rate_mibps);
+		if (l->has_bytes)
+			print_progress(l);
 		printf(", groups");
 		print_groups(l->groups, l->n_groups);
+	}
+	if (s->has_promised_mibps)
+		printf("one domain    %u of %u MiB/s promised\n", s->promised_mibps, s->device_mibps);
+	for (i = s->n_restores > RESTORES_SHOWN ? s->n_restores - RESTORES_SHOWN : 0; i < s->n_restores; i++) {
+		printf("restored      %s: ", s->restores[i]->container);
+		ctl_print_restore(s->restores[i]);
 	}
 	if (s->nr_waiting)
 		printf("waiting       %u dumps\n", s->nr_waiting);

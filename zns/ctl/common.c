@@ -244,6 +244,7 @@ struct json_object *ctl_json_checkpoint(const ZnsPb__Checkpoint *c)
 			       c->has_qos_requested_mibps ? json_object_new_int64(c->qos_requested_mibps) : NULL);
 	json_object_object_add(j, "qos_achieved_mibps",
 			       c->has_qos_achieved_mibps ? json_object_new_double(c->qos_achieved_mibps) : NULL);
+	json_object_object_add(j, "qos_max_mibps", c->has_qos_max_mibps ? json_object_new_int64(c->qos_max_mibps) : NULL);
 	json_object_object_add(j, "shared_groups", json_object_new_int64(c->shared_groups));
 	json_object_object_add(j, "metadata_groups", ctl_json_u32s(c->metadata_groups, c->n_metadata_groups));
 	json_object_object_add(j, "packed", json_object_new_boolean(c->packed));
@@ -257,6 +258,36 @@ struct json_object *ctl_json_checkpoint(const ZnsPb__Checkpoint *c)
 	}
 	json_object_object_add(j, "origin", c->origin ? json_origin(c->origin) : NULL);
 	return j;
+}
+
+struct json_object *ctl_json_restore(const ZnsPb__RestoreStat *r)
+{
+	struct json_object *j = json_object_new_object();
+
+	json_object_object_add(j, "container", json_object_new_string(r->container));
+	json_object_object_add(j, "checkpoint", ctl_json_uuid(&r->checkpoint));
+	json_object_object_add(j, "started", ctl_json_time(r->started_ns));
+	json_object_object_add(j, "ended", ctl_json_time(r->ended_ns));
+	json_object_object_add(j, "bytes", json_object_new_int64(r->bytes));
+	json_object_object_add(j, "data_phase_us", r->has_data_us ? json_object_new_int64(r->data_us) : NULL);
+	json_object_object_add(j, "achieved_mibps", r->has_achieved_mibps ? json_object_new_double(r->achieved_mibps) : NULL);
+	json_object_object_add(j, "qos_requested_mibps",
+			       r->has_qos_requested_mibps ? json_object_new_int64(r->qos_requested_mibps) : NULL);
+	json_object_object_add(j, "zones", json_object_new_int64(r->nr_zones));
+	json_object_object_add(j, "groups", ctl_json_u32s(r->groups, r->n_groups));
+	json_object_object_add(j, "shared_groups", json_object_new_int64(r->shared_groups));
+	return j;
+}
+
+void ctl_print_restore(const ZnsPb__RestoreStat *r)
+{
+	char size[16], when[32], got[48] = "too short to rate";
+
+	if (r->has_achieved_mibps)
+		snprintf(got, sizeof(got), "%.0f MiB/s", r->achieved_mibps);
+	printf("%s at %s, from %u zones of %zu groups (%u shared), data phase %.2f s, %s\n",
+	       zns_format_size(r->bytes, size, sizeof(size)), zns_format_time(r->ended_ns, when, sizeof(when)), r->nr_zones,
+	       r->n_groups, r->shared_groups, (double)r->data_us / 1e6, got);
 }
 
 int ctl_find_checkpoint(const ZnsPb__Response *ls, const char *prefix, const ZnsPb__Checkpoint **out,

@@ -137,6 +137,9 @@ struct json_object *ctl_json_u32s(const uint32_t *v, size_t nr);
 bool ctl_pinned(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c);
 struct json_object *ctl_json_checkpoint(const ZnsPb__Checkpoint *c);
 
+struct json_object *ctl_json_restore(const ZnsPb__RestoreStat *r);
+void ctl_print_restore(const ZnsPb__RestoreStat *r);	/* the rest of a line */
+
 /* The checkpoint whose id begins with @prefix. -ENOENT, or -EINVAL if several do. */
 int ctl_find_checkpoint(const ZnsPb__Response *ls, const char *prefix, const ZnsPb__Checkpoint **out,
 			struct zns_err *err);

@@ -40,6 +40,8 @@ static ZnsPb__Checkpoint *new_record(const struct dump *d, uint64_t frozen_us)
 	c->created_ns = zns_now_ns();
 	c->has_qos_requested_mibps = d->qos_mibps > 0;
 	c->qos_requested_mibps = d->qos_mibps;
+	c->has_qos_max_mibps = d->h->cap_mibps > 0;
+	c->qos_max_mibps = d->h->cap_mibps;
 	c->has_shared_groups = 1;
 	c->shared_groups = d->shared_groups;
 	c->has_frozen_us = 1;
@@ -96,6 +98,10 @@ static int broker_commit(struct dump *d, ZnsPb__Checkpoint *c, struct zns_err *e
 	char id[ZNS_UUID_STR];
 	int ret;
 
+	progress_stop(d->h, NULL);	/* the connection is ours alone from here on */
+	if (d->h->broker_lost)
+		return zns_fail(err, -ETIMEDOUT, "the broker (PID %u) does not answer; the dump was dropped",
+				d->h->broker.broker_pid);
 	req.commit = c;
 	ret = zns_broker_call(&d->h->broker, &req, &resp, err);
 	if (resp && resp->has_shared_groups)
@@ -204,15 +210,18 @@ static int write_handle(struct dump *d, const ZnsPb__Checkpoint *c, struct zns_e
 
 static void summary(const struct dump *d, const ZnsPb__Checkpoint *c, struct zw_reply *r)
 {
-	char id[ZNS_UUID_STR], size[32], got[64] = "too short to rate";
+	char id[ZNS_UUID_STR], size[32], got[64] = "too short to rate", cap[48] = "";
 
+	if (d->h->cap_mibps)
+		snprintf(cap, sizeof(cap), " (at most %u)", d->h->cap_mibps);
 	if (c->has_qos_achieved_mibps)
 		snprintf(got, sizeof(got), "%.0f MiB/s", c->qos_achieved_mibps);
 	snprintf(r->msg, sizeof(r->msg),
 		 "checkpoint %s of %s committed: %s in %u images on %zu zones of %zu groups (%u shared), data phase %.3f s, "
-		 "asked %u MiB/s, got %s",
+		 "frozen %.3f s, asked %u MiB/s%s, got %s",
 		 zns_uuid_format(d->id, id), d->container, zns_format_size(c->bytes, size, sizeof(size)), c->nr_images,
-		 c->n_zones, c->n_groups, c->shared_groups, (double)c->data_phase_us / 1e6, d->qos_mibps, got);
+		 c->n_zones, c->n_groups, c->shared_groups, (double)c->data_phase_us / 1e6, (double)c->frozen_us / 1e6,
+		 d->qos_mibps, cap, got);
 	r->size = c->bytes;
 }
 
@@ -266,8 +275,13 @@ static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct
 		if (ret)
 			drop_committed(d, err);
 	}
-	if (!ret)
+	if (!ret) {
 		summary(d, c, r);
+		progress_stop(d->h, &(struct outcome){ .ok = true, .achieved_mibps = c->qos_achieved_mibps,
+						       .frozen_us = c->frozen_us, .zones = (uint32_t)c->n_zones,
+						       .groups = (uint32_t)c->n_groups,
+						       .shared_groups = c->shared_groups });
+	}
 	zns_pb__checkpoint__free_unpacked(c, NULL);
 	return ret;
 }

@@ -30,3 +30,43 @@ void helper_detach(struct helper *h)
 		zns_broker_close(&h->broker);
 	h->connected = false;
 }
+
+int helper_broker_lock(struct helper *h, struct zns_err *err)
+{
+	pthread_mutex_lock(&h->broker_lock);
+	if (!h->broker_lost)
+		return 0;
+	return zns_fail(err, -ETIMEDOUT, "the broker (PID %u) did not answer before", h->broker.broker_pid);
+}
+
+int helper_broker_unlock(struct helper *h, int ret)
+{
+	h->broker_lost |= ret == -ETIMEDOUT;
+	pthread_mutex_unlock(&h->broker_lock);
+	return ret;
+}
+
+int helper_call(struct helper *h, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err)
+{
+	int ret = helper_broker_lock(h, err);
+
+	if (!ret)
+		ret = zns_broker_call(&h->broker, req, resp, err);
+	return helper_broker_unlock(h, ret);
+}
+
+void helper_set_rate(struct helper *h, uint32_t mibps)
+{
+	zns_bucket_set(h->bucket, h->cap_mibps && (!mibps || h->cap_mibps < mibps) ? h->cap_mibps : mibps);
+}
+
+int helper_cap(struct helper *h, const struct zw_begin *b, struct zns_err *err)
+{
+	if (b->qos_max[0] && zns_parse_mibps(b->qos_max, &h->cap_mibps))
+		return zns_fail(err, -EINVAL, "--zns-qos-max %s is no bandwidth; write 500, 500MiB/s or 2GiB/s", b->qos_max);
+	h->bucket = zns_bucket_new();
+	if (!h->bucket)
+		return zns_fail(err, -ENOMEM, "no memory for a token bucket");
+	helper_set_rate(h, 0);
+	return 0;
+}

@@ -12,9 +12,12 @@
 static int zone_get(void *arg, uint32_t group, const uint32_t *done, uint32_t nr_done, struct zns_zone_slot *out,
 		    struct zns_err *err)
 {
-	struct dump *d = arg;
+	struct helper *h = ((struct dump *)arg)->h;
+	int ret = helper_broker_lock(h, err);
 
-	return zns_broker_zone_get(&d->h->broker, &d->h->dev->geo, group, done, nr_done, out, err);
+	if (!ret)
+		ret = zns_broker_zone_get(&h->broker, &h->dev->geo, group, done, nr_done, out, err);
+	return helper_broker_unlock(h, ret);
 }
 
 /* --zns-container, else the container's id in the task's cgroup, else the image directory's name (design.md §5). */
@@ -75,7 +78,9 @@ static int ask_admission(struct dump *d, const struct zw_begin *b, ZnsPb__Respon
 	}
 	begin.origin = &origin;
 	begin.has_expected_bytes = 1;
-	begin.expected_bytes = task_tree_bytes(b->pid);
+	begin.expected_bytes = d->expected = task_tree_bytes(b->pid);
+	begin.has_qos_max_mibps = d->h->cap_mibps > 0;
+	begin.qos_max_mibps = d->h->cap_mibps;
 	begin.has_uid = !task_uid(b->pid, &begin.uid);
 	begin.has_separate_metadata = begin.separate_metadata = b->separate_metadata != 0;
 	req.dump_begin = &begin;
@@ -89,7 +94,7 @@ static int ask_admission(struct dump *d, const struct zw_begin *b, ZnsPb__Respon
 static int start_writer(struct dump *d, const ZnsPb__DumpGrant *g, struct zns_err *err)
 {
 	uint32_t groups[ZNS_STRIPE_MAX_WIDTH], weights[ZNS_STRIPE_MAX_WIDTH];
-	struct zns_writer_params p = { .dev = d->h->dev, .unit = d->unit, .zone_get = zone_get, .arg = d };
+	struct zns_writer_params p = { .dev = d->h->dev, .bucket = d->h->bucket, .unit = d->unit, .zone_get = zone_get, .arg = d };
 
 	if (!g || !g->n_groups || g->n_groups > ZNS_STRIPE_MAX_WIDTH || g->checkpoint.len != ZNS_UUID_LEN)
 		return zns_fail(err, -EPROTO, "znsd granted no usable stripe");
@@ -106,6 +111,7 @@ static int start_writer(struct dump *d, const ZnsPb__DumpGrant *g, struct zns_er
 	}
 	memcpy(d->id, g->checkpoint.data, ZNS_UUID_LEN);
 	d->packed = g->packed;
+	helper_set_rate(d->h, g->rate_mibps);
 	d->shared_groups = g->shared_groups;
 	p.nr_groups = (uint32_t)g->n_groups;
 	if (!d->unit_asked)
@@ -113,6 +119,27 @@ static int start_writer(struct dump *d, const ZnsPb__DumpGrant *g, struct zns_er
 	p.groups = groups;
 	p.weights = weights;
 	return zns_writer_new(&p, &d->w, err);
+}
+
+static void work_done(void *arg, struct work *out)
+{
+	struct dump *d = arg;
+	struct zns_writer_stats st;
+
+	zns_writer_stats(d->w, &st);
+	out->bytes = st.written;
+	out->page_bytes = st.page_bytes;
+	out->data_us = st.last_complete_ns > st.first_submit_ns ? (st.last_complete_ns - st.first_submit_ns) / 1000 : 0;
+}
+
+static int show_progress(struct dump *d, struct packet *p, const struct zw_begin *b, struct zns_err *err)
+{
+	struct progress_params pp = { .op = "dump", .container = d->container, .qos_mibps = d->qos_mibps,
+				      .total = d->expected, .guess = true, .get = work_done, .arg = d };
+
+	memcpy(pp.checkpoint, d->id, ZNS_UUID_LEN);
+	packet_progress(p, b, &pp.tty, &pp.json);
+	return progress_start(d->h, &pp, err);
 }
 
 int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
@@ -134,7 +161,9 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	d->h = h;
 	d->copies_tail = &d->copies;
 	pthread_mutex_init(&d->lock, NULL);
-	ret = parse_options(d, b, err);
+	ret = helper_cap(h, b, err);
+	if (!ret)
+		ret = parse_options(d, b, err);
 	if (!ret)
 		ret = zns_resolve_device(b->dev[0] ? b->dev : NULL, &reg, err);
 	if (!ret && faccessat(h->dir, ".", W_OK, 0))
@@ -151,6 +180,8 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	if (!ret)
 		setsockopt(h->broker.fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){ .tv_sec = BROKER_TIMEOUT_S },
 			   sizeof(struct timeval));
+	if (!ret)
+		ret = show_progress(d, p, b, err);
 	if (!ret) {
 		d->pid = b->pid;
 		r.warn = resp->dump->note != NULL;
@@ -163,8 +194,10 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	}
 	if (resp)
 		zns_pb__response__free_unpacked(resp, NULL);
-	if (ret)
+	if (ret) {
+		progress_stop(h, &(struct outcome){ .error = err->msg });
 		free(d);
+	}
 	return ret;
 }
 
@@ -179,6 +212,7 @@ void dump_fail(struct dump *d, const struct zns_err *err)
 	if (!d->err.code)
 		d->err = *err;
 	pthread_mutex_unlock(&d->lock);
+	progress_hush(d->h);
 	zns_writer_cancel(d->w, err->code, err->msg);	/* nothing of it will be committed */
 }
 
@@ -197,5 +231,9 @@ int dump_check(struct dump *d, struct zns_err *err)
 /* criu is gone. In-flight writes end with the process; then the broker sees our connection close and cleans up. */
 void dump_end(struct helper *h)
 {
+	struct zns_err err = ZNS_ERR_INIT;
+
 	zns_writer_cancel(h->dump->w, -ECANCELED, "criu ended before the commit");
+	dump_check(h->dump, &err);
+	progress_stop(h, &(struct outcome){ .error = err.msg });	/* none after a commit, which has told */
 }

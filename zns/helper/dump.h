@@ -3,6 +3,7 @@
 #define ZNS_HELPER_DUMP_H
 #include <pthread.h>
 #include "helper.h"
+#include "progress.h"
 #include "zns/layout.h"
 #include "zns/writer.h"
 
@@ -32,6 +33,7 @@ struct dump {
 	uint32_t metadata_group;
 	bool separate_metadata, packed;
 	int32_t pid;		/* the dumped task */
+	uint64_t expected;	/* bytes, about */
 	struct zns_wimage **pages;
 	uint32_t nr_pages, max_pages;
 	struct stream *streams;

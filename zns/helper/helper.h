@@ -2,9 +2,11 @@
 #ifndef ZNS_HELPER_H
 #define ZNS_HELPER_H
 /* zns-helper: one process per dump or restore that owns the device, the buffers and the broker connection. */
+#include <pthread.h>
 #include <stdbool.h>
 #include <sys/types.h>
 #include "zns-wire.h"
+#include "zns/bucket.h"
 #include "zns/broker.h"
 #include "zns/dev.h"
 #include "zns/util.h"
@@ -27,6 +29,11 @@ struct helper {
 	bool connected;
 	struct zns_dev *dev;
 	int lock;		/* held shared while we live: see zns/broker.h */
+	pthread_mutex_t broker_lock;	/* one request at a time: zones, progress */
+	bool broker_lost;		/* an answer may still come, and be taken for another one's */
+	uint32_t cap_mibps;		/* --zns-qos-max; 0: none */
+	struct zns_bucket *bucket;	/* all of the dump's or restore's data passes it */
+	struct progress *progress;
 	struct dump *dump;
 	struct restore *restore;
 };
@@ -40,11 +47,25 @@ void reply_send(int reply_sk, const struct zw_reply *r, int fd);
 void reply_error(int reply_sk, const struct zns_err *err);
 const char *packet_text(struct packet *p);	/* the payload as a NUL-terminated string, NULL if it is none */
 const struct zw_begin *packet_begin(const struct packet *p);	/* NULL: impossible */
+/* Take the descriptors that zw_begin.progress speaks of; -1: none. */
+void packet_progress(struct packet *p, const struct zw_begin *b, int *tty, int *json);
 const struct zw_iov *packet_iov(const struct packet *p);	/* h.nr of them, NULL if they do not fit */
 
 /* device.c: resolve, connect to the broker, open the device, take the life lock. */
 int helper_attach(struct helper *h, const struct zns_registered *reg, bool writer, struct zns_err *err);
 void helper_detach(struct helper *h);
+
+/*
+ * The connection to the broker, for one request: threads take turns. After a time-out it is of no use any more, since
+ * the late answer would be taken for that of the next request. unlock takes and returns the request's result.
+ */
+int helper_broker_lock(struct helper *h, struct zns_err *err);
+int helper_broker_unlock(struct helper *h, int ret);
+int helper_call(struct helper *h, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err);
+/* The broker's limit (0: none), or our own cap if that is less. */
+void helper_set_rate(struct helper *h, uint32_t mibps);
+/* Of zw_begin: --zns-qos-max, and a bucket for it. */
+int helper_cap(struct helper *h, const struct zw_begin *b, struct zns_err *err);
 
 /* dump.c, images.c */
 int dump_begin(struct helper *h, struct packet *p, struct zns_err *err);

@@ -68,7 +68,7 @@ static void loop(struct helper *h)
 
 int main(int argc, char **argv)
 {
-	struct helper h = { .sk = CRIU_FD, .dir = -1, .lock = -1 };
+	struct helper h = { .sk = CRIU_FD, .dir = -1, .lock = -1, .broker_lock = PTHREAD_MUTEX_INITIALIZER };
 	struct rlimit files;
 	int on = 1;
 	socklen_t len = sizeof(on);

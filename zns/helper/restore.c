@@ -4,7 +4,9 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include "helper.h"
+#include "progress.h"
 #include "zns/handle.h"
 #include "zns/reader.h"
 #include "zns/store.h"
@@ -13,6 +15,11 @@ struct restore {
 	struct zns_reader *r;
 	ZnsPb__Manifest *m;
 };
+
+static struct helper *self;	/* for answers that come from the reader's threads */
+#define BROKER_TIMEOUT_S 10	/* it is only told of progress: the restore can do without */
+#define ONE_DOMAIN_DEPTH 2	/* reads at once that keep a drive busy whose every zone uses all of it */
+#define RATE_MIN_US 1000000u	/* a shorter data phase is not rated (design.md §5) */
 
 static int from_handle(struct helper *h, const struct zw_begin *b, struct zns_registered *reg, uint8_t *id, char *warn,
 		       size_t warn_len, struct zns_err *err)
@@ -48,7 +55,7 @@ static int from_id(const struct zw_begin *b, struct zns_registered *reg, uint8_t
 
 static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *id, struct zns_err *err)
 {
-	struct zns_reader_params p = { .dev = h->dev };
+	struct zns_reader_params p = { .dev = h->dev, .bucket = h->bucket };
 	ZnsPb__RestoreBegin begin = ZNS_PB__RESTORE_BEGIN__INIT;
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Response *resp = NULL;
@@ -62,6 +69,10 @@ static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *i
 		return ret;
 	if (resp->n_checkpoints != 1)
 		ret = zns_fail(err, -EPROTO, "znsd named no checkpoint");
+	if (!ret) {
+		helper_set_rate(h, resp->rate_mibps);
+		p.depth = resp->one_domain ? ONE_DOMAIN_DEPTH : 0;
+	}
 	if (!ret)
 		ret = zns_manifest_read(h->dev, resp->checkpoints[0], &r->m, err);
 	if (!ret && (r->m->checkpoint->id.len != ZNS_UUID_LEN || memcmp(r->m->checkpoint->id.data, id, ZNS_UUID_LEN)))
@@ -82,6 +93,30 @@ static void restore_free(struct restore *r)
 	free(r);
 }
 
+static void work_done(void *arg, struct work *out)
+{
+	struct restore *r = arg;
+
+	zns_reader_stats(r->r, &out->bytes, &out->data_us);
+	out->page_bytes = out->bytes;
+}
+
+static int show_progress(struct helper *h, struct restore *r, struct packet *p, const struct zw_begin *b,
+			 struct zns_err *err)
+{
+	const ZnsPb__Checkpoint *c = r->m->checkpoint;
+	struct progress_params pp = { .op = "restore", .container = c->container, .total = c->bytes,
+				      .qos_mibps = c->has_qos_requested_mibps ? c->qos_requested_mibps : 0,
+				      .get = work_done, .arg = r };
+
+	memcpy(pp.checkpoint, c->id.data, ZNS_UUID_LEN);
+	packet_progress(p, b, &pp.tty, &pp.json);
+	setsockopt(h->broker.fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){ .tv_sec = BROKER_TIMEOUT_S },
+		   sizeof(struct timeval));
+	self = h;
+	return progress_start(h, &pp, err);
+}
+
 int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 {
 	const struct zw_begin *b = packet_begin(p);
@@ -98,6 +133,11 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		return zns_fail(err, -EPROTO, "zns-helper and criu are of different builds");
 	}
 	h->dir = packet_take_fd(p, 1);
+	ret = helper_cap(h, b, err);
+	if (ret) {
+		free(r);
+		return ret;
+	}
 	if (b->checkpoint[0])
 		ret = from_id(b, &reg, id, err);
 	else
@@ -106,6 +146,8 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		ret = helper_attach(h, &reg, false, err);
 	if (!ret)
 		ret = open_checkpoint(h, r, id, err);
+	if (!ret)
+		ret = show_progress(h, r, p, b, err);
 	if (ret) {
 		restore_free(r);
 		return ret;
@@ -264,10 +306,12 @@ static void read_done(void *arg, const struct zns_err *err)
 	struct zw_reply r = { 0 };
 	int sk = (int)(intptr_t)arg;
 
-	if (err->code)
+	if (err->code) {
+		progress_hush(self);
 		reply_error(sk, err);
-	else
+	} else {
 		reply_send(sk, &r, -1);
+	}
 	close(sk);
 }
 
@@ -300,6 +344,46 @@ static int spool(struct helper *h, struct packet *p, struct zns_err *err)
 	return fetch_start(p, img, copy, p->h.nr, err);
 }
 
+static double achieved(const struct work *w)
+{
+	return w->data_us >= RATE_MIN_US ? (double)w->bytes / (double)MIB(1) / ((double)w->data_us / 1e6) : 0;
+}
+
+/* Every task is restored: the broker keeps the figures, criu logs them. A broker that is gone keeps nothing. */
+static void done(struct helper *h, struct packet *p)
+{
+	const ZnsPb__Checkpoint *c = h->restore->m->checkpoint;
+	ZnsPb__Progress pr = ZNS_PB__PROGRESS__INIT;
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Response *resp = NULL;
+	struct zw_reply r = { 0 };
+	char id[ZNS_UUID_STR], size[32], got[64] = "too short to rate", asked[64] = "";
+	uint32_t shared = 0;
+	struct work w;
+
+	progress_stop(h, NULL);
+	work_done(h->restore, &w);
+	pr.bytes = w.bytes;
+	pr.has_data_us = pr.has_done = pr.done = 1;
+	pr.data_us = w.data_us;
+	req.progress = &pr;
+	if (!helper_call(h, &req, &resp, NULL)) {
+		shared = resp->restore ? resp->restore->shared_groups : 0;
+		zns_pb__response__free_unpacked(resp, NULL);
+	}
+	if (achieved(&w) > 0)
+		snprintf(got, sizeof(got), "%.0f MiB/s", achieved(&w));
+	if (c->has_qos_requested_mibps)
+		snprintf(asked, sizeof(asked), ", dumped with %u MiB/s asked", c->qos_requested_mibps);
+	snprintf(r.msg, sizeof(r.msg),
+		 "checkpoint %s of %s restored: %s read and verified from %zu zones of %zu groups (%u shared), data phase %.3f s, "
+		 "got %s%s", zns_uuid_format(c->id.data, id), c->container, zns_format_size(w.bytes, size, sizeof(size)),
+		 c->n_zones, c->n_groups, shared, (double)w.data_us / 1e6, got, asked);
+	progress_stop(h, &(struct outcome){ .ok = true, .achieved_mibps = achieved(&w), .zones = (uint32_t)c->n_zones,
+					    .groups = (uint32_t)c->n_groups, .shared_groups = shared });
+	reply_send(p->fd[0], &r, -1);
+}
+
 void restore_packet(struct helper *h, struct packet *p)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -317,6 +401,9 @@ void restore_packet(struct helper *h, struct packet *p)
 	case ZW_SPOOL:
 		ret = spool(h, p, &err);
 		break;
+	case ZW_DONE:
+		done(h, p);
+		return;
 	default:
 		ret = zns_fail(&err, -EPROTO, "unknown request %u from criu", p->h.op);
 	}
@@ -327,5 +414,5 @@ void restore_packet(struct helper *h, struct packet *p)
 /* Every process of the restore has closed its end. Threads still feeding a pipe end with the process. */
 void restore_end(struct helper *h)
 {
-	(void)h;
+	progress_stop(h, &(struct outcome){ .error = "criu ended before the restore was complete" });
 }

@@ -119,13 +119,23 @@ const char *packet_text(struct packet *p)
 const struct zw_begin *packet_begin(const struct packet *p)
 {
 	const struct zw_begin *b = (const struct zw_begin *)p->payload;
+	const uint32_t all = ZW_PROGRESS_TTY | ZW_PROGRESS_JSON;
 
-	if (p->len != sizeof(*b) || p->nr_fd != 2 || !memchr(b->dev, 0, sizeof(b->dev)) ||
+	if (p->len != sizeof(*b) || b->progress & ~all || p->nr_fd != 2u + (uint32_t)__builtin_popcount(b->progress) ||
+	    !memchr(b->qos_max, 0, sizeof(b->qos_max)) || !memchr(b->dev, 0, sizeof(b->dev)) ||
 	    !memchr(b->container, 0, sizeof(b->container)) || !memchr(b->checkpoint, 0, sizeof(b->checkpoint)) ||
 	    !memchr(b->alloc, 0, sizeof(b->alloc)) || !memchr(b->admission, 0, sizeof(b->admission)) ||
 	    !memchr(b->qos, 0, sizeof(b->qos)) || !memchr(b->stripe, 0, sizeof(b->stripe)))
 		return NULL;
 	return b;
+}
+
+void packet_progress(struct packet *p, const struct zw_begin *b, int *tty, int *json)
+{
+	uint32_t n = 2;
+
+	*tty = b->progress & ZW_PROGRESS_TTY ? packet_take_fd(p, n++) : -1;
+	*json = b->progress & ZW_PROGRESS_JSON ? packet_take_fd(p, n) : -1;
 }
 
 const struct zw_iov *packet_iov(const struct packet *p)

@@ -69,11 +69,8 @@ static int fill_zones(struct zns_writer *w, ZnsPb__Checkpoint *c)
 static int write_run(struct zns_writer *w, struct wzone *wz, uint64_t off, const uint8_t *buf, size_t len,
 		     struct zns_err *err)
 {
-	size_t max = w->dev->geo.max_io_bytes ? w->dev->geo.max_io_bytes : len;
-	int ret = 0;
+	int ret = writer_write(w, wz->slot.zone, off, buf, len, err);
 
-	for (size_t done = 0; done < len && !ret; done += zns_min(max, len - done))
-		ret = zns_dev_write(w->dev, wz->slot.zone, off + done, buf + done, zns_min(max, len - done), err);
 	if (!ret)
 		wz->written = off + len;
 	return ret;

@@ -98,6 +98,14 @@ static void request_end(struct request *q)
 	free(q);
 }
 
+/* How much of unit @k the request wants. */
+static uint64_t unit_part(const struct request *q, uint64_t k)
+{
+	uint64_t start = k * q->img->pb->unit, end = start + unit_len(q->img, k);
+
+	return zns_min(end, q->off + q->len) - zns_max(start, q->off);
+}
+
 static void run(struct zns_reader *r, struct request *q, uint64_t k)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -125,10 +133,10 @@ static void run(struct zns_reader *r, struct request *q, uint64_t k)
 	}
 	if (ret && !q->err.code)
 		q->err = err;
+	if (!ret && !q->checked)
+		r->bytes += unit_part(q, k);
 	r->last_ns = zns_mono_ns();
 	last = !--q->left;
-	if (last && !q->err.code)
-		r->bytes += q->len;
 	pthread_mutex_unlock(&r->lock);
 	if (last)
 		request_end(q);
@@ -325,6 +333,7 @@ int zns_reader_new(const struct zns_reader_params *p, const ZnsPb__Manifest *m, 
 	if (!r)
 		return zns_fail(err, -ENOMEM, "no memory for the reader");
 	r->dev = p->dev;
+	r->bucket = p->bucket;
 	r->tail = &r->queue;
 	r->ahead_tail = &r->ahead;
 	pthread_mutex_init(&r->lock, NULL);

@@ -43,6 +43,7 @@ struct request;
 
 struct zns_reader {
 	struct zns_dev *dev;
+	struct zns_bucket *bucket;
 	struct zns_rimage *img, **by_name;
 	uint32_t nr_img, width;	/* width: most zones that one image's units go round */
 	size_t buf_len;

@@ -40,8 +40,11 @@ static int fetch(struct zns_reader *r, struct cached *c, struct zns_err *err)
 		return zns_fail(err, -EBADMSG, "image %s: unit %llu is too large", i->pb->name, (unsigned long long)c->k);
 	if (!max)
 		max = to - from;
-	for (uint64_t at = from; at < to && !ret; at += zns_min((uint64_t)max, to - at))
+	max = zns_max(zns_align_down(zns_min(max, zns_bucket_slice(r->bucket)), block), block);
+	for (uint64_t at = from; at < to && !ret; at += zns_min((uint64_t)max, to - at)) {
+		zns_bucket_take(r->bucket, zns_min((uint64_t)max, to - at));
 		ret = zns_dev_read(r->dev, p.zone, at, c->buf + (at - from), zns_min((uint64_t)max, to - at), err);
+	}
 	if (ret)
 		return zns_wrap(err, "image %s", i->pb->name);
 	if (zns_hash(c->buf + c->skip, len) != i->pb->csums[c->k])

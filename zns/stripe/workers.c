@@ -78,6 +78,7 @@ void writer_set_error(struct zns_writer *w, const struct zns_err *e)
 {
 	if (!w->err.code)
 		w->err = *e;
+	zns_bucket_stop(w->bucket);
 	pthread_cond_broadcast(&w->work);
 	pthread_cond_broadcast(&w->idle);
 	for (struct wzone *z = w->zones; z; z = z->next)
@@ -146,14 +147,26 @@ static int gather(const struct job *j, uint8_t *buf, struct zns_err *err)
 	return 0;
 }
 
+int writer_write(struct zns_writer *w, uint32_t zone, uint64_t off, const uint8_t *buf, size_t len, struct zns_err *err)
+{
+	size_t max = w->dev->geo.max_io_bytes ? w->dev->geo.max_io_bytes : len, n;
+	int ret = 0;
+
+	max = zns_max(zns_align_down(zns_min(max, zns_bucket_slice(w->bucket)), w->block), w->block);
+	for (size_t done = 0; done < len && !ret; done += n) {
+		n = zns_min(max, len - done);
+		zns_bucket_take(w->bucket, n);
+		ret = zns_dev_write(w->dev, zone, off + done, buf + done, n, err);
+	}
+	return ret;
+}
+
 static int write_unit(struct zns_writer *w, struct job *j, uint8_t *buf, struct zns_err *err)
 {
-	size_t len = zns_align_up(j->len, w->block), max = w->dev->geo.max_io_bytes;
+	size_t len = zns_align_up(j->len, w->block);
 	int ret;
 
 	memset(buf + j->len, 0, len - j->len);
-	if (!max || max > len)
-		max = len;
 	pthread_mutex_lock(&w->lock);
 	while (j->wz->written != j->off && !w->err.code)
 		pthread_cond_wait(&j->wz->turn, &w->lock);
@@ -161,9 +174,7 @@ static int write_unit(struct zns_writer *w, struct job *j, uint8_t *buf, struct 
 	if (!ret && j->img && j->img->pages && !w->stats.first_submit_ns)
 		w->stats.first_submit_ns = zns_mono_ns();
 	pthread_mutex_unlock(&w->lock);
-	for (size_t done = 0; done < len && !ret; done += zns_min(max, len - done))
-		ret = zns_dev_write(w->dev, j->wz->slot.zone, j->off + done, buf + done, zns_min(max, len - done), err);
-	return ret;
+	return ret ? ret : writer_write(w, j->wz->slot.zone, j->off, buf, len, err);
 }
 
 static void run(struct zns_writer *w, struct job *j, uint8_t *own)
@@ -201,6 +212,7 @@ static void run(struct zns_writer *w, struct job *j, uint8_t *own)
 	} else {
 		j->wz->written = j->off + zns_align_up(j->len, w->block);
 		pthread_cond_broadcast(&j->wz->turn);
+		w->stats.written += j->len;
 		if (j->img && j->img->pages)
 			w->stats.last_complete_ns = zns_mono_ns();
 	}

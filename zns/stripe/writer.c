@@ -54,6 +54,7 @@ int zns_writer_new(const struct zns_writer_params *p, struct zns_writer **out, s
 	if (!w)
 		return zns_fail(err, -ENOMEM, "no memory for the writer");
 	w->dev = p->dev;
+	w->bucket = p->bucket;
 	w->unit = p->unit;
 	w->block = p->dev->geo.block_size;
 	w->zone_get = p->zone_get;

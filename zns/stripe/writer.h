@@ -62,6 +62,7 @@ struct slab {
 
 struct zns_writer {
 	struct zns_dev *dev;
+	struct zns_bucket *bucket;
 	uint32_t unit, block;
 	int (*zone_get)(void *arg, uint32_t group, const uint32_t *done, uint32_t nr_done, struct zns_zone_slot *out,
 			struct zns_err *err);
@@ -111,6 +112,8 @@ ZnsPb__Segment *writer_add_segment(struct zns_wimage *i, uint64_t off, uint32_t 
 int writer_flush_pack(struct zns_writer *w);
 
 /* workers.c */
+/* In pieces that device and bucket like; every piece pays. The zone's turn must have come. No lock held. */
+int writer_write(struct zns_writer *w, uint32_t zone, uint64_t off, const uint8_t *buf, size_t len, struct zns_err *err);
 int writer_start_workers(struct zns_writer *w, uint32_t nr, struct zns_err *err);
 void writer_stop_workers(struct zns_writer *w);
 /* Until one more job may be queued; @data: one that brings its bytes along. Lock held, dropped while waiting. */

@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include "zns/bucket.h"
 #include "zns/dev.h"
 #include "zns-record.pb-c.h"
 
@@ -21,6 +22,7 @@ struct zns_rimage;
 
 struct zns_reader_params {
 	struct zns_dev *dev;	/* borrowed */
+	struct zns_bucket *bucket;	/* borrowed; every byte read pays. NULL: no limit */
 	uint32_t workers;	/* threads; 0 = two for each zone of the widest stripe, at least 8, as memory allows */
 	uint32_t cache_units;	/* 0 = twice the workers, as memory allows */
 	uint32_t depth;		/* reads at the device at once; 0 = one for each worker */

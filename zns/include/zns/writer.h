@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include "zns/bucket.h"
 #include "zns/dev.h"
 #include "zns-record.pb-c.h"
 
@@ -28,6 +29,7 @@ struct zns_zone_slot {
 
 struct zns_writer_params {
 	struct zns_dev *dev;	/* borrowed */
+	struct zns_bucket *bucket;	/* borrowed; every byte written pays. NULL: no limit */
 	uint32_t unit;		/* stripe unit, bytes, a multiple of the block size */
 	uint32_t workers;	/* threads; 0 = chosen by width and unit */
 	uint32_t nr_groups;	/* the stripe's width */
@@ -47,7 +49,8 @@ struct zns_writer_params {
 struct zns_writer_stats {
 	uint64_t bytes;			/* payload of all images */
 	uint64_t page_bytes;		/* of them in images opened with `pages` */
-	uint64_t first_submit_ns;	/* CLOCK_MONOTONIC; 0 before the first write of page data */
+	uint64_t written;		/* payload that is on the device; packed images once their unit is */
+	uint64_t first_submit_ns;	/* CLOCK_MONOTONIC; 0 before the first page data is handed to the bucket or device */
 	uint64_t last_complete_ns;
 	uint32_t nr_zones;		/* used so far */
 };

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* znsd's part in rates: caps, a drive that is one domain, progress, and what is kept of restores. */
+#include "broker_fixture.h"
+
+#define DEV_MIBPS 100		/* of one zone: see the fixture */
+
+static int setup_groups(void **state)
+{
+	struct fx *f = calloc(1, sizeof(*f));
+
+	fx_open(f, 0, 0, DIES);
+	*state = f;
+	return 0;
+}
+
+static int setup_one(void **state)
+{
+	struct fx *f = calloc(1, sizeof(*f));
+
+	fx_open(f, 0, 0, 1);
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fx *f = *state;
+
+	fx_close(f);
+	free(f);
+	return 0;
+}
+
+static uint32_t begin_capped(struct zns_broker *b, const char *name, uint32_t qos, uint32_t cap, const char *mode,
+			     const char *note)
+{
+	ZnsPb__DumpBegin d;
+	ZnsPb__Response *r;
+	uint32_t rate;
+	REQ(q);
+
+	begin_request(&q, &d, name, qos, mode, NULL);
+	d.has_qos_max_mibps = cap > 0;
+	d.qos_max_mibps = cap;
+	r = ask(b, &q);
+	assert_non_null(r->dump);
+	assert_true(r->dump->has_rate_mibps);
+	if (note && (!r->dump->note || !strstr(r->dump->note, note)))
+		fail_msg("\"%s\" lacks \"%s\"", r->dump->note ? r->dump->note : "", note);
+	if (!note && r->dump->note)
+		fail_msg("%s", r->dump->note);
+	rate = r->dump->rate_mibps;
+	drop(r);
+	return rate;
+}
+
+/* Tell of @bytes; the limit that comes back. */
+static uint32_t progress(struct zns_broker *b, uint64_t bytes, uint64_t total)
+{
+	ZnsPb__Progress p = ZNS_PB__PROGRESS__INIT;
+	ZnsPb__Response *r;
+	uint32_t rate;
+	REQ(q);
+
+	p.bytes = bytes;
+	p.has_total = 1;
+	p.total = total;
+	q.progress = &p;
+	r = ask(b, &q);
+	assert_true(r->has_rate_mibps);
+	rate = r->rate_mibps;
+	drop(r);
+	return rate;
+}
+
+static void caps_are_told(void **state)
+{
+	struct zns_broker a = client(*state), b = client(*state), c = client(*state);
+	ZnsPb__DumpBegin d;
+	REQ(q);
+
+	assert_int_equal(begin_capped(&a, "a", 200, 250, "share", NULL), 250);
+	assert_int_equal(progress(&a, MIB(1), 0), 250);
+	/* groups keep these two apart: no limit, whoever else is there */
+	assert_int_equal(begin_capped(&b, "b", 200, 0, "share", NULL), 0);
+	assert_int_equal(progress(&b, 0, 0), 0);
+	begin_request(&q, &d, "c", 200, "share", NULL);
+	d.has_qos_max_mibps = 1;
+	d.qos_max_mibps = 199;
+	refused(&c, &q, -EINVAL, "cannot be kept with a cap of 199 MiB/s");
+	/* a cap alone is no request */
+	assert_int_equal(begin_capped(&c, "c", 0, 5, "share", NULL), 5);
+	zns_broker_close(&a);
+	zns_broker_close(&b);
+	zns_broker_close(&c);
+}
+
+static void progress_is_shown(void **state)
+{
+	struct zns_broker a = client(*state), who = client(*state);
+	ZnsPb__Progress p = ZNS_PB__PROGRESS__INIT;
+	ZnsPb__LeaseLine *l;
+	ZnsPb__Response *r;
+	REQ(q);
+
+	q.progress = &p;
+	refused(&who, &q, -EINVAL, "progress of nothing");
+	begin_capped(&a, "a", 100, 0, "share", NULL);
+	r = status(&who);
+	assert_false(r->status->leases[0]->has_bytes);
+	drop(r);
+	progress(&a, MIB(10), MIB(100));
+	msleep(600);
+	progress(&a, MIB(40), MIB(100));
+	r = status(&who);
+	l = r->status->leases[0];
+	assert_int_equal(l->bytes, MIB(40));
+	assert_int_equal(l->total, MIB(100));
+	/* 40 MiB in 0.6 s and what a busy machine makes of it */
+	assert_true(l->mibps > 1 && l->mibps <= 67);
+	assert_false(r->status->has_promised_mibps);	/* a matter of one domain only */
+	drop(r);
+	zns_broker_close(&a);
+	zns_broker_close(&who);
+}
+
+static void one_domain_accounts(void **state)
+{
+	struct zns_broker a = client(*state), b = client(*state), c = client(*state);
+	ZnsPb__DumpBegin d;
+	ZnsPb__Response *r;
+	REQ(q);
+
+	/* alone: nobody to be kept from */
+	assert_int_equal(begin_capped(&a, "a", 60, 0, "reject", NULL), 0);
+	begin_request(&q, &d, "b", 50, "reject", NULL);
+	refused(&b, &q, -EBUSY, "one domain of 100 MiB/s, of which 60 are promised");
+	begin_request(&q, &d, "b", 101, "share", NULL);
+	refused(&b, &q, -ERANGE, "at most 100 MiB/s");
+	/* 60 + 30 promised, the rest in equal parts; at once for both */
+	assert_int_equal(begin_capped(&b, "b", 30, 0, "reject", NULL), 35);
+	assert_int_equal(progress(&a, 0, 0), 65);
+	/* sharing gets what is left, and is told; who asks for nothing gets a part of what nobody was promised */
+	assert_int_equal(begin_capped(&c, "c", 50, 0, "share", "about 10 MiB/s of 50"), 10);
+	assert_int_equal(progress(&a, 0, 0), 60);
+	r = status(&c);
+	assert_int_equal(r->status->promised_mibps, 100);
+	assert_int_equal(r->status->device_mibps, DEV_MIBPS);
+	drop(r);
+	zns_broker_close(&c);
+	zns_broker_close(&b);
+	for (int i = 0; i < 100 && progress(&a, 0, 0); i++)
+		msleep(50);
+	assert_int_equal(progress(&a, 0, 0), 0);	/* alone again */
+	zns_broker_close(&a);
+}
+
+static void one_domain_spare(void **state)
+{
+	struct zns_broker a = client(*state), b = client(*state), c = client(*state);
+
+	begin_capped(&a, "a", 40, 45, "share", NULL);
+	/* 60 to spare: 5 are all that the cap of the first lets it use */
+	assert_int_equal(begin_capped(&b, "b", 0, 0, "share", NULL), 55);
+	assert_int_equal(progress(&a, 0, 0), 45);
+	assert_int_equal(begin_capped(&c, "c", 0, 7, "wait=1", NULL), 7);
+	assert_int_equal(progress(&b, 0, 0), 48);
+	zns_broker_close(&a);
+	zns_broker_close(&b);
+	zns_broker_close(&c);
+}
+
+/* Everything promised: best effort is slowed down to next to nothing, not stopped. */
+static void one_domain_full(void **state)
+{
+	struct zns_broker a = client(*state), b = client(*state);
+
+	begin_capped(&a, "a", 100, 0, "wait", NULL);
+	assert_int_equal(begin_capped(&b, "b", 0, 0, "share", NULL), 1);
+	assert_int_equal(progress(&a, 0, 0), 100);
+	zns_broker_close(&a);
+	zns_broker_close(&b);
+}
+
+static void one_domain_waits(void **state)
+{
+	struct zns_broker a = client(*state), b = client(*state);
+	ZnsPb__DumpBegin d;
+	ZnsPb__Response *r;
+	REQ(q);
+
+	begin_capped(&a, "a", 70, 0, "share", NULL);
+	begin_request(&q, &d, "b", 40, "wait=20", NULL);
+	post(&b, &q);
+	assert_false(answered(&b, 300));
+	zns_broker_close(&a);
+	r = answer(&b);
+	assert_int_equal(r->code, 0);
+	assert_int_equal(r->dump->rate_mibps, 0);
+	drop(r);
+	zns_broker_close(&b);
+}
+
+/* A restore gets the drive's time that is nobody's, at the rate of reads. */
+static void one_domain_restore(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f), b = client(f);
+	ZnsPb__RestoreBegin rb;
+	ZnsPb__Response *r;
+	struct grant g;
+	struct zone z;
+	REQ(q);
+
+	g = dump(f, &a, "a", KIB(64), &z);
+	restore_request(&q, &rb, g.id);
+	r = ask(&b, &q);
+	assert_true(r->one_domain);
+	assert_int_equal(r->rate_mibps, 0);
+	drop(r);
+	begin_capped(&a, "a", 60, 0, "share", NULL);
+	assert_int_equal(progress(&b, 0, 0), 80);	/* half of the 40 that are not promised, reads being 4 times as fast */
+	assert_int_equal(progress(&a, 0, 0), 80);
+	zns_broker_close(&a);
+	zns_broker_close(&b);
+}
+
+static ZnsPb__Response *finish_restore(struct zns_broker *b, const uint8_t *id, uint64_t bytes, uint64_t us)
+{
+	ZnsPb__Progress p = ZNS_PB__PROGRESS__INIT;
+	ZnsPb__RestoreBegin rb;
+	REQ(q);
+	REQ(end);
+
+	restore_request(&q, &rb, id);
+	drop(ask(b, &q));
+	p.bytes = bytes;
+	p.has_data_us = p.has_done = p.done = 1;
+	p.data_us = us;
+	end.progress = &p;
+	return ask(b, &end);
+}
+
+static void restores_are_kept(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f);
+	struct grant g, g2;
+	ZnsPb__RestoreStat *s;
+	ZnsPb__Response *r;
+	struct zone z;
+
+	g = dump(f, &a, "one", KIB(64), &z);
+	g2 = dump(f, &a, "two", KIB(64), &z);
+	r = finish_restore(&a, g.id, MIB(300), 2000000);
+	assert_non_null(r->restore);
+	drop(r);
+	drop(finish_restore(&a, g2.id, MIB(3), 900000));
+	drop(finish_restore(&a, g.id, MIB(500), 2500000));
+	kill_broker(&a);	/* the next one knows */
+	zns_broker_close(&a);
+	a = client(f);
+	r = status(&a);
+	assert_int_equal(r->status->n_restores, 2);
+	s = r->status->restores[1];
+	assert_string_equal(s->container, "one");
+	assert_memory_equal(s->checkpoint.data, g.id, ZNS_UUID_LEN);
+	assert_int_equal(s->bytes, MIB(500));
+	assert_true(s->has_achieved_mibps && s->achieved_mibps > 199.9 && s->achieved_mibps < 200.1);
+	assert_int_equal(s->nr_zones, 1);
+	s = r->status->restores[0];
+	assert_string_equal(s->container, "two");
+	assert_false(s->has_achieved_mibps);	/* under a second */
+	drop(r);
+	zns_broker_close(&a);
+}
+
+static void damaged_statistics_do_no_harm(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f);
+	char path[4096];
+	struct grant g;
+	struct zone z;
+	int fd;
+
+	g = dump(f, &a, "one", KIB(64), &z);
+	drop(finish_restore(&a, g.id, MIB(300), 2000000));
+	kill_broker(&a);
+	zns_broker_close(&a);
+	assert_int_equal(zns_broker_path(f->reg.uuid, "restores", path, sizeof(path)), 0);
+	fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, "\x0a\x7fnonsense", 10), 10);
+	close(fd);
+	a = client(f);
+	drop(finish_restore(&a, g.id, MIB(300), 2000000));
+	kill_broker(&a);
+	zns_broker_close(&a);
+	a = client(f);
+	{
+		ZnsPb__Response *r = status(&a);
+
+		assert_int_equal(r->status->n_restores, 1);
+		drop(r);
+	}
+	zns_broker_close(&a);
+}
+
+#define G(f) cmocka_unit_test_setup_teardown(f, setup_groups, teardown)
+#define O(f) cmocka_unit_test_setup_teardown(f, setup_one, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		G(caps_are_told),
+		G(progress_is_shown),
+		O(one_domain_accounts),
+		O(one_domain_spare),
+		O(one_domain_full),
+		O(one_domain_waits),
+		O(one_domain_restore),
+		G(restores_are_kept),
+		G(damaged_statistics_do_no_harm),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

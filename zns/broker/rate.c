@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Rates. A cap (--zns-qos-max) is the helper's to keep; it gets it back from here with the grant and with every answer
+ * to its progress, several times a second, so that it can be changed while it works and the broker is never in the way
+ * of data. On a drive that is one domain (every zone uses all of it) nothing else keeps tenants apart: there the broker
+ * accounts what it has promised against the drive's rate, and tells everybody how fast they may go.
+ */
+#include "znsd.h"
+
+bool rate_one_domain(const struct znsd *d)
+{
+	return d->nr_groups == 1;
+}
+
+uint32_t rate_promised(const struct znsd *d)
+{
+	const struct lease *l;
+	uint32_t sum = 0;
+
+	for (l = d->leases; l; l = l->next)
+		sum += l->promised_mibps;
+	return sum;
+}
+
+int rate_check_cap(const ZnsPb__DumpBegin *q, struct zns_err *err)
+{
+	if (q->qos_max_mibps && q->qos_max_mibps < q->qos_mibps)
+		return zns_fail(err, -EINVAL, "a QoS of %u MiB/s cannot be kept with a cap of %u MiB/s: lower --zns-qos or "
+				"raise --zns-qos-max", q->qos_mibps, q->qos_max_mibps);
+	return 0;
+}
+
+int rate_admit(const struct znsd *d, uint32_t qos_mibps, uint32_t *promise, char *why, size_t len)
+{
+	uint32_t promised = rate_promised(d), left = d->zone_mibps - zns_min(d->zone_mibps, promised);
+
+	*promise = zns_min(qos_mibps, left);
+	if (*promise == qos_mibps)
+		return 0;
+	snprintf(why, len, "all zones share one domain of %u MiB/s, of which %u are promised: about %u MiB/s of %u",
+		 d->zone_mibps, promised, left, qos_mibps);
+	return -EBUSY;
+}
+
+/* The tighter of its own cap and the administrator's ceiling; 0: neither. */
+static uint32_t cap_of(const struct lease *l)
+{
+	if (!l->cap_mibps || !l->max_rate_mibps)
+		return l->cap_mibps ? l->cap_mibps : l->max_rate_mibps;
+	return zns_min(l->cap_mibps, l->max_rate_mibps);
+}
+
+/* Of what is not promised everybody gets the same part; what a cap keeps one from using goes to the others. */
+static uint32_t spare_share(const struct znsd *d, uint32_t spare)
+{
+	uint32_t share = 0, before, n;
+	uint64_t left;
+
+	do {
+		const struct lease *l;
+
+		before = share;
+		left = spare;
+		n = 0;
+		for (l = d->leases; l; l = l->next) {
+			uint32_t cap = cap_of(l), room = cap ? cap - zns_min(cap, l->promised_mibps) : UINT32_MAX;
+
+			if (room <= before)
+				left -= zns_min(left, (uint64_t)room);
+			else
+				n++;
+		}
+		share = n ? (uint32_t)(left / n) : spare;
+	} while (share > before && n);
+	return share;
+}
+
+/*
+ * A restore has no promise; it may use the part of the drive's time that would be its share, at the rate of reads.
+ * Nobody is stopped altogether: half a per cent of the drive is less than a promise may vary.
+ */
+uint32_t rate_limit(const struct znsd *d, const struct lease *l)
+{
+	uint32_t promised = rate_promised(d), cap = cap_of(l), rate, least = zns_max(1u, d->zone_mibps / 200);
+
+	if (!rate_one_domain(d) || !promised || (d->leases == l && !l->next))
+		return cap;
+	rate = spare_share(d, d->zone_mibps - zns_min(d->zone_mibps, promised));
+	rate = zns_max(l->promised_mibps + rate, least);
+	if (!l->dump)
+		rate = (uint32_t)((uint64_t)rate * zns_max(1u, zns_store_profile(d->store)->zone_read_mibps) / d->zone_mibps);
+	rate = zns_max(rate, 1u);
+	return cap ? zns_min(rate, cap) : rate;
+}
+
+static struct lease *lease_of_any(struct znsd *d, const struct conn *c)
+{
+	struct lease *l, *last = NULL;
+
+	for (l = d->leases; l; l = l->next)
+		if (l->conn == c)
+			last = l;
+	return last;
+}
+
+int handle_progress(struct znsd *d, struct conn *c, const ZnsPb__Progress *q, struct reply *rep)
+{
+	struct lease *l = lease_of_any(d, c);
+	uint64_t now = zns_mono_ns();
+
+	if (!l)
+		return zns_fail(&rep->err, -EINVAL, "progress of nothing: no dump or restore on this connection");
+	if (!l->seen_ns) {
+		l->seen_ns = now;
+	} else if (now - l->seen_ns >= ZNSD_RATE_NS) {
+		l->mibps = q->bytes > l->seen_bytes ? (double)(q->bytes - l->seen_bytes) / (double)MIB(1) /
+						      ((double)(now - l->seen_ns) / 1e9) : 0;
+		l->seen_ns = now;
+		l->seen_bytes = q->bytes;
+	}
+	l->bytes = q->bytes;
+	l->total = q->total;
+	rep->r.has_rate_mibps = 1;
+	rep->r.rate_mibps = rate_limit(d, l);
+	if (q->has_done && q->done && !l->dump)
+		rep->r.restore = restore_remember(d, l, q);
+	return 0;
+}

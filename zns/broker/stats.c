@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What is kept of restores: the last one of each container. Not on the device: a restore must work from one that is
+ * read-only or full, and must not wear it; and the figure is of this machine. In the runtime directory it outlives the
+ * broker, which leaves when idle, and ends with the boot.
+ */
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include "znsd.h"
+
+#define RESTORES_MAX 256	/* containers; the oldest is forgotten */
+#define FILE_MAX MIB(4)
+#define RATE_MIN_US 1000000u	/* a shorter data phase is not rated (design.md §5) */
+
+static int path_of(const struct znsd *d, char *out, size_t len)
+{
+	return zns_broker_path(d->reg.uuid, "restores", out, len);
+}
+
+void restores_load(struct znsd *d)
+{
+	cleanup_free uint8_t *buf = NULL;
+	char path[PATH_MAX];
+	size_t len = 0;
+	int ret = path_of(d, path, sizeof(path));
+
+	if (!ret)
+		ret = zns_read_file(AT_FDCWD, path, FILE_MAX, &buf, &len);
+	if (ret == -ENOENT)
+		return;
+	if (!ret)
+		d->restores = zns_pb__restore_log__unpack(NULL, len, buf);
+	if (!d->restores)	/* only a figure: the next restore writes a new file */
+		znsd_log("%s cannot be read: statistics of earlier restores are lost", path);
+}
+
+void restores_free(struct znsd *d)
+{
+	if (d->restores)
+		zns_pb__restore_log__free_unpacked(d->restores, NULL);
+	d->restores = NULL;
+}
+
+static void save(const struct znsd *d)
+{
+	size_t len = zns_pb__restore_log__get_packed_size(d->restores);
+	cleanup_free uint8_t *buf = znsd_alloc(len);
+	char path[PATH_MAX];
+	int ret = path_of(d, path, sizeof(path));
+
+	zns_pb__restore_log__pack(d->restores, buf);
+	if (!ret)
+		ret = zns_replace_file(AT_FDCWD, path, buf, len, 0600);
+	if (ret)
+		znsd_log("%s: %s", path, strerror(-ret));
+}
+
+ZnsPb__RestoreStat *restore_of(const struct znsd *d, const char *container)
+{
+	size_t i;
+
+	for (i = 0; d->restores && i < d->restores->n_restores; i++)
+		if (!strcmp(d->restores->restores[i]->container, container))
+			return d->restores->restores[i];
+	return NULL;
+}
+
+/* Out of the list; what follows moves up. */
+static void forget(ZnsPb__RestoreLog *log, size_t i)
+{
+	zns_pb__restore_stat__free_unpacked(log->restores[i], NULL);
+	log->n_restores--;
+	memmove(log->restores + i, log->restores + i + 1, (log->n_restores - i) * sizeof(*log->restores));
+}
+
+static void add(struct znsd *d, ZnsPb__RestoreStat *s)
+{
+	ZnsPb__RestoreLog *log = d->restores;
+	ZnsPb__RestoreStat **list;
+	size_t i;
+
+	if (!log) {
+		log = d->restores = znsd_alloc(sizeof(*log));
+		zns_pb__restore_log__init(log);
+	}
+	for (i = 0; i < log->n_restores; i++) {
+		if (!strcmp(log->restores[i]->container, s->container)) {
+			forget(log, i);
+			break;
+		}
+	}
+	if (log->n_restores == RESTORES_MAX)
+		forget(log, 0);
+	list = znsd_alloc((log->n_restores + 1) * sizeof(*list));
+	if (log->n_restores)
+		memcpy(list, log->restores, log->n_restores * sizeof(*list));
+	free(log->restores);
+	log->restores = list;
+	list[log->n_restores++] = s;
+}
+
+/* Groups of @l that another container has reserved, or that another lease uses now. */
+static uint32_t shared_now(const struct znsd *d, const struct lease *l)
+{
+	cleanup_free struct zns_group_state *gs = znsd_alloc(d->nr_groups * sizeof(*gs));
+	uint32_t i, n = 0;
+
+	groups_state(d, l->container, l, gs);
+	for (i = 0; i < l->nr_groups; i++)
+		n += gs[l->groups[i]].nr_reservations > 0 || gs[l->groups[i]].nr_leases > 0;
+	return n;
+}
+
+ZnsPb__RestoreStat *restore_remember(struct znsd *d, const struct lease *l, const ZnsPb__Progress *q)
+{
+	const ZnsPb__Checkpoint *k = zns_store_find(d->store, l->id);
+	ZnsPb__RestoreStat *s = znsd_alloc(sizeof(*s));
+	char rate[32] = "too short to rate";
+
+	zns_pb__restore_stat__init(s);
+	s->container = znsd_strdup(l->container);
+	s->checkpoint.data = znsd_alloc(ZNS_UUID_LEN);
+	s->checkpoint.len = ZNS_UUID_LEN;
+	memcpy(s->checkpoint.data, l->id, ZNS_UUID_LEN);
+	s->started_ns = l->since_ns;
+	s->ended_ns = zns_now_ns();
+	s->bytes = q->bytes;
+	s->has_data_us = 1;
+	s->data_us = q->data_us;
+	if (q->data_us >= RATE_MIN_US) {
+		s->has_achieved_mibps = 1;
+		s->achieved_mibps = (double)q->bytes / (double)MIB(1) / ((double)q->data_us / 1e6);
+		snprintf(rate, sizeof(rate), "%.0f MiB/s", s->achieved_mibps);
+	}
+	s->has_qos_requested_mibps = k && k->has_qos_requested_mibps;
+	s->qos_requested_mibps = k ? k->qos_requested_mibps : 0;
+	s->has_nr_zones = s->has_shared_groups = 1;
+	s->nr_zones = l->nr_zones;
+	s->n_groups = l->nr_groups;
+	s->groups = znsd_alloc(l->nr_groups * sizeof(*s->groups));
+	memcpy(s->groups, l->groups, l->nr_groups * sizeof(*s->groups));
+	s->shared_groups = shared_now(d, l);
+	znsd_log("restore of %s (PID %u): %llu bytes from %u zones of %u groups (%u shared), data phase %.3f s, %s",
+		 l->container, l->pid, (unsigned long long)q->bytes, l->nr_zones, l->nr_groups, s->shared_groups,
+		 (double)q->data_us / 1e6, rate);
+	add(d, s);
+	save(d);
+	return s;
+}

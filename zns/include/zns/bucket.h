@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_BUCKET_H
+#define ZNS_BUCKET_H
+/*
+ * A token bucket: bytes per second over all threads that take from it (design.md §5, `--zns-qos-max`). It begins empty:
+ * over any time since the first take, no more than rate x time passes, and within that no more than the burst at once:
+ * what the rate gives in 10 ms, or 64 KiB if that is more. Takers are served in the order in which they come.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+struct zns_bucket;
+
+struct zns_bucket *zns_bucket_new(void);	/* without a limit; NULL: no memory */
+void zns_bucket_free(struct zns_bucket *b);	/* NULL is fine; nobody may be in it */
+
+/* 0: no limit. Holds for takes from now on; those under way wait a tenth of a second longer at most (64 KiB each). */
+void zns_bucket_set(struct zns_bucket *b, uint32_t mibps);
+uint32_t zns_bucket_rate(struct zns_bucket *b);	/* MiB/s; 0: no limit */
+
+/* The most to take at once, so that the rate is even: 5 ms of it, 64 KiB at least; SIZE_MAX without a limit. */
+size_t zns_bucket_slice(struct zns_bucket *b);
+
+/* Wait until @bytes may pass. @b NULL: at once. */
+void zns_bucket_take(struct zns_bucket *b, size_t bytes);
+
+/* Everybody out, and no waiting any more: an error elsewhere. */
+void zns_bucket_stop(struct zns_bucket *b);
+
+#endif

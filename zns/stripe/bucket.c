@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The token bucket as a schedule: each take gets the time at which the rate has earned it, and sleeps until then. Times
+ * are absolute, so a late wake-up is not lost.
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <time.h>
+#include "zns/bucket.h"
+#include "zns/util.h"
+
+#define SECOND 1000000000u
+#define BURST_NS 10000000u
+#define SLICE_MIN KIB(64)
+#define SLICES_PER_S 200
+
+struct zns_bucket {
+	pthread_mutex_t lock;
+	pthread_cond_t stopped;
+	bool stop;
+	uint32_t mibps;
+	uint64_t earned_ns;	/* all that was taken is earned at this time; 0: nothing yet */
+};
+
+struct zns_bucket *zns_bucket_new(void)
+{
+	struct zns_bucket *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return NULL;
+	pthread_mutex_init(&b->lock, NULL);
+	pthread_cond_init(&b->stopped, NULL);
+	return b;
+}
+
+void zns_bucket_free(struct zns_bucket *b)
+{
+	if (!b)
+		return;
+	pthread_mutex_destroy(&b->lock);
+	pthread_cond_destroy(&b->stopped);
+	free(b);
+}
+
+void zns_bucket_set(struct zns_bucket *b, uint32_t mibps)
+{
+	pthread_mutex_lock(&b->lock);
+	if (b->mibps != mibps && !b->mibps)
+		b->earned_ns = 0;	/* nothing was counted without a limit */
+	b->mibps = mibps;
+	pthread_mutex_unlock(&b->lock);
+}
+
+uint32_t zns_bucket_rate(struct zns_bucket *b)
+{
+	uint32_t mibps;
+
+	pthread_mutex_lock(&b->lock);
+	mibps = b->mibps;
+	pthread_mutex_unlock(&b->lock);
+	return mibps;
+}
+
+size_t zns_bucket_slice(struct zns_bucket *b)
+{
+	uint64_t mibps = b ? zns_bucket_rate(b) : 0;
+
+	return mibps ? zns_max(SLICE_MIN, zns_align_down(MIB(mibps) / SLICES_PER_S, SLICE_MIN)) : SIZE_MAX;
+}
+
+void zns_bucket_take(struct zns_bucket *b, size_t bytes)
+{
+	uint64_t now, rate, burst_ns, from;
+	struct timespec ts;
+
+	if (!b)
+		return;
+	pthread_mutex_lock(&b->lock);
+	rate = MIB(b->mibps);
+	now = zns_mono_ns();
+	if (rate) {
+		burst_ns = zns_max((uint64_t)BURST_NS, SLICE_MIN * SECOND / rate);
+		from = b->earned_ns ? zns_max(b->earned_ns, now - zns_min(now, burst_ns)) : now;
+		b->earned_ns = from + (uint64_t)((unsigned __int128)bytes * SECOND / rate);
+		ts = (struct timespec){ .tv_sec = (time_t)(b->earned_ns / SECOND), .tv_nsec = (long)(b->earned_ns % SECOND) };
+		while (!b->stop && !pthread_cond_clockwait(&b->stopped, &b->lock, CLOCK_MONOTONIC, &ts))
+			;
+	}
+	pthread_mutex_unlock(&b->lock);
+}
+
+void zns_bucket_stop(struct zns_bucket *b)
+{
+	if (!b)
+		return;
+	pthread_mutex_lock(&b->lock);
+	b->stop = true;
+	pthread_cond_broadcast(&b->stopped);
+	pthread_mutex_unlock(&b->lock);
+}
