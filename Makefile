@@ -268,6 +268,12 @@ test-docker: deps-docker
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) python3 test/docker/docker.py run -a
 
+test-podman: deps-docker
+	$(Q)missing="$(call MISSING,podman)"; [ -z "$$missing" ] || { \
+		apt-get -qq update && apt-get -qq install -y --no-install-recommends $$missing >/dev/null; }
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)PATH=$(SYS_PATH) python3 test/docker/podman.py
+
 # docker checkpoint and start, stock runtime against ours; needs 17 GB in TMPDIR (/var/tmp).
 bench-docker: deps-docker
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all

@@ -101,6 +101,9 @@ int docker_make_checkpoint(const struct docker_daemon *d, const struct docker_ta
 	ret = docker_settings(&t->c, &s, err);
 	if (ret)
 		return ret;
+	if (s.source[DOCKER_DEV] && !strcmp(s.value[DOCKER_DEV], "none"))
+		return zns_fail(err, -EINVAL, "container %s asks for plain checkpoints (zns.dev=none): use docker checkpoint create",
+				t->c.name);
 	if (!admission)
 		admission = s.source[DOCKER_ADMISSION] ? s.value[DOCKER_ADMISSION] : "wait";
 	ret = admit(t, &s, admission, &b, ticket, err);

@@ -93,9 +93,9 @@ static void add_arg(struct json_object *list, const char *option, const char *va
 static struct json_object *our_runtime(const struct edit *e, struct zns_err *err)
 {
 	struct json_object *r, *list;
-	char path[PATH_MAX];
+	char found[PATH_MAX], path[PATH_MAX];
 
-	if (zns_find_program("zns-runc", path, sizeof(path))) {
+	if (zns_find_program("zns-runc", found, sizeof(found)) || !realpath(found, path)) {
 		zns_fail(err, -ENOENT, "zns-runc is not installed beside znsctl nor in ../libexec/zns-criu");
 		return NULL;
 	}

@@ -108,6 +108,38 @@ static bool good_id(const char *id)
 	return *id && *id != '.' && !strchr(id, '/') && strlen(id) < sizeof(((struct docker_container *)0)->id);
 }
 
+/* conmon, the parent of a Podman container's first process, was told its name: "-n NAME". */
+static void podman_name(struct docker_container *c, int init_pid)
+{
+	cleanup_free uint8_t *stat_text = NULL, *args = NULL;
+	char path[64], *p;
+	size_t len;
+	int parent;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", init_pid);
+	if (init_pid <= 0 || zns_read_file(AT_FDCWD, path, 4096, &stat_text, &len))
+		return;
+	p = strrchr((char *)stat_text, ')');
+	if (!p || sscanf(p, ") %*c %d", &parent) != 1)
+		return;
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", parent);
+	if (zns_read_file(AT_FDCWD, path, 65536, &args, &len))
+		return;
+	for (p = (char *)args; p < (char *)args + len; p += strlen(p) + 1)
+		if (!strcmp(p, "-n") && p + 3 < (char *)args + len && p[3])
+			copy(c->name, sizeof(c->name), p + 3);
+}
+
+void docker_container_podman(struct docker_container *c, int init_pid)
+{
+	const char *manager = docker_json_str(c->annotations, "io.container.manager");
+
+	if (strcmp(c->kind, "runc") || !manager || strcmp(manager, "libpod"))
+		return;
+	copy(c->kind, sizeof(c->kind), "podman");
+	podman_name(c, init_pid);
+}
+
 int docker_container_read(const char *bundle, const char *id, struct docker_container *c, struct zns_err *err)
 {
 	struct zns_err ignored = ZNS_ERR_INIT;

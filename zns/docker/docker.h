@@ -29,7 +29,7 @@
 
 /* A container as its bundle and, for Docker, its own directory describe it. */
 struct docker_container {
-	char kind[16];			/* "docker", or "runc" if nothing tells */
+	char kind[16];			/* "docker", "podman", or "runc" if nothing tells */
 	char id[128];
 	char name[256];			/* without the slash; the id where there is no name */
 	char image[256];		/* as given to `docker run`; "" unknown */
@@ -40,6 +40,8 @@ struct docker_container {
 
 /* @bundle holds config.json. The caller ends it with docker_container_fini in every case. */
 int docker_container_read(const char *bundle, const char *id, struct docker_container *c, struct zns_err *err);
+/* If the bundle is Podman's: kind and name. @init_pid is the container's first process, 0: none. */
+void docker_container_podman(struct docker_container *c, int init_pid);
 /* Docker's own description alone, as `znsctl docker` has it: <root>/containers/<id>. */
 int docker_container_read_root(const char *root, const char *id, struct docker_container *c, struct zns_err *err);
 void docker_container_fini(struct docker_container *c);

@@ -16,7 +16,7 @@
 #include "zns/handle.h"
 
 /* The bundle of a container that runs, from runc's own state. */
-static int bundle_of(const struct call *c, char *out, size_t len, struct zns_err *err)
+static int bundle_of(const struct call *c, char *out, size_t len, int *init_pid, struct zns_err *err)
 {
 	const char *root = c->root ? c->root : "/run/runc", *s;
 	struct json_object *state, *labels;
@@ -28,6 +28,7 @@ static int bundle_of(const struct call *c, char *out, size_t len, struct zns_err
 	ret = docker_json_read(path, &state, err);
 	if (ret)
 		return ret;
+	*init_pid = json_object_get_int(docker_json_get(state, "init_process_pid"));
 	labels = docker_json_get(docker_json_get(state, "config"), "labels");
 	n = labels && json_object_is_type(labels, json_type_array) ? json_object_array_length(labels) : 0;
 	ret = zns_fail(err, -ENOENT, "%s does not name the bundle", path);
@@ -221,6 +222,33 @@ static int fail(const struct call *c, const char *line)
 	return 1;
 }
 
+/*
+ * `podman container checkpoint --export FILE` packs the image directory. With a handle in it the file would be worth
+ * nothing elsewhere, so such a dump is a plain one. Podman calls the runtime itself; its own arguments tell.
+ */
+static bool is_export(const struct docker_container *k)
+{
+	cleanup_free uint8_t *args = NULL;
+	bool checkpoint = false;
+	char path[64], *p;
+	size_t len;
+
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)getppid());
+	if (strcmp(k->kind, "podman") || zns_read_file(AT_FDCWD, path, 65536, &args, &len))
+		return false;
+	for (p = (char *)args; p < (char *)args + len; p += strlen(p) + 1) {
+		if (checkpoint && (!strncmp(p, "--export", 8) || (!strncmp(p, "-e", 2))))
+			return true;
+		checkpoint |= !strcmp(p, "checkpoint");
+	}
+	return false;
+}
+
+static bool wants_zones(const struct docker_container *k, const struct docker_settings *s)
+{
+	return !(s->source[DOCKER_DEV] && !strcmp(s->value[DOCKER_DEV], "none")) && !is_export(k);
+}
+
 static int checkpoint_or_restore(struct call *c, bool dump)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -229,28 +257,32 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	char bundle[PATH_MAX] = ".", conf[PATH_MAX] = "";
 	const char *old = getenv("PATH");
 	cleanup_free char *path = NULL;
-	int ret = 0;
+	int ret = 0, init_pid = 0;
+	bool zones;
 
 	if (asprintf(&path, "%s:%s", c->libexec, old && *old ? old : "/usr/sbin:/usr/bin:/sbin:/bin") < 0)
 		return fail(c, "zns-runc: out of memory");
 	setenv("PATH", path, 1);
 	if (dump)
-		ret = bundle_of(c, bundle, sizeof(bundle), &err);
+		ret = bundle_of(c, bundle, sizeof(bundle), &init_pid, &err);
 	else if (c->bundle)
 		snprintf(bundle, sizeof(bundle), "%s", c->bundle);
 	if (!ret)
 		ret = docker_container_read(bundle, c->id, &k, &err);
-	if (!ret)
+	if (!ret) {
+		docker_container_podman(&k, init_pid);
 		ret = docker_settings(&k, &s, &err);
-	if (!ret)
+	}
+	if (!ret && !strcmp(k.kind, "docker"))	/* others say themselves what they want */
 		ret = add_flags(c, &s, &err);
-	if (!ret && dump)
+	zones = !ret && dump && wants_zones(&k, &s);
+	if (zones)
 		ret = write_config(&k, &s, conf, sizeof(conf), &err);
 	if (ret) {
 		docker_container_fini(&k);
 		return fail(c, err.msg);
 	}
-	if (dump) {
+	if (zones) {
 		setenv("CRIU_CONFIG_FILE", conf, 1);
 		tell_origin(c, &k);
 	}
@@ -285,7 +317,7 @@ int main(int argc, char **argv)
 	if (call_parse(argc, argv, &c, &err) || call_find_runc(&c, runc, sizeof(runc), &err))
 		return fail(&c, err.msg);
 	c.argv[0] = runc;
-	if (c.command && c.id) {
+	if (c.command && c.id && *c.id != '-') {	/* `checkpoint --help`: Podman asks so whether there is such a command */
 		if (!strcmp(c.command, "checkpoint") || !strcmp(c.command, "restore"))
 			return checkpoint_or_restore(&c, *c.command == 'c');
 		if ((!strcmp(c.command, "create") || !strcmp(c.command, "run")) && check_settings(&c, &err))

@@ -1,0 +1,171 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+podman.py: podman container checkpoint and restore with runtime zns-runc, storage and configuration of our own.
+Needs root, podman and runc. The last line sums up.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from dkdaemon import BIN, SYS_PATH, Failed, rootfs, sh  # noqa: E402
+
+SHELL = '''secret=$(head -c 3000 /dev/urandom | sha256sum); n=0
+trap 'n=$((n+1)); echo "$secret" > /data/new; mv /data/new /data/answer' USR1; touch /data/up
+while :; do sleep 3600 & wait; done'''
+
+
+def want(what, cond, *saw):
+    if not cond:
+        raise Failed(f'{what}{": " if saw else ""}{" ".join(map(str, saw))[:300]}')
+
+
+class Podman:
+    def __enter__(self):
+        self.dir = Path(tempfile.mkdtemp(prefix='zns-podman-', dir=os.environ.get('TMPDIR', '/var/tmp')))
+        for d in ('conf', 'run', 'tmp'):
+            (self.dir / d).mkdir()
+        self.env = dict(os.environ, PATH=f'{BIN}:{SYS_PATH}', ZNS_CONFIG=str(self.dir / 'conf'), ZNS_RUN=str(self.dir / 'run'),
+                        TMPDIR=str(self.dir / 'tmp'))
+        # Podman takes no arguments for a runtime, and passes no environment on: a script has them.
+        rt = self.dir / 'zns'
+        rt.write_text(f'#!/bin/sh\nexec {BIN}/zns-runc --zns-config {self.dir}/conf --zns-run {self.dir}/run "$@"\n')
+        rt.chmod(0o755)
+        self.base = ['podman', '--root', self.dir / 'root', '--runroot', self.dir / 'rr', '--tmpdir', self.dir / 'tmp/libpod',
+                     '--cgroup-manager', 'cgroupfs', '--events-backend', 'file', '--runtime', rt]
+        self.z('create', f'emu:{self.dir}/zns.img', '--zones', '32', '--zone-size', '32M')
+        tar = subprocess.Popen(['tar', 'c', '-C', str(rootfs()), '.'], stdout=subprocess.PIPE)
+        subprocess.run([*map(str, self.base), 'import', '-', 'work'], stdin=tar.stdout, check=True, capture_output=True, env=self.env)
+        tar.wait()
+        return self
+
+    def __exit__(self, *exc):
+        self.p('rm', '-af', check=False)
+        for p in Path('/proc').glob('[0-9]*'):      # znsd would leave by itself, later
+            try:
+                if (p / 'comm').read_text().strip() == 'znsd' and f'ZNS_RUN={self.dir}/run'.encode() in (p / 'environ').read_bytes():
+                    os.kill(int(p.name), 15)
+            except OSError:
+                pass
+        for m in sorted((l.split()[4] for l in open('/proc/self/mountinfo') if str(self.dir) in l.split()[4]), reverse=True):
+            sh('umount', '-l', m, check=False)
+        for _ in range(20):
+            shutil.rmtree(self.dir, ignore_errors=True)
+            if not self.dir.exists():
+                break
+            time.sleep(0.3)
+
+    def p(self, *args, **more):
+        return sh(*self.base, *args, env=self.env, **more)
+
+    def z(self, *args, **more):
+        return sh(BIN / 'znsctl', *args, env=self.env, **more)
+
+    def ls(self):
+        return json.loads(self.z('ls', '--json').stdout)['checkpoints']
+
+    def run(self, name, *options):
+        # limits of our own: Podman's default asks for more than a machine without CAP_SYS_RESOURCE can give
+        self.p('run', '-d', '--network', 'none', '--ulimit', 'nofile=1024:1024', '--ulimit', 'nproc=1000:1000', '--name', name,
+               *options, 'work', 'bash', '-c', SHELL)
+        self.exec(name, 'until [ -e /data/up ]; do sleep 0.1; done')
+
+    def exec(self, name, script):
+        return self.p('exec', name, 'bash', '-c', script).stdout.strip()
+
+    def ask(self, name):
+        self.exec(name, 'rm -f /data/answer')
+        self.p('kill', '-s', 'USR1', name)
+        return self.exec(name, 'until [ -e /data/answer ]; do sleep 0.1; done; cat /data/answer')
+
+
+def keep(d):
+    """Into zones, with name and origin; restored twice from the same directory; Podman's own statistics are there."""
+    d.run('one', '--annotation', 'zns.qos=300')
+    secret = d.ask('one')
+    stats = json.loads(d.p('container', 'checkpoint', '--keep', '--print-stats', 'one').stdout)
+    want('statistics', stats['container_statistics'][0]['criu_statistics']['pages_written'] > 0, stats)
+    (c,) = d.ls()
+    want('record', (c['container'], c['origin']['kind'], c['qos_requested_mibps']) == ('one', 'podman', 300), c)
+    for _ in range(2):
+        d.p('container', 'restore', '--keep', 'one')
+        want('memory', d.ask('one') == secret)
+        d.p('kill', 'one')
+        d.p('wait', 'one')
+    d.p('rm', '-f', 'one')
+
+
+def leave_running(d):
+    d.run('live')
+    secret = d.ask('live')
+    d.p('container', 'checkpoint', '--leave-running', '--keep', 'live')
+    want('it runs on', d.ask('live') == secret)
+    d.p('rm', '-f', 'live')
+
+
+def export(d):
+    """An exported checkpoint carries the data: it restores after the device has forgotten everything."""
+    d.run('out')
+    secret = d.ask('out')
+    before = len(d.ls())
+    f = d.dir / 'out.tar'
+    d.p('container', 'checkpoint', '--export', f, '--compress', 'none', 'out')
+    with tarfile.open(f) as t:
+        have = [m.name for m in t.getmembers()]
+    want('pages are in it', any('pages-' in n for n in have) and not any('zns-handle' in n for n in have), have)
+    want('nothing on the device', len(d.ls()) == before)
+    d.p('rm', '-f', 'out')
+    d.z('rm', '--all')
+    d.p('container', 'restore', '--import', f, '--name', 'other')
+    want('memory', d.ask('other') == secret)
+    d.p('rm', '-f', 'other')
+
+
+def plain(d):
+    """zns.dev=none: no zones."""
+    d.run('plain', '--annotation', 'zns.dev=none')
+    secret, before = d.ask('plain'), len(d.ls())
+    d.p('container', 'checkpoint', 'plain')
+    want('nothing on the device', len(d.ls()) == before)
+    d.p('container', 'restore', 'plain')
+    want('memory', d.ask('plain') == secret)
+    d.p('rm', '-f', 'plain')
+
+
+def errors(d):
+    d.run('gone')
+    d.p('container', 'checkpoint', '--keep', 'gone')
+    d.z('rm', '--all')
+    r = d.p('container', 'restore', 'gone', check=False)
+    want('refused with the reason', r.returncode and 'of container gone was deleted at' in r.stderr, r.stderr)
+    d.p('rm', '-f', 'gone')
+    r = d.p('run', '-d', '--network', 'none', '--ulimit', 'nofile=1024:1024', '--ulimit', 'nproc=1000:1000', '--annotation',
+            'zns.qos=fast', 'work', 'true', check=False)
+    want('a bad value', r.returncode and 'annotation zns.qos: "fast" is no bandwidth' in r.stderr, r.stderr)
+
+
+def main():
+    passed = failed = 0
+    with Podman() as d:
+        for fn in (keep, leave_running, export, plain, errors):
+            start = time.monotonic()
+            try:
+                fn(d)
+                passed += 1
+                print(f'PASS {fn.__name__} ({time.monotonic() - start:.1f} s)', flush=True)
+            except Exception as e:
+                failed += 1
+                print(f'FAIL {fn.__name__}: {e}', flush=True)
+    print(f'{passed} passed, {failed} failed, 0 skipped')
+    return failed > 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
