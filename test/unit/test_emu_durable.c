@@ -37,6 +37,34 @@ static void power_cut_loses_the_unflushed_suffix(void **state)
 	zns_dev_close(d);
 }
 
+static void durable_write_survives_alone(void **state)
+{
+	struct zns_dev *d = make_small();
+	static uint8_t buf[8192] __attribute__((aligned(4096)));
+
+	memset(buf, 7, sizeof(buf));
+	assert_ok(put(d, 0, 0, 8192, 1));
+	assert_ok(put(d, 1, 0, 4096, 1));
+	assert_ok(zns_dev_write_durable(d, 1, 4096, buf, sizeof(buf), &err));
+	assert_fails(zns_dev_write_durable(d, 1, 0, buf, sizeof(buf), &err), -EIO, "write pointer");
+	assert_ok(put(d, 1, 12288, 4096, 1));
+	assert_ok(zns_emu_power_cut(d, &err));
+	assert_zone(d, 0, ZNS_ZONE_EMPTY, 0);		/* not a flush */
+	assert_zone(d, 1, ZNS_ZONE_CLOSED, 12288);
+	check(d, 1, 0, 4096, 1);
+	memset(buf, 0, sizeof(buf));
+	assert_ok(zns_dev_read(d, 1, 4096, buf, sizeof(buf), &err));
+	for (size_t i = 0; i < sizeof(buf); i++)
+		assert_int_equal(buf[i], 7);
+	/* what was written beside it is still a flush's business */
+	assert_ok(put(d, 0, 0, 4096, 2));
+	assert_ok(zns_dev_write_durable(d, 1, 12288, buf, 4096, &err));
+	assert_ok(zns_dev_flush(d, &err));
+	assert_ok(zns_emu_power_cut(d, &err));
+	check(d, 0, 0, 4096, 2);
+	zns_dev_close(d);
+}
+
 static void power_cut_needs_to_be_alone(void **state)
 {
 	struct zns_dev *a = make_small(), *b = open_dev();
@@ -341,7 +369,7 @@ static void reading_without_the_right_to_write(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(power_cut_loses_the_unflushed_suffix), T(power_cut_needs_to_be_alone), T(worn_zones_survive),
+		T(power_cut_loses_the_unflushed_suffix), T(durable_write_survives_alone), T(power_cut_needs_to_be_alone), T(worn_zones_survive),
 		T(new_boot_starts_from_the_durable_table), T(corrupt_entry_costs_its_zone_only), T(stale_live_table_is_noticed),
 		T(reset_died_before_live_changed), WHO(&by_open), WHO(&by_flush), WHO(&by_lock), T(flush_never_undoes_a_reset),
 		T(flush_skips_when_nothing_changed), T(failed_sync_is_final), T(many_zones),

@@ -340,6 +340,11 @@ static void flushes(void **state)
 	for (uint32_t z = 0; z < 4; z += 3)
 		ask(d, ZNS_EMU_OP_WRITE, z, KIB(64), ms(30));
 	assert_int_equal(ask(d, ZNS_EMU_OP_FLUSH, 0, 0, ms(30)), ms(30) + C + 78125 + PROG);
+	/* that of a durable write leaves the other zones' buffers alone */
+	for (uint32_t z = 0; z < 3; z++)
+		ask(d, ZNS_EMU_OP_WRITE, z + 4, KIB(64), ms(60));
+	assert_int_equal(ask(d, ZNS_EMU_OP_FLUSH_ZONE, 4, 0, ms(60)), ms(60) + C + 78125 + PROG);
+	assert_int_equal(load_of(d, ZNS_EMU_DIE, 1).busy_ns, 2 * PROG);
 	zns_dev_close(d);
 }
 

@@ -236,6 +236,9 @@ uint64_t emu_model_run(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_
 	case ZNS_EMU_OP_FINISH:
 		done = do_finish(e, zone, bytes, at);
 		break;
+	case ZNS_EMU_OP_FLUSH_ZONE:
+		done = do_flush_zone(e, zone, at);
+		break;
 	case ZNS_EMU_OP_FLUSH:
 		done = do_flush(e, at);
 		break;

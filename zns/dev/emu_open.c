@@ -233,6 +233,7 @@ const struct zns_dev_ops emu_ops = {
 	.close_zone = emu_close_zone,
 	.finish = emu_finish,
 	.flush = emu_flush,
+	.write_durable = emu_write_durable,
 	.close = emu_close,
 	.race = emu_race,
 	.now_ns = emu_now_ns,

@@ -132,6 +132,7 @@ struct emu {
 	uint8_t uuid[ZNS_UUID_LEN];
 	bool rdonly;			/* asked for */
 	bool fd_rdonly;			/* all we may: no locks, no healing */
+	bool no_data;			/* ZNS_EMU_DATA=none */
 	int fd;				/* through the page cache; carries the locks */
 	int dfd;			/* O_DIRECT, or -1 */
 	atomic_bool direct;		/* dfd works */
@@ -207,6 +208,7 @@ int emu_sync(struct emu *e, struct zns_err *err);
 /* What live has and durable lacks, ascending; *out is the caller's to free. 0 or -ENOMEM. */
 int emu_table_unflushed(struct emu *e, struct emu_change **out, size_t *nr);
 int emu_flush(struct zns_dev *d, struct zns_err *err);
+int emu_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err);
 
 /* emu_zone.c */
 enum zns_zone_state emu_state(const struct emu *e, const struct emu_entry *en);

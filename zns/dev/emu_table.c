@@ -326,3 +326,40 @@ int emu_flush(struct zns_dev *d, struct zns_err *err)
 		emu_timing_wait(e, emu_timing_book(e, ZNS_EMU_OP_FLUSH, 0, 0, issue));
 	return rc;
 }
+
+/* The file is synced as a whole, but only this zone's entry follows: what else was written may still be lost. */
+static int flush_zone(struct emu *e, uint32_t zone, struct zns_err *err)
+{
+	struct emu_change ch = { .zone = zone };
+	int rc;
+
+	if (atomic_load(&e->sync_failed))
+		return sync_lost(e, err);
+	ch.to = snapshot(&e->live[zone]);
+	rc = emu_sync(e, err);
+	if (!rc)
+		rc = emu_durable_lock(e, err);
+	if (rc)
+		return rc;
+	if (still_ahead(e, &ch, 1))
+		rc = emu_durable_commit(e, &ch, 1, err);
+	emu_durable_unlock(e);
+	return rc;
+}
+
+int emu_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err)
+{
+	struct emu *e = emu_of(d);
+	int rc = emu_write(d, zone, off, buf, len, err);
+	uint64_t issue;
+
+	if (!rc)
+		rc = emu_check_power(e, err);
+	if (rc)
+		return rc;
+	issue = emu_timing_issue(e);
+	rc = flush_zone(e, zone, err);
+	if (!rc)
+		emu_timing_wait(e, emu_timing_book(e, ZNS_EMU_OP_FLUSH_ZONE, zone, 0, issue));
+	return rc;
+}

@@ -114,7 +114,7 @@ int zns_emu_model_submit(struct zns_dev *dev, enum zns_emu_op op, uint32_t zone,
 		return rc;
 	if (op != ZNS_EMU_OP_FLUSH)
 		rc = emu_check_zone(e, zone, err);
-	if (!rc && ((unsigned)op > ZNS_EMU_OP_FLUSH || bytes > GIB(1024)))
+	if (!rc && ((unsigned)op > ZNS_EMU_OP_FLUSH_ZONE || bytes > GIB(1024)))
 		rc = zns_fail(err, -EINVAL, "unknown command %u or too large", (unsigned)op);
 	if (!rc)
 		*done_ns = emu_model_run(e, op, zone, bytes, issue_ns);

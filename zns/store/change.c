@@ -61,9 +61,7 @@ int zns_store_append(struct zns_store *s, uint16_t type, const ProtobufCMessage 
 	if (!rc)
 		rc = zns_log_put(&s->log, type, msg, err);
 	if (!rc)
-		rc = zns_log_write(&s->log, err);
-	if (!rc)
-		rc = zns_dev_flush(s->dev, err);
+		rc = zns_log_write_durable(&s->log, err);
 	if (!rc && claim) {
 		zns_state_set_mount(&s->st, s->claim);
 		s->claim = NULL;

@@ -104,6 +104,22 @@ int zns_log_write(struct zns_log *l, struct zns_err *err)
 	return 0;
 }
 
+int zns_log_write_durable(struct zns_log *l, struct zns_err *err)
+{
+	size_t len = l->fill;
+	int rc;
+
+	if (len > max_io(l->dev)) {
+		rc = zns_log_write(l, err);
+		return rc ? rc : zns_dev_flush(l->dev, err);
+	}
+	l->fill = 0;
+	rc = len ? zns_dev_write_durable(l->dev, l->zone, l->off, l->buf, len, err) : 0;
+	if (!rc)
+		l->off += len;
+	return rc;
+}
+
 /* ---- reader ---- */
 
 void zns_log_reader_init(struct zns_log_reader *r, struct zns_dev *dev, const struct zns_zone *z)

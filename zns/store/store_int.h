@@ -134,6 +134,7 @@ void zns_log_init(struct zns_log *l, struct zns_dev *dev, uint32_t zone, uint64_
 void zns_log_fini(struct zns_log *l);
 int zns_log_put(struct zns_log *l, uint16_t type, const ProtobufCMessage *msg, struct zns_err *err);
 int zns_log_write(struct zns_log *l, struct zns_err *err);	/* what was put goes to the device */
+int zns_log_write_durable(struct zns_log *l, struct zns_err *err);	/* and survives a power cut */
 
 struct zns_log_reader {
 	struct zns_dev *dev;

@@ -114,6 +114,8 @@ struct zns_dev_ops {
 	int (*finish)(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 	/* Everything written, reset or finished before this call survives a power cut after it. */
 	int (*flush)(struct zns_dev *d, struct zns_err *err);
+	/* See zns_dev_write_durable. NULL: a write, then a flush. */
+	int (*write_durable)(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err);
 	void (*close)(struct zns_dev *d);
 	/* NULL where the wall clock is the device's; see zns_dev_race and zns_dev_now_ns */
 	int (*race)(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err);
@@ -154,5 +156,21 @@ uint64_t zns_dev_now_ns(struct zns_dev *d);	/* of the same clock; only differenc
 #define zns_dev_close_zone(d, ...) ((d)->ops->close_zone((d), __VA_ARGS__))
 #define zns_dev_finish(d, ...) ((d)->ops->finish((d), __VA_ARGS__))
 #define zns_dev_flush(d, err) ((d)->ops->flush((d), (err)))
+
+/*
+ * A write that survives a power cut once it returned (force unit access). Nothing else need: not what was written
+ * before, to other zones or this one. A flush makes every zone wait for its buffer and costs other writers their dies'
+ * time; this costs one die.
+ */
+static inline int zns_dev_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
+					struct zns_err *err)
+{
+	int rc;
+
+	if (d->ops->write_durable)
+		return d->ops->write_durable(d, zone, off, buf, len, err);
+	rc = zns_dev_write(d, zone, off, buf, len, err);
+	return rc ? rc : zns_dev_flush(d, err);
+}
 
 #endif

@@ -87,6 +87,7 @@ int zns_emu_zone_map(const struct zns_dev *dev, uint32_t *die_of_zone, struct zn
  *   read      occupies the die by pages of 16 KiB and the channel by its bytes, both at the same time but for a page.
  *   flush     programs incomplete units too (a whole unit's time each, and once more when they are full) and is done
  *             when every buffer is on the medium.
+ *             After a durable write the same for its zone alone.
  *   reset     occupies the die for reset_us; a zone without data costs only the command.
  *   finish    pads the rest of the zone at the die's full rate; padding does not cross the channel. The die does
  *             nothing else meanwhile.
@@ -103,6 +104,7 @@ enum zns_emu_op {
 	ZNS_EMU_OP_RESET,	/* bytes: what the zone holds; 0 = nothing to erase */
 	ZNS_EMU_OP_FINISH,	/* bytes: what is padded */
 	ZNS_EMU_OP_FLUSH,	/* zone and bytes of no account */
+	ZNS_EMU_OP_FLUSH_ZONE,	/* what a durable write costs beside the write; bytes of no account */
 };
 
 /*
@@ -155,6 +157,11 @@ struct zns_emu_noise {
 	uint64_t seed;
 };
 int zns_emu_set_noise(struct zns_dev *dev, const struct zns_emu_noise *n, struct zns_err *err);
+
+/*
+ * ZNS_EMU_DATA=none in the environment when a device is opened: this handle's writes and appends move write pointers
+ * and cost model time, but store nothing, and its reads find zeroes. For load generators whose bytes nobody wants back.
+ */
 
 /*
  * --- Faults --------------------------------------------------------------------------------------
