@@ -3,7 +3,7 @@
 #
 #   make deps    install the Debian packages needed       make test          everything CI checks
 #   make         build into build/bin                     make zdtm-sample   our criu against stock, without zones
-#   make demo    a live Redis into zones and back         make bench         dump and restore beside stock CRIU
+#   make demo    a live Redis into zones and back         make bench         the papers' experiments; beside stock CRIU
 #   make unit | zonetests | errors | tools | interop | fuzz | lint          make install | uninstall | clean
 #   make test-vm real zoned block devices and NVMe passthrough, in guests with two kernels
 #
@@ -259,9 +259,7 @@ demo: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)scripts/demo
 
-bench: deps
-	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
-	$(Q)PATH=$(SYS_PATH) python3 test/bench/compare.py --report $(B)/report/bench
+include test/bench/bench.mk
 
 # A Docker daemon of its own; the containers' programs are downloaded as packages and unpacked, not installed.
 test-docker: deps-docker

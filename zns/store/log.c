@@ -99,6 +99,7 @@ int zns_log_write(struct zns_log *l, struct zns_err *err)
 			return rc;
 		}
 		l->off += n;
+		l->volatile_tail = true;
 	}
 	l->fill = 0;
 	return 0;
@@ -109,9 +110,13 @@ int zns_log_write_durable(struct zns_log *l, struct zns_err *err)
 	size_t len = l->fill;
 	int rc;
 
-	if (len > max_io(l->dev)) {
+	/* Durable is only the one command. */
+	if (len > max_io(l->dev) || l->volatile_tail) {
 		rc = zns_log_write(l, err);
-		return rc ? rc : zns_dev_flush(l->dev, err);
+		if (!rc)
+			rc = zns_dev_flush(l->dev, err);
+		l->volatile_tail = rc != 0;
+		return rc;
 	}
 	l->fill = 0;
 	rc = len ? zns_dev_write_durable(l->dev, l->zone, l->off, l->buf, len, err) : 0;

@@ -80,7 +80,10 @@ static int write_snapshot(struct zns_store *s, struct zns_log *l, const uint32_t
 		rc = zns_log_put(l, ZNS_FRAME_SNAPSHOT_END, &end.base, err);
 	if (!rc)
 		rc = zns_log_write(l, err);
-	return rc ? rc : zns_dev_flush(s->dev, err);
+	if (!rc)
+		rc = zns_dev_flush(s->dev, err);
+	l->volatile_tail = rc != 0;
+	return rc;
 }
 
 static int roll_into(struct zns_store *s, const struct zns_zone *z, const uint32_t *skipped, size_t nr_skipped,

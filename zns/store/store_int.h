@@ -127,6 +127,7 @@ struct zns_log {		/* writer */
 	uint64_t generation, seq;
 	uint8_t *buf;
 	size_t buf_cap, fill;
+	bool volatile_tail;	/* written, but not flushed by this writer */
 };
 /* Bytes of a zone that a log may take: all but the last block. */
 uint64_t zns_log_room(const struct zns_dev *dev, uint64_t zone_capacity);

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# The papers' experiments (test/bench/papers), what they run on (vtime, fio's engine), and how they are started.
+
+DEB_BENCH	:= fio
+FIO_SRC		:= $(B)/fio-src
+VTIME_SRC	:= test/bench/vtime
+PIC_OBJ		:= $(patsubst %.c,$(B)/pic/%.o,$(foreach d,base dev store,$(wildcard zns/$(d)/*.c))) \
+		   $(patsubst $(GEN)/%.c,$(B)/pic/gen/%.o,$(PROTO_C))
+PAPERS_BIN	:= $(B)/bench/vtime $(B)/bench/vtime.so $(B)/bench/ckptload $(B)/bench/zns-fio.so $(B)/bench/subject
+
+.PHONY: deps-bench bench bench-stock bench-papers bench-smoke
+
+deps-bench: deps
+	$(Q)missing="$(call MISSING,$(DEB_BENCH))"; [ -z "$$missing" ] || { \
+		echo "  APT     $$missing"; \
+		apt-get -qq update && apt-get -qq install -y --no-install-recommends $$missing >/dev/null; }
+
+$(B)/pic/zns/base/hash_avx2.o: CFLAGS += -mavx2
+$(B)/pic/%.o: %.c | $(PROTO_C)
+	@mkdir -p $(@D)
+	$(call say,CC-PIC  $<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -fvisibility=hidden -MMD -MP -c -o $@ $<
+
+$(B)/pic/gen/%.o: $(GEN)/%.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(OPT) -fPIC -fvisibility=hidden -c -o $@ $<
+
+$(FIO_SRC)/config-host.h: scripts/fetch-fio
+	$(call say,FETCH   fio's source into $(FIO_SRC))
+	$(Q)scripts/fetch-fio $(FIO_SRC)
+
+# fio's headers are not written for our warnings.
+$(B)/bench/zns-fio.so: test/bench/fio/zns-fio.c $(FIO_SRC)/config-host.h $(PIC_OBJ)
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) -include $(FIO_SRC)/config-host.h -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBITS_PER_LONG=64 -std=gnu11 $(OPT) \
+		-Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -fPIC -fvisibility=hidden -shared \
+		-isystem $(FIO_SRC) -Izns/include -I$(GEN) -o $@ $< $(PIC_OBJ) $(LDLIBS)
+
+$(B)/bench/vtime.so: $(VTIME_SRC)/preload.c $(VTIME_SRC)/shared.c $(VTIME_SRC)/vtime.h
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) -D_GNU_SOURCE -std=gnu11 $(OPT) $(WARN) -fPIC -fvisibility=hidden -shared -o $@ $(filter %.c,$^) -ldl -lpthread
+
+$(B)/bench/vtime: $(VTIME_SRC)/conductor.c $(VTIME_SRC)/shared.c $(VTIME_SRC)/vtime.h
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) -D_GNU_SOURCE $(CFLAGS) -o $@ $(filter %.c,$^) -lpthread
+
+$(B)/bench/ckptload: test/bench/papers/ckptload.c criu/include/zns-wire.h $(B)/libzns.a
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(B)/libzns.a $(LDLIBS)
+
+$(B)/bench/subject: test/bench/subject.c
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) -D_GNU_SOURCE $(CFLAGS) -o $@ $<
+
+# Dump and restore beside stock CRIU, in wall time.
+bench-stock: deps
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/compare.py --report $(B)/report/bench
+
+# The papers' experiments; RUN="NAME…" takes some of them (test/bench/papers/papers.py list).
+bench-papers: deps-bench
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all $(PAPERS_BIN)
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/papers/papers.py run $(RUN) --build $(B) --report $(B)/report/papers
+
+# The same on a small scale and with what must hold: part of `make test`.
+bench-smoke: deps-bench
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) zns $(PAPERS_BIN)
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/papers/papers.py smoke --build $(B) --report $(B)/report/papers-smoke
+
+bench: bench-papers bench-stock
+
+-include $(PIC_OBJ:.o=.d)

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The load of a checkpoint without criu: speaks to zns-helper as criu does, so admission by znsd, the writer, the
+ * commit and the reader are the product's own, and the memory that is dumped is this process's. What it lacks is
+ * criu's own work before and after. Used where a run has to be in model time (vtime/), which criu cannot follow.
+ *
+ *   ckptload dump CONTAINER MIB QOS DIR    the images go to the device; the handle to DIR, a new directory
+ *   ckptload restore DIR                   into memory; every word is compared with what `dump` had there
+ * Options: --device DEV, --admission A, --alloc A, --option NAME=VALUE (not known to this program: refused),
+ *   --at NS (begin at that CLOCK_MONOTONIC), --seed N, --images N (small images, of 4 KiB).
+ * Prints one line of JSON: the times of each step in ns of CLOCK_MONOTONIC, and what the helper said.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "zns-wire.h"
+#include "zns/util.h"
+
+#define HELPER_FD 3
+#define SEND_BYTES (8u << 20)	/* criu tells the helper of so much memory at once */
+
+static struct {
+	const char *device, *admission, *alloc;
+	uint64_t at, seed, images;
+} opt = { .seed = 1, .images = 8 };
+
+static int helper = -1;
+static uint8_t *mem;
+static uint64_t mem_len;
+
+static void fail(const char *what, const char *why)
+{
+	fprintf(stderr, "ckptload: %s: %s\n", what, why);
+	exit(1);
+}
+
+static void begin_at(void)
+{
+	struct timespec t = { .tv_sec = opt.at / 1000000000, .tv_nsec = opt.at % 1000000000 };
+
+	if (opt.at)
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+}
+
+/* ---- zns-helper ---------------------------------------------------------------------------------------- */
+
+static void start_helper(void)
+{
+	char path[4096];
+	int sk[2];
+	pid_t pid;
+
+	if (zns_find_program("zns-helper", path, sizeof(path)))
+		fail("zns-helper", "not found; set ZNS_LIBEXEC");
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sk))
+		fail("socket", strerror(errno));
+	pid = fork();
+	if (!pid) {
+		dup2(sk[1], HELPER_FD);
+		fcntl(HELPER_FD, F_SETFD, 0);
+		execl(path, "zns-helper", NULL);
+		_exit(127);
+	}
+	close(sk[1]);
+	helper = sk[0];
+	if (pid < 0)
+		fail("fork", strerror(errno));
+}
+
+static void send_msg(struct zw_hdr *h, const void *payload, size_t len, const int *fds, unsigned nr)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(int) * ZW_MAX_FDS)];
+		struct cmsghdr align;
+	} u = { .buf = { 0 } };
+	struct iovec iov[2] = { { h, sizeof(*h) }, { (void *)payload, len } };
+	struct msghdr m = { .msg_iov = iov, .msg_iovlen = len ? 2 : 1 };
+
+	h->version = ZW_VERSION;
+	if (nr) {
+		struct cmsghdr *c;
+
+		m.msg_control = u.buf;
+		m.msg_controllen = CMSG_SPACE(sizeof(int) * nr);
+		c = CMSG_FIRSTHDR(&m);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int) * nr);
+		memcpy(CMSG_DATA(c), fds, sizeof(int) * nr);
+	}
+	if (sendmsg(helper, &m, MSG_NOSIGNAL) < 0)
+		fail("zns-helper", strerror(errno));
+}
+
+/* Returns the descriptor that came with the answer, or -1. */
+static int ask(uint32_t op, struct zw_hdr *h, const void *payload, size_t len, int fd, struct zw_reply *r)
+{
+	struct iovec iov = { r, sizeof(*r) };
+	union {
+		char buf[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} u;
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = u.buf, .msg_controllen = sizeof(u.buf) };
+	struct cmsghdr *c;
+	int sk[2], fds[2], got = -1;
+
+	h->op = op;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sk))
+		fail("socket", strerror(errno));
+	fds[0] = sk[1];
+	fds[1] = fd;
+	send_msg(h, payload, len, fds, fd < 0 ? 1 : 2);
+	close(sk[1]);
+	if (recvmsg(sk[0], &m, MSG_CMSG_CLOEXEC) != sizeof(*r))
+		fail("zns-helper", "died");
+	close(sk[0]);
+	r->msg[sizeof(r->msg) - 1] = 0;
+	if (r->code)
+		fail("refused", r->msg);
+	c = CMSG_FIRSTHDR(&m);
+	if (c && c->cmsg_type == SCM_RIGHTS)
+		memcpy(&got, CMSG_DATA(c), sizeof(got));
+	return got;
+}
+
+static void begin(uint32_t op, const char *container, const char *qos, const char *dir, struct zw_reply *r)
+{
+	struct zw_begin b = { .pid = op == ZW_DUMP_BEGIN ? getpid() : 0 };
+	struct zw_hdr h = { 0 };
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		fail(dir, strerror(errno));
+	snprintf(b.dev, sizeof(b.dev), "%s", opt.device ? opt.device : "");
+	snprintf(b.container, sizeof(b.container), "%s", container);
+	snprintf(b.qos, sizeof(b.qos), "%s", qos);
+	snprintf(b.admission, sizeof(b.admission), "%s", opt.admission ? opt.admission : "");
+	snprintf(b.alloc, sizeof(b.alloc), "%s", opt.alloc ? opt.alloc : "");
+	ask(op, &h, &b, sizeof(b), fd, r);
+	close(fd);
+}
+
+/* ---- the process --------------------------------------------------------------------------------------- */
+
+static uint64_t word_at(uint64_t i)
+{
+	uint64_t x = (opt.seed << 40) + (i + 1) * 0x9e3779b97f4a7c15u;
+
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+	return x ^ (x >> 27);
+}
+
+static void take_memory(uint64_t len)
+{
+	mem_len = len;
+	mem = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (mem == MAP_FAILED)
+		fail("memory", strerror(errno));
+}
+
+static void send_memory(uint32_t image)
+{
+	for (uint64_t at = 0; at < mem_len; at += SEND_BYTES) {
+		struct zw_iov v = { (uintptr_t)mem + at, zns_min(mem_len - at, (uint64_t)SEND_BYTES) };
+		struct zw_hdr h = { .op = ZW_PAGES_MEM, .image = image, .pid = getpid(), .nr = 1 };
+
+		send_msg(&h, &v, sizeof(v), NULL, 0);
+	}
+}
+
+/* The images beside the pages: registers, mappings, descriptors … */
+static void send_small(unsigned n)
+{
+	struct zw_hdr h = { .op = ZW_IMG_FD };
+	char name[ZW_NAME], block[4096];
+	int fd = memfd_create("image", MFD_CLOEXEC);
+
+	memset(block, (int)n, sizeof(block));
+	if (fd < 0 || write(fd, block, sizeof(block)) != sizeof(block))
+		fail("image", strerror(errno));
+	snprintf(name, sizeof(name), "core-%u.img", n);
+	send_msg(&h, name, strlen(name) + 1, &fd, 1);
+	close(fd);
+}
+
+static void put_text(const char *key, const char *text)
+{
+	printf(", \"%s\": \"", key);
+	for (; *text; text++)
+		putchar(*text == '"' || *text == '\\' || *text == '\n' ? '\'' : *text);
+	putchar('"');
+}
+
+static int dump(const char *container, const char *mib, const char *qos, const char *dir)
+{
+	struct zw_reply r, admitted;
+	uint64_t start, go, sealed, frozen;
+	struct zw_hdr h = { 0 };
+	uint32_t image;
+
+	take_memory(MIB(strtoull(mib, NULL, 10)));
+	for (uint64_t i = 0; i < mem_len / 8; i++)
+		((uint64_t *)mem)[i] = word_at(i);
+	if (mkdir(dir, 0700))
+		fail(dir, strerror(errno));
+	begin_at();
+	start = zns_mono_ns();
+	start_helper();
+	begin(ZW_DUMP_BEGIN, container, qos, dir, &admitted);
+	go = zns_mono_ns();
+	ask(ZW_PAGES_OPEN, &h, "pages-1.img", sizeof("pages-1.img"), -1, &r);
+	image = r.image;
+	send_memory(image);
+	h = (struct zw_hdr){ .image = image };
+	ask(ZW_PAGES_SEAL, &h, NULL, 0, -1, &r);
+	sealed = zns_mono_ns();
+	for (unsigned n = 0; n < opt.images; n++)
+		send_small(n);
+	frozen = zns_mono_ns() - go;
+	h = (struct zw_hdr){ .off = frozen / 1000 };
+	ask(ZW_COMMIT, &h, NULL, 0, -1, &r);
+	printf("{\"kind\": \"dump\", \"container\": \"%s\", \"bytes\": %llu, \"start_ns\": %llu, \"admitted_ns\": %llu, \"read_ns\": %llu, \"end_ns\": %llu",
+	       container, (unsigned long long)mem_len, (unsigned long long)start, (unsigned long long)go,
+	       (unsigned long long)sealed, (unsigned long long)zns_mono_ns());
+	put_text("admitted", admitted.msg);
+	put_text("committed", r.msg);
+	printf("}\n");
+	return 0;
+}
+
+static int restore(const char *dir)
+{
+	struct zw_reply r;
+	uint64_t start, go;
+	struct zw_iov v;
+	struct zw_hdr h = { 0 };
+
+	begin_at();
+	start = zns_mono_ns();
+	start_helper();
+	begin(ZW_RESTORE_BEGIN, "", "", dir, &r);
+	go = zns_mono_ns();
+	ask(ZW_OPEN, &h, "pages-1.img", sizeof("pages-1.img"), -1, &r);
+	take_memory(r.size);
+	v = (struct zw_iov){ (uintptr_t)mem, mem_len };
+	h = (struct zw_hdr){ .image = r.image, .nr = 1 };
+	ask(ZW_READ, &h, &v, sizeof(v), -1, &r);
+	printf("{\"kind\": \"restore\", \"bytes\": %llu, \"start_ns\": %llu, \"admitted_ns\": %llu, \"end_ns\": %llu}\n",
+	       (unsigned long long)mem_len, (unsigned long long)start, (unsigned long long)go,
+	       (unsigned long long)zns_mono_ns());
+	for (uint64_t i = 0; i < mem_len / 8; i++)
+		if (((uint64_t *)mem)[i] != word_at(i))
+			fail("restore", "the memory is not what was dumped");
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option opts[] = {
+		{ "device", required_argument, NULL, 'd' }, { "admission", required_argument, NULL, 'a' },
+		{ "alloc", required_argument, NULL, 'l' }, { "at", required_argument, NULL, 't' },
+		{ "seed", required_argument, NULL, 's' }, { "images", required_argument, NULL, 'i' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int c, rc = 2;
+
+	while ((c = getopt_long(argc, argv, "", opts, NULL)) != -1) {
+		if (c == 'd')
+			opt.device = optarg;
+		else if (c == 'a')
+			opt.admission = optarg;
+		else if (c == 'l')
+			opt.alloc = optarg;
+		else if (c == 't')
+			opt.at = strtoull(optarg, NULL, 10);
+		else if (c == 's')
+			opt.seed = strtoull(optarg, NULL, 10);
+		else if (c == 'i')
+			opt.images = strtoull(optarg, NULL, 10);
+		else
+			return 2;
+	}
+	argv += optind;
+	argc -= optind;
+	if (argc == 5 && !strcmp(argv[0], "dump"))
+		rc = dump(argv[1], argv[2], argv[3], argv[4]);
+	else if (argc == 2 && !strcmp(argv[0], "restore"))
+		rc = restore(argv[1]);
+	else
+		fprintf(stderr, "usage: ckptload dump CONTAINER MIB QOS DIR | restore DIR\n");
+	if (helper >= 0) {	/* the helper ends when we let go of it */
+		close(helper);
+		wait(NULL);
+	}
+	return rc;
+}
