@@ -62,7 +62,7 @@ CRIU_SRC	:= $(B)/criu
 PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch) scripts/fetch-criu
 
 .PHONY: all zns criu deps deps-vm deps-doc deps-clang
-.PHONY: unit conform crash kill scale-small zonetests errors tools test
+.PHONY: unit conform crash kill scale scale-small zonetests errors tools test
 .PHONY: test-vm zdtm zdtm-sample
 .PHONY: demo bench bench-emu bench-probe
 .PHONY: fuzz fuzz-build lint man install uninstall clean
@@ -220,6 +220,10 @@ kill: $(B)/load/dumper zns
 # pack zones.
 scale-small: $(B)/load/dumper all
 	$(Q)PATH=$(SYS_PATH) python3 test/load/crowd.py --build $(B) --control --criu 20 --report $(B)/report/scale-small.json
+
+# 29,172 zones, 1,000 containers, up to 10,000 checkpoints: how start, ls, admission, rm, gc and memory grow.
+scale: $(B)/load/dumper all
+	$(Q)PATH=$(SYS_PATH) python3 test/load/scale.py --build $(B) --report $(B)/report/scale.json
 
 CRASH_STATES	?= 100000
 CRASH_CUTS	?= 200
