@@ -26,6 +26,8 @@ export_emu() {
 # Not in a subshell, which has no children.
 end_export() {
 	kill $server
+	for _ in $(seq 200); do kill -0 $server 2>/dev/null || break; sleep 0.1; done
+	kill -9 $server 2>/dev/null
 	wait $server
 	ended=$?
 }

@@ -293,6 +293,7 @@ static int open_control(void)
 /* Serves until a signal comes; the device is added, and deleted by the caller. */
 static int run(uint32_t id)
 {
+	const size_t desc_len = zns_align_up(DEPTH * sizeof(struct ublk_io_desc), 4096);
 	const struct ublk_io_desc *desc;
 	pthread_t thread;
 	char node[32];
@@ -307,7 +308,7 @@ static int run(uint32_t id)
 		usleep(20000);
 	if (data_fd < 0)
 		return fail(node, -errno);
-	desc = mmap(NULL, zns_align_up(DEPTH * sizeof(*desc), 4096), PROT_READ, MAP_SHARED | MAP_POPULATE, data_fd, 0);
+	desc = mmap(NULL, desc_len, PROT_READ, MAP_SHARED | MAP_POPULATE, data_fd, 0);
 	if (desc == MAP_FAILED)
 		return fail("mmap", -errno);
 	sigemptyset(&set);
@@ -324,6 +325,7 @@ static int run(uint32_t id)
 	sigwait(&set, &sig);
 	control(UBLK_U_CMD_STOP_DEV, id, NULL, 0, 0);
 	pthread_join(thread, NULL);
+	munmap((void *)desc, desc_len);		/* deleting the device waits for this reference, too */
 	return 0;
 }
 
