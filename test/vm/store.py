@@ -31,6 +31,7 @@ class Run:
         self.cfg, self.node = cfg, node
         self.block = Path(re.sub(r'^/dev/ng', '/dev/nvme', node))
         self.device = cfg.device = ztlib.Device(cfg, directory=cfg.base / 'device', spec=node)
+        self.device.env['ZNSD_IDLE_S'] = '600'  # a new broker would close the zones that limit_taken opens
         self.first = self.second = None         # checkpoints
         self.tasks, self.calls = [], 0
         self.zones_of = {}
