@@ -10,9 +10,12 @@
 
 #define BASES		4u	/* dies that are tried against all others, to see the classes */
 #define OTHERS		64u
-#define FIRST		7u	/* samples of a pair at first */
-#define SAMPLES		49u
+#define FIRST		15u	/* samples of a pair at first */
+#define CONFIRM		30u	/* at least, before two dies are put together */
+#define SAMPLES		240u	/* at most */
+#define NOISE		0.008	/* of a median, relative, that is small enough to see the classes */
 #define SHARED_BY_ALL	1.15	/* one class only, and this slow: all dies share a channel */
+#define LATER_OF_TWO	0.6	/* standard deviations that the later of two alike is later than either */
 
 static int samples(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t n, struct zns_err *err)
 {
@@ -30,14 +33,14 @@ static int samples(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t 
 /* One alone, once for each zone. */
 static int solo(struct probe *p, uint32_t zone, double *ns, struct zns_err *err)
 {
-	double v[15];
+	double v[SAMPLES];
 	int rc;
 
 	if (p->solo_ns[zone] <= 0) {
-		rc = samples(p, zone, ZNS_PROBE_NONE, v, ZNS_ARRAY_SIZE(v), err);
+		rc = samples(p, zone, ZNS_PROBE_NONE, v, p->samples, err);
 		if (rc)
 			return rc;
-		p->solo_ns[zone] = probe_median(v, ZNS_ARRAY_SIZE(v));
+		p->solo_ns[zone] = probe_median(v, p->samples);
 	}
 	*ns = p->solo_ns[zone];
 	return 0;
@@ -92,15 +95,33 @@ static void split(struct probe *p, double *v, uint32_t n, double noise)
 	p->border = (p->lost_low + p->lost_high) / 2;
 }
 
+/* As many as it takes to see the classes through the noise of this drive. */
+static int choose_samples(struct probe *p, uint32_t a, uint32_t b, struct zns_err *err)
+{
+	double ratio, spread, n;
+	int rc;
+
+	p->samples = 2 * FIRST;
+	rc = probe_loss(p, a, b, p->samples, &ratio, &spread, err);
+	p->jitter = spread * sqrt(p->samples) / 1.25;
+	n = p->samples * (spread / NOISE) * (spread / NOISE);
+	p->samples = n < 2 * FIRST ? 2 * FIRST : n > SAMPLES ? SAMPLES : n;
+	p->solo_ns[a] = p->solo_ns[b] = 0;
+	return rc;
+}
+
 int probe_find_border(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	uint32_t bases = zns_min(nr, BASES), others = zns_min(nr, OTHERS), n = 0;
 	double v[BASES * OTHERS], noise[BASES * OTHERS];
+	int rc = nr > 1 ? choose_samples(p, zones[0], zones[1], err) : 0;
 
+	if (rc)
+		return rc;
 	for (uint32_t i = 0; i < bases; i++) {
 		/* each pair once */
 		for (uint32_t k = i + 1; k < others; k++) {
-			int rc = probe_loss(p, zones[i], zones[k], SAMPLES / 2, &v[n], &noise[n], err);
+			rc = probe_loss(p, zones[i], zones[k], p->samples, &v[n], &noise[n], err);
 
 			if (rc)
 				return rc;
@@ -119,14 +140,14 @@ static int share_channel(struct probe *p, uint32_t a, uint32_t b, bool *yes, dou
 {
 	double width = p->lost_high - p->lost_low, ratio, spread, z = 0;
 
-	for (uint32_t n = FIRST; n <= SAMPLES; n += 14) {
+	for (uint32_t n = FIRST; n <= SAMPLES; n *= 2) {
 		int rc = probe_loss(p, a, b, n, &ratio, &spread, err);
 
 		if (rc)
 			return rc;
 		*yes = ratio > p->border;
 		z = fabs(ratio - p->border) / zns_max(spread, 0.05 * width);
-		if (z > 4)
+		if (z > 4 && (!*yes || n >= CONFIRM))
 			break;
 	}
 	*sure = (1 + erf(z / sqrt(2))) / 2;
@@ -259,7 +280,7 @@ static int run(struct probe *p, const struct dies *d, struct zns_err *err)
 	if (!p->border_found) {
 		m->channel_loss = 0;
 		/* no two dies disturb each other: the channels, if there are any, cannot be told */
-		if (p->lost_low < SHARED_BY_ALL)
+		if (p->lost_low < SHARED_BY_ALL + LATER_OF_TWO * p->jitter)
 			return 0;
 		m->channel_loss = 1 - 1 / p->lost_low;
 		m->nr_channels = 1;

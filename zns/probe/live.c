@@ -101,6 +101,7 @@ int probe_begin(struct probe *p, struct zns_dev *d, const struct zns_probe_param
 	p->budget = par->budget ? par->budget : zns_probe_budget(&d->geo, p->unit);
 	p->small = zns_max(PROBE_SMALL, d->geo.block_size);
 	p->set_max = PROBE_SET_MAX;
+	p->samples = 30;
 	p->wall0 = p->phase_wall0 = zns_mono_ns();
 	p->dev0 = zns_dev_now_ns(d);
 	p->kind = calloc(p->nr, sizeof(*p->kind));

@@ -139,7 +139,7 @@ int probe_suspects(struct probe *p, uint32_t zone, const uint32_t *groups, uint3
 /* What one vote is worth, by how often votes were overruled so far. */
 static double weight(const struct probe *p)
 {
-	double wrong = (p->dissents + 1.0) / (p->votes + 40.0);
+	double wrong = (p->dissents + 3.0) / (p->votes + 60.0);
 
 	wrong = zns_min(zns_max(wrong, 0.003), 0.4);
 	return log((1 - wrong) / wrong);

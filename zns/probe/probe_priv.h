@@ -43,6 +43,8 @@ struct probe {
 	/* channels.c */
 	double lost_low, lost_high, border;	/* times of two dies against one: apart, on one channel, between */
 	bool border_found;
+	uint32_t samples;		/* of a pair of dies */
+	double jitter;			/* of one sample, relative */
 	double *solo_ns;		/* by zone: a whole unit of it alone; 0 not measured yet */
 	/* the clocks */
 	uint64_t wall0, dev0, phase_wall0, last_checkpoint, last_progress;

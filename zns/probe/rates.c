@@ -3,6 +3,7 @@
 #include "probe_priv.h"
 
 #define TOGETHER	8u
+#define ROUNDS		4u
 #define ROUNDS_MAX	9u
 #define SOLO_LEAST	12u	/* units */
 #define EACH_LEAST	8u
@@ -41,13 +42,15 @@ int probe_rates(struct probe *p, struct zns_err *err)
 	uint64_t total = (p->budget - zns_min(p->budget, p->map->written)) / p->unit;
 	uint32_t n = zns_min(zns_min(p->room, p->open_room), TOGETHER), rounds, solo, each, empty = 0;
 	uint32_t fits = p->d->geo.zone_capacity / p->unit - 1;
-	double write[ROUNDS_MAX], read[ROUNDS_MAX], together[ROUNDS_MAX], most = 0, one;
+	double write[ROUNDS_MAX], read[ROUNDS_MAX], together[ROUNDS_MAX], most = 0, one = 0;
 
 	for (uint32_t z = 0; z < p->nr; z++)
 		empty += p->kind[z] == KIND_EMPTY && p->typical[z];
 	n = zns_min(n, empty);
 	/* few zones at once may be on one die by chance, so more often then; not at the cost of everything else */
-	rounds = n < 4 ? ROUNDS_MAX : 3;
+	if (ROUNDS * (SOLO_LEAST + n * EACH_LEAST) > total * 4 / 10)
+		n = zns_min(n, 4u);
+	rounds = n < 4 ? ROUNDS_MAX : ROUNDS;
 	while (rounds > 1 && rounds * (SOLO_LEAST + n * EACH_LEAST) > total * 4 / 10)
 		rounds--;
 	if (!n)
@@ -60,12 +63,12 @@ int probe_rates(struct probe *p, struct zns_err *err)
 		if (rc)
 			return rc;
 		most = zns_max(most, together[i]);
+		one = zns_max(one, write[i]);
 		probe_tick(p, i + 1, rounds);
 	}
-	one = probe_median(write, rounds);
-	p->map->zone_write_mibps = zns_max(one + 0.5, 1.0);
+	p->map->zone_write_mibps = zns_max(probe_median(write, rounds) + 0.5, 1.0);
 	p->map->zone_read_mibps = zns_max(probe_median(read, rounds) + 0.5, 1.0);
-	/* the best: noise and zones that happen to share a die only take away from it */
+	/* the best of each: stalls, and zones that happen to share a die, only take away from it */
 	p->map->scaling = n > 1 ? most / one : 1;
 	p->map->one_domain = p->map->scaling < ONE_DOMAIN;
 	if (!p->map->one_domain)

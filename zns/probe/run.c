@@ -168,8 +168,11 @@ static int phases(struct probe *p, struct zns_err *err)
 			return rc;
 		if (!m->nr_groups)
 			return zns_fail(err, -ENODATA, "%s: no zone could be tested", p->d->path);
+		m->one_domain = m->nr_groups == 1;
 		enter_phase(p, ZNS_PROBE_CHANNELS);
 	}
+	if (m->one_domain)
+		return 0;
 	if (m->phase == ZNS_PROBE_CHANNELS) {
 		rc = probe_channels(p, err);
 		if (rc)
@@ -188,7 +191,7 @@ int zns_probe_run(struct zns_dev *dev, const struct zns_probe_params *params, st
 
 	if (!rc)
 		rc = phases(&p, err);
-	if (!rc && !map->one_domain)
+	if (!rc)
 		rc = number_groups(map, err);
 	if (p.kind)
 		probe_count(&p);

@@ -115,7 +115,7 @@ static int test_channels(struct probe *p, struct zns_probe_drift *out, struct zn
 		if (!rc && (p->readable[zones[0]] != p->unit || p->readable[zones[1]] != p->unit))
 			continue;
 		if (!rc)
-			rc = probe_loss(p, zones[0], zones[1], 25, &ratio[one][n[one]], &spread, err);
+			rc = probe_loss(p, zones[0], zones[1], 60, &ratio[one][n[one]], &spread, err);
 		if (!rc)
 			rc = probe_drop(p, zones, 2, err);
 		n[one]++;
