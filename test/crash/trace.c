@@ -136,7 +136,10 @@ static int t_state(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 	return 0;	/* open and closed do not survive a cut, and no limit is enforced here */
 }
 
-static void close_epoch(struct trace *t)
+#define ALL UINT32_MAX
+
+/* What the epoch left open; then @zone, or all, are durable as they are. */
+static void close_epoch(struct trace *t, uint32_t zone)
 {
 	uint32_t nr = t->dev.geo.nr_zones;
 	struct epoch *e;
@@ -150,7 +153,9 @@ static void close_epoch(struct trace *t)
 	e->high = e->low + nr;
 	for (uint32_t z = 0; z < nr; z++) {
 		e->low[z] = t->h[z].durable;
-		e->high[z] = t->h[z].durable = t->h[z].nr - 1;
+		e->high[z] = t->h[z].nr - 1;
+		if (zone == ALL || zone == z)
+			t->h[z].durable = t->h[z].nr - 1;
 	}
 }
 
@@ -173,8 +178,26 @@ static int t_flush(struct zns_dev *d, struct zns_err *err)
 	if (t->recording && omitted(t))
 		t->omitted++;
 	else
-		close_epoch(t);
+		close_epoch(t, ALL);
 	t->ops++;
+	pthread_mutex_unlock(&t->lock);
+	return 0;
+}
+
+/* Only what it wrote survives for sure: other zones may lose all that they have since their last flush. */
+static int t_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
+			   struct zns_err *err)
+{
+	struct trace *t = (struct trace *)d;
+	int ret = t_write(d, zone, off, buf, len, err);
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&t->lock);
+	if (t->recording && t->omit == (zone < t->nr_meta ? OMIT_LOG : OMIT_DATA))
+		t->omitted++;
+	else
+		close_epoch(t, zone);
 	pthread_mutex_unlock(&t->lock);
 	return 0;
 }
@@ -185,7 +208,8 @@ static void t_close(struct zns_dev *d)
 
 static const struct zns_dev_ops trace_ops = {
 	.name = "trace", .report = t_report, .write = t_write, .read = t_read, .reset = t_reset, .open_zone = t_state,
-	.close_zone = t_state, .finish = t_finish, .flush = t_flush, .close = t_close,
+	.close_zone = t_state, .finish = t_finish, .flush = t_flush, .write_durable = t_write_durable,
+	.close = t_close,
 };
 
 struct trace *trace_new(uint32_t nr_zones, uint64_t capacity, uint32_t max_active, uint32_t nr_meta)
@@ -227,7 +251,7 @@ uint32_t trace_now(const struct trace *t)
 
 void trace_end(struct trace *t)
 {
-	close_epoch(t);
+	close_epoch(t, ALL);
 	t->recording = false;
 }
 

@@ -7,8 +7,9 @@
  *
  * A zone's history is a list of steps, one for each state between two of which power may go: a write gives one for
  * each block (metadata zones) or for its first block, its middle and its end (data zones); reset and finish one each.
- * Between two flushes (an epoch) a cut may leave each zone, on its own, at any step from the last durable one to the
- * last one done: what a device with a volatile write cache may do (design.md §7).
+ * Between two flushes or durable writes (an epoch) a cut may leave each zone, on its own, at any step from the last
+ * durable one to the last one done: what a device with a volatile write cache may do (design.md §7). A durable write
+ * secures its own zone alone.
  */
 #include <pthread.h>
 #include <stdbool.h>
