@@ -42,16 +42,23 @@ void restores_free(struct znsd *d)
 	d->restores = NULL;
 }
 
+/* Whole or not at all for who reads it; but not synced: it ends with the boot anyway, and criu waits for the answer. */
 static void save(const struct znsd *d)
 {
 	size_t len = zns_pb__restore_log__get_packed_size(d->restores);
 	cleanup_free uint8_t *buf = znsd_alloc(len);
-	char path[PATH_MAX];
+	char path[PATH_MAX], tmp[PATH_MAX + 8];
+	cleanup_close int fd = -1;
 	int ret = path_of(d, path, sizeof(path));
 
 	zns_pb__restore_log__pack(d->restores, buf);
-	if (!ret)
-		ret = zns_replace_file(AT_FDCWD, path, buf, len, 0600);
+	snprintf(tmp, sizeof(tmp), "%s.new", path);
+	if (!ret) {
+		fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+		ret = fd < 0 ? -errno : zns_write_all(fd, buf, len);
+	}
+	if (!ret && rename(tmp, path))
+		ret = -errno;
 	if (ret)
 		znsd_log("%s: %s", path, strerror(-ret));
 }

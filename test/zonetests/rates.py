@@ -1,0 +1,207 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+rates: caps, progress and what is told of rates, on real dumps and restores.
+
+  rates.py list | run NAME... | run -a
+"""
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+
+import ztlib
+from ztlib import Failed, wait_until
+from ztscene import suite_main
+
+CASES = {}
+CAP = 40        # MiB/s: never exceeded, however slow the machine is
+
+
+def case(func):
+    CASES[func.__name__.replace('_', '-')] = func
+    return func
+
+
+def expect(what, got, want):
+    if got != want:
+        raise Failed(f'{what} is {got}, not {want}')
+
+
+def lines_of(path):
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    if not found:
+        raise Failed(f'nothing in {path}')
+    return found
+
+
+def check_lines(lines, op, container):
+    """begin, some progress, done; bytes never fall, and end at what the last line says."""
+    expect('events', (lines[0]['event'], lines[-1]['event']), ('begin', 'done'))
+    expect('events in between', {x['event'] for x in lines[1:-1]}, {'progress'})
+    expect('what they are of', {(x['op'], x['container'], x['checkpoint']) for x in lines},
+           {(op, container, lines[0]['checkpoint'])})
+    done = [x['bytes'] for x in lines]
+    if done != sorted(done) or not any(0 < n < done[-1] for n in done):
+        raise Failed(f'bytes go {done}')
+    expect('limits', {x['limit_mibps'] for x in lines}, {CAP})
+
+
+@case
+def caps_and_progress(scene):
+    """A capped dump and restore: JSON lines, live leases, the record, the figures of the restore."""
+    scene = scene(size=96)
+    env = dict(scene.device.env, ZNS_PROGRESS=str(scene.dir / 'dump.json'))
+    seen = []
+    log = scene.log()
+    command = scene.dump_command(log, ['--zns-qos-max', str(CAP)], None, None, '30')
+    with open(f'{log}.stderr', 'wb') as err:
+        criu = subprocess.Popen([scene.cfg.criu, *command], env=env, stdin=subprocess.DEVNULL, stdout=err, stderr=err)
+        while criu.poll() is None:
+            seen += scene.device.status()['leases']
+            time.sleep(0.1)
+    expect('exit of the dump', criu.returncode, 0)
+    live = [x for x in seen if x['bytes'] and x['total'] and x['bytes'] < x['total']]
+    if not live:
+        raise Failed(f'status showed no progress: {seen[-1:]}')
+    expect('limit and cap in status', {(x['limit_mibps'], x['qos_max_mibps']) for x in live}, {(CAP, CAP)})
+
+    ident, = scene.ids()
+    shown = scene.device.json('show', ident)
+    expect('cap in the record', shown['qos_max_mibps'], CAP)
+    if not shown['qos_achieved_mibps'] or shown['qos_achieved_mibps'] > 1.02 * CAP:
+        raise Failed(f'a cap of {CAP} MiB/s gave {shown["qos_achieved_mibps"]}')
+    expect('last restore before any', shown['last_restore'], None)
+    lines = lines_of(scene.dir / 'dump.json')
+    check_lines(lines, 'dump', 'errors')
+    expect('bytes at the end', lines[-1]['bytes'], shown['bytes'])
+    expect('groups at the end', lines[-1]['groups'], len(shown['groups']))
+
+    env['ZNS_PROGRESS'] = str(scene.dir / 'restore.json')
+    done = scene.restore(extra=['--zns-qos-max', str(CAP)], env=env)
+    expect('exit of the restore', done.code, 0)
+    if not done.lines('restored: .* read and verified from'):
+        raise Failed('the restore did not log its figures')
+    scene.task.verify(10)
+    check_lines(lines_of(scene.dir / 'restore.json'), 'restore', 'errors')
+    last = scene.device.json('show', ident)['last_restore']
+    expect('checkpoint of the last restore', last['checkpoint'], ident)
+    if not 1 < last['achieved_mibps'] <= 1.02 * CAP or last['bytes'] < shown['page_bytes']:
+        raise Failed(f'the last restore is kept as {last}')
+    expect('restores in status', scene.device.status()['restores'], [last])
+
+
+@case
+def cap_in_a_config_file(scene):
+    """zns-qos-max works in CRIU's configuration file, and so over RPC."""
+    scene = scene(size=64)
+    config = scene.dir / 'criu.conf'
+    config.write_text(f'zns-qos-max {CAP}MiB/s\n')
+    ident = scene.good_dump(extra=['--config', str(config)], qos='20')
+    expect('cap in the record', scene.device.json('show', ident)['qos_max_mibps'], CAP)
+    scene.good_restore()
+
+
+@case
+def progress_pipe(scene):
+    """ZNS_PROGRESS=FD: a pipe that nobody reads holds nothing up; one that is read has every line whole."""
+    scene = scene(size=64)
+    r, w = os.pipe()
+    env = dict(scene.device.env, ZNS_PROGRESS=str(w))
+    log = scene.log()
+    command = scene.dump_command(log, ['--leave-running', '--zns-qos-max', str(CAP)], None, None, '30')
+    os.set_blocking(w, False)
+    try:
+        while True:
+            os.write(w, b'x' * 4096)
+    except BlockingIOError:
+        os.set_blocking(w, True)
+    subprocess.run([scene.cfg.criu, *command], env=env, pass_fds=[w], check=True, timeout=scene.cfg.timeout,
+                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    left = b''
+    os.set_blocking(r, False)
+    try:
+        while True:
+            left += os.read(r, 65536)
+    except BlockingIOError:
+        pass
+    if left.strip(b'x'):
+        raise Failed('lines went into a full pipe')
+    os.close(r)
+    os.close(w)
+
+
+@case
+def terminal_line(scene):
+    """On a terminal: one line that is written over, and one that stays."""
+    scene = scene(size=96)
+    log = scene.log()
+    command = scene.dump_command(log, ['--zns-qos-max', str(CAP)], None, None, '30')
+    ours, theirs = pty.openpty()
+    criu = subprocess.Popen([scene.cfg.criu, *command], env=scene.device.env, stdin=subprocess.DEVNULL, stdout=theirs,
+                            stderr=theirs)
+    os.close(theirs)
+    text = b''
+    while True:
+        ready, _, _ = select.select([ours], [], [], 60)
+        try:
+            got = os.read(ours, 4096) if ready else b''
+        except OSError:
+            got = b''
+        if not got:
+            break
+        text += got
+    os.close(ours)
+    expect('exit of the dump', criu.wait(), 0)
+    text = text.decode()
+    if ' MiB/s, ' not in text or 'left\x1b[K' not in text or '\rzns: dump of errors: ' not in text:
+        raise Failed(f'no progress on the terminal: {text!r}')
+    last = text.rstrip().split('\r')[-1]
+    if 'zns: dump of errors: ' not in last or 'asked)' not in last or 'frozen' not in last:
+        raise Failed(f'the last line is {last!r}')
+
+
+@case
+def no_terminal(scene):
+    """Standard error that is no terminal stays clean."""
+    scene = scene(size=64)
+    scene.good_dump(extra=['--zns-qos-max', str(CAP)], qos='20')
+    said = (scene.dir / f'criu-{scene.calls}.log.stderr')
+    if said.exists() and 'dump of' in said.read_text():
+        raise Failed(f'progress where nobody looks: {said.read_text()[:200]}')
+
+
+@case
+def refusals(scene):
+    """What cannot be kept or reached is refused in one line, with nothing harmed."""
+    scene = scene()
+    scene.failed_dump('zns: a QoS of 300 MiB/s cannot be kept with a cap of 299 MiB/s: lower --zns-qos or raise',
+                      extra=['--zns-qos-max', '299'], qos='300')
+    scene.failed_dump('--zns-qos-max fast is no bandwidth; write 500', extra=['--zns-qos-max', 'fast'])
+    for where, words in (('relative/path', 'neither an absolute path nor the number of an open descriptor'),
+                         ('77', 'neither an absolute path nor the number of an open descriptor'),
+                         ('/nonexistent/dir/file', "ZNS_PROGRESS: can't open /nonexistent/dir/file")):
+        scene.failed_dump(words, env=dict(scene.device.env, ZNS_PROGRESS=where))
+    scene.works()
+
+
+@case
+def failure_is_told(scene):
+    """A dump that fails half-way ends its JSON lines with the reason."""
+    scene = scene(size=64)
+    env = dict(scene.device.env, ZNS_PROGRESS=str(scene.dir / 'dump.json'))
+    done = scene.dump(fault='write-after=30', env=env)
+    if not done.code:
+        raise Failed('a dump with a write error succeeded')
+    wait_until(lambda: lines_of(scene.dir / 'dump.json')[-1]['event'] == 'failed', 5)
+    last = lines_of(scene.dir / 'dump.json')[-1]
+    expect('last event', last['event'], 'failed')
+    if 'write' not in last['error']:
+        raise Failed(f'the reason is given as {last["error"]!r}')
+
+
+if __name__ == '__main__':
+    sys.exit(suite_main(__doc__, 'rates', CASES))
