@@ -20,6 +20,25 @@ static int setup_active(void **state)
 	return 0;
 }
 
+/* The open limit is met first: five, one of them the log's. */
+static int setup_open(void **state)
+{
+	struct fx *f = calloc(1, sizeof(*f));
+
+	fx_open(f, 5, 0, DIES);
+	*state = f;
+	return 0;
+}
+
+static int setup_tight(void **state)
+{
+	struct fx *f = calloc(1, sizeof(*f));
+
+	fx_open(f, 0, 5, DIES);
+	*state = f;
+	return 0;
+}
+
 static int teardown(void **state)
 {
 	fx_close(*state);
@@ -472,6 +491,56 @@ static void wear_is_spread(void **state)
 	zns_broker_close(&a);
 }
 
+/* Dumps have every zone that may be open or active, and the log needs its next zone. */
+static void log_rolls_at_the_limit(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f), b = client(f);
+	struct grant g = begin(&a, "web", 400);
+	ZnsPb__Reserve v = ZNS_PB__RESERVE__INIT;
+	struct zone z[8];
+	ZnsPb__Response *r;
+	uint64_t before;
+	uint32_t i;
+	char name[16];
+	REQ(q);
+
+	r = status(&b);
+	assert_int_equal(r->status->zones_budget, r->status->zones_granted);
+	before = r->status->log_generation;
+	drop(r);
+	for (i = 0; i < g.n; i++) {
+		z[i] = zone_get(&a, g.group[i]);
+		fill(f, &z[i], KIB(64));
+	}
+	for (i = 0; i < 700; i++) {
+		struct zns_err err = ZNS_ERR_INIT;
+
+		zns_pb__request__init(&q);
+		snprintf(name, sizeof(name), "n%u", i);
+		v.container = name;
+		v.has_groups = 1;
+		v.groups = 1;
+		q.reserve = &v;
+		if (zns_broker_call(&b, &q, &r, &err))
+			fail_msg("record %u: %s", i, err.msg);
+		drop(r);
+		zns_pb__request__init(&q);
+		q.release = name;
+		if (zns_broker_call(&b, &q, &r, &err))
+			fail_msg("record %u: %s", i, err.msg);
+		drop(r);
+	}
+	r = status(&b);
+	assert_true(r->status->log_generation >= before + 4);
+	drop(r);
+	for (i = 0; i < g.n; i++)
+		fill(f, &z[i], KIB(64));
+	commit(&a, &g, z, g.n);
+	zns_broker_close(&a);
+	zns_broker_close(&b);
+}
+
 int main(void)
 {
 #define T(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
@@ -479,6 +548,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(promise_is_kept), T(sharing_is_recorded), T(queues), T(caller_gone), T(ceilings), T(metadata_apart),
 		A(normal_io_is_left_alone), A(parked_zones_make_room), T(wear_is_spread),
+		cmocka_unit_test_setup_teardown(log_rolls_at_the_limit, setup_open, teardown),
+		cmocka_unit_test_setup_teardown(log_rolls_at_the_limit, setup_tight, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,6 +142,21 @@ static void retire(struct zns_store *s, uint32_t previous)
 		zns_dev_reset(s->dev, list, nr, NULL);
 }
 
+/*
+ * Dumps may have every other zone that the limits allow: the log gives up its zone before it opens the next one. What
+ * stands in it stays readable, and counts until the next generation is complete. Only a full log is finished (little is
+ * padded); should the roll fail after it, the next change tries again first.
+ */
+static void step_out(struct zns_store *s, const struct zns_zone *old)
+{
+	if (zns_zone_is_open(old->state))
+		zns_dev_close_zone(s->dev, old->index, NULL);
+	if (!s->dev->geo.max_active || !zns_zone_is_active(old->state) || old->capacity - old->wp > old->capacity / 16)
+		return;
+	s->need_roll = true;
+	zns_dev_finish(s->dev, old->index, NULL);
+}
+
 static int roll(struct zns_store *s, uint64_t need, struct zns_err *err)
 {
 	uint32_t n = s->nr_meta - s->first_meta, old = s->log.zone, i, k;
@@ -161,6 +176,8 @@ static int roll(struct zns_store *s, uint64_t need, struct zns_err *err)
 	for (i = 0; i < n; i++)
 		if (!usable(&zones[i]))
 			skipped[nr_skipped++] = zones[i].index;
+	if (s->log.dev && old >= s->first_meta && usable(&zones[old - s->first_meta]))
+		step_out(s, &zones[old - s->first_meta]);
 	/* Without a log yet (format): from the first one. */
 	for (k = s->log.dev ? 1 : 0; k < n; k++) {
 		i = s->log.dev ? (old - s->first_meta + k) % n : k;
