@@ -109,7 +109,7 @@ static void shared_by_many(void **state)
 {
 	struct fx *f = *state;
 	struct zns_broker a = client(f);
-	struct zone z, first, own, y;
+	struct zone z, first = { 0 }, own, y;
 	struct grant g[6], o;
 	ZnsPb__Response *r;
 	char name[16];
