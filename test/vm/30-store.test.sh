@@ -9,7 +9,7 @@ set -uo pipefail
 store() {
 	title "$1"
 	on "$1"
-	part "store-${1#/dev/}" python3 $REPO/test/vm/store.py "$1" --timeout 300
+	part "store-${1#/dev/}" python3 $REPO/test/vm/store.py "$1" --timeout 400
 }
 
 guest_setup

@@ -46,7 +46,7 @@ check "emu:limits is exported" test -b "${ublk:-/nowhere}"
 on "$ublk"
 check "blkzone sees capacity below size" test "$(zone_cap "${ublk#/dev/}")" = $((6 << 20))
 part ublk-conformance timeout 300 $T/dev_conform "$ublk" --yes-destroy
-part ublk-store python3 $REPO/test/vm/store.py "$ublk" --timeout 300
+part ublk-store python3 $REPO/test/vm/store.py "$ublk" --timeout 400
 end_export
 check "the server ends cleanly" test "$ended" = 0
 finish

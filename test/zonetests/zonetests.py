@@ -108,6 +108,7 @@ def run_test(cfg, test, flavour, missing):
     directory.mkdir()
     container = f'zonetest-{test.name}-{flavour}-{os.getpid()}'
     task, ok = test.task(directory, flavour), False
+    task.wait = max(task.wait, cfg.timeout)
     try:
         task.start().wait_ready()
         for n in range(cfg.iterations):

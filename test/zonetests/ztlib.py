@@ -243,6 +243,10 @@ class Device:
     def zones(self):
         return self.json('zones')['zones']
 
+    def granted(self, container):
+        """The groups that a container's dump was given; a slow source of pages may leave some of them unused."""
+        return next((r['groups'] for r in self.status()['reservations'] if r['container'] == container), [])
+
     def free_zones(self):
         return sum(z['state'] == 'empty' for z in self.zones())
 

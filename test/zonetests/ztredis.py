@@ -91,7 +91,7 @@ class RedisTask(Task):
         return self
 
     def verify(self, sig=None):
-        if not wait_until(self._answers, 5):
+        if not wait_until(self._answers, self.wait):
             raise Failed('FAIL: redis does not answer')
         now = self._contents()
         if now != self.before:

@@ -84,7 +84,7 @@ class Scene:
     def new_task(self, size=32):
         directory = self.dir / f'task-{len(self.tasks)}'
         directory.mkdir()
-        task = Task(directory, 'bigmem', args=['--size', str(size)])
+        task = Task(directory, 'bigmem', args=['--size', str(size)], wait=max(60, self.cfg.timeout))
         self.tasks.append(task)
         return task.start().wait_ready()
 
