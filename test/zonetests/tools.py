@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
 tools: znsctl's commands on real checkpoints: verify, export, import,
-retention, gc, rm, probe.
+retention, gc, rm, probe, fsck.
 
   tools.py list | run NAME... | run -a
 """
@@ -74,6 +74,16 @@ class Media:
 
     def flip(self, zone, offset, bit=1):
         self.write(zone, offset, bytes([self.read(zone, offset, 1)[0] ^ bit]))
+
+
+    def copy_of_metadata(self):
+        """The file up to the first data zone: zone tables and metadata zones."""
+        with open(self.path, 'rb') as dev:
+            return dev.read(self.at(3, 0))
+
+    def put_back(self, copy):
+        with open(self.path, 'r+b') as dev:
+            dev.write(copy)
 
 
 def footer_of(media, manifest):
@@ -510,6 +520,141 @@ def probe_without_timing(scene):
     if 'timing' not in run_ctl(scene, 1, 'probe'):
         raise Failed('a probe without a timing model does not say so')
     expect('groups', scene.device.json('groups'), before)
+
+
+# ---- fsck ----------------------------------------------------------------------------------------------
+
+MAGIC = b'ZNSCRIU1'
+
+
+def stop_broker(scene):
+    pid = scene.device.status()['broker_pid']
+    ztlib.kill(pid, signal.SIGTERM)
+    if not wait_until(lambda: not ztlib.alive(pid), 10):
+        raise Failed('the broker does not leave')
+
+
+def frames(media, zone):
+    """[(offset, type, generation, seq)] of a metadata zone."""
+    found = []
+    for offset in range(0, media.capacity, 4096):
+        head = media.read(zone, offset, 48)
+        if head[:8] == MAGIC:
+            kind, = struct.unpack_from('<H', head, 8)
+            found.append((offset, kind, *struct.unpack_from('<QQ', head, 16)))
+    return found
+
+
+def log_zone(media):
+    """(zone, frames) of the newest generation."""
+    logs = [(frames(media, z), z) for z in range(3)]
+    best = max((f[-1][2], z, f) for f, z in logs if f)
+    return best[1], best[2]
+
+
+def catalogue(scene):
+    """What ls says, without what only the broker's last start decides."""
+    return [{k: c[k] for k in ('id', 'container', 'created', 'bytes', 'nr_images', 'zones', 'groups', 'qos_requested_mibps')}
+            for c in scene.device.checkpoints()]
+
+
+def several(scene):
+    """Some checkpoints that share zones, the oldest and one in the middle removed; their ids, and the catalogue."""
+    ids = many_dumps(scene, 3, 'a') + many_dumps(scene, 2, 'b')
+    scene.device.remove(ids[0], ids[3])
+    return [ids[1], ids[2], ids[4]], catalogue(scene)
+
+
+def restores(scene, ident):
+    empty = scene.dir / 'empty'
+    empty.mkdir(exist_ok=True)
+    scene.task.end()
+    scene.good_restore(images=empty, extra=['--zns-checkpoint', ident])
+
+
+@case
+def fsck_healthy(scene):
+    """fsck of a good device finds nothing; a forced rebuild gives the same catalogue."""
+    scene = scene(size=8)
+    ids, before = several(scene)
+    said = json.loads(run_ctl(scene, 0, 'fsck', '--json'))
+    expect('fsck', (said['readable'], said['checkpoints'], said['problems'], said['rebuilt']), (True, 3, [], False))
+    run_ctl(scene, 1, 'fsck', '--rebuild')
+    run_ctl(scene, 0, 'fsck', '--repair')
+    expect('catalogue', catalogue(scene), before)
+    said = json.loads(run_ctl(scene, 0, 'fsck', '--rebuild', '--force', '--json'))
+    expect('rebuilt', (said['rebuilt'], said['checkpoints']), (True, 3))
+    expect('catalogue', catalogue(scene), before)
+    media = Media(scene)
+    stop_broker(scene)
+    zone, offset = manifest_of(scene, media, ids[1])
+    stop_broker(scene)
+    media.flip(zone, offset + 200)
+    said = scene.device.ctl('fsck', '--json')
+    expect('exit', said.returncode, 1)
+    expect('problem', {(p['id'], p['zone']) for p in json.loads(said.stdout)['problems']}, {(ids[1], zone)})
+    media.flip(zone, offset + 200)
+    run_ctl(scene, 0, 'fsck')
+    expect('catalogue', catalogue(scene), before)
+    restores(scene, ids[0])
+
+
+@case
+def fsck_repair(scene):
+    """A flipped bit in any record of the log: nothing is lost by a repair, nothing removed comes back."""
+    scene = scene(size=8)
+    ids, before = several(scene)
+    scene.device.json('pin', ids[0])
+    media = Media(scene)
+    stop_broker(scene)
+    zone, log = log_zone(media)
+    broken = 0
+    for offset, kind, _, _ in [log[-1], log[0], *log[1:-1]]:
+        media.flip(zone, offset + 48)
+        done = scene.device.ctl('fsck', '--json')
+        said = json.loads(done.stdout)
+        expect(f'fsck with record {kind} at {offset} damaged', (done.returncode, said['readable'], said['rebuilt']), (1, False, False))
+        if 'znsctl fsck' not in scene.device.ctl('ls').stderr:
+            raise Failed('ls of a damaged catalogue does not send to fsck')
+        copy = media.copy_of_metadata()
+        done = scene.device.ctl('fsck', '--repair', '--json')
+        expect(f'repair with record {kind} damaged: {done.stdout} {done.stderr}', done.returncode, 0)
+        expect(f'catalogue after record {kind} at {offset}', catalogue(scene), before)
+        stop_broker(scene)
+        media.put_back(copy)
+        media.flip(zone, offset + 48)
+        broken += 1
+    expect('records damaged', broken >= 10, True)
+    run_ctl(scene, 0, 'fsck')
+    run_ctl(scene, 0, 'verify', '--all')
+    restores(scene, ids[2])
+
+
+@case
+def fsck_rebuild(scene):
+    """The metadata zones are gone: the catalogue comes back from the zones, what was removed does not."""
+    scene = scene(size=8)
+    ids, before = several(scene)
+    media = Media(scene)
+    stop_broker(scene)
+    for zone in range(3):
+        media.write(zone, 0, bytes(1 << 20))
+    run_ctl(scene, 1, 'ls')
+    if '--rebuild' not in run_ctl(scene, 1, 'fsck', '--repair'):
+        raise Failed('fsck --repair without a log does not point to --rebuild')
+    dry = scene.device.ctl('fsck', '--rebuild', '--dry-run', '--json')
+    expect('dry run', {f['id'] for f in json.loads(dry.stdout)['found'] if f['taken']}, set(ids))
+    run_ctl(scene, 1, 'ls')
+    said = json.loads(run_ctl(scene, 0, 'fsck', '--rebuild', '--json'))
+    expect('rebuilt', (said['rebuilt'], said['checkpoints'], said['problems']), (True, 3, []))
+    expect('catalogue', catalogue(scene), before)
+    run_ctl(scene, 0, 'verify', '--all')
+    again = many_dumps(scene, 1, 'a')
+    restores(scene, ids[1])
+    settled(scene, ids + again)
+    run_ctl(scene, 0, 'rm', '--all')
+    wait_until(lambda: scene.device.free_zones() == scene.free_before, 10, 0.1)
+    expect('free zones', scene.device.free_zones(), scene.free_before)
 
 
 if __name__ == '__main__':

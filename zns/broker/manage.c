@@ -17,7 +17,7 @@ static ZnsPb__Tombstone *copy_tombstone(struct reply *rep, const ZnsPb__Tombston
 }
 
 /* In a group that is reserved for normal I/O meanwhile these zones are still to be reset. */
-static void note_ours(struct znsd *d, const ZnsPb__Checkpoint *k)
+void note_ours(struct znsd *d, const ZnsPb__Checkpoint *k)
 {
 	size_t i;
 
@@ -28,6 +28,7 @@ static void note_ours(struct znsd *d, const ZnsPb__Checkpoint *k)
 
 int handle_rm(struct znsd *d, const ZnsPb__Rm *q, struct reply *rep)
 {
+	uint32_t *zones;
 	char id[ZNS_UUID_STR];
 	size_t i;
 	int ret;
@@ -48,25 +49,33 @@ int handle_rm(struct znsd *d, const ZnsPb__Rm *q, struct reply *rep)
 					zns_uuid_format(c->data, id));
 	}
 	rep->r.removed = reply_alloc(rep, q->n_checkpoints * sizeof(*rep->r.removed));
+	zones = reply_alloc(rep, q->n_checkpoints * sizeof(*zones));
 	for (i = 0; i < q->n_checkpoints; i++) {
 		const ZnsPb__Checkpoint *k = zns_store_find(d->store, q->checkpoints[i].data);
 		cleanup_free char *container = NULL;
 		const ZnsPb__Tombstone *t;
+		uint32_t zone;
 
 		if (!k)
 			continue;
 		container = znsd_strdup(k->container);
 		note_ours(d, k);
+		zone = k->manifest->zone;
 		ret = zns_store_remove(d->store, q->checkpoints[i].data, q->by, &rep->err);
 		if (ret)
 			return ret;
 		d->sweep = true;
 		t = zns_store_find_tombstone(d->store, q->checkpoints[i].data);
-		if (t)
+		if (t) {
+			zones[rep->r.n_removed] = zone;
 			rep->r.removed[rep->r.n_removed++] = copy_tombstone(rep, t);
+		}
 		reservation_settle(d, container);
 		reservation_renew(d, container);
 	}
+	/* When all are removed: most zones then hold nothing any more. */
+	for (i = 0; i < rep->r.n_removed; i++)
+		bury_in_zone(d, zones[i], rep->r.removed[i]);
 	waiters_run(d);
 	return 0;
 }

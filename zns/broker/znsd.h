@@ -319,6 +319,9 @@ int handle_status(struct znsd *d, struct reply *rep);
 int handle_zones(struct znsd *d, struct reply *rep);
 int handle_profile(struct znsd *d, struct reply *rep);
 
+/* bury.c */
+void bury_in_zone(struct znsd *d, uint32_t zone, const ZnsPb__Tombstone *t);	/* @zone: of its manifest */
+
 /* retain.c */
 int handle_retain(struct znsd *d, const ZnsPb__Retention *q, struct reply *rep);
 int handle_mark(struct znsd *d, const ZnsPb__Mark *q, struct reply *rep);
@@ -327,6 +330,7 @@ void list_rules(struct znsd *d, struct reply *rep);
 void retention_apply(struct znsd *d, const char *container);
 
 /* manage.c */
+void note_ours(struct znsd *d, const ZnsPb__Checkpoint *k);	/* before it is removed */
 int handle_rm(struct znsd *d, const ZnsPb__Rm *q, struct reply *rep);
 int handle_reserve(struct znsd *d, const ZnsPb__Reserve *q, struct reply *rep);
 int handle_release(struct znsd *d, const char *container, struct reply *rep);

@@ -130,6 +130,17 @@ static int check_data(struct zns_dev *dev, const ZnsPb__Manifest *m, struct ctl_
 	return k.err.code;
 }
 
+int ctl_verify_data(struct zns_dev *dev, const ZnsPb__Manifest *m, struct ctl_progress *p, uint64_t *bad,
+		    struct zns_err *err)
+{
+	struct verdict v = { .damage = json_object_new_array() };
+	int ret = check_data(dev, m, p, &v, err);
+
+	*bad = v.bad_units;
+	json_object_put(v.damage);
+	return ret;
+}
+
 /* 0 with v->damage filled in; an error: it could not be judged. */
 static int verify_one(struct ctl_session *s, const ZnsPb__Checkpoint *c, struct ctl_progress *p, struct verdict *v,
 		      struct zns_err *err)

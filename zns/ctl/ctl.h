@@ -40,6 +40,7 @@ int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_pin(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_unpin(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_fsck(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_zones(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_reserve(const struct ctl_cmd *cmd, int argc, char **argv);
@@ -143,6 +144,10 @@ void ctl_print_restore(const ZnsPb__RestoreStat *r);	/* the rest of a line */
 /* The checkpoint whose id begins with @prefix. -ENOENT, or -EINVAL if several do. */
 int ctl_find_checkpoint(const ZnsPb__Response *ls, const char *prefix, const ZnsPb__Checkpoint **out,
 			struct zns_err *err);
+
+/* cmd_verify.c: every unit of all images; *bad counts the damaged ones. */
+int ctl_verify_data(struct zns_dev *dev, const ZnsPb__Manifest *m, struct ctl_progress *p, uint64_t *bad,
+		    struct zns_err *err);
 
 /* profile.c: malloc'ed, freed with zns_pb__profile__free_unpacked. */
 struct ctl_map {

@@ -58,6 +58,12 @@ static const struct ctl_cmd commands[] = {
 	  "  --qos MIBPS       bandwidth to write with, as --zns-qos of criu\n"
 	  "  --admission share|wait[=S]|reject   as --zns-admission of criu\n"
 	  "  --handle NEWDIR   write a handle there, to restore from\n" DEV_HELP, cmd_import },
+	{ "fsck", "[DEV] [--repair|--rebuild [--force]] [--dry-run]", "check the catalogue; write a new one from what can still be read",
+	  "  --repair        if it is damaged: from its readable records and the zones\n"
+	  "  --rebuild       also if it is gone: from the zones\n"
+	  "  --force         rebuild one that can be read\n  --dry-run       only say what would be found\n"
+	  "  --map FILE|\"i % N\", --zone-write-bw MIBPS, --zone-read-bw MIBPS   as for format, if the profile is lost\n" DEV_HELP,
+	  cmd_fsck },
 	{ "zones", "[DEV]", "zones: a table, or a picture on a terminal",
 	  "  --table         a table, also on a terminal\n  --picture       a picture, also elsewhere\n" DEV_HELP, cmd_zones },
 	{ "gc", "[DEV] [--dry-run] [--grace TIME]", "sweep what container runtimes left, apply retention, reset garbage zones",

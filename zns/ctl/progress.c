@@ -19,6 +19,13 @@ static void show(struct ctl_progress *p, uint64_t now)
 	char done[16], total[16], left[32] = "";
 	double s = (double)(now - p->start_ns) / 1e9, rate = (double)p->done / s;
 
+	if (!p->total) {
+		fprintf(stderr, "\r%s: %s, %.0f MiB/s\033[K", p->what, zns_format_size(p->done, done, sizeof(done)),
+			rate / MIB(1));
+		fflush(stderr);
+		p->shown = true;
+		return;
+	}
 	if (p->total > p->done && rate > 0)
 		snprintf(left, sizeof(left), ", %.0f s left", (double)(p->total - p->done) / rate + 0.5);
 	fprintf(stderr, "\r%s: %s of %s (%.0f %%), %.0f MiB/s%s\033[K", p->what, zns_format_size(p->done, done, sizeof(done)),

@@ -432,6 +432,6 @@ int zns_store_replay(struct zns_store *s, struct zns_err *err)
 	for (size_t i = 0; i < nr; i++)
 		zns_pb__superblock__free_unpacked(c[i].sb, NULL);
 	if (rc == -EBADMSG)
-		return zns_fail(err, rc, "the catalogue of %s is damaged (%s); nothing was changed on the device, and nothing should be until it is saved", s->dev->path, e.msg);
+		return zns_fail(err, rc, "the catalogue of %s is damaged (%s); nothing was changed on the device; `znsctl fsck` tells what can be recovered", s->dev->path, e.msg);
 	return rc ? zns_fail(err, rc, "%s: %s", s->dev->path, e.msg) : 0;
 }

@@ -116,7 +116,7 @@ int zns_manifest_read(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb__Ma
 
 /*
  * The bytes to write for a manifest at @start of @zone: the ZNS_FRAME_MANIFEST frame padded to blocks, and one more
- * block, the footer (ZNS_FRAME_FOOTER, message `footer`) by which fsck finds the manifest without the log.
+ * block, the footer (ZNS_FRAME_FOOTER, message `footer`) by which fsck finds the manifest without the log (zns/fsck.h).
  * @prev_footer: offset of the footer before this one in the zone, UINT64_MAX if none. *out is page-aligned, ends with
  * free(); *padded_len is all of it. @ref is the frame alone: start, its bytes without padding, their hash.
  */

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A removal is a record of the log. Should the log be lost, a rebuild would find the footer again as long as its zone
+ * holds something live: so a copy of the tombstone goes behind it, into the same zone while that has room (both then go
+ * with its reset), else into any zone that is not being written. Best effort: nobody waits for it to be durable.
+ */
+#include <string.h>
+#include "znsd.h"
+#include "zns/fsck.h"
+
+static bool has_room(const struct znsd *d, uint32_t zone)
+{
+	const struct zn_zone *z = &d->zones[zone];
+
+	return zone_parked(d, zone) && z->z.wp + d->dev->geo.block_size <= z->z.capacity;
+}
+
+static bool put(struct znsd *d, uint32_t zone, const uint8_t *block)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	int ret = zns_dev_write(d->dev, zone, d->zones[zone].z.wp, block, d->dev->geo.block_size, &err);
+
+	if (zones_refresh(d, zone, 1, &err) || ret)
+		znsd_log("a tombstone for zone %u: %s", zone, err.msg);
+	zone_settle(d, zone);
+	return !ret;
+}
+
+void bury_in_zone(struct znsd *d, uint32_t zone, const ZnsPb__Tombstone *t)
+{
+	size_t block = d->dev->geo.block_size;
+	cleanup_free uint8_t *buf = NULL;
+	uint32_t i;
+
+	if (zone >= d->nr_zones || (!zone_live(d, zone) && !d->zones[zone].writer))
+		return;		/* it is reset before it is written again, and the footer with it */
+	buf = aligned_alloc(4096, zns_align_up(block, 4096));
+	if (!buf || zns_tombstone_block(t, buf, block))
+		return;
+	if (has_room(d, zone) && put(d, zone, buf))
+		return;
+	for (i = 0; i < d->nr_zones; i++)
+		if (has_room(d, i) && put(d, i, buf))
+			return;
+}

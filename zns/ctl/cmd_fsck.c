@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* fsck: check the catalogue; write a new one from what can still be read */
+#include <string.h>
+#include "fsck.h"
+
+enum { OPT_REPAIR = OPT_OWN, OPT_REBUILD, OPT_FORCE, OPT_DRY_RUN, OPT_MAP, OPT_WRITE, OPT_READ };
+
+/* ---- a rebuild ---- */
+
+static void tell(void *arg, const uint8_t *id, const char *container, enum zns_rebuild_source from, bool taken,
+		 const char *why)
+{
+	struct fsck *k = arg;
+	struct json_object *o = json_object_new_object();
+	char text[ZNS_UUID_STR];
+
+	zns_uuid_format(id, text);
+	json_object_object_add(o, "id", json_object_new_string(text));
+	json_object_object_add(o, "container", json_object_new_string(container));
+	json_object_object_add(o, "from", json_object_new_string(from == ZNS_FROM_LOG ? "record" : "footer"));
+	json_object_object_add(o, "taken", json_object_new_boolean(taken));
+	json_object_object_add(o, "why", *why ? json_object_new_string(why) : NULL);
+	json_object_array_add(k->found, o);
+	if (!k->json)
+		printf("%s  %-20s  %-7s  %s%s%s\n", text, container, from == ZNS_FROM_LOG ? "record" : "footer",
+		       taken ? "found" : "left out", *why ? ": " : "", why);
+}
+
+static int intact(void *arg, const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, struct zns_err *err)
+{
+	struct fsck *k = arg;
+	uint64_t bad = 0;
+	int ret = ctl_verify_data(k->dev, m, &k->prog, &bad, err);
+
+	if (ret || !bad)
+		return ret;
+	return zns_fail(err, -EBADMSG, "%llu units of its data are damaged", (unsigned long long)bad);
+}
+
+static void progress(void *arg, uint64_t bytes)
+{
+	ctl_progress_add(&((struct fsck *)arg)->prog, bytes);
+}
+
+static int do_rebuild(struct fsck *k, bool dry_run, struct zns_err *err)
+{
+	struct zns_rebuild_params p = { .dry_run = dry_run, .uuid = k->reg.uuid, .intact = intact, .tell = tell,
+					.progress = progress, .arg = k };
+	struct zns_rebuild_result r;
+	ZnsPb__Mount self = ZNS_PB__MOUNT__INIT;
+	struct zns_mount_names names;
+	ZnsPb__Profile *profile;
+	char size[16];
+	int ret = ctl_make_profile(k->dev, &k->map, &profile, err);
+
+	if (ret)
+		return ret;
+	p.profile = profile;
+	ret = zns_mount_self(&self, &names, err);
+	if (ret) {
+		zns_pb__profile__free_unpacked(profile, NULL);
+		return ret;
+	}
+	p.self = k->force ? NULL : &self;
+	ctl_progress_start(&k->prog, "fsck", 0);
+	ret = zns_rebuild(k->dev, &p, &r, err);
+	ctl_progress_end(&k->prog);
+	if (!ret && !k->json) {
+		printf("%u good records in metadata zones, %u blocks of none; %zu footers in %u zones (%s read); %u "
+		       "checkpoints, %u reservations, %u removed ones remembered\n", r.records, r.damaged_blocks, r.scan.nr,
+		       r.scan.zones, zns_format_size(r.scan.bytes, size, sizeof(size)), r.checkpoints, r.reservations,
+		       r.tombstones);
+		if (r.profile_lost)
+			printf("the profile is lost: %s is taken instead\n", k->map.spec ? "the map given" : "what the device says");
+	}
+	if (!ret) {
+		k->rebuilt = !dry_run;
+		k->checkpoints = r.checkpoints;
+		k->generation = r.generation;
+		zns_scan_free(&r.scan);
+	}
+	zns_pb__profile__free_unpacked(profile, NULL);
+	return ret;
+}
+
+/* ---- the whole ---- */
+
+static int check(struct fsck *k, struct zns_err *err)
+{
+	struct zns_store *s;
+	int ret = zns_store_open(k->dev, ZNS_STORE_RDONLY, &s, err);
+
+	if (ret)
+		return ret;
+	ret = fsck_check(k, s, err);
+	zns_store_close(s);
+	return ret;
+}
+
+static int mend(struct fsck *k, int damage, struct zns_err *err)
+{
+	bool wanted = k->rebuild || (k->repair && damage == -EBADMSG);
+	int ret;
+
+	if (k->repair && damage == -ENOMEDIUM)
+		return zns_fail(err, damage, "%s; to look for checkpoints in its zones: --rebuild", k->damage);
+	ret = do_rebuild(k, !wanted || k->dry_run, err);
+	if (ret || !wanted || k->dry_run)
+		return ret;
+	return check(k, err);
+}
+
+static int run(struct fsck *k, const char *spec, struct zns_err *err)
+{
+	bool write = (k->repair || k->rebuild) && !k->dry_run;
+	int ret = zns_resolve_device(spec, &k->reg, err);
+
+	if (!ret)
+		ret = ctl_claim_device(k->reg.path, &k->lock, err);
+	if (!ret)
+		ret = zns_dev_open(k->reg.path, write ? 0 : ZNS_DEV_RDONLY, &k->dev, err);
+	if (!ret)
+		ret = check(k, err);
+	if (ret == -EBADMSG || ret == -ENOMEDIUM) {
+		snprintf(k->damage, sizeof(k->damage), "%s", err->msg);
+		if (!k->json)
+			printf("DAMAGED  %s\n", k->damage);
+		*err = (struct zns_err)ZNS_ERR_INIT;
+		return mend(k, ret, err);
+	}
+	if (ret || !k->rebuild)
+		return ret;
+	if (!k->force)
+		return zns_fail(err, -EEXIST, "the catalogue of %s can be read: nothing is to be rebuilt (--force does it all the same)",
+				k->reg.path);
+	ret = do_rebuild(k, k->dry_run, err);
+	return ret || k->dry_run ? ret : check(k, err);
+}
+
+static int finish(const struct ctl_cmd *cmd, struct fsck *k, const struct zns_err *err)
+{
+	size_t problems = json_object_array_length(k->problems);
+	bool bad = problems || (*k->damage && !k->rebuilt);
+	struct json_object *j;
+
+	if (k->json) {
+		j = json_object_new_object();
+		json_object_object_add(j, "device", json_object_new_string(k->reg.path));
+		json_object_object_add(j, "readable", json_object_new_boolean(!*k->damage));
+		json_object_object_add(j, "damage", *k->damage ? json_object_new_string(k->damage) : NULL);
+		json_object_object_add(j, "torn", json_object_new_boolean(k->torn));
+		json_object_object_add(j, "generation", json_object_new_int64(k->generation));
+		json_object_object_add(j, "checkpoints", json_object_new_int64(k->checkpoints));
+		json_object_object_add(j, "problems", json_object_get(k->problems));
+		json_object_object_add(j, "found", json_object_get(k->found));
+		json_object_object_add(j, "rebuilt", json_object_new_boolean(k->rebuilt));
+		ctl_print_json(j);
+	} else if (!err->code) {
+		printf("%s: generation %llu%s, %zu checkpoints, %zu problem%s%s\n", k->reg.path, (unsigned long long)k->generation,
+		       k->rebuilt ? " (new)" : "", k->checkpoints, problems, problems == 1 ? "" : "s",
+		       *k->damage && !k->rebuilt ? "; as it would be after --repair" : "");
+		if (k->torn)
+			printf("the log ends in a record that a crash cut off; the broker begins a new generation\n");
+	}
+	if (err->code)
+		return ctl_fail(cmd, err);
+	return bad ? CTL_FAILED : CTL_OK;
+}
+
+int cmd_fsck(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const struct option opts[] = {
+		{ "repair", no_argument, NULL, OPT_REPAIR },
+		{ "rebuild", no_argument, NULL, OPT_REBUILD },
+		{ "force", no_argument, NULL, OPT_FORCE },
+		{ "dry-run", no_argument, NULL, OPT_DRY_RUN },
+		{ "map", required_argument, NULL, OPT_MAP },
+		{ "zone-write-bw", required_argument, NULL, OPT_WRITE },
+		{ "zone-read-bw", required_argument, NULL, OPT_READ },
+		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+	};
+	struct fsck k = { .lock = -1 };
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	int c;
+
+	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
+		k.repair |= c == OPT_REPAIR;
+		k.rebuild |= c == OPT_REBUILD;
+		k.force |= c == OPT_FORCE;
+		k.dry_run |= c == OPT_DRY_RUN;
+		if (c == OPT_MAP)
+			k.map.spec = optarg;
+		if ((c == OPT_WRITE || c == OPT_READ) &&
+		    zns_parse_mibps(optarg, c == OPT_WRITE ? &k.map.zone_write_mibps : &k.map.zone_read_mibps))
+			return ctl_usage(cmd, "\"%s\" is no bandwidth", optarg);
+	}
+	if (c == -2)
+		return args.code;
+	if (!args.dev && args.argc == 1)
+		args.dev = *args.argv++, args.argc--;
+	if (args.argc)
+		return ctl_usage(cmd, "one device at most");
+	if (k.repair && k.rebuild)
+		return ctl_usage(cmd, "--repair or --rebuild: one of them");
+	if (k.force && !k.rebuild)
+		return ctl_usage(cmd, "--force is for --rebuild");
+	k.json = args.json;
+	k.problems = json_object_new_array();
+	k.found = json_object_new_array();
+	if (!run(&k, args.dev, &err))
+		err = (struct zns_err)ZNS_ERR_INIT;	/* of tries that did not matter */
+	c = finish(cmd, &k, &err);
+	zns_dev_close(k.dev);
+	if (k.lock >= 0)
+		close(k.lock);
+	json_object_put(k.problems);
+	json_object_put(k.found);
+	return c;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_FSCK_H
+#define ZNS_FSCK_H
+/*
+ * Checking and rebuilding a catalogue (Documentation/format.md, "Rebuilding"). For a tool that has the device alone.
+ * Everything read is untrusted and checked like any other record.
+ */
+#include "zns/store.h"
+
+/* A checkpoint whose footer was found in a data zone. */
+struct zns_found {
+	ZnsPb__Checkpoint *c;	/* as its record would be; NULL if the manifest is damaged */
+	uint8_t id[ZNS_UUID_LEN];
+	uint32_t zone;		/* of the footer */
+	uint64_t footer;	/* its offset, bytes */
+	struct zns_err why;	/* code 0, or what is wrong with the manifest */
+};
+
+struct zns_scan {
+	struct zns_found *v;
+	size_t nr;
+	ZnsPb__Tombstone **dead;	/* copies of tombstones in data zones */
+	size_t nr_dead;
+	uint32_t zones;		/* looked at */
+	uint32_t unreadable;	/* that could not be read to their beginning */
+	uint64_t bytes;		/* read to find footers */
+};
+
+/*
+ * Find the footers. Bytes of checkpoints are stepped over: of those in @known, and of those that are found, but for the
+ * ones in @dead, whose zones may have been written anew. So it reads one block of each zone, one before each use, and
+ * what belongs to no checkpoint.
+ */
+struct zns_scan_params {
+	struct zns_dev *dev;
+	uint32_t nr_meta;
+	const ZnsPb__Checkpoint *const *known;
+	size_t nr_known;
+	const uint8_t (*dead)[ZNS_UUID_LEN];
+	size_t nr_dead;
+	void (*progress)(void *arg, uint64_t bytes);	/* may be NULL */
+	void *arg;
+};
+int zns_scan_zones(const struct zns_scan_params *p, struct zns_scan *out, struct zns_err *err);
+void zns_scan_free(struct zns_scan *s);
+
+enum zns_rebuild_source { ZNS_FROM_LOG, ZNS_FROM_ZONES };
+
+struct zns_rebuild_params {
+	bool dry_run;
+	const ZnsPb__Mount *self;	/* this machine: it must be the one that has the store, if one does; may be NULL */
+	const uint8_t *uuid;	/* of the store if nothing on the device says so; may be NULL */
+	const ZnsPb__Profile *profile;	/* if none is readable */
+	/*
+	 * A checkpoint that only its footer vouches for: is all of its data intact? 0: take it. Called with the
+	 * manifest, checked.
+	 */
+	int (*intact)(void *arg, const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, struct zns_err *err);
+	/* What became of a checkpoint; @why is empty if it was taken without any doubt. */
+	void (*tell)(void *arg, const uint8_t *id, const char *container, enum zns_rebuild_source from, bool taken,
+		     const char *why);
+	void (*progress)(void *arg, uint64_t bytes);
+	void *arg;
+};
+
+struct zns_rebuild_result {
+	uint64_t generation;	/* the new one, or the one that would be written */
+	uint32_t records, damaged_blocks;	/* good records in metadata zones; blocks below write pointers in none */
+	bool profile_lost;
+	uint32_t checkpoints, reservations, tombstones;
+	struct zns_scan scan;	/* zns_scan_free */
+};
+
+/*
+ * Write a new generation from what can still be read: good records of every metadata zone in order of generation and
+ * number, and footers. Nothing else on the device is changed. -ENOMEDIUM: nothing on it is of a store.
+ */
+int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p, struct zns_rebuild_result *r,
+		struct zns_err *err);
+
+/* The bytes of a tombstone as one block, for a data zone (see format.md); 0 or -EMSGSIZE. */
+int zns_tombstone_block(const ZnsPb__Tombstone *t, uint8_t *block, size_t block_size);
+
+#endif

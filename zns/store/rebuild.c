@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* A new generation of the catalogue from what is left of the old one, and from the footers in the data zones. */
+#include <string.h>
+#include "salvage.h"
+#include "zns/fsck.h"
+
+struct verdict {
+	uint8_t id[ZNS_UUID_LEN];
+	enum zns_rebuild_source from;
+	bool taken;
+	char name[ZNS_NAME_LEN_MAX + 1], why[200];
+};
+
+struct rebuild {
+	const struct zns_rebuild_params *p;
+	struct verdict *verdict;	/* the last word on each counts; told at the end */
+	size_t nr_verdicts;
+	uint8_t (*dead)[ZNS_UUID_LEN];	/* found, and not to be taken: what it claims explains nothing */
+	size_t nr_dead;
+	struct zns_rebuild_result *r;
+	struct zns_store *s;
+	struct zns_zone *zones;
+};
+
+static void tell(struct rebuild *b, const uint8_t *id, const char *container, enum zns_rebuild_source from, bool taken,
+		 const char *why)
+{
+	struct verdict *v;
+	size_t i;
+
+	for (i = 0; i < b->nr_verdicts && memcmp(b->verdict[i].id, id, ZNS_UUID_LEN); i++)
+		;
+	if (i == b->nr_verdicts) {
+		v = realloc(b->verdict, (i + 1) * sizeof(*v));
+		if (!v)
+			return;		/* nobody is told, nothing else */
+		b->verdict = v;
+		b->nr_verdicts++;
+		memcpy(v[i].id, id, ZNS_UUID_LEN);
+		v[i].from = from;
+	}
+	v = &b->verdict[i];
+	v->taken = taken;
+	snprintf(v->name, sizeof(v->name), "%s", container);
+	snprintf(v->why, sizeof(v->why), "%s", why);
+}
+
+static bool is_dead(const struct rebuild *b, const uint8_t *id)
+{
+	for (size_t i = 0; i < b->nr_dead; i++)
+		if (!memcmp(b->dead[i], id, ZNS_UUID_LEN))
+			return true;
+	return false;
+}
+
+/* true: it is new there. */
+static bool add_dead(struct rebuild *b, const uint8_t *id)
+{
+	uint8_t (*v)[ZNS_UUID_LEN];
+
+	if (is_dead(b, id))
+		return false;
+	v = realloc(b->dead, (b->nr_dead + 1) * sizeof(*v));
+	if (!v)
+		return false;
+	b->dead = v;
+	memcpy(v[b->nr_dead++], id, ZNS_UUID_LEN);
+	return true;
+}
+
+static void drop(struct zns_state *st, struct zns_ent *e)
+{
+	ZnsPb__Tombstone *t = calloc(1, sizeof(*t));
+	uint8_t *id = malloc(ZNS_UUID_LEN);
+	char *by = strdup("znsctl fsck");
+	struct zns_ent *tomb;
+
+	if (!t || !id || !by) {
+		free(t);
+		free(id);
+		free(by);
+		return;
+	}
+	zns_pb__tombstone__init(t);
+	memcpy(id, e->ckpt->id.data, ZNS_UUID_LEN);
+	t->id = (ProtobufCBinaryData){ ZNS_UUID_LEN, id };
+	t->deleted_ns = zns_now_ns();
+	t->by = by;
+	t->container = strdup(e->ckpt->container);
+	tomb = zns_state_ent(st, &t->base, NULL, NULL);
+	if (tomb)
+		zns_state_bury(st, tomb);
+}
+
+/* Its zones were reset since: the record of its removal is lost. */
+static bool data_gone(const struct rebuild *b, const ZnsPb__Checkpoint *c, char *why, size_t len)
+{
+	for (size_t i = 0; i < c->n_zones; i++) {
+		const ZnsPb__ZoneUse *u = c->zones[i];
+		const struct zns_zone *z = &b->zones[u->zone];
+
+		if (z->state != ZNS_ZONE_OFFLINE && u->start + u->len > z->wp) {
+			snprintf(why, len, "zone %u was reset since", u->zone);
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool overlaps(const ZnsPb__Checkpoint *c, const ZnsPb__Checkpoint *o)
+{
+	for (size_t i = 0; i < c->n_zones; i++)
+		for (size_t k = 0; k < o->n_zones; k++) {
+			const ZnsPb__ZoneUse *x = c->zones[i], *y = o->zones[k];
+
+			if (x->zone == y->zone && x->start < y->start + y->len && y->start < x->start + x->len)
+				return true;
+		}
+	return false;
+}
+
+/* Of two that claim the same bytes the newer one wrote them. */
+static bool overwritten(const struct rebuild *b, const ZnsPb__Checkpoint *c, char *why, size_t len)
+{
+	const struct zns_list *l = &b->s->st.checkpoints;
+	char id[ZNS_UUID_STR];
+
+	for (size_t i = 0; i < l->nr; i++) {
+		const ZnsPb__Checkpoint *o = l->v[i] ? l->v[i]->ckpt : NULL;
+
+		if (o && o != c && o->created_ns >= c->created_ns && overlaps(c, o)) {
+			snprintf(why, len, "checkpoint %s has its bytes", zns_uuid_format(o->id.data, id));
+			return true;
+		}
+	}
+	return false;
+}
+
+/* A record goes; the others stay where they are in the list until it is compacted. */
+static void leave_out(struct rebuild *b, struct zns_ent *e, const char *why)
+{
+	cleanup_free char *name = strdup(e->ckpt->container);
+	uint8_t id[ZNS_UUID_LEN];
+
+	memcpy(id, e->ckpt->id.data, ZNS_UUID_LEN);
+	drop(&b->s->st, e);
+	add_dead(b, id);
+	tell(b, id, name ? name : "?", ZNS_FROM_LOG, false, why);
+}
+
+/* Records of the log are believed, unless the zones say otherwise. */
+static void check_records(struct rebuild *b)
+{
+	struct zns_list *l = &b->s->st.checkpoints;
+	size_t nr = l->nr;
+	char why[128];
+
+	for (size_t i = 0; i < nr; i++) {
+		struct zns_ent *e = l->v[i];
+
+		if (!e || zns_state_room(&b->s->st, NULL))
+			continue;
+		if (data_gone(b, e->ckpt, why, sizeof(why)) || overwritten(b, e->ckpt, why, sizeof(why)))
+			leave_out(b, e, why);
+	}
+	zns_state_compact(&b->s->st);
+}
+
+static const ZnsPb__Tombstone *dead_in_zones(const struct zns_scan *s, const uint8_t *id)
+{
+	for (size_t i = 0; i < s->nr_dead; i++)
+		if (!memcmp(s->dead[i]->id.data, id, ZNS_UUID_LEN))
+			return s->dead[i];
+	return NULL;
+}
+
+static void how_removed(const ZnsPb__Tombstone *t, char *why, size_t len)
+{
+	char when[32];
+
+	snprintf(why, len, "was removed at %s by %.100s", zns_format_time(t->deleted_ns, when, sizeof(when)), t->by);
+}
+
+static bool has_manifest(const struct rebuild *b, const ZnsPb__Checkpoint *c)
+{
+	ZnsPb__Manifest *m;
+
+	if (zns_manifest_read(b->s->dev, c, &m, NULL))
+		return false;
+	zns_pb__manifest__free_unpacked(m, NULL);
+	return true;
+}
+
+/* What the zones told of records: removals that the log has lost, and newer checkpoints in their place. */
+static void settle_records(struct rebuild *b)
+{
+	const struct zns_scan *sc = &b->r->scan;
+	struct zns_list *l = &b->s->st.checkpoints;
+	size_t nr = l->nr;
+
+	for (size_t i = 0; i < nr; i++) {
+		struct zns_ent *e = l->v[i];
+		const ZnsPb__Tombstone *t;
+		bool whole, over = false;
+		char why[200] = "";
+
+		if (!e || zns_state_room(&b->s->st, NULL))
+			continue;
+		t = dead_in_zones(sc, e->ckpt->id.data);
+		whole = has_manifest(b, e->ckpt);
+		for (size_t k = 0; !whole && k < sc->nr; k++)
+			over |= sc->v[k].c && sc->v[k].c->created_ns >= e->ckpt->created_ns && overlaps(e->ckpt, sc->v[k].c);
+		if (t) {
+			how_removed(t, why, sizeof(why));
+			leave_out(b, e, why);
+		} else if (over) {
+			leave_out(b, e, "its zones were written anew");
+		} else {
+			tell(b, e->ckpt->id.data, e->ckpt->container, ZNS_FROM_LOG, true, whole ? "" : "its manifest is damaged");
+		}
+	}
+	zns_state_compact(&b->s->st);
+}
+
+static ZnsPb__Checkpoint *copy_of(const ZnsPb__Checkpoint *c)
+{
+	size_t n = zns_pb__checkpoint__get_packed_size(c);
+	cleanup_free uint8_t *buf = malloc(n + 1);
+
+	if (!buf)
+		return NULL;
+	zns_pb__checkpoint__pack(c, buf);
+	return zns_pb__checkpoint__unpack(NULL, n, buf);
+}
+
+/* 0: it is in the state now; else why not. */
+static int take(struct rebuild *b, const struct zns_found *f, struct zns_err *err)
+{
+	struct zns_state *st = &b->s->st;
+	struct zns_limits lim = st->lim;
+	ZnsPb__Manifest *m = NULL;
+	ZnsPb__Checkpoint *copy;
+	struct zns_ent *e;
+	char why[128];
+	int rc;
+
+	if (f->why.code) {
+		*err = f->why;
+		return f->why.code;
+	}
+	lim.nr_groups = lim.nr_zones;
+	rc = zns_check_checkpoint(f->c, &lim, -EBADMSG, err);
+	if (!rc && (data_gone(b, f->c, why, sizeof(why)) || overwritten(b, f->c, why, sizeof(why))))
+		rc = zns_fail(err, -ESTALE, "%s", why);
+	if (!rc)
+		rc = zns_state_may_add(st, f->c, -EBADMSG, err);
+	if (!rc)
+		rc = zns_manifest_read(b->s->dev, f->c, &m, err);
+	if (!rc && memcmp(m->device.data, b->s->uuid, ZNS_UUID_LEN))
+		rc = zns_fail(err, -EXDEV, "it is of another store");
+	if (!rc)
+		rc = zns_manifest_agrees(m, f->c, err);
+	if (!rc && b->p->intact)
+		rc = b->p->intact(b->p->arg, f->c, m, err);
+	if (m)
+		zns_pb__manifest__free_unpacked(m, NULL);
+	if (!rc)
+		rc = zns_state_room(st, err);
+	if (rc)
+		return rc;
+	copy = copy_of(f->c);
+	e = copy ? zns_state_ent(st, &copy->base, copy->container, err) : NULL;
+	if (!e)
+		return zns_fail(err, -ENOMEM, "no memory for a checkpoint");
+	zns_state_add(st, e);
+	return 0;
+}
+
+static int cmp_found(const void *pa, const void *pb)
+{
+	const struct zns_found *a = pa, *b = pb;
+	int64_t x = a->c ? a->c->created_ns : 0, y = b->c ? b->c->created_ns : 0;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Returns how many turned out not to be worth taking, that nobody knew of before. */
+static int take_found(struct rebuild *b)
+{
+	int news = 0;
+	struct zns_scan *sc = &b->r->scan;
+
+	if (sc->nr)
+		qsort(sc->v, sc->nr, sizeof(*sc->v), cmp_found);
+	for (size_t i = 0; i < sc->nr; i++) {
+		const struct zns_found *f = &sc->v[i];
+		const struct zns_ent *dead = zns_state_find_dead(&b->s->st, f->id);
+		const ZnsPb__Tombstone *t = dead ? dead->tomb : dead_in_zones(sc, f->id);
+		const char *name = f->c ? f->c->container : "?";
+		struct zns_err err = ZNS_ERR_INIT;
+		char why[200];
+		int rc;
+
+		if (zns_state_find(&b->s->st, f->id) || (is_dead(b, f->id) && !dead && !t))
+			continue;
+		if (t) {
+			how_removed(t, why, sizeof(why));
+			tell(b, f->id, name, ZNS_FROM_ZONES, false, why);
+			news += add_dead(b, f->id);
+			continue;
+		}
+		rc = take(b, f, &err);
+		if (rc == -ENOMEM)
+			return rc;
+		tell(b, f->id, name, ZNS_FROM_ZONES, !rc, rc ? err.msg : "");
+		if (rc)
+			news += add_dead(b, f->id);
+	}
+	return news;
+}
+
+static int own_uuid(struct rebuild *b, const struct zns_salvage *sv, struct zns_err *err)
+{
+	if (sv->has_uuid)
+		return 0;
+	if (b->p->uuid && (sv->records || b->r->scan.nr)) {
+		memcpy(b->s->uuid, b->p->uuid, ZNS_UUID_LEN);
+		return 0;
+	}
+	for (size_t i = 0; i < b->r->scan.nr; i++) {
+		ZnsPb__Manifest *m;
+
+		if (!b->r->scan.v[i].c || zns_manifest_read(b->s->dev, b->r->scan.v[i].c, &m, NULL))
+			continue;
+		memcpy(b->s->uuid, m->device.data, ZNS_UUID_LEN);
+		zns_pb__manifest__free_unpacked(m, NULL);
+		return 0;
+	}
+	return zns_fail(err, -ENOMEDIUM, "nothing on %s is of a store: no record and no footer", b->s->dev->path);
+}
+
+static ZnsPb__Profile *copy_profile(const ZnsPb__Profile *p)
+{
+	size_t n = zns_pb__profile__get_packed_size(p);
+	cleanup_free uint8_t *buf = malloc(n + 1);
+
+	if (!buf)
+		return NULL;
+	zns_pb__profile__pack(p, buf);
+	return zns_pb__profile__unpack(NULL, n, buf);
+}
+
+/* The fallback first: without a profile there are no groups, and no reservation would be accepted. */
+static int start(struct rebuild *b, struct zns_salvage *sv, struct zns_err *err)
+{
+	struct zns_store *s = b->s;
+	ZnsPb__Profile *p;
+	int rc;
+
+	rc = zns_store_meta_range(s->dev, &s->first_meta, &s->nr_meta, err);
+	if (!rc)
+		rc = zns_state_init(&s->st, &s->dev->geo, s->nr_meta, err);
+	if (!rc)
+		rc = zns_check_profile(b->p->profile, &s->st.lim, -EINVAL, err);
+	if (rc)
+		return rc;
+	p = copy_profile(b->p->profile);
+	if (!p)
+		return zns_fail(err, -ENOMEM, "no memory for the profile");
+	zns_state_set_profile(&s->st, p);
+	rc = zns_salvage(s, sv, err);
+	if (!rc)
+		rc = zns_dev_report(s->dev, 0, s->dev->geo.nr_zones, b->zones, err);
+	b->r->records = sv->records;
+	b->r->damaged_blocks = sv->damaged_blocks;
+	b->r->profile_lost = !sv->has_profile;
+	return rc;
+}
+
+static int cmp_commit(const void *pa, const void *pb)
+{
+	const ZnsPb__Checkpoint *a = (*(struct zns_ent *const *)pa)->ckpt, *b = (*(struct zns_ent *const *)pb)->ckpt;
+
+	return a->created_ns < b->created_ns ? -1 : a->created_ns > b->created_ns;
+}
+
+/* In the order of their commits again. */
+static void sort_checkpoints(struct zns_list *l)
+{
+	if (l->nr)
+		qsort(l->v, l->nr, sizeof(*l->v), cmp_commit);
+	for (size_t i = 0; i < l->nr; i++)
+		l->v[i]->pos = i;
+}
+
+static int scan(struct rebuild *b, struct zns_err *err)
+{
+	const struct zns_list *l = &b->s->st.checkpoints;
+	cleanup_free const ZnsPb__Checkpoint **known = calloc(l->nr + 1, sizeof(*known));
+	struct zns_scan_params p = { .dev = b->s->dev, .nr_meta = b->s->nr_meta, .progress = b->p->progress,
+				     .arg = b->p->arg, .dead = (const uint8_t (*)[ZNS_UUID_LEN])b->dead,
+				     .nr_dead = b->nr_dead };
+	size_t n = 0;
+
+	if (!known)
+		return zns_fail(err, -ENOMEM, "no memory for %zu checkpoints", l->nr);
+	zns_scan_free(&b->r->scan);
+	for (size_t i = 0; i < l->nr; i++)
+		if (has_manifest(b, l->v[i]->ckpt))	/* else something newer may stand there */
+			known[n++] = l->v[i]->ckpt;
+	p.known = known;
+	p.nr_known = n;
+	return zns_scan_zones(&p, &b->r->scan, err);
+}
+
+static int write_new(struct rebuild *b, const struct zns_salvage *sv, struct zns_err *err)
+{
+	struct zns_store *s = b->s;
+	const ZnsPb__Mount *have = s->st.mount;
+	char when[32];
+
+	if (b->p->self && have && !have->released && strcmp(have->machine, b->p->self->machine))
+		return zns_fail(err, -EBUSY, "%s is in use by host %s since %s; if that host no longer has it: znsctl register --take-over %s",
+				s->dev->path, have->host, zns_format_time(have->since_ns, when, sizeof(when)), s->dev->path);
+	/* Not over the newest records that there are: they stay until the roll after. */
+	if (sv->newest_zone != UINT32_MAX) {
+		s->log.dev = s->dev;
+		s->log.zone = sv->newest_zone;
+	}
+	return zns_store_roll(s, 0, err);
+}
+
+int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p, struct zns_rebuild_result *r,
+		struct zns_err *err)
+{
+	cleanup_free struct zns_zone *zones = calloc(dev->geo.nr_zones, sizeof(*zones));
+	struct rebuild b = { .p = p, .r = r, .zones = zones, .s = zns_store_alloc(dev, 0, err) };
+	struct zns_salvage sv;
+	int rc;
+
+	*r = (struct zns_rebuild_result){ 0 };
+	if (!b.s || !zones) {
+		zns_store_close(b.s);
+		return zns_fail(err, -ENOMEM, "no memory for %u zones", dev->geo.nr_zones);
+	}
+	rc = start(&b, &sv, err);
+	if (!rc)
+		check_records(&b);
+	for (size_t i = 0; i < b.s->st.tombstones.nr && !rc; i++)
+		if (b.s->st.tombstones.v[i])
+			add_dead(&b, b.s->st.tombstones.v[i]->tomb->id.data);
+	/* What is left out may have hidden what was written later in its place: again without it. */
+	while (!rc) {
+		rc = scan(&b, err);
+		if (!rc)
+			rc = own_uuid(&b, &sv, err);
+		if (!rc)
+			settle_records(&b);
+		if (!rc)
+			rc = take_found(&b);
+		if (rc == -ENOMEM)
+			zns_fail(err, rc, "no memory for what was found");
+		if (rc <= 0)
+			break;
+		rc = 0;
+	}
+	zns_state_compact(&b.s->st);
+	sort_checkpoints(&b.s->st.checkpoints);
+	r->checkpoints = b.s->st.checkpoints.nr;
+	r->reservations = b.s->st.reservations.nr;
+	r->tombstones = b.s->st.tombstones.nr;
+	if (!rc && !p->dry_run)
+		rc = write_new(&b, &sv, err);
+	r->generation = p->dry_run ? b.s->max_generation + 1 : b.s->log.generation;
+	for (size_t i = 0; i < b.nr_verdicts && p->tell && !rc; i++)
+		p->tell(p->arg, b.verdict[i].id, b.verdict[i].name, b.verdict[i].from, b.verdict[i].taken, b.verdict[i].why);
+	free(b.verdict);
+	free(b.dead);
+	zns_store_close(b.s);
+	if (rc)
+		zns_scan_free(&r->scan);
+	return rc;
+}

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Finding footers without the log. Every zone is walked from its write pointer down to its beginning: over the bytes of
+ * checkpoints that are known by now, over footers, which make a checkpoint known, and, where nothing explains what is
+ * there, block by block. What is known grows while other zones are walked, so unexplained bytes come last.
+ */
+#include <string.h>
+#include "zns/fsck.h"
+#include "zns/frame.h"
+#include "store_int.h"
+
+#define BACK MIB(1)
+
+struct use {
+	struct use *next;
+	uint64_t start, end;
+};
+
+struct zwalk {
+	uint64_t at;		/* bytes below it are still to be explained */
+	uint64_t cap;
+	struct use *uses;
+	bool dead;		/* block below is neither known nor a footer */
+	bool stuck;		/* cannot be read */
+};
+
+struct walk {
+	struct zns_dev *dev;
+	uint32_t nr_meta, block;
+	struct zwalk *z;
+	struct zns_scan *out;
+	uint8_t *buf;
+	uint32_t buf_zone;
+	uint64_t buf_off, buf_len;
+	const struct zns_scan_params *p;
+};
+
+static int add_use(struct walk *w, uint32_t zone, uint64_t start, uint64_t len)
+{
+	struct use *u;
+
+	if (zone < w->nr_meta || zone >= w->dev->geo.nr_zones || !len)
+		return 0;
+	u = malloc(sizeof(*u));
+	if (!u)
+		return -ENOMEM;
+	*u = (struct use){ w->z[zone].uses, start, start + zns_align_up(len, w->block) };
+	w->z[zone].uses = u;
+	w->z[zone].dead = false;	/* look again */
+	return 0;
+}
+
+static int add_uses(struct walk *w, const ZnsPb__Checkpoint *c)
+{
+	for (size_t i = 0; i < c->n_zones; i++)
+		if (add_use(w, c->zones[i]->zone, c->zones[i]->start, c->zones[i]->len))
+			return -ENOMEM;
+	return 0;
+}
+
+/* The block that ends at @end; NULL: unreadable. Read backwards in large pieces. */
+static const uint8_t *block_before(struct walk *w, uint32_t zone, uint64_t end, bool piece)
+{
+	uint64_t off = end - w->block;
+
+	if (w->buf_zone != zone || off < w->buf_off || end > w->buf_off + w->buf_len) {
+		uint64_t from = piece && end > BACK ? end - BACK : piece ? 0 : off;
+
+		from = zns_align_up(from, w->block);
+		w->buf_zone = UINT32_MAX;
+		/* One bad block must not hide the others. */
+		if (zns_store_read(w->dev, zone, from, w->buf, end - from, NULL)) {
+			from = off;
+			if (zns_store_read(w->dev, zone, from, w->buf, end - from, NULL))
+				return NULL;
+		}
+		w->buf_zone = zone;
+		w->buf_off = from;
+		w->buf_len = end - from;
+		w->out->bytes += w->buf_len;
+		if (w->p->progress)
+			w->p->progress(w->p->arg, w->buf_len);
+	}
+	return w->buf + (off - w->buf_off);
+}
+
+/* The record: the manifest's copy, the manifest's place, and the manifest's own bytes among the zone uses. */
+static int complete(const ZnsPb__Footer *f, uint64_t footer, uint32_t block, ZnsPb__Checkpoint *c)
+{
+	ZnsPb__ExtentRef *ref = calloc(1, sizeof(*ref));
+	ZnsPb__ZoneUse *u, **v;
+
+	if (!ref)
+		return -ENOMEM;
+	zns_pb__extent_ref__init(ref);
+	ref->zone = f->zone;
+	ref->start = f->manifest_start;
+	ref->len = f->manifest_len;
+	ref->hash = f->manifest_hash;
+	c->manifest = ref;
+	for (size_t i = 0; i < c->n_zones; i++) {
+		u = c->zones[i];
+		if (u->zone == f->zone && u->start + u->len == f->manifest_start) {
+			u->len = footer + block - u->start;
+			return 0;
+		}
+	}
+	v = realloc(c->zones, (c->n_zones + 1) * sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	c->zones = v;
+	u = calloc(1, sizeof(*u));
+	if (!u)
+		return -ENOMEM;
+	zns_pb__zone_use__init(u);
+	u->zone = f->zone;
+	u->start = f->manifest_start;
+	u->len = footer + block - f->manifest_start;
+	c->zones[c->n_zones++] = u;
+	return 0;
+}
+
+static bool found_before(const struct walk *w, uint32_t zone, uint64_t footer)
+{
+	for (size_t i = 0; i < w->out->nr; i++)
+		if (w->out->v[i].zone == zone && w->out->v[i].footer == footer)
+			return true;
+	return false;
+}
+
+static bool is_dead(const struct walk *w, const uint8_t *id)
+{
+	for (size_t i = 0; i < w->p->nr_dead; i++)
+		if (!memcmp(w->p->dead[i], id, ZNS_UUID_LEN))
+			return true;
+	for (size_t i = 0; i < w->out->nr_dead; i++)
+		if (!memcmp(w->out->dead[i]->id.data, id, ZNS_UUID_LEN))
+			return true;
+	return false;
+}
+
+static int take_footer(struct walk *w, const ZnsPb__Footer *f, uint64_t footer, struct zns_err *err)
+{
+	ZnsPb__Checkpoint ask = ZNS_PB__CHECKPOINT__INIT;
+	ZnsPb__ExtentRef ref = ZNS_PB__EXTENT_REF__INIT;
+	struct zns_found *v, *n;
+	ZnsPb__Manifest *m = NULL;
+
+	if (found_before(w, f->zone, footer))
+		return 0;
+	v = realloc(w->out->v, (w->out->nr + 1) * sizeof(*v));
+	if (!v)
+		return zns_fail(err, -ENOMEM, "no memory for what was found");
+	w->out->v = v;
+	n = &v[w->out->nr++];
+	*n = (struct zns_found){ .zone = f->zone, .footer = footer };
+	memcpy(n->id, f->checkpoint.data, ZNS_UUID_LEN);
+	ref.zone = f->zone;
+	ref.start = f->manifest_start;
+	ref.len = f->manifest_len;
+	ref.hash = f->manifest_hash;
+	ask.id = f->checkpoint;
+	ask.container = (char *)"";
+	ask.manifest = &ref;
+	if (zns_manifest_read(w->dev, &ask, &m, &n->why))
+		return add_use(w, f->zone, f->manifest_start, footer + w->block - f->manifest_start);
+	n->c = m->checkpoint;
+	m->checkpoint = calloc(1, sizeof(*m->checkpoint));	/* the manifest is freed without it */
+	if (!m->checkpoint) {
+		m->checkpoint = n->c;
+		n->c = NULL;
+		zns_pb__manifest__free_unpacked(m, NULL);
+		return zns_fail(err, -ENOMEM, "no memory for what was found");
+	}
+	zns_pb__checkpoint__init(m->checkpoint);
+	zns_pb__manifest__free_unpacked(m, NULL);
+	if (complete(f, footer, w->block, n->c) ||
+	    add_use(w, f->zone, f->manifest_start, footer + w->block - f->manifest_start) ||
+	    (!is_dead(w, n->id) && add_uses(w, n->c)))
+		return zns_fail(err, -ENOMEM, "no memory for what was found");
+	return 0;
+}
+
+static int take_tombstone(struct walk *w, const struct zns_frame *f, struct zns_err *err)
+{
+	ZnsPb__Tombstone *t = zns_pb__tombstone__unpack(NULL, f->len, f->payload), **v;
+
+	if (!t || zns_check_tombstone(t, -EBADMSG, NULL)) {
+		if (t)
+			zns_pb__tombstone__free_unpacked(t, NULL);
+		return 0;
+	}
+	v = realloc(w->out->dead, (w->out->nr_dead + 1) * sizeof(*v));
+	if (!v) {
+		zns_pb__tombstone__free_unpacked(t, NULL);
+		return zns_fail(err, -ENOMEM, "no memory for what was found");
+	}
+	w->out->dead = v;
+	v[w->out->nr_dead++] = t;
+	return 0;
+}
+
+/* 1: the block that ends at z->at is a footer or a tombstone, taken; 0: neither. */
+static int look(struct walk *w, uint32_t zone, bool piece, struct zns_err *err)
+{
+	struct zwalk *z = &w->z[zone];
+	const uint8_t *b = block_before(w, zone, z->at, piece);
+	ZnsPb__Footer *foot;
+	struct zns_frame f;
+	int rc;
+
+	if (!b) {
+		z->stuck = true;
+		return 0;
+	}
+	if (zns_frame_parse(b, w->block, &f, NULL))
+		return 0;
+	if (f.type == ZNS_FRAME_TOMBSTONE) {
+		z->at -= w->block;
+		rc = take_tombstone(w, &f, err);
+		return rc ? rc : 1;
+	}
+	if (f.type != ZNS_FRAME_FOOTER || zns_footer_read(w->dev, zone, z->at - w->block, &foot, NULL))
+		return 0;
+	rc = take_footer(w, foot, z->at - w->block, err);
+	zns_pb__footer__free_unpacked(foot, NULL);
+	return rc ? rc : 1;
+}
+
+static bool step_over(struct zwalk *z)
+{
+	for (struct use *u = z->uses; u; u = u->next) {
+		if (u->end < z->at || u->start >= z->at)
+			continue;
+		z->at = u->start;
+		return true;
+	}
+	return false;
+}
+
+/* As far as it is explained. *moved: something was learned. */
+static int advance(struct walk *w, uint32_t zone, bool *moved, struct zns_err *err)
+{
+	struct zwalk *z = &w->z[zone];
+	int rc;
+
+	while (z->at && !z->dead && !z->stuck) {
+		if (step_over(z)) {
+			*moved = true;
+			continue;
+		}
+		rc = look(w, zone, false, err);
+		if (rc < 0)
+			return rc;
+		if (rc == 1) {
+			*moved = true;
+			continue;
+		}
+		z->dead = true;
+	}
+	return 0;
+}
+
+/* A piece of unexplained bytes, until something is known again or a footer comes. */
+static int search(struct walk *w, uint32_t zone, struct zns_err *err)
+{
+	struct zwalk *z = &w->z[zone];
+	uint64_t end = z->at > BACK ? z->at - BACK : 0;
+
+	while (z->at > end && !z->stuck) {
+		int rc = look(w, zone, true, err);
+
+		if (rc)
+			return rc < 0 ? rc : 0;
+		if (z->stuck) {		/* go on below it */
+			z->stuck = false;
+			w->out->unreadable++;
+		}
+		z->at -= w->block;
+		if (z->at && step_over(z))
+			return 0;
+	}
+	return 0;
+}
+
+static int run(struct walk *w, struct zns_err *err)
+{
+	uint32_t nr = w->dev->geo.nr_zones, i;
+	bool moved;
+	int rc;
+
+	do {
+		do {
+			moved = false;
+			for (i = w->nr_meta; i < nr; i++) {
+				rc = advance(w, i, &moved, err);
+				if (rc)
+					return rc;
+			}
+		} while (moved);
+		/* Zones take turns: what one of them is full of may be explained by a footer that another one has soon. */
+		for (i = w->nr_meta; i < nr; i++) {
+			if (!w->z[i].at)
+				continue;
+			w->z[i].dead = w->z[i].stuck = false;
+			rc = search(w, i, err);
+			if (rc)
+				return rc;
+			moved = true;
+		}
+	} while (moved);
+	return 0;
+}
+
+int zns_scan_zones(const struct zns_scan_params *p, struct zns_scan *out, struct zns_err *err)
+{
+	struct zns_dev *dev = p->dev;
+	struct walk w = { .dev = dev, .nr_meta = p->nr_meta, .block = dev->geo.block_size, .out = out,
+			  .buf_zone = UINT32_MAX, .p = p };
+	cleanup_free struct zns_zone *zones = calloc(dev->geo.nr_zones, sizeof(*zones));
+	int rc = 0;
+
+	*out = (struct zns_scan){ 0 };
+	w.z = calloc(dev->geo.nr_zones, sizeof(*w.z));
+	w.buf = zns_store_buf(dev, BACK + dev->geo.block_size);
+	if (!zones || !w.z || !w.buf)
+		rc = zns_fail(err, -ENOMEM, "no memory for %u zones", dev->geo.nr_zones);
+	if (!rc)
+		rc = zns_dev_report(dev, 0, dev->geo.nr_zones, zones, err);
+	for (uint32_t i = p->nr_meta; i < dev->geo.nr_zones && !rc; i++) {
+		if (zones[i].conventional || zones[i].state == ZNS_ZONE_OFFLINE || zones[i].state == ZNS_ZONE_EMPTY)
+			continue;
+		w.z[i].at = zns_align_down(zns_min(zones[i].wp, zones[i].capacity), w.block);
+		out->zones += w.z[i].at > 0;
+	}
+	for (size_t k = 0; k < p->nr_known && !rc; k++)
+		if (add_uses(&w, p->known[k]))
+			rc = zns_fail(err, -ENOMEM, "no memory for %zu checkpoints", p->nr_known);
+	if (!rc)
+		rc = run(&w, err);
+	for (uint32_t i = 0; w.z && i < dev->geo.nr_zones; i++)
+		while (w.z[i].uses) {
+			struct use *u = w.z[i].uses;
+
+			w.z[i].uses = u->next;
+			free(u);
+		}
+	free(w.z);
+	free(w.buf);
+	if (rc)
+		zns_scan_free(out);
+	return rc;
+}
+
+void zns_scan_free(struct zns_scan *s)
+{
+	for (size_t i = 0; i < s->nr; i++)
+		if (s->v[i].c)
+			zns_pb__checkpoint__free_unpacked(s->v[i].c, NULL);
+	for (size_t i = 0; i < s->nr_dead; i++)
+		zns_pb__tombstone__free_unpacked(s->dead[i], NULL);
+	free(s->v);
+	free(s->dead);
+	*s = (struct zns_scan){ 0 };
+}
+
+int zns_tombstone_block(const ZnsPb__Tombstone *t, uint8_t *block, size_t block_size)
+{
+	size_t n = zns_pb__tombstone__get_packed_size(t);
+	struct zns_frame f = { .type = ZNS_FRAME_TOMBSTONE, .payload = block + ZNS_FRAME_HDR, .len = n };
+
+	if (zns_frame_size(n, 1) > block_size)
+		return -EMSGSIZE;
+	zns_pb__tombstone__pack(t, block + ZNS_FRAME_HDR);
+	zns_frame_pack(&f, block_size, block);
+	return 0;
+}
