@@ -136,7 +136,8 @@ class Bench:
         r.update(name=name, noise=noise, zones=made["zones"], dies=len(set(made["zone_die"])), source=said["source"],
                  groups=len(said["groups"]), channels=took["channels"], confidence=said["confidence"],
                  write_mibps=said["zone_write_mibps"], read_mibps=said["zone_read_mibps"],
-                 written=took["bytes_written"], capacity=made["zones"] * made["zone_capacity"], budget=took["budget"],
+                 unknown=len(took["unknown_zones"]),
+                 failure=took["failure"], written=took["bytes_written"], capacity=made["zones"] * made["zone_capacity"], budget=took["budget"],
                  resets=took["resets"], reads=took["reads"], model_s=took["device_s"], wall_s=wall, left=left)
         want_source = "one-domain" if made["map"] == "shared" else "probe"
         r["ok"] = (all(r[k] >= v for k, v in AIM.items()) and r["source"] == want_source and not left
@@ -177,6 +178,8 @@ def main():
                 continue
             results.append(b.measure(name, options, noise, a.seed))
             print(row(results[-1]), flush=True)
+            if results[-1]["unknown"]:
+                print(f"{results[-1]['unknown']} zones unknown: {results[-1]['failure']}", flush=True)
     except RuntimeError as e:
         print(f"probe_accuracy: {name}: {e}", file=sys.stderr)
         return 1

@@ -196,17 +196,28 @@ static void bad_zone(void **state)
 {
 	struct zns_emu_params p = timed(64, 4, 2);
 	struct zns_emu_rule rule = { .kind = ZNS_EMU_WEAR_READ_ONLY, .zone = 33, .after = 0 };
-	struct zns_probe_params par = { .seed = 3 };
-	struct zns_dev *d = make(&p, 0);
+	struct zns_probe_params par = { 0 };
+	struct zns_dev *d = NULL;
+	int rc = -EIO;
 
-	assert_ok(zns_emu_add_fault(d, &rule, &err));
-	if (zns_probe_run(d, &par, &map, &err)) {	/* hit while the rates were measured */
-		zns_probe_fini(&map);
-		par.seed = 4;
-		assert_ok(zns_probe_run(d, &par, &map, &err));
+	/* where the rates are measured it is an error; which zones those are is the seed's */
+	for (par.seed = 1; rc && par.seed < 20; par.seed++) {
+		zns_dev_close(d);
+		unlink(dev_path);
+		d = make(&p, 0);
+		assert_ok(zns_emu_add_fault(d, &rule, &err));
+		rc = zns_probe_run(d, &par, &map, &err);
+		if (rc) {
+			assert_int_equal(rc, -EROFS);
+			zns_probe_fini(&map);
+		}
 	}
+	assert_int_equal(rc, 0);
 	assert_emu_map(d, 4, 1);
 	assert_int_equal(map.zone_group[33], ZNS_PROBE_NONE);
+	assert_int_equal(map.nr_unknown, 1);
+	assert_int_equal(map.nr_failed, 1);
+	assert_non_null(strstr(map.failure, "zone 33 is read-only"));
 	zns_probe_fini(&map);
 	zns_dev_close(d);
 }

@@ -173,6 +173,8 @@ static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 			       m->nr_groups);
 		printf("one zone: %u MiB/s written, %u MiB/s read; confidence %.4f, %u zones unknown; stored\n",
 		       m->zone_write_mibps, m->zone_read_mibps, m->confidence, m->nr_unknown);
+		if (m->nr_failed)
+			printf("%u zones could not be written and are left out: %s\n", m->nr_failed, m->failure);
 		print_cost(k);
 		return CTL_OK;
 	}
@@ -186,6 +188,8 @@ static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 	json_object_object_add(j, "channels", m->nr_channels ? json_object_new_int64(m->nr_channels) : NULL);
 	json_object_object_add(j, "zones", json_object_new_int64(m->nr_zones));
 	json_object_object_add(j, "unknown_zones", unknown);
+	json_object_object_add(j, "failed_zones", json_object_new_int64(m->nr_failed));
+	json_object_object_add(j, "failure", m->nr_failed ? json_object_new_string(m->failure) : NULL);
 	json_object_object_add(j, "confidence", json_object_new_double(m->confidence));
 	json_object_object_add(j, "zone_write_mibps", json_object_new_int64(m->zone_write_mibps));
 	json_object_object_add(j, "zone_read_mibps", json_object_new_int64(m->zone_read_mibps));

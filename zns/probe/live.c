@@ -4,6 +4,8 @@
 
 #include "probe_priv.h"
 
+#define FAILED_IN_A_ROW 4u	/* that is not the zones */
+
 static const char mark[16] = "zns-criu probe\n";
 
 struct unit_head {
@@ -169,10 +171,13 @@ int probe_spend(struct probe *p, uint64_t bytes, struct zns_err *err)
 	return 0;
 }
 
-/* One by one, after several at once failed: a bad zone is left out, a limit is an error. */
+/* One by one, after several at once failed: a bad zone is left out, a limit, or many in a row, is an error. */
 static int write_each(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
+	uint32_t in_a_row = 0;
+
 	for (uint32_t i = 0; i < nr; i++) {
+		struct zns_err why = ZNS_ERR_INIT;
 		uint32_t z = zones[i];
 		struct zns_zone now;
 		int rc = zns_dev_report(p->d, z, 1, &now, err);
@@ -181,12 +186,21 @@ static int write_each(struct probe *p, const uint32_t *zones, uint32_t nr, struc
 			return rc;
 		if (now.wp >= p->unit)
 			continue;
-		rc = now.wp || now.state != ZNS_ZONE_EMPTY ? -EIO :
-			zns_dev_write(p->d, z, 0, p->wbuf + (size_t)i * p->unit, p->unit, err);
+		/* a failed first write may have opened it all the same */
+		if (now.wp || now.state != ZNS_ZONE_EMPTY)
+			zns_dev_reset(p->d, &z, 1, NULL);
+		rc = zns_dev_write(p->d, z, 0, p->wbuf + (size_t)i * p->unit, p->unit, &why);
 		if (rc == -EOVERFLOW || rc == -ETOOMANYREFS || rc == -ENOMEM || rc == -EBADF)
-			return rc;
-		if (!rc)
+			return zns_fail(err, rc, "%s", why.msg);
+		if (!rc) {
+			in_a_row = 0;
 			continue;
+		}
+		if (++in_a_row == FAILED_IN_A_ROW)
+			return zns_fail(err, rc, "%u zones in a row cannot be written: %s", in_a_row, why.msg);
+		if (!p->map->nr_failed++)
+			snprintf(p->map->failure, sizeof(p->map->failure), "%s", why.msg);
+		p->given_up[z] = true;
 		zns_dev_reset(p->d, &z, 1, NULL);
 		p->kind[z] = KIND_NO;
 		p->have[z] = 0;

@@ -91,7 +91,7 @@ void probe_count(struct probe *p)
 
 	m->nr_unknown = 0;
 	for (uint32_t z = 0; z < p->nr; z++) {
-		if (p->kind[z] == KIND_NO && m->zone_group[z] == ZNS_PROBE_NONE)
+		if (p->kind[z] == KIND_NO && m->zone_group[z] == ZNS_PROBE_NONE && !p->given_up[z])
 			continue;
 		usable++;
 		m->nr_unknown += m->zone_group[z] == ZNS_PROBE_NONE;

@@ -63,7 +63,9 @@ struct zns_probe_map {
 	uint32_t *pivot;	/* by group: the zone that stands for it */
 	uint32_t *group_channel;	/* by group; ZNS_PROBE_NONE */
 	float *channel_confidence;	/* by group */
-	uint32_t nr_unknown;	/* zones that can be used, without a group */
+	uint32_t nr_unknown;	/* zones that can be used, or failed in this run, without a group */
+	uint32_t nr_failed;	/* of these: could not be written */
+	char failure[200];	/* what the first of them said */
 	double confidence;	/* mean over the zones that can be used; an unknown one counts 0 */
 	uint32_t zone_write_mibps, zone_read_mibps;	/* one zone alone */
 	double scaling;		/* what up to 8 zones written together get, as a multiple of one alone */
