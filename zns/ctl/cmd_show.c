@@ -66,6 +66,28 @@ static struct json_object *json_image(const ZnsPb__Image *im)
 	return j;
 }
 
+static struct json_object *json_bytes(uint32_t zone, uint64_t start, uint64_t len)
+{
+	struct json_object *j = json_object_new_object();
+
+	json_object_object_add(j, "zone", json_object_new_int64(zone));
+	json_object_object_add(j, "start", json_object_new_int64(start));
+	json_object_object_add(j, "len", json_object_new_int64(len));
+	return j;
+}
+
+/* Every byte of it, padding and footer included; and where the manifest is among them. */
+static void json_places(struct json_object *j, const ZnsPb__Checkpoint *c)
+{
+	struct json_object *list = json_object_new_array();
+
+	for (size_t i = 0; i < c->n_zones; i++)
+		json_object_array_add(list, json_bytes(c->zones[i]->zone, c->zones[i]->start, c->zones[i]->len));
+	json_object_object_add(j, "zone_uses", list);
+	if (c->manifest)
+		json_object_object_add(j, "manifest", json_bytes(c->manifest->zone, c->manifest->start, c->manifest->len));
+}
+
 static int print_json(const ZnsPb__Checkpoint *c, const ZnsPb__RestoreStat *last, const ZnsPb__Manifest *m,
 		      const struct zns_registered *reg, const struct handle_info *hi)
 {
@@ -76,6 +98,7 @@ static int print_json(const ZnsPb__Checkpoint *c, const ZnsPb__RestoreStat *last
 	for (i = 0; i < m->n_images; i++)
 		json_object_array_add(list, json_image(m->images[i]));
 	json_object_object_add(j, "images", list);
+	json_places(j, c);
 	json_object_object_add(j, "device", json_object_new_string(zns_uuid_format(reg->uuid, id)));
 	json_object_object_add(j, "path", json_object_new_string(reg->path));
 	json_object_object_add(j, "last_restore", last ? ctl_json_restore(last) : NULL);
