@@ -69,7 +69,8 @@ static void config(const char *labels, const char *env)
 {
 	char text[2000];
 
-	snprintf(text, sizeof(text), "{\"ID\":\"" ID_A "\",\"Name\":\"/web\",\"Config\":{\"Image\":\"nginx:1\",\"Labels\":%s,\"Env\":%s}}",
+	snprintf(text, sizeof(text),
+		 "{\"ID\":\"" ID_A "\",\"Name\":\"/web\",\"Config\":{\"Image\":\"nginx:1\",\"Labels\":%s,\"Env\":%s}}",
 		 labels, env);
 	put(at("root/containers/" ID_A "/config.v2.json"), text);
 }
@@ -78,8 +79,10 @@ static void bundle(const char *annotations, const char *env)
 {
 	char text[2000];
 
-	snprintf(text, sizeof(text), "{\"process\":{\"env\":%s},\"annotations\":%s,\"mounts\":[{\"source\":\"proc\"},"
-		 "{\"source\":\"%s/root/containers/" ID_A "/hosts\",\"destination\":\"/etc/hosts\"}]}", env, annotations, top);
+	snprintf(text, sizeof(text),
+		 "{\"process\":{\"env\":%s},\"annotations\":%s,\"mounts\":[{\"source\":\"proc\"},"
+		 "{\"source\":\"%s/root/containers/" ID_A "/hosts\",\"destination\":\"/etc/hosts\"}]}",
+		 env, annotations, top);
 	put(at("bundle/config.json"), text);
 }
 
@@ -156,7 +159,8 @@ static void order(void **state)
 	assert_string_equal(setting(DOCKER_QOS), "-");
 	put(at("conf/zns.conf"), "docker-qos = 10\n");
 	assert_string_equal(setting(DOCKER_QOS), "10/default");
-	put(at("conf/docker.rules"), "name=db qos=19\nname=w* image=nginx:? qos=20 admission=wait=3 # first\nname=web qos=21 alloc=dynamic\n");
+	put(at("conf/docker.rules"),
+	    "name=db qos=19\nname=w* image=nginx:? qos=20 admission=wait=3 # first\nname=web qos=21 alloc=dynamic\n");
 	assert_string_equal(setting(DOCKER_QOS), "20/rule");
 	assert_string_equal(setting(DOCKER_ADMISSION), "wait=3/rule");
 	assert_string_equal(setting(DOCKER_ALLOC), "dynamic/rule");
@@ -258,7 +262,8 @@ static void needed(void **state)
 	assert_int_equal(life(ID_A, "one", 1), DOCKER_NEEDED);
 	assert_int_equal(life(ID_A, "other", 2), DOCKER_NEEDED);	/* a clone has it */
 	assert_int_equal(life(ID_A, "rmed", 3), DOCKER_GONE);
-	assert_int_equal(life("cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc", "one", 3), DOCKER_GONE);
+	assert_int_equal(life("cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc", "one", 3),
+			 DOCKER_GONE);
 	/* in doubt: it never was below the root, no root, no container */
 	assert_int_equal(life(ID_A, NULL, 3), DOCKER_UNKNOWN);
 	assert_int_equal(life("short", "one", 3), DOCKER_UNKNOWN);
@@ -305,8 +310,9 @@ static void api_host(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(container), cmocka_unit_test(bad_json), cmocka_unit_test(order), cmocka_unit_test(bad_values),
-		cmocka_unit_test(bad_rules), cmocka_unit_test(needed), cmocka_unit_test(pending), cmocka_unit_test(api_host),
+		cmocka_unit_test(container),  cmocka_unit_test(bad_json),  cmocka_unit_test(order),
+		cmocka_unit_test(bad_values), cmocka_unit_test(bad_rules), cmocka_unit_test(needed),
+		cmocka_unit_test(pending),    cmocka_unit_test(api_host),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

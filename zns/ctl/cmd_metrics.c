@@ -151,7 +151,10 @@ static double v_all(const struct last *l) { return (double)l->bytes; }
 static double v_bytes(const struct last *l) { return (double)l->c->bytes; }
 static double v_time(const struct last *l) { return (double)l->c->created_ns / 1e9; }
 static double v_asked(const struct last *l) { return l->c->qos_requested_mibps * (double)MIB(1); }
-static double v_got(const struct last *l) { return l->c->has_qos_achieved_mibps ? l->c->qos_achieved_mibps * (double)MIB(1) : -1; }
+static double v_got(const struct last *l)
+{
+	return l->c->has_qos_achieved_mibps ? l->c->qos_achieved_mibps * (double)MIB(1) : -1;
+}
 static double v_data(const struct last *l) { return l->c->has_data_phase_us ? (double)l->c->data_phase_us / 1e6 : -1; }
 static double v_frozen(const struct last *l) { return l->c->has_frozen_us ? (double)l->c->frozen_us / 1e6 : -1; }
 
@@ -165,12 +168,14 @@ static void container_metrics(FILE *f, const struct device *dev, size_t nr)
 		{ "zns_container_checkpoints", "Checkpoints of the container.", v_count },
 		{ "zns_container_bytes", "Bytes of all its checkpoints.", v_all },
 		{ "zns_container_last_checkpoint_bytes", "Bytes of its last checkpoint.", v_bytes },
-		{ "zns_container_last_checkpoint_timestamp_seconds", "When its last checkpoint was committed.", v_time },
-		{ "zns_container_last_checkpoint_requested_bytes_per_second", "Bandwidth that its last checkpoint asked for; 0: none.",
-		  v_asked },
-		{ "zns_container_last_checkpoint_achieved_bytes_per_second", "Bandwidth that it got; absent if too short to rate.",
-		  v_got },
-		{ "zns_container_last_checkpoint_data_seconds", "From the first write of page data to the last completion.", v_data },
+		{ "zns_container_last_checkpoint_timestamp_seconds", "When its last checkpoint was committed.",
+		  v_time },
+		{ "zns_container_last_checkpoint_requested_bytes_per_second",
+		  "Bandwidth that its last checkpoint asked for; 0: none.", v_asked },
+		{ "zns_container_last_checkpoint_achieved_bytes_per_second",
+		  "Bandwidth that it got; absent if too short to rate.", v_got },
+		{ "zns_container_last_checkpoint_data_seconds",
+		  "From the first write of page data to the last completion.", v_data },
 		{ "zns_container_last_checkpoint_frozen_seconds", "How long criu kept the tasks frozen.", v_frozen },
 	};
 	size_t i, k, l;
@@ -180,7 +185,8 @@ static void container_metrics(FILE *f, const struct device *dev, size_t nr)
 		for (i = 0; i < nr; i++)
 			for (l = 0; l < dev[i].nr_last; l++)
 				if (m[k].value(&dev[i].last[l]) >= 0)
-					container_line(f, m[k].name, &dev[i], &dev[i].last[l], m[k].value(&dev[i].last[l]));
+					container_line(f, m[k].name, &dev[i], &dev[i].last[l],
+						       m[k].value(&dev[i].last[l]));
 	}
 }
 
@@ -198,7 +204,8 @@ static int render(const struct device *dev, size_t nr, const char *path, struct 
 	if (fclose(f))
 		return zns_fail(err, -ENOMEM, "out of memory");
 	if (!path)
-		return fwrite(text, 1, len, stdout) == len && !fflush(stdout) ? 0 : zns_fail(err, -EIO, "standard output");
+		return fwrite(text, 1, len, stdout) == len && !fflush(stdout) ? 0
+									      : zns_fail(err, -EIO, "standard output");
 	/* The collector must never see half of it. */
 	ret = zns_replace_file(AT_FDCWD, path, text, len, 0644);
 	return ret ? zns_fail_sys(err, ret, "cannot write %s", path) : 0;

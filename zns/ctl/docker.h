@@ -62,7 +62,8 @@ int docker_entries(const struct docker_container *c, struct docker_entry **out, 
 /* Is it in the catalogue of a registered device? 0 or -errno with the reason. */
 int docker_entry_check(const struct docker_entry *e, struct zns_err *err);
 /* Remove the oldest of those that have our prefix, and what they hold, until @keep are left. */
-int docker_thin_out(const struct docker_daemon *d, const struct docker_container *c, unsigned keep, struct zns_err *err);
+int docker_thin_out(const struct docker_daemon *d, const struct docker_container *c, unsigned keep,
+		    struct zns_err *err);
 
 /* docker_live.c: of a checkpoint from the catalogue. @why says it in words. */
 enum docker_life ctl_docker_life(const ZnsPb__Checkpoint *c, char *why, size_t len);

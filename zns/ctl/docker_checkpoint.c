@@ -24,8 +24,8 @@ void docker_time_name(const char *prefix, char *out, size_t len)
 	snprintf(out + n, len - n, ".%03ldZ", now.tv_nsec / 1000000);
 }
 
-static int admit(const struct docker_target *t, const struct docker_settings *s, const char *admission, struct zns_broker *b,
-		 uint8_t ticket[ZNS_UUID_LEN], struct zns_err *err)
+static int admit(const struct docker_target *t, const struct docker_settings *s, const char *admission,
+		 struct zns_broker *b, uint8_t ticket[ZNS_UUID_LEN], struct zns_err *err)
 {
 	ZnsPb__DumpBegin begin = ZNS_PB__DUMP_BEGIN__INIT;
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
@@ -76,8 +76,10 @@ static int call_docker(const struct docker_daemon *d, const struct docker_target
 	ret = docker_api_call(&d->api, "POST", path, body, NULL, err);
 	json_object_put(body);
 	if (ret == -ENOENT && !d->experimental)
-		ret = zns_fail(err, ret, "Docker's daemon takes no checkpoints: it is not experimental (znsctl docker install, then "
-			       "restart it)");
+		ret = zns_fail(
+			err, ret,
+			"Docker's daemon takes no checkpoints: it is not experimental (znsctl docker install, then "
+			"restart it)");
 	return ret;
 }
 
@@ -94,15 +96,19 @@ int docker_make_checkpoint(const struct docker_daemon *d, const struct docker_ta
 	if (!t->running)
 		return zns_fail(err, -EINVAL, "container %s does not run", t->c.name);
 	if (!docker_daemon_is_ours(d, t->runtime))
-		return zns_fail(err, -EINVAL, "container %s runs with runtime %s, whose checkpoints are plain files: start it with "
-				"--runtime zns", t->c.name, t->runtime ? t->runtime : "(unknown)");
+		return zns_fail(err, -EINVAL,
+				"container %s runs with runtime %s, whose checkpoints are plain files: start it with "
+				"--runtime zns",
+				t->c.name, t->runtime ? t->runtime : "(unknown)");
 	if (!docker_good_name(ask->name))
-		return zns_fail(err, -EINVAL, "\"%.60s\" cannot be a checkpoint's name: letters, digits, _ . -", ask->name);
+		return zns_fail(err, -EINVAL, "\"%.60s\" cannot be a checkpoint's name: letters, digits, _ . -",
+				ask->name);
 	ret = docker_settings(&t->c, &s, err);
 	if (ret)
 		return ret;
 	if (s.source[DOCKER_DEV] && !strcmp(s.value[DOCKER_DEV], "none"))
-		return zns_fail(err, -EINVAL, "container %s asks for plain checkpoints (zns.dev=none): use docker checkpoint create",
+		return zns_fail(err, -EINVAL,
+				"container %s asks for plain checkpoints (zns.dev=none): use docker checkpoint create",
 				t->c.name);
 	if (!admission)
 		admission = s.source[DOCKER_ADMISSION] ? s.value[DOCKER_ADMISSION] : "wait";
@@ -134,7 +140,9 @@ static int report(const struct ctl_args *args, const struct docker_target *t, co
 		if (!strcmp(list[i].name, name))
 			break;
 	if (ret || i == nr)
-		return ret ? ret : zns_fail(err, -ENOENT, "Docker made checkpoint %s, but not on zones: was criu given no device?", name);
+		return ret ? ret
+			   : zns_fail(err, -ENOENT,
+				      "Docker made checkpoint %s, but not on zones: was criu given no device?", name);
 	zns_uuid_format(list[i].id, id);
 	zns_format_size(list[i].bytes, size, sizeof(size));
 	if (!args->json) {
@@ -154,8 +162,12 @@ static int report(const struct ctl_args *args, const struct docker_target *t, co
 int docker_checkpoint(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = {
-		{ "leave-running", no_argument, NULL, OPT_LEAVE }, { "admission", required_argument, NULL, OPT_ADMISSION },
-		{ "keep", required_argument, NULL, OPT_KEEP }, CTL_DOCKER_HOST, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+		{ "leave-running", no_argument, NULL, OPT_LEAVE },
+		{ "admission", required_argument, NULL, OPT_ADMISSION },
+		{ "keep", required_argument, NULL, OPT_KEEP },
+		CTL_DOCKER_HOST,
+		CTL_COMMON_OPTIONS,
+		CTL_END_OPTIONS,
 	};
 	struct docker_ask ask = { .exit = true };
 	struct zns_err err = ZNS_ERR_INIT;
@@ -180,7 +192,8 @@ int docker_checkpoint(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (c == -2)
 		return args.code;
 	if (args.argc < 1 || args.argc > 2 || (keep && args.argc == 2))
-		return ctl_usage(cmd, keep ? "a container is wanted, and no name with --keep" : "a container is wanted, and a name at most");
+		return ctl_usage(cmd, keep ? "a container is wanted, and no name with --keep"
+					   : "a container is wanted, and a name at most");
 	if (keep)
 		ask.exit = false;
 	docker_time_name(keep ? DOCKER_AUTO_PREFIX : "zns-", name, sizeof(name));

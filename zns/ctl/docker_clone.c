@@ -43,8 +43,8 @@ static int copy_dir(const char *from, const char *to, struct zns_err *err)
 }
 
 /* Files that the container changed must be there for its processes: an image of it as it is now. */
-static int image_of(const struct docker_daemon *d, const struct docker_target *t, const char *name, char *out, size_t len,
-		    struct zns_err *err)
+static int image_of(const struct docker_daemon *d, const struct docker_target *t, const char *name, char *out,
+		    size_t len, struct zns_err *err)
 {
 	struct json_object *changes = NULL, *o = NULL;
 	char path[1024];
@@ -73,8 +73,8 @@ static int image_of(const struct docker_daemon *d, const struct docker_target *t
 }
 
 /* POST /containers/create with what inspect says; the id of the new one. */
-static int create(const struct docker_daemon *d, const struct docker_target *t, const char *image, const char *name, char *id,
-		  size_t len, struct zns_err *err)
+static int create(const struct docker_daemon *d, const struct docker_target *t, const char *image, const char *name,
+		  char *id, size_t len, struct zns_err *err)
 {
 	struct json_object *body = NULL, *host = docker_json_get(t->json, "HostConfig"), *o = NULL, *copy = NULL;
 	char path[512];
@@ -121,8 +121,8 @@ static int start_clone(const struct docker_daemon *d, const char *id, const stru
 	return docker_api_call(&d->api, "POST", path, NULL, NULL, err);
 }
 
-static int clone_it(const struct docker_daemon *d, const struct docker_target *t, const char *checkpoint, const char *name,
-		    const char *image, char *id, size_t len, struct zns_err *err)
+static int clone_it(const struct docker_daemon *d, const struct docker_target *t, const char *checkpoint,
+		    const char *name, const char *image, char *id, size_t len, struct zns_err *err)
 {
 	cleanup_free struct docker_entry *list = NULL;
 	struct zns_err ignored;

@@ -47,18 +47,21 @@ struct json_object *docker_limits(const char *version)
 	unsigned major = 0, minor = 0;
 
 	if (sscanf(version, "%u.%u", &major, &minor) < 1)
-		json_object_array_add(list, json_object_new_string("the daemon's version is not known: nothing can be said about it"));
-	if (major >= 28)
 		json_object_array_add(list, json_object_new_string(
-			"Docker 28 and later cannot restore a container that has a network namespace of its own (moby#50750): run it with "
-			"--network host or --network container:OTHER"));
+						    "the daemon's version is not known: nothing can be said about it"));
+	if (major >= 28)
+		json_object_array_add(list,
+				      json_object_new_string("Docker 28 and later cannot restore a container that has "
+							     "a network namespace of its own (moby#50750): run it with "
+							     "--network host or --network container:OTHER"));
 	if (major == 25)
 		json_object_array_add(list, json_object_new_string(
 			"early Docker 25.0 cannot restore at all (moby#47456): take a later one"));
 	if (major && major < 24)
 		json_object_array_add(list, json_object_new_string(
 			"Docker before 24 has no --annotation: use --label zns.qos=N or -e ZNS_QOS=N"));
-	json_object_array_add(list, json_object_new_string("docker run -t: containers with a terminal cannot be restored by Docker"));
+	json_object_array_add(
+		list, json_object_new_string("docker run -t: containers with a terminal cannot be restored by Docker"));
 	json_object_array_add(list, json_object_new_string(
 		"docker start --checkpoint-dir is refused by every version: use znsctl docker clone"));
 	return list;
@@ -78,7 +81,8 @@ int docker_target_open(const struct docker_daemon *d, const char *name, struct d
 		return ret;
 	t->running = json_object_get_boolean(docker_json_get(docker_json_get(t->json, "State"), "Running"));
 	t->runtime = docker_json_str(docker_json_get(t->json, "HostConfig"), "Runtime");
-	return docker_container_read_root(d->root, docker_json_str(t->json, "Id") ? docker_json_str(t->json, "Id") : "", &t->c, err);
+	return docker_container_read_root(d->root, docker_json_str(t->json, "Id") ? docker_json_str(t->json, "Id") : "",
+					  &t->c, err);
 }
 
 void docker_target_close(struct docker_target *t)
@@ -149,7 +153,10 @@ int docker_status(const struct ctl_cmd *cmd, int argc, char **argv)
 	known = daemon && docker_daemon_is_ours(&d, name);
 	ready = !zns_resolve_device(NULL, &reg, &no_device);
 	add(j, args.json, "config", "config", config);
-	add(j, args.json, "runtime", "runtime", registered ? path : args.json ? NULL : "not registered: znsctl docker install");
+	add(j, args.json, "runtime", "runtime",
+	    registered	? path
+	    : args.json ? NULL
+			: "not registered: znsctl docker install");
 	if (args.json)
 		json_object_object_add(j, "registered", json_object_new_boolean(registered));
 	add(j, args.json, "daemon_version", "daemon", daemon ? d.version : args.json ? NULL : no_daemon.msg);
@@ -161,7 +168,8 @@ int docker_status(const struct ctl_cmd *cmd, int argc, char **argv)
 	} else if (daemon) {
 		add(j, false, "", "", known ? "it knows the runtime" : "it does not know the runtime yet: restart it");
 		if (!d.experimental)
-			add(j, false, "", "", "it is not experimental, so it takes no checkpoints: restart it after install");
+			add(j, false, "", "",
+			    "it is not experimental, so it takes no checkpoints: restart it after install");
 	}
 	add(j, args.json, "device", "device", ready ? reg.path : args.json ? NULL : no_device.msg);
 	limits = daemon ? docker_limits(d.version) : json_object_new_array();

@@ -143,7 +143,8 @@ static int save(struct edit *e, bool backup, struct zns_err *err)
 	if (!e->exists) {	/* /etc/docker is not made by every package */
 		char dir[PATH_MAX];
 
-		snprintf(dir, sizeof(dir), "%.*s", (int)(strrchr(e->path, '/') ? strrchr(e->path, '/') - e->path : 0), e->path);
+		snprintf(dir, sizeof(dir), "%.*s", (int)(strrchr(e->path, '/') ? strrchr(e->path, '/') - e->path : 0),
+			 e->path);
 		if (*dir && mkdir(dir, 0755) && errno != EEXIST)
 			return zns_fail_sys(err, -errno, "cannot make %s", dir);
 	}
@@ -168,8 +169,10 @@ static int answer(const struct edit *e, bool changed, bool restart, const char *
 		return CTL_OK;
 	}
 	printf("%s: runtime %s is now %s\n", e->path, e->name, what);
-	printf(restart ? "next: restart Docker's daemon (systemctl restart docker), it reads \"experimental\" only at its start\n" :
-			 "next: make Docker's daemon read its configuration (systemctl reload docker, or send it SIGHUP)\n");
+	printf(restart ? "next: restart Docker's daemon (systemctl restart docker), it reads \"experimental\" only at "
+			 "its start\n"
+		       : "next: make Docker's daemon read its configuration (systemctl reload docker, or send it "
+			 "SIGHUP)\n");
 	return CTL_OK;
 }
 

@@ -22,7 +22,9 @@ enum docker_life ctl_docker_life(const ZnsPb__Checkpoint *c, char *why, size_t l
 
 int docker_live(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const char *const word[] = { [DOCKER_NEEDED] = "needed", [DOCKER_GONE] = "gone", [DOCKER_UNKNOWN] = "unknown" };
+	static const char *const word[] = {
+		[DOCKER_NEEDED] = "needed", [DOCKER_GONE] = "gone", [DOCKER_UNKNOWN] = "unknown"
+	};
 	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	const ZnsPb__Checkpoint *c = NULL;

@@ -11,8 +11,8 @@ static int start(const struct docker_daemon *d, const char *id, const char *name
 	return docker_api_call(&d->api, "POST", path, NULL, NULL, err);
 }
 
-static int recover(const struct docker_daemon *d, const struct docker_target *t, const char *wanted, struct docker_entry *out,
-		   struct zns_err *err)
+static int recover(const struct docker_daemon *d, const struct docker_target *t, const char *wanted,
+		   struct docker_entry *out, struct zns_err *err)
 {
 	cleanup_free struct docker_entry *list = NULL;
 	struct zns_err why = ZNS_ERR_INIT;
@@ -20,7 +20,8 @@ static int recover(const struct docker_daemon *d, const struct docker_target *t,
 	int ret;
 
 	if (t->running)
-		return zns_fail(err, -EBUSY, "container %s runs: stop it first if it shall go back to a checkpoint", t->c.name);
+		return zns_fail(err, -EBUSY, "container %s runs: stop it first if it shall go back to a checkpoint",
+				t->c.name);
 	ret = docker_entries(&t->c, &list, &nr, err);
 	if (ret)
 		return ret;
@@ -39,8 +40,8 @@ static int recover(const struct docker_daemon *d, const struct docker_target *t,
 	}
 	if (wanted && !tried)
 		return zns_fail(err, -ENOENT, "container %s has no checkpoint %s on zones", t->c.name, wanted);
-	return tried ? zns_fail(err, -EIO, "none of %zu checkpoints of container %s could be started", tried, t->c.name) :
-		       zns_fail(err, -ENOENT, "container %s has no checkpoint on zones", t->c.name);
+	return tried ? zns_fail(err, -EIO, "none of %zu checkpoints of container %s could be started", tried, t->c.name)
+		     : zns_fail(err, -ENOENT, "container %s has no checkpoint on zones", t->c.name);
 }
 
 int docker_recover(const struct ctl_cmd *cmd, int argc, char **argv)

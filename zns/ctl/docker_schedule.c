@@ -12,7 +12,10 @@ enum { OPT_EVERY = OPT_OWN, OPT_KEEP, OPT_LOOP, OPT_COUNT };
 
 static int parse_every(const char *s, uint64_t *seconds)
 {
-	static const struct { char unit; uint64_t s; } units[] = { { 's', 1 }, { 'm', 60 }, { 'h', 3600 }, { 'd', 86400 } };
+	static const struct {
+		char unit;
+		uint64_t s;
+	} units[] = { { 's', 1 }, { 'm', 60 }, { 'h', 3600 }, { 'd', 86400 } };
 	char digits[16];
 	size_t n = strspn(s, "0123456789"), i;
 	uint64_t unit = s[n] ? 0 : 1;
@@ -71,13 +74,17 @@ static int make_timer(const char *container, const char *host, uint64_t every, u
 		return zns_fail_sys(err, -errno, "/proc/self/exe");
 	self[n] = 0;
 	/* One file at a time, oneshot: a checkpoint that takes longer than the period delays the next one. */
-	if (asprintf(&service, "[Unit]\nDescription=Checkpoint of container %s on zones\nAfter=docker.service\n\n[Service]\n"
-		     "Type=oneshot\nEnvironment=ZNS_CONFIG=%s ZNS_RUN=%s\nExecStart=%s docker checkpoint --keep %u%s%s %s\n",
+	if (asprintf(&service,
+		     "[Unit]\nDescription=Checkpoint of container %s on zones\nAfter=docker.service\n\n[Service]\n"
+		     "Type=oneshot\nEnvironment=ZNS_CONFIG=%s ZNS_RUN=%s\nExecStart=%s docker checkpoint --keep %u%s%s "
+		     "%s\n",
 		     container, zns_config_dir(), zns_run_dir(), self, keep, host ? " --host " : "", host ? host : "",
 		     container) < 0 ||
-	    asprintf(&timer, "[Unit]\nDescription=Checkpoints of container %s\n\n[Timer]\nOnActiveSec=%llu\nOnUnitInactiveSec=%llu\n"
-		     "AccuracySec=1s\n\n[Install]\nWantedBy=timers.target\n", container, (unsigned long long)every,
-		     (unsigned long long)every) < 0)
+	    asprintf(&timer,
+		     "[Unit]\nDescription=Checkpoints of container "
+		     "%s\n\n[Timer]\nOnActiveSec=%llu\nOnUnitInactiveSec=%llu\n"
+		     "AccuracySec=1s\n\n[Install]\nWantedBy=timers.target\n",
+		     container, (unsigned long long)every, (unsigned long long)every) < 0)
 		return zns_fail(err, -ENOMEM, "out of memory");
 	ret = write_unit(container, "service", service, err);
 	if (!ret)

@@ -65,11 +65,12 @@ static void row_text(const struct row *w)
 	if (c->has_frozen_us)
 		snprintf(frozen, sizeof(frozen), "%.1f ms", (double)c->frozen_us / 1000);
 	printf("%-20s %.12s  %s  %11s  %6s/%-8s %11s  %5zu  %11s\n", c->container, c->origin->container_id,
-	       zns_format_time(c->created_ns, when, sizeof(when)), zns_format_size(c->bytes, size, sizeof(size)), asked, got, frozen,
-	       w->nr, zns_format_size(w->bytes, all, sizeof(all)));
+	       zns_format_time(c->created_ns, when, sizeof(when)), zns_format_size(c->bytes, size, sizeof(size)), asked,
+	       got, frozen, w->nr, zns_format_size(w->bytes, all, sizeof(all)));
 }
 
-static int one_device(const char *dev, const char *name, struct json_object *list, bool json, bool *head, struct zns_err *err)
+static int one_device(const char *dev, const char *name, struct json_object *list, bool json, bool *head,
+		      struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	cleanup_free struct row *w = NULL;
@@ -89,8 +90,8 @@ static int one_device(const char *dev, const char *name, struct json_object *lis
 			continue;
 		}
 		if (!*head)
-			printf("%-20s %-12s  %-20s  %11s  MiB/s asked/got %11s  count  %11s\n", "container", "id", "last checkpoint",
-			       "size", "frozen", "all of them");
+			printf("%-20s %-12s  %-20s  %11s  MiB/s asked/got %11s  count  %11s\n", "container", "id",
+			       "last checkpoint", "size", "frozen", "all of them");
 		*head = true;
 		row_text(&w[i]);
 	}
@@ -120,7 +121,8 @@ int docker_stats(const struct ctl_cmd *cmd, int argc, char **argv)
 	list = json_object_new_array();
 	/* One device that is away does not hide the others. */
 	for (i = 0; !ret && i < nr; i++)
-		if (one_device(zns_uuid_format(regs[i].uuid, dev), args.argc ? args.argv[0] : NULL, list, args.json, &head, &err))
+		if (one_device(zns_uuid_format(regs[i].uuid, dev), args.argc ? args.argv[0] : NULL, list, args.json,
+			       &head, &err))
 			fprintf(stderr, "znsctl docker stats: %s: %s\n", regs[i].path, err.msg);
 	if (ret) {
 		json_object_put(list);

@@ -14,8 +14,10 @@ int docker_api_init(struct docker_api *a, const char *host, struct zns_err *err)
 	if (!h || !*h)
 		h = "unix:///var/run/docker.sock";
 	if (strncmp(h, "unix://", 7) || h[7] != '/')
-		return zns_fail(err, -EINVAL, "docker host %s: only unix:///PATH is of use here, since the daemon's files must be "
-				"on this machine", h);
+		return zns_fail(err, -EINVAL,
+				"docker host %s: only unix:///PATH is of use here, since the daemon's files must be "
+				"on this machine",
+				h);
 	if (strlen(h + 7) >= sizeof(a->socket))
 		return zns_fail(err, -ENAMETOOLONG, "docker host %s: the path is too long", h);
 	strcpy(a->socket, h + 7);
@@ -31,7 +33,8 @@ static int dial(const struct docker_api *a, struct zns_err *err)
 		return zns_fail_sys(err, -errno, "socket");
 	strcpy(sa.sun_path, a->socket);
 	if (connect(fd, (struct sockaddr *)&sa, sizeof(sa))) {
-		zns_fail_sys(err, -errno, "no Docker daemon at %s (is it running? --host or DOCKER_HOST names another)", a->socket);
+		zns_fail_sys(err, -errno, "no Docker daemon at %s (is it running? --host or DOCKER_HOST names another)",
+			     a->socket);
 		close(fd);
 		return err ? err->code : -ECONNREFUSED;
 	}
@@ -91,8 +94,10 @@ int docker_api_call(const struct docker_api *a, const char *method, const char *
 		*out = NULL;
 	if (fd < 0)
 		return fd;
-	if (dprintf(fd, "%s %s HTTP/1.0\r\nHost: docker\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n", method,
-		    path, strlen(text)) < 0 || zns_write_all(fd, text, strlen(text)))
+	if (dprintf(fd,
+		    "%s %s HTTP/1.0\r\nHost: docker\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
+		    method, path, strlen(text)) < 0 ||
+	    zns_write_all(fd, text, strlen(text)))
 		return zns_fail(err, -EIO, "Docker's daemon at %s does not take the request", a->socket);
 	ret = read_all(fd, &answer, err);
 	if (ret)

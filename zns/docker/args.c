@@ -134,5 +134,6 @@ int call_find_runc(struct call *c, char *out, size_t len, struct zns_err *err)
 		    (st.st_ino != me.st_ino || st.st_dev != me.st_dev))
 			return 0;
 	}
-	return zns_fail(err, -ENOENT, "no runc in PATH: install it, or name it with --zns-runc in daemon.json's runtimeArgs");
+	return zns_fail(err, -ENOENT,
+			"no runc in PATH: install it, or name it with --zns-runc in daemon.json's runtimeArgs");
 }

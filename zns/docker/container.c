@@ -67,7 +67,8 @@ static bool find_root(struct docker_container *c)
 	for (i = 0; i < n; i++) {
 		src = docker_json_str(json_object_array_get_idx(mounts, i), "source");
 		p = src ? strstr(src, "/containers/") : NULL;
-		if (!p || p == src || (size_t)(p - src) >= sizeof(c->root) || strspn(p + 12, "0123456789abcdef") != DOCKER_ID_LEN)
+		if (!p || p == src || (size_t)(p - src) >= sizeof(c->root) ||
+		    strspn(p + 12, "0123456789abcdef") != DOCKER_ID_LEN)
 			continue;
 		snprintf(c->root, sizeof(c->root), "%.*s", (int)(p - src), src);
 		return true;

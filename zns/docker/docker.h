@@ -60,7 +60,8 @@ enum docker_key { DOCKER_QOS, DOCKER_ADMISSION, DOCKER_ALLOC, DOCKER_STRIPE, DOC
 
 struct docker_settings {
 	char value[DOCKER_NR_KEYS][DOCKER_SETTING_MAX];
-	const char *source[DOCKER_NR_KEYS];	/* "org.criu.config", "annotation", "label", "environment", "rule", "default" */
+	const char *
+		source[DOCKER_NR_KEYS]; /* "org.criu.config", "annotation", "label", "environment", "rule", "default" */
 	char criu_config[PATH_MAX];		/* annotation org.criu.config; criu reads it last, so it wins */
 };
 
@@ -68,7 +69,8 @@ struct docker_settings {
 extern const char *const docker_key_name[DOCKER_NR_KEYS];
 
 /*
- * The file of annotation org.criu.config, annotation zns.KEY, label zns.KEY, variable ZNS_KEY, the first rule of docker.rules that fits, docker-KEY of
+ * The file of annotation org.criu.config, annotation zns.KEY, label zns.KEY, variable ZNS_KEY, the first rule of
+ * docker.rules that fits, docker-KEY of
  * zns.conf: the first one that is there counts. -EINVAL: a value that criu would not take, or a bad rule file.
  */
 int docker_settings(const struct docker_container *c, struct docker_settings *s, struct zns_err *err);

@@ -104,7 +104,8 @@ enum docker_life docker_checkpoint_life(const char *root, const char *container_
 	int ret;
 
 	if (!root || *root != '/' || !container_id || strlen(container_id) != DOCKER_ID_LEN)
-		return say(DOCKER_UNKNOWN, why, len, "it does not say which container of which daemon it is of%s%s", "", "");
+		return say(DOCKER_UNKNOWN, why, len, "it does not say which container of which daemon it is of%s%s", "",
+			   "");
 	ret = each(root, is_it, (void *)(uintptr_t)id, &damaged);
 	if (ret == 1)
 		return say(DOCKER_NEEDED, why, len, "a container below %s has it%s", root, "");
@@ -120,7 +121,8 @@ enum docker_life docker_checkpoint_life(const char *root, const char *container_
 	if (!checkpoint_name || !*checkpoint_name)
 		return say(DOCKER_UNKNOWN, why, len, "container %.12s is there, and its checkpoint was put elsewhere%s",
 			   container_id, "");
-	return say(DOCKER_GONE, why, len, "checkpoint %s of container %.12s was removed", checkpoint_name, container_id);
+	return say(DOCKER_GONE, why, len, "checkpoint %s of container %.12s was removed", checkpoint_name,
+		   container_id);
 }
 
 int docker_remove_dir(const char *dir)

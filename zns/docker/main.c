@@ -57,7 +57,8 @@ static int write_config(const struct docker_container *k, const struct docker_se
 	n = (size_t)snprintf(text, sizeof(text), "zns-container \"%s\"\n", k->name);
 	for (key = 0; key < DOCKER_CRIU; key++)
 		if (s->source[key])
-			n += (size_t)snprintf(text + n, sizeof(text) - n, "zns-%s %s\n", docker_key_name[key], s->value[key]);
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "zns-%s %s\n", docker_key_name[key],
+					      s->value[key]);
 	ret = zns_replace_file(AT_FDCWD, path, text, n, 0600);
 	return ret ? zns_fail_sys(err, ret, "cannot write %s", path) : 0;
 }
@@ -139,7 +140,8 @@ static int touch(void *arg, const char *container, const char *name, const char 
 {
 	char path[PATH_MAX];
 
-	if (!memcmp(arg, id, ZNS_UUID_LEN) && (size_t)snprintf(path, sizeof(path), "%s/descriptors.json", dir) < sizeof(path))
+	if (!memcmp(arg, id, ZNS_UUID_LEN) &&
+	    (size_t)snprintf(path, sizeof(path), "%s/descriptors.json", dir) < sizeof(path))
 		utimensat(AT_FDCWD, path, NULL, 0);
 	return 0;
 }
@@ -317,7 +319,8 @@ int main(int argc, char **argv)
 	if (call_parse(argc, argv, &c, &err) || call_find_runc(&c, runc, sizeof(runc), &err))
 		return fail(&c, err.msg);
 	c.argv[0] = runc;
-	if (c.command && c.id && *c.id != '-') {	/* `checkpoint --help`: Podman asks so whether there is such a command */
+	if (c.command && c.id &&
+	    *c.id != '-') { /* `checkpoint --help`: Podman asks so whether there is such a command */
 		if (!strcmp(c.command, "checkpoint") || !strcmp(c.command, "restore"))
 			return checkpoint_or_restore(&c, *c.command == 'c');
 		if ((!strcmp(c.command, "create") || !strcmp(c.command, "run")) && check_settings(&c, &err))

@@ -18,7 +18,8 @@ struct rule {
 	bool fits, conditions;
 };
 
-static int word(const struct docker_container *c, struct docker_settings *s, struct rule *r, char *w, struct zns_err *err)
+static int word(const struct docker_container *c, struct docker_settings *s, struct rule *r, char *w,
+		struct zns_err *err)
 {
 	char *value = strchr(w, '='), where[PATH_MAX + 64];
 	int key, ret;
@@ -37,8 +38,10 @@ static int word(const struct docker_container *c, struct docker_settings *s, str
 		if (!strcmp(w, docker_key_name[key]))
 			break;
 	if (key == DOCKER_NR_KEYS)
-		return zns_fail(err, -EINVAL, "%s:%u: \"%.60s\" is not known: name, image, qos, admission, alloc, stripe, dev or criu",
-				r->path, r->line, w);
+		return zns_fail(
+			err, -EINVAL,
+			"%s:%u: \"%.60s\" is not known: name, image, qos, admission, alloc, stripe, dev or criu",
+			r->path, r->line, w);
 	if (!r->conditions)
 		return zns_fail(err, -EINVAL, "%s:%u: name=PATTERN or image=PATTERN comes first", r->path, r->line);
 	/* Also in rules that do not fit: a bad line shows at once, not when its container comes. */

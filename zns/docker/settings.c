@@ -22,8 +22,11 @@ static int check_flags(const char *value, const char *where, struct zns_err *err
 			if (strlen(flags[i]) == n && !strncmp(p, flags[i], n))
 				break;
 		if (i == ZNS_ARRAY_SIZE(flags))
-			return zns_fail(err, -EINVAL, "%s: \"%.*s\" is not known: tcp-established, ext-unix-sk, tcp-skip-in-flight or "
-					"shell-job, with commas between them", where, (int)zns_min(n, (size_t)60), p);
+			return zns_fail(
+				err, -EINVAL,
+				"%s: \"%.*s\" is not known: tcp-established, ext-unix-sk, tcp-skip-in-flight or "
+				"shell-job, with commas between them",
+				where, (int)zns_min(n, (size_t)60), p);
 	}
 	return 0;
 }
@@ -39,16 +42,19 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 	/* It goes into a configuration file of criu, where # begins a comment and blanks end a word. */
 	for (p = value; *p; p++)
 		if (!isalnum((unsigned char)*p) && !strchr("./:=_-+@%,", *p))
-			return zns_fail(err, -EINVAL, "%s: \"%.60s\" has a character that is not allowed", where, value);
+			return zns_fail(err, -EINVAL, "%s: \"%.60s\" has a character that is not allowed", where,
+					value);
 	switch (key) {
 	case DOCKER_QOS:
 		if (zns_parse_mibps(value, &mibps))
-			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is no bandwidth; write 500, 500MiB/s or 2GiB/s", where, value);
+			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is no bandwidth; write 500, 500MiB/s or 2GiB/s",
+					where, value);
 		break;
 	case DOCKER_ADMISSION:
 		if (strcmp(value, "share") && strcmp(value, "reject") && strcmp(value, "wait") &&
 		    (strncmp(value, "wait=", 5) || !value[5] || strspn(value + 5, "0123456789") != strlen(value + 5)))
-			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is not known: share, wait[=SECONDS] or reject", where, value);
+			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is not known: share, wait[=SECONDS] or reject",
+					where, value);
 		break;
 	case DOCKER_ALLOC:
 		if (strcmp(value, "static") && strcmp(value, "dynamic"))
@@ -66,8 +72,8 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 	return 0;
 }
 
-static int take(struct docker_settings *s, enum docker_key key, const char *value, const char *source, const char *where,
-		struct zns_err *err)
+static int take(struct docker_settings *s, enum docker_key key, const char *value, const char *source,
+		const char *where, struct zns_err *err)
 {
 	int ret;
 
@@ -83,7 +89,8 @@ static int take(struct docker_settings *s, enum docker_key key, const char *valu
 
 static const char *env_value(struct json_object *env, const char *name)
 {
-	size_t i, n = env && json_object_is_type(env, json_type_array) ? json_object_array_length(env) : 0, len = strlen(name);
+	size_t i, n = env && json_object_is_type(env, json_type_array) ? json_object_array_length(env) : 0,
+		  len = strlen(name);
 	const char *found = NULL, *s;
 
 	for (i = 0; i < n; i++) {
@@ -94,7 +101,8 @@ static const char *env_value(struct json_object *env, const char *name)
 	return found;
 }
 
-static int take_own(const struct docker_container *c, struct docker_settings *s, enum docker_key key, struct zns_err *err)
+static int take_own(const struct docker_container *c, struct docker_settings *s, enum docker_key key,
+		    struct zns_err *err)
 {
 	char name[32], var[32], where[80];
 	const char *v;
@@ -176,7 +184,9 @@ int docker_settings_own(const struct docker_container *c, struct docker_settings
 		if (strlen(file) >= sizeof(s->criu_config))
 			return zns_fail(err, -ENAMETOOLONG, "annotation org.criu.config: the path is too long");
 		if (*file != '/' || stat(file, &st) || !S_ISREG(st.st_mode))
-			return zns_fail(err, -ENOENT, "annotation org.criu.config: there is no file %s (give an absolute path)", file);
+			return zns_fail(err, -ENOENT,
+					"annotation org.criu.config: there is no file %s (give an absolute path)",
+					file);
 		snprintf(s->criu_config, sizeof(s->criu_config), "%s", file);
 		ret = take_file(s, err);
 	}
