@@ -145,6 +145,30 @@ def precedence(d):
 
 
 @case
+def annotations(d):
+    """Docker 24 and later: annotation before label, the file of org.criu.config before both. Before: status says so."""
+    version = d.zjson('docker', 'status', '--config', d.config)['daemon_version']
+    limits = d.zjson('docker', 'status', '--config', d.config)['limits']
+    if int(version.split('.')[0]) < 24:
+        want('named as a limit', any('no --annotation' in l for l in limits), limits)
+        d.refused(d.docker, 'run', '--annotation', 'zns.qos=5', 'work', 'true', line='unknown flag: --annotation')
+        return
+    want('no limit', not any('no --annotation' in l for l in limits), limits)
+    conf = d.dir / 'web.conf'
+    conf.write_text('zns-qos 660\n')
+    for options, asked in ((['--annotation', 'zns.qos=550'], 550),
+                           (['--annotation', 'zns.qos=550', '--annotation', f'org.criu.config={conf}'], 660)):
+        d.run('noted', 'sleep', '1000', options=['--label', 'zns.qos=440', *options])
+        d.docker('checkpoint', 'create', 'noted', 'one')
+        want('asked', d.checkpoints('noted')[-1]['qos_requested_mibps'] == asked, d.checkpoints('noted')[-1])
+        remove(d, 'noted')
+    r = d.docker('run', '-d', '--runtime', 'zns', '--network', 'none', '--annotation', 'org.criu.config=/nowhere', '--name', 'bad',
+                 'work', 'true', check=False)
+    d.docker('rm', '-f', 'bad')
+    want('a missing file', r.returncode and 'there is no file /nowhere' in r.stderr, r.stderr)
+
+
+@case
 def bad_settings(d):
     """One readable line at `docker run`."""
     for option, line in (('zns.qos=fast', 'label zns.qos: "fast" is no bandwidth'),
