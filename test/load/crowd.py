@@ -19,9 +19,10 @@ from pathlib import Path
 
 from rig import REPO, Rig, Wrong
 
+# options, containers, at once, containers of the control: a zone each, and most of them padded
 CASES = {
-    'small-zone': (['--profile', 'small-zone', '--sparse'], 1000, 64),
-    'large-zone': (['--profile', 'large-zone', '--sparse'], 200, 40),
+    'small-zone': (['--profile', 'small-zone', '--sparse'], 1000, 64, 300),
+    'large-zone': (['--profile', 'large-zone', '--sparse'], 200, 40, 100),
 }
 
 
@@ -32,8 +33,8 @@ def percentile(values, p):
 
 def crowd(args, name, announced):
     """One run; what was measured."""
-    options, containers, parallel = CASES[name]
-    containers = args.containers or containers
+    options, containers, parallel, control = CASES[name]
+    containers = args.containers or (containers if announced else control)
     parallel = min(args.parallel or parallel, containers)
     rng = random.Random(args.seed)
     rig = Rig(args.build, options, args.keep)
