@@ -115,8 +115,8 @@ enum zns_apart zns_alloc_apart(const struct zns_group_state *groups, const uint3
 	uint32_t pass, i, n, most = 0;
 
 	/*
-	 * The most pages first, then the least cost; a channel apart wins where it costs nothing, and of equals the last in
-	 * order, since the pages have more use for the best.
+	 * The most pages first, then the least cost; a channel apart wins where it costs nothing, and of equals the last
+	 * in order, since the pages have more use for the best.
 	 */
 	for (pass = 0; pass < 2; pass++) {
 		for (i = 0; i < found && found > 1; i++) {

@@ -80,7 +80,8 @@ static int check_ceiling(struct znsd *d, struct ask *a, struct zns_err *err)
 		return ret;
 	qos = t->max_qos_mibps && (!t->total_qos_mibps || t->max_qos_mibps < t->total_qos_mibps) ? t->max_qos_mibps :
 												    t->total_qos_mibps;
-	groups = t->max_groups && (!t->total_groups || t->max_groups < t->total_groups) ? t->max_groups : t->total_groups;
+	groups = t->max_groups && (!t->total_groups || t->max_groups < t->total_groups) ? t->max_groups :
+											    t->total_groups;
 	if (qos && a->qos > qos)
 		return zns_fail(err, -EDQUOT, "QoS of %u MiB/s exceeds the ceiling of %u MiB/s that `%.100s` has (%s/tenants.conf:%u)",
 				a->qos, qos, t->who, zns_config_dir(), t->line);
@@ -172,7 +173,8 @@ static void tell(const struct znsd *d, const struct lease *l, struct reply *rep)
 	g->n_metadata_groups = l->nr_meta;
 	g->metadata_groups = reply_alloc(rep, l->nr_meta * sizeof(*g->metadata_groups));
 	for (i = 0; i < l->nr_groups; i++)
-		*(i < pages ? &g->groups[i] : &g->metadata_groups[i - pages]) = granted(rep, l->groups[i], l->weights[i]);
+		*(i < pages ? &g->groups[i] : &g->metadata_groups[i - pages]) =
+			granted(rep, l->groups[i], l->weights[i]);
 	rep->r.dump = g;
 }
 

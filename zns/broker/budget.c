@@ -35,7 +35,8 @@ static uint32_t io_zones(struct znsd *d)
 		return d->io_zones;
 	zones_refresh(d, 0, d->nr_zones, NULL);
 	for (i = 0; i < d->nr_zones; i++)
-		active += !d->zones[i].meta && d->groups[d->zones[i].group].io && zns_zone_is_active(d->zones[i].z.state);
+		active += !d->zones[i].meta && d->groups[d->zones[i].group].io &&
+			  zns_zone_is_active(d->zones[i].z.state);
 	d->io_ns = now;
 	return d->io_zones = zns_max(groups, active);
 }

@@ -256,7 +256,8 @@ static int choose_domain(struct znsd *d, const struct ask *a, struct choice *ch)
 
 int choose(struct znsd *d, const struct ask *a, struct choice *ch, struct zns_err *err)
 {
-	uint32_t total = budget_total(d), used = budget_used(d), left = total > used ? total - used : 0, found, i, room = 0;
+	uint32_t total = budget_total(d), used = budget_used(d), left = total > used ? total - used : 0;
+	uint32_t found, i, room = 0;
 	int ret;
 
 	ch->pack_zone = ZNSD_NONE;

@@ -52,7 +52,8 @@ static bool to_finish(struct znsd *d, uint32_t *zone)
 		}
 		parked++;
 	}
-	return (d->room_wanted > finisher_running(d) || parked > park_limit(d)) && zone_lru_parked(d, d->room_wanted > 0, zone);
+	return (d->room_wanted > finisher_running(d) || parked > park_limit(d)) &&
+	       zone_lru_parked(d, d->room_wanted > 0, zone);
 }
 
 static bool dumps_run(const struct znsd *d)
@@ -68,7 +69,8 @@ static bool dumps_run(const struct znsd *d)
 /* Milliseconds until the next step, -1: nothing to finish. */
 static int park_step(struct znsd *d)
 {
-	uint64_t pace = 1000000ull * (dumps_run(d) && !d->room_wanted ? PARK_BUSY_MS : PARK_PACE_MS), now = zns_mono_ns();
+	uint64_t pace = 1000000ull * (dumps_run(d) && !d->room_wanted ? PARK_BUSY_MS : PARK_PACE_MS);
+	uint64_t now = zns_mono_ns();
 	struct zns_err err = ZNS_ERR_INIT;
 	uint32_t zone;
 

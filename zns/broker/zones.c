@@ -322,7 +322,7 @@ bool zone_lru_parked(const struct znsd *d, bool urgent, uint32_t *zone)
 	uint32_t i;
 
 	groups_busy(d, busy);
-	/* On an idle die if there is one; beside a dump only if somebody waits for it; with one die there is no choice. */
+	/* On an idle die if there is one; beside a dump only if somebody waits for it; one die leaves no choice. */
 	for (i = 0; i < d->nr_zones; i++) {
 		const struct zn_zone *z = &d->zones[i];
 		uint8_t b = d->nr_groups > 1 ? busy[z->group] : BUSY_NOT;

@@ -44,6 +44,7 @@ static ZnsPb__Checkpoint *new_record(const struct dump *d, uint64_t frozen_us)
 	c->qos_max_mibps = d->h->cap_mibps;
 	c->has_shared_groups = 1;
 	c->shared_groups = d->shared_groups;
+	c->has_packed = c->packed = d->packed;
 	c->has_frozen_us = 1;
 	c->frozen_us = frozen_us;
 	zns_pb__origin__init(c->origin);
