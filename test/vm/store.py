@@ -54,10 +54,10 @@ class Run:
             raise Failed(f'znsctl {" ".join(args)} says: {done.stderr}')
         print(f'     says: {done.stderr.strip()}')
 
-    def redis(self, keys, varied=False):
+    def redis(self, keys, varied=False, size=100):
         directory = self.cfg.base / f'redis-{len(self.tasks)}'
         directory.mkdir()
-        task = RedisTask(directory, keys=keys, varied=varied, wait=self.cfg.timeout)
+        task = RedisTask(directory, keys=keys, varied=varied, size=size, wait=self.cfg.timeout)
         self.tasks.append(task)
         return task.start().wait_ready()
 
@@ -113,7 +113,8 @@ class Run:
     def checkpoint(self):
         """Redis is dumped at the largest rate the device can promise, over as many zones as that takes"""
         width = self.open_width()
-        task = self.redis(60000, varied=True)
+        # Less than 64 MiB would get fewer zones: a zone is not opened for a few units (criu-zns(8)).
+        task = self.redis(70000, varied=True, size=1000)
         self.first = self.dump(task, width * ZONE_BW, 'first')
         granted = self.device.granted('first')
         if len(granted) != width or not set(self.first['groups']) <= set(granted):

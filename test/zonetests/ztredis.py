@@ -39,9 +39,9 @@ class RedisTask(Task):
 
     desc = {'flavour': 'h ns', 'feature': 'redis'}
 
-    def __init__(self, directory, flavour='h', args=(), wait=60, keys=POPULATE, varied=True):
+    def __init__(self, directory, flavour='h', args=(), wait=60, keys=POPULATE, varied=True, size=100):
         super().__init__(directory, 'redis-server', flavour, args, wait=wait)
-        self.keys, self.varied = keys, varied
+        self.keys, self.varied, self.size = keys, varied, size
         self.selftest = '--selftest' in args
         self.before = None
 
@@ -80,7 +80,7 @@ class RedisTask(Task):
 
     def wait_ready(self):
         wait_until(lambda: self._answers() or not alive(self.pid), self.wait)
-        self.cli('DEBUG', 'POPULATE', str(self.keys), 'key', '100')
+        self.cli('DEBUG', 'POPULATE', str(self.keys), 'key', str(self.size))
         if self.varied:
             self.cli('--pipe', stdin=''.join(map(encode, varied_commands())))
         self.before = self._contents()
