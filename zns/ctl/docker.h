@@ -49,6 +49,10 @@ struct docker_target {
 
 int docker_target_open(const struct docker_daemon *d, const char *name, struct docker_target *t, struct zns_err *err);
 void docker_target_close(struct docker_target *t);
+/* Docker 28 and later, and a network namespace of its own (moby#50750). */
+bool docker_cannot_restore(const struct docker_daemon *d, const struct docker_target *t);
+#define DOCKER_CANNOT_RESTORE "this Docker (%s) cannot start container %s from a checkpoint, because of its network " \
+	"(moby#50750): only --network host and --network container:OTHER work"
 
 /* docker_list.c: the checkpoints of one container that have handles, the newest first. */
 struct docker_entry {

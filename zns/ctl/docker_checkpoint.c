@@ -202,6 +202,9 @@ int docker_checkpoint(const struct ctl_cmd *cmd, int argc, char **argv)
 	ret = docker_daemon_open(&d, host, &err);
 	if (!ret)
 		ret = docker_target_open(&d, args.argv[0], &t, &err);
+	/* Not an error: another machine, or an older Docker on this one, can restore it. */
+	if (!ret && docker_cannot_restore(&d, &t))
+		fprintf(stderr, "znsctl docker checkpoint: warning: " DOCKER_CANNOT_RESTORE "\n", d.version, t.c.name);
 	if (!ret)
 		ret = docker_make_checkpoint(&d, &t, &ask, &err);
 	if (!ret)

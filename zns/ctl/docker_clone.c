@@ -132,6 +132,8 @@ static int clone_it(const struct docker_daemon *d, const struct docker_target *t
 
 	if (!docker_good_name(name))
 		return zns_fail(err, -EINVAL, "\"%.60s\" cannot be a container's name", name);
+	if (docker_cannot_restore(d, t))
+		return zns_fail(err, -EOPNOTSUPP, DOCKER_CANNOT_RESTORE, d->version, t->c.name);
 	ret = docker_entries(&t->c, &list, &nr, err);
 	if (ret)
 		return ret;

@@ -67,6 +67,15 @@ struct json_object *docker_limits(const char *version)
 	return list;
 }
 
+bool docker_cannot_restore(const struct docker_daemon *d, const struct docker_target *t)
+{
+	const char *net = docker_json_str(docker_json_get(t->json, "HostConfig"), "NetworkMode");
+	unsigned major = 0;
+
+	return sscanf(d->version, "%u", &major) == 1 && major >= 28 && net && strcmp(net, "host") &&
+	       strncmp(net, "container:", 10);
+}
+
 int docker_target_open(const struct docker_daemon *d, const char *name, struct docker_target *t, struct zns_err *err)
 {
 	char path[512];

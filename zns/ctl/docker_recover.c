@@ -22,6 +22,8 @@ static int recover(const struct docker_daemon *d, const struct docker_target *t,
 	if (t->running)
 		return zns_fail(err, -EBUSY, "container %s runs: stop it first if it shall go back to a checkpoint",
 				t->c.name);
+	if (docker_cannot_restore(d, t))
+		return zns_fail(err, -EOPNOTSUPP, DOCKER_CANNOT_RESTORE, d->version, t->c.name);
 	ret = docker_entries(&t->c, &list, &nr, err);
 	if (ret)
 		return ret;
