@@ -69,6 +69,9 @@ def five(args, rep):
             rep.aim('five dumps at once: latency over alone, the largest', lat[-1], '<=', 1.03)
         else:
             rep.control('five dumps at once, conventional: bandwidth of alone, the worst', min(bw), '<', 0.7)
+    rep.text('What a dump loses to others on groups of their own is their flush: NVMe has one for the whole device, each commit '
+             'needs one, and the model lets it program every zone\'s incomplete unit (a whole unit\'s time, and again when it is '
+             'full) and waits for all buffers. The record in the log costs one die only (a durable write).')
     svg.bars(rep.file('five-dumps.svg'), 'checkpoint latency', 's of model time', list(sizes()), series)
     rep.plot('five-dumps.svg')
 
@@ -146,6 +149,9 @@ def demand(args, rep):
         rep.aim(f'{groups} groups for {count * 5}: the least share, of the max-min fair one', worst, '>=', 0.95)
     rep.text(f'Dumps of {mib} MiB, 500 MiB/s asked, admission "share", alone {alone.mibps:.0f} MiB/s. A dump\'s rate is its bytes over '
              'its time from admission to commit; max-min fair: all groups\' bandwidth, equally divided.')
+    rep.text('Weights are fixed when a dump is admitted. One whose groups a later dump comes to share goes on giving all of its '
+             'zones the same number of units, and so at the pace of the shared ones; the later one knows of the sharing, takes '
+             'more groups and less of each. Where the least share falls short of the fair one, this is why.')
     rep.table(['groups', 'dump', 'groups of it', 'of these shared', 'MiB/s', 'fair, MiB/s', 'of fair'], rows)
 
 
