@@ -160,7 +160,7 @@ uint64_t zns_dev_now_ns(struct zns_dev *d);	/* of the same clock; only differenc
 /*
  * A write that survives a power cut once it returned (force unit access). Nothing else need: not what was written
  * before, to other zones or this one. A flush makes every zone wait for its buffer and costs other writers their dies'
- * time; this costs one die.
+ * time; this costs one die. On devices whose backend has no such write it is one followed by a flush.
  */
 static inline int zns_dev_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
 					struct zns_err *err)
