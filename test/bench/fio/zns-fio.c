@@ -38,21 +38,18 @@ struct options {
 	unsigned long long start;
 };
 
-#define OPT(n, t, field, text) { .name = n, .lname = n, .type = t, .off1 = offsetof(struct options, field), .help = text, \
-				 .category = FIO_OPT_C_ENGINE, .group = FIO_OPT_G_INVALID }
+#define OPT(n, t, field, text, ...) \
+	{ .name = n, .lname = n, .type = t, .off1 = offsetof(struct options, field), .help = text, \
+	  .category = FIO_OPT_C_ENGINE, .group = FIO_OPT_G_INVALID, __VA_ARGS__ }
 static struct fio_option options[] = {
 	OPT("zns_device", FIO_OPT_STR_STORE, device, "Device"),
 	OPT("zns_zones", FIO_OPT_STR_STORE, zones, "Zones, in order"),
 	OPT("zns_groups", FIO_OPT_STR_STORE, groups, "Groups whose zones are used"),
 	OPT("zns_log", FIO_OPT_STR_STORE, log, "File for each I/O's times"),
-	{ .name = "zns_width", .lname = "zns_width", .type = FIO_OPT_INT, .off1 = offsetof(struct options, width), .def = "1",
-	  .minval = 1, .help = "Zones of a stripe", .category = FIO_OPT_C_ENGINE, .group = FIO_OPT_G_INVALID },
-	{ .name = "zns_unit", .lname = "zns_unit", .type = FIO_OPT_INT, .off1 = offsetof(struct options, unit), .def = "524288",
-	  .minval = 4096, .help = "Stripe unit", .category = FIO_OPT_C_ENGINE, .group = FIO_OPT_G_INVALID },
-	{ .name = "zns_reset", .lname = "zns_reset", .type = FIO_OPT_BOOL, .off1 = offsetof(struct options, reset), .def = "0",
-	  .help = "Reset the zones at the end", .category = FIO_OPT_C_ENGINE, .group = FIO_OPT_G_INVALID },
-	{ .name = "zns_start", .lname = "zns_start", .type = FIO_OPT_ULL, .off1 = offsetof(struct options, start), .def = "0",
-	  .help = "Begin at this CLOCK_MONOTONIC, ns", .category = FIO_OPT_C_ENGINE, .group = FIO_OPT_G_INVALID },
+	OPT("zns_width", FIO_OPT_INT, width, "Zones of a stripe", .def = "1", .minval = 1),
+	OPT("zns_unit", FIO_OPT_INT, unit, "Stripe unit", .def = "524288", .minval = 4096),
+	OPT("zns_reset", FIO_OPT_BOOL, reset, "Reset the zones at the end", .def = "0"),
+	OPT("zns_start", FIO_OPT_ULL, start, "Begin at this CLOCK_MONOTONIC, ns", .def = "0"),
 	{ .name = NULL },
 };
 
@@ -129,8 +126,8 @@ static int take_zones(struct engine *e, const struct options *o)
 	e->nr = parse_list(o->zones, e->dev->geo.nr_zones, NULL);
 	e->zone = calloc(e->nr + 1, sizeof(*e->zone));
 	if (!e->nr || !e->zone) {
-		log_err("zns-fio: zns_zones=%s: a list like 3,5,8-11 is wanted; the device has zones 0 to %u\n", o->zones,
-			e->dev->geo.nr_zones - 1);
+		log_err("zns-fio: zns_zones=%s: a list like 3,5,8-11 is wanted; the device has zones 0 to %u\n",
+			o->zones, e->dev->geo.nr_zones - 1);
 		return 1;
 	}
 	parse_list(o->zones, e->dev->geo.nr_zones, e->zone);
@@ -151,7 +148,8 @@ static int take_groups(struct engine *e, const struct options *o)
 	want = calloc(n + 1, sizeof(*want));
 	e->zone = calloc(e->dev->geo.nr_zones, sizeof(*e->zone));
 	if (!n || !want || !e->zone) {
-		log_err("zns-fio: zns_groups=%s: a list of groups is wanted; the device has %zu\n", o->groups, p ? p->n_groups : 0);
+		log_err("zns-fio: zns_groups=%s: a list of groups is wanted; the device has %zu\n", o->groups,
+			p ? p->n_groups : 0);
 		zns_store_close(s);
 		free(want);
 		return 1;
@@ -367,7 +365,8 @@ static int transfer(struct engine *e, bool write, uint64_t at, uint8_t *buf, uin
 			e->wp[i] = 0;
 		}
 		if (!rc)
-			rc = write ? zns_dev_write(e->dev, zone, off, buf, n, err) : zns_dev_read(e->dev, zone, off, buf, n, err);
+			rc = write ? zns_dev_write(e->dev, zone, off, buf, n, err) :
+				     zns_dev_read(e->dev, zone, off, buf, n, err);
 		if (write)
 			e->wp[i] = off + n;
 		at += n;

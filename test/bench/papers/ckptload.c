@@ -228,7 +228,8 @@ static int dump(const char *container, const char *mib, const char *qos, const c
 	frozen = zns_mono_ns() - go;
 	h = (struct zw_hdr){ .off = frozen / 1000 };
 	ask(ZW_COMMIT, &h, NULL, 0, -1, &r);
-	printf("{\"kind\": \"dump\", \"container\": \"%s\", \"bytes\": %llu, \"start_ns\": %llu, \"admitted_ns\": %llu, \"read_ns\": %llu, \"end_ns\": %llu",
+	printf("{\"kind\": \"dump\", \"container\": \"%s\", \"bytes\": %llu, \"start_ns\": %llu, \"admitted_ns\": %llu, "
+	       "\"read_ns\": %llu, \"end_ns\": %llu",
 	       container, (unsigned long long)mem_len, (unsigned long long)start, (unsigned long long)go,
 	       (unsigned long long)sealed, (unsigned long long)zns_mono_ns());
 	put_text("admitted", admitted.msg);
@@ -254,7 +255,8 @@ static int restore(const char *dir)
 	v = (struct zw_iov){ (uintptr_t)mem, mem_len };
 	h = (struct zw_hdr){ .image = r.image, .nr = 1 };
 	ask(ZW_READ, &h, &v, sizeof(v), -1, &r);
-	printf("{\"kind\": \"restore\", \"bytes\": %llu, \"start_ns\": %llu, \"admitted_ns\": %llu, \"end_ns\": %llu}\n",
+	printf("{\"kind\": \"restore\", \"bytes\": %llu, \"start_ns\": %llu, \"admitted_ns\": %llu, "
+	       "\"end_ns\": %llu}\n",
 	       (unsigned long long)mem_len, (unsigned long long)start, (unsigned long long)go,
 	       (unsigned long long)zns_mono_ns());
 	for (uint64_t i = 0; i < mem_len / 8; i++)

@@ -21,8 +21,8 @@ class Subject:
     def __init__(self, st, name, mib, seed):
         self.st, self.name, self.answers = st, name, st.dir / f'{name}.answers'
         command = [st.bench / 'subject', str(mib), str(seed), str(self.answers)]
-        self.proc = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                     start_new_session=True)
+        self.proc = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                     stderr=subprocess.DEVNULL, start_new_session=True)
         self.pid = self.proc.pid
         self.expect('ready')
 
@@ -63,7 +63,8 @@ def finish(procs):
             if name not in took and p.poll() is not None:
                 took[name] = time.monotonic() - start
                 if p.returncode:
-                    errors = [line for line in (images / 'criu.log').read_text(errors='replace').splitlines() if 'Error' in line]
+                    log = (images / 'criu.log').read_text(errors='replace')
+                    errors = [line for line in log.splitlines() if 'Error' in line]
                     raise Failed(f'criu on {name}: exit {p.returncode}: {" | ".join(errors[-2:])}')
         time.sleep(0.002)
     return took
@@ -74,8 +75,8 @@ def dumps(st, subjects, tag):
     for s in subjects:
         images = st.dir / f'{tag}-{s.name}'
         images.mkdir()
-        procs[s.name] = criu(st, 'dump', images, '-t', s.pid, '--leave-running', '--zns-qos', 500 // SCALE, '--zns-container',
-                             s.name), images
+        procs[s.name] = criu(st, 'dump', images, '-t', s.pid, '--leave-running', '--zns-qos', 500 // SCALE,
+                             '--zns-container', s.name), images
     took = finish(procs)
     rate = {}
     for name in procs:      # a checkpoint's own record: bytes over its data phase
@@ -131,11 +132,14 @@ def wall(args, rep):
         rows.append([NAMES[kind], f"{got['alone']:.2f}", f"{got['together']:.2f}", f"{got['alone rate']:.1f}",
                      f"{got['together rate']:.1f}", f'{ratio * 100:.1f} %', f"{got['restore']:.2f}"])
         if kind == 'zns':
-            rep.aim('criu, wall time: bandwidth at once over alone (this machine\'s other work counts)', ratio, '>=', 0.9)
+            rep.aim('criu, wall time: bandwidth at once over alone (other work on this machine counts)', ratio,
+                    '>=', 0.9)
         else:
             rep.control('criu, wall time, one domain: bandwidth at once over alone', ratio, '<', 0.8)
-    rep.text(f'All bandwidths divided by {SCALE}: a zone writes {100 // SCALE} MiB/s, a dump asks for {500 // SCALE}. {count} processes of '
-             f'{mib} MiB, dumped by `criu dump --leave-running`, one after another and at once, {runs} rounds, medians; then all '
-             'restored at once and their memory checked. The data phase is what the checkpoint\'s record says.')
-    rep.table(['', 'dump alone, s', 'at once, s', 'data phase alone, MiB/s', 'at once, MiB/s', 'of alone', 'restores at once, s'],
+    rep.text(f'All bandwidths divided by {SCALE}: a zone writes {100 // SCALE} MiB/s, a dump asks for {500 // SCALE}. '
+             f'{count} processes of {mib} MiB, dumped by `criu dump --leave-running`, one after another and at once, '
+             f'{runs} rounds, medians; then all restored at once and their memory checked. The data phase is what the '
+             'checkpoint\'s record says.')
+    rep.table(['', 'dump alone, s', 'at once, s', 'data phase alone, MiB/s', 'at once, MiB/s', 'of alone',
+               'restores at once, s'],
               rows)

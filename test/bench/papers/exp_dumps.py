@@ -59,7 +59,8 @@ def five(args, rep):
         rows, bw, lat = compare_rows(alone, together)
         rep.heading(f'Dump, {NAMES[kind]}')
         rep.table(HEAD, rows)
-        rep.text(f'Bandwidth: page bytes over the data phase, as the checkpoint\'s record has it; latency: from the request to the '
+        rep.text('Bandwidth: page bytes over the data phase, as the checkpoint\'s record has it; latency: from the '
+                 'request to the '
                  f'durable commit. All five at once took {wall:.1f} s of wall time.')
         series[f'alone, {kind}'] = [a.latency for a in alone]
         series[f'together, {kind}'] = [t.latency for t in together]
@@ -69,8 +70,10 @@ def five(args, rep):
             rep.aim('five dumps at once: latency over alone, the largest', lat[-1], '<=', 1.03)
         else:
             rep.control('five dumps at once, conventional: bandwidth of alone, the worst', min(bw), '<', 0.7)
-    rep.text('What a dump loses to others on groups of their own is their flush: NVMe has one for the whole device, each commit '
-             'needs one, and the model lets it program every zone\'s incomplete unit (a whole unit\'s time, and again when it is '
+    rep.text('What a dump loses to others on groups of their own is their flush: NVMe has one for the whole device, '
+             'each commit '
+             'needs one, and the model lets it program every zone\'s incomplete unit (a whole unit\'s time, and again '
+             'when it is '
              'full) and waits for all buffers. The record in the log costs one die only (a durable write).')
     svg.bars(rep.file('five-dumps.svg'), 'checkpoint latency', 's of model time', list(sizes()), series)
     rep.plot('five-dumps.svg')
@@ -97,7 +100,7 @@ def restores(args, rep):
     for kind, alloc in ((ZNS, 'static'), (ZNS, 'dynamic'), (CONTROL, 'static')):
         with Stage(args, PROFILE[kind], ZONES) as st:
             mib = sizes()
-            for i, (name, m) in enumerate(mib.items()):     # one after another: dynamic finds every group idle each time
+            for i, (name, m) in enumerate(mib.items()):     # one after another: dynamic finds all groups idle
                 st.run([st.dump(name, m, QOS, seed=i + 1, alloc=alloc)])
             alone, together = alone_and_together(
                 st, lambda _: [st.restore(name, seed=i + 1) for i, name in enumerate(mib)])
@@ -109,18 +112,21 @@ def restores(args, rep):
         rep.heading(f'Restore, {NAMES[kind]}, {alloc} allocation' if kind == ZNS else f'Restore, {NAMES[kind]}')
         rep.table(HEAD + (['fair share while all run, MiB/s'] if ideal else []), rows)
         shared = len([g for g in set(sum(groups.values(), [])) if sum(g in v for v in groups.values()) > 1])
-        rep.text(f'Groups that hold more than one of the five: {shared}. MySQL restored beside dumps of the other four: '
+        rep.text(f'Groups that hold more than one of the five: {shared}. MySQL restored beside dumps of the other '
+                 'four: '
                  f'{beside.latency * 1e3:.0f} ms, {beside.latency / alone[-1].latency:.2f} of alone.')
         found[kind, alloc] = statistics.mean(lat), beside.latency / alone[-1].latency, [t.latency for t in together]
     rep.aim('a restore beside dumps on other groups: latency over alone', found[ZNS, 'static'][1], '<=', 1.1)
     rep.control('a restore beside dumps, conventional: latency over alone', found[CONTROL, 'static'][1], '>', 1.3)
-    rep.aim('restores at once: mean latency ratio, static over dynamic', found[ZNS, 'static'][0] / found[ZNS, 'dynamic'][0],
-            '<', 1.0)
+    rep.aim('restores at once: mean latency ratio, static over dynamic',
+            found[ZNS, 'static'][0] / found[ZNS, 'dynamic'][0], '<', 1.0)
     svg.bars(rep.file('five-restores.svg'), 'restore latency, five at once', 's of model time', list(sizes()),
              {f'{kind}, {alloc}': v[2] for (kind, alloc), v in found.items()})
     rep.plot('five-restores.svg')
-    rep.text('A restore of 5 groups reads 2,000 MiB/s alone. Five of them ask for more than the channels carry (8 x 800 MiB/s): '
-             'the fair share says what is left to each while all run; the larger ones gain when the small ones are done.')
+    rep.text('A restore of 5 groups reads 2,000 MiB/s alone. Five of them ask for more than the channels carry (8 x '
+             '800 MiB/s): '
+             'the fair share says what is left to each while all run; the larger ones gain when the small ones are '
+             'done.')
 
 
 # ---- more demand than groups ---------------------------------------------------------------------------
@@ -141,16 +147,19 @@ def demand(args, rep):
         total = count * mib / span
         for d in found:
             shared = [g for g in held[d.name] if sum(g in v for v in held.values()) > 1]
-            rows.append([f'{groups} for {count * 5}', d.name, len(held[d.name]), len(shared), f'{d.mibps:.0f}', f'{ideal:.0f}',
-                         f'{d.mibps / ideal * 100:.1f} %'])
+            rows.append([f'{groups} for {count * 5}', d.name, len(held[d.name]), len(shared), f'{d.mibps:.0f}',
+                         f'{ideal:.0f}', f'{d.mibps / ideal * 100:.1f} %'])
         worst = min(d.mibps for d in found) / ideal
         rows.append([f'{groups} for {count * 5}', 'all', groups, '', f'{total:.0f}', f'{ideal * count:.0f}',
                      f'{total / ideal / count * 100:.1f} %'])
         rep.aim(f'{groups} groups for {count * 5}: the least share, of the max-min fair one', worst, '>=', 0.95)
-    rep.text(f'Dumps of {mib} MiB, 500 MiB/s asked, admission "share", alone {alone.mibps:.0f} MiB/s. A dump\'s rate is its bytes over '
+    rep.text(f'Dumps of {mib} MiB, 500 MiB/s asked, admission "share", alone {alone.mibps:.0f} MiB/s. A dump\'s rate '
+             'is its bytes over '
              'its time from admission to commit; max-min fair: all groups\' bandwidth, equally divided.')
-    rep.text('Weights are fixed when a dump is admitted. One whose groups a later dump comes to share goes on giving all of its '
-             'zones the same number of units, and so at the pace of the shared ones; the later one knows of the sharing, takes '
+    rep.text('Weights are fixed when a dump is admitted. One whose groups a later dump comes to share goes on giving '
+             'all of its '
+             'zones the same number of units, and so at the pace of the shared ones; the later one knows of the '
+             'sharing, takes '
              'more groups and less of each. Where the least share falls short of the fair one, this is why.')
     rep.table(['groups', 'dump', 'groups of it', 'of these shared', 'MiB/s', 'fair, MiB/s', 'of fair'], rows)
 
@@ -176,7 +185,8 @@ def periodic(args, rep):
         first, last = rate[keep:keep + 5], rate[-5:]
         series = {'MiB/s / 10': list(enumerate(r / 10 for r in rate)), 'zones held': list(enumerate(zones)),
                   'zones active': list(enumerate(active))}
-        svg.lines(rep.file(f'periodic-{kind}.svg'), f'checkpoint after checkpoint, {NAMES[kind]}', 'checkpoint', '', series)
+        svg.lines(rep.file(f'periodic-{kind}.svg'), f'checkpoint after checkpoint, {NAMES[kind]}', 'checkpoint', '',
+                  series)
         rep.heading(NAMES[kind])
         rep.table(['checkpoints', 'MiB each', 'kept', 'MiB/s min / median / max', 'zones held max', 'zones active max',
                    'wasted MiB max / last'],
@@ -186,7 +196,8 @@ def periodic(args, rep):
         if kind == ZNS:
             rep.aim('periodic checkpoints: last five over the first five with full retention, MiB/s',
                     statistics.mean(last) / statistics.mean(first), '>=', 0.98)
-            rep.aim('periodic checkpoints: zones held at the end over half way', zones[-1] / max(1, zones[rounds // 2]), '<=', 1.25)
+            rep.aim('periodic checkpoints: zones held at the end over half way',
+                    zones[-1] / max(1, zones[rounds // 2]), '<=', 1.25)
 
 
 # ---- N zones -------------------------------------------------------------------------------------------
@@ -218,7 +229,8 @@ def scaling(args, rep):
             row.append(f'{statistics.median(got):.0f}')
     rep.table(['zones', 'groups', 'model, MiB/s', 'ideal, MiB/s', 'of N x one', 'model, with admission and commit',
                'wall, timing off, MiB/s'], rows)
-    rep.text(f'The machine\'s own limit: {statistics.median(limit):.0f} MiB/s for 1 MiB writes past the page cache, one after '
+    rep.text(f'The machine\'s own limit: {statistics.median(limit):.0f} MiB/s for 1 MiB writes past the page cache, '
+             'one after '
              f'another. Wall time: medians of {runs}.')
     rep.aim('N zones give N times one zone, the worst N of 1, 2, 5, 8, 16', worst, '>=', 0.97)
 

@@ -11,7 +11,7 @@ NAMES = {ZNS: 'ZNS, 32 groups', CONTROL: 'conventional'}
 
 
 def conventional_map(zones=512, io_zones=128):
-    """The control is one domain; its zones are split in two sets only so that fio and znsd do not take the same ones."""
+    """The control is one domain; its zones are split in two sets so that fio and znsd do not take the same ones."""
     return [0] * (zones - io_zones) + [1] * io_zones
 
 
@@ -35,9 +35,11 @@ def writers(args, rep):
     gap, count = args.scale(3.0), 5
     end = gap * (count + 1)
     rows = []
-    cases = [('one zone each, ZNS', 'paper-conf', 1, min(500, 100)), ('one zone each, conventional', 'conventional', 1, None),
+    cases = [('one zone each, ZNS', 'paper-conf', 1, min(500, 100)),
+             ('one zone each, conventional', 'conventional', 1, None),
              ('one zone each, large-zone drive', 'large-zone', 1, None),
-             ('striped over 5 zones each, ZNS', 'paper-conf', 5, 500), ('striped, conventional', 'conventional', 5, None)]
+             ('striped over 5 zones each, ZNS', 'paper-conf', 5, 500),
+             ('striped, conventional', 'conventional', 5, None)]
     for title, profile, width, alone in cases:
         zones = 64 if profile == 'large-zone' else 512
         with Stage(args, profile, ['--zones', str(zones)]) as st:
@@ -84,7 +86,8 @@ def beside_one(args, kind, bs, rate, containers, rw='write', what='groups', page
                 st.run([st.fio('fill', zones, width=width, rw='write', bs='512k', depth=16, seconds=args.scale(1.2))])
                 zones = zones[:width]
             span = results[True][1] if not with_dumps else None
-            seconds = 1.0 + args.scale(containers * mib / (160 if kind == CONTROL else 400)) if with_dumps else span[1] + 0.3
+            slow = 160 if kind == CONTROL else 400
+            seconds = 1.0 + args.scale(containers * mib / slow) if with_dumps else span[1] + 0.3
             jobs = [st.fio('normal I/O', zones, width=width, rw=rw, bs=bs, rate=rate, seconds=max(seconds, 1.2))]
             if with_dumps:
                 jobs += [st.dump(f'c{i}', mib, 500, start_s=0.5, seed=i + 1) for i in range(containers)]
@@ -107,9 +110,12 @@ def beside(args, rep):
     points = [base] if not args.full else \
         [base, *((bs, rate, n, 'write', 'groups') for bs, rate, n in (
             ('16k', 100, 1), ('64k', 400, 1), ('192k', 400, 1), ('1m', 400, 1), ('256k', 100, 1), ('256k', 700, 1),
-            ('256k', 400, 3), ('256k', 400, 5))), ('64k', 200, 1, 'randread', 'groups'), ('64k', 200, 1, 'randread', 'channels')]
-    rep.text('fio has `znsctl reserve`d what its rate needs at 80 % of a group\'s bandwidth; random reads have four groups, or a '
-             'channel. It begins 0.5 s before the dumps. Both runs, with and without them, are compared over the time from the '
+            ('256k', 400, 3), ('256k', 400, 5))),
+         ('64k', 200, 1, 'randread', 'groups'), ('64k', 200, 1, 'randread', 'channels')]
+    rep.text('fio has `znsctl reserve`d what its rate needs at 80 % of a group\'s bandwidth; random reads have four '
+             'groups, or a '
+             'channel. It begins 0.5 s before the dumps. Both runs, with and without them, are compared over the time '
+             'from the '
              'dumps\' beginning to the end of the first of them.')
     for kind in (ZNS, CONTROL):
         rows, worst_bw, worst_p99, reads = [], 1.0, 0.0, 0.0
@@ -124,15 +130,19 @@ def beside(args, rep):
             else:
                 worst_p99 = max(worst_p99, p99)
             rows.append([f'{rw} {bs}' + (f', own {what}' if kind == ZNS else ''), rate, containers, f"{g['alone']:.1f}",
-                         f"{g['with']:.1f}", f'{(1 - ratio) * 100:.2f} %', ' / '.join(f'{v:.3f}' for v in g['lat alone']),
-                         ' / '.join(f'{v:.3f}' for v in g['lat with']), f'{p99:.2f}', ' '.join(f'{v:.0f}' for v in g['dumps'])])
+                         f"{g['with']:.1f}", f'{(1 - ratio) * 100:.2f} %', ' / '.join(f'{v:.3f}' for v in g['lat '
+                                                                                                            'alone']),
+                         ' / '.join(f'{v:.3f}' for v in g['lat with']), f'{p99:.2f}',
+                         ' '.join(f'{v:.0f}' for v in g['dumps'])])
             if (bs, rate, containers, rw, what) == base:
                 fio, alone = g['fio']
                 end = g['span'][1] + 0.2
-                svg.lines(rep.file(f'beside-{kind}.svg'), f'normal I/O, 400 MiB/s, {NAMES[kind]}', 'model time, s', 'MiB/s',
-                          {'beside a dump': fio.series(0.02, end), 'alone': alone.series(0.02, end)}, y_max=900)
+                svg.lines(rep.file(f'beside-{kind}.svg'), f'normal I/O, 400 MiB/s, {NAMES[kind]}', 'model time, s',
+                          'MiB/s', {'beside a dump': fio.series(0.02, end), 'alone': alone.series(0.02, end)},
+                          y_max=900)
         rep.heading(NAMES[kind])
-        rep.table(['fio', 'rate, MiB/s', 'containers dumped', 'alone, MiB/s', 'beside, MiB/s', 'loss', 'ms alone p50 / p99 / p99.9',
+        rep.table(['fio', 'rate, MiB/s', 'containers dumped', 'alone, MiB/s', 'beside, MiB/s', 'loss', 'ms alone p50 '
+                                                                                                       '/ p99 / p99.9',
                    'ms beside', 'p99 ratio', 'dumps, MiB/s'], rows)
         rep.plot(f'beside-{kind}.svg')
         if kind == ZNS:

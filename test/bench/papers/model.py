@@ -10,7 +10,7 @@ def conventional_write(controller=1000, gc_every=1024, gc_stall_s=0.1):
 
 
 def max_min(demands, capacity):
-    """Shares of one resource: nobody gets more than asked, nobody could get more without taking it from a poorer one."""
+    """Shares of one resource: nobody gets more than asked, nobody could get more without taking from a poorer one."""
     share, left, n = {}, capacity, len(demands)
     for who, want in sorted(demands.items(), key=lambda d: d[1]):
         share[who] = min(want, left / n)

@@ -85,7 +85,8 @@ class Report:
         self.check('control', *check)
 
     def write(self, head):
-        rows = [[c['kind'], c['what'], f"{c['value']:.3f}", f"{c['relation']} {c['bound']}", 'yes' if c['met'] else '**no**']
+        rows = [[c['kind'], c['what'], f"{c['value']:.3f}", f"{c['relation']} {c['bound']}",
+                 'yes' if c['met'] else '**no**']
                 for c in self.checks]
         body, self.body = self.body, []
         self.text(head)
@@ -105,11 +106,12 @@ def machine():
 def head_text(args, wall_s):
     return f'''Machine: {machine()}. {time.strftime('%Y-%m-%d')}. Wall time of the whole run: {wall_s:.0f} s.
 
-Unless an experiment says otherwise, its figures are in **model time**: fio, zns-helper and znsd run unchanged on one virtual
-clock (`test/bench/vtime`), on which computing takes no time and the device takes what the emulator's timing model says. So
-bandwidths are not scaled; they are the papers' own. Checkpoints are made by `ckptload`, which speaks to zns-helper as criu does:
-admission, striping, commit and catalogue are the product's own, criu's own work is not in it. fio's writes move zones and cost
-time, but store no bytes; those of checkpoints are stored, and every restore compares every word.
+Unless an experiment says otherwise, its figures are in **model time**: fio, zns-helper and znsd run unchanged on one
+virtual clock (`test/bench/vtime`), on which computing takes no time and the device takes what the emulator's timing
+model says. So bandwidths are not scaled; they are the papers' own. Checkpoints are made by `ckptload`, which speaks to
+zns-helper as criu does: admission, striping, commit and catalogue are the product's own, criu's own work is not in it.
+fio's writes move zones and cost time, but store no bytes; those of checkpoints are stored, and every restore compares
+every word.
 
 | | ZNS: `paper-conf` | control: `conventional` |
 | --- | --- | --- |
@@ -119,9 +121,10 @@ time, but store no bytes; those of checkpoints are stored, and every restore com
 | controller | no limit | one queue, 1,000 MiB/s; after every 1,024 MiB written it collects garbage for 100 ms |
 | command | 10 us | 10 us |
 
-The control's parameters are those of the profile as it is; none was changed for a result. Its written maximum is
-{exp_isolation.model.conventional_write():.0f} MiB/s. A dump asks for {exp_dumps.QOS} MiB/s, five groups; "ideal" and "fair" are computed
-from these parameters (`model.py`), not measured. Reproduce: `make bench-papers`, `RUN="{' '.join(args.names)}"` for these only.'''
+The control's parameters are those of the profile as it is; none was changed for a result. It can write
+{exp_isolation.model.conventional_write():.0f} MiB/s at most. A dump asks for {exp_dumps.QOS} MiB/s, five groups;
+"ideal" and "fair" are computed from these parameters (`model.py`), not measured. Reproduce: `make bench-papers`, of
+some with `RUN="{' '.join(args.names or EXPERIMENTS)}"`.'''
 
 
 def run(args):
@@ -149,7 +152,8 @@ def run(args):
         shutil.rmtree(args.work, ignore_errors=True)
     rep.write(head_text(args, time.monotonic() - start))
     missed = [c for c in rep.checks if not c['met']]
-    print(f'{len(rep.checks) - len(missed)} of {len(rep.checks)} aims and controls met; {time.monotonic() - start:.0f} s; '
+    print(f'{len(rep.checks) - len(missed)} of {len(rep.checks)} aims and controls met; '
+          f'{time.monotonic() - start:.0f} s; '
           f'{args.report}/report.md')
     if not args.full:
         print(f'{len(rep.checks) - len(missed)} passed, {len(missed) + failed} failed')

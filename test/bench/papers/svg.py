@@ -57,7 +57,8 @@ def lines(path, title, x_label, y_label, series, y_max=None):
         c.text(c.x(v), HEIGHT - BOTTOM + 16, f'{v:g}', 'middle')
     for i, s in enumerate(series.values()):
         line = ' '.join(f'{c.x(x):.1f},{c.y(min(y, c.y_max)):.1f}' for x, y in s)
-        c.items.append(f'<polyline points="{line}" fill="none" stroke="{COLOURS[i % len(COLOURS)]}" stroke-width="1.6"/>')
+        c.items.append(f'<polyline points="{line}" fill="none" stroke="{COLOURS[i % len(COLOURS)]}" '
+                       'stroke-width="1.6"/>')
     c.legend(list(series))
     c.write(path)
 

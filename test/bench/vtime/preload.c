@@ -59,7 +59,8 @@ static void slot_take(void)
 
 	vt_lock(vt);
 	for (i = 0; i < vt->high; i++) {
-		if (vt->slot[i].state != VT_FREE && vt->slot[i].tid == tid) {	/* before an exec it was us already */
+		/* before an exec it was us already */
+		if (vt->slot[i].state != VT_FREE && vt->slot[i].tid == tid) {
 			at = i;
 			break;
 		}
