@@ -58,6 +58,20 @@ def first_write_error(scene):
 
 
 @case
+def zone_turns(scene):
+    """A zone turns read-only, or offline, in the middle of a dump; the next one leaves it out."""
+    scene = scene(size=64)
+    scene.device.needs_emulator('needs fault injection')
+    for fault, state in (('read-only-after=30', 'read-only'), ('offline-after=20', 'offline')):
+        scene.dump(fault=fault).must_fail(state)
+        scene.free_before -= 1          # the zone is lost for good
+        scene.unharmed()
+        if not [z for z in scene.device.zones() if z['state'] == state]:
+            raise Failed(f'no zone is {state}: the fault did not hit')
+    scene.works()
+
+
+@case
 def short_plain_images(scene):
     """Without zones: images that end early fail the restore; stock 4.2.1 loops for ever or restores wrong memory."""
     scene = scene()
