@@ -184,12 +184,13 @@ class Run:
         limit = self.device.status()['limits']['max_open']
         if not limit or limit > 32:
             raise ztlib.Skipped(f'the limit of open zones is {limit or "none"}')
-        free = [z['index'] for z in self.device.zones() if z['state'] == 'empty' and not z['owner']][-limit:]
-        if len(free) < limit:
-            raise ztlib.Skipped('not enough empty zones')
         task = self.redis(1000)
         images = task.dir / 'images'
         images.mkdir()
+        # The broker must be there already, and stay: one that starts takes open zones without data for leftovers.
+        free = [z['index'] for z in self.device.zones() if z['state'] == 'empty' and not z['owner']][-limit:]
+        if len(free) < limit:
+            raise ztlib.Skipped('not enough empty zones')
         opened = [z for z in free if witness.operate('open', str(self.block), z)]
         print(f'     {len(opened)} of {limit} zones were opened by blkzone')
         try:
