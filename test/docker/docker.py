@@ -269,8 +269,8 @@ def twice(d):
     w.remember()
     d.docker('checkpoint', 'create', '--leave-running', 'two', 'aa')
     want('runs on', d.running('two'))
-    d.docker('checkpoint', 'create', 'two', 'bb')
-    want('ended', not d.running('two'))
+    d.create_again('two', 'bb')
+    d.docker('kill', 'two')
     for name in ('aa', 'bb', 'aa', 'aa', 'bb'):
         d.docker('start', '--checkpoint', name, 'two')
         w.verify()
@@ -392,10 +392,10 @@ def liveness(d):
     """checkpoint rm, rm, clones, --checkpoint-dir and a data root that is away: free, or kept, as they should be."""
     Shell(d, 'life')
     d.docker('checkpoint', 'create', '--leave-running', 'life', 'aa')
-    d.docker('checkpoint', 'create', '--leave-running', 'life', 'bb')
+    d.create_again('life', 'bb')
     elsewhere = d.dir / 'elsewhere'
     elsewhere.mkdir()
-    d.docker('checkpoint', 'create', '--leave-running', '--checkpoint-dir', elsewhere, 'life', 'cc')
+    d.create_again('life', 'cc', '--checkpoint-dir', elsewhere)
     a, b, c = d.checkpoints('life')
     want('all needed', [life(d, x) for x in (a, b)] == ['needed', 'needed'])
     want('elsewhere is not known', life(d, c) == 'unknown', life(d, c))
@@ -421,7 +421,7 @@ def sweep(d):
     """znsctl gc removes what Docker dropped, after its grace period, and nothing else."""
     Shell(d, 'gc')
     for name in ('aa', 'bb'):
-        d.docker('checkpoint', 'create', '--leave-running', 'gc', name)
+        d.create_again('gc', name)
     a, b = d.checkpoints('gc')
     d.docker('checkpoint', 'rm', 'gc', 'aa')
     d.zctl('gc')                                   # too young for the default grace period
