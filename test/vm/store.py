@@ -196,12 +196,19 @@ class Run:
         try:
             log = self.log('dump')
             done = ztlib.run_criu(self.cfg, self.dump_command(task, images, log, ZONE_BW, 'third'), log)
-            Outcome(done.returncode, log).must_fail(r'limit of \d+ (open|active) zones')
+            if done.returncode:
+                Outcome(done.returncode, log).must_fail(r'limit of \d+ (open|active) zones')
+            elif all(z['state'] == 'open' for z in self.device.zones() if z['index'] in opened):
+                raise Failed('criu said it succeeded, and every zone is still open')
+            else:       # at the limit of active zones the broker takes back what holds no data
+                print('     the broker reset zones that were open without data')
         finally:
             for z in opened:
                 witness.operate('reset', str(self.block), z)
-        if (images / HANDLE).exists():
+        if done.returncode and (images / HANDLE).exists():
             raise Failed('a failed dump left a handle')
+        if not done.returncode:
+            self.restore(task)
         task.verify()
         again = self.redis(1000)
         self.dump(again, ZONE_BW, 'third')
