@@ -208,6 +208,7 @@ class Run:
         if done.returncode and (images / HANDLE).exists():
             raise Failed('a failed dump left a handle')
         if not done.returncode:
+            wait_until(lambda: not alive(task.pid), 5)
             self.restore(task)
         task.verify()
         again = self.redis(1000)
