@@ -272,7 +272,6 @@ void zns_close(void)
 {
 	if (state != ZNS_OFF)
 		zns_link_close();
-	zns_pages_drop_window();
 	state = ZNS_OFF;
 }
 
@@ -415,6 +414,7 @@ void zns_img_close(struct cr_img *img)
 				pr_err("zns-helper died; nothing was committed, run the dump again\n");
 		}
 	}
+	zns_pages_drop_windows(zi);
 	close_safe(&zi->fd);
 	xfree(zi);
 	img->zns = NULL;

@@ -102,25 +102,7 @@ int zns_pages_seal(struct zns_img *zi)
 
 /* --- restore --- */
 
-/*
- * A forked child's pages are read one by one and compared with its parent's (criu-hooks.md §3.2): each a message if
- * it were not for this window. It is private memory, so a child inherits a valid copy; the restorer unmaps it.
- */
-#define WINDOW (1UL << 20)
 #define BATCH_MAX 64
-static struct {
-	void *mem;
-	uint32_t image;
-	off_t off;
-	unsigned long len;
-} window;
-
-void zns_pages_drop_window(void)
-{
-	if (window.mem)
-		munmap(window.mem, WINDOW);
-	memset(&window, 0, sizeof(window));
-}
 
 static int batch_take(struct zns_batch *b)
 {
@@ -190,32 +172,117 @@ static int read_now(struct cr_img *img, void *buf, unsigned long len, off_t off)
 	return zns_batch_wait(&b) ? -1 : ret;
 }
 
+/*
+ * A forked child's pages are read one by one and compared with its parent's (criu-hooks.md §3.2): each a message if
+ * it were not for these windows. While pages are taken from one, the helper fills the other with what follows.
+ */
+#define WINDOW (1UL << 20)
+struct window {
+	void *mem;
+	off_t off;
+	unsigned long len;	/* 0: nothing in it */
+	struct zns_batch coming;	/* has a socket while the helper fills it */
+};
+
+struct zns_windows {
+	struct window w[2];
+	int at;		/* the one pages are taken from */
+};
+
+static int window_wait(struct window *w)
+{
+	int ret = zns_batch_wait(&w->coming);
+
+	if (ret)
+		w->len = 0;
+	return ret;
+}
+
+/* Bytes from @off on, as many as the image has for it. */
+static int window_ask(struct window *w, struct cr_img *img, off_t off)
+{
+	struct iovec iov;
+
+	w->off = off;
+	w->len = min_t(unsigned long, WINDOW, img->zns->size - off);
+	iov = (struct iovec){ w->mem, w->len };
+	if (!zns_batch_add(&w->coming, img, &iov, 1, off))
+		return 0;
+	window_wait(w);
+	w->len = 0;
+	return -1;
+}
+
+static bool window_has(const struct window *w, off_t off, unsigned long len)
+{
+	return off >= w->off && off + len <= w->off + w->len;
+}
+
+void zns_pages_drop_windows(struct zns_img *zi)
+{
+	struct zns_windows *ws = zi->windows;
+
+	if (!ws)
+		return;
+	/* The helper must not write to what is no longer there. */
+	window_wait(&ws->w[0]);
+	window_wait(&ws->w[1]);
+	munmap(ws->w[0].mem, 2 * WINDOW);
+	xfree(ws);
+	zi->windows = NULL;
+}
+
+static struct zns_windows *windows_of(struct zns_img *zi)
+{
+	struct zns_windows *ws = zi->windows;
+	void *mem;
+
+	if (ws)
+		return ws;
+	ws = xzalloc(sizeof(*ws));
+	if (!ws)
+		return NULL;
+	mem = mmap(NULL, 2 * WINDOW, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (mem == MAP_FAILED) {
+		pr_perror("No memory for pages on their way");
+		xfree(ws);
+		return NULL;
+	}
+	ws->w[0] = (struct window){ .mem = mem, .coming = ZNS_BATCH_INIT };
+	ws->w[1] = (struct window){ .mem = mem + WINDOW, .coming = ZNS_BATCH_INIT };
+	return zi->windows = ws;
+}
+
+/* The other window becomes the one pages are taken from, with @off in it. */
+static int windows_turn(struct zns_windows *ws, struct cr_img *img, off_t off, unsigned long len)
+{
+	struct window *old = &ws->w[ws->at], *new = &ws->w[!ws->at];
+
+	if (window_wait(new))
+		return -1;
+	if (!window_has(new, off, len) && (window_ask(new, img, off) || window_wait(new)))
+		return -1;
+	ws->at = !ws->at;
+	old->len = 0;
+	if (new->off + new->len < img->zns->size)
+		return window_ask(old, img, new->off + new->len);
+	return 0;
+}
+
 int zns_pread(struct cr_img *img, void *buf, unsigned long len, off_t off)
 {
-	struct zns_img *zi = img->zns;
+	struct zns_windows *ws;
 
-	if (len > WINDOW / 16 || off >= zi->size)
+	if (len > WINDOW / 16 || off >= img->zns->size)
 		return read_now(img, buf, len, off);
-	if (!window.mem) {
-		window.mem = mmap(NULL, WINDOW, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (window.mem == MAP_FAILED) {
-			window.mem = NULL;
-			return read_now(img, buf, len, off);
-		}
+	if (off + len > img->zns->size) {
+		pr_err("%s ends before the pages it should hold\n", img->zns->name);
+		return -1;
 	}
-	if (!window.len || window.image != zi->id || off < window.off || off + len > window.off + window.len) {
-		window.len = 0;
-		window.image = zi->id;
-		window.off = off;
-		if (read_now(img, window.mem, min_t(unsigned long, WINDOW, zi->size - off), off))
-			return -1;
-		window.len = min_t(unsigned long, WINDOW, zi->size - off);
-		if (len > window.len) {
-			pr_err("%s ends before the pages it should hold\n", zi->name);
-			return -1;
-		}
-	}
-	memcpy(buf, window.mem + (off - window.off), len);
+	ws = windows_of(img->zns);
+	if (!ws || (!window_has(&ws->w[ws->at], off, len) && windows_turn(ws, img, off, len)))
+		return -1;
+	memcpy(buf, ws->w[ws->at].mem + (off - ws->w[ws->at].off), len);
 	return 0;
 }
 

@@ -12,9 +12,10 @@ struct zns_img {
 	uint64_t size;		/* bytes, on restore */
 	int fd;			/* memfd kept for the hand-over at close, or -1 */
 	char name[ZW_NAME];
+	struct zns_windows *windows;	/* of its pages, where they are read one by one; or NULL */
 };
 
 extern int zns_pages_seal(struct zns_img *zi);
-extern void zns_pages_drop_window(void);
+extern void zns_pages_drop_windows(struct zns_img *zi);
 
 #endif

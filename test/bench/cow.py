@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
 Restore of a tree of forked processes (copy-on-write memory, which CRIU reads page by page) from zones beside the same
-from a plain directory in the page cache: alternating runs, medians, their ratio. The timing model is off.
+from a plain directory, in the page cache and (cold) on the disk: alternating runs, medians, ratios. The timing model is
+off; what is on zones is never in the page cache.
 
   cow.py [-n ROUNDS] [--size MIB] [--children N] [--bin DIR] [--dir DIR]
 """
@@ -55,6 +56,14 @@ def kill_tree(pid):
         time.sleep(0.01)
 
 
+def forget(directory):
+    """Take its files out of the page cache."""
+    for path in directory.iterdir():
+        fd = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.split('\n')[1])
     p.add_argument('-n', type=int, default=9)
@@ -84,11 +93,15 @@ def main():
     run([home / 'criu', 'dump', '-t', proc.pid, '-D', top / 'plain', '--leave-running'])
     run([home / 'criu', 'dump', '-t', proc.pid, '-D', top / 'zones', '--leave-running', '--zns-qos', 500])
     kill_tree(proc.pid)
-    took = {'plain': [], 'zones': []}
+    os.sync()
+    took = {'plain': [], 'cold': [], 'zones': []}
     for n in range(a.n + 1):
-        for kind in (('plain', 'zones') if n % 2 else ('zones', 'plain')):
+        for kind in (list(took) if n % 2 else list(took)[::-1]):
+            images = top / ('zones' if kind == 'zones' else 'plain')
+            if kind == 'cold':
+                forget(images)
             start = time.monotonic()
-            run([home / 'criu', 'restore', '-d', '-D', top / kind, '--pidfile', top / 'pid'])
+            run([home / 'criu', 'restore', '-d', '-D', images, '--pidfile', top / 'pid'])
             if n:       # the first round warms up
                 took[kind].append(time.monotonic() - start)
             kill_tree(int((top / 'pid').read_text()))
@@ -96,7 +109,8 @@ def main():
     mib = a.size * (a.children + 1)
     for kind, t in took.items():
         print(f'{kind}: {statistics.median(t):.3f} s median of {a.n} ({min(t):.3f} to {max(t):.3f}), {mib} MiB of pages')
-    print(f'ratio {statistics.median(took["zones"]) / statistics.median(took["plain"]):.2f}')
+    for kind in ('plain', 'cold'):
+        print(f'zones / {kind}: {statistics.median(took["zones"]) / statistics.median(took[kind]):.2f}')
     shutil.rmtree(top)
 
 
