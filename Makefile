@@ -249,8 +249,42 @@ interop: all criu-tee
 		{ tail -20 $(B)/stock-lib.log >&2; exit 1; }
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/interop.py run -a --report $(B)/report/interop
 
+# CRIU's clients: stock libcriu and pycriu of the same tarball, our pycriu, and a program for libcriu.
+CLIENTS		:= $(B)/clients
+.PHONY: rpc rpc-clients rpc-go
+$(B)/stock-lib/.built: criu/base | $(B)/.deps
+	$(call say,CRIU    stock libcriu and pycriu)
+	$(Q)scripts/fetch-criu --plain $(B)/stock-lib
+	$(Q)PATH=$(SYS_PATH) $(MAKE) --no-print-directory -C $(B)/stock-lib lib >$(B)/stock-lib.log 2>&1 || \
+		{ tail -20 $(B)/stock-lib.log >&2; exit 1; }
+	@touch $@
+$(CLIENTS)/.ours: $(BIN)/criu
+	@mkdir -p $(@D)
+	$(Q)PATH=$(SYS_PATH) $(MAKE) --no-print-directory -C $(CRIU_SRC) lib >$(B)/our-lib.log 2>&1 || \
+		{ tail -20 $(B)/our-lib.log >&2; exit 1; }
+	@touch $@
+$(CLIENTS)/libcriu: test/clients/libcriu.c $(B)/stock-lib/.built
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CFLAGS) -I$(B)/stock-lib/lib/c -I$(B)/stock-lib/images -idirafter $(B)/stock-lib/criu/include -o $@ $< \
+		$(B)/stock-lib/lib/c/libcriu.a -lprotobuf-c
+rpc-clients: $(CLIENTS)/libcriu $(CLIENTS)/.ours
+
+# go-criu comes through Go's module proxy, its hashes are in go.sum; any Go from 1.16 will do.
+GO		:= $(shell command -v go || echo go)
+rpc-go: $(CLIENTS)/go-client
+$(CLIENTS)/go-client: $(wildcard test/clients/go/*)
+	@mkdir -p $(@D)
+	$(Q)command -v $(GO) >/dev/null || { echo "  APT     golang-go"; \
+		apt-get -qq update && apt-get -qq install -y --no-install-recommends golang-go >/dev/null; }
+	$(call say,GO      test/clients/go)
+	$(Q)cd test/clients/go && $$(command -v $(GO) || echo go) build -o $(abspath $@) .
+
+rpc: all rpc-clients rpc-go
+	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/rpc.py run -a --report $(B)/report/rpc
+
 test: deps deps-docker
-	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all rpc-clients
 	$(Q)scripts/test-all $(B)
 
 # Two guests at once, one for each kernel; VM="--kernels 6.12 test/vm/20-conformance.test.sh" runs less.

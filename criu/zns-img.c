@@ -54,6 +54,11 @@ static int absolute_dev(void)
 	return 0;
 }
 
+void zns_use(void)
+{
+	zopts_given = true;
+}
+
 int zns_parse_opt(int code, const char *arg)
 {
 	static const struct {
@@ -190,6 +195,25 @@ static int begin(enum zw_op op, pid_t pid)
 	else if (r.msg[0])
 		pr_info("%s\n", r.msg);
 	return 0;
+}
+
+int zns_check_feature(void)
+{
+	struct zns_msg m = ZNS_MSG(ZW_CHECK);
+	struct zw_reply r;
+	int ret;
+
+	if (zns_link_start())
+		return -1;
+	m.payload = zopts.dev;
+	m.len = strlen(zopts.dev) + 1;
+	ret = zns_ask(&m, &r, NULL);
+	zns_link_close();
+	if (ret)
+		pr_err("%s\n", r.msg);
+	else
+		pr_info("%s\n", r.msg);
+	return ret ? -1 : 0;
 }
 
 int zns_dump_begin(pid_t pid)

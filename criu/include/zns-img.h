@@ -17,16 +17,31 @@ struct page_xfer;
 struct task_restore_args;
 
 /* Option codes, from config.c's table; one call stores any of them. 0 or -1 (out of range value). */
-#define ZNS_OPT_FIRST 1200
-#define ZNS_OPT_SEPARATE 1219 /* takes no value */
-#define ZNS_OPT_LAST  1219
+enum {
+	ZNS_OPT_FIRST = 1200,
+	ZNS_OPT_DEV = ZNS_OPT_FIRST,
+	ZNS_OPT_QOS,
+	ZNS_OPT_CONTAINER,
+	ZNS_OPT_CHECKPOINT,
+	ZNS_OPT_ALLOC,
+	ZNS_OPT_ADMISSION,
+	ZNS_OPT_STRIPE,
+	ZNS_OPT_QOS_MAX,
+	ZNS_OPT_SEPARATE = 1219, /* takes no value */
+	ZNS_OPT_LAST = ZNS_OPT_SEPARATE,
+};
 #define ZNS_LONG_OPTS \
-	{ "zns-dev", required_argument, 0, 1200 }, { "zns-qos", required_argument, 0, 1201 }, \
-	{ "zns-container", required_argument, 0, 1202 }, { "zns-checkpoint", required_argument, 0, 1203 }, \
-	{ "zns-alloc", required_argument, 0, 1204 }, { "zns-admission", required_argument, 0, 1205 }, \
-	{ "zns-stripe", required_argument, 0, 1206 }, { "zns-qos-max", required_argument, 0, 1207 }, \
+	{ "zns-dev", required_argument, 0, ZNS_OPT_DEV }, { "zns-qos", required_argument, 0, ZNS_OPT_QOS }, \
+	{ "zns-container", required_argument, 0, ZNS_OPT_CONTAINER }, \
+	{ "zns-checkpoint", required_argument, 0, ZNS_OPT_CHECKPOINT }, \
+	{ "zns-alloc", required_argument, 0, ZNS_OPT_ALLOC }, { "zns-admission", required_argument, 0, ZNS_OPT_ADMISSION }, \
+	{ "zns-stripe", required_argument, 0, ZNS_OPT_STRIPE }, { "zns-qos-max", required_argument, 0, ZNS_OPT_QOS_MAX }, \
 	{ "zns-separate-metadata", no_argument, 0, ZNS_OPT_SEPARATE }
 extern int zns_parse_opt(int code, const char *arg);
+/* Zones are wanted, with whatever options: as if one had been given. */
+extern void zns_use(void);
+/* `criu check --feature zns`: 0 if a dump into zones can begin here, else -1 with one line. */
+extern int zns_check_feature(void);
 #define ZNS_USAGE \
 	"* Zoned storage (see criu-zns(8)):\n" \
 	"  --zns-dev DEV         write images into zones of DEV (emu:PATH or a block device)\n" \

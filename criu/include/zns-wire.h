@@ -35,6 +35,8 @@ enum zw_op {
 	ZW_READ,		/* image, off, nr; payload zw_iov[nr] in the sender's memory; fds: reply */
 	ZW_DONE,		/* fds: reply, with a summary: every task is restored */
 	ZW_SPOOL,		/* image, nr; payload zw_iov[nr] = (offset, length) ranges; fds: reply → sparse memfd */
+	/* neither */
+	ZW_CHECK = 110,		/* payload --zns-dev or ""; fds: reply. Can a dump begin? */
 };
 
 struct zw_hdr {

@@ -78,6 +78,9 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err);
 void restore_packet(struct helper *h, struct packet *p);
 void restore_end(struct helper *h);
 
+/* check.c: `criu check --feature zns`: the device that a dump would use, its broker, its zones. */
+int check_device(struct helper *h, struct packet *p, struct zns_err *err);
+
 /* cgroup.c: leave the caller's cgroups, so that a container is not charged for our memory and I/O. Best effort. */
 void cgroup_escape(void);
 /* The container id found in a task's cgroup path (64 hex digits), or -ENOENT. */

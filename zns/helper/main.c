@@ -30,6 +30,8 @@ static void dispatch(struct helper *h, struct packet *p)
 		ret = dump_begin(h, p, &err);
 	else if (p->h.op == ZW_RESTORE_BEGIN)
 		ret = restore_begin(h, p, &err);
+	else if (p->h.op == ZW_CHECK)
+		ret = check_device(h, p, &err);
 	else
 		ret = zns_fail(&err, -EPROTO, "zns-helper: request %u before the beginning", p->h.op);
 	if (ret) {

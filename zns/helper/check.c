@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* `criu check --feature zns`: whether a dump could begin, without asking for admission. */
+#include "helper.h"
+
+int check_device(struct helper *h, struct packet *p, struct zns_err *err)
+{
+	const char *dev = packet_text(p);
+	struct zns_registered reg;
+	struct zw_reply r = { 0 };
+	char id[ZNS_UUID_STR];
+	int ret;
+
+	if (!dev)
+		return zns_fail(err, -EPROTO, "zns-helper and criu are of different builds");
+	ret = zns_resolve_device(*dev ? dev : NULL, &reg, err);
+	if (!ret)
+		ret = helper_attach(h, &reg, false, err);
+	if (ret)
+		return ret;
+	snprintf(r.msg, sizeof(r.msg), "zones of %s (%s) can be used: %u zones, broker PID %u", reg.path,
+		 zns_uuid_format(reg.uuid, id), h->dev->geo.nr_zones, h->broker.broker_pid);
+	reply_send(p->nr_fd ? p->fd[0] : -1, &r, -1);
+	helper_detach(h);
+	return 0;
+}
