@@ -81,7 +81,7 @@ int zns_parse_mibps(const char *s, uint32_t *out_mibps)
 char *zns_format_size(uint64_t bytes, char *buf, size_t len)
 {
 	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
-	unsigned u = 0, shift, tenths;
+	unsigned u = 1, shift, tenths;
 
 	if (bytes < 1024) {
 		snprintf(buf, len, "%u B", (unsigned)bytes);

@@ -38,8 +38,7 @@ static int sock_connect(const struct zns_registered *dev, struct zns_broker *b, 
 	if (cred.uid && cred.uid != geteuid())
 		return zns_fail(err, -EPERM, "%s belongs to user %u", sa.sun_path, (unsigned)cred.uid);
 	b->broker_pid = cred.pid;
-	b->fd = fd;
-	fd = -1;
+	b->fd = zns_take_fd(&fd);
 	return 0;
 }
 

@@ -115,7 +115,6 @@ int zns_broker_lock_device(const char *dev_path, unsigned wait_ms, int *fd_out, 
 	}
 	if (ret)
 		return zns_fail_sys(err, ret, "cannot lock %s", dev_path);
-	*fd_out = fd;
-	fd = -1;
+	*fd_out = zns_take_fd(&fd);
 	return 0;
 }

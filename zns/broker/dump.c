@@ -121,9 +121,10 @@ static uint32_t find_zone(struct znsd *d, const struct search *s, uint32_t group
 		for (i = 0; i < d->nr_zones; i++)
 			gs[d->zones[i].group].free_zones += may_continue(d, s->l, i);
 	n = zns_alloc_pick(gs, d->nr_groups, d->nr_groups, order);
-	for (i = 0; i < 2 * n && zone == ZNSD_NONE; i++)
-		if (order[i % n] != group && writes_in(d, s->l, order[i % n]) == (i >= n))
-			zone = find_in_group(d, s, order[i % n]);
+	for (int written = 0; written < 2; written++)
+		for (i = 0; i < n && zone == ZNSD_NONE; i++)
+			if (order[i] != group && writes_in(d, s->l, order[i]) == written)
+				zone = find_in_group(d, s, order[i]);
 	return zone;
 }
 

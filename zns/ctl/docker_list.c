@@ -98,7 +98,7 @@ static int rm_on_device(const struct docker_entry *e, struct zns_err *err)
 int docker_thin_out(const struct docker_daemon *d, const struct docker_container *c, unsigned keep, struct zns_err *err)
 {
 	cleanup_free struct docker_entry *list = NULL;
-	size_t nr, i, seen = 0;
+	size_t nr = 0, i, seen = 0;
 	char path[1024];
 	int ret = docker_entries(c, &list, &nr, err);
 

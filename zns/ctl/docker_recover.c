@@ -54,7 +54,7 @@ int docker_recover(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct ctl_args args = { 0 };
 	struct docker_daemon d = { 0 };
 	struct docker_target t = { 0 };
-	struct docker_entry e;
+	struct docker_entry e = { 0 };
 	const char *host = NULL;
 	struct json_object *j;
 	int c, ret;

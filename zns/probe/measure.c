@@ -51,7 +51,7 @@ static int burst(struct probe *p, uint32_t zone, uint32_t size, const uint32_t *
 		 uint64_t *after, struct zns_err *err)
 {
 	struct zns_race r[PROBE_BURST_MAX + PROBE_SET_MAX];
-	uint64_t done[PROBE_BURST_MAX], behind[2 * PROBE_SET_MAX];
+	uint64_t done[PROBE_BURST_MAX] = { 0 }, behind[2 * PROBE_SET_MAX] = { 0 };
 	int rc;
 
 	for (uint32_t i = 0; i < size; i++)

@@ -42,7 +42,7 @@ int probe_rates(struct probe *p, struct zns_err *err)
 	uint64_t total = (p->budget - zns_min(p->budget, p->map->written)) / p->unit;
 	uint32_t n = zns_min(zns_min(p->room, p->open_room), TOGETHER), rounds, solo, each, empty = 0;
 	uint32_t fits = p->d->geo.zone_capacity / p->unit - 1;
-	double write[ROUNDS_MAX], read[ROUNDS_MAX], together[ROUNDS_MAX], most = 0, one = 0;
+	double write[ROUNDS_MAX] = { 0 }, read[ROUNDS_MAX] = { 0 }, together[ROUNDS_MAX], most = 0, one = 0;
 
 	for (uint32_t z = 0; z < p->nr; z++)
 		empty += p->kind[z] == KIND_EMPTY && p->typical[z];
@@ -56,6 +56,7 @@ int probe_rates(struct probe *p, struct zns_err *err)
 	if (!n)
 		return zns_fail(err, -ENODATA, "%s has no empty zone to measure with: remove checkpoints first", p->d->path);
 	solo = zns_min(clamp(total / 10 / rounds, SOLO_LEAST, 256), fits);
+	/* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): n is not 0, see above */
 	each = zns_min(clamp(total * 3 / 10 / rounds / n, EACH_LEAST, 64), fits);
 	for (uint32_t i = 0; i < rounds; i++) {
 		int rc = one_round(p, n, solo, each, &write[i], &read[i], &together[i], err);

@@ -96,7 +96,7 @@ static int test_zones(struct probe *p, uint32_t sample, struct zns_probe_drift *
 static int test_channels(struct probe *p, struct zns_probe_drift *out, struct zns_err *err)
 {
 	const struct zns_probe_map *m = p->map;
-	double ratio[2][CHANNEL_PAIRS / 2], spread, v[CHANNEL_PAIRS / 2], middle[2], border;
+	double ratio[2][CHANNEL_PAIRS / 2] = { 0 }, spread, v[CHANNEL_PAIRS / 2], middle[2], border;
 	uint32_t n[2] = { 0, 0 };
 	int rc = 0;
 

@@ -435,7 +435,7 @@ int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p, struct 
 {
 	cleanup_free struct zns_zone *zones = calloc(dev->geo.nr_zones, sizeof(*zones));
 	struct rebuild b = { .p = p, .r = r, .zones = zones, .s = zns_store_alloc(dev, 0, err) };
-	struct zns_salvage sv;
+	struct zns_salvage sv = { 0 };
 	int rc;
 
 	*r = (struct zns_rebuild_result){ 0 };

@@ -29,6 +29,14 @@ static inline void zns_cleanup_closep(int *fd)
 	if (*fd >= 0)
 		close(*fd);
 }
+/* Its owner from now on is the caller: @fd is -1 afterwards. */
+static inline int zns_take_fd(int *fd)
+{
+	int taken = *fd;
+
+	*fd = -1;
+	return taken;
+}
 static inline void zns_cleanup_filep(FILE **f)
 {
 	if (*f)
