@@ -31,11 +31,13 @@
 #define MFD_NOEXEC_SEAL 8U /* vm.memfd_noexec=2 allows no other kind */
 #endif
 #define HANDLE_NAME "zns-handle.img"
+#define STREAM_PIPE (1 << 20)
 
 static struct zw_begin zopts;
 static bool zopts_given;
 static enum { ZNS_OFF, ZNS_DUMP, ZNS_RESTORE } state;
 static struct timespec frozen_since;
+static bool receiving; /* as a page server: pages come through pipes */
 
 /* criu and its helper work in other directories than the one the user named the device from. */
 static int absolute_dev(void)
@@ -162,8 +164,6 @@ static int begin(enum zw_op op, pid_t pid)
 		const char *name;
 	} conflict[] = {
 		{ opts.auto_dedup, "--auto-dedup" },
-		{ opts.lazy_pages, "--lazy-pages" },
-		{ opts.use_page_server, "--page-server" },
 		{ opts.img_parent != NULL, "--prev-images-dir" },
 	};
 	int i;
@@ -194,6 +194,33 @@ static int begin(enum zw_op op, pid_t pid)
 		pr_warn("%s\n", r.msg);
 	else if (r.msg[0])
 		pr_info("%s\n", r.msg);
+	if (r.kind == ZW_KIND_POST_COPY && !opts.lazy_pages) {
+		pr_err("This checkpoint was dumped with --lazy-pages: pages that it lacks come from the process itself, over "
+		       "--lazy-pages\n");
+		zns_link_close();
+		return -1;
+	}
+	return 0;
+}
+
+/* 1: zones are to be used; 0: they are not; -1: neither will do. */
+static int want_dump(void)
+{
+	if (zopts_given && !opts.use_page_server) {
+		if (!zopts.checkpoint[0])
+			return 1;
+		pr_err("--zns-checkpoint is for restore; a dump makes a checkpoint of its own\n");
+		return -1;
+	}
+	/* A restore would prefer the handle, and bring back the older checkpoint. */
+	if (have_handle()) {
+		pr_err("The image directory has the " HANDLE_NAME " of a checkpoint on zones: use another directory, or "
+		       "remove the file (the checkpoint stays on its device)\n");
+		return -1;
+	}
+	if (zopts_given)
+		pr_warn("With --page-server the pages go there, and the zns options mean nothing here: all other images become "
+			"plain files\n");
 	return 0;
 }
 
@@ -218,21 +245,31 @@ int zns_check_feature(void)
 
 int zns_dump_begin(pid_t pid)
 {
-	if (!zopts_given) {
-		/* A restore would prefer the handle, and bring back the older checkpoint. */
-		if (!have_handle())
-			return 0;
-		pr_err("The image directory has the " HANDLE_NAME " of a checkpoint on zones: use another directory, or "
-		       "remove the file (the checkpoint stays on its device)\n");
-		return -1;
-	}
-	if (zopts.checkpoint[0]) {
-		pr_err("--zns-checkpoint is for restore; a dump makes a checkpoint of its own\n");
-		return -1;
-	}
+	int ret = want_dump();
+
+	if (ret <= 0)
+		return ret;
 	if (zns_tee_begin() || begin(ZW_DUMP_BEGIN, pid))
 		return -1;
 	state = ZNS_DUMP;
+	return 0;
+}
+
+int zns_receive_begin(void)
+{
+	int ret = want_dump();
+
+	if (ret <= 0)
+		return ret;
+	/* The sender's are to come here, and nobody could tell the ones from the others. */
+	if (!faccessat(get_service_fd(IMG_FD_OFF), "inventory.img", F_OK, 0)) {
+		pr_err("The image directory has images of another dump: give the page server an empty one\n");
+		return -1;
+	}
+	if (zns_tee_begin() || begin(ZW_RECEIVE_BEGIN, 0))
+		return -1;
+	state = ZNS_DUMP;
+	receiving = true;
 	return 0;
 }
 
@@ -270,7 +307,8 @@ int zns_dump_commit(int failed)
 		return failed;
 	}
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	m.h.off = (now.tv_sec - frozen_since.tv_sec) * 1000000ull + (now.tv_nsec - frozen_since.tv_nsec) / 1000;
+	m.h.nr = opts.lazy_pages;
+	m.h.off = receiving ? 0 : (now.tv_sec - frozen_since.tv_sec) * 1000000ull + (now.tv_nsec - frozen_since.tv_nsec) / 1000;
 	if (zns_ask(&m, &r, NULL)) {
 		pr_err("%s\n", r.msg);
 		return -1;
@@ -332,6 +370,7 @@ static int open_stream(const char *path)
 
 	if (pipe2(p, O_CLOEXEC))
 		return -errno;
+	fcntl(p[1], F_SETPIPE_SZ, STREAM_PIPE); /* only faster */
 	m.payload = path;
 	m.len = strlen(path) + 1;
 	m.fd[0] = p[0];
@@ -390,9 +429,9 @@ int zns_img_open(struct cr_img *img, int type, const char *path, unsigned long o
 	}
 	if (state == ZNS_RESTORE)
 		fd = pages ? open_pages(zi, ZW_OPEN, path) : open_for_read(zi, path);
-	else if (pages)
+	else if (pages && !receiving)
 		fd = open_pages(zi, ZW_PAGES_OPEN, path);
-	else if (type == CR_FD_TMPFS_DEV || type == CR_FD_TMPFS_IMG || type == CR_FD_GHOST_FILE)
+	else if (pages || type == CR_FD_TMPFS_DEV || type == CR_FD_TMPFS_IMG || type == CR_FD_GHOST_FILE)
 		fd = open_stream(path);
 	else
 		fd = open_memfd(zi);

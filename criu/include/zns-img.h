@@ -58,6 +58,20 @@ extern int zns_check_feature(void);
 
 /* Before any task is frozen: start the helper, be admitted. Does nothing without zns options. */
 extern int zns_dump_begin(pid_t pid);
+/*
+ * For a page server: its images go to zones if zns options are given; what is committed has pages only. From images in
+ * zones or in a directory (--lazy-pages) it reads them. Before anybody is listened to.
+ */
+extern int zns_receive_begin(void);
+extern int zns_serve_begin(bool of_dump);	/* @of_dump: the server that a dump with --lazy-pages ends in */
+/*
+ * When the sender has said that all is sent: what the server has open is closed by @close, then it becomes durable.
+ * Returns the answer for the sender, 0 if its pages are safe here.
+ */
+extern int zns_serve_commit(void (*close)(void));
+/* It serves pages from zones, when they are asked for: so many of them at most at once. NULL: an error, printed. */
+extern bool zns_serve_reads(void);
+extern void *zns_serve_read(unsigned long pid, unsigned long vaddr, unsigned long *nr_pages);
 /* When the tasks are about to be frozen. */
 extern void zns_dump_freeze(void);
 /*

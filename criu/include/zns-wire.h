@@ -28,7 +28,7 @@ enum zw_op {
 	ZW_PAGES_MEM,		/* image, pid, nr; payload zw_iov[nr]: memory that stays as it is until SEAL is answered */
 	ZW_PAGES_SEAL,		/* image; fds: reply. Answered when all of the memory has been read */
 	ZW_FAILED,		/* payload text: an error in one of criu's children; the dump must not be committed */
-	ZW_COMMIT,		/* off = µs frozen so far; fds: reply. Answered when durable, handle included */
+	ZW_COMMIT,		/* off = µs frozen so far, nr = 1: --lazy-pages; fds: reply. Answered when durable, handle included */
 	ZW_WHY,			/* fds: reply with the first error the helper knows of, if any */
 	/* restore */
 	ZW_OPEN,		/* payload name; fds: reply → kind, size, image; a memfd or a pipe with kind ZW_KIND_FD */
@@ -37,6 +37,8 @@ enum zw_op {
 	ZW_SPOOL,		/* image, nr; payload zw_iov[nr] = (offset, length) ranges; fds: reply → sparse memfd */
 	/* neither */
 	ZW_CHECK = 110,		/* payload --zns-dev or ""; fds: reply. Can a dump begin? */
+	/* page server: as ZW_DUMP_BEGIN, pid 0; pages images come as ZW_IMG_STREAM */
+	ZW_RECEIVE_BEGIN = 100,
 };
 
 struct zw_hdr {
@@ -79,6 +81,7 @@ enum zw_kind {
 	ZW_KIND_NONE,
 	ZW_KIND_FD,	/* the descriptor is the image */
 	ZW_KIND_PAGES,	/* read it with ZW_READ */
+	ZW_KIND_POST_COPY = 100,	/* of ZW_RESTORE_BEGIN: the checkpoint lacks its lazy pages */
 };
 
 struct zw_reply {

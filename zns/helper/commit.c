@@ -45,14 +45,16 @@ static ZnsPb__Checkpoint *new_record(const struct dump *d, uint64_t frozen_us)
 	c->has_shared_groups = 1;
 	c->shared_groups = d->shared_groups;
 	c->has_packed = c->packed = d->packed;
-	c->has_frozen_us = 1;
+	c->has_frozen_us = !d->pages_only;	/* the task is frozen elsewhere */
 	c->frozen_us = frozen_us;
+	c->has_pages_only = c->pages_only = d->pages_only;
+	c->has_post_copy = c->post_copy = d->post_copy;
 	zns_pb__origin__init(c->origin);
 	gethostname(host, sizeof(host) - 1);
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", d->h->dir);
 	n = readlink(link, path, sizeof(path) - 1);
 	path[n > 0 ? n : 0] = 0;
-	c->origin->has_pid = 1;
+	c->origin->has_pid = d->pid > 0;
 	c->origin->pid = (uint32_t)d->pid;
 	c->origin->host = strdup(host);
 	c->origin->image_dir = strdup(path);
@@ -218,10 +220,11 @@ static void summary(const struct dump *d, const ZnsPb__Checkpoint *c, struct zw_
 	if (c->has_qos_achieved_mibps)
 		snprintf(got, sizeof(got), "%.0f MiB/s", c->qos_achieved_mibps);
 	snprintf(r->msg, sizeof(r->msg),
-		 "checkpoint %s of %s committed: %s in %u images on %zu zones of %zu groups (%u shared), data phase %.3f s, "
+		 "checkpoint %s of %s committed%s: %s in %u images on %zu zones of %zu groups (%u shared), data phase %.3f s, "
 		 "frozen %.3f s, asked %u MiB/s%s, got %s",
-		 zns_uuid_format(d->id, id), d->container, zns_format_size(c->bytes, size, sizeof(size)), c->nr_images,
-		 c->n_zones, c->n_groups, c->shared_groups, (double)c->data_phase_us / 1e6, (double)c->frozen_us / 1e6,
+		 zns_uuid_format(d->id, id), d->container, d->pages_only ? " (pages only)" : "",
+		 zns_format_size(c->bytes, size, sizeof(size)), c->nr_images, c->n_zones,
+		 c->n_groups, c->shared_groups, (double)c->data_phase_us / 1e6, (double)c->frozen_us / 1e6,
 		 d->qos_mibps, cap, got);
 	r->size = c->bytes;
 }
@@ -292,6 +295,7 @@ void dump_commit(struct dump *d, struct packet *p)
 	struct zns_err err = ZNS_ERR_INIT;
 	struct zw_reply r = { 0 };
 
+	d->post_copy = p->h.nr == 1;
 	if (commit(d, p->h.off, &r, &err)) {
 		dump_fail(d, &err);
 		reply_error(p->nr_fd ? p->fd[0] : -1, &err);

@@ -30,7 +30,7 @@ static int container_name(struct dump *d, const struct zw_begin *b, struct zns_e
 		snprintf(d->container, sizeof(d->container), "%s", b->container);
 		return 0;
 	}
-	if (!cgroup_container_id(b->pid, d->container, sizeof(d->container)))
+	if (b->pid > 0 && !cgroup_container_id(b->pid, d->container, sizeof(d->container)))
 		return 0;
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", d->h->dir);
 	n = readlink(link, path, sizeof(path) - 1);
@@ -70,18 +70,20 @@ static int ask_admission(struct dump *d, const struct zw_begin *b, ZnsPb__Respon
 	begin.alloc = b->alloc[0] ? (char *)b->alloc : NULL;
 	begin.admission = b->admission[0] ? (char *)origin_admission(b->admission) : NULL;
 	origin.kind = (char *)"criu";
-	origin.has_pid = 1;
+	origin.has_pid = b->pid > 0;
 	origin.pid = (uint32_t)b->pid;
 	if (origin_ticket(ticket)) {
 		origin.has_ticket = 1;
 		origin.ticket = (ProtobufCBinaryData){ ZNS_UUID_LEN, ticket };
 	}
 	begin.origin = &origin;
-	begin.has_expected_bytes = 1;
-	begin.expected_bytes = d->expected = task_tree_bytes(b->pid);
+	if (!d->pages_only) {	/* else the task is on another machine */
+		begin.has_expected_bytes = 1;
+		begin.expected_bytes = d->expected = task_tree_bytes(b->pid);
+		begin.has_uid = !task_uid(b->pid, &begin.uid);
+	}
 	begin.has_qos_max_mibps = d->h->cap_mibps > 0;
 	begin.qos_max_mibps = d->h->cap_mibps;
-	begin.has_uid = !task_uid(b->pid, &begin.uid);
 	begin.has_separate_metadata = begin.separate_metadata = b->separate_metadata != 0;
 	req.dump_begin = &begin;
 	/* If criu goes meanwhile, nobody wants to be admitted any more. */
@@ -160,6 +162,7 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		return zns_fail(err, -ENOMEM, "no memory for the dump");
 	d->h = h;
 	d->copies_tail = &d->copies;
+	d->pages_only = p->h.op == ZW_RECEIVE_BEGIN;
 	pthread_mutex_init(&d->lock, NULL);
 	ret = helper_cap(h, b, err);
 	if (!ret)

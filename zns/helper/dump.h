@@ -32,6 +32,8 @@ struct dump {
 	bool unit_asked;	/* --zns-stripe; else it follows from device and width */
 	uint32_t metadata_group;
 	bool separate_metadata, packed;
+	bool pages_only;	/* for a page server */
+	bool post_copy;		/* the lazy pages do not come */
 	int32_t pid;		/* the dumped task */
 	uint64_t expected;	/* bytes, about */
 	struct zns_wimage **pages;

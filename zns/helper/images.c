@@ -102,7 +102,7 @@ static int image_stream(struct dump *d, struct packet *p, struct zns_err *err)
 	if (!s)
 		return zns_fail(err, -ENOMEM, "no memory for image %s", name);
 	s->d = d;
-	ret = zns_writer_image(d->w, name, false, &s->img, err);
+	ret = zns_writer_image(d->w, name, !strncmp(name, "pages-", 6), &s->img, err);
 	if (!ret) {
 		s->fd = packet_take_fd(p, 0);
 		ret = s->fd < 0 ? zns_fail(err, -EPROTO, "image %s came without its pipe", name) : 0;

@@ -26,7 +26,7 @@ static void dispatch(struct helper *h, struct packet *p)
 		restore_packet(h, p);
 		return;
 	}
-	if (p->h.op == ZW_DUMP_BEGIN)
+	if (p->h.op == ZW_DUMP_BEGIN || p->h.op == ZW_RECEIVE_BEGIN)
 		ret = dump_begin(h, p, &err);
 	else if (p->h.op == ZW_RESTORE_BEGIN)
 		ret = restore_begin(h, p, &err);

@@ -146,6 +146,8 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		ret = helper_attach(h, &reg, false, err);
 	if (!ret)
 		ret = open_checkpoint(h, r, id, err);
+	if (!ret && r->m->checkpoint->pages_only)
+		ret = plain_check(h->dir, r->m, err);
 	if (!ret)
 		ret = show_progress(h, r, p, b, err);
 	if (ret) {
@@ -154,6 +156,8 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	}
 	reply.size = r->m->checkpoint->bytes;
 	reply.warn = reply.msg[0] != 0;
+	if (r->m->checkpoint->post_copy)
+		reply.kind = ZW_KIND_POST_COPY;
 	h->restore = r;
 	reply_send(p->fd[0], &reply, -1);
 	return 0;
@@ -283,12 +287,25 @@ static int stream_start(struct packet *p, struct zns_rimage *img, struct zns_err
 	return 0;	/* answered already: the reader sees an empty archive and fails */
 }
 
+static int open_plain(struct helper *h, struct packet *p, const char *name, struct zns_err *err)
+{
+	struct zw_reply r = { .kind = ZW_KIND_FD };
+	cleanup_close int fd = plain_open(h->dir, name, &r.size, err);
+
+	if (fd < 0)
+		return fd;
+	reply_send(p->fd[0], &r, fd);
+	return 0;
+}
+
 static int open_image(struct helper *h, struct packet *p, struct zns_err *err)
 {
 	const char *name = packet_text(p);
 	struct zns_rimage *img = name ? zns_reader_find(h->restore->r, name) : NULL;
 	struct zw_reply r = { .kind = ZW_KIND_PAGES };
 
+	if (!img && name && h->restore->m->checkpoint->pages_only)
+		return open_plain(h, p, name, err);
 	if (!img)
 		return zns_fail(err, -ENOENT, "no image %s in the checkpoint", name ? name : "(none)");
 	if (!strncmp(name, "tmpfs-", 6) && zns_rimage_size(img) > KIB(64))

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * After a migration the pages are on zones and everything else is in plain files that somebody has copied. Nothing but
+ * names ties the two together: so every task that has pages must have its other images, and the other way round.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "helper.h"
+
+/* The number in PREFIX-N.img; 0: not such a name. */
+static unsigned long number_in(const char *name, const char *prefix)
+{
+	size_t len = strlen(prefix);
+	unsigned long n;
+	char *end;
+
+	if (strncmp(name, prefix, len) || name[len] < '1' || name[len] > '9')
+		return 0;
+	n = strtoul(name + len, &end, 10);
+	return strcmp(end, ".img") ? 0 : n;
+}
+
+static bool has_image(const ZnsPb__Manifest *m, const char *name)
+{
+	for (size_t i = 0; i < m->n_images; i++)
+		if (!strcmp(m->images[i]->name, name))
+			return true;
+	return false;
+}
+
+/* Every task of the directory has pages here. */
+static int check_dir(int dir, const ZnsPb__Manifest *m, struct zns_err *err)
+{
+	struct dirent *e;
+	char name[64];
+	int ret = 0, fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!d) {
+		if (fd >= 0)
+			close(fd);
+		return zns_fail_sys(err, -errno, "cannot list the image directory");
+	}
+	while (!ret && (e = readdir(d))) {
+		unsigned long n = number_in(e->d_name, "mm-");
+
+		snprintf(name, sizeof(name), "pagemap-%lu.img", n);
+		if (n && !has_image(m, name))
+			ret = zns_fail(err, -EXDEV, "the images in the directory are of another dump than the pages on zones: %s has no %s there",
+				       e->d_name, name);
+	}
+	closedir(d);
+	return ret;
+}
+
+int plain_check(int dir, const ZnsPb__Manifest *m, struct zns_err *err)
+{
+	char name[64];
+
+	if (faccessat(dir, "inventory.img", F_OK, 0))
+		return zns_fail(err, -ENOENT, "only the pages of this checkpoint have come so far: copy the sender's other images into the image directory");
+	for (size_t i = 0; i < m->n_images; i++) {
+		unsigned long n = number_in(m->images[i]->name, "pagemap-");
+
+		snprintf(name, sizeof(name), "mm-%lu.img", n);
+		if (n && faccessat(dir, name, F_OK, 0))
+			return zns_fail(err, -EXDEV, "the images in the directory are of another dump than the pages on zones, or not all of them: there is no %s",
+					name);
+	}
+	return check_dir(dir, m, err);
+}
+
+int plain_open(int dir, const char *name, uint64_t *size, struct zns_err *err)
+{
+	struct stat st;
+	int fd;
+
+	/* Pages and what maps them are the device's. */
+	if (!*name || strchr(name, '/') || !strncmp(name, "pages-", 6) || !strncmp(name, "pagemap-", 8))
+		return zns_fail(err, -ENOENT, "no image %s in the checkpoint", name);
+	fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? zns_fail(err, -ENOENT, "no image %s", name) :
+					 zns_fail_sys(err, -errno, "image %s in the image directory", name);
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return zns_fail(err, -EINVAL, "image %s in the image directory is no regular file", name);
+	}
+	*size = (uint64_t)st.st_size;
+	return fd;
+}
