@@ -62,7 +62,7 @@ CRIU_SRC	:= $(B)/criu
 PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch) scripts/fetch-criu
 
 .PHONY: all zns criu deps deps-vm deps-doc deps-clang
-.PHONY: unit conform crash kill scale scale-small zonetests errors tools test
+.PHONY: unit conform crash kill scale scale-small zonetests errors tools migration test
 .PHONY: test-vm zdtm zdtm-sample
 .PHONY: demo bench bench-emu bench-probe
 .PHONY: fuzz fuzz-build lint man install uninstall clean
@@ -241,6 +241,9 @@ errors: all
 
 tools: all
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/tools.py run -a --report $(B)/report/tools
+
+migration: all
+	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/migration.py run -a --report $(B)/report/migration
 
 # Export and import beside stock CRIU and its crit, with a witness of every image.
 interop: all criu-tee

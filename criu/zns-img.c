@@ -194,7 +194,7 @@ static int begin(enum zw_op op, pid_t pid)
 		pr_warn("%s\n", r.msg);
 	else if (r.msg[0])
 		pr_info("%s\n", r.msg);
-	if (r.kind == ZW_KIND_POST_COPY && !opts.lazy_pages) {
+	if (r.kind == ZW_KIND_POST_COPY && !opts.lazy_pages && opts.mode != CR_LAZY_PAGES) {
 		pr_err("This checkpoint was dumped with --lazy-pages: pages that it lacks come from the process itself, over "
 		       "--lazy-pages\n");
 		zns_link_close();

@@ -47,7 +47,7 @@ def free_port():
 class Daemon:
     """criu as a server: it is there when it says so on its status descriptor."""
 
-    def __init__(self, scene, args, env=None, prefix=()):
+    def __init__(self, scene, args, env=None, prefix=(), refused=False):
         self.scene, self.log = scene, scene.log()
         ready, status = os.pipe()
         command = [*prefix, scene.cfg.criu, *map(str, args), '-W', str(self.log.parent), '-o', self.log.name, '-v4',
@@ -61,6 +61,8 @@ class Daemon:
             self.ready = wait_until(lambda: self._byte(ready) or self.proc.poll() is not None, scene.cfg.timeout)
         finally:
             os.close(ready)
+        if not refused and self.proc.poll() not in (None, 0):
+            raise Failed(f'criu {args[0]} did not start: {" | ".join(Outcome(1, self.log).errors()[-3:])}')
 
     @staticmethod
     def _byte(fd):
@@ -175,6 +177,322 @@ for _program, _flavour in (('redis', 'h'), ('bigmem', 'h'), ('cowtree', 'h'), ('
         migrate(scene, p, f)
     _case.__doc__ = f'{_program} ({_flavour}): pages to a page server on zones, the other images by copy, restore there'
     CASES[f'migrate-{_program}'] = _case
+
+
+# ---- what goes wrong -----------------------------------------------------------------------------------
+
+def sender_goes_on(scene, task):
+    if not wait_until(lambda: ztlib.proc_state(task.pid) in ('R', 'S') and not ztlib.traced(task.pid), 10):
+        raise Failed(f'the task is not running at the sender: state "{ztlib.proc_state(task.pid)}"')
+    task.verify(signal.SIGUSR1)
+
+
+def nothing_received(scene, received):
+    if (received / HANDLE).exists():
+        raise Failed('a handle is there of what never came')
+    scene.no_helpers()
+    scene.store_as_before()
+
+
+@case
+def wrong_port(scene):
+    """Nobody listens: the dump fails, the task runs on; the server waits for the one who comes."""
+    scene = scene(size=8)
+    sent, received, port = fresh(scene, 'sent'), fresh(scene, 'received'), free_port()
+    server = page_server(scene, received, port)
+    try:
+        done = send(scene, scene.task, sent, free_port())
+        if done.code <= 0:
+            raise Failed(f'a dump to nobody: exit {done.code}')
+        if not done.lines(r"Can't connect to server .*:\d+|connect"):
+            raise Failed(f'no line about the connection: {" | ".join(done.errors()[-3:])}')
+        sender_goes_on(scene, scene.task)
+        done = send(scene, scene.task, fresh(scene, 'sent'), port)
+        expect('exit code of the dump to the right port', done.code, 0)
+        expect('exit code of the page server', server.end().code, 0)
+    finally:
+        server.stop()
+
+
+@case
+def sender_dies(scene):
+    """The sender is killed in the middle: its task runs on, the server says that it did not get all, zones come back."""
+    scene = scene(size=400)
+    sent, received, port = fresh(scene, 'sent'), fresh(scene, 'received'), free_port()
+    server = page_server(scene, received, port, ['--zns-qos', '40', '--zns-qos-max', '40'])
+    log = scene.log()
+    cfg = copy.copy(scene.cfg)
+    cfg.stock = True
+    args = [*ztlib.dump_args(cfg, scene.task, sent, log, ''), '--page-server', '--address', HERE, '--port', str(port)]
+    with open(str(log) + '.stderr', 'ab') as err:
+        dump = subprocess.Popen([cfg.criu, *args], env=scene.device.env, stdin=subprocess.DEVNULL, stdout=err, stderr=err)
+    scene.until_writing()
+    dump.kill()
+    dump.wait()
+    done = server.end()
+    if done.code == 0 or not done.lines('Error.*(socket was closed|not flushed|pagemap from socket)'):
+        raise Failed(f'page server: exit {done.code}: {" | ".join(done.errors()[-3:])}')
+    sender_goes_on(scene, scene.task)
+    nothing_received(scene, received)
+
+
+@case
+def receiver_dies(scene):
+    """The page server is killed in the middle: the dump fails in a line about the server, the task runs on."""
+    scene = scene(size=400)
+    sent, received, port = fresh(scene, 'sent'), fresh(scene, 'received'), free_port()
+    server = page_server(scene, received, port, ['--zns-qos', '40', '--zns-qos-max', '40'])
+    log = scene.log()
+    cfg = copy.copy(scene.cfg)
+    cfg.stock = True
+    args = [*ztlib.dump_args(cfg, scene.task, sent, log, ''), '--page-server', '--address', HERE, '--port', str(port)]
+    with open(str(log) + '.stderr', 'ab') as err:
+        dump = subprocess.Popen([cfg.criu, *args], env=scene.device.env, stdin=subprocess.DEVNULL, stdout=err, stderr=err)
+    scene.until_writing()
+    server.stop()
+    done = scene.end_of((dump, log))
+    if done.code <= 0 or not done.lines('page server|pages to socket'):
+        raise Failed(f'dump: exit {done.code}: {" | ".join(done.errors()[-3:])}')
+    sender_goes_on(scene, scene.task)
+    nothing_received(scene, received)
+
+
+@case
+def receiver_full(scene):
+    """The receiver's device is too small: one line there, the dump fails, the task runs on, zones come back."""
+    scene = scene(options=TINY, size=100)
+    sent, received, port = fresh(scene, 'sent'), fresh(scene, 'received'), free_port()
+    server = page_server(scene, received, port)
+    done = send(scene, scene.task, sent, port)
+    outcome = server.end()
+    outcome.must_fail('is full', 'znsctl rm')
+    if done.code <= 0:
+        raise Failed(f'dump: exit {done.code}')
+    sender_goes_on(scene, scene.task)
+    nothing_received(scene, received)
+
+
+@case
+def receiver_bad_write(scene):
+    """Each write of the receiver fails in turn, the last one at the commit: the sender learns it and keeps its task."""
+    scene = scene(size=1)
+    at_commit = 0
+    for n in range(1, 100):
+        sent, received, port = fresh(scene, 'sent'), fresh(scene, 'received'), free_port()
+        server = page_server(scene, received, port, env=scene.faulty(None, f'write-after={n}'), refused=True)
+        done = send(scene, scene.task, sent, port)
+        outcome = server.end()
+        if not done.code:
+            expect('exit code of the page server', outcome.code, 0)
+            break
+        outcome.must_fail('Input/output|injected')
+        at_commit += bool(done.lines('page server could not keep'))
+        sender_goes_on(scene, scene.task)
+        nothing_received(scene, received)
+    if n < 4 or not at_commit:
+        raise Failed(f'{n} writes, {at_commit} of them failed at the commit')
+    copy_images(sent, received)
+    comes_back(scene, scene.task, received)
+
+
+@case
+def refused_server(scene):
+    """What the device cannot promise, or a directory with another dump's images, is refused before anybody can send."""
+    scene = scene(size=1)
+    server = page_server(scene, fresh(scene, 'received'), free_port(), ['--zns-qos', '99999'], refused=True)
+    server.end().must_fail('QoS of 99999')
+    used = fresh(scene, 'received')
+    (used / 'inventory.img').write_bytes(b'x')
+    server = page_server(scene, used, free_port(), refused=True)
+    server.end().must_fail('images of another dump')
+    scene.store_as_before()
+
+
+@case
+def without_the_rest(scene):
+    """A restore before the other images have come, or with those of another dump: one line; then it works."""
+    scene = scene(size=8)
+    other = scene.new_task(1)
+    sent, received, pages = transfer(scene, scene.task)
+    scene.restore_must_fail('only the pages of this checkpoint', images=received)
+    wrong = fresh(scene, 'wrong')
+    shutil.copytree(received, wrong, dirs_exist_ok=True)
+    foreign, foreign_received, foreign_pages = transfer(scene, other)
+    copy_images(foreign, wrong)
+    scene.restore_must_fail('of another dump', images=wrong)
+    copy_images(sent, wrong)        # now there are too many
+    scene.restore_must_fail('of another dump', images=wrong)
+    copy_images(sent, received)
+    comes_back(scene, scene.task, received)
+
+
+@case
+def sender_options(scene):
+    """A sender that has zns options (in a configuration file, say) is told that they mean nothing there."""
+    scene = scene(size=8)
+    sent, received, port = fresh(scene, 'sent'), fresh(scene, 'received'), free_port()
+    server = page_server(scene, received, port)
+    done = send(scene, scene.task, sent, port, ['--zns-qos', '100'])
+    expect('exit code of the page server', server.end().code, 0)
+    expect('exit code of the dump', done.code, 0)
+    if not done.lines('Warn.*zns options mean nothing'):
+        raise Failed('no warning')
+    copy_images(sent, received)
+    comes_back(scene, scene.task, received)
+
+
+# ---- lazy pages ----------------------------------------------------------------------------------------
+
+def lazy_daemon(scene, images, extra=(), prefix=(), env=None):
+    return Daemon(scene, ['lazy-pages', '-D', images, *extra], prefix=prefix, env=env)
+
+
+def lazily_back(scene, task, images, daemon_extra=(), before=None):
+    """Restore with a daemon that fills memory in on demand; returns when all of it is there."""
+    daemon = lazy_daemon(scene, images, daemon_extra)
+    try:
+        # The daemon's socket is in its working directory.
+        done = scene.restore(images=images, task=task, extra=['--lazy-pages'])
+        if done.code:
+            daemon.stop()
+            raise Failed(f'restore --lazy-pages: exit {done.code}: {" | ".join(done.lines("Error")[-3:])}; daemon: '
+                         f'{" | ".join(Outcome(0, daemon.log).errors()[-3:])}')
+        if before:
+            ztlib.check_footprint(before, ztlib.footprint(task.pid))
+        task.verify(signal.SIGUSR1)
+        ended = daemon.end()
+        if ended.code:
+            raise Failed(f'lazy-pages: exit {ended.code}: {" | ".join(ended.lines("Error")[-3:])}')
+    finally:
+        daemon.stop()
+    if task.program == 'bigmem':    # others check but once
+        task.verify(signal.SIGUSR1)
+    scene.no_helpers()
+    return done
+
+
+def lazy_local(scene, program, flavour):
+    scene = scene(size=1)
+    task = started(scene, program, flavour)
+    before = ztlib.footprint(task.pid)
+    scene.good_dump(task=task)
+    done = lazily_back(scene, task, scene.images, before=before)
+    if not any(int(n) for l in done.lines('nr_lazy:') for n in re.findall(r'nr_lazy: *(\d+)', l)):
+        raise Failed('no page was left to the daemon')
+
+
+for _program, _flavour in (('redis', 'h'), ('bigmem', 'h'), ('cowtree', 'h'), ('threads', 'h'), ('anon', 'ns'),
+                           ('shmanon', 'h')):
+    def _case(scene, p=_program, f=_flavour):
+        lazy_local(scene, p, f)
+    _case.__doc__ = f'{_program} ({_flavour}): restore --lazy-pages, the daemon reads from zones'
+    CASES[f'lazy-{_program}'] = _case
+
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        value |= (data[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 128:
+            return value, at
+
+
+def records(path):
+    """The messages of an image with varint fields only: {field: value} each."""
+    data, at = path.read_bytes(), 8
+    while at < len(data):
+        size, at = int.from_bytes(data[at:at + 4], 'little'), at + 4
+        end, message = at + size, {}
+        while at < end:
+            key, at = varint(data, at)
+            if key & 7:
+                raise Failed(f'{path.name}: field {key >> 3} is no number')
+            message[key >> 3], at = varint(data, at)
+        yield message
+
+
+def wipe_lazy(images):
+    """Spoil all pages that a daemon is to bring; how many bytes."""
+    page, pe_lazy, pe_present, wiped = 4096, 2, 4, 0
+    for pagemap in images.glob('pagemap-*.img'):
+        head, *entries = records(pagemap)
+        with open(images / f'pages-{head[1]}.img', 'r+b') as pages:
+            off = 0
+            for e in entries:
+                size = e.get(5, e.get(2)) * page
+                if e[4] & pe_lazy:
+                    pages.seek(off)
+                    pages.write(b'\xee' * size)
+                    wiped += size
+                off += size if e[4] & pe_present else 0
+    return wiped
+
+
+@case
+def lazy_remote(scene):
+    """Lazy pages from another host's zones: page-server --lazy-pages there, lazy-pages --page-server here."""
+    scene = scene(size=64)
+    scene.good_dump()
+    copied, port = fresh(scene, 'copied'), free_port()
+    exported = fresh(scene, 'exported')
+    exported.rmdir()
+    done = scene.device.ctl('export', str(scene.images), str(exported))
+    expect('exit code of export', done.returncode, 0)
+    shutil.copytree(exported, copied, dirs_exist_ok=True)
+    if wipe_lazy(copied) < 8 << 20:
+        raise Failed('hardly any page is lazy')
+    shutil.rmtree(exported)
+    source = Daemon(scene, ['page-server', '--lazy-pages', '-D', scene.images, '--address', HERE, '--port', port])
+    try:
+        lazily_back(scene, scene.task, copied, ['--page-server', '--address', HERE, '--port', port])
+        expect('exit code of the source', source.end().code, 0)
+    finally:
+        source.stop()
+
+
+@case
+def post_copy(scene):
+    """dump --lazy-pages into zones: the process's own pages follow over the network when they are needed."""
+    scene = scene(size=64)
+    port, log = free_port(), scene.log()
+    images = fresh(scene, 'images')
+    args = ztlib.dump_args(scene.cfg, scene.task, images, log, 'errors',
+                           ['--lazy-pages', '--address', HERE, '--port', str(port), '--status-fd'])
+    ready, status = os.pipe()
+    with open(str(log) + '.stderr', 'ab') as err:
+        dump = subprocess.Popen([scene.cfg.criu, *args, str(status)], env=scene.device.env, stdin=subprocess.DEVNULL,
+                                stdout=err, stderr=err, pass_fds=[status])
+    os.close(status)
+    if not os.read(ready, 1):
+        raise Failed(f'dump --lazy-pages: {" | ".join(Outcome(0, log).errors()[-3:])}')
+    os.close(ready)
+    # Without the daemon there is nothing to restore from, and that is said.
+    plain = scene.restore(images=images)
+    plain.must_fail('dumped with --lazy-pages')
+    # On one machine the PIDs are taken until the source goes: the receiver has a PID namespace of its own.
+    inner = scene.log()
+    daemon = lazy_daemon(scene, images, ['--page-server', '--address', HERE, '--port', port])
+    args = ztlib.restore_args(scene.task, images, inner)
+    pidfile = args[args.index('--pidfile') + 1]
+    try:
+        done = subprocess.run(['unshare', '--pid', '--fork', '--mount-proc', 'sh', '-c',
+                               '"$@" && kill -USR1 $(cat "$0") && for i in $(seq 600); do '
+                               'kill -0 $(cat "$0") && [ ! -s "$ZT_OUT" ] || break; sleep 0.1; done',
+                               str(pidfile), scene.cfg.criu, *map(str, args), '--lazy-pages'],
+                              env=dict(scene.device.env, ZT_OUT=str(scene.task.dir / 'out')),
+                              capture_output=True, text=True, timeout=scene.cfg.timeout)
+        if done.returncode:
+            raise Failed(f'restore: exit {done.returncode}: {" | ".join(Outcome(0, inner).errors()[-3:])} {done.stderr}')
+    finally:
+        daemon.stop()
+        dump.kill()
+        dump.wait()
+    verdict = scene.task._out()
+    if not verdict or not verdict[-1].startswith('PASS '):
+        raise Failed(f'the program says {verdict}')
+    if verdict[-1].split()[1] != scene.task.digest:
+        raise Failed(f'digest is {verdict[-1].split()[1]}, was {scene.task.digest}')
 
 
 if __name__ == '__main__':
