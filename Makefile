@@ -22,11 +22,11 @@ say		= $(if $(filter 1,$(V)),,@echo "  $(1)")
 DEB_BUILD	:= build-essential pkg-config patch xz-utils ca-certificates libprotobuf-dev libprotobuf-c-dev \
 		   protobuf-c-compiler protobuf-compiler libnl-3-dev libcap-dev libnet1-dev libbsd-dev libnftables-dev \
 		   libgnutls28-dev uuid-dev libaio-dev python3 python3-protobuf python3-yaml libxxhash-dev libjson-c-dev \
-		   libzbd-dev libnvme-dev liburing-dev
+		   libzbd-dev libnvme-dev liburing-dev libssl-dev
 DEB_TEST	:= libcmocka-dev redis-server redis-tools iproute2 iptables nftables procps util-linux libnl-route-3-dev
 DEB_DOCKER	:= docker.io runc
 DEB_DOC		:= asciidoc-base xmlto
-PKGS		:= libprotobuf-c libxxhash json-c libzbd libnvme liburing
+PKGS		:= libprotobuf-c libxxhash json-c libzbd libnvme liburing libcrypto
 export DEBIAN_FRONTEND := noninteractive
 # The distribution's python: criu's build and zdtm need its protobuf module.
 SYS_PATH	:= /usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -39,13 +39,13 @@ WARN		:= -Wall -Wextra -Werror -Wno-unused-parameter $(if $(filter clang%,$(CC))
 CPPFLAGS	:= -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -Izns/include -I$(GEN) -Icriu/include \
 		   $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 CFLAGS		:= -std=gnu11 $(OPT) $(WARN) $(SAN)
-LDLIBS		:= $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lpthread -lm
+LDLIBS		:= -Wl,--as-needed $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lpthread -lm
 
 PROTO_C		:= $(patsubst images/%.proto,$(GEN)/%.pb-c.c,$(wildcard images/*.proto))
 PROTO_O		:= $(PROTO_C:.c=.o)
 objs		= $(patsubst %.c,$(B)/%.o,$(1))
 CLIENT_SRC	:= $(wildcard zns/broker/client*.c)
-LIB_OBJ		:= $(call objs,$(foreach d,base dev probe alloc store stripe,$(wildcard zns/$(d)/*.c)) $(CLIENT_SRC))
+LIB_OBJ		:= $(call objs,$(foreach d,base crypt dev probe alloc store stripe,$(wildcard zns/$(d)/*.c)) $(CLIENT_SRC))
 ZNSD_OBJ	:= $(call objs,$(filter-out $(CLIENT_SRC),$(wildcard zns/broker/*.c)))
 # What zns-runc and znsctl share is all of zns/docker but the wrapper's own main, args and report.
 RUNC_SRC	:= $(addprefix zns/docker/,main.c args.c report.c)

@@ -28,10 +28,10 @@ static bool good_path(const char *value)
 	return *p == '/' && strlen(value) < size;
 }
 
-/* -ENOENT quietly, without a message: the caller knows what was meant. */
-static int read_entry(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out, struct zns_err *err)
+/* -ENOENT quietly, without a message: the caller knows what was meant. *key: malloc'ed, NULL if there is none. */
+static int read_entry_key(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out, char **key, struct zns_err *err)
 {
-	char name[ZNS_UUID_STR], path[PATH_MAX], *k, *v, *found = NULL;
+	char name[ZNS_UUID_STR], path[PATH_MAX], *k, *v, *found = NULL, *spec = NULL;
 	cleanup_free uint8_t *text = NULL;
 	struct conf_iter it = { 0 };
 	size_t len;
@@ -51,15 +51,39 @@ static int read_entry(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *o
 	while ((rc = conf_next(&it, &k, &v)) > 0)
 		if (!strcmp(k, "path"))
 			found = v;
+		else if (!strcmp(k, "key"))
+			spec = v;
 	if (rc || !found || !good_path(found))
 		goto bad;
 	memcpy(out->uuid, uuid, ZNS_UUID_LEN);
 	memset(out->path, 0, sizeof(out->path));
 	memcpy(out->path, found, strlen(found));
-	return 0;
+	if (!key)
+		return 0;
+	*key = spec ? strdup(spec) : NULL;
+	return spec && !*key ? zns_fail(err, -ENOMEM, "out of memory") : 0;
 bad:
 	return zns_fail(err, -EINVAL, "%s is damaged, it should read \"path = DEV\": delete it and run `znsctl register DEV`",
 			path);
+}
+
+static int read_entry(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out, struct zns_err *err)
+{
+	return read_entry_key(uuid, out, NULL, err);
+}
+
+static int write_entry(const uint8_t uuid[ZNS_UUID_LEN], const char *dev, const char *key, struct zns_err *err)
+{
+	char name[ZNS_UUID_STR], path[PATH_MAX], text[ENTRY_MAX];
+	int rc = entry_path(zns_uuid_format(uuid, name), path, err);
+
+	if (rc)
+		return rc;
+	rc = snprintf(text, sizeof(text), "path = %s\n%s%s%s", dev, key ? "key = " : "", key ? key : "", key ? "\n" : "");
+	if (rc < 0 || (size_t)rc >= sizeof(text))
+		return zns_fail(err, -ENAMETOOLONG, "the name of the key is too long");
+	rc = zns_replace_file(AT_FDCWD, path, text, rc, 0600);
+	return rc ? zns_fail_sys(err, rc, "cannot write %s", path) : 0;
 }
 
 int zns_registered_list(struct zns_registered **out, size_t *nr, struct zns_err *err)
@@ -150,8 +174,10 @@ int zns_register(const uint8_t uuid[ZNS_UUID_LEN], const char *dev, struct zns_e
 {
 	struct zns_registered r;
 	cleanup_free struct zns_registered *list = NULL;
+	cleanup_free char *key = NULL;
 	cleanup_close int lock = -1;
-	char path[PATH_MAX], name[ZNS_UUID_STR], text[sizeof(r.path) + 16];
+	struct zns_registered old;
+	char path[PATH_MAX];
 	size_t nr;
 	int rc;
 
@@ -176,21 +202,47 @@ int zns_register(const uint8_t uuid[ZNS_UUID_LEN], const char *dev, struct zns_e
 		if (rc && rc != -ENOENT)
 			return rc;
 	}
-	rc = entry_path(zns_uuid_format(uuid, name), path, err);
-	if (rc)
+	rc = read_entry_key(uuid, &old, &key, err);	/* of the same device: its key goes with it */
+	if (rc && rc != -ENOENT)
 		return rc;
-	rc = snprintf(text, sizeof(text), "path = %s\n", r.path);
-	rc = zns_replace_file(AT_FDCWD, path, text, rc, 0600);
-	if (rc)
-		return zns_fail_sys(err, rc, "cannot write %s", path);
+	return write_entry(uuid, r.path, key, err);
+}
+
+int zns_registered_key(const uint8_t uuid[ZNS_UUID_LEN], char *out, size_t len, struct zns_err *err)
+{
+	cleanup_free char *key = NULL;
+	struct zns_registered reg;
+	int rc = read_entry_key(uuid, &reg, &key, err);
+
+	if (rc || !key)
+		return rc ? rc : -ENOENT;
+	if (strlen(key) >= len)
+		return zns_fail(err, -ENAMETOOLONG, "the name of the key is too long");
+	memcpy(out, key, strlen(key) + 1);
 	return 0;
 }
+
 
 static int not_registered(const char *what, struct zns_err *err)
 {
 	return zns_fail(err, -ENOENT,
 			"device %s is not registered on this machine: run `znsctl register DEV` (or `znsctl format DEV` for a new one)",
 			what);
+}
+
+int zns_register_key(const uint8_t uuid[ZNS_UUID_LEN], const char *spec, struct zns_err *err)
+{
+	cleanup_close int lock = conf_lock(err);
+	struct zns_registered reg;
+	char name[ZNS_UUID_STR];
+	int rc;
+
+	if (lock < 0)
+		return lock;
+	rc = read_entry(uuid, &reg, err);
+	if (rc)
+		return rc == -ENOENT ? not_registered(zns_uuid_format(uuid, name), err) : rc;
+	return write_entry(uuid, reg.path, spec, err);
 }
 
 int zns_unregister(const uint8_t uuid[ZNS_UUID_LEN], struct zns_err *err)

@@ -204,8 +204,8 @@ static void of_tenant(struct lease *l, const struct zns_tenant *t)
 	l->max_rate_mibps = t->max_qos_mibps;
 }
 
-static void grant(struct znsd *d, struct conn *c, const struct ask *a, const struct choice *ch, const uint8_t *id,
-		  struct reply *rep)
+static void grant(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, const struct ask *a, const struct choice *ch,
+		  const uint8_t *id, struct reply *rep)
 {
 	struct lease *l = lease_new(d, c, true, a->container, id);
 
@@ -213,6 +213,7 @@ static void grant(struct znsd *d, struct conn *c, const struct ask *a, const str
 	l->promised = a->mode != ADM_SHARE && !rate_one_domain(d);
 	l->promised_mibps = ch->promise;
 	l->cap_mibps = a->cap_mibps;
+	encryption_note(l, q);
 	l->packed = ch->packed;
 	l->qos_mibps = a->qos;
 	l->min_room = a->min_room;
@@ -248,6 +249,7 @@ static bool take_over(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q,
 	l->pid = conn_pid(c);
 	of_tenant(l, &a->tenant);
 	l->cap_mibps = a->cap_mibps;
+	encryption_note(l, q);
 	if (q->min_room)
 		l->min_room = q->min_room;
 	tell(d, l, rep);
@@ -259,6 +261,8 @@ static int check(struct znsd *d, const ZnsPb__DumpBegin *q, struct ask *a, struc
 	int ret;
 
 	ret = parse(q, a, err);
+	if (!ret)
+		ret = encryption_check(d, q, err);
 	if (!ret)
 		ret = check_rate(d, a, err);
 	if (!ret)
@@ -295,7 +299,7 @@ int admit(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, struct ask 
 		if (ret)
 			return ret;
 	}
-	grant(d, c, a, &ch, id, rep);
+	grant(d, c, q, a, &ch, id, rep);
 	return 0;
 }
 

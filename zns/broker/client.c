@@ -55,6 +55,9 @@ static int hello(const struct zns_registered *dev, struct zns_broker *b, struct 
 	if (!resp->has_device || resp->device.len != ZNS_UUID_LEN ||
 	    memcmp(resp->device.data, dev->uuid, ZNS_UUID_LEN))
 		ret = zns_fail(err, -EPROTO, "the broker of %s serves another device", dev->path);
+	b->encrypted = resp->encryption && resp->encryption->has_key_id && resp->encryption->key_id.len == sizeof(b->key_id);
+	if (b->encrypted)
+		memcpy(b->key_id, resp->encryption->key_id.data, sizeof(b->key_id));
 	zns_pb__response__free_unpacked(resp, NULL);
 	return ret;
 }

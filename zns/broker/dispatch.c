@@ -7,7 +7,7 @@ static int count_members(const ZnsPb__Request *r)
 	return !!r->dump_begin + !!r->zone_get + !!r->commit + (r->has_abort && r->abort) + !!r->restore_begin +
 	       (r->has_ls && r->ls) + !!r->rm + (r->has_status && r->status) + (r->has_zones && r->zones) +
 	       (r->has_profile && r->profile) + !!r->reserve + !!r->release + !!r->reset + (r->has_quit && r->quit) +
-	       !!r->retain + !!r->mark + !!r->progress;
+	       !!r->retain + !!r->mark + !!r->progress + !!r->encryption + !!r->rekey;
 }
 
 int znsd_dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *r, struct reply *rep)
@@ -17,6 +17,7 @@ int znsd_dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *r, struct repl
 	rep->r.has_device = 1;
 	rep->r.device.data = d->reg.uuid;
 	rep->r.device.len = ZNS_UUID_LEN;
+	rep->r.encryption = (ZnsPb__Encryption *)wanted_encryption(d);
 	if (r->version != ZNS_BROKER_VERSION) {
 		rep->hangup = true;
 		return zns_fail(&rep->err, -EPROTO, "the broker of %s (PID %d) speaks version %d, the client %u: `znsctl` and `znsd` are of different builds",
@@ -58,5 +59,9 @@ int znsd_dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *r, struct repl
 		return handle_retain(d, r->retain, rep);
 	if (r->mark)
 		return handle_mark(d, r->mark, rep);
+	if (r->encryption)
+		return handle_encryption(d, r->encryption, rep);
+	if (r->rekey)
+		return handle_rekey(d, r->rekey, rep);
 	return handle_quit(d, rep);
 }

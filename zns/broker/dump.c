@@ -354,6 +354,8 @@ int handle_commit(struct znsd *d, struct conn *c, ZnsPb__Checkpoint *ckpt, struc
 	ret = refresh_lease(d, l, &rep->err);
 	if (!ret)
 		ret = check_record(d, l, ckpt, &rep->err);
+	if (!ret)
+		ret = encryption_check_record(l, ckpt, &rep->err);
 	if (!ret) {
 		ckpt->has_shared_groups = 1;
 		ckpt->shared_groups = l->nr_shared;

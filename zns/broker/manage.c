@@ -47,6 +47,8 @@ int handle_rm(struct znsd *d, const ZnsPb__Rm *q, struct reply *rep)
 		if (checkpoint_pinned(d, c->data))
 			return zns_fail(&rep->err, -EPERM, "checkpoint %s is pinned: `znsctl unpin` it first",
 					zns_uuid_format(c->data, id));
+		if (q->secure && secure_check(d, c->data, &rep->err))
+			return rep->err.code;
 	}
 	rep->r.removed = reply_alloc(rep, q->n_checkpoints * sizeof(*rep->r.removed));
 	zones = reply_alloc(rep, q->n_checkpoints * sizeof(*zones));
@@ -77,6 +79,9 @@ int handle_rm(struct znsd *d, const ZnsPb__Rm *q, struct reply *rep)
 	for (i = 0; i < rep->r.n_removed; i++)
 		bury_in_zone(d, zones[i], rep->r.removed[i]);
 	waiters_run(d);
+	/* Also if all of them were removed before: then a crash came in between, or it was done without --secure. */
+	if (q->secure && zns_store_erase(d->store, &rep->err))
+		return zns_wrap(&rep->err, "removed, but not erased");
 	return 0;
 }
 

@@ -88,6 +88,8 @@ struct lease {
 	uint32_t *shared, nr_shared;	/* groups that others had or got meanwhile */
 	uint32_t claimed;	/* a pack zone that is its own already, until the writer asks; ZNSD_NONE */
 	char *tenant;		/* the rule that applies, or NULL */
+	bool encrypted;		/* its checkpoint will be, with the key of this fingerprint */
+	uint8_t key_id[8];
 	uint32_t min_room;	/* bytes: less is of no use to the writer */
 	uint32_t width;		/* zones it may have in writing, guaranteed */
 	struct lease_zone *zones;	/* restore: those it protects */
@@ -331,6 +333,15 @@ void retention_apply(struct znsd *d, const char *container);
 
 /* manage.c */
 void note_ours(struct znsd *d, const ZnsPb__Checkpoint *k);	/* before it is removed */
+/* encryption.c: what the device asks of new checkpoints, NULL: nothing */
+const ZnsPb__Encryption *wanted_encryption(const struct znsd *d);
+int encryption_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err);
+/* The record is encrypted as its dump_begin said. */
+int encryption_check_record(const struct lease *l, const ZnsPb__Checkpoint *k, struct zns_err *err);
+void encryption_note(struct lease *l, const ZnsPb__DumpBegin *q);
+int secure_check(const struct znsd *d, const uint8_t *id, struct zns_err *err);
+int handle_encryption(struct znsd *d, ZnsPb__Encryption *q, struct reply *rep);
+int handle_rekey(struct znsd *d, const ZnsPb__Rekey *q, struct reply *rep);
 int handle_rm(struct znsd *d, const ZnsPb__Rm *q, struct reply *rep);
 int handle_reserve(struct znsd *d, const ZnsPb__Reserve *q, struct reply *rep);
 int handle_release(struct znsd *d, const char *container, struct reply *rep);

@@ -9,7 +9,7 @@ enum {
 	OPT_PROFILE = OPT_OWN, OPT_CHANNELS, OPT_WAYS, OPT_ZONES, OPT_ZONE_SIZE, OPT_ZONE_CAPACITY, OPT_BLOCK_SIZE,
 	OPT_MAX_OPEN, OPT_MAX_ACTIVE, OPT_MAP, OPT_TIMING, OPT_DIE_WRITE, OPT_DIE_READ, OPT_CHANNEL_BW, OPT_NO_FORMAT,
 	OPT_DEFAULT, OPT_FORCE, OPT_PROGRAM_UNIT, OPT_BUFFER_UNITS, OPT_COMMAND_US, OPT_RESET_US, OPT_CONTROLLER_BW, OPT_GC_EVERY,
-	OPT_GC_STALL, OPT_PREALLOC, OPT_SPARSE,
+	OPT_GC_STALL, OPT_PREALLOC, OPT_SPARSE, OPT_ENCRYPT,
 };
 
 static const struct option opts[] = {
@@ -39,6 +39,7 @@ static const struct option opts[] = {
 	{ "gc-stall-ms", required_argument, NULL, OPT_GC_STALL },
 	{ "prealloc", required_argument, NULL, OPT_PREALLOC },
 	{ "sparse", no_argument, NULL, OPT_SPARSE },
+	{ "encrypt", required_argument, NULL, OPT_ENCRYPT },
 	CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 };
 
@@ -162,6 +163,7 @@ struct create {
 	bool format, dflt, force, capacity_set;
 	char path[256];
 	uint8_t uuid[ZNS_UUID_LEN];
+	struct ctl_encrypt encrypt;
 	struct zns_emu_params p;
 };
 
@@ -190,9 +192,13 @@ static int make(struct create *k, uint32_t **die, struct zns_err *err)
 	ret = *die ? zns_emu_zone_map(dev, *die, err) : zns_fail_sys(err, -ENOMEM, "zone map");
 	if (!ret && k->format)
 		ret = ctl_format_device(dev, &map, true, k->uuid, err);
+	if (!ret && k->format)
+		ret = ctl_encrypt_store(dev, &k->encrypt, err);
 	zns_dev_close(dev);
 	if (!ret)
 		ret = zns_register(k->uuid, k->path, err);
+	if (!ret && k->encrypt.on)
+		ret = zns_register_key(k->uuid, k->encrypt.spec, err);
 	if (!ret && k->dflt)
 		ret = zns_config_set("default-device", zns_uuid_format(k->uuid, id), err);
 	return ret;
@@ -253,6 +259,7 @@ int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	bool zone_size_set = false;
+	const char *key = NULL;
 	int c, pass;
 
 	/* Twice: a preset comes first wherever it stands. */
@@ -267,6 +274,8 @@ int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
 				k.dflt = true;
 			else if (c == OPT_FORCE)
 				k.force = true;
+			else if (c == OPT_ENCRYPT)
+				key = optarg;
 			else if (pass && set_param(&k.p, c, optarg))
 				return ctl_usage(cmd, "\"%s\" is no value for --%s", optarg, opts[c - OPT_OWN].name);
 			k.capacity_set |= c == OPT_ZONE_CAPACITY;
@@ -287,7 +296,9 @@ int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
 		k.p.zone_capacity = k.p.zone_size;
 	if (args.argc != 1 || strncmp(args.argv[0], "emu:", 4))
 		return ctl_usage(cmd, "one device is wanted, as emu:PATH");
-	if (zns_canonical_spec(args.argv[0], k.path, sizeof(k.path), &err) || make(&k, &die, &err))
+	if (key && !k.format)
+		return ctl_usage(cmd, "--encrypt is for a formatted device: leave --no-format out, or give it to format");
+	if (zns_canonical_spec(args.argv[0], k.path, sizeof(k.path), &err) || ctl_encrypt_load(key, &k.encrypt, &err) || make(&k, &die, &err))
 		return ctl_fail(cmd, &err);
 	return print_made(&k, die, args.json);
 }

@@ -158,6 +158,10 @@ static int run(struct export *x, struct zns_err *err)
 	if (x->h.c->has_parent)
 		return zns_fail(err, -EOPNOTSUPP, "this checkpoint is incremental: its pages are partly in its parents, and it cannot "
 				"be exported alone");
+	ret = ctl_hold_key(&x->h, err);
+	if (ret)
+		return ret;
+	p.crypt = x->h.crypt;
 	ret = zns_reader_new(&p, x->h.m, &x->r, err);
 	if (ret)
 		return ret;

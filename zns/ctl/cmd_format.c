@@ -5,7 +5,7 @@
 #include "zns/emu.h"
 #include "zns/store.h"
 
-enum { OPT_MAP = OPT_OWN, OPT_WRITE, OPT_READ, OPT_DEFAULT, OPT_FORCE, OPT_TAKE };
+enum { OPT_MAP = OPT_OWN, OPT_WRITE, OPT_READ, OPT_DEFAULT, OPT_FORCE, OPT_TAKE, OPT_ENCRYPT };
 
 int ctl_format_device(struct zns_dev *dev, const struct ctl_map *map, bool force, uint8_t uuid[ZNS_UUID_LEN],
 		      struct zns_err *err)
@@ -66,7 +66,8 @@ static int print_device(const struct ctl_args *args, const char *what, const uin
 	return ctl_print_json(j);
 }
 
-static int do_format(const char *path, const struct ctl_map *map, bool force, uint8_t *uuid, struct zns_err *err)
+static int do_format(const char *path, const struct ctl_map *map, bool force, const struct ctl_encrypt *e, uint8_t *uuid,
+		     struct zns_err *err)
 {
 	cleanup_close int lock = -1;
 	struct zns_dev *dev;
@@ -79,8 +80,12 @@ static int do_format(const char *path, const struct ctl_map *map, bool force, ui
 	if (ret)
 		return ret;
 	ret = ctl_format_device(dev, map, force, uuid, err);
+	if (!ret)
+		ret = ctl_encrypt_store(dev, e, err);
 	zns_dev_close(dev);
-	return ret ? ret : zns_register(uuid, path, err);
+	if (!ret)
+		ret = zns_register(uuid, path, err);
+	return ret || !e->on ? ret : zns_register_key(uuid, e->spec, err);
 }
 
 int cmd_format(const struct ctl_cmd *cmd, int argc, char **argv)
@@ -91,12 +96,15 @@ int cmd_format(const struct ctl_cmd *cmd, int argc, char **argv)
 		{ "zone-read-bw", required_argument, NULL, OPT_READ },
 		{ "default", no_argument, NULL, OPT_DEFAULT },
 		{ "force", no_argument, NULL, OPT_FORCE },
+		{ "encrypt", required_argument, NULL, OPT_ENCRYPT },
 		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 	};
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	struct ctl_map map = { 0 };
 	bool force = false, dflt = false;
+	struct ctl_encrypt encrypt;
+	const char *key = NULL;
 	uint8_t uuid[ZNS_UUID_LEN];
 	char path[256];
 	int c;
@@ -117,6 +125,9 @@ int cmd_format(const struct ctl_cmd *cmd, int argc, char **argv)
 		case OPT_FORCE:
 			force = true;
 			break;
+		case OPT_ENCRYPT:
+			key = optarg;
+			break;
 		}
 	}
 	if (c == -2)
@@ -126,7 +137,8 @@ int cmd_format(const struct ctl_cmd *cmd, int argc, char **argv)
 		args.dev = *args.argv++, args.argc--;
 	if (!args.dev || args.argc)
 		return ctl_usage(cmd, "one device is wanted");
-	if (spec_to_path(args.dev, path, sizeof(path), &err) || do_format(path, &map, force, uuid, &err) ||
+	if (spec_to_path(args.dev, path, sizeof(path), &err) || ctl_encrypt_load(key, &encrypt, &err) ||
+	    do_format(path, &map, force, &encrypt, uuid, &err) ||
 	    (dflt && make_default(uuid, &err)))
 		return ctl_fail(cmd, &err);
 	return print_device(&args, "formatted", uuid, path);

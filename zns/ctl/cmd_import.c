@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include "ctl.h"
 #include "import.h"
+#include "zns/crypt.h"
 #include "zns/layout.h"
 #include "zns/store.h"
 
@@ -31,6 +32,10 @@ static int admission(struct import *x, ZnsPb__Response **resp, struct zns_err *e
 	int ret;
 
 	x->unit = zns_stripe_unit(&x->dev->geo);
+	if (x->master) {
+		begin.has_key_id = 1;
+		begin.key_id = (ProtobufCBinaryData){ ZNS_KEY_ID_BYTES, (uint8_t *)zns_master_id(x->master) };
+	}
 	begin.container = x->container;
 	begin.qos_mibps = x->qos_mibps;
 	begin.admission = (char *)x->admission;
@@ -69,7 +74,11 @@ static int start_writer(struct import *x, struct zns_err *err)
 	p.nr_groups = (uint32_t)resp->dump->n_groups;
 	p.groups = groups;
 	p.weights = weights;
-	ret = zns_writer_new(&p, &x->w, err);
+	if (x->master)
+		ret = zns_crypt_new(x->master, x->id, &x->crypt, err);
+	p.crypt = x->crypt;
+	if (!ret)
+		ret = zns_writer_new(&p, &x->w, err);
 	zns_pb__response__free_unpacked(resp, NULL);
 	return ret;
 }
@@ -203,6 +212,10 @@ static int run(struct import *x, const char *spec, const char *handle, ZnsPb__Ch
 		ret = zns_broker_lock_shared(x->reg.uuid, "writers", &x->lock, err);
 	if (!ret)
 		ret = zns_dev_open(x->reg.path, 0, &x->dev, err);
+	if (!ret)
+		ret = zns_master_for_dump(&x->reg, x->broker.encrypted ? x->broker.key_id : NULL, &x->master, err);
+	if (!ret && x->master)
+		zns_crypt_harden();
 	if (!ret)
 		ret = start_writer(x, err);
 	if (!ret)

@@ -4,12 +4,12 @@
 #include <string.h>
 #include "ctl.h"
 
-enum { OPT_CONTAINER = OPT_OWN, OPT_PATTERN, OPT_ALL, OPT_DRY_RUN };
+enum { OPT_CONTAINER = OPT_OWN, OPT_PATTERN, OPT_ALL, OPT_DRY_RUN, OPT_SECURE };
 
 struct pick {
 	const char *container, *pattern;
 	size_t pinned;		/* passed over: not named by id */
-	bool all, dry_run;
+	bool all, dry_run, secure;
 	uint8_t (*ids)[ZNS_UUID_LEN];
 	size_t nr;
 };
@@ -117,7 +117,8 @@ static int remove_picked(struct zns_broker *b, struct pick *p, const ZnsPb__Resp
 		return 0;
 	rm.checkpoints = ids;
 	rm.n_checkpoints = p->nr;
-	rm.by = "znsctl rm";
+	rm.by = p->secure ? "znsctl rm --secure" : "znsctl rm";
+	rm.has_secure = rm.secure = p->secure;
 	req.rm = &rm;
 	ret = zns_broker_call(b, &req, &r, err);
 	if (ret)
@@ -135,6 +136,7 @@ int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)
 		{ "pattern", required_argument, NULL, OPT_PATTERN },
 		{ "all", no_argument, NULL, OPT_ALL },
 		{ "dry-run", no_argument, NULL, OPT_DRY_RUN },
+		{ "secure", no_argument, NULL, OPT_SECURE },
 		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 	};
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
@@ -154,6 +156,7 @@ int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)
 			p.pattern = optarg;
 		p.all |= c == OPT_ALL;
 		p.dry_run |= c == OPT_DRY_RUN;
+		p.secure |= c == OPT_SECURE;
 	}
 	if (c == -2)
 		return args.code;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "ctl.h"
+#include "zns/crypt.h"
 #include "zns/handle.h"
 #include "zns/store.h"
 
@@ -152,6 +153,10 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__RestoreStat *last
 		       c->origin->image_dir ? c->origin->image_dir : "");
 	if (c->has_parent && c->parent.len == ZNS_UUID_LEN)
 		printf("parent      %s\n", zns_uuid_format(c->parent.data, id));
+	if (c->crypt && c->crypt->has_wrapped)
+		printf("encrypted   AES-256-GCM, key %s\n", zns_key_id_format(c->crypt->key_id.data, id));
+	else if (c->crypt)
+		printf("encrypted   its key is gone: the data cannot be read any more\n");
 	printf("size        %s in %u images, %s of it memory pages\n", zns_format_size(c->bytes, size, sizeof(size)),
 	       c->nr_images, zns_format_size(c->page_bytes, pages, sizeof(pages)));
 	printf("bandwidth   ");

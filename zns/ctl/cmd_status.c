@@ -2,6 +2,7 @@
 /* status, groups */
 #include <string.h>
 #include "ctl.h"
+#include "zns/crypt.h"
 
 #define RESTORES_SHOWN 5	/* the latest; --json has all */
 
@@ -83,7 +84,7 @@ static struct json_object *json_lists(const ZnsPb__Status *s, struct json_object
 	return j;
 }
 
-static int status_json(const ZnsPb__Status *s)
+static int status_json(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 {
 	struct json_object *j = json_object_new_object(), *geo = json_object_new_object(),
 			   *lim = json_object_new_object(), *st = json_object_new_object();
@@ -99,6 +100,8 @@ static int status_json(const ZnsPb__Status *s)
 	json_object_object_add(lim, "max_open", json_object_new_int64(s->max_open));
 	json_object_object_add(lim, "max_active", json_object_new_int64(s->max_active));
 	json_object_object_add(j, "limits", lim);
+	json_object_object_add(j, "encrypted", json_object_new_boolean(e != NULL));
+	json_object_object_add(j, "key_id", e ? ctl_json_key_id(&e->key_id) : NULL);
 	json_object_object_add(st, "empty", json_object_new_int64(by_state(s, ZNS_ZONE_EMPTY)));
 	json_object_object_add(st, "open", json_object_new_int64(by_state(s, ZNS_ZONE_IMP_OPEN) +
 								   by_state(s, ZNS_ZONE_EXP_OPEN)));
@@ -225,7 +228,7 @@ static void print_progress(const ZnsPb__LeaseLine *l)
 	printf(" at %.0f MiB/s", l->mibps);
 }
 
-static int status_text(const ZnsPb__Status *s)
+static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 {
 	char a[32], b[32], id[ZNS_UUID_STR];
 	size_t i;
@@ -237,6 +240,8 @@ static int status_text(const ZnsPb__Status *s)
 	limit(a, sizeof(a), s->max_open);
 	limit(b, sizeof(b), s->max_active);
 	printf("limits        open zones: %s, active zones: %s\n", a, b);
+	if (e && e->key_id.len == ZNS_KEY_ID_BYTES)
+		printf("encryption    of all new checkpoints, with key %s\n", zns_key_id_format(e->key_id.data, id));
 	printf("zones         %u empty, %u open, %u closed, %u full, %u read-only, %u offline\n", by_state(s, ZNS_ZONE_EMPTY),
 	       by_state(s, ZNS_ZONE_IMP_OPEN) + by_state(s, ZNS_ZONE_EXP_OPEN), by_state(s, ZNS_ZONE_CLOSED),
 	       by_state(s, ZNS_ZONE_FULL), by_state(s, ZNS_ZONE_READ_ONLY), by_state(s, ZNS_ZONE_OFFLINE));
@@ -307,7 +312,7 @@ int cmd_status(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ctl_call(args.dev, &req, &r, &err))
 		return ctl_fail(cmd, &err);
 	if (r->status)
-		ret = args.json ? status_json(r->status) : status_text(r->status);
+		ret = args.json ? status_json(r->status, r->encryption) : status_text(r->status, r->encryption);
 	zns_pb__response__free_unpacked(r, NULL);
 	return ret;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "ctl.h"
+#include "zns/crypt.h"
 #include "zns/reader.h"
 #include "zns/store.h"
 
@@ -30,6 +31,7 @@ struct verdict {
 	struct json_object *damage;	/* array of objects */
 	uint64_t units, bad_units;
 	double seconds;
+	struct zns_err no_key;	/* why its authenticity could not be checked; code 0: it was, or it is not encrypted */
 };
 
 struct totals {
@@ -102,11 +104,11 @@ static void run_images(struct check *k, struct zns_reader *r, const ZnsPb__Manif
 	pthread_mutex_unlock(&k->lock);
 }
 
-static int check_data(struct zns_dev *dev, const ZnsPb__Manifest *m, struct ctl_progress *p, struct verdict *v,
-		      struct zns_err *err)
+static int check_data(struct zns_dev *dev, const ZnsPb__Manifest *m, const struct zns_crypt *crypt, struct ctl_progress *p,
+		      struct verdict *v, struct zns_err *err)
 {
 	struct check k = { .lock = PTHREAD_MUTEX_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER, .progress = p };
-	struct zns_reader_params rp = { .dev = dev };
+	struct zns_reader_params rp = { .dev = dev, .crypt = crypt };
 	cleanup_free struct image_check *images = calloc(m->n_images + 1, sizeof(*images));
 	struct zns_reader *r;
 	int ret;
@@ -134,7 +136,7 @@ int ctl_verify_data(struct zns_dev *dev, const ZnsPb__Manifest *m, struct ctl_pr
 		    struct zns_err *err)
 {
 	struct verdict v = { .damage = json_object_new_array() };
-	int ret = check_data(dev, m, p, &v, err);
+	int ret = check_data(dev, m, NULL, p, &v, err);
 
 	*bad = v.bad_units;
 	json_object_put(v.damage);
@@ -146,6 +148,7 @@ static int verify_one(struct ctl_session *s, const ZnsPb__Checkpoint *c, struct 
 		      struct zns_err *err)
 {
 	struct zns_err e = ZNS_ERR_INIT;
+	struct zns_crypt *crypt = NULL;
 	ZnsPb__Manifest *m = NULL;
 	uint64_t start = zns_mono_ns();
 	int ret = zns_manifest_read(s->dev, c, &m, &e);
@@ -165,7 +168,13 @@ static int verify_one(struct ctl_session *s, const ZnsPb__Checkpoint *c, struct 
 			   c->manifest->start + zns_align_up(c->manifest->len, s->dev->geo.block_size), 0, e.msg);
 	if (m && zns_manifest_agrees(m, c, &e))
 		add_damage(v, NULL, true, c->manifest->zone, c->manifest->start, 0, e.msg);
-	ret = m ? check_data(s->dev, m, p, v, err) : 0;
+	/* Without the key its checksums are still there, which are of what is on the device. */
+	if (m && zns_crypt_of(&s->reg, m, &crypt, &e) == -EBADMSG)
+		add_damage(v, NULL, true, c->manifest->zone, c->manifest->start, 0, e.msg);
+	else if (m && m->checkpoint->crypt && !crypt)
+		v->no_key = e;
+	ret = m ? check_data(s->dev, m, crypt, p, v, err) : 0;
+	zns_crypt_free(crypt);
 	if (m)
 		zns_pb__manifest__free_unpacked(m, NULL);
 	v->seconds = (double)(zns_mono_ns() - start) / 1e9;
@@ -182,7 +191,9 @@ static void report(struct totals *t, struct verdict *v)
 	t->damaged += n > 0;
 	t->bytes += v->c->bytes;
 	if (!t->json && !n) {
-		printf("%s  %-20s  %11s  intact\n", v->id, v->c->container, zns_format_size(v->c->bytes, size, sizeof(size)));
+		printf("%s  %-20s  %11s  intact%s%s%s\n", v->id, v->c->container, zns_format_size(v->c->bytes, size, sizeof(size)),
+		       v->no_key.code ? " by its checksums; authenticity not checked (" : v->c->crypt ? " and authentic" : "",
+		       v->no_key.code ? v->no_key.msg : "", v->no_key.code ? ")" : "");
 		json_object_put(v->damage);
 		return;
 	}
@@ -203,6 +214,8 @@ static void report(struct totals *t, struct verdict *v)
 	json_object_object_add(o, "id", json_object_new_string(v->id));
 	json_object_object_add(o, "container", json_object_new_string(v->c->container));
 	json_object_object_add(o, "intact", json_object_new_boolean(!n));
+	json_object_object_add(o, "encrypted", json_object_new_boolean(v->c->crypt != NULL));
+	json_object_object_add(o, "authentic", !v->c->crypt || v->no_key.code ? NULL : json_object_new_boolean(!n));
 	json_object_object_add(o, "bytes", json_object_new_int64(v->c->bytes));
 	json_object_object_add(o, "images", json_object_new_int64(v->c->nr_images));
 	json_object_object_add(o, "units", json_object_new_int64(v->units));

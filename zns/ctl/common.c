@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <string.h>
 #include "ctl.h"
+#include "zns/crypt.h"
 
 #define CLAIM_MS 5000
 
@@ -223,6 +224,13 @@ static struct json_object *json_origin(const ZnsPb__Origin *o)
 	return j;
 }
 
+struct json_object *ctl_json_key_id(const ProtobufCBinaryData *id)
+{
+	char str[ZNS_KEY_ID_STR];
+
+	return id->len == ZNS_KEY_ID_BYTES ? json_object_new_string(zns_key_id_format(id->data, str)) : NULL;
+}
+
 struct json_object *ctl_json_checkpoint(const ZnsPb__Checkpoint *c)
 {
 	struct json_object *j = json_object_new_object(), *zones = json_object_new_array();
@@ -250,6 +258,8 @@ struct json_object *ctl_json_checkpoint(const ZnsPb__Checkpoint *c)
 	json_object_object_add(j, "packed", json_object_new_boolean(c->packed));
 	json_object_object_add(j, "data_phase_us", c->has_data_phase_us ? json_object_new_int64(c->data_phase_us) : NULL);
 	json_object_object_add(j, "frozen_us", c->has_frozen_us ? json_object_new_int64(c->frozen_us) : NULL);
+	json_object_object_add(j, "encrypted", json_object_new_boolean(c->crypt != NULL));
+	json_object_object_add(j, "key_id", c->crypt && c->crypt->has_key_id ? ctl_json_key_id(&c->crypt->key_id) : NULL);
 	json_object_object_add(j, "parent", c->has_parent ? ctl_json_uuid(&c->parent) : NULL);
 	if (c->origin) {
 		add_text(j, "container_id", c->origin->container_id);

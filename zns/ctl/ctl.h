@@ -47,6 +47,7 @@ int cmd_reserve(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_release(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_reset(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_key(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_docker(const struct ctl_cmd *cmd, int argc, char **argv);
 
 /* Options that every command has; their values in struct option. */
@@ -114,9 +115,12 @@ struct ctl_hold {
 	ZnsPb__Response *answer;
 	const ZnsPb__Checkpoint *c;
 	ZnsPb__Manifest *m;
+	struct zns_crypt *crypt;	/* after ctl_hold_key; NULL: plain, or none asked for */
 };
 int ctl_hold(struct ctl_hold *h, const char *spec, const char *what, struct zns_err *err);
 void ctl_unhold(struct ctl_hold *h);
+/* For who reads its images: its key, if it is encrypted. */
+int ctl_hold_key(struct ctl_hold *h, struct zns_err *err);
 
 /* progress.c: on a terminal only, after a second. Any thread may add. */
 struct ctl_progress {
@@ -136,6 +140,7 @@ struct json_object *ctl_json_uuid(const ProtobufCBinaryData *id);
 struct json_object *ctl_json_time(int64_t ns);
 struct json_object *ctl_json_u32s(const uint32_t *v, size_t nr);
 bool ctl_pinned(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c);
+struct json_object *ctl_json_key_id(const ProtobufCBinaryData *id);	/* of a key: 16 digits */
 struct json_object *ctl_json_checkpoint(const ZnsPb__Checkpoint *c);
 
 struct json_object *ctl_json_restore(const ZnsPb__RestoreStat *r);
@@ -161,6 +166,15 @@ struct zns_probe_map;
 int ctl_probed_profile(const struct zns_probe_map *m, const ZnsPb__Profile *old, ZnsPb__Profile **out, struct zns_err *err);
 /* What of a profile a probe can be held against: zeroed before, ended with zns_probe_fini. */
 int ctl_profile_to_map(const ZnsPb__Profile *p, struct zns_probe_map *m, struct zns_err *err);
+
+/* cmd_key.c: --encrypt of create and format; loaded before anything is destroyed. @spec NULL: not asked for. */
+struct ctl_encrypt {
+	bool on;
+	char spec[4112];
+	uint8_t key_id[8];
+};
+int ctl_encrypt_load(const char *spec, struct ctl_encrypt *e, struct zns_err *err);
+int ctl_encrypt_store(struct zns_dev *dev, const struct ctl_encrypt *e, struct zns_err *err);	/* a formatted device */
 
 /* cmd_format.c */
 int ctl_format_device(struct zns_dev *dev, const struct ctl_map *map, bool force, uint8_t uuid[ZNS_UUID_LEN],

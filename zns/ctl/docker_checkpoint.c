@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include "docker.h"
+#include "zns/crypt.h"
 
 enum { OPT_LEAVE = OPT_OWN, OPT_ADMISSION, OPT_KEEP };
 
@@ -30,6 +31,7 @@ static int admit(const struct docker_target *t, const struct docker_settings *s,
 	ZnsPb__DumpBegin begin = ZNS_PB__DUMP_BEGIN__INIT;
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Response *r = NULL;
+	struct zns_master *master = NULL;
 	struct zns_registered reg;
 	struct stat st;
 	char proc[32];
@@ -51,8 +53,15 @@ static int admit(const struct docker_target *t, const struct docker_settings *s,
 		begin.has_uid = 1;
 		begin.uid = st.st_uid;
 	}
+	ret = zns_master_for_dump(&reg, b->encrypted ? b->key_id : NULL, &master, err);
+	if (ret)
+		return ret;
+	begin.has_key_id = master != NULL;
+	if (master)
+		begin.key_id = (ProtobufCBinaryData){ ZNS_KEY_ID_BYTES, (uint8_t *)zns_master_id(master) };
 	req.dump_begin = &begin;
 	ret = zns_broker_call(b, &req, &r, err);
+	zns_master_free(master);
 	if (ret)
 		return ret;
 	if (r->dump && r->dump->checkpoint.len == ZNS_UUID_LEN)

@@ -41,6 +41,10 @@ static int show(struct ctl_hold *h, struct zns_err *err)
 	size_t len;
 	int ret;
 
+	ret = ctl_hold_key(h, err);
+	if (ret)
+		return ret;
+	p.crypt = h->crypt;
 	ret = zns_reader_new(&p, h->m, &r, err);
 	img = ret ? NULL : zns_reader_find(r, LOG_NAME);
 	if (!ret && !img)

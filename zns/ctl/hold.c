@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "ctl.h"
+#include "zns/crypt.h"
 #include "zns/handle.h"
 #include "zns/store.h"
 
@@ -131,8 +132,19 @@ int ctl_hold(struct ctl_hold *h, const char *spec, const char *what, struct zns_
 	return ret;
 }
 
+int ctl_hold_key(struct ctl_hold *h, struct zns_err *err)
+{
+	int ret = zns_crypt_of(&h->s.reg, h->m, &h->crypt, err);
+
+	if (h->crypt)
+		zns_crypt_harden();
+	return ret;
+}
+
 void ctl_unhold(struct ctl_hold *h)
 {
+	zns_crypt_free(h->crypt);
+	h->crypt = NULL;
 	if (h->m)
 		zns_pb__manifest__free_unpacked(h->m, NULL);
 	if (h->answer)

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "import.h"
+#include "zns/crypt.h"
 #include "zns/handle.h"
 
 #define CRIU_INVENTORY_MAGIC 0x58313116u
@@ -130,8 +131,10 @@ static int copy_image(struct import *x, const struct import_file *f, ZnsPb__Hand
 	return 0;
 }
 
-static bool may_copy(const struct import_file *f, uint64_t sum)
+static bool may_copy(const struct import *x, const struct import_file *f, uint64_t sum)
 {
+	if (x->crypt)	/* as of a dump */
+		return !strcmp(f->name, "inventory.img") && f->size <= ZNS_HANDLE_COPY_MAX;
 	return f->size <= ZNS_HANDLE_COPY_MAX && sum + f->size <= ZNS_HANDLE_COPIES_MAX && strncmp(f->name, "pages-", 6);
 }
 
@@ -147,7 +150,7 @@ int import_write_handle(struct import *x, const ZnsPb__Checkpoint *c, struct zns
 	if (!copy || !list)
 		return zns_fail_sys(err, -ENOMEM, "handle");
 	for (size_t i = 0; i < x->nr_files && nr < 2000 && !ret; i++) {
-		if (!may_copy(&x->files[i], sum))
+		if (!may_copy(x, &x->files[i], sum))
 			continue;
 		zns_pb__handle_copy__init(&copy[nr]);
 		ret = copy_image(x, &x->files[i], &copy[nr], err);
@@ -195,6 +198,8 @@ void import_fini(struct import *x)
 	for (size_t i = 0; i < x->nr_files; i++)
 		free(x->files[i].name);
 	free(x->files);
+	zns_crypt_free(x->crypt);
+	zns_master_free(x->master);
 	if (x->dir >= 0)
 		close(x->dir);
 	if (x->handle_dir >= 0)

@@ -29,6 +29,8 @@ struct import {
 	int lock;
 	struct zns_dev *dev;
 	struct zns_writer *w;
+	struct zns_master *master;	/* NULL: plain */
+	struct zns_crypt *crypt;
 	uint32_t unit, shared_groups;
 	uint8_t id[ZNS_UUID_LEN];
 };

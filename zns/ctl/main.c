@@ -19,6 +19,7 @@ static const struct ctl_cmd commands[] = {
 	  "  --gc-every SIZE, --gc-stall-ms N       the timing model's other parameters\n"
 	  "  --prealloc allocated|written|sparse    how the file's space is got; --sparse is short for the last\n"
 	  "  --no-format     only create and register\n"
+	  "  --encrypt KEYSPEC   its checkpoints will be encrypted: file:PATH or keyring:DESCRIPTION\n"
 	  "  --default       make it the default device\n"
 	  "  --force         replace an existing device\n",
 	  cmd_create },
@@ -26,6 +27,7 @@ static const struct ctl_cmd commands[] = {
 	  "  --map FILE|\"i % N\"     which zones share a die, if the device does not say: a file with one group\n"
 	  "                          number per zone, or zone index modulo N\n"
 	  "  --zone-write-bw MIBPS, --zone-read-bw MIBPS   of one zone, if the device does not say\n"
+	  "  --encrypt KEYSPEC   its checkpoints will be encrypted: file:PATH or keyring:DESCRIPTION\n"
 	  "  --default       make it the default device\n"
 	  "  --force         even if it holds checkpoints\n",
 	  cmd_format },
@@ -77,7 +79,14 @@ static const struct ctl_cmd commands[] = {
 	{ "rm", "[DEV] ID...|--container NAME|--pattern GLOB|--all", "remove checkpoints; removing one twice is no error",
 	  "  --container NAME  all of one container\n  --pattern GLOB  all of containers with such names\n"
 	  "  --all           all of the device\n"
+	  "  --secure        also every copy of their keys on the device; encrypted ones only\n"
 	  "  --dry-run       only say what would be removed\n" DEV_HELP, cmd_rm },
+	{ "key", "create FILE|show [KEYSPEC] [DEV]|use KEYSPEC [DEV]|off [DEV]|rotate KEYSPEC [DEV]", "encryption: keys, and which one a device's checkpoints have",
+	  "  create FILE     a new random key, for root only\n"
+	  "  show            the key of a device, or with KEYSPEC (file:PATH or keyring:DESCRIPTION) its fingerprint\n"
+	  "  use KEYSPEC     from now on the device's new checkpoints are encrypted with it\n"
+	  "  off             from now on they are plain\n"
+	  "  rotate KEYSPEC  wrap the keys of all checkpoints with another one\n" DEV_HELP, cmd_key },
 	{ "reserve", "[DEV] NAME --groups N|--channels N", "keep groups for normal I/O: no dump gets them",
 	  "  --groups N      so many groups\n  --channels N    all groups of so many channels\n" DEV_HELP, cmd_reserve },
 	{ "release", "[DEV] NAME", "end a reservation", DEV_HELP, cmd_release },

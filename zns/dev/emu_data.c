@@ -156,3 +156,22 @@ int emu_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t l
 	emu_timing_wait(e, done);
 	return rc;
 }
+
+/* A reset only moves the write pointer; nobody can read what is behind it, but the file still has it. */
+int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
+{
+	struct emu *e = emu_of(d);
+	int rc = emu_check_writable(e, err);
+	uint64_t wp;
+
+	if (!rc)
+		rc = emu_check_zone(e, zone, err);
+	if (!rc)
+		rc = emu_zone_lock(e, zone, err);
+	if (rc)
+		return rc;
+	wp = emu_load(&e->live[zone].wp);
+	rc = wp < e->p.zone_capacity ? emu_io_zero(e, zone_pos(e, zone, wp), e->p.zone_capacity - wp) : 0;
+	emu_zone_unlock(e, zone);
+	return rc ? zns_fail(err, -EIO, "zone %u: the host's storage under %s failed: %s", zone, d->path, strerror(-rc)) : 0;
+}

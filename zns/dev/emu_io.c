@@ -141,3 +141,34 @@ int emu_io_read_cached(struct emu *e, uint64_t pos, void *buf, size_t len)
 	}
 	return 0;
 }
+
+static int write_zeroes(struct emu *e, uint64_t pos, uint64_t len)
+{
+	cleanup_free void *zero = NULL;
+	int rc = 0;
+
+	if (posix_memalign(&zero, 4096, BOUNCE)) {
+		zero = NULL;
+		return -ENOMEM;
+	}
+	memset(zero, 0, BOUNCE);
+	for (uint64_t n; len && !rc; pos += n, len -= n) {
+		n = zns_min(len, BOUNCE);
+		rc = io(e, pos, zero, n, true);
+	}
+	return rc;
+}
+
+int emu_io_zero(struct emu *e, uint64_t pos, uint64_t len)
+{
+	int rc;
+
+	if (e->no_data && pos >= e->lay.data_off)
+		return 0;
+	rc = fallocate(e->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)pos, (off_t)len) ? -errno : 0;
+	if (rc == -EOPNOTSUPP || rc == -ENOSYS || rc == -EINVAL)
+		rc = write_zeroes(e, pos, len);
+	if (!rc && fdatasync(e->fd))
+		rc = -errno;
+	return rc;
+}

@@ -235,6 +235,7 @@ const struct zns_dev_ops emu_ops = {
 	.flush = emu_flush,
 	.write_durable = emu_write_durable,
 	.close = emu_close,
+	.scrub = emu_scrub,
 	.race = emu_race,
 	.now_ns = emu_now_ns,
 };

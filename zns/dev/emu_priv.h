@@ -218,6 +218,7 @@ int emu_zone_refuses(uint32_t zone, enum zns_zone_state st, struct zns_err *err)
 int emu_zone_activate(struct emu *e, uint32_t zone, enum zns_zone_state to, struct zns_err *err);
 int emu_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *err);
 int emu_reset(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err);
+int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 int emu_open_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 int emu_close_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 int emu_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err);
@@ -241,6 +242,7 @@ void emu_io_open(struct emu *e, const char *path);
 int emu_io_write(struct emu *e, uint64_t pos, const void *buf, size_t len);
 int emu_io_read(struct emu *e, uint64_t pos, void *buf, size_t len);
 int emu_io_read_cached(struct emu *e, uint64_t pos, void *buf, size_t len);
+int emu_io_zero(struct emu *e, uint64_t pos, uint64_t len);	/* durable; the space is given back where that works */
 
 /* emu_cal.c */
 uint64_t emu_cal_book(struct emu_cal *c, uint64_t ready, uint64_t ns);	/* the start, at @ready or later */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include "dump.h"
+#include "zns/crypt.h"
 
 #define BROKER_TIMEOUT_S 120
 
@@ -85,11 +86,25 @@ static int ask_admission(struct dump *d, const struct zw_begin *b, ZnsPb__Respon
 	begin.has_qos_max_mibps = d->h->cap_mibps > 0;
 	begin.qos_max_mibps = d->h->cap_mibps;
 	begin.has_separate_metadata = begin.separate_metadata = b->separate_metadata != 0;
+	begin.has_key_id = d->master != NULL;
+	if (d->master)
+		begin.key_id = (ProtobufCBinaryData){ ZNS_KEY_ID_BYTES, (uint8_t *)zns_master_id(d->master) };
 	req.dump_begin = &begin;
 	/* If criu goes meanwhile, nobody wants to be admitted any more. */
 	d->h->broker.watch_fd = d->h->sk;
 	ret = zns_broker_call(&d->h->broker, &req, resp, err);
 	d->h->broker.watch_fd = -1;
+	return ret;
+}
+
+/* Before admission: who has not got the key shall not wait for it, with or without frozen tasks. */
+static int get_key(struct dump *d, struct zns_err *err)
+{
+	struct helper *h = d->h;
+	int ret = zns_master_for_dump(&h->reg, h->broker.encrypted ? h->broker.key_id : NULL, &d->master, err);
+
+	if (!ret && d->master)
+		zns_crypt_harden();
 	return ret;
 }
 
@@ -120,6 +135,15 @@ static int start_writer(struct dump *d, const ZnsPb__DumpGrant *g, struct zns_er
 		p.unit = zns_writer_unit(&d->h->dev->geo, p.nr_groups);
 	p.groups = groups;
 	p.weights = weights;
+	if (d->master) {
+		int ret = zns_crypt_new(d->master, d->id, &d->h->crypt, err);
+
+		if (ret)
+			return ret;
+		zns_master_free(d->master);	/* not needed any more */
+		d->master = NULL;
+		p.crypt = d->h->crypt;
+	}
 	return zns_writer_new(&p, &d->w, err);
 }
 
@@ -173,6 +197,8 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		ret = zns_fail_sys(err, -errno, "the image directory takes no handle");
 	if (!ret)
 		ret = helper_attach(h, &reg, true, err);
+	if (!ret)
+		ret = get_key(d, err);
 	if (!ret && !d->unit)
 		d->unit = zns_stripe_unit(&h->dev->geo);
 	if (!ret)
@@ -188,9 +214,10 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	if (!ret) {
 		d->pid = b->pid;
 		r.warn = resp->dump->note != NULL;
-		snprintf(r.msg, sizeof(r.msg), "checkpoint %s of %s: %u MiB/s asked, %zu groups (%u shared%s%s) of %s%s%s",
+		snprintf(r.msg, sizeof(r.msg), "checkpoint %s of %s: %u MiB/s asked, %zu groups (%u shared%s%s%s) of %s%s%s",
 			 zns_uuid_format(d->id, id), d->container, d->qos_mibps, resp->dump->n_groups, d->shared_groups,
 			 d->separate_metadata ? ", metadata apart" : "", d->packed ? ", pack zone" : "",
+			 h->crypt ? ", encrypted" : "",
 			 reg.path, resp->dump->note ? "; " : "", resp->dump->note ? resp->dump->note : "");
 		h->dump = d;
 		reply_send(p->fd[0], &r, -1);
@@ -199,6 +226,7 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		zns_pb__response__free_unpacked(resp, NULL);
 	if (ret) {
 		progress_stop(h, &(struct outcome){ .error = err->msg });
+		zns_master_free(d->master);
 		free(d);
 	}
 	return ret;

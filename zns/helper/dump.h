@@ -34,6 +34,7 @@ struct dump {
 	bool separate_metadata, packed;
 	bool pages_only;	/* for a page server */
 	bool post_copy;		/* the lazy pages do not come */
+	struct zns_master *master;	/* until the checkpoint's key is wrapped; NULL: plain */
 	int32_t pid;		/* the dumped task */
 	uint64_t expected;	/* bytes, about */
 	struct zns_wimage **pages;

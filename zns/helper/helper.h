@@ -32,6 +32,7 @@ struct helper {
 	pthread_mutex_t broker_lock;	/* one request at a time: zones, progress */
 	bool broker_lost;		/* an answer may still come, and be taken for another one's */
 	uint32_t cap_mibps;		/* --zns-qos-max; 0: none */
+	struct zns_crypt *crypt;	/* of this checkpoint; NULL: plain */
 	struct zns_bucket *bucket;	/* all of the dump's or restore's data passes it */
 	struct progress *progress;
 	struct dump *dump;

@@ -24,6 +24,9 @@ static void keep_copy(struct dump *d, const char *name, int fd)
 	struct stat st;
 	struct copy *c;
 
+	/* Of an encrypted one only what Podman looks for: versions and the like, nothing of the tasks. */
+	if (d->h->crypt && strcmp(name, "inventory.img"))
+		return;
 	if (d->nr_copies == COPIES_MAX || fstat(fd, &st) || st.st_size > (off_t)ZNS_HANDLE_COPY_MAX ||
 	    d->copies_len + (size_t)st.st_size > ZNS_HANDLE_COPIES_MAX)
 		return;

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include "helper.h"
 #include "progress.h"
+#include "zns/crypt.h"
 #include "zns/handle.h"
 #include "zns/reader.h"
 #include "zns/store.h"
@@ -79,6 +80,12 @@ static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *i
 		ret = zns_fail(err, -EBADMSG, "the manifest on the device is of another checkpoint");
 	if (!ret)
 		ret = zns_manifest_check(r->m, &h->dev->geo, err);
+	if (!ret)
+		ret = zns_crypt_of(&h->reg, r->m, &h->crypt, err);
+	if (!ret && h->crypt) {
+		zns_crypt_harden();
+		p.crypt = h->crypt;
+	}
 	if (!ret)
 		ret = zns_reader_new(&p, r->m, &r->r, err);
 	zns_pb__response__free_unpacked(resp, NULL);

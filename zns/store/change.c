@@ -32,7 +32,7 @@ static int writable(const struct zns_store *s, struct zns_err *err)
 }
 
 /* Would the catalogue, @more bytes longer, still fit into any metadata zone? */
-static int may_grow(const struct zns_store *s, uint64_t more, struct zns_err *err)
+int zns_store_may_grow(const struct zns_store *s, uint64_t more, struct zns_err *err)
 {
 	if (zns_store_snapshot_bytes(s) + more + slack(s) <= s->min_cap)
 		return 0;
@@ -92,7 +92,7 @@ int zns_store_commit(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns
 	if (!rc)
 		rc = zns_state_may_add(&s->st, c, -EINVAL, err);
 	if (!rc)
-		rc = may_grow(s, zns_state_rec(&s->st, &c->base), err);
+		rc = zns_store_may_grow(s, zns_state_rec(&s->st, &c->base), err);
 	if (!rc)
 		rc = zns_state_room(&s->st, err);
 	if (rc)
@@ -134,6 +134,7 @@ int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, str
 	t.container = victim->ckpt->container;
 	t.has_created_ns = 1;
 	t.created_ns = victim->ckpt->created_ns;
+	t.has_encrypted = t.encrypted = victim->ckpt->crypt != NULL;
 	rc = zns_check_tombstone(&t, -EINVAL, err);
 	if (!rc)
 		rc = zns_state_room(&s->st, err);
@@ -165,7 +166,7 @@ int zns_store_reserve(struct zns_store *s, const ZnsPb__Reservation *r, struct z
 	if (!rc)
 		rc = zns_check_reservation(r, &s->st.lim, -EINVAL, err);
 	if (!rc)
-		rc = may_grow(s, zns_state_rec(&s->st, &r->base), err);
+		rc = zns_store_may_grow(s, zns_state_rec(&s->st, &r->base), err);
 	if (!rc)
 		rc = zns_state_room(&s->st, err);
 	if (rc)
@@ -215,7 +216,7 @@ int zns_store_set_profile(struct zns_store *s, const ZnsPb__Profile *p, struct z
 	if (!rc)
 		rc = zns_check_profile(p, &s->st.lim, -EINVAL, err);
 	if (!rc)
-		rc = may_grow(s, zns_state_rec(&s->st, &p->base), err);
+		rc = zns_store_may_grow(s, zns_state_rec(&s->st, &p->base), err);
 	if (rc)
 		return rc;
 	copy = zns_store_copy(&p->base, err);
@@ -243,7 +244,7 @@ int zns_store_retain(struct zns_store *s, const ZnsPb__Retention *r, struct zns_
 	if (!rc && !r->keep && !r->ttl_s && !zns_store_find_retention(s, r->container))
 		return 0;
 	if (!rc && (r->keep || r->ttl_s))
-		rc = may_grow(s, zns_state_rec(&s->st, &r->base), err);
+		rc = zns_store_may_grow(s, zns_state_rec(&s->st, &r->base), err);
 	if (!rc)
 		rc = zns_state_room(&s->st, err);
 	if (rc)
@@ -279,7 +280,7 @@ int zns_store_set_mark(struct zns_store *s, const ZnsPb__Mark *m, struct zns_err
 	if (!rc && !m->pinned && !m->has_gone_ns && !zns_store_find_mark(s, m->checkpoint.data))
 		return 0;
 	if (!rc && (m->pinned || m->has_gone_ns))
-		rc = may_grow(s, zns_state_rec(&s->st, &m->base), err);
+		rc = zns_store_may_grow(s, zns_state_rec(&s->st, &m->base), err);
 	if (!rc)
 		rc = zns_state_room(&s->st, err);
 	if (rc)

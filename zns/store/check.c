@@ -2,6 +2,7 @@
 /* What records may say; used on what callers give and on what a device gives back. */
 #include <string.h>
 #include "store_int.h"
+#include "zns/crypt.h"
 
 int zns_check_range(const struct zns_limits *l, uint32_t zone, uint64_t start, uint64_t len, int code,
 		    struct zns_err *err)
@@ -78,6 +79,8 @@ int zns_check_checkpoint(const ZnsPb__Checkpoint *c, const struct zns_limits *l,
 			return code;
 	if (check_groups(c->groups, c->n_groups, l, code, err))
 		return code;
+	if (c->crypt && !zns_crypt_record_sane(c->crypt))
+		return zns_fail(err, code, "the wrapped key has an impossible length");
 	return c->manifest ? check_manifest_ref(c, l, code, err) : 0;
 }
 
@@ -119,6 +122,13 @@ int zns_check_tombstone(const ZnsPb__Tombstone *t, int code, struct zns_err *err
 	if (check_id("checkpoint id", &t->id, code, err) || zns_check_name("remover", t->by, code, err))
 		return code;
 	return t->container ? zns_check_name("container", t->container, code, err) : 0;
+}
+
+int zns_check_encryption(const ZnsPb__Encryption *e, int code, struct zns_err *err)
+{
+	if (e->has_key_id && e->key_id.len != ZNS_KEY_ID_BYTES)
+		return zns_fail(err, code, "the fingerprint of a key has %zu bytes", e->key_id.len);
+	return 0;
 }
 
 int zns_check_mount(const ZnsPb__Mount *m, int code, struct zns_err *err)

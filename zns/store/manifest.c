@@ -13,6 +13,8 @@ int zns_manifest_pack(const ZnsPb__Manifest *m, size_t block, uint32_t zone, uin
 	ZnsPb__Footer foot = ZNS_PB__FOOTER__INIT;
 	uint8_t *buf;
 
+	if (m->checkpoint->crypt && m->checkpoint->crypt->has_wrapped)	/* it could never be erased from there */
+		return zns_fail(err, -EINVAL, "a wrapped key in a manifest");
 	if (!block || m->checkpoint->id.len != ZNS_UUID_LEN)
 		return zns_fail(err, -EINVAL, "manifest without a block size or a checkpoint id");
 	if (n > UINT32_MAX - 2 * PAGE)
@@ -129,6 +131,24 @@ static int read_manifest(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb_
 	return 0;
 }
 
+/* The manifest says that there is a key, the record has it. */
+static int join_key(const ZnsPb__Checkpoint *c, ZnsPb__Manifest *m, struct zns_err *err)
+{
+	ZnsPb__CheckpointKey *k;
+
+	if (!c->crypt != !m->checkpoint->crypt || (c->crypt && c->crypt->cipher != m->checkpoint->crypt->cipher))
+		return zns_fail(err, -EBADMSG, "the manifest in zone %u and the record differ on whether it is encrypted",
+				c->manifest->zone);
+	if (!c->crypt)
+		return 0;
+	k = zns_store_copy(&c->crypt->base, err);
+	if (!k)
+		return -ENOMEM;
+	zns_pb__checkpoint_key__free_unpacked(m->checkpoint->crypt, NULL);
+	m->checkpoint->crypt = k;
+	return 0;
+}
+
 int zns_manifest_read(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb__Manifest **out, struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];
@@ -137,6 +157,13 @@ int zns_manifest_read(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb__Ma
 	if (c->id.len != ZNS_UUID_LEN)
 		return zns_fail(err, -EBADMSG, "checkpoint id has %zu bytes", c->id.len);
 	rc = read_manifest(dev, c, out, err);
+	if (!rc) {
+		rc = join_key(c, *out, err);
+		if (rc) {
+			zns_pb__manifest__free_unpacked(*out, NULL);
+			*out = NULL;
+		}
+	}
 	if (rc)
 		zns_wrap(err, "checkpoint %s", zns_uuid_format(c->id.data, id));
 	return rc;

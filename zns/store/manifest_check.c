@@ -5,12 +5,14 @@
  */
 #include <string.h>
 #include "store_int.h"
+#include "zns/crypt.h"
 #include "zns/layout.h"
 
 struct ctx {
 	struct zns_limits lim;
 	uint64_t block;
 	uint64_t device_bytes;
+	bool encrypted;
 	struct zns_err *err;
 };
 
@@ -34,6 +36,11 @@ static int check_unit(const ZnsPb__Image *i, const struct ctx *c)
 	if (i->n_csums != i->size / unit + (i->size % unit != 0))
 		return zns_fail(c->err, -EBADMSG, "image %s: %zu checksums for %llu bytes in units of %llu", i->name,
 				i->n_csums, (unsigned long long)i->size, (unsigned long long)unit);
+	if (c->encrypted != (bool)i->has_tags && i->size)
+		return zns_fail(c->err, -EBADMSG, "image %s: %s", i->name, c->encrypted ? "encrypted, but without tags" :
+				"tags of an image that is not encrypted");
+	if (i->has_tags && i->tags.len != ZNS_TAG_BYTES * i->n_csums)
+		return zns_fail(c->err, -EBADMSG, "image %s: %zu bytes of tags for %zu units", i->name, i->tags.len, i->n_csums);
 	return 0;
 }
 
@@ -132,6 +139,7 @@ int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo,
 			 .nr_groups = geo->nr_zones, .zone_capacity = geo->zone_capacity },
 		.block = geo->block_size,
 		.device_bytes = geo->nr_zones * geo->zone_capacity,
+		.encrypted = m->checkpoint->crypt != NULL,
 		.err = err,
 	};
 	int rc;
@@ -139,6 +147,8 @@ int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo,
 	if (m->device.len != ZNS_UUID_LEN)
 		return zns_fail(err, -EBADMSG, "manifest: device id has %zu bytes", m->device.len);
 	rc = zns_check_checkpoint(m->checkpoint, &c.lim, -EBADMSG, err);
+	if (!rc && m->has_seal && (m->seal.len != ZNS_TAG_BYTES || !c.encrypted))
+		rc = zns_fail(err, -EBADMSG, "the manifest's seal is impossible");
 	for (size_t i = 0; i < m->n_images && !rc; i++)
 		rc = check_image(m->images[i], &c);
 	return rc ? rc : check_names_differ(m, err);

@@ -178,6 +178,20 @@ static int apply_mount(struct zns_state *st, const struct zns_frame *f, struct z
 	return 0;
 }
 
+static int apply_encryption(struct zns_state *st, const struct zns_frame *f, struct zns_err *err)
+{
+	ZnsPb__Encryption *e = zns_pb__encryption__unpack(NULL, f->len, f->payload);
+
+	if (!e)
+		return zns_fail(err, -EBADMSG, "encryption record cannot be decoded");
+	if (zns_check_encryption(e, -EBADMSG, err)) {
+		zns_pb__encryption__free_unpacked(e, NULL);
+		return -EBADMSG;
+	}
+	zns_state_set_encryption(st, e);
+	return 0;
+}
+
 static int apply_end(struct replay *rp, const struct zns_frame *f, struct zns_err *err)
 {
 	ZnsPb__SnapshotEnd *e = zns_pb__snapshot_end__unpack(NULL, f->len, f->payload);
@@ -220,6 +234,8 @@ static int apply(struct replay *rp, const struct zns_frame *f, struct zns_err *e
 		return apply_mark(st, f, err);
 	case ZNS_FRAME_MOUNT:
 		return apply_mount(st, f, err);
+	case ZNS_FRAME_ENCRYPTION:
+		return apply_encryption(st, f, err);
 	case ZNS_FRAME_SNAPSHOT_END:
 		return apply_end(rp, f, err);
 	}

@@ -29,6 +29,7 @@ uint64_t zns_store_snapshot_bytes(const struct zns_store *s)
 	const struct zns_state *st = &s->st;
 
 	return superblock_bytes(s) + st->profile_rec + zns_max(st->mount_rec, zns_store_claim_rec(s)) +
+	       st->encryption_rec +
 	       st->reservations.bytes + st->checkpoints.bytes + st->retentions.bytes + st->marks.bytes +
 	       s->dev->geo.block_size;	/* SNAPSHOT_END */
 }
@@ -65,6 +66,8 @@ static int write_snapshot(struct zns_store *s, struct zns_log *l, const uint32_t
 		rc = zns_log_put(l, ZNS_FRAME_PROFILE, &st->profile->base, err);
 	if (!rc && st->mount)
 		rc = zns_log_put(l, ZNS_FRAME_MOUNT, &st->mount->base, err);
+	if (!rc && st->encryption)
+		rc = zns_log_put(l, ZNS_FRAME_ENCRYPTION, &st->encryption->base, err);
 	if (!rc)
 		rc = put_list(l, ZNS_FRAME_RESERVATION, &st->reservations, 0, err);
 	if (!rc)

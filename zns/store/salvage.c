@@ -6,6 +6,7 @@
  */
 #include <string.h>
 #include "salvage.h"
+#include "zns/crypt.h"
 #include "zns/frame.h"
 
 struct piece {
@@ -101,7 +102,15 @@ static void apply_checkpoint(struct zns_state *st, const struct piece *p)
 {
 	ZnsPb__Checkpoint *c = zns_pb__checkpoint__unpack(NULL, p->len, p->payload);
 	struct zns_limits lim = st->lim;
+	struct zns_ent *e = c && c->id.len == ZNS_UUID_LEN ? zns_state_find(st, c->id.data) : NULL;
 
+	/* The one thing in it that may change: what its key is wrapped with. */
+	if (e && c->crypt && c->crypt->has_wrapped && e->ckpt->crypt && zns_crypt_record_sane(c->crypt)) {
+		ZnsPb__CheckpointKey *old = e->ckpt->crypt;
+
+		e->ckpt->crypt = c->crypt;
+		c->crypt = old;
+	}
 	lim.nr_groups = lim.nr_zones;
 	if (c && c->manifest && !zns_check_checkpoint(c, &lim, -EBADMSG, NULL) && !zns_state_may_add(st, c, -EBADMSG, NULL))
 		add_ent(st, &c->base, c->container, zns_state_add);
@@ -175,6 +184,16 @@ static void apply_mount(struct zns_state *st, const struct piece *p)
 		zns_pb__mount__free_unpacked(v, NULL);
 }
 
+static void apply_encryption(struct zns_state *st, const struct piece *p)
+{
+	ZnsPb__Encryption *v = zns_pb__encryption__unpack(NULL, p->len, p->payload);
+
+	if (v && !zns_check_encryption(v, -EBADMSG, NULL))
+		zns_state_set_encryption(st, v);
+	else if (v)
+		zns_pb__encryption__free_unpacked(v, NULL);
+}
+
 static int apply(struct zns_store *s, const struct piece *p, struct zns_salvage *r, struct zns_err *err)
 {
 	struct zns_state *st = &s->st;
@@ -198,6 +217,9 @@ static int apply(struct zns_store *s, const struct piece *p, struct zns_salvage 
 		break;
 	case ZNS_FRAME_MOUNT:
 		apply_mount(st, p);
+		break;
+	case ZNS_FRAME_ENCRYPTION:
+		apply_encryption(st, p);
 		break;
 	case ZNS_FRAME_RESERVATION:
 	case ZNS_FRAME_RELEASE:

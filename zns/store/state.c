@@ -140,6 +140,8 @@ void zns_state_fini(struct zns_state *st)
 		zns_pb__profile__free_unpacked(st->profile, NULL);
 	if (st->mount)
 		zns_pb__mount__free_unpacked(st->mount, NULL);
+	if (st->encryption)
+		zns_pb__encryption__free_unpacked(st->encryption, NULL);
 	free(st->live);
 	free(st->packed);
 	free(st->zone_owner);
@@ -442,4 +444,12 @@ void zns_state_set_mount(struct zns_state *st, ZnsPb__Mount *m)
 		zns_pb__mount__free_unpacked(st->mount, NULL);
 	st->mount = m;
 	st->mount_rec = zns_state_rec(st, &m->base);
+}
+
+void zns_state_set_encryption(struct zns_state *st, ZnsPb__Encryption *e)
+{
+	if (st->encryption)
+		zns_pb__encryption__free_unpacked(st->encryption, NULL);
+	st->encryption = e;
+	st->encryption_rec = zns_state_rec(st, &e->base);
 }

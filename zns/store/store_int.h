@@ -30,6 +30,7 @@ int zns_check_tombstone(const ZnsPb__Tombstone *t, int code, struct zns_err *err
 int zns_check_retention(const ZnsPb__Retention *r, int code, struct zns_err *err);
 int zns_check_mark(const ZnsPb__Mark *m, int code, struct zns_err *err);
 int zns_check_mount(const ZnsPb__Mount *m, int code, struct zns_err *err);
+int zns_check_encryption(const ZnsPb__Encryption *e, int code, struct zns_err *err);
 int zns_check_name(const char *what, const char *name, int code, struct zns_err *err);
 /* As zns_check_name, and usable as a file name in a directory of ours. */
 int zns_check_file_name(const char *name, int code, struct zns_err *err);
@@ -87,6 +88,8 @@ struct zns_state {
 	struct zns_list checkpoints, tombstones, reservations, retentions, marks;
 	ZnsPb__Mount *mount;		/* the newest, or NULL */
 	size_t mount_rec;
+	ZnsPb__Encryption *encryption;	/* the newest, or NULL */
+	size_t encryption_rec;
 	struct zns_map by_id, dead, owners;
 	uint64_t *live;
 	uint64_t *packed;	/* of live: bytes of checkpoints marked so */
@@ -114,6 +117,7 @@ void zns_state_retain(struct zns_state *st, struct zns_ent *e);
 void zns_state_mark(struct zns_state *st, struct zns_ent *e);	/* the checkpoint is there */
 void zns_state_set_profile(struct zns_state *st, ZnsPb__Profile *p);
 void zns_state_set_mount(struct zns_state *st, ZnsPb__Mount *m);
+void zns_state_set_encryption(struct zns_state *st, ZnsPb__Encryption *e);
 void zns_state_compact(struct zns_state *st);
 size_t zns_state_rec(const struct zns_state *st, const ProtobufCMessage *msg);	/* bytes of a record */
 
@@ -190,6 +194,7 @@ int zns_store_alone(struct zns_store *s, struct zns_err *err);
 void zns_store_remember(struct zns_store *s);
 uint64_t zns_store_claim_rec(const struct zns_store *s);	/* bytes of the record that is due; 0: none */
 /* change.c */
+int zns_store_may_grow(const struct zns_store *s, uint64_t more, struct zns_err *err);
 int zns_store_append(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg, struct zns_err *err);
 void *zns_store_copy(const ProtobufCMessage *msg, struct zns_err *err);	/* protobuf_c_message_free_unpacked */
 /* Bytes of a snapshot without tombstones. */

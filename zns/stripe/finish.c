@@ -103,7 +103,9 @@ static int write_manifest(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__Exten
 static int finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err)
 {
 	ZnsPb__Checkpoint *c = m->checkpoint;
+	ZnsPb__CheckpointKey key = ZNS_PB__CHECKPOINT_KEY__INIT;
 	cleanup_free ZnsPb__Image **images = NULL;
+	uint8_t seal[ZNS_TAG_BYTES];
 	size_t nr = 0;
 	int ret = wait_idle(w, err);
 
@@ -126,9 +128,22 @@ static int finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *re
 	c->stripe_unit = w->unit;
 	m->images = images;
 	m->n_images = nr;
-	ret = write_manifest(w, m, ref, err);
+	if (w->crypt) {	/* the wrapped key itself is for the log alone, which can be erased */
+		key.cipher = ZNS_CIPHER_AES_256_GCM;
+		c->crypt = &key;
+		ret = transform_seal(w->crypt, m, seal, err);
+	}
+	if (!ret)
+		ret = write_manifest(w, m, ref, err);
 	m->images = NULL;
 	m->n_images = 0;
+	m->has_seal = 0;
+	m->seal = (ProtobufCBinaryData){ 0, NULL };
+	if (w->crypt) {
+		c->crypt = zns_crypt_record(w->crypt);
+		if (!ret && !c->crypt)
+			ret = zns_fail(err, -ENOMEM, "no memory for the record");
+	}
 	if (!ret && fill_zones(w, c))
 		ret = zns_fail(err, -ENOMEM, "no memory for the manifest");
 	return ret;

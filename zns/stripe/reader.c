@@ -334,6 +334,7 @@ int zns_reader_new(const struct zns_reader_params *p, const ZnsPb__Manifest *m, 
 		return zns_fail(err, -ENOMEM, "no memory for the reader");
 	r->dev = p->dev;
 	r->bucket = p->bucket;
+	r->crypt = p->crypt;
 	r->tail = &r->queue;
 	r->ahead_tail = &r->ahead;
 	pthread_mutex_init(&r->lock, NULL);
@@ -455,7 +456,7 @@ static void submit(struct request *q)
 		request_end(q);
 		return;
 	}
-	if (!q->len) {
+	if (!q->len || (!q->checked && may_deliver(r->crypt, q->img->pb, &q->err))) {
 		request_end(q);
 		return;
 	}

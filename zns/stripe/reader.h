@@ -6,6 +6,7 @@
 #include "zns/reader.h"
 #include "zns/layout.h"
 #include "zns/util.h"
+#include "transform.h"
 
 struct zns_rimage {
 	struct zns_reader *r;
@@ -44,6 +45,7 @@ struct request;
 struct zns_reader {
 	struct zns_dev *dev;
 	struct zns_bucket *bucket;
+	const struct zns_crypt *crypt;	/* NULL: none, or no key */
 	struct zns_rimage *img, **by_name;
 	uint32_t nr_img, width;	/* width: most zones that one image's units go round */
 	size_t buf_len;

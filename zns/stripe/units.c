@@ -21,36 +21,65 @@ int unit_locate(const struct zns_rimage *i, uint64_t k, struct zns_place *p)
 	return 0;
 }
 
+struct span {
+	uint32_t zone;
+	uint64_t from, to;	/* whole blocks */
+};
+
+static int read_span(struct zns_reader *r, const struct span *s, uint8_t *buf, struct zns_err *err)
+{
+	uint32_t block = r->dev->geo.block_size;
+	size_t max = r->dev->geo.max_io_bytes;
+	int ret = 0;
+
+	if (!max)
+		max = s->to - s->from;
+	max = zns_max(zns_align_down(zns_min(max, zns_bucket_slice(r->bucket)), block), block);
+	for (uint64_t at = s->from; at < s->to && !ret; at += zns_min((uint64_t)max, s->to - at)) {
+		zns_bucket_take(r->bucket, zns_min((uint64_t)max, s->to - at));
+		ret = zns_dev_read(r->dev, s->zone, at, buf + (at - s->from), zns_min((uint64_t)max, s->to - at), err);
+	}
+	return ret;
+}
+
+/*
+ * Why a unit is not what the manifest says. The tag of an encrypted one tells more than the checksum, so that is only
+ * asked now, of the bytes as they are on the device: is it damage, or somebody's doing?
+ */
+static int bad_unit(struct zns_reader *r, struct cached *c, const struct span *s, struct zns_err *err)
+{
+	const struct zns_rimage *i = c->img;
+	uint32_t len = unit_len(i, c->k);
+	unsigned long long start = c->k * i->pb->unit;
+
+	if (r->crypt && i->pb->has_tags && !read_span(r, s, c->buf, err) &&
+	    zns_hash(c->buf + c->skip, len) == i->pb->csums[c->k])
+		return zns_fail(err, -EBADMSG, "image %s is not authentic: bytes %llu to %llu (zone %u) are intact, but not what was "
+				"encrypted there", i->pb->name, start, start + len, s->zone);
+	return zns_fail(err, -EBADMSG, "image %s is damaged: checksum of bytes %llu to %llu (zone %u) does not match", i->pb->name,
+			start, start + len, s->zone);
+}
+
 /* Read one unit from the device and verify it. No lock held. */
 static int fetch(struct zns_reader *r, struct cached *c, struct zns_err *err)
 {
 	const struct zns_rimage *i = c->img;
 	uint32_t len = unit_len(i, c->k), block = r->dev->geo.block_size;
-	uint64_t from, to, start = c->k * i->pb->unit;
 	struct zns_place p;
-	size_t max = r->dev->geo.max_io_bytes;
+	struct span s;
 	int ret = unit_locate(i, c->k, &p);
 
 	if (ret)
 		return zns_fail(err, ret, "image %s: no place for unit %llu", i->pb->name, (unsigned long long)c->k);
-	from = zns_align_down(p.off, block);
-	to = zns_align_up(p.off + len, block);
-	c->skip = p.off - from;
-	if (to - from > r->buf_len)
+	s = (struct span){ p.zone, zns_align_down(p.off, block), zns_align_up(p.off + len, block) };
+	c->skip = p.off - s.from;
+	if (s.to - s.from > r->buf_len)
 		return zns_fail(err, -EBADMSG, "image %s: unit %llu is too large", i->pb->name, (unsigned long long)c->k);
-	if (!max)
-		max = to - from;
-	max = zns_max(zns_align_down(zns_min(max, zns_bucket_slice(r->bucket)), block), block);
-	for (uint64_t at = from; at < to && !ret; at += zns_min((uint64_t)max, to - at)) {
-		zns_bucket_take(r->bucket, zns_min((uint64_t)max, to - at));
-		ret = zns_dev_read(r->dev, p.zone, at, c->buf + (at - from), zns_min((uint64_t)max, to - at), err);
-	}
+	ret = read_span(r, &s, c->buf, err);
 	if (ret)
 		return zns_wrap(err, "image %s", i->pb->name);
-	if (zns_hash(c->buf + c->skip, len) != i->pb->csums[c->k])
-		return zns_fail(err, -EBADMSG, "image %s is damaged: checksum of bytes %llu to %llu (zone %u) does not match",
-				i->pb->name, (unsigned long long)start, (unsigned long long)start + len, p.zone);
-	return 0;
+	ret = transform_in(r->crypt, i->pb, i->index, c->k, c->buf + c->skip, len, err);
+	return ret == -EBADMSG ? bad_unit(r, c, &s, err) : ret;
 }
 
 /* Read ahead for somebody who will come; but a wrong guess must not hold a buffer for ever. */

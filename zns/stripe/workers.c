@@ -85,7 +85,7 @@ void writer_set_error(struct zns_writer *w, const struct zns_err *e)
 		pthread_cond_broadcast(&z->turn);
 }
 
-int writer_put_csum(struct zns_wimage *i, uint64_t k, uint64_t csum)
+int writer_put_csum(struct zns_wimage *i, uint64_t k, uint64_t csum, const uint8_t tag[ZNS_TAG_BYTES])
 {
 	if (k >= i->max_csums) {
 		size_t max = zns_max((size_t)16, zns_max((size_t)k + 1, 2 * i->max_csums));
@@ -98,7 +98,7 @@ int writer_put_csum(struct zns_wimage *i, uint64_t k, uint64_t csum)
 		i->max_csums = max;
 	}
 	i->pb.csums[k] = csum;
-	return 0;
+	return i->w->crypt ? transform_keep(&i->pb, &i->max_tags, k, tag) : 0;
 }
 
 /* What process_vm_readv refuses (a mapping without read permission) /proc/PID/mem still gives. */
@@ -181,6 +181,7 @@ static void run(struct zns_writer *w, struct job *j, uint8_t *own)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	uint8_t *buf = j->data ? j->data : own;
+	uint8_t tag[ZNS_TAG_BYTES];
 	uint64_t csum = 0;
 	int ret;
 
@@ -198,13 +199,15 @@ static void run(struct zns_writer *w, struct job *j, uint8_t *own)
 		pthread_mutex_unlock(&w->lock);
 	}
 	if (!ret && j->img)
+		ret = transform_out(w->crypt, j->img->index, j->img->pb.name, j->k, buf, j->len, tag, &err);
+	if (!ret && j->img)
 		csum = zns_hash(buf, j->len);
 	if (!ret)
 		ret = write_unit(w, j, buf, &err);
 
 	pthread_mutex_lock(&w->lock);
 	if (!ret && j->img)
-		ret = writer_put_csum(j->img, j->k, csum);
+		ret = writer_put_csum(j->img, j->k, csum, tag);
 	if (ret) {
 		if (!err.code)
 			zns_fail(&err, ret, "a unit could not be written");

@@ -55,6 +55,7 @@ int zns_writer_new(const struct zns_writer_params *p, struct zns_writer **out, s
 		return zns_fail(err, -ENOMEM, "no memory for the writer");
 	w->dev = p->dev;
 	w->bucket = p->bucket;
+	w->crypt = p->crypt;
 	w->unit = p->unit;
 	w->block = p->dev->geo.block_size;
 	w->zone_get = p->zone_get;
@@ -102,6 +103,7 @@ static void wimage_free(struct zns_wimage *i)
 	}
 	free(i->pb.segments);
 	free(i->pb.csums);
+	free(i->pb.tags.data);
 	free(i->pb.name);
 	job_free(i->w, i->open);
 	free(i);
@@ -211,6 +213,7 @@ int zns_writer_image(struct zns_writer *w, const char *name, bool pages, struct 
 		}
 	}
 	if (i) {
+		i->index = w->nr_images++;
 		*w->images_tail = i;
 		w->images_tail = &i->next;
 		i->next_name = *bucket;
@@ -499,7 +502,7 @@ int writer_flush_pack(struct zns_writer *w)
 }
 
 /* A small image ends: into the shared unit instead of a unit of its own. Lock held. */
-static int pack(struct zns_writer *w, struct zns_wimage *i, struct job *j, uint64_t csum)
+static int pack(struct zns_writer *w, struct zns_wimage *i, struct job *j, uint64_t csum, const uint8_t *tag)
 {
 	uint32_t at;
 	int ret;
@@ -537,7 +540,7 @@ static int pack(struct zns_writer *w, struct zns_wimage *i, struct job *j, uint6
 	w->stats.bytes += j->len;
 	if (i->pages)
 		w->stats.page_bytes += j->len;
-	return writer_put_csum(i, 0, csum);
+	return writer_put_csum(i, 0, csum, tag);
 }
 
 int zns_wimage_seal(struct zns_wimage *i, struct zns_err *err)
@@ -545,13 +548,18 @@ int zns_wimage_seal(struct zns_wimage *i, struct zns_err *err)
 	struct zns_writer *w = i->w;
 	struct job *j = i->open;
 	bool small = j && j->len && j->data && !i->nr_units && j->len <= w->unit / 2;
+	struct zns_err e = ZNS_ERR_INIT;
+	uint8_t tag[ZNS_TAG_BYTES];
+	int ret = small ? transform_out(w->crypt, i->index, i->pb.name, 0, j->data, j->len, tag, &e) : 0;
 	uint64_t csum = small ? zns_hash(j->data, j->len) : 0;
-	int ret = 0;
 
 	pthread_mutex_lock(&w->lock);
 	i->open = NULL;
-	if (small) {
-		ret = w->err.code ? w->err.code : pack(w, i, j, csum);
+	if (ret) {
+		writer_set_error(w, &e);
+		job_free(w, j);
+	} else if (small) {
+		ret = w->err.code ? w->err.code : pack(w, i, j, csum, tag);
 		job_free(w, j);
 	} else if (j && j->len) {
 		ret = writer_enqueue(w, j, 1);
@@ -560,8 +568,6 @@ int zns_wimage_seal(struct zns_wimage *i, struct zns_err *err)
 	}
 	i->sealed = true;
 	if (ret && !w->err.code) {
-		struct zns_err e;
-
 		zns_fail(&e, ret, "image %s: no memory", i->pb.name);
 		writer_set_error(w, &e);
 	}

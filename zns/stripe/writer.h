@@ -6,6 +6,7 @@
 #include "zns/layout.h"
 #include "zns/util.h"
 #include "zns/writer.h"
+#include "transform.h"
 
 #define NAME_BUCKETS 1024	/* a tree of thousands of tasks has tens of thousands of images */
 
@@ -48,11 +49,12 @@ struct zns_wimage {
 	struct zns_writer *w;
 	struct zns_wimage *next, *next_name;
 	bool pages, sealed;
+	uint32_t index;		/* its place in the manifest */
 	uint64_t nr_units;	/* dispatched */
 	uint32_t ungathered;	/* units whose task memory is not read yet */
 	struct job *open;	/* unit being filled */
 	ZnsPb__Image pb;	/* what the manifest says of it */
-	size_t max_segments, max_csums;
+	size_t max_segments, max_csums, max_tags;
 };
 
 struct slab {
@@ -63,6 +65,7 @@ struct slab {
 struct zns_writer {
 	struct zns_dev *dev;
 	struct zns_bucket *bucket;
+	const struct zns_crypt *crypt;	/* NULL: plain */
 	uint32_t unit, block;
 	int (*zone_get)(void *arg, uint32_t group, const uint32_t *done, uint32_t nr_done, struct zns_zone_slot *out,
 			struct zns_err *err);
@@ -88,6 +91,7 @@ struct zns_writer {
 	uint64_t seg_units, seg_capacity;
 
 	struct zns_wimage *images, **images_tail;
+	uint32_t nr_images;
 	struct zns_wimage *by_name[NAME_BUCKETS];
 	struct job *pack;
 	struct packed *packed;
@@ -124,6 +128,7 @@ struct job *job_new(struct zns_wimage *img);
 void job_free(struct zns_writer *w, struct job *j);	/* lock held */
 uint8_t *unit_alloc(struct zns_writer *w);		/* lock held */
 void unit_free(struct zns_writer *w, uint8_t *u);	/* lock held */
-int writer_put_csum(struct zns_wimage *i, uint64_t k, uint64_t csum);	/* lock held */
+/* @tag: as transform_out gave it; unused without a key. Lock held. */
+int writer_put_csum(struct zns_wimage *i, uint64_t k, uint64_t csum, const uint8_t tag[ZNS_TAG_BYTES]);
 
 #endif

@@ -19,6 +19,8 @@
 struct zns_broker {
 	int fd;			/* poll for POLLIN|POLLHUP while no call is running: readable = the broker is gone */
 	uint32_t broker_pid;
+	bool encrypted;		/* the device asks for encrypted checkpoints, with the key of this fingerprint */
+	uint8_t key_id[8];
 	int watch_fd;		/* when its other end goes, a call that waits for its answer ends with -ECANCELED; -1: none */
 };
 

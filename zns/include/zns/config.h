@@ -3,8 +3,8 @@
 #define ZNS_CONFIG_H
 /*
  * The administrator's configuration: /etc/zns-criu, or $ZNS_CONFIG. One file per registered device in
- * devices.d/ (name: the UUID; content: "path = DEV"), and zns.conf with "key = value" lines
- * (default-device = UUID or DEV). Runtime files (socket, locks) are in /run/zns-criu, or $ZNS_RUN.
+ * devices.d/ (name: the UUID; content: "path = DEV", and "key = KEYSPEC" if its checkpoints have a key of their own:
+ * zns/crypt.h), and zns.conf with "key = value" lines (default-device = UUID or DEV; encrypt-key = KEYSPEC). Runtime files (socket, locks) are in /run/zns-criu, or $ZNS_RUN.
  * Nothing is cached: every call reads the files.
  */
 #include <stddef.h>
@@ -20,9 +20,12 @@ struct zns_registered {
 	char path[256];		/* "emu:/…" or "/dev/…" */
 };
 
-/* Record (or replace) uuid → path; other entries with the same path are dropped. Creates the directories, 0700. */
+/* Record (or replace) uuid → path, a key of it stays; other entries with the same path are dropped. Creates the directories, 0700. */
 int zns_register(const uint8_t uuid[ZNS_UUID_LEN], const char *path, struct zns_err *err);
 int zns_unregister(const uint8_t uuid[ZNS_UUID_LEN], struct zns_err *err);
+/* The KEYSPEC of a registered device; set, or (NULL) taken away. -ENOENT: none is set, without a message. */
+int zns_registered_key(const uint8_t uuid[ZNS_UUID_LEN], char *out, size_t len, struct zns_err *err);
+int zns_register_key(const uint8_t uuid[ZNS_UUID_LEN], const char *spec, struct zns_err *err);
 
 /* -ENOENT: not registered on this machine (the message names the UUID and the remedy). */
 int zns_registered_by_uuid(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out, struct zns_err *err);

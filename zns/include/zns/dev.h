@@ -117,6 +117,8 @@ struct zns_dev_ops {
 	/* See zns_dev_write_durable. NULL: a write, then a flush. */
 	int (*write_durable)(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err);
 	void (*close)(struct zns_dev *d);
+	/* See zns_dev_scrub. NULL: nothing to do. */
+	int (*scrub)(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 	/* NULL where the wall clock is the device's; see zns_dev_race and zns_dev_now_ns */
 	int (*race)(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err);
 	uint64_t (*now_ns)(struct zns_dev *d);
@@ -171,6 +173,15 @@ static inline int zns_dev_write_durable(struct zns_dev *d, uint32_t zone, uint64
 		return d->ops->write_durable(d, zone, off, buf, len, err);
 	rc = zns_dev_write(d, zone, off, buf, len, err);
 	return rc ? rc : zns_dev_flush(d, err);
+}
+
+/*
+ * What a reset left behind the zone's write pointer goes, as far as it can be reached from here: the emulator's file has
+ * zeroes there afterwards. A real device gives such bytes to nobody, and what its flash still holds is its own affair.
+ */
+static inline int zns_dev_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
+{
+	return d->ops->scrub ? d->ops->scrub(d, zone, err) : 0;
 }
 
 #endif

@@ -28,6 +28,7 @@ enum zns_frame_type {
 	ZNS_FRAME_RETENTION = 32,
 	ZNS_FRAME_MARK,
 	ZNS_FRAME_MOUNT = 44,
+	ZNS_FRAME_ENCRYPTION = 70,
 };
 
 struct zns_frame {

@@ -20,8 +20,12 @@
 struct zns_reader;
 struct zns_rimage;
 
+struct zns_crypt;
+
 struct zns_reader_params {
 	struct zns_dev *dev;	/* borrowed */
+	/* Borrowed (zns_crypt_of). NULL for an encrypted checkpoint: it can be verified by its checksums, not read (-ENOKEY). */
+	const struct zns_crypt *crypt;
 	struct zns_bucket *bucket;	/* borrowed; every byte read pays. NULL: no limit */
 	uint32_t workers;	/* threads; 0 = two for each zone of the widest stripe, at least 8, as memory allows */
 	uint32_t cache_units;	/* 0 = twice the workers, as memory allows */

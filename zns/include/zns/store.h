@@ -93,6 +93,22 @@ int zns_store_set_mark(struct zns_store *s, const ZnsPb__Mark *m, struct zns_err
 int zns_store_set_profile(struct zns_store *s, const ZnsPb__Profile *p, struct zns_err *err);
 
 /*
+ * Encryption (secrets.c). The device's wish for new checkpoints; NULL: never said. An Encryption without key_id: none.
+ */
+const ZnsPb__Encryption *zns_store_encryption(const struct zns_store *s);
+int zns_store_set_encryption(struct zns_store *s, const ZnsPb__Encryption *e, struct zns_err *err);
+/*
+ * A new generation of the log, and all other metadata zones reset, and their bytes gone from a backend that can reach
+ * them: no wrapped key of a removed checkpoint is left. -EROFS: all but that of a zone which cannot be written any more.
+ */
+int zns_store_erase(struct zns_store *s, struct zns_err *err);
+/*
+ * Other wrapped keys for all checkpoints that have one, at once; -ESTALE: one is missing. *done: they are in force, also
+ * if an error follows, which then is one of zns_store_erase.
+ */
+int zns_store_rekey(struct zns_store *s, const ZnsPb__Rekey *q, bool *done, struct zns_err *err);
+
+/*
  * Which machine uses the store (mount.c). A claim is written with the first change after it, and only if the newest
  * mount record says something else; unclaim writes that the store is free again, if this machine claimed it. @m is
  * copied. A change of a store that somebody else has changed meanwhile fails with -ESTALE, and so do all after it

@@ -27,8 +27,11 @@ struct zns_zone_slot {
 	uint64_t capacity;
 };
 
+struct zns_crypt;
+
 struct zns_writer_params {
 	struct zns_dev *dev;	/* borrowed */
+	const struct zns_crypt *crypt;	/* borrowed (zns/crypt.h); what is written is encrypted. NULL: plain */
 	struct zns_bucket *bucket;	/* borrowed; every byte written pays. NULL: no limit */
 	uint32_t unit;		/* stripe unit, bytes, a multiple of the block size */
 	uint32_t workers;	/* threads; 0 = chosen by width and unit */
@@ -87,6 +90,7 @@ int zns_wimage_seal(struct zns_wimage *i, struct zns_err *err);
 /*
  * Wait until everything is written (not flushed), then write @m's manifest and footer: fills in m->images and the
  * checkpoint's sizes, zones and groups; *ref gets the manifest's place. The caller frees @m. All images must be sealed.
+ * With a key, m->checkpoint->crypt (NULL before) becomes what the log's record must have.
  */
 int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err);
 

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What the broker has to do with encryption: it never has a key. It tells who dumps what the device asks for, holds
+ * dumps to what they said, keeps the wrapped keys in the log, and sees to it that those of removed checkpoints go.
+ */
+#include <string.h>
+#include "znsd.h"
+#include "zns/crypt.h"
+
+const ZnsPb__Encryption *wanted_encryption(const struct znsd *d)
+{
+	const ZnsPb__Encryption *e = zns_store_encryption(d->store);
+
+	return e && e->has_key_id ? e : NULL;
+}
+
+/* A client that did not look at the greeting, or a device that was changed since. */
+int encryption_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err)
+{
+	const ZnsPb__Encryption *e = wanted_encryption(d);
+	char want[ZNS_KEY_ID_STR], have[ZNS_KEY_ID_STR];
+
+	if (q->has_key_id && q->key_id.len != ZNS_KEY_ID_BYTES)
+		return zns_fail(err, -EINVAL, "dump: the fingerprint of a key has %d bytes", ZNS_KEY_ID_BYTES);
+	if (!e || (q->has_key_id && !memcmp(q->key_id.data, e->key_id.data, ZNS_KEY_ID_BYTES)))
+		return 0;
+	zns_key_id_format(e->key_id.data, want);
+	if (!q->has_key_id)
+		return zns_fail(err, -ENOKEY, "%s takes encrypted checkpoints only, with key %s", d->reg.path, want);
+	return zns_fail(err, -EKEYREJECTED, "%s takes encrypted checkpoints only, with key %s, not %s", d->reg.path, want,
+			zns_key_id_format(q->key_id.data, have));
+}
+
+void encryption_note(struct lease *l, const ZnsPb__DumpBegin *q)
+{
+	l->encrypted = q->has_key_id;
+	if (l->encrypted)
+		memcpy(l->key_id, q->key_id.data, sizeof(l->key_id));
+}
+
+int encryption_check_record(const struct lease *l, const ZnsPb__Checkpoint *k, struct zns_err *err)
+{
+	if (l->encrypted != (k->crypt != NULL) ||
+	    (k->crypt && (!k->crypt->has_wrapped || !zns_crypt_record_sane(k->crypt) ||
+			  memcmp(k->crypt->key_id.data, l->key_id, sizeof(l->key_id)))))
+		return zns_fail(err, -EINVAL, "commit: the checkpoint is not encrypted as its dump said it would be");
+	return 0;
+}
+
+int secure_check(const struct znsd *d, const uint8_t *id, struct zns_err *err)
+{
+	const ZnsPb__Checkpoint *k = zns_store_find(d->store, id);
+	const ZnsPb__Tombstone *t = zns_store_find_tombstone(d->store, id);
+	char str[ZNS_UUID_STR];
+
+	if (k ? k->crypt != NULL : t && t->encrypted)
+		return 0;
+	return zns_fail(err, -EOPNOTSUPP, "checkpoint %s is not encrypted, so there is no key whose erasure would make its data "
+			"unreadable: nothing was removed; without --secure it is removed, and its zones are reset when they hold "
+			"nothing live", zns_uuid_format(id, str));
+}
+
+int handle_encryption(struct znsd *d, ZnsPb__Encryption *q, struct reply *rep)
+{
+	q->since_ns = zns_now_ns();
+	if (q->has_key_id && q->key_id.len != ZNS_KEY_ID_BYTES)
+		return zns_fail(&rep->err, -EINVAL, "the fingerprint of a key has %d bytes", ZNS_KEY_ID_BYTES);
+	rep->r.encryption = NULL;	/* what it pointed to goes */
+	if (zns_store_set_encryption(d->store, q, &rep->err))
+		return rep->err.code;
+	rep->r.encryption = (ZnsPb__Encryption *)wanted_encryption(d);
+	return 0;
+}
+
+int handle_rekey(struct znsd *d, const ZnsPb__Rekey *q, struct reply *rep)
+{
+	const struct lease *l;
+	bool done;
+	int ret;
+
+	for (l = d->leases; l; l = l->next)	/* it would come with its key wrapped the old way */
+		if (l->dump && l->encrypted)
+			return zns_fail(&rep->err, -EBUSY, "an encrypted dump of %s is running (PID %u)", l->container, l->pid);
+	rep->r.encryption = NULL;	/* what it points to may go */
+	ret = zns_store_rekey(d->store, q, &done, &rep->err);
+	rep->r.encryption = (ZnsPb__Encryption *)wanted_encryption(d);
+	if (ret && done) {
+		rep->r.note = reply_printf(rep, "%s", rep->err.msg);
+		memset(&rep->err, 0, sizeof(rep->err));
+		ret = 0;
+	}
+	return ret;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* A master key in the kernel's keyring, past libkeyutils: three system calls. */
+#include <linux/keyctl.h>
+#include <sys/syscall.h>
+#include "crypt_priv.h"
+
+static long find(const char *desc)
+{
+	long key = syscall(SYS_request_key, "user", desc, NULL, 0);
+
+	if (key >= 0)
+		return key;
+	/*
+	 * A daemon's session keyring often lacks that of the user, where an administrator's keyctl put it. Linked into our
+	 * process's own it may be read.
+	 */
+	if (syscall(SYS_keyctl, KEYCTL_LINK, KEY_SPEC_USER_KEYRING, KEY_SPEC_PROCESS_KEYRING, 0, 0))
+		return -errno;
+	key = syscall(SYS_request_key, "user", desc, NULL, 0);
+	return key < 0 ? -errno : key;
+}
+
+int keyring_read(const char *desc, uint8_t *buf, size_t max, size_t *len, struct zns_err *err)
+{
+	long key = find(desc), n;
+
+	if (key == -ENOKEY)
+		return zns_fail(err, -ENOKEY, "no key \"%s\" of type user in the keyrings of this process or of its user: "
+				"keyctl padd user NAME @u", desc);
+	if (key < 0)
+		return zns_fail_sys(err, (int)key, "key \"%s\" in the kernel's keyring", desc);
+	n = syscall(SYS_keyctl, KEYCTL_READ, key, buf, max, 0);
+	if (n < 0)
+		return zns_fail_sys(err, -errno, "key \"%s\" in the kernel's keyring", desc);
+	*len = (size_t)n;	/* more than @max: cut off, and of no length that a key has */
+	return 0;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Units of images, and the seal over them. A nonce is the number of the image and that of the unit: under a key that
+ * is drawn for one checkpoint and used by the one dump that writes it, no nonce comes twice. What a unit is of stands in
+ * the nonce and in the authenticated data, so that none can stand in for another one, nor one checkpoint's for another's.
+ */
+#include <string.h>
+#include "crypt_priv.h"
+
+#define SEAL_IMAGE UINT32_MAX	/* no image has this number: the manifest's own nonce */
+
+static const char unit_label[] = "zns-criu unit 1", seal_label[] = "zns-criu seal 1";
+
+static void put32(uint8_t *p, uint32_t v)
+{
+	for (int i = 0; i < 4; i++)
+		p[i] = (uint8_t)(v >> 8 * i);
+}
+
+static void put64(uint8_t *p, uint64_t v)
+{
+	put32(p, (uint32_t)v);
+	put32(p + 4, (uint32_t)(v >> 32));
+}
+
+static void make_nonce(uint8_t nonce[NONCE_BYTES], uint32_t image, uint64_t unit)
+{
+	put32(nonce, image);
+	put64(nonce + 4, unit);
+}
+
+int zns_crypt_seal_unit(const struct zns_crypt *c, uint32_t image, const char *name, uint64_t unit, uint8_t *buf, size_t len,
+			uint8_t tag[ZNS_TAG_BYTES], struct zns_err *err)
+{
+	uint8_t nonce[NONCE_BYTES];
+	struct aead a = { c->key, nonce, { unit_label, c->id, name }, { sizeof(unit_label), ZNS_UUID_LEN, strlen(name) } };
+
+	if (image == SEAL_IMAGE)
+		return zns_fail(err, -EINVAL, "image %s: too many images for one encrypted checkpoint", name);
+	make_nonce(nonce, image, unit);
+	if (aead_seal(&a, c->cipher, buf, len, tag))
+		return zns_fail(err, -EIO, "image %s: libcrypto cannot encrypt", name);
+	return 0;
+}
+
+int zns_crypt_open_unit(const struct zns_crypt *c, uint32_t image, const char *name, uint64_t unit, uint8_t *buf, size_t len,
+			const uint8_t tag[ZNS_TAG_BYTES], struct zns_err *err)
+{
+	uint8_t nonce[NONCE_BYTES];
+	struct aead a = { c->key, nonce, { unit_label, c->id, name }, { sizeof(unit_label), ZNS_UUID_LEN, strlen(name) } };
+	int rc;
+
+	make_nonce(nonce, image, unit);
+	rc = aead_open(&a, c->cipher, buf, len, tag);
+	if (rc == -EBADMSG)
+		return zns_fail(err, rc, "image %s: unit %llu is not what was encrypted", name, (unsigned long long)unit);
+	return rc ? zns_fail(err, rc, "image %s: libcrypto cannot decrypt", name) : 0;
+}
+
+/* name length 4, name, size 8, unit 4, length of the tags 8, tags */
+static size_t image_bytes(const ZnsPb__Image *i)
+{
+	return 24 + strlen(i->name) + (i->has_tags ? i->tags.len : 0);
+}
+
+static uint8_t *put_image(uint8_t *p, const ZnsPb__Image *i)
+{
+	size_t name = strlen(i->name), tags = i->has_tags ? i->tags.len : 0;
+
+	put32(p, (uint32_t)name);
+	memcpy(p + 4, i->name, name);
+	p += 4 + name;
+	put64(p, i->size);
+	put32(p + 8, i->unit);
+	put64(p + 12, tags);
+	if (tags)
+		memcpy(p + 20, i->tags.data, tags);
+	return p + 20 + tags;
+}
+
+int zns_crypt_seal_manifest(const struct zns_crypt *c, const ZnsPb__Manifest *m, uint8_t tag[ZNS_TAG_BYTES],
+			    struct zns_err *err)
+{
+	const ZnsPb__Checkpoint *k = m->checkpoint;
+	uint8_t nonce[NONCE_BYTES], parent[1 + ZNS_UUID_LEN] = { 0 };
+	cleanup_free uint8_t *text = NULL;
+	size_t len = 0;
+	uint8_t *p;
+	struct aead a = { c->key, nonce, { seal_label, c->id, parent }, { sizeof(seal_label), ZNS_UUID_LEN, sizeof(parent) } };
+
+	if (k->has_parent && k->parent.len == ZNS_UUID_LEN) {
+		parent[0] = 1;
+		memcpy(parent + 1, k->parent.data, ZNS_UUID_LEN);
+	}
+	for (size_t i = 0; i < m->n_images; i++)
+		len += image_bytes(m->images[i]);
+	text = malloc(len + 1);
+	if (!text)
+		return zns_fail(err, -ENOMEM, "no memory for the seal of a manifest");
+	p = text;
+	for (size_t i = 0; i < m->n_images; i++)
+		p = put_image(p, m->images[i]);
+	a.aad[3] = text;
+	a.aad_len[3] = len;
+	make_nonce(nonce, SEAL_IMAGE, 0);
+	return aead_seal(&a, c->cipher, NULL, 0, tag) ? zns_fail(err, -EIO, "libcrypto cannot seal a manifest") : 0;
+}

@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* key: master keys, and which of them a device's checkpoints are encrypted with */
+#include <limits.h>
+#include <string.h>
+#include "ctl.h"
+#include "zns/crypt.h"
+#include "zns/store.h"
+
+#define SPEC_MAX (PATH_MAX + 16)
+
+struct key_args {
+	const struct ctl_cmd *cmd;
+	bool json;
+	const char *dev;
+	char spec[SPEC_MAX];	/* empty: none given */
+};
+
+static bool is_spec(const char *s)
+{
+	return !strncmp(s, "file:", 5) || !strncmp(s, "keyring:", 8);
+}
+
+static bool wants(const ZnsPb__Response *r)
+{
+	return r->encryption && r->encryption->has_key_id && r->encryption->key_id.len == ZNS_KEY_ID_BYTES;
+}
+
+static bool has_key(const ZnsPb__Checkpoint *c)
+{
+	return c->crypt && c->crypt->has_wrapped && c->crypt->has_key_id && c->crypt->key_id.len == ZNS_KEY_ID_BYTES;
+}
+
+static int print_id(const struct key_args *a, const char *what, const char *name, const uint8_t *id)
+{
+	char str[ZNS_KEY_ID_STR];
+	struct json_object *j;
+
+	zns_key_id_format(id, str);
+	if (!a->json) {
+		printf("%s%s%s is key %s\n", what, *what ? " " : "", name, str);
+		return CTL_OK;
+	}
+	j = json_object_new_object();
+	json_object_object_add(j, "key", json_object_new_string(name));
+	json_object_object_add(j, "key_id", json_object_new_string(str));
+	return ctl_print_json(j);
+}
+
+static int key_create(const struct key_args *a, const char *path, struct zns_err *err)
+{
+	struct zns_master *m;
+	char spec[SPEC_MAX];
+	int ret;
+
+	snprintf(spec, sizeof(spec), "file:%s", strncmp(path, "file:", 5) ? path : path + 5);
+	ret = zns_master_create(spec + 5, err);
+	if (!ret)
+		ret = zns_master_load(spec, &m, err);
+	if (ret)
+		return ret;
+	print_id(a, "made", spec + 5, zns_master_id(m));
+	zns_master_free(m);
+	return 0;
+}
+
+/* How many encrypted checkpoints there are, and of those how many have keys wrapped with another key than @id. */
+static size_t count(const ZnsPb__Response *ls, const uint8_t *id, size_t *other, const uint8_t **which)
+{
+	size_t n = 0;
+
+	*other = 0;
+	for (size_t i = 0; i < ls->n_checkpoints; i++) {
+		const ZnsPb__Checkpoint *c = ls->checkpoints[i];
+
+		n += c->crypt != NULL;
+		if (!has_key(c) || (id && !memcmp(c->crypt->key_id.data, id, ZNS_KEY_ID_BYTES)))
+			continue;
+		(*other)++;
+		*which = c->crypt->key_id.data;
+	}
+	return n;
+}
+
+static int show_device(const struct key_args *a, struct zns_err *err)
+{
+	char spec[SPEC_MAX] = "", id[ZNS_KEY_ID_STR] = "", want[ZNS_KEY_ID_STR] = "";
+	struct zns_err why = ZNS_ERR_INIT;
+	struct zns_broker b = { .fd = -1 };
+	struct zns_master *m = NULL;
+	ZnsPb__Response *ls = NULL;
+	struct zns_registered reg;
+	const uint8_t *which;
+	size_t n, other;
+	bool of_host;
+	int ret;
+
+	ret = ctl_connect(a->dev, &reg, &b, err);
+	if (!ret)
+		ret = ctl_ls(&b, &ls, err);
+	zns_broker_close(&b);
+	if (ret)
+		return ret;
+	if (!zns_key_spec_of(&reg, spec, sizeof(spec), &of_host, &why) && !zns_master_load(spec, &m, &why))
+		zns_key_id_format(zns_master_id(m), id);
+	if (wants(ls))
+		zns_key_id_format(ls->encryption->key_id.data, want);
+	n = count(ls, m ? zns_master_id(m) : NULL, &other, &which);
+	if (a->json) {
+		struct json_object *j = json_object_new_object();
+
+		json_object_object_add(j, "device", json_object_new_string(reg.path));
+		json_object_object_add(j, "wanted_key_id", *want ? json_object_new_string(want) : NULL);
+		json_object_object_add(j, "key", *spec ? json_object_new_string(spec) : NULL);
+		json_object_object_add(j, "key_id", *id ? json_object_new_string(id) : NULL);
+		json_object_object_add(j, "error", *id ? NULL : json_object_new_string(why.msg));
+		json_object_object_add(j, "encrypted_checkpoints", json_object_new_int64((int64_t)n));
+		json_object_object_add(j, "with_other_keys", json_object_new_int64((int64_t)other));
+		ctl_print_json(j);
+	} else {
+		printf("device         %s\n", reg.path);
+		printf("new ones       %s%s\n", *want ? "encrypted with key " : of_host ? "encrypted (encrypt-key in zns.conf)" : "plain",
+		       want);
+		if (*id)
+			printf("key here       %s, %s\n", spec, id);
+		else
+			printf("key here       none: %s\n", why.msg);
+		printf("encrypted      %zu checkpoints", n);
+		if (other)
+			printf(", %zu of them cannot be read with the key here", other);
+		printf("\n");
+	}
+	zns_master_free(m);
+	zns_pb__response__free_unpacked(ls, NULL);
+	return 0;
+}
+
+static int key_show(const struct key_args *a, struct zns_err *err)
+{
+	struct zns_master *m;
+	int ret;
+
+	if (!*a->spec)
+		return show_device(a, err);
+	ret = zns_master_load(a->spec, &m, err);
+	if (ret)
+		return ret;
+	print_id(a, "", a->spec, zns_master_id(m));
+	zns_master_free(m);
+	return 0;
+}
+
+static int ask_encryption(struct zns_broker *b, const uint8_t *id, struct zns_err *err)
+{
+	ZnsPb__Encryption e = ZNS_PB__ENCRYPTION__INIT;
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Response *r;
+	int ret;
+
+	e.has_key_id = id != NULL;
+	e.key_id = (ProtobufCBinaryData){ id ? ZNS_KEY_ID_BYTES : 0, (uint8_t *)id };
+	req.encryption = &e;
+	ret = zns_broker_call(b, &req, &r, err);
+	if (!ret)
+		zns_pb__response__free_unpacked(r, NULL);
+	return ret;
+}
+
+static int report(const struct key_args *a, const struct zns_registered *reg, const char *what, const char *key_id,
+		  size_t rewrapped)
+{
+	struct json_object *j;
+
+	if (!a->json) {
+		printf("%s: %s%s%s\n", reg->path, what, key_id ? " with key " : "", key_id ? key_id : "");
+		return 0;
+	}
+	j = json_object_new_object();
+	json_object_object_add(j, "device", json_object_new_string(reg->path));
+	json_object_object_add(j, "key_id", key_id ? json_object_new_string(key_id) : NULL);
+	json_object_object_add(j, "rewrapped", json_object_new_int64((int64_t)rewrapped));
+	ctl_print_json(j);
+	return 0;
+}
+
+static int key_use(const struct key_args *a, struct zns_err *err)
+{
+	char id[ZNS_KEY_ID_STR], old[ZNS_KEY_ID_STR];
+	struct zns_broker b = { .fd = -1 };
+	struct zns_master *m = NULL;
+	ZnsPb__Response *ls = NULL;
+	struct zns_registered reg;
+	const uint8_t *which;
+	size_t other;
+	int ret;
+
+	ret = zns_master_load(a->spec, &m, err);
+	if (!ret)
+		ret = ctl_connect(a->dev, &reg, &b, err);
+	if (!ret)
+		ret = ctl_ls(&b, &ls, err);
+	if (!ret) {
+		count(ls, zns_master_id(m), &other, &which);
+		if (other)
+			ret = zns_fail(err, -EKEYREJECTED, "%zu checkpoints on %s have keys wrapped with key %s, and could not be read any "
+				       "more: `znsctl key rotate` wraps them anew, with both keys at hand", other, reg.path,
+				       zns_key_id_format(which, old));
+	}
+	/* First what is needed to read, then what asks for it. */
+	if (!ret)
+		ret = zns_register_key(reg.uuid, a->spec, err);
+	if (!ret && !(wants(ls) && !memcmp(ls->encryption->key_id.data, zns_master_id(m), ZNS_KEY_ID_BYTES)))
+		ret = ask_encryption(&b, zns_master_id(m), err);
+	if (!ret)
+		report(a, &reg, "new checkpoints are encrypted", zns_key_id_format(zns_master_id(m), id), 0);
+	if (ls)
+		zns_pb__response__free_unpacked(ls, NULL);
+	zns_broker_close(&b);
+	zns_master_free(m);
+	return ret;
+}
+
+static int key_off(const struct key_args *a, struct zns_err *err)
+{
+	struct zns_broker b = { .fd = -1 };
+	struct zns_registered reg;
+	char value[SPEC_MAX];
+	int ret = ctl_connect(a->dev, &reg, &b, err);
+
+	if (!ret && b.encrypted)
+		ret = ask_encryption(&b, NULL, err);
+	zns_broker_close(&b);
+	if (ret)
+		return ret;
+	if (!zns_config_get("encrypt-key", value, sizeof(value), NULL))
+		fprintf(stderr, "%s: note: dumps of this machine stay encrypted, since its zns.conf has encrypt-key\n", a->cmd->name);
+	return report(a, &reg, "new checkpoints are plain; encrypted ones stay as they are", NULL, 0);
+}
+
+/* All keys that @from wrapped, wrapped with @to. */
+static int rewrap(const struct zns_master *from, const struct zns_master *to, const ZnsPb__Response *ls, ZnsPb__Rekey *q,
+		  struct zns_err *err)
+{
+	q->lines = calloc(ls->n_checkpoints + 1, sizeof(*q->lines));
+	if (!q->lines)
+		return zns_fail_sys(err, -ENOMEM, "wrapped keys");
+	for (size_t i = 0; i < ls->n_checkpoints; i++) {
+		const ZnsPb__Checkpoint *c = ls->checkpoints[i];
+		ZnsPb__RekeyLine *l;
+		int ret;
+
+		if (!has_key(c) || c->id.len != ZNS_UUID_LEN)
+			continue;
+		l = calloc(1, sizeof(*l));
+		if (!l)
+			return zns_fail_sys(err, -ENOMEM, "wrapped keys");
+		zns_pb__rekey_line__init(l);
+		q->lines[q->n_lines++] = l;
+		l->checkpoint = c->id;	/* the answer's */
+		ret = zns_crypt_rewrap(from, to, c->id.data, c->crypt, &l->crypt, err);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static void free_lines(ZnsPb__Rekey *q)
+{
+	for (size_t i = 0; i < q->n_lines; i++) {
+		if (q->lines[i]->crypt)
+			zns_pb__checkpoint_key__free_unpacked(q->lines[i]->crypt, NULL);
+		free(q->lines[i]);
+	}
+	free(q->lines);
+}
+
+static int send_rekey(const struct key_args *a, struct zns_broker *b, ZnsPb__Rekey *q, struct zns_err *err)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Response *r;
+	int ret;
+
+	req.rekey = q;
+	ret = zns_broker_call(b, &req, &r, err);
+	if (ret)
+		return ret;
+	if (r->note)
+		fprintf(stderr, "%s: note: copies of the keys as they were wrapped before stay: %s\n", a->cmd->name, r->note);
+	zns_pb__response__free_unpacked(r, NULL);
+	return 0;
+}
+
+static int key_rotate(const struct key_args *a, struct zns_err *err)
+{
+	struct zns_master *from = NULL, *to = NULL;
+	ZnsPb__Rekey q = ZNS_PB__REKEY__INIT;
+	char old[SPEC_MAX], id[ZNS_KEY_ID_STR];
+	struct zns_broker b = { .fd = -1 };
+	ZnsPb__Response *ls = NULL;
+	struct zns_registered reg;
+	bool of_host;
+	int ret;
+
+	ret = zns_master_load(a->spec, &to, err);
+	if (!ret)
+		ret = ctl_connect(a->dev, &reg, &b, err);
+	if (!ret)
+		ret = zns_key_spec_of(&reg, old, sizeof(old), &of_host, err);
+	if (!ret)
+		ret = zns_master_load(old, &from, err);
+	if (!ret)
+		ret = ctl_ls(&b, &ls, err);
+	if (!ret)
+		ret = rewrap(from, to, ls, &q, err);
+	if (!ret) {
+		q.has_key_id = wants(ls);
+		if (q.has_key_id)
+			q.key_id = (ProtobufCBinaryData){ ZNS_KEY_ID_BYTES, (uint8_t *)zns_master_id(to) };
+		ret = send_rekey(a, &b, &q, err);
+	}
+	if (!ret) {
+		zns_key_id_format(zns_master_id(to), id);
+		ret = zns_register_key(reg.uuid, a->spec, err);
+		if (ret)
+			zns_wrap(err, "done, but not noted here (run `znsctl key use %s`)", a->spec);
+		else
+			report(a, &reg, "all keys are wrapped", id, q.n_lines);
+	}
+	free_lines(&q);
+	if (ls)
+		zns_pb__response__free_unpacked(ls, NULL);
+	zns_broker_close(&b);
+	zns_master_free(from);
+	zns_master_free(to);
+	return ret;
+}
+
+/* What is left after the verb: a KEYSPEC and a device, in any order. */
+static int take_args(struct key_args *a, const struct ctl_args *args, struct zns_err *err)
+{
+	for (int i = 1; i < args->argc; i++) {
+		const char *s = args->argv[i];
+
+		if (is_spec(s) && !*a->spec) {
+			if (zns_key_spec_check(s, a->spec, sizeof(a->spec), err))
+				return err->code;
+		} else if (!is_spec(s) && !a->dev) {
+			a->dev = s;
+		} else {
+			return zns_fail(err, -EINVAL, "\"%.80s\" is one argument too many", s);
+		}
+	}
+	return 0;
+}
+
+int cmd_key(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
+	struct key_args a = { .cmd = cmd };
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	const char *verb;
+	int ret;
+
+	while (ctl_getopt(cmd, argc, argv, opts, &args) >= 0)
+		;
+	if (!args.argv)
+		return args.code;
+	a.json = args.json;
+	a.dev = args.dev;
+	verb = args.argc ? args.argv[0] : "";
+	if (strcmp(verb, "create") && strcmp(verb, "show") && strcmp(verb, "use") && strcmp(verb, "off") && strcmp(verb, "rotate"))
+		return ctl_usage(cmd, "create, show, use, off or rotate: one of them");
+	zns_crypt_harden();
+	if (!strcmp(verb, "create")) {
+		if (args.argc != 2)
+			return ctl_usage(cmd, "one new file is wanted");
+		ret = key_create(&a, args.argv[1], &err);
+		return ret ? ctl_fail(cmd, &err) : CTL_OK;
+	}
+	if (take_args(&a, &args, &err))
+		return ctl_usage(cmd, "%s", err.msg);
+	if (!*a.spec && (!strcmp(verb, "use") || !strcmp(verb, "rotate")))
+		return ctl_usage(cmd, "a KEYSPEC is wanted: file:PATH or keyring:DESCRIPTION");
+	if (*a.spec && !strcmp(verb, "off"))
+		return ctl_usage(cmd, "no KEYSPEC is wanted");
+	if (!strcmp(verb, "show"))
+		ret = key_show(&a, &err);
+	else if (!strcmp(verb, "use"))
+		ret = key_use(&a, &err);
+	else if (!strcmp(verb, "off"))
+		ret = key_off(&a, &err);
+	else
+		ret = key_rotate(&a, &err);
+	return ret ? ctl_fail(cmd, &err) : CTL_OK;
+}
+
+/* ---- for create and format ---- */
+
+int ctl_encrypt_load(const char *spec, struct ctl_encrypt *e, struct zns_err *err)
+{
+	struct zns_master *m;
+	int ret;
+
+	e->on = false;
+	if (!spec)
+		return 0;
+	ret = zns_key_spec_check(spec, e->spec, sizeof(e->spec), err);
+	if (!ret)
+		ret = zns_master_load(e->spec, &m, err);
+	if (ret)
+		return ret;
+	memcpy(e->key_id, zns_master_id(m), sizeof(e->key_id));
+	zns_master_free(m);
+	e->on = true;
+	return 0;
+}
+
+int ctl_encrypt_store(struct zns_dev *dev, const struct ctl_encrypt *e, struct zns_err *err)
+{
+	ZnsPb__Encryption rec = ZNS_PB__ENCRYPTION__INIT;
+	struct zns_store *s;
+	int ret;
+
+	if (!e->on)
+		return 0;
+	rec.has_key_id = 1;
+	rec.key_id = (ProtobufCBinaryData){ sizeof(e->key_id), (uint8_t *)e->key_id };
+	rec.since_ns = zns_now_ns();
+	ret = zns_store_open(dev, 0, &s, err);
+	if (ret)
+		return ret;
+	ret = zns_store_set_encryption(s, &rec, err);
+	zns_store_close(s);
+	return ret;
+}

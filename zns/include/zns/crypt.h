@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_CRYPT_H
+#define ZNS_CRYPT_H
+/*
+ * Encryption at rest (Documentation/format.md, "Encryption"). Each checkpoint has a random key of its own; it encrypts
+ * the units of its images with AES-256-GCM, and is itself stored encrypted ("wrapped") with the machine's master key.
+ *
+ * A master key is named by a KEYSPEC: "file:PATH" or "keyring:DESCRIPTION" (a key of type "user" in the caller's
+ * keyrings or root's user keyring). It is 32 random bytes, raw or as 64 hexadecimal digits and a newline.
+ *
+ * Keys are in locked memory that no core dump has, and wiped when freed. No message ever shows more of one than its
+ * fingerprint, 16 hexadecimal digits.
+ *
+ * Threads: functions with a const object may be called from several threads at once.
+ * Errors: -ENOKEY: no key, or the wrapped key is gone; -EKEYREJECTED: a key, but another one; -EPERM: a key file that
+ * others could read; -EBADMSG: what was read is not what was written.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "zns/config.h"
+#include "zns/err.h"
+#include "zns-record.pb-c.h"
+
+#define ZNS_CIPHER_AES_256_GCM 1	/* checkpoint_key.cipher */
+#define ZNS_KEY_BYTES 32
+#define ZNS_KEY_ID_BYTES 8		/* of a fingerprint */
+#define ZNS_KEY_ID_STR (2 * ZNS_KEY_ID_BYTES + 1)
+#define ZNS_TAG_BYTES 16		/* of one unit */
+#define ZNS_WRAPPED_BYTES 60		/* nonce 12, encrypted key 32, tag 16 */
+
+/* --- master keys (key.c, keyring.c) --- */
+struct zns_master;
+
+int zns_master_load(const char *spec, struct zns_master **out, struct zns_err *err);
+void zns_master_free(struct zns_master *m);	/* NULL is fine */
+const uint8_t *zns_master_id(const struct zns_master *m);	/* ZNS_KEY_ID_BYTES, the master's */
+char *zns_key_id_format(const uint8_t id[ZNS_KEY_ID_BYTES], char out[ZNS_KEY_ID_STR]);
+
+/* A new random key in a new file, 0600, durable. -EEXIST: something is there already. */
+int zns_master_create(const char *path, struct zns_err *err);
+
+/* Is it a KEYSPEC at all? The file or key need not exist. "file:" paths come out absolute. */
+int zns_key_spec_check(const char *spec, char *out, size_t len, struct zns_err *err);
+
+/* --- which key a device's checkpoints take (device.c) --- */
+
+/*
+ * The KEYSPEC for @reg: that of its entry in devices.d ("key = …"), else "encrypt-key" of zns.conf. -ENOKEY: neither.
+ * *of_host: zns.conf has one, which also asks for new checkpoints of this machine to be encrypted.
+ */
+int zns_key_spec_of(const struct zns_registered *reg, char *out, size_t len, bool *of_host, struct zns_err *err);
+
+/*
+ * What to encrypt a new checkpoint on @reg with. @want: the key that the device asks for, NULL: none. *out is NULL if
+ * neither the device nor zns.conf wants encryption.
+ */
+int zns_master_for_dump(const struct zns_registered *reg, const uint8_t *want, struct zns_master **out,
+			struct zns_err *err);
+
+/* --- one checkpoint --- */
+struct zns_crypt;
+
+/* A new random key for the checkpoint @id, wrapped with @m. */
+int zns_crypt_new(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN], struct zns_crypt **out, struct zns_err *err);
+/* The key that @k holds wrapped. */
+int zns_crypt_open(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN], const ZnsPb__CheckpointKey *k,
+		   struct zns_crypt **out, struct zns_err *err);
+/*
+ * For the checkpoint whose manifest (with the key of its record, as zns_manifest_read gives it) is @m, on @reg; the
+ * manifest's seal is checked. *out is NULL if it is not encrypted.
+ */
+int zns_crypt_of(const struct zns_registered *reg, const ZnsPb__Manifest *m, struct zns_crypt **out, struct zns_err *err);
+void zns_crypt_free(struct zns_crypt *c);	/* NULL is fine */
+
+/* What the record says of it; malloc'ed, for zns_pb__checkpoint__free_unpacked. NULL: no memory. */
+ZnsPb__CheckpointKey *zns_crypt_record(const struct zns_crypt *c);
+
+/*
+ * Unit @unit of image number @image (its place in the manifest) named @name, in place. Every (image, unit) of a
+ * checkpoint is sealed once: both together are the nonce. -EBADMSG: not what was sealed.
+ */
+int zns_crypt_seal_unit(const struct zns_crypt *c, uint32_t image, const char *name, uint64_t unit, uint8_t *buf, size_t len,
+			uint8_t tag[ZNS_TAG_BYTES], struct zns_err *err);
+int zns_crypt_open_unit(const struct zns_crypt *c, uint32_t image, const char *name, uint64_t unit, uint8_t *buf, size_t len,
+			const uint8_t tag[ZNS_TAG_BYTES], struct zns_err *err);
+
+/* The tag over names, sizes and tags of all images, and the parent. */
+int zns_crypt_seal_manifest(const struct zns_crypt *c, const ZnsPb__Manifest *m, uint8_t tag[ZNS_TAG_BYTES],
+			    struct zns_err *err);
+
+/* The same key wrapped with another master. *out is malloc'ed (zns_pb__checkpoint_key__free_unpacked). */
+int zns_crypt_rewrap(const struct zns_master *from, const struct zns_master *to, const uint8_t id[ZNS_UUID_LEN],
+		     const ZnsPb__CheckpointKey *k, ZnsPb__CheckpointKey **out, struct zns_err *err);
+
+/* Lengths of what a record says, for whoever reads one (no key needed). */
+bool zns_crypt_record_sane(const ZnsPb__CheckpointKey *k);
+
+/* This process is about to hold keys and plain data: no core dumps, no tracing, no swap as far as it may. */
+void zns_crypt_harden(void);
+
+#endif

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * What the log has to do with encryption: the device's wish, wrapped keys being replaced, and their erasure. A wrapped
+ * key stands in the log's record of its checkpoint and nowhere else on the device, so it is gone when a generation
+ * without it is the log and every other metadata zone is empty.
+ */
+#include <string.h>
+#include "store_int.h"
+#include "zns/crypt.h"
+
+const ZnsPb__Encryption *zns_store_encryption(const struct zns_store *s)
+{
+	return s->st.encryption;
+}
+
+int zns_store_set_encryption(struct zns_store *s, const ZnsPb__Encryption *e, struct zns_err *err)
+{
+	ZnsPb__Encryption *copy;
+	int rc = zns_check_encryption(e, -EINVAL, err);
+
+	if (!rc && (s->flags & ZNS_STORE_RDONLY))
+		rc = zns_fail(err, -EROFS, "the store is open for reading only");
+	if (!rc && !s->st.encryption)
+		rc = zns_store_may_grow(s, zns_state_rec(&s->st, &e->base), err);
+	if (rc)
+		return rc;
+	copy = zns_store_copy(&e->base, err);
+	if (!copy)
+		return -ENOMEM;
+	rc = zns_store_append(s, ZNS_FRAME_ENCRYPTION, &copy->base, err);
+	if (rc)
+		zns_pb__encryption__free_unpacked(copy, NULL);
+	else
+		zns_state_set_encryption(&s->st, copy);
+	return rc;
+}
+
+static bool usable(const struct zns_zone *z)
+{
+	return z->state != ZNS_ZONE_READ_ONLY && z->state != ZNS_ZONE_OFFLINE;
+}
+
+/* All of the metadata zones but the log's; what cannot be reset is named, when the rest is done. */
+static int reset_others(struct zns_store *s, struct zns_err *err)
+{
+	uint32_t n = s->nr_meta - s->first_meta, nr = 0, stuck = UINT32_MAX;
+	cleanup_free struct zns_zone *zones = calloc(n, sizeof(*zones));
+	cleanup_free uint32_t *list = calloc(n, sizeof(*list));
+	int rc;
+
+	if (!zones || !list)
+		return zns_fail(err, -ENOMEM, "no memory for %u metadata zones", n);
+	rc = zns_dev_report(s->dev, s->first_meta, n, zones, err);
+	for (uint32_t i = 0; i < n && !rc; i++) {
+		if (zones[i].conventional || zones[i].index == s->log.zone)
+			continue;
+		if (!usable(&zones[i]))
+			stuck = zones[i].index;
+		else if (zones[i].state != ZNS_ZONE_EMPTY)
+			list[nr++] = zones[i].index;
+	}
+	if (!rc && nr)
+		rc = zns_dev_reset(s->dev, list, nr, err);
+	if (!rc)
+		rc = zns_dev_flush(s->dev, err);
+	for (uint32_t i = 0; i < n && !rc; i++)
+		if (!zones[i].conventional && usable(&zones[i]))
+			rc = zns_dev_scrub(s->dev, zones[i].index, err);
+	if (!rc && stuck != UINT32_MAX)
+		rc = zns_fail(err, -EROFS, "metadata zone %u can no longer be written, so wrapped keys that it may hold stay; without "
+			      "the master key they are of no use", stuck);
+	return rc;
+}
+
+int zns_store_erase(struct zns_store *s, struct zns_err *err)
+{
+	int rc = s->flags & ZNS_STORE_RDONLY ? zns_fail(err, -EROFS, "the store is open for reading only") : 0;
+
+	if (!rc)
+		rc = zns_store_alone(s, err);
+	if (!rc)
+		rc = zns_store_claim_now(s, err);
+	if (!rc)
+		rc = zns_store_roll(s, 0, err);
+	if (rc)
+		return rc;
+	rc = reset_others(s, err);
+	zns_store_remember(s);
+	return rc;
+}
+
+static const ZnsPb__CheckpointKey *line_for(const ZnsPb__Rekey *q, const uint8_t *id)
+{
+	for (size_t i = 0; i < q->n_lines; i++)
+		if (q->lines[i]->checkpoint.len == ZNS_UUID_LEN && !memcmp(q->lines[i]->checkpoint.data, id, ZNS_UUID_LEN))
+			return q->lines[i]->crypt;
+	return NULL;
+}
+
+static bool has_key(const ZnsPb__Checkpoint *c)
+{
+	return c->crypt && c->crypt->has_wrapped;
+}
+
+static int check_rekey(struct zns_store *s, const ZnsPb__Rekey *q, struct zns_err *err)
+{
+	const struct zns_list *l = &s->st.checkpoints;
+	char id[ZNS_UUID_STR];
+
+	if (q->has_key_id && q->key_id.len != ZNS_KEY_ID_BYTES)
+		return zns_fail(err, -EINVAL, "rekey: the fingerprint of a key has %zu bytes", q->key_id.len);
+	for (size_t i = 0; i < l->nr; i++) {
+		const ZnsPb__CheckpointKey *k = line_for(q, l->v[i]->ckpt->id.data);
+
+		if (!has_key(l->v[i]->ckpt))
+			continue;
+		if (!k)
+			return zns_fail(err, -ESTALE, "checkpoint %s came meanwhile: try again",
+					zns_uuid_format(l->v[i]->ckpt->id.data, id));
+		if (!zns_crypt_record_sane(k) || !k->has_wrapped || k->wrapped.len != l->v[i]->ckpt->crypt->wrapped.len)
+			return zns_fail(err, -EINVAL, "rekey: the wrapped key has an impossible length");
+	}
+	return 0;
+}
+
+static void swap_keys(const struct zns_list *l, ZnsPb__CheckpointKey **keys)
+{
+	for (size_t i = 0; i < l->nr; i++)
+		if (keys[i]) {
+			ZnsPb__CheckpointKey *old = l->v[i]->ckpt->crypt;
+
+			l->v[i]->ckpt->crypt = keys[i];
+			keys[i] = old;
+		}
+}
+
+/* One roll-over replaces them all: either the old generation counts or the new one. */
+int zns_store_rekey(struct zns_store *s, const ZnsPb__Rekey *q, bool *done, struct zns_err *err)
+{
+	ZnsPb__Encryption want = ZNS_PB__ENCRYPTION__INIT, *wish = NULL, *before = s->st.encryption;
+	cleanup_free ZnsPb__CheckpointKey **keys = NULL;
+	const struct zns_list *l = &s->st.checkpoints;
+	size_t nr;
+	int rc;
+
+	*done = false;
+	rc = s->flags & ZNS_STORE_RDONLY ? zns_fail(err, -EROFS, "the store is open for reading only") : 0;
+	if (!rc)
+		rc = check_rekey(s, q, err);
+	if (!rc)
+		rc = zns_store_alone(s, err);
+	if (!rc)
+		rc = zns_store_claim_now(s, err);
+	if (rc)
+		return rc;
+	zns_state_compact(&s->st);
+	nr = l->nr;
+	keys = calloc(nr + 1, sizeof(*keys));
+	rc = keys ? 0 : zns_fail(err, -ENOMEM, "no memory for wrapped keys");
+	for (size_t i = 0; i < nr && !rc; i++) {
+		if (!has_key(l->v[i]->ckpt))
+			continue;
+		keys[i] = zns_store_copy(&line_for(q, l->v[i]->ckpt->id.data)->base, err);
+		rc = keys[i] ? 0 : -ENOMEM;
+	}
+	if (!rc && q->has_key_id) {
+		want.has_key_id = 1;
+		want.key_id = q->key_id;
+		want.since_ns = zns_now_ns();
+		wish = zns_store_copy(&want.base, err);
+		rc = wish ? 0 : -ENOMEM;
+	}
+	if (!rc) {
+		swap_keys(l, keys);
+		if (wish) {
+			s->st.encryption = NULL;
+			zns_state_set_encryption(&s->st, wish);
+		}
+		rc = zns_store_roll(s, 0, err);
+		if (rc) {
+			swap_keys(l, keys);
+			if (wish) {
+				s->st.encryption = before;
+				s->st.encryption_rec = before ? zns_state_rec(&s->st, &before->base) : 0;
+			}
+		} else {
+			*done = true;
+			wish = wish ? before : NULL;	/* what is to be freed now */
+			rc = reset_others(s, err);
+			zns_store_remember(s);
+		}
+	}
+	if (wish)
+		zns_pb__encryption__free_unpacked(wish, NULL);
+	for (size_t i = 0; keys && i < nr; i++)
+		if (keys[i])
+			zns_pb__checkpoint_key__free_unpacked(keys[i], NULL);
+	return rc;
+}
