@@ -308,6 +308,157 @@ static void retention(void **state)
 	assert_int_equal(zns_retention(v, 2, 0, 1, INT64_MAX), 1);
 }
 
+/* --- sharing --- */
+
+static void fair_level(void **state)
+{
+	const double some[] = { 5, 1, 5 };
+
+	assert_true(zns_alloc_fair(some, 3, 9) == 4);
+	assert_true(zns_alloc_fair(some, 3, 3) == 1);
+	assert_true(zns_alloc_fair(some, 3, 1.5) == 0.5);
+	assert_true(zns_alloc_fair(some, 3, 20) >= 5);
+	assert_true(zns_alloc_fair(NULL, 0, 7) == 7);
+}
+
+#define DUMPS 12
+
+struct crowd {
+	uint32_t nr, groups[DUMPS][DIES];
+	struct zns_sharer s[DUMPS];
+};
+
+/* One more dump comes, as the broker lets it in; with equal parts of each group for all who are on it. */
+static void comes(struct crowd *c, uint32_t dies, uint32_t zones)
+{
+	struct zns_group_state g[DIES];
+	uint32_t order[DIES], found, n;
+
+	table(g, dies);
+	for (uint32_t i = 0; i < c->nr; i++) {
+		for (uint32_t k = 0; k < c->s[i].nr_groups; k++) {
+			g[c->groups[i][k]].nr_reservations++;
+			g[c->groups[i][k]].nr_leases++;
+		}
+	}
+	found = zns_alloc_pick(g, dies, dies, order);
+	assert_int_equal(found, dies);
+	n = zns_alloc_spread(g, dies, c->s, c->nr, zones, zones, dies, 0, order, found);
+	assert_in_range(n, 1, dies);
+	for (uint32_t i = 0; i < found; i++)	/* every group once, as before */
+		for (uint32_t k = 0; k < i; k++)
+			assert_int_not_equal(order[i], order[k]);
+	memcpy(c->groups[c->nr], order, n * sizeof(*order));
+	c->s[c->nr] = (struct zns_sharer){ .groups = c->groups[c->nr], .nr_groups = n, .want = zones };
+	c->nr++;
+}
+
+/* The least share of all, of the max-min fair one. */
+static double least_share(const struct crowd *c, uint32_t dies)
+{
+	double wants[DUMPS], least = 1e9, level;
+	uint32_t users[DIES] = { 0 };
+
+	for (uint32_t i = 0; i < c->nr; i++) {
+		wants[i] = c->s[i].want;
+		for (uint32_t k = 0; k < c->s[i].nr_groups; k++)
+			users[c->groups[i][k]]++;
+	}
+	level = zns_alloc_fair(wants, c->nr, dies);
+	for (uint32_t i = 0; i < c->nr; i++) {
+		double rate = 0, fair = wants[i] < level ? wants[i] : level;
+
+		for (uint32_t k = 0; k < c->s[i].nr_groups; k++)
+			rate += 1.0 / users[c->groups[i][k]];
+		least = rate / fair < least ? rate / fair : least;
+	}
+	return least;
+}
+
+static void sharing_is_spread(void **state)
+{
+	static const struct {
+		uint32_t dies, nr, zones[DUMPS];
+		double least;	/* with parts of a half, a third … it cannot be exact */
+	} mix[] = {
+		{ 32, 6, { 5, 5, 5, 5, 5, 5 }, 1 },
+		{ 32, 7, { 5, 5, 5, 5, 5, 5, 5 }, 0.95 },
+		{ 18, 5, { 5, 5, 5, 5, 5 }, 0.95 },
+		{ 8, 4, { 3, 3, 3, 3 }, 0.95 },
+		{ 8, 3, { 5, 5, 5 }, 0.95 },
+		{ 16, 6, { 5, 5, 5, 5, 5, 5 }, 0.95 },
+		{ 32, 3, { 16, 16, 16 }, 0.95 },
+		{ 32, 7, { 5, 3, 10, 2, 7, 5, 4 }, 0.95 },
+		{ 32, 10, { 5, 5, 5, 5, 5, 5, 5, 5, 5, 5 }, 0.93 },
+		{ 32, 12, { 5, 5, 5, 5, 5, 5, 5, 5, 1, 1, 1, 1 }, 0.93 },
+	};
+
+	for (size_t m = 0; m < sizeof(mix) / sizeof(mix[0]); m++) {
+		struct crowd c = { .nr = 0 };
+
+		for (uint32_t i = 0; i < mix[m].nr; i++)
+			comes(&c, mix[m].dies, mix[m].zones[i]);
+		print_message("%u groups, %u dumps: the least share %.3f of the fair one\n", mix[m].dies, mix[m].nr,
+			      least_share(&c, mix[m].dies));
+		assert_true(least_share(&c, mix[m].dies) >= mix[m].least - 1e-9);
+	}
+}
+
+static void spread_keeps_rules(void **state)
+{
+	uint32_t busy[] = { 0, 1, 2, 3 }, order[DIES], found;
+	struct zns_sharer s = { .groups = busy, .nr_groups = 4, .want = 4 };
+	struct zns_group_state g[DIES];
+
+	/* free groups first and in their order, no more than asked */
+	table(g, DIES);
+	for (uint32_t i = 0; i < 4; i++)
+		g[i].nr_reservations = g[i].nr_leases = 1;
+	found = zns_alloc_pick(g, DIES, DIES, order);
+	assert_int_equal(zns_alloc_spread(g, DIES, &s, 1, 5, 5, DIES, 0, order, found), 5);
+	for (uint32_t i = 0; i < 5; i++)
+		assert_int_equal(order[i], 4 + i);
+	/* its own come first, whoever writes there now */
+	found = zns_alloc_pick(g, DIES, DIES, order);
+	order[0] = 2;
+	order[1] = 3;
+	order[found - 1] = 4;
+	order[found - 2] = 5;
+	assert_int_equal(zns_alloc_spread(g, DIES, &s, 1, 2, 2, DIES, 2, order, found), 3);
+	assert_int_equal(order[0], 2);
+	assert_int_equal(order[1], 3);
+	assert_true(order[2] > 3);
+	/* reserved by who rests: nobody is hurt now, but its half may be wanted */
+	table(g, 8);
+	for (uint32_t i = 0; i < 8; i++)
+		g[i].nr_reservations = 1;
+	found = zns_alloc_pick(g, 8, 8, order);
+	assert_int_equal(zns_alloc_spread(g, 8, NULL, 0, 3, 3, 8, 0, order, found), 6);
+	assert_int_equal(zns_alloc_spread(g, 8, NULL, 0, 3, 3, 4, 0, order, found), 4);
+	assert_int_equal(zns_alloc_spread(g, 8, NULL, 0, 3, 3, 8, 0, order, 0), 0);
+}
+
+static void away_from_normal_io(void **state)
+{
+	struct zns_group_state g[DIES];
+	uint32_t out[DIES], n;
+
+	/* groups of four channels are somebody's for normal I/O: the other channels first, however crowded */
+	table(g, DIES);
+	for (uint32_t i = 0; i < 4; i++)
+		g[i].reserved_io = true;
+	n = zns_alloc_pick(g, DIES, DIES, out);
+	assert_int_equal(n, DIES - 4);
+	for (uint32_t i = 0; i < n; i++)
+		assert_int_equal(g[out[i]].channel >= 4, i < 16);
+	/* but a free group there is better than a shared one elsewhere */
+	for (uint32_t i = 4; i < DIES; i++)
+		g[i].nr_reservations = g[i].channel >= 4;
+	n = zns_alloc_pick(g, DIES, 5, out);
+	for (uint32_t i = 0; i < n; i++)
+		assert_true(g[out[i]].channel < 4);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -321,6 +472,10 @@ int main(void)
 		cmocka_unit_test(neighbours_count_last),
 		cmocka_unit_test(apart),
 		cmocka_unit_test(retention),
+		cmocka_unit_test(fair_level),
+		cmocka_unit_test(sharing_is_spread),
+		cmocka_unit_test(spread_keeps_rules),
+		cmocka_unit_test(away_from_normal_io),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,6 +19,7 @@ uint32_t zns_alloc_width(uint32_t qos_mibps, uint32_t zone_mibps)
 struct rank {
 	uint32_t reservations;
 	uint32_t leased;	/* any live lease counts the same */
+	uint32_t io;		/* groups on its channel that are reserved for normal I/O */
 	uint32_t channel;	/* how crowded its channel already is by this pick */
 	uint32_t metadata;
 	uint64_t neighbours;	/* reservations on its channel */
@@ -31,6 +32,8 @@ static bool rank_less(const struct rank *a, const struct rank *b)
 		return a->reservations < b->reservations;
 	if (a->leased != b->leased)
 		return a->leased < b->leased;
+	if (a->io != b->io)
+		return a->io < b->io;
 	if (a->channel != b->channel)
 		return a->channel < b->channel;
 	if (a->metadata != b->metadata)
@@ -61,8 +64,10 @@ uint32_t zns_alloc_pick(const struct zns_group_state *groups, uint32_t nr, uint3
 		rank[i] = (struct rank){ .reservations = g->nr_reservations, .leased = g->nr_leases > 0,
 					 .metadata = g->metadata, .id = g->id };
 		for (k = 0; k < nr; k++)
-			if (same_channel(g, &groups[k]))
+			if (same_channel(g, &groups[k])) {
 				rank[i].neighbours += groups[k].nr_reservations;
+				rank[i].io += groups[k].reserved_io;
+			}
 	}
 	/* Greedy: each turn takes the best of the rest, so that the crowding of channels follows the choice. */
 	while (n < width) {

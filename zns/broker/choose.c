@@ -146,6 +146,37 @@ static int choose_strict(struct znsd *d, const struct ask *a, struct choice *ch,
 	return 0;
 }
 
+/* The dumps that run where others may come in. Their groups are the leases'; the caller frees the list alone. */
+static struct zns_sharer *sharers_of(const struct znsd *d, uint32_t *nr)
+{
+	struct zns_sharer *s;
+	const struct lease *l;
+
+	*nr = 0;
+	for (l = d->leases; l; l = l->next)
+		*nr += l->dump;
+	s = znsd_alloc((*nr + 1) * sizeof(*s));
+	*nr = 0;
+	for (l = d->leases; l; l = l->next)
+		if (l->dump && !l->promised)
+			s[(*nr)++] = (struct zns_sharer){ .groups = l->groups, .nr_groups = l->nr_groups,
+				.want = zns_max(1.0, (double)l->qos_mibps / d->zone_mibps) };
+	return s;
+}
+
+/* The order of groups as it suits all who run, and how many of them. */
+static uint32_t spread(struct znsd *d, const struct ask *a, struct choice *ch, uint32_t found, uint32_t most)
+{
+	const ZnsPb__Reservation *own = own_reservation(d, a);
+	uint32_t nr, first = 0;
+	cleanup_free struct zns_sharer *s = sharers_of(d, &nr);
+	double want = zns_max(1.0, zns_min((double)a->qos / d->zone_mibps, (double)a->needed));
+
+	while (first < found && reserved_by(own, ch->order[first]))
+		first++;
+	return zns_alloc_spread(ch->gs, d->nr_groups, s, nr, want, a->needed, most, first, ch->order, found);
+}
+
 /* With sharing: groups are added until their fair shares sum to the rate, or something is used up. */
 static int choose_share(struct znsd *d, const struct ask *a, struct choice *ch, uint32_t found, uint32_t left)
 {
@@ -162,9 +193,7 @@ static int choose_share(struct znsd *d, const struct ask *a, struct choice *ch, 
 	most = zns_min(zns_min(found, WIDTH_MAX), a->tenant.max_groups ? a->tenant.max_groups : WIDTH_MAX);
 	if (a->most < most)
 		most = a->most;
-	ch->width = zns_min(a->needed, most);
-	while (ch->width < most && rate_of(d, ch, ch->width) < want)
-		ch->width++;
+	ch->width = spread(d, a, ch, found, most);
 	if (ch->width > zns_alloc_width(qos, d->zone_mibps) && qos < a->qos) {
 		ch->width = zns_alloc_width(qos, d->zone_mibps);
 		less = "of the tenant's rate is left";

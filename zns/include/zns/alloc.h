@@ -25,10 +25,35 @@ uint32_t zns_alloc_width(uint32_t qos_mibps, uint32_t zone_mibps);
 
 /*
  * Pick @width groups: fewest reservations, then no live lease, then distinct channels, then not
- * metadata, then channels with fewer reservations, then lowest id; groups without a free zone are passed over.
+ * metadata, then channels with fewer reservations, then lowest id; groups without a free zone are passed over. Before
+ * distinct channels come those without groups of normal I/O: its reads feel a neighbour on the channel.
  * @out gets indices into @groups. Returns how many were found (may be < width).
  */
 uint32_t zns_alloc_pick(const struct zns_group_state *groups, uint32_t nr, uint32_t width, uint32_t *out);
+
+/* A dump that runs, on groups that others may come to share. */
+struct zns_sharer {
+	const uint32_t *groups;		/* indices; borrowed */
+	uint32_t nr_groups;
+	double want;			/* what it asked for, in zones' worth */
+};
+
+/*
+ * The level of max-min fair shares: everybody gets what it wants, but no more than this. Above all of @wants: there is
+ * enough for everybody.
+ */
+double zns_alloc_fair(const double *wants, uint32_t nr, double capacity);
+
+/*
+ * Sharing: puts those groups to the front of @order (@found of them, best first, from zns_alloc_pick) that a dump which
+ * wants @want zones' worth should take, and returns how many: at least @least (less where more would only hurt others),
+ * at most @most. The first @first of @order are its own already and stay there. Groups nobody holds come first; others
+ * are taken from whoever keeps its max-min fair share without them, one here and one there, until the newcomer has its
+ * own fair share. @sharers are the dumps that run, each writing all of its groups and getting an equal part of each.
+ */
+uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr, const struct zns_sharer *sharers,
+			  uint32_t nr_sharers, double want, uint32_t least, uint32_t most, uint32_t first,
+			  uint32_t *order, uint32_t found);
 
 enum zns_apart {
 	ZNS_APART_NONE,		/* there is only one group */

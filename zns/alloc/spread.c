@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/*
+ * Sharing, when the groups do not suffice: which ones a newcomer takes from whom (design.md §5). A group's writers get
+ * equal parts of it, so what a dump has is the sum over its groups. What each should have is its max-min fair share:
+ * nobody gets more than it asked for, and nobody could get more without taking from a poorer one.
+ */
+#include <string.h>
+#include "zns/alloc.h"
+#include "zns/util.h"
+
+#define CONTENT 0.96	/* of its fair share: who keeps this much is not spared any further */
+
+struct party {
+	double fair, rate;	/* zones' worth */
+};
+
+struct spread {
+	const struct zns_group_state *groups;
+	const struct zns_sharer *sharers;
+	uint32_t nr_sharers;
+	struct party *party;
+	uint32_t *users;	/* of each group */
+};
+
+static int cmp_double(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+double zns_alloc_fair(const double *wants, uint32_t nr, double capacity)
+{
+	cleanup_free double *sorted = calloc(nr ? nr : 1, sizeof(*sorted));
+	double left = capacity;
+
+	if (!sorted)
+		return 0;
+	memcpy(sorted, wants, nr * sizeof(*sorted));
+	qsort(sorted, nr, sizeof(*sorted), cmp_double);
+	for (uint32_t i = 0; i < nr; i++) {
+		double level = left / (nr - i);
+
+		if (sorted[i] > level)
+			return level;
+		left -= sorted[i];
+	}
+	return nr ? sorted[nr - 1] + left : capacity;	/* no contention */
+}
+
+static bool has_group(const struct zns_sharer *s, uint32_t group)
+{
+	for (uint32_t i = 0; i < s->nr_groups; i++)
+		if (s->groups[i] == group)
+			return true;
+	return false;
+}
+
+/* What the poorest of its users has left of its fair share if one more comes to the group. */
+static double poorest_after(const struct spread *s, uint32_t group)
+{
+	double least = 1e9, loss = 1.0 / s->users[group] - 1.0 / (s->users[group] + 1);
+
+	if (!s->users[group])
+		return least;
+	for (uint32_t i = 0; i < s->nr_sharers; i++)
+		if (has_group(&s->sharers[i], group) && s->party[i].fair > 0)
+			least = zns_min(least, (s->party[i].rate - loss) / s->party[i].fair);
+	return least;
+}
+
+struct offer {
+	uint32_t reservations;
+	bool taken, leased;
+	double content, rest;	/* poorest_after, up to where it is content; and all of it */
+};
+
+/* Free first. Then where nobody is hurt; of these as ever, but first where most is left. */
+static bool better(const struct offer *a, const struct offer *b)
+{
+	if (a->taken != b->taken)
+		return b->taken;
+	if (!a->taken)
+		return false;	/* in the order they came in */
+	if (a->content > b->content + 1e-9 || b->content > a->content + 1e-9)
+		return a->content > b->content;
+	if (a->reservations != b->reservations)
+		return a->reservations < b->reservations;
+	if (a->leased != b->leased)
+		return b->leased;
+	return a->rest > b->rest + 1e-9;
+}
+
+static struct offer offer_of(const struct spread *s, uint32_t group)
+{
+	const struct zns_group_state *g = &s->groups[group];
+	double rest = poorest_after(s, group);
+
+	return (struct offer){ .reservations = g->nr_reservations, .leased = g->nr_leases > 0,
+			       .taken = g->nr_reservations || g->nr_leases, .content = zns_min(rest, CONTENT), .rest = rest };
+}
+
+static void join(struct spread *s, uint32_t group)
+{
+	double loss = s->users[group] ? 1.0 / s->users[group] - 1.0 / (s->users[group] + 1) : 0;
+
+	for (uint32_t i = 0; i < s->nr_sharers; i++)
+		if (has_group(&s->sharers[i], group))
+			s->party[i].rate -= loss;
+	s->users[group]++;
+}
+
+/* Who is there, and what each has and should have; returns the newcomer's fair share, in zones' worth. */
+static double take_stock(struct spread *s, uint32_t nr, const uint32_t *order, uint32_t found, double want)
+{
+	cleanup_free double *wants = calloc(s->nr_sharers + 1, sizeof(*wants));
+	cleanup_free bool *there = calloc(nr ? nr : 1, sizeof(*there));
+	uint32_t capacity = 0, i, k;
+	double fair;
+
+	if (!wants || !there)
+		return want;
+	for (i = 0; i < found; i++)
+		there[order[i]] = true;
+	for (i = 0; i < s->nr_sharers; i++) {
+		for (k = 0; k < s->sharers[i].nr_groups; k++) {
+			s->users[s->sharers[i].groups[k]]++;
+			there[s->sharers[i].groups[k]] = true;
+		}
+		wants[i] = zns_min(s->sharers[i].want, (double)s->sharers[i].nr_groups);
+	}
+	for (i = 0; i < nr; i++)
+		capacity += there[i];
+	wants[i = s->nr_sharers] = want;
+	fair = zns_alloc_fair(wants, s->nr_sharers + 1, capacity);
+	for (i = 0; i < s->nr_sharers; i++) {
+		s->party[i].fair = zns_min(wants[i], fair);
+		for (k = 0; k < s->sharers[i].nr_groups; k++)
+			s->party[i].rate += 1.0 / s->users[s->sharers[i].groups[k]];
+	}
+	return zns_min(want, fair);
+}
+
+uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr, const struct zns_sharer *sharers,
+			  uint32_t nr_sharers, double want, uint32_t least, uint32_t most, uint32_t first,
+			  uint32_t *order, uint32_t found)
+{
+	cleanup_free struct party *party = calloc(nr_sharers + 1, sizeof(*party));
+	cleanup_free uint32_t *users = calloc(nr ? nr : 1, sizeof(*users));
+	struct spread s = { groups, sharers, nr_sharers, party, users };
+	double fair, now = 0, later = 0;
+	uint32_t n;
+
+	most = zns_min(most, found);
+	if (!party || !users)
+		return zns_min(least, most);
+	fair = take_stock(&s, nr, order, found, want);
+	for (n = 0; n < most; n++) {
+		uint32_t best = n, group;
+		struct offer o = offer_of(&s, order[n]);
+
+		for (uint32_t i = n + 1; n >= first && i < found; i++) {
+			struct offer p = offer_of(&s, order[i]);
+
+			if (!better(&p, &o))
+				continue;
+			o = p;
+			best = i;
+		}
+		group = order[best];
+		/*
+		 * Enough: what it has now is its fair share, and what is reserved by those who rest would do for it when
+		 * they come; or more would only be taken from who is poorer.
+		 */
+		if (n >= least && users[group] && (now >= fair * 0.998 || o.rest < now / fair))
+			break;
+		if (n >= least && !users[group] && later >= want * 0.998)
+			break;
+		if (n >= first && n < least && users[group] && now >= fair * 0.998 && o.rest < CONTENT)
+			break;
+		memmove(&order[n + 1], &order[n], (best - n) * sizeof(*order));
+		order[n] = group;
+		join(&s, group);
+		now += 1.0 / users[group];
+		later += 1.0 / (1 + groups[group].nr_reservations);
+	}
+	return n;
+}
