@@ -290,7 +290,8 @@ static void full_zones_are_replaced(void **state)
 		rig_init(&r, make_dev(&p), KIB(64), width);
 		total_over(&r, MIB(30), width % 2 ? 0 : 3);
 		assert_true(r.nr_given >= 31);
-		assert_true(r.nr_done >= r.nr_given - 2 * width - 1);
+		/* the last ones, and those that some lane was behind with when it was asked */
+		assert_true(r.nr_done >= r.nr_given - 4 * width - 1);
 		rig_drop(&r);
 		zns_dev_close(r.d);
 	}

@@ -20,8 +20,10 @@ static int wait_idle(struct zns_writer *w, struct zns_err *err)
 	}
 	if (!w->err.code)
 		writer_flush_pack(w);	/* what it fails at is the writer's error */
-	while ((w->nr_queued || w->nr_running) && !w->err.code)
+	while ((w->nr_queued || w->nr_running) && !w->err.code) {
 		pthread_cond_wait(&w->idle, &w->lock);
+		weights_look(w, false);
+	}
 	ret = w->err.code;
 	if (ret && err)
 		*err = w->err;

@@ -167,6 +167,16 @@ ZnsPb__Segment *writer_add_segment(struct zns_wimage *i, uint64_t off, uint32_t 
 	return NULL;
 }
 
+void writer_drop_segment(struct zns_wimage *i)
+{
+	ZnsPb__Segment *s = i->pb.segments[--i->pb.n_segments];
+
+	for (size_t e = 0; e < s->n_extents; e++)
+		free(s->extents[e]);
+	free(s->extents);
+	free(s);
+}
+
 static int fail_nomem(struct zns_writer *w)
 {
 	struct zns_err err;
@@ -202,27 +212,51 @@ static void lanes_by_load(struct zns_writer *w, struct lane **out)
 	qsort(out, w->nr_lanes, sizeof(*out), cmp_load);
 }
 
+/* The lanes of the next segment, in w->seg_lane, and their weights. Returns how many. */
+static uint32_t choose_lanes(struct zns_writer *w, struct zns_wimage *img, uint64_t first, uint64_t hint_units, uint64_t *most,
+			     uint32_t *weights)
+{
+	bool apart = w->meta_lane && !img->pages;
+	uint32_t lanes = apart ? 1 : w->nr_lanes, nr = (uint32_t)zns_min((uint64_t)lanes, zns_max(hint_units, 1u));
+
+	*most = nr < lanes ? hint_units : UINT64_MAX;	/* what comes after the hinted data gets the full width */
+	if (apart) {
+		w->seg_lane[0] = w->meta_lane;
+		weights[0] = 1;
+		return 1;
+	}
+	lanes_by_load(w, w->seg_lane);
+	if (w->plan_units && (first || nr == lanes)) {
+		*most = w->plan_units;
+		w->plan_units = 0;
+		for (uint32_t i = nr = 0; i < lanes; i++) {
+			weights[nr] = w->plan[w->seg_lane[i] - w->lane];
+			if (weights[nr])
+				w->seg_lane[nr++] = w->seg_lane[i];
+		}
+		return nr;
+	}
+	for (uint32_t i = 0; i < nr; i++)
+		weights[i] = w->seg_lane[i]->weight;
+	return nr;
+}
+
 /*
  * Begin a segment of @img over as many lanes as the data at hand can use. A lane whose zone has no room for one
  * unit gets a new zone first; so a segment ends where the fullest zone does.
  */
-static int segment_start(struct zns_writer *w, struct zns_wimage *img, uint64_t hint_units)
+static int segment_start(struct zns_writer *w, struct zns_wimage *img, uint64_t first, uint64_t hint_units)
 {
-	bool apart = w->meta_lane && !img->pages;
-	uint32_t lanes = apart ? 1 : w->nr_lanes, nr = (uint32_t)zns_min((uint64_t)lanes, zns_max(hint_units, 1u));
-	uint32_t weights[ZNS_STRIPE_MAX_WIDTH];
-	uint64_t rooms[ZNS_STRIPE_MAX_WIDTH];
+	uint32_t weights[ZNS_STRIPE_MAX_WIDTH], nr;
+	uint64_t rooms[ZNS_STRIPE_MAX_WIDTH], most;
 	struct zns_err err;
 	ZnsPb__Segment *s;
 	int ret;
 
-	if (apart)
-		w->seg_lane[0] = w->meta_lane;
-	else
-		lanes_by_load(w, w->seg_lane);
+	nr = choose_lanes(w, img, first, hint_units, &most, weights);
 	zns_seg_fini(&w->seg);
-	w->seg_owner = NULL;
-	s = writer_add_segment(img, img->nr_units * w->unit, nr);
+	w->seg_owner = w->seg_img = NULL;
+	s = writer_add_segment(img, first * w->unit, nr);
 	if (!s)
 		return fail_nomem(w);
 	for (uint32_t e = 0; e < nr; e++) {
@@ -233,34 +267,32 @@ static int segment_start(struct zns_writer *w, struct zns_wimage *img, uint64_t 
 			if (ret)
 				return ret;
 		}
-		weights[e] = l->weight;
 		rooms[e] = room(l->wz) / w->unit;
 		s->extents[e]->zone = l->wz->slot.zone;
 		s->extents[e]->start = l->wz->pos;
-		s->extents[e]->weight = l->weight;
-		s->extents[e]->has_weight = l->weight != 1;
+		s->extents[e]->weight = weights[e];
+		s->extents[e]->has_weight = weights[e] != 1;
 	}
-	w->seg_capacity = zns_turn_capacity(weights, rooms, nr);
-	if (nr < lanes)	/* what comes after the hinted data gets the full width */
-		w->seg_capacity = zns_min(w->seg_capacity, hint_units);
+	w->seg_capacity = zns_min(zns_turn_capacity(weights, rooms, nr), most);
 	w->seg_units = 0;
 	ret = zns_seg_init(&w->seg, s, w->unit, &err);
 	if (ret) {
 		writer_set_error(w, &err);
 		return ret;
 	}
-	w->seg_owner = img;
+	w->seg_owner = w->seg_img = img;
+	w->seg_first = first;
 	return 0;
 }
 
-static void placing_begin(struct zns_writer *w)
+void writer_placing_begin(struct zns_writer *w)
 {
 	while (w->placing)
 		pthread_cond_wait(&w->idle, &w->lock);
 	w->placing = true;
 }
 
-static void placing_end(struct zns_writer *w)
+void writer_placing_end(struct zns_writer *w)
 {
 	w->placing = false;
 	pthread_cond_broadcast(&w->idle);
@@ -273,14 +305,17 @@ static int place(struct zns_writer *w, struct job *j, uint64_t hint_units)
 	int ret;
 
 	if (w->seg_owner != j->img || w->seg_units == w->seg_capacity) {
-		ret = segment_start(w, j->img, hint_units);
+		ret = segment_start(w, j->img, j->k, hint_units);
 		if (ret)
 			return ret;
 	}
 	zns_seg_place(&w->seg, w->seg_units++, &p);
 	j->wz = w->seg_lane[p.extent]->wz;
 	j->off = p.off;
-	lane_add(w->seg_lane[p.extent], zns_align_up(j->len, w->block));
+	j->lane = w->seg_lane[p.extent];
+	lane_add(j->lane, zns_align_up(j->len, w->block));
+	j->lane->backlog += zns_align_up(j->len, w->block);
+	w->placed++;
 	s = j->img->pb.segments[j->img->pb.n_segments - 1];
 	s->len += j->len;
 	if (j->len < w->unit)
@@ -288,13 +323,18 @@ static int place(struct zns_writer *w, struct job *j, uint64_t hint_units)
 	return 0;
 }
 
+int writer_place_again(struct zns_writer *w, struct job *j, uint64_t hint_units)
+{
+	return place(w, j, hint_units);
+}
+
 int writer_place(struct zns_writer *w, struct job *j, uint64_t hint_units)
 {
 	int ret;
 
-	placing_begin(w);
+	writer_placing_begin(w);
 	ret = place(w, j, hint_units);
-	placing_end(w);
+	writer_placing_end(w);
 	return ret;
 }
 
@@ -304,7 +344,7 @@ static int place_single(struct zns_writer *w, uint64_t len, struct wzone **wz, u
 	struct lane *by_load[ZNS_STRIPE_MAX_WIDTH], *l = NULL;
 
 	len = zns_align_up(len, w->block);
-	w->seg_owner = NULL;
+	w->seg_owner = w->seg_img = NULL;
 	if (w->meta_lane)
 		l = w->meta_lane;
 	else
@@ -330,8 +370,8 @@ int writer_place_single(struct zns_writer *w, uint64_t len, struct wzone **wz, u
 {
 	int ret;
 
-	placing_begin(w);
+	writer_placing_begin(w);
 	ret = place_single(w, len, wz, off);
-	placing_end(w);
+	writer_placing_end(w);
 	return ret;
 }

@@ -2,8 +2,8 @@
 /*
  * The writer's workers: take a unit, gather task memory, hash, wait for the zone's turn, write.
  *
- * Units are placed and queued in one order, and workers take them in that order, so the oldest unit of every zone
- * is always in some worker's hands: waiting for a zone's turn cannot deadlock, whatever the number of workers.
+ * Units are placed and queued in one order, and workers take those of each zone in that order: who waits for a zone's
+ * turn waits for a unit that another worker has already, so it cannot deadlock, whatever the number of workers.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -147,23 +147,37 @@ static int gather(const struct job *j, uint8_t *buf, struct zns_err *err)
 	return 0;
 }
 
-int writer_write(struct zns_writer *w, uint32_t zone, uint64_t off, const uint8_t *buf, size_t len, struct zns_err *err)
+/* *ns: the device's time, without the bucket's. */
+static int write_timed(struct zns_writer *w, uint32_t zone, uint64_t off, const uint8_t *buf, size_t len, uint64_t *ns,
+		       struct zns_err *err)
 {
 	size_t max = w->dev->geo.max_io_bytes ? w->dev->geo.max_io_bytes : len, n;
 	int ret = 0;
 
 	max = zns_max(zns_align_down(zns_min(max, zns_bucket_slice(w->bucket)), w->block), w->block);
 	for (size_t done = 0; done < len && !ret; done += n) {
+		uint64_t start;
+
 		n = zns_min(max, len - done);
 		zns_bucket_take(w->bucket, n);
+		start = zns_mono_ns();
 		ret = zns_dev_write(w->dev, zone, off + done, buf + done, n, err);
+		*ns += zns_mono_ns() - start;
 	}
 	return ret;
+}
+
+int writer_write(struct zns_writer *w, uint32_t zone, uint64_t off, const uint8_t *buf, size_t len, struct zns_err *err)
+{
+	uint64_t ns = 0;
+
+	return write_timed(w, zone, off, buf, len, &ns, err);
 }
 
 static int write_unit(struct zns_writer *w, struct job *j, uint8_t *buf, struct zns_err *err)
 {
 	size_t len = zns_align_up(j->len, w->block);
+	uint64_t start, ns = 0;
 	int ret;
 
 	memset(buf + j->len, 0, len - j->len);
@@ -174,7 +188,16 @@ static int write_unit(struct zns_writer *w, struct job *j, uint8_t *buf, struct 
 	if (!ret && j->img && j->img->pages && !w->stats.first_submit_ns)
 		w->stats.first_submit_ns = zns_mono_ns();
 	pthread_mutex_unlock(&w->lock);
-	return ret ? ret : writer_write(w, j->wz->slot.zone, j->off, buf, len, err);
+	if (ret)
+		return ret;
+	start = zns_mono_ns();
+	ret = write_timed(w, j->wz->slot.zone, j->off, buf, len, &ns, err);
+	if (!ret && j->lane) {
+		pthread_mutex_lock(&w->lock);
+		weights_sample(j->lane, j->wz, j->off, len, start, ns);
+		pthread_mutex_unlock(&w->lock);
+	}
+	return ret;
 }
 
 static void run(struct zns_writer *w, struct job *j, uint8_t *own)
@@ -214,6 +237,9 @@ static void run(struct zns_writer *w, struct job *j, uint8_t *own)
 		writer_set_error(w, &err);
 	} else {
 		j->wz->written = j->off + zns_align_up(j->len, w->block);
+		w->written_units++;
+		if (j->lane)
+			j->lane->backlog -= zns_align_up(j->len, w->block);
 		pthread_cond_broadcast(&j->wz->turn);
 		w->stats.written += j->len;
 		if (j->img && j->img->pages)
@@ -224,6 +250,35 @@ static void run(struct zns_writer *w, struct job *j, uint8_t *own)
 	job_free(w, j);
 	pthread_cond_broadcast(&w->idle);
 	pthread_mutex_unlock(&w->lock);
+}
+
+static uint32_t taken(const struct job *j)
+{
+	return j->lane ? j->lane->taken : 0;
+}
+
+/*
+ * The next unit: the oldest one of a lane that has nothing to do; else, as long as hands are left for all lanes, of one
+ * that has the least, to be read and hashed ahead. So a slow zone never has all the hands. NULL: not now.
+ */
+static struct job *pick(struct zns_writer *w)
+{
+	uint32_t spare = w->nr_started > w->nr_lanes ? w->nr_started - w->nr_lanes : 1;
+	struct job **best = NULL, *j;
+
+	for (struct job **p = &w->queue; *p; p = &(*p)->next)
+		if (!best || taken(*p) < taken(*best))
+			best = p;
+	if (!best || (taken(*best) && w->nr_ahead >= spare && !w->stop && !w->err.code))
+		return NULL;
+	j = *best;
+	*best = j->next;
+	if (!j->next)
+		w->queue_tail = best;
+	if (j->lane)
+		w->nr_ahead += j->lane->taken++ > 0;
+	w->nr_queued--;
+	return j;
 }
 
 static void *worker(void *arg)
@@ -239,22 +294,21 @@ static void *worker(void *arg)
 		writer_set_error(w, &err);
 	}
 	while (own) {
+		struct lane *l;
 		struct job *j;
 
-		while (!w->queue && !w->stop)
+		while (!(j = pick(w)) && !w->stop)
 			pthread_cond_wait(&w->work, &w->lock);
-		j = w->queue;
 		if (!j)
 			break;
-		w->queue = j->next;
-		if (!w->queue)
-			w->queue_tail = &w->queue;
-		w->nr_queued--;
+		l = j->lane;
 		w->nr_running++;
 		pthread_cond_broadcast(&w->idle);
 		pthread_mutex_unlock(&w->lock);
 		run(w, j, own);
 		pthread_mutex_lock(&w->lock);
+		if (l)
+			w->nr_ahead -= --l->taken > 0;
 	}
 	if (own)
 		unit_free(w, own);
@@ -264,8 +318,10 @@ static void *worker(void *arg)
 
 void writer_wait_room(struct zns_writer *w, bool data)
 {
-	while ((w->nr_queued >= w->max_queued || (data && w->nr_data >= w->max_data)) && !w->err.code)
+	while ((w->nr_queued >= w->max_queued || (data && w->nr_data >= w->max_data)) && !w->err.code) {
 		pthread_cond_wait(&w->idle, &w->lock);
+		weights_look(w, true);
+	}
 }
 
 /*
@@ -280,8 +336,10 @@ int writer_enqueue(struct zns_writer *w, struct job *j, uint64_t hint_units)
 		writer_wait_room(w, j->data);
 	if (w->err.code)
 		ret = w->err.code;
-	else if (j->img)
+	if (!ret && j->img) {
+		j->k = j->img->nr_units;
 		ret = writer_place(w, j, hint_units);
+	}
 	if (ret) {
 		if (j->img && !j->data)
 			j->img->ungathered--;
@@ -290,7 +348,7 @@ int writer_enqueue(struct zns_writer *w, struct job *j, uint64_t hint_units)
 		return ret;
 	}
 	if (j->img) {
-		j->k = j->img->nr_units++;
+		j->img->nr_units++;
 		j->img->pb.size += j->len;
 		w->stats.bytes += j->len;
 		if (j->img->pages)
@@ -309,6 +367,7 @@ int writer_start_workers(struct zns_writer *w, uint32_t nr, struct zns_err *err)
 	w->thread = calloc(nr, sizeof(*w->thread));
 	if (!w->thread)
 		return zns_fail(err, -ENOMEM, "no memory for %u workers", nr);
+	w->nr_started = nr;
 	for (; w->nr_threads < nr; w->nr_threads++) {
 		int ret = pthread_create(&w->thread[w->nr_threads], NULL, worker, w);
 

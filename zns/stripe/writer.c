@@ -450,8 +450,10 @@ int zns_wimage_settle(struct zns_wimage *i, struct zns_err *err)
 		i->open = NULL;
 		writer_enqueue(w, j, 1);
 	}
-	while (i->ungathered && !w->err.code)
+	while (i->ungathered && !w->err.code) {
 		pthread_cond_wait(&w->idle, &w->lock);
+		weights_look(w, false);
+	}
 	/* After an error workers may still be reading; they must let go of the task before it runs on. */
 	while (w->err.code && w->nr_running)
 		pthread_cond_wait(&w->idle, &w->lock);

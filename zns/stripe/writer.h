@@ -25,6 +25,14 @@ struct lane {
 	uint32_t group, weight;
 	uint64_t load;		/* bytes given to it so far, over its weight */
 	struct wzone *wz;
+	uint64_t backlog;	/* bytes placed and not written */
+	uint32_t taken;		/* units of it in workers' hands */
+	/* How fast it takes them (weights.c): running means over the last writes. */
+	uint32_t samples, run;	/* run: writes of the next sample */
+	uint64_t run_ns, run_bytes;
+	double ns_per_byte, deviation, last;	/* last: sample */
+	uint64_t end_ns;	/* of the last write */
+	uint8_t row;		/* a bit for each of the last writes, newest lowest: it followed at once on the one before */
 };
 
 struct packed {
@@ -37,6 +45,7 @@ struct job {
 	uint64_t k;		/* unit of the image */
 	uint32_t len;
 	struct wzone *wz;
+	struct lane *lane;	/* that it was placed on; NULL: by itself (a pack unit) */
 	uint64_t off;		/* in the zone */
 	uint8_t *data;		/* owned; or NULL and the memory of a task: */
 	pid_t pid;
@@ -89,6 +98,13 @@ struct zns_writer {
 	struct zns_wimage *seg_owner;	/* … by this image; NULL: none */
 	struct lane *seg_lane[ZNS_STRIPE_MAX_WIDTH];
 	uint64_t seg_units, seg_capacity;
+	struct zns_wimage *seg_img;	/* whose last segment seg is, with nothing placed behind it; NULL: none */
+	uint64_t seg_first;	/* its first unit in the image */
+	/* weights.c */
+	uint32_t plan[ZNS_STRIPE_MAX_WIDTH];	/* of each lane: weights of the next segment alone, 0: leave it out … */
+	uint64_t plan_units;	/* … which has so many units; 0: no plan */
+	uint64_t placed, written_units;	/* units on lanes so far */
+	uint64_t changed, looked;	/* placed at the last change, written_units at the last look */
 
 	struct zns_wimage *images, **images_tail;
 	uint32_t nr_images;
@@ -103,14 +119,24 @@ struct zns_writer {
 	uint32_t nr_queued, max_queued, nr_running;
 	uint32_t nr_data, max_data;	/* units with bytes of their own, queued or being written */
 	pthread_t *thread;
-	uint32_t nr_threads;
+	uint32_t nr_threads, nr_started;	/* started: as many as there should be, known before the first runs */
+	uint32_t nr_ahead;	/* units in workers' hands whose lane has an older one there */
 	struct zns_writer_stats stats;
 };
 
 /* lanes.c; all with the lock held */
 int writer_place(struct zns_writer *w, struct job *j, uint64_t hint_units);
+int writer_place_again(struct zns_writer *w, struct job *j, uint64_t hint_units);	/* between begin and end */
 int writer_place_single(struct zns_writer *w, uint64_t len, struct wzone **wz, uint64_t *off);
+void writer_placing_begin(struct zns_writer *w);	/* nobody else places until the end; drops the lock while waiting */
+void writer_placing_end(struct zns_writer *w);
 ZnsPb__Segment *writer_add_segment(struct zns_wimage *i, uint64_t off, uint32_t nr_extents);
+void writer_drop_segment(struct zns_wimage *i);	/* the last one */
+
+/* weights.c; lock held. One write of a lane's unit: how long it took, without what the bucket made it wait. */
+void weights_sample(struct lane *l, const struct wzone *z, uint64_t off, uint64_t len, uint64_t start_ns, uint64_t ns);
+/* Change them if it is time to; @more: units are waiting for places, else only what has one is dealt out anew. */
+void weights_look(struct zns_writer *w, bool more);	/* may drop the lock */
 
 /* writer.c: write out the unit that small images share; their places are known then. Lock held. */
 int writer_flush_pack(struct zns_writer *w);

@@ -156,11 +156,9 @@ def demand(args, rep):
     rep.text(f'Dumps of {mib} MiB, 500 MiB/s asked, admission "share", alone {alone.mibps:.0f} MiB/s. A dump\'s rate '
              'is its bytes over '
              'its time from admission to commit; max-min fair: all groups\' bandwidth, equally divided.')
-    rep.text('Weights are fixed when a dump is admitted. One whose groups a later dump comes to share goes on giving '
-             'all of its '
-             'zones the same number of units, and so at the pace of the shared ones; the later one knows of the '
-             'sharing, takes '
-             'more groups and less of each. Where the least share falls short of the fair one, this is why.')
+    rep.text('A later dump takes its groups one here and one there, until it has its fair share and as long as others '
+             'keep theirs; a group\'s writers get equal parts of it. The weights of those who were there first follow '
+             'what their zones still take.')
     rep.table(['groups', 'dump', 'groups of it', 'of these shared', 'MiB/s', 'fair, MiB/s', 'of fair'], rows)
 
 

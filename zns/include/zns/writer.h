@@ -56,6 +56,7 @@ struct zns_writer_stats {
 	uint64_t first_submit_ns;	/* CLOCK_MONOTONIC; 0 before the first page data is handed to the bucket or device */
 	uint64_t last_complete_ns;
 	uint32_t nr_zones;		/* used so far */
+	uint32_t nr_reweighed;		/* times that lanes got other weights */
 };
 
 struct zns_writer;

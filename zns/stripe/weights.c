@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Weights that follow the zones. A lane may become slower than the others while a dump runs, because another dump came
+ * to its die, and fast again when that one ends. Every write is timed. When the units at hand would be written notably
+ * earlier if they were dealt out otherwise, the segment ends and the next one has other weights: at first such that all
+ * lanes, with what they have to write already, will be ready at the same time, then in proportion to their rates.
+ *
+ * What is placed but in no worker's hands yet is taken back and dealt out anew. Everything here runs under the
+ * writer's lock.
+ */
+#include <math.h>
+#include <string.h>
+#include "writer.h"
+
+#define RUN 3			/* writes of a lane that make one sample: a device programs more or less than one at a time */
+#define WINDOW 4		/* samples over which a lane's rate is averaged */
+#define GAIN 0.04		/* so much of the time must be saved, and what may be chance is not counted: */
+#define SIGMAS 2.0
+#define HORIZON 16		/* units of each lane that a plan looks ahead */
+#define STEP 0.12		/* two samples in a row so far beside the mean, on one side: it is another rate now */
+#define GRAIN 1.5		/* units: less is a matter of whole units, not of weights */
+#define APART 8			/* units of each lane from one change to the next at least … */
+#define CHANGES 64		/* … and this part of all units so far: bounds their number by its logarithm */
+#define TOLERANCE 0.05		/* of a weight from the rate: the smallest whole numbers that come so close */
+
+static double lane_rate(const struct lane *l)	/* bytes per ns */
+{
+	return l->ns_per_byte > 0 ? 1 / l->ns_per_byte : 0;
+}
+
+void weights_sample(struct lane *l, const struct wzone *z, uint64_t off, uint64_t len, uint64_t start_ns, uint64_t ns)
+{
+	bool in_row = start_ns <= l->end_ns + ns / 4;
+	uint64_t before = l->end_ns;
+	double x, part, off_mean;
+
+	l->end_ns = start_ns + ns;
+	l->row = (uint8_t)(l->row << 1 | in_row);
+	/* An idle zone takes the first units into its buffer at once: that says nothing. */
+	if (off < z->slot.start + 2 * len || (!in_row && !l->samples)) {
+		l->run = 0;
+		return;
+	}
+	/* Where a full zone's last write and the next zone's first meet, their time is counted once. */
+	if (!l->run++)
+		l->run_ns = l->run_bytes = 0;
+	l->run_ns += l->end_ns - zns_min(zns_max(start_ns, before), l->end_ns);
+	l->run_bytes += len;
+	if (l->run < RUN)
+		return;
+	l->run = 0;
+	x = (double)l->run_ns / (double)l->run_bytes;
+	off_mean = x / l->ns_per_byte - 1;
+	if (l->samples > 1 && fabs(off_mean) > STEP && fabs(l->last / l->ns_per_byte - 1) > STEP &&
+	    (off_mean > 0) == (l->last > l->ns_per_byte)) {
+		l->samples = 1;
+		l->ns_per_byte = l->last;
+		l->deviation = 0;
+	}
+	l->last = x;
+	part = 1.0 / zns_min(++l->samples, (uint32_t)WINDOW);
+	l->deviation += (fabs(x - l->ns_per_byte) * (l->samples > 1) - l->deviation) * part;
+	l->ns_per_byte += (x - l->ns_per_byte) * part;
+}
+
+/* One write after the other: the zone is what it waits for. */
+static bool saturated(const struct lane *l)
+{
+	return __builtin_popcount(l->row & 0xf) >= 3;
+}
+
+/*
+ * Rates of all lanes. A lane that is not always busy may be faster than anybody can say: as fast as the fastest of
+ * those that are. false: not known, or nobody waits for the zones.
+ */
+static bool rates(const struct zns_writer *w, double *rate, double *chance)
+{
+	double fastest = 0;
+
+	*chance = 0;
+	for (uint32_t i = 0; i < w->nr_lanes; i++) {
+		const struct lane *l = &w->lane[i];
+
+		if (!l->samples || l->ns_per_byte <= 0)
+			return false;
+		rate[i] = lane_rate(l);
+		if (saturated(l)) {
+			fastest = zns_max(fastest, rate[i]);
+			*chance = zns_max(*chance, l->deviation / l->ns_per_byte);
+		}
+	}
+	*chance *= SIGMAS / sqrt(WINDOW);
+	for (uint32_t i = 0; i < w->nr_lanes; i++)
+		if (!saturated(&w->lane[i]))
+			rate[i] = zns_min(rate[i], fastest);
+	return fastest > 0;
+}
+
+/* When all lanes could be ready with @bytes more, each with what it has to write already; @part gets its bytes. */
+static double deal(const struct zns_writer *w, const double *rate, double bytes, double *part)
+{
+	bool out[ZNS_STRIPE_MAX_WIDTH] = { false }, again = true;
+	double end = 0;
+
+	while (again) {
+		double sum = bytes, all = 0;
+
+		for (uint32_t i = 0; i < w->nr_lanes; i++) {
+			if (out[i])
+				continue;
+			sum += (double)w->lane[i].backlog;
+			all += rate[i];
+		}
+		end = sum / all;
+		again = false;
+		for (uint32_t i = 0; i < w->nr_lanes; i++) {
+			part[i] = out[i] ? 0 : end * rate[i] - (double)w->lane[i].backlog;
+			if (part[i] >= 0)
+				continue;
+			out[i] = again = true;	/* it has more than that already */
+		}
+	}
+	return end;
+}
+
+/* The smallest whole numbers up to @most that are about in proportion to @part; 0 for what is next to nothing. */
+static void whole_numbers(const double *part, uint32_t nr, bool none, uint32_t *weights)
+{
+	double largest = 0, best = HUGE_VAL;
+	uint32_t scale = 1;
+
+	for (uint32_t i = 0; i < nr; i++)
+		largest = zns_max(largest, part[i]);
+	for (uint32_t m = 1; m <= ZNS_STRIPE_MAX_WEIGHT && best > TOLERANCE; m++) {
+		double worst = 0;
+
+		for (uint32_t i = 0; i < nr; i++) {
+			double want = part[i] * m / largest, got = zns_max(round(want), none ? 0.0 : 1.0);
+
+			worst = zns_max(worst, none ? fabs(got - want) / m : fabs(got - want) / zns_max(want, 0.5));
+		}
+		if (worst >= best)
+			continue;
+		best = worst;
+		scale = m;
+	}
+	for (uint32_t i = 0; i < nr; i++)
+		weights[i] = (uint32_t)zns_max(round(part[i] * scale / largest), none ? 0.0 : 1.0);
+}
+
+/*
+ * How much earlier all could be ready with @bytes more, if they were dealt out otherwise than the weights say - and with
+ * none, what is queued already -, as a part of the time. Whole units do not count.
+ */
+static double gain(const struct zns_writer *w, const double *rate, double bytes)
+{
+	double part[ZNS_STRIPE_MAX_WIDTH], sum = 0, late = 0, end = 0, all = 0;
+
+	for (uint32_t i = 0; i < w->nr_lanes; i++) {
+		sum += w->lane[i].weight;
+		all += rate[i];
+		end += (double)w->lane[i].backlog;
+	}
+	end = bytes > 0 ? deal(w, rate, bytes, part) : end / all;
+	for (uint32_t i = 0; i < w->nr_lanes; i++) {
+		double mine = (double)w->lane[i].backlog + bytes * w->lane[i].weight / sum - GRAIN * w->unit;
+
+		late = zns_max(late, mine / rate[i] - end);
+	}
+	return end > 0 ? late / end : 0;
+}
+
+/* Take the place of a queued unit back; it is the last on its zone. */
+static void unplace(struct zns_writer *w, struct job *j)
+{
+	uint64_t len = zns_align_up(j->len, w->block);
+
+	j->wz->pos -= len;
+	j->lane->backlog -= len;
+	j->lane->load -= zns_min(j->lane->load, len / j->lane->weight);
+	j->wz = NULL;
+	j->lane = NULL;
+}
+
+/*
+ * The end of the queue that belongs to the segment being written, as far as no worker has begun with it or with
+ * anything behind it: how many units, and the first one.
+ */
+static uint32_t untouched(const struct zns_writer *w, uint64_t *first)
+{
+	uint64_t next = 0;
+	uint32_t n = 0;
+
+	if (!w->seg_img)
+		return 0;
+	for (const struct job *j = w->queue; j; j = j->next) {
+		if (j->img != w->seg_img || j->k < w->seg_first)
+			continue;
+		if (!n || j->k != next) {
+			*first = j->k;
+			n = 0;
+		}
+		next = j->k + 1;
+		n++;
+	}
+	return n && next == w->seg_first + w->seg_units ? n : 0;
+}
+
+/* These units, in order, without a place. */
+static struct job *take_back(struct zns_writer *w, uint32_t nr, uint64_t first)
+{
+	struct zns_wimage *img = w->seg_img;
+	struct job **p = &w->queue, *list = NULL, **tail = &list;
+	ZnsPb__Segment *s;
+
+	if (!nr)
+		return NULL;
+	s = img->pb.segments[img->pb.n_segments - 1];
+	while (*p) {
+		struct job *j = *p;
+
+		if (j->img != img || j->k < first) {
+			p = &j->next;
+			continue;
+		}
+		*p = j->next;
+		s->len -= j->len;
+		unplace(w, j);
+		j->next = NULL;
+		*tail = j;
+		tail = &j->next;
+	}
+	w->queue_tail = p;
+	w->nr_queued -= nr;
+	w->placed -= nr;
+	w->seg_units -= nr;
+	if (!w->seg_units)
+		writer_drop_segment(img);
+	return list;
+}
+
+static void put_back(struct zns_writer *w, struct job *list, uint32_t nr)
+{
+	while (list) {
+		struct job *j = list;
+
+		list = j->next;
+		j->next = NULL;
+		if (w->err.code || writer_place_again(w, j, nr--)) {
+			if (!j->data)
+				j->img->ungathered--;
+			w->nr_data -= j->data != NULL;
+			job_free(w, j);
+			continue;
+		}
+		*w->queue_tail = j;
+		w->queue_tail = &j->next;
+		w->nr_queued++;
+		pthread_cond_signal(&w->work);
+	}
+	pthread_cond_broadcast(&w->idle);
+}
+
+void weights_look(struct zns_writer *w, bool more)
+{
+	double rate[ZNS_STRIPE_MAX_WIDTH], part[ZNS_STRIPE_MAX_WIDTH], chance;
+	uint32_t weights[ZNS_STRIPE_MAX_WIDTH], ahead = HORIZON * w->nr_lanes, nr;
+	struct job *list;
+	uint64_t first = 0;
+
+	if (w->err.code || w->placing || w->nr_lanes < 2 || w->looked == w->written_units ||
+	    w->placed < w->changed + zns_max((uint64_t)APART * w->nr_lanes, w->placed / CHANGES))
+		return;
+	w->looked = w->written_units;
+	if (!rates(w, rate, &chance))
+		return;
+	nr = untouched(w, &first);
+	if (nr < 2 * w->nr_lanes)
+		nr = 0;
+	if (!more && !nr)
+		return;		/* there is nothing to deal out */
+	if (gain(w, rate, more ? (double)ahead * w->unit : 0) <= GAIN + chance)
+		return;
+	writer_placing_begin(w);	/* at once */
+	list = take_back(w, nr, first);
+	w->seg_owner = w->seg_img = NULL;
+	w->changed = w->placed;
+	w->stats.nr_reweighed++;
+	w->plan_units = nr ? nr : ahead;
+	deal(w, rate, (double)w->unit * (double)w->plan_units, part);
+	whole_numbers(part, w->nr_lanes, true, w->plan);
+	whole_numbers(rate, w->nr_lanes, false, weights);
+	for (uint32_t i = 0; i < w->nr_lanes; i++) {
+		w->lane[i].weight = weights[i];
+		w->lane[i].load = w->lane[i].backlog / weights[i];
+	}
+	put_back(w, list, nr);
+	writer_placing_end(w);
+}
