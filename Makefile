@@ -239,6 +239,10 @@ zonetests: all
 errors: all
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/errors.py run -a --report $(B)/report/errors
 
+.PHONY: options
+options: all
+	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/options.py run -a --report $(B)/report/options
+
 tools: all
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/tools.py run -a --report $(B)/report/tools
 

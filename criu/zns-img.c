@@ -38,6 +38,8 @@ static bool zopts_given;
 static enum { ZNS_OFF, ZNS_DUMP, ZNS_RESTORE } state;
 static struct timespec frozen_since;
 static bool receiving; /* as a page server: pages come through pipes */
+static bool timeout_given;
+static struct timespec begun;
 
 /* criu and its helper work in other directories than the one the user named the device from. */
 static int absolute_dev(void)
@@ -54,6 +56,11 @@ static int absolute_dev(void)
 	}
 	strcpy(zopts.dev, out);
 	return 0;
+}
+
+void zns_timeout_given(void)
+{
+	timeout_given = true;
 }
 
 void zns_use(void)
@@ -174,7 +181,7 @@ static int begin(enum zw_op op, pid_t pid)
 			return -1;
 		}
 	}
-	if (zns_link_start())
+	if (zns_link_start() || (op == ZW_DUMP_BEGIN && zopts.timeout_s && zns_link_limit(zopts.timeout_s)))
 		return -1;
 	zopts.pid = pid;
 	m.payload = &zopts;
@@ -249,6 +256,8 @@ int zns_dump_begin(pid_t pid)
 
 	if (ret <= 0)
 		return ret;
+	clock_gettime(CLOCK_MONOTONIC, &begun);
+	zopts.timeout_s = timeout_given ? opts.timeout : 0;
 	if (zns_tee_begin() || begin(ZW_DUMP_BEGIN, pid))
 		return -1;
 	state = ZNS_DUMP;
@@ -276,6 +285,9 @@ int zns_receive_begin(void)
 void zns_dump_freeze(void)
 {
 	clock_gettime(CLOCK_MONOTONIC, &frozen_since);
+	/* criu's own limit, for stopping the tasks, gets what admission has left. */
+	if (state == ZNS_DUMP && zopts.timeout_s)
+		opts.timeout = max_t(long, (long)zopts.timeout_s - (frozen_since.tv_sec - begun.tv_sec), 1);
 }
 
 int zns_restore_begin(void)
@@ -310,10 +322,13 @@ int zns_dump_commit(int failed)
 	m.h.nr = opts.lazy_pages;
 	m.h.off = receiving ? 0 : (now.tv_sec - frozen_since.tv_sec) * 1000000ull + (now.tv_nsec - frozen_since.tv_nsec) / 1000;
 	if (zns_ask(&m, &r, NULL)) {
-		pr_err("%s\n", r.msg);
+		pr_err("%s%s\n", r.msg, r.code == -EPIPE ? "; `znsctl ls` tells whether the checkpoint exists" : "");
 		return -1;
 	}
-	pr_info("%s\n", r.msg);
+	if (r.warn)
+		pr_warn("%s\n", r.msg);
+	else
+		pr_info("%s\n", r.msg);
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "log.h"
@@ -19,6 +20,15 @@
 #define LOG_PREFIX "zns: "
 
 #define HELPER_FD 3
+#define GRACE_S 3	/* the helper ends the dump itself in time; this is for one that is stopped or hangs */
+
+static struct {
+	pid_t pid;
+	int pidfd;
+	timer_t timer;
+	unsigned int limit_s;	/* 0: none */
+	volatile sig_atomic_t killed;
+} helper = { .pidfd = -1 };
 
 /* $ZNS_LIBEXEC, beside the criu binary, or ../libexec/zns-criu from it. */
 static int helper_path(char *out, size_t len)
@@ -42,6 +52,33 @@ static int helper_path(char *out, size_t len)
 			return 0;
 	}
 	return -1;
+}
+
+static void on_limit(int signo)
+{
+	int saved = errno;
+
+	if (helper.pidfd >= 0)
+		syscall(SYS_pidfd_send_signal, helper.pidfd, SIGKILL, NULL, 0);
+	helper.killed = 1;
+	errno = saved;
+}
+
+/* Of its own signal, and restarting what it interrupts: criu's alarm makes system calls fail, at any place. */
+int zns_link_limit(unsigned int s)
+{
+	struct sigaction sa = { .sa_handler = on_limit, .sa_flags = SA_RESTART };
+	struct sigevent ev = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGVTALRM };
+	struct itimerspec in = { .it_value = { .tv_sec = s + GRACE_S } };
+
+	helper.pidfd = syscall(SYS_pidfd_open, helper.pid, 0);
+	if (helper.pidfd < 0 || sigaction(SIGVTALRM, &sa, NULL) || timer_create(CLOCK_MONOTONIC, &ev, &helper.timer)) {
+		pr_perror("Can't limit the time of zns-helper");
+		zns_link_close();
+		return -1;
+	}
+	helper.limit_s = s;
+	return timer_settime(helper.timer, 0, &in, NULL);
 }
 
 /* In the child's child: nothing of ours may stay open there, and a signal to our group must not reach it. */
@@ -75,7 +112,7 @@ static void helper_exec(const char *path, int sk)
 int zns_link_start(void)
 {
 	char path[PATH_MAX];
-	int sk[2], status;
+	int sk[2], p[2], status;
 	pid_t pid;
 
 	if (helper_path(path, sizeof(path))) {
@@ -86,25 +123,41 @@ int zns_link_start(void)
 		pr_perror("Can't make a socket for zns-helper");
 		return -1;
 	}
+	if (pipe2(p, O_CLOEXEC)) {
+		pr_perror("Can't make a pipe for zns-helper's PID");
+		close(sk[0]);
+		close(sk[1]);
+		return -1;
+	}
 	pid = fork();
 	if (pid == 0) {
 		pid = fork();
 		if (pid == 0)
 			helper_exec(path, sk[1]);
-		_exit(pid < 0);
+		_exit(pid < 0 || write(p[1], &pid, sizeof(pid)) != sizeof(pid));
 	}
 	close(sk[1]);
-	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status)) {
+	close(p[1]);
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) ||
+	    read(p[0], &helper.pid, sizeof(helper.pid)) != sizeof(helper.pid)) {
 		pr_perror("Can't start zns-helper");
+		close(p[0]);
 		close(sk[0]);
 		return -1;
 	}
+	close(p[0]);
 	return install_service_fd(ZNS_SK_OFF, sk[0]) < 0 ? -1 : 0;
 }
 
 void zns_link_close(void)
 {
 	close_service_fd(ZNS_SK_OFF);
+	if (helper.limit_s)
+		timer_delete(helper.timer);
+	helper.limit_s = 0;
+	if (helper.pidfd >= 0)
+		close(helper.pidfd);
+	helper.pidfd = -1;
 }
 
 int zns_send(struct zns_msg *m)
@@ -168,7 +221,11 @@ int zns_recv_reply(int sk, struct zw_reply *r, int *fd)
 	}
 	if (n != sizeof(*r)) {
 		memset(r, 0, sizeof(*r));
-		snprintf(r->msg, sizeof(r->msg), "zns-helper died; start the command again");
+		if (helper.killed)
+			snprintf(r->msg, sizeof(r->msg), "zns-helper did not answer within --timeout %u s and was killed",
+				 helper.limit_s);
+		else
+			snprintf(r->msg, sizeof(r->msg), "zns-helper died; start the command again");
 		r->code = -EPIPE;
 	}
 	r->msg[sizeof(r->msg) - 1] = '\0';

@@ -7,6 +7,8 @@
 
 extern int zns_link_start(void);	/* spawn the helper and install its socket as a service fd */
 extern void zns_link_close(void);
+/* Kill the helper when it is still there some seconds after @s: whatever waits for it then fails. 0 or -1. */
+extern int zns_link_limit(unsigned int s);
 
 struct zns_msg {
 	struct zw_hdr h;

@@ -35,6 +35,8 @@ int zns_rpc_opts(const CriuOpts *req)
 	};
 	int i;
 
+	if (req->has_timeout)
+		zns_timeout_given();
 	if (!z)
 		return 0;
 	zns_use();

@@ -38,6 +38,8 @@ enum {
 	{ "zns-stripe", required_argument, 0, ZNS_OPT_STRIPE }, { "zns-qos-max", required_argument, 0, ZNS_OPT_QOS_MAX }, \
 	{ "zns-separate-metadata", no_argument, 0, ZNS_OPT_SEPARATE }
 extern int zns_parse_opt(int code, const char *arg);
+/* --timeout was given (opts.timeout has a default): with zones it covers the whole dump, see zns_dump_begin(). */
+extern void zns_timeout_given(void);
 /* Zones are wanted, with whatever options: as if one had been given. */
 extern void zns_use(void);
 /* `criu check --feature zns`: 0 if a dump into zones can begin here, else -1 with one line. */
@@ -56,7 +58,10 @@ extern int zns_check_feature(void);
 	"                        other images than pages on a die or channel of their own\n" \
 	"\n"
 
-/* Before any task is frozen: start the helper, be admitted. Does nothing without zns options. */
+/*
+ * Before any task is frozen: start the helper, be admitted. Does nothing without zns options. From here on --timeout runs,
+ * if it was given: the helper keeps it, and is killed if it does not, so that nothing can wait for it any longer.
+ */
 extern int zns_dump_begin(pid_t pid);
 /*
  * For a page server: its images go to zones if zns options are given; what is committed has pages only. From images in

@@ -68,7 +68,7 @@ struct zw_begin {
 	char stripe[32];
 	char qos_max[32];
 	uint32_t progress;	/* enum zw_progress */
-	uint32_t pad;
+	uint32_t timeout_s;	/* --timeout if it was given: for the whole dump; else 0 */
 };
 
 /* Where progress is shown; a descriptor for each, in this order. */

@@ -351,6 +351,8 @@ int handle_commit(struct znsd *d, struct conn *c, ZnsPb__Checkpoint *ckpt, struc
 
 	if (!l)
 		return zns_fail(&rep->err, -EINVAL, "commit without a dump on this connection");
+	if (conn_left(c))	/* it gave up, and said that nothing was committed */
+		return zns_fail(&rep->err, -EPIPE, "commit: whoever asked is gone");
 	ret = refresh_lease(d, l, &rep->err);
 	if (!ret)
 		ret = check_record(d, l, ckpt, &rep->err);

@@ -65,6 +65,13 @@ int conn_take_pidfd(struct conn *c)
 	return fd;
 }
 
+bool conn_left(const struct conn *c)
+{
+	char b;
+
+	return c->fd >= 0 && !recv(c->fd, &b, 1, MSG_PEEK | MSG_DONTWAIT);
+}
+
 void conn_committed(struct conn *c, const char *container)
 {
 	free(c->committed);

@@ -200,6 +200,7 @@ int znsd_loop(struct znsd *d);
 void conn_answer(struct znsd *d, struct conn *c, struct reply *rep, int code);
 uint32_t conn_pid(const struct conn *c);
 int conn_take_pidfd(struct conn *c);
+bool conn_left(const struct conn *c);	/* its peer closed it; of a request that is being served */
 void conn_committed(struct conn *c, const char *container);	/* retention is applied when it ends */
 void conn_set_waiter(struct conn *c, struct waiter *w);
 

@@ -113,6 +113,9 @@ static int broker_commit(struct dump *d, ZnsPb__Checkpoint *c, struct zns_err *e
 		zns_pb__response__free_unpacked(resp, NULL);
 	if (ret == -ETIMEDOUT)
 		return zns_wrap(err, "checkpoint %s may or may not exist, `znsctl ls` tells", zns_uuid_format(d->id, id));
+	if (ret == -EPIPE && d->h->late)	/* the broker drops the commit of a connection that is gone */
+		return zns_fail(err, -ETIMEDOUT, "the broker did not confirm the commit within --timeout %u s; `znsctl ls` tells "
+				"whether checkpoint %s exists", d->h->timeout_s, zns_uuid_format(d->id, id));
 	if (ret != -EPIPE)
 		return ret;
 	/* It died between our asking and its answer: the next one knows whether the record is in the log. */
@@ -272,6 +275,8 @@ static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct
 	rate(d, c);
 	if (!ret)
 		ret = zns_dev_flush(d->h->dev, err);
+	if (!ret)
+		ret = dump_check(d, err);	/* --timeout: from here on it is too late for being late */
 	if (!ret)
 		ret = broker_commit(d, c, err);
 	if (!ret) {

@@ -188,7 +188,9 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	d->copies_tail = &d->copies;
 	d->pages_only = p->h.op == ZW_RECEIVE_BEGIN;
 	pthread_mutex_init(&d->lock, NULL);
-	ret = helper_cap(h, b, err);
+	ret = deadline_start(h, b->timeout_s, err);
+	if (!ret)
+		ret = helper_cap(h, b, err);
 	if (!ret)
 		ret = parse_options(d, b, err);
 	if (!ret)
@@ -211,6 +213,7 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 			   sizeof(struct timeval));
 	if (!ret)
 		ret = show_progress(d, p, b, err);
+	ret = deadline_admitted(h, d, ret, err);
 	if (!ret) {
 		d->pid = b->pid;
 		r.warn = resp->dump->note != NULL;
@@ -219,7 +222,6 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 			 d->separate_metadata ? ", metadata apart" : "", d->packed ? ", pack zone" : "",
 			 h->crypt ? ", encrypted" : "",
 			 reg.path, resp->dump->note ? "; " : "", resp->dump->note ? resp->dump->note : "");
-		h->dump = d;
 		reply_send(p->fd[0], &r, -1);
 	}
 	if (resp)

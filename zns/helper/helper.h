@@ -35,6 +35,9 @@ struct helper {
 	struct zns_crypt *crypt;	/* of this checkpoint; NULL: plain */
 	struct zns_bucket *bucket;	/* all of the dump's or restore's data passes it */
 	struct progress *progress;
+	uint32_t timeout_s;		/* of the whole dump; 0: none */
+	uint64_t deadline_ns;		/* CLOCK_MONOTONIC */
+	bool late;			/* it is over: the broker's connection is shut, nothing is committed any more */
 	struct dump *dump;
 	struct restore *restore;
 };
@@ -78,6 +81,13 @@ void dump_end(struct helper *h);	/* criu is gone; an uncommitted dump is dropped
 int restore_begin(struct helper *h, struct packet *p, struct zns_err *err);
 void restore_packet(struct helper *h, struct packet *p);
 void restore_end(struct helper *h);
+
+/*
+ * deadline.c: --timeout. When it is over the dump fails, and whatever waits for the broker with it. admitted() takes the
+ * result of the beginning: it sets h->dump, or fails with the reason.
+ */
+int deadline_start(struct helper *h, uint32_t timeout_s, struct zns_err *err);
+int deadline_admitted(struct helper *h, struct dump *d, int ret, struct zns_err *err);
 
 /* check.c: `criu check --feature zns`: the device that a dump would use, its broker, its zones. */
 int check_device(struct helper *h, struct packet *p, struct zns_err *err);

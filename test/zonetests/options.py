@@ -1,0 +1,394 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+options: what the options of criu dump and restore do on zones, beside those that carry data.
+
+--timeout, --freeze-cgroup, action scripts, --leave-running and -stopped, files of plugins, --cpu-cap, --ghost-limit …; the
+table is in criu-zns-options(8).
+
+  options.py list | run NAME... | run -a
+"""
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import ztlib
+from ztlib import Failed, HANDLE, REPO, Skipped, Task, alive, wait_until
+from ztscene import FAST, SLOW, Outcome, suite_main
+
+CASES = {}
+GRACE = 3       # seconds until criu kills a helper that does not end (criu/zns-link.c)
+
+
+def case(func):
+    CASES[func.__name__.replace('_', '-')] = func
+    return func
+
+
+def expect(what, have, want):
+    if have != want:
+        raise Failed(f'{what}: {have}, not {want}')
+
+
+def timed(func, *args, **named):
+    start = time.monotonic()
+    return func(*args, **named), time.monotonic() - start
+
+
+def script(scene, name, *lines):
+    path = scene.dir / name
+    path.write_text('#!/bin/bash\n' + '\n'.join(lines) + '\n')
+    path.chmod(0o755)
+    return path
+
+
+# ---- --timeout -----------------------------------------------------------------------------------------
+
+@case
+def timeout_data(scene):
+    """The data phase takes longer than --timeout: the dump fails in time, the task runs on."""
+    scene = scene(SLOW, size=300)
+    done, seconds = timed(scene.dump, extra=['--timeout', '1'], qos='100')
+    done.must_fail('longer than --timeout 1 s')
+    if seconds > 1 + GRACE:
+        raise Failed(f'it took {seconds:.1f} s')
+    scene.unharmed()
+    scene.works(size=32)
+
+
+@case
+def timeout_enough(scene):
+    """A --timeout that is long enough changes nothing; none at all is no limit, though criu has a default of 10 s."""
+    scene = scene(size=32)
+    done, seconds = timed(scene.dump, extra=['--zns-qos-max', '3'], qos='1')
+    expect('exit', done.code, 0)
+    if seconds < 10.1:
+        raise Failed(f'it took only {seconds:.1f} s: the test says nothing')
+    scene.good_restore()
+    shutil.rmtree(scene.images)
+    scene.images.mkdir()
+    scene.good_dump(extra=['--timeout', '60'])
+    scene.good_restore()
+
+
+@case
+def timeout_admission(scene):
+    """Waiting for admission counts."""
+    scene = scene(['--channels', '1', '--ways', '1', '--zones', '32', '--zone-size', '16M', '--die-write-bw', '100',
+                   '--timing', 'off'], size=64)
+    other = scene.new_task(96)
+    images = scene.dir / 'other'
+    images.mkdir()
+    started = scene.start_dump(extra=['--zns-container', 'other', '--zns-qos-max', '8', '--zns-admission', 'wait'],
+                               images=images, task=other, qos='8')
+    if not wait_until(lambda: scene.device.status()['leases'], 20, 0.1):
+        raise Failed('the other dump never began')
+    done, seconds = timed(scene.dump, extra=['--timeout', '2', '--zns-admission', 'wait=60'], qos='100')
+    done.must_fail('no admission within --timeout 2 s')
+    if seconds > 2 + GRACE:
+        raise Failed(f'it took {seconds:.1f} s')
+    if done.lines('Seized'):
+        raise Failed('a task was stopped')
+    scene.task.verify(signal.SIGUSR1)
+    expect('the other dump', scene.end_of(started).code, 0)
+
+
+def stopped(scene, who, *patterns):
+    """Stop @who in the middle of a dump: the dump ends with --timeout, and nothing comes of it when it goes on."""
+    started = scene.start_dump(extra=['--timeout', '4'], qos='100')
+    begin = time.monotonic()
+    scene.until_writing()
+    pids = who()
+    if not pids:
+        raise Failed('there is nobody to stop')
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        done = scene.end_of(started)
+        seconds = time.monotonic() - begin
+    finally:
+        for pid in pids:
+            ztlib.kill(pid, signal.SIGCONT)
+    done.must_fail(*patterns)
+    if seconds > 4 + 2 * GRACE:
+        raise Failed(f'it took {seconds:.1f} s')
+    scene.unharmed()
+    scene.works(size=32)
+
+
+@case
+def timeout_broker(scene):
+    """The broker hangs in the middle of a dump."""
+    scene = scene(SLOW, size=300)
+    stopped(scene, lambda: [scene.device.status()['broker_pid']], '--timeout 4 s')
+
+
+@case
+def timeout_helper(scene):
+    """The helper hangs in the middle of a dump: criu kills it."""
+    scene = scene(SLOW, size=300)
+    stopped(scene, scene.helpers, 'within --timeout 4 s and was killed')
+
+
+# ---- --freeze-cgroup -----------------------------------------------------------------------------------
+
+class Cgroup:
+    """A freezer of one version with the task in it."""
+
+    def __init__(self, version, task):
+        root = self.mounted(version)
+        self.version = version
+        self.path = root / f'zns-options-{os.getpid()}'
+        self.path.mkdir()
+        (self.path / 'cgroup.procs').write_text(str(task.pid))
+
+    @staticmethod
+    def mounted(version):
+        for line in Path('/proc/self/mountinfo').read_text().splitlines():
+            head, _, tail = line.partition(' - ')
+            kind, _, options = tail.split()[:3]
+            if (version == 1 and kind == 'cgroup' and 'freezer' in options.split(',')) or (version == 2 and kind == 'cgroup2'):
+                return Path(head.split()[4])
+        raise Skipped(f'no freezer of cgroup v{version} is mounted here')
+
+    def freeze(self, frozen):
+        if self.version == 1:
+            (self.path / 'freezer.state').write_text('FROZEN' if frozen else 'THAWED')
+        else:
+            (self.path / 'cgroup.freeze').write_text('1' if frozen else '0')
+        if not wait_until(lambda: self.frozen() == frozen, 5):
+            raise Failed('the test could not set the state of its cgroup')
+
+    def frozen(self):
+        if self.version == 1:
+            return (self.path / 'freezer.state').read_text().strip() == 'FROZEN'
+        return 'frozen 1' in (self.path / 'cgroup.events').read_text()
+
+    def close(self):
+        self.freeze(False)
+        for pid in (self.path / 'cgroup.procs').read_text().split():
+            (self.path.parent / 'cgroup.procs').write_text(pid)
+        wait_until(lambda: not (self.path / 'cgroup.procs').read_text(), 5)
+        os.rmdir(self.path)
+
+
+def freezer(scene, version):
+    Cgroup.mounted(version)
+    scene = scene(size=64)
+    group = Cgroup(version, scene.task)
+    option = ['--freeze-cgroup', group.path, '--manage-cgroups=ignore']
+    try:
+        for before in (False, True):
+            group.freeze(before)
+            scene.dump(extra=option, fault='write-after=40').must_fail('write to zone')
+            expect(f'frozen after a failed dump, was {before}', group.frozen(), before)
+            group.freeze(False)
+            scene.unharmed()
+            group.freeze(before)
+            done = scene.dump(extra=[*option, '--leave-running'])
+            expect('exit', done.code, 0)
+            expect(f'frozen after a dump, was {before}', group.frozen(), before)
+            group.freeze(False)
+            scene.task.verify(signal.SIGUSR1)
+            shutil.rmtree(scene.images)
+            scene.images.mkdir()
+            scene.device.remove(*scene.ids())
+            scene.store_as_before()
+        scene.good_dump(extra=option)
+        scene.good_restore()
+    finally:
+        group.close()
+
+
+@case
+def freeze_cgroup_v1(scene):
+    """--freeze-cgroup with a freezer of version 1: its state is as before, after dumps that fail too."""
+    freezer(scene, 1)
+
+
+@case
+def freeze_cgroup_v2(scene):
+    """The same with version 2."""
+    freezer(scene, 2)
+
+
+# ---- action scripts ------------------------------------------------------------------------------------
+
+@case
+def post_dump_script(scene):
+    """The post-dump script sees a committed checkpoint; if it fails, the task runs on and the checkpoint stays."""
+    scene = scene()
+    look = script(scene, 'look', '[ "$CRTOOLS_SCRIPT_ACTION" = post-dump ] || exit 0',
+                  f'{scene.cfg.znsctl} show $CRTOOLS_IMAGE_DIR >{scene.dir}/shown 2>&1 || exit 9',
+                  f'{scene.cfg.znsctl} verify $CRTOOLS_IMAGE_DIR >>{scene.dir}/shown 2>&1 || exit 8',
+                  'exit $(cat $0.exit 2>/dev/null || echo 0)')
+    Path(f'{look}.exit').write_text('7')
+    done = scene.dump(extra=['--action-script', look])
+    expect('exit', done.code, 255)      # as stock CRIU's, whatever the script's is
+    if not done.lines('exited, status=7'):
+        raise Failed("the log does not have the script's exit code")
+    made = scene.device.checkpoint_of('errors')
+    if made not in (scene.dir / 'shown').read_text():
+        raise Failed(f'the script saw: {(scene.dir / "shown").read_text()[:300]}')
+    wait_until(lambda: not ztlib.traced(scene.task.pid), 5)
+    scene.task.verify(signal.SIGUSR1)
+    scene.no_helpers()
+    ztlib.check_image_dir(scene.images)
+    expect('checkpoints', scene.ids(), [made])
+    Path(f'{look}.exit').unlink()
+    scene.good_dump(extra=['--action-script', look])
+    scene.good_restore()
+
+
+@case
+def other_scripts(scene):
+    """Every other script of a dump that fails: no checkpoint, no handle, the task runs on; of a restore: no process."""
+    scene = scene()
+    fail = script(scene, 'fail-pre-dump', '[ "$CRTOOLS_SCRIPT_ACTION" != pre-dump ]')
+    done = scene.dump(extra=['--action-script', fail])
+    expect('a failing pre-dump script', done.code != 0, True)
+    scene.unharmed()
+    scene.good_dump()
+    for action in ('pre-restore', 'post-restore'):
+        fail = script(scene, f'fail-{action}', f'[ "$CRTOOLS_SCRIPT_ACTION" != {action} ]')
+        done = scene.restore(extra=['--action-script', fail])
+        expect(f'a failing {action} script', done.code != 0, True)
+        if not wait_until(lambda: not alive(scene.task.pid), 5):
+            raise Failed('a process is left of a restore that failed')
+        scene.no_helpers()
+    scene.good_restore()
+
+
+# ---- what becomes of the tasks -------------------------------------------------------------------------
+
+@case
+def leave_running(scene):
+    """--leave-running: the task goes on, ten dumps one after another, the last one restores."""
+    scene = scene(size=16)
+    for n in range(10):
+        images = scene.dir / f'images-{n}'
+        images.mkdir()
+        scene.good_dump(extra=['--leave-running'], images=images)
+        scene.task.verify(signal.SIGUSR1)
+    ztlib.kill(scene.task.pid)
+    wait_until(lambda: not alive(scene.task.pid), 5)
+    scene.good_restore(images=images)
+
+
+@case
+def leave_stopped(scene):
+    """--leave-stopped: stopped after a dump, running after a failed one; restore --leave-stopped likewise."""
+    scene = scene(size=64)
+    scene.dump(extra=['--leave-stopped'], fault='write-after=40').must_fail('write to zone')
+    scene.unharmed()
+    done = scene.dump(extra=['--leave-stopped'])
+    expect('exit', done.code, 0)
+    if not wait_until(lambda: ztlib.proc_state(scene.task.pid) == 'T', 5):
+        raise Failed(f'the task is in state {ztlib.proc_state(scene.task.pid)}')
+    os.kill(scene.task.pid, signal.SIGCONT)
+    scene.task.verify(signal.SIGUSR1)
+    ztlib.kill(scene.task.pid)
+    wait_until(lambda: not alive(scene.task.pid), 5)
+    expect('restore', scene.restore(extra=['--leave-stopped']).code, 0)
+    if not wait_until(lambda: ztlib.proc_state(scene.task.pid) == 'T', 5):
+        raise Failed(f'the restored task is in state {ztlib.proc_state(scene.task.pid)}')
+    os.kill(scene.task.pid, signal.SIGCONT)
+    scene.task.verify(signal.SIGUSR1)
+
+
+# ---- refused -------------------------------------------------------------------------------------------
+
+@case
+def refused(scene):
+    """--stream and --auto-dedup are refused in one line, on dump and on restore, and touch nothing."""
+    scene = scene()
+    for option in ('--stream', '--auto-dedup'):
+        scene.failed_dump(f'{option} does not work with zones', extra=[option])
+    scene.good_dump()
+    for option in ('--stream', '--auto-dedup'):
+        scene.restore_must_fail(f'{option} does not work with zones', extra=[option])
+    scene.good_restore()
+
+
+# ---- other images --------------------------------------------------------------------------------------
+
+@case
+def cpu_cap(scene):
+    """--cpu-cap: the image of the CPU goes into zones and is compared on restore; criu cpuinfo stays as it is."""
+    scene = scene()
+    made = scene.good_dump(extra=['--cpu-cap=cpu'])
+    if 'cpuinfo.img' not in {i['name'] for i in scene.device.json('show', made)['images']}:
+        raise Failed('cpuinfo.img is not on the device')
+    scene.images = scene.dir / 'by-id'
+    scene.images.mkdir()
+    done = scene.restore(extra=['--cpu-cap=cpu', '--zns-checkpoint', made])
+    expect('restore', done.code, 0)
+    if not done.lines('cpuinfo|cpu:'):
+        raise Failed('the log says nothing of the CPU')
+    scene.task.verify(signal.SIGUSR1)
+    plain = scene.dir / 'cpu'
+    plain.mkdir()
+    for action in ('dump', 'check'):
+        for extra in ([], ['--zns-qos', '100']):
+            done = subprocess.run([scene.cfg.criu, 'cpuinfo', action, '-D', plain, *extra], env=scene.device.env,
+                                  capture_output=True, text=True, timeout=scene.cfg.timeout)
+            expect(f'cpuinfo {action} {extra}: {done.stderr[-200:]}', done.returncode, 0)
+    expect('files', os.listdir(plain), ['cpuinfo.img'])
+
+
+def with_program(scene, program, dump_extra=(), restore_extra=(), flavour='h'):
+    """Dump and restore another program with options; what was on the device."""
+    desc = ztlib.description(ztlib.HERE / f'{program}.c')
+    directory = scene.dir / f'{program}-{flavour}'
+    directory.mkdir()
+    task = Task(directory, program, flavour, (), desc.get('opts', '').split())
+    scene.tasks.append(task)
+    task.start().wait_ready()
+    images = scene.dir / f'images-{program}'
+    images.mkdir()
+    done = scene.dump(extra=dump_extra, images=images, task=task)
+    if done.code:
+        return None, done
+    wait_until(lambda: not any(map(alive, task.pids())), 5)
+    made = scene.device.checkpoint_of('errors')
+    back = scene.restore(extra=restore_extra, images=images, task=task)
+    expect(f'restore of {program}: {back.lines("Error")[-2:]}', back.code, 0)
+    task.verify(signal.SIGUSR1)
+    return {i['name']: i['size'] for i in scene.device.json('show', made)['images']}, done
+
+
+@case
+def ghost_limit(scene):
+    """--ghost-limit: a ghost file above the limit fails the dump and nothing is left, one below it goes into zones."""
+    scene = scene(size=8)
+    images, done = with_program(scene, 'ghost', ['--ghost-limit', '1K'])
+    if images is not None or not done.lines('ghost-limit|ghost file'):
+        raise Failed('the limit was not kept')
+    scene.no_helpers()
+    scene.store_as_before()
+    for task in scene.tasks[1:]:
+        task.end()
+    shutil.rmtree(scene.dir / 'ghost-h')
+    shutil.rmtree(scene.dir / 'images-ghost')
+    images, _ = with_program(scene, 'ghost', ['--ghost-limit', '64M'])
+    ghosts = {n: s for n, s in images.items() if n.startswith('ghost-file-')}
+    if not ghosts:
+        raise Failed('no ghost file is on the device')
+    print(f'     {len(ghosts)} ghost files, {sum(ghosts.values())} bytes', flush=True)
+
+
+@case
+def locks_and_remaps(scene):
+    """--file-locks, --link-remap, --skip-in-flight, --tcp-established: accepted, images as with files."""
+    scene = scene(size=8)
+    images, _ = with_program(scene, 'files', ['--file-locks', '--link-remap', '--skip-in-flight', '--tcp-established'],
+                             ['--file-locks', '--tcp-established'])
+    expect('reg-files are there', bool({'files.img', 'fdinfo-2.img'} & set(images)), True)
+
+
+if __name__ == '__main__':
+    sys.exit(suite_main(__doc__, 'options', CASES))
