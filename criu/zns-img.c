@@ -325,6 +325,7 @@ int zns_dump_commit(int failed)
 		pr_err("%s%s\n", r.msg, r.code == -EPIPE ? "; `znsctl ls` tells whether the checkpoint exists" : "");
 		return -1;
 	}
+	zns_link_unlimit();
 	if (r.warn)
 		pr_warn("%s\n", r.msg);
 	else

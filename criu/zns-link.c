@@ -149,12 +149,17 @@ int zns_link_start(void)
 	return install_service_fd(ZNS_SK_OFF, sk[0]) < 0 ? -1 : 0;
 }
 
-void zns_link_close(void)
+void zns_link_unlimit(void)
 {
-	close_service_fd(ZNS_SK_OFF);
 	if (helper.limit_s)
 		timer_delete(helper.timer);
 	helper.limit_s = 0;
+}
+
+void zns_link_close(void)
+{
+	close_service_fd(ZNS_SK_OFF);
+	zns_link_unlimit();
 	if (helper.pidfd >= 0)
 		close(helper.pidfd);
 	helper.pidfd = -1;

@@ -9,6 +9,7 @@ extern int zns_link_start(void);	/* spawn the helper and install its socket as a
 extern void zns_link_close(void);
 /* Kill the helper when it is still there some seconds after @s: whatever waits for it then fails. 0 or -1. */
 extern int zns_link_limit(unsigned int s);
+extern void zns_link_unlimit(void);
 
 struct zns_msg {
 	struct zw_hdr h;
