@@ -63,7 +63,7 @@ PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch) scrip
 
 .PHONY: all zns criu deps deps-vm deps-doc deps-clang
 .PHONY: unit conform crash kill scale scale-small zonetests errors tools migration test
-.PHONY: test-vm zdtm zdtm-sample
+.PHONY: test-vm zdtm zdtm-sample zdtm-smoke
 .PHONY: demo bench bench-emu bench-probe
 .PHONY: fuzz fuzz-build lint man install uninstall clean
 all: zns criu
@@ -330,7 +330,12 @@ zdtm: deps
 
 zdtm-sample: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
-	$(Q)scripts/zdtm-sample
+	$(Q)scripts/zdtm-sample --zones
+
+# A minute of it, for `make test`.
+zdtm-smoke: deps
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)scripts/zdtm-sample --zones -l test/zdtm/smoke.txt --report $(B)/report/zdtm-smoke
 
 # The library is built once more, by clang, with the fuzzer's and the sanitizers' instrumentation.
 FUZZ_SAN	:= -fsanitize=address,undefined -fno-sanitize-recover=undefined

@@ -415,8 +415,11 @@ static int open_pages(struct zns_img *zi, enum zw_op op, const char *path)
 	zi->pages = true;
 	zi->id = r.image;
 	zi->size = r.size;
-	/* Page data goes through zns-pages.c only; this descriptor makes any other use fail. */
-	ret = open("/dev/null", O_PATH | O_CLOEXEC);
+	/*
+	 * Page data goes through zns-pages.c only; this descriptor makes any other use fail. No path would do: the task may
+	 * be in a root of its own already, where nothing is.
+	 */
+	ret = fcntl(get_service_fd(IMG_FD_OFF), F_DUPFD_CLOEXEC, 0);
 	return ret < 0 ? -errno : ret;
 }
 
