@@ -322,6 +322,12 @@ bench-docker: deps-docker
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/docker.py --report $(B)/report/bench-docker
 
+# The five containers alone and at once: stock runtime, ours, ours on the timing model, and the control.
+FIVE_ROUNDS	?= 5
+bench-docker-five: deps-docker
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/docker_five.py --rounds $(FIVE_ROUNDS) --report $(B)/report/bench-docker-five
+
 # All of zdtm in three flavours, every image on zones, beside stock CRIU: some 40 minutes.
 ZDTM		?=
 zdtm: deps

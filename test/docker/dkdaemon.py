@@ -8,6 +8,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from fetch import GO_PROGRAMS, Unavailable, go_program
+
 REPO = Path(__file__).resolve().parents[2]
 BIN = REPO / 'build' / 'bin'
 CACHE = REPO / 'build' / 'docker'
@@ -16,7 +18,7 @@ DOCKER = '/usr/bin/docker'
 
 # One root file system for all workloads, from packages; nothing is installed on the host.
 PACKAGES = ['base-files', 'base-passwd', 'bash', 'coreutils', 'grep', 'sed', 'procps', 'curl', 'python3-minimal',
-            'redis-server', 'nginx-light', 'mariadb-server-core', 'mariadb-client-core']
+            'redis-server', 'nginx-light', 'mariadb-server-core', 'mariadb-client-core', 'python3-pymongo']
 
 
 class Failed(Exception):
@@ -36,6 +38,7 @@ def rootfs():
     done = CACHE / 'rootfs.done'
     want = ' '.join(PACKAGES)
     if done.exists() and done.read_text() == want:
+        add_ferretdb(CACHE / 'rootfs')
         return CACHE / 'rootfs'
     debs, root = CACHE / 'debs', CACHE / 'rootfs'
     shutil.rmtree(root, ignore_errors=True)
@@ -59,7 +62,23 @@ def rootfs():
     if not (root / 'bin/sh').exists():
         (root / 'bin/sh').symlink_to('bash')
     done.write_text(want)
+    add_ferretdb(root)
     return root
+
+
+def add_ferretdb(root):
+    """Without it only the cases that need it fail."""
+    to = root / f'usr/bin/ferretdb-{GO_PROGRAMS["ferretdb"][1]}'
+    if to.exists():
+        return
+    try:
+        shutil.copy(go_program('ferretdb'), to)
+    except Unavailable as e:
+        print(f'FerretDB cannot be built: {e}', flush=True)
+        return
+    link = root / 'usr/bin/ferretdb'
+    link.unlink(missing_ok=True)
+    link.symlink_to(to.name)
 
 
 class Daemon:

@@ -11,11 +11,15 @@ from dkdaemon import Failed
 class Work:
     name = ''
     script = ''
-    size_mib = 0        # of memory, about
+    sizes = {}          # what {NAME} in the script stands for
 
-    def __init__(self, d, container, options=()):
+    def __init__(self, d, container, options=(), runtime='zns', sizes=None):
         self.d, self.container = d, container
-        d.run(container, 'bash', '-c', self.script, options=options)
+        self.sizes = {**self.sizes, **(sizes or {})}
+        script = self.script
+        for name, value in self.sizes.items():
+            script = script.replace(f'{{{name}}}', str(value))
+        d.run(container, 'bash', '-c', script, options=options, runtime=runtime)
         self.ready()
 
     def exec(self, *cmd, **more):
@@ -82,12 +86,13 @@ class Shell(Work):
 
 class Redis(Work):
     name = 'redis'
+    sizes = {'keys': 20000}
     script = '''redis-server --enable-debug-command yes --unixsocket /data/r.sock --port 0 --save "" --appendonly no --daemonize no &
         until redis-cli -s /data/r.sock ping; do sleep 0.1; done
         redis-cli -s /data/r.sock debug populate {keys} key 1000
         redis-cli -s /data/r.sock set marker present; touch /data/up
         # one connection that is used all the time
-        while :; do echo incr ticks; sleep 0.1; done | redis-cli -s /data/r.sock > /dev/null & wait'''.replace('{keys}', '20000')
+        while :; do echo incr ticks; sleep 0.1; done | redis-cli -s /data/r.sock > /dev/null & wait'''
 
     def cli(self, *cmd):
         said = self.exec('redis-cli', '-e', '-s', '/data/r.sock', *cmd).stdout.strip()
@@ -99,7 +104,7 @@ class Redis(Work):
         self.wait('test -e /data/up', 'server')
 
     def digest(self):
-        keys = [f'key:{i}' for i in range(0, 20000, 997)]
+        keys = [f'key:{i}' for i in range(0, self.sizes['keys'], 997)]
         return self.cli('debug', 'digest-value', 'marker', *keys)
 
     def ticks(self):
@@ -150,16 +155,17 @@ END
 class Maria(Work):
     """MariaDB, for MySQL."""
     name = 'mariadb'
+    sizes = {'pool': 64, 'rows': 20000}     # MiB; rows
     script = '''mkdir -p /data/db /run/mysqld; cd /usr
         mariadb-install-db --no-defaults --user=root --datadir=/data/db --auth-root-authentication-method=normal --skip-test-db \
             --basedir=/usr >/data/install.log 2>&1
         mariadbd --no-defaults --user=root --datadir=/data/db --socket=/data/m.sock --skip-networking --innodb-use-native-aio=0 \
-            --innodb-buffer-pool-size=64M --pid-file=/data/m.pid --lc-messages-dir=/usr/share/mysql &
+            --innodb-buffer-pool-size={pool}M --pid-file=/data/m.pid --lc-messages-dir=/usr/share/mysql &
         m="mariadb --no-defaults --socket=/data/m.sock -u root"
         until $m -e 'select 1'; do sleep 0.3; done
         $m -e "create database shop; create table shop.t (id int primary key auto_increment, v varchar(200)) engine=innodb;
                create table shop.ticks (n int); insert into shop.ticks values (0)"
-        $m shop -e "insert into t (v) select sha2(seq, 512) from seq_1_to_20000"
+        $m shop -e "insert into t (v) select sha2(seq, 512) from seq_1_to_{rows}"
         touch /data/up
         while :; do echo 'update shop.ticks set n = n + 1;'; sleep 0.1; done | $m & wait'''
 
@@ -176,4 +182,51 @@ class Maria(Work):
         return int(self.sql('select n from shop.ticks'))
 
 
-WORKS = [Shell, Redis, Nginx, Maria]
+class Ferret(Work):
+    """FerretDB with its SQLite back end, for MongoDB: the same protocol, and pymongo as its client."""
+    name = 'ferretdb'
+    sizes = {'docs': 5000}
+    script = """mkdir -p /data/db
+        ferretdb --handler=sqlite --sqlite-url=file:/data/db/ --listen-addr= --listen-unix=/data/f.sock --state-dir=/data \
+            --telemetry=disable --debug-addr=- --log-level=error &
+        until [ -S /data/f.sock ]; do sleep 0.1; done
+        cat > /data/client.py <<END
+import hashlib, os, time
+from pymongo import MongoClient, monitoring
+class Once(monitoring.ConnectionPoolListener):  # a lost connection ends this client, and its ticks
+    made = 0
+    def connection_created(self, event):
+        Once.made += 1
+        if Once.made > 1:
+            os._exit(1)
+    pool_created = pool_cleared = pool_closed = connection_ready = connection_closed = lambda self, event: None
+    connection_check_out_started = connection_check_out_failed = lambda self, event: None
+    connection_checked_out = connection_checked_in = lambda self, event: None
+shop = MongoClient('mongodb://%2Fdata%2Ff.sock/', serverSelectionTimeoutMS=60000, event_listeners=[Once()]).shop
+shop.t.insert_many([{'_id': i, 'v': hashlib.sha512(b'%d' % i).hexdigest()} for i in range({docs})])
+shop.ticks.insert_one({'_id': 1, 'n': 0})
+open('/data/up', 'w').close()
+assert Once.made == 1
+while True:
+    assert shop.ticks.update_one({'_id': 1}, {'\\$inc': {'n': 1}}).modified_count == 1
+    time.sleep(0.1)
+END
+        python3 /data/client.py & wait"""
+    SHOP = "from pymongo import MongoClient; shop = MongoClient('mongodb://%2Fdata%2Ff.sock/').shop; "
+
+    def python(self, text):
+        return self.exec('python3', '-c', self.SHOP + text).stdout.strip()
+
+    def ready(self):
+        self.wait('test -e /data/up', 'server')
+
+    def digest(self):
+        return self.python("import hashlib; print(hashlib.sha256(repr([(d['_id'], d['v']) for d in shop.t.find().sort('_id', 1)])"
+                           ".encode()).hexdigest(), shop.t.count_documents({}))")
+
+    def ticks(self):
+        return int(self.python("print(shop.ticks.find_one({'_id': 1})['n'])"))
+
+
+# The papers' five, MongoDB and MySQL by those that speak their protocols.
+WORKS = [Shell, Redis, Nginx, Ferret, Maria]
