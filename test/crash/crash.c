@@ -3,13 +3,14 @@
  * Power cuts by enumeration, in the manner of SQLite's test6.c: run a load on a device that remembers, then look at
  * every state that a cut could have left (issue: crash safety; design.md §7, §8).
  *
- *   crash [--states N] [--seed N] [--only] [--omit data|log] [--flips N] [--verbose]
+ *   crash [--states N] [--seed N] [--only] [--omit data|log|move|order] [--flips N] [--verbose]
  *     --states N    go on with further loads until so many distinct states were checked, a fifth of them different in
  *                   metadata zones (100000)
  *     --seed N      of the first load (1); a failure names its load's seed
  *     --only        that one load
  *     --flips N     instead: damage one live byte, N times; never wrong, never lost without a word
- *     --omit KIND   control: flushes of that kind do nothing. Must end in failures.
+ *     --omit KIND   control: flushes of that kind do nothing; order: compaction resets before it commits. Must end in
+ *                   failures.
  *
  * The first WHOLE loads, and all epochs that touch metadata zones, are enumerated whole where an epoch has at most
  * EXHAUSTIVE combinations (with 3 data zones and 3 metadata zones nearly all have); of others so many are drawn with the
@@ -28,7 +29,8 @@
 #define SHOW 5			/* failures in full */
 
 static struct {
-	uint64_t states, meta_states, epochs, exhaustive, failures, loads, dumps, pairs, aborts, removes, rolls, ops, omitted;
+	uint64_t states, meta_states, epochs, exhaustive, failures, loads, dumps, pairs, aborts, removes, rolls, moves, moved_zones, ops,
+		 omitted;
 } sum;
 static bool verbose;
 
@@ -173,6 +175,8 @@ static int run(uint64_t seed, enum trace_omit omit)
 	sum.aborts += r.l.aborts;
 	sum.removes += r.l.removes;
 	sum.rolls += r.l.rolls;
+	sum.moves += r.l.moves;
+	sum.moved_zones += r.l.moved_zones;
 	sum.ops += r.t->ops;
 	sum.omitted += r.t->omitted;
 	if (r.failed)
@@ -222,7 +226,7 @@ static int flips(uint64_t nr, uint64_t seed)
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: crash [--states N] [--seed N] [--only] [--omit data|log] [--flips N] [--verbose]\n");
+	fprintf(stderr, "usage: crash [--states N] [--seed N] [--only] [--omit data|log|move|order] [--flips N] [--verbose]\n");
 	return 2;
 }
 
@@ -246,7 +250,8 @@ int main(int argc, char **argv)
 		case 'f': nr_flips = strtoull(optarg, NULL, 0); break;
 		case 'v': verbose = true; break;
 		case 'm':
-			omit = !strcmp(optarg, "data") ? OMIT_DATA : !strcmp(optarg, "log") ? OMIT_LOG : OMIT_NONE;
+			omit = !strcmp(optarg, "data") ? OMIT_DATA : !strcmp(optarg, "log") ? OMIT_LOG :
+			       !strcmp(optarg, "move") ? OMIT_MOVE : !strcmp(optarg, "order") ? OMIT_ORDER : OMIT_NONE;
 			if (!omit)
 				return usage();
 			break;
@@ -265,12 +270,14 @@ int main(int argc, char **argv)
 	do {
 		run(seed++, omit);
 	} while (!only && (sum.states < want || sum.meta_states < want / 5) && sum.failures < SHOW);
-	printf("%llu loads: %llu dumps (%llu pairs), %llu aborted, %llu removals, %llu roll-overs; %llu device operations\n",
+	printf("%llu loads: %llu dumps (%llu pairs), %llu aborted, %llu removals, %llu checkpoints moved out of %llu zones, "
+	       "%llu roll-overs; %llu device operations\n",
 	       (unsigned long long)sum.loads, (unsigned long long)sum.dumps, (unsigned long long)sum.pairs,
-	       (unsigned long long)sum.aborts, (unsigned long long)sum.removes, (unsigned long long)sum.rolls,
+	       (unsigned long long)sum.aborts, (unsigned long long)sum.removes, (unsigned long long)sum.moves,
+	       (unsigned long long)sum.moved_zones, (unsigned long long)sum.rolls,
 	       (unsigned long long)sum.ops);
 	if (omit)
-		printf("control: %llu flushes did nothing\n", (unsigned long long)sum.omitted);
+		printf(omit == OMIT_ORDER ? "control: %llu zones were reset too early\n" : "control: %llu flushes did nothing\n", (unsigned long long)sum.omitted);
 	printf("%llu epochs, %llu of them enumerated whole; %llu distinct states, %llu different in metadata zones; %.1f s\n",
 	       (unsigned long long)sum.epochs, (unsigned long long)sum.exhaustive, (unsigned long long)sum.states,
 	       (unsigned long long)sum.meta_states, (double)(zns_mono_ns() - begin) / 1e9);

@@ -8,7 +8,7 @@
 
 #define UNIT KIB(64)
 
-static int ask(struct znsd *d, struct conn *c, ZnsPb__Request *req, struct reply *rep, struct zns_err *err)
+int load_ask(struct znsd *d, struct conn *c, ZnsPb__Request *req, struct reply *rep, struct zns_err *err)
 {
 	int ret;
 
@@ -70,7 +70,7 @@ static int zone_get(void *arg, uint32_t group, const uint32_t *done, uint32_t nr
 	get.done_zones = (uint32_t *)done;
 	get.n_done_zones = nr_done;
 	req.zone_get = &get;
-	ret = ask(u->d, &u->conn, &req, &rep, err);
+	ret = load_ask(u->d, &u->conn, &req, &rep, err);
 	if (!ret)
 		*out = (struct zns_zone_slot){ .zone = rep.r.zone->zone, .group = rep.r.zone->group,
 					       .start = rep.r.zone->start, .capacity = rep.r.zone->capacity };
@@ -97,7 +97,7 @@ static int dump_begin(struct znsd *d, struct dump *u, struct load_ckpt *k, uint3
 	begin->has_min_room = 1;
 	begin->min_room = UNIT;
 	req->dump_begin = begin;
-	ret = ask(d, &u->conn, req, &rep, err);
+	ret = load_ask(d, &u->conn, req, &rep, err);
 	if (!rep.later)
 		zns_pb__request__free_unpacked(req, NULL);
 	if (!ret) {
@@ -159,7 +159,7 @@ static int dump_commit(struct dump *u, struct trace *t, struct zns_err *err)
 		u->k->begun = trace_now(t);
 	if (!ret) {
 		req.commit = c;
-		ret = ask(u->d, &u->conn, &req, &rep, err);
+		ret = load_ask(u->d, &u->conn, &req, &rep, err);
 		reply_free(&rep);
 	}
 	if (!ret && t)
@@ -293,12 +293,39 @@ static int remove_one(struct znsd *d, struct trace *t, struct load *l, struct zn
 	rm.by = (char *)"the load";
 	req.rm = &rm;
 	k->rm_begun = trace_now(t);
-	ret = ask(d, &c, &req, &rep, err);
+	ret = load_ask(d, &c, &req, &rep, err);
 	reply_free(&rep);
 	if (!ret)
 		k->rm_acked = trace_now(t);
 	l->removes++;
 	return ret;
+}
+
+/* Between the copy and its commit others go on: a dump, or the removal of what is being moved. */
+struct between {
+	struct trace *t;
+	struct load *l;
+	const struct load_size *size;
+};
+
+static int meanwhile(void *arg, struct znsd *d, struct zns_err *err)
+{
+	struct between *b = arg;
+	uint64_t what = load_rnd(&b->l->rng, 8);
+	int ret = 0;
+
+	if (what == 0)
+		ret = one_dump(d, b->t, b->l, b->size, true, err);
+	else if (what == 1)
+		ret = remove_one(d, b->t, b->l, err);
+	return ret == -ENOSPC || ret == -EBUSY ? 0 : ret;
+}
+
+static int compact(struct znsd *d, struct trace *t, struct load *l, const struct load_size *size, struct zns_err *err)
+{
+	struct between b = { t, l, size };
+
+	return load_compact(d, t, l, 70, meanwhile, &b, err);
 }
 
 static int step(struct znsd *d, struct trace *t, struct load *l, const struct load_size *size, struct zns_err *err)
@@ -312,8 +339,10 @@ static int step(struct znsd *d, struct trace *t, struct load *l, const struct lo
 		ret = two_dumps(d, t, l, size, err);
 	else if (what < 9)
 		ret = one_dump(d, t, l, size, false, err);
-	else if (what < 14)
+	else if (what < 12)
 		ret = remove_one(d, t, l, err);
+	else if (what < 14)
+		ret = compact(d, t, l, size, err);
 	else
 		ret = (broker_idle(d), 0);
 	/* A full device is no failure: make room, as a user would. */

@@ -2,7 +2,7 @@
 #ifndef CRASH_LOAD_H
 #define CRASH_LOAD_H
 /*
- * The load that is cut short: dumps (also two at once), aborted dumps, deletes and reservations, through the broker's
+ * The load that is cut short: dumps (also two at once), aborted dumps, deletes, compaction and reservations, through the broker's
  * own code, the striping writer and the store, all in this process on one device. And the model of what a user was
  * told: which checkpoint was acknowledged, or removed, from which epoch on.
  */
@@ -32,7 +32,7 @@ struct load {
 	struct load_ckpt *ckpt;
 	uint32_t nr, max;
 	uint64_t rng;
-	uint32_t dumps, removes, aborts, pairs, rolls;
+	uint32_t dumps, removes, aborts, pairs, rolls, moves, moved_zones;
 };
 
 struct load_size {
@@ -47,6 +47,16 @@ void load_fill(struct load_image *img, uint64_t seed);	/* allocates data */
 
 /* One dump of @k's images through the broker; 0, or why not. */
 int load_dump(struct znsd *d, struct load_ckpt *k, uint32_t qos_mibps, struct zns_err *err);
+
+/* One request to the broker's code; rep is ended with reply_free. */
+int load_ask(struct znsd *d, struct conn *c, ZnsPb__Request *req, struct reply *rep, struct zns_err *err);
+
+/*
+ * Compaction of zones with at most @percent live, by the library's plan (or of any one) and mover; @meanwhile runs between a copy and its
+ * commit. What a user sees must not change at all.
+ */
+int load_compact(struct znsd *d, struct trace *t, struct load *l, uint32_t percent,
+		 int (*meanwhile)(void *arg, struct znsd *d, struct zns_err *err), void *arg, struct zns_err *err);
 
 /* Format and run @size->steps steps drawn from @seed; the trace then holds the epochs. */
 struct trace *load_run(const struct load_size *size, uint64_t seed, enum trace_omit omit, struct load *out,

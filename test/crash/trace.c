@@ -167,6 +167,8 @@ static bool omitted(const struct trace *t)
 	for (uint32_t z = 0; z < t->dev.geo.nr_zones; z++)
 		if (t->h[z].durable + 1 < t->h[z].nr)
 			*(z < t->nr_meta ? &meta : &data) = true;
+	if (t->moving)
+		return t->omit == OMIT_MOVE || t->omit == OMIT_DATA;
 	return (t->omit == OMIT_DATA && data && !meta) || (t->omit == OMIT_LOG && meta);
 }
 

@@ -46,8 +46,12 @@ struct trace {
 	struct epoch *epoch;
 	uint32_t nr_epochs, max_epochs;
 	uint64_t ops;
-	/* Control: flushes of this kind do nothing, and are not recorded. */
-	enum trace_omit { OMIT_NONE, OMIT_DATA, OMIT_LOG } omit;
+	/*
+	 * Control: flushes of this kind do nothing, and are not recorded. OMIT_ORDER: compaction resets the old zones before
+	 * the new record is written (the load's doing).
+	 */
+	enum trace_omit { OMIT_NONE, OMIT_DATA, OMIT_LOG, OMIT_MOVE, OMIT_ORDER } omit;
+	bool moving;		/* a compaction is about to commit: OMIT_MOVE is about its flush */
 	uint64_t omitted;
 	bool recording;
 };

@@ -240,7 +240,7 @@ static bool take_over(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q,
 	if (!t || t->len != ZNS_UUID_LEN)
 		return false;
 	for (l = d->leases; l; l = l->next)
-		if (l->dump && !l->dying && l->nr_zones == (l->claimed != ZNSD_NONE) && l->conn != c &&
+		if (l->dump && !l->background && !l->dying && l->nr_zones == (l->claimed != ZNSD_NONE) && l->conn != c &&
 		    !memcmp(l->id, t->data, ZNS_UUID_LEN) && !strcmp(l->container, q->container))
 			break;
 	if (!l)

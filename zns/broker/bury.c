@@ -26,7 +26,7 @@ static bool put(struct znsd *d, uint32_t zone, const uint8_t *block)
 	return !ret;
 }
 
-void bury_in_zone(struct znsd *d, uint32_t zone, const ZnsPb__Tombstone *t)
+static void bury_in_zone(struct znsd *d, uint32_t zone, const ZnsPb__Tombstone *t)
 {
 	size_t block = d->dev->geo.block_size;
 	cleanup_free uint8_t *buf = NULL;
@@ -42,4 +42,21 @@ void bury_in_zone(struct znsd *d, uint32_t zone, const ZnsPb__Tombstone *t)
 	for (i = 0; i < d->nr_zones; i++)
 		if (has_room(d, i) && put(d, i, buf))
 			return;
+}
+
+uint32_t *bury_zones(const ZnsPb__Checkpoint *k, uint32_t *nr)
+{
+	uint32_t *zones = znsd_alloc((k->n_old_manifests + 1) * sizeof(*zones));
+
+	*zones = k->manifest->zone;
+	for (size_t i = 0; i < k->n_old_manifests; i++)
+		zones[i + 1] = k->old_manifests[i];
+	*nr = (uint32_t)k->n_old_manifests + 1;
+	return zones;
+}
+
+void bury(struct znsd *d, const uint32_t *zones, uint32_t nr, const ZnsPb__Tombstone *t)
+{
+	for (uint32_t i = 0; t && i < nr; i++)
+		bury_in_zone(d, zones[i], t);
 }

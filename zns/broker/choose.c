@@ -283,9 +283,8 @@ static int choose_domain(struct znsd *d, const struct ask *a, struct choice *ch)
 	return 0;
 }
 
-int choose(struct znsd *d, const struct ask *a, struct choice *ch, struct zns_err *err)
+static int choose_now(struct znsd *d, const struct ask *a, struct choice *ch, uint32_t left, struct zns_err *err)
 {
-	uint32_t total = budget_total(d), used = budget_used(d), left = total > used ? total - used : 0;
 	uint32_t found, i, room = 0;
 	int ret;
 
@@ -314,6 +313,29 @@ int choose(struct znsd *d, const struct ask *a, struct choice *ch, struct zns_er
 	if (a->separate && !ch->nr_meta)
 		snprintf(ch->note, sizeof(ch->note), "no group is left for metadata images: they go with the pages");
 	return check_active(d, ch, ch->width + ch->nr_meta, own_parked(d, a, ch));
+}
+
+/*
+ * Zones of a compaction count as if they were there; but before they are given out it must have let go of them, which it
+ * does at its next step.
+ */
+int choose(struct znsd *d, const struct ask *a, struct choice *ch, struct zns_err *err)
+{
+	uint32_t total = budget_total(d), used = budget_used(d), moving = compact_zones(d);
+	uint32_t others = used - zns_min(used, moving);
+	int ret = choose_now(d, a, ch, total > others ? total - others : 0, err);
+
+	if (!moving) {
+		d->compact_yield = false;
+		return ret;
+	}
+	if (!ret && total - zns_min(total, used) < ch->width + ch->nr_meta)
+		ret = busy(ch, "%u zones are being compacted", moving);
+	else if (ret == -ENOSPC)
+		ret = busy(ch, "the last free zone is being compacted into");
+	if (ret == -EBUSY)
+		d->compact_yield = ch->room = true;
+	return ret;
 }
 
 /* The groups that a waiter will get when they are free: others that may choose leave them alone meanwhile. */

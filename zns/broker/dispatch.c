@@ -7,7 +7,8 @@ static int count_members(const ZnsPb__Request *r)
 	return !!r->dump_begin + !!r->zone_get + !!r->commit + (r->has_abort && r->abort) + !!r->restore_begin +
 	       (r->has_ls && r->ls) + !!r->rm + (r->has_status && r->status) + (r->has_zones && r->zones) +
 	       (r->has_profile && r->profile) + !!r->reserve + !!r->release + !!r->reset + (r->has_quit && r->quit) +
-	       !!r->retain + !!r->mark + !!r->progress + !!r->encryption + !!r->rekey;
+	       !!r->retain + !!r->mark + !!r->progress + !!r->encryption + !!r->rekey +
+	       !!r->compact_begin + !!r->compact_zone + !!r->compact_step + !!r->compact_commit;
 }
 
 int znsd_dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *r, struct reply *rep)
@@ -63,5 +64,13 @@ int znsd_dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *r, struct repl
 		return handle_encryption(d, r->encryption, rep);
 	if (r->rekey)
 		return handle_rekey(d, r->rekey, rep);
+	if (r->compact_begin)
+		return handle_compact_begin(d, c, r->compact_begin, rep);
+	if (r->compact_zone)
+		return handle_compact_zone(d, c, r->compact_zone, rep);
+	if (r->compact_step)
+		return handle_compact_step(d, c, r->compact_step, rep);
+	if (r->compact_commit)
+		return handle_compact_commit(d, c, r->compact_commit, rep);
 	return handle_quit(d, rep);
 }

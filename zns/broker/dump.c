@@ -59,6 +59,14 @@ static uint32_t find_empty(struct znsd *d, const struct search *s, struct zn_gro
 	return ZNSD_NONE;
 }
 
+uint32_t find_empty_zone(struct znsd *d, struct zn_group *g, const uint32_t *not_zones, size_t nr_not)
+{
+	const ZnsPb__ZoneGet q = { .not_zones = (uint32_t *)not_zones, .n_not_zones = nr_not };
+	struct lease none = { .dump = true };
+
+	return find_empty(d, &(struct search){ .l = &none, .q = &q }, g);
+}
+
 static uint32_t reset_garbage(struct znsd *d, const struct zn_group *g)
 {
 	uint32_t batch[ZNSD_RESET_BATCH], n = 0, i;
@@ -263,7 +271,7 @@ int handle_zone_get(struct znsd *d, struct conn *c, const ZnsPb__ZoneGet *q, str
 	uint32_t zone;
 	int ret;
 
-	if (!l)
+	if (!l || l->background)
 		return zns_fail(&rep->err, -EINVAL, "zone_get without a dump on this connection");
 	if (q->group >= d->nr_groups || !may_ask(d, l, q->group))
 		return zns_fail(&rep->err, -EINVAL, "group %u was not granted to this dump", q->group);
@@ -349,7 +357,7 @@ int handle_commit(struct znsd *d, struct conn *c, ZnsPb__Checkpoint *ckpt, struc
 	struct lease *l = lease_of(d, c);
 	int ret;
 
-	if (!l)
+	if (!l || l->background)
 		return zns_fail(&rep->err, -EINVAL, "commit without a dump on this connection");
 	if (conn_left(c))	/* it gave up, and said that nothing was committed */
 		return zns_fail(&rep->err, -EPIPE, "commit: whoever asked is gone");

@@ -48,7 +48,7 @@ void groups_state(const struct znsd *d, const char *container, const struct leas
 				gs[res->groups[k]].nr_reservations++;
 	}
 	for (l = d->leases; l; l = l->next) {
-		if (l == self)
+		if (l == self || l->background)
 			continue;
 		for (k = 0; k < l->nr_groups; k++) {
 			struct zns_group_state *g = &gs[l->groups[k]];
@@ -105,7 +105,7 @@ void groups_mark_shared(struct znsd *d, struct lease *l, uint32_t group)
 			mark(l, group);
 	}
 	for (o = d->leases; o; o = o->next) {
-		if (o == l || !o->dump || !uses_group(d, o, group))
+		if (o == l || !o->dump || o->background || l->background || !uses_group(d, o, group))
 			continue;
 		mark(o, group);
 		mark(l, group);
@@ -147,7 +147,7 @@ const char *groups_holders(const struct znsd *d, const char *container, char *bu
 	*buf = 0;
 	for (l = d->leases; l && at < len; l = l->next) {
 		at += snprintf(buf + at, len - at, "%s%s (%s, PID %u, ", at ? ", " : "", l->container,
-			       l->dump ? "dump" : "restore", l->pid);
+			       l->background ? "compaction" : l->dump ? "dump" : "restore", l->pid);
 		list_groups(buf, len, &at, l->groups, l->nr_groups);
 		if (at < len)
 			at += snprintf(buf + at, len - at, ")");

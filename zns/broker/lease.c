@@ -127,7 +127,7 @@ void reservation_renew(struct znsd *d, const char *container)
 	cleanup_free char *name = NULL;
 
 	for (l = d->leases; l; l = l->next)
-		if (l->dump && !l->dynamic && !strcmp(l->container, container))
+		if (l->dump && !l->dynamic && !l->background && !strcmp(l->container, container))
 			break;
 	if (!l || zns_store_find_reservation(d->store, container))
 		return;
@@ -179,6 +179,7 @@ void lease_end(struct znsd *d, struct lease *l)
 		zone_settle(d, zone);
 	}
 	d->sweep = true;
+	d->compact_yield &= compact_zones(d) > 0;
 	if (l->dump)
 		reservation_settle(d, l->container);
 	lease_free(l);

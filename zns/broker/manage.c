@@ -28,10 +28,10 @@ void note_ours(struct znsd *d, const ZnsPb__Checkpoint *k)
 
 int handle_rm(struct znsd *d, const ZnsPb__Rm *q, struct reply *rep)
 {
-	uint32_t *zones;
+	struct grave { uint32_t *zones, nr; } *graves;
 	char id[ZNS_UUID_STR];
 	size_t i;
-	int ret;
+	int ret = 0;
 
 	if (!*q->by || strlen(q->by) > 200)
 		return zns_fail(&rep->err, -EINVAL, "rm: who asks must be said in 1 to 200 bytes");
@@ -51,34 +51,42 @@ int handle_rm(struct znsd *d, const ZnsPb__Rm *q, struct reply *rep)
 			return rep->err.code;
 	}
 	rep->r.removed = reply_alloc(rep, q->n_checkpoints * sizeof(*rep->r.removed));
-	zones = reply_alloc(rep, q->n_checkpoints * sizeof(*zones));
+	graves = reply_alloc(rep, q->n_checkpoints * sizeof(*graves));
 	for (i = 0; i < q->n_checkpoints; i++) {
 		const ZnsPb__Checkpoint *k = zns_store_find(d->store, q->checkpoints[i].data);
 		cleanup_free char *container = NULL;
 		const ZnsPb__Tombstone *t;
-		uint32_t zone;
+		struct grave g;
 
 		if (!k)
 			continue;
 		container = znsd_strdup(k->container);
 		note_ours(d, k);
-		zone = k->manifest->zone;
+		g.zones = bury_zones(k, &g.nr);
 		ret = zns_store_remove(d->store, q->checkpoints[i].data, q->by, &rep->err);
-		if (ret)
-			return ret;
+		if (ret) {
+			free(g.zones);
+			break;
+		}
 		d->sweep = true;
 		t = zns_store_find_tombstone(d->store, q->checkpoints[i].data);
 		if (t) {
-			zones[rep->r.n_removed] = zone;
+			graves[rep->r.n_removed] = g;
 			rep->r.removed[rep->r.n_removed++] = copy_tombstone(rep, t);
+		} else {
+			free(g.zones);
 		}
 		reservation_settle(d, container);
 		reservation_renew(d, container);
 	}
 	/* When all are removed: most zones then hold nothing any more. */
-	for (i = 0; i < rep->r.n_removed; i++)
-		bury_in_zone(d, zones[i], rep->r.removed[i]);
+	for (i = 0; i < rep->r.n_removed; i++) {
+		bury(d, graves[i].zones, graves[i].nr, rep->r.removed[i]);
+		free(graves[i].zones);
+	}
 	waiters_run(d);
+	if (ret)
+		return ret;
 	/* Also if all of them were removed before: then a crash came in between, or it was done without --secure. */
 	if (q->secure && zns_store_erase(d->store, &rep->err))
 		return zns_wrap(&rep->err, "removed, but not erased");
@@ -199,7 +207,7 @@ int handle_release(struct znsd *d, const char *container, struct reply *rep)
 	if (!zns_store_find_reservation(d->store, container))
 		return zns_fail(&rep->err, -ENOENT, "%.200s has no reservation on %s", container, d->reg.path);
 	for (l = d->leases; l; l = l->next)
-		if (l->dump && !l->dynamic && !strcmp(l->container, container))
+		if (l->dump && !l->dynamic && !l->background && !strcmp(l->container, container))
 			return zns_fail(&rep->err, -EBUSY, "a dump of %s is running (PID %u)", container, l->pid);
 	ret = zns_store_release(d->store, container, &rep->err);
 	if (!ret)	/* what normal I/O wrote we know nothing of */

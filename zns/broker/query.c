@@ -75,13 +75,16 @@ static void status_leases(struct znsd *d, ZnsPb__Status *s, struct reply *rep)
 	for (l = d->leases; l; l = l->next) {
 		ZnsPb__LeaseLine *line = reply_alloc(rep, sizeof(*line));
 
+		if (l->background && !l->dump)
+			continue;	/* the other half is told */
+
 		zns_pb__lease_line__init(line);
-		line->kind = l->dump ? "dump" : "restore";
+		line->kind = l->background ? "compact" : l->dump ? "dump" : "restore";
 		line->pid = l->pid;
 		line->container = l->container;
 		line->groups = l->groups;
 		line->n_groups = l->nr_groups;
-		line->has_qos_mibps = l->dump;
+		line->has_qos_mibps = l->dump && !l->background;
 		line->qos_mibps = l->qos_mibps;
 		line->has_since_ns = 1;
 		line->since_ns = l->since_ns;

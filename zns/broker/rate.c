@@ -65,6 +65,8 @@ static uint32_t spare_share(const struct znsd *d, uint32_t spare)
 		for (l = d->leases; l; l = l->next) {
 			uint32_t cap = cap_of(l), room = cap ? cap - zns_min(cap, l->promised_mibps) : UINT32_MAX;
 
+			if (l->background)
+				continue;
 			if (room <= before)
 				left -= zns_min(left, (uint64_t)room);
 			else

@@ -86,17 +86,18 @@ void retention_apply(struct znsd *d, const char *container)
 	zns_retention(v, n, rule->keep, rule->ttl_s, zns_now_ns());
 	for (i = 0; i < n; i++) {
 		const ZnsPb__Checkpoint *c = v[i].due ? zns_store_find(d->store, ids[i]) : NULL;
-		uint32_t zone;
+		cleanup_free uint32_t *zones = NULL;
+		uint32_t nr;
 
 		if (!c)
 			continue;
 		note_ours(d, c);
-		zone = c->manifest->zone;
+		zones = bury_zones(c, &nr);
 		zns_uuid_format(ids[i], text);
 		if (zns_store_remove(d->store, ids[i], "its container's retention", &err))
 			znsd_log("retention of %s: %s: %s", container, text, err.msg);
 		else
-			bury_in_zone(d, zone, zns_store_find_tombstone(d->store, ids[i]));
+			bury(d, zones, nr, zns_store_find_tombstone(d->store, ids[i]));
 		d->sweep = true;
 	}
 }

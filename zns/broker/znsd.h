@@ -68,6 +68,8 @@ struct lease {
 	bool dynamic;		/* a dump without reservation */
 	bool promised;		/* admitted without sharing: nobody else gets its groups while it lasts */
 	bool packed;		/* a small dump: its zones are pack zones */
+	bool background;	/* of a compaction: gives way to everybody, and counts for nobody's admission */
+	uint32_t moved;		/* of a compaction: the version of the checkpoint that it began with */
 	bool dying;		/* connection lost, writer's process still there */
 	uint64_t dying_until;
 	struct conn *conn;
@@ -165,6 +167,7 @@ struct znsd {
 	bool park_check;	/* too many may be parked */
 	uint32_t room_wanted;	/* parked zones to finish for somebody who waits */
 	uint64_t finish_ns;	/* the last finish in the background */
+	bool compact_yield;	/* somebody needs the zones of compactions: they shall end */
 	struct finisher *finisher;	/* NULL: zones are finished in the loop */
 	uint32_t io_zones;	/* active zones of normal I/O, as of io_ns */
 	uint64_t io_ns;
@@ -294,12 +297,22 @@ int waiters_run(struct znsd *d);	/* try them in order; milliseconds until a dead
 void waiter_drop(struct znsd *d, struct conn *c);
 
 /* dump.c */
+uint32_t find_empty_zone(struct znsd *d, struct zn_group *g, const uint32_t *not_zones, size_t nr_not);
 int handle_zone_get(struct znsd *d, struct conn *c, const ZnsPb__ZoneGet *q, struct reply *rep);
 int handle_commit(struct znsd *d, struct conn *c, ZnsPb__Checkpoint *ckpt, struct reply *rep);
 int handle_abort(struct znsd *d, struct conn *c, struct reply *rep);
 
 /* restore.c */
 int handle_restore_begin(struct znsd *d, struct conn *c, const ZnsPb__RestoreBegin *q, struct reply *rep);
+/* A lease that keeps @id's zones from being reset; the record goes into the answer. NULL: no such checkpoint. */
+struct lease *restore_lease(struct znsd *d, struct conn *c, const ProtobufCBinaryData *id, struct reply *rep);
+
+/* compact.c: moving live bytes out of zones that hold few of them */
+int handle_compact_begin(struct znsd *d, struct conn *c, const ZnsPb__CompactBegin *q, struct reply *rep);
+int handle_compact_zone(struct znsd *d, struct conn *c, const ZnsPb__CompactZone *q, struct reply *rep);
+int handle_compact_step(struct znsd *d, struct conn *c, const ZnsPb__CompactStep *q, struct reply *rep);
+int handle_compact_commit(struct znsd *d, struct conn *c, const ZnsPb__Checkpoint *q, struct reply *rep);
+uint32_t compact_zones(const struct znsd *d);	/* that compactions write now */
 
 /* rate.c */
 bool rate_one_domain(const struct znsd *d);
@@ -323,7 +336,9 @@ int handle_zones(struct znsd *d, struct reply *rep);
 int handle_profile(struct znsd *d, struct reply *rep);
 
 /* bury.c */
-void bury_in_zone(struct znsd *d, uint32_t zone, const ZnsPb__Tombstone *t);	/* @zone: of its manifest */
+/* Zones with a footer of the checkpoint, malloc'ed; *nr of them. To be asked before it is removed. */
+uint32_t *bury_zones(const ZnsPb__Checkpoint *k, uint32_t *nr);
+void bury(struct znsd *d, const uint32_t *zones, uint32_t nr, const ZnsPb__Tombstone *t);
 
 /* retain.c */
 int handle_retain(struct znsd *d, const ZnsPb__Retention *q, struct reply *rep);

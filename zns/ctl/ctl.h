@@ -37,6 +37,7 @@ int cmd_verify(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_pin(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_unpin(const struct ctl_cmd *cmd, int argc, char **argv);

@@ -113,6 +113,46 @@ int zns_store_commit(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns
 	return 0;
 }
 
+int zns_store_move(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_err *err)
+{
+	const struct zns_ent *old;
+	ZnsPb__Checkpoint *copy;
+	struct zns_ent *e;
+	size_t rec;
+	int rc;
+
+	rc = writable(s, err);
+	if (!rc && !c->manifest)
+		rc = zns_fail(err, -EINVAL, "checkpoint without a manifest");
+	if (!rc)
+		rc = zns_check_checkpoint(c, &s->st.lim, -EINVAL, err);
+	if (!rc)
+		rc = zns_state_may_replace(&s->st, c, -EINVAL, err);
+	if (rc)
+		return rc;
+	old = zns_state_find(&s->st, c->id.data);
+	rec = zns_state_rec(&s->st, &c->base);
+	if (rec > old->rec)
+		rc = may_grow(s, rec - old->rec, err);
+	if (!rc)
+		rc = zns_state_room(&s->st, err);
+	if (rc)
+		return rc;
+	copy = zns_store_copy(&c->base, err);
+	if (!copy)
+		return -ENOMEM;
+	e = zns_state_ent(&s->st, &copy->base, copy->container, err);
+	if (!e)
+		return -ENOMEM;
+	rc = zns_store_append(s, ZNS_FRAME_MOVED, &c->base, err);
+	if (rc) {
+		zns_state_ent_drop(&s->st, e);
+		return rc;
+	}
+	zns_state_replace(&s->st, e);
+	return 0;
+}
+
 int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, struct zns_err *err)
 {
 	ZnsPb__Tombstone t = ZNS_PB__TOMBSTONE__INIT, *copy;

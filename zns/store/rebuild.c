@@ -15,8 +15,10 @@ struct rebuild {
 	const struct zns_rebuild_params *p;
 	struct verdict *verdict;	/* the last word on each counts; told at the end */
 	size_t nr_verdicts;
-	uint8_t (*dead)[ZNS_UUID_LEN];	/* found, and not to be taken: what it claims explains nothing */
+	struct zns_dead *dead;	/* found, and not to be taken: what it claims explains nothing */
 	size_t nr_dead;
+	struct zns_dead *left;	/* records of the log that were left out; a later version may still be found */
+	size_t nr_left;
 	struct zns_rebuild_result *r;
 	struct zns_store *s;
 	struct zns_zone *zones;
@@ -45,27 +47,41 @@ static void tell(struct rebuild *b, const uint8_t *id, const char *container, en
 	snprintf(v->why, sizeof(v->why), "%s", why);
 }
 
-static bool is_dead(const struct rebuild *b, const uint8_t *id)
+static bool is_dead(const struct rebuild *b, const uint8_t *id, uint32_t moved)
 {
 	for (size_t i = 0; i < b->nr_dead; i++)
-		if (!memcmp(b->dead[i], id, ZNS_UUID_LEN))
+		if ((b->dead[i].moved == moved || b->dead[i].moved == UINT32_MAX) &&
+		    !memcmp(b->dead[i].id, id, ZNS_UUID_LEN))
 			return true;
 	return false;
 }
 
-/* true: it is new there. */
-static bool add_dead(struct rebuild *b, const uint8_t *id)
+static bool append(struct zns_dead **list, size_t *nr, const uint8_t *id, uint32_t moved)
 {
-	uint8_t (*v)[ZNS_UUID_LEN];
+	struct zns_dead *v = realloc(*list, (*nr + 1) * sizeof(*v));
 
-	if (is_dead(b, id))
-		return false;
-	v = realloc(b->dead, (b->nr_dead + 1) * sizeof(*v));
 	if (!v)
 		return false;
-	b->dead = v;
-	memcpy(v[b->nr_dead++], id, ZNS_UUID_LEN);
+	*list = v;
+	v += (*nr)++;
+	memcpy(v->id, id, ZNS_UUID_LEN);
+	v->moved = moved;
 	return true;
+}
+
+/* true: it is new there. */
+static bool add_dead(struct rebuild *b, const uint8_t *id, uint32_t moved)
+{
+	return !is_dead(b, id, moved) && append(&b->dead, &b->nr_dead, id, moved);
+}
+
+/* Left out of the records by us, and not removed: the tombstone that the state has of it is ours. */
+static bool was_left_out(const struct rebuild *b, const uint8_t *id)
+{
+	for (size_t i = 0; i < b->nr_left; i++)
+		if (!memcmp(b->left[i].id, id, ZNS_UUID_LEN))
+			return true;
+	return false;
 }
 
 static void drop(struct zns_state *st, struct zns_ent *e)
@@ -119,7 +135,12 @@ static bool overlaps(const ZnsPb__Checkpoint *c, const ZnsPb__Checkpoint *o)
 	return false;
 }
 
-/* Of two that claim the same bytes the newer one wrote them. */
+static int64_t written_ns(const ZnsPb__Checkpoint *c)
+{
+	return c->moved ? zns_max(c->moved_ns, c->created_ns) : c->created_ns;
+}
+
+/* Of two that claim the same bytes the one that was written or moved later has them. */
 static bool overwritten(const struct rebuild *b, const ZnsPb__Checkpoint *c, char *why, size_t len)
 {
 	const struct zns_list *l = &b->s->st.checkpoints;
@@ -128,7 +149,8 @@ static bool overwritten(const struct rebuild *b, const ZnsPb__Checkpoint *c, cha
 	for (size_t i = 0; i < l->nr; i++) {
 		const ZnsPb__Checkpoint *o = l->v[i] ? l->v[i]->ckpt : NULL;
 
-		if (o && o != c && o->created_ns >= c->created_ns && overlaps(c, o)) {
+		if (o && memcmp(o->id.data, c->id.data, ZNS_UUID_LEN) && written_ns(o) >= written_ns(c) &&
+		    overlaps(c, o)) {
 			snprintf(why, len, "checkpoint %s has its bytes", zns_uuid_format(o->id.data, id));
 			return true;
 		}
@@ -141,10 +163,12 @@ static void leave_out(struct rebuild *b, struct zns_ent *e, const char *why)
 {
 	cleanup_free char *name = strdup(e->ckpt->container);
 	uint8_t id[ZNS_UUID_LEN];
+	uint32_t moved = e->ckpt->moved;
 
 	memcpy(id, e->ckpt->id.data, ZNS_UUID_LEN);
 	drop(&b->s->st, e);
-	add_dead(b, id);
+	add_dead(b, id, moved);
+	append(&b->left, &b->nr_left, id, moved);
 	tell(b, id, name ? name : "?", ZNS_FROM_LOG, false, why);
 }
 
@@ -209,9 +233,11 @@ static void settle_records(struct rebuild *b)
 		t = dead_in_zones(sc, e->ckpt->id.data);
 		whole = has_manifest(b, e->ckpt);
 		for (size_t k = 0; !whole && k < sc->nr; k++)
-			over |= sc->v[k].c && sc->v[k].c->created_ns >= e->ckpt->created_ns && overlaps(e->ckpt, sc->v[k].c);
+			over |= sc->v[k].c && memcmp(sc->v[k].id, e->ckpt->id.data, ZNS_UUID_LEN) &&
+				written_ns(sc->v[k].c) >= written_ns(e->ckpt) && overlaps(e->ckpt, sc->v[k].c);
 		if (t) {
 			how_removed(t, why, sizeof(why));
+			add_dead(b, e->ckpt->id.data, UINT32_MAX);
 			leave_out(b, e, why);
 		} else if (over) {
 			leave_out(b, e, "its zones were written anew");
@@ -237,6 +263,7 @@ static ZnsPb__Checkpoint *copy_of(const ZnsPb__Checkpoint *c)
 static int take(struct rebuild *b, const struct zns_found *f, struct zns_err *err)
 {
 	struct zns_state *st = &b->s->st;
+	bool replace = zns_state_find(st, f->id);	/* the record of the move is lost */
 	struct zns_limits lim = st->lim;
 	ZnsPb__Manifest *m = NULL;
 	ZnsPb__Checkpoint *copy;
@@ -253,7 +280,7 @@ static int take(struct rebuild *b, const struct zns_found *f, struct zns_err *er
 	if (!rc && (data_gone(b, f->c, why, sizeof(why)) || overwritten(b, f->c, why, sizeof(why))))
 		rc = zns_fail(err, -ESTALE, "%s", why);
 	if (!rc)
-		rc = zns_state_may_add(st, f->c, -EBADMSG, err);
+		rc = (replace ? zns_state_may_replace : zns_state_may_add)(st, f->c, -EBADMSG, err);
 	if (!rc)
 		rc = zns_manifest_read(b->s->dev, f->c, &m, err);
 	if (!rc && memcmp(m->device.data, b->s->uuid, ZNS_UUID_LEN))
@@ -272,7 +299,7 @@ static int take(struct rebuild *b, const struct zns_found *f, struct zns_err *er
 	e = copy ? zns_state_ent(st, &copy->base, copy->container, err) : NULL;
 	if (!e)
 		return zns_fail(err, -ENOMEM, "no memory for a checkpoint");
-	zns_state_add(st, e);
+	(replace ? zns_state_replace : zns_state_add)(st, e);
 	return 0;
 }
 
@@ -281,7 +308,10 @@ static int cmp_found(const void *pa, const void *pb)
 	const struct zns_found *a = pa, *b = pb;
 	int64_t x = a->c ? a->c->created_ns : 0, y = b->c ? b->c->created_ns : 0;
 
-	return x < y ? -1 : x > y;
+	if (x != y)
+		return x < y ? -1 : 1;
+	/* Of one checkpoint the version that was moved last comes first. */
+	return a->c && b->c ? (a->c->moved < b->c->moved) - (a->c->moved > b->c->moved) : 0;
 }
 
 /* Returns how many turned out not to be worth taking, that nobody knew of before. */
@@ -294,27 +324,37 @@ static int take_found(struct rebuild *b)
 		qsort(sc->v, sc->nr, sizeof(*sc->v), cmp_found);
 	for (size_t i = 0; i < sc->nr; i++) {
 		const struct zns_found *f = &sc->v[i];
-		const struct zns_ent *dead = zns_state_find_dead(&b->s->st, f->id);
-		const ZnsPb__Tombstone *t = dead ? dead->tomb : dead_in_zones(sc, f->id);
+		const struct zns_ent *dead = zns_state_find_dead(&b->s->st, f->id), *have = zns_state_find(&b->s->st, f->id);
+		const ZnsPb__Tombstone *t = dead && !was_left_out(b, f->id) ? dead->tomb : dead_in_zones(sc, f->id);
 		const char *name = f->c ? f->c->container : "?";
+		uint32_t moved = f->c ? f->c->moved : 0, have_moved;
 		struct zns_err err = ZNS_ERR_INIT;
 		char why[200];
 		int rc;
 
-		if (zns_state_find(&b->s->st, f->id) || (is_dead(b, f->id) && !dead && !t))
+		if (have && moved <= have->ckpt->moved) {
+			/* From before a move: it must not explain what stands there now. */
+			if (f->c && moved < have->ckpt->moved)
+				news += add_dead(b, f->id, moved);
+			continue;
+		}
+		if (is_dead(b, f->id, moved) && !t)
 			continue;
 		if (t) {
 			how_removed(t, why, sizeof(why));
 			tell(b, f->id, name, ZNS_FROM_ZONES, false, why);
-			news += add_dead(b, f->id);
+			news += add_dead(b, f->id, UINT32_MAX);
 			continue;
 		}
+		have_moved = have ? have->ckpt->moved : 0;	/* which is freed when it is replaced */
 		rc = take(b, f, &err);
 		if (rc == -ENOMEM)
 			return rc;
-		tell(b, f->id, name, ZNS_FROM_ZONES, !rc, rc ? err.msg : "");
-		if (rc)
-			news += add_dead(b, f->id);
+		/* An earlier version that is good stays; of what it is known from nothing changes. */
+		if (!rc || !have)
+			tell(b, f->id, name, ZNS_FROM_ZONES, !rc, rc ? err.msg : "");
+		if (rc || have)
+			news += add_dead(b, f->id, rc ? moved : have_moved);
 	}
 	return news;
 }
@@ -398,8 +438,7 @@ static int scan(struct rebuild *b, struct zns_err *err)
 	const struct zns_list *l = &b->s->st.checkpoints;
 	cleanup_free const ZnsPb__Checkpoint **known = calloc(l->nr + 1, sizeof(*known));
 	struct zns_scan_params p = { .dev = b->s->dev, .nr_meta = b->s->nr_meta, .progress = b->p->progress,
-				     .arg = b->p->arg, .dead = (const uint8_t (*)[ZNS_UUID_LEN])b->dead,
-				     .nr_dead = b->nr_dead };
+				     .arg = b->p->arg, .dead = b->dead, .nr_dead = b->nr_dead };
 	size_t n = 0;
 
 	if (!known)
@@ -447,8 +486,8 @@ int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p, struct 
 	if (!rc)
 		check_records(&b);
 	for (size_t i = 0; i < b.s->st.tombstones.nr && !rc; i++)
-		if (b.s->st.tombstones.v[i])
-			add_dead(&b, b.s->st.tombstones.v[i]->tomb->id.data);
+		if (b.s->st.tombstones.v[i] && !was_left_out(&b, b.s->st.tombstones.v[i]->tomb->id.data))
+			add_dead(&b, b.s->st.tombstones.v[i]->tomb->id.data, UINT32_MAX);
 	/* What is left out may have hidden what was written later in its place: again without it. */
 	while (!rc) {
 		rc = scan(&b, err);
@@ -476,6 +515,7 @@ int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p, struct 
 		p->tell(p->arg, b.verdict[i].id, b.verdict[i].name, b.verdict[i].from, b.verdict[i].taken, b.verdict[i].why);
 	free(b.verdict);
 	free(b.dead);
+	free(b.left);
 	zns_store_close(b.s);
 	if (rc)
 		zns_scan_free(&r->scan);

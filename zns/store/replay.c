@@ -47,7 +47,7 @@ static int apply_profile(struct zns_state *st, const struct zns_frame *f, struct
 	return 0;
 }
 
-static int apply_checkpoint(struct zns_state *st, const struct zns_frame *f, struct zns_err *err)
+static int apply_checkpoint(struct zns_state *st, const struct zns_frame *f, bool moved, struct zns_err *err)
 {
 	ZnsPb__Checkpoint *c = zns_pb__checkpoint__unpack(NULL, f->len, f->payload);
 	struct zns_limits lim = st->lim;
@@ -60,13 +60,14 @@ static int apply_checkpoint(struct zns_state *st, const struct zns_frame *f, str
 	lim.nr_groups = lim.nr_zones;
 	if (!c->manifest)
 		rc = zns_fail(err, -EBADMSG, "checkpoint without a manifest");
-	if (rc || zns_check_checkpoint(c, &lim, -EBADMSG, err) || zns_state_may_add(st, c, -EBADMSG, err)) {
+	if (rc || zns_check_checkpoint(c, &lim, -EBADMSG, err) ||
+	    (moved ? zns_state_may_replace : zns_state_may_add)(st, c, -EBADMSG, err)) {
 		zns_pb__checkpoint__free_unpacked(c, NULL);
 		return -EBADMSG;
 	}
 	e = entry(st, &c->base, c->container, &rc, err);
 	if (e)
-		zns_state_add(st, e);
+		(moved ? zns_state_replace : zns_state_add)(st, e);
 	return rc;
 }
 
@@ -221,7 +222,9 @@ static int apply(struct replay *rp, const struct zns_frame *f, struct zns_err *e
 	case ZNS_FRAME_PROFILE:
 		return apply_profile(st, f, err);
 	case ZNS_FRAME_CHECKPOINT:
-		return apply_checkpoint(st, f, err);
+		return apply_checkpoint(st, f, false, err);
+	case ZNS_FRAME_MOVED:
+		return apply_checkpoint(st, f, true, err);
 	case ZNS_FRAME_TOMBSTONE:
 		return apply_tombstone(st, f, !rp->complete, err);
 	case ZNS_FRAME_RESERVATION:

@@ -98,6 +98,7 @@ static void add_ent(struct zns_state *st, ProtobufCMessage *m, const char *conta
 		add(st, e);
 }
 
+/* Of two versions the one that was moved later; a snapshot may be the first to know of a move. */
 static void apply_checkpoint(struct zns_state *st, const struct piece *p)
 {
 	ZnsPb__Checkpoint *c = zns_pb__checkpoint__unpack(NULL, p->len, p->payload);
@@ -112,8 +113,14 @@ static void apply_checkpoint(struct zns_state *st, const struct piece *p)
 		c->crypt = old;
 	}
 	lim.nr_groups = lim.nr_zones;
-	if (c && c->manifest && !zns_check_checkpoint(c, &lim, -EBADMSG, NULL) && !zns_state_may_add(st, c, -EBADMSG, NULL))
+	if (c && (!c->manifest || zns_check_checkpoint(c, &lim, -EBADMSG, NULL))) {
+		zns_pb__checkpoint__free_unpacked(c, NULL);
+		return;
+	}
+	if (c && !zns_state_may_add(st, c, -EBADMSG, NULL))
 		add_ent(st, &c->base, c->container, zns_state_add);
+	else if (c && !zns_state_may_replace(st, c, -EBADMSG, NULL))
+		add_ent(st, &c->base, c->container, zns_state_replace);
 	else if (c)
 		zns_pb__checkpoint__free_unpacked(c, NULL);
 }
@@ -210,6 +217,7 @@ static int apply(struct zns_store *s, const struct piece *p, struct zns_salvage 
 		apply_profile(st, p, r);
 		break;
 	case ZNS_FRAME_CHECKPOINT:
+	case ZNS_FRAME_MOVED:
 		apply_checkpoint(st, p);
 		break;
 	case ZNS_FRAME_TOMBSTONE:

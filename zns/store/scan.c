@@ -128,14 +128,30 @@ static bool found_before(const struct walk *w, uint32_t zone, uint64_t footer)
 	return false;
 }
 
-static bool is_dead(const struct walk *w, const uint8_t *id)
+static bool is_dead(const struct walk *w, const uint8_t *id, uint32_t moved)
 {
 	for (size_t i = 0; i < w->p->nr_dead; i++)
-		if (!memcmp(w->p->dead[i], id, ZNS_UUID_LEN))
+		if ((w->p->dead[i].moved == moved || w->p->dead[i].moved == UINT32_MAX) &&
+		    !memcmp(w->p->dead[i].id, id, ZNS_UUID_LEN))
 			return true;
 	for (size_t i = 0; i < w->out->nr_dead; i++)
 		if (!memcmp(w->out->dead[i]->id.data, id, ZNS_UUID_LEN))
 			return true;
+	return false;
+}
+
+/* A later version is known: where this one stood may be written anew. */
+static bool outdated(const struct walk *w, const ZnsPb__Checkpoint *c)
+{
+	for (size_t i = 0; i < w->p->nr_known; i++)
+		if (!memcmp(w->p->known[i]->id.data, c->id.data, ZNS_UUID_LEN) && w->p->known[i]->moved > c->moved)
+			return true;
+	for (size_t i = 0; i < w->out->nr; i++) {
+		const struct zns_found *f = &w->out->v[i];
+
+		if (f->c && f->c->moved > c->moved && !memcmp(f->id, c->id.data, ZNS_UUID_LEN))
+			return true;
+	}
 	return false;
 }
 
@@ -176,7 +192,7 @@ static int take_footer(struct walk *w, const ZnsPb__Footer *f, uint64_t footer, 
 	zns_pb__manifest__free_unpacked(m, NULL);
 	if (complete(f, footer, w->block, n->c) ||
 	    add_use(w, f->zone, f->manifest_start, footer + w->block - f->manifest_start) ||
-	    (!is_dead(w, n->id) && add_uses(w, n->c)))
+	    (!is_dead(w, n->id, n->c->moved) && !outdated(w, n->c) && add_uses(w, n->c)))
 		return zns_fail(err, -ENOMEM, "no memory for what was found");
 	return 0;
 }

@@ -229,16 +229,12 @@ void zns_state_compact(struct zns_state *st)
 
 /* ---- checkpoints and zones ---- */
 
-int zns_state_may_add(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err)
+/* Added up and taken back. live <= capacity and len <= capacity hold: no overflow. */
+static int fits(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err)
 {
-	char id[ZNS_UUID_STR];
 	size_t i;
 	int rc = 0;
 
-	if (zns_state_find(st, c->id.data))
-		return zns_fail(err, code == -EINVAL ? -EEXIST : code, "checkpoint %s is in the catalogue already",
-				zns_uuid_format(c->id.data, id));
-	/* Added up and taken back. live <= capacity and len <= capacity hold: no overflow. */
 	for (i = 0; i < c->n_zones && !rc; i++) {
 		uint64_t *live = &st->live[c->zones[i]->zone];
 
@@ -251,6 +247,57 @@ int zns_state_may_add(struct zns_state *st, const ZnsPb__Checkpoint *c, int code
 	while (i-- > 0)
 		st->live[c->zones[i]->zone] -= c->zones[i]->len;
 	return rc;
+}
+
+int zns_state_may_add(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err)
+{
+	char id[ZNS_UUID_STR];
+
+	if (zns_state_find(st, c->id.data))
+		return zns_fail(err, code == -EINVAL ? -EEXIST : code, "checkpoint %s is in the catalogue already",
+				zns_uuid_format(c->id.data, id));
+	return fits(st, c, code, err);
+}
+
+int zns_state_may_replace(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err)
+{
+	const struct zns_ent *old = zns_state_find(st, c->id.data);
+	char id[ZNS_UUID_STR];
+	size_t i;
+	int rc;
+
+	if (!old)
+		return zns_fail(err, code == -EINVAL ? -ENOENT : code, "no checkpoint %s in the store",
+				zns_uuid_format(c->id.data, id));
+	if (strcmp(old->ckpt->container, c->container) || old->ckpt->bytes != c->bytes ||
+	    old->ckpt->created_ns != c->created_ns)
+		return zns_fail(err, code, "checkpoint %s differs in more than where it stands",
+				zns_uuid_format(c->id.data, id));
+	if (c->moved <= old->ckpt->moved)
+		return zns_fail(err, code == -EINVAL ? -ESTALE : code, "checkpoint %s was moved %u times, not %u",
+				zns_uuid_format(c->id.data, id), old->ckpt->moved, c->moved - 1);
+	for (i = 0; i < old->ckpt->n_zones; i++)
+		st->live[old->ckpt->zones[i]->zone] -= old->ckpt->zones[i]->len;
+	rc = fits(st, c, code, err);
+	while (i-- > 0)
+		st->live[old->ckpt->zones[i]->zone] += old->ckpt->zones[i]->len;
+	return rc;
+}
+
+static void zones_add(struct zns_state *st, const struct zns_ent *e)
+{
+	const ZnsPb__Checkpoint *c = e->ckpt;
+
+	for (size_t i = 0; i < c->n_zones; i++) {
+		uint32_t z = c->zones[i]->zone;
+
+		if (st->live[z] && st->zone_owner[z] != e->owner)
+			st->zone_shared[z] = 1;
+		st->live[z] += c->zones[i]->len;
+		if (c->packed)
+			st->packed[z] += c->zones[i]->len;
+		st->zone_owner[z] = e->owner;
+	}
 }
 
 static void tomb_del(struct zns_state *st, struct zns_ent *t)
@@ -271,16 +318,7 @@ void zns_state_add(struct zns_state *st, struct zns_ent *e)
 	zns_map_add(&st->by_id, e->hash, e);
 	list_add(&st->checkpoints, e);
 	e->owner->nr_checkpoints++;
-	for (size_t i = 0; i < c->n_zones; i++) {
-		uint32_t z = c->zones[i]->zone;
-
-		if (st->live[z] && st->zone_owner[z] != e->owner)
-			st->zone_shared[z] = 1;
-		st->live[z] += c->zones[i]->len;
-		if (c->packed)
-			st->packed[z] += c->zones[i]->len;
-		st->zone_owner[z] = e->owner;
-	}
+	zones_add(st, e);
 }
 
 /* A zone of several containers lost one of them: the latest remaining checkpoint tells the owner. */
@@ -304,6 +342,38 @@ static void zone_find_owner(struct zns_state *st, uint32_t zone)
 	st->zone_owner[zone] = owner;
 }
 
+static void zones_del(struct zns_state *st, const struct zns_ent *e)
+{
+	for (size_t i = 0; i < e->ckpt->n_zones; i++) {
+		uint32_t z = e->ckpt->zones[i]->zone;
+
+		st->live[z] -= e->ckpt->zones[i]->len;
+		if (e->ckpt->packed)
+			st->packed[z] -= e->ckpt->zones[i]->len;
+		if (!st->live[z]) {
+			st->zone_owner[z] = NULL;
+			st->zone_shared[z] = 0;
+		} else if (st->zone_shared[z]) {
+			zone_find_owner(st, z);
+		}
+	}}
+
+void zns_state_replace(struct zns_state *st, struct zns_ent *e)
+{
+	struct zns_ent *old = zns_state_find(st, e->ckpt->id.data);
+
+	zns_map_del(&st->by_id, old->hash, old);
+	e->hash = old->hash;
+	zns_map_add(&st->by_id, e->hash, e);
+	e->pos = old->pos;
+	st->checkpoints.v[e->pos] = e;
+	st->checkpoints.bytes += e->rec - old->rec;
+	e->mark = old->mark;
+	zones_del(st, old);
+	zones_add(st, e);
+	ent_free(old);
+}
+
 void zns_state_bury(struct zns_state *st, struct zns_ent *tomb)
 {
 	struct zns_ent *e = zns_state_find(st, tomb->tomb->id.data);
@@ -319,19 +389,8 @@ void zns_state_bury(struct zns_state *st, struct zns_ent *tomb)
 		return;
 	zns_map_del(&st->by_id, e->hash, e);
 	list_del(&st->checkpoints, e);
-	for (size_t i = 0; i < e->ckpt->n_zones; i++) {
-		uint32_t z = e->ckpt->zones[i]->zone;
+	zones_del(st, e);
 
-		st->live[z] -= e->ckpt->zones[i]->len;
-		if (e->ckpt->packed)
-			st->packed[z] -= e->ckpt->zones[i]->len;
-		if (!st->live[z]) {
-			st->zone_owner[z] = NULL;
-			st->zone_shared[z] = 0;
-		} else if (st->zone_shared[z]) {
-			zone_find_owner(st, z);
-		}
-	}
 	if (e->mark) {
 		list_del(&st->marks, e->mark);
 		ent_free(e->mark);

@@ -108,6 +108,9 @@ struct zns_ent *zns_state_find_dead(const struct zns_state *st, const uint8_t *i
 struct zns_owner *zns_state_owner(const struct zns_state *st, const char *container);
 int zns_state_may_add(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err);
 void zns_state_add(struct zns_state *st, struct zns_ent *e);
+/* Likewise for a new version of one that is there (-ENOENT); it takes the old one's place, and its mark. */
+int zns_state_may_replace(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err);
+void zns_state_replace(struct zns_state *st, struct zns_ent *e);
 void zns_state_bury(struct zns_state *st, struct zns_ent *tomb);	/* the checkpoint of that id, if any, goes */
 void zns_state_forget(struct zns_state *st, size_t nr);	/* the oldest tombstones */
 void zns_state_reserve(struct zns_state *st, struct zns_ent *e);

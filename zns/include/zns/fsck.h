@@ -26,9 +26,15 @@ struct zns_scan {
 	uint64_t bytes;		/* read to find footers */
 };
 
+/* A version of a checkpoint that is not to be believed; `moved` UINT32_MAX: all of them, it was removed. */
+struct zns_dead {
+	uint8_t id[ZNS_UUID_LEN];
+	uint32_t moved;
+};
+
 /*
  * Find the footers. Bytes of checkpoints are stepped over: of those in @known, and of those that are found, but for the
- * ones in @dead, whose zones may have been written anew. So it reads one block of each zone, one before each use, and
+ * ones in @dead, whose zones may have been written anew, and of versions from before a move. So it reads one block of each zone, one before each use, and
  * what belongs to no checkpoint.
  */
 struct zns_scan_params {
@@ -36,7 +42,7 @@ struct zns_scan_params {
 	uint32_t nr_meta;
 	const ZnsPb__Checkpoint *const *known;
 	size_t nr_known;
-	const uint8_t (*dead)[ZNS_UUID_LEN];
+	const struct zns_dead *dead;
 	size_t nr_dead;
 	void (*progress)(void *arg, uint64_t bytes);	/* may be NULL */
 	void *arg;

@@ -83,6 +83,12 @@ const ZnsPb__Mark *zns_store_find_mark(const struct zns_store *s, const uint8_t 
  * more live bytes than a zone has, or a manifest outside the zone uses.
  */
 int zns_store_commit(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_err *err);
+/*
+ * Parts of a checkpoint stand elsewhere now: @c replaces the record of its id and its place in the order of commits, and
+ * what is said of it (marks, rules) stays. -ENOENT: it is not there. -ESTALE: it was moved meanwhile (@c->moved must be
+ * one more than the record's). -EINVAL: more than places differs, or as for a commit.
+ */
+int zns_store_move(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_err *err);
 int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, struct zns_err *err);	/* -ENOENT */
 int zns_store_reserve(struct zns_store *s, const ZnsPb__Reservation *r, struct zns_err *err);	/* adds or replaces */
 int zns_store_release(struct zns_store *s, const char *container, struct zns_err *err);	/* -ENOENT */

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What compaction would do: the broker's list of zones and checkpoints as a table, and the plan made of it. */
+#include <string.h>
+#include "compact.h"
+
+static bool own_use(const char *owner)
+{
+	return owner && *owner == '(' && strcmp(owner, "(pack)");
+}
+
+/* Equal owners get equal numbers. The hash is enough of a name: two that collide are only planned as one. */
+static uint32_t owner_number(const char *owner)
+{
+	return owner ? (uint32_t)zns_hash(owner, strlen(owner)) : 0;
+}
+
+/* Each checkpoint that has something in a zone gets a new manifest when that is moved. */
+static void add_manifests(struct compact *x)
+{
+	for (size_t i = 0; i < x->ls->n_checkpoints; i++) {
+		const ZnsPb__Checkpoint *c = x->ls->checkpoints[i];
+
+		for (size_t k = 0; c->manifest && k < c->n_zones; k++)
+			if (c->zones[k]->zone < x->zones->n_zones)
+				x->table[c->zones[k]->zone].extra += zns_align_up(c->manifest->len, 4096) + 4096;
+	}
+}
+
+int compact_plan(struct compact *x, struct zns_err *err)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	uint32_t nr;
+	int ret = ctl_ls(&x->s.broker, &x->ls, err);
+
+	req.has_zones = req.zones = 1;
+	if (!ret)
+		ret = zns_broker_call(&x->s.broker, &req, &x->zones, err);
+	if (ret)
+		return ret;
+	nr = (uint32_t)x->zones->n_zones;
+	x->table = calloc(nr + 1, sizeof(*x->table));
+	x->zone_group = calloc(nr + 1, sizeof(*x->zone_group));
+	x->victims = calloc(nr + 1, sizeof(*x->victims));
+	x->emptied = calloc(nr + 1, sizeof(*x->emptied));
+	if (!x->table || !x->zone_group || !x->victims || !x->emptied)
+		return zns_fail(err, -ENOMEM, "no memory for %u zones", nr);
+	for (uint32_t i = 0; i < nr; i++) {
+		const ZnsPb__ZoneLine *z = x->zones->zones[i];
+		bool usable = z->state != ZNS_ZONE_READ_ONLY && z->state != ZNS_ZONE_OFFLINE && !own_use(z->owner);
+
+		x->zone_group[i] = z->group;
+		x->table[i] = (struct zns_compact_zone){
+			.index = i, .group = z->group, .owner = owner_number(z->owner), .capacity = z->capacity,
+			.wp = zns_min(z->wp, z->capacity), .live = z->live, .fixed = !usable,
+			.empty = usable && z->state == ZNS_ZONE_EMPTY,
+			.parked = usable && z->live && zns_zone_is_active((enum zns_zone_state)z->state),
+		};
+	}
+	add_manifests(x);
+	ret = zns_compact_plan(x->table, nr, x->below, &x->plan, err);
+	for (uint32_t i = 0; i < x->plan.nr && !ret; i++)
+		for (uint32_t k = 0; k < x->plan.v[i].nr && !x->plan.v[i].blocked; k++)
+			x->victims[x->nr_victims++] = x->plan.v[i].victims[k];
+	return ret;
+}
+
+/* ---- what to tell ---- */
+
+static const char *owner_of(const struct compact *x, uint32_t zone)
+{
+	const char *o = x->zones->zones[zone]->owner;
+
+	return o ? o : "?";
+}
+
+static void print_group(const struct compact *x, const struct zns_compact_group *g)
+{
+	char live[16], cap[16];
+
+	for (uint32_t i = 0; i < g->nr; i++) {
+		const struct zns_compact_zone *z = &x->table[g->victims[i]];
+
+		printf("zone %-6u group %-4u %-20s %9s live of %s  %s\n", z->index, z->group, owner_of(x, z->index),
+		       zns_format_size(z->live, live, sizeof(live)), zns_format_size(z->capacity, cap, sizeof(cap)),
+		       g->blocked ? "no empty zone to begin with" : x->dry_run ? "would be emptied" :
+		       x->emptied[z->index] ? "emptied" : "not emptied");
+	}
+	printf("group %u, %s: %u zones into %u\n", g->group, owner_of(x, g->victims[0]), g->nr, g->taken);
+}
+
+void compact_print(const struct compact *x)
+{
+	char bytes[16], live[16];
+
+	for (uint32_t i = 0; i < x->plan.nr; i++)
+		print_group(x, &x->plan.v[i]);
+	if (x->dry_run)
+		printf("%u zones would be emptied by moving %s; %u more would be free\n", x->nr_victims,
+		       zns_format_size(x->plan.live, live, sizeof(live)), x->plan.freed);
+	else
+		printf("%u checkpoint%s moved, %s written; %u more zones are free\n", x->moved, x->moved == 1 ? "" : "s",
+		       zns_format_size(x->moved_bytes, bytes, sizeof(bytes)), x->freed);
+	if (x->given_up)
+		printf("%u checkpoint%s could not be moved now: %s\n", x->given_up, x->given_up == 1 ? "" : "s", x->why);
+}
+
+struct json_object *compact_json(const struct compact *x)
+{
+	struct json_object *j = json_object_new_object(), *list = json_object_new_array(), *o;
+
+	for (uint32_t i = 0; i < x->plan.nr; i++) {
+		const struct zns_compact_group *g = &x->plan.v[i];
+
+		for (uint32_t k = 0; k < g->nr; k++) {
+			const struct zns_compact_zone *z = &x->table[g->victims[k]];
+
+			o = json_object_new_object();
+			json_object_object_add(o, "zone", json_object_new_int64(z->index));
+			json_object_object_add(o, "group", json_object_new_int64(z->group));
+			json_object_object_add(o, "owner", json_object_new_string(owner_of(x, z->index)));
+			json_object_object_add(o, "live", json_object_new_int64((int64_t)z->live));
+			json_object_object_add(o, "capacity", json_object_new_int64((int64_t)z->capacity));
+			json_object_object_add(o, "blocked", json_object_new_boolean(g->blocked));
+			json_object_object_add(o, "emptied", json_object_new_boolean(x->emptied[z->index]));
+			json_object_array_add(list, o);
+		}
+	}
+	json_object_object_add(j, "zones", list);
+	json_object_object_add(j, "would_free_zones", json_object_new_int64(x->plan.freed));
+	json_object_object_add(j, "would_move_bytes", json_object_new_int64((int64_t)x->plan.live));
+	json_object_object_add(j, "freed_zones", json_object_new_int64(x->freed));
+	json_object_object_add(j, "moved_checkpoints", json_object_new_int64(x->moved));
+	json_object_object_add(j, "moved_bytes", json_object_new_int64((int64_t)x->moved_bytes));
+	json_object_object_add(j, "given_up", json_object_new_int64(x->given_up));
+	json_object_object_add(j, "why", x->given_up ? json_object_new_string(x->why) : NULL);
+	json_object_object_add(j, "waited_s", json_object_new_double((double)x->waited_ns / 1e9));
+	json_object_object_add(j, "dry_run", json_object_new_boolean(x->dry_run));
+	return j;
+}
+
+void compact_free(struct compact *x)
+{
+	ctl_session_close(&x->s);
+	zns_compact_plan_fini(&x->plan);
+	if (x->ls)
+		zns_pb__response__free_unpacked(x->ls, NULL);
+	if (x->zones)
+		zns_pb__response__free_unpacked(x->zones, NULL);
+	if (x->reset)
+		zns_pb__response__free_unpacked(x->reset, NULL);
+	free(x->table);
+	free(x->zone_group);
+	free(x->victims);
+	free(x->emptied);
+}

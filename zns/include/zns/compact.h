@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_COMPACT_H
+#define ZNS_COMPACT_H
+/*
+ * Which zones to empty (design.md §4): those with little live data, if their data fit into fewer zones. A pure function
+ * on a table of zones: no device, no I/O.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include "zns/err.h"
+
+struct zns_compact_zone {
+	uint32_t index, group;
+	uint32_t owner;		/* data of equal owners may share a zone */
+	uint64_t capacity, wp, live;	/* bytes */
+	uint64_t extra;		/* bytes that are written besides when this zone is emptied: new manifests */
+	bool empty;		/* could be given to anybody */
+	bool parked;		/* its owner may go on writing it */
+	bool fixed;		/* neither to be emptied nor to be written */
+};
+
+struct zns_compact_group {	/* one for each group and owner where something can be won */
+	uint32_t group, owner;
+	uint32_t *victims, nr;	/* indices into the table; the one with least live data first */
+	uint32_t taken;		/* zones that are needed and not there partly filled: nr - taken are won */
+	uint64_t live;		/* bytes to be moved */
+	uint64_t dead;		/* bytes that count as used and hold nothing */
+	bool blocked;		/* nowhere to begin: no empty zone, and none partly filled with room */
+};
+
+struct zns_compact_plan {
+	struct zns_compact_group *v;
+	uint32_t nr;
+	uint32_t freed;		/* zones, together; without blocked ones */
+	uint64_t live;
+};
+
+/*
+ * Zones with at most @percent of their capacity live are emptied, as many of them as win most zones. Groups do not mix:
+ * an empty zone of another group only decides whether there is a place to begin. End with zns_compact_plan_fini.
+ */
+int zns_compact_plan(const struct zns_compact_zone *z, uint32_t nr, uint32_t percent, struct zns_compact_plan *out,
+		     struct zns_err *err);
+void zns_compact_plan_fini(struct zns_compact_plan *p);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_MOVER_H
+#define ZNS_MOVER_H
+/*
+ * Moving what one checkpoint has in some zones to other zones (design.md §4, compaction). Units are copied as they are,
+ * each verified against its checksum on the way; then a new manifest and footer are written behind them. Nothing of the
+ * old is touched: until the catalogue has the new record the checkpoint is where it was. Single-threaded.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include "zns/bucket.h"
+#include "zns/dev.h"
+#include "zns/writer.h"
+#include "zns-record.pb-c.h"
+
+struct zns_mover_params {
+	struct zns_dev *dev;		/* borrowed, writable */
+	struct zns_bucket *bucket;	/* borrowed; every byte read and every byte written pays. NULL: no limit */
+	const ZnsPb__Checkpoint *c;	/* the record as it is now; the caller keeps its zones from being reset */
+	const uint32_t *victims;	/* zones to be left */
+	uint32_t nr_victims;
+	const uint32_t *zone_group;	/* group of every zone */
+	/* A zone of @group, or another one, with room for @need bytes; @done: not written any more. */
+	int (*zone_get)(void *arg, uint32_t group, uint64_t need, const uint32_t *done, uint32_t nr_done,
+			struct zns_zone_slot *out, struct zns_err *err);
+	/* Before every transfer between zones of @groups, @bytes so far: returns when it may be done; not 0 ends it. */
+	int (*step)(void *arg, const uint32_t *groups, uint32_t nr, uint64_t bytes, struct zns_err *err);
+	void *arg;
+};
+
+/*
+ * Copies, writes the manifest, and reads it back; does not flush. *out is the record to commit after the caller has
+ * flushed the device (zns_pb__checkpoint__free_unpacked); *bytes is what was written. -EBADMSG: damaged, nothing is
+ * moved. -ENODATA: the checkpoint has nothing in the victims.
+ */
+int zns_mover_run(const struct zns_mover_params *p, ZnsPb__Checkpoint **out, uint64_t *bytes, struct zns_err *err);
+
+#endif
