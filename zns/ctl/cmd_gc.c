@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* gc: sweep what runtimes left behind, apply retention rules, reset garbage zones */
 #include <string.h>
+#include "compact.h"
 #include "gc.h"
 #include "zns/retention.h"
 
 #define GRACE_S 3600
 
-enum { OPT_DRY_RUN = OPT_OWN, OPT_GRACE };
+enum { OPT_DRY_RUN = OPT_OWN, OPT_GRACE, OPT_COMPACT };
 
 enum verdict { V_KEEP, V_REMOVE, V_MARK, V_UNMARK };
 
@@ -28,6 +29,7 @@ struct gc {
 	ZnsPb__Response *ls, *reset;
 	uint32_t *garbage;
 	size_t nr_garbage;
+	const struct compact *compacted;	/* NULL: not asked for, or not done */
 };
 
 static const ZnsPb__Mark *mark_of(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c)
@@ -261,6 +263,8 @@ static void print_text(const struct gc *g)
 	bytes = remove_bytes(g, &nr);
 	printf("%u checkpoint%s, %s %s; %zu zone%s %s\n", nr, nr == 1 ? "" : "s", zns_format_size(bytes, size, sizeof(size)),
 	       g->dry_run ? "would be removed" : "removed", zones, zones == 1 ? "" : "s", g->dry_run ? "to be reset" : "reset");
+	if (g->compacted)
+		compact_print(g->compacted);
 }
 
 static int print_json(const struct gc *g)
@@ -290,6 +294,8 @@ static int print_json(const struct gc *g)
 	json_object_object_add(j, "zones", g->dry_run ? ctl_json_u32s(g->garbage, g->nr_garbage) :
 			       ctl_json_u32s(g->reset ? g->reset->reset_zones : NULL, g->reset ? g->reset->n_reset_zones : 0));
 	json_object_object_add(j, "dry_run", json_object_new_boolean(g->dry_run));
+	if (g->compacted)
+		json_object_object_add(j, "compaction", compact_json(g->compacted));
 	return ctl_print_json(j);
 }
 
@@ -298,17 +304,20 @@ int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 	static const struct option opts[] = {
 		{ "dry-run", no_argument, NULL, OPT_DRY_RUN },
 		{ "grace", required_argument, NULL, OPT_GRACE },
+		{ "compact", no_argument, NULL, OPT_COMPACT },
 		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 	};
 	struct gc g = { .b = { .fd = -1 }, .grace_s = GRACE_S };
 	struct zns_err err = ZNS_ERR_INIT, late = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
+	struct compact x = { .s = { .broker = { .fd = -1 }, .lock = -1 }, .below = COMPACT_BELOW };
 	struct zns_registered reg;
-	bool judged;
+	bool judged, compact = false;
 	int c, ret;
 
 	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
 		g.dry_run |= c == OPT_DRY_RUN;
+		compact |= c == OPT_COMPACT;
 		if (c == OPT_GRACE && ctl_duration(optarg, &g.grace_s))
 			return ctl_usage(cmd, "\"%s\" is no time: 90, 30m, 12h or 7d", optarg);
 	}
@@ -329,6 +338,11 @@ int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 		ret = late.code;
 		err = late;
 	}
+	if (!ret && compact) {
+		x.dry_run = g.dry_run;
+		ret = compact_all(&x, args.dev, &err);
+		g.compacted = x.zones ? &x : NULL;
+	}
 	if (judged && g.json)
 		print_json(&g);
 	else if (judged)
@@ -340,6 +354,7 @@ int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 		zns_pb__response__free_unpacked(g.ls, NULL);
 	if (g.reset)
 		zns_pb__response__free_unpacked(g.reset, NULL);
+	compact_free(&x);
 	free(g.item);
 	free(g.garbage);
 	return ret ? CTL_FAILED : CTL_OK;

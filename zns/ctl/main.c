@@ -68,8 +68,9 @@ static const struct ctl_cmd commands[] = {
 	  cmd_fsck },
 	{ "zones", "[DEV]", "zones: a table, or a picture on a terminal",
 	  "  --table         a table, also on a terminal\n  --picture       a picture, also elsewhere\n" DEV_HELP, cmd_zones },
-	{ "gc", "[DEV] [--dry-run] [--grace TIME]", "sweep what container runtimes left, apply retention, reset garbage zones",
+	{ "gc", "[DEV] [--dry-run] [--grace TIME] [--compact]", "sweep what container runtimes left, apply retention, reset garbage zones",
 	  "  --grace TIME    how long what it was made for must be gone (default 1h; 90, 30m, 12h, 7d)\n"
+	  "  --compact       then also what `znsctl compact` does\n"
 	  "  --dry-run       only list what and why\n" DEV_HELP, cmd_gc },
 	{ "compact", "[DEV] [--dry-run] [--below PERCENT] [--rate MIBPS]", "empty zones with little live data by moving it together",
 	  "  --below PERCENT zones with no more live data than this part of a zone (default 25)\n"

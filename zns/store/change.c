@@ -133,7 +133,7 @@ int zns_store_move(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_e
 	old = zns_state_find(&s->st, c->id.data);
 	rec = zns_state_rec(&s->st, &c->base);
 	if (rec > old->rec)
-		rc = may_grow(s, rec - old->rec, err);
+		rc = zns_store_may_grow(s, rec - old->rec, err);
 	if (!rc)
 		rc = zns_state_room(&s->st, err);
 	if (rc)

@@ -19,6 +19,8 @@ struct rebuild {
 	size_t nr_dead;
 	struct zns_dead *left;	/* records of the log that were left out; a later version may still be found */
 	size_t nr_left;
+	ZnsPb__Checkpoint **keys;	/* copies of those that were encrypted: the key is good for the later version too */
+	size_t nr_keys;
 	struct zns_rebuild_result *r;
 	struct zns_store *s;
 	struct zns_zone *zones;
@@ -47,16 +49,16 @@ static void tell(struct rebuild *b, const uint8_t *id, const char *container, en
 	snprintf(v->why, sizeof(v->why), "%s", why);
 }
 
-static bool is_dead(const struct rebuild *b, const uint8_t *id, uint32_t moved)
+static bool is_dead(const struct rebuild *b, const uint8_t *id, int64_t moved_ns)
 {
 	for (size_t i = 0; i < b->nr_dead; i++)
-		if ((b->dead[i].moved == moved || b->dead[i].moved == UINT32_MAX) &&
+		if ((b->dead[i].moved_ns == moved_ns || b->dead[i].moved_ns == ZNS_DEAD_ALL) &&
 		    !memcmp(b->dead[i].id, id, ZNS_UUID_LEN))
 			return true;
 	return false;
 }
 
-static bool append(struct zns_dead **list, size_t *nr, const uint8_t *id, uint32_t moved)
+static bool append(struct zns_dead **list, size_t *nr, const uint8_t *id, int64_t moved_ns)
 {
 	struct zns_dead *v = realloc(*list, (*nr + 1) * sizeof(*v));
 
@@ -65,14 +67,14 @@ static bool append(struct zns_dead **list, size_t *nr, const uint8_t *id, uint32
 	*list = v;
 	v += (*nr)++;
 	memcpy(v->id, id, ZNS_UUID_LEN);
-	v->moved = moved;
+	v->moved_ns = moved_ns;
 	return true;
 }
 
 /* true: it is new there. */
-static bool add_dead(struct rebuild *b, const uint8_t *id, uint32_t moved)
+static bool add_dead(struct rebuild *b, const uint8_t *id, int64_t moved_ns)
 {
-	return !is_dead(b, id, moved) && append(&b->dead, &b->nr_dead, id, moved);
+	return !is_dead(b, id, moved_ns) && append(&b->dead, &b->nr_dead, id, moved_ns);
 }
 
 /* Left out of the records by us, and not removed: the tombstone that the state has of it is ours. */
@@ -158,17 +160,40 @@ static bool overwritten(const struct rebuild *b, const ZnsPb__Checkpoint *c, cha
 	return false;
 }
 
+static ZnsPb__Checkpoint *copy_of(const ZnsPb__Checkpoint *c)
+{
+	size_t n = zns_pb__checkpoint__get_packed_size(c);
+	cleanup_free uint8_t *buf = malloc(n + 1);
+
+	if (!buf)
+		return NULL;
+	zns_pb__checkpoint__pack(c, buf);
+	return zns_pb__checkpoint__unpack(NULL, n, buf);
+}
+
+static void keep_key(struct rebuild *b, const ZnsPb__Checkpoint *c)
+{
+	ZnsPb__Checkpoint **v = c->crypt ? realloc(b->keys, (b->nr_keys + 1) * sizeof(*v)) : NULL;
+
+	if (v) {
+		b->keys = v;
+		v[b->nr_keys] = copy_of(c);
+		b->nr_keys += v[b->nr_keys] != NULL;
+	}
+}
+
 /* A record goes; the others stay where they are in the list until it is compacted. */
 static void leave_out(struct rebuild *b, struct zns_ent *e, const char *why)
 {
 	cleanup_free char *name = strdup(e->ckpt->container);
 	uint8_t id[ZNS_UUID_LEN];
-	uint32_t moved = e->ckpt->moved;
+	int64_t moved_ns = e->ckpt->moved_ns;
 
 	memcpy(id, e->ckpt->id.data, ZNS_UUID_LEN);
+	keep_key(b, e->ckpt);
 	drop(&b->s->st, e);
-	add_dead(b, id, moved);
-	append(&b->left, &b->nr_left, id, moved);
+	add_dead(b, id, moved_ns);
+	append(&b->left, &b->nr_left, id, moved_ns);
 	tell(b, id, name ? name : "?", ZNS_FROM_LOG, false, why);
 }
 
@@ -237,7 +262,7 @@ static void settle_records(struct rebuild *b)
 				written_ns(sc->v[k].c) >= written_ns(e->ckpt) && overlaps(e->ckpt, sc->v[k].c);
 		if (t) {
 			how_removed(t, why, sizeof(why));
-			add_dead(b, e->ckpt->id.data, UINT32_MAX);
+			add_dead(b, e->ckpt->id.data, ZNS_DEAD_ALL);
 			leave_out(b, e, why);
 		} else if (over) {
 			leave_out(b, e, "its zones were written anew");
@@ -246,17 +271,6 @@ static void settle_records(struct rebuild *b)
 		}
 	}
 	zns_state_compact(&b->s->st);
-}
-
-static ZnsPb__Checkpoint *copy_of(const ZnsPb__Checkpoint *c)
-{
-	size_t n = zns_pb__checkpoint__get_packed_size(c);
-	cleanup_free uint8_t *buf = malloc(n + 1);
-
-	if (!buf)
-		return NULL;
-	zns_pb__checkpoint__pack(c, buf);
-	return zns_pb__checkpoint__unpack(NULL, n, buf);
 }
 
 /* 0: it is in the state now; else why not. */
@@ -296,6 +310,11 @@ static int take(struct rebuild *b, const struct zns_found *f, struct zns_err *er
 	if (rc)
 		return rc;
 	copy = copy_of(f->c);
+	if (copy && replace)
+		zns_crypt_inherit(copy, zns_state_find(st, f->id)->ckpt);
+	for (size_t i = 0; copy && i < b->nr_keys; i++)
+		if (!memcmp(b->keys[i]->id.data, f->id, ZNS_UUID_LEN) && copy->crypt && !copy->crypt->has_wrapped)
+			zns_crypt_inherit(copy, b->keys[i]);
 	e = copy ? zns_state_ent(st, &copy->base, copy->container, err) : NULL;
 	if (!e)
 		return zns_fail(err, -ENOMEM, "no memory for a checkpoint");
@@ -311,7 +330,7 @@ static int cmp_found(const void *pa, const void *pb)
 	if (x != y)
 		return x < y ? -1 : 1;
 	/* Of one checkpoint the version that was moved last comes first. */
-	return a->c && b->c ? (a->c->moved < b->c->moved) - (a->c->moved > b->c->moved) : 0;
+	return a->c && b->c ? zns_version_cmp(b->c, a->c) : 0;
 }
 
 /* Returns how many turned out not to be worth taking, that nobody knew of before. */
@@ -327,26 +346,26 @@ static int take_found(struct rebuild *b)
 		const struct zns_ent *dead = zns_state_find_dead(&b->s->st, f->id), *have = zns_state_find(&b->s->st, f->id);
 		const ZnsPb__Tombstone *t = dead && !was_left_out(b, f->id) ? dead->tomb : dead_in_zones(sc, f->id);
 		const char *name = f->c ? f->c->container : "?";
-		uint32_t moved = f->c ? f->c->moved : 0, have_moved;
+		int64_t moved_ns = f->c ? f->c->moved_ns : 0, have_ns;
 		struct zns_err err = ZNS_ERR_INIT;
+		int rc, later = have && f->c ? zns_version_cmp(f->c, have->ckpt) : 0;
 		char why[200];
-		int rc;
 
-		if (have && moved <= have->ckpt->moved) {
+		if (have && later <= 0) {
 			/* From before a move: it must not explain what stands there now. */
-			if (f->c && moved < have->ckpt->moved)
-				news += add_dead(b, f->id, moved);
+			if (later < 0)
+				news += add_dead(b, f->id, moved_ns);
 			continue;
 		}
-		if (is_dead(b, f->id, moved) && !t)
+		if (is_dead(b, f->id, moved_ns) && !t)
 			continue;
 		if (t) {
 			how_removed(t, why, sizeof(why));
 			tell(b, f->id, name, ZNS_FROM_ZONES, false, why);
-			news += add_dead(b, f->id, UINT32_MAX);
+			news += add_dead(b, f->id, ZNS_DEAD_ALL);
 			continue;
 		}
-		have_moved = have ? have->ckpt->moved : 0;	/* which is freed when it is replaced */
+		have_ns = have ? have->ckpt->moved_ns : 0;	/* which is freed when it is replaced */
 		rc = take(b, f, &err);
 		if (rc == -ENOMEM)
 			return rc;
@@ -354,7 +373,7 @@ static int take_found(struct rebuild *b)
 		if (!rc || !have)
 			tell(b, f->id, name, ZNS_FROM_ZONES, !rc, rc ? err.msg : "");
 		if (rc || have)
-			news += add_dead(b, f->id, rc ? moved : have_moved);
+			news += add_dead(b, f->id, rc ? moved_ns : have_ns);
 	}
 	return news;
 }
@@ -487,7 +506,7 @@ int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p, struct 
 		check_records(&b);
 	for (size_t i = 0; i < b.s->st.tombstones.nr && !rc; i++)
 		if (b.s->st.tombstones.v[i] && !was_left_out(&b, b.s->st.tombstones.v[i]->tomb->id.data))
-			add_dead(&b, b.s->st.tombstones.v[i]->tomb->id.data, UINT32_MAX);
+			add_dead(&b, b.s->st.tombstones.v[i]->tomb->id.data, ZNS_DEAD_ALL);
 	/* What is left out may have hidden what was written later in its place: again without it. */
 	while (!rc) {
 		rc = scan(&b, err);
@@ -516,6 +535,9 @@ int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p, struct 
 	free(b.verdict);
 	free(b.dead);
 	free(b.left);
+	for (size_t i = 0; i < b.nr_keys; i++)
+		zns_pb__checkpoint__free_unpacked(b.keys[i], NULL);
+	free(b.keys);
 	zns_store_close(b.s);
 	if (rc)
 		zns_scan_free(&r->scan);

@@ -98,6 +98,16 @@ static void add_ent(struct zns_state *st, ProtobufCMessage *m, const char *conta
 		add(st, e);
 }
 
+void zns_crypt_inherit(ZnsPb__Checkpoint *c, ZnsPb__Checkpoint *from)
+{
+	ZnsPb__CheckpointKey *key = from->crypt;
+
+	if (!key || !key->has_wrapped || !c->crypt)
+		return;
+	from->crypt = c->crypt;
+	c->crypt = key;
+}
+
 /* Of two versions the one that was moved later; a snapshot may be the first to know of a move. */
 static void apply_checkpoint(struct zns_state *st, const struct piece *p)
 {
@@ -117,12 +127,14 @@ static void apply_checkpoint(struct zns_state *st, const struct piece *p)
 		zns_pb__checkpoint__free_unpacked(c, NULL);
 		return;
 	}
-	if (c && !zns_state_may_add(st, c, -EBADMSG, NULL))
+	if (c && !zns_state_may_add(st, c, -EBADMSG, NULL)) {
 		add_ent(st, &c->base, c->container, zns_state_add);
-	else if (c && !zns_state_may_replace(st, c, -EBADMSG, NULL))
+	} else if (c && !zns_state_may_replace(st, c, -EBADMSG, NULL)) {
+		zns_crypt_inherit(c, e->ckpt);
 		add_ent(st, &c->base, c->container, zns_state_replace);
-	else if (c)
+	} else if (c) {
 		zns_pb__checkpoint__free_unpacked(c, NULL);
+	}
 }
 
 static void apply_tombstone(struct zns_state *st, const struct piece *p)

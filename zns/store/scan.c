@@ -128,10 +128,10 @@ static bool found_before(const struct walk *w, uint32_t zone, uint64_t footer)
 	return false;
 }
 
-static bool is_dead(const struct walk *w, const uint8_t *id, uint32_t moved)
+static bool is_dead(const struct walk *w, const uint8_t *id, int64_t moved_ns)
 {
 	for (size_t i = 0; i < w->p->nr_dead; i++)
-		if ((w->p->dead[i].moved == moved || w->p->dead[i].moved == UINT32_MAX) &&
+		if ((w->p->dead[i].moved_ns == moved_ns || w->p->dead[i].moved_ns == ZNS_DEAD_ALL) &&
 		    !memcmp(w->p->dead[i].id, id, ZNS_UUID_LEN))
 			return true;
 	for (size_t i = 0; i < w->out->nr_dead; i++)
@@ -140,16 +140,23 @@ static bool is_dead(const struct walk *w, const uint8_t *id, uint32_t moved)
 	return false;
 }
 
+int zns_version_cmp(const ZnsPb__Checkpoint *a, const ZnsPb__Checkpoint *b)
+{
+	if (a->moved != b->moved)
+		return a->moved < b->moved ? -1 : 1;
+	return a->moved_ns < b->moved_ns ? -1 : a->moved_ns > b->moved_ns;
+}
+
 /* A later version is known: where this one stood may be written anew. */
 static bool outdated(const struct walk *w, const ZnsPb__Checkpoint *c)
 {
 	for (size_t i = 0; i < w->p->nr_known; i++)
-		if (!memcmp(w->p->known[i]->id.data, c->id.data, ZNS_UUID_LEN) && w->p->known[i]->moved > c->moved)
+		if (!memcmp(w->p->known[i]->id.data, c->id.data, ZNS_UUID_LEN) && zns_version_cmp(w->p->known[i], c) > 0)
 			return true;
 	for (size_t i = 0; i < w->out->nr; i++) {
 		const struct zns_found *f = &w->out->v[i];
 
-		if (f->c && f->c->moved > c->moved && !memcmp(f->id, c->id.data, ZNS_UUID_LEN))
+		if (f->c && zns_version_cmp(f->c, c) > 0 && !memcmp(f->id, c->id.data, ZNS_UUID_LEN))
 			return true;
 	}
 	return false;
@@ -192,7 +199,7 @@ static int take_footer(struct walk *w, const ZnsPb__Footer *f, uint64_t footer, 
 	zns_pb__manifest__free_unpacked(m, NULL);
 	if (complete(f, footer, w->block, n->c) ||
 	    add_use(w, f->zone, f->manifest_start, footer + w->block - f->manifest_start) ||
-	    (!is_dead(w, n->id, n->c->moved) && !outdated(w, n->c) && add_uses(w, n->c)))
+	    (!is_dead(w, n->id, n->c->moved_ns) && !outdated(w, n->c) && add_uses(w, n->c)))
 		return zns_fail(err, -ENOMEM, "no memory for what was found");
 	return 0;
 }

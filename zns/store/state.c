@@ -5,6 +5,7 @@
  */
 #include <string.h>
 #include "store_int.h"
+#include "zns/fsck.h"
 
 /* ---- lists: append at the end, holes where something went ---- */
 
@@ -273,7 +274,7 @@ int zns_state_may_replace(struct zns_state *st, const ZnsPb__Checkpoint *c, int 
 	    old->ckpt->created_ns != c->created_ns)
 		return zns_fail(err, code, "checkpoint %s differs in more than where it stands",
 				zns_uuid_format(c->id.data, id));
-	if (c->moved <= old->ckpt->moved)
+	if (zns_version_cmp(c, old->ckpt) <= 0)
 		return zns_fail(err, code == -EINVAL ? -ESTALE : code, "checkpoint %s was moved %u times, not %u",
 				zns_uuid_format(c->id.data, id), old->ckpt->moved, c->moved - 1);
 	for (i = 0; i < old->ckpt->n_zones; i++)
@@ -371,6 +372,10 @@ void zns_state_replace(struct zns_state *st, struct zns_ent *e)
 	e->mark = old->mark;
 	zones_del(st, old);
 	zones_add(st, e);
+	/* The order of commits tells the owner, also when the log is read again: not who was moved last. */
+	for (size_t i = 0; i < e->ckpt->n_zones; i++)
+		if (st->zone_shared[e->ckpt->zones[i]->zone])
+			zone_find_owner(st, e->ckpt->zones[i]->zone);
 	ent_free(old);
 }
 

@@ -352,6 +352,22 @@ static ZnsPb__Checkpoint *copy_record(const ZnsPb__Checkpoint *c, struct zns_err
 	return k;
 }
 
+/* Should the log be lost, whoever removes it must know where footers of it stand. */
+static int note_manifest(ZnsPb__Checkpoint *c, uint32_t zone, struct zns_err *err)
+{
+	uint32_t *v;
+
+	for (size_t i = 0; i < c->n_old_manifests; i++)
+		if (c->old_manifests[i] == zone)
+			return 0;
+	v = realloc(c->old_manifests, (c->n_old_manifests + 1) * sizeof(*v));
+	if (!v)
+		return zns_fail(err, -ENOMEM, "no memory for a record");
+	c->old_manifests = v;
+	v[c->n_old_manifests++] = zone;
+	return 0;
+}
+
 /* The record without its manifest, as the manifest holds it. */
 static int new_record(struct mover *v, ZnsPb__Checkpoint **out, struct zns_err *err)
 {
@@ -363,10 +379,18 @@ static int new_record(struct mover *v, ZnsPb__Checkpoint **out, struct zns_err *
 	if (c->manifest)
 		zns_pb__extent_ref__free_unpacked(c->manifest, NULL);
 	c->manifest = NULL;
+	/* A wrapped key is for the log alone, which can be erased; the broker has it. Units are moved as they are. */
+	if (c->crypt) {
+		c->crypt->has_key_id = c->crypt->has_wrapped = 0;
+		free(c->crypt->key_id.data);
+		free(c->crypt->wrapped.data);
+		c->crypt->key_id = c->crypt->wrapped = (ProtobufCBinaryData){ 0, NULL };
+	}
 	c->has_moved = c->has_moved_ns = 1;
 	c->moved++;
 	c->moved_ns = zns_now_ns();
 	keep_uses(v, c);
+	ret = note_manifest(c, v->p->c->manifest->zone, err);
 	for (size_t i = 0; i < v->nr_slots && !ret; i++)
 		if (v->slots[i].wp > v->slots[i].start)
 			ret = add_use(c, v->slots[i].zone, v->slots[i].start, v->slots[i].wp - v->slots[i].start, err);
@@ -380,11 +404,12 @@ static int new_record(struct mover *v, ZnsPb__Checkpoint **out, struct zns_err *
 	return 0;
 }
 
-/* Whatever follows the data in the last zone joins their use. */
-static int add_manifest_use(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t start, uint64_t len, struct zns_err *err)
+/* It joins the use of what was moved to this zone; not that of what was there before, which the broker knows. */
+static int add_manifest_use(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t from, uint64_t start, uint64_t len,
+			    struct zns_err *err)
 {
 	for (size_t i = 0; i < c->n_zones; i++)
-		if (c->zones[i]->zone == zone && c->zones[i]->start + c->zones[i]->len == start) {
+		if (c->zones[i]->zone == zone && c->zones[i]->start == from && from + c->zones[i]->len == start) {
 			c->zones[i]->len += len;
 			return 0;
 		}
@@ -423,7 +448,7 @@ static int write_manifest(struct mover *v, ZnsPb__Checkpoint *c, struct zns_err 
 	if (!ret)
 		ret = transfer(v, true, s->zone, s->wp, buf, len, err);
 	if (!ret)
-		ret = add_manifest_use(c, s->zone, s->wp, len, err);
+		ret = add_manifest_use(c, s->zone, s->start, s->wp, len, err);
 	if (!ret) {
 		s->wp += len;
 		v->bytes += len;

@@ -26,11 +26,17 @@ struct zns_scan {
 	uint64_t bytes;		/* read to find footers */
 };
 
-/* A version of a checkpoint that is not to be believed; `moved` UINT32_MAX: all of them, it was removed. */
+/*
+ * A version of a checkpoint that is not to be believed. Compactions that were not finished leave footers too, so the time
+ * of the move tells versions apart, 0: never moved. ZNS_DEAD_ALL: all of them, it was removed.
+ */
+#define ZNS_DEAD_ALL INT64_MAX
 struct zns_dead {
 	uint8_t id[ZNS_UUID_LEN];
-	uint32_t moved;
+	int64_t moved_ns;
 };
+/* Which of two versions of one checkpoint is the later one: < 0, 0, > 0. */
+int zns_version_cmp(const ZnsPb__Checkpoint *a, const ZnsPb__Checkpoint *b);
 
 /*
  * Find the footers. Bytes of checkpoints are stepped over: of those in @known, and of those that are found, but for the
