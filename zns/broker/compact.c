@@ -233,7 +233,7 @@ static bool busy(const struct znsd *d, uint32_t group)
 
 int handle_compact_step(struct znsd *d, struct conn *c, const ZnsPb__CompactStep *q, struct reply *rep)
 {
-	struct lease *l = compact_of(d, c, &rep->err);
+	struct lease *l = compact_of(d, c, &rep->err), *o;
 	size_t i;
 
 	if (!l)
@@ -244,6 +244,9 @@ int handle_compact_step(struct znsd *d, struct conn *c, const ZnsPb__CompactStep
 	if (d->compact_yield && compact_zones(d))
 		return zns_fail(&rep->err, -ECANCELED, "a dump needs the zones that this compaction writes");
 	rep->r.has_wait_ms = 1;
+	for (o = d->leases; q->has_flush && q->flush && o; o = o->next)
+		if (o->dump && !o->background)
+			rep->r.wait_ms = WAIT_MS;
 	for (i = 0; i < q->n_groups; i++) {
 		if (q->groups[i] >= d->nr_groups)
 			return zns_fail(&rep->err, -EINVAL, "no group %u", q->groups[i]);

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "compact.h"
 
-enum { OPT_DRY_RUN = OPT_OWN, OPT_BELOW, OPT_RATE, OPT_BACKGROUND };
+enum { OPT_DRY_RUN = OPT_OWN, OPT_BELOW, OPT_RATE, OPT_BACKGROUND, OPT_NO_WAIT };
 
 int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)
 {
@@ -12,6 +12,7 @@ int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)
 		{ "below", required_argument, NULL, OPT_BELOW },
 		{ "rate", required_argument, NULL, OPT_RATE },
 		{ "background", no_argument, NULL, OPT_BACKGROUND },
+		{ "no-wait", no_argument, NULL, OPT_NO_WAIT },
 		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 	};
 	struct compact x = { .below = COMPACT_BELOW };
@@ -24,6 +25,7 @@ int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)
 	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
 		x.dry_run |= c == OPT_DRY_RUN;
 		x.background |= c == OPT_BACKGROUND;
+		x.rude |= c == OPT_NO_WAIT;
 		if (c == OPT_BELOW) {
 			if (ctl_number(optarg, 1, 100, &n))
 				return ctl_usage(cmd, "--below \"%.20s\": 1 to 100 per cent of a zone", optarg);

@@ -10,6 +10,7 @@
 struct compact {
 	struct ctl_session s;	/* the device for reading and writing; its connection asks */
 	bool dry_run, json, background;
+	bool rude;		/* waits for nobody */
 	uint32_t below;		/* per cent */
 	uint32_t rate_mibps;	/* 0: no limit */
 	ZnsPb__Response *ls, *zones, *reset;

@@ -9,12 +9,14 @@
 
 #define TRIES 50		/* of a checkpoint, when dumps need the zones first */
 #define RETRY_MS 100
+#define FLUSH_PATIENCE_MS 10000
 
 struct job {
 	struct compact *x;
 	struct zns_broker b;	/* the lease */
 	uint64_t told;		/* bytes that the progress line knows of */
 	uint64_t total;
+	bool defer;		/* others may be idle */
 };
 
 static void nap(uint32_t ms)
@@ -52,40 +54,50 @@ static int zone_get(void *arg, uint32_t group, uint64_t need, const uint32_t *do
 	return ret;
 }
 
+/* Returns when nobody works where @q says, or after @patience_ms. @first: if somebody does, -EAGAIN at once. */
+static int ask(struct job *j, ZnsPb__CompactStep *q, uint64_t patience_ms, bool first, struct zns_err *err)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	uint64_t begun = zns_mono_ns(), waited = 0;
+	int ret = 0;
+
+	req.compact_step = q;
+	while (!ret) {
+		ZnsPb__Response *r;
+		uint32_t ms;
+
+		ret = zns_broker_call(&j->b, &req, &r, err);
+		if (ret)
+			break;
+		ms = r->wait_ms;
+		zns_pb__response__free_unpacked(r, NULL);
+		if (!ms || j->x->rude || waited >= patience_ms * 1000000)
+			break;
+		if (first)
+			return zns_fail(err, -EAGAIN, "dumps or restores work on these groups");
+		nap(zns_min(ms, 1000u));
+		ctl_progress_add(&j->x->prog, 0);
+		waited = zns_mono_ns() - begun;
+	}
+	j->x->waited_ns += waited;
+	return ret;
+}
+
 /* Dumps and restores go first: wait while somebody works on these groups or their channels. */
 static int step(void *arg, const uint32_t *groups, uint32_t nr, uint64_t bytes, struct zns_err *err)
 {
 	struct job *j = arg;
 	ZnsPb__CompactStep q = ZNS_PB__COMPACT_STEP__INIT;
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	uint64_t begun = zns_mono_ns();
 
 	q.groups = (uint32_t *)groups;
 	q.n_groups = nr;
 	q.has_bytes = q.has_total = 1;
 	q.bytes = bytes;
 	q.total = j->total;
-	req.compact_step = &q;
 	if (bytes > j->told)
 		ctl_progress_add(&j->x->prog, bytes - j->told);
 	j->told = bytes;
-	for (;;) {
-		ZnsPb__Response *r;
-		int ret = zns_broker_call(&j->b, &req, &r, err);
-		uint32_t ms;
-
-		if (ret)
-			return ret;
-		ms = r->wait_ms;
-		zns_pb__response__free_unpacked(r, NULL);
-		if (!ms)
-			break;
-		nap(zns_min(ms, 1000u));
-		ctl_progress_add(&j->x->prog, 0);
-		j->x->waited_ns += zns_mono_ns() - begun;
-		begun = zns_mono_ns();
-	}
-	return 0;
+	return ask(j, &q, UINT64_MAX / 1000000, j->defer && !bytes, err);
 }
 
 static int begin(struct job *j, const uint8_t *id, ZnsPb__Response **out, struct zns_err *err)
@@ -121,8 +133,14 @@ static int commit(struct job *j, ZnsPb__Checkpoint *c, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Response *r;
-	int ret = zns_dev_flush(j->x->s.dev, err);
+	ZnsPb__CompactStep q = ZNS_PB__COMPACT_STEP__INIT;
+	int ret;
 
+	/* A flush takes every writer's time: rather between two dumps, but not never. */
+	q.has_flush = q.flush = 1;
+	ret = ask(j, &q, FLUSH_PATIENCE_MS, false, err);
+	if (!ret)
+		ret = zns_dev_flush(j->x->s.dev, err);
 	if (ret)
 		return ret;
 	req.compact_commit = c;
@@ -158,9 +176,10 @@ static int move(struct job *j, const uint8_t *id, struct zns_bucket *bucket, str
 	return ret;
 }
 
-static int move_one(struct compact *x, const ZnsPb__Checkpoint *c, struct zns_bucket *bucket, struct zns_err *err)
+static int move_one(struct compact *x, const ZnsPb__Checkpoint *c, struct zns_bucket *bucket, bool defer,
+		    struct zns_err *err)
 {
-	struct job j = { .x = x, .b = { .fd = -1 } };
+	struct job j = { .x = x, .b = { .fd = -1 }, .defer = defer };
 	int ret;
 
 	for (size_t i = 0; i < c->n_zones; i++)
@@ -182,36 +201,61 @@ static int move_one(struct compact *x, const ZnsPb__Checkpoint *c, struct zns_bu
 	}
 }
 
-/* The least live data first: its zones are free first, and may be what the next ones need. */
+static bool uses_zone(const ZnsPb__Checkpoint *c, uint32_t zone)
+{
+	for (size_t i = 0; i < c->n_zones; i++)
+		if (c->zones[i]->zone == zone)
+			return true;
+	return false;
+}
+
+/* -EAGAIN: later; else it is done with, as far as that goes. Not 0: all of it ends. */
+static int account(struct compact *x, int ret, const struct zns_err *e)
+{
+	switch (ret) {
+	case 0:
+		x->moved++;
+		return 0;
+	case -EAGAIN:
+		return ret;
+	case -ESTALE:
+	case -ENOENT:
+	case -ENODATA:
+		x->gone++;
+		return 0;
+	case -EBUSY:
+	case -ECANCELED:
+	case -ENOSPC:
+		if (!x->given_up++)
+			snprintf(x->why, sizeof(x->why), "%s", e->msg);
+		return 0;
+	}
+	return ret;		/* not a matter of time or room */
+}
+
+/*
+ * The least live data first: its zones are free first, and may be what the next ones need. At first those where nobody
+ * works, then the others, waiting for them.
+ */
 static int run_all(struct compact *x, struct zns_bucket *bucket, struct zns_err *err)
 {
 	cleanup_free bool *done = calloc(x->ls->n_checkpoints + 1, sizeof(*done));
 
 	if (!done)
 		return zns_fail(err, -ENOMEM, "no memory for %zu checkpoints", x->ls->n_checkpoints);
-	for (uint32_t v = 0; v < x->nr_victims; v++) {
+	for (uint32_t v = 0; v < 2 * x->nr_victims; v++) {
 		for (size_t i = 0; i < x->ls->n_checkpoints; i++) {
 			const ZnsPb__Checkpoint *c = x->ls->checkpoints[i];
 			struct zns_err e = ZNS_ERR_INIT;
-			size_t k;
 			int ret;
 
-			for (k = 0; k < c->n_zones && c->zones[k]->zone != x->victims[v]; k++)
-				;
-			if (k == c->n_zones || done[i])
+			if (done[i] || !uses_zone(c, x->victims[v % x->nr_victims]))
 				continue;
-			done[i] = true;
-			ret = move_one(x, c, bucket, &e);
-			if (!ret) {
-				x->moved++;
-			} else if (ret == -EPIPE || ret == -EBADMSG || ret == -EIO || ret == -EPROTO || ret == -EINVAL) {
-				*err = e;	/* not a matter of time or room */
+			ret = account(x, move_one(x, c, bucket, v < x->nr_victims, &e), &e);
+			done[i] = ret != -EAGAIN;
+			if (ret && ret != -EAGAIN) {
+				*err = e;
 				return ret;
-			} else if (ret == -ESTALE || ret == -ENOENT || ret == -ENODATA) {
-				x->gone++;
-			} else {
-				if (!x->given_up++)
-					snprintf(x->why, sizeof(x->why), "%s", e.msg);
 			}
 		}
 	}

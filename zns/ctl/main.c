@@ -72,9 +72,10 @@ static const struct ctl_cmd commands[] = {
 	  "  --grace TIME    how long what it was made for must be gone (default 1h; 90, 30m, 12h, 7d)\n"
 	  "  --compact       then also what `znsctl compact` does\n"
 	  "  --dry-run       only list what and why\n" DEV_HELP, cmd_gc },
-	{ "compact", "[DEV] [--dry-run] [--below PERCENT] [--rate MIBPS]", "empty zones with little live data by moving it together",
+	{ "compact", "[DEV] [--dry-run] [--below PERCENT] [--rate MIBPS] [--no-wait]", "empty zones with little live data by moving it together",
 	  "  --below PERCENT zones with no more live data than this part of a zone (default 25)\n"
 	  "  --rate MIBPS    no faster than this; besides, it waits for dumps and restores on the same dies\n"
+	  "  --no-wait       does not wait for them: they are slowed down\n"
 	  "  --dry-run       only list which zones, and how many would be free\n" DEV_HELP, cmd_compact },
 	{ "retain", "[DEV] [CONTAINER --keep N|--ttl TIME|--off]", "how many checkpoints of a container stay; without arguments: the rules",
 	  "  --keep N        the newest N\n  --ttl TIME      those younger than this (90, 30m, 12h, 7d)\n"

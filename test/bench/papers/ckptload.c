@@ -275,6 +275,14 @@ int main(int argc, char **argv)
 	};
 	int c, rc = 2;
 
+	/* ckptload exec PROGRAM ARGUMENT... --at NS */
+	if (argc > 4 && !strcmp(argv[1], "exec") && !strcmp(argv[argc - 2], "--at")) {
+		opt.at = strtoull(argv[argc - 1], NULL, 10);
+		argv[argc - 2] = NULL;
+		begin_at();
+		execv(argv[2], argv + 2);
+		fail(argv[2], strerror(errno));
+	}
 	while ((c = getopt_long(argc, argv, "", opts, NULL)) != -1) {
 		if (c == 'd')
 			opt.device = optarg;
@@ -298,7 +306,7 @@ int main(int argc, char **argv)
 	else if (argc == 2 && !strcmp(argv[0], "restore"))
 		rc = restore(argv[1]);
 	else
-		fprintf(stderr, "usage: ckptload dump CONTAINER MIB QOS DIR | restore DIR\n");
+		fprintf(stderr, "usage: ckptload dump CONTAINER MIB QOS DIR | restore DIR | exec PROGRAM ARGUMENT... --at NS\n");
 	if (helper >= 0) {	/* the helper ends when we let go of it */
 		close(helper);
 		wait(NULL);

@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import exp_compact  # noqa: E402
 import exp_criu  # noqa: E402
 import exp_dumps  # noqa: E402
 import exp_isolation  # noqa: E402
@@ -35,9 +36,10 @@ EXPERIMENTS = {
     'demand': ('More demand than groups', exp_dumps.demand),
     'periodic': ('Periodic checkpoints', exp_dumps.periodic),
     'scaling': ('N zones against one', exp_dumps.scaling),
+    'compact': ('A dump beside compaction', exp_compact.compaction),
     'criu': ('The same with criu itself, in wall time, bandwidths scaled', exp_criu.wall),
 }
-SMOKE = ['writers', 'beside', 'five']
+SMOKE = ['writers', 'beside', 'five', 'compact']
 TESTS = {'>=': lambda a, b: a >= b, '<=': lambda a, b: a <= b, '>': lambda a, b: a > b, '<': lambda a, b: a < b}
 
 

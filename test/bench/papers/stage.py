@@ -49,6 +49,7 @@ class Job:
     def __init__(self, name, command, start_s=0.0, env=None):
         self.name, self.command, self.start_s, self.env = name, command, start_s, env or {}
         self.log = self.out = None
+        self.plain = False      # its output is not that of a checkpoint
 
 
 class Stage:
@@ -144,6 +145,12 @@ class Stage:
     def restore(self, container, start_s=0.0, seed=1):
         return Job(container, [self.bench / 'ckptload', 'restore', self.dir / container, '--seed', seed], start_s)
 
+    def compact(self, *options, start_s=0.0):
+        """znsctl compact; its result is what it prints."""
+        job = Job('compaction', [self.bench / 'ckptload', 'exec', self.bin / 'znsctl', 'compact', '--json', *options], start_s)
+        job.plain = True
+        return job
+
     def run(self, jobs):
         """All of them, each at its time from a common beginning; their results in order, times in s from there."""
         wall = time.monotonic()
@@ -170,7 +177,7 @@ class Stage:
                 for other in procs:
                     other.kill()
                 raise Failed(f'{job.name}: exit {proc.returncode}: {err.strip()[-400:]}')
-            done.append(Fio(job, out, begin) if job.log else Checkpoint(job, out, begin))
+            done.append(Fio(job, out, begin) if job.log else json.loads(out) if job.plain else Checkpoint(job, out, begin))
         self.last_wall_s = time.monotonic() - wall
         return done
 
