@@ -1,0 +1,250 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+compact: zones with little live data are emptied, and nobody who owns what is in them notices.
+
+  compact.py list | run NAME... | run -a
+"""
+import hashlib
+import json
+import subprocess
+import sys
+import time
+
+import tools
+import ztlib
+from tools import Media, expect, many_dumps, run_ctl, stop_broker
+from ztlib import Failed, wait_until
+from ztscene import suite_main
+
+CASES = {}
+# One die: everything of a container competes for the same zones.
+ONE_DIE = ['--channels', '1', '--ways', '2', '--die-write-bw', '600', '--zones', '24', '--zone-size', '4M', '--timing', 'off']
+
+
+def case(func):
+    CASES[func.__name__.replace('_', '-')] = func
+    return func
+
+
+def fragmented(scene, dumps=9, keep=4):
+    """One checkpoint of four stays; their ids, and each one's bytes as an archive."""
+    ids = many_dumps(scene, dumps)
+    scene.device.remove(*[i for n, i in enumerate(ids) if n % keep])
+    left = ids[::keep]
+    return left, {i: archive(scene, i) for i in left}
+
+
+def archive(scene, ident):
+    done = subprocess.run([scene.cfg.znsctl, 'export', ident, '-'], env=scene.device.env, capture_output=True, timeout=60)
+    expect(f'export {ident}: {done.stderr.decode()[:200]}', done.returncode, 0)
+    return hashlib.sha256(done.stdout).hexdigest()
+
+
+def compact(scene, *options):
+    said = json.loads(run_ctl(scene, 0, 'compact', '--below', '80', '--json', *options))
+    if not said['moved_checkpoints'] and not said['dry_run']:
+        raise Failed(f'nothing was moved: {said}')
+    return said
+
+
+def same(scene, left, before):
+    expect('checkpoints', scene.ids(), sorted(left))
+    expect('bytes', {i: archive(scene, i) for i in left}, before)
+    run_ctl(scene, 0, 'verify', '--all')
+    said = json.loads(run_ctl(scene, 0, 'fsck', '--json'))
+    expect('fsck', said['problems'], [])
+
+
+def restores(scene, ident):
+    """By id into an empty directory; the task's memory is checked."""
+    empty = scene.dir / f'empty-{ident}'
+    empty.mkdir()
+    scene.task.end()
+    scene.good_restore(images=empty, extra=['--zns-checkpoint', ident])
+
+
+def all_comes_back(scene):
+    run_ctl(scene, 0, 'unpin', *scene.ids())
+    run_ctl(scene, 0, 'rm', '--all')
+    if not wait_until(lambda: scene.device.free_zones() == scene.free_before, 10, 0.1):
+        raise Failed(f'{scene.device.free_zones()} zones are free, {scene.free_before} were')
+
+
+@case
+def moves(scene):
+    """Zones are won; ids, bytes, pins, rules and handles stay; restores by handle and by id; twice is once; all comes back."""
+    scene = scene(ONE_DIE, size=1)
+    ids = many_dumps(scene, 8)
+    last = scene.good_dump(extra=['--leave-running'])       # this one has its handle in scene.images
+    scene.device.remove(*[i for n, i in enumerate(ids) if n % 4])
+    left = ids[::4] + [last]
+    scene.device.json('pin', left[0])
+    scene.device.json('retain', 'errors', '--keep', '7')
+    before = {i: archive(scene, i) for i in left}
+    handle = (scene.images / ztlib.HANDLE).read_bytes()
+    zones = {i: scene.device.json('show', i)['zones'] for i in left}
+    free = scene.device.free_zones()
+
+    dry = compact(scene, '--dry-run')
+    expect('a dry run', (dry['dry_run'], dry['freed_zones'], dry['would_free_zones'] > 0), (True, 0, True))
+    expect('zones after a dry run', {i: scene.device.json('show', i)['zones'] for i in left}, zones)
+    said = compact(scene)
+    expect('zones won', said['freed_zones'], dry['would_free_zones'])
+    expect('free zones', scene.device.free_zones(), free + said['freed_zones'])
+    if all(scene.device.json('show', i)['zones'] == zones[i] for i in left):
+        raise Failed('no checkpoint stands elsewhere')
+    same(scene, left, before)
+    stop_broker(scene)
+    same(scene, left, before)
+    expect('the handle', (scene.images / ztlib.HANDLE).read_bytes() == handle, True)
+    expect('pinned', [c['id'] for c in scene.device.checkpoints() if c.get('pinned')], left[:1])
+    if left[0] not in run_ctl(scene, 1, 'rm', left[0]):
+        raise Failed('a moved checkpoint is not pinned any more')
+    again = json.loads(run_ctl(scene, 0, 'compact', '--below', '80', '--json'))
+    expect('nothing is left to do', (again['zones'], again['moved_checkpoints']), ([], 0))
+    scene.task.end()
+    scene.good_restore()
+    restores(scene, left[0])
+    all_comes_back(scene)
+
+
+@case
+def log_lost(scene):
+    """After compaction the catalogue is lost: what comes back from the zones is the moved state, and nothing removed."""
+    scene = scene(ONE_DIE, size=1)
+    left, before = fragmented(scene)
+    compact(scene)
+    catalogue = tools.catalogue(scene)
+    media = Media(scene)
+    stop_broker(scene)
+    for zone in range(3):
+        media.write(zone, 0, bytes(1 << 20))
+    run_ctl(scene, 1, 'ls')
+    said = json.loads(run_ctl(scene, 0, 'fsck', '--rebuild', '--json'))
+    expect('rebuilt', (said['rebuilt'], said['checkpoints'], said['problems']), (True, len(left), []))
+    expect('catalogue', tools.catalogue(scene), catalogue)
+    same(scene, left, before)
+    restores(scene, left[1])
+    all_comes_back(scene)
+
+
+@case
+def reader(scene):
+    """A reader that began before keeps the old zones until it ends, and reads what was there."""
+    scene = scene(ONE_DIE, size=1)
+    left, before = fragmented(scene)
+    plan = compact(scene, '--dry-run')
+    victims = {z['zone'] for z in plan['zones']}
+    ident = next(i for i in left if victims & set(scene.device.json('show', i)['zones']) or True)
+    ident = next((i for i in left if victims & {z if isinstance(z, int) else z['zone']
+                                                for z in scene.device.json('show', i)['zones']}), None)
+    if ident is None:
+        raise Failed('no checkpoint stands in a zone that would be emptied')
+    old = victims & {z if isinstance(z, int) else z['zone'] for z in scene.device.json('show', ident)['zones']}
+    # Nobody reads the pipe: it holds its lease with its first bytes out.
+    export = subprocess.Popen([scene.cfg.znsctl, 'export', ident, '-'], env=scene.device.env, stdout=subprocess.PIPE)
+    try:
+        wait_until(lambda: scene.device.status()['leases'], 5)
+        begun = time.monotonic()
+        said = compact(scene, '--no-wait')
+        expect('moved', said['moved_checkpoints'] > 0, True)
+        written = {z['index'] for z in scene.device.zones() if z['wp']}
+        expect('old zones that are still there', old & written, old)
+        out, _ = export.communicate(timeout=30)
+        expect('what the reader got', hashlib.sha256(out).hexdigest(), before[ident])
+    finally:
+        export.kill()
+        export.wait()
+    if not wait_until(lambda: not old & {z['index'] for z in scene.device.zones() if z['wp']}, 10, 0.1):
+        raise Failed(f'zones {sorted(old)} were not reset after their reader had ended ({time.monotonic() - begun:.0f} s)')
+    same(scene, left, before)
+
+
+@case
+def full_device(scene):
+    """No empty zone and no room: refused in one line, nothing changed; with one zone it is enough."""
+    scene = scene(ONE_DIE, size=1)
+    left, before = fragmented(scene)
+    filler = 0
+    while scene.device.free_zones():
+        # A container each, so that none continues another one's zone.
+        filler += 1
+        log = scene.log()
+        images = scene.dir / f'filler-{filler}'
+        images.mkdir()
+        args = ztlib.dump_args(scene.cfg, scene.task, images, log, f'filler-{filler}', ['--leave-running'])
+        if ztlib.run_criu(scene.cfg, args, log, scene.device.env).returncode:
+            break
+        wait_until(lambda: not scene.device.status()['leases'], 5)
+    expect('free zones', scene.device.free_zones(), 0)
+    fillers = [c['id'] for c in scene.device.checkpoints() if c['container'].startswith('filler')]
+    zones = {i: scene.device.json('show', i)['zones'] for i in left}
+    done = scene.device.ctl('compact', '--below', '80')
+    said = done.stderr.strip()
+    if done.returncode == 0:        # a zone that is partly filled had room for something
+        expect('then something was won', 'free' in done.stdout, True)
+    elif 'empty zone' not in said and 'nothing was moved' not in said or '\n' in said:
+        raise Failed(f'a full device is refused with: {said}')
+    else:
+        expect('zones', {i: scene.device.json('show', i)['zones'] for i in left}, zones)
+    scene.device.remove(*fillers[-2:])
+    wait_until(lambda: scene.device.free_zones(), 10)
+    free = scene.device.free_zones()
+    if done.returncode:
+        compact(scene)
+        expect('more zones are free', scene.device.free_zones() > free, True)
+    for i in left:
+        expect('bytes', archive(scene, i), before[i])
+
+
+@case
+def encrypted(scene):
+    """Units are moved as they are encrypted, without the key; then they are read with it, and erased as any other."""
+    scene = scene(ONE_DIE, size=1)
+    key = scene.dir / 'key'
+    run_ctl(scene, 0, 'key', 'create', str(key))
+    run_ctl(scene, 0, 'key', 'use', f'file:{key}')
+    left, before = fragmented(scene)
+    key.rename(scene.dir / 'away')
+    compact(scene)
+    (scene.dir / 'away').rename(key)
+    same(scene, left, before)
+    media, wrapped = Media(scene), b'zns'
+    expect('encrypted', all(scene.device.json('show', i).get('encrypted', True) for i in left), True)
+    restores(scene, left[0])
+    run_ctl(scene, 0, 'rm', '--secure', left[0])
+    if 'deleted' not in run_ctl(scene, 1, 'verify', left[0]):
+        raise Failed('a removed checkpoint is not said to be deleted')
+    expect('the others', {i: archive(scene, i) for i in left[1:]}, {i: before[i] for i in left[1:]})
+    expect('unused', bool(media and wrapped), True)
+
+
+@case
+def damaged(scene):
+    """A damaged unit in a zone to be emptied: named, exit 1, nothing of that checkpoint is moved or lost."""
+    scene = scene(ONE_DIE, size=1)
+    left, before = fragmented(scene)
+    victims = {z['zone'] for z in compact(scene, '--dry-run')['zones']}
+    media = Media(scene)
+    for i in left:
+        shown = scene.device.json('show', i)
+        hit = [(e['zone'], e['start']) for img in shown['images'] for s in img['segments'] for e in s['extents']
+               if e['zone'] in victims and img['size'] > 100000]
+        if hit:
+            break
+    else:
+        raise Failed('no image stands in a zone that would be emptied')
+    zones = shown['zones']
+    media.flip(hit[0][0], hit[0][1] + 777)
+    if 'damaged' not in run_ctl(scene, 1, 'compact', '--below', '80'):
+        raise Failed('a damaged unit is not named')
+    expect('zones of the damaged one', scene.device.json('show', i)['zones'], zones)
+    media.flip(hit[0][0], hit[0][1] + 777)
+    same(scene, left, before)
+    compact(scene)
+    same(scene, left, before)
+
+
+if __name__ == '__main__':
+    sys.exit(suite_main(__doc__, 'compact', CASES))
