@@ -240,7 +240,7 @@ errors: all
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/errors.py run -a --report $(B)/report/errors
 
 .PHONY: options
-options: all
+options: all $(CLIENTS)/plugin/testplugin.so
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/options.py run -a --report $(B)/report/options
 
 tools: all
@@ -275,7 +275,12 @@ $(CLIENTS)/libcriu: test/clients/libcriu.c $(B)/stock-lib/.built
 	$(call say,CC      $<)
 	$(Q)$(CC) $(CFLAGS) -I$(B)/stock-lib/lib/c -I$(B)/stock-lib/images -idirafter $(B)/stock-lib/criu/include -o $@ $< \
 		$(B)/stock-lib/lib/c/libcriu.a -lprotobuf-c
-rpc-clients: $(CLIENTS)/libcriu $(CLIENTS)/.ours
+# A plugin with files of its own.
+$(CLIENTS)/plugin/testplugin.so: test/clients/plugin.c $(CRIU_SRC)/.fetched
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CFLAGS) -fPIC -shared -idirafter $(CRIU_SRC)/criu/include -o $@ $<
+rpc-clients: $(CLIENTS)/libcriu $(CLIENTS)/.ours $(CLIENTS)/plugin/testplugin.so
 
 # go-criu comes through Go's module proxy, its hashes are in go.sum; any Go from 1.16 will do.
 GO		:= $(shell command -v go || echo go)

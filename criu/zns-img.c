@@ -19,6 +19,7 @@
 #include "servicefd.h"
 #include "util.h"
 #include "xmalloc.h"
+#include "zns-files.h"
 #include "zns-img.h"
 #include "zns-link.h"
 #include "zns-pages.h"
@@ -258,7 +259,7 @@ int zns_dump_begin(pid_t pid)
 		return ret;
 	clock_gettime(CLOCK_MONOTONIC, &begun);
 	zopts.timeout_s = timeout_given ? opts.timeout : 0;
-	if (zns_tee_begin() || begin(ZW_DUMP_BEGIN, pid))
+	if (zns_tee_begin() || zns_files_begin() || begin(ZW_DUMP_BEGIN, pid))
 		return -1;
 	state = ZNS_DUMP;
 	return 0;
@@ -318,6 +319,8 @@ int zns_dump_commit(int failed)
 			pr_err("%s\n", r.msg);
 		return failed;
 	}
+	if (!receiving && zns_files_take())
+		return -1;
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	m.h.nr = opts.lazy_pages;
 	m.h.off = receiving ? 0 : (now.tv_sec - frozen_since.tv_sec) * 1000000ull + (now.tv_nsec - frozen_since.tv_nsec) / 1000;

@@ -35,6 +35,7 @@ enum zw_op {
 	ZW_READ,		/* image, off, nr; payload zw_iov[nr] in the sender's memory; fds: reply */
 	ZW_DONE,		/* fds: reply, with a summary: every task is restored */
 	ZW_SPOOL,		/* image, nr; payload zw_iov[nr] = (offset, length) ranges; fds: reply → sparse memfd */
+	ZW_FILE = 111,		/* dump; payload name; fds: file that somebody else wrote into the image directory */
 	/* neither */
 	ZW_CHECK = 110,		/* payload --zns-dev or ""; fds: reply. Can a dump begin? */
 	/* page server: as ZW_DUMP_BEGIN, pid 0; pages images come as ZW_IMG_STREAM */

@@ -314,6 +314,88 @@ def refused(scene):
     scene.good_restore()
 
 
+# ---- files that others write into the image directory --------------------------------------------------
+
+PLUGIN = REPO / 'build' / 'clients' / 'plugin'
+SMALL, LARGE = 'testplugin.img', 'testplugin-memory.img'
+
+
+@case
+def plugin(scene):
+    """A plugin's files are part of the checkpoint: restored by handle and by id, exported, verified; a failed dump has none."""
+    if not (PLUGIN / 'testplugin.so').exists():
+        raise Failed('there is no plugin: make rpc-clients')
+    scene = scene(size=16)
+    extra = ['--libdir', PLUGIN]
+    (scene.images / 'descriptors.json').write_text('[]')      # as runc does, before criu runs
+    made = scene.good_dump(extra=extra)
+    names = os.listdir(scene.images)
+    expect('files in the directory', [n in names for n in (SMALL, LARGE, 'descriptors.json')], [True, False, True])
+    shown = {i['name']: i for i in scene.device.json('show', made)['images']}
+    expect('on the device', [n in shown for n in (SMALL, LARGE, 'descriptors.json')], [True, True, False])
+    expect('size', shown[LARGE]['size'], 3 << 20)
+    expect('verify', scene.device.ctl('verify', made).returncode, 0)
+    for stage in ('handle', 'small one gone', 'small one edited', 'id', 'large one there'):
+        if stage == 'small one gone':
+            (scene.images / SMALL).unlink()
+        if stage == 'small one edited':
+            (scene.images / SMALL).write_text('edited')
+        if stage == 'id':
+            scene.images = scene.dir / 'by-id'
+            scene.images.mkdir()
+            extra += ['--zns-checkpoint', made]
+        if stage == 'large one there':
+            (scene.images / LARGE).write_text('of somebody else')
+        scene.good_restore(extra=extra)
+        scene.no_helpers()
+        names = os.listdir(scene.images)
+        if stage != 'large one there' and LARGE in names:
+            raise Failed(f'{stage}: {LARGE} stayed in the image directory')
+        ztlib.kill(scene.task.pid)
+        wait_until(lambda: not alive(scene.task.pid), 5)
+    target = scene.dir / 'exported'
+    expect('export', scene.device.ctl('export', made, str(target)).returncode, 0)
+    expect('exported', (target / LARGE).stat().st_size, 3 << 20)
+    expect('import', scene.device.ctl('import', str(target), '--handle', str(scene.dir / 'imported')).returncode, 0)
+    shown = scene.device.json('show', str(scene.dir / 'imported'))
+    expect('imported beside', sorted(i['name'] for i in shown['images'] if i['beside']), sorted([LARGE, SMALL]))
+    scene.good_restore(extra=['--libdir', PLUGIN], images=scene.dir / 'imported')
+    ztlib.kill(scene.task.pid)
+    wait_until(lambda: not alive(scene.task.pid), 5)
+    # The plugin is real: without its files the restore fails.
+    (target / LARGE).unlink()
+    scene.images = target
+    done = scene.restore(extra=['--libdir', PLUGIN])
+    expect('restore without a file fails', done.code != 0, True)
+
+
+@case
+def plugin_fails(scene):
+    """A dump with a plugin that fails later leaves the store as it was; the files stay the plugin's."""
+    scene = scene(size=64)
+    scene.failed_dump('write to zone', extra=['--libdir', PLUGIN], fault='write-after=40')
+    scene.good_dump(extra=['--libdir', PLUGIN])
+    scene.good_restore(extra=['--libdir', PLUGIN])
+
+
+@case
+def names_beside(scene):
+    """A file with too long a name, or with the name of an image, fails the dump in one line."""
+    scene = scene(size=16)
+    for name, pattern in (('x' * 64 + '.img', 'too long a name'), ('mm-$CRTOOLS_INIT_PID.img', 'criu has an image of this name')):
+        make = script(scene, 'make', f'[ "$CRTOOLS_SCRIPT_ACTION" != pre-dump ] || echo 1 >"$CRTOOLS_IMAGE_DIR/{name}"')
+        scene.dump(extra=['--action-script', make]).must_fail(pattern)
+        scene.unharmed()
+        shutil.rmtree(scene.images)
+        scene.images.mkdir()
+    make = script(scene, 'make', '[ "$CRTOOLS_SCRIPT_ACTION" != pre-dump ] || mkdir "$CRTOOLS_IMAGE_DIR/sub"')
+    done = scene.dump(extra=['--action-script', make])
+    expect('exit', done.code, 0)
+    if not done.lines('directory sub, made .* is not on the device'):
+        raise Failed('nothing is said of the directory')
+    scene.good_restore()
+
+
 # ---- other images --------------------------------------------------------------------------------------
 
 @case

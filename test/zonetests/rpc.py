@@ -210,6 +210,7 @@ def fields(scene):
     shown = scene.device.json('show', made['id'])
     expect('QoS', made['qos_requested_mibps'], 200)
     expect('unit', {i['unit'] for i in shown['images']}, {131072})
+    expect('files beside the images', [i['name'] for i in shown['images'] if i['beside']], [])      # not criu's log
     expect('reservations', scene.device.status()['reservations'], [])
     scene.images = scene.dir / 'empty'
     scene.images.mkdir()

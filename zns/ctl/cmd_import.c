@@ -83,6 +83,27 @@ static int start_writer(struct import *x, struct zns_err *err)
 	return ret;
 }
 
+/* Not one of criu's images, which begin with a magic number or are known to have none: a plugin's. */
+static bool is_beside(const char *name, int fd)
+{
+	static const char *const raw[] = { "pages-", "tmpfs-", "iptables-", "ip6tables-", "nftables-", "ifaddr-", "route-",
+					   "route6-", "rule-", "netns-ct-", "netns-exp-" };
+	static const uint32_t magic[] = { 0x54564319, 0x55105940, 0x58313116 };	/* images, service files, the inventory */
+	uint8_t b[4];
+	uint32_t v;
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(raw); i++)
+		if (!strncmp(name, raw[i], strlen(raw[i])))
+			return false;
+	if (zns_pread_all(fd, b, sizeof(b), 0))
+		return true;
+	v = b[0] | b[1] << 8 | b[2] << 16 | (uint32_t)b[3] << 24;
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(magic); i++)
+		if (v == magic[i])
+			return false;
+	return true;
+}
+
 static int write_image(struct import *x, const struct import_file *f, uint8_t *buf, struct zns_err *err)
 {
 	cleanup_close int fd = openat(x->dir, f->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -93,6 +114,8 @@ static int write_image(struct import *x, const struct import_file *f, uint8_t *b
 	if (fd < 0 || fstat(fd, &st))
 		return zns_fail_sys(err, -errno, "%s/%s", x->path, f->name);
 	ret = zns_writer_image(x->w, f->name, !strncmp(f->name, "pages-", 6), &img, err);
+	if (!ret && is_beside(f->name, fd))
+		zns_wimage_set_beside(img);
 	for (uint64_t off = 0; off < f->size && !ret; off += CHUNK) {
 		size_t len = zns_min(CHUNK, f->size - off);
 

@@ -61,6 +61,7 @@ static struct json_object *json_image(const ZnsPb__Image *im)
 	for (i = 0; i < im->n_segments; i++)
 		json_object_array_add(segs, json_segment(im->segments[i]));
 	json_object_object_add(j, "name", json_object_new_string(im->name));
+	json_object_object_add(j, "beside", json_object_new_boolean(im->beside));
 	json_object_object_add(j, "size", json_object_new_int64(im->size));
 	json_object_object_add(j, "unit", json_object_new_int64(im->unit));
 	json_object_object_add(j, "segments", segs);

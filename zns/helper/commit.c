@@ -192,7 +192,7 @@ static int write_handle(struct dump *d, const ZnsPb__Checkpoint *c, struct zns_e
 		copy[nr].size = k->len;
 		copy[nr].hash = zns_hash(k->data, k->len);
 		list[nr] = &copy[nr];
-		ret = write_copy(d->h->dir, k->name, k->data, k->len);
+		ret = k->beside ? 0 : write_copy(d->h->dir, k->name, k->data, k->len);
 		if (ret)
 			zns_fail_sys(err, ret, "cannot write %s into the image directory", k->name);
 	}
@@ -209,8 +209,11 @@ static int write_handle(struct dump *d, const ZnsPb__Checkpoint *c, struct zns_e
 	if (!ret)
 		ret = zns_handle_write(d->h->dir, &hd, err);
 	/* Without the handle they would look like images of a plain dump that lost its pages. */
-	for (size_t i = 0; ret && i < nr; i++)
-		unlinkat(d->h->dir, copy[i].name, 0);
+	for (struct copy *k = d->copies; ret && k; k = k->next)
+		if (!k->beside)
+			unlinkat(d->h->dir, k->name, 0);
+	for (struct taken *t = d->taken; !ret && t; t = t->next)
+		unlinkat(d->h->dir, t->name, 0);
 	return ret;
 }
 

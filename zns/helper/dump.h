@@ -12,7 +12,14 @@ struct copy {
 	char name[ZW_NAME];
 	uint8_t *data;
 	size_t len;
+	bool beside;		/* it is there already */
 	struct copy *next;
+};
+
+/* A file of somebody else's in the image directory that is on the device now, and of no use there any more. */
+struct taken {
+	char name[ZW_NAME];
+	struct taken *next;
 };
 
 struct stream {
@@ -41,6 +48,7 @@ struct dump {
 	uint32_t nr_pages, max_pages;
 	struct stream *streams;
 	struct copy *copies, **copies_tail;
+	struct taken *taken;
 	uint32_t nr_copies;
 	size_t copies_len;
 	pthread_mutex_t lock;

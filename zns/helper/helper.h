@@ -89,6 +89,11 @@ void restore_end(struct helper *h);
 int deadline_start(struct helper *h, uint32_t timeout_s, struct zns_err *err);
 int deadline_admitted(struct helper *h, struct dump *d, int ret, struct zns_err *err);
 
+/* beside.c: files of plugins, into the image directory and out of it again. */
+struct zns_reader;
+int beside_put_back(int dir, const ZnsPb__Manifest *m, struct zns_reader *r, struct zns_err *err);
+void beside_take_away(int dir);
+
 /* check.c: `criu check --feature zns`: the device that a dump would use, its broker, its zones. */
 int check_device(struct helper *h, struct packet *p, struct zns_err *err);
 

@@ -19,32 +19,34 @@ static const char *image_name(struct packet *p, struct zns_err *err)
 }
 
 /* Tools read small images from the directory; bulk stays on the device only. */
-static void keep_copy(struct dump *d, const char *name, int fd)
+static bool keep_copy(struct dump *d, const char *name, int fd, bool beside)
 {
 	struct stat st;
 	struct copy *c;
 
 	/* Of an encrypted one only what Podman looks for: versions and the like, nothing of the tasks. */
 	if (d->h->crypt && strcmp(name, "inventory.img"))
-		return;
+		return false;
 	if (d->nr_copies == COPIES_MAX || fstat(fd, &st) || st.st_size > (off_t)ZNS_HANDLE_COPY_MAX ||
 	    d->copies_len + (size_t)st.st_size > ZNS_HANDLE_COPIES_MAX)
-		return;
+		return false;
 	c = calloc(1, sizeof(*c));
 	if (!c)
-		return;
+		return false;
 	c->len = (size_t)st.st_size;
+	c->beside = beside;
 	c->data = malloc(c->len + 1);
 	snprintf(c->name, sizeof(c->name), "%s", name);
 	if (!c->data || zns_pread_all(fd, c->data, c->len, 0)) {
 		free(c->data);
 		free(c);
-		return;
+		return false;
 	}
 	d->nr_copies++;
 	d->copies_len += c->len;
 	*d->copies_tail = c;
 	d->copies_tail = &c->next;
+	return true;
 }
 
 static int image_fd(struct dump *d, struct packet *p, struct zns_err *err)
@@ -60,7 +62,37 @@ static int image_fd(struct dump *d, struct packet *p, struct zns_err *err)
 	ret = zns_writer_image(d->w, name, false, &img, err);
 	if (ret)
 		return ret;
-	keep_copy(d, name, p->fd[0]);
+	keep_copy(d, name, p->fd[0], false);
+	ret = zns_wimage_from_fd(img, p->fd[0], err);
+	return ret ? ret : zns_wimage_seal(img, err);
+}
+
+/* A file of a plugin's or a script's. What is small stays in the directory, as copies of images do. */
+static int file_beside(struct dump *d, struct packet *p, struct zns_err *err)
+{
+	const char *name = image_name(p, err);
+	struct zns_wimage *img;
+	struct taken *t;
+	int ret;
+
+	if (!name)
+		return err->code;
+	if (p->nr_fd != 1)
+		return zns_fail(err, -EPROTO, "file %s came without its contents", name);
+	ret = zns_writer_image(d->w, name, false, &img, err);
+	if (ret == -EEXIST)
+		return zns_fail(err, ret, "somebody wrote %s into the image directory, and criu has an image of this name", name);
+	if (ret)
+		return ret;
+	zns_wimage_set_beside(img);
+	if (!keep_copy(d, name, p->fd[0], true)) {
+		t = calloc(1, sizeof(*t));
+		if (!t)
+			return zns_fail(err, -ENOMEM, "no memory for file %s", name);
+		snprintf(t->name, sizeof(t->name), "%s", name);
+		t->next = d->taken;
+		d->taken = t;
+	}
 	ret = zns_wimage_from_fd(img, p->fd[0], err);
 	return ret ? ret : zns_wimage_seal(img, err);
 }
@@ -205,6 +237,9 @@ void dump_packet(struct helper *h, struct packet *p)
 		break;
 	case ZW_PAGES_SEAL:
 		ret = pages_seal(d, p, &err);
+		break;
+	case ZW_FILE:
+		ret = file_beside(d, p, &err);
 		break;
 	case ZW_FAILED:
 		ret = zns_fail(&err, -EIO, "a part of the dump failed: %s", packet_text(p) ? packet_text(p) : "(no reason)");

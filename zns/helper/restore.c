@@ -156,6 +156,8 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	if (!ret && r->m->checkpoint->pages_only)
 		ret = plain_check(h->dir, r->m, err);
 	if (!ret)
+		ret = beside_put_back(h->dir, r->m, r->r, err);
+	if (!ret)
 		ret = show_progress(h, r, p, b, err);
 	if (ret) {
 		restore_free(r);
@@ -438,5 +440,6 @@ void restore_packet(struct helper *h, struct packet *p)
 /* Every process of the restore has closed its end. Threads still feeding a pipe end with the process. */
 void restore_end(struct helper *h)
 {
+	beside_take_away(h->dir);
 	progress_stop(h, &(struct outcome){ .error = "criu ended before the restore was complete" });
 }

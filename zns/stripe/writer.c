@@ -545,6 +545,11 @@ static int pack(struct zns_writer *w, struct zns_wimage *i, struct job *j, uint6
 	return writer_put_csum(i, 0, csum, tag);
 }
 
+void zns_wimage_set_beside(struct zns_wimage *i)
+{
+	i->pb.has_beside = i->pb.beside = 1;
+}
+
 int zns_wimage_seal(struct zns_wimage *i, struct zns_err *err)
 {
 	struct zns_writer *w = i->w;

@@ -73,6 +73,9 @@ int zns_writer_new(const struct zns_writer_params *p, struct zns_writer **out, s
 /* A new image; names are unique per dump (-EEXIST). The writer owns it. */
 int zns_writer_image(struct zns_writer *w, const char *name, bool pages, struct zns_wimage **out, struct zns_err *err);
 
+/* It is a file that others wrote into the image directory: a restore puts it back there. Before it is sealed. */
+void zns_wimage_set_beside(struct zns_wimage *i);
+
 /* Append memory of a task that stays frozen until zns_wimage_settle returns. Iovecs are copied. Asynchronous. */
 int zns_wimage_mem(struct zns_wimage *i, pid_t pid, const struct iovec *iov, uint32_t nr, struct zns_err *err);
 
