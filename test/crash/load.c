@@ -57,8 +57,7 @@ struct dump {
 	uint32_t fed;
 };
 
-static int zone_get(void *arg, uint32_t group, const uint32_t *done, uint32_t nr_done, struct zns_zone_slot *out,
-		    struct zns_err *err)
+static int zone_get(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *err)
 {
 	struct dump *u = arg;
 	ZnsPb__ZoneGet get = ZNS_PB__ZONE_GET__INIT;
@@ -66,9 +65,11 @@ static int zone_get(void *arg, uint32_t group, const uint32_t *done, uint32_t nr
 	struct reply rep;
 	int ret;
 
-	get.group = group;
-	get.done_zones = (uint32_t *)done;
-	get.n_done_zones = nr_done;
+	get.group = wish->group;
+	get.done_zones = (uint32_t *)wish->done;
+	get.n_done_zones = wish->nr_done;
+	get.not_zones = (uint32_t *)wish->bad;
+	get.n_not_zones = wish->nr_bad;
 	req.zone_get = &get;
 	ret = load_ask(u->d, &u->conn, &req, &rep, err);
 	if (!ret)

@@ -35,13 +35,12 @@ struct dumper {
 	uint32_t asked;		/* zones */
 };
 
-static int zone_get(void *arg, uint32_t group, const uint32_t *done, uint32_t nr_done, struct zns_zone_slot *out,
-		    struct zns_err *err)
+static int zone_get(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *err)
 {
 	struct dumper *d = arg;
 
 	d->asked++;
-	return zns_broker_zone_get(&d->broker, &d->dev->geo, group, done, nr_done, out, err);
+	return zns_broker_zone_get(&d->broker, &d->dev->geo, wish, out, err);
 }
 
 /* As the helper's loop does: a broker that is gone ends the dump at once. */

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include "emu_common.h"
+#include "zns/crypt.h"
 #include "zns/reader.h"
 #include "zns/store.h"
 #include "zns/layout.h"
@@ -24,6 +25,7 @@ struct rig {
 	uint32_t unit, width, workers;
 	uint32_t weights[RIG_WIDTH];
 	const uint32_t *metadata_group;
+	struct zns_crypt *crypt;	/* owned; NULL: plain */
 	/* the broker: gives out [next, last), one group per lane */
 	uint32_t next, last;
 	uint32_t limit;			/* zones neither full nor named as done; 0: any number */
@@ -33,8 +35,9 @@ struct rig {
 	uint32_t group_of[RIG_ZONES];	/* given for */
 	uint32_t nr_given, nr_done, nr_busy;
 	atomic_int inside;
-	int (*zone_get)(void *arg, uint32_t group, const uint32_t *done, uint32_t nr_done, struct zns_zone_slot *out,
-			struct zns_err *e);
+	bool bad[RIG_ZONES];
+	uint32_t nr_bad, nr_failed;	/* those reported; all that the writer knew of in the end */
+	int (*zone_get)(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *e);
 	const char *complaint;		/* of the writer's manners, found in its threads */
 	/* after rig_finish */
 	ZnsPb__Checkpoint *c;
@@ -114,15 +117,15 @@ static inline bool rig_full(struct rig *r)
 	for (uint32_t z = 0; r->limit && z < r->d->geo.nr_zones; z++) {
 		struct zns_zone rep;
 
-		if (r->given[z] && !r->done[z] && !zns_dev_report(r->d, z, 1, &rep, NULL))
+		if (r->given[z] && !r->done[z] && !r->bad[z] && !zns_dev_report(r->d, z, 1, &rep, NULL))
 			n += rep.state != ZNS_ZONE_FULL;
 	}
 	return r->limit && n >= r->limit;
 }
 
-static inline int rig_zone_get(void *arg, uint32_t group, const uint32_t *done, uint32_t nr_done,
-			       struct zns_zone_slot *out, struct zns_err *e)
+static inline int rig_zone_get(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *e)
 {
+	const uint32_t *done = wish->done, nr_done = wish->nr_done;
 	struct rig *r = arg;
 	struct zns_zone z;
 	int ret = 0;
@@ -142,6 +145,12 @@ static inline int rig_zone_get(void *arg, uint32_t group, const uint32_t *done, 
 		if (r->finish_done && z.wp < z.capacity)
 			ret = zns_dev_finish(r->d, done[i], e);
 	}
+	for (uint32_t i = 0; i < wish->nr_bad && !ret; i++) {
+		if (wish->bad[i] >= r->d->geo.nr_zones || !r->given[wish->bad[i]])
+			ret = complain(r, "bad is a zone that was not given", e);
+		r->nr_bad += !ret && !r->bad[wish->bad[i]];
+		r->bad[wish->bad[i]] = !ret;
+	}
 	if (!ret && rig_full(r)) {
 		r->nr_busy++;
 		ret = zns_fail(e, -EBUSY, "all %u zones are in use", r->limit);
@@ -151,8 +160,8 @@ static inline int rig_zone_get(void *arg, uint32_t group, const uint32_t *done, 
 	if (!ret)
 		ret = zns_dev_report(r->d, r->next, 1, &z, e);
 	if (!ret) {
-		*out = (struct zns_zone_slot){ .zone = r->next, .group = group, .start = z.wp, .capacity = z.capacity };
-		r->group_of[r->next] = group;
+		*out = (struct zns_zone_slot){ .zone = r->next, .group = wish->group, .start = z.wp, .capacity = z.capacity };
+		r->group_of[r->next] = wish->group;
 		r->given[r->next++] = true;
 		r->nr_given++;
 	}
@@ -180,7 +189,7 @@ static inline void rig_start(struct rig *r)
 	uint32_t groups[RIG_WIDTH] = { 0, 1, 2, 3, 4, 5, 6, 7 };
 	struct zns_writer_params p = { .dev = r->d, .unit = r->unit, .workers = r->workers, .nr_groups = r->width,
 				       .groups = groups, .weights = r->weights, .metadata_group = r->metadata_group, .zone_get = r->zone_get,
-				       .arg = r };
+				       .arg = r, .crypt = r->crypt };
 
 	err = (struct zns_err)ZNS_ERR_INIT;
 	assert_ok(zns_writer_new(&p, &r->w, &err));
@@ -203,6 +212,7 @@ static inline int finish_raw(struct rig *r, struct zns_err *e)
 	ZnsPb__Manifest m = ZNS_PB__MANIFEST__INIT;
 	ZnsPb__ExtentRef *ref = malloc(sizeof(*ref));
 	uint8_t uuid[ZNS_UUID_LEN] = { 1, 2, 3 };
+	struct zns_writer_stats st;
 	int ret;
 
 	zns_pb__extent_ref__init(ref);
@@ -213,6 +223,8 @@ static inline int finish_raw(struct rig *r, struct zns_err *e)
 	m.device.len = ZNS_UUID_LEN;
 	m.checkpoint = r->c;
 	ret = zns_writer_finish(r->w, &m, ref, e);
+	zns_writer_stats(r->w, &st);
+	r->nr_failed = st.nr_bad;
 	r->c->manifest = ref;
 	return ret;
 }
@@ -224,9 +236,11 @@ static inline void rig_drop(struct rig *r)
 		zns_pb__checkpoint__free_unpacked(r->c, NULL);
 	if (r->m)
 		zns_pb__manifest__free_unpacked(r->m, NULL);
+	zns_crypt_free(r->crypt);
 	r->w = NULL;
 	r->c = NULL;
 	r->m = NULL;
+	r->crypt = NULL;
 }
 
 /* What the checkpoint says it used is what the device shows, and nobody wrote after saying "done". */
@@ -238,9 +252,11 @@ static inline void check_zones(struct rig *r)
 
 		assert_true(r->given[u->zone]);
 		assert_true(u->len > 0);
-		if (!r->finish_done || z.wp < z.capacity)
+		if (r->bad[u->zone] || r->nr_failed > r->nr_bad)
+			assert_true(z.wp >= u->start + u->len);
+		else if (!r->finish_done || z.wp < z.capacity)
 			assert_int_equal(z.wp, u->start + u->len);
-		if (r->done[u->zone])
+		if (r->done[u->zone] && !r->bad[u->zone])
 			assert_int_equal(r->done_wp[u->zone], u->start + u->len);
 		for (size_t k = 0; k < i; k++)
 			assert_int_not_equal(r->c->zones[k]->zone, u->zone);
@@ -271,7 +287,7 @@ static inline void rig_finish(struct rig *r)
 
 static inline struct zns_reader *rig_reader(struct rig *r, uint32_t workers, uint32_t cache)
 {
-	struct zns_reader_params p = { .dev = r->d, .workers = workers, .cache_units = cache };
+	struct zns_reader_params p = { .dev = r->d, .workers = workers, .cache_units = cache, .crypt = r->crypt };
 	struct zns_reader *rd = NULL;
 
 	assert_ok(zns_reader_new(&p, r->m, &rd, &err));

@@ -39,9 +39,9 @@ static struct zns_emu_params device(uint64_t capacity)
 	return p;
 }
 
-static int grant(void *arg, uint32_t group, const uint32_t *done, uint32_t nr_done, struct zns_zone_slot *out,
-		 struct zns_err *e)
+static int grant(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *e)
 {
+	uint32_t group = wish->group;
 	struct rig *r = arg;
 	uint32_t dies = r->v.p.map == ZNS_EMU_MAP_SHARED ? 1 : DIES;
 
@@ -480,12 +480,11 @@ struct tenant {
 	uint32_t width, groups[WIDTH_MAX];	/* 0: one, the first */
 };
 
-static int tenant_grant(void *arg, uint32_t group, const uint32_t *done, uint32_t nr_done, struct zns_zone_slot *out,
-			struct zns_err *e)
+static int tenant_grant(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *e)
 {
 	struct tenant *t = arg;
 
-	return grant(t->rig, group, done, nr_done, out, e);
+	return grant(t->rig, wish, out, e);
 }
 
 static void *tenant_run(void *arg)

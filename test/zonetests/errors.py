@@ -43,32 +43,143 @@ def device_full(scene):
 
 @case
 def write_error(scene):
-    """A write fails in the middle."""
+    """From the middle on every write fails: more zones than a dump gives up."""
     scene = scene(size=64)
-    scene.failed_dump(fault='write-after=40')
+    scene.failed_dump('17 zones failed during this dump', fault='write-after=40x*')
     scene.works()
 
 
 @case
 def first_write_error(scene):
-    """The very first write fails."""
+    """Every write fails, from the very first one on."""
     scene = scene()
-    scene.failed_dump(fault='write-after=0')
+    scene.failed_dump('17 zones failed during this dump', fault='write-after=0x*')
+    scene.works()
+
+
+# ---- zones that fail: the dump survives them -----------------------------------------------------------
+
+def survive(scene, fault, nr=1, extra=()):
+    """A dump in which zones fail, with its task gone; what a zone of them is now, and the checkpoint."""
+    before = scene.ids()
+    done = scene.dump(fault=fault, extra=extra)
+    if done.code:
+        raise Failed(f'{fault}: the dump fails: {" | ".join(done.lines("Error")[-3:])}')
+    if '--leave-running' not in extra:
+        wait_until(lambda: not alive(scene.task.pid), 5)
+    said = done.lines(r'(zone \d+|\d+ zones) failed and w(as|ere) replaced')
+    if len(said) != 1 or 'Warn' not in said[0]:
+        raise Failed(f'{fault}: {len(said)} warnings of a failed zone: {" | ".join(said)}')
+    count = re.search(r'(\d+) zones failed', said[0])
+    if (int(count.group(1)) if count else 1) != nr:
+        raise Failed(f'{fault}: {nr} zones were to fail: {said[0]}')
+    bad = [z for z in scene.device.zones() if z['suspect'] or z['state'] in ('read-only', 'offline')]
+    if len(bad) != nr:
+        raise Failed(f'{fault}: znsctl zones shows {len(bad)} zones that failed, not {nr}')
+    status = scene.device.status()
+    if sum(status['zones_by_state'][s] for s in ('read-only', 'offline')) + status['suspect_zones'] != nr:
+        raise Failed(f'{fault}: znsctl status does not show {nr} zones that failed')
+    new = [c for c in scene.device.checkpoints() if c['id'] not in before]
+    if len(new) != 1:
+        raise Failed(f'{fault}: the dump added {len(new)} checkpoints')
+    done = scene.device.ctl('verify', new[0]['id'])
+    if done.returncode:
+        raise Failed(f'{fault}: the checkpoint is damaged: {done.stderr.strip()}')
+    return bad, new[0]
+
+
+def left_out(scene, bad):
+    """The next dump of the container restores and has nothing on these zones."""
+    images = scene.dir / f'images-next-{scene.calls}'
+    images.mkdir()
+    checkpoint = scene.good_dump(images=images)
+    used = [c['zones'] for c in scene.device.checkpoints() if c['id'] == checkpoint][0]
+    if set(used) & {z['index'] for z in bad}:
+        raise Failed(f'the next dump uses zones {used}, of which one failed before')
+    scene.good_restore(images=images)
+    scene.device.remove(checkpoint)
+
+
+@case
+def zone_write_error(scene):
+    """One write fails, the first one, or in the middle: the rest of its zone goes elsewhere, and what it had stays."""
+    scene = scene(size=64)
+    for n, write in enumerate((40, 0, 100)):
+        bad, checkpoint = survive(scene, f'write-after={write}')
+        if bad[0]['state'] in ('read-only', 'offline'):
+            raise Failed(f'zone {bad[0]["index"]} is {bad[0]["state"]}')
+        scene.good_restore()
+        scene.device.remove(checkpoint['id'])
+        left_out(scene, bad)
+        scene.store_as_before()
+        scene.end_broker()          # which forgets: the next failure is the only one again
     scene.works()
 
 
 @case
-def zone_turns(scene):
-    """A zone turns read-only, or offline, in the middle of a dump; the next one leaves it out."""
+def zone_read_only(scene):
+    """A zone turns read-only in the middle: what it had is read back and stays there."""
     scene = scene(size=64)
-    scene.device.needs_emulator('needs fault injection')
-    for fault, state in (('read-only-after=30', 'read-only'), ('offline-after=20', 'offline')):
-        scene.dump(fault=fault).must_fail(state)
-        scene.free_before -= 1          # the zone is lost for good
-        scene.unharmed()
-        if not [z for z in scene.device.zones() if z['state'] == state]:
-            raise Failed(f'no zone is {state}: the fault did not hit')
+    bad, checkpoint = survive(scene, 'read-only-after=60')
+    scene.good_restore()
+    left_out(scene, bad)
+    scene.device.remove(checkpoint['id'])
+    scene.free_before -= 1          # the zone is lost for good
+    scene.store_as_before()
     scene.works()
+
+
+@case
+def zone_offline(scene):
+    """A zone goes offline in the middle, with all it had: that is read from the frozen task again."""
+    scene = scene(size=64)
+    bad, checkpoint = survive(scene, 'offline-after=60')
+    if bad[0]['state'] != 'offline':
+        raise Failed(f'zone {bad[0]["index"]} is {bad[0]["state"]}: the fault did not hit')
+    if bad[0]['index'] in checkpoint['zones']:
+        raise Failed('the checkpoint names the zone that is offline')
+    scene.good_restore()
+    left_out(scene, bad)
+    scene.device.remove(checkpoint['id'])
+    scene.free_before -= 1
+    scene.store_as_before()
+    scene.works()
+
+
+@case
+def zones_fail(scene):
+    """Several zones fail in one dump, of every kind, replacements too; the task runs on and is dumped once more."""
+    scene = scene(size=128)
+    bad, checkpoint = survive(scene, 'write-after=10,offline-after=45,read-only-after=70,write-after=71,offline-after=140', 5,
+                              ['--leave-running'])
+    scene.task.verify(signal.SIGUSR1)
+    images = scene.dir / 'second'
+    images.mkdir()
+    second = scene.good_dump(images=images)
+    scene.good_restore(images=images)
+    scene.task.end()
+    scene.good_restore()
+    scene.device.remove(checkpoint['id'], second)
+    scene.free_before -= sum(z['state'] in ('read-only', 'offline') for z in bad)
+    scene.store_as_before()
+    scene.works()
+
+
+@case
+def continued_zone_fails(scene):
+    """A zone with an older checkpoint turns read-only when a dump continues it: both restore."""
+    scene = scene(size=8)
+    first = scene.good_dump(extra=['--leave-running'])
+    old = [c['zones'] for c in scene.device.checkpoints() if c['id'] == first][0]
+    task, images = scene.task, scene.images
+    scene.images = scene.dir / 'second'
+    scene.images.mkdir()
+    bad, second = survive(scene, 'read-only-after=0')
+    if bad[0]['index'] not in old:
+        raise Failed(f'zone {bad[0]["index"]} failed, the older checkpoint is on {old}: nothing was continued')
+    scene.good_restore()
+    task.end()
+    scene.good_restore(images=images)
 
 
 @case
@@ -382,7 +493,7 @@ def failed_dump_over_handle(scene):
     scene.good_dump(extra=['--leave-running'])
     handle = (scene.images / HANDLE).read_bytes()
     scene.remember()
-    scene.dump(fault='write-after=3').must_fail()
+    scene.dump(fault='write-after=3x*').must_fail()
     scene.task.verify(signal.SIGUSR1)
     if not (scene.images / HANDLE).exists() or (scene.images / HANDLE).read_bytes() != handle:
         raise Failed('the old handle is gone or changed')

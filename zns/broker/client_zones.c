@@ -2,17 +2,19 @@
 /* A writer's zones: asking the broker for the next one. */
 #include "zns/broker.h"
 
-int zns_broker_zone_get(struct zns_broker *b, const struct zns_geometry *geo, uint32_t group, const uint32_t *done,
-			uint32_t nr_done, struct zns_zone_slot *out, struct zns_err *err)
+int zns_broker_zone_get(struct zns_broker *b, const struct zns_geometry *geo, const struct zns_zone_wish *wish,
+			struct zns_zone_slot *out, struct zns_err *err)
 {
 	ZnsPb__ZoneGet get = ZNS_PB__ZONE_GET__INIT;
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Response *resp = NULL;
 	int ret;
 
-	get.group = group;
-	get.done_zones = (uint32_t *)done;
-	get.n_done_zones = nr_done;
+	get.group = wish->group;
+	get.done_zones = (uint32_t *)wish->done;
+	get.n_done_zones = wish->nr_done;
+	get.not_zones = (uint32_t *)wish->bad;
+	get.n_not_zones = wish->nr_bad;
 	req.zone_get = &get;
 	ret = zns_broker_call(b, &req, &resp, err);
 	if (ret)

@@ -3,9 +3,13 @@
 #include <string.h>
 #include "znsd.h"
 
+#define BAD_DIE 2		/* so many zones of a group failed in one dump: it may be the die */
+
 struct search {
+	const struct znsd *d;
 	struct lease *l;
 	const ZnsPb__ZoneGet *q;
+	bool suspects;		/* zones where a write failed will do */
 };
 
 static bool excluded(const struct search *s, uint32_t zone)
@@ -14,6 +18,8 @@ static bool excluded(const struct search *s, uint32_t zone)
 	size_t i;
 
 	if (lz && (lz->bad || lz->done))
+		return true;
+	if (s->d->zones[zone].suspect && !s->suspects)
 		return true;
 	for (i = 0; i < s->q->n_not_zones; i++)
 		if (s->q->not_zones[i] == zone)
@@ -109,13 +115,23 @@ static bool writes_in(const struct znsd *d, const struct lease *l, uint32_t grou
 	return false;
 }
 
+static uint32_t bad_in(const struct znsd *d, const struct lease *l, uint32_t group)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < l->nr_zones; i++)
+		n += l->zones[i].bad && d->zones[l->zones[i].zone].group == group;
+	return n;
+}
+
 static uint32_t find_zone(struct znsd *d, const struct search *s, uint32_t group)
 {
 	cleanup_free struct zns_group_state *gs = NULL;
 	cleanup_free uint32_t *order = NULL;
+	bool sick = bad_in(d, s->l, group) >= BAD_DIE;
 	uint32_t zone, n, i;
 
-	zone = find_in_group(d, s, group);
+	zone = sick ? ZNSD_NONE : find_in_group(d, s, group);
 	if (zone != ZNSD_NONE)
 		return zone;
 	/*
@@ -133,7 +149,7 @@ static uint32_t find_zone(struct znsd *d, const struct search *s, uint32_t group
 		for (i = 0; i < n && zone == ZNSD_NONE; i++)
 			if (order[i] != group && writes_in(d, s->l, order[i]) == written)
 				zone = find_in_group(d, s, order[i]);
-	return zone;
+	return zone == ZNSD_NONE && sick ? find_in_group(d, s, group) : zone;
 }
 
 static int finish_done(struct znsd *d, uint32_t max, struct zns_err *err)
@@ -165,10 +181,10 @@ static void note_zones(struct znsd *d, struct lease *l, const uint32_t *zones, s
 
 	for (i = 0; i < nr; i++) {
 		lz = lease_zone_find(l, zones[i]);
-		if (!lz || lz->bad || lz->done)
+		if (!lz || lz->bad || (lz->done && !bad))	/* one that was done may turn bad */
 			continue;
 		if (bad)
-			lz->bad = true;
+			lz->bad = d->zones[zones[i]].suspect = true;
 		else
 			lz->done = true;
 		if (!zones_refresh(d, zones[i], 1, &err) && zns_zone_is_open(d->zones[zones[i]].z.state) &&
@@ -176,6 +192,9 @@ static void note_zones(struct znsd *d, struct lease *l, const uint32_t *zones, s
 			zones_refresh(d, zones[i], 1, &err);
 		if (err.code)
 			znsd_log("closing zone %u: %s", zones[i], err.msg);
+		if (bad)
+			znsd_log("zone %u failed a dump of %s; it is %s", zones[i], l->container,
+				 zns_zone_state_name(d->zones[zones[i]].z.state));
 	}
 }
 
@@ -266,7 +285,7 @@ static bool free_but_promised(const struct znsd *d, const struct lease *l)
 int handle_zone_get(struct znsd *d, struct conn *c, const ZnsPb__ZoneGet *q, struct reply *rep)
 {
 	struct lease *l = lease_of(d, c);
-	struct search s = { .l = l, .q = q };
+	struct search s = { .d = d, .l = l, .q = q };
 	ZnsPb__ZoneGrant *g;
 	uint32_t zone;
 	int ret;
@@ -287,6 +306,9 @@ int handle_zone_get(struct znsd *d, struct conn *c, const ZnsPb__ZoneGet *q, str
 	if (zone == ZNSD_NONE)
 		zone = find_zone(d, &s, q->group);
 	if (zone == ZNSD_NONE && readers_check(d))
+		zone = find_zone(d, &s, q->group);
+	s.suspects = true;
+	if (zone == ZNSD_NONE)
 		zone = find_zone(d, &s, q->group);
 	if (zone == ZNSD_NONE && free_but_promised(d, l))
 		return zns_fail(&rep->err, -EBUSY, "%s: the only free zones are in groups that were promised to other dumps or to normal I/O",
@@ -337,6 +359,8 @@ static int check_record(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint
 
 		if (!lz)
 			return zns_fail(err, -EINVAL, "commit: zone %u was not granted to this dump", u->zone);
+		if (d->zones[u->zone].z.state == ZNS_ZONE_OFFLINE)
+			return zns_fail(err, -ENXIO, "commit: zone %u turned offline; run the dump again", u->zone);
 		wp = d->zones[u->zone].z.wp;
 		if (!u->len || u->start < lz->committed || u->start > wp || u->len > wp - u->start)
 			return zns_fail(err, -EINVAL, "commit: zone %u: bytes %llu+%llu are not what this dump wrote (%llu to %llu)",
@@ -375,6 +399,9 @@ int handle_commit(struct znsd *d, struct conn *c, ZnsPb__Checkpoint *ckpt, struc
 	/* On failure the lease lives on: the client aborts, or goes and so ends it. */
 	if (ret)
 		return ret;
+	for (uint32_t i = 0; i < l->nr_zones; i++)
+		if (!l->zones[i].bad && l->zones[i].committed > l->zones[i].start)
+			d->zones[l->zones[i].zone].suspect = false;
 	rep->r.has_shared_groups = 1;
 	rep->r.shared_groups = l->nr_shared;
 	conn_committed(c, ckpt->container);

@@ -24,6 +24,7 @@ static void status_zones(const struct znsd *d, ZnsPb__Status *s)
 		uint64_t live = zone_live(d, i);
 
 		s->zones_by_state[z->z.state]++;
+		s->suspect_zones += z->suspect && zone_usable(z);
 		if (z->meta)
 			continue;
 		s->bytes_live += live;
@@ -124,6 +125,7 @@ int handle_status(struct znsd *d, struct reply *rep)
 	s->max_active = geo->max_active;
 	s->n_zones_by_state = ZNS_ZONE_NR_STATES;
 	s->zones_by_state = reply_alloc(rep, ZNS_ZONE_NR_STATES * sizeof(*s->zones_by_state));
+	s->has_suspect_zones = 1;
 	status_zones(d, s);
 	s->nr_checkpoints = zns_store_nr_checkpoints(d->store);
 	s->n_reservations = n;
@@ -186,6 +188,8 @@ int handle_zones(struct znsd *d, struct reply *rep)
 			line->owner = (char *)owner;
 		line->has_live = 1;
 		line->live = zone_live(d, i);
+		line->has_suspect = 1;
+		line->suspect = z->suspect && zone_usable(z);
 		rep->r.zones[i] = line;
 	}
 	return 0;

@@ -43,6 +43,7 @@ struct zn_zone {
 	struct lease *writer;
 	uint64_t stamp;		/* when it was parked, for the least recently used */
 	uint64_t retry_ns;	/* not before this: the last reset or finish failed */
+	bool suspect;		/* a write failed, and none was done since; given out only if there is no other */
 };
 
 struct zn_group {

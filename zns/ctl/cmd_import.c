@@ -16,12 +16,11 @@
 
 enum { OPT_CONTAINER = OPT_OWN, OPT_QOS, OPT_ADMISSION, OPT_HANDLE };
 
-static int zone_get(void *arg, uint32_t group, const uint32_t *done, uint32_t nr_done, struct zns_zone_slot *out,
-		    struct zns_err *err)
+static int zone_get(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *err)
 {
 	struct import *x = arg;
 
-	return zns_broker_zone_get(&x->broker, &x->dev->geo, group, done, nr_done, out, err);
+	return zns_broker_zone_get(&x->broker, &x->dev->geo, wish, out, err);
 }
 
 static int admission(struct import *x, ZnsPb__Response **resp, struct zns_err *err)

@@ -110,6 +110,7 @@ static int status_json(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 	json_object_object_add(st, "read-only", json_object_new_int64(by_state(s, ZNS_ZONE_READ_ONLY)));
 	json_object_object_add(st, "offline", json_object_new_int64(by_state(s, ZNS_ZONE_OFFLINE)));
 	json_object_object_add(j, "zones_by_state", st);
+	json_object_object_add(j, "suspect_zones", json_object_new_int64(s->suspect_zones));
 	json_object_object_add(j, "bytes_live", json_object_new_int64(s->bytes_live));
 	json_object_object_add(j, "bytes_free", json_object_new_int64(s->bytes_free));
 	json_object_object_add(j, "bytes_wasted", json_object_new_int64(s->bytes_wasted));
@@ -242,10 +243,12 @@ static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 	printf("limits        open zones: %s, active zones: %s\n", a, b);
 	if (e && e->key_id.len == ZNS_KEY_ID_BYTES)
 		printf("encryption    of all new checkpoints, with key %s\n", zns_key_id_format(e->key_id.data, id));
-	printf("zones         %u empty, %u open, %u closed, %u full, %u read-only, %u offline\n", by_state(s, ZNS_ZONE_EMPTY),
+	printf("zones         %u empty, %u open, %u closed, %u full, %u read-only, %u offline", by_state(s, ZNS_ZONE_EMPTY),
 	       by_state(s, ZNS_ZONE_IMP_OPEN) + by_state(s, ZNS_ZONE_EXP_OPEN), by_state(s, ZNS_ZONE_CLOSED),
 	       by_state(s, ZNS_ZONE_FULL), by_state(s, ZNS_ZONE_READ_ONLY), by_state(s, ZNS_ZONE_OFFLINE));
-	printf("space         %.0f %% of %s in use: ", use_percent(s), zns_format_size(space(s), a, sizeof(a)));
+	if (s->suspect_zones)
+		printf("; a write failed in %u", s->suspect_zones);
+	printf("\nspace         %.0f %% of %s in use: ", use_percent(s), zns_format_size(space(s), a, sizeof(a)));
 	printf("%s live", zns_format_size(s->bytes_live, a, sizeof(a)));
 	printf(", %s wasted", zns_format_size(s->bytes_wasted, a, sizeof(a)));
 	printf("; %s free\n", zns_format_size(s->bytes_free, a, sizeof(a)));

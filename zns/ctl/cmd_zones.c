@@ -21,6 +21,7 @@ static int zones_json(const ZnsPb__Response *r)
 		json_object_object_add(o, "group", json_object_new_int64(z->group));
 		json_object_object_add(o, "owner", z->owner ? json_object_new_string(z->owner) : NULL);
 		json_object_object_add(o, "live", json_object_new_int64(z->live));
+		json_object_object_add(o, "suspect", json_object_new_boolean(z->suspect));
 		json_object_array_add(list, o);
 	}
 	json_object_object_add(j, "zones", list);
@@ -36,9 +37,10 @@ static void zones_table(const ZnsPb__Response *r)
 	for (i = 0; i < r->n_zones; i++) {
 		const ZnsPb__ZoneLine *z = r->zones[i];
 
-		printf("%5u  %5u  %-9s  %11s  %11s  %11s  %s\n", z->index, z->group, zns_zone_state_name(z->state),
+		printf("%5u  %5u  %-9s  %11s  %11s  %11s  %s%s\n", z->index, z->group, zns_zone_state_name(z->state),
 		       zns_format_size(z->wp, wp, sizeof(wp)), zns_format_size(z->capacity, cap, sizeof(cap)),
-		       zns_format_size(z->live, live, sizeof(live)), z->owner ? z->owner : "");
+		       zns_format_size(z->live, live, sizeof(live)), z->owner ? z->owner : "",
+		       z->suspect ? " (a write failed)" : "");
 	}
 }
 

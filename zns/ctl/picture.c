@@ -42,7 +42,7 @@ static char symbol(struct picture *p, const ZnsPb__ZoneLine *z)
 {
 	int n;
 
-	if (z->state == ZNS_ZONE_READ_ONLY || z->state == ZNS_ZONE_OFFLINE)
+	if (z->state == ZNS_ZONE_READ_ONLY || z->state == ZNS_ZONE_OFFLINE || z->suspect)
 		return '!';
 	if (z->owner && !strncmp(z->owner, "(metadata)", 10))
 		return '#';
@@ -112,7 +112,7 @@ void ctl_picture(const ZnsPb__Response *r)
 		else
 			printf("%4u-%-4u  %s\n", row * per_row, last, line);
 	}
-	printf("\n. empty   # metadata   * being written   ~ to be reset   ! read-only or offline\n");
+	printf("\n. empty   # metadata   * being written   ~ to be reset   ! read-only, offline, or a write failed\n");
 	for (i = 0; i < p.nr_owners; i++)
 		printf("%c %s%s", 'a' + i, p.owner[i], i % 4 == 3 || i + 1 == p.nr_owners ? "\n" : "   ");
 	if (p.nr_owners)

@@ -220,18 +220,21 @@ static int write_handle(struct dump *d, const ZnsPb__Checkpoint *c, struct zns_e
 static void summary(const struct dump *d, const ZnsPb__Checkpoint *c, struct zw_reply *r)
 {
 	char id[ZNS_UUID_STR], size[32], got[64] = "too short to rate", cap[48] = "";
+	struct zns_writer_stats st;
 
+	zns_writer_stats(d->w, &st);
 	if (d->h->cap_mibps)
 		snprintf(cap, sizeof(cap), " (at most %u)", d->h->cap_mibps);
 	if (c->has_qos_achieved_mibps)
 		snprintf(got, sizeof(got), "%.0f MiB/s", c->qos_achieved_mibps);
 	snprintf(r->msg, sizeof(r->msg),
 		 "checkpoint %s of %s committed%s: %s in %u images on %zu zones of %zu groups (%u shared), data phase %.3f s, "
-		 "frozen %.3f s, asked %u MiB/s%s, got %s",
+		 "frozen %.3f s, asked %u MiB/s%s, got %s%s%s",
 		 zns_uuid_format(d->id, id), d->container, d->pages_only ? " (pages only)" : "",
 		 zns_format_size(c->bytes, size, sizeof(size)), c->nr_images, c->n_zones,
 		 c->n_groups, c->shared_groups, (double)c->data_phase_us / 1e6, (double)c->frozen_us / 1e6,
-		 d->qos_mibps, cap, got);
+		 d->qos_mibps, cap, got, st.nr_bad ? "; " : "", st.bad);
+	r->warn = st.nr_bad > 0;
 	r->size = c->bytes;
 }
 
@@ -278,6 +281,8 @@ static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct
 	rate(d, c);
 	if (!ret)
 		ret = zns_dev_flush(d->h->dev, err);
+	if (!ret)
+		ret = zns_writer_confirm(d->w, c, err);
 	if (!ret)
 		ret = dump_check(d, err);	/* --timeout: from here on it is too late for being late */
 	if (!ret)

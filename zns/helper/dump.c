@@ -10,14 +10,13 @@
 
 #define BROKER_TIMEOUT_S 120
 
-static int zone_get(void *arg, uint32_t group, const uint32_t *done, uint32_t nr_done, struct zns_zone_slot *out,
-		    struct zns_err *err)
+static int zone_get(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *err)
 {
 	struct helper *h = ((struct dump *)arg)->h;
 	int ret = helper_broker_lock(h, err);
 
 	if (!ret)
-		ret = zns_broker_zone_get(&h->broker, &h->dev->geo, group, done, nr_done, out, err);
+		ret = zns_broker_zone_get(&h->broker, &h->dev->geo, wish, out, err);
 	return helper_broker_unlock(h, ret);
 }
 

@@ -20,11 +20,9 @@ static int wait_idle(struct zns_writer *w, struct zns_err *err)
 	}
 	if (!w->err.code)
 		writer_flush_pack(w);	/* what it fails at is the writer's error */
-	while ((w->nr_queued || w->nr_running) && !w->err.code) {
-		pthread_cond_wait(&w->idle, &w->lock);
-		weights_look(w, false);
-	}
-	ret = w->err.code;
+	while ((w->nr_queued || w->nr_running || w->nr_unrepaired) && !w->err.code)
+		writer_wait(w, false);
+	ret = w->err.code ? w->err.code : writer_audit(w);
 	if (ret && err)
 		*err = w->err;
 	pthread_mutex_unlock(&w->lock);
@@ -78,6 +76,7 @@ static int write_run(struct zns_writer *w, struct wzone *wz, uint64_t off, const
 	return ret;
 }
 
+/* -EAGAIN: the zone has failed. */
 static int write_manifest(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err)
 {
 	size_t block = w->block, len = 0, need;
@@ -99,10 +98,20 @@ static int write_manifest(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__Exten
 		return ret;
 	if (len != need)
 		return zns_fail(err, -EFAULT, "manifest of %zu bytes where %zu were set aside", len, need);
-	return write_run(w, wz, off, buf, len, err);
+	ret = write_run(w, wz, off, buf, len, err);
+	if (!ret || !writer_zone_fault(ret))
+		return ret;
+	pthread_mutex_lock(&w->lock);
+	wz->pos = off;
+	writer_zone_failed(w, wz, err);
+	ret = w->err.code;
+	if (ret)
+		*err = w->err;
+	pthread_mutex_unlock(&w->lock);
+	return ret ? ret : -EAGAIN;
 }
 
-static int finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err)
+static int finish_once(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err)
 {
 	ZnsPb__Checkpoint *c = m->checkpoint;
 	ZnsPb__CheckpointKey key = ZNS_PB__CHECKPOINT_KEY__INIT;
@@ -142,7 +151,7 @@ static int finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *re
 	m->has_seal = 0;
 	m->seal = (ProtobufCBinaryData){ 0, NULL };
 	if (w->crypt) {
-		c->crypt = zns_crypt_record(w->crypt);
+		c->crypt = ret ? NULL : zns_crypt_record(w->crypt);
 		if (!ret && !c->crypt)
 			ret = zns_fail(err, -ENOMEM, "no memory for the record");
 	}
@@ -154,8 +163,12 @@ static int finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *re
 int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err)
 {
 	struct zns_err e = ZNS_ERR_INIT;
-	int ret = finish(w, m, ref, &e);
+	int ret;
 
+	do {
+		e = (struct zns_err)ZNS_ERR_INIT;
+		ret = finish_once(w, m, ref, &e);
+	} while (ret == -EAGAIN);	/* as often as zones may fail */
 	if (ret) {
 		pthread_mutex_lock(&w->lock);
 		writer_set_error(w, &e);

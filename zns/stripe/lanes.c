@@ -10,17 +10,19 @@
 
 static uint64_t room(const struct wzone *wz)
 {
-	return wz ? wz->slot.capacity - wz->pos : 0;
+	return wz && !wz->bad ? wz->slot.capacity - wz->pos : 0;
 }
 
-/* Retired zones that have all their writes done, each named once. */
+/* Retired zones that have all their writes done, each named once. Bad ones are reported as such. */
 static uint32_t collect_done(struct zns_writer *w, uint32_t *done, uint32_t max)
 {
 	struct wzone **p = &w->retired;
 	uint32_t nr = 0;
 
 	while (*p && nr < max) {
-		if ((*p)->written == (*p)->pos) {
+		if ((*p)->bad) {
+			*p = (*p)->next_retired;
+		} else if ((*p)->written == (*p)->pos) {
 			done[nr++] = (*p)->slot.zone;
 			*p = (*p)->next_retired;
 		} else {
@@ -30,14 +32,19 @@ static uint32_t collect_done(struct zns_writer *w, uint32_t *done, uint32_t max)
 	return nr;
 }
 
-/* The broker may reset zones first: the workers go on meanwhile. */
+/* The broker may reset zones first: the workers go on meanwhile. @told: how many bad zones it knows of now. */
 static int ask_once(struct zns_writer *w, uint32_t group, const uint32_t *done, uint32_t nr, struct zns_zone_slot *out,
-		    struct zns_err *err)
+		    uint32_t *told, struct zns_err *err)
 {
+	struct zns_zone_wish wish = { .group = group, .done = done, .nr_done = nr };
+	uint32_t bad[MAX_BAD];
 	int ret;
 
+	memcpy(bad, w->bad, sizeof(bad));	/* another may fail meanwhile */
+	wish.bad = bad;
+	wish.nr_bad = *told = w->nr_bad;
 	pthread_mutex_unlock(&w->lock);
-	ret = w->zone_get(w->arg, group, done, nr, out, err);
+	ret = w->zone_get(w->arg, &wish, out, err);
 	pthread_mutex_lock(&w->lock);
 	return ret;
 }
@@ -48,18 +55,22 @@ static int ask_once(struct zns_writer *w, uint32_t group, const uint32_t *done, 
  */
 static int ask(struct zns_writer *w, uint32_t group, struct zns_zone_slot *out, struct zns_err *err)
 {
-	uint32_t done[32], nr = collect_done(w, done, ZNS_ARRAY_SIZE(done));
-	int ret = ask_once(w, group, done, nr, out, err);
+	uint32_t done[32], nr = collect_done(w, done, ZNS_ARRAY_SIZE(done)), told;
+	int ret = ask_once(w, group, done, nr, out, &told, err);
 
 	while (ret == -EBUSY && !w->err.code) {
 		nr = collect_done(w, done, ZNS_ARRAY_SIZE(done));
-		while (!nr && w->retired && !w->err.code) {
+		/*
+		 * A zone that failed in the meantime counts no more once it is told, so it is as good as one that is done.
+		 * While zones are repaired nothing is written: what waits for a place then would wait for ever.
+		 */
+		while (!nr && told == w->nr_bad && w->retired && !w->repairing && !w->err.code) {
 			pthread_cond_wait(&w->idle, &w->lock);
 			nr = collect_done(w, done, ZNS_ARRAY_SIZE(done));
 		}
-		if (!nr)
+		if (!nr && told == w->nr_bad)
 			break;
-		ret = ask_once(w, group, done, nr, out, err);
+		ret = ask_once(w, group, done, nr, out, &told, err);
 	}
 	return ret;
 }
@@ -73,7 +84,7 @@ static int check_slot(const struct zns_writer *w, const struct zns_zone_slot *s,
 	return 0;
 }
 
-static int get_zone(struct zns_writer *w, struct lane *l)
+static struct wzone *get_zone(struct zns_writer *w, uint32_t group, bool *busy)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	struct wzone *wz = calloc(1, sizeof(*wz));
@@ -82,55 +93,75 @@ static int get_zone(struct zns_writer *w, struct lane *l)
 	if (!wz) {
 		zns_fail(&err, -ENOMEM, "no memory for a zone");
 		writer_set_error(w, &err);
-		return -ENOMEM;
+		return NULL;
 	}
-	if (l->wz) {
-		l->wz->next_retired = w->retired;
-		w->retired = l->wz;
-		l->wz = NULL;
-	}
-	ret = ask(w, l->group, &wz->slot, &err);
+	ret = ask(w, group, &wz->slot, &err);
 	if (!ret)
 		ret = check_slot(w, &wz->slot, &err);
+	for (uint32_t i = 0; i < w->nr_bad && !ret; i++)
+		if (w->bad[i] == wz->slot.zone)
+			ret = zns_fail(&err, -EPROTO, "granted zone %u again, which failed in this dump", wz->slot.zone);
 	if (ret) {
 		free(wz);
+		if (busy && ret == -EBUSY) {
+			*busy = true;
+			return NULL;
+		}
 		if (!err.code)
-			zns_fail(&err, ret, "no zone of group %u was granted", l->group);
+			zns_fail(&err, ret, "no zone of group %u was granted", group);
+		if (w->nr_bad)
+			zns_fail(&err, ret, "%s; %u zone%s failed before: %s", err.msg, w->nr_bad, w->nr_bad > 1 ? "s" : "",
+				 w->bad_err.msg);
 		writer_set_error(w, &err);
-		return w->err.code;
+		return NULL;
 	}
 	wz->pos = wz->written = wz->slot.start;
 	pthread_cond_init(&wz->turn, NULL);
 	wz->next = w->zones;
 	w->zones = wz;
 	w->nr_zones++;
-	l->wz = wz;
-	return 0;
+	return wz;
+}
+
+void writer_retire(struct zns_writer *w, struct wzone *z)
+{
+	z->next_retired = w->retired;
+	w->retired = z;
 }
 
 /*
- * Give the lane a zone with room for @need bytes. A zone continued from an earlier checkpoint may be nearly full:
- * then the next one is asked for, and when none of those is left an empty one comes.
+ * A zone with room for @need bytes. A zone continued from an earlier checkpoint may be nearly full: then the next one
+ * is asked for, and when none of those is left an empty one comes.
  */
-static int lane_new_zone(struct zns_writer *w, struct lane *l, uint64_t need)
+struct wzone *writer_new_zone(struct zns_writer *w, uint32_t group, uint64_t need, bool *busy)
 {
+	uint64_t capacity = 0;
 	struct zns_err err;
 
 	for (int tries = 0; tries < MAX_CONTINUED; tries++) {
-		int ret = get_zone(w, l);
+		struct wzone *z = get_zone(w, group, busy);
 
-		if (ret)
-			return ret;
-		if (room(l->wz) >= need)
-			return 0;
-		if (need > l->wz->slot.capacity)
+		if (!z || room(z) >= need)
+			return z;
+		capacity = z->slot.capacity;
+		writer_retire(w, z);
+		if (need > capacity)
 			break;	/* an empty one would not do either */
 	}
 	/* Longer than a unit: a manifest, which has a checksum for each. */
 	zns_fail(&err, -EFBIG, "%llu bytes in one run do not fit into a zone of %llu; use a %s --zns-stripe",
-		 (unsigned long long)need, (unsigned long long)l->wz->slot.capacity, need > w->unit ? "larger" : "smaller");
+		 (unsigned long long)need, (unsigned long long)capacity, need > w->unit ? "larger" : "smaller");
 	writer_set_error(w, &err);
-	return -EFBIG;
+	return NULL;
+}
+
+static int lane_new_zone(struct zns_writer *w, struct lane *l, uint64_t need)
+{
+	if (l->wz)
+		writer_retire(w, l->wz);
+	l->wz = NULL;
+	l->wz = writer_new_zone(w, l->group, need, NULL);
+	return l->wz ? 0 : w->err.code;
 }
 
 ZnsPb__Segment *writer_add_segment(struct zns_wimage *i, uint64_t off, uint32_t nr_extents)

@@ -249,7 +249,6 @@ static void put_back(struct zns_writer *w, struct job *list, uint32_t nr)
 		if (w->err.code || writer_place_again(w, j, nr--)) {
 			if (!j->data)
 				j->img->ungathered--;
-			w->nr_data -= j->data != NULL;
 			job_free(w, j);
 			continue;
 		}
@@ -268,7 +267,7 @@ void weights_look(struct zns_writer *w, bool more)
 	struct job *list;
 	uint64_t first = 0;
 
-	if (w->err.code || w->placing || w->nr_lanes < 2 || w->looked == w->written_units ||
+	if (w->err.code || w->placing || w->nr_unrepaired || w->nr_lanes < 2 || w->looked == w->written_units ||
 	    w->placed < w->changed + zns_max((uint64_t)APART * w->nr_lanes, w->placed / CHANGES))
 		return;
 	w->looked = w->written_units;

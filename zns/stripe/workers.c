@@ -70,6 +70,7 @@ void job_free(struct zns_writer *w, struct job *j)
 		return;
 	if (j->data)
 		unit_free(w, j->data);
+	w->nr_data -= j->counted;
 	free(j->iov);
 	free(j);
 }
@@ -124,23 +125,23 @@ static int gather_slow(pid_t pid, const struct iovec *iov, uint32_t nr, size_t s
 	return 0;
 }
 
-static int gather(const struct job *j, uint8_t *buf, struct zns_err *err)
+int writer_gather(pid_t pid, const struct iovec *iov, uint32_t nr_iov, uint8_t *buf, struct zns_err *err)
 {
-	for (uint32_t first = 0, nr; first < j->nr_iov; first += nr) {
+	for (uint32_t first = 0, nr; first < nr_iov; first += nr) {
 		struct iovec local = { .iov_base = buf };
 		ssize_t n;
 		int ret;
 
-		nr = zns_min(j->nr_iov - first, (uint32_t)IOV_MAX);
+		nr = zns_min(nr_iov - first, (uint32_t)IOV_MAX);
 		for (uint32_t i = 0; i < nr; i++)
-			local.iov_len += j->iov[first + i].iov_len;
+			local.iov_len += iov[first + i].iov_len;
 		buf += local.iov_len;
-		n = process_vm_readv(j->pid, &local, 1, j->iov + first, nr, 0);
+		n = process_vm_readv(pid, &local, 1, iov + first, nr, 0);
 		if (n == (ssize_t)local.iov_len)
 			continue;
 		if (n < 0 && errno != EFAULT)
-			return zns_fail_sys(err, -errno, "cannot read the memory of task %d", j->pid);
-		ret = gather_slow(j->pid, j->iov + first, nr, n < 0 ? 0 : (size_t)n, local.iov_base, err);
+			return zns_fail_sys(err, -errno, "cannot read the memory of task %d", pid);
+		ret = gather_slow(pid, iov + first, nr, n < 0 ? 0 : (size_t)n, local.iov_base, err);
 		if (ret)
 			return ret;
 	}
@@ -174,6 +175,25 @@ int writer_write(struct zns_writer *w, uint32_t zone, uint64_t off, const uint8_
 	return write_timed(w, zone, off, buf, len, &ns, err);
 }
 
+/* The zone is bad, and the unit needs a new place. What was gathered goes with it, and the worker gets a new buffer. */
+static int orphan(struct zns_writer *w, struct job *j, uint8_t **own, bool gathered, struct zns_err *err)
+{
+	if (gathered && !j->data) {
+		uint8_t *other = unit_alloc(w);
+
+		if (!other) {
+			zns_fail(err, -ENOMEM, "no memory for a stripe unit of %u bytes", w->unit);
+			return -ENOMEM;
+		}
+		j->data = *own;
+		*own = other;
+	}
+	j->next = w->orphans;
+	w->orphans = j;
+	return 0;
+}
+
+/* -EAGAIN: the zone has failed, now or before. */
 static int write_unit(struct zns_writer *w, struct job *j, uint8_t *buf, struct zns_err *err)
 {
 	size_t len = zns_align_up(j->len, w->block);
@@ -182,16 +202,22 @@ static int write_unit(struct zns_writer *w, struct job *j, uint8_t *buf, struct 
 
 	memset(buf + j->len, 0, len - j->len);
 	pthread_mutex_lock(&w->lock);
-	while (j->wz->written != j->off && !w->err.code)
+	while (j->wz->written != j->off && !w->err.code && !j->wz->bad)
 		pthread_cond_wait(&j->wz->turn, &w->lock);
-	ret = w->err.code;
+	ret = w->err.code ? w->err.code : j->wz->bad ? -EAGAIN : 0;
 	if (!ret && j->img && j->img->pages && !w->stats.first_submit_ns)
 		w->stats.first_submit_ns = zns_mono_ns();
 	pthread_mutex_unlock(&w->lock);
-	if (ret)
-		return ret;
 	start = zns_mono_ns();
-	ret = write_timed(w, j->wz->slot.zone, j->off, buf, len, &ns, err);
+	if (!ret)
+		ret = write_timed(w, j->wz->slot.zone, j->off, buf, len, &ns, err);
+	if (err->code && writer_zone_fault(ret)) {
+		pthread_mutex_lock(&w->lock);
+		writer_zone_failed(w, j->wz, err);
+		pthread_mutex_unlock(&w->lock);
+		*err = (struct zns_err)ZNS_ERR_INIT;
+		ret = -EAGAIN;
+	}
 	if (!ret && j->lane) {
 		pthread_mutex_lock(&w->lock);
 		weights_sample(j->lane, j->wz, j->off, len, start, ns);
@@ -200,20 +226,32 @@ static int write_unit(struct zns_writer *w, struct job *j, uint8_t *buf, struct 
 	return ret;
 }
 
-static void run(struct zns_writer *w, struct job *j, uint8_t *own)
+/* Once for each unit: one that lost its zone goes to the next one as it is. */
+static int make_ready(struct zns_writer *w, struct job *j, uint8_t *buf, struct zns_err *err)
+{
+	int ret = transform_out(w->crypt, j->img->index, j->img->pb.name, j->k, buf, j->len, j->tag, err);
+
+	if (ret)
+		return ret;
+	j->csum = zns_hash(buf, j->len);
+	j->ready = true;
+	return 0;
+}
+
+static void run(struct zns_writer *w, struct job *j, uint8_t **own)
 {
 	struct zns_err err = ZNS_ERR_INIT;
-	uint8_t *buf = j->data ? j->data : own;
-	uint8_t tag[ZNS_TAG_BYTES];
-	uint64_t csum = 0;
+	uint8_t *buf = j->data ? j->data : *own;
+	bool gathered = false;
 	int ret;
 
 	pthread_mutex_lock(&w->lock);
-	ret = w->err.code;
+	ret = w->err.code ? w->err.code : j->wz->bad ? -EAGAIN : 0;
 	pthread_mutex_unlock(&w->lock);
-	if (!j->data) {
+	if (!j->data && ret != -EAGAIN) {
 		if (!ret)
-			ret = gather(j, buf, &err);
+			ret = writer_gather(j->pid, j->iov, j->nr_iov, buf, &err);
+		gathered = !ret;
 		pthread_mutex_lock(&w->lock);
 		if (err.code)	/* in one step with the count that settle looks at */
 			writer_set_error(w, &err);
@@ -221,16 +259,25 @@ static void run(struct zns_writer *w, struct job *j, uint8_t *own)
 		pthread_cond_broadcast(&w->idle);
 		pthread_mutex_unlock(&w->lock);
 	}
-	if (!ret && j->img)
-		ret = transform_out(w->crypt, j->img->index, j->img->pb.name, j->k, buf, j->len, tag, &err);
-	if (!ret && j->img)
-		csum = zns_hash(buf, j->len);
+	if (!ret && j->img && !j->ready)
+		ret = make_ready(w, j, buf, &err);
 	if (!ret)
 		ret = write_unit(w, j, buf, &err);
 
 	pthread_mutex_lock(&w->lock);
-	if (!ret && j->img)
-		ret = writer_put_csum(j->img, j->k, csum, tag);
+	if (ret == -EAGAIN && !err.code) {
+		ret = orphan(w, j, own, gathered, &err);
+		if (!ret)
+			j = NULL;
+	} else if (!ret && j->img) {
+		ret = writer_put_csum(j->img, j->k, j->csum, j->tag);
+	}
+	if (!j) {
+		w->nr_running--;
+		pthread_cond_broadcast(&w->idle);
+		pthread_mutex_unlock(&w->lock);
+		return;
+	}
 	if (ret) {
 		if (!err.code)
 			zns_fail(&err, ret, "a unit could not be written");
@@ -244,8 +291,9 @@ static void run(struct zns_writer *w, struct job *j, uint8_t *own)
 		w->stats.written += j->len;
 		if (j->img && j->img->pages)
 			w->stats.last_complete_ns = zns_mono_ns();
+		if (j->nr_iov)
+			rescue_keep_mem(w, j);
 	}
-	w->nr_data -= j->data != NULL;
 	w->nr_running--;
 	job_free(w, j);
 	pthread_cond_broadcast(&w->idle);
@@ -305,7 +353,7 @@ static void *worker(void *arg)
 		w->nr_running++;
 		pthread_cond_broadcast(&w->idle);
 		pthread_mutex_unlock(&w->lock);
-		run(w, j, own);
+		run(w, j, &own);
 		pthread_mutex_lock(&w->lock);
 		if (l)
 			w->nr_ahead -= --l->taken > 0;
@@ -316,12 +364,22 @@ static void *worker(void *arg)
 	return NULL;
 }
 
+/* What a feeder does meanwhile is the work that only feeders do. */
+void writer_wait(struct zns_writer *w, bool more)
+{
+	if (w->nr_unrepaired) {
+		writer_repair(w);
+	} else {
+		pthread_cond_wait(&w->idle, &w->lock);
+		weights_look(w, more);
+	}
+}
+
 void writer_wait_room(struct zns_writer *w, bool data)
 {
-	while ((w->nr_queued >= w->max_queued || (data && w->nr_data >= w->max_data)) && !w->err.code) {
-		pthread_cond_wait(&w->idle, &w->lock);
-		weights_look(w, true);
-	}
+	/* Units of a bad zone never leave the queue's count otherwise. */
+	while ((w->nr_unrepaired || w->nr_queued >= w->max_queued || (data && w->nr_data >= w->max_data)) && !w->err.code)
+		writer_wait(w, true);
 }
 
 /*
@@ -354,10 +412,13 @@ int writer_enqueue(struct zns_writer *w, struct job *j, uint64_t hint_units)
 		if (j->img->pages)
 			w->stats.page_bytes += j->len;
 	}
+	if (j->img && j->data)
+		rescue_keep_data(w, j->img, j->k, j->data, j->len, j->ready);
 	*w->queue_tail = j;
 	w->queue_tail = &j->next;
 	w->nr_queued++;
-	w->nr_data += j->data != NULL;
+	j->counted = j->data != NULL;
+	w->nr_data += j->counted;
 	pthread_cond_signal(&w->work);
 	return 0;
 }

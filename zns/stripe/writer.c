@@ -104,6 +104,7 @@ static void wimage_free(struct zns_wimage *i)
 	free(i->pb.segments);
 	free(i->pb.csums);
 	free(i->pb.tags.data);
+	rescue_drop(i);
 	free(i->pb.name);
 	job_free(i->w, i->open);
 	free(i);
@@ -119,6 +120,12 @@ void zns_writer_free(struct zns_writer *w)
 		struct job *j = w->queue;
 
 		w->queue = j->next;
+		job_free(w, j);
+	}
+	while (w->orphans) {
+		struct job *j = w->orphans;
+
+		w->orphans = j->next;
 		job_free(w, j);
 	}
 	while (w->images) {
@@ -180,6 +187,13 @@ void zns_writer_stats(struct zns_writer *w, struct zns_writer_stats *out)
 	*out = w->stats;
 	out->written = zns_min(out->written, out->bytes);	/* small images have gaps between them */
 	out->nr_zones = w->nr_zones;
+	out->nr_bad = w->nr_bad;
+	out->bad[0] = 0;
+	if (w->nr_bad == 1)
+		snprintf(out->bad, sizeof(out->bad), "zone %u failed and was replaced: %s", w->bad[0], w->bad_err.msg);
+	else if (w->nr_bad)
+		snprintf(out->bad, sizeof(out->bad), "%u zones failed and were replaced, the last one: %s", w->nr_bad,
+			 w->bad_err.msg);
 	pthread_mutex_unlock(&w->lock);
 }
 
@@ -450,10 +464,8 @@ int zns_wimage_settle(struct zns_wimage *i, struct zns_err *err)
 		i->open = NULL;
 		writer_enqueue(w, j, 1);
 	}
-	while (i->ungathered && !w->err.code) {
-		pthread_cond_wait(&w->idle, &w->lock);
-		weights_look(w, false);
-	}
+	while (i->ungathered && !w->err.code)
+		writer_wait(w, false);
 	/* After an error workers may still be reading; they must let go of the task before it runs on. */
 	while (w->err.code && w->nr_running)
 		pthread_cond_wait(&w->idle, &w->lock);
@@ -537,6 +549,7 @@ static int pack(struct zns_writer *w, struct zns_wimage *i, struct job *j, uint6
 	memcpy(w->pack->data + at, j->data, j->len);
 	w->pack->len = at + j->len;
 	w->packed[w->nr_packed++] = (struct packed){ i, at };
+	rescue_keep_data(w, i, 0, j->data, j->len, true);
 	i->nr_units = 1;
 	i->pb.size = j->len;
 	w->stats.bytes += j->len;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_STRIPE_WRITER_H
 #define ZNS_STRIPE_WRITER_H
-/* Inside of the striping writer, shared by its files: lanes and segments (lanes.c), workers, images, finish. */
+/* Inside of the striping writer, shared by its files: lanes and segments (lanes.c), workers, images, repair, finish. */
 #include <pthread.h>
 #include "zns/layout.h"
 #include "zns/util.h"
 #include "zns/writer.h"
 #include "transform.h"
 
+#define MAX_BAD 16	/* zones that may fail in one dump; more is no matter of zones */
 #define NAME_BUCKETS 1024	/* a tree of thousands of tasks has tens of thousands of images */
 
 /* One zone being written by this dump. Lives until the writer is freed: segments point at it. */
@@ -15,7 +16,10 @@ struct wzone {
 	struct zns_zone_slot slot;
 	uint64_t pos;		/* assigned up to here */
 	uint64_t written;	/* on the device up to here; the order of writes hangs on it */
-	pthread_cond_t turn;	/* written moved on */
+	pthread_cond_t turn;	/* written moved on, or bad */
+	bool bad;		/* a write failed, or it is read-only or offline: takes no more */
+	bool repaired;		/* bad, and nothing waits for it any more */
+	bool checked;		/* bad, and what it holds was read back after a flush */
 	struct wzone *next;
 	struct wzone *next_retired;
 };
@@ -40,6 +44,14 @@ struct packed {
 	uint32_t off;		/* in the pack unit */
 };
 
+/* Where a unit can be had again: task memory, or a copy of its bytes. */
+struct source {
+	bool ready;		/* as they are on the device; else as they were given */
+	pid_t pid;
+	uint32_t nr_iov;	/* 0: bytes stand where iov is */
+	struct iovec iov[];
+};
+
 struct job {
 	struct zns_wimage *img;	/* NULL: a pack unit */
 	uint64_t k;		/* unit of the image */
@@ -48,6 +60,10 @@ struct job {
 	struct lane *lane;	/* that it was placed on; NULL: by itself (a pack unit) */
 	uint64_t off;		/* in the zone */
 	uint8_t *data;		/* owned; or NULL and the memory of a task: */
+	bool counted;		/* in nr_data */
+	bool ready;		/* its bytes are as they shall be on the device, which is what these are of: */
+	uint64_t csum;
+	uint8_t tag[ZNS_TAG_BYTES];
 	pid_t pid;
 	struct iovec *iov;
 	uint32_t nr_iov, max_iov;
@@ -64,6 +80,8 @@ struct zns_wimage {
 	struct job *open;	/* unit being filled */
 	ZnsPb__Image pb;	/* what the manifest says of it */
 	size_t max_segments, max_csums, max_tags;
+	struct source **source;	/* of each unit; NULL: not kept */
+	size_t max_sources;
 };
 
 struct slab {
@@ -76,8 +94,7 @@ struct zns_writer {
 	struct zns_bucket *bucket;
 	const struct zns_crypt *crypt;	/* NULL: plain */
 	uint32_t unit, block;
-	int (*zone_get)(void *arg, uint32_t group, const uint32_t *done, uint32_t nr_done, struct zns_zone_slot *out,
-			struct zns_err *err);
+	int (*zone_get)(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *err);
 	void *arg;
 
 	pthread_mutex_t lock;
@@ -93,6 +110,11 @@ struct zns_writer {
 	struct wzone *zones;	/* every zone used, newest first */
 	struct wzone *retired;	/* those that left their lane, until znsd is told */
 	uint32_t nr_zones;
+	uint32_t bad[MAX_BAD], nr_bad;
+	bool repairing;		/* units get new places; none is written meanwhile */
+	uint32_t nr_unrepaired;	/* zones that are bad, but not repaired */
+	struct zns_err bad_err;	/* of the last one */
+	struct job *orphans;	/* units placed on bad zones, in no order */
 
 	struct zns_seg seg;	/* the segment being written … */
 	struct zns_wimage *seg_owner;	/* … by this image; NULL: none */
@@ -113,6 +135,7 @@ struct zns_writer {
 	struct packed *packed;
 	uint32_t nr_packed, max_packed;
 
+	size_t kept_iov, kept_data;	/* bytes that sources take */
 	struct slab *slabs;
 	uint8_t *units;		/* free buffers of a unit each, chained by their first bytes */
 	struct job *queue, **queue_tail;
@@ -130,6 +153,12 @@ int writer_place_again(struct zns_writer *w, struct job *j, uint64_t hint_units)
 int writer_place_single(struct zns_writer *w, uint64_t len, struct wzone **wz, uint64_t *off);
 void writer_placing_begin(struct zns_writer *w);	/* nobody else places until the end; drops the lock while waiting */
 void writer_placing_end(struct zns_writer *w);
+/*
+ * A new zone of @group with room for @need bytes, on no lane and not retired yet. NULL: the writer's error is set; or
+ * not, and *@busy is: the limits allow none, and the caller (who gave @busy) may have a way out.
+ */
+struct wzone *writer_new_zone(struct zns_writer *w, uint32_t group, uint64_t need, bool *busy);
+void writer_retire(struct zns_writer *w, struct wzone *z);
 ZnsPb__Segment *writer_add_segment(struct zns_wimage *i, uint64_t off, uint32_t nr_extents);
 void writer_drop_segment(struct zns_wimage *i);	/* the last one */
 
@@ -138,6 +167,32 @@ void weights_sample(struct lane *l, const struct wzone *z, uint64_t off, uint64_
 /* Change them if it is time to; @more: units are waiting for places, else only what has one is dealt out anew. */
 void weights_look(struct zns_writer *w, bool more);	/* may drop the lock */
 
+/* repair.c; all with the lock held, which may be dropped */
+bool writer_zone_fault(int code);	/* an error of a write that another zone may not give */
+void writer_zone_failed(struct zns_writer *w, struct wzone *z, const struct zns_err *why);
+/* Give units of bad zones new places. Returns the writer's error. */
+int writer_repair(struct zns_writer *w);
+/* All is written: read back what bad zones hold, and move what is lost. Returns the writer's error. */
+int writer_audit(struct zns_writer *w);
+
+/* rescue.c: what stands in a zone, and how to have it again */
+struct piece {
+	struct zns_wimage *img;
+	uint64_t k;		/* unit of the image */
+	uint64_t off;		/* in the zone */
+	uint32_t len;
+};
+/* What the zone has between two offsets, in order; caller frees. -ENOMEM. */
+int rescue_list(struct zns_writer *w, uint32_t zone, uint64_t from, uint64_t to, struct piece **out, size_t *nr);
+/* How many of the pieces, from the first on, begin in the blocks that the first one needs: they move together. */
+size_t rescue_run(const struct zns_writer *w, const struct piece *p, size_t nr, uint64_t *off, uint64_t *len);
+/* A run of pieces into @buf, every one verified: from the zone, else from the source. @again: not from the zone alone */
+int rescue_fetch(struct zns_writer *w, uint32_t zone, const struct piece *p, size_t nr, bool again, uint8_t *buf,
+		 struct zns_err *err);
+void rescue_keep_mem(struct zns_writer *w, const struct job *j);	/* lock held; best effort */
+/* @ready: the bytes are as they shall be on the device */
+void rescue_keep_data(struct zns_writer *w, struct zns_wimage *i, uint64_t k, const void *buf, size_t len, bool ready);
+void rescue_drop(struct zns_wimage *i);
 /* writer.c: write out the unit that small images share; their places are known then. Lock held. */
 int writer_flush_pack(struct zns_writer *w);
 
@@ -146,9 +201,12 @@ int writer_flush_pack(struct zns_writer *w);
 int writer_write(struct zns_writer *w, uint32_t zone, uint64_t off, const uint8_t *buf, size_t len, struct zns_err *err);
 int writer_start_workers(struct zns_writer *w, uint32_t nr, struct zns_err *err);
 void writer_stop_workers(struct zns_writer *w);
+/* Until something changed; repairs zones and looks at the weights (@more: as weights_look). Lock held, dropped meanwhile. */
+void writer_wait(struct zns_writer *w, bool more);
 /* Until one more job may be queued; @data: one that brings its bytes along. Lock held, dropped while waiting. */
 void writer_wait_room(struct zns_writer *w, bool data);
 int writer_enqueue(struct zns_writer *w, struct job *j, uint64_t hint_units);	/* lock held; may wait for room */
+int writer_gather(pid_t pid, const struct iovec *iov, uint32_t nr, uint8_t *buf, struct zns_err *err);
 void writer_set_error(struct zns_writer *w, const struct zns_err *e);	/* lock held; the first one stays */
 struct job *job_new(struct zns_wimage *img);
 void job_free(struct zns_writer *w, struct job *j);	/* lock held */

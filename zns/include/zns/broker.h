@@ -37,8 +37,8 @@ void zns_broker_close(struct zns_broker *b);
 int zns_broker_call(struct zns_broker *b, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err);
 
 /* For a dump's zns_writer_params.zone_get: ask for a zone of @group, naming those that are done. */
-int zns_broker_zone_get(struct zns_broker *b, const struct zns_geometry *geo, uint32_t group, const uint32_t *done,
-			uint32_t nr_done, struct zns_zone_slot *out, struct zns_err *err);
+int zns_broker_zone_get(struct zns_broker *b, const struct zns_geometry *geo, const struct zns_zone_wish *wish,
+			struct zns_zone_slot *out, struct zns_err *err);
 
 /* Framing, shared with znsd. Blocking; 0, -EPIPE at end of stream, -EBADMSG for an impossible length. */
 int zns_msg_send(int fd, const uint8_t *body, uint32_t len);

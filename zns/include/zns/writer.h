@@ -9,6 +9,10 @@
  * and in order, parallel over zones. A full zone is replaced by one of the same group, which starts a new segment.
  * Small images share units ("packed").
  *
+ * A zone that fails - a write error, or it turns read-only or offline - is survived (repair.c): what was not written
+ * to it goes to another one; what was is read back and compared before the manifest is written, and what does not come
+ * back is taken from its source again, if that still gives the same bytes. Else the dump fails.
+ *
  * Threads: the writer runs its own workers. Its functions may be called from several threads; one image is fed
  * by one thread at a time. After the first error everything is drained without I/O and every call returns it.
  */
@@ -29,6 +33,15 @@ struct zns_zone_slot {
 
 struct zns_crypt;
 
+/* What the writer asks of whoever gives out zones. */
+struct zns_zone_wish {
+	uint32_t group;
+	const uint32_t *done;	/* zones that will not be written again and have no write in flight; each named once */
+	uint32_t nr_done;
+	const uint32_t *bad;	/* zones that failed in this dump, all of them every time: never to be given again */
+	uint32_t nr_bad;
+};
+
 struct zns_writer_params {
 	struct zns_dev *dev;	/* borrowed */
 	const struct zns_crypt *crypt;	/* borrowed (zns/crypt.h); what is written is encrypted. NULL: plain */
@@ -40,12 +53,11 @@ struct zns_writer_params {
 	const uint32_t *weights;
 	const uint32_t *metadata_group;	/* if not NULL: images that are not pages, and the manifest, go there only */
 	/*
-	 * Ask for a zone of @group; called from whichever thread feeds an image, never twice at once, and it may take
-	 * its time. @done names zones that will not be written again and have no write in flight. -EBUSY: the open or
-	 * active limit allows no further zone; the writer drains one that it left and asks again, naming it.
+	 * Ask for a zone; called from whichever thread feeds an image, never twice at once, and it may take its time.
+	 * -EBUSY: the open or active limit allows no further zone; the writer drains one that it left and asks again,
+	 * naming it.
 	 */
-	int (*zone_get)(void *arg, uint32_t group, const uint32_t *done, uint32_t nr_done, struct zns_zone_slot *out,
-			struct zns_err *err);
+	int (*zone_get)(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *err);
 	void *arg;
 };
 
@@ -57,6 +69,8 @@ struct zns_writer_stats {
 	uint64_t last_complete_ns;
 	uint32_t nr_zones;		/* used so far */
 	uint32_t nr_reweighed;		/* times that lanes got other weights */
+	uint32_t nr_bad;		/* of them failed */
+	char bad[160];			/* which, and why, for people; "" if none */
 };
 
 struct zns_writer;
@@ -76,7 +90,10 @@ int zns_writer_image(struct zns_writer *w, const char *name, bool pages, struct 
 /* It is a file that others wrote into the image directory: a restore puts it back there. Before it is sealed. */
 void zns_wimage_set_beside(struct zns_wimage *i);
 
-/* Append memory of a task that stays frozen until zns_wimage_settle returns. Iovecs are copied. Asynchronous. */
+/*
+ * Append memory of a task that stays frozen until zns_wimage_settle returns. Iovecs are copied. Asynchronous. After
+ * that it is read again only if a zone is lost with what it held, and then taken only if its checksum is the old one.
+ */
 int zns_wimage_mem(struct zns_wimage *i, pid_t pid, const struct iovec *iov, uint32_t nr, struct zns_err *err);
 
 /* Append @len bytes; copied before it returns. */
@@ -97,6 +114,12 @@ int zns_wimage_seal(struct zns_wimage *i, struct zns_err *err);
  * With a key, m->checkpoint->crypt (NULL before) becomes what the log's record must have.
  */
 int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err);
+
+/*
+ * To be called after the device was flushed, before anybody relies on the manifest: every zone used is still there,
+ * and those that turned read-only since zns_writer_finish are read back.
+ */
+int zns_writer_confirm(struct zns_writer *w, const ZnsPb__Checkpoint *c, struct zns_err *err);
 
 int zns_writer_error(struct zns_writer *w, struct zns_err *err);	/* 0, or the first error */
 /* Make it fail from outside: a broker gone, an abort. Workers stop at the next unit. */
