@@ -37,7 +37,8 @@
 static struct zw_begin zopts;
 static bool zopts_given;
 static enum { ZNS_OFF, ZNS_DUMP, ZNS_RESTORE } state;
-static struct timespec frozen_since;
+static struct timespec frozen_since, frozen_until;
+static int nr_parents;	/* of what is dumped or restored, all generations */
 static bool receiving; /* as a page server: pages come through pipes */
 static bool timeout_given;
 static struct timespec begun;
@@ -84,6 +85,7 @@ int zns_parse_opt(int code, const char *arg)
 		{ "zns-admission", zopts.admission, sizeof(zopts.admission) },
 		{ "zns-stripe", zopts.stripe, sizeof(zopts.stripe) },
 		{ "zns-qos-max", zopts.qos_max, sizeof(zopts.qos_max) },
+		{ "zns-parent", zopts.parent, sizeof(zopts.parent) },
 	};
 	int i = code - ZNS_OPT_FIRST;
 
@@ -172,7 +174,6 @@ static int begin(enum zw_op op, pid_t pid)
 		const char *name;
 	} conflict[] = {
 		{ opts.auto_dedup, "--auto-dedup" },
-		{ opts.img_parent != NULL, "--prev-images-dir" },
 	};
 	int i;
 
@@ -185,6 +186,7 @@ static int begin(enum zw_op op, pid_t pid)
 	if (zns_link_start() || (op == ZW_DUMP_BEGIN && zopts.timeout_s && zns_link_limit(zopts.timeout_s)))
 		return -1;
 	zopts.pid = pid;
+	zopts.parent_dir = op != ZW_RESTORE_BEGIN && opts.img_parent;
 	m.payload = &zopts;
 	m.len = sizeof(zopts);
 	m.fd[0] = get_service_fd(IMG_FD_OFF);
@@ -198,6 +200,7 @@ static int begin(enum zw_op op, pid_t pid)
 		return -1;
 	}
 	close_safe(&progress);
+	nr_parents = r.size;
 	if (r.warn)
 		pr_warn("%s\n", r.msg);
 	else if (r.msg[0])
@@ -251,7 +254,7 @@ int zns_check_feature(void)
 	return ret ? -1 : 0;
 }
 
-int zns_dump_begin(pid_t pid)
+int zns_dump_begin(pid_t pid, bool pre_dump)
 {
 	int ret = want_dump();
 
@@ -259,9 +262,16 @@ int zns_dump_begin(pid_t pid)
 		return ret;
 	clock_gettime(CLOCK_MONOTONIC, &begun);
 	zopts.timeout_s = timeout_given ? opts.timeout : 0;
+	zopts.pre_dump = pre_dump;
 	if (zns_tee_begin() || zns_files_begin() || begin(ZW_DUMP_BEGIN, pid))
 		return -1;
 	state = ZNS_DUMP;
+	/* That there is one makes criu leave out what is not dirty; where it is we know. */
+	if (nr_parents && !opts.img_parent) {
+		opts.img_parent = xstrdup("(on zones)");
+		if (!opts.img_parent)
+			return -1;
+	}
 	return 0;
 }
 
@@ -291,6 +301,11 @@ void zns_dump_freeze(void)
 		opts.timeout = max_t(long, (long)zopts.timeout_s - (frozen_since.tv_sec - begun.tv_sec), 1);
 }
 
+void zns_dump_thaw(void)
+{
+	clock_gettime(CLOCK_MONOTONIC, &frozen_until);
+}
+
 int zns_restore_begin(void)
 {
 	if (!zopts.checkpoint[0] && !have_handle()) {
@@ -309,7 +324,7 @@ int zns_restore_begin(void)
 int zns_dump_commit(int failed)
 {
 	struct zns_msg m = ZNS_MSG(failed ? ZW_WHY : ZW_COMMIT);
-	struct timespec now;
+	struct timespec now = frozen_until;
 	struct zw_reply r;
 
 	if (state != ZNS_DUMP)
@@ -321,7 +336,8 @@ int zns_dump_commit(int failed)
 	}
 	if (!receiving && zns_files_take())
 		return -1;
-	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (!now.tv_sec)
+		clock_gettime(CLOCK_MONOTONIC, &now);
 	m.h.nr = opts.lazy_pages;
 	m.h.off = receiving ? 0 : (now.tv_sec - frozen_since.tv_sec) * 1000000ull + (now.tv_nsec - frozen_since.tv_nsec) / 1000;
 	if (zns_ask(&m, &r, NULL)) {
@@ -356,15 +372,34 @@ void zns_close(void)
 	state = ZNS_OFF;
 }
 
-bool zns_img_wanted(int dfd, unsigned long oflags)
+/*
+ * A parent's descriptor: a memfd as long as the parent is far away, so that it needs no table that a fork, a dup or a
+ * close would make wrong. 0: the image directory itself.
+ */
+static int level_of(int dfd)
 {
-	return state != ZNS_OFF && !(oflags & O_FORCE_LOCAL) && dfd == get_service_fd(IMG_FD_OFF);
+	struct stat st;
+
+	if (dfd == get_service_fd(IMG_FD_OFF))
+		return 0;
+	return dfd >= 0 && !fstat(dfd, &st) && S_ISREG(st.st_mode) ? st.st_size : -1;
 }
 
-static int ask_name(enum zw_op op, const char *path, struct zw_reply *r, int *fd)
+bool zns_img_wanted(int dfd, unsigned long oflags)
+{
+	int level;
+
+	if (state == ZNS_OFF)
+		return false;
+	level = level_of(dfd);
+	return level > 0 || (!level && !(oflags & O_FORCE_LOCAL));
+}
+
+static int ask_name(enum zw_op op, int level, const char *path, struct zw_reply *r, int *fd)
 {
 	struct zns_msg m = ZNS_MSG(op);
 
+	m.h.image = level;
 	m.payload = path;
 	m.len = strlen(path) + 1;
 	return zns_ask(&m, r, fd);
@@ -403,10 +438,10 @@ static int open_stream(const char *path)
 	return zns_tee_stream(path, p[1]);
 }
 
-static int open_pages(struct zns_img *zi, enum zw_op op, const char *path)
+static int open_pages(struct zns_img *zi, enum zw_op op, int level, const char *path)
 {
 	struct zw_reply r;
-	int ret = ask_name(op, path, &r, NULL);
+	int ret = ask_name(op, level, path, &r, NULL);
 
 	if (ret) {
 		if (ret != -ENOENT)
@@ -426,22 +461,97 @@ static int open_pages(struct zns_img *zi, enum zw_op op, const char *path)
 	return ret < 0 ? -errno : ret;
 }
 
-static int open_for_read(struct zns_img *zi, const char *path)
+static int open_for_read(int level, const char *path)
 {
 	struct zw_reply r;
-	int fd, ret = ask_name(ZW_OPEN, path, &r, &fd);
+	int fd, ret = ask_name(ZW_OPEN, level, path, &r, &fd);
 
 	if (ret && ret != -ENOENT)
 		pr_err("%s\n", r.msg);
 	return ret ? ret : fd;
 }
 
-int zns_img_open(struct cr_img *img, int type, const char *path, unsigned long oflags)
+/* What is never on zones but may lie beside a handle. */
+static int open_beside_parent(const char *path)
 {
-	struct zns_img *zi = xzalloc(sizeof(*zi));
-	bool pages = type == CR_FD_PAGES;
+	char at[PATH_MAX];
 	int fd;
 
+	if (snprintf(at, sizeof(at), CR_PARENT_LINK "/%s", path) >= sizeof(at))
+		return -ENAMETOOLONG;
+	fd = openat(get_service_fd(IMG_FD_OFF), at, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? -ENOENT : fd;
+}
+
+static int parent_fd(int level)
+{
+	int fd = memfd_create("zns-parent", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+
+	if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
+		fd = memfd_create("zns-parent", MFD_CLOEXEC);
+	if (fd >= 0 && ftruncate(fd, level)) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+bool zns_open_parent(int dfd, int *pfd, int *ret)
+{
+	int level = state == ZNS_OFF ? -1 : level_of(dfd);
+
+	*pfd = -1;
+	*ret = 0;
+	if (level < 0)
+		return false;
+	if (level >= nr_parents)
+		return true;
+	*pfd = parent_fd(level + 1);
+	if (*pfd < 0) {
+		pr_perror("Can't make a descriptor for a parent");
+		*ret = -1;
+	}
+	return true;
+}
+
+int zns_parent_has(int pfd, const char *path)
+{
+	struct zw_reply r;
+	int level = state == ZNS_OFF ? 0 : level_of(pfd), fd, ret;
+
+	if (level <= 0)
+		return -2;
+	ret = ask_name(ZW_OPEN, level, path, &r, &fd);
+	close_safe(&fd);
+	if (ret && ret != -ENOENT) {
+		pr_err("%s\n", r.msg);
+		return -1;
+	}
+	return !ret;
+}
+
+int zns_check_parent_dir(int dfd, const char *parent)
+{
+	char path[PATH_MAX];
+
+	if (zopts_given)
+		return 0;	/* the helper looks for its handle */
+	if (snprintf(path, sizeof(path), "%s/" HANDLE_NAME, parent) >= sizeof(path) || faccessat(dfd, path, F_OK, 0))
+		return 0;
+	pr_err("The parent %s is a checkpoint on zones, a plain one cannot follow it: give --zns-dev, or `znsctl export` the "
+	       "parent first\n", parent);
+	return -1;
+}
+
+int zns_img_open(struct cr_img *img, int dfd, int type, const char *path, unsigned long oflags)
+{
+	struct zns_img *zi;
+	bool pages = type == CR_FD_PAGES;
+	int fd, level = level_of(dfd);
+
+	if (oflags & O_FORCE_LOCAL)
+		return open_beside_parent(path);
+	zi = xzalloc(sizeof(*zi));
 	if (!zi)
 		return -ENOMEM;
 	zi->fd = -1;
@@ -449,10 +559,11 @@ int zns_img_open(struct cr_img *img, int type, const char *path, unsigned long o
 		xfree(zi);
 		return -ENAMETOOLONG;
 	}
-	if (state == ZNS_RESTORE)
-		fd = pages ? open_pages(zi, ZW_OPEN, path) : open_for_read(zi, path);
+	zi->read = state == ZNS_RESTORE || level > 0;
+	if (zi->read)
+		fd = pages ? open_pages(zi, ZW_OPEN, level, path) : open_for_read(level, path);
 	else if (pages && !receiving)
-		fd = open_pages(zi, ZW_PAGES_OPEN, path);
+		fd = open_pages(zi, ZW_PAGES_OPEN, 0, path);
 	else if (pages || type == CR_FD_TMPFS_DEV || type == CR_FD_TMPFS_IMG || type == CR_FD_GHOST_FILE)
 		fd = open_stream(path);
 	else
@@ -483,12 +594,12 @@ void zns_img_close(struct cr_img *img)
 
 	if (!zi)
 		return;
-	if (state == ZNS_DUMP) {
+	if (!zi->read) {
 		if (bfd_flush_images())
 			tell_failed(zi->name);
 		if (zi->pages && zns_pages_seal(zi))
 			tell_failed(zi->name);
-		if (zi->fd >= 0) {
+		if (!zi->pages && zi->fd >= 0) {
 			if (zns_tee_memfd(zi->name, zi->fd))
 				tell_failed(zi->name);
 			m.payload = zi->name;

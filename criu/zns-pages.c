@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Page data: addresses to the helper on dump, verified bytes from it on restore. See include/zns-img.h. */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "common/compiler.h"
+#include "cr_options.h"
 #include "image.h"
 #include "log.h"
 #include "page-xfer.h"
 #include "page.h"
 #include "restorer.h"
 #include "rst-malloc.h"
+#include "util.h"
 #include "xmalloc.h"
 #include "zns-img.h"
 #include "zns-link.h"
@@ -34,6 +37,7 @@ static struct {
 } out;
 /* Sent at the latest when so much has come together: the helper reads and writes while criu still looks for pages. */
 #define OUT_BYTES (8UL << 20)
+#define STREAM_PIPE (1 << 20)	/* bytes; what an unprivileged pipe may have */
 
 pid_t zns_xfer_pid(struct page_xfer *xfer, pid_t pid)
 {
@@ -84,6 +88,69 @@ int zns_write_mem(struct page_xfer *xfer, void *base, unsigned long len)
 	return 0;
 }
 
+/*
+ * Pages that criu has in a pipe go on through another one that the helper drains. In read mode they are criu's own
+ * buffer, which is filled again when this returns: its bytes must be copied, not moved.
+ */
+static int pass_on(int from, int to, unsigned long len)
+{
+	static char buf[1 << 16];
+
+	while (len) {
+		ssize_t n, done, put;
+
+		if (opts.pre_dump_mode != PRE_DUMP_READ) {
+			n = splice(from, NULL, to, NULL, len, SPLICE_F_MOVE);
+		} else {
+			n = read(from, buf, min_t(unsigned long, len, sizeof(buf)));
+			for (done = 0; done < n; done += put) {
+				put = write(to, buf + done, n - done);
+				if (put <= 0) {
+					n = -1;
+					break;
+				}
+			}
+		}
+		if (n <= 0)
+			return -1;
+		len -= n;
+	}
+	return 0;
+}
+
+int zns_write_pages(struct page_xfer *xfer, int p, unsigned long len)
+{
+	struct zns_img *zi = xfer->pi->zns;
+	struct zns_msg m = ZNS_MSG(ZW_PAGES_STREAM);
+	int sk[2];
+
+	if (!zi->pages)		/* a page server's: the image is a pipe itself */
+		return pass_on(p, img_raw_fd(xfer->pi), len);
+	if (zi->fd < 0) {
+		if (pipe2(sk, O_CLOEXEC)) {
+			pr_perror("Can't make a pipe for %s", zi->name);
+			return -1;
+		}
+		fcntl(sk[1], F_SETPIPE_SZ, STREAM_PIPE);	/* less will do, more is faster */
+		m.h.image = zi->id;
+		m.fd[0] = sk[0];
+		m.nr_fd = 1;
+		if (zns_send(&m)) {
+			pr_err("zns-helper died; nothing was committed, run the dump again\n");
+			close(sk[0]);
+			close(sk[1]);
+			return -1;
+		}
+		close(sk[0]);
+		zi->fd = sk[1];
+	}
+	if (pass_on(p, zi->fd, len)) {
+		pr_perror("Can't hand pages of %s to zns-helper", zi->name);
+		return -1;
+	}
+	return 0;
+}
+
 /* Returns when the helper has read all the memory it was told of: only then may the task's mappings change. */
 int zns_pages_seal(struct zns_img *zi)
 {
@@ -92,6 +159,7 @@ int zns_pages_seal(struct zns_img *zi)
 
 	if (flush())
 		return -1;
+	close_safe(&zi->fd);	/* the end of a stream */
 	m.h.image = zi->id;
 	if (zns_ask(&m, &r, NULL)) {
 		pr_err("%s\n", r.msg);

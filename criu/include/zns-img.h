@@ -27,6 +27,7 @@ enum {
 	ZNS_OPT_ADMISSION,
 	ZNS_OPT_STRIPE,
 	ZNS_OPT_QOS_MAX,
+	ZNS_OPT_PARENT,
 	ZNS_OPT_SEPARATE = 1219, /* takes no value */
 	ZNS_OPT_LAST = ZNS_OPT_SEPARATE,
 };
@@ -36,6 +37,7 @@ enum {
 	{ "zns-checkpoint", required_argument, 0, ZNS_OPT_CHECKPOINT }, \
 	{ "zns-alloc", required_argument, 0, ZNS_OPT_ALLOC }, { "zns-admission", required_argument, 0, ZNS_OPT_ADMISSION }, \
 	{ "zns-stripe", required_argument, 0, ZNS_OPT_STRIPE }, { "zns-qos-max", required_argument, 0, ZNS_OPT_QOS_MAX }, \
+	{ "zns-parent", required_argument, 0, ZNS_OPT_PARENT }, \
 	{ "zns-separate-metadata", no_argument, 0, ZNS_OPT_SEPARATE }
 extern int zns_parse_opt(int code, const char *arg);
 /* --timeout was given (opts.timeout has a default): with zones it covers the whole dump, see zns_dump_begin(). */
@@ -51,6 +53,7 @@ extern int zns_check_feature(void);
 	"  --zns-qos-max MIBPS   go no faster than this, dump or restore\n" \
 	"  --zns-container ID    whose checkpoint it is; groups of zones are kept per container\n" \
 	"  --zns-checkpoint ID   restore this checkpoint; the image directory may be empty\n" \
+	"  --zns-parent ID       parent of an incremental dump, instead of --prev-images-dir\n" \
 	"  --zns-alloc MODE      static (default) or dynamic\n" \
 	"  --zns-admission MODE  share (default), wait[=SECONDS] or reject\n" \
 	"  --zns-stripe SIZE     stripe unit, 64K to 4M\n" \
@@ -62,7 +65,7 @@ extern int zns_check_feature(void);
  * Before any task is frozen: start the helper, be admitted. Does nothing without zns options. From here on --timeout runs,
  * if it was given: the helper keeps it, and is killed if it does not, so that nothing can wait for it any longer.
  */
-extern int zns_dump_begin(pid_t pid);
+extern int zns_dump_begin(pid_t pid, bool pre_dump);
 /*
  * For a page server: its images go to zones if zns options are given; what is committed has pages only. From images in
  * zones or in a directory (--lazy-pages) it reads them. Before anybody is listened to.
@@ -77,8 +80,9 @@ extern int zns_serve_commit(void (*close)(void));
 /* It serves pages from zones, when they are asked for: so many of them at most at once. NULL: an error, printed. */
 extern bool zns_serve_reads(void);
 extern void *zns_serve_read(unsigned long pid, unsigned long vaddr, unsigned long *nr_pages);
-/* When the tasks are about to be frozen. */
+/* When the tasks are about to be frozen; when they run again, if that is before the commit (pre-dump). */
 extern void zns_dump_freeze(void);
+extern void zns_dump_thaw(void);
 /*
  * After the last image is flushed, before the post-dump script: durable and visible, or an error. With @failed, the dump
  * has failed already: print what the helper knows of the cause, and return @failed.
@@ -94,15 +98,27 @@ extern void zns_restore_done(void);
 extern void zns_close(void);
 extern bool zns_active(void);
 
+/*
+ * Parents. On zones a directory of a parent is a descriptor that only these functions understand: no path is needed.
+ * zns_open_parent: true if images are on zones; then *pfd is the parent of @dfd, -1 if it has none, and *ret 0 or -1.
+ */
+extern bool zns_open_parent(int dfd, int *pfd, int *ret);
+/* Has the parent @pfd such an image? 1, 0, or -1 with the reason printed; -2: ask the file system. */
+extern int zns_parent_has(int pfd, const char *path);
+/* --prev-images-dir, checked when the image directory is opened: -1 if plain images would follow images on zones. */
+extern int zns_check_parent_dir(int dfd, const char *parent);
+
 /* do_open_image's branch. -ENOENT: no such image; other negative errno: printed. */
 extern bool zns_img_wanted(int dfd, unsigned long oflags);
-extern int zns_img_open(struct cr_img *img, int type, const char *path, unsigned long oflags);
+extern int zns_img_open(struct cr_img *img, int dfd, int type, const char *path, unsigned long oflags);
 /* close_image, after the buffered layer has flushed and closed its descriptor. */
 extern void zns_img_close(struct cr_img *img);
 
 /* The task whose memory a page transfer hands to the helper instead of splicing it: @pid, or 0 without zones. */
 extern pid_t zns_xfer_pid(struct page_xfer *xfer, pid_t pid);
 extern int zns_write_mem(struct page_xfer *xfer, void *base, unsigned long len);
+/* The same for pages in a pipe (a pre-dump's, whose tasks run on): page_xfer's write_pages. */
+extern int zns_write_pages(struct page_xfer *xfer, int p, unsigned long len);
 
 /* Exact reads from a pages image: everything or -1. */
 extern int zns_pread(struct cr_img *img, void *buf, unsigned long len, off_t off);

@@ -10,7 +10,7 @@
  */
 #include <stdint.h>
 
-#define ZW_VERSION 2
+#define ZW_VERSION 3
 #define ZW_MAX_IOV 1024		/* iovecs of one message */
 #define ZW_MAX_MSG (sizeof(struct zw_hdr) + ZW_MAX_IOV * sizeof(struct zw_iov))
 #define ZW_MAX_FDS 4
@@ -31,11 +31,14 @@ enum zw_op {
 	ZW_COMMIT,		/* off = µs frozen so far, nr = 1: --lazy-pages; fds: reply. Answered when durable, handle included */
 	ZW_WHY,			/* fds: reply with the first error the helper knows of, if any */
 	/* restore */
-	ZW_OPEN,		/* payload name; fds: reply → kind, size, image; a memfd or a pipe with kind ZW_KIND_FD */
+	ZW_OPEN,		/* image = level, payload name; fds: reply → kind, size, image; a memfd or a pipe with kind
+				   ZW_KIND_FD. Level 0 is the checkpoint, 1 its parent and so on. In a dump too, of its parents */
 	ZW_READ,		/* image, off, nr; payload zw_iov[nr] in the sender's memory; fds: reply */
 	ZW_DONE,		/* fds: reply, with a summary: every task is restored */
 	ZW_SPOOL,		/* image, nr; payload zw_iov[nr] = (offset, length) ranges; fds: reply → sparse memfd */
 	ZW_FILE = 111,		/* dump; payload name; fds: file that somebody else wrote into the image directory */
+	/* dump */
+	ZW_PAGES_STREAM = 90,	/* image; fds: pipe, read until its end: pages that are not in a frozen task */
 	/* neither */
 	ZW_CHECK = 110,		/* payload --zns-dev or ""; fds: reply. Can a dump begin? */
 	/* page server: as ZW_DUMP_BEGIN, pid 0; pages images come as ZW_IMG_STREAM */
@@ -70,6 +73,9 @@ struct zw_begin {
 	char qos_max[32];
 	uint32_t progress;	/* enum zw_progress */
 	uint32_t timeout_s;	/* --timeout if it was given: for the whole dump; else 0 */
+	char parent[ZW_STR];	/* --zns-parent or "" */
+	uint32_t parent_dir;	/* 1: the image directory's link `parent` leads to the parent's handle */
+	uint32_t pre_dump;	/* 1 */
 };
 
 /* Where progress is shown; a descriptor for each, in this order. */
@@ -90,7 +96,7 @@ struct zw_reply {
 	uint32_t kind;
 	uint32_t image;
 	uint32_t warn;		/* msg is a warning */
-	uint64_t size;		/* bytes */
+	uint64_t size;		/* bytes; on begin: checkpoints in the chain of its parents */
 	char msg[512];		/* code != 0: one line for the user; on begin and commit: what was done */
 };
 

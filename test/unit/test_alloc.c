@@ -265,7 +265,11 @@ static void max_qos(void **state)
 
 /* ---- retention ---- */
 
-/* @spec: a letter for each checkpoint, oldest first: '.' or 'p' pinned; @want: 'x' due. Ages count down to 0 s. */
+/*
+ * @spec: a letter for each checkpoint, oldest first: '.', 'p' pinned, 'c' built on the one before it, 'C' that and pinned,
+ * 'm' a pre-dump, 'n' one built on the one before it, 'e' something else is built on it; @want: 'x' due. Ages count down
+ * to 0 s.
+ */
 static void rule(const char *spec, uint32_t keep, uint64_t ttl_s, const char *want)
 {
 	struct zns_retained v[32] = { 0 };
@@ -274,7 +278,10 @@ static void rule(const char *spec, uint32_t keep, uint64_t ttl_s, const char *wa
 
 	for (size_t i = 0; i < n; i++) {
 		v[i].created_ns = 1000000000000ll - (int64_t)(n - 1 - i) * 1000000000;
-		v[i].pinned = spec[i] == 'p';
+		v[i].pinned = spec[i] == 'p' || spec[i] == 'C';
+		v[i].parent = strchr("cCn", spec[i]) ? i : 0;
+		v[i].pre_dump = spec[i] == 'm' || spec[i] == 'n';
+		v[i].needed = spec[i] == 'e';
 	}
 	due = zns_retention(v, n, keep, ttl_s, 1000000000000ll);
 	for (size_t i = 0; i < n; i++) {
@@ -301,6 +308,19 @@ static void retention(void **state)
 	/* The newest stays, however old. */
 	rule("..ppp", 0, 1, "x....");
 	rule(".ppp", 1, 1, "....");
+	/* What stays keeps all that it is built on; a chain goes as a whole. */
+	rule(".cccc", 1, 0, ".....");
+	rule(".ccc.", 1, 0, "xxxx.");
+	rule(".cc.c.", 2, 0, "xxx...");
+	rule("..Cc..", 1, 0, "x..xx.");
+	rule(".c..", 1, 2, "xxx.");
+	rule("e...", 1, 0, ".xx.");
+	/* No pre-dump is worth the last checkpoint that can be restored. */
+	rule("mnc", 1, 0, "...");
+	rule("mncmn", 1, 0, ".....");
+	rule("mncmnc", 1, 0, "xxx...");
+	rule(".m", 1, 1, "..");
+	rule("m", 1, 0, ".");
 	/* Made in the future, by a clock that was wrong: not older than anything. */
 	struct zns_retained v[2] = { { .created_ns = 5 }, { .created_ns = 9 } };
 

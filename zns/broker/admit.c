@@ -176,6 +176,15 @@ static void tell(const struct znsd *d, const struct lease *l, struct reply *rep)
 		*(i < pages ? &g->groups[i] : &g->metadata_groups[i - pages]) =
 			granted(rep, l->groups[i], l->weights[i]);
 	rep->r.dump = g;
+	if (l->has_parent)
+		parents_tell(d, zns_store_find(d->store, l->parent), rep);	/* checked just now */
+}
+
+static void set_parent(struct lease *l, const ZnsPb__DumpBegin *q)
+{
+	l->has_parent = q->has_parent;
+	if (q->has_parent)
+		memcpy(l->parent, q->parent.data, ZNS_UUID_LEN);
 }
 
 /* Its groups, and their weights. */
@@ -218,6 +227,7 @@ static void grant(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, con
 	l->qos_mibps = a->qos;
 	l->min_room = a->min_room;
 	of_tenant(l, &a->tenant);
+	set_parent(l, q);
 	take_groups(d, l, a, ch);
 	if (ch->pack_zone != ZNSD_NONE) {
 		l->claimed = ch->pack_zone;
@@ -248,6 +258,7 @@ static bool take_over(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q,
 	l->conn = c;
 	l->pid = conn_pid(c);
 	of_tenant(l, &a->tenant);
+	set_parent(l, q);
 	l->cap_mibps = a->cap_mibps;
 	encryption_note(l, q);
 	if (q->min_room)
@@ -263,6 +274,8 @@ static int check(struct znsd *d, const ZnsPb__DumpBegin *q, struct ask *a, struc
 	ret = parse(q, a, err);
 	if (!ret)
 		ret = encryption_check(d, q, err);
+	if (!ret)
+		ret = parent_check(d, q, err);
 	if (!ret)
 		ret = check_rate(d, a, err);
 	if (!ret)

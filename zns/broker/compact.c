@@ -42,6 +42,8 @@ int handle_compact_begin(struct znsd *d, struct conn *c, const ZnsPb__CompactBeg
 		if (l->background && l->dump && q->checkpoint.len == ZNS_UUID_LEN &&
 		    !memcmp(l->id, q->checkpoint.data, ZNS_UUID_LEN))
 			return zns_fail(&rep->err, -EBUSY, "this checkpoint is being moved by PID %u", l->pid);
+	if (q->checkpoint.len == ZNS_UUID_LEN && parent_in_use(d, q->checkpoint.data))
+		return zns_fail(&rep->err, -ECANCELED, "a dump that is running has this checkpoint as its parent");
 	r = restore_lease(d, c, &q->checkpoint, rep);
 	if (!r)
 		return rep->err.code;
@@ -342,6 +344,8 @@ int handle_compact_commit(struct znsd *d, struct conn *c, const ZnsPb__Checkpoin
 		return zns_fail(&rep->err, -ESTALE, "checkpoint %s was removed meanwhile", zns_uuid_format(l->id, id));
 	if (now->moved != l->moved)
 		return zns_fail(&rep->err, -ESTALE, "checkpoint %s was moved by somebody else", zns_uuid_format(l->id, id));
+	if (parent_in_use(d, l->id))
+		return zns_fail(&rep->err, -ECANCELED, "a dump that is running has this checkpoint as its parent");
 	for (i = 0; i < l->nr_zones; i++) {
 		ret = zones_refresh(d, l->zones[i].zone, 1, &rep->err);
 		if (ret)

@@ -345,6 +345,9 @@ static int check_record(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint
 		return zns_fail(err, -EINVAL, "commit: not the checkpoint that was granted");
 	if (strcmp(k->container, l->container))
 		return zns_fail(err, -EINVAL, "commit: the record names another container");
+	if (k->has_parent != l->has_parent || (l->has_parent && (k->parent.len != ZNS_UUID_LEN ||
+								 memcmp(k->parent.data, l->parent, ZNS_UUID_LEN))))
+		return zns_fail(err, -EINVAL, "commit: the record names another parent than the dump asked for");
 	if (!k->n_zones || !m || !m->len)
 		return zns_fail(err, -EINVAL, "commit: the record has no zones or no manifest");
 	for (i = 0; i < k->n_groups; i++)

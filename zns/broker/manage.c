@@ -28,6 +28,7 @@ void note_ours(struct znsd *d, const ZnsPb__Checkpoint *k)
 
 int handle_rm(struct znsd *d, const ZnsPb__Rm *q, struct reply *rep)
 {
+	ProtobufCBinaryData *ids;
 	struct grave { uint32_t *zones, nr; } *graves;
 	char id[ZNS_UUID_STR];
 	size_t i;
@@ -50,10 +51,17 @@ int handle_rm(struct znsd *d, const ZnsPb__Rm *q, struct reply *rep)
 		if (q->secure && secure_check(d, c->data, &rep->err))
 			return rep->err.code;
 	}
+	ret = parents_may_go(d, q->checkpoints, q->n_checkpoints, &rep->err);
+	if (ret)
+		return ret;
+	ids = reply_alloc(rep, q->n_checkpoints * sizeof(*ids));
+	if (q->n_checkpoints)
+		memcpy(ids, q->checkpoints, q->n_checkpoints * sizeof(*ids));
+	parents_last(d, ids, q->n_checkpoints);
 	rep->r.removed = reply_alloc(rep, q->n_checkpoints * sizeof(*rep->r.removed));
 	graves = reply_alloc(rep, q->n_checkpoints * sizeof(*graves));
 	for (i = 0; i < q->n_checkpoints; i++) {
-		const ZnsPb__Checkpoint *k = zns_store_find(d->store, q->checkpoints[i].data);
+		const ZnsPb__Checkpoint *k = zns_store_find(d->store, ids[i].data);
 		cleanup_free char *container = NULL;
 		const ZnsPb__Tombstone *t;
 		struct grave g;
@@ -63,13 +71,13 @@ int handle_rm(struct znsd *d, const ZnsPb__Rm *q, struct reply *rep)
 		container = znsd_strdup(k->container);
 		note_ours(d, k);
 		g.zones = bury_zones(k, &g.nr);
-		ret = zns_store_remove(d->store, q->checkpoints[i].data, q->by, &rep->err);
+		ret = zns_store_remove(d->store, ids[i].data, q->by, &rep->err);
 		if (ret) {
 			free(g.zones);
 			break;
 		}
 		d->sweep = true;
-		t = zns_store_find_tombstone(d->store, q->checkpoints[i].data);
+		t = zns_store_find_tombstone(d->store, ids[i].data);
 		if (t) {
 			graves[rep->r.n_removed] = g;
 			rep->r.removed[rep->r.n_removed++] = copy_tombstone(rep, t);

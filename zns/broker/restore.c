@@ -3,11 +3,19 @@
 #include <string.h>
 #include "znsd.h"
 
-struct lease *restore_lease(struct znsd *d, struct conn *c, const ProtobufCBinaryData *id, struct reply *rep)
+static void protect(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *k)
+{
+	size_t i;
+
+	for (i = 0; i < k->n_zones; i++)
+		if (k->zones[i]->zone < d->nr_zones && !lease_zone_find(l, k->zones[i]->zone))
+			lease_zone_add(d, l, k->zones[i]->zone, 0);
+}
+
+/* With @chain its parents too. */
+static struct lease *lease_on(struct znsd *d, struct conn *c, const ProtobufCBinaryData *id, bool chain, struct reply *rep)
 {
 	const ZnsPb__Checkpoint *k;
-	const ZnsPb__Tombstone *t;
-	char str[ZNS_UUID_STR], when[32];
 	struct lease *l;
 	size_t i;
 
@@ -15,16 +23,16 @@ struct lease *restore_lease(struct znsd *d, struct conn *c, const ProtobufCBinar
 		zns_fail(&rep->err, -EINVAL, "a checkpoint id has %d bytes", ZNS_UUID_LEN);
 		return NULL;
 	}
-	zns_uuid_format(id->data, str);
 	k = zns_store_find(d->store, id->data);
 	if (!k) {
-		t = zns_store_find_tombstone(d->store, id->data);
-		if (t)
-			zns_fail(&rep->err, -ESTALE, "checkpoint %s of container %s was deleted at %s by %s", str,
-				 t->container ? t->container : "(unknown)",
-				 zns_format_time(t->deleted_ns, when, sizeof(when)), t->by);
-		else
-			zns_fail(&rep->err, -ENOENT, "%s has no checkpoint %s", d->reg.path, str);
+		checkpoint_absent(d, id, "checkpoint", &rep->err);
+		return NULL;
+	}
+	if (!chain) {
+		rep->r.n_checkpoints = 1;
+		rep->r.checkpoints = reply_alloc(rep, sizeof(*rep->r.checkpoints));
+		rep->r.checkpoints[0] = (ZnsPb__Checkpoint *)k;
+	} else if (parents_tell(d, k, rep)) {
 		return NULL;
 	}
 	l = lease_new(d, c, false, k->container, k->id.data);
@@ -32,18 +40,19 @@ struct lease *restore_lease(struct znsd *d, struct conn *c, const ProtobufCBinar
 	for (i = 0; i < k->n_groups; i++)
 		if (k->groups[i] < d->nr_groups)
 			l->groups[l->nr_groups++] = k->groups[i];
-	for (i = 0; i < k->n_zones; i++)
-		if (k->zones[i]->zone < d->nr_zones && !lease_zone_find(l, k->zones[i]->zone))
-			lease_zone_add(d, l, k->zones[i]->zone, 0);
-	rep->r.n_checkpoints = 1;
-	rep->r.checkpoints = reply_alloc(rep, sizeof(*rep->r.checkpoints));
-	rep->r.checkpoints[0] = (ZnsPb__Checkpoint *)k;
+	for (i = 0; i < rep->r.n_checkpoints; i++)
+		protect(d, l, rep->r.checkpoints[i]);
 	return l;
+}
+
+struct lease *restore_lease(struct znsd *d, struct conn *c, const ProtobufCBinaryData *id, struct reply *rep)
+{
+	return lease_on(d, c, id, false, rep);
 }
 
 int handle_restore_begin(struct znsd *d, struct conn *c, const ZnsPb__RestoreBegin *q, struct reply *rep)
 {
-	struct lease *l = restore_lease(d, c, &q->checkpoint, rep);
+	struct lease *l = lease_on(d, c, &q->checkpoint, q->chain, rep);
 
 	if (!l)
 		return rep->err.code;

@@ -62,6 +62,14 @@ void list_rules(struct znsd *d, struct reply *rep)
 		rep->r.marks[i] = (ZnsPb__Mark *)zns_store_mark(d->store, i);
 }
 
+/* 1 + the place of @c's parent among the @n ids, 0: none. Most often it is the last. */
+static size_t parent_place(uint8_t (*ids)[ZNS_UUID_LEN], size_t n, const ZnsPb__Checkpoint *c)
+{
+	while (c->has_parent && n && memcmp(ids[n - 1], c->parent.data, ZNS_UUID_LEN))
+		n--;
+	return c->has_parent ? n : 0;
+}
+
 void retention_apply(struct znsd *d, const char *container)
 {
 	const ZnsPb__Retention *rule = zns_store_find_retention(d->store, container);
@@ -81,10 +89,12 @@ void retention_apply(struct znsd *d, const char *container)
 		if (strcmp(c->container, container))
 			continue;
 		memcpy(ids[n], c->id.data, ZNS_UUID_LEN);
-		v[n++] = (struct zns_retained){ .created_ns = c->created_ns, .pinned = checkpoint_pinned(d, c->id.data) };
+		v[n++] = (struct zns_retained){ .created_ns = c->created_ns, .pinned = checkpoint_pinned(d, c->id.data),
+						.pre_dump = c->pre_dump, .parent = parent_place(ids, n, c),
+						.needed = parent_needed(d, c->id.data, container) };
 	}
 	zns_retention(v, n, rule->keep, rule->ttl_s, zns_now_ns());
-	for (i = 0; i < n; i++) {
+	for (i = n; i-- > 0;) {		/* children before their parents */
 		const ZnsPb__Checkpoint *c = v[i].due ? zns_store_find(d->store, ids[i]) : NULL;
 		cleanup_free uint32_t *zones = NULL;
 		uint32_t nr;

@@ -71,6 +71,8 @@ struct lease {
 	bool packed;		/* a small dump: its zones are pack zones */
 	bool background;	/* of a compaction: gives way to everybody, and counts for nobody's admission */
 	uint32_t moved;		/* of a compaction: the version of the checkpoint that it began with */
+	bool has_parent;	/* an incremental dump: that checkpoint stays */
+	uint8_t parent[ZNS_UUID_LEN];
 	bool dying;		/* connection lost, writer's process still there */
 	uint64_t dying_until;
 	struct conn *conn;
@@ -347,6 +349,21 @@ int handle_mark(struct znsd *d, const ZnsPb__Mark *q, struct reply *rep);
 bool checkpoint_pinned(const struct znsd *d, const uint8_t *id);
 void list_rules(struct znsd *d, struct reply *rep);
 void retention_apply(struct znsd *d, const char *container);
+
+/* parents.c */
+/* -ESTALE: it was removed, when and by whom; -ENOENT. */
+int checkpoint_absent(const struct znsd *d, const ProtobufCBinaryData *q, const char *what, struct zns_err *err);
+/* The answer's checkpoints: @k and its parents. -ESTALE, -ENOENT: one is missing; -E2BIG. */
+int parents_tell(const struct znsd *d, const ZnsPb__Checkpoint *k, struct reply *rep);
+int parent_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err);
+/* A dump that is under way reads it, or its child. */
+bool parent_in_use(const struct znsd *d, const uint8_t *id);
+/* By a checkpoint of another container, or a dump that is under way. */
+bool parent_needed(const struct znsd *d, const uint8_t *id, const char *container);
+/* May all of these be removed? -EBUSY: something that stays is built on one. */
+int parents_may_go(const struct znsd *d, const ProtobufCBinaryData *ids, size_t nr, struct zns_err *err);
+/* Order for removal: children before their parents, so that none is ever without. */
+void parents_last(const struct znsd *d, ProtobufCBinaryData *ids, size_t nr);
 
 /* manage.c */
 void note_ours(struct znsd *d, const ZnsPb__Checkpoint *k);	/* before it is removed */

@@ -261,6 +261,7 @@ struct json_object *ctl_json_checkpoint(const ZnsPb__Checkpoint *c)
 	json_object_object_add(j, "encrypted", json_object_new_boolean(c->crypt != NULL));
 	json_object_object_add(j, "key_id", c->crypt && c->crypt->has_key_id ? ctl_json_key_id(&c->crypt->key_id) : NULL);
 	json_object_object_add(j, "parent", c->has_parent ? ctl_json_uuid(&c->parent) : NULL);
+	json_object_object_add(j, "pre_dump", json_object_new_boolean(c->pre_dump));
 	if (c->origin) {
 		add_text(j, "container_id", c->origin->container_id);
 		add_text(j, "container_name", c->origin->container_name);

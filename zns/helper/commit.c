@@ -45,6 +45,17 @@ static ZnsPb__Checkpoint *new_record(const struct dump *d, uint64_t frozen_us)
 	c->has_shared_groups = 1;
 	c->shared_groups = d->shared_groups;
 	c->has_packed = c->packed = d->packed;
+	c->has_pre_dump = c->pre_dump = d->pre_dump;
+	if (d->has_parent) {
+		c->parent.data = malloc(ZNS_UUID_LEN);
+		if (!c->parent.data) {
+			zns_pb__checkpoint__free_unpacked(c, NULL);
+			return NULL;
+		}
+		memcpy(c->parent.data, d->parent, ZNS_UUID_LEN);
+		c->parent.len = ZNS_UUID_LEN;
+		c->has_parent = 1;
+	}
 	c->has_frozen_us = !d->pages_only;	/* the task is frozen elsewhere */
 	c->frozen_us = frozen_us;
 	c->has_pages_only = c->pages_only = d->pages_only;

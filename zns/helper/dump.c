@@ -88,6 +88,10 @@ static int ask_admission(struct dump *d, const struct zw_begin *b, ZnsPb__Respon
 	begin.has_key_id = d->master != NULL;
 	if (d->master)
 		begin.key_id = (ProtobufCBinaryData){ ZNS_KEY_ID_BYTES, (uint8_t *)zns_master_id(d->master) };
+	if (d->has_parent) {
+		begin.has_parent = 1;
+		begin.parent = (ProtobufCBinaryData){ ZNS_UUID_LEN, d->parent };
+	}
 	req.dump_begin = &begin;
 	/* If criu goes meanwhile, nobody wants to be admitted any more. */
 	d->h->broker.watch_fd = d->h->sk;
@@ -174,7 +178,7 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	struct zns_registered reg;
 	ZnsPb__Response *resp = NULL;
 	struct zw_reply r = { 0 };
-	char id[ZNS_UUID_STR];
+	char id[ZNS_UUID_STR], text[ZNS_UUID_STR], parent[64] = "";
 	int ret;
 
 	if (!b)
@@ -194,6 +198,8 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		ret = parse_options(d, b, err);
 	if (!ret)
 		ret = zns_resolve_device(b->dev[0] ? b->dev : NULL, &reg, err);
+	if (!ret)
+		ret = dump_parent(d, b, &reg, err);
 	if (!ret && faccessat(h->dir, ".", W_OK, 0))
 		ret = zns_fail_sys(err, -errno, "the image directory takes no handle");
 	if (!ret)
@@ -206,6 +212,8 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		ret = ask_admission(d, b, &resp, err);
 	if (!ret)
 		ret = start_writer(d, resp->dump, err);
+	if (!ret)
+		ret = dump_open_parents(d, resp, err);
 	/* Admission may wait; from now on tasks are frozen, and a broker that hangs must not keep them so. */
 	if (!ret)
 		setsockopt(h->broker.fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){ .tv_sec = BROKER_TIMEOUT_S },
@@ -215,9 +223,13 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	ret = deadline_admitted(h, d, ret, err);
 	if (!ret) {
 		d->pid = b->pid;
+		d->pre_dump = b->pre_dump;
+		r.size = h->chain ? zns_chain_levels(h->chain) : 0;
 		r.warn = resp->dump->note != NULL;
-		snprintf(r.msg, sizeof(r.msg), "checkpoint %s of %s: %u MiB/s asked, %zu groups (%u shared%s%s%s) of %s%s%s",
-			 zns_uuid_format(d->id, id), d->container, d->qos_mibps, resp->dump->n_groups, d->shared_groups,
+		if (d->has_parent)
+			snprintf(parent, sizeof(parent), " on parent %s", zns_uuid_format(d->parent, text));
+		snprintf(r.msg, sizeof(r.msg), "checkpoint %s of %s%s: %u MiB/s asked, %zu groups (%u shared%s%s%s) of %s%s%s",
+			 zns_uuid_format(d->id, id), d->container, parent, d->qos_mibps, resp->dump->n_groups, d->shared_groups,
 			 d->separate_metadata ? ", metadata apart" : "", d->packed ? ", pack zone" : "",
 			 h->crypt ? ", encrypted" : "",
 			 reg.path, resp->dump->note ? "; " : "", resp->dump->note ? resp->dump->note : "");

@@ -43,6 +43,8 @@ struct dump {
 	bool post_copy;		/* the lazy pages do not come */
 	struct zns_master *master;	/* until the checkpoint's key is wrapped; NULL: plain */
 	int32_t pid;		/* the dumped task */
+	bool has_parent, pre_dump;
+	uint8_t parent[ZNS_UUID_LEN];
 	uint64_t expected;	/* bytes, about */
 	struct zns_wimage **pages;
 	uint32_t nr_pages, max_pages;
@@ -57,6 +59,10 @@ struct dump {
 
 void dump_fail(struct dump *d, const struct zns_err *err);
 int dump_check(struct dump *d, struct zns_err *err);
+
+/* parent.c: which one it is, before admission; its images, after. */
+int dump_parent(struct dump *d, const struct zw_begin *b, const struct zns_registered *reg, struct zns_err *err);
+int dump_open_parents(struct dump *d, const ZnsPb__Response *resp, struct zns_err *err);
 
 /* commit.c */
 void dump_commit(struct dump *d, struct packet *p);

@@ -8,6 +8,7 @@
 #include "zns-wire.h"
 #include "zns/bucket.h"
 #include "zns/broker.h"
+#include "zns/chain.h"
 #include "zns/dev.h"
 #include "zns/util.h"
 
@@ -38,6 +39,7 @@ struct helper {
 	uint32_t timeout_s;		/* of the whole dump; 0: none */
 	uint64_t deadline_ns;		/* CLOCK_MONOTONIC */
 	bool late;			/* it is over: the broker's connection is shut, nothing is committed any more */
+	struct zns_chain *chain;	/* what is restored and its parents; in a dump the parents alone */
 	struct dump *dump;
 	struct restore *restore;
 };
@@ -81,6 +83,8 @@ void dump_end(struct helper *h);	/* criu is gone; an uncommitted dump is dropped
 int restore_begin(struct helper *h, struct packet *p, struct zns_err *err);
 void restore_packet(struct helper *h, struct packet *p);
 void restore_end(struct helper *h);
+/* Requests for images of h->chain, in a dump too. @above: levels that are not in it. */
+int serve_packet(struct helper *h, struct packet *p, uint32_t above, struct zns_err *err);
 
 /*
  * deadline.c: --timeout. When it is over the dump fails, and whatever waits for the broker with it. admitted() takes the

@@ -198,6 +198,57 @@ static int pages_mem(struct dump *d, struct packet *p, struct zns_err *err)
 	return zns_wimage_mem(d->pages[p->h.image], p->h.pid, iov, p->h.nr, err);
 }
 
+/* As stream_run, but criu says when the image is complete. */
+static void *pages_run(void *arg)
+{
+	struct stream *s = arg;
+	struct zns_err err = ZNS_ERR_INIT;
+
+	if (zns_wimage_from_fd(s->img, s->fd, &err))
+		dump_fail(s->d, &err);
+	close(s->fd);
+	return NULL;
+}
+
+static int pages_stream(struct dump *d, struct packet *p, struct zns_err *err)
+{
+	struct stream *s;
+	int ret;
+
+	if (p->h.image >= d->nr_pages || p->nr_fd != 1)
+		return zns_fail(err, -EPROTO, "criu sent an impossible stream of pages");
+	reap_streams(d);
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return zns_fail(err, -ENOMEM, "no memory for pages");
+	s->d = d;
+	s->img = d->pages[p->h.image];
+	s->fd = packet_take_fd(p, 0);
+	ret = -pthread_create(&s->thread, NULL, pages_run, s);
+	if (ret) {
+		close(s->fd);
+		free(s);
+		return zns_fail_sys(err, ret, "cannot start a reader for pages");
+	}
+	s->next = d->streams;
+	d->streams = s;
+	return 0;
+}
+
+static void join_stream_of(struct dump *d, const struct zns_wimage *img)
+{
+	for (struct stream **p = &d->streams; *p; p = &(*p)->next) {
+		struct stream *s = *p;
+
+		if (s->img != img)
+			continue;
+		*p = s->next;
+		pthread_join(s->thread, NULL);
+		free(s);
+		return;
+	}
+}
+
 static int pages_seal(struct dump *d, struct packet *p, struct zns_err *err)
 {
 	struct zw_reply r = { 0 };
@@ -205,6 +256,7 @@ static int pages_seal(struct dump *d, struct packet *p, struct zns_err *err)
 
 	if (p->h.image >= d->nr_pages)
 		return zns_fail(err, -EPROTO, "criu closed an image it never opened");
+	join_stream_of(d, d->pages[p->h.image]);
 	ret = zns_wimage_settle(d->pages[p->h.image], err);
 	if (!ret)
 		ret = zns_wimage_seal(d->pages[p->h.image], err);
@@ -220,6 +272,7 @@ void dump_packet(struct helper *h, struct packet *p)
 	struct zns_err err = ZNS_ERR_INIT;
 	struct dump *d = h->dump;
 	bool answered = p->h.op == ZW_PAGES_OPEN || p->h.op == ZW_PAGES_SEAL;
+	bool reading = p->h.op == ZW_OPEN || p->h.op == ZW_READ;
 	int ret;
 
 	switch (p->h.op) {
@@ -235,11 +288,18 @@ void dump_packet(struct helper *h, struct packet *p)
 	case ZW_PAGES_MEM:
 		ret = pages_mem(d, p, &err);
 		break;
+	case ZW_PAGES_STREAM:
+		ret = pages_stream(d, p, &err);
+		break;
 	case ZW_PAGES_SEAL:
 		ret = pages_seal(d, p, &err);
 		break;
 	case ZW_FILE:
 		ret = file_beside(d, p, &err);
+		break;
+	case ZW_OPEN:
+	case ZW_READ:		/* level 0 is what is being written */
+		ret = p->nr_fd ? serve_packet(h, p, 1, &err) : 0;
 		break;
 	case ZW_FAILED:
 		ret = zns_fail(&err, -EIO, "a part of the dump failed: %s", packet_text(p) ? packet_text(p) : "(no reason)");
@@ -258,8 +318,9 @@ void dump_packet(struct helper *h, struct packet *p)
 		ret = zns_fail(&err, -EPROTO, "unknown request %u from criu", p->h.op);
 	}
 	if (ret) {
-		dump_fail(d, &err);
-		if (answered)
+		if (ret != -ENOENT || !reading)
+			dump_fail(d, &err);
+		if (answered || reading)
 			reply_error(p->nr_fd ? p->fd[0] : -1, &err);
 	}
 }

@@ -13,8 +13,7 @@
 #include "zns/store.h"
 
 struct restore {
-	struct zns_reader *r;
-	ZnsPb__Manifest *m;
+	const ZnsPb__Checkpoint *c;
 };
 
 static struct helper *self;	/* for answers that come from the reader's threads */
@@ -60,61 +59,48 @@ static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *i
 	ZnsPb__RestoreBegin begin = ZNS_PB__RESTORE_BEGIN__INIT;
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Response *resp = NULL;
+	char text[ZNS_UUID_STR];
 	int ret;
 
 	begin.checkpoint.data = (uint8_t *)id;
 	begin.checkpoint.len = ZNS_UUID_LEN;
+	begin.has_chain = begin.chain = 1;
 	req.restore_begin = &begin;
 	ret = zns_broker_call(&h->broker, &req, &resp, err);
 	if (ret)
 		return ret;
-	if (resp->n_checkpoints != 1)
+	if (!resp->n_checkpoints)
 		ret = zns_fail(err, -EPROTO, "znsd named no checkpoint");
 	if (!ret) {
 		helper_set_rate(h, resp->rate_mibps);
 		p.depth = resp->one_domain ? ONE_DOMAIN_DEPTH : 0;
 	}
+	if (!ret && resp->checkpoints[0]->pre_dump)
+		ret = zns_fail(err, -EINVAL, "checkpoint %s is a pre-dump: it has memory only, for dumps that name it as their "
+			       "parent; restore one of those", zns_uuid_format(id, text));
 	if (!ret)
-		ret = zns_manifest_read(h->dev, resp->checkpoints[0], &r->m, err);
-	if (!ret && (r->m->checkpoint->id.len != ZNS_UUID_LEN || memcmp(r->m->checkpoint->id.data, id, ZNS_UUID_LEN)))
-		ret = zns_fail(err, -EBADMSG, "the manifest on the device is of another checkpoint");
+		ret = zns_chain_open(&p, &h->reg, resp->checkpoints, resp->n_checkpoints, &h->chain, err);
 	if (!ret)
-		ret = zns_manifest_check(r->m, &h->dev->geo, err);
-	if (!ret)
-		ret = zns_crypt_of(&h->reg, r->m, &h->crypt, err);
-	if (!ret && h->crypt) {
-		zns_crypt_harden();
-		p.crypt = h->crypt;
-	}
-	if (!ret)
-		ret = zns_reader_new(&p, r->m, &r->r, err);
+		r->c = zns_chain_manifest(h->chain, 0)->checkpoint;
 	zns_pb__response__free_unpacked(resp, NULL);
 	return ret;
 }
 
-static void restore_free(struct restore *r)
-{
-	zns_reader_free(r->r);
-	if (r->m)
-		zns_pb__manifest__free_unpacked(r->m, NULL);
-	free(r);
-}
-
 static void work_done(void *arg, struct work *out)
 {
-	struct restore *r = arg;
+	struct helper *h = arg;
 
-	zns_reader_stats(r->r, &out->bytes, &out->data_us);
+	zns_reader_stats(zns_chain_reader(h->chain), &out->bytes, &out->data_us);
 	out->page_bytes = out->bytes;
 }
 
 static int show_progress(struct helper *h, struct restore *r, struct packet *p, const struct zw_begin *b,
 			 struct zns_err *err)
 {
-	const ZnsPb__Checkpoint *c = r->m->checkpoint;
+	const ZnsPb__Checkpoint *c = r->c;
 	struct progress_params pp = { .op = "restore", .container = c->container, .total = c->bytes,
 				      .qos_mibps = c->has_qos_requested_mibps ? c->qos_requested_mibps : 0,
-				      .get = work_done, .arg = r };
+				      .get = work_done, .arg = h };
 
 	memcpy(pp.checkpoint, c->id.data, ZNS_UUID_LEN);
 	packet_progress(p, b, &pp.tty, &pp.json);
@@ -153,19 +139,21 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		ret = helper_attach(h, &reg, false, err);
 	if (!ret)
 		ret = open_checkpoint(h, r, id, err);
-	if (!ret && r->m->checkpoint->pages_only)
-		ret = plain_check(h->dir, r->m, err);
+	if (!ret && r->c->pages_only)
+		ret = plain_check(h->dir, zns_chain_manifest(h->chain, 0), err);
 	if (!ret)
 		ret = beside_put_back(h->dir, r->m, r->r, err);
 	if (!ret)
 		ret = show_progress(h, r, p, b, err);
 	if (ret) {
-		restore_free(r);
+		zns_chain_close(h->chain);
+		h->chain = NULL;
+		free(r);
 		return ret;
 	}
-	reply.size = r->m->checkpoint->bytes;
+	reply.size = zns_chain_levels(h->chain) - 1;
 	reply.warn = reply.msg[0] != 0;
-	if (r->m->checkpoint->post_copy)
+	if (r->c->post_copy)
 		reply.kind = ZW_KIND_POST_COPY;
 	h->restore = r;
 	reply_send(p->fd[0], &reply, -1);
@@ -307,13 +295,13 @@ static int open_plain(struct helper *h, struct packet *p, const char *name, stru
 	return 0;
 }
 
-static int open_image(struct helper *h, struct packet *p, struct zns_err *err)
+static int open_image(struct helper *h, struct packet *p, uint32_t above, struct zns_err *err)
 {
 	const char *name = packet_text(p);
-	struct zns_rimage *img = name ? zns_reader_find(h->restore->r, name) : NULL;
+	struct zns_rimage *img = name && h->chain && p->h.image >= above ? zns_chain_find(h->chain, p->h.image - above, name) : NULL;
 	struct zw_reply r = { .kind = ZW_KIND_PAGES };
 
-	if (!img && name && h->restore->m->checkpoint->pages_only)
+	if (!img && name && h->restore && !p->h.image && h->restore->c->pages_only)
 		return open_plain(h, p, name, err);
 	if (!img)
 		return zns_fail(err, -ENOENT, "no image %s in the checkpoint", name ? name : "(none)");
@@ -343,7 +331,7 @@ static void read_done(void *arg, const struct zns_err *err)
 
 static int read_pages(struct helper *h, struct packet *p, struct zns_err *err)
 {
-	struct zns_rimage *img = zns_reader_image(h->restore->r, p->h.image);
+	struct zns_rimage *img = h->chain ? zns_reader_image(zns_chain_reader(h->chain), p->h.image) : NULL;
 	const struct zw_iov *v = packet_iov(p);
 	struct iovec iov[ZW_MAX_IOV];
 
@@ -357,7 +345,7 @@ static int read_pages(struct helper *h, struct packet *p, struct zns_err *err)
 
 static int spool(struct helper *h, struct packet *p, struct zns_err *err)
 {
-	struct zns_rimage *img = zns_reader_image(h->restore->r, p->h.image);
+	struct zns_rimage *img = h->chain ? zns_reader_image(zns_chain_reader(h->chain), p->h.image) : NULL;
 	const struct zw_iov *v = packet_iov(p);
 	struct zw_iov *copy;
 
@@ -378,17 +366,18 @@ static double achieved(const struct work *w)
 /* Every task is restored: the broker keeps the figures, criu logs them. A broker that is gone keeps nothing. */
 static void done(struct helper *h, struct packet *p)
 {
-	const ZnsPb__Checkpoint *c = h->restore->m->checkpoint;
+	const ZnsPb__Checkpoint *c = h->restore->c;
 	ZnsPb__Progress pr = ZNS_PB__PROGRESS__INIT;
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Response *resp = NULL;
 	struct zw_reply r = { 0 };
-	char id[ZNS_UUID_STR], size[32], got[64] = "too short to rate", asked[64] = "";
+	char id[ZNS_UUID_STR], size[32], got[64] = "too short to rate", asked[64] = "", parents[48] = "";
+	uint32_t levels = zns_chain_levels(h->chain);
 	uint32_t shared = 0;
 	struct work w;
 
 	progress_stop(h, NULL);
-	work_done(h->restore, &w);
+	work_done(h, &w);
 	pr.bytes = w.bytes;
 	pr.has_data_us = pr.has_done = pr.done = 1;
 	pr.data_us = w.data_us;
@@ -401,39 +390,41 @@ static void done(struct helper *h, struct packet *p)
 		snprintf(got, sizeof(got), "%.0f MiB/s", achieved(&w));
 	if (c->has_qos_requested_mibps)
 		snprintf(asked, sizeof(asked), ", dumped with %u MiB/s asked", c->qos_requested_mibps);
+	if (levels > 1)
+		snprintf(parents, sizeof(parents), " and %u parent%s", levels - 1, levels > 2 ? "s" : "");
 	snprintf(r.msg, sizeof(r.msg),
-		 "checkpoint %s of %s restored: %s read and verified from %zu zones of %zu groups (%u shared), data phase %.3f s, "
-		 "got %s%s", zns_uuid_format(c->id.data, id), c->container, zns_format_size(w.bytes, size, sizeof(size)),
+		 "checkpoint %s of %s%s restored: %s read and verified from %zu zones of %zu groups (%u shared), data phase %.3f s, "
+		 "got %s%s", zns_uuid_format(c->id.data, id), c->container, parents, zns_format_size(w.bytes, size, sizeof(size)),
 		 c->n_zones, c->n_groups, shared, (double)w.data_us / 1e6, got, asked);
 	progress_stop(h, &(struct outcome){ .ok = true, .achieved_mibps = achieved(&w), .zones = (uint32_t)c->n_zones,
 					    .groups = (uint32_t)c->n_groups, .shared_groups = shared });
 	reply_send(p->fd[0], &r, -1);
 }
 
+int serve_packet(struct helper *h, struct packet *p, uint32_t above, struct zns_err *err)
+{
+	self = h;
+	switch (p->h.op) {
+	case ZW_OPEN:
+		return open_image(h, p, above, err);
+	case ZW_READ:
+		return read_pages(h, p, err);
+	case ZW_SPOOL:
+		return spool(h, p, err);
+	default:
+		return zns_fail(err, -EPROTO, "unknown request %u from criu", p->h.op);
+	}
+}
+
 void restore_packet(struct helper *h, struct packet *p)
 {
 	struct zns_err err = ZNS_ERR_INIT;
-	int ret;
 
 	if (!p->nr_fd)
 		return;	/* nobody would hear the answer */
-	switch (p->h.op) {
-	case ZW_OPEN:
-		ret = open_image(h, p, &err);
-		break;
-	case ZW_READ:
-		ret = read_pages(h, p, &err);
-		break;
-	case ZW_SPOOL:
-		ret = spool(h, p, &err);
-		break;
-	case ZW_DONE:
+	if (p->h.op == ZW_DONE)
 		done(h, p);
-		return;
-	default:
-		ret = zns_fail(&err, -EPROTO, "unknown request %u from criu", p->h.op);
-	}
-	if (ret)
+	else if (serve_packet(h, p, 0, &err))
 		reply_error(p->fd[0], &err);
 }
 

@@ -308,6 +308,8 @@ static int cmp_name(const void *a, const void *b)
 {
 	const struct zns_rimage *const *x = a, *const *y = b;
 
+	if ((*x)->level != (*y)->level)
+		return (*x)->level < (*y)->level ? -1 : 1;
 	return strcmp((*x)->pb->name, (*y)->pb->name);
 }
 
@@ -322,8 +324,40 @@ static uint32_t choose_workers(const struct zns_reader *r)
 	return r->buf_len ? zns_min(nr, zns_max(2u, (uint32_t)(CACHE_BYTES / r->buf_len))) : nr;
 }
 
+static int images_init(struct zns_reader *r, const struct zns_reader_level *level, uint32_t nr, struct zns_err *err)
+{
+	size_t all = 0;
+	int ret = 0;
+
+	for (uint32_t l = 0; l < nr; l++)
+		all += level[l].m->n_images;
+	r->img = calloc(all + 1, sizeof(*r->img));
+	r->by_name = calloc(all + 1, sizeof(*r->by_name));
+	if (!r->img || !r->by_name)
+		return zns_fail(err, -ENOMEM, "no memory for the reader");
+	for (uint32_t l = 0; l < nr; l++)
+		for (uint32_t k = 0; k < level[l].m->n_images && !ret; k++) {
+			struct zns_rimage *i = r->by_name[r->nr_img] = &r->img[r->nr_img];
+
+			i->level = l;
+			i->place = k;
+			i->crypt = level[l].crypt;
+			ret = image_init(r, r->nr_img, level[l].m->images[k], err);
+			r->nr_img++;
+		}
+	if (!ret)
+		qsort(r->by_name, r->nr_img, sizeof(*r->by_name), cmp_name);
+	return ret;
+}
+
 int zns_reader_new(const struct zns_reader_params *p, const ZnsPb__Manifest *m, struct zns_reader **out,
 		   struct zns_err *err)
+{
+	return zns_reader_new_levels(p, &(struct zns_reader_level){ m, p->crypt }, 1, out, err);
+}
+
+int zns_reader_new_levels(const struct zns_reader_params *p, const struct zns_reader_level *level, uint32_t nr,
+			  struct zns_reader **out, struct zns_err *err)
 {
 	uint32_t workers;
 	struct zns_reader *r = calloc(1, sizeof(*r));
@@ -334,23 +368,12 @@ int zns_reader_new(const struct zns_reader_params *p, const ZnsPb__Manifest *m, 
 		return zns_fail(err, -ENOMEM, "no memory for the reader");
 	r->dev = p->dev;
 	r->bucket = p->bucket;
-	r->crypt = p->crypt;
 	r->tail = &r->queue;
 	r->ahead_tail = &r->ahead;
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_cond_init(&r->work, NULL);
 	pthread_cond_init(&r->change, NULL);
-	r->img = calloc(m->n_images + 1, sizeof(*r->img));
-	r->by_name = calloc(m->n_images + 1, sizeof(*r->by_name));
-	if (!r->img || !r->by_name)
-		ret = zns_fail(err, -ENOMEM, "no memory for the reader");
-	for (uint32_t n = 0; n < m->n_images && !ret; n++) {
-		r->by_name[n] = &r->img[n];
-		ret = image_init(r, n, m->images[n], err);
-		r->nr_img++;
-	}
-	if (!ret)
-		qsort(r->by_name, r->nr_img, sizeof(*r->by_name), cmp_name);
+	ret = images_init(r, level, nr, err);
 	workers = p->workers ? p->workers : choose_workers(r);
 	r->depth = p->depth;
 	r->nr_cache = 2 * workers;
@@ -417,8 +440,13 @@ void zns_reader_free(struct zns_reader *r)
 
 struct zns_rimage *zns_reader_find(struct zns_reader *r, const char *name)
 {
+	return zns_reader_find_at(r, 0, name);
+}
+
+struct zns_rimage *zns_reader_find_at(struct zns_reader *r, uint32_t level, const char *name)
+{
 	ZnsPb__Image pb = { .name = (char *)name };
-	struct zns_rimage key = { .pb = &pb }, *keyp = &key, **hit;
+	struct zns_rimage key = { .pb = &pb, .level = level }, *keyp = &key, **hit;
 
 	hit = bsearch(&keyp, r->by_name, r->nr_img, sizeof(*r->by_name), cmp_name);
 	return hit ? *hit : NULL;
@@ -456,7 +484,7 @@ static void submit(struct request *q)
 		request_end(q);
 		return;
 	}
-	if (!q->len || (!q->checked && may_deliver(r->crypt, q->img->pb, &q->err))) {
+	if (!q->len || (!q->checked && may_deliver(q->img->crypt, q->img->pb, &q->err))) {
 		request_end(q);
 		return;
 	}

@@ -11,7 +11,9 @@
 struct zns_rimage {
 	struct zns_reader *r;
 	const ZnsPb__Image *pb;
-	uint32_t index;
+	const struct zns_crypt *crypt;	/* NULL: none, or no key */
+	uint32_t index, level;
+	uint32_t place;		/* in its own manifest */
 	struct zns_seg *seg;
 	struct request *first, **last;	/* with units to hand out, in order of arrival */
 	struct zns_rimage *link;	/* in the reader's queue, while there are any */
@@ -45,7 +47,6 @@ struct request;
 struct zns_reader {
 	struct zns_dev *dev;
 	struct zns_bucket *bucket;
-	const struct zns_crypt *crypt;	/* NULL: none, or no key */
 	struct zns_rimage *img, **by_name;
 	uint32_t nr_img, width;	/* width: most zones that one image's units go round */
 	size_t buf_len;

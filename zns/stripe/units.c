@@ -52,7 +52,7 @@ static int bad_unit(struct zns_reader *r, struct cached *c, const struct span *s
 	uint32_t len = unit_len(i, c->k);
 	unsigned long long start = c->k * i->pb->unit;
 
-	if (r->crypt && i->pb->has_tags && !read_span(r, s, c->buf, err) &&
+	if (i->crypt && i->pb->has_tags && !read_span(r, s, c->buf, err) &&
 	    zns_hash(c->buf + c->skip, len) == i->pb->csums[c->k])
 		return zns_fail(err, -EBADMSG, "image %s is not authentic: bytes %llu to %llu (zone %u) are intact, but not what was "
 				"encrypted there", i->pb->name, start, start + len, s->zone);
@@ -78,7 +78,7 @@ static int fetch(struct zns_reader *r, struct cached *c, struct zns_err *err)
 	ret = read_span(r, &s, c->buf, err);
 	if (ret)
 		return zns_wrap(err, "image %s", i->pb->name);
-	ret = transform_in(r->crypt, i->pb, i->index, c->k, c->buf + c->skip, len, err);
+	ret = transform_in(i->crypt, i->pb, i->place, c->k, c->buf + c->skip, len, err);
 	return ret == -EBADMSG ? bad_unit(r, c, &s, err) : ret;
 }
 

@@ -37,7 +37,16 @@ int zns_reader_new(const struct zns_reader_params *p, const ZnsPb__Manifest *m, 
 		   struct zns_err *err);
 void zns_reader_free(struct zns_reader *r);	/* waits for running requests; NULL is fine */
 
-/* NULL: no such image. Index: its place in the manifest. */
+/* The images of several manifests, those of @level[0] first. @p->crypt is not looked at. */
+struct zns_reader_level {
+	const ZnsPb__Manifest *m;	/* as @m above */
+	const struct zns_crypt *crypt;	/* borrowed; NULL: none, or no key */
+};
+int zns_reader_new_levels(const struct zns_reader_params *p, const struct zns_reader_level *level, uint32_t nr,
+			  struct zns_reader **out, struct zns_err *err);
+
+/* NULL: no such image. Index: its place in the manifest; behind those of the levels before it. */
+struct zns_rimage *zns_reader_find_at(struct zns_reader *r, uint32_t level, const char *name);
 struct zns_rimage *zns_reader_find(struct zns_reader *r, const char *name);
 struct zns_rimage *zns_reader_image(struct zns_reader *r, uint32_t index);
 uint32_t zns_rimage_index(const struct zns_rimage *i);

@@ -1,0 +1,288 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+incremental: pre-dumps and chains of dumps with dirty tracking. They need a kernel with CONFIG_MEM_SOFT_DIRTY;
+test/vm/60-incremental.test.sh runs them in a guest. What needs no tracking is in chains.py.
+
+  incremental.py list | run NAME... | run -a
+  incremental.py bench [--size MB] [--steps N] [--qos MIBPS] [--format DEV]   zones beside stock's files, as a table
+"""
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import ztlib
+from ztchain import Chain, bytes_in, plain_images, stat_of
+from ztlib import Failed
+from ztscene import Scene, suite_main
+
+CASES = {}
+TRACK = ['--track-mem']
+RUN_ON = [*TRACK, '--leave-running']
+ROOM = ['--channels', '4', '--ways', '1', '--die-write-bw', '200', '--zones', '48', '--zone-size', '16M', '--timing', 'off']
+STEPS = 4
+
+
+def case(func):
+    CASES[func.__name__.replace('_', '-')] = func
+    return func
+
+
+def expect(what, got, want):
+    if got != want:
+        raise Failed(f'{what} is {got}, not {want}')
+
+
+def is_small(chain, ident, full):
+    """Its pages are a small part of the full dump's."""
+    pages, whole = chain.record(ident)['page_bytes'], chain.record(full)['page_bytes']
+    if pages > whole / 4:
+        raise Failed(f'an incremental dump has {pages} bytes of pages, the full one {whole}')
+    return pages
+
+
+def chain_of(scene, by_id, **args):
+    """A full dump and STEPS more; the task is gone."""
+    chain = Chain(scene, **args)
+    chain.dump(extra=RUN_ON)
+    for n in range(1, STEPS + 1):
+        chain.step()
+        chain.dump(parent=chain.ids[-1] if by_id else n - 1, extra=RUN_ON if n < STEPS else TRACK)
+        is_small(chain, chain.ids[n], chain.ids[0])
+        expect('parent', chain.record(chain.ids[n])['parent'], chain.ids[n - 1])
+        expect('pages beside the handle', plain_images(chain.images(n)), [])
+    chain.gone()
+    return chain
+
+
+@case
+def directories(scene):
+    """a chain by --prev-images-dir; the restore needs no directory of a parent; each link restores by itself."""
+    chain = chain_of(scene(ROOM, 1), False)
+    digest = chain.task.digest
+    chain.restore(STEPS)
+    chain.end_task()
+    chain.forget_directories(*range(STEPS))
+    chain.restore(STEPS)
+    chain.end_task()
+    chain.by_id(chain.ids[STEPS])
+    chain.end_task()
+    chain.task.digest = '0'         # an older state: whole in itself, another digest
+    chain.by_id(chain.ids[1])
+    if chain.task._out()[-1].split()[1] == digest:
+        raise Failed('an older checkpoint has the newest memory')
+
+
+@case
+def ids(scene):
+    """a chain by --zns-parent, the parents' directories gone before the next dump."""
+    scene = scene(ROOM, 1)
+    chain = Chain(scene)
+    chain.dump(extra=RUN_ON)
+    for n in range(1, STEPS + 1):
+        chain.forget_directories(n - 1)
+        chain.step()
+        chain.dump(parent=chain.ids[-1], extra=RUN_ON if n < STEPS else TRACK)
+        is_small(chain, chain.ids[n], chain.ids[0])
+    chain.gone()
+    chain.restore(STEPS)
+
+
+def pre_dumped(scene, mode, program='dirty', flavour='h', rounds=3):
+    scene = scene(ROOM, 1)
+    chain = Chain(scene, program, flavour)
+    for n in range(rounds):
+        chain.dump('pre-dump', n - 1 if n else None, ['--pre-dump-mode', mode] if mode else [])
+        if program == 'dirty':
+            chain.step()
+    chain.dump(parent=rounds - 1, extra=TRACK)
+    chain.gone()
+    expect('pre-dumps', [chain.record(i)['pre_dump'] for i in chain.ids], [True] * rounds + [False])
+    chain.try_restore(0).must_fail('pre-dump')
+    chain.restore(rounds)
+    if program == 'dirty':
+        is_small(chain, chain.ids[rounds], chain.ids[0])
+    return chain
+
+
+@case
+def pre_dump_splice(scene):
+    """three pre-dumps through pipes, then a dump."""
+    pre_dumped(scene, 'splice')
+
+
+@case
+def pre_dump_read(scene):
+    """three pre-dumps that read the memory of running tasks, then a dump."""
+    pre_dumped(scene, 'read')
+
+
+@case
+def pre_dump_mixed(scene):
+    """read after splice and splice after read."""
+    scene = scene(ROOM, 1)
+    chain = Chain(scene)
+    for n, mode in enumerate(('read', 'splice', 'read')):
+        chain.dump('pre-dump', n - 1 if n else None, ['--pre-dump-mode', mode])
+        chain.step()
+    chain.dump(parent=2, extra=TRACK)
+    chain.gone()
+    chain.restore(3)
+
+
+@case
+def pre_dump_busy(scene):
+    """a program that goes on writing while its pages are on their way."""
+    pre_dumped(scene, 'splice', 'busy')
+
+
+@case
+def pre_dump_tree(scene):
+    """forked processes that share memory by copy on write."""
+    pre_dumped(scene, None, 'cowtree')
+
+
+@case
+def pre_dump_namespaces(scene):
+    """init of namespaces of its own."""
+    pre_dumped(scene, None, flavour='ns')
+
+
+@case
+def pre_dump_failing(scene):
+    """a pre-dump that fails leaves the task running and nothing behind; the chain goes on from the one before."""
+    scene = scene(ROOM, 1)
+    chain = Chain(scene)
+    chain.dump('pre-dump')
+    before = scene.ids()
+    failed = chain.try_dump('pre-dump', 0, ['--zns-qos-max', 'nonsense'])
+    failed.must_fail('qos-max')
+    expect('checkpoints', scene.ids(), before)
+    shutil.rmtree(chain.images(1))
+    chain.step()
+    chain.dump(parent=0, extra=TRACK)
+    chain.restore(1)
+
+
+# ---- figures -------------------------------------------------------------------------------------------
+
+def timed(func, *args, **kwargs):
+    begin = time.monotonic()
+    result = func(*args, **kwargs)
+    return result, time.monotonic() - begin
+
+
+class Figures:
+    """One side of the comparison: the same steps, into zones or into files."""
+
+    def __init__(self, scene, size, stock):
+        self.chain = Chain(scene, size=size, stock=stock, name='files' if stock else 'zones')
+        self.stock, self.rows, self.restores = stock, [], {}
+
+    def dump(self, last):
+        chain, n = self.chain, self.chain.nr
+        _, seconds = timed(chain.dump, parent=n - 1 if n else None, extra=TRACK if last else RUN_ON)
+        if self.stock:
+            size = bytes_in(chain.images(n))
+        else:
+            size = sum(u['len'] for u in chain.scene.device.json('show', chain.ids[n])['zone_uses'])
+        stats = stat_of(chain.dir)
+        self.rows.append((size, seconds, stats['frozen'] / 1e6, stats['written'], stats.get('skipped', 0)))
+
+    def restore(self, what):
+        drop_caches()
+        log, seconds = timed(self.chain.try_restore, self.chain.nr - 1)
+        if log.code:
+            raise Failed(f'restore {what}: exit {log.code}: {" | ".join(log.lines("Error")[-3:])}')
+        self.chain.task.verify(signal.SIGUSR1)
+        self.chain.end_task()
+        self.restores.setdefault(what, []).append(seconds)
+
+
+def drop_caches():
+    os.sync()
+    Path('/proc/sys/vm/drop_caches').write_text('3\n')
+
+
+def median(values):
+    return sorted(values)[len(values) // 2]
+
+
+def bench(args):
+    ztlib.private_mounts()
+    ztlib.build_programs()
+    cfg = ztlib.Config(args)
+    directory = cfg.base / 'bench'
+    directory.mkdir()
+    zones = (args.size * 4) // 16 + 64
+    options = ['--channels', '4', '--ways', '1', '--die-write-bw', '200', '--zones', str(zones), '--zone-size', '16M',
+               '--timing', 'off']
+    ztlib.become_subreaper()
+    scene = Scene(cfg, directory, options, 1)
+    try:
+        for stock in (True, False):
+            side = Figures(scene, args.size, stock)
+            for n in range(args.steps + 1):
+                if n:
+                    side.chain.step()
+                side.dump(n == args.steps)
+            side.chain.gone()
+            for _ in range(args.rounds):
+                side.restore('chain')
+            if not stock:
+                _, side.flatten = timed(scene.device.json, 'flatten', side.chain.ids[-1])
+                for _ in range(args.rounds):
+                    side.restore('flat')
+                scene.device.remove(*side.chain.ids[:-1])
+                zoned = side
+            else:
+                files = side
+                for n in range(args.steps + 1):
+                    shutil.rmtree(side.chain.images(n))
+        report(args, files, zoned)
+    finally:
+        scene.close()
+        cfg.close()
+    return 0
+
+
+def report(args, files, zoned):
+    print(f'{args.size} MiB, {args.steps} incremental dumps, 1 % of the pages dirtied before each; pages of 4 KiB')
+    print(f'{"":6}{"files":^34}{"zones":^34}{"pages":>18}')
+    print(f'{"step":6}' + f'{"MiB":>10}{"dump s":>12}{"frozen s":>12}' * 2 + f'{"written":>10}{"in parent":>10}')
+    for n, (f, z) in enumerate(zip(files.rows, zoned.rows)):
+        print(f'{n:<6}' + ''.join(f'{r[0] / 2**20:10.2f}{r[1]:12.3f}{r[2]:12.3f}' for r in (f, z)) + f'{z[3]:10d}{z[4]:10d}')
+    print(f'{"sum":6}' + ''.join(f'{sum(r[0] for r in s.rows) / 2**20:10.2f}{sum(r[1] for r in s.rows):12.3f}'
+                                 f'{sum(r[2] for r in s.rows):12.3f}' for s in (files, zoned)))
+    print(f'restore of the last one, cold, median of {args.rounds}: files {median(files.restores["chain"]):.3f} s, zones '
+          f'{median(zoned.restores["chain"]):.3f} s, zones after flatten {median(zoned.restores["flat"]):.3f} s '
+          f'(flatten itself {zoned.flatten:.3f} s)')
+
+
+def bench_args():
+    parser = argparse.ArgumentParser(description='Chains of dumps, in zones and in files.')
+    parser.add_argument('command')
+    parser.add_argument('--size', type=int, default=1024, metavar='MB')
+    parser.add_argument('--steps', type=int, default=10)
+    parser.add_argument('--rounds', type=int, default=3)
+    parser.add_argument('--qos', default='500', metavar='MIBPS')
+    ztlib.common_options(parser)
+    return parser.parse_args()
+
+
+def tracked():
+    done = subprocess.run([ztlib.REPO / 'build' / 'bin' / 'criu', 'check', '--feature', 'mem_dirty_track'],
+                          capture_output=True)
+    return done.returncode == 0
+
+
+if __name__ == '__main__':
+    if sys.argv[1:2] != ['list'] and not tracked():
+        sys.exit('incremental: this kernel does not track dirty memory (CONFIG_MEM_SOFT_DIRTY); run it in a guest: '
+                 'make test-vm')
+    sys.exit(bench(bench_args()) if sys.argv[1:2] == ['bench'] else suite_main(__doc__, 'inc', CASES))

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Incremental checkpoints: a parent lives as long as what is built on it. A parent is always older than its children, so
+ * it comes before them in the order of commits.
+ */
+#include <string.h>
+#include "znsd.h"
+#include "zns/chain.h"
+
+static bool same(const ProtobufCBinaryData *a, const ProtobufCBinaryData *b)
+{
+	return a->len == ZNS_UUID_LEN && b->len == ZNS_UUID_LEN && !memcmp(a->data, b->data, ZNS_UUID_LEN);
+}
+
+static bool among(const ProtobufCBinaryData *id, const ProtobufCBinaryData *ids, size_t nr)
+{
+	size_t i;
+
+	for (i = 0; i < nr; i++)
+		if (same(id, &ids[i]))
+			return true;
+	return false;
+}
+
+int checkpoint_absent(const struct znsd *d, const ProtobufCBinaryData *q, const char *what, struct zns_err *err)
+{
+	const ZnsPb__Tombstone *t = zns_store_find_tombstone(d->store, q->data);
+	char id[ZNS_UUID_STR], when[32];
+
+	zns_uuid_format(q->data, id);
+	if (t)
+		return zns_fail(err, -ESTALE, "%s %s of container %s was deleted at %s by %s", what, id,
+				t->container ? t->container : "(unknown)", zns_format_time(t->deleted_ns, when, sizeof(when)),
+				t->by);
+	return zns_fail(err, -ENOENT, "%s has no %s %s", d->reg.path, what, id);
+}
+
+int parents_tell(const struct znsd *d, const ZnsPb__Checkpoint *k, struct reply *rep)
+{
+	char id[ZNS_UUID_STR];
+
+	rep->r.checkpoints = reply_alloc(rep, ZNS_CHAIN_MAX * sizeof(*rep->r.checkpoints));
+	for (rep->r.n_checkpoints = 0; k;) {
+		const ZnsPb__Checkpoint *child = k;
+
+		if (rep->r.n_checkpoints == ZNS_CHAIN_MAX)
+			return zns_fail(&rep->err, -E2BIG, "a chain of more than %d checkpoints: dump in full, or shorten it with "
+					"`znsctl flatten`", ZNS_CHAIN_MAX);
+		rep->r.checkpoints[rep->r.n_checkpoints++] = (ZnsPb__Checkpoint *)k;
+		if (!k->has_parent)
+			break;
+		k = zns_store_find(d->store, k->parent.data);
+		if (k)
+			continue;
+		checkpoint_absent(d, &child->parent, "checkpoint", &rep->err);
+		rep->r.n_checkpoints = 0;
+		return zns_wrap(&rep->err, "checkpoint %s needs its parent", zns_uuid_format(child->id.data, id));
+	}
+	return 0;
+}
+
+int parent_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err)
+{
+	struct reply rep = { .err = ZNS_ERR_INIT };
+	const ZnsPb__Checkpoint *k;
+	int ret;
+
+	if (!q->has_parent)
+		return 0;
+	if (q->parent.len != ZNS_UUID_LEN)
+		return zns_fail(err, -EINVAL, "a checkpoint id has %d bytes", ZNS_UUID_LEN);
+	k = zns_store_find(d->store, q->parent.data);
+	if (!k) {
+		checkpoint_absent(d, &q->parent, "checkpoint", err);
+		return zns_wrap(err, "no such parent, dump without one");
+	}
+	zns_pb__response__init(&rep.r);
+	ret = parents_tell(d, k, &rep);
+	if (!ret && rep.r.n_checkpoints + 1 > ZNS_CHAIN_MAX)
+		ret = zns_fail(&rep.err, -E2BIG, "the chain has %zu checkpoints: dump in full, or shorten it with `znsctl flatten`",
+			       rep.r.n_checkpoints);
+	if (ret)
+		*err = rep.err;
+	reply_free(&rep);
+	return ret;
+}
+
+static const struct lease *dump_on(const struct znsd *d, const uint8_t *id)
+{
+	const struct lease *l;
+
+	for (l = d->leases; l; l = l->next)
+		if (l->dump && l->has_parent && !memcmp(l->parent, id, ZNS_UUID_LEN))
+			return l;
+	return NULL;
+}
+
+bool parent_in_use(const struct znsd *d, const uint8_t *id)
+{
+	const struct lease *l;
+
+	for (l = d->leases; l; l = l->next) {
+		const ZnsPb__Checkpoint *k = l->dump && l->has_parent ? zns_store_find(d->store, l->parent) : NULL;
+		uint32_t n;
+
+		for (n = 0; k && n < ZNS_CHAIN_MAX; n++) {
+			if (!memcmp(k->id.data, id, ZNS_UUID_LEN))
+				return true;
+			k = k->has_parent ? zns_store_find(d->store, k->parent.data) : NULL;
+		}
+	}
+	return false;
+}
+
+bool parent_needed(const struct znsd *d, const uint8_t *id, const char *container)
+{
+	size_t i;
+
+	if (dump_on(d, id))
+		return true;
+	for (i = 0; i < zns_store_nr_checkpoints(d->store); i++) {
+		const ZnsPb__Checkpoint *c = zns_store_checkpoint(d->store, i);
+
+		if (c->has_parent && !memcmp(c->parent.data, id, ZNS_UUID_LEN) && strcmp(c->container, container))
+			return true;
+	}
+	return false;
+}
+
+int parents_may_go(const struct znsd *d, const ProtobufCBinaryData *ids, size_t nr, struct zns_err *err)
+{
+	char id[ZNS_UUID_STR], first[ZNS_UUID_STR], more[32] = "";
+	const ZnsPb__Checkpoint *child = NULL;
+	const struct lease *l;
+	size_t n = 0, i;
+
+	for (i = 0; i < zns_store_nr_checkpoints(d->store); i++) {
+		const ZnsPb__Checkpoint *c = zns_store_checkpoint(d->store, i);
+
+		if (!c->has_parent || (child ? !same(&c->parent, &child->parent) : !among(&c->parent, ids, nr)) ||
+		    among(&c->id, ids, nr))
+			continue;
+		if (!n++)
+			child = c;
+	}
+	if (n > 1)
+		snprintf(more, sizeof(more), " and %zu more", n - 1);
+	if (n)
+		return zns_fail(err, -EBUSY, "checkpoint %s is the parent of %s%s: remove what is built on it too, or make that "
+				"self-contained with `znsctl flatten`", zns_uuid_format(child->parent.data, id),
+				zns_uuid_format(child->id.data, first), more);
+	for (i = 0; i < nr; i++) {
+		l = dump_on(d, ids[i].data);
+		if (l)
+			return zns_fail(err, -EBUSY, "checkpoint %s is the parent of a dump of %s that is running (PID %u)",
+					zns_uuid_format(ids[i].data, id), l->container, l->pid);
+	}
+	return 0;
+}
+
+void parents_last(const struct znsd *d, ProtobufCBinaryData *ids, size_t nr)
+{
+	size_t all = zns_store_nr_checkpoints(d->store), done = 0, i, k;
+
+	for (i = 0; i < all && !zns_store_checkpoint(d->store, i)->has_parent; i++)
+		;
+	if (i == all)
+		return;
+	for (i = all; i-- > 0 && done < nr;) {
+		for (k = done; k < nr && !same(&ids[k], &zns_store_checkpoint(d->store, i)->id); k++)
+			;
+		if (k < nr) {
+			ProtobufCBinaryData t = ids[done];
+
+			ids[done++] = ids[k];
+			ids[k] = t;
+		}
+	}
+}
