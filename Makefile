@@ -322,6 +322,11 @@ test-podman: deps-docker
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) python3 test/docker/podman.py
 
+# CheckpointContainer: containerd 2.1 of a later suite, unpacked; crictl from the Go module proxy.
+test-cri: deps-docker
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)PATH=$(SYS_PATH) python3 test/docker/cri.py
+
 # docker checkpoint and start, stock runtime against ours; needs 17 GB in TMPDIR (/var/tmp).
 bench-docker: deps-docker
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
@@ -396,7 +401,7 @@ LIBEXEC		:= $(PREFIX)/libexec/zns-criu
 UNITDIR		?= $(PREFIX)/lib/systemd/system
 install: all man
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBEXEC) $(DESTDIR)$(PREFIX)/share/man/man8
-	install $(BIN)/criu $(BIN)/znsd $(BIN)/zns-helper $(BIN)/zns-runc $(DESTDIR)$(LIBEXEC)
+	install $(BIN)/criu $(BIN)/znsd $(BIN)/zns-helper $(BIN)/zns-runc scripts/gc-cri $(DESTDIR)$(LIBEXEC)
 	install $(BIN)/znsctl $(DESTDIR)$(PREFIX)/bin
 	ln -sf ../libexec/zns-criu/criu $(DESTDIR)$(PREFIX)/bin/criu-zns
 	install -d $(DESTDIR)$(UNITDIR)

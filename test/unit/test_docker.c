@@ -103,10 +103,17 @@ static const char *setting(enum docker_key key)
 	return out;
 }
 
+#define X50 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+#define POD(name) "\"io.kubernetes.cri.sandbox-name\":\"" name "\","
+
 static void container(void **state)
 {
+	static const struct {
+		const char *annotation, *name;
+	} pods[] = { { POD("web"), "shop/web/app" }, { "", ID_A }, { POD(X50 X50 X50 X50), ID_A } };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct docker_container c;
+	char text[1000];
 
 	bundle("{}", "[]");
 	config("{}", "[]");
@@ -123,6 +130,19 @@ static void container(void **state)
 	assert_string_equal(c.name, ID_A);
 	assert_string_equal(c.root, "");
 	docker_container_fini(&c);
+	/* a kubelet's, through containerd; no name of a pod, or too long a one, leaves the id */
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(pods); i++) {
+		snprintf(text, sizeof(text),
+			 "{\"annotations\":{\"io.kubernetes.cri.container-type\":\"container\",%s"
+			 "\"io.kubernetes.cri.sandbox-namespace\":\"shop\",\"io.kubernetes.cri.container-name\":\"app\","
+			 "\"io.kubernetes.cri.image-name\":\"nginx:1\"}}", pods[i].annotation);
+		put(at("bundle/config.json"), text);
+		assert_int_equal(docker_container_read(at("bundle"), ID_A, &c, &err), 0);
+		assert_string_equal(c.kind, "cri");
+		assert_string_equal(c.name, pods[i].name);
+		assert_string_equal(c.image, "nginx:1");
+		docker_container_fini(&c);
+	}
 	bundle("{}", "[]");
 	put(at("root/containers/" ID_A "/config.v2.json"), "{\"Name\":");
 	assert_int_equal(docker_container_read(at("bundle"), ID_A, &c, &err), 0);

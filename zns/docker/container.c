@@ -7,6 +7,7 @@
 #include "docker.h"
 
 #define JSON_MAX MIB(8)
+#define CRI_NAME_MAX 200	/* bytes; the broker takes no longer ones */
 
 int docker_json_read(const char *path, struct json_object **out, struct zns_err *err)
 {
@@ -141,6 +142,37 @@ void docker_container_podman(struct docker_container *c, int init_pid)
 	podman_name(c, init_pid);
 }
 
+/*
+ * containerd's CRI plugin and CRI-O say in annotations whose container it is. The name is NAMESPACE/POD/CONTAINER, so that
+ * a pod's next container of that name continues its reservation.
+ */
+static void cri_container(struct docker_container *c)
+{
+	static const struct {
+		const char *type, *ns, *pod, *name, *image;
+	} cri[] = {
+		{ "io.kubernetes.cri.container-type", "io.kubernetes.cri.sandbox-namespace",
+		  "io.kubernetes.cri.sandbox-name", "io.kubernetes.cri.container-name", "io.kubernetes.cri.image-name" },
+		{ "io.kubernetes.cri-o.ContainerType", "io.kubernetes.cri-o.Namespace", "io.kubernetes.cri-o.KubeName",
+		  "io.kubernetes.cri-o.ContainerName", "io.kubernetes.cri-o.ImageName" },
+	};
+	const char *ns, *pod, *name;
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(cri); i++) {
+		if (!docker_json_str(c->annotations, cri[i].type))
+			continue;
+		copy(c->kind, sizeof(c->kind), "cri");
+		copy(c->image, sizeof(c->image), docker_json_str(c->annotations, cri[i].image));
+		ns = docker_json_str(c->annotations, cri[i].ns);
+		pod = docker_json_str(c->annotations, cri[i].pod);
+		name = docker_json_str(c->annotations, cri[i].name);
+		/* too long a name would be cut and could be another's: then the id stays */
+		if (ns && pod && name && strlen(ns) + strlen(pod) + strlen(name) + 2 <= CRI_NAME_MAX)
+			snprintf(c->name, sizeof(c->name), "%s/%s/%s", ns, pod, name);
+		return;
+	}
+}
+
 int docker_container_read(const char *bundle, const char *id, struct docker_container *c, struct zns_err *err)
 {
 	struct zns_err ignored = ZNS_ERR_INIT;
@@ -161,6 +193,8 @@ int docker_container_read(const char *bundle, const char *id, struct docker_cont
 	/* Not Docker's, or not as we know it: what the bundle says is enough. */
 	if (!find_root(c) || read_config(c, &ignored))
 		c->root[0] = 0;
+	if (!strcmp(c->kind, "runc"))
+		cri_container(c);
 	return 0;
 }
 

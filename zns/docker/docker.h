@@ -29,9 +29,9 @@
 
 /* A container as its bundle and, for Docker, its own directory describe it. */
 struct docker_container {
-	char kind[16];			/* "docker", "podman", or "runc" if nothing tells */
+	char kind[16];			/* "docker", "podman", "cri", or "runc" if nothing tells */
 	char id[128];
-	char name[256];			/* without the slash; the id where there is no name */
+	char name[256];			/* without Docker's slash, CRI: NAMESPACE/POD/CONTAINER; else the id */
 	char image[256];		/* as given to `docker run`; "" unknown */
 	char root[PATH_MAX];		/* dockerd's data root; "" not Docker */
 	struct json_object *annotations, *labels, *env;	/* of the spec; NULL where there are none */

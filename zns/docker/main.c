@@ -64,7 +64,7 @@ static int write_config(const struct docker_container *k, const struct docker_se
 }
 
 /*
- * Docker passes no flag but --leave-running, and what runc sends to criu wins over criu's configuration files. File
+ * Docker and CRI pass no flag but --leave-running, and what runc sends to criu wins over criu's configuration files. File
  * locks are always wanted: nearly every database holds one.
  */
 static int add_flags(struct call *c, const struct docker_settings *s, struct zns_err *err)
@@ -76,6 +76,12 @@ static int add_flags(struct call *c, const struct docker_settings *s, struct zns
 	for (flag = strtok_r(list, ",", &save); !ret && flag; flag = strtok_r(NULL, ",", &save))
 		ret = call_add_flag(c, flag);
 	return ret ? zns_fail(err, ret, "no memory for the arguments") : 0;
+}
+
+/* dockerd and the kubelet have no words for criu's options, and both pause the container before we are called. */
+static bool by_containerd(const struct docker_container *k)
+{
+	return !strcmp(k->kind, "docker") || !strcmp(k->kind, "cri");
 }
 
 static void tell_origin(const struct call *c, const struct docker_container *k)
@@ -93,7 +99,7 @@ static void tell_origin(const struct call *c, const struct docker_container *k)
 	setenv(ZNS_ORIGIN_CHECKPOINT, text, 1);
 	if (c->work_path && (size_t)snprintf(path, sizeof(path), "%s/dump.log", c->work_path) < sizeof(path))
 		setenv(ZNS_ORIGIN_LOG, path, 1);
-	if (!strcmp(k->kind, "docker"))
+	if (by_containerd(k))
 		setenv(ZNS_ORIGIN_FROZEN, "1", 1);	/* containerd paused it before it called us */
 	if (!docker_run_path(k->id, "ticket", path, sizeof(path), NULL) &&
 	    !zns_read_file(AT_FDCWD, path, ZNS_UUID_STR, &ticket, &n))
@@ -275,7 +281,7 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 		docker_container_podman(&k, init_pid);
 		ret = docker_settings(&k, &s, &err);
 	}
-	if (!ret && !strcmp(k.kind, "docker"))	/* others say themselves what they want */
+	if (!ret && by_containerd(&k))	/* others say themselves what they want */
 		ret = add_flags(c, &s, &err);
 	zones = !ret && dump && wants_zones(&k, &s);
 	if (zones)
