@@ -142,7 +142,7 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	if (!ret && r->c->pages_only)
 		ret = plain_check(h->dir, zns_chain_manifest(h->chain, 0), err);
 	if (!ret)
-		ret = beside_put_back(h->dir, r->m, r->r, err);
+		ret = beside_put_back(h->dir, zns_chain_manifest(h->chain, 0), zns_chain_reader(h->chain), err);
 	if (!ret)
 		ret = show_progress(h, r, p, b, err);
 	if (ret) {
