@@ -9,6 +9,8 @@ namespace.
   migration.py list | run NAME... | run -a
 """
 import copy
+import itertools
+import json
 import os
 import re
 import shutil
@@ -86,7 +88,7 @@ class Daemon:
 
 
 def fresh(scene, name):
-    directory = scene.dir / f'{name}-{scene.calls}'
+    directory = next(d for d in (scene.dir / f'{name}-{n}' for n in itertools.count()) if not d.exists())
     directory.mkdir()
     return directory
 
@@ -339,6 +341,125 @@ def sender_options(scene):
         raise Failed('no warning')
     copy_images(sent, received)
     comes_back(scene, scene.task, received)
+
+
+# ---- one checkpoint, one handle ------------------------------------------------------------------------
+
+def state_of(scene, ident):
+    return next(c['state'] for c in scene.device.checkpoints() if c['id'] == ident)
+
+
+def joined(scene, received, code=0, env=None):
+    done = subprocess.run([scene.cfg.znsctl, 'import', '--join', str(received), '--json'], env=env or scene.device.env,
+                          capture_output=True, text=True, timeout=scene.cfg.timeout)
+    if bool(done.returncode) != bool(code) or done.returncode < 0:
+        raise Failed(f'import --join: exit {done.returncode}: {done.stderr.strip()}')
+    return done.stderr.strip() if code else json.loads(done.stdout)
+
+
+def whole(scene, task, received, pages):
+    """After a join: the id restores by itself, and every command takes the checkpoint as any other."""
+    expect('state', state_of(scene, pages), 'committed')
+    expect('number of checkpoints', len(scene.ids()), 1)
+    for command in (['verify', pages], ['show', str(received)], ['fsck']):
+        done = scene.device.ctl(*command)
+        if done.returncode:
+            raise Failed(f'znsctl {command[0]}: exit {done.returncode}: {done.stdout.strip()} {done.stderr.strip()}')
+    if scene.device.json('show', str(received))['handle']['differ']:
+        raise Failed('the handle says that copies differ')
+    exported, empty = fresh(scene, 'exported'), fresh(scene, 'empty')
+    done = scene.device.ctl('export', pages, str(exported))
+    expect('exit code of export', done.returncode, 0)
+    plain = copy.copy(scene.cfg)
+    plain.stock = True
+    ztlib.restore(plain, task, exported, scene.log())
+    task.verify(signal.SIGUSR1)
+    ztlib.kill(task.pid)
+    wait_until(lambda: not alive(task.pid), 5)
+    comes_back(scene, task, empty, extra=['--zns-checkpoint', pages])
+
+
+@case
+def join(scene):
+    """import --join: the same id and handle, then whole; by id, exported, verified; after that nothing is left to join."""
+    scene = scene(size=24)
+    sent, received, pages = transfer(scene, scene.task)
+    expect('state', state_of(scene, pages), 'pages-only')
+    if 'only the pages' not in joined(scene, received, code=1):
+        raise Failed('a join with nothing gives no reason')
+    done = scene.device.ctl('export', pages, str(fresh(scene, 'exported')))
+    if not done.returncode or 'pages only' not in done.stderr:
+        raise Failed(f'export of pages only: exit {done.returncode}: {done.stderr.strip()}')
+    copy_images(sent, received)
+    said = joined(scene, received)
+    expect('id of the join', said['id'], pages)
+    if 'nothing to join' not in joined(scene, received, code=1):
+        raise Failed('a second join gives no reason')
+    whole(scene, scene.task, received, pages)
+    for p in received.iterdir():    # the handle alone is enough now
+        if p.name != HANDLE:
+            p.unlink()
+    ztlib.kill(scene.task.pid)
+    wait_until(lambda: not alive(scene.task.pid), 5)
+    comes_back(scene, scene.task, received)
+    scene.device.remove(pages)
+    scene.store_as_before()
+
+
+@case
+def join_bad_write(scene):
+    """Each write of a join fails in turn: the pages stay what they are, and the directory restores all the time."""
+    scene = scene(size=8)
+    sent, received, pages = transfer(scene, scene.task)
+    copy_images(sent, received)
+    for n in range(1, 50):
+        done = subprocess.run([scene.cfg.znsctl, 'import', '--join', str(received)],
+                              env=scene.faulty(None, f'write-after={n}'), capture_output=True, text=True, timeout=60)
+        if not done.returncode:
+            break
+        if 'injected' not in done.stderr:
+            raise Failed(f'join: {done.stderr.strip()}')
+        expect('state', state_of(scene, pages), 'pages-only')
+    if n < 2:
+        raise Failed('no write failed')
+    whole(scene, scene.task, received, pages)
+
+
+@case
+def join_lost_log(scene):
+    """A join survives fsck --rebuild, which has the footers of both: the later one counts."""
+    scene = scene(size=8)
+    scene.device.needs_emulator('needs a catalogue that can be lost')
+    sent, received, pages = transfer(scene, scene.task)
+    copy_images(sent, received)
+    joined(scene, received)
+    scene.end_broker(signal.SIGTERM)
+    done = scene.device.ctl('fsck', '--rebuild', '--force')
+    if done.returncode:
+        raise Failed(f'fsck --rebuild: {done.stdout.strip()} {done.stderr.strip()}')
+    whole(scene, scene.task, received, pages)
+
+
+@case
+def join_gone(scene):
+    """Pages that were removed, or are removed by gc --unjoined, say so; retention does not count what is not joined."""
+    scene = scene(size=8)
+    scene.device.json('retain', 'migrated', '--keep', '1')
+    sent, received, pages = transfer(scene, scene.task)
+    copy_images(sent, received)
+    joined(scene, received)
+    comes_back(scene, scene.task, received)
+    again, late, more = transfer(scene, scene.task)
+    copy_images(again, late)
+    comes_back(scene, scene.task, late)
+    expect('checkpoints beside pages that are not joined', scene.ids(), sorted([pages, more]))
+    swept = scene.device.json('gc')
+    expect('removed without being asked to', swept['removed'], 0)
+    expect('what gc tells of', [c['id'] for c in swept['checkpoints']], [more])
+    expect('removed', scene.device.json('gc', '--unjoined', '0')['removed'], 1)
+    if 'znsctl gc' not in joined(scene, late, code=1):
+        raise Failed('a join with removed pages does not say by what')
+    expect('checkpoints', scene.ids(), [pages])
 
 
 # ---- lazy pages ----------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ static int parse(const ZnsPb__DumpBegin *q, struct ask *a, struct zns_err *err)
 	if (q->alloc && strcmp(q->alloc, "static") && strcmp(q->alloc, "dynamic"))
 		return zns_fail(err, -EINVAL, "allocation \"%.40s\" is not known: static or dynamic", q->alloc);
 	a->dynamic = q->alloc && !strcmp(q->alloc, "dynamic");
+	a->join = q->has_join ? q->join.data : NULL;
 	if (!strcmp(s, "share")) {
 		a->mode = ADM_SHARE;
 	} else if (!strcmp(s, "reject")) {
@@ -219,6 +220,7 @@ static void grant(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, con
 	struct lease *l = lease_new(d, c, true, a->container, id);
 
 	l->dynamic = !reserves(d, a, ch);
+	l->joins = a->join != NULL;
 	l->promised = a->mode != ADM_SHARE && !rate_one_domain(d);
 	l->promised_mibps = ch->promise;
 	l->cap_mibps = a->cap_mibps;
@@ -267,6 +269,31 @@ static bool take_over(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q,
 	return true;
 }
 
+/* The checkpoint that the new images are to go to. */
+static int check_join(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err)
+{
+	const ZnsPb__Checkpoint *k;
+	const struct lease *l;
+	char id[ZNS_UUID_STR];
+
+	if (!q->has_join)
+		return 0;
+	if (q->join.len != ZNS_UUID_LEN)
+		return zns_fail(err, -EINVAL, "a checkpoint id has %d bytes", ZNS_UUID_LEN);
+	zns_uuid_format(q->join.data, id);
+	k = zns_store_find(d->store, q->join.data);
+	if (!k)
+		return zns_fail(err, -ENOENT, "%s has no checkpoint %s", d->reg.path, id);
+	if (!k->pages_only)
+		return zns_fail(err, -EEXIST, "checkpoint %s is whole: there is nothing to join", id);
+	if (strcmp(k->container, q->container))
+		return zns_fail(err, -EINVAL, "checkpoint %s is of container %.100s", id, k->container);
+	for (l = d->leases; l; l = l->next)
+		if (l->dump && l->joins && !memcmp(l->id, q->join.data, ZNS_UUID_LEN))
+			return zns_fail(err, -EBUSY, "checkpoint %s is being joined by PID %u", id, l->pid);
+	return 0;
+}
+
 static int check(struct znsd *d, const ZnsPb__DumpBegin *q, struct ask *a, struct zns_err *err)
 {
 	int ret;
@@ -276,6 +303,8 @@ static int check(struct znsd *d, const ZnsPb__DumpBegin *q, struct ask *a, struc
 		ret = encryption_check(d, q, err);
 	if (!ret)
 		ret = parent_check(d, q, err);
+	if (!ret)
+		ret = check_join(d, q, err);
 	if (!ret)
 		ret = check_rate(d, a, err);
 	if (!ret)
@@ -304,7 +333,10 @@ int admit(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, struct ask 
 				groups_holders(d, a->container, who, sizeof(who)));
 	if (ret)
 		return ret;
-	ret = zns_uuid_generate(id);
+	if (a->join)
+		memcpy(id, a->join, ZNS_UUID_LEN);
+	else
+		ret = zns_uuid_generate(id);
 	if (ret)
 		return zns_fail_sys(&rep->err, ret, "no random UUID");
 	if (reserves(d, a, &ch)) {

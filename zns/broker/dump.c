@@ -334,13 +334,48 @@ int handle_zone_get(struct znsd *d, struct conn *c, const ZnsPb__ZoneGet *q, str
 	return 0;
 }
 
+static bool has_use(const ZnsPb__Checkpoint *k, const ZnsPb__ZoneUse *u)
+{
+	size_t i;
+
+	for (i = 0; k && i < k->n_zones; i++)
+		if (k->zones[i]->zone == u->zone && k->zones[i]->start == u->start && k->zones[i]->len == u->len)
+			return true;
+	return false;
+}
+
+/* The pages that a join found must still be there, and be what it names besides its own. */
+static int check_joined(struct znsd *d, const struct lease *l, const ZnsPb__Checkpoint *k, const ZnsPb__Checkpoint **old,
+			struct zns_err *err)
+{
+	char id[ZNS_UUID_STR];
+	size_t i;
+
+	*old = NULL;
+	if (!l->joins)
+		return 0;
+	*old = zns_store_find(d->store, l->id);
+	zns_uuid_format(l->id, id);
+	if (!*old)
+		return zns_fail(err, -ESTALE, "checkpoint %s was removed meanwhile", id);
+	if (k->pages_only)
+		return zns_fail(err, -EINVAL, "commit: checkpoint %s has pages only as before", id);
+	for (i = 0; i < (*old)->n_zones; i++)
+		if (!has_use(k, (*old)->zones[i]))
+			return zns_fail(err, -EINVAL, "commit: checkpoint %s loses bytes of zone %u", id, (*old)->zones[i]->zone);
+	return 0;
+}
+
 /* The record may name only what this lease was given and has written. */
 static int check_record(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *k, struct zns_err *err)
 {
 	const ZnsPb__ExtentRef *m = k->manifest;
+	const ZnsPb__Checkpoint *old;
 	bool manifest_in = false;
 	size_t i;
 
+	if (check_joined(d, l, k, &old, err))
+		return err->code;
 	if (k->id.len != ZNS_UUID_LEN || memcmp(k->id.data, l->id, ZNS_UUID_LEN))
 		return zns_fail(err, -EINVAL, "commit: not the checkpoint that was granted");
 	if (strcmp(k->container, l->container))
@@ -360,6 +395,8 @@ static int check_record(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint
 		struct lease_zone *lz = lease_zone_find(l, u->zone);
 		uint64_t wp;
 
+		if (has_use(old, u))
+			continue;
 		if (!lz)
 			return zns_fail(err, -EINVAL, "commit: zone %u was not granted to this dump", u->zone);
 		if (d->zones[u->zone].z.state == ZNS_ZONE_OFFLINE)
@@ -395,9 +432,9 @@ int handle_commit(struct znsd *d, struct conn *c, ZnsPb__Checkpoint *ckpt, struc
 		ret = encryption_check_record(l, ckpt, &rep->err);
 	if (!ret) {
 		ckpt->has_shared_groups = 1;
-		ckpt->shared_groups = l->nr_shared;
+		ckpt->shared_groups = l->joins ? zns_max(ckpt->shared_groups, l->nr_shared) : l->nr_shared;
 		ckpt->has_packed = ckpt->packed = l->packed;
-		ret = zns_store_commit(d->store, ckpt, &rep->err);
+		ret = (l->joins ? zns_store_move : zns_store_commit)(d->store, ckpt, &rep->err);
 	}
 	/* On failure the lease lives on: the client aborts, or goes and so ends it. */
 	if (ret)

@@ -86,7 +86,7 @@ void retention_apply(struct znsd *d, const char *container)
 	for (i = 0; i < all; i++) {
 		const ZnsPb__Checkpoint *c = zns_store_checkpoint(d->store, i);
 
-		if (strcmp(c->container, container))
+		if (strcmp(c->container, container) || c->pages_only)	/* a migration that is not over */
 			continue;
 		memcpy(ids[n], c->id.data, ZNS_UUID_LEN);
 		v[n++] = (struct zns_retained){ .created_ns = c->created_ns, .pinned = checkpoint_pinned(d, c->id.data),

@@ -73,6 +73,7 @@ struct lease {
 	uint32_t moved;		/* of a compaction: the version of the checkpoint that it began with */
 	bool has_parent;	/* an incremental dump: that checkpoint stays */
 	uint8_t parent[ZNS_UUID_LEN];
+	bool joins;		/* its id is that of a checkpoint of pages only, which it completes */
 	bool dying;		/* connection lost, writer's process still there */
 	uint64_t dying_until;
 	struct conn *conn;
@@ -116,6 +117,7 @@ struct ask {
 	uint32_t most;		/* zones that a dump of this size has use for */
 	uint32_t cap_mibps;	/* its own; 0: none */
 	struct zns_tenant tenant;
+	const uint8_t *join;	/* NULL: a checkpoint of its own */
 };
 
 /* What it would get now. */

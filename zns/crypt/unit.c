@@ -84,6 +84,7 @@ int zns_crypt_seal_manifest(const struct zns_crypt *c, const ZnsPb__Manifest *m,
 	const ZnsPb__Checkpoint *k = m->checkpoint;
 	uint8_t nonce[NONCE_BYTES], parent[1 + ZNS_UUID_LEN] = { 0 };
 	cleanup_free uint8_t *text = NULL;
+	uint64_t base = 0;	/* a manifest that was joined is sealed a second time */
 	size_t len = 0;
 	uint8_t *p;
 	struct aead a = { c->key, nonce, { seal_label, c->id, parent }, { sizeof(seal_label), ZNS_UUID_LEN, sizeof(parent) } };
@@ -94,6 +95,8 @@ int zns_crypt_seal_manifest(const struct zns_crypt *c, const ZnsPb__Manifest *m,
 	}
 	for (size_t i = 0; i < m->n_images; i++)
 		len += image_bytes(m->images[i]);
+	for (size_t i = 0; i < m->n_images; i++)
+		base = zns_max(base, m->images[i]->unit_base);
 	text = malloc(len + 1);
 	if (!text)
 		return zns_fail(err, -ENOMEM, "no memory for the seal of a manifest");
@@ -102,6 +105,6 @@ int zns_crypt_seal_manifest(const struct zns_crypt *c, const ZnsPb__Manifest *m,
 		p = put_image(p, m->images[i]);
 	a.aad[3] = text;
 	a.aad_len[3] = len;
-	make_nonce(nonce, SEAL_IMAGE, 0);
+	make_nonce(nonce, SEAL_IMAGE, base);
 	return aead_seal(&a, c->cipher, NULL, 0, tag) ? zns_fail(err, -EIO, "libcrypto cannot seal a manifest") : 0;
 }

@@ -158,6 +158,8 @@ static int run(struct export *x, struct zns_err *err)
 	if (x->h.c->has_parent)
 		return zns_fail(err, -EOPNOTSUPP, "this checkpoint is incremental: its pages are partly in its parents, and it cannot "
 				"be exported alone");
+	if (x->h.c->pages_only)
+		return zns_fail(err, -EOPNOTSUPP, "this checkpoint has pages only: join the other images first (znsctl import --join)");
 	ret = ctl_hold_key(&x->h, err);
 	if (ret)
 		return ret;

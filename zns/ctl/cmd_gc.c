@@ -7,7 +7,7 @@
 
 #define GRACE_S 3600
 
-enum { OPT_DRY_RUN = OPT_OWN, OPT_GRACE, OPT_COMPACT };
+enum { OPT_DRY_RUN = OPT_OWN, OPT_GRACE, OPT_COMPACT, OPT_UNJOINED };
 
 enum verdict { V_KEEP, V_REMOVE, V_MARK, V_UNMARK };
 
@@ -25,6 +25,8 @@ struct gc {
 	struct item *item;
 	size_t nr;
 	uint64_t grace_s;
+	bool unjoined;		/* pages only, older than unjoined_s, go */
+	uint64_t unjoined_s;
 	bool dry_run, json;
 	ZnsPb__Response *ls, *reset;
 	uint32_t *garbage;
@@ -70,6 +72,15 @@ static void judge_origin(struct gc *g, struct item *i, int64_t now)
 	}
 }
 
+/* What a migration began and has not ended yet, or never will: only its user can tell. */
+static void judge_pages(const struct gc *g, struct item *i, int64_t now)
+{
+	i->swept = true;
+	snprintf(i->why, sizeof(i->why), "pages only, not joined with the other images: `znsctl import --join`, or rm");
+	if (g->unjoined && now >= i->c->created_ns && (uint64_t)(now - i->c->created_ns) / 1000000000 >= g->unjoined_s)
+		i->v = V_REMOVE;
+}
+
 static void judge_rule(struct gc *g, const ZnsPb__Retention *rule, int64_t now)
 {
 	cleanup_free struct zns_retained *v = calloc(g->nr + 1, sizeof(*v));
@@ -77,7 +88,7 @@ static void judge_rule(struct gc *g, const ZnsPb__Retention *rule, int64_t now)
 	size_t n = 0;
 
 	for (size_t i = 0; v && at && i < g->nr; i++) {
-		if (strcmp(g->item[i].c->container, rule->container))
+		if (strcmp(g->item[i].c->container, rule->container) || g->item[i].c->pages_only)
 			continue;
 		v[n] = (struct zns_retained){ .created_ns = g->item[i].c->created_ns,
 					      .pinned = g->item[i].mark && g->item[i].mark->pinned };
@@ -114,7 +125,10 @@ static int judge(struct gc *g, struct zns_err *err)
 		it->mark = mark_of(g->ls, it->c);
 		if (it->mark && it->mark->pinned)
 			continue;
-		judge_origin(g, it, now);
+		if (it->c->pages_only)
+			judge_pages(g, it, now);
+		else
+			judge_origin(g, it, now);
 	}
 	for (size_t i = 0; i < g->ls->n_retentions; i++)
 		judge_rule(g, g->ls->retentions[i], now);
@@ -305,6 +319,7 @@ int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 		{ "dry-run", no_argument, NULL, OPT_DRY_RUN },
 		{ "grace", required_argument, NULL, OPT_GRACE },
 		{ "compact", no_argument, NULL, OPT_COMPACT },
+		{ "unjoined", required_argument, NULL, OPT_UNJOINED },
 		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 	};
 	struct gc g = { .b = { .fd = -1 }, .grace_s = GRACE_S };
@@ -318,7 +333,8 @@ int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
 		g.dry_run |= c == OPT_DRY_RUN;
 		compact |= c == OPT_COMPACT;
-		if (c == OPT_GRACE && ctl_duration(optarg, &g.grace_s))
+		g.unjoined |= c == OPT_UNJOINED;
+		if ((c == OPT_GRACE && ctl_duration(optarg, &g.grace_s)) || (c == OPT_UNJOINED && ctl_duration(optarg, &g.unjoined_s)))
 			return ctl_usage(cmd, "\"%s\" is no time: 90, 30m, 12h or 7d", optarg);
 	}
 	if (c == -2)

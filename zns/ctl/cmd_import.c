@@ -14,7 +14,7 @@
 #define CHUNK MIB(16)		/* between two looks at the progress */
 #define RATE_MIN_US 1000000u	/* a shorter data phase is not rated (design.md §5) */
 
-enum { OPT_CONTAINER = OPT_OWN, OPT_QOS, OPT_ADMISSION, OPT_HANDLE };
+enum { OPT_CONTAINER = OPT_OWN, OPT_QOS, OPT_ADMISSION, OPT_HANDLE, OPT_JOIN };
 
 static int zone_get(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *err)
 {
@@ -31,7 +31,10 @@ static int admission(struct import *x, ZnsPb__Response **resp, struct zns_err *e
 	int ret;
 
 	x->unit = zns_stripe_unit(&x->dev->geo);
-	if (x->master) {
+	if (x->join && x->pages->crypt) {
+		begin.has_key_id = 1;
+		begin.key_id = x->pages->crypt->key_id;
+	} else if (x->master) {
 		begin.has_key_id = 1;
 		begin.key_id = (ProtobufCBinaryData){ ZNS_KEY_ID_BYTES, (uint8_t *)zns_master_id(x->master) };
 	}
@@ -42,6 +45,9 @@ static int admission(struct import *x, ZnsPb__Response **resp, struct zns_err *e
 	begin.min_room = x->unit;
 	origin.kind = (char *)"import";
 	begin.origin = &origin;
+	begin.has_join = x->join;
+	if (x->join)
+		begin.join = x->pages->id;
 	req.dump_begin = &begin;
 	ret = zns_broker_call(&x->broker, &req, resp, err);
 	if (!ret && (!(*resp)->dump || !(*resp)->dump->n_groups || (*resp)->dump->n_groups > ZNS_STRIPE_MAX_WIDTH ||
@@ -192,7 +198,7 @@ static int commit(struct import *x, ZnsPb__Checkpoint **out, struct zns_err *err
 	ZnsPb__Manifest m = ZNS_PB__MANIFEST__INIT;
 	ZnsPb__ExtentRef *ref = calloc(1, sizeof(*ref));
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	ZnsPb__Checkpoint *c = *out = new_record(x);
+	ZnsPb__Checkpoint *c = *out = x->join ? import_join_record(x) : new_record(x);
 	ZnsPb__Response *resp = NULL;
 	char id[ZNS_UUID_STR];
 	int ret;
@@ -207,7 +213,8 @@ static int commit(struct import *x, ZnsPb__Checkpoint **out, struct zns_err *err
 	m.checkpoint = c;
 	ret = zns_writer_finish(x->w, &m, ref, err);
 	c->manifest = ref;
-	rate(x, c);
+	if (!x->join)	/* else its rate is that of the pages */
+		rate(x, c);
 	if (!ret)
 		ret = zns_dev_flush(x->dev, err);
 	if (ret)
@@ -224,22 +231,26 @@ static int commit(struct import *x, ZnsPb__Checkpoint **out, struct zns_err *err
 
 static int run(struct import *x, const char *spec, const char *handle, ZnsPb__Checkpoint **c, struct zns_err *err)
 {
-	int ret = import_scan(x, err);
+	int ret = x->join ? import_join_open(x, spec, err) : import_scan(x, err);
 
 	if (!ret && handle)
 		ret = import_handle_dir(x, handle, err);
-	if (!ret)
+	if (!ret && !x->join)
 		ret = ctl_connect(spec, &x->reg, &x->broker, err);
 	if (!ret)
 		ret = zns_broker_lock_shared(x->reg.uuid, "writers", &x->lock, err);
 	if (!ret)
 		ret = zns_dev_open(x->reg.path, 0, &x->dev, err);
-	if (!ret)
+	if (!ret && x->join)
+		ret = import_join_scan(x, err);
+	if (!ret && !x->join)
 		ret = zns_master_for_dump(&x->reg, x->broker.encrypted ? x->broker.key_id : NULL, &x->master, err);
-	if (!ret && x->master)
+	if (!ret && (x->master || x->crypt))
 		zns_crypt_harden();
 	if (!ret)
 		ret = start_writer(x, err);
+	if (!ret && x->join)
+		ret = zns_writer_adopt(x->w, x->pages, x->pages_m, err);
 	if (!ret)
 		ret = write_images(x, err);
 	if (!ret)
@@ -252,6 +263,8 @@ static int run(struct import *x, const char *spec, const char *handle, ZnsPb__Ch
 		if (ret)
 			import_drop(x, err);
 	}
+	if (!ret && x->join)
+		ret = import_join_handle(x, *c, err);
 	if (ret && x->made_handle_dir)
 		rmdir(handle);
 	return ret;
@@ -263,6 +276,11 @@ static int print(const struct import *x, const ZnsPb__Checkpoint *c, const char 
 	struct json_object *j;
 
 	zns_uuid_format(x->id, id);
+	if (!json && x->join) {
+		printf("joined %zu images of %s with the pages of checkpoint %s of %s: %u images, %s in %.1f s\n", x->nr_files, x->path,
+		       id, x->container, c->nr_images, zns_format_size(c->bytes, size, sizeof(size)), seconds);
+		return CTL_OK;
+	}
 	if (!json) {
 		printf("imported %s as checkpoint %s of %s: %u images, %s in %.1f s\n", x->path, id, x->container, c->nr_images,
 		       zns_format_size(c->bytes, size, sizeof(size)), seconds);
@@ -278,7 +296,8 @@ static int print(const struct import *x, const ZnsPb__Checkpoint *c, const char 
 	json_object_object_add(j, "images", json_object_new_int64(c->nr_images));
 	json_object_object_add(j, "bytes", json_object_new_int64(c->bytes));
 	json_object_object_add(j, "skipped", json_object_new_int64(x->nr_skipped));
-	json_object_object_add(j, "handle", handle ? json_object_new_string(handle) : NULL);
+	json_object_object_add(j, "handle", handle ? json_object_new_string(handle) : x->join ? json_object_new_string(x->path) : NULL);
+	json_object_object_add(j, "joined", json_object_new_boolean(x->join));
 	json_object_object_add(j, "seconds", json_object_new_double(seconds));
 	return ctl_print_json(j);
 }
@@ -302,6 +321,7 @@ int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 		{ "qos", required_argument, NULL, OPT_QOS },
 		{ "admission", required_argument, NULL, OPT_ADMISSION },
 		{ "handle", required_argument, NULL, OPT_HANDLE },
+		{ "join", no_argument, NULL, OPT_JOIN },
 		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 	};
 	struct import x = { .broker = { .fd = -1 }, .lock = -1, .dir = -1, .handle_dir = -1 };
@@ -323,6 +343,7 @@ int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 			x.admission = optarg;
 		if (c == OPT_HANDLE)
 			handle = optarg;
+		x.join |= c == OPT_JOIN;
 	}
 	if (c == -2)
 		return args.code;
@@ -330,8 +351,11 @@ int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 		ctl_take_dev(&args);
 	if (args.argc != 1 || !*args.argv[0])
 		return ctl_usage(cmd, "one image directory is wanted");
+	if (x.join && (handle || x.container[0]))
+		return ctl_usage(cmd, "--join goes to the checkpoint that the directory's handle names: no --handle, no --container");
 	x.path = args.argv[0];
-	default_container(&x);
+	if (!x.join)
+		default_container(&x);
 	ctl_progress_start(&x.prog, "import", 0);
 	ret = run(&x, args.dev, handle, &record, &err);
 	seconds = ctl_progress_end(&x.prog);
@@ -340,6 +364,7 @@ int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 		zns_pb__checkpoint__free_unpacked(record, NULL);
 	zns_dev_close(x.dev);
 	zns_broker_close(&x.broker);
+	import_join_fini(&x);
 	import_fini(&x);
 	return ret;
 }

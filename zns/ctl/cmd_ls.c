@@ -28,7 +28,8 @@ static void print_line(const ZnsPb__Checkpoint *c, bool pinned)
 	       zns_format_size(c->bytes, size, sizeof(size)), c->n_zones, c->n_groups, asked, got);
 	if (o && o->container_id)
 		printf("  %.12s  %s", o->container_id, o->image ? o->image : "-");
-	printf("%s%s\n", c->crypt ? "  encrypted" : "", pinned ? "  pinned" : "");
+	printf("%s%s%s%s\n", c->pages_only ? "  pages only" : "", c->post_copy ? "  post-copy" : "",
+	       c->crypt ? "  encrypted" : "", pinned ? "  pinned" : "");
 }
 
 static struct json_object *with_pin(const ZnsPb__Response *r, const ZnsPb__Checkpoint *c)

@@ -160,6 +160,10 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__RestoreStat *last
 		printf("encrypted   its key is gone: the data cannot be read any more\n");
 	printf("size        %s in %u images, %s of it memory pages\n", zns_format_size(c->bytes, size, sizeof(size)),
 	       c->nr_images, zns_format_size(c->page_bytes, pages, sizeof(pages)));
+	if (c->pages_only)
+		printf("            pages only, from a page server: `znsctl import --join` adds the other images\n");
+	if (c->post_copy)
+		printf("            without the pages that dump --lazy-pages left to be fetched\n");
 	printf("bandwidth   ");
 	if (c->has_qos_requested_mibps && c->qos_requested_mibps)
 		printf("%u MiB/s asked, ", c->qos_requested_mibps);

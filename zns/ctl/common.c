@@ -238,7 +238,7 @@ struct json_object *ctl_json_checkpoint(const ZnsPb__Checkpoint *c)
 
 	json_object_object_add(j, "id", ctl_json_uuid(&c->id));
 	json_object_object_add(j, "container", json_object_new_string(c->container));
-	json_object_object_add(j, "state", json_object_new_string("committed"));
+	json_object_object_add(j, "state", json_object_new_string(c->pages_only ? "pages-only" : "committed"));
 	json_object_object_add(j, "created", ctl_json_time(c->created_ns));
 	json_object_object_add(j, "bytes", json_object_new_int64(c->bytes));
 	json_object_object_add(j, "page_bytes", json_object_new_int64(c->page_bytes));
@@ -256,6 +256,7 @@ struct json_object *ctl_json_checkpoint(const ZnsPb__Checkpoint *c)
 	json_object_object_add(j, "shared_groups", json_object_new_int64(c->shared_groups));
 	json_object_object_add(j, "metadata_groups", ctl_json_u32s(c->metadata_groups, c->n_metadata_groups));
 	json_object_object_add(j, "packed", json_object_new_boolean(c->packed));
+	json_object_object_add(j, "post_copy", json_object_new_boolean(c->post_copy));
 	json_object_object_add(j, "data_phase_us", c->has_data_phase_us ? json_object_new_int64(c->data_phase_us) : NULL);
 	json_object_object_add(j, "frozen_us", c->has_frozen_us ? json_object_new_int64(c->frozen_us) : NULL);
 	json_object_object_add(j, "encrypted", json_object_new_boolean(c->crypt != NULL));

@@ -62,8 +62,6 @@ static int cmp_file(const void *a, const void *b)
 
 int import_scan(struct import *x, struct zns_err *err)
 {
-	struct dirent *e;
-	DIR *d;
 	int ret;
 
 	x->dir = open(x->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -74,12 +72,28 @@ int import_scan(struct import *x, struct zns_err *err)
 	if (!faccessat(x->dir, "parent", F_OK, AT_SYMLINK_NOFOLLOW))
 		return zns_fail(err, -EOPNOTSUPP, "%s is an incremental dump (it has a parent): its pages are not all in it", x->path);
 	ret = check_inventory(x, err);
-	if (ret)
-		return ret;
-	d = fdopendir(dup(x->dir));
+	return ret ? ret : import_list(x, NULL, err);
+}
+
+static bool among(const ZnsPb__Manifest *m, const char *name)
+{
+	for (size_t i = 0; m && i < m->n_images; i++)
+		if (!strcmp(m->images[i]->name, name))
+			return true;
+	return m && (!strcmp(name, ZNS_HANDLE_NAME) || !strncmp(name, "pages-", 6));
+}
+
+int import_list(struct import *x, const ZnsPb__Manifest *without, struct zns_err *err)
+{
+	DIR *d = fdopendir(openat(x->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	struct dirent *e;
+	int ret = 0;
+
 	if (!d)
 		return zns_fail_sys(err, -errno, "%s", x->path);
 	while (!ret && (e = readdir(d))) {
+		if (among(without, e->d_name))
+			continue;
 		if (is_image(e->d_name))
 			ret = add_file(x, e->d_name, err);
 		else

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef ZNS_CTL_IMPORT_H
 #define ZNS_CTL_IMPORT_H
-/* Shared by cmd_import.c (the way of the data) and import.c (the directories at both ends). */
+/* Shared by cmd_import.c (the way of the data), import.c (the directories at both ends) and import_join.c. */
 #include <time.h>
 #include "ctl.h"
+#include "zns/handle.h"
 #include "zns/writer.h"
 
 struct import_file {
@@ -33,10 +34,17 @@ struct import {
 	struct zns_crypt *crypt;
 	uint32_t unit, shared_groups;
 	uint8_t id[ZNS_UUID_LEN];
+	bool join;		/* to the checkpoint of pages only that the directory's handle names: */
+	ZnsPb__Handle *old_handle;
+	ZnsPb__Response *answer;
+	const ZnsPb__Checkpoint *pages;
+	ZnsPb__Manifest *pages_m;
 };
 
 /* List the images in x->path; refuse what is no whole plain checkpoint. */
 int import_scan(struct import *x, struct zns_err *err);
+/* The images in x->dir but those that @without has (NULL: all). */
+int import_list(struct import *x, const ZnsPb__Manifest *without, struct zns_err *err);
 /* Make or take the empty directory for the handle. */
 int import_handle_dir(struct import *x, const char *path, struct zns_err *err);
 /* Handle and copies of the small images. */
@@ -44,5 +52,15 @@ int import_write_handle(struct import *x, const ZnsPb__Checkpoint *c, struct zns
 /* Without its handle the import failed: remove the checkpoint again. */
 void import_drop(struct import *x, struct zns_err *err);
 void import_fini(struct import *x);
+
+/* import_join.c: what is there already; @spec may be NULL. Then connected, with the device open. */
+int import_join_open(struct import *x, const char *spec, struct zns_err *err);
+/* The images to come, once import_join_open knows what is there. */
+int import_join_scan(struct import *x, struct zns_err *err);
+/* The record anew, without what zns_writer_finish fills in. NULL: no memory. */
+ZnsPb__Checkpoint *import_join_record(const struct import *x);
+/* The handle anew: the plain files that were joined are copies now. */
+int import_join_handle(struct import *x, const ZnsPb__Checkpoint *c, struct zns_err *err);
+void import_join_fini(struct import *x);
 
 #endif

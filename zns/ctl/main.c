@@ -59,7 +59,9 @@ static const struct ctl_cmd commands[] = {
 	  "  --container NAME  whose checkpoint it is; otherwise the directory's name\n"
 	  "  --qos MIBPS       bandwidth to write with, as --zns-qos of criu\n"
 	  "  --admission share|wait[=S]|reject   as --zns-admission of criu\n"
-	  "  --handle NEWDIR   write a handle there, to restore from\n" DEV_HELP, cmd_import },
+	  "  --handle NEWDIR   write a handle there, to restore from\n"
+	  "  --join            DIR is a page server's, with the sender's other images copied into it: they go to the\n"
+	  "                    checkpoint whose pages came before\n" DEV_HELP, cmd_import },
 	{ "fsck", "[DEV] [--repair|--rebuild [--force]] [--dry-run]", "check the catalogue; write a new one from what can still be read",
 	  "  --repair        if it is damaged: from its readable records and the zones\n"
 	  "  --rebuild       also if it is gone: from the zones\n"
@@ -68,9 +70,10 @@ static const struct ctl_cmd commands[] = {
 	  cmd_fsck },
 	{ "zones", "[DEV]", "zones: a table, or a picture on a terminal",
 	  "  --table         a table, also on a terminal\n  --picture       a picture, also elsewhere\n" DEV_HELP, cmd_zones },
-	{ "gc", "[DEV] [--dry-run] [--grace TIME] [--compact]", "sweep what container runtimes left, apply retention, reset garbage zones",
+	{ "gc", "[DEV] [--dry-run] [--grace TIME] [--compact] [--unjoined TIME]", "sweep what container runtimes left, apply retention, reset garbage zones",
 	  "  --grace TIME    how long what it was made for must be gone (default 1h; 90, 30m, 12h, 7d)\n"
 	  "  --compact       then also what `znsctl compact` does\n"
+	  "  --unjoined TIME remove what page servers received so long ago, if nothing was joined with it\n"
 	  "  --dry-run       only list what and why\n" DEV_HELP, cmd_gc },
 	{ "compact", "[DEV] [--dry-run] [--below PERCENT] [--rate MIBPS] [--no-wait]", "empty zones with little live data by moving it together",
 	  "  --below PERCENT zones with no more live data than this part of a zone (default 25)\n"

@@ -101,13 +101,6 @@ void beside_take_away(int dir);
 /* check.c: `criu check --feature zns`: the device that a dump would use, its broker, its zones. */
 int check_device(struct helper *h, struct packet *p, struct zns_err *err);
 
-/*
- * plain.c: the images that the sender of a migration kept. They are plain files beside the handle of a checkpoint whose
- * pages a page server received, until `znsctl import --join` puts them into its zones.
- */
-int plain_check(int dir, const ZnsPb__Manifest *m, struct zns_err *err);	/* they are there, and of the same dump */
-int plain_open(int dir, const char *name, uint64_t *size, struct zns_err *err);	/* a descriptor; -ENOENT: none */
-
 /* cgroup.c: leave the caller's cgroups, so that a container is not charged for our memory and I/O. Best effort. */
 void cgroup_escape(void);
 /* The container id found in a task's cgroup path (64 hex digits), or -ENOENT. */

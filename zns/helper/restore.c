@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include "helper.h"
 #include "progress.h"
 #include "zns/crypt.h"
@@ -140,7 +141,7 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	if (!ret)
 		ret = open_checkpoint(h, r, id, err);
 	if (!ret && r->c->pages_only)
-		ret = plain_check(h->dir, zns_chain_manifest(h->chain, 0), err);
+		ret = zns_plain_check(h->dir, zns_chain_manifest(h->chain, 0), err);
 	if (!ret)
 		ret = beside_put_back(h->dir, zns_chain_manifest(h->chain, 0), zns_chain_reader(h->chain), err);
 	if (!ret)
@@ -282,6 +283,27 @@ static int stream_start(struct packet *p, struct zns_rimage *img, struct zns_err
 	close(fds[1]);
 	free(f);
 	return 0;	/* answered already: the reader sees an empty archive and fails */
+}
+
+/* An image that the sender of a migration kept: a plain file beside the handle, until it is joined. */
+static int plain_open(int dir, const char *name, uint64_t *size, struct zns_err *err)
+{
+	struct stat st;
+	int fd;
+
+	/* Pages and what maps them are the device's. */
+	if (!*name || strchr(name, '/') || !strncmp(name, "pages-", 6) || !strncmp(name, "pagemap-", 8))
+		return zns_fail(err, -ENOENT, "no image %s in the checkpoint", name);
+	fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? zns_fail(err, -ENOENT, "no image %s", name) :
+					 zns_fail_sys(err, -errno, "image %s in the image directory", name);
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return zns_fail(err, -EINVAL, "image %s in the image directory is no regular file", name);
+	}
+	*size = (uint64_t)st.st_size;
+	return fd;
 }
 
 static int open_plain(struct helper *h, struct packet *p, const char *name, struct zns_err *err)

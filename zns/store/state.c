@@ -260,6 +260,26 @@ int zns_state_may_add(struct zns_state *st, const ZnsPb__Checkpoint *c, int code
 	return fits(st, c, code, err);
 }
 
+/* What had pages only has all now: what it had is still where it was. */
+static bool completes(const ZnsPb__Checkpoint *c, const ZnsPb__Checkpoint *old)
+{
+	if (!old->pages_only || c->pages_only)
+		return false;
+	for (size_t i = 0; i < old->n_zones; i++) {
+		const ZnsPb__ZoneUse *o = old->zones[i];
+		bool in = false;
+
+		for (size_t k = 0; k < c->n_zones && !in; k++) {
+			const ZnsPb__ZoneUse *u = c->zones[k];
+
+			in = u->zone == o->zone && u->start <= o->start && u->start + u->len >= o->start + o->len;
+		}
+		if (!in)
+			return false;
+	}
+	return true;
+}
+
 int zns_state_may_replace(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err)
 {
 	const struct zns_ent *old = zns_state_find(st, c->id.data);
@@ -270,8 +290,8 @@ int zns_state_may_replace(struct zns_state *st, const ZnsPb__Checkpoint *c, int 
 	if (!old)
 		return zns_fail(err, code == -EINVAL ? -ENOENT : code, "no checkpoint %s in the store",
 				zns_uuid_format(c->id.data, id));
-	if (strcmp(old->ckpt->container, c->container) || old->ckpt->bytes != c->bytes ||
-	    old->ckpt->created_ns != c->created_ns)
+	if (strcmp(old->ckpt->container, c->container) || old->ckpt->created_ns != c->created_ns ||
+	    ((old->ckpt->bytes != c->bytes || old->ckpt->pages_only != c->pages_only) && !completes(c, old->ckpt)))
 		return zns_fail(err, code, "checkpoint %s differs in more than where it stands",
 				zns_uuid_format(c->id.data, id));
 	if (zns_version_cmp(c, old->ckpt) <= 0)

@@ -29,39 +29,73 @@ static int wait_idle(struct zns_writer *w, struct zns_err *err)
 	return ret;
 }
 
+int zns_writer_adopt(struct zns_writer *w, const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, struct zns_err *err)
+{
+	uint8_t random[ZNS_UUID_LEN];
+	uint64_t base;
+	int ret = zns_uuid_generate(random);
+
+	if (ret)
+		return zns_fail_sys(err, ret, "no random number");
+	memcpy(&base, random + ZNS_UUID_LEN - sizeof(base), sizeof(base));
+	w->with = c;
+	w->with_m = m;
+	w->nr_images = (uint32_t)m->n_images;
+	/* Room for the units of an image below, and for the sum above. */
+	if (w->crypt)
+		w->unit_base = (base & 0x3fffffff00000000ull) | 1ull << 62;
+	return 0;
+}
+
+static int add_use(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t start, uint64_t len)
+{
+	ZnsPb__ZoneUse *u = calloc(1, sizeof(*u));
+
+	if (!u)
+		return -ENOMEM;
+	zns_pb__zone_use__init(u);
+	u->zone = zone;
+	u->start = start;
+	u->len = len;
+	c->zones[c->n_zones++] = u;
+	return 0;
+}
+
+static void add_group(ZnsPb__Checkpoint *c, uint32_t group)
+{
+	size_t g = 0;
+
+	while (g < c->n_groups && c->groups[g] != group)
+		g++;
+	if (g == c->n_groups)
+		c->groups[c->n_groups++] = group;
+}
+
 /* Zones and groups of the checkpoint, manifest included once its zone's pos has moved. */
 static int fill_zones(struct zns_writer *w, ZnsPb__Checkpoint *c)
 {
-	size_t n = 0;
+	size_t more_zones = w->with ? w->with->n_zones : 0, more_groups = w->with ? w->with->n_groups : 0;
 
 	for (size_t i = 0; i < c->n_zones; i++)
 		free(c->zones[i]);
 	free(c->zones);
 	free(c->groups);
 	c->n_zones = c->n_groups = 0;
-	c->zones = calloc(w->nr_zones + 1, sizeof(*c->zones));
-	c->groups = calloc(w->nr_zones + 1, sizeof(*c->groups));
+	c->zones = calloc(w->nr_zones + more_zones + 1, sizeof(*c->zones));
+	c->groups = calloc(w->nr_zones + more_groups + 1, sizeof(*c->groups));
 	if (!c->zones || !c->groups)
 		return -ENOMEM;
+	for (size_t i = 0; i < more_zones; i++)
+		if (add_use(c, w->with->zones[i]->zone, w->with->zones[i]->start, w->with->zones[i]->len))
+			return -ENOMEM;
+	for (size_t i = 0; i < more_groups; i++)
+		add_group(c, w->with->groups[i]);
 	for (struct wzone *z = w->zones; z; z = z->next) {
-		ZnsPb__ZoneUse *u;
-		size_t g = 0;
-
 		if (z->pos == z->slot.start)
 			continue;
-		u = calloc(1, sizeof(*u));
-		if (!u)
+		if (add_use(c, z->slot.zone, z->slot.start, z->pos - z->slot.start))
 			return -ENOMEM;
-		zns_pb__zone_use__init(u);
-		u->zone = z->slot.zone;
-		u->start = z->slot.start;
-		u->len = z->pos - z->slot.start;
-		c->zones[n++] = u;
-		c->n_zones = n;
-		while (g < c->n_groups && c->groups[g] != z->slot.group)
-			g++;
-		if (g == c->n_groups)
-			c->groups[c->n_groups++] = z->slot.group;
+		add_group(c, z->slot.group);
 	}
 	return 0;
 }
@@ -117,7 +151,7 @@ static int finish_once(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRe
 	ZnsPb__CheckpointKey key = ZNS_PB__CHECKPOINT_KEY__INIT;
 	cleanup_free ZnsPb__Image **images = NULL;
 	uint8_t seal[ZNS_TAG_BYTES];
-	size_t nr = 0;
+	size_t nr = w->with_m ? w->with_m->n_images : 0;
 	int ret = wait_idle(w, err);
 
 	if (ret)
@@ -128,12 +162,14 @@ static int finish_once(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRe
 	if (!images || fill_zones(w, c))
 		return zns_fail(err, -ENOMEM, "no memory for the manifest");
 	nr = 0;
+	for (size_t i = 0; w->with_m && i < w->with_m->n_images; i++)
+		images[nr++] = w->with_m->images[i];
 	for (struct zns_wimage *i = w->images; i; i = i->next) {
 		i->pb.n_csums = i->nr_units;
 		images[nr++] = &i->pb;
 	}
-	c->bytes = w->stats.bytes;
-	c->page_bytes = w->stats.page_bytes;
+	c->bytes = w->stats.bytes + (w->with ? w->with->bytes : 0);
+	c->page_bytes = w->stats.page_bytes + (w->with ? w->with->page_bytes : 0);
 	c->nr_images = (uint32_t)nr;
 	c->has_stripe_unit = 1;
 	c->stripe_unit = w->unit;

@@ -39,7 +39,8 @@ int transform_in(const struct zns_crypt *c, const ZnsPb__Image *pb, uint32_t ima
 		 struct zns_err *err)
 {
 	if (c && pb->has_tags)
-		return zns_crypt_open_unit(c, image, pb->name, unit, buf, len, pb->tags.data + unit * ZNS_TAG_BYTES, err);
+		return zns_crypt_open_unit(c, image, pb->name, pb->unit_base + unit, buf, len,
+					   pb->tags.data + unit * ZNS_TAG_BYTES, err);
 	return zns_hash(buf, len) == pb->csums[unit] ? 0 : zns_fail(err, -EBADMSG, "image %s: checksum", pb->name);
 }
 

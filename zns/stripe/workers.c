@@ -229,7 +229,7 @@ static int write_unit(struct zns_writer *w, struct job *j, uint8_t *buf, struct 
 /* Once for each unit: one that lost its zone goes to the next one as it is. */
 static int make_ready(struct zns_writer *w, struct job *j, uint8_t *buf, struct zns_err *err)
 {
-	int ret = transform_out(w->crypt, j->img->index, j->img->pb.name, j->k, buf, j->len, j->tag, err);
+	int ret = transform_out(w->crypt, j->img->index, j->img->pb.name, j->img->pb.unit_base + j->k, buf, j->len, j->tag, err);
 
 	if (ret)
 		return ret;

@@ -228,6 +228,8 @@ int zns_writer_image(struct zns_writer *w, const char *name, bool pages, struct 
 	}
 	if (i) {
 		i->index = w->nr_images++;
+		i->pb.has_unit_base = w->unit_base != 0;
+		i->pb.unit_base = w->unit_base;
 		*w->images_tail = i;
 		w->images_tail = &i->next;
 		i->next_name = *bucket;
@@ -570,7 +572,7 @@ int zns_wimage_seal(struct zns_wimage *i, struct zns_err *err)
 	bool small = j && j->len && j->data && !i->nr_units && j->len <= w->unit / 2;
 	struct zns_err e = ZNS_ERR_INIT;
 	uint8_t tag[ZNS_TAG_BYTES];
-	int ret = small ? transform_out(w->crypt, i->index, i->pb.name, 0, j->data, j->len, tag, &e) : 0;
+	int ret = small ? transform_out(w->crypt, i->index, i->pb.name, i->pb.unit_base, j->data, j->len, tag, &e) : 0;
 	uint64_t csum = small ? zns_hash(j->data, j->len) : 0;
 
 	pthread_mutex_lock(&w->lock);

@@ -130,6 +130,9 @@ struct zns_writer {
 
 	struct zns_wimage *images, **images_tail;
 	uint32_t nr_images;
+	const ZnsPb__Checkpoint *with;	/* zns_writer_adopt; NULL: none */
+	const ZnsPb__Manifest *with_m;
+	uint64_t unit_base;	/* of its images, in nonces */
 	struct zns_wimage *by_name[NAME_BUCKETS];
 	struct job *pack;
 	struct packed *packed;

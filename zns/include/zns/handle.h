@@ -9,6 +9,7 @@
 #include "zns/err.h"
 #include "zns/util.h"
 #include "zns-handle.pb-c.h"
+#include "zns-record.pb-c.h"
 
 #define ZNS_HANDLE_NAME "zns-handle.img"
 #define ZNS_HANDLE_MAX KIB(256)			/* larger is not a handle */
@@ -32,5 +33,11 @@ int zns_handle_write(int dirfd, const ZnsPb__Handle *h, struct zns_err *err);
  * (0: all as written) and names the first ones in @err. The device is authoritative; the caller warns.
  */
 int zns_handle_check_copies(int dirfd, const ZnsPb__Handle *h, struct zns_err *err);
+
+/*
+ * For a checkpoint of pages only (@m): are the other images in @dirfd, and of the same dump? -ENOENT: they have not come;
+ * -EXDEV: they are of another one, or not all of them.
+ */
+int zns_plain_check(int dirfd, const ZnsPb__Manifest *m, struct zns_err *err);
 
 #endif

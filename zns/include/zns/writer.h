@@ -109,6 +109,13 @@ int zns_wimage_settle(struct zns_wimage *i, struct zns_err *err);
 int zns_wimage_seal(struct zns_wimage *i, struct zns_err *err);
 
 /*
+ * What is written is one checkpoint with what the store has as @c (its record, complete) and @m (its manifest): images,
+ * zone uses and sizes of both go into the manifest. Both are borrowed until zns_writer_finish returns. Before the first
+ * image. If @m is encrypted, the writer's crypt must be that of @m.
+ */
+int zns_writer_adopt(struct zns_writer *w, const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, struct zns_err *err);
+
+/*
  * Wait until everything is written (not flushed), then write @m's manifest and footer: fills in m->images and the
  * checkpoint's sizes, zones and groups; *ref gets the manifest's place. The caller frees @m. All images must be sealed.
  * With a key, m->checkpoint->crypt (NULL before) becomes what the log's record must have.

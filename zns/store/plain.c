@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "helper.h"
+#include "zns/handle.h"
 
 /* The number in PREFIX-N.img; 0: not such a name. */
 static unsigned long number_in(const char *name, const char *prefix)
@@ -55,7 +55,7 @@ static int check_dir(int dir, const ZnsPb__Manifest *m, struct zns_err *err)
 	return ret;
 }
 
-int plain_check(int dir, const ZnsPb__Manifest *m, struct zns_err *err)
+int zns_plain_check(int dir, const ZnsPb__Manifest *m, struct zns_err *err)
 {
 	char name[64];
 
@@ -70,24 +70,4 @@ int plain_check(int dir, const ZnsPb__Manifest *m, struct zns_err *err)
 					name);
 	}
 	return check_dir(dir, m, err);
-}
-
-int plain_open(int dir, const char *name, uint64_t *size, struct zns_err *err)
-{
-	struct stat st;
-	int fd;
-
-	/* Pages and what maps them are the device's. */
-	if (!*name || strchr(name, '/') || !strncmp(name, "pages-", 6) || !strncmp(name, "pagemap-", 8))
-		return zns_fail(err, -ENOENT, "no image %s in the checkpoint", name);
-	fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	if (fd < 0)
-		return errno == ENOENT ? zns_fail(err, -ENOENT, "no image %s", name) :
-					 zns_fail_sys(err, -errno, "image %s in the image directory", name);
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
-		close(fd);
-		return zns_fail(err, -EINVAL, "image %s in the image directory is no regular file", name);
-	}
-	*size = (uint64_t)st.st_size;
-	return fd;
 }

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * import --join: a page server has the pages on zones, somebody has copied the sender's other images beside its handle.
+ * They are written too, and the same checkpoint gets a new record that has all: until then the old one holds, and after
+ * it the handle is as good as before.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "import.h"
+#include "zns/crypt.h"
+#include "zns/handle.h"
+#include "zns/store.h"
+
+static int find_pages(struct import *x, struct zns_err *err)
+{
+	ZnsPb__RestoreBegin rb = ZNS_PB__RESTORE_BEGIN__INIT;
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	char id[ZNS_UUID_STR];
+	int ret;
+
+	rb.checkpoint = x->old_handle->checkpoint;
+	req.restore_begin = &rb;
+	ret = zns_broker_call(&x->broker, &req, &x->answer, err);
+	if (ret)
+		return ret;
+	if (x->answer->n_checkpoints != 1 || !x->answer->checkpoints[0]->manifest)
+		return zns_fail(err, -EPROTO, "the broker's answer has no checkpoint");
+	x->pages = x->answer->checkpoints[0];
+	memcpy(x->id, x->pages->id.data, ZNS_UUID_LEN);
+	if (!x->pages->pages_only)
+		return zns_fail(err, -EEXIST, "checkpoint %s is whole: there is nothing to join", zns_uuid_format(x->id, id));
+	if (strlen(x->pages->container) >= sizeof(x->container))
+		return zns_fail(err, -ENAMETOOLONG, "the container's name is too long");
+	strcpy(x->container, x->pages->container);
+	if (!x->qos_mibps && x->pages->has_qos_requested_mibps)
+		x->qos_mibps = x->pages->qos_requested_mibps;
+	return 0;
+}
+
+int import_join_open(struct import *x, const char *spec, struct zns_err *err)
+{
+	char dev[ZNS_UUID_STR];
+	int ret;
+
+	x->dir = open(x->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (x->dir < 0)
+		return zns_fail_sys(err, -errno, "%s", x->path);
+	ret = zns_handle_read(x->dir, &x->old_handle, err);
+	if (ret)
+		return zns_wrap(err, "%s is no page server's directory", x->path);
+	zns_uuid_format(x->old_handle->device.data, dev);
+	ret = ctl_connect(spec ? spec : dev, &x->reg, &x->broker, err);
+	if (!ret && memcmp(x->reg.uuid, x->old_handle->device.data, ZNS_UUID_LEN))
+		ret = zns_fail(err, -EXDEV, "the handle is of another device than %s", x->reg.path);
+	return ret ? ret : find_pages(x, err);
+}
+
+int import_join_scan(struct import *x, struct zns_err *err)
+{
+	int ret = zns_manifest_read(x->dev, x->pages, &x->pages_m, err);
+
+	if (!ret)
+		ret = zns_manifest_check(x->pages_m, &x->dev->geo, err);
+	if (!ret)
+		ret = zns_plain_check(x->dir, x->pages_m, err);
+	if (!ret)	/* what is encrypted gets more with the same key */
+		ret = zns_crypt_of(&x->reg, x->pages_m, &x->crypt, err);
+	return ret ? ret : import_list(x, x->pages_m, err);
+}
+
+/* Where the footer of the pages alone stays: should the log be lost, a removal must be found there too. */
+static int note_footer(ZnsPb__Checkpoint *c)
+{
+	uint32_t *v = realloc(c->old_manifests, (c->n_old_manifests + 1) * sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	c->old_manifests = v;
+	v[c->n_old_manifests++] = c->manifest->zone;
+	return 0;
+}
+
+ZnsPb__Checkpoint *import_join_record(const struct import *x)
+{
+	size_t n = zns_pb__checkpoint__get_packed_size(x->pages);
+	cleanup_free uint8_t *buf = malloc(n + 1);
+	ZnsPb__Checkpoint *c;
+
+	if (!buf)
+		return NULL;
+	zns_pb__checkpoint__pack(x->pages, buf);
+	c = zns_pb__checkpoint__unpack(NULL, n, buf);
+	if (!c)
+		return NULL;
+	/* To the store it is another version of what is there, as after a move. */
+	c->has_moved = c->has_moved_ns = 1;
+	c->moved++;
+	c->moved_ns = zns_now_ns();
+	if (note_footer(c)) {
+		zns_pb__checkpoint__free_unpacked(c, NULL);
+		return NULL;
+	}
+	zns_pb__extent_ref__free_unpacked(c->manifest, NULL);
+	c->manifest = NULL;
+	if (c->crypt)
+		zns_pb__checkpoint_key__free_unpacked(c->crypt, NULL);
+	c->crypt = NULL;	/* zns_writer_finish says it again */
+	c->has_pages_only = c->pages_only = 0;
+	return c;
+}
+
+/* What the directory has of @name now; not synced: a torn one is told by its hash. */
+static int hash_file(const struct import *x, const char *name, ZnsPb__HandleCopy *copy, struct zns_err *err)
+{
+	cleanup_free uint8_t *data = NULL;
+	size_t len;
+	int ret = zns_read_file(x->dir, name, ZNS_HANDLE_COPY_MAX, &data, &len);
+
+	if (ret)
+		return zns_fail_sys(err, ret, "%s/%s", x->path, name);
+	copy->name = (char *)name;
+	copy->size = len;
+	copy->hash = zns_hash(data, len);
+	return 0;
+}
+
+int import_join_handle(struct import *x, const ZnsPb__Checkpoint *c, struct zns_err *err)
+{
+	const ZnsPb__Handle *old = x->old_handle;
+	size_t max = old->n_copies + x->nr_files, nr = 0;
+	cleanup_free ZnsPb__HandleCopy *copy = calloc(max + 1, sizeof(*copy));
+	cleanup_free ZnsPb__HandleCopy **list = calloc(max + 1, sizeof(*list));
+	ZnsPb__Handle h = ZNS_PB__HANDLE__INIT;
+	uint64_t sum = 0;
+	int ret = 0;
+
+	if (!copy || !list)
+		return zns_fail_sys(err, -ENOMEM, "handle");
+	for (; nr < old->n_copies; nr++) {
+		list[nr] = old->copies[nr];
+		sum += old->copies[nr]->size;
+	}
+	for (size_t i = 0; i < x->nr_files && nr < 2000 && !ret; i++) {
+		if (x->crypt && strcmp(x->files[i].name, "inventory.img"))
+			continue;
+		if (x->files[i].size > ZNS_HANDLE_COPY_MAX || sum + x->files[i].size > ZNS_HANDLE_COPIES_MAX)
+			continue;
+		zns_pb__handle_copy__init(&copy[nr]);
+		ret = hash_file(x, x->files[i].name, &copy[nr], err);
+		list[nr] = &copy[nr];
+		sum += x->files[i].size;
+		nr++;
+	}
+	h.device = old->device;
+	h.checkpoint = old->checkpoint;
+	h.container = c->container;
+	h.created_ns = c->created_ns;
+	h.bytes = c->bytes;
+	h.page_bytes = c->page_bytes;
+	h.nr_images = c->nr_images;
+	h.copies = list;
+	h.n_copies = nr;
+	if (!ret)
+		ret = zns_handle_write(x->dir, &h, err);
+	if (!ret && x->crypt)
+		fprintf(stderr, "znsctl import: note: the sender's images in %s are not encrypted; the handle needs none of them\n",
+			x->path);
+	return ret ? zns_wrap(err, "the checkpoint is whole, and its handle restores it, but could not be renewed") : 0;
+}
+
+void import_join_fini(struct import *x)
+{
+	if (x->old_handle)
+		zns_pb__handle__free_unpacked(x->old_handle, NULL);
+	if (x->pages_m)
+		zns_pb__manifest__free_unpacked(x->pages_m, NULL);
+	if (x->answer)
+		zns_pb__response__free_unpacked(x->answer, NULL);
+}
