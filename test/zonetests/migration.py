@@ -426,6 +426,30 @@ def join_bad_write(scene):
 
 
 @case
+def join_encrypted(scene):
+    """Pages received encrypted, the join goes on with the same key; a second attempt after a failed one, too."""
+    scene = scene(size=8)
+    key = scene.dir / 'key'
+    for command in (['key', 'create', str(key)], ['key', 'use', f'file:{key}']):
+        done = scene.device.ctl(*command)
+        if done.returncode:
+            raise Failed(f'znsctl {" ".join(command)}: {done.stderr.strip()}')
+    sent, received, pages = transfer(scene, scene.task)
+    copy_images(sent, received)
+    done = subprocess.run([scene.cfg.znsctl, 'import', '--join', str(received)], env=scene.faulty(None, 'write-after=1'),
+                          capture_output=True, text=True, timeout=60)
+    if not done.returncode:
+        raise Failed('a join with a failing write succeeded')
+    expect('state', state_of(scene, pages), 'pages-only')
+    joined(scene, received)
+    whole(scene, scene.task, received, pages)
+    key.rename(scene.dir / 'elsewhere')
+    ztlib.kill(scene.task.pid)
+    wait_until(lambda: not alive(scene.task.pid), 5)
+    scene.restore_must_fail('key', images=received)
+
+
+@case
 def join_lost_log(scene):
     """A join survives fsck --rebuild, which has the footers of both: the later one counts."""
     scene = scene(size=8)
