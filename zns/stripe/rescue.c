@@ -184,7 +184,7 @@ static bool from_source(const struct zns_writer *w, const struct piece *p, uint8
 		memcpy(at, s->iov, p->len);
 	else if (writer_gather(s->pid, s->iov, s->nr_iov, at, NULL))
 		return false;
-	if (!s->ready && transform_out(w->crypt, p->img->index, p->img->pb.name, p->k, at, p->len, tag, NULL))
+	if (!s->ready && transform_out(w->crypt, p->img->index, p->img->pb.name, p->img->pb.unit_base + p->k, at, p->len, tag, NULL))
 		return false;
 	return verified(p, at);
 }
