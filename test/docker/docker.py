@@ -234,7 +234,14 @@ def names(d):
     want('ls by id', cid[:12] in d.zctl('ls', '--container', cid[:12]).stdout)
     want('show', cid in d.zctl('show', c['id']).stdout)
     (s,) = d.zjson('docker', 'stats', 'named')['containers']
-    want('stats', s['checkpoints'] == 1 and s['bytes'] > 0 and s['frozen_us'] > 0, s)
+    want('stats', s['checkpoints'] == 1 and s['bytes'] > 0 and s['frozen_us'] > 0 and s['last_restore'] is None, s)
+    d.refused(d.zctl, 'docker', 'logs', '--restore', 'named', line='no restore of container')
+    d.docker('start', '--checkpoint', 'first', 'named')
+    (s,) = d.zjson('docker', 'stats', 'named')['containers']
+    want('restore', s['last_restore']['checkpoint'] == c['id'] and s['last_restore']['bytes'] > 0, s)
+    for who in ('named', cid[:12]):
+        log = d.zctl('docker', 'logs', '--restore', who).stdout
+        want('log of the restore', 'Restore finished successfully' in log, log[-300:])
     remove(d, 'named')
 
 
@@ -477,7 +484,7 @@ def cycles(d):
     want('free bytes return', now['bytes_free'] == start['bytes_free'], start['bytes_free'], now['bytes_free'])
     want('no reservation', not now['reservations'], now['reservations'])
     want('nothing left over', not d.leftovers(), d.leftovers())
-    want('no option file', not list((d.dir / 'run/docker').iterdir()))
+    want('no option file', not [p for p in (d.dir / 'run/docker').iterdir() if not p.name.endswith('.restore.log')])
 
 
 # ---- the papers' workloads -----------------------------------------------------------------------------------

@@ -35,10 +35,11 @@ static const struct ctl_cmd commands[] = {
 	  "times\n" HOST_HELP,
 	  docker_schedule },
 	{ "docker unschedule", "CONTAINER", "end that; what was made stays", "", docker_unschedule },
-	{ "docker logs", "[--dev DEV] ID|CONTAINER", "criu's log of a checkpoint, or of a container's last one", "",
+	{ "docker logs", "[--restore] [--dev DEV] ID|CONTAINER", "criu's log of a checkpoint, or of a container's last one",
+	  "  --restore       of the container's last restore\n" HOST_HELP,
 	  docker_logs },
 	{ "docker live", "[--dev DEV] ID", "does a container still need this checkpoint, and why", "", docker_live },
-	{ "docker stats", "[CONTAINER]", "the last checkpoint of each container: size, rate, time frozen", HOST_HELP,
+	{ "docker stats", "[CONTAINER]", "the last checkpoint and restore of each container: size, rate, time frozen", HOST_HELP,
 	  docker_stats },
 };
 

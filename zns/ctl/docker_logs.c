@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* docker logs: criu's log of a dump, from the device */
+/* docker logs: criu's log of a dump, from the device; of a restore, from the run-time directory */
 #include <string.h>
 #include "docker.h"
 #include "zns/reader.h"
@@ -61,21 +61,56 @@ static int show(struct ctl_hold *h, struct zns_err *err)
 	return ret;
 }
 
+/* A restored container may have no checkpoint of its own (a clone): then Docker knows its name, or it is an id. */
+static int show_restore(const struct ctl_args *args, const char *host, struct zns_err *err)
+{
+	struct zns_err ignored = ZNS_ERR_INIT;
+	cleanup_free uint8_t *text = NULL;
+	const char *id = args->argv[0];
+	struct docker_target t;
+	struct docker_daemon d;
+	bool daemon, target;
+	size_t len;
+	int ret;
+
+	daemon = !docker_daemon_open(&d, host, &ignored);
+	target = daemon && !docker_target_open(&d, id, &t, &ignored);
+	if (host && !daemon)
+		return zns_fail(err, ignored.code, "%s", ignored.msg);
+	ret = docker_restore_log(target ? t.c.id : id, &text, &len, err);
+	if (!ret && (fwrite(text, 1, len, stdout) != len || fflush(stdout)))
+		ret = zns_fail_sys(err, -errno, "standard output");
+	if (target)
+		docker_target_close(&t);
+	if (daemon)
+		docker_daemon_close(&d);
+	return ret;
+}
+
 int docker_logs(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
+	enum { OPT_RESTORE = OPT_OWN };
+	static const struct option opts[] = { { "restore", no_argument, NULL, OPT_RESTORE }, CTL_DOCKER_HOST, CTL_DEV_OPTION,
+					      CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	char id[ZNS_UUID_STR];
+	const char *host = NULL;
 	struct ctl_hold h;
+	bool restore = false;
 	int c, ret;
 
 	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
-		;
+		if (c == OPT_RESTORE)
+			restore = true;
+		else if (c == OPT_DOCKER_HOST)
+			host = optarg;
 	if (c == -2)
 		return args.code;
 	if (args.argc != 1)
 		return ctl_usage(cmd, "one checkpoint's id or one container is wanted");
+	if (restore)
+		return show_restore(&args, host, &err) ? ctl_fail(cmd, &err) : CTL_OK;
 	ret = resolve(args.dev, args.argv[0], id, &err);
 	if (!ret)
 		ret = ctl_hold(&h, args.dev, *id ? id : args.argv[0], &err);

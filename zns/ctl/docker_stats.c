@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* docker stats: what the store knows of each container's last checkpoint (Docker itself deletes criu's figures) */
+/* docker stats: each container's last checkpoint and restore (Docker itself deletes criu's figures) */
 #include <string.h>
 #include "docker.h"
 
 struct row {
 	const ZnsPb__Checkpoint *last;
+	const ZnsPb__RestoreStat *restore;	/* NULL: none is remembered */
 	size_t nr;
 	uint64_t bytes;
 };
 
-static bool is_docker(const ZnsPb__Checkpoint *c)
+/* Of any engine's: Docker, Podman, CRI. */
+static bool has_container(const ZnsPb__Checkpoint *c)
 {
-	return c->origin && c->origin->kind && !strcmp(c->origin->kind, "docker") && c->origin->container_id;
+	return c->origin && c->origin->kind && c->origin->container_id && *c->origin->container_id;
 }
 
 static bool wanted(const ZnsPb__Checkpoint *c, const char *name)
@@ -30,7 +32,7 @@ static size_t rows(const ZnsPb__Response *r, const char *name, struct row *out)
 	for (i = 0; i < r->n_checkpoints; i++) {
 		const ZnsPb__Checkpoint *c = r->checkpoints[i];
 
-		if (!is_docker(c) || !wanted(c, name))
+		if (!has_container(c) || !wanted(c, name))
 			continue;
 		for (k = 0; k < nr; k++)
 			if (!strcmp(out[k].last->origin->container_id, c->origin->container_id))
@@ -44,19 +46,30 @@ static size_t rows(const ZnsPb__Response *r, const char *name, struct row *out)
 	return nr;
 }
 
+static void add_restores(struct row *w, size_t nr, const ZnsPb__Status *s)
+{
+	size_t i, k;
+
+	for (i = 0; s && i < nr; i++)
+		for (k = 0; k < s->n_restores; k++)
+			if (!strcmp(s->restores[k]->container, w[i].last->container))
+				w[i].restore = s->restores[k];
+}
+
 static struct json_object *row_json(const struct row *w)
 {
 	struct json_object *j = ctl_json_checkpoint(w->last);
 
 	json_object_object_add(j, "checkpoints", json_object_new_int64((int64_t)w->nr));
 	json_object_object_add(j, "bytes_all", json_object_new_int64((int64_t)w->bytes));
+	json_object_object_add(j, "last_restore", w->restore ? ctl_json_restore(w->restore) : NULL);
 	return j;
 }
 
 static void row_text(const struct row *w)
 {
 	const ZnsPb__Checkpoint *c = w->last;
-	char size[16], all[16], when[32], asked[16] = "-", got[16] = "-", frozen[24] = "-";
+	char size[16], all[16], when[32], asked[16] = "-", got[16] = "-", frozen[24] = "-", restored[32] = "-";
 
 	if (c->has_qos_requested_mibps && c->qos_requested_mibps)
 		snprintf(asked, sizeof(asked), "%u", c->qos_requested_mibps);
@@ -64,9 +77,11 @@ static void row_text(const struct row *w)
 		snprintf(got, sizeof(got), "%.0f", c->qos_achieved_mibps);
 	if (c->has_frozen_us)
 		snprintf(frozen, sizeof(frozen), "%.1f ms", (double)c->frozen_us / 1000);
-	printf("%-20s %.12s  %s  %11s  %6s/%-8s %11s  %5zu  %11s\n", c->container, c->origin->container_id,
+	if (w->restore)
+		zns_format_time(w->restore->ended_ns, restored, sizeof(restored));
+	printf("%-20s %.12s  %s  %11s  %6s/%-8s %11s  %5zu  %11s  %s\n", c->container, c->origin->container_id,
 	       zns_format_time(c->created_ns, when, sizeof(when)), zns_format_size(c->bytes, size, sizeof(size)), asked,
-	       got, frozen, w->nr, zns_format_size(w->bytes, all, sizeof(all)));
+	       got, frozen, w->nr, zns_format_size(w->bytes, all, sizeof(all)), restored);
 }
 
 static int one_device(const char *dev, const char *name, struct json_object *list, bool json, bool *head,
@@ -74,7 +89,8 @@ static int one_device(const char *dev, const char *name, struct json_object *lis
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	cleanup_free struct row *w = NULL;
-	ZnsPb__Response *r;
+	ZnsPb__Request ask = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Response *r, *state = NULL;
 	size_t i, nr;
 	int ret;
 
@@ -84,17 +100,27 @@ static int one_device(const char *dev, const char *name, struct json_object *lis
 		return ret;
 	w = calloc(r->n_checkpoints + 1, sizeof(*w));
 	nr = w ? rows(r, name, w) : 0;
+	ask.has_status = ask.status = 1;
+	ret = nr ? ctl_call(dev, &ask, &state, err) : 0;
+	if (ret) {
+		zns_pb__response__free_unpacked(r, NULL);
+		return ret;
+	}
+	if (state)
+		add_restores(w, nr, state->status);
 	for (i = 0; i < nr; i++) {
 		if (json) {
 			json_object_array_add(list, row_json(&w[i]));
 			continue;
 		}
 		if (!*head)
-			printf("%-20s %-12s  %-20s  %11s  MiB/s asked/got %11s  count  %11s\n", "container", "id",
-			       "last checkpoint", "size", "frozen", "all of them");
+			printf("%-20s %-12s  %-20s  %11s  MiB/s asked/got %11s  count  %11s  %s\n", "container", "id",
+			       "last checkpoint", "size", "frozen", "all of them", "last restore");
 		*head = true;
 		row_text(&w[i]);
 	}
+	if (state)
+		zns_pb__response__free_unpacked(state, NULL);
 	zns_pb__response__free_unpacked(r, NULL);
 	return w ? 0 : zns_fail(err, -ENOMEM, "out of memory");
 }
@@ -135,7 +161,7 @@ int docker_stats(const struct ctl_cmd *cmd, int argc, char **argv)
 	} else {
 		json_object_put(list);
 		if (!head)
-			printf("no checkpoints of Docker containers\n");
+			printf("no checkpoints of containers\n");
 	}
 	return CTL_OK;
 }

@@ -98,6 +98,11 @@ typedef int (*docker_handle_fn)(void *arg, const char *container_id, const char 
 				const uint8_t checkpoint[ZNS_UUID_LEN]);
 int docker_each_handle(const char *root, docker_handle_fn fn, void *arg);
 
+/* restlog.c: copy the end (256 KiB) of criu's log of a restore to where it outlives the container. -errno. */
+int docker_keep_restore_log(const char *id, const char *from);
+/* The one of container @id, or of the only one whose id begins with it (12 characters or more). The caller frees *text. */
+int docker_restore_log(const char *id, uint8_t **text, size_t *len, struct zns_err *err);
+
 /* Remove a directory of handles and plain images (no subdirectories). -errno. */
 int docker_remove_dir(const char *dir);
 

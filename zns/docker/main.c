@@ -181,6 +181,16 @@ static void show_output(int out, const char *line)
 			break;
 }
 
+/* Of a failed restore too; without zones it is no business of ours. */
+static void keep_log(const struct call *c, const struct docker_container *k)
+{
+	const char *dir = c->work_path ? c->work_path : c->image_path;
+	char path[PATH_MAX];
+
+	if (has_handle(c->image_path) && (size_t)snprintf(path, sizeof(path), "%s/restore.log", dir) < sizeof(path))
+		docker_keep_restore_log(k->id, path);
+}
+
 static int run(struct call *c, const struct docker_container *k, bool dump)
 {
 	/* Not a pipe: nobody reads while runc writes. Restore's output is the container's own, and stays as it is. */
@@ -216,8 +226,10 @@ static int run(struct call *c, const struct docker_container *k, bool dump)
 		report_line(c, line);
 	if (dump && !status && is_temporary(c->image_path) && has_handle(c->image_path))
 		make_unique(c->image_path);
-	if (!dump)
+	if (!dump) {
+		keep_log(c, k);
 		after_restore(c, k);
+	}
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
