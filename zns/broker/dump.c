@@ -70,7 +70,7 @@ uint32_t find_empty_zone(struct znsd *d, struct zn_group *g, const uint32_t *not
 	const ZnsPb__ZoneGet q = { .not_zones = (uint32_t *)not_zones, .n_not_zones = nr_not };
 	struct lease none = { .dump = true };
 
-	return find_empty(d, &(struct search){ .l = &none, .q = &q }, g);
+	return find_empty(d, &(struct search){ .d = d, .l = &none, .q = &q }, g);
 }
 
 static uint32_t reset_garbage(struct znsd *d, const struct zn_group *g)
