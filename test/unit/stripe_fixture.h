@@ -26,6 +26,8 @@ struct rig {
 	uint32_t weights[RIG_WIDTH];
 	const uint32_t *metadata_group;
 	struct zns_crypt *crypt;	/* owned; NULL: plain */
+	bool has_id;			/* the checkpoint's id is to be … */
+	uint8_t id[ZNS_UUID_LEN];
 	/* the broker: gives out [next, last), one group per lane */
 	uint32_t next, last;
 	uint32_t limit;			/* zones neither full nor named as done; 0: any number */
@@ -219,6 +221,8 @@ static inline int finish_raw(struct rig *r, struct zns_err *e)
 	if (r->c)
 		zns_pb__checkpoint__free_unpacked(r->c, NULL);
 	r->c = new_checkpoint();
+	if (r->has_id)
+		memcpy(r->c->id.data, r->id, ZNS_UUID_LEN);
 	m.device.data = uuid;
 	m.device.len = ZNS_UUID_LEN;
 	m.checkpoint = r->c;

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Keys: their files, the keyring, fingerprints, wrapping; and units and seals under the key of one checkpoint. */
+#include <linux/keyctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include "emu_common.h"
+#include "../../zns/crypt/crypt_priv.h"
+
+static const uint8_t id_a[ZNS_UUID_LEN] = "checkpoint-aaaaa", id_b[ZNS_UUID_LEN] = "checkpoint-bbbbb";
+static const char hex_key[] = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n";
+
+static char *in_dir(const char *name)
+{
+	static char path[4][256];
+	static int n;
+
+	n = (n + 1) % 4;
+	snprintf(path[n], sizeof(path[n]), "%s/%s", test_dir, name);
+	return path[n];
+}
+
+static char *spec_of(const char *name)
+{
+	static char spec[300];
+
+	snprintf(spec, sizeof(spec), "file:%s", in_dir(name));
+	return spec;
+}
+
+static void put_file(const char *name, const void *data, size_t len, mode_t mode)
+{
+	int fd = open(in_dir(name), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, data, len), len);
+	assert_int_equal(fchmod(fd, mode), 0);
+	close(fd);
+}
+
+static struct zns_master *load(const char *name)
+{
+	struct zns_master *m = NULL;
+
+	assert_ok(zns_master_load(spec_of(name), &m, &err));
+	return m;
+}
+
+static struct zns_master *make(const char *name)
+{
+	assert_ok(zns_master_create(in_dir(name), &err));
+	return load(name);
+}
+
+/* --- master keys --- */
+
+static void key_files(void **state)
+{
+	uint8_t raw[ZNS_KEY_BYTES];
+	struct zns_master *m, *n;
+	struct stat st;
+
+	for (int i = 0; i < ZNS_KEY_BYTES; i++)
+		raw[i] = (uint8_t)i;
+	/* Raw, with and without the newline, capital letters: one key. */
+	put_file("raw", raw, sizeof(raw), 0600);
+	put_file("hex", hex_key, 65, 0600);
+	put_file("bare", hex_key, 64, 0400);
+	put_file("upper", "000102030405060708090A0B0C0D0E0F101112131415161718191A1B1C1D1E1F", 64, 0600);
+	m = load("raw");
+	for (size_t i = 0; i < 3; i++) {
+		static const char *const same[] = { "hex", "bare", "upper" };
+
+		n = load(same[i]);
+		assert_memory_equal(zns_master_id(m), zns_master_id(n), ZNS_KEY_ID_BYTES);
+		assert_memory_equal(m->wrap, n->wrap, ZNS_KEY_BYTES);
+		zns_master_free(n);
+	}
+	/* The fingerprint is part of the format (format.md): HMAC-SHA-256(key, "zns-criu 1 id"). */
+	assert_memory_equal(zns_master_id(m), "\x6f\x82\x30\x89\xed\x9b\xc6\xb1", ZNS_KEY_ID_BYTES);
+	zns_master_free(m);
+	/* Made ones differ, are for their owner only, and never replace anything. */
+	m = make("one");
+	n = make("two");
+	assert_memory_not_equal(zns_master_id(m), zns_master_id(n), ZNS_KEY_ID_BYTES);
+	assert_int_equal(stat(in_dir("one"), &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	assert_int_equal(st.st_size, 65);
+	assert_fails(zns_master_create(in_dir("one"), &err), -EEXIST, "one");
+	zns_master_free(m);
+	zns_master_free(n);
+}
+
+static void refused_keys(void **state)
+{
+	static const struct {
+		const char *text;
+		size_t len;
+	} bad[] = {
+		{ "", 0 }, { "short", 5 }, { hex_key, 63 }, { hex_key, 31 },
+		{ "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n\n", 66 },
+		{ "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1g\n", 65 },
+		{ "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f ", 65 },
+	};
+	struct zns_master *m = NULL;
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(bad); i++) {
+		put_file("bad", bad[i].text, bad[i].len, 0600);
+		assert_fails(zns_master_load(spec_of("bad"), &m, &err), -EINVAL, "is no key");
+		assert_null(m);
+		assert_null(strstr(err.msg, "0001020304"));	/* no bytes of it in a message */
+	}
+	put_file("open", hex_key, 65, 0640);
+	assert_fails(zns_master_load(spec_of("open"), &m, &err), -EPERM, "mode 0640");
+	put_file("open", hex_key, 65, 0604);
+	assert_fails(zns_master_load(spec_of("open"), &m, &err), -EPERM, "chmod 600");
+	if (!geteuid()) {
+		put_file("foreign", hex_key, 65, 0600);
+		assert_int_equal(chown(in_dir("foreign"), 12345, 0), 0);
+		assert_fails(zns_master_load(spec_of("foreign"), &m, &err), -EPERM, "user 12345");
+	}
+	assert_fails(zns_master_load(spec_of("none"), &m, &err), -ENOENT, "none");
+	assert_int_equal(mkfifo(in_dir("fifo"), 0600), 0);
+	assert_fails(zns_master_load(spec_of("fifo"), &m, &err), -EPERM, "regular file");
+	assert_fails(zns_master_load("file:", &m, &err), -EINVAL, "names no key");
+	assert_fails(zns_master_load("/etc/key", &m, &err), -EINVAL, "file:PATH");
+	assert_fails(zns_master_load("keyring:", &m, &err), -EINVAL, "names no key");
+}
+
+static void keyring_keys(void **state)
+{
+	struct zns_master *m = NULL, *n;
+	long key = syscall(SYS_add_key, "user", "zns-unit-test", hex_key, 65, KEY_SPEC_PROCESS_KEYRING);
+
+	if (key < 0 && (errno == ENOSYS || errno == EPERM)) {
+		print_message("no keyring here: %s\n", strerror(errno));
+		skip();
+	}
+	assert_true(key >= 0);
+	put_file("hex", hex_key, 65, 0600);
+	n = load("hex");
+	assert_ok(zns_master_load("keyring:zns-unit-test", &m, &err));
+	assert_memory_equal(zns_master_id(m), zns_master_id(n), ZNS_KEY_ID_BYTES);
+	zns_master_free(m);
+	zns_master_free(n);
+	assert_fails(zns_master_load("keyring:zns-unit-test-none", &m, &err), -ENOKEY, "no key \"zns-unit-test-none\"");
+	assert_int_equal(syscall(SYS_keyctl, KEYCTL_UPDATE, key, "too short", 9, 0), 0);
+	assert_fails(zns_master_load("keyring:zns-unit-test", &m, &err), -EINVAL, "is no key");
+	syscall(SYS_keyctl, KEYCTL_REVOKE, key);
+}
+
+/* What mincore and smaps say of the page a key is in: locked, not in a dump. */
+static void secret_memory(void **state)
+{
+	struct zns_master *m = make("k");
+	cleanup_file FILE *f = fopen("/proc/self/smaps", "re");
+	bool here = false, seen = false;
+	unsigned long from, to;
+	char line[512];
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+			here = (uintptr_t)m >= from && (uintptr_t)m < to;
+		if (here && !strncmp(line, "VmFlags:", 8)) {
+			seen = true;
+			assert_non_null(strstr(line, " lo"));	/* locked */
+			assert_non_null(strstr(line, " dd"));	/* not dumped */
+			assert_non_null(strstr(line, " dc"));	/* not given to a fork */
+		}
+	}
+	assert_true(seen);
+	zns_master_free(m);
+	zns_master_free(NULL);
+	zns_crypt_free(NULL);
+}
+
+/* --- wrapped keys --- */
+
+static void wrapped_keys(void **state)
+{
+	struct zns_master *m = make("m"), *other = make("o");
+	struct zns_crypt *c, *d = NULL, *e;
+	ZnsPb__CheckpointKey *k, *r;
+
+	assert_ok(zns_crypt_new(m, id_a, &c, &err));
+	assert_ok(zns_crypt_new(m, id_a, &e, &err));
+	assert_memory_not_equal(c->key, e->key, ZNS_KEY_BYTES);	/* random for each */
+	zns_crypt_free(e);
+	k = zns_crypt_record(c);
+	assert_true(zns_crypt_record_sane(k));
+	assert_int_equal(k->wrapped.len, ZNS_WRAPPED_BYTES);
+	assert_ok(zns_crypt_open(m, id_a, k, &d, &err));
+	assert_memory_equal(c->key, d->key, ZNS_KEY_BYTES);
+	zns_crypt_free(d);
+	/* Another master key, another checkpoint. */
+	assert_fails(zns_crypt_open(other, id_a, k, &d, &err), -EKEYREJECTED, "encrypted with key");
+	assert_fails(zns_crypt_open(m, id_b, k, &d, &err), -EBADMSG, "damaged");
+	/* Even one that claims the same fingerprint. */
+	memcpy(other->id, m->id, ZNS_KEY_ID_BYTES);
+	assert_fails(zns_crypt_open(other, id_a, k, &d, &err), -EBADMSG, "damaged");
+	memcpy(other->id, "12345678", ZNS_KEY_ID_BYTES);
+	/* Any bit. */
+	for (size_t i = 0; i < 8 * ZNS_WRAPPED_BYTES; i++) {
+		k->wrapped.data[i / 8] ^= (uint8_t)(1 << i % 8);
+		assert_fails(zns_crypt_open(m, id_a, k, &d, &err), -EBADMSG, "damaged");
+		k->wrapped.data[i / 8] ^= (uint8_t)(1 << i % 8);
+	}
+	/* Cut short, gone, of a cipher to come. */
+	k->wrapped.len--;
+	assert_false(zns_crypt_record_sane(k));
+	assert_fails(zns_crypt_open(m, id_a, k, &d, &err), -EBADMSG, "damaged");
+	k->wrapped.len++;
+	k->has_wrapped = 0;
+	assert_fails(zns_crypt_open(m, id_a, k, &d, &err), -ENOKEY, "is gone");
+	k->has_wrapped = 1;
+	k->cipher = 2;
+	assert_fails(zns_crypt_open(m, id_a, k, &d, &err), -EPROTONOSUPPORT, "cipher 2");
+	k->cipher = 1;
+	/* Wrapped with another master: the same key, and the old master has no part in it any more. */
+	assert_ok(zns_crypt_rewrap(m, other, id_a, k, &r, &err));
+	assert_memory_equal(r->key_id.data, other->id, ZNS_KEY_ID_BYTES);
+	assert_ok(zns_crypt_open(other, id_a, r, &d, &err));
+	assert_memory_equal(c->key, d->key, ZNS_KEY_BYTES);
+	zns_crypt_free(d);
+	assert_fails(zns_crypt_open(m, id_a, r, &d, &err), -EKEYREJECTED, "encrypted with key");
+	assert_fails(zns_crypt_rewrap(other, m, id_a, k, &r, &err), -EKEYREJECTED, "encrypted with key");
+	zns_pb__checkpoint_key__free_unpacked(k, NULL);
+	zns_pb__checkpoint_key__free_unpacked(r, NULL);
+	zns_crypt_free(c);
+	zns_master_free(m);
+	zns_master_free(other);
+}
+
+/* --- units --- */
+
+#define LEN 5000
+
+static void units(void **state)
+{
+	struct zns_master *m = make("m");
+	uint8_t plain[LEN], buf[LEN], tag[ZNS_TAG_BYTES], tag2[ZNS_TAG_BYTES], other[LEN];
+	struct zns_crypt *c, *d;
+
+	assert_ok(zns_crypt_new(m, id_a, &c, &err));
+	assert_ok(zns_crypt_new(m, id_b, &d, &err));
+	for (size_t i = 0; i < LEN; i++)
+		plain[i] = (uint8_t)(i * 7);
+	memcpy(buf, plain, LEN);
+	assert_ok(zns_crypt_seal_unit(c, 3, "pages-1.img", 9, buf, LEN, tag, &err));
+	assert_memory_not_equal(buf, plain, LEN);
+	memcpy(other, buf, LEN);
+	assert_ok(zns_crypt_open_unit(c, 3, "pages-1.img", 9, buf, LEN, tag, &err));
+	assert_memory_equal(buf, plain, LEN);
+	/* As another unit, another image, another name, another checkpoint. */
+	memcpy(buf, other, LEN);
+	assert_fails(zns_crypt_open_unit(c, 3, "pages-1.img", 8, buf, LEN, tag, &err), -EBADMSG, "unit 8");
+	memcpy(buf, other, LEN);
+	assert_fails(zns_crypt_open_unit(c, 4, "pages-1.img", 9, buf, LEN, tag, &err), -EBADMSG, "not what");
+	memcpy(buf, other, LEN);
+	assert_fails(zns_crypt_open_unit(c, 3, "pages-2.img", 9, buf, LEN, tag, &err), -EBADMSG, "pages-2");
+	memcpy(buf, other, LEN);
+	assert_fails(zns_crypt_open_unit(d, 3, "pages-1.img", 9, buf, LEN, tag, &err), -EBADMSG, "not what");
+	/* The same key, but called another checkpoint's. */
+	memcpy(d->key, c->key, ZNS_KEY_BYTES);
+	memcpy(buf, other, LEN);
+	assert_fails(zns_crypt_open_unit(d, 3, "pages-1.img", 9, buf, LEN, tag, &err), -EBADMSG, "not what");
+	/* Shorter, longer by nothing, any byte of it or of the tag. */
+	memcpy(buf, other, LEN);
+	assert_fails(zns_crypt_open_unit(c, 3, "pages-1.img", 9, buf, LEN - 1, tag, &err), -EBADMSG, "not what");
+	for (size_t i = 0; i < LEN; i += 61) {
+		memcpy(buf, other, LEN);
+		buf[i] ^= 0x10;
+		assert_fails(zns_crypt_open_unit(c, 3, "pages-1.img", 9, buf, LEN, tag, &err), -EBADMSG, "not what");
+	}
+	for (size_t i = 0; i < ZNS_TAG_BYTES; i++) {
+		memcpy(buf, other, LEN);
+		tag[i] ^= 1;
+		assert_fails(zns_crypt_open_unit(c, 3, "pages-1.img", 9, buf, LEN, tag, &err), -EBADMSG, "not what");
+		tag[i] ^= 1;
+	}
+	/* Equal bytes in different places do not look alike, in one checkpoint or in two. */
+	memcpy(buf, plain, LEN);
+	assert_ok(zns_crypt_seal_unit(c, 3, "pages-1.img", 10, buf, LEN, tag2, &err));
+	assert_memory_not_equal(buf, other, LEN);
+	memcpy(buf, plain, LEN);
+	assert_ok(zns_crypt_seal_unit(c, 2, "pages-1.img", 9, buf, LEN, tag2, &err));
+	assert_memory_not_equal(buf, other, LEN);
+	/* The number that the manifest's seal has is no image's. */
+	assert_fails(zns_crypt_seal_unit(c, UINT32_MAX, "x", 0, buf, LEN, tag2, &err), -EINVAL, "too many images");
+	zns_crypt_free(c);
+	zns_crypt_free(d);
+	zns_master_free(m);
+}
+
+/* A known answer, so that the format cannot change unnoticed: AES-256-GCM computed from format.md with another program. */
+static void known_answer(void **state)
+{
+	static const uint8_t want[16] = { 0x33, 0x24, 0xa5, 0x65, 0xb4, 0x3d, 0x0b, 0x6b, 0x48, 0xaf, 0x6e, 0x03, 0x72, 0xc3, 0x1e, 0x0d };
+	static const uint8_t want_tag[ZNS_TAG_BYTES] = { 0x23, 0xa3, 0xcc, 0x0f, 0x29, 0x52, 0x2d, 0xcc, 0xb1, 0x33, 0x0b, 0x5f, 0x6b, 0x1b, 0x44, 0x61 };
+	struct zns_master *m = make("m");
+	uint8_t buf[16], tag[ZNS_TAG_BYTES];
+	struct zns_crypt *c;
+
+	assert_ok(zns_crypt_new(m, id_a, &c, &err));
+	for (int i = 0; i < ZNS_KEY_BYTES; i++)
+		c->key[i] = (uint8_t)i;
+	memcpy(buf, "sixteen bytes ok", 16);
+	assert_ok(zns_crypt_seal_unit(c, 3, "pages-1.img", 9, buf, sizeof(buf), tag, &err));
+	assert_memory_equal(buf, want, sizeof(want));
+	assert_memory_equal(tag, want_tag, sizeof(want_tag));
+	zns_crypt_free(c);
+	zns_master_free(m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(key_files, emu_begin, emu_end),
+		cmocka_unit_test_setup_teardown(refused_keys, emu_begin, emu_end),
+		cmocka_unit_test_setup_teardown(keyring_keys, emu_begin, emu_end),
+		cmocka_unit_test_setup_teardown(secret_memory, emu_begin, emu_end),
+		cmocka_unit_test_setup_teardown(wrapped_keys, emu_begin, emu_end),
+		cmocka_unit_test_setup_teardown(units, emu_begin, emu_end),
+		cmocka_unit_test_setup_teardown(known_answer, emu_begin, emu_end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
