@@ -245,7 +245,7 @@ static int rewrap(const struct zns_master *from, const struct zns_master *to, co
 		return zns_fail_sys(err, -ENOMEM, "wrapped keys");
 	for (size_t i = 0; i < ls->n_checkpoints; i++) {
 		const ZnsPb__Checkpoint *c = ls->checkpoints[i];
-		ZnsPb__RekeyLine *l;
+		ZnsPb__KeyLine *l;
 		int ret;
 
 		if (!has_key(c) || c->id.len != ZNS_UUID_LEN)
@@ -253,7 +253,7 @@ static int rewrap(const struct zns_master *from, const struct zns_master *to, co
 		l = calloc(1, sizeof(*l));
 		if (!l)
 			return zns_fail_sys(err, -ENOMEM, "wrapped keys");
-		zns_pb__rekey_line__init(l);
+		zns_pb__key_line__init(l);
 		q->lines[q->n_lines++] = l;
 		l->checkpoint = c->id;	/* the answer's */
 		ret = zns_crypt_rewrap(from, to, c->id.data, c->crypt, &l->crypt, err);

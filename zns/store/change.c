@@ -41,9 +41,12 @@ int zns_store_may_grow(const struct zns_store *s, uint64_t more, struct zns_err 
 			s->st.checkpoints.nr, (unsigned long long)s->min_cap);
 }
 
-int zns_store_append(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg, struct zns_err *err)
+/* @key goes with it, in one write, or is NULL. */
+static int append(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg, const ZnsPb__KeyLine *key,
+		  struct zns_err *err)
 {
-	uint64_t rec = zns_state_rec(&s->st, msg), claim = zns_store_claim_rec(s);
+	uint64_t rec = zns_state_rec(&s->st, msg) + (key ? zns_state_rec(&s->st, &key->base) : 0);
+	uint64_t claim = zns_store_claim_rec(s);
 	int rc;
 
 	if (rec > ZNS_RECORD_MAX)
@@ -60,6 +63,8 @@ int zns_store_append(struct zns_store *s, uint16_t type, const ProtobufCMessage 
 		rc = zns_log_put(&s->log, ZNS_FRAME_MOUNT, &s->claim->base, err);
 	if (!rc)
 		rc = zns_log_put(&s->log, type, msg, err);
+	if (!rc && key)
+		rc = zns_log_put(&s->log, ZNS_FRAME_KEY, &key->base, err);
 	if (!rc)
 		rc = zns_log_write_durable(&s->log, err);
 	if (!rc && claim) {
@@ -78,9 +83,15 @@ int zns_store_append(struct zns_store *s, uint16_t type, const ProtobufCMessage 
 	return rc;
 }
 
+int zns_store_append(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg, struct zns_err *err)
+{
+	return append(s, type, msg, NULL, err);
+}
+
 int zns_store_commit(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_err *err)
 {
 	ZnsPb__Checkpoint *copy;
+	ZnsPb__KeyLine key;
 	struct zns_ent *e;
 	int rc;
 
@@ -92,7 +103,7 @@ int zns_store_commit(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns
 	if (!rc)
 		rc = zns_state_may_add(&s->st, c, -EINVAL, err);
 	if (!rc)
-		rc = zns_store_may_grow(s, zns_state_rec(&s->st, &c->base), err);
+		rc = zns_store_may_grow(s, zns_state_rec(&s->st, &c->base) + zns_state_key_rec(&s->st, c), err);
 	if (!rc)
 		rc = zns_state_room(&s->st, err);
 	if (rc)
@@ -103,7 +114,7 @@ int zns_store_commit(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns
 	e = zns_state_ent(&s->st, &copy->base, copy->container, err);
 	if (!e)
 		return -ENOMEM;
-	rc = zns_store_append(s, ZNS_FRAME_CHECKPOINT, &c->base, err);
+	rc = append(s, ZNS_FRAME_CHECKPOINT, &c->base, zns_state_key(c, &key) ? &key : NULL, err);
 	if (rc) {
 		zns_state_ent_drop(&s->st, e);
 		return rc;
@@ -131,7 +142,7 @@ int zns_store_move(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_e
 	if (rc)
 		return rc;
 	old = zns_state_find(&s->st, c->id.data);
-	rec = zns_state_rec(&s->st, &c->base);
+	rec = zns_state_rec(&s->st, &c->base) + zns_state_key_rec(&s->st, c);	/* of which the second stands already */
 	if (rec > old->rec)
 		rc = zns_store_may_grow(s, rec - old->rec, err);
 	if (!rc)

@@ -12,6 +12,7 @@ struct verdict {
 };
 
 struct rebuild {
+	const struct zns_salvage *sv;
 	const struct zns_rebuild_params *p;
 	struct verdict *verdict;	/* the last word on each counts; told at the end */
 	size_t nr_verdicts;
@@ -274,7 +275,7 @@ static void settle_records(struct rebuild *b)
 }
 
 /* 0: it is in the state now; else why not. */
-static int take(struct rebuild *b, const struct zns_found *f, struct zns_err *err)
+static int take(struct rebuild *b, const struct zns_found *f, bool *key_lost, struct zns_err *err)
 {
 	struct zns_state *st = &b->s->st;
 	bool replace = zns_state_find(st, f->id);	/* the record of the move is lost */
@@ -315,6 +316,15 @@ static int take(struct rebuild *b, const struct zns_found *f, struct zns_err *er
 	for (size_t i = 0; copy && i < b->nr_keys; i++)
 		if (!memcmp(b->keys[i]->id.data, f->id, ZNS_UUID_LEN) && copy->crypt && !copy->crypt->has_wrapped)
 			zns_crypt_inherit(copy, b->keys[i]);
+	if (copy && copy->crypt && !copy->crypt->has_wrapped && zns_salvage_key(b->sv, copy->id.data)) {
+		zns_pb__checkpoint_key__free_unpacked(copy->crypt, NULL);
+		copy->crypt = zns_store_copy(&zns_salvage_key(b->sv, copy->id.data)->base, err);
+		if (!copy->crypt) {
+			zns_pb__checkpoint__free_unpacked(copy, NULL);
+			return -ENOMEM;
+		}
+	}
+	*key_lost = copy && copy->crypt && !copy->crypt->has_wrapped;
 	e = copy ? zns_state_ent(st, &copy->base, copy->container, err) : NULL;
 	if (!e)
 		return zns_fail(err, -ENOMEM, "no memory for a checkpoint");
@@ -349,6 +359,7 @@ static int take_found(struct rebuild *b)
 		int64_t moved_ns = f->c ? f->c->moved_ns : 0, have_ns;
 		struct zns_err err = ZNS_ERR_INIT;
 		int rc, later = have && f->c ? zns_version_cmp(f->c, have->ckpt) : 0;
+		bool key_lost = false;
 		char why[200];
 
 		if (have && later <= 0) {
@@ -366,12 +377,13 @@ static int take_found(struct rebuild *b)
 			continue;
 		}
 		have_ns = have ? have->ckpt->moved_ns : 0;	/* which is freed when it is replaced */
-		rc = take(b, f, &err);
+		rc = take(b, f, &key_lost, &err);
 		if (rc == -ENOMEM)
 			return rc;
 		/* An earlier version that is good stays; of what it is known from nothing changes. */
 		if (!rc || !have)
-			tell(b, f->id, name, ZNS_FROM_ZONES, !rc, rc ? err.msg : "");
+			tell(b, f->id, name, ZNS_FROM_ZONES, !rc, rc ? err.msg : key_lost ? "its key was lost with the log: the data "
+			     "cannot be decrypted" : "");
 		if (rc || have)
 			news += add_dead(b, f->id, rc ? moved_ns : have_ns);
 	}
@@ -496,6 +508,7 @@ int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p, struct 
 	struct zns_salvage sv = { 0 };
 	int rc;
 
+	b.sv = &sv;
 	*r = (struct zns_rebuild_result){ 0 };
 	if (!b.s || !zones) {
 		zns_store_close(b.s);
@@ -532,6 +545,7 @@ int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p, struct 
 	r->generation = p->dry_run ? b.s->max_generation + 1 : b.s->log.generation;
 	for (size_t i = 0; i < b.nr_verdicts && p->tell && !rc; i++)
 		p->tell(p->arg, b.verdict[i].id, b.verdict[i].name, b.verdict[i].from, b.verdict[i].taken, b.verdict[i].why);
+	zns_salvage_fini(&sv);
 	free(b.verdict);
 	free(b.dead);
 	free(b.left);

@@ -193,6 +193,19 @@ static int apply_encryption(struct zns_state *st, const struct zns_frame *f, str
 	return 0;
 }
 
+/* Only a copy: what counts is in the checkpoint's record. */
+static int apply_key(const struct zns_state *st, const struct zns_frame *f, struct zns_err *err)
+{
+	ZnsPb__KeyLine *k = zns_pb__key_line__unpack(NULL, f->len, f->payload);
+	int rc;
+
+	if (!k)
+		return zns_fail(err, -EBADMSG, "key cannot be decoded");
+	rc = zns_check_key(st, k, -EBADMSG, err);
+	zns_pb__key_line__free_unpacked(k, NULL);
+	return rc;
+}
+
 static int apply_end(struct replay *rp, const struct zns_frame *f, struct zns_err *err)
 {
 	ZnsPb__SnapshotEnd *e = zns_pb__snapshot_end__unpack(NULL, f->len, f->payload);
@@ -239,6 +252,8 @@ static int apply(struct replay *rp, const struct zns_frame *f, struct zns_err *e
 		return apply_mount(st, f, err);
 	case ZNS_FRAME_ENCRYPTION:
 		return apply_encryption(st, f, err);
+	case ZNS_FRAME_KEY:
+		return apply_key(st, f, err);
 	case ZNS_FRAME_SNAPSHOT_END:
 		return apply_end(rp, f, err);
 	}

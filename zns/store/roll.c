@@ -54,6 +54,17 @@ static int put_list(struct zns_log *l, uint16_t type, const struct zns_list *lis
 	return rc;
 }
 
+static int put_keys(struct zns_log *l, const struct zns_list *list, struct zns_err *err)
+{
+	ZnsPb__KeyLine key;
+	int rc = 0;
+
+	for (size_t i = 0; i < list->nr && !rc; i++)
+		if (zns_state_key(list->v[i]->ckpt, &key))
+			rc = zns_log_put(l, ZNS_FRAME_KEY, &key.base, err);
+	return rc;
+}
+
 static int write_snapshot(struct zns_store *s, struct zns_log *l, const uint32_t *skipped, size_t nr_skipped,
 			  size_t drop, struct zns_err *err)
 {
@@ -72,6 +83,8 @@ static int write_snapshot(struct zns_store *s, struct zns_log *l, const uint32_t
 		rc = put_list(l, ZNS_FRAME_RESERVATION, &st->reservations, 0, err);
 	if (!rc)
 		rc = put_list(l, ZNS_FRAME_CHECKPOINT, &st->checkpoints, 0, err);
+	if (!rc)
+		rc = put_keys(l, &st->checkpoints, err);
 	if (!rc)
 		rc = put_list(l, ZNS_FRAME_RETENTION, &st->retentions, 0, err);
 	if (!rc)

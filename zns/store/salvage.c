@@ -213,6 +213,43 @@ static void apply_encryption(struct zns_state *st, const struct piece *p)
 		zns_pb__encryption__free_unpacked(v, NULL);
 }
 
+static int keep_key(const struct piece *p, struct zns_salvage *r)
+{
+	ZnsPb__KeyLine *k = zns_pb__key_line__unpack(NULL, p->len, p->payload), **more;
+
+	if (k && (k->checkpoint.len != ZNS_UUID_LEN || !k->crypt->has_wrapped || !zns_crypt_record_sane(k->crypt))) {
+		zns_pb__key_line__free_unpacked(k, NULL);
+		return 0;
+	}
+	if (!k)
+		return 0;
+	more = realloc(r->keys, (r->nr_keys + 1) * sizeof(*more));
+	if (!more) {
+		zns_pb__key_line__free_unpacked(k, NULL);
+		return -ENOMEM;
+	}
+	r->keys = more;
+	r->keys[r->nr_keys++] = k;
+	return 0;
+}
+
+const ZnsPb__CheckpointKey *zns_salvage_key(const struct zns_salvage *r, const uint8_t id[ZNS_UUID_LEN])
+{
+	for (size_t i = r->nr_keys; i-- > 0;)
+		if (!memcmp(r->keys[i]->checkpoint.data, id, ZNS_UUID_LEN))
+			return r->keys[i]->crypt;
+	return NULL;
+}
+
+void zns_salvage_fini(struct zns_salvage *r)
+{
+	for (size_t i = 0; i < r->nr_keys; i++)
+		zns_pb__key_line__free_unpacked(r->keys[i], NULL);
+	free(r->keys);
+	r->keys = NULL;
+	r->nr_keys = 0;
+}
+
 static int apply(struct zns_store *s, const struct piece *p, struct zns_salvage *r, struct zns_err *err)
 {
 	struct zns_state *st = &s->st;
@@ -240,6 +277,10 @@ static int apply(struct zns_store *s, const struct piece *p, struct zns_salvage 
 		break;
 	case ZNS_FRAME_ENCRYPTION:
 		apply_encryption(st, p);
+		break;
+	case ZNS_FRAME_KEY:
+		if (keep_key(p, r))
+			return zns_fail(err, -ENOMEM, "no memory for a wrapped key");
 		break;
 	case ZNS_FRAME_RESERVATION:
 	case ZNS_FRAME_RELEASE:

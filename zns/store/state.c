@@ -164,6 +164,23 @@ size_t zns_state_rec(const struct zns_state *st, const ProtobufCMessage *msg)
 	return zns_frame_size(protobuf_c_message_get_packed_size(msg), st->block);
 }
 
+bool zns_state_key(const ZnsPb__Checkpoint *c, ZnsPb__KeyLine *out)
+{
+	if (!c->crypt || !c->crypt->has_wrapped)
+		return false;
+	zns_pb__key_line__init(out);
+	out->checkpoint = c->id;
+	out->crypt = c->crypt;
+	return true;
+}
+
+size_t zns_state_key_rec(const struct zns_state *st, const ZnsPb__Checkpoint *c)
+{
+	ZnsPb__KeyLine k;
+
+	return zns_state_key(c, &k) ? zns_state_rec(st, &k.base) : 0;
+}
+
 static struct zns_owner *owner_get(struct zns_state *st, const char *name)
 {
 	struct zns_owner *o = zns_state_owner(st, name);
@@ -208,6 +225,8 @@ struct zns_ent *zns_state_ent(struct zns_state *st, ProtobufCMessage *msg, const
 	}
 	e->msg = msg;
 	e->rec = zns_state_rec(st, msg);
+	if (msg->descriptor == &zns_pb__checkpoint__descriptor)
+		e->rec += zns_state_key_rec(st, e->ckpt);
 	return e;
 }
 

@@ -123,6 +123,9 @@ void zns_state_set_mount(struct zns_state *st, ZnsPb__Mount *m);
 void zns_state_set_encryption(struct zns_state *st, ZnsPb__Encryption *e);
 void zns_state_compact(struct zns_state *st);
 size_t zns_state_rec(const struct zns_state *st, const ProtobufCMessage *msg);	/* bytes of a record */
+/* Of a checkpoint that has a wrapped key: the record that repeats it (it borrows), and its bytes, else 0. */
+bool zns_state_key(const ZnsPb__Checkpoint *c, ZnsPb__KeyLine *out);
+size_t zns_state_key_rec(const struct zns_state *st, const ZnsPb__Checkpoint *c);
 
 /* log.c: frames into and out of one zone. */
 void *zns_store_buf(const struct zns_dev *dev, size_t len);	/* aligned for transfers, block-padded; free() */
@@ -199,6 +202,7 @@ uint64_t zns_store_claim_rec(const struct zns_store *s);	/* bytes of the record 
 /* change.c */
 int zns_store_may_grow(const struct zns_store *s, uint64_t more, struct zns_err *err);
 int zns_store_append(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg, struct zns_err *err);
+int zns_check_key(const struct zns_state *st, const ZnsPb__KeyLine *k, int code, struct zns_err *err);
 void *zns_store_copy(const ProtobufCMessage *msg, struct zns_err *err);	/* protobuf_c_message_free_unpacked */
 /* Bytes of a snapshot without tombstones. */
 uint64_t zns_store_snapshot_bytes(const struct zns_store *s);

@@ -29,6 +29,7 @@ enum zns_frame_type {
 	ZNS_FRAME_MARK,
 	ZNS_FRAME_MOUNT = 44,
 	ZNS_FRAME_ENCRYPTION = 70,
+	ZNS_FRAME_KEY,
 	ZNS_FRAME_MOVED = 80,
 };
 
