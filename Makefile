@@ -62,7 +62,7 @@ CRIU_SRC	:= $(B)/criu
 PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch) scripts/fetch-criu
 
 .PHONY: all zns criu deps deps-vm deps-doc deps-clang
-.PHONY: unit conform crash kill scale scale-small zonetests errors tools migration test
+.PHONY: unit conform crash kill scale scale-small zonetests errors tools crypt migration test
 .PHONY: test-vm zdtm zdtm-sample zdtm-smoke
 .PHONY: demo bench bench-emu bench-probe
 .PHONY: fuzz fuzz-build lint man install uninstall clean
@@ -245,6 +245,10 @@ errors: all
 .PHONY: options
 options: all $(CLIENTS)/plugin/testplugin.so
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/options.py run -a --report $(B)/report/options
+
+# Encryption at rest: real processes, errors, tools.
+crypt: all
+	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/crypt.py run -a --report $(B)/report/crypt
 
 tools: all
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/tools.py run -a --report $(B)/report/tools

@@ -420,13 +420,36 @@ static void manifests_checked(void **state)
 	rig.m->has_seal = 1;
 	rig.m->checkpoint->crypt = k;
 	assert_ok(zns_manifest_check(rig.m, &rig.d->geo, &err));
-	/* Record and manifest must agree. */
+	/* A record without the key: the manifest is read, and nothing but it. */
 	k = rig.c->crypt;
 	rig.c->crypt = NULL;
 	zns_pb__manifest__free_unpacked(rig.m, NULL);
-	assert_fails(zns_manifest_read(rig.d, rig.c, &rig.m, &err), -EBADMSG, "differ on whether it is encrypted");
-	rig.c->crypt = k;
 	assert_ok(zns_manifest_read(rig.d, rig.c, &rig.m, &err));
+	assert_false(rig.m->checkpoint->crypt->has_wrapped);
+	assert_fails(zns_manifest_agrees(rig.m, rig.c, &err), -EBADMSG, "another checkpoint");
+	rig.c->crypt = k;
+	assert_ok(zns_manifest_agrees(rig.m, rig.c, &err));
+	drop_checkpoint();
+}
+
+/* A plain manifest where the record says encrypted: somebody's own images in place of ours. */
+static void downgraded(void **state)
+{
+	ZnsPb__CheckpointKey key = ZNS_PB__CHECKPOINT_KEY__INIT;
+
+	start(2, 0);
+	zns_writer_free(rig.w);
+	zns_crypt_free((struct zns_crypt *)rig.crypt);
+	rig.crypt = NULL;
+	rig_start(&rig);
+	feed_all();
+	rig_verify(&rig, im, NR);
+	key.cipher = ZNS_CIPHER_AES_256_GCM;
+	rig.c->crypt = &key;
+	zns_pb__manifest__free_unpacked(rig.m, NULL);
+	rig.m = NULL;
+	assert_fails(zns_manifest_read(rig.d, rig.c, &rig.m, &err), -EBADMSG, "does not");
+	rig.c->crypt = NULL;
 	drop_checkpoint();
 }
 
@@ -440,6 +463,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(sealed_manifest, begin, end),
 		cmocka_unit_test_setup_teardown(without_the_key, begin, end),
 		cmocka_unit_test_setup_teardown(manifests_checked, begin, end),
+		cmocka_unit_test_setup_teardown(downgraded, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

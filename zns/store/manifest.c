@@ -131,16 +131,19 @@ static int read_manifest(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb_
 	return 0;
 }
 
-/* The manifest says that there is a key, the record has it. */
+/*
+ * The manifest says that there is a key, the record has it. A plain manifest for a record that is encrypted is another
+ * one; the other way round no key is known, and nothing can be read.
+ */
 static int join_key(const ZnsPb__Checkpoint *c, ZnsPb__Manifest *m, struct zns_err *err)
 {
 	ZnsPb__CheckpointKey *k;
 
-	if (!c->crypt != !m->checkpoint->crypt || (c->crypt && c->crypt->cipher != m->checkpoint->crypt->cipher))
-		return zns_fail(err, -EBADMSG, "the manifest in zone %u and the record differ on whether it is encrypted",
-				c->manifest->zone);
 	if (!c->crypt)
 		return 0;
+	if (!m->checkpoint->crypt || c->crypt->cipher != m->checkpoint->crypt->cipher)
+		return zns_fail(err, -EBADMSG, "the record says that it is encrypted, the manifest in zone %u does not",
+				c->manifest->zone);
 	k = zns_store_copy(&c->crypt->base, err);
 	if (!k)
 		return -ENOMEM;

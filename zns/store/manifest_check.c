@@ -196,7 +196,7 @@ int zns_manifest_agrees(const ZnsPb__Manifest *m, const ZnsPb__Checkpoint *c, st
 	int rc;
 
 	if (mc->id.len != c->id.len || memcmp(mc->id.data, c->id.data, c->id.len) || strcmp(mc->container, c->container) ||
-	    mc->bytes != c->bytes || mc->nr_images != c->nr_images || m->n_images != c->nr_images)
+	    !mc->crypt != !c->crypt || mc->bytes != c->bytes || mc->nr_images != c->nr_images || m->n_images != c->nr_images)
 		return zns_fail(err, -EBADMSG, "the manifest is of another checkpoint than the record");
 	for (size_t i = 0; i < m->n_images; i++) {
 		bytes += m->images[i]->size;

@@ -1,0 +1,376 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+crypt: encryption at rest with real processes: what stands on the device, whose key it takes, errors before any task is
+frozen, rotation, erasure, and the tools.
+
+  crypt.py list | run NAME... | run -a
+"""
+import json
+import mmap
+import os
+import shutil
+import signal
+import struct
+import sys
+from pathlib import Path
+
+import ztlib
+from errors import page_of_task
+from tools import Media, expect, log_zone, run_ctl, stop_broker
+from ztlib import Failed, HANDLE, alive, wait_until
+from ztredis import RedisTask
+from ztscene import FAST, suite_main
+
+CASES = {}
+
+
+def case(func):
+    CASES[func.__name__.replace('_', '-')] = func
+    return func
+
+
+# ---- help ----------------------------------------------------------------------------------------------
+
+def new_key(scene, name='key'):
+    """A key file; its KEYSPEC and fingerprint."""
+    path = scene.dir / name
+    made = json.loads(run_ctl(scene, 0, 'key', 'create', str(path), '--json'))
+    expect('mode', oct(path.stat().st_mode & 0o7777), '0o600')
+    return f'file:{path}', made['key_id']
+
+
+def encrypted(scene, **options):
+    """A scene on a device that takes encrypted checkpoints only; the scene, the KEYSPEC, the fingerprint."""
+    scene = scene(**options)
+    spec, key_id = new_key(scene)
+    run_ctl(scene, 0, 'key', 'use', spec)
+    return scene, spec, key_id
+
+
+def on_device(scene, content):
+    """How often these bytes stand in the device's file."""
+    with open(scene.device.path, 'rb') as dev, mmap.mmap(dev.fileno(), 0, access=mmap.ACCESS_READ) as view:
+        found, at = 0, view.find(content)
+        while at >= 0:
+            found, at = found + 1, view.find(content, at + 1)
+        return found
+
+
+def wrapped_keys(scene, ident):
+    """The wrapped keys of a checkpoint that any metadata zone holds, by the format: field 3 of 60 bytes behind its id."""
+    media = Media(scene)
+    text = b''.join(media.read(zone, 0, media.capacity) for zone in range(3))
+    found, at = set(), text.find(bytes.fromhex(ident.replace('-', '')))
+    while at >= 0:
+        key = text.find(b'\x1a\x3c', at, at + 4096)
+        if key >= 0:
+            found.add(text[key + 2:key + 62])
+        at = text.find(bytes.fromhex(ident.replace('-', '')), at + 1)
+    return found
+
+
+def second(scene):
+    images = scene.dir / f'images-{scene.calls}'
+    images.mkdir()
+    return images
+
+
+def registry(scene):
+    return next((Path(scene.device.env['ZNS_CONFIG']) / 'devices.d').iterdir())
+
+
+def set_key(scene, line):
+    """What devices.d says of the key, past znsctl."""
+    kept = [l for l in registry(scene).read_text().splitlines() if not l.startswith('key')]
+    registry(scene).write_text('\n'.join(kept + ([line] if line else [])) + '\n')
+
+
+# ---- dump and restore ----------------------------------------------------------------------------------
+
+@case
+def there_and_back(scene):
+    """Memory of the task is not on the device, nor its images in the directory; the restore has it again."""
+    scene = scene()
+    content = page_of_task(scene)
+    plain = scene.good_dump(extra=['--leave-running'])
+    expect('on a plain device', on_device(scene, content) > 0, True)
+    scene.device.remove(plain)
+    scene.device.ctl('reset', '--all-garbage')
+    spec, key_id = new_key(scene)
+    run_ctl(scene, 0, 'format', scene.device.spec, '--encrypt', spec, '--map', 'i % 8', '--zone-write-bw', '100')
+    with open(scene.device.path, 'r+b') as dev:     # what the plain one left behind write pointers
+        media = Media(scene)
+        stop_broker(scene)
+        dev.seek(media.at(3, 0))
+        for _ in range(3, media.zones):
+            dev.write(bytes(media.stride))
+    images = second(scene)
+    ident = scene.good_dump(images=images)
+    expect('on the device', on_device(scene, content), 0)
+    left = set(os.listdir(images)) - {'stats-dump', HANDLE}
+    expect('plain copies', left, {'inventory.img'})
+    shown = scene.device.json('show', ident)
+    expect('show', (shown['encrypted'], shown['key_id']), (True, key_id))
+    expect('status', (scene.device.status()['encrypted'], scene.device.status()['key_id']), (True, key_id))
+    expect('ls', [c['encrypted'] for c in scene.device.checkpoints()], [True])
+    for text in ('status', 'show ' + ident):
+        if key_id not in run_ctl(scene, 0, *text.split()):
+            raise Failed(f'{text} does not name the key')
+    scene.good_restore(images=images)
+    expect('memory', page_of_task(scene), content)
+
+
+def redis(scene, flavour):
+    scene, _, _ = encrypted(scene, size=1)
+    directory = scene.dir / 'redis'
+    directory.mkdir()
+    task = RedisTask(directory, flavour)
+    scene.tasks.append(task)
+    task.start().wait_ready()
+    ident = scene.good_dump(task=task)
+    expect('encrypted', scene.device.json('show', ident)['encrypted'], True)
+    done = scene.restore(task=task)
+    if done.code:
+        raise Failed(f'restore: exit {done.code}: {" | ".join(done.lines("Error")[-4:])}')
+    task.verify(signal.SIGUSR1)
+
+
+@case
+def redis_host(scene):
+    """Redis: its digest before and after."""
+    redis(scene, 'h')
+
+
+@case
+def redis_ns(scene):
+    """Redis in namespaces of its own: other images than pages, too."""
+    redis(scene, 'ns')
+
+
+@case
+def beside_plain(scene):
+    """Plain checkpoints of before stay readable, and new ones are plain again after `key off`."""
+    scene = scene()
+    plain_dir, cipher_dir, later_dir = second(scene), scene.dir / 'c', scene.dir / 'l'
+    cipher_dir.mkdir(), later_dir.mkdir()
+    plain = scene.good_dump(images=plain_dir, extra=['--leave-running'])
+    spec, key_id = new_key(scene)
+    run_ctl(scene, 0, 'key', 'use', spec)
+    cipher = scene.good_dump(images=cipher_dir, extra=['--leave-running'])
+    run_ctl(scene, 0, 'key', 'off')
+    later = scene.good_dump(images=later_dir)
+    kinds = {c['id']: c['encrypted'] for c in scene.device.checkpoints()}
+    expect('encrypted', (kinds[plain], kinds[cipher], kinds[later]), (False, True, False))
+    expect('verify', [c['authentic'] for c in scene.device.json('verify', '--all')['checkpoints']], [None, True, None])
+    for images in (plain_dir, cipher_dir, later_dir):
+        scene.good_restore(images=images)
+        scene.task.end()
+    said = json.loads(run_ctl(scene, 0, 'key', 'show', '--json'))
+    expect('key show', (said['wanted_key_id'], said['key_id'], said['encrypted_checkpoints']), (None, key_id, 1))
+
+
+@case
+def key_of_the_machine(scene):
+    """encrypt-key in zns.conf encrypts on a device that does not ask for it; a keyring's key does too."""
+    scene = scene()
+    spec, key_id = new_key(scene)
+    conf = Path(scene.device.env['ZNS_CONFIG']) / 'zns.conf'
+    conf.write_text(f'# all of them\nencrypt-key = {spec}\n')
+    ident = scene.good_dump(extra=['--leave-running'])
+    expect('key', scene.device.json('show', ident)['key_id'], key_id)
+    scene.task.end()
+    scene.good_restore()
+    conf.write_text('encrypt-key = nonsense\n')
+    scene.remember()
+    scene.failed_dump('"nonsense" names no key', images=second(scene))
+    conf.write_text('encrypt-key = keyring:zns-test-not-there\n')
+    scene.failed_dump('no key "zns-test-not-there"', images=second(scene))
+
+
+# ---- errors: one line, before a task is frozen ---------------------------------------------------------
+
+@case
+def missing_and_wrong_keys(scene):
+    """No key, another one, one that others could read, none at all: dump and restore say so in one line."""
+    scene, spec, key_id = encrypted(scene)
+    other, other_id = new_key(scene, 'other')
+    path = Path(spec[5:])
+    ident = scene.good_dump(extra=['--leave-running'])
+    scene.remember()
+    gone = path.with_name('elsewhere')
+
+    def both(said):
+        images = second(scene)
+        done = scene.dump(images=images)
+        done.must_fail(said)
+        if done.lines('Seized task') or done.lines('Putting tsock'):
+            raise Failed('a task was frozen before the key was looked for')
+        scene.unharmed(images)
+        scene.restore().must_fail(said)
+        scene.unharmed(images)
+
+    set_key(scene, f'key = {other}')
+    both(f'{key_id}.*{other_id}')
+    set_key(scene, None)
+    both('no key is named for')
+    set_key(scene, f'key = {spec}')
+    path.chmod(0o644)
+    both('others could read it')
+    path.chmod(0o600)
+    path.rename(gone)
+    both('No such file')
+    path.write_text('not a key\n')
+    path.chmod(0o600)
+    both('is no key')
+    gone.rename(path)
+    scene.task.end()
+    scene.good_restore(extra=['--zns-checkpoint', ident])
+
+
+@case
+def tampered(scene):
+    """Units that change places on the device, with their checksums mended: nothing of it is restored."""
+    scene, _, _ = encrypted(scene)
+    ident = scene.good_dump()
+    shown = scene.device.json('show', ident)
+    pages = max(shown['images'], key=lambda i: i['size'])
+    extent, unit = pages['segments'][0]['extents'][0], pages['unit']
+    media = Media(scene)
+    a, b = extent['start'], extent['start'] + unit
+    first, then = media.read(extent['zone'], a, unit), media.read(extent['zone'], b, unit)
+    media.write(extent['zone'], a, then)
+    media.write(extent['zone'], b, first)
+    scene.restore_must_fail('is damaged')
+    said = scene.device.ctl('verify', '--json', ident)
+    expect('verify', (said.returncode, json.loads(said.stdout)['checkpoints'][0]['bad_units']), (1, 2))
+    media.write(extent['zone'], a, first)
+    media.write(extent['zone'], b, then)
+    scene.good_restore()
+
+
+# ---- tools ---------------------------------------------------------------------------------------------
+
+@case
+def tools_with_the_key(scene):
+    """verify, export, import: authentic with the key, checksums only without; the export is what was dumped."""
+    scene, spec, _ = encrypted(scene)
+    images, out, again = scene.images, scene.dir / 'out', scene.dir / 'again'
+    ident = scene.good_dump()
+    done = json.loads(run_ctl(scene, 0, 'verify', '--json', ident))['checkpoints'][0]
+    expect('verify', (done['intact'], done['encrypted'], done['authentic']), (True, True, True))
+    run_ctl(scene, 0, 'export', ident, str(out))
+    joined = json.loads(run_ctl(scene, 0, 'import', str(out), '--container', 'again', '--handle', str(again), '--json'))
+    expect('imported', scene.device.json('show', joined['id'])['encrypted'], True)
+    expect('plain copies', set(os.listdir(again)), {'inventory.img', HANDLE})
+    run_ctl(scene, 0, 'export', joined['id'], str(scene.dir / 'out2'))
+    for path in out.iterdir():
+        expect(path.name, (scene.dir / 'out2' / path.name).read_bytes() == path.read_bytes(), True)
+    set_key(scene, None)
+    done = json.loads(run_ctl(scene, 0, 'verify', '--json', ident))['checkpoints'][0]
+    expect('verify without the key', (done['intact'], done['encrypted'], done['authentic']), (True, True, None))
+    if 'authenticity not checked' not in run_ctl(scene, 0, 'verify', ident):
+        raise Failed('verify without the key does not say what it could not check')
+    if 'no key is named' not in run_ctl(scene, 1, 'export', ident, str(scene.dir / 'out3')):
+        raise Failed('export without the key does not say so')
+    run_ctl(scene, 1, 'import', str(out), '--container', 'third')
+    run_ctl(scene, 0, 'fsck')
+    set_key(scene, f'key = {spec}')
+    scene.good_restore(images=images)
+    scene.task.end()
+    scene.good_restore(images=again)
+    scene.task.end()
+    scene.good_restore(images=out)      # plain, past zones
+
+
+@case
+def rotate(scene):
+    """All keys wrapped with another master key: the old one opens nothing any more, and no old wrapping is left."""
+    scene, spec, key_id = encrypted(scene)
+    ids = [scene.good_dump(extra=['--leave-running']), scene.good_dump(images=second(scene))]
+    old = set().union(*(wrapped_keys(scene, i) for i in ids))
+    expect('wrapped keys', len(old), 2)
+    other, other_id = new_key(scene, 'other')
+    if 'rotate' not in run_ctl(scene, 1, 'key', 'use', other):
+        raise Failed('key use with another key does not point to rotate')
+    said = json.loads(run_ctl(scene, 0, 'key', 'rotate', other, '--json'))
+    expect('rotate', (said['key_id'], said['rewrapped']), (other_id, 2))
+    for wrapped in old:
+        expect('old wrapping on the device', on_device(scene, wrapped), 0)
+    Path(spec[5:]).unlink()
+    expect('verify', [c['authentic'] for c in scene.device.json('verify', '--all')['checkpoints']], [True, True])
+    expect('keys', {c['key_id'] for c in scene.device.checkpoints()}, {other_id})
+    scene.good_restore()
+
+
+@case
+def rm_secure(scene):
+    """No copy of the wrapped key is left anywhere in the device's file; plain checkpoints are refused, all or nothing."""
+    scene = scene(size=8)
+    plain = scene.good_dump(extra=['--leave-running'])
+    spec, _ = new_key(scene)
+    run_ctl(scene, 0, 'key', 'use', spec)
+    first = scene.good_dump(images=second(scene), extra=['--leave-running'])
+    kept_dir = second(scene)
+    kept = scene.good_dump(images=kept_dir)
+    keys, other = wrapped_keys(scene, first), wrapped_keys(scene, kept)
+    expect('wrapped keys', (len(keys), len(other)), (1, 1))
+    if on_device(scene, *keys) < 2:
+        raise Failed('the wrapped key is not twice in the log: the test looks in the wrong place')
+    said = run_ctl(scene, 1, 'rm', '--secure', first, plain)
+    if 'is not encrypted' not in said:
+        raise Failed(f'rm --secure of a plain checkpoint says: {said}')
+    expect('checkpoints', set(scene.ids()), {plain, first, kept})
+    run_ctl(scene, 0, 'rm', '--secure', '--dry-run', first)
+    expect('checkpoints', set(scene.ids()), {plain, first, kept})
+    run_ctl(scene, 0, 'rm', first)
+    expect('after a plain rm', on_device(scene, *keys) > 0, True)
+    run_ctl(scene, 0, 'rm', '--secure', first)      # and now for good
+    expect('wrapped key on the device', on_device(scene, *keys), 0)
+    expect('the other one is there', on_device(scene, *other) > 0, True)
+    stop_broker(scene)
+    expect('checkpoints', set(scene.ids()), {plain, kept})
+    run_ctl(scene, 1, 'rm', '--secure', plain)
+    run_ctl(scene, 0, 'fsck')
+    scene.good_restore(images=kept_dir)
+    run_ctl(scene, 0, 'rm', '--secure', kept)
+    expect('wrapped key on the device', on_device(scene, *other), 0)
+
+
+@case
+def fsck_keeps_keys(scene):
+    """Any damaged record of the log costs no key; without the log they are gone, and everybody says so."""
+    scene, _, _ = encrypted(scene, size=8)
+    ids = [scene.good_dump(extra=['--leave-running']), scene.good_dump(images=second(scene))]
+    media = Media(scene)
+    stop_broker(scene)
+    zone, log = log_zone(media)
+    kinds = set()
+    for offset, kind, _, _ in log:
+        if kind not in (3, 70, 71):
+            continue
+        kinds.add(kind)
+        media.flip(zone, offset + 48)
+        copy = media.copy_of_metadata()
+        run_ctl(scene, 1, 'ls')
+        run_ctl(scene, 0, 'fsck', '--repair')
+        done = scene.device.json('verify', '--all')['checkpoints']
+        expect(f'authentic with record {kind} at {offset} damaged', [c['authentic'] for c in done], [True, True])
+        stop_broker(scene)
+        media.put_back(copy)
+        media.flip(zone, offset + 48)
+    expect('kinds of records', kinds, {3, 70, 71})
+    for meta in range(3):
+        media.write(meta, 0, bytes(1 << 20))
+    said = json.loads(run_ctl(scene, 0, 'fsck', '--rebuild', '--json'))
+    expect('rebuilt', said['checkpoints'], 2)
+    done = scene.device.json('verify', '--all')['checkpoints']
+    expect('intact, not authentic', [(c['intact'], c['authentic']) for c in done], [(True, None)] * 2)
+    scene.restore_must_fail('is gone')
+    if 'its key is gone' not in run_ctl(scene, 0, 'show', ids[0]):
+        raise Failed('show does not say that the key is gone')
+    run_ctl(scene, 0, 'rm', '--all')
+
+
+if __name__ == '__main__':
+    sys.exit(suite_main(__doc__, 'crypt', CASES))
