@@ -75,6 +75,7 @@ static struct zns_crypt *new_key(struct rig *r)
 
 	assert_int_equal(zns_uuid_generate(r->id), 0);
 	assert_ok(zns_crypt_new(master, r->id, &c, &err));
+	r->has_id = true;
 	r->crypt = c;
 	return c;
 }
@@ -114,8 +115,6 @@ static void drop_checkpoint(void)
 	struct zns_dev *d = rig.d;
 
 	rig_drop(&rig);
-	zns_crypt_free((struct zns_crypt *)rig.crypt);
-	rig.crypt = NULL;
 	zns_dev_close(d);
 }
 
@@ -359,7 +358,7 @@ static void verify_all(struct zns_reader *rd, struct counted *k)
 /* Without the key: checksums can be verified, damage is found, and not a byte is delivered. */
 static void without_the_key(void **state)
 {
-	const struct zns_crypt *key;
+	struct zns_crypt *key;
 	cleanup_free uint8_t *got = malloc(UNIT * 21);
 	struct zns_reader *rd;
 	struct counted k;
@@ -439,7 +438,7 @@ static void downgraded(void **state)
 
 	start(2, 0);
 	zns_writer_free(rig.w);
-	zns_crypt_free((struct zns_crypt *)rig.crypt);
+	zns_crypt_free(rig.crypt);
 	rig.crypt = NULL;
 	rig_start(&rig);
 	feed_all();
