@@ -319,6 +319,10 @@ static void sealed_manifest(void **state)
 	SEAL_SAYS(false);
 	rig.m->checkpoint->has_parent = 0;
 	rig.m->checkpoint->parent = (ProtobufCBinaryData){ 0, NULL };
+	rig.m->images[3]->has_beside = rig.m->images[3]->beside = 1;
+	SEAL_SAYS(false);
+	rig.m->images[3]->has_beside = 0;
+	SEAL_SAYS(true);
 	/* Units may be moved by who has no key. */
 	rig.m->images[8]->segments[0]->extents[0]->zone++;
 	SEAL_SAYS(true);

@@ -57,25 +57,29 @@ int zns_crypt_open_unit(const struct zns_crypt *c, uint32_t image, const char *n
 	return rc ? zns_fail(err, rc, "image %s: libcrypto cannot decrypt", name) : 0;
 }
 
-/* name length 4, name, size 8, unit 4, length of the tags 8, tags */
+/* All that the manifest says of an image but where it stands and its checksums: units may be moved without a key. */
+static ZnsPb__Image bare(const ZnsPb__Image *i)
+{
+	ZnsPb__Image b = *i;
+
+	b.n_segments = b.n_csums = 0;
+	return b;
+}
+
 static size_t image_bytes(const ZnsPb__Image *i)
 {
-	return 24 + strlen(i->name) + (i->has_tags ? i->tags.len : 0);
+	ZnsPb__Image b = bare(i);
+
+	return 8 + zns_pb__image__get_packed_size(&b);
 }
 
 static uint8_t *put_image(uint8_t *p, const ZnsPb__Image *i)
 {
-	size_t name = strlen(i->name), tags = i->has_tags ? i->tags.len : 0;
+	ZnsPb__Image b = bare(i);
+	size_t len = zns_pb__image__pack(&b, p + 8);
 
-	put32(p, (uint32_t)name);
-	memcpy(p + 4, i->name, name);
-	p += 4 + name;
-	put64(p, i->size);
-	put32(p + 8, i->unit);
-	put64(p + 12, tags);
-	if (tags)
-		memcpy(p + 20, i->tags.data, tags);
-	return p + 20 + tags;
+	put64(p, len);
+	return p + 8 + len;
 }
 
 int zns_crypt_seal_manifest(const struct zns_crypt *c, const ZnsPb__Manifest *m, uint8_t tag[ZNS_TAG_BYTES],
