@@ -108,7 +108,8 @@ $(B)/.deps:
 # --- libzns and its programs -------------------------------------------------------------------------------------
 zns: $(BIN)/znsd $(BIN)/znsctl $(BIN)/zns-helper $(BIN)/zns-runc
 
-$(GEN)/%.pb-c.c: images/%.proto $(wildcard images/*.proto) | $(B)/.deps
+# Both: whoever includes the header is built after it is made anew.
+$(GEN)/%.pb-c.c $(GEN)/%.pb-c.h: images/%.proto $(wildcard images/*.proto) | $(B)/.deps
 	@mkdir -p $(GEN)
 	$(call say,PROTO   $<)
 	$(Q)protoc-c --proto_path=images --c_out=$(GEN) $<
