@@ -9,6 +9,7 @@
 #include "zns/util.h"
 
 #define CONTENT 0.96	/* of its fair share: who keeps this much is not spared any further */
+#define WIDER 1.2	/* of its fair share: so much a newcomer may reach where nobody is poorer for it */
 
 struct party {
 	double fair, rate;	/* zones' worth */
@@ -131,7 +132,7 @@ static double take_stock(struct spread *s, uint32_t nr, const uint32_t *order, u
 	}
 	for (i = 0; i < nr; i++)
 		capacity += there[i];
-	wants[i = s->nr_sharers] = want;
+	wants[s->nr_sharers] = want;
 	fair = zns_alloc_fair(wants, s->nr_sharers + 1, capacity);
 	for (i = 0; i < s->nr_sharers; i++) {
 		s->party[i].fair = zns_min(wants[i], fair);
@@ -169,10 +170,10 @@ uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr, con
 		}
 		group = order[best];
 		/*
-		 * Enough: what it has now is its fair share, and what is reserved by those who rest would do for it when
-		 * they come; or more would only be taken from who is poorer.
+		 * Enough: it has its fair share now, and what is reserved by those who rest would do for it when they come;
+		 * or more would only be taken from who is poorer.
 		 */
-		if (n >= least && users[group] && (now >= fair * 0.998 || o.rest < now / fair))
+		if (n >= least && users[group] && (now >= zns_min(fair * WIDER, want) * 0.998 || o.rest < now / fair))
 			break;
 		if (n >= least && !users[group] && later >= want * 0.998)
 			break;
