@@ -198,14 +198,21 @@ ZnsPb__Segment *writer_add_segment(struct zns_wimage *i, uint64_t off, uint32_t 
 	return NULL;
 }
 
-void writer_drop_segment(struct zns_wimage *i)
+void writer_cut_segments(struct zns_wimage *i, uint64_t size)
 {
-	ZnsPb__Segment *s = i->pb.segments[--i->pb.n_segments];
+	while (i->pb.n_segments) {
+		ZnsPb__Segment *s = i->pb.segments[i->pb.n_segments - 1];
 
-	for (size_t e = 0; e < s->n_extents; e++)
-		free(s->extents[e]);
-	free(s->extents);
-	free(s);
+		if (s->off < size) {
+			s->len = zns_min(s->len, size - s->off);
+			return;
+		}
+		for (size_t e = 0; e < s->n_extents; e++)
+			free(s->extents[e]);
+		free(s->extents);
+		free(s);
+		i->pb.n_segments--;
+	}
 }
 
 static int fail_nomem(struct zns_writer *w)
@@ -286,7 +293,10 @@ static int segment_start(struct zns_writer *w, struct zns_wimage *img, uint64_t 
 
 	nr = choose_lanes(w, img, first, hint_units, &most, weights);
 	zns_seg_fini(&w->seg);
-	w->seg_owner = w->seg_img = NULL;
+	w->seg_owner = NULL;
+	if (w->seg_img != img)
+		w->run_first = first;
+	w->seg_img = NULL;
 	s = writer_add_segment(img, first * w->unit, nr);
 	if (!s)
 		return fail_nomem(w);
@@ -312,7 +322,6 @@ static int segment_start(struct zns_writer *w, struct zns_wimage *img, uint64_t 
 		return ret;
 	}
 	w->seg_owner = w->seg_img = img;
-	w->seg_first = first;
 	return 0;
 }
 
@@ -346,7 +355,6 @@ static int place(struct zns_writer *w, struct job *j, uint64_t hint_units)
 	j->lane = w->seg_lane[p.extent];
 	lane_add(j->lane, zns_align_up(j->len, w->block));
 	j->lane->backlog += zns_align_up(j->len, w->block);
-	w->placed++;
 	s = j->img->pb.segments[j->img->pb.n_segments - 1];
 	s->len += j->len;
 	if (j->len < w->unit)

@@ -19,7 +19,7 @@
 #define HORIZON 16		/* units of each lane that a plan looks ahead */
 #define STEP 0.12		/* two samples in a row so far beside the mean, on one side: it is another rate now */
 #define GRAIN 1.5		/* units: less is a matter of whole units, not of weights */
-#define APART 8			/* units of each lane from one change to the next at least … */
+#define APART 6			/* units of each lane are written from one change to the next at least … */
 #define CHANGES 64		/* … and this part of all units so far: bounds their number by its logarithm */
 #define TOLERANCE 0.05		/* of a weight from the rate: the smallest whole numbers that come so close */
 
@@ -183,8 +183,8 @@ static void unplace(struct zns_writer *w, struct job *j)
 }
 
 /*
- * The end of the queue that belongs to the segment being written, as far as no worker has begun with it or with
- * anything behind it: how many units, and the first one.
+ * The end of the queue that belongs to the image being written, as far as no worker has begun with it or with anything
+ * behind it: how many units, and the first one.
  */
 static uint32_t untouched(const struct zns_writer *w, uint64_t *first)
 {
@@ -194,8 +194,12 @@ static uint32_t untouched(const struct zns_writer *w, uint64_t *first)
 	if (!w->seg_img)
 		return 0;
 	for (const struct job *j = w->queue; j; j = j->next) {
-		if (j->img != w->seg_img || j->k < w->seg_first)
+		if (j->img != w->seg_img || j->k < w->run_first)
 			continue;
+		if (j->lane->wz != j->wz) {	/* left already: its rest is of no use any more */
+			n = 0;
+			continue;
+		}
 		if (!n || j->k != next) {
 			*first = j->k;
 			n = 0;
@@ -203,7 +207,7 @@ static uint32_t untouched(const struct zns_writer *w, uint64_t *first)
 		next = j->k + 1;
 		n++;
 	}
-	return n && next == w->seg_first + w->seg_units ? n : 0;
+	return n && next == w->seg_img->nr_units ? n : 0;
 }
 
 /* These units, in order, without a place. */
@@ -211,11 +215,9 @@ static struct job *take_back(struct zns_writer *w, uint32_t nr, uint64_t first)
 {
 	struct zns_wimage *img = w->seg_img;
 	struct job **p = &w->queue, *list = NULL, **tail = &list;
-	ZnsPb__Segment *s;
 
 	if (!nr)
 		return NULL;
-	s = img->pb.segments[img->pb.n_segments - 1];
 	while (*p) {
 		struct job *j = *p;
 
@@ -224,7 +226,6 @@ static struct job *take_back(struct zns_writer *w, uint32_t nr, uint64_t first)
 			continue;
 		}
 		*p = j->next;
-		s->len -= j->len;
 		unplace(w, j);
 		j->next = NULL;
 		*tail = j;
@@ -232,10 +233,7 @@ static struct job *take_back(struct zns_writer *w, uint32_t nr, uint64_t first)
 	}
 	w->queue_tail = p;
 	w->nr_queued -= nr;
-	w->placed -= nr;
-	w->seg_units -= nr;
-	if (!w->seg_units)
-		writer_drop_segment(img);
+	writer_cut_segments(img, first * w->unit);
 	return list;
 }
 
@@ -268,7 +266,7 @@ void weights_look(struct zns_writer *w, bool more)
 	uint64_t first = 0;
 
 	if (w->err.code || w->placing || w->nr_unrepaired || w->nr_lanes < 2 || w->looked == w->written_units ||
-	    w->placed < w->changed + zns_max((uint64_t)APART * w->nr_lanes, w->placed / CHANGES))
+	    w->written_units < w->changed + zns_max((uint64_t)APART * w->nr_lanes, w->written_units / CHANGES))
 		return;
 	w->looked = w->written_units;
 	if (!rates(w, rate, &chance))
@@ -283,7 +281,7 @@ void weights_look(struct zns_writer *w, bool more)
 	writer_placing_begin(w);	/* at once */
 	list = take_back(w, nr, first);
 	w->seg_owner = w->seg_img = NULL;
-	w->changed = w->placed;
+	w->changed = w->written_units;
 	w->stats.nr_reweighed++;
 	w->plan_units = nr ? nr : ahead;
 	deal(w, rate, (double)w->unit * (double)w->plan_units, part);

@@ -120,13 +120,12 @@ struct zns_writer {
 	struct zns_wimage *seg_owner;	/* … by this image; NULL: none */
 	struct lane *seg_lane[ZNS_STRIPE_MAX_WIDTH];
 	uint64_t seg_units, seg_capacity;
-	struct zns_wimage *seg_img;	/* whose last segment seg is, with nothing placed behind it; NULL: none */
-	uint64_t seg_first;	/* its first unit in the image */
+	struct zns_wimage *seg_img;	/* what was placed last is of this image; NULL: it is not any one's */
+	uint64_t run_first;	/* its units from this one on were placed in a row */
 	/* weights.c */
 	uint32_t plan[ZNS_STRIPE_MAX_WIDTH];	/* of each lane: weights of the next segment alone, 0: leave it out … */
 	uint64_t plan_units;	/* … which has so many units; 0: no plan */
-	uint64_t placed, written_units;	/* units on lanes so far */
-	uint64_t changed, looked;	/* placed at the last change, written_units at the last look */
+	uint64_t written_units, changed, looked;	/* so far, at the last change, at the last look */
 
 	struct zns_wimage *images, **images_tail;
 	uint32_t nr_images;
@@ -163,7 +162,7 @@ void writer_placing_end(struct zns_writer *w);
 struct wzone *writer_new_zone(struct zns_writer *w, uint32_t group, uint64_t need, bool *busy);
 void writer_retire(struct zns_writer *w, struct wzone *z);
 ZnsPb__Segment *writer_add_segment(struct zns_wimage *i, uint64_t off, uint32_t nr_extents);
-void writer_drop_segment(struct zns_wimage *i);	/* the last one */
+void writer_cut_segments(struct zns_wimage *i, uint64_t size);	/* nothing from @size on has a place */
 
 /* weights.c; lock held. One write of a lane's unit: how long it took, without what the bucket made it wait. */
 void weights_sample(struct lane *l, const struct wzone *z, uint64_t off, uint64_t len, uint64_t start_ns, uint64_t ns);

@@ -19,6 +19,24 @@ def max_min(demands, capacity):
     return share
 
 
+def max_min_ends(jobs, capacity):
+    """
+    jobs: [(start s, MiB, MiB/s asked)]: when each is ready if at every moment all that run have their max-min fair
+    shares of one resource.
+    """
+    now, left, end = 0.0, {i: mib for i, (_, mib, _) in enumerate(jobs)}, {}
+    while left:
+        rate = max_min({i: jobs[i][2] for i in left if jobs[i][0] <= now}, capacity)
+        step = min([left[i] / r for i, r in rate.items()] + [jobs[i][0] - now for i in left if jobs[i][0] > now])
+        now += step
+        for i, r in rate.items():
+            left[i] -= r * step
+            if left[i] < 1e-6:
+                end[i] = now
+                del left[i]
+    return [end[i] for i in range(len(jobs))]
+
+
 def max_min_network(flows, capacity):
     """
     flows: {who: (demand, {resource: part of the flow that crosses it})}; capacity: {resource: MiB/s}. All rates grow
