@@ -480,6 +480,8 @@ static inline void task_end(struct task *t)
 {
 	close(t->to);
 	close(t->from);
+	if (t->pid <= 0)	/* it never began: and -1 would be everybody */
+		return;
 	kill(t->pid, SIGKILL);
 	waitpid(t->pid, NULL, 0);
 }
