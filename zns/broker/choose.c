@@ -283,6 +283,12 @@ static int choose_domain(struct znsd *d, const struct ask *a, struct choice *ch)
 	return 0;
 }
 
+static int full(const struct znsd *d, struct zns_err *err)
+{
+	return zns_fail(err, -ENOSPC, "%s is full: %u zones, %zu live checkpoints; remove some with `znsctl rm`", d->reg.path,
+			d->nr_zones, zns_store_nr_checkpoints(d->store));
+}
+
 static int choose_now(struct znsd *d, const struct ask *a, struct choice *ch, uint32_t left, struct zns_err *err)
 {
 	uint32_t found, i, room = 0;
@@ -298,13 +304,15 @@ static int choose_now(struct znsd *d, const struct ask *a, struct choice *ch, ui
 	for (i = 0; i < d->nr_groups; i++)
 		room += ch->gs[i].free_zones;
 	if (!room)
-		return zns_fail(err, -ENOSPC, "%s is full: %u zones, %zu live checkpoints; remove some with `znsctl rm`",
-				d->reg.path, d->nr_zones, zns_store_nr_checkpoints(d->store));
+		return full(d, err);
 	ret = choose_domain(d, a, ch);
 	if (ret)
 		return ret;
-	if (a->small)
-		return choose_pack(d, a, ch, found, left);
+	if (a->small) {
+		ret = choose_pack(d, a, ch, found, left);
+		/* Room in pack zones, but not for this one; and nobody is there to wait for. */
+		return ret == -EBUSY && !found && !ch->room && !d->leases ? full(d, err) : ret;
+	}
 	ret = a->mode == ADM_SHARE ? choose_share(d, a, ch, found, left) : choose_strict(d, a, ch, found, left);
 	if (ret)
 		return ret;
