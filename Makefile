@@ -214,6 +214,17 @@ $(B)/load/dumper: test/load/dumper.c $(B)/libzns.a
 	$(call say,CC      $<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(B)/libzns.a $(LDLIBS)
 
+$(B)/load/spinner: test/load/spinner.c
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) -D_GNU_SOURCE $(CFLAGS) -o $@ $< -lpthread
+
+# kill -9 of criu, helper, broker and znsctl under real dumps, restores and compaction; KILLS of them all together.
+KILLS		?= 500
+.PHONY: kill-load
+kill-load: $(B)/load/dumper $(B)/load/spinner all
+	$(Q)PATH=$(SYS_PATH) python3 test/load/kill_load.py --build $(B) --kills $(KILLS) $(if $(SEED),--seed $(SEED))
+
 # kill -9 of processes with leases and of brokers, under load.
 KILL_HOLDERS	?= 100
 KILL_BROKERS	?= 50
@@ -374,6 +385,21 @@ $(B)/fuzz/%: test/fuzz/%.c $(FUZZ_LIB)
 	@mkdir -p $(@D)
 	$(call say,FUZZ    $<)
 	$(Q)$(CC) $(CPPFLAGS) -g -O1 -fsanitize=fuzzer $(FUZZ_SAN) -o $@ $< $(FUZZ_LIB) $(LDLIBS)
+
+# The corpus in the repository as unit tests: the same targets without the fuzzer, any compiler.
+REPLAY_BIN	:= $(patsubst test/fuzz/fuzz_%.c,$(B)/replay/fuzz_%,$(wildcard test/fuzz/fuzz_*.c))
+REPLAY_OBJ	= $(filter-out %/main.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/test/crash/inproc.o
+$(REPLAY_BIN): $(B)/replay/%: test/fuzz/%.c test/fuzz/replay.c $(REPLAY_OBJ) $(B)/libzns.a
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< test/fuzz/replay.c $(REPLAY_OBJ) $(B)/libzns.a $(LDLIBS)
+
+.PHONY: fuzz-replay
+fuzz-replay: $(REPLAY_BIN)
+	$(Q)p=0 f=0; for t in $(REPLAY_BIN); do \
+		if $$t test/fuzz/corpus/$${t##*/} >$$t.out 2>$$t.err; then p=$$((p + 1)); tail -1 $$t.out; \
+		else f=$$((f + 1)); echo "FAIL $$t: $$(tail -3 $$t.err)"; fi; done; \
+	echo "$$p passed, $$f failed, 0 skipped"; [ $$f = 0 ]
 
 BENCH_BIN	:= $(B)/bench/emu_table $(B)/bench/emu_seq
 $(BENCH_BIN): $(B)/bench/%: test/bench/%.c test/bench/emu_drive.h $(B)/libzns.a

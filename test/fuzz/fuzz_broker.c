@@ -209,6 +209,102 @@ static void op_restore(struct znsd *d, struct conn *c, struct input *in)
 	ask(d, c, r);
 }
 
+static ZnsPb__ZoneUse *use_of(uint32_t zone, uint64_t start, uint64_t len)
+{
+	ZnsPb__ZoneUse *u = calloc(1, sizeof(*u));
+
+	zns_pb__zone_use__init(u);
+	u->zone = zone;
+	u->start = start;
+	u->len = len;
+	return u;
+}
+
+static int cmp_use(const void *pa, const void *pb)
+{
+	const ZnsPb__ZoneUse *a = *(ZnsPb__ZoneUse *const *)pa, *b = *(ZnsPb__ZoneUse *const *)pb;
+
+	if (a->zone != b->zone)
+		return a->zone < b->zone ? -1 : 1;
+	return a->start < b->start ? -1 : a->start > b->start;
+}
+
+/* The end of a move: some of what it had, and what was written; now and then neither. */
+static void compact_commit(struct znsd *d, struct conn *c, struct input *in)
+{
+	struct lease *l = lease_of(d, c);
+	const ZnsPb__Checkpoint *now = l ? zns_store_find(d->store, l->id) : NULL;
+	ZnsPb__Request *r = request();
+	ZnsPb__Checkpoint *k = r->compact_commit = calloc(1, sizeof(*k));
+	size_t had = now ? now->n_zones : 0;
+	bool lie = take(in, 4) == 0;
+
+	zns_pb__checkpoint__init(k);
+	k->id.data = calloc(1, ZNS_UUID_LEN);
+	k->id.len = ZNS_UUID_LEN;
+	if (l)
+		memcpy(k->id.data, l->id, ZNS_UUID_LEN);
+	k->container = strdup(l ? l->container : "liar");
+	k->zones = calloc(had + (l ? l->nr_zones : 0) + 1, sizeof(*k->zones));
+	for (size_t i = 0; i < had; i++)
+		if (take(in, 2))
+			k->zones[k->n_zones++] = use_of(now->zones[i]->zone + (lie && !take(in, 4)), now->zones[i]->start,
+							now->zones[i]->len + (lie ? 4096 * take(in, 3) : 0));
+	for (uint32_t i = 0; l && i < l->nr_zones; i++) {
+		uint64_t start = l->zones[i].start;
+		struct zns_zone z;
+
+		if (zns_dev_report(d->dev, l->zones[i].zone, 1, &z, NULL) || z.wp <= start)
+			continue;
+		if (!k->manifest) {
+			k->manifest = calloc(1, sizeof(*k->manifest));
+			zns_pb__extent_ref__init(k->manifest);
+			k->manifest->zone = l->zones[i].zone;
+			k->manifest->start = start + (lie ? 4096ull * take(in, 40) : 0);
+			k->manifest->len = 100;
+		}
+		k->zones[k->n_zones++] = use_of(l->zones[i].zone, start, z.wp - start);
+	}
+	if (k->n_zones && take(in, 16))
+		qsort(k->zones, k->n_zones, sizeof(*k->zones), cmp_use);
+	ask(d, c, r);
+}
+
+static void op_compact(struct znsd *d, struct conn *c, struct input *in)
+{
+	size_t nr = zns_store_nr_checkpoints(d->store);
+	uint32_t what = take(in, 4);
+	ZnsPb__Request *r;
+
+	if (what == 3) {
+		compact_commit(d, c, in);
+		return;
+	}
+	r = request();
+	if (what == 0) {
+		r->compact_begin = calloc(1, sizeof(*r->compact_begin));
+		zns_pb__compact_begin__init(r->compact_begin);
+		r->compact_begin->checkpoint.data = calloc(1, ZNS_UUID_LEN);
+		r->compact_begin->checkpoint.len = ZNS_UUID_LEN;
+		if (nr)
+			memcpy(r->compact_begin->checkpoint.data, zns_store_checkpoint(d->store, take(in, (uint32_t)nr) % nr)->id.data,
+			       ZNS_UUID_LEN);
+	} else if (what == 1) {
+		r->compact_zone = calloc(1, sizeof(*r->compact_zone));
+		zns_pb__compact_zone__init(r->compact_zone);
+		r->compact_zone->group = wild(in, 6);
+		r->compact_zone->need = 4096ull * take(in, 300);
+	} else {
+		r->compact_step = calloc(1, sizeof(*r->compact_step));
+		zns_pb__compact_step__init(r->compact_step);
+		r->compact_step->groups = calloc(1, sizeof(uint32_t));
+		r->compact_step->groups[0] = wild(in, 6);
+		r->compact_step->n_groups = 1;
+		r->compact_step->has_flush = r->compact_step->flush = take(in, 2);
+	}
+	ask(d, c, r);
+}
+
 static void op_manage(struct znsd *d, struct conn *c, struct input *in)
 {
 	ZnsPb__Request *r = request();
@@ -275,6 +371,8 @@ static void operations(struct znsd *d, struct conn *conn, struct input *in)
 			op_rm(d, c, in);
 		} else if (what == 12) {
 			op_restore(d, c, in);
+		} else if (what == 13) {
+			op_compact(d, c, in);
 		} else {
 			op_manage(d, c, in);
 		}

@@ -3,8 +3,8 @@
 """
 kill: kill -9 of processes that hold leases, and of the broker, at random moments under load.
 
-While dumps (sharing, waiting, rejecting; static and dynamic; small and large) and reads run, victims die: first those
-with leases, then the broker. All the time no promise may be given twice and no limit be exceeded; afterwards no lease,
+While dumps (sharing, waiting, rejecting; static and dynamic; small and large), reads and compactions run, victims die:
+first those with leases, then the broker. All the time no promise may be given twice and no limit be exceeded; afterwards no lease,
 no reservation and no zone may be left over, what was committed must be there and read back, nothing else be listed but
 what its writer was killed before it could say so.
 """
@@ -32,8 +32,8 @@ class Load:
         self.rig, self.rng, self.broker_dies = rig, rng, broker_dies
         self.running = []
         self.committed, self.removed, self.unknown = set(), set(), 0
-        self.kills = {'dump': 0, 'restore': 0, 'broker': 0}
-        self.count = {'committed': 0, 'not admitted': 0, 'broker died': 0, 'killed': 0, 'verified': 0}
+        self.kills = {'dump': 0, 'restore': 0, 'compact': 0, 'broker': 0}
+        self.count = {'committed': 0, 'not admitted': 0, 'broker died': 0, 'killed': 0, 'verified': 0, 'moved': 0}
         self.samples = self.promised = 0
 
     def start(self):
@@ -42,6 +42,11 @@ class Load:
             job = subprocess.Popen([self.rig.bin / 'znsctl', 'verify', '--all', '--json'], env=self.rig.env,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             self.running.append(('restore', job))
+            return
+        if self.committed and r.random() < 0.12:
+            job = subprocess.Popen([self.rig.bin / 'znsctl', 'compact', '--below', '90', '--no-wait', '--json'], env=self.rig.env,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.running.append(('compact', job))
             return
         args = ['--qos', r.choice([50, 100, 200, 400]), '--pause-us', r.choice([0, 500, 2000, 5000]),
                 '--mode', r.choice(['share', 'share', 'wait=3', 'reject']), '--images', r.randint(1, 6)]
@@ -57,6 +62,9 @@ class Load:
             return
         if kind == 'restore':
             self.end_of_verify(job, out)
+            return
+        if kind == 'compact':
+            self.end_of_compact(job, out)
             return
         r = json.loads(out)
         if r['committed']:
@@ -77,6 +85,15 @@ class Load:
         if report.get('damaged') or 'checksum' in said or 'damaged' in said:
             raise Wrong(f'a checkpoint is damaged: {said.strip() or out[:300]}')
         self.count['verified'] += job.returncode == 0
+
+    def end_of_compact(self, job, out):
+        """It may lose the broker or find no room, but never damage."""
+        said = job.stderr.read()
+        if 'checksum' in said or 'damaged' in said or 'read back' in said:
+            raise Wrong(f'compaction finds damage: {said.strip()}')
+        if job.returncode and not self.broker_dies and 'nothing was moved' not in said and 'no empty zone' not in said:
+            raise Wrong(f'compaction fails: {said.strip()}')
+        self.count['moved'] += json.loads(out)['moved_checkpoints'] if job.returncode == 0 else 0
 
     def step(self):
         for kind, job in [x for x in self.running if x[1].poll() is not None]:
@@ -174,7 +191,7 @@ def phase(args, name, goal, broker_dies):
     load = Load(rig, random.Random(seed), broker_dies)
     started, last = time.monotonic(), time.monotonic()
     try:
-        while load.kills['broker'] < goal if broker_dies else load.kills['dump'] + load.kills['restore'] < goal:
+        while load.kills['broker'] < goal if broker_dies else load.kills['dump'] + load.kills['restore'] + load.kills['compact'] < goal:
             load.step()
             load.kill_broker() if broker_dies else load.kill_holder()
             if time.monotonic() - last > 1:
@@ -184,7 +201,8 @@ def phase(args, name, goal, broker_dies):
                 raise Wrong(f'not done after {args.timeout} s: {load.kills}')
         load.finish()
         intact, wasted = load.verdict()
-        print(f'PASS {name}: {load.kills["dump"]} dumps, {load.kills["restore"]} reads, {load.kills["broker"]} brokers killed; '
+        print(f'PASS {name}: {load.kills["dump"]} dumps, {load.kills["restore"]} reads, '
+              f'{load.kills["compact"]} compactions, {load.kills["broker"]} brokers killed; {load.count["moved"]} moved; '
               f'{load.count["committed"]} committed, {load.count["not admitted"]} not admitted, '
               f'{load.count["broker died"]} lost their broker; {load.samples} looks with {load.promised} promises; '
               f'{intact} checkpoints left, all read back; {wasted >> 10} KiB wasted before removing them, 0 after; '

@@ -189,11 +189,20 @@ static int move_one(struct compact *x, const ZnsPb__Checkpoint *c, struct zns_bu
 	if (!j.total)
 		return -ENODATA;
 	for (int n = 0;; n++) {
-		/* A connection is a lease: the old zones are let go with it. */
+		int writers = -1;
+
+		/*
+		 * A connection is a lease: the old zones are let go with it. The lock makes a new broker wait until we are
+		 * gone, as for dumps; so it is not held while we connect, which may start one.
+		 */
 		ret = zns_broker_connect(&x->s.reg, &j.b, err);
+		if (!ret)
+			ret = zns_broker_lock_shared(x->s.reg.uuid, "writers", &writers, err);
 		if (!ret)
 			ret = move(&j, c->id.data, bucket, err);
 		zns_broker_close(&j.b);
+		if (writers >= 0)
+			close(writers);
 		if ((ret != -ECANCELED && ret != -EBUSY) || n == TRIES || x->background)
 			return ret;
 		j.told = 0;
@@ -298,17 +307,13 @@ static int count(struct compact *x, struct zns_err *err)
 int compact_run(struct compact *x, struct zns_err *err)
 {
 	struct zns_bucket *bucket = NULL;
-	int writers = -1, ret;
+	int ret;
 
 	if (!x->nr_victims)
 		return 0;
-	/* A new broker must wait until we are gone, as it does for dumps. */
-	ret = zns_broker_lock_shared(x->s.reg.uuid, "writers", &writers, err);
-	if (!ret) {
-		zns_dev_close(x->s.dev);
-		x->s.dev = NULL;
-		ret = zns_dev_open(x->s.reg.path, 0, &x->s.dev, err);
-	}
+	zns_dev_close(x->s.dev);
+	x->s.dev = NULL;
+	ret = zns_dev_open(x->s.reg.path, 0, &x->s.dev, err);
 	if (!ret && x->rate_mibps) {
 		bucket = zns_bucket_new();
 		if (!bucket)
@@ -322,8 +327,6 @@ int compact_run(struct compact *x, struct zns_err *err)
 		ctl_progress_end(&x->prog);
 	}
 	zns_bucket_free(bucket);
-	if (writers >= 0)
-		close(writers);
 	return ret ? ret : count(x, err);
 }
 
