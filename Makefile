@@ -22,7 +22,7 @@ say		= $(if $(filter 1,$(V)),,@echo "  $(1)")
 DEB_BUILD	:= build-essential pkg-config patch xz-utils ca-certificates libprotobuf-dev libprotobuf-c-dev \
 		   protobuf-c-compiler protobuf-compiler libnl-3-dev libcap-dev libnet1-dev libbsd-dev libnftables-dev \
 		   libgnutls28-dev uuid-dev libaio-dev python3 python3-protobuf python3-yaml libxxhash-dev libjson-c-dev \
-		   libzbd-dev libnvme-dev liburing-dev libssl-dev
+		   libzbd-dev libnvme-dev liburing-dev libfuse3-dev libssl-dev
 DEB_TEST	:= libcmocka-dev redis-server redis-tools iproute2 iptables nftables procps util-linux libnl-route-3-dev
 DEB_DOCKER	:= docker.io runc
 DEB_DOC		:= asciidoc-base xmlto
@@ -39,6 +39,8 @@ WARN		:= -Wall -Wextra -Werror -Wno-unused-parameter $(if $(filter clang%,$(CC))
 CPPFLAGS	:= -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -Izns/include -I$(GEN) -Icriu/include \
 		   $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 CFLAGS		:= -std=gnu11 $(OPT) $(WARN) $(SAN)
+# Static, so that znsctl runs where libfuse is not installed.
+FUSE_LIBS	:= -l:libfuse3.a -ldl -lrt
 LDLIBS		:= -Wl,--as-needed $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lpthread -lm
 
 PROTO_C		:= $(patsubst images/%.proto,$(GEN)/%.pb-c.c,$(wildcard images/*.proto))
@@ -126,6 +128,8 @@ $(B)/%.o: %.c
 	$(call say,CC      $<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
+$(B)/zns/ctl/cmd_mount.o: CPPFLAGS += -isystem /usr/include/fuse3
+
 $(B)/libzns.a: $(LIB_OBJ) $(PROTO_O)
 	$(call say,AR      $@)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
@@ -134,6 +138,7 @@ $(BIN)/znsd: $(ZNSD_OBJ) $(B)/libzns.a
 $(BIN)/znsctl: $(CTL_OBJ) $(DOCKER_OBJ) $(B)/libzns.a
 $(BIN)/zns-runc: $(RUNC_OBJ) $(DOCKER_OBJ) $(B)/libzns.a
 $(BIN)/zns-helper: $(HELPER_OBJ) $(B)/libzns.a
+$(BIN)/znsctl: LDLIBS += $(FUSE_LIBS)
 $(BIN)/znsd $(BIN)/znsctl $(BIN)/zns-helper $(BIN)/zns-runc:
 	@mkdir -p $(@D)
 	$(call say,LD      $@)
@@ -285,7 +290,7 @@ CLIENTS		:= $(B)/clients
 $(B)/stock-lib/.built: criu/base | $(B)/.deps
 	$(call say,CRIU    stock libcriu and pycriu)
 	$(Q)scripts/fetch-criu --plain $(B)/stock-lib
-	$(Q)PATH=$(SYS_PATH) $(MAKE) --no-print-directory -C $(B)/stock-lib lib >$(B)/stock-lib.log 2>&1 || \
+	$(Q)PATH=$(SYS_PATH) $(MAKE) --no-print-directory -C $(B)/stock-lib lib crit >$(B)/stock-lib.log 2>&1 || \
 		{ tail -20 $(B)/stock-lib.log >&2; exit 1; }
 	@touch $@
 $(CLIENTS)/.ours: $(BIN)/criu

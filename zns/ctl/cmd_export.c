@@ -15,9 +15,11 @@ struct export {
 	struct zns_reader *r;
 	struct ctl_progress prog;
 	const char *target;
-	bool tar, to_stdout;
+	bool tar, to_stdout, metadata_only;
 	bool made_dir;		/* by us, to be taken back on failure */
-	uint32_t done;		/* images written so far */
+	uint32_t done;		/* images written so far … */
+	uint32_t made;		/* … among the first so many of the manifest */
+	uint64_t bytes;		/* of them */
 };
 
 /* ---- a directory ---- */
@@ -46,6 +48,12 @@ static int open_dir(struct export *x, int *out, struct zns_err *err)
 	return e ? zns_fail(err, -ENOTEMPTY, "%s is not empty: name a new directory", x->target) : 0;
 }
 
+/* With --metadata-only, no memory pages: what crit and checkpointctl read of them is in the pagemaps. */
+static bool left_out(const struct export *x, uint32_t n)
+{
+	return x->metadata_only && !strncmp(x->h.m->images[n]->name, "pages-", 6);
+}
+
 static int image_to_dir(struct export *x, int dir, struct zns_rimage *i, struct zns_err *err)
 {
 	uint64_t size = zns_rimage_size(i);
@@ -55,6 +63,8 @@ static int image_to_dir(struct export *x, int dir, struct zns_rimage *i, struct 
 	if (fd < 0)
 		return zns_fail_sys(err, -errno, "cannot make %s/%s", x->target, zns_rimage_name(i));
 	x->done++;
+	x->made = zns_rimage_index(i) + 1;
+	x->bytes += size;
 	for (uint64_t off = 0; off < size && !ret; off += CHUNK) {
 		ret = zns_rimage_to_fd(i, off, zns_min(CHUNK, size - off), fd, err);
 		ctl_progress_add(&x->prog, zns_min(CHUNK, size - off));
@@ -66,8 +76,9 @@ static int image_to_dir(struct export *x, int dir, struct zns_rimage *i, struct 
 
 static void take_back(const struct export *x, int dir)
 {
-	for (uint32_t n = 0; n < x->done; n++)
-		unlinkat(dir, x->h.m->images[n]->name, 0);
+	for (uint32_t n = 0; n < x->made; n++)
+		if (!left_out(x, n))
+			unlinkat(dir, x->h.m->images[n]->name, 0);
 	if (x->made_dir)
 		rmdir(x->target);
 }
@@ -78,7 +89,8 @@ static int to_dir(struct export *x, struct zns_err *err)
 	int ret = open_dir(x, &dir, err);
 
 	for (uint32_t n = 0; n < x->h.m->n_images && !ret; n++)
-		ret = image_to_dir(x, dir, zns_reader_image(x->r, n), err);
+		if (!left_out(x, n))
+			ret = image_to_dir(x, dir, zns_reader_image(x->r, n), err);
 	if (!ret && fsync(dir))
 		ret = zns_fail_sys(err, -errno, "%s", x->target);
 	if (ret)
@@ -113,8 +125,11 @@ static int write_tar(struct export *x, int fd, struct zns_err *err)
 	int ret = buf ? 0 : zns_fail_sys(err, -ENOMEM, "buffer");
 
 	for (uint32_t n = 0; n < x->h.m->n_images && !ret; n++) {
+		if (left_out(x, n))
+			continue;
 		ret = image_to_tar(x, fd, zns_reader_image(x->r, n), buf, err);
 		x->done++;
+		x->bytes += zns_rimage_size(zns_reader_image(x->r, n));
 	}
 	if (!ret) {
 		ret = tar_end(fd);
@@ -182,7 +197,7 @@ static int print(const struct export *x, bool json, double seconds)
 		return CTL_OK;
 	if (!json) {
 		printf("exported %s of %s to %s: %u images, %s in %.1f s\n", id, x->h.c->container, x->target, x->done,
-		       zns_format_size(x->h.c->bytes, size, sizeof(size)), seconds);
+		       zns_format_size(x->bytes, size, sizeof(size)), seconds);
 		return CTL_OK;
 	}
 	j = json_object_new_object();
@@ -190,14 +205,15 @@ static int print(const struct export *x, bool json, double seconds)
 	json_object_object_add(j, "container", json_object_new_string(x->h.c->container));
 	json_object_object_add(j, "target", json_object_new_string(x->target));
 	json_object_object_add(j, "images", json_object_new_int64(x->done));
-	json_object_object_add(j, "bytes", json_object_new_int64(x->h.c->bytes));
+	json_object_object_add(j, "bytes", json_object_new_int64((int64_t)x->bytes));
 	json_object_object_add(j, "seconds", json_object_new_double(seconds));
 	return ctl_print_json(j);
 }
 
 int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
+	static const struct option opts[] = { { "metadata-only", no_argument, NULL, OPT_OWN }, CTL_DEV_OPTION, CTL_COMMON_OPTIONS,
+					      CTL_END_OPTIONS };
 	struct export x = { .made_dir = false };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
@@ -205,8 +221,9 @@ int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
 	size_t n;
 	int ret;
 
-	while (ctl_getopt(cmd, argc, argv, opts, &args) >= 0)
-		;
+	while ((ret = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
+		if (ret == OPT_OWN)
+			x.metadata_only = true;
 	if (!args.argv)
 		return args.code;
 	if (args.argc > 2)
@@ -222,7 +239,7 @@ int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
 	ret = ctl_hold(&x.h, args.dev, args.argv[0], &err);
 	if (ret)
 		return ctl_fail(cmd, &err);
-	ctl_progress_start(&x.prog, "export", x.h.c->bytes);
+	ctl_progress_start(&x.prog, "export", x.metadata_only ? x.h.c->bytes - x.h.c->page_bytes : x.h.c->bytes);
 	ret = run(&x, &err);
 	seconds = ctl_progress_end(&x.prog);
 	ret = ret ? ctl_fail(cmd, &err) : print(&x, args.json, seconds);

@@ -35,6 +35,7 @@ int cmd_ls(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_verify(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_mount(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv);

@@ -54,7 +54,11 @@ static const struct ctl_cmd commands[] = {
 	  "  --container NAME  all checkpoints of one container\n  --all           all of the device\n" DEV_HELP, cmd_verify },
 	{ "export", "[DEV] ID|DIRECTORY DIR|FILE.tar|-", "a checkpoint as a plain CRIU image directory or archive of one",
 	  "  ID may be the beginning of one, or a directory that holds a handle\n"
-	  "  DIR is new or empty; - is a tar archive on standard output\n" DEV_HELP, cmd_export },
+	  "  DIR is new or empty; - is a tar archive on standard output\n"
+	  "  --metadata-only all images but those of memory pages\n" DEV_HELP, cmd_export },
+	{ "mount", "[DEV] ID|DIRECTORY MOUNTPOINT", "a checkpoint's images as read-only files, for crit and other tools; umount ends it",
+	  "  ID may be the beginning of one, or a directory that holds a handle\n"
+	  "  --foreground    stay until it is unmounted\n" DEV_HELP, cmd_mount },
 	{ "import", "[DEV] DIR [OPTIONS]", "a plain CRIU image directory becomes a checkpoint on zones",
 	  "  --container NAME  whose checkpoint it is; otherwise the directory's name\n"
 	  "  --qos MIBPS       bandwidth to write with, as --zns-qos of criu\n"

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* mount: a checkpoint's images as read-only files, for crit and whatever else reads an image directory */
+#define FUSE_USE_VERSION 35
+#include <errno.h>
+#include <fcntl.h>
+#include <fuse.h>
+#include <limits.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include "ctl.h"
+#include "zns/reader.h"
+
+/* One mount per process; libfuse calls from its own threads, the reader is made for that. */
+static struct view {
+	struct ctl_hold h;
+	struct zns_reader *r;
+} view;
+
+static struct timespec created(void)
+{
+	return (struct timespec){ .tv_sec = view.h.c->created_ns / 1000000000, .tv_nsec = view.h.c->created_ns % 1000000000 };
+}
+
+static struct zns_rimage *image_at(const char *path)
+{
+	return *path == '/' ? zns_reader_find(view.r, path + 1) : NULL;
+}
+
+static int view_getattr(const char *path, struct stat *st, struct fuse_file_info *fi)
+{
+	struct zns_rimage *i;
+
+	memset(st, 0, sizeof(*st));
+	st->st_mtim = st->st_ctim = st->st_atim = created();
+	if (!strcmp(path, "/")) {
+		st->st_mode = S_IFDIR | 0500;
+		st->st_nlink = 2;
+		return 0;
+	}
+	i = image_at(path);
+	if (!i)
+		return -ENOENT;
+	st->st_mode = S_IFREG | 0400;
+	st->st_nlink = 1;
+	st->st_size = (off_t)zns_rimage_size(i);
+	st->st_blocks = (st->st_size + 511) / 512;
+	return 0;
+}
+
+static int view_readdir(const char *path, void *buf, fuse_fill_dir_t fill, off_t off, struct fuse_file_info *fi,
+			enum fuse_readdir_flags flags)
+{
+	fill(buf, ".", NULL, 0, 0);
+	fill(buf, "..", NULL, 0, 0);
+	for (size_t n = 0; n < view.h.m->n_images; n++)
+		if (fill(buf, view.h.m->images[n]->name, NULL, 0, 0))
+			return -ENOMEM;
+	return 0;
+}
+
+static int view_open(const char *path, struct fuse_file_info *fi)
+{
+	if ((fi->flags & O_ACCMODE) != O_RDONLY)
+		return -EROFS;
+	if (!image_at(path))
+		return -ENOENT;
+	fi->keep_cache = 1;	/* what is committed never changes */
+	return 0;
+}
+
+static int view_read(const char *path, char *buf, size_t len, off_t off, struct fuse_file_info *fi)
+{
+	struct zns_rimage *i = image_at(path);
+	struct zns_err err = ZNS_ERR_INIT;
+	uint64_t size;
+
+	if (!i || off < 0)
+		return -EIO;
+	size = zns_rimage_size(i);
+	if ((uint64_t)off >= size)
+		return 0;
+	len = zns_min(len, size - (uint64_t)off);
+	return zns_rimage_read(i, (uint64_t)off, buf, len, &err) ? -EIO : (int)len;
+}
+
+static void *view_init(struct fuse_conn_info *conn, struct fuse_config *cfg)
+{
+	cfg->kernel_cache = 1;
+	cfg->entry_timeout = cfg->attr_timeout = cfg->negative_timeout = 3600;
+	cfg->use_ino = 0;
+	return NULL;
+}
+
+static const struct fuse_operations operations = { .getattr = view_getattr, .readdir = view_readdir, .open = view_open,
+						   .read = view_read, .init = view_init };
+
+static int open_view(const char *dev, const char *what, struct zns_err *err)
+{
+	struct zns_reader_params p = { 0 };
+	int ret = ctl_hold(&view.h, dev, what, err);
+
+	if (!ret && view.h.c->has_parent)
+		ret = zns_fail(err, -EOPNOTSUPP, "this checkpoint is incremental: its pages are partly in its parents, and it cannot "
+			       "be shown alone");
+	if (!ret)
+		ret = ctl_hold_key(&view.h, err);
+	if (ret)
+		return ret;
+	p.dev = view.h.s.dev;
+	p.crypt = view.h.crypt;
+	p.workers = 4;
+	return zns_reader_new(&p, view.h.m, &view.r, err);
+}
+
+/* Serve until it is unmounted. @ready: told when it is mounted, -1: nobody waits. */
+static int serve(const char *target, int ready, struct zns_err *err)
+{
+	char *argv[] = { (char *)"znsctl", (char *)"-oro,nodev,nosuid,noexec,default_permissions,fsname=zns,subtype=znsctl", NULL };
+	struct fuse_args args = FUSE_ARGS_INIT(2, argv);
+	struct fuse_loop_config loop = { .clone_fd = 0, .max_idle_threads = 4 };
+	struct fuse *f = fuse_new(&args, &operations, sizeof(operations), NULL);
+	int ret = 0;
+
+	if (!f)
+		return zns_fail(err, -EIO, "libfuse does not start");
+	/* libfuse says on standard error what is wrong with the mount, in its own words. */
+	if (fuse_mount(f, target)) {
+		ret = zns_fail(err, -EIO, "cannot mount on %s; it takes /dev/fuse, and root or fusermount3", target);
+	} else {
+		fuse_set_signal_handlers(fuse_get_session(f));
+		if (ready >= 0) {
+			dup2(STDOUT_FILENO, STDERR_FILENO);	/* whoever reads our errors waits for the end of them */
+			if (write(ready, "", 1) != 1)
+				fuse_exit(f);
+			close(ready);
+		}
+		fuse_loop_mt(f, &loop);
+		fuse_remove_signal_handlers(fuse_get_session(f));
+		fuse_unmount(f);
+	}
+	fuse_destroy(f);
+	fuse_opt_free_args(&args);
+	return ret;
+}
+
+static int work(const struct ctl_cmd *cmd, const char *dev, const char *what, const char *target, int ready)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	int ret = open_view(dev, what, &err);
+
+	if (!ret)
+		ret = serve(target, ready, &err);
+	zns_reader_free(view.r);
+	ctl_unhold(&view.h);
+	return ret ? ctl_fail(cmd, &err) : CTL_OK;
+}
+
+/* The reader has threads, and a fork would lose them: the child does everything, the parent waits until it is mounted. */
+static int in_background(const struct ctl_cmd *cmd, const char *dev, const char *what, const char *target)
+{
+	int p[2], status, null;
+	char byte;
+	pid_t pid;
+
+	if (pipe2(p, O_CLOEXEC) || (pid = fork()) < 0) {
+		perror("znsctl mount");
+		return CTL_FAILED;
+	}
+	if (!pid) {
+		close(p[0]);
+		setsid();
+		null = open("/dev/null", O_RDWR | O_CLOEXEC);
+		if (null >= 0)
+			dup2(null, STDIN_FILENO), dup2(null, STDOUT_FILENO);
+		if (chdir("/"))
+			exit(CTL_FAILED);
+		exit(work(cmd, dev, what, target, p[1]));
+	}
+	close(p[1]);
+	if (read(p[0], &byte, 1) == 1)
+		return CTL_OK;
+	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : CTL_FAILED;
+}
+
+int cmd_mount(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const struct option opts[] = { { "foreground", no_argument, NULL, OPT_OWN }, CTL_DEV_OPTION, CTL_COMMON_OPTIONS,
+					      CTL_END_OPTIONS };
+	char target[PATH_MAX], dir[PATH_MAX];
+	const char *what;
+	struct ctl_args args = { 0 };
+	bool foreground = false;
+	struct stat st;
+	int opt;
+
+	while ((opt = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
+		if (opt == OPT_OWN)
+			foreground = true;
+	if (!args.argv)
+		return args.code;
+	if (args.argc > 2)
+		ctl_take_dev(&args);
+	if (args.argc != 2 || !*args.argv[0] || !*args.argv[1])
+		return ctl_usage(cmd, "a checkpoint and a mount point are wanted: ID or a directory with its handle, and DIR");
+	if (!realpath(args.argv[1], target) || stat(target, &st) || !S_ISDIR(st.st_mode)) {
+		fprintf(stderr, "znsctl mount: %s is no directory\n", args.argv[1]);
+		return CTL_FAILED;
+	}
+	what = args.argv[0];
+	if (!stat(what, &st) && S_ISDIR(st.st_mode) && realpath(what, dir))
+		what = dir;	/* the child works in / */
+	opt = foreground ? work(cmd, args.dev, what, target, -1) : in_background(cmd, args.dev, what, target);
+	if (opt == CTL_OK && !foreground && args.json) {
+		struct json_object *j = json_object_new_object();
+
+		json_object_object_add(j, "target", json_object_new_string(target));
+		return ctl_print_json(j);
+	}
+	return opt;
+}
