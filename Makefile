@@ -259,7 +259,10 @@ zonetests: all
 errors: all
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/errors.py run -a --report $(B)/report/errors
 
-.PHONY: options
+.PHONY: options crit
+crit: all rpc-clients
+	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/crit.py run -a --report $(B)/report/crit
+
 options: all $(CLIENTS)/plugin/testplugin.so
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/options.py run -a --report $(B)/report/options
 

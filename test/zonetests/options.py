@@ -184,7 +184,7 @@ def freezer(scene, version):
     try:
         for before in (False, True):
             group.freeze(before)
-            scene.dump(extra=option, fault='write-after=40').must_fail('write to zone')
+            scene.dump(extra=option, fault='write-after=40x*').must_fail('zones failed|media error')
             expect(f'frozen after a failed dump, was {before}', group.frozen(), before)
             group.freeze(False)
             scene.unharmed()
@@ -283,7 +283,7 @@ def leave_running(scene):
 def leave_stopped(scene):
     """--leave-stopped: stopped after a dump, running after a failed one; restore --leave-stopped likewise."""
     scene = scene(size=64)
-    scene.dump(extra=['--leave-stopped'], fault='write-after=40').must_fail('write to zone')
+    scene.dump(extra=['--leave-stopped'], fault='write-after=40x*').must_fail('zones failed|media error')
     scene.unharmed()
     done = scene.dump(extra=['--leave-stopped'])
     expect('exit', done.code, 0)
@@ -373,7 +373,7 @@ def plugin(scene):
 def plugin_fails(scene):
     """A dump with a plugin that fails later leaves the store as it was; the files stay the plugin's."""
     scene = scene(size=64)
-    scene.failed_dump('write to zone', extra=['--libdir', PLUGIN], fault='write-after=40')
+    scene.failed_dump('zones failed|media error', extra=['--libdir', PLUGIN], fault='write-after=40x*')
     scene.good_dump(extra=['--libdir', PLUGIN])
     scene.good_restore(extra=['--libdir', PLUGIN])
 

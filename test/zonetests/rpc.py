@@ -263,7 +263,7 @@ def errors(scene):
     fails('--zns-container needs a value', {'container': ''})
     fails('is out of range', {'stripe_bytes': 1000})
     fails('admission "soon"', {'admission': 'soon'})
-    fails('write to zone', {'qos_mibps': 100}, {'ZNS_EMU_FAULT': 'write-after=40'})
+    fails('zones failed|media error', {'qos_mibps': 100}, {'ZNS_EMU_FAULT': 'write-after=40x*'})
     fails('zns-helper is not', {}, {'ZNS_LIBEXEC': str(scene.dir)})
     ours.call('dump', dict(pid, zns={}))
     wait_until(lambda: not alive(scene.task.pid), 5)

@@ -170,7 +170,7 @@ static int run(struct export *x, struct zns_err *err)
 	struct zns_reader_params p = { .dev = x->h.s.dev };
 	int ret;
 
-	if (x->h.c->has_parent)
+	if (x->h.c->has_parent && !x->metadata_only)
 		return zns_fail(err, -EOPNOTSUPP, "this checkpoint is incremental: its pages are partly in its parents, and it cannot "
 				"be exported alone");
 	if (x->h.c->pages_only)

@@ -101,9 +101,6 @@ static int open_view(const char *dev, const char *what, struct zns_err *err)
 	struct zns_reader_params p = { 0 };
 	int ret = ctl_hold(&view.h, dev, what, err);
 
-	if (!ret && view.h.c->has_parent)
-		ret = zns_fail(err, -EOPNOTSUPP, "this checkpoint is incremental: its pages are partly in its parents, and it cannot "
-			       "be shown alone");
 	if (!ret)
 		ret = ctl_hold_key(&view.h, err);
 	if (ret)
