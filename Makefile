@@ -323,6 +323,13 @@ $(CLIENTS)/go-client: $(wildcard test/clients/go/*)
 	$(call say,GO      test/clients/go)
 	$(Q)cd test/clients/go && $$(command -v $(GO) || echo go) build -o $(abspath $@) .
 
+# For test/docker/podman.py; it wants a newer Go than Debian 12 has.
+.PHONY: checkpointctl
+checkpointctl: $(CLIENTS)/checkpointctl
+$(CLIENTS)/checkpointctl:
+	@mkdir -p $(@D)
+	$(Q)GOBIN=$(abspath $(@D)) $(GO) install github.com/checkpoint-restore/checkpointctl@v1.6.0
+
 rpc: all rpc-clients rpc-go
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/rpc.py run -a --report $(B)/report/rpc
 
