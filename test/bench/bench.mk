@@ -4,7 +4,7 @@
 DEB_BENCH	:= fio
 FIO_SRC		:= $(B)/fio-src
 VTIME_SRC	:= test/bench/vtime
-PIC_OBJ		:= $(patsubst %.c,$(B)/pic/%.o,$(foreach d,base dev store,$(wildcard zns/$(d)/*.c))) \
+PIC_OBJ		:= $(patsubst %.c,$(B)/pic/%.o,$(foreach d,base dev store,$(wildcard zns/$(d)/*.c)) zns/crypt/record.c) \
 		   $(patsubst $(GEN)/%.c,$(B)/pic/gen/%.o,$(PROTO_C))
 PAPERS_BIN	:= $(B)/bench/vtime $(B)/bench/vtime.so $(B)/bench/ckptload $(B)/bench/zns-fio.so $(B)/bench/subject
 
