@@ -89,9 +89,10 @@ void retention_apply(struct znsd *d, const char *container)
 		if (strcmp(c->container, container) || c->pages_only)	/* a migration that is not over */
 			continue;
 		memcpy(ids[n], c->id.data, ZNS_UUID_LEN);
-		v[n++] = (struct zns_retained){ .created_ns = c->created_ns, .pinned = checkpoint_pinned(d, c->id.data),
-						.pre_dump = c->pre_dump, .parent = parent_place(ids, n, c),
-						.needed = parent_needed(d, c->id.data, container) };
+		v[n] = (struct zns_retained){ .created_ns = c->created_ns, .pinned = checkpoint_pinned(d, c->id.data),
+					      .pre_dump = c->pre_dump, .parent = parent_place(ids, n, c),
+					      .needed = parent_needed(d, c->id.data, container) };
+		n++;
 	}
 	zns_retention(v, n, rule->keep, rule->ttl_s, zns_now_ns());
 	for (i = n; i-- > 0;) {		/* children before their parents */
