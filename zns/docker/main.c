@@ -15,6 +15,31 @@
 #include "zns/config.h"
 #include "zns/handle.h"
 
+/* The same from crun's: <root>/ID/status. -ENOENT: the container is none of crun's. */
+static int bundle_of_crun(const struct call *c, char *out, size_t len, int *init_pid, struct zns_err *err)
+{
+	const char *root = c->root ? c->root : "/run/crun", *bundle;
+	struct json_object *state;
+	char path[PATH_MAX];
+	int ret;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/%s/status", root, c->id) >= sizeof(path))
+		return -ENAMETOOLONG;
+	if (access(path, F_OK))
+		return -ENOENT;
+	ret = docker_json_read(path, &state, err);
+	if (ret)
+		return ret;
+	*init_pid = json_object_get_int(docker_json_get(state, "pid"));
+	bundle = docker_json_str(state, "bundle");
+	if (bundle)
+		snprintf(out, len, "%s", bundle);
+	else
+		ret = zns_fail(err, -EBADMSG, "%s does not name the bundle", path);
+	json_object_put(state);
+	return ret;
+}
+
 /* The bundle of a container that runs, from runc's own state. */
 static int bundle_of(const struct call *c, char *out, size_t len, int *init_pid, struct zns_err *err)
 {
@@ -22,8 +47,10 @@ static int bundle_of(const struct call *c, char *out, size_t len, int *init_pid,
 	struct json_object *state, *labels;
 	char path[PATH_MAX];
 	size_t i, n;
-	int ret;
+	int ret = bundle_of_crun(c, out, len, init_pid, err);
 
+	if (ret != -ENOENT)
+		return ret;
 	snprintf(path, sizeof(path), "%s/%s/state.json", root, c->id);
 	ret = docker_json_read(path, &state, err);
 	if (ret)
