@@ -155,7 +155,7 @@ static int dump_commit(struct dump *u, struct trace *t, struct zns_err *err)
 	ret = zns_writer_finish(u->w, &m, ref, err);
 	c->manifest = ref;
 	if (!ret)
-		ret = zns_dev_flush(u->d->dev, err);
+		ret = zns_writer_durable(u->w, c, err);
 	if (!ret && t)
 		u->k->begun = trace_now(t);
 	if (!ret) {

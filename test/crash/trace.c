@@ -136,10 +136,16 @@ static int t_state(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 	return 0;	/* open and closed do not survive a cut, and no limit is enforced here */
 }
 
-#define ALL UINT32_MAX
+static bool among(uint32_t zone, const uint32_t *zones, uint32_t nr)
+{
+	for (uint32_t i = 0; i < nr; i++)
+		if (zones[i] == zone)
+			return true;
+	return !zones;
+}
 
-/* What the epoch left open; then @zone, or all, are durable as they are. */
-static void close_epoch(struct trace *t, uint32_t zone)
+/* What the epoch left open; then these zones, or all (NULL), are durable as they are. */
+static void close_epoch(struct trace *t, const uint32_t *zones, uint32_t nr_zones)
 {
 	uint32_t nr = t->dev.geo.nr_zones;
 	struct epoch *e;
@@ -154,7 +160,7 @@ static void close_epoch(struct trace *t, uint32_t zone)
 	for (uint32_t z = 0; z < nr; z++) {
 		e->low[z] = t->h[z].durable;
 		e->high[z] = t->h[z].nr - 1;
-		if (zone == ALL || zone == z)
+		if (among(z, zones, nr_zones))
 			t->h[z].durable = t->h[z].nr - 1;
 	}
 }
@@ -180,7 +186,7 @@ static int t_flush(struct zns_dev *d, struct zns_err *err)
 	if (t->recording && omitted(t))
 		t->omitted++;
 	else
-		close_epoch(t, ALL);
+		close_epoch(t, NULL, 0);
 	t->ops++;
 	pthread_mutex_unlock(&t->lock);
 	return 0;
@@ -199,7 +205,22 @@ static int t_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const
 	if (t->recording && t->omit == (zone < t->nr_meta ? OMIT_LOG : OMIT_DATA))
 		t->omitted++;
 	else
-		close_epoch(t, zone);
+		close_epoch(t, &zone, 1);
+	pthread_mutex_unlock(&t->lock);
+	return 0;
+}
+
+/* These zones alone: others may lose what they have. */
+static int t_flush_zones(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err)
+{
+	struct trace *t = (struct trace *)d;
+
+	pthread_mutex_lock(&t->lock);
+	if (t->recording && t->omit == (t->moving ? OMIT_MOVE : OMIT_DATA))
+		t->omitted++;
+	else
+		close_epoch(t, zones, nr);
+	t->ops++;
 	pthread_mutex_unlock(&t->lock);
 	return 0;
 }
@@ -210,7 +231,7 @@ static void t_close(struct zns_dev *d)
 
 static const struct zns_dev_ops trace_ops = {
 	.name = "trace", .report = t_report, .write = t_write, .read = t_read, .reset = t_reset, .open_zone = t_state,
-	.close_zone = t_state, .finish = t_finish, .flush = t_flush, .write_durable = t_write_durable,
+	.close_zone = t_state, .finish = t_finish, .flush = t_flush, .write_durable = t_write_durable, .flush_zones = t_flush_zones,
 	.close = t_close,
 };
 
@@ -253,7 +274,7 @@ uint32_t trace_now(const struct trace *t)
 
 void trace_end(struct trace *t)
 {
-	close_epoch(t, ALL);
+	close_epoch(t, NULL, 0);
 	t->recording = false;
 }
 

@@ -9,7 +9,7 @@
  * each block (metadata zones) or for its first block, its middle and its end (data zones); reset and finish one each.
  * Between two flushes or durable writes (an epoch) a cut may leave each zone, on its own, at any step from the last
  * durable one to the last one done: what a device with a volatile write cache may do (design.md §7). A durable write
- * secures its own zone alone.
+ * secures its own zone alone, a flush of zones those.
  */
 #include <pthread.h>
 #include <stdbool.h>

@@ -174,7 +174,7 @@ static int commit(struct dumper *d, struct zns_err *err)
 	ret = zns_writer_finish(d->w, &m, &ref, err);
 	c.manifest = &ref;
 	if (!ret)
-		ret = zns_dev_flush(d->dev, err);
+		ret = zns_writer_durable(d->w, &c, err);
 	if (ret)
 		return ret;
 	d->stage = "commit";

@@ -448,6 +448,7 @@ static inline void task_start(struct task *t, void (*fn)(char))
 	assert_int_equal(pipe2(a, O_CLOEXEC), 0);
 	assert_int_equal(pipe2(b, O_CLOEXEC), 0);
 	t->pid = fork();
+	assert_true(t->pid >= 0);	/* task_end kills it: not -1, which is everybody */
 	if (!t->pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(a[1]);

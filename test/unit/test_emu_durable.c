@@ -65,6 +65,43 @@ static void durable_write_survives_alone(void **state)
 	zns_dev_close(d);
 }
 
+static void some_zones_flushed(void **state)
+{
+	static const uint32_t some[] = { 1, 3, 4 }, bad[] = { 1, 99999 };
+	struct zns_dev *d = make_small();
+	uint32_t reset = 4;
+
+	assert_ok(put(d, 4, 0, 4096, 9));
+	assert_ok(zns_dev_flush(d, &err));
+	for (uint32_t z = 0; z < 4; z += z + 1)	/* 0, 1, 3 */
+		assert_ok(put(d, z, 0, 8192, 1));
+	assert_ok(zns_dev_reset(d, &reset, 1, &err));
+	assert_ok(put(d, 4, 0, 4096, 2));
+	assert_fails(zns_dev_flush_zones(d, bad, 2, &err), -EINVAL, "99999");
+	assert_ok(zns_dev_flush_zones(d, some, 0, &err));
+	assert_ok(zns_dev_flush_zones(d, some, 3, &err));
+	assert_ok(put(d, 1, 8192, 4096, 1));
+	assert_ok(zns_emu_power_cut(d, &err));
+	assert_zone(d, 0, ZNS_ZONE_EMPTY, 0);
+	assert_zone(d, 1, ZNS_ZONE_CLOSED, 8192);
+	assert_zone(d, 3, ZNS_ZONE_CLOSED, 8192);
+	check(d, 1, 0, 8192, 1);
+	check(d, 3, 0, 8192, 1);
+	check(d, 4, 0, 4096, 2);
+	zns_dev_close(d);
+	/* as with NVMe */
+	setenv("ZNS_EMU_FLUSH", "device", 1);
+	d = open_dev();
+	assert_ok(put(d, 0, 0, 4096, 3));
+	assert_ok(zns_dev_flush_zones(d, some, 1, &err));
+	assert_ok(zns_emu_power_cut(d, &err));
+	check(d, 0, 0, 4096, 3);
+	zns_dev_close(d);
+	setenv("ZNS_EMU_FLUSH", "all", 1);
+	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EINVAL, "ZNS_EMU_FLUSH");
+	unsetenv("ZNS_EMU_FLUSH");
+}
+
 static void power_cut_needs_to_be_alone(void **state)
 {
 	struct zns_dev *a = make_small(), *b = open_dev();
@@ -369,7 +406,8 @@ static void reading_without_the_right_to_write(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(power_cut_loses_the_unflushed_suffix), T(durable_write_survives_alone), T(power_cut_needs_to_be_alone), T(worn_zones_survive),
+		T(power_cut_loses_the_unflushed_suffix), T(durable_write_survives_alone), T(some_zones_flushed),
+		T(power_cut_needs_to_be_alone), T(worn_zones_survive),
 		T(new_boot_starts_from_the_durable_table), T(corrupt_entry_costs_its_zone_only), T(stale_live_table_is_noticed),
 		T(reset_died_before_live_changed), WHO(&by_open), WHO(&by_flush), WHO(&by_lock), T(flush_never_undoes_a_reset),
 		T(flush_skips_when_nothing_changed), T(failed_sync_is_final), T(many_zones),

@@ -87,6 +87,32 @@ static void refusals(void **state)
 
 /* ---- calls that do not sleep ----------------------------------------------------------------------- */
 
+/* What one writer needs durable is not the business of others, unless the device only has one flush for all. */
+static void flush_of_zones(void **state)
+{
+	const uint32_t mine = 2;
+
+	for (int whole = 0; whole < 2; whole++) {
+		struct zns_dev *d = make_timed();
+		uint64_t t;
+
+		zns_dev_close(d);
+		setenv("ZNS_EMU_FLUSH", whole ? "device" : "zones", 1);
+		d = open_dev();
+		unsetenv("ZNS_EMU_FLUSH");
+		assert_ok(zns_emu_set_clock(d, ZNS_EMU_CLOCK_THREAD, &err));
+		assert_ok(put(d, mine, 0, 4096, 1));
+		assert_ok(put(d, 3, 0, 4096, 1));
+		t = zns_emu_thread_clock(d);
+		assert_ok(zns_dev_flush_zones(d, &mine, 1, &err));
+		assert_true(zns_emu_thread_clock(d) >= t + PROG);
+		assert_true(zns_emu_thread_clock(d) < t + 2 * PROG);
+		assert_int_equal(die_load(d, 3).written, whole ? UNIT : 0);
+		zns_dev_close(d);
+		unlink(dev_path);
+	}
+}
+
 static void calls_on_a_thread_clock(void **state)
 {
 	struct zns_dev *d = make_timed();
@@ -390,7 +416,7 @@ static void same_commands_same_answers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(refusals), T(calls_on_a_thread_clock), T(each_thread_has_its_own), T(calls_sleep), T(processes_share_a_die),
+		T(refusals), T(calls_on_a_thread_clock), T(flush_of_zones), T(each_thread_has_its_own), T(calls_sleep), T(processes_share_a_die),
 		T(death_inside_the_model), T(nonsense_in_the_live_area), T(power_cut_empties_the_queues), T(new_boot_new_time),
 		T(calendar_fills_gaps), T(same_commands_same_answers),
 	};

@@ -136,8 +136,7 @@ static int scene_commit(struct scene *s)
 		fail_msg("%s", s->r.complaint);
 	if (ret)
 		return ret;
-	assert_ok(zns_dev_flush(s->r.d, &err));
-	ret = zns_writer_confirm(s->r.w, s->r.c, &s->e);
+	ret = zns_writer_durable(s->r.w, s->r.c, &s->e);
 	if (ret)
 		return ret;
 	check_zones(&s->r);
@@ -399,11 +398,10 @@ static void before_commit(void **state)
 		scene_feed(&s);
 		assert_int_equal(s.ret, 0);
 		assert_ok(finish_raw(&s.r, &err));
-		assert_ok(zns_dev_flush(s.r.d, &err));
 		for (size_t i = 0; i < (n % 3 ? 1 : s.r.c->n_zones); i++)
 			assert_ok(zns_emu_set_zone_state(s.r.d, s.r.c->zones[i]->zone,
 							 n % 2 ? ZNS_ZONE_OFFLINE : ZNS_ZONE_READ_ONLY, &err));
-		ret = zns_writer_confirm(s.r.w, s.r.c, &err);
+		ret = zns_writer_durable(s.r.w, s.r.c, &err);
 		assert_int_equal(ret, n % 2 ? -ENXIO : 0);
 		if (n % 2)
 			assert_says("turned offline just before the commit");

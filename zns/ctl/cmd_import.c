@@ -216,7 +216,7 @@ static int commit(struct import *x, ZnsPb__Checkpoint **out, struct zns_err *err
 	if (!x->join)	/* else its rate is that of the pages */
 		rate(x, c);
 	if (!ret)
-		ret = zns_dev_flush(x->dev, err);
+		ret = zns_writer_durable(x->w, c, err);
 	if (ret)
 		return ret;
 	req.commit = c;

@@ -198,6 +198,8 @@ static int setup(struct emu *e, const char *path, struct zns_err *err)
 		rc = emu_noise_from_env(e, err);
 	if (!rc)
 		rc = emu_clock_from_env(e, err);
+	if (!rc)
+		rc = emu_flush_from_env(e, err);
 	return rc ? rc : emu_fault_from_env(e, err);
 }
 
@@ -234,6 +236,7 @@ const struct zns_dev_ops emu_ops = {
 	.finish = emu_finish,
 	.flush = emu_flush,
 	.write_durable = emu_write_durable,
+	.flush_zones = emu_flush_zones,
 	.close = emu_close,
 	.scrub = emu_scrub,
 	.race = emu_race,

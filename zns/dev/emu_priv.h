@@ -145,6 +145,7 @@ struct emu {
 	struct emu_model_zone *model_zone;
 	struct emu_cal *die_cal, *channel_cal;
 	bool thread_clock;		/* see zns_emu_set_clock() */
+	bool flush_all;			/* ZNS_EMU_FLUSH=device */
 	uint64_t thread_start_ns, serial;
 	uint32_t *die_of_zone;
 	pthread_mutex_t stripe[EMU_STRIPES], count_mutex, durable_mutex, model_mutex;
@@ -208,6 +209,8 @@ int emu_sync(struct emu *e, struct zns_err *err);
 /* What live has and durable lacks, ascending; *out is the caller's to free. 0 or -ENOMEM. */
 int emu_table_unflushed(struct emu *e, struct emu_change **out, size_t *nr);
 int emu_flush(struct zns_dev *d, struct zns_err *err);
+int emu_flush_zones(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err);
+int emu_flush_from_env(struct emu *e, struct zns_err *err);
 int emu_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err);
 
 /* emu_zone.c */

@@ -327,23 +327,60 @@ int emu_flush(struct zns_dev *d, struct zns_err *err)
 	return rc;
 }
 
-/* The file is synced as a whole, but only this zone's entry follows: what else was written may still be lost. */
-static int flush_zone(struct emu *e, uint32_t zone, struct zns_err *err)
+/* The file is synced as a whole, but only these zones' entries follow: what else was written may still be lost. */
+static int flush_some(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
-	struct emu_change ch = { .zone = zone };
+	cleanup_free struct emu_change *ch = calloc(nr + 1, sizeof(*ch));
+	size_t ahead;
 	int rc;
 
+	if (!ch)
+		return zns_fail(err, -ENOMEM, "out of memory");
 	if (atomic_load(&e->sync_failed))
 		return sync_lost(e, err);
-	ch.to = snapshot(&e->live[zone]);
+	for (uint32_t i = 0; i < nr; i++)	/* before the sync, as in flush_now */
+		ch[i] = (struct emu_change){ .zone = zones[i], .to = snapshot(&e->live[zones[i]]) };
 	rc = emu_sync(e, err);
 	if (!rc)
 		rc = emu_durable_lock(e, err);
 	if (rc)
 		return rc;
-	if (still_ahead(e, &ch, 1))
-		rc = emu_durable_commit(e, &ch, 1, err);
+	ahead = still_ahead(e, ch, nr);
+	if (ahead)
+		rc = emu_durable_commit(e, ch, ahead, err);
 	emu_durable_unlock(e);
+	return rc;
+}
+
+/* As NVMe: what one writer needs durable costs all others as well. */
+int emu_flush_from_env(struct emu *e, struct zns_err *err)
+{
+	const char *env = secure_getenv("ZNS_EMU_FLUSH");
+
+	if (env && *env && strcmp(env, "zones") && strcmp(env, "device"))
+		return zns_fail(err, -EINVAL, "ZNS_EMU_FLUSH=\"%.64s\": should be \"zones\" or \"device\"", env);
+	e->flush_all = env && !strcmp(env, "device");
+	return 0;
+}
+
+int emu_flush_zones(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err)
+{
+	struct emu *e = emu_of(d);
+	uint64_t issue = emu_timing_issue(e), done = 0;
+	int rc = emu_check_writable(e, err);
+
+	if (e->flush_all)
+		return emu_flush(d, err);
+	for (uint32_t i = 0; i < nr && !rc; i++)
+		rc = emu_check_zone(e, zones[i], err);
+	if (!rc)
+		rc = emu_check_power(e, err);
+	if (!rc)
+		rc = flush_some(e, zones, nr, err);
+	for (uint32_t i = 0; i < nr && !rc; i++)
+		done = zns_max(done, emu_timing_book(e, ZNS_EMU_OP_FLUSH_ZONE, zones[i], 0, issue));
+	if (!rc)
+		emu_timing_wait(e, done);
 	return rc;
 }
 
@@ -358,7 +395,7 @@ int emu_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void
 	if (rc)
 		return rc;
 	issue = emu_timing_issue(e);
-	rc = flush_zone(e, zone, err);
+	rc = flush_some(e, &zone, 1, err);
 	if (!rc)
 		emu_timing_wait(e, emu_timing_book(e, ZNS_EMU_OP_FLUSH_ZONE, zone, 0, issue));
 	return rc;

@@ -291,9 +291,7 @@ static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct
 	c->manifest = ref;
 	rate(d, c);
 	if (!ret)
-		ret = zns_dev_flush(d->h->dev, err);
-	if (!ret)
-		ret = zns_writer_confirm(d->w, c, err);
+		ret = zns_writer_durable(d->w, c, err);
 	if (!ret)
 		ret = dump_check(d, err);	/* --timeout: from here on it is too late for being late */
 	if (!ret)

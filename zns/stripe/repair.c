@@ -444,7 +444,7 @@ int writer_audit(struct zns_writer *w)
 	return w->err.code;
 }
 
-int zns_writer_confirm(struct zns_writer *w, const ZnsPb__Checkpoint *c, struct zns_err *err)
+static int confirm(struct zns_writer *w, const ZnsPb__Checkpoint *c, struct zns_err *err)
 {
 	int ret = 0;
 
@@ -476,4 +476,17 @@ int zns_writer_confirm(struct zns_writer *w, const ZnsPb__Checkpoint *c, struct 
 	}
 	pthread_mutex_unlock(&w->lock);
 	return ret;
+}
+
+int zns_writer_durable(struct zns_writer *w, const ZnsPb__Checkpoint *c, struct zns_err *err)
+{
+	cleanup_free uint32_t *zones = calloc(c->n_zones + 1, sizeof(*zones));
+	int ret;
+
+	if (!zones)
+		return zns_fail(err, -ENOMEM, "no memory for a list of zones");
+	for (size_t i = 0; i < c->n_zones; i++)
+		zones[i] = c->zones[i]->zone;
+	ret = zns_dev_flush_zones(w->dev, zones, (uint32_t)c->n_zones, err);
+	return ret ? ret : confirm(w, c, err);
 }

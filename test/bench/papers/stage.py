@@ -53,7 +53,7 @@ class Job:
 
 
 class Stage:
-    def __init__(self, args, profile, options=(), wall=False, vendor_map=None):
+    def __init__(self, args, profile, options=(), wall=False, vendor_map=None, env=None):
         self.bin, self.bench = Path(args.build).resolve() / 'bin', Path(args.build).resolve() / 'bench'
         self.dir = Path(args.work) / f'stage{Stage.count}'
         Stage.count += 1
@@ -62,6 +62,7 @@ class Stage:
         self.env = {k: v for k, v in os.environ.items() if not k.startswith('ZNS')}
         self.env.update(ZNS_CONFIG=str(self.dir / 'etc'), ZNS_RUN=str(self.dir / 'run'), ZNS_LIBEXEC=str(self.bin),
                         ZNSD_IDLE_S='0', ZNS_DEV=self.device)
+        self.env.update(env or {})
         self.clock, self.serial = None, 0
         if not wall:
             self.clock = Clock(self.bench, self.dir / 'clock')

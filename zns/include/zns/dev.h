@@ -116,6 +116,8 @@ struct zns_dev_ops {
 	int (*flush)(struct zns_dev *d, struct zns_err *err);
 	/* See zns_dev_write_durable. NULL: a write, then a flush. */
 	int (*write_durable)(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err);
+	/* See zns_dev_flush_zones. NULL: a flush. */
+	int (*flush_zones)(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err);
 	void (*close)(struct zns_dev *d);
 	/* See zns_dev_scrub. NULL: nothing to do. */
 	int (*scrub)(struct zns_dev *d, uint32_t zone, struct zns_err *err);
@@ -173,6 +175,16 @@ static inline int zns_dev_write_durable(struct zns_dev *d, uint32_t zone, uint64
 		return d->ops->write_durable(d, zone, off, buf, len, err);
 	rc = zns_dev_write(d, zone, off, buf, len, err);
 	return rc ? rc : zns_dev_flush(d, err);
+}
+
+/*
+ * Everything written to these zones, and a reset or finish of them, before this call survives a power cut after it. Other
+ * zones need not, and those who write them lose no time. NVMe has one flush for the whole device, so there it is that (and
+ * costs nothing on drives whose write cache is not volatile); the emulator does it zone by zone.
+ */
+static inline int zns_dev_flush_zones(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err)
+{
+	return d->ops->flush_zones ? d->ops->flush_zones(d, zones, nr, err) : zns_dev_flush(d, err);
 }
 
 /*

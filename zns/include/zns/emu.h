@@ -87,7 +87,8 @@ int zns_emu_zone_map(const struct zns_dev *dev, uint32_t *die_of_zone, struct zn
  *   read      occupies the die by pages of 16 KiB and the channel by its bytes, both at the same time but for a page.
  *   flush     programs incomplete units too (a whole unit's time each, and once more when they are full) and is done
  *             when every buffer is on the medium.
- *             After a durable write the same for its zone alone.
+ *             After a durable write, and by zns_dev_flush_zones, the same for these zones alone; with
+ *             ZNS_EMU_FLUSH=device in the environment the latter is a flush, as it is with NVMe.
  *   reset     occupies the die for reset_us; a zone without data costs only the command.
  *   finish    pads the rest of the zone at the die's full rate; padding does not cross the channel. The die does
  *             nothing else meanwhile.

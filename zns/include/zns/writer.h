@@ -123,10 +123,10 @@ int zns_writer_adopt(struct zns_writer *w, const ZnsPb__Checkpoint *c, const Zns
 int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err);
 
 /*
- * To be called after the device was flushed, before anybody relies on the manifest: every zone used is still there,
- * and those that turned read-only since zns_writer_finish are read back.
+ * Make everything that the checkpoint is made of durable, before anybody relies on the manifest. Every zone used is still
+ * there then, and those that turned read-only since zns_writer_finish are read back.
  */
-int zns_writer_confirm(struct zns_writer *w, const ZnsPb__Checkpoint *c, struct zns_err *err);
+int zns_writer_durable(struct zns_writer *w, const ZnsPb__Checkpoint *c, struct zns_err *err);
 
 int zns_writer_error(struct zns_writer *w, struct zns_err *err);	/* 0, or the first error */
 /* Make it fail from outside: a broker gone, an abort. Workers stop at the next unit. */
