@@ -58,6 +58,12 @@ $(B)/bench/subject: test/bench/subject.c
 	$(Q)$(CC) -D_GNU_SOURCE $(CFLAGS) -o $@ $<
 
 # Dump and restore beside stock CRIU, in wall time.
+# What encryption costs: the same device, plain and encrypted in turns.
+.PHONY: bench-crypt
+bench-crypt: deps
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/crypt.py --report $(B)/report/bench-crypt
+
 bench-stock: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/compare.py --report $(B)/report/bench
