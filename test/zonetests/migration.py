@@ -343,6 +343,124 @@ def sender_options(scene):
     comes_back(scene, scene.task, received)
 
 
+# ---- two hosts -----------------------------------------------------------------------------------------
+
+class Net:
+    """Two network namespaces with a cable between them; the caller moves into the first one."""
+
+    ADDRESS = ('10.77.0.1', '10.77.0.2')
+
+    def __init__(self, scene):
+        self.names = [f'zt{os.getpid()}{x}' for x in 'ab']
+        self.scene = scene
+        self._home = os.open('/proc/self/ns/net', os.O_RDONLY)
+
+    @staticmethod
+    def _ip(*args):
+        done = subprocess.run(['ip', *args], capture_output=True, text=True)
+        if done.returncode:
+            raise Failed(f'ip {" ".join(args)}: {done.stderr.strip()}')
+
+    @staticmethod
+    def _setns(fd):
+        if ztlib.libc.setns(fd, 0x40000000):
+            raise Failed('cannot enter a network namespace')
+
+    def __enter__(self):
+        for name in self.names:
+            self._ip('netns', 'add', name)
+        self._ip('-n', self.names[0], 'link', 'add', 'cable', 'type', 'veth', 'peer', 'name', 'cable', 'netns', self.names[1])
+        for name, address in zip(self.names, self.ADDRESS):
+            self._ip('-n', name, 'addr', 'add', f'{address}/24', 'dev', 'cable')
+            for link in ('lo', 'cable'):
+                self._ip('-n', name, 'link', 'set', link, 'up')
+        fd = os.open(f'/run/netns/{self.names[0]}', os.O_RDONLY)
+        self._setns(fd)
+        os.close(fd)
+        return self
+
+    @property
+    def other(self):
+        """What a command begins with that is to run on the other host."""
+        return ['nsenter', f'--net=/run/netns/{self.names[1]}']
+
+    def __exit__(self, *_):
+        self._setns(self._home)
+        os.close(self._home)
+        for name in self.names:
+            subprocess.run(['ip', 'netns', 'del', name], capture_output=True)
+
+
+def certificates(directory):
+    """A small authority, and a certificate for each host: the options of criu for both."""
+    def openssl(*args):
+        done = subprocess.run(['openssl', *args], cwd=directory, capture_output=True, text=True)
+        if done.returncode:
+            raise Failed(f'openssl {args[0]}: {done.stderr.strip()[-300:]}')
+    directory.mkdir()
+    openssl('req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2', '-subj', '/CN=authority', '-keyout', 'ca.key', '-out', 'ca.crt')
+    options = []
+    for name, address in zip('ab', Net.ADDRESS):
+        (directory / f'{name}.ext').write_text(f'subjectAltName=IP:{address},DNS:{address}\n')
+        openssl('req', '-newkey', 'rsa:2048', '-nodes', '-subj', f'/CN={address}', '-keyout', f'{name}.key', '-out', f'{name}.csr')
+        openssl('x509', '-req', '-in', f'{name}.csr', '-CA', 'ca.crt', '-CAkey', 'ca.key', '-CAcreateserial', '-days', '2',
+                '-extfile', f'{name}.ext', '-out', f'{name}.crt')
+        options.append(['--tls', '--tls-cacert', str(directory / 'ca.crt'), '--tls-cert', str(directory / f'{name}.crt'),
+                        '--tls-key', str(directory / f'{name}.key')])
+    options[1].append('--tls-no-cn-verify')     # else the server wants its own address in the client's certificate
+    return options
+
+
+def move(scene, secure):
+    """What Documentation/migration.md tells, from a host with a device to another one with a device of its own."""
+    scene = scene(size=1)
+    far = Device(scene.cfg, directory=scene.dir / 'far')
+    far.create(*FAST)
+    try:
+        with Net(scene) as net:
+            tls = certificates(scene.dir / 'tls') if secure else [[], []]
+            task = started(scene, 'redis')
+            before = ztlib.footprint(task.pid)
+            sent, received, port = fresh(scene, 'sent'), fresh(scene, 'received'), free_port()
+            server = Daemon(scene, ['page-server', '-D', received, '--address', net.ADDRESS[1], '--port', port, '--zns-qos', '400',
+                                    '--zns-container', 'shop', *tls[1]], env=far.env, prefix=net.other)
+            done = send(scene, task, sent, port, tls[0], address=net.ADDRESS[1])
+            ended = server.end()
+            if done.code or ended.code:
+                raise Failed(f'dump {done.code}, page server {ended.code}: {" | ".join((done.errors() + ended.errors())[-4:])}')
+            copy_images(sent, received)
+            shutil.rmtree(sent)
+            log = scene.log()
+            args = ztlib.restore_args(task, received, log)
+            done = subprocess.run([*net.other, scene.cfg.criu, *map(str, args)], env=far.env, stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=scene.cfg.timeout)
+            if done.returncode:
+                raise Failed(f'restore: exit {done.returncode}: {" | ".join(Outcome(0, log).errors()[-3:])}')
+            task.restored(int(Path(str(log) + '.pid').read_text()))
+            expect('network namespace of the task', os.stat(f'/proc/{task.pid}/ns/net').st_ino,
+                   os.stat(f'/run/netns/{net.names[1]}').st_ino)
+            ztlib.check_footprint(before, ztlib.footprint(task.pid))
+            task.verify()
+            expect('exit code of the join', far.ctl('import', '--join', str(received)).returncode, 0)
+            expect('checkpoints on the far host', [c['state'] for c in far.checkpoints()], ['committed'])
+            expect('checkpoints on the near host', scene.ids(), [])
+            expect('exit code of verify', far.ctl('verify', '--all').returncode, 0)
+    finally:
+        far.close()
+
+
+@case
+def two_hosts(scene):
+    """From a host to another: network namespaces, devices and configurations of their own; then joined and verified."""
+    move(scene, False)
+
+
+@case
+def two_hosts_tls(scene):
+    """The same through TLS."""
+    move(scene, True)
+
+
 # ---- one checkpoint, one handle ------------------------------------------------------------------------
 
 def state_of(scene, ident):
