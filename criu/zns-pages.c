@@ -341,7 +341,8 @@ int zns_pread(struct cr_img *img, void *buf, unsigned long len, off_t off)
 {
 	struct zns_windows *ws;
 
-	if (len > WINDOW / 16 || off >= img->zns->size)
+	/* Whoever fills memory on demand is asked for pages anywhere: the helper's own cache has what lies around them. */
+	if (len > WINDOW / 16 || off >= img->zns->size || opts.mode == CR_LAZY_PAGES || zns_serve_reads())
 		return read_now(img, buf, len, off);
 	if (off + len > img->zns->size) {
 		pr_err("%s ends before the pages it should hold\n", img->zns->name);

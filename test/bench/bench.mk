@@ -8,7 +8,7 @@ PIC_OBJ		:= $(patsubst %.c,$(B)/pic/%.o,$(foreach d,base dev store,$(wildcard zn
 		   $(patsubst $(GEN)/%.c,$(B)/pic/gen/%.o,$(PROTO_C))
 PAPERS_BIN	:= $(B)/bench/vtime $(B)/bench/vtime.so $(B)/bench/ckptload $(B)/bench/zns-fio.so $(B)/bench/subject
 
-.PHONY: deps-bench bench bench-stock bench-papers bench-smoke
+.PHONY: deps-bench bench bench-stock bench-papers bench-smoke bench-migration
 
 deps-bench: deps
 	$(Q)missing="$(call MISSING,$(DEB_BENCH))"; [ -z "$$missing" ] || { \
@@ -67,6 +67,16 @@ bench-crypt: deps
 bench-stock: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/compare.py --report $(B)/report/bench
+
+$(B)/bench/faults: test/bench/faults.c
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) -D_GNU_SOURCE $(CFLAGS) -o $@ $<
+
+# Page server and lazy pages beside stock CRIU with files, in wall time; BENCH_MIGRATION="--rounds 3" and the like.
+bench-migration: deps
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all $(B)/bench/faults
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/migration.py --report $(B)/report/migration-bench $(BENCH_MIGRATION)
 
 # The papers' experiments; RUN="NAME…" takes some of them (test/bench/papers/papers.py list).
 bench-papers: deps-bench

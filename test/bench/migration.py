@@ -1,0 +1,344 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+migration: live migration and lazy restores, zones beside stock CRIU with a file system, alternating.
+
+migrate: page server, dump --page-server, copy of the other images, restore, on one machine over loopback. Total is from
+the start of the dump to the end of the restore; downtime from the freeze (criu's stats-dump) to the end of the restore.
+"stock, synced" is stock with its images made durable before the restore, as zones always are.
+lazy: restore --lazy-pages; the first touch of random pages, timed by the process itself while the daemon also brings
+the rest, and the time until all of it is there. Local, and from a page server with --lazy-pages.
+Never judges times; fails if a command fails or memory differs.
+"""
+import argparse
+import json
+import os
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+QOS = '500'
+
+
+class Failed(Exception):
+    """The comparison cannot go on."""
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        return s.getsockname()[1]
+
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        value |= (data[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 128:
+            return value, at
+
+
+def frozen_s(stats):
+    """frozen_time of dump_stats_entry (field 2) in stats_entry.dump (field 1)."""
+    data, at = stats.read_bytes(), 12
+    key, at = varint(data, at)
+    size, at = varint(data, at)
+    if key != 0x0a:
+        raise Failed(f'{stats}: no statistics of a dump')
+    end = at + size
+    while at < end:
+        key, at = varint(data, at)
+        value, at = varint(data, at)
+        if key >> 3 == 2:
+            return value / 1e6
+    raise Failed(f'{stats}: no frozen time')
+
+
+def wait_until(true, seconds, what):
+    end = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > end:
+            raise Failed(f'{what}: not within {seconds} s')
+        time.sleep(0.002)
+
+
+class Process:
+    def __init__(self, bench, directory):
+        self.answers = directory / 'answers'
+        self.bench = bench
+        self.child = subprocess.Popen([bench.program, str(bench.args.size), '7', str(self.answers)], cwd='/',
+                                      stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                      start_new_session=True)
+        self.pid = self.child.pid
+        self.lines(1)
+
+    def lines(self, number):
+        wait_until(lambda: self.answers.exists() and len(self.answers.read_text().splitlines()) >= number, 120,
+                   'an answer of the process')
+        return self.answers.read_text().splitlines()
+
+    def ask(self, sig):
+        have = len(self.lines(1))
+        os.kill(self.pid, sig)
+        return self.lines(have + 1)[-1].split()
+
+    def dumped(self):
+        self.child.wait(60)
+
+    def end(self):
+        try:
+            os.kill(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        wait_until(lambda: not Path(f'/proc/{self.pid}').exists() or self.child.poll() is not None and
+                   not Path(f'/proc/{self.pid}/exe').exists(), 20, 'the end of the process')
+
+
+class Contestant:
+    def __init__(self, bench, name, criu, zones=False, synced=False):
+        self.bench, self.name, self.criu, self.zones, self.synced = bench, name, criu, zones, synced
+
+    def options(self):
+        return ['--zns-qos', QOS, '--zns-container', 'bench'] if self.zones else []
+
+    def command(self, verb, work, *args):
+        return [str(self.criu), verb, '-D', str(work), '-W', str(work), '-o', f'{verb}.log', '-v1', *map(str, args)]
+
+    def run(self, verb, work, *args):
+        done = subprocess.run(self.command(verb, work, *args), env=self.bench.env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=300)
+        if done.returncode:
+            raise Failed(f'{self.name}: criu {verb}: exit {done.returncode}: {(work / (verb + ".log")).read_text()[-400:]}')
+
+    def start(self, verb, work, *args):
+        """A server; there when it says so."""
+        ready, status = os.pipe()
+        server = subprocess.Popen([*self.command(verb, work, *args), '--status-fd', str(status)], env=self.bench.env,
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                  pass_fds=[status])
+        os.close(status)
+        if not os.read(ready, 1):
+            raise Failed(f'{self.name}: criu {verb}: {(work / (verb + ".log")).read_text()[-400:]}')
+        os.close(ready)
+        return server
+
+    def finish(self, server, verb, work):
+        if server.wait(300):
+            raise Failed(f'{self.name}: criu {verb}: exit {server.returncode}: {(work / (verb + ".log")).read_text()[-400:]}')
+
+    def restore(self, process, work, *args):
+        self.run('restore', work, '-d', '--pidfile', 'pid', *args)
+        process.pid = int((work / 'pid').read_text())
+
+
+def settle(bench):
+    """Nothing of the round before is still on its way to the disk."""
+    os.sync()
+
+
+def migrate(who, work):
+    bench = who.bench
+    sent, received, port = work / 'sent', work / 'received', free_port()
+    sent.mkdir()
+    received.mkdir()
+    process = Process(bench, work)
+    try:
+        settle(bench)
+        server = who.start('page-server', received, '--address', '127.0.0.1', '--port', port, *who.options())
+        begin = time.monotonic()
+        who.run('dump', sent, '-t', process.pid, '--page-server', '--address', '127.0.0.1', '--port', port)
+        dumped = time.monotonic()
+        process.dumped()
+        who.finish(server, 'page-server', received)
+        for p in sent.glob('*.img'):
+            shutil.copy(p, received)
+        if who.synced:
+            for p in received.iterdir():
+                with open(p, 'rb') as f:
+                    os.fsync(f.fileno())
+        (received / 'pid').unlink(missing_ok=True)
+        who.restore(process, received)
+        end = time.monotonic()
+        if process.ask(signal.SIGUSR1)[0] != 'same':
+            raise Failed(f'{who.name}: the memory differs')
+        return {'dump_s': dumped - begin, 'total_s': end - begin,
+                'downtime_s': end - dumped + frozen_s(sent / 'stats-dump')}
+    finally:
+        process.end()
+
+
+def drop_caches():
+    os.sync()
+    Path('/proc/sys/vm/drop_caches').write_text('1')
+
+
+def lazy(who, work, remote, cold):
+    images = work / 'images'
+    images.mkdir()
+    process = Process(who.bench, work)
+    try:
+        begin = time.monotonic()
+        who.run('dump', images, '-t', process.pid, *who.options())
+        process.dumped()
+        settle(who.bench)
+        if cold:
+            drop_caches()
+        extra, source = [], None
+        if remote:
+            port = free_port()
+            where = ['--address', '127.0.0.1', '--port', port]
+            extra = ['--page-server', *where]
+            begin = time.monotonic()
+            source = who.start('page-server', images, '--lazy-pages', *where)
+        else:
+            begin = time.monotonic()
+        daemon = who.start('lazy-pages', images, *extra)
+        who.restore(process, images, '--lazy-pages')
+        running = time.monotonic()
+        faults, median, p99, longest = map(int, process.ask(signal.SIGUSR2)[1:])
+        who.finish(daemon, 'lazy-pages', images)
+        done = time.monotonic()
+        if source:
+            who.finish(source, 'page-server', images)
+        if process.ask(signal.SIGUSR1)[0] != 'same':
+            raise Failed(f'{who.name}: the memory differs')
+        return {'running_s': running - begin, 'faults_of_1000': faults, 'fault_median_us': median / 1e3,
+                'touch_p99_us': p99 / 1e3, 'touch_max_us': longest / 1e3, 'all_there_s': done - running}
+    finally:
+        process.end()
+
+
+class Bench:
+    def __init__(self, args):
+        self.args = args
+        self.dir = Path(tempfile.mkdtemp(prefix='bench-migration-', dir=os.environ.get('TMPDIR', '/var/tmp')))
+        self.program = REPO / 'build' / 'bench' / 'faults'
+        self.env = dict(os.environ, ZNS_CONFIG=str(self.dir / 'etc'), ZNS_RUN=str(self.dir / 'run'))
+        self.env.pop('ZNS_DEV', None)
+        self.ctl('create', f'emu:{self.dir}/dev.emu', '--zones', str(max(32, args.size // 64 * 6)), '--zone-size', '64M',
+                 '--timing', 'off')
+        stock = args.stock or self.build_stock()
+        ours = REPO / 'build' / 'bin' / 'criu'
+        self.migrants = [Contestant(self, 'stock', stock), Contestant(self, 'stock, synced', stock, synced=True),
+                         Contestant(self, 'zones', ours, zones=True)]
+        self.lazies = [self.migrants[0], self.migrants[2]]
+
+    @staticmethod
+    def build_stock():
+        done = subprocess.run([REPO / 'scripts' / 'zdtm-sample', '--stock-only'], stdout=subprocess.PIPE, text=True)
+        if done.returncode:
+            raise Failed('stock CRIU could not be built')
+        return done.stdout.split()[-1]
+
+    def ctl(self, *args):
+        done = subprocess.run([REPO / 'build' / 'bin' / 'znsctl', *args], env=self.env, capture_output=True, text=True)
+        if done.returncode:
+            raise Failed(f'znsctl {args[0]}: {done.stderr.strip()}')
+        return done.stdout
+
+    def one(self, who, func, *args):
+        work = self.dir / 'work'
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir()
+        result = func(who, work, *args)
+        if who.zones:
+            ids = [c['id'] for c in json.loads(self.ctl('ls', '--json'))['checkpoints']]
+            if ids:
+                self.ctl('rm', *ids)
+        shutil.rmtree(work)
+        return result
+
+    def rounds(self, title, contestants, func, *args):
+        """Medians, and the ratio to the first contestant round by round."""
+        found = {c.name: [] for c in contestants}
+        for n in range(self.args.rounds):
+            order = contestants if n % 2 == 0 else contestants[::-1]
+            for who in order:
+                found[who.name].append(self.one(who, func, *args))
+                print(f'{title}, round {n + 1}, {who.name}: ' +
+                      ', '.join(f'{k} {v:.3f}' for k, v in found[who.name][-1].items()), flush=True)
+        return found
+
+    def close(self):
+        try:
+            pid = json.loads(self.ctl('status', '--json')).get('broker_pid')
+            if pid:
+                os.kill(pid, signal.SIGTERM)
+        except (Failed, ProcessLookupError, ValueError):
+            pass
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def may_enlarge_pipes():
+    """CAP_SYS_RESOURCE: stock's page server for lazy pages does not work without."""
+    line = next(l for l in Path('/proc/self/status').read_text().splitlines() if l.startswith('CapEff'))
+    return bool(int(line.split()[1], 16) >> 24 & 1)
+
+
+def table(found):
+    names = list(found)
+    if len(names) == 1:
+        return ['| | zones |', '| --- | --- |'] + [f'| {key} | {statistics.median(r[key] for r in found[names[0]]):.3f} |'
+                                                    for key in found[names[0]][0]] + \
+            ['', 'Stock cannot do this on a machine without CAP_SYS_RESOURCE.']
+    lines = [f'| | {" | ".join(names)} | {names[-1]} / {names[0]} |', '| --- ' * (len(names) + 2) + '|']
+    for key in found[names[0]][0]:
+        medians = [statistics.median(r[key] for r in found[n]) for n in names]
+        ratios = [a[key] / b[key] for a, b in zip(found[names[-1]], found[names[0]]) if b[key]]
+        ratio = f'{statistics.median(ratios):.2f}' if ratios else ''
+        lines.append(f'| {key} | {" | ".join(f"{m:.3f}" for m in medians)} | {ratio} |')
+    return lines
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--size', type=int, default=447, metavar='MIB')
+    parser.add_argument('--rounds', type=int, default=9)
+    parser.add_argument('--stock', metavar='PATH', help='stock criu (default: built by scripts/zdtm-sample)')
+    parser.add_argument('--report', metavar='DIR')
+    parser.add_argument('--only', choices=['migrate', 'lazy'], help='half of it')
+    args = parser.parse_args()
+    ctypes_subreaper()
+    bench = Bench(args)
+    results = {}
+    try:
+        if args.only != 'lazy':
+            results['migration over loopback'] = bench.rounds('migration', bench.migrants, migrate)
+        if args.only != 'migrate':
+            for title, remote, cold in (('lazy, local, page cache warm', False, False), ('lazy, local, page cache cold', False, True),
+                                        ('lazy, from a page server', True, False)):
+                who = bench.lazies if not remote or may_enlarge_pipes() else bench.lazies[1:]
+                results[title] = bench.rounds(title, who, lazy, remote, cold)
+    except Failed as e:
+        print(f'migration: {e}', file=sys.stderr)
+        return 1
+    finally:
+        bench.close()
+    text = [f'# Migration and lazy restores of a process of {args.size} MiB', '',
+            f'Medians of {args.rounds} alternating rounds; the ratio is the median of the rounds\' own ratios. What zones hold is '
+            'read past the page cache, what files hold is in it unless it says cold.', '']
+    for title, found in results.items():
+        text += [f'## {title}', '', *table(found), '']
+    print('\n'.join(text))
+    if args.report:
+        Path(args.report).mkdir(parents=True, exist_ok=True)
+        (Path(args.report) / 'report.md').write_text('\n'.join(text))
+        (Path(args.report) / 'results.json').write_text(json.dumps(results, indent=1))
+    return 0
+
+
+def ctypes_subreaper():
+    import ctypes
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0, 0)      # PR_SET_CHILD_SUBREAPER: restored processes end as our children
+
+
+if __name__ == '__main__':
+    sys.exit(main())
