@@ -79,6 +79,9 @@ extern int zns_serve_begin(bool of_dump);	/* @of_dump: the server that a dump wi
 extern int zns_serve_commit(void (*close)(void));
 /* It serves pages from zones, when they are asked for: so many of them at most at once. NULL: an error, printed. */
 extern bool zns_serve_reads(void);
+/* How much the lazy-pages daemon brings at a time, after a fault and for one: more from zones of its own than @stock. */
+extern unsigned long zns_lazy_len(unsigned long stock);
+extern unsigned long zns_fault_len(unsigned long stock);
 extern void *zns_serve_read(unsigned long pid, unsigned long vaddr, unsigned long *nr_pages);
 /* When the tasks are about to be frozen; when they run again, if that is before the commit (pre-dump). */
 extern void zns_dump_freeze(void);
