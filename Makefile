@@ -64,7 +64,7 @@ CRIU_SRC	:= $(B)/criu
 PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch) scripts/fetch-criu
 
 .PHONY: all zns criu deps deps-vm deps-doc deps-clang
-.PHONY: unit conform crash kill scale scale-small zonetests errors tools crypt migration test
+.PHONY: unit conform crash kill scale scale-small zonetests errors tools chains bench-incremental crypt migration test
 .PHONY: test-vm zdtm zdtm-sample zdtm-smoke
 .PHONY: demo bench bench-emu bench-probe
 .PHONY: fuzz fuzz-build lint man install uninstall clean
@@ -276,6 +276,15 @@ compact: all
 
 tools: all
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/tools.py run -a --report $(B)/report/tools
+
+chains: all
+	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/chains.py run -a --report $(B)/report/chains
+
+# Needs a kernel that tracks dirty memory: in a guest. Its disks are the host's page cache.
+INCREMENTAL_MB	?= 1024
+bench-incremental: all deps-vm
+	$(Q)scripts/vm/build-guest >/dev/null && make -s -C test/zonetests && VM_MEM=5G scripts/vm/run 6.12 \
+		test/vm/incremental-bench.sh --timeout 3500 --devices disk:work,size=16G -- $(INCREMENTAL_MB)
 
 migration: all
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/migration.py run -a --report $(B)/report/migration

@@ -16,6 +16,6 @@ part incremental python3 $Z/incremental.py run -a --timeout 400
 few=$(named few)
 on "/dev/$few"
 title "/dev/$few"
-part "incremental-$few" python3 $Z/incremental.py run directories pre-dump-splice pre-dump-read --format "/dev/$few" \
+part "incremental-$few" python3 $Z/incremental.py run directories pre-dump-splice pre-dump-read leaving --format "/dev/$few" \
 	--timeout 400
 finish

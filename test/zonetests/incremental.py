@@ -169,6 +169,36 @@ def pre_dump_failing(scene):
     chain.restore(1)
 
 
+@case
+def leaving(scene):
+    """rm of a parent is refused and names the child; flatten makes the child self-contained; then the chain can go."""
+    scene = scene(ROOM, 1)
+    chain = chain_of(scene, True)
+    top, full = chain.ids[STEPS], chain.ids[0]
+    done = scene.device.ctl('rm', full)
+    if done.returncode != 1 or chain.ids[1] not in done.stderr:
+        raise Failed(f'rm of a parent: exit {done.returncode}: {done.stderr}')
+    scene.device.json('flatten', top)
+    expect('parent', chain.record(top)['parent'], None)
+    chain.restore(STEPS)
+    chain.end_task()
+    scene.device.remove(*chain.ids[:STEPS])
+    chain.restore(STEPS)
+
+
+@case
+def exported(scene):
+    """the exported chain, and the flattened export, restored from plain files."""
+    scene = scene(ROOM, 1)
+    chain = chain_of(scene, False)
+    for extra in ([], ['--flatten']):
+        target = chain.dir / f'export{"".join(extra)}'
+        scene.device.json('export', chain.ids[STEPS], str(target), *extra)
+        expect('a parent link', (target / 'parent').is_symlink(), not extra)
+        chain.restore(target)
+        chain.end_task()
+
+
 # ---- figures -------------------------------------------------------------------------------------------
 
 def timed(func, *args, **kwargs):
@@ -214,6 +244,7 @@ def median(values):
 
 
 def bench(args):
+    os.environ['DIRTY_PRIVATE'] = '1'
     ztlib.private_mounts()
     ztlib.build_programs()
     cfg = ztlib.Config(args)

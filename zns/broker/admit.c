@@ -181,11 +181,21 @@ static void tell(const struct znsd *d, const struct lease *l, struct reply *rep)
 		parents_tell(d, zns_store_find(d->store, l->parent), rep);	/* checked just now */
 }
 
-static void set_parent(struct lease *l, const ZnsPb__DumpBegin *q)
+static void set_parent(const struct znsd *d, struct lease *l, const ZnsPb__DumpBegin *q)
 {
+	l->flatten = q->has_flatten;
+	if (l->flatten)
+		l->moved = zns_store_find(d->store, l->id)->moved;
 	l->has_parent = q->has_parent;
 	if (q->has_parent)
 		memcpy(l->parent, q->parent.data, ZNS_UUID_LEN);
+	if (q->has_join) {	/* what is joined keeps the parent that it has */
+		const ZnsPb__Checkpoint *k = zns_store_find(d->store, q->join.data);
+
+		l->has_parent = k->has_parent;
+		if (k->has_parent)
+			memcpy(l->parent, k->parent.data, ZNS_UUID_LEN);
+	}
 }
 
 /* Its groups, and their weights. */
@@ -229,7 +239,7 @@ static void grant(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, con
 	l->qos_mibps = a->qos;
 	l->min_room = a->min_room;
 	of_tenant(l, &a->tenant);
-	set_parent(l, q);
+	set_parent(d, l, q);
 	take_groups(d, l, a, ch);
 	if (ch->pack_zone != ZNSD_NONE) {
 		l->claimed = ch->pack_zone;
@@ -260,7 +270,7 @@ static bool take_over(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q,
 	l->conn = c;
 	l->pid = conn_pid(c);
 	of_tenant(l, &a->tenant);
-	set_parent(l, q);
+	set_parent(d, l, q);
 	l->cap_mibps = a->cap_mibps;
 	encryption_note(l, q);
 	if (q->min_room)
@@ -306,6 +316,8 @@ static int check(struct znsd *d, const ZnsPb__DumpBegin *q, struct ask *a, struc
 	if (!ret)
 		ret = check_join(d, q, err);
 	if (!ret)
+		ret = flatten_check(d, q, err);
+	if (!ret)
 		ret = check_rate(d, a, err);
 	if (!ret)
 		ret = check_ceiling(d, a, err);
@@ -339,6 +351,8 @@ int admit(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, struct ask 
 		ret = zns_uuid_generate(id);
 	if (ret)
 		return zns_fail_sys(&rep->err, ret, "no random UUID");
+	if (q->has_flatten)
+		memcpy(id, q->flatten.data, ZNS_UUID_LEN);
 	if (reserves(d, a, &ch)) {
 		ret = reserve_groups(d, a, &ch, &rep->err);
 		if (ret)

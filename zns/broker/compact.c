@@ -328,6 +328,18 @@ static void set_groups(const struct znsd *d, const ZnsPb__Checkpoint *now, ZnsPb
 	k->n_groups = nr;
 }
 
+uint32_t *old_manifests(const struct znsd *d, const ZnsPb__Checkpoint *now, size_t *nr)
+{
+	uint32_t *old = znsd_alloc((now->n_old_manifests + 1) * sizeof(*old));
+
+	*nr = 0;
+	for (size_t i = 0; i < now->n_old_manifests; i++)
+		if (now->old_manifests[i] < d->nr_zones && zone_live(d, now->old_manifests[i]))
+			add_once(old, nr, now->old_manifests[i]);
+	add_once(old, nr, now->manifest->zone);
+	return old;
+}
+
 int handle_compact_commit(struct znsd *d, struct conn *c, const ZnsPb__Checkpoint *q, struct reply *rep)
 {
 	struct lease *l = compact_of(d, c, &rep->err);
@@ -370,14 +382,7 @@ int handle_compact_commit(struct znsd *d, struct conn *c, const ZnsPb__Checkpoin
 	for (i = 0; i < now->n_metadata_groups; i++)
 		if (listed(groups, k.n_groups, now->metadata_groups[i]))
 			meta[k.n_metadata_groups++] = now->metadata_groups[i];
-	/* A footer stays where other data are: should the log be lost, its removal must be found there too. */
-	old = znsd_alloc((now->n_old_manifests + 1) * sizeof(*old));
-	k.old_manifests = old;
-	k.n_old_manifests = 0;
-	for (i = 0; i < now->n_old_manifests; i++)
-		if (now->old_manifests[i] < d->nr_zones && zone_live(d, now->old_manifests[i]))
-			add_once(old, &k.n_old_manifests, now->old_manifests[i]);
-	add_once(old, &k.n_old_manifests, now->manifest->zone);
+	k.old_manifests = old = old_manifests(d, now, &k.n_old_manifests);
 	note_ours(d, now);
 	ret = zns_store_move(d->store, &k, &rep->err);
 	if (ret)

@@ -434,7 +434,10 @@ int handle_commit(struct znsd *d, struct conn *c, ZnsPb__Checkpoint *ckpt, struc
 		ckpt->has_shared_groups = 1;
 		ckpt->shared_groups = l->joins ? zns_max(ckpt->shared_groups, l->nr_shared) : l->nr_shared;
 		ckpt->has_packed = ckpt->packed = l->packed;
-		ret = (l->joins ? zns_store_move : zns_store_commit)(d->store, ckpt, &rep->err);
+		if (l->flatten)
+			ret = flatten_commit(d, l, ckpt, &rep->err);
+		else
+			ret = (l->joins ? zns_store_move : zns_store_commit)(d->store, ckpt, &rep->err);
 	}
 	/* On failure the lease lives on: the client aborts, or goes and so ends it. */
 	if (ret)

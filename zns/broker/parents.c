@@ -85,6 +85,51 @@ int parent_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err
 	return ret;
 }
 
+int flatten_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err)
+{
+	const ZnsPb__Checkpoint *k;
+	char id[ZNS_UUID_STR];
+
+	if (!q->has_flatten)
+		return 0;
+	if (q->flatten.len != ZNS_UUID_LEN)
+		return zns_fail(err, -EINVAL, "a checkpoint id has %d bytes", ZNS_UUID_LEN);
+	k = zns_store_find(d->store, q->flatten.data);
+	if (!k)
+		return checkpoint_absent(d, &q->flatten, "checkpoint", err);
+	if (!k->has_parent || q->has_parent || strcmp(k->container, q->container))
+		return zns_fail(err, -EINVAL, "checkpoint %s has no parent, or is of another container",
+				zns_uuid_format(q->flatten.data, id));
+	if (parent_in_use(d, q->flatten.data))
+		return zns_fail(err, -EBUSY, "checkpoint %s is read by a dump that has it as its parent",
+				zns_uuid_format(q->flatten.data, id));
+	return 0;
+}
+
+int flatten_commit(struct znsd *d, const struct lease *l, const ZnsPb__Checkpoint *q, struct zns_err *err)
+{
+	const ZnsPb__Checkpoint *now = zns_store_find(d->store, l->id);
+	cleanup_free uint32_t *old = NULL;
+	ZnsPb__Checkpoint k = *q;
+	char id[ZNS_UUID_STR];
+	int ret;
+
+	zns_uuid_format(l->id, id);
+	if (!now)
+		return zns_fail(err, -ESTALE, "checkpoint %s was removed meanwhile", id);
+	if (now->moved != l->moved)
+		return zns_fail(err, -ESTALE, "checkpoint %s was moved meanwhile: try again", id);
+	if (parent_in_use(d, l->id))
+		return zns_fail(err, -EBUSY, "a dump has begun that has checkpoint %s as its parent: try again", id);
+	if (k.moved != now->moved + 1 || k.created_ns != now->created_ns || k.pre_dump != now->pre_dump)
+		return zns_fail(err, -EINVAL, "commit: not the record of a flattened checkpoint");
+	k.old_manifests = old = old_manifests(d, now, &k.n_old_manifests);
+	note_ours(d, now);
+	ret = zns_store_move(d->store, &k, err);
+	d->sweep = true;
+	return ret;
+}
+
 static const struct lease *dump_on(const struct znsd *d, const uint8_t *id)
 {
 	const struct lease *l;

@@ -70,7 +70,8 @@ struct lease {
 	bool promised;		/* admitted without sharing: nobody else gets its groups while it lasts */
 	bool packed;		/* a small dump: its zones are pack zones */
 	bool background;	/* of a compaction: gives way to everybody, and counts for nobody's admission */
-	uint32_t moved;		/* of a compaction: the version of the checkpoint that it began with */
+	uint32_t moved;		/* of a compaction or a flattening: the version of the checkpoint that it began with */
+	bool flatten;		/* what it commits replaces that checkpoint */
 	bool has_parent;	/* an incremental dump: that checkpoint stays */
 	uint8_t parent[ZNS_UUID_LEN];
 	bool joins;		/* its id is that of a checkpoint of pages only, which it completes */
@@ -317,6 +318,8 @@ int handle_compact_begin(struct znsd *d, struct conn *c, const ZnsPb__CompactBeg
 int handle_compact_zone(struct znsd *d, struct conn *c, const ZnsPb__CompactZone *q, struct reply *rep);
 int handle_compact_step(struct znsd *d, struct conn *c, const ZnsPb__CompactStep *q, struct reply *rep);
 int handle_compact_commit(struct znsd *d, struct conn *c, const ZnsPb__Checkpoint *q, struct reply *rep);
+/* Zones where a footer of it stays: should the log be lost, its removal must be found there too. To be freed. */
+uint32_t *old_manifests(const struct znsd *d, const ZnsPb__Checkpoint *now, size_t *nr);
 uint32_t compact_zones(const struct znsd *d);	/* that compactions write now */
 
 /* rate.c */
@@ -358,6 +361,8 @@ int checkpoint_absent(const struct znsd *d, const ProtobufCBinaryData *q, const 
 /* The answer's checkpoints: @k and its parents. -ESTALE, -ENOENT: one is missing; -E2BIG. */
 int parents_tell(const struct znsd *d, const ZnsPb__Checkpoint *k, struct reply *rep);
 int parent_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err);
+int flatten_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err);
+int flatten_commit(struct znsd *d, const struct lease *l, const ZnsPb__Checkpoint *q, struct zns_err *err);
 /* A dump that is under way reads it, or its child. */
 bool parent_in_use(const struct znsd *d, const uint8_t *id);
 /* By a checkpoint of another container, or a dump that is under way. */

@@ -6,21 +6,68 @@
 #include <sys/stat.h>
 #include "ctl.h"
 #include "tar.h"
-#include "zns/reader.h"
+#include "zns/flat.h"
 
 #define CHUNK MIB(16)		/* between two looks at the progress; a tar's buffer */
+#define PARENTS "parents"	/* directory of an exported chain, one in it for each parent */
+
+enum { OPT_FLATTEN = OPT_OWN, OPT_METADATA_ONLY };
 
 struct export {
 	struct ctl_hold h;
-	struct zns_reader *r;
+	ZnsPb__Response *answer;	/* the chain's records */
+	struct zns_chain *chain;
+	struct zns_flat *flat;	/* not NULL: one checkpoint made of all */
 	struct ctl_progress prog;
 	const char *target;
-	bool tar, to_stdout, metadata_only;
+	bool tar, to_stdout, flatten, metadata_only;
 	bool made_dir;		/* by us, to be taken back on failure */
-	uint32_t done;		/* images written so far … */
-	uint32_t made;		/* … among the first so many of the manifest */
+	uint32_t done;		/* images written so far */
 	uint64_t bytes;		/* of them */
 };
+
+/* How many directories are written. */
+static uint32_t levels(const struct export *x)
+{
+	return x->flat || x->metadata_only ? 1 : zns_chain_levels(x->chain);
+}
+
+static uint64_t image_size(const struct export *x, uint32_t level, uint32_t n)
+{
+	return x->flat ? zns_flat_size(x->flat, n) : zns_chain_manifest(x->chain, level)->images[n]->size;
+}
+
+static int image_read(struct export *x, uint32_t level, uint32_t n, uint64_t off, uint8_t *buf, size_t len,
+		      struct zns_err *err)
+{
+	if (x->flat)
+		return zns_flat_read(x->flat, n, off, buf, len, err);
+	return zns_rimage_read(zns_chain_find(x->chain, level, zns_chain_manifest(x->chain, level)->images[n]->name), off,
+			       buf, len, err);
+}
+
+/* Where a level's images go: "" or "parents/ID/". */
+static void prefix(const struct export *x, uint32_t level, char *out, size_t len)
+{
+	char id[ZNS_UUID_STR];
+
+	*out = 0;
+	if (level)
+		snprintf(out, len, PARENTS "/%s/",
+			 zns_uuid_format(zns_chain_manifest(x->chain, level)->checkpoint->id.data, id));
+}
+
+/* What the link `parent` in it says; false: there is none. */
+static bool link_of(const struct export *x, uint32_t level, char *out, size_t len)
+{
+	char id[ZNS_UUID_STR];
+
+	if (level + 1 >= levels(x))
+		return false;
+	zns_uuid_format(zns_chain_manifest(x->chain, level + 1)->checkpoint->id.data, id);
+	snprintf(out, len, "%s/%s", level ? ".." : PARENTS, id);
+	return true;
+}
 
 /* ---- a directory ---- */
 
@@ -49,50 +96,95 @@ static int open_dir(struct export *x, int *out, struct zns_err *err)
 }
 
 /* With --metadata-only, no memory pages: what crit and checkpointctl read of them is in the pagemaps. */
-static bool left_out(const struct export *x, uint32_t n)
+static bool left_out(const struct export *x, uint32_t level, uint32_t n)
 {
-	return x->metadata_only && !strncmp(x->h.m->images[n]->name, "pages-", 6);
+	return x->metadata_only && !strncmp(zns_chain_manifest(x->chain, level)->images[n]->name, "pages-", 6);
 }
 
-static int image_to_dir(struct export *x, int dir, struct zns_rimage *i, struct zns_err *err)
+static int image_to_dir(struct export *x, int dir, uint32_t level, uint32_t n, uint8_t *buf, struct zns_err *err)
 {
-	uint64_t size = zns_rimage_size(i);
-	cleanup_close int fd = openat(dir, zns_rimage_name(i), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	const char *name = zns_chain_manifest(x->chain, level)->images[n]->name;
+	cleanup_close int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	uint64_t size = image_size(x, level, n);
 	int ret = 0;
 
 	if (fd < 0)
-		return zns_fail_sys(err, -errno, "cannot make %s/%s", x->target, zns_rimage_name(i));
+		return zns_fail_sys(err, -errno, "cannot make %s/%s", x->target, name);
 	x->done++;
-	x->made = zns_rimage_index(i) + 1;
 	x->bytes += size;
 	for (uint64_t off = 0; off < size && !ret; off += CHUNK) {
-		ret = zns_rimage_to_fd(i, off, zns_min(CHUNK, size - off), fd, err);
-		ctl_progress_add(&x->prog, zns_min(CHUNK, size - off));
+		size_t len = zns_min(CHUNK, size - off);
+
+		if (!x->flat) {
+			ret = zns_rimage_to_fd(zns_chain_find(x->chain, level, name), off, len, fd, err);
+		} else {
+			ret = image_read(x, level, n, off, buf, len, err);
+			if (!ret && zns_pwrite_all(fd, buf, len, (off_t)off))
+				ret = zns_fail_sys(err, -errno, "%s/%s", x->target, name);
+		}
+		ctl_progress_add(&x->prog, len);
 	}
 	if (!ret && fsync(fd))
-		ret = zns_fail_sys(err, -errno, "%s/%s", x->target, zns_rimage_name(i));
+		ret = zns_fail_sys(err, -errno, "%s/%s", x->target, name);
 	return ret;
 }
 
+/* The directory was empty: what has our names is ours. */
 static void take_back(const struct export *x, int dir)
 {
-	for (uint32_t n = 0; n < x->made; n++)
-		if (!left_out(x, n))
-			unlinkat(dir, x->h.m->images[n]->name, 0);
+	char at[128], path[512];
+
+	for (uint32_t l = levels(x); l-- > 0;) {
+		const ZnsPb__Manifest *m = zns_chain_manifest(x->chain, l);
+
+		prefix(x, l, at, sizeof(at));
+		for (uint32_t n = 0; n < m->n_images; n++)
+			if (snprintf(path, sizeof(path), "%s%s", at, m->images[n]->name) < (int)sizeof(path))
+				unlinkat(dir, path, 0);
+		snprintf(path, sizeof(path), "%sparent", at);
+		unlinkat(dir, path, 0);
+		if (l)
+			unlinkat(dir, at, AT_REMOVEDIR);
+	}
+	unlinkat(dir, PARENTS, AT_REMOVEDIR);
 	if (x->made_dir)
 		rmdir(x->target);
 }
 
+static int level_to_dir(struct export *x, int top, uint32_t level, uint8_t *buf, struct zns_err *err)
+{
+	char at[128], to[128];
+	cleanup_close int dir = -1;
+	int ret = 0;
+
+	prefix(x, level, at, sizeof(at));
+	if ((level == 1 && mkdirat(top, PARENTS, 0700)) || (level && mkdirat(top, at, 0700)))
+		return zns_fail_sys(err, -errno, "cannot make %s/%s", x->target, at);
+	dir = openat(top, level ? at : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0)
+		return zns_fail_sys(err, -errno, "%s/%s", x->target, at);
+	for (uint32_t n = 0; n < zns_chain_manifest(x->chain, level)->n_images && !ret; n++)
+		ret = left_out(x, level, n) ? 0 : image_to_dir(x, dir, level, n, buf, err);
+	if (!ret && link_of(x, level, to, sizeof(to)) && symlinkat(to, dir, "parent"))
+		ret = zns_fail_sys(err, -errno, "cannot make the link %s/%sparent", x->target, at);
+	if (!ret && fsync(dir))
+		ret = zns_fail_sys(err, -errno, "%s/%s", x->target, at);
+	return ret;
+}
+
 static int to_dir(struct export *x, struct zns_err *err)
 {
+	cleanup_free uint8_t *buf = malloc(CHUNK);
 	cleanup_close int dir = -1;
-	int ret = open_dir(x, &dir, err);
+	int ret = buf ? open_dir(x, &dir, err) : zns_fail_sys(err, -ENOMEM, "buffer");
 
-	for (uint32_t n = 0; n < x->h.m->n_images && !ret; n++)
-		if (!left_out(x, n))
-			ret = image_to_dir(x, dir, zns_reader_image(x->r, n), err);
-	if (!ret && fsync(dir))
-		ret = zns_fail_sys(err, -errno, "%s", x->target);
+	if (ret) {
+		if (x->made_dir)
+			rmdir(x->target);
+		return ret;
+	}
+	for (uint32_t l = 0; l < levels(x) && !ret; l++)
+		ret = level_to_dir(x, dir, l, buf, err);
 	if (ret)
 		take_back(x, dir);
 	return ret;
@@ -100,15 +192,20 @@ static int to_dir(struct export *x, struct zns_err *err)
 
 /* ---- an archive ---- */
 
-static int image_to_tar(struct export *x, int fd, struct zns_rimage *i, uint8_t *buf, struct zns_err *err)
+static int image_to_tar(struct export *x, int fd, uint32_t level, uint32_t n, uint8_t *buf, struct zns_err *err)
 {
-	uint64_t size = zns_rimage_size(i);
-	int ret = tar_begin_file(fd, zns_rimage_name(i), size, x->h.c->created_ns / 1000000000);
+	const char *image = zns_chain_manifest(x->chain, level)->images[n]->name;
+	uint64_t size = image_size(x, level, n);
+	char name[512];
+	int ret;
 
+	prefix(x, level, name, sizeof(name));
+	snprintf(name + strlen(name), sizeof(name) - strlen(name), "%s", image);
+	ret = tar_begin_file(fd, name, size, x->h.c->created_ns / 1000000000);
 	for (uint64_t off = 0; off < size && !ret; off += CHUNK) {
 		size_t len = zns_min(CHUNK, size - off);
 
-		ret = zns_rimage_read(i, off, buf, len, err);
+		ret = image_read(x, level, n, off, buf, len, err);
 		if (ret)
 			return ret;
 		ret = zns_write_all(fd, buf, len);
@@ -119,18 +216,33 @@ static int image_to_tar(struct export *x, int fd, struct zns_rimage *i, uint8_t 
 	return ret ? zns_fail_sys(err, ret, "cannot write %s", x->to_stdout ? "the archive" : x->target) : 0;
 }
 
+static int level_to_tar(struct export *x, int fd, uint32_t level, uint8_t *buf, struct zns_err *err)
+{
+	char name[160], to[128];
+	int ret = 0;
+
+	for (uint32_t n = 0; n < zns_chain_manifest(x->chain, level)->n_images && !ret; n++) {
+		if (left_out(x, level, n))
+			continue;
+		ret = image_to_tar(x, fd, level, n, buf, err);
+		x->done++;
+		x->bytes += image_size(x, level, n);
+	}
+	if (ret || !link_of(x, level, to, sizeof(to)))
+		return ret;
+	prefix(x, level, name, sizeof(name));
+	strcat(name, "parent");
+	ret = tar_symlink(fd, name, to, x->h.c->created_ns / 1000000000);
+	return ret ? zns_fail_sys(err, ret, "cannot write the archive") : 0;
+}
+
 static int write_tar(struct export *x, int fd, struct zns_err *err)
 {
 	cleanup_free uint8_t *buf = malloc(CHUNK);
 	int ret = buf ? 0 : zns_fail_sys(err, -ENOMEM, "buffer");
 
-	for (uint32_t n = 0; n < x->h.m->n_images && !ret; n++) {
-		if (left_out(x, n))
-			continue;
-		ret = image_to_tar(x, fd, zns_reader_image(x->r, n), buf, err);
-		x->done++;
-		x->bytes += zns_rimage_size(zns_reader_image(x->r, n));
-	}
+	for (uint32_t l = 0; l < levels(x) && !ret; l++)
+		ret = level_to_tar(x, fd, l, buf, err);
 	if (!ret) {
 		ret = tar_end(fd);
 		if (ret)
@@ -170,20 +282,21 @@ static int run(struct export *x, struct zns_err *err)
 	struct zns_reader_params p = { .dev = x->h.s.dev };
 	int ret;
 
-	if (x->h.c->has_parent && !x->metadata_only)
-		return zns_fail(err, -EOPNOTSUPP, "this checkpoint is incremental: its pages are partly in its parents, and it cannot "
-				"be exported alone");
 	if (x->h.c->pages_only)
 		return zns_fail(err, -EOPNOTSUPP, "this checkpoint has pages only: join the other images first (znsctl import --join)");
-	ret = ctl_hold_key(&x->h, err);
-	if (ret)
-		return ret;
-	p.crypt = x->h.crypt;
-	ret = zns_reader_new(&p, x->h.m, &x->r, err);
-	if (ret)
-		return ret;
-	ret = x->tar ? to_tar(x, err) : to_dir(x, err);
-	zns_reader_free(x->r);
+	ret = ctl_lease_chain(&x->h.s, x->h.c->id.data, &x->answer, err);
+	if (!ret)
+		ret = zns_chain_open(&p, &x->h.s.reg, x->answer->checkpoints, x->answer->n_checkpoints, &x->chain, err);
+	if (!ret && x->flatten)
+		ret = zns_flat_new(x->chain, &x->flat, err);
+	if (!ret) {
+		x->prog.total = x->flat ? zns_flat_bytes(x->flat) : zns_chain_bytes(x->chain);
+		ret = x->tar ? to_tar(x, err) : to_dir(x, err);
+	}
+	zns_flat_free(x->flat);
+	zns_chain_close(x->chain);
+	if (x->answer)
+		zns_pb__response__free_unpacked(x->answer, NULL);
 	return ret;
 }
 
@@ -205,25 +318,27 @@ static int print(const struct export *x, bool json, double seconds)
 	json_object_object_add(j, "container", json_object_new_string(x->h.c->container));
 	json_object_object_add(j, "target", json_object_new_string(x->target));
 	json_object_object_add(j, "images", json_object_new_int64(x->done));
-	json_object_object_add(j, "bytes", json_object_new_int64((int64_t)x->bytes));
+	json_object_object_add(j, "bytes", json_object_new_int64(x->bytes));
 	json_object_object_add(j, "seconds", json_object_new_double(seconds));
 	return ctl_print_json(j);
 }
 
 int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = { { "metadata-only", no_argument, NULL, OPT_OWN }, CTL_DEV_OPTION, CTL_COMMON_OPTIONS,
-					      CTL_END_OPTIONS };
+	static const struct option opts[] = {
+		{ "flatten", no_argument, NULL, OPT_FLATTEN },
+		{ "metadata-only", no_argument, NULL, OPT_METADATA_ONLY },
+		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+	};
 	struct export x = { .made_dir = false };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	double seconds;
 	size_t n;
-	int ret;
+	int c, ret;
 
-	while ((ret = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
-		if (ret == OPT_OWN)
-			x.metadata_only = true;
+	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
+		x.flatten |= c == OPT_FLATTEN;
 	if (!args.argv)
 		return args.code;
 	if (args.argc > 2)

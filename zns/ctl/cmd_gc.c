@@ -91,7 +91,8 @@ static void judge_rule(struct gc *g, const ZnsPb__Retention *rule, int64_t now)
 		if (strcmp(g->item[i].c->container, rule->container) || g->item[i].c->pages_only)
 			continue;
 		v[n] = (struct zns_retained){ .created_ns = g->item[i].c->created_ns,
-					      .pinned = g->item[i].mark && g->item[i].mark->pinned };
+					      .pinned = g->item[i].mark && g->item[i].mark->pinned,
+					      .pre_dump = g->item[i].c->pre_dump };
 		at[n++] = i;
 	}
 	if (!n || !zns_retention(v, n, rule->keep, rule->ttl_s, now))
@@ -104,6 +105,30 @@ static void judge_rule(struct gc *g, const ZnsPb__Retention *rule, int64_t now)
 		it->v = V_REMOVE;
 		snprintf(it->why, sizeof(it->why), "retention of its container: keep %u, ttl %llu s", rule->keep,
 			 (unsigned long long)rule->ttl_s);
+	}
+}
+
+/* What stays keeps its parents; children come after them. */
+static void keep_parents(struct gc *g)
+{
+	char id[ZNS_UUID_STR];
+
+	for (size_t i = g->nr; i-- > 0;) {
+		const ZnsPb__Checkpoint *c = g->item[i].c;
+
+		if (g->item[i].v == V_REMOVE || !c->has_parent)
+			continue;
+		for (size_t k = i; k-- > 0;) {
+			struct item *p = &g->item[k];
+
+			if (p->c->id.len != c->parent.len || memcmp(p->c->id.data, c->parent.data, c->parent.len))
+				continue;
+			if (p->v == V_REMOVE) {
+				p->v = V_KEEP;
+				snprintf(p->why, sizeof(p->why), "%s is built on it", zns_uuid_format(c->id.data, id));
+			}
+			break;
+		}
 	}
 }
 
@@ -132,6 +157,7 @@ static int judge(struct gc *g, struct zns_err *err)
 	}
 	for (size_t i = 0; i < g->ls->n_retentions; i++)
 		judge_rule(g, g->ls->retentions[i], now);
+	keep_parents(g);
 	return 0;
 }
 
@@ -177,7 +203,7 @@ static int apply(struct gc *g, struct zns_err *err)
 {
 	int first = 0;
 
-	for (size_t i = 0; i < g->nr; i++) {
+	for (size_t i = g->nr; i-- > 0;) {	/* children before their parents */
 		struct zns_err e = ZNS_ERR_INIT;
 		struct item *it = &g->item[i];
 		int ret = 0;

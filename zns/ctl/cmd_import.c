@@ -14,7 +14,7 @@
 #define CHUNK MIB(16)		/* between two looks at the progress */
 #define RATE_MIN_US 1000000u	/* a shorter data phase is not rated (design.md §5) */
 
-enum { OPT_CONTAINER = OPT_OWN, OPT_QOS, OPT_ADMISSION, OPT_HANDLE, OPT_JOIN };
+enum { OPT_CONTAINER = OPT_OWN, OPT_QOS, OPT_ADMISSION, OPT_HANDLE, OPT_JOIN, OPT_PARENT };
 
 static int zone_get(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *err)
 {
@@ -43,6 +43,10 @@ static int admission(struct import *x, ZnsPb__Response **resp, struct zns_err *e
 	begin.admission = (char *)x->admission;
 	begin.has_min_room = 1;
 	begin.min_room = x->unit;
+	if (x->has_parent) {
+		begin.has_parent = 1;
+		begin.parent = (ProtobufCBinaryData){ ZNS_UUID_LEN, x->parent };
+	}
 	origin.kind = (char *)"import";
 	begin.origin = &origin;
 	begin.has_join = x->join;
@@ -156,11 +160,18 @@ static ZnsPb__Checkpoint *new_record(const struct import *x)
 	zns_pb__checkpoint__init(c);
 	gethostname(host, sizeof(host) - 1);
 	c->id.data = malloc(ZNS_UUID_LEN);
+	c->has_pre_dump = c->pre_dump = x->pre_dump;
+	c->parent.data = x->has_parent ? malloc(ZNS_UUID_LEN) : NULL;
+	c->has_parent = c->parent.data != NULL;
+	if (c->has_parent) {
+		memcpy(c->parent.data, x->parent, ZNS_UUID_LEN);
+		c->parent.len = ZNS_UUID_LEN;
+	}
 	c->container = strdup(x->container);
 	c->origin = calloc(1, sizeof(*c->origin));
 	if (c->origin)
 		zns_pb__origin__init(c->origin);
-	if (!c->id.data || !c->container || !c->origin) {
+	if (!c->id.data || !c->container || !c->origin || c->has_parent != x->has_parent) {
 		zns_pb__checkpoint__free_unpacked(c, NULL);
 		return NULL;
 	}
@@ -322,6 +333,7 @@ int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 		{ "admission", required_argument, NULL, OPT_ADMISSION },
 		{ "handle", required_argument, NULL, OPT_HANDLE },
 		{ "join", no_argument, NULL, OPT_JOIN },
+		{ "parent", required_argument, NULL, OPT_PARENT },
 		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 	};
 	struct import x = { .broker = { .fd = -1 }, .lock = -1, .dir = -1, .handle_dir = -1 };
@@ -344,6 +356,8 @@ int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 		if (c == OPT_HANDLE)
 			handle = optarg;
 		x.join |= c == OPT_JOIN;
+		if (c == OPT_PARENT)
+			x.parent_id = optarg;
 	}
 	if (c == -2)
 		return args.code;

@@ -28,8 +28,10 @@ static void print_line(const ZnsPb__Checkpoint *c, bool pinned)
 	       zns_format_size(c->bytes, size, sizeof(size)), c->n_zones, c->n_groups, asked, got);
 	if (o && o->container_id)
 		printf("  %.12s  %s", o->container_id, o->image ? o->image : "-");
-	printf("%s%s%s%s\n", c->pages_only ? "  pages only" : "", c->post_copy ? "  post-copy" : "",
-	       c->crypt ? "  encrypted" : "", pinned ? "  pinned" : "");
+	if (c->has_parent && c->parent.len == ZNS_UUID_LEN)
+		printf("  on %.8s", zns_uuid_format(c->parent.data, id));
+	printf("%s%s%s%s%s\n", c->pre_dump ? "  pre-dump" : "", c->pages_only ? "  pages only" : "",
+	       c->post_copy ? "  post-copy" : "", c->crypt ? "  encrypted" : "", pinned ? "  pinned" : "");
 }
 
 static struct json_object *with_pin(const ZnsPb__Response *r, const ZnsPb__Checkpoint *c)

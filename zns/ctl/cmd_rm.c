@@ -9,6 +9,7 @@ enum { OPT_CONTAINER = OPT_OWN, OPT_PATTERN, OPT_ALL, OPT_DRY_RUN, OPT_SECURE };
 struct pick {
 	const char *container, *pattern;
 	size_t pinned;		/* passed over: not named by id */
+	size_t needed;		/* likewise, since something that stays is built on them */
 	bool all, dry_run, secure;
 	uint8_t (*ids)[ZNS_UUID_LEN];
 	size_t nr;
@@ -22,6 +23,35 @@ static void add(struct pick *p, const uint8_t *id)
 		if (!memcmp(p->ids[i], id, ZNS_UUID_LEN))
 			return;
 	memcpy(p->ids[p->nr++], id, ZNS_UUID_LEN);
+}
+
+static bool picked(const struct pick *p, const uint8_t *id)
+{
+	for (size_t i = 0; i < p->nr; i++)
+		if (!memcmp(p->ids[i], id, ZNS_UUID_LEN))
+			return true;
+	return false;
+}
+
+/* Parents of what stays; newest first, so that one pass finds them all. */
+static void keep_parents(const ZnsPb__Response *ls, struct pick *p)
+{
+	for (size_t i = ls->n_checkpoints; i-- > 0;) {
+		const ZnsPb__Checkpoint *c = ls->checkpoints[i], *child;
+		size_t at = 0, k = 0;
+
+		if (!picked(p, c->id.data))
+			continue;
+		do {
+			child = ctl_next_child(ls, c, &at);
+		} while (child && picked(p, child->id.data));
+		if (!child)
+			continue;
+		while (memcmp(p->ids[k], c->id.data, ZNS_UUID_LEN))
+			k++;
+		memcpy(p->ids[k], p->ids[--p->nr], ZNS_UUID_LEN);
+		p->needed++;
+	}
 }
 
 static int choose(const ZnsPb__Response *ls, int argc, char **argv, struct pick *p, struct zns_err *err)
@@ -55,6 +85,8 @@ static int choose(const ZnsPb__Response *ls, int argc, char **argv, struct pick 
 		else
 			add(p, c->id.data);
 	}
+	if (!argc)
+		keep_parents(ls, p);
 	return 0;
 }
 
@@ -67,7 +99,7 @@ static struct json_object *line_json(const ProtobufCBinaryData *id, const char *
 	return o;
 }
 
-static int print(const struct ctl_args *args, bool dry_run, size_t pinned, struct json_object *list)
+static int print(const struct ctl_args *args, const struct pick *p, struct json_object *list)
 {
 	struct json_object *j, *o;
 	size_t i, n = json_object_array_length(list);
@@ -75,8 +107,9 @@ static int print(const struct ctl_args *args, bool dry_run, size_t pinned, struc
 	if (args->json) {
 		j = json_object_new_object();
 		json_object_object_add(j, "removed", list);
-		json_object_object_add(j, "pinned", json_object_new_int64(pinned));
-		json_object_object_add(j, "dry_run", json_object_new_boolean(dry_run));
+		json_object_object_add(j, "pinned", json_object_new_int64(p->pinned));
+		json_object_object_add(j, "parents", json_object_new_int64(p->needed));
+		json_object_object_add(j, "dry_run", json_object_new_boolean(p->dry_run));
 		return ctl_print_json(j);
 	}
 	for (i = 0; i < n; i++) {
@@ -84,13 +117,15 @@ static int print(const struct ctl_args *args, bool dry_run, size_t pinned, struc
 
 		o = json_object_array_get_idx(list, i);
 		name = json_object_get_string(json_object_object_get(o, "container"));
-		printf("%s %s%s%s\n", dry_run ? "would remove" : "removed",
+		printf("%s %s%s%s\n", p->dry_run ? "would remove" : "removed",
 		       json_object_get_string(json_object_object_get(o, "id")), name ? " of " : "", name ? name : "");
 	}
 	if (!n)
 		printf("nothing to remove\n");
-	if (pinned)
-		printf("%zu pinned, kept\n", pinned);
+	if (p->pinned)
+		printf("%zu pinned, kept\n", p->pinned);
+	if (p->needed)
+		printf("%zu parents of what stays, kept\n", p->needed);
 	json_object_put(list);
 	return CTL_OK;
 }
@@ -180,5 +215,5 @@ int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)
 		json_object_put(list);
 		return ctl_fail(cmd, &err);
 	}
-	return print(&args, p.dry_run, p.pinned, list);
+	return print(&args, &p, list);
 }

@@ -133,11 +133,12 @@ static void print_image(const ZnsPb__Image *im)
 	}
 }
 
-static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__RestoreStat *last, const ZnsPb__Manifest *m,
+static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls, const ZnsPb__RestoreStat *last, const ZnsPb__Manifest *m,
 		      const struct zns_registered *reg, const struct handle_info *hi)
 {
 	char id[ZNS_UUID_STR], when[32], size[16], pages[16];
-	size_t i;
+	const ZnsPb__Checkpoint *child;
+	size_t i, at;
 
 	printf("checkpoint  %s\n", zns_uuid_format(c->id.data, id));
 	printf("container   %s\n", c->container);
@@ -154,6 +155,10 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__RestoreStat *last
 		       c->origin->image_dir ? c->origin->image_dir : "");
 	if (c->has_parent && c->parent.len == ZNS_UUID_LEN)
 		printf("parent      %s\n", zns_uuid_format(c->parent.data, id));
+	if (c->pre_dump)
+		printf("            a pre-dump: memory only, a parent for others\n");
+	for (at = 0; ls && (child = ctl_next_child(ls, c, &at));)
+		printf("child       %s\n", zns_uuid_format(child->id.data, id));
 	if (c->crypt && c->crypt->has_wrapped)
 		printf("encrypted   AES-256-GCM, key %s\n", zns_key_id_format(c->crypt->key_id.data, id));
 	else if (c->crypt)
@@ -210,6 +215,7 @@ int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
 	struct handle_info hi = { 0 };
+	ZnsPb__Response *ls = NULL;
 	struct ctl_hold h;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
@@ -238,8 +244,12 @@ int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ret) {
 		ctl_fail(cmd, &err);
 	} else {
+		if (!args.json && ctl_ls(&h.s.broker, &ls, NULL))
+			ls = NULL;
 		ret = args.json ? print_json(h.c, h.answer->restore, h.m, &h.s.reg, &hi) :
-				  print_text(h.c, h.answer->restore, h.m, &h.s.reg, &hi);
+				  print_text(h.c, ls, h.answer->restore, h.m, &h.s.reg, &hi);
+		if (ls)
+			zns_pb__response__free_unpacked(ls, NULL);
 		ctl_unhold(&h);
 	}
 	if (hi.h)

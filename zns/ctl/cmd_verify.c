@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include "ctl.h"
 #include "zns/crypt.h"
+#include "zns/flat.h"
 #include "zns/reader.h"
 #include "zns/store.h"
 
@@ -226,6 +227,28 @@ static void report(struct totals *t, struct verdict *v)
 }
 
 /* Removed meanwhile: no damage. Each on a connection of its own, so that a lease ends with its checkpoint. */
+/* Of an incremental one: are its parents there, and do they have the pages that it refers to? */
+static void verify_chain(struct ctl_session *s, const ZnsPb__Checkpoint *c, struct verdict *v)
+{
+	struct zns_reader_params p = { .dev = s->dev, .workers = 2, .cache_units = 4 };
+	struct zns_err e = ZNS_ERR_INIT;
+	struct zns_chain *chain = NULL;
+	struct zns_flat *flat = NULL;
+	ZnsPb__Response *r = NULL;
+	int ret = ctl_lease_chain(s, c->id.data, &r, &e);
+
+	if (!ret)
+		ret = zns_chain_open(&p, &s->reg, r->checkpoints, r->n_checkpoints, &chain, &e);
+	if (!ret)
+		ret = zns_flat_new(chain, &flat, &e);
+	if (ret == -ESTALE || ret == -ENOENT || ret == -EBADMSG)
+		add_damage(v, NULL, false, 0, 0, 0, e.msg);
+	zns_flat_free(flat);
+	zns_chain_close(chain);
+	if (r)
+		zns_pb__response__free_unpacked(r, NULL);
+}
+
 static int verify_id(const char *spec, const uint8_t *id, bool may_be_gone, struct ctl_progress *p, struct totals *t,
 		     struct zns_err *err)
 {
@@ -238,6 +261,8 @@ static int verify_id(const char *spec, const uint8_t *id, bool may_be_gone, stru
 		ret = ctl_lease(&s, id, &r, err);
 	if (!ret)
 		ret = verify_one(&s, r->checkpoints[0], p, &v, err);
+	if (!ret && r->checkpoints[0]->has_parent)
+		verify_chain(&s, r->checkpoints[0], &v);
 	if (!ret)
 		report(t, &v);
 	else
@@ -255,6 +280,14 @@ struct pick {
 	bool named;	/* by id */
 };
 
+static const ZnsPb__Checkpoint *find(const ZnsPb__Response *ls, const ProtobufCBinaryData *id)
+{
+	for (size_t i = 0; i < ls->n_checkpoints; i++)
+		if (ls->checkpoints[i]->id.len == id->len && !memcmp(ls->checkpoints[i]->id.data, id->data, id->len))
+			return ls->checkpoints[i];
+	return NULL;
+}
+
 /* @what: the beginning of an id, or the name of a container; NULL: all of them. */
 static int choose(const ZnsPb__Response *ls, const char *what, const char *container, struct pick *k, struct zns_err *err)
 {
@@ -271,8 +304,11 @@ static int choose(const ZnsPb__Response *ls, const char *what, const char *conta
 
 		if (ret)
 			return ret == -ENOENT ? zns_fail(err, ret, "no checkpoint and no container %s", what) : ret;
-		memcpy(k->ids[k->nr++], c->id.data, ZNS_UUID_LEN);
-		k->bytes = c->bytes;
+		while (c && k->nr < ls->n_checkpoints) {	/* its parents are a part of it */
+			memcpy(k->ids[k->nr++], c->id.data, ZNS_UUID_LEN);
+			k->bytes += c->bytes;
+			c = c->has_parent ? find(ls, &c->parent) : NULL;
+		}
 		k->named = true;
 		return 0;
 	}

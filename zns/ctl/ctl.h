@@ -42,6 +42,7 @@ int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_pin(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_unpin(const struct ctl_cmd *cmd, int argc, char **argv);
+int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_fsck(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_zones(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv);
@@ -106,6 +107,11 @@ void ctl_session_close(struct ctl_session *s);
 int ctl_ls(struct zns_broker *b, ZnsPb__Response **out, struct zns_err *err);
 /* A restore lease on @id until the session ends; the answer has the one record. -ESTALE: removed. */
 int ctl_lease(struct ctl_session *s, const uint8_t *id, ZnsPb__Response **out, struct zns_err *err);
+/* The same with its parents, which follow it in the answer. */
+int ctl_lease_chain(struct ctl_session *s, const uint8_t *id, ZnsPb__Response **out, struct zns_err *err);
+bool ctl_is_dir(const char *path);
+/* The next of @ls after *at that has @c as its parent; NULL: no more. *at is 0 at first. */
+const ZnsPb__Checkpoint *ctl_next_child(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c, size_t *at);
 /* A whole id, also of one that is not there, or the beginning of one. */
 int ctl_resolve_id(struct ctl_session *s, const char *text, uint8_t id[ZNS_UUID_LEN], struct zns_err *err);
 /* Device and checkpoint that the handle in @dir names, as text (ZNS_UUID_STR each). */

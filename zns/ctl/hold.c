@@ -50,7 +50,7 @@ bool ctl_pinned(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c)
 	return false;
 }
 
-int ctl_lease(struct ctl_session *s, const uint8_t *id, ZnsPb__Response **out, struct zns_err *err)
+static int lease(struct ctl_session *s, const uint8_t *id, bool chain, ZnsPb__Response **out, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__RestoreBegin rb = ZNS_PB__RESTORE_BEGIN__INIT;
@@ -58,14 +58,43 @@ int ctl_lease(struct ctl_session *s, const uint8_t *id, ZnsPb__Response **out, s
 
 	rb.checkpoint.data = (uint8_t *)id;
 	rb.checkpoint.len = ZNS_UUID_LEN;
+	rb.has_chain = rb.chain = chain;
 	req.restore_begin = &rb;
 	ret = zns_broker_call(&s->broker, &req, out, err);
-	if (!ret && ((*out)->n_checkpoints != 1 || !(*out)->checkpoints[0]->manifest)) {
+	if (!ret && (!(*out)->n_checkpoints || !(*out)->checkpoints[0]->manifest)) {
 		zns_pb__response__free_unpacked(*out, NULL);
 		*out = NULL;
 		ret = zns_fail(err, -EPROTO, "the broker's answer has no checkpoint");
 	}
 	return ret;
+}
+
+int ctl_lease(struct ctl_session *s, const uint8_t *id, ZnsPb__Response **out, struct zns_err *err)
+{
+	return lease(s, id, false, out, err);
+}
+
+int ctl_lease_chain(struct ctl_session *s, const uint8_t *id, ZnsPb__Response **out, struct zns_err *err)
+{
+	return lease(s, id, true, out, err);
+}
+
+bool ctl_is_dir(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+const ZnsPb__Checkpoint *ctl_next_child(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c, size_t *at)
+{
+	while (*at < ls->n_checkpoints) {
+		const ZnsPb__Checkpoint *k = ls->checkpoints[(*at)++];
+
+		if (k->has_parent && k->parent.len == c->id.len && !memcmp(k->parent.data, c->id.data, c->id.len))
+			return k;
+	}
+	return NULL;
 }
 
 int ctl_resolve_id(struct ctl_session *s, const char *text, uint8_t id[ZNS_UUID_LEN], struct zns_err *err)

@@ -55,6 +55,27 @@ static int check_inventory(struct import *x, struct zns_err *err)
 	return 0;
 }
 
+/* An incremental dump: its parent must be on the device already. */
+static int find_parent(struct import *x, struct zns_err *err)
+{
+	bool linked = !faccessat(x->dir, "parent", F_OK, AT_SYMLINK_NOFOLLOW);
+	cleanup_close int dir = linked ? openat(x->dir, "parent", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	ZnsPb__Handle *h = NULL;
+
+	if (x->parent_id && zns_uuid_parse(x->parent_id, x->parent))
+		return zns_fail(err, -EINVAL, "--parent %s is no checkpoint id", x->parent_id);
+	if (!x->parent_id && dir >= 0 && !zns_handle_read(dir, &h, NULL)) {
+		memcpy(x->parent, h->checkpoint.data, ZNS_UUID_LEN);
+		zns_pb__handle__free_unpacked(h, NULL);
+	} else if (linked && !x->parent_id) {
+		return zns_fail(err, -EOPNOTSUPP, "%s is an incremental dump: import its parent first, then give --parent with that "
+				"checkpoint's id", x->path);
+	}
+	x->has_parent = linked || x->parent_id;
+	x->pre_dump = faccessat(x->dir, "pstree.img", F_OK, AT_SYMLINK_NOFOLLOW);
+	return 0;
+}
+
 static int cmp_file(const void *a, const void *b)
 {
 	return strcmp(((const struct import_file *)a)->name, ((const struct import_file *)b)->name);
@@ -69,9 +90,9 @@ int import_scan(struct import *x, struct zns_err *err)
 		return zns_fail_sys(err, -errno, "%s", x->path);
 	if (!faccessat(x->dir, ZNS_HANDLE_NAME, F_OK, AT_SYMLINK_NOFOLLOW))
 		return zns_fail(err, -EINVAL, "%s has a %s: its checkpoint is on a device already", x->path, ZNS_HANDLE_NAME);
-	if (!faccessat(x->dir, "parent", F_OK, AT_SYMLINK_NOFOLLOW))
-		return zns_fail(err, -EOPNOTSUPP, "%s is an incremental dump (it has a parent): its pages are not all in it", x->path);
-	ret = check_inventory(x, err);
+	ret = find_parent(x, err);
+	if (!ret)
+		ret = check_inventory(x, err);
 	return ret ? ret : import_list(x, NULL, err);
 }
 

@@ -24,6 +24,9 @@ struct import {
 	const char *handle_path;
 	int handle_dir;
 	bool made_handle_dir;
+	const char *parent_id;	/* --parent, or NULL */
+	bool has_parent, pre_dump;
+	uint8_t parent[ZNS_UUID_LEN];
 	struct ctl_progress prog;
 	struct zns_registered reg;
 	struct zns_broker broker;

@@ -52,9 +52,10 @@ static const struct ctl_cmd commands[] = {
 	  "  ID may be the beginning of one, or a directory that holds a handle\n" DEV_HELP, cmd_show },
 	{ "verify", "[DEV] ID|DIRECTORY|CONTAINER|--container NAME|--all", "read and check every byte of checkpoints",
 	  "  --container NAME  all checkpoints of one container\n  --all           all of the device\n" DEV_HELP, cmd_verify },
-	{ "export", "[DEV] ID|DIRECTORY DIR|FILE.tar|-", "a checkpoint as a plain CRIU image directory or archive of one",
+	{ "export", "[DEV] ID|DIRECTORY DIR|FILE.tar|- [--flatten]", "a checkpoint as a plain CRIU image directory or archive of one",
 	  "  ID may be the beginning of one, or a directory that holds a handle\n"
 	  "  DIR is new or empty; - is a tar archive on standard output\n"
+	  "  --flatten       an incremental one as if it had been dumped in full\n"
 	  "  --metadata-only all images but those of memory pages\n" DEV_HELP, cmd_export },
 	{ "mount", "[DEV] ID|DIRECTORY MOUNTPOINT", "a checkpoint's images as read-only files, for crit and other tools; umount ends it",
 	  "  ID may be the beginning of one, or a directory that holds a handle\n"
@@ -64,8 +65,11 @@ static const struct ctl_cmd commands[] = {
 	  "  --qos MIBPS       bandwidth to write with, as --zns-qos of criu\n"
 	  "  --admission share|wait[=S]|reject   as --zns-admission of criu\n"
 	  "  --handle NEWDIR   write a handle there, to restore from\n"
+	  "  --parent ID       of an incremental dump: the checkpoint that its parent was imported as\n"
 	  "  --join            DIR is a page server's, with the sender's other images copied into it: they go to the\n"
 	  "                    checkpoint whose pages came before\n" DEV_HELP, cmd_import },
+	{ "flatten", "[DEV] ID|DIRECTORY [--qos MIBPS]", "write an incremental checkpoint anew without its parents, under its id",
+	  "  --qos MIBPS     bandwidth to write with, as --zns-qos of criu\n" DEV_HELP, cmd_flatten },
 	{ "fsck", "[DEV] [--repair|--rebuild [--force]] [--dry-run]", "check the catalogue; write a new one from what can still be read",
 	  "  --repair        if it is damaged: from its readable records and the zones\n"
 	  "  --rebuild       also if it is gone: from the zones\n"

@@ -13,12 +13,13 @@ struct header {
 };
 _Static_assert(sizeof(struct header) == TAR_BLOCK, "a tar header is one block");
 
-static int put_header(int fd, const char *name, char type, uint64_t size, int64_t mtime_s)
+static int put_header(int fd, const char *name, char type, const char *to, uint64_t size, int64_t mtime_s)
 {
 	struct header h = { .typeflag = type, .magic = "ustar", .version = { '0', '0' } };
 	unsigned sum = 0;
 
 	memcpy(h.name, name, strnlen(name, sizeof(h.name)));
+	memcpy(h.linkname, to, strnlen(to, sizeof(h.linkname)));
 	snprintf(h.mode, sizeof(h.mode), "%07o", 0600);
 	snprintf(h.uid, sizeof(h.uid), "%07o", 0);
 	snprintf(h.gid, sizeof(h.gid), "%07o", 0);
@@ -57,10 +58,10 @@ int tar_begin_file(int fd, const char *name, uint64_t size, int64_t mtime_s)
 	if (n >= sizeof(pax))
 		return -ENAMETOOLONG;
 	if (n)
-		ret = put_header(fd, "pax", 'x', n, mtime_s);
+		ret = put_header(fd, "pax", 'x', "", n, mtime_s);
 	if (n && !ret)
 		ret = zns_write_all(fd, pax, sizeof(pax));
-	return ret ? ret : put_header(fd, name, '0', size > USTAR_SIZE_MAX ? 0 : size, mtime_s);
+	return ret ? ret : put_header(fd, name, '0', "", size > USTAR_SIZE_MAX ? 0 : size, mtime_s);
 }
 
 int tar_end_file(int fd, uint64_t size)
@@ -69,6 +70,13 @@ int tar_end_file(int fd, uint64_t size)
 	size_t pad = (TAR_BLOCK - size % TAR_BLOCK) % TAR_BLOCK;
 
 	return pad ? zns_write_all(fd, zero, pad) : 0;
+}
+
+int tar_symlink(int fd, const char *name, const char *to, int64_t mtime_s)
+{
+	if (strlen(name) > USTAR_NAME_MAX || strlen(to) > USTAR_NAME_MAX)
+		return -ENAMETOOLONG;
+	return put_header(fd, name, '2', to, 0, mtime_s);
 }
 
 int tar_end(int fd)

@@ -309,8 +309,10 @@ int zns_state_may_replace(struct zns_state *st, const ZnsPb__Checkpoint *c, int 
 	if (!old)
 		return zns_fail(err, code == -EINVAL ? -ENOENT : code, "no checkpoint %s in the store",
 				zns_uuid_format(c->id.data, id));
+	/* Without its parent it holds all pages itself (flatten). */
 	if (strcmp(old->ckpt->container, c->container) || old->ckpt->created_ns != c->created_ns ||
-	    ((old->ckpt->bytes != c->bytes || old->ckpt->pages_only != c->pages_only) && !completes(c, old->ckpt)))
+	    ((old->ckpt->bytes != c->bytes || old->ckpt->pages_only != c->pages_only) && !completes(c, old->ckpt) &&
+	     !(old->ckpt->has_parent && !c->has_parent)))
 		return zns_fail(err, code, "checkpoint %s differs in more than where it stands",
 				zns_uuid_format(c->id.data, id));
 	if (zns_version_cmp(c, old->ckpt) <= 0)

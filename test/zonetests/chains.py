@@ -1,0 +1,330 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+chains: what is done with checkpoints that have parents. The dirty tracking that makes them is the kernel's and tested
+in guests (incremental.py); here a plain dump is taken apart into a chain as CRIU would have written it, and imported.
+
+  chains.py list | run NAME... | run -a
+"""
+import json
+import shutil
+import struct
+import sys
+import tarfile
+from pathlib import Path
+
+import ztlib
+from ztchain import Chain
+from ztlib import Failed
+from ztscene import suite_main
+
+CASES = {}
+ROOM = ['--channels', '4', '--ways', '1', '--die-write-bw', '200', '--zones', '48', '--zone-size', '16M', '--timing', 'off']
+LEVELS = 4
+PAGE = 4096
+PARENT, PRESENT = 1, 4
+STOCK = ztlib.REPO / 'build' / 'zdtm' / 'stock' / 'criu' / 'criu'
+
+
+def case(func):
+    CASES[func.__name__.replace('_', '-')] = func
+    return func
+
+
+def expect(what, got, want):
+    if got != want:
+        raise Failed(f'{what} is {got}, not {want}')
+
+
+# ---- taking a dump apart -------------------------------------------------------------------------------
+
+def varint(buf, at):
+    value = shift = 0
+    while True:
+        byte = buf[at]
+        at += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return value, at
+
+
+def put_varint(value):
+    out = b''
+    while value > 127:
+        out += bytes([value & 127 | 128])
+        value >>= 7
+    return out + bytes([value])
+
+
+def records(raw):
+    """The messages behind two magic numbers, as {field: number}."""
+    at, found = 8, []
+    while at < len(raw):
+        size, = struct.unpack_from('<I', raw, at)
+        at += 4
+        end, fields = at + size, {}
+        while at < end:
+            key, at = varint(raw, at)
+            fields[key >> 3], at = varint(raw, at)
+        found.append(fields)
+    return found
+
+
+def entry(vaddr, pages, flags):
+    body = b'\x08' + put_varint(vaddr) + b'\x10' + put_varint(0) + b'\x20' + put_varint(flags) + b'\x28' + put_varint(pages)
+    return struct.pack('<I', len(body)) + body
+
+
+def owner(vaddr):
+    """The level whose dump a page was dirty for. Runs of some pages, so that entries meet in many ways."""
+    return (vaddr // PAGE // 7 * 2654435761 >> 4) % LEVELS
+
+
+def split_pages(raw, pages, level):
+    """Pagemap and pages image of a level: what is older than its last write is not what the task has now."""
+    head_end = 12 + struct.unpack_from('<I', raw, 8)[0]
+    out, content, at = bytearray(raw[:head_end]), bytearray(), 0
+    for fields in records(raw)[1:]:
+        nr = fields.get(5, fields.get(2))
+        expect('flags of a full dump', fields.get(4, PRESENT) & ~2, PRESENT)
+        run = None
+        for n in range(nr):
+            vaddr = fields[1] + n * PAGE
+            here = owner(vaddr) == level or level == LEVELS - 1
+            if here:
+                good = pages[at:at + PAGE] if owner(vaddr) == level else bytes([0xee]) * PAGE
+                content += good
+            flags = PRESENT if here else PARENT
+            if run and run[2] == flags:
+                run[1] += 1
+            else:
+                if run:
+                    out += entry(*run)
+                run = [vaddr, 1, flags]
+            at += PAGE
+        if run:
+            out += entry(*run)
+    return bytes(out), bytes(content)
+
+
+def take_apart(images, directory):
+    """[newest, …, oldest]: directories as a chain of pre-dumps and a dump leaves them."""
+    found = []
+    for level in range(LEVELS):
+        to = directory / f'level-{level}'
+        to.mkdir()
+        for path in images.glob('*.img'):
+            if level and not path.name.startswith(('pagemap-', 'pages-', 'inventory')):
+                continue
+            shutil.copy(path, to)
+        for path in to.glob('pagemap-*.img'):
+            raw = path.read_bytes()
+            name = f'pages-{records(raw)[0][1]}.img'
+            raw, pages = split_pages(raw, (images / name).read_bytes(), level)
+            path.write_bytes(raw)
+            (to / name).write_bytes(pages)
+        if level < LEVELS - 1:
+            (to / 'parent').symlink_to(f'../level-{level + 1}')
+        found.append(to)
+    return found
+
+
+class Parts:
+    """A task of which only such a chain is left, in plain directories and on zones."""
+
+    def __init__(self, scene, imported=True):
+        self.scene, self.device = scene, scene.device
+        self.chain = Chain(scene, stock=True)
+        self.chain.dump()
+        self.chain.gone()
+        self.dirs = take_apart(self.chain.images(0), self.chain.dir)
+        self.ids = []       # newest first, as the directories
+        if imported:
+            self.import_all()
+
+    def import_all(self):
+        for n in reversed(range(LEVELS)):
+            args = ['--container', 'chain']
+            if self.ids:
+                args += ['--parent', self.ids[0]]
+            if not n:
+                self.handle = self.chain.dir / 'handle'
+                args += ['--handle', str(self.handle)]
+            self.ids.insert(0, self.device.json('import', str(self.dirs[n]), *args)['id'])
+
+    def restore(self, images=None, extra=(), cfg=None):
+        self.chain.restore(images or self.handle, extra, cfg)
+        self.chain.end_task()
+
+    def ctl(self, code, *args):
+        done = self.device.ctl(*args)
+        if done.returncode != code:
+            raise Failed(f'znsctl {" ".join(args)}: exit {done.returncode}, not {code}: {done.stderr.strip()}')
+        if code and done.stderr.count('\n') != 1:
+            raise Failed(f'znsctl {" ".join(args)}: not one line: {done.stderr}')
+        return done.stdout + done.stderr
+
+    def left(self):
+        return sorted(c['id'] for c in self.device.checkpoints())
+
+
+def plain_criu(cfg):
+    """Stock CRIU where it is built (scripts/zdtm-sample --stock-only), else ours, which without zones is the same."""
+    import copy
+    other = copy.copy(cfg)
+    other.stock = True
+    if STOCK.exists():
+        other.criu = str(STOCK)
+    return other
+
+
+# ---- the cases -----------------------------------------------------------------------------------------
+
+@case
+def restored(scene):
+    """pages from all levels come back, by the handle, by the id, and the chain itself as plain files."""
+    parts = Parts(scene(ROOM, 1))
+    parts.restore(parts.dirs[0], cfg=plain_criu(parts.chain.cfg))    # the control: it is a chain as CRIU has it
+    parts.restore()
+    parts.chain.by_id(parts.ids[0])
+    parts.chain.end_task()
+    parts.chain.try_restore(parts.handle, ['--zns-checkpoint', parts.ids[1]]).must_fail('pre-dump')
+
+
+@case
+def shown(scene):
+    """ls, show and verify know the chain; verify reads all of it and finds a flipped bit in a parent."""
+    parts = Parts(scene(ROOM, 1))
+    listed = {c['id']: c for c in parts.device.checkpoints()}
+    expect('parents', [listed[i]['parent'] for i in parts.ids], [*parts.ids[1:], None])
+    expect('pre-dumps', [listed[i]['pre_dump'] for i in parts.ids], [False] + [True] * (LEVELS - 1))
+    text = parts.ctl(0, 'show', parts.ids[1])
+    if f'parent      {parts.ids[2]}' not in text or f'child       {parts.ids[0]}' not in text:
+        raise Failed(f'show says neither parent nor child: {text[:400]}')
+    checked = parts.device.json('verify', parts.ids[0])
+    expect('verified', [c['id'] for c in checked['checkpoints']], parts.ids)
+    done = parts.device.ctl('verify', parts.ids[1], '--json')
+    expect('verified from the middle', [c['id'] for c in json.loads(done.stdout)['checkpoints']], parts.ids[1:])
+
+
+@case
+def kept(scene):
+    """a parent of something that stays is removed by nobody: rm, rm --container, retention, gc; a chain goes as a whole."""
+    parts = Parts(scene(ROOM, 1))
+    ids = parts.ids
+    said = parts.ctl(1, 'rm', ids[2])
+    if ids[2] not in said or ids[1] not in said or 'flatten' not in said:
+        raise Failed(f'rm of a parent says: {said}')
+    parts.ctl(1, 'rm', ids[3], ids[2])
+    expect('checkpoints', parts.left(), sorted(ids))
+    parts.ctl(0, 'pin', ids[1])
+    gone = parts.device.json('rm', '--container', 'chain')
+    expect('removed by rm --container', [r['id'] for r in gone['removed']], [ids[0]])
+    expect('kept', (gone['pinned'], gone['parents']), (1, 2))
+    parts.ctl(0, 'unpin', ids[1])
+    parts.ctl(0, 'retain', 'chain', '--keep', '1')
+    parts.ctl(0, 'gc')
+    expect('checkpoints after gc', parts.left(), sorted(ids[1:]))
+    parts.restore_fails = parts.chain.try_restore(parts.handle)
+    parts.restore_fails.must_fail('deleted', 'znsctl rm')
+    gone = parts.device.json('rm', ids[3], ids[1], ids[2])
+    expect('removed, children first', [r['id'] for r in gone['removed']], ids[1:])
+
+
+@case
+def retained(scene):
+    """retention keeps the parents of the newest dump, and takes the older chain as a whole."""
+    parts = Parts(scene(ROOM, 1))
+    first = list(parts.ids)
+    parts.ctl(0, 'retain', 'chain', '--keep', '1')
+    parts.ids = []
+    shutil.rmtree(parts.handle)
+    parts.import_all()
+    expect('checkpoints', parts.left(), sorted(parts.ids))
+    if set(first) & set(parts.left()):
+        raise Failed('a part of the older chain is left')
+    parts.restore()
+
+
+@case
+def flattened(scene):
+    """flatten: same id, no parent, the handle stays good; children of it too; then its parents may go."""
+    parts = Parts(scene(ROOM, 1))
+    ids = parts.ids
+    said = parts.ctl(1, 'flatten', ids[3])
+    if 'whole already' not in said:
+        raise Failed(f'flatten of a full one says: {said}')
+    parts.device.json('flatten', ids[1])
+    expect('parents', [parts.device.json('show', i)['parent'] for i in ids], [ids[1], None, ids[3], None])
+    parts.ctl(0, 'rm', ids[2], ids[3])
+    parts.restore()
+    parts.device.json('flatten', str(parts.handle))
+    parts.ctl(0, 'rm', ids[1])
+    parts.restore()
+    parts.device.json('verify', '--all')
+    expect('fsck', parts.device.ctl('fsck').returncode, 0)
+
+
+@case
+def rebuilt(scene):
+    """a catalogue that is lost after a flatten: the rebuilt one has the whole version, and the chain of the others."""
+    scene = scene(ROOM, 1)
+    parts = Parts(scene)
+    parts.device.json('flatten', parts.ids[1])
+    scene.end_broker()
+    parts.ctl(0, 'fsck', '--rebuild', '--force', '--map', 'i % 4', '--zone-write-bw', '200')
+    listed = {c['id']: c['parent'] for c in parts.device.checkpoints()}
+    expect('parents', [listed[i] for i in parts.ids], [parts.ids[1], None, parts.ids[3], None])
+    parts.restore()
+
+
+@case
+def exported(scene):
+    """export as a chain of plain directories, as one flat one, and both as archives; plain CRIU restores each."""
+    parts = Parts(scene(ROOM, 1))
+    plain = plain_criu(parts.chain.cfg)
+    for flat in ([], ['--flatten']):
+        for suffix in ('', '.tar'):
+            target = parts.chain.dir / f'target{"-flat" if flat else ""}{suffix}'
+            parts.device.json('export', parts.ids[0], str(target), *flat)
+            if suffix:
+                with tarfile.open(target) as tar:
+                    target = Path(str(target)[:-4] + '-unpacked')
+                    tar.extractall(target)
+            expect('a link to the parent', (target / 'parent').is_symlink(), not flat)
+            parts.restore(target, cfg=plain)
+    print(f'     restored with {plain.criu}', flush=True)
+    again = parts.device.json('import', str(parts.chain.dir / 'target-flat'), '--container', 'again')
+    expect('parent', parts.device.json('show', again['id'])['parent'], None)
+
+
+@case
+def refused(scene):
+    """what makes no chain: each in one line, nothing changed."""
+    scene = scene(ROOM, 1)
+    parts = Parts(scene, imported=False)
+    before = scene.ids()
+    said = parts.ctl(1, 'import', str(parts.dirs[0]))
+    if 'import its parent first' not in said:
+        raise Failed(f'import of an incremental dump says: {said}')
+    parts.ctl(1, 'import', str(parts.dirs[0]), '--parent', '01234567-0123-4123-8123-0123456789ab')
+    parts.ctl(1, 'import', str(parts.dirs[0]), '--parent', 'nonsense')
+    scene.dump(['--zns-parent', 'nonsense']).must_fail('no checkpoint id')
+    scene.dump(['--zns-parent', '01234567-0123-4123-8123-0123456789ab']).must_fail('no such parent')
+    scene.dump(['--prev-images-dir', str(parts.dirs[0])]).must_fail('plain image directory')
+    scene.unharmed()
+    expect('checkpoints', scene.ids(), before)
+    parts.import_all()
+    other = scene.dir / 'plain'
+    other.mkdir()
+    done = parts.chain.cfg
+    args = ['dump', '-t', str(scene.task.pid), '-D', str(other), '--prev-images-dir', str(parts.handle), '-o', 'log', '-v4']
+    code = ztlib.run_criu(done, args, scene.dir / 'plain.log', scene.device.env).returncode
+    if not code or 'plain one cannot follow' not in (scene.dir / 'plain.log.stderr').read_text() + \
+            ((other / 'log').read_text() if (other / 'log').exists() else ''):
+        raise Failed(f'a plain dump on a parent on zones: exit {code}')
+
+
+if __name__ == '__main__':
+    sys.exit(suite_main(__doc__, 'chains', CASES))

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_FLAT_H
+#define ZNS_FLAT_H
+/*
+ * A chain read as if its newest checkpoint had been dumped in full: pagemaps without references to parents, pages images
+ * with the pages that those lead to. Every other image is as it is. Not thread-safe.
+ */
+#include "zns/chain.h"
+
+struct zns_flat;
+
+/*
+ * Reads the pagemaps of all levels. @c is borrowed. -EBADMSG: a pagemap that cannot be read, or a page that none of the
+ * checkpoints has.
+ */
+int zns_flat_new(struct zns_chain *c, struct zns_flat **out, struct zns_err *err);
+void zns_flat_free(struct zns_flat *f);	/* NULL is fine */
+
+/* Images by number, in the order of the checkpoint's manifest. */
+uint32_t zns_flat_images(const struct zns_flat *f);
+const char *zns_flat_name(const struct zns_flat *f, uint32_t n);
+uint64_t zns_flat_size(const struct zns_flat *f, uint32_t n);	/* bytes */
+uint64_t zns_flat_bytes(const struct zns_flat *f);	/* of all */
+/* Read [off, off + len), all of it; -ENODATA: beyond the image. */
+int zns_flat_read(struct zns_flat *f, uint32_t n, uint64_t off, void *buf, size_t len, struct zns_err *err);
+
+#endif
