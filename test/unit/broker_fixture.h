@@ -55,6 +55,8 @@ static inline void msleep(unsigned ms)
 	nanosleep(&ts, NULL);
 }
 
+static uint32_t fx_ceiling;	/* MiB/s that the device writes as a whole; 0: what its groups do */
+
 static inline void fx_open(struct fx *f, uint32_t max_open, uint32_t max_active, uint32_t groups)
 {
 	ZnsPb__Profile p = ZNS_PB__PROFILE__INIT;
@@ -106,6 +108,8 @@ static inline void fx_open(struct fx *f, uint32_t max_open, uint32_t max_active,
 	p.zone_write_mibps = 100;
 	p.zone_read_mibps = 400;
 	p.confidence = 1;
+	p.has_device_write_mibps = fx_ceiling > 0;
+	p.device_write_mibps = fx_ceiling;
 	p.groups = gp;
 	p.n_groups = groups;
 	p.zone_group = map;

@@ -13,6 +13,16 @@ static int setup_groups(void **state)
 	return 0;
 }
 
+static int setup_ceiling(void **state)
+{
+	int ret;
+
+	fx_ceiling = 500;
+	ret = setup_groups(state);
+	fx_ceiling = 0;
+	return ret;
+}
+
 static int setup_one(void **state)
 {
 	struct fx *f = calloc(1, sizeof(*f));
@@ -93,6 +103,47 @@ static void caps_are_told(void **state)
 	zns_broker_close(&a);
 	zns_broker_close(&b);
 	zns_broker_close(&c);
+}
+
+/* Eight groups of 100 MiB/s, but the device writes 500 as a whole. */
+static void ceiling_of_the_device(void **state)
+{
+	struct zns_broker a = client(*state), b = client(*state), c = client(*state), e = client(*state);
+	ZnsPb__DumpBegin d;
+	REQ(q);
+
+	begin_request(&q, &d, "a", 501, "share", NULL);
+	refused(&a, &q, -ERANGE, "at most 500 MiB/s, which is all that the device writes as a whole");
+	/* promises together stay below it, and those who share keep to the rest */
+	assert_int_equal(begin_capped(&a, "a", 300, 0, "reject", NULL), 0);
+	begin_request(&q, &d, "b", 201, "reject", NULL);
+	refused(&b, &q, -EBUSY, "of the 500 that the device writes as a whole 200 are not promised");
+	assert_int_equal(begin_capped(&b, "b", 300, 0, "share", "200 are not promised: at most these, of 300"), 200);
+	assert_int_equal(begin_capped(&c, "c", 80, 0, "share", NULL), 80);
+	assert_int_equal(progress(&b, 0, 0), 120);
+	assert_int_equal(progress(&a, 0, 0), 0);
+	/* a promise more is a part less for each of those who share */
+	assert_int_equal(begin_capped(&e, "e", 100, 0, "reject", NULL), 0);
+	assert_int_equal(progress(&b, 0, 0), 50);
+	assert_int_equal(progress(&c, 0, 0), 50);
+	abort_dump(&e);
+	/* what was promised is free again, and all zones together cannot go beyond it */
+	abort_dump(&a);
+	assert_int_equal(progress(&b, 0, 0), 0);
+	assert_int_equal(progress(&c, 0, 0), 0);
+	abort_dump(&b);
+	abort_dump(&c);
+	/* without promises: max-min fair shares of it, by what was asked, and what is left alike */
+	assert_int_equal(begin_capped(&a, "a", 400, 0, "share", NULL), 0);
+	assert_int_equal(begin_capped(&b, "b", 400, 0, "share", NULL), 250);
+	assert_int_equal(progress(&a, 0, 0), 250);
+	assert_int_equal(begin_capped(&c, "c", 50, 0, "share", NULL), 50);
+	assert_int_equal(progress(&a, 0, 0), 225);
+	assert_int_equal(progress(&b, 0, 0), 225);
+	zns_broker_close(&a);
+	zns_broker_close(&b);
+	zns_broker_close(&c);
+	zns_broker_close(&e);
 }
 
 static void progress_is_shown(void **state)
@@ -313,6 +364,7 @@ static void damaged_statistics_do_no_harm(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(ceiling_of_the_device, setup_ceiling, teardown),
 		G(caps_are_told),
 		G(progress_is_shown),
 		O(one_domain_accounts),

@@ -121,6 +121,42 @@ static void maps(void **state)
 		assert_true(map.confidence > 0.999);
 		assert_in_range(map.zone_write_mibps, 96, 104);
 		assert_in_range(map.zone_read_mibps, 375, 415);
+		assert_int_equal(map.device_write_mibps, 0);
+		assert_all_empty(d);
+		assert_cheap(d);
+		zns_probe_fini(&map);
+		zns_dev_close(d);
+		unlink(dev_path);
+	}
+}
+
+/* The groups are told apart all the same; what limits them together is measured where it can be reached. */
+static void ceiling(void **state)
+{
+	static const struct {
+		uint32_t ways, controller, max_active, jitter, low, high;
+	} t[] = {
+		{ 4, 1000, 0, 0, 950, 1020 },
+		{ 4, 1600, 0, 5, 1500, 1640 },
+		{ 4, 3150, 0, 0, 0, 0 },	/* less by next to nothing */
+		{ 2, 1000, 0, 0, 950, 1020 },
+		{ 4, 1000, 9, 0, 0, 0 },	/* no more than nine zones can be written at once */
+	};
+
+	for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(t); i++) {
+		struct zns_emu_params p = timed(512, 8, t[i].ways);
+		struct zns_probe_params par = { .seed = i };
+		struct zns_dev *d;
+
+		p.controller_mibps = t[i].controller;
+		p.max_active = p.max_open = t[i].max_active;
+		d = make(&p, t[i].jitter);
+		assert_ok(zns_probe_run(d, &par, &map, &err));
+		assert_int_equal(map.nr_groups, 8 * t[i].ways);
+		print_message("controller %u MiB/s, %u dies: %u found, %.1f x one zone, %llu of %llu units\n", t[i].controller,
+			      8 * t[i].ways, map.device_write_mibps, map.scaling, (unsigned long long)(map.written / map.unit),
+			      (unsigned long long)(zns_probe_budget(&d->geo, map.unit) / map.unit));
+		assert_in_range(map.device_write_mibps, t[i].low, t[i].high);
 		assert_all_empty(d);
 		assert_cheap(d);
 		zns_probe_fini(&map);
@@ -566,7 +602,7 @@ static void wall_clock(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(maps), T(one_domain), T(foreign_zones), T(bad_zone), T(refusals), T(another_drive),
+		T(maps), T(ceiling), T(one_domain), T(foreign_zones), T(bad_zone), T(refusals), T(another_drive),
 		T(reads_apart_writes_together), T(reads_and_writes_disagree), T(stop_and_resume), T(damaged_state),
 		T(leftovers), T(killed), T(verify), T(wall_clock),
 	};

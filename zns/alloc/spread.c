@@ -112,7 +112,8 @@ static void join(struct spread *s, uint32_t group)
 }
 
 /* Who is there, and what each has and should have; returns the newcomer's fair share, in zones' worth. */
-static double take_stock(struct spread *s, uint32_t nr, const uint32_t *order, uint32_t found, double want)
+static double take_stock(struct spread *s, uint32_t nr, const uint32_t *order, uint32_t found, double want,
+			 double ceiling)
 {
 	cleanup_free double *wants = calloc(s->nr_sharers + 1, sizeof(*wants));
 	cleanup_free bool *there = calloc(nr ? nr : 1, sizeof(*there));
@@ -133,7 +134,8 @@ static double take_stock(struct spread *s, uint32_t nr, const uint32_t *order, u
 	for (i = 0; i < nr; i++)
 		capacity += there[i];
 	wants[s->nr_sharers] = want;
-	fair = zns_alloc_fair(wants, s->nr_sharers + 1, capacity);
+	fair = zns_alloc_fair(wants, s->nr_sharers + 1,
+			      ceiling > 0 ? zns_min(ceiling, (double)capacity) : (double)capacity);
 	for (i = 0; i < s->nr_sharers; i++) {
 		s->party[i].fair = zns_min(wants[i], fair);
 		for (k = 0; k < s->sharers[i].nr_groups; k++)
@@ -144,7 +146,7 @@ static double take_stock(struct spread *s, uint32_t nr, const uint32_t *order, u
 
 uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr, const struct zns_sharer *sharers,
 			  uint32_t nr_sharers, double want, uint32_t least, uint32_t most, uint32_t first,
-			  uint32_t *order, uint32_t found)
+			  double ceiling, uint32_t *order, uint32_t found)
 {
 	cleanup_free struct party *party = calloc(nr_sharers + 1, sizeof(*party));
 	cleanup_free uint32_t *users = calloc(nr ? nr : 1, sizeof(*users));
@@ -155,7 +157,7 @@ uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr, con
 	most = zns_min(most, found);
 	if (!party || !users)
 		return zns_min(least, most);
-	fair = take_stock(&s, nr, order, found, want);
+	fair = take_stock(&s, nr, order, found, want, ceiling);
 	for (n = 0; n < most; n++) {
 		uint32_t best = n, group;
 		struct offer o = offer_of(&s, order[n]);

@@ -59,6 +59,9 @@ static int check_rate(struct znsd *d, struct ask *a, struct zns_err *err)
 	budget = zns_min(budget, 256u);
 	max = zns_alloc_max_qos(groups, budget, budget, d->zone_mibps);
 	bound = zns_min(groups, budget);
+	if (d->ceiling_mibps && d->ceiling_mibps < max && a->qos > d->ceiling_mibps)
+		return zns_fail(err, -ERANGE, "QoS of %u MiB/s exceeds what %s can promise: at most %u MiB/s, which is all that the device writes as a whole",
+				a->qos, d->reg.path, d->ceiling_mibps);
 	if (a->qos > max)
 		return zns_fail(err, -ERANGE, "QoS of %u MiB/s exceeds what %s can promise: at most %u MiB/s (%u %s x %u MiB/s)",
 				a->qos, d->reg.path, max, bound, budget < groups ? "open zones" : "groups", d->zone_mibps);

@@ -141,6 +141,9 @@ static int choose_strict(struct znsd *d, const struct ask *a, struct choice *ch,
 	if (budget_tenant_qos(d, &a->tenant) < a->qos)
 		return busy(ch, "%u MiB/s are wanted and %u of %u are left to tenant `%.100s`", a->qos,
 			    budget_tenant_qos(d, &a->tenant), a->tenant.total_qos_mibps, a->tenant.who);
+	if (ceiling_left(d) < a->qos)
+		return busy(ch, "%u MiB/s are wanted, and of the %u that the device writes as a whole %u are not promised",
+			    a->qos, d->ceiling_mibps, ceiling_left(d));
 	ch->width = a->needed;
 	ch->nr_meta = a->separate;
 	return 0;
@@ -174,7 +177,8 @@ static uint32_t spread(struct znsd *d, const struct ask *a, struct choice *ch, u
 
 	while (first < found && reserved_by(own, ch->order[first]))
 		first++;
-	return zns_alloc_spread(ch->gs, d->nr_groups, s, nr, want, a->needed, most, first, ch->order, found);
+	return zns_alloc_spread(ch->gs, d->nr_groups, s, nr, want, a->needed, most, first,
+				ceiling_share(d), ch->order, found);
 }
 
 /* With sharing: groups are added until their fair shares sum to the rate, or something is used up. */
@@ -213,6 +217,9 @@ static int choose_share(struct znsd *d, const struct ask *a, struct choice *ch, 
 	} else if (less) {
 		snprintf(ch->note, sizeof(ch->note), "little %s: %u zones of %u, about %u MiB/s of %u", less, ch->width,
 			 a->needed, (unsigned)rate_of(d, ch, ch->width), a->qos);
+	} else if (ceiling_left(d) < want) {
+		snprintf(ch->note, sizeof(ch->note), "of the %u MiB/s that the device writes as a whole %u are not promised: at most these, of %u",
+			 d->ceiling_mibps, ceiling_left(d), a->qos);
 	} else if (rate_of(d, ch, ch->width) < want && !rate_one_domain(d)) {
 		snprintf(ch->note, sizeof(ch->note), "groups are shared or used up: %u zones, about %u MiB/s of %u",
 			 ch->width, (unsigned)rate_of(d, ch, ch->width), a->qos);

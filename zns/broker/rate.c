@@ -84,7 +84,10 @@ static uint32_t spare_share(const struct znsd *d, uint32_t spare)
 uint32_t rate_limit(const struct znsd *d, const struct lease *l)
 {
 	uint32_t promised = rate_promised(d), cap = cap_of(l), rate, least = zns_max(1u, d->zone_mibps / 200);
+	uint32_t ceiling = ceiling_limit(d, l);
 
+	if (ceiling)
+		return cap ? zns_min(ceiling, cap) : ceiling;
 	if (!rate_one_domain(d) || !promised || (d->leases == l && !l->next))
 		return cap;
 	rate = spare_share(d, d->zone_mibps - zns_min(d->zone_mibps, promised));

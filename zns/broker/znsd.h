@@ -159,6 +159,7 @@ struct znsd {
 	struct zns_dev *dev;
 	struct zns_store *store;
 	uint32_t zone_mibps;
+	uint32_t ceiling_mibps;	/* what all groups together are written with; 0: their sum */
 	struct zn_zone *zones;
 	uint32_t nr_zones;
 	struct zn_group *groups;
@@ -330,6 +331,11 @@ int rate_check_cap(const ZnsPb__DumpBegin *q, struct zns_err *err);
 int rate_admit(const struct znsd *d, uint32_t qos_mibps, uint32_t *promise, char *why, size_t len);
 uint32_t rate_limit(const struct znsd *d, const struct lease *l);	/* MiB/s in force for it; 0: none */
 int handle_progress(struct znsd *d, struct conn *c, const ZnsPb__Progress *q, struct reply *rep);
+
+/* ceiling.c: a device that as a whole writes less than its groups could */
+uint32_t ceiling_left(const struct znsd *d);	/* MiB/s not promised yet; UINT32_MAX: no ceiling */
+uint32_t ceiling_limit(const struct znsd *d, const struct lease *l);	/* MiB/s for a dump; 0: none */
+double ceiling_share(const struct znsd *d);	/* in zones' worth, what is left to dumps that share; 0: no ceiling */
 
 /* stats.c */
 void restores_load(struct znsd *d);

@@ -35,6 +35,7 @@ static int groups_init(struct znsd *d, struct zns_err *err)
 	if (!p || !p->n_groups || p->n_zone_group != d->nr_zones)
 		return zns_fail(err, -EBADMSG, "%s: its profile does not cover its zones; run znsctl format", d->reg.path);
 	d->zone_mibps = p->zone_write_mibps ? p->zone_write_mibps : 1;
+	d->ceiling_mibps = p->n_groups > 1 ? p->device_write_mibps : 0;
 	d->nr_groups = p->n_groups;
 	d->groups = znsd_alloc(d->nr_groups * sizeof(*d->groups));
 	for (i = 0; i < d->nr_groups; i++)

@@ -173,6 +173,9 @@ static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 			       m->nr_groups);
 		printf("one zone: %u MiB/s written, %u MiB/s read; confidence %.4f, %u zones unknown; stored\n",
 		       m->zone_write_mibps, m->zone_read_mibps, m->confidence, m->nr_unknown);
+		if (m->device_write_mibps)
+			printf("the device as a whole: %u MiB/s written, less than its groups together; promises stay below\n",
+			       m->device_write_mibps);
 		if (m->nr_failed)
 			printf("%u zones could not be written and are left out: %s\n", m->nr_failed, m->failure);
 		print_cost(k);
@@ -194,6 +197,8 @@ static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 	json_object_object_add(j, "zone_write_mibps", json_object_new_int64(m->zone_write_mibps));
 	json_object_object_add(j, "zone_read_mibps", json_object_new_int64(m->zone_read_mibps));
 	json_object_object_add(j, "scaling", json_object_new_double(m->scaling));
+	json_object_object_add(j, "device_write_mibps",
+			       m->device_write_mibps ? json_object_new_int64(m->device_write_mibps) : NULL);
 	json_object_object_add(j, "channel_loss", m->channel_loss > 0 ? json_object_new_double(m->channel_loss) : NULL);
 	json_cost(j, k);
 	return ctl_print_json(j);

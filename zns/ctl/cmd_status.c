@@ -344,6 +344,8 @@ static int groups_json(const ZnsPb__Profile *p)
 		json_object_object_add(j, "method", json_object_new_string(p->method));
 	if (p->has_scaling)
 		json_object_object_add(j, "scaling", json_object_new_double(p->scaling));
+	if (p->has_device_write_mibps)
+		json_object_object_add(j, "device_write_mibps", json_object_new_int64(p->device_write_mibps));
 	if (p->has_created_ns)
 		json_object_object_add(j, "created", ctl_json_time(p->created_ns));
 	json_object_object_add(j, "unknown_zones", p->has_unknown_group ? group_zones(p, p->unknown_group) : json_object_new_array());

@@ -116,6 +116,8 @@ int ctl_probed_profile(const struct zns_probe_map *m, const ZnsPb__Profile *old,
 	p->confidence = m->confidence;
 	p->has_scaling = 1;
 	p->scaling = m->scaling;
+	p->has_device_write_mibps = m->device_write_mibps > 0;
+	p->device_write_mibps = m->device_write_mibps;
 	p->has_created_ns = 1;
 	p->created_ns = zns_now_ns();
 	*out = p;

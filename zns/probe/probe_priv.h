@@ -92,6 +92,7 @@ double probe_spread(double *v, uint32_t n, double median);	/* robust standard de
 
 /* rates.c, dies.c, channels.c, check.c */
 int probe_rates(struct probe *p, struct zns_err *err);
+int probe_ceiling(struct probe *p, struct zns_err *err);	/* when groups are known */
 int probe_dies(struct probe *p, struct zns_err *err);
 int probe_channels(struct probe *p, struct zns_err *err);
 int probe_find_border(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err);

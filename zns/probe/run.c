@@ -181,6 +181,8 @@ static int phases(struct probe *p, struct zns_err *err)
 	}
 	if (m->phase == ZNS_PROBE_CHECK)
 		rc = probe_check(p, err);
+	if (!rc)
+		rc = probe_ceiling(p, err);
 	return rc;
 }
 

@@ -49,11 +49,11 @@ double zns_alloc_fair(const double *wants, uint32_t nr, double capacity);
  * wants @want zones' worth should take, and returns how many: at least @least (less where more would only hurt others),
  * at most @most. The first @first of @order are its own already and stay there. Groups nobody holds come first; others
  * are taken from whoever keeps its max-min fair share without them, one here and one there, until the newcomer has its
- * own fair share. @sharers are the dumps that run, each writing all of its groups and getting an equal part of each.
+ * own fair share; of @ceiling zones' worth, where all groups together give no more (0: they do). @sharers are the dumps that run, each writing all of its groups and getting an equal part of each.
  */
 uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr, const struct zns_sharer *sharers,
 			  uint32_t nr_sharers, double want, uint32_t least, uint32_t most, uint32_t first,
-			  uint32_t *order, uint32_t found);
+			  double ceiling, uint32_t *order, uint32_t found);
 
 enum zns_apart {
 	ZNS_APART_NONE,		/* there is only one group */

@@ -69,6 +69,7 @@ struct zns_probe_map {
 	double confidence;	/* mean over the zones that can be used; an unknown one counts 0 */
 	uint32_t zone_write_mibps, zone_read_mibps;	/* one zone alone */
 	double scaling;		/* what up to 8 zones written together get, as a multiple of one alone */
+	uint32_t device_write_mibps;	/* zones of all groups together, where that is notably less than their sum; else 0 */
 	double channel_loss;	/* what two dies on a channel lose against one alone, reading: 0.19 is 19 %; 0 unknown */
 	uint32_t unit;		/* bytes, as used */
 	/* what it took */

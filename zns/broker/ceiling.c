@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A device that as a whole writes less than its groups could (a controller, a link). Groups of one's own are no promise
+ * there unless the promises together stay below what the device gives, and those who share keep to the rest: each is
+ * told to go no faster than its max-min fair share of it.
+ */
+#include "znsd.h"
+
+static uint64_t promised(const struct znsd *d)
+{
+	const struct lease *l;
+	uint64_t sum = 0;
+
+	for (l = d->leases; l; l = l->next)
+		if (l->dump && l->promised)
+			sum += l->qos_mibps;
+	return sum;
+}
+
+uint32_t ceiling_left(const struct znsd *d)
+{
+	uint64_t p = promised(d);
+
+	if (!d->ceiling_mibps)
+		return UINT32_MAX;
+	return p < d->ceiling_mibps ? (uint32_t)(d->ceiling_mibps - p) : 0;
+}
+
+double ceiling_share(const struct znsd *d)
+{
+	return d->ceiling_mibps ? zns_max((double)ceiling_left(d) / d->zone_mibps, 0.01) : 0;
+}
+
+/* What it asked for, and as much as its zones could take. */
+static double want_of(const struct znsd *d, const struct lease *l)
+{
+	return zns_max(1.0, zns_min((double)l->qos_mibps, (double)l->nr_groups * d->zone_mibps));
+}
+
+static double most_of(const struct znsd *d, const struct lease *l)
+{
+	return zns_max(1.0, (double)l->nr_groups * d->zone_mibps);
+}
+
+/*
+ * Everybody's share of what was asked for first; what is left of the rest is shared alike, as far as zones go. A limit
+ * is named only where all together could go beyond.
+ */
+uint32_t ceiling_limit(const struct znsd *d, const struct lease *l)
+{
+	double rest = ceiling_left(d), sum = 0, most = 0, base, level;
+	cleanup_free double *v = NULL;
+	const struct lease *o;
+	uint32_t n = 0;
+
+	if (!d->ceiling_mibps || !l->dump || l->promised)
+		return 0;
+	for (o = d->leases; o; o = o->next, n++)
+		if (o->dump && !o->promised)
+			most += most_of(d, o);
+	if (most <= rest)
+		return 0;
+	v = znsd_alloc((n + 1) * sizeof(*v));
+	for (o = d->leases, n = 0; o; o = o->next)
+		if (o->dump && !o->promised)
+			v[n++] = want_of(d, o);
+	level = zns_alloc_fair(v, n, rest);
+	base = zns_min(want_of(d, l), level);
+	for (o = d->leases, n = 0; o; o = o->next) {
+		if (!o->dump || o->promised)
+			continue;
+		sum += zns_min(want_of(d, o), level);
+		v[n++] = most_of(d, o) - zns_min(want_of(d, o), level);
+	}
+	if (sum < rest)
+		base += zns_min(most_of(d, l) - base, zns_alloc_fair(v, n, rest - sum));
+	return (uint32_t)zns_max(base, 1.0);
+}
