@@ -88,11 +88,42 @@ int zns_store_append(struct zns_store *s, uint16_t type, const ProtobufCMessage 
 	return append(s, type, msg, NULL, err);
 }
 
+struct change {
+	uint16_t type;
+	const ProtobufCMessage *msg;
+	const char *container;	/* whose it is; or NULL */
+	const ZnsPb__KeyLine *key;	/* written behind it; or NULL */
+	void (*apply)(struct zns_state *st, struct zns_ent *e);	/* cannot fail */
+};
+
+/* What nearly all of them are once @c has been found right. */
+static int change(struct zns_store *s, const struct change *c, struct zns_err *err)
+{
+	int rc = zns_state_room(&s->st, err);
+	struct zns_ent *e;
+	void *copy;
+
+	if (rc)
+		return rc;
+	copy = zns_store_copy(c->msg, err);
+	if (!copy)
+		return -ENOMEM;
+	e = zns_state_ent(&s->st, copy, c->container, err);
+	if (!e)
+		return -ENOMEM;
+	rc = append(s, c->type, c->msg, c->key, err);
+	if (rc) {
+		zns_state_ent_drop(&s->st, e);
+		return rc;
+	}
+	c->apply(&s->st, e);
+	zns_state_compact(&s->st);
+	return 0;
+}
+
 int zns_store_commit(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_err *err)
 {
-	ZnsPb__Checkpoint *copy;
 	ZnsPb__KeyLine key;
-	struct zns_ent *e;
 	int rc;
 
 	rc = writable(s, err);
@@ -104,31 +135,13 @@ int zns_store_commit(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns
 		rc = zns_state_may_add(&s->st, c, -EINVAL, err);
 	if (!rc)
 		rc = zns_store_may_grow(s, zns_state_rec(&s->st, &c->base) + zns_state_key_rec(&s->st, c), err);
-	if (!rc)
-		rc = zns_state_room(&s->st, err);
-	if (rc)
-		return rc;
-	copy = zns_store_copy(&c->base, err);
-	if (!copy)
-		return -ENOMEM;
-	e = zns_state_ent(&s->st, &copy->base, copy->container, err);
-	if (!e)
-		return -ENOMEM;
-	rc = append(s, ZNS_FRAME_CHECKPOINT, &c->base, zns_state_key(c, &key) ? &key : NULL, err);
-	if (rc) {
-		zns_state_ent_drop(&s->st, e);
-		return rc;
-	}
-	zns_state_add(&s->st, e);
-	zns_state_compact(&s->st);
-	return 0;
+	return rc ? rc : change(s, &(struct change){ .type = ZNS_FRAME_CHECKPOINT, .msg = &c->base, .container = c->container,
+						    .key = zns_state_key(c, &key) ? &key : NULL, .apply = zns_state_add }, err);
 }
 
 int zns_store_move(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_err *err)
 {
 	const struct zns_ent *old;
-	ZnsPb__Checkpoint *copy;
-	struct zns_ent *e;
 	size_t rec;
 	int rc;
 
@@ -145,30 +158,14 @@ int zns_store_move(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_e
 	rec = zns_state_rec(&s->st, &c->base) + zns_state_key_rec(&s->st, c);	/* of which the second stands already */
 	if (rec > old->rec)
 		rc = zns_store_may_grow(s, rec - old->rec, err);
-	if (!rc)
-		rc = zns_state_room(&s->st, err);
-	if (rc)
-		return rc;
-	copy = zns_store_copy(&c->base, err);
-	if (!copy)
-		return -ENOMEM;
-	e = zns_state_ent(&s->st, &copy->base, copy->container, err);
-	if (!e)
-		return -ENOMEM;
-	rc = zns_store_append(s, ZNS_FRAME_MOVED, &c->base, err);
-	if (rc) {
-		zns_state_ent_drop(&s->st, e);
-		return rc;
-	}
-	zns_state_replace(&s->st, e);
-	return 0;
+	return rc ? rc : change(s, &(struct change){ .type = ZNS_FRAME_MOVED, .msg = &c->base, .container = c->container,
+						    .apply = zns_state_replace }, err);
 }
 
 int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, struct zns_err *err)
 {
-	ZnsPb__Tombstone t = ZNS_PB__TOMBSTONE__INIT, *copy;
+	ZnsPb__Tombstone t = ZNS_PB__TOMBSTONE__INIT;
 	const struct zns_ent *victim;
-	struct zns_ent *e;
 	char str[ZNS_UUID_STR];
 	int rc;
 
@@ -187,30 +184,12 @@ int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, str
 	t.created_ns = victim->ckpt->created_ns;
 	t.has_encrypted = t.encrypted = victim->ckpt->crypt != NULL;
 	rc = zns_check_tombstone(&t, -EINVAL, err);
-	if (!rc)
-		rc = zns_state_room(&s->st, err);
-	if (rc)
-		return rc;
-	copy = zns_store_copy(&t.base, err);
-	if (!copy)
-		return -ENOMEM;
-	e = zns_state_ent(&s->st, &copy->base, NULL, err);
-	if (!e)
-		return -ENOMEM;
-	rc = zns_store_append(s, ZNS_FRAME_TOMBSTONE, &copy->base, err);
-	if (rc) {
-		zns_state_ent_drop(&s->st, e);
-		return rc;
-	}
-	zns_state_bury(&s->st, e);
-	zns_state_compact(&s->st);
-	return 0;
+	return rc ? rc : change(s, &(struct change){ .type = ZNS_FRAME_TOMBSTONE, .msg = &t.base,
+						    .apply = zns_state_bury }, err);
 }
 
 int zns_store_reserve(struct zns_store *s, const ZnsPb__Reservation *r, struct zns_err *err)
 {
-	ZnsPb__Reservation *copy;
-	struct zns_ent *e;
 	int rc;
 
 	rc = writable(s, err);
@@ -218,23 +197,8 @@ int zns_store_reserve(struct zns_store *s, const ZnsPb__Reservation *r, struct z
 		rc = zns_check_reservation(r, &s->st.lim, -EINVAL, err);
 	if (!rc)
 		rc = zns_store_may_grow(s, zns_state_rec(&s->st, &r->base), err);
-	if (!rc)
-		rc = zns_state_room(&s->st, err);
-	if (rc)
-		return rc;
-	copy = zns_store_copy(&r->base, err);
-	if (!copy)
-		return -ENOMEM;
-	e = zns_state_ent(&s->st, &copy->base, copy->container, err);
-	if (!e)
-		return -ENOMEM;
-	rc = zns_store_append(s, ZNS_FRAME_RESERVATION, &copy->base, err);
-	if (rc) {
-		zns_state_ent_drop(&s->st, e);
-		return rc;
-	}
-	zns_state_reserve(&s->st, e);
-	return 0;
+	return rc ? rc : change(s, &(struct change){ .type = ZNS_FRAME_RESERVATION, .msg = &r->base, .container = r->container,
+						    .apply = zns_state_reserve }, err);
 }
 
 int zns_store_release(struct zns_store *s, const char *container, struct zns_err *err)
@@ -285,8 +249,6 @@ int zns_store_set_profile(struct zns_store *s, const ZnsPb__Profile *p, struct z
 
 int zns_store_retain(struct zns_store *s, const ZnsPb__Retention *r, struct zns_err *err)
 {
-	ZnsPb__Retention *copy;
-	struct zns_ent *e;
 	int rc;
 
 	rc = writable(s, err);
@@ -296,31 +258,13 @@ int zns_store_retain(struct zns_store *s, const ZnsPb__Retention *r, struct zns_
 		return 0;
 	if (!rc && (r->keep || r->ttl_s))
 		rc = zns_store_may_grow(s, zns_state_rec(&s->st, &r->base), err);
-	if (!rc)
-		rc = zns_state_room(&s->st, err);
-	if (rc)
-		return rc;
-	copy = zns_store_copy(&r->base, err);
-	if (!copy)
-		return -ENOMEM;
-	e = zns_state_ent(&s->st, &copy->base, copy->container, err);
-	if (!e)
-		return -ENOMEM;
-	rc = zns_store_append(s, ZNS_FRAME_RETENTION, &copy->base, err);
-	if (rc) {
-		zns_state_ent_drop(&s->st, e);
-		return rc;
-	}
-	zns_state_retain(&s->st, e);
-	zns_state_compact(&s->st);
-	return 0;
+	return rc ? rc : change(s, &(struct change){ .type = ZNS_FRAME_RETENTION, .msg = &r->base, .container = r->container,
+						    .apply = zns_state_retain }, err);
 }
 
 int zns_store_set_mark(struct zns_store *s, const ZnsPb__Mark *m, struct zns_err *err)
 {
 	char str[ZNS_UUID_STR];
-	ZnsPb__Mark *copy;
-	struct zns_ent *e;
 	int rc;
 
 	rc = writable(s, err);
@@ -332,22 +276,6 @@ int zns_store_set_mark(struct zns_store *s, const ZnsPb__Mark *m, struct zns_err
 		return 0;
 	if (!rc && (m->pinned || m->has_gone_ns))
 		rc = zns_store_may_grow(s, zns_state_rec(&s->st, &m->base), err);
-	if (!rc)
-		rc = zns_state_room(&s->st, err);
-	if (rc)
-		return rc;
-	copy = zns_store_copy(&m->base, err);
-	if (!copy)
-		return -ENOMEM;
-	e = zns_state_ent(&s->st, &copy->base, NULL, err);
-	if (!e)
-		return -ENOMEM;
-	rc = zns_store_append(s, ZNS_FRAME_MARK, &copy->base, err);
-	if (rc) {
-		zns_state_ent_drop(&s->st, e);
-		return rc;
-	}
-	zns_state_mark(&s->st, e);
-	zns_state_compact(&s->st);
-	return 0;
+	return rc ? rc : change(s, &(struct change){ .type = ZNS_FRAME_MARK, .msg = &m->base,
+						    .apply = zns_state_mark }, err);
 }
