@@ -16,10 +16,12 @@ from pathlib import Path
 import ztlib
 from ztchain import Chain
 from ztlib import Failed
+from tools import Media
 from ztscene import suite_main
 
 CASES = {}
-ROOM = ['--channels', '4', '--ways', '1', '--die-write-bw', '200', '--zones', '48', '--zone-size', '16M', '--timing', 'off']
+ROOM = ['--channels', '4', '--ways', '1', '--die-write-bw', '200', '--zones', '48', '--zone-size', '16M',
+        '--timing', 'off']
 LEVELS = 4
 PAGE = 4096
 PARENT, PRESENT = 1, 4
@@ -72,7 +74,8 @@ def records(raw):
 
 
 def entry(vaddr, pages, flags):
-    body = b'\x08' + put_varint(vaddr) + b'\x10' + put_varint(0) + b'\x20' + put_varint(flags) + b'\x28' + put_varint(pages)
+    fields = ((1, vaddr), (2, 0), (4, flags), (5, pages))
+    body = b''.join(bytes([number << 3]) + put_varint(value) for number, value in fields)
     return struct.pack('<I', len(body)) + body
 
 
@@ -207,10 +210,19 @@ def shown(scene):
     done = parts.device.ctl('verify', parts.ids[1], '--json')
     expect('verified from the middle', [c['id'] for c in json.loads(done.stdout)['checkpoints']], parts.ids[1:])
 
+    oldest = parts.device.json('show', parts.ids[-1])
+    pages = max((i for i in oldest['images'] if i['name'].startswith('pages-')), key=lambda i: i['size'])
+    place = pages['segments'][0]['extents'][0]
+    Media(parts.scene).flip(place['zone'], place['start'] + 99)
+    done = parts.device.ctl('verify', parts.ids[0], '--json')
+    found = json.loads(done.stdout)['checkpoints']
+    expect('exit, damaged', (done.returncode, [c['id'] for c in found if not c['intact']]), (1, parts.ids[-1:]))
+    parts.chain.try_restore(parts.handle).must_fail('damaged')
+
 
 @case
 def kept(scene):
-    """a parent of something that stays is removed by nobody: rm, rm --container, retention, gc; a chain goes as a whole."""
+    """a parent of something that stays is removed by nobody, rm, retention or gc; a chain goes as a whole."""
     parts = Parts(scene(ROOM, 1))
     ids = parts.ids
     said = parts.ctl(1, 'rm', ids[2])
@@ -280,6 +292,25 @@ def rebuilt(scene):
 
 
 @case
+def encrypted(scene):
+    """every checkpoint of a chain has a key of its own; a flattened one gets a new one."""
+    scene = scene(ROOM, 1)
+    key = scene.dir / 'key'
+    scene.device.json('key', 'create', str(key))
+    scene.device.json('key', 'use', f'file:{key}', scene.device.spec)
+    parts = Parts(scene)
+    expect('encrypted', [c['encrypted'] for c in parts.device.checkpoints()], [True] * LEVELS)
+    parts.restore()
+    parts.device.json('flatten', parts.ids[1])
+    parts.ctl(0, 'verify', parts.ids[0])
+    parts.restore()
+    parts.device.json('flatten', parts.ids[0])
+    parts.device.remove(*parts.ids[1:])
+    parts.restore()
+    parts.ctl(0, 'verify', parts.ids[0])
+
+
+@case
 def exported(scene):
     """export as a chain of plain directories, as one flat one, and both as archives; plain CRIU restores each."""
     parts = Parts(scene(ROOM, 1))
@@ -319,7 +350,8 @@ def refused(scene):
     other = scene.dir / 'plain'
     other.mkdir()
     done = parts.chain.cfg
-    args = ['dump', '-t', str(scene.task.pid), '-D', str(other), '--prev-images-dir', str(parts.handle), '-o', 'log', '-v4']
+    args = ['dump', '-t', str(scene.task.pid), '-D', str(other), '--prev-images-dir', str(parts.handle), '-o', 'log',
+            '-v4']
     code = ztlib.run_criu(done, args, scene.dir / 'plain.log', scene.device.env).returncode
     if not code or 'plain one cannot follow' not in (scene.dir / 'plain.log.stderr').read_text() + \
             ((other / 'log').read_text() if (other / 'log').exists() else ''):

@@ -24,7 +24,8 @@ from ztscene import Scene, suite_main
 CASES = {}
 TRACK = ['--track-mem']
 RUN_ON = [*TRACK, '--leave-running']
-ROOM = ['--channels', '4', '--ways', '1', '--die-write-bw', '200', '--zones', '48', '--zone-size', '16M', '--timing', 'off']
+ROOM = ['--channels', '4', '--ways', '1', '--die-write-bw', '200', '--zones', '48', '--zone-size', '16M',
+        '--timing', 'off']
 STEPS = 4
 
 
