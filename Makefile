@@ -412,11 +412,12 @@ $(B)/fuzz/%: test/fuzz/%.c $(FUZZ_LIB)
 
 # The corpus in the repository as unit tests: the same targets without the fuzzer, any compiler.
 REPLAY_BIN	:= $(patsubst test/fuzz/fuzz_%.c,$(B)/replay/fuzz_%,$(wildcard test/fuzz/fuzz_*.c))
-REPLAY_OBJ	= $(filter-out %/main.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/test/crash/inproc.o
-$(REPLAY_BIN): $(B)/replay/%: test/fuzz/%.c test/fuzz/replay.c $(REPLAY_OBJ) $(B)/libzns.a
+REPLAY_OBJ	= $(filter-out %/main.o %/server.o %/startup.o,$(ZNSD_OBJ))
+REPLAY_SRC	:= test/fuzz/replay.c test/crash/inproc.c
+$(REPLAY_BIN): $(B)/replay/%: test/fuzz/%.c $(REPLAY_SRC) $(REPLAY_OBJ) $(B)/libzns.a
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< test/fuzz/replay.c $(REPLAY_OBJ) $(B)/libzns.a $(LDLIBS)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(REPLAY_SRC) $(REPLAY_OBJ) $(B)/libzns.a $(LDLIBS)
 
 .PHONY: fuzz-replay
 fuzz-replay: $(REPLAY_BIN)

@@ -633,13 +633,88 @@ static void many_checkpoints(void **state)
 	memdev_close(&m->dev);
 }
 
+/* A move changes places and nothing else, also when the log is read again and when it rolls. */
+static void moves(void **state)
+{
+	struct memdev *m = formatted(NZ, CAP, 4096);
+	struct zns_store *s = open_rw(m);
+	struct zns_err err = ZNS_ERR_INIT;
+	ZnsPb__Mark mark = ZNS_PB__MARK__INIT;
+	uint8_t parent[ZNS_UUID_LEN];
+	struct ck a, b, c, other;
+	uint64_t gen;
+
+	id_of(1, parent);
+	OK(zns_store_commit(s, ck_init(&a, 1, "web", 4, 0, 8192), NULL));
+	ck_init(&b, 2, "web", 5, 0, 8192);
+	b.c.has_parent = 1;
+	b.c.parent = (ProtobufCBinaryData){ ZNS_UUID_LEN, parent };
+	OK(zns_store_commit(s, &b.c, NULL));
+	OK(zns_store_commit(s, ck_init(&c, 3, "db", 6, 0, 4096), NULL));
+	mark.checkpoint = a.c.id;
+	mark.has_pinned = mark.pinned = 1;
+	OK(zns_store_set_mark(s, &mark, NULL));
+
+	/* Not without a later version; not of another container; not of what is not there; not over the edge. */
+	assert_int_equal(zns_store_move(s, &a.c, &err), -ESTALE);
+	ck_init(&other, 1, "db", 7, 0, 8192);
+	other.c.moved = 1;
+	assert_int_equal(zns_store_move(s, &other.c, &err), -EINVAL);
+	ck_init(&other, 9, "web", 7, 0, 8192);
+	other.c.moved = 1;
+	assert_int_equal(zns_store_move(s, &other.c, &err), -ENOENT);
+	ck_init(&other, 1, "web", 7, CAP - 4096, 8192);
+	other.c.moved = 1;
+	assert_int_equal(zns_store_move(s, &other.c, &err), -EINVAL);
+	assert_true(zns_store_zone_live(s, 4) == 8192 && !zns_store_zone_live(s, 7));
+
+	for (uint32_t n = 1; n <= 20; n++) {
+		struct ck *k = n % 2 ? &a : &b;
+		uint32_t from = k->use[0].zone, to = 8 + n % 5;
+
+		k->use[0].zone = k->ref.zone = to;
+		k->use[0].start = k->ref.start = n * 16384;
+		k->c.has_moved = k->c.has_moved_ns = 1;
+		k->c.moved++;
+		k->c.moved_ns = n;
+		OK(zns_store_move(s, &k->c, NULL));
+		assert_true(!zns_store_zone_live(s, from) || from == to || zns_store_zone_live(s, from) == 8192);
+		assert_non_null(zns_store_zone_owner(s, to));
+		s = reopened(m, s);
+	}
+	assert_int_equal(zns_store_nr_checkpoints(s), 3);
+	for (unsigned i = 0; i < 3; i++) {	/* in the order of their commits still */
+		uint8_t id[ZNS_UUID_LEN];
+
+		id_of(i + 1, id);
+		assert_memory_equal(zns_store_checkpoint(s, i)->id.data, id, ZNS_UUID_LEN);
+	}
+	assert_true(zns_store_find_mark(s, a.c.id.data)->pinned);
+	assert_memory_equal(zns_store_find(s, b.c.id.data)->parent.data, parent, ZNS_UUID_LEN);
+	assert_int_equal(zns_store_find(s, a.c.id.data)->moved, 10);
+	/* Moves alone roll the log over. */
+	gen = zns_store_generation(s);
+	for (uint32_t n = 0; n < 600; n++) {
+		a.c.moved++;
+		OK(zns_store_move(s, &a.c, NULL));
+	}
+	assert_true(zns_store_generation(s) > gen);
+	s = reopened(m, s);
+	OK(zns_store_remove(s, a.c.id.data, "test", NULL));
+	assert_null(zns_store_find_mark(s, a.c.id.data));
+	assert_int_equal(zns_store_move(s, &a.c, &err), -ENOENT);
+	s = reopened(m, s);
+	zns_store_close(s);
+	memdev_close(&m->dev);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_operation_reopens), cmocka_unit_test(refusals),
 		cmocka_unit_test(reservation_lifetime), cmocka_unit_test(old_groups_stay_readable),
 		cmocka_unit_test(shared_zone_owner), cmocka_unit_test(many_rolls), cmocka_unit_test(full_catalogue),
-		cmocka_unit_test(tombstone_limit), cmocka_unit_test(format_rules), cmocka_unit_test(meta_zone_count),
+		cmocka_unit_test(moves), cmocka_unit_test(tombstone_limit), cmocka_unit_test(format_rules), cmocka_unit_test(meta_zone_count),
 		cmocka_unit_test(conventional_zones), cmocka_unit_test(bad_meta_zones),
 		cmocka_unit_test(format_beside_stuck_zone), cmocka_unit_test(other_geometry),
 		cmocka_unit_test(many_checkpoints),
