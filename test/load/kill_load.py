@@ -59,6 +59,12 @@ def phase_of(log):
 OURS = ('admission', 'pages', 'commit')
 
 
+def last_step(log):
+    """What CRIU said last: where its own phases lose a task."""
+    lines = log.read_text(errors='replace').splitlines() if log.exists() else ['']
+    return re.sub(r'^\([0-9.]+\) *|0x[0-9a-f]+|[0-9]+', '', lines[-1] if lines else '').strip()[:60]
+
+
 class Task:
     """A spinner, and whether it is well."""
 
@@ -137,7 +143,7 @@ class State:
         self.committed, self.removed, self.maybe_removed = {}, set(), set()
         self.handles = []
         self.n = collections.Counter()
-        self.phases, self.not_resumed, self.mapped = (collections.Counter() for _ in range(3))
+        self.phases, self.not_resumed, self.mapped, self.steps = (collections.Counter() for _ in range(4))
         self.resumed = 0
 
     def fail(self, what):
@@ -243,6 +249,7 @@ class Worker(threading.Thread):
                             f'{self.log}: {self.log.read_text(errors="replace")[-1500:]}')
             with self.s.lock:
                 self.s.not_resumed[phase] += 1
+                self.s.steps[last_step(self.log)] += 1
             self.task.end()
             self.task.start()
 
@@ -404,6 +411,7 @@ def stock(args, kills, seed):
     task, env = Task(Path(args.build).resolve() / 'load' / 'spinner', base / 'counters', MIB[1]), dict(os.environ)
     env.update(ZNS_CONFIG=str(base / 'none'), ZNS_RUN=str(base / 'none'))
     done = bad = mapped = n = 0
+    steps = collections.Counter()
     span = 0.1
     try:
         task.start()
@@ -423,17 +431,19 @@ def stock(args, kills, seed):
                 job.wait()
             own = job.returncode == -signal.SIGKILL and phase_of(images / 'dump.log') in ('criu', 'end')
             done += own
+            step = last_step(images / 'dump.log')
             shutil.rmtree(images)
             trouble = task.trouble()
             if trouble or task.mappings() != task.maps:
                 bad += own and trouble is not None
+                steps[step] += own and trouble is not None
                 mapped += trouble is None
                 task.end()
                 task.start()
     finally:
         task.end()
         shutil.rmtree(base, ignore_errors=True)
-    return done, bad, mapped
+    return done, bad, mapped, steps
 
 
 def table(s, kills, beside):
@@ -453,6 +463,8 @@ def table(s, kills, beside):
     width = max(len(a) for a, _ in lines)
     for a, b in lines:
         print(f'  {a:{width}}  {b}')
+    for who, steps in (('these', s.steps), ('stock', beside[3])):
+        print(f'  {who}, not resumed, by the last line of the log: {dict(steps)}')
 
 
 def main():
