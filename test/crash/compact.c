@@ -107,7 +107,7 @@ static int move(struct znsd *d, struct trace *t, struct move *m, const uint8_t *
 		ret = zns_mover_run(&p, &next, &bytes, err);
 	if (!ret) {
 		t->moving = true;
-		ret = zns_dev_flush(d->dev, err);
+		ret = zns_mover_durable(&p, next, err);
 		t->moving = false;
 	}
 	if (!ret)

@@ -129,18 +129,19 @@ static void abort_lease(struct job *j)
 		zns_pb__response__free_unpacked(r, NULL);
 }
 
-static int commit(struct job *j, ZnsPb__Checkpoint *c, struct zns_err *err)
+static int commit(struct job *j, const struct zns_mover_params *p, ZnsPb__Checkpoint *c, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Response *r;
 	ZnsPb__CompactStep q = ZNS_PB__COMPACT_STEP__INIT;
-	int ret;
+	int ret = 0;
 
-	/* A flush takes every writer's time: rather between two dumps, but not never. */
+	/* A flush of the whole device takes every writer's time: rather between two dumps, but not never. */
 	q.has_flush = q.flush = 1;
-	ret = ask(j, &q, FLUSH_PATIENCE_MS, false, err);
+	if (!p->dev->ops->flush_zones)
+		ret = ask(j, &q, FLUSH_PATIENCE_MS, false, err);
 	if (!ret)
-		ret = zns_dev_flush(j->x->s.dev, err);
+		ret = zns_mover_durable(p, c, err);
 	if (ret)
 		return ret;
 	req.compact_commit = c;
@@ -165,7 +166,7 @@ static int move(struct job *j, const uint8_t *id, struct zns_bucket *bucket, str
 	p.c = r->checkpoints[0];
 	ret = zns_mover_run(&p, &c, &bytes, err);
 	if (!ret)
-		ret = commit(j, c, err);
+		ret = commit(j, &p, c, err);
 	if (!ret)
 		j->x->moved_bytes += bytes;
 	else if (ret != -EPIPE)

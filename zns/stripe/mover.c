@@ -520,3 +520,25 @@ int zns_mover_run(const struct zns_mover_params *p, ZnsPb__Checkpoint **out, uin
 	free(v.buf);
 	return ret ? zns_wrap(err, "checkpoint %s of %s", zns_uuid_format(p->c->id.data, id), p->c->container) : 0;
 }
+
+static bool was_there(const ZnsPb__Checkpoint *old, const ZnsPb__ZoneUse *u)
+{
+	for (size_t i = 0; i < old->n_zones; i++)
+		if (old->zones[i]->zone == u->zone && u->start >= old->zones[i]->start &&
+		    u->start - old->zones[i]->start < old->zones[i]->len)
+			return true;
+	return false;
+}
+
+int zns_mover_durable(const struct zns_mover_params *p, const ZnsPb__Checkpoint *c, struct zns_err *err)
+{
+	cleanup_free uint32_t *zones = calloc(c->n_zones + 1, sizeof(*zones));
+	uint32_t nr = 0;
+
+	if (!zones)
+		return zns_fail(err, -ENOMEM, "no memory for %zu zones", c->n_zones);
+	for (size_t i = 0; i < c->n_zones; i++)	/* in order: the same zone twice is next to itself */
+		if (!was_there(p->c, c->zones[i]) && (!nr || zones[nr - 1] != c->zones[i]->zone))
+			zones[nr++] = c->zones[i]->zone;
+	return zns_dev_flush_zones(p->dev, zones, nr, err);
+}

@@ -29,10 +29,13 @@ struct zns_mover_params {
 };
 
 /*
- * Copies, writes the manifest, and reads it back; does not flush. *out is the record to commit after the caller has
- * flushed the device (zns_pb__checkpoint__free_unpacked); *bytes is what was written. -EBADMSG: damaged, nothing is
+ * Copies, writes the manifest, and reads it back; does not flush. *out is the record to commit after
+ * zns_mover_durable (zns_pb__checkpoint__free_unpacked); *bytes is what was written. -EBADMSG: damaged, nothing is
  * moved. -ENODATA: the checkpoint has nothing in the victims.
  */
 int zns_mover_run(const struct zns_mover_params *p, ZnsPb__Checkpoint **out, uint64_t *bytes, struct zns_err *err);
+
+/* What @c, the new record, has elsewhere than the old one survives a power cut from here on; other zones need not. */
+int zns_mover_durable(const struct zns_mover_params *p, const ZnsPb__Checkpoint *c, struct zns_err *err);
 
 #endif
