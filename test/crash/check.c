@@ -14,8 +14,13 @@ static int broken(struct zns_err *err, const struct load_ckpt *k, const char *wh
 	return zns_fail(err, -EFAULT, "checkpoint %s of %s: %s%s", zns_uuid_format(k->id, id), k->container, what, why);
 }
 
+struct opened {
+	const struct zns_crypt *crypt;	/* NULL: plain */
+	uint32_t image;		/* its number */
+};
+
 /* One unit as it stands on the device, against its checksum and against what was dumped. */
-static int check_unit(struct zns_dev *dev, const struct load_image *img, const ZnsPb__Image *pb, const struct zns_place *p,
+static int check_unit(struct zns_dev *dev, const struct opened *o, const struct load_image *img, const ZnsPb__Image *pb, const struct zns_place *p,
 		      uint64_t off, struct zns_err *err)
 {
 	uint32_t block = dev->geo.block_size, len = (uint32_t)zns_min(img->len - off, (uint64_t)pb->unit);
@@ -27,12 +32,16 @@ static int check_unit(struct zns_dev *dev, const struct load_image *img, const Z
 		return ret;
 	if (zns_hash(buf + (p->off - from), len) != pb->csums[off / pb->unit])
 		return zns_fail(err, -EBADMSG, "%s: wrong checksum at %llu", img->name, (unsigned long long)off);
+	if (o->crypt && zns_crypt_open_unit(o->crypt, o->image, pb->name, pb->unit_base + off / pb->unit, buf + (p->off - from), len,
+					    pb->tags.data + off / pb->unit * ZNS_TAG_BYTES, err))
+		return -EBADMSG;
 	if (memcmp(buf + (p->off - from), img->data + off, len))
 		return zns_fail(err, -EFAULT, "%s reads as something else, with a good checksum", img->name);
 	return 0;
 }
 
-static int check_image(struct zns_dev *dev, const struct load_image *img, const ZnsPb__Image *pb, struct zns_err *err)
+static int check_image(struct zns_dev *dev, const struct opened *o, const struct load_image *img, const ZnsPb__Image *pb,
+		       struct zns_err *err)
 {
 	uint64_t off = 0;
 	int ret = 0;
@@ -46,7 +55,7 @@ static int check_image(struct zns_dev *dev, const struct load_image *img, const 
 		ret = zns_seg_init(&seg, pb->segments[s], pb->unit, err);
 		for (uint64_t k = 0; !ret && k * pb->unit < seg.len; k++) {
 			zns_seg_place(&seg, k, &p);
-			ret = check_unit(dev, img, pb, &p, seg.off + k * pb->unit, err);
+			ret = check_unit(dev, o, img, pb, &p, seg.off + k * pb->unit, err);
 		}
 		off += pb->segments[s]->len;
 		zns_seg_fini(&seg);
@@ -56,16 +65,32 @@ static int check_image(struct zns_dev *dev, const struct load_image *img, const 
 
 static int check_images(struct zns_dev *dev, const struct load_ckpt *k, const ZnsPb__Manifest *m, struct zns_err *err)
 {
+	struct opened o = { NULL, 0 };
+	struct zns_crypt *c = NULL;
+	uint8_t tag[ZNS_TAG_BYTES];
 	int ret = 0;
 
+	if (k->encrypted != (m->checkpoint->crypt != NULL))
+		return zns_fail(err, -EFAULT, "it is encrypted, or it is not");
+	if (k->encrypted) {
+		ret = zns_crypt_open(load_master(), k->id, m->checkpoint->crypt, &c, err);
+		if (!ret)
+			ret = zns_crypt_seal_manifest(c, m, tag, err);
+		if (!ret && (!m->has_seal || memcmp(tag, m->seal.data, sizeof(tag))))
+			ret = zns_fail(err, -EBADMSG, "its seal does not fit");
+	}
+	o.crypt = c;
 	for (uint32_t i = 0; i < k->nr_img && !ret; i++) {
 		const ZnsPb__Image *pb = NULL;
 
 		for (size_t n = 0; n < m->n_images; n++)
-			if (!strcmp(m->images[n]->name, k->img[i].name))
+			if (!strcmp(m->images[n]->name, k->img[i].name)) {
 				pb = m->images[n];
-		ret = pb ? check_image(dev, &k->img[i], pb, err) : zns_fail(err, -EFAULT, "%s is missing", k->img[i].name);
+				o.image = (uint32_t)n;
+			}
+		ret = pb ? check_image(dev, &o, &k->img[i], pb, err) : zns_fail(err, -EFAULT, "%s is missing", k->img[i].name);
 	}
+	zns_crypt_free(c);
 	return ret;
 }
 
@@ -117,6 +142,29 @@ static int check_catalogue(struct zns_dev *dev, const struct zns_store *s, const
 	return ret;
 }
 
+/* Of what was removed with its key, once that was acknowledged, no metadata zone gives the wrapped key to anybody. */
+static int check_erased(struct zns_dev *dev, const struct zns_store *s, const struct load *l, uint32_t epoch,
+			struct zns_err *err)
+{
+	for (uint32_t i = 0; i < l->nr; i++) {
+		const struct load_ckpt *k = &l->ckpt[i];
+
+		if (!k->secure || k->rm_acked > epoch)
+			continue;
+		for (uint32_t z = 0; z < zns_store_nr_meta(s); z++) {
+			cleanup_free uint8_t *buf = NULL;
+			struct zns_zone rep;
+
+			if (zns_dev_report(dev, z, 1, &rep, err))
+				return err->code;
+			buf = rep.wp ? aligned_alloc(4096, zns_align_up(rep.wp, 4096)) : NULL;
+			if (buf && !zns_dev_read(dev, z, 0, buf, rep.wp, NULL) && memmem(buf, rep.wp, k->wrapped, ZNS_WRAPPED_BYTES))
+				return broken(err, k, "its key was erased and is back");
+		}
+	}
+	return 0;
+}
+
 static int check_readonly(struct zns_dev *dev, const struct load *l, uint32_t epoch, const struct load_ckpt *extra,
 			  struct zns_err *err)
 {
@@ -126,6 +174,8 @@ static int check_readonly(struct zns_dev *dev, const struct load *l, uint32_t ep
 	if (ret)
 		return zns_wrap(err, "the store does not open");
 	ret = check_catalogue(dev, s, l, epoch, extra, err);
+	if (!ret && dev)
+		ret = check_erased(dev, s, l, epoch, err);
 	zns_store_close(s);
 	return ret;
 }

@@ -29,7 +29,7 @@
 #define SHOW 5			/* failures in full */
 
 static struct {
-	uint64_t states, meta_states, epochs, exhaustive, failures, loads, dumps, pairs, aborts, removes, rolls, moves, moved_zones, ops,
+	uint64_t states, meta_states, epochs, exhaustive, failures, loads, dumps, pairs, aborts, removes, encrypted, erased, rolls, moves, moved_zones, ops,
 		 omitted;
 } sum;
 static bool verbose;
@@ -174,6 +174,8 @@ static int run(uint64_t seed, enum trace_omit omit)
 	sum.pairs += r.l.pairs;
 	sum.aborts += r.l.aborts;
 	sum.removes += r.l.removes;
+	sum.encrypted += r.l.encrypted;
+	sum.erased += r.l.erased;
 	sum.rolls += r.l.rolls;
 	sum.moves += r.l.moves;
 	sum.moved_zones += r.l.moved_zones;
@@ -270,10 +272,11 @@ int main(int argc, char **argv)
 	do {
 		run(seed++, omit);
 	} while (!only && (sum.states < want || sum.meta_states < want / 5) && sum.failures < SHOW);
-	printf("%llu loads: %llu dumps (%llu pairs), %llu aborted, %llu removals, %llu checkpoints moved out of %llu zones, "
+	printf("%llu loads: %llu dumps (%llu pairs), %llu begun encrypted, %llu aborted, %llu removals (%llu with the key), %llu checkpoints moved out of %llu zones, "
 	       "%llu roll-overs; %llu device operations\n",
 	       (unsigned long long)sum.loads, (unsigned long long)sum.dumps, (unsigned long long)sum.pairs,
-	       (unsigned long long)sum.aborts, (unsigned long long)sum.removes, (unsigned long long)sum.moves,
+	       (unsigned long long)sum.encrypted, (unsigned long long)sum.aborts, (unsigned long long)sum.removes,
+	       (unsigned long long)sum.erased, (unsigned long long)sum.moves,
 	       (unsigned long long)sum.moved_zones, (unsigned long long)sum.rolls,
 	       (unsigned long long)sum.ops);
 	if (omit)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "load.h"
+#include "../../zns/crypt/crypt_priv.h"
 #include "zns/writer.h"
 
 #define UNIT KIB(64)
@@ -55,7 +56,18 @@ struct dump {
 	struct zns_writer *w;
 	struct load_ckpt *k;
 	uint32_t fed;
+	struct zns_crypt *crypt;
 };
+
+const struct zns_master *load_master(void)
+{
+	static const uint8_t raw[ZNS_KEY_BYTES] = { 7, 7, 7 };
+	static struct zns_master *m;
+
+	if (!m && master_from_bytes(raw, &m, NULL))
+		abort();
+	return m;
+}
 
 static int zone_get(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *err)
 {
@@ -97,6 +109,11 @@ static int dump_begin(struct znsd *d, struct dump *u, struct load_ckpt *k, uint3
 	begin->qos_mibps = qos_mibps;
 	begin->has_min_room = 1;
 	begin->min_room = UNIT;
+	begin->has_key_id = k->encrypted;
+	if (k->encrypted) {
+		begin->key_id.len = ZNS_KEY_ID_BYTES;
+		begin->key_id.data = memcpy(malloc(ZNS_KEY_ID_BYTES), zns_master_id(load_master()), ZNS_KEY_ID_BYTES);
+	}
 	req->dump_begin = begin;
 	ret = load_ask(d, &u->conn, req, &rep, err);
 	if (!rep.later)
@@ -110,7 +127,11 @@ static int dump_begin(struct znsd *d, struct dump *u, struct load_ckpt *k, uint3
 		p.nr_groups = (uint32_t)rep.r.dump->n_groups;
 		p.groups = groups;
 		p.weights = weights;
-		ret = zns_writer_new(&p, &u->w, err);
+		if (k->encrypted)
+			ret = zns_crypt_new(load_master(), k->id, &u->crypt, err);
+		p.crypt = u->crypt;
+		if (!ret)
+			ret = zns_writer_new(&p, &u->w, err);
 	}
 	reply_free(&rep);
 	return ret;
@@ -131,6 +152,7 @@ static int dump_feed(struct dump *u, struct zns_err *err)
 static void dump_drop(struct dump *u)
 {
 	zns_writer_free(u->w);
+	zns_crypt_free(u->crypt);
 	leases_of_conn_lost(u->d, &u->conn);
 }
 
@@ -165,7 +187,10 @@ static int dump_commit(struct dump *u, struct trace *t, struct zns_err *err)
 	}
 	if (!ret && t)
 		u->k->acked = trace_now(t);
+	if (c->crypt)
+		memcpy(u->k->wrapped, c->crypt->wrapped.data, ZNS_WRAPPED_BYTES);
 	zns_writer_free(u->w);
+	zns_crypt_free(u->crypt);
 	zns_pb__checkpoint__free_unpacked(c, NULL);
 	return ret;
 }
@@ -210,6 +235,8 @@ static uint32_t new_ckpt(struct load *l, const struct load_size *size)
 		img->len = (uint32_t)load_rnd(&l->rng, load_rnd(&l->rng, 2) ? size->max_len : 3000);
 		load_fill(img, load_rnd(&l->rng, 1u << 30));
 	}
+	k->encrypted = load_rnd(&l->rng, 3) == 0;
+	l->encrypted += k->encrypted;
 	k->begun = k->acked = k->rm_begun = k->rm_acked = LOAD_NEVER;
 	return l->nr++;
 }
@@ -292,6 +319,9 @@ static int remove_one(struct znsd *d, struct trace *t, struct load *l, struct zn
 	rm.n_checkpoints = 1;
 	rm.checkpoints = &id;
 	rm.by = (char *)"the load";
+	k->secure = k->encrypted && load_rnd(&l->rng, 2);
+	rm.has_secure = rm.secure = k->secure;
+	l->erased += k->secure;
 	req.rm = &rm;
 	k->rm_begun = trace_now(t);
 	ret = load_ask(d, &c, &req, &rep, err);

@@ -8,6 +8,7 @@
  */
 #include "inproc.h"
 #include "trace.h"
+#include "zns/crypt.h"
 
 #define LOAD_IMAGES_MAX 6
 #define LOAD_NEVER UINT32_MAX
@@ -24,6 +25,8 @@ struct load_ckpt {
 	char container[16];
 	struct load_image img[LOAD_IMAGES_MAX];
 	uint32_t nr_img;
+	bool encrypted, secure;	/* secure: its key was erased with it */
+	uint8_t wrapped[ZNS_WRAPPED_BYTES];	/* its wrapped key, once committed */
 	/* Epochs: before `begun` it cannot be there; from `acked` on it must, until `rm_begun`; from `rm_acked` on not. */
 	uint32_t begun, acked, rm_begun, rm_acked;
 };
@@ -32,7 +35,7 @@ struct load {
 	struct load_ckpt *ckpt;
 	uint32_t nr, max;
 	uint64_t rng;
-	uint32_t dumps, removes, aborts, pairs, rolls, moves, moved_zones;
+	uint32_t dumps, removes, encrypted, erased, aborts, pairs, rolls, moves, moved_zones;
 };
 
 struct load_size {
@@ -44,6 +47,9 @@ struct load_size {
 
 uint64_t load_rnd(uint64_t *s, uint64_t below);
 void load_fill(struct load_image *img, uint64_t seed);	/* allocates data */
+
+/* The one master key of all encrypted checkpoints, and a manifest opened with it. */
+const struct zns_master *load_master(void);
 
 /* One dump of @k's images through the broker; 0, or why not. */
 int load_dump(struct znsd *d, struct load_ckpt *k, uint32_t qos_mibps, struct zns_err *err);

@@ -172,6 +172,7 @@ int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 		return rc;
 	wp = emu_load(&e->live[zone].wp);
 	rc = wp < e->p.zone_capacity ? emu_io_zero(e, zone_pos(e, zone, wp), e->p.zone_capacity - wp) : 0;
+	__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);	/* the next flush has something to sync */
 	emu_zone_unlock(e, zone);
 	return rc ? zns_fail(err, -EIO, "zone %u: the host's storage under %s failed: %s", zone, d->path, strerror(-rc)) : 0;
 }

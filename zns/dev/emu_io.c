@@ -168,7 +168,5 @@ int emu_io_zero(struct emu *e, uint64_t pos, uint64_t len)
 	rc = fallocate(e->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)pos, (off_t)len) ? -errno : 0;
 	if (rc == -EOPNOTSUPP || rc == -ENOSYS || rc == -EINVAL)
 		rc = write_zeroes(e, pos, len);
-	if (!rc && fdatasync(e->fd))
-		rc = -errno;
 	return rc;
 }

@@ -245,7 +245,7 @@ void emu_io_open(struct emu *e, const char *path);
 int emu_io_write(struct emu *e, uint64_t pos, const void *buf, size_t len);
 int emu_io_read(struct emu *e, uint64_t pos, void *buf, size_t len);
 int emu_io_read_cached(struct emu *e, uint64_t pos, void *buf, size_t len);
-int emu_io_zero(struct emu *e, uint64_t pos, uint64_t len);	/* durable; the space is given back where that works */
+int emu_io_zero(struct emu *e, uint64_t pos, uint64_t len);	/* the space is given back where that works */
 
 /* emu_cal.c */
 uint64_t emu_cal_book(struct emu_cal *c, uint64_t ready, uint64_t ns);	/* the start, at @ready or later */

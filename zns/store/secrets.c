@@ -61,11 +61,11 @@ static int reset_others(struct zns_store *s, struct zns_err *err)
 	}
 	if (!rc && nr)
 		rc = zns_dev_reset(s->dev, list, nr, err);
-	if (!rc)
-		rc = zns_dev_flush(s->dev, err);
 	for (uint32_t i = 0; i < n && !rc; i++)
 		if (!zones[i].conventional && usable(&zones[i]))
 			rc = zns_dev_scrub(s->dev, zones[i].index, err);
+	if (!rc)
+		rc = zns_dev_flush(s->dev, err);
 	if (!rc && stuck != UINT32_MAX)
 		rc = zns_fail(err, -EROFS, "metadata zone %u can no longer be written, so wrapped keys that it may hold stay; without "
 			      "the master key they are of no use", stuck);

@@ -189,7 +189,7 @@ static inline int zns_dev_flush_zones(struct zns_dev *d, const uint32_t *zones, 
 
 /*
  * What a reset left behind the zone's write pointer goes, as far as it can be reached from here: the emulator's file has
- * zeroes there afterwards. A real device gives such bytes to nobody, and what its flash still holds is its own affair.
+ * zeroes there, durable with the next flush. A real device gives such bytes to nobody, and what its flash still holds is its own affair.
  */
 static inline int zns_dev_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
