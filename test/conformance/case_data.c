@@ -301,6 +301,22 @@ static void flush(void)
 	ZONE(t.zone[0], ZNS_ZONE_EMPTY, 0);
 }
 
+/* What a cut leaves is for other tests; here: they are writes like any other. */
+static void durable(void)
+{
+	uint32_t z = t.zone[0], b = t.block, two[] = { t.zone[0], t.zone[1] };
+
+	put(z, 0, b);
+	pattern(t.buf, z, b, 2 * b, 0);
+	OK(zns_dev_write_durable(t.d, z, b, t.buf, 2 * b, E));
+	FAILS(zns_dev_write_durable(t.d, z, b, t.buf, b, E), EIO, "write pointer");
+	put(z, 3 * b, b);
+	put(two[1], 0, b);
+	OK(zns_dev_flush_zones(t.d, two, 2, E));
+	OK(zns_dev_flush_zones(t.d, two, 0, E));
+	check(z, 0, 4 * b);
+}
+
 static void no_error_object(void)
 {
 	TRUE(zns_dev_write(t.d, t.zone[0], t.block, t.buf, t.block, NULL) == -EIO);
@@ -327,6 +343,7 @@ const struct conform_case data_cases[] = {
 	{ "read: beyond the write pointer", read_beyond, 1 },
 	{ "read: a finished zone", read_finished, 1 },
 	{ "flush", flush, 1 },
+	{ "durable writes, flush of zones", durable, 2 },
 	{ "errors without an error object", no_error_object, 1 },
 	{ 0 },
 };

@@ -30,7 +30,7 @@ struct fake {
 	int racer;		/* zone 0 is written by somebody else after so many reports */
 	bool half;		/* of the next write is done */
 	atomic_int in_zone[NR];
-	unsigned writes, reads, reports, manages;
+	unsigned writes, reads, reports, manages, durable, flushes;
 	uint32_t last_first, last_nr;
 	size_t last_len;
 };
@@ -104,6 +104,12 @@ static int fake_write_anywhere(struct hw *h, uint32_t zone, uint64_t off, const 
 	return rc || at == off ? rc : zns_fail(why, -ESTALE, "the data went to offset %llu", (unsigned long long)at);
 }
 
+static int fake_write_durable(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *why)
+{
+	f->durable++;
+	return fake_write_anywhere(h, zone, off, buf, len, why);
+}
+
 static int fake_read(struct hw *h, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *why)
 {
 	assert_true(len && len <= MAX_IO && len % BLOCK == 0);
@@ -153,6 +159,7 @@ static int fake_manage(struct hw *h, enum hw_action what, uint32_t first, uint32
 
 static int fake_flush(struct hw *h, struct zns_err *why)
 {
+	f->flushes++;
 	return f->gone ? zns_fail(why, -EIO, "no such drive") : 0;
 }
 
@@ -165,9 +172,13 @@ static void fake_close(struct zns_dev *dev)
 static const struct zns_dev_ops fake_ops = {
 	.name = "fake", .report = hw_report, .write = hw_write, .append = hw_append, .read = hw_read, .reset = hw_reset,
 	.open_zone = hw_open_zone, .close_zone = hw_close_zone, .finish = hw_finish, .flush = hw_flush, .close = fake_close,
+	.write_durable = hw_write_durable,
 };
-static const struct hw_raw block_like = { fake_report, fake_write, NULL, fake_read, fake_manage, fake_flush };
-static const struct hw_raw nvme_like = { fake_report, fake_write_anywhere, fake_append, fake_read, fake_manage, fake_flush };
+static const struct hw_raw block_like = { .report = fake_report, .write = fake_write, .read = fake_read,
+					  .manage = fake_manage, .flush = fake_flush };
+static const struct hw_raw nvme_like = { .report = fake_report, .write = fake_write_anywhere, .write_durable = fake_write_durable,
+					 .append = fake_append, .read = fake_read, .manage = fake_manage,
+					 .flush = fake_flush };
 
 static void make(const struct hw_raw *raw, unsigned flags)
 {
@@ -385,6 +396,7 @@ static void conventional(void **state)
 	f->z[3].capacity = CAP - BLOCK;
 	assert_ok(hw_typical_capacity(&f->hw, &err));
 	assert_int_equal(d->geo.zone_capacity, CAP - BLOCK);
+	assert_int_equal(d->geo.nr_conventional, 2);
 	assert_fails(zns_dev_write(d, 1, 0, buf, BLOCK, &err), -EINVAL, "conventional");
 	assert_fails(zns_dev_append(d, 1, buf, BLOCK, &at, &err), -EINVAL, "conventional");
 	assert_fails(zns_dev_read(d, 1, 0, buf, BLOCK, &err), -EINVAL, "conventional");
@@ -486,6 +498,29 @@ static void one_write_per_zone(void **state)
 	assert_int_equal(f->z[1].wp, CAP);
 }
 
+/* Every command of it, or a flush behind it; and a flush of zones is one of the device. */
+static void durable_writes(void **state)
+{
+	const uint32_t zones[] = { 1, 2 };
+
+	assert_ok(zns_dev_write_durable(d, 1, 0, buf, 2 * MAX_IO, &err));
+	assert_int_equal(f->durable, 2);
+	assert_int_equal(f->flushes, 0);
+	assert_ok(zns_dev_write(d, 1, 2 * MAX_IO, buf, BLOCK, &err));
+	assert_int_equal(f->durable, 2);
+	assert_fails(zns_dev_write_durable(d, 1, 0, buf, BLOCK, &err), -EIO, "write pointer");
+	assert_ok(zns_dev_flush_zones(d, zones, 2, &err));
+	assert_int_equal(f->flushes, 1);
+	assert_memory_equal(f->data[1], buf, 2 * MAX_IO);
+	zns_dev_close(d);
+	make(&block_like, 0);
+	assert_ok(zns_dev_write_durable(d, 1, 0, buf, BLOCK, &err));
+	assert_int_equal(f->flushes, 1);
+	f->gone = true;
+	assert_fails(zns_dev_write_durable(d, 1, BLOCK, buf, BLOCK, &err), -EIO, "");
+	assert_int_equal(f->flushes, 1);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -494,6 +529,7 @@ int main(void)
 		T(vanishes), T(reset_by_runs), T(closed_unwritten), T(conventional), T(append_by_write), T(drives_words),
 		T(read_only), T(one_write_per_zone),
 		cmocka_unit_test_setup_teardown(foreign_writer, begin_nvme, end),
+		cmocka_unit_test_setup_teardown(durable_writes, begin_nvme, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

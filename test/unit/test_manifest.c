@@ -221,6 +221,27 @@ static void check(struct man *a, int expect, int what)
 		fail_msg("case %d: %d %s", what, rc, err.msg);
 }
 
+/* What stands before the log on a drive with conventional zones is no place for data. */
+static void check_conventional(void **state)
+{
+	struct zns_geometry geo = { .nr_zones = NZ, .block_size = 4096, .zone_size = CAP, .zone_capacity = CAP };
+	struct zns_err err = ZNS_ERR_INIT;
+	uint32_t first = NZ;
+	struct man a;
+
+	man_init(&a);
+	for (size_t i = 0; i < a.m.n_images; i++)
+		for (size_t s = 0; s < a.m.images[i]->n_segments; s++)
+			for (size_t e = 0; e < a.m.images[i]->segments[s]->n_extents; e++)
+				first = zns_min(first, a.m.images[i]->segments[s]->extents[e]->zone);
+	for (size_t i = 0; i < a.m.checkpoint->n_zones; i++)
+		first = zns_min(first, a.m.checkpoint->zones[i]->zone);
+	geo.nr_conventional = first - zns_store_meta_zones(&geo);
+	assert_int_equal(zns_manifest_check(&a.m, &geo, &err), 0);
+	geo.nr_conventional++;
+	assert_int_equal(zns_manifest_check(&a.m, &geo, &err), -EBADMSG);
+}
+
 static void check_limits(void **state)
 {
 	struct man a;
@@ -339,7 +360,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(round_trip), cmocka_unit_test(every_byte), cmocka_unit_test(wrong_reference),
-		cmocka_unit_test(check_limits), cmocka_unit_test(too_many_extents), cmocka_unit_test(pack_refusals),
+		cmocka_unit_test(check_limits), cmocka_unit_test(check_conventional), cmocka_unit_test(too_many_extents), cmocka_unit_test(pack_refusals),
 		cmocka_unit_test(through_the_store),
 	};
 

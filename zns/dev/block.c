@@ -33,6 +33,7 @@ static const struct zns_dev_ops block_ops = {
 	.close_zone = hw_close_zone,
 	.finish = hw_finish,
 	.flush = hw_flush,
+	.write_durable = hw_write_durable,
 	.close = block_close,
 };
 

@@ -3,6 +3,7 @@
 #include <libzbd/zbd.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 
 #include "block_priv.h"
 
@@ -74,13 +75,15 @@ static int block_report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zo
 }
 
 /* One command for the kernel; it may be done in parts. */
-static int transfer(struct hw *h, bool write, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *why)
+static int transfer(struct hw *h, bool write, int flags, uint32_t zone, uint64_t off, void *buf, size_t len,
+		    struct zns_err *why)
 {
 	uint64_t pos = h->dev.geo.zone_size * zone + off;
 	int fd = BLOCK_OF(h)->fd;
 
 	while (len) {
-		ssize_t n = write ? pwrite(fd, buf, len, pos) : pread(fd, buf, len, pos);
+		struct iovec v = { buf, len };
+		ssize_t n = write ? pwritev2(fd, &v, 1, pos, flags) : pread(fd, buf, len, pos);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -95,12 +98,18 @@ static int transfer(struct hw *h, bool write, uint32_t zone, uint64_t off, void 
 
 static int block_write(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *why)
 {
-	return transfer(h, true, zone, off, (void *)buf, len, why);
+	return transfer(h, true, 0, zone, off, (void *)buf, len, why);
+}
+
+/* The kernel makes it a write with forced unit access, or one and a flush, as the drive has it. */
+static int block_write_durable(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *why)
+{
+	return transfer(h, true, RWF_DSYNC, zone, off, (void *)buf, len, why);
 }
 
 static int block_read(struct hw *h, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *why)
 {
-	return transfer(h, false, zone, off, buf, len, why);
+	return transfer(h, false, 0, zone, off, buf, len, why);
 }
 
 static int block_manage(struct hw *h, enum hw_action what, uint32_t first, uint32_t nr, struct zns_err *why)
@@ -125,6 +134,7 @@ static int block_flush(struct hw *h, struct zns_err *why)
 const struct hw_raw block_raw = {
 	.report = block_report,
 	.write = block_write,
+	.write_durable = block_write_durable,
 	.read = block_read,
 	.manage = block_manage,
 	.flush = block_flush,

@@ -184,11 +184,14 @@ int hw_typical_capacity(struct hw *h, struct zns_err *err)
 	/* Nearly always the first one is usable. */
 	for (uint32_t n = 1, i = 0; !rc && i < nr; n = nr - i) {
 		rc = report(h, i, n, z, err);
-		for (uint32_t k = 0; !rc && k < n; k++)
+		for (uint32_t k = 0; !rc && k < n; k++) {
+			if (z[k].conventional && h->dev.geo.nr_conventional == i + k)
+				h->dev.geo.nr_conventional++;
 			if (!z[k].conventional && z[k].state != ZNS_ZONE_OFFLINE) {
 				h->dev.geo.zone_capacity = z[k].capacity;
 				return 0;
 			}
+		}
 		i += n;
 	}
 	return rc;

@@ -88,9 +88,11 @@ static void *bounce_for(struct hw *h, const void *buf, size_t len)
  * Write @len > 0 bytes from @off on, one command at a time; *done counts what is written, also when it fails. With
  * @at the device picks the place (if it can) and *at is where the first byte went.
  */
-static int put(struct hw *h, uint32_t zone, uint64_t off, const uint8_t *buf, size_t len, uint64_t *at, size_t *done,
-	       struct zns_err *err)
+static int put(struct hw *h, uint32_t zone, uint64_t off, const uint8_t *buf, size_t len, bool durable, uint64_t *at,
+	       size_t *done, struct zns_err *err)
 {
+	int (*write)(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *why) =
+		durable ? h->raw->write_durable : h->raw->write;
 	cleanup_free void *bounce = NULL;
 	bool append = at && h->raw->append, tried = false, again;
 
@@ -110,7 +112,7 @@ static int put(struct hw *h, uint32_t zone, uint64_t off, const uint8_t *buf, si
 			if (!rc)
 				off = place;
 		} else {
-			rc = h->raw->write(h, zone, place, src, n, &why);
+			rc = write(h, zone, place, src, n, &why);
 		}
 		if (rc) {
 			rc = explain_write(h, zone, place, n, &why, &again, err);
@@ -128,7 +130,8 @@ static int put(struct hw *h, uint32_t zone, uint64_t off, const uint8_t *buf, si
 	return 0;
 }
 
-int hw_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err)
+static int do_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, bool durable,
+		    struct zns_err *err)
 {
 	struct hw *h = hw_of(d);
 	struct hw_turn turn;
@@ -149,9 +152,22 @@ int hw_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, si
 			rc = check_write(&z, off, len, err);
 	}
 	if (!rc && len)
-		rc = put(h, zone, off, buf, len, NULL, &done, err);
+		rc = put(h, zone, off, buf, len, durable, NULL, &done, err);
 	hw_turn_end(h, &turn);
 	return rc;
+}
+
+int hw_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err)
+{
+	return do_write(d, zone, off, buf, len, false, err);
+}
+
+int hw_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err)
+{
+	bool durable = hw_of(d)->raw->write_durable;
+	int rc = do_write(d, zone, off, buf, len, durable, err);
+
+	return rc || durable ? rc : zns_dev_flush(d, err);
 }
 
 int hw_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uint64_t *off, struct zns_err *err)
@@ -175,7 +191,7 @@ int hw_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uin
 			break;
 		*off = z.wp;
 		if (len)
-			rc = put(h, zone, z.wp, buf, len, off, &done, err);
+			rc = put(h, zone, z.wp, buf, len, false, off, &done, err);
 		/* Somebody was faster; nothing of ours is written yet. */
 		if (rc != -EIO || done || !hw_cached(h, zone, &z) || z.wp == *off)
 			break;

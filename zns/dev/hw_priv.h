@@ -31,6 +31,8 @@ struct hw_raw {
 	/* Whole zone_size zones; wp 0 in conventional and offline zones, capacity in full and read-only ones. */
 	int (*report)(struct hw *h, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *why);
 	int (*write)(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *why);
+	/* The same, on the medium when it returns. NULL: a write, then a flush. */
+	int (*write_durable)(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *why);
 	/* NULL: done with report and write. */
 	int (*append)(struct hw *h, uint32_t zone, const void *buf, size_t len, uint64_t *off, struct zns_err *why);
 	int (*read)(struct hw *h, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *why);
@@ -67,7 +69,7 @@ static inline struct hw *hw_of(struct zns_dev *d)
 /* @h->dev is filled in. After a failure, too, hw_fini is due. */
 int hw_init(struct hw *h, const struct hw_raw *raw, unsigned flags, struct zns_err *err);
 void hw_fini(struct hw *h);
-int hw_typical_capacity(struct hw *h, struct zns_err *err);	/* fills in geo.zone_capacity */
+int hw_typical_capacity(struct hw *h, struct zns_err *err);	/* fills in geo.zone_capacity and nr_conventional */
 uint32_t hw_transfer_limit(uint64_t bytes);	/* largest power of two in it, at most HW_MAX_IO */
 int hw_check_writable(struct hw *h, struct zns_err *err);
 int hw_check_zone(struct hw *h, uint32_t zone, struct zns_err *err);
@@ -85,6 +87,7 @@ int hw_flush(struct zns_dev *d, struct zns_err *err);
 
 /* hw_io.c */
 int hw_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err);
+int hw_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err);
 int hw_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uint64_t *off, struct zns_err *err);
 int hw_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *err);
 

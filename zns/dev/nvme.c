@@ -35,6 +35,7 @@ static const struct zns_dev_ops nvme_ops = {
 	.close_zone = hw_close_zone,
 	.finish = hw_finish,
 	.flush = hw_flush,
+	.write_durable = hw_write_durable,
 	.close = nvme_close,
 };
 

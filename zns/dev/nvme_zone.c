@@ -79,7 +79,10 @@ static int nvme_report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zon
 	return 0;
 }
 
-static int nvme_append_at(struct hw *h, uint32_t zone, const void *buf, size_t len, uint64_t *off, struct zns_err *why)
+#define FUA (1u << 30)	/* in dword 12 of a write or append: done when it is on the medium */
+
+static int append_with(struct hw *h, uint32_t flags, uint32_t zone, const void *buf, size_t len, uint64_t *off,
+		       struct zns_err *why)
 {
 	struct nvme_ns *n = nvme_of(h);
 	uint64_t start = zone * n->zone_lbas;
@@ -87,7 +90,7 @@ static int nvme_append_at(struct hw *h, uint32_t zone, const void *buf, size_t l
 		.opcode = nvme_zns_cmd_append,
 		.cdw10 = (uint32_t)start,
 		.cdw11 = start >> 32,
-		.cdw12 = (len >> n->lba_shift) - 1,
+		.cdw12 = ((len >> n->lba_shift) - 1) | flags,
 		.data = (void *)buf,
 		.len = len,
 	};
@@ -101,15 +104,31 @@ static int nvme_append_at(struct hw *h, uint32_t zone, const void *buf, size_t l
 	return 0;
 }
 
+static int nvme_append_at(struct hw *h, uint32_t zone, const void *buf, size_t len, uint64_t *off, struct zns_err *why)
+{
+	return append_with(h, 0, zone, buf, len, off, why);
+}
+
 /* The place of an append is the drive's choice: the write pointer. Ours was, unless somebody else has written. */
-static int nvme_write_zone(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *why)
+static int write_with(struct hw *h, uint32_t flags, uint32_t zone, uint64_t off, const void *buf, size_t len,
+		      struct zns_err *why)
 {
 	uint64_t at = 0;
-	int rc = nvme_append_at(h, zone, buf, len, &at, why);
+	int rc = append_with(h, flags, zone, buf, len, &at, why);
 
 	if (!rc && at != off)
 		rc = zns_fail(why, -ESTALE, "the data went to offset %llu", (ull)at);
 	return rc;
+}
+
+static int nvme_write_zone(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *why)
+{
+	return write_with(h, 0, zone, off, buf, len, why);
+}
+
+static int nvme_write_fua(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *why)
+{
+	return write_with(h, FUA, zone, off, buf, len, why);
 }
 
 static int nvme_read_zone(struct hw *h, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *why)
@@ -169,6 +188,7 @@ static int nvme_flush_ns(struct hw *h, struct zns_err *why)
 const struct hw_raw nvme_raw = {
 	.report = nvme_report,
 	.write = nvme_write_zone,
+	.write_durable = nvme_write_fua,
 	.append = nvme_append_at,
 	.read = nvme_read_zone,
 	.manage = nvme_manage,

@@ -95,7 +95,7 @@ static int read_aligned(struct zns_dev *dev, uint32_t zone, uint64_t off, size_t
 static int read_manifest(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb__Manifest **out, struct zns_err *err)
 {
 	const struct zns_geometry *geo = &dev->geo;
-	struct zns_limits lim = { .nr_zones = geo->nr_zones, .nr_meta = zns_store_meta_zones(geo),
+	struct zns_limits lim = { .nr_zones = geo->nr_zones, .nr_meta = geo->nr_conventional + zns_store_meta_zones(geo),
 				  .zone_capacity = geo->zone_capacity };
 	const ZnsPb__ExtentRef *ref = c->manifest;
 	cleanup_free uint8_t *buf = NULL;

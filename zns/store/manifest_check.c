@@ -135,7 +135,7 @@ static int check_names_differ(const ZnsPb__Manifest *m, struct zns_err *err)
 int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo, struct zns_err *err)
 {
 	struct ctx c = {
-		.lim = { .nr_zones = geo->nr_zones, .nr_meta = zns_store_meta_zones(geo),
+		.lim = { .nr_zones = geo->nr_zones, .nr_meta = geo->nr_conventional + zns_store_meta_zones(geo),
 			 .nr_groups = geo->nr_zones, .zone_capacity = geo->zone_capacity },
 		.block = geo->block_size,
 		.device_bytes = geo->nr_zones * geo->zone_capacity,

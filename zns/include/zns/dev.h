@@ -77,6 +77,7 @@ struct zns_geometry {
 	uint32_t block_size;	/* logical block, bytes: granularity of every transfer */
 	uint64_t zone_size;	/* address distance between zones */
 	uint64_t zone_capacity;	/* of a typical zone; struct zns_zone has each zone's own */
+	uint32_t nr_conventional;	/* leading conventional zones, as far as a report or two show them */
 	uint32_t max_open;	/* 0 = no limit */
 	uint32_t max_active;	/* 0 = no limit */
 	uint32_t max_io_bytes;	/* largest single transfer that is not split by the kernel */
