@@ -35,8 +35,8 @@ double zns_alloc_fair(const double *wants, uint32_t nr, double capacity)
 	cleanup_free double *sorted = calloc(nr ? nr : 1, sizeof(*sorted));
 	double left = capacity;
 
-	if (!sorted)
-		return 0;
+	if (!nr || !sorted)
+		return nr ? 0 : capacity;
 	memcpy(sorted, wants, nr * sizeof(*sorted));
 	qsort(sorted, nr, sizeof(*sorted), cmp_double);
 	for (uint32_t i = 0; i < nr; i++) {
@@ -46,7 +46,7 @@ double zns_alloc_fair(const double *wants, uint32_t nr, double capacity)
 			return level;
 		left -= sorted[i];
 	}
-	return nr ? sorted[nr - 1] + left : capacity;	/* no contention */
+	return sorted[nr - 1] + left;	/* no contention */
 }
 
 static bool has_group(const struct zns_sharer *s, uint32_t group)
@@ -98,7 +98,8 @@ static struct offer offer_of(const struct spread *s, uint32_t group)
 	double rest = poorest_after(s, group);
 
 	return (struct offer){ .reservations = g->nr_reservations, .leased = g->nr_leases > 0,
-			       .taken = g->nr_reservations || g->nr_leases, .content = zns_min(rest, CONTENT), .rest = rest };
+			       .taken = g->nr_reservations || g->nr_leases, .rest = rest,
+			       .content = zns_min(rest, CONTENT) };
 }
 
 static void join(struct spread *s, uint32_t group)
@@ -172,8 +173,8 @@ uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr, con
 		}
 		group = order[best];
 		/*
-		 * Enough: it has its fair share now, and what is reserved by those who rest would do for it when they come;
-		 * or more would only be taken from who is poorer.
+		 * Enough: it has its fair share now, and what is reserved by those who rest would do for it when they
+		 * come; or more would only be taken from who is poorer.
 		 */
 		if (n >= least && users[group] && (now >= zns_min(fair * WIDER, want) * 0.998 || o.rest < now / fair))
 			break;

@@ -12,7 +12,7 @@
 #include <string.h>
 #include "writer.h"
 
-#define RUN 3			/* writes of a lane that make one sample: a device programs more or less than one at a time */
+#define RUN 3			/* writes of a lane that make one sample: a device programs in units of its own */
 #define WINDOW 4		/* samples over which a lane's rate is averaged */
 #define GAIN 0.04		/* so much of the time must be saved, and what may be chance is not counted: */
 #define SIGMAS 2.0
