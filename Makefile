@@ -65,7 +65,7 @@ PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch) scrip
 
 .PHONY: all zns criu deps deps-vm deps-doc deps-clang
 .PHONY: unit conform crash kill scale scale-small zonetests errors tools chains bench-incremental crypt migration test
-.PHONY: test-vm zdtm zdtm-sample zdtm-smoke
+.PHONY: test-vm zdtm zdtm-sample zdtm-smoke zdtm-migration
 .PHONY: demo bench bench-emu bench-probe
 .PHONY: fuzz fuzz-build lint man install uninstall clean
 all: zns criu
@@ -390,6 +390,12 @@ ZDTM		?=
 zdtm: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)scripts/zdtm-sample --all --report $(B)/report/zdtm $(ZDTM)
+
+# CRIU's own tests with their pages through a page server, and on demand, beside stock.
+zdtm-migration: deps
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)for way in page-server lazy-pages; do scripts/zdtm-sample --zones -f h -l test/zdtm/migration.txt --way $$way \
+		--report $(B)/report/zdtm-$$way || exit 1; done
 
 zdtm-sample: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
