@@ -77,14 +77,19 @@ int zns_files_begin(void)
 	return each(remember);
 }
 
-/* criu's log, what its output was redirected to, progress lines: of the dump, not of what is dumped. */
-static bool of_criu(const struct stat *st)
+/*
+ * criu's log, what its output was redirected to, progress lines: of the dump, not of what is dumped. So are the images
+ * that always stay local (O_FORCE_LOCAL); the work directory may be the image directory.
+ */
+static bool of_criu(const char *name, const struct stat *st)
 {
 	const int fds[] = { log_get_fd(), STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO };
 	const char *progress = getenv("ZNS_PROGRESS");
 	struct stat other;
 	int i;
 
+	if (!strncmp(name, "stats-", 6) || !strcmp(name, "irmap-cache"))
+		return true;
 	for (i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
 		if (fds[i] >= 0 && !fstat(fds[i], &other) && other.st_dev == st->st_dev && other.st_ino == st->st_ino)
 			return true;
@@ -103,7 +108,7 @@ static int take(int dir, const char *name, const struct stat *st)
 		if (same(&s->st, st))
 			return 0;
 	}
-	if (of_criu(st))
+	if (of_criu(name, st))
 		return 0;
 	if (S_ISDIR(st->st_mode)) {
 		pr_warn("The directory %s, made in the image directory during the dump, is not on the device\n", name);

@@ -163,6 +163,12 @@ def checkpointctl(d):
     d.run('ctl')
     pid = int(d.p('inspect', '-f', '{{.State.Pid}}', 'ctl').stdout)
     inner = sh('awk', '/^NSpid/ { print $NF }', f'/proc/{pid}/status').stdout.strip()
+    # Podman writes the descriptions of the container only with an export, which is plain.
+    d.p('container', 'checkpoint', '--leave-running', '--export', d.dir / 'plain.tar', '--compress', 'none', 'ctl')
+    with tarfile.open(d.dir / 'plain.tar') as t:
+        t.extractall(d.dir / 'plain')
+    for f in (d.dir / 'root').glob('*-containers/*/userdata/checkpoint/*'):
+        f.unlink()
     d.p('container', 'checkpoint', '--keep', 'ctl')
     userdata = next((d.dir / 'root').glob('*-containers/*/userdata/checkpoint/zns-handle.img')).parents[1]
     exported = d.dir / 'exported'
@@ -171,8 +177,9 @@ def checkpointctl(d):
         archive = d.dir / f'{name}.tar'
         with tarfile.open(archive, 'w') as t:
             for f in ('config.dump', 'spec.dump', 'stats-dump'):
-                if (userdata / f).exists():
-                    t.add(userdata / f, f)
+                if (d.dir / 'plain' / f).exists():
+                    t.add(d.dir / 'plain' / f, f)
+            t.add(images, 'checkpoint', recursive=False)
             for f in images.iterdir():
                 t.add(f, f'checkpoint/{f.name}')
         shown = sh(tool, 'show', archive).stdout
