@@ -337,8 +337,10 @@ int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
 	size_t n;
 	int c, ret;
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
+	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
 		x.flatten |= c == OPT_FLATTEN;
+		x.metadata_only |= c == OPT_METADATA_ONLY;
+	}
 	if (!args.argv)
 		return args.code;
 	if (args.argc > 2)
