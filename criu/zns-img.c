@@ -22,6 +22,7 @@
 #include "zns-files.h"
 #include "zns-img.h"
 #include "zns-link.h"
+#include "zns-opts.h"
 #include "zns-pages.h"
 #include "zns-tee.h"
 
@@ -34,75 +35,11 @@
 #define HANDLE_NAME "zns-handle.img"
 #define STREAM_PIPE (1 << 20)
 
-static struct zw_begin zopts;
-static bool zopts_given;
 static enum { ZNS_OFF, ZNS_DUMP, ZNS_RESTORE } state;
 static struct timespec frozen_since, frozen_until;
 static int nr_parents;	/* of what is dumped or restored, all generations */
 static bool receiving; /* as a page server: pages come through pipes */
-static bool timeout_given;
 static struct timespec begun;
-
-/* criu and its helper work in other directories than the one the user named the device from. */
-static int absolute_dev(void)
-{
-	bool emu = !strncmp(zopts.dev, "emu:", 4);
-	const char *path = zopts.dev + (emu ? 4 : 0);
-	char cwd[PATH_MAX], out[2 * PATH_MAX];
-
-	if (*path == '/' || (!emu && access(path, F_OK)))	/* the latter may be a UUID */
-		return 0;
-	if (!getcwd(cwd, sizeof(cwd)) || snprintf(out, sizeof(out), "%s%s/%s", emu ? "emu:" : "", cwd, path) >= sizeof(zopts.dev)) {
-		pr_err("--zns-dev %s: give an absolute path\n", zopts.dev);
-		return -1;
-	}
-	strcpy(zopts.dev, out);
-	return 0;
-}
-
-void zns_timeout_given(void)
-{
-	timeout_given = true;
-}
-
-void zns_use(void)
-{
-	zopts_given = true;
-}
-
-int zns_parse_opt(int code, const char *arg)
-{
-	static const struct {
-		const char *name;
-		char *to;
-		size_t len;
-	} at[] = {
-		{ "zns-dev", zopts.dev, sizeof(zopts.dev) },
-		{ "zns-qos", zopts.qos, sizeof(zopts.qos) },
-		{ "zns-container", zopts.container, sizeof(zopts.container) },
-		{ "zns-checkpoint", zopts.checkpoint, sizeof(zopts.checkpoint) },
-		{ "zns-alloc", zopts.alloc, sizeof(zopts.alloc) },
-		{ "zns-admission", zopts.admission, sizeof(zopts.admission) },
-		{ "zns-stripe", zopts.stripe, sizeof(zopts.stripe) },
-		{ "zns-qos-max", zopts.qos_max, sizeof(zopts.qos_max) },
-		{ "zns-parent", zopts.parent, sizeof(zopts.parent) },
-	};
-	int i = code - ZNS_OPT_FIRST;
-
-	zopts_given = true;
-	if (code == ZNS_OPT_SEPARATE) {
-		zopts.separate_metadata = 1;
-		return 0;
-	}
-	if (i >= ARRAY_SIZE(at))
-		return -1;
-	if (!*arg || strlen(arg) >= at[i].len) {
-		pr_err("--%s needs a value of 1 to %zu characters\n", at[i].name, at[i].len - 1);
-		return -1;
-	}
-	strcpy(at[i].to, arg);
-	return code == ZNS_OPT_FIRST ? absolute_dev() : 0;
-}
 
 bool zns_active(void)
 {
@@ -116,7 +53,7 @@ static bool have_handle(void)
 
 int zns_refuse(const char *what)
 {
-	if (zopts_given)
+	if (zns_opts_given)
 		pr_err("%s does not work with zones: leave out the zns options, or leave out %s\n", what, what);
 	else if (have_handle())
 		pr_err("%s does not work with zones, and the image directory has a " HANDLE_NAME "\n", what);
@@ -135,9 +72,9 @@ static int add_progress(struct zns_msg *m, int *opened)
 	int fd;
 
 	*opened = -1;
-	zopts.progress = 0;
+	zns_opts.progress = 0;
 	if (isatty(STDERR_FILENO) && (opts.output || opts.log_level < LOG_INFO)) {
-		zopts.progress |= ZW_PROGRESS_TTY;
+		zns_opts.progress |= ZW_PROGRESS_TTY;
 		m->fd[m->nr_fd++] = STDERR_FILENO;
 	}
 	if (!to || !*to)
@@ -158,7 +95,7 @@ static int add_progress(struct zns_msg *m, int *opened)
 		}
 		fd = (int)n;
 	}
-	zopts.progress |= ZW_PROGRESS_JSON;
+	zns_opts.progress |= ZW_PROGRESS_JSON;
 	m->fd[m->nr_fd++] = fd;
 	return 0;
 }
@@ -183,12 +120,12 @@ static int begin(enum zw_op op, pid_t pid)
 			return -1;
 		}
 	}
-	if (zns_link_start() || (op == ZW_DUMP_BEGIN && zopts.timeout_s && zns_link_limit(zopts.timeout_s)))
+	if (zns_link_start() || (op == ZW_DUMP_BEGIN && zns_opts.timeout_s && zns_link_limit(zns_opts.timeout_s)))
 		return -1;
-	zopts.pid = pid;
-	zopts.parent_dir = op != ZW_RESTORE_BEGIN && opts.img_parent;
-	m.payload = &zopts;
-	m.len = sizeof(zopts);
+	zns_opts.pid = pid;
+	zns_opts.parent_dir = op != ZW_RESTORE_BEGIN && opts.img_parent;
+	m.payload = &zns_opts;
+	m.len = sizeof(zns_opts);
 	m.fd[0] = get_service_fd(IMG_FD_OFF);
 	m.nr_fd = 1;
 	r.msg[0] = '\0';
@@ -217,8 +154,8 @@ static int begin(enum zw_op op, pid_t pid)
 /* 1: zones are to be used; 0: they are not; -1: neither will do. */
 static int want_dump(void)
 {
-	if (zopts_given && !opts.use_page_server) {
-		if (!zopts.checkpoint[0])
+	if (zns_opts_given && !opts.use_page_server) {
+		if (!zns_opts.checkpoint[0])
 			return 1;
 		pr_err("--zns-checkpoint is for restore; a dump makes a checkpoint of its own\n");
 		return -1;
@@ -229,7 +166,7 @@ static int want_dump(void)
 		       "remove the file (the checkpoint stays on its device)\n");
 		return -1;
 	}
-	if (zopts_given)
+	if (zns_opts_given)
 		pr_warn("With --page-server the pages go there, and the zns options mean nothing here: all other images become "
 			"plain files\n");
 	return 0;
@@ -243,8 +180,8 @@ int zns_check_feature(void)
 
 	if (zns_link_start())
 		return -1;
-	m.payload = zopts.dev;
-	m.len = strlen(zopts.dev) + 1;
+	m.payload = zns_opts.dev;
+	m.len = strlen(zns_opts.dev) + 1;
 	ret = zns_ask(&m, &r, NULL);
 	zns_link_close();
 	if (ret)
@@ -261,8 +198,8 @@ int zns_dump_begin(pid_t pid, bool pre_dump)
 	if (ret <= 0)
 		return ret;
 	clock_gettime(CLOCK_MONOTONIC, &begun);
-	zopts.timeout_s = timeout_given ? opts.timeout : 0;
-	zopts.pre_dump = pre_dump;
+	zns_opts.timeout_s = zns_opts_timeout ? opts.timeout : 0;
+	zns_opts.pre_dump = pre_dump;
 	if (zns_tee_begin() || zns_files_begin() || begin(ZW_DUMP_BEGIN, pid))
 		return -1;
 	state = ZNS_DUMP;
@@ -297,8 +234,8 @@ void zns_dump_freeze(void)
 {
 	clock_gettime(CLOCK_MONOTONIC, &frozen_since);
 	/* criu's own limit, for stopping the tasks, gets what admission has left. */
-	if (state == ZNS_DUMP && zopts.timeout_s)
-		opts.timeout = max_t(long, (long)zopts.timeout_s - (frozen_since.tv_sec - begun.tv_sec), 1);
+	if (state == ZNS_DUMP && zns_opts.timeout_s)
+		opts.timeout = max_t(long, (long)zns_opts.timeout_s - (frozen_since.tv_sec - begun.tv_sec), 1);
 }
 
 void zns_dump_thaw(void)
@@ -308,8 +245,8 @@ void zns_dump_thaw(void)
 
 int zns_restore_begin(void)
 {
-	if (!zopts.checkpoint[0] && !have_handle()) {
-		if (!zopts_given || !faccessat(get_service_fd(IMG_FD_OFF), "inventory.img", F_OK, 0))
+	if (!zns_opts.checkpoint[0] && !have_handle()) {
+		if (!zns_opts_given || !faccessat(get_service_fd(IMG_FD_OFF), "inventory.img", F_OK, 0))
 			return 0;
 		pr_err("The image directory has neither a " HANDLE_NAME " nor plain images; to restore a checkpoint by its id "
 		       "give --zns-checkpoint ID (`znsctl ls` lists them)\n");
@@ -534,7 +471,7 @@ int zns_check_parent_dir(int dfd, const char *parent)
 {
 	char path[PATH_MAX];
 
-	if (zopts_given)
+	if (zns_opts_given)
 		return 0;	/* the helper looks for its handle */
 	if (snprintf(path, sizeof(path), "%s/" HANDLE_NAME, parent) >= sizeof(path) || faccessat(dfd, path, F_OK, 0))
 		return 0;

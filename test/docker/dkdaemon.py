@@ -66,15 +66,19 @@ def rootfs():
     return root
 
 
+ferretdb_missing = None        # or why there is none
+
+
 def add_ferretdb(root):
-    """Without it only the cases that need it fail."""
+    """From the Go module proxy. Where that cannot be reached the cases that need it are skipped."""
+    global ferretdb_missing
     to = root / f'usr/bin/ferretdb-{GO_PROGRAMS["ferretdb"][1]}'
     if to.exists():
         return
     try:
         shutil.copy(go_program('ferretdb'), to)
     except Unavailable as e:
-        print(f'FerretDB cannot be built: {e}', flush=True)
+        ferretdb_missing = f'FerretDB cannot be built: {e}'
         return
     link = root / 'usr/bin/ferretdb'
     link.unlink(missing_ok=True)

@@ -10,55 +10,6 @@
 #define AHEAD_REQUEST MIB(2)	/* who asks for no more than this at once, waits for it */
 #define WORKERS_MAX 64
 
-struct request {
-	struct zns_rimage *img;
-	struct request *link;	/* in the image's list, while units are left to hand out */
-	uint64_t off, len;
-	uint64_t next, end;	/* units to hand out */
-	uint64_t left;		/* units not done */
-	pid_t pid;		/* > 0: into a task's iov; else into mem, else into fd */
-	struct iovec *iov;
-	uint32_t nr;
-	uint8_t *mem;
-	int fd;
-	struct zns_err err;
-	zns_unit_checked checked;	/* verify: delivers nothing */
-	zns_read_done done;
-	void *arg;
-};
-
-/* Copy @len bytes at @skip of the request's range into the task. */
-static int deliver_task(const struct request *q, uint64_t skip, uint8_t *buf, size_t len, struct zns_err *err)
-{
-	struct iovec remote[64], local;
-	uint32_t n = 0;
-
-	while (n < q->nr && skip >= q->iov[n].iov_len)
-		skip -= q->iov[n++].iov_len;
-	while (len) {
-		uint32_t nr = 0;
-		size_t sum = 0;
-		ssize_t ret;
-
-		for (; nr < ZNS_ARRAY_SIZE(remote) && n < q->nr && sum < len; nr++, n++) {
-			remote[nr].iov_base = (char *)q->iov[n].iov_base + skip;
-			remote[nr].iov_len = zns_min(q->iov[n].iov_len - skip, len - sum);
-			sum += remote[nr].iov_len;
-			skip = 0;
-		}
-		if (!nr)	/* never: a request is as long as its iovecs */
-			return zns_fail(err, -EFAULT, "a read of task %d has no place to go", q->pid);
-		local = (struct iovec){ buf, sum };
-		ret = process_vm_writev(q->pid, &local, 1, remote, nr, 0);
-		if (ret != (ssize_t)sum)
-			return zns_fail_sys(err, ret < 0 ? -errno : -EFAULT, "cannot write the memory of task %d at %p", q->pid,
-					    remote[0].iov_base);
-		buf += sum;
-		len -= sum;
-	}
-	return 0;
-}
-
 /* Of a verifying request: tell what became of a unit. */
 static void tell(const struct request *q, uint64_t k, const struct zns_err *err)
 {
@@ -71,24 +22,6 @@ static void tell(const struct request *q, uint64_t k, const struct zns_err *err)
 		u.zone_off = p.off;
 	}
 	q->checked(q->arg, &u);
-}
-
-static int deliver(struct request *q, const struct cached *c, struct zns_err *err)
-{
-	const struct zns_rimage *i = q->img;
-	uint64_t start = c->k * i->pb->unit, from = zns_max(start, q->off);
-	uint64_t to = zns_min(start + unit_len(i, c->k), q->off + q->len);
-	uint8_t *src = c->buf + c->skip + (from - start);
-	int ret;
-
-	if (q->pid > 0)
-		return deliver_task(q, from - q->off, src, to - from, err);
-	if (q->mem) {
-		memcpy(q->mem + (from - q->off), src, to - from);
-		return 0;
-	}
-	ret = zns_pwrite_all(q->fd, src, to - from, (off_t)from);
-	return ret ? zns_fail_sys(err, ret, "image %s: cannot write its copy", i->pb->name) : 0;
 }
 
 static void request_end(struct request *q)
@@ -124,7 +57,7 @@ static void run(struct zns_reader *r, struct request *q, uint64_t k)
 		tell(q, k, &err);
 		ret = 0;
 	} else if (!ret) {
-		ret = deliver(q, c, &err);
+		ret = request_deliver(q, c, &err);
 	}
 	pthread_mutex_lock(&r->lock);
 	if (c) {

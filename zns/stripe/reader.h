@@ -42,7 +42,25 @@ struct cached {
 	size_t skip;		/* bytes of buf before the unit */
 };
 
-struct request;
+struct request {
+	struct zns_rimage *img;
+	struct request *link;	/* in the image's list, while units are left to hand out */
+	uint64_t off, len;
+	uint64_t next, end;	/* units to hand out */
+	uint64_t left;		/* units not done */
+	pid_t pid;		/* > 0: into a task's iov; else into mem, else into fd */
+	struct iovec *iov;
+	uint32_t nr;
+	uint8_t *mem;
+	int fd;
+	struct zns_err err;
+	zns_unit_checked checked;	/* verify: delivers nothing */
+	zns_read_done done;
+	void *arg;
+};
+
+/* What of unit @c the request wants, to its place (deliver.c). Any thread; no lock is needed. */
+int request_deliver(const struct request *q, const struct cached *c, struct zns_err *err);
 
 struct zns_reader {
 	struct zns_dev *dev;

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The zns options, from the command line, a configuration file or an RPC request. See include/zns-img.h. */
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/compiler.h"
+#include "log.h"
+#include "zns-img.h"
+#include "zns-opts.h"
+
+#undef LOG_PREFIX
+#define LOG_PREFIX "zns: "
+
+struct zw_begin zns_opts;
+bool zns_opts_given, zns_opts_timeout;
+
+/* criu and its helper work in other directories than the one the user named the device from. */
+static int absolute_dev(void)
+{
+	bool emu = !strncmp(zns_opts.dev, "emu:", 4);
+	const char *path = zns_opts.dev + (emu ? 4 : 0);
+	char cwd[PATH_MAX], out[2 * PATH_MAX];
+
+	if (*path == '/' || (!emu && access(path, F_OK)))	/* the latter may be a UUID */
+		return 0;
+	if (!getcwd(cwd, sizeof(cwd)) || snprintf(out, sizeof(out), "%s%s/%s", emu ? "emu:" : "", cwd, path) >= sizeof(zns_opts.dev)) {
+		pr_err("--zns-dev %s: give an absolute path\n", zns_opts.dev);
+		return -1;
+	}
+	strcpy(zns_opts.dev, out);
+	return 0;
+}
+
+void zns_timeout_given(void)
+{
+	zns_opts_timeout = true;
+}
+
+void zns_use(void)
+{
+	zns_opts_given = true;
+}
+
+int zns_parse_opt(int code, const char *arg)
+{
+	static const struct {
+		const char *name;
+		char *to;
+		size_t len;
+	} at[] = {
+		{ "zns-dev", zns_opts.dev, sizeof(zns_opts.dev) },
+		{ "zns-qos", zns_opts.qos, sizeof(zns_opts.qos) },
+		{ "zns-container", zns_opts.container, sizeof(zns_opts.container) },
+		{ "zns-checkpoint", zns_opts.checkpoint, sizeof(zns_opts.checkpoint) },
+		{ "zns-alloc", zns_opts.alloc, sizeof(zns_opts.alloc) },
+		{ "zns-admission", zns_opts.admission, sizeof(zns_opts.admission) },
+		{ "zns-stripe", zns_opts.stripe, sizeof(zns_opts.stripe) },
+		{ "zns-qos-max", zns_opts.qos_max, sizeof(zns_opts.qos_max) },
+		{ "zns-parent", zns_opts.parent, sizeof(zns_opts.parent) },
+	};
+	int i = code - ZNS_OPT_FIRST;
+
+	zns_opts_given = true;
+	if (code == ZNS_OPT_SEPARATE) {
+		zns_opts.separate_metadata = 1;
+		return 0;
+	}
+	if (i >= ARRAY_SIZE(at))
+		return -1;
+	if (!*arg || strlen(arg) >= at[i].len) {
+		pr_err("--%s needs a value of 1 to %zu characters\n", at[i].name, at[i].len - 1);
+		return -1;
+	}
+	strcpy(at[i].to, arg);
+	return code == ZNS_OPT_FIRST ? absolute_dev() : 0;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Verified bytes to where they are wanted: a task's memory, the caller's, or a file. */
+#include <string.h>
+#include <sys/uio.h>
+#include "reader.h"
+
+/* Copy @len bytes at @skip of the request's range into the task. */
+static int deliver_task(const struct request *q, uint64_t skip, uint8_t *buf, size_t len, struct zns_err *err)
+{
+	struct iovec remote[64], local;
+	uint32_t n = 0;
+
+	while (n < q->nr && skip >= q->iov[n].iov_len)
+		skip -= q->iov[n++].iov_len;
+	while (len) {
+		uint32_t nr = 0;
+		size_t sum = 0;
+		ssize_t ret;
+
+		for (; nr < ZNS_ARRAY_SIZE(remote) && n < q->nr && sum < len; nr++, n++) {
+			remote[nr].iov_base = (char *)q->iov[n].iov_base + skip;
+			remote[nr].iov_len = zns_min(q->iov[n].iov_len - skip, len - sum);
+			sum += remote[nr].iov_len;
+			skip = 0;
+		}
+		if (!nr)	/* never: a request is as long as its iovecs */
+			return zns_fail(err, -EFAULT, "a read of task %d has no place to go", q->pid);
+		local = (struct iovec){ buf, sum };
+		ret = process_vm_writev(q->pid, &local, 1, remote, nr, 0);
+		if (ret != (ssize_t)sum)
+			return zns_fail_sys(err, ret < 0 ? -errno : -EFAULT, "cannot write the memory of task %d at %p", q->pid,
+					    remote[0].iov_base);
+		buf += sum;
+		len -= sum;
+	}
+	return 0;
+}
+
+int request_deliver(const struct request *q, const struct cached *c, struct zns_err *err)
+{
+	const struct zns_rimage *i = q->img;
+	uint64_t start = c->k * i->pb->unit, from = zns_max(start, q->off);
+	uint64_t to = zns_min(start + unit_len(i, c->k), q->off + q->len);
+	uint8_t *src = c->buf + c->skip + (from - start);
+	int ret;
+
+	if (q->pid > 0)
+		return deliver_task(q, from - q->off, src, to - from, err);
+	if (q->mem) {
+		memcpy(q->mem + (from - q->off), src, to - from);
+		return 0;
+	}
+	ret = zns_pwrite_all(q->fd, src, to - from, (off_t)from);
+	return ret ? zns_fail_sys(err, ret, "image %s: cannot write its copy", i->pb->name) : 0;
+}
