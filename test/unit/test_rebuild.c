@@ -176,7 +176,8 @@ static void move_one(struct world *w)
 		put_noise(w, zone, (unsigned)blocks);
 		c.n_zones++;
 	}
-	memcpy(footers, old->old_manifests, old->n_old_manifests * sizeof(*footers));
+	if (old->n_old_manifests)
+		memcpy(footers, old->old_manifests, old->n_old_manifests * sizeof(*footers));
 	c.old_manifests = footers;
 	footers[c.n_old_manifests++] = old->manifest->zone;
 	c.has_moved = c.has_moved_ns = 1;

@@ -12,19 +12,10 @@ from pathlib import Path
 
 import ztlib
 from ztlib import Failed, alive, wait_until
-from ztscene import FAST, SLOW, suite_main
+from ztscene import FAST, SLOW, case_of, expect, suite_main
 
 CASES = {}
-
-
-def case(func):
-    CASES[func.__name__.replace('_', '-')] = func
-    return func
-
-
-def expect(what, got, want):
-    if got != want:
-        raise Failed(f'{what} is {got}, not {want}')
+case = case_of(CASES)
 
 
 def shown(scene, checkpoint):

@@ -17,25 +17,16 @@ import ztlib
 from ztchain import Chain
 from ztlib import Failed
 from tools import Media
-from ztscene import suite_main
+from ztscene import case_of, expect, suite_main
 
 CASES = {}
+case = case_of(CASES)
 ROOM = ['--channels', '4', '--ways', '1', '--die-write-bw', '200', '--zones', '48', '--zone-size', '16M',
         '--timing', 'off']
 LEVELS = 4
 PAGE = 4096
 PARENT, PRESENT = 1, 4
 STOCK = ztlib.REPO / 'build' / 'zdtm' / 'stock' / 'criu' / 'criu'
-
-
-def case(func):
-    CASES[func.__name__.replace('_', '-')] = func
-    return func
-
-
-def expect(what, got, want):
-    if got != want:
-        raise Failed(f'{what} is {got}, not {want}')
 
 
 # ---- taking a dump apart -------------------------------------------------------------------------------

@@ -15,16 +15,12 @@ import tools
 import ztlib
 from tools import Media, expect, many_dumps, run_ctl, stop_broker
 from ztlib import Failed, wait_until
-from ztscene import suite_main
+from ztscene import case_of, suite_main
 
 CASES = {}
+case = case_of(CASES)
 # One die: everything of a container competes for the same zones.
 ONE_DIE = ['--channels', '1', '--ways', '2', '--die-write-bw', '600', '--zones', '24', '--zone-size', '4M', '--timing', 'off']
-
-
-def case(func):
-    CASES[func.__name__.replace('_', '-')] = func
-    return func
 
 
 def fragmented(scene, dumps=9, keep=4):

@@ -18,15 +18,11 @@ from pathlib import Path
 
 import ztlib
 from ztlib import Failed, HANDLE, REPO, Skipped, alive, wait_until
-from ztscene import suite_main
+from ztscene import case_of, suite_main
 
 STOCK = REPO / 'build' / 'stock-lib'
 CASES = {}
-
-
-def case(func):
-    CASES[func.__name__.replace('_', '-')] = func
-    return func
+case = case_of(CASES)
 
 
 def expect(what, have, want):

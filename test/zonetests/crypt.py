@@ -20,14 +20,10 @@ from errors import page_of_task
 from tools import Media, expect, log_zone, run_ctl, stop_broker
 from ztlib import Failed, HANDLE, alive, wait_until
 from ztredis import RedisTask
-from ztscene import FAST, suite_main
+from ztscene import FAST, case_of, suite_main
 
 CASES = {}
-
-
-def case(func):
-    CASES[func.__name__.replace('_', '-')] = func
-    return func
+case = case_of(CASES)
 
 
 # ---- help ----------------------------------------------------------------------------------------------

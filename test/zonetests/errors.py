@@ -19,15 +19,11 @@ from pathlib import Path
 
 import ztlib
 from ztlib import Failed, HANDLE, Skipped, alive, wait_until
-from ztscene import FAST, FOUR_DIES, SIX_OPEN, SLOW, TINY, suite_main
+from ztscene import FAST, FOUR_DIES, SIX_OPEN, SLOW, TINY, case_of, suite_main
 
 UUID = r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}'
 CASES = {}
-
-
-def case(func):
-    CASES[func.__name__.replace('_', '-')] = func
-    return func
+case = case_of(CASES)
 
 
 # ---- dumps that go wrong on the way --------------------------------------------------------------------

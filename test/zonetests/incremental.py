@@ -19,24 +19,15 @@ from pathlib import Path
 import ztlib
 from ztchain import Chain, bytes_in, plain_images, stat_of
 from ztlib import Failed
-from ztscene import Scene, suite_main
+from ztscene import Scene, case_of, expect, suite_main
 
 CASES = {}
+case = case_of(CASES)
 TRACK = ['--track-mem']
 RUN_ON = [*TRACK, '--leave-running']
 ROOM = ['--channels', '4', '--ways', '1', '--die-write-bw', '200', '--zones', '48', '--zone-size', '16M',
         '--timing', 'off']
 STEPS = 4
-
-
-def case(func):
-    CASES[func.__name__.replace('_', '-')] = func
-    return func
-
-
-def expect(what, got, want):
-    if got != want:
-        raise Failed(f'{what} is {got}, not {want}')
 
 
 def is_small(chain, ident, full):

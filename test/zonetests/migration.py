@@ -24,20 +24,11 @@ from pathlib import Path
 import ztlib
 from ztlib import Device, Failed, HANDLE, Task, alive, wait_until
 from ztredis import RedisTask
-from ztscene import DIES, FAST, Outcome, TINY, suite_main
+from ztscene import DIES, FAST, TINY, Outcome, case_of, expect, suite_main
 
 CASES = {}
+case = case_of(CASES)
 HERE = '127.0.0.1'
-
-
-def case(func):
-    CASES[func.__name__.replace('_', '-')] = func
-    return func
-
-
-def expect(what, got, want):
-    if got != want:
-        raise Failed(f'{what} is {got}, not {want}')
 
 
 def free_port():

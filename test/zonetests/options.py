@@ -18,15 +18,11 @@ from pathlib import Path
 
 import ztlib
 from ztlib import Failed, HANDLE, REPO, Skipped, Task, alive, wait_until
-from ztscene import FAST, SLOW, Outcome, suite_main
+from ztscene import FAST, SLOW, Outcome, case_of, suite_main
 
 CASES = {}
+case = case_of(CASES)
 GRACE = 3       # seconds until criu kills a helper that does not end (criu/zns-link.c)
-
-
-def case(func):
-    CASES[func.__name__.replace('_', '-')] = func
-    return func
 
 
 def expect(what, have, want):

@@ -26,6 +26,30 @@ SIX_OPEN = ['--channels', '4', '--ways', '2', '--die-write-bw', '50', '--zones',
             '--max-open', '6', '--max-active', '8', '--timing', 'off']
 
 
+def case_of(cases):
+    """A decorator that enters a function into @cases, under its name."""
+    def enter(func):
+        cases[func.__name__.replace('_', '-')] = func
+        return func
+    return enter
+
+
+def expect(what, got, want):
+    if got != want:
+        raise Failed(f'{what} is {got}, not {want}')
+
+
+def run_ctl(scene, code, *args):
+    """znsctl that must end with this exit code; its output."""
+    done = scene.device.ctl(*args)
+    said = (done.stderr.strip() or done.stdout.strip())[:300]
+    if done.returncode != code:
+        raise Failed(f'znsctl {" ".join(args)}: exit {done.returncode}, not {code}: {said}')
+    if code and done.stderr.count('\n') > 1:
+        raise Failed(f'znsctl {" ".join(args)}: more than one line: {said}')
+    return done.stdout if code == 0 else done.stdout + done.stderr
+
+
 class Outcome:
     """What one criu call left: exit code, log and stderr."""
 

@@ -167,6 +167,13 @@ struct ctl_map {
 	const char *spec;	/* NULL, a file of one group number per zone, or "i % N" */
 	uint32_t zone_write_mibps, zone_read_mibps;	/* 0: as the device says */
 };
+
+/*
+ * measure.c: what one zone alone gives when it is written and read from front to back, MiB/s of the device's own clock.
+ * Takes an empty zone, *zone, and leaves it empty. -ENODATA: there is none.
+ */
+int ctl_measure_zone(struct zns_dev *dev, uint32_t *zone, uint32_t *write_mibps, uint32_t *read_mibps, struct zns_err *err);
+
 int ctl_make_profile(struct zns_dev *dev, const struct ctl_map *map, ZnsPb__Profile **out, struct zns_err *err);
 
 struct zns_probe_map;

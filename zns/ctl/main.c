@@ -26,7 +26,7 @@ static const struct ctl_cmd commands[] = {
 	{ "format", "DEV [OPTIONS]", "write an empty store on a device and register it",
 	  "  --map FILE|\"i % N\"     which zones share a die, if the device does not say: a file with one group\n"
 	  "                          number per zone, or zone index modulo N\n"
-	  "  --zone-write-bw MIBPS, --zone-read-bw MIBPS   of one zone, if the device does not say\n"
+	  "  --zone-write-bw MIBPS|measure, --zone-read-bw MIBPS   of one zone; a real device is measured without\n"
 	  "  --encrypt KEYSPEC   its checkpoints will be encrypted: file:PATH or keyring:DESCRIPTION\n"
 	  "  --default       make it the default device\n"
 	  "  --force         even if it holds checkpoints\n",

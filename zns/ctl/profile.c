@@ -171,7 +171,7 @@ int ctl_make_profile(struct zns_dev *dev, const struct ctl_map *map, ZnsPb__Prof
 	if (map->zone_read_mibps)
 		read = map->zone_read_mibps;
 	if (!write)
-		return zns_fail(err, -EINVAL, "%s does not say how fast a zone is: give --zone-write-bw; `znsctl probe` measures it then", dev->path);
+		return zns_fail(err, -EINVAL, "%s does not say how fast a zone is: give --zone-write-bw", dev->path);
 	if (!read)
 		read = write;
 	if (map->spec) {

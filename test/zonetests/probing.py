@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Cases of tools.py: what znsctl measures, a drive's groups and a zone's rates."""
+import json
+import re
+import signal
+import subprocess
+
+from ztlib import Failed, wait_until
+from ztscene import DIES, case_of, expect, run_ctl
+
+CASES = {}
+case = case_of(CASES)
+
+PROBED = [*DIES, '--zones', '128', '--zone-size', '16M', '--max-active', '0', '--map', 'permuted:5', '--timing', 'on']
+
+
+def groups_are(scene, dies, channels):
+    """What `groups` says is the map that `create` printed, whatever the numbers."""
+    said = scene.device.json('groups')
+    zones = [z for g in said['groups'] for z in g['zones']]
+    expect('zones in groups', sorted(zones), list(range(len(dies))))
+    expect('dies of each group', [len({dies[z] for z in g['zones']}) for g in said['groups']], [1] * len(set(dies)))
+    pairs = {(g['channel'], dies[g['zones'][0]] % channels) for g in said['groups']}
+    expect('channels as (said, true)', len(pairs), channels)
+    return said
+
+
+def probe_interrupted(scene):
+    """A probe that gets SIGINT as soon as it keeps a state; False if it was faster."""
+    kept = scene.dir / 'device' / 'run' / (scene.device.info['uuid'] + '.probe')
+    kept.unlink(missing_ok=True)
+    probe = subprocess.Popen([scene.cfg.znsctl, 'probe'], env=scene.device.env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        while probe.poll() is None and not kept.exists():
+            pass
+        probe.send_signal(signal.SIGINT)
+        said = probe.communicate(timeout=scene.cfg.timeout)[1].decode()
+    finally:
+        probe.kill()
+        probe.wait()
+    if probe.returncode == 0:
+        return False
+    expect('exit of an interrupted probe', probe.returncode, 1)
+    if '--resume' not in said or said.count('\n') != 1:
+        raise Failed(f'an interrupted probe says: {said}')
+    return True
+
+
+@case
+def probe(scene):
+    """probe finds dies and channels of a permuted map beside a checkpoint, which stays; a running dump refuses it."""
+    scene = scene(PROBED)
+    scene.device.needs_emulator('needs a device whose map is known')
+    dies = scene.device.info['zone_die']
+
+    vendor = scene.device.json('groups')
+    expect('found', scene.device.json('probe')['groups'], 8)
+    said = scene.device.json('groups')
+    expect('numbers of groups', [(g['id'], g['zones']) for g in said['groups']], [(g['id'], g['zones']) for g in vendor['groups']])
+    run_ctl(scene, 0, 'format', scene.device.spec, '--map', 'i % 8')
+    said = scene.device.json('groups')
+    expect('a given map', (said['source'], [g['zones'] for g in said['groups']]),
+           ('vendor', [list(range(g, 128, 8)) for g in range(8)]))
+    drift = json.loads(run_ctl(scene, 1, 'probe', '--verify', '--json'))
+    expect('drift of a wrong map', (drift['drift'], drift['zones_moved'] > 30), (True, True))
+
+    started = scene.start_dump()
+    if not wait_until(lambda: scene.device.status()['leases'], 60):
+        raise Failed('the dump has no lease')
+    said = run_ctl(scene, 1, 'probe')
+    print(f'     says: {said.strip()}', flush=True)
+    if 'dump' not in said:
+        raise Failed(f'a probe beside a dump says: {said}')
+    expect('exit of the dump', scene.end_of(started).code, 0)
+
+    plan = scene.device.json('probe', '--dry-run')
+    used = {z['index'] for z in scene.device.zones() if z['wp']}
+    expect('a dry run', (plan['zones_to_write'], plan['zones_to_read']), (128 - len(used), len(used)))
+    scene.device.env['ZNS_EMU_NOISE'] = 'jitter=5,stall-every=500,stall-us=3000,seed=7'
+    found = scene.device.json('probe')
+    expect('found', (found['source'], found['groups'], found['channels'], found['unknown_zones']), ('probe', 8, 4, []))
+    expect('within its budget', 0 < found['bytes_written'] <= found['budget'], True)
+    said = groups_are(scene, dies, 4)
+    expect('rates', (97 <= said['zone_write_mibps'] <= 103, 390 <= said['zone_read_mibps'] <= 410), (True, True))
+    expect('zones with data', {z['index'] for z in scene.device.zones() if z['wp']}, used)
+    run_ctl(scene, 0, 'verify', '--all')
+    expect('drift', scene.device.json('probe', '--verify')['drift'], False)
+
+    for _ in range(20):
+        if probe_interrupted(scene):
+            break
+    else:
+        raise Failed('no probe could be interrupted')
+    expect('zones with data', {z['index'] for z in scene.device.zones() if z['wp']}, used)
+    run_ctl(scene, 0, 'probe', '--resume')
+    groups_are(scene, dies, 4)
+    run_ctl(scene, 1, 'probe', '--resume')
+    run_ctl(scene, 1, 'probe', '--budget', '1M')
+    run_ctl(scene, 2, 'probe', '--budget', 'much')
+    run_ctl(scene, 2, 'probe', '--sample', '10')
+    groups_are(scene, dies, 4)
+    scene.good_restore()
+
+
+@case
+def probe_without_timing(scene):
+    """A device on which nothing can be measured keeps the profile it has."""
+    scene = scene()
+    scene.device.needs_emulator('needs a device without a timing model')
+    before = scene.device.json('groups')
+    if 'timing' not in run_ctl(scene, 1, 'probe'):
+        raise Failed('a probe without a timing model does not say so')
+    expect('groups', scene.device.json('groups'), before)
+
+
+@case
+def format_measures(scene):
+    """format writes and reads one empty zone where nobody says how fast one is; the zone is empty afterwards."""
+    scene = scene([*DIES, '--die-read-bw', '200', '--zones', '32', '--zone-size', '16M', '--timing', 'on'])
+    scene.device.needs_emulator('needs a device whose rates are known')
+    said = run_ctl(scene, 0, 'format', scene.device.spec, '--zone-write-bw', 'measure')
+    rates = re.search(r'measured: (\d+) MiB/s written, (\d+) MiB/s read', said)
+    if not rates:
+        raise Failed(f'format says: {said}')
+    write, read = map(int, rates.groups())
+    expect('rates near those of the die', (95 <= write <= 105, 185 <= read <= 205), (True, True))
+    groups = scene.device.json('groups')
+    expect('rates in the profile', (groups['zone_write_mibps'], groups['zone_read_mibps']), (write, read))
+    expect('zones with data', [z['index'] for z in scene.device.zones() if z['wp'] and z['owner'] != '(metadata)'], [])
+    run_ctl(scene, 2, 'format', scene.device.spec, '--zone-write-bw', 'fast')
+    scene.good_dump()
