@@ -455,7 +455,7 @@ fuzz: deps-clang
 fuzz-build: $(FUZZ_BIN)
 
 lint: deps-clang $(PROTO_C)
-	$(Q)clang-tidy --quiet $(filter-out %_avx2.c,$(wildcard zns/*/*.c)) -- $(CPPFLAGS) -std=gnu11 2>/dev/null
+	$(Q)clang-tidy --quiet $(filter-out %_avx2.c,$(wildcard zns/*/*.c)) -- $(CPPFLAGS) -isystem /usr/include/fuse3 -std=gnu11 2>/dev/null
 	$(Q)[ $$(uname -m) != x86_64 ] || clang-tidy --quiet $(wildcard zns/*/*_avx2.c) -- $(CPPFLAGS) -std=gnu11 -mavx2 2>/dev/null
 
 # --- documentation and installation ------------------------------------------------------------------------------

@@ -382,7 +382,8 @@ int handle_compact_commit(struct znsd *d, struct conn *c, const ZnsPb__Checkpoin
 	for (i = 0; i < now->n_metadata_groups; i++)
 		if (listed(groups, k.n_groups, now->metadata_groups[i]))
 			meta[k.n_metadata_groups++] = now->metadata_groups[i];
-	k.old_manifests = old = old_manifests(d, now, &k.n_old_manifests);
+	old = old_manifests(d, now, &k.n_old_manifests);
+	k.old_manifests = old;
 	note_ours(d, now);
 	ret = zns_store_move(d->store, &k, &rep->err);
 	if (ret)

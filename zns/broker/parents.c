@@ -123,7 +123,8 @@ int flatten_commit(struct znsd *d, const struct lease *l, const ZnsPb__Checkpoin
 		return zns_fail(err, -EBUSY, "a dump has begun that has checkpoint %s as its parent: try again", id);
 	if (k.moved != now->moved + 1 || k.created_ns != now->created_ns || k.pre_dump != now->pre_dump)
 		return zns_fail(err, -EINVAL, "commit: not the record of a flattened checkpoint");
-	k.old_manifests = old = old_manifests(d, now, &k.n_old_manifests);
+	old = old_manifests(d, now, &k.n_old_manifests);
+	k.old_manifests = old;
 	note_ours(d, now);
 	ret = zns_store_move(d->store, &k, err);
 	d->sweep = true;

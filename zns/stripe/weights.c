@@ -58,7 +58,8 @@ void weights_sample(struct lane *l, const struct wzone *z, uint64_t off, uint64_
 		l->deviation = 0;
 	}
 	l->last = x;
-	part = 1.0 / zns_min(++l->samples, (uint32_t)WINDOW);
+	l->samples++;	/* not inside of zns_min, which would count twice */
+	part = 1.0 / zns_min(l->samples, (uint32_t)WINDOW);
 	l->deviation += (fabs(x - l->ns_per_byte) * (l->samples > 1) - l->deviation) * part;
 	l->ns_per_byte += (x - l->ns_per_byte) * part;
 }
@@ -260,7 +261,7 @@ static void put_back(struct zns_writer *w, struct job *list, uint32_t nr)
 
 void weights_look(struct zns_writer *w, bool more)
 {
-	double rate[ZNS_STRIPE_MAX_WIDTH], part[ZNS_STRIPE_MAX_WIDTH], chance;
+	double rate[ZNS_STRIPE_MAX_WIDTH] = { 0 }, part[ZNS_STRIPE_MAX_WIDTH], chance;
 	uint32_t weights[ZNS_STRIPE_MAX_WIDTH], ahead = HORIZON * w->nr_lanes, nr;
 	struct job *list;
 	uint64_t first = 0;
