@@ -190,21 +190,23 @@ static int run(uint64_t seed, enum trace_omit omit)
 	return r.failed ? -1 : 0;
 }
 
-/* So many flips of what each load left. */
+/* At most so many flips of what each load left, and at least so many loads: some leave no checkpoint behind. */
 #define FLIPS_PER_LOAD 500
+#define FLIP_LOADS 12
 
 static int flips(uint64_t nr, uint64_t seed)
 {
 	struct flip_count n = { 0 };
 	uint64_t begin = zns_mono_ns(), all = 0, bad = 0;
+	uint64_t per_load = zns_min(nr / FLIP_LOADS + 1, (uint64_t)FLIPS_PER_LOAD);
 
-	for (uint64_t done = 0; done < nr; done += FLIPS_PER_LOAD, seed++) {
+	for (uint64_t done = 0; done < nr; done += per_load, seed++) {
 		struct zns_err err = ZNS_ERR_INIT;
 		uint64_t rng = seed * 0xd1342543de82ef95ull | 1;
 		struct load l;
 		struct trace *t = load_run(&sizes[seed % ZNS_ARRAY_SIZE(sizes)], seed, OMIT_NONE, &l, &err);
 
-		if (!t || flip_run(t, &l, zns_min(nr - done, (uint64_t)FLIPS_PER_LOAD), &rng, &n, &err)) {
+		if (!t || flip_run(t, &l, zns_min(nr - done, per_load), &rng, &n, &err)) {
 			printf("FAIL seed %llu: %s\n", (unsigned long long)seed, err.msg);
 			bad++;
 		}
