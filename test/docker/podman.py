@@ -151,6 +151,103 @@ def errors(d):
     want('a bad value', r.returncode and 'annotation zns.qos: "fast" is no bandwidth' in r.stderr, r.stderr)
 
 
+def gc(d, *options):
+    """What a sweep did: checkpoint -> (action, why)."""
+    said = json.loads(d.z('gc', '--json', *(options or ('--grace', '0'))).stdout)
+    return {c['id']: (c['action'], c['why']) for c in said['checkpoints']}
+
+
+def swept(d, ident, why, *left):
+    did = gc(d)
+    want('swept', did[ident][0] == 'remove' and why in did[ident][1], did)
+    want('left', [c['id'] for c in d.ls()] == list(left), d.ls())
+
+
+def zones_used(d):
+    zones = json.loads(d.z('zones', '--json').stdout)['zones']
+    return sum(z['state'] != 'empty' for z in zones if z['owner'] != '(metadata)')
+
+
+def new(d, had):
+    (c,) = [c['id'] for c in d.ls() if c['id'] not in had]
+    return c
+
+
+def reclaim(d):
+    """What Podman still has is kept, what it has dropped is swept, on doubt nothing is."""
+    d.z('rm', '--all')
+    d.z('gc')
+    start = zones_used(d)
+    d.run('gc1')
+    secret = d.ask('gc1')
+    d.p('container', 'checkpoint', '--keep', 'gc1')
+    first = new(d, ())
+    want('needed', gc(d)[first][0] == 'keep', gc(d))
+    d.p('container', 'restore', '--keep', 'gc1')
+    want('needed after a restore that keeps it', gc(d)[first][0] == 'keep', gc(d))
+    d.p('container', 'checkpoint', '--keep', 'gc1')
+    second = new(d, (first,))
+    swept(d, first, 'has another checkpoint', second)
+    # a copy in another container's directory is one that counts
+    d.run('gc2')
+    userdata = next((d.dir / 'root').glob('*-containers/*/userdata/checkpoint/zns-handle.img')).parents[1]
+    store = userdata.parents[1]
+    other = d.p('inspect', '-f', '{{.Id}}', 'gc2').stdout.strip()
+    copy = store / other / 'userdata/checkpoint'
+    shutil.copytree(userdata / 'checkpoint', copy)
+    d.p('container', 'restore', 'gc1')
+    want('memory', d.ask('gc1') == secret)
+    want('Podman dropped its directory', not (userdata / 'checkpoint').exists())
+    want('the copy counts', gc(d)[second][0] == 'keep', gc(d))
+    shutil.rmtree(copy)
+    os.rename(d.dir / 'root', d.dir / 'away')
+    want('no store, no judgement', gc(d)[second][0] == 'keep', gc(d))
+    os.rename(d.dir / 'away', d.dir / 'root')
+    want('missed only once', gc(d, '--grace', '1h')[second][0] == 'missed' and len(d.ls()) == 1)
+    want('not long enough', gc(d, '--grace', '1h')[second][0] == 'keep')
+    swept(d, second, 'or none')
+    d.p('container', 'checkpoint', 'gc1')
+    third = new(d, ())
+    d.p('rm', '-f', 'gc1', 'gc2')
+    swept(d, third, 'was removed')
+    wait = time.monotonic() + 20
+    while zones_used(d) != start and time.monotonic() < wait:
+        time.sleep(0.2)
+    want('zones', zones_used(d) == start, zones_used(d), start)
+
+
+def packed(d):
+    """Every way to pack the directory: with the data, or, where we cannot know, never swept."""
+    d.z('rm', '--all')
+    d.run('pack')
+    secret = d.ask('pack')
+    d.p('container', 'checkpoint', '--leave-running', '-kc', 'none', '-Re', d.dir / 'a.tar', 'pack')
+    d.p('container', 'checkpoint', '--leave-running', '--create-image', 'packed', 'pack')
+    want('nothing on the device', not d.ls(), d.ls())
+    socket, log = d.dir / 'podman.sock', open(d.dir / 'service.log', 'wb')
+    service = subprocess.Popen([*map(str, d.base), 'system', 'service', '--time', '0', f'unix://{socket}'], env=d.env,
+                               stdout=log, stderr=log)
+    try:
+        end = time.monotonic() + 30
+        while not socket.exists() and time.monotonic() < end:
+            time.sleep(0.1)
+        sh('podman', '--remote', '--url', f'unix://{socket}', 'container', 'checkpoint', '--compress', 'none',
+           '--export', d.dir / 'b.tar', 'pack', env=d.env)
+    finally:
+        service.terminate()
+        service.wait(30)
+        log.close()
+    with tarfile.open(d.dir / 'b.tar') as t:
+        want('it has a handle', any('zns-handle' in m.name for m in t.getmembers()))
+    d.p('rm', '-f', 'pack')
+    want('never swept', [w for a, w in gc(d).values() if a == 'keep' and 'exported' in w], gc(d))
+    d.p('container', 'restore', '--import', d.dir / 'b.tar', '--name', 'pack2')
+    want('memory', d.ask('pack2') == secret)
+    d.p('rm', '-f', 'pack2')
+    d.p('rmi', 'packed')
+    d.z('rm', '--all')
+
+
 class Skipped(Exception):
     pass
 
@@ -194,7 +291,9 @@ def checkpointctl(d):
 def main():
     passed = failed = skipped = 0
     with Podman() as d:
-        for fn in [f for f in (keep, leave_running, export, plain, errors, checkpointctl) if not sys.argv[1:] or f.__name__ in sys.argv[1:]]:
+        for fn in (keep, leave_running, export, plain, errors, reclaim, packed, checkpointctl):
+            if sys.argv[1:] and fn.__name__ not in sys.argv[1:]:
+                continue
             start = time.monotonic()
             try:
                 fn(d)

@@ -298,6 +298,78 @@ static void needed(void **state)
 	assert_int_equal(life(ID_A, "rmed", 3), DOCKER_GONE);
 }
 
+static enum docker_life podman(const char *root, const char *container, uint8_t n)
+{
+	uint8_t id[ZNS_UUID_LEN];
+	char why[300] = "";
+	enum docker_life l;
+
+	memset(id, n, sizeof(id));
+	l = podman_checkpoint_life(root, container, id, why, sizeof(why));
+	assert_true(*why);
+	return l;
+}
+
+#define STORE "store/overlay-containers"
+
+static void podman_needed(void **state)
+{
+	mkdirs(at(STORE "/" ID_A "/userdata/shm"));
+	handle(at(STORE "/" ID_A "/userdata/checkpoint"), 1);
+	handle(at(STORE "/" ID_B "/userdata/by-hand"), 2);
+	/* not Podman's as it is: an empty mount point, say */
+	assert_int_equal(podman(at(STORE), ID_A, 3), DOCKER_UNKNOWN);
+	put(at(STORE "/containers.lock"), "");
+	assert_int_equal(podman(at(STORE), ID_A, 1), DOCKER_NEEDED);
+	assert_int_equal(podman(at(STORE), ID_A, 2), DOCKER_NEEDED);
+	assert_int_equal(podman(at(STORE), ID_A, 3), DOCKER_GONE);
+	assert_int_equal(podman(at(STORE), "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc", 3),
+			 DOCKER_GONE);
+	/* exported perhaps, no container, no store */
+	assert_int_equal(podman(NULL, ID_A, 3), DOCKER_UNKNOWN);
+	assert_int_equal(podman("", ID_A, 3), DOCKER_UNKNOWN);
+	assert_int_equal(podman(at(STORE), "short", 3), DOCKER_UNKNOWN);
+	assert_int_equal(podman(at("away"), ID_A, 3), DOCKER_UNKNOWN);
+	put(at(STORE "/" ID_B "/userdata/by-hand/" ZNS_HANDLE_NAME), "garbage");
+	assert_int_equal(podman(at(STORE), ID_A, 3), DOCKER_UNKNOWN);
+	assert_int_equal(podman(at(STORE), ID_A, 1), DOCKER_NEEDED);
+}
+
+static void podman_words(void **state)
+{
+	static const struct { const char *words; size_t len; enum podman_call call; } v[] = {
+#define WORDS(s, c) { s, sizeof(s), c }
+		WORDS("podman\0container\0checkpoint\0web", PODMAN_KEPT),
+		WORDS("podman\0-e\0container\0checkpoint\0--keep\0-lR", PODMAN_KEPT),
+		WORDS("podman\0container\0checkpoint\0--export\0f\0web", PODMAN_EXPORTED),
+		WORDS("podman\0container\0checkpoint\0--export=f\0web", PODMAN_EXPORTED),
+		WORDS("podman\0container\0checkpoint\0web\0-ef", PODMAN_EXPORTED),
+		WORDS("podman\0container\0checkpoint\0-kRe\0f\0web", PODMAN_EXPORTED),
+		WORDS("podman\0container\0checkpoint\0--create-image\0i\0web", PODMAN_EXPORTED),
+		WORDS("podman\0container\0checkpoint\0-cnone\0--\0web", PODMAN_KEPT),
+		WORDS("podman\0system\0service", PODMAN_OTHER),
+		WORDS("", PODMAN_OTHER),
+	};
+	static const struct { const char *bundle, *image; int ret; } b[] = {
+		{ "/s/overlay-containers/" ID_A "/userdata", "/s/overlay-containers/" ID_A "/userdata/checkpoint", 0 },
+		{ "/s/overlay-containers/" ID_A "/userdata", "/s/elsewhere", -ENOENT },
+		{ "/s/overlay-containers/" ID_A "/userdata", "/s/overlay-containers/" ID_A "/userdata/a/b", -ENOENT },
+		{ "/s/overlay-containers/" ID_A "/userdata", NULL, -ENOENT },
+		{ "/s/vfs-containers/" ID_B "/userdata", "/s/vfs-containers/" ID_B "/userdata/checkpoint", -ENOENT },
+		{ "/bundles/" ID_A "/userdata", "/bundles/" ID_A "/userdata/checkpoint", -ENOENT },
+		{ "/" ID_A "/userdata", "/" ID_A "/userdata/checkpoint", -ENOENT },
+	};
+	char out[100];
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(v); i++)
+		assert_int_equal(podman_call(v[i].words, v[i].len), v[i].call);
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(b); i++)
+		assert_int_equal(podman_root(b[i].bundle, ID_A, b[i].image, out, sizeof(out)), b[i].ret);
+	assert_int_equal(podman_root(b[0].bundle, ID_A, b[0].image, out, sizeof(out)), 0);
+	assert_string_equal(out, "/s/overlay-containers");
+	assert_int_equal(podman_root(b[0].bundle, ID_A, b[0].image, out, 10), -ENOENT);
+}
+
 static void pending(void **state)
 {
 	struct docker_container c = { 0 };
@@ -333,6 +405,7 @@ int main(void)
 		cmocka_unit_test(container),  cmocka_unit_test(bad_json),  cmocka_unit_test(order),
 		cmocka_unit_test(bad_values), cmocka_unit_test(bad_rules), cmocka_unit_test(needed),
 		cmocka_unit_test(pending),    cmocka_unit_test(api_host),
+		cmocka_unit_test(podman_needed), cmocka_unit_test(podman_words),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

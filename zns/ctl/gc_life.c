@@ -14,11 +14,9 @@ static enum gc_life say(enum gc_life l, char *why, size_t len, const char *what)
 	return l;
 }
 
-static enum gc_life docker_life(const ZnsPb__Checkpoint *c, char *why, size_t len)
+static enum gc_life of_docker(enum docker_life l)
 {
-	const ZnsPb__Origin *o = c->origin;
-
-	switch (docker_checkpoint_life(o->root, o->container_id, o->checkpoint_name, c->id.data, why, len)) {
+	switch (l) {
 	case DOCKER_NEEDED:
 		return GC_NEEDED;
 	case DOCKER_GONE:
@@ -28,9 +26,21 @@ static enum gc_life docker_life(const ZnsPb__Checkpoint *c, char *why, size_t le
 	}
 }
 
+static enum gc_life docker_life(const ZnsPb__Checkpoint *c, char *why, size_t len)
+{
+	const ZnsPb__Origin *o = c->origin;
+
+	return of_docker(docker_checkpoint_life(o->root, o->container_id, o->checkpoint_name, c->id.data, why, len));
+}
+
+static int program_path(const char *kind, char *path, size_t len, struct stat *st)
+{
+	return (size_t)snprintf(path, len, "%s/gc.d/%s", zns_config_dir(), kind) >= len || stat(path, st) ? -ENOENT : 0;
+}
+
 /*
- * Podman and CRI: an administrator's program, CONFIG/gc.d/KIND CHECKPOINT CONTAINER CONTAINER_ID IMAGE_DIR, says so by its
- * exit code: 0 needed, 1 gone; anything else, or no program: unknown.
+ * CRI, and Podman where there is one: an administrator's program, CONFIG/gc.d/KIND CHECKPOINT CONTAINER CONTAINER_ID
+ * IMAGE_DIR, says so by its exit code: 0 needed, 1 gone; anything else, or no program: unknown.
  */
 static enum gc_life program_life(const ZnsPb__Checkpoint *c, char *why, size_t len)
 {
@@ -44,7 +54,7 @@ static enum gc_life program_life(const ZnsPb__Checkpoint *c, char *why, size_t l
 	pid_t pid;
 
 	zns_uuid_format(c->id.data, id);
-	if (snprintf(path, sizeof(path), "%s/gc.d/%s", zns_config_dir(), o->kind) >= (int)sizeof(path) || stat(path, &st))
+	if (program_path(o->kind, path, sizeof(path), &st))
 		return say(GC_UNKNOWN, why, len, "there is no gc.d program that could tell");
 	if ((st.st_uid && st.st_uid != geteuid()) || (st.st_mode & 022) || !S_ISREG(st.st_mode))
 		return say(GC_UNKNOWN, why, len, "its gc.d program may be written by others");
@@ -59,12 +69,23 @@ static enum gc_life program_life(const ZnsPb__Checkpoint *c, char *why, size_t l
 				     say(GC_NEEDED, why, len, "its gc.d program says that it is needed");
 }
 
+static enum gc_life podman_life(const ZnsPb__Checkpoint *c, char *why, size_t len)
+{
+	const ZnsPb__Origin *o = c->origin;
+	char path[4096];
+	struct stat st;
+
+	if (!program_path(o->kind, path, sizeof(path), &st))
+		return program_life(c, why, len);
+	return of_docker(podman_checkpoint_life(o->root, o->container_id, c->id.data, why, len));
+}
+
 gc_life_fn gc_life_of(const char *kind)
 {
 	static const struct {
 		const char *kind;
 		gc_life_fn life;
-	} kinds[] = { { "docker", docker_life }, { "podman", program_life }, { "cri", program_life } };
+	} kinds[] = { { "docker", docker_life }, { "podman", podman_life }, { "cri", program_life } };
 
 	for (size_t i = 0; kind && i < ZNS_ARRAY_SIZE(kinds); i++)
 		if (!strcmp(kind, kinds[i].kind))

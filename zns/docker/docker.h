@@ -33,7 +33,7 @@ struct docker_container {
 	char id[128];
 	char name[256];			/* without Docker's slash, CRI: NAMESPACE/POD/CONTAINER; else the id */
 	char image[256];		/* as given to `docker run`; "" unknown */
-	char root[PATH_MAX];		/* dockerd's data root; "" not Docker */
+	char root[PATH_MAX];		/* dockerd's data root, or podman_root; "" neither, or not known */
 	struct json_object *annotations, *labels, *env;	/* of the spec; NULL where there are none */
 	struct json_object *spec, *config;		/* what the three belong to */
 };
@@ -92,6 +92,23 @@ int docker_run_path(const char *id, const char *suffix, char *out, size_t len, s
 enum docker_life { DOCKER_NEEDED, DOCKER_GONE, DOCKER_UNKNOWN };
 enum docker_life docker_checkpoint_life(const char *root, const char *container_id, const char *checkpoint_name,
 					const uint8_t id[ZNS_UUID_LEN], char *why, size_t len);
+
+/*
+ * The same for Podman; @root is <graphroot>/<driver>-containers, as podman_root found it. NULL or "": it may have been
+ * exported with its handle, so UNKNOWN.
+ */
+enum docker_life podman_checkpoint_life(const char *root, const char *container_id, const uint8_t id[ZNS_UUID_LEN],
+					char *why, size_t len);
+
+/* podman.c: what the words of the command that called the runtime (/proc/PID/cmdline) say about a checkpoint. */
+enum podman_call {
+	PODMAN_KEPT,		/* `podman container checkpoint`, its directory stays where it is */
+	PODMAN_EXPORTED,	/* the directory is packed into a file or an image */
+	PODMAN_OTHER,		/* Podman's service, or something else: nothing is known */
+};
+enum podman_call podman_call(const char *args, size_t len);
+/* <graphroot>/<driver>-containers, if @bundle is that of container @id and the images go into it. -ENOENT: not so. */
+int podman_root(const char *bundle, const char *id, const char *image_path, char *out, size_t len);
 
 /* Calls @fn for every handle below <root>/containers/ID/checkpoints/NAME; stops when it returns non-zero. */
 typedef int (*docker_handle_fn)(void *arg, const char *container_id, const char *name, const char *dir,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Whether a checkpoint of Docker origin is still needed: Docker has no event for deletion, its directories tell. */
+/* Is a checkpoint of Docker or Podman origin still needed? Neither tells of a deletion, their directories do. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
@@ -25,16 +25,15 @@ static int one_handle(int at, const char *name, uint8_t id[ZNS_UUID_LEN])
 	return ret;
 }
 
-/* @damaged counts handles that cannot be read: they may be anybody's. */
-static int each_of_container(const char *root, const char *container, docker_handle_fn fn, void *arg, unsigned *damaged)
+/* Handles in the directories right below @dir. @damaged counts those that cannot be read: they may be anybody's. */
+static int each_in(const char *dir, const char *container, docker_handle_fn fn, void *arg, unsigned *damaged)
 {
-	char dir[PATH_MAX + 256], path[PATH_MAX + 512];
+	char path[PATH_MAX + 512];
 	uint8_t id[ZNS_UUID_LEN];
 	struct dirent *e;
 	int ret = 0;
 	DIR *d;
 
-	snprintf(dir, sizeof(dir), "%s/containers/%s/checkpoints", root, container);
 	d = opendir(dir);
 	if (!d)
 		return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
@@ -57,30 +56,42 @@ static int each_of_container(const char *root, const char *container, docker_han
 	return ret;
 }
 
-static int each(const char *root, docker_handle_fn fn, void *arg, unsigned *damaged)
+/* @dir has a directory for each container, and in that @sub. */
+static int each(const char *dir, const char *sub, docker_handle_fn fn, void *arg, unsigned *damaged)
 {
-	char dir[PATH_MAX];
+	char path[PATH_MAX + 512];
 	struct dirent *e;
 	int ret = 0;
 	DIR *d;
 
-	if ((size_t)snprintf(dir, sizeof(dir), "%s/containers", root) >= sizeof(dir))
-		return -ENAMETOOLONG;
 	d = opendir(dir);
 	if (!d)
 		return -errno;
-	while (!ret && (e = readdir(d)))
-		if (e->d_name[0] != '.')
-			ret = each_of_container(root, e->d_name, fn, arg, damaged);
+	while (!ret && (e = readdir(d))) {
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "%s/%s/%s", dir, e->d_name, sub);
+		ret = each_in(path, e->d_name, fn, arg, damaged);
+	}
 	closedir(d);
 	return ret;
+}
+
+/* The same of a daemon's data root. */
+static int each_of_root(const char *root, docker_handle_fn fn, void *arg, unsigned *damaged)
+{
+	char dir[PATH_MAX];
+
+	if ((size_t)snprintf(dir, sizeof(dir), "%s/containers", root) >= sizeof(dir))
+		return -ENAMETOOLONG;
+	return each(dir, "checkpoints", fn, arg, damaged);
 }
 
 int docker_each_handle(const char *root, docker_handle_fn fn, void *arg)
 {
 	unsigned damaged = 0;
 
-	return each(root, fn, arg, &damaged);
+	return each_of_root(root, fn, arg, &damaged);
 }
 
 static int is_it(void *arg, const char *container, const char *name, const char *dir, const uint8_t id[ZNS_UUID_LEN])
@@ -106,7 +117,7 @@ enum docker_life docker_checkpoint_life(const char *root, const char *container_
 	if (!root || *root != '/' || !container_id || strlen(container_id) != DOCKER_ID_LEN)
 		return say(DOCKER_UNKNOWN, why, len, "it does not say which container of which daemon it is of%s%s", "",
 			   "");
-	ret = each(root, is_it, (void *)(uintptr_t)id, &damaged);
+	ret = each_of_root(root, is_it, (void *)(uintptr_t)id, &damaged);
 	if (ret == 1)
 		return say(DOCKER_NEEDED, why, len, "a container below %s has it%s", root, "");
 	if (ret)	/* not mounted, no right: nothing is known */
@@ -123,6 +134,34 @@ enum docker_life docker_checkpoint_life(const char *root, const char *container_
 			   container_id, "");
 	return say(DOCKER_GONE, why, len, "checkpoint %s of container %.12s was removed", checkpoint_name,
 		   container_id);
+}
+
+enum docker_life podman_checkpoint_life(const char *root, const char *container_id, const uint8_t id[ZNS_UUID_LEN],
+					char *why, size_t len)
+{
+	char path[PATH_MAX];
+	unsigned damaged = 0;
+	struct stat st;
+	int ret;
+
+	if (!root || *root != '/' || strlen(root) > PATH_MAX / 2 || !container_id || strlen(container_id) != DOCKER_ID_LEN)
+		return say(DOCKER_UNKNOWN, why, len, "it may have been exported, or its container is not known%s%s", "", "");
+	/* Podman's own, there from its first container on: what is below is no empty mount point. */
+	snprintf(path, sizeof(path), "%s/containers.lock", root);
+	if (lstat(path, &st) || !S_ISREG(st.st_mode))
+		return say(DOCKER_UNKNOWN, why, len, "%s is not there as Podman leaves it%s", root, "");
+	ret = each(root, "userdata", is_it, (void *)(uintptr_t)id, &damaged);
+	if (ret == 1)
+		return say(DOCKER_NEEDED, why, len, "a container below %s has it%s", root, "");
+	if (ret)
+		return say(DOCKER_UNKNOWN, why, len, "%s cannot be read: %s", root, strerror(-ret));
+	if (damaged)
+		return say(DOCKER_UNKNOWN, why, len, "some handle below %s is damaged and may be this one%s", root, "");
+	snprintf(path, sizeof(path), "%s/%.64s", root, container_id);
+	if (lstat(path, &st))
+		return errno == ENOENT ? say(DOCKER_GONE, why, len, "container %.12s was removed%s", container_id, "") :
+					 say(DOCKER_UNKNOWN, why, len, "%s: %s", path, strerror(errno));
+	return say(DOCKER_GONE, why, len, "container %.12s has another checkpoint by now, or none%s", container_id, "");
 }
 
 int docker_remove_dir(const char *dir)

@@ -269,31 +269,31 @@ static int fail(const struct call *c, const char *line)
 	return 1;
 }
 
-/*
- * `podman container checkpoint --export FILE` packs the image directory. With a handle in it the file would be worth
- * nothing elsewhere, so such a dump is a plain one. Podman calls the runtime itself; its own arguments tell.
- */
-static bool is_export(const struct docker_container *k)
+/* Podman calls the runtime itself; its own arguments tell what becomes of the image directory. */
+static enum podman_call called_by_podman(void)
 {
 	cleanup_free uint8_t *args = NULL;
-	bool checkpoint = false;
-	char path[64], *p;
+	char path[64];
 	size_t len;
 
 	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)getppid());
-	if (strcmp(k->kind, "podman") || zns_read_file(AT_FDCWD, path, 65536, &args, &len))
-		return false;
-	for (p = (char *)args; p < (char *)args + len; p += strlen(p) + 1) {
-		if (checkpoint && (!strncmp(p, "--export", 8) || (!strncmp(p, "-e", 2))))
-			return true;
-		checkpoint |= !strcmp(p, "checkpoint");
-	}
-	return false;
+	return zns_read_file(AT_FDCWD, path, 65536, &args, &len) ? PODMAN_OTHER : podman_call((char *)args, len);
 }
 
-static bool wants_zones(const struct docker_container *k, const struct docker_settings *s)
+/* An export is a plain dump; and what may be one is not swept, so that it does not say where it was. */
+static bool is_export(const struct call *c, struct docker_container *k, const char *bundle)
 {
-	return !(s->source[DOCKER_DEV] && !strcmp(s->value[DOCKER_DEV], "none")) && !is_export(k);
+	enum podman_call call = strcmp(k->kind, "podman") ? PODMAN_OTHER : called_by_podman();
+
+	if (call == PODMAN_KEPT && podman_root(bundle, k->id, c->image_path, k->root, sizeof(k->root)))
+		k->root[0] = 0;
+	return call == PODMAN_EXPORTED;
+}
+
+static bool wants_zones(const struct call *c, struct docker_container *k, const struct docker_settings *s,
+			const char *bundle)
+{
+	return !(s->source[DOCKER_DEV] && !strcmp(s->value[DOCKER_DEV], "none")) && !is_export(c, k, bundle);
 }
 
 static int checkpoint_or_restore(struct call *c, bool dump)
@@ -322,7 +322,7 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	}
 	if (!ret && by_containerd(&k))	/* others say themselves what they want */
 		ret = add_flags(c, &s, &err);
-	zones = !ret && dump && wants_zones(&k, &s);
+	zones = !ret && dump && wants_zones(c, &k, &s, bundle);
 	if (zones)
 		ret = write_config(&k, &s, conf, sizeof(conf), &err);
 	if (ret) {

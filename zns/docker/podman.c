@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Podman: what it does with a checkpoint, from the words of its command, and where it keeps its containers. */
+#include <string.h>
+#include "docker.h"
+
+/* Words of `podman container checkpoint` that pack the directory: a handle in there would be worth nothing elsewhere. */
+static bool packs(const char *word)
+{
+	static const char *const lengthy[] = { "--export", "--create-image" };
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(lengthy); i++) {
+		size_t n = strlen(lengthy[i]);
+
+		if (!strncmp(word, lengthy[i], n) && (!word[n] || word[n] == '='))
+			return true;
+	}
+	if (word[0] != '-' || word[1] == '-')
+		return false;
+	/* "-e FILE", "-eFILE", "-kRe FILE"; what follows -c is its value */
+	for (word++; *word && *word != 'c' && *word != '='; word++)
+		if (*word == 'e')
+			return true;
+	return false;
+}
+
+enum podman_call podman_call(const char *args, size_t len)
+{
+	enum podman_call call = PODMAN_OTHER;
+
+	for (const char *p = args; p < args + len; p += strlen(p) + 1) {
+		if (call == PODMAN_OTHER) {
+			if (!strcmp(p, "checkpoint"))
+				call = PODMAN_KEPT;
+			continue;
+		}
+		if (!strcmp(p, "--"))
+			break;
+		if (packs(p))
+			return PODMAN_EXPORTED;
+	}
+	return call;
+}
+
+int podman_root(const char *bundle, const char *id, const char *image_path, char *out, size_t len)
+{
+	static const char suffix[] = "-containers";
+	size_t n = strlen(bundle), tail;
+	char end[256];
+
+	tail = (size_t)snprintf(end, sizeof(end), "/%s/userdata", id);
+	if (tail >= sizeof(end) || *bundle != '/' || n <= tail || strcmp(bundle + n - tail, end) || n - tail >= len)
+		return -ENOENT;
+	if (!image_path || strncmp(image_path, bundle, n) || image_path[n] != '/' || !image_path[n + 1] ||
+	    strchr(image_path + n + 1, '/'))
+		return -ENOENT;
+	n -= tail;
+	if (n < sizeof(suffix) || strncmp(bundle + n - strlen(suffix), suffix, strlen(suffix)))
+		return -ENOENT;
+	snprintf(out, len, "%.*s", (int)n, bundle);
+	return 0;
+}
