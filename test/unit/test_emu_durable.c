@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The emulated device over power cuts and reboots, and after interrupted resets. */
+#include <signal.h>
+
 #include "emu_common.h"
 
 #define CAP KIB(960)
@@ -112,6 +114,28 @@ static void power_cut_needs_to_be_alone(void **state)
 	b = open_dev();		/* and the device can be opened again */
 	zns_dev_close(b);
 	zns_dev_close(a);
+}
+
+/* A process that has just died may hold its files a little longer: io_uring closes them later. */
+static void the_power_waits_for_the_dying(void **state)
+{
+	struct zns_dev *d = make_small();
+	pid_t pid = fork();
+
+	if (!pid) {
+		struct zns_dev *mine;
+
+		if (zns_dev_open(dev_spec, 0, &mine, &err))
+			_exit(1);
+		raise(SIGSTOP);
+		usleep(200 * 1000);
+		_exit(0);
+	}
+	waitpid(pid, NULL, WUNTRACED);
+	kill(pid, SIGCONT);
+	assert_ok(zns_emu_power_cut(d, &err));
+	waitpid(pid, NULL, 0);
+	zns_dev_close(d);
 }
 
 static void worn_zones_survive(void **state)
@@ -407,7 +431,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(power_cut_loses_the_unflushed_suffix), T(durable_write_survives_alone), T(some_zones_flushed),
-		T(power_cut_needs_to_be_alone), T(worn_zones_survive),
+		T(power_cut_needs_to_be_alone), T(the_power_waits_for_the_dying), T(worn_zones_survive),
 		T(new_boot_starts_from_the_durable_table), T(corrupt_entry_costs_its_zone_only), T(stale_live_table_is_noticed),
 		T(reset_died_before_live_changed), WHO(&by_open), WHO(&by_flush), WHO(&by_lock), T(flush_never_undoes_a_reset),
 		T(flush_skips_when_nothing_changed), T(failed_sync_is_final), T(many_zones),

@@ -229,7 +229,7 @@ static int create_in(const struct target *t, const struct zns_emu_params *p, con
 
 	if (rc)
 		return rc;
-	rc = emu_presence_try_alone(t->fd);
+	rc = emu_presence_wait_alone(t->fd);
 	if (rc)
 		return zns_fail(err, rc, "%s is in use by another process: end that first", t->path);
 	rc = may_overwrite(t, force, err);

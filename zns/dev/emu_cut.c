@@ -80,7 +80,7 @@ int zns_emu_power_cut_losing(struct zns_dev *dev, enum zns_emu_loss loss, uint64
 		rc = emu_lock_init(e->fd, true, err);
 	if (rc)
 		return rc;
-	rc = emu_presence_try_alone(e->fd);
+	rc = emu_presence_wait_alone(e->fd);
 	if (rc) {
 		rc = zns_fail(err, rc, "%s is in use by another process: end that before cutting the power", e->dev.path);
 	} else {

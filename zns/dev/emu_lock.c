@@ -54,6 +54,17 @@ int emu_presence_try_alone(int fd)
 	return ofd_lock(fd, F_WRLCK, BYTE_PRESENCE, 1, false) ? -EBUSY : 0;
 }
 
+/* io_uring keeps a process's files open until a worker of the kernel comes round to it: gone is not yet closed. */
+int emu_presence_wait_alone(int fd)
+{
+	const struct timespec nap = { .tv_nsec = 10 * 1000 * 1000 };
+	int rc;
+
+	for (int left = 300; (rc = emu_presence_try_alone(fd)) && left; left--)
+		nanosleep(&nap, NULL);
+	return rc;
+}
+
 static pthread_mutex_t *stripe_of(struct emu *e, uint32_t zone)
 {
 	return &e->stripe[zone % EMU_STRIPES];

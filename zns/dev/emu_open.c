@@ -60,7 +60,7 @@ static int map_live(struct emu *e, bool private, struct zns_err *err)
 /* The init lock is held. Somebody who has the device open with another idea of the boot is not on this machine. */
 static int rebuild_alone(struct emu *e, const char boot_id[64], struct zns_err *err)
 {
-	int rc = emu_presence_try_alone(e->fd);
+	int rc = emu_presence_wait_alone(e->fd);
 
 	if (rc)
 		return zns_fail(err, rc, "%s: its state is not of this boot, but another process has it open: close it there first",
@@ -102,7 +102,7 @@ static int power_back(struct emu *e, struct zns_err *err)
 		return 0;
 	if (e->fd_rdonly)
 		return zns_fail(err, -EIO, "%s lost its power (injected): open it for writing first", e->dev.path);
-	rc = emu_presence_try_alone(e->fd);
+	rc = emu_presence_wait_alone(e->fd);
 	if (rc)
 		return zns_fail(err, rc, "%s lost its power (injected) and another process still has it open: close it there first",
 				e->dev.path);

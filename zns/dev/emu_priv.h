@@ -181,6 +181,7 @@ int emu_lock_init(int fd, bool write, struct zns_err *err);	/* held while a devi
 void emu_unlock_init(int fd);
 int emu_presence_share(int fd, struct zns_err *err);		/* held by every opener */
 int emu_presence_try_alone(int fd);				/* 0, or -EBUSY and nothing changed */
+int emu_presence_wait_alone(int fd);				/* the same after at most 3 s */
 int emu_zone_lock(struct emu *e, uint32_t zone, struct zns_err *err);
 void emu_zone_unlock(struct emu *e, uint32_t zone);
 /* @zones ascending, without duplicates */
