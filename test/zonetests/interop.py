@@ -25,7 +25,7 @@ from pathlib import Path
 import ztlib
 from ztlib import Failed, REPO, Task
 from ztredis import RedisTask
-from ztscene import suite_main
+from ztscene import case_of, suite_main
 
 TEE = REPO / 'build' / 'tee' / 'criu' / 'criu' / 'criu'
 STOCK = REPO / 'build' / 'zdtm' / 'stock'
@@ -112,7 +112,7 @@ def leave(scene, program, flavour):
 
 
 LEAVE = [('redis', 'h'), ('redis', 'ns'), ('tmpfs', 'ns'), ('ghost', 'h'), ('cowtree', 'ns'), ('shmanon', 'ns'),
-         ('sysvipc', 'ns'), ('netlo', 'ns'), ('memfd', 'h'), ('threads', 'h'), ('pipes', 'ns')]
+         ('sysvipc', 'ns'), ('shmclash', 'ns'), ('netlo', 'ns'), ('memfd', 'h'), ('threads', 'h'), ('pipes', 'ns')]
 for _program, _flavour in LEAVE:
     CASES[f'export-{_program}-{_flavour}'] = lambda scene, p=_program, f=_flavour: leave(scene, p, f)
     CASES[f'export-{_program}-{_flavour}'].__doc__ = leave.__doc__
@@ -172,6 +172,21 @@ def same_as_stock(scene, program):
         raise Failed(f'differ from stock: {sorted(ours - passing)}')
     task.verify()
     print(f'     {program}: all but {" ".join(sorted(passing))} are as stock writes them', flush=True)
+
+
+@case_of(CASES)
+def control_shmclash_ns(scene):
+    """The control of export-shmclash-ns: dumped by stock, shared memory objects of one number overwrite each other."""
+    scene = scene(ROOMY, size=1)
+    task, stock = start(scene, 'shmclash', 'ns'), with_criu(scene.cfg, STOCK_CRIU, True)
+    ztlib.dump(stock, task, scene.dir / 'plain', scene.dir / 'dump.log', 'interop')
+    try:
+        ztlib.restore(stock, task, scene.dir / 'plain', scene.dir / 'restore.log')
+        task.verify()
+    except Failed as e:
+        print(f'     {e}', flush=True)
+    else:
+        raise Failed('stock keeps such objects apart')
 
 
 IMPORT = [('redis', 'h'), ('redis', 'ns'), ('tmpfs', 'ns'), ('cowtree', 'h')]
