@@ -37,7 +37,7 @@
 
 static enum { ZNS_OFF, ZNS_DUMP, ZNS_RESTORE } state;
 static struct timespec frozen_since, frozen_until;
-static int nr_parents;	/* of what is dumped or restored, all generations */
+static int nr_parents;	/* of what is dumped, all generations */
 static bool receiving; /* as a page server: pages come through pipes */
 static struct timespec begun;
 
@@ -441,7 +441,8 @@ bool zns_open_parent(int dfd, int *pfd, int *ret)
 	*ret = 0;
 	if (level < 0)
 		return false;
-	if (level >= nr_parents)
+	/* A dump asks what its parent has, never what is further away; a restore sees no parents (zns/helper/restore.c). */
+	if (level || !nr_parents)
 		return true;
 	*pfd = parent_fd(level + 1);
 	if (*pfd < 0) {

@@ -32,7 +32,8 @@ enum zw_op {
 	ZW_WHY,			/* fds: reply with the first error the helper knows of, if any */
 	/* restore */
 	ZW_OPEN,		/* image = level, payload name; fds: reply → kind, size, image; a memfd or a pipe with kind
-				   ZW_KIND_FD. Level 0 is the checkpoint, 1 its parent and so on. In a dump too, of its parents */
+				   ZW_KIND_FD. Level 0 is the checkpoint, put together from its chain if it is incremental. In a
+				   dump 1 is its parent, and so on */
 	ZW_READ,		/* image, off, nr; payload zw_iov[nr] in the sender's memory; fds: reply */
 	ZW_DONE,		/* fds: reply, with a summary: every task is restored */
 	ZW_SPOOL,		/* image, nr; payload zw_iov[nr] = (offset, length) ranges; fds: reply → sparse memfd */
@@ -96,7 +97,7 @@ struct zw_reply {
 	uint32_t kind;
 	uint32_t image;
 	uint32_t warn;		/* msg is a warning */
-	uint64_t size;		/* bytes; on begin: checkpoints in the chain of its parents */
+	uint64_t size;		/* bytes; on begin of a dump: checkpoints in the chain of its parents */
 	char msg[512];		/* code != 0: one line for the user; on begin and commit: what was done */
 };
 

@@ -186,6 +186,98 @@ static void into_a_task(void **state)
 	munmap(shared, 4096);
 }
 
+/* Parts of an image in ascending order, some side by side, to places in @at[] (of AREA bytes); mirrored. */
+static size_t some_parts(const struct image *i, uint32_t unit, uint8_t *at, uint8_t *mirror, struct zns_part **out)
+{
+	struct zns_part *v = calloc(600, sizeof(*v));
+	uint64_t off = 0, place = 0;
+	size_t nr = 0;
+
+	*out = v;
+	while (nr < 600) {
+		uint64_t len = 1 + rnd(rnd(6) ? 9000 : 2 * unit);
+
+		off += rnd(3) ? rnd(rnd(4) ? 500 : 3 * unit) : 0;
+		place += rnd(3) ? rnd(100) : 0;
+		if (off >= i->len || place >= AREA)
+			break;
+		len = zns_min(zns_min(len, i->len - off), AREA - place);
+		v[nr++] = (struct zns_part){ off, len, at + place };
+		fill(mirror + place, off, len, i->seed);
+		off += len;
+		place += len;
+	}
+	return nr;
+}
+
+static void parts_to_their_places(void **state)
+{
+	cleanup_free uint8_t *mirror = malloc(AREA), *own = malloc(AREA);
+	struct zns_reader *rd;
+	struct task t;
+
+	area = mmap(NULL, AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	make_checkpoint(KIB(64), 4, true);
+	for (int way = 0; way < 2; way++) {	/* a task's memory, then ours */
+		memset(area, 0x11, AREA);
+		memset(own, 0x11, AREA);
+		memset(mirror, 0x11, AREA);
+		task_start(&t, tell_hash);
+		rd = rig_reader(&rig, 3, 4);
+		for (int n = 0; n < 60; n++) {
+			const struct image *i = &im[rnd(NR_IMAGES)];
+			struct zns_part *v;
+			size_t nr = some_parts(i, KIB(64), way ? own : area, mirror, &v);
+
+			zns_rimage_read_parts(zns_reader_find(rd, i->name), way ? 0 : t.pid, v, nr, on_done, done_new());
+			if (done_wait(&done_sync, 1))
+				fail_msg("%s", done_sync.msg);
+		}
+		task_do(&t, 'h');
+		assert_true(way ? !memcmp(own, mirror, AREA) : shared[0] == zns_hash(mirror, AREA));
+		zns_reader_free(rd);
+		task_end(&t);
+	}
+	drop_checkpoint();
+	munmap(area, AREA);
+	munmap(shared, 4096);
+}
+
+/* Parts as given: each ends in @want. */
+static void try_parts(struct zns_rimage *i, const struct zns_part *v, size_t nr, int want)
+{
+	struct zns_part *copy = malloc(nr * sizeof(*v));
+
+	memcpy(copy, v, nr * sizeof(*v));
+	zns_rimage_read_parts(i, 0, copy, nr, on_done, done_new());
+	assert_int_equal(done_wait(&done_sync, 1), want);
+}
+
+static void impossible_parts(void **state)
+{
+	cleanup_free uint8_t *buf = malloc(MIB(2));
+	struct zns_reader *rd;
+	struct zns_rimage *i;
+	uint64_t end;
+
+	make_checkpoint(KIB(64), 2, false);
+	rd = rig_reader(&rig, 2, 0);
+	i = zns_reader_image(rd, 9);
+	end = im[9].len;
+	try_parts(i, (struct zns_part[]){ { 0, 5, buf }, { 4, 5, buf } }, 2, -EINVAL);	/* they overlap */
+	try_parts(i, (struct zns_part[]){ { 100, 5, buf }, { 4, 5, buf } }, 2, -EINVAL);
+	try_parts(i, (struct zns_part[]){ { 0, 5, buf }, { 5, 0, buf } }, 2, -EINVAL);
+	try_parts(i, (struct zns_part[]){ { 5, UINT64_MAX - 1, buf } }, 1, -EINVAL);
+	try_parts(i, (struct zns_part[]){ { 0, 5, buf }, { end - 4, 5, buf } }, 2, -ENODATA);
+	try_parts(i, (struct zns_part[]){ { end, 1, buf } }, 1, -ENODATA);
+	try_parts(i, (struct zns_part[]){ { end - 1, 1, buf } }, 1, 0);
+	zns_rimage_read_parts(i, 0, NULL, 0, on_done, done_new());	/* nothing is fine */
+	assert_int_equal(done_wait(&done_sync, 1), 0);
+	zns_reader_free(rd);
+	drop_checkpoint();
+}
+
 static void task_errors(void **state)
 {
 	struct zns_rimage *i;
@@ -337,6 +429,41 @@ static void every_unit_damaged(void **state)
 	for (uint32_t n = 0; n < NR_IMAGES; n++)
 		for (uint64_t k = 0; k * rig.unit < im[n].len; k++)
 			check_damage(n, k);
+	drop_checkpoint();
+}
+
+/* A unit in which no part lies is not read, one with many is read once. */
+static void units_of_parts(void **state)
+{
+	const uint32_t unit = KIB(64);
+	struct zns_reader *rd;
+	struct zns_part *v = calloc(30, sizeof(*v));
+	uint8_t buf[30];
+	uint64_t bytes, us;
+	off_t bad;
+
+	make_checkpoint(unit, 2, false);
+	rd = rig_reader(&rig, 2, 0);
+	bad = file_pos(zns_reader_image(rd, 9), rig.m->images[9], unit + 7);
+	flip(bad);
+	for (uint32_t n = 0; n < 30; n++)	/* in units 0 and 2 */
+		v[n] = (struct zns_part){ n < 15 ? n * 10 : 2 * unit + n * 10, 1, buf + n };
+	zns_rimage_read_parts(zns_reader_image(rd, 9), 0, v, 30, on_done, done_new());
+	assert_int_equal(done_wait(&done_sync, 1), 0);
+	for (uint32_t n = 0; n < 30; n++) {
+		uint8_t want;
+
+		fill(&want, n < 15 ? n * 10 : 2 * unit + n * 10, 1, im[9].seed);
+		assert_int_equal(buf[n], want);
+	}
+	zns_reader_stats(rd, &bytes, &us);
+	assert_int_equal(bytes, 30);
+	v = calloc(2, sizeof(*v));
+	v[0] = (struct zns_part){ 0, 1, buf };
+	v[1] = (struct zns_part){ unit + 1, 1, buf + 1 };
+	zns_rimage_read_parts(zns_reader_image(rd, 9), 0, v, 2, on_done, done_new());
+	assert_int_equal(done_wait(&done_sync, 1), -EBADMSG);
+	zns_reader_free(rd);
 	drop_checkpoint();
 }
 
@@ -599,6 +726,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(ranges_into_memory),
 		T(into_a_task),
+		T(parts_to_their_places),
+		T(impossible_parts),
+		T(units_of_parts),
 		T(task_errors),
 		T(into_a_file),
 		T(every_unit_damaged),

@@ -9,12 +9,14 @@
 #include "helper.h"
 #include "progress.h"
 #include "zns/crypt.h"
+#include "zns/flat.h"
 #include "zns/handle.h"
 #include "zns/reader.h"
 #include "zns/store.h"
 
 struct restore {
 	const ZnsPb__Checkpoint *c;
+	struct zns_flat *flat;	/* of an incremental checkpoint, which criu sees as one that was dumped in full */
 };
 
 static struct helper *self;	/* for answers that come from the reader's threads */
@@ -83,6 +85,8 @@ static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *i
 		ret = zns_chain_open(&p, &h->reg, resp->checkpoints, resp->n_checkpoints, &h->chain, err);
 	if (!ret)
 		r->c = zns_chain_manifest(h->chain, 0)->checkpoint;
+	if (!ret && zns_chain_levels(h->chain) > 1)
+		ret = zns_flat_new(h->chain, &r->flat, err);
 	zns_pb__response__free_unpacked(resp, NULL);
 	return ret;
 }
@@ -147,12 +151,12 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	if (!ret)
 		ret = show_progress(h, r, p, b, err);
 	if (ret) {
+		zns_flat_free(r->flat);
 		zns_chain_close(h->chain);
 		h->chain = NULL;
 		free(r);
 		return ret;
 	}
-	reply.size = zns_chain_levels(h->chain) - 1;
 	reply.warn = reply.msg[0] != 0;
 	if (r->c->post_copy)
 		reply.kind = ZW_KIND_POST_COPY;
@@ -165,24 +169,63 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 
 struct fetch {
 	struct zns_rimage *img;
+	struct zns_flat *flat;	/* not NULL: the image as it is there */
 	int reply, fd;
 	struct zw_iov *range;	/* NULL: the whole image */
 	uint32_t nr;
 };
 
+/* The flat view that image @img is another one in, or NULL. */
+static struct zns_flat *flat_of(const struct helper *h, const struct zns_rimage *img)
+{
+	struct zns_flat *f = h->restore ? h->restore->flat : NULL;
+	uint32_t n = zns_rimage_index(img);	/* those of level 0 come first */
+
+	return f && n < zns_flat_images(f) && zns_flat_is(f, n) ? f : NULL;
+}
+
+static uint64_t size_of(const struct zns_flat *flat, const struct zns_rimage *img)
+{
+	return flat ? zns_flat_size(flat, zns_rimage_index(img)) : zns_rimage_size(img);
+}
+
+#define FLAT_PIECE MIB(1)
+
+static int copy_range(const struct fetch *f, uint64_t off, uint64_t len, struct zns_err *err)
+{
+	cleanup_free uint8_t *buf = NULL;
+	int ret = 0;
+
+	if (!f->flat)
+		return zns_rimage_to_fd(f->img, off, len, f->fd, err);
+	buf = malloc(FLAT_PIECE);
+	if (!buf)
+		return zns_fail(err, -ENOMEM, "no memory for image %s", zns_rimage_name(f->img));
+	for (size_t part; len && !ret; off += part, len -= part) {
+		part = zns_min(len, FLAT_PIECE);
+		ret = zns_flat_read(f->flat, zns_rimage_index(f->img), off, buf, part, err);
+		if (ret)
+			break;
+		ret = zns_pwrite_all(f->fd, buf, part, (off_t)off);
+		if (ret)
+			zns_fail_sys(err, ret, "image %s: cannot write its copy", zns_rimage_name(f->img));
+	}
+	return ret;
+}
+
 static void *fetch_run(void *arg)
 {
 	struct fetch *f = arg;
-	struct zw_reply r = { .kind = ZW_KIND_FD, .size = zns_rimage_size(f->img) };
+	struct zw_reply r = { .kind = ZW_KIND_FD, .size = size_of(f->flat, f->img) };
 	struct zns_err err = ZNS_ERR_INIT;
 	int ret = 0;
 
 	if (ftruncate(f->fd, (off_t)r.size))
 		ret = zns_fail_sys(&err, -errno, "no memory for image %s", zns_rimage_name(f->img));
 	if (!ret && !f->range && r.size)
-		ret = zns_rimage_to_fd(f->img, 0, r.size, f->fd, &err);
+		ret = copy_range(f, 0, r.size, &err);
 	for (uint32_t i = 0; i < f->nr && !ret; i++)
-		ret = zns_rimage_to_fd(f->img, f->range[i].base, f->range[i].len, f->fd, &err);
+		ret = copy_range(f, f->range[i].base, f->range[i].len, &err);
 	if (ret)
 		reply_error(f->reply, &err);
 	else
@@ -241,7 +284,8 @@ static int image_memfd(void)
 	return fd < 0 ? -errno : fd;
 }
 
-static int fetch_start(struct packet *p, struct zns_rimage *img, struct zw_iov *range, uint32_t nr, struct zns_err *err)
+static int fetch_start(const struct helper *h, struct packet *p, struct zns_rimage *img, struct zw_iov *range, uint32_t nr,
+		       struct zns_err *err)
 {
 	struct fetch *f = calloc(1, sizeof(*f));
 	int fd = image_memfd();
@@ -253,7 +297,8 @@ static int fetch_start(struct packet *p, struct zns_rimage *img, struct zw_iov *
 			close(fd);
 		return zns_fail_sys(err, fd < 0 ? fd : -ENOMEM, "no memory for image %s", zns_rimage_name(img));
 	}
-	*f = (struct fetch){ .img = img, .reply = packet_take_fd(p, 0), .fd = fd, .range = range, .nr = nr };
+	*f = (struct fetch){ .img = img, .flat = flat_of(h, img), .reply = packet_take_fd(p, 0), .fd = fd, .range = range,
+			     .nr = nr };
 	if (!start(fetch_run, f))
 		return 0;
 	p->fd[0] = f->reply;
@@ -330,9 +375,9 @@ static int open_image(struct helper *h, struct packet *p, uint32_t above, struct
 	if (!strncmp(name, "tmpfs-", 6) && zns_rimage_size(img) > KIB(64))
 		return stream_start(p, img, err);
 	if (strncmp(name, "pages-", 6))
-		return fetch_start(p, img, NULL, 0, err);
+		return fetch_start(h, p, img, NULL, 0, err);
 	r.image = zns_rimage_index(img);
-	r.size = zns_rimage_size(img);
+	r.size = size_of(flat_of(h, img), img);
 	reply_send(p->fd[0], &r, -1);
 	return 0;
 }
@@ -356,12 +401,18 @@ static int read_pages(struct helper *h, struct packet *p, struct zns_err *err)
 	struct zns_rimage *img = h->chain ? zns_reader_image(zns_chain_reader(h->chain), p->h.image) : NULL;
 	const struct zw_iov *v = packet_iov(p);
 	struct iovec iov[ZW_MAX_IOV];
+	struct zns_flat *flat;
 
 	if (!img || !v || p->sender <= 0)
 		return zns_fail(err, -EPROTO, "criu sent an impossible read");
 	for (uint32_t i = 0; i < p->h.nr; i++)
 		iov[i] = (struct iovec){ (void *)(uintptr_t)v[i].base, v[i].len };
-	zns_rimage_read_task(img, p->h.off, p->sender, iov, p->h.nr, read_done, (void *)(intptr_t)packet_take_fd(p, 0));
+	flat = flat_of(h, img);
+	if (flat)
+		zns_flat_read_task(flat, p->h.image, p->h.off, p->sender, iov, p->h.nr, read_done,
+				   (void *)(intptr_t)packet_take_fd(p, 0));
+	else
+		zns_rimage_read_task(img, p->h.off, p->sender, iov, p->h.nr, read_done, (void *)(intptr_t)packet_take_fd(p, 0));
 	return 0;
 }
 
@@ -377,7 +428,7 @@ static int spool(struct helper *h, struct packet *p, struct zns_err *err)
 	if (!copy)
 		return zns_fail(err, -ENOMEM, "no memory for a list of ranges");
 	memcpy(copy, v, p->h.nr * sizeof(*v));
-	return fetch_start(p, img, copy, p->h.nr, err);
+	return fetch_start(h, p, img, copy, p->h.nr, err);
 }
 
 static double achieved(const struct work *w)

@@ -4,10 +4,12 @@
 #include <sys/uio.h>
 #include "reader.h"
 
+#define RANGES 64	/* written by one call */
+
 /* Copy @len bytes at @skip of the request's range into the task. */
 static int deliver_task(const struct request *q, uint64_t skip, uint8_t *buf, size_t len, struct zns_err *err)
 {
-	struct iovec remote[64], local;
+	struct iovec remote[RANGES], local;
 	uint32_t n = 0;
 
 	while (n < q->nr && skip >= q->iov[n].iov_len)
@@ -36,7 +38,46 @@ static int deliver_task(const struct request *q, uint64_t skip, uint8_t *buf, si
 	return 0;
 }
 
-int request_deliver(const struct request *q, const struct cached *c, struct zns_err *err)
+/* Some ranges of a unit to as many places in the task. */
+static int deliver_ranges(const struct request *q, const struct iovec *local, const struct iovec *remote, uint32_t nr,
+			  struct zns_err *err)
+{
+	size_t sum = 0;
+	ssize_t ret;
+
+	for (uint32_t n = 0; n < nr; n++)
+		sum += local[n].iov_len;
+	ret = process_vm_writev(q->pid, local, nr, remote, nr, 0);
+	if (ret == (ssize_t)sum)
+		return 0;
+	return zns_fail_sys(err, ret < 0 ? -errno : -EFAULT, "cannot write the memory of task %d at %p", q->pid,
+			    remote[0].iov_base);
+}
+
+static int deliver_parts(const struct request *q, const struct wanted *w, const struct cached *c, struct zns_err *err)
+{
+	uint64_t start = c->k * q->img->pb->unit, end = start + unit_len(q->img, c->k);
+	struct iovec local[RANGES], remote[RANGES];
+	uint32_t nr = 0;
+	int ret = 0;
+
+	for (size_t p = w->first; p < q->nr_parts && q->part[p].off < end && !ret; p++) {
+		const struct zns_part *a = &q->part[p];
+		uint64_t from = zns_max(start, a->off), to = zns_min(end, a->off + a->len);
+
+		local[nr] = (struct iovec){ c->buf + c->skip + (from - start), to - from };
+		remote[nr] = (struct iovec){ (char *)a->to + (from - a->off), to - from };
+		if (!q->pid) {
+			memcpy(remote[nr].iov_base, local[nr].iov_base, to - from);
+		} else if (++nr == RANGES) {
+			ret = deliver_ranges(q, local, remote, nr, err);
+			nr = 0;
+		}
+	}
+	return nr && !ret ? deliver_ranges(q, local, remote, nr, err) : ret;
+}
+
+int request_deliver(const struct request *q, uint64_t n, const struct cached *c, struct zns_err *err)
 {
 	const struct zns_rimage *i = q->img;
 	uint64_t start = c->k * i->pb->unit, from = zns_max(start, q->off);
@@ -44,6 +85,8 @@ int request_deliver(const struct request *q, const struct cached *c, struct zns_
 	uint8_t *src = c->buf + c->skip + (from - start);
 	int ret;
 
+	if (q->part)
+		return deliver_parts(q, &q->wanted[n], c, err);
 	if (q->pid > 0)
 		return deliver_task(q, from - q->off, src, to - from, err);
 	if (q->mem) {

@@ -1,33 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* See zns/flat.h. */
 #include <string.h>
+#include "flat.h"
 #include "pagemap.h"
-#include "zns/flat.h"
 #include "zns/util.h"
 
 #define PAGEMAP_MAX GIB(1)	/* of an image in memory: hundreds of GiB of single pages */
-
-/* A run of a pages image: where it comes from. */
-struct run {
-	uint64_t off, len;	/* in the flat image, bytes */
-	struct zns_rimage *from;
-	uint64_t at;
-};
-
-struct image {
-	struct zns_rimage *raw;	/* as it is, unless one of the two below is there */
-	uint8_t *bytes;		/* a pagemap written anew */
-	struct run *run;	/* a pages image put together */
-	size_t nr_runs;
-	uint64_t size;
-};
-
-struct zns_flat {
-	struct zns_chain *c;
-	const ZnsPb__Manifest *m;
-	struct image *img;
-	uint64_t page;
-};
 
 /* The same pagemap in all levels; read when it is needed. */
 struct stack {
@@ -68,15 +46,16 @@ static int load(struct zns_flat *f, struct stack *s, uint32_t level, struct zns_
 	return 0;
 }
 
-static int add_run(struct image *im, struct zns_rimage *from, uint64_t at, uint64_t len, struct zns_err *err)
+static int add_run(struct flat_image *im, uint32_t level, uint64_t at, uint64_t len, struct zns_err *err)
 {
-	struct run *last = im->nr_runs ? &im->run[im->nr_runs - 1] : NULL;
+	const struct run *last = im->nr_runs ? &im->run[im->nr_runs - 1] : NULL;
 
-	if (last && last->from == from && last->at + last->len == at) {
-		last->len += len;
+	if (last && last->level == level && last->at + (im->size - last->off) == at) {
 		im->size += len;
 		return 0;
 	}
+	if (at >> RUN_AT_BITS)
+		return zns_fail(err, -EBADMSG, "a pages image of the chain is impossibly long");
 	if (!(im->nr_runs & (im->nr_runs - 1))) {
 		void *n = realloc(im->run, (im->nr_runs ? 2 * im->nr_runs : 1) * sizeof(*im->run));
 
@@ -84,20 +63,21 @@ static int add_run(struct image *im, struct zns_rimage *from, uint64_t at, uint6
 			return zns_fail(err, -ENOMEM, "no memory for the list of pages");
 		im->run = n;
 	}
-	im->run[im->nr_runs++] = (struct run){ im->size, len, from, at };
+	im->run[im->nr_runs++] = (struct run){ .off = im->size, .at = at, .level = level };
 	im->size += len;
 	return 0;
 }
 
 /* Pages from @vaddr, as level @from or one of its parents has them. */
-static int find_pages(struct zns_flat *f, struct stack *s, uint32_t from, uint64_t vaddr, uint64_t len, struct image *im,
-		      struct zns_err *err)
+static int find_pages(struct zns_flat *f, struct stack *s, uint32_t from, uint64_t vaddr, uint64_t len,
+		      struct flat_image *im, struct zns_err *err)
 {
 	while (len) {
 		uint64_t part = len, off = 0;
-		struct zns_rimage *pages = NULL;
+		bool found = false;
+		uint32_t level = 0;
 
-		for (uint32_t n = from; n < s->nr && !pages; n++) {
+		for (uint32_t n = from; n < s->nr && !found; n++) {
 			const ZnsPb__PagemapEntry *e;
 			size_t i;
 			int ret = load(f, s, n, err);
@@ -109,16 +89,17 @@ static int find_pages(struct zns_flat *f, struct stack *s, uint32_t from, uint64
 				break;
 			part = zns_min(part, e->vaddr + pagemap_pages(e) * f->page - vaddr);
 			if (pagemap_flags(e) & ZNS_PE_PRESENT) {
-				pages = s->l[n].pages;
+				found = s->l[n].pages;
+				level = n;
 				off = s->l[n].map.off[i] + (vaddr - e->vaddr);
 			}
 			if (!(pagemap_flags(e) & ZNS_PE_PARENT))
 				break;
 		}
-		if (!pages)
+		if (!found)
 			return zns_fail(err, -EBADMSG, "%s: no checkpoint of the chain has the page at %llx", s->name,
 					(unsigned long long)vaddr);
-		if (add_run(im, pages, off, part, err))
+		if (add_run(im, level, off, part, err))
 			return err->code;
 		vaddr += part;
 		len -= part;
@@ -126,11 +107,33 @@ static int find_pages(struct zns_flat *f, struct stack *s, uint32_t from, uint64
 	return 0;
 }
 
+static void set_pages(ZnsPb__PagemapEntry *e, uint64_t nr)
+{
+	if (e->has_nr_pages)
+		e->nr_pages = nr;
+	else
+		e->compat_nr_pages = (uint32_t)nr;
+}
+
+/* An entry that only goes on where the one before it ends becomes a part of that one. */
+static bool join(ZnsPb__PagemapEntry *last, const ZnsPb__PagemapEntry *e, uint64_t page)
+{
+	uint64_t nr = pagemap_pages(last) + pagemap_pages(e);
+
+	if (last->vaddr + pagemap_pages(last) * page != e->vaddr || pagemap_flags(last) != pagemap_flags(e) ||
+	    last->has_nr_pages != e->has_nr_pages || nr > INT32_MAX)
+		return false;
+	set_pages(last, nr);
+	return true;
+}
+
 /* The pagemap anew, every page present; and its pages image. */
-static int flatten(struct zns_flat *f, struct stack *s, struct image *map, struct image *pages, struct zns_err *err)
+static int flatten(struct zns_flat *f, struct stack *s, struct flat_image *map, struct flat_image *pages,
+		   struct zns_err *err)
 {
 	struct pagemap *p = &s->l[0].map;
-	size_t len = p->head;
+	ZnsPb__PagemapEntry *last = NULL;
+	size_t len = p->head, nr = 0;
 	int ret = 0;
 
 	for (size_t i = 0; i < p->nr && !ret; i++) {
@@ -148,8 +151,15 @@ static int flatten(struct zns_flat *f, struct stack *s, struct image *map, struc
 			e->has_flags = 1;
 			e->has_in_parent = 0;
 		}
-		len += pagemap_pack_entry(e, NULL);
+		if (last && join(last, e, f->page)) {
+			zns_pb__pagemap_entry__free_unpacked(e, NULL);
+			continue;
+		}
+		p->e[nr++] = last = e;
 	}
+	p->nr = nr;
+	for (size_t i = 0; i < p->nr; i++)
+		len += pagemap_pack_entry(p->e[i], NULL);
 	map->bytes = ret ? NULL : malloc(len + 1);
 	if (!ret && !map->bytes)
 		ret = zns_fail(err, -ENOMEM, "no memory for image %s", s->name);
@@ -159,6 +169,8 @@ static int flatten(struct zns_flat *f, struct stack *s, struct image *map, struc
 	map->size = p->head;
 	for (size_t i = 0; i < p->nr; i++)
 		map->size += pagemap_pack_entry(p->e[i], map->bytes + map->size);
+	for (uint32_t l = 0; l < s->nr && !ret; l++)
+		pages->from[l] = s->l[l].pages;
 	return ret;
 }
 
@@ -173,7 +185,7 @@ static bool refers(const struct pagemap *p)
 static int one_pagemap(struct zns_flat *f, uint32_t n, struct zns_err *err)
 {
 	struct stack s = { .name = f->m->images[n]->name, .nr = zns_chain_levels(f->c) };
-	struct image *pages = NULL;
+	struct flat_image *pages = NULL;
 	int ret;
 
 	s.l = calloc(s.nr, sizeof(*s.l));
@@ -184,10 +196,13 @@ static int one_pagemap(struct zns_flat *f, uint32_t n, struct zns_err *err)
 		if (f->img[i].raw == s.l[0].pages)
 			pages = &f->img[i];
 	if (!ret && refers(&s.l[0].map)) {
-		if (pages)
+		if (pages) {
 			pages->size = 0;
-		ret = pages ? flatten(f, &s, &f->img[n], pages, err) :
-			      zns_fail(err, -EBADMSG, "image %s has no pages image", s.name);
+			pages->from = calloc(s.nr, sizeof(*pages->from));
+		}
+		ret = !pages	      ? zns_fail(err, -EBADMSG, "image %s has no pages image", s.name) :
+		      !pages->from ? zns_fail(err, -ENOMEM, "no memory for image %s", s.name) :
+				     flatten(f, &s, &f->img[n], pages, err);
 	}
 	for (uint32_t i = 0; i < s.nr; i++)
 		pagemap_fini(&s.l[i].map);
@@ -230,6 +245,7 @@ void zns_flat_free(struct zns_flat *f)
 		return;
 	for (uint32_t n = 0; n < f->m->n_images; n++) {
 		free(f->img[n].bytes);
+		free(f->img[n].from);
 		free(f->img[n].run);
 	}
 	free(f->img);
@@ -260,42 +276,7 @@ uint64_t zns_flat_bytes(const struct zns_flat *f)
 	return bytes;
 }
 
-static size_t run_at(const struct image *im, uint64_t off)
+bool zns_flat_is(const struct zns_flat *f, uint32_t n)
 {
-	size_t lo = 0, hi = im->nr_runs;
-
-	while (hi - lo > 1) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (im->run[mid].off <= off)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return lo;
-}
-
-int zns_flat_read(struct zns_flat *f, uint32_t n, uint64_t off, void *buf, size_t len, struct zns_err *err)
-{
-	const struct image *im = &f->img[n];
-	int ret = 0;
-
-	if (off > im->size || len > im->size - off)
-		return zns_fail(err, -ENODATA, "image %s ends at %llu", zns_flat_name(f, n), (unsigned long long)im->size);
-	if (im->bytes) {
-		memcpy(buf, im->bytes + off, len);
-		return 0;
-	}
-	if (!im->run)
-		return zns_rimage_read(im->raw, off, buf, len, err);
-	for (size_t r = run_at(im, off); len && !ret; r++) {
-		uint64_t skip = off - im->run[r].off;
-		size_t part = zns_min((uint64_t)len, im->run[r].len - skip);
-
-		ret = zns_rimage_read(im->run[r].from, im->run[r].at + skip, buf, part, err);
-		buf = (uint8_t *)buf + part;
-		off += part;
-		len -= part;
-	}
-	return ret;
+	return f->img[n].bytes || f->img[n].from;
 }

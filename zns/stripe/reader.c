@@ -27,20 +27,28 @@ static void tell(const struct request *q, uint64_t k, const struct zns_err *err)
 static void request_end(struct request *q)
 {
 	q->done(q->arg, &q->err);
+	free(q->wanted);
+	free(q->part);
 	free(q->iov);
 	free(q);
 }
 
-/* How much of unit @k the request wants. */
-static uint64_t unit_part(const struct request *q, uint64_t k)
+/* The unit that is the request's @n-th, and how much of it it wants. */
+static uint64_t unit_of(const struct request *q, uint64_t n)
 {
-	uint64_t start = k * q->img->pb->unit, end = start + unit_len(q->img, k);
-
-	return zns_min(end, q->off + q->len) - zns_max(start, q->off);
+	return q->part ? q->wanted[n].k : n;
 }
 
-static void run(struct zns_reader *r, struct request *q, uint64_t k)
+static uint64_t unit_part(const struct request *q, uint64_t n)
 {
+	uint64_t start = n * q->img->pb->unit, end = start + unit_len(q->img, n);
+
+	return q->part ? q->wanted[n].len : zns_min(end, q->off + q->len) - zns_max(start, q->off);
+}
+
+static void run(struct zns_reader *r, struct request *q, uint64_t n)
+{
+	uint64_t k = unit_of(q, n);
 	struct zns_err err = ZNS_ERR_INIT;
 	struct cached *c = NULL;
 	bool last;
@@ -57,7 +65,7 @@ static void run(struct zns_reader *r, struct request *q, uint64_t k)
 		tell(q, k, &err);
 		ret = 0;
 	} else if (!ret) {
-		ret = request_deliver(q, c, &err);
+		ret = request_deliver(q, n, c, &err);
 	}
 	pthread_mutex_lock(&r->lock);
 	if (c) {
@@ -67,7 +75,7 @@ static void run(struct zns_reader *r, struct request *q, uint64_t k)
 	if (ret && !q->err.code)
 		q->err = err;
 	if (!ret && !q->checked)
-		r->bytes += unit_part(q, k);
+		r->bytes += unit_part(q, n);
 	r->last_ns = zns_mono_ns();
 	last = !--q->left;
 	pthread_mutex_unlock(&r->lock);
@@ -103,7 +111,7 @@ static void queue_add(struct zns_reader *r, struct request *q)
  * of one image are served in order, so that its units go round the zones of the stripe: taking turns between requests
  * of one size, all would be at the same zone at a time (test_rates). What is left of a failed request is skipped.
  */
-static struct request *queue_take(struct zns_reader *r, uint64_t *k)
+static struct request *queue_take(struct zns_reader *r, uint64_t *n)
 {
 	struct zns_rimage *i = r->queue;
 	struct request *q = i->first;
@@ -111,7 +119,7 @@ static struct request *queue_take(struct zns_reader *r, uint64_t *k)
 	r->queue = i->link;
 	if (!r->queue)
 		r->tail = &r->queue;
-	*k = q->next++;
+	*n = q->next++;
 	if (q->err.code) {
 		q->left -= q->end - q->next;
 		q->next = q->end;
@@ -199,7 +207,7 @@ static void *worker(void *arg)
 	pthread_mutex_lock(&r->lock);
 	for (;;) {
 		struct request *q;
-		uint64_t k;
+		uint64_t n;
 
 		while (!r->queue && !r->ahead && !r->stop)
 			pthread_cond_wait(&r->work, &r->lock);
@@ -209,9 +217,9 @@ static void *worker(void *arg)
 		}
 		if (!r->queue)
 			break;
-		q = queue_take(r, &k);
+		q = queue_take(r, &n);
 		pthread_mutex_unlock(&r->lock);
-		run(r, q, k);
+		run(r, q, n);
 		pthread_mutex_lock(&r->lock);
 	}
 	pthread_mutex_unlock(&r->lock);
@@ -405,12 +413,53 @@ const char *zns_rimage_name(const struct zns_rimage *i)
 	return i->pb->name;
 }
 
+/* The units of a request for parts. */
+static int want(struct request *q)
+{
+	uint64_t unit = q->img->pb->unit, nr = 0, end = 0, max = 0;
+
+	for (size_t p = 0; p < q->nr_parts; p++) {
+		const struct zns_part *a = &q->part[p];
+
+		if (!a->len || a->off < end || a->len > UINT64_MAX - a->off)
+			return zns_fail(&q->err, -EINVAL, "image %s: parts that are out of order", q->img->pb->name);
+		end = a->off + a->len;
+		max += (end - 1) / unit - a->off / unit + 1;
+	}
+	q->off = q->nr_parts ? q->part[0].off : 0;
+	q->len = end - q->off;
+	if (q->off > q->img->pb->size || q->len > q->img->pb->size - q->off)
+		return 0;	/* refused by submit */
+	q->wanted = malloc(max * sizeof(*q->wanted) + 1);
+	if (!q->wanted)
+		return zns_fail(&q->err, -ENOMEM, "no memory for a read request");
+	for (size_t p = 0; p < q->nr_parts; p++) {
+		uint64_t at = q->part[p].off;
+
+		for (end = at + q->part[p].len; at < end;) {
+			uint64_t k = at / unit, to = zns_min(end, (k + 1) * unit);
+
+			if (!nr || q->wanted[nr - 1].k != k)
+				q->wanted[nr++] = (struct wanted){ .k = k, .first = p };
+			q->wanted[nr - 1].len += to - at;
+			at = to;
+		}
+	}
+	q->end = nr;
+	return 0;
+}
+
 /* Takes @q (filled in but for left). */
 static void submit(struct request *q)
 {
 	struct zns_reader *r = q->img->r;
 	uint64_t size = q->img->pb->size, unit = q->img->pb->unit;
+	uint64_t first, end;
 
+	if (q->part && want(q)) {
+		request_end(q);
+		return;
+	}
 	if (q->off > size || q->len > size - q->off) {
 		zns_fail(&q->err, -ENODATA, "image %s ends at %llu; %llu bytes were asked for at %llu", q->img->pb->name,
 			 (unsigned long long)size, (unsigned long long)q->len, (unsigned long long)q->off);
@@ -421,13 +470,17 @@ static void submit(struct request *q)
 		request_end(q);
 		return;
 	}
-	q->next = q->off / unit;
-	q->end = (q->off + q->len - 1) / unit + 1;
+	first = q->off / unit;
+	end = (q->off + q->len - 1) / unit + 1;
+	if (!q->part) {
+		q->next = first;
+		q->end = end;
+	}
 	q->left = q->end - q->next;
 	pthread_mutex_lock(&r->lock);
 	if (!r->first_ns)
 		r->first_ns = zns_mono_ns();
-	plan_ahead(r, q->img, q->next, q->end, q->len);
+	plan_ahead(r, q->img, first, end, q->len);
 	queue_add(r, q);
 	pthread_mutex_unlock(&r->lock);
 }
@@ -454,6 +507,27 @@ void zns_rimage_read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const s
 	q->pid = pid;
 	q->fd = -1;
 	q->nr = nr;
+	q->done = done;
+	q->arg = arg;
+	submit(q);
+}
+
+void zns_rimage_read_parts(struct zns_rimage *i, pid_t pid, struct zns_part *part, size_t nr, zns_read_done done, void *arg)
+{
+	struct request *q = calloc(1, sizeof(*q));
+	struct zns_err err;
+
+	if (!q) {
+		free(part);
+		zns_fail(&err, -ENOMEM, "no memory for a read request");
+		done(arg, &err);
+		return;
+	}
+	q->img = i;
+	q->pid = pid;
+	q->fd = -1;
+	q->part = part;
+	q->nr_parts = nr;
 	q->done = done;
 	q->arg = arg;
 	submit(q);

@@ -42,15 +42,25 @@ struct cached {
 	size_t skip;		/* bytes of buf before the unit */
 };
 
+/* Of a request for parts: a unit that holds some of them. */
+struct wanted {
+	uint64_t k;
+	uint64_t len;		/* bytes wanted of it */
+	size_t first;		/* the first part in it */
+};
+
 struct request {
 	struct zns_rimage *img;
 	struct request *link;	/* in the image's list, while units are left to hand out */
 	uint64_t off, len;
-	uint64_t next, end;	/* units to hand out */
+	uint64_t next, end;	/* units to hand out; of a request for parts: places in wanted[] */
 	uint64_t left;		/* units not done */
 	pid_t pid;		/* > 0: into a task's iov; else into mem, else into fd */
 	struct iovec *iov;
 	uint32_t nr;
+	struct zns_part *part;	/* not NULL: these alone, instead of off, iov, mem and fd; with pid 0 into our own memory */
+	size_t nr_parts;
+	struct wanted *wanted;
 	uint8_t *mem;
 	int fd;
 	struct zns_err err;
@@ -59,8 +69,8 @@ struct request {
 	void *arg;
 };
 
-/* What of unit @c the request wants, to its place (deliver.c). Any thread; no lock is needed. */
-int request_deliver(const struct request *q, const struct cached *c, struct zns_err *err);
+/* What of unit @c, the request's @n-th, it wants, to its place (deliver.c). Any thread; no lock is needed. */
+int request_deliver(const struct request *q, uint64_t n, const struct cached *c, struct zns_err *err);
 
 struct zns_reader {
 	struct zns_dev *dev;

@@ -64,7 +64,18 @@ typedef void (*zns_read_done)(void *arg, const struct zns_err *err);
 void zns_rimage_read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov, uint32_t nr,
 			  zns_read_done done, void *arg);
 
-/* The same into a buffer of ours, synchronous. */
+/*
+ * Only parts of an image, each to a place of its own: in the memory of task @pid, or in ours if that is 0. Parts are in
+ * order of their offsets and do not overlap (-EINVAL). Takes @part (from malloc), also on failure. Each unit is read
+ * once, however many parts are in it, and those that hold none not at all.
+ */
+struct zns_part {
+	uint64_t off, len;	/* bytes; len > 0 */
+	void *to;
+};
+void zns_rimage_read_parts(struct zns_rimage *i, pid_t pid, struct zns_part *part, size_t nr, zns_read_done done, void *arg);
+
+/* A range into a buffer of ours, synchronous. */
 int zns_rimage_read(struct zns_rimage *i, uint64_t off, void *buf, size_t len, struct zns_err *err);
 
 /*
