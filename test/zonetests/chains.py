@@ -127,9 +127,9 @@ def take_apart(images, directory):
 class Parts:
     """A task of which only such a chain is left, in plain directories and on zones."""
 
-    def __init__(self, scene, imported=True):
+    def __init__(self, scene, imported=True, program='dirty'):
         self.scene, self.device = scene, scene.device
-        self.chain = Chain(scene, stock=True)
+        self.chain = Chain(scene, program, stock=True)
         self.chain.dump()
         self.chain.gone()
         self.dirs = take_apart(self.chain.images(0), self.chain.dir)
@@ -184,6 +184,24 @@ def restored(scene):
     parts.chain.by_id(parts.ids[0])
     parts.chain.end_task()
     parts.chain.try_restore(parts.handle, ['--zns-checkpoint', parts.ids[1]]).must_fail('pre-dump')
+
+
+def restored_of(program, scene):
+    parts = Parts(scene(ROOM, 1), program=program)
+    parts.restore(parts.dirs[0], cfg=plain_criu(parts.chain.cfg))
+    parts.restore()
+
+
+@case
+def restored_tree(scene):
+    """the same of forked processes, whose pages criu compares with their parent's one by one."""
+    restored_of('cowtree', scene)
+
+
+@case
+def restored_shared(scene):
+    """the same of shared memory."""
+    restored_of('shmanon', scene)
 
 
 @case

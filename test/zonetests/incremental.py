@@ -140,6 +140,12 @@ def pre_dump_tree(scene):
 
 
 @case
+def pre_dump_huge(scene):
+    """huge pages: in no pre-dump and whole in the dump, beside memory that comes from the chain."""
+    pre_dumped(scene, None, 'hugetlb')
+
+
+@case
 def pre_dump_namespaces(scene):
     """init of namespaces of its own."""
     pre_dumped(scene, None, flavour='ns')
