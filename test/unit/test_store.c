@@ -444,6 +444,24 @@ static void format_rules(void **state)
 	assert_non_null(strstr(err.msg, "--force"));
 	OK(zns_store_format(&m->dev, other, p, true, out, NULL));
 	assert_memory_equal(out, other, sizeof(out));
+	/* The catalogue is gone, a checkpoint may still be there: it is not told to format, nor is it done. */
+	memset(m->z[0].data, 0xff, m->z[0].wp);
+	OK(zns_dev_write(&m->dev, 9, 0, buf, 8192, NULL));
+	assert_int_equal(zns_store_open(&m->dev, 0, &s, &err), -ENOMEDIUM);
+	assert_non_null(strstr(err.msg, "2 of its zones are not empty"));
+	assert_non_null(strstr(err.msg, "fsck --rebuild"));
+	assert_int_equal(zns_store_format(&m->dev, other, p, false, out, &err), -EEXIST);
+	assert_non_null(strstr(err.msg, "--force"));
+	assert_int_equal(m->z[9].wp, 8192);
+	m->z[0].wp = 0;
+	assert_int_equal(zns_store_format(&m->dev, other, p, false, out, &err), -EEXIST);
+	OK(zns_store_format(&m->dev, other, p, true, out, NULL));
+	assert_int_equal(m->z[9].wp, 0);
+	/* A format that was interrupted, with nothing but the superblock there, goes on. */
+	m->z[0].wp = 4096;
+	assert_int_equal(zns_store_open(&m->dev, 0, &s, &err), -ENOMEDIUM);
+	assert_non_null(strstr(err.msg, "interrupted"));
+	OK(zns_store_format(&m->dev, other, p, false, out, NULL));
 	/* NULL: draw one. */
 	memset(m->z[0].data, 0, m->z[0].wp);
 	m->z[0].wp = 0;

@@ -103,7 +103,7 @@ static int mend(struct fsck *k, int damage, struct zns_err *err)
 	int ret;
 
 	if (k->repair && damage == -ENOMEDIUM)
-		return zns_fail(err, damage, "%s; to look for checkpoints in its zones: --rebuild", k->damage);
+		return zns_fail(err, damage, "%s", k->damage);
 	ret = do_rebuild(k, !wanted || k->dry_run, err);
 	if (ret || !wanted || k->dry_run)
 		return ret;

@@ -3,9 +3,37 @@
 #include <string.h>
 #include "store_int.h"
 
+/*
+ * Not empty, though there is no catalogue: foreign data, or the checkpoints of a store that has lost it. Metadata zones
+ * that begin as ours do are of a format that was interrupted, when everything else had been reset.
+ */
+static int refuse_written(struct zns_dev *dev, uint32_t first, uint32_t nr_meta, struct zns_err *err)
+{
+	uint32_t data, n = 0;
+	int rc = zns_store_written(dev, nr_meta, &data, err);
+
+	for (uint32_t i = first; i < nr_meta && !rc; i++) {
+		struct zns_log_reader r;
+		struct zns_frame f;
+		struct zns_zone z;
+
+		rc = zns_dev_report(dev, i, 1, &z, err);
+		if (rc || !z.wp || z.state == ZNS_ZONE_OFFLINE)
+			continue;
+		zns_log_reader_init(&r, dev, &z);
+		n += zns_log_peek(&r, &f, NULL) != 1;
+		zns_log_reader_fini(&r);
+	}
+	n += data;
+	if (rc || !n)
+		return rc;
+	return zns_fail(err, -EEXIST, "%s has no catalogue, but %u of its zones are not empty: --force destroys what they hold, `znsctl fsck --rebuild` looks for checkpoints in them",
+			dev->path, n);
+}
+
 /* What is on the device now? Its UUID if readable, and the zone its log is in. */
-static int look_at_old(struct zns_dev *dev, bool force, uint8_t *uuid, bool *has_uuid, uint32_t *log_zone,
-		       struct zns_err *err)
+static int look_at_old(struct zns_dev *dev, uint32_t first, uint32_t nr_meta, bool force, uint8_t *uuid, bool *has_uuid,
+		       uint32_t *log_zone, struct zns_err *err)
 {
 	struct zns_err e = ZNS_ERR_INIT;
 	struct zns_store *s;
@@ -14,7 +42,7 @@ static int look_at_old(struct zns_dev *dev, bool force, uint8_t *uuid, bool *has
 
 	rc = zns_store_open(dev, ZNS_STORE_RDONLY, &s, &e);
 	if (rc == -ENOMEDIUM)
-		return 0;
+		return force ? 0 : refuse_written(dev, first, nr_meta, err);
 	if (rc) {
 		if (force)
 			return 0;
@@ -132,7 +160,7 @@ int zns_store_format(struct zns_dev *dev, const uint8_t *uuid, const ZnsPb__Prof
 	if (!rc)
 		rc = fill_new(s, profile, err);
 	if (!rc)
-		rc = look_at_old(dev, force, s->uuid, &has_uuid, &log_zone, err);
+		rc = look_at_old(dev, s->first_meta, s->nr_meta, force, s->uuid, &has_uuid, &log_zone, err);
 	if (!rc && !has_uuid && uuid)
 		memcpy(s->uuid, uuid, ZNS_UUID_LEN);
 	else if (!rc && !has_uuid)

@@ -404,6 +404,20 @@ static void adopt(struct zns_store *s, const struct cand *c, struct replay *rp)
 	s->need_roll = rp->torn || z->state == ZNS_ZONE_READ_ONLY || c->sb->generation != s->max_generation;
 }
 
+/* A device that nobody used, or one whose catalogue is gone: the latter must not be formatted on our advice. */
+static int no_store(struct zns_dev *dev, struct zns_err *err)
+{
+	uint32_t nr;
+	int rc = zns_store_written(dev, 0, &nr, err);
+
+	if (rc)
+		return rc;
+	if (!nr)
+		return zns_fail(err, -ENOMEDIUM, "the device holds no store: run znsctl format");
+	return zns_fail(err, -ENOMEDIUM, "the device holds no store, but %u of its zones are not empty: `znsctl fsck --rebuild` looks for "
+			"checkpoints in them, `znsctl format --force` destroys what they hold", nr);
+}
+
 static int choose(struct zns_store *s, struct cand *c, size_t nr, uint64_t ghost, const struct zns_zone *zones,
 		  struct zns_err *err)
 {
@@ -433,7 +447,7 @@ static int choose(struct zns_store *s, struct cand *c, size_t nr, uint64_t ghost
 		return zns_fail(err, -EBADMSG, "no generation of the catalogue is complete");
 	if (nr)
 		return zns_fail(err, -ENOMEDIUM, "formatting was interrupted: run znsctl format again");
-	return zns_fail(err, -ENOMEDIUM, "the device holds no store: run znsctl format");
+	return no_store(s->dev, err);
 }
 
 int zns_store_replay(struct zns_store *s, struct zns_err *err)

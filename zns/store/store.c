@@ -33,6 +33,24 @@ int zns_store_meta_range(struct zns_dev *dev, uint32_t *first, uint32_t *nr_meta
 	return 0;
 }
 
+int zns_store_written(struct zns_dev *dev, uint32_t first, uint32_t *nr, struct zns_err *err)
+{
+	struct zns_zone z[64];
+
+	*nr = 0;
+	for (uint32_t at = first, got; at < dev->geo.nr_zones; at += got) {
+		int rc;
+
+		got = zns_min((uint32_t)ZNS_ARRAY_SIZE(z), dev->geo.nr_zones - at);
+		rc = zns_dev_report(dev, at, got, z, err);
+		if (rc)
+			return rc;
+		for (uint32_t i = 0; i < got; i++)
+			*nr += !z[i].conventional && z[i].state != ZNS_ZONE_OFFLINE && z[i].wp > 0;
+	}
+	return 0;
+}
+
 struct zns_store *zns_store_alloc(struct zns_dev *dev, unsigned flags, struct zns_err *err)
 {
 	struct zns_store *s = calloc(1, sizeof(*s));

@@ -191,6 +191,8 @@ struct zns_store {
 	struct zns_state st;
 };
 /* nr_meta counts leading conventional zones, which are never used. -ENOMEDIUM: too small for a store. */
+/* How many zones from @first on are not empty, as far as the device can tell. */
+int zns_store_written(struct zns_dev *dev, uint32_t first, uint32_t *nr, struct zns_err *err);
 int zns_store_meta_range(struct zns_dev *dev, uint32_t *first, uint32_t *nr_meta, struct zns_err *err);
 int zns_store_replay(struct zns_store *s, struct zns_err *err);
 /* Start a new generation with room for @need bytes more. On failure the old log is what it was. */

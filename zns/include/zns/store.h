@@ -35,7 +35,7 @@ uint32_t zns_store_meta_zones(const struct zns_geometry *geo);
 
 /*
  * Write an empty store. Resets all zones of the device. @profile must cover every zone. -EEXIST if the
- * device holds a store with checkpoints and not @force. An existing store's UUID is kept, else @uuid is
+ * device holds a store with checkpoints, or no store but zones that are not empty, and not @force. An existing store's UUID is kept, else @uuid is
  * used. *uuid_out (16 bytes) is the result.
  */
 int zns_store_format(struct zns_dev *dev, const uint8_t *uuid, const ZnsPb__Profile *profile, bool force,
