@@ -62,6 +62,19 @@ int zns_write_all(int fd, const void *buf, size_t len)
 	return 0;
 }
 
+int zns_std_fds(void)
+{
+	int fd;
+
+	do {
+		fd = open("/dev/null", O_RDONLY);	/* the lowest free number; stays open over exec as these do */
+		if (fd < 0)
+			return -errno;
+	} while (fd <= STDERR_FILENO);
+	close(fd);
+	return 0;
+}
+
 int zns_read_file(int dirfd, const char *path, size_t max, uint8_t **out, size_t *out_len)
 {
 	/* O_NONBLOCK: a FIFO put where a file should be must not hang us. */

@@ -159,6 +159,8 @@ int main(int argc, char **argv)
 	ret = parse_options(argc, argv, &o);
 	if (ret)
 		return ret - 1;
+	if (zns_std_fds())
+		return 1;
 	umask(077);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);

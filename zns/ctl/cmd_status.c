@@ -21,12 +21,6 @@ static int one_device(const struct ctl_cmd *cmd, int argc, char **argv, struct c
 	return args->argc ? ctl_usage(cmd, "one device at most") : 0;
 }
 
-/* Both kinds of open are one to the user. */
-static uint32_t by_state(const ZnsPb__Status *s, enum zns_zone_state state)
-{
-	return state < s->n_zones_by_state ? s->zones_by_state[state] : 0;
-}
-
 static void json_detail(const ZnsPb__Status *s, size_t i, struct json_object *o)
 {
 	const ZnsPb__LeaseDetail *x = i < s->n_details ? s->details[i] : NULL;
@@ -102,13 +96,12 @@ static int status_json(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 	json_object_object_add(j, "limits", lim);
 	json_object_object_add(j, "encrypted", json_object_new_boolean(e != NULL));
 	json_object_object_add(j, "key_id", e ? ctl_json_key_id(&e->key_id) : NULL);
-	json_object_object_add(st, "empty", json_object_new_int64(by_state(s, ZNS_ZONE_EMPTY)));
-	json_object_object_add(st, "open", json_object_new_int64(by_state(s, ZNS_ZONE_IMP_OPEN) +
-								   by_state(s, ZNS_ZONE_EXP_OPEN)));
-	json_object_object_add(st, "closed", json_object_new_int64(by_state(s, ZNS_ZONE_CLOSED)));
-	json_object_object_add(st, "full", json_object_new_int64(by_state(s, ZNS_ZONE_FULL)));
-	json_object_object_add(st, "read-only", json_object_new_int64(by_state(s, ZNS_ZONE_READ_ONLY)));
-	json_object_object_add(st, "offline", json_object_new_int64(by_state(s, ZNS_ZONE_OFFLINE)));
+	json_object_object_add(st, "empty", json_object_new_int64(ctl_zones_in(s, ZNS_ZONE_EMPTY)));
+	json_object_object_add(st, "open", json_object_new_int64(ctl_zones_in(s, ZNS_ZONE_IMP_OPEN)));
+	json_object_object_add(st, "closed", json_object_new_int64(ctl_zones_in(s, ZNS_ZONE_CLOSED)));
+	json_object_object_add(st, "full", json_object_new_int64(ctl_zones_in(s, ZNS_ZONE_FULL)));
+	json_object_object_add(st, "read-only", json_object_new_int64(ctl_zones_in(s, ZNS_ZONE_READ_ONLY)));
+	json_object_object_add(st, "offline", json_object_new_int64(ctl_zones_in(s, ZNS_ZONE_OFFLINE)));
 	json_object_object_add(j, "zones_by_state", st);
 	json_object_object_add(j, "suspect_zones", json_object_new_int64(s->suspect_zones));
 	json_object_object_add(j, "bytes_live", json_object_new_int64(s->bytes_live));
@@ -243,9 +236,9 @@ static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 	printf("limits        open zones: %s, active zones: %s\n", a, b);
 	if (e && e->key_id.len == ZNS_KEY_ID_BYTES)
 		printf("encryption    of all new checkpoints, with key %s\n", zns_key_id_format(e->key_id.data, id));
-	printf("zones         %u empty, %u open, %u closed, %u full, %u read-only, %u offline", by_state(s, ZNS_ZONE_EMPTY),
-	       by_state(s, ZNS_ZONE_IMP_OPEN) + by_state(s, ZNS_ZONE_EXP_OPEN), by_state(s, ZNS_ZONE_CLOSED),
-	       by_state(s, ZNS_ZONE_FULL), by_state(s, ZNS_ZONE_READ_ONLY), by_state(s, ZNS_ZONE_OFFLINE));
+	printf("zones         %u empty, %u open, %u closed, %u full, %u read-only, %u offline", ctl_zones_in(s, ZNS_ZONE_EMPTY),
+	       ctl_zones_in(s, ZNS_ZONE_IMP_OPEN), ctl_zones_in(s, ZNS_ZONE_CLOSED),
+	       ctl_zones_in(s, ZNS_ZONE_FULL), ctl_zones_in(s, ZNS_ZONE_READ_ONLY), ctl_zones_in(s, ZNS_ZONE_OFFLINE));
 	if (s->suspect_zones)
 		printf("; a write failed in %u", s->suspect_zones);
 	printf("\nspace         %.0f %% of %s in use: ", use_percent(s), zns_format_size(space(s), a, sizeof(a)));

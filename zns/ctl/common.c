@@ -33,9 +33,15 @@ int ctl_usage(const struct ctl_cmd *cmd, const char *fmt, ...)
 
 int ctl_getopt(const struct ctl_cmd *cmd, int argc, char **argv, const struct option *opts, struct ctl_args *args)
 {
-	int c;
+	int c, at = -1;
 
-	while ((c = getopt_long(argc, argv, "", opts, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "", opts, &at)) != -1) {
+		/* "$X" with X unset: an empty value means nothing anywhere, least of all "the default" or "all". */
+		if (at >= 0 && opts[at].has_arg == required_argument && optarg && !*optarg) {
+			args->code = ctl_usage(cmd, "--%s has an empty value", opts[at].name);
+			return -2;
+		}
+		at = -1;
 		switch (c) {
 		case OPT_JSON:
 			args->json = true;
@@ -53,6 +59,12 @@ int ctl_getopt(const struct ctl_cmd *cmd, int argc, char **argv, const struct op
 			return -2;
 		default:
 			return c;
+		}
+	}
+	for (c = optind; c < argc; c++) {
+		if (!*argv[c]) {
+			args->code = ctl_usage(cmd, "argument %d is empty", c - optind + 1);
+			return -2;
 		}
 	}
 	args->argc = argc - optind;
@@ -174,7 +186,14 @@ int ctl_print_json(struct json_object *o)
 	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
 						       JSON_C_TO_STRING_NOSLASHESCAPE));
 	json_object_put(o);
-	return fflush(stdout) ? CTL_FAILED : CTL_OK;
+	return CTL_OK;	/* that it came out is main's to see */
+}
+
+uint32_t ctl_zones_in(const ZnsPb__Status *s, enum zns_zone_state state)
+{
+	uint32_t n = (size_t)state < s->n_zones_by_state ? s->zones_by_state[state] : 0;
+
+	return state == ZNS_ZONE_IMP_OPEN ? n + ctl_zones_in(s, ZNS_ZONE_EXP_OPEN) : n;
 }
 
 struct json_object *ctl_json_uuid(const ProtobufCBinaryData *id)

@@ -67,7 +67,10 @@ struct ctl_args {
 	int code;		/* of a ctl_getopt that returned -2 */
 };
 
-/* One more of the command's own options, -1 at the end (args is set), -2: leave with args->code. */
+/*
+ * One more of the command's own options, -1 at the end (args is set), -2: leave with args->code. Empty values and
+ * arguments are refused.
+ */
 int ctl_getopt(const struct ctl_cmd *cmd, int argc, char **argv, const struct option *opts, struct ctl_args *args);
 
 /* If the first argument names a device (emu:…, /dev/…, a registered UUID), take it as args->dev. */
@@ -141,6 +144,9 @@ struct ctl_progress {
 void ctl_progress_start(struct ctl_progress *p, const char *what, uint64_t total);
 void ctl_progress_add(struct ctl_progress *p, uint64_t bytes);
 double ctl_progress_end(struct ctl_progress *p);	/* wipes the line; seconds */
+
+/* How many zones are in a state; the two kinds of open are one to the user. */
+uint32_t ctl_zones_in(const ZnsPb__Status *s, enum zns_zone_state state);
 
 /* Print and free. */
 int ctl_print_json(struct json_object *o);

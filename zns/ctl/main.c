@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* znsctl: the administrator's tool. */
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include "ctl.h"
@@ -127,11 +128,26 @@ static void usage(FILE *f)
 	fprintf(f, "\nExit codes: 0 done, 1 failed, 2 wrong usage.\n");
 }
 
+/* Half an answer must not look like one. A reader that left early, as head does, knows that it did. */
+static int flushed(const char *name, int code)
+{
+	struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
+	int why = fflush(stdout) ? errno : 0;
+
+	if (!why && !ferror(stdout))
+		return code;
+	if (why != EPIPE && !(poll(&out, 1, 0) == 1 && out.revents & POLLERR))
+		fprintf(stderr, "%s: cannot write to standard output%s%s\n", name, why ? ": " : "", why ? strerror(why) : "");
+	return code ? code : CTL_FAILED;
+}
+
 int main(int argc, char **argv)
 {
 	char name[64];
 	size_t i;
 
+	if (zns_std_fds())
+		return CTL_FAILED;
 	signal(SIGPIPE, SIG_IGN);
 	if (argc < 2) {
 		usage(stderr);
@@ -139,7 +155,7 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
 		usage(stdout);
-		return CTL_OK;
+		return flushed("znsctl", CTL_OK);
 	}
 	for (i = 0; i < ZNS_ARRAY_SIZE(commands); i++) {
 		if (strcmp(argv[1], commands[i].name))
@@ -147,7 +163,7 @@ int main(int argc, char **argv)
 		/* So that getopt's own complaints name the command. */
 		snprintf(name, sizeof(name), "znsctl %s", argv[1]);
 		argv[1] = name;
-		return commands[i].run(&commands[i], argc - 1, argv + 1);
+		return flushed(name, commands[i].run(&commands[i], argc - 1, argv + 1));
 	}
 	fprintf(stderr, "znsctl: no command \"%.40s\"; see znsctl --help\n", argv[1]);
 	return CTL_USAGE;

@@ -361,6 +361,8 @@ int main(int argc, char **argv)
 	struct call c = { 0 };
 	char runc[PATH_MAX];
 
+	if (zns_std_fds())
+		return 1;
 	if (call_parse(argc, argv, &c, &err) || call_find_runc(&c, runc, sizeof(runc), &err))
 		return fail(&c, err.msg);
 	c.argv[0] = runc;

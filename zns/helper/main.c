@@ -75,6 +75,8 @@ int main(int argc, char **argv)
 	int on = 1;
 	socklen_t len = sizeof(on);
 
+	if (zns_std_fds())
+		return 1;
 	if (getsockopt(CRIU_FD, SOL_SOCKET, SO_TYPE, &on, &len) || on != SOCK_SEQPACKET) {
 		fprintf(stderr, "%s is started by criu, not by hand\n", argc ? argv[0] : "zns-helper");
 		return 2;

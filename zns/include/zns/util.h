@@ -83,6 +83,12 @@ int zns_pwrite_all(int fd, const void *buf, size_t len, off_t off);
 int zns_write_all(int fd, const void *buf, size_t len);
 
 /*
+ * For programs, first of all: whichever of descriptors 0, 1, 2 is closed becomes one of /dev/null, for reading only. A
+ * device or socket opened next would else be given its number, and what is printed would be written to it. -errno.
+ */
+int zns_std_fds(void);
+
+/*
  * Read a whole file of at most @max bytes relative to @dirfd (AT_FDCWD allowed).
  * *out is malloc'ed (NUL-terminated one past the end) and owned by the caller.
  * -EFBIG if larger, else -errno.
