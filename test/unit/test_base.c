@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <dirent.h>
 #include <cmocka.h>
 
@@ -86,6 +87,22 @@ static void err_stays_one_short_line(void **state)
 	assert_int_equal(strlen(err.msg), ZNS_ERR_MAX - 1);
 	zns_fail_sys(&err, -EIO, "%s", big);
 	assert_int_equal(strlen(err.msg), ZNS_ERR_MAX - 1);
+	/* The reason is what helps; of a name the beginning will do. */
+	assert_string_equal(err.msg + strlen(err.msg) - strlen("...: Input/output error"), "...: Input/output error");
+	zns_fail(&err, -EIO, "inner");
+	zns_wrap(&err, "%s", big);
+	assert_string_equal(err.msg + strlen(err.msg) - strlen("...: inner"), "...: inner");
+	assert_int_equal(strlen(err.msg), ZNS_ERR_MAX - 1);
+	zns_fail(&err, -EIO, "%s", big);
+	zns_wrap(&err, "reading zone 7");
+	assert_int_equal(strncmp(err.msg, "reading zone 7: ", 16), 0);
+	memset(big, 'x', sizeof(big) - 1);
+	for (size_t i = 1; i + 1 < sizeof(big); i += 2)
+		memcpy(big + i, "\xc3\xa9", 2);
+	zns_fail(&err, -EIO, "%s", big);
+	assert_int_equal((unsigned char)err.msg[strlen(err.msg) - 1], 0xa9);
+	zns_fail(&err, -EIO, "x%s", big);
+	assert_int_equal((unsigned char)err.msg[strlen(err.msg) - 1], 0xa9);
 	/* its own text as an argument */
 	zns_fail(&err, -EIO, "inner");
 	zns_fail(&err, -EAGAIN, "outer: %s", err.msg);
@@ -222,6 +239,30 @@ static void hashes(void **state)
 	assert_true(zns_hash_seeded("a", 1, 1) != zns_hash("a", 1));
 }
 
+/* A program that was started with its standard descriptors closed must not print into its device. */
+static void std_fds(void **state)
+{
+	pid_t pid = fork();
+	int status;
+
+	assert_true(pid >= 0);
+	if (!pid) {
+		int fd;
+
+		close(0);
+		close(1);
+		close(2);
+		if (zns_std_fds())
+			_exit(1);
+		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+		/* What is printed fails, so that it is noticed. */
+		_exit(fd != 3 || write(1, "x", 1) >= 0 || errno != EBADF || fcntl(2, F_GETFD));
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(zns_std_fds(), 0);
+}
+
 static void whole_transfers(void **state)
 {
 	cleanup_close int fd = open(in_dir("t"), O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -351,7 +392,7 @@ int main(void)
 		cmocka_unit_test(times),
 		cmocka_unit_test(uuids),
 		cmocka_unit_test(hashes),
-		cmocka_unit_test(whole_transfers),
+		cmocka_unit_test(std_fds), cmocka_unit_test(whole_transfers),
 		cmocka_unit_test(read_file),
 		cmocka_unit_test(replace_file),
 		cmocka_unit_test(find_program),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* znsd when something dies, is damaged, or does not keep to the rules. */
 #include "broker_fixture.h"
+#include "../../zns/broker/client_spawn.h"
 
 static uint32_t open_limit, active_limit;
 
@@ -366,6 +367,40 @@ static void malformed_frames(void **state)
 	zns_broker_close(&b);
 }
 
+/* Somebody listens and never answers, as a broker that is stopped: not for ever. */
+static void silent_broker(void **state)
+{
+	struct fx *f = *state;
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), i;
+	struct zns_err err = ZNS_ERR_INIT;
+	unsigned usual = zns_broker_hello_ms;
+	struct timeval tv = { .tv_sec = 1 };
+	socklen_t len = sizeof(tv);
+	struct zns_broker b;
+	char run[300];
+
+	snprintf(run, sizeof(run), "%s/run", f->dir);
+	assert_true(!mkdir(run, 0700) || errno == EEXIST);
+	assert_int_equal(zns_broker_path(f->reg.uuid, "sock", sa.sun_path, sizeof(sa.sun_path)), 0);
+	unlink(sa.sun_path);
+	assert_int_equal(bind(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+	assert_int_equal(listen(fd, 0), 0);
+	zns_broker_hello_ms = 100;
+	/* The first is let in and gets no answer, the next ones find the queue full. */
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(zns_broker_connect(&f->reg, &b, &err), -ETIMEDOUT);
+		assert_non_null(strstr(err.msg, i ? "broker" : "does not answer"));
+	}
+	zns_broker_hello_ms = usual;
+	close(fd);
+	b = client(f);
+	/* Its later answers may take their time. */
+	assert_int_equal(getsockopt(b.fd, SOL_SOCKET, SO_RCVTIMEO, &tv, &len), 0);
+	assert_true(!tv.tv_sec && !tv.tv_usec);
+	zns_broker_close(&b);
+}
+
 /* A peer that asks and never reads must not stop the others. */
 static void stuck_peer(void **state)
 {
@@ -567,7 +602,7 @@ int main(void)
 #define T(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		T(killed_client), T(lost_connection), T(killed_broker), T(writers_outlive_the_broker),
-		T(readers_outlive_the_broker), T(start_failures_reach_the_caller), T(malformed_frames), T(stuck_peer),
+		T(readers_outlive_the_broker), T(start_failures_reach_the_caller), T(malformed_frames), T(silent_broker), T(stuck_peer),
 		T(bad_zones), cmocka_unit_test_setup_teardown(limits, setup_limits, teardown),
 		cmocka_unit_test_setup_teardown(active_limit_alone, setup_active, teardown),
 	};

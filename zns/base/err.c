@@ -4,6 +4,10 @@
 #include <string.h>
 
 #include "zns/err.h"
+#include "zns/util.h"
+
+#define WHAT_MIN 64	/* bytes of what went wrong that are kept, however long the reason is */
+/* Formatted into a little more than a message has room for: that it is cut is then seen. */
 
 /* File names and device strings end up in messages: keep them on one line and off the terminal's escapes. */
 static void one_line(char *s)
@@ -20,22 +24,46 @@ static int normalise(int code)
 	return code ? code : -EIO;
 }
 
-/* Formats aside first: an argument may be err->msg itself. */
-static void record(struct zns_err *err, int code, const char *text)
+/* At most @max bytes of it, and no half character at the end. */
+static size_t cut(const char *text, size_t max)
 {
 	size_t len = strlen(text);
 
-	if (len >= sizeof(err->msg))
-		len = sizeof(err->msg) - 1;
+	if (len <= max)
+		return len;
+	while (max && ((unsigned char)text[max] & 0xc0) == 0x80)
+		max--;
+	return max;
+}
+
+/* Formats aside first: an argument may be err->msg itself. */
+static void record(struct zns_err *err, int code, const char *text)
+{
+	size_t len = cut(text, sizeof(err->msg) - 1);
+
 	err->code = code;
 	memcpy(err->msg, text, len);
 	err->msg[len] = '\0';
 	one_line(err->msg);
 }
 
+/* "text: why". A long file name must not push the reason out: it is cut itself, down to a part of the line. */
+static void record_why(struct zns_err *err, int code, const char *text, const char *why)
+{
+	size_t max = sizeof(err->msg) - 1, room = max > strlen(why) + 2 ? max - strlen(why) - 2 : 0;
+	char line[2 * ZNS_ERR_MAX];
+
+	room = zns_max(room, (size_t)WHAT_MIN);
+	if (strlen(text) > room)
+		snprintf(line, sizeof(line), "%.*s...: %s", (int)cut(text, room - 3), text, why);
+	else
+		snprintf(line, sizeof(line), "%s: %s", text, why);
+	record(err, code, line);
+}
+
 int zns_fail(struct zns_err *err, int code, const char *fmt, ...)
 {
-	char text[ZNS_ERR_MAX];
+	char text[ZNS_ERR_MAX + 4];
 	va_list ap;
 
 	code = normalise(code);
@@ -50,35 +78,29 @@ int zns_fail(struct zns_err *err, int code, const char *fmt, ...)
 
 int zns_fail_sys(struct zns_err *err, int code, const char *fmt, ...)
 {
-	char text[2 * ZNS_ERR_MAX], buf[128];
+	char text[ZNS_ERR_MAX + 4], buf[128];
 	va_list ap;
-	size_t len;
 
 	code = normalise(code);
 	if (!err)
 		return code;
 	va_start(ap, fmt);
-	vsnprintf(text, ZNS_ERR_MAX, fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	len = strlen(text);
-	snprintf(text + len, sizeof(text) - len, ": %s", strerror_r(-code, buf, sizeof(buf)));
-	record(err, code, text);
+	record_why(err, code, text, strerror_r(-code, buf, sizeof(buf)));
 	return code;
 }
 
 int zns_wrap(struct zns_err *err, const char *fmt, ...)
 {
-	char text[2 * ZNS_ERR_MAX];
+	char text[ZNS_ERR_MAX + 4];
 	va_list ap;
-	size_t len;
 
 	if (!err)
 		return -EIO;
 	va_start(ap, fmt);
-	vsnprintf(text, ZNS_ERR_MAX, fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	len = strlen(text);
-	snprintf(text + len, sizeof(text) - len, ": %s", err->code ? err->msg : "unknown error");
-	record(err, normalise(err->code), text);
+	record_why(err, normalise(err->code), text, err->code ? err->msg : "unknown error");
 	return err->code;
 }

@@ -63,8 +63,8 @@ static int read_entry_key(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registere
 	*key = spec ? strdup(spec) : NULL;
 	return spec && !*key ? zns_fail(err, -ENOMEM, "out of memory") : 0;
 bad:
-	return zns_fail(err, -EINVAL, "%s is damaged, it should read \"path = DEV\": delete it and run `znsctl register DEV`",
-			path);
+	return zns_fail(err, -EINVAL, "%s is damaged, it should read \"path = DEV\": run `znsctl unregister %s`, then `znsctl register DEV`",
+			path, name);
 }
 
 static int read_entry(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out, struct zns_err *err)
@@ -315,7 +315,10 @@ int zns_resolve_device(const char *spec, struct zns_registered *out, struct zns_
 	size_t nr;
 	int rc;
 
-	if (spec && *spec)
+	/* "$DEV" with DEV unset is a mistake, not the default device. */
+	if (spec && !*spec)
+		return zns_fail(err, -ENODEV, "the name of the device is empty: give emu:PATH, /dev/… or a UUID, or leave it out");
+	if (spec)
 		return by_spec(spec, NULL, out, err);
 	env = secure_getenv("ZNS_DEV");
 	if (env && *env)

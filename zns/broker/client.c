@@ -14,6 +14,17 @@
 /* A broker that was just leaving takes the connection with it. */
 #define CONNECT_TRIES 5
 
+unsigned zns_broker_hello_ms = 20000;
+
+/* @ms 0: for ever. */
+static void limit_time(int fd, unsigned ms)
+{
+	struct timeval tv = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 };
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
+}
+
 static int sock_connect(const struct zns_registered *dev, struct zns_broker *b, struct zns_err *err)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
@@ -26,11 +37,14 @@ static int sock_connect(const struct zns_registered *dev, struct zns_broker *b, 
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return zns_fail_sys(err, -errno, "socket");
+	limit_time(fd, zns_broker_hello_ms);	/* connect waits as well, while too many others do */
 	while (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0) {
 		if (errno == EINTR)
 			continue;
 		if (errno == ECONNREFUSED || errno == ENOENT)
 			return zns_fail(err, -ENOENT, "no broker runs for %s", dev->path);
+		if (errno == EAGAIN)
+			return zns_fail(err, -ETIMEDOUT, "the broker of %s takes no connection (see %s)", dev->path, sa.sun_path);
 		return zns_fail_sys(err, -errno, "cannot connect to %s", sa.sun_path);
 	}
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
@@ -52,6 +66,7 @@ static int hello(const struct zns_registered *dev, struct zns_broker *b, struct 
 	ret = zns_broker_call(b, &req, &resp, err);
 	if (ret)
 		return ret;
+	limit_time(b->fd, 0);
 	if (!resp->has_device || resp->device.len != ZNS_UUID_LEN ||
 	    memcmp(resp->device.data, dev->uuid, ZNS_UUID_LEN))
 		ret = zns_fail(err, -EPROTO, "the broker of %s serves another device", dev->path);
@@ -176,7 +191,7 @@ int zns_broker_call(struct zns_broker *b, ZnsPb__Request *req, ZnsPb__Response *
 		return zns_fail(err, ret, "the broker (PID %u) died or closed the connection", b->broker_pid);
 	if (ret == -ECANCELED)
 		return zns_fail(err, ret, "whoever wanted the answer is gone");
-	if (ret == -EAGAIN)	/* only with a receive timeout on the socket */
+	if (ret == -EAGAIN)	/* only with a time-out on the socket */
 		return zns_fail(err, -ETIMEDOUT, "the broker (PID %u) does not answer; end it, the next command starts another",
 				b->broker_pid);
 	if (ret)

@@ -4,6 +4,9 @@
 #include "zns/config.h"
 #include "zns/err.h"
 
+/* How long a broker may take to say hello; a variable for tests. A loop that resets zones or waits for a flush is slow. */
+extern unsigned zns_broker_hello_ms;
+
 /* Start znsd for @dev and wait until it listens; its own words in @err if it cannot. */
 int zns_broker_spawn(const struct zns_registered *dev, struct zns_err *err);
 

@@ -283,11 +283,15 @@ int cmd_unregister(const struct ctl_cmd *cmd, int argc, char **argv)
 		ret = zns_registered_by_uuid(uuid, &reg, &err);
 	else
 		ret = zns_registered_by_path(args.argv[0], &reg, &err);
-	/* Not while it is in use; a device that is gone can be forgotten all the same. */
+	/* Not while it is in use; a device that is gone, or an entry that is damaged, can be forgotten all the same. */
 	if (!ret) {
 		ret = ctl_claim_device(reg.path, &lock, &err);
 		if (ret && ret != -EBUSY)
 			ret = 0;
+	} else if (ret == -EINVAL && !zns_uuid_parse(args.argv[0], uuid)) {
+		memcpy(reg.uuid, uuid, sizeof(uuid));
+		snprintf(reg.path, sizeof(reg.path), "a damaged entry");
+		ret = 0;
 	}
 	if (!ret)
 		ret = zns_unregister(reg.uuid, &err);

@@ -147,6 +147,9 @@ static int work(const struct ctl_cmd *cmd, const char *dev, const char *what, co
 	struct zns_err err = ZNS_ERR_INIT;
 	int ret = open_view(dev, what, &err);
 
+	/* Where it was started must be free to be unmounted; until here names may be relative. */
+	if (!ret && ready >= 0 && chdir("/"))
+		ret = zns_fail_sys(&err, -errno, "/");
 	if (!ret)
 		ret = serve(target, ready, &err);
 	zns_reader_free(view.r);
@@ -171,8 +174,6 @@ static int in_background(const struct ctl_cmd *cmd, const char *dev, const char 
 		null = open("/dev/null", O_RDWR | O_CLOEXEC);
 		if (null >= 0)
 			dup2(null, STDIN_FILENO), dup2(null, STDOUT_FILENO);
-		if (chdir("/"))
-			exit(CTL_FAILED);
 		exit(work(cmd, dev, what, target, p[1]));
 	}
 	close(p[1]);
@@ -185,8 +186,7 @@ int cmd_mount(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = { { "foreground", no_argument, NULL, OPT_OWN }, CTL_DEV_OPTION, CTL_COMMON_OPTIONS,
 					      CTL_END_OPTIONS };
-	char target[PATH_MAX], dir[PATH_MAX];
-	const char *what;
+	char target[PATH_MAX];
 	struct ctl_args args = { 0 };
 	bool foreground = false;
 	struct stat st;
@@ -205,10 +205,7 @@ int cmd_mount(const struct ctl_cmd *cmd, int argc, char **argv)
 		fprintf(stderr, "znsctl mount: %s is no directory\n", args.argv[1]);
 		return CTL_FAILED;
 	}
-	what = args.argv[0];
-	if (!stat(what, &st) && S_ISDIR(st.st_mode) && realpath(what, dir))
-		what = dir;	/* the child works in / */
-	opt = foreground ? work(cmd, args.dev, what, target, -1) : in_background(cmd, args.dev, what, target);
+	opt = foreground ? work(cmd, args.dev, args.argv[0], target, -1) : in_background(cmd, args.dev, args.argv[0], target);
 	if (opt == CTL_OK && !foreground && args.json) {
 		struct json_object *j = json_object_new_object();
 

@@ -26,6 +26,12 @@ static int check_transfer(struct emu *e, const char *what, uint32_t zone, uint64
 	return 0;
 }
 
+/* A sparse file's disk may be full: nothing that is done with zones helps then. */
+static const char *host_error(int rc)
+{
+	return rc == -ENOSPC ? "No space left on device: free some on the file system of that file" : strerror(-rc);
+}
+
 /* Under the zone's lock. On success wp is advanced; the data was written before. */
 static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len, uint64_t *at,
 			struct zns_err *err)
@@ -59,7 +65,7 @@ static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *
 	rc = emu_io_write(e, zone_pos(e, zone, off), buf, len);
 	if (rc)		/* also a full host disk: -ENOSPC would mean a full zone here */
 		return zns_fail(err, -EIO, "write to zone %u at offset %llu: the host's storage under %s failed: %s", zone,
-				(unsigned long long)off, e->dev.path, strerror(-rc));
+				(unsigned long long)off, e->dev.path, host_error(rc));
 	emu_store(&en->wp, off + len);
 	__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);
 	emu_fault_after_write(e, zone);
@@ -140,7 +146,7 @@ int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t le
 	rc = (cached ? emu_io_read_cached : emu_io_read)(e, zone_pos(e, zone, off), buf, stored);
 	if (rc)
 		return zns_fail(err, -EIO, "read of zone %u at offset %llu: the host's storage under %s failed: %s", zone,
-				(unsigned long long)off, e->dev.path, strerror(-rc));
+				(unsigned long long)off, e->dev.path, host_error(rc));
 	memset((char *)buf + stored, 0, len - stored);
 	if (len)
 		*done = emu_timing_book(e, ZNS_EMU_OP_READ, zone, len, issue);
@@ -174,5 +180,5 @@ int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 	rc = wp < e->p.zone_capacity ? emu_io_zero(e, zone_pos(e, zone, wp), e->p.zone_capacity - wp) : 0;
 	__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);	/* the next flush has something to sync */
 	emu_zone_unlock(e, zone);
-	return rc ? zns_fail(err, -EIO, "zone %u: the host's storage under %s failed: %s", zone, d->path, strerror(-rc)) : 0;
+	return rc ? zns_fail(err, -EIO, "zone %u: the host's storage under %s failed: %s", zone, d->path, host_error(rc)) : 0;
 }
