@@ -597,12 +597,48 @@ static void active_limit_alone(void **state)
 	zns_broker_close(&a);
 }
 
+/* The drive belongs to another host all of a sudden: no zone is to blame, and the broker leaves. */
+static void reserved_by_another_host(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	struct grant g;
+	struct record k;
+	struct zone live, z;
+	uint32_t pid = b.broker_pid;
+	REQ(q);
+
+	g = dump(f, &b, "web", KIB(128), &live);
+	kill_broker(&b);
+	setenv("ZNS_EMU_FAULT", "conflict-after=0x*", 1);	/* of the next broker */
+	b = client(f);
+	unsetenv("ZNS_EMU_FAULT");
+	assert_int_not_equal(b.broker_pid, pid);
+	pid = b.broker_pid;
+	g = begin_mode(&b, "db", 0, NULL, "dynamic");
+	z = zone_get(&b, g.group[0]);
+	fill(f, &z, KIB(128));
+	record(&k, &g, &z, 1);
+	q.commit = &k.c;
+	refused(&b, &q, -EBADE, "another host has reserved");
+	zns_broker_close(&b);
+
+	b = client(f);
+	assert_int_not_equal(b.broker_pid, pid);
+	assert_int_equal(nr_checkpoints(&b), 1);
+	assert_true(becomes(f, z.zone, ZNS_ZONE_EMPTY));
+	dump(f, &b, "db", KIB(128), &z);
+	assert_int_equal(nr_checkpoints(&b), 2);
+	zns_broker_close(&b);
+}
+
 int main(void)
 {
 #define T(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		T(killed_client), T(lost_connection), T(killed_broker), T(writers_outlive_the_broker),
 		T(readers_outlive_the_broker), T(start_failures_reach_the_caller), T(malformed_frames), T(silent_broker), T(stuck_peer),
+		T(reserved_by_another_host),
 		T(bad_zones), cmocka_unit_test_setup_teardown(limits, setup_limits, teardown),
 		cmocka_unit_test_setup_teardown(active_limit_alone, setup_active, teardown),
 	};

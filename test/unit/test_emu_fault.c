@@ -36,7 +36,7 @@ static void bad_words(void **state)
 	static const char *const bad[] = { "x", "write-after", "write-after=", "write-after=-1", "write-after=1K", "other=1",
 					   "write-after=1;read-after=2", "write-after=99999999999999999999", "write-after=1@",
 					   "write-after=1@x2", "write-after=1x", "write-after=1x0", "cut-after=1x2", "loss=",
-					   "loss=some", "loss=1@2", "read-only-after=1@2x*", "write-after=1@4294967295", "=1" };
+					   "loss=some", "loss=1@2", "conflict-after=1x0", "read-only-after=1@2x*", "write-after=1@4294967295", "=1" };
 	struct zns_dev *d = make_small();
 	char many[400] = "loss=3";
 

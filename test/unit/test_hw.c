@@ -25,7 +25,7 @@ struct fake {
 	bool gone;
 	bool keeps_closed;	/* a zone that was opened and closed without a write stays active, as QEMU has it */
 	int refuse_writes;	/* so many times, for no reason */
-	int write_error, manage_error;
+	int write_error, manage_error, flush_error;
 	uint32_t manage_error_at;
 	int racer;		/* zone 0 is written by somebody else after so many reports */
 	bool half;		/* of the next write is done */
@@ -160,6 +160,8 @@ static int fake_manage(struct hw *h, enum hw_action what, uint32_t first, uint32
 static int fake_flush(struct hw *h, struct zns_err *why)
 {
 	f->flushes++;
+	if (f->flush_error)
+		return zns_fail(why, f->flush_error, "as it was told");
 	return f->gone ? zns_fail(why, -EIO, "no such drive") : 0;
 }
 
@@ -334,6 +336,26 @@ static void limits_reached(void **state)
 	assert_fails(zns_dev_finish(d, 0, &err), -ETOOMANYREFS, "limit of 3 open zones");
 	f->write_error = -ENOMEM;
 	assert_fails(zns_dev_write(d, 0, 0, buf, BLOCK, &err), -ENOMEM, "as it was told");
+}
+
+/* No zone is at fault, so none is looked at, and the advice is another one. */
+static void reserved_by_another(void **state)
+{
+	unsigned reports;
+
+	assert_ok(zns_dev_write(d, 0, 0, buf, BLOCK, &err));
+	reports = f->reports;
+	f->write_error = f->manage_error = f->flush_error = -EBADE;
+	assert_fails(zns_dev_write(d, 0, BLOCK, buf, BLOCK, &err), -EBADE, "zone 0: another host has reserved /dev/fake");
+	assert_int_equal(f->reports, reports);
+	assert_fails(zns_dev_append(d, 0, buf, BLOCK, &(uint64_t){ 0 }, &err), -EBADE, "register --take-over /dev/fake");
+	assert_fails(zns_dev_write_durable(d, 0, BLOCK, buf, BLOCK, &err), -EBADE, "another host");
+	assert_fails(zns_dev_reset(d, &(uint32_t){ 0 }, 1, &err), -EBADE, "zone 0: another host");
+	assert_fails(zns_dev_finish(d, 0, &err), -EBADE, "another host");
+	assert_fails(zns_dev_open_zone(d, 1, &err), -EBADE, "another host");
+	assert_fails(zns_dev_flush(d, &err), -EBADE, "flush: another host");
+	f->write_error = f->manage_error = f->flush_error = 0;
+	assert_ok(zns_dev_write(d, 0, BLOCK, buf, BLOCK, &err));
 }
 
 static void vanishes(void **state)
@@ -526,6 +548,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, begin, end)
 	const struct CMUnitTest tests[] = {
 		T(limits), T(in_pieces), T(unaligned_buffers), T(cache_is_old), T(second_try), T(goes_bad), T(limits_reached),
+		T(reserved_by_another),
 		T(vanishes), T(reset_by_runs), T(closed_unwritten), T(conventional), T(append_by_write), T(drives_words),
 		T(read_only), T(one_write_per_zone),
 		cmocka_unit_test_setup_teardown(foreign_writer, begin_nvme, end),

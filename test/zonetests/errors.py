@@ -53,6 +53,16 @@ def first_write_error(scene):
     scene.works()
 
 
+@case
+def other_host(scene):
+    """Another host reserves the drive in the middle of a dump: no zone is to blame."""
+    scene = scene(size=64)
+    scene.failed_dump('another host has reserved', fault='conflict-after=20x*')
+    if any(z['suspect'] for z in scene.device.zones()):
+        raise Failed('a zone is taken for one that fails')
+    scene.works()
+
+
 # ---- zones that fail: the dump survives them -----------------------------------------------------------
 
 def survive(scene, fault, nr=1, extra=()):

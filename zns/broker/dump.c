@@ -192,6 +192,7 @@ static void note_zones(struct znsd *d, struct lease *l, const uint32_t *zones, s
 			zones_refresh(d, zones[i], 1, &err);
 		if (err.code)
 			znsd_log("closing zone %u: %s", zones[i], err.msg);
+		mount_heed(d, &err);
 		if (bad)
 			znsd_log("zone %u failed a dump of %s; it is %s", zones[i], l->container,
 				 zns_zone_state_name(d->zones[zones[i]].z.state));

@@ -97,6 +97,7 @@ void finisher_reap(struct znsd *d)
 		z->finishing = false;
 		if (job->ret) {
 			znsd_log("finishing zone %u: %s", job->zone, job->err.msg);
+			mount_heed(d, &job->err);
 			z->retry_ns = zns_mono_ns() + ZNSD_RETRY_NS;
 		} else if (d->room_wanted) {
 			d->room_wanted--;

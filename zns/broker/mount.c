@@ -1,7 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* One machine at a time: the store's mount record against this machine's id. */
+/* One machine at a time: the store's mount record against this machine's id, and the drive's reservation. */
 #include <string.h>
 #include "znsd.h"
+
+static int reserve(struct znsd *d, const char *machine, const ZnsPb__Mount *have, struct zns_err *err)
+{
+	struct zns_resv_peer peer = { have ? have->machine : NULL, have ? have->host : NULL };
+	int ret = zns_resv_open(d->dev, machine, &d->resv, err);
+
+	if (ret)
+		return ret;
+	if (*d->resv.why)
+		znsd_log("%s is not reserved: %s", d->reg.path, d->resv.why);
+	return zns_resv_take(&d->resv, false, &peer, err);
+}
 
 int mount_claim(struct znsd *d, struct zns_err *err)
 {
@@ -17,7 +29,8 @@ int mount_claim(struct znsd *d, struct zns_err *err)
 	if (have && !have->released && strcmp(have->machine, m.machine))
 		return zns_fail(err, -EBUSY, "%s is in use by host %s since %s; if that host no longer has it: znsctl register --take-over %s",
 				d->reg.path, have->host, zns_format_time(have->since_ns, when, sizeof(when)), d->reg.path);
-	return zns_store_claim(d->store, &m, err);
+	ret = reserve(d, m.machine, have, err);
+	return ret ? ret : zns_store_claim(d->store, &m, err);
 }
 
 void mount_release(struct znsd *d)
@@ -26,4 +39,30 @@ void mount_release(struct znsd *d)
 
 	if (!zns_store_foreign(d->store) && zns_store_unclaim(d->store, &err))
 		znsd_log("%s", err.msg);
+}
+
+void mount_unreserve(struct znsd *d)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+
+	if (zns_resv_leave(&d->resv, &err))
+		znsd_log("%s", err.msg);
+}
+
+void mount_heed(struct znsd *d, const struct zns_err *why)
+{
+	if (why->code != -EBADE || d->lost)
+		return;
+	znsd_log("%s is reserved by another host now: leaving", d->reg.path);
+	d->lost = d->quit = true;
+}
+
+void mount_look(struct znsd *d, struct zns_resv_state *now)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+
+	if (zns_resv_look(&d->resv, now, &err))
+		znsd_log("%s", err.msg);
+	else if (now->held && !now->ours)
+		mount_heed(d, &(struct zns_err){ .code = -EBADE });
 }

@@ -102,6 +102,23 @@ static void status_leases(struct znsd *d, ZnsPb__Status *s, struct reply *rep)
 	}
 }
 
+static ZnsPb__HostReservation *status_host(struct znsd *d, struct reply *rep)
+{
+	ZnsPb__HostReservation *h;
+	struct zns_resv_state now;
+
+	if (!d->resv.offered)
+		return NULL;
+	mount_look(d, &now);
+	h = reply_alloc(rep, sizeof(*h));
+	zns_pb__host_reservation__init(h);
+	h->held = now.held;
+	h->ours = now.ours;
+	h->type = (char *)zns_resv_type_name(now.type);
+	h->key = now.key;
+	return h;
+}
+
 int handle_status(struct znsd *d, struct reply *rep)
 {
 	const struct zns_geometry *geo = &d->dev->geo;
@@ -149,6 +166,7 @@ int handle_status(struct znsd *d, struct reply *rep)
 		s->promised_mibps = rate_promised(d);
 		s->device_mibps = d->zone_mibps;
 	}
+	s->host_reservation = status_host(d, rep);
 	rep->r.status = s;
 	return 0;
 }

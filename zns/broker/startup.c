@@ -153,6 +153,22 @@ static void close_open_zones(struct znsd *d)
 		znsd_log("%s", err.msg);
 }
 
+/*
+ * Writers whose dumps were cut off may have something under way: another host must not come in before. A start that
+ * failed gives back what it took itself; what an earlier broker of this host left behind is for the next one.
+ */
+static void unreserve(struct znsd *d)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+
+	if (!d->resv.held || (d->listen_fd < 0 && !d->resv.fresh))
+		return;
+	if (!d->lost && wait_for_writers(d, &err))
+		znsd_log("%s; the device stays reserved for this host", err.msg);
+	else
+		mount_unreserve(d);
+}
+
 /* What a process needs to end well; the rest the kernel takes back. */
 void znsd_stop(struct znsd *d)
 {
@@ -162,10 +178,12 @@ void znsd_stop(struct znsd *d)
 		close(d->listen_fd);
 	}
 	finisher_free(d);
-	if (d->store && d->zones && d->listen_fd >= 0) {
+	if (d->store && d->zones && d->listen_fd >= 0 && !d->lost) {
 		mount_release(d);
 		close_open_zones(d);
 	}
+	if (d->dev)
+		unreserve(d);
 	zones_fini(d);
 	free(d->held);
 	restores_free(d);

@@ -12,6 +12,7 @@
 #include "zns/broker.h"
 #include "zns/config.h"
 #include "zns/dev.h"
+#include "zns/reserve.h"
 #include "zns/store.h"
 #include "zns/util.h"
 #include "zns-broker.pb-c.h"
@@ -158,6 +159,7 @@ struct znsd {
 	struct zns_registered reg;
 	struct zns_dev *dev;
 	struct zns_store *store;
+	struct zns_resv resv;	/* the drive's, if it has such */
 	uint32_t zone_mibps;
 	uint32_t ceiling_mibps;	/* what all groups together are written with; 0: their sum */
 	struct zn_zone *zones;
@@ -181,6 +183,7 @@ struct znsd {
 	uint8_t *held;		/* groups that the first waiter will get; NULL: none waits */
 	bool readers_clear;	/* no restore of an earlier broker lives */
 	bool quit;
+	bool lost;		/* another host has reserved the device */
 	int lock_fd, dev_lock_fd, listen_fd, readers_fd;
 	char sock_path[108];
 	uint64_t idle_ns;	/* 0: never leave */
@@ -203,6 +206,9 @@ void znsd_stop(struct znsd *d);
 /* mount.c: one machine at a time */
 int mount_claim(struct znsd *d, struct zns_err *err);	/* -EBUSY: another machine has it */
 void mount_release(struct znsd *d);
+void mount_unreserve(struct znsd *d);	/* the last thing before the device is closed */
+void mount_look(struct znsd *d, struct zns_resv_state *now);	/* who has reserved the device */
+void mount_heed(struct znsd *d, const struct zns_err *why);	/* an error of the device may say that it is lost */
 
 /* server.c */
 int znsd_listen(struct znsd *d, struct zns_err *err);

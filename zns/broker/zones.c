@@ -179,6 +179,7 @@ void zone_settle(struct znsd *d, uint32_t zone)
 	if (zns_zone_is_open(z->z.state)) {
 		if (zns_dev_close_zone(d->dev, zone, &err) || zones_refresh(d, zone, 1, &err))
 			znsd_log("closing zone %u: %s", zone, err.msg);
+		mount_heed(d, &err);
 	}
 	z->stamp = ++d->stamp;
 	d->park_check = true;
@@ -200,6 +201,7 @@ uint32_t zones_reset(struct znsd *d, const uint32_t *zones, uint32_t nr, struct 
 		ret = all && nr > 1 ? zns_dev_reset(d->dev, &zones[i], 1, &one) : all;
 		if (ret) {
 			znsd_log("resetting zone %u: %s", zones[i], one.msg);
+			mount_heed(d, &one);
 			if (err)
 				*err = one;
 			z->retry_ns = zns_mono_ns() + ZNSD_RETRY_NS;
@@ -215,9 +217,13 @@ uint32_t zones_reset(struct znsd *d, const uint32_t *zones, uint32_t nr, struct 
 
 int zone_finish(struct znsd *d, uint32_t zone, struct zns_err *err)
 {
-	int ret = zns_dev_finish(d->dev, zone, err);
+	struct zns_err why = ZNS_ERR_INIT;
+	int ret = zns_dev_finish(d->dev, zone, &why);
 
 	if (ret) {
+		mount_heed(d, &why);
+		if (err)
+			*err = why;
 		d->zones[zone].retry_ns = zns_mono_ns() + ZNSD_RETRY_NS;
 		zones_refresh(d, zone, 1, NULL);
 		return ret;

@@ -94,6 +94,7 @@ static int do_format(const char *path, struct ctl_map *map, bool force, const st
 		     struct measured *m, struct zns_err *err)
 {
 	cleanup_close int lock = -1;
+	struct zns_resv resv = { 0 };
 	struct zns_dev *dev;
 	int ret;
 
@@ -103,11 +104,14 @@ static int do_format(const char *path, struct ctl_map *map, bool force, const st
 	ret = zns_dev_open(path, 0, &dev, err);
 	if (ret)
 		return ret;
-	ret = measure(dev, map, m, err);
+	ret = ctl_reserve(dev, false, &resv, err);
+	if (!ret)
+		ret = measure(dev, map, m, err);
 	if (!ret)
 		ret = ctl_format_device(dev, map, force, uuid, err);
 	if (!ret)
 		ret = ctl_encrypt_store(dev, e, err);
+	zns_resv_leave(&resv, NULL);
 	zns_dev_close(dev);
 	if (!ret)
 		ret = zns_register(uuid, path, err);
@@ -184,6 +188,7 @@ static int take_over(const char *path, struct zns_err *err)
 	ZnsPb__Mount m = ZNS_PB__MOUNT__INIT;
 	struct zns_mount_names names;
 	cleanup_close int lock = -1;
+	struct zns_resv resv = { 0 };
 	struct zns_store *store;
 	struct zns_dev *dev;
 	int ret = ctl_claim_device(path, &lock, err);
@@ -194,7 +199,9 @@ static int take_over(const char *path, struct zns_err *err)
 		ret = zns_dev_open(path, 0, &dev, err);
 	if (ret)
 		return ret;
-	ret = zns_store_open(dev, 0, &store, err);
+	ret = ctl_reserve(dev, true, &resv, err);
+	if (!ret)
+		ret = zns_store_open(dev, 0, &store, err);
 	if (!ret) {
 		ret = zns_store_claim(store, &m, err);
 		if (!ret)
@@ -203,6 +210,9 @@ static int take_over(const char *path, struct zns_err *err)
 			ret = zns_store_unclaim(store, err);
 		zns_store_close(store);
 	}
+	/* Kept for the broker that comes next: what the other host still has under way must not get through meanwhile. */
+	if (ret)
+		zns_resv_leave(&resv, NULL);
 	zns_dev_close(dev);
 	return ret;
 }
@@ -246,10 +256,11 @@ int cmd_register(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (args.argc != 1)
 		return ctl_usage(cmd, "one device is wanted");
 	ret = zns_canonical_spec(args.argv[0], path, sizeof(path), &err);
-	if (!ret)
-		ret = read_uuid(path, uuid, &err);
+	/* First: a host that died in the middle of a format leaves a reservation, and no store. */
 	if (!ret && take)
 		ret = take_over(path, &err);
+	if (!ret)
+		ret = read_uuid(path, uuid, &err);
 	if (ret || zns_register(uuid, path, &err) || (dflt && make_default(uuid, &err)))
 		return ctl_fail(cmd, &err);
 	return print_device(&args, "registered", uuid, path);

@@ -119,6 +119,8 @@ static int run(struct fsck *k, const char *spec, struct zns_err *err)
 		ret = ctl_claim_device(k->reg.path, &k->lock, err);
 	if (!ret)
 		ret = zns_dev_open(k->reg.path, write ? 0 : ZNS_DEV_RDONLY, &k->dev, err);
+	if (!ret && write)
+		ret = ctl_reserve(k->dev, false, &k->resv, err);
 	if (!ret)
 		ret = check(k, err);
 	if (ret == -EBADMSG || ret == -ENOMEDIUM) {
@@ -211,6 +213,7 @@ int cmd_fsck(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (!run(&k, args.dev, &err))
 		err = (struct zns_err)ZNS_ERR_INIT;	/* of tries that did not matter */
 	c = finish(cmd, &k, &err);
+	zns_resv_leave(&k.resv, NULL);
 	zns_dev_close(k.dev);
 	if (k.lock >= 0)
 		close(k.lock);

@@ -21,6 +21,7 @@ struct probe_cmd {
 	struct zns_registered reg;
 	char state_path[300];
 	struct zns_dev *dev;
+	struct zns_resv resv;
 	struct zns_store *store;
 	struct zns_probe_params par;
 	struct zns_probe_map map;
@@ -112,6 +113,8 @@ static int open_all(struct probe_cmd *k, int *lock, struct zns_err *err)
 		ret = zns_dev_open(k->reg.path, 0, &k->dev, err);
 	if (!ret)
 		ret = set_clock(k, err);
+	if (!ret)
+		ret = ctl_reserve(k->dev, false, &k->resv, err);
 	if (!ret)
 		ret = zns_store_open(k->dev, 0, &k->store, err);
 	if (!ret && memcmp(zns_store_uuid(k->store), k->reg.uuid, ZNS_UUID_LEN))
@@ -406,6 +409,7 @@ int cmd_probe(const struct ctl_cmd *cmd, int argc, char **argv)
 	zns_probe_fini(&k.map);
 	if (k.store)
 		zns_store_close(k.store);
+	zns_resv_leave(&k.resv, NULL);
 	zns_dev_close(k.dev);
 	return code;
 }

@@ -78,6 +78,23 @@ static struct json_object *json_lists(const ZnsPb__Status *s, struct json_object
 	return j;
 }
 
+/* Which host the drive lets write; NULL: it does not care. */
+static struct json_object *json_host(const ZnsPb__HostReservation *h)
+{
+	struct json_object *o;
+	char key[32];
+
+	if (!h)
+		return NULL;
+	o = json_object_new_object();
+	snprintf(key, sizeof(key), "0x%016llx", (unsigned long long)h->key);
+	json_object_object_add(o, "held", json_object_new_boolean(h->held));
+	json_object_object_add(o, "ours", json_object_new_boolean(h->ours));
+	json_object_object_add(o, "type", h->held ? json_object_new_string(h->type) : NULL);
+	json_object_object_add(o, "key", h->held ? json_object_new_string(key) : NULL);
+	return o;
+}
+
 static int status_json(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 {
 	struct json_object *j = json_object_new_object(), *geo = json_object_new_object(),
@@ -94,6 +111,7 @@ static int status_json(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 	json_object_object_add(lim, "max_open", json_object_new_int64(s->max_open));
 	json_object_object_add(lim, "max_active", json_object_new_int64(s->max_active));
 	json_object_object_add(j, "limits", lim);
+	json_object_object_add(j, "nvme_reservation", json_host(s->host_reservation));
 	json_object_object_add(j, "encrypted", json_object_new_boolean(e != NULL));
 	json_object_object_add(j, "key_id", e ? ctl_json_key_id(&e->key_id) : NULL);
 	json_object_object_add(st, "empty", json_object_new_int64(ctl_zones_in(s, ZNS_ZONE_EMPTY)));
@@ -222,6 +240,17 @@ static void print_progress(const ZnsPb__LeaseLine *l)
 	printf(" at %.0f MiB/s", l->mibps);
 }
 
+static void print_host(const ZnsPb__HostReservation *h)
+{
+	if (!h)
+		return;
+	if (!h->held)
+		printf("host          NOT RESERVED, though the drive can: another host may write it\n");
+	else
+		printf("host          reserved for %s (NVMe %s, key 0x%016llx)\n", h->ours ? "this one" : "ANOTHER ONE", h->type,
+		       (unsigned long long)h->key);
+}
+
 static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 {
 	char a[32], b[32], id[ZNS_UUID_STR];
@@ -234,6 +263,7 @@ static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 	limit(a, sizeof(a), s->max_open);
 	limit(b, sizeof(b), s->max_active);
 	printf("limits        open zones: %s, active zones: %s\n", a, b);
+	print_host(s->host_reservation);
 	if (e && e->key_id.len == ZNS_KEY_ID_BYTES)
 		printf("encryption    of all new checkpoints, with key %s\n", zns_key_id_format(e->key_id.data, id));
 	printf("zones         %u empty, %u open, %u closed, %u full, %u read-only, %u offline", ctl_zones_in(s, ZNS_ZONE_EMPTY),

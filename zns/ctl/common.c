@@ -181,6 +181,16 @@ int ctl_claim_device(const char *path, int *lock_fd, struct zns_err *err)
 	return zns_broker_lock_device(path, CLAIM_MS, lock_fd, err);
 }
 
+int ctl_reserve(struct zns_dev *dev, bool take_over, struct zns_resv *r, struct zns_err *err)
+{
+	char machine[ZNS_MACHINE_STR];
+	int ret = zns_machine_id(machine, err);
+
+	if (!ret)
+		ret = zns_resv_open(dev, machine, r, err);
+	return ret ? ret : zns_resv_take(r, take_over, NULL, err);
+}
+
 int ctl_print_json(struct json_object *o)
 {
 	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |

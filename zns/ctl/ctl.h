@@ -12,6 +12,7 @@
 #include "zns/dev.h"
 #include "zns/err.h"
 #include "zns/util.h"
+#include "zns/reserve.h"
 #include "zns-broker.pb-c.h"
 
 enum { CTL_OK = 0, CTL_FAILED = 1, CTL_USAGE = 2 };
@@ -97,6 +98,8 @@ int ctl_call(const char *spec, ZnsPb__Request *req, ZnsPb__Response **resp, stru
  * broker has leases. *lock_fd is closed to unlock.
  */
 int ctl_claim_device(const char *path, int *lock_fd, struct zns_err *err);
+/* For those that then write it: the drive's reservation, if it has such; zns_resv_leave before the device is closed. */
+int ctl_reserve(struct zns_dev *dev, bool take_over, struct zns_resv *r, struct zns_err *err);
 
 /* hold.c: a connection, the readers' lock and the device, for commands that read data. */
 struct ctl_session {

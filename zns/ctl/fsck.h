@@ -11,6 +11,7 @@ struct fsck {
 	struct zns_registered reg;
 	int lock;
 	struct zns_dev *dev;
+	struct zns_resv resv;
 	struct json_object *problems;	/* array */
 	struct json_object *found;	/* array: what a rebuild took, and what not */
 	size_t checkpoints;

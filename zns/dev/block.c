@@ -22,6 +22,13 @@ static void block_close(struct zns_dev *d)
 	free(b);
 }
 
+static int block_nvme_fd(struct zns_dev *d)
+{
+	const struct block *b = (struct block *)d;
+
+	return b->nvme ? b->fd : -1;
+}
+
 static const struct zns_dev_ops block_ops = {
 	.name = "block",
 	.report = hw_report,
@@ -35,6 +42,7 @@ static const struct zns_dev_ops block_ops = {
 	.flush = hw_flush,
 	.write_durable = hw_write_durable,
 	.close = block_close,
+	.nvme_fd = block_nvme_fd,
 };
 
 static int check_zoned(const char *spec, const char *name, struct zns_err *err)
@@ -109,6 +117,7 @@ static int setup(struct block *b, const char *spec, const char *name, dev_t dev,
 	int rc = check_zoned(spec, name, err);
 
 	b->hw.rdonly = flags & ZNS_DEV_RDONLY;
+	b->nvme = !strncmp(name, "nvme", 4);
 	if (!rc && !b->hw.rdonly)
 		rc = hw_check_unused(spec, spec, err);
 	if (!rc && !b->hw.rdonly)

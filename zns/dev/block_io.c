@@ -14,6 +14,8 @@ static int fail(int code, struct zns_err *why)
 	/* The two limits have errnos of their own; the others say nothing of zones. */
 	if (code == -ETOOMANYREFS || code == -EOVERFLOW || code == -ENOMEM)
 		return zns_fail(why, code, "%s", strerror(-code));
+	if (code == -EBADE)
+		return zns_fail(why, code, "reservation conflict");
 	if (code == -ENODATA || code == -EREMOTEIO || code == -EILSEQ)
 		return zns_fail(why, -EIO, "media error (%s)", strerror(-code));
 	return zns_fail(why, -EIO, "%s", code == -EIO ? "the device or the kernel refused it (I/O error)" : strerror(-code));

@@ -12,6 +12,7 @@
 struct block {
 	struct hw hw;
 	int fd;			/* libzbd's, O_DIRECT */
+	bool nvme;		/* it takes NVMe commands */
 };
 
 /* block_queue.c */

@@ -48,6 +48,11 @@ static bool hits(struct emu_rule *r, uint32_t zone)
 	return !take(&r->left) && take(&r->times);
 }
 
+static bool repeats(enum zns_emu_fault_kind kind)
+{
+	return kind == ZNS_EMU_FAIL_WRITE || kind == ZNS_EMU_FAIL_READ || kind == ZNS_EMU_CONFLICT;
+}
+
 static int strike(struct emu *e, const struct emu_rule *r, bool write, uint32_t zone, uint64_t off, struct zns_err *err)
 {
 	bool offline = r->kind == ZNS_EMU_WEAR_OFFLINE;
@@ -56,6 +61,8 @@ static int strike(struct emu *e, const struct emu_rule *r, bool write, uint32_t 
 	if (r->kind == ZNS_EMU_FAIL_WRITE || r->kind == ZNS_EMU_FAIL_READ)
 		return zns_fail(err, -EIO, "%s zone %u at offset %llu: media error (injected)", write ? "write to" : "read of", zone,
 				(unsigned long long)off);
+	if (r->kind == ZNS_EMU_CONFLICT)
+		return zns_fail(err, -EBADE, "zone %u: another host has reserved %s (injected)", zone, e->dev.path);
 	rc = set_flags_locked(e, zone, offline ? EMU_F_OFFLINE : EMU_F_READ_ONLY, err);
 	return rc ? rc : emu_zone_refuses(zone, offline ? ZNS_ZONE_OFFLINE : ZNS_ZONE_READ_ONLY, err);
 }
@@ -103,7 +110,7 @@ int zns_emu_add_fault(struct zns_dev *dev, const struct zns_emu_rule *r, struct 
 	nr = atomic_load(&e->nr_rules);
 	if (nr == EMU_MAX_RULES)
 		return zns_fail(err, -ENOSPC, "%s has %u faults to come already: clear them first", dev->path, nr);
-	if ((unsigned)r->kind > ZNS_EMU_CUT_POWER || (unsigned)r->loss > ZNS_EMU_LOSE_SEEDED)
+	if ((unsigned)r->kind > ZNS_EMU_CONFLICT || (unsigned)r->loss > ZNS_EMU_LOSE_SEEDED)
 		return zns_fail(err, -EINVAL, "unknown fault %u or loss %u", (unsigned)r->kind, (unsigned)r->loss);
 	if (r->zone != ZNS_EMU_ANY_ZONE && r->zone >= e->p.nr_zones)
 		return zns_fail(err, -EINVAL, "fault in zone %u: the device has zones 0 to %u", r->zone, e->p.nr_zones - 1);
@@ -117,7 +124,7 @@ int zns_emu_add_fault(struct zns_dev *dev, const struct zns_emu_rule *r, struct 
 	e->rule[nr].seed = r->seed;
 	atomic_store(&e->rule[nr].left, r->after);
 	/* a cut or a worn zone happens once */
-	atomic_store(&e->rule[nr].times, r->kind <= ZNS_EMU_FAIL_READ && r->times ? r->times : 1);
+	atomic_store(&e->rule[nr].times, repeats(r->kind) && r->times ? r->times : 1);
 	atomic_store(&e->nr_rules, nr + 1);
 	return 0;
 }
@@ -176,7 +183,7 @@ static bool parse_counts(const char *s, struct zns_emu_rule *r)
 			return false;
 		r->zone = zone;
 	}
-	if (*s == 'x' && r->kind <= ZNS_EMU_FAIL_READ) {
+	if (*s == 'x' && repeats(r->kind)) {
 		s++;
 		if (*s == '*') {
 			r->times = UINT64_MAX;
@@ -206,6 +213,7 @@ static bool parse_word(char *word, struct zns_emu_rule *r)
 		[ZNS_EMU_WEAR_READ_ONLY] = "read-only-after",
 		[ZNS_EMU_WEAR_OFFLINE] = "offline-after",
 		[ZNS_EMU_CUT_POWER] = "cut-after",
+		[ZNS_EMU_CONFLICT] = "conflict-after",
 	};
 	char *eq = strchr(word, '=');
 

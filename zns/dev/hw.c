@@ -128,8 +128,16 @@ int hw_refuses(const struct zns_zone *z, struct zns_err *err)
 	}
 }
 
+int hw_reserved(struct hw *h, const char *what, struct zns_err *err)
+{
+	return zns_fail(err, -EBADE, "%s: another host has reserved %s (NVMe reservation conflict), so it refuses this one; "
+			"if that host shall not have it: znsctl register --take-over %s", what, h->dev.path, h->dev.path);
+}
+
 int hw_plain_failure(struct hw *h, uint32_t zone, const struct zns_err *why, struct zns_err *err)
 {
+	char what[32];
+
 	switch (why->code) {
 	case -ETOOMANYREFS:
 		return zns_fail(err, -ETOOMANYREFS, "zone %u: the device's limit of %u open zones is reached: close, finish or reset one first",
@@ -137,6 +145,9 @@ int hw_plain_failure(struct hw *h, uint32_t zone, const struct zns_err *why, str
 	case -EOVERFLOW:
 		return zns_fail(err, -EOVERFLOW, "zone %u: the device's limit of %u active zones is reached: finish or reset one first",
 				zone, h->dev.geo.max_active);
+	case -EBADE:
+		snprintf(what, sizeof(what), "zone %u", zone);
+		return hw_reserved(h, what, err);
 	case -ENOMEM:
 		return zns_fail(err, -ENOMEM, "zone %u: %s", zone, why->msg);
 	default:
@@ -205,7 +216,10 @@ int hw_flush(struct zns_dev *d, struct zns_err *err)
 
 	if (rc)
 		return rc;
-	if (h->raw->flush(h, &why))
+	rc = h->raw->flush(h, &why);
+	if (rc == -EBADE)
+		return hw_reserved(h, "flush", err);
+	if (rc)
 		return zns_fail(err, -EIO, "flush of %s failed (%s): what was written since the last one may be lost in a power cut",
 				d->path, why.msg);
 	return 0;

@@ -226,6 +226,8 @@ static int explain_read(struct hw *h, uint32_t zone, uint64_t off, size_t len, c
 
 	if (why->code == -ENOMEM)
 		return zns_fail(err, -ENOMEM, "read of zone %u: %s", zone, why->msg);
+	if (why->code == -EBADE)
+		return hw_plain_failure(h, zone, why, err);
 	if (hw_look(h, zone, &z, NULL))
 		return zns_fail(err, -EIO, "read of zone %u at offset %llu: %s; nor can its zones be reported: is %s still there?",
 				zone, (ull)off, why->msg, h->dev.path);

@@ -24,8 +24,8 @@ struct hw;
 
 /*
  * What a backend does itself; everything is checked, and at most geo.max_io_bytes long. 0, or a negative errno with a
- * few words in @why: -ETOOMANYREFS, -EOVERFLOW, -ENOSPC, -EROFS, -ENXIO only when the device said so in those terms,
- * -ESTALE when data landed elsewhere, -ENOMEM; else -EIO.
+ * few words in @why: -ETOOMANYREFS, -EOVERFLOW, -ENOSPC, -EROFS, -ENXIO, -EBADE only when the device said so in those
+ * terms, -ESTALE when data landed elsewhere, -ENOMEM; else -EIO.
  */
 struct hw_raw {
 	/* Whole zone_size zones; wp 0 in conventional and offline zones, capacity in full and read-only ones. */
@@ -78,12 +78,13 @@ int hw_look(struct hw *h, uint32_t zone, struct zns_zone *out, struct zns_err *e
 void hw_forget(struct hw *h, uint32_t zone);
 /* 0, -EINVAL (conventional), -ENOSPC, -EROFS or -ENXIO: what the zone's kind and state forbid to a writer */
 int hw_refuses(const struct zns_zone *z, struct zns_err *err);
-/* A limit, no memory, or no answer: what needs no look at the zone to be explained. 0: look at it. */
+/* A limit, another host's drive, no memory, or no answer: what needs no look at the zone to be explained. 0: look at it. */
 int hw_plain_failure(struct hw *h, uint32_t zone, const struct zns_err *why, struct zns_err *err);
 void hw_turn_begin(struct hw *h, struct hw_turn *t, uint32_t zone);
 void hw_turn_end(struct hw *h, struct hw_turn *t);
 int hw_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *err);
 int hw_flush(struct zns_dev *d, struct zns_err *err);
+int hw_reserved(struct hw *h, const char *what, struct zns_err *err);	/* -EBADE, for people */
 
 /* hw_io.c */
 int hw_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err);

@@ -24,6 +24,11 @@ static void nvme_close(struct zns_dev *d)
 	free(n);
 }
 
+static int nvme_command_fd(struct zns_dev *d)
+{
+	return nvme_of((struct hw *)d)->fd;
+}
+
 static const struct zns_dev_ops nvme_ops = {
 	.name = "nvme",
 	.report = hw_report,
@@ -37,6 +42,7 @@ static const struct zns_dev_ops nvme_ops = {
 	.flush = hw_flush,
 	.write_durable = hw_write_durable,
 	.close = nvme_close,
+	.nvme_fd = nvme_command_fd,
 };
 
 struct identity {

@@ -46,6 +46,8 @@ int nvme_outcome(int status, struct zns_err *why)
 			break;
 		}
 	}
+	if (status == NVME_SC_RESERVATION_CONFLICT)
+		code = -EBADE;
 	text = nvme_status_to_string(status, false);	/* "Name: explanation" */
 	return zns_fail(why, code, "%.*s (NVMe status 0x%03x)", (int)strcspn(text, ":"), text, status);
 }

@@ -57,7 +57,7 @@ static int append(struct zns_store *s, uint16_t type, const ProtobufCMessage *ms
 	if (s->need_roll || s->log.off + claim + rec > s->log.cap) {
 		rc = zns_store_roll(s, claim + rec, err);
 		if (rc)
-			return rc;
+			return zns_store_lost(s, rc);
 	}
 	if (claim)
 		rc = zns_log_put(&s->log, ZNS_FRAME_MOUNT, &s->claim->base, err);
@@ -77,6 +77,8 @@ static int append(struct zns_store *s, uint16_t type, const ProtobufCMessage *ms
 	 * The record may stand on the device although the caller is told that it failed. A new generation without it
 	 * settles that; if this fails too, the next change tries again first.
 	 */
+	if (rc == -EBADE)	/* the device is another host's now: nothing of ours gets there any more */
+		return zns_store_lost(s, rc);
 	zns_wrap(err, "cannot write metadata zone %u", s->log.zone);
 	s->need_roll = true;
 	zns_store_roll(s, 0, NULL);

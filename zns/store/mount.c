@@ -61,6 +61,12 @@ int zns_store_alone(struct zns_store *s, struct zns_err *err)
 	return 0;
 }
 
+int zns_store_lost(struct zns_store *s, int rc)
+{
+	s->foreign |= rc == -EBADE;
+	return rc;
+}
+
 bool zns_store_foreign(const struct zns_store *s)
 {
 	return s->foreign;

@@ -199,6 +199,7 @@ int zns_store_replay(struct zns_store *s, struct zns_err *err);
 int zns_store_roll(struct zns_store *s, uint64_t need, struct zns_err *err);
 /* mount.c: are we still alone? -ESTALE if not. Then what the metadata zones look like now is taken as ours. */
 int zns_store_alone(struct zns_store *s, struct zns_err *err);
+int zns_store_lost(struct zns_store *s, int rc);	/* @rc; -EBADE: another host has reserved the device */
 void zns_store_remember(struct zns_store *s);
 uint64_t zns_store_claim_rec(const struct zns_store *s);	/* bytes of the record that is due; 0: none */
 /* change.c */

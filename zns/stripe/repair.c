@@ -17,6 +17,7 @@ bool writer_zone_fault(int code)
 	case -EINVAL:		/* ours */
 	case -EBADF:
 	case -ENOMEM:
+	case -EBADE:		/* another host's device */
 	case -ETOOMANYREFS:	/* limits of the device: no other zone is better off */
 	case -EOVERFLOW:
 		return false;

@@ -22,6 +22,7 @@
  *   -EROFS         zone is read-only
  *   -ENXIO         zone is offline
  *   -ENODATA       read beyond the write pointer
+ *   -EBADE         another host has reserved the device (zns/reserve.h); nothing is wrong with the zone
  *
  * test/conformance holds every backend to this. Where devices differ and no layer can hide it:
  *   - At the open limit most drives close a zone that was opened by a write and let the next write have its place;
@@ -125,6 +126,8 @@ struct zns_dev_ops {
 	/* NULL where the wall clock is the device's; see zns_dev_race and zns_dev_now_ns */
 	int (*race)(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err);
 	uint64_t (*now_ns)(struct zns_dev *d);
+	/* A descriptor that takes NVMe commands for this namespace; stays the device's. NULL or -1: none. */
+	int (*nvme_fd)(struct zns_dev *d);
 };
 
 /* A backend embeds this as its first member. */

@@ -174,6 +174,7 @@ int zns_emu_set_noise(struct zns_dev *dev, const struct zns_emu_noise *n, struct
  *   read-after=N[@Z][xT]        the same for reads
  *   read-only-after=N[@Z]       N writes succeed, the next one finds its zone read-only (-EROFS)
  *   offline-after=N[@Z]         the same, offline (-ENXIO)
+ *   conflict-after=N[@Z][xT]    the same: another host has reserved the device (-EBADE)
  *   cut-after=N[@Z]             after N writes the device loses power, before anything else happens
  *   loss=drop|keep|SEED         what that loses; drop if not given
  *
@@ -189,6 +190,7 @@ enum zns_emu_fault_kind {
 	ZNS_EMU_WEAR_READ_ONLY,
 	ZNS_EMU_WEAR_OFFLINE,
 	ZNS_EMU_CUT_POWER,
+	ZNS_EMU_CONFLICT,
 };
 
 /* What a power cut takes: per zone a suffix of what was written since the last flush, an unflushed finish too. */
@@ -203,7 +205,7 @@ struct zns_emu_rule {
 	enum zns_emu_fault_kind kind;
 	uint32_t zone;		/* or ZNS_EMU_ANY_ZONE */
 	uint64_t after;
-	uint64_t times;		/* FAIL_*: how many fail; 0 = one, UINT64_MAX = all from then on */
+	uint64_t times;		/* FAIL_*, CONFLICT: how many fail; 0 = one, UINT64_MAX = all from then on */
 	enum zns_emu_loss loss;	/* CUT_POWER */
 	uint64_t seed;
 };

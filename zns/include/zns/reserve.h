@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_RESERVE_H
+#define ZNS_RESERVE_H
+/*
+ * NVMe reservations: a drive that several hosts can reach (two ports, NVMe over Fabrics) refuses the writes of all but
+ * one of them. The mount record (zns/store.h) is a word between programs of ours; this holds for every program, and for
+ * a host that has stopped listening.
+ *
+ * The type is Write Exclusive: one host writes, whichever of its processes, by either node and over any controller; all
+ * hosts read. With Registrants Only, which is taken where a drive has nothing else, any host that registers may write,
+ * so there it keeps out those who do not.
+ *
+ * A host is what the drive takes for one: its host identifier. For fabrics that is /etc/nvme/hostid, or what the
+ * connection was made with; a PCIe drive has none until it is told one, and is told one that is made of the machine id.
+ * The key, too, is made of the machine id (a hash of it): a reservation with that key is this machine's own, under
+ * whatever host identifier it was made, so it goes on by itself after a crash or a reboot.
+ *
+ * Not thread-safe. All calls return 0 or a negative errno with a message in @err.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include "zns/dev.h"
+
+#define ZNS_HOST_ID_LEN 16
+
+/* One device's reservation as this process uses it. Belongs to the caller, holds no resources but the open device. */
+struct zns_resv {
+	struct zns_dev *dev;
+	bool offered;		/* else every call below does nothing, and says so by success */
+	char why[160];		/* a drive that has reservations cannot be used with them: for a log; else empty */
+	int fd;
+	uint32_t nsid;
+	bool extended;		/* host identifiers of 16 bytes, else 8 */
+	bool persist;		/* survives a power loss of the drive, if wanted */
+	uint8_t types;		/* bit n: type n (1 to 6) */
+	uint8_t host[ZNS_HOST_ID_LEN];
+	uint64_t own_key;	/* of this machine */
+	/* From zns_resv_take on: */
+	bool held;
+	bool fresh;		/* it was not this host's before */
+	uint64_t key;		/* what this host is registered with: own_key, unless other software came first */
+	uint8_t type;
+};
+
+/* What the drive says now. */
+struct zns_resv_state {
+	bool held, ours;
+	uint8_t type;		/* 1 to 6; 0: not held */
+	uint64_t key;		/* the holder's */
+};
+
+/* Who the holder might be, for messages: what the mount record says of the last machine. NULL: nothing known. */
+struct zns_resv_peer {
+	const char *machine, *host;
+};
+
+/* Ask what @dev offers; 0 also where that is nothing. @machine: this machine's id. */
+int zns_resv_open(struct zns_dev *dev, const char *machine, struct zns_resv *r, struct zns_err *err);
+
+int zns_resv_look(const struct zns_resv *r, struct zns_resv_state *out, struct zns_err *err);
+
+/*
+ * Make it this host's. -EBUSY: another host has it, unless @take_over: then that host is registered no more, and its
+ * commands that are under way are aborted. An existing reservation of this host stays as it is.
+ */
+int zns_resv_take(struct zns_resv *r, bool take_over, const struct zns_resv_peer *peer, struct zns_err *err);
+
+/* Give it back, unless other software on this host made it. Nothing happens if it is not held (any more). */
+int zns_resv_leave(struct zns_resv *r, struct zns_err *err);
+
+uint64_t zns_resv_key(const char *machine);
+const char *zns_resv_type_name(uint8_t type);	/* "write-exclusive", …; "unknown" */
+
+#endif
