@@ -14,6 +14,7 @@ REPO = Path(__file__).resolve().parents[2]
 BIN = REPO / 'build' / 'bin'
 CACHE = REPO / 'build' / 'docker'
 SYS_PATH = '/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin'
+SLOW = float(os.environ.get('ZNS_TEST_SLOW', 1))     # every time-out is so many times as long: an emulated machine
 DOCKER = '/usr/bin/docker'
 
 # One root file system for all workloads, from packages; nothing is installed on the host.
@@ -26,8 +27,8 @@ class Failed(Exception):
 
 
 def sh(*cmd, check=True, env=None, timeout=120, **more):
-    r = subprocess.run([str(c) for c in cmd], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout,
-                       env=env, **more)
+    r = subprocess.run([str(c) for c in cmd], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                       timeout=timeout * SLOW, env=env, **more)
     if check and r.returncode:
         raise Failed(f'{" ".join(map(str, cmd))}: exit {r.returncode}: {(r.stderr or r.stdout).strip()[-600:]}')
     return r
@@ -86,10 +87,10 @@ def add_ferretdb(root):
 
 
 class Daemon:
-    """with Daemon() as d: everything below d.dir, gone at the end (unless keep)."""
+    """with Daemon() as d: everything below d.dir, gone at the end (unless keep). DEVICE: a real one, to be formatted."""
 
-    def __init__(self, device_args=('--zones', '64', '--zone-size', '64M'), keep=False, runtimes=None):
-        self.keep, self.device_args, self.runtimes = keep, device_args, runtimes or {}
+    def __init__(self, device_args=('--zones', '64', '--zone-size', '64M'), keep=False, runtimes=None, device=None):
+        self.keep, self.device_args, self.runtimes, self.device = keep, device_args, runtimes or {}, device
         self.proc = self.log = None
 
     def __enter__(self):
@@ -104,7 +105,10 @@ class Daemon:
         self.env.update(PATH=SYS_PATH, ZNS_CONFIG=str(self.dir / 'conf'), ZNS_RUN=str(self.dir / 'run'),
                         DOCKER_HOST=f'unix://{self.socket}', XDG_RUNTIME_DIR=str(self.tmp), TMPDIR=str(self.tmp), HOME='/root')
         try:
-            self.zctl('create', f'emu:{self.dir}/zns.img', *self.device_args)
+            if self.device:
+                self.zctl('format', self.device, *self.device_args)
+            else:
+                self.zctl('create', f'emu:{self.dir}/zns.img', *self.device_args)
             self.config.write_text(json.dumps({'log-level': 'warn', 'runtimes': self.runtimes}))
             self.zctl('docker', 'install', '--config', self.config)
             self.start()
@@ -122,7 +126,7 @@ class Daemon:
              '--data-root', str(self.root), '--exec-root', str(self.dir / 'exec'), '--host', f'unix://{self.socket}',
              '--pidfile', str(self.dir / 'd.pid')],
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env=env, start_new_session=True)
-        end = time.monotonic() + 90
+        end = time.monotonic() + 90 * SLOW
         while self.docker('version', check=False).returncode:
             if self.proc.poll() is not None or time.monotonic() > end:
                 raise Failed(f'dockerd did not start: {(self.dir / "dockerd.log").read_text()[-600:]}')
@@ -221,8 +225,8 @@ class Daemon:
             raise Failed(f'{" ".join(map(str, args))} says {err!r}, not {line!r}')
         return err
 
-    def run(self, name, *args, image='work', runtime='zns', options=()):
-        self.docker('run', '-d', '--runtime', runtime, '--network', 'none', '--name', name, *options, image, *args)
+    def run(self, name, *args, image='work', runtime='zns', options=(), network='none'):
+        self.docker('run', '-d', '--runtime', runtime, '--network', network, '--name', name, *options, image, *args)
         return name
 
     def id(self, name):

@@ -5,28 +5,31 @@ it still has what it had. Everything runs as root in the container: without CAP_
 """
 import time
 
-from dkdaemon import Failed
+from dkdaemon import SLOW, Failed
 
 
 class Work:
     name = ''
     script = ''
     sizes = {}          # what {NAME} in the script stands for
+    words = {}          # the same; where it listens, above all
+    network = 'none'
+    pause = 0.1         # of the client, in seconds; {pause} in the script
 
     def __init__(self, d, container, options=(), runtime='zns', sizes=None):
         self.d, self.container = d, container
         self.sizes = {**self.sizes, **(sizes or {})}
         script = self.script
-        for name, value in self.sizes.items():
+        for name, value in {**self.sizes, **self.words, 'pause': self.pause}.items():
             script = script.replace(f'{{{name}}}', str(value))
-        d.run(container, 'bash', '-c', script, options=options, runtime=runtime)
+        d.run(container, 'bash', '-c', script, options=options, runtime=runtime, network=self.network)
         self.ready()
 
     def exec(self, *cmd, **more):
         return self.d.docker('exec', self.container, *cmd, **more)
 
     def wait(self, test, what, seconds=90):
-        end = time.monotonic() + seconds
+        end = time.monotonic() + seconds * SLOW
         while True:
             r = self.exec('bash', '-c', test, check=False)
             if r.returncode == 0:
@@ -55,7 +58,7 @@ class Work:
         now = self.digest()
         if now != self.before:
             raise Failed(f'{self.name}: {now[:80]!r} instead of {self.before[:80]!r}')
-        end = time.monotonic() + 60
+        end = time.monotonic() + 60 * SLOW
         while (tick := self.ticks()) <= self.tick:
             if time.monotonic() > end:
                 raise Failed(f'{self.name}: the connected client does nothing since the restore ({tick}, {self.tick} before)')
@@ -87,15 +90,16 @@ class Shell(Work):
 class Redis(Work):
     name = 'redis'
     sizes = {'keys': 20000}
-    script = '''redis-server --enable-debug-command yes --unixsocket /data/r.sock --port 0 --save "" --appendonly no --daemonize no &
-        until redis-cli -s /data/r.sock ping; do sleep 0.1; done
-        redis-cli -s /data/r.sock debug populate {keys} key 1000
-        redis-cli -s /data/r.sock set marker present; touch /data/up
+    words = {'listen': '--unixsocket /data/r.sock --port 0', 'to': '-s /data/r.sock'}
+    script = '''redis-server --enable-debug-command yes {listen} --save "" --appendonly no --daemonize no &
+        until redis-cli {to} ping; do sleep 0.1; done
+        redis-cli {to} debug populate {keys} key 1000
+        redis-cli {to} set marker present; touch /data/up
         # one connection that is used all the time
-        while :; do echo incr ticks; sleep 0.1; done | redis-cli -s /data/r.sock > /dev/null & wait'''
+        while :; do echo incr ticks; sleep {pause}; done | redis-cli {to} > /dev/null & wait'''
 
     def cli(self, *cmd):
-        said = self.exec('redis-cli', '-e', '-s', '/data/r.sock', *cmd).stdout.strip()
+        said = self.exec('redis-cli', '-e', *self.words['to'].split(), *cmd).stdout.strip()
         if not said or 'ERR' in said:
             raise Failed(f'redis: {" ".join(cmd)[:60]} says {said[:80]!r}')
         return said
@@ -113,20 +117,22 @@ class Redis(Work):
 
 class Nginx(Work):
     name = 'nginx'
+    words = {'user': 'root', 'listen': 'unix:/data/n.sock', 'family': 'AF_UNIX', 'address': "'/data/n.sock'"}
+    curl = '--unix-socket /data/n.sock http://x'
     script = '''mkdir -p /data/www /data/log; head -c 300000 /dev/urandom > /data/www/file
         cat > /data/nginx.conf <<END
-user root; worker_processes 2; daemon off; pid /data/pid; error_log /data/log/error;
+user {user}; worker_processes 2; daemon off; pid /data/pid; error_log /data/log/error;
 events { worker_connections 64; }
 http { access_log off; keepalive_timeout 3600; keepalive_requests 1000000;
   client_body_temp_path /data/t1; proxy_temp_path /data/t2; fastcgi_temp_path /data/t3; uwsgi_temp_path /data/t4; scgi_temp_path /data/t5;
-  server { listen unix:/data/n.sock; root /data/www; } }
+  server { listen {listen}; root /data/www; } }
 END
         /usr/sbin/nginx -c /data/nginx.conf &
-        until [ -S /data/n.sock ]; do sleep 0.1; done; touch /data/up
+        until [ -s /data/pid ]; do sleep 0.1; done; touch /data/up
         # a client that keeps its one connection
         python3 - <<END &
 import socket, time
-s = socket.socket(socket.AF_UNIX); s.connect('/data/n.sock'); n = 0
+s = socket.socket(socket.{family}); s.connect({address}); n = 0
 while True:
     s.sendall(b'HEAD /file HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')
     a = b''
@@ -138,7 +144,7 @@ while True:
     n += 1
     open('/data/ticks.new', 'w').write(str(n))
     import os; os.rename('/data/ticks.new', '/data/ticks')
-    time.sleep(0.1)
+    time.sleep({pause})
 END
         wait'''
 
@@ -146,7 +152,7 @@ END
         self.wait('test -e /data/up && test -e /data/ticks', 'server')
 
     def digest(self):
-        return self.exec('bash', '-c', 'curl -sf --unix-socket /data/n.sock http://x/file | sha256sum').stdout.strip()
+        return self.exec('bash', '-c', f'curl -sf {self.curl}/file | sha256sum').stdout.strip()
 
     def ticks(self):
         return int(self.exec('cat', '/data/ticks').stdout)
@@ -156,21 +162,22 @@ class Maria(Work):
     """MariaDB, for MySQL."""
     name = 'mariadb'
     sizes = {'pool': 64, 'rows': 20000}     # MiB; rows
+    words = {'listen': '--socket=/data/m.sock --skip-networking', 'as': '--user=root', 'to': '--socket=/data/m.sock'}
     script = '''mkdir -p /data/db /run/mysqld; cd /usr
-        mariadb-install-db --no-defaults --user=root --datadir=/data/db --auth-root-authentication-method=normal --skip-test-db \
+        mariadb-install-db --no-defaults {as} --datadir=/data/db --auth-root-authentication-method=normal --skip-test-db \
             --basedir=/usr >/data/install.log 2>&1
-        mariadbd --no-defaults --user=root --datadir=/data/db --socket=/data/m.sock --skip-networking --innodb-use-native-aio=0 \
+        mariadbd --no-defaults {as} --datadir=/data/db {listen} --innodb-use-native-aio=0 \
             --innodb-buffer-pool-size={pool}M --pid-file=/data/m.pid --lc-messages-dir=/usr/share/mysql &
-        m="mariadb --no-defaults --socket=/data/m.sock -u root"
+        m="mariadb --no-defaults {to} -u root"
         until $m -e 'select 1'; do sleep 0.3; done
         $m -e "create database shop; create table shop.t (id int primary key auto_increment, v varchar(200)) engine=innodb;
                create table shop.ticks (n int); insert into shop.ticks values (0)"
         $m shop -e "insert into t (v) select sha2(seq, 512) from seq_1_to_{rows}"
         touch /data/up
-        while :; do echo 'update shop.ticks set n = n + 1;'; sleep 0.1; done | $m & wait'''
+        while :; do echo 'update shop.ticks set n = n + 1;'; sleep {pause}; done | $m & wait'''
 
     def sql(self, text):
-        return self.exec('mariadb', '--no-defaults', '--socket=/data/m.sock', '-u', 'root', '-N', '-e', text).stdout.strip()
+        return self.exec('mariadb', '--no-defaults', *self.words['to'].split(), '-u', 'root', '-N', '-e', text).stdout.strip()
 
     def ready(self):
         self.wait('test -e /data/up', 'server')
