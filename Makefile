@@ -183,8 +183,8 @@ $(B)/test/%: test/unit/%.c $(B)/libzns.a
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(WRAP) -MMD -MP -MF $@.d -o $@ $< $(B)/libzns.a $(LDLIBS) -lcmocka
 
 # Programs that run threads in virtual time: test/unit/vtime.h has what these calls become.
-VTIME_WRAP	:= zns_mono_ns zns_hash pthread_create pthread_join pthread_cond_wait pthread_cond_clockwait \
-		   pthread_cond_signal pthread_cond_broadcast
+VTIME_WRAP	:= zns_mono_ns zns_hash zns_hash_pieces pthread_create pthread_join pthread_cond_wait \
+		   pthread_cond_clockwait pthread_cond_signal pthread_cond_broadcast
 $(B)/test/test_rates: WRAP = $(VTIME_WRAP:%=-Wl,--wrap=%)
 
 # Every seal of a unit is counted.
@@ -394,7 +394,7 @@ zdtm: deps
 # CRIU's own tests with their pages through a page server, and on demand, beside stock.
 zdtm-migration: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
-	$(Q)for way in page-server lazy-pages; do scripts/zdtm-sample --zones -f h -l test/zdtm/migration.txt --way $$way \
+	$(Q)for way in page-server lazy-pages remote-lazy-pages; do scripts/zdtm-sample --zones -f h -l test/zdtm/migration.txt --way $$way \
 		--report $(B)/report/zdtm-$$way || exit 1; done
 
 zdtm-sample: deps

@@ -240,6 +240,25 @@ static int read_now(struct cr_img *img, void *buf, unsigned long len, off_t off)
 	return zns_batch_wait(&b) ? -1 : ret;
 }
 
+/* A page that somebody waits for, at another host: as little around it as can be verified. */
+static int read_fault(struct cr_img *img, void *buf, unsigned long len, off_t off)
+{
+	struct zns_msg m = ZNS_MSG(ZW_FETCH);
+	struct zw_iov v = { (uintptr_t)buf, len };
+	struct zw_reply r;
+
+	m.h.image = img->zns->id;
+	m.h.nr = 1;
+	m.h.off = off;
+	m.h.pad = ZW_FETCH_FAULT;
+	m.payload = &v;
+	m.len = sizeof(v);
+	if (!zns_ask(&m, &r, NULL))
+		return 0;
+	pr_err("%s\n", r.msg);
+	return -1;
+}
+
 /*
  * A forked child's pages are read one by one and compared with its parent's (criu-hooks.md §3.2): each a message if
  * it were not for these windows. While pages are taken from one, the helper fills the other with what follows.
@@ -341,6 +360,8 @@ int zns_pread(struct cr_img *img, void *buf, unsigned long len, off_t off)
 {
 	struct zns_windows *ws;
 
+	if (zns_serve_reads() && len == PAGE_SIZE)
+		return read_fault(img, buf, len, off);
 	/* Whoever fills memory on demand is asked for pages anywhere: the helper's own cache has what lies around them. */
 	if (len > WINDOW / 16 || off >= img->zns->size || opts.mode == CR_LAZY_PAGES || zns_serve_reads())
 		return read_now(img, buf, len, off);

@@ -16,9 +16,7 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-#define SERVE_MAX (4UL << 20) /* what uffd.c asks for at most */
-#define LAZY_LEN (128UL << 10) /* a stripe unit is read whole, and stays in the helper for the next piece of it */
-#define FAULT_LEN (64UL << 10) /* its neighbours cost little, and are wanted next */
+#define SERVE_MAX (1UL << 20) /* uffd.c asks for more; so the helper reads ahead while this much is sent */
 
 struct source {
 	struct list_head l;
@@ -47,16 +45,6 @@ int zns_serve_commit(void (*close)(void))
 		return 0;
 	close();
 	return zns_dump_commit(0) ? -EIO : 0;
-}
-
-unsigned long zns_lazy_len(unsigned long stock)
-{
-	return zns_active() && !opts.use_page_server ? LAZY_LEN : stock;
-}
-
-unsigned long zns_fault_len(unsigned long stock)
-{
-	return zns_active() && !opts.use_page_server ? FAULT_LEN : stock;
 }
 
 bool zns_serve_reads(void)

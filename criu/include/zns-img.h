@@ -79,10 +79,26 @@ extern int zns_serve_begin(bool of_dump);	/* @of_dump: the server that a dump wi
 extern int zns_serve_commit(void (*close)(void));
 /* It serves pages from zones, when they are asked for: so many of them at most at once. NULL: an error, printed. */
 extern bool zns_serve_reads(void);
-/* How much the lazy-pages daemon brings at a time, after a fault and for one: more from zones of its own than @stock. */
-extern unsigned long zns_lazy_len(unsigned long stock);
-extern unsigned long zns_fault_len(unsigned long stock);
 extern void *zns_serve_read(unsigned long pid, unsigned long vaddr, unsigned long *nr_pages);
+/*
+ * The lazy-pages daemon with zones of its own: several reads are under way, answers come through its epoll loop
+ * (zns-lazy.c). begin: once the loop is there. on: reads are done this way; nothing below means anything otherwise.
+ */
+extern int zns_lazy_begin(int epollfd);
+extern bool zns_lazy_on(void);
+/* Start reading @nr pages of @pr's place into a buffer; @pr->io_complete is called from the loop, with them at zns_lazy_data(). */
+extern int zns_lazy_read(struct page_read *pr, unsigned long vaddr, unsigned long nr);
+extern void *zns_lazy_data(void);
+extern void zns_lazy_forget(struct page_read *pr);	/* it goes away; what is under way for it is dropped */
+/* How many bytes to ask for at offset @off of its image, for a fault or in the background; the first one is a fault's next. */
+extern unsigned long zns_lazy_fault(off_t off);
+extern unsigned long zns_lazy_len(off_t off);
+/*
+ * May the background ask for more now? What the loop's time-out is (ms). @stock: as they are without zones; but a daemon
+ * that waits for a page server sleeps, on zones or not, where stock's goes round.
+ */
+extern bool zns_lazy_turn(bool stock);
+extern int zns_lazy_timeout(int stock);
 /* When the tasks are about to be frozen; when they run again, if that is before the commit (pre-dump). */
 extern void zns_dump_freeze(void);
 extern void zns_dump_thaw(void);

@@ -37,6 +37,8 @@ enum zw_op {
 	ZW_READ,		/* image, off, nr; payload zw_iov[nr] in the sender's memory; fds: reply */
 	ZW_DONE,		/* fds: reply, with a summary: every task is restored */
 	ZW_SPOOL,		/* image, nr; payload zw_iov[nr] = (offset, length) ranges; fds: reply → sparse memfd */
+	ZW_FETCH = 160,		/* image, off, pid = a number for the answer, pad = enum zw_fetch, nr = 1; payload zw_iov in the
+				   sender's memory; fds: reply → image = that number. For the lazy-pages daemon */
 	ZW_FILE = 111,		/* dump; payload name; fds: file that somebody else wrote into the image directory */
 	/* dump */
 	ZW_PAGES_STREAM = 90,	/* image; fds: pipe, read until its end: pages that are not in a frozen task */
@@ -83,6 +85,11 @@ struct zw_begin {
 enum zw_progress {
 	ZW_PROGRESS_TTY = 1,	/* one line, again and again */
 	ZW_PROGRESS_JSON = 2,	/* a line of JSON each half second */
+};
+
+enum zw_fetch {
+	ZW_FETCH_BACKGROUND,
+	ZW_FETCH_FAULT,		/* a task waits for it: before all others */
 };
 
 enum zw_kind {

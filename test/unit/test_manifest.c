@@ -18,7 +18,7 @@ struct man {
 	ZnsPb__Image img[3], *imgp[3];
 	ZnsPb__Segment seg[3], *segp[3];
 	ZnsPb__Extent ext[5], *extp[5];
-	uint64_t csums[40];
+	uint64_t csums[400];
 };
 
 static void man_init(struct man *a)
@@ -29,7 +29,7 @@ static void man_init(struct man *a)
 	a->m.device.len = ZNS_UUID_LEN;
 	a->m.checkpoint = ck_init(&a->k, 7, "redis", 3, 0, CAP);
 	a->k.c.manifest = NULL;
-	for (int i = 0; i < 40; i++)
+	for (int i = 0; i < (int)ZNS_ARRAY_SIZE(a->csums); i++)
 		a->csums[i] = 0x1234567890abcdefull * (i + 1);
 	for (int i = 0; i < 5; i++) {
 		zns_pb__extent__init(&a->ext[i]);
@@ -242,13 +242,15 @@ static void check_conventional(void **state)
 	assert_int_equal(zns_manifest_check(&a.m, &geo, &err), -EBADMSG);
 }
 
+#define PIECES ((20 * UNIT + 100 + ZNS_PIECE - 1) / ZNS_PIECE)
+
 static void check_limits(void **state)
 {
 	struct man a;
 
 	man_init(&a);
 	check(&a, 0, -1);
-	for (int what = 0; what < 43; what++) {
+	for (int what = 0; what < 47; what++) {
 		int expect = -EBADMSG;
 
 		man_init(&a);
@@ -297,6 +299,11 @@ static void check_limits(void **state)
 		case 40: a.ext[4].start = CAP - 776; break;
 		case 41: a.img[0].size = UINT64_MAX; break;
 		case 42: a.m.n_images = 0; expect = 0; break;
+		/* checksums of pieces: of some, of all, of one too many; of units that are not made of pieces */
+		case 43: a.img[0].piece_csums = a.csums; a.img[0].n_piece_csums = 7; expect = 0; break;
+		case 44: a.img[0].piece_csums = a.csums; a.img[0].n_piece_csums = PIECES; expect = 0; break;
+		case 45: a.img[0].piece_csums = a.csums; a.img[0].n_piece_csums = PIECES + 1; break;
+		case 46: a.img[1].unit = 4096; a.img[1].piece_csums = a.csums; a.img[1].n_piece_csums = 1; break;
 		}
 		check(&a, expect, what);
 	}

@@ -22,6 +22,7 @@ static void make_checkpoint(uint32_t unit, uint32_t width, bool weighted)
 	rig_start(&rig);
 	for (size_t i = 0; i < NR_IMAGES; i++) {
 		image_set(&im[i], len[i], "pages-%u.img", i);
+		im[i].pages = true;
 		assert_ok(feed(rig.w, &im[i], 100000, &err));
 	}
 	rig_verify(&rig, im, NR_IMAGES);
@@ -467,6 +468,103 @@ static void units_of_parts(void **state)
 	drop_checkpoint();
 }
 
+/* --- faults --- */
+
+static int fault(struct zns_rimage *i, uint64_t off, uint8_t *to, size_t len, enum zns_read_how how)
+{
+	struct iovec v = { to, len };
+
+	zns_rimage_read_lazy(i, off, getpid(), &v, how, on_done, done_new());
+	if (how == ZNS_READ_FAULT_HERE)
+		assert_int_equal(done_sync.nr, 1);
+	return done_wait(&done_sync, 1);
+}
+
+static const enum zns_read_how lazy_ways[] = { ZNS_READ_BACKGROUND, ZNS_READ_FAULT, ZNS_READ_FAULT_HERE };
+
+static void faults_deliver(void **state)
+{
+	static const uint32_t units[] = { KIB(64), KIB(100), KIB(512), MIB(1) };
+
+	for (size_t u = 0; u < ZNS_ARRAY_SIZE(units); u++) {
+		cleanup_free uint8_t *got = malloc(2 * units[u]), *want = malloc(2 * units[u]);
+		struct zns_reader *rd;
+
+		make_checkpoint(units[u], 1 + u, u & 1);
+		rd = rig_reader(&rig, 2, u % 3);
+		for (int n = 0; n < 300; n++) {
+			const struct image *i = &im[rnd(NR_IMAGES)];
+			uint64_t off = rnd(i->len + 1), len = rnd(n % 3 ? KIB(64) : 2 * units[u]);
+
+			len = zns_min(len, i->len - off);
+			memset(got, 0xaa, 2 * units[u]);
+			memset(want, 0xaa, 2 * units[u]);
+			fill(want, off, len, i->seed);
+			if (fault(zns_reader_find(rd, i->name), off, got, len, lazy_ways[n % 3]))
+				fail_msg("%s", done_sync.msg);
+			assert_memory_equal(got, want, 2 * units[u]);
+		}
+		zns_reader_free(rd);
+		drop_checkpoint();
+	}
+}
+
+/* A piece is verified by itself: damage elsewhere in its unit does not matter to it, and its own is found. */
+static void faults_verify_pieces(void **state)
+{
+	const uint64_t piece = ZNS_PIECE, unit = 8 * piece, in_unit = 5 * piece + 4096;
+
+	make_checkpoint((uint32_t)unit, 3, false);
+	assert_int_equal(rig.m->images[9]->n_piece_csums, (im[9].len + piece - 1) / piece);
+	for (uint64_t k = 0; k < 19; k += 6)
+		for (size_t w = 1; w < ZNS_ARRAY_SIZE(lazy_ways); w++) {
+			struct zns_reader *rd = rig_reader(&rig, 2, 0);
+			struct zns_rimage *i = zns_reader_find(rd, im[9].name);
+			off_t pos = file_pos(i, rig.m->images[9], k * unit + in_unit);
+			uint8_t got[4096], want[4096], none[4096];
+			size_t sums = rig.m->images[9]->n_piece_csums;
+
+			memset(none, 0xaa, sizeof(none));
+			flip(pos);
+			for (uint64_t p = 0; p < 8; p++) {
+				uint64_t off = k * unit + p * piece + 4096;
+
+				memset(got, 0xaa, sizeof(got));
+				fill(want, off, sizeof(want), im[9].seed);
+				assert_int_equal(fault(i, off, got, sizeof(got), lazy_ways[w]), p == 5 ? -EBADMSG : 0);
+				assert_memory_equal(got, p == 5 ? none : want, sizeof(got));
+				if (p == 5)
+					assert_non_null(strstr(done_sync.msg, "is damaged"));
+			}
+			/* the unit as a whole is still damaged, and so is all of it where there are no pieces */
+			assert_int_equal(fault(i, k * unit, got, 4096, ZNS_READ_BACKGROUND), -EBADMSG);
+			rig.m->images[9]->n_piece_csums = k * 8;
+			memset(got, 0xaa, sizeof(got));
+			assert_int_equal(fault(i, k * unit, got, 4096, lazy_ways[w]), -EBADMSG);
+			assert_memory_equal(got, none, sizeof(got));
+			rig.m->images[9]->n_piece_csums = sums;
+			flip(pos);
+			assert_int_equal(fault(i, k * unit, got, 4096, ZNS_READ_BACKGROUND), 0);
+			zns_reader_free(rd);
+		}
+	drop_checkpoint();
+}
+
+/* A wrong checksum of a piece is not overruled by the right one of its unit. */
+static void wrong_piece_sum(void **state)
+{
+	struct zns_reader *rd;
+	uint8_t got[4096];
+
+	make_checkpoint(KIB(512), 2, false);
+	rig.m->images[9]->piece_csums[3] ^= 1;
+	rd = rig_reader(&rig, 2, 0);
+	assert_int_equal(fault(zns_reader_find(rd, im[9].name), 3 * ZNS_PIECE, got, 4096, ZNS_READ_FAULT), -EBADMSG);
+	assert_int_equal(fault(zns_reader_find(rd, im[9].name), 2 * ZNS_PIECE, got, 4096, ZNS_READ_FAULT), 0);
+	zns_reader_free(rd);
+	drop_checkpoint();
+}
+
 /* What a verification said, by image and unit. */
 struct told {
 	pthread_mutex_t lock;
@@ -732,6 +830,9 @@ int main(void)
 		T(task_errors),
 		T(into_a_file),
 		T(every_unit_damaged),
+		T(faults_deliver),
+		T(faults_verify_pieces),
+		T(wrong_piece_sum),
 		T(verifying),
 		T(nothing_damaged_reaches_a_task),
 		T(device_errors),

@@ -46,6 +46,8 @@ uint64_t __real_zns_mono_ns(void);
 uint64_t __wrap_zns_mono_ns(void);
 uint64_t __real_zns_hash(const void *data, size_t len);
 uint64_t __wrap_zns_hash(const void *data, size_t len);
+uint64_t __real_zns_hash_pieces(const void *data, size_t len, size_t piece, uint64_t *out);
+uint64_t __wrap_zns_hash_pieces(const void *data, size_t len, size_t piece, uint64_t *out);
 int __real_pthread_create(pthread_t *id, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
 int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
 int __real_pthread_join(pthread_t id, void **out);
@@ -182,11 +184,22 @@ uint64_t __wrap_zns_mono_ns(void)
 	return vt_self ? vt.now_ns : __real_zns_mono_ns();
 }
 
-uint64_t __wrap_zns_hash(const void *data, size_t len)
+static inline void vt_hash_costs(size_t len)
 {
 	if (vt_self && vt.ns_per_mib && len >= 4096)
 		vt_sleep_until(vt.now_ns + (vt.ns_per_mib * (uint64_t)len >> 20));
+}
+
+uint64_t __wrap_zns_hash(const void *data, size_t len)
+{
+	vt_hash_costs(len);
 	return __real_zns_hash(data, len);
+}
+
+uint64_t __wrap_zns_hash_pieces(const void *data, size_t len, size_t piece, uint64_t *out)
+{
+	vt_hash_costs(len);
+	return __real_zns_hash_pieces(data, len, piece, out);
 }
 
 static inline void *vt_main(void *arg)

@@ -17,6 +17,17 @@ uint64_t zns_hash(const void *data, size_t len)
 	return XXH3_64bits(data, len);
 }
 
+uint64_t zns_hash_pieces(const void *data, size_t len, size_t piece, uint64_t *out)
+{
+#ifdef __x86_64__
+	if (__builtin_cpu_supports("avx2"))
+		return zns_hash_pieces_avx2(data, len, piece, out);
+#endif
+	for (size_t at = 0; at < len; at += piece)
+		*out++ = XXH3_64bits((const char *)data + at, zns_min(piece, len - at));
+	return XXH3_64bits(data, len);
+}
+
 uint64_t zns_hash_seeded(const void *data, size_t len, uint64_t seed)
 {
 	return XXH3_64bits_withSeed(data, len, seed);

@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-uint64_t zns_hash_avx2(const void *data, size_t len);	/* only on a processor that has AVX2 */
+/* Only on a processor that has AVX2. */
+uint64_t zns_hash_avx2(const void *data, size_t len);
+uint64_t zns_hash_pieces_avx2(const void *data, size_t len, size_t piece, uint64_t *out);
 
 #endif

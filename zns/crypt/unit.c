@@ -62,7 +62,7 @@ static ZnsPb__Image bare(const ZnsPb__Image *i)
 {
 	ZnsPb__Image b = *i;
 
-	b.n_segments = b.n_csums = 0;
+	b.n_segments = b.n_csums = b.n_piece_csums = 0;
 	return b;
 }
 

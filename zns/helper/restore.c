@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* A restore: find the checkpoint by handle or id, hold it by a lease, serve verified bytes to criu's processes. */
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -416,6 +417,58 @@ static int read_pages(struct helper *h, struct packet *p, struct zns_err *err)
 	return 0;
 }
 
+struct lazy_read {
+	int reply;
+	uint32_t number;
+};
+
+static void fetch_done(void *arg, const struct zns_err *err)
+{
+	struct lazy_read *l = arg;
+	struct zw_reply r = { .code = err->code, .image = l->number };
+
+	if (err->code) {
+		progress_hush(self);
+		snprintf(r.msg, sizeof(r.msg), "%s", err->msg);
+	}
+	reply_send(l->reply, &r, -1);
+	close(l->reply);
+	free(l);
+}
+
+/* The first of several faults goes to a worker, so that the next one need not wait for its end. */
+static enum zns_read_how how_to_fetch(const struct helper *h, const struct packet *p)
+{
+	struct pollfd more = { .fd = h->sk, .events = POLLIN };
+
+	if (p->h.pad != ZW_FETCH_FAULT)
+		return ZNS_READ_BACKGROUND;
+	return poll(&more, 1, 0) > 0 ? ZNS_READ_FAULT : ZNS_READ_FAULT_HERE;
+}
+
+static int fetch_pages(struct helper *h, struct packet *p, struct zns_err *err)
+{
+	struct zns_rimage *img = h->chain ? zns_reader_image(zns_chain_reader(h->chain), p->h.image) : NULL;
+	const struct zw_iov *v = packet_iov(p);
+	struct zns_flat *flat;
+	struct lazy_read *l;
+	struct iovec iov;
+
+	if (!img || !v || p->h.nr != 1 || p->sender <= 0 || p->h.pid < 0)
+		return zns_fail(err, -EPROTO, "criu sent an impossible read");
+	l = malloc(sizeof(*l));
+	if (!l)
+		return zns_fail(err, -ENOMEM, "no memory for a read request");
+	iov = (struct iovec){ (void *)(uintptr_t)v->base, v->len };
+	*l = (struct lazy_read){ packet_take_fd(p, 0), (uint32_t)p->h.pid };
+	flat = flat_of(h, img);
+	if (flat)
+		zns_flat_read_task(flat, p->h.image, p->h.off, p->sender, &iov, 1, fetch_done, l);
+	else
+		zns_rimage_read_lazy(img, p->h.off, p->sender, &iov, how_to_fetch(h, p), fetch_done, l);
+	return 0;
+}
+
 static int spool(struct helper *h, struct packet *p, struct zns_err *err)
 {
 	struct zns_rimage *img = h->chain ? zns_reader_image(zns_chain_reader(h->chain), p->h.image) : NULL;
@@ -482,6 +535,8 @@ int serve_packet(struct helper *h, struct packet *p, uint32_t above, struct zns_
 		return open_image(h, p, above, err);
 	case ZW_READ:
 		return read_pages(h, p, err);
+	case ZW_FETCH:
+		return fetch_pages(h, p, err);
 	case ZW_SPOOL:
 		return spool(h, p, err);
 	default:

@@ -36,6 +36,9 @@ static int check_unit(const ZnsPb__Image *i, const struct ctx *c)
 	if (i->n_csums != i->size / unit + (i->size % unit != 0))
 		return zns_fail(c->err, -EBADMSG, "image %s: %zu checksums for %llu bytes in units of %llu", i->name,
 				i->n_csums, (unsigned long long)i->size, (unsigned long long)unit);
+	if (i->n_piece_csums && (unit % ZNS_PIECE || i->n_piece_csums > i->size / ZNS_PIECE + (i->size % ZNS_PIECE != 0)))
+		return zns_fail(c->err, -EBADMSG, "image %s: %zu checksums of pieces for %llu bytes", i->name, i->n_piece_csums,
+				(unsigned long long)i->size);
 	if (c->encrypted != (bool)i->has_tags && i->size)
 		return zns_fail(c->err, -EBADMSG, "image %s: %s", i->name, c->encrypted ? "encrypted, but without tags" :
 				"tags of an image that is not encrypted");

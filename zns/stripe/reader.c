@@ -46,6 +46,13 @@ static uint64_t unit_part(const struct request *q, uint64_t n)
 	return q->part ? q->wanted[n].len : zns_min(end, q->off + q->len) - zns_max(start, q->off);
 }
 
+static struct cached *get_part(struct zns_reader *r, const struct request *q, uint64_t k, struct zns_err *err)
+{
+	uint64_t start = k * q->img->pb->unit, from = zns_max(start, q->off) - start;
+
+	return unit_get_part(r, q->img, k, (uint32_t)from, (uint32_t)(from + unit_part(q, k)), err);
+}
+
 static void run(struct zns_reader *r, struct request *q, uint64_t n)
 {
 	uint64_t k = unit_of(q, n);
@@ -57,7 +64,7 @@ static void run(struct zns_reader *r, struct request *q, uint64_t n)
 	pthread_mutex_lock(&r->lock);
 	ret = q->err.code;
 	if (!ret) {
-		c = unit_get(r, q->img, k, &err);
+		c = q->urgent ? get_part(r, q, k, &err) : unit_get(r, q->img, k, &err);
 		ret = c ? 0 : err.code;
 	}
 	pthread_mutex_unlock(&r->lock);
@@ -96,6 +103,12 @@ static void queue_add(struct zns_reader *r, struct request *q)
 	struct zns_rimage *i = q->img;
 
 	q->link = NULL;
+	if (q->urgent) {
+		*r->urgent_tail = q;
+		r->urgent_tail = &q->link;
+		pthread_cond_signal(&r->work);
+		return;
+	}
 	if (!i->first)
 		queue_image(r, i);
 	*(i->first ? i->last : &i->first) = q;
@@ -104,6 +117,20 @@ static void queue_add(struct zns_reader *r, struct request *q)
 		pthread_cond_broadcast(&r->work);
 	else
 		pthread_cond_signal(&r->work);
+}
+
+static struct request *take_urgent(struct zns_reader *r, uint64_t *n)
+{
+	struct request *q = r->urgent;
+
+	*n = q->next++;
+	if (q->next == q->end)
+		r->urgent = q->link;
+	if (!r->urgent)
+		r->urgent_tail = &r->urgent;
+	else
+		pthread_cond_signal(&r->work);
+	return q;
 }
 
 /*
@@ -209,15 +236,15 @@ static void *worker(void *arg)
 		struct request *q;
 		uint64_t n;
 
-		while (!r->queue && !r->ahead && !r->stop)
+		while (!r->urgent && !r->queue && !r->ahead && !r->stop)
 			pthread_cond_wait(&r->work, &r->lock);
-		if (!r->queue && r->ahead && !r->stop) {
+		if (!r->urgent && !r->queue && r->ahead && !r->stop) {
 			run_ahead(r);
 			continue;
 		}
-		if (!r->queue)
+		if (!r->urgent && !r->queue)
 			break;
-		q = queue_take(r, &n);
+		q = r->urgent ? take_urgent(r, &n) : queue_take(r, &n);
 		pthread_mutex_unlock(&r->lock);
 		run(r, q, n);
 		pthread_mutex_lock(&r->lock);
@@ -309,6 +336,7 @@ int zns_reader_new_levels(const struct zns_reader_params *p, const struct zns_re
 		return zns_fail(err, -ENOMEM, "no memory for the reader");
 	r->dev = p->dev;
 	r->bucket = p->bucket;
+	r->urgent_tail = &r->urgent;
 	r->tail = &r->queue;
 	r->ahead_tail = &r->ahead;
 	pthread_mutex_init(&r->lock, NULL);
@@ -480,13 +508,22 @@ static void submit(struct request *q)
 	pthread_mutex_lock(&r->lock);
 	if (!r->first_ns)
 		r->first_ns = zns_mono_ns();
-	plan_ahead(r, q->img, first, end, q->len);
+	if (q->here) {
+		uint64_t n = q->next, stop = q->end;
+
+		pthread_mutex_unlock(&r->lock);
+		while (n < stop)	/* the last one frees it */
+			run(r, q, n++);
+		return;
+	}
+	if (!q->no_ahead)
+		plan_ahead(r, q->img, first, end, q->len);
 	queue_add(r, q);
 	pthread_mutex_unlock(&r->lock);
 }
 
-void zns_rimage_read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov, uint32_t nr,
-			  zns_read_done done, void *arg)
+static void read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov, uint32_t nr,
+		      enum zns_read_how how, zns_read_done done, void *arg)
 {
 	struct request *q = calloc(1, sizeof(*q));
 	struct zns_err err;
@@ -505,11 +542,26 @@ void zns_rimage_read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const s
 	q->img = i;
 	q->off = off;
 	q->pid = pid;
+	q->urgent = how == ZNS_READ_FAULT || how == ZNS_READ_FAULT_HERE;
+	q->here = how == ZNS_READ_FAULT_HERE;
+	q->no_ahead = how != ZNS_READ_ORDERLY;
 	q->fd = -1;
 	q->nr = nr;
 	q->done = done;
 	q->arg = arg;
 	submit(q);
+}
+
+void zns_rimage_read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov, uint32_t nr,
+			  zns_read_done done, void *arg)
+{
+	read_task(i, off, pid, iov, nr, ZNS_READ_ORDERLY, done, arg);
+}
+
+void zns_rimage_read_lazy(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov, enum zns_read_how how,
+			  zns_read_done done, void *arg)
+{
+	read_task(i, off, pid, iov, 1, how, done, arg);
 }
 
 void zns_rimage_read_parts(struct zns_rimage *i, pid_t pid, struct zns_part *part, size_t nr, zns_read_done done, void *arg)

@@ -64,6 +64,9 @@ struct request {
 	uint8_t *mem;
 	int fd;
 	struct zns_err err;
+	bool urgent;		/* before all others, and of a unit only what it takes */
+	bool here;		/* by the caller's thread */
+	bool no_ahead;		/* who asks knows what comes next, and asks for that too */
 	zns_unit_checked checked;	/* verify: delivers nothing */
 	zns_read_done done;
 	void *arg;
@@ -81,6 +84,7 @@ struct zns_reader {
 	pthread_mutex_t lock;
 	pthread_cond_t work, change;
 	bool stop;
+	struct request *urgent, **urgent_tail;	/* in order of arrival */
 	struct zns_rimage *queue, **tail;	/* images that are asked for, by turns */
 	struct zns_rimage *ahead, **ahead_tail;	/* for workers that have nothing else to do */
 	const struct zns_rimage *recent[READER_STREAMS];	/* who asked last for little */
@@ -104,7 +108,13 @@ static inline uint32_t unit_len(const struct zns_rimage *i, uint64_t k)
 int unit_locate(const struct zns_rimage *i, uint64_t k, struct zns_place *p);
 /* Get a unit into the cache, or wait for whoever is at it. Returns it referenced. Lock held. */
 struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64_t k, struct zns_err *err);
-/* The same unless somebody has or loads it, or no buffer is to be had; nobody is told of an error. Lock held. */
+/*
+ * The same for bytes [from, to) of it: where there are checksums of pieces, no more is read than the pieces with them, and
+ * the buffer has nothing else; nobody but the caller finds it.
+ */
+struct cached *unit_get_part(struct zns_reader *r, const struct zns_rimage *i, uint64_t k, uint32_t from, uint32_t to,
+			     struct zns_err *err);
+/* unit_get() unless somebody has or loads it, or no buffer is to be had; nobody is told of an error. Lock held. */
 void unit_ahead(struct zns_reader *r, const struct zns_rimage *i, uint64_t k);
 
 #endif

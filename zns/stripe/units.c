@@ -82,6 +82,37 @@ static int fetch(struct zns_reader *r, struct cached *c, struct zns_err *err)
 	return ret == -EBADMSG ? bad_unit(r, c, &s, err) : ret;
 }
 
+/* Pieces @first to @last of a unit, to where they would be if all of it were read. No lock held. */
+static int fetch_pieces(struct zns_reader *r, struct cached *c, const struct zns_rimage *i, const struct zns_place *p,
+			uint32_t first, uint32_t last, struct zns_err *err)
+{
+	uint64_t from = (uint64_t)first * ZNS_PIECE, to = zns_min((uint64_t)(last + 1) * ZNS_PIECE, unit_len(i, c->k));
+	struct span s = { p->zone, p->off + from, zns_align_up(p->off + to, r->dev->geo.block_size) };
+	const uint64_t *sum = i->pb->piece_csums + c->k * (i->pb->unit / ZNS_PIECE);
+	int ret = read_span(r, &s, c->buf + from, err);
+
+	c->skip = 0;
+	if (ret)
+		return zns_wrap(err, "image %s", i->pb->name);
+	for (uint32_t n = first; n <= last; n++) {
+		uint64_t at = (uint64_t)n * ZNS_PIECE, len = zns_min(ZNS_PIECE, to - at);
+
+		if (zns_hash(c->buf + at, len) != sum[n])
+			return zns_fail(err, -EBADMSG, "image %s is damaged: checksum of bytes %llu to %llu (zone %u) does not match",
+					i->pb->name, (unsigned long long)(c->k * i->pb->unit + at),
+					(unsigned long long)(c->k * i->pb->unit + at + len), p->zone);
+	}
+	return 0;
+}
+
+/* Is there a checksum for each piece of unit @k up to @to? */
+static bool has_pieces(const struct zns_reader *r, const struct zns_rimage *i, uint64_t k, uint32_t to, struct zns_place *p)
+{
+	uint64_t end = k * (i->pb->unit / ZNS_PIECE) + (to + ZNS_PIECE - 1) / ZNS_PIECE;
+
+	return end <= i->pb->n_piece_csums && !i->pb->has_tags && !unit_locate(i, k, p) && !(p->off % r->dev->geo.block_size);
+}
+
 /* Read ahead for somebody who will come; but a wrong guess must not hold a buffer for ever. */
 static bool awaited(const struct zns_reader *r, const struct cached *c)
 {
@@ -153,6 +184,38 @@ struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64
 			return load(r, old, i, k, err) ? NULL : old;
 		pthread_cond_wait(&r->change, &r->lock);	/* being loaded, or every buffer in use */
 	}
+}
+
+struct cached *unit_get_part(struct zns_reader *r, const struct zns_rimage *i, uint64_t k, uint32_t from, uint32_t to,
+			     struct zns_err *err)
+{
+	uint32_t first = from / ZNS_PIECE, last = (to - 1) / ZNS_PIECE;
+	struct cached *old, *c = look_up(r, i, k, true, &old);
+	struct zns_place p;
+	int ret;
+
+	/* One that is on its way as a whole is not waited for. But most of a unit is read as one: the rest will be wanted too. */
+	if (c ? c->state == UNIT_READY : !old)
+		return unit_get(r, i, k, err);
+	if (c)
+		look_up(r, NULL, UINT64_MAX, true, &old);	/* for a buffer */
+	if (!old || (last - first + 1) * 2 * ZNS_PIECE > unit_len(i, k) || !has_pieces(r, i, k, to, &p))
+		return unit_get(r, i, k, err);
+	old->img = NULL;
+	old->k = k;
+	old->state = UNIT_LOADING;
+	old->users = 1;
+	old->fresh = false;
+	pthread_mutex_unlock(&r->lock);
+	ret = fetch_pieces(r, old, i, &p, first, last, err);
+	pthread_mutex_lock(&r->lock);
+	old->state = UNIT_IDLE;
+	old->stamp = 0;
+	if (!ret)
+		return old;
+	old->users = 0;
+	pthread_cond_broadcast(&r->change);
+	return NULL;
 }
 
 void unit_ahead(struct zns_reader *r, const struct zns_rimage *i, uint64_t k)

@@ -102,6 +102,36 @@ int writer_put_csum(struct zns_wimage *i, uint64_t k, uint64_t csum, const uint8
 	return i->w->crypt ? transform_keep(&i->pb, &i->max_tags, k, tag) : 0;
 }
 
+/* Units whose pieces have checksums of their own; none for one that is a single piece. */
+static bool in_pieces(const struct zns_wimage *i, uint64_t k)
+{
+	uint32_t unit = i->w->unit;
+
+	return i->pages && !i->w->crypt && unit > ZNS_PIECE && !(unit % ZNS_PIECE) &&
+	       (k + 1) * (unit / ZNS_PIECE) <= ZNS_PIECES_MAX;
+}
+
+static int put_pieces(const struct job *j)
+{
+	struct zns_wimage *i = j->img;
+	size_t per = i->w->unit / ZNS_PIECE, nr = (j->len + ZNS_PIECE - 1) / ZNS_PIECE, end = j->k * per + nr;
+
+	if (!in_pieces(i, j->k))
+		return 0;
+	if (end > i->max_pieces) {
+		size_t max = zns_max((size_t)64, zns_max(end, 2 * i->max_pieces));
+		uint64_t *p = realloc(i->pb.piece_csums, max * sizeof(*p));
+
+		if (!p)
+			return -ENOMEM;
+		i->pb.piece_csums = p;
+		i->max_pieces = max;
+	}
+	memcpy(i->pb.piece_csums + j->k * per, j->piece, nr * sizeof(j->piece[0]));
+	i->pb.n_piece_csums = zns_max(i->pb.n_piece_csums, end);
+	return 0;
+}
+
 /* What process_vm_readv refuses (a mapping without read permission) /proc/PID/mem still gives. */
 static int gather_slow(pid_t pid, const struct iovec *iov, uint32_t nr, size_t skip, uint8_t *buf, struct zns_err *err)
 {
@@ -233,7 +263,10 @@ static int make_ready(struct zns_writer *w, struct job *j, uint8_t *buf, struct 
 
 	if (ret)
 		return ret;
-	j->csum = zns_hash(buf, j->len);
+	if (in_pieces(j->img, j->k))
+		j->csum = zns_hash_pieces(buf, j->len, ZNS_PIECE, j->piece);
+	else
+		j->csum = zns_hash(buf, j->len);
 	j->ready = true;
 	return 0;
 }
@@ -271,6 +304,8 @@ static void run(struct zns_writer *w, struct job *j, uint8_t **own)
 			j = NULL;
 	} else if (!ret && j->img) {
 		ret = writer_put_csum(j->img, j->k, j->csum, j->tag);
+		if (!ret)
+			ret = put_pieces(j);
 	}
 	if (!j) {
 		w->nr_running--;

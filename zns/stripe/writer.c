@@ -103,6 +103,7 @@ static void wimage_free(struct zns_wimage *i)
 	}
 	free(i->pb.segments);
 	free(i->pb.csums);
+	free(i->pb.piece_csums);
 	free(i->pb.tags.data);
 	rescue_drop(i);
 	free(i->pb.name);

@@ -63,6 +63,7 @@ struct job {
 	bool counted;		/* in nr_data */
 	bool ready;		/* its bytes are as they shall be on the device, which is what these are of: */
 	uint64_t csum;
+	uint64_t piece[ZNS_STRIPE_UNIT_MAX / ZNS_PIECE];	/* of pages that are not encrypted */
 	uint8_t tag[ZNS_TAG_BYTES];
 	pid_t pid;
 	struct iovec *iov;
@@ -79,7 +80,7 @@ struct zns_wimage {
 	uint32_t ungathered;	/* units whose task memory is not read yet */
 	struct job *open;	/* unit being filled */
 	ZnsPb__Image pb;	/* what the manifest says of it */
-	size_t max_segments, max_csums, max_tags;
+	size_t max_segments, max_csums, max_tags, max_pieces;
 	struct source **source;	/* of each unit; NULL: not kept */
 	size_t max_sources;
 };

@@ -18,6 +18,12 @@
 #define ZNS_STRIPE_MAX_WEIGHT 16
 #define ZNS_STRIPE_UNIT_MIN KIB(64)	/* = smallest checksum unit (design.md §4) */
 #define ZNS_STRIPE_UNIT_MAX MIB(4)
+/*
+ * Pages have a checksum for each piece too, so that a page fault does not wait for a whole unit. Of so many pieces of an
+ * image at most (64 GiB): who reads a manifest holds all of it.
+ */
+#define ZNS_PIECE KIB(64)
+#define ZNS_PIECES_MAX (1u << 20)
 #define ZNS_STRIPE_UNIT_DEFAULT KIB(512)	/* the most the default shall be; see zns_stripe_unit */
 
 /*

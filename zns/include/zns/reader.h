@@ -75,6 +75,16 @@ struct zns_part {
 };
 void zns_rimage_read_parts(struct zns_rimage *i, pid_t pid, struct zns_part *part, size_t nr, zns_read_done done, void *arg);
 
+/*
+ * The same into one place, for who fills memory that is in use. Somebody waits for a fault: it goes before all other
+ * requests, and where the image has checksums of pieces (zns/layout.h) only the pieces in question are read; by a worker,
+ * or here and now: that saves a switch between threads, and @done has been called when this returns. For none of these
+ * anything is read ahead: who asks knows what comes next.
+ */
+enum zns_read_how { ZNS_READ_ORDERLY, ZNS_READ_BACKGROUND, ZNS_READ_FAULT, ZNS_READ_FAULT_HERE };
+void zns_rimage_read_lazy(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov, enum zns_read_how how,
+			  zns_read_done done, void *arg);
+
 /* A range into a buffer of ours, synchronous. */
 int zns_rimage_read(struct zns_rimage *i, uint64_t off, void *buf, size_t len, struct zns_err *err);
 

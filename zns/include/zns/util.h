@@ -75,6 +75,8 @@ int zns_uuid_parse(const char *s, uint8_t out[ZNS_UUID_LEN]);	/* 0 or -EINVAL */
 
 /* XXH3, 64 bits: the checksum of every record and every stripe unit. */
 uint64_t zns_hash(const void *data, size_t len);
+/* zns_hash() of all of it, and in @out that of each @piece bytes; the last one may be short. */
+uint64_t zns_hash_pieces(const void *data, size_t len, size_t piece, uint64_t *out);
 uint64_t zns_hash_seeded(const void *data, size_t len, uint64_t seed);
 
 /* Whole-buffer read/write that retry short transfers and EINTR. 0 or -errno; EOF early is -ENODATA. */

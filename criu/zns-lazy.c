@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The lazy-pages daemon's reads from zones: buffers that the helper fills, several at a time; answers come through the
+ * daemon's epoll loop, so that a fault is looked at while other pages are still on their way. Only the daemon, one
+ * thread, puts pages into tasks: so it knows what a task has unmapped meanwhile.
+ */
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cr_options.h"
+#include "image.h"
+#include "log.h"
+#include "page.h"
+#include "pagemap.h"
+#include "servicefd.h"
+#include "util.h"
+#include "zns-img.h"
+#include "zns-link.h"
+#include "zns-pages.h"
+
+#undef LOG_PREFIX
+#define LOG_PREFIX "zns: "
+
+#define PIECE (64UL << 10)	/* what a fault brings at most: pieces have checksums of their own (zns/layout.h) */
+#define LEN (512UL << 10)	/* what the background asks for at once: a stripe unit, by default */
+#define LEN_BUSY (128UL << 10)	/* the same while there are faults, which wait until it is in place */
+#define BIG 4	/* buffers of LEN: enough to keep device and hashes busy; a fault waits for them if it must */
+#define SMALL 64	/* buffers of PIECE: one for each fault under way */
+#define QUIET_US 1000	/* without a fault for so long: the background may have the device for itself */
+
+struct read {
+	struct page_read *pr;	/* NULL: nobody wants it any more */
+	unsigned long vaddr, nr;
+	bool used;
+};
+
+static struct {
+	bool on, fault;	/* fault: the next read is for one */
+	bool asked, paced;	/* the background, in this round of the loop */
+	int sk[2], fault_sk[2];	/* answers to the one kind do not stand behind those to the other */
+	char *mem;
+	void *data;
+	struct read read[BIG + SMALL];
+	unsigned int nr_big, nr_small;	/* under way */
+	unsigned long long fault_us, asked_us;	/* the last one of each */
+	struct epoll_rfd answers, fault_answers, helper;
+} lazy;
+
+static unsigned long long now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000ull + t.tv_nsec / 1000;
+}
+
+static char *mem_of(unsigned int n)
+{
+	return lazy.mem + (n < BIG ? n * LEN : BIG * LEN + (n - BIG) * PIECE);
+}
+
+bool zns_lazy_on(void)
+{
+	return lazy.on;
+}
+
+void *zns_lazy_data(void)
+{
+	return lazy.data;
+}
+
+/* One answer; its pages go where they belong. */
+static int take(int sk)
+{
+	struct page_read *pr;
+	struct zw_reply r;
+	struct read *rd;
+
+	if (zns_recv_reply(sk, &r, NULL)) {
+		pr_err("%s\n", r.msg);
+		return -1;
+	}
+	if (r.image >= BIG + SMALL || !lazy.read[r.image].used) {
+		pr_err("zns-helper answered what nobody asked\n");
+		return -1;
+	}
+	rd = &lazy.read[r.image];
+	rd->used = false;
+	*(r.image < BIG ? &lazy.nr_big : &lazy.nr_small) -= 1;
+	pr = rd->pr;
+	if (!pr)
+		return 0;
+	lazy.data = mem_of(r.image);
+	return pr->io_complete(pr, rd->vaddr, rd->nr);
+}
+
+static int answer_event(struct epoll_rfd *rfd)
+{
+	return take(rfd->fd) ? -1 : 1;	/* 1: the loop looks for what to ask next */
+}
+
+/* It says nothing there: this is its end. */
+static int helper_event(struct epoll_rfd *rfd)
+{
+	pr_err("zns-helper died; the pages that are not there yet are lost to the restored tasks\n");
+	return -1;
+}
+
+int zns_lazy_begin(int epollfd)
+{
+	if (!zns_active() || opts.use_page_server)
+		return 0;
+	lazy.mem = mmap(NULL, BIG * LEN + SMALL * PIECE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (lazy.mem == MAP_FAILED) {
+		pr_perror("No memory for pages on their way");
+		return -1;
+	}
+	madvise(lazy.mem, BIG * LEN + SMALL * PIECE, MADV_HUGEPAGE);
+	if (zns_answer_socket(lazy.sk) || zns_answer_socket(lazy.fault_sk)) {
+		pr_perror("Can't make a socket for zns-helper's answers");
+		return -1;
+	}
+	lazy.answers = (struct epoll_rfd){ .fd = lazy.sk[0], .read_event = answer_event };
+	lazy.fault_answers = (struct epoll_rfd){ .fd = lazy.fault_sk[0], .read_event = answer_event };
+	lazy.helper = (struct epoll_rfd){ .fd = get_service_fd(ZNS_SK_OFF), .read_event = helper_event,
+					  .hangup_event = helper_event };
+	if (epoll_add_rfd(epollfd, &lazy.fault_answers) || epoll_add_rfd(epollfd, &lazy.answers) ||
+	    epoll_add_rfd(epollfd, &lazy.helper))
+		return -1;
+	lazy.on = true;
+	return 0;
+}
+
+static int free_buffer(bool small)
+{
+	unsigned int n = small ? BIG : 0, end = small ? BIG + SMALL : BIG;
+
+	while (n < end && lazy.read[n].used)
+		n++;
+	return n < end ? (int)n : -1;
+}
+
+int zns_lazy_read(struct page_read *pr, unsigned long vaddr, unsigned long nr)
+{
+	struct zns_msg m = ZNS_MSG(ZW_FETCH);
+	bool small = lazy.fault;
+	struct zw_iov v;
+	int n;
+
+	lazy.fault = false;
+	while ((n = free_buffer(small)) < 0)
+		if (take(small ? lazy.fault_sk[0] : lazy.sk[0]))
+			return -1;
+	v.base = (unsigned long)mem_of(n);
+	v.len = nr * PAGE_SIZE;
+	if (v.len > (small ? PIECE : LEN)) {
+		pr_err("A read of %lu pages is more than was allowed\n", nr);
+		return -1;
+	}
+	m.h.image = pr->pi->zns->id;
+	m.h.off = pr->pi_off;
+	m.h.nr = 1;
+	m.h.pid = n;
+	m.h.pad = small ? ZW_FETCH_FAULT : ZW_FETCH_BACKGROUND;
+	m.payload = &v;
+	m.len = sizeof(v);
+	m.fd[0] = small ? lazy.fault_sk[1] : lazy.sk[1];
+	m.nr_fd = 1;
+	if (zns_send(&m)) {
+		pr_err("zns-helper died; the pages that are not there yet are lost to the restored tasks\n");
+		return -1;
+	}
+	lazy.read[n] = (struct read){ pr, vaddr, nr, true };
+	*(small ? &lazy.nr_small : &lazy.nr_big) += 1;
+	return 0;
+}
+
+void zns_lazy_forget(struct page_read *pr)
+{
+	unsigned int n;
+
+	for (n = 0; n < BIG + SMALL; n++)
+		if (lazy.read[n].pr == pr)
+			lazy.read[n].pr = NULL;
+}
+
+static bool quiet(unsigned long long now)
+{
+	return now - lazy.fault_us >= QUIET_US;
+}
+
+unsigned long zns_lazy_fault(off_t off)
+{
+	lazy.fault = true;
+	lazy.fault_us = now_us();
+	return PIECE - off % PIECE;
+}
+
+unsigned long zns_lazy_len(off_t off)
+{
+	unsigned long len = quiet(now_us()) ? LEN : LEN_BUSY;
+
+	return len - off % len;
+}
+
+/* Faults have the device first: while there are any, the background asks for a piece now and then. */
+bool zns_lazy_turn(bool stock)
+{
+	unsigned long long now;
+
+	if (!lazy.on)
+		return lazy.asked = stock;
+	now = now_us();
+	if (quiet(now) ? lazy.nr_big == BIG : lazy.nr_big || lazy.nr_small || now - lazy.asked_us < QUIET_US) {
+		lazy.paced = true;
+		return false;
+	}
+	lazy.asked_us = now;
+	return lazy.asked = true;
+}
+
+int zns_lazy_timeout(int stock)
+{
+	bool asked = lazy.asked, paced = lazy.paced;
+
+	lazy.asked = lazy.paced = false;
+	if (stock || asked)
+		return stock;
+	if (!lazy.on) /* what can be asked of a page server was: only its answer changes something */
+		return opts.use_page_server ? -1 : stock;
+	if (paced && lazy.nr_big < BIG)
+		return 1; /* ms */
+	return lazy.nr_big || lazy.nr_small ? -1 : stock;
+}
