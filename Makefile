@@ -5,7 +5,7 @@
 #   make         build into build/bin                     make zdtm-sample   our criu against stock, without zones
 #   make demo    a live Redis into zones and back         make bench         the papers' experiments; beside stock CRIU
 #   make unit | zonetests | errors | tools | interop | fuzz | lint          make install | uninstall | clean
-#   make test-vm real zoned block devices and NVMe passthrough, in guests with two kernels
+#   make test-vm real zoned block devices and NVMe passthrough, in guests with several kernels
 #
 # V=1 shows the commands, SAN="-fsanitize=address,undefined" builds with sanitizers (use another B=DIR).
 SHELL		:= /bin/bash
@@ -346,7 +346,7 @@ test: deps deps-docker
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all rpc-clients
 	$(Q)scripts/test-all $(B)
 
-# Two guests at once, one for each kernel; VM="--kernels 6.12 test/vm/20-conformance.test.sh" runs less.
+# A guest for each kernel, all at once; VM="--kernels 6.12 test/vm/20-conformance.test.sh" runs less.
 VM		?=
 test-vm: deps-vm
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all $(B)/test/dev_conform $(B)/test/ublk_export

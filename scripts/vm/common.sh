@@ -5,7 +5,8 @@ vm=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$vm/../.." && pwd)
 cache=$root/build/vm
 # What a guest can boot: the name given on command lines, then the suites that may hold such a kernel.
-declare -A KERNEL_SUITES=([6.1]="bookworm" [6.12]="trixie bookworm-backports")
+# "new" is whatever is the newest there, for scripts that ask for it: with the modules they need, and no others.
+declare -A KERNEL_SUITES=([6.1]="bookworm" [6.12]="trixie bookworm-backports" [new]="trixie-backports sid")
 KERNELS=(6.1 6.12)
 
 die() { echo "${0##*/}: $*" >&2; exit 2; }
