@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* znsd when something dies, is damaged, or does not keep to the rules. */
 #include "broker_fixture.h"
+#include <sys/resource.h>
 #include "../../zns/broker/client_spawn.h"
 
 static uint32_t open_limit, active_limit;
@@ -401,6 +402,92 @@ static void silent_broker(void **state)
 	zns_broker_close(&b);
 }
 
+static size_t put_frame(uint8_t *buf, ZnsPb__Request *q)
+{
+	uint32_t len;
+
+	q->version = ZNS_BROKER_VERSION;
+	len = zns_pb__request__pack(q, buf + 4);
+	memcpy(buf, &len, 4);
+	return 4 + len;
+}
+
+/* A second request behind one that waits for admission is answered when that one is. */
+static void request_behind_a_wait(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f), w = client(f);
+	struct grant g = begin_mode(&b, "web", DIES * 100, "wait", NULL);
+	ZnsPb__DumpBegin d;
+	ZnsPb__Response *r;
+	ZnsPb__Request q;
+	uint8_t both[512];
+	size_t len;
+
+	assert_int_equal(g.n, DIES);
+	begin_request(&q, &d, "db", 100, "wait=20", "dynamic");
+	len = put_frame(both, &q);
+	zns_pb__request__init(&q);
+	q.has_ls = q.ls = 1;
+	len += put_frame(both + len, &q);
+	assert_int_equal(send(w.fd, both, len, 0), len);
+	assert_false(answered(&w, 300));
+	abort_dump(&b);
+	assert_true(answered(&w, 5000));
+	r = answer(&w);
+	assert_int_equal(r->code, 0);
+	assert_non_null(r->dump);
+	drop(r);
+	assert_true(answered(&w, 2000));
+	r = answer(&w);
+	assert_null(r->dump);
+	drop(r);
+	zns_broker_close(&w);
+	zns_broker_close(&b);
+}
+
+static uint64_t cpu_ticks(uint32_t pid)
+{
+	unsigned long user = 0, sys = 0;
+	char path[64];
+	FILE *p;
+
+	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+	p = fopen(path, "re");
+	assert_non_null(p);
+	assert_int_equal(fscanf(p, "%*d %*s %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &sys), 2);
+	fclose(p);
+	return user + sys;
+}
+
+/* More connections than descriptors: the others wait, those that are in are served, and the loop does not spin. */
+static void no_descriptors(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	struct rlimit few, old;
+	int fd[40], i;
+	uint64_t t;
+
+	assert_int_equal(prlimit(b.broker_pid, RLIMIT_NOFILE, NULL, &old), 0);
+	few = (struct rlimit){ 24, old.rlim_max };
+	assert_int_equal(prlimit(b.broker_pid, RLIMIT_NOFILE, &few, NULL), 0);
+	for (i = 0; i < 40; i++)
+		fd[i] = raw(f);
+	assert_int_equal(nr_checkpoints(&b), 0);
+	t = cpu_ticks(b.broker_pid);
+	msleep(1000);
+	assert_true(cpu_ticks(b.broker_pid) - t < (uint64_t)sysconf(_SC_CLK_TCK) / 5);
+	assert_int_equal(nr_checkpoints(&b), 0);
+	assert_int_equal(prlimit(b.broker_pid, RLIMIT_NOFILE, &old, NULL), 0);
+	for (i = 0; i < 40; i++)
+		close(fd[i]);
+	zns_broker_close(&b);
+	b = client(f);
+	assert_int_equal(nr_checkpoints(&b), 0);
+	zns_broker_close(&b);
+}
+
 /* A peer that asks and never reads must not stop the others. */
 static void stuck_peer(void **state)
 {
@@ -637,8 +724,8 @@ int main(void)
 #define T(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		T(killed_client), T(lost_connection), T(killed_broker), T(writers_outlive_the_broker),
-		T(readers_outlive_the_broker), T(start_failures_reach_the_caller), T(malformed_frames), T(silent_broker), T(stuck_peer),
-		T(reserved_by_another_host),
+		T(readers_outlive_the_broker), T(start_failures_reach_the_caller), T(malformed_frames), T(silent_broker),
+		T(request_behind_a_wait), T(no_descriptors), T(stuck_peer), T(reserved_by_another_host),
 		T(bad_zones), cmocka_unit_test_setup_teardown(limits, setup_limits, teardown),
 		cmocka_unit_test_setup_teardown(active_limit_alone, setup_active, teardown),
 	};

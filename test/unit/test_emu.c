@@ -92,7 +92,11 @@ static void create_refuses_and_forces(void **state)
 	zns_dev_close(d);
 	/* an empty file is taken */
 	assert_int_equal(truncate(dev_path, 0), 0);
+	assert_int_equal(chmod(dev_path, 0644), 0);
 	assert_ok(zns_emu_create(dev_path, &p, false, &err));
+	/* and is nobody else's to read from then on */
+	assert_int_equal(stat(dev_path, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
 	assert_fails(zns_emu_create("/dev/null", &p, true, &err), -EINVAL, "neither");
 	assert_fails(zns_emu_create("/proc/none/x", &p, true, &err), -ENOENT, "cannot create");
 }

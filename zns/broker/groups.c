@@ -139,6 +139,17 @@ static void list_groups(char *buf, size_t len, size_t *at, const uint32_t *group
 }
 
 /* Who stands in the way of @container: "web (dump, PID 12, groups 0 1 2), io (normal I/O, groups 4 5)". */
+/* A command that reads may hold two leases on one connection, of a checkpoint and of its chain. */
+static bool named_before(const struct znsd *d, const struct lease *l)
+{
+	const struct lease *k;
+
+	for (k = d->leases; k != l; k = k->next)
+		if (k->conn && k->conn == l->conn && k->dump == l->dump && !strcmp(k->container, l->container))
+			return true;
+	return false;
+}
+
 const char *groups_holders(const struct znsd *d, const char *container, char *buf, size_t len)
 {
 	const struct lease *l;
@@ -146,6 +157,8 @@ const char *groups_holders(const struct znsd *d, const char *container, char *bu
 
 	*buf = 0;
 	for (l = d->leases; l && at < len; l = l->next) {
+		if (named_before(d, l))
+			continue;
 		at += snprintf(buf + at, len - at, "%s%s (%s, PID %u, ", at ? ", " : "", l->container,
 			       l->background ? "compaction" : l->dump ? "dump" : "restore", l->pid);
 		list_groups(buf, len, &at, l->groups, l->nr_groups);

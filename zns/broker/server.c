@@ -16,6 +16,7 @@
 
 #define READ_CHUNK KIB(64)
 #define HEAD 4
+#define ACCEPT_RETRY_MS 100	/* when no descriptor is left for a connection */
 
 struct buf {
 	uint8_t *p;
@@ -163,8 +164,8 @@ static void conn_request(struct znsd *d, struct conn *c, const uint8_t *body, ui
 	zns_pb__request__free_unpacked(req, NULL);
 }
 
-/* Serve the whole messages that are in. */
-static void conn_serve(struct znsd *d, struct conn *c)
+/* Serve the whole messages that are in; true: there was one. */
+static bool conn_serve(struct znsd *d, struct conn *c)
 {
 	size_t at = 0;
 
@@ -194,6 +195,7 @@ static void conn_serve(struct znsd *d, struct conn *c)
 		free(c->in.p);
 		memset(&c->in, 0, sizeof(c->in));
 	}
+	return at > 0;
 }
 
 /* One read per turn, so that a talkative peer does not keep the others waiting. */
@@ -212,14 +214,15 @@ static void conn_read(struct conn *c)
 		c->dead = true;
 }
 
-static void conn_accept(struct znsd *d)
+/* false: there is no descriptor for it; it stays in the queue, and poll would tell of it again and again. */
+static bool conn_accept(struct znsd *d)
 {
 	socklen_t len = sizeof(struct ucred);
 	struct conn *c;
 	int fd = accept4(d->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	if (fd < 0)
-		return;
+		return errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS;
 	c = znsd_alloc(sizeof(*c));
 	c->fd = fd;
 	c->pidfd = -1;
@@ -228,7 +231,7 @@ static void conn_accept(struct znsd *d)
 		znsd_log("connection of PID %d, user %u refused", (int)c->cred.pid, (unsigned)c->cred.uid);
 		close(fd);
 		free(c);
-		return;
+		return true;
 	}
 #ifdef SYS_pidfd_open
 	if (c->cred.pid > 0)
@@ -237,6 +240,7 @@ static void conn_accept(struct znsd *d)
 	c->next = d->conns;
 	d->conns = c;
 	d->nr_conns++;
+	return true;
 }
 
 static void conn_free(struct conn *c)
@@ -338,7 +342,7 @@ int znsd_loop(struct znsd *d)
 {
 	struct pollfd *fds = znsd_alloc((ZNSD_CONNS_MAX + 3) * sizeof(*fds));
 	struct conn **who = znsd_alloc((ZNSD_CONNS_MAX + 3) * sizeof(*who)), *c;
-	uint64_t quit_by = 0;
+	uint64_t quit_by = 0, accept_at = 0, now;
 	sigset_t set;
 	int sig_fd, ms, n, i;
 
@@ -357,6 +361,10 @@ int znsd_loop(struct znsd *d)
 			d->quit = true;
 		}
 		ms = time_out(d);
+		/* What came while a request waited for admission: poll does not tell of it again. */
+		for (c = d->conns; c; c = c->next)
+			if (conn_serve(d, c))
+				ms = 0;
 		if (d->quit) {
 			/* The answer to `quit` should get out, but no peer may keep us. */
 			if (!quit_by)
@@ -367,8 +375,11 @@ int znsd_loop(struct znsd *d)
 		}
 		if (may_leave(d, zns_mono_ns()))
 			break;
+		now = zns_mono_ns();
+		if (accept_at > now)
+			ms = least(ms, ACCEPT_RETRY_MS);
 		n = 0;
-		fds[n++] = (struct pollfd){ .fd = d->listen_fd, .events = POLLIN };
+		fds[n++] = (struct pollfd){ .fd = accept_at > now ? -1 : d->listen_fd, .events = POLLIN };
 		fds[n++] = (struct pollfd){ .fd = sig_fd, .events = POLLIN };
 		fds[n++] = (struct pollfd){ .fd = finisher_fd(d), .events = POLLIN };
 		for (c = d->conns; c; c = c->next) {
@@ -395,8 +406,8 @@ int znsd_loop(struct znsd *d)
 		if (fds[2].revents)
 			finisher_reap(d);
 		/* After the others: `who` has no place for new ones. */
-		if (fds[0].revents)
-			conn_accept(d);
+		if (fds[0].revents && !conn_accept(d))
+			accept_at = zns_mono_ns() + ACCEPT_RETRY_MS * 1000000ull;
 	}
 	/* Leases end with us, but nothing of theirs is reset now: the next broker waits for the writers' lock. */
 	while ((c = d->conns)) {
