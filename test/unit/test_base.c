@@ -359,6 +359,16 @@ static void replace_file(void **state)
 	assert_int_equal(count_names(), names);
 }
 
+static void sync_parent(void **state)
+{
+	assert_int_equal(zns_sync_parent("no-such-file-needed"), 0);
+	assert_int_equal(zns_sync_parent("/tmp/x"), 0);
+	assert_int_equal(zns_sync_parent("/tmp/"), 0);
+	assert_int_equal(zns_sync_parent("/"), 0);
+	assert_int_equal(zns_sync_parent("/none/x/"), -ENOENT);
+	assert_int_equal(zns_sync_parent("/none/x/y"), -ENOENT);
+}
+
 static void find_program(void **state)
 {
 	char out[512];
@@ -395,7 +405,7 @@ int main(void)
 		cmocka_unit_test(std_fds), cmocka_unit_test(whole_transfers),
 		cmocka_unit_test(read_file),
 		cmocka_unit_test(replace_file),
-		cmocka_unit_test(find_program),
+		cmocka_unit_test(sync_parent), cmocka_unit_test(find_program),
 	};
 
 	return cmocka_run_group_tests_name("base", tests, make_dir, drop_dir);

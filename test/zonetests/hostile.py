@@ -6,7 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from ztlib import Failed
+from ztlib import Failed, wait_until
 from ztscene import TINY, case_of, expect, run_ctl
 
 CASES = {}
@@ -94,6 +94,28 @@ def lost_catalogue(scene):
     run_ctl(scene, 0, 'fsck', '--rebuild')
     expect('checkpoints', scene.ids(), [ident])
     scene.good_restore()
+
+
+@case
+def interrupted_export(scene):
+    """An export that gets SIGTERM leaves nothing, and says so; one that was killed does not stand in the way unnamed."""
+    scene = scene(size=256)
+    ident = scene.good_dump()
+    for target in ('out', 'out.tar'):
+        path, part = scene.dir / target, scene.dir / (target + '.part')
+        export = subprocess.Popen([scene.cfg.znsctl, 'export', ident, str(path)], env=scene.device.env, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.PIPE, text=True)
+        if not wait_until(lambda: part.exists() or (path.is_dir() and any(p.stat().st_size for p in path.iterdir())), 10, 0.001):
+            raise Failed(f'nothing of {target} within 10 s')
+        export.terminate()
+        said = export.communicate(timeout=scene.cfg.timeout)[1]
+        expect('exit', export.returncode, 1)
+        one_line('export', said, 'interrupted')
+        expect('left', [p.name for p in (path, part) if p.exists()], [])
+    part.touch()
+    one_line('export', run_ctl(scene, 1, 'export', ident, str(path)), 'remove it')
+    part.unlink()
+    run_ctl(scene, 0, 'export', ident, str(path))
 
 
 @case

@@ -130,6 +130,22 @@ static int fsync_parent(int dirfd, const char *dir)
 	return 0;
 }
 
+int zns_sync_parent(const char *path)
+{
+	char dir[PATH_MAX];
+	size_t len = strlen(path);
+
+	while (len > 1 && path[len - 1] == '/')		/* of a directory */
+		len--;
+	while (len && path[len - 1] != '/')
+		len--;
+	if (len >= sizeof(dir))
+		return -ENAMETOOLONG;
+	memcpy(dir, path, len);
+	dir[len] = '\0';
+	return fsync_parent(AT_FDCWD, len ? dir : ".");
+}
+
 int zns_replace_file(int dirfd, const char *path, const void *data, size_t len, unsigned mode)
 {
 	char dir[PATH_MAX], tmp[PATH_MAX];

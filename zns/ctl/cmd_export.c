@@ -119,9 +119,14 @@ static int image_to_dir(struct export *x, int dir, uint32_t level, uint32_t n, u
 			ret = zns_rimage_to_fd(zns_chain_find(x->chain, level, name), off, len, fd, err);
 		} else {
 			ret = image_read(x, level, n, off, buf, len, err);
-			if (!ret && zns_pwrite_all(fd, buf, len, (off_t)off))
-				ret = zns_fail_sys(err, -errno, "%s/%s", x->target, name);
+			if (!ret) {
+				ret = zns_pwrite_all(fd, buf, len, (off_t)off);
+				if (ret)
+					zns_fail_sys(err, ret, "%s/%s", x->target, name);
+			}
 		}
+		if (!ret)
+			ret = ctl_caught(err);
 		ctl_progress_add(&x->prog, len);
 	}
 	if (!ret && fsync(fd))
@@ -185,6 +190,11 @@ static int to_dir(struct export *x, struct zns_err *err)
 	}
 	for (uint32_t l = 0; l < levels(x) && !ret; l++)
 		ret = level_to_dir(x, dir, l, buf, err);
+	if (!ret && x->made_dir) {
+		ret = zns_sync_parent(x->target);
+		if (ret)
+			zns_fail_sys(err, ret, "%s", x->target);
+	}
 	if (ret)
 		take_back(x, dir);
 	return ret;
@@ -206,6 +216,8 @@ static int image_to_tar(struct export *x, int fd, uint32_t level, uint32_t n, ui
 		size_t len = zns_min(CHUNK, size - off);
 
 		ret = image_read(x, level, n, off, buf, len, err);
+		if (!ret)
+			ret = ctl_caught(err);
 		if (ret)
 			return ret;
 		ret = zns_write_all(fd, buf, len);
@@ -265,11 +277,15 @@ static int to_tar(struct export *x, struct zns_err *err)
 	if (snprintf(part, sizeof(part), "%s.part", x->target) >= (int)sizeof(part))
 		return zns_fail(err, -ENAMETOOLONG, "%.80s… is too long a name", x->target);
 	fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0 && errno == EEXIST)
+		return zns_fail(err, -EEXIST, "%s is there: another export writes it, or one was killed: remove it then", part);
 	if (fd < 0)
 		return zns_fail_sys(err, -errno, "cannot make %s", part);
 	ret = write_tar(x, fd, err);
 	if (!ret && (fsync(fd) || rename(part, x->target)))
 		ret = zns_fail_sys(err, -errno, "%s", x->target);
+	if (!ret && (ret = zns_sync_parent(x->target)))
+		zns_fail_sys(err, ret, "%s", x->target);
 	if (ret)
 		unlink(part);
 	return ret;
@@ -356,6 +372,7 @@ int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
 	ret = ctl_hold(&x.h, args.dev, args.argv[0], &err);
 	if (ret)
 		return ctl_fail(cmd, &err);
+	ctl_catch_signals();
 	ctl_progress_start(&x.prog, "export", x.metadata_only ? x.h.c->bytes - x.h.c->page_bytes : x.h.c->bytes);
 	ret = run(&x, &err);
 	seconds = ctl_progress_end(&x.prog);

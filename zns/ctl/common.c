@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What the commands share: options, errors, the way to the broker, JSON. */
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include "ctl.h"
 #include "zns/crypt.h"
 
 #define CLAIM_MS 5000
+#define INSIST_NS 1000000000ull
 
 int ctl_fail(const struct ctl_cmd *cmd, const struct zns_err *err)
 {
@@ -86,6 +88,37 @@ void ctl_take_dev(struct ctl_args *args)
 	args->dev = s;
 	args->argc--;
 	args->argv++;
+}
+
+static volatile sig_atomic_t caught;
+
+/* timeout(1) sends every signal twice, so one that insists comes later than that. */
+static void on_signal(int sig)
+{
+	static volatile uint64_t first_ns;
+	uint64_t now = zns_mono_ns();
+
+	if (caught && now - first_ns > INSIST_NS) {
+		signal(sig, SIG_DFL);
+		raise(sig);
+	}
+	if (!caught)
+		first_ns = now;
+	caught = sig;
+}
+
+void ctl_catch_signals(void)
+{
+	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGHUP, &sa, NULL);
+}
+
+int ctl_caught(struct zns_err *err)
+{
+	return caught ? zns_fail(err, -EINTR, "interrupted by signal %d", (int)caught) : 0;
 }
 
 int ctl_number(const char *s, uint64_t min, uint64_t max, uint64_t *out)

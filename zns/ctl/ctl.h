@@ -136,6 +136,13 @@ void ctl_unhold(struct ctl_hold *h);
 /* For who reads its images: its key, if it is encrypted. */
 int ctl_hold_key(struct ctl_hold *h, struct zns_err *err);
 
+/*
+ * For a command that leaves half of something when it is killed: SIGINT, SIGTERM and SIGHUP are remembered; one more
+ * after a second kills. ctl_caught: -EINTR after the first.
+ */
+void ctl_catch_signals(void);
+int ctl_caught(struct zns_err *err);
+
 /* progress.c: on a terminal only, after a second. Any thread may add. */
 struct ctl_progress {
 	const char *what;

@@ -180,21 +180,6 @@ static int write_table(int fd, const struct zns_emu_params *p, const struct emu_
 	return zns_pwrite_all(fd, table, lay->dur_len, lay->dur_off);
 }
 
-static int sync_name(const struct target *t)
-{
-	cleanup_free char *dir = strdup(t->path);
-	cleanup_close int fd = -1;
-	char *slash;
-
-	if (!dir)
-		return -ENOMEM;
-	slash = strrchr(dir, '/');
-	if (slash)
-		slash[slash == dir] = '\0';
-	fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return fd < 0 || fsync(fd) ? -errno : 0;
-}
-
 static int write_all(const struct target *t, const struct zns_emu_params *p, const struct emu_layout *lay)
 {
 	uint8_t uuid[ZNS_UUID_LEN];
@@ -218,7 +203,7 @@ static int write_all(const struct target *t, const struct zns_emu_params *p, con
 	if (!rc && fdatasync(t->fd))
 		rc = -errno;
 	if (!rc && t->fresh)
-		rc = sync_name(t);
+		rc = zns_sync_parent(t->path);
 	return rc;
 }
 

@@ -103,6 +103,9 @@ int zns_read_file(int dirfd, const char *path, size_t max, uint8_t **out, size_t
  */
 int zns_replace_file(int dirfd, const char *path, const void *data, size_t len, unsigned mode);
 
+/* fsync of the directory that @path stands in: its name is then durable. 0 or -errno. */
+int zns_sync_parent(const char *path);
+
 /*
  * The full path of one of our programs ("znsd", "zns-helper"): $ZNS_LIBEXEC, then the
  * directory of the running binary, then its ../libexec/zns-criu. 0 or -ENOENT.
