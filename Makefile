@@ -274,6 +274,11 @@ crypt: all
 compact: all
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/compact.py run -a --report $(B)/report/compact
 
+# Encryption, chains, compaction, flatten, erasure, rotation on one device, with accidents in between.
+.PHONY: together
+together: all
+	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/together.py run -a --report $(B)/report/together
+
 tools: all
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/tools.py run -a --report $(B)/report/tools
 

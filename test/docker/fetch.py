@@ -26,7 +26,10 @@ class Unavailable(Exception):
 
 
 def run(*cmd, timeout=560, **more):
-    r = subprocess.run([str(c) for c in cmd], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, **more)
+    try:
+        r = subprocess.run([str(c) for c in cmd], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, **more)
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f'{" ".join(map(str, cmd))[:200]}: not done after {timeout} s')
     if r.returncode:
         raise Unavailable(f'{" ".join(map(str, cmd))[:200]}: {(r.stderr or r.stdout).strip()[-400:]}')
     return r.stdout
@@ -99,7 +102,8 @@ def go_program(name):
         shutil.copytree(json.loads(got)['Dir'], work / 'src')
         for f, text in files.items():
             (work / 'src' / f).write_text(text)
-        run(tool, 'build', '-p', '2', '-trimpath', '-ldflags', '-s -w', '-o', work / 'out', package, env=env, cwd=work / 'src')
+        run(tool, 'build', '-p', '2', '-trimpath', '-ldflags', '-s -w', '-o', work / 'out', package, env=env, cwd=work / 'src',
+            timeout=2400)       # of a machine that is busy with other things
         (work / 'out').rename(out)
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import ztlib
 from errors import page_of_task
-from tools import Media, expect, log_zone, run_ctl, stop_broker
+from tools import Media, expect, frames, log_zone, run_ctl, stop_broker
 from ztlib import Failed, HANDLE, alive, wait_until
 from ztredis import RedisTask
 from ztscene import FAST, case_of, suite_main
@@ -54,15 +54,19 @@ def on_device(scene, content):
 
 
 def wrapped_keys(scene, ident):
-    """The wrapped keys of a checkpoint that any metadata zone holds, by the format: field 3 of 60 bytes behind its id."""
+    """
+    The wrapped keys of a checkpoint that any metadata zone holds, by the format: in a frame whose message begins with its id,
+    field 3 of 60 bytes. A child's record has the id too, but not there.
+    """
     media = Media(scene)
-    text = b''.join(media.read(zone, 0, media.capacity) for zone in range(3))
-    found, at = set(), text.find(bytes.fromhex(ident.replace('-', '')))
-    while at >= 0:
-        key = text.find(b'\x1a\x3c', at, at + 4096)
-        if key >= 0:
-            found.add(text[key + 2:key + 62])
-        at = text.find(bytes.fromhex(ident.replace('-', '')), at + 1)
+    found, head = set(), b'\x0a\x10' + bytes.fromhex(ident.replace('-', ''))
+    for zone in range(3):
+        for offset, *_ in frames(media, zone):
+            length, = struct.unpack_from('<I', media.read(zone, offset, 48), 12)
+            text = media.read(zone, offset + 48, length)
+            key = text.find(b'\x1a\x3c') if text.startswith(head) else -1
+            if key >= 0:
+                found.add(text[key + 2:key + 62])
     return found
 
 

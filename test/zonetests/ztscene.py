@@ -210,34 +210,32 @@ class Scene:
         (args.get('task') or self.task).verify(signal.SIGUSR1)
         return done
 
-    def end_broker(self, sig=signal.SIGKILL):
-        """Every broker of our device ends, as in a crash or as asked."""
+    def _ours(self, name):
+        """Processes of that name that work for our device."""
         for comm in Path('/proc').glob('[0-9]*/comm'):
             try:
-                ours = comm.read_text().strip() == 'znsd' and \
-                    f'ZNS_RUN={self.device.env["ZNS_RUN"]}'.encode() in comm.with_name('environ').read_bytes().split(b'\0')
+                if comm.read_text().strip() == name and f'ZNS_RUN={self.device.env["ZNS_RUN"]}'.encode() in \
+                        comm.with_name('environ').read_bytes().split(b'\0'):
+                    yield int(comm.parent.name)
             except OSError:
                 continue
-            pid = int(comm.parent.name)
-            if ours and ztlib.kill(pid, sig):
-                wait_until(lambda: not alive(pid), 5)
+
+    def broker_pid(self):
+        """None: there is none."""
+        return next(self._ours('znsd'), None)
+
+    def end_broker(self, sig=signal.SIGKILL):
+        """Every broker of our device ends, as in a crash or as asked."""
+        for pid in self._ours('znsd'):
+            if ztlib.kill(pid, sig):
+                wait_until(lambda p=pid: not alive(p), 5)
         self.no_helpers()
 
     # -- what must hold --
 
     def helpers(self):
         """zns-helper processes of our device."""
-        found = []
-        for comm in Path('/proc').glob('[0-9]*/comm'):
-            try:
-                ours = comm.read_text().strip() == 'zns-helper' and \
-                    f'ZNS_RUN={self.device.env["ZNS_RUN"]}'.encode() in comm.with_name('environ').read_bytes().split(b'\0')
-            except OSError:
-                continue
-            pid = int(comm.parent.name)
-            if ours and alive(pid):
-                found.append(pid)
-        return found
+        return [pid for pid in self._ours('zns-helper') if alive(pid)]
 
     def no_helpers(self):
         if not wait_until(lambda: not self.helpers(), 5):

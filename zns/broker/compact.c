@@ -31,6 +31,19 @@ static struct lease *compact_of(struct znsd *d, const struct conn *c, struct zns
 	return NULL;
 }
 
+/* Who joins or flattens it writes its next version himself, from the places that it has now. */
+static int check_rewritten(const struct znsd *d, const uint8_t *id, struct zns_err *err)
+{
+	const struct lease *l;
+	char text[ZNS_UUID_STR];
+
+	for (l = d->leases; l; l = l->next)
+		if (l->dump && (l->joins || l->flatten) && !memcmp(l->id, id, ZNS_UUID_LEN))
+			return zns_fail(err, -ECANCELED, "checkpoint %s is being %s by PID %u", zns_uuid_format(id, text),
+					l->joins ? "joined" : "flattened", l->pid);
+	return 0;
+}
+
 int handle_compact_begin(struct znsd *d, struct conn *c, const ZnsPb__CompactBegin *q, struct reply *rep)
 {
 	const ZnsPb__Checkpoint *k;
@@ -44,6 +57,8 @@ int handle_compact_begin(struct znsd *d, struct conn *c, const ZnsPb__CompactBeg
 			return zns_fail(&rep->err, -EBUSY, "this checkpoint is being moved by PID %u", l->pid);
 	if (q->checkpoint.len == ZNS_UUID_LEN && parent_in_use(d, q->checkpoint.data))
 		return zns_fail(&rep->err, -ECANCELED, "a dump that is running has this checkpoint as its parent");
+	if (q->checkpoint.len == ZNS_UUID_LEN && check_rewritten(d, q->checkpoint.data, &rep->err))
+		return rep->err.code;
 	r = restore_lease(d, c, &q->checkpoint, rep);
 	if (!r)
 		return rep->err.code;
@@ -358,6 +373,9 @@ int handle_compact_commit(struct znsd *d, struct conn *c, const ZnsPb__Checkpoin
 		return zns_fail(&rep->err, -ESTALE, "checkpoint %s was moved by somebody else", zns_uuid_format(l->id, id));
 	if (parent_in_use(d, l->id))
 		return zns_fail(&rep->err, -ECANCELED, "a dump that is running has this checkpoint as its parent");
+	ret = check_rewritten(d, l->id, &rep->err);
+	if (ret)
+		return ret;
 	for (i = 0; i < l->nr_zones; i++) {
 		ret = zones_refresh(d, l->zones[i].zone, 1, &rep->err);
 		if (ret)

@@ -359,6 +359,8 @@ static int check_joined(struct znsd *d, const struct lease *l, const ZnsPb__Chec
 	zns_uuid_format(l->id, id);
 	if (!*old)
 		return zns_fail(err, -ESTALE, "checkpoint %s was removed meanwhile", id);
+	if (k->moved != (*old)->moved + 1)
+		return zns_fail(err, -ESTALE, "checkpoint %s was moved meanwhile: try again", id);
 	if (k->pages_only)
 		return zns_fail(err, -EINVAL, "commit: checkpoint %s has pages only as before", id);
 	for (i = 0; i < (*old)->n_zones; i++)

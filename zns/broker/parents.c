@@ -117,11 +117,11 @@ int flatten_commit(struct znsd *d, const struct lease *l, const ZnsPb__Checkpoin
 	zns_uuid_format(l->id, id);
 	if (!now)
 		return zns_fail(err, -ESTALE, "checkpoint %s was removed meanwhile", id);
-	if (now->moved != l->moved)
+	if (now->moved != l->moved || k.moved != now->moved + 1)
 		return zns_fail(err, -ESTALE, "checkpoint %s was moved meanwhile: try again", id);
 	if (parent_in_use(d, l->id))
 		return zns_fail(err, -EBUSY, "a dump has begun that has checkpoint %s as its parent: try again", id);
-	if (k.moved != now->moved + 1 || k.created_ns != now->created_ns || k.pre_dump != now->pre_dump)
+	if (k.created_ns != now->created_ns || k.pre_dump != now->pre_dump)
 		return zns_fail(err, -EINVAL, "commit: not the record of a flattened checkpoint");
 	old = old_manifests(d, now, &k.n_old_manifests);
 	k.old_manifests = old;

@@ -49,7 +49,10 @@ static int open_chain(struct flatten *x, const char *what, struct zns_err *err)
 	if (ret)
 		return ret;
 	if (!resp->checkpoints[0]->has_parent)
-		ret = zns_fail(err, -EINVAL, "checkpoint %s has no parent: it is whole already", zns_uuid_format(id, text));
+		ret = zns_fail(err, -EINVAL, "checkpoint %s has no parent: %s", zns_uuid_format(id, text),
+			       resp->checkpoints[0]->pages_only ?
+				       "its pages are all there, `znsctl import --join` adds the other images" :
+				       "it is whole already");
 	if (!ret)
 		ret = zns_chain_open(&p, &x->s.reg, resp->checkpoints, resp->n_checkpoints, &x->chain, err);
 	if (!ret)
