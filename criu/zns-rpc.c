@@ -32,6 +32,7 @@ int zns_rpc_opts(const CriuOpts *req)
 		{ ZNS_OPT_CHECKPOINT, z ? z->checkpoint : NULL },
 		{ ZNS_OPT_ALLOC, z ? z->alloc : NULL },
 		{ ZNS_OPT_ADMISSION, z ? z->admission : NULL },
+		{ ZNS_OPT_PARENT, z ? z->parent : NULL },
 	};
 	int i;
 

@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 import ztlib
+import ztrpc
 from ztchain import Chain, bytes_in, plain_images, stat_of
 from ztlib import Failed
 from ztscene import Scene, case_of, expect, suite_main
@@ -149,6 +150,42 @@ def pre_dump_huge(scene):
 def pre_dump_namespaces(scene):
     """init of namespaces of its own."""
     pre_dumped(scene, None, flavour='ns')
+
+
+@case
+def over_rpc(scene):
+    """pre-dumps and dumps over RPC, the parent by its id in a field and by parent_img; restored from the chain."""
+    scene = scene(ROOM, 1)
+    chain = Chain(scene)
+
+    def dump(kind, parent=None, zns=None, **more):
+        images = chain.images(chain.nr)
+        images.mkdir()
+        opts = {ztrpc.PID: chain.task.pid, ztrpc.TRACK_MEM: True, ztrpc.LOG_LEVEL: 4, ztrpc.LOG_FILE: 'rpc.log',
+                ztrpc.ZNS: {ztrpc.ZNS_CONTAINER: 'chain', **(zns or {})}}
+        if parent is not None:
+            opts[ztrpc.PARENT_IMG] = f'../{chain.images(parent).name}'
+        if more.get('running'):
+            opts[ztrpc.LEAVE_RUNNING] = True
+        done, said = ztrpc.request(scene, kind, images, opts)
+        expect(f'success of request {chain.nr} ({said.strip()})', done, True)
+        chain.ids.append(chain.newest())
+        chain.nr += 1
+        chain.step() if more.get('step') else None
+
+    dump(ztrpc.PRE_DUMP, step=True)
+    dump(ztrpc.PRE_DUMP, zns={ztrpc.ZNS_PARENT: chain.ids[0]}, step=True)
+    chain.forget_directories(0)
+    dump(ztrpc.DUMP, zns={ztrpc.ZNS_PARENT: chain.ids[1]}, running=True, step=True)
+    dump(ztrpc.DUMP, parent=2)
+    chain.gone()
+    expect('parents', [chain.record(i)['parent'] for i in chain.ids], [None, *chain.ids[:3]])
+    expect('pre-dumps', [chain.record(i)['pre_dump'] for i in chain.ids], [True, True, False, False])
+    for ident in chain.ids[1:]:
+        is_small(chain, ident, chain.ids[0])
+    chain.restore(3)
+    chain.end_task()
+    chain.by_id(chain.ids[3])
 
 
 @case

@@ -121,7 +121,7 @@ def stat_of(directory):
     return {names.get(k, str(k)): v for k, v in _fields(_fields_at(raw, 1))}
 
 
-def _varint(buf, at):
+def varint(buf, at):
     value = shift = 0
     while True:
         byte = buf[at]
@@ -136,10 +136,10 @@ def _fields(buf):
     """(number, value) of the varint fields."""
     at = 0
     while at < len(buf):
-        key, at = _varint(buf, at)
+        key, at = varint(buf, at)
         if key & 7:
             raise Failed('stats-dump has a field that is no number')
-        value, at = _varint(buf, at)
+        value, at = varint(buf, at)
         yield key >> 3, value
 
 
@@ -147,8 +147,8 @@ def _fields_at(raw, number):
     """The submessage @number of the one message behind two magics and a size."""
     at = 12
     while at < len(raw):
-        key, at = _varint(raw, at)
-        size, at = _varint(raw, at)
+        key, at = varint(raw, at)
+        size, at = varint(raw, at)
         if key >> 3 == number:
             return raw[at:at + size]
         at += size
