@@ -376,6 +376,46 @@ def gc_origins(scene):
 
 
 @case
+def gc_unit(scene):
+    """The command of the timer's service: every registered device is swept and compacted, one that is away hides no other."""
+    unit = (ztlib.REPO / 'systemd' / 'zns-gc.service').read_text()
+    line, = re.findall(r"^ExecStart=/bin/sh -c '(.*)'$", unit, re.M)
+    scene = scene(size=1)
+    etc = scene.device.env['ZNS_CONFIG']
+    line = line.replace('$$', '$').replace('@BINDIR@', str(Path(scene.cfg.znsctl).parent)).replace('/etc/zns-criu', etc)
+
+    def service(code):
+        done = subprocess.run(['/bin/sh', '-c', line], env=scene.device.env, capture_output=True, text=True, timeout=120)
+        expect(f'exit code ({done.stderr.strip()[:300]})', done.returncode, code)
+        return done.stdout + done.stderr
+
+    away = scene.dir / 'away.emu'
+    scene.device.json('create', f'emu:{away}', '--zones', '16', '--zone-size', '4M')
+    scene.device.env['ZNS_DEV'] = scene.device.spec
+    ids = many_dumps(scene, 4)
+    run_ctl(scene, 0, 'retain', 'errors', '--keep', '3')
+    settled(scene, ids)
+    expect('both are looked at', service(0).count('checkpoint'), 4)     # a line of gc and one of compact each
+    settled(scene, ids[1:])
+    away.rename(scene.dir / 'elsewhere.emu')
+    ids = ids[1:] + many_dumps(scene, 1, 'other')
+    run_ctl(scene, 0, 'retain', 'errors', '--keep', '1')
+    if 'away.emu' not in service(1):
+        raise Failed('the one that is away is not named')
+    settled(scene, ids[2:])
+    analyze = shutil.which('systemd-analyze')
+    for name in ('zns-gc', 'zns-metrics') if analyze else ():
+        for kind in ('service', 'timer'):
+            text = (ztlib.REPO / 'systemd' / f'{name}.{kind}').read_text()
+            (scene.dir / f'{name}.{kind}').write_text(text.replace('@BINDIR@', str(Path(scene.cfg.znsctl).parent)))
+        done = subprocess.run([analyze, 'verify', '--man=no', f'{scene.dir}/{name}.timer'], capture_output=True, text=True,
+                              timeout=60)
+        said = [l for l in done.stderr.splitlines() if f'{name}.' in l]
+        expect(f'systemd-analyze verify {name}', said, [])
+    (scene.dir / 'elsewhere.emu').rename(away)
+
+
+@case
 def rm_and_status(scene):
     """rm by pattern and twice; status of all devices as df."""
     scene = scene(size=1)
