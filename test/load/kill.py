@@ -21,7 +21,7 @@ from pathlib import Path
 
 from rig import Rig, Wrong
 
-DEVICE = ['--channels', '8', '--ways', '2', '--zones', '160', '--zone-size', '4M', '--max-open', '12', '--max-active', '18',
+DEVICE = ['--channels', '8', '--ways', '2', '--zones', '160', '--zone-size', '4M', '--max-open', '16', '--max-active', '24',
           '--die-write-bw', '100', '--timing', 'off']
 PARALLEL = 8
 KEEP = 50           # checkpoints, before the older half is removed
@@ -33,7 +33,7 @@ class Load:
         self.running = []
         self.committed, self.removed, self.unknown = set(), set(), 0
         self.kills = {'dump': 0, 'restore': 0, 'compact': 0, 'broker': 0}
-        self.count = {'committed': 0, 'not admitted': 0, 'broker died': 0, 'killed': 0, 'verified': 0, 'moved': 0}
+        self.count = {'committed': 0, 'not admitted': 0, 'broker died': 0, 'killed': 0, 'verified': 0, 'moved': 0, 'gained': 0}
         self.samples = self.promised = 0
 
     def start(self):
@@ -48,8 +48,9 @@ class Load:
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             self.running.append(('compact', job))
             return
-        args = ['--qos', r.choice([50, 100, 200, 400]), '--pause-us', r.choice([0, 500, 2000, 5000]),
-                '--mode', r.choice(['share', 'share', 'wait=3', 'reject']), '--images', r.randint(1, 6)]
+        args = ['--qos', r.choice([50, 100, 200, 400, 800]), '--pause-us', r.choice([0, 500, 2000, 5000]),
+                '--mode', r.choice(['share', 'share', 'share', 'wait=3', 'reject']), '--images', r.randint(1, 6)]
+        args += ['--unannounced'] * (r.random() < 0.5)
         args += ['--dynamic'] * (r.random() < 0.3) + ['--separate'] * (r.random() < 0.2)
         size = int(2 ** r.uniform(16, 23))
         self.running.append(('dump', self.rig.dump(f'c{r.randrange(24)}', size, *args)))
@@ -70,6 +71,7 @@ class Load:
         if r['committed']:
             self.committed.add(r['id'])
             self.count['committed'] += 1
+            self.count['gained'] += r['gained']
         elif r['stage'] == 'admission' and -r['code'] in (errno.EBUSY, errno.ETIMEDOUT):
             self.count['not admitted'] += 1
         elif self.broker_dies and (r['stage'] in ('connect', 'admission') or -r['code'] == errno.EPIPE):
@@ -201,9 +203,11 @@ def phase(args, name, goal, broker_dies):
                 raise Wrong(f'not done after {args.timeout} s: {load.kills}')
         load.finish()
         intact, wasted = load.verdict()
+        if goal >= 100 and not load.count['gained']:
+            raise Wrong('no dump gained a zone: of that it proves nothing')
         print(f'PASS {name}: {load.kills["dump"]} dumps, {load.kills["restore"]} reads, '
               f'{load.kills["compact"]} compactions, {load.kills["broker"]} brokers killed; {load.count["moved"]} moved; '
-              f'{load.count["committed"]} committed, {load.count["not admitted"]} not admitted, '
+              f'{load.count["committed"]} committed, with {load.count["gained"]} zones gained; {load.count["not admitted"]} not admitted, '
               f'{load.count["broker died"]} lost their broker; {load.samples} looks with {load.promised} promises; '
               f'{intact} checkpoints left, all read back; {wasted >> 10} KiB wasted before removing them, 0 after; '
               f'{time.monotonic() - started:.0f} s, seed {seed}', flush=True)

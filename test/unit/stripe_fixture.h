@@ -22,7 +22,7 @@
 struct rig {
 	struct zns_dev *d;
 	struct zns_writer *w;
-	uint32_t unit, width, workers;
+	uint32_t unit, width, workers, zone_mibps;
 	uint32_t weights[RIG_WIDTH];
 	const uint32_t *metadata_group;
 	struct zns_crypt *crypt;	/* owned; NULL: plain */
@@ -190,7 +190,7 @@ static inline void rig_start(struct rig *r)
 {
 	uint32_t groups[RIG_WIDTH] = { 0, 1, 2, 3, 4, 5, 6, 7 };
 	struct zns_writer_params p = { .dev = r->d, .unit = r->unit, .workers = r->workers, .nr_groups = r->width,
-				       .groups = groups, .weights = r->weights, .metadata_group = r->metadata_group, .zone_get = r->zone_get,
+				       .zone_mibps = r->zone_mibps, .groups = groups, .weights = r->weights, .metadata_group = r->metadata_group, .zone_get = r->zone_get,
 				       .arg = r, .crypt = r->crypt };
 
 	err = (struct zns_err)ZNS_ERR_INIT;

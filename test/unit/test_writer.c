@@ -461,6 +461,88 @@ static void *feeder(void *arg)
 }
 
 /* Images from several threads at once: packed ones, wide ones, zones that roll meanwhile, few workers and many. */
+/*
+ * Lanes come while an image is being written, in any state of the writer: what is read back is what was given, and the
+ * new zones took their part of it.
+ */
+struct gainer {
+	struct rig *r;
+	uint32_t nr, first;	/* zones, the first one: of groups width … */
+	atomic_bool stop;
+	uint32_t got, refused;
+};
+
+static void *gain(void *arg)
+{
+	struct gainer *g = arg;
+
+	for (uint32_t i = 0; i < g->nr; i++) {
+		struct zns_zone_slot slot = { .zone = g->first + i, .group = g->r->width + i };
+		struct zns_err e = ZNS_ERR_INIT;
+		struct zns_zone z;
+		bool waits;
+
+		if (zns_dev_report(g->r->d, slot.zone, 1, &z, &e))
+			break;
+		slot.start = z.wp;
+		slot.capacity = z.capacity;
+		g->r->given[slot.zone] = true;
+		usleep(2000);
+		zns_writer_wants(g->r->w, &waits);
+		zns_writer_told(g->r->w, i % g->r->width, 1 + i % 3);
+		zns_writer_crowded(g->r->w, i % 2);
+		if (zns_writer_gain(g->r->w, &slot, 1 + i % 2, &e))
+			g->refused++;
+		else
+			g->got++;
+	}
+	return NULL;
+}
+
+static void come_in_between(uint32_t width)
+{
+	struct zns_emu_params p = roomy(200, KIB(960));
+	struct gainer g = { .nr = 3, .first = 190 };
+	struct zns_err e = ZNS_ERR_INIT;
+	uint32_t used = 0;
+	pthread_t t;
+	struct rig r;
+
+	rig_init(&r, make_dev(&p), KIB(64), width);
+	r.last = g.first;	/* the rest is what it gains */
+	r.zone_mibps = 1;	/* slow, as told: so all weights change, again and again */
+	rig_start(&r);
+	g.r = &r;
+	image_set(&im[0], MIB(40) + 12345, "pages-%u.img", 1);
+	image_set(&im[1], MIB(20), "pages-%u.img", 2);
+	assert_int_equal(pthread_create(&t, NULL, gain, &g), 0);
+	assert_ok(feed(r.w, &im[0], KIB(200), &err));
+	assert_ok(feed(r.w, &im[1], KIB(64), &err));
+	pthread_join(t, NULL);
+	assert_int_equal(g.got, 3);
+	/* a zone twice, a group twice, one that is not there, none at all */
+	assert_int_equal(zns_writer_gain(r.w, &(struct zns_zone_slot){ 190, 40, 0, KIB(960) }, 1, &e), -EEXIST);
+	assert_int_equal(zns_writer_gain(r.w, &(struct zns_zone_slot){ 195, 0, 0, KIB(960) }, 1, &e), -EEXIST);
+	assert_int_equal(zns_writer_gain(r.w, &(struct zns_zone_slot){ 200, 41, 0, KIB(960) }, 1, &e), -EPROTO);
+	assert_int_equal(zns_writer_gain(r.w, &(struct zns_zone_slot){ 195, 41, KIB(940), KIB(960) }, 1, &e), -EINVAL);
+	rig_verify(&r, im, 2);
+	for (size_t i = 0; i < r.c->n_zones; i++)
+		used += r.c->zones[i]->zone >= g.first;
+	print_message("width %u: %u of %u gained zones were written\n", width, used, g.got);
+	rig_drop(&r);
+	zns_dev_close(r.d);
+}
+
+static void lanes_come_to_one(void **state)
+{
+	come_in_between(1);
+}
+
+static void lanes_come_to_four(void **state)
+{
+	come_in_between(4);
+}
+
 static void threads(void **state)
 {
 	static struct feeder f[THREADS];
@@ -620,7 +702,7 @@ int main(void)
 		T(tight_limits_narrow_first),
 		T(large_manifest),
 		T(nothing_at_all),
-		T(threads),
+		T(threads), T(lanes_come_to_one), T(lanes_come_to_four),
 		T(metadata_apart), T(parameters),
 		T(misuse),
 	};

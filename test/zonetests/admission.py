@@ -8,6 +8,7 @@ admission: who gets which zones, on real dumps: ceilings, queues, groups apart, 
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import ztlib
@@ -162,13 +163,45 @@ def promised(scene):
     lease = [l for l in scene.device.status()['leases'] if l['container'] == 'first'][0]
     expect('promised', lease['promised'], True)
     second = scene.start_dump(qos='600', extra=['--zns-container', 'second'], images=images, task=other)
+    while first[0].poll() is None:
+        by = {l['container']: l['groups'] for l in scene.device.status()['leases']}
+        if set(by.get('first', [])) & set(by.get('second', [])):
+            raise Failed(f'both write groups {sorted(set(by["first"]) & set(by["second"]))}')
+        time.sleep(0.05)
     for done in (scene.end_of(first), scene.end_of(second)):
         if done.code:
             raise Failed(f'a dump fails: {" | ".join(done.lines("Error")[-3:])}')
     by = {c['container']: c for c in scene.device.checkpoints()}
     expect('shared groups of the promised one', by['first']['shared_groups'], 0)
-    if set(by['first']['groups']) & set(by['second']['groups']):
-        raise Failed(f'both are on groups {sorted(set(by["first"]["groups"]) & set(by["second"]["groups"]))}')
+
+
+@case
+def gained(scene):
+    """A dump that found two groups of the six it needs gets the others when they become free, and restores."""
+    scene = scene(SLOW, size=300)
+    scene.device.ctl('reserve', 'io', '--groups', '6')
+    made = scene.start_dump(qos='600', extra=['--zns-container', 'second'])
+    scene.until_writing()
+    seen = []
+    while made[0].poll() is None:
+        seen += [(len(l['groups']), l['gained_groups']) for l in scene.device.status()['leases'] if l['container'] == 'second']
+        if len(seen) == 1:
+            scene.device.ctl('release', 'io')
+        time.sleep(0.02)
+    done = scene.end_of(made)
+    if done.code:
+        raise Failed(f'a dump fails: {" | ".join(done.lines("Error")[-3:])}')
+    if not seen or seen[0] != (2, 0):
+        raise Failed(f'it began with other groups than the two that were left: {seen[:3]}')
+    expect('groups, and those gained, in the end', seen[-1], (6, 4))
+    made = next(c for c in scene.device.checkpoints() if c['container'] == 'second')
+    expect('groups with bytes of it', len(made['groups']), 6)
+    reserved = next(r for r in scene.device.status()['reservations'] if r['container'] == 'second')
+    expect('groups reserved', len(reserved['groups']), 2)
+    expect('leases left', scene.device.status()['leases'], [])
+    scene.device.ctl('verify', made['id'])
+    wait_until(lambda: not alive(scene.task.pid), 5)
+    scene.good_restore()
 
 
 if __name__ == '__main__':

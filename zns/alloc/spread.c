@@ -5,23 +5,11 @@
  * nobody gets more than it asked for, and nobody could get more without taking from a poorer one.
  */
 #include <string.h>
-#include "zns/alloc.h"
+#include "alloc_priv.h"
 #include "zns/util.h"
 
 #define CONTENT 0.96	/* of its fair share: who keeps this much is not spared any further */
 #define WIDER 1.2	/* of its fair share: so much a newcomer may reach where nobody is poorer for it */
-
-struct party {
-	double fair, rate;	/* zones' worth */
-};
-
-struct spread {
-	const struct zns_group_state *groups;
-	const struct zns_sharer *sharers;
-	uint32_t nr_sharers;
-	struct party *party;
-	uint32_t *users;	/* of each group */
-};
 
 static int cmp_double(const void *a, const void *b)
 {
@@ -49,7 +37,7 @@ double zns_alloc_fair(const double *wants, uint32_t nr, double capacity)
 	return sorted[nr - 1] + left;	/* no contention */
 }
 
-static bool has_group(const struct zns_sharer *s, uint32_t group)
+bool spread_has_group(const struct zns_sharer *s, uint32_t group)
 {
 	for (uint32_t i = 0; i < s->nr_groups; i++)
 		if (s->groups[i] == group)
@@ -57,15 +45,14 @@ static bool has_group(const struct zns_sharer *s, uint32_t group)
 	return false;
 }
 
-/* What the poorest of its users has left of its fair share if one more comes to the group. */
-static double poorest_after(const struct spread *s, uint32_t group)
+double spread_poorest(const struct spread *s, uint32_t group)
 {
 	double least = 1e9, loss = 1.0 / s->users[group] - 1.0 / (s->users[group] + 1);
 
 	if (!s->users[group])
 		return least;
 	for (uint32_t i = 0; i < s->nr_sharers; i++)
-		if (has_group(&s->sharers[i], group) && s->party[i].fair > 0)
+		if (spread_has_group(&s->sharers[i], group) && s->party[i].fair > 0)
 			least = zns_min(least, (s->party[i].rate - loss) / s->party[i].fair);
 	return least;
 }
@@ -73,7 +60,7 @@ static double poorest_after(const struct spread *s, uint32_t group)
 struct offer {
 	uint32_t reservations;
 	bool taken, leased;
-	double content, rest;	/* poorest_after, up to where it is content; and all of it */
+	double content, rest;	/* spread_poorest, up to where it is content; and all of it */
 };
 
 /* Free first. Then where nobody is hurt; of these as ever, but first where most is left. */
@@ -95,25 +82,24 @@ static bool better(const struct offer *a, const struct offer *b)
 static struct offer offer_of(const struct spread *s, uint32_t group)
 {
 	const struct zns_group_state *g = &s->groups[group];
-	double rest = poorest_after(s, group);
+	double rest = spread_poorest(s, group);
 
 	return (struct offer){ .reservations = g->nr_reservations, .leased = g->nr_leases > 0,
 			       .taken = g->nr_reservations || g->nr_leases, .rest = rest,
 			       .content = zns_min(rest, CONTENT) };
 }
 
-static void join(struct spread *s, uint32_t group)
+void spread_join(struct spread *s, uint32_t group)
 {
 	double loss = s->users[group] ? 1.0 / s->users[group] - 1.0 / (s->users[group] + 1) : 0;
 
 	for (uint32_t i = 0; i < s->nr_sharers; i++)
-		if (has_group(&s->sharers[i], group))
+		if (spread_has_group(&s->sharers[i], group))
 			s->party[i].rate -= loss;
 	s->users[group]++;
 }
 
-/* Who is there, and what each has and should have; returns the newcomer's fair share, in zones' worth. */
-static double take_stock(struct spread *s, uint32_t nr, const uint32_t *order, uint32_t found, double want,
+double spread_take_stock(struct spread *s, uint32_t nr, const uint32_t *order, uint32_t found, double want,
 			 double ceiling)
 {
 	cleanup_free double *wants = calloc(s->nr_sharers + 1, sizeof(*wants));
@@ -130,12 +116,14 @@ static double take_stock(struct spread *s, uint32_t nr, const uint32_t *order, u
 			s->users[s->sharers[i].groups[k]]++;
 			there[s->sharers[i].groups[k]] = true;
 		}
-		wants[i] = zns_min(s->sharers[i].want, (double)s->sharers[i].nr_groups);
+		wants[i] = s->sharers[i].want;
+		if (!s->sharers[i].grows)
+			wants[i] = zns_min(wants[i], (double)s->sharers[i].nr_groups);
 	}
 	for (i = 0; i < nr; i++)
 		capacity += there[i];
 	wants[s->nr_sharers] = want;
-	fair = zns_alloc_fair(wants, s->nr_sharers + 1,
+	fair = zns_alloc_fair(wants, s->nr_sharers + (want > 0),
 			      ceiling > 0 ? zns_min(ceiling, (double)capacity) : (double)capacity);
 	for (i = 0; i < s->nr_sharers; i++) {
 		s->party[i].fair = zns_min(wants[i], fair);
@@ -158,7 +146,7 @@ uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr, con
 	most = zns_min(most, found);
 	if (!party || !users)
 		return zns_min(least, most);
-	fair = take_stock(&s, nr, order, found, want, ceiling);
+	fair = spread_take_stock(&s, nr, order, found, want, ceiling);
 	for (n = 0; n < most; n++) {
 		uint32_t best = n, group;
 		struct offer o = offer_of(&s, order[n]);
@@ -184,7 +172,7 @@ uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr, con
 			break;
 		memmove(&order[n + 1], &order[n], (best - n) * sizeof(*order));
 		order[n] = group;
-		join(&s, group);
+		spread_join(&s, group);
 		now += 1.0 / users[group];
 		later += 1.0 / (1 + groups[group].nr_reservations);
 	}

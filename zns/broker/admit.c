@@ -225,6 +225,8 @@ static void of_tenant(struct lease *l, const struct zns_tenant *t)
 	free(l->tenant);
 	l->tenant = *t->who ? znsd_strdup(t->who) : NULL;
 	l->max_rate_mibps = t->max_qos_mibps;
+	l->max_groups = t->max_groups;
+	l->total_groups = t->total_groups;
 }
 
 static void grant(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, const struct ask *a, const struct choice *ch,
@@ -241,6 +243,8 @@ static void grant(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, con
 	l->packed = ch->packed;
 	l->qos_mibps = a->qos;
 	l->min_room = a->min_room;
+	l->most = a->most;
+	l->waits_ns = zns_mono_ns();	/* until it tells */
 	of_tenant(l, &a->tenant);
 	set_parent(d, l, q);
 	take_groups(d, l, a, ch);

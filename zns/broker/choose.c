@@ -149,9 +149,9 @@ static int choose_strict(struct znsd *d, const struct ask *a, struct choice *ch,
 	return 0;
 }
 
-/* The dumps that run where others may come in. Their groups are the leases'; the caller frees the list alone. */
-static struct zns_sharer *sharers_of(const struct znsd *d, uint32_t *nr)
+struct zns_sharer *sharers_of(const struct znsd *d, const struct lease *self, uint32_t *nr, uint32_t *at)
 {
+	uint64_t now = zns_mono_ns();
 	struct zns_sharer *s;
 	const struct lease *l;
 
@@ -160,10 +160,21 @@ static struct zns_sharer *sharers_of(const struct znsd *d, uint32_t *nr)
 		*nr += l->dump;
 	s = znsd_alloc((*nr + 1) * sizeof(*s));
 	*nr = 0;
-	for (l = d->leases; l; l = l->next)
-		if (l->dump && !l->promised)
-			s[(*nr)++] = (struct zns_sharer){ .groups = l->groups, .nr_groups = l->nr_groups,
-				.want = zns_max(1.0, (double)l->qos_mibps / d->zone_mibps) };
+	for (l = d->leases; l; l = l->next) {
+		double want = (double)l->qos_mibps / d->zone_mibps;
+
+		if (!l->dump || l->promised)
+			continue;
+		if (l == self)
+			*at = *nr;
+		/* No more than it may ever have: a small dump, or one with a ceiling, lacks nothing. */
+		want = zns_min(want, (double)zns_max(l->nr_groups, l->most));
+		if (l->max_groups)
+			want = zns_min(want, (double)l->max_groups);
+		s[(*nr)++] = (struct zns_sharer){ .groups = l->groups, .nr_groups = l->nr_groups, .grows = l->grows,
+			.waits = l->waits_ns && now - l->waits_ns < ZNSD_WAITS_NS,
+			.want = zns_max(1.0, want) };
+	}
 	return s;
 }
 
@@ -171,8 +182,8 @@ static struct zns_sharer *sharers_of(const struct znsd *d, uint32_t *nr)
 static uint32_t spread(struct znsd *d, const struct ask *a, struct choice *ch, uint32_t found, uint32_t most)
 {
 	const ZnsPb__Reservation *own = own_reservation(d, a);
-	uint32_t nr, first = 0;
-	cleanup_free struct zns_sharer *s = sharers_of(d, &nr);
+	uint32_t nr, none, first = 0;
+	cleanup_free struct zns_sharer *s = sharers_of(d, NULL, &nr, &none);
 	double want = zns_max(1.0, zns_min((double)a->qos / d->zone_mibps, (double)a->needed));
 
 	while (first < found && reserved_by(own, ch->order[first]))

@@ -335,6 +335,17 @@ int handle_zone_get(struct znsd *d, struct conn *c, const ZnsPb__ZoneGet *q, str
 	return 0;
 }
 
+uint32_t zone_gain(struct znsd *d, struct lease *l, uint32_t group)
+{
+	const ZnsPb__ZoneGet q = ZNS_PB__ZONE_GET__INIT;
+	const struct search s = { .d = d, .l = l, .q = &q };
+	uint32_t zone = bad_in(d, l, group) || writes_in(d, l, group) ? ZNSD_NONE : find_in_group(d, &s, group);
+
+	if (zone != ZNSD_NONE)
+		lease_zone_add(d, l, zone, d->zones[zone].z.wp);
+	return zone;
+}
+
 static bool has_use(const ZnsPb__Checkpoint *k, const ZnsPb__ZoneUse *u)
 {
 	size_t i;

@@ -124,7 +124,9 @@ void reservation_renew(struct znsd *d, const char *container)
 	ZnsPb__Reservation r = ZNS_PB__RESERVATION__INIT;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct lease *l;
+	cleanup_free uint32_t *groups = NULL;
 	cleanup_free char *name = NULL;
+	uint32_t pages;
 
 	for (l = d->leases; l; l = l->next)
 		if (l->dump && !l->dynamic && !l->background && !strcmp(l->container, container))
@@ -133,8 +135,12 @@ void reservation_renew(struct znsd *d, const char *container)
 		return;
 	name = znsd_strdup(container);
 	r.container = name;
-	r.groups = l->groups;
-	r.n_groups = l->nr_groups;
+	pages = l->nr_groups - l->nr_meta - l->nr_gained;
+	groups = znsd_alloc((pages + l->nr_meta) * sizeof(*groups));
+	memcpy(groups, l->groups, pages * sizeof(*groups));
+	memcpy(groups + pages, l->groups + l->nr_groups - l->nr_meta, l->nr_meta * sizeof(*groups));
+	r.groups = groups;
+	r.n_groups = pages + l->nr_meta;
 	r.has_created_ns = r.has_qos_mibps = 1;
 	r.created_ns = zns_now_ns();
 	r.qos_mibps = l->qos_mibps;

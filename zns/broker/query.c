@@ -44,6 +44,8 @@ static void status_detail(ZnsPb__Status *s, const struct lease *l, struct reply 
 
 	zns_pb__lease_detail__init(x);
 	x->width = l->width;
+	x->has_gained_groups = l->dump;
+	x->gained_groups = l->nr_gained;
 	x->promised = l->promised;
 	x->packed = l->packed;
 	x->shared_groups = l->nr_shared;

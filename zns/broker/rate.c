@@ -127,6 +127,7 @@ int handle_progress(struct znsd *d, struct conn *c, const ZnsPb__Progress *q, st
 	l->total = q->total;
 	rep->r.has_rate_mibps = 1;
 	rep->r.rate_mibps = rate_limit(d, l);
+	gain_answer(d, l, q, rep);
 	if (q->has_done && q->done && !l->dump)
 		rep->r.restore = restore_remember(d, l, q);
 	return 0;

@@ -27,6 +27,7 @@
 #define ZNSD_WAIT_S 60
 #define ZNSD_SMALL_UNITS 16		/* a dump with fewer units for each of its zones gets fewer zones */
 #define ZNSD_NONE UINT32_MAX
+#define ZNSD_WAITS_NS 200000000ull	/* so long it counts as waiting for its zones after it said so */
 #define ZNSD_RATE_NS 500000000ull	/* over which "now" is rated, at least */
 
 struct conn;
@@ -96,6 +97,11 @@ struct lease {
 	uint32_t *shared, nr_shared;	/* groups that others had or got meanwhile */
 	uint32_t claimed;	/* a pack zone that is its own already, until the writer asks; ZNSD_NONE */
 	char *tenant;		/* the rule that applies, or NULL */
+	uint32_t max_groups, total_groups;	/* of that rule; 0: any number */
+	uint32_t most;		/* zones that a dump of its size has use for */
+	bool grows;		/* its writer takes more groups while it works */
+	uint64_t waits_ns;	/* when it said last that its zones are what it waits for; 0: never */
+	uint32_t nr_gained;	/* groups that it got so, before those for metadata images: not of its reservation */
 	bool encrypted;		/* its checkpoint will be, with the key of this fingerprint */
 	uint8_t key_id[8];
 	uint32_t min_room;	/* bytes: less is of no use to the writer */
@@ -296,6 +302,8 @@ const char *groups_holders(const struct znsd *d, const char *container, char *bu
 int choose(struct znsd *d, const struct ask *a, struct choice *ch, struct zns_err *err);
 void choose_hold(struct znsd *d, const struct ask *a);	/* d->held: what a waiter is to get */
 bool reserved_by(const ZnsPb__Reservation *r, uint32_t group);
+/* The dumps that run where others may come in; *@self: which of them @l is. To be freed; their groups are the leases'. */
+struct zns_sharer *sharers_of(const struct znsd *d, const struct lease *l, uint32_t *nr, uint32_t *self);
 /* What it keeps for its dumps: not with dynamic allocation, and not what its name has for normal I/O. */
 const ZnsPb__Reservation *own_reservation(const struct znsd *d, const struct ask *a);
 
@@ -312,6 +320,8 @@ void waiter_drop(struct znsd *d, struct conn *c);
 /* dump.c */
 uint32_t find_empty_zone(struct znsd *d, struct zn_group *g, const uint32_t *not_zones, size_t nr_not);
 int handle_zone_get(struct znsd *d, struct conn *c, const ZnsPb__ZoneGet *q, struct reply *rep);
+/* A zone of @group and of no other one, now the lease's; the limits allow it. ZNSD_NONE: none. */
+uint32_t zone_gain(struct znsd *d, struct lease *l, uint32_t group);
 int handle_commit(struct znsd *d, struct conn *c, ZnsPb__Checkpoint *ckpt, struct reply *rep);
 int handle_abort(struct znsd *d, struct conn *c, struct reply *rep);
 
@@ -337,6 +347,9 @@ int rate_check_cap(const ZnsPb__DumpBegin *q, struct zns_err *err);
 int rate_admit(const struct znsd *d, uint32_t qos_mibps, uint32_t *promise, char *why, size_t len);
 uint32_t rate_limit(const struct znsd *d, const struct lease *l);	/* MiB/s in force for it; 0: none */
 int handle_progress(struct znsd *d, struct conn *c, const ZnsPb__Progress *q, struct reply *rep);
+
+/* gain.c: groups for a dump that runs and shares, in the answer to its progress */
+void gain_answer(struct znsd *d, struct lease *l, const ZnsPb__Progress *q, struct reply *rep);
 
 /* ceiling.c: a device that as a whole writes less than its groups could */
 uint32_t ceiling_left(const struct znsd *d);	/* MiB/s not promised yet; UINT32_MAX: no ceiling */

@@ -30,6 +30,7 @@ static void json_detail(const ZnsPb__Status *s, size_t i, struct json_object *o)
 	json_object_object_add(o, "promised", dump ? json_object_new_boolean(x->promised) : NULL);
 	json_object_object_add(o, "packed", dump ? json_object_new_boolean(x->packed) : NULL);
 	json_object_object_add(o, "shared_groups", dump ? json_object_new_int64(x->shared_groups) : NULL);
+	json_object_object_add(o, "gained_groups", dump ? json_object_new_int64(x->gained_groups) : NULL);
 	json_object_object_add(o, "tenant", dump && x->tenant ? json_object_new_string(x->tenant) : NULL);
 }
 

@@ -133,6 +133,7 @@ static int start_writer(struct dump *d, const ZnsPb__DumpGrant *g, struct zns_er
 	d->packed = g->packed;
 	helper_set_rate(d->h, g->rate_mibps);
 	d->shared_groups = g->shared_groups;
+	p.zone_mibps = g->zone_write_mibps;
 	p.nr_groups = (uint32_t)g->n_groups;
 	if (!d->unit_asked)
 		p.unit = zns_writer_unit(&d->h->dev->geo, p.nr_groups);
@@ -161,10 +162,32 @@ static void work_done(void *arg, struct work *out)
 	out->data_us = st.last_complete_ns > st.first_submit_ns ? (st.last_complete_ns - st.first_submit_ns) / 1000 : 0;
 }
 
+static uint32_t wants(void *arg, bool *waits)
+{
+	return zns_writer_wants(((struct dump *)arg)->w, waits);
+}
+
+/* A zone that is gained and cannot be used stays as it is: the lease's, until the dump ends. */
+static void told(void *arg, const ZnsPb__Response *r)
+{
+	struct dump *d = arg;
+
+	zns_writer_crowded(d->w, r->crowded);
+	for (size_t i = 0; i < r->n_writers; i++)
+		zns_writer_told(d->w, r->writers[i]->group, r->writers[i]->weight);
+	for (size_t i = 0; i < r->n_more_zones; i++) {
+		const ZnsPb__ZoneGrant *g = r->more_zones[i];
+		const struct zns_zone_slot slot = { .zone = g->zone, .group = g->group, .start = g->start,
+						    .capacity = g->capacity };
+
+		zns_writer_gain(d->w, &slot, g->writers, NULL);
+	}
+}
+
 static int show_progress(struct dump *d, struct packet *p, const struct zw_begin *b, struct zns_err *err)
 {
 	struct progress_params pp = { .op = "dump", .container = d->container, .qos_mibps = d->qos_mibps,
-				      .total = d->expected, .guess = true, .get = work_done, .arg = d };
+				      .total = d->expected, .guess = true, .get = work_done, .wants = wants, .told = told, .arg = d };
 
 	memcpy(pp.checkpoint, d->id, ZNS_UUID_LEN);
 	packet_progress(p, b, &pp.tty, &pp.json);

@@ -11,7 +11,7 @@
 #include "progress.h"
 
 #define TICK_NS 100000000u	/* how late a changed rate may be */
-#define SHOW_TICKS 5		/* a line each half second */
+#define SHOW_NS 500000000u	/* between two lines */
 #define SILENT_NS 1000000000u	/* nothing on a terminal for what is over at once */
 #define CLEAR "\r\033[K"
 #define LAST_LINE_MS 1000	/* for a reader of the last JSON line to make room */
@@ -167,8 +167,8 @@ static void put_json(const struct progress *g, struct json_object *j, int wait_m
 	json_object_put(j);
 }
 
-/* false: nobody there any more. */
-static bool tell_broker(struct progress *g, const struct work *w)
+/* false: nobody there any more. *again_ns: when to tell next. */
+static bool tell_broker(struct progress *g, const struct work *w, uint64_t *again_ns)
 {
 	ZnsPb__Progress pr = ZNS_PB__PROGRESS__INIT;
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
@@ -179,10 +179,21 @@ static bool tell_broker(struct progress *g, const struct work *w)
 	pr.total = g->total;
 	pr.page_bytes = w->page_bytes;
 	pr.data_us = w->data_us;
+	if (g->p.wants) {
+		bool waits;
+
+		pr.has_more_zones = pr.has_waits = 1;
+		pr.more_zones = g->p.wants(g->p.arg, &waits);
+		pr.waits = waits;
+	}
 	req.progress = &pr;
 	if (helper_call(g->h, &req, &resp, NULL))
 		return false;
 	helper_set_rate(g->h, resp->rate_mibps);
+	if (g->p.told)
+		g->p.told(g->p.arg, resp);
+	if (resp->has_again_ms)
+		*again_ns = zns_min(*again_ns, zns_max(resp->again_ms, 1u) * UINT64_C(1000000));
 	zns_pb__response__free_unpacked(resp, NULL);
 	return true;
 }
@@ -192,20 +203,24 @@ static void *run(void *arg)
 	struct progress *g = arg;
 	bool broker = true;
 	struct work w;
-	uint64_t next = g->start_ns;
+	uint64_t next = g->start_ns, show = g->start_ns;
 
-	for (uint32_t tick = 0;; tick++) {
+	for (bool first = true;; first = false) {
+		uint64_t again = TICK_NS;
 		struct timespec ts;
-		bool stop;
+		bool stop, due;
 
 		sample(g, &w);
 		if (broker)	/* gone: the dump notices by itself, a restore reads on at the last rate */
-			broker = tell_broker(g, &w);
-		if (g->p.json >= 0 && tick % SHOW_TICKS == 0)
-			put_json(g, line_of(g, tick ? "progress" : "begin", &w), 0);
-		if (g->p.tty >= 0 && tick % SHOW_TICKS == 0 && zns_mono_ns() - g->start_ns >= SILENT_NS)
+			broker = tell_broker(g, &w, &again);
+		due = first || next >= show + SHOW_NS;
+		if (due)
+			show = next;
+		if (g->p.json >= 0 && due)
+			put_json(g, line_of(g, first ? "begin" : "progress", &w), 0);
+		if (g->p.tty >= 0 && due && zns_mono_ns() - g->start_ns >= SILENT_NS)
 			show_line(g, &w);
-		next = zns_max(next + TICK_NS, zns_mono_ns());
+		next = zns_max(next + again, zns_mono_ns());
 		ts = (struct timespec){ .tv_sec = (time_t)(next / 1000000000u), .tv_nsec = (long)(next % 1000000000u) };
 		pthread_mutex_lock(&g->lock);
 		while (!g->stop && !pthread_cond_clockwait(&g->wake, &g->lock, CLOCK_MONOTONIC, &ts))

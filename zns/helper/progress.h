@@ -28,6 +28,8 @@ struct progress_params {
 	bool guess;		/* total is about that */
 	int tty, json;		/* descriptors, taken over; -1: none */
 	void (*get)(void *arg, struct work *out);
+	uint32_t (*wants)(void *arg, bool *waits);	/* see zns_writer_wants; NULL: none ever */
+	void (*told)(void *arg, const ZnsPb__Response *r);	/* who else writes, and zones that it gained */
 	void *arg;
 };
 

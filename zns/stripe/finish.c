@@ -10,6 +10,7 @@ static int wait_idle(struct zns_writer *w, struct zns_err *err)
 	int ret;
 
 	pthread_mutex_lock(&w->lock);
+	w->ending = true;
 	for (struct zns_wimage *i = w->images; i && !w->err.code; i = i->next) {
 		if (!i->sealed) {
 			struct zns_err e;

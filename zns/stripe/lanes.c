@@ -75,7 +75,7 @@ static int ask(struct zns_writer *w, uint32_t group, struct zns_zone_slot *out, 
 	return ret;
 }
 
-static int check_slot(const struct zns_writer *w, const struct zns_zone_slot *s, struct zns_err *err)
+int writer_check_slot(const struct zns_writer *w, const struct zns_zone_slot *s, struct zns_err *err)
 {
 	if (s->zone >= w->dev->geo.nr_zones || s->start > s->capacity || s->capacity > w->dev->geo.zone_size ||
 	    s->start % w->block || s->capacity % w->block)
@@ -84,43 +84,51 @@ static int check_slot(const struct zns_writer *w, const struct zns_zone_slot *s,
 	return 0;
 }
 
-static struct wzone *get_zone(struct zns_writer *w, uint32_t group, bool *busy)
+struct wzone *writer_add_zone(struct zns_writer *w, const struct zns_zone_slot *slot)
 {
-	struct zns_err err = ZNS_ERR_INIT;
 	struct wzone *wz = calloc(1, sizeof(*wz));
-	int ret;
 
-	if (!wz) {
-		zns_fail(&err, -ENOMEM, "no memory for a zone");
-		writer_set_error(w, &err);
+	if (!wz)
 		return NULL;
-	}
-	ret = ask(w, group, &wz->slot, &err);
-	if (!ret)
-		ret = check_slot(w, &wz->slot, &err);
-	for (uint32_t i = 0; i < w->nr_bad && !ret; i++)
-		if (w->bad[i] == wz->slot.zone)
-			ret = zns_fail(&err, -EPROTO, "granted zone %u again, which failed in this dump", wz->slot.zone);
-	if (ret) {
-		free(wz);
-		if (busy && ret == -EBUSY) {
-			*busy = true;
-			return NULL;
-		}
-		if (!err.code)
-			zns_fail(&err, ret, "no zone of group %u was granted", group);
-		if (w->nr_bad)
-			zns_fail(&err, ret, "%s; %u zone%s failed before: %s", err.msg, w->nr_bad, w->nr_bad > 1 ? "s" : "",
-				 w->bad_err.msg);
-		writer_set_error(w, &err);
-		return NULL;
-	}
-	wz->pos = wz->written = wz->slot.start;
+	wz->slot = *slot;
+	wz->pos = wz->written = slot->start;
 	pthread_cond_init(&wz->turn, NULL);
 	wz->next = w->zones;
 	w->zones = wz;
 	w->nr_zones++;
 	return wz;
+}
+
+static struct wzone *get_zone(struct zns_writer *w, uint32_t group, bool *busy)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_zone_slot slot;
+	struct wzone *wz = NULL;
+	int ret = ask(w, group, &slot, &err);
+
+	if (!ret)
+		ret = writer_check_slot(w, &slot, &err);
+	for (uint32_t i = 0; i < w->nr_bad && !ret; i++)
+		if (w->bad[i] == slot.zone)
+			ret = zns_fail(&err, -EPROTO, "granted zone %u again, which failed in this dump", slot.zone);
+	if (!ret) {
+		wz = writer_add_zone(w, &slot);
+		if (!wz)
+			ret = zns_fail(&err, -ENOMEM, "no memory for a zone");
+	}
+	if (!ret)
+		return wz;
+	if (busy && ret == -EBUSY) {
+		*busy = true;
+		return NULL;
+	}
+	if (!err.code)
+		zns_fail(&err, ret, "no zone of group %u was granted", group);
+	if (w->nr_bad)
+		zns_fail(&err, ret, "%s; %u zone%s failed before: %s", err.msg, w->nr_bad, w->nr_bad > 1 ? "s" : "",
+			 w->bad_err.msg);
+	writer_set_error(w, &err);
+	return NULL;
 }
 
 void writer_retire(struct zns_writer *w, struct wzone *z)

@@ -28,7 +28,8 @@ static double lane_rate(const struct lane *l)	/* bytes per ns */
 	return l->ns_per_byte > 0 ? 1 / l->ns_per_byte : 0;
 }
 
-void weights_sample(struct lane *l, const struct wzone *z, uint64_t off, uint64_t len, uint64_t start_ns, uint64_t ns)
+void weights_sample(struct lane *l, const struct wzone *z, uint64_t off, uint64_t len, uint64_t start_ns, uint64_t ns,
+		    bool paced)
 {
 	bool in_row = start_ns <= l->end_ns + ns / 4;
 	uint64_t before = l->end_ns;
@@ -36,8 +37,11 @@ void weights_sample(struct lane *l, const struct wzone *z, uint64_t off, uint64_
 
 	l->end_ns = start_ns + ns;
 	l->row = (uint8_t)(l->row << 1 | in_row);
-	/* An idle zone takes the first units into its buffer at once: that says nothing. */
-	if (off < z->slot.start + 2 * len || (!in_row && !l->samples)) {
+	/*
+	 * An idle zone takes the first units into its buffer at once: that says nothing. Nor does a pace that others set: then
+	 * what is known stays, until the zone is again what the lane waits for.
+	 */
+	if (off < z->slot.start + 2 * len || (!in_row && (!l->samples || paced))) {
 		l->run = 0;
 		return;
 	}
@@ -65,35 +69,39 @@ void weights_sample(struct lane *l, const struct wzone *z, uint64_t off, uint64_
 }
 
 /* One write after the other: the zone is what it waits for. */
-static bool saturated(const struct lane *l)
+bool weights_saturated(const struct lane *l)
 {
 	return __builtin_popcount(l->row & 0xf) >= 3;
 }
 
 /*
  * Rates of all lanes. A lane that is not always busy may be faster than anybody can say: as fast as the fastest of
- * those that are. false: not known, or nobody waits for the zones.
+ * those that are; but where a pace is set it is not the others that hold it up, and it may be as fast as it was. false: not
+ * known, or nobody waits for the zones.
  */
 static bool rates(const struct zns_writer *w, double *rate, double *chance)
 {
-	double fastest = 0;
+	double fastest = 0, most;
 
 	*chance = 0;
 	for (uint32_t i = 0; i < w->nr_lanes; i++) {
 		const struct lane *l = &w->lane[i];
 
-		if (!l->samples || l->ns_per_byte <= 0)
+		if (l->ns_per_byte <= 0)
 			return false;
 		rate[i] = lane_rate(l);
-		if (saturated(l)) {
+		if (weights_saturated(l)) {
 			fastest = zns_max(fastest, rate[i]);
 			*chance = zns_max(*chance, l->deviation / l->ns_per_byte);
 		}
 	}
 	*chance *= SIGMAS / sqrt(WINDOW);
+	most = fastest;
+	if (w->bucket && zns_bucket_rate(w->bucket))
+		most = zns_max(most, (double)MIB(w->zone_mibps) / 1e9);
 	for (uint32_t i = 0; i < w->nr_lanes; i++)
-		if (!saturated(&w->lane[i]))
-			rate[i] = zns_min(rate[i], fastest);
+		if (!weights_saturated(&w->lane[i]))
+			rate[i] = zns_min(rate[i], most);
 	return fastest > 0;
 }
 
@@ -266,19 +274,23 @@ void weights_look(struct zns_writer *w, bool more)
 	struct job *list;
 	uint64_t first = 0;
 
-	if (w->err.code || w->placing || w->nr_unrepaired || w->nr_lanes < 2 || w->looked == w->written_units ||
+	if (w->err.code || w->placing || w->nr_unrepaired || w->nr_lanes < 2 || w->looked == w->written_units)
+		return;
+	if (!w->widened && !w->told &&
 	    w->written_units < w->changed + zns_max((uint64_t)APART * w->nr_lanes, w->written_units / CHANGES))
 		return;
 	w->looked = w->written_units;
 	if (!rates(w, rate, &chance))
 		return;
+	w->told = false;
 	nr = untouched(w, &first);
 	if (nr < 2 * w->nr_lanes)
 		nr = 0;
 	if (!more && !nr)
 		return;		/* there is nothing to deal out */
-	if (gain(w, rate, more ? (double)ahead * w->unit : 0) <= GAIN + chance)
+	if (!w->widened && gain(w, rate, more ? (double)ahead * w->unit : 0) <= GAIN + chance)
 		return;
+	w->widened = false;
 	writer_placing_begin(w);	/* at once */
 	list = take_back(w, nr, first);
 	w->seg_owner = w->seg_img = NULL;

@@ -13,6 +13,7 @@
 #include "writer.h"
 
 #define HUGE_PAGE MIB(2)
+#define SHORT KIB(128)		/* of a command where others wait behind it: no more than a die programs at once */
 
 struct job *job_new(struct zns_wimage *img)
 {
@@ -185,7 +186,10 @@ static int write_timed(struct zns_writer *w, uint32_t zone, uint64_t off, const 
 	size_t max = w->dev->geo.max_io_bytes ? w->dev->geo.max_io_bytes : len, n;
 	int ret = 0;
 
-	max = zns_max(zns_align_down(zns_min(max, zns_bucket_slice(w->bucket)), w->block), w->block);
+	max = zns_min(max, zns_bucket_slice(w->bucket));
+	if (w->crowded)
+		max = zns_min(max, (size_t)SHORT);
+	max = zns_max(zns_align_down(max, w->block), w->block);
 	for (size_t done = 0; done < len && !ret; done += n) {
 		uint64_t start;
 
@@ -250,7 +254,7 @@ static int write_unit(struct zns_writer *w, struct job *j, uint8_t *buf, struct 
 	}
 	if (!ret && j->lane) {
 		pthread_mutex_lock(&w->lock);
-		weights_sample(j->lane, j->wz, j->off, len, start, ns);
+		weights_sample(j->lane, j->wz, j->off, len, start, ns, w->bucket && zns_bucket_rate(w->bucket));
 		pthread_mutex_unlock(&w->lock);
 	}
 	return ret;
@@ -460,11 +464,9 @@ int writer_enqueue(struct zns_writer *w, struct job *j, uint64_t hint_units)
 
 int writer_start_workers(struct zns_writer *w, uint32_t nr, struct zns_err *err)
 {
-	w->thread = calloc(nr, sizeof(*w->thread));
-	if (!w->thread)
-		return zns_fail(err, -ENOMEM, "no memory for %u workers", nr);
-	w->nr_started = nr;
-	for (; w->nr_threads < nr; w->nr_threads++) {
+	w->nr_started = w->nr_threads + nr;
+	writer_set_depth(w);
+	for (; nr; nr--, w->nr_threads++) {
 		int ret = pthread_create(&w->thread[w->nr_threads], NULL, worker, w);
 
 		/* Some will do, only slower: a container's limit of tasks may be near. */

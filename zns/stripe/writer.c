@@ -18,14 +18,14 @@
 #define QUEUED_PER_WORKER 16
 
 /* Each zone has one write in flight; a few units more are being read and hashed, for whichever zone ends first. */
-static uint32_t wanted_workers(uint32_t width)
+uint32_t writer_wanted_workers(uint32_t width)
 {
 	return zns_max(4u, width + zns_max(2u, width / 4));
 }
 
 uint32_t zns_writer_unit(const struct zns_geometry *geo, uint32_t width)
 {
-	uint64_t fits = WORKER_BYTES / wanted_workers(width);
+	uint64_t fits = WORKER_BYTES / writer_wanted_workers(width);
 
 	return (uint32_t)zns_min((uint64_t)zns_stripe_unit(geo), zns_max(zns_align_down(fits, ZNS_STRIPE_UNIT_MIN),
 									ZNS_STRIPE_UNIT_MIN));
@@ -35,7 +35,15 @@ static uint32_t choose_workers(const struct zns_writer_params *p)
 {
 	if (p->workers)
 		return p->workers;
-	return zns_max(2u, zns_min(wanted_workers(p->nr_groups), (uint32_t)(WORKER_BYTES / p->unit)));
+	return zns_max(2u, zns_min(writer_wanted_workers(p->nr_groups), (uint32_t)(WORKER_BYTES / p->unit)));
+}
+
+/* But not so far ahead that small zones would be full of what is not written yet: each counts in the limits. */
+void writer_set_depth(struct zns_writer *w)
+{
+	w->max_queued = zns_max(4 * w->nr_started,
+				zns_min(QUEUED_PER_WORKER * w->nr_started,
+					(uint32_t)(w->dev->geo.zone_capacity / w->unit / 2 * w->nr_lanes)));
 }
 
 int zns_writer_new(const struct zns_writer_params *p, struct zns_writer **out, struct zns_err *err)
@@ -57,21 +65,21 @@ int zns_writer_new(const struct zns_writer_params *p, struct zns_writer **out, s
 	w->bucket = p->bucket;
 	w->crypt = p->crypt;
 	w->unit = p->unit;
+	w->zone_mibps = p->zone_mibps;
 	w->block = p->dev->geo.block_size;
 	w->zone_get = p->zone_get;
 	w->arg = p->arg;
 	w->images_tail = &w->images;
 	w->queue_tail = &w->queue;
 	workers = choose_workers(p);
-	/* But not so far ahead that small zones would be full of what is not written yet: each counts in the limits. */
-	w->max_queued = zns_max(4 * workers, zns_min(QUEUED_PER_WORKER * workers,
-						     (uint32_t)(p->dev->geo.zone_capacity / p->unit / 2 * p->nr_groups)));
+	w->max_threads = zns_max(workers, p->workers ? 0 : (uint32_t)(WORKER_BYTES / p->unit));
 	w->max_data = zns_max(2u, (uint32_t)(DATA_BYTES / p->unit));
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->work, NULL);
 	pthread_cond_init(&w->idle, NULL);
-	w->lane = calloc(p->nr_groups + 1, sizeof(*w->lane));
-	ret = w->lane ? 0 : zns_fail(err, -ENOMEM, "no memory for the writer");
+	w->lane = calloc(ZNS_STRIPE_MAX_WIDTH + 1, sizeof(*w->lane));
+	w->thread = calloc(w->max_threads, sizeof(*w->thread));
+	ret = w->lane && w->thread ? 0 : zns_fail(err, -ENOMEM, "no memory for the writer");
 	for (uint32_t i = 0; i < p->nr_groups && !ret; i++) {
 		w->lane[i].group = p->groups[i];
 		w->lane[i].weight = p->weights[i];
@@ -80,7 +88,7 @@ int zns_writer_new(const struct zns_writer_params *p, struct zns_writer **out, s
 			ret = zns_fail(err, -EINVAL, "weight %u of group %u is out of range", p->weights[i], p->groups[i]);
 	}
 	if (!ret && p->metadata_group) {
-		w->meta_lane = &w->lane[p->nr_groups];
+		w->meta_lane = &w->lane[ZNS_STRIPE_MAX_WIDTH];
 		*w->meta_lane = (struct lane){ .group = *p->metadata_group, .weight = 1 };
 	}
 	if (!ret)

@@ -36,6 +36,7 @@ struct lane {
 	uint64_t run_ns, run_bytes;
 	double ns_per_byte, deviation, last;	/* last: sample */
 	uint64_t end_ns;	/* of the last write */
+	uint32_t writers;	/* of its group, as told; 0: not */
 	uint8_t row;		/* a bit for each of the last writes, newest lowest: it followed at once on the one before */
 };
 
@@ -95,6 +96,8 @@ struct zns_writer {
 	struct zns_bucket *bucket;
 	const struct zns_crypt *crypt;	/* NULL: plain */
 	uint32_t unit, block;
+	uint32_t zone_mibps;	/* of one zone alone; 0: not known */
+	_Atomic bool crowded;	/* short commands, see zns_writer_crowded */
 	int (*zone_get)(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *err);
 	void *arg;
 
@@ -104,9 +107,12 @@ struct zns_writer {
 	struct zns_err err;
 	bool stop;
 
-	struct lane *lane;
+	struct lane *lane;	/* room for as many as a stripe may have: units point at them */
 	uint32_t nr_lanes;
 	struct lane *meta_lane;	/* behind the others; NULL: whatever is no page goes with the pages */
+	bool widened;		/* lanes came that have no part of the work yet */
+	bool told;		/* of others that came to a lane's group, or left it */
+	bool ending;		/* no more units will come */
 	bool placing;		/* a placement may wait with the lock dropped: others wait for it */
 	struct wzone *zones;	/* every zone used, newest first */
 	struct wzone *retired;	/* those that left their lane, until znsd is told */
@@ -146,6 +152,7 @@ struct zns_writer {
 	uint32_t nr_data, max_data;	/* units with bytes of their own, queued or being written */
 	pthread_t *thread;
 	uint32_t nr_threads, nr_started;	/* started: as many as there should be, known before the first runs */
+	uint32_t max_threads;	/* as many as memory allows */
 	uint32_t nr_ahead;	/* units in workers' hands whose lane has an older one there */
 	struct zns_writer_stats stats;
 };
@@ -162,13 +169,20 @@ void writer_placing_end(struct zns_writer *w);
  */
 struct wzone *writer_new_zone(struct zns_writer *w, uint32_t group, uint64_t need, bool *busy);
 void writer_retire(struct zns_writer *w, struct wzone *z);
+int writer_check_slot(const struct zns_writer *w, const struct zns_zone_slot *s, struct zns_err *err);
+struct wzone *writer_add_zone(struct zns_writer *w, const struct zns_zone_slot *slot);	/* NULL: no memory */
 ZnsPb__Segment *writer_add_segment(struct zns_wimage *i, uint64_t off, uint32_t nr_extents);
 void writer_cut_segments(struct zns_wimage *i, uint64_t size);	/* nothing from @size on has a place */
 
-/* weights.c; lock held. One write of a lane's unit: how long it took, without what the bucket made it wait. */
-void weights_sample(struct lane *l, const struct wzone *z, uint64_t off, uint64_t len, uint64_t start_ns, uint64_t ns);
+/*
+ * weights.c; lock held. One write of a lane's unit: how long it took, without what the bucket made it wait; @paced: the
+ * bucket has a rate.
+ */
+void weights_sample(struct lane *l, const struct wzone *z, uint64_t off, uint64_t len, uint64_t start_ns, uint64_t ns,
+		    bool paced);
 /* Change them if it is time to; @more: units are waiting for places, else only what has one is dealt out anew. */
 void weights_look(struct zns_writer *w, bool more);	/* may drop the lock */
+bool weights_saturated(const struct lane *l);	/* one write after the other: the zone is what it waits for */
 
 /* repair.c; all with the lock held, which may be dropped */
 bool writer_zone_fault(int code);	/* an error of a write that another zone may not give */
@@ -202,7 +216,9 @@ int writer_flush_pack(struct zns_writer *w);
 /* workers.c */
 /* In pieces that device and bucket like; every piece pays. The zone's turn must have come. No lock held. */
 int writer_write(struct zns_writer *w, uint32_t zone, uint64_t off, const uint8_t *buf, size_t len, struct zns_err *err);
-int writer_start_workers(struct zns_writer *w, uint32_t nr, struct zns_err *err);
+int writer_start_workers(struct zns_writer *w, uint32_t nr, struct zns_err *err);	/* so many more */
+uint32_t writer_wanted_workers(uint32_t width);
+void writer_set_depth(struct zns_writer *w);	/* how many units are queued at most, by lanes and workers */
 void writer_stop_workers(struct zns_writer *w);
 /* Until something changed; repairs zones and looks at the weights (@more: as weights_look). Lock held, dropped meanwhile. */
 void writer_wait(struct zns_writer *w, bool more);

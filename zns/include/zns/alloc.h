@@ -36,6 +36,8 @@ struct zns_sharer {
 	const uint32_t *groups;		/* indices; borrowed */
 	uint32_t nr_groups;
 	double want;			/* what it asked for, in zones' worth */
+	bool grows;			/* it can gain groups; else it never gets more than those it has */
+	bool waits;			/* its groups are what it waits for, not its tasks' memory or a processor */
 };
 
 /*
@@ -54,6 +56,17 @@ double zns_alloc_fair(const double *wants, uint32_t nr, double capacity);
 uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr, const struct zns_sharer *sharers,
 			  uint32_t nr_sharers, double want, uint32_t least, uint32_t most, uint32_t first,
 			  double ceiling, uint32_t *order, uint32_t found);
+
+/*
+ * @sharers[@self] runs, and may have less than its max-min fair share since others came, or could have more since others
+ * ended: puts those groups to the front of @order (@found that it does not have, from zns_alloc_pick) that it should write
+ * in addition, and returns how many, at most @most; 0: it has its share. Groups that nobody writes come first, others only
+ * as long as none of their writers gets poorer by it than @self is then. Where a restore reads it gains nothing.
+ * *@limit: while others have less than their share, it is to go no faster than this, in zones' worth; 0: no limit.
+ */
+uint32_t zns_alloc_gain(const struct zns_group_state *groups, uint32_t nr, const struct zns_sharer *sharers,
+			uint32_t nr_sharers, uint32_t self, uint32_t most, double ceiling, uint32_t *order, uint32_t found,
+			double *limit);
 
 enum zns_apart {
 	ZNS_APART_NONE,		/* there is only one group */

@@ -49,6 +49,7 @@ struct zns_writer_params {
 	uint32_t unit;		/* stripe unit, bytes, a multiple of the block size */
 	uint32_t workers;	/* threads; 0 = chosen by width and unit */
 	uint32_t nr_groups;	/* the stripe's width */
+	uint32_t zone_mibps;	/* about what one zone takes alone; 0: not known */
 	const uint32_t *groups;	/* copied */
 	const uint32_t *weights;
 	const uint32_t *metadata_group;	/* if not NULL: images that are not pages, and the manifest, go there only */
@@ -69,6 +70,7 @@ struct zns_writer_stats {
 	uint64_t last_complete_ns;
 	uint32_t nr_zones;		/* used so far */
 	uint32_t nr_reweighed;		/* times that lanes got other weights */
+	uint32_t nr_gained;		/* lanes that came while it was writing */
 	uint32_t nr_bad;		/* of them failed */
 	char bad[160];			/* which, and why, for people; "" if none */
 };
@@ -131,6 +133,28 @@ int zns_writer_durable(struct zns_writer *w, const ZnsPb__Checkpoint *c, struct 
 int zns_writer_error(struct zns_writer *w, struct zns_err *err);	/* 0, or the first error */
 /* Make it fail from outside: a broker gone, an abort. Workers stop at the next unit. */
 void zns_writer_cancel(struct zns_writer *w, int code, const char *why);
+
+/*
+ * A stripe may become wider while it is written. wants: so many more zones it could write at once; 0: little is left, or
+ * its buffers would not do; *@waits: whether its zones are what it waits for. gain: one more, in a group that it has none of, with
+ * @writers that write there, itself included; all that is not in work yet is dealt out anew. Zones that are gained and not used stay as
+ * they were. An error leaves the writer as it was. Any thread, any time.
+ */
+uint32_t zns_writer_wants(struct zns_writer *w, bool *waits);
+int zns_writer_gain(struct zns_writer *w, const struct zns_zone_slot *slot, uint32_t writers, struct zns_err *err);
+
+/*
+ * Others write to the same dies, or records of commits must get there: write in short commands, so that nobody waits long
+ * behind one. Any thread, any time.
+ */
+void zns_writer_crowded(struct zns_writer *w, bool crowded);
+
+/*
+ * So many write to zones of @group now, this one included: at once it is taken to have its part of what a zone takes
+ * (zns_writer_params.zone_mibps), until its own writes say more. Any thread, any time.
+ */
+void zns_writer_told(struct zns_writer *w, uint32_t group, uint32_t writers);
+
 void zns_writer_stats(struct zns_writer *w, struct zns_writer_stats *out);
 void zns_writer_free(struct zns_writer *w);	/* joins the workers; NULL is fine */
 

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Sharing, while it lasts: dumps come and go, and what suited all at an admission does not any more. Who has less than
+ * its max-min fair share gains groups; and as long as somebody does, nobody else is to have more than its own: it is
+ * told to go no faster, and what it leaves of each of its groups the others there have.
+ */
+#include <string.h>
+#include "alloc_priv.h"
+#include "zns/util.h"
+
+#define LESS 0.97	/* of its fair share: who has less gains groups … */
+#define SPARED 0.98	/* … of those who keep this much, or more than it has itself */
+#define LIMIT 1.02	/* of its fair share: who could have more is held to this while others have less */
+#define WORTH 0.02	/* zones' worth: for less no group is gained */
+#define ROUNDS 6
+
+/* What one of a group's writers would take of it, and gets; dumps in the order of the list. */
+struct part {
+	uint32_t who;
+	double would, gets;
+};
+
+/* Everybody gets an equal part of the group, but no more than it would take. */
+static void fill(struct part *p, uint32_t nr)
+{
+	double left = 1;
+	uint32_t n = nr;
+	bool again = true;
+
+	for (uint32_t i = 0; i < nr; i++)
+		p[i].gets = -1;
+	while (again && n) {
+		double level = left / n;
+
+		again = false;
+		for (uint32_t i = 0; i < nr; i++) {
+			if (p[i].gets >= 0 || p[i].would > level)
+				continue;
+			p[i].gets = p[i].would;
+			left -= p[i].would;
+			n--;
+			again = true;
+		}
+	}
+	for (uint32_t i = 0; i < nr; i++)
+		if (p[i].gets < 0)
+			p[i].gets = left / n;
+}
+
+/* What each has if it goes no faster than @limit (0: none); a limited dump takes less of all of its groups alike. */
+static int shares(const struct spread *s, uint32_t nr, const double *limit, double *rate)
+{
+	cleanup_free uint32_t *first = calloc(nr + 2, sizeof(*first));
+	cleanup_free struct part *part = NULL;
+	uint32_t sum = 0, g, i, k;
+
+	for (i = 0; i < s->nr_sharers; i++)
+		sum += s->sharers[i].nr_groups;
+	part = calloc(sum + 1, sizeof(*part));
+	if (!first || !part)
+		return -1;
+	/* By group: first[g + 1] counts up to where its parts end. */
+	for (i = 0; i < s->nr_sharers; i++)
+		for (k = 0; k < s->sharers[i].nr_groups; k++)
+			first[s->sharers[i].groups[k] + 2]++;
+	for (g = 0; g < nr; g++)
+		first[g + 2] += first[g + 1];
+	for (i = 0; i < s->nr_sharers; i++)
+		for (k = 0; k < s->sharers[i].nr_groups; k++)
+			part[first[s->sharers[i].groups[k] + 1]++] = (struct part){ .who = i, .would = 2 };
+	for (int round = 0; round < ROUNDS; round++) {
+		for (g = 0; g < nr; g++)
+			fill(part + first[g], first[g + 1] - first[g]);
+		memset(rate, 0, s->nr_sharers * sizeof(*rate));
+		for (i = 0; i < sum; i++)
+			rate[part[i].who] += part[i].gets;
+		for (i = 0; i < sum; i++) {
+			double most = limit[part[i].who], has = rate[part[i].who];
+
+			if (most > 0 && has > 0 && (has > most || part[i].would <= 1))
+				part[i].would = zns_min(zns_max(part[i].gets, 0.001) * most / has, 2.0);
+		}
+	}
+	for (i = 0; i < s->nr_sharers; i++)
+		if (limit[i] > 0)
+			rate[i] = zns_min(rate[i], limit[i]);
+	return 0;
+}
+
+/* Of the groups in question that by which others lose least: one that nobody writes, or the first of equals. */
+static uint32_t best_gain(const struct spread *s, const uint32_t *order, uint32_t first, uint32_t found, const bool *tried)
+{
+	uint32_t best = found;
+	double most = 0;
+
+	for (uint32_t i = first; i < found; i++) {
+		double rest = spread_poorest(s, order[i]);
+
+		/* A restore reads there, or somebody writes who is no sharer. */
+		if (tried[order[i]] || s->groups[order[i]].nr_leases > s->users[order[i]] ||
+		    (best < found && rest <= most + 1e-9))
+			continue;
+		most = rest;
+		best = i;
+	}
+	return best;
+}
+
+/* Nobody becomes poorer by it than who gains is then: so it comes to an end, whoever asks in turn. */
+static bool suits(const struct spread *s, uint32_t self, const double *now, const double *then)
+{
+	double level = zns_min(SPARED, then[self] / s->party[self].fair);
+
+	if (then[self] < now[self] + WORTH)
+		return false;
+	for (uint32_t i = 0; i < s->nr_sharers; i++)
+		if (i != self && then[i] < now[i] - 1e-6 && then[i] < level * s->party[i].fair)
+			return false;
+	return true;
+}
+
+/* Does somebody whom the groups keep waiting have less than its share, if nobody is held back? */
+static bool somebody_lacks(const struct spread *s)
+{
+	for (uint32_t i = 0; i < s->nr_sharers; i++)
+		if (s->sharers[i].waits && s->party[i].rate < LESS * s->party[i].fair)
+			return true;
+	return false;
+}
+
+uint32_t zns_alloc_gain(const struct zns_group_state *groups, uint32_t nr, const struct zns_sharer *sharers,
+			uint32_t nr_sharers, uint32_t self, uint32_t most, double ceiling, uint32_t *order, uint32_t found,
+			double *limit)
+{
+	cleanup_free struct zns_sharer *list = calloc(nr_sharers + 1, sizeof(*list));
+	cleanup_free struct party *party = calloc(nr_sharers + 1, sizeof(*party));
+	cleanup_free double *v = calloc(3 * ((size_t)nr_sharers + 1), sizeof(*v));
+	double *limits = v, *now = v + nr_sharers, *then = v + 2 * (size_t)nr_sharers;
+	cleanup_free uint32_t *users = calloc(nr ? nr : 1, sizeof(*users));
+	cleanup_free bool *tried = calloc(nr ? nr : 1, sizeof(*tried));
+	cleanup_free uint32_t *mine = NULL;
+	struct spread s = { groups, list, nr_sharers, party, users };
+	uint32_t n = 0, i;
+
+	*limit = 0;
+	if (self >= nr_sharers || !list || !party || !v || !users || !tried)
+		return 0;
+	memcpy(list, sharers, nr_sharers * sizeof(*list));
+	most = zns_min(most, found);
+	mine = calloc(list[self].nr_groups + most + 1, sizeof(*mine));
+	if (!mine)
+		return 0;
+	memcpy(mine, list[self].groups, list[self].nr_groups * sizeof(*mine));
+	list[self].groups = mine;
+	spread_take_stock(&s, nr, order, found, 0, ceiling);
+	if (somebody_lacks(&s))
+		for (i = 0; i < nr_sharers; i++)
+			limits[i] = list[i].grows ? LIMIT * party[i].fair : 0;
+	if (shares(&s, nr, limits, now))
+		return 0;
+	while (list[self].waits && n < most && now[self] < LESS * party[self].fair) {
+		uint32_t best = best_gain(&s, order, n, found, tried), group;
+
+		if (best == found)
+			break;
+		group = order[best];
+		tried[group] = true;
+		mine[list[self].nr_groups++] = group;
+		if (shares(&s, nr, limits, then))
+			break;
+		if (!suits(&s, self, now, then)) {
+			list[self].nr_groups--;
+			continue;
+		}
+		memmove(&order[n + 1], &order[n], (best - n) * sizeof(*order));
+		order[n++] = group;
+		list[self].nr_groups--;		/* who joins loses nothing by it */
+		spread_join(&s, group);
+		list[self].nr_groups++;
+		party[self].rate += 1.0 / users[group];
+		memcpy(now, then, nr_sharers * sizeof(*now));
+	}
+	if (limits[self] > 0 && party[self].rate > limits[self])
+		*limit = limits[self];
+	return n;
+}
