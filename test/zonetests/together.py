@@ -263,13 +263,16 @@ def killed(scene):
     """kill -9 of znsctl or of the broker while it compacts, flattens, rotates, erases: as before or done, and done again."""
     scene = scene(ROOM, 1)
     a = Accidents(scene, 20261121)
+    within = {}         # seconds, by command: halved when it was over before, so that a fast machine is hit as well
 
     def hit(words):
         scene.device.status()   # a broker is there
         started = subprocess.Popen([scene.cfg.znsctl, *words], env=scene.device.env, stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL)
-        delay, broker = a.rng.random() * 0.25, a.rng.random() < 0.5
+        delay, broker = a.rng.random() * within.setdefault(words[0], 0.25), a.rng.random() < 0.5
         time.sleep(delay)
+        if started.poll() is not None:
+            within[words[0]] /= 2
         if broker:
             pid = scene.broker_pid()
             if pid:
