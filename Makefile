@@ -291,6 +291,13 @@ bench-incremental: all deps-vm
 	$(Q)scripts/vm/build-guest >/dev/null && make -s -C test/zonetests && VM_MEM=5G scripts/vm/run 6.12 \
 		test/vm/incremental-bench.sh --timeout 3500 --devices disk:work,size=16G -- $(INCREMENTAL_MB)
 
+# Restore of a chain beside stock's from files, here: a full dump is taken apart.
+CHAIN_MB	?= 1024
+.PHONY: bench-chain
+bench-chain: all
+	$(Q)scripts/zdtm-sample --stock-only >/dev/null
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/chain.py --size $(CHAIN_MB)
+
 migration: all
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/migration.py run -a --report $(B)/report/migration
 
@@ -401,6 +408,13 @@ zdtm-migration: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)for way in page-server lazy-pages remote-lazy-pages; do scripts/zdtm-sample --zones -f h -l test/zdtm/migration.txt --way $$way \
 		--report $(B)/report/zdtm-$$way || exit 1; done
+
+# Pre-dumps and chains of dumps of zdtm's programs, beside stock: in a guest, for dirty tracking.
+ITERATIVE	?=
+.PHONY: zdtm-iterative
+zdtm-iterative: deps-vm
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)PATH=$(SYS_PATH) scripts/vm/zdtm-iterative $(ITERATIVE)
 
 zdtm-sample: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all

@@ -127,9 +127,9 @@ def take_apart(images, directory):
 class Parts:
     """A task of which only such a chain is left, in plain directories and on zones."""
 
-    def __init__(self, scene, imported=True, program='dirty'):
+    def __init__(self, scene, imported=True, program='dirty', size=None):
         self.scene, self.device = scene, scene.device
-        self.chain = Chain(scene, program, stock=True)
+        self.chain = Chain(scene, program, size=size, stock=True)
         self.chain.dump()
         self.chain.gone()
         self.dirs = take_apart(self.chain.images(0), self.chain.dir)

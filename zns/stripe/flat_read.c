@@ -5,7 +5,7 @@
 #include "flat.h"
 #include "zns/util.h"
 
-#define PARTS_MAX 4096	/* on their way for one read: 96 KiB of addresses; more go in turns */
+#define PARTS_MAX 32768	/* on their way for one read: 768 KiB of addresses; more go in turns */
 
 /* What of one level is asked for next. */
 struct wish {
