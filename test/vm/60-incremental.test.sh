@@ -8,6 +8,7 @@ set -uo pipefail
 Z=$REPO/test/zonetests
 
 guest_setup
+echo 16 >/proc/sys/vm/nr_hugepages
 title "dirty tracking"
 check "the kernel tracks dirty pages" criu check --feature mem_dirty_track
 on emu:file

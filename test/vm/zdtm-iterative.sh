@@ -10,8 +10,8 @@ WAYS=("${@:2}")
 [ ${#WAYS[@]} -gt 0 ] || WAYS=(pre-dump snaps pre-dump-read)
 
 guest_setup
-# 10 s for a dump are little for an emulated processor beside others; the same for both.
-sed -i 's/"--timeout", "10"/"--timeout", "120"/' $REPO/build/zdtm/stock/test/zdtm.py
+# 10 s for a dump and 30 s for a make are little for an emulated processor beside others; the same for both.
+sed -i "s/\"--timeout\", \"10\"/\"--timeout\", \"120\"/; s/get('timeout') or 30)/get('timeout') or 600)/" $REPO/build/zdtm/stock/test/zdtm.py
 export PYTHONPATH=$REPO/build/zdtm/python PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python
 cd $REPO || exit 1
 title "what criu says of this kernel"
