@@ -42,8 +42,13 @@ def end_broker(rig):
     return pid
 
 
-def memory_kib(pid, what):
-    return int(re.search(rf'^{what}:\s*(\d+)', Path(f'/proc/{pid}/status').read_text(), re.M).group(1))
+def memory_kib(rig, pid, what):
+    try:
+        text = Path(f'/proc/{pid}/status').read_text()
+    except FileNotFoundError:
+        said = [l for log in (rig.dir / 'run').glob('*.log') for l in log.read_text().splitlines()[-3:]]
+        raise Wrong(f'broker {pid} is gone: {" | ".join(said)}')
+    return int(re.search(rf'^{what}:\s*(\d+)', text, re.M).group(1))
 
 
 def fill(rig, have, want, containers):
@@ -90,8 +95,8 @@ def measure(rig, nr, dumps_per_s):
     row['gc_dry_run_ms'] = median(lambda: rig.ctl('gc', '--dry-run', '--json'))
     victims = [c['id'] for c in rig.checkpoints()[:TIMES]]
     row['rm_ms'] = round(statistics.median(timed(rig.ctl, 'rm', i) for i in victims), 1)
-    row['broker_rss_mib'] = round(memory_kib(pid, 'VmRSS') / 1024, 1)
-    row['broker_peak_mib'] = round(memory_kib(pid, 'VmHWM') / 1024, 1)
+    row['broker_rss_mib'] = round(memory_kib(rig, pid, 'VmRSS') / 1024, 1)
+    row['broker_peak_mib'] = round(memory_kib(rig, pid, 'VmHWM') / 1024, 1)
     return row, len(victims)
 
 
