@@ -64,7 +64,7 @@ CRIU_SRC	:= $(B)/criu
 PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch) scripts/fetch-criu
 
 .PHONY: all zns criu deps deps-vm deps-doc deps-clang
-.PHONY: unit conform crash kill scale scale-small zonetests errors tools chains bench-incremental crypt migration test
+.PHONY: unit conform crash kill scale scale-small zonetests errors tools chains bench-incremental bench-live crypt migration test
 .PHONY: test-vm zdtm zdtm-sample zdtm-smoke zdtm-migration
 .PHONY: demo bench bench-emu bench-probe
 .PHONY: fuzz fuzz-build lint man install uninstall clean
@@ -297,6 +297,12 @@ CHAIN_MB	?= 1024
 bench-chain: all
 	$(Q)scripts/zdtm-sample --stock-only >/dev/null
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/chain.py --size $(CHAIN_MB)
+
+# The same for live migration in rounds.
+LIVE_MB		?= 64
+bench-live: all deps-vm
+	$(Q)scripts/vm/build-guest >/dev/null && make -s -C test/zonetests && scripts/vm/run 6.12 test/vm/live-bench.sh \
+		--timeout 3500 --devices disk:work,size=8G -- $(LIVE_MB)
 
 migration: all
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/migration.py run -a --report $(B)/report/migration

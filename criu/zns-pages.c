@@ -92,7 +92,7 @@ int zns_write_mem(struct page_xfer *xfer, void *base, unsigned long len)
  * Pages that criu has in a pipe go on through another one that the helper drains. In read mode they are criu's own
  * buffer, which is filled again when this returns: its bytes must be copied, not moved.
  */
-static int pass_on(int from, int to, unsigned long len)
+int zns_pass_on(int from, int to, unsigned long len)
 {
 	static char buf[1 << 16];
 
@@ -125,7 +125,7 @@ int zns_write_pages(struct page_xfer *xfer, int p, unsigned long len)
 	int sk[2];
 
 	if (!zi->pages)		/* a page server's: the image is a pipe itself */
-		return pass_on(p, img_raw_fd(xfer->pi), len);
+		return zns_pass_on(p, img_raw_fd(xfer->pi), len);
 	if (zi->fd < 0) {
 		if (pipe2(sk, O_CLOEXEC)) {
 			pr_perror("Can't make a pipe for %s", zi->name);
@@ -144,7 +144,7 @@ int zns_write_pages(struct page_xfer *xfer, int p, unsigned long len)
 		close(sk[0]);
 		zi->fd = sk[1];
 	}
-	if (pass_on(p, zi->fd, len)) {
+	if (zns_pass_on(p, zi->fd, len)) {
 		pr_perror("Can't hand pages of %s to zns-helper", zi->name);
 		return -1;
 	}

@@ -138,6 +138,8 @@ extern pid_t zns_xfer_pid(struct page_xfer *xfer, pid_t pid);
 extern int zns_write_mem(struct page_xfer *xfer, void *base, unsigned long len);
 /* The same for pages in a pipe (a pre-dump's, whose tasks run on): page_xfer's write_pages. */
 extern int zns_write_pages(struct page_xfer *xfer, int p, unsigned long len);
+/* Pages from a pipe to a pipe or socket; copied where they are a buffer that will be used again (read mode). 0 or -1, errno set. */
+extern int zns_pass_on(int from, int to, unsigned long len);
 
 /* Exact reads from a pages image: everything or -1. */
 extern int zns_pread(struct cr_img *img, void *buf, unsigned long len, off_t off);

@@ -1,0 +1,13 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Live migration in rounds beside a plain one, into files and into zones; make bench-live. Under TCG: ratios only.
+#   live-bench.sh [MIB] [ROUNDS] [RUNS]
+set -uo pipefail
+. "$(dirname "$0")/guest-lib.sh"
+guest_setup
+disk=$(named work)
+mkfs.ext4 -q -F "/dev/$disk" && mkdir -p /work && mount "/dev/$disk" /work || exit 1
+export TMPDIR=/work
+python3 "$REPO/test/zonetests/live.py" bench --size "${1:-64}" --rounds "${2:-2}" --runs "${3:-3}" --timeout 600 2>&1 |
+	tee "$RESULTS/live.txt"
+exit "${PIPESTATUS[0]}"
