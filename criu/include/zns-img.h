@@ -86,7 +86,7 @@ extern void *zns_serve_read(unsigned long pid, unsigned long vaddr, unsigned lon
  */
 extern int zns_lazy_begin(int epollfd);
 extern bool zns_lazy_on(void);
-/* Start reading @nr pages of @pr's place into a buffer; @pr->io_complete is called from the loop, with them at zns_lazy_data(). */
+/* Start reading @nr pages from @pr's place; @pr->io_complete is called from the loop, with them at zns_lazy_data(). */
 extern int zns_lazy_read(struct page_read *pr, unsigned long vaddr, unsigned long nr);
 extern void *zns_lazy_data(void);
 extern void zns_lazy_forget(struct page_read *pr);	/* it goes away; what is under way for it is dropped */
@@ -138,7 +138,7 @@ extern pid_t zns_xfer_pid(struct page_xfer *xfer, pid_t pid);
 extern int zns_write_mem(struct page_xfer *xfer, void *base, unsigned long len);
 /* The same for pages in a pipe (a pre-dump's, whose tasks run on): page_xfer's write_pages. */
 extern int zns_write_pages(struct page_xfer *xfer, int p, unsigned long len);
-/* Pages from a pipe to a pipe or socket; copied where they are a buffer that will be used again (read mode). 0 or -1, errno set. */
+/* Pages from a pipe to a pipe or socket; copied where they are a buffer that is used again (read mode). 0, or -1 and errno. */
 extern int zns_pass_on(int from, int to, unsigned long len);
 
 /* Exact reads from a pages image: everything or -1. */

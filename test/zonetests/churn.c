@@ -162,11 +162,11 @@ int main(int argc, char **argv)
 		for (size_t p = 0; p < BLOCK_PAGES; p++)
 			write_page(b, p);
 	zt_ready(NULL);
-	zt_flip(block[3].mem + 5 * ZT_PAGE);
 	while (!zt_asked()) {
 		for (int i = 0; i < 20; i++)
 			step();
 		nanosleep(&pause, NULL);
 	}
+	zt_flip(block[3].mem + 5 * ZT_PAGE);
 	zt_finish(check_blocks);
 }
