@@ -10,7 +10,8 @@
 
 #define LESS 0.97	/* of its fair share: who has less gains groups … */
 #define SPARED 0.98	/* … of those who keep this much, or more than it has itself */
-#define LIMIT 1.02	/* of its fair share: who could have more is held to this while others have less */
+#define LACK 0.95	/* of its fair share: while somebody has less than this … */
+#define LIMIT 1.02	/* … who could have more is held to this */
 #define WORTH 0.02	/* zones' worth: for less no group is gained */
 #define ROUNDS 6
 
@@ -123,7 +124,7 @@ static bool suits(const struct spread *s, uint32_t self, const double *now, cons
 static bool somebody_lacks(const struct spread *s)
 {
 	for (uint32_t i = 0; i < s->nr_sharers; i++)
-		if (s->sharers[i].waits && s->party[i].rate < LESS * s->party[i].fair)
+		if (s->sharers[i].waits && s->party[i].rate < LACK * s->party[i].fair)
 			return true;
 	return false;
 }
