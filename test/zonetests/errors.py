@@ -610,6 +610,9 @@ def two_hosts(scene):
     done = scene.device.ctl('ls')
     if done.returncode == 0 or 'in use by host' not in done.stderr:
         raise Failed(f'the first host gets in again: {done.stdout}{done.stderr}')
+    done = scene.device.ctl('probe')    # no broker's business, and it writes
+    if done.returncode == 0 or 'in use by host' not in done.stderr:
+        raise Failed(f'the first host may probe: {done.stdout}{done.stderr}')
     scene.device.env = theirs
     scene.ids()
     scene.end_broker(signal.SIGTERM)    # leaves, and says so

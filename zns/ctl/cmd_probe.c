@@ -101,6 +101,16 @@ static int set_clock(struct probe_cmd *k, struct zns_err *err)
 	return zns_emu_set_clock(k->dev, ZNS_EMU_CLOCK_THREAD, err);
 }
 
+/* It writes zones and the profile: not on a device that another host has. */
+static int check_host(const struct probe_cmd *k, struct zns_err *err)
+{
+	ZnsPb__Mount self = ZNS_PB__MOUNT__INIT;
+	struct zns_mount_names names;
+	int ret = zns_mount_self(&self, &names, err);
+
+	return ret ? ret : zns_store_mine(k->store, self.machine, err);
+}
+
 static int open_all(struct probe_cmd *k, int *lock, struct zns_err *err)
 {
 	int ret = zns_resolve_device(k->args.dev, &k->reg, err);
@@ -112,13 +122,15 @@ static int open_all(struct probe_cmd *k, int *lock, struct zns_err *err)
 	if (!ret)
 		ret = zns_dev_open(k->reg.path, 0, &k->dev, err);
 	if (!ret)
-		ret = set_clock(k, err);
-	if (!ret)
 		ret = ctl_reserve(k->dev, false, &k->resv, err);
 	if (!ret)
 		ret = zns_store_open(k->dev, 0, &k->store, err);
 	if (!ret && memcmp(zns_store_uuid(k->store), k->reg.uuid, ZNS_UUID_LEN))
 		ret = zns_fail(err, -ESTALE, "%s holds another store than it is registered with: register it again", k->reg.path);
+	if (!ret)
+		ret = check_host(k, err);
+	if (!ret)
+		ret = set_clock(k, err);
 	if (!ret && zns_broker_path(k->reg.uuid, "probe", k->state_path, sizeof(k->state_path)))
 		ret = zns_fail(err, -ENAMETOOLONG, "the runtime directory's name is too long");
 	return ret;

@@ -77,6 +77,18 @@ const ZnsPb__Mount *zns_store_mount(const struct zns_store *s)
 	return s->st.mount;
 }
 
+int zns_store_mine(const struct zns_store *s, const char *machine, struct zns_err *err)
+{
+	const ZnsPb__Mount *have = s->st.mount;
+	char when[32];
+
+	/* The same machine after a crash or a reboot goes on by itself. */
+	if (!have || have->released || !strcmp(have->machine, machine))
+		return 0;
+	return zns_fail(err, -EBUSY, "%s is in use by host %s since %s; if that host no longer has it: znsctl register --take-over %s",
+			s->dev->path, have->host, zns_format_time(have->since_ns, when, sizeof(when)), s->dev->path);
+}
+
 uint64_t zns_store_claim_rec(const struct zns_store *s)
 {
 	return s->claim ? zns_state_rec(&s->st, &s->claim->base) : 0;

@@ -486,12 +486,10 @@ static int scan(struct rebuild *b, struct zns_err *err)
 static int write_new(struct rebuild *b, const struct zns_salvage *sv, struct zns_err *err)
 {
 	struct zns_store *s = b->s;
-	const ZnsPb__Mount *have = s->st.mount;
-	char when[32];
+	int ret = b->p->self ? zns_store_mine(s, b->p->self->machine, err) : 0;
 
-	if (b->p->self && have && !have->released && strcmp(have->machine, b->p->self->machine))
-		return zns_fail(err, -EBUSY, "%s is in use by host %s since %s; if that host no longer has it: znsctl register --take-over %s",
-				s->dev->path, have->host, zns_format_time(have->since_ns, when, sizeof(when)), s->dev->path);
+	if (ret)
+		return ret;
 	/* Not over the newest records that there are: they stay until the roll after. */
 	if (sv->newest_zone != UINT32_MAX) {
 		s->log.dev = s->dev;

@@ -125,6 +125,8 @@ struct zns_mount_names {
 };
 int zns_mount_self(ZnsPb__Mount *m, struct zns_mount_names *n, struct zns_err *err);	/* this machine; @m points into @n */
 const ZnsPb__Mount *zns_store_mount(const struct zns_store *s);		/* NULL: never claimed */
+/* -EBUSY, with what to do: another machine than @machine has it and did not release it. */
+int zns_store_mine(const struct zns_store *s, const char *machine, struct zns_err *err);
 int zns_store_claim(struct zns_store *s, const ZnsPb__Mount *m, struct zns_err *err);
 int zns_store_claim_now(struct zns_store *s, struct zns_err *err);	/* without waiting for a change */
 int zns_store_unclaim(struct zns_store *s, struct zns_err *err);
