@@ -199,10 +199,8 @@ int cmd_fsck(const struct ctl_cmd *cmd, int argc, char **argv)
 	}
 	if (c == -2)
 		return args.code;
-	if (!args.dev && args.argc == 1)
-		args.dev = *args.argv++, args.argc--;
-	if (args.argc)
-		return ctl_usage(cmd, "one device at most");
+	if (ctl_only_dev(cmd, &args))
+		return CTL_USAGE;
 	if (k.repair && k.rebuild)
 		return ctl_usage(cmd, "--repair or --rebuild: one of them");
 	if (k.force && !k.rebuild)

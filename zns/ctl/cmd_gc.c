@@ -365,10 +365,8 @@ int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 	}
 	if (c == -2)
 		return args.code;
-	if (!args.dev && args.argc == 1)
-		args.dev = *args.argv++, args.argc--;
-	if (args.argc)
-		return ctl_usage(cmd, "one device at most");
+	if (ctl_only_dev(cmd, &args))
+		return CTL_USAGE;
 	g.json = args.json;
 	ret = ctl_connect(args.dev, &reg, &g.b, &err);
 	if (!ret)

@@ -61,10 +61,8 @@ int cmd_ls(const struct ctl_cmd *cmd, int argc, char **argv)
 		container = optarg;
 	if (c == -2)
 		return args.code;
-	if (!args.dev && args.argc == 1)
-		args.dev = *args.argv++, args.argc--;
-	if (args.argc)
-		return ctl_usage(cmd, "one device at most");
+	if (ctl_only_dev(cmd, &args))
+		return CTL_USAGE;
 	req.has_ls = req.ls = 1;
 	if (ctl_call(args.dev, &req, &r, &err))
 		return ctl_fail(cmd, &err);

@@ -16,9 +16,7 @@ static int one_device(const struct ctl_cmd *cmd, int argc, char **argv, struct c
 		;
 	if (!args->argv)
 		return args->code ? args->code : -1;
-	if (!args->dev && args->argc == 1)
-		args->dev = *args->argv++, args->argc--;
-	return args->argc ? ctl_usage(cmd, "one device at most") : 0;
+	return ctl_only_dev(cmd, args);
 }
 
 static void json_detail(const ZnsPb__Status *s, size_t i, struct json_object *o)

@@ -90,6 +90,13 @@ void ctl_take_dev(struct ctl_args *args)
 	args->argv++;
 }
 
+int ctl_only_dev(const struct ctl_cmd *cmd, struct ctl_args *args)
+{
+	if (!args->dev && args->argc == 1)
+		args->dev = *args->argv++, args->argc--;
+	return args->argc ? ctl_usage(cmd, "one device at most") : 0;
+}
+
 static volatile sig_atomic_t caught;
 
 /* timeout(1) sends every signal twice, so one that insists comes later than that. */

@@ -77,6 +77,9 @@ int ctl_getopt(const struct ctl_cmd *cmd, int argc, char **argv, const struct op
 /* If the first argument names a device (emu:…, /dev/…, a registered UUID), take it as args->dev. */
 void ctl_take_dev(struct ctl_args *args);
 
+/* For a command that takes nothing but a device: 0, or CTL_USAGE after a line. */
+int ctl_only_dev(const struct ctl_cmd *cmd, struct ctl_args *args);
+
 /* "znsctl CMD: line" on stderr. */
 int ctl_fail(const struct ctl_cmd *cmd, const struct zns_err *err);
 int ctl_usage(const struct ctl_cmd *cmd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -31,16 +31,7 @@ static int block_nvme_fd(struct zns_dev *d)
 
 static const struct zns_dev_ops block_ops = {
 	.name = "block",
-	.report = hw_report,
-	.write = hw_write,
-	.append = hw_append,
-	.read = hw_read,
-	.reset = hw_reset,
-	.open_zone = hw_open_zone,
-	.close_zone = hw_close_zone,
-	.finish = hw_finish,
-	.flush = hw_flush,
-	.write_durable = hw_write_durable,
+	HW_OPS,
 	.close = block_close,
 	.nvme_fd = block_nvme_fd,
 };

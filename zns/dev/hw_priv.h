@@ -98,6 +98,12 @@ int hw_open_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 int hw_close_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 int hw_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 
+/* What of a backend's vtable is this layer. */
+#define HW_OPS								\
+	.report = hw_report, .write = hw_write, .append = hw_append, .read = hw_read, .reset = hw_reset,	\
+	.open_zone = hw_open_zone, .close_zone = hw_close_zone, .finish = hw_finish, .flush = hw_flush,		\
+	.write_durable = hw_write_durable
+
 /* hw_sysfs.c */
 /* The device's name in the kernel (nvme0n1, ng0n1) and its class ("block", "nvme-generic", …); -errno */
 int hw_kernel_name(dev_t dev, bool block, char *name, size_t len, char *class, size_t class_len);

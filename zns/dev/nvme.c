@@ -31,16 +31,7 @@ static int nvme_command_fd(struct zns_dev *d)
 
 static const struct zns_dev_ops nvme_ops = {
 	.name = "nvme",
-	.report = hw_report,
-	.write = hw_write,
-	.append = hw_append,
-	.read = hw_read,
-	.reset = hw_reset,
-	.open_zone = hw_open_zone,
-	.close_zone = hw_close_zone,
-	.finish = hw_finish,
-	.flush = hw_flush,
-	.write_durable = hw_write_durable,
+	HW_OPS,
 	.close = nvme_close,
 	.nvme_fd = nvme_command_fd,
 };
@@ -110,7 +101,8 @@ static int geometry(struct nvme_ns *n, const struct identity *id, const char *sp
 	if (lbaf->ms || id->ns.dps & 7)
 		return zns_fail(err, -EMEDIUMTYPE, "%s is formatted with metadata or protection information: format it without (nvme format)",
 				spec);
-	if (lbaf->ds < 9 || lbaf->ds > 16 || !n->zone_lbas || n->zone_lbas > UINT64_MAX >> lbaf->ds)
+	/* Offsets of bytes are computed with: nothing of what it says may overflow them. */
+	if (lbaf->ds < 9 || lbaf->ds > 16 || !n->zone_lbas || n->zone_lbas > nsze || nsze > (uint64_t)INT64_MAX >> lbaf->ds)
 		return zns_fail(err, -EMEDIUMTYPE, "%s: blocks of 2^%u bytes in zones of %llu blocks are not supported", spec,
 				lbaf->ds, (unsigned long long)n->zone_lbas);
 	zones = nsze / n->zone_lbas;

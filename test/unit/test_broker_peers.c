@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* znsd and the other end of a connection: peers that talk nonsense, never read, or are too many; and a silent broker. */
+#include "broker_fixture.h"
+#include <sys/resource.h>
+#include "../../zns/broker/client_spawn.h"
+
+static int setup(void **state)
+{
+	struct fx *f = calloc(1, sizeof(*f));
+
+	fx_open(f, 0, 0, DIES);
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	fx_close(*state);
+	free(*state);
+	return 0;
+}
+
+static int raw(struct fx *f)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(zns_broker_path(f->reg.uuid, "sock", sa.sun_path, sizeof(sa.sun_path)), 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+	return fd;
+}
+
+/* The answer, if any, must be an error; then the connection is closed. */
+static void closed_with(int fd, int code)
+{
+	ZnsPb__Response *r;
+	uint8_t *body;
+	uint32_t len;
+
+	assert_int_equal(zns_msg_recv(fd, &body, &len), 0);
+	r = zns_pb__response__unpack(NULL, len, body);
+	assert_non_null(r);
+	assert_int_equal(r->code, code);
+	assert_non_null(r->error);
+	drop(r);
+	free(body);
+	assert_int_equal(zns_msg_recv(fd, &body, &len), -EPIPE);
+	close(fd);
+}
+
+static void malformed_frames(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	ZnsPb__Response *r;
+	uint8_t *body, junk[64];
+	uint32_t len, i, seed = 1;
+	int fd, idle, half;
+	struct stat st;
+	REQ(q);
+
+	/* Two that hang: one says nothing, one stops in the middle of a length. */
+	idle = raw(f);
+	half = raw(f);
+	assert_int_equal(send(half, "\x10\x00", 2, 0), 2);
+
+	fd = raw(f);
+	assert_int_equal(send(fd, "\xff\xff\xff\xff", 4, 0), 4);
+	closed_with(fd, -EBADMSG);
+	fd = raw(f);
+	assert_int_equal(send(fd, "\x00\x00\x80\x00\x00", 5, 0), 5);	/* 8 MiB announced: waits */
+	close(fd);
+	fd = raw(f);
+	assert_int_equal(send(fd, "\x01\x00\x80\x00", 4, 0), 4);	/* one byte more */
+	closed_with(fd, -EBADMSG);
+	fd = raw(f);
+	assert_int_equal(send(fd, "\x00\x00\x00\x00", 4, 0), 4);	/* no version */
+	closed_with(fd, -EBADMSG);
+
+	q.version = ZNS_BROKER_VERSION + 1;
+	q.has_ls = q.ls = 1;
+	len = zns_pb__request__get_packed_size(&q);
+	assert_true(len <= sizeof(junk));
+	zns_pb__request__pack(&q, junk);
+	fd = raw(f);
+	assert_int_equal(zns_msg_send(fd, junk, len), 0);
+	closed_with(fd, -EPROTO);
+
+	for (i = 0; i < 300; i++) {
+		uint32_t n = 1 + i % sizeof(junk), k;
+
+		for (k = 0; k < n; k++) {
+			seed = seed * 1103515245 + 12345;
+			junk[k] = seed >> 16;
+		}
+		fd = raw(f);
+		assert_int_equal(zns_msg_send(fd, junk, n), 0);
+		if (!zns_msg_recv(fd, &body, &len)) {
+			r = zns_pb__response__unpack(NULL, len, body);
+			assert_non_null(r);
+			assert_int_not_equal(r->code, 0);
+			drop(r);
+			free(body);
+		}
+		close(fd);
+	}
+	/* In pieces is no error. */
+	q.version = ZNS_BROKER_VERSION;
+	len = zns_pb__request__get_packed_size(&q);
+	zns_pb__request__pack(&q, junk);
+	fd = raw(f);
+	assert_int_equal(send(fd, &len, 4, 0), 4);
+	for (i = 0; i < len; i++) {
+		msleep(2);
+		assert_int_equal(send(fd, junk + i, 1, 0), 1);
+	}
+	assert_int_equal(zns_msg_recv(fd, &body, &len), 0);
+	r = zns_pb__response__unpack(NULL, len, body);
+	assert_int_equal(r->code, 0);
+	drop(r);
+	free(body);
+	close(fd);
+
+	/* Still there, still the same, and nobody else gets in. */
+	assert_int_equal(nr_checkpoints(&b), 0);
+	snprintf((char *)junk, sizeof(junk), "%s/run", f->dir);
+	assert_int_equal(stat((char *)junk, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0700);
+	close(idle);
+	close(half);
+	zns_broker_close(&b);
+}
+
+/* Somebody listens and never answers, as a broker that is stopped: not for ever. */
+static void silent_broker(void **state)
+{
+	struct fx *f = *state;
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), i;
+	struct zns_err err = ZNS_ERR_INIT;
+	unsigned usual = zns_broker_hello_ms;
+	struct timeval tv = { .tv_sec = 1 };
+	socklen_t len = sizeof(tv);
+	struct zns_broker b;
+	char run[300];
+
+	snprintf(run, sizeof(run), "%s/run", f->dir);
+	assert_true(!mkdir(run, 0700) || errno == EEXIST);
+	assert_int_equal(zns_broker_path(f->reg.uuid, "sock", sa.sun_path, sizeof(sa.sun_path)), 0);
+	unlink(sa.sun_path);
+	assert_int_equal(bind(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+	assert_int_equal(listen(fd, 0), 0);
+	zns_broker_hello_ms = 100;
+	/* The first is let in and gets no answer, the next ones find the queue full. */
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(zns_broker_connect(&f->reg, &b, &err), -ETIMEDOUT);
+		assert_non_null(strstr(err.msg, i ? "broker" : "does not answer"));
+	}
+	zns_broker_hello_ms = usual;
+	close(fd);
+	b = client(f);
+	/* Its later answers may take their time. */
+	assert_int_equal(getsockopt(b.fd, SOL_SOCKET, SO_RCVTIMEO, &tv, &len), 0);
+	assert_true(!tv.tv_sec && !tv.tv_usec);
+	zns_broker_close(&b);
+}
+
+static size_t put_frame(uint8_t *buf, ZnsPb__Request *q)
+{
+	uint32_t len;
+
+	q->version = ZNS_BROKER_VERSION;
+	len = zns_pb__request__pack(q, buf + 4);
+	memcpy(buf, &len, 4);
+	return 4 + len;
+}
+
+/* A second request behind one that waits for admission is answered when that one is. */
+static void request_behind_a_wait(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f), w = client(f);
+	struct grant g = begin_mode(&b, "web", DIES * 100, "wait", NULL);
+	ZnsPb__DumpBegin d;
+	ZnsPb__Response *r;
+	ZnsPb__Request q;
+	uint8_t both[512];
+	size_t len;
+
+	assert_int_equal(g.n, DIES);
+	begin_request(&q, &d, "db", 100, "wait=20", "dynamic");
+	len = put_frame(both, &q);
+	zns_pb__request__init(&q);
+	q.has_ls = q.ls = 1;
+	len += put_frame(both + len, &q);
+	assert_int_equal(send(w.fd, both, len, 0), len);
+	assert_false(answered(&w, 300));
+	abort_dump(&b);
+	assert_true(answered(&w, 5000));
+	r = answer(&w);
+	assert_int_equal(r->code, 0);
+	assert_non_null(r->dump);
+	drop(r);
+	assert_true(answered(&w, 2000));
+	r = answer(&w);
+	assert_null(r->dump);
+	drop(r);
+	zns_broker_close(&w);
+	zns_broker_close(&b);
+}
+
+static uint64_t cpu_ticks(uint32_t pid)
+{
+	unsigned long user = 0, sys = 0;
+	char path[64];
+	FILE *p;
+
+	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+	p = fopen(path, "re");
+	assert_non_null(p);
+	assert_int_equal(fscanf(p, "%*d %*s %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &sys), 2);
+	fclose(p);
+	return user + sys;
+}
+
+/* More connections than descriptors: the others wait, those that are in are served, and the loop does not spin. */
+static void no_descriptors(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	struct rlimit few, old;
+	int fd[40], i;
+	uint64_t t;
+
+	assert_int_equal(prlimit(b.broker_pid, RLIMIT_NOFILE, NULL, &old), 0);
+	few = (struct rlimit){ 24, old.rlim_max };
+	assert_int_equal(prlimit(b.broker_pid, RLIMIT_NOFILE, &few, NULL), 0);
+	for (i = 0; i < 40; i++)
+		fd[i] = raw(f);
+	assert_int_equal(nr_checkpoints(&b), 0);
+	t = cpu_ticks(b.broker_pid);
+	msleep(1000);
+	assert_true(cpu_ticks(b.broker_pid) - t < (uint64_t)sysconf(_SC_CLK_TCK) / 5);
+	assert_int_equal(nr_checkpoints(&b), 0);
+	assert_int_equal(prlimit(b.broker_pid, RLIMIT_NOFILE, &old, NULL), 0);
+	for (i = 0; i < 40; i++)
+		close(fd[i]);
+	zns_broker_close(&b);
+	b = client(f);
+	assert_int_equal(nr_checkpoints(&b), 0);
+	zns_broker_close(&b);
+}
+
+/* A peer that asks and never reads must not stop the others. */
+static void stuck_peer(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker b = client(f);
+	uint8_t body[64], frame[68];
+	uint32_t len, i;
+	uint64_t t;
+	REQ(q);
+	int fd = raw(f);
+
+	q.version = ZNS_BROKER_VERSION;
+	q.has_zones = q.zones = 1;
+	len = zns_pb__request__get_packed_size(&q);
+	zns_pb__request__pack(&q, body);
+	memcpy(frame, &len, 4);
+	memcpy(frame + 4, body, len);
+	for (i = 0; i < 100000; i++)
+		if (send(fd, frame, 4 + len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+			break;
+	assert_true(i < 100000);
+	t = zns_mono_ns();
+	for (i = 0; i < 50; i++)
+		nr_checkpoints(&b);
+	assert_true(zns_mono_ns() - t < 2000000000);
+	close(fd);
+	zns_broker_close(&b);
+}
+
+int main(void)
+{
+#define T(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		T(malformed_frames), T(silent_broker), T(request_behind_a_wait), T(no_descriptors), T(stuck_peer),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
