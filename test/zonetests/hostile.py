@@ -91,7 +91,15 @@ def lost_catalogue(scene):
             os.pwrite(dev.fileno(), os.urandom(1 << 16), start + zone * geometry['zone_capacity'])
     one_line('ls', run_ctl(scene, 1, 'ls'), 'fsck --rebuild')
     one_line('format', run_ctl(scene, 1, 'format', scene.device.spec), '--force')
-    run_ctl(scene, 0, 'fsck', '--rebuild')
+    # On a machine that has never seen it there is nothing to register until it is rebuilt.
+    here, elsewhere = scene.device.env, scene.dir / 'elsewhere'
+    elsewhere.mkdir()
+    scene.device.env = dict(here, ZNS_CONFIG=str(elsewhere))
+    one_line('register', run_ctl(scene, 1, 'register', scene.device.spec), 'fsck --rebuild')
+    run_ctl(scene, 0, 'fsck', '--rebuild', scene.device.spec)
+    expect('checkpoints elsewhere', scene.ids(), [ident])
+    scene.end_broker()
+    scene.device.env = here
     expect('checkpoints', scene.ids(), [ident])
     scene.good_restore()
 

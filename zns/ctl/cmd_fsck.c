@@ -44,7 +44,7 @@ static void progress(void *arg, uint64_t bytes)
 
 static int do_rebuild(struct fsck *k, bool dry_run, struct zns_err *err)
 {
-	struct zns_rebuild_params p = { .dry_run = dry_run, .uuid = k->reg.uuid, .intact = intact, .tell = tell,
+	struct zns_rebuild_params p = { .dry_run = dry_run, .uuid = k->moved ? NULL : k->reg.uuid, .intact = intact, .tell = tell,
 					.progress = progress, .arg = k };
 	struct zns_rebuild_result r;
 	ZnsPb__Mount self = ZNS_PB__MOUNT__INIT;
@@ -92,7 +92,11 @@ static int check(struct fsck *k, struct zns_err *err)
 
 	if (ret)
 		return ret;
+	if (k->moved)
+		memcpy(k->reg.uuid, zns_store_uuid(s), ZNS_UUID_LEN);
 	ret = fsck_check(k, s, err);
+	if (!ret && k->rebuilt && k->moved)
+		ret = zns_register(k->reg.uuid, k->reg.path, err);
 	zns_store_close(s);
 	return ret;
 }
@@ -110,10 +114,23 @@ static int mend(struct fsck *k, int damage, struct zns_err *err)
 	return check(k, err);
 }
 
+/* A device that came here without its catalogue cannot be registered before it is rebuilt. */
+static int find_device(struct fsck *k, const char *spec, struct zns_err *err)
+{
+	uint8_t uuid[ZNS_UUID_LEN];
+	int ret = zns_resolve_device(spec, &k->reg, err);
+
+	if (ret != -ENODEV || !k->rebuild || !spec || !*spec || !zns_uuid_parse(spec, uuid))
+		return ret;
+	k->moved = true;
+	*err = (struct zns_err)ZNS_ERR_INIT;
+	return zns_canonical_spec(spec, k->reg.path, sizeof(k->reg.path), err);
+}
+
 static int run(struct fsck *k, const char *spec, struct zns_err *err)
 {
 	bool write = (k->repair || k->rebuild) && !k->dry_run;
-	int ret = zns_resolve_device(spec, &k->reg, err);
+	int ret = find_device(k, spec, err);
 
 	if (!ret)
 		ret = ctl_claim_device(k->reg.path, &k->lock, err);

@@ -7,6 +7,7 @@
 
 struct fsck {
 	bool json, repair, rebuild, force, dry_run;
+	bool moved;	/* not registered here: only a rebuild makes a store of it that can be */
 	struct ctl_map map;
 	struct zns_registered reg;
 	int lock;
