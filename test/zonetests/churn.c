@@ -3,7 +3,7 @@
  * A process that never stops to unmap, move, drop, write anew and look at its memory, in blocks and in parts of them, and
  * that forks: what a restore on demand brings must not turn up where it no longer belongs, nor be missing where it does.
  * Each page holds its own generation, or is zero; every access is checked at once.
- * zonetest: {'flavour': 'h ns'}
+ * zonetest: {'flavour': 'h ns', 'forks': True}
  */
 #include <signal.h>
 #include <sys/wait.h>

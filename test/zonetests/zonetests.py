@@ -11,7 +11,8 @@ zonetests: real programs that are dumped into zones, restored, and then check th
 
 A C file here is a test if its head has a line  zonetest: {'flavour': 'h ns', 'opts': '--ghost-limit 16M',
 'feature': 'hugetlb'}.  flavour: h, a plain process; ns, init of new pid, mount, network, ipc and uts
-namespaces on a root of its own. opts: for criu dump and restore. feature: what the machine must have.
+namespaces on a root of its own. opts: for criu dump and restore. feature: what the machine must have. forks: True,
+children come and go.
 """
 import argparse
 import os
@@ -35,11 +36,14 @@ class Test:
         self.flavours = desc.get('flavour', 'h ns').split()
         self.opts = desc.get('opts', '').split()
         self.feature = desc.get('feature')
+        self.forks = desc.get('forks', False)
 
     def task(self, directory, flavour, args=()):
         if self.name == 'redis':
             return RedisTask(directory, flavour, args)
-        return Task(directory, self.name, flavour, args, self.opts)
+        task = Task(directory, self.name, flavour, args, self.opts)
+        task.forks = self.forks
+        return task
 
 
 def all_tests():
@@ -90,7 +94,7 @@ def cycle(cfg, task, directory, container, n):
         if not cfg.device.private:
             extra += ['--zns-dev', cfg.device.spec]
     ztlib.restore(cfg, task, images, directory / f'restore-{n}.log', extra)
-    ztlib.check_footprint(before, ztlib.footprint(task.pid))
+    ztlib.check_footprint(before, ztlib.footprint(task.pid), task.forks)
 
 
 def clean_up(cfg, task, directory, container, ok):

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "config_priv.h"
 #include "zns/config.h"
 #include "zns/util.h"
 
@@ -48,8 +49,12 @@ int zns_machine_id(char out[ZNS_MACHINE_STR], struct zns_err *err)
 	for (size_t i = 0; i < ZNS_UUID_LEN; i++)
 		snprintf(out + 2 * i, 3, "%02x", id[i]);
 	snprintf(line, sizeof(line), "%s\n", out);
-	if (!ret)
-		ret = zns_replace_file(AT_FDCWD, path, line, strlen(line), 0644);
+	if (ret)
+		return zns_fail_sys(err, ret, "no random machine id can be made");
+	ret = conf_mkdirs(zns_config_dir(), err);	/* nothing was registered here yet */
+	if (ret)
+		return ret;
+	ret = zns_replace_file(AT_FDCWD, path, line, strlen(line), 0644);
 	return ret ? zns_fail_sys(err, ret, "%s: this machine has no machine id, and none can be stored", path) : 0;
 }
 
