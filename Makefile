@@ -467,11 +467,11 @@ $(BENCH_BIN): $(B)/bench/%: test/bench/%.c test/bench/emu_drive.h $(B)/libzns.a
 bench-emu: $(BENCH_BIN)
 	$(Q)$(B)/bench/emu_table && $(B)/bench/emu_seq
 
-# Seconds for each; the corpus is kept, so that the next run goes on where this one ended.
 # The probe on emulated drives whose maps are known; PROBE_ARGS=--quick leaves out those of several GB.
 bench-probe: zns
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/probe_accuracy.py --report $(B)/report/probe $(PROBE_ARGS)
 
+# Seconds for each; the corpus is kept, so that the next run goes on where this one ended.
 FUZZ_SECONDS	?= 60
 fuzz: deps-clang
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) B=$(B)/fuzzed CC=clang OPT="-g -O1" \

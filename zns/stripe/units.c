@@ -96,11 +96,11 @@ static int fetch_pieces(struct zns_reader *r, struct cached *c, const struct zns
 		return zns_wrap(err, "image %s", i->pb->name);
 	for (uint32_t n = first; n <= last; n++) {
 		uint64_t at = (uint64_t)n * ZNS_PIECE, len = zns_min(ZNS_PIECE, to - at);
+		uint64_t begin = c->k * i->pb->unit + at, end = begin + len;	/* in the image */
 
 		if (zns_hash(c->buf + at, len) != sum[n])
 			return zns_fail(err, -EBADMSG, "image %s is damaged: checksum of bytes %llu to %llu (zone %u) does not match",
-					i->pb->name, (unsigned long long)(c->k * i->pb->unit + at),
-					(unsigned long long)(c->k * i->pb->unit + at + len), p->zone);
+					i->pb->name, (unsigned long long)begin, (unsigned long long)end, p->zone);
 	}
 	return 0;
 }
