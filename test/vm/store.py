@@ -203,8 +203,10 @@ class Run:
             else:       # at the limit of active zones the broker takes back what holds no data
                 print('     the broker reset zones that were open without data')
         finally:
-            for z in opened:
-                witness.operate('reset', str(self.block), z)
+            # Not what the broker took back and the dump has written since: that is its checkpoint.
+            for z in self.device.zones():
+                if z['index'] in opened and z['state'] != 'empty' and not z['wp']:
+                    witness.operate('reset', str(self.block), z['index'])
         if done.returncode and (images / HANDLE).exists():
             raise Failed('a failed dump left a handle')
         if not done.returncode:
