@@ -109,6 +109,8 @@ def main():
     parser.add_argument('--keep', action='store_true')
     args = parser.parse_args()
     rig = Rig(args.build, PROFILE, args.keep)
+    # One broker from its start to the look at its memory: on a busy machine 10 s without a command do happen.
+    rig.env['ZNSD_IDLE_S'] = '600'
     rows, have = [], 0
     try:
         zones = rig.status()['geometry']['zones'] if 'geometry' in rig.status() else None
