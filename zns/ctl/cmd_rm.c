@@ -130,6 +130,27 @@ static int print(const struct ctl_args *args, const struct pick *p, struct json_
 	return CTL_OK;
 }
 
+/* Newest first, so that no parent goes before its children; then what is not there any more. */
+static void in_order(const struct pick *p, const ZnsPb__Response *ls, ProtobufCBinaryData *ids)
+{
+	cleanup_free bool *listed = calloc(p->nr + 1, sizeof(*listed));
+	size_t n = 0, i, k;
+
+	for (i = listed ? ls->n_checkpoints : 0; i-- > 0;)
+		for (k = 0; k < p->nr; k++)
+			if (!listed[k] && !memcmp(ls->checkpoints[i]->id.data, p->ids[k], ZNS_UUID_LEN)) {
+				listed[k] = true;
+				ids[n++] = (ProtobufCBinaryData){ ZNS_UUID_LEN, p->ids[k] };
+				break;
+			}
+	for (k = 0; k < p->nr; k++)
+		if (!listed || !listed[k])
+			ids[n++] = (ProtobufCBinaryData){ ZNS_UUID_LEN, p->ids[k] };
+}
+
+/* The broker removes what one request names before it looks at anybody else: dumps that run must not wait for long. */
+#define BATCH 256
+
 static int remove_picked(struct zns_broker *b, struct pick *p, const ZnsPb__Response *ls, struct json_object *list,
 			 struct zns_err *err)
 {
@@ -138,30 +159,31 @@ static int remove_picked(struct zns_broker *b, struct pick *p, const ZnsPb__Resp
 	ZnsPb__Rm rm = ZNS_PB__RM__INIT;
 	ZnsPb__Response *r;
 	size_t i, k;
-	int ret;
+	int ret = 0;
 
 	if (!ids)
 		return zns_fail_sys(err, -ENOMEM, "list of checkpoints");
-	for (i = 0; i < p->nr; i++)
-		ids[i] = (ProtobufCBinaryData){ ZNS_UUID_LEN, p->ids[i] };
+	in_order(p, ls, ids);
 	for (i = 0; p->dry_run && i < p->nr; i++)
 		for (k = 0; k < ls->n_checkpoints; k++)
-			if (!memcmp(ls->checkpoints[k]->id.data, p->ids[i], ZNS_UUID_LEN))
+			if (!memcmp(ls->checkpoints[k]->id.data, ids[i].data, ZNS_UUID_LEN))
 				json_object_array_add(list, line_json(&ids[i], ls->checkpoints[k]->container));
-	if (p->dry_run || !p->nr)
+	if (p->dry_run)
 		return 0;
-	rm.checkpoints = ids;
-	rm.n_checkpoints = p->nr;
 	rm.by = p->secure ? "znsctl rm --secure" : "znsctl rm";
 	rm.has_secure = rm.secure = p->secure;
 	req.rm = &rm;
-	ret = zns_broker_call(b, &req, &r, err);
-	if (ret)
-		return ret;
-	for (i = 0; i < r->n_removed; i++)
-		json_object_array_add(list, line_json(&r->removed[i]->id, r->removed[i]->container));
-	zns_pb__response__free_unpacked(r, NULL);
-	return 0;
+	for (i = 0; i < p->nr && !ret; i += rm.n_checkpoints) {
+		rm.checkpoints = ids + i;
+		rm.n_checkpoints = zns_min(p->nr - i, (size_t)BATCH);
+		ret = zns_broker_call(b, &req, &r, err);
+		if (ret)
+			break;
+		for (k = 0; k < r->n_removed; k++)
+			json_object_array_add(list, line_json(&r->removed[k]->id, r->removed[k]->container));
+		zns_pb__response__free_unpacked(r, NULL);
+	}
+	return ret && i ? zns_wrap(err, "%zu of %zu are removed", i, p->nr) : ret;
 }
 
 int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)

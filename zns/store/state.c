@@ -369,7 +369,7 @@ static void zone_find_owner(struct zns_state *st, uint32_t zone)
 	struct zns_owner *owner = NULL;
 
 	st->zone_shared[zone] = 0;
-	for (size_t i = st->checkpoints.nr; i-- > 0;) {
+	for (size_t i = st->checkpoints.nr; i-- > 0 && !st->zone_shared[zone];) {
 		struct zns_ent *e = st->checkpoints.v[i];
 
 		for (size_t j = 0; e && j < e->ckpt->n_zones; j++) {
