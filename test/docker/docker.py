@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import dkdaemon  # noqa: E402
-from dkdaemon import BIN, Daemon, Failed, sh  # noqa: E402
+from dkdaemon import BIN, Daemon, Failed
 from dkwork import WORKS, Ferret, Redis, Shell, Work  # noqa: E402
 
 CASES = {}

@@ -11,7 +11,6 @@ timing model, the device's own time beside it.
 import argparse
 import json
 import random
-import shutil
 import subprocess
 import sys
 import time

@@ -479,4 +479,21 @@ static inline void fx_close(struct fx *f)
 	assert_int_equal(system(cmd), 0);
 }
 
+/* For cmocka: a device of all its dies and without limits, and its end. */
+static inline int fx_setup(void **state)
+{
+	struct fx *f = calloc(1, sizeof(*f));
+
+	fx_open(f, 0, 0, DIES);
+	*state = f;
+	return 0;
+}
+
+static inline int fx_teardown(void **state)
+{
+	fx_close(*state);
+	free(*state);
+	return 0;
+}
+
 #endif

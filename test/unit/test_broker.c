@@ -2,22 +2,6 @@
 /* znsd through its socket: dumps, restores, admission. Faults and restarts: test_broker_faults.c. */
 #include "broker_fixture.h"
 
-static int setup(void **state)
-{
-	struct fx *f = calloc(1, sizeof(*f));
-
-	fx_open(f, 0, 0, DIES);
-	*state = f;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	fx_close(*state);
-	free(*state);
-	return 0;
-}
-
 static void dump_ls_rm(void **state)
 {
 	struct fx *f = *state;
@@ -586,7 +570,7 @@ static void unknown_group(void **state)
 
 int main(void)
 {
-#define T(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+#define T(t) cmocka_unit_test_setup_teardown(t, fx_setup, fx_teardown)
 	const struct CMUnitTest tests[] = {
 		T(dump_ls_rm), T(parked_zone_is_continued), T(abort_gives_back), T(bad_requests), T(commit_is_checked),
 		T(sharing), T(reject_and_wait), T(normal_io), T(restore_protects), T(full_device), T(quit_and_idle),

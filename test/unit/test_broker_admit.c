@@ -2,15 +2,6 @@
 /* znsd's admission: promises, queues, ceilings, groups apart, normal I/O. Small dumps: test_broker_pack.c. */
 #include "broker_fixture.h"
 
-static int setup(void **state)
-{
-	struct fx *f = calloc(1, sizeof(*f));
-
-	fx_open(f, 0, 0, DIES);
-	*state = f;
-	return 0;
-}
-
 static int setup_active(void **state)
 {
 	struct fx *f = calloc(1, sizeof(*f));
@@ -36,13 +27,6 @@ static int setup_tight(void **state)
 
 	fx_open(f, 0, 5, DIES);
 	*state = f;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	fx_close(*state);
-	free(*state);
 	return 0;
 }
 
@@ -543,13 +527,13 @@ static void log_rolls_at_the_limit(void **state)
 
 int main(void)
 {
-#define T(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
-#define A(t) cmocka_unit_test_setup_teardown(t, setup_active, teardown)
+#define T(t) cmocka_unit_test_setup_teardown(t, fx_setup, fx_teardown)
+#define A(t) cmocka_unit_test_setup_teardown(t, setup_active, fx_teardown)
 	const struct CMUnitTest tests[] = {
 		T(promise_is_kept), T(sharing_is_recorded), T(queues), T(caller_gone), T(ceilings), T(metadata_apart),
 		A(normal_io_is_left_alone), A(parked_zones_make_room), T(wear_is_spread),
-		cmocka_unit_test_setup_teardown(log_rolls_at_the_limit, setup_open, teardown),
-		cmocka_unit_test_setup_teardown(log_rolls_at_the_limit, setup_tight, teardown),
+		cmocka_unit_test_setup_teardown(log_rolls_at_the_limit, setup_open, fx_teardown),
+		cmocka_unit_test_setup_teardown(log_rolls_at_the_limit, setup_tight, fx_teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,13 +34,6 @@ static int setup_active(void **state)
 	return ret;
 }
 
-static int teardown(void **state)
-{
-	fx_close(*state);
-	free(*state);
-	return 0;
-}
-
 /* A client in a process of its own: writes into a zone and tells us which, then stays until killed. */
 static pid_t writer(struct fx *f, const char *container, struct zone *z, bool hold_lock)
 {
@@ -459,12 +452,12 @@ static void reserved_by_another_host(void **state)
 
 int main(void)
 {
-#define T(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+#define T(t) cmocka_unit_test_setup_teardown(t, setup, fx_teardown)
 	const struct CMUnitTest tests[] = {
 		T(killed_client), T(lost_connection), T(killed_broker), T(writers_outlive_the_broker),
 		T(readers_outlive_the_broker), T(start_failures_reach_the_caller), T(reserved_by_another_host),
-		T(bad_zones), cmocka_unit_test_setup_teardown(limits, setup_limits, teardown),
-		cmocka_unit_test_setup_teardown(active_limit_alone, setup_active, teardown),
+		T(bad_zones), cmocka_unit_test_setup_teardown(limits, setup_limits, fx_teardown),
+		cmocka_unit_test_setup_teardown(active_limit_alone, setup_active, fx_teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,15 +2,6 @@
 /* What a dump that shares gains while it runs: groups of those that ended, and what is told to it of the others. */
 #include "broker_fixture.h"
 
-static int setup(void **state)
-{
-	struct fx *f = calloc(1, sizeof(*f));
-
-	fx_open(f, 0, 0, DIES);
-	*state = f;
-	return 0;
-}
-
 /* Seven zones besides the catalogue's may be open. */
 static int setup_tight(void **state)
 {
@@ -18,15 +9,6 @@ static int setup_tight(void **state)
 
 	fx_open(f, 8, 8, DIES);
 	*state = f;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct fx *f = *state;
-
-	fx_close(f);
-	free(f);
 	return 0;
 }
 
@@ -297,7 +279,7 @@ static void gains_end_with_the_lease(void **state)
 	zns_broker_close(&a);
 }
 
-#define G(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define G(f) cmocka_unit_test_setup_teardown(f, fx_setup, fx_teardown)
 
 int main(void)
 {
@@ -307,7 +289,7 @@ int main(void)
 		G(others_are_told),
 		G(waiters_come_first),
 		G(ceilings_hold),
-		cmocka_unit_test_setup_teardown(limits_hold, setup_tight, teardown),
+		cmocka_unit_test_setup_teardown(limits_hold, setup_tight, fx_teardown),
 		G(gains_end_with_the_lease),
 	};
 

@@ -23,13 +23,6 @@ static int setup_14(void **state)
 	return setup_of(state, 14);
 }
 
-static int teardown(void **state)
-{
-	fx_close(*state);
-	free(*state);
-	return 0;
-}
-
 static void small_request(ZnsPb__Request *q, ZnsPb__DumpBegin *d, const char *container, uint32_t qos, uint64_t bytes,
 			  const char *mode)
 {
@@ -301,10 +294,10 @@ static void a_crowd(void **state)
 
 int main(void)
 {
-#define T(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+#define T(t) cmocka_unit_test_setup_teardown(t, setup, fx_teardown)
 	const struct CMUnitTest tests[] = {
 		T(fewer_zones), T(shared_by_many), T(one_writer_at_a_time),
-		cmocka_unit_test_setup_teardown(a_crowd, setup_14, teardown),
+		cmocka_unit_test_setup_teardown(a_crowd, setup_14, fx_teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

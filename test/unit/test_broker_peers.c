@@ -4,22 +4,6 @@
 #include <sys/resource.h>
 #include "../../zns/broker/client_spawn.h"
 
-static int setup(void **state)
-{
-	struct fx *f = calloc(1, sizeof(*f));
-
-	fx_open(f, 0, 0, DIES);
-	*state = f;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	fx_close(*state);
-	free(*state);
-	return 0;
-}
-
 static int raw(struct fx *f)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
@@ -282,7 +266,7 @@ static void stuck_peer(void **state)
 
 int main(void)
 {
-#define T(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+#define T(t) cmocka_unit_test_setup_teardown(t, fx_setup, fx_teardown)
 	const struct CMUnitTest tests[] = {
 		T(malformed_frames), T(silent_broker), T(request_behind_a_wait), T(no_descriptors), T(stuck_peer),
 	};

@@ -4,21 +4,12 @@
 
 #define DEV_MIBPS 100		/* of one zone: see the fixture */
 
-static int setup_groups(void **state)
-{
-	struct fx *f = calloc(1, sizeof(*f));
-
-	fx_open(f, 0, 0, DIES);
-	*state = f;
-	return 0;
-}
-
 static int setup_ceiling(void **state)
 {
 	int ret;
 
 	fx_ceiling = 500;
-	ret = setup_groups(state);
+	ret = fx_setup(state);
 	fx_ceiling = 0;
 	return ret;
 }
@@ -29,15 +20,6 @@ static int setup_one(void **state)
 
 	fx_open(f, 0, 0, 1);
 	*state = f;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct fx *f = *state;
-
-	fx_close(f);
-	free(f);
 	return 0;
 }
 
@@ -358,13 +340,13 @@ static void damaged_statistics_do_no_harm(void **state)
 	zns_broker_close(&a);
 }
 
-#define G(f) cmocka_unit_test_setup_teardown(f, setup_groups, teardown)
-#define O(f) cmocka_unit_test_setup_teardown(f, setup_one, teardown)
+#define G(f) cmocka_unit_test_setup_teardown(f, fx_setup, fx_teardown)
+#define O(f) cmocka_unit_test_setup_teardown(f, setup_one, fx_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(ceiling_of_the_device, setup_ceiling, teardown),
+		cmocka_unit_test_setup_teardown(ceiling_of_the_device, setup_ceiling, fx_teardown),
 		G(caps_are_told),
 		G(progress_is_shown),
 		O(one_domain_accounts),

@@ -18,11 +18,11 @@ bundle() {
 	mkdir -p "$W/$1/root" "$W/$1/data"
 	chown redis "$W/$1/data"
 	mount --bind / "$W/$1/root"
-	(cd "$W/$1" && runc spec && python3 - "$1" "$2" "$(id -u redis)" "$(id -g redis)" <<'END'
+	(cd "$W/$1" && runc spec && python3 - "$W/$1" "$2" "$(id -u redis)" "$(id -g redis)" <<'END'
 import json, sys
 c = json.load(open('config.json'))
-name, script, uid, gid = sys.argv[1:]
-c['process'].update(terminal=False, args=['bash', '-c', script], cwd=f'/work/{name}/data', user={'uid': int(uid), 'gid': int(gid)})
+home, script, uid, gid = sys.argv[1:]
+c['process'].update(terminal=False, args=['bash', '-c', script], cwd=f'{home}/data', user={'uid': int(uid), 'gid': int(gid)})
 c['process']['env'].append('ZNS_QOS=100')
 c['root'] = {'path': 'root', 'readonly': False}
 for n in c['linux']['namespaces']:

@@ -110,6 +110,14 @@ guest_setup() {
 	await_nvme
 }
 
+# The disk that the host named work, made anew, for what is too large for memory.
+work_on_disk() {
+	local disk
+	disk=$(named work)
+	mkfs.ext4 -q -F "/dev/$disk" && mkdir -p /work && mount "/dev/$disk" /work || exit 1
+	export TMPDIR=/work
+}
+
 # The modules' own nodes come with devtmpfs; the directories that udev makes do not.
 udev_less_nodes() { mkdir -p /dev/disk; }
 

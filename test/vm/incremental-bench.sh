@@ -5,9 +5,7 @@
 set -uo pipefail
 . "$(dirname "$0")/guest-lib.sh"
 guest_setup
-disk=$(named work)
-mkfs.ext4 -q -F "/dev/$disk" && mkdir -p /work && mount "/dev/$disk" /work || exit 1
-export TMPDIR=/work
+work_on_disk
 python3 "$REPO/test/zonetests/incremental.py" bench --size "${1:-1024}" --steps "${2:-10}" --rounds "${3:-3}" --timeout 600 2>&1 |
 	tee "$RESULTS/incremental.txt"
 exit "${PIPESTATUS[0]}"

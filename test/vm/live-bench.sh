@@ -5,9 +5,7 @@
 set -uo pipefail
 . "$(dirname "$0")/guest-lib.sh"
 guest_setup
-disk=$(named work)
-mkfs.ext4 -q -F "/dev/$disk" && mkdir -p /work && mount "/dev/$disk" /work || exit 1
-export TMPDIR=/work
+work_on_disk
 python3 "$REPO/test/zonetests/live.py" bench --size "${1:-64}" --rounds "${2:-2}" --runs "${3:-3}" --timeout 600 2>&1 |
 	tee "$RESULTS/live.txt"
 exit "${PIPESTATUS[0]}"

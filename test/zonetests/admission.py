@@ -13,7 +13,7 @@ from pathlib import Path
 
 import ztlib
 from ztlib import Failed, alive, wait_until
-from ztscene import FAST, SLOW, case_of, expect, suite_main
+from ztscene import SLOW, case_of, expect, suite_main
 
 CASES = {}
 case = case_of(CASES)

@@ -14,6 +14,7 @@ import tarfile
 from pathlib import Path
 
 import ztlib
+import ztproto
 from ztchain import Chain
 from ztlib import Failed
 from tools import Media
@@ -31,43 +32,8 @@ STOCK = ztlib.REPO / 'build' / 'zdtm' / 'stock' / 'criu' / 'criu'
 
 # ---- taking a dump apart -------------------------------------------------------------------------------
 
-def varint(buf, at):
-    value = shift = 0
-    while True:
-        byte = buf[at]
-        at += 1
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return value, at
-
-
-def put_varint(value):
-    out = b''
-    while value > 127:
-        out += bytes([value & 127 | 128])
-        value >>= 7
-    return out + bytes([value])
-
-
-def records(raw):
-    """The messages behind two magic numbers, as {field: number}."""
-    at, found = 8, []
-    while at < len(raw):
-        size, = struct.unpack_from('<I', raw, at)
-        at += 4
-        end, fields = at + size, {}
-        while at < end:
-            key, at = varint(raw, at)
-            fields[key >> 3], at = varint(raw, at)
-        found.append(fields)
-    return found
-
-
 def entry(vaddr, pages, flags):
-    fields = ((1, vaddr), (2, 0), (4, flags), (5, pages))
-    body = b''.join(bytes([number << 3]) + put_varint(value) for number, value in fields)
-    return struct.pack('<I', len(body)) + body
+    return ztproto.entry({1: vaddr, 2: 0, 4: flags, 5: pages})
 
 
 def owner(vaddr):
@@ -79,7 +45,7 @@ def split_pages(raw, pages, level):
     """Pagemap and pages image of a level: what is older than its last write is not what the task has now."""
     head_end = 12 + struct.unpack_from('<I', raw, 8)[0]
     out, content, at = bytearray(raw[:head_end]), bytearray(), 0
-    for fields in records(raw)[1:]:
+    for fields in ztproto.image(raw)[1:]:
         nr = fields.get(5, fields.get(2))
         expect('flags of a full dump', fields.get(4, PRESENT) & ~2, PRESENT)
         run = None
@@ -114,7 +80,7 @@ def take_apart(images, directory):
             shutil.copy(path, to)
         for path in to.glob('pagemap-*.img'):
             raw = path.read_bytes()
-            name = f'pages-{records(raw)[0][1]}.img'
+            name = f'pages-{ztproto.image(raw)[0][1]}.img'
             raw, pages = split_pages(raw, (images / name).read_bytes(), level)
             path.write_bytes(raw)
             (to / name).write_bytes(pages)

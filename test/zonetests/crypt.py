@@ -9,18 +9,16 @@ frozen, rotation, erasure, and the tools.
 import json
 import mmap
 import os
-import shutil
 import signal
 import struct
 import sys
 from pathlib import Path
 
-import ztlib
 from errors import page_of_task
 from tools import Media, expect, frames, log_zone, run_ctl, stop_broker
-from ztlib import Failed, HANDLE, alive, wait_until
+from ztlib import Failed, HANDLE
 from ztredis import RedisTask
-from ztscene import FAST, case_of, suite_main
+from ztscene import case_of, suite_main
 
 CASES = {}
 case = case_of(CASES)

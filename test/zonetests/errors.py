@@ -19,7 +19,7 @@ from pathlib import Path
 
 import ztlib
 from ztlib import Failed, HANDLE, Skipped, alive, wait_until
-from ztscene import FAST, FOUR_DIES, SIX_OPEN, SLOW, TINY, case_of, suite_main
+from ztscene import FOUR_DIES, SIX_OPEN, SLOW, TINY, case_of, suite_main
 
 UUID = r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}'
 CASES = {}

@@ -26,9 +26,16 @@ CASES = {}
 case = case_of(CASES)
 TRACK = ['--track-mem']
 RUN_ON = [*TRACK, '--leave-running']
-ROOM = ['--channels', '4', '--ways', '1', '--die-write-bw', '200', '--zones', '48', '--zone-size', '16M',
-        '--timing', 'off']
 STEPS = 4
+
+
+def room(zones):
+    """A device of so many zones and without timing."""
+    return ['--channels', '4', '--ways', '1', '--die-write-bw', '200', '--zones', str(zones), '--zone-size', '16M',
+            '--timing', 'off']
+
+
+ROOM = room(48)
 
 
 def is_small(chain, ident, full):
@@ -278,18 +285,20 @@ def median(values):
     return sorted(values)[len(values) // 2]
 
 
-def bench(args):
+def bench_scene(args):
+    """Room for four times @args.size MiB, no timing. Its close() and then its cfg's."""
     os.environ['DIRTY_PRIVATE'] = '1'
     ztlib.private_mounts()
     ztlib.build_programs()
     cfg = ztlib.Config(args)
     directory = cfg.base / 'bench'
     directory.mkdir()
-    zones = (args.size * 4) // 16 + 64
-    options = ['--channels', '4', '--ways', '1', '--die-write-bw', '200', '--zones', str(zones), '--zone-size', '16M',
-               '--timing', 'off']
     ztlib.become_subreaper()
-    scene = Scene(cfg, directory, options, 1)
+    return Scene(cfg, directory, room(args.size * 4 // 16 + 64), 1)
+
+
+def bench(args):
+    scene = bench_scene(args)
     try:
         for stock in (True, False):
             side = Figures(scene, args.size, stock)
@@ -313,7 +322,7 @@ def bench(args):
         report(args, files, zoned)
     finally:
         scene.close()
-        cfg.close()
+        scene.cfg.close()
     return 0
 
 

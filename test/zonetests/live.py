@@ -9,7 +9,6 @@ test/vm/65-live.test.sh runs it in a guest, live-bench.sh the comparison.
   live.py bench [--size MB] [--rounds N] [--runs N] [--format DEV]     downtime beside a plain migration, stock's and ours
 """
 import argparse
-import os
 import shutil
 import signal
 import statistics
@@ -17,11 +16,11 @@ import sys
 import time
 
 import ztlib
-from incremental import ROOM, tracked
+from incremental import ROOM, bench_scene, tracked
 from migration import HERE, Daemon, copy_images, free_port
 from ztchain import Chain, plain_images, stat_of
 from ztlib import Failed, HANDLE
-from ztscene import Scene, case_of, expect, suite_main
+from ztscene import case_of, expect, suite_main
 
 CASES = {}
 case = case_of(CASES)
@@ -227,17 +226,7 @@ def bench():
     parser.add_argument('--qos', default='500')
     ztlib.common_options(parser)
     args = parser.parse_args()
-    os.environ['DIRTY_PRIVATE'] = '1'
-    ztlib.private_mounts()
-    ztlib.build_programs()
-    cfg = ztlib.Config(args)
-    directory = cfg.base / 'bench'
-    directory.mkdir()
-    zones = args.size * 4 // 16 + 64
-    options = ['--channels', '4', '--ways', '1', '--die-write-bw', '200', '--zones', str(zones), '--zone-size', '16M',
-               '--timing', 'off']
-    ztlib.become_subreaper()
-    scene = Scene(cfg, directory, options, 1)
+    scene = bench_scene(args)
     ways = {'plain, files': (0, True), 'rounds, files': (args.rounds, True), 'plain, zones': (0, False),
             'rounds, zones': (args.rounds, False)}
     found = {way: [] for way in ways}
@@ -247,7 +236,7 @@ def bench():
                 found[way].append(one_run(scene, args.size, *ways[way]))
     finally:
         scene.close()
-        cfg.close()
+        scene.cfg.close()
     print(f'{args.size} MiB, {args.rounds} rounds before the dump, 1 % of the pages written before it; medians of {args.runs}, s')
     for way, runs in found.items():
         print(f'{way:16}' + ''.join(f'{k} {statistics.median(r[k] for r in runs):8.3f}   ' for k in runs[0]))

@@ -18,13 +18,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import ztlib
+import ztproto
 from ztlib import Device, Failed, HANDLE, Task, alive, wait_until
 from ztredis import RedisTask
-from ztscene import DIES, FAST, TINY, Outcome, case_of, expect, suite_main
+from ztscene import FAST, TINY, Outcome, case_of, expect, suite_main
 
 CASES = {}
 case = case_of(CASES)
@@ -612,7 +612,7 @@ def lazily_back(scene, task, images, daemon_extra=(), before=None):
             raise Failed(f'restore --lazy-pages: exit {done.code}: {" | ".join(done.lines("Error")[-3:])}; daemon: '
                          f'{" | ".join(Outcome(0, daemon.log).errors()[-3:])}')
         if before:
-            ztlib.check_footprint(before, ztlib.footprint(task.pid))
+            ztlib.check_footprint(before, ztlib.footprint(task.pid), task.forks)
         task.verify(signal.SIGUSR1)
         ended = daemon.end()
         if ended.code:
@@ -628,7 +628,7 @@ def lazily_back(scene, task, images, daemon_extra=(), before=None):
 def lazy_local(scene, program, flavour):
     scene = scene(size=1)
     task = started(scene, program, flavour)
-    before = None if program == 'churn' else ztlib.footprint(task.pid)     # which has children that come and go
+    before = ztlib.footprint(task.pid)
     scene.good_dump(task=task)
     done = lazily_back(scene, task, scene.images, before=before)
     if not any(int(n) for l in done.lines('nr_lazy:') for n in re.findall(r'nr_lazy: *(\d+)', l)):
@@ -643,34 +643,11 @@ for _program, _flavour in (('redis', 'h'), ('bigmem', 'h'), ('cowtree', 'h'), ('
     CASES[f'lazy-{_program}'] = _case
 
 
-def varint(data, at):
-    value = shift = 0
-    while True:
-        value |= (data[at] & 127) << shift
-        at, shift = at + 1, shift + 7
-        if data[at - 1] < 128:
-            return value, at
-
-
-def records(path):
-    """The messages of an image with varint fields only: {field: value} each."""
-    data, at = path.read_bytes(), 8
-    while at < len(data):
-        size, at = int.from_bytes(data[at:at + 4], 'little'), at + 4
-        end, message = at + size, {}
-        while at < end:
-            key, at = varint(data, at)
-            if key & 7:
-                raise Failed(f'{path.name}: field {key >> 3} is no number')
-            message[key >> 3], at = varint(data, at)
-        yield message
-
-
 def wipe_lazy(images):
     """Spoil all pages that a daemon is to bring; how many bytes."""
     page, pe_lazy, pe_present, wiped = 4096, 2, 4, 0
     for pagemap in images.glob('pagemap-*.img'):
-        head, *entries = records(pagemap)
+        head, *entries = ztproto.image(pagemap.read_bytes())
         with open(images / f'pages-{head[1]}.img', 'r+b') as pages:
             off = 0
             for e in entries:

@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 
 import ztlib
-from ztlib import Failed, HANDLE, REPO, Skipped, Task, alive, wait_until
-from ztscene import FAST, SLOW, Outcome, case_of, suite_main
+from ztlib import Failed, REPO, Skipped, Task, alive, wait_until
+from ztscene import SLOW, case_of, suite_main
 
 CASES = {}
 case = case_of(CASES)

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 
-import ztlib
 from ztlib import Failed, wait_until
 from ztscene import case_of, expect, suite_main
 

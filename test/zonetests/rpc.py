@@ -10,7 +10,6 @@ one line. `make rpc` builds the clients.
   rpc.py list | run NAME... | run -a
 """
 import json
-import os
 import re
 import signal
 import subprocess

@@ -18,7 +18,7 @@ import time
 
 import ztlib
 from chains import LEVELS, Parts
-from compact import archive, compact
+from compact import compact
 from crypt import new_key, on_device, wrapped_keys
 from migration import comes_back, copy_images, fresh, joined, transfer
 from tools import Media, expect, many_dumps, run_ctl, stop_broker

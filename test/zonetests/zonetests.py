@@ -36,14 +36,11 @@ class Test:
         self.flavours = desc.get('flavour', 'h ns').split()
         self.opts = desc.get('opts', '').split()
         self.feature = desc.get('feature')
-        self.forks = desc.get('forks', False)
 
     def task(self, directory, flavour, args=()):
         if self.name == 'redis':
             return RedisTask(directory, flavour, args)
-        task = Task(directory, self.name, flavour, args, self.opts)
-        task.forks = self.forks
-        return task
+        return Task(directory, self.name, flavour, args, self.opts)
 
 
 def all_tests():

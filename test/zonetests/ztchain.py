@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import ztlib
+import ztproto
 from ztlib import Failed, Task, alive, wait_until
 from ztscene import Outcome
 
@@ -116,43 +117,11 @@ class Chain:
 
 def stat_of(directory):
     """Microseconds and counts of criu's stats-dump, as {name: number}; crit is not needed for a flat message."""
-    raw = (Path(directory) / 'stats-dump').read_bytes()
+    stats, = ztproto.image((Path(directory) / 'stats-dump').read_bytes())
+    if 1 not in stats:
+        raise Failed('stats-dump is not of a dump')
     names = {1: 'freezing', 2: 'frozen', 3: 'memdump', 4: 'memwrite', 5: 'scanned', 6: 'skipped', 7: 'written'}
-    return {names.get(k, str(k)): v for k, v in _fields(_fields_at(raw, 1))}
-
-
-def varint(buf, at):
-    value = shift = 0
-    while True:
-        byte = buf[at]
-        at += 1
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return value, at
-
-
-def _fields(buf):
-    """(number, value) of the varint fields."""
-    at = 0
-    while at < len(buf):
-        key, at = varint(buf, at)
-        if key & 7:
-            raise Failed('stats-dump has a field that is no number')
-        value, at = varint(buf, at)
-        yield key >> 3, value
-
-
-def _fields_at(raw, number):
-    """The submessage @number of the one message behind two magics and a size."""
-    at = 12
-    while at < len(raw):
-        key, at = varint(raw, at)
-        size, at = varint(raw, at)
-        if key >> 3 == number:
-            return raw[at:at + size]
-        at += size
-    raise Failed('stats-dump is not of a dump')
+    return {names.get(k, str(k)): v for k, v in ztproto.fields(stats[1]).items()}
 
 
 def bytes_in(directory):

@@ -387,7 +387,9 @@ class Task:
         self.dir, self.program, self.flavour = directory, program, flavour
         self.args, self.wait = list(args), wait
         self.dump_opts, self.restore_opts = list(opts), list(opts)
-        self.forks = False      # all the time: children come and go
+        source = HERE / f'{program}.c'
+        desc = description(source) if source.exists() else None
+        self.forks = bool(desc and desc.get('forks'))   # all the time: children come and go
         self.pid, self.digest, self.verdicts = 0, None, 0
         self.state = directory
 

@@ -1,50 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A client of CRIU's RPC without any library: guests have no protobuf for Python. Field numbers are rpc.proto's."""
+"""A client of CRIU's RPC without any library. Field numbers are rpc.proto's."""
 import os
 import socket
 import subprocess
 
-from ztchain import varint
-from ztlib import Failed
+from ztproto import fields, message
 
 DUMP, PRE_DUMP = 1, 13      # the latter: SINGLE_PRE_DUMP
 # criu_opts, and in it criu_zns_opts
 IMAGES_DIR_FD, PID, LEAVE_RUNNING, LOG_LEVEL, LOG_FILE, PARENT_IMG, TRACK_MEM, ZNS = 1, 2, 3, 9, 10, 14, 15, 1110
 ZNS_CONTAINER, ZNS_PARENT = 4, 190
-
-
-def number(value):
-    out = b''
-    while value > 127:
-        out += bytes([value & 127 | 128])
-        value >>= 7
-    return out + bytes([value])
-
-
-def message(fields):
-    """{number: int or bool, str, or a dict: a message} as protobuf writes it."""
-    out = b''
-    for field, value in fields.items():
-        if isinstance(value, int):
-            out += number(field << 3) + number(int(value))
-        else:
-            body = message(value) if isinstance(value, dict) else value.encode()
-            out += number(field << 3 | 2) + number(len(body)) + body
-    return out
-
-
-def answer(raw):
-    """{number: int or bytes}; the last one of each counts."""
-    at, found = 0, {}
-    while at < len(raw):
-        key, at = varint(raw, at)
-        value, at = varint(raw, at)
-        if key & 7 == 2:
-            value, at = raw[at:at + value], at + value
-        elif key & 7:
-            raise Failed(f'an answer with a field of wire type {key & 7}')
-        found[key >> 3] = value
-    return found
 
 
 def request(scene, kind, images, opts):
@@ -57,7 +22,7 @@ def request(scene, kind, images, opts):
                                     stdin=subprocess.DEVNULL, stderr=err, pass_fds=[theirs.fileno()])
         ours.settimeout(scene.cfg.timeout)
         ours.send(message({1: kind, 2: {IMAGES_DIR_FD: directory, **opts}}))
-        got = answer(ours.recv(65536))
+        got = fields(ours.recv(65536))
     finally:
         ours.close()
         os.close(directory)

@@ -7,7 +7,7 @@
 #include "zns/util.h"
 
 #define WHAT_MIN 64	/* bytes of what went wrong that are kept, however long the reason is */
-/* Formatted into a little more than a message has room for: that it is cut is then seen. */
+#define TEXT_MAX (ZNS_ERR_MAX + 4)	/* a little more than a message has room for: that it is cut is then seen */
 
 /* File names and device strings end up in messages: keep them on one line and off the terminal's escapes. */
 static void one_line(char *s)
@@ -63,7 +63,7 @@ static void record_why(struct zns_err *err, int code, const char *text, const ch
 
 int zns_fail(struct zns_err *err, int code, const char *fmt, ...)
 {
-	char text[ZNS_ERR_MAX + 4];
+	char text[TEXT_MAX];
 	va_list ap;
 
 	code = normalise(code);
@@ -78,7 +78,7 @@ int zns_fail(struct zns_err *err, int code, const char *fmt, ...)
 
 int zns_fail_sys(struct zns_err *err, int code, const char *fmt, ...)
 {
-	char text[ZNS_ERR_MAX + 4], buf[128];
+	char text[TEXT_MAX], buf[128];
 	va_list ap;
 
 	code = normalise(code);
@@ -93,7 +93,7 @@ int zns_fail_sys(struct zns_err *err, int code, const char *fmt, ...)
 
 int zns_wrap(struct zns_err *err, const char *fmt, ...)
 {
-	char text[ZNS_ERR_MAX + 4];
+	char text[TEXT_MAX];
 	va_list ap;
 
 	if (!err)

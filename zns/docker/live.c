@@ -77,21 +77,14 @@ static int each(const char *dir, const char *sub, docker_handle_fn fn, void *arg
 	return ret;
 }
 
-/* The same of a daemon's data root. */
-static int each_of_root(const char *root, docker_handle_fn fn, void *arg, unsigned *damaged)
+int docker_each_handle(const char *root, docker_handle_fn fn, void *arg)
 {
+	unsigned damaged = 0;
 	char dir[PATH_MAX];
 
 	if ((size_t)snprintf(dir, sizeof(dir), "%s/containers", root) >= sizeof(dir))
 		return -ENAMETOOLONG;
-	return each(dir, "checkpoints", fn, arg, damaged);
-}
-
-int docker_each_handle(const char *root, docker_handle_fn fn, void *arg)
-{
-	unsigned damaged = 0;
-
-	return each_of_root(root, fn, arg, &damaged);
+	return each(dir, "checkpoints", fn, arg, &damaged);
 }
 
 static int is_it(void *arg, const char *container, const char *name, const char *dir, const uint8_t id[ZNS_UUID_LEN])
@@ -106,28 +99,47 @@ static enum docker_life say(enum docker_life l, char *why, size_t len, const cha
 	return l;
 }
 
+/*
+ * What both have in common: containers below @dir, handles in @sub of each. false: container @container_id is there, and
+ * none has checkpoint @id.
+ */
+static bool decided(const char *root, const char *dir, const char *sub, const char *container_id,
+		    const uint8_t id[ZNS_UUID_LEN], enum docker_life *life, char *why, size_t len)
+{
+	char path[PATH_MAX + 80];
+	unsigned damaged = 0;
+	struct stat st;
+	int ret = each(dir, sub, is_it, (void *)(uintptr_t)id, &damaged);
+
+	snprintf(path, sizeof(path), "%s/%.64s", dir, container_id);
+	if (ret == 1)
+		*life = say(DOCKER_NEEDED, why, len, "a container below %s has it%s", root, "");
+	else if (ret)	/* not mounted, no right: nothing is known */
+		*life = say(DOCKER_UNKNOWN, why, len, "%s cannot be read: %s", dir, strerror(-ret));
+	else if (damaged)
+		*life = say(DOCKER_UNKNOWN, why, len, "some handle below %s is damaged and may be this one%s", root, "");
+	else if (!lstat(path, &st))
+		return false;
+	else if (errno == ENOENT)
+		*life = say(DOCKER_GONE, why, len, "container %.12s was removed%s", container_id, "");
+	else
+		*life = say(DOCKER_UNKNOWN, why, len, "%s: %s", path, strerror(errno));
+	return true;
+}
+
 enum docker_life docker_checkpoint_life(const char *root, const char *container_id, const char *checkpoint_name,
 					const uint8_t id[ZNS_UUID_LEN], char *why, size_t len)
 {
-	char path[PATH_MAX];
-	unsigned damaged = 0;
-	struct stat st;
-	int ret;
+	enum docker_life life;
+	char dir[PATH_MAX];
 
 	if (!root || *root != '/' || !container_id || strlen(container_id) != DOCKER_ID_LEN)
 		return say(DOCKER_UNKNOWN, why, len, "it does not say which container of which daemon it is of%s%s", "",
 			   "");
-	ret = each_of_root(root, is_it, (void *)(uintptr_t)id, &damaged);
-	if (ret == 1)
-		return say(DOCKER_NEEDED, why, len, "a container below %s has it%s", root, "");
-	if (ret)	/* not mounted, no right: nothing is known */
-		return say(DOCKER_UNKNOWN, why, len, "%s/containers cannot be read: %s", root, strerror(-ret));
-	if (damaged)
-		return say(DOCKER_UNKNOWN, why, len, "some handle below %s is damaged and may be this one%s", root, "");
-	snprintf(path, sizeof(path), "%s/containers/%.64s", root, container_id);
-	if (lstat(path, &st))
-		return errno == ENOENT ? say(DOCKER_GONE, why, len, "container %.12s was removed%s", container_id, "") :
-					 say(DOCKER_UNKNOWN, why, len, "%s: %s", path, strerror(errno));
+	if ((size_t)snprintf(dir, sizeof(dir), "%s/containers", root) >= sizeof(dir))
+		return say(DOCKER_UNKNOWN, why, len, "%s/containers cannot be read: %s", root, strerror(ENAMETOOLONG));
+	if (decided(root, dir, "checkpoints", container_id, id, &life, why, len))
+		return life;
 	/* Made with --checkpoint-dir, or kept by hand elsewhere: the handle never was below the data root. */
 	if (!checkpoint_name || !*checkpoint_name)
 		return say(DOCKER_UNKNOWN, why, len, "container %.12s is there, and its checkpoint was put elsewhere%s",
@@ -139,10 +151,9 @@ enum docker_life docker_checkpoint_life(const char *root, const char *container_
 enum docker_life podman_checkpoint_life(const char *root, const char *container_id, const uint8_t id[ZNS_UUID_LEN],
 					char *why, size_t len)
 {
+	enum docker_life life;
 	char path[PATH_MAX];
-	unsigned damaged = 0;
 	struct stat st;
-	int ret;
 
 	if (!root || *root != '/' || strlen(root) > PATH_MAX / 2 || !container_id || strlen(container_id) != DOCKER_ID_LEN)
 		return say(DOCKER_UNKNOWN, why, len, "it may have been exported, or its container is not known%s%s", "", "");
@@ -150,17 +161,8 @@ enum docker_life podman_checkpoint_life(const char *root, const char *container_
 	snprintf(path, sizeof(path), "%s/containers.lock", root);
 	if (lstat(path, &st) || !S_ISREG(st.st_mode))
 		return say(DOCKER_UNKNOWN, why, len, "%s is not there as Podman leaves it%s", root, "");
-	ret = each(root, "userdata", is_it, (void *)(uintptr_t)id, &damaged);
-	if (ret == 1)
-		return say(DOCKER_NEEDED, why, len, "a container below %s has it%s", root, "");
-	if (ret)
-		return say(DOCKER_UNKNOWN, why, len, "%s cannot be read: %s", root, strerror(-ret));
-	if (damaged)
-		return say(DOCKER_UNKNOWN, why, len, "some handle below %s is damaged and may be this one%s", root, "");
-	snprintf(path, sizeof(path), "%s/%.64s", root, container_id);
-	if (lstat(path, &st))
-		return errno == ENOENT ? say(DOCKER_GONE, why, len, "container %.12s was removed%s", container_id, "") :
-					 say(DOCKER_UNKNOWN, why, len, "%s: %s", path, strerror(errno));
+	if (decided(root, root, "userdata", container_id, id, &life, why, len))
+		return life;
 	return say(DOCKER_GONE, why, len, "container %.12s has another checkpoint by now, or none%s", container_id, "");
 }
 

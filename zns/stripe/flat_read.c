@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <string.h>
 #include "flat.h"
+#include "reader.h"
 #include "zns/util.h"
 
 #define PARTS_MAX 32768	/* on their way for one read: 768 KiB of addresses; more go in turns */
@@ -173,27 +174,9 @@ void zns_flat_read_task(struct zns_flat *f, uint32_t n, uint64_t off, pid_t pid,
 	next_turn(j);
 }
 
-struct waiter {
-	pthread_mutex_t lock;
-	pthread_cond_t cond;
-	bool done;
-	struct zns_err err;
-};
-
-static void wake(void *arg, const struct zns_err *err)
-{
-	struct waiter *w = arg;
-
-	pthread_mutex_lock(&w->lock);
-	w->err = *err;
-	w->done = true;
-	pthread_cond_signal(&w->cond);
-	pthread_mutex_unlock(&w->lock);
-}
-
 int zns_flat_read(struct zns_flat *f, uint32_t n, uint64_t off, void *buf, size_t len, struct zns_err *err)
 {
-	struct waiter w = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, ZNS_ERR_INIT };
+	struct read_wait w = READ_WAIT_INIT;
 	const struct flat_image *im = &f->img[n];
 	struct iovec iov = { buf, len };
 
@@ -205,14 +188,6 @@ int zns_flat_read(struct zns_flat *f, uint32_t n, uint64_t off, void *buf, size_
 	}
 	if (!im->from)
 		return zns_rimage_read(im->raw, off, buf, len, err);
-	zns_flat_read_task(f, n, off, 0, &iov, 1, wake, &w);
-	pthread_mutex_lock(&w.lock);
-	while (!w.done)
-		pthread_cond_wait(&w.cond, &w.lock);
-	pthread_mutex_unlock(&w.lock);
-	pthread_mutex_destroy(&w.lock);
-	pthread_cond_destroy(&w.cond);
-	if (w.err.code && err)
-		*err = w.err;
-	return w.err.code;
+	zns_flat_read_task(f, n, off, 0, &iov, 1, read_woken, &w);
+	return read_await(&w, err);
 }

@@ -604,16 +604,9 @@ void zns_rimage_verify(struct zns_rimage *i, zns_unit_checked unit, zns_read_don
 	submit(q);
 }
 
-struct waiter {
-	pthread_mutex_t lock;
-	pthread_cond_t cond;
-	bool done;
-	struct zns_err err;
-};
-
-static void wake(void *arg, const struct zns_err *err)
+void read_woken(void *arg, const struct zns_err *err)
 {
-	struct waiter *w = arg;
+	struct read_wait *w = arg;
 
 	pthread_mutex_lock(&w->lock);
 	w->err = *err;
@@ -622,9 +615,22 @@ static void wake(void *arg, const struct zns_err *err)
 	pthread_mutex_unlock(&w->lock);
 }
 
+int read_await(struct read_wait *w, struct zns_err *err)
+{
+	pthread_mutex_lock(&w->lock);
+	while (!w->done)
+		pthread_cond_wait(&w->cond, &w->lock);
+	pthread_mutex_unlock(&w->lock);
+	pthread_mutex_destroy(&w->lock);
+	pthread_cond_destroy(&w->cond);
+	if (w->err.code && err)
+		*err = w->err;
+	return w->err.code;
+}
+
 static int read_sync(struct zns_rimage *i, uint64_t off, uint64_t len, void *buf, int fd, struct zns_err *err)
 {
-	struct waiter w = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, ZNS_ERR_INIT };
+	struct read_wait w = READ_WAIT_INIT;
 	struct request *q = calloc(1, sizeof(*q));
 
 	if (!q)
@@ -634,18 +640,10 @@ static int read_sync(struct zns_rimage *i, uint64_t off, uint64_t len, void *buf
 	q->len = len;
 	q->mem = buf;
 	q->fd = fd;
-	q->done = wake;
+	q->done = read_woken;
 	q->arg = &w;
 	submit(q);
-	pthread_mutex_lock(&w.lock);
-	while (!w.done)
-		pthread_cond_wait(&w.cond, &w.lock);
-	pthread_mutex_unlock(&w.lock);
-	pthread_mutex_destroy(&w.lock);
-	pthread_cond_destroy(&w.cond);
-	if (w.err.code && err)
-		*err = w.err;
-	return w.err.code;
+	return read_await(&w, err);
 }
 
 int zns_rimage_read(struct zns_rimage *i, uint64_t off, void *buf, size_t len, struct zns_err *err)

@@ -75,6 +75,17 @@ struct request {
 /* What of unit @c, the request's @n-th, it wants, to its place (deliver.c). Any thread; no lock is needed. */
 int request_deliver(const struct request *q, uint64_t n, const struct cached *c, struct zns_err *err);
 
+/* One read that its caller waits for: read_woken with it is the zns_read_done, read_await returns its error and ends it. */
+struct read_wait {
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+	bool done;
+	struct zns_err err;
+};
+#define READ_WAIT_INIT { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, ZNS_ERR_INIT }
+void read_woken(void *arg, const struct zns_err *err);
+int read_await(struct read_wait *w, struct zns_err *err);
+
 struct zns_reader {
 	struct zns_dev *dev;
 	struct zns_bucket *bucket;

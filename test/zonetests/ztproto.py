@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Flat protobuf messages and CRIU's images of them, without a library: guests have no protobuf for Python."""
+import struct
+
+from ztlib import Failed
+
+
+def _varint(raw, at):
+    value = shift = 0
+    while True:
+        value |= (raw[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+        if raw[at - 1] < 128:
+            return value, at
+
+
+def _put_varint(value):
+    out = b''
+    while value > 127:
+        out += bytes([value & 127 | 128])
+        value >>= 7
+    return out + bytes([value])
+
+
+def message(fields):
+    """{number: int or bool, str, or a dict: a message} as protobuf writes it."""
+    out = b''
+    for field, value in fields.items():
+        if isinstance(value, int):
+            out += _put_varint(field << 3) + _put_varint(int(value))
+        else:
+            body = message(value) if isinstance(value, dict) else value.encode()
+            out += _put_varint(field << 3 | 2) + _put_varint(len(body)) + body
+    return out
+
+
+def fields(raw):
+    """{number: int or bytes}; the last one of each counts."""
+    at, found = 0, {}
+    while at < len(raw):
+        key, at = _varint(raw, at)
+        value, at = _varint(raw, at)
+        if key & 7 == 2:
+            value, at = raw[at:at + value], at + value
+        elif key & 7:
+            raise Failed(f'field {key >> 3} is of wire type {key & 7}')
+        found[key >> 3] = value
+    return found
+
+
+def image(raw):
+    """The messages of an image, as fields() gives them: two magic numbers, then each behind its size."""
+    at, found = 8, []
+    while at < len(raw):
+        size, = struct.unpack_from('<I', raw, at)
+        found.append(fields(raw[at + 4:at + 4 + size]))
+        at += 4 + size
+    return found
+
+
+def entry(message_fields):
+    """A message as it stands in an image."""
+    body = message(message_fields)
+    return struct.pack('<I', len(body)) + body
