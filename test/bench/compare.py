@@ -27,6 +27,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
+sys.path.insert(0, str(REPO / 'test' / 'zonetests'))
+import ztproto     # noqa: E402
+from ztlib import Failed       # noqa: E402
+
 BUILD = REPO / 'build' / 'bench'
 QOS = '500'
 DEVICE_TIMES = 4            # the device is so many times as large as the process
@@ -34,10 +38,6 @@ ZONE_MIB = 64
 RAW_REQUEST = 1 << 20
 
 libc = ctypes.CDLL(None, use_errno=True)
-
-
-class Failed(Exception):
-    """The comparison cannot go on."""
 
 
 # ---- what things cost ----------------------------------------------------------------------------------
@@ -175,34 +175,6 @@ def drop_caches():
     except OSError:
         return False
     return True
-
-
-def varint(data, at):
-    value = shift = 0
-    while True:
-        value |= (data[at] & 127) << shift
-        at, shift = at + 1, shift + 7
-        if data[at - 1] < 128:
-            return value, at
-
-
-def fields(data):
-    """{number: value} of a protobuf message of numbers and messages."""
-    found, at = {}, 0
-    while at < len(data):
-        key, at = varint(data, at)
-        value, at = varint(data, at)
-        if key & 7 == 2:
-            value, at = data[at:at + value], at + value
-        found[key >> 3] = value
-    return found
-
-
-def dump_times(path):
-    """(frozen_time, memdump_time) in seconds from criu's stats-dump: two magic numbers, a length, a message."""
-    data = path.read_bytes()
-    stats = fields(fields(data[12:12 + int.from_bytes(data[8:12], 'little')])[1])
-    return stats[2] / 1e6, stats[3] / 1e6
 
 
 def directory_bytes(path):
@@ -368,7 +340,8 @@ class Bench:
         found['dump_machine_cpu_s'] = machine_cpu() - machine
         found['dump_sync_wall_s'] = use.wall + sync_wall
         found['dump_sync_cpu_s'] = found['dump_cpu_s'] + sync_cpu
-        found['frozen_s'], found['memdump_s'] = dump_times(self.dir / 'stats-dump')
+        stats = ztproto.dump_stats(self.dir / 'stats-dump')
+        found['frozen_s'], found['memdump_s'] = stats[2] / 1e6, stats[3] / 1e6
         found['image_dir_bytes'] = directory_bytes(who.images)
         return found
 

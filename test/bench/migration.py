@@ -24,42 +24,17 @@ import time
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPO / 'test' / 'zonetests'))
+import ztproto     # noqa: E402
+from ztlib import Failed       # noqa: E402
+
 QOS = '500'
-
-
-class Failed(Exception):
-    """The comparison cannot go on."""
 
 
 def free_port():
     with socket.socket() as s:
         s.bind(('127.0.0.1', 0))
         return s.getsockname()[1]
-
-
-def varint(data, at):
-    value = shift = 0
-    while True:
-        value |= (data[at] & 127) << shift
-        at, shift = at + 1, shift + 7
-        if data[at - 1] < 128:
-            return value, at
-
-
-def frozen_s(stats):
-    """frozen_time of dump_stats_entry (field 2) in stats_entry.dump (field 1)."""
-    data, at = stats.read_bytes(), 12
-    key, at = varint(data, at)
-    size, at = varint(data, at)
-    if key != 0x0a:
-        raise Failed(f'{stats}: no statistics of a dump')
-    end = at + size
-    while at < end:
-        key, at = varint(data, at)
-        value, at = varint(data, at)
-        if key >> 3 == 2:
-            return value / 1e6
-    raise Failed(f'{stats}: no frozen time')
 
 
 def wait_until(true, seconds, what):
@@ -170,7 +145,7 @@ def migrate(who, work):
         if process.ask(signal.SIGUSR1)[0] != 'same':
             raise Failed(f'{who.name}: the memory differs')
         return {'dump_s': dumped - begin, 'total_s': end - begin,
-                'downtime_s': end - dumped + frozen_s(sent / 'stats-dump')}
+                'downtime_s': end - dumped + ztproto.dump_stats(sent / 'stats-dump')[2] / 1e6}
     finally:
         process.end()
 

@@ -117,11 +117,8 @@ class Chain:
 
 def stat_of(directory):
     """Microseconds and counts of criu's stats-dump, as {name: number}; crit is not needed for a flat message."""
-    stats, = ztproto.image((Path(directory) / 'stats-dump').read_bytes())
-    if 1 not in stats:
-        raise Failed('stats-dump is not of a dump')
     names = {1: 'freezing', 2: 'frozen', 3: 'memdump', 4: 'memwrite', 5: 'scanned', 6: 'skipped', 7: 'written'}
-    return {names.get(k, str(k)): v for k, v in ztproto.fields(stats[1]).items()}
+    return {names.get(k, str(k)): v for k, v in ztproto.dump_stats(Path(directory) / 'stats-dump').items()}
 
 
 def bytes_in(directory):

@@ -58,6 +58,14 @@ def image(raw):
     return found
 
 
+def dump_stats(path):
+    """Numbers of criu's stats-dump, {field of dump_stats_entry: number}: 2 is microseconds frozen, 3 those of memdump."""
+    stats, = image(path.read_bytes())
+    if 1 not in stats:
+        raise Failed(f'{path} is not of a dump')
+    return fields(stats[1])
+
+
 def entry(message_fields):
     """A message as it stands in an image."""
     body = message(message_fields)

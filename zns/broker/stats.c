@@ -11,7 +11,6 @@
 
 #define RESTORES_MAX 256	/* containers; the oldest is forgotten */
 #define FILE_MAX MIB(4)
-#define RATE_MIN_US 1000000u	/* a shorter data phase is not rated (design.md §5) */
 
 static int path_of(const struct znsd *d, char *out, size_t len)
 {
@@ -135,11 +134,10 @@ ZnsPb__RestoreStat *restore_remember(struct znsd *d, const struct lease *l, cons
 	s->bytes = q->bytes;
 	s->has_data_us = 1;
 	s->data_us = q->data_us;
-	if (q->data_us >= RATE_MIN_US) {
-		s->has_achieved_mibps = 1;
-		s->achieved_mibps = (double)q->bytes / (double)MIB(1) / ((double)q->data_us / 1e6);
+	s->achieved_mibps = zns_rate_mibps(q->bytes, q->data_us);
+	s->has_achieved_mibps = s->achieved_mibps > 0;
+	if (s->has_achieved_mibps)
 		snprintf(rate, sizeof(rate), "%.0f MiB/s", s->achieved_mibps);
-	}
 	s->has_qos_requested_mibps = k && k->has_qos_requested_mibps;
 	s->qos_requested_mibps = k ? k->qos_requested_mibps : 0;
 	s->has_nr_zones = s->has_shared_groups = 1;

@@ -12,7 +12,6 @@
 #include "zns/store.h"
 
 #define CHUNK MIB(16)		/* between two looks at the progress */
-#define RATE_MIN_US 1000000u	/* a shorter data phase is not rated (design.md §5) */
 
 enum { OPT_CONTAINER = OPT_OWN, OPT_QOS, OPT_ADMISSION, OPT_HANDLE, OPT_JOIN, OPT_PARENT };
 
@@ -188,21 +187,6 @@ static ZnsPb__Checkpoint *new_record(const struct import *x)
 	return c;
 }
 
-static void rate(const struct import *x, ZnsPb__Checkpoint *c)
-{
-	struct zns_writer_stats st;
-
-	zns_writer_stats(x->w, &st);
-	if (st.last_complete_ns <= st.first_submit_ns)
-		return;
-	c->has_data_phase_us = 1;
-	c->data_phase_us = (st.last_complete_ns - st.first_submit_ns) / 1000;
-	if (c->data_phase_us >= RATE_MIN_US) {
-		c->has_qos_achieved_mibps = 1;
-		c->qos_achieved_mibps = (double)st.page_bytes / (double)MIB(1) / ((double)c->data_phase_us / 1e6);
-	}
-}
-
 /* Data durable, then the record; *out is the caller's, also after a failure (NULL: none). */
 static int commit(struct import *x, ZnsPb__Checkpoint **out, struct zns_err *err)
 {
@@ -225,7 +209,7 @@ static int commit(struct import *x, ZnsPb__Checkpoint **out, struct zns_err *err
 	ret = zns_writer_finish(x->w, &m, ref, err);
 	c->manifest = ref;
 	if (!x->join)	/* else its rate is that of the pages */
-		rate(x, c);
+		zns_writer_rate(x->w, c);
 	if (!ret)
 		ret = zns_writer_durable(x->w, c, err);
 	if (ret)

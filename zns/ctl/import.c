@@ -195,11 +195,7 @@ int import_write_handle(struct import *x, const ZnsPb__Checkpoint *c, struct zns
 	}
 	h.device = (ProtobufCBinaryData){ ZNS_UUID_LEN, x->reg.uuid };
 	h.checkpoint = (ProtobufCBinaryData){ ZNS_UUID_LEN, x->id };
-	h.container = x->container;
-	h.created_ns = c->created_ns;
-	h.bytes = c->bytes;
-	h.page_bytes = c->page_bytes;
-	h.nr_images = c->nr_images;
+	zns_handle_describe(&h, c);
 	h.copies = list;
 	h.n_copies = nr;
 	if (!ret)

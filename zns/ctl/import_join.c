@@ -154,11 +154,7 @@ int import_join_handle(struct import *x, const ZnsPb__Checkpoint *c, struct zns_
 	}
 	h.device = old->device;
 	h.checkpoint = old->checkpoint;
-	h.container = c->container;
-	h.created_ns = c->created_ns;
-	h.bytes = c->bytes;
-	h.page_bytes = c->page_bytes;
-	h.nr_images = c->nr_images;
+	zns_handle_describe(&h, c);
 	h.copies = list;
 	h.n_copies = nr;
 	if (!ret)

@@ -6,8 +6,6 @@
 #include "zns/handle.h"
 #include "zns/store.h"
 
-#define RATE_MIN_US 1000000u	/* a shorter data phase is not rated (design.md §5) */
-
 static void join_streams(struct dump *d)
 {
 	while (d->streams) {
@@ -74,21 +72,6 @@ static ZnsPb__Checkpoint *new_record(const struct dump *d, uint64_t frozen_us)
 		return NULL;
 	}
 	return c;
-}
-
-static void rate(const struct dump *d, ZnsPb__Checkpoint *c)
-{
-	struct zns_writer_stats st;
-
-	zns_writer_stats(d->w, &st);
-	if (st.last_complete_ns <= st.first_submit_ns)
-		return;
-	c->has_data_phase_us = 1;
-	c->data_phase_us = (st.last_complete_ns - st.first_submit_ns) / 1000;
-	if (c->data_phase_us >= RATE_MIN_US) {
-		c->has_qos_achieved_mibps = 1;
-		c->qos_achieved_mibps = (double)st.page_bytes / (double)MIB(1) / ((double)c->data_phase_us / 1e6);
-	}
 }
 
 static int set_metadata_groups(const struct dump *d, ZnsPb__Checkpoint *c)
@@ -210,11 +193,7 @@ static int write_handle(struct dump *d, const ZnsPb__Checkpoint *c, struct zns_e
 	hd.device.data = d->h->reg.uuid;
 	hd.device.len = hd.checkpoint.len = ZNS_UUID_LEN;
 	hd.checkpoint.data = d->id;
-	hd.container = d->container;
-	hd.created_ns = c->created_ns;
-	hd.bytes = c->bytes;
-	hd.page_bytes = c->page_bytes;
-	hd.nr_images = c->nr_images;
+	zns_handle_describe(&hd, c);
 	hd.copies = list;
 	hd.n_copies = nr;
 	if (!ret)
@@ -285,11 +264,11 @@ static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct
 	m.device.data = d->h->reg.uuid;
 	m.device.len = ZNS_UUID_LEN;
 	m.checkpoint = c;
-	rate(d, c);
+	zns_writer_rate(d->w, c);
 	if (!ret)
 		ret = zns_writer_finish(d->w, &m, ref, err);
 	c->manifest = ref;
-	rate(d, c);
+	zns_writer_rate(d->w, c);
 	if (!ret)
 		ret = zns_writer_durable(d->w, c, err);
 	if (!ret)

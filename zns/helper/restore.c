@@ -23,7 +23,6 @@ struct restore {
 static struct helper *self;	/* for answers that come from the reader's threads */
 #define BROKER_TIMEOUT_S 10	/* it is only told of progress: the restore can do without */
 #define ONE_DOMAIN_DEPTH 2	/* reads at once that keep a drive busy whose every zone uses all of it */
-#define RATE_MIN_US 1000000u	/* a shorter data phase is not rated (design.md §5) */
 
 static int from_handle(struct helper *h, const struct zw_begin *b, struct zns_registered *reg, uint8_t *id, char *warn,
 		       size_t warn_len, struct zns_err *err)
@@ -484,11 +483,6 @@ static int spool(struct helper *h, struct packet *p, struct zns_err *err)
 	return fetch_start(h, p, img, copy, p->h.nr, err);
 }
 
-static double achieved(const struct work *w)
-{
-	return w->data_us >= RATE_MIN_US ? (double)w->bytes / (double)MIB(1) / ((double)w->data_us / 1e6) : 0;
-}
-
 /* Every task is restored: the broker keeps the figures, criu logs them. A broker that is gone keeps nothing. */
 static void done(struct helper *h, struct packet *p)
 {
@@ -501,9 +495,11 @@ static void done(struct helper *h, struct packet *p)
 	uint32_t levels = zns_chain_levels(h->chain);
 	uint32_t shared = 0;
 	struct work w;
+	double achieved_mibps;
 
 	progress_stop(h, NULL);
 	work_done(h, &w);
+	achieved_mibps = zns_rate_mibps(w.bytes, w.data_us);
 	pr.bytes = w.bytes;
 	pr.has_data_us = pr.has_done = pr.done = 1;
 	pr.data_us = w.data_us;
@@ -512,8 +508,8 @@ static void done(struct helper *h, struct packet *p)
 		shared = resp->restore ? resp->restore->shared_groups : 0;
 		zns_pb__response__free_unpacked(resp, NULL);
 	}
-	if (achieved(&w) > 0)
-		snprintf(got, sizeof(got), "%.0f MiB/s", achieved(&w));
+	if (achieved_mibps > 0)
+		snprintf(got, sizeof(got), "%.0f MiB/s", achieved_mibps);
 	if (c->has_qos_requested_mibps)
 		snprintf(asked, sizeof(asked), ", dumped with %u MiB/s asked", c->qos_requested_mibps);
 	if (levels > 1)
@@ -522,7 +518,7 @@ static void done(struct helper *h, struct packet *p)
 		 "checkpoint %s of %s%s restored: %s read and verified from %zu zones of %zu groups (%u shared), data phase %.3f s, "
 		 "got %s%s", zns_uuid_format(c->id.data, id), c->container, parents, zns_format_size(w.bytes, size, sizeof(size)),
 		 c->n_zones, c->n_groups, shared, (double)w.data_us / 1e6, got, asked);
-	progress_stop(h, &(struct outcome){ .ok = true, .achieved_mibps = achieved(&w), .zones = (uint32_t)c->n_zones,
+	progress_stop(h, &(struct outcome){ .ok = true, .achieved_mibps = achieved_mibps, .zones = (uint32_t)c->n_zones,
 					    .groups = (uint32_t)c->n_groups, .shared_groups = shared });
 	reply_send(p->fd[0], &r, -1);
 }

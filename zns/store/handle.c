@@ -87,6 +87,15 @@ int zns_handle_read(int dirfd, ZnsPb__Handle **out, struct zns_err *err)
 	return zns_handle_parse(buf, len, out, err);
 }
 
+void zns_handle_describe(ZnsPb__Handle *h, const ZnsPb__Checkpoint *c)
+{
+	h->container = c->container;
+	h->created_ns = c->created_ns;
+	h->bytes = c->bytes;
+	h->page_bytes = c->page_bytes;
+	h->nr_images = c->nr_images;
+}
+
 int zns_handle_write(int dirfd, const ZnsPb__Handle *h, struct zns_err *err)
 {
 	struct zns_frame f = { .type = ZNS_FRAME_HANDLE };

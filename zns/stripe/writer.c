@@ -206,6 +206,19 @@ void zns_writer_stats(struct zns_writer *w, struct zns_writer_stats *out)
 	pthread_mutex_unlock(&w->lock);
 }
 
+void zns_writer_rate(struct zns_writer *w, ZnsPb__Checkpoint *c)
+{
+	struct zns_writer_stats st;
+
+	zns_writer_stats(w, &st);
+	if (st.last_complete_ns <= st.first_submit_ns)
+		return;
+	c->has_data_phase_us = 1;
+	c->data_phase_us = (st.last_complete_ns - st.first_submit_ns) / 1000;
+	c->qos_achieved_mibps = zns_rate_mibps(st.page_bytes, c->data_phase_us);
+	c->has_qos_achieved_mibps = c->qos_achieved_mibps > 0;
+}
+
 static int copy_error(struct zns_writer *w, int ret, struct zns_err *err)
 {
 	if (ret && err && w->err.code)

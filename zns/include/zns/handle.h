@@ -25,6 +25,9 @@ int zns_handle_read(int dirfd, ZnsPb__Handle **out, struct zns_err *err);
 /* The same from a buffer that holds the whole file. */
 int zns_handle_parse(const uint8_t *buf, size_t len, ZnsPb__Handle **out, struct zns_err *err);
 
+/* What a handle repeats of the record, for people and tools; strings stay the record's. */
+void zns_handle_describe(ZnsPb__Handle *h, const ZnsPb__Checkpoint *c);
+
 /* Write durably: temporary name, fsync, rename, fsync of the directory. */
 int zns_handle_write(int dirfd, const ZnsPb__Handle *h, struct zns_err *err);
 

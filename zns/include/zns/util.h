@@ -79,6 +79,12 @@ uint64_t zns_hash(const void *data, size_t len);
 uint64_t zns_hash_pieces(const void *data, size_t len, size_t piece, uint64_t *out);
 uint64_t zns_hash_seeded(const void *data, size_t len, uint64_t seed);
 
+/* MiB/s of @bytes in @us; 0 for less than a second: so short a data phase is not rated (design.md §5). */
+static inline double zns_rate_mibps(uint64_t bytes, uint64_t us)
+{
+	return us >= 1000000 ? (double)bytes / (double)MIB(1) / ((double)us / 1e6) : 0;
+}
+
 /* Whole-buffer read/write that retry short transfers and EINTR. 0 or -errno; EOF early is -ENODATA. */
 int zns_pread_all(int fd, void *buf, size_t len, off_t off);
 int zns_pwrite_all(int fd, const void *buf, size_t len, off_t off);

@@ -124,6 +124,9 @@ int zns_writer_adopt(struct zns_writer *w, const ZnsPb__Checkpoint *c, const Zns
  */
 int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err);
 
+/* How long data were written, and how fast, so far: into the checkpoint's record. */
+void zns_writer_rate(struct zns_writer *w, ZnsPb__Checkpoint *c);
+
 /*
  * Make everything that the checkpoint is made of durable, before anybody relies on the manifest. Every zone used is still
  * there then, and those that turned read-only since zns_writer_finish are read back.
