@@ -83,7 +83,7 @@ class Stage:
         else:
             raise Failed(f'{w.container}: containerd never let go of the last checkpoint')
         if self.runtime == 'zns':
-            c = max(d.checkpoints(w.container), key=lambda c: c['created'])
+            c = max(d.checkpoints(w.container), key=lambda c: c['created_ns'])
             self.last[w.name] = c
             if leave and c['data_phase_us']:
                 self.rate[kind][w.name].append(c['page_bytes'] / MIB / (c['data_phase_us'] / 1e6))
@@ -96,7 +96,7 @@ class Stage:
         """Old checkpoints off the device, and what they wrote off the page cache, before the next are measured."""
         if self.runtime == 'zns':
             for w in self.works:
-                for c in sorted(self.d.checkpoints(w.container), key=lambda c: c['created'])[:-1]:
+                for c in sorted(self.d.checkpoints(w.container), key=lambda c: c['created_ns'])[:-1]:
                     self.d.zctl('rm', c['id'])
         subprocess.run(['sync', '-f', self.d.dir], check=True)
 

@@ -340,7 +340,7 @@ def reclaim(d):
     d.told(c)
     for name in ('kept', 'dropped'):
         d.cri('checkpoint', '--export', d.dir / f'kubelet/{name}.tar', c)
-    kept, dropped = sorted(d.ls(), key=lambda k: k['created'])
+    kept, dropped = sorted(d.ls(), key=lambda k: k['created_ns'])
     d.cri('rmp', '-f', pod[0])
     (d.dir / 'kubelet/dropped.tar').unlink()
     d.z('gc', '--grace', '0')

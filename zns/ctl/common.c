@@ -309,6 +309,7 @@ struct json_object *ctl_json_checkpoint(const ZnsPb__Checkpoint *c)
 	json_object_object_add(j, "container", json_object_new_string(c->container));
 	json_object_object_add(j, "state", json_object_new_string(c->pages_only ? "pages-only" : "committed"));
 	json_object_object_add(j, "created", ctl_json_time(c->created_ns));
+	json_object_object_add(j, "created_ns", json_object_new_int64(c->created_ns));
 	json_object_object_add(j, "bytes", json_object_new_int64(c->bytes));
 	json_object_object_add(j, "page_bytes", json_object_new_int64(c->page_bytes));
 	json_object_object_add(j, "nr_images", json_object_new_int64(c->nr_images));

@@ -80,7 +80,7 @@ def dumps(st, subjects, tag):
     took = finish(procs)
     rate = {}
     for name in procs:      # a checkpoint's own record: bytes over its data phase
-        newest = max((c for c in st.ctl('ls')['checkpoints'] if c['container'] == name), key=lambda c: c['created'])
+        newest = max((c for c in st.ctl('ls')['checkpoints'] if c['container'] == name), key=lambda c: c['created_ns'])
         rate[name] = newest['bytes'] / MIB / (st.ctl('show', newest['id'])['data_phase_us'] / 1e6)
     return took, rate
 
@@ -113,7 +113,7 @@ def one_kind(args, kind, mib, count, runs):
                 took, rate = dumps(st, subjects, f't{r}')
                 seen['together'] += took.values()
                 seen['together rate'] += rate.values()
-                for c in sorted(st.ctl('ls')['checkpoints'], key=lambda c: c['created'])[:-count]:
+                for c in sorted(st.ctl('ls')['checkpoints'], key=lambda c: c['created_ns'])[:-count]:
                     st.ctl('rm', c['id'])
             seen['restore'] = list(restore_all(st, subjects, f't{runs - 1}').values())
         finally:

@@ -21,7 +21,7 @@ def rated(st, checkpoints):
     """Each dump's bandwidth as the product's record has it: bytes over the time from first write to last completion."""
     listed = st.ctl('ls')['checkpoints']
     for d in checkpoints:
-        newest = max((c for c in listed if c['container'] == d.name), key=lambda c: c['created'])
+        newest = max((c for c in listed if c['container'] == d.name), key=lambda c: c['created_ns'])
         d.rate = d.bytes / MIB / (st.ctl('show', newest['id'])['data_phase_us'] / 1e6)
     return checkpoints
 
@@ -203,7 +203,7 @@ def periodic(args, rep):
             for n in range(rounds):
                 d = st.run([st.dump('service', mib, QOS, to=f'ck{n}', seed=n + 1)])[0]
                 rate.append(d.mibps)
-                ids = [c['id'] for c in sorted(st.ctl('ls')['checkpoints'], key=lambda c: c['created'])]
+                ids = [c['id'] for c in sorted(st.ctl('ls')['checkpoints'], key=lambda c: c['created_ns'])]
                 for old in ids[:-keep]:
                     st.ctl('rm', old)
                 table = st.ctl('zones')['zones']
