@@ -9,11 +9,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,6 +34,7 @@ static __thread struct { uint64_t at; unsigned nr; } spin;
 static int (*real_clock_gettime)(clockid_t, struct timespec *);
 static int (*real_clock_nanosleep)(clockid_t, int, const struct timespec *, struct timespec *);
 static int (*real_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+static pid_t (*real_fork)(void);
 
 /* A condition variable's waiters, first come first. Process-local: none of ours are shared. */
 struct waiter {
@@ -97,7 +100,6 @@ static void *thread_main(void *p)
 
 	slot_take();
 	__atomic_store_n(&s->ready, 1, __ATOMIC_RELEASE);
-	vt_futex_wake(&s->ready);
 	return own.run(own.arg);
 }
 
@@ -109,9 +111,38 @@ EXPORT int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)
 	if (!entered)
 		return real_create(t, attr, run, arg);
 	rc = real_create(t, attr, thread_main, &s);
+	/* not blocked, or the conductor could find nobody running before the new thread has its slot, and move the clock */
 	while (!rc && !__atomic_load_n(&s.ready, __ATOMIC_ACQUIRE))
-		vt_futex_wait(&s.ready, 0, 0);
+		sched_yield();
 	return rc;
+}
+
+static bool has_slot(pid_t pid)
+{
+	bool found = false;
+
+	vt_lock(vt);
+	for (uint32_t i = 0; i < vt->high && !found; i++)
+		found = vt->slot[i].state != VT_FREE && vt->slot[i].tid == pid;
+	vt_unlock(vt);
+	return found;
+}
+
+static bool ended(pid_t pid)
+{
+	siginfo_t si = { 0 };
+
+	return waitid(P_PID, (id_t)pid, &si, WEXITED | WNOHANG | WNOWAIT) || si.si_pid == pid;
+}
+
+/* As a new thread, a new process is there before its parent goes on. */
+EXPORT pid_t fork(void)
+{
+	pid_t pid = real_fork();
+
+	while (pid > 0 && entered && !has_slot(pid) && !ended(pid))
+		sched_yield();
+	return pid;
 }
 
 static void after_fork(void)
@@ -340,6 +371,7 @@ __attribute__((constructor)) static void start(void)
 	real_clock_gettime = (__typeof__(real_clock_gettime))dlsym(RTLD_NEXT, "clock_gettime");
 	real_clock_nanosleep = (__typeof__(real_clock_nanosleep))dlsym(RTLD_NEXT, "clock_nanosleep");
 	real_create = (__typeof__(real_create))dlsym(RTLD_NEXT, "pthread_create");
+	real_fork = (__typeof__(real_fork))dlsym(RTLD_NEXT, "fork");
 	for (unsigned i = 0; i < BUCKETS; i++)
 		pthread_mutex_init(&bucket[i].lock, NULL);
 	fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
