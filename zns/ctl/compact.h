@@ -22,7 +22,8 @@ struct compact {
 	uint64_t moved_bytes, waited_ns;
 	uint32_t moved, gone, given_up;	/* checkpoints: moved, removed meanwhile, could not be moved now */
 	bool *emptied;		/* by zone, once done */
-	uint32_t freed;		/* empty zones gained */
+	bool *written;		/* by zone: what was moved went there */
+	uint32_t freed;		/* empty zones gained by it, whatever others took or gave back meanwhile */
 	char why[ZNS_ERR_MAX];	/* of the first that could not be moved */
 };
 

@@ -42,7 +42,8 @@ int compact_plan(struct compact *x, struct zns_err *err)
 	x->zone_group = calloc(nr + 1, sizeof(*x->zone_group));
 	x->victims = calloc(nr + 1, sizeof(*x->victims));
 	x->emptied = calloc(nr + 1, sizeof(*x->emptied));
-	if (!x->table || !x->zone_group || !x->victims || !x->emptied)
+	x->written = calloc(nr + 1, sizeof(*x->written));
+	if (!x->table || !x->zone_group || !x->victims || !x->emptied || !x->written)
 		return zns_fail(err, -ENOMEM, "no memory for %u zones", nr);
 	for (uint32_t i = 0; i < nr; i++) {
 		const ZnsPb__ZoneLine *z = x->zones->zones[i];
@@ -152,4 +153,5 @@ void compact_free(struct compact *x)
 	free(x->zone_group);
 	free(x->victims);
 	free(x->emptied);
+	free(x->written);
 }

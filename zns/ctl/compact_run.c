@@ -45,11 +45,14 @@ static int zone_get(void *arg, uint32_t group, uint64_t need, const uint32_t *do
 	if (ret)
 		return ret;
 	if (!r->zone || r->zone->zone >= geo->nr_zones || r->zone->capacity > geo->zone_capacity ||
-	    r->zone->start > r->zone->capacity || r->zone->start % geo->block_size)
+	    r->zone->start > r->zone->capacity || r->zone->start % geo->block_size ||
+	    r->zone->zone >= j->x->zones->n_zones) {
 		ret = zns_fail(err, -EPROTO, "znsd granted no usable zone");
-	else
+	} else {
+		j->x->written[r->zone->zone] = true;
 		*out = (struct zns_zone_slot){ .zone = r->zone->zone, .group = r->zone->group,
 					       .start = r->zone->start, .capacity = r->zone->capacity };
+	}
 	zns_pb__response__free_unpacked(r, NULL);
 	return ret;
 }
@@ -272,21 +275,12 @@ static int run_all(struct compact *x, struct zns_bucket *bucket, struct zns_err 
 	return 0;
 }
 
-static uint32_t empty_zones(const ZnsPb__Response *r)
-{
-	uint32_t n = 0;
-
-	for (size_t i = 0; i < r->n_zones; i++)
-		n += r->zones[i]->state == ZNS_ZONE_EMPTY;
-	return n;
-}
-
-/* What became of it: the zones that are empty now, less those that were before. */
+/* What became of it: the zones that it emptied, less those that were empty and have what was moved. */
 static int count(struct compact *x, struct zns_err *err)
 {
 	ZnsPb__Request reset = ZNS_PB__REQUEST__INIT, zones = ZNS_PB__REQUEST__INIT;
 	ZnsPb__ZonesReset all = ZNS_PB__ZONES_RESET__INIT;
-	uint32_t before = empty_zones(x->zones), after;
+	uint32_t won = 0, begun = 0;
 	ZnsPb__Response *r;
 	int ret;
 
@@ -297,10 +291,15 @@ static int count(struct compact *x, struct zns_err *err)
 		ret = zns_broker_call(&x->s.broker, &zones, &r, err);
 	if (ret)
 		return ret;
-	after = empty_zones(r);
-	x->freed = after > before ? after - before : 0;
-	for (uint32_t i = 0; i < x->nr_victims; i++)
-		x->emptied[x->victims[i]] = x->victims[i] < r->n_zones && !r->zones[x->victims[i]]->live;
+	for (uint32_t i = 0; i < x->nr_victims; i++) {
+		uint32_t zone = x->victims[i];
+
+		x->emptied[zone] = zone < r->n_zones && !r->zones[zone]->live;
+		won += x->emptied[zone] && r->zones[zone]->state == ZNS_ZONE_EMPTY;
+	}
+	for (size_t i = 0; i < x->zones->n_zones; i++)
+		begun += x->written[i] && x->zones->zones[i]->state == ZNS_ZONE_EMPTY;
+	x->freed = won > begun ? won - begun : 0;
 	zns_pb__response__free_unpacked(r, NULL);
 	return 0;
 }
