@@ -266,6 +266,11 @@ crit: all rpc-clients
 options: all $(CLIENTS)/plugin/testplugin.so
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/options.py run -a --report $(B)/report/options
 
+# What an attacker can choose: names, links, FIFOs, locks, lengths, records with right checksums.
+.PHONY: hostile
+hostile: all
+	$(Q)PATH=$(SYS_PATH) python3 test/hostile/hostile.py run -a -j2 --report $(B)/report/hostile
+
 # Encryption at rest: real processes, errors, tools.
 crypt: all
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/crypt.py run -a --report $(B)/report/crypt

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
 tools: znsctl's commands on real checkpoints: verify, export, import,
-retention, gc, rm, fsck, wrong words (hostile.py), and probe (probing.py).
+retention, gc, rm, fsck, wrong words (misuse.py), and probe (probing.py).
 
   tools.py list | run NAME... | run -a
 """
@@ -19,7 +19,7 @@ import tarfile
 import time
 from pathlib import Path
 
-import hostile
+import misuse
 import probing
 import ztlib
 from ztlib import Failed, wait_until
@@ -576,7 +576,7 @@ def fsck_rebuild(scene):
     expect('free zones', scene.device.free_zones(), scene.free_before)
 
 
-CASES.update(hostile.CASES)
+CASES.update(misuse.CASES)
 CASES.update(probing.CASES)
 
 if __name__ == '__main__':
