@@ -119,6 +119,13 @@ $(GEN)/%.pb-c.c $(GEN)/%.pb-c.h: images/%.proto $(wildcard images/*.proto) | $(B
 $(GEN)/%.o: $(GEN)/%.c | $(PROTO_C)
 	$(Q)$(CC) $(CPPFLAGS) $(OPT) $(SAN) -c -o $@ $<
 
+# Of which sources a build is; only the programs' own main files have it, so a commit compiles little anew.
+VERSION		:= $(GEN)/zns-version.h
+.PHONY: FORCE
+$(VERSION): FORCE
+	$(Q)scripts/version $@
+$(call objs,$(foreach p,ctl broker helper docker,zns/$(p)/main.c)): $(VERSION)
+
 $(ALL_OBJ): | $(PROTO_C)
 ifeq ($(shell uname -m),x86_64)
 $(B)/zns/base/hash_avx2.o: CFLAGS += -mavx2
@@ -152,10 +159,10 @@ $(CRIU_SRC)/.fetched: $(PATCHES) | $(B)/.deps
 	$(Q)scripts/fetch-criu $(CRIU_SRC)
 	@touch $@
 
-$(BIN)/criu: $(CRIU_SRC)/.fetched $(ADAPTER)
+$(BIN)/criu: $(CRIU_SRC)/.fetched $(ADAPTER) $(VERSION)
 	@mkdir -p $(@D)
 	$(call say,CRIU    $@)
-	$(Q)cp -p criu/*.c criu/*.h $(CRIU_SRC)/criu/ && cp -p criu/include/*.h $(CRIU_SRC)/criu/include/
+	$(Q)cp -p criu/*.c criu/*.h $(CRIU_SRC)/criu/ && cp -p criu/include/*.h $(VERSION) $(CRIU_SRC)/criu/include/
 	$(Q)PATH=$(SYS_PATH) $(MAKE) --no-print-directory -C $(CRIU_SRC) criu >$(B)/criu.log 2>&1 || \
 		{ tail -40 $(B)/criu.log >&2; exit 1; }
 	$(Q)cp $(CRIU_SRC)/criu/criu $@

@@ -9,6 +9,7 @@
 #include "log.h"
 #include "zns-img.h"
 #include "zns-opts.h"
+#include "zns-version.h"
 
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
@@ -31,6 +32,11 @@ static int absolute_dev(void)
 	}
 	strcpy(zns_opts.dev, out);
 	return 0;
+}
+
+void zns_print_version(void)
+{
+	pr_msg("ZNS-CRIU: %s\n", ZNS_VERSION);
 }
 
 void zns_timeout_given(void)

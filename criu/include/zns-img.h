@@ -40,6 +40,8 @@ enum {
 	{ "zns-parent", required_argument, 0, ZNS_OPT_PARENT }, \
 	{ "zns-separate-metadata", no_argument, 0, ZNS_OPT_SEPARATE }
 extern int zns_parse_opt(int code, const char *arg);
+/* The line of `criu --version` that says which build of ZNS-CRIU this is. */
+extern void zns_print_version(void);
 /* --timeout was given (opts.timeout has a default): with zones it covers the whole dump, see zns_dump_begin(). */
 extern void zns_timeout_given(void);
 /* Zones are wanted, with whatever options: as if one had been given. */

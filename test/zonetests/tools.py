@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
 tools: znsctl's commands on real checkpoints: verify, export, import,
-retention, gc, rm, fsck, wrong words (misuse.py), and probe (probing.py).
+retention, gc, rm, fsck; what holds for all of them (conventions.py), wrong
+words (misuse.py), and probe (probing.py).
 
   tools.py list | run NAME... | run -a
 """
@@ -19,6 +20,7 @@ import tarfile
 import time
 from pathlib import Path
 
+import conventions
 import misuse
 import probing
 import ztlib
@@ -576,6 +578,7 @@ def fsck_rebuild(scene):
     expect('free zones', scene.device.free_zones(), scene.free_before)
 
 
+CASES.update(conventions.CASES)
 CASES.update(misuse.CASES)
 CASES.update(probing.CASES)
 

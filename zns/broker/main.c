@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include "znsd.h"
+#include "zns-version.h"
 
 static const char usage_text[] =
 	"usage: znsd DEV|UUID [--foreground] [--idle SECONDS]\n"
@@ -17,7 +18,8 @@ static const char usage_text[] =
 	"  --foreground    stay in the foreground, log to standard error\n"
 	"  --idle SECONDS  leave after so long without a connection (default 10, or $ZNSD_IDLE_S; 0: never)\n"
 	"  --ready-fd N    say \"ready\" or what is wrong on descriptor N (used by the programs that start it)\n"
-	"  --help          this text\n";
+	"  --help, -h      this text\n"
+	"  --version, -V   which build this is\n";
 
 struct options {
 	const char *spec;
@@ -51,6 +53,7 @@ static int parse_options(int argc, char **argv, struct options *o)
 		{ "idle", required_argument, NULL, 'i' },
 		{ "ready-fd", required_argument, NULL, 'r' },
 		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
 		{ NULL, 0, NULL, 0 },
 	};
 	const char *env = getenv("ZNSD_IDLE_S");
@@ -60,7 +63,7 @@ static int parse_options(int argc, char **argv, struct options *o)
 	*o = (struct options){ .ready_fd = -1, .idle_ns = ZNSD_IDLE_MS * 1000000ull };
 	if (env && *env && parse_idle(env, &o->idle_ns))
 		return 1 + usage("ZNSD_IDLE_S must be a number of seconds");
-	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "hV", longs, NULL)) != -1) {
 		switch (c) {
 		case 'f':
 			o->foreground = true;
@@ -77,6 +80,9 @@ static int parse_options(int argc, char **argv, struct options *o)
 			break;
 		case 'h':
 			fputs(usage_text, stdout);
+			return 1;
+		case 'V':
+			printf("znsd: ZNS-CRIU %s\n", ZNS_VERSION);
 			return 1;
 		default:
 			return 1 + 2;

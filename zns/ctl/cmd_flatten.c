@@ -41,7 +41,7 @@ static int open_chain(struct flatten *x, const char *what, struct zns_err *err)
 	struct zns_reader_params p = { .dev = x->s.dev };
 	uint8_t id[ZNS_UUID_LEN];
 	ZnsPb__Response *resp;
-	int ret = ctl_resolve_id(&x->s, what, id, err);
+	int ret = zns_broker_resolve_id(&x->s.broker, what, id, err);
 	char text[ZNS_UUID_STR];
 
 	if (!ret)

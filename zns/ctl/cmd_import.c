@@ -42,6 +42,8 @@ static int admission(struct import *x, ZnsPb__Response **resp, struct zns_err *e
 	begin.admission = (char *)x->admission;
 	begin.has_min_room = 1;
 	begin.min_room = x->unit;
+	if (x->parent_id && zns_broker_resolve_id(&x->broker, x->parent_id, x->parent, err))
+		return zns_wrap(err, "--parent");
 	if (x->has_parent) {
 		begin.has_parent = 1;
 		begin.parent = (ProtobufCBinaryData){ ZNS_UUID_LEN, x->parent };

@@ -114,7 +114,7 @@ static int mark_one(struct ctl_session *s, const char *what, bool pinned, uint8_
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Mark m = ZNS_PB__MARK__INIT;
 	ZnsPb__Response *r;
-	int ret = ctl_resolve_id(s, what, id, err);
+	int ret = zns_broker_resolve_id(&s->broker, what, id, err);
 
 	if (ret)
 		return ret;

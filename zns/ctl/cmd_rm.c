@@ -70,7 +70,7 @@ static int choose(const ZnsPb__Response *ls, int argc, char **argv, struct pick 
 			add(p, uuid);
 			continue;
 		}
-		ret = ctl_find_checkpoint(ls, argv[a], &c, err);
+		ret = zns_find_checkpoint(ls, argv[a], &c, err);
 		if (ret)
 			return ret;
 		add(p, c->id.data);

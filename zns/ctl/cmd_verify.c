@@ -300,10 +300,10 @@ static int choose(const ZnsPb__Response *ls, const char *what, const char *conta
 	for (size_t i = 0; what && !by_name && i < ls->n_checkpoints; i++)
 		by_name = !strcmp(ls->checkpoints[i]->container, what);
 	if (what && !by_name) {
-		int ret = ctl_find_checkpoint(ls, what, &c, err);
+		int ret = zns_find_checkpoint(ls, what, &c, err);
 
 		if (ret)
-			return ret == -ENOENT ? zns_fail(err, ret, "no checkpoint and no container %s", what) : ret;
+			return ret;
 		while (c && k->nr < ls->n_checkpoints) {	/* its parents are a part of it */
 			memcpy(k->ids[k->nr++], c->id.data, ZNS_UUID_LEN);
 			k->bytes += c->bytes;

@@ -35,9 +35,13 @@ int ctl_usage(const struct ctl_cmd *cmd, const char *fmt, ...)
 
 int ctl_getopt(const struct ctl_cmd *cmd, int argc, char **argv, const struct option *opts, struct ctl_args *args)
 {
+	const char *letters = "h";
 	int c, at = -1;
 
-	while ((c = getopt_long(argc, argv, "", opts, &at)) != -1) {
+	for (const struct option *o = opts; o->name; o++)
+		if (o->val == OPT_VERBOSE)
+			letters = "hv";
+	while ((c = getopt_long(argc, argv, letters, opts, &at)) != -1) {
 		/* "$X" with X unset: an empty value means nothing anywhere, least of all "the default" or "all". */
 		if (at >= 0 && opts[at].has_arg == required_argument && optarg && !*optarg) {
 			args->code = ctl_usage(cmd, "--%s has an empty value", opts[at].name);
@@ -51,6 +55,9 @@ int ctl_getopt(const struct ctl_cmd *cmd, int argc, char **argv, const struct op
 		case OPT_DEV:
 			args->dev = optarg;
 			break;
+		case 'v':
+			return OPT_VERBOSE;
+		case 'h':
 		case OPT_HELP:
 			printf("usage: znsctl %s %s\n%s\n\n%s", cmd->name, cmd->args, cmd->brief, cmd->help);
 			printf("  --json          machine-readable output\n");
@@ -370,23 +377,4 @@ void ctl_print_restore(const ZnsPb__RestoreStat *r)
 	printf("%s at %s, from %u zones of %zu groups (%u shared), data phase %.2f s, %s\n",
 	       zns_format_size(r->bytes, size, sizeof(size)), zns_format_time(r->ended_ns, when, sizeof(when)), r->nr_zones,
 	       r->n_groups, r->shared_groups, (double)r->data_us / 1e6, got);
-}
-
-int ctl_find_checkpoint(const ZnsPb__Response *ls, const char *prefix, const ZnsPb__Checkpoint **out,
-			struct zns_err *err)
-{
-	char id[ZNS_UUID_STR];
-	size_t i, n = strlen(prefix);
-
-	*out = NULL;
-	for (i = 0; i < ls->n_checkpoints && n; i++) {
-		const ZnsPb__Checkpoint *c = ls->checkpoints[i];
-
-		if (c->id.len != ZNS_UUID_LEN || strncasecmp(zns_uuid_format(c->id.data, id), prefix, n))
-			continue;
-		if (*out)
-			return zns_fail(err, -EINVAL, "several checkpoints have an id that begins with %s", prefix);
-		*out = c;
-	}
-	return *out ? 0 : zns_fail(err, -ENOENT, "no checkpoint %s", prefix);
 }

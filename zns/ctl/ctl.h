@@ -55,9 +55,10 @@ int cmd_key(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_docker(const struct ctl_cmd *cmd, int argc, char **argv);
 
 /* Options that every command has; their values in struct option. */
-enum { OPT_JSON = 256, OPT_HELP, OPT_DEV, OPT_OWN };
+enum { OPT_JSON = 256, OPT_HELP, OPT_DEV, OPT_VERBOSE, OPT_OWN };
 #define CTL_COMMON_OPTIONS { "json", no_argument, NULL, OPT_JSON }, { "help", no_argument, NULL, OPT_HELP }
 #define CTL_DEV_OPTION { "dev", required_argument, NULL, OPT_DEV }
+#define CTL_VERBOSE_OPTION { "verbose", no_argument, NULL, OPT_VERBOSE }	/* and -v */
 #define CTL_END_OPTIONS { NULL, 0, NULL, 0 }
 
 struct ctl_args {
@@ -121,8 +122,6 @@ int ctl_lease_chain(struct ctl_session *s, const uint8_t *id, ZnsPb__Response **
 bool ctl_is_dir(const char *path);
 /* The next of @ls after *at that has @c as its parent; NULL: no more. *at is 0 at first. */
 const ZnsPb__Checkpoint *ctl_next_child(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c, size_t *at);
-/* A whole id, also of one that is not there, or the beginning of one. */
-int ctl_resolve_id(struct ctl_session *s, const char *text, uint8_t id[ZNS_UUID_LEN], struct zns_err *err);
 /* Device and checkpoint that the handle in @dir names, as text (ZNS_UUID_STR each). */
 int ctl_handle_ids(const char *dir, char *dev, char *id, struct zns_err *err);
 
@@ -172,10 +171,6 @@ struct json_object *ctl_json_checkpoint(const ZnsPb__Checkpoint *c);
 
 struct json_object *ctl_json_restore(const ZnsPb__RestoreStat *r);
 void ctl_print_restore(const ZnsPb__RestoreStat *r);	/* the rest of a line */
-
-/* The checkpoint whose id begins with @prefix. -ENOENT, or -EINVAL if several do. */
-int ctl_find_checkpoint(const ZnsPb__Response *ls, const char *prefix, const ZnsPb__Checkpoint **out,
-			struct zns_err *err);
 
 /* cmd_verify.c: every unit of all images; *bad counts the damaged ones. */
 int ctl_verify_data(struct zns_dev *dev, const ZnsPb__Manifest *m, struct ctl_progress *p, uint64_t *bad,

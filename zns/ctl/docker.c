@@ -63,7 +63,7 @@ int cmd_docker(const struct ctl_cmd *cmd, int argc, char **argv)
 		usage(stderr);
 		return CTL_USAGE;
 	}
-	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help")) {
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
 		usage(stdout);
 		return CTL_OK;
 	}

@@ -45,7 +45,7 @@ int docker_live(const struct ctl_cmd *cmd, int argc, char **argv)
 	req.has_ls = req.ls = 1;
 	ret = ctl_call(args.dev, &req, &r, &err);
 	if (!ret)
-		ret = ctl_find_checkpoint(r, args.argv[0], &c, &err);
+		ret = zns_find_checkpoint(r, args.argv[0], &c, &err);
 	if (!ret) {
 		life = ctl_docker_life(c, why, sizeof(why));
 		if (args.json) {

@@ -97,24 +97,6 @@ const ZnsPb__Checkpoint *ctl_next_child(const ZnsPb__Response *ls, const ZnsPb__
 	return NULL;
 }
 
-int ctl_resolve_id(struct ctl_session *s, const char *text, uint8_t id[ZNS_UUID_LEN], struct zns_err *err)
-{
-	const ZnsPb__Checkpoint *c;
-	ZnsPb__Response *ls;
-	int ret;
-
-	if (!zns_uuid_parse(text, id))
-		return 0;
-	ret = ctl_ls(&s->broker, &ls, err);
-	if (ret)
-		return ret;
-	ret = ctl_find_checkpoint(ls, text, &c, err);
-	if (!ret)
-		memcpy(id, c->id.data, ZNS_UUID_LEN);
-	zns_pb__response__free_unpacked(ls, NULL);
-	return ret;
-}
-
 int ctl_handle_ids(const char *dir, char *dev, char *id, struct zns_err *err)
 {
 	cleanup_close int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -149,7 +131,7 @@ int ctl_hold(struct ctl_hold *h, const char *spec, const char *what, struct zns_
 	if (!ret)
 		ret = ctl_session_open(&h->s, spec, err);
 	if (!ret)
-		ret = ctl_resolve_id(&h->s, what, id, err);
+		ret = zns_broker_resolve_id(&h->s.broker, what, id, err);
 	if (!ret)
 		ret = ctl_lease(&h->s, id, &h->answer, err);
 	if (!ret) {

@@ -62,8 +62,6 @@ static int find_parent(struct import *x, struct zns_err *err)
 	cleanup_close int dir = linked ? openat(x->dir, "parent", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 	ZnsPb__Handle *h = NULL;
 
-	if (x->parent_id && zns_uuid_parse(x->parent_id, x->parent))
-		return zns_fail(err, -EINVAL, "--parent %s is no checkpoint id", x->parent_id);
 	if (!x->parent_id && dir >= 0 && !zns_handle_read(dir, &h, NULL)) {
 		memcpy(x->parent, h->checkpoint.data, ZNS_UUID_LEN);
 		zns_pb__handle__free_unpacked(h, NULL);

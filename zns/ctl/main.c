@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <string.h>
 #include "ctl.h"
+#include "zns-version.h"
 
 #define DEV_HELP "  --dev DEV       the device, if not given as an argument\n"
 
@@ -122,10 +123,13 @@ static void usage(FILE *f)
 
 	fprintf(f, "usage: znsctl COMMAND [DEV] [OPTIONS]\n"
 		   "The checkpoint store on zoned devices. DEV is emu:PATH or /dev/..., or a registered device's UUID; it may be\n"
-		   "left out where $ZNS_DEV or the configuration names it. Every command takes --help and --json.\n\n");
+		   "left out where $ZNS_DEV or the configuration names it. Every command takes --help (-h) and --json.\n"
+		   "A checkpoint's ID may be cut down to its first digits, %d at least, as long as they name only one.\n\n",
+		ZNS_ID_MIN);
 	for (i = 0; i < ZNS_ARRAY_SIZE(commands); i++)
 		fprintf(f, "  %-12s%s\n", commands[i].name, commands[i].brief);
-	fprintf(f, "\nExit codes: 0 done, 1 failed, 2 wrong usage.\n");
+	fprintf(f, "\n`znsctl help COMMAND` explains one, `znsctl --version` says which build this is.\n"
+		   "Exit codes: 0 done, 1 failed, 2 wrong usage.\n");
 }
 
 /* Half an answer must not look like one. A reader that left early, as head does, knows that it did. */
@@ -143,7 +147,7 @@ static int flushed(const char *name, int code)
 
 int main(int argc, char **argv)
 {
-	char name[64];
+	char name[64], help[] = "--help";
 	size_t i;
 
 	if (zns_std_fds())
@@ -152,6 +156,15 @@ int main(int argc, char **argv)
 	if (argc < 2) {
 		usage(stderr);
 		return CTL_USAGE;
+	}
+	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+		printf("znsctl: ZNS-CRIU %s\n", ZNS_VERSION);
+		return flushed("znsctl", CTL_OK);
+	}
+	/* `help CMD …` is `CMD … --help`. */
+	if (!strcmp(argv[1], "help") && argc > 2 && argv[2][0] != '-') {
+		memmove(argv + 1, argv + 2, (argc - 2) * sizeof(*argv));
+		argv[argc - 1] = help;
 	}
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
 		usage(stdout);

@@ -2,7 +2,7 @@
 /*
  * zns-runc: registered in Docker's daemon.json by `znsctl docker install`. Every command goes to the machine's runc;
  * for checkpoint and restore our criu stands first in PATH and finds the container's settings in a configuration file.
- * Own options, before the command: --zns-config DIR, --zns-run DIR, --zns-runc PATH.
+ * Own options, before the command: --zns-config DIR, --zns-run DIR, --zns-runc PATH, --zns-version.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include "runc.h"
+#include "zns-version.h"
 #include "zns/config.h"
 #include "zns/handle.h"
 
@@ -355,6 +356,18 @@ static int check_settings(const struct call *c, struct zns_err *err)
 	return ret;
 }
 
+/* Help: ours first, the rest is runc's. --version stays runc's, whose form Docker reads. */
+static void own_help(void)
+{
+	printf("zns-runc is runc whose checkpoints are on zones; `znsctl docker install` registers it, see znsctl-docker(8).\n"
+	       "Its own options come before the command:\n"
+	       "   --zns-config DIR, --zns-run DIR   instead of /etc/zns-criu and /run/zns-criu\n"
+	       "   --zns-runc PATH                   the runc to call; otherwise the first other one in PATH\n"
+	       "   --zns-version                     which build this is\n"
+	       "Everything else is runc's:\n\n");
+	fflush(stdout);
+}
+
 int main(int argc, char **argv)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -363,6 +376,12 @@ int main(int argc, char **argv)
 
 	if (zns_std_fds())
 		return 1;
+	if (argc == 2 && !strcmp(argv[1], "--zns-version")) {
+		printf("zns-runc: ZNS-CRIU %s\n", ZNS_VERSION);
+		return fflush(stdout) ? 1 : 0;
+	}
+	if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
+		own_help();
 	if (call_parse(argc, argv, &c, &err) || call_find_runc(&c, runc, sizeof(runc), &err))
 		return fail(&c, err.msg);
 	c.argv[0] = runc;

@@ -221,12 +221,12 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		ret = parse_options(d, b, err);
 	if (!ret)
 		ret = zns_resolve_device(b->dev[0] ? b->dev : NULL, &reg, err);
-	if (!ret)
-		ret = dump_parent(d, b, &reg, err);
 	if (!ret && faccessat(h->dir, ".", W_OK, 0))
 		ret = zns_fail_sys(err, -errno, "the image directory takes no handle");
 	if (!ret)
 		ret = helper_attach(h, &reg, true, err);
+	if (!ret)
+		ret = dump_parent(d, b, &reg, err);
 	if (!ret)
 		ret = get_key(d, err);
 	if (!ret && !d->unit)

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include "helper.h"
+#include "zns-version.h"
 
 #define CRIU_FD 3
 
@@ -68,6 +69,19 @@ static void loop(struct helper *h)
 	}
 }
 
+/* Who calls it by hand wants to know what it is. */
+static bool asked(const char *what)
+{
+	if (!strcmp(what, "--help") || !strcmp(what, "-h"))
+		printf("usage: zns-helper\nMoves the data of one dump or restore; criu starts it, on its descriptor %d. It takes no option\n"
+		       "but --help (-h) and --version (-V). See znsd(8).\n", CRIU_FD);
+	else if (!strcmp(what, "--version") || !strcmp(what, "-V"))
+		printf("zns-helper: ZNS-CRIU %s\n", ZNS_VERSION);
+	else
+		return false;
+	return true;
+}
+
 int main(int argc, char **argv)
 {
 	struct helper h = { .sk = CRIU_FD, .dir = -1, .lock = -1, .broker_lock = PTHREAD_MUTEX_INITIALIZER };
@@ -77,6 +91,8 @@ int main(int argc, char **argv)
 
 	if (zns_std_fds())
 		return 1;
+	if (argc == 2 && asked(argv[1]))
+		return fflush(stdout) ? 1 : 0;
 	if (getsockopt(CRIU_FD, SOL_SOCKET, SO_TYPE, &on, &len) || on != SOCK_SEQPACKET) {
 		fprintf(stderr, "%s is started by criu, not by hand\n", argc ? argv[0] : "zns-helper");
 		return 2;

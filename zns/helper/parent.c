@@ -37,8 +37,8 @@ int dump_parent(struct dump *d, const struct zw_begin *b, const struct zns_regis
 	uint8_t id[ZNS_UUID_LEN];
 	int ret = 0;
 
-	if (b->parent[0] && zns_uuid_parse(b->parent, d->parent))
-		return zns_fail(err, -EINVAL, "--zns-parent %s is no checkpoint id; `znsctl ls` lists them", b->parent);
+	if (b->parent[0] && zns_broker_resolve_id(&d->h->broker, b->parent, d->parent, err))
+		return zns_wrap(err, "--zns-parent (`znsctl ls` lists ids)");
 	if (b->parent_dir)
 		ret = from_dir(d, reg, id, err);
 	if (ret)

@@ -49,13 +49,6 @@ static int from_handle(struct helper *h, const struct zw_begin *b, struct zns_re
 	return ret;
 }
 
-static int from_id(const struct zw_begin *b, struct zns_registered *reg, uint8_t *id, struct zns_err *err)
-{
-	if (zns_uuid_parse(b->checkpoint, id))
-		return zns_fail(err, -EINVAL, "--zns-checkpoint %s is no checkpoint id; `znsctl ls` lists them", b->checkpoint);
-	return zns_resolve_device(b->dev[0] ? b->dev : NULL, reg, err);
-}
-
 static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *id, struct zns_err *err)
 {
 	struct zns_reader_params p = { .dev = h->dev, .bucket = h->bucket };
@@ -137,11 +130,13 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		return ret;
 	}
 	if (b->checkpoint[0])
-		ret = from_id(b, &reg, id, err);
+		ret = zns_resolve_device(b->dev[0] ? b->dev : NULL, &reg, err);
 	else
 		ret = from_handle(h, b, &reg, id, reply.msg, sizeof(reply.msg), err);
 	if (!ret)
 		ret = helper_attach(h, &reg, false, err);
+	if (!ret && b->checkpoint[0] && zns_broker_resolve_id(&h->broker, b->checkpoint, id, err))
+		ret = zns_wrap(err, "--zns-checkpoint (`znsctl ls` lists ids)");
 	if (!ret)
 		ret = open_checkpoint(h, r, id, err);
 	if (!ret && r->c->pages_only)

@@ -36,6 +36,15 @@ void zns_broker_close(struct zns_broker *b);
  */
 int zns_broker_call(struct zns_broker *b, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err);
 
+/*
+ * The one checkpoint of an answer to `ls` whose id @text is or begins: ZNS_ID_MIN hexadecimal digits at least, dashes do
+ * not count. -ENOENT: none; -ENOTUNIQ: several, the line names them.
+ */
+#define ZNS_ID_MIN 4
+int zns_find_checkpoint(const ZnsPb__Response *ls, const char *text, const ZnsPb__Checkpoint **out, struct zns_err *err);
+/* The same, asked of the broker; a whole id is taken as it is, also of a checkpoint that is not there. */
+int zns_broker_resolve_id(struct zns_broker *b, const char *text, uint8_t id[ZNS_UUID_LEN], struct zns_err *err);
+
 /* For a dump's zns_writer_params.zone_get: ask for a zone of @group, naming those that are done. */
 int zns_broker_zone_get(struct zns_broker *b, const struct zns_geometry *geo, const struct zns_zone_wish *wish,
 			struct zns_zone_slot *out, struct zns_err *err);
