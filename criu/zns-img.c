@@ -14,6 +14,7 @@
 #include "bfd.h"
 #include "cr_options.h"
 #include "image.h"
+#include "kerndat.h"
 #include "log.h"
 #include "page-xfer.h"
 #include "servicefd.h"
@@ -193,8 +194,15 @@ int zns_check_feature(void)
 
 int zns_dump_begin(pid_t pid, bool pre_dump)
 {
-	int ret = want_dump();
+	int ret;
 
+	/* CRIU tracks memory in every pre-dump, asks for it or not, and aborts where the kernel cannot: with zones or without. */
+	if (pre_dump && !kdat.has_dirty_track) {
+		pr_err("pre-dump needs a kernel that tracks changed memory (CONFIG_MEM_SOFT_DIRTY), and this one does not: "
+		       "make a full dump (criu dump)\n");
+		return -1;
+	}
+	ret = want_dump();
 	if (ret <= 0)
 		return ret;
 	clock_gettime(CLOCK_MONOTONIC, &begun);

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import ztlib
 from ztlib import Failed, REPO, Skipped, Task, alive, wait_until
-from ztscene import SLOW, case_of, suite_main
+from ztscene import SLOW, Outcome, case_of, suite_main
 
 CASES = {}
 case = case_of(CASES)
@@ -314,6 +314,34 @@ def refused(scene):
 
 PLUGIN = REPO / 'build' / 'clients' / 'plugin'
 SMALL, LARGE = 'testplugin.img', 'testplugin-memory.img'
+
+
+@case
+def pre_dump_untracked(scene):
+    """pre-dump and --track-mem where the kernel cannot track memory: one line, before any task is stopped; zones or not."""
+    scene = scene()
+    can = ztlib.run_criu(scene.cfg, ['check', '--feature', 'mem_dirty_track'], scene.log(), scene.device.env).returncode == 0
+    for zones in (True, False):
+        for action, extra, says in (('pre-dump', [], 'pre-dump needs a kernel that tracks changed memory'),
+                                    ('pre-dump', ['--track-mem'], '--track-mem'),
+                                    ('dump', ['--leave-running', '--track-mem'], '--track-mem')):
+            log = scene.log()
+            images = scene.dir / f'images-{scene.calls}'
+            images.mkdir()
+            plain = ['dump', '-t', str(scene.task.pid), '-D', str(images), '-o', str(log), '-v4']
+            command = scene.dump_command(log, extra, images, None, None) if zones else [*plain, *extra]
+            done = ztlib.run_criu(scene.cfg, [action if c == 'dump' else c for c in command], log, scene.device.env)
+            done = Outcome(done.returncode, log)
+            what = f'{action} {" ".join(extra)}, {"with" if zones else "without"} zones'
+            if can:
+                expect(f'{what}: exit', done.code, 0)
+                continue
+            expect(f'{what}: exit', done.code, 1)
+            errors = [e for e in done.lines('Error') if 'RLIMIT_NOFILE' not in e]   # which CAP_SYS_RESOURCE is for
+            expect(f'{what}: error lines', len(errors), 1)
+            if not done.lines(says) or done.lines('Seized task'):     # too late
+                raise Failed(f'{what}: {" | ".join(done.lines("Error"))}')
+            scene.unharmed(images)
 
 
 @case
