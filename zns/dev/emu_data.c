@@ -26,11 +26,6 @@ static int check_transfer(struct emu *e, const char *what, uint32_t zone, uint64
 	return 0;
 }
 
-/* A sparse file's disk may be full: nothing that is done with zones helps then. */
-static const char *host_error(int rc)
-{
-	return rc == -ENOSPC ? "No space left on device: free some on the file system of that file" : strerror(-rc);
-}
 
 /* Under the zone's lock. On success wp is advanced; the data was written before. */
 static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len, uint64_t *at,
@@ -62,10 +57,15 @@ static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *
 	rc = emu_fault_before(e, true, zone, off, err);
 	if (rc)
 		return rc;
+	rc = emu_file_whole(e, err);	/* a write would make a file longer again that was cut short */
+	if (rc)
+		return rc;
 	rc = emu_io_write(e, zone_pos(e, zone, off), buf, len);
-	if (rc)		/* also a full host disk: -ENOSPC would mean a full zone here */
+	if (rc == -ENOSPC || rc == -EDQUOT)
+		return emu_file_no_room(e, err);
+	if (rc)
 		return zns_fail(err, -EIO, "write to zone %u at offset %llu: the host's storage under %s failed: %s", zone,
-				(unsigned long long)off, e->dev.path, host_error(rc));
+				(unsigned long long)off, e->dev.path, strerror(-rc));
 	emu_store(&en->wp, off + len);
 	__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);
 	emu_fault_after_write(e, zone);
@@ -146,7 +146,7 @@ int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t le
 	rc = (cached ? emu_io_read_cached : emu_io_read)(e, zone_pos(e, zone, off), buf, stored);
 	if (rc)
 		return zns_fail(err, -EIO, "read of zone %u at offset %llu: the host's storage under %s failed: %s", zone,
-				(unsigned long long)off, e->dev.path, host_error(rc));
+				(unsigned long long)off, e->dev.path, strerror(-rc));
 	memset((char *)buf + stored, 0, len - stored);
 	if (len)
 		*done = emu_timing_book(e, ZNS_EMU_OP_READ, zone, len, issue);
@@ -180,5 +180,20 @@ int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 	rc = wp < e->p.zone_capacity ? emu_io_zero(e, zone_pos(e, zone, wp), e->p.zone_capacity - wp) : 0;
 	__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);	/* the next flush has something to sync */
 	emu_zone_unlock(e, zone);
-	return rc ? zns_fail(err, -EIO, "zone %u: the host's storage under %s failed: %s", zone, d->path, host_error(rc)) : 0;
+	return rc ? zns_fail(err, -EIO, "zone %u: the host's storage under %s failed: %s", zone, d->path, strerror(-rc)) : 0;
+}
+
+/*
+ * What a reset zone holds nobody can read. A file that was allocated in full keeps its blocks: to write into them again is
+ * faster, and they cannot run out. A sparse one gives them back, after the reset is durable; if that fails, later ones will.
+ */
+void emu_give_back(struct emu *e, uint32_t zone)
+{
+	struct zns_err why = ZNS_ERR_INIT;
+
+	if (!emu_file_is_sparse(e) || emu_zone_lock(e, zone, &why))
+		return;
+	if (emu_state(e, &e->live[zone]) == ZNS_ZONE_EMPTY)
+		emu_io_punch(e, zone_pos(e, zone, 0), e->lay.stride);
+	emu_zone_unlock(e, zone);
 }

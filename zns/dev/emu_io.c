@@ -159,13 +159,18 @@ static int write_zeroes(struct emu *e, uint64_t pos, uint64_t len)
 	return rc;
 }
 
+int emu_io_punch(struct emu *e, uint64_t pos, uint64_t len)
+{
+	return fallocate(e->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)pos, (off_t)len) ? -errno : 0;
+}
+
 int emu_io_zero(struct emu *e, uint64_t pos, uint64_t len)
 {
 	int rc;
 
 	if (e->no_data && pos >= e->lay.data_off)
 		return 0;
-	rc = fallocate(e->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)pos, (off_t)len) ? -errno : 0;
+	rc = emu_io_punch(e, pos, len);
 	if (rc == -EOPNOTSUPP || rc == -ENOSYS || rc == -EINVAL)
 		rc = write_zeroes(e, pos, len);
 	return rc;

@@ -165,6 +165,7 @@ static int open_file(struct emu *e, const char *path, struct zns_err *err)
 		return zns_fail(err, -EMEDIUMTYPE,
 				"%s is not an emulated device (neither file nor block device): create one with `znsctl create emu:PATH`",
 				path);
+	e->is_file = S_ISREG(st.st_mode);
 	return 0;
 }
 

@@ -135,6 +135,7 @@ struct emu {
 	bool no_data;			/* ZNS_EMU_DATA=none */
 	int fd;				/* through the page cache; carries the locks */
 	int dfd;			/* O_DIRECT, or -1 */
+	bool is_file;			/* not a block device */
 	atomic_bool direct;		/* dfd works */
 	uint32_t dio_mem, dio_off;	/* what O_DIRECT wants aligned */
 	void *map;
@@ -237,6 +238,8 @@ int emu_write_at(struct emu *e, uint32_t zone, uint64_t off, const void *buf, si
 int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t len, bool cached, uint64_t issue,
 		uint64_t *done, struct zns_err *err);
 
+void emu_give_back(struct emu *e, uint32_t zone);	/* the host's blocks of an empty zone, if the file is sparse */
+
 /* emu_race.c */
 int emu_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err);
 uint64_t emu_now_ns(struct zns_dev *d);
@@ -246,7 +249,14 @@ void emu_io_open(struct emu *e, const char *path);
 int emu_io_write(struct emu *e, uint64_t pos, const void *buf, size_t len);
 int emu_io_read(struct emu *e, uint64_t pos, void *buf, size_t len);
 int emu_io_read_cached(struct emu *e, uint64_t pos, void *buf, size_t len);
+int emu_io_punch(struct emu *e, uint64_t pos, uint64_t len);
 int emu_io_zero(struct emu *e, uint64_t pos, uint64_t len);	/* the space is given back where that works */
+
+/* emu_file.c: the host's file as others may treat it */
+int emu_file_whole(struct emu *e, struct zns_err *err);		/* it exists and has its length; else -ESTALE */
+int emu_file_ours(struct emu *e, struct zns_err *err);		/* and the path still names it */
+int emu_file_no_room(struct emu *e, struct zns_err *err);	/* -EDQUOT */
+bool emu_file_is_sparse(const struct emu *e);
 
 /* emu_cal.c */
 uint64_t emu_cal_book(struct emu_cal *c, uint64_t ready, uint64_t ns);	/* the start, at @ready or later */

@@ -153,9 +153,11 @@ int emu_sync(struct emu *e, struct zns_err *err)
 			continue;
 		/* The kernel reports a lost page once: a later success would prove nothing. */
 		atomic_store(&e->sync_failed, true);
+		if (rc == -ENOSPC || rc == -EDQUOT)	/* allocated as late as that */
+			return emu_file_no_room(e, err);
 		return zns_fail_sys(err, -EIO, "%s: cannot sync (%s)", e->dev.path, strerror(-rc));
 	}
-	return 0;
+	return emu_file_ours(e, err);
 }
 
 /* One block of the durable table: what mirror says, with the changes that fall into it on top. */

@@ -309,6 +309,8 @@ int emu_reset(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_
 		return rc;
 	rc = reset_locked(e, sorted, n, ch, &done, err);
 	emu_zones_unlock(e, sorted, n);
+	for (uint32_t i = 0; !rc && i < n; i++)
+		emu_give_back(e, sorted[i]);
 	emu_timing_wait(e, done);
 	return rc;
 }

@@ -18,6 +18,8 @@ bool writer_zone_fault(int code)
 	case -EBADF:
 	case -ENOMEM:
 	case -EBADE:		/* another host's device */
+	case -EDQUOT:		/* what is below the emulator: full, or not its file any more */
+	case -ESTALE:
 	case -ETOOMANYREFS:	/* limits of the device: no other zone is better off */
 	case -EOVERFLOW:
 		return false;

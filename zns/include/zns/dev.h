@@ -23,6 +23,8 @@
  *   -ENXIO         zone is offline
  *   -ENODATA       read beyond the write pointer
  *   -EBADE         another host has reserved the device (zns/reserve.h); nothing is wrong with the zone
+ *   -EDQUOT        emulator: the file system below has no room; nothing is wrong with the zone
+ *   -ESTALE        emulator: the file below was deleted, replaced or cut short
  *
  * test/conformance holds every backend to this. Where devices differ and no layer can hide it:
  *   - At the open limit most drives close a zone that was opened by a write and let the next write have its place;

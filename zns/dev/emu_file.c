@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The host's file below the device, as anybody with a shell can treat it: deleted, replaced, cut short, out of room. A
+ * sync succeeds in all of these cases but the last, so a dump would be reported as durable that nobody can restore.
+ */
+#include <string.h>
+#include <sys/stat.h>
+
+#include "emu_priv.h"
+
+static const char *path_of(const struct emu *e)
+{
+	return e->dev.path + strlen("emu:");
+}
+
+int emu_file_whole(struct emu *e, struct zns_err *err)
+{
+	struct stat st;
+
+	if (!e->is_file)
+		return 0;
+	if (fstat(e->fd, &st))
+		return zns_fail_sys(err, -errno, "%s", e->dev.path);
+	if (!st.st_nlink)
+		return zns_fail(err, -ESTALE, "%s was deleted while it was in use, and what is on it goes with its last user: "
+				"create the device anew", e->dev.path);
+	if ((uint64_t)st.st_size < e->lay.total)
+		return zns_fail(err, -ESTALE, "%s was cut short while it was in use, to %llu bytes of %llu: restore it from a "
+				"backup or create it anew", e->dev.path, (unsigned long long)st.st_size,
+				(unsigned long long)e->lay.total);
+	return 0;
+}
+
+int emu_file_ours(struct emu *e, struct zns_err *err)
+{
+	struct stat ours, named;
+	int rc = emu_file_whole(e, err);
+
+	if (rc || !e->is_file)
+		return rc;
+	if (fstat(e->fd, &ours))
+		return zns_fail_sys(err, -errno, "%s", e->dev.path);
+	/* Only what is known: of a path that we may not look at, nothing is. */
+	if (stat(path_of(e), &named) ? errno != ENOENT && errno != ENOTDIR :
+				       named.st_dev == ours.st_dev && named.st_ino == ours.st_ino)
+		return 0;
+	return zns_fail(err, -ESTALE, "%s was moved away or replaced while it was in use: put the file back to where it was",
+			e->dev.path);
+}
+
+int emu_file_no_room(struct emu *e, struct zns_err *err)
+{
+	return zns_fail(err, -EDQUOT, "no space left on the file system below %s: free some there, or use a device made "
+			"without --sparse, which has its space from the start", e->dev.path);
+}
+
+/* A file that was allocated when it was made has at least as many blocks as bytes, and metadata on top. */
+bool emu_file_is_sparse(const struct emu *e)
+{
+	struct stat st;
+
+	return e->is_file && !e->no_data && !fstat(e->fd, &st) && (uint64_t)st.st_blocks * 512 < e->lay.total;
+}
