@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Weights that change while a dump runs (stripe/weights.c): whatever is dealt out anew, every byte comes back. How much
+ * Weights that change while a dump runs (stripe/write/weights.c): whatever is dealt out anew, every byte comes back. How much
  * it helps is test_rates' matter.
  */
 #include <pthread.h>

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "mover.h"
+#include "transfer.h"
 
 #define BATCH MIB(1)		/* read, verified and written at once */
 
@@ -108,24 +109,6 @@ static int list_units(struct mover *v, struct zns_err *err)
 
 /* ---- copying ---- */
 
-static int transfer(struct mover *v, bool write, uint32_t zone, uint64_t off, uint8_t *buf, size_t len,
-		    struct zns_err *err)
-{
-	struct zns_dev *dev = v->p->dev;
-	size_t max = dev->geo.max_io_bytes ? dev->geo.max_io_bytes : len, n;
-	int ret = 0;
-
-	max = zns_min(max, zns_bucket_slice(v->p->bucket));
-	max = zns_max(zns_align_down(max, (size_t)dev->geo.block_size), (size_t)dev->geo.block_size);
-	for (size_t at = 0; at < len && !ret; at += n) {
-		n = zns_min(max, len - at);
-		zns_bucket_take(v->p->bucket, n);
-		ret = write ? zns_dev_write(dev, zone, off + at, buf + at, n, err) :
-			      zns_dev_read(dev, zone, off + at, buf + at, n, err);
-	}
-	return ret;
-}
-
 /* Room for @need bytes; the slot in hand if it has it. */
 static int get_slot(struct mover *v, uint32_t group, uint64_t need, struct zns_err *err)
 {
@@ -181,7 +164,7 @@ static int copy_batch(struct mover *v, const struct mover_piece *pc, uint64_t fr
 	if (!ret)
 		ret = room_for_batch(v, to - from, err);
 	if (!ret)
-		ret = transfer(v, false, pc->zone, from, v->buf, to - from, err);
+		ret = transfer_read(v->p->dev, v->p->bucket, pc->zone, from, v->buf, to - from, err);
 	for (size_t i = first; i < first + nr && !ret; i++) {
 		const struct mover_unit *u = &v->units[i];
 
@@ -190,7 +173,7 @@ static int copy_batch(struct mover *v, const struct mover_piece *pc, uint64_t fr
 				       u->img->name, (unsigned long long)u->off, u->zone);
 	}
 	if (!ret)
-		ret = transfer(v, true, s->zone, s->wp, v->buf, to - from, err);
+		ret = transfer_write(v->p->dev, v->p->bucket, 0, s->zone, s->wp, v->buf, to - from, NULL, err);
 	if (!ret) {
 		s->wp += to - from;
 		v->bytes += to - from;
@@ -446,7 +429,7 @@ static int write_manifest(struct mover *v, ZnsPb__Checkpoint *c, struct zns_err 
 	if (!ret)
 		ret = v->p->step(v->p->arg, &s->group, 1, v->bytes, err);
 	if (!ret)
-		ret = transfer(v, true, s->zone, s->wp, buf, len, err);
+		ret = transfer_write(v->p->dev, v->p->bucket, 0, s->zone, s->wp, buf, len, NULL, err);
 	if (!ret)
 		ret = add_manifest_use(c, s->zone, s->start, s->wp, len, err);
 	if (!ret) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Checksum units in memory: fetched, verified, kept for a while. */
 #include "reader.h"
+#include "transfer.h"
 
 int unit_locate(const struct zns_rimage *i, uint64_t k, struct zns_place *p)
 {
@@ -28,18 +29,7 @@ struct span {
 
 static int read_span(struct zns_reader *r, const struct span *s, uint8_t *buf, struct zns_err *err)
 {
-	uint32_t block = r->dev->geo.block_size;
-	size_t max = r->dev->geo.max_io_bytes;
-	int ret = 0;
-
-	if (!max)
-		max = s->to - s->from;
-	max = zns_max(zns_align_down(zns_min(max, zns_bucket_slice(r->bucket)), block), block);
-	for (uint64_t at = s->from; at < s->to && !ret; at += zns_min((uint64_t)max, s->to - at)) {
-		zns_bucket_take(r->bucket, zns_min((uint64_t)max, s->to - at));
-		ret = zns_dev_read(r->dev, s->zone, at, buf + (at - s->from), zns_min((uint64_t)max, s->to - at), err);
-	}
-	return ret;
+	return transfer_read(r->dev, r->bucket, s->zone, s->from, buf, s->to - s->from, err);
 }
 
 /*

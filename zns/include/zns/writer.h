@@ -9,7 +9,7 @@
  * and in order, parallel over zones. A full zone is replaced by one of the same group, which starts a new segment.
  * Small images share units ("packed").
  *
- * A zone that fails - a write error, or it turns read-only or offline - is survived (repair.c): what was not written
+ * A zone that fails - a write error, or it turns read-only or offline - is survived (stripe/write/repair.c, audit.c): what was not written
  * to it goes to another one; what was is read back and compared before the manifest is written, and what does not come
  * back is taken from its source again, if that still gives the same bytes. Else the dump fails.
  *

@@ -4,6 +4,7 @@
  * compared with the checksum that was taken when the unit was written first: nothing else is ever used.
  */
 #include <string.h>
+#include "../transfer.h"
 #include "writer.h"
 
 /* What sources may take in all (a helper stays below 32 MiB). Beyond it units have none, and rely on their zone. */
@@ -30,7 +31,7 @@ static bool keep(struct zns_wimage *i, uint64_t k, struct source *s)
 void rescue_keep_mem(struct zns_writer *w, const struct job *j)
 {
 	size_t len = sizeof(struct source) + j->nr_iov * sizeof(*j->iov);
-	struct source *s = w->kept_iov + len <= KEEP_IOV ? malloc(len) : NULL;
+	struct source *s = w->kept.iov + len <= KEEP_IOV ? malloc(len) : NULL;
 
 	if (!s)
 		return;
@@ -39,7 +40,7 @@ void rescue_keep_mem(struct zns_writer *w, const struct job *j)
 	s->nr_iov = j->nr_iov;
 	memcpy(s->iov, j->iov, j->nr_iov * sizeof(*j->iov));
 	if (keep(j->img, j->k, s))
-		w->kept_iov += len;
+		w->kept.iov += len;
 	else
 		free(s);
 }
@@ -48,7 +49,7 @@ void rescue_keep_data(struct zns_writer *w, struct zns_wimage *i, uint64_t k, co
 		      bool ready)
 {
 	size_t all = sizeof(struct source) + len;
-	struct source *s = w->kept_data + all <= KEEP_DATA ? malloc(all) : NULL;
+	struct source *s = w->kept.data + all <= KEEP_DATA ? malloc(all) : NULL;
 
 	if (!s)
 		return;
@@ -57,7 +58,7 @@ void rescue_keep_data(struct zns_writer *w, struct zns_wimage *i, uint64_t k, co
 	s->nr_iov = 0;
 	memcpy(s->iov, buf, len);
 	if (keep(i, k, s))
-		w->kept_data += all;
+		w->kept.data += all;
 	else
 		free(s);
 }
@@ -127,7 +128,7 @@ int rescue_list(struct zns_writer *w, uint32_t zone, uint64_t from, uint64_t to,
 	struct list l = { 0 };
 	int ret = 0;
 
-	for (struct zns_wimage *i = w->images; i && !ret; i = i->next)
+	for (struct zns_wimage *i = w->images.first; i && !ret; i = i->next)
 		for (size_t s = 0; s < i->pb.n_segments && !ret; s++)
 			ret = add_segment(&l, i, i->pb.segments[s], zone, from, to);
 	if (ret) {
@@ -155,18 +156,6 @@ size_t rescue_run(const struct zns_writer *w, const struct piece *p, size_t nr, 
 
 /* ---- having it again ---- */
 
-static int read_zone(struct zns_writer *w, uint32_t zone, uint64_t off, uint8_t *buf, uint64_t len)
-{
-	uint64_t max = w->dev->geo.max_io_bytes ? w->dev->geo.max_io_bytes : len, n;
-	int ret = 0;
-
-	for (uint64_t done = 0; done < len && !ret; done += n) {
-		n = zns_min(max, len - done);
-		ret = zns_dev_read(w->dev, zone, off + done, buf + done, n, NULL);
-	}
-	return ret;
-}
-
 static bool verified(const struct piece *p, const uint8_t *at)
 {
 	return zns_hash(at, p->len) == p->img->pb.csums[p->k];
@@ -182,7 +171,7 @@ static bool from_source(const struct zns_writer *w, const struct piece *p, uint8
 		return false;
 	if (!s->nr_iov)
 		memcpy(at, s->iov, p->len);
-	else if (writer_gather(s->pid, s->iov, s->nr_iov, at, NULL))
+	else if (io_gather(s->pid, s->iov, s->nr_iov, at, NULL))
 		return false;
 	if (!s->ready && transform_out(w->crypt, p->img->index, p->img->pb.name, p->img->pb.unit_base + p->k, at, p->len, tag, NULL))
 		return false;
@@ -196,7 +185,7 @@ int rescue_fetch(struct zns_writer *w, uint32_t zone, const struct piece *p, siz
 	bool read;
 
 	rescue_run(w, p, nr, &off, &len);
-	read = !read_zone(w, zone, off, buf, len);
+	read = !transfer_read(w->dev, NULL, zone, off, buf, len, NULL);
 	if (!read)
 		memset(buf, 0, len);
 	for (size_t i = 0; i < nr; i++) {

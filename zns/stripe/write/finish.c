@@ -5,13 +5,11 @@
 #include "zns/store.h"
 #include "writer.h"
 
-static int wait_idle(struct zns_writer *w, struct zns_err *err)
+/* Everything has a place and is written. Returns the writer's error. */
+NEEDS_LOCK static int wait_idle(struct zns_writer *w)
 {
-	int ret;
-
-	pthread_mutex_lock(&w->lock);
 	w->ending = true;
-	for (struct zns_wimage *i = w->images; i && !w->err.code; i = i->next) {
+	for (struct zns_wimage *i = w->images.first; i && !w->err.code; i = i->next) {
 		if (!i->sealed) {
 			struct zns_err e;
 
@@ -20,14 +18,10 @@ static int wait_idle(struct zns_writer *w, struct zns_err *err)
 		}
 	}
 	if (!w->err.code)
-		writer_flush_pack(w);	/* what it fails at is the writer's error */
-	while ((w->nr_queued || w->nr_running || w->nr_unrepaired) && !w->err.code)
-		writer_wait(w, false);
-	ret = w->err.code ? w->err.code : writer_audit(w);
-	if (ret && err)
-		*err = w->err;
-	pthread_mutex_unlock(&w->lock);
-	return ret;
+		pack_flush(w);	/* what it fails at is the writer's error */
+	while ((w->queue.nr || w->queue.nr_running || w->zones.nr_unrepaired) && !w->err.code)
+		feeder_wait(w, false);
+	return w->err.code ? w->err.code : audit(w);
 }
 
 int zns_writer_adopt(struct zns_writer *w, const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, struct zns_err *err)
@@ -39,12 +33,14 @@ int zns_writer_adopt(struct zns_writer *w, const ZnsPb__Checkpoint *c, const Zns
 	if (ret)
 		return zns_fail_sys(err, ret, "no random number");
 	memcpy(&base, random + ZNS_UUID_LEN - sizeof(base), sizeof(base));
-	w->with = c;
-	w->with_m = m;
-	w->nr_images = (uint32_t)m->n_images;
+	writer_lock(w);
+	w->images.with = c;
+	w->images.with_m = m;
+	w->images.nr = (uint32_t)m->n_images;
 	/* Room for the units of an image below, and for the sum above. */
 	if (w->crypt)
-		w->unit_base = (base & 0x3fffffff00000000ull) | 1ull << 62;
+		w->images.unit_base = (base & 0x3fffffff00000000ull) | 1ull << 62;
+	writer_unlock(w);
 	return 0;
 }
 
@@ -73,25 +69,26 @@ static void add_group(ZnsPb__Checkpoint *c, uint32_t group)
 }
 
 /* Zones and groups of the checkpoint, manifest included once its zone's pos has moved. */
-static int fill_zones(struct zns_writer *w, ZnsPb__Checkpoint *c)
+NEEDS_LOCK static int fill_zones(struct zns_writer *w, ZnsPb__Checkpoint *c)
 {
-	size_t more_zones = w->with ? w->with->n_zones : 0, more_groups = w->with ? w->with->n_groups : 0;
+	const ZnsPb__Checkpoint *with = w->images.with;
+	size_t more_zones = with ? with->n_zones : 0, more_groups = with ? with->n_groups : 0;
 
 	for (size_t i = 0; i < c->n_zones; i++)
 		free(c->zones[i]);
 	free(c->zones);
 	free(c->groups);
 	c->n_zones = c->n_groups = 0;
-	c->zones = calloc(w->nr_zones + more_zones + 1, sizeof(*c->zones));
-	c->groups = calloc(w->nr_zones + more_groups + 1, sizeof(*c->groups));
+	c->zones = calloc(w->zones.nr + more_zones + 1, sizeof(*c->zones));
+	c->groups = calloc(w->zones.nr + more_groups + 1, sizeof(*c->groups));
 	if (!c->zones || !c->groups)
 		return -ENOMEM;
 	for (size_t i = 0; i < more_zones; i++)
-		if (add_use(c, w->with->zones[i]->zone, w->with->zones[i]->start, w->with->zones[i]->len))
+		if (add_use(c, with->zones[i]->zone, with->zones[i]->start, with->zones[i]->len))
 			return -ENOMEM;
 	for (size_t i = 0; i < more_groups; i++)
-		add_group(c, w->with->groups[i]);
-	for (struct wzone *z = w->zones; z; z = z->next) {
+		add_group(c, with->groups[i]);
+	for (struct wzone *z = w->zones.first; z; z = z->next) {
 		if (z->pos == z->slot.start)
 			continue;
 		if (add_use(c, z->slot.zone, z->slot.start, z->pos - z->slot.start))
@@ -104,7 +101,7 @@ static int fill_zones(struct zns_writer *w, ZnsPb__Checkpoint *c)
 static int write_run(struct zns_writer *w, struct wzone *wz, uint64_t off, const uint8_t *buf, size_t len,
 		     struct zns_err *err)
 {
-	int ret = writer_write(w, wz->slot.zone, off, buf, len, err);
+	int ret = io_write(w, wz->slot.zone, off, buf, len, NULL, err);
 
 	if (!ret)
 		wz->written = off + len;
@@ -121,11 +118,11 @@ static int write_manifest(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__Exten
 	int ret;
 
 	need = zns_align_up(ZNS_FRAME_HDR + zns_pb__manifest__get_packed_size(m), block) + block;
-	pthread_mutex_lock(&w->lock);
-	ret = writer_place_single(w, need, &wz, &off);
+	writer_lock(w);
+	ret = lanes_place_run(w, need, &wz, &off);
 	if (ret && err)
 		*err = w->err;
-	pthread_mutex_unlock(&w->lock);
+	writer_unlock(w);
 	if (ret)
 		return ret;
 	ret = zns_manifest_pack(m, block, wz->slot.zone, off, UINT64_MAX, &buf, &len, ref, err);
@@ -134,55 +131,91 @@ static int write_manifest(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__Exten
 	if (len != need)
 		return zns_fail(err, -EFAULT, "manifest of %zu bytes where %zu were set aside", len, need);
 	ret = write_run(w, wz, off, buf, len, err);
-	if (!ret || !writer_zone_fault(ret))
+	if (!ret || !zones_is_fault(ret))
 		return ret;
-	pthread_mutex_lock(&w->lock);
+	writer_lock(w);
 	wz->pos = off;
-	writer_zone_failed(w, wz, err);
+	zones_failed(w, wz, err);
 	ret = w->err.code;
 	if (ret)
 		*err = w->err;
-	pthread_mutex_unlock(&w->lock);
+	writer_unlock(w);
 	return ret ? ret : -EAGAIN;
+}
+
+/* All images in the order of the manifest; the caller frees the list. NULL: no memory. */
+NEEDS_LOCK static ZnsPb__Image **list_images(struct zns_writer *w, size_t *nr)
+{
+	const ZnsPb__Manifest *with = w->images.with_m;
+	ZnsPb__Image **list;
+	size_t n = with ? with->n_images : 0;
+
+	for (struct zns_wimage *i = w->images.first; i; i = i->next)
+		n++;
+	list = calloc(n + 1, sizeof(*list));
+	if (!list)
+		return NULL;
+	n = 0;
+	for (size_t i = 0; with && i < with->n_images; i++)
+		list[n++] = with->images[i];
+	for (struct zns_wimage *i = w->images.first; i; i = i->next) {
+		i->pb.n_csums = i->nr_units;
+		list[n++] = &i->pb;
+	}
+	*nr = n;
+	return list;
+}
+
+/* Wait for the last unit; then what the manifest says, but for its own place. */
+static int settle(struct zns_writer *w, ZnsPb__Manifest *m, struct zns_err *err)
+{
+	ZnsPb__Checkpoint *c = m->checkpoint;
+	const ZnsPb__Checkpoint *with;
+	int ret;
+
+	writer_lock(w);
+	ret = writer_tell(w, wait_idle(w), err);
+	if (!ret) {
+		m->images = list_images(w, &m->n_images);
+		if (!m->images || fill_zones(w, c))
+			ret = zns_fail(err, -ENOMEM, "no memory for the manifest");
+	}
+	with = w->images.with;
+	c->bytes = w->stats.bytes + (with ? with->bytes : 0);
+	c->page_bytes = w->stats.page_bytes + (with ? with->page_bytes : 0);
+	writer_unlock(w);
+	c->nr_images = (uint32_t)m->n_images;
+	c->has_stripe_unit = 1;
+	c->stripe_unit = w->unit;
+	return ret;
+}
+
+/* Zones and groups once more: the manifest has its place now. */
+static int settle_zones(struct zns_writer *w, ZnsPb__Checkpoint *c, struct zns_err *err)
+{
+	int ret;
+
+	writer_lock(w);
+	ret = fill_zones(w, c);
+	writer_unlock(w);
+	return ret ? zns_fail(err, -ENOMEM, "no memory for the manifest") : 0;
 }
 
 static int finish_once(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err)
 {
 	ZnsPb__Checkpoint *c = m->checkpoint;
 	ZnsPb__CheckpointKey key = ZNS_PB__CHECKPOINT_KEY__INIT;
-	cleanup_free ZnsPb__Image **images = NULL;
 	uint8_t seal[ZNS_TAG_BYTES];
-	size_t nr = w->with_m ? w->with_m->n_images : 0;
-	int ret = wait_idle(w, err);
+	int ret = settle(w, m, err);
 
-	if (ret)
-		return ret;
-	for (struct zns_wimage *i = w->images; i; i = i->next)
-		nr++;
-	images = calloc(nr + 1, sizeof(*images));
-	if (!images || fill_zones(w, c))
-		return zns_fail(err, -ENOMEM, "no memory for the manifest");
-	nr = 0;
-	for (size_t i = 0; w->with_m && i < w->with_m->n_images; i++)
-		images[nr++] = w->with_m->images[i];
-	for (struct zns_wimage *i = w->images; i; i = i->next) {
-		i->pb.n_csums = i->nr_units;
-		images[nr++] = &i->pb;
-	}
-	c->bytes = w->stats.bytes + (w->with ? w->with->bytes : 0);
-	c->page_bytes = w->stats.page_bytes + (w->with ? w->with->page_bytes : 0);
-	c->nr_images = (uint32_t)nr;
-	c->has_stripe_unit = 1;
-	c->stripe_unit = w->unit;
-	m->images = images;
-	m->n_images = nr;
-	if (w->crypt) {	/* the wrapped key itself is for the log alone, which can be erased */
+	if (!ret && w->crypt) {	/* the wrapped key itself is for the log alone, which can be erased */
 		key.cipher = ZNS_CIPHER_AES_256_GCM;
 		c->crypt = &key;
 		ret = transform_seal(w->crypt, m, seal, err);
 	}
 	if (!ret)
 		ret = write_manifest(w, m, ref, err);
+	free(m->images);	/* the images themselves are the writer's */
 	m->images = NULL;
 	m->n_images = 0;
 	m->has_seal = 0;
@@ -192,9 +225,7 @@ static int finish_once(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRe
 		if (!ret && !c->crypt)
 			ret = zns_fail(err, -ENOMEM, "no memory for the record");
 	}
-	if (!ret && fill_zones(w, c))
-		ret = zns_fail(err, -ENOMEM, "no memory for the manifest");
-	return ret;
+	return ret ? ret : settle_zones(w, c, err);
 }
 
 int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err)
@@ -207,9 +238,9 @@ int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef
 		ret = finish_once(w, m, ref, &e);
 	} while (ret == -EAGAIN);	/* as often as zones may fail */
 	if (ret) {
-		pthread_mutex_lock(&w->lock);
+		writer_lock(w);
 		writer_set_error(w, &e);
-		pthread_mutex_unlock(&w->lock);
+		writer_unlock(w);
 		if (err)
 			*err = e;
 	}

@@ -79,13 +79,13 @@ bool weights_saturated(const struct lane *l)
  * those that are; but where a pace is set it is not the others that hold it up, and it may be as fast as it was. false: not
  * known, or nobody waits for the zones.
  */
-static bool rates(const struct zns_writer *w, double *rate, double *chance)
+NEEDS_LOCK static bool rates(const struct zns_writer *w, double *rate, double *chance)
 {
 	double fastest = 0, most;
 
 	*chance = 0;
-	for (uint32_t i = 0; i < w->nr_lanes; i++) {
-		const struct lane *l = &w->lane[i];
+	for (uint32_t i = 0; i < w->lanes.nr; i++) {
+		const struct lane *l = &w->lanes.v[i];
 
 		if (l->ns_per_byte <= 0)
 			return false;
@@ -99,14 +99,14 @@ static bool rates(const struct zns_writer *w, double *rate, double *chance)
 	most = fastest;
 	if (w->bucket && zns_bucket_rate(w->bucket))
 		most = zns_max(most, (double)MIB(w->zone_mibps) / 1e9);
-	for (uint32_t i = 0; i < w->nr_lanes; i++)
-		if (!weights_saturated(&w->lane[i]))
+	for (uint32_t i = 0; i < w->lanes.nr; i++)
+		if (!weights_saturated(&w->lanes.v[i]))
 			rate[i] = zns_min(rate[i], most);
 	return fastest > 0;
 }
 
 /* When all lanes could be ready with @bytes more, each with what it has to write already; @part gets its bytes. */
-static double deal(const struct zns_writer *w, const double *rate, double bytes, double *part)
+NEEDS_LOCK static double deal(const struct zns_writer *w, const double *rate, double bytes, double *part)
 {
 	bool out[ZNS_STRIPE_MAX_WIDTH] = { false }, again = true;
 	double end = 0;
@@ -114,16 +114,16 @@ static double deal(const struct zns_writer *w, const double *rate, double bytes,
 	while (again) {
 		double sum = bytes, all = 0;
 
-		for (uint32_t i = 0; i < w->nr_lanes; i++) {
+		for (uint32_t i = 0; i < w->lanes.nr; i++) {
 			if (out[i])
 				continue;
-			sum += (double)w->lane[i].backlog;
+			sum += (double)w->lanes.v[i].backlog;
 			all += rate[i];
 		}
 		end = sum / all;
 		again = false;
-		for (uint32_t i = 0; i < w->nr_lanes; i++) {
-			part[i] = out[i] ? 0 : end * rate[i] - (double)w->lane[i].backlog;
+		for (uint32_t i = 0; i < w->lanes.nr; i++) {
+			part[i] = out[i] ? 0 : end * rate[i] - (double)w->lanes.v[i].backlog;
 			if (part[i] >= 0)
 				continue;
 			out[i] = again = true;	/* it has more than that already */
@@ -161,18 +161,18 @@ static void whole_numbers(const double *part, uint32_t nr, bool none, uint32_t *
  * How much earlier all could be ready with @bytes more, if they were dealt out otherwise than the weights say - and with
  * none, what is queued already -, as a part of the time. Whole units do not count.
  */
-static double gain(const struct zns_writer *w, const double *rate, double bytes)
+NEEDS_LOCK static double gain(const struct zns_writer *w, const double *rate, double bytes)
 {
 	double part[ZNS_STRIPE_MAX_WIDTH], sum = 0, late = 0, end = 0, all = 0;
 
-	for (uint32_t i = 0; i < w->nr_lanes; i++) {
-		sum += w->lane[i].weight;
+	for (uint32_t i = 0; i < w->lanes.nr; i++) {
+		sum += w->lanes.v[i].weight;
 		all += rate[i];
-		end += (double)w->lane[i].backlog;
+		end += (double)w->lanes.v[i].backlog;
 	}
 	end = bytes > 0 ? deal(w, rate, bytes, part) : end / all;
-	for (uint32_t i = 0; i < w->nr_lanes; i++) {
-		double mine = (double)w->lane[i].backlog + bytes * w->lane[i].weight / sum - GRAIN * w->unit;
+	for (uint32_t i = 0; i < w->lanes.nr; i++) {
+		double mine = (double)w->lanes.v[i].backlog + bytes * w->lanes.v[i].weight / sum - GRAIN * w->unit;
 
 		late = zns_max(late, mine / rate[i] - end);
 	}
@@ -195,15 +195,15 @@ static void unplace(struct zns_writer *w, struct job *j)
  * The end of the queue that belongs to the image being written, as far as no worker has begun with it or with anything
  * behind it: how many units, and the first one.
  */
-static uint32_t untouched(const struct zns_writer *w, uint64_t *first)
+NEEDS_LOCK static uint32_t untouched(const struct zns_writer *w, uint64_t *first)
 {
 	uint64_t next = 0;
 	uint32_t n = 0;
 
-	if (!w->seg_img)
+	if (!w->cur.img)
 		return 0;
-	for (const struct job *j = w->queue; j; j = j->next) {
-		if (j->img != w->seg_img || j->k < w->run_first)
+	for (const struct job *j = w->queue.first; j; j = j->next) {
+		if (j->img != w->cur.img || j->k < w->cur.run_first)
 			continue;
 		if (j->lane->wz != j->wz) {	/* left already: its rest is of no use any more */
 			n = 0;
@@ -216,14 +216,14 @@ static uint32_t untouched(const struct zns_writer *w, uint64_t *first)
 		next = j->k + 1;
 		n++;
 	}
-	return n && next == w->seg_img->nr_units ? n : 0;
+	return n && next == w->cur.img->nr_units ? n : 0;
 }
 
 /* These units, in order, without a place. */
-static struct job *take_back(struct zns_writer *w, uint32_t nr, uint64_t first)
+NEEDS_LOCK static struct job *take_back(struct zns_writer *w, uint32_t nr, uint64_t first)
 {
-	struct zns_wimage *img = w->seg_img;
-	struct job **p = &w->queue, *list = NULL, **tail = &list;
+	struct zns_wimage *img = w->cur.img;
+	struct job **p = &w->queue.first, *list = NULL, **tail = &list;
 
 	if (!nr)
 		return NULL;
@@ -240,29 +240,25 @@ static struct job *take_back(struct zns_writer *w, uint32_t nr, uint64_t first)
 		*tail = j;
 		tail = &j->next;
 	}
-	w->queue_tail = p;
-	w->nr_queued -= nr;
-	writer_cut_segments(img, first * w->unit);
+	w->queue.tail = p;
+	w->queue.nr -= nr;
+	image_cut(img, first * w->unit);
 	return list;
 }
 
-static void put_back(struct zns_writer *w, struct job *list, uint32_t nr)
+NEEDS_LOCK static void put_back(struct zns_writer *w, struct job *list, uint32_t nr)
 {
 	while (list) {
 		struct job *j = list;
 
 		list = j->next;
-		j->next = NULL;
-		if (w->err.code || writer_place_again(w, j, nr--)) {
+		if (w->err.code || lanes_place_again(w, j, nr--)) {
 			if (!j->data)
 				j->img->ungathered--;
 			job_free(w, j);
 			continue;
 		}
-		*w->queue_tail = j;
-		w->queue_tail = &j->next;
-		w->nr_queued++;
-		pthread_cond_signal(&w->work);
+		queue_push(w, j);
 	}
 	pthread_cond_broadcast(&w->idle);
 }
@@ -270,40 +266,40 @@ static void put_back(struct zns_writer *w, struct job *list, uint32_t nr)
 void weights_look(struct zns_writer *w, bool more)
 {
 	double rate[ZNS_STRIPE_MAX_WIDTH] = { 0 }, part[ZNS_STRIPE_MAX_WIDTH], chance;
-	uint32_t weights[ZNS_STRIPE_MAX_WIDTH], ahead = HORIZON * w->nr_lanes, nr;
+	uint32_t weights[ZNS_STRIPE_MAX_WIDTH], ahead = HORIZON * w->lanes.nr, nr;
 	struct job *list;
 	uint64_t first = 0;
 
-	if (w->err.code || w->placing || w->nr_unrepaired || w->nr_lanes < 2 || w->looked == w->written_units)
+	if (w->err.code || w->lanes.placing || w->zones.nr_unrepaired || w->lanes.nr < 2 || w->tune.looked == w->tune.written)
 		return;
-	if (!w->widened && !w->told &&
-	    w->written_units < w->changed + zns_max((uint64_t)APART * w->nr_lanes, w->written_units / CHANGES))
+	if (!w->tune.widened && !w->tune.told &&
+	    w->tune.written < w->tune.changed + zns_max((uint64_t)APART * w->lanes.nr, w->tune.written / CHANGES))
 		return;
-	w->looked = w->written_units;
+	w->tune.looked = w->tune.written;
 	if (!rates(w, rate, &chance))
 		return;
-	w->told = false;
+	w->tune.told = false;
 	nr = untouched(w, &first);
-	if (nr < 2 * w->nr_lanes)
+	if (nr < 2 * w->lanes.nr)
 		nr = 0;
 	if (!more && !nr)
 		return;		/* there is nothing to deal out */
-	if (!w->widened && gain(w, rate, more ? (double)ahead * w->unit : 0) <= GAIN + chance)
+	if (!w->tune.widened && gain(w, rate, more ? (double)ahead * w->unit : 0) <= GAIN + chance)
 		return;
-	w->widened = false;
-	writer_placing_begin(w);	/* at once */
+	w->tune.widened = false;
+	placing_begin(w);	/* at once */
 	list = take_back(w, nr, first);
-	w->seg_owner = w->seg_img = NULL;
-	w->changed = w->written_units;
+	lanes_end_segment(w);
+	w->tune.changed = w->tune.written;
 	w->stats.nr_reweighed++;
-	w->plan_units = nr ? nr : ahead;
-	deal(w, rate, (double)w->unit * (double)w->plan_units, part);
-	whole_numbers(part, w->nr_lanes, true, w->plan);
-	whole_numbers(rate, w->nr_lanes, false, weights);
-	for (uint32_t i = 0; i < w->nr_lanes; i++) {
-		w->lane[i].weight = weights[i];
-		w->lane[i].load = w->lane[i].backlog / weights[i];
+	w->tune.plan_units = nr ? nr : ahead;
+	deal(w, rate, (double)w->unit * (double)w->tune.plan_units, part);
+	whole_numbers(part, w->lanes.nr, true, w->tune.plan);
+	whole_numbers(rate, w->lanes.nr, false, weights);
+	for (uint32_t i = 0; i < w->lanes.nr; i++) {
+		w->lanes.v[i].weight = weights[i];
+		w->lanes.v[i].load = w->lanes.v[i].backlog / weights[i];
 	}
 	put_back(w, list, nr);
-	writer_placing_end(w);
+	placing_end(w);
 }

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * What a thread that feeds an image does with a unit: it waits for room, gives it a place and queues it. While it
+ * waits it does the work that only feeders do: units of failed zones get new places, and weights follow the zones.
+ */
+#include "writer.h"
+
+void feeder_wait(struct zns_writer *w, bool more)
+{
+	if (w->zones.nr_unrepaired) {
+		repair_now(w);
+	} else {
+		writer_sleep(w, &w->idle);
+		weights_look(w, more);
+	}
+}
+
+void feeder_wait_room(struct zns_writer *w, bool data)
+{
+	/* Units of a bad zone never leave the queue's count otherwise. */
+	while ((w->zones.nr_unrepaired || w->queue.nr >= w->queue.max || (data && w->queue.nr_data >= w->queue.max_data)) &&
+	       !w->err.code)
+		feeder_wait(w, true);
+}
+
+/*
+ * From placement to queueing the lock stays held, or two units of one zone could be queued the wrong way round: a
+ * caller that placed the job itself has waited for room before.
+ */
+int enqueue(struct zns_writer *w, struct job *j, uint64_t hint_units)
+{
+	int ret = 0;
+
+	if (j->img)
+		feeder_wait_room(w, j->data);
+	if (w->err.code)
+		ret = w->err.code;
+	if (!ret && j->img) {
+		j->k = j->img->nr_units;
+		ret = lanes_place(w, j, hint_units);
+	}
+	if (ret) {
+		if (j->img && !j->data)
+			j->img->ungathered--;
+		job_free(w, j);
+		pthread_cond_broadcast(&w->idle);
+		return ret;
+	}
+	if (j->img) {
+		j->img->nr_units++;
+		j->img->pb.size += j->len;
+		w->stats.bytes += j->len;
+		if (j->img->pages)
+			w->stats.page_bytes += j->len;
+	}
+	if (j->img && j->data)
+		rescue_keep_data(w, j->img, j->k, j->data, j->len, j->ready);
+	j->counted = j->data != NULL;
+	w->queue.nr_data += j->counted;
+	queue_push(w, j);
+	return 0;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_WRITE_IMAGE_H
+#define ZNS_WRITE_IMAGE_H
+/* An image that is being written, and what the manifest will say of it. */
+#include <sys/types.h>
+#include "lock.h"
+#include "../transform.h"
+#include "zns-record.pb-c.h"
+#include "zns/util.h"
+
+#define NAME_BUCKETS 1024	/* a tree of thousands of tasks has tens of thousands of images */
+
+struct job;
+struct source;
+struct wzone;
+
+struct zns_wimage {
+	struct zns_writer *w;
+	struct zns_wimage *next, *next_name;
+	bool pages, sealed;
+	uint32_t index;		/* its place in the manifest */
+	uint64_t nr_units;	/* dispatched */
+	uint32_t ungathered;	/* units whose task memory is not read yet */
+	struct job *open;	/* unit being filled; belongs to who feeds the image */
+	ZnsPb__Image pb;	/* what the manifest says of it */
+	size_t max_segments, max_csums, max_tags, max_pieces;
+	struct source **source;	/* of each unit (rescue.h); NULL: not kept */
+	size_t max_sources;
+};
+
+/* All images of a dump. */
+struct images {
+	struct zns_wimage *first, **tail;
+	uint32_t nr;
+	struct zns_wimage *by_name[NAME_BUCKETS];
+	uint64_t unit_base;	/* of the images, in nonces */
+	const ZnsPb__Checkpoint *with;	/* zns_writer_adopt; NULL: none */
+	const ZnsPb__Manifest *with_m;
+};
+
+/* NULL: no memory. */
+ZnsPb__Segment *image_add_segment(struct zns_wimage *i, uint64_t off, uint32_t nr_extents) NEEDS_LOCK;
+void image_cut(struct zns_wimage *i, uint64_t size) NEEDS_LOCK;	/* nothing from @size on has a place */
+/* @tag: as transform_out gave it; unused without a key. -ENOMEM. */
+int image_put_csum(struct zns_wimage *i, uint64_t k, uint64_t csum, const uint8_t tag[ZNS_TAG_BYTES]) NEEDS_LOCK;
+/* Have the pieces of unit @k checksums of their own? Not in a unit that is a single piece, nor in an encrypted one. */
+bool image_in_pieces(const struct zns_wimage *i, uint64_t k);
+int image_put_pieces(const struct job *j) NEEDS_LOCK;	/* -ENOMEM */
+void image_free(struct zns_wimage *i) NEEDS_LOCK;
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Units of work, and the queue between those who feed images and the workers. */
+#include "writer.h"
+
+struct job *job_new(struct zns_wimage *img)
+{
+	struct job *j = calloc(1, sizeof(*j));
+
+	if (j)
+		j->img = img;
+	return j;
+}
+
+void job_free(struct zns_writer *w, struct job *j)
+{
+	if (!j)
+		return;
+	if (j->data)
+		pool_put(&w->pool, j->data);
+	w->queue.nr_data -= j->counted;
+	free(j->iov);
+	free(j);
+}
+
+void queue_push(struct zns_writer *w, struct job *j)
+{
+	j->next = NULL;
+	*w->queue.tail = j;
+	w->queue.tail = &j->next;
+	w->queue.nr++;
+	pthread_cond_signal(&w->work);
+}
+
+static uint32_t taken(const struct job *j)
+{
+	return j->lane ? j->lane->taken : 0;
+}
+
+/*
+ * The next unit: the oldest one of a lane that has nothing to do; else, as long as hands are left for all lanes, of one
+ * that has the least, to be read and hashed ahead. So a slow zone never has all the hands.
+ */
+struct job *queue_take(struct zns_writer *w)
+{
+	uint32_t spare = w->crew.wanted > w->lanes.nr ? w->crew.wanted - w->lanes.nr : 1;
+	struct job **best = NULL, *j;
+
+	for (struct job **p = &w->queue.first; *p; p = &(*p)->next)
+		if (!best || taken(*p) < taken(*best))
+			best = p;
+	if (!best || (taken(*best) && w->queue.nr_ahead >= spare && !w->stop && !w->err.code))
+		return NULL;
+	j = *best;
+	*best = j->next;
+	if (!j->next)
+		w->queue.tail = best;
+	if (j->lane)
+		w->queue.nr_ahead += j->lane->taken++ > 0;
+	w->queue.nr--;
+	w->queue.nr_running++;
+	return j;
+}
+
+void queue_done(struct zns_writer *w, struct lane *l)
+{
+	w->queue.nr_running--;
+	if (l)
+		w->queue.nr_ahead -= --l->taken > 0;
+}

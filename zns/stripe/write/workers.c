@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The writer's workers. Each takes a unit and brings it all the way: read the task's memory, encrypt and hash, wait for
+ * the zone's turn, write, note that it is done. How many there are, and how much waits for them, is decided here.
+ *
+ * Units are placed and queued in one order, and workers take those of each zone in that order. Who waits for a zone's
+ * turn waits for a unit that another worker has already, so it cannot deadlock, whatever the number of workers.
+ */
+#include <string.h>
+#include "writer.h"
+
+/*
+ * A helper stays below 32 MiB (design.md §3): what the workers' buffers for task memory take together, and the units
+ * that bring their bytes along. A few more are being filled.
+ */
+#define WORKER_BYTES MIB(12)
+#define DATA_BYTES MIB(8)
+/*
+ * Units whose memory is not read yet are addresses only. So many are kept that the zones do not run dry while the
+ * broker is asked for the next ones, which all zones of a stripe need at the same time.
+ */
+#define QUEUED_PER_WORKER 16
+
+/* What a worker has in hand. */
+struct hand {
+	struct job *j;
+	struct lane *lane;	/* of the unit when it was taken */
+	uint8_t *own;		/* the worker's buffer, for memory of tasks */
+	uint8_t *buf;		/* the unit's bytes: its own, or the worker's */
+	bool gathered;		/* from a task, into own */
+};
+
+/* ---- how many, and how much ---- */
+
+/* Each zone has one write in flight; a few units more are being read and hashed, for whichever zone ends first. */
+static uint32_t wanted(uint32_t width)
+{
+	return zns_max(4u, width + zns_max(2u, width / 4));
+}
+
+uint32_t zns_writer_unit(const struct zns_geometry *geo, uint32_t width)
+{
+	uint64_t fits = WORKER_BYTES / wanted(width);
+
+	return (uint32_t)zns_min((uint64_t)zns_stripe_unit(geo), zns_max(zns_align_down(fits, ZNS_STRIPE_UNIT_MIN),
+									ZNS_STRIPE_UNIT_MIN));
+}
+
+static uint32_t choose_workers(const struct zns_writer_params *p)
+{
+	if (p->workers)
+		return p->workers;
+	return zns_max(2u, zns_min(wanted(p->nr_groups), (uint32_t)(WORKER_BYTES / p->unit)));
+}
+
+/* But not so far ahead that small zones would be full of what is not written yet: each counts in the limits. */
+NEEDS_LOCK static void set_depth(struct zns_writer *w)
+{
+	w->queue.max = zns_max(4 * w->crew.wanted,
+				zns_min(QUEUED_PER_WORKER * w->crew.wanted,
+					(uint32_t)(w->dev->geo.zone_capacity / w->unit / 2 * w->lanes.nr)));
+}
+
+/* ---- the path of a unit ---- */
+
+/* 0, or why the unit cannot go on: the writer's error, or -EAGAIN, its zone is bad. */
+NEEDS_LOCK static int may_go_on(const struct zns_writer *w, const struct job *j)
+{
+	return w->err.code ? w->err.code : j->wz->bad ? -EAGAIN : 0;
+}
+
+/* The task's memory. A unit of a bad zone is read later, by whoever gets it again. */
+static int gather(struct zns_writer *w, struct hand *h, struct zns_err *err)
+{
+	struct job *j = h->j;
+	int ret;
+
+	writer_lock(w);
+	ret = may_go_on(w, j);
+	writer_unlock(w);
+	if (j->data || ret == -EAGAIN)
+		return ret;
+	if (!ret)
+		ret = io_gather(j->pid, j->iov, j->nr_iov, h->buf, err);
+	h->gathered = !ret;
+	writer_lock(w);
+	if (err->code)	/* in one step with the count that settle looks at */
+		writer_set_error(w, err);
+	j->img->ungathered--;
+	pthread_cond_broadcast(&w->idle);
+	writer_unlock(w);
+	return ret;
+}
+
+/* Once for each unit: one that lost its zone goes to the next one as it is. */
+static int make_ready(struct zns_writer *w, struct hand *h, struct zns_err *err)
+{
+	struct job *j = h->j;
+	int ret;
+
+	if (!j->img || j->ready)
+		return 0;
+	ret = transform_out(w->crypt, j->img->index, j->img->pb.name, j->img->pb.unit_base + j->k, h->buf, j->len, j->tag,
+			    err);
+	if (ret)
+		return ret;
+	if (image_in_pieces(j->img, j->k))
+		j->csum = zns_hash_pieces(h->buf, j->len, ZNS_PIECE, j->piece);
+	else
+		j->csum = zns_hash(h->buf, j->len);
+	j->ready = true;
+	return 0;
+}
+
+/* The zone takes it when all before it is there. */
+static int wait_turn(struct zns_writer *w, struct job *j)
+{
+	int ret;
+
+	writer_lock(w);
+	while (j->wz->written != j->off && !may_go_on(w, j))
+		writer_sleep(w, &j->wz->turn);
+	ret = may_go_on(w, j);
+	if (!ret && j->img && j->img->pages && !w->stats.first_submit_ns)
+		w->stats.first_submit_ns = zns_mono_ns();
+	writer_unlock(w);
+	return ret;
+}
+
+static int write_unit(struct zns_writer *w, struct hand *h, struct zns_err *err)
+{
+	struct job *j = h->j;
+	size_t len = zns_align_up(j->len, w->block);
+	uint64_t start, ns = 0;
+	int ret;
+
+	memset(h->buf + j->len, 0, len - j->len);
+	ret = wait_turn(w, j);
+	if (ret)
+		return ret;
+	start = zns_mono_ns();
+	ret = io_write(w, j->wz->slot.zone, j->off, h->buf, len, &ns, err);
+	writer_lock(w);
+	if (ret && err->code && zones_is_fault(ret)) {
+		zones_failed(w, j->wz, err);
+		*err = (struct zns_err)ZNS_ERR_INIT;
+		ret = -EAGAIN;
+	}
+	if (!ret && j->lane)
+		weights_sample(j->lane, j->wz, j->off, len, start, ns, w->bucket && zns_bucket_rate(w->bucket));
+	writer_unlock(w);
+	return ret;
+}
+
+/* ---- its end ---- */
+
+/* The zone is bad, and the unit needs a new place. What was gathered goes with it, and the worker gets a new buffer. */
+NEEDS_LOCK static int orphan(struct zns_writer *w, struct hand *h, struct zns_err *err)
+{
+	if (h->gathered && !h->j->data) {
+		uint8_t *other = pool_get(&w->pool);
+
+		if (!other)
+			return zns_fail(err, -ENOMEM, "no memory for a stripe unit of %u bytes", w->unit);
+		h->j->data = h->own;
+		h->own = other;
+	}
+	h->j->next = w->queue.orphans;
+	w->queue.orphans = h->j;
+	h->j = NULL;
+	return 0;
+}
+
+NEEDS_LOCK static int written(struct zns_writer *w, struct job *j)
+{
+	uint64_t len = zns_align_up(j->len, w->block);
+	int ret = j->img ? image_put_csum(j->img, j->k, j->csum, j->tag) : 0;
+
+	if (!ret && j->img)
+		ret = image_put_pieces(j);
+	if (ret)
+		return ret;
+	j->wz->written = j->off + len;
+	pthread_cond_broadcast(&j->wz->turn);
+	w->tune.written++;
+	if (j->lane)
+		j->lane->backlog -= len;
+	w->stats.written += j->len;
+	if (j->img && j->img->pages)
+		w->stats.last_complete_ns = zns_mono_ns();
+	if (j->nr_iov)
+		rescue_keep_mem(w, j);
+	return 0;
+}
+
+/* @ret: how far it came. */
+NEEDS_LOCK static void end(struct zns_writer *w, struct hand *h, int ret, struct zns_err *err)
+{
+	if (ret == -EAGAIN && !err->code)
+		ret = orphan(w, h, err);
+	else if (!ret)
+		ret = written(w, h->j);
+	if (ret) {
+		if (!err->code)
+			zns_fail(err, ret, "a unit could not be written");
+		writer_set_error(w, err);
+	}
+	job_free(w, h->j);
+	queue_done(w, h->lane);
+	pthread_cond_broadcast(&w->idle);
+}
+
+static void *worker(void *arg)
+{
+	struct zns_writer *w = arg;
+	struct hand h = { 0 };
+
+	writer_lock(w);
+	h.own = pool_get(&w->pool);
+	if (!h.own) {
+		struct zns_err err;
+
+		zns_fail(&err, -ENOMEM, "no memory for a stripe unit of %u bytes", w->unit);
+		writer_set_error(w, &err);
+	}
+	while (h.own) {
+		struct zns_err err = ZNS_ERR_INIT;
+		int ret;
+
+		while (!(h.j = queue_take(w)) && !w->stop)
+			writer_sleep(w, &w->work);
+		if (!h.j)
+			break;
+		h.lane = h.j->lane;
+		h.buf = h.j->data ? h.j->data : h.own;
+		h.gathered = false;
+		pthread_cond_broadcast(&w->idle);
+		writer_unlock(w);
+
+		ret = gather(w, &h, &err);
+		if (!ret)
+			ret = make_ready(w, &h, &err);
+		if (!ret)
+			ret = write_unit(w, &h, &err);
+
+		writer_lock(w);
+		end(w, &h, ret, &err);
+	}
+	if (h.own)
+		pool_put(&w->pool, h.own);
+	writer_unlock(w);
+	return NULL;
+}
+
+/* ---- start and stop ---- */
+
+/* So many more. */
+NEEDS_LOCK static int start(struct zns_writer *w, uint32_t nr, struct zns_err *err)
+{
+	w->crew.wanted = w->crew.nr + nr;
+	set_depth(w);
+	for (; nr; nr--, w->crew.nr++) {
+		int ret = pthread_create(&w->crew.thread[w->crew.nr], NULL, worker, w);
+
+		/* Some will do, only slower: a container's limit of tasks may be near. */
+		if (ret && w->crew.nr >= 2)
+			return 0;
+		if (ret)
+			return zns_fail_sys(err, -ret, "cannot start a worker");
+	}
+	return 0;
+}
+
+/* Lanes, unit and what the caller asked for are known; none runs yet. */
+int workers_init(struct zns_writer *w, const struct zns_writer_params *p, struct zns_err *err)
+{
+	uint32_t nr = choose_workers(p);
+
+	w->crew.max = zns_max(nr, p->workers ? 0 : (uint32_t)(WORKER_BYTES / p->unit));
+	w->queue.max_data = zns_max(2u, (uint32_t)(DATA_BYTES / p->unit));
+	w->crew.thread = calloc(w->crew.max, sizeof(*w->crew.thread));
+	if (!w->crew.thread)
+		return zns_fail(err, -ENOMEM, "no memory for the writer");
+	return start(w, nr, err);
+}
+
+void workers_widen(struct zns_writer *w)
+{
+	uint32_t more = zns_min(wanted(w->lanes.nr), w->crew.max);
+
+	if (more > w->crew.nr)
+		start(w, more - w->crew.nr, NULL);	/* without them it is only slower */
+	else
+		set_depth(w);
+}
+
+UNSHARED void workers_stop(struct zns_writer *w)
+{
+	writer_lock(w);
+	w->stop = true;
+	pthread_cond_broadcast(&w->work);
+	writer_unlock(w);
+	for (uint32_t i = 0; i < w->crew.nr; i++)
+		pthread_join(w->crew.thread[i], NULL);
+	w->crew.nr = 0;
+}

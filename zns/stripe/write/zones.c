@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The zones of a dump: asked for, left when they are full, given up when they fail. A full zone is replaced by another
+ * one of the same group (design.md §5).
+ */
+#include <string.h>
+#include "writer.h"
+
+#define MAX_CONTINUED 64
+
+uint64_t zones_room(const struct wzone *wz)
+{
+	return wz && !wz->bad ? wz->slot.capacity - wz->pos : 0;
+}
+
+/* Retired zones that have all their writes done, each named once. Bad ones are reported as such. */
+static uint32_t collect_done(struct zns_writer *w, uint32_t *done, uint32_t max)
+{
+	struct wzone **p = &w->zones.retired;
+	uint32_t nr = 0;
+
+	while (*p && nr < max) {
+		if ((*p)->bad) {
+			*p = (*p)->next_retired;
+		} else if ((*p)->written == (*p)->pos) {
+			done[nr++] = (*p)->slot.zone;
+			*p = (*p)->next_retired;
+		} else {
+			p = &(*p)->next_retired;
+		}
+	}
+	return nr;
+}
+
+/* The broker may reset zones first: the workers go on meanwhile. @told: how many bad zones it knows of now. */
+NEEDS_LOCK static int ask_once(struct zns_writer *w, uint32_t group, const uint32_t *done, uint32_t nr, struct zns_zone_slot *out,
+		    uint32_t *told, struct zns_err *err)
+{
+	struct zns_zone_wish wish = { .group = group, .done = done, .nr_done = nr };
+	uint32_t bad[MAX_BAD];
+	int ret;
+
+	memcpy(bad, w->zones.bad, sizeof(bad));	/* another may fail meanwhile */
+	wish.bad = bad;
+	wish.nr_bad = *told = w->zones.nr_bad;
+	writer_unlock(w);
+	ret = w->zone_get(w->arg, &wish, out, err);
+	writer_lock(w);
+	return ret;
+}
+
+/*
+ * -EBUSY: the limits are used up, perhaps by zones that we left but have not written to their end. Everything placed
+ * before is queued, so the wait for one of them ends; then it is given back.
+ */
+NEEDS_LOCK static int ask(struct zns_writer *w, uint32_t group, struct zns_zone_slot *out, struct zns_err *err)
+{
+	uint32_t done[32], nr = collect_done(w, done, ZNS_ARRAY_SIZE(done)), told;
+	int ret = ask_once(w, group, done, nr, out, &told, err);
+
+	while (ret == -EBUSY && !w->err.code) {
+		nr = collect_done(w, done, ZNS_ARRAY_SIZE(done));
+		/*
+		 * A zone that failed in the meantime counts no more once it is told, so it is as good as one that is done.
+		 * While zones are repaired nothing is written: what waits for a place then would wait for ever.
+		 */
+		while (!nr && told == w->zones.nr_bad && w->zones.retired && !w->zones.repairing && !w->err.code) {
+			writer_sleep(w, &w->idle);
+			nr = collect_done(w, done, ZNS_ARRAY_SIZE(done));
+		}
+		if (!nr && told == w->zones.nr_bad)
+			break;
+		ret = ask_once(w, group, done, nr, out, &told, err);
+	}
+	return ret;
+}
+
+int zones_check_slot(const struct zns_writer *w, const struct zns_zone_slot *s, struct zns_err *err)
+{
+	if (s->zone >= w->dev->geo.nr_zones || s->start > s->capacity || s->capacity > w->dev->geo.zone_size ||
+	    s->start % w->block || s->capacity % w->block)
+		return zns_fail(err, -EPROTO, "granted zone %u, bytes %llu to %llu: the device has no such place", s->zone,
+				(unsigned long long)s->start, (unsigned long long)s->capacity);
+	return 0;
+}
+
+struct wzone *zones_add(struct zns_writer *w, const struct zns_zone_slot *slot)
+{
+	struct wzone *wz = calloc(1, sizeof(*wz));
+
+	if (!wz)
+		return NULL;
+	wz->slot = *slot;
+	wz->pos = wz->written = slot->start;
+	pthread_cond_init(&wz->turn, NULL);
+	wz->next = w->zones.first;
+	w->zones.first = wz;
+	w->zones.nr++;
+	return wz;
+}
+
+NEEDS_LOCK static struct wzone *get_zone(struct zns_writer *w, uint32_t group, bool *busy)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_zone_slot slot;
+	struct wzone *wz = NULL;
+	int ret = ask(w, group, &slot, &err);
+
+	if (!ret)
+		ret = zones_check_slot(w, &slot, &err);
+	for (uint32_t i = 0; i < w->zones.nr_bad && !ret; i++)
+		if (w->zones.bad[i] == slot.zone)
+			ret = zns_fail(&err, -EPROTO, "granted zone %u again, which failed in this dump", slot.zone);
+	if (!ret) {
+		wz = zones_add(w, &slot);
+		if (!wz)
+			ret = zns_fail(&err, -ENOMEM, "no memory for a zone");
+	}
+	if (!ret)
+		return wz;
+	if (busy && ret == -EBUSY) {
+		*busy = true;
+		return NULL;
+	}
+	if (!err.code)
+		zns_fail(&err, ret, "no zone of group %u was granted", group);
+	if (w->zones.nr_bad)
+		zns_fail(&err, ret, "%s; %u zone%s failed before: %s", err.msg, w->zones.nr_bad, w->zones.nr_bad > 1 ? "s" : "",
+			 w->zones.bad_err.msg);
+	writer_set_error(w, &err);
+	return NULL;
+}
+
+void zones_retire(struct zns_writer *w, struct wzone *z)
+{
+	z->next_retired = w->zones.retired;
+	w->zones.retired = z;
+}
+
+/*
+ * A zone with room for @need bytes. A zone continued from an earlier checkpoint may be nearly full: then the next one
+ * is asked for, and when none of those is left an empty one comes.
+ */
+struct wzone *zones_new(struct zns_writer *w, uint32_t group, uint64_t need, bool *busy)
+{
+	uint64_t capacity = 0;
+	struct zns_err err;
+
+	for (int tries = 0; tries < MAX_CONTINUED; tries++) {
+		struct wzone *z = get_zone(w, group, busy);
+
+		if (!z || zones_room(z) >= need)
+			return z;
+		capacity = z->slot.capacity;
+		zones_retire(w, z);
+		if (need > capacity)
+			break;	/* an empty one would not do either */
+	}
+	/* Longer than a unit: a manifest, which has a checksum for each. */
+	zns_fail(&err, -EFBIG, "%llu bytes in one run do not fit into a zone of %llu; use a %s --zns-stripe",
+		 (unsigned long long)need, (unsigned long long)capacity, need > w->unit ? "larger" : "smaller");
+	writer_set_error(w, &err);
+	return NULL;
+}
+
+bool zones_is_fault(int code)
+{
+	switch (code) {
+	case -EINVAL:		/* ours */
+	case -EBADF:
+	case -ENOMEM:
+	case -EBADE:		/* another host's device */
+	case -EDQUOT:		/* what is below the emulator: full, or not its file any more */
+	case -ESTALE:
+	case -ETOOMANYREFS:	/* limits of the device: no other zone is better off */
+	case -EOVERFLOW:
+		return false;
+	default:
+		return code < 0;
+	}
+}
+
+void zones_failed(struct zns_writer *w, struct wzone *z, const struct zns_err *why)
+{
+	struct zns_err err = *why;
+
+	if (z->bad)
+		return;
+	z->bad = true;
+	pthread_cond_broadcast(&z->turn);
+	pthread_cond_broadcast(&w->idle);
+	w->zones.bad_err = err;
+	if (w->zones.nr_bad == MAX_BAD) {
+		zns_wrap(&err, "%u zones failed during this dump, the last one", MAX_BAD + 1);
+		writer_set_error(w, &err);
+		return;
+	}
+	w->zones.bad[w->zones.nr_bad++] = z->slot.zone;
+	w->zones.nr_unrepaired++;
+}
