@@ -110,7 +110,8 @@ class Daemon:
             else:
                 self.zctl('create', f'emu:{self.dir}/zns.img', *self.device_args)
             self.config.write_text(json.dumps({'log-level': 'warn', 'runtimes': self.runtimes}))
-            self.zctl('docker', 'install', '--config', self.config)
+            # The daemon's command line says where its data are, so install must be told.
+            self.zctl('docker', 'install', '--config', self.config, '--data-root', self.root)
             self.start()
         except BaseException:
             self.__exit__(None, None, None)

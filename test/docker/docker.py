@@ -95,6 +95,19 @@ def install(d):
     new = d.dir / 'none' / 'daemon.json'
     d.zctl('docker', 'install', '--config', new)
     want('made', json.loads(new.read_text())['experimental'] is True)
+    new.unlink()
+    # where the containers are: the option, the daemon, the file, Docker's default; never a container's mounts
+    for options, text, root in (((), '{}', '/var/lib/docker'), ((), '{"data-root": "/x/y"}', '/x/y'),
+                                (('--data-root', '/z'), '{"data-root": "/x/y"}', '/z'), (('--host', f'unix://{d.socket}'), '{}', d.root)):
+        f.write_text(text)
+        env = {k: v for k, v in d.env.items() if k != 'DOCKER_HOST'}
+        dkdaemon.sh(BIN / 'znsctl', 'docker', 'install', '--config', f, *options, env=env)
+        args = json.loads(f.read_text())['runtimes']['zns']['runtimeArgs']
+        want('data root', args[args.index('--zns-docker-root') + 1] == str(root), options, text, args)
+    f.write_text('{}')
+    for bad in ('/nonexist', '/tmp', 'runc', '/etc/passwd', '/bin/false', BIN / 'zns-runc'):
+        d.refused(d.zctl, 'docker', 'install', '--config', f, '--runc', bad, line='the absolute path of a runc')
+        want('nothing written', f.read_text() == '{}')
 
 
 @case
@@ -103,6 +116,10 @@ def status(d):
     want('ready', j['registered'] and j['daemon_knows_runtime'] and j['experimental'], j)
     want('root', j['root'] == str(d.root), j['root'])
     want('limits', any('-t' in l for l in j['limits']), j['limits'])
+    # the daemon reads another file than the one that is looked at: what it knows counts
+    j = d.zjson('docker', 'status', '--config', '/nonexist/daemon.json')
+    want('known all the same', j['ready'] and j['registered'] and not j['in_config'], j)
+    want('said so', 'not from this file' in d.zctl('docker', 'status', '--config', '/nonexist/daemon.json').stdout)
     d.refused(d.zctl, 'docker', 'stats', 'a', 'b', line='one container at most')
     d.refused(d.zctl, 'docker', 'checkpoint', 'aa', '--host', 'unix:///nowhere.sock', line='no Docker daemon at')
     d.refused(d.zctl, 'docker', 'checkpoint', 'aa', '--host', 'tcp://h:1', line='only unix:///PATH')
@@ -156,8 +173,9 @@ def annotations(d):
         d.refused(d.docker, 'run', '--annotation', 'zns.qos=5', 'work', 'true', line='unknown flag: --annotation')
         return
     want('no limit', not any('no --annotation' in l for l in limits), limits)
-    conf = d.dir / 'web.conf'
+    conf = d.dir / 'conf' / 'web.conf'
     conf.write_text('zns-qos 660\n')
+    conf.chmod(0o600)
     for options, asked in ((['--annotation', 'zns.qos=550'], 550),
                            (['--annotation', 'zns.qos=550', '--annotation', f'org.criu.config={conf}'], 660)):
         d.run('noted', 'sleep', '1000', options=['--label', 'zns.qos=440', *options])
@@ -167,7 +185,7 @@ def annotations(d):
     r = d.docker('run', '-d', '--runtime', 'zns', '--network', 'none', '--annotation', 'org.criu.config=/nowhere', '--name', 'bad',
                  'work', 'true', check=False)
     d.docker('rm', '-f', 'bad')
-    want('a missing file', r.returncode and 'there is no file /nowhere' in r.stderr, r.stderr)
+    want('a file of nobody', r.returncode and '/nowhere is not in' in r.stderr, r.stderr)
 
 
 @case
@@ -176,11 +194,38 @@ def bad_settings(d):
     for option, line in (('zns.qos=fast', 'label zns.qos: "fast" is no bandwidth'),
                          ('zns.admission=later', 'label zns.admission: "later" is not known'),
                          ('zns.alloc=x', 'label zns.alloc: "x" is not known'),
-                         ('zns.criu=magic', 'label zns.criu: "magic" is not known')):
+                         ('zns.criu=magic', 'label zns.criu: "magic" is not known'),
+                         ('zns.stripe=3', 'label zns.stripe: "3" is no size of a stripe'),
+                         ('zns.dev=/dev/nosuch', 'label zns.dev: '), ('zns.dev=emu:x', 'label zns.dev: "emu:x": give an absolute'),
+                         ('zns.qso=500', 'label zns.qso is not known: zns.qos, ')):
         r = d.docker('run', '-d', '--runtime', 'zns', '--network', 'none', '--label', option, '--name', 'bad', 'work', 'true',
                      check=False)
         d.docker('rm', '-f', 'bad')
         want('refused', r.returncode and line in r.stderr and len(r.stderr.strip().splitlines()) == 1, r.stderr)
+
+
+@case
+def forged_root(d):
+    """A volume that looks like Docker's data root: no name, label or script out of it; the container's own count."""
+    mine, mark = d.dir / 'mine', d.dir / 'sprung'
+    (mine / 'trap').parent.mkdir()
+    (mine / 'trap').write_text(f'#!/bin/sh\nid -u >{mark}\n')
+    (mine / 'trap').chmod(0o755)
+    (mine / f'containers/{"a" * 64}/x').mkdir(parents=True)
+    for n, name in enumerate((f'/x"\naction-script "{mine}/trap', '/victim')):
+        own = f'mallory{n}'
+        d.docker('create', '--runtime', 'zns', '--network', 'none', '--name', own, '--label', 'zns.qos=70', '-v',
+                 f'{mine}/containers/{"a" * 64}/x:/a', 'work', 'sleep', '1000')
+        forged = mine / 'containers' / d.id(own)
+        forged.mkdir()
+        (forged / 'config.v2.json').write_text(json.dumps({'ID': d.id(own), 'Name': name, 'Config': {
+            'Image': 'theirs', 'Labels': {'zns.qos': '90'}}}))
+        d.docker('start', own)
+        d.docker('checkpoint', 'create', '--leave-running', own, 'one')
+        want('a script of the user ran as root', not mark.exists(), mark.read_text() if mark.exists() else '')
+        c = d.checkpoints()[-1]
+        want('its own name and label', (c['container'], c['qos_requested_mibps'], c['origin']['root']) == (own, 70, str(d.root)), c)
+        remove(d, own)
 
 
 @case

@@ -93,7 +93,7 @@ def keep(d):
     stats = json.loads(d.p('container', 'checkpoint', '--keep', '--print-stats', 'one').stdout)
     want('statistics', stats['container_statistics'][0]['criu_statistics']['pages_written'] > 0, stats)
     (c,) = d.ls()
-    want('record', (c['container'], c['origin']['kind'], c['qos_requested_mibps']) == ('one', 'podman', 300), c)
+    want('record', (c['container'], c['origin']['kind'], c['qos_requested_mibps']) == ('podman/one', 'podman', 300), c)
     for _ in range(2):
         d.p('container', 'restore', '--keep', 'one')
         want('memory', d.ask('one') == secret)
@@ -144,7 +144,7 @@ def errors(d):
     d.p('container', 'checkpoint', '--keep', 'gone')
     d.z('rm', '--all')
     r = d.p('container', 'restore', 'gone', check=False)
-    want('refused with the reason', r.returncode and 'of container gone was deleted at' in r.stderr, r.stderr)
+    want('refused with the reason', r.returncode and 'of container podman/gone was deleted at' in r.stderr, r.stderr)
     d.p('rm', '-f', 'gone')
     r = d.p('run', '-d', '--network', 'none', '--ulimit', 'nofile=1024:1024', '--ulimit', 'nproc=1000:1000', '--annotation',
             'zns.qos=fast', 'work', 'true', check=False)

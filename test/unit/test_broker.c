@@ -154,6 +154,10 @@ static void bad_requests(void **state)
 	refused(&b, &q, -EINVAL, "empty");
 	begin_request(&q, &d, "a\nb", 100, NULL, NULL);
 	refused(&b, &q, -EINVAL, "cannot be printed");
+	begin_request(&q, &d, "a\"b", 100, NULL, NULL);
+	refused(&b, &q, -EINVAL, "which no name may have");
+	begin_request(&q, &d, "a\\b", 100, NULL, NULL);
+	refused(&b, &q, -EINVAL, "which no name may have");
 	begin_request(&q, &d, "\xc3(", 100, NULL, NULL);
 	refused(&b, &q, -EINVAL, "cannot be printed");
 	memset(name, 'x', 201);

@@ -8,12 +8,15 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "../../zns/docker/runc.h"
+#include "zns/config.h"
 #include "zns/handle.h"
 
 #define ID_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define ID_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 
 static char top[64];
+static char data_root[80];
+static const struct docker_runtime ours = { .docker_root = data_root };
 
 static const char *at(const char *fmt, ...)
 {
@@ -50,6 +53,7 @@ static int setup(void **state)
 		return -1;
 	setenv("ZNS_CONFIG", at("conf"), 1);
 	setenv("ZNS_RUN", at("run"), 1);
+	snprintf(data_root, sizeof(data_root), "%s/root", top);
 	mkdirs(at("conf"));
 	mkdirs(at("run"));
 	mkdirs(at("root/containers/" ID_A "/checkpoints"));
@@ -94,7 +98,7 @@ static const char *setting(enum docker_key key)
 	struct docker_container c;
 	struct docker_settings s;
 
-	assert_int_equal(docker_container_read(at("bundle"), ID_A, &c, &err), 0);
+	assert_int_equal(docker_container_read(&ours, at("bundle"), ID_A, &c, &err), 0);
 	if (docker_settings(&c, &s, &err))
 		snprintf(out, sizeof(out), "! %s", err.msg);
 	else
@@ -111,21 +115,22 @@ static void container(void **state)
 	static const struct {
 		const char *annotation, *name;
 	} pods[] = { { POD("web"), "shop/web/app" }, { "", ID_A }, { POD(X50 X50 X50 X50), ID_A } };
+	static const struct docker_runtime k8s = { "/nowhere", "/run/containerd/runc/k8s.io" };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct docker_container c;
 	char text[1000];
 
 	bundle("{}", "[]");
 	config("{}", "[]");
-	assert_int_equal(docker_container_read(at("bundle"), ID_A, &c, &err), 0);
+	assert_int_equal(docker_container_read(&ours, at("bundle"), ID_A, &c, &err), 0);
 	assert_string_equal(c.kind, "docker");
 	assert_string_equal(c.name, "web");
 	assert_string_equal(c.image, "nginx:1");
 	assert_string_equal(c.root, at("root"));
 	docker_container_fini(&c);
-	/* another engine's bundle, and a broken file of Docker's: what the bundle says is enough */
+	/* another engine's bundle: what it says is enough; of Docker's, that is nothing */
 	put(at("bundle/config.json"), "{\"mounts\":[{\"source\":\"/x/containers/short/hosts\"},3,{}]}");
-	assert_int_equal(docker_container_read(at("bundle"), ID_A, &c, &err), 0);
+	assert_int_equal(docker_container_read(&(struct docker_runtime){ top, NULL }, at("bundle"), ID_A, &c, &err), 0);
 	assert_string_equal(c.kind, "runc");
 	assert_string_equal(c.name, ID_A);
 	assert_string_equal(c.root, "");
@@ -137,7 +142,7 @@ static void container(void **state)
 			 "\"io.kubernetes.cri.sandbox-namespace\":\"shop\",\"io.kubernetes.cri.container-name\":\"app\","
 			 "\"io.kubernetes.cri.image-name\":\"nginx:1\"}}", pods[i].annotation);
 		put(at("bundle/config.json"), text);
-		assert_int_equal(docker_container_read(at("bundle"), ID_A, &c, &err), 0);
+		assert_int_equal(docker_container_read(&k8s, at("bundle"), ID_A, &c, &err), 0);
 		assert_string_equal(c.kind, "cri");
 		assert_string_equal(c.name, pods[i].name);
 		assert_string_equal(c.image, "nginx:1");
@@ -145,12 +150,11 @@ static void container(void **state)
 	}
 	bundle("{}", "[]");
 	put(at("root/containers/" ID_A "/config.v2.json"), "{\"Name\":");
-	assert_int_equal(docker_container_read(at("bundle"), ID_A, &c, &err), 0);
-	assert_string_equal(c.root, "");
+	assert_int_equal(docker_container_read(&ours, at("bundle"), ID_A, &c, &err), -EBADMSG);
 	docker_container_fini(&c);
-	assert_int_equal(docker_container_read(at("bundle"), "../x", &c, &err), -EINVAL);
+	assert_int_equal(docker_container_read(&ours, at("bundle"), "../x", &c, &err), -EINVAL);
 	docker_container_fini(&c);
-	assert_int_equal(docker_container_read(at("nothing"), ID_A, &c, &err), -ENOENT);
+	assert_int_equal(docker_container_read(&ours, at("nothing"), ID_A, &c, &err), -ENOENT);
 	docker_container_fini(&c);
 }
 
@@ -188,17 +192,21 @@ static void order(void **state)
 	assert_string_equal(setting(DOCKER_QOS), "30/environment");
 	assert_string_equal(setting(DOCKER_DEV), "-");
 	config("{\"zns.qos\":\"40\",\"zns.dev\":\"emu:/x\"}", "[]");
+	assert_non_null(strstr(setting(DOCKER_QOS), "label zns.dev: "));	/* not registered */
+	assert_int_equal(zns_register((const uint8_t[ZNS_UUID_LEN]){ 7 }, "emu:/x", NULL), 0);
 	assert_string_equal(setting(DOCKER_QOS), "40/label");
 	assert_string_equal(setting(DOCKER_DEV), "emu:/x/label");
 	bundle("{\"zns.qos\":\"50\"}", "[\"ZNS_QOS=30\"]");
 	assert_string_equal(setting(DOCKER_QOS), "50/annotation");
-	put(at("web.conf"), "# comment\nzns-qos 59\nzns-qos 60 # last\ntcp-established\nzns-admission \n");
-	snprintf(text, sizeof(text), "{\"zns.qos\":\"50\",\"org.criu.config\":\"%s/web.conf\"}", top);
+	put(at("conf/web.conf"), "# comment\nzns-qos 59\nzns-qos 60 # last\ntcp-established\nzns-admission \n");
+	snprintf(text, sizeof(text), "{\"zns.qos\":\"50\",\"org.criu.config\":\"%s/conf/web.conf\"}", top);
 	bundle(text, "[]");
 	assert_string_equal(setting(DOCKER_QOS), "60/org.criu.config");
 	assert_string_equal(setting(DOCKER_ADMISSION), "wait=3/rule");
+	bundle("{\"org.criu.config\":\"/etc/criu/nowhere.conf\"}", "[]");
+	assert_non_null(strstr(setting(DOCKER_QOS), "nowhere.conf"));
 	bundle("{\"org.criu.config\":\"/nowhere.conf\"}", "[]");
-	assert_non_null(strstr(setting(DOCKER_QOS), "there is no file /nowhere.conf"));
+	assert_non_null(strstr(setting(DOCKER_QOS), "/nowhere.conf is not in "));
 }
 
 static void bad_values(void **state)
@@ -210,6 +218,10 @@ static void bad_values(void **state)
 		{ "{\"zns.admission\":\"wait=\"}", "\"wait=\" is not known" },
 		{ "{\"zns.admission\":\"wait=1s\"}", "\"wait=1s\" is not known" },
 		{ "{\"zns.stripe\":\"much\"}", "\"much\" is no size" },
+		{ "{\"zns.stripe\":\"3\"}", "\"3\" is no size" },
+		{ "{\"zns.stripe\":\"8M\"}", "\"8M\" is no size" },
+		{ "{\"zns.dev\":\"./x\"}", "give an absolute path" },
+		{ "{\"zns.dev\":\"/dev/none\"}", "label zns.dev: " },
 		{ "{\"zns.criu\":\"tcp-established,root\"}", "\"root\" is not known" },
 		{ "{\"zns.criu\":\",\"}", "\"\" is not known" },
 	};

@@ -14,7 +14,7 @@ static int parse(const ZnsPb__DumpBegin *q, struct ask *a, struct zns_err *err)
 			   .uid = q->has_uid ? q->uid : ZNSD_NONE,
 			   .separate = q->separate_metadata, .most = ZNSD_NONE,
 			   .cap_mibps = q->qos_max_mibps };
-	ret = znsd_check_container(q->container, err);
+	ret = zns_check_container(q->container, err);
 	if (!ret)
 		ret = rate_check_cap(q, err);
 	if (ret)

@@ -168,7 +168,7 @@ int handle_reserve(struct znsd *d, const ZnsPb__Reserve *q, struct reply *rep)
 	uint32_t n, found, i;
 	int ret;
 
-	ret = znsd_check_container(q->container, &rep->err);
+	ret = zns_check_container(q->container, &rep->err);
 	if (ret)
 		return ret;
 	if (!!q->groups == !!q->channels)

@@ -12,7 +12,7 @@
 int handle_retain(struct znsd *d, const ZnsPb__Retention *q, struct reply *rep)
 {
 	ZnsPb__Retention r = *q;
-	int ret = znsd_check_container(q->container, &rep->err);
+	int ret = zns_check_container(q->container, &rep->err);
 
 	if (ret)
 		return ret;

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Log, memory and names. */
+/* Log and memory. */
 #include <string.h>
 #include "znsd.h"
-
-#define CONTAINER_MAX 200
 
 void znsd_log(const char *fmt, ...)
 {
@@ -72,51 +70,4 @@ void reply_free(struct reply *rep)
 	free(rep->mem);
 	rep->mem = NULL;
 	rep->nr_mem = 0;
-}
-
-/* Length of the printable UTF-8 character at @p, 0 if it is none. */
-static int printable(const unsigned char *p)
-{
-	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-	uint32_t c;
-	int n, i;
-
-	if (p[0] < 0x80)
-		return p[0] >= 0x20 && p[0] != 0x7f;
-	if ((p[0] & 0xe0) == 0xc0)
-		n = 2;
-	else if ((p[0] & 0xf0) == 0xe0)
-		n = 3;
-	else if ((p[0] & 0xf8) == 0xf0)
-		n = 4;
-	else
-		return 0;
-	c = p[0] & (0xff >> (n + 1));
-	for (i = 1; i < n; i++) {
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-		c = c << 6 | (p[i] & 0x3f);
-	}
-	if (c < least[n] || c < 0xa0 || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) || c == 0x2028 || c == 0x2029)
-		return 0;
-	return n;
-}
-
-int znsd_check_container(const char *name, struct zns_err *err)
-{
-	const unsigned char *p = (const unsigned char *)name;
-	int n;
-
-	if (!*p)
-		return zns_fail(err, -EINVAL, "the container's name is empty");
-	if (strlen(name) > CONTAINER_MAX)
-		return zns_fail(err, -EINVAL, "the container's name is longer than %d bytes", CONTAINER_MAX);
-	while (*p) {
-		n = printable(p);
-		if (!n)
-			return zns_fail(err, -EINVAL, "the container's name has a character that cannot be printed (0x%02x)",
-					*p);
-		p += n;
-	}
-	return 0;
 }

@@ -203,7 +203,6 @@ char *znsd_strdup(const char *s);
 void *reply_alloc(struct reply *rep, size_t len);
 char *reply_printf(struct reply *rep, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void reply_free(struct reply *rep);
-int znsd_check_container(const char *name, struct zns_err *err);
 
 /* startup.c */
 int znsd_start(struct znsd *d, const char *spec, struct zns_err *err);

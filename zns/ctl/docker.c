@@ -11,6 +11,7 @@
 static const struct ctl_cmd commands[] = {
 	{ "docker install", "[OPTIONS]", "register the runtime in Docker's daemon.json",
 	  CONFIG_HELP "  --runc PATH     the runc to use, if not the first one in the daemon's PATH\n"
+		      "  --data-root DIR Docker's data root, if neither the daemon nor its configuration says so\n" HOST_HELP
 		      "  --dry-run       only print what the file would be\n",
 	  docker_install },
 	{ "docker uninstall", "[OPTIONS]", "take it out again",

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Docker's daemon and its containers, as `znsctl docker` sees them; docker status */
+/* Docker's daemon and its containers, as `znsctl docker` sees them */
 #include <string.h>
 #include "docker.h"
-
-enum { OPT_CONFIG = OPT_OWN, OPT_NAME };
 
 int docker_daemon_open(struct docker_daemon *d, const char *host, struct zns_err *err)
 {
@@ -112,84 +110,4 @@ bool docker_good_name(const char *name)
 		if (!strchr(first, name[i]) && !strchr("_.-", name[i]))
 			return false;
 	return true;
-}
-
-static void add(struct json_object *j, bool json, const char *key, const char *label, const char *value)
-{
-	if (json)
-		json_object_object_add(j, key, value ? json_object_new_string(value) : NULL);
-	else
-		printf("%-14s %s\n", label, value ? value : "-");
-}
-
-int docker_status(const struct ctl_cmd *cmd, int argc, char **argv)
-{
-	static const struct option opts[] = {
-		{ "config", required_argument, NULL, OPT_CONFIG }, { "name", required_argument, NULL, OPT_NAME },
-		CTL_DOCKER_HOST, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
-	};
-	const char *config = "/etc/docker/daemon.json", *name = "zns", *host = NULL, *path;
-	struct json_object *o = NULL, *j = json_object_new_object(), *limits, *rt;
-	struct zns_err err = ZNS_ERR_INIT, no_daemon = ZNS_ERR_INIT, no_device = ZNS_ERR_INIT;
-	struct ctl_args args = { 0 };
-	struct zns_registered reg;
-	struct docker_daemon d = { 0 };
-	bool registered, daemon, known, ready;
-	size_t i;
-	int c, ret;
-
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
-		if (c == OPT_CONFIG)
-			config = optarg;
-		else if (c == OPT_NAME)
-			name = optarg;
-		else
-			host = optarg;
-	}
-	if (c == -2 || args.argc) {
-		json_object_put(j);
-		return c == -2 ? args.code : ctl_usage(cmd, "no argument is taken");
-	}
-	ret = docker_json_read(config, &o, &err);
-	if (ret && ret != -ENOENT) {
-		json_object_put(j);
-		return ctl_fail(cmd, &err);
-	}
-	rt = docker_json_get(docker_json_get(o, "runtimes"), name);
-	path = docker_json_str(rt, "path");
-	registered = path && strlen(path) >= 9 && !strcmp(path + strlen(path) - 8, "zns-runc");
-	daemon = !docker_daemon_open(&d, host, &no_daemon);
-	known = daemon && docker_daemon_is_ours(&d, name);
-	ready = !zns_resolve_device(NULL, &reg, &no_device);
-	add(j, args.json, "config", "config", config);
-	add(j, args.json, "runtime", "runtime",
-	    registered	? path
-	    : args.json ? NULL
-			: "not registered: znsctl docker install");
-	if (args.json)
-		json_object_object_add(j, "registered", json_object_new_boolean(registered));
-	add(j, args.json, "daemon_version", "daemon", daemon ? d.version : args.json ? NULL : no_daemon.msg);
-	if (daemon)
-		add(j, args.json, "root", "data root", d.root);
-	if (args.json) {
-		json_object_object_add(j, "daemon_knows_runtime", json_object_new_boolean(known));
-		json_object_object_add(j, "experimental", json_object_new_boolean(d.experimental));
-	} else if (daemon) {
-		add(j, false, "", "", known ? "it knows the runtime" : "it does not know the runtime yet: restart it");
-		if (!d.experimental)
-			add(j, false, "", "",
-			    "it is not experimental, so it takes no checkpoints: restart it after install");
-	}
-	add(j, args.json, "device", "device", ready ? reg.path : args.json ? NULL : no_device.msg);
-	limits = daemon ? docker_limits(d.version) : json_object_new_array();
-	for (i = 0; !args.json && i < json_object_array_length(limits); i++)
-		printf("%-14s %s\n", i ? "" : "limits", json_object_get_string(json_object_array_get_idx(limits, i)));
-	json_object_object_add(j, "limits", limits);
-	if (args.json)
-		ctl_print_json(j);
-	else
-		json_object_put(j);
-	json_object_put(o);
-	docker_daemon_close(&d);
-	return registered && known && d.experimental && ready ? CTL_OK : CTL_FAILED;
 }

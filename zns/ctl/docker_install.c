@@ -1,30 +1,54 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* docker install, uninstall: our runtime in the daemon's configuration, which stays valid whatever happens */
 #include <fcntl.h>
+#include <spawn.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include "docker.h"
 
-enum { OPT_CONFIG = OPT_OWN, OPT_NAME, OPT_RUNC, OPT_DRY_RUN };
+enum { OPT_CONFIG = OPT_OWN, OPT_NAME, OPT_RUNC, OPT_DRY_RUN, OPT_DATA_ROOT };
 
 #define DEFAULT_CONFIG "/etc/docker/daemon.json"
 #define BACKUP ".before-zns"
 
 struct edit {
 	char path[PATH_MAX], backup[PATH_MAX];
-	const char *name, *runc;
+	char root[PATH_MAX];		/* Docker's data root */
+	const char *name, *runc, *host, *data_root;
 	bool dry_run, exists;
 	unsigned mode;
 	struct json_object *o;
 	struct ctl_args args;
 };
 
+/* Not our own wrapper, which would call itself for ever. */
+static bool is_runc(const char *path)
+{
+	char *argv[] = { (char *)path, (char *)"--version", NULL };
+	const char *base = strrchr(path, '/');
+	posix_spawn_file_actions_t fa;
+	struct stat st;
+	int status;
+	pid_t pid;
+
+	if (*path != '/' || stat(path, &st) || !S_ISREG(st.st_mode) || access(path, X_OK) || !strcmp(base, "/zns-runc"))
+		return false;
+	posix_spawn_file_actions_init(&fa);
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		posix_spawn_file_actions_addopen(&fa, fd, "/dev/null", O_RDWR, 0);
+	status = posix_spawn(&pid, path, &fa, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&fa);
+	return !status && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status);
+}
+
 static int parse(const struct ctl_cmd *cmd, int argc, char **argv, struct edit *e, struct zns_err *err)
 {
 	static const struct option opts[] = {
 		{ "config", required_argument, NULL, OPT_CONFIG }, { "name", required_argument, NULL, OPT_NAME },
 		{ "runc", required_argument, NULL, OPT_RUNC }, { "dry-run", no_argument, NULL, OPT_DRY_RUN },
-		CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+		{ "data-root", required_argument, NULL, OPT_DATA_ROOT },
+		CTL_DOCKER_HOST, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 	};
 	const char *config = DEFAULT_CONFIG;
 	struct stat st;
@@ -38,6 +62,10 @@ static int parse(const struct ctl_cmd *cmd, int argc, char **argv, struct edit *
 			e->name = optarg;
 		else if (c == OPT_RUNC)
 			e->runc = optarg;
+		else if (c == OPT_DATA_ROOT)
+			e->data_root = optarg;
+		else if (c == OPT_DOCKER_HOST)
+			e->host = optarg;
 		else
 			e->dry_run = true;
 	}
@@ -50,8 +78,11 @@ static int parse(const struct ctl_cmd *cmd, int argc, char **argv, struct edit *
 	e->args.code = CTL_FAILED;
 	if (!docker_good_name(e->name) || !strcmp(e->name, "runc"))
 		return zns_fail(err, -EINVAL, "\"%.40s\" cannot be a runtime's name", e->name);
-	if (e->runc && (*e->runc != '/' || access(e->runc, X_OK)))
-		return zns_fail(err, -EINVAL, "--runc %s: an absolute path of a program is wanted", e->runc);
+	if (e->runc && !is_runc(e->runc))
+		return zns_fail(err, -EINVAL, "--runc %s: the absolute path of a runc is wanted, and `%s --version` must work",
+				e->runc, e->runc);
+	if (e->data_root && (*e->data_root != '/' || strlen(e->data_root) >= sizeof(e->root)))
+		return zns_fail(err, -EINVAL, "--data-root %.200s: an absolute path is wanted", e->data_root);
 	/* A link stays one: what it points to is edited. */
 	if (!realpath(config, e->path) && (size_t)snprintf(e->path, sizeof(e->path), "%s", config) >= sizeof(e->path))
 		return zns_fail(err, -ENAMETOOLONG, "the path of the configuration is too long");
@@ -84,6 +115,31 @@ static struct json_object *runtimes_of(struct edit *e, struct zns_err *err)
 	return r;
 }
 
+/*
+ * Where the daemon keeps its containers: as the option says, else as the daemon does, which knows its own command line, if
+ * it is the one of this file; else as the file does.
+ */
+static int find_root(struct edit *e, struct zns_err *err)
+{
+	const char *in_file = docker_json_str(e->o, "data-root"), *root = e->data_root;
+	bool its_file = e->host || getenv("DOCKER_HOST") || !strcmp(e->path, DEFAULT_CONFIG);
+	struct zns_err ignored = ZNS_ERR_INIT;
+	struct docker_daemon d = { 0 };
+	bool daemon;
+
+	daemon = !root && its_file && !docker_daemon_open(&d, e->host, &ignored);
+	if (!root && e->host && !daemon)
+		return zns_fail(err, ignored.code, "%s", ignored.msg);
+	/* With userns-remap it is a directory below the one in the file. Another one: the file is newer than the daemon. */
+	if (daemon && (!in_file || !strncmp(d.root, in_file, strlen(in_file))))
+		root = d.root;
+	if (!root)
+		root = in_file && *in_file == '/' ? in_file : DOCKER_DEFAULT_ROOT;
+	snprintf(e->root, sizeof(e->root), "%s", root);
+	docker_daemon_close(&d);
+	return 0;
+}
+
 static void add_arg(struct json_object *list, const char *option, const char *value)
 {
 	json_object_array_add(list, json_object_new_string(option));
@@ -108,11 +164,10 @@ static struct json_object *our_runtime(const struct edit *e, struct zns_err *err
 		add_arg(list, "--zns-run", zns_run_dir());
 	if (e->runc)
 		add_arg(list, "--zns-runc", e->runc);
+	/* Never guessed from a container, whose creator chooses what it looks like. */
+	add_arg(list, "--zns-docker-root", e->root);
 	json_object_object_add(r, "path", json_object_new_string(path));
-	if (json_object_array_length(list))
-		json_object_object_add(r, "runtimeArgs", list);
-	else
-		json_object_put(list);
+	json_object_object_add(r, "runtimeArgs", list);
 	return r;
 }
 
@@ -160,6 +215,8 @@ static int answer(const struct edit *e, bool changed, bool restart, const char *
 		j = json_object_new_object();
 		json_object_object_add(j, "config", json_object_new_string(e->path));
 		json_object_object_add(j, "runtime", json_object_new_string(e->name));
+		if (*e->root)
+			json_object_object_add(j, "data_root", json_object_new_string(e->root));
 		json_object_object_add(j, "changed", json_object_new_boolean(changed));
 		json_object_object_add(j, "restart_needed", json_object_new_boolean(restart));
 		return ctl_print_json(j);
@@ -169,6 +226,8 @@ static int answer(const struct edit *e, bool changed, bool restart, const char *
 		return CTL_OK;
 	}
 	printf("%s: runtime %s is now %s\n", e->path, e->name, what);
+	if (*e->root)
+		printf("containers are looked up in Docker's data root %s (--data-root names another)\n", e->root);
 	printf(restart ? "next: restart Docker's daemon (systemctl restart docker), it reads \"experimental\" only at "
 			 "its start\n"
 		       : "next: make Docker's daemon read its configuration (systemctl reload docker, or send it "
@@ -188,7 +247,7 @@ int docker_install(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ret > 0)
 		return CTL_OK;
 	all = ret ? NULL : runtimes_of(&e, &err);
-	ours = all ? our_runtime(&e, &err) : NULL;
+	ours = all && !find_root(&e, &err) ? our_runtime(&e, &err) : NULL;
 	if (!ours) {
 		json_object_put(e.o);
 		return err.code ? ctl_fail(cmd, &err) : e.args.code;

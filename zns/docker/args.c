@@ -44,7 +44,8 @@ static int global(struct call *c, char **argv, int left, bool *ours)
 		setenv("ZNS_CONFIG", config, 1);
 	else if (take(argv, left, "zns-run", &run, &used))
 		setenv("ZNS_RUN", run, 1);
-	else if (!take(argv, left, "zns-runc", &c->runc, &used))
+	else if (!take(argv, left, "zns-runc", &c->runc, &used) &&
+		 !take(argv, left, "zns-docker-root", &c->docker_root, &used))
 		*ours = false;
 	if (*ours || take(argv, left, "root", &c->root, &used) || take(argv, left, "log", &c->log, &used) ||
 	    take(argv, left, "criu", &other, &used) || take(argv, left, "rootless", &other, &used))

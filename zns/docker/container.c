@@ -5,27 +5,21 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "docker.h"
+#include "zns/config.h"
 
 #define JSON_MAX MIB(8)
-#define CRI_NAME_MAX 200	/* bytes; the broker takes no longer ones */
 
-int docker_json_read(const char *path, struct json_object **out, struct zns_err *err)
+int docker_json_parse(const char *path, const uint8_t *text, size_t len, struct json_object **out, struct zns_err *err)
 {
-	cleanup_free uint8_t *text = NULL;
-	struct json_tokener *tok;
+	struct json_tokener *tok = json_tokener_new();
 	enum json_tokener_error jerr;
-	size_t len, end;
-	int ret;
+	size_t end;
 
 	*out = NULL;
-	ret = zns_read_file(AT_FDCWD, path, JSON_MAX, &text, &len);
-	if (ret)
-		return zns_fail_sys(err, ret, "%s", path);
-	tok = json_tokener_new();
 	if (!tok)
 		return zns_fail(err, -ENOMEM, "no memory to read %s", path);
 	json_tokener_set_flags(tok, JSON_TOKENER_STRICT);
-	*out = json_tokener_parse_ex(tok, (char *)text, (int)len + 1);	/* the NUL ends a bare value */
+	*out = json_tokener_parse_ex(tok, (const char *)text, (int)len + 1);	/* the NUL ends a bare value */
 	jerr = json_tokener_get_error(tok);
 	end = json_tokener_get_parse_end(tok);
 	json_tokener_free(tok);
@@ -39,6 +33,16 @@ int docker_json_read(const char *path, struct json_object **out, struct zns_err 
 			jerr == json_tokener_success ? "text after its end" : json_tokener_error_desc(jerr), end);
 }
 
+int docker_json_read(const char *path, struct json_object **out, struct zns_err *err)
+{
+	cleanup_free uint8_t *text = NULL;
+	size_t len;
+	int ret = zns_read_file(AT_FDCWD, path, JSON_MAX, &text, &len);
+
+	*out = NULL;
+	return ret ? zns_fail_sys(err, ret, "%s", path) : docker_json_parse(path, text, len, out, err);
+}
+
 struct json_object *docker_json_get(struct json_object *o, const char *key)
 {
 	struct json_object *v = NULL;
@@ -50,71 +54,89 @@ const char *docker_json_str(struct json_object *o, const char *key)
 {
 	struct json_object *v = docker_json_get(o, key);
 
-	return v && json_object_is_type(v, json_type_string) ? json_object_get_string(v) : NULL;
+	/* With a NUL in it, it would be taken for another one. */
+	return v && json_object_is_type(v, json_type_string) &&
+	       strlen(json_object_get_string(v)) == (size_t)json_object_get_string_len(v) ? json_object_get_string(v) : NULL;
 }
 
+/* "" rather than a part of it: what is cut may be another's. */
 static void copy(char *out, size_t len, const char *s)
 {
-	snprintf(out, len, "%s", s ? s : "");
+	snprintf(out, len, "%s", s && strlen(s) < len ? s : "");
 }
 
-/* dockerd binds resolv.conf, hostname and hosts from <root>/containers/<id>; a shared network names another's id. */
-static bool find_root(struct docker_container *c)
+/* Text for people that the creator chose: as it is, or not at all. */
+static void copy_text(char *out, size_t len, const char *s)
 {
-	struct json_object *mounts = docker_json_get(c->spec, "mounts");
-	size_t i, n = mounts && json_object_is_type(mounts, json_type_array) ? json_object_array_length(mounts) : 0;
-	const char *src, *p;
+	const char *p = s ? s : "";
+	int n;
 
-	for (i = 0; i < n; i++) {
-		src = docker_json_str(json_object_array_get_idx(mounts, i), "source");
-		p = src ? strstr(src, "/containers/") : NULL;
-		if (!p || p == src || (size_t)(p - src) >= sizeof(c->root) ||
-		    strspn(p + 12, "0123456789abcdef") != DOCKER_ID_LEN)
-			continue;
-		snprintf(c->root, sizeof(c->root), "%.*s", (int)(p - src), src);
-		return true;
+	for (; *p; p += n) {
+		n = zns_printable(p);
+		if (!n || *p == '"' || *p == '\\')
+			break;
 	}
-	/* --network host with no files of its own: the root file system is below the data root too */
-	src = docker_json_str(docker_json_get(c->spec, "root"), "path");
-	p = src ? strstr(src, "/overlay2/") : NULL;
-	if (p && p != src)
-		snprintf(c->root, sizeof(c->root), "%.*s", (int)(p - src), src);
-	return p && p != src;
+	copy(out, len, *p ? NULL : s);
 }
 
-static int read_config(struct docker_container *c, struct zns_err *err)
+/* A container's file as dockerd wrote it. -ENOENT: there is none. */
+static int read_own(const char *root, const char *id, const char *name, struct json_object **out, struct zns_err *err)
 {
+	cleanup_free uint8_t *text = NULL;
 	char path[PATH_MAX + 192];
-	struct json_object *conf;
-	const char *name;
-	int ret;
+	size_t len;
+	int ret = docker_read_own(root, id, name, &text, &len, err);
 
-	snprintf(path, sizeof(path), "%s/containers/%s/config.v2.json", c->root, c->id);
-	ret = docker_json_read(path, &c->config, err);
+	*out = NULL;
 	if (ret)
 		return ret;
+	snprintf(path, sizeof(path), "%s/containers/%s/%s", root, id, name);
+	return docker_json_parse(path, text, len, out, err);
+}
+
+static int read_config(struct docker_container *c, const char *root, struct zns_err *err)
+{
+	struct json_object *conf;
+	const char *name, *id;
+	int ret;
+
+	if (!docker_full_id(c->id) || strlen(root) >= sizeof(c->root))
+		return zns_fail(err, -ENOENT, "container %.80s is none of Docker's", c->id);
+	ret = read_own(root, c->id, "config.v2.json", &c->config, err);
+	if (ret)
+		return ret;
+	id = docker_json_str(c->config, "ID");
+	if (!id || strcmp(id, c->id))
+		return zns_fail(err, -EPERM, "%s/containers/%s/config.v2.json is of another container: it is not believed", root,
+				c->id);
 	conf = docker_json_get(c->config, "Config");
 	copy(c->kind, sizeof(c->kind), "docker");
+	copy(c->root, sizeof(c->root), root);
 	name = docker_json_str(c->config, "Name");
-	if (name && *name)
-		copy(c->name, sizeof(c->name), *name == '/' ? name + 1 : name);
-	copy(c->image, sizeof(c->image), docker_json_str(conf, "Image"));
+	if (name && *name == '/')
+		name++;
+	/* A name like an id would be that of the container with the id, and too long a one would be cut: then the id stays. */
+	if (name && *name && !docker_full_id(name) && strlen(name) <= ZNS_NAME_MAX) {
+		if (!docker_good_word(name))
+			return zns_fail(err, -EINVAL, "the name of container %.12s in Docker's files is none that Docker gives", c->id);
+		copy(c->name, sizeof(c->name), name);
+	}
+	copy_text(c->image, sizeof(c->image), docker_json_str(conf, "Image"));
 	c->labels = docker_json_get(conf, "Labels");
 	if (!c->env)
 		c->env = docker_json_get(conf, "Env");
 	return 0;
 }
 
-static bool good_id(const char *id)
-{
-	return *id && *id != '.' && !strchr(id, '/') && strlen(id) < sizeof(((struct docker_container *)0)->id);
-}
-
-/* conmon, the parent of a Podman container's first process, was told its name: "-n NAME". */
+/*
+ * conmon, the parent of a Podman container's first process, was told its id and name: "-c ID … -n NAME". Docker's names are
+ * without a slash and Kubernetes' have two, so that nobody gets another engine's.
+ */
 static void podman_name(struct docker_container *c, int init_pid)
 {
 	cleanup_free uint8_t *stat_text = NULL, *args = NULL;
-	char path[64], *p;
+	char path[64], *p, *next;
+	bool ours = false;
 	size_t len;
 	int parent;
 
@@ -127,94 +149,136 @@ static void podman_name(struct docker_container *c, int init_pid)
 	snprintf(path, sizeof(path), "/proc/%d/cmdline", parent);
 	if (zns_read_file(AT_FDCWD, path, 65536, &args, &len))
 		return;
-	for (p = (char *)args; p < (char *)args + len; p += strlen(p) + 1)
-		if (!strcmp(p, "-n") && p + 3 < (char *)args + len && p[3])
-			copy(c->name, sizeof(c->name), p + 3);
+	for (p = (char *)args; p < (char *)args + len; p = next) {
+		next = p + strlen(p) + 1;
+		if (next >= (char *)args + len)
+			return;
+		if (!strcmp(p, "-c"))
+			ours = !strcmp(next, c->id);
+		if (strcmp(p, "-n"))
+			continue;
+		if (ours && docker_good_word(next) && strlen(next) + strlen("podman/") <= ZNS_NAME_MAX)
+			snprintf(c->name, sizeof(c->name), "podman/%.200s", next);
+		return;		/* the first one; what comes later may be the user's words */
+	}
 }
 
 void docker_container_podman(struct docker_container *c, int init_pid)
 {
-	const char *manager = docker_json_str(c->annotations, "io.container.manager");
-
-	if (strcmp(c->kind, "runc") || !manager || strcmp(manager, "libpod"))
-		return;
-	copy(c->kind, sizeof(c->kind), "podman");
-	podman_name(c, init_pid);
+	if (!strcmp(c->kind, "podman"))
+		podman_name(c, init_pid);
 }
 
-/*
- * containerd's CRI plugin and CRI-O say in annotations whose container it is. The name is NAMESPACE/POD/CONTAINER, so that
- * a pod's next container of that name continues its reservation.
- */
-static void cri_container(struct docker_container *c)
-{
-	static const struct {
-		const char *type, *ns, *pod, *name, *image;
-	} cri[] = {
-		{ "io.kubernetes.cri.container-type", "io.kubernetes.cri.sandbox-namespace",
-		  "io.kubernetes.cri.sandbox-name", "io.kubernetes.cri.container-name", "io.kubernetes.cri.image-name" },
-		{ "io.kubernetes.cri-o.ContainerType", "io.kubernetes.cri-o.Namespace", "io.kubernetes.cri-o.KubeName",
-		  "io.kubernetes.cri-o.ContainerName", "io.kubernetes.cri-o.ImageName" },
-	};
-	const char *ns, *pod, *name;
+/* Annotations in which a CRI says whose container it is. */
+struct cri {
+	const char *type, *ns, *pod, *name, *image;
+};
 
-	for (size_t i = 0; i < ZNS_ARRAY_SIZE(cri); i++) {
-		if (!docker_json_str(c->annotations, cri[i].type))
-			continue;
-		copy(c->kind, sizeof(c->kind), "cri");
-		copy(c->image, sizeof(c->image), docker_json_str(c->annotations, cri[i].image));
-		ns = docker_json_str(c->annotations, cri[i].ns);
-		pod = docker_json_str(c->annotations, cri[i].pod);
-		name = docker_json_str(c->annotations, cri[i].name);
-		/* too long a name would be cut and could be another's: then the id stays */
-		if (ns && pod && name && strlen(ns) + strlen(pod) + strlen(name) + 2 <= CRI_NAME_MAX)
-			snprintf(c->name, sizeof(c->name), "%s/%s/%s", ns, pod, name);
-		return;
+static const struct cri by_containerd = {
+	"io.kubernetes.cri.container-type", "io.kubernetes.cri.sandbox-namespace", "io.kubernetes.cri.sandbox-name",
+	"io.kubernetes.cri.container-name", "io.kubernetes.cri.image-name"
+};
+static const struct cri by_crio = {
+	"io.kubernetes.cri-o.ContainerType", "io.kubernetes.cri-o.Namespace", "io.kubernetes.cri-o.KubeName",
+	"io.kubernetes.cri-o.ContainerName", "io.kubernetes.cri-o.ImageName"
+};
+
+/* NAMESPACE/POD/CONTAINER, so that a pod's next container of that name continues its reservation. */
+static int cri_name(struct docker_container *c, const struct cri *cri, struct zns_err *err)
+{
+	const char *const key[] = { cri->ns, cri->pod, cri->name };
+	const char *v[3];
+	size_t len = 2;
+
+	for (int i = 0; i < 3; i++) {
+		v[i] = docker_json_str(c->annotations, key[i]);
+		if (!v[i])
+			return 0;	/* a sandbox, or an older CRI: the id stays */
+		if (!docker_good_word(v[i]))
+			return zns_fail(err, -EINVAL, "annotation %s is no name of Kubernetes: letters, digits, _ . -", key[i]);
+		len += strlen(v[i]);
 	}
+	/* too long a name would be cut and could be another's */
+	if (len <= ZNS_NAME_MAX)
+		snprintf(c->name, sizeof(c->name), "%s/%s/%s", v[0], v[1], v[2]);
+	return 0;
 }
 
-int docker_container_read(const char *bundle, const char *id, struct docker_container *c, struct zns_err *err)
+/* CRI-O writes a pod's own annotations and labels over its own, so that they prove nothing unless it keeps them away. */
+static int crio_names(bool *yes, struct zns_err *err)
 {
-	struct zns_err ignored = ZNS_ERR_INIT;
+	char value[8];
+	int ret = zns_config_get("cri-o-names", value, sizeof(value), err);
+
+	*yes = !ret && !strcmp(value, "yes");
+	if (ret == -ENOENT)
+		return err->code = 0;
+	if (!ret && !*yes && strcmp(value, "no"))
+		return zns_fail(err, -EINVAL, "cri-o-names in zns.conf: yes or no");
+	return ret;
+}
+
+static int cri_container(struct docker_container *c, const char *state_root, struct zns_err *err)
+{
+	const char *base = state_root ? strrchr(state_root, '/') : NULL;
+	const char *manager = docker_json_str(c->annotations, "io.container.manager");
+	/* containerd keeps the containers of its CRI apart by this, its own word; annotations may be anybody's. */
+	const struct cri *cri = base && !strcmp(base, "/k8s.io") ? &by_containerd : &by_crio;
+	bool named = true;
+	int ret = 0;
+
+	if (!docker_json_str(c->annotations, cri->type) && (cri == &by_containerd || !manager || strcmp(manager, "cri-o")))
+		return 0;
+	copy(c->kind, sizeof(c->kind), "cri");
+	copy_text(c->image, sizeof(c->image), docker_json_str(c->annotations, cri->image));
+	if (cri == &by_crio)
+		ret = crio_names(&named, err);
+	return ret || !named ? ret : cri_name(c, cri, err);
+}
+
+int docker_container_read(const struct docker_runtime *rt, const char *bundle, const char *id, struct docker_container *c,
+			  struct zns_err *err)
+{
 	char path[PATH_MAX];
+	const char *manager;
 	int ret;
 
 	memset(c, 0, sizeof(*c));
-	if (!good_id(id) || (size_t)snprintf(path, sizeof(path), "%s/config.json", bundle) >= sizeof(path))
+	if (!docker_good_id(id) || (size_t)snprintf(path, sizeof(path), "%s/config.json", bundle) >= sizeof(path))
 		return zns_fail(err, -EINVAL, "impossible container id or bundle path");
 	copy(c->kind, sizeof(c->kind), "runc");
 	copy(c->id, sizeof(c->id), id);
 	copy(c->name, sizeof(c->name), id);
 	ret = docker_json_read(path, &c->spec, err);
 	if (ret)
-		return ret;
+		return ret == -EPERM ? -EACCES : ret;
 	c->annotations = docker_json_get(c->spec, "annotations");
 	c->env = docker_json_get(docker_json_get(c->spec, "process"), "env");
-	/* Not Docker's, or not as we know it: what the bundle says is enough. */
-	if (!find_root(c) || read_config(c, &ignored))
-		c->root[0] = 0;
-	if (!strcmp(c->kind, "runc"))
-		cri_container(c);
+	ret = read_config(c, rt->docker_root ? rt->docker_root : DOCKER_DEFAULT_ROOT, err);
+	if (ret != -ENOENT)
+		return ret;
+	err->code = 0;
+	manager = docker_json_str(c->annotations, "io.container.manager");
+	if (!manager || strcmp(manager, "libpod"))
+		return cri_container(c, rt->state_root, err);
+	copy(c->kind, sizeof(c->kind), "podman");
 	return 0;
 }
 
 int docker_container_read_root(const char *root, const char *id, struct docker_container *c, struct zns_err *err)
 {
 	struct json_object *host = NULL;
-	char path[PATH_MAX + 192];
 	int ret;
 
 	memset(c, 0, sizeof(*c));
-	if (!good_id(id))
+	if (!docker_good_id(id))
 		return zns_fail(err, -EINVAL, "impossible container id");
 	copy(c->id, sizeof(c->id), id);
 	copy(c->name, sizeof(c->name), id);
-	copy(c->root, sizeof(c->root), root);
-	ret = read_config(c, err);
+	ret = read_config(c, root, err);
 	if (ret)
 		return ret;
-	snprintf(path, sizeof(path), "%s/containers/%s/hostconfig.json", root, id);
-	if (!docker_json_read(path, &host, NULL)) {
+	if (!read_own(root, id, "hostconfig.json", &host, NULL)) {
 		c->spec = host;
 		c->annotations = docker_json_get(host, "Annotations");
 	}

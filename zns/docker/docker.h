@@ -27,20 +27,32 @@
 #define ZNS_ORIGIN_FROZEN "ZNS_ORIGIN_FROZEN"
 #define ZNS_ORIGIN_LOG "ZNS_ORIGIN_LOG"
 
+#define DOCKER_DEFAULT_ROOT "/var/lib/docker"
+
 /* A container as its bundle and, for Docker, its own directory describe it. */
 struct docker_container {
 	char kind[16];			/* "docker", "podman", "cri", or "runc" if nothing tells */
 	char id[128];
-	char name[256];			/* without Docker's slash, CRI: NAMESPACE/POD/CONTAINER; else the id */
+	char name[256];			/* Docker's; podman/NAME; CRI: NAMESPACE/POD/CONTAINER; else the id */
 	char image[256];		/* as given to `docker run`; "" unknown */
-	char root[PATH_MAX];		/* dockerd's data root, or podman_root; "" neither, or not known */
+	char root[PATH_MAX];		/* of Docker's: the data root; podman_root; "" neither, or not known */
 	struct json_object *annotations, *labels, *env;	/* of the spec; NULL where there are none */
 	struct json_object *spec, *config;		/* what the three belong to */
 };
 
-/* @bundle holds config.json. The caller ends it with docker_container_fini in every case. */
-int docker_container_read(const char *bundle, const char *id, struct docker_container *c, struct zns_err *err);
-/* If the bundle is Podman's: kind and name. @init_pid is the container's first process, 0: none. */
+/* What the runtime was told by whoever installed or calls it; nothing of it is the container's creator's to choose. */
+struct docker_runtime {
+	const char *docker_root;	/* --zns-docker-root; NULL: DOCKER_DEFAULT_ROOT */
+	const char *state_root;		/* runc's --root; NULL: not given */
+};
+
+/*
+ * @bundle holds config.json. The caller ends it with docker_container_fini in every case. -EPERM: Docker's files are there
+ * and not to be believed; -EINVAL: a name that nobody has.
+ */
+int docker_container_read(const struct docker_runtime *rt, const char *bundle, const char *id, struct docker_container *c,
+			  struct zns_err *err);
+/* Of a container of Podman's: its name. @init_pid is the container's first process, 0: none. */
 void docker_container_podman(struct docker_container *c, int init_pid);
 /* Docker's own description alone, as `znsctl docker` has it: <root>/containers/<id>. */
 int docker_container_read_root(const char *root, const char *id, struct docker_container *c, struct zns_err *err);
@@ -49,8 +61,20 @@ void docker_container_fini(struct docker_container *c);
 /* An object member that is a string, or NULL. */
 const char *docker_json_str(struct json_object *o, const char *key);
 struct json_object *docker_json_get(struct json_object *o, const char *key);
+int docker_json_parse(const char *path, const uint8_t *text, size_t len, struct json_object **out, struct zns_err *err);
 /* A whole JSON file; -EBADMSG names the place of the fault. */
 int docker_json_read(const char *path, struct json_object **out, struct zns_err *err);
+
+/*
+ * trust.c: file @name of Docker's container @id below @root, or of the administrator's directory @dir, if no link leads to
+ * it and none but root may write it or its directories: else -EPERM. -ENOENT: there is none. The caller frees *out.
+ */
+int docker_read_own(const char *root, const char *id, const char *name, uint8_t **out, size_t *len, struct zns_err *err);
+int docker_read_admin(const char *dir, const char *name, size_t max, uint8_t **out, size_t *len, struct zns_err *err);
+/* A letter or digit, then those and _ . -: names of Docker, Podman and Kubernetes. */
+bool docker_good_word(const char *s);
+bool docker_full_id(const char *s);	/* 64 hex digits */
+bool docker_good_id(const char *id);	/* runc's own rule for any container's id, which becomes part of paths */
 
 /* The name of the Docker checkpoint that is being made: the newest empty directory dockerd left for it; "" unknown. */
 void docker_pending_checkpoint(const struct docker_container *c, char *out, size_t len);
@@ -76,6 +100,8 @@ extern const char *const docker_key_name[DOCKER_NR_KEYS];
 int docker_settings(const struct docker_container *c, struct docker_settings *s, struct zns_err *err);
 /* What the container itself says, without rules and defaults. */
 int docker_settings_own(const struct docker_container *c, struct docker_settings *s, struct zns_err *err);
+/* -EINVAL: a label or annotation "zns.…" that is none of ours, a misspelled one say. */
+int docker_settings_known(const struct docker_container *c, struct zns_err *err);
 /* rules.c: fill what is not set yet. */
 int docker_rules(const struct docker_container *c, struct docker_settings *s, struct zns_err *err);
 /* -EINVAL names @where. */

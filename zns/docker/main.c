@@ -2,7 +2,8 @@
 /*
  * zns-runc: registered in Docker's daemon.json by `znsctl docker install`. Every command goes to the machine's runc;
  * for checkpoint and restore our criu stands first in PATH and finds the container's settings in a configuration file.
- * Own options, before the command: --zns-config DIR, --zns-run DIR, --zns-runc PATH, --zns-version.
+ * Own options, before the command: --zns-config DIR, --zns-run DIR, --zns-runc PATH, --zns-docker-root DIR,
+ * --zns-version.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -79,7 +80,9 @@ static int write_config(const struct docker_container *k, const struct docker_se
 	size_t n;
 	int key, ret;
 
-	ret = docker_run_path(k->id, "conf", path, len, err);
+	ret = zns_check_container(k->name, err);	/* it goes between quotes */
+	if (!ret)
+		ret = docker_run_path(k->id, "conf", path, len, err);
 	if (ret)
 		return ret;
 	n = (size_t)snprintf(text, sizeof(text), "zns-container \"%s\"\n", k->name);
@@ -263,10 +266,12 @@ static int run(struct call *c, const struct docker_container *k, bool dump)
 
 static int fail(const struct call *c, const char *line)
 {
+	const struct call plain = { 0 };
+
 	/* Both ways: which one Docker looks at depends on the command. */
 	if (c->log)
 		report_line(c, line);
-	fprintf(stderr, "%s\n", line);
+	report_line(&plain, line);
 	return 1;
 }
 
@@ -311,12 +316,14 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	if (asprintf(&path, "%s:%s", c->libexec, old && *old ? old : "/usr/sbin:/usr/bin:/sbin:/bin") < 0)
 		return fail(c, "zns-runc: out of memory");
 	setenv("PATH", path, 1);
-	if (dump)
+	if (!docker_good_id(c->id))
+		ret = zns_fail(&err, -EINVAL, "zns-runc: impossible container id");
+	else if (dump)
 		ret = bundle_of(c, bundle, sizeof(bundle), &init_pid, &err);
 	else if (c->bundle)
 		snprintf(bundle, sizeof(bundle), "%s", c->bundle);
 	if (!ret)
-		ret = docker_container_read(bundle, c->id, &k, &err);
+		ret = docker_container_read(&(struct docker_runtime){ c->docker_root, c->root }, bundle, c->id, &k, &err);
 	if (!ret) {
 		docker_container_podman(&k, init_pid);
 		ret = docker_settings(&k, &s, &err);
@@ -344,14 +351,17 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 /* A setting that no checkpoint could ever take is said at once, not when the first checkpoint fails. */
 static int check_settings(const struct call *c, struct zns_err *err)
 {
+	const struct docker_runtime rt = { c->docker_root, c->root };
 	struct docker_container k;
 	struct docker_settings s;
-	int ret = docker_container_read(c->bundle ? c->bundle : ".", c->id, &k, err);
+	int ret = docker_container_read(&rt, c->bundle ? c->bundle : ".", c->id, &k, err);
 
-	if (ret)	/* runc says it better */
-		ret = 0;
-	else
+	if (!ret)
+		ret = docker_settings_known(&k, err);
+	if (!ret)
 		ret = docker_settings_own(&k, &s, err);
+	else if (ret != -EPERM && ret != -EINVAL)	/* runc says it better */
+		ret = 0;
 	docker_container_fini(&k);
 	return ret;
 }

@@ -10,12 +10,30 @@
 
 #define LOG_TAIL MIB(1)
 
-void report_line(const struct call *c, const char *line)
+/* What a creator wrote may be in it: one line, and nothing that a terminal obeys. */
+static void tame(const char *line, char *out, size_t len)
+{
+	size_t n = 0;
+	int w;
+
+	for (; *line && n + 5 < len; line += w ? w : 1) {
+		w = zns_printable(line);
+		if (w)
+			memcpy(out + n, line, (size_t)w);
+		else
+			out[n] = '?';
+		n += w ? (size_t)w : 1;
+	}
+	out[n] = 0;
+}
+
+void report_line(const struct call *c, const char *text)
 {
 	struct json_object *j;
 	cleanup_close int fd = -1;
-	char when[32];
+	char when[32], line[ZNS_ERR_MAX + 128];
 
+	tame(text, line, sizeof(line));
 	if (!c->log) {
 		fprintf(stderr, "%s\n", line);
 		return;
@@ -25,6 +43,9 @@ void report_line(const struct call *c, const char *line)
 		return;
 	zns_format_time(zns_now_ns(), when, sizeof(when));
 	if (!c->log_json) {
+		for (char *p = line; *p; p++)
+			if (*p == '"' || *p == '\\')
+				*p = '\'';
 		dprintf(fd, "time=\"%s\" level=error msg=\"%s\"\n", when, line);
 		return;
 	}
@@ -67,7 +88,7 @@ int report_find(const struct call *c, const char *log_name, const struct timespe
 
 	if (!dir || (size_t)snprintf(path, sizeof(path), "%s/%s", dir, log_name) >= sizeof(path))
 		return -ENOENT;
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
 	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_mtim.tv_sec < since->tv_sec)
 		return -ENOENT;
 	n = zns_min((size_t)st.st_size, (size_t)LOG_TAIL);

@@ -37,7 +37,7 @@ static void drop_old(const char *dir)
 
 int docker_keep_restore_log(const char *id, const char *from)
 {
-	cleanup_close int fd = open(from, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	cleanup_close int fd = open(from, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
 	char path[PATH_MAX], dir[PATH_MAX];
 	cleanup_free char *text = NULL;
 	struct stat st;

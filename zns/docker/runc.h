@@ -9,6 +9,7 @@ struct call {
 	char **argv;		/* for runc: [0] its path, our own options taken out */
 	int argc;
 	const char *runc;	/* --zns-runc; NULL: the first other one in PATH */
+	const char *docker_root; /* --zns-docker-root */
 	const char *command, *id;
 	const char *root, *log, *image_path, *work_path, *bundle;
 	bool log_json;

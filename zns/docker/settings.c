@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What a container asks for, from all the places where it may say so. */
 #include <ctype.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "docker.h"
 #include "zns/config.h"
+#include "zns/layout.h"
 
 const char *const docker_key_name[DOCKER_NR_KEYS] = { "qos", "admission", "alloc", "stripe", "dev", "criu" };
 
@@ -61,8 +61,13 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is not known: static or dynamic", where, value);
 		break;
 	case DOCKER_STRIPE:
-		if (zns_parse_size(value, &size))
-			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is no size; write 64K to 4M", where, value);
+		if (zns_parse_size(value, &size) || size < ZNS_STRIPE_UNIT_MIN || size > ZNS_STRIPE_UNIT_MAX || size % 4096)
+			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is no size of a stripe; write 64K to 4M, a multiple of 4K",
+					where, value);
+		break;
+	case DOCKER_DEV:	/* a path of the container's bundle would be another one each time */
+		if (*value == '.' || (!strncmp(value, "emu:", 4) && value[4] != '/'))
+			return zns_fail(err, -EINVAL, "%s: \"%.60s\": give an absolute path", where, value);
 		break;
 	case DOCKER_CRIU:
 		return check_flags(value, where, err);
@@ -141,6 +146,37 @@ static int take_default(struct docker_settings *s, enum docker_key key, struct z
 	return take(s, key, value, "default", where, err);
 }
 
+static bool in_dir(const char *file, const char *dir)
+{
+	size_t n = strlen(dir);
+
+	return n && !strncmp(file, dir, n) && file[n] == '/' && file[n + 1] && !strchr(file + n + 1, '/');
+}
+
+/*
+ * criu runs scripts that its configuration names, as root. So a creator may choose one of the administrator's files, but
+ * not make one: a volume's files are on the host too, and root's.
+ */
+static int admin_file(const struct docker_settings *s, uint8_t **text, size_t *len, struct zns_err *err)
+{
+	char own[PATH_MAX] = "";
+	const char *const dirs[] = { zns_config_dir(), "/etc/criu", own };
+	int ret = zns_config_get("criu-config-dir", own, sizeof(own), err);
+
+	if (ret && ret != -ENOENT)
+		return ret;
+	err->code = 0;
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(dirs); i++) {
+		if (!in_dir(s->criu_config, dirs[i]))
+			continue;
+		ret = docker_read_admin(dirs[i], s->criu_config + strlen(dirs[i]) + 1, 65536, text, len, err);
+		return ret == -ENOENT ? zns_fail(err, ret, "annotation org.criu.config: there is no file %s", s->criu_config) :
+		       ret ? zns_wrap(err, "annotation org.criu.config") : 0;
+	}
+	return zns_fail(err, -EINVAL, "annotation org.criu.config: %.200s is not in %s, nor in /etc/criu or the criu-config-dir of "
+			"zns.conf, where the administrator puts such files", s->criu_config, zns_config_dir());
+}
+
 /* criu's own configuration file: "zns-KEY VALUE" lines. What else is in it is criu's business. */
 static int take_file(struct docker_settings *s, struct zns_err *err)
 {
@@ -149,9 +185,9 @@ static int take_file(struct docker_settings *s, struct zns_err *err)
 	size_t len;
 	int key, ret;
 
-	ret = zns_read_file(AT_FDCWD, s->criu_config, 65536, &text, &len);
+	ret = admin_file(s, &text, &len, err);
 	if (ret)
-		return zns_fail_sys(err, ret, "annotation org.criu.config: %s", s->criu_config);
+		return ret;
 	for (line = (char *)text; line; line = next) {
 		next = strchr(line, '\n');
 		if (next)
@@ -172,10 +208,19 @@ static int take_file(struct docker_settings *s, struct zns_err *err)
 	return 0;
 }
 
+static int check_device(const struct docker_settings *s, struct zns_err *err)
+{
+	const char *dev = s->source[DOCKER_DEV] ? s->value[DOCKER_DEV] : NULL;
+	struct zns_registered reg;
+
+	if (!dev || !strcmp(dev, "none") || !zns_resolve_device(dev, &reg, err))
+		return 0;
+	return zns_wrap(err, "%s zns.dev", s->source[DOCKER_DEV]);
+}
+
 int docker_settings_own(const struct docker_container *c, struct docker_settings *s, struct zns_err *err)
 {
 	const char *file = docker_json_str(c->annotations, "org.criu.config");
-	struct stat st;
 	int key, ret = 0;
 
 	memset(s, 0, sizeof(*s));
@@ -183,16 +228,39 @@ int docker_settings_own(const struct docker_container *c, struct docker_settings
 	if (file && *file) {
 		if (strlen(file) >= sizeof(s->criu_config))
 			return zns_fail(err, -ENAMETOOLONG, "annotation org.criu.config: the path is too long");
-		if (*file != '/' || stat(file, &st) || !S_ISREG(st.st_mode))
-			return zns_fail(err, -ENOENT,
-					"annotation org.criu.config: there is no file %s (give an absolute path)",
-					file);
 		snprintf(s->criu_config, sizeof(s->criu_config), "%s", file);
 		ret = take_file(s, err);
 	}
 	for (key = 0; !ret && key < DOCKER_NR_KEYS; key++)
 		ret = take_own(c, s, key, err);
-	return ret;
+	return ret ? ret : check_device(s, err);
+}
+
+static int known(struct json_object *o, const char *what, struct zns_err *err)
+{
+	size_t i;
+
+	if (!o || !json_object_is_type(o, json_type_object))
+		return 0;
+	json_object_object_foreach(o, name, value) {
+		(void)value;
+		if (strncmp(name, "zns.", 4))
+			continue;
+		for (i = 0; i < DOCKER_NR_KEYS; i++)
+			if (!strcmp(name + 4, docker_key_name[i]))
+				break;
+		if (i == DOCKER_NR_KEYS)
+			return zns_fail(err, -EINVAL, "%s %.*s is not known: zns.qos, zns.admission, zns.alloc, zns.stripe, "
+					"zns.dev or zns.criu", what, (int)zns_min(strcspn(name, "\n\r\t\033\"\\"), (size_t)60), name);
+	}
+	return 0;
+}
+
+int docker_settings_known(const struct docker_container *c, struct zns_err *err)
+{
+	int ret = known(c->annotations, "annotation", err);
+
+	return ret ? ret : known(c->labels, "label", err);
 }
 
 int docker_settings(const struct docker_container *c, struct docker_settings *s, struct zns_err *err)

@@ -28,7 +28,7 @@ static int container_name(struct dump *d, const struct zw_begin *b, struct zns_e
 
 	if (b->container[0]) {
 		snprintf(d->container, sizeof(d->container), "%s", b->container);
-		return 0;
+		return zns_check_container(d->container, err) ? zns_wrap(err, "--zns-container") : 0;
 	}
 	if (b->pid > 0 && !cgroup_container_id(b->pid, d->container, sizeof(d->container)))
 		return 0;
@@ -38,7 +38,7 @@ static int container_name(struct dump *d, const struct zw_begin *b, struct zns_e
 		return zns_fail(err, -EINVAL, "cannot tell the container's name; give --zns-container");
 	path[n] = 0;
 	snprintf(d->container, sizeof(d->container), "%s", strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
-	return 0;
+	return zns_check_container(d->container, err) ? zns_wrap(err, "the image directory's name is of no use; give --zns-container") : 0;
 }
 
 static int parse_options(struct dump *d, const struct zw_begin *b, struct zns_err *err)

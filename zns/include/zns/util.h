@@ -67,6 +67,16 @@ char *zns_format_time(int64_t unix_ns, char *buf, size_t len);
 int64_t zns_now_ns(void);	/* CLOCK_REALTIME, nanoseconds */
 uint64_t zns_mono_ns(void);	/* CLOCK_MONOTONIC, nanoseconds */
 
+/*
+ * A container's name, wherever one is accepted: 1 to ZNS_NAME_MAX bytes of printable UTF-8, without " and \.
+ * -EINVAL says what is wrong with it.
+ */
+#define ZNS_NAME_MAX 200
+struct zns_err;
+int zns_check_container(const char *name, struct zns_err *err);
+/* Length of the printable UTF-8 character that @s begins with, 0 if it is none. */
+int zns_printable(const char *s);
+
 #define ZNS_UUID_LEN 16		/* bytes, RFC 4122 order */
 #define ZNS_UUID_STR 37		/* characters with the NUL */
 int zns_uuid_generate(uint8_t out[ZNS_UUID_LEN]);	/* random (version 4); -errno */

@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Names, settings and files that a container's creator chooses.
+
+zns-runc runs as root and writes an option file for criu, which starts scripts that an option names.
+"""
+import os
+import subprocess
+import sys
+
+import ztlib
+from runtime import ID, OTHER, VICTIM, Engine, trap, with_user
+from tally import tried
+from ztlib import Failed
+from ztscene import TINY, case_of, run_ctl
+
+CASES = {}
+case = case_of(CASES)
+
+# What ends a word, a line or a quote, or makes a terminal do something.
+EVIL = ['x"\naction-script "/trap', 'x\naction-script /trap', 'x" libdir "/mine', 'x"', '\\', 'x\\', '\\"', 'a\rb', 'a\tb', 'a\x1b[2Jb',
+        'a\x07', 'a\x7fb', 'a\x00b', '\n', '\r\n', 'a\u0085b', 'a\u2028b', 'a\u2029b', 'a\u009bb', "x'\n"]
+# No control characters, but nothing that Docker or Kubernetes would give.
+STRANGE = ['a b', 'a/b', '/a', '../a', '-a', '.a', '_a', 'a#b', 'a$b', 'a;b', 'a`b`', 'a*', 'a\u00e4', '\u202ea', '', ' ', 'a=b', '{}']
+
+CRI = 'io.kubernetes.cri.'
+CRIO = 'io.kubernetes.cri-o.'
+
+
+def cri(ns='shop', pod='web', name='app'):
+    return {CRI + 'container-type': 'container', CRI + 'sandbox-namespace': ns, CRI + 'sandbox-name': pod, CRI + 'container-name': name}
+
+
+def crio(ns='shop', pod='web', name='app'):
+    return {'io.container.manager': 'cri-o', CRIO + 'ContainerType': 'container', CRIO + 'Namespace': ns, CRIO + 'KubeName': pod,
+            CRIO + 'ContainerName': name}
+
+
+@case
+def cri_annotations(scene):
+    """containerd's CRI: what is no name of Kubernetes is refused in one line, and nothing is started."""
+    e = Engine(scene(TINY, size=1), 'state/k8s.io')
+    e.spec['annotations'] = cri()
+    e.named('good names', 'shop/web/app')
+    for part in ('ns', 'pod', 'name'):
+        for bad in EVIL + STRANGE:
+            e.spec['annotations'] = cri(**{part: bad})
+            if '\0' in bad:     # no name at all: the id stays
+                e.named(bad, ID)
+            else:
+                e.refused(bad, says='is no name of Kubernetes')
+            tried(f'{part} {bad!r}')
+    e.spec['annotations'] = cri(pod='x' * 300)
+    e.named('too long', ID)
+    tried('too long')
+    for image in EVIL:
+        e.spec['annotations'] = {**cri(), CRI + 'image-name': image}
+        e.named(image, 'shop/web/app')
+        if 'ZNS_ORIGIN_IMAGE=\n' not in (e.dir / 'env').read_text():
+            raise Failed(f'image {image!r} reaches the catalogue')
+        tried(f'image {image!r}')
+
+
+@case
+def cri_elsewhere(scene):
+    """Annotations of a CRI that does not run here, or that lets its users write them, give nobody a name."""
+    scene = scene(TINY, size=1)
+    forged = [('moby', cri('kube-system')), ('default', cri('kube-system')), ('moby', crio('kube-system')),
+              ('runc', crio('kube-system')), ('runc', {**crio('a'), **cri('kube-system')}), ('k8s.io', crio('kube-system')),
+              ('default', {'io.container.manager': 'libpod', **cri()}), ('k8s.io', {'io.container.manager': 'libpod', **cri()}),
+              ('k8s.iox', cri()), ('xk8s.io', cri()), ('k8s.io/x', cri())]
+    for state, annotations in forged:
+        e = Engine(scene, f'state/{state}')
+        e.spec['annotations'] = annotations
+        e.named((state, annotations), ID)
+        tried(f'{state} {sorted(annotations)}')
+    # the administrator may say that CRI-O keeps them away
+    e = Engine(scene, 'state/runc')
+    conf = scene.device.directory / 'etc/zns.conf'
+    kept = conf.read_text() if conf.exists() else ''
+    e.spec['annotations'] = crio()
+    conf.write_text(kept + 'cri-o-names = yes\n')
+    e.named('allowed', 'shop/web/app')
+    for bad in EVIL[:8] + STRANGE[:8]:
+        e.spec['annotations'] = crio(pod=bad)
+        e.refused(bad, says='is no name of Kubernetes')
+        tried(f'CRI-O {bad!r}')
+    conf.write_text(kept)
+
+
+@case
+def docker_mounts(scene):
+    """A user's own volume that looks like Docker's data root: neither its name nor its labels count."""
+    scene = scene(TINY, size=1)
+    for name in (VICTIM, '/' + VICTIM, OTHER, 'x"\naction-script "/trap'):
+        for source in ('{}/containers/{}/x', '{}/containers/{}/hosts', '{}/containers/{}', '{}/overlay2/{}/merged'):
+            e = Engine(scene)
+            mine = e.dir / 'mine'
+            cid = OTHER if source.endswith('/x') else ID
+            e.config(mine, ID, Name=name, Config={'Image': 'theirs', 'Labels': {'zns.qos': '9'}, 'Env': []})
+            mount = source.format(mine, cid)
+            e.spec['mounts'] = [{'source': 'proc'}, {'source': mount, 'destination': '/a'}]
+            if 'overlay2' in mount:
+                e.spec['mounts'], e.spec['root'] = [], {'path': mount}
+            e.named((name, mount), ID)
+            tried(f'{name!r} {source}')
+
+
+@case
+def script_by_a_mount(scene):
+    """The same with a real criu: the dump is made, under the container's id, and no script of the user's runs."""
+    scene = scene(TINY, size=1)
+    e = Engine(scene)
+    script, mark = trap(e.dir)
+    for at in ('mount', 'annotation'):
+        evil = f'x"\naction-script "{script}'
+        e.spec['mounts'] = []
+        if at == 'mount':
+            e.config(e.dir / 'mine', ID, Name='/' + evil)
+            e.spec['mounts'] = [{'source': f'{e.dir}/mine/containers/{ID}/x', 'destination': '/a'}]
+        else:
+            e.spec['annotations'] = cri(pod=evil)
+        code, said, _ = e.dump()
+        if mark.exists():
+            raise Failed(f'{at}: a script of the user was run as root')
+        if code:
+            raise Failed(f'{at}: {said}')
+        if scene.device.checkpoints()[-1]['container'] != ID:
+            raise Failed(f'{at}: {scene.device.checkpoints()[-1]["container"]}')
+        tried(at)
+
+
+@case
+def docker_files(scene):
+    """Docker's own files: a link, another's id, what others may write, or a name that Docker never gives is refused."""
+    scene = scene(TINY, size=1)
+
+    def engine():
+        e = Engine(scene)
+        e.docker_root = e.root
+        # a runtime that guesses finds it too
+        e.spec['mounts'] = [{'source': f'{e.root}/containers/{ID}/hosts', 'destination': '/etc/hosts'}]
+        return e
+
+    e = engine()
+    e.config(Config={'Image': 'nginx', 'Labels': {'zns.qos': '50'}, 'Env': []})
+    e.named('good', 'web', qos='50')
+    for name in ('/' + OTHER, '/' + 'x' * 201, '/', ''):
+        e.config(Name=name)
+        e.named(name, ID)
+        tried(f'name {name[:20]!r}')
+    for name in EVIL + [s for s in STRANGE if s.strip('/ ')]:
+        e.config(Name='/' + name)
+        if '\0' in name:
+            e.named(name, ID)
+        else:
+            e.refused(name, says='none that Docker gives')
+        tried(f'name {name!r}')
+    for cid in (OTHER, '', None, 5, ID[:-1], ID + 'a', ID.upper()):
+        e.config(ID=cid)
+        e.refused(cid, says='of another container')
+        tried(f'ID {cid!r}')
+    for text in ('', '{', '[]', '{"ID": 3}', '{"ID": "' + ID + '"} x'):
+        e.config().write_text(text)
+        e.refused(text, 'checkpoint')
+        tried(f'text {text[:20]!r}')
+
+    def link(e, path):
+        path.rename(e.dir / 'there')
+        path.symlink_to(e.dir / 'there')
+
+    def fifo(e, path):
+        path.unlink()
+        os.mkfifo(path)
+
+    def directory(e, path):
+        path.unlink()
+        path.mkdir()
+
+    def link_dir(e, path):
+        link(e, path.parent)
+
+    def link_all(e, path):
+        link(e, path.parent.parent)
+
+    spoil = {'a link': link, 'a link to its directory': link_dir, 'a link to all': link_all, 'a FIFO': fifo, 'a directory': directory,
+             'a user\'s': lambda e, p: with_user(p), 'a user\'s directory': lambda e, p: with_user(p.parent),
+             'a user\'s root': lambda e, p: with_user(e.root), 'all may write': lambda e, p: p.chmod(0o666),
+             'a group may write': lambda e, p: p.chmod(0o660), 'all may write there': lambda e, p: p.parent.chmod(0o777),
+             'all may write all': lambda e, p: p.parent.parent.chmod(0o777), 'all may write the root': lambda e, p: e.root.chmod(0o777)}
+    for what, act in spoil.items():
+        e = engine()
+        act(e, e.config(Name='/' + VICTIM))
+        e.refused(what, says='is not believed')
+        tried(what)
+
+
+@case
+def labels(scene):
+    """Labels, annotations and variables: no value ends its line; a key that is not known, or a bad value, is said at create."""
+    scene = scene(TINY, size=1)
+    e = Engine(scene)
+    e.docker_root = e.root
+    e.spec['mounts'] = [{'source': f'{e.root}/containers/{ID}/hosts', 'destination': '/etc/hosts'}]
+    for key in ('qos', 'admission', 'alloc', 'stripe', 'dev', 'criu'):
+        for value in ['5\nzns-container victim', '5"', '5 #', '5\\', '5\x1b[2J', '', ' ', 'x' * 300, '5\r\naction-script /x', '$(id)', '-1', 'nan']:
+            e.labels({f'zns.{key}': value})
+            e.refused((key, value), says=f'label zns.{key}')
+            tried(f'label {key} {value!r}'[:60])
+    for value in ('3', '65K', '63K', '4097K', '8M', '0', '1T', '64k4'):
+        e.labels({'zns.stripe': value})
+        e.refused(value, says='no size of a stripe')
+        tried(f'stripe {value}')
+    for value in ('/dev/nosuch', 'emu:/nosuch', 'emu:rel', './x', '../x', '123e4567-e89b-12d3-a456-426614174000', 'rel'):
+        e.labels({'zns.dev': value})
+        e.refused(value, says='zns.dev')
+        tried(f'dev {value}')
+    for key in ('zns.qso', 'zns.', 'zns.container', 'zns.parent', 'zns.QOS', 'zns.qos ', 'zns.qos\nx', 'zns.checkpoint', 'zns.action-script'):
+        e.labels({key: '5'})
+        e.refused(key, 'create', says='is not known')
+        e.labels({})
+        e.spec['annotations'] = {key: '5'}
+        e.refused(key, 'create', says='is not known')
+        e.spec['annotations'] = {}
+        tried(f'key {key!r}')
+    for value in ('5\nzns-container victim', '5"', '\x1b[2J'):
+        e.spec['process'] = {'env': [f'ZNS_QOS={value}']}
+        e.refused(value, says='variable ZNS_QOS')
+        tried(f'variable {value!r}')
+    e.spec['process'] = {'env': ['ZNS_DEV=/dev/x', 'ZNS_CONTAINER=victim', 'ZNS_PARENT=x', 'ZNS_ORIGIN_ID=x', 'CRIU_CONFIG_FILE=/x',
+                                 'PATH=/mine', 'ZNS_LIBEXEC=/mine', 'LD_PRELOAD=/mine/x.so']}
+    e.named('variables of ours', 'web')
+    if '/mine' in (e.dir / 'env').read_text():
+        raise Failed('a variable of the container reaches runc')
+    tried('variables of ours')
+
+
+@case
+def criu_config_annotation(scene):
+    """org.criu.config names a file of the administrator's, or the container does not start."""
+    scene = scene(TINY, size=1)
+    e = Engine(scene)
+    etc = scene.device.directory / 'etc'
+    script, mark = trap(e.dir)
+    mine = e.dir / 'volume'         # Docker's volumes are below its data root: root's all along
+    mine.mkdir()
+    text = f'action-script {script}\nzns-container {VICTIM}\n'
+    (mine / 'a.conf').write_text(text)
+    good = etc / 'web.conf'
+    good.write_text('zns-qos 70\n')
+    good.chmod(0o600)
+
+    def asks(value):
+        e.spec['annotations'] = {'org.criu.config': str(value)}
+
+    asks(good)
+    e.named('the administrator\'s', ID, qos='70')
+    (etc / 'link.conf').symlink_to(mine / 'a.conf')
+    (etc / 'open.conf').write_text(text)
+    (etc / 'open.conf').chmod(0o666)
+    with_user(etc / 'open.conf')
+    os.mkfifo(etc / 'fifo.conf')
+    (etc / 'dir.conf').mkdir()
+    (etc / 'sub').mkdir()
+    (etc / 'sub/a.conf').write_text(text)
+    for value in (mine / 'a.conf', 'a.conf', './a.conf', f'{etc}/../{mine.name}/a.conf', f'{etc}/sub/a.conf', f'{etc}//a.conf', '/etc/criu/../passwd',
+                  '/etc/passwd', '/etc/shadow', f'{etc}/link.conf', f'{etc}/open.conf', f'{etc}/fifo.conf', f'{etc}/dir.conf', f'{etc}/none.conf',
+                  etc, f'{etc}/', '/etc/criu/nosuch.conf', '/proc/self/environ', f'{etc}/..', f'{etc}/.', 'x' * 5000):
+        asks(value)
+        e.refused(value, says='org.criu.config')
+        tried(f'file {str(value)[-30:]}')
+    conf = etc / 'zns.conf'
+    kept = conf.read_text() if conf.exists() else ''
+    conf.write_text(kept + f'criu-config-dir = {mine}\n')
+    asks(mine / 'a.conf')
+    with_user(mine)
+    e.refused('a user\'s directory', says='org.criu.config')
+    tried('a user\'s directory is the administrator\'s choice')
+    os.chown(mine, 0, 0)
+    (mine / 'a.conf').write_text('zns-qos 80\n')
+    e.named('allowed', ID, qos='80')
+    conf.write_text(kept)
+
+
+@case
+def podman_names(scene):
+    """conmon's word for it, of this very container; a namespace of Podman's own."""
+    scene = scene(TINY, size=1)
+    e = Engine(scene, 'state/podman')
+    e.spec['annotations'] = {'io.container.manager': 'libpod'}
+
+    def told(*words):
+        """The container's first process, whose parent has these words."""
+        code = 'import subprocess,sys,time; p = subprocess.Popen(["sleep", "1000"]); print(p.pid, flush=True); time.sleep(1000)'
+        boss = subprocess.Popen([sys.executable, '-c', code, *words], stdout=subprocess.PIPE, text=True)
+        e.init_pid = int(boss.stdout.readline())
+        return boss
+
+    for words, name in ((['-c', ID, '-n', 'db'], 'podman/db'), (['-c', OTHER, '-n', 'db'], ID), (['-n', 'db', '-c', ID], ID),
+                        (['-c', ID, '-n', 'a"b'], ID), (['-c', ID, '-n', 'a\nb'], ID), (['-c', ID, '-n', '../x'], ID),
+                        (['-c', ID, '-n', 'shop/web/app'], ID), (['-c', ID, '-n', 'x' * 250], ID), (['-c', ID, '-n'], ID), ([], ID),
+                        (['-c', ID, '-n', 'db', '--log-tag', '-n', VICTIM], 'podman/db')):
+        boss = told(*words)
+        try:
+            e.named(words, name)
+        finally:
+            os.kill(e.init_pid, 9)
+            boss.kill()
+            boss.wait()
+        tried(f'{words!r}'[-60:])
+
+
+@case
+def ids(scene):
+    """An id that is no id leads nowhere."""
+    scene = scene(TINY, size=1)
+    for bad in ('../x', 'a/b', 'a b', 'a"b', 'a\nb', 'a\\b', 'a\x1bb', '..', '.', 'a$b', '\u00e4', 'x' * 200):
+        e = Engine(scene)
+        e.id = bad
+        (e.state / bad).mkdir(parents=True, exist_ok=True)
+        e.refused(bad, 'checkpoint', 'restore', says='impossible container id')
+        tried(f'{bad!r}'[:40])
+
+
+@case
+def names_given(scene):
+    """criu --zns-container, znsctl reserve and retain refuse the same names; the task runs on."""
+    scene = scene(TINY, size=1)
+    bad = [b for b in EVIL if '\0' not in b] + ['x' * 201, 'x' * 256]
+    for name in bad:
+        log = scene.log()
+        args = scene.dump_command(log, (), None, None, None)
+        args[args.index('--zns-container') + 1] = name
+        done = ztlib.run_criu(scene.cfg, args, log, scene.device.env)
+        if not done.returncode or not ztlib.alive(scene.task.pid) or scene.ids() != scene.ids_before:
+            raise Failed(f'--zns-container {name!r}: exit {done.returncode}')
+        for command in (['reserve', name, '--groups', '1'], ['retain', name, '--keep', '2']):
+            said = run_ctl(scene, 1, *command)
+            if any(ord(c) < 32 and c != '\n' or c in '\x7f\u0085\u009b\u2028\u2029' for c in said):
+                raise Failed(f'{command}: a control character comes out: {said!r}')
+        tried(f'{name!r}'[:40])
+    scene.good_dump()
+
+
+@case
+def configuration(scene):
+    """Values of zns.conf and docker.rules that would end a line are refused with file and line."""
+    scene = scene(TINY, size=1)
+    e = Engine(scene)
+    etc = scene.device.directory / 'etc'
+    conf, rules = etc / 'zns.conf', etc / 'docker.rules'
+    kept = conf.read_text() if conf.exists() else ''
+    for line in ('docker-qos = 5"', 'docker-qos = 5 #x', 'docker-qos = 5\\', 'docker-qos = \x1b[2J', 'docker-stripe = 3', 'docker-alloc = x',
+                 'docker-admission = wait=', 'docker-criu = root', 'docker-dev = ./x', 'docker-qos', 'cri-o-names', '= 5'):
+        conf.write_text(kept + line + '\n')
+        e.refused(line, 'checkpoint')
+        tried(f'zns.conf {line!r}')
+    conf.write_text(kept)
+    for line in ('name=* qos=5"', 'name=* qos=5\\', 'name=* container=victim', 'name=* parent=x', 'name=* dev=a"b', 'qos=5', 'name=', 'name=* qos=\x1b[2J'):
+        rules.write_text(line + '\n')
+        e.refused(line, 'checkpoint', says='docker.rules:1')
+        tried(f'docker.rules {line!r}')
+    rules.unlink()
+    e.named('neither', ID)

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* docker status: is all there that a checkpoint needs, and what can this daemon not do */
+#include <string.h>
+#include "docker.h"
+
+enum { OPT_CONFIG = OPT_OWN, OPT_NAME };
+
+#define DEFAULT_CONFIG "/etc/docker/daemon.json"
+
+struct look {
+	const char *config, *name, *host;
+	struct json_object *file;	/* the runtime as the file has it, or NULL */
+	struct json_object *running;	/* as the daemon has it, or NULL */
+	struct docker_daemon d;
+	bool daemon;
+	struct zns_err no_daemon, no_device;
+	struct zns_registered reg;
+	bool device;
+};
+
+/* Where the runtime looks for containers; NULL: it is not registered. */
+static const char *root_of(struct json_object *runtime)
+{
+	struct json_object *args = docker_json_get(runtime, "runtimeArgs");
+	size_t n = args && json_object_is_type(args, json_type_array) ? json_object_array_length(args) : 0;
+	const char *word, *root = runtime ? DOCKER_DEFAULT_ROOT : NULL;
+
+	for (size_t i = 0; i + 1 < n; i++) {
+		word = json_object_get_string(json_object_array_get_idx(args, i));
+		if (word && !strcmp(word, "--zns-docker-root"))
+			root = json_object_get_string(json_object_array_get_idx(args, i + 1));
+	}
+	return root;
+}
+
+static bool is_ours(struct json_object *runtime)
+{
+	const char *path = docker_json_str(runtime, "path");
+
+	return path && strlen(path) >= 9 && !strcmp(path + strlen(path) - 9, "/zns-runc");
+}
+
+/* As the running daemon calls it; where that does not say its arguments, as the file does. */
+static const char *runtime_root(const struct look *l)
+{
+	bool said = l->running && docker_json_get(l->running, "runtimeArgs");
+
+	return root_of(said || !l->file ? l->running : l->file);
+}
+
+static bool same_root(const struct look *l)
+{
+	const char *root = runtime_root(l);
+
+	return root && !strcmp(root, l->d.root);
+}
+
+static bool complete(const struct look *l)
+{
+	return l->running && l->d.experimental && l->device && same_root(l);
+}
+
+static void line(const char *label, const char *text)
+{
+	printf("%-14s %s\n", label, text);
+}
+
+static void print_text(const struct look *l, struct json_object *limits)
+{
+	const char *root = runtime_root(l);
+
+	line("config", l->config);
+	if (l->file)
+		line("runtime", docker_json_str(l->file, "path"));
+	else if (l->running)
+		printf("%-14s %s (not from this file: the daemon reads another one)\n", "runtime",
+		       docker_json_str(l->running, "path"));
+	else
+		line("runtime", "not registered: znsctl docker install");
+	line("daemon", l->daemon ? l->d.version : l->no_daemon.msg);
+	if (l->daemon) {
+		line("data root", l->d.root);
+		line("", l->running ? "it knows the runtime" : l->file ? "it does not know the runtime yet: restart it" :
+		     "it does not know the runtime");
+		if (root && !same_root(l))
+			printf("%-14s the runtime looks in %s: znsctl docker install --data-root %s, then restart the daemon\n", "",
+			       root, l->d.root);
+		if (!l->d.experimental)
+			line("", "it is not experimental, so it takes no checkpoints: restart it after install");
+	}
+	line("device", l->device ? l->reg.path : l->no_device.msg);
+	for (size_t i = 0; i < json_object_array_length(limits); i++)
+		line(i ? "" : "limits", json_object_get_string(json_object_array_get_idx(limits, i)));
+}
+
+static void print_json(const struct look *l, struct json_object *limits)
+{
+	struct json_object *rt = l->file ? l->file : l->running, *j = json_object_new_object();
+	const char *root = runtime_root(l);
+
+#define TEXT(s) ((s) ? json_object_new_string(s) : NULL)
+	json_object_object_add(j, "config", TEXT(l->config));
+	json_object_object_add(j, "runtime", TEXT(docker_json_str(rt, "path")));
+	json_object_object_add(j, "registered", json_object_new_boolean(l->file || l->running));
+	json_object_object_add(j, "in_config", json_object_new_boolean(l->file != NULL));
+	json_object_object_add(j, "daemon_version", TEXT(l->daemon ? l->d.version : NULL));
+	if (l->daemon)
+		json_object_object_add(j, "root", TEXT(l->d.root));
+	json_object_object_add(j, "runtime_root", TEXT(root));
+	json_object_object_add(j, "daemon_knows_runtime", json_object_new_boolean(l->running != NULL));
+	json_object_object_add(j, "experimental", json_object_new_boolean(l->d.experimental));
+	json_object_object_add(j, "device", TEXT(l->device ? l->reg.path : NULL));
+	json_object_object_add(j, "ready", json_object_new_boolean(complete(l)));
+	json_object_object_add(j, "limits", json_object_get(limits));
+	ctl_print_json(j);
+}
+
+int docker_status(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const struct option opts[] = {
+		{ "config", required_argument, NULL, OPT_CONFIG }, { "name", required_argument, NULL, OPT_NAME },
+		CTL_DOCKER_HOST, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+	};
+	struct look l = { .config = DEFAULT_CONFIG, .name = "zns" };
+	struct json_object *o = NULL, *limits;
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	bool ready;
+	int c, ret;
+
+	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
+		if (c == OPT_CONFIG)
+			l.config = optarg;
+		else if (c == OPT_NAME)
+			l.name = optarg;
+		else
+			l.host = optarg;
+	}
+	if (c == -2)
+		return args.code;
+	if (args.argc)
+		return ctl_usage(cmd, "no argument is taken");
+	ret = docker_json_read(l.config, &o, &err);
+	if (ret && ret != -ENOENT)
+		return ctl_fail(cmd, &err);
+	l.file = docker_json_get(docker_json_get(o, "runtimes"), l.name);
+	if (!is_ours(l.file))
+		l.file = NULL;
+	l.daemon = !docker_daemon_open(&l.d, l.host, &l.no_daemon);
+	/* The daemon's word counts: it may read another file than this one, or have its runtimes from the command line. */
+	l.running = docker_json_get(docker_json_get(l.d.info, "Runtimes"), l.name);
+	if (!l.daemon || !is_ours(l.running))
+		l.running = NULL;
+	l.device = !zns_resolve_device(NULL, &l.reg, &l.no_device);
+	ready = complete(&l);
+	limits = l.daemon ? docker_limits(l.d.version) : json_object_new_array();
+	if (args.json)
+		print_json(&l, limits);
+	else
+		print_text(&l, limits);
+	json_object_put(limits);
+	json_object_put(o);
+	docker_daemon_close(&l.d);
+	return ready ? CTL_OK : CTL_FAILED;
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Files that only root can have put where they are. A container's creator chooses mounts, labels and annotations, and
+ * writes files on the host through volumes: what decides about names and options is read from nowhere else.
+ */
+#include <ctype.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "docker.h"
+
+#define JSON_MAX MIB(8)
+
+static bool root_only(int fd, mode_t type)
+{
+	struct stat st;
+
+	return !fstat(fd, &st) && (st.st_mode & S_IFMT) == type && (!st.st_uid || st.st_uid == geteuid()) &&
+	       !(st.st_mode & (S_IWGRP | S_IWOTH));
+}
+
+/* @name in the directory @at, which may be AT_FDCWD for a whole path of the administrator's. -EPERM: others may write it. */
+static int open_own(int at, const char *name, mode_t type)
+{
+	int flags = type == S_IFDIR ? O_DIRECTORY : O_NONBLOCK | O_NOCTTY;
+	int fd = openat(at, name, O_RDONLY | O_CLOEXEC | flags | (at == AT_FDCWD ? 0 : O_NOFOLLOW));
+
+	if (fd < 0)
+		return errno == ELOOP || errno == ENOTDIR ? -EPERM : -errno;
+	if (root_only(fd, type))
+		return fd;
+	close(fd);
+	return -EPERM;
+}
+
+static int read_fd(int fd, size_t max, uint8_t **out, size_t *len)
+{
+	struct stat st;
+	int ret;
+
+	if (fstat(fd, &st))
+		return -errno;
+	if ((uint64_t)st.st_size > max)
+		return -EFBIG;
+	*len = (size_t)st.st_size;
+	*out = malloc(*len + 1);
+	if (!*out)
+		return -ENOMEM;
+	ret = zns_pread_all(fd, *out, *len, 0);
+	if (ret) {
+		free(*out);
+		*out = NULL;
+		return ret;
+	}
+	(*out)[*len] = 0;
+	return 0;
+}
+
+static int refuse(struct zns_err *err, int ret, const char *path)
+{
+	if (ret == -EPERM)
+		return zns_fail(err, ret, "%s is a link, or somebody else than root may write it or its directory: it is not "
+				"believed", path);
+	return zns_fail_sys(err, ret, "%s", path);
+}
+
+int docker_read_own(const char *root, const char *id, const char *name, uint8_t **out, size_t *len, struct zns_err *err)
+{
+	cleanup_close int top = -1, all = -1, dir = -1, fd = -1;
+	char path[PATH_MAX + 512];
+
+	snprintf(path, sizeof(path), "%s/containers/%s/%s", root, id, name);
+	top = open_own(AT_FDCWD, root, S_IFDIR);
+	all = top < 0 ? top : open_own(top, "containers", S_IFDIR);
+	dir = all < 0 ? all : open_own(all, id, S_IFDIR);
+	fd = dir < 0 ? dir : open_own(dir, name, S_IFREG);
+	if (fd < 0)
+		return refuse(err, fd, path);
+	return read_fd(fd, JSON_MAX, out, len) ? refuse(err, -EIO, path) : 0;
+}
+
+int docker_read_admin(const char *dir, const char *name, size_t max, uint8_t **out, size_t *len, struct zns_err *err)
+{
+	cleanup_close int at = open_own(AT_FDCWD, dir, S_IFDIR), fd = -1;
+	char path[2 * PATH_MAX];
+	int ret;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	fd = at < 0 ? at : open_own(at, name, S_IFREG);
+	if (fd < 0)
+		return refuse(err, fd, path);
+	ret = read_fd(fd, max, out, len);
+	return ret ? refuse(err, ret, path) : 0;
+}
+
+bool docker_good_word(const char *s)
+{
+	if (!isascii((unsigned char)*s) || !isalnum((unsigned char)*s))
+		return false;
+	for (; *s; s++)
+		if (!isascii((unsigned char)*s) || (!isalnum((unsigned char)*s) && !strchr("_.-", *s)))
+			return false;
+	return true;
+}
+
+bool docker_full_id(const char *s)
+{
+	return strlen(s) == DOCKER_ID_LEN && strspn(s, "0123456789abcdef") == DOCKER_ID_LEN;
+}
+
+bool docker_good_id(const char *id)
+{
+	const char *p = id;
+
+	while (isascii((unsigned char)*p) && *p && (isalnum((unsigned char)*p) || strchr("_+-.", *p)))
+		p++;
+	return *id && !*p && strcmp(id, ".") && strcmp(id, "..") && strlen(id) < sizeof(((struct docker_container *)0)->id);
+}
