@@ -1,19 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # The papers' experiments (test/bench/papers), what they run on (vtime, fio's engine), and how they are started.
 
-DEB_BENCH	:= fio
 FIO_SRC		:= $(B)/fio-src
 VTIME_SRC	:= test/bench/vtime
 PIC_OBJ		:= $(patsubst %.c,$(B)/pic/%.o,$(foreach d,base dev store,$(wildcard zns/$(d)/*.c)) zns/crypt/record.c) \
 		   $(patsubst $(GEN)/%.c,$(B)/pic/gen/%.o,$(PROTO_C))
 PAPERS_BIN	:= $(B)/bench/vtime $(B)/bench/vtime.so $(B)/bench/ckptload $(B)/bench/zns-fio.so $(B)/bench/subject
 
-.PHONY: deps-bench bench bench-stock bench-papers bench-smoke bench-migration
-
-deps-bench: deps
-	$(Q)missing="$(call MISSING,$(DEB_BENCH))"; [ -z "$$missing" ] || { \
-		echo "  APT     $$missing"; \
-		apt-get -qq update && apt-get -qq install -y --no-install-recommends $$missing >/dev/null; }
+.PHONY: bench bench-stock bench-papers bench-smoke bench-migration
 
 $(B)/pic/zns/base/hash_avx2.o: CFLAGS += -mavx2
 $(B)/pic/%.o: %.c | $(PROTO_C)
@@ -25,12 +19,12 @@ $(B)/pic/gen/%.o: $(GEN)/%.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(OPT) -fPIC -fvisibility=hidden -c -o $@ $<
 
-$(FIO_SRC)/config-host.h: scripts/fetch-fio
-	$(call say,FETCH   fio's source into $(FIO_SRC))
+$(FIO_SRC)/fio: scripts/fetch-fio scripts/fetch-orig test/bench/fio/base
+	$(call say,FETCH   fio, and build it in $(FIO_SRC))
 	$(Q)scripts/fetch-fio $(FIO_SRC)
 
 # fio's headers are not written for our warnings.
-$(B)/bench/zns-fio.so: test/bench/fio/zns-fio.c $(FIO_SRC)/config-host.h $(PIC_OBJ)
+$(B)/bench/zns-fio.so: test/bench/fio/zns-fio.c $(FIO_SRC)/fio $(PIC_OBJ)
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
 	$(Q)$(CC) -include $(FIO_SRC)/config-host.h -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DBITS_PER_LONG=64 -std=gnu11 $(OPT) \
@@ -79,12 +73,12 @@ bench-migration: deps
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/migration.py --report $(B)/report/migration-bench $(BENCH_MIGRATION)
 
 # The papers' experiments; RUN="NAME…" takes some of them (test/bench/papers/papers.py list).
-bench-papers: deps-bench
+bench-papers: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all $(PAPERS_BIN)
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/papers/papers.py run $(RUN) --build $(B) --report $(B)/report/papers
 
 # The same on a small scale and with what must hold: part of `make test`.
-bench-smoke: deps-bench
+bench-smoke: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) zns $(PAPERS_BIN)
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/papers/papers.py smoke --build $(B) --report $(B)/report/papers-smoke
 

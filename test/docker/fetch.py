@@ -37,14 +37,7 @@ def run(*cmd, timeout=560, **more):
 
 def mirror():
     """The Debian mirror this machine already uses."""
-    text = ''
-    for f in [Path('/etc/apt/sources.list'), *Path('/etc/apt/sources.list.d').glob('*')]:
-        if f.is_file():
-            text += f.read_text(errors='replace') + '\n'
-    for url in re.findall(r'^(?:deb\s+(?:\[[^]]*\]\s*)?|URIs:\s*)(\S+)', text, re.M):
-        if re.search(r'/debian/?$', url):
-            return url
-    return 'http://deb.debian.org/debian'
+    return run(REPO / 'scripts' / 'debian-mirror').strip()
 
 
 def debs(suite, *packages):

@@ -54,7 +54,8 @@ class Job:
 
 class Stage:
     def __init__(self, args, profile, options=(), wall=False, vendor_map=None, env=None):
-        self.bin, self.bench = Path(args.build).resolve() / 'bin', Path(args.build).resolve() / 'bench'
+        build = Path(args.build).resolve()
+        self.bin, self.bench, self.fio_bin = build / 'bin', build / 'bench', build / 'fio-src' / 'fio'
         self.dir = Path(args.work) / f'stage{Stage.count}'
         Stage.count += 1
         self.dir.mkdir()
@@ -131,7 +132,7 @@ class Stage:
         if rate:
             options['rate'] = f'{rate}m'
         options.update(more)
-        command = ['fio', '--eta=never', '--output-format=json', *(f'--{k}={v}' for k, v in options.items())]
+        command = [self.fio_bin, '--eta=never', '--output-format=json', *(f'--{k}={v}' for k, v in options.items())]
         job = Job(name, command, start_s, {'ZNS_EMU_DATA': 'none'})
         job.log = log
         return job
