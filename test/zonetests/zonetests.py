@@ -17,6 +17,7 @@ children come and go.
 import argparse
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -140,6 +141,47 @@ def run_selftest(cfg, test, flavour, missing):
     raise Failed('one byte was spoiled and the program did not notice')
 
 
+FOREIGN = """
+import mmap, os, sys
+def step():
+    print('', flush=True)
+    sys.stdin.readline()
+here = mmap.mmap(os.open(sys.argv[1], os.O_RDONLY), 0, prot=mmap.PROT_READ)
+step()
+fd = os.memfd_create('zns-image')
+os.truncate(fd, 4096)
+step()
+left = mmap.mmap(fd, 4096)
+os.close(fd)
+step()
+"""
+
+
+def run_footprint(cfg):
+    """A descriptor or a mapping too many must be noticed, whatever the files are called that were mapped before."""
+    directory = cfg.base / 'footprint-zns-criu'
+    directory.mkdir()
+    mapped = directory / 'libzns.so'
+    mapped.write_bytes(bytes(4096))
+    child = subprocess.Popen([sys.executable, '-c', FOREIGN, mapped], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    prints = []
+    for _ in range(3):
+        child.stdout.readline()
+        prints.append(ztlib.footprint(child.pid))
+        child.stdin.write(b'\n')
+        child.stdin.flush()
+    child.wait()
+    before, with_fd, with_map = prints
+    ztlib.check_footprint(before, before)
+    for what, after in ('descriptor', with_fd), ('mapping', with_map):
+        try:
+            ztlib.check_footprint(before, after)
+        except Failed as e:
+            print(f'     footprint noticed: {e}', flush=True)
+        else:
+            raise Failed(f'a {what} too many was not noticed')
+
+
 # ---- command line --------------------------------------------------------------------------------------
 
 def parse_args():
@@ -181,6 +223,8 @@ def make_jobs(args, cfg, tests, missing):
             why = missing.get(test.feature, '')
             jobs.append((test.name, flavour,
                          lambda t=test, f=flavour, w=why: func(cfg, t, f, w)))
+    if args.command == 'selftest' and not args.names:
+        jobs.append(('footprint', 'h', lambda: run_footprint(cfg)))
     return jobs
 
 

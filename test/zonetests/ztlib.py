@@ -288,19 +288,30 @@ def zns_options(cfg, container):
     return options
 
 
+def mapped_names(maps):
+    """
+    The names in /proc/PID/maps: files (deleted ones too), memfds, the kernel's own. Shared anonymous memory is /dev/zero or
+    /anon_hugepage there, and comes back as a memfd of that name.
+    """
+    lines = (line.split(maxsplit=5) for line in maps.splitlines())
+    return sorted({re.sub('^/memfd:/', '/', words[5]) for words in lines if len(words) == 6})
+
+
 def footprint(pid):
-    """What criu must not add to a process tree: [(pid in its namespace, its descriptors, mappings of ours)], sorted."""
+    """
+    What criu must not add to: [(pid in its namespace, its descriptors, names of what it maps)] of a process tree, sorted.
+    """
     found, todo = [], [pid]
     while todo:
         p = Path('/proc') / str(todo.pop())
         try:
             inner = int(re.search(r'^NSpid:.*?(\d+)$', (p / 'status').read_text(), re.M).group(1))
             fds = sorted(int(fd) for fd in os.listdir(p / 'fd'))
-            ours = [line.split()[-1] for line in (p / 'maps').read_text().splitlines() if 'zns' in line.split()[-1]]
+            mapped = mapped_names((p / 'maps').read_text())
             todo += (p / 'task' / p.name / 'children').read_text().split()
         except (FileNotFoundError, ProcessLookupError):
             continue    # a short-lived child
-        found.append((inner, fds, ours))
+        found.append((inner, fds, mapped))
     return sorted(found)
 
 
@@ -316,9 +327,10 @@ def check_footprint(before, after, forks=False):
             raise Failed('nobody is left of the tree')
     if [a[0] for a in after] != [b[0] for b in before]:
         raise Failed(f'the tree has other processes: {before} before, {after} after')
-    for (pid, had, _), (_, has, ours) in zip(before, after):
-        if set(has) - set(had) or ours:
-            raise Failed(f'process {pid} came back with descriptors {sorted(set(has) - set(had))} and mappings {ours}')
+    for (pid, had, mapped), (_, has, maps) in zip(before, after):
+        more_fds, more_maps = sorted(set(has) - set(had)), sorted(set(maps) - set(mapped))
+        if more_fds or more_maps:
+            raise Failed(f'process {pid} came back with descriptors {more_fds} and mappings {more_maps} that it had not')
 
 
 def run_criu(cfg, args, log, env=None):
