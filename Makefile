@@ -26,6 +26,7 @@ DEB_BUILD	:= build-essential pkg-config patch xz-utils ca-certificates libprotob
 DEB_TEST	:= libcmocka-dev redis-server redis-tools iproute2 iptables nftables procps util-linux libnl-route-3-dev
 DEB_DOCKER	:= docker.io runc
 DEB_DOC		:= asciidoc-base xmlto
+DEB_BARE	:= mmdebstrap debian-archive-keyring git
 PKGS		:= libprotobuf-c libxxhash json-c libzbd libnvme liburing libcrypto
 export DEBIAN_FRONTEND := noninteractive
 # The distribution's python: criu's build and zdtm need its protobuf module.
@@ -61,9 +62,9 @@ FUZZ_BIN	:= $(patsubst test/fuzz/%.c,$(B)/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))
 
 ADAPTER		:= $(wildcard criu/*.c criu/*.h criu/include/*.h)
 CRIU_SRC	:= $(B)/criu
-PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch) scripts/fetch-criu
+PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch) scripts/fetch-criu scripts/fetch-orig
 
-.PHONY: all zns criu deps deps-vm deps-doc deps-clang
+.PHONY: all zns criu deps deps-vm deps-doc deps-docker deps-bare deps-clang
 .PHONY: unit conform crash kill scale scale-small zonetests errors tools chains bench-incremental bench-live crypt migration test
 .PHONY: test-vm zdtm zdtm-sample zdtm-smoke zdtm-migration
 .PHONY: demo bench bench-emu bench-probe
@@ -74,30 +75,33 @@ all: zns criu
 MISSING		= $(strip $(foreach p,$(DEB_BUILD) $(1),$(shell dpkg-query -W -f='$${Status}' $(p) 2>/dev/null | \
 		  grep -q 'ok installed' || echo $(p))))
 
+# $(call install,PACKAGES): those that are missing, and what the build needs.
+install_now	= apt-get -qq update && apt-get -qq install -y --no-install-recommends
+install		= missing="$(call MISSING,$(1))"; [ -z "$$missing" ] || { echo "  APT     $$missing"; $(install_now) $$missing >/dev/null; }
+
 deps:
-	$(Q)missing="$(call MISSING,$(DEB_TEST))"; [ -z "$$missing" ] || { \
-		echo "  APT     $$missing"; \
-		apt-get -qq update && apt-get -qq install -y --no-install-recommends $$missing >/dev/null; }
+	$(Q)$(call install,$(DEB_TEST))
 
 # What builds and runs the guests; the list is scripts/vm/packages.
 DEB_VM		= $(shell awk '$$1 == "host" { $$1 = ""; print }' scripts/vm/packages)
 deps-vm: deps
-	$(Q)missing="$(call MISSING,$(DEB_VM))"; [ -z "$$missing" ] || { \
-		echo "  APT     $$missing"; \
-		apt-get -qq update && apt-get -qq install -y --no-install-recommends $$missing >/dev/null; }
+	$(Q)$(call install,$(DEB_VM))
 
+# Debian 12 has the command in docker.io, Debian 13 in a package of its own.
 deps-docker:
-	$(Q)missing="$(call MISSING,$(DEB_DOCKER))"; [ -z "$$missing" ] || { \
-		apt-get -qq update && apt-get -qq install -y --no-install-recommends $$missing >/dev/null; }
+	$(Q)$(call install,$(DEB_DOCKER))
+	$(Q)[ -x /usr/bin/docker ] || { echo "  APT     docker-cli"; $(install_now) docker-cli >/dev/null; }
 
 deps-doc:
-	$(Q)missing="$(call MISSING,$(DEB_DOC))"; [ -z "$$missing" ] || { \
-		apt-get -qq update && apt-get -qq install -y --no-install-recommends $$missing >/dev/null; }
+	$(Q)$(call install,$(DEB_DOC))
+
+# What makes a bare root.
+deps-bare:
+	$(Q)$(call install,$(DEB_BARE))
 
 # clang's runtime is packaged by version.
 deps-clang:
-	$(Q)missing="$(call MISSING,clang clang-tidy)"; [ -z "$$missing" ] || { \
-		apt-get -qq update && apt-get -qq install -y --no-install-recommends $$missing >/dev/null; }
+	$(Q)$(call install,clang clang-tidy)
 	$(Q)rt=libclang-rt-$$(clang -dumpversion | cut -d. -f1)-dev; dpkg -s $$rt >/dev/null 2>&1 || \
 		apt-get -qq install -y --no-install-recommends $$rt >/dev/null
 
@@ -376,6 +380,14 @@ test: deps deps-docker
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all rpc-clients
 	$(Q)scripts/test-all $(B)
 
+# What README tells a newcomer to do, in a Debian that has git and make only; RELEASE=12 or 13, one after the other without.
+# BARE="COMMAND" runs that in the clone instead of `make demo && make test`.
+RELEASE		?= 12 13
+BARE		?=
+.PHONY: test-bare
+test-bare: deps-bare
+	$(Q)rc=0; for r in $(RELEASE); do scripts/bare-root --release $$r $(if $(BARE),'$(BARE)') || rc=1; done; exit $$rc
+
 # A guest for each kernel, all at once; VM="--kernels 6.12 test/vm/20-conformance.test.sh" runs less.
 VM		?=
 test-vm: deps-vm
@@ -394,8 +406,7 @@ test-docker: deps-docker
 	$(Q)PATH=$(SYS_PATH) python3 test/docker/docker.py run -a
 
 test-podman: deps-docker
-	$(Q)missing="$(call MISSING,podman)"; [ -z "$$missing" ] || { \
-		apt-get -qq update && apt-get -qq install -y --no-install-recommends $$missing >/dev/null; }
+	$(Q)$(call install,podman)
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) python3 test/docker/podman.py
 
