@@ -56,7 +56,7 @@ def all_tests():
 # ---- features ------------------------------------------------------------------------------------------
 
 def hugetlb_feature():
-    """Raise the pool of huge pages once for the whole run; '' or why not."""
+    """Raise the pool of huge pages; '' or why not."""
     try:
         if int(HUGEPAGES.read_text()) < HUGEPAGES_WANTED:
             HUGEPAGES.write_text(str(HUGEPAGES_WANTED))
@@ -71,10 +71,13 @@ def redis_feature():
     return f'{missing[0]} is not installed' if missing else ''
 
 
-def missing_features(tests):
-    """{feature: why it is missing} for the features these tests name."""
+def missing_feature(test):
+    """
+    Why a test cannot run, or ''. Asked before each one: the pool of huge pages is the machine's, and another run may have
+    put it back to what it was.
+    """
     probes = {'hugetlb': hugetlb_feature, 'redis': redis_feature}
-    return {f: probes[f]() for f in {t.feature for t in tests} - {None}}
+    return probes[test.feature]() if test.feature else ''
 
 
 # ---- one test ------------------------------------------------------------------------------------------
@@ -103,8 +106,8 @@ def clean_up(cfg, task, directory, container, ok):
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def run_test(cfg, test, flavour, missing):
-    if missing:
+def run_test(cfg, test, flavour):
+    if missing := missing_feature(test):
         raise Skipped(missing)
     directory = cfg.base / f'{test.name}-{flavour}'
     directory.mkdir()
@@ -121,9 +124,9 @@ def run_test(cfg, test, flavour, missing):
         clean_up(cfg, task, directory, container, ok)
 
 
-def run_selftest(cfg, test, flavour, missing):
+def run_selftest(cfg, test, flavour):
     """Without any dump: one spoiled byte, and the program must say FAIL."""
-    if missing:
+    if missing := missing_feature(test):
         raise Skipped(missing)
     directory = cfg.base / f'{test.name}-{flavour}'
     directory.mkdir()
@@ -182,6 +185,20 @@ def run_footprint(cfg):
             raise Failed(f'a {what} too many was not noticed')
 
 
+def run_pids(_):
+    """Who is dead must have given its PID back: a restore would say "Can't fork for PID: File exists"."""
+    taken = 0
+    for _ in range(200):
+        child = subprocess.Popen(['sleep', '1000'])
+        child.returncode = 0        # it is reaped with all others, not by this object
+        ztlib.kill(child.pid)
+        if not ztlib.wait_until(lambda: not ztlib.alive(child.pid), 60):
+            raise Failed('a killed process does not end')
+        taken += ztlib.proc_state(child.pid) != ''
+    if taken:
+        raise Failed(f'{taken} of 200 processes that are said to be dead still have their PID')
+
+
 # ---- command line --------------------------------------------------------------------------------------
 
 def parse_args():
@@ -215,16 +232,14 @@ def chosen(args, tests):
     return [tests[n] for n in args.names] or list(tests.values())
 
 
-def make_jobs(args, cfg, tests, missing):
+def make_jobs(args, cfg, tests):
     func = run_test if args.command == 'run' else run_selftest
     jobs = []
     for test in tests:
         for flavour in [f for f in test.flavours if f in (args.flavour or test.flavours)]:
-            why = missing.get(test.feature, '')
-            jobs.append((test.name, flavour,
-                         lambda t=test, f=flavour, w=why: func(cfg, t, f, w)))
+            jobs.append((test.name, flavour, lambda t=test, f=flavour: func(cfg, t, f)))
     if args.command == 'selftest' and not args.names:
-        jobs.append(('footprint', 'h', lambda: run_footprint(cfg)))
+        jobs += [(f.__name__[4:], 'h', lambda f=f: f(cfg)) for f in (run_footprint, run_pids)]
     return jobs
 
 
@@ -236,7 +251,7 @@ def run(args, tests):
     try:
         if args.command == 'run':
             cfg.open_device()
-        jobs = make_jobs(args, cfg, tests, missing_features(tests))
+        jobs = make_jobs(args, cfg, tests)
         results = ztlib.run_jobs(jobs, args.jobs, cfg.base)
         ztlib.save_failed(args.report, cfg, results)
     finally:

@@ -63,12 +63,17 @@ def become_subreaper():
     _libc('prctl', pr_set_child_subreaper, 1, 0, 0, 0)
 
 
-def proc_state(pid):
-    """The letter in /proc/PID/stat, or '' if there is no such process."""
+def proc_stat(pid):
+    """The letter in /proc/PID/stat and the parent's PID; '' if there is no such process."""
     try:
-        return Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0]
+        words = Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()
+        return words[0], int(words[1])
     except (OSError, IndexError):
-        return ''
+        return '', 0
+
+
+def proc_state(pid):
+    return proc_stat(pid)[0]
 
 
 def traced(pid):
@@ -89,8 +94,13 @@ def reap():
 
 
 def alive(pid):
+    """
+    A zombie that is ours to collect is not dead yet: it has its PID still, and whoever waits for the end may be about to
+    restore a process with that PID. (It can become one between reap() and the look at it.)
+    """
     reap()
-    return proc_state(pid) not in ('', 'Z', 'X')
+    state, parent = proc_stat(pid)
+    return state not in ('', 'Z', 'X') or (state != '' and parent == os.getpid())
 
 
 def wait_until(true, seconds, step=0.01):
