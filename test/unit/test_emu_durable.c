@@ -412,8 +412,10 @@ static void reading_without_the_right_to_write(void **state)
 {
 	struct zns_dev *d;
 
-	if (geteuid())
+	if (geteuid()) {
+		print_message("not root\n");
 		skip();
+	}
 	d = make_small();
 	assert_ok(put(d, 0, 0, 8192, 1));
 	assert_ok(zns_dev_flush(d, &err));

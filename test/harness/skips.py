@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+Which tests may skip, and on what kind of machine: test/harness/expected-skips. A condition looks at the machine itself, not at
+what the test said: a test that skips although it could run has failed, and so has one that ran and was expected not to.
+"""
+import ctypes
+import fnmatch
+import functools
+import os
+import re
+import urllib.request
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+LIST = Path(__file__).with_name('expected-skips')
+
+
+# ---- conditions: True where the test cannot run ------------------------------------------------------------
+
+def always():
+    return True
+
+
+def no_go_client():
+    """`make rpc` builds it, `make test` does without."""
+    return not (REPO / 'build' / 'clients' / 'go-client').exists()
+
+
+def no_go_proxy():
+    """Programs of other projects come from the Go module proxy."""
+    proxy = os.environ.get('GOPROXY', 'https://proxy.golang.org').split(',')[0].split('|')[0]
+    try:
+        with urllib.request.urlopen(f'{proxy}/github.com/!ferret!d!b/!ferret!d!b/@v/list', timeout=60) as answer:
+            return not answer.read(1)
+    except (OSError, ValueError):
+        return True
+
+
+def no_fuse():
+    try:
+        os.close(os.open('/dev/fuse', os.O_RDWR))
+    except OSError:
+        return True
+    return False
+
+
+def no_keyring():
+    sys_add_key, of_process = 248, -2
+    libc = ctypes.CDLL(None, use_errno=True)
+    return os.uname().machine != 'x86_64' or libc.syscall(sys_add_key, b'user', b'zns-harness', b'x', 1, of_process) < 0
+
+
+def no_mounts():
+    """May this process have mounts of its own?"""
+    pid = os.fork()
+    if not pid:
+        clone_newns = 0x20000
+        os._exit(ctypes.CDLL(None).unshare(clone_newns) != 0)
+    return os.waitpid(pid, 0)[1] != 0
+
+
+def _mounted(kind, option=''):
+    for line in Path('/proc/self/mountinfo').read_text().splitlines():
+        fstype, _, options = line.partition(' - ')[2].split()[:3]
+        if fstype == kind and (not option or option in options.split(',')):
+            return True
+    return False
+
+
+def no_freezer_v1():
+    return not _mounted('cgroup', 'freezer')
+
+
+def no_freezer_v2():
+    return not _mounted('cgroup2')
+
+
+def no_hugepages():
+    """Those of zonetests need 16."""
+    pool = Path('/proc/sys/vm/nr_hugepages')
+    try:
+        before = int(pool.read_text())
+        if before < 16:
+            pool.write_text('16')
+        have = int(pool.read_text())
+        if have != before:
+            pool.write_text(str(before))
+    except OSError:
+        return True
+    return have < 16
+
+
+CONDITIONS = {name.replace('_', '-'): functools.cache(func) for name, func in list(globals().items())
+              if name == 'always' or name.startswith('no_')}
+
+
+# ---- the list ----------------------------------------------------------------------------------------------
+
+def read(path=LIST):
+    """[(part, case, condition, reason)]; part is a pattern of a shell, reason a regular expression."""
+    entries = []
+    for number, line in enumerate(Path(path).read_text().splitlines(), 1):
+        if not line.strip() or line.startswith('#'):
+            continue
+        words = [word.strip() for word in line.split(' | ')]
+        if len(words) != 4 or words[2] not in CONDITIONS:
+            raise SystemExit(f'{path}:{number}: PART | CASE | CONDITION | REASON, with a condition of {", ".join(CONDITIONS)}')
+        entries.append(words)
+    return entries
+
+
+def judge(part, skips, entries):
+    """Complaints about what a part skipped: what was not to be expected here, and what was and did not come."""
+    entries = [e for e in entries if fnmatch.fnmatch(part, e[0])]
+    expected = [e for e in entries if CONDITIONS[e[2]]()]
+    complaints = []
+    for name, reason in skips:
+        found = next((e for e in expected if e[1] == name and re.search(e[3], reason)), None)
+        if found:
+            expected.remove(found)
+        elif any(e[1] == name for e in entries):
+            complaints.append(f'FAIL {part}: {name} was skipped where it can run, or for another reason: {reason}')
+        else:
+            complaints.append(f'FAIL {part}: {name} was skipped, which nobody expects: {reason}')
+    complaints += [f'FAIL {part}: {e[1]} ran, and was expected to be skipped ({e[2]})' for e in expected]
+    return complaints
