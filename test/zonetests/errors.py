@@ -33,7 +33,7 @@ def device_full(scene):
     """The device fills up in the middle of a dump; a smaller task fits afterwards."""
     scene = scene(TINY, size=96)
     scene.device.needs_emulator('needs a tiny device')
-    scene.failed_dump('space|full|no .*zone')
+    scene.failed_dump('is full: 12 zones, 0 live checkpoints')
     scene.works(size=8)
 
 
@@ -226,22 +226,14 @@ def kill_helper(scene):
 
 @case
 def kill_broker(scene):
-    """kill -9 of the broker in the middle: the dump ends well or fails cleanly, a new broker takes over."""
+    """kill -9 of the broker in the middle: the dump fails at once, a new broker takes over."""
     scene = scene(SLOW, size=300)
     started = scene.start_dump(qos='100')
     scene.until_writing()
     broker = scene.device.status()['broker_pid']
     ztlib.kill(broker)
-    done = scene.end_of(started)
-    if done.code:
-        done.must_fail()
-        scene.unharmed()
-    else:
-        print('     the dump ended well without its broker', flush=True)
-        wait_until(lambda: not alive(scene.task.pid), 5)
-        scene.good_restore()
-        scene.device.remove(*scene.ids())
-        scene.store_as_before()
+    scene.end_of(started).must_fail('znsd died during the dump')
+    scene.unharmed()
     if scene.device.status()['broker_pid'] in (0, broker):
         raise Failed('no new broker')
     scene.works(size=32)
@@ -258,7 +250,7 @@ def read_only_image_dir(scene):
         done = scene.dump()
         if done.code <= 0:
             raise Failed(f'criu ends with {done.code}')
-        if not done.lines('read-only|EROFS'):
+        if not done.lines('read-only'):
             raise Failed('no line says that the directory is read-only')
         scene.unharmed()
     finally:
@@ -442,7 +434,7 @@ def removed_checkpoint(scene):
     """The handle outlives its checkpoint: it says what happened, when, by what."""
     scene = scene()
     scene.device.remove(scene.good_dump())
-    scene.restore_must_fail('deleted|removed', r'\d{4}-\d\d-\d\d', 'znsctl')
+    scene.restore_must_fail(r'was deleted at \d{4}-\d\d-\d\dT[\d:]+Z by znsctl rm')
 
 
 @case
@@ -499,7 +491,7 @@ def failed_dump_over_handle(scene):
     scene.good_dump(extra=['--leave-running'])
     handle = (scene.images / HANDLE).read_bytes()
     scene.remember()
-    scene.dump(fault='write-after=3x*').must_fail()
+    scene.dump(fault='write-after=3x*').must_fail('17 zones failed during this dump')
     scene.task.verify(signal.SIGUSR1)
     if not (scene.images / HANDLE).exists() or (scene.images / HANDLE).read_bytes() != handle:
         raise Failed('the old handle is gone or changed')
@@ -574,7 +566,7 @@ def read_error(scene):
     scene.good_dump()
     for n in (0, 3, 10, 20):
         try:
-            scene.restore_must_fail(fault=f'read-after={n}')
+            scene.restore_must_fail('media error', fault=f'read-after={n}')
         except Failed as e:
             raise Failed(f'read {n} fails: {e}')
     scene.good_restore()
