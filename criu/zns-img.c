@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -192,6 +193,27 @@ int zns_check_feature(void)
 	return ret ? -1 : 0;
 }
 
+/*
+ * In a plain chroot `/` is in no line of mountinfo, and CRIU cannot tell what is mounted on what: it would stop the tasks
+ * first, and then say "No parent found for mountpoint".
+ */
+static bool root_is_mounted(void)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	bool known = false, found = false;
+	char *line = NULL, at[3];
+	size_t size = 0;
+
+	while (f && !found && getline(&line, &size, f) > 0) {
+		known = true;
+		found = sscanf(line, "%*s %*s %*s %*s %2s", at) == 1 && !strcmp(at, "/");
+	}
+	free(line);
+	if (f)
+		fclose(f);
+	return found || !known;		/* without /proc other things go wrong */
+}
+
 int zns_dump_begin(pid_t pid, bool pre_dump)
 {
 	int ret;
@@ -205,6 +227,11 @@ int zns_dump_begin(pid_t pid, bool pre_dump)
 	ret = want_dump();
 	if (ret <= 0)
 		return ret;
+	if (!root_is_mounted()) {
+		pr_err("/ is no mount point here, as in a plain chroot, and CRIU cannot dump there: use a container, or "
+		       "pivot_root in a mount namespace of its own\n");
+		return -1;
+	}
 	clock_gettime(CLOCK_MONOTONIC, &begun);
 	zns_opts.timeout_s = zns_opts_timeout ? opts.timeout : 0;
 	zns_opts.pre_dump = pre_dump;

@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -255,6 +256,46 @@ def read_only_image_dir(scene):
         scene.unharmed()
     finally:
         ztlib.unmount(scene.images)
+    scene.works()
+
+
+def plain_chroot(scene):
+    """A directory that is no mount, with all that programs here need below it."""
+    ms_bind, ms_rec = 4096, 1 << 14
+    root = scene.dir / 'chroot'
+    root.mkdir()
+    for entry in Path('/').iterdir():
+        at = root / entry.name
+        if entry.is_symlink():
+            at.symlink_to(os.readlink(entry))
+        elif entry.is_dir():
+            at.mkdir()
+            ztlib.mount(entry, at, '', ms_bind | ms_rec)
+    return root
+
+
+@case
+def plain_root(scene):
+    """In a chroot whose root is no mount point: said before any task is stopped, by criu and by the demo."""
+    scene = scene()
+    root = plain_chroot(scene)
+    try:
+        scene.cfg.prefix = ['chroot', root]
+        done = scene.dump()
+        scene.cfg.prefix = []
+        done.must_fail('/ is no mount point here, as in a plain chroot')
+        if done.lines('Seized task') or done.lines('No parent found'):
+            raise Failed('the task was stopped first')
+        scene.unharmed()
+        demo = subprocess.run(['chroot', root, ztlib.REPO / 'scripts' / 'demo'], stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=scene.cfg.timeout)
+        said = demo.stderr.strip().splitlines()
+        if demo.returncode == 0 or len(said) != 1 or '/ is no mount point here' not in said[0]:
+            raise Failed(f'the demo ends with {demo.returncode} and says: {" | ".join(said[-3:])}')
+    finally:
+        for entry in root.iterdir():
+            if not entry.is_symlink():
+                ztlib.unmount(entry)
     scene.works()
 
 

@@ -42,7 +42,7 @@ def _libc(call, *args):
 
 
 def mount(source, target, fstype, flags=0, data=''):
-    _libc('mount', source.encode(), str(target).encode(), fstype.encode(), flags, data.encode())
+    _libc('mount', str(source).encode(), str(target).encode(), fstype.encode(), flags, data.encode())
 
 
 def unmount(target):
@@ -149,6 +149,7 @@ class Config:
         self.qos = getattr(args, 'qos', '500')
         self.by_id = getattr(args, 'by_id', False)
         self.iterations = getattr(args, 'iterations', 1)
+        self.prefix = []        # what runs criu: a command and its arguments
         self.keep = args.keep
         self.timeout = args.timeout
         self.given_device = getattr(args, 'device', None)
@@ -347,7 +348,7 @@ def run_criu(cfg, args, log, env=None):
     """Run criu to its end; CompletedProcess. stderr goes beside the log."""
     with open(str(log) + '.stderr', 'ab') as err:
         try:
-            return subprocess.run([cfg.criu, *map(str, args)], env=env or cfg.env(), stdin=subprocess.DEVNULL,
+            return subprocess.run([*cfg.prefix, cfg.criu, *map(str, args)], env=env or cfg.env(), stdin=subprocess.DEVNULL,
                                   stdout=err, stderr=err, timeout=cfg.timeout)
         except subprocess.TimeoutExpired:
             raise Failed(f'criu {args[0]} took more than {cfg.timeout} s')
