@@ -10,6 +10,7 @@ tracking: a full dump is taken apart (chains.py). Alternating runs; the ratios a
 import argparse
 import os
 import signal
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -18,8 +19,7 @@ REPO = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / 'test' / 'zonetests'))
 import chains      # noqa: E402
 import ztlib       # noqa: E402
-from incremental import drop_caches, median    # noqa: E402
-from ztlib import Failed       # noqa: E402
+from ztlib import Failed, drop_caches       # noqa: E402
 from ztscene import Scene      # noqa: E402
 
 
@@ -82,9 +82,9 @@ def main():
             flat.restore(parts.chain, args)
         print(f'{args.size} MiB, {args.levels - 1} generations of 1 % on a full one, median of {args.rounds} alternating '
               f'restores{", cold" if args.cold else ""}, log level {args.log_level}')
-        base = median(files.seconds)
+        base = statistics.median(files.seconds)
         for side in (files, zones, flat):
-            m = median(side.seconds)
+            m = statistics.median(side.seconds)
             print(f'{side.name:6} {m:7.3f} s  {base / m:5.2f} times as fast as files '
                   f'({" ".join(f"{s:.2f}" for s in side.seconds)})')
         print(f'flatten itself {flatten:.3f} s; files restored with {files.cfg.criu}')

@@ -29,7 +29,7 @@ HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
 sys.path.insert(0, str(REPO / 'test' / 'zonetests'))
 import ztproto     # noqa: E402
-from ztlib import Failed       # noqa: E402
+from ztlib import Failed, drop_caches       # noqa: E402
 
 BUILD = REPO / 'build' / 'bench'
 QOS = '500'
@@ -165,16 +165,6 @@ def syncfs(path):
     if ret:
         raise Failed(f'syncfs {path}: {os.strerror(ctypes.get_errno())}')
     return took
-
-
-def drop_caches():
-    """False if we may not."""
-    os.sync()
-    try:
-        Path('/proc/sys/vm/drop_caches').write_text('3\n')
-    except OSError:
-        return False
-    return True
 
 
 def directory_bytes(path):

@@ -26,7 +26,7 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / 'test' / 'zonetests'))
 import ztproto     # noqa: E402
-from ztlib import Failed       # noqa: E402
+from ztlib import Failed, drop_caches, wait_until       # noqa: E402
 
 QOS = '500'
 
@@ -37,12 +37,9 @@ def free_port():
         return s.getsockname()[1]
 
 
-def wait_until(true, seconds, what):
-    end = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > end:
-            raise Failed(f'{what}: not within {seconds} s')
-        time.sleep(0.002)
+def wait_for(true, seconds, what):
+    if not wait_until(true, seconds, 0.002):
+        raise Failed(f'{what}: not within {seconds} s')
 
 
 class Process:
@@ -56,7 +53,7 @@ class Process:
         self.lines(1)
 
     def lines(self, number):
-        wait_until(lambda: self.answers.exists() and len(self.answers.read_text().splitlines()) >= number, 120,
+        wait_for(lambda: self.answers.exists() and len(self.answers.read_text().splitlines()) >= number, 120,
                    'an answer of the process')
         return self.answers.read_text().splitlines()
 
@@ -73,7 +70,7 @@ class Process:
             os.kill(self.pid, signal.SIGKILL)
         except ProcessLookupError:
             return
-        wait_until(lambda: not Path(f'/proc/{self.pid}').exists() or self.child.poll() is not None and
+        wait_for(lambda: not Path(f'/proc/{self.pid}').exists() or self.child.poll() is not None and
                    not Path(f'/proc/{self.pid}/exe').exists(), 20, 'the end of the process')
 
 
@@ -148,11 +145,6 @@ def migrate(who, work):
                 'downtime_s': end - dumped + ztproto.dump_stats(sent / 'stats-dump')[2] / 1e6}
     finally:
         process.end()
-
-
-def drop_caches():
-    os.sync()
-    Path('/proc/sys/vm/drop_caches').write_text('1')
 
 
 def lazy(who, work, remote, cold):

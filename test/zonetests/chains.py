@@ -18,7 +18,7 @@ import ztproto
 from ztchain import Chain
 from ztlib import Failed
 from tools import Media
-from ztscene import case_of, expect, suite_main
+from ztscene import case_of, expect, run_ctl, suite_main
 
 CASES = {}
 case = case_of(CASES)
@@ -118,12 +118,7 @@ class Parts:
         self.chain.end_task()
 
     def ctl(self, code, *args):
-        done = self.device.ctl(*args)
-        if done.returncode != code:
-            raise Failed(f'znsctl {" ".join(args)}: exit {done.returncode}, not {code}: {done.stderr.strip()}')
-        if code and done.stderr.count('\n') != 1:
-            raise Failed(f'znsctl {" ".join(args)}: not one line: {done.stderr}')
-        return done.stdout + done.stderr
+        return run_ctl(self.scene, code, *args)
 
     def left(self):
         return sorted(c['id'] for c in self.device.checkpoints())

@@ -18,16 +18,11 @@ from pathlib import Path
 
 import ztlib
 from ztlib import Failed, HANDLE, REPO, Skipped, alive, wait_until
-from ztscene import case_of, suite_main
+from ztscene import case_of, expect, suite_main
 
 STOCK = REPO / 'build' / 'stock-lib'
 CASES = {}
 case = case_of(CASES)
-
-
-def expect(what, have, want):
-    if have != want:
-        raise Failed(f'{what}: {have}, not {want}')
 
 
 def crit(scene, *args, code=0):

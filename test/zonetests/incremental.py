@@ -11,6 +11,7 @@ import argparse
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ from pathlib import Path
 import ztlib
 import ztrpc
 from ztchain import Chain, bytes_in, plain_images, stat_of
-from ztlib import Failed
+from ztlib import Failed, drop_caches
 from ztscene import Scene, case_of, expect, suite_main
 
 CASES = {}
@@ -276,15 +277,6 @@ class Figures:
         self.restores.setdefault(what, []).append(seconds)
 
 
-def drop_caches():
-    os.sync()
-    Path('/proc/sys/vm/drop_caches').write_text('3\n')
-
-
-def median(values):
-    return sorted(values)[len(values) // 2]
-
-
 def bench_scene(args):
     """Room for four times @args.size MiB, no timing. Its close() and then its cfg's."""
     os.environ['DIRTY_PRIVATE'] = '1'
@@ -334,8 +326,8 @@ def report(args, files, zoned):
         print(f'{n:<6}' + ''.join(f'{r[0] / 2**20:10.2f}{r[1]:12.3f}{r[2]:12.3f}' for r in (f, z)) + f'{z[3]:10d}{z[4]:10d}')
     print(f'{"sum":6}' + ''.join(f'{sum(r[0] for r in s.rows) / 2**20:10.2f}{sum(r[1] for r in s.rows):12.3f}'
                                  f'{sum(r[2] for r in s.rows):12.3f}' for s in (files, zoned)))
-    print(f'restore of the last one, cold, median of {args.rounds}: files {median(files.restores["chain"]):.3f} s, zones '
-          f'{median(zoned.restores["chain"]):.3f} s, zones after flatten {median(zoned.restores["flat"]):.3f} s '
+    print(f'restore of the last one, cold, median of {args.rounds}: files {statistics.median(files.restores["chain"]):.3f} s, zones '
+          f'{statistics.median(zoned.restores["chain"]):.3f} s, zones after flatten {statistics.median(zoned.restores["flat"]):.3f} s '
           f'(flatten itself {zoned.flatten:.3f} s)')
 
 

@@ -17,15 +17,10 @@ from pathlib import Path
 
 import ztlib
 from ztlib import Failed, REPO, Skipped, Task, alive, wait_until
-from ztscene import SLOW, Outcome, case_of, suite_main
+from ztscene import SLOW, Outcome, case_of, expect, suite_main
 
 CASES = {}
 case = case_of(CASES)
-
-
-def expect(what, have, want):
-    if have != want:
-        raise Failed(f'{what}: {have}, not {want}')
 
 
 def script(scene, name, *lines):

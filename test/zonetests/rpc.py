@@ -19,7 +19,7 @@ from pathlib import Path
 
 import ztlib
 from ztlib import Failed, HANDLE, REPO, Skipped, alive, wait_until
-from ztscene import case_of, suite_main
+from ztscene import case_of, expect, suite_main
 
 CLIENTS = REPO / 'build' / 'clients'
 STOCK = REPO / 'build' / 'stock-lib'
@@ -27,11 +27,6 @@ OURS = REPO / 'build' / 'criu'
 PYCLIENT = REPO / 'test' / 'clients' / 'pyclient.py'
 CASES = {}
 case = case_of(CASES)
-
-
-def expect(what, have, want):
-    if have != want:
-        raise Failed(f'{what}: {have}, not {want}')
 
 
 def config(scene, *lines):

@@ -137,6 +137,16 @@ def exe_of(pid):
         return ''
 
 
+def drop_caches():
+    """What is on the disk must be read from there next time. False if we may not."""
+    os.sync()
+    try:
+        Path('/proc/sys/vm/drop_caches').write_text('3\n')
+    except OSError:
+        return False
+    return True
+
+
 # ---- configuration and device --------------------------------------------------------------------------
 
 class Config:
