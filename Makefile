@@ -198,6 +198,9 @@ VTIME_WRAP	:= zns_mono_ns zns_hash zns_hash_pieces pthread_create pthread_join p
 		   pthread_cond_clockwait pthread_cond_signal pthread_cond_broadcast
 $(B)/test/test_rates: WRAP = $(VTIME_WRAP:%=-Wl,--wrap=%)
 
+# A kernel without openat2.
+$(B)/test/test_safeopen: WRAP = -Wl,--wrap=syscall
+
 # Every seal of a unit is counted.
 $(B)/test/test_crypt_stripe: WRAP = -Wl,--wrap=zns_crypt_seal_unit
 

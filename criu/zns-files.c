@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* See zns-files.h. */
+/*
+ * See zns-files.h. The directory may be somebody else's who writes there while tasks are frozen: nothing here follows a
+ * link, waits for anybody, or reads more than was looked at; how much and how many there may be is limited.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,17 +21,29 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-struct seen {
-	struct stat st;
-	struct seen *next;
-};
+#define ZNS_HANDLE "zns-handle.img"
+#define NEW_MAX 4096			/* files that may appear during a dump */
+#define FOREIGN_MAX (64ull << 20)	/* bytes in files that belong to others than criu's user, as plugins' never do */
 
-static struct seen *before;
+static struct stat *before;
+static size_t nr_before, max_before, nr_new;
+static unsigned long long foreign;
 
-static bool same(const struct stat *a, const struct stat *b)
+static int by_inode(const void *a, const void *b)
 {
-	return a->st_dev == b->st_dev && a->st_ino == b->st_ino && (S_ISDIR(a->st_mode) ||
-	       (a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec));
+	const struct stat *x = a, *y = b;
+
+	if (x->st_dev != y->st_dev)
+		return x->st_dev < y->st_dev ? -1 : 1;
+	return x->st_ino == y->st_ino ? 0 : x->st_ino < y->st_ino ? -1 : 1;
+}
+
+static bool was_there(const struct stat *st)
+{
+	const struct stat *b = nr_before ? bsearch(st, before, nr_before, sizeof(*before), by_inode) : NULL;
+
+	return b && (S_ISDIR(st->st_mode) || (b->st_size == st->st_size && b->st_mtim.tv_sec == st->st_mtim.tv_sec &&
+					      b->st_mtim.tv_nsec == st->st_mtim.tv_nsec));
 }
 
 /* Calls @one for each file and directory of the image directory until it returns an error. */
@@ -56,25 +71,26 @@ static int each(int (*one)(int dir, const char *name, const struct stat *st))
 
 static int remember(int dir, const char *name, const struct stat *st)
 {
-	struct seen *s = xmalloc(sizeof(*s));
+	if (nr_before == max_before) {
+		size_t max = max_before ? 2 * max_before : 64;
 
-	if (!s)
-		return -1;
-	s->st = *st;
-	s->next = before;
-	before = s;
+		if (xrealloc_safe(&before, max * sizeof(*before)))
+			return -1;
+		max_before = max;
+	}
+	before[nr_before++] = *st;
 	return 0;
 }
 
 int zns_files_begin(void)
 {
-	while (before) {
-		struct seen *s = before;
+	int ret;
 
-		before = s->next;
-		xfree(s);
-	}
-	return each(remember);
+	nr_before = nr_new = foreign = 0;
+	ret = each(remember);
+	if (nr_before)
+		qsort(before, nr_before, sizeof(*before), by_inode);
+	return ret;
 }
 
 /*
@@ -98,34 +114,92 @@ static bool of_criu(const char *name, const struct stat *st)
 	       other.st_ino == st->st_ino;
 }
 
-static int take(int dir, const char *name, const struct stat *st)
+static bool plain_text(const char *name)
 {
-	struct zns_msg m = ZNS_MSG(ZW_FILE);
-	const struct seen *s;
-	int ret;
+	for (; *name; name++)
+		if (*name < ' ' || *name > '~')
+			return false;
+	return true;
+}
 
-	for (s = before; s; s = s->next) {
-		if (same(&s->st, st))
-			return 0;
-	}
-	if (of_criu(name, st))
-		return 0;
-	if (S_ISDIR(st->st_mode)) {
-		pr_warn("The directory %s, made in the image directory during the dump, is not on the device\n", name);
-		return 0;
+/* What may not be read for its owner, or is too much for a frozen task to wait for. */
+static int admit(int dir, const char *name, const struct stat *st)
+{
+	struct stat of_dir;
+
+	if (!plain_text(name)) {
+		pr_err("A file, new in the image directory (inode %lu), has a name that is not plain ASCII: it cannot go to a device\n",
+		       (unsigned long)st->st_ino);
+		return -1;
 	}
 	if (strlen(name) >= ZW_NAME) {
 		pr_err("The file %.80s in the image directory has too long a name for a device (%d characters)\n", name, ZW_NAME - 1);
 		return -1;
 	}
-	m.fd[0] = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	if (m.fd[0] < 0) {
-		pr_perror("Can't open %s in the image directory", name);
+	if (st->st_nlink > 1 && (fstat(dir, &of_dir) || of_dir.st_uid != st->st_uid)) {
+		pr_err("The file %s, new in the image directory, is a hard link to a file of another user (%u) than the directory's: "
+		       "remove it and dump again\n", name, (unsigned)st->st_uid);
 		return -1;
 	}
+	if (st->st_uid != geteuid())
+		foreign += st->st_size;
+	if (st->st_size > FOREIGN_MAX && st->st_uid != geteuid())
+		foreign = FOREIGN_MAX + 1;	/* no sum overflows */
+	if (foreign > FOREIGN_MAX) {
+		pr_err("The file %s, new in the image directory, belongs to user %u: such files may have %llu MiB in all, since tasks "
+		       "are frozen while they are read. Remove it and dump again\n", name, (unsigned)st->st_uid, FOREIGN_MAX >> 20);
+		return -1;
+	}
+	return 0;
+}
+
+/* The file that @st tells of, and no other one that has got its name since. */
+static int open_seen(int dir, const char *name, const struct stat *st)
+{
+	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	struct stat now;
+
+	if (fd < 0) {
+		pr_perror("Can't open %s, new in the image directory: nobody may change it during a dump", name);
+		return -1;
+	}
+	if (!fstat(fd, &now) && S_ISREG(now.st_mode) && now.st_dev == st->st_dev && now.st_ino == st->st_ino)
+		return fd;
+	pr_err("%s, new in the image directory, was replaced while the dump looked at it: nobody may change the directory during "
+	       "a dump\n", name);
+	close(fd);
+	return -1;
+}
+
+static int take(int dir, const char *name, const struct stat *st)
+{
+	struct zns_msg m = ZNS_MSG(ZW_FILE);
+	int ret;
+
+	if (was_there(st))
+		return 0;
+	if (++nr_new > NEW_MAX) {
+		pr_err("More than %d files appeared in the image directory during the dump: use one that nobody else writes to\n",
+		       NEW_MAX);
+		return -1;
+	}
+	/* A handle of somebody's is no part of the checkpoint: ours takes its place. */
+	if (of_criu(name, st) || !strcmp(name, ZNS_HANDLE))
+		return 0;
+	if (S_ISDIR(st->st_mode)) {
+		pr_warn("The directory %s, made in the image directory during the dump, is not on the device\n",
+			plain_text(name) ? name : "(odd name)");
+		return 0;
+	}
+	if (admit(dir, name, st))
+		return -1;
+	m.fd[0] = open_seen(dir, name, st);
+	if (m.fd[0] < 0)
+		return -1;
 	m.nr_fd = 1;
 	m.payload = name;
 	m.len = strlen(name) + 1;
+	m.h.off = st->st_size;
 	pr_debug("%s goes to the device\n", name);
 	ret = zns_send(&m);
 	close(m.fd[0]);

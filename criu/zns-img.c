@@ -14,6 +14,7 @@
 
 #include "bfd.h"
 #include "cr_options.h"
+#include "crtools.h"
 #include "image.h"
 #include "kerndat.h"
 #include "log.h"
@@ -40,6 +41,7 @@
 static enum { ZNS_OFF, ZNS_DUMP, ZNS_RESTORE } state;
 static struct timespec frozen_since, frozen_until;
 static int nr_parents;	/* of what is dumped, all generations */
+static bool used;	/* also when all is closed: criu writes its statistics last */
 static bool receiving; /* as a page server: pages come through pipes */
 static struct timespec begun;
 
@@ -50,7 +52,7 @@ bool zns_active(void)
 
 static bool have_handle(void)
 {
-	return !faccessat(get_service_fd(IMG_FD_OFF), HANDLE_NAME, F_OK, 0);
+	return !faccessat(get_service_fd(IMG_FD_OFF), HANDLE_NAME, F_OK, AT_SYMLINK_NOFOLLOW);
 }
 
 int zns_refuse(const char *what)
@@ -122,6 +124,7 @@ static int begin(enum zw_op op, pid_t pid)
 			return -1;
 		}
 	}
+	used = true;
 	if (zns_link_start() || (op == ZW_DUMP_BEGIN && zns_opts.timeout_s && zns_link_limit(zns_opts.timeout_s)))
 		return -1;
 	zns_opts.pid = pid;
@@ -443,15 +446,26 @@ static int open_for_read(int level, const char *path)
 	return ret ? ret : fd;
 }
 
+int zns_open_local(int dfd, const char *path, int flags)
+{
+	/* Whoever owns the directory must not choose what root empties and writes, nor make it wait. */
+	if (used && flags & O_CREAT)
+		flags |= O_NOFOLLOW | O_NONBLOCK;
+	return openat(dfd, path, flags, CR_FD_PERM);
+}
+
 /* What is never on zones but may lie beside a handle. */
 static int open_beside_parent(const char *path)
 {
 	char at[PATH_MAX];
+	struct stat st;
 	int fd;
 
 	if (snprintf(at, sizeof(at), CR_PARENT_LINK "/%s", path) >= sizeof(at))
 		return -ENAMETOOLONG;
-	fd = openat(get_service_fd(IMG_FD_OFF), at, O_RDONLY | O_CLOEXEC);
+	fd = openat(get_service_fd(IMG_FD_OFF), at, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd >= 0 && (fstat(fd, &st) || !S_ISREG(st.st_mode)))
+		close_safe(&fd);
 	return fd < 0 ? -ENOENT : fd;
 }
 

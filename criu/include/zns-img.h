@@ -132,6 +132,8 @@ extern int zns_check_parent_dir(int dfd, const char *parent);
 /* do_open_image's branch. -ENOENT: no such image; other negative errno: printed. */
 extern bool zns_img_wanted(int dfd, unsigned long oflags);
 extern int zns_img_open(struct cr_img *img, int dfd, int type, const char *path, unsigned long oflags);
+/* The file of an image that is not on zones. Beside images on zones it is never made through a link. */
+extern int zns_open_local(int dfd, const char *path, int flags);
 /* close_image, after the buffered layer has flushed and closed its descriptor. */
 extern void zns_img_close(struct cr_img *img);
 

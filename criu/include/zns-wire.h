@@ -39,7 +39,8 @@ enum zw_op {
 	ZW_SPOOL,		/* image, nr; payload zw_iov[nr] = (offset, length) ranges; fds: reply → sparse memfd */
 	ZW_FETCH = 160,		/* image, off, pid = a number for the answer, pad = enum zw_fetch, nr = 1; payload zw_iov in the
 				   sender's memory; fds: reply → image = that number. For the lazy-pages daemon */
-	ZW_FILE = 111,		/* dump; payload name; fds: file that somebody else wrote into the image directory */
+	ZW_FILE = 111,		/* dump; off = its size, payload name; fds: file that somebody else wrote into the image
+				   directory */
 	/* dump */
 	ZW_PAGES_STREAM = 90,	/* image; fds: pipe, read until its end: pages that are not in a frozen task */
 	/* neither */

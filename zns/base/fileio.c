@@ -4,9 +4,9 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 
+#include "zns/safeopen.h"
 #include "zns/util.h"
 
 int zns_pread_all(int fd, void *buf, size_t len, off_t off)
@@ -75,16 +75,12 @@ int zns_std_fds(void)
 	return 0;
 }
 
-int zns_read_file(int dirfd, const char *path, size_t max, uint8_t **out, size_t *out_len)
+int zns_read_fd(int fd, size_t max, uint8_t **out, size_t *out_len)
 {
-	/* O_NONBLOCK: a FIFO put where a file should be must not hang us. */
-	cleanup_close int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	cleanup_free uint8_t *buf = NULL;
 	size_t have = 0, room = 0;
 	struct stat st;
 
-	if (fd < 0)
-		return -errno;
 	if (fstat(fd, &st))
 		return -errno;
 	if (!S_ISREG(st.st_mode))
@@ -121,6 +117,22 @@ int zns_read_file(int dirfd, const char *path, size_t max, uint8_t **out, size_t
 	return 0;
 }
 
+int zns_read_file(int dirfd, const char *path, size_t max, uint8_t **out, size_t *out_len)
+{
+	/* O_NONBLOCK: a FIFO put where a file should be must not hang us. */
+	cleanup_close int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	return fd < 0 ? -errno : zns_read_fd(fd, max, out, out_len);
+}
+
+int zns_read_plain(int dirfd, const char *name, size_t max, uint8_t **out, size_t *out_len)
+{
+	struct stat st;
+	cleanup_close int fd = zns_open_file(dirfd, name, &st);
+
+	return fd < 0 ? fd : zns_read_fd(fd, max, out, out_len);
+}
+
 static int fsync_parent(int dirfd, const char *dir)
 {
 	cleanup_close int fd = openat(dirfd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -148,42 +160,33 @@ int zns_sync_parent(const char *path)
 
 int zns_replace_file(int dirfd, const char *path, const void *data, size_t len, unsigned mode)
 {
-	char dir[PATH_MAX], tmp[PATH_MAX];
+	char dir[PATH_MAX], tmp[ZNS_BASE_MAX];
 	const char *slash = strrchr(path, '/');
 	const char *base = slash ? slash + 1 : path;
-	cleanup_close int fd = -1;
-	uint64_t rnd;
+	cleanup_close int at = -1, fd = -1;
 	int n, rc;
 
 	if (!*base || !strcmp(base, ".") || !strcmp(base, ".."))
 		return -EINVAL;
-	if (slash)
-		n = snprintf(dir, sizeof(dir), "%.*s", (int)(slash - path + 1), path);
-	else
-		n = snprintf(dir, sizeof(dir), "./");
+	n = snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
 	if (n < 0 || (size_t)n >= sizeof(dir))
 		return -ENAMETOOLONG;
-	for (int tries = 0; fd < 0; tries++) {
-		if (getrandom(&rnd, sizeof(rnd), 0) != sizeof(rnd))
-			return -EAGAIN;
-		/* the base name is cut so that ours fits NAME_MAX; hidden, so that no reader takes it for a record */
-		n = snprintf(tmp, sizeof(tmp), "%s.%.200s.%016llx", dir, base, (unsigned long long)rnd);
-		if (n < 0 || (size_t)n >= sizeof(tmp))
-			return -ENAMETOOLONG;
-		fd = openat(dirfd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-		if (fd < 0 && (errno != EEXIST || tries == 16))
-			return -errno;
-	}
+	at = openat(dirfd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);	/* once: all that follows is in this one */
+	if (at < 0)
+		return -errno;
+	fd = zns_make_temp(at, base, tmp);
+	if (fd < 0)
+		return fd;
 	rc = zns_write_all(fd, data, len);
 	if (!rc && fchmod(fd, mode))	/* not open()'s mode: the umask must not matter */
 		rc = -errno;
 	if (!rc && fsync(fd))
 		rc = -errno;
-	if (!rc && renameat(dirfd, tmp, dirfd, path))
+	if (!rc && renameat(at, tmp, at, base))
 		rc = -errno;
 	if (rc) {
-		unlinkat(dirfd, tmp, 0);
+		unlinkat(at, tmp, 0);
 		return rc;
 	}
-	return fsync_parent(dirfd, dir);
+	return fsync(at) ? -errno : 0;
 }

@@ -6,15 +6,18 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include "helper.h"
 #include "zns/handle.h"
 #include "zns/reader.h"
+#include "zns/safeopen.h"
 
 #define CHUNK KIB(256)
+#define LOCK_WAIT_MS 3000	/* another restore keeps it for a moment, when it ends */
 
 struct put {
 	char name[ZW_NAME];
+	dev_t dev;
+	ino_t ino;
 	struct put *next;
 };
 
@@ -23,11 +26,11 @@ static struct put *put;	/* was not there: goes at the end */
 /* 1: the directory has it, byte by byte; 0: it has not. */
 static int there(int dir, struct zns_rimage *i, uint8_t *buf, struct zns_err *err)
 {
-	cleanup_close int fd = openat(dir, zns_rimage_name(i), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	uint64_t size = zns_rimage_size(i);
 	struct stat st;
+	cleanup_close int fd = zns_open_file(dir, zns_rimage_name(i), &st);
 
-	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || (uint64_t)st.st_size != size)
+	if (fd < 0 || (uint64_t)st.st_size != size)
 		return 0;
 	for (uint64_t off = 0; off < size; off += CHUNK) {
 		size_t len = zns_min(CHUNK, size - off);
@@ -41,20 +44,17 @@ static int there(int dir, struct zns_rimage *i, uint8_t *buf, struct zns_err *er
 	return 1;
 }
 
-static int write_one(int dir, struct zns_rimage *i, struct zns_err *err)
+static int write_one(int dir, struct zns_rimage *i, struct stat *st, struct zns_err *err)
 {
 	const char *name = zns_rimage_name(i);
-	cleanup_close int fd = -1;
-	char part[ZW_NAME + 16];
+	char part[ZNS_BASE_MAX];
+	cleanup_close int fd = zns_make_temp(dir, name, part);
 	int ret;
 
-	snprintf(part, sizeof(part), "%s.zns-part", name);
-	unlinkat(dir, part, 0);
-	fd = openat(dir, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
-		return zns_fail_sys(err, -errno, "%s is part of the checkpoint, and cannot be written into the image directory", name);
+		return zns_fail_sys(err, fd, "%s is part of the checkpoint, and cannot be written into the image directory", name);
 	ret = zns_rimage_size(i) ? zns_rimage_to_fd(i, 0, zns_rimage_size(i), fd, err) : 0;
-	if (!ret && renameat(dir, part, dir, name))
+	if (!ret && (fstat(fd, st) || renameat(dir, part, dir, name)))
 		ret = zns_fail_sys(err, -errno, "cannot write %s into the image directory", name);
 	if (ret)
 		unlinkat(dir, part, 0);
@@ -64,25 +64,40 @@ static int write_one(int dir, struct zns_rimage *i, struct zns_err *err)
 static int one(int dir, struct zns_rimage *i, uint8_t *buf, struct zns_err *err)
 {
 	const char *name = zns_rimage_name(i);
-	bool new = faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) != 0;
+	struct stat st;
 	struct put *p;
+	bool new;
 	int ret;
 
 	if (strlen(name) >= ZW_NAME || strchr(name, '/') || !strcmp(name, ZNS_HANDLE_NAME))
 		return zns_fail(err, -EBADMSG, "the manifest has a file with an impossible name");
+	new = faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) != 0;
 	ret = new ? 0 : there(dir, i, buf, err);
 	if (ret)
 		return ret < 0 ? ret : 0;
-	ret = write_one(dir, i, err);
+	ret = write_one(dir, i, &st, err);
 	if (ret || !new)
 		return ret;
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return zns_fail(err, -ENOMEM, "no memory for file %s", name);
 	snprintf(p->name, sizeof(p->name), "%s", name);
+	p->dev = st.st_dev;
+	p->ino = st.st_ino;
 	p->next = put;
 	put = p;
 	return 0;
+}
+
+/* Two restores of one directory: who ends first must not take the files from the other. */
+static int lock(int dir, struct zns_err *err)
+{
+	int ret = zns_flock(dir, LOCK_SH, LOCK_WAIT_MS);
+
+	if (ret == -ETIMEDOUT)
+		return zns_fail(err, ret, "another process keeps the image directory locked (`lslocks` tells which): end it, or "
+				"restore with --zns-checkpoint ID and another directory");
+	return ret ? zns_fail_sys(err, ret, "cannot lock the image directory") : 0;
 }
 
 int beside_put_back(int dir, const ZnsPb__Manifest *m, struct zns_reader *r, struct zns_err *err)
@@ -94,8 +109,9 @@ int beside_put_back(int dir, const ZnsPb__Manifest *m, struct zns_reader *r, str
 		if (!m->images[n]->beside)
 			continue;
 		if (!buf) {
-			/* Two restores of one directory: who ends first must not take the files from the other. */
-			flock(dir, LOCK_SH);
+			ret = lock(dir, err);
+			if (ret)
+				return ret;
 			buf = malloc(2 * CHUNK);
 			if (!buf)
 				return zns_fail(err, -ENOMEM, "no memory for files beside the images");
@@ -110,12 +126,14 @@ int beside_put_back(int dir, const ZnsPb__Manifest *m, struct zns_reader *r, str
 void beside_take_away(int dir)
 {
 	bool alone = put && !flock(dir, LOCK_EX | LOCK_NB);
+	struct stat st;
 
 	while (put) {
 		struct put *p = put;
 
 		put = p->next;
-		if (alone)
+		/* What somebody has put there since is not ours. */
+		if (alone && !fstatat(dir, p->name, &st, AT_SYMLINK_NOFOLLOW) && st.st_dev == p->dev && st.st_ino == p->ino)
 			unlinkat(dir, p->name, 0);
 		free(p);
 	}

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "dump.h"
 #include "zns/handle.h"
+#include "zns/safeopen.h"
 #include "zns/store.h"
 
 static void join_streams(struct dump *d)
@@ -152,19 +153,6 @@ static void drop_committed(struct dump *d, struct zns_err *err)
 		zns_wrap(err, "checkpoint %s stays without a handle, `znsctl rm` removes it", zns_uuid_format(d->id, text));
 }
 
-/* A convenience for tools: not synced, since the handle's hash tells a stale or torn copy. */
-static int write_copy(int dir, const char *name, const void *data, size_t len)
-{
-	cleanup_close int fd = -1;
-
-	if (unlinkat(dir, name, 0) && errno != ENOENT)
-		return -errno;
-	fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-	if (fd < 0)
-		return -errno;
-	return zns_write_all(fd, data, len);
-}
-
 static int write_handle(struct dump *d, const ZnsPb__Checkpoint *c, struct zns_err *err)
 {
 	ZnsPb__Handle hd = ZNS_PB__HANDLE__INIT;
@@ -186,7 +174,8 @@ static int write_handle(struct dump *d, const ZnsPb__Checkpoint *c, struct zns_e
 		copy[nr].size = k->len;
 		copy[nr].hash = zns_hash(k->data, k->len);
 		list[nr] = &copy[nr];
-		ret = k->beside ? 0 : write_copy(d->h->dir, k->name, k->data, k->len);
+		/* A convenience for tools: not synced, since the handle's hash tells a stale or torn copy. */
+		ret = k->beside ? 0 : zns_put_file(d->h->dir, k->name, k->data, k->len);
 		if (ret)
 			zns_fail_sys(err, ret, "cannot write %s into the image directory", k->name);
 	}

@@ -6,6 +6,7 @@
 #include "zns/handle.h"
 
 #define COPIES_MAX 2000		/* a tree of thousands of processes: the handle that lists them stays small */
+#define FILE_PIECE MIB(1)
 
 static const char *image_name(struct packet *p, struct zns_err *err)
 {
@@ -67,6 +68,33 @@ static int image_fd(struct dump *d, struct packet *p, struct zns_err *err)
 	return ret ? ret : zns_wimage_seal(img, err);
 }
 
+/*
+ * As much of it as criu saw: whoever owns the image directory may let a file grow for as long as we read, and the task is
+ * frozen meanwhile.
+ */
+static int file_bytes(struct zns_wimage *img, const char *name, int fd, uint64_t size, struct zns_err *err)
+{
+	cleanup_free uint8_t *buf = malloc(FILE_PIECE);
+	struct stat st;
+	int ret = 0;
+
+	if (!buf)
+		return zns_fail(err, -ENOMEM, "no memory for file %s", name);
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+		return zns_fail(err, -EINVAL, "%s in the image directory is no regular file", name);
+	for (uint64_t off = 0; off < size && !ret; off += FILE_PIECE) {
+		size_t len = zns_min(FILE_PIECE, size - off);
+
+		ret = zns_pread_all(fd, buf, len, (off_t)off);
+		if (ret == -ENODATA)
+			return zns_fail(err, -EBUSY, "%s in the image directory became shorter while it was read", name);
+		if (ret)
+			return zns_fail_sys(err, ret, "%s in the image directory", name);
+		ret = zns_wimage_data(img, buf, len, err);
+	}
+	return ret;
+}
+
 /* A file of a plugin's or a script's. What is small stays in the directory, as copies of images do. */
 static int file_beside(struct dump *d, struct packet *p, struct zns_err *err)
 {
@@ -93,7 +121,7 @@ static int file_beside(struct dump *d, struct packet *p, struct zns_err *err)
 		t->next = d->taken;
 		d->taken = t;
 	}
-	ret = zns_wimage_from_fd(img, p->fd[0], err);
+	ret = file_bytes(img, name, p->fd[0], p->h.off, err);
 	return ret ? ret : zns_wimage_seal(img, err);
 }
 

@@ -49,7 +49,7 @@ bool origin_ticket(uint8_t id[ZNS_UUID_LEN])
 int origin_log(void)
 {
 	const char *path = getenv("ZNS_ORIGIN_LOG");
-	cleanup_close int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+	cleanup_close int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW) : -1;
 	cleanup_free uint8_t *buf = NULL;
 	struct stat st;
 	size_t len;

@@ -18,7 +18,7 @@ static int from_dir(struct dump *d, const struct zns_registered *reg, uint8_t id
 		return zns_fail_sys(err, -errno, "--prev-images-dir: the image directory's link `" PARENT_LINK "` leads nowhere; name "
 				    "the parent by --zns-parent ID");
 	ret = zns_handle_read(dir, &hd, &why);
-	if (ret && faccessat(dir, ZNS_HANDLE_NAME, F_OK, 0))
+	if (ret && !zns_handle_present(dir))
 		return zns_fail(err, -EOPNOTSUPP, "--prev-images-dir: the parent is a plain image directory, a checkpoint on zones "
 				"cannot follow it: `znsctl import` it first, or dump in full");
 	if (ret)

@@ -13,6 +13,7 @@
 #include "zns/flat.h"
 #include "zns/handle.h"
 #include "zns/reader.h"
+#include "zns/safeopen.h"
 #include "zns/store.h"
 
 struct restore {
@@ -334,14 +335,11 @@ static int plain_open(int dir, const char *name, uint64_t *size, struct zns_err 
 	/* Pages and what maps them are the device's. */
 	if (!*name || strchr(name, '/') || !strncmp(name, "pages-", 6) || !strncmp(name, "pagemap-", 8))
 		return zns_fail(err, -ENOENT, "no image %s in the checkpoint", name);
-	fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	fd = zns_open_file(dir, name, &st);
+	if (fd == -ENOENT)
+		return zns_fail(err, fd, "no image %s", name);
 	if (fd < 0)
-		return errno == ENOENT ? zns_fail(err, -ENOENT, "no image %s", name) :
-					 zns_fail_sys(err, -errno, "image %s in the image directory", name);
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
-		close(fd);
-		return zns_fail(err, -EINVAL, "image %s in the image directory is no regular file", name);
-	}
+		return zns_fail(err, fd, "image %s in the image directory: %s", name, zns_open_why(fd));
 	*size = (uint64_t)st.st_size;
 	return fd;
 }

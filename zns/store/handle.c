@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include "zns/frame.h"
 #include "zns/handle.h"
+#include "zns/safeopen.h"
 #include "store_int.h"
 
 static int check_handle(const ZnsPb__Handle *h, int code, struct zns_err *err)
@@ -64,26 +65,21 @@ bool zns_handle_present(int dirfd)
 {
 	struct stat st;
 
-	return !fstatat(dirfd, ZNS_HANDLE_NAME, &st, 0);
+	return !fstatat(dirfd, ZNS_HANDLE_NAME, &st, AT_SYMLINK_NOFOLLOW);
 }
 
 int zns_handle_read(int dirfd, ZnsPb__Handle **out, struct zns_err *err)
 {
 	cleanup_free uint8_t *buf = NULL;
-	struct stat st;
 	size_t len;
-	int rc;
+	int rc = zns_read_plain(dirfd, ZNS_HANDLE_NAME, ZNS_HANDLE_MAX, &buf, &len);
 
-	/* Anything but a regular file could block or have no end. */
-	if (fstatat(dirfd, ZNS_HANDLE_NAME, &st, 0))
-		return zns_fail_sys(err, -errno, "%s", ZNS_HANDLE_NAME);
-	if (!S_ISREG(st.st_mode))
-		return zns_fail(err, -EBADMSG, "%s is not a regular file", ZNS_HANDLE_NAME);
-	rc = zns_read_file(dirfd, ZNS_HANDLE_NAME, ZNS_HANDLE_MAX, &buf, &len);
 	if (rc == -EFBIG)
 		return zns_fail(err, -EBADMSG, "%s is too large for a handle", ZNS_HANDLE_NAME);
+	if (rc == -ELOOP || rc == -EISDIR || rc == -EINVAL)
+		return zns_fail(err, -EBADMSG, "%s: %s", ZNS_HANDLE_NAME, zns_open_why(rc));
 	if (rc)
-		return zns_fail_sys(err, rc, "%s", ZNS_HANDLE_NAME);
+		return zns_fail(err, rc, "%s: %s", ZNS_HANDLE_NAME, zns_open_why(rc));
 	return zns_handle_parse(buf, len, out, err);
 }
 
@@ -124,17 +120,11 @@ int zns_handle_write(int dirfd, const ZnsPb__Handle *h, struct zns_err *err)
 static bool copy_is_good(int dirfd, const ZnsPb__HandleCopy *c, bool *missing)
 {
 	cleanup_free uint8_t *buf = NULL;
-	struct stat st;
 	size_t len;
+	int rc = zns_read_plain(dirfd, c->name, c->size, &buf, &len);
 
-	*missing = false;
-	if (fstatat(dirfd, c->name, &st, AT_SYMLINK_NOFOLLOW)) {
-		*missing = errno == ENOENT;
-		return false;
-	}
-	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != c->size)
-		return false;
-	if (zns_read_file(dirfd, c->name, ZNS_HANDLE_COPY_MAX, &buf, &len))
+	*missing = rc == -ENOENT;
+	if (rc)
 		return false;
 	return len == c->size && zns_hash(buf, len) == c->hash;
 }

@@ -112,6 +112,9 @@ int zns_std_fds(void);
  * -EFBIG if larger, else -errno.
  */
 int zns_read_file(int dirfd, const char *path, size_t max, uint8_t **out, size_t *out_len);
+/* The same of an open file; and of a plain name in a directory that others may write: no link is followed (safeopen.h). */
+int zns_read_fd(int fd, size_t max, uint8_t **out, size_t *out_len);
+int zns_read_plain(int dirfd, const char *name, size_t max, uint8_t **out, size_t *out_len);
 
 /*
  * Replace a file so that a crash leaves the old or the new one: temporary file, fsync,

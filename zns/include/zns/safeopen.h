@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_SAFEOPEN_H
+#define ZNS_SAFEOPEN_H
+/*
+ * Files in directories that somebody else may write while we, often root, work in them. There a name may turn into a
+ * link, a FIFO, a device or another file between any two of our calls, a lock or a lease may be held for ever. So: a
+ * directory is opened once and used by its descriptor; in it only plain names are opened, never through a link and never
+ * so that it blocks; what was opened is looked at by fstat, never by name.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include "zns/err.h"
+
+#define ZNS_BASE_MAX 256	/* a name in a directory, with the NUL */
+
+/*
+ * A regular file in @dirfd, for reading; @st tells of it. Its descriptor, or -errno: -ELOOP a link, -EISDIR, -EINVAL
+ * any other kind, -EAGAIN leased by somebody, -ENOENT. zns_open_why() has words for all of them.
+ */
+int zns_open_file(int dirfd, const char *name, struct stat *st);
+const char *zns_open_why(int code);	/* static, or strerror's */
+
+/* Nobody has put another file there, nor changed it, between the two. */
+bool zns_same_file(const struct stat *a, const struct stat *b);
+
+/*
+ * A hard link to a file of another user than the directory's: who owns a directory can put there what is not his, and
+ * have root read it for him.
+ */
+bool zns_planted(int dirfd, const struct stat *st);
+
+/*
+ * A directory by a path of the user's, links allowed but those that belong neither to root nor to the caller: whoever
+ * owns a directory on the way must not lead us elsewhere. The descriptor, or -errno.
+ */
+int zns_open_dir(const char *path, struct zns_err *err);
+
+/* The directory that @path's last name is in, as zns_open_dir does; that name in @base. */
+int zns_open_parent(const char *path, char base[ZNS_BASE_MAX], struct zns_err *err);
+
+/* A directory in @dirfd, no link (-ENOTDIR). The descriptor, or -errno. */
+int zns_open_subdir(int dirfd, const char *name);
+
+/* A new file in @dirfd, mode 0600, for writing. -EEXIST if there is anything of the name. */
+int zns_make_file(int dirfd, const char *name);
+
+/* A new file with a hidden name made from @base, in @tmp; to be renamed when it is whole. */
+int zns_make_temp(int dirfd, const char *base, char tmp[ZNS_BASE_MAX]);
+
+/*
+ * A file of @len bytes, mode 0600, in place of whatever has the name (a directory: -EISDIR). Not synced: for what is
+ * checked when it is read. See zns_replace_file for the other kind.
+ */
+int zns_put_file(int dirfd, const char *name, const void *data, size_t len);
+
+/* rename in one directory, but -EEXIST rather than in place of something. */
+int zns_rename_new(int dirfd, const char *from, const char *to);
+
+/* flock that gives up: -ETIMEDOUT when somebody else keeps it for longer than @ms. */
+int zns_flock(int fd, int how, unsigned ms);
+
+#endif
