@@ -507,7 +507,9 @@ fuzz-build: $(FUZZ_BIN)
 
 # The stripe writer's lock rules are in its code (zns/stripe/write/lock.h); clang alone can read them.
 lint: deps-clang zns
-	$(Q)scripts/check/circles $(B)
+	$(Q)scripts/check/circles.py $(B)
+	$(Q)scripts/check/layers $(B) --check
+	$(Q)scripts/check/cites
 	$(Q)for f in zns/stripe/write/*.c; do \
 		clang $(CPPFLAGS) -std=gnu11 -Wthread-safety -Werror=thread-safety -fsyntax-only $$f || exit 1; done
 	$(Q)clang-tidy --quiet $(filter-out %_avx2.c,$(wildcard zns/*/*.c zns/*/*/*.c)) -- $(CPPFLAGS) -isystem /usr/include/fuse3 -std=gnu11 2>/dev/null

@@ -108,7 +108,7 @@ static void helper_exec(const char *path, int sk)
 	_exit(1);
 }
 
-/* Double fork: on restore criu takes any child's exit for a dying task (criu-hooks.md §7.4). */
+/* Double fork: on restore criu takes any child's exit for a dying task (hooks.md, "No threads, many processes"). */
 int zns_link_start(void)
 {
 	char path[PATH_MAX];

@@ -260,7 +260,7 @@ static int read_fault(struct cr_img *img, void *buf, unsigned long len, off_t of
 }
 
 /*
- * A forked child's pages are read one by one and compared with its parent's (criu-hooks.md §3.2): each a message if
+ * A forked child's pages are read one by one and compared with its parent's (hooks.md, "Restore"): each a message if
  * it were not for these windows. While pages are taken from one, the helper fills the other with what follows.
  */
 #define WINDOW (1UL << 20)

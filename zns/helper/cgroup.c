@@ -18,7 +18,7 @@ static void enter_root(const char *mountpoint)
 		return;	/* a delegated or read-only hierarchy: we stay, and are charged there */
 }
 
-/* runc puts criu into the container's groups before a restore (ecosystem.md §1.1), and the helper is its child. */
+/* runc puts criu into the container's groups before a restore (hooks.md), and the helper is its child. */
 void cgroup_escape(void)
 {
 	cleanup_file FILE *f = fopen("/proc/self/mountinfo", "re");

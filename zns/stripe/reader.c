@@ -205,7 +205,7 @@ static uint32_t streams(struct zns_reader *r, const struct zns_rimage *i)
 }
 
 /*
- * A forked child's memory is read a window at a time, each waited for (criu-hooks.md §3.2): what follows is then read
+ * A forked child's memory is read a window at a time, each waited for (hooks.md, "Restore"): what follows is then read
  * by workers that would be idle, from other zones, while criu compares pages. Lock held.
  */
 static void plan_ahead(struct zns_reader *r, struct zns_rimage *i, uint64_t first, uint64_t end, uint64_t len)

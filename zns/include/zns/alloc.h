@@ -2,7 +2,7 @@
 #ifndef ZNS_ALLOC_H
 #define ZNS_ALLOC_H
 /*
- * Which groups a dump gets (design.md §5, papers.md §1). Pure functions on a table of groups: no device,
+ * Which groups a dump gets (design.md §5, §10). Pure functions on a table of groups: no device,
  * no I/O, so that the rules are tested alone. A group is a set of zones that share a die.
  */
 #include <stdbool.h>
@@ -20,7 +20,7 @@ struct zns_group_state {
 	bool promised;			/* a dump runs there that was admitted without sharing: never given to another */
 };
 
-/* ceil(qos / zone bandwidth), at least 1 (papers.md §1, component 2). */
+/* ceil(qos / zone bandwidth), at least 1 (design.md §5). */
 uint32_t zns_alloc_width(uint32_t qos_mibps, uint32_t zone_mibps);
 
 /*

@@ -3,7 +3,7 @@
 """
 circles: which files of a folder call each other in a circle, read from the symbols of the built objects.
 
-  circles [BUILD] [--show FOLDER] [--limits]
+  circles.py [BUILD] [--show FOLDER] [--limits]
 
 Prints for each folder under zns/ how many files it has and how many of them are in its largest circle (a strongly
 connected component of "defines a symbol that the other one uses"). --show names the files of a folder's circles and
