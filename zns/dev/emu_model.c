@@ -214,6 +214,8 @@ static uint64_t do_reset(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t 
 	ready = zns_max(ready, at);
 	memset(z, 0, sizeof(*z));
 	z->accept_ns = emu_cal_book(l.die, ready, ns) + ns;
+	if (bytes)
+		emu_noise_erase(e, l.die, z->accept_ns);
 	return z->accept_ns;
 }
 
@@ -223,6 +225,7 @@ uint64_t emu_model_run(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_
 
 	if (op != ZNS_EMU_OP_FLUSH && e->model_zone[zone].fill >= e->p.program_unit)
 		e->model_zone[zone].fill = 0;	/* not ours */
+	emu_noise_collect(e, at);
 	switch (op) {
 	case ZNS_EMU_OP_WRITE:
 		done = do_write(e, zone, bytes, at);
@@ -243,6 +246,7 @@ uint64_t emu_model_run(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_
 		done = do_flush(e, at);
 		break;
 	}
+	done = emu_noise_seen(e, done);
 	e->model->clock_ns = zns_max(e->model->clock_ns, done);
 	return done;
 }

@@ -151,6 +151,7 @@ struct emu {
 	uint32_t *die_of_zone;
 	pthread_mutex_t stripe[EMU_STRIPES], count_mutex, durable_mutex, model_mutex;
 	struct zns_emu_noise noise;	/* of what this handle asks of the model */
+	uint64_t noise_key, gc_next;	/* where its bursts are; the first that is not booked yet */
 	struct emu_rule rule[EMU_MAX_RULES];
 	atomic_uint nr_rules;
 	atomic_bool sync_failed;	/* what the disk holds is unknown since */
@@ -281,6 +282,9 @@ int emu_clock_from_env(struct emu *e, struct zns_err *err);
 /* emu_noise.c: the time that something takes, stretched or shortened. Between enter and leave */
 uint64_t emu_noise(struct emu *e, uint64_t ns);
 uint64_t emu_noise_command(struct emu *e, uint64_t ns);	/* no stall: a command occupies nothing */
+uint64_t emu_noise_seen(struct emu *e, uint64_t done);	/* when the host gets to know of it */
+void emu_noise_collect(struct emu *e, uint64_t at);	/* garbage collections up to then and a little more */
+void emu_noise_erase(struct emu *e, struct emu_cal *die, uint64_t from);
 int emu_noise_from_env(struct emu *e, struct zns_err *err);
 
 /* emu_fault.c */

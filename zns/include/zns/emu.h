@@ -149,12 +149,21 @@ void zns_emu_set_thread_clock(struct zns_dev *dev, uint64_t ns);
 /*
  * Noise: every program, sense and command of this handle takes @jitter_pct per cent longer or shorter (uniform), and one in
  * @stall_every programs and senses, at random, @stall_us longer, which the die is busy with. By call, or by
- * ZNS_EMU_NOISE=jitter=PCT,stall-every=N,stall-us=US,seed=S in the environment (any of them, in any order), read when a
+ * ZNS_EMU_NOISE=jitter=PCT,stall-every=N,stall-us=US,host-every-us=US,host-us=US,gc-every-us=US,gc-us=US,
+ * erase-late-us=US,erase-us=US,calm-ms=MS,storm-ms=MS,seed=S in the environment (any of them, in any order), read when a
  * device is opened. Drawn from the seed: the same commands in the same order take the same times.
  */
 struct zns_emu_noise {
 	uint32_t jitter_pct;		/* 0 to 90 */
 	uint32_t stall_every, stall_us;	/* 0: never */
+	/*
+	 * Disturbances that hit everything for a while, as bursts in model time: one in each stretch of @..._every_us, at
+	 * a random place in it, of half to one and a half of @..._us. Where they are follows from the seed and the time.
+	 */
+	uint32_t host_every_us, host_us;	/* the host does not run: what is done meanwhile is seen when it is over */
+	uint32_t gc_every_us, gc_us;		/* every die is busy with itself */
+	uint32_t erase_late_us, erase_us;	/* a reset's erase takes the die once more, up to so much later */
+	uint32_t calm_ms, storm_ms;		/* host and gc strike in storms of that length only, with calm between; 0: always */
 	uint64_t seed;
 };
 int zns_emu_set_noise(struct zns_dev *dev, const struct zns_emu_noise *n, struct zns_err *err);
