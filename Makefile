@@ -496,6 +496,13 @@ bench-emu: $(BENCH_BIN)
 # The probe on emulated drives whose maps are known; PROBE_ARGS=--quick leaves out those of several GB.
 bench-probe: zns
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/probe_accuracy.py --report $(B)/report/probe $(PROBE_ARGS)
+	$(Q)$(MAKE) bench-probe-noise
+
+# And while disturbances hit everything for a while: right, refused, wrong. SEEDS runs of each drive with each noise.
+.PHONY: bench-probe-noise
+bench-probe-noise: $(B)/test/test_probe_noise
+	$(Q)mkdir -p $(B)/report/probe
+	$(Q)set -o pipefail; $< table $(or $(SEEDS),3) 2>$(B)/report/probe/noise.log | tee $(B)/report/probe/noise.md
 
 # Seconds for each; the corpus is kept, so that the next run goes on where this one ended.
 FUZZ_SECONDS	?= 60

@@ -171,7 +171,49 @@ static void noise(void **state)
 		setenv("ZNS_EMU_NOISE", (const char *[]) { "jitter", "jitter=", "jitter=x", "loud=1", "jitter=5000000000" }[i], 1);
 		assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EINVAL, "ZNS_EMU_NOISE");
 	}
+	setenv("ZNS_EMU_NOISE", "host-every-us=1000,host-us=500,gc-every-us=20,gc-us=10,erase-late-us=8,erase-us=7,calm-ms=6,storm-ms=5", 1);
+	d = open_dev();
+	assert_int_equal(emu_of(d)->noise.host_every_us, 1000);
+	assert_int_equal(emu_of(d)->noise.host_us, 500);
+	assert_int_equal(emu_of(d)->noise.gc_every_us, 20);
+	assert_int_equal(emu_of(d)->noise.gc_us, 10);
+	assert_int_equal(emu_of(d)->noise.erase_late_us, 8);
+	assert_int_equal(emu_of(d)->noise.erase_us, 7);
+	assert_int_equal(emu_of(d)->noise.calm_ms, 6);
+	assert_int_equal(emu_of(d)->noise.storm_ms, 5);
+	zns_dev_close(d);
+	setenv("ZNS_EMU_NOISE", "host-us=500", 1);
+	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EINVAL, "needs both");
+	setenv("ZNS_EMU_NOISE", "gc-us=500,gc-every-us=499", 1);
+	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EINVAL, "at most as long");
 	unsetenv("ZNS_EMU_NOISE");
+}
+
+/* Bursts are where the seed and the time say, and what falls into one is seen at its end. */
+static void bursts(void **state)
+{
+	struct zns_emu_params p = small();
+	struct zns_emu_noise n = { .host_every_us = 1000, .host_us = 600, .seed = 4 };
+	uint64_t done, last = 0, moved = 0;
+	struct zns_dev *d;
+
+	p.timing = true;
+	d = make_dev(&p);
+	for (uint64_t at = 0; at < 50000000; at += 70000) {
+		uint64_t plain, again;
+
+		assert_ok(zns_emu_set_noise(d, &(struct zns_emu_noise) { 0 }, &err));
+		assert_ok(zns_emu_model_submit(d, ZNS_EMU_OP_FLUSH_ZONE, 0, 0, at, &plain, &err));
+		assert_ok(zns_emu_set_noise(d, &n, &err));
+		assert_ok(zns_emu_model_submit(d, ZNS_EMU_OP_FLUSH_ZONE, 0, 0, at, &done, &err));
+		assert_ok(zns_emu_model_submit(d, ZNS_EMU_OP_FLUSH_ZONE, 0, 0, at, &again, &err));
+		assert_int_equal(done, again);
+		assert_true(done >= plain && done <= plain + 900000 && done >= last);
+		moved += done != plain;
+		last = done;
+	}
+	assert_in_range(moved, 714 * 45 / 100, 714 * 75 / 100);
+	zns_dev_close(d);
 }
 
 static uint64_t wall_read(struct zns_dev *d)
@@ -231,7 +273,7 @@ static void catch_up(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(model_time), T(errors), T(threads), T(noise), T(catch_up),
+		T(model_time), T(errors), T(threads), T(noise), T(bursts), T(catch_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

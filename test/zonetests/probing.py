@@ -103,6 +103,24 @@ def probe(scene):
 
 
 @case
+def probe_disturbed(scene):
+    """Where something hits the whole host all the time, probe says so and the profile stays; nothing is left in a zone."""
+    scene = scene(PROBED)
+    scene.device.needs_emulator('needs a device that can be disturbed')
+    before = scene.device.json('groups')
+    for noise in ('host-every-us=1000,host-us=1000,gc-every-us=2000,gc-us=1500', 'jitter=60,stall-every=20,stall-us=3000,host-every-us=2000,host-us=1500'):
+        scene.device.env['ZNS_EMU_NOISE'] = noise + ',seed=3'
+        said = run_ctl(scene, 1, 'probe')
+        if 'nothing is stored' not in said:
+            raise Failed(f'a disturbed probe says: {said}')
+        print(f'     says: {said.strip()}', flush=True)
+        expect('groups', scene.device.json('groups'), before)
+        expect('zones with data', [z['index'] for z in scene.device.zones() if z['wp'] and z['owner'] != '(metadata)'], [])
+    run_ctl(scene, 1, 'probe', '--resume')      # of what is doubted nothing is kept
+    run_ctl(scene, 2, 'probe', '--verify', '--force')
+
+
+@case
 def probe_without_timing(scene):
     """A device on which nothing can be measured keeps the profile it has."""
     scene = scene()

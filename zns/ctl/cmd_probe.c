@@ -9,9 +9,11 @@
 #include "zns/probe.h"
 #include "zns/store.h"
 
-enum { OPT_VERIFY = OPT_OWN, OPT_RESUME, OPT_BUDGET, OPT_UNIT, OPT_DRY_RUN, OPT_SAMPLE };
+enum { OPT_VERIFY = OPT_OWN, OPT_RESUME, OPT_BUDGET, OPT_UNIT, OPT_DRY_RUN, OPT_SAMPLE, OPT_FORCE };
 
 #define STATE_MAX MIB(32)	/* of a million zones */
+#define FIRST_LINE_NS UINT64_C(5000000000)	/* of progress, where it is no terminal */
+#define LINE_NS UINT64_C(30000000000)
 
 struct probe_cmd {
 	const struct ctl_cmd *cmd;
@@ -25,7 +27,8 @@ struct probe_cmd {
 	struct zns_store *store;
 	struct zns_probe_params par;
 	struct zns_probe_map map;
-	bool shown;
+	bool shown, terminal;
+	uint64_t next_line;	/* when the next one is due */
 };
 
 static volatile sig_atomic_t stop;
@@ -41,14 +44,17 @@ static void show(void *arg, const struct zns_probe_progress *p)
 	struct probe_cmd *k = arg;
 	char written[16], left[32] = "", groups[32] = "";
 
+	if (!k->terminal && zns_mono_ns() < k->next_line)
+		return;
+	k->next_line = zns_mono_ns() + LINE_NS;
 	if (p->left_s >= 0)
 		snprintf(left, sizeof(left), ", %d:%02d left", (int)p->left_s / 60, (int)p->left_s % 60);
 	if (p->groups)
 		snprintf(groups, sizeof(groups), ", %u groups", p->groups);
-	fprintf(stderr, "\rprobe: %s %u/%u%s, %s written%s\033[K", phase[p->phase], p->done, p->total, groups,
-		zns_format_size(p->written, written, sizeof(written)), left);
+	fprintf(stderr, k->terminal ? "\rprobe: %s %u/%u%s, %s written%s\033[K" : "probe: %s %u/%u%s, %s written%s\n", phase[p->phase],
+		p->done, p->total, groups, zns_format_size(p->written, written, sizeof(written)), left);
 	fflush(stderr);
-	k->shown = true;
+	k->shown = k->terminal;
 }
 
 static void unshow(struct probe_cmd *k)
@@ -188,11 +194,16 @@ static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 			       m->nr_groups);
 		printf("one zone: %u MiB/s written, %u MiB/s read; confidence %.4f, %u zones unknown; stored\n",
 		       m->zone_write_mibps, m->zone_read_mibps, m->confidence, m->nr_unknown);
+		if (m->retests)
+			printf("%u tests of zones at random agree, %u do not; %.0f %% of all measurements were disturbed and did not count\n",
+			       m->retests - m->retests_wrong, m->retests_wrong, 100 * m->spoiled);
 		if (m->device_write_mibps)
 			printf("the device as a whole: %u MiB/s written, less than its groups together; promises stay below\n",
 			       m->device_write_mibps);
 		if (m->nr_failed)
 			printf("%u zones could not be written and are left out: %s\n", m->nr_failed, m->failure);
+		if (m->doubt[0])
+			printf("stored because of --force, but doubted: %s\n", m->doubt);
 		print_cost(k);
 		return CTL_OK;
 	}
@@ -209,6 +220,11 @@ static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 	json_object_object_add(j, "failed_zones", json_object_new_int64(m->nr_failed));
 	json_object_object_add(j, "failure", m->nr_failed ? json_object_new_string(m->failure) : NULL);
 	json_object_object_add(j, "confidence", json_object_new_double(m->confidence));
+	json_object_object_add(j, "tests", json_object_new_int64(m->retests));
+	json_object_object_add(j, "tests_wrong", json_object_new_int64(m->retests_wrong));
+	json_object_object_add(j, "disturbed", json_object_new_double(m->spoiled));
+	json_object_object_add(j, "overruled", json_object_new_double(m->overruled));
+	json_object_object_add(j, "doubt", m->doubt[0] ? json_object_new_string(m->doubt) : NULL);
 	json_object_object_add(j, "zone_write_mibps", json_object_new_int64(m->zone_write_mibps));
 	json_object_object_add(j, "zone_read_mibps", json_object_new_int64(m->zone_read_mibps));
 	json_object_object_add(j, "scaling", json_object_new_double(m->scaling));
@@ -243,6 +259,9 @@ static int find(struct probe_cmd *k, struct zns_err *err)
 	unshow(k);
 	if (ret == -EINTR)
 		return interrupted(k);
+	/* nothing to go on with */
+	if (ret == -EAGAIN || ret == -EPROTO)
+		unlink(k->state_path);
 	if (!ret)
 		ret = ctl_probed_profile(&k->map, zns_store_profile(k->store), &p, err);
 	if (!ret)
@@ -268,6 +287,8 @@ static void say_drift(const struct zns_probe_drift *d, const struct zns_probe_ma
 			printf(" %u", d->moved[i]);
 		printf(d->zones_moved > ZNS_ARRAY_SIZE(d->moved) ? " …\n" : "\n");
 	}
+	if (d->groups_joined)
+		printf("drift: %u pairs of groups are on one die, such as %u and %u\n", d->groups_joined, d->joined[0], d->joined[1]);
 	if (d->channels_moved)
 		printf("drift: %u of %u pairs of dies do not share channels as they are thought to\n", d->channels_moved,
 		       d->channels_checked);
@@ -290,14 +311,14 @@ static int verify(struct probe_cmd *k, struct zns_err *err)
 		return interrupted(k);
 	if (ret)
 		return ctl_fail(k->cmd, err);
-	drift = d.domain_changed || d.zones_moved || d.channels_moved || d.rates_changed;
+	drift = d.domain_changed || d.zones_moved || d.groups_joined || d.channels_moved || d.rates_changed;
 	if (!k->args.json) {
 		say_drift(&d, &k->map);
 		if (drift)
 			printf("the profile no longer holds: run znsctl probe %s\n", k->reg.path);
 		else
-			printf("no drift: %u zones, %u pairs of dies and the rates of a zone agree with the profile\n",
-			       d.zones_checked, d.channels_checked);
+			printf("no drift: %u groups, %u more zones, %u pairs of dies and the rates of a zone agree with the profile\n",
+			       d.groups_checked, d.zones_checked, d.channels_checked);
 		print_cost(k);
 		return drift ? CTL_FAILED : CTL_OK;
 	}
@@ -307,6 +328,8 @@ static int verify(struct probe_cmd *k, struct zns_err *err)
 	json_object_object_add(j, "zones_checked", json_object_new_int64(d.zones_checked));
 	json_object_object_add(j, "zones_moved", json_object_new_int64(d.zones_moved));
 	json_object_object_add(j, "moved", ctl_json_u32s(d.moved, zns_min(d.zones_moved, (uint32_t)ZNS_ARRAY_SIZE(d.moved))));
+	json_object_object_add(j, "groups_checked", json_object_new_int64(d.groups_checked));
+	json_object_object_add(j, "groups_joined", json_object_new_int64(d.groups_joined));
 	json_object_object_add(j, "channels_checked", json_object_new_int64(d.channels_checked));
 	json_object_object_add(j, "channels_moved", json_object_new_int64(d.channels_moved));
 	json_object_object_add(j, "rates_changed", json_object_new_boolean(d.rates_changed));
@@ -360,6 +383,7 @@ int cmd_probe(const struct ctl_cmd *cmd, int argc, char **argv)
 		{ "unit", required_argument, NULL, OPT_UNIT },
 		{ "dry-run", no_argument, NULL, OPT_DRY_RUN },
 		{ "sample", required_argument, NULL, OPT_SAMPLE },
+		{ "force", no_argument, NULL, OPT_FORCE },
 		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 	};
 	struct probe_cmd k = { .cmd = cmd, .par = { .stop = &stop } };
@@ -376,6 +400,9 @@ int cmd_probe(const struct ctl_cmd *cmd, int argc, char **argv)
 			break;
 		case OPT_RESUME:
 			k.resume = true;
+			break;
+		case OPT_FORCE:
+			k.par.force = true;
 			break;
 		case OPT_DRY_RUN:
 			k.dry_run = true;
@@ -402,14 +429,17 @@ int cmd_probe(const struct ctl_cmd *cmd, int argc, char **argv)
 		return ctl_usage(cmd, "\"%s\" is too much", k.args.argv[0]);
 	if (k.verify && k.resume)
 		return ctl_usage(cmd, "--verify and --resume exclude each other");
+	if (k.verify && k.par.force)
+		return ctl_usage(cmd, "--verify stores nothing: --force is not for it");
 	if (k.sample && !k.verify)
 		return ctl_usage(cmd, "--sample goes with --verify");
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
 	k.par.arg = &k;
 	k.par.seed = zns_now_ns();
-	if (isatty(STDERR_FILENO))
-		k.par.progress = show;
+	k.par.progress = show;
+	k.terminal = isatty(STDERR_FILENO);
+	k.next_line = k.terminal ? 0 : zns_mono_ns() + FIRST_LINE_NS;
 	if (!k.verify)
 		k.par.checkpoint = keep_state;
 	if (open_all(&k, &lock, &err))

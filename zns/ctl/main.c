@@ -41,6 +41,7 @@ static const struct ctl_cmd commands[] = {
 	  "  --verify        only test a sample against what is stored; exit code 1 if it no longer holds\n"
 	  "  --sample N      so many zones (with --verify)\n"
 	  "  --resume        go on with an interrupted probe\n"
+	  "  --force         store what was found although it is doubted\n"
 	  "  --budget SIZE   write at most so much; default: the larger of 1 % of the capacity and 8 units per zone\n"
 	  "  --unit SIZE     the drive's program unit; default 192K\n"
 	  "  --dry-run       only say what would be done\n" DEV_HELP,

@@ -4,18 +4,27 @@
  * share a channel. How much longer is the drive's: the times of many pairs fall into two classes, or into one.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "probe_priv.h"
 
 #define BASES		4u	/* dies that are tried against all others, to see the classes */
 #define OTHERS		64u
-#define FIRST		15u	/* samples of a pair at first */
-#define CONFIRM		30u	/* at least, before two dies are put together */
-#define SAMPLES		240u	/* at most */
-#define NOISE		0.008	/* of a median, relative, that is small enough to see the classes */
+#define PAIRS		(BASES * OTHERS)
+#define FIRST		6u	/* samples of a pair at first */
+#define SOLO		16u
+#define CONFIRM		16u	/* at least, before two dies are put together */
+#define SAMPLES		256u	/* at most */
+#define ALONE		0.15	/* more than usual is disturbed */
+#define UNTOLD		1e6	/* the spread of what cannot be told */
+#define GAP		0.05	/* between the classes, at least */
+#define EDGE		4u	/* pairs on each side of it that are looked at again */
+#define LOOKS		6u
 #define SHARED_BY_ALL	1.15	/* one class only, and this slow: all dies share a channel */
-#define LATER_OF_TWO	0.6	/* standard deviations that the later of two alike is later than either */
+#define BLURRED		0.025	/* of a pair's time: too much to say that there is one class only */
+#define UNTOLD_MAX	2u	/* times that a die's channel cannot be told */
+#define SURE		0.999
 
 static int samples(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t n, struct zns_err *err)
 {
@@ -33,109 +42,213 @@ static int samples(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t 
 /* One alone, once for each zone. */
 static int solo(struct probe *p, uint32_t zone, double *ns, struct zns_err *err)
 {
-	double v[SAMPLES];
+	double v[SOLO];
 	int rc;
 
 	if (p->solo_ns[zone] <= 0) {
-		rc = samples(p, zone, ZNS_PROBE_NONE, v, p->samples, err);
+		rc = samples(p, zone, ZNS_PROBE_NONE, v, SOLO, err);
 		if (rc)
 			return rc;
-		p->solo_ns[zone] = probe_median(v, p->samples);
+		p->solo_ns[zone] = probe_quartile(v, SOLO);
 	}
 	*ns = p->solo_ns[zone];
 	return 0;
 }
 
+/* Does one alone take its usual time now? */
+static int undisturbed(struct probe *p, uint32_t zone, bool *yes, struct zns_err *err)
+{
+	double ns, usual = p->solo_ns[zone];
+	int rc = samples(p, zone, ZNS_PROBE_NONE, &ns, 1, err);
+
+	*yes = !rc && ns < usual * (1 + zns_max(ALONE, 2 * p->jitter));
+	/* it was measured at a bad time */
+	if (!rc && ns < usual * (1 - zns_max(ALONE, 2 * p->jitter)))
+		p->solo_ns[zone] = ns;
+	return rc;
+}
+
+/*
+ * Two at once, between two times one alone, which are the control: a sample counts if those took what they take. Up to
+ * @n of them; *got may be less.
+ */
+static int controlled(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t n, uint32_t *got, struct zns_err *err)
+{
+	bool before;
+	int rc = undisturbed(p, b, &before, err);
+
+	*got = 0;
+	for (uint32_t i = 0; !rc && *got < n && i < 4 * n; i++) {
+		bool after = false;
+
+		rc = samples(p, i % 2 ? b : a, i % 2 ? a : b, &v[*got], 1, err);
+		if (!rc)
+			rc = undisturbed(p, i % 2 ? b : a, &after, err);
+		*got += before && after;
+		before = after;
+	}
+	return rc;
+}
+
 int probe_loss(struct probe *p, uint32_t a, uint32_t b, uint32_t n, double *ratio, double *spread, struct zns_err *err)
 {
-	double v[SAMPLES], x, y;
+	double v[SAMPLES + 1], x, y, low;
+	uint32_t got;
 	int rc = solo(p, a, &x, err);
 
 	n = zns_min(n, SAMPLES);
 	if (!rc)
 		rc = solo(p, b, &y, err);
 	if (!rc)
-		rc = samples(p, a, b, v, n, err);
+		rc = controlled(p, a, b, v, n, &got, err);
 	if (rc)
 		return rc;
-	x = zns_max(x, y);
-	*ratio = probe_median(v, n) / x;
-	*spread = probe_spread(v, n, *ratio * x) / x * 1.25 / sqrt(n);
+	*ratio = 1;
+	*spread = UNTOLD;
+	if (got < n)
+		return 0;
+	x = zns_max(p->solo_ns[a], p->solo_ns[b]);
+	low = probe_quartile(v, n);
+	*ratio = low / x;
+	/* of a lower quartile, from how far the quicker half lies apart; where disturbances reach into that it is much */
+	*spread = 0.87 * zns_max((v[n / 2] - v[0]) / x, p->jitter) / sqrt(n);
 	return 0;
 }
 
-static int by_value(const void *a, const void *b)
+struct pair {
+	uint32_t a, b;
+	double ratio, noise;
+};
+
+static int by_ratio(const void *a, const void *b)
 {
-	double x = *(const double *)a, y = *(const double *)b;
+	double x = ((const struct pair *)a)->ratio, y = ((const struct pair *)b)->ratio;
 
 	return (x > y) - (x < y);
 }
 
-/* The widest gap between neighbours, if it is no accident. */
-static void split(struct probe *p, double *v, uint32_t n, double noise)
+/* The widest gap between neighbours: its upper end, 0 if there is none. */
+static uint32_t widest(const struct pair *v, uint32_t n, double *gap)
 {
-	double gap = 0, low[BASES * OTHERS], high[BASES * OTHERS];
 	uint32_t at = 0;
 
-	qsort(v, n, sizeof(*v), by_value);
+	*gap = 0;
 	for (uint32_t i = 1; i < n; i++) {
-		if (v[i] - v[i - 1] <= gap)
+		if (v[i].ratio - v[i - 1].ratio <= *gap)
 			continue;
-		gap = v[i] - v[i - 1];
+		*gap = v[i].ratio - v[i - 1].ratio;
 		at = i;
 	}
-	p->border_found = at && gap > 0.05 && gap > 4 * noise;
-	p->lost_low = p->lost_high = v[n / 2];
-	if (!p->border_found)
-		return;
-	memcpy(low, v, at * sizeof(*v));
-	memcpy(high, v + at, (n - at) * sizeof(*v));
-	p->lost_low = probe_median(low, at);
-	p->lost_high = probe_median(high, n - at);
-	p->border = (p->lost_low + p->lost_high) / 2;
+	return at;
 }
 
-/* As many as it takes to see the classes through the noise of this drive. */
-static int choose_samples(struct probe *p, uint32_t a, uint32_t b, struct zns_err *err)
+static double middle(const struct pair *v, uint32_t n, bool noise)
 {
-	double ratio, spread, n;
-	int rc;
+	double x[PAIRS];
 
-	p->samples = 2 * FIRST;
-	rc = probe_loss(p, a, b, p->samples, &ratio, &spread, err);
-	p->jitter = spread * sqrt(p->samples) / 1.25;
-	n = p->samples * (spread / NOISE) * (spread / NOISE);
-	p->samples = n < 2 * FIRST ? 2 * FIRST : n > SAMPLES ? SAMPLES : n;
-	p->solo_ns[a] = p->solo_ns[b] = 0;
-	return rc;
+	for (uint32_t i = 0; i < n; i++)
+		x[i] = noise ? v[i].noise : v[i].ratio;
+	return probe_median(x, n);
+}
+
+/*
+ * Two classes? A pair that was disturbed looks like one of its own, so those at the gap are measured again, with more
+ * samples, until the gap stays where it is.
+ */
+static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *err)
+{
+	double gap, noise;
+	uint32_t at = 0, all = n;
+
+	for (uint32_t i = n = 0; i < all; i++)
+		if (v[i].noise < UNTOLD)
+			v[n++] = v[i];
+	if (n * 2 < all + 1) {
+		probe_doubt(p, "the channels cannot be told: reads of %u of %u pairs of dies were disturbed each time", all - n, all);
+		p->border_found = false;
+		return 0;
+	}
+	noise = middle(v, n, true);
+	for (uint32_t i = 0; noise > BLURRED && i < n; i++) {
+		int rc = probe_loss(p, v[i].a, v[i].b, 6 * FIRST, &v[i].ratio, &v[i].noise, err);
+
+		if (rc)
+			return rc;
+	}
+	noise = middle(v, n, true);
+	for (uint32_t look = 0; look <= LOOKS; look++) {
+		bool moved = false;
+
+		qsort(v, n, sizeof(*v), by_ratio);
+		at = widest(v, n, &gap);
+		if (!at || gap <= GAP)
+			break;
+		for (uint32_t i = at - zns_min(at, EDGE); look < LOOKS && i < zns_min(at + EDGE, n); i++) {
+			double was = v[i].ratio, ratio, noise_now;
+			int rc = probe_loss(p, v[i].a, v[i].b, 4 * FIRST, &ratio, &noise_now, err);
+
+			if (rc)
+				return rc;
+			if (noise_now >= UNTOLD)
+				continue;
+			v[i].ratio = ratio;
+			v[i].noise = noise_now;
+			moved |= fabs(v[i].ratio - was) > gap / 4;
+		}
+		if (!moved) {
+			qsort(v, n, sizeof(*v), by_ratio);
+			at = widest(v, n, &gap);
+			break;
+		}
+	}
+	p->border_found = at && gap > GAP && gap > 4 * noise;
+	p->lost_low = p->lost_high = middle(v, n, false);
+	if (p->border_found) {
+		p->lost_low = middle(v, at, false);
+		p->lost_high = middle(v + at, n - at, false);
+		p->border = (v[at - 1].ratio + v[at].ratio) / 2;
+	} else if (noise > BLURRED) {
+		probe_doubt(p, "the channels cannot be told: times of reading two dies at once vary by %.1f %%", 100 * noise);
+	}
+	return 0;
+}
+
+/* How much the times of this drive vary by themselves. */
+static int jitter(struct probe *p, uint32_t a, uint32_t b, struct zns_err *err)
+{
+	double v[4 * FIRST], low;
+	int rc = samples(p, a, b, v, 4 * FIRST, err);
+
+	if (rc)
+		return rc;
+	low = probe_quartile(v, 4 * FIRST);
+	p->jitter = zns_min((v[2 * FIRST] - v[0]) / low, 0.5);
+	return 0;
 }
 
 int probe_find_border(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	uint32_t bases = zns_min(nr, BASES), others = zns_min(nr, OTHERS), n = 0;
-	double v[BASES * OTHERS], noise[BASES * OTHERS];
-	int rc = nr > 1 ? choose_samples(p, zones[0], zones[1], err) : 0;
+	cleanup_free struct pair *v = calloc(PAIRS, sizeof(*v));
+	int rc = 0;
 
-	if (rc)
-		return rc;
-	for (uint32_t i = 0; i < bases; i++) {
+	if (!v)
+		return zns_fail(err, -ENOMEM, "no memory for %u pairs", PAIRS);
+	p->border_found = false;
+	if (nr > 1)
+		rc = jitter(p, zones[0], zones[1], err);
+	for (uint32_t i = 0; !rc && i < bases; i++) {
 		/* each pair once */
-		for (uint32_t k = i + 1; k < others; k++) {
-			rc = probe_loss(p, zones[i], zones[k], p->samples, &v[n], &noise[n], err);
-
-			if (rc)
-				return rc;
-			n++;
+		for (uint32_t k = i + 1; !rc && k < others; k++, n++) {
+			v[n] = (struct pair) { .a = zones[i], .b = zones[k] };
+			rc = probe_loss(p, v[n].a, v[n].b, FIRST, &v[n].ratio, &v[n].noise, err);
 		}
 		probe_tick(p, 0, p->map->nr_groups);
 	}
-	p->border_found = false;
-	if (n)
-		split(p, v, n, probe_median(noise, n));
-	return 0;
+	return rc || !n ? rc : classes(p, v, n, err);
 }
 
-/* With more samples while it is close to the border. */
+/* With more samples while it is close to the border; @sure is less than SURE if it stays so. */
 static int share_channel(struct probe *p, uint32_t a, uint32_t b, bool *yes, double *sure, struct zns_err *err)
 {
 	double width = p->lost_high - p->lost_low, ratio, spread, z = 0;
@@ -147,8 +260,10 @@ static int share_channel(struct probe *p, uint32_t a, uint32_t b, bool *yes, dou
 			return rc;
 		*yes = ratio > p->border;
 		z = fabs(ratio - p->border) / zns_max(spread, 0.05 * width);
-		if (z > 4 && (!*yes || n >= CONFIRM))
+		/* a pair that is much slower than any is disturbed */
+		if (z > 4 && (!*yes || (n >= CONFIRM && ratio < p->border + 2 * width)))
 			break;
+		z = zns_min(z, 2.0);
 	}
 	*sure = (1 + erf(z / sqrt(2))) / 2;
 	return 0;
@@ -176,6 +291,7 @@ struct dies {
 	uint32_t *zone;		/* by group; ZNS_PROBE_NONE */
 	uint32_t *first;	/* by channel: its first group */
 	uint32_t *list;
+	uint32_t *untold;	/* by group: so often its channel could not be told */
 };
 
 static int border(struct probe *p, const struct dies *d, struct zns_err *err)
@@ -199,17 +315,23 @@ static int one_die(struct probe *p, const struct dies *d, uint32_t group, uint32
 	double sure, least = 1;
 
 	*kept = false;
-	for (uint32_t c = first_channel; c < m->nr_channels; c++) {
+	/* in a regular map channels take turns: the likely one first */
+	for (uint32_t k = 0, n = m->nr_channels - first_channel; k < n; k++) {
+		uint32_t c = first_channel + (group + k) % n;
 		bool yes;
 		int rc = share_channel(p, d->zone[group], d->zone[d->first[c]], &yes, &sure, err);
 
 		if (rc)
 			return rc;
 		least = zns_min(least, sure);
-		if (!yes)
+		if (!yes || sure < SURE)
 			continue;
 		m->group_channel[group] = c;
 		m->channel_confidence[group] = sure;
+		return 0;
+	}
+	if (least < SURE) {	/* no channel of its own for one that was disturbed; perhaps in the next pass */
+		d->untold[group]++;
 		return 0;
 	}
 	if (m->nr_channels - first_channel == cap)
@@ -246,7 +368,7 @@ static int one_pass(struct probe *p, const struct dies *d, uint32_t *left, struc
 		bool kept;
 
 		done += m->group_channel[g] != ZNS_PROBE_NONE;
-		if (m->group_channel[g] != ZNS_PROBE_NONE || d->zone[g] == ZNS_PROBE_NONE)
+		if (m->group_channel[g] != ZNS_PROBE_NONE || d->zone[g] == ZNS_PROBE_NONE || d->untold[g] == UNTOLD_MAX)
 			continue;
 		if (p->nr_ours >= p->room && !p->have[d->zone[g]])
 			rc = make_room(p, d, first, err);
@@ -256,11 +378,89 @@ static int one_pass(struct probe *p, const struct dies *d, uint32_t *left, struc
 			rc = one_die(p, d, g, first, cap, &kept, err);
 		if (!rc && !kept)
 			rc = probe_drop(p, &d->zone[g], 1, err);
-		*left += m->group_channel[g] == ZNS_PROBE_NONE;
+		*left += m->group_channel[g] == ZNS_PROBE_NONE && d->untold[g] < UNTOLD_MAX;
 		probe_tick(p, ++done, m->nr_groups);
 	}
 	for (uint32_t c = first; !rc && c < m->nr_channels; c++)
 		rc = probe_drop(p, &d->zone[d->first[c]], 1, err);
+	return rc;
+}
+
+struct again {
+	uint32_t tests, wrong, untold;
+};
+
+/* Do both still share a channel as it was found? What contradicts is asked once more. */
+static int pair_again(struct probe *p, const struct dies *d, uint32_t a, uint32_t b, struct again *t, struct zns_err *err)
+{
+	const uint32_t zones[2] = { d->zone[a], d->zone[b] };
+	bool same = p->map->group_channel[a] == p->map->group_channel[b], yes = same;
+	double sure = 0;
+	int rc = 0;
+
+	if (p->nr_ours + 2 > p->room) {
+		uint32_t n = p->nr_ours;
+
+		memcpy(d->list, p->ours, n * sizeof(*d->list));
+		rc = probe_drop(p, d->list, n, err);
+	}
+	if (!rc)
+		rc = probe_need(p, zones, 2, err);
+	for (int k = 0; !rc && k < 2 && (!k || yes != same); k++)
+		rc = share_channel(p, zones[0], zones[1], &yes, &sure, err);
+	t->tests += sure >= SURE;
+	t->untold += sure < SURE;
+	t->wrong += sure >= SURE && yes != same;
+	return rc;
+}
+
+/* A die of the channel at random, but not @not; ZNS_PROBE_NONE if there is no other. */
+static uint32_t die_of(struct probe *p, const struct dies *d, uint32_t channel, uint32_t not)
+{
+	uint32_t n = p->map->nr_groups, from = probe_random(p, n);
+
+	for (uint32_t k = 0; k < n; k++) {
+		uint32_t g = (from + k) % n;
+
+		if (g != not && p->map->group_channel[g] == channel && d->zone[g] != ZNS_PROBE_NONE)
+			return g;
+	}
+	return ZNS_PROBE_NONE;
+}
+
+/*
+ * Once more, measured anew: each die beside one of its channel at random, and a die of each channel beside one of each
+ * other, which is how two channels show that are one.
+ */
+static int again(struct probe *p, const struct dies *d, struct zns_err *err)
+{
+	struct zns_probe_map *m = p->map;
+	struct again t = { 0 };
+	int rc = 0;
+
+	memset(p->solo_ns, 0, p->nr * sizeof(*p->solo_ns));
+	for (uint32_t a = 0; !rc && a < m->nr_groups; a++) {
+		uint32_t c = m->group_channel[a], b = c == ZNS_PROBE_NONE ? c : die_of(p, d, c, a);
+
+		if (b != ZNS_PROBE_NONE && d->zone[a] != ZNS_PROBE_NONE)
+			rc = pair_again(p, d, a, b, &t, err);
+		probe_tick(p, a, m->nr_groups);
+	}
+	for (uint32_t c = 0; !rc && c < m->nr_channels; c++) {
+		for (uint32_t e = 0; !rc && e < c; e++) {
+			uint32_t a = die_of(p, d, c, ZNS_PROBE_NONE), b = die_of(p, d, e, ZNS_PROBE_NONE);
+
+			if (a != ZNS_PROBE_NONE && b != ZNS_PROBE_NONE)
+				rc = pair_again(p, d, a, b, &t, err);
+			probe_tick(p, m->nr_groups, m->nr_groups);
+		}
+	}
+	if (t.wrong || t.untold * 4 > t.tests)
+		probe_doubt(p, "of %u pairs of dies that were tried once more %u do not share channels as they did before, %u cannot be told",
+			    t.tests + t.untold, t.wrong, t.untold);
+	for (uint32_t g = 0; g < m->nr_groups; g++)
+		m->channel_confidence[g] = zns_min((double)m->channel_confidence[g],
+						   t.tests ? probe_lower_bound(t.tests, t.wrong) : 0);
 	return rc;
 }
 
@@ -280,7 +480,7 @@ static int run(struct probe *p, const struct dies *d, struct zns_err *err)
 	if (!p->border_found) {
 		m->channel_loss = 0;
 		/* no two dies disturb each other: the channels, if there are any, cannot be told */
-		if (p->lost_low < SHARED_BY_ALL + LATER_OF_TWO * p->jitter)
+		if (p->lost_low < SHARED_BY_ALL + p->jitter / 2)
 			return 0;
 		m->channel_loss = 1 - 1 / p->lost_low;
 		m->nr_channels = 1;
@@ -293,18 +493,21 @@ static int run(struct probe *p, const struct dies *d, struct zns_err *err)
 	m->channel_loss = 1 - p->lost_low / p->lost_high;
 	for (uint32_t pass = 0; !rc && left && pass < PROBE_PASSES; pass++)
 		rc = one_pass(p, d, &left, err);
-	return rc;
+	for (uint32_t g = 0; g < m->nr_groups; g++)
+		if (m->group_channel[g] == ZNS_PROBE_NONE && d->zone[g] != ZNS_PROBE_NONE)
+			probe_doubt(p, "the channels of some dies cannot be told: their times vary too much");
+	return rc ? rc : again(p, d, err);
 }
 
 int probe_channels(struct probe *p, struct zns_err *err)
 {
 	uint32_t n = p->map->nr_groups;
 	struct dies d = { .zone = calloc(n, sizeof(*d.zone)), .first = calloc(n, sizeof(*d.first)),
-			  .list = calloc(n, sizeof(*d.list)) };
+			  .list = calloc(zns_max(n, p->nr), sizeof(*d.list)), .untold = calloc(n, sizeof(*d.untold)) };
 	int rc = 0;
 
 	p->solo_ns = calloc(p->nr, sizeof(*p->solo_ns));
-	if (!d.zone || !d.first || !d.list || !p->solo_ns)
+	if (!d.zone || !d.first || !d.list || !d.untold || !p->solo_ns)
 		rc = zns_fail(err, -ENOMEM, "no memory for %u groups", n);
 	for (uint32_t g = 0; !rc && g < n; g++)
 		d.zone[g] = representative(p, g);
@@ -322,5 +525,6 @@ int probe_channels(struct probe *p, struct zns_err *err)
 	free(d.zone);
 	free(d.first);
 	free(d.list);
+	free(d.untold);
 	return rc;
 }

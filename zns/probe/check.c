@@ -59,9 +59,13 @@ static int try_pairs(struct probe *p, bool same, uint32_t count, uint32_t *tried
 
 int probe_check(struct probe *p, struct zns_err *err)
 {
-	uint64_t left = (p->budget - zns_min(p->budget, p->map->written)) / p->unit / (4 * PAIRS);
-	uint32_t fits = p->d->geo.zone_capacity / p->unit - 1, count = zns_min(zns_min(left, fits), 24u), tried, wrong;
+	uint64_t left = (p->budget - zns_min(p->budget, p->map->written)) / p->unit;
+	uint32_t fits = p->d->geo.zone_capacity / p->unit - 1, tried, wrong, count;
 	int rc;
+
+	/* the tests of the map come after this */
+	left = (left - zns_min(left, (uint64_t)probe_retest_units(p))) / (4 * PAIRS);
+	count = zns_min(zns_min(left, fits), 24u);
 
 	/* what the buffers take would be all that is seen */
 	if (count < 8 || p->open_room < 2 || p->map->nr_groups < 2)
@@ -69,14 +73,14 @@ int probe_check(struct probe *p, struct zns_err *err)
 	rc = try_pairs(p, true, count, &tried, &wrong, err);
 	if (!rc && wrong * 2 > tried)
 		rc = zns_fail(err, -EPROTO,
-			      "zones that disturb each other's reads do not when they are written (%u of %u pairs): the groups found are of no use, leave the device as one domain",
+			      "zones that disturb each other's reads do not when they are written (%u of %u pairs), so the groups found are of no use; nothing is stored: let the device and this host be idle and probe again; where it stays like that, the drive places reads and writes by different rules",
 			      wrong, tried);
 	if (rc)
 		return rc;
 	rc = try_pairs(p, false, count, &tried, &wrong, err);
 	if (!rc && wrong * 2 > tried)
 		rc = zns_fail(err, -EPROTO,
-			      "zones that do not disturb each other's reads do when they are written (%u of %u pairs): the groups found are of no use, leave the device as one domain",
+			      "zones that do not disturb each other's reads do when they are written (%u of %u pairs), so the groups found are of no use; nothing is stored: let the device and this host be idle and probe again; where it stays like that, something that all dies share is slower than two of them",
 			      wrong, tried);
 	return rc;
 }

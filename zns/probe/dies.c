@@ -11,6 +11,8 @@
 #define WAVE_MAX	512u
 #define PIVOTS_MAX	4096u
 #define ROUNDS		3	/* without a suspect, before a zone is taken for another die's */
+#define UNSURE_MAX	4u	/* passes in which a zone cannot be told */
+#define CALIBRATE	12u	/* zones */
 
 enum verdict { FOUND, NO_MATCH, UNSURE };
 
@@ -18,7 +20,7 @@ struct pass {
 	uint32_t first, end;		/* groups whose pivots can be read */
 	uint32_t cap;
 	uint32_t *refuted;		/* by group: the zone that is proved not to be of it */
-	uint32_t *list;			/* groups to try */
+	uint32_t *list, *pivots;	/* groups to try, and their pivots */
 };
 
 /* A regular map repeats: what stood as far before this zone as the zone before has its like? */
@@ -52,15 +54,7 @@ static void learn(struct probe *p, uint32_t zone, uint32_t group, uint32_t guess
 static int try_group(struct probe *p, struct pass *ps, uint32_t zone, uint32_t group, bool quick, bool *found, bool *unsure,
 		     float *conf, struct zns_err *err)
 {
-	uint32_t n = ps->end - ps->first, other = ZNS_PROBE_NONE, pivot = p->map->pivot[group];
-	int same, rc;
-
-	if (n > 1) {
-		uint32_t g = ps->first + probe_random(p, n - 1);
-
-		other = p->map->pivot[g < group ? g : g + 1];
-	}
-	rc = probe_same_die(p, zone, pivot, other == zone ? ZNS_PROBE_NONE : other, quick, &same, conf, err);
+	int same, rc = probe_same_die(p, zone, p->map->pivot[group], quick, &same, conf, err);
 
 	*found = !rc && same == 1;
 	*unsure |= !rc && same < 0;
@@ -73,7 +67,7 @@ static int classify(struct probe *p, struct pass *ps, uint32_t zone, uint32_t fi
 		    float *conf, struct zns_err *err)
 {
 	uint32_t guessed = guess(p, zone), late[PROBE_SET_MAX], nr_late;
-	bool found = false, unsure = false;
+	bool found = false, unsure = false, told = true;
 	int rc = 0;
 
 	*group = guessed;
@@ -84,17 +78,21 @@ static int classify(struct probe *p, struct pass *ps, uint32_t zone, uint32_t fi
 	for (int clean = 0; !rc && !found && !unsure && clean < ROUNDS; clean++) {
 		uint32_t n = 0;
 
-		for (uint32_t g = first; g < ps->end; g++)
-			if (ps->refuted[g] != zone + 1 || clean)
-				ps->list[n++] = g;
+		for (uint32_t g = first; g < ps->end; g++) {
+			if (ps->refuted[g] == zone + 1 && !clean)
+				continue;
+			ps->pivots[n] = p->map->pivot[g];
+			ps->list[n++] = g;
+		}
 		/* in pieces, so that the one is not looked for any longer when it is found */
 		for (uint32_t at = 0; !rc && !found && at < n; at += PROBE_SET_MAX) {
 			uint32_t k = zns_min(n - at, PROBE_SET_MAX);
 
-			rc = probe_suspects(p, zone, ps->list + at, k, late, &nr_late, err);
+			rc = probe_suspects(p, zone, ps->pivots + at, k, late, &nr_late, &told, err);
+			unsure |= !told;
 			for (uint32_t i = 0; !rc && !found && i < nr_late; i++) {
-				*group = late[i];
-				rc = try_group(p, ps, zone, late[i], false, &found, &unsure, conf, err);
+				*group = ps->list[at + late[i]];
+				rc = try_group(p, ps, zone, *group, false, &found, &unsure, conf, err);
 			}
 		}
 	}
@@ -136,10 +134,16 @@ static int one_zone(struct probe *p, struct pass *ps, uint32_t zone, struct zns_
 	}
 	if (rc)
 		return rc;
-	if (v == FOUND)
+	/*
+	 * While there is one group only nothing is known to be on another die: what hits everything cannot be told from a
+	 * die that is shared for certain. Such a zone is asked again when there are two; and one group alone is an error.
+	 */
+	if (v == FOUND && p->map->nr_groups > 1)
 		assign(p, zone, group, conf);
-	else if (v == UNSURE)
-		p->given_up[zone] = true;
+	else if (v == FOUND)
+		return 0;
+	else if (v == UNSURE)	/* at another time, perhaps */
+		p->given_up[zone] = ++p->unsure[zone] >= UNSURE_MAX;
 	else if (ps->end == p->map->nr_groups && ps->end - ps->first < ps->cap)
 		new_group(p, ps, zone);
 	else
@@ -285,9 +289,9 @@ static int one_pass(struct probe *p, struct pass *ps, uint32_t *todo, uint32_t n
 	return rc ? rc : probe_drop(p, p->map->pivot + ps->first, ps->end - ps->first, err);
 }
 
-static int calibrate(struct probe *p, struct zns_err *err)
+int probe_calibrate(struct probe *p, struct zns_err *err)
 {
-	uint32_t zones[4], n = probe_pick_empty(p, zones, zns_min(p->room, 4u));
+	uint32_t zones[CALIBRATE], n = probe_pick_empty(p, zones, zns_min(p->room, CALIBRATE));
 	int rc = probe_need(p, zones, n, err);
 
 	if (!rc && !n)
@@ -300,19 +304,22 @@ static int calibrate(struct probe *p, struct zns_err *err)
 int probe_dies(struct probe *p, struct zns_err *err)
 {
 	cleanup_free uint32_t *todo = calloc(p->nr, sizeof(*todo)), *refuted = calloc(p->nr + 1, sizeof(*refuted)),
-			      *list = calloc(p->nr + 1, sizeof(*list));
+			      *list = calloc(p->nr + 1, sizeof(*list)), *pivots = calloc(p->nr + 1, sizeof(*pivots));
 	uint32_t total = 0, reserve = zns_max(1u, zns_min(p->room / 8, 64u));
 	int rc;
 
-	if (!todo || !refuted || !list)
+	if (!todo || !refuted || !list || !pivots)
 		return zns_fail(err, -ENOMEM, "no memory for %u zones", p->nr);
 	for (uint32_t z = 0; z < p->nr; z++)
 		total += p->kind[z] != KIND_NO;
-	rc = calibrate(p, err);
+	rc = probe_calibrate(p, err);
 	for (uint32_t pass = 0; !rc && pass < PROBE_PASSES; pass++) {
 		struct pass ps = { .first = UINT32_MAX, .cap = zns_min(p->room - reserve, PIVOTS_MAX),
-				   .refuted = refuted, .list = list };
+				   .refuted = refuted, .list = list, .pivots = pivots };
 		uint32_t nr;
+
+		if (pass > 1 && p->map->nr_groups == 1)
+			break;
 
 		for (uint32_t z = 0; z < p->nr; z++)
 			if (is_open_question(p, z))

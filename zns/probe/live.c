@@ -103,16 +103,19 @@ int probe_begin(struct probe *p, struct zns_dev *d, const struct zns_probe_param
 	p->budget = par->budget ? par->budget : zns_probe_budget(&d->geo, p->unit);
 	p->small = zns_max(PROBE_SMALL, d->geo.block_size);
 	p->set_max = PROBE_SET_MAX;
-	p->samples = 30;
 	p->wall0 = p->phase_wall0 = zns_mono_ns();
 	p->dev0 = zns_dev_now_ns(d);
 	p->kind = calloc(p->nr, sizeof(*p->kind));
 	p->have = calloc(p->nr, sizeof(*p->have));
+	p->ours = calloc(p->nr, sizeof(*p->ours));
+	p->ours_at = calloc(p->nr, sizeof(*p->ours_at));
 	p->readable = calloc(p->nr, sizeof(*p->readable));
 	p->typical = calloc(p->nr, sizeof(*p->typical));
 	p->given_up = calloc(p->nr, sizeof(*p->given_up));
+	p->unsure = calloc(p->nr, sizeof(*p->unsure));
 	p->last_of_group = calloc(p->nr, sizeof(*p->last_of_group));
-	if (!p->kind || !p->have || !p->readable || !p->typical || !p->given_up || !p->last_of_group ||
+	if (!p->kind || !p->have || !p->ours || !p->ours_at || !p->readable || !p->typical || !p->given_up || !p->unsure ||
+	    !p->last_of_group ||
 	    (!map->zone_group && probe_map_alloc(map, p->nr)) ||
 	    posix_memalign((void **)&p->wbuf, align, (size_t)PROBE_WRITE_BATCH * p->unit) ||
 	    posix_memalign((void **)&p->rbuf, align,
@@ -152,12 +155,34 @@ void probe_free(struct probe *p)
 {
 	free(p->kind);
 	free(p->have);
+	free(p->ours);
+	free(p->ours_at);
 	free(p->readable);
 	free(p->typical);
 	free(p->given_up);
+	free(p->unsure);
 	free(p->last_of_group);
 	free(p->wbuf);
 	free(p->rbuf);
+}
+
+void probe_mark(struct probe *p, uint32_t zone, uint32_t units)
+{
+	if (!p->have[zone]) {
+		p->ours_at[zone] = p->nr_ours;
+		p->ours[p->nr_ours++] = zone;
+	}
+	p->have[zone] = units;
+	p->readable[zone] = p->unit;
+}
+
+void probe_unmark(struct probe *p, uint32_t zone)
+{
+	uint32_t last = p->ours[--p->nr_ours];
+
+	p->ours[p->ours_at[zone]] = last;
+	p->ours_at[last] = p->ours_at[zone];
+	p->have[zone] = p->readable[zone] = 0;
 }
 
 int probe_spend(struct probe *p, uint64_t bytes, struct zns_err *err)
@@ -203,8 +228,7 @@ static int write_each(struct probe *p, const uint32_t *zones, uint32_t nr, struc
 		p->given_up[z] = true;
 		zns_dev_reset(p->d, &z, 1, NULL);
 		p->kind[z] = KIND_NO;
-		p->have[z] = 0;
-		p->nr_ours--;
+		probe_unmark(p, z);
 	}
 	return 0;
 }
@@ -221,9 +245,7 @@ static int write_batch(struct probe *p, const uint32_t *zones, uint32_t nr, stru
 		probe_fill(p, p->wbuf + (size_t)i * p->unit, zones[i]);
 		r[i] = (struct zns_race) { .write = true, .zone = zones[i], .len = p->unit, .count = 1,
 					   .buf = p->wbuf + (size_t)i * p->unit, .done_ns = &done[i] };
-		p->have[zones[i]] = 1;
-		p->readable[zones[i]] = p->unit;
-		p->nr_ours++;
+		probe_mark(p, zones[i], 1);
 	}
 	if (zns_dev_race(p->d, r, nr, NULL))
 		rc = write_each(p, zones, nr, err);
@@ -268,8 +290,7 @@ int probe_drop(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_e
 			list[n++] = zones[i];
 	rc = n ? zns_dev_reset(p->d, list, n, err) : 0;
 	for (uint32_t i = 0; !rc && i < n; i++) {
-		p->have[list[i]] = p->readable[list[i]] = 0;
-		p->nr_ours--;
+		probe_unmark(p, list[i]);
 		p->map->resets++;
 	}
 	return rc;

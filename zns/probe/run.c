@@ -95,10 +95,13 @@ void probe_count(struct probe *p)
 			continue;
 		usable++;
 		m->nr_unknown += m->zone_group[z] == ZNS_PROBE_NONE;
+		if (!m->one_domain)
+			m->zone_confidence[z] = zns_min((double)m->zone_confidence[z], m->right);
 		if (m->zone_group[z] != ZNS_PROBE_NONE)
-			sum += m->zone_confidence[z];
+			sum += m->one_domain ? m->zone_confidence[z] : m->right;
 	}
-	m->confidence = usable ? sum / usable : 0;
+	usable -= zns_min(usable, m->nr_failed);
+	m->confidence = usable ? zns_min(sum / usable, 1.0) : 0;
 }
 
 /* Groups in the order of their first zones, channels in that of their first groups. */
@@ -168,7 +171,10 @@ static int phases(struct probe *p, struct zns_err *err)
 			return rc;
 		if (!m->nr_groups)
 			return zns_fail(err, -ENODATA, "%s: no zone could be tested", p->d->path);
-		m->one_domain = m->nr_groups == 1;
+		if (m->nr_groups == 1)
+			return zns_fail(err, -EPROTO,
+					"cannot be measured: zones together are written %.2f times as fast as one, so they are on several dies, but every one seems to wait for every other when it is read; nothing is stored: let the device and this host be idle and probe again",
+					m->scaling);
 		enter_phase(p, ZNS_PROBE_CHANNELS);
 	}
 	if (m->one_domain)
@@ -179,11 +185,10 @@ static int phases(struct probe *p, struct zns_err *err)
 			return rc;
 		enter_phase(p, ZNS_PROBE_CHECK);
 	}
-	if (m->phase == ZNS_PROBE_CHECK)
-		rc = probe_check(p, err);
+	rc = probe_check(p, err);
 	if (!rc)
-		rc = probe_ceiling(p, err);
-	return rc;
+		rc = probe_retest(p, err);
+	return rc ? rc : probe_ceiling(p, err);
 }
 
 int zns_probe_run(struct zns_dev *dev, const struct zns_probe_params *params, struct zns_probe_map *map, struct zns_err *err)
@@ -198,9 +203,12 @@ int zns_probe_run(struct zns_dev *dev, const struct zns_probe_params *params, st
 	if (p.kind)
 		probe_count(&p);
 	if (!rc)
+		rc = probe_judge(&p, err);
+	if (!rc)
 		enter_phase(&p, ZNS_PROBE_DONE);
 	rc = probe_clean(&p, rc, err);
-	if (rc && map->phase != ZNS_PROBE_CALIBRATE && map->phase != ZNS_PROBE_DONE && map->zone_group)
+	/* what is doubted is nothing to go on with */
+	if (rc && rc != -EAGAIN && rc != -EPROTO && map->phase != ZNS_PROBE_CALIBRATE && map->phase != ZNS_PROBE_DONE && map->zone_group)
 		save_state(&p, zns_mono_ns());
 	probe_free(&p);
 	return rc;

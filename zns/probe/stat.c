@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Figures that a few wild samples do not move. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "probe_priv.h"
@@ -19,9 +20,39 @@ double probe_median(double *v, uint32_t n)
 	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-double probe_spread(double *v, uint32_t n, double median)
+/* Disturbances only add: what is hit by them is in the upper part, however much of it there is, up to three quarters. */
+double probe_quartile(double *v, uint32_t n)
 {
-	for (uint32_t i = 0; i < n; i++)
-		v[i] = v[i] < median ? median - v[i] : v[i] - median;
-	return 1.4826 * probe_median(v, n);
+	if (!n)
+		return 0;
+	qsort(v, n, sizeof(*v), by_value);
+	return v[(n - 1) / 4];
+}
+
+/* At most @wrong of @n, each with chance 1 - @right. */
+static double chance(uint32_t n, uint32_t wrong, double right)
+{
+	double sum = 0;
+
+	for (uint32_t i = 0; i <= wrong; i++)
+		sum += exp(lgamma(n + 1.0) - lgamma(i + 1.0) - lgamma(n - i + 1.0) + i * log1p(-right) + (n - i) * log(right));
+	return sum;
+}
+
+/* Clopper and Pearson's, of one side. */
+double probe_lower_bound(uint32_t n, uint32_t wrong)
+{
+	double low = 0, high = 1;
+
+	if (wrong >= n)
+		return 0;
+	for (int i = 0; i < 50; i++) {
+		double at = (low + high) / 2;
+
+		if (chance(n, wrong, at) < 0.05)
+			low = at;
+		else
+			high = at;
+	}
+	return low;
 }

@@ -7,8 +7,10 @@
  *
  *   dies      One zone of a group is hit by a burst of small reads while others are read once: who waits is on its
  *             die. Every zone is tested like that against one zone of every die (its pivot), and at least twice
- *             against the one it belongs to. A regular map only makes the right pivot the first to be tried.
+ *             against the one it belongs to, beside zones that must not wait. A regular map only makes the right pivot
+ *             the first to be tried.
  *   channels  Two dies are read by a whole unit at once: what they lose against one alone falls into two classes.
+ *   again     Zones at random against others of all groups at random: how right the map is, and whether it is given out.
  *   domain    Zones that are written together and get no more than one alone are one domain; nothing else is asked then.
  *
  * Only empty zones are written, one unit each as a rule, and reset afterwards; never more of them at a time than the
@@ -46,6 +48,8 @@ struct zns_probe_params {
 	uint64_t seed;		/* of which zones are picked for samples */
 	/* Zones that must not be touched at all, nr_zones entries; NULL: none. They stay unknown. */
 	const bool *untouchable;
+	double least;		/* least confidence of a map that is no error; 0: 0.99 */
+	bool force;		/* a map that is doubted is no error either: zns_probe_map.doubt says why it is */
 	/* Called now and then, from the calling thread. */
 	void (*progress)(void *arg, const struct zns_probe_progress *p);
 	/* The state as it is now, for zns_probe_load: to be kept where a later run finds it. */
@@ -59,14 +63,23 @@ struct zns_probe_map {
 	uint32_t nr_zones, nr_groups, nr_channels;
 	bool one_domain;	/* then one group with every zone */
 	uint32_t *zone_group;	/* by zone; ZNS_PROBE_NONE: not known */
-	float *zone_confidence;	/* chance that it is right, 0 to 1 */
+	float *zone_confidence;	/* chance that it is right, 0 to 1; never more than @right */
 	uint32_t *pivot;	/* by group: the zone that stands for it */
 	uint32_t *group_channel;	/* by group; ZNS_PROBE_NONE */
 	float *channel_confidence;	/* by group */
 	uint32_t nr_unknown;	/* zones that can be used, or failed in this run, without a group */
 	uint32_t nr_failed;	/* of these: could not be written */
 	char failure[200];	/* what the first of them said */
-	double confidence;	/* mean over the zones that can be used; an unknown one counts 0 */
+	/*
+	 * With 95 % certainty at least this share of the zones that can be used is in the right group; an unknown one is
+	 * not, one that failed does not count. From tests made once more, of zones at random; of one domain, from how many
+	 * zones were tried.
+	 */
+	double confidence;
+	uint32_t retests, retests_wrong;	/* those tests */
+	double right;		/* what they say of zones with a group */
+	double spoiled, overruled;	/* shares: of measurements that something disturbed, of votes that others contradicted */
+	char doubt[300];	/* what speaks against storing the map; empty: nothing */
 	uint32_t zone_write_mibps, zone_read_mibps;	/* one zone alone */
 	double scaling;		/* what up to 8 zones written together get, as a multiple of one alone */
 	uint32_t device_write_mibps;	/* zones of all groups together, where that is notably less than their sum; else 0 */
@@ -83,7 +96,8 @@ struct zns_probe_map {
 /*
  * Find the map. @map: zeroed, or a state from zns_probe_load, which is continued. -EINTR: stopped, @map is such a state.
  * -EDQUOT: the budget is spent; -ENODATA: no empty zones to work with; -EPROTO: reading and writing disagree about who
- * shares a die. In every case what was written is reset, if the device lets us.
+ * shares a die; -EAGAIN: it could not be measured, or not well enough. In every case what was written is reset, if the
+ * device lets us.
  */
 int zns_probe_run(struct zns_dev *dev, const struct zns_probe_params *params, struct zns_probe_map *map, struct zns_err *err);
 void zns_probe_fini(struct zns_probe_map *map);
@@ -100,6 +114,8 @@ int zns_probe_load(const void *state, size_t len, uint32_t nr_zones, struct zns_
 struct zns_probe_drift {
 	uint32_t zones_checked, zones_moved;
 	uint32_t moved[16];	/* the first of them */
+	uint32_t groups_checked, groups_joined;	/* pairs of groups that are on one die */
+	uint32_t joined[2];	/* the first of them */
 	uint32_t channels_checked, channels_moved;	/* pairs of dies */
 	bool domain_changed;	/* one domain, but zones are independent; or the other way round */
 	double scaling;
@@ -108,8 +124,10 @@ struct zns_probe_drift {
 };
 
 /*
- * Test @sample zones (0: max(64, two for each group), as the budget allows) of @map, of which only one_domain, groups,
- * channels and rates are looked at. Drift is no error. Same rules and errors as zns_probe_run; @map's counters are set.
+ * Test @sample zones (0: max(64, eight for each group), as the budget allows) of @map, of which only one_domain, groups,
+ * channels and rates are looked at: one zone of each group against those of all others, and the others of a group, as
+ * many for each, against their own group's and all others'. As far as so many zones may be active; else in parts. Drift
+ * is no error. Same rules and errors as zns_probe_run; @map's counters are set.
  */
 int zns_probe_verify(struct zns_dev *dev, const struct zns_probe_params *params, struct zns_probe_map *map, uint32_t sample,
 		     struct zns_probe_drift *out, struct zns_err *err);

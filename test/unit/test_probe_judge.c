@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The probe's judgement: what it refuses to give out, and what it finds wrong with a map that is stored. */
+#include "probe_asserts.h"
+
+/* Independent when written, but every zone waits for every other when it is read: not one domain, and no map either. */
+static void all_reads_wait(void **state)
+{
+	struct drive *v = drive_new(128, 8, 4, 0, 3);
+	struct zns_probe_params par = { .force = true };
+
+	memset(v->read_die, 0, sizeof(v->read_die));
+	memset(&map, 0, sizeof(map));
+	assert_fails(zns_probe_run(&v->dev, &par, &map, &err), -EAGAIN, "although zones are written independently");
+	assert_drive_clean(v);
+	zns_probe_fini(&map);
+	zns_dev_close(&v->dev);
+
+	/* too few zones to see it at once */
+	v = drive_new(12, 8, 4, 5, 3);
+	memset(v->read_die, 0, sizeof(v->read_die));
+	memset(&map, 0, sizeof(map));
+	assert_fails(zns_probe_run(&v->dev, &par, &map, &err), -EPROTO, "nothing is stored");
+	assert_drive_clean(v);
+	zns_probe_fini(&map);
+	zns_dev_close(&v->dev);
+}
+
+/* Less certain than asked for: refused, with the reason; with force it is given out with its doubt. */
+static void doubted(void **state)
+{
+	struct drive *v = drive_new(120, 16, 4, 0, 4);
+	struct zns_probe_params par = { .least = 0.9999 };
+
+	memset(&map, 0, sizeof(map));
+	assert_fails(zns_probe_run(&v->dev, &par, &map, &err), -EAGAIN, "tested once more");
+	assert_says("--force");
+	assert_drive_clean(v);
+	zns_probe_fini(&map);
+	par.force = true;
+	v->written = v->resets = 0;
+	assert_ok(zns_probe_run(&v->dev, &par, &map, &err));
+	assert_drive_map(v);
+	assert_true(map.confidence < par.least && strlen(map.doubt) > 0);
+	zns_probe_fini(&map);
+	zns_dev_close(&v->dev);
+}
+
+static void verify(void **state)
+{
+	struct drive *v = drive_new(300, 16, 4, 0, 5);
+	struct zns_probe_params par = { .seed = 1 };
+	struct zns_probe_drift drift;
+	uint32_t rate;
+
+	v->noise_pct = 5;
+	memset(&map, 0, sizeof(map));
+	assert_ok(zns_probe_run(&v->dev, &par, &map, &err));
+	map.written = 0;
+	assert_ok(zns_probe_verify(&v->dev, &par, &map, 0, &drift, &err));
+	assert_int_equal(drift.zones_checked, 128);
+	assert_int_equal(drift.groups_checked, 16);
+	assert_int_equal(drift.groups_joined, 0);
+	assert_int_equal(drift.zones_moved + drift.channels_moved + drift.rates_changed + drift.domain_changed, 0);
+	assert_int_equal(drift.channels_checked, 24);
+	assert_drive_clean(v);
+	/* a tenth of the zones are elsewhere */
+	for (uint32_t z = 60; z < 90; z++)
+		map.zone_group[z] = (map.zone_group[z] + 1) % 16;
+	map.written = 0;
+	assert_ok(zns_probe_verify(&v->dev, &par, &map, 100, &drift, &err));
+	assert_int_equal(drift.zones_checked, 100);
+	assert_true(drift.zones_moved >= 3);
+	for (uint32_t z = 60; z < 90; z++)
+		map.zone_group[z] = (map.zone_group[z] + 15) % 16;
+	/* a map of twice as many groups: each die is two of them */
+	for (uint32_t z = 0; z < 300; z++)
+		map.zone_group[z] += z % 2 ? 16 : 0;
+	map.nr_groups = 32;
+	map.written = 0;
+	assert_ok(zns_probe_verify(&v->dev, &par, &map, 0, &drift, &err));
+	assert_int_equal(drift.groups_checked, 32);
+	assert_int_equal(drift.groups_joined, 16);
+	/* of half as many: two dies in each */
+	for (uint32_t z = 0; z < 300; z++)
+		map.zone_group[z] %= 8;
+	map.nr_groups = 8;
+	map.written = 0;
+	assert_ok(zns_probe_verify(&v->dev, &par, &map, 0, &drift, &err));
+	assert_int_equal(drift.zones_checked, 64);
+	assert_true(drift.zones_moved >= 20);
+	assert_int_equal(drift.groups_joined, 0);
+	for (uint32_t z = 0; z < 300; z++)
+		map.zone_group[z] = v->read_die[z];
+	map.nr_groups = 16;
+	/* one group split, and another one that is two */
+	for (uint32_t z = 0; z < 300; z++)
+		map.zone_group[z] = v->read_die[z] == 3 && z % 2 ? 16 : v->read_die[z] == 5 ? 4 : v->read_die[z];
+	for (uint32_t z = 0; z < 300; z++)
+		map.zone_group[z] -= map.zone_group[z] > 5;
+	map.written = 0;
+	assert_ok(zns_probe_verify(&v->dev, &par, &map, 0, &drift, &err));
+	assert_int_equal(drift.groups_joined, 1);
+	assert_true(drift.zones_moved >= 1);
+	for (uint32_t z = 0; z < 300; z++)
+		map.zone_group[z] = v->read_die[z];
+	for (uint32_t g = 0; g < 16; g++)
+		map.group_channel[g] = g % 4;
+	/* the dies' channels are others */
+	for (uint32_t g = 0; g < 16; g++)
+		map.group_channel[g] = (map.group_channel[g] + g / 4) % 4;
+	map.written = 0;
+	assert_ok(zns_probe_verify(&v->dev, &par, &map, 0, &drift, &err));
+	assert_true(drift.channels_moved > 2);
+	assert_int_equal(drift.zones_moved, 0);
+	/* slower than it was */
+	rate = map.zone_write_mibps;
+	map.zone_write_mibps = rate * 2;
+	map.written = 0;
+	assert_ok(zns_probe_verify(&v->dev, &par, &map, 0, &drift, &err));
+	assert_true(drift.rates_changed);
+	/* thought to be one domain */
+	map.zone_write_mibps = rate;
+	map.one_domain = true;
+	map.written = 0;
+	assert_ok(zns_probe_verify(&v->dev, &par, &map, 0, &drift, &err));
+	assert_true(drift.domain_changed);
+	zns_probe_fini(&map);
+	zns_dev_close(&v->dev);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { T(all_reads_wait), T(doubted), T(verify) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Who waits for whom. A burst of small reads hits one zone, others are read behind it: what has to wait is on the same
+ * die. What disturbs a measurement mostly disturbs all of it (the host does not run, all dies collect garbage), and then
+ * everything seems to wait. So no vote is counted unless the burst itself took its usual time and zones that should not
+ * have waited, the controls, did not.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "probe_priv.h"
+
+#define CONTROLS	3u
+#define VOTES_MAX	25u
+#define VOIDS_MAX	40u	/* of one question; then it waits for a better time */
+#define SURE		11.5	/* log odds: wrong once in 100,000 */
+#define TRIES		6u	/* to get down to one suspect */
+#define SAMPLES		64u	/* of a burst */
+#define SPREAD_LEAST	8u	/* zones, to say something of many at once */
+#define SPREAD_SETS	8u
+#define AS_SLOW		0.85	/* of one zone's time */
+
+/* Against a burst's usual time: @QUICK did not wait for it, @WAITED did, @ODD waited for something else. */
+enum seen { QUICK, WAITED, ODD };
+
+struct controls {
+	uint32_t zone[CONTROLS], nr, sure;	/* the first @sure are of other dies, as far as is known */
+};
+
+static enum seen seen(const struct probe *p, uint64_t ns)
+{
+	return ns <= p->burst_ns / 2 ? QUICK : ns <= p->burst_ns + p->burst_ns * 3 / 4 ? WAITED : ODD;
+}
+
+/* The k-th small read of a zone: another page each time, as far as there are. */
+static struct zns_race small(struct probe *p, uint32_t zone, uint32_t k, uint32_t slot, uint64_t *done)
+{
+	uint32_t len = zns_min(p->small, p->readable[zone]);
+	uint32_t pages = zns_max(p->readable[zone] / (uint32_t)PROBE_PAGE, 1u);
+
+	return (struct zns_race) { .zone = zone, .off = k % pages * PROBE_PAGE, .len = len, .count = 1,
+				   .buf = p->rbuf + (size_t)slot * p->small, .done_ns = done };
+}
+
+/* And the next page, if there is one. */
+static void twice(const struct probe *p, struct zns_race *r)
+{
+	r->count = 2;
+	if (r->off + PROBE_PAGE + r->len <= p->readable[r->zone])
+		r->step = PROBE_PAGE;
+	else if (r->off >= PROBE_PAGE)
+		r->off -= PROBE_PAGE, r->step = PROBE_PAGE;
+	else if (r->off + 2 * r->len > p->readable[r->zone])
+		r->count = 1;
+}
+
+/*
+ * A burst of @size over @zones in turn and, behind it, two reads of each of @others, one after the other; @after: how
+ * long those took. The second comes when the burst is in the die's queue for certain, in whatever order the first ones
+ * arrived.
+ */
+static int burst(struct probe *p, const uint32_t *zones, uint32_t nr_zones, uint32_t size, const uint32_t *others, uint32_t nr,
+		 uint64_t *own, uint64_t *after, struct zns_err *err)
+{
+	struct zns_race r[PROBE_BURST_MAX + PROBE_SET_MAX];
+	uint64_t done[PROBE_BURST_MAX] = { 0 }, behind[2 * PROBE_SET_MAX] = { 0 };
+	int rc;
+
+	for (uint32_t i = 0; i < size; i++)
+		r[i] = small(p, zones[i % nr_zones], i, i, &done[i]);
+	for (uint32_t i = 0; i < nr; i++) {
+		r[size + i] = small(p, others[i], p->votes + i, size + i, &behind[2 * i]);
+		twice(p, &r[size + i]);
+	}
+	rc = probe_race(p, r, size + nr, err);
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < nr; i++)
+		after[i] = behind[2 * i + r[size + i].count - 1];
+	for (uint32_t i = *own = 0; i < size; i++)
+		*own = zns_max(*own, done[i]);
+	return 0;
+}
+
+/* The time of a burst of @size on one of the zones, or, @spread, over all of them. */
+static int alone(struct probe *p, const uint32_t *zones, uint32_t nr, bool spread, uint32_t size, uint32_t samples, uint64_t *ns,
+		 struct zns_err *err)
+{
+	double v[SAMPLES];
+
+	for (uint32_t k = 0; k < samples; k++) {
+		uint64_t own;
+		int rc = burst(p, spread ? zones : &zones[k % nr], spread ? nr : 1, size, NULL, 0, &own, NULL, err);
+
+		if (rc)
+			return rc;
+		v[k] = own;
+	}
+	*ns = probe_quartile(v, samples);
+	return 0;
+}
+
+/*
+ * The same burst over many zones must be quicker, or its time is not a die's but the host's. Of several sets, since the
+ * zones of one may be on few dies by chance.
+ */
+static int spread_out(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
+{
+	uint64_t best = UINT64_MAX;
+
+	if (nr < SPREAD_LEAST)
+		return 0;
+	for (uint32_t k = 0; k < SPREAD_SETS; k++) {
+		uint32_t set[PROBE_BURST_MAX], n = zns_min(p->burst, PROBE_BURST_MAX);
+		uint64_t ns;
+		int rc;
+
+		for (uint32_t i = 0; i < n; i++)
+			set[i] = k ? zones[probe_random(p, nr)] : zones[i % nr];
+		rc = alone(p, set, n, true, n, SAMPLES / 4, &ns, err);
+		if (rc)
+			return rc;
+		best = zns_min(best, ns);
+	}
+	if (best < AS_SLOW * p->burst_ns)
+		return 0;
+	return zns_fail(err, -EAGAIN,
+			"cannot be measured: a burst of %u reads takes as long over %u zones (%.2f ms) as on one (%.2f ms), although zones are written independently: what takes the time is not a die but the host, the link or a cache; nothing is stored",
+			p->burst, nr, best / 1e6, p->burst_ns / 1e6);
+}
+
+/* So large that waiting for a burst cannot be mistaken for a read's own time. */
+int probe_calibrate_burst(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
+{
+	uint32_t few = zns_min(nr, 4u);
+	int rc = alone(p, zones, few, false, 1, SAMPLES, &p->single_ns, err);
+
+	for (p->burst = 8; !rc; p->burst = zns_min(p->burst + p->burst / 2, PROBE_BURST_MAX)) {
+		rc = alone(p, zones, few, false, p->burst, SAMPLES, &p->burst_ns, err);
+		if (!rc && (p->burst_ns >= 8 * p->single_ns || p->burst == PROBE_BURST_MAX))
+			break;
+	}
+	return rc ? rc : spread_out(p, zones, nr, err);
+}
+
+/*
+ * Zones to hold a vote on @a and @b against: of other groups than theirs, as far as groups are known, and else of any:
+ * most of them are on other dies, and it is others each time.
+ */
+static void pick_controls(struct probe *p, uint32_t a, uint32_t b, uint32_t most, struct controls *c)
+{
+	uint32_t ga = p->map->zone_group[a], gb = p->map->zone_group[b], any[CONTROLS], nr_any = 0;
+
+	c->nr = c->sure = 0;
+	most = zns_min(most, CONTROLS);
+	for (uint32_t tries = 0; p->nr_ours && tries < 4 * CONTROLS && c->nr < most; tries++) {
+		uint32_t z = p->ours[probe_random(p, p->nr_ours)], g = p->map->zone_group[z], i;
+		bool other = !p->doubt_map && g != ZNS_PROBE_NONE && gb != ZNS_PROBE_NONE && g != gb && g != ga;
+
+		if (z == a || z == b || (!p->doubt_map && g != ZNS_PROBE_NONE && (g == ga || g == gb)))
+			continue;
+		for (i = 0; i < c->nr && c->zone[i] != z; i++)
+			;
+		if (i == c->nr && other)
+			c->zone[c->nr++] = z;
+		for (i = 0; i < nr_any && any[i] != z; i++)
+			;
+		if (i == nr_any && nr_any < CONTROLS && !other)
+			any[nr_any++] = z;
+	}
+	c->sure = c->nr;
+	for (uint32_t i = 0; i < nr_any && c->nr < most; i++)
+		c->zone[c->nr++] = any[i];
+}
+
+/* One that is of another die waits, or half of those of which that is only likely. */
+static bool controls_waited(const struct probe *p, const struct controls *c, const uint64_t *after)
+{
+	uint32_t late = 0;
+
+	for (uint32_t i = 0; i < c->nr; i++) {
+		if (seen(p, after[i]) == QUICK)
+			continue;
+		if (i < c->sure)
+			return true;
+		late++;
+	}
+	return late && late * 2 >= c->nr - c->sure;
+}
+
+/* The burst did not take the time that it takes: whatever that was, others may have waited for it too. */
+static bool disturbed(struct probe *p, uint32_t zone, uint64_t own)
+{
+	/* noise never makes anything quicker: it was measured at a bad time. Unless it is one page again and again */
+	if (own * 5 < p->burst_ns * 3 && p->readable[zone] == p->unit) {
+		p->burst_ns = own;
+		return true;
+	}
+	return own * 5 > p->burst_ns * 8;
+}
+
+int probe_suspects(struct probe *p, uint32_t zone, const uint32_t *others, uint32_t nr, uint32_t *out, uint32_t *nr_out,
+		   bool *told, struct zns_err *err)
+{
+	*nr_out = 0;
+	*told = true;
+	for (uint32_t at = 0; at < nr;) {
+		uint32_t n = zns_min(nr - at, p->set_max), good = 0, left = n, spoiled = 0;
+		bool late[PROBE_SET_MAX];
+
+		memset(late, true, sizeof(late));
+		/* at most one is on the die: what waits each time is suspect, what does not once is not */
+		while (left > (good ? 1 : 0) && good < TRIES) {
+			uint64_t own, after[PROBE_SET_MAX];
+			int rc = burst(p, &zone, 1, p->burst, others + at, n, &own, after, err);
+
+			if (!rc && ++p->races && disturbed(p, zone, own)) {
+				p->spoiled++;
+				rc = probe_hopeless(p, err);
+				if (!rc && ++spoiled < VOIDS_MAX)
+					continue;
+				*told = false;
+				return rc;
+			}
+			if (rc)
+				return rc;
+			good++;
+			for (uint32_t i = left = 0; i < n; i++)
+				left += late[i] &= seen(p, after[i]) != QUICK;
+		}
+		/* so many wait for something that all use */
+		if (left > 2 && n > 4) {
+			p->set_max = zns_max(n / 2, 4u);
+			continue;
+		}
+		for (uint32_t i = 0; i < n; i++)
+			if (late[i])
+				out[(*nr_out)++] = at + i;
+		at += n;
+	}
+	return 0;
+}
+
+/* What one vote is worth, by how often votes were overruled so far. */
+static double weight(const struct probe *p)
+{
+	double wrong = (p->dissents + 3.0) / (p->votes + 60.0);
+
+	wrong = zns_min(zns_max(wrong, 0.003), 0.4);
+	return log((1 - wrong) / wrong);
+}
+
+/* Does @b wait for a burst on @a? Not counted when *spoiled. */
+static int vote(struct probe *p, uint32_t a, uint32_t b, bool *waited, bool *spoiled, struct zns_err *err)
+{
+	uint32_t others[1 + CONTROLS] = { b };
+	uint64_t own, after[1 + CONTROLS];
+	struct controls c;
+	int rc;
+
+	pick_controls(p, a, b, CONTROLS, &c);
+	memcpy(others + 1, c.zone, c.nr * sizeof(*c.zone));
+	rc = burst(p, &a, 1, p->burst, others, 1 + c.nr, &own, after, err);
+	if (rc)
+		return rc;
+	*waited = seen(p, after[0]) == WAITED;
+	*spoiled = disturbed(p, a, own) || seen(p, after[0]) == ODD || (*waited && controls_waited(p, &c, after + 1));
+	p->races++;
+	p->spoiled += *spoiled;
+	return *spoiled ? probe_hopeless(p, err) : 0;
+}
+
+int probe_same_die(struct probe *p, uint32_t a, uint32_t b, bool quick_no, int *same, float *conf, struct zns_err *err)
+{
+	uint32_t yes = 0, no = 0, void_votes = 0;
+	double odds = 0;
+
+	*same = -1;
+	*conf = 0;
+	while (yes + no < VOTES_MAX && void_votes < VOIDS_MAX) {
+		bool swap = (yes + no) % 2, waited, spoiled;
+		int rc = vote(p, swap ? b : a, swap ? a : b, &waited, &spoiled, err);
+
+		if (rc)
+			return rc;
+		void_votes += spoiled;
+		if (spoiled)
+			continue;
+		*(waited ? &yes : &no) += 1;
+		odds = (yes > no ? yes - no : no - yes) * weight(p);
+		if (yes + no >= 2 && odds >= SURE)
+			break;
+		if (quick_no && no && !yes) {
+			*same = 0;
+			return 0;
+		}
+	}
+	p->votes += yes + no;
+	p->dissents += zns_min(yes, no);
+	*conf = 1 / (1 + exp(-odds));
+	if (odds >= SURE)
+		*same = yes > no;
+	return 0;
+}
