@@ -141,7 +141,7 @@ static uint32_t plan(struct znsd *d, uint32_t percent, uint32_t *victims, struct
 		z[i] = (struct zns_compact_zone){
 			.index = i, .group = zn->group, .owner = owner ? (uint32_t)zns_hash(owner, strlen(owner)) : 0,
 			.capacity = zn->z.capacity, .wp = zn->z.wp, .live = zone_live(d, i), .extra = 2 * 4096,
-			.empty = zone_empty(zn), .parked = zone_parked(d, i), .fixed = !zone_usable(zn) || zn->writer,
+			.empty = zone_empty(d, i), .parked = zone_parked(d, i), .fixed = !zone_usable(zn) || zn->writer,
 		};
 	}
 	if (zns_compact_plan(z, d->nr_zones, percent, &p, err))

@@ -49,6 +49,73 @@ def store(build, base, options, dumps):
     return data[:meta], data[meta:]
 
 
+# ---- a forged device: test/fuzz/forge.h ----------------------------------------------------------------
+
+RECORD, UNRECORDED, COMMITTED, FRAME, FILL = range(5)
+BLOCK, CAPACITY = 4096, 128 << 10
+
+
+def piece(kind, zone, kind_of_frame, payload=b'', generation=0, seq=0):
+    return struct.pack('<BBBQQH', kind, zone, kind_of_frame, generation, seq, len(payload)) + payload
+
+
+def field(number, value):
+    """One field of a message: a number, bytes, or 8 bytes as a float."""
+    def varint(v):
+        out = b''
+        while v > 127:
+            out, v = out + bytes([v & 127 | 128]), v >> 7
+        return out + bytes([v])
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | (2 if isinstance(value, bytes) else 1)) + \
+        (varint(len(value)) + value if isinstance(value, bytes) else struct.pack('<d', value))
+
+
+def use(zone, start, length):
+    return field(7, field(1, zone) + field(2, start) + field(3, length))
+
+
+def checkpoint(number, uses, more=b''):
+    return field(1, bytes([number]) * 16) + field(2, b'web') + field(3, 2 * 1000000) + field(4, 0) + field(5, 0) + \
+        field(6, 0) + uses + more
+
+
+def manifest(number, uses, more=b''):
+    return field(1, b'forged device 1\0') + field(2, checkpoint(number, uses, more))
+
+
+def place(zone, start, length=200):
+    """Field 14 of a checkpoint: where its manifest is said to be."""
+    return field(14, field(1, zone) + field(2, start) + field(3, length) + b'\x21' + bytes(8))
+
+
+def forged():
+    """{name: input}: faults that were found, each as small as it can be."""
+    fill = piece(FILL, 3, 0)        # zone 3, one block
+    found = {
+        # Walked downwards from a place that is no block's end: 2^52 steps, and reads before the buffer.
+        'unaligned-start': b'\1' + fill + piece(UNRECORDED, 0, 0, manifest(1, use(3, 1, BLOCK - 1))),
+        'unaligned-length': b'\1' + fill + piece(UNRECORDED, 0, 0, manifest(1, use(3, 0, 100))),
+        'unaligned-record': b'\0' + fill + piece(RECORD, 0, 3, checkpoint(1, use(3, 8, 1000), place(3, 8))),
+        # Live bytes in zones that are empty: what a dump writes there could never be committed.
+        'empty-zones': b'\0' + b''.join(piece(RECORD, 0, 3, checkpoint(z, use(z, 0, CAPACITY), place(z, 0)))
+                                        for z in (3, 4, 5, 6)),
+        'all-zones': b'\0' + b''.join(piece(RECORD, 0, 3, checkpoint(z, use(z, 0, CAPACITY), place(z, 0))) for z in range(3, 8)),
+        'beyond-pointer': b'\0' + fill + piece(RECORD, 0, 3, checkpoint(1, use(3, 0, CAPACITY), place(3, 0))),
+        'claimed-twice': b'\0' + fill + piece(RECORD, 0, 3, checkpoint(1, use(3, 0, BLOCK) + use(3, 0, BLOCK), place(3, 0))),
+        # The next generation would be 0, and the store gone with it.
+        'last-generation': b'\0' + piece(FRAME, 1, 3, b'', (1 << 64) - 1, 1) + piece(RECORD, 0, 6, b'\x0a\x03web'),
+        'all-times': b'\1' + fill + piece(UNRECORDED, 0, 0, manifest(1, use(3, 0, BLOCK), field(82, (1 << 64) - 2))),
+        'circle': b'\0' + b''.join(piece(RECORD, 0, 3, checkpoint(n, use(3, n * BLOCK, BLOCK), place(3, n * BLOCK) +
+                                                                 field(16, bytes([3 - n]) * 16))) for n in (1, 2)),
+        'own-parent': b'\0' + piece(RECORD, 0, 3, checkpoint(1, use(3, 0, BLOCK), place(3, 0) + field(16, b'\1' * 16))),
+        'no-number': b'\0' + piece(RECORD, 0, 3, checkpoint(1, use(3, 0, BLOCK), place(3, 0) + field(10, float('nan')))),
+        'says-where-it-is': b'\1' + fill + piece(UNRECORDED, 0, 0, manifest(1, use(3, 0, BLOCK), place(3, 0))),
+    }
+    return found
+
+
 def main():
     build, out = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
 
@@ -57,7 +124,7 @@ def main():
         (out / target / f'seed-{name}').write_bytes(content)
 
     with tempfile.TemporaryDirectory() as base:
-        meta, _ = store(build, base, ['--zones', '8', '--zone-size', '128K'], ['3000', '5000', '70000'])
+        meta, data = store(build, base, ['--zones', '8', '--zone-size', '128K'], ['3000', '5000', '70000'])
         put('fuzz_store', 'zone', b'\0' + meta[:65536].rstrip(b'\0'))
         log = [(k, p) for k, _, p in frames(meta)]
         after = log[1 + max(n for n, (k, _) in enumerate(log) if k == SNAPSHOT_END):]
@@ -68,6 +135,24 @@ def main():
             if k == CHECKPOINT:         # the same moved: fields 80 and 82
                 moved = p + b'\x80\x05\x01' + b'\x90\x05\x07'
                 put('fuzz_store', f'moved-{n}', b'\1' + b''.join(records[:n + 1]) + struct.pack('<BH', MOVED, len(moved)) + moved)
+            if k == CHECKPOINT:
+                put('fuzz_forge', f'record-{n}', b'\0' + piece(RECORD, 0, k, p))
+        put('fuzz_forge', 'log', b'\0' + b''.join(piece(RECORD, 0, k, p) for k, p in after))
+        whole = b''
+        for zone in range(len(data) // CAPACITY):
+            for at in range(0, CAPACITY, BLOCK):
+                block = data[zone * CAPACITY + at:][:BLOCK]
+                if not any(block):
+                    break
+                kind, _, length = struct.unpack_from('<HHI', block, 8)
+                if block[:8] == MAGIC and kind == MANIFEST:
+                    whole += piece(COMMITTED, zone, 0, data[zone * CAPACITY + at + 48:][:length])
+                elif block[:8] != MAGIC:
+                    whole += piece(FILL, 3 + zone, 0)
+        put('fuzz_forge', 'whole', b'\0' + whole)
+        put('fuzz_forge', 'whole-wiped', b'\1' + whole)
+    for name, content in forged().items():
+        put('fuzz_forge', name, content)
     with tempfile.TemporaryDirectory() as base:
         meta, data = store(build, base, ['--zones', '64', '--zone-size', '64M', '--zone-capacity', '48M'],
                            ['3000', '900000', '20000000', '60000', '3000000'])

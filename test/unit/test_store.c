@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The store: what it remembers, how it rolls, what it refuses. Crashes are in test_store_crash.c. */
+#include <math.h>
 #include "store_fixture.h"
 #include "memdev.h"
 
@@ -175,6 +176,30 @@ static void refusals(void **state)
 	ck_init(&k, 2, "a", 6, 0, 4096);
 	k.c.has_parent = 1;
 	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);
+	k.c.parent = k.c.id;	/* its own */
+	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);
+	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 6, 1, 4095), NULL), -EINVAL);	/* no whole blocks */
+	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 6, 0, 100), NULL), -EINVAL);
+	ck_init(&k, 2, "a", 6, 0, 8192);	/* one block twice */
+	k.c.n_zones = 2;
+	k.use[1].zone = 6;
+	k.use[1].start = 4096;
+	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);
+	ck_init(&k, 2, "a", 6, 0, 4096);
+	k.c.created_ns = -1;
+	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);
+	k.c.created_ns = INT64_MAX;
+	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);
+	ck_init(&k, 2, "a", 6, 0, 4096);
+	k.c.has_qos_achieved_mibps = 1;
+	k.c.qos_achieved_mibps = NAN;
+	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);
+	ck_init(&k, 2, "a", 6, 0, 4096);
+	k.c.metadata_groups = &k.group;
+	k.c.n_metadata_groups = 1;
+	k.c.n_groups = 0;
+	k.group = 99;
+	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);
 	id_of(9, id);
 	assert_int_equal(zns_store_remove(s, id, "x", NULL), -ENOENT);
 	id_of(1, id);
@@ -344,7 +369,7 @@ static void full_catalogue(void **state)
 
 	for (round = 0; round < 5; round++) {
 		for (n = 0; n < 100; n++) {
-			int rc = zns_store_commit(s, ck_init(&k, round * 100 + n, "a", 3, n * 512, 512), &err);
+			int rc = zns_store_commit(s, ck_init(&k, round * 100 + n, "a", 3, n * 4096, 4096), &err);
 
 			if (rc) {
 				assert_int_equal(rc, -ENOSPC);

@@ -7,11 +7,14 @@
 #define CAP KIB(64)	/* 16 blocks of 4 KiB; 16 blocks of 512 B in 8 KiB */
 #define STEPS 60
 
+static uint32_t unit;	/* of what is committed: a block */
+
 static struct memdev *formatted(uint32_t block)
 {
 	struct memdev *m = memdev_new(NZ, 16 * block, block);
 	ZnsPb__Profile *p = make_profile(NZ, 4);
 
+	unit = block;
 	OK(zns_store_format(&m->dev, NULL, p, false, NULL, NULL));
 	profile_free(p);
 	m->ops = 0;
@@ -75,7 +78,7 @@ static int step(struct zns_store *s, unsigned n)
 	}
 	if (zns_store_nr_checkpoints(s) > 3)
 		return zns_store_remove(s, zns_store_checkpoint(s, 0)->id.data, "script", NULL);
-	return zns_store_commit(s, ck_init(&k, n, who, 3 + n % 5, n * 100, 100), NULL);
+	return zns_store_commit(s, ck_init(&k, n, who, 3 + n % 5, n % 15 * unit, unit), NULL);
 }
 
 /* What the script leaves after each step, on a device without faults. */
@@ -131,7 +134,7 @@ static void after_crash(struct memdev *m, char **texts, unsigned done, bool cut)
 	for (unsigned i = 0; i < 20; i++) {
 		struct ck k;
 
-		OK(zns_store_commit(s, ck_init(&k, 4000 + i, "later", 3, 7000, 100), NULL));
+		OK(zns_store_commit(s, ck_init(&k, 4000 + i, "later", 3, 15 * unit, unit), NULL));
 		OK(zns_store_remove(s, k.id, "later", NULL));
 	}
 	zns_store_close(s);

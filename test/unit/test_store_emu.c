@@ -60,7 +60,7 @@ static int step(struct zns_store *s, unsigned n, struct zns_err *err)
 
 	if (zns_store_nr_checkpoints(s) > 3)
 		return zns_store_remove(s, zns_store_checkpoint(s, 1)->id.data, "script", err);
-	return zns_store_commit(s, ck_init(&k, n, n % 2 ? "a" : "b", 3 + n % 5, n * 100, 100), err);
+	return zns_store_commit(s, ck_init(&k, n, n % 2 ? "a" : "b", 3 + n % 5, n % 15 * 4096, 4096), err);
 }
 
 static void expect_text(struct zns_dev *dev, unsigned flags, const char *text)

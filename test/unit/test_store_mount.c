@@ -50,11 +50,11 @@ static void claim(void **state)
 	OK(zns_store_unclaim(s, NULL));		/* nothing was changed: nothing to give back */
 	assert_int_equal(m->z[0].wp, wp);
 	OK(zns_store_claim(s, &one, NULL));
-	OK(zns_store_commit(s, ck_init(&k, 1, "web", 5, 0, 100), NULL));
+	OK(zns_store_commit(s, ck_init(&k, 1, "web", 5, 0, 4096), NULL));
 	assert_string_equal(zns_store_mount(s)->machine, "one");
 	assert_false(zns_store_mount(s)->released);
 	for (unsigned n = 2; zns_store_generation(s) < 4; n++) {
-		OK(zns_store_commit(s, ck_init(&k, n, "web", 5, 0, 100), NULL));
+		OK(zns_store_commit(s, ck_init(&k, n, "web", 5, 0, 4096), NULL));
 		OK(zns_store_remove(s, k.id, "test", NULL));
 	}
 	zns_store_close(s);
@@ -88,24 +88,24 @@ static void two_writers(void **state)
 		struct ck k;
 		char *before, *after;
 
-		OK(zns_store_commit(a, ck_init(&k, 1, "mine", 4, 0, 100), NULL));
+		OK(zns_store_commit(a, ck_init(&k, 1, "mine", 4, 0, 4096), NULL));
 		for (unsigned n = 0; n < ahead; n++) {
 			if (n % 2)
 				OK(zns_store_remove(a, k.id, "test", NULL));
 			else
-				OK(zns_store_commit(a, ck_init(&k, 100 + n, "mine", 5, 0, 100), NULL));
+				OK(zns_store_commit(a, ck_init(&k, 100 + n, "mine", 5, 0, 4096), NULL));
 		}
 		before = store_text(a, NZ, false);
 		/* b knows nothing of all this. */
-		assert_int_equal(zns_store_commit(b, ck_init(&k, 7, "other", 6, 0, 100), &err), -ESTALE);
+		assert_int_equal(zns_store_commit(b, ck_init(&k, 7, "other", 6, 0, 4096), &err), -ESTALE);
 		assert_true(zns_store_foreign(b));
 		assert_int_equal(zns_store_nr_checkpoints(b), 0);
-		assert_int_equal(zns_store_commit(b, ck_init(&k, 8, "other", 6, 0, 100), NULL), -ESTALE);
+		assert_int_equal(zns_store_commit(b, ck_init(&k, 8, "other", 6, 0, 4096), NULL), -ESTALE);
 		OK(zns_store_open(&m->dev, ZNS_STORE_RDONLY, &c, NULL));
 		after = store_text(c, NZ, false);
 		assert_string_equal(before, after);
 		/* And a goes on. */
-		OK(zns_store_commit(a, ck_init(&k, 9, "mine", 6, 0, 100), NULL));
+		OK(zns_store_commit(a, ck_init(&k, 9, "mine", 6, 0, 4096), NULL));
 		free(before);
 		free(after);
 		zns_store_close(a);

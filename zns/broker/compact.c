@@ -108,7 +108,7 @@ static uint32_t empty_to_spare(const struct znsd *d)
 	uint32_t n = 0, keep = 0, i;
 
 	for (i = 0; i < d->nr_zones; i++)
-		n += zone_empty(&d->zones[i]) && !d->groups[d->zones[i].group].io;
+		n += zone_empty(d, i) && !d->groups[d->zones[i].group].io;
 	for (l = d->leases; l; l = l->next)
 		if (l->dump && !l->background)
 			keep += l->width;

@@ -57,7 +57,7 @@ static uint32_t find_empty(struct znsd *d, const struct search *s, struct zn_gro
 
 	for (i = 0; i < g->nr_zones; i++) {
 		k = (g->next + i) % g->nr_zones;
-		if (zone_empty(&d->zones[g->zones[k]]) && !excluded(s, g->zones[k])) {
+		if (zone_empty(d, g->zones[k]) && !excluded(s, g->zones[k])) {
 			g->next = (k + 1) % g->nr_zones;
 			return g->zones[k];
 		}

@@ -34,7 +34,7 @@ void groups_state(const struct znsd *d, const char *container, const struct leas
 		for (k = 0; k < g->nr_zones; k++) {
 			uint32_t z = g->zones[k];
 
-			gs[i].free_zones += zone_empty(&d->zones[z]) || zone_garbage(d, z) ||
+			gs[i].free_zones += zone_empty(d, z) || zone_garbage(d, z) ||
 					    zone_parked_for(d, z, container, 0);
 		}
 	}

@@ -28,7 +28,7 @@ static void status_zones(const struct znsd *d, ZnsPb__Status *s)
 		if (z->meta)
 			continue;
 		s->bytes_live += live;
-		if (zone_empty(z))
+		if (zone_empty(d, i))
 			s->bytes_free += z->z.capacity;
 		else if (zone_parked(d, i))
 			s->bytes_free += z->z.capacity - z->z.wp;

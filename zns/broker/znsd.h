@@ -234,7 +234,7 @@ void zones_fini(struct znsd *d);
 int zones_refresh(struct znsd *d, uint32_t first, uint32_t nr, struct zns_err *err);
 uint64_t zone_live(const struct znsd *d, uint32_t zone);
 bool zone_usable(const struct zn_zone *z);	/* a data zone that takes writes */
-bool zone_empty(const struct zn_zone *z);	/* and could be granted as it is */
+bool zone_empty(const struct znsd *d, uint32_t zone);	/* and could be granted as it is */
 bool zone_parked(const struct znsd *d, uint32_t zone);
 bool zone_packed(const struct znsd *d, uint32_t zone);	/* all that lives there are small checkpoints */
 bool zone_parked_for(const struct znsd *d, uint32_t zone, const char *container, uint32_t min_room);

@@ -115,16 +115,28 @@ bool zone_usable(const struct zn_zone *z)
 	return !z->meta && z->z.state != ZNS_ZONE_READ_ONLY && z->z.state != ZNS_ZONE_OFFLINE;
 }
 
-bool zone_empty(const struct zn_zone *z)
+/*
+ * A record may claim bytes that were never written, or that a reset took: what a dump wrote there could not be committed
+ * beside them. Such a zone is nobody's until the checkpoint is removed.
+ */
+static bool claimed_unwritten(const struct znsd *d, uint32_t zone)
 {
-	return zone_usable(z) && z->z.state == ZNS_ZONE_EMPTY && !z->writer && z->z.capacity >= ZNSD_UNIT_MIN;
+	return zone_live(d, zone) > d->zones[zone].z.wp;
+}
+
+bool zone_empty(const struct znsd *d, uint32_t zone)
+{
+	const struct zn_zone *z = &d->zones[zone];
+
+	return zone_usable(z) && !claimed_unwritten(d, zone) && z->z.state == ZNS_ZONE_EMPTY && !z->writer && z->z.capacity >= ZNSD_UNIT_MIN;
 }
 
 bool zone_parked(const struct znsd *d, uint32_t zone)
 {
 	const struct zn_zone *z = &d->zones[zone];
 
-	return zone_usable(z) && !z->writer && !z->finishing && zns_zone_is_active(z->z.state) && zone_live(d, zone);
+	return zone_usable(z) && !z->writer && !z->finishing && zns_zone_is_active(z->z.state) && zone_live(d, zone) &&
+	       !claimed_unwritten(d, zone);
 }
 
 bool zone_parked_for(const struct znsd *d, uint32_t zone, const char *container, uint32_t min_room)

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* What records may say; used on what callers give and on what a device gives back. */
+#include <math.h>
 #include <string.h>
 #include "store_int.h"
 #include "zns/crypt.h"
+
+#define TEXT_MAX 4096		/* of an origin: paths, names of images */
 
 int zns_check_range(const struct zns_limits *l, uint32_t zone, uint64_t start, uint64_t len, int code,
 		    struct zns_err *err)
@@ -35,6 +38,75 @@ int zns_check_file_name(const char *name, int code, struct zns_err *err)
 	return 0;
 }
 
+/* Whatever is written begins and ends at a block: who walks a zone counts on it. */
+static int check_use(const struct zns_limits *l, const ZnsPb__ZoneUse *u, int code, struct zns_err *err)
+{
+	if (zns_check_range(l, u->zone, u->start, u->len, code, err))
+		return code;
+	if (u->start % l->block || u->len % l->block)
+		return zns_fail(err, code, "bytes %llu+%llu of zone %u are no whole blocks", (unsigned long long)u->start,
+				(unsigned long long)u->len, u->zone);
+	return 0;
+}
+
+static int cmp_use(const void *pa, const void *pb)
+{
+	const ZnsPb__ZoneUse *a = *(ZnsPb__ZoneUse *const *)pa, *b = *(ZnsPb__ZoneUse *const *)pb;
+
+	if (a->zone != b->zone)
+		return a->zone < b->zone ? -1 : 1;
+	return a->start < b->start ? -1 : a->start > b->start;
+}
+
+/* In range, and no byte twice: so there are never more of them than the device has blocks. */
+static int check_uses(const struct zns_limits *l, const ZnsPb__Checkpoint *c, int code, struct zns_err *err)
+{
+	cleanup_free ZnsPb__ZoneUse **v = malloc((c->n_zones + 1) * sizeof(*v));
+
+	if (!v)
+		return zns_fail(err, -ENOMEM, "no memory for %zu zone uses", c->n_zones);
+	for (size_t i = 0; i < c->n_zones; i++) {
+		v[i] = c->zones[i];
+		if (check_use(l, v[i], code, err))
+			return code;
+	}
+	qsort(v, c->n_zones, sizeof(*v), cmp_use);
+	for (size_t i = 1; i < c->n_zones; i++)
+		if (v[i]->zone == v[i - 1]->zone && v[i]->start < v[i - 1]->start + v[i - 1]->len)
+			return zns_fail(err, code, "byte %llu of zone %u is claimed twice", (unsigned long long)v[i]->start,
+					v[i]->zone);
+	return 0;
+}
+
+/* INT64_MAX stands for "all times" (zns/fsck.h). */
+static int check_time(const char *what, int64_t ns, int code, struct zns_err *err)
+{
+	return ns >= 0 && ns < INT64_MAX ? 0 : zns_fail(err, code, "%s is no time (%lld ns)", what, (long long)ns);
+}
+
+static int check_share(const char *what, double v, int code, struct zns_err *err)
+{
+	return isfinite(v) && v >= 0 ? 0 : zns_fail(err, code, "%s is no number that can be", what);
+}
+
+static int check_text(const char *what, const char *text, int code, struct zns_err *err)
+{
+	if (text && strnlen(text, TEXT_MAX + 1) > TEXT_MAX)
+		return zns_fail(err, code, "%s is longer than %d bytes", what, TEXT_MAX);
+	return 0;
+}
+
+static int check_origin(const ZnsPb__Origin *o, int code, struct zns_err *err)
+{
+	const char *const text[] = { o->kind, o->host, o->image_dir, o->container_id, o->container_name, o->image, o->root,
+				     o->checkpoint_name };
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(text); i++)
+		if (check_text("a text of the origin", text[i], code, err))
+			return code;
+	return 0;
+}
+
 static int check_id(const char *what, const ProtobufCBinaryData *id, int code, struct zns_err *err)
 {
 	if (id->len != ZNS_UUID_LEN || !id->data)
@@ -44,6 +116,8 @@ static int check_id(const char *what, const ProtobufCBinaryData *id, int code, s
 
 static int check_groups(const uint32_t *groups, size_t n, const struct zns_limits *l, int code, struct zns_err *err)
 {
+	if (n > l->nr_groups)
+		return zns_fail(err, code, "%zu groups, the profile has %u", n, l->nr_groups);
 	for (size_t i = 0; i < n; i++)
 		if (groups[i] >= l->nr_groups)
 			return zns_fail(err, code, "group %u is not in the profile (%u groups)", groups[i],
@@ -58,8 +132,9 @@ static int check_manifest_ref(const ZnsPb__Checkpoint *c, const struct zns_limit
 
 	if (zns_check_range(l, m->zone, m->start, m->len, code, err))
 		return code;
-	if (m->len <= ZNS_FRAME_HDR)
-		return zns_fail(err, code, "manifest of %llu bytes", (unsigned long long)m->len);
+	if (m->len <= ZNS_FRAME_HDR || m->start % l->block)
+		return zns_fail(err, code, "a manifest of %llu bytes at byte %llu cannot be", (unsigned long long)m->len,
+				(unsigned long long)m->start);
 	for (size_t i = 0; i < c->n_zones; i++) {
 		const ZnsPb__ZoneUse *u = c->zones[i];
 
@@ -69,15 +144,32 @@ static int check_manifest_ref(const ZnsPb__Checkpoint *c, const struct zns_limit
 	return zns_fail(err, code, "the manifest lies outside the checkpoint's zones");
 }
 
+static int check_old_manifests(const ZnsPb__Checkpoint *c, const struct zns_limits *l, int code, struct zns_err *err)
+{
+	for (size_t i = 0; i < c->n_old_manifests; i++)
+		if (zns_check_range(l, c->old_manifests[i], 0, 1, code, err))
+			return code;
+	return 0;
+}
+
 int zns_check_checkpoint(const ZnsPb__Checkpoint *c, const struct zns_limits *l, int code, struct zns_err *err)
 {
+	int rc;
+
 	if (check_id("checkpoint id", &c->id, code, err) || zns_check_name("container", c->container, code, err) ||
 	    (c->has_parent && check_id("parent id", &c->parent, code, err)))
 		return code;
-	for (size_t i = 0; i < c->n_zones; i++)
-		if (zns_check_range(l, c->zones[i]->zone, c->zones[i]->start, c->zones[i]->len, code, err))
-			return code;
-	if (check_groups(c->groups, c->n_groups, l, code, err))
+	if (c->has_parent && !memcmp(c->parent.data, c->id.data, ZNS_UUID_LEN))
+		return zns_fail(err, code, "the checkpoint is its own parent");
+	rc = check_uses(l, c, code, err);
+	if (rc)
+		return rc;
+	if (check_groups(c->groups, c->n_groups, l, code, err) ||
+	    check_groups(c->metadata_groups, c->n_metadata_groups, l, code, err) ||
+	    check_old_manifests(c, l, code, err) || check_time("the time of the checkpoint", c->created_ns, code, err) ||
+	    check_time("the time of its move", c->moved_ns, code, err) ||
+	    check_share("the rate of the checkpoint", c->qos_achieved_mibps, code, err) ||
+	    (c->origin && check_origin(c->origin, code, err)))
 		return code;
 	if (c->crypt && !zns_crypt_record_sane(c->crypt))
 		return zns_fail(err, code, "the wrapped key has an impossible length");
@@ -89,6 +181,21 @@ int zns_check_reservation(const ZnsPb__Reservation *r, const struct zns_limits *
 	if (zns_check_name("container", r->container, code, err))
 		return code;
 	return check_groups(r->groups, r->n_groups, l, code, err);
+}
+
+static int check_profile_figures(const ZnsPb__Profile *p, int code, struct zns_err *err)
+{
+	if (check_share("the confidence of the profile", p->confidence, code, err) ||
+	    check_share("the scaling of the profile", p->scaling, code, err) ||
+	    check_text("the method of the profile", p->method, code, err))
+		return code;
+	if (p->n_group_confidence && p->n_group_confidence != p->n_groups)
+		return zns_fail(err, code, "the profile has %zu groups and the confidence of %zu", p->n_groups,
+				p->n_group_confidence);
+	for (size_t i = 0; i < p->n_group_confidence; i++)
+		if (check_share("the confidence of a group", (double)p->group_confidence[i], code, err))
+			return code;
+	return 0;
 }
 
 int zns_check_profile(const ZnsPb__Profile *p, const struct zns_limits *l, int code, struct zns_err *err)
@@ -104,7 +211,13 @@ int zns_check_profile(const ZnsPb__Profile *p, const struct zns_limits *l, int c
 		if (p->zone_group[i] >= p->n_groups)
 			return zns_fail(err, code, "the profile puts zone %zu into group %u of %zu", i,
 					p->zone_group[i], p->n_groups);
-	return 0;
+	/* Channels are numbers in tables: there are not more of them than groups. */
+	for (size_t i = 0; i < p->n_groups; i++)
+		if (p->groups[i]->has_channel && p->groups[i]->channel >= l->nr_zones)
+			return zns_fail(err, code, "the profile puts group %zu on channel %u", i, p->groups[i]->channel);
+	if (p->has_unknown_group && p->unknown_group >= p->n_groups)
+		return zns_fail(err, code, "the profile's unknown group is %u of %zu", p->unknown_group, p->n_groups);
+	return check_profile_figures(p, code, err);
 }
 
 int zns_check_retention(const ZnsPb__Retention *r, int code, struct zns_err *err)
@@ -114,12 +227,15 @@ int zns_check_retention(const ZnsPb__Retention *r, int code, struct zns_err *err
 
 int zns_check_mark(const ZnsPb__Mark *m, int code, struct zns_err *err)
 {
-	return check_id("checkpoint id", &m->checkpoint, code, err);
+	if (check_id("checkpoint id", &m->checkpoint, code, err))
+		return code;
+	return check_time("the time of the mark", m->gone_ns, code, err);
 }
 
 int zns_check_tombstone(const ZnsPb__Tombstone *t, int code, struct zns_err *err)
 {
-	if (check_id("checkpoint id", &t->id, code, err) || zns_check_name("remover", t->by, code, err))
+	if (check_id("checkpoint id", &t->id, code, err) || zns_check_name("remover", t->by, code, err) ||
+	    check_time("the time of the removal", t->deleted_ns, code, err))
 		return code;
 	return t->container ? zns_check_name("container", t->container, code, err) : 0;
 }
@@ -146,7 +262,8 @@ int zns_check_key(const struct zns_state *st, const ZnsPb__KeyLine *k, int code,
 int zns_check_mount(const ZnsPb__Mount *m, int code, struct zns_err *err)
 {
 	if (zns_check_name("machine id of the mount record", m->machine, code, err) ||
-	    zns_check_name("boot id of the mount record", m->boot, code, err))
+	    zns_check_name("boot id of the mount record", m->boot, code, err) ||
+	    check_time("the time of the mount record", m->since_ns, code, err))
 		return code;
 	return zns_check_name("host of the mount record", m->host, code, err);
 }

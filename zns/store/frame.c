@@ -128,11 +128,11 @@ int zns_frame_parse(const uint8_t *buf, size_t len, struct zns_frame *f, struct 
 		return zns_fail(err, -EPROTONOSUPPORT,
 				"record version %u is newer than this program's (%u): use a newer ZNS-CRIU",
 				f->version, ZNS_FRAME_VERSION);
-	if (!f->version)
-		return zns_fail(err, -EBADMSG, "record header has impossible values");
 	f->type = get16(buf + OFF_TYPE);
 	f->generation = get64(buf + OFF_GENERATION);
 	f->seq = get64(buf + OFF_SEQ);
+	if (!f->version || f->generation > ZNS_GENERATION_MAX || f->seq > ZNS_GENERATION_MAX)
+		return zns_fail(err, -EBADMSG, "record header has impossible values");
 	f->payload = buf + ZNS_FRAME_HDR;
 	f->len = n;
 	return 0;

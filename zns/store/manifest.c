@@ -96,7 +96,7 @@ static int read_manifest(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb_
 {
 	const struct zns_geometry *geo = &dev->geo;
 	struct zns_limits lim = { .nr_zones = geo->nr_zones, .nr_meta = geo->nr_conventional + zns_store_meta_zones(geo),
-				  .zone_capacity = geo->zone_capacity };
+				  .block = geo->block_size, .zone_capacity = geo->zone_capacity };
 	const ZnsPb__ExtentRef *ref = c->manifest;
 	cleanup_free uint8_t *buf = NULL;
 	ZnsPb__Manifest *m;

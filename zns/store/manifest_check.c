@@ -39,6 +39,11 @@ static int check_unit(const ZnsPb__Image *i, const struct ctx *c)
 	if (i->n_piece_csums && (unit % ZNS_PIECE || i->n_piece_csums > i->size / ZNS_PIECE + (i->size % ZNS_PIECE != 0)))
 		return zns_fail(c->err, -EBADMSG, "image %s: %zu checksums of pieces for %llu bytes", i->name, i->n_piece_csums,
 				(unsigned long long)i->size);
+	if (c->encrypted && i->n_piece_csums)	/* what is authentic is a whole unit */
+		return zns_fail(c->err, -EBADMSG, "image %s: checksums of pieces of encrypted units", i->name);
+	/* Part of a nonce: added to a number of a unit it must not begin anew. */
+	if (i->has_unit_base && (!c->encrypted || i->unit_base > UINT64_MAX - i->n_csums))
+		return zns_fail(c->err, -EBADMSG, "image %s: an impossible base of its units' numbers", i->name);
 	if (c->encrypted != (bool)i->has_tags && i->size)
 		return zns_fail(c->err, -EBADMSG, "image %s: %s", i->name, c->encrypted ? "encrypted, but without tags" :
 				"tags of an image that is not encrypted");
@@ -139,7 +144,8 @@ int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo,
 {
 	struct ctx c = {
 		.lim = { .nr_zones = geo->nr_zones, .nr_meta = geo->nr_conventional + zns_store_meta_zones(geo),
-			 .nr_groups = geo->nr_zones, .zone_capacity = geo->zone_capacity },
+			 .nr_groups = geo->nr_zones, .block = geo->block_size,
+			 .zone_capacity = geo->zone_capacity },
 		.block = geo->block_size,
 		.device_bytes = geo->nr_zones * geo->zone_capacity,
 		.encrypted = m->checkpoint->crypt != NULL,
@@ -150,6 +156,8 @@ int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo,
 	if (m->device.len != ZNS_UUID_LEN)
 		return zns_fail(err, -EBADMSG, "manifest: device id has %zu bytes", m->device.len);
 	rc = zns_check_checkpoint(m->checkpoint, &c.lim, -EBADMSG, err);
+	if (!rc && m->checkpoint->manifest)
+		rc = zns_fail(err, -EBADMSG, "a manifest that says where it stands");
 	if (!rc && m->has_seal && (m->seal.len != ZNS_TAG_BYTES || !c.encrypted))
 		rc = zns_fail(err, -EBADMSG, "the manifest's seal is impossible");
 	for (size_t i = 0; i < m->n_images && !rc; i++)

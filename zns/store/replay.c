@@ -14,6 +14,13 @@ struct cand {
 	ZnsPb__Superblock *sb;
 };
 
+/* A whole superblock that says what cannot be: it counts only if nothing newer is there. */
+struct bad_superblock {
+	int rc;
+	uint64_t generation;
+	struct zns_err err;
+};
+
 struct replay {
 	struct zns_state st;
 	uint64_t off, seq, nr;	/* end of the log, next number, records so far */
@@ -328,9 +335,11 @@ static void replay_fini(struct replay *rp)
 
 /* ---- all zones ---- */
 
-/* 1: a superblock; 0: none. *ghost: highest generation of records without one. */
-static int read_superblock(struct zns_store *s, struct cand *c, uint64_t *ghost, struct zns_err *err)
+/* 1: a superblock; 0: none, or @bad. *ghost: highest generation of records without one. */
+static int read_superblock(struct zns_store *s, struct cand *c, uint64_t *ghost, struct bad_superblock *bad,
+			   struct zns_err *err)
 {
+	struct bad_superblock b = { .err = ZNS_ERR_INIT };
 	struct zns_log_reader r;
 	struct zns_frame f;
 	uint64_t gen = 0;
@@ -339,11 +348,13 @@ static int read_superblock(struct zns_store *s, struct cand *c, uint64_t *ghost,
 	zns_log_reader_init(&r, s->dev, c->zone);
 	rc = zns_log_peek(&r, &f, err);
 	if (rc == 1 && f.type == ZNS_FRAME_SUPERBLOCK) {
-		rc = zns_superblock_parse(&f, &s->dev->geo, s->nr_meta, &c->sb, err);
-		if (rc)
-			zns_wrap(err, "metadata zone %u", r.zone);
-		else
-			rc = 1;
+		b.rc = zns_superblock_parse(&f, &s->dev->geo, s->nr_meta, &c->sb, &b.err);
+		b.generation = f.generation;
+		if (b.rc && (!bad->rc || b.generation > bad->generation)) {
+			*bad = b;
+			zns_wrap(&bad->err, "metadata zone %u", r.zone);
+		}
+		rc = !b.rc;
 	} else if (rc == 1 || rc == -EBADMSG) {
 		rc = zns_log_later(&r, 0, 0, GHOST_SCAN, &gen, err);
 		if (rc > 0) {
@@ -418,18 +429,20 @@ static int no_store(struct zns_dev *dev, struct zns_err *err)
 			"checkpoints in them, `znsctl format --force` destroys what they hold", nr);
 }
 
-static int choose(struct zns_store *s, struct cand *c, size_t nr, uint64_t ghost, const struct zns_zone *zones,
-		  struct zns_err *err)
+static int choose(struct zns_store *s, struct cand *c, size_t nr, uint64_t ghost, const struct bad_superblock *bad,
+		  const struct zns_zone *zones, struct zns_err *err)
 {
 	struct replay rp;
 	int rc;
 
 	qsort(c, nr, sizeof(*c), cmp_cand);
-	s->max_generation = nr ? zns_max(ghost, c[0].sb->generation) : ghost;
+	s->max_generation = zns_max(nr ? zns_max(ghost, c[0].sb->generation) : ghost, bad->generation);
 	for (size_t i = 0; i < nr; i++) {
 		rc = replay_zone(s, &c[i], &rp, err);
 		if (!rc && rp.complete) {
-			if (ghost > c[i].sb->generation)
+			if (bad->generation > c[i].sb->generation)
+				rc = zns_fail(err, bad->rc, "%s", bad->err.msg);
+			else if (ghost > c[i].sb->generation)
 				rc = zns_fail(err, -EBADMSG, "the superblock of generation %llu is damaged",
 					      (unsigned long long)ghost);
 			if (!rc)
@@ -443,6 +456,8 @@ static int choose(struct zns_store *s, struct cand *c, size_t nr, uint64_t ghost
 		if (rc)
 			return rc;
 	}
+	if (bad->rc)
+		return zns_fail(err, bad->rc, "%s", bad->err.msg);
 	if (s->max_generation > 1 || ghost)
 		return zns_fail(err, -EBADMSG, "no generation of the catalogue is complete");
 	if (nr)
@@ -455,6 +470,7 @@ int zns_store_replay(struct zns_store *s, struct zns_err *err)
 	uint32_t n = s->nr_meta - s->first_meta;
 	cleanup_free struct zns_zone *zones = calloc(n, sizeof(*zones));
 	cleanup_free struct cand *c = calloc(n, sizeof(*c));
+	struct bad_superblock bad = { .err = ZNS_ERR_INIT };
 	struct zns_err e = ZNS_ERR_INIT;
 	uint64_t ghost = 0;
 	size_t nr = 0;
@@ -469,14 +485,14 @@ int zns_store_replay(struct zns_store *s, struct zns_err *err)
 		if (zones[i].state == ZNS_ZONE_OFFLINE || zones[i].conventional)
 			continue;
 		c[nr].zone = &zones[i];
-		rc = read_superblock(s, &c[nr], &ghost, &e);
+		rc = read_superblock(s, &c[nr], &ghost, &bad, &e);
 		if (rc == 1) {
 			nr++;
 			rc = 0;
 		}
 	}
 	if (!rc)
-		rc = choose(s, c, nr, ghost, zones, &e);
+		rc = choose(s, c, nr, ghost, &bad, zones, &e);
 	for (size_t i = 0; i < nr; i++)
 		zns_pb__superblock__free_unpacked(c[i].sb, NULL);
 	if (rc == -EBADMSG)

@@ -39,7 +39,7 @@ static int add_use(struct walk *w, uint32_t zone, uint64_t start, uint64_t len)
 {
 	struct use *u;
 
-	if (zone < w->nr_meta || zone >= w->dev->geo.nr_zones || !len)
+	if (zone < w->nr_meta || zone >= w->dev->geo.nr_zones || !len || start % w->block)
 		return 0;
 	u = malloc(sizeof(*u));
 	if (!u)

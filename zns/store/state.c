@@ -112,7 +112,8 @@ struct zns_owner *zns_state_owner(const struct zns_state *st, const char *contai
 int zns_state_init(struct zns_state *st, const struct zns_geometry *geo, uint32_t nr_meta, struct zns_err *err)
 {
 	*st = (struct zns_state){
-		.lim = { .nr_zones = geo->nr_zones, .nr_meta = nr_meta, .zone_capacity = geo->zone_capacity },
+		.lim = { .nr_zones = geo->nr_zones, .nr_meta = nr_meta, .block = geo->block_size,
+			 .zone_capacity = geo->zone_capacity },
 		.block = geo->block_size,
 	};
 	st->live = calloc(geo->nr_zones, sizeof(*st->live));
@@ -269,6 +270,22 @@ static int fits(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, stru
 	return rc;
 }
 
+/* A parent was committed before its children: who walks from child to parent comes to an end. */
+static int no_circle(const struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err)
+{
+	const ZnsPb__Checkpoint *up = c;
+	const struct zns_ent *e;
+	char id[ZNS_UUID_STR];
+
+	while (up->has_parent && memcmp(up->parent.data, c->id.data, ZNS_UUID_LEN)) {
+		e = zns_state_find(st, up->parent.data);
+		if (!e)
+			return 0;
+		up = e->ckpt;
+	}
+	return up->has_parent ? zns_fail(err, code, "checkpoint %s is among its own parents", zns_uuid_format(c->id.data, id)) : 0;
+}
+
 int zns_state_may_add(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];
@@ -276,7 +293,7 @@ int zns_state_may_add(struct zns_state *st, const ZnsPb__Checkpoint *c, int code
 	if (zns_state_find(st, c->id.data))
 		return zns_fail(err, code == -EINVAL ? -EEXIST : code, "checkpoint %s is in the catalogue already",
 				zns_uuid_format(c->id.data, id));
-	return fits(st, c, code, err);
+	return no_circle(st, c, code, err) ? code : fits(st, c, code, err);
 }
 
 /* What had pages only has all now: what it had is still where it was. */
@@ -318,6 +335,8 @@ int zns_state_may_replace(struct zns_state *st, const ZnsPb__Checkpoint *c, int 
 	if (zns_version_cmp(c, old->ckpt) <= 0)
 		return zns_fail(err, code == -EINVAL ? -ESTALE : code, "checkpoint %s was moved %u times, not %u",
 				zns_uuid_format(c->id.data, id), old->ckpt->moved, c->moved - 1);
+	if (no_circle(st, c, code, err))
+		return code;
 	for (i = 0; i < old->ckpt->n_zones; i++)
 		st->live[old->ckpt->zones[i]->zone] -= old->ckpt->zones[i]->len;
 	rc = fits(st, c, code, err);

@@ -19,6 +19,7 @@ uint64_t zns_frame_claim(const uint8_t *buf, size_t len);
 struct zns_limits {
 	uint32_t nr_zones, nr_meta;
 	uint32_t nr_groups;		/* groups of records must be below */
+	uint32_t block;			/* bytes */
 	uint64_t zone_capacity;
 };
 int zns_check_range(const struct zns_limits *l, uint32_t zone, uint64_t start, uint64_t len, int code,

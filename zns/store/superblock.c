@@ -35,7 +35,7 @@ int zns_superblock_parse(const struct zns_frame *f, const struct zns_geometry *g
 		rc = zns_fail(err, -EPROTONOSUPPORT,
 			      "the store has format %u, this program knows %d: use a newer ZNS-CRIU", sb->format,
 			      ZNS_STORE_FORMAT);
-	else if (sb->device.len != ZNS_UUID_LEN || !sb->generation || sb->generation != f->generation || f->seq)
+	else if (!sb->format || sb->device.len != ZNS_UUID_LEN || !sb->generation || sb->generation != f->generation || f->seq)
 		rc = zns_fail(err, -EBADMSG, "superblock has impossible values");
 	else if (sb->block_size != geo->block_size || sb->zone_size != geo->zone_size ||
 		 sb->zone_capacity != geo->zone_capacity || sb->nr_zones != geo->nr_zones ||

@@ -13,6 +13,7 @@
 #define ZNS_FRAME_MAGIC 0x3155495243534e5aull	/* "ZNSCRIU1" as bytes on the device */
 #define ZNS_FRAME_VERSION 1
 #define ZNS_FRAME_HDR 48
+#define ZNS_GENERATION_MAX (1ull << 56)	/* more than a device lives to see: nothing that counts on from there wraps */
 
 enum zns_frame_type {
 	ZNS_FRAME_SUPERBLOCK = 1,
