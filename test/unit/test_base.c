@@ -389,12 +389,45 @@ static void find_program(void **state)
 	assert_int_equal(zns_find_program(program_invocation_short_name, out, sizeof(out)), 0);
 }
 
+/* What a terminal would obey is gone, everything else is as it was. */
+static void foreign_text(void **state)
+{
+	static const char *const good[] = { "", "plain", "a b~", "gr\xc3\xbc\xc3\x9f", "\xe6\x97\xa5\xe6\x9c\xac", "\xf0\x9f\x90\xa7" };
+	static const struct {
+		const char *in, *clean, *escaped;
+	} bad[] = {
+		{ "a\x1b[31m", "a [31m", "a\\x1b[31m" }, { "a\nb\tc", "a b c", "a\\x0ab\\x09c" }, { "\x7f", " ", "\\x7f" },
+		{ "\xc2\x9b", "??", "\\xc2\\x9b" }, { "\x9b", "?", "\\x9b" }, { "\xe2\x80\xae", "???", "\\xe2\\x80\\xae" },
+		{ "\xc0\xaf", "??", "\\xc0\\xaf" }, { "\xed\xa0\x80", "???", "\\xed\\xa0\\x80" }, { "ab\xe2\x82", "ab??", "ab\\xe2\\x82" },
+		{ "\xf4\x90\x80\x80", "????", "\\xf4\\x90\\x80\\x80" }, { "\xe0\x80\x9b", "???", "\\xe0\\x80\\x9b" },
+	};
+	char buf[64];
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(good); i++) {
+		snprintf(buf, sizeof(buf), "%s", good[i]);
+		assert_true(zns_is_printable(good[i]));
+		assert_string_equal(zns_clean(buf), good[i]);
+		assert_string_equal(zns_escape(good[i], buf, sizeof(buf)), good[i]);
+	}
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(bad); i++) {
+		snprintf(buf, sizeof(buf), "%s", bad[i].in);
+		assert_false(zns_is_printable(bad[i].in));
+		assert_string_equal(zns_clean(buf), bad[i].clean);
+		assert_string_equal(zns_escape(bad[i].in, buf, sizeof(buf)), bad[i].escaped);
+	}
+	assert_string_equal(zns_escape("a\\b", buf, sizeof(buf)), "a\\\\b");
+	/* What does not fit is left out, and never a half of it. */
+	for (size_t len = 1; len < 12; len++)
+		assert_true(strlen(zns_escape("\x1b\xf0\x9f\x90\xa7z", buf, len)) < len);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(err_records),
 		cmocka_unit_test(err_null_is_fine),
 		cmocka_unit_test(err_stays_one_short_line),
+		cmocka_unit_test(foreign_text),
 		cmocka_unit_test(size_accepts),
 		cmocka_unit_test(size_rejects),
 		cmocka_unit_test(mibps),

@@ -9,14 +9,6 @@
 #define WHAT_MIN 64	/* bytes of what went wrong that are kept, however long the reason is */
 #define TEXT_MAX (ZNS_ERR_MAX + 4)	/* a little more than a message has room for: that it is cut is then seen */
 
-/* File names and device strings end up in messages: keep them on one line and off the terminal's escapes. */
-static void one_line(char *s)
-{
-	for (; *s; s++)
-		if ((unsigned char)*s < 0x20 || *s == 0x7f)
-			*s = ' ';
-}
-
 static int normalise(int code)
 {
 	if (code > 0)
@@ -44,7 +36,7 @@ static void record(struct zns_err *err, int code, const char *text)
 	err->code = code;
 	memcpy(err->msg, text, len);
 	err->msg[len] = '\0';
-	one_line(err->msg);
+	zns_clean(err->msg);	/* file names and what devices say: on one line, and off the terminal's escapes */
 }
 
 /* "text: why". A long file name must not push the reason out: it is cut itself, down to a part of the line. */

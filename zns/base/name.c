@@ -8,6 +8,12 @@
 #include "zns/util.h"
 #include "zns/err.h"
 
+/* Characters that change how others are shown: separators of lines, marks of direction. */
+static bool turns(uint32_t c)
+{
+	return (c >= 0x200e && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
+}
+
 int zns_printable(const char *s)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
@@ -31,7 +37,7 @@ int zns_printable(const char *s)
 			return 0;
 		c = c << 6 | (p[i] & 0x3f);
 	}
-	if (c < least[n] || c < 0xa0 || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) || c == 0x2028 || c == 0x2029)
+	if (c < least[n] || c < 0xa0 || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) || turns(c))
 		return 0;
 	return n;
 }

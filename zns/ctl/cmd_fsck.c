@@ -22,7 +22,7 @@ static void tell(void *arg, const uint8_t *id, const char *container, enum zns_r
 	json_object_object_add(o, "why", *why ? json_object_new_string(why) : NULL);
 	json_object_array_add(k->found, o);
 	if (!k->json)
-		printf("%s  %-20s  %-7s  %s%s%s\n", text, container, from == ZNS_FROM_LOG ? "record" : "footer",
+		printf("%s  %-20s  %-7s  %s%s%s\n", text, ctl_text(container), from == ZNS_FROM_LOG ? "record" : "footer",
 		       taken ? "found" : "left out", *why ? ": " : "", why);
 }
 

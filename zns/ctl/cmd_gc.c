@@ -298,7 +298,8 @@ static void print_text(const struct gc *g)
 		const struct item *it = &g->item[i];
 
 		if (it->v != V_KEEP || it->swept)
-			printf("%s  %-20s  %-18s  %s\n", zns_uuid_format(it->c->id.data, id), it->c->container, action(g, it), it->why);
+			printf("%s  %-20s  %-18s  %s\n", zns_uuid_format(it->c->id.data, id), ctl_text(it->c->container), action(g, it),
+			       ctl_text(it->why));
 	}
 	bytes = remove_bytes(g, &nr);
 	printf("%u checkpoint%s, %s %s; %zu zone%s %s\n", nr, nr == 1 ? "" : "s", zns_format_size(bytes, size, sizeof(size)),

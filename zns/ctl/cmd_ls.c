@@ -24,10 +24,10 @@ static void print_line(const ZnsPb__Checkpoint *c, bool pinned)
 	if (c->has_qos_achieved_mibps)
 		snprintf(got, sizeof(got), "%.0f", c->qos_achieved_mibps);
 	printf("%s  %-20s  %s  %11s  %5zu  %6zu  %6s/%-6s", c->id.len == ZNS_UUID_LEN ? zns_uuid_format(c->id.data, id) : "?",
-	       c->container, zns_format_time(c->created_ns, when, sizeof(when)),
+	       ctl_text(c->container), zns_format_time(c->created_ns, when, sizeof(when)),
 	       zns_format_size(c->bytes, size, sizeof(size)), c->n_zones, c->n_groups, asked, got);
 	if (o && o->container_id)
-		printf("  %.12s  %s", o->container_id, o->image ? o->image : "-");
+		printf("  %.12s  %s", ctl_text(o->container_id), o->image ? ctl_text(o->image) : "-");
 	if (c->has_parent && c->parent.len == ZNS_UUID_LEN)
 		printf("  on %.8s", zns_uuid_format(c->parent.data, id));
 	printf("%s%s%s%s%s\n", c->pre_dump ? "  pre-dump" : "", c->pages_only ? "  pages only" : "",

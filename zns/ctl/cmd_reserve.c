@@ -51,7 +51,7 @@ int cmd_reserve(const struct ctl_cmd *cmd, int argc, char **argv)
 		json_object_object_add(j, "groups", ctl_json_u32s(r->reservation->groups, r->reservation->n_groups));
 		ctl_print_json(j);
 	} else if (r->reservation) {
-		printf("%s holds groups", r->reservation->container);
+		printf("%s holds groups", ctl_text(r->reservation->container));
 		for (i = 0; i < r->reservation->n_groups; i++)
 			printf(" %u", r->reservation->groups[i]);
 		printf("\n");

@@ -13,7 +13,7 @@ static int print_rules(const ZnsPb__Response *ls, bool json)
 		const ZnsPb__Retention *r = ls->retentions[i];
 
 		if (!json) {
-			printf("%-20s  keep %-5u", r->container, r->keep);
+			printf("%-20s  keep %-5u", ctl_text(r->container), r->keep);
 			if (r->ttl_s)
 				printf("  ttl %llu s", (unsigned long long)r->ttl_s);
 			printf("\n");
@@ -105,7 +105,7 @@ int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv)
 		json_object_object_add(j, "ttl_s", rule.ttl_s ? json_object_new_int64(rule.ttl_s) : NULL);
 		return ctl_print_json(j);
 	}
-	printf("%s: %s\n", rule.container, off ? "no rule any more" : "the rule applies after its next dump, and at `znsctl gc`");
+	printf("%s: %s\n", ctl_text(rule.container), off ? "no rule any more" : "the rule applies after its next dump, and at `znsctl gc`");
 	return CTL_OK;
 }
 

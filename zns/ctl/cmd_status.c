@@ -281,13 +281,13 @@ static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 	for (i = 0; i < s->n_reservations; i++) {
 		const ZnsPb__Reservation *r = s->reservations[i];
 
-		printf("reserved      %s%s, groups", r->container, r->explicit_ ? " (normal I/O)" : "");
+		printf("reserved      %s%s, groups", ctl_text(r->container), r->explicit_ ? " (normal I/O)" : "");
 		print_groups(r->groups, r->n_groups);
 	}
 	for (i = 0; i < s->n_leases; i++) {
 		const ZnsPb__LeaseLine *l = s->leases[i];
 
-		printf("%-13s %s, PID %u", l->kind, l->container, l->pid);
+		printf("%-13s %s, PID %u", l->kind, ctl_text(l->container), l->pid);
 		if (l->has_qos_mibps && l->qos_mibps)
 			printf(", %u MiB/s%s", l->qos_mibps, i < s->n_details && s->details[i]->promised ? " promised" : "");
 		if (i < s->n_details && s->details[i]->packed)
@@ -302,7 +302,7 @@ static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 	if (s->has_promised_mibps)
 		printf("one domain    %u of %u MiB/s promised\n", s->promised_mibps, s->device_mibps);
 	for (i = s->n_restores > RESTORES_SHOWN ? s->n_restores - RESTORES_SHOWN : 0; i < s->n_restores; i++) {
-		printf("restored      %s: ", s->restores[i]->container);
+		printf("restored      %s: ", ctl_text(s->restores[i]->container));
 		ctl_print_restore(s->restores[i]);
 	}
 	if (s->nr_waiting)
@@ -391,10 +391,10 @@ static int groups_text(const ZnsPb__Profile *p)
 {
 	size_t i, k, n;
 
-	printf("source %s, confidence %.2f; one zone: %u MiB/s written, %u MiB/s read\n", p->source, p->confidence,
+	printf("source %s, confidence %.2f; one zone: %u MiB/s written, %u MiB/s read\n", ctl_text(p->source), p->confidence,
 	       p->zone_write_mibps, p->zone_read_mibps);
 	if (p->method)
-		printf("%s\n", p->method);
+		printf("%s\n", ctl_text(p->method));
 	printf("group  channel  zones\n");
 	for (i = 0; i < p->n_groups; i++) {
 		char channel[16] = "?";

@@ -23,13 +23,13 @@ int ctl_oom(const struct ctl_cmd *cmd)
 
 int ctl_usage(const struct ctl_cmd *cmd, const char *fmt, ...)
 {
+	char text[1024];
 	va_list ap;
 
-	fprintf(stderr, "znsctl %s: ", cmd->name);
 	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	fprintf(stderr, "; see znsctl %s --help\n", cmd->name);
+	fprintf(stderr, "znsctl %s: %s; see znsctl %s --help\n", cmd->name, zns_clean(text), cmd->name);
 	return CTL_USAGE;
 }
 
@@ -238,10 +238,59 @@ int ctl_reserve(struct zns_dev *dev, bool take_over, struct zns_resv *r, struct 
 	return ret ? ret : zns_resv_take(r, take_over, NULL, err);
 }
 
+const char *ctl_text(const char *s)
+{
+	static char ring[8][1024];
+	static unsigned next;
+
+	return zns_is_printable(s) ? s : zns_escape(s, ring[next++ % ZNS_ARRAY_SIZE(ring)], sizeof(ring[0]));
+}
+
+/* One character beyond ASCII as it is, or escaped; its bytes. */
+static size_t put_character(const char *s)
+{
+	size_t n = 1;
+	char one[5] = "";
+
+	if (*s == 0x7f)
+		return printf("\\u007f"), 1;
+	while (n < 4 && ((unsigned char)s[n] & 0xc0) == 0x80)
+		n++;
+	memcpy(one, s, n);
+	if (zns_is_printable(one)) {
+		fputs(one, stdout);
+		return n;
+	}
+	/* C1 and the like are two or three bytes of good UTF-8; anything else is replaced byte by byte. */
+	if (n == 2 && (unsigned char)s[0] == 0xc2)
+		printf("\\u%04x", (unsigned char)s[1]);
+	else if (n == 3 && (unsigned char)s[0] >= 0xe2 && (unsigned char)s[0] != 0xed)
+		printf("\\u%04x", (s[0] & 0xf) << 12 | (s[1] & 0x3f) << 6 | (s[2] & 0x3f));
+	else
+		return printf("\\ufffd"), 1;
+	return n;
+}
+
+/* The library escapes what JSON says must be; what is no UTF-8, or means something to a terminal, it passes on. */
+static void put_json(const char *s)
+{
+	for (; *s; s++) {
+		const char *end = s;
+
+		while (*end && (unsigned char)*end < 0x7f)
+			end++;
+		fwrite(s, 1, (size_t)(end - s), stdout);
+		if (!*end)
+			break;
+		s = end + put_character(end) - 1;
+	}
+	putchar('\n');
+}
+
 int ctl_print_json(struct json_object *o)
 {
-	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
-						       JSON_C_TO_STRING_NOSLASHESCAPE));
+	put_json(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
+						 JSON_C_TO_STRING_NOSLASHESCAPE));
 	json_object_put(o);
 	return CTL_OK;	/* that it came out is main's to see */
 }

@@ -161,6 +161,11 @@ double ctl_progress_end(struct ctl_progress *p);	/* wipes the line; seconds */
 uint32_t ctl_zones_in(const ZnsPb__Status *s, enum zns_zone_state state);
 
 /* Print and free. */
+/*
+ * For every table and line: text that somebody else chose, with escapes for what a terminal would obey. Good until eight
+ * more were asked for.
+ */
+const char *ctl_text(const char *s);
 int ctl_print_json(struct json_object *o);
 struct json_object *ctl_json_uuid(const ProtobufCBinaryData *id);
 struct json_object *ctl_json_time(int64_t ns);

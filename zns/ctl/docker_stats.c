@@ -79,7 +79,7 @@ static void row_text(const struct row *w)
 		snprintf(frozen, sizeof(frozen), "%.1f ms", (double)c->frozen_us / 1000);
 	if (w->restore)
 		zns_format_time(w->restore->ended_ns, restored, sizeof(restored));
-	printf("%-20s %.12s  %s  %11s  %6s/%-8s %11s  %5zu  %11s  %s\n", c->container, c->origin->container_id,
+	printf("%-20s %.12s  %s  %11s  %6s/%-8s %11s  %5zu  %11s  %s\n", ctl_text(c->container), ctl_text(c->origin->container_id),
 	       zns_format_time(c->created_ns, when, sizeof(when)), zns_format_size(c->bytes, size, sizeof(size)), asked,
 	       got, frozen, w->nr, zns_format_size(w->bytes, all, sizeof(all)), restored);
 }

@@ -18,7 +18,7 @@ void fsck_problem(struct fsck *k, const ZnsPb__Checkpoint *c, bool placed, uint3
 	json_object_array_add(k->problems, o);
 	if (k->json)
 		return;
-	printf("PROBLEM  %s%s%s%s", id, c ? " of " : "", c ? c->container : "", c ? ": " : "");
+	printf("PROBLEM  %s%s%s%s", id, c ? " of " : "", c ? ctl_text(c->container) : "", c ? ": " : "");
 	if (placed)
 		printf("zone %u, offset %llu: ", zone, (unsigned long long)off);
 	printf("%s\n", what);

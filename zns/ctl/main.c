@@ -179,6 +179,6 @@ int main(int argc, char **argv)
 		argv[1] = name;
 		return flushed(name, commands[i].run(&commands[i], argc - 1, argv + 1));
 	}
-	fprintf(stderr, "znsctl: no command \"%.40s\"; see znsctl --help\n", argv[1]);
+	fprintf(stderr, "znsctl: no command \"%.40s\"; see znsctl --help\n", ctl_text(argv[1]));
 	return CTL_USAGE;
 }

@@ -74,17 +74,20 @@ int packet_take_fd(struct packet *p, uint32_t n)
 	return fd;
 }
 
-void reply_send(int reply_sk, const struct zw_reply *r, int fd)
+void reply_send(int reply_sk, const struct zw_reply *answer, int fd)
 {
+	struct zw_reply clean = *answer, *r = &clean;
 	union {
 		char buf[CMSG_SPACE(sizeof(int))];
 		struct cmsghdr align;
 	} u = { .buf = { 0 } };
-	struct iovec iov = { (void *)r, sizeof(*r) };
+	struct iovec iov = { r, sizeof(*r) };
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
 
 	if (reply_sk < 0)
 		return;
+	r->msg[sizeof(r->msg) - 1] = 0;
+	zns_clean(r->msg);	/* criu logs it */
 	if (fd >= 0) {
 		struct cmsghdr *c;
 

@@ -77,6 +77,14 @@ int zns_check_container(const char *name, struct zns_err *err);
 /* Length of the printable UTF-8 character that @s begins with, 0 if it is none. */
 int zns_printable(const char *s);
 
+/*
+ * Text that somebody else chose, for a terminal or a log. zns_clean: in place, blanks for control characters, ? for other
+ * bytes that are no printable UTF-8. zns_escape: such bytes, and backslashes, as \xHH in @buf; what does not fit is left out.
+ */
+char *zns_clean(char *s);
+bool zns_is_printable(const char *s);
+char *zns_escape(const char *s, char *buf, size_t len);
+
 #define ZNS_UUID_LEN 16		/* bytes, RFC 4122 order */
 #define ZNS_UUID_STR 37		/* characters with the NUL */
 int zns_uuid_generate(uint8_t out[ZNS_UUID_LEN]);	/* random (version 4); -errno */
