@@ -313,6 +313,130 @@ static void known_answer(void **state)
 	zns_master_free(m);
 }
 
+/* --- handles --- */
+
+struct sealed {
+	ZnsPb__Checkpoint c;
+	ZnsPb__Manifest m;
+	ZnsPb__Handle h;
+	ZnsPb__CheckpointKey key;
+	struct zns_handle_seal s;
+	uint8_t seal[ZNS_TAG_BYTES];
+};
+
+static void sealed_init(struct sealed *s)
+{
+	zns_pb__checkpoint__init(&s->c);
+	zns_pb__manifest__init(&s->m);
+	zns_pb__handle__init(&s->h);
+	zns_pb__checkpoint_key__init(&s->key);
+	for (int i = 0; i < ZNS_TAG_BYTES; i++)
+		s->seal[i] = (uint8_t)i;
+	s->c.id = (ProtobufCBinaryData){ ZNS_UUID_LEN, (uint8_t *)id_a };
+	s->c.container = (char *)"web";
+	s->c.created_ns = 1234567890123456789;
+	s->c.crypt = &s->key;
+	s->m.checkpoint = &s->c;
+	s->m.has_seal = 1;
+	s->m.seal = (ProtobufCBinaryData){ ZNS_TAG_BYTES, s->seal };
+}
+
+static void handles(void **state)
+{
+	static const uint8_t want[ZNS_MAC_BYTES] = { 0xd8, 0x16, 0x16, 0x8e, 0x99, 0x02, 0x36, 0x37, 0x99, 0x66, 0x11, 0x7a, 0xe0, 0x27, 0x8a, 0x7d,
+						    0xff, 0x89, 0x93, 0xb9, 0x18, 0xdb, 0x03, 0xb4, 0x47, 0x1f, 0x46, 0xb0, 0x5e, 0xe8, 0x01, 0xf1 };
+	struct zns_master *m = make("m");
+	ProtobufCBinaryData *former;
+	struct zns_crypt *c, *later;
+	struct sealed s;
+	size_t nr;
+
+	assert_ok(zns_crypt_new(m, id_a, &c, &err));
+	assert_ok(zns_crypt_new(m, id_a, &later, &err));
+	for (int i = 0; i < ZNS_KEY_BYTES; i++)
+		c->key[i] = (uint8_t)i;
+	sealed_init(&s);
+	assert_ok(zns_crypt_seal_handle(NULL, &s.c, s.seal, &s.h, &s.s, &err));
+	assert_null(s.h.seal);
+	assert_ok(zns_crypt_check_handle(c, &s.h, &s.m, &err));		/* none: nothing to say */
+	assert_ok(zns_crypt_seal_handle(c, &s.c, s.seal, &s.h, &s.s, &err));
+	assert_memory_equal(s.s.mac, want, sizeof(want));
+	assert_memory_equal(s.s.key_id, zns_master_id(m), ZNS_KEY_ID_BYTES);
+	assert_ok(zns_crypt_check_handle(c, &s.h, &s.m, &err));
+	assert_ok(zns_crypt_check_handle(NULL, &s.h, &s.m, &err));	/* no key at hand */
+	/* Another key, name, time, seal; no seal; no encryption. */
+	assert_fails(zns_crypt_check_handle(later, &s.h, &s.m, &err), -EBADMSG, "not the one");
+	s.c.container = (char *)"wex";
+	assert_fails(zns_crypt_check_handle(c, &s.h, &s.m, &err), -EBADMSG, "not the one");
+	s.c.container = (char *)"web";
+	s.c.created_ns++;
+	assert_fails(zns_crypt_check_handle(c, &s.h, &s.m, &err), -EBADMSG, "not the one");
+	s.c.created_ns--;
+	s.seal[15] ^= 1;
+	assert_fails(zns_crypt_check_handle(c, &s.h, &s.m, &err), -EBADMSG, "not the one");
+	s.seal[15] ^= 1;
+	s.m.has_seal = 0;
+	assert_fails(zns_crypt_check_handle(c, &s.h, &s.m, &err), -EBADMSG, "no seal");
+	s.m.has_seal = 1;
+	s.c.crypt = NULL;
+	assert_fails(zns_crypt_check_handle(NULL, &s.h, &s.m, &err), -EBADMSG, "in its place");
+	s.c.crypt = &s.key;
+	/* Written anew with another key: the old handle is good by what the new manifest says of it, however often. */
+	for (int i = 0; i < ZNS_FORMER_MACS_MAX; i++) {
+		assert_ok(zns_crypt_former_macs(i ? later : c, &s.m, &former, &nr, &err));
+		assert_int_equal(nr, i + 1);
+		if (i)
+			free(s.m.former_macs);
+		s.m.former_macs = former;
+		s.m.n_former_macs = nr;
+		s.seal[0]++;
+		assert_ok(zns_crypt_check_handle(later, &s.h, &s.m, &err));
+	}
+	/* And then no more. */
+	assert_ok(zns_crypt_former_macs(later, &s.m, &former, &nr, &err));
+	assert_int_equal(nr, ZNS_FORMER_MACS_MAX);
+	free(s.m.former_macs);
+	s.m.former_macs = former;
+	assert_fails(zns_crypt_check_handle(later, &s.h, &s.m, &err), -EBADMSG, "not the one");
+	free(former);
+	assert_ok(zns_crypt_former_macs(NULL, &s.m, &former, &nr, &err));
+	assert_null(former);
+	assert_int_equal(nr, 0);
+	zns_crypt_free(c);
+	zns_crypt_free(later);
+	zns_master_free(m);
+}
+
+/* Who asks for encryption, and who takes plain ones all the same. */
+static void plain_ones(void **state)
+{
+	uint8_t uuid[ZNS_UUID_LEN];
+	struct zns_registered reg;
+
+	zns_uuid_generate(uuid);
+	assert_ok(zns_register(uuid, "emu:/nowhere", &err));
+	assert_ok(zns_registered_by_uuid(uuid, &reg, &err));
+	assert_ok(zns_plain_refused(&reg, false, id_a, &err));
+	assert_fails(zns_plain_refused(&reg, true, id_a, &err), -EPERM, "emu:/nowhere takes encrypted ones only");
+	assert_ok(zns_config_set("encrypt-key", "file:/nowhere", &err));
+	assert_fails(zns_plain_refused(&reg, false, id_a, &err), -EPERM, "zns.conf");
+	assert_ok(zns_config_set("encrypt-key", NULL, &err));
+	assert_ok(zns_register_key(uuid, "file:/nowhere", &err));
+	assert_ok(zns_register_flags(uuid, 1, -1, &err));
+	assert_ok(zns_registered_by_uuid(uuid, &reg, &err));
+	assert_true(reg.encrypted && !reg.plain_ok);
+	assert_fails(zns_plain_refused(&reg, false, id_a, &err), -EPERM, "noted");
+	assert_ok(zns_register_flags(uuid, -1, 1, &err));
+	assert_ok(zns_register(uuid, "emu:/elsewhere", &err));		/* it stays with the device */
+	assert_ok(zns_registered_by_uuid(uuid, &reg, &err));
+	assert_true(reg.encrypted && reg.plain_ok);
+	assert_ok(zns_plain_refused(&reg, true, id_a, &err));
+	assert_ok(zns_register_flags(uuid, 0, 0, &err));
+	assert_ok(zns_registered_by_uuid(uuid, &reg, &err));
+	assert_false(reg.encrypted || reg.plain_ok);
+	assert_ok(zns_unregister(uuid, &err));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -323,6 +447,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(wrapped_keys, emu_begin, emu_end),
 		cmocka_unit_test_setup_teardown(units, emu_begin, emu_end),
 		cmocka_unit_test_setup_teardown(known_answer, emu_begin, emu_end),
+		cmocka_unit_test_setup_teardown(handles, emu_begin, emu_end),
+		cmocka_unit_test_setup_teardown(plain_ones, emu_begin, emu_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

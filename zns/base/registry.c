@@ -32,6 +32,7 @@ static bool good_path(const char *value)
 static int read_entry_key(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out, char **key, struct zns_err *err)
 {
 	char name[ZNS_UUID_STR], path[PATH_MAX], *k, *v, *found = NULL, *spec = NULL;
+	const char *encrypted = NULL, *plain = NULL;
 	cleanup_free uint8_t *text = NULL;
 	struct conf_iter it = { 0 };
 	size_t len;
@@ -53,10 +54,16 @@ static int read_entry_key(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registere
 			found = v;
 		else if (!strcmp(k, "key"))
 			spec = v;
-	if (rc || !found || !good_path(found))
+		else if (!strcmp(k, "encrypted"))
+			encrypted = v;
+		else if (!strcmp(k, "plain"))
+			plain = v;
+	if (rc || !found || !good_path(found) || (encrypted && strcmp(encrypted, "only")) || (plain && strcmp(plain, "accept")))
 		goto bad;
-	memcpy(out->uuid, uuid, ZNS_UUID_LEN);
+	memmove(out->uuid, uuid, ZNS_UUID_LEN);	/* which may be the same */
 	memset(out->path, 0, sizeof(out->path));
+	out->encrypted = encrypted;
+	out->plain_ok = plain;
 	memcpy(out->path, found, strlen(found));
 	if (!key)
 		return 0;
@@ -72,14 +79,15 @@ static int read_entry(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *o
 	return read_entry_key(uuid, out, NULL, err);
 }
 
-static int write_entry(const uint8_t uuid[ZNS_UUID_LEN], const char *dev, const char *key, struct zns_err *err)
+static int write_entry(const struct zns_registered *r, const char *key, struct zns_err *err)
 {
 	char name[ZNS_UUID_STR], path[PATH_MAX], text[ENTRY_MAX];
-	int rc = entry_path(zns_uuid_format(uuid, name), path, err);
+	int rc = entry_path(zns_uuid_format(r->uuid, name), path, err);
 
 	if (rc)
 		return rc;
-	rc = snprintf(text, sizeof(text), "path = %s\n%s%s%s", dev, key ? "key = " : "", key ? key : "", key ? "\n" : "");
+	rc = snprintf(text, sizeof(text), "path = %s\n%s%s%s%s%s", r->path, key ? "key = " : "", key ? key : "", key ? "\n" : "",
+		      r->encrypted ? "encrypted = only\n" : "", r->plain_ok ? "plain = accept\n" : "");
 	if (rc < 0 || (size_t)rc >= sizeof(text))
 		return zns_fail(err, -ENAMETOOLONG, "the name of the key is too long");
 	rc = zns_replace_file(AT_FDCWD, path, text, rc, 0600);
@@ -172,11 +180,10 @@ static int remove_entry(const uint8_t uuid[ZNS_UUID_LEN], struct zns_err *err)
 
 int zns_register(const uint8_t uuid[ZNS_UUID_LEN], const char *dev, struct zns_err *err)
 {
-	struct zns_registered r;
+	struct zns_registered r = { 0 }, old = { 0 };
 	cleanup_free struct zns_registered *list = NULL;
 	cleanup_free char *key = NULL;
 	cleanup_close int lock = -1;
-	struct zns_registered old;
 	char path[PATH_MAX];
 	size_t nr;
 	int rc;
@@ -202,10 +209,13 @@ int zns_register(const uint8_t uuid[ZNS_UUID_LEN], const char *dev, struct zns_e
 		if (rc && rc != -ENOENT)
 			return rc;
 	}
-	rc = read_entry_key(uuid, &old, &key, err);	/* of the same device: its key goes with it */
+	rc = read_entry_key(uuid, &old, &key, err);	/* of the same device: what is said of its key goes with it */
 	if (rc && rc != -ENOENT)
 		return rc;
-	return write_entry(uuid, r.path, key, err);
+	memcpy(r.uuid, uuid, ZNS_UUID_LEN);
+	r.encrypted = old.encrypted;
+	r.plain_ok = old.plain_ok;
+	return write_entry(&r, key, err);
 }
 
 int zns_registered_key(const uint8_t uuid[ZNS_UUID_LEN], char *out, size_t len, struct zns_err *err)
@@ -242,7 +252,27 @@ int zns_register_key(const uint8_t uuid[ZNS_UUID_LEN], const char *spec, struct 
 	rc = read_entry(uuid, &reg, err);
 	if (rc)
 		return rc == -ENOENT ? not_registered(zns_uuid_format(uuid, name), err) : rc;
-	return write_entry(uuid, reg.path, spec, err);
+	return write_entry(&reg, spec, err);
+}
+
+int zns_register_flags(const uint8_t uuid[ZNS_UUID_LEN], int encrypted, int plain_ok, struct zns_err *err)
+{
+	cleanup_close int lock = conf_lock(err);
+	cleanup_free char *key = NULL;
+	struct zns_registered reg;
+	char name[ZNS_UUID_STR];
+	int rc;
+
+	if (lock < 0)
+		return lock;
+	rc = read_entry_key(uuid, &reg, &key, err);
+	if (rc)
+		return rc == -ENOENT ? not_registered(zns_uuid_format(uuid, name), err) : rc;
+	if (encrypted >= 0)
+		reg.encrypted = encrypted;
+	if (plain_ok >= 0)
+		reg.plain_ok = plain_ok;
+	return write_entry(&reg, key, err);
 }
 
 int zns_unregister(const uint8_t uuid[ZNS_UUID_LEN], struct zns_err *err)

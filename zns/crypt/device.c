@@ -41,9 +41,12 @@ int zns_master_for_dump(const struct zns_registered *reg, const uint8_t *want, s
 
 	*out = NULL;
 	if (!want) {
-		/* The device does not care; whoever names a key for all of this machine does. */
+		/*
+		 * The device does not care, or was made to forget it. Whoever names a key for all of this machine does, and
+		 * so does an entry that says so.
+		 */
 		ret = zns_key_spec_of(reg, spec, sizeof(spec), &of_host, &e);
-		if (ret == -ENOKEY || (!ret && !of_host))
+		if (!reg->encrypted && (ret == -ENOKEY || (!ret && !of_host)))
 			return 0;
 		if (!ret)
 			ret = zns_master_load(spec, out, &e);
@@ -62,6 +65,26 @@ int zns_master_for_dump(const struct zns_registered *reg, const uint8_t *want, s
 	return ret;
 }
 
+int zns_plain_refused(const struct zns_registered *reg, bool wanted, const uint8_t id[ZNS_UUID_LEN], struct zns_err *err)
+{
+	char spec[PATH_MAX + 16], str[ZNS_UUID_STR];
+	const char *who = reg->encrypted ? "on this machine %s is noted to take" : wanted ? "%s takes" : NULL;
+	char why[PATH_MAX + 64];
+	int ret;
+
+	if (reg->plain_ok)
+		return 0;
+	if (!who) {
+		ret = zns_config_get("encrypt-key", spec, sizeof(spec), err);
+		if (ret)
+			return ret == -ENOENT ? 0 : ret;
+		who = "zns.conf has encrypt-key, which lets %s take";
+	}
+	snprintf(why, sizeof(why), who, reg->path);
+	return zns_fail(err, -EPERM, "checkpoint %s is not encrypted, and %s encrypted ones only: somebody may have put it in another "
+			"one's place. If it is yours, from before: znsctl key plain accept", zns_uuid_format(id, str), why);
+}
+
 static int check_seal(const struct zns_crypt *c, const ZnsPb__Manifest *m, struct zns_err *err)
 {
 	uint8_t tag[ZNS_TAG_BYTES];
@@ -76,7 +99,8 @@ static int check_seal(const struct zns_crypt *c, const ZnsPb__Manifest *m, struc
 			"changed", zns_uuid_format(m->checkpoint->id.data, str));
 }
 
-int zns_crypt_of(const struct zns_registered *reg, const ZnsPb__Manifest *m, struct zns_crypt **out, struct zns_err *err)
+int zns_crypt_of(const struct zns_registered *reg, bool wanted, const ZnsPb__Manifest *m, struct zns_crypt **out,
+		 struct zns_err *err)
 {
 	const ZnsPb__CheckpointKey *k = m->checkpoint->crypt;
 	char spec[PATH_MAX + 16], str[ZNS_UUID_STR], id[ZNS_KEY_ID_STR];
@@ -87,7 +111,7 @@ int zns_crypt_of(const struct zns_registered *reg, const ZnsPb__Manifest *m, str
 
 	*out = NULL;
 	if (!k)
-		return 0;
+		return zns_plain_refused(reg, wanted, m->checkpoint->id.data, err);
 	zns_uuid_format(m->checkpoint->id.data, str);
 	ret = load_for(reg, &master, spec, sizeof(spec), &of_host, &e);
 	if (ret && k->has_key_id && k->has_wrapped && k->key_id.len == ZNS_KEY_ID_BYTES)

@@ -8,6 +8,8 @@
 #include "crypt_priv.h"
 
 #define SEAL_IMAGE UINT32_MAX	/* no image has this number: the manifest's own nonce */
+#define HAS_PARENT 1		/* first byte of what is sealed */
+#define HAS_FORMER 2
 
 static const char unit_label[] = "zns-criu unit 1", seal_label[] = "zns-criu seal 1";
 
@@ -82,20 +84,36 @@ static uint8_t *put_image(uint8_t *p, const ZnsPb__Image *i)
 	return p + 8 + len;
 }
 
+/* Their number first: so it is clear where they end. */
+static uint8_t *put_former(uint8_t *p, const ZnsPb__Manifest *m)
+{
+	if (!m->n_former_macs)
+		return p;
+	put64(p, m->n_former_macs);
+	p += 8;
+	for (size_t i = 0; i < m->n_former_macs; i++, p += ZNS_MAC_BYTES)
+		memcpy(p, m->former_macs[i].data, ZNS_MAC_BYTES);
+	return p;
+}
+
 int zns_crypt_seal_manifest(const struct zns_crypt *c, const ZnsPb__Manifest *m, uint8_t tag[ZNS_TAG_BYTES],
 			    struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *k = m->checkpoint;
-	uint8_t nonce[NONCE_BYTES], parent[1 + ZNS_UUID_LEN] = { 0 };
+	uint8_t nonce[NONCE_BYTES], head[1 + ZNS_UUID_LEN] = { 0 };
 	cleanup_free uint8_t *text = NULL;
 	uint64_t base = 0;	/* a manifest that was joined is sealed a second time */
 	size_t len = 0;
 	uint8_t *p;
-	struct aead a = { c->key, nonce, { seal_label, c->id, parent }, { sizeof(seal_label), ZNS_UUID_LEN, sizeof(parent) } };
+	struct aead a = { c->key, nonce, { seal_label, c->id, head }, { sizeof(seal_label), ZNS_UUID_LEN, sizeof(head) } };
 
 	if (k->has_parent && k->parent.len == ZNS_UUID_LEN) {
-		parent[0] = 1;
-		memcpy(parent + 1, k->parent.data, ZNS_UUID_LEN);
+		head[0] = HAS_PARENT;
+		memcpy(head + 1, k->parent.data, ZNS_UUID_LEN);
+	}
+	if (m->n_former_macs) {
+		head[0] |= HAS_FORMER;
+		len = 8 + m->n_former_macs * ZNS_MAC_BYTES;
 	}
 	for (size_t i = 0; i < m->n_images; i++)
 		len += image_bytes(m->images[i]);
@@ -104,7 +122,7 @@ int zns_crypt_seal_manifest(const struct zns_crypt *c, const ZnsPb__Manifest *m,
 	text = malloc(len + 1);
 	if (!text)
 		return zns_fail(err, -ENOMEM, "no memory for the seal of a manifest");
-	p = text;
+	p = put_former(text, m);
 	for (size_t i = 0; i < m->n_images; i++)
 		p = put_image(p, m->images[i]);
 	a.aad[3] = text;

@@ -199,6 +199,8 @@ static int make(struct create *k, uint32_t **die, struct zns_err *err)
 		ret = zns_register(k->uuid, k->path, err);
 	if (!ret && k->encrypt.on)
 		ret = zns_register_key(k->uuid, k->encrypt.spec, err);
+	if (!ret && k->encrypt.on)
+		ret = zns_register_flags(k->uuid, true, false, err);
 	if (!ret && k->dflt)
 		ret = zns_config_set("default-device", zns_uuid_format(k->uuid, id), err);
 	return ret;

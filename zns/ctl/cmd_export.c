@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "ctl.h"
+#include "zns/crypt.h"
 #include "tar.h"
 #include "zns/flat.h"
 
@@ -302,7 +303,10 @@ static int run(struct export *x, struct zns_err *err)
 		return zns_fail(err, -EOPNOTSUPP, "this checkpoint has pages only: join the other images first (znsctl import --join)");
 	ret = ctl_lease_chain(&x->h.s, x->h.c->id.data, &x->answer, err);
 	if (!ret)
-		ret = zns_chain_open(&p, &x->h.s.reg, x->answer->checkpoints, x->answer->n_checkpoints, &x->chain, err);
+		ret = zns_chain_open(&p, &x->h.s.reg, x->h.s.broker.encrypted, x->answer->checkpoints, x->answer->n_checkpoints,
+				     &x->chain, err);
+	if (!ret && x->h.handle)
+		ret = zns_crypt_check_handle(zns_chain_crypt(x->chain, 0), x->h.handle, zns_chain_manifest(x->chain, 0), err);
 	if (!ret && x->flatten)
 		ret = zns_flat_new(x->chain, &x->flat, err);
 	if (!ret) {
@@ -325,7 +329,7 @@ static int print(const struct export *x, bool json, double seconds)
 	if (x->to_stdout)
 		return CTL_OK;
 	if (!json) {
-		printf("exported %s of %s to %s: %u images, %s in %.1f s\n", id, x->h.c->container, x->target, x->done,
+		printf("exported %s of %s to %s: %u images, %s in %.1f s\n", id, ctl_text(x->h.c->container), x->target, x->done,
 		       zns_format_size(x->bytes, size, sizeof(size)), seconds);
 		return CTL_OK;
 	}

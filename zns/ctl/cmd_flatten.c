@@ -3,6 +3,7 @@
  * flatten: an incremental checkpoint is read through its chain and written anew, whole, under the same id: handles and
  * children stay good, its parents are not needed for it any more.
  */
+#include <limits.h>
 #include <string.h>
 #include "ctl.h"
 #include "zns/crypt.h"
@@ -24,6 +25,7 @@ struct flatten {
 	struct zns_master *master;
 	struct zns_crypt *crypt;
 	struct zns_writer *w;
+	ZnsPb__Handle *handle;	/* of the directory that was named; or NULL */
 	ZnsPb__Checkpoint *old;	/* the record as it was */
 	uint32_t qos_mibps;
 	struct ctl_progress prog;
@@ -48,13 +50,17 @@ static int open_chain(struct flatten *x, const char *what, struct zns_err *err)
 		ret = ctl_lease_chain(&x->s, id, &resp, err);
 	if (ret)
 		return ret;
-	if (!resp->checkpoints[0]->has_parent)
+	if (x->handle)
+		ret = zns_handle_agrees(x->handle, resp->checkpoints[0], err);
+	if (!ret && !resp->checkpoints[0]->has_parent)
 		ret = zns_fail(err, -EINVAL, "checkpoint %s has no parent: %s", zns_uuid_format(id, text),
 			       resp->checkpoints[0]->pages_only ?
 				       "its pages are all there, `znsctl import --join` adds the other images" :
 				       "it is whole already");
 	if (!ret)
-		ret = zns_chain_open(&p, &x->s.reg, resp->checkpoints, resp->n_checkpoints, &x->chain, err);
+		ret = zns_chain_open(&p, &x->s.reg, x->s.broker.encrypted, resp->checkpoints, resp->n_checkpoints, &x->chain, err);
+	if (!ret && x->handle)
+		ret = zns_crypt_check_handle(zns_chain_crypt(x->chain, 0), x->handle, zns_chain_manifest(x->chain, 0), err);
 	if (!ret)
 		ret = zns_flat_new(x->chain, &x->flat, err);
 	if (!ret) {		/* its manifest's own copy may be older */
@@ -93,6 +99,15 @@ static int admission(struct flatten *x, ZnsPb__Response **resp, struct zns_err *
 	return ret;
 }
 
+static int own_key(struct flatten *x, struct zns_err *err)
+{
+	char spec[PATH_MAX + 16];
+	bool of_host;
+	int ret = zns_key_spec_of(&x->s.reg, spec, sizeof(spec), &of_host, err);
+
+	return ret ? ret : zns_master_load(spec, &x->master, err);
+}
+
 static int start_writer(struct flatten *x, struct zns_err *err)
 {
 	uint32_t groups[ZNS_STRIPE_MAX_WIDTH], weights[ZNS_STRIPE_MAX_WIDTH];
@@ -100,6 +115,8 @@ static int start_writer(struct flatten *x, struct zns_err *err)
 	ZnsPb__Response *resp;
 	int ret = zns_master_for_dump(&x->s.reg, x->s.broker.encrypted ? x->s.broker.key_id : NULL, &x->master, err);
 
+	if (!ret && !x->master && zns_chain_crypt(x->chain, 0))	/* what was encrypted stays so, whatever new ones are */
+		ret = own_key(x, err);
 	if (!ret)
 		ret = admission(x, &resp, err);
 	if (ret)
@@ -170,7 +187,7 @@ static int commit(struct flatten *x, struct zns_err *err)
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Checkpoint *c = x->old;
 	ZnsPb__Response *resp = NULL;
-	int ret;
+	int ret = 0;
 
 	if (!ref)
 		return zns_fail_sys(err, -ENOMEM, "record");
@@ -181,7 +198,12 @@ static int commit(struct flatten *x, struct zns_err *err)
 	c->moved_ns = zns_now_ns();
 	m.device = (ProtobufCBinaryData){ ZNS_UUID_LEN, x->s.reg.uuid };
 	m.checkpoint = c;
-	ret = zns_writer_finish(x->w, &m, ref, err);
+	if (x->crypt)	/* one that stays plain, or becomes encrypted now, has none */
+		ret = zns_crypt_former_macs(zns_chain_crypt(x->chain, 0), zns_chain_manifest(x->chain, 0), &m.former_macs,
+					    &m.n_former_macs, err);
+	if (!ret)
+		ret = zns_writer_finish(x->w, &m, ref, err);
+	free(m.former_macs);
 	c->manifest = ref;
 	if (!ret)
 		ret = zns_dev_flush(x->dev, err);
@@ -227,7 +249,7 @@ static int print(const struct flatten *x, bool json)
 
 	zns_uuid_format(x->old->id.data, id);
 	if (!json) {
-		printf("%s of %s has no parent any more: %s in %u images\n", id, x->old->container,
+		printf("%s of %s has no parent any more: %s in %u images\n", id, ctl_text(x->old->container),
 		       zns_format_size(x->old->bytes, size, sizeof(size)), x->old->nr_images);
 		return CTL_OK;
 	}
@@ -264,7 +286,7 @@ int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
 		return ctl_usage(cmd, "one checkpoint's id or a directory is wanted");
 	what = args.argv[0];
 	if (ctl_is_dir(what)) {
-		ret = ctl_handle_ids(what, dev_id, id, &err);
+		ret = ctl_handle_ids(what, dev_id, id, &x.handle, &err);
 		what = id;
 		if (!args.dev)
 			args.dev = dev_id;
@@ -277,6 +299,8 @@ int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
 	zns_chain_close(x.chain);
 	zns_crypt_free(x.crypt);
 	zns_master_free(x.master);
+	if (x.handle)
+		zns_pb__handle__free_unpacked(x.handle, NULL);
 	if (x.old)
 		zns_pb__checkpoint__free_unpacked(x.old, NULL);
 	zns_dev_close(x.dev);

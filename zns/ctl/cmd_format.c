@@ -115,7 +115,9 @@ static int do_format(const char *path, struct ctl_map *map, bool force, const st
 	zns_dev_close(dev);
 	if (!ret)
 		ret = zns_register(uuid, path, err);
-	return ret || !e->on ? ret : zns_register_key(uuid, e->spec, err);
+	if (!ret && e->on)
+		ret = zns_register_key(uuid, e->spec, err);
+	return ret ? ret : zns_register_flags(uuid, e->on, false, err);	/* nothing is left of what it held before */
 }
 
 int cmd_format(const struct ctl_cmd *cmd, int argc, char **argv)

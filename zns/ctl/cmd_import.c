@@ -84,7 +84,9 @@ static int start_writer(struct import *x, struct zns_err *err)
 	p.nr_groups = (uint32_t)resp->dump->n_groups;
 	p.groups = groups;
 	p.weights = weights;
-	if (x->master)
+	if (x->parent_handle && resp->n_checkpoints)
+		ret = zns_handle_agrees(x->parent_handle, resp->checkpoints[0], err);
+	if (!ret && x->master)
 		ret = zns_crypt_new(x->master, x->id, &x->crypt, err);
 	p.crypt = x->crypt;
 	if (!ret)
@@ -208,7 +210,11 @@ static int commit(struct import *x, ZnsPb__Checkpoint **out, struct zns_err *err
 	m.device.data = x->reg.uuid;
 	m.device.len = ZNS_UUID_LEN;
 	m.checkpoint = c;
-	ret = zns_writer_finish(x->w, &m, ref, err);
+	ret = x->join ? zns_crypt_former_macs(x->crypt, x->pages_m, &m.former_macs, &m.n_former_macs, err) : 0;
+	if (!ret)
+		ret = zns_writer_finish(x->w, &m, ref, err);
+	memcpy(x->seal, zns_writer_seal(x->w), sizeof(x->seal));
+	free(m.former_macs);
 	c->manifest = ref;
 	if (!x->join)	/* else its rate is that of the pages */
 		zns_writer_rate(x->w, c);
@@ -279,7 +285,7 @@ static int print(const struct import *x, const ZnsPb__Checkpoint *c, const char 
 		return CTL_OK;
 	}
 	if (!json) {
-		printf("imported %s as checkpoint %s of %s: %u images, %s in %.1f s\n", x->path, id, x->container, c->nr_images,
+		printf("imported %s as checkpoint %s of %s: %u images, %s in %.1f s\n", ctl_text(x->path), id, ctl_text(x->container), c->nr_images,
 		       zns_format_size(c->bytes, size, sizeof(size)), seconds);
 		if (handle)
 			printf("restore it with: criu restore -D %s\n", handle);

@@ -91,7 +91,7 @@ static int show_device(const struct key_args *a, struct zns_err *err)
 	struct zns_registered reg;
 	const uint8_t *which;
 	size_t n, other;
-	bool of_host;
+	bool of_host = false;
 	int ret;
 
 	ret = ctl_connect(a->dev, &reg, &b, err);
@@ -115,6 +115,9 @@ static int show_device(const struct key_args *a, struct zns_err *err)
 		json_object_object_add(j, "error", *id ? NULL : json_object_new_string(why.msg));
 		json_object_object_add(j, "encrypted_checkpoints", json_object_new_int64((int64_t)n));
 		json_object_object_add(j, "with_other_keys", json_object_new_int64((int64_t)other));
+		json_object_object_add(j, "plain_checkpoints", json_object_new_int64((int64_t)(ls->n_checkpoints - n)));
+		json_object_object_add(j, "plain_accepted", json_object_new_boolean(reg.plain_ok));
+		json_object_object_add(j, "encrypted_only_here", json_object_new_boolean(reg.encrypted));
 		ctl_print_json(j);
 	} else {
 		printf("device         %s\n", reg.path);
@@ -128,6 +131,8 @@ static int show_device(const struct key_args *a, struct zns_err *err)
 		if (other)
 			printf(", %zu of them cannot be read with the key here", other);
 		printf("\n");
+		printf("plain          %zu checkpoints%s\n", ls->n_checkpoints - n,
+		       reg.plain_ok ? ", taken (`znsctl key plain refuse` ends that)" : reg.encrypted || *want || of_host ? ", refused" : "");
 	}
 	zns_master_free(m);
 	zns_pb__response__free_unpacked(ls, NULL);
@@ -147,6 +152,18 @@ static int key_show(const struct key_args *a, struct zns_err *err)
 	print_id(a, "", a->spec, zns_master_id(m));
 	zns_master_free(m);
 	return 0;
+}
+
+/* Of what is there, that is what nobody will restore from now on without a word from the administrator. */
+static void note_plain(const struct key_args *a, const struct zns_registered *reg, const ZnsPb__Response *ls)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < ls->n_checkpoints; i++)
+		n += !ls->checkpoints[i]->crypt;
+	if (n && !reg->plain_ok)
+		fprintf(stderr, "%s: note: %zu checkpoint%s on it %s not encrypted, and will not be restored; to take them all the same: "
+			"znsctl key plain accept\n", a->cmd->name, n, n == 1 ? "" : "s", n == 1 ? "is" : "are");
 }
 
 static int ask_encryption(struct zns_broker *b, const uint8_t *id, struct zns_err *err)
@@ -210,6 +227,10 @@ static int key_use(const struct key_args *a, struct zns_err *err)
 		ret = zns_register_key(reg.uuid, a->spec, err);
 	if (!ret && !(wants(ls) && !memcmp(ls->encryption->key_id.data, zns_master_id(m), ZNS_KEY_ID_BYTES)))
 		ret = ask_encryption(&b, zns_master_id(m), err);
+	if (!ret)	/* the device could be made to forget it */
+		ret = zns_register_flags(reg.uuid, true, -1, err);
+	if (!ret)
+		note_plain(a, &reg, ls);
 	if (!ret)
 		report(a, &reg, "new checkpoints are encrypted", zns_key_id_format(zns_master_id(m), id), 0);
 	if (ls)
@@ -229,11 +250,37 @@ static int key_off(const struct key_args *a, struct zns_err *err)
 	if (!ret && b.encrypted)
 		ret = ask_encryption(&b, NULL, err);
 	zns_broker_close(&b);
+	if (!ret)
+		ret = zns_register_flags(reg.uuid, false, false, err);
 	if (ret)
 		return ret;
 	if (!zns_config_get("encrypt-key", value, sizeof(value), NULL))
 		fprintf(stderr, "%s: note: dumps of this machine stay encrypted, since its zns.conf has encrypt-key\n", a->cmd->name);
 	return report(a, &reg, "new checkpoints are plain; encrypted ones stay as they are", NULL, 0);
+}
+
+/* Whether checkpoints that are not encrypted are taken where encryption is asked for. */
+static int key_plain(const struct key_args *a, const char *word, struct zns_err *err)
+{
+	bool accept = !strcmp(word, "accept");
+	struct zns_registered reg;
+	struct json_object *j;
+	int ret = zns_resolve_device(a->dev, &reg, err);
+
+	if (!ret)
+		ret = zns_register_flags(reg.uuid, -1, accept, err);
+	if (ret)
+		return ret;
+	if (!a->json) {
+		printf("%s: checkpoints that are not encrypted are %s\n", reg.path, accept ? "taken on this machine, also where encryption is "
+		       "asked for: a forged one is not told from them" : "refused where encryption is asked for");
+		return 0;
+	}
+	j = json_object_new_object();
+	json_object_object_add(j, "device", json_object_new_string(reg.path));
+	json_object_object_add(j, "plain_accepted", json_object_new_boolean(accept));
+	ctl_print_json(j);
+	return 0;
 }
 
 /* All keys that @from wrapped, wrapped with @to. */
@@ -284,7 +331,7 @@ static int send_rekey(const struct key_args *a, struct zns_broker *b, ZnsPb__Rek
 	if (ret)
 		return ret;
 	if (r->note)
-		fprintf(stderr, "%s: note: copies of the keys as they were wrapped before stay: %s\n", a->cmd->name, r->note);
+		fprintf(stderr, "%s: note: copies of the keys as they were wrapped before stay: %s\n", a->cmd->name, ctl_text(r->note));
 	zns_pb__response__free_unpacked(r, NULL);
 	return 0;
 }
@@ -368,13 +415,26 @@ int cmd_key(const struct ctl_cmd *cmd, int argc, char **argv)
 	a.json = args.json;
 	a.dev = args.dev;
 	verb = args.argc ? args.argv[0] : "";
-	if (strcmp(verb, "create") && strcmp(verb, "show") && strcmp(verb, "use") && strcmp(verb, "off") && strcmp(verb, "rotate"))
-		return ctl_usage(cmd, "create, show, use, off or rotate: one of them");
+	if (strcmp(verb, "create") && strcmp(verb, "show") && strcmp(verb, "use") && strcmp(verb, "off") && strcmp(verb, "rotate") &&
+	    strcmp(verb, "plain"))
+		return ctl_usage(cmd, "create, show, use, off, rotate or plain: one of them");
 	zns_crypt_harden();
 	if (!strcmp(verb, "create")) {
 		if (args.argc != 2)
 			return ctl_usage(cmd, "one new file is wanted");
 		ret = key_create(&a, args.argv[1], &err);
+		return ret ? ctl_fail(cmd, &err) : CTL_OK;
+	}
+	if (!strcmp(verb, "plain")) {
+		const char *word = args.argc > 1 ? args.argv[1] : "";
+
+		if (strcmp(word, "accept") && strcmp(word, "refuse"))
+			return ctl_usage(cmd, "plain: accept or refuse");
+		args.argc--;
+		args.argv++;
+		if (take_args(&a, &args, &err))
+			return ctl_usage(cmd, "%s", err.msg);
+		ret = *a.spec ? zns_fail(&err, -EINVAL, "no KEYSPEC is wanted") : key_plain(&a, word, &err);
 		return ret ? ctl_fail(cmd, &err) : CTL_OK;
 	}
 	if (take_args(&a, &args, &err))

@@ -119,7 +119,7 @@ static void print_image(const ZnsPb__Image *im)
 	char size[16];
 	size_t s, e;
 
-	printf("  %-32s %11s  unit %u KiB\n", im->name, zns_format_size(im->size, size, sizeof(size)), im->unit >> 10);
+	printf("  %-32s %11s  unit %u KiB\n", ctl_text(im->name), zns_format_size(im->size, size, sizeof(size)), im->unit >> 10);
 	for (s = 0; s < im->n_segments; s++) {
 		const ZnsPb__Segment *seg = im->segments[s];
 
@@ -141,18 +141,18 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls, con
 	size_t i, at;
 
 	printf("checkpoint  %s\n", zns_uuid_format(c->id.data, id));
-	printf("container   %s\n", c->container);
+	printf("container   %s\n", ctl_text(c->container));
 	if (c->origin && c->origin->container_id)
-		printf("            id %s, name %s, image %s%s%s\n", c->origin->container_id,
-		       c->origin->container_name ? c->origin->container_name : "-", c->origin->image ? c->origin->image : "-",
-		       c->origin->checkpoint_name ? ", checkpoint " : "",
-		       c->origin->checkpoint_name ? c->origin->checkpoint_name : "");
+		printf("            id %s, name %s, image %s%s%s\n", ctl_text(c->origin->container_id),
+		       c->origin->container_name ? ctl_text(c->origin->container_name) : "-",
+		       c->origin->image ? ctl_text(c->origin->image) : "-", c->origin->checkpoint_name ? ", checkpoint " : "",
+		       c->origin->checkpoint_name ? ctl_text(c->origin->checkpoint_name) : "");
 	printf("device      %s\n", reg->path);
 	printf("created     %s\n", zns_format_time(c->created_ns, when, sizeof(when)));
 	if (c->origin && c->origin->kind)
-		printf("made by     %s%s%s%s%s\n", c->origin->kind, c->origin->host ? " on " : "",
-		       c->origin->host ? c->origin->host : "", c->origin->image_dir ? " into " : "",
-		       c->origin->image_dir ? c->origin->image_dir : "");
+		printf("made by     %s%s%s%s%s\n", ctl_text(c->origin->kind), c->origin->host ? " on " : "",
+		       c->origin->host ? ctl_text(c->origin->host) : "", c->origin->image_dir ? " into " : "",
+		       c->origin->image_dir ? ctl_text(c->origin->image_dir) : "");
 	if (c->has_parent && c->parent.len == ZNS_UUID_LEN)
 		printf("parent      %s\n", zns_uuid_format(c->parent.data, id));
 	if (c->pre_dump)
@@ -197,7 +197,7 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls, con
 	if (last) {
 		printf("restored    ");
 		if (last->checkpoint.len != ZNS_UUID_LEN || memcmp(last->checkpoint.data, c->id.data, ZNS_UUID_LEN))
-			printf("(another checkpoint of %s) ", c->container);
+			printf("(another checkpoint of %s) ", ctl_text(c->container));
 		ctl_print_restore(last);
 	}
 	if (hi->given && hi->differ)
@@ -241,6 +241,13 @@ int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
 	}
 	if (!ret)
 		ret = ctl_hold(&h, args.dev, id, &err);
+	if (!ret && hi.h) {
+		ret = zns_handle_agrees(hi.h, h.c, &err);
+		if (!ret)
+			ret = zns_crypt_check_handle(NULL, hi.h, h.m, &err);
+		if (ret)
+			ctl_unhold(&h);
+	}
 	if (ret) {
 		ctl_fail(cmd, &err);
 	} else {

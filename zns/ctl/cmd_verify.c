@@ -5,6 +5,7 @@
 #include "ctl.h"
 #include "zns/crypt.h"
 #include "zns/flat.h"
+#include "zns/handle.h"
 #include "zns/reader.h"
 #include "zns/store.h"
 
@@ -40,6 +41,7 @@ struct totals {
 	uint64_t bytes;
 	uint32_t checkpoints, damaged;
 	bool json;
+	ZnsPb__Handle *handle;	/* of the directory that was named; or NULL */
 };
 
 static void add_damage(struct verdict *v, const char *image, bool placed, uint32_t zone, uint64_t off, uint64_t units,
@@ -145,8 +147,8 @@ int ctl_verify_data(struct zns_dev *dev, const ZnsPb__Manifest *m, struct ctl_pr
 }
 
 /* 0 with v->damage filled in; an error: it could not be judged. */
-static int verify_one(struct ctl_session *s, const ZnsPb__Checkpoint *c, struct ctl_progress *p, struct verdict *v,
-		      struct zns_err *err)
+static int verify_one(struct ctl_session *s, const ZnsPb__Checkpoint *c, const ZnsPb__Handle *h, struct ctl_progress *p,
+		      struct verdict *v, struct zns_err *err)
 {
 	struct zns_err e = ZNS_ERR_INIT;
 	struct zns_crypt *crypt = NULL;
@@ -169,11 +171,16 @@ static int verify_one(struct ctl_session *s, const ZnsPb__Checkpoint *c, struct 
 			   c->manifest->start + zns_align_up(c->manifest->len, s->dev->geo.block_size), 0, e.msg);
 	if (m && zns_manifest_agrees(m, c, &e))
 		add_damage(v, NULL, true, c->manifest->zone, c->manifest->start, 0, e.msg);
+	if (m && memcmp(m->device.data, s->reg.uuid, ZNS_UUID_LEN))
+		add_damage(v, NULL, true, c->manifest->zone, c->manifest->start, 0, "the manifest is of another device");
 	/* Without the key its checksums are still there, which are of what is on the device. */
-	if (m && zns_crypt_of(&s->reg, m, &crypt, &e) == -EBADMSG)
+	ret = m ? zns_crypt_of(&s->reg, s->broker.encrypted, m, &crypt, &e) : 0;
+	if (ret == -EBADMSG || (ret && !m->checkpoint->crypt))
 		add_damage(v, NULL, true, c->manifest->zone, c->manifest->start, 0, e.msg);
 	else if (m && m->checkpoint->crypt && !crypt)
 		v->no_key = e;
+	if (h && (zns_handle_agrees(h, c, &e) || (m && zns_crypt_check_handle(crypt, h, m, &e))))
+		add_damage(v, NULL, false, 0, 0, 0, e.msg);
 	ret = m ? check_data(s->dev, m, crypt, p, v, err) : 0;
 	zns_crypt_free(crypt);
 	if (m)
@@ -192,7 +199,7 @@ static void report(struct totals *t, struct verdict *v)
 	t->damaged += n > 0;
 	t->bytes += v->c->bytes;
 	if (!t->json && !n) {
-		printf("%s  %-20s  %11s  intact%s%s%s\n", v->id, v->c->container, zns_format_size(v->c->bytes, size, sizeof(size)),
+		printf("%s  %-20s  %11s  intact%s%s%s\n", v->id, ctl_text(v->c->container), zns_format_size(v->c->bytes, size, sizeof(size)),
 		       v->no_key.code ? " by its checksums; authenticity not checked (" : v->c->crypt ? " and authentic" : "",
 		       v->no_key.code ? v->no_key.msg : "", v->no_key.code ? ")" : "");
 		json_object_put(v->damage);
@@ -202,7 +209,8 @@ static void report(struct totals *t, struct verdict *v)
 		struct json_object *d = json_object_array_get_idx(v->damage, i);
 		const char *image = json_object_get_string(json_object_object_get(d, "image"));
 
-		printf("%s  %-20s  DAMAGED  %s: zone %s, offset %s: %s\n", v->id, v->c->container, image ? image : "(manifest)",
+		printf("%s  %-20s  DAMAGED  %s: zone %s, offset %s: %s\n", v->id, ctl_text(v->c->container),
+		       image ? ctl_text(image) : "(manifest)",
 		       json_object_get_string(json_object_object_get(d, "zone")),
 		       json_object_get_string(json_object_object_get(d, "offset")),
 		       json_object_get_string(json_object_object_get(d, "error")));
@@ -238,7 +246,7 @@ static void verify_chain(struct ctl_session *s, const ZnsPb__Checkpoint *c, stru
 	int ret = ctl_lease_chain(s, c->id.data, &r, &e);
 
 	if (!ret)
-		ret = zns_chain_open(&p, &s->reg, r->checkpoints, r->n_checkpoints, &chain, &e);
+		ret = zns_chain_open(&p, &s->reg, s->broker.encrypted, r->checkpoints, r->n_checkpoints, &chain, &e);
 	if (!ret)
 		ret = zns_flat_new(chain, &flat, &e);
 	if (ret == -ESTALE || ret == -ENOENT || ret == -EBADMSG)
@@ -260,7 +268,8 @@ static int verify_id(const char *spec, const uint8_t *id, bool may_be_gone, stru
 	if (!ret)
 		ret = ctl_lease(&s, id, &r, err);
 	if (!ret)
-		ret = verify_one(&s, r->checkpoints[0], p, &v, err);
+		ret = verify_one(&s, r->checkpoints[0], t->handle && !memcmp(t->handle->checkpoint.data, id, ZNS_UUID_LEN) ?
+				 t->handle : NULL, p, &v, err);
 	if (!ret && r->checkpoints[0]->has_parent)
 		verify_chain(&s, r->checkpoints[0], &v);
 	if (!ret)
@@ -378,7 +387,7 @@ int cmd_verify(const struct ctl_cmd *cmd, int argc, char **argv)
 		return ctl_usage(cmd, "an id, a directory or a container, or --all: one of them");
 	what = args.argc ? args.argv[0] : NULL;
 	if (what && !stat(what, &st) && S_ISDIR(st.st_mode)) {
-		ret = ctl_handle_ids(what, dev_id, id, &err);
+		ret = ctl_handle_ids(what, dev_id, id, &t.handle, &err);
 		what = id;
 		if (!args.dev)
 			args.dev = dev_id;
@@ -398,6 +407,8 @@ int cmd_verify(const struct ctl_cmd *cmd, int argc, char **argv)
 	for (size_t i = 0; i < k.nr && !ret; i++)
 		ret = verify_id(args.dev, k.ids[i], !k.named, &prog, &t, &err);
 	free(k.ids);
+	if (t.handle)
+		zns_pb__handle__free_unpacked(t.handle, NULL);
 	if (ret && !t.checkpoints) {
 		ctl_progress_end(&prog);
 		json_object_put(t.list);

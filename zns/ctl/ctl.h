@@ -11,6 +11,7 @@
 #include "zns/config.h"
 #include "zns/dev.h"
 #include "zns/err.h"
+#include "zns/handle.h"
 #include "zns/util.h"
 #include "zns/reserve.h"
 #include "zns-broker.pb-c.h"
@@ -122,8 +123,8 @@ int ctl_lease_chain(struct ctl_session *s, const uint8_t *id, ZnsPb__Response **
 bool ctl_is_dir(const char *path);
 /* The next of @ls after *at that has @c as its parent; NULL: no more. *at is 0 at first. */
 const ZnsPb__Checkpoint *ctl_next_child(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c, size_t *at);
-/* Device and checkpoint that the handle in @dir names, as text (ZNS_UUID_STR each). */
-int ctl_handle_ids(const char *dir, char *dev, char *id, struct zns_err *err);
+/* Device and checkpoint that the handle in @dir names, as text (ZNS_UUID_STR each); and the handle, the caller's. */
+int ctl_handle_ids(const char *dir, char *dev, char *id, ZnsPb__Handle **out, struct zns_err *err);
 
 /* All of that for one checkpoint, by id or by a directory with its handle, and its manifest. */
 struct ctl_hold {
@@ -131,6 +132,7 @@ struct ctl_hold {
 	ZnsPb__Response *answer;
 	const ZnsPb__Checkpoint *c;
 	ZnsPb__Manifest *m;
+	ZnsPb__Handle *handle;	/* of the directory that was named; or NULL. The record says the same */
 	struct zns_crypt *crypt;	/* after ctl_hold_key; NULL: plain, or none asked for */
 };
 int ctl_hold(struct ctl_hold *h, const char *spec, const char *what, struct zns_err *err);

@@ -97,20 +97,18 @@ const ZnsPb__Checkpoint *ctl_next_child(const ZnsPb__Response *ls, const ZnsPb__
 	return NULL;
 }
 
-int ctl_handle_ids(const char *dir, char *dev, char *id, struct zns_err *err)
+int ctl_handle_ids(const char *dir, char *dev, char *id, ZnsPb__Handle **out, struct zns_err *err)
 {
 	cleanup_close int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	ZnsPb__Handle *h;
 	int ret;
 
 	if (fd < 0)
 		return zns_fail_sys(err, -errno, "%s", dir);
-	ret = zns_handle_read(fd, &h, err);
+	ret = zns_handle_read(fd, out, err);
 	if (ret)
 		return zns_wrap(err, "%s", dir);
-	zns_uuid_format(h->checkpoint.data, id);
-	zns_uuid_format(h->device.data, dev);
-	zns_pb__handle__free_unpacked(h, NULL);
+	zns_uuid_format((*out)->checkpoint.data, id);
+	zns_uuid_format((*out)->device.data, dev);
 	return 0;
 }
 
@@ -123,7 +121,7 @@ int ctl_hold(struct ctl_hold *h, const char *spec, const char *what, struct zns_
 
 	*h = (struct ctl_hold){ .s = { .broker = { .fd = -1 }, .lock = -1 } };
 	if (!stat(what, &st) && S_ISDIR(st.st_mode)) {
-		ret = ctl_handle_ids(what, dev_id, id_text, err);
+		ret = ctl_handle_ids(what, dev_id, id_text, &h->handle, err);
 		what = id_text;
 		if (!spec)
 			spec = dev_id;
@@ -136,8 +134,12 @@ int ctl_hold(struct ctl_hold *h, const char *spec, const char *what, struct zns_
 		ret = ctl_lease(&h->s, id, &h->answer, err);
 	if (!ret) {
 		h->c = h->answer->checkpoints[0];
-		ret = zns_manifest_read(h->s.dev, h->c, &h->m, err);
+		ret = h->handle ? zns_handle_agrees(h->handle, h->c, err) : 0;
 	}
+	if (!ret)
+		ret = zns_manifest_read(h->s.dev, h->c, &h->m, err);
+	if (!ret && h->handle)	/* whether it is encrypted; ctl_hold_key has the rest */
+		ret = zns_crypt_check_handle(NULL, h->handle, h->m, err);
 	if (ret)
 		ctl_unhold(h);
 	return ret;
@@ -145,7 +147,10 @@ int ctl_hold(struct ctl_hold *h, const char *spec, const char *what, struct zns_
 
 int ctl_hold_key(struct ctl_hold *h, struct zns_err *err)
 {
-	int ret = zns_crypt_of(&h->s.reg, h->m, &h->crypt, err);
+	int ret = zns_crypt_of(&h->s.reg, h->s.broker.encrypted, h->m, &h->crypt, err);
+
+	if (!ret && h->handle)
+		ret = zns_crypt_check_handle(h->crypt, h->handle, h->m, err);
 
 	if (h->crypt)
 		zns_crypt_harden();
@@ -160,6 +165,9 @@ void ctl_unhold(struct ctl_hold *h)
 		zns_pb__manifest__free_unpacked(h->m, NULL);
 	if (h->answer)
 		zns_pb__response__free_unpacked(h->answer, NULL);
+	if (h->handle)
+		zns_pb__handle__free_unpacked(h->handle, NULL);
+	h->handle = NULL;
 	ctl_session_close(&h->s);
 	h->m = NULL;
 	h->answer = NULL;

@@ -64,7 +64,7 @@ static int find_parent(struct import *x, struct zns_err *err)
 
 	if (!x->parent_id && dir >= 0 && !zns_handle_read(dir, &h, NULL)) {
 		memcpy(x->parent, h->checkpoint.data, ZNS_UUID_LEN);
-		zns_pb__handle__free_unpacked(h, NULL);
+		x->parent_handle = h;
 	} else if (linked && !x->parent_id) {
 		return zns_fail(err, -EOPNOTSUPP, "%s is an incremental dump: import its parent first, then give --parent with that "
 				"checkpoint's id", x->path);
@@ -176,6 +176,7 @@ int import_write_handle(struct import *x, const ZnsPb__Checkpoint *c, struct zns
 	cleanup_free ZnsPb__HandleCopy *copy = calloc(x->nr_files + 1, sizeof(*copy));
 	cleanup_free ZnsPb__HandleCopy **list = calloc(x->nr_files + 1, sizeof(*list));
 	ZnsPb__Handle h = ZNS_PB__HANDLE__INIT;
+	struct zns_handle_seal seal;
 	uint64_t sum = 0;
 	size_t nr = 0;
 	int ret = 0;
@@ -196,6 +197,8 @@ int import_write_handle(struct import *x, const ZnsPb__Checkpoint *c, struct zns
 	zns_handle_describe(&h, c);
 	h.copies = list;
 	h.n_copies = nr;
+	if (!ret)
+		ret = zns_crypt_seal_handle(x->crypt, c, x->seal, &h, &seal, err);
 	if (!ret)
 		ret = zns_handle_write(x->handle_dir, &h, err);
 	for (size_t i = 0; ret && i < nr; i++)
@@ -227,6 +230,8 @@ void import_fini(struct import *x)
 	for (size_t i = 0; i < x->nr_files; i++)
 		free(x->files[i].name);
 	free(x->files);
+	if (x->parent_handle)
+		zns_pb__handle__free_unpacked(x->parent_handle, NULL);
 	zns_crypt_free(x->crypt);
 	zns_master_free(x->master);
 	if (x->dir >= 0)

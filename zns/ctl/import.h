@@ -4,6 +4,7 @@
 /* Shared by cmd_import.c (the way of the data), import.c (the directories at both ends) and import_join.c. */
 #include <time.h>
 #include "ctl.h"
+#include "zns/crypt.h"
 #include "zns/handle.h"
 #include "zns/writer.h"
 
@@ -27,6 +28,7 @@ struct import {
 	const char *parent_id;	/* --parent, or NULL */
 	bool has_parent, pre_dump;
 	uint8_t parent[ZNS_UUID_LEN];
+	ZnsPb__Handle *parent_handle;	/* that named it; or NULL */
 	struct ctl_progress prog;
 	struct zns_registered reg;
 	struct zns_broker broker;
@@ -35,6 +37,7 @@ struct import {
 	struct zns_writer *w;
 	struct zns_master *master;	/* NULL: plain */
 	struct zns_crypt *crypt;
+	uint8_t seal[ZNS_TAG_BYTES];	/* of the manifest, for the handle */
 	uint32_t unit, shared_groups;
 	uint8_t id[ZNS_UUID_LEN];
 	bool join;		/* to the checkpoint of pages only that the directory's handle names: */

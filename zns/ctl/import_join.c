@@ -27,6 +27,9 @@ static int find_pages(struct import *x, struct zns_err *err)
 	if (x->answer->n_checkpoints != 1 || !x->answer->checkpoints[0]->manifest)
 		return zns_fail(err, -EPROTO, "the broker's answer has no checkpoint");
 	x->pages = x->answer->checkpoints[0];
+	ret = zns_handle_agrees(x->old_handle, x->pages, err);
+	if (ret)
+		return ret;
 	memcpy(x->id, x->pages->id.data, ZNS_UUID_LEN);
 	if (!x->pages->pages_only)
 		return zns_fail(err, -EEXIST, "checkpoint %s is whole: there is nothing to join", zns_uuid_format(x->id, id));
@@ -61,11 +64,13 @@ int import_join_scan(struct import *x, struct zns_err *err)
 	int ret = zns_manifest_read(x->dev, x->pages, &x->pages_m, err);
 
 	if (!ret)
-		ret = zns_manifest_check(x->pages_m, &x->dev->geo, err);
+		ret = zns_manifest_agrees(x->pages_m, x->pages, err);
 	if (!ret)
 		ret = zns_plain_check(x->dir, x->pages_m, err);
 	if (!ret)	/* what is encrypted gets more with the same key */
-		ret = zns_crypt_of(&x->reg, x->pages_m, &x->crypt, err);
+		ret = zns_crypt_of(&x->reg, x->broker.encrypted, x->pages_m, &x->crypt, err);
+	if (!ret)
+		ret = zns_crypt_check_handle(x->crypt, x->old_handle, x->pages_m, err);
 	return ret ? ret : import_list(x, x->pages_m, err);
 }
 
@@ -132,6 +137,7 @@ int import_join_handle(struct import *x, const ZnsPb__Checkpoint *c, struct zns_
 	cleanup_free ZnsPb__HandleCopy *copy = calloc(max + 1, sizeof(*copy));
 	cleanup_free ZnsPb__HandleCopy **list = calloc(max + 1, sizeof(*list));
 	ZnsPb__Handle h = ZNS_PB__HANDLE__INIT;
+	struct zns_handle_seal seal;
 	uint64_t sum = 0;
 	int ret = 0;
 
@@ -157,6 +163,8 @@ int import_join_handle(struct import *x, const ZnsPb__Checkpoint *c, struct zns_
 	zns_handle_describe(&h, c);
 	h.copies = list;
 	h.n_copies = nr;
+	if (!ret)
+		ret = zns_crypt_seal_handle(x->crypt, c, x->seal, &h, &seal, err);
 	if (!ret)
 		ret = zns_handle_write(x->dir, &h, err);
 	if (!ret && x->crypt)

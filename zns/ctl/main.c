@@ -101,12 +101,13 @@ static const struct ctl_cmd commands[] = {
 	  "  --all           all of the device\n"
 	  "  --secure        also every copy of their keys on the device; encrypted ones only\n"
 	  "  --dry-run       only say what would be removed\n" DEV_HELP, cmd_rm },
-	{ "key", "create FILE|show [KEYSPEC] [DEV]|use KEYSPEC [DEV]|off [DEV]|rotate KEYSPEC [DEV]", "encryption: keys, and which one a device's checkpoints have",
+	{ "key", "create FILE|show [KEYSPEC] [DEV]|use KEYSPEC [DEV]|off [DEV]|rotate KEYSPEC [DEV]|plain accept|refuse [DEV]", "encryption: keys, and which one a device's checkpoints have",
 	  "  create FILE     a new random key, for root only\n"
 	  "  show            the key of a device, or with KEYSPEC (file:PATH or keyring:DESCRIPTION) its fingerprint\n"
 	  "  use KEYSPEC     from now on the device's new checkpoints are encrypted with it\n"
 	  "  off             from now on they are plain\n"
-	  "  rotate KEYSPEC  wrap the keys of all checkpoints with another one\n" DEV_HELP, cmd_key },
+	  "  rotate KEYSPEC  wrap the keys of all checkpoints with another one\n"
+	  "  plain WORD      accept: this machine restores checkpoints that are not encrypted, too; refuse: it does not\n" DEV_HELP, cmd_key },
 	{ "reserve", "[DEV] NAME --groups N|--channels N", "keep groups for normal I/O: no dump gets them",
 	  "  --groups N      so many groups\n  --channels N    all groups of so many channels\n" DEV_HELP, cmd_reserve },
 	{ "release", "[DEV] NAME", "end a reservation", DEV_HELP, cmd_release },

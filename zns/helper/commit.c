@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include "dump.h"
+#include "zns/crypt.h"
 #include "zns/handle.h"
 #include "zns/safeopen.h"
 #include "zns/store.h"
@@ -158,6 +159,7 @@ static int write_handle(struct dump *d, const ZnsPb__Checkpoint *c, struct zns_e
 	ZnsPb__Handle hd = ZNS_PB__HANDLE__INIT;
 	cleanup_free ZnsPb__HandleCopy *copy = NULL;
 	cleanup_free ZnsPb__HandleCopy **list = NULL;
+	struct zns_handle_seal seal;
 	size_t nr = 0;
 	int ret = 0;
 
@@ -185,6 +187,8 @@ static int write_handle(struct dump *d, const ZnsPb__Checkpoint *c, struct zns_e
 	zns_handle_describe(&hd, c);
 	hd.copies = list;
 	hd.n_copies = nr;
+	if (!ret)
+		ret = zns_crypt_seal_handle(d->h->crypt, c, zns_writer_seal(d->w), &hd, &seal, err);
 	if (!ret)
 		ret = zns_handle_write(d->h->dir, &hd, err);
 	/* Without the handle they would look like images of a plain dump that lost its pages. */

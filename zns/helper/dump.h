@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include "helper.h"
 #include "progress.h"
+#include "zns/handle.h"
 #include "zns/layout.h"
 #include "zns/writer.h"
 
@@ -45,6 +46,7 @@ struct dump {
 	int32_t pid;		/* the dumped task */
 	bool has_parent, pre_dump;
 	uint8_t parent[ZNS_UUID_LEN];
+	ZnsPb__Handle *parent_handle;	/* that named it; or NULL */
 	uint64_t expected;	/* bytes, about */
 	struct zns_wimage **pages;
 	uint32_t nr_pages, max_pages;

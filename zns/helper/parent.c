@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include "dump.h"
-#include "zns/handle.h"
+#include "zns/crypt.h"
 
 #define PARENT_LINK "parent"	/* made by criu for --prev-images-dir */
 
@@ -28,7 +28,7 @@ static int from_dir(struct dump *d, const struct zns_registered *reg, uint8_t id
 		ret = zns_fail(err, -EXDEV, "--prev-images-dir: the parent is on another device than %s; an incremental checkpoint is "
 			       "on the device of its parents", reg->path);
 	memcpy(id, hd->checkpoint.data, ZNS_UUID_LEN);
-	zns_pb__handle__free_unpacked(hd, NULL);
+	d->parent_handle = hd;
 	return ret;
 }
 
@@ -54,11 +54,18 @@ int dump_parent(struct dump *d, const struct zw_begin *b, const struct zns_regis
 int dump_open_parents(struct dump *d, const ZnsPb__Response *resp, struct zns_err *err)
 {
 	struct zns_reader_params p = { .dev = d->h->dev, .bucket = d->h->bucket, .workers = 2, .cache_units = 4 };
+	int ret;
 
 	if (!d->has_parent)
 		return 0;
 	if (!resp->n_checkpoints || resp->checkpoints[0]->id.len != ZNS_UUID_LEN ||
 	    memcmp(resp->checkpoints[0]->id.data, d->parent, ZNS_UUID_LEN))
 		return zns_fail(err, -EPROTO, "znsd named no parent");
-	return zns_chain_open(&p, &d->h->reg, resp->checkpoints, resp->n_checkpoints, &d->h->chain, err);
+	ret = d->parent_handle ? zns_handle_agrees(d->parent_handle, resp->checkpoints[0], err) : 0;
+	if (!ret)
+		ret = zns_chain_open(&p, &d->h->reg, d->h->broker.encrypted, resp->checkpoints, resp->n_checkpoints, &d->h->chain, err);
+	if (!ret && d->parent_handle)
+		ret = zns_crypt_check_handle(zns_chain_crypt(d->h->chain, 0), d->parent_handle, zns_chain_manifest(d->h->chain, 0),
+					     err);
+	return ret ? zns_wrap(err, "the parent") : 0;
 }

@@ -17,6 +17,7 @@
 #include "zns/store.h"
 
 struct restore {
+	ZnsPb__Handle *handle;	/* NULL: by id */
 	const ZnsPb__Checkpoint *c;
 	struct zns_flat *flat;	/* of an incremental checkpoint, which criu sees as one that was dumped in full */
 };
@@ -25,18 +26,19 @@ static struct helper *self;	/* for answers that come from the reader's threads *
 #define BROKER_TIMEOUT_S 10	/* it is only told of progress: the restore can do without */
 #define ONE_DOMAIN_DEPTH 2	/* reads at once that keep a drive busy whose every zone uses all of it */
 
-static int from_handle(struct helper *h, const struct zw_begin *b, struct zns_registered *reg, uint8_t *id, char *warn,
-		       size_t warn_len, struct zns_err *err)
+static int from_handle(struct helper *h, const struct zw_begin *b, struct restore *r, struct zns_registered *reg, uint8_t *id,
+		       char *warn, size_t warn_len, struct zns_err *err)
 {
 	struct zns_err copies = ZNS_ERR_INIT;
 	struct zns_registered given;
-	ZnsPb__Handle *hd = NULL;
+	const ZnsPb__Handle *hd;
 	struct zns_err why = ZNS_ERR_INIT;
-	int ret = zns_handle_read(h->dir, &hd, &why);
+	int ret = zns_handle_read(h->dir, &r->handle, &why);
 
 	if (ret)
 		return zns_fail(err, ret, "%s is damaged or foreign (%s); find the checkpoint with `znsctl ls` and restore it "
 				"with --zns-checkpoint ID", ZNS_HANDLE_NAME, why.msg);
+	hd = r->handle;
 	memcpy(id, hd->checkpoint.data, ZNS_UUID_LEN);
 	ret = zns_registered_by_uuid(hd->device.data, reg, err);
 	if (!ret && b->dev[0]) {
@@ -46,7 +48,6 @@ static int from_handle(struct helper *h, const struct zw_begin *b, struct zns_re
 	}
 	if (!ret && zns_handle_check_copies(h->dir, hd, &copies) > 0)
 		snprintf(warn, warn_len, "%s; the device's own images are used", copies.msg);
-	zns_pb__handle__free_unpacked(hd, NULL);
 	return ret;
 }
 
@@ -72,11 +73,16 @@ static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *i
 		helper_set_rate(h, resp->rate_mibps);
 		p.depth = resp->one_domain ? ONE_DOMAIN_DEPTH : 0;
 	}
+	/* A user may write the handle: the id alone must not lead to another's process. */
+	if (!ret && r->handle)
+		ret = zns_handle_agrees(r->handle, resp->checkpoints[0], err);
 	if (!ret && resp->checkpoints[0]->pre_dump)
 		ret = zns_fail(err, -EINVAL, "checkpoint %s is a pre-dump: it has memory only, for dumps that name it as their "
 			       "parent; restore one of those", zns_uuid_format(id, text));
 	if (!ret)
-		ret = zns_chain_open(&p, &h->reg, resp->checkpoints, resp->n_checkpoints, &h->chain, err);
+		ret = zns_chain_open(&p, &h->reg, h->broker.encrypted, resp->checkpoints, resp->n_checkpoints, &h->chain, err);
+	if (!ret && r->handle)
+		ret = zns_crypt_check_handle(zns_chain_crypt(h->chain, 0), r->handle, zns_chain_manifest(h->chain, 0), err);
 	if (!ret)
 		r->c = zns_chain_manifest(h->chain, 0)->checkpoint;
 	if (!ret && zns_chain_levels(h->chain) > 1)
@@ -133,7 +139,7 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	if (b->checkpoint[0])
 		ret = zns_resolve_device(b->dev[0] ? b->dev : NULL, &reg, err);
 	else
-		ret = from_handle(h, b, &reg, id, reply.msg, sizeof(reply.msg), err);
+		ret = from_handle(h, b, r, &reg, id, reply.msg, sizeof(reply.msg), err);
 	if (!ret)
 		ret = helper_attach(h, &reg, false, err);
 	if (!ret && b->checkpoint[0] && zns_broker_resolve_id(&h->broker, b->checkpoint, id, err))
@@ -146,6 +152,9 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		ret = beside_put_back(h->dir, zns_chain_manifest(h->chain, 0), zns_chain_reader(h->chain), err);
 	if (!ret)
 		ret = show_progress(h, r, p, b, err);
+	if (r->handle)
+		zns_pb__handle__free_unpacked(r->handle, NULL);
+	r->handle = NULL;
 	if (ret) {
 		zns_flat_free(r->flat);
 		zns_chain_close(h->chain);

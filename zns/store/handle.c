@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "zns/crypt.h"
 #include "zns/frame.h"
 #include "zns/handle.h"
 #include "zns/safeopen.h"
@@ -16,6 +17,8 @@ static int check_handle(const ZnsPb__Handle *h, int code, struct zns_err *err)
 		return zns_fail(err, code, "handle: a UUID has the wrong length");
 	if (zns_check_name("container", h->container, code, err))
 		return code;
+	if (h->seal && (h->seal->key_id.len != ZNS_KEY_ID_BYTES || h->seal->mac.len != ZNS_MAC_BYTES))
+		return zns_fail(err, code, "handle: the seal has an impossible length");
 	for (size_t i = 0; i < h->n_copies; i++) {
 		const ZnsPb__HandleCopy *c = h->copies[i];
 
@@ -90,6 +93,19 @@ void zns_handle_describe(ZnsPb__Handle *h, const ZnsPb__Checkpoint *c)
 	h->bytes = c->bytes;
 	h->page_bytes = c->page_bytes;
 	h->nr_images = c->nr_images;
+}
+
+int zns_handle_agrees(const ZnsPb__Handle *h, const ZnsPb__Checkpoint *c, struct zns_err *err)
+{
+	char id[ZNS_UUID_STR], then[32];
+
+	if (h->checkpoint.len == c->id.len && !memcmp(h->checkpoint.data, c->id.data, c->id.len) &&
+	    !strcmp(h->container, c->container) && h->created_ns == c->created_ns)
+		return 0;
+	/* Not what the record says: who changed the handle need not learn it. */
+	return zns_fail(err, -EXDEV, "%s says container %.100s, %s, but checkpoint %s is another one's, or of another time: the handle was "
+			"changed; `znsctl ls` lists checkpoints", ZNS_HANDLE_NAME, h->container,
+			zns_format_time(h->created_ns, then, sizeof(then)), zns_uuid_format(c->id.data, id));
 }
 
 int zns_handle_write(int dirfd, const ZnsPb__Handle *h, struct zns_err *err)

@@ -140,6 +140,16 @@ static int check_names_differ(const ZnsPb__Manifest *m, struct zns_err *err)
 	return 0;
 }
 
+static int check_former(const ZnsPb__Manifest *m, bool encrypted, struct zns_err *err)
+{
+	if (m->n_former_macs > ZNS_FORMER_MACS_MAX || (m->n_former_macs && !encrypted))
+		return zns_fail(err, -EBADMSG, "the manifest knows of %zu earlier versions", m->n_former_macs);
+	for (size_t i = 0; i < m->n_former_macs; i++)
+		if (m->former_macs[i].len != ZNS_MAC_BYTES)
+			return zns_fail(err, -EBADMSG, "the MAC of an earlier version has %zu bytes", m->former_macs[i].len);
+	return 0;
+}
+
 int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo, struct zns_err *err)
 {
 	struct ctx c = {
@@ -160,6 +170,8 @@ int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo,
 		rc = zns_fail(err, -EBADMSG, "a manifest that says where it stands");
 	if (!rc && m->has_seal && (m->seal.len != ZNS_TAG_BYTES || !c.encrypted))
 		rc = zns_fail(err, -EBADMSG, "the manifest's seal is impossible");
+	if (!rc)
+		rc = check_former(m, c.encrypted, err);
 	for (size_t i = 0; i < m->n_images && !rc; i++)
 		rc = check_image(m->images[i], &c);
 	return rc ? rc : check_names_differ(m, err);
@@ -207,6 +219,7 @@ int zns_manifest_agrees(const ZnsPb__Manifest *m, const ZnsPb__Checkpoint *c, st
 	int rc;
 
 	if (mc->id.len != c->id.len || memcmp(mc->id.data, c->id.data, c->id.len) || strcmp(mc->container, c->container) ||
+	    mc->created_ns != c->created_ns ||
 	    !mc->crypt != !c->crypt || mc->bytes != c->bytes || mc->nr_images != c->nr_images || m->n_images != c->nr_images)
 		return zns_fail(err, -EBADMSG, "the manifest is of another checkpoint than the record");
 	for (size_t i = 0; i < m->n_images; i++) {

@@ -13,7 +13,7 @@ struct zns_chain {
 	struct zns_reader *r;
 };
 
-static int read_level(struct zns_chain *c, struct zns_dev *dev, const struct zns_registered *reg,
+static int read_level(struct zns_chain *c, struct zns_dev *dev, const struct zns_registered *reg, bool wanted,
 		      ZnsPb__Checkpoint *const *records, uint32_t level, struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *k = records[level], *child = level ? records[level - 1] : NULL;
@@ -24,13 +24,12 @@ static int read_level(struct zns_chain *c, struct zns_dev *dev, const struct zns
 		      memcmp(child->parent.data, k->id.data, ZNS_UUID_LEN)))
 		return zns_fail(err, -EBADMSG, "checkpoint %u of the chain is not the parent of the one before it", level);
 	ret = zns_manifest_read(dev, k, &c->m[level], err);
-	if (!ret && (c->m[level]->checkpoint->id.len != ZNS_UUID_LEN || k->id.len != ZNS_UUID_LEN ||
-		     memcmp(c->m[level]->checkpoint->id.data, k->id.data, ZNS_UUID_LEN)))
-		ret = zns_fail(err, -EBADMSG, "the manifest on the device is of another checkpoint");
+	if (!ret && memcmp(c->m[level]->device.data, reg->uuid, ZNS_UUID_LEN))
+		ret = zns_fail(err, -EBADMSG, "the manifest of checkpoint %s is of another device", zns_uuid_format(k->id.data, id));
 	if (!ret)
-		ret = zns_manifest_check(c->m[level], &dev->geo, err);
+		ret = zns_manifest_agrees(c->m[level], k, err);
 	if (!ret)
-		ret = zns_crypt_of(reg, c->m[level], &c->crypt[level], err);
+		ret = zns_crypt_of(reg, wanted, c->m[level], &c->crypt[level], err);
 	if (!ret && c->crypt[level])
 		zns_crypt_harden();
 	return ret && level ? zns_wrap(err, "parent %s", zns_uuid_format(k->id.data, id)) : ret;
@@ -47,8 +46,8 @@ static int open_reader(struct zns_chain *c, const struct zns_reader_params *p, s
 	return zns_reader_new_levels(p, l, c->nr, &c->r, err);
 }
 
-int zns_chain_open(const struct zns_reader_params *p, const struct zns_registered *reg, ZnsPb__Checkpoint *const *records,
-		   size_t nr, struct zns_chain **out, struct zns_err *err)
+int zns_chain_open(const struct zns_reader_params *p, const struct zns_registered *reg, bool wanted,
+		   ZnsPb__Checkpoint *const *records, size_t nr, struct zns_chain **out, struct zns_err *err)
 {
 	struct zns_chain *c;
 	int ret = 0;
@@ -65,7 +64,7 @@ int zns_chain_open(const struct zns_reader_params *p, const struct zns_registere
 		return zns_fail(err, -ENOMEM, "no memory for the chain");
 	}
 	for (c->nr = 0; c->nr < nr && !ret; c->nr++)
-		ret = read_level(c, p->dev, reg, records, c->nr, err);
+		ret = read_level(c, p->dev, reg, wanted, records, c->nr, err);
 	if (!ret)
 		ret = open_reader(c, p, err);
 	if (ret)
@@ -103,6 +102,11 @@ const ZnsPb__Manifest *zns_chain_manifest(const struct zns_chain *c, uint32_t le
 struct zns_reader *zns_chain_reader(const struct zns_chain *c)
 {
 	return c->r;
+}
+
+const struct zns_crypt *zns_chain_crypt(const struct zns_chain *c, uint32_t level)
+{
+	return level < c->nr ? c->crypt[level] : NULL;
 }
 
 struct zns_rimage *zns_chain_find(const struct zns_chain *c, uint32_t level, const char *name)

@@ -16,14 +16,15 @@ struct zns_chain;
 /*
  * Read and check the manifests of @nr records, each the parent of the one before it, and find the keys of those that
  * are encrypted. The records are not needed any more afterwards. -EBADMSG: damaged, or not a chain; -ENOKEY and others
- * of zns_crypt_of.
+ * of zns_crypt_of, which also says what @wanted is.
  */
-int zns_chain_open(const struct zns_reader_params *p, const struct zns_registered *reg, ZnsPb__Checkpoint *const *records,
-		   size_t nr, struct zns_chain **out, struct zns_err *err);
+int zns_chain_open(const struct zns_reader_params *p, const struct zns_registered *reg, bool wanted,
+		   ZnsPb__Checkpoint *const *records, size_t nr, struct zns_chain **out, struct zns_err *err);
 void zns_chain_close(struct zns_chain *c);	/* NULL is fine */
 
 uint32_t zns_chain_levels(const struct zns_chain *c);
 const ZnsPb__Manifest *zns_chain_manifest(const struct zns_chain *c, uint32_t level);
+const struct zns_crypt *zns_chain_crypt(const struct zns_chain *c, uint32_t level);	/* NULL: not encrypted */
 struct zns_reader *zns_chain_reader(const struct zns_chain *c);	/* its images are those of all levels */
 /* NULL: no such level or image. */
 struct zns_rimage *zns_chain_find(const struct zns_chain *c, uint32_t level, const char *name);

@@ -18,6 +18,8 @@ const char *zns_run_dir(void);
 struct zns_registered {
 	uint8_t uuid[ZNS_UUID_LEN];
 	char path[256];		/* "emu:/…" or "/dev/…" */
+	bool encrypted;		/* noted here: it takes encrypted checkpoints only, whatever the device itself says */
+	bool plain_ok;		/* the administrator takes checkpoints that are not, all the same */
 };
 
 /* Record (or replace) uuid → path, a key of it stays; other entries with the same path are dropped. Creates the directories, 0700. */
@@ -26,6 +28,8 @@ int zns_unregister(const uint8_t uuid[ZNS_UUID_LEN], struct zns_err *err);
 /* The KEYSPEC of a registered device; set, or (NULL) taken away. -ENOENT: none is set, without a message. */
 int zns_registered_key(const uint8_t uuid[ZNS_UUID_LEN], char *out, size_t len, struct zns_err *err);
 int zns_register_key(const uint8_t uuid[ZNS_UUID_LEN], const char *spec, struct zns_err *err);
+/* The two flags of struct zns_registered; a negative value leaves one as it is. */
+int zns_register_flags(const uint8_t uuid[ZNS_UUID_LEN], int encrypted, int plain_ok, struct zns_err *err);
 
 /* -ENOENT: not registered on this machine (the message names the UUID and the remedy). */
 int zns_registered_by_uuid(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out, struct zns_err *err);

@@ -13,13 +13,14 @@
  *
  * Threads: functions with a const object may be called from several threads at once.
  * Errors: -ENOKEY: no key, or the wrapped key is gone; -EKEYREJECTED: a key, but another one; -EPERM: a key file that
- * others could read; -EBADMSG: what was read is not what was written.
+ * others could read, or a plain checkpoint where none is taken; -EBADMSG: what was read is not what was written.
  */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "zns/config.h"
 #include "zns/err.h"
+#include "zns-handle.pb-c.h"
 #include "zns-record.pb-c.h"
 
 #define ZNS_CIPHER_AES_256_GCM 1	/* checkpoint_key.cipher */
@@ -28,6 +29,8 @@
 #define ZNS_KEY_ID_STR (2 * ZNS_KEY_ID_BYTES + 1)
 #define ZNS_TAG_BYTES 16		/* of one unit */
 #define ZNS_WRAPPED_BYTES 60		/* nonce 12, encrypted key 32, tag 16 */
+#define ZNS_MAC_BYTES 32		/* of a handle */
+#define ZNS_FORMER_MACS_MAX 64		/* of one manifest */
 
 /* --- master keys (key.c, keyring.c) --- */
 struct zns_master;
@@ -58,6 +61,13 @@ int zns_key_spec_of(const struct zns_registered *reg, char *out, size_t len, boo
 int zns_master_for_dump(const struct zns_registered *reg, const uint8_t *want, struct zns_master **out,
 			struct zns_err *err);
 
+/*
+ * A checkpoint that is not encrypted, where zns.conf, this machine's entry of the device or the device itself (@wanted)
+ * asks for encryption: -EPERM, since somebody may have put it in the place of an encrypted one. 0: it is fine, or the
+ * administrator takes plain ones (`znsctl key plain accept`).
+ */
+int zns_plain_refused(const struct zns_registered *reg, bool wanted, const uint8_t id[ZNS_UUID_LEN], struct zns_err *err);
+
 /* --- one checkpoint --- */
 struct zns_crypt;
 
@@ -68,9 +78,11 @@ int zns_crypt_open(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN], c
 		   struct zns_crypt **out, struct zns_err *err);
 /*
  * For the checkpoint whose manifest (with the key of its record, as zns_manifest_read gives it) is @m, on @reg; the
- * manifest's seal is checked. *out is NULL if it is not encrypted.
+ * manifest's seal is checked. *out is NULL if it is not encrypted; where encryption is asked for (zns_plain_refused;
+ * @wanted: by the device) that is -EPERM.
  */
-int zns_crypt_of(const struct zns_registered *reg, const ZnsPb__Manifest *m, struct zns_crypt **out, struct zns_err *err);
+int zns_crypt_of(const struct zns_registered *reg, bool wanted, const ZnsPb__Manifest *m, struct zns_crypt **out,
+		 struct zns_err *err);
 void zns_crypt_free(struct zns_crypt *c);	/* NULL is fine */
 
 /* What the record says of it; malloc'ed, for zns_pb__checkpoint__free_unpacked. NULL: no memory. */
@@ -88,6 +100,31 @@ int zns_crypt_open_unit(const struct zns_crypt *c, uint32_t image, const char *n
 /* The tag over names, sizes and tags of all images, and the parent. */
 int zns_crypt_seal_manifest(const struct zns_crypt *c, const ZnsPb__Manifest *m, uint8_t tag[ZNS_TAG_BYTES],
 			    struct zns_err *err);
+
+/*
+ * What ties a handle to one encrypted checkpoint (handle.c). @record: whose container and time the handle says. @seal: of
+ * the manifest, ZNS_TAG_BYTES.
+ */
+int zns_crypt_handle_mac(const struct zns_crypt *c, const ZnsPb__Checkpoint *record, const uint8_t *seal,
+			 uint8_t mac[ZNS_MAC_BYTES], struct zns_err *err);
+struct zns_handle_seal {
+	ZnsPb__HandleSeal pb;
+	uint8_t key_id[ZNS_KEY_ID_BYTES], mac[ZNS_MAC_BYTES];
+};
+/* @h says it from now on, as long as @s lives. @c NULL: nothing, it is not encrypted. */
+int zns_crypt_seal_handle(const struct zns_crypt *c, const ZnsPb__Checkpoint *record, const uint8_t *seal, ZnsPb__Handle *h,
+			  struct zns_handle_seal *s, struct zns_err *err);
+/*
+ * Is the checkpoint @m the one that @h was written for, or a later version of it? -EBADMSG: it is another one, or it
+ * stands there in plain. @c: its key; NULL: not at hand, so an encrypted one cannot be told from another encrypted one.
+ */
+int zns_crypt_check_handle(const struct zns_crypt *c, const ZnsPb__Handle *h, const ZnsPb__Manifest *m, struct zns_err *err);
+/*
+ * For a new version of @m under its id: its former_macs and, last, what handles of @m itself say. *out is malloc'ed in
+ * one piece, with what it points to; *nr 0 (and NULL) if @m is not encrypted.
+ */
+int zns_crypt_former_macs(const struct zns_crypt *c, const ZnsPb__Manifest *m, ProtobufCBinaryData **out, size_t *nr,
+			  struct zns_err *err);
 
 /* The same key wrapped with another master. *out is malloc'ed (zns_pb__checkpoint_key__free_unpacked). */
 int zns_crypt_rewrap(const struct zns_master *from, const struct zns_master *to, const uint8_t id[ZNS_UUID_LEN],

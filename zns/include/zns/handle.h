@@ -28,6 +28,12 @@ int zns_handle_parse(const uint8_t *buf, size_t len, ZnsPb__Handle **out, struct
 /* What a handle repeats of the record, for people and tools; strings stay the record's. */
 void zns_handle_describe(ZnsPb__Handle *h, const ZnsPb__Checkpoint *c);
 
+/*
+ * Does it name @c, and say of it what the record says: container and time, which never change? Else its id is another
+ * one's: -EXDEV. A renamed or copied directory is none of its business.
+ */
+int zns_handle_agrees(const ZnsPb__Handle *h, const ZnsPb__Checkpoint *c, struct zns_err *err);
+
 /* Write durably: temporary name, fsync, rename, fsync of the directory. */
 int zns_handle_write(int dirfd, const ZnsPb__Handle *h, struct zns_err *err);
 

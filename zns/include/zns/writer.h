@@ -120,9 +120,12 @@ int zns_writer_adopt(struct zns_writer *w, const ZnsPb__Checkpoint *c, const Zns
 /*
  * Wait until everything is written (not flushed), then write @m's manifest and footer: fills in m->images and the
  * checkpoint's sizes, zones and groups; *ref gets the manifest's place. The caller frees @m. All images must be sealed.
- * With a key, m->checkpoint->crypt (NULL before) becomes what the log's record must have.
+ * With a key, m->checkpoint->crypt (NULL before) becomes what the log's record must have; m->former_macs are written too.
  */
 int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err);
+
+/* After zns_writer_finish with a key: the seal of the manifest, ZNS_TAG_BYTES. */
+const uint8_t *zns_writer_seal(const struct zns_writer *w);
 
 /* How long data were written, and how fast, so far: into the checkpoint's record. */
 void zns_writer_rate(struct zns_writer *w, ZnsPb__Checkpoint *c);

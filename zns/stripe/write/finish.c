@@ -205,13 +205,12 @@ static int finish_once(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRe
 {
 	ZnsPb__Checkpoint *c = m->checkpoint;
 	ZnsPb__CheckpointKey key = ZNS_PB__CHECKPOINT_KEY__INIT;
-	uint8_t seal[ZNS_TAG_BYTES];
 	int ret = settle(w, m, err);
 
 	if (!ret && w->crypt) {	/* the wrapped key itself is for the log alone, which can be erased */
 		key.cipher = ZNS_CIPHER_AES_256_GCM;
 		c->crypt = &key;
-		ret = transform_seal(w->crypt, m, seal, err);
+		ret = transform_seal(w->crypt, m, w->seal, err);
 	}
 	if (!ret)
 		ret = write_manifest(w, m, ref, err);
@@ -226,6 +225,11 @@ static int finish_once(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRe
 			ret = zns_fail(err, -ENOMEM, "no memory for the record");
 	}
 	return ret ? ret : settle_zones(w, c, err);
+}
+
+const uint8_t *zns_writer_seal(const struct zns_writer *w)
+{
+	return w->seal;
 }
 
 int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err)

@@ -35,6 +35,7 @@ struct zns_writer {
 	int (*zone_get)(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *err);
 	void *arg;
 
+	uint8_t seal[ZNS_TAG_BYTES];	/* of the manifest, once that is written; zns_writer_finish alone */
 	_Atomic bool crowded;	/* short commands, see zns_writer_crowded */
 	pthread_mutex_t lock;	/* taken by writer_lock alone */
 	pthread_cond_t work;	/* queue not empty, or stop */
