@@ -58,6 +58,12 @@ bench-crypt: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/crypt.py --report $(B)/report/bench-crypt
 
+# Small things, and many of them, beside stock CRIU; BENCH_SMALL="-n 5" and the like.
+.PHONY: bench-small
+bench-small: deps
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/small.py --report $(B)/report/bench-small $(BENCH_SMALL)
+
 bench-stock: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/compare.py --report $(B)/report/bench
