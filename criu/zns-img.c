@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +21,7 @@
 #include "servicefd.h"
 #include "util.h"
 #include "xmalloc.h"
+#include "zns-bundle.h"
 #include "zns-files.h"
 #include "zns-img.h"
 #include "zns-link.h"
@@ -32,9 +32,6 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 8U /* vm.memfd_noexec=2 allows no other kind */
-#endif
 #define HANDLE_NAME "zns-handle.img"
 #define STREAM_PIPE (1 << 20)
 
@@ -44,6 +41,9 @@ static int nr_parents;	/* of what is dumped, all generations */
 static bool used;	/* also when all is closed: criu writes its statistics last */
 static bool receiving; /* as a page server: pages come through pipes */
 static struct timespec begun;
+/* The beginning that the helper is at already: what it answers with comes here. -1: none. */
+static int asked = -1;
+static bool refused;	/* it did not come to that, and the reason is printed */
 
 bool zns_active(void)
 {
@@ -104,11 +104,39 @@ static int add_progress(struct zns_msg *m, int *opened)
 	return 0;
 }
 
-static int begin(enum zw_op op, pid_t pid)
+/* Starts the helper and has it begin; begin() waits for the answer. */
+static int ask_to_begin(enum zw_op op, pid_t pid)
 {
 	struct zns_msg m = ZNS_MSG(op);
 	struct zw_reply r;
 	int progress;
+
+	used = refused = true;
+	if (zns_link_start() || (op == ZW_DUMP_BEGIN && zns_opts.timeout_s && zns_link_limit(zns_opts.timeout_s)))
+		return -1;
+	refused = false;
+	zns_opts.pid = pid;
+	zns_opts.parent_dir = op != ZW_RESTORE_BEGIN && opts.img_parent;
+	m.payload = &zns_opts;
+	m.len = sizeof(zns_opts);
+	m.fd[0] = get_service_fd(IMG_FD_OFF);
+	m.nr_fd = 1;
+	r.msg[0] = '\0';
+	asked = add_progress(&m, &progress) ? -1 : zns_ask_begin(&m, &r);
+	close_safe(&progress);
+	if (asked >= 0)
+		return 0;
+	refused = true;
+	if (r.msg[0])
+		pr_err("%s\n", r.msg);
+	zns_link_close();
+	return -1;
+}
+
+static int begin(enum zw_op op, pid_t pid)
+{
+	struct zw_reply r;
+	int ret, images;
 
 	const struct {
 		bool given;
@@ -124,24 +152,16 @@ static int begin(enum zw_op op, pid_t pid)
 			return -1;
 		}
 	}
-	used = true;
-	if (zns_link_start() || (op == ZW_DUMP_BEGIN && zns_opts.timeout_s && zns_link_limit(zns_opts.timeout_s)))
+	if (asked < 0 && (refused || ask_to_begin(op, pid)))
 		return -1;
-	zns_opts.pid = pid;
-	zns_opts.parent_dir = op != ZW_RESTORE_BEGIN && opts.img_parent;
-	m.payload = &zns_opts;
-	m.len = sizeof(zns_opts);
-	m.fd[0] = get_service_fd(IMG_FD_OFF);
-	m.nr_fd = 1;
-	r.msg[0] = '\0';
-	if (add_progress(&m, &progress) || zns_ask(&m, &r, NULL)) {
-		if (r.msg[0])
-			pr_err("%s\n", r.msg);
-		close_safe(&progress);
+	ret = zns_recv_reply(asked, &r, &images);
+	close_safe(&asked);
+	if (ret)
+		pr_err("%s\n", r.msg);
+	if (ret || zns_bundle_take(images)) {
 		zns_link_close();
 		return -1;
 	}
-	close_safe(&progress);
 	nr_parents = r.size;
 	if (r.warn)
 		pr_warn("%s\n", r.msg);
@@ -154,6 +174,31 @@ static int begin(enum zw_op op, pid_t pid)
 		return -1;
 	}
 	return 0;
+}
+
+static void set_dump(bool pre_dump)
+{
+	clock_gettime(CLOCK_MONOTONIC, &begun);
+	zns_opts.timeout_s = zns_opts_timeout ? opts.timeout : 0;
+	zns_opts.pre_dump = pre_dump;
+}
+
+/*
+ * What cannot be decided yet, or goes wrong here, comes up again when the command begins. A dump over RPC has not got its
+ * task's PID so far.
+ */
+void zns_begin_early(void)
+{
+	bool dump = opts.mode == CR_DUMP || opts.mode == CR_PRE_DUMP;
+
+	if (asked >= 0 || opts.stream || opts.auto_dedup)
+		return;
+	if (dump && opts.tree_id && zns_opts_given && !zns_opts.checkpoint[0] && !opts.use_page_server) {
+		set_dump(opts.mode == CR_PRE_DUMP);
+		ask_to_begin(ZW_DUMP_BEGIN, opts.tree_id);
+	} else if (opts.mode == CR_RESTORE && (zns_opts.checkpoint[0] || have_handle())) {
+		ask_to_begin(ZW_RESTORE_BEGIN, 0);
+	}
 }
 
 /* 1: zones are to be used; 0: they are not; -1: neither will do. */
@@ -235,9 +280,8 @@ int zns_dump_begin(pid_t pid, bool pre_dump)
 		       "pivot_root in a mount namespace of its own\n");
 		return -1;
 	}
-	clock_gettime(CLOCK_MONOTONIC, &begun);
-	zns_opts.timeout_s = zns_opts_timeout ? opts.timeout : 0;
-	zns_opts.pre_dump = pre_dump;
+	if (asked < 0)
+		set_dump(pre_dump);
 	if (zns_tee_begin() || zns_files_begin() || begin(ZW_DUMP_BEGIN, pid))
 		return -1;
 	state = ZNS_DUMP;
@@ -342,8 +386,10 @@ void zns_restore_done(void)
 
 void zns_close(void)
 {
-	if (state != ZNS_OFF)
+	if (state != ZNS_OFF || asked >= 0)
 		zns_link_close();
+	close_safe(&asked);
+	zns_bundle_drop();
 	state = ZNS_OFF;
 }
 
@@ -383,9 +429,7 @@ static int ask_name(enum zw_op op, int level, const char *path, struct zw_reply 
 /* Writing: the whole image into a memfd, handed over at close. */
 static int open_memfd(struct zns_img *zi)
 {
-	zi->fd = memfd_create("zns-image", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
-	if (zi->fd < 0 && errno == EINVAL) /* before Linux 6.3 */
-		zi->fd = memfd_create("zns-image", MFD_CLOEXEC);
+	zi->fd = zns_memfd("zns-image");
 	if (zi->fd < 0)
 		return -errno;
 	return fcntl(zi->fd, F_DUPFD_CLOEXEC, 0);
@@ -471,10 +515,8 @@ static int open_beside_parent(const char *path)
 
 static int parent_fd(int level)
 {
-	int fd = memfd_create("zns-parent", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+	int fd = zns_memfd("zns-parent");
 
-	if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
-		fd = memfd_create("zns-parent", MFD_CLOEXEC);
 	if (fd >= 0 && ftruncate(fd, level)) {
 		close(fd);
 		fd = -1;
@@ -538,6 +580,11 @@ int zns_img_open(struct cr_img *img, int dfd, int type, const char *path, unsign
 
 	if (oflags & O_FORCE_LOCAL)
 		return open_beside_parent(path);
+	if (state == ZNS_RESTORE && !level) {
+		fd = zns_bundle_open(path, pages);
+		if (fd != -EAGAIN)
+			return fd;
+	}
 	zi = xzalloc(sizeof(*zi));
 	if (!zi)
 		return -ENOMEM;

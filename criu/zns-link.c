@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -19,6 +20,9 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8U /* vm.memfd_noexec=2 allows no other kind */
+#endif
 #define HELPER_FD 3
 #define GRACE_S 3	/* the helper ends the dump itself in time; this is for one that is stopped or hangs */
 
@@ -237,26 +241,43 @@ int zns_recv_reply(int sk, struct zw_reply *r, int *fd)
 	return r->code;
 }
 
-int zns_ask(struct zns_msg *m, struct zw_reply *r, int *fd)
+int zns_memfd(const char *name)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+
+	return fd < 0 && errno == EINVAL ? memfd_create(name, MFD_CLOEXEC) : fd; /* before Linux 6.3 */
+}
+
+int zns_ask_begin(struct zns_msg *m, struct zw_reply *r)
 {
 	int sk[2], ret, i;
 
 	memset(r, 0, sizeof(*r));
-	if (fd)
-		*fd = -1;
 	ret = zns_answer_socket(sk);
 	if (ret) {
 		snprintf(r->msg, sizeof(r->msg), "no socket for an answer: %s", strerror(-ret));
-		return r->code = ret;
+		r->code = ret;
+		return -1;
 	}
 	for (i = m->nr_fd; i > 0; i--)
 		m->fd[i] = m->fd[i - 1];
 	m->fd[0] = sk[1];
 	m->nr_fd++;
-	ret = zns_send(m);
+	/* A send that fails leaves no one holding the far end: the read ends at once and says so. */
+	zns_send(m);
 	close(sk[1]);
-	/* A send that failed leaves no one holding the far end: the read ends at once and says so. */
-	ret = zns_recv_reply(sk[0], r, fd);
-	close(sk[0]);
+	return sk[0];
+}
+
+int zns_ask(struct zns_msg *m, struct zw_reply *r, int *fd)
+{
+	int ret, sk = zns_ask_begin(m, r);
+
+	if (fd)
+		*fd = -1;
+	if (sk < 0)
+		return r->code;
+	ret = zns_recv_reply(sk, r, fd);
+	close(sk);
 	return ret;
 }

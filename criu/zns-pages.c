@@ -394,31 +394,48 @@ bool zns_vma_is_empty(struct page_read *pr, unsigned long start, unsigned long e
 	return lo == pr->nr_pmes || pr->pmes[lo]->vaddr >= end;
 }
 
+/*
+ * To map an area, fill it and move it to its place costs more than the pages if those are few. Then the blob maps it where
+ * it belongs and reads the pages from a spool file, which costs a copy.
+ */
+#define PIE_BYTES (64UL << 20)
+#define PIE_ENTRY (64UL << 10)
+
+bool zns_fill_in_pie(struct page_read *pr)
+{
+	if (!pr->pi->zns)
+		return true;
+	return pr->pi->zns->size <= PIE_BYTES && pr->nr_pmes > 64 && pr->pi->zns->size / pr->nr_pmes < PIE_ENTRY;
+}
+
 int zns_vma_ios_fd(struct cr_img *img, struct task_restore_args *ta)
 {
 	struct restore_vma_io *rio = rst_mem_remap_ptr((unsigned long)ta->vma_ios, RM_PRIVATE);
+	bool all = ta->vma_ios_n > ZW_MAX_IOV;
 	struct zns_msg m = ZNS_MSG(ZW_SPOOL);
 	struct zw_iov *v;
 	struct zw_reply r;
 	int fd = -1, i, j;
 
-	if (ta->vma_ios_n > ZW_MAX_IOV) {
+	if (all && img->zns->size > PIE_BYTES) {
 		pr_err("Too many separate huge page areas (%u)\n", ta->vma_ios_n);
 		return -1;
 	}
 	v = xzalloc(ta->vma_ios_n * sizeof(*v));
 	if (!v)
 		return -1;
-	for (i = 0; i < ta->vma_ios_n; i++) {
+	m.h.nr = all ? 1 : ta->vma_ios_n;
+	v[0].len = img->zns->size;
+	for (i = 0; i < ta->vma_ios_n && !all; i++) {
+		v[i].len = 0;
 		v[i].base = rio->off;
 		for (j = 0; j < rio->nr_iovs; j++)
 			v[i].len += rio->iovs[j].iov_len;
 		rio = (void *)rio + RIO_SIZE(rio->nr_iovs);
 	}
 	m.h.image = img->zns->id;
-	m.h.nr = ta->vma_ios_n;
 	m.payload = v;
-	m.len = ta->vma_ios_n * sizeof(*v);
+	m.len = m.h.nr * sizeof(*v);
 	if (zns_ask(&m, &r, &fd))
 		pr_err("%s\n", r.msg);
 	xfree(v);

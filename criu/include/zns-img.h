@@ -111,6 +111,11 @@ extern void zns_dump_thaw(void);
 extern int zns_dump_commit(int failed);
 /* Commands that cannot work on zones yet: -1 with one line if zns options are given. */
 extern int zns_refuse(const char *what);
+/*
+ * As soon as the options are known, long before the first image: the helper and the broker start, and the helper begins,
+ * while criu finds out about the kernel.
+ */
+extern void zns_begin_early(void);
 /* Before the first image is read: zones are used if the directory has a handle or an id was given. */
 extern int zns_restore_begin(void);
 /* When every task is restored: the figures go into the log. */
@@ -160,7 +165,9 @@ extern int zns_batch_wait(struct zns_batch *b);
  * terabytes that some programs only reserve would be refused.
  */
 extern bool zns_vma_is_empty(struct page_read *pr, unsigned long start, unsigned long end);
-/* A descriptor from which the restorer blob can preadv what prepare_vma_ios queued (hugetlb VMAs). */
+/* May the restorer blob fill this process's areas itself? True without zones. */
+extern bool zns_fill_in_pie(struct page_read *pr);
+/* A descriptor from which the restorer blob can preadv what prepare_vma_ios queued. */
 extern int zns_vma_ios_fd(struct cr_img *img, struct task_restore_args *ta);
 
 #endif

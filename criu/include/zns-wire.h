@@ -10,7 +10,7 @@
  */
 #include <stdint.h>
 
-#define ZW_VERSION 3
+#define ZW_VERSION 4
 #define ZW_MAX_IOV 1024		/* iovecs of one message */
 #define ZW_MAX_MSG (sizeof(struct zw_hdr) + ZW_MAX_IOV * sizeof(struct zw_iov))
 #define ZW_MAX_FDS 4
@@ -91,6 +91,20 @@ enum zw_progress {
 enum zw_fetch {
 	ZW_FETCH_BACKGROUND,
 	ZW_FETCH_FAULT,		/* a task waits for it: before all others */
+};
+
+/*
+ * With the answer to ZW_RESTORE_BEGIN comes a memfd with the small images of the checkpoint, or none. One without a place
+ * (off 0) is there, but has to be opened (ZW_OPEN).
+ */
+struct zw_bundle_image {
+	char name[ZW_NAME];
+	uint64_t off, len;	/* bytes, from the beginning of the memfd */
+};
+struct zw_bundle {
+	uint32_t nr;
+	uint32_t complete;	/* 1: there is no image that has no entry */
+	struct zw_bundle_image image[];	/* by name */
 };
 
 enum zw_kind {

@@ -93,6 +93,11 @@ int serve_packet(struct helper *h, struct packet *p, uint32_t above, struct zns_
 int deadline_start(struct helper *h, uint32_t timeout_s, struct zns_err *err);
 int deadline_admitted(struct helper *h, struct dump *d, int ret, struct zns_err *err);
 
+/* bundle.c: a memfd with the small images of level 0, all of whose names are known if @complete; or -errno. */
+struct zns_flat;
+int bundle_make(const struct zns_chain *c, const struct zns_flat *flat, bool complete, struct zns_err *err);
+int image_memfd(void);	/* restore.c; or -errno */
+
 /* beside.c: files of plugins, into the image directory and out of it again. */
 struct zns_reader;
 int beside_put_back(int dir, const ZnsPb__Manifest *m, struct zns_reader *r, struct zns_err *err);

@@ -121,6 +121,7 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	struct restore *r = calloc(1, sizeof(*r));
 	struct zw_reply reply = { 0 };
 	struct zns_registered reg;
+	cleanup_close int bundle = -1;
 	uint8_t id[ZNS_UUID_LEN];
 	int ret;
 
@@ -149,6 +150,8 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	if (!ret && r->c->pages_only)
 		ret = zns_plain_check(h->dir, zns_chain_manifest(h->chain, 0), err);
 	if (!ret)
+		ret = bundle = bundle_make(h->chain, r->flat, !r->c->pages_only, err);
+	if (ret >= 0)
 		ret = beside_put_back(h->dir, zns_chain_manifest(h->chain, 0), zns_chain_reader(h->chain), err);
 	if (!ret)
 		ret = show_progress(h, r, p, b, err);
@@ -166,7 +169,7 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	if (r->c->post_copy)
 		reply.kind = ZW_KIND_POST_COPY;
 	h->restore = r;
-	reply_send(p->fd[0], &reply, -1);
+	reply_send(p->fd[0], &reply, bundle);
 	return 0;
 }
 
@@ -280,7 +283,7 @@ static int start(void *(*run)(void *), struct fetch *f)
 #endif
 
 /* vm.memfd_noexec=2 refuses any other kind; kernels before 6.3 do not know it. */
-static int image_memfd(void)
+int image_memfd(void)
 {
 	int fd = memfd_create("zns-image", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
 
