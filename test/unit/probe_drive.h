@@ -21,6 +21,8 @@ struct drive {
 	uint32_t dies, channels, read_die[DRIVE_ZONES], write_die[DRIVE_ZONES];
 	double channel_factor;		/* of the time of a long read beside another on the channel */
 	uint32_t noise_pct, stall_every;
+	/* until then the host does not run for about @host_ns in each @host_every: it sees what is done when that is over */
+	uint64_t host_every, host_ns, host_until;
 	enum zns_zone_state state[DRIVE_ZONES];
 	uint64_t wp[DRIVE_ZONES], ends[DRIVE_ZONES][2], units[DRIVE_ZONES];
 	uint64_t now, busy[DRIVE_DIES], seed;
@@ -49,6 +51,17 @@ static inline uint64_t drive_noise(struct drive *v, uint64_t ns)
 	if (v->stall_every && !(drive_random(v) % v->stall_every))
 		ns += 4000000;
 	return ns;
+}
+
+static inline uint64_t drive_seen(const struct drive *v, uint64_t done)
+{
+	uint64_t k, from;
+
+	if (!v->host_every || done >= v->host_until)
+		return done;
+	k = done / v->host_every;
+	from = k * v->host_every + zns_hash(&k, sizeof(k)) % (v->host_every - v->host_ns + 1);
+	return done >= from && done < from + v->host_ns ? from + v->host_ns : done;
 }
 
 static int drive_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *err)
@@ -138,6 +151,7 @@ static int drive_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, 
 			break;
 		rc = drive_one(v, r, nr, next, r[next].off + (uint64_t)done[next] * (r[next].step ? r[next].step : r[next].len),
 			       &due[next], err);
+		due[next] = drive_seen(v, due[next]);
 		r[next].done_ns[done[next]++] = due[next] - v->now;
 		end = zns_max(end, due[next]);
 	}

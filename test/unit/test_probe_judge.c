@@ -57,7 +57,7 @@ static void verify(void **state)
 	assert_ok(zns_probe_run(&v->dev, &par, &map, &err));
 	map.written = 0;
 	assert_ok(zns_probe_verify(&v->dev, &par, &map, 0, &drift, &err));
-	assert_int_equal(drift.zones_checked, 128);
+	assert_int_equal(drift.zones_checked, 192);
 	assert_int_equal(drift.groups_checked, 16);
 	assert_int_equal(drift.groups_joined, 0);
 	assert_int_equal(drift.zones_moved + drift.channels_moved + drift.rates_changed + drift.domain_changed, 0);
@@ -86,7 +86,7 @@ static void verify(void **state)
 	map.nr_groups = 8;
 	map.written = 0;
 	assert_ok(zns_probe_verify(&v->dev, &par, &map, 0, &drift, &err));
-	assert_int_equal(drift.zones_checked, 64);
+	assert_int_equal(drift.zones_checked, 96);
 	assert_true(drift.zones_moved >= 20);
 	assert_int_equal(drift.groups_joined, 0);
 	for (uint32_t z = 0; z < 300; z++)
@@ -128,9 +128,70 @@ static void verify(void **state)
 	zns_dev_close(&v->dev);
 }
 
+/* Of sixteen groups one is two dies, or two are one: found whichever zones are picked. */
+static void verify_finds_one(void **state)
+{
+	for (uint32_t seed = 1; seed <= 12; seed++) {
+		struct drive *v = drive_new(300, 16, 4, 0, seed);
+		struct zns_probe_params par = { .seed = seed };
+		struct zns_probe_drift drift;
+
+		v->noise_pct = 5;
+		memset(&map, 0, sizeof(map));
+		assert_ok(zns_probe_run(&v->dev, &par, &map, &err));
+		map.nr_channels = 0;
+		for (uint32_t z = 0; z < 300; z++)
+			map.zone_group[z] = v->read_die[z] - (v->read_die[z] > 5);
+		map.nr_groups = 15;
+		map.written = 0;
+		assert_ok(zns_probe_verify(&v->dev, &par, &map, 0, &drift, &err));
+		assert_true(drift.zones_moved > 0);
+		for (uint32_t z = 0; z < 300; z++)
+			map.zone_group[z] = v->read_die[z] == 3 && z % 2 ? 16 : v->read_die[z];
+		map.nr_groups = 17;
+		map.written = 0;
+		assert_ok(zns_probe_verify(&v->dev, &par, &map, 0, &drift, &err));
+		assert_int_equal(drift.groups_joined, 1);
+		zns_probe_fini(&map);
+		zns_dev_close(&v->dev);
+	}
+}
+
+/* The host stops again and again while the probe begins, or all the time: right, or refused. */
+static void host_stops(void **state)
+{
+	uint32_t right = 0, refused = 0;
+
+	for (uint32_t seed = 1; seed <= 24; seed++) {
+		struct drive *v = drive_new(128, 16, 4, 0, seed);
+		struct zns_probe_params par = { .seed = seed };
+		int rc;
+
+		v->noise_pct = 5;
+		v->host_every = 1000000 + seed % 4 * 500000;
+		v->host_ns = v->host_every * (4 + seed % 3) / 10;
+		v->host_until = seed % 2 ? UINT64_C(2000000000) : UINT64_MAX;
+		memset(&map, 0, sizeof(map));
+		rc = zns_probe_run(&v->dev, &par, &map, &err);
+		assert_drive_clean(v);
+		if (rc) {
+			print_message("%s\n", err.msg);
+			assert_true(rc == -EAGAIN || rc == -EPROTO);
+			refused++;
+		} else {
+			assert_drive_map(v);
+			right++;
+		}
+		zns_probe_fini(&map);
+		zns_dev_close(&v->dev);
+	}
+	print_message("%u right, %u refused\n", right, refused);
+	assert_true(right >= 6);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { T(all_reads_wait), T(doubted), T(verify) };
+	const struct CMUnitTest tests[] = { T(all_reads_wait), T(doubted), T(verify), T(verify_finds_one), T(host_stops) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 
 #include "probe_priv.h"
 
-#define EACH		8u	/* zones of a group: a group of two dies passes once in 250 */
+#define EACH		12u	/* zones of a group: a group of two dies passes once in 4,000 */
 #define UNTOLD_MAX	0.2
 #define CHANNEL_PAIRS	24u
 #define RATE_LOW	0.8

@@ -124,7 +124,7 @@ struct zns_probe_drift {
 };
 
 /*
- * Test @sample zones (0: max(64, eight for each group), as the budget allows) of @map, of which only one_domain, groups,
+ * Test @sample zones (0: max(64, twelve for each group), as the budget allows) of @map, of which only one_domain, groups,
  * channels and rates are looked at: one zone of each group against those of all others, and the others of a group, as
  * many for each, against their own group's and all others'. As far as so many zones may be active; else in parts. Drift
  * is no error. Same rules and errors as zns_probe_run; @map's counters are set.
