@@ -254,19 +254,19 @@ static void conf_get_set(void **state)
 	assert_int_equal(zns_config_set("default-device", "emu:/a", &err), 0);
 	assert_int_equal(zns_config_get("default-device", v, sizeof(v), &err), 0);
 	assert_string_equal(v, "emu:/a");
-	PUT(at(conf, "zns.conf"), "# ours\n\nkeep-n=3\n default-device = x\nother = a = b\ndefault-device = y");
+	PUT(at(conf, "zns.conf"), "# ours\n\ndocker-qos=3\n default-device = x\ndocker-dev = a = b\ndefault-device = y");
 	assert_int_equal(zns_config_get("default-device", v, sizeof(v), &err), 0);
 	assert_string_equal(v, "y");
-	assert_int_equal(zns_config_get("other", v, sizeof(v), &err), 0);
+	assert_int_equal(zns_config_get("docker-dev", v, sizeof(v), &err), 0);
 	assert_string_equal(v, "a = b");
-	assert_int_equal(zns_config_get("default", v, sizeof(v), &err), -ENOENT);
+	assert_int_equal(zns_config_get("encrypt-key", v, sizeof(v), &err), -ENOENT);
 	assert_int_equal(zns_config_set("default-device", "z", &err), 0);
 	assert_int_equal(zns_read_file(AT_FDCWD, at(conf, "zns.conf"), 1000, &text, &len), 0);
-	assert_string_equal((char *)text, "# ours\n\nkeep-n=3\ndefault-device = z\nother = a = b\n");
+	assert_string_equal((char *)text, "# ours\n\ndocker-qos=3\ndefault-device = z\ndocker-dev = a = b\n");
 	assert_int_equal(zns_config_set("default-device", NULL, &err), 0);
 	assert_int_equal(zns_config_get("default-device", v, sizeof(v), &err), -ENOENT);
-	assert_int_equal(zns_config_get("keep-n", v, 1, &err), -ENAMETOOLONG);
-	assert_int_equal(zns_config_get("keep-n", v, 2, &err), 0);
+	assert_int_equal(zns_config_get("docker-qos", v, 1, &err), -ENAMETOOLONG);
+	assert_int_equal(zns_config_get("docker-qos", v, 2, &err), 0);
 	assert_string_equal(v, "3");
 }
 
@@ -281,23 +281,28 @@ static void conf_rejects(void **state)
 	assert_int_equal(zns_config_set("k", "", &err), -EINVAL);
 	assert_int_equal(zns_config_set("k", "a\nb = c", &err), -EINVAL);
 	assert_int_equal(zns_config_set("k", " a", &err), -EINVAL);
-	assert_int_equal(zns_config_set("k", "a", &err), 0);
-	PUT(at(conf, "zns.conf"), "k = 1\n\n# c\nno equals sign\n");
-	assert_int_equal(zns_config_get("k", v, sizeof(v), &err), -EINVAL);
+	assert_int_equal(zns_config_set("docker-qos", "a", &err), 0);
+	PUT(at(conf, "zns.conf"), "docker-qos = 1\n\n# c\nno equals sign\n");
+	assert_int_equal(zns_config_get("docker-qos", v, sizeof(v), &err), -EINVAL);
 	assert_says(err, "zns.conf:4");
-	PUT(at(conf, "zns.conf"), "k = 1\n= 2\n");
-	assert_int_equal(zns_config_get("k", v, sizeof(v), &err), -EINVAL);
-	PUT(at(conf, "zns.conf"), "k = 1\nl = \0\n");
-	assert_int_equal(zns_config_get("k", v, sizeof(v), &err), -EINVAL);
+	PUT(at(conf, "zns.conf"), "docker-qos = 1\n= 2\n");
+	assert_int_equal(zns_config_get("docker-qos", v, sizeof(v), &err), -EINVAL);
+	PUT(at(conf, "zns.conf"), "docker-qos = 1\ndocker-dev = \0\n");
+	assert_int_equal(zns_config_get("docker-qos", v, sizeof(v), &err), -EINVAL);
+	/* a misspelled key, whichever is asked for */
+	PUT(at(conf, "zns.conf"), "docker-qos = 1\n\ndocker-qso = 5\n");
+	assert_int_equal(zns_config_get("default-device", v, sizeof(v), &err), -EINVAL);
+	assert_says(err, "zns.conf:3: \"docker-qso\" is not known; keys are default-device, ");
+	assert_says(err, "restore-others");
 	big = calloc(1, 70000);
 	assert_non_null(big);
 	memset(big, '#', 69999);
 	put(at(conf, "zns.conf"), big, 69999);
 	free(big);
-	assert_int_equal(zns_config_get("k", v, sizeof(v), &err), -EFBIG);
+	assert_int_equal(zns_config_get("docker-qos", v, sizeof(v), &err), -EFBIG);
 	unlink(at(conf, "zns.conf"));
 	assert_int_equal(mkdir(at(conf, "zns.conf"), 0700), 0);
-	assert_int_equal(zns_config_get("k", v, sizeof(v), &err), -EISDIR);
+	assert_int_equal(zns_config_get("docker-qos", v, sizeof(v), &err), -EISDIR);
 }
 
 static void resolve(void **state)
@@ -354,7 +359,9 @@ static void resolve(void **state)
 static void parallel_sets(void **state)
 {
 	struct zns_err err = ZNS_ERR_INIT;
-	char key[16], v[16];
+	static const char *const keys[8] = { "default-device", "encrypt-key", "docker-qos", "docker-admission", "docker-alloc",
+					     "docker-stripe", "docker-dev", "docker-criu" };
+	char v[16];
 
 	for (int i = 0; i < 8; i++) {
 		pid_t pid = fork();
@@ -363,8 +370,8 @@ static void parallel_sets(void **state)
 			int rc = 0;
 
 			for (int k = 0; k < 5 && !rc; k++) {
-				snprintf(key, sizeof(key), "k%d-%d", i, k);
-				rc = zns_config_set(key, "1", NULL);
+				snprintf(v, sizeof(v), "%d", k);
+				rc = zns_config_set(keys[i], v, NULL);
 			}
 			_exit(rc ? 1 : 0);
 		}
@@ -376,11 +383,10 @@ static void parallel_sets(void **state)
 		assert_true(wait(&st) > 0);
 		assert_int_equal(st, 0);
 	}
-	for (int i = 0; i < 8; i++)
-		for (int k = 0; k < 5; k++) {
-			snprintf(key, sizeof(key), "k%d-%d", i, k);
-			assert_int_equal(zns_config_get(key, v, sizeof(v), &err), 0);
-		}
+	for (int i = 0; i < 8; i++) {
+		assert_int_equal(zns_config_get(keys[i], v, sizeof(v), &err), 0);
+		assert_string_equal(v, "4");
+	}
 }
 
 static void tenants(void **state)

@@ -302,7 +302,11 @@ def retention(scene):
     scene.device.close()
     rules = json.loads(run_ctl(scene, 0, 'retain', '--json'))['retentions']
     expect('rules', [(r['container'], r['keep'], r['ttl_s']) for r in rules], [('errors', 2, None)])
-    run_ctl(scene, 0, 'retain', 'errors', '--ttl', '1')
+    said = run_ctl(scene, 0, 'retain', 'errors', '--ttl', '1')
+    rules = json.loads(run_ctl(scene, 0, 'retain', '--json'))['retentions']     # the first half stays, and the answer has both
+    expect('rules', [(r['container'], r['keep'], r['ttl_s']) for r in rules], [('errors', 2, 1)])
+    if '2' not in said or '1' not in said:
+        raise Failed(f'the answer does not say what holds: {said}')
     time.sleep(1.1)
     dry = json.loads(run_ctl(scene, 0, 'gc', '--dry-run', '--json'))
     expect('gc --dry-run', [(c['id'], c['action'], c['done']) for c in dry['checkpoints']], [(ids[2], 'remove', False)])

@@ -162,6 +162,24 @@ static int conf_load(const char *path, uint8_t **text, size_t *len, struct zns_e
 	return 0;
 }
 
+/* Whoever adds a key says so here: a misspelled one would be a setting that nobody obeys. */
+static const char *const known_keys[] = { "default-device", "encrypt-key", "docker-qos", "docker-admission", "docker-alloc",
+					  "docker-stripe", "docker-dev", "docker-criu", "cri-o-names", "criu-config-dir",
+					  "restore-others" };
+
+static int unknown(const char *key, const char *path, unsigned line, struct zns_err *err)
+{
+	char list[256] = "";
+	size_t n = 0;
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(known_keys); i++)
+		if (!strcmp(key, known_keys[i]))
+			return 0;
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(known_keys) && n < sizeof(list); i++)
+		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", i ? ", " : "", known_keys[i]);
+	return zns_fail(err, -EINVAL, "%.160s:%u: \"%.40s\" is not known; keys are %s", path, line, key, list);
+}
+
 int zns_config_get(const char *key, char *out, size_t len, struct zns_err *err)
 {
 	cleanup_free uint8_t *text = NULL;
@@ -178,9 +196,13 @@ int zns_config_get(const char *key, char *out, size_t len, struct zns_err *err)
 		return rc;
 	it.next = (char *)text;
 	/* The whole file is read, so that a bad line shows whichever key is asked for; the last one counts. */
-	while ((rc = conf_next(&it, &k, &v)) > 0)
+	while ((rc = conf_next(&it, &k, &v)) > 0) {
+		rc = unknown(k, path, it.line, err);
+		if (rc)
+			return rc;
 		if (!strcmp(k, key))
 			found = v;
+	}
 	if (rc)
 		return zns_fail(err, rc, "%s:%u: not a \"key = value\" line: correct it or put a # in front", path, it.line);
 	if (!found)

@@ -37,16 +37,46 @@ static int print_rules(const ZnsPb__Response *ls, bool json)
 	return ctl_print_json(j);
 }
 
-static int set_rule(const ZnsPb__Retention *rule, const char *dev, struct zns_err *err)
+/* What is not given stays as it was. */
+static int merge(struct zns_broker *b, ZnsPb__Retention *rule, struct zns_err *err)
+{
+	ZnsPb__Response *ls;
+	int ret = ctl_ls(b, &ls, err);
+
+	if (ret)
+		return ret;
+	for (size_t i = 0; i < ls->n_retentions; i++) {
+		const ZnsPb__Retention *old = ls->retentions[i];
+
+		if (strcmp(old->container, rule->container))
+			continue;
+		if (!rule->has_keep)
+			rule->keep = old->keep;
+		if (!rule->has_ttl_s)
+			rule->ttl_s = old->ttl_s;
+	}
+	rule->has_keep = rule->keep > 0;
+	rule->has_ttl_s = rule->ttl_s > 0;
+	zns_pb__response__free_unpacked(ls, NULL);
+	return 0;
+}
+
+static int set_rule(ZnsPb__Retention *rule, bool off, const char *dev, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	struct zns_broker b = { .fd = -1 };
+	struct zns_registered reg;
 	ZnsPb__Response *r;
-	int ret;
+	int ret = ctl_connect(dev, &reg, &b, err);
 
-	req.retain = (ZnsPb__Retention *)rule;
-	ret = ctl_call(dev, &req, &r, err);
+	if (!ret && !off)
+		ret = merge(&b, rule, err);
+	req.retain = rule;
+	if (!ret)
+		ret = zns_broker_call(&b, &req, &r, err);
 	if (!ret)
 		zns_pb__response__free_unpacked(r, NULL);
+	zns_broker_close(&b);
 	return ret;
 }
 
@@ -95,7 +125,7 @@ int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (args.argc != 1 || off == (rule.has_keep || rule.has_ttl_s))
 		return ctl_usage(cmd, "a container, and --keep N, --ttl TIME or both, or --off");
 	rule.container = args.argv[0];
-	if (set_rule(&rule, args.dev, &err))
+	if (set_rule(&rule, off, args.dev, &err))
 		return ctl_fail(cmd, &err);
 	if (args.json) {
 		struct json_object *j = json_object_new_object();
@@ -105,7 +135,16 @@ int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv)
 		json_object_object_add(j, "ttl_s", rule.ttl_s ? json_object_new_int64(rule.ttl_s) : NULL);
 		return ctl_print_json(j);
 	}
-	printf("%s: %s\n", ctl_text(rule.container), off ? "no rule any more" : "the rule applies after its next dump, and at `znsctl gc`");
+	if (off) {
+		printf("%s: no rule any more\n", ctl_text(rule.container));
+		return CTL_OK;
+	}
+	printf("%s:", ctl_text(rule.container));
+	if (rule.keep)
+		printf(" keep %u", rule.keep);
+	if (rule.ttl_s)
+		printf("%s ttl %llu s", rule.keep ? "," : "", (unsigned long long)rule.ttl_s);
+	printf("; the rule applies after its next dump, and at `znsctl gc`\n");
 	return CTL_OK;
 }
 

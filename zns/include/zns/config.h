@@ -47,7 +47,7 @@ int zns_resolve_device(const char *spec, struct zns_registered *out, struct zns_
 /* "emu:rel" → "emu:/abs", "rel" → "/abs"; the path need not exist. */
 int zns_canonical_spec(const char *spec, char *out, size_t len, struct zns_err *err);
 
-/* Value of @key in zns.conf into @out. -ENOENT: not set. -EINVAL: the file has a line that is no "key = value". */
+/* Value of @key in zns.conf into @out. -ENOENT: not set. -EINVAL: the file has a line that is no "key = value", or a key that is not known. */
 int zns_config_get(const char *key, char *out, size_t len, struct zns_err *err);
 int zns_config_set(const char *key, const char *value, struct zns_err *err);
 
