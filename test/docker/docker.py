@@ -8,6 +8,7 @@ Needs root, docker.io and runc. One daemon serves all cases; each case removes w
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -242,9 +243,13 @@ def errors_one_line(d):
     d.refused(d.zctl, 'docker', 'checkpoint', 'plain', 'one', line='runs with runtime runc')
     remove(d, 'plain')
     d.refused(d.zctl, 'docker', 'checkpoint', 'nobody', line='No such container')
-    # a reason of criu itself
-    d.run('lost', 'bash', '-c', 'exec 5<>/dev/tcp/127.0.0.1/9 ; exec 7< <(sleep 1000); sleep 1000')
-    remove(d, 'lost')
+    # a reason of criu itself: an option that docker has no words for
+    listen = 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen(); c = socket.create_connection(s.getsockname()); '
+    d.run('talks', 'python3', '-c', listen + 'a = s.accept(); open("/data/up", "w"); import time; time.sleep(1000)')
+    d.docker('exec', 'talks', 'bash', '-c', 'until [ -e /data/up ]; do sleep 0.1; done')
+    d.refused(d.docker, 'checkpoint', 'create', 'talks', 'one', line='label or annotation zns.criu=tcp-established')
+    want('it runs on', d.running('talks'))
+    remove(d, 'talks')
 
 
 @case
@@ -347,8 +352,25 @@ def clone(d):
         c.verify()
     w.verify()
     d.refused(d.zctl, 'docker', 'clone', 'orig', 'none', 'copy3', line='has no checkpoint none')
+    def images():
+        return sorted(d.docker('images', '--format', '{{.Tag}}={{.ID}}', 'zns-clone').stdout.split())
+
+    want('an image each', len(images()) == 2, images())
+    tags = images()
     d.refused(d.zctl, 'docker', 'clone', 'orig', 'base', 'copy1', line='in use')
-    remove(d, 'orig', 'copy1', 'copy2')
+    want('no tag was moved', images() == tags)
+    # again from its own copy, and by a container that was not made for it
+    d.docker('kill', 'copy1')
+    d.docker('start', '--checkpoint', 'base', 'copy1')
+    where = d.root / 'containers'
+    d.run('thief', 'sleep', '1000')
+    d.docker('kill', 'thief')
+    shutil.copytree(where / d.id('orig') / 'checkpoints/base', where / d.id('thief') / 'checkpoints/base')
+    d.refused(d.docker, 'start', '--checkpoint', 'base', 'thief', line='not of thief')
+    remove(d, 'copy1', 'copy2', 'thief')
+    d.zctl('docker', 'clone', 'orig', 'base', 'copy4')
+    want('images of clones that are gone are gone', len(images()) == 1, images())
+    remove(d, 'orig', 'copy4')
 
 
 @case
@@ -428,6 +450,33 @@ def host_crash(d):
     d.zctl('docker', 'recover', 'crash')
     w.verify()
     remove(d, 'crash')
+
+
+@case
+def lost_by_docker(d):
+    """Docker's disk is full after the dump: the container has ended, Docker has no checkpoint; gc keeps it, recover has it."""
+    w = Redis(d, 'lost')
+    w.remember()
+    (ingest,) = d.root.rglob('io.containerd.content.v1.content/ingest')
+    dkdaemon.sh('mount', '-t', 'tmpfs', '-o', 'size=4k', 'full', ingest)
+    try:
+        d.refused(d.docker, 'checkpoint', 'create', 'lost', 'one', line='')
+    finally:
+        dkdaemon.sh('umount', '-l', ingest)
+    where = d.root / 'containers' / d.id('lost') / 'checkpoints'
+    want('Docker has lost both', not d.running('lost') and not list(where.iterdir()))
+    (c,) = d.checkpoints('lost')
+    for _ in range(2):
+        d.zctl('gc', '--grace', '0')
+    want('gc keeps it', len(d.checkpoints('lost')) == 1)
+    want('needed', life(d, c) == 'needed' and c['origin']['ended'] is True, c['origin'])
+    said = d.zctl('docker', 'recover', 'lost').stdout
+    want('recovered', 'which Docker had lost' in said, said)
+    w.verify()
+    want('Docker has it now', [p.name for p in where.iterdir()] == ['one'])
+    d.docker('checkpoint', 'rm', 'lost', 'one')
+    want('it ran since', life(d, c) == 'gone')
+    remove(d, 'lost')
 
 
 # ---- reclaim -------------------------------------------------------------------------------------------------
@@ -527,7 +576,7 @@ def cycles(d):
     want('free bytes return', now['bytes_free'] == start['bytes_free'], start['bytes_free'], now['bytes_free'])
     want('no reservation', not now['reservations'], now['reservations'])
     want('nothing left over', not d.leftovers(), d.leftovers())
-    want('no option file', not [p for p in (d.dir / 'run/docker').iterdir() if not p.name.endswith('.restore.log')])
+    want('no option file', not [p for p in (d.dir / 'run/docker').iterdir() if not p.name.endswith('.restore.log') and p.name != 'clone.lock'])
 
 
 @case

@@ -241,7 +241,15 @@ def packed(d):
         want('it has a handle', any('zns-handle' in m.name for m in t.getmembers()))
     d.p('rm', '-f', 'pack')
     want('never swept', [w for a, w in gc(d).values() if a == 'keep' and 'exported' in w], gc(d))
+    # another container's checkpoint, by a handle that came with a file
+    r = d.p('container', 'restore', '--import', d.dir / 'b.tar', '--name', 'pack2', check=False)
+    want('refused', r.returncode and 'is of container podman/pack' in r.stderr, r.stderr)
+    d.p('rm', '-f', 'pack2', check=False)
+    conf = d.dir / 'conf/zns.conf'
+    kept = conf.read_text() if conf.exists() else ''
+    conf.write_text(kept + 'restore-others = yes\n')
     d.p('container', 'restore', '--import', d.dir / 'b.tar', '--name', 'pack2')
+    conf.write_text(kept)
     want('memory', d.ask('pack2') == secret)
     d.p('rm', '-f', 'pack2')
     d.p('rmi', 'packed')

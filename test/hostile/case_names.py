@@ -4,6 +4,7 @@
 zns-runc runs as root and writes an option file for criu, which starts scripts that an option names.
 """
 import os
+import shutil
 import subprocess
 import sys
 
@@ -319,6 +320,84 @@ def ids(scene):
         (e.state / bad).mkdir(parents=True, exist_ok=True)
         e.refused(bad, 'checkpoint', 'restore', says='impossible container id')
         tried(f'{bad!r}'[:40])
+
+
+@case
+def others_checkpoints(scene):
+    """A handle of another container's checkpoint: restored as nobody but its own container, unless root says so."""
+    scene = scene(TINY, size=1)
+    first = Engine(scene)
+    code, said, _ = first.dump()
+    if code:
+        raise Failed(said)
+    conf = scene.device.directory / 'etc/zns.conf'
+    kept = conf.read_text() if conf.exists() else ''
+
+    def other(state='state/moby', cid=OTHER, images=first.images):
+        e = Engine(scene, state, cid)
+        e.docker_root = e.root
+        for f in images.iterdir():
+            shutil.copy(f, e.images)
+        return e
+
+    e = other()
+    e.denied('another id')
+    tried('another id')
+    e.config(ID=OTHER, Name='/' + ID)
+    e.denied('a container called as the other')
+    tried('a name like the id')
+    e.config(ID=OTHER, Labels={'zns.clone': first.id}, Config={'Labels': {'zns-clone': first.id}, 'Env': [f'ZNS_RESTORE_ALLOW=any', 'ZNS_RESTORE_ID=' + ID]})
+    e.spec['process'] = {'env': ['ZNS_RESTORE_ALLOW=any', 'ZNS_RESTORE_ID=' + ID]}
+    e.spec['annotations'] = {'restore-others': 'yes', 'zns-clone': 'any'}
+    e.denied('labels and variables')
+    tried('labels and variables')
+    e.spec['annotations'] = {}
+    # the file that znsctl docker clone writes
+    allow = e.root / 'containers' / OTHER / 'zns-clone'
+    own = scene.device.checkpoints()[-1]['id']
+    for text in ('', 'x', own[:-1], ID, 'any thing'):
+        allow.write_text(text)
+        e.denied(f'zns-clone {text!r}')
+        tried(f'zns-clone {text!r}')
+    allow.write_text(own)
+    with_user(allow)
+    e.denied('zns-clone of a user')
+    os.chown(allow, 0, 0)
+    allow.chmod(0o666)
+    e.denied('zns-clone that all may write')
+    allow.rename(e.dir / 'there')
+    allow.symlink_to(e.dir / 'there')
+    (e.dir / 'there').chmod(0o600)
+    e.denied('zns-clone that is a link')
+    tried('zns-clone of others')
+    allow.unlink()
+    shutil.copy(e.dir / 'there', allow)
+    allow.chmod(0o600)
+    e.restores('zns-clone')
+    tried('zns-clone')
+    # Podman and runc; in Kubernetes another namespace
+    for state, annotations in (('state/runc', {}), ('state/podman', {'io.container.manager': 'libpod'}), ('state/k8s.io', cri())):
+        e = other(state)
+        e.spec['annotations'] = annotations
+        e.denied(state)
+        tried(state)
+    pod = Engine(scene, 'state/k8s.io')
+    pod.spec['annotations'] = cri('shop')
+    code, said, _ = pod.dump()
+    if code:
+        raise Failed(said)
+    for ns, may in (('kube-system', False), ('sho', False), ('shopx', False), ('shop', True)):
+        e = other('state/k8s.io', images=pod.images)
+        e.spec['annotations'] = cri(ns, 'other', 'one')
+        (e.restores if may else e.denied)(f'namespace {ns}')
+        tried(f'namespace {ns}')
+    for value, may in (('no', False), ('yes', True)):
+        conf.write_text(kept + f'restore-others = {value}\n')
+        (other().restores if may else other().denied)(f'restore-others = {value}')
+        tried(f'restore-others = {value}')
+    conf.write_text(kept)
+    first.restores('its own')
+    tried('its own')
 
 
 @case

@@ -2,9 +2,10 @@
 """zns-runc itself, as an engine calls it, with bundle and state of our own; what it would start is a script of ours."""
 import json
 import os
+import signal
 import subprocess
 
-from ztlib import REPO, Failed
+from ztlib import REPO, Failed, alive, kill, wait_until
 
 RUNC = REPO / 'build' / 'bin' / 'zns-runc'
 ID = 'a' * 64
@@ -18,7 +19,7 @@ env >{dir}/env; echo "$*" >{dir}/args
 [ -s {dir}/pid ] || exit 0
 case " $* " in
 *" checkpoint "*) exec criu dump -t $(cat {dir}/pid) -D {dir}/images -W {dir}/work -o dump.log -v4 --leave-running;;
-*" restore "*) exec criu restore -D {dir}/images -W {dir}/work -o restore.log -v4 -d --pidfile {dir}/restored;;
+*" restore "*) rm -f {dir}/restored; exec criu restore -D {dir}/images -W {dir}/work -o restore.log -v4 -d --pidfile {dir}/restored;;
 esac
 '''
 
@@ -107,6 +108,27 @@ class Engine:
         want = [('zns-container', f'"{name}"'), *((f'zns-{k}', v) for k, v in settings.items())]
         if self.options() != want:
             raise Failed(f'{what!r}: criu is told {self.options()}, not {want}')
+
+    def denied(self, what):
+        """A restore with a real criu is refused for whose checkpoint it is; one line, no process."""
+        (self.dir / 'pid').write_text('0')
+        code, _, log = self.call('restore')
+        if not code or (self.dir / 'restored').exists():
+            raise Failed(f'{what}: it was restored')
+        if log.count('\n') != 1 or 'is of container' not in json.loads(log)['msg']:
+            raise Failed(f'{what}: the log has {log!r}')
+
+    def restores(self, what):
+        """A restore in the place of the scene's task, which must be what it was."""
+        task = self.scene.task
+        kill(task.pid)
+        wait_until(lambda: not alive(task.pid), 10)
+        (self.dir / 'pid').write_text('0')
+        code, said, log = self.call('restore')
+        if code:
+            raise Failed(f'{what}: {said!r} {log!r}')
+        task.restored(int((self.dir / 'restored').read_text()))
+        task.verify(signal.SIGUSR1)
 
     def dump(self):
         """A real criu dumps the scene's task, which runs on."""

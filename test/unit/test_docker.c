@@ -273,6 +273,8 @@ static void handle(const char *dir, uint8_t n)
 	close(fd);
 }
 
+static bool ended;
+
 static enum docker_life life(const char *container, const char *name, uint8_t n)
 {
 	uint8_t id[ZNS_UUID_LEN];
@@ -280,9 +282,37 @@ static enum docker_life life(const char *container, const char *name, uint8_t n)
 	enum docker_life l;
 
 	memset(id, n, sizeof(id));
-	l = docker_checkpoint_life(at("root"), container, name, id, why, sizeof(why));
+	l = docker_checkpoint_life(&(struct docker_made){ at("root"), container, name, id, .ended = ended,
+							  .created_ns = 1000000000ll * 1700000000 }, why, sizeof(why));
 	assert_true(*why);
 	return l;
+}
+
+/* Docker failed after the dump: nothing but the catalogue has the container, until it is started again. */
+static void lost(void **state)
+{
+	static const struct { const char *state; enum docker_life life; } v[] = {
+		{ "{\"StartedAt\":\"2023-11-14T22:13:19.5Z\"}", DOCKER_NEEDED },	/* 1700000000 is 22:13:20 */
+		{ "{\"StartedAt\":\"2023-11-14T22:13:20.9Z\"}", DOCKER_NEEDED },
+		{ "{\"StartedAt\":\"2023-11-14T22:13:21.1Z\"}", DOCKER_GONE },
+		{ "{\"Running\":true,\"StartedAt\":\"2023-11-14T20:00:00Z\"}", DOCKER_NEEDED },	/* its disk was full */
+		{ "{\"StartedAt\":\"0001-01-01T00:00:00Z\"}", DOCKER_NEEDED },
+		{ "{\"StartedAt\":\"soon\"}", DOCKER_NEEDED }, { "{}", DOCKER_NEEDED }, { "3", DOCKER_NEEDED },
+	};
+	char text[300];
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(v); i++) {
+		snprintf(text, sizeof(text), "{\"ID\":\"" ID_A "\",\"State\":%s}", v[i].state);
+		put(at("root/containers/" ID_A "/config.v2.json"), text);
+		ended = true;
+		assert_int_equal(life(ID_A, "lost", 7), v[i].life);
+		ended = false;
+		assert_int_equal(life(ID_A, "lost", 7), DOCKER_GONE);
+	}
+	ended = true;
+	assert_int_equal(life("cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc", "one", 7), DOCKER_GONE);
+	ended = false;
+	config("{}", "[]");
 }
 
 static void needed(void **state)
@@ -299,8 +329,8 @@ static void needed(void **state)
 	/* in doubt: it never was below the root, no root, no container */
 	assert_int_equal(life(ID_A, NULL, 3), DOCKER_UNKNOWN);
 	assert_int_equal(life("short", "one", 3), DOCKER_UNKNOWN);
-	assert_int_equal(docker_checkpoint_life(at("away"), ID_A, "one", id, NULL, 0), DOCKER_UNKNOWN);
-	assert_int_equal(docker_checkpoint_life(NULL, ID_A, "one", id, NULL, 0), DOCKER_UNKNOWN);
+	assert_int_equal(docker_checkpoint_life(&(struct docker_made){ at("away"), ID_A, "one", id, .ended = true }, NULL, 0), DOCKER_UNKNOWN);
+	assert_int_equal(docker_checkpoint_life(&(struct docker_made){ .container_id = ID_A, .checkpoint_name = "one", .id = id }, NULL, 0), DOCKER_UNKNOWN);
 	/* a damaged handle may be the one that is looked for */
 	mkdirs(at("root/containers/" ID_B "/checkpoints/bad"));
 	put(at("root/containers/" ID_B "/checkpoints/bad/" ZNS_HANDLE_NAME), "garbage");
@@ -415,7 +445,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(container),  cmocka_unit_test(bad_json),  cmocka_unit_test(order),
-		cmocka_unit_test(bad_values), cmocka_unit_test(bad_rules), cmocka_unit_test(needed),
+		cmocka_unit_test(bad_values), cmocka_unit_test(bad_rules), cmocka_unit_test(needed), cmocka_unit_test(lost),
 		cmocka_unit_test(pending),    cmocka_unit_test(api_host),
 		cmocka_unit_test(podman_needed), cmocka_unit_test(podman_words),
 	};

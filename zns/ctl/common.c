@@ -346,6 +346,8 @@ static struct json_object *json_origin(const ZnsPb__Origin *o)
 		json_object_object_add(j, "pid", json_object_new_int64(o->pid));
 	add_text(j, "root", o->root);
 	add_text(j, "checkpoint_name", o->checkpoint_name);
+	if (o->has_ended)
+		json_object_object_add(j, "ended", json_object_new_boolean(o->ended));
 	return j;
 }
 

@@ -60,6 +60,7 @@ struct docker_entry {
 	uint8_t id[ZNS_UUID_LEN], device[ZNS_UUID_LEN];
 	int64_t created_ns;
 	uint64_t bytes;
+	bool lost;		/* Docker does not have it: @dir is to be made */
 };
 
 int docker_entries(const struct docker_container *c, struct docker_entry **out, size_t *nr, struct zns_err *err);
@@ -69,7 +70,15 @@ int docker_entry_check(const struct docker_entry *e, struct zns_err *err);
 int docker_thin_out(const struct docker_daemon *d, const struct docker_container *c, unsigned keep,
 		    struct zns_err *err);
 
+/* docker_lost.c: add what the catalogues have of container @k and @list has not; all that is called @wanted, if not NULL. */
+int docker_lost(const struct docker_container *k, const char *wanted, struct docker_entry **list, size_t *nr,
+		struct zns_err *err);
+/* Make @e's directory, so that Docker can start from it. */
+int docker_put_back(const struct docker_entry *e, struct zns_err *err);
+void docker_sort(struct docker_entry *list, size_t nr);	/* the newest first */
+
 /* docker_live.c: of a checkpoint from the catalogue. @why says it in words. */
+struct docker_made ctl_docker_made(const ZnsPb__Checkpoint *c);
 enum docker_life ctl_docker_life(const ZnsPb__Checkpoint *c, char *why, size_t len);
 
 /* docker_checkpoint.c */

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include "docker.h"
 
@@ -42,12 +43,81 @@ static int copy_dir(const char *from, const char *to, struct zns_err *err)
 	return ret;
 }
 
-/* Files that the container changed must be there for its processes: an image of it as it is now. */
+#define CLONE_REPO "zns-clone"
+
+/* Remove the images of clones that no container uses any more; Docker refuses the others. Nothing else has such a name. */
+static void prune_images(const struct docker_daemon *d)
+{
+	struct json_object *list = NULL, *tags;
+	struct zns_err ignored = ZNS_ERR_INIT;
+	char path[512];
+	const char *tag;
+
+	if (docker_api_call(&d->api, "GET", "/images/json?filters=%7B%22reference%22%3A%5B%22" CLONE_REPO "%22%5D%7D", NULL, &list,
+			    &ignored))
+		return;
+	for (size_t i = 0; json_object_is_type(list, json_type_array) && i < json_object_array_length(list); i++) {
+		tags = docker_json_get(json_object_array_get_idx(list, i), "RepoTags");
+		for (size_t k = 0; tags && json_object_is_type(tags, json_type_array) && k < json_object_array_length(tags); k++) {
+			tag = json_object_get_string(json_object_array_get_idx(tags, k));
+			if (!tag || strncmp(tag, CLONE_REPO ":", strlen(CLONE_REPO) + 1) || strlen(tag) > 300)
+				continue;
+			snprintf(path, sizeof(path), "/images/%s", tag);
+			docker_api_call(&d->api, "DELETE", path, NULL, NULL, &ignored);
+		}
+	}
+	json_object_put(list);
+}
+
+static int name_is_free(const struct docker_daemon *d, const char *name, struct zns_err *err)
+{
+	struct zns_err none = ZNS_ERR_INIT;
+	struct json_object *o = NULL;
+	const char *has;
+	char path[256];
+	bool taken;
+	int ret;
+
+	snprintf(path, sizeof(path), "/containers/%s/json", name);
+	ret = docker_api_call(&d->api, "GET", path, NULL, &o, &none);
+	if (ret)
+		return ret == -ENOENT ? 0 : zns_fail(err, ret, "%s", none.msg);
+	has = docker_json_str(o, "Name");	/* it may be the beginning of another one's id */
+	taken = has && *has == '/' && !strcmp(has + 1, name);
+	json_object_put(o);
+	return taken ? zns_fail(err, -EEXIST, "the name %s is in use by another container", name) : 0;
+}
+
+/* One at a time: between an image and its container another call would take the image for one that nobody uses. */
+static int lock_images(struct zns_err *err)
+{
+	char path[PATH_MAX];
+	int fd, ret = docker_run_path("clone", "lock", path, sizeof(path), err);
+
+	if (ret)
+		return ret;
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return zns_fail_sys(err, -errno, "%s", path);
+	while (flock(fd, LOCK_EX))
+		if (errno != EINTR) {
+			ret = zns_fail_sys(err, -errno, "%s", path);
+			close(fd);
+			return ret;
+		}
+	return fd;
+}
+
+/*
+ * Files that the container changed must be there for its processes: an image of it as it is now. Its tag is a new one each
+ * time, so that no other image loses its own.
+ */
 static int image_of(const struct docker_daemon *d, const struct docker_target *t, const char *name, char *out,
 		    size_t len, struct zns_err *err)
 {
 	struct json_object *changes = NULL, *o = NULL;
-	char path[1024];
+	uint8_t uuid[ZNS_UUID_LEN];
+	char path[1024], text[ZNS_UUID_STR];
 	const char *id;
 	int ret;
 
@@ -62,14 +132,13 @@ static int image_of(const struct docker_daemon *d, const struct docker_target *t
 		return 0;
 	}
 	json_object_put(changes);
-	snprintf(path, sizeof(path), "/commit?container=%s&repo=zns-clone&tag=%s", t->c.id, name);
+	if (zns_uuid_generate(uuid))
+		return zns_fail(err, -EAGAIN, "no random numbers for the image's tag");
+	snprintf(out, len, CLONE_REPO ":%.100s-%.8s", name, zns_uuid_format(uuid, text));
+	snprintf(path, sizeof(path), "/commit?container=%s&repo=" CLONE_REPO "&tag=%s", t->c.id, out + strlen(CLONE_REPO) + 1);
 	ret = docker_api_call(&d->api, "POST", path, NULL, &o, err);
-	if (ret)
-		return ret;
-	id = docker_json_str(o, "Id");
-	snprintf(out, len, "%s", id ? id : "");
 	json_object_put(o);
-	return *out ? 0 : zns_fail(err, -EPROTO, "docker: the new image has no id");
+	return ret;
 }
 
 /* POST /containers/create with what inspect says; the id of the new one. */
@@ -104,7 +173,7 @@ static int create(const struct docker_daemon *d, const struct docker_target *t, 
 
 static int start_clone(const struct docker_daemon *d, const char *id, const struct docker_entry *e, struct zns_err *err)
 {
-	char path[PATH_MAX + 512];
+	char path[PATH_MAX + 512], text[ZNS_UUID_STR];
 	int ret;
 
 	snprintf(path, sizeof(path), "%s/containers/%s/checkpoints", d->root, id);
@@ -114,6 +183,12 @@ static int start_clone(const struct docker_daemon *d, const char *id, const stru
 	ret = copy_dir(e->dir, path, err);
 	if (ret)
 		return ret;
+	/* zns-runc lets nobody have another container's checkpoint unless root says so: here, where only dockerd writes. */
+	snprintf(path, sizeof(path), "%s/containers/%s/" DOCKER_CLONE_FILE, d->root, id);
+	ret = zns_replace_file(AT_FDCWD, path, zns_uuid_format(e->id, text), ZNS_UUID_STR - 1, 0600);
+	if (ret)
+		return zns_fail_sys(err, ret, "cannot write %s", path);
+	snprintf(path, sizeof(path), "%s/containers/%s/checkpoints/%s", d->root, id, e->name);
 	/* So that its archive differs from the original's, which containerd may still hold. */
 	strncat(path, "/descriptors.json", sizeof(path) - strlen(path) - 1);
 	utimensat(AT_FDCWD, path, NULL, 0);
@@ -125,13 +200,17 @@ static int clone_it(const struct docker_daemon *d, const struct docker_target *t
 		    const char *name, const char *image, char *id, size_t len, struct zns_err *err)
 {
 	cleanup_free struct docker_entry *list = NULL;
+	cleanup_close int lock = -1;
 	struct zns_err ignored;
-	char own[512], path[256];
+	char own[512] = "", path[256];
 	size_t nr, i;
 	int ret;
 
 	if (!docker_good_name(name))
 		return zns_fail(err, -EINVAL, "\"%.60s\" cannot be a container's name", name);
+	ret = name_is_free(d, name, err);	/* before anything is made */
+	if (ret)
+		return ret;
 	if (docker_cannot_restore(d, t))
 		return zns_fail(err, -EOPNOTSUPP, DOCKER_CANNOT_RESTORE, d->version, t->c.name);
 	ret = docker_entries(&t->c, &list, &nr, err);
@@ -142,19 +221,26 @@ static int clone_it(const struct docker_daemon *d, const struct docker_target *t
 	if (i == nr)
 		return zns_fail(err, -ENOENT, "container %s has no checkpoint %s on zones", t->c.name, checkpoint);
 	ret = docker_entry_check(&list[i], err);
+	lock = ret ? -1 : lock_images(err);
+	if (!ret && lock < 0)
+		ret = lock;
+	if (!ret)
+		prune_images(d);
 	if (!ret && !image) {
 		ret = image_of(d, t, name, own, sizeof(own), err);
 		image = own;
 	}
 	if (!ret)
 		ret = create(d, t, image, name, id, len, err);
-	if (ret)
-		return ret;
-	ret = start_clone(d, id, &list[i], err);
-	if (ret) {	/* nothing half-made stays */
-		snprintf(path, sizeof(path), "/containers/%s?force=1", id);
-		docker_api_call(&d->api, "DELETE", path, NULL, NULL, &ignored);
+	if (!ret) {
+		ret = start_clone(d, id, &list[i], err);
+		if (ret) {	/* nothing half-made stays */
+			snprintf(path, sizeof(path), "/containers/%s?force=1", id);
+			docker_api_call(&d->api, "DELETE", path, NULL, NULL, &ignored);
+		}
 	}
+	if (ret && *own)
+		prune_images(d);
 	return ret;
 }
 

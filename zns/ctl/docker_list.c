@@ -43,6 +43,12 @@ static int newest_first(const void *a, const void *b)
 	return x->created_ns < y->created_ns ? 1 : x->created_ns > y->created_ns ? -1 : strcmp(y->name, x->name);
 }
 
+void docker_sort(struct docker_entry *list, size_t nr)
+{
+	if (nr)
+		qsort(list, nr, sizeof(*list), newest_first);
+}
+
 int docker_entries(const struct docker_container *k, struct docker_entry **out, size_t *nr, struct zns_err *err)
 {
 	struct collect c = { .container = k->id };
@@ -52,8 +58,7 @@ int docker_entries(const struct docker_container *k, struct docker_entry **out, 
 		free(c.list);
 		return zns_fail_sys(err, ret, "the checkpoints below %s cannot be listed", k->root);
 	}
-	if (c.nr)
-		qsort(c.list, c.nr, sizeof(*c.list), newest_first);
+	docker_sort(c.list, c.nr);
 	*out = c.list;
 	*nr = c.nr;
 	return 0;
@@ -99,6 +104,7 @@ int docker_thin_out(const struct docker_daemon *d, const struct docker_container
 {
 	cleanup_free struct docker_entry *list = NULL;
 	size_t nr = 0, i, seen = 0;
+	struct docker_made m;
 	char path[1024];
 	int ret = docker_entries(c, &list, &nr, err);
 
@@ -108,7 +114,9 @@ int docker_thin_out(const struct docker_daemon *d, const struct docker_container
 		snprintf(path, sizeof(path), "/containers/%s/checkpoints/%s", c->id, list[i].name);
 		ret = docker_api_call(&d->api, "DELETE", path, NULL, NULL, err);
 		/* A clone may hold the same one. */
-		if (!ret && docker_checkpoint_life(c->root, c->id, list[i].name, list[i].id, NULL, 0) == DOCKER_GONE)
+		m = (struct docker_made){ .root = c->root, .container_id = c->id, .checkpoint_name = list[i].name,
+					  .id = list[i].id };
+		if (!ret && docker_checkpoint_life(&m, NULL, 0) == DOCKER_GONE)
 			ret = rm_on_device(&list[i], err);
 	}
 	return ret;

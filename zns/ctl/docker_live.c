@@ -3,9 +3,18 @@
 #include <string.h>
 #include "docker.h"
 
+struct docker_made ctl_docker_made(const ZnsPb__Checkpoint *c)
+{
+	const ZnsPb__Origin *o = c->origin;
+
+	return (struct docker_made){ .root = o->root, .container_id = o->container_id, .checkpoint_name = o->checkpoint_name,
+				     .id = c->id.data, .ended = o->ended, .created_ns = c->created_ns };
+}
+
 enum docker_life ctl_docker_life(const ZnsPb__Checkpoint *c, char *why, size_t len)
 {
 	const ZnsPb__Origin *o = c->origin;
+	struct docker_made m;
 	char host[64] = "";
 
 	if (!o || !o->kind || strcmp(o->kind, "docker") || c->id.len != ZNS_UUID_LEN) {
@@ -17,7 +26,8 @@ enum docker_life ctl_docker_life(const ZnsPb__Checkpoint *c, char *why, size_t l
 		snprintf(why, len, "it was made on host %.40s, this is %.40s", o->host, host);
 		return DOCKER_UNKNOWN;
 	}
-	return docker_checkpoint_life(o->root, o->container_id, o->checkpoint_name, c->id.data, why, len);
+	m = ctl_docker_made(c);
+	return docker_checkpoint_life(&m, why, len);
 }
 
 int docker_live(const struct ctl_cmd *cmd, int argc, char **argv)

@@ -25,13 +25,18 @@ static int recover(const struct docker_daemon *d, const struct docker_target *t,
 	if (docker_cannot_restore(d, t))
 		return zns_fail(err, -EOPNOTSUPP, DOCKER_CANNOT_RESTORE, d->version, t->c.name);
 	ret = docker_entries(&t->c, &list, &nr, err);
+	if (!ret)
+		ret = docker_lost(&t->c, wanted, &list, &nr, err);
 	if (ret)
 		return ret;
+	docker_sort(list, nr);
 	for (i = 0; i < nr; i++) {
-		if (wanted && strcmp(list[i].name, wanted))
+		if (wanted && !list[i].lost && strcmp(list[i].name, wanted))
 			continue;
 		tried++;
 		ret = docker_entry_check(&list[i], &why);
+		if (!ret && list[i].lost)
+			ret = docker_put_back(&list[i], &why);
 		if (!ret)
 			ret = start(d, t->c.id, list[i].name, &why);
 		if (!ret) {
@@ -76,10 +81,11 @@ int docker_recover(const struct ctl_cmd *cmd, int argc, char **argv)
 		json_object_object_add(j, "name", json_object_new_string(e.name));
 		json_object_object_add(j, "id", json_object_new_string(zns_uuid_format(e.id, id)));
 		json_object_object_add(j, "created", ctl_json_time(e.created_ns));
+		json_object_object_add(j, "lost_by_docker", json_object_new_boolean(e.lost));
 		ctl_print_json(j);
 	} else if (!ret) {
-		printf("%s runs again from checkpoint %s of %s\n", t.c.name, e.name,
-		       zns_format_time(e.created_ns, when, sizeof(when)));
+		printf("%s runs again from checkpoint %s of %s%s\n", t.c.name, e.name,
+		       zns_format_time(e.created_ns, when, sizeof(when)), e.lost ? ", which Docker had lost" : "");
 	}
 	docker_target_close(&t);
 	docker_daemon_close(&d);

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include "gc.h"
-#include "../docker/docker.h"
+#include "docker.h"
 
 static enum gc_life say(enum gc_life l, char *why, size_t len, const char *what)
 {
@@ -28,9 +28,9 @@ static enum gc_life of_docker(enum docker_life l)
 
 static enum gc_life docker_life(const ZnsPb__Checkpoint *c, char *why, size_t len)
 {
-	const ZnsPb__Origin *o = c->origin;
+	const struct docker_made m = ctl_docker_made(c);
 
-	return of_docker(docker_checkpoint_life(o->root, o->container_id, o->checkpoint_name, c->id.data, why, len));
+	return of_docker(docker_checkpoint_life(&m, why, len));
 }
 
 static int program_path(const char *kind, char *path, size_t len, struct stat *st)

@@ -114,6 +114,20 @@ int call_add_flag(struct call *c, const char *name)
 	return 0;
 }
 
+bool call_has_flag(const struct call *c, const char *name)
+{
+	for (int i = 1; i < c->argc; i++) {
+		const char *s = c->argv[i];
+
+		if (*s != '-')
+			continue;
+		s += s[1] == '-' ? 2 : 1;
+		if (!strcmp(s, name) || (!strncmp(s, name, strlen(name)) && !strcmp(s + strlen(name), "=true")))
+			return true;
+	}
+	return false;
+}
+
 int call_find_runc(struct call *c, char *out, size_t len, struct zns_err *err)
 {
 	const char *path = getenv("PATH"), *p, *end;

@@ -26,6 +26,14 @@
 #define ZNS_ORIGIN_TICKET "ZNS_ORIGIN_TICKET"
 #define ZNS_ORIGIN_FROZEN "ZNS_ORIGIN_FROZEN"
 #define ZNS_ORIGIN_LOG "ZNS_ORIGIN_LOG"
+#define ZNS_ORIGIN_ENDED "ZNS_ORIGIN_ENDED"
+/* The same for a restore: who is restored, and which checkpoints of others it may have ("any", or ids). */
+#define ZNS_RESTORE_ID "ZNS_RESTORE_ID"
+#define ZNS_RESTORE_NAME "ZNS_RESTORE_NAME"
+#define ZNS_RESTORE_ALLOW "ZNS_RESTORE_ALLOW"
+
+/* In a clone's directory, beside config.v2.json: the checkpoint of another container that it may be restored from. */
+#define DOCKER_CLONE_FILE "zns-clone"
 
 #define DOCKER_DEFAULT_ROOT "/var/lib/docker"
 
@@ -91,6 +99,7 @@ struct docker_settings {
 
 /* "qos", …; "criu" is a list of flags that runc knows and Docker does not pass, the others are options of criu. */
 extern const char *const docker_key_name[DOCKER_NR_KEYS];
+extern const char *const docker_flags[];	/* what DOCKER_CRIU may name; NULL ends it */
 
 /*
  * The file of annotation org.criu.config, annotation zns.KEY, label zns.KEY, variable ZNS_KEY, the first rule of
@@ -112,12 +121,18 @@ int docker_run_path(const char *id, const char *suffix, char *out, size_t len, s
 
 /*
  * Is a checkpoint of Docker origin still needed? GONE only if dockerd's data root is there, the container or the
- * checkpoint is not, and no other container has a handle of it. Looks at the directory only; the caller adds the
- * grace period. @why (may be NULL) says it in words.
+ * checkpoint is not, and no other container has a handle of it. A checkpoint that its container ended with is NEEDED until
+ * that was started again, whether Docker knows it or not: Docker may have failed after the dump. Looks at the directory
+ * only; the caller adds the grace period. @why (may be NULL) says it in words.
  */
+struct docker_made {
+	const char *root, *container_id, *checkpoint_name;
+	const uint8_t *id;
+	bool ended;
+	int64_t created_ns;
+};
 enum docker_life { DOCKER_NEEDED, DOCKER_GONE, DOCKER_UNKNOWN };
-enum docker_life docker_checkpoint_life(const char *root, const char *container_id, const char *checkpoint_name,
-					const uint8_t id[ZNS_UUID_LEN], char *why, size_t len);
+enum docker_life docker_checkpoint_life(const struct docker_made *m, char *why, size_t len);
 
 /*
  * The same for Podman; @root is <graphroot>/<driver>-containers, as podman_root found it. NULL or "": it may have been

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include "docker.h"
 #include "zns/handle.h"
 
@@ -127,25 +128,48 @@ static bool decided(const char *root, const char *dir, const char *sub, const ch
 	return true;
 }
 
-enum docker_life docker_checkpoint_life(const char *root, const char *container_id, const char *checkpoint_name,
-					const uint8_t id[ZNS_UUID_LEN], char *why, size_t len)
+/* Was the container started after @since_ns, as its own file says? Where that does not say it: no. */
+static bool started_since(const char *root, const char *container_id, int64_t since_ns)
+{
+	cleanup_free uint8_t *text = NULL;
+	struct json_object *o = NULL;
+	struct tm tm = { 0 };
+	const char *at;
+	bool since = false;
+	size_t len;
+
+	if (docker_read_own(root, container_id, "config.v2.json", &text, &len, NULL) ||
+	    docker_json_parse("", text, len, &o, NULL))
+		return false;
+	at = docker_json_str(docker_json_get(o, "State"), "StartedAt");
+	/* Whole seconds: a start within the second of the dump is none, it was the one before. */
+	if (at && strptime(at, "%Y-%m-%dT%H:%M:%S", &tm))
+		since = timegm(&tm) > since_ns / 1000000000;
+	json_object_put(o);
+	return since;
+}
+
+enum docker_life docker_checkpoint_life(const struct docker_made *m, char *why, size_t len)
 {
 	enum docker_life life;
 	char dir[PATH_MAX];
 
-	if (!root || *root != '/' || !container_id || strlen(container_id) != DOCKER_ID_LEN)
+	if (!m->root || *m->root != '/' || !m->container_id || !docker_full_id(m->container_id))
 		return say(DOCKER_UNKNOWN, why, len, "it does not say which container of which daemon it is of%s%s", "",
 			   "");
-	if ((size_t)snprintf(dir, sizeof(dir), "%s/containers", root) >= sizeof(dir))
-		return say(DOCKER_UNKNOWN, why, len, "%s/containers cannot be read: %s", root, strerror(ENAMETOOLONG));
-	if (decided(root, dir, "checkpoints", container_id, id, &life, why, len))
+	if ((size_t)snprintf(dir, sizeof(dir), "%s/containers", m->root) >= sizeof(dir))
+		return say(DOCKER_UNKNOWN, why, len, "%s/containers cannot be read: %s", m->root, strerror(ENAMETOOLONG));
+	if (decided(m->root, dir, "checkpoints", m->container_id, m->id, &life, why, len))
 		return life;
+	if (m->ended && !started_since(m->root, m->container_id, m->created_ns))
+		return say(DOCKER_NEEDED, why, len, "container %.12s ended with it and was not started since, but Docker does not "
+			   "have it: znsctl docker recover%s", m->container_id, "");
 	/* Made with --checkpoint-dir, or kept by hand elsewhere: the handle never was below the data root. */
-	if (!checkpoint_name || !*checkpoint_name)
+	if (!m->checkpoint_name || !*m->checkpoint_name)
 		return say(DOCKER_UNKNOWN, why, len, "container %.12s is there, and its checkpoint was put elsewhere%s",
-			   container_id, "");
-	return say(DOCKER_GONE, why, len, "checkpoint %s of container %.12s was removed", checkpoint_name,
-		   container_id);
+			   m->container_id, "");
+	return say(DOCKER_GONE, why, len, "checkpoint %s of container %.12s was removed", m->checkpoint_name,
+		   m->container_id);
 }
 
 enum docker_life podman_checkpoint_life(const char *root, const char *container_id, const uint8_t id[ZNS_UUID_LEN],

@@ -132,9 +132,37 @@ static void tell_origin(const struct call *c, const struct docker_container *k)
 		setenv(ZNS_ORIGIN_LOG, path, 1);
 	if (by_containerd(k))
 		setenv(ZNS_ORIGIN_FROZEN, "1", 1);	/* containerd paused it before it called us */
+	if (!call_has_flag(c, "leave-running") && !call_has_flag(c, "pre-dump"))
+		setenv(ZNS_ORIGIN_ENDED, "1", 1);
 	if (!docker_run_path(k->id, "ticket", path, sizeof(path), NULL) &&
 	    !zns_read_file(AT_FDCWD, path, ZNS_UUID_STR, &ticket, &n))
 		setenv(ZNS_ORIGIN_TICKET, (char *)ticket, 1);
+}
+
+/*
+ * Who is restored: a handle says which checkpoint it wants, and whoever can write one could name another's. What may have
+ * another's all the same is for root to say: zns.conf, or the file that `znsctl docker clone` leaves with the clone.
+ */
+static int tell_restored(const struct docker_container *k, struct zns_err *err)
+{
+	cleanup_free uint8_t *clone = NULL;
+	char all[8];
+	size_t len;
+	int ret = zns_config_get("restore-others", all, sizeof(all), err);
+
+	if (ret && ret != -ENOENT)
+		return ret;
+	if (!ret && strcmp(all, "yes") && strcmp(all, "no"))
+		return zns_fail(err, -EINVAL, "restore-others in zns.conf: yes or no");
+	if (!ret && !strcmp(all, "yes"))
+		setenv(ZNS_RESTORE_ALLOW, "any", 1);
+	else if (!strcmp(k->kind, "docker") && !docker_read_own(k->root, k->id, DOCKER_CLONE_FILE, &clone, &len, NULL))
+		setenv(ZNS_RESTORE_ALLOW, (char *)clone, 1);
+	else
+		unsetenv(ZNS_RESTORE_ALLOW);
+	setenv(ZNS_RESTORE_ID, k->id, 1);
+	setenv(ZNS_RESTORE_NAME, k->name, 1);
+	return err->code = 0;
 }
 
 /* Of Docker's and containerd's temporary directories only. */
@@ -333,6 +361,8 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	zones = !ret && dump && wants_zones(c, &k, &s, bundle);
 	if (zones)
 		ret = write_config(&k, &s, conf, sizeof(conf), &err);
+	else if (!ret && !dump)
+		ret = tell_restored(&k, &err);
 	if (ret) {
 		docker_container_fini(&k);
 		return fail(c, err.msg);

@@ -57,6 +57,21 @@ void report_line(const struct call *c, const char *text)
 	json_object_put(j);
 }
 
+/* criu names an option that Docker and CRI have no words for; we have. */
+static void add_label(const char *text, char *out, size_t len)
+{
+	size_t n = strlen(out);
+
+	for (const char *const *flag = docker_flags; *flag; flag++) {
+		const char *at = strstr(text, *flag);
+
+		if (at && at >= text + 2 && at[-1] == '-' && at[-2] == '-' && !strncmp(out, "criu: ", 6)) {
+			snprintf(out + n, len - n, " (for a container: label or annotation zns.criu=%s)", *flag);
+			return;
+		}
+	}
+}
+
 /* "(00.01) Error (criu/zns-img.c:112): zns: text" → "text"; of criu's own errors "criu: text". */
 static bool error_line(const char *line, char *out, size_t len, bool *ours)
 {
@@ -73,6 +88,7 @@ static bool error_line(const char *line, char *out, size_t len, bool *ours)
 		return false;
 	*ours = !strncmp(text, "zns: ", 5);
 	snprintf(out, len, "%s%s", *ours ? "" : "criu: ", text);
+	add_label(text, out, len);
 	return true;
 }
 

@@ -20,6 +20,7 @@ struct call {
 int call_parse(int argc, char **argv, struct call *c, struct zns_err *err);
 /* One more flag for runc's command, "--NAME"; nothing if it is there already. -ENOMEM. */
 int call_add_flag(struct call *c, const char *name);
+bool call_has_flag(const struct call *c, const char *name);
 int call_find_runc(struct call *c, char *out, size_t len, struct zns_err *err);
 
 /* report.c: one readable line of what failed, where Docker looks for it. */

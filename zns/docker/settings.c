@@ -9,7 +9,7 @@
 
 const char *const docker_key_name[DOCKER_NR_KEYS] = { "qos", "admission", "alloc", "stripe", "dev", "criu" };
 
-static const char *const flags[] = { "tcp-established", "ext-unix-sk", "tcp-skip-in-flight", "shell-job" };
+const char *const docker_flags[] = { "tcp-established", "ext-unix-sk", "tcp-skip-in-flight", "shell-job", NULL };
 
 static int check_flags(const char *value, const char *where, struct zns_err *err)
 {
@@ -18,10 +18,10 @@ static int check_flags(const char *value, const char *where, struct zns_err *err
 
 	for (; *p; p += n + (p[n] == ',')) {
 		n = strcspn(p, ",");
-		for (i = 0; i < ZNS_ARRAY_SIZE(flags); i++)
-			if (strlen(flags[i]) == n && !strncmp(p, flags[i], n))
+		for (i = 0; docker_flags[i]; i++)
+			if (strlen(docker_flags[i]) == n && !strncmp(p, docker_flags[i], n))
 				break;
-		if (i == ZNS_ARRAY_SIZE(flags))
+		if (!docker_flags[i])
 			return zns_fail(
 				err, -EINVAL,
 				"%s: \"%.*s\" is not known: tcp-established, ext-unix-sk, tcp-skip-in-flight or "

@@ -221,19 +221,29 @@ static void summary(const struct dump *d, const ZnsPb__Checkpoint *c, struct zw_
 	r->size = c->bytes;
 }
 
-/* Kept with the images, under the name that criu gives it; nothing restores it. */
-static int keep_log(struct dump *d, struct zns_err *err)
+static int keep_one(struct dump *d, const char *name, int fd, struct zns_err *err)
 {
-	cleanup_close int fd = origin_log();
 	struct zns_wimage *img;
 	int ret;
 
+	for (const struct taken *t = d->taken; fd >= 0 && t; t = t->next)
+		if (!strcmp(t->name, name))
+			return 0;	/* criu has handed it over */
 	if (fd < 0)
 		return 0;
-	ret = zns_writer_image(d->w, "dump.log", false, &img, err);
+	ret = zns_writer_image(d->w, name, false, &img, err);
 	if (!ret)
 		ret = zns_wimage_from_fd(img, fd, err);
 	return ret ? ret : zns_wimage_seal(img, err);
+}
+
+/* Kept with the images, under the names that criu and runc give them; nothing restores them by itself. */
+static int keep_beside(struct dump *d, struct zns_err *err)
+{
+	cleanup_close int log = origin_log(), fds = origin_fds(d->h->dir);
+	int ret = keep_one(d, "dump.log", log, err);
+
+	return ret ? ret : keep_one(d, ORIGIN_FDS, fds, err);
 }
 
 static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct zns_err *err)
@@ -253,7 +263,7 @@ static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct
 	join_streams(d);
 	ret = dump_check(d, err);
 	if (!ret)
-		ret = keep_log(d, err);
+		ret = keep_beside(d, err);
 	m.device.data = d->h->reg.uuid;
 	m.device.len = ZNS_UUID_LEN;
 	m.checkpoint = c;

@@ -116,6 +116,10 @@ int origin_fill(ZnsPb__Origin *o);
 bool origin_ticket(uint8_t id[ZNS_UUID_LEN]);	/* an admission that was granted before */
 /* criu's log so far, its end, in a memfd; -1: there is none to keep. */
 int origin_log(void);
+#define ORIGIN_FDS "descriptors.json"	/* which pipes runc has to open again */
+int origin_fds(int dir);	/* the same: -1 there is none */
+/* Is the container that is being restored (zns-runc says which) one that may have the checkpoint? -EPERM. */
+int origin_check(const ZnsPb__Checkpoint *c, struct zns_err *err);
 const char *origin_admission(const char *asked);	/* cut down if the container is frozen already */
 
 /* size.c: about how many bytes a dump of the tree below @pid has; who it runs as. */

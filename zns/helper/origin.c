@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Who asked for the dump: the runtime wrapper says so in the environment, which criu passes on. */
+/* Who asked for the dump or restore: the runtime wrapper says so in the environment, which criu passes on. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -7,6 +7,7 @@
 #include "helper.h"
 
 #define LOG_MAX KIB(256)		/* of criu's log, the end */
+#define FDS_MAX KIB(64)
 #define FROZEN_WAIT_S 1		/* design.md §5: a container that is frozen already must not wait for long */
 
 static int text(char **to, const char *name)
@@ -35,6 +36,7 @@ int origin_fill(ZnsPb__Origin *o)
 		ret = text(&o->image, "ZNS_ORIGIN_IMAGE");
 	if (!ret)
 		ret = text(&o->root, "ZNS_ORIGIN_ROOT");
+	o->has_ended = o->ended = getenv("ZNS_ORIGIN_ENDED") != NULL;
 	return ret ? ret : text(&o->checkpoint_name, "ZNS_ORIGIN_CHECKPOINT");
 }
 
@@ -45,11 +47,8 @@ bool origin_ticket(uint8_t id[ZNS_UUID_LEN])
 	return v && !zns_uuid_parse(v, id);
 }
 
-/* Docker deletes the directory of criu's log when the dump has succeeded. */
-int origin_log(void)
+static int to_memfd(int fd, size_t max, const char *name)
 {
-	const char *path = getenv("ZNS_ORIGIN_LOG");
-	cleanup_close int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW) : -1;
 	cleanup_free uint8_t *buf = NULL;
 	struct stat st;
 	size_t len;
@@ -57,16 +56,64 @@ int origin_log(void)
 
 	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || !st.st_size)
 		return -1;
-	len = (size_t)zns_min((uint64_t)st.st_size, LOG_MAX);
+	len = (size_t)zns_min((uint64_t)st.st_size, max);
 	buf = malloc(len);
 	if (!buf || zns_pread_all(fd, buf, len, st.st_size - (off_t)len))
 		return -1;
-	out = memfd_create("dump.log", MFD_CLOEXEC);
+	out = memfd_create(name, MFD_CLOEXEC);
 	if (out >= 0 && zns_pwrite_all(out, buf, len, 0)) {
 		close(out);
 		return -1;
 	}
 	return out;
+}
+
+/* Docker deletes the directory of criu's log when the dump has succeeded. */
+int origin_log(void)
+{
+	const char *path = getenv("ZNS_ORIGIN_LOG");
+	cleanup_close int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW) : -1;
+
+	return to_memfd(fd, LOG_MAX, "dump.log");
+}
+
+/* runc wrote it before the dump; without it, it restores nothing, and Docker may lose the directory. */
+int origin_fds(int dir)
+{
+	cleanup_close int fd = getenv("ZNS_ORIGIN_ID") ?
+		openat(dir, ORIGIN_FDS, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW) : -1;
+	struct stat st;
+
+	return fd < 0 || fstat(fd, &st) || (uint64_t)st.st_size > FDS_MAX ? -1 : to_memfd(fd, FDS_MAX, ORIGIN_FDS);
+}
+
+/* Containers of one Kubernetes namespace may have each other's checkpoints: a CRI gives each restore a new id. */
+static bool same_namespace(const char *a, const char *b)
+{
+	const char *sa = strchr(a, '/'), *sb = strchr(b, '/');
+
+	return sa && sb && strchr(sa + 1, '/') && strchr(sb + 1, '/') && sa - a == sb - b && !strncmp(a, b, (size_t)(sa - a));
+}
+
+int origin_check(const ZnsPb__Checkpoint *c, struct zns_err *err)
+{
+	const char *id = getenv("ZNS_RESTORE_ID"), *name = getenv("ZNS_RESTORE_NAME"), *allow = getenv("ZNS_RESTORE_ALLOW");
+	const ZnsPb__Origin *o = c->origin;
+	const char *of = o && o->container_id && *o->container_id ? o->container_id : NULL;
+	char text[ZNS_UUID_STR];
+
+	if (!id || !name)	/* criu by hand: root names what is restored */
+		return 0;
+	if (of ? !strcmp(of, id) : !strcmp(c->container, name))
+		return 0;
+	if (of && same_namespace(c->container, name))
+		return 0;
+	zns_uuid_format(c->id.data, text);
+	if (allow && (!strcmp(allow, "any") || strstr(allow, text)))
+		return 0;
+	return zns_fail(err, -EPERM, "checkpoint %s is of container %.100s%s%.12s, not of %.100s: `znsctl docker clone` makes a "
+			"container that may have it, restore-others = yes in zns.conf lets all have all", text, c->container,
+			of ? ", id " : "", of ? of : "", name);
 }
 
 const char *origin_admission(const char *asked)

@@ -147,6 +147,8 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		ret = zns_wrap(err, "--zns-checkpoint (`znsctl ls` lists ids)");
 	if (!ret)
 		ret = open_checkpoint(h, r, id, err);
+	if (!ret)
+		ret = origin_check(r->c, err);
 	if (!ret && r->c->pages_only)
 		ret = zns_plain_check(h->dir, zns_chain_manifest(h->chain, 0), err);
 	if (!ret)

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Checkpoints that Docker lost: it fails after the dump (its disk is full, say), removes the directory, and the container
+ * has ended. The catalogue still has the checkpoint, and what Docker needs of its directory is made anew from there.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "docker.h"
+#include "zns/handle.h"
+#include "zns/reader.h"
+
+#define FDS_NAME "descriptors.json"	/* of runc's; zns/helper/origin.c keeps it */
+#define FDS_MAX KIB(64)
+
+static bool has(const struct docker_entry *list, size_t nr, const uint8_t *id)
+{
+	while (nr--)
+		if (!memcmp(list[nr].id, id, ZNS_UUID_LEN))
+			return true;
+	return false;
+}
+
+/* With a name: whatever has it. Without: only what the container ended with, and was not started since. */
+static bool is_lost(const ZnsPb__Checkpoint *c, const struct docker_container *k, const char *wanted)
+{
+	const ZnsPb__Origin *o = c->origin;
+	char why[PATH_MAX], id[ZNS_UUID_STR];
+
+	if (!o || !o->container_id || strcmp(o->container_id, k->id) || c->pages_only || c->pre_dump ||
+	    c->id.len != ZNS_UUID_LEN)
+		return false;
+	if (!wanted)
+		return o->ended && ctl_docker_life(c, why, sizeof(why)) == DOCKER_NEEDED;
+	return !strcmp(wanted, zns_uuid_format(c->id.data, id)) || (o->checkpoint_name && !strcmp(wanted, o->checkpoint_name));
+}
+
+static int add(const ZnsPb__Checkpoint *c, const struct docker_container *k, const uint8_t *device,
+	       struct docker_entry **list, size_t *nr)
+{
+	struct docker_entry *e = realloc(*list, (*nr + 1) * sizeof(*e));
+	const char *name = c->origin->checkpoint_name;
+	char id[ZNS_UUID_STR];
+
+	if (!e)
+		return -ENOMEM;
+	*list = e;
+	e += (*nr)++;
+	memset(e, 0, sizeof(*e));
+	/* without one it was put elsewhere, or Docker's name of it is not known */
+	if (name && docker_good_name(name))
+		snprintf(e->name, sizeof(e->name), "%s", name);
+	else
+		snprintf(e->name, sizeof(e->name), "zns-%.8s", zns_uuid_format(c->id.data, id));
+	snprintf(e->dir, sizeof(e->dir), "%.*s/containers/%s/checkpoints/%s", PATH_MAX / 2, k->root, k->id, e->name);
+	memcpy(e->id, c->id.data, ZNS_UUID_LEN);
+	memcpy(e->device, device, ZNS_UUID_LEN);
+	e->created_ns = c->created_ns;
+	e->bytes = c->bytes;
+	e->lost = true;
+	return 0;
+}
+
+int docker_lost(const struct docker_container *k, const char *wanted, struct docker_entry **list, size_t *nr,
+		struct zns_err *err)
+{
+	cleanup_free struct zns_registered *reg = NULL;
+	size_t n = 0;
+	int ret = zns_registered_list(&reg, &n, err);
+
+	for (size_t i = 0; !ret && i < n; i++) {
+		ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+		struct zns_err away = ZNS_ERR_INIT;
+		ZnsPb__Response *r = NULL;
+		char dev[ZNS_UUID_STR];
+
+		req.has_ls = req.ls = 1;
+		if (ctl_call(zns_uuid_format(reg[i].uuid, dev), &req, &r, &away)) {	/* the others may have it */
+			fprintf(stderr, "znsctl docker recover: %s was not looked at: %s\n", reg[i].path, away.msg);
+			continue;
+		}
+		for (size_t c = 0; !ret && c < r->n_checkpoints; c++)
+			if (is_lost(r->checkpoints[c], k, wanted) && !has(*list, *nr, r->checkpoints[c]->id.data))
+				ret = add(r->checkpoints[c], k, reg[i].uuid, list, nr);
+		zns_pb__response__free_unpacked(r, NULL);
+		if (ret)
+			zns_fail_sys(err, ret, "list of checkpoints");
+	}
+	return ret;
+}
+
+static int write_fds(struct ctl_hold *h, int dir, struct zns_err *err)
+{
+	struct zns_reader_params p = { .dev = h->s.dev, .workers = 1 };
+	cleanup_free char *text = NULL;
+	struct zns_reader *r = NULL;
+	struct zns_rimage *img;
+	size_t len;
+	int ret = ctl_hold_key(h, err);
+
+	p.crypt = h->crypt;
+	if (!ret)
+		ret = zns_reader_new(&p, h->m, &r, err);
+	img = ret ? NULL : zns_reader_find(r, FDS_NAME);
+	len = img ? zns_rimage_size(img) : 0;
+	if (!ret && (!img || len > FDS_MAX))
+		ret = zns_fail(err, -ENOENT, "runc's " FDS_NAME " was not kept with it (an earlier version made it): export it, and "
+			       "start it with that file by hand");
+	text = ret ? NULL : malloc(len + 1);
+	if (!ret && !text)
+		ret = zns_fail(err, -ENOMEM, "no memory for " FDS_NAME);
+	if (!ret)
+		ret = zns_rimage_read(img, 0, text, len, err);
+	if (!ret && zns_replace_file(dir, FDS_NAME, text, len, 0600))
+		ret = zns_fail(err, -EIO, "cannot write " FDS_NAME);
+	zns_reader_free(r);
+	return ret;
+}
+
+static int write_handle(const struct ctl_hold *h, int dir, struct zns_err *err)
+{
+	ZnsPb__Handle hd = ZNS_PB__HANDLE__INIT;
+
+	hd.device = (ProtobufCBinaryData){ ZNS_UUID_LEN, (uint8_t *)h->s.reg.uuid };
+	hd.checkpoint = h->c->id;
+	zns_handle_describe(&hd, h->c);
+	return zns_handle_write(dir, &hd, err);
+}
+
+int docker_put_back(const struct docker_entry *e, struct zns_err *err)
+{
+	char dev[ZNS_UUID_STR], id[ZNS_UUID_STR], parent[PATH_MAX];
+	cleanup_close int dir = -1;
+	struct ctl_hold h;
+	int ret = ctl_hold(&h, zns_uuid_format(e->device, dev), zns_uuid_format(e->id, id), err);
+
+	if (ret)
+		return ret;
+	snprintf(parent, sizeof(parent), "%.*s", (int)(strrchr(e->dir, '/') - e->dir), e->dir);
+	if ((mkdir(parent, 0700) && errno != EEXIST) || mkdir(e->dir, 0700) ||
+	    (dir = open(e->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) < 0) {
+		ret = zns_fail_sys(err, -errno, "%s", e->dir);
+		ctl_unhold(&h);
+		return ret;
+	}
+	ret = write_fds(&h, dir, err);
+	if (!ret)
+		ret = write_handle(&h, dir, err);
+	if (ret)
+		docker_remove_dir(e->dir);
+	ctl_unhold(&h);
+	return ret;
+}
