@@ -499,7 +499,7 @@ static void full_device(void **state)
 		left_group |= z[n].group != g.group[0];
 	}
 	assert_true(left_group);
-	zone_refused(&b, g.group[0], -ENOSPC, "is full: 35 zones, 0 live checkpoints; remove some with `znsctl rm`");
+	zone_refused(&b, g.group[0], -ENOSPC, "is full: 35 zones, 0 live checkpoints; `znsctl gc --compact` or `znsctl rm` makes room");
 	record(&k, &g, z, n);
 	zns_pb__request__init(&q);
 	q.commit = &k.c;

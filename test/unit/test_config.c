@@ -108,8 +108,16 @@ static void register_and_find(void **state)
 	assert_says(err, TEXT_B);
 	assert_says(err, "znsctl register");
 	assert_int_equal(zns_registered_by_path("emu:/none", &r, &err), -ENOENT);
-	assert_says(err, "emu:/none");
+	assert_says(err, "nothing is there: `znsctl create emu:/none`");
+	assert_int_equal(zns_registered_by_path("emu:/bin/sh", &r, &err), -ENOENT);
+	assert_says(err, "znsctl register emu:/");
 	assert_says(err, "znsctl format");
+	assert_int_equal(zns_registered_by_path("/bin/sh", &r, &err), -ENOENT);
+	assert_says(err, "an emulated device on it is emu:/");
+	assert_int_equal(zns_registered_by_path("/dev/nosuch", &r, &err), -ENOENT);
+	assert_says(err, "no such device node");
+	assert_int_equal(zns_registered_by_path("shop", &r, &err), -ENOENT);
+	assert_says(err, "shop is no device");
 
 	snprintf(spec, sizeof(spec), "emu:%s/b.img", dir);
 	assert_int_equal(zns_register(uuid_b, spec, &err), 0);
@@ -327,7 +335,7 @@ static void resolve(void **state)
 	assert_string_equal(r.path, "emu:/zns-test/a");
 	assert_int_equal(zns_resolve_device("emu:/zns-test/c", &r, &err), -ENODEV);
 	assert_int_equal(err.code, -ENODEV);
-	assert_says(err, "znsctl register emu:/zns-test/c");
+	assert_says(err, "znsctl create emu:/zns-test/c");
 	assert_int_equal(zns_resolve_device("123e4567-e89b-42d3-a456-426614174009", &r, &err), -ENODEV);
 
 	assert_int_equal(zns_config_set("default-device", TEXT_B, &err), 0);

@@ -41,7 +41,7 @@ static void open_refuses(void **state)
 	assert_fails(zns_dev_open(longer, 0, &d, &err), -EMEDIUMTYPE, "znsctl create");
 	/* empty, short and foreign files */
 	fd = open(dev_path, O_RDWR | O_CREAT, 0600);
-	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE, "not an emulated device: create one with `znsctl create emu:");
+	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE, "is empty, not an emulated device: create one with `znsctl create emu:");
 	assert_int_equal(write(fd, "hello", 5), 5);
 	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE, "znsctl create");
 	assert_int_equal(ftruncate(fd, 100000), 0);

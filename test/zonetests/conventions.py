@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Cases of tools.py: what holds for every program and command alike: help, versions, ids, names, exit codes, tables, JSON."""
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
 
-from ztlib import Failed, REPO
+from ztlib import Failed, REPO, wait_until
 from ztscene import TINY, case_of, expect, run_ctl
 
 CASES = {}
@@ -170,3 +172,196 @@ def new_dir(scene, name):
     path = scene.dir / name
     path.mkdir()
     return path
+
+
+# ---- which checkpoints ---------------------------------------------------------------------------------
+
+COMMANDS = (['ls'], ['show'], ['verify'], ['rm', '--dry-run'])
+
+
+@case
+def same_words(scene):
+    """ls, show, verify and rm take the same ids, directories, names and options, and refuse the same, with the same exit codes."""
+    scene = scene(size=1)
+    ident = scene.good_dump(extra=['--leave-running'])
+    plain = new_dir(scene, 'plain')
+    taken = [[ident], [ident[:4]], [str(scene.images)], ['errors'], ['--container', 'errors'], ['--pattern', 'err*'],
+             ['--pattern', 'none*'], ['--all'], [scene.device.spec, ident], ['--dev', scene.device.spec, 'errors']]
+    refused = [['nosuch'], [ident[:3]], [str(plain)], [str(scene.dir / 'nothing')], ['0' * 8 + ident[8:]], ['--container', 'nosuch'],
+               [scene.device.spec, 'nosuch']]
+    usage = [[''], [ident, '--all'], ['--container', 'errors', '--pattern', '*'], ['--nosuch']]
+    for code, words in ((0, taken), (1, refused), (2, usage)):
+        for word in words:
+            for command in COMMANDS:
+                said = run_ctl(scene, code, *command, *word)
+                if code == 0 and '--pattern' not in word:
+                    json.loads(run_ctl(scene, 0, *command, *word, '--json'))
+                if code and re.search('znsctl (register|format|create)', said):
+                    raise Failed(f'{command} {word} says: {said}')
+    expect('still there', scene.ids(), [ident])
+    # A directory in which one works may have the name of a container.
+    new_dir(scene, 'errors')
+    for command in COMMANDS:
+        run(scene.cfg.znsctl, *command, 'errors', env=scene.device.env, cwd=scene.dir)
+    # Of what was removed all say when, and by what; only rm has nothing left to do.
+    run_ctl(scene, 0, 'rm', str(scene.images))
+    expect('removed by its directory', scene.ids(), [])
+    for word in (ident, str(scene.images)):
+        for command in (['show'], ['verify'], ['export'], ['pin']):
+            if command[0] == 'pin' and word != ident:
+                continue
+            said = run_ctl(scene, 1, *command, word, *([str(scene.dir / 'no')] if command[0] == 'export' else []))
+            if command[0] != 'pin' and not re.search(r'of container errors was deleted at \S+ by znsctl rm', said):
+                raise Failed(f'{command[0]} of a removed checkpoint says: {said}')
+        run_ctl(scene, 0, 'rm', word)
+
+
+@case
+def tree(scene):
+    """show of a container: its checkpoints, their images summed up (-v: one by one), and the zones of these."""
+    scene = scene()
+    first, second = scene.good_dump(extra=['--leave-running']), scene.good_dump(images=new_dir(scene, 'second'), extra=['--leave-running'])
+    out = scene.dir / 'out'
+    run_ctl(scene, 0, 'export', first, str(out))
+    run_ctl(scene, 0, 'import', str(out), '--container', 'other')
+    shown = {i: scene.device.json('show', i) for i in (first, second)}
+    listed = scene.device.json('show', 'errors')['checkpoints']
+    expect('as JSON', [(c['id'], c['images']) for c in listed], [(i, shown[i]['images']) for i in (first, second)])
+    brief, full = (run_ctl(scene, 0, 'show', 'errors', *flags).splitlines() for flags in ((), ('-v',)))
+    total = [c for c in scene.device.checkpoints() if c['container'] == 'errors']
+    if not re.fullmatch(r'errors: 2 checkpoints, [0-9.]+ MiB', brief[0]):
+        raise Failed(f'the first line is {brief[0]}')
+    expect('checkpoints', [l.split()[0] for l in brief if re.match('  [0-9a-f]', l)], [c['id'][:8] for c in total])
+    for ident in (first, second):
+        zones = {kind: {e['zone'] for i in shown[ident]['images'] if i['name'].startswith('pages-') == kind for s in i['segments']
+                        for e in s['extents']} for kind in (True, False)}
+        at = [n for n, l in enumerate(brief) if l.startswith(f'  {ident[:8]}')][0]
+        said = {}
+        for line in brief[at + 1:]:
+            if re.match('  [0-9a-f]', line):
+                break
+            if re.match(r'    \S', line):
+                kind = 'memory' in line
+                said[kind] = (int(line.split()[0]), set())
+            else:
+                said[kind][1].update(int(w) for w in line.split() if w.isdigit())
+        for kind in (True, False):
+            nr = sum(i['name'].startswith('pages-') == kind for i in shown[ident]['images'])
+            expect(f'images and zones of {ident[:8]}, memory {kind}', said[kind], (nr, zones[kind]))
+    names = [i['name'] for ident in (first, second) for i in shown[ident]['images']]
+    expect('images with -v', [l.strip().rpartition(', ')[0] for l in full if re.match(r'    \S', l)], names)
+    expect('containers', [l.split(':')[0] for l in run_ctl(scene, 0, 'show', '--all').splitlines() if not l.startswith(' ')], ['errors', 'other'])
+
+
+# ---- tables --------------------------------------------------------------------------------------------
+
+@case
+def tables(scene):
+    """Tables fit 80 columns, and a name with blanks in it stays one field."""
+    scene = scene()
+    ident = scene.good_dump(extra=['--leave-running'])
+    odd, out = 'my web app', scene.dir / 'out'
+    run_ctl(scene, 0, 'export', ident, str(out))
+    imported = scene.device.json('import', str(out), '--container', odd)['id']
+    run_ctl(scene, 0, 'pin', ident)
+    run_ctl(scene, 0, 'retain', odd, '--keep', '3', '--ttl', '7d')
+    run_ctl(scene, 0, 'reserve', odd + '!', '--groups', '1')
+    for command in (['ls'], ['zones', '--table'], ['groups'], ['retain'], ['verify', '--all'], ['gc', '--dry-run'], ['show', 'errors'],
+                    ['show', 'errors', '-v'], ['show', ident], ['status', '--all'], ['rm', imported, '--dry-run']):
+        said = run_ctl(scene, 0, *command)
+        if command == ['status', '--all']:      # the file's name is as long as it is
+            said = said.replace(scene.device.spec, 'emu:/var/lib/zns0.img')
+        if command == ['show', ident]:          # of lines with a name or a path in them only tables are meant
+            said = ''.join(l + '\n' for l in said.splitlines() if not re.match('device|made by', l))
+        long = [l for l in said.splitlines() if len(l) > 80]
+        if long:
+            raise Failed(f'{" ".join(command)} has lines of {len(long[0])} columns: {long[0]}')
+    rows = {shlex.split(l)[0]: shlex.split(l) for l in run_ctl(scene, 0, 'ls').splitlines()}
+    expect('columns of ls', {len(r) - (n != 'id') for n, r in rows.items()}, {6})     # "1.2 MiB" are two words
+    expect('names in ls', [rows[i[:8]][-1] for i in (ident, imported)], ['errors', odd])
+    expect('flags in ls', [rows[i[:8]][-2] for i in (ident, imported)], ['p', '-'])
+    wide = [shlex.split(l) for l in run_ctl(scene, 0, 'ls', '-v').splitlines()]
+    expect('ids in ls -v', [r[0] for r in wide[1:]], [ident, imported])
+    expect('a name in ls -v', odd in wide[2], True)
+    expect('owners in zones', odd in {w for l in run_ctl(scene, 0, 'zones', '--table').splitlines() for w in shlex.split(l)[-1:]}, True)
+    expect('retain', shlex.split(run_ctl(scene, 0, 'retain'))[0], odd)
+    expect('verify', [shlex.split(l)[1] for l in run_ctl(scene, 0, 'verify', '--all').splitlines()[:2]], ['errors', odd])
+
+
+# ---- figures and words ---------------------------------------------------------------------------------
+
+@case
+def metrics_json(scene):
+    """metrics --json has what the text has; a device that is away is one that is not up."""
+    scene = scene(size=1)
+    ident = scene.good_dump()
+    scene.device.json('create', f'emu:{scene.dir}/away', '--zones', '16', '--zone-size', '4M')
+    (scene.dir / 'away').rename(scene.dir / 'elsewhere')
+    done = scene.device.ctl('metrics', '--json')
+    expect('exit', done.returncode, 0)
+    devices = {d['path']: d for d in json.loads(done.stdout)['devices']}
+    expect('up', {p: d['up'] for p, d in devices.items()}, {scene.device.spec: True, f'emu:{scene.dir}/away': False})
+    device, status = devices[scene.device.spec], scene.device.json('status', scene.device.spec)
+    for key in ('device', 'bytes_live', 'bytes_free', 'bytes_wasted', 'zones_by_state', 'checkpoints'):
+        expect(key, device[key], status[key])
+    (container,) = device['containers']
+    expect('container', (container['container'], container['checkpoints'], container['last']['id']), ('errors', 1, ident))
+    into = scene.dir / 'metrics.json'
+    expect('into a file', run_ctl(scene, 0, 'metrics', '--json', '--output', str(into)), '')
+    expect('in the file', json.loads(into.read_text())['devices'][0].keys(), device.keys())
+
+
+@case
+def broken_tenants(scene):
+    """status says that tenants.conf has an error, and the line that a dump fails with."""
+    scene = scene(TINY, size=1)
+    expect('without the file', scene.device.status()['tenants_error'], None)
+    conf = Path(scene.device.env['ZNS_CONFIG']) / 'tenants.conf'
+    conf.write_text('container=x max-qos=nonsense\n')
+    error = scene.device.status()['tenants_error']
+    if not error or 'tenants.conf:1' not in error:
+        raise Failed(f'tenants_error is {error}')
+    (line,) = [l for l in run_ctl(scene, 0, 'status').splitlines() if l.startswith('tenants')]
+    expect('the line', (error in line, 'NO DUMP' in line), (True, True))
+    scene.failed_dump(re.escape(error))
+    conf.unlink()
+    expect('mended', scene.device.status()['tenants_error'], None)
+    scene.good_dump()
+
+
+@case
+def words(scene):
+    """What is not there is not called 0, and a key is not said to be made of its name."""
+    scene = scene(TINY, size=1)
+    run_ctl(scene, 0, 'retain', 'errors', '--ttl', '7d')
+    said = run_ctl(scene, 0, 'retain')
+    expect('a rule without a number', ('keep 0' in said, '7d' in said), (False, False) if '1w' in said else (False, True))
+    key = scene.dir / 'k2'
+    said = run_ctl(scene, 0, 'key', 'create', str(key))
+    shown = scene.device.json('key', 'show', f'file:{key}')['key_id']
+    expect('key create', said, f'made a new key in {key}: fingerprint {shown}\n')
+
+
+@case
+def gc_zones(scene):
+    """gc says how many zones came back: those that its removals emptied, and those that were garbage before; --dry-run the same."""
+    scene = scene(size=40)
+    root = new_dir(scene, 'docker')
+    (root / 'containers').mkdir()
+    scene.good_dump(extra=['--leave-running'])
+    origin = {'ZNS_ORIGIN_KIND': 'docker', 'ZNS_ORIGIN_ID': 'c0ffee00' * 8, 'ZNS_ORIGIN_ROOT': str(root), 'ZNS_ORIGIN_CHECKPOINT': 'cp1'}
+    before = scene.device.free_zones()
+    lost = scene.good_dump(images=new_dir(scene, 'lost'), env=dict(scene.device.env, **origin),
+                           extra=['--leave-running', '--zns-container', 'of-docker'])
+    wait_until(lambda: not scene.device.status()['leases'], 5)
+    used = scene.device.free_zones()
+    expect('zones that only it has', before - used > 1, True)
+    dry = json.loads(run_ctl(scene, 0, 'gc', '--grace', '0', '--dry-run', '--json'))
+    expect('to be removed', [c['id'] for c in dry['checkpoints'] if c['action'] == 'remove'], [lost])
+    expect('zones of a dry run', len(dry['zones']), before - used)
+    expect('nothing was done', scene.device.free_zones(), used)
+    said = run_ctl(scene, 0, 'gc', '--grace', '0')
+    expect('free again', scene.device.free_zones(), before)
+    if not re.search(rf'; {before - used} zones reset\n', said):
+        raise Failed(f'{before - used} zones came back, gc says: {said}')
+    expect('a second time', '; 0 zones reset' in run_ctl(scene, 0, 'gc', '--grace', '0'), True)

@@ -253,7 +253,7 @@ def errors(scene):
     fails('--zns-container needs a value', {'container': ''})
     fails('is out of range', {'stripe_bytes': 1000})
     fails('admission "soon"', {'admission': 'soon'})
-    fails('no checkpoint id', {'parent': 'nonsense'})
+    fails('no checkpoint nonsense', {'parent': 'nonsense'})
     fails('no such parent', {'parent': '01234567-0123-4123-8123-0123456789ab'})
     fails('--zns-parent needs a value', {'parent': ''})
     fails('zones failed|media error', {'qos_mibps': 100}, {'ZNS_EMU_FAULT': 'write-after=40x*'})

@@ -3,7 +3,7 @@
 """
 tools: znsctl's commands on real checkpoints: verify, export, import,
 retention, gc, rm, fsck; what holds for all of them (conventions.py), wrong
-words (misuse.py), and probe (probing.py).
+words (misuse.py), what messages tell to do (remedies.py), and probe (probing.py).
 
   tools.py list | run NAME... | run -a
 """
@@ -23,6 +23,7 @@ from pathlib import Path
 import conventions
 import misuse
 import probing
+import remedies
 import ztlib
 from ztlib import Failed, wait_until
 from ztscene import TINY, case_of, expect, run_ctl, suite_main
@@ -585,6 +586,7 @@ def fsck_rebuild(scene):
 CASES.update(conventions.CASES)
 CASES.update(misuse.CASES)
 CASES.update(probing.CASES)
+CASES.update(remedies.CASES)
 
 if __name__ == '__main__':
     sys.exit(suite_main(__doc__, 'tools', CASES))

@@ -295,6 +295,28 @@ int zns_registered_by_uuid(const uint8_t uuid[ZNS_UUID_LEN], struct zns_register
 	return rc == -ENOENT ? not_registered(zns_uuid_format(uuid, name), err) : rc;
 }
 
+/* What to do about it depends on what is there: nothing is registered or formatted that does not exist. */
+static int unknown_path(const char *spec, const char *canon, struct zns_err *err)
+{
+	bool emu = !strncmp(canon, "emu:", 4), node = !strncmp(canon, "/dev/", 5);
+	struct stat st;
+	bool there = !stat(emu ? canon + 4 : canon, &st);
+
+	if (!emu && !node && there && S_ISREG(st.st_mode))
+		return zns_fail(err, -ENOENT, "%s is a file, not a device: an emulated device on it is emu:%s", spec, canon);
+	if (!emu && !node)
+		return zns_fail(err, -ENOENT, "%s is no device: that is emu:PATH, /dev/… or the UUID of a registered one; `znsctl status "
+				"--all` lists them", spec);
+	if (!there && emu)
+		return zns_fail(err, -ENOENT, "%s is not registered on this machine, and nothing is there: `znsctl create %s` makes a "
+				"new one", canon, canon);
+	if (!there)
+		return zns_fail(err, -ENOENT, "%s is not registered on this machine, and there is no such device node", canon);
+	return zns_fail(err, -ENOENT,
+			"%s is not registered on this machine: run `znsctl register %s` (or `znsctl format %s` for a new one)", canon,
+			canon, canon);
+}
+
 int zns_registered_by_path(const char *path, struct zns_registered *out, struct zns_err *err)
 {
 	cleanup_free struct zns_registered *list = NULL;
@@ -312,9 +334,7 @@ int zns_registered_by_path(const char *path, struct zns_registered *out, struct 
 			*out = list[i];
 			return 0;
 		}
-	return zns_fail(err, -ENOENT,
-			"%s is not registered on this machine: run `znsctl register %s` (or `znsctl format %s` for a new one)", canon,
-			canon, canon);
+	return unknown_path(path, canon, err);
 }
 
 static int by_spec(const char *spec, const char *origin, struct zns_registered *out, struct zns_err *err)

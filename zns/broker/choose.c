@@ -303,7 +303,7 @@ static int choose_domain(struct znsd *d, const struct ask *a, struct choice *ch)
 
 static int full(const struct znsd *d, struct zns_err *err)
 {
-	return zns_fail(err, -ENOSPC, "%s is full: %u zones, %zu live checkpoints; remove some with `znsctl rm`", d->reg.path,
+	return zns_fail(err, -ENOSPC, "%s is full: %u zones, %zu live checkpoints; `znsctl gc --compact` or `znsctl rm` makes room", d->reg.path,
 			d->nr_zones, zns_store_nr_checkpoints(d->store));
 }
 

@@ -315,7 +315,7 @@ int handle_zone_get(struct znsd *d, struct conn *c, const ZnsPb__ZoneGet *q, str
 		return zns_fail(&rep->err, -EBUSY, "%s: the only free zones are in groups that were promised to other dumps or to normal I/O",
 				d->reg.path);
 	if (zone == ZNSD_NONE)
-		return zns_fail(&rep->err, -ENOSPC, "%s is full: %u zones, %zu live checkpoints; remove some with `znsctl rm`",
+		return zns_fail(&rep->err, -ENOSPC, "%s is full: %u zones, %zu live checkpoints; `znsctl gc --compact` or `znsctl rm` makes room",
 				d->reg.path, d->nr_zones, zns_store_nr_checkpoints(d->store));
 	ret = make_room(d, zone, &rep->err);
 	if (ret)

@@ -33,7 +33,7 @@ static int groups_init(struct znsd *d, struct zns_err *err)
 	uint32_t i;
 
 	if (!p || !p->n_groups || p->n_zone_group != d->nr_zones)
-		return zns_fail(err, -EBADMSG, "%s: its profile does not cover its zones; run znsctl format", d->reg.path);
+		return zns_fail(err, -EBADMSG, "%s: its profile does not cover its zones; run `znsctl format %s`", d->reg.path, d->reg.path);
 	d->zone_mibps = p->zone_write_mibps ? p->zone_write_mibps : 1;
 	d->ceiling_mibps = p->n_groups > 1 ? p->device_write_mibps : 0;
 	d->nr_groups = p->n_groups;

@@ -106,6 +106,7 @@ static int mend(struct fsck *k, int damage, struct zns_err *err)
 	bool wanted = k->rebuild || (k->repair && damage == -EBADMSG);
 	int ret;
 
+	k->gone = damage == -ENOMEDIUM;
 	if (k->repair && damage == -ENOMEDIUM)
 		return zns_fail(err, damage, "%s", k->damage);
 	ret = do_rebuild(k, !wanted || k->dry_run, err);
@@ -175,9 +176,11 @@ static int finish(const struct ctl_cmd *cmd, struct fsck *k, const struct zns_er
 		json_object_object_add(j, "rebuilt", json_object_new_boolean(k->rebuilt));
 		ctl_print_json(j);
 	} else if (!err->code) {
-		printf("%s: generation %llu%s, %zu checkpoints, %zu problem%s%s\n", k->reg.path, (unsigned long long)k->generation,
-		       k->rebuilt ? " (new)" : "", k->checkpoints, problems, problems == 1 ? "" : "s",
-		       *k->damage && !k->rebuilt ? "; as it would be after --repair" : "");
+		printf("%s: generation %llu%s, %zu checkpoints, %zu problem%s\n", k->reg.path, (unsigned long long)k->generation,
+		       k->rebuilt ? " (new)" : "", k->checkpoints, problems, problems == 1 ? "" : "s");
+		if (*k->damage && !k->rebuilt)
+			printf("nothing was changed: so it would be after `znsctl fsck --%s %s`\n", k->gone ? "rebuild" : "repair",
+			       k->reg.path);
 		if (k->torn)
 			printf("the log ends in a record that a crash cut off; the broker begins a new generation\n");
 	}

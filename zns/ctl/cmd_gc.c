@@ -28,9 +28,9 @@ struct gc {
 	bool unjoined;		/* pages only, older than unjoined_s, go */
 	uint64_t unjoined_s;
 	bool dry_run, json;
-	ZnsPb__Response *ls, *reset;
-	uint32_t *garbage;
-	size_t nr_garbage;
+	ZnsPb__Response *ls;
+	uint32_t *zones;	/* that are reset, or would be: garbage, and what only removed checkpoints lived in */
+	size_t nr_zones;
 	const struct compact *compacted;	/* NULL: not asked for, or not done */
 };
 
@@ -76,7 +76,7 @@ static void judge_origin(struct gc *g, struct item *i, int64_t now)
 static void judge_pages(const struct gc *g, struct item *i, int64_t now)
 {
 	i->swept = true;
-	snprintf(i->why, sizeof(i->why), "pages only, not joined with the other images: `znsctl import --join`, or rm");
+	snprintf(i->why, sizeof(i->why), "has pages only: `znsctl import --join` adds the other images, `znsctl rm` removes it");
 	if (g->unjoined && now >= i->c->created_ns && (uint64_t)(now - i->c->created_ns) / 1000000000 >= g->unjoined_s)
 		i->v = V_REMOVE;
 }
@@ -85,6 +85,7 @@ static void judge_rule(struct gc *g, const ZnsPb__Retention *rule, int64_t now)
 {
 	cleanup_free struct zns_retained *v = calloc(g->nr + 1, sizeof(*v));
 	cleanup_free size_t *at = calloc(g->nr + 1, sizeof(*at));
+	char text[CTL_RULE];
 	size_t n = 0;
 
 	for (size_t i = 0; v && at && i < g->nr; i++) {
@@ -103,8 +104,7 @@ static void judge_rule(struct gc *g, const ZnsPb__Retention *rule, int64_t now)
 		if (!v[i].due || it->v == V_REMOVE)
 			continue;
 		it->v = V_REMOVE;
-		snprintf(it->why, sizeof(it->why), "retention of its container: keep %u, ttl %llu s", rule->keep,
-			 (unsigned long long)rule->ttl_s);
+		snprintf(it->why, sizeof(it->why), "retention of its container: %s", ctl_rule(rule, text, sizeof(text)));
 	}
 }
 
@@ -225,37 +225,79 @@ static int apply(struct gc *g, struct zns_err *err)
 	return first;
 }
 
-static int find_garbage(struct gc *g, struct zns_err *err)
+static int ask_zones(struct gc *g, ZnsPb__Response **r, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	ZnsPb__Response *r;
-	int ret;
 
 	req.has_zones = req.zones = 1;
-	ret = zns_broker_call(&g->b, &req, &r, err);
-	if (ret)
-		return ret;
-	g->garbage = calloc(r->n_zones + 1, sizeof(*g->garbage));
-	for (size_t i = 0; g->garbage && i < r->n_zones; i++) {
-		const ZnsPb__ZoneLine *z = r->zones[i];
-
-		if (!z->owner && !z->live && z->state != ZNS_ZONE_EMPTY && z->state != ZNS_ZONE_READ_ONLY &&
-		    z->state != ZNS_ZONE_OFFLINE)
-			g->garbage[g->nr_garbage++] = z->index;
-	}
-	zns_pb__response__free_unpacked(r, NULL);
-	return 0;
+	return zns_broker_call(&g->b, &req, r, err);
 }
 
+static bool is_garbage(const ZnsPb__ZoneLine *z)
+{
+	return !z->owner && !z->live && z->state != ZNS_ZONE_EMPTY && z->state != ZNS_ZONE_READ_ONLY && z->state != ZNS_ZONE_OFFLINE;
+}
+
+/*
+ * Zones that are garbage now, and those that will be: what is live in them is all of checkpoints that go. The broker resets
+ * many of them by itself, as soon as the last such checkpoint is removed, so they cannot be counted afterwards.
+ */
+static int find_zones(struct gc *g, struct zns_err *err)
+{
+	cleanup_free uint64_t *goes = NULL;
+	ZnsPb__Response *r;
+	int ret = ask_zones(g, &r, err);
+
+	if (ret)
+		return ret;
+	goes = calloc(r->n_zones + 1, sizeof(*goes));
+	g->zones = calloc(r->n_zones + 1, sizeof(*g->zones));
+	for (size_t i = 0; goes && i < g->nr; i++) {
+		const ZnsPb__Checkpoint *c = g->item[i].c;
+
+		for (size_t k = 0; g->item[i].v == V_REMOVE && k < c->n_zones; k++)
+			if (c->zones[k]->zone < r->n_zones)
+				goes[c->zones[k]->zone] += c->zones[k]->len;
+	}
+	for (size_t i = 0; goes && g->zones && i < r->n_zones; i++) {
+		const ZnsPb__ZoneLine *z = r->zones[i];
+
+		if (is_garbage(z) || (z->live && z->index < r->n_zones && goes[z->index] >= z->live))
+			g->zones[g->nr_zones++] = z->index;
+	}
+	zns_pb__response__free_unpacked(r, NULL);
+	return goes && g->zones ? 0 : zns_fail_sys(err, -ENOMEM, "list of zones");
+}
+
+/* What is still there was not reset: a restore reads it, or its checkpoint could not be removed. */
 static int reset_garbage(struct gc *g, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__ZonesReset z = ZNS_PB__ZONES_RESET__INIT;
+	ZnsPb__Response *r;
+	size_t n = 0;
+	int ret;
 
 	if (g->dry_run)
-		return find_garbage(g, err);
+		return 0;
 	req.reset = &z;
-	return zns_broker_call(&g->b, &req, &g->reset, err);
+	ret = zns_broker_call(&g->b, &req, &r, err);
+	if (ret) {
+		g->nr_zones = 0;
+		return ret;
+	}
+	zns_pb__response__free_unpacked(r, NULL);
+	ret = ask_zones(g, &r, err);
+	for (size_t i = 0; !ret && i < g->nr_zones; i++) {
+		const ZnsPb__ZoneLine *now = g->zones[i] < r->n_zones ? r->zones[g->zones[i]] : NULL;
+
+		if (now && !now->live && !is_garbage(now))
+			g->zones[n++] = g->zones[i];
+	}
+	g->nr_zones = n;
+	if (!ret)
+		zns_pb__response__free_unpacked(r, NULL);
+	return ret;
 }
 
 static const char *action(const struct gc *g, const struct item *i)
@@ -289,8 +331,9 @@ static uint64_t remove_bytes(const struct gc *g, uint32_t *nr)
 
 static void print_text(const struct gc *g)
 {
-	size_t zones = g->dry_run ? g->nr_garbage : g->reset ? g->reset->n_reset_zones : 0;
-	char id[ZNS_UUID_STR], size[16];
+	char id[ZNS_UUID_STR], size[16], name[CTL_NAME];
+	int width = ctl_id_width(g->ls);
+	size_t zones = g->nr_zones;
 	uint64_t bytes;
 	uint32_t nr;
 
@@ -298,8 +341,8 @@ static void print_text(const struct gc *g)
 		const struct item *it = &g->item[i];
 
 		if (it->v != V_KEEP || it->swept)
-			printf("%s  %-20s  %-18s  %s\n", zns_uuid_format(it->c->id.data, id), ctl_text(it->c->container), action(g, it),
-			       ctl_text(it->why));
+			printf("%.*s  %-12s  %-18s  %s\n", width, zns_uuid_format(it->c->id.data, id),
+			       ctl_name(it->c->container, name, sizeof(name)), action(g, it), ctl_text(it->why));
 	}
 	bytes = remove_bytes(g, &nr);
 	printf("%u checkpoint%s, %s %s; %zu zone%s %s\n", nr, nr == 1 ? "" : "s", zns_format_size(bytes, size, sizeof(size)),
@@ -332,8 +375,7 @@ static int print_json(const struct gc *g)
 	json_object_object_add(j, "checkpoints", list);
 	json_object_object_add(j, "removed", json_object_new_int64(g->dry_run ? 0 : nr));
 	json_object_object_add(j, "bytes", json_object_new_int64(bytes));
-	json_object_object_add(j, "zones", g->dry_run ? ctl_json_u32s(g->garbage, g->nr_garbage) :
-			       ctl_json_u32s(g->reset ? g->reset->reset_zones : NULL, g->reset ? g->reset->n_reset_zones : 0));
+	json_object_object_add(j, "zones", ctl_json_u32s(g->zones, g->nr_zones));
 	json_object_object_add(j, "dry_run", json_object_new_boolean(g->dry_run));
 	if (g->compacted)
 		json_object_object_add(j, "compaction", compact_json(g->compacted));
@@ -372,6 +414,8 @@ int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 	ret = ctl_connect(args.dev, &reg, &g.b, &err);
 	if (!ret)
 		ret = judge(&g, &err);
+	if (!ret)
+		ret = find_zones(&g, &err);
 	judged = !ret;
 	if (!ret && !g.dry_run)
 		ret = apply(&g, &err);
@@ -393,10 +437,8 @@ int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 	zns_broker_close(&g.b);
 	if (g.ls)
 		zns_pb__response__free_unpacked(g.ls, NULL);
-	if (g.reset)
-		zns_pb__response__free_unpacked(g.reset, NULL);
 	compact_free(&x);
 	free(g.item);
-	free(g.garbage);
+	free(g.zones);
 	return ret ? CTL_FAILED : CTL_OK;
 }

@@ -13,7 +13,7 @@
 
 #define CHUNK MIB(16)		/* between two looks at the progress */
 
-enum { OPT_CONTAINER = OPT_OWN, OPT_QOS, OPT_ADMISSION, OPT_HANDLE, OPT_JOIN, OPT_PARENT };
+enum { OPT_QOS = OPT_OWN, OPT_ADMISSION, OPT_HANDLE, OPT_JOIN, OPT_PARENT };
 
 static int zone_get(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *err)
 {

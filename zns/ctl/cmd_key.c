@@ -37,7 +37,7 @@ static int print_id(const struct key_args *a, const char *what, const char *name
 
 	zns_key_id_format(id, str);
 	if (!a->json) {
-		printf("%s%s%s is key %s\n", what, *what ? " " : "", name, str);
+		printf("%s%s%s: fingerprint %s\n", what, *what ? " " : "", name, str);
 		return CTL_OK;
 	}
 	j = json_object_new_object();
@@ -58,7 +58,7 @@ static int key_create(const struct key_args *a, const char *path, struct zns_err
 		ret = zns_master_load(spec, &m, err);
 	if (ret)
 		return ret;
-	print_id(a, "made", spec + 5, zns_master_id(m));
+	print_id(a, "made a new key in", spec + 5, zns_master_id(m));
 	zns_master_free(m);
 	return 0;
 }
@@ -384,6 +384,8 @@ static int key_rotate(const struct key_args *a, struct zns_err *err)
 /* What is left after the verb: a KEYSPEC and a device, in any order. */
 static int take_args(struct key_args *a, const struct ctl_args *args, struct zns_err *err)
 {
+	uint8_t uuid[ZNS_UUID_LEN];
+
 	for (int i = 1; i < args->argc; i++) {
 		const char *s = args->argv[i];
 
@@ -391,6 +393,9 @@ static int take_args(struct key_args *a, const struct ctl_args *args, struct zns
 			if (zns_key_spec_check(s, a->spec, sizeof(a->spec), err))
 				return err->code;
 		} else if (!is_spec(s) && !a->dev) {
+			if (strncmp(s, "emu:", 4) && strncmp(s, "/dev/", 5) && zns_uuid_parse(s, uuid))
+				return zns_fail(err, -EINVAL, "\"%.80s\" is neither a device nor a KEYSPEC: a key in a file is file:%.80s, one in the "
+						"keyring keyring:DESCRIPTION", s, s);
 			a->dev = s;
 		} else {
 			return zns_fail(err, -EINVAL, "\"%.80s\" is one argument too many", s);

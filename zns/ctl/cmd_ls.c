@@ -3,33 +3,72 @@
 #include <string.h>
 #include "ctl.h"
 
-enum { OPT_CONTAINER = OPT_OWN };
-
-/* By the name it has on the device, or the engine's name or id of it (12 digits of the id are enough). */
-static bool is_of(const ZnsPb__Checkpoint *c, const char *container)
+/* One letter each; the help and the manual say what they mean. */
+static void flags_of(const ZnsPb__Checkpoint *c, bool pinned, char out[8])
 {
-	const ZnsPb__Origin *o = c->origin;
+	size_t n = 0;
 
-	return !strcmp(container, c->container) || (o && o->container_name && !strcmp(container, o->container_name)) ||
-	       (o && o->container_id && strlen(container) >= 12 && !strncmp(container, o->container_id, strlen(container)));
+	if (c->has_parent)
+		out[n++] = 'i';
+	if (c->pre_dump)
+		out[n++] = 'm';
+	if (c->pages_only)
+		out[n++] = 'o';
+	if (c->post_copy)
+		out[n++] = 'l';
+	if (c->crypt)
+		out[n++] = 'e';
+	if (pinned)
+		out[n++] = 'p';
+	if (!n)
+		out[n++] = '-';
+	out[n] = 0;
 }
 
-static void print_line(const ZnsPb__Checkpoint *c, bool pinned)
+static void rates(const ZnsPb__Checkpoint *c, char *buf, size_t len)
 {
-	char id[ZNS_UUID_STR], size[16], when[32], asked[16] = "-", got[16] = "-";
-	const ZnsPb__Origin *o = c->origin;
+	char asked[16] = "-", got[16] = "-";
 
 	if (c->has_qos_requested_mibps && c->qos_requested_mibps)
 		snprintf(asked, sizeof(asked), "%u", c->qos_requested_mibps);
 	if (c->has_qos_achieved_mibps)
 		snprintf(got, sizeof(got), "%.0f", c->qos_achieved_mibps);
-	printf("%s  %-20s  %s  %11s  %5zu  %6zu  %6s/%-6s", c->id.len == ZNS_UUID_LEN ? zns_uuid_format(c->id.data, id) : "?",
-	       ctl_text(c->container), zns_format_time(c->created_ns, when, sizeof(when)),
-	       zns_format_size(c->bytes, size, sizeof(size)), c->n_zones, c->n_groups, asked, got);
+	snprintf(buf, len, "%s/%s", asked, got);
+}
+
+/* A fixed part that fits 80 columns with a name of usual length behind it, which is last since it may be of any length. */
+static void print_line(const ZnsPb__Checkpoint *c, bool pinned, int id_width)
+{
+	char id[ZNS_UUID_STR] = "?", size[16], when[32], rate[40], flags[8], name[CTL_NAME], line[CTL_NAME + 128];
+
+	if (c->id.len == ZNS_UUID_LEN)
+		zns_uuid_format(c->id.data, id);
+	rates(c, rate, sizeof(rate));
+	flags_of(c, pinned, flags);
+	snprintf(line, sizeof(line), "%-*.*s  %s  %10s  %9s  %-5s  %s", id_width, id_width, id,
+		 zns_format_time(c->created_ns, when, sizeof(when)), zns_format_size(c->bytes, size, sizeof(size)), rate, flags,
+		 ctl_name(c->container, name, sizeof(name)));
+	ctl_print_cut(line);
+}
+
+/* Whole ids and what else there is to say, on lines as long as it takes. */
+static void print_wide(const ZnsPb__Checkpoint *c, bool pinned)
+{
+	char id[ZNS_UUID_STR] = "?", size[16], when[32], rate[40], name[CTL_NAME];
+	const ZnsPb__Origin *o = c->origin;
+
+	if (c->id.len == ZNS_UUID_LEN)
+		zns_uuid_format(c->id.data, id);
+	rates(c, rate, sizeof(rate));
+	printf("%-36s  %s  %10s  %9s  %5zu  %6zu  %s", id, zns_format_time(c->created_ns, when, sizeof(when)),
+	       zns_format_size(c->bytes, size, sizeof(size)), rate, c->n_zones, c->n_groups,
+	       ctl_name(c->container, name, sizeof(name)));
 	if (o && o->container_id)
-		printf("  %.12s  %s", ctl_text(o->container_id), o->image ? ctl_text(o->image) : "-");
+		printf("  id %.12s", ctl_name(o->container_id, name, sizeof(name)));
+	if (o && o->image)
+		printf("  image %s", ctl_name(o->image, name, sizeof(name)));
 	if (c->has_parent && c->parent.len == ZNS_UUID_LEN)
-		printf("  on %.8s", zns_uuid_format(c->parent.data, id));
+		printf("  on %s", zns_uuid_format(c->parent.data, id));
 	printf("%s%s%s%s%s\n", c->pre_dump ? "  pre-dump" : "", c->pages_only ? "  pages only" : "",
 	       c->post_copy ? "  post-copy" : "", c->crypt ? "  encrypted" : "", pinned ? "  pinned" : "");
 }
@@ -42,52 +81,101 @@ static struct json_object *with_pin(const ZnsPb__Response *r, const ZnsPb__Check
 	return j;
 }
 
+/* Both are in the catalogue's order: *k is the next one that is wanted. */
+static bool wanted(const struct ctl_pick *p, size_t *k, const ZnsPb__Checkpoint *c)
+{
+	if (*k == p->nr || c->id.len != ZNS_UUID_LEN || memcmp(p->ids[*k], c->id.data, ZNS_UUID_LEN))
+		return false;
+	(*k)++;
+	return true;
+}
+
+static void print_all(const ZnsPb__Response *r, const struct ctl_pick *p, bool wide)
+{
+	int width = ctl_id_width(r);
+	size_t k = 0;
+
+	if (!p->nr)
+		printf("no checkpoints\n");
+	else if (wide)
+		printf("%-36s  %-20s  %10s  %9s  zones  groups  container\n", "id", "created", "size", "MiB/s");
+	else
+		printf("%-*s  %-20s  %10s  %9s  flags  container\n", width, "id", "created", "size", "MiB/s");
+	for (size_t i = 0; i < r->n_checkpoints; i++) {
+		const ZnsPb__Checkpoint *c = r->checkpoints[i];
+
+		if (!wanted(p, &k, c))
+			continue;
+		if (wide)
+			print_wide(c, ctl_pinned(r, c));
+		else
+			print_line(c, ctl_pinned(r, c), width);
+	}
+}
+
+static void print_json(const ZnsPb__Response *r, const struct ctl_pick *p)
+{
+	struct json_object *j = json_object_new_object(), *list = json_object_new_array();
+	size_t k = 0;
+
+	for (size_t i = 0; i < r->n_checkpoints; i++)
+		if (wanted(p, &k, r->checkpoints[i]))
+			json_object_array_add(list, with_pin(r, r->checkpoints[i]));
+	json_object_object_add(j, "checkpoints", list);
+	ctl_print_json(j);
+}
+
+/* The others take a removed one's whole id to the broker, which knows when it went; here there is just nothing to list. */
+static int all_listed(const ZnsPb__Response *r, const struct ctl_pick *p, struct zns_err *err)
+{
+	char id[ZNS_UUID_STR];
+
+	for (size_t i = 0; p->by_id && i < p->nr; i++)
+		if (!ctl_listed(r, p->ids[i]))
+			return zns_fail(err, -ENOENT, "no checkpoint and no registered device %s", zns_uuid_format(p->ids[i], id));
+	return 0;
+}
+
 int cmd_ls(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = {
-		{ "container", required_argument, NULL, OPT_CONTAINER },
-		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+		CTL_PICK_OPTIONS, CTL_VERBOSE_OPTION, CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 	};
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	struct json_object *list, *j;
+	struct zns_registered reg;
+	struct zns_broker b = { .fd = -1 };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	const char *container = NULL;
-	ZnsPb__Response *r;
-	size_t i, n = 0;
-	int c;
+	struct ctl_pick p = { 0 };
+	ZnsPb__Response *r = NULL;
+	bool wide = false;
+	int c, ret;
 
 	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
-		container = optarg;
+		if (!ctl_pick_option(&p, c))
+			wide |= c == OPT_VERBOSE;
 	if (c == -2)
 		return args.code;
-	if (ctl_only_dev(cmd, &args))
-		return CTL_USAGE;
-	req.has_ls = req.ls = 1;
-	if (ctl_call(args.dev, &req, &r, &err))
-		return ctl_fail(cmd, &err);
-	list = json_object_new_array();
-	for (i = 0; i < r->n_checkpoints; i++) {
-		if (container && !is_of(r->checkpoints[i], container))
-			continue;
-		if (args.json)
-			json_object_array_add(list, with_pin(r, r->checkpoints[i]));
-		else if (!n)
-			printf("%-36s  %-20s  %-20s  %11s  zones  groups  MiB/s asked/achieved  of (id, image)\n", "id", "container", "created",
-			       "size");
-		if (!args.json)
-			print_line(r->checkpoints[i], ctl_pinned(r, r->checkpoints[i]));
-		n++;
+	ctl_take_dev(&args);
+	p.all |= !args.argc && !p.container && !p.pattern;
+	ret = ctl_pick_args(cmd, &args, &p, 1);
+	if (ret) {
+		ctl_pick_end(&p);
+		return ret;
 	}
-	if (args.json) {
-		j = json_object_new_object();
-		json_object_object_add(j, "checkpoints", list);
-		ctl_print_json(j);
-	} else {
-		json_object_put(list);
-		if (!n)
-			printf("no checkpoints\n");
-	}
-	zns_pb__response__free_unpacked(r, NULL);
-	return CTL_OK;
+	ret = ctl_connect(args.dev, &reg, &b, &err);
+	if (!ret)
+		ret = ctl_ls(&b, &r, &err);
+	if (!ret)
+		ret = ctl_pick(r, &p, &err);
+	if (!ret)
+		ret = all_listed(r, &p, &err);
+	if (!ret && args.json)
+		print_json(r, &p);
+	else if (!ret)
+		print_all(r, &p, wide);
+	if (r)
+		zns_pb__response__free_unpacked(r, NULL);
+	zns_broker_close(&b);
+	ctl_pick_end(&p);
+	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* metrics: all registered devices in Prometheus' text format, on standard output or into a textfile */
+/* metrics: all registered devices in Prometheus' text format or as JSON, on standard output or into a file */
 #include <fcntl.h>
 #include <string.h>
 #include "ctl.h"
@@ -192,7 +192,54 @@ static void container_metrics(FILE *f, const struct device *dev, size_t nr)
 	}
 }
 
-static int render(const struct device *dev, size_t nr, const char *path, struct zns_err *err)
+/* The same figures, in the words of the other commands' JSON. */
+static struct json_object *container_json(const struct last *l)
+{
+	struct json_object *j = json_object_new_object();
+	const ZnsPb__Origin *o = l->c->origin;
+
+	json_object_object_add(j, "container", json_object_new_string(l->c->container));
+	json_object_object_add(j, "container_id", o && o->container_id ? json_object_new_string(o->container_id) : NULL);
+	json_object_object_add(j, "image", o && o->image ? json_object_new_string(o->image) : NULL);
+	json_object_object_add(j, "origin", o && o->kind ? json_object_new_string(o->kind) : NULL);
+	json_object_object_add(j, "checkpoints", json_object_new_int64((int64_t)l->nr));
+	json_object_object_add(j, "bytes", json_object_new_int64((int64_t)l->bytes));
+	json_object_object_add(j, "last", ctl_json_checkpoint(l->c));
+	return j;
+}
+
+static struct json_object *device_json(const struct device *d)
+{
+	struct json_object *j = json_object_new_object(), *list = json_object_new_array();
+	const ZnsPb__Status *s = d->ls ? d->status->status : NULL;
+
+	json_object_object_add(j, "device", json_object_new_string(d->id));
+	json_object_object_add(j, "path", json_object_new_string(d->reg.path));
+	json_object_object_add(j, "up", json_object_new_boolean(s != NULL));
+	json_object_object_add(j, "bytes_live", s ? json_object_new_int64((int64_t)s->bytes_live) : NULL);
+	json_object_object_add(j, "bytes_free", s ? json_object_new_int64((int64_t)s->bytes_free) : NULL);
+	json_object_object_add(j, "bytes_wasted", s ? json_object_new_int64((int64_t)s->bytes_wasted) : NULL);
+	json_object_object_add(j, "zones_by_state", s ? ctl_json_zones(s) : NULL);
+	json_object_object_add(j, "checkpoints", s ? json_object_new_int64((int64_t)d->ls->n_checkpoints) : NULL);
+	json_object_object_add(j, "leases", s ? json_object_new_int64((int64_t)s->n_leases) : NULL);
+	json_object_object_add(j, "waiting", s ? json_object_new_int64(s->nr_waiting) : NULL);
+	for (size_t i = 0; s && i < d->nr_last; i++)
+		json_object_array_add(list, container_json(&d->last[i]));
+	json_object_object_add(j, "containers", list);
+	return j;
+}
+
+static void write_json(FILE *f, const struct device *dev, size_t nr)
+{
+	struct json_object *j = json_object_new_object(), *list = json_object_new_array();
+
+	for (size_t i = 0; i < nr; i++)
+		json_object_array_add(list, device_json(&dev[i]));
+	json_object_object_add(j, "devices", list);
+	ctl_write_json(f, j);
+}
+
+static int render(const struct device *dev, size_t nr, const char *path, bool json, struct zns_err *err)
 {
 	cleanup_free char *text = NULL;
 	size_t len = 0;
@@ -201,8 +248,12 @@ static int render(const struct device *dev, size_t nr, const char *path, struct 
 
 	if (!f)
 		return zns_fail(err, -ENOMEM, "out of memory");
-	device_metrics(f, dev, nr);
-	container_metrics(f, dev, nr);
+	if (json) {
+		write_json(f, dev, nr);
+	} else {
+		device_metrics(f, dev, nr);
+		container_metrics(f, dev, nr);
+	}
 	if (fclose(f))
 		return zns_fail(err, -ENOMEM, "out of memory");
 	if (!path) {
@@ -231,8 +282,8 @@ int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv)
 		path = optarg;
 	if (c == -2)
 		return args.code;
-	if (args.argc || args.json)
-		return ctl_usage(cmd, "%s", args.json ? "the format is Prometheus' own" : "no argument is taken");
+	if (args.argc)
+		return ctl_usage(cmd, "no argument is taken");
 	ret = zns_registered_list(&regs, &nr, &err);
 	dev = calloc(nr + 1, sizeof(*dev));
 	if (!ret && !dev)
@@ -249,7 +300,7 @@ int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv)
 		}
 	}
 	if (!ret)
-		ret = render(dev, nr, path, &err);
+		ret = render(dev, nr, path, args.json, &err);
 	for (i = 0; dev && i < nr; i++) {
 		if (dev[i].status)
 			zns_pb__response__free_unpacked(dev[i].status, NULL);

@@ -5,18 +5,37 @@
 
 enum { OPT_KEEP = OPT_OWN, OPT_TTL, OPT_OFF };
 
+/* Only what the rule says: a number that it has not got is no 0. */
+char *ctl_rule(const ZnsPb__Retention *r, char *buf, size_t len)
+{
+	static const struct {
+		uint64_t s;
+		char unit;
+	} units[] = { { 604800, 'w' }, { 86400, 'd' }, { 3600, 'h' }, { 60, 'm' }, { 1, 's' } };
+	size_t n = 0, u = 0;
+
+	if (r->keep)
+		n = (size_t)snprintf(buf, len, "the newest %u", r->keep);
+	while (r->ttl_s && r->ttl_s % units[u].s)
+		u++;
+	if (r->ttl_s)
+		snprintf(buf + n, len - n, "%syounger than %llu%c", n ? ", of these those " : "those ",
+			 (unsigned long long)(r->ttl_s / units[u].s), units[u].unit);
+	else if (!n)
+		snprintf(buf, len, "all");
+	return buf;
+}
+
 static int print_rules(const ZnsPb__Response *ls, bool json)
 {
 	struct json_object *j, *list = json_object_new_array(), *o;
 
 	for (size_t i = 0; i < ls->n_retentions; i++) {
 		const ZnsPb__Retention *r = ls->retentions[i];
+		char name[CTL_NAME], text[CTL_RULE];
 
 		if (!json) {
-			printf("%-20s  keep %-5u", ctl_text(r->container), r->keep);
-			if (r->ttl_s)
-				printf("  ttl %llu s", (unsigned long long)r->ttl_s);
-			printf("\n");
+			printf("%-20s  %s\n", ctl_name(r->container, name, sizeof(name)), ctl_rule(r, text, sizeof(text)));
 			continue;
 		}
 		o = json_object_new_object();

@@ -1,92 +1,62 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* rm: checkpoints by id, by container, or all */
-#include <fnmatch.h>
+#include <limits.h>
 #include <string.h>
 #include "ctl.h"
 
-enum { OPT_CONTAINER = OPT_OWN, OPT_PATTERN, OPT_ALL, OPT_DRY_RUN, OPT_SECURE };
+enum { OPT_DRY_RUN = OPT_OWN, OPT_SECURE };
 
-struct pick {
-	const char *container, *pattern;
+struct rm {
+	struct ctl_pick p;
 	size_t pinned;		/* passed over: not named by id */
 	size_t needed;		/* likewise, since something that stays is built on them */
-	bool all, dry_run, secure;
-	uint8_t (*ids)[ZNS_UUID_LEN];
-	size_t nr;
+	bool dry_run, secure;
 };
 
-static void add(struct pick *p, const uint8_t *id)
+static void pass_over(struct rm *m, const uint8_t *id)
 {
-	size_t i;
+	size_t k = 0;
 
-	for (i = 0; i < p->nr; i++)
-		if (!memcmp(p->ids[i], id, ZNS_UUID_LEN))
-			return;
-	memcpy(p->ids[p->nr++], id, ZNS_UUID_LEN);
-}
-
-static bool picked(const struct pick *p, const uint8_t *id)
-{
-	for (size_t i = 0; i < p->nr; i++)
-		if (!memcmp(p->ids[i], id, ZNS_UUID_LEN))
-			return true;
-	return false;
+	while (memcmp(m->p.ids[k], id, ZNS_UUID_LEN))
+		k++;
+	memmove(m->p.ids[k], m->p.ids[k + 1], (--m->p.nr - k) * ZNS_UUID_LEN);
 }
 
 /* Parents of what stays; newest first, so that one pass finds them all. */
-static void keep_parents(const ZnsPb__Response *ls, struct pick *p)
+static void keep_parents(const ZnsPb__Response *ls, struct rm *m)
 {
 	for (size_t i = ls->n_checkpoints; i-- > 0;) {
 		const ZnsPb__Checkpoint *c = ls->checkpoints[i], *child;
-		size_t at = 0, k = 0;
+		size_t at = 0;
 
-		if (!picked(p, c->id.data))
+		if (c->id.len != ZNS_UUID_LEN || !ctl_picked(&m->p, c->id.data))
 			continue;
 		do {
 			child = ctl_next_child(ls, c, &at);
-		} while (child && picked(p, child->id.data));
+		} while (child && ctl_picked(&m->p, child->id.data));
 		if (!child)
 			continue;
-		while (memcmp(p->ids[k], c->id.data, ZNS_UUID_LEN))
-			k++;
-		memcpy(p->ids[k], p->ids[--p->nr], ZNS_UUID_LEN);
-		p->needed++;
+		pass_over(m, c->id.data);
+		m->needed++;
 	}
 }
 
-static int choose(const ZnsPb__Response *ls, int argc, char **argv, struct pick *p, struct zns_err *err)
+/* Who names one by its id means that one: it is an error then if it cannot go. */
+static int choose(const ZnsPb__Response *ls, struct rm *m, struct zns_err *err)
 {
-	uint8_t uuid[ZNS_UUID_LEN];
-	const ZnsPb__Checkpoint *c;
-	size_t i;
-	int a, ret;
+	int ret = ctl_pick(ls, &m->p, err);
 
-	p->ids = calloc(ls->n_checkpoints + argc + 1, ZNS_UUID_LEN);
-	if (!p->ids)
-		return zns_fail_sys(err, -ENOMEM, "list of checkpoints");
-	for (a = 0; a < argc; a++) {
-		/* A whole id may be one that is gone: the broker knows. The beginning of one must be there. */
-		if (!zns_uuid_parse(argv[a], uuid)) {
-			add(p, uuid);
+	if (ret || m->p.by_id)
+		return ret;
+	for (size_t i = 0; i < ls->n_checkpoints; i++) {
+		const ZnsPb__Checkpoint *c = ls->checkpoints[i];
+
+		if (c->id.len != ZNS_UUID_LEN || !ctl_picked(&m->p, c->id.data) || !ctl_pinned(ls, c))
 			continue;
-		}
-		ret = zns_find_checkpoint(ls, argv[a], &c, err);
-		if (ret)
-			return ret;
-		add(p, c->id.data);
+		pass_over(m, c->id.data);
+		m->pinned++;
 	}
-	for (i = 0; i < ls->n_checkpoints; i++) {
-		c = ls->checkpoints[i];
-		if (c->id.len != ZNS_UUID_LEN || !(p->all || (p->container && !strcmp(p->container, c->container)) ||
-						   (p->pattern && !fnmatch(p->pattern, c->container, 0))))
-			continue;
-		if (ctl_pinned(ls, c))
-			p->pinned++;
-		else
-			add(p, c->id.data);
-	}
-	if (!argc)
-		keep_parents(ls, p);
+	keep_parents(ls, m);
 	return 0;
 }
 
@@ -99,7 +69,7 @@ static struct json_object *line_json(const ProtobufCBinaryData *id, const char *
 	return o;
 }
 
-static int print(const struct ctl_args *args, const struct pick *p, struct json_object *list)
+static int print(const struct ctl_args *args, const struct rm *p, struct json_object *list)
 {
 	struct json_object *j, *o;
 	size_t i, n = json_object_array_length(list);
@@ -113,12 +83,14 @@ static int print(const struct ctl_args *args, const struct pick *p, struct json_
 		return ctl_print_json(j);
 	}
 	for (i = 0; i < n; i++) {
+		char quoted[CTL_NAME];
 		const char *name;
 
 		o = json_object_array_get_idx(list, i);
 		name = json_object_get_string(json_object_object_get(o, "container"));
 		printf("%s %s%s%s\n", p->dry_run ? "would remove" : "removed",
-		       json_object_get_string(json_object_object_get(o, "id")), name ? " of " : "", name ? name : "");
+		       json_object_get_string(json_object_object_get(o, "id")), name ? " of " : "",
+		       name ? ctl_name(name, quoted, sizeof(quoted)) : "");
 	}
 	if (!n)
 		printf("nothing to remove\n");
@@ -131,7 +103,7 @@ static int print(const struct ctl_args *args, const struct pick *p, struct json_
 }
 
 /* Newest first, so that no parent goes before its children; then what is not there any more. */
-static void in_order(const struct pick *p, const ZnsPb__Response *ls, ProtobufCBinaryData *ids)
+static void in_order(const struct ctl_pick *p, const ZnsPb__Response *ls, ProtobufCBinaryData *ids)
 {
 	cleanup_free bool *listed = calloc(p->nr + 1, sizeof(*listed));
 	size_t n = 0, i, k;
@@ -148,12 +120,40 @@ static void in_order(const struct pick *p, const ZnsPb__Response *ls, ProtobufCB
 			ids[n++] = (ProtobufCBinaryData){ ZNS_UUID_LEN, p->ids[k] };
 }
 
+/* What the broker would say to ids that cannot go; that of one which went before is fine with it. */
+static int would_refuse(struct zns_broker *b, const struct ctl_pick *p, const ZnsPb__Response *ls, struct zns_err *err)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__RestoreBegin gone = ZNS_PB__RESTORE_BEGIN__INIT;
+	char id[ZNS_UUID_STR];
+	ZnsPb__Response *r;
+	int ret = 0;
+
+	for (size_t i = 0; i < p->nr && !ret; i++) {
+		const ZnsPb__Checkpoint *c = ctl_listed(ls, p->ids[i]);
+
+		if (c && ctl_pinned(ls, c))
+			return zns_fail(err, -EPERM, "checkpoint %s is pinned: `znsctl unpin` it first", zns_uuid_format(p->ids[i], id));
+		if (c)
+			continue;
+		gone.checkpoint = (ProtobufCBinaryData){ ZNS_UUID_LEN, p->ids[i] };
+		req.restore_begin = &gone;
+		ret = zns_broker_call(b, &req, &r, err);
+		if (!ret)
+			zns_pb__response__free_unpacked(r, NULL);
+		if (ret == -ESTALE)
+			ret = err->code = 0;
+	}
+	return ret;
+}
+
 /* The broker removes what one request names before it looks at anybody else: dumps that run must not wait for long. */
 #define BATCH 256
 
-static int remove_picked(struct zns_broker *b, struct pick *p, const ZnsPb__Response *ls, struct json_object *list,
+static int remove_picked(struct zns_broker *b, const struct rm *m, const ZnsPb__Response *ls, struct json_object *list,
 			 struct zns_err *err)
 {
+	const struct ctl_pick *p = &m->p;
 	cleanup_free ProtobufCBinaryData *ids = calloc(p->nr + 1, sizeof(*ids));
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Rm rm = ZNS_PB__RM__INIT;
@@ -164,14 +164,14 @@ static int remove_picked(struct zns_broker *b, struct pick *p, const ZnsPb__Resp
 	if (!ids)
 		return zns_fail_sys(err, -ENOMEM, "list of checkpoints");
 	in_order(p, ls, ids);
-	for (i = 0; p->dry_run && i < p->nr; i++)
+	for (i = 0; m->dry_run && i < p->nr; i++)
 		for (k = 0; k < ls->n_checkpoints; k++)
 			if (!memcmp(ls->checkpoints[k]->id.data, ids[i].data, ZNS_UUID_LEN))
 				json_object_array_add(list, line_json(&ids[i], ls->checkpoints[k]->container));
-	if (p->dry_run)
-		return 0;
-	rm.by = p->secure ? "znsctl rm --secure" : "znsctl rm";
-	rm.has_secure = rm.secure = p->secure;
+	if (m->dry_run)
+		return p->by_id ? would_refuse(b, p, ls, err) : 0;
+	rm.by = m->secure ? "znsctl rm --secure" : "znsctl rm";
+	rm.has_secure = rm.secure = m->secure;
 	req.rm = &rm;
 	for (i = 0; i < p->nr && !ret; i += rm.n_checkpoints) {
 		rm.checkpoints = ids + i;
@@ -189,53 +189,47 @@ static int remove_picked(struct zns_broker *b, struct pick *p, const ZnsPb__Resp
 int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = {
-		{ "container", required_argument, NULL, OPT_CONTAINER },
-		{ "pattern", required_argument, NULL, OPT_PATTERN },
-		{ "all", no_argument, NULL, OPT_ALL },
+		CTL_PICK_OPTIONS,
 		{ "dry-run", no_argument, NULL, OPT_DRY_RUN },
 		{ "secure", no_argument, NULL, OPT_SECURE },
 		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 	};
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	struct zns_broker b = { .fd = -1 };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	struct pick p = { 0 };
+	struct rm m = { .pinned = 0 };
 	struct json_object *list;
 	ZnsPb__Response *ls = NULL;
 	struct zns_registered reg;
 	int c, ret;
 
 	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
-		if (c == OPT_CONTAINER)
-			p.container = optarg;
-		if (c == OPT_PATTERN)
-			p.pattern = optarg;
-		p.all |= c == OPT_ALL;
-		p.dry_run |= c == OPT_DRY_RUN;
-		p.secure |= c == OPT_SECURE;
+		ctl_pick_option(&m.p, c);
+		m.dry_run |= c == OPT_DRY_RUN;
+		m.secure |= c == OPT_SECURE;
 	}
 	if (c == -2)
 		return args.code;
-	ctl_take_dev(&args);
-	if (!!args.argc + !!p.container + !!p.pattern + p.all != 1)
-		return ctl_usage(cmd, "ids, --container NAME, --pattern GLOB or --all: one of them");
+	ret = ctl_pick_args(cmd, &args, &m.p, INT_MAX);
+	if (ret) {
+		ctl_pick_end(&m.p);
+		return ret;
+	}
 	list = json_object_new_array();
-	req.has_ls = req.ls = 1;
 	ret = ctl_connect(args.dev, &reg, &b, &err);
 	if (!ret)
-		ret = zns_broker_call(&b, &req, &ls, &err);
+		ret = ctl_ls(&b, &ls, &err);
 	if (!ret)
-		ret = choose(ls, args.argc, args.argv, &p, &err);
+		ret = choose(ls, &m, &err);
 	if (!ret)
-		ret = remove_picked(&b, &p, ls, list, &err);
+		ret = remove_picked(&b, &m, ls, list, &err);
 	if (ls)
 		zns_pb__response__free_unpacked(ls, NULL);
 	zns_broker_close(&b);
-	free(p.ids);
+	ctl_pick_end(&m.p);
 	if (ret) {
 		json_object_put(list);
 		return ctl_fail(cmd, &err);
 	}
-	return print(&args, &p, list);
+	return print(&args, &m, list);
 }

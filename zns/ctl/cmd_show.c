@@ -1,38 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* show: one checkpoint, from the device; of a handle directory also how its plain copies are */
+/* show: one checkpoint, from the device; of a handle directory also how its plain copies are; or those of a container */
 #include <fcntl.h>
-#include <limits.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "ctl.h"
+#include "show.h"
 #include "zns/crypt.h"
 #include "zns/handle.h"
 #include "zns/store.h"
 
 struct handle_info {
-	bool given;
-	ZnsPb__Handle *h;
+	const ZnsPb__Handle *h;	/* NULL: none was given */
 	int differ;		/* copies */
 	struct zns_err which;
 };
 
-static int read_handle(const char *dir, struct handle_info *hi, char *id, char *dev, struct zns_err *err)
+/* How the plain copies beside a handle are. */
+static void check_copies(const char *dir, const ZnsPb__Handle *h, struct handle_info *hi)
 {
 	cleanup_close int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int ret;
 
 	if (fd < 0)
-		return zns_fail_sys(err, -errno, "%s", dir);
-	ret = zns_handle_read(fd, &hi->h, err);
-	if (ret)
-		return zns_wrap(err, "%s", dir);
-	if (hi->h->checkpoint.len != ZNS_UUID_LEN || hi->h->device.len != ZNS_UUID_LEN)
-		return zns_fail(err, -EBADMSG, "%s: damaged handle", dir);
-	hi->given = true;
-	hi->differ = zns_handle_check_copies(fd, hi->h, &hi->which);
-	zns_uuid_format(hi->h->checkpoint.data, id);
-	zns_uuid_format(hi->h->device.data, dev);
-	return 0;
+		return;
+	hi->h = h;
+	hi->differ = zns_handle_check_copies(fd, h, &hi->which);
 }
 
 static struct json_object *json_segment(const ZnsPb__Segment *s)
@@ -90,8 +80,8 @@ static void json_places(struct json_object *j, const ZnsPb__Checkpoint *c)
 		json_object_object_add(j, "manifest", json_bytes(c->manifest->zone, c->manifest->start, c->manifest->len));
 }
 
-static int print_json(const ZnsPb__Checkpoint *c, const ZnsPb__RestoreStat *last, const ZnsPb__Manifest *m,
-		      const struct zns_registered *reg, const struct handle_info *hi)
+static struct json_object *to_json(const ZnsPb__Checkpoint *c, const ZnsPb__RestoreStat *last, const ZnsPb__Manifest *m,
+				   const struct zns_registered *reg, const struct handle_info *hi)
 {
 	struct json_object *j = ctl_json_checkpoint(c), *list = json_object_new_array(), *h;
 	char id[ZNS_UUID_STR];
@@ -104,44 +94,59 @@ static int print_json(const ZnsPb__Checkpoint *c, const ZnsPb__RestoreStat *last
 	json_object_object_add(j, "device", json_object_new_string(zns_uuid_format(reg->uuid, id)));
 	json_object_object_add(j, "path", json_object_new_string(reg->path));
 	json_object_object_add(j, "last_restore", last ? ctl_json_restore(last) : NULL);
-	if (hi->given) {
+	if (hi->h) {
 		h = json_object_new_object();
 		json_object_object_add(h, "copies", json_object_new_int64(hi->h->n_copies));
 		json_object_object_add(h, "differ", json_object_new_int64(hi->differ));
 		json_object_object_add(h, "which", hi->differ ? json_object_new_string(hi->which.msg) : NULL);
 		json_object_object_add(j, "handle", h);
 	}
-	return ctl_print_json(j);
+	return j;
 }
 
 static void print_image(const ZnsPb__Image *im)
 {
-	char size[16];
+	char size[16], one[64], weight[16];
 	size_t s, e;
+	int at;
 
 	printf("  %-32s %11s  unit %u KiB\n", ctl_text(im->name), zns_format_size(im->size, size, sizeof(size)), im->unit >> 10);
 	for (s = 0; s < im->n_segments; s++) {
 		const ZnsPb__Segment *seg = im->segments[s];
 
-		printf("    bytes %llu+%llu in zones", (unsigned long long)seg->off, (unsigned long long)seg->len);
+		at = printf("    bytes %llu+%llu in zones", (unsigned long long)seg->off, (unsigned long long)seg->len);
 		for (e = 0; e < seg->n_extents; e++) {
-			printf(" %u@%llu", seg->extents[e]->zone, (unsigned long long)seg->extents[e]->start);
-			if (seg->extents[e]->weight != 1)
-				printf("x%u", seg->extents[e]->weight);
+			snprintf(weight, sizeof(weight), seg->extents[e]->weight == 1 ? "" : "x%u", seg->extents[e]->weight);
+			snprintf(one, sizeof(one), "%u@%llu%s", seg->extents[e]->zone, (unsigned long long)seg->extents[e]->start, weight);
+			ctl_print_word(one, 7, &at);
 		}
 		printf("\n");
 	}
 }
 
+/* "zone@start+bytes" */
+static void print_uses(const ZnsPb__Checkpoint *c)
+{
+	char one[80];
+	int at = printf("zones      ");
+
+	for (size_t i = 0; i < c->n_zones; i++) {
+		snprintf(one, sizeof(one), "%u@%llu+%llu", c->zones[i]->zone, (unsigned long long)c->zones[i]->start,
+			 (unsigned long long)c->zones[i]->len);
+		ctl_print_word(one, 11, &at);
+	}
+	printf("\n");
+}
+
 static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls, const ZnsPb__RestoreStat *last, const ZnsPb__Manifest *m,
 		      const struct zns_registered *reg, const struct handle_info *hi)
 {
-	char id[ZNS_UUID_STR], when[32], size[16], pages[16];
+	char id[ZNS_UUID_STR], when[32], size[16], pages[16], name[CTL_NAME];
 	const ZnsPb__Checkpoint *child;
 	size_t i, at;
 
 	printf("checkpoint  %s\n", zns_uuid_format(c->id.data, id));
-	printf("container   %s\n", ctl_text(c->container));
+	printf("container   %s\n", ctl_name(c->container, name, sizeof(name)));
 	if (c->origin && c->origin->container_id)
 		printf("            id %s, name %s, image %s%s%s\n", ctl_text(c->origin->container_id),
 		       c->origin->container_name ? ctl_text(c->origin->container_name) : "-",
@@ -189,21 +194,18 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls, con
 	printf(" (%u shared)", c->shared_groups);
 	for (i = 0; i < c->n_metadata_groups; i++)
 		printf("%s%u", i ? " " : ", metadata on ", c->metadata_groups[i]);
-	printf("%s\nzones      ", c->packed ? ", small: zones shared with others" : "");
-	for (i = 0; i < c->n_zones; i++)
-		printf(" %u@%llu+%llu", c->zones[i]->zone, (unsigned long long)c->zones[i]->start,
-		       (unsigned long long)c->zones[i]->len);
-	printf("\n");
+	printf("%s\n", c->packed ? ", small: zones shared with others" : "");
+	print_uses(c);
 	if (last) {
 		printf("restored    ");
 		if (last->checkpoint.len != ZNS_UUID_LEN || memcmp(last->checkpoint.data, c->id.data, ZNS_UUID_LEN))
 			printf("(another checkpoint of %s) ", ctl_text(c->container));
 		ctl_print_restore(last);
 	}
-	if (hi->given && hi->differ)
+	if (hi->h && hi->differ)
 		printf("handle      %d of %zu plain copies are not as written (%s); the device is authoritative\n",
 		       hi->differ, hi->h->n_copies, hi->which.msg);
-	else if (hi->given)
+	else if (hi->h)
 		printf("handle      %zu plain copies, all as written\n", hi->h->n_copies);
 	printf("images\n");
 	for (i = 0; i < m->n_images; i++)
@@ -211,55 +213,133 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls, con
 	return CTL_OK;
 }
 
-int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
+/* One, named by its id or by its handle. */
+static int show_one(const char *dev, const uint8_t *uuid, const char *dir, const ZnsPb__Handle *handle, const ZnsPb__Response *ls,
+		    bool json, struct zns_err *err)
 {
-	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
-	struct handle_info hi = { 0 };
-	ZnsPb__Response *ls = NULL;
+	struct handle_info hi = { .h = NULL };
+	char id[ZNS_UUID_STR];
 	struct ctl_hold h;
-	struct zns_err err = ZNS_ERR_INIT;
-	struct ctl_args args = { 0 };
-	char id[256], dev_id[ZNS_UUID_STR];
-	struct stat st;
-	int ret;
+	int ret = ctl_hold(&h, dev, zns_uuid_format(uuid, id), err);
 
-	while (ctl_getopt(cmd, argc, argv, opts, &args) >= 0)
-		;
-	if (!args.argv)
-		return args.code;
-	if (args.argc > 1)
-		ctl_take_dev(&args);
-	if (args.argc != 1 || !*args.argv[0] || strlen(args.argv[0]) >= PATH_MAX)
-		return ctl_usage(cmd, "one checkpoint's id or a directory is wanted");
-	if (!stat(args.argv[0], &st) && S_ISDIR(st.st_mode)) {
-		ret = read_handle(args.argv[0], &hi, id, dev_id, &err);
-		if (!args.dev)
-			args.dev = dev_id;
-	} else {
-		ret = strlen(args.argv[0]) >= ZNS_UUID_STR ? zns_fail(&err, -ENOENT, "no checkpoint %.80s", args.argv[0]) : 0;
-		snprintf(id, sizeof(id), "%.*s", ZNS_UUID_STR - 1, args.argv[0]);
-	}
-	if (!ret)
-		ret = ctl_hold(&h, args.dev, id, &err);
-	if (!ret && hi.h) {
-		ret = zns_handle_agrees(hi.h, h.c, &err);
+	if (!ret && handle) {
+		ret = zns_handle_agrees(handle, h.c, err);
 		if (!ret)
-			ret = zns_crypt_check_handle(NULL, hi.h, h.m, &err);
+			ret = zns_crypt_check_handle(NULL, handle, h.m, err);
 		if (ret)
 			ctl_unhold(&h);
 	}
-	if (ret) {
-		ctl_fail(cmd, &err);
-	} else {
-		if (!args.json && ctl_ls(&h.s.broker, &ls, NULL))
-			ls = NULL;
-		ret = args.json ? print_json(h.c, h.answer->restore, h.m, &h.s.reg, &hi) :
-				  print_text(h.c, ls, h.answer->restore, h.m, &h.s.reg, &hi);
-		if (ls)
-			zns_pb__response__free_unpacked(ls, NULL);
+	if (ret)
+		return ret;
+	if (handle)
+		check_copies(dir, handle, &hi);
+	if (json)
+		ctl_print_json(to_json(h.c, h.answer->restore, h.m, &h.s.reg, &hi));
+	else
+		print_text(h.c, ls, h.answer->restore, h.m, &h.s.reg, &hi);
+	ctl_unhold(&h);
+	return 0;
+}
+
+struct tree {
+	const char *dev;
+	const ZnsPb__Response *ls;
+	struct json_object *list;	/* NULL: text */
+	int width;
+	bool verbose;
+};
+
+static int show_leaf(const struct tree *t, const ZnsPb__Checkpoint *c, struct zns_err *err)
+{
+	const struct handle_info none = { .h = NULL };
+	char id[ZNS_UUID_STR];
+	struct ctl_hold h;
+	int ret = ctl_hold(&h, t->dev, zns_uuid_format(c->id.data, id), err);
+
+	if (ret == -ESTALE)	/* removed meanwhile */
+		ret = err->code = 0;
+	else if (!ret && t->list)
+		json_object_array_add(t->list, to_json(h.c, h.answer->restore, h.m, &h.s.reg, &none));
+	else if (!ret)
+		show_branch(h.c, h.m, t->ls, t->width, t->verbose);
+	if (!ret)
 		ctl_unhold(&h);
+	return ret;
+}
+
+/* Containers in the order in which each has come first, of these the checkpoints by time. */
+static int show_tree(const struct tree *t, const struct ctl_pick *p, struct zns_err *err)
+{
+	cleanup_free const ZnsPb__Checkpoint **v = calloc(p->nr + 1, sizeof(*v));
+	size_t n = 0;
+	int ret = 0;
+
+	if (!v)
+		return zns_fail_sys(err, -ENOMEM, "list of checkpoints");
+	for (size_t i = 0; i < t->ls->n_checkpoints; i++)
+		if (n < p->nr && !memcmp(p->ids[n], t->ls->checkpoints[i]->id.data, ZNS_UUID_LEN))
+			v[n++] = t->ls->checkpoints[i];
+	for (size_t i = 0; i < n && !ret; i++) {
+		const char *container = v[i] ? v[i]->container : NULL;
+
+		if (container && !t->list)
+			show_container(v + i, n - i);
+		for (size_t k = i; container && k < n && !ret; k++) {
+			if (!v[k] || strcmp(v[k]->container, container))
+				continue;
+			ret = show_leaf(t, v[k], err);
+			v[k] = NULL;
+		}
 	}
-	if (hi.h)
-		zns_pb__handle__free_unpacked(hi.h, NULL);
-	return ret ? CTL_FAILED : CTL_OK;
+	if (!t->list && !ret && !n)
+		printf("no checkpoints\n");
+	return ret;
+}
+
+int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
+{
+	static const struct option opts[] = {
+		CTL_PICK_OPTIONS, CTL_VERBOSE_OPTION, CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+	};
+	struct zns_broker b = { .fd = -1 };
+	struct zns_err err = ZNS_ERR_INIT;
+	struct ctl_args args = { 0 };
+	ZnsPb__Response *ls = NULL;
+	struct zns_registered reg;
+	struct json_object *list, *j;
+	struct ctl_pick p = { 0 };
+	bool verbose = false;
+	int c, ret;
+
+	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
+		if (!ctl_pick_option(&p, c))
+			verbose |= c == OPT_VERBOSE;
+	if (c == -2)
+		return args.code;
+	ret = ctl_pick_args(cmd, &args, &p, 1);
+	if (ret) {
+		ctl_pick_end(&p);
+		return ret;
+	}
+	list = args.json ? json_object_new_array() : NULL;
+	ret = ctl_connect(args.dev, &reg, &b, &err);
+	if (!ret)
+		ret = ctl_ls(&b, &ls, &err);
+	zns_broker_close(&b);
+	if (!ret)
+		ret = ctl_pick(ls, &p, &err);
+	if (!ret && p.by_id)
+		ret = show_one(args.dev, p.ids[0], p.argv[0], p.handle[0], ls, args.json, &err);
+	else if (!ret)
+		ret = show_tree(&(struct tree){ args.dev, ls, list, ctl_id_width(ls), verbose }, &p, &err);
+	if (!ret && !p.by_id && list) {
+		j = json_object_new_object();
+		json_object_object_add(j, "checkpoints", json_object_get(list));
+		ctl_print_json(j);
+	}
+	json_object_put(list);
+	if (ls)
+		zns_pb__response__free_unpacked(ls, NULL);
+	ctl_pick_end(&p);
+	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }

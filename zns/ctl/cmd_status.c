@@ -6,8 +6,6 @@
 
 #define RESTORES_SHOWN 5	/* the latest; --json has all */
 
-enum { OPT_ALL = OPT_OWN };
-
 static int one_device(const struct ctl_cmd *cmd, int argc, char **argv, struct ctl_args *args)
 {
 	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
@@ -94,10 +92,20 @@ static struct json_object *json_host(const ZnsPb__HostReservation *h)
 	return o;
 }
 
+/* No dump is admitted while there is an error in it, so it is shown before the first one fails. */
+static const char *tenants_error(struct zns_err *err)
+{
+	struct zns_tenant t;
+
+	return zns_tenant_find("", -1, &t, err) ? err->msg : NULL;
+}
+
 static int status_json(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 {
+	struct zns_err err = ZNS_ERR_INIT;
+	const char *bad = tenants_error(&err);
 	struct json_object *j = json_object_new_object(), *geo = json_object_new_object(),
-			   *lim = json_object_new_object(), *st = json_object_new_object();
+			   *lim = json_object_new_object();
 
 	json_object_object_add(j, "device", ctl_json_uuid(&s->device));
 	json_object_object_add(j, "path", json_object_new_string(s->path));
@@ -113,13 +121,7 @@ static int status_json(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 	json_object_object_add(j, "nvme_reservation", json_host(s->host_reservation));
 	json_object_object_add(j, "encrypted", json_object_new_boolean(e != NULL));
 	json_object_object_add(j, "key_id", e ? ctl_json_key_id(&e->key_id) : NULL);
-	json_object_object_add(st, "empty", json_object_new_int64(ctl_zones_in(s, ZNS_ZONE_EMPTY)));
-	json_object_object_add(st, "open", json_object_new_int64(ctl_zones_in(s, ZNS_ZONE_IMP_OPEN)));
-	json_object_object_add(st, "closed", json_object_new_int64(ctl_zones_in(s, ZNS_ZONE_CLOSED)));
-	json_object_object_add(st, "full", json_object_new_int64(ctl_zones_in(s, ZNS_ZONE_FULL)));
-	json_object_object_add(st, "read-only", json_object_new_int64(ctl_zones_in(s, ZNS_ZONE_READ_ONLY)));
-	json_object_object_add(st, "offline", json_object_new_int64(ctl_zones_in(s, ZNS_ZONE_OFFLINE)));
-	json_object_object_add(j, "zones_by_state", st);
+	json_object_object_add(j, "zones_by_state", ctl_json_zones(s));
 	json_object_object_add(j, "suspect_zones", json_object_new_int64(s->suspect_zones));
 	json_object_object_add(j, "bytes_live", json_object_new_int64(s->bytes_live));
 	json_object_object_add(j, "bytes_free", json_object_new_int64(s->bytes_free));
@@ -133,6 +135,7 @@ static int status_json(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 	json_object_object_add(j, "waiting", json_object_new_int64(s->nr_waiting));
 	json_object_object_add(j, "log_generation", json_object_new_int64(s->log_generation));
 	json_object_object_add(j, "broker_pid", json_object_new_int64(s->broker_pid));
+	json_object_object_add(j, "tenants_error", bad ? json_object_new_string(bad) : NULL);
 	return ctl_print_json(j);
 }
 
@@ -169,7 +172,7 @@ static void df_line(const ZnsPb__Status *s)
 {
 	char size[16], live[16], wasted[16], avail[16];
 
-	printf("%11s  %11s  %11s  %11s  %3.0f%%  %11u  %s\n", zns_format_size(space(s), size, sizeof(size)),
+	printf("%10s %10s %10s %10s %3.0f%% %6u  %s\n", zns_format_size(space(s), size, sizeof(size)),
 	       zns_format_size(s->bytes_live, live, sizeof(live)), zns_format_size(s->bytes_wasted, wasted, sizeof(wasted)),
 	       zns_format_size(s->bytes_free, avail, sizeof(avail)), use_percent(s), s->nr_checkpoints, s->path);
 }
@@ -201,7 +204,7 @@ static int status_all(const struct ctl_cmd *cmd, bool json)
 		return ctl_fail(cmd, &err);
 	}
 	if (!json)
-		printf("%11s  %11s  %11s  %11s  %4s  %11s  %s\n", "size", "live", "wasted", "free", "use", "checkpoints", "device");
+		printf("%10s %10s %10s %10s %4s %6s  %s\n", "size", "live", "wasted", "free", "use", "count", "device");
 	for (size_t i = 0; i < nr; i++) {
 		ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 		char id[ZNS_UUID_STR];
@@ -252,7 +255,8 @@ static void print_host(const ZnsPb__HostReservation *h)
 
 static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 {
-	char a[32], b[32], id[ZNS_UUID_STR];
+	char a[32], b[32], id[ZNS_UUID_STR], name[CTL_NAME];
+	struct zns_err err = ZNS_ERR_INIT;
 	size_t i;
 
 	printf("device        %s (%s)\n", s->path, s->device.len == ZNS_UUID_LEN ? zns_uuid_format(s->device.data, id) : "?");
@@ -281,13 +285,13 @@ static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 	for (i = 0; i < s->n_reservations; i++) {
 		const ZnsPb__Reservation *r = s->reservations[i];
 
-		printf("reserved      %s%s, groups", ctl_text(r->container), r->explicit_ ? " (normal I/O)" : "");
+		printf("reserved      %s%s, groups", ctl_name(r->container, name, sizeof(name)), r->explicit_ ? " (normal I/O)" : "");
 		print_groups(r->groups, r->n_groups);
 	}
 	for (i = 0; i < s->n_leases; i++) {
 		const ZnsPb__LeaseLine *l = s->leases[i];
 
-		printf("%-13s %s, PID %u", l->kind, ctl_text(l->container), l->pid);
+		printf("%-13s %s, PID %u", l->kind, ctl_name(l->container, name, sizeof(name)), l->pid);
 		if (l->has_qos_mibps && l->qos_mibps)
 			printf(", %u MiB/s%s", l->qos_mibps, i < s->n_details && s->details[i]->promised ? " promised" : "");
 		if (i < s->n_details && s->details[i]->packed)
@@ -302,11 +306,13 @@ static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 	if (s->has_promised_mibps)
 		printf("one domain    %u of %u MiB/s promised\n", s->promised_mibps, s->device_mibps);
 	for (i = s->n_restores > RESTORES_SHOWN ? s->n_restores - RESTORES_SHOWN : 0; i < s->n_restores; i++) {
-		printf("restored      %s: ", ctl_text(s->restores[i]->container));
+		printf("restored      %s: ", ctl_name(s->restores[i]->container, name, sizeof(name)));
 		ctl_print_restore(s->restores[i]);
 	}
 	if (s->nr_waiting)
 		printf("waiting       %u dumps\n", s->nr_waiting);
+	if (tenants_error(&err))
+		printf("tenants       NO DUMP is admitted until this is corrected: %s\n", err.msg);
 	return CTL_OK;
 }
 
@@ -389,7 +395,7 @@ static int groups_json(const ZnsPb__Profile *p)
 
 static int groups_text(const ZnsPb__Profile *p)
 {
-	size_t i, k, n;
+	size_t i, k, n, at;
 
 	printf("source %s, confidence %.2f; one zone: %u MiB/s written, %u MiB/s read\n", ctl_text(p->source), p->confidence,
 	       p->zone_write_mibps, p->zone_read_mibps);
@@ -405,10 +411,10 @@ static int groups_text(const ZnsPb__Profile *p)
 			printf("    ?        ? ");
 		else
 			printf("%5zu  %7s ", i, channel);
-		for (k = n = 0; k < p->n_zone_group; k++)
-			if (p->zone_group[k] == i && n++ < 12)
-				printf(" %zu", k);
-		printf(n > 12 ? " … (%zu)\n" : "\n", n);
+		for (k = n = 0, at = 15; k < p->n_zone_group; k++)
+			if (p->zone_group[k] == i && n++ < 12 && at < 62)	/* room for one more, and for how many there are */
+				at += (size_t)printf(" %zu", k);
+		printf(n > 12 || at >= 62 ? " … (%zu)\n" : "\n", n);
 	}
 	return CTL_OK;
 }

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* verify: every unit of a checkpoint read and checked, its manifest and footer too */
 #include <string.h>
-#include <sys/stat.h>
 #include "ctl.h"
 #include "zns/crypt.h"
 #include "zns/flat.h"
 #include "zns/handle.h"
 #include "zns/reader.h"
 #include "zns/store.h"
-
-enum { OPT_CONTAINER = OPT_OWN, OPT_ALL };
 
 /* One checkpoint being verified; workers add to it under the lock. */
 struct check {
@@ -40,8 +37,9 @@ struct totals {
 	struct json_object *list;
 	uint64_t bytes;
 	uint32_t checkpoints, damaged;
+	int id_width;
 	bool json;
-	ZnsPb__Handle *handle;	/* of the directory that was named; or NULL */
+	const ZnsPb__Handle *handle;	/* of the directory that was named; or NULL */
 };
 
 static void add_damage(struct verdict *v, const char *image, bool placed, uint32_t zone, uint64_t off, uint64_t units,
@@ -192,14 +190,15 @@ static int verify_one(struct ctl_session *s, const ZnsPb__Checkpoint *c, const Z
 static void report(struct totals *t, struct verdict *v)
 {
 	size_t n = json_object_array_length(v->damage);
+	char size[16], name[CTL_NAME];
 	struct json_object *o;
-	char size[16];
 
 	t->checkpoints++;
+	ctl_name(v->c->container, name, sizeof(name));
 	t->damaged += n > 0;
 	t->bytes += v->c->bytes;
 	if (!t->json && !n) {
-		printf("%s  %-20s  %11s  intact%s%s%s\n", v->id, ctl_text(v->c->container), zns_format_size(v->c->bytes, size, sizeof(size)),
+		printf("%.*s  %-12s  %10s  intact%s%s%s\n", t->id_width, v->id, name, zns_format_size(v->c->bytes, size, sizeof(size)),
 		       v->no_key.code ? " by its checksums; authenticity not checked (" : v->c->crypt ? " and authentic" : "",
 		       v->no_key.code ? v->no_key.msg : "", v->no_key.code ? ")" : "");
 		json_object_put(v->damage);
@@ -209,8 +208,7 @@ static void report(struct totals *t, struct verdict *v)
 		struct json_object *d = json_object_array_get_idx(v->damage, i);
 		const char *image = json_object_get_string(json_object_object_get(d, "image"));
 
-		printf("%s  %-20s  DAMAGED  %s: zone %s, offset %s: %s\n", v->id, ctl_text(v->c->container),
-		       image ? ctl_text(image) : "(manifest)",
+		printf("%.*s  %-12s  DAMAGED  %s: zone %s, offset %s: %s\n", t->id_width, v->id, name, image ? ctl_text(image) : "(manifest)",
 		       json_object_get_string(json_object_object_get(d, "zone")),
 		       json_object_get_string(json_object_object_get(d, "offset")),
 		       json_object_get_string(json_object_object_get(d, "error")));
@@ -282,55 +280,22 @@ static int verify_id(const char *spec, const uint8_t *id, bool may_be_gone, stru
 	return ret == -ESTALE && may_be_gone ? 0 : ret;
 }
 
-struct pick {
-	uint8_t (*ids)[ZNS_UUID_LEN];
-	size_t nr;
-	uint64_t bytes;
-	bool named;	/* by id */
-};
-
-static const ZnsPb__Checkpoint *find(const ZnsPb__Response *ls, const ProtobufCBinaryData *id)
+/* What is to be verified, in the end with the parents of what was named by id: they are a part of it. */
+static int choose(const ZnsPb__Response *ls, struct ctl_pick *p, uint64_t *bytes, struct zns_err *err)
 {
-	for (size_t i = 0; i < ls->n_checkpoints; i++)
-		if (ls->checkpoints[i]->id.len == id->len && !memcmp(ls->checkpoints[i]->id.data, id->data, id->len))
-			return ls->checkpoints[i];
-	return NULL;
-}
+	int ret = ctl_pick(ls, p, err);
 
-/* @what: the beginning of an id, or the name of a container; NULL: all of them. */
-static int choose(const ZnsPb__Response *ls, const char *what, const char *container, struct pick *k, struct zns_err *err)
-{
-	const ZnsPb__Checkpoint *c;
-	bool by_name = container != NULL;
+	*bytes = 0;
+	for (size_t i = 0; i < p->nr && !ret; i++) {
+		const ZnsPb__Checkpoint *c = ctl_listed(ls, p->ids[i]);
 
-	k->ids = calloc(ls->n_checkpoints + 1, ZNS_UUID_LEN);
-	if (!k->ids)
-		return zns_fail_sys(err, -ENOMEM, "list of checkpoints");
-	for (size_t i = 0; what && !by_name && i < ls->n_checkpoints; i++)
-		by_name = !strcmp(ls->checkpoints[i]->container, what);
-	if (what && !by_name) {
-		int ret = zns_find_checkpoint(ls, what, &c, err);
-
-		if (ret)
-			return ret;
-		while (c && k->nr < ls->n_checkpoints) {	/* its parents are a part of it */
-			memcpy(k->ids[k->nr++], c->id.data, ZNS_UUID_LEN);
-			k->bytes += c->bytes;
-			c = c->has_parent ? find(ls, &c->parent) : NULL;
-		}
-		k->named = true;
-		return 0;
-	}
-	for (size_t i = 0; i < ls->n_checkpoints; i++) {
-		c = ls->checkpoints[i];
-		if (by_name && strcmp(c->container, container ? container : what))
+		if (!c)
 			continue;
-		memcpy(k->ids[k->nr++], c->id.data, ZNS_UUID_LEN);
-		k->bytes += c->bytes;
+		*bytes += c->bytes;
+		if (p->by_id && c->has_parent && c->parent.len == ZNS_UUID_LEN && p->nr < ls->n_checkpoints)
+			memcpy(p->ids[p->nr++], c->parent.data, ZNS_UUID_LEN);
 	}
-	if (container && !k->nr)
-		return zns_fail(err, -ENOENT, "container %s has no checkpoint", container);
-	return 0;
+	return ret;
 }
 
 static int finish(const struct ctl_cmd *cmd, struct totals *t, double seconds, struct zns_err *err)
@@ -356,13 +321,7 @@ static int finish(const struct ctl_cmd *cmd, struct totals *t, double seconds, s
 
 int cmd_verify(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = {
-		{ "container", required_argument, NULL, OPT_CONTAINER },
-		{ "all", no_argument, NULL, OPT_ALL },
-		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
-	};
-	char dev_id[ZNS_UUID_STR], id[ZNS_UUID_STR];
-	const char *container = NULL, *what;
+	static const struct option opts[] = { CTL_PICK_OPTIONS, CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
 	struct zns_broker b = { .fd = -1 };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
@@ -370,51 +329,42 @@ int cmd_verify(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct zns_registered reg;
 	struct ctl_progress prog;
 	struct totals t = { 0 };
-	struct pick k = { 0 };
-	struct stat st;
-	bool all = false;
-	int c, ret = 0;
+	struct ctl_pick p = { 0 };
+	uint64_t bytes = 0;
+	int c, ret;
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
-		if (c == OPT_CONTAINER)
-			container = optarg;
-		all |= c == OPT_ALL;
-	}
+	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
+		ctl_pick_option(&p, c);
 	if (c == -2)
 		return args.code;
-	ctl_take_dev(&args);
-	if (args.argc > 1 || args.argc + !!container + all != 1)
-		return ctl_usage(cmd, "an id, a directory or a container, or --all: one of them");
-	what = args.argc ? args.argv[0] : NULL;
-	if (what && !stat(what, &st) && S_ISDIR(st.st_mode)) {
-		ret = ctl_handle_ids(what, dev_id, id, &t.handle, &err);
-		what = id;
-		if (!args.dev)
-			args.dev = dev_id;
+	ret = ctl_pick_args(cmd, &args, &p, 1);
+	if (ret) {
+		ctl_pick_end(&p);
+		return ret;
 	}
-	if (!ret)
-		ret = ctl_connect(args.dev, &reg, &b, &err);
+	ret = ctl_connect(args.dev, &reg, &b, &err);
 	if (!ret)
 		ret = ctl_ls(&b, &ls, &err);
 	if (!ret)
-		ret = choose(ls, what, container, &k, &err);
+		ret = choose(ls, &p, &bytes, &err);
+	t.handle = p.argc ? p.handle[0] : NULL;
+	t.id_width = ls ? ctl_id_width(ls) : 0;
 	if (ls)
 		zns_pb__response__free_unpacked(ls, NULL);
 	zns_broker_close(&b);
 	t.json = args.json;
 	t.list = json_object_new_array();
-	ctl_progress_start(&prog, "verify", k.bytes);
-	for (size_t i = 0; i < k.nr && !ret; i++)
-		ret = verify_id(args.dev, k.ids[i], !k.named, &prog, &t, &err);
-	free(k.ids);
-	if (t.handle)
-		zns_pb__handle__free_unpacked(t.handle, NULL);
+	ctl_progress_start(&prog, "verify", bytes);
+	for (size_t i = 0; i < p.nr && !ret; i++)
+		ret = verify_id(args.dev, p.ids[i], !p.by_id, &prog, &t, &err);
 	if (ret && !t.checkpoints) {
 		ctl_progress_end(&prog);
 		json_object_put(t.list);
+		ctl_pick_end(&p);
 		return ctl_fail(cmd, &err);
 	}
 	ret = finish(cmd, &t, ctl_progress_end(&prog), &err);
+	ctl_pick_end(&p);
 	if (!t.json)
 		json_object_put(t.list);
 	return ret;

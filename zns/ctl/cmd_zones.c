@@ -28,18 +28,33 @@ static int zones_json(const ZnsPb__Response *r)
 	return ctl_print_json(j);
 }
 
+/* "(metadata)" and the like are words of ours: only a name behind them may need quotes. */
+static const char *owner(const char *s, char *buf, size_t len)
+{
+	static const char *const words[] = { "(metadata)", "(conventional)", "(pack)", "(normal I/O)" };
+	const char *name = !strncmp(s, "(writing) ", 10) ? s + 10 : s;
+	size_t n = (size_t)(name - s);
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(words); i++)
+		if (!strcmp(s, words[i]))
+			return s;
+	memcpy(buf, s, n);
+	ctl_name(name, buf + n, len - n);
+	return buf;
+}
+
 static void zones_table(const ZnsPb__Response *r)
 {
-	char wp[16], cap[16], live[16];
+	char wp[16], cap[16], live[16], name[CTL_NAME];
 	size_t i;
 
-	printf(" zone  group  state      %11s  %11s  %11s  owner\n", "written", "capacity", "live");
+	printf(" zone  group  state      %10s  %10s  %10s  owner\n", "written", "capacity", "live");
 	for (i = 0; i < r->n_zones; i++) {
 		const ZnsPb__ZoneLine *z = r->zones[i];
 
-		printf("%5u  %5u  %-9s  %11s  %11s  %11s  %s%s\n", z->index, z->group, zns_zone_state_name(z->state),
+		printf("%5u  %5u  %-9s  %10s  %10s  %10s  %s%s\n", z->index, z->group, zns_zone_state_name(z->state),
 		       zns_format_size(z->wp, wp, sizeof(wp)), zns_format_size(z->capacity, cap, sizeof(cap)),
-		       zns_format_size(z->live, live, sizeof(live)), z->owner ? z->owner : "",
+		       zns_format_size(z->live, live, sizeof(live)), z->owner ? owner(z->owner, name, sizeof(name)) : "",
 		       z->suspect ? " (a write failed)" : "");
 	}
 }

@@ -247,51 +247,56 @@ const char *ctl_text(const char *s)
 }
 
 /* One character beyond ASCII as it is, or escaped; its bytes. */
-static size_t put_character(const char *s)
+static size_t put_character(FILE *f, const char *s)
 {
 	size_t n = 1;
 	char one[5] = "";
 
 	if (*s == 0x7f)
-		return printf("\\u007f"), 1;
+		return fprintf(f, "\\u007f"), 1;
 	while (n < 4 && ((unsigned char)s[n] & 0xc0) == 0x80)
 		n++;
 	memcpy(one, s, n);
 	if (zns_is_printable(one)) {
-		fputs(one, stdout);
+		fputs(one, f);
 		return n;
 	}
 	/* C1 and the like are two or three bytes of good UTF-8; anything else is replaced byte by byte. */
 	if (n == 2 && (unsigned char)s[0] == 0xc2)
-		printf("\\u%04x", (unsigned char)s[1]);
+		fprintf(f, "\\u%04x", (unsigned char)s[1]);
 	else if (n == 3 && (unsigned char)s[0] >= 0xe2 && (unsigned char)s[0] != 0xed)
-		printf("\\u%04x", (s[0] & 0xf) << 12 | (s[1] & 0x3f) << 6 | (s[2] & 0x3f));
+		fprintf(f, "\\u%04x", (s[0] & 0xf) << 12 | (s[1] & 0x3f) << 6 | (s[2] & 0x3f));
 	else
-		return printf("\\ufffd"), 1;
+		return fprintf(f, "\\ufffd"), 1;
 	return n;
 }
 
 /* The library escapes what JSON says must be; what is no UTF-8, or means something to a terminal, it passes on. */
-static void put_json(const char *s)
+static void put_json(FILE *f, const char *s)
 {
 	for (; *s; s++) {
 		const char *end = s;
 
 		while (*end && (unsigned char)*end < 0x7f)
 			end++;
-		fwrite(s, 1, (size_t)(end - s), stdout);
+		fwrite(s, 1, (size_t)(end - s), f);
 		if (!*end)
 			break;
-		s = end + put_character(end) - 1;
+		s = end + put_character(f, end) - 1;
 	}
-	putchar('\n');
+	fputc('\n', f);
+}
+
+void ctl_write_json(FILE *f, struct json_object *o)
+{
+	put_json(f, json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
+							JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_object_put(o);
 }
 
 int ctl_print_json(struct json_object *o)
 {
-	put_json(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
-						 JSON_C_TO_STRING_NOSLASHESCAPE));
-	json_object_put(o);
+	ctl_write_json(stdout, o);
 	return CTL_OK;	/* that it came out is main's to see */
 }
 
@@ -300,6 +305,17 @@ uint32_t ctl_zones_in(const ZnsPb__Status *s, enum zns_zone_state state)
 	uint32_t n = (size_t)state < s->n_zones_by_state ? s->zones_by_state[state] : 0;
 
 	return state == ZNS_ZONE_IMP_OPEN ? n + ctl_zones_in(s, ZNS_ZONE_EXP_OPEN) : n;
+}
+
+struct json_object *ctl_json_zones(const ZnsPb__Status *s)
+{
+	static const enum zns_zone_state states[] = { ZNS_ZONE_EMPTY, ZNS_ZONE_IMP_OPEN, ZNS_ZONE_CLOSED, ZNS_ZONE_FULL,
+						      ZNS_ZONE_READ_ONLY, ZNS_ZONE_OFFLINE };
+	struct json_object *j = json_object_new_object();
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(states); i++)
+		json_object_object_add(j, zns_zone_state_name(states[i]), json_object_new_int64(ctl_zones_in(s, states[i])));
+	return j;
 }
 
 struct json_object *ctl_json_uuid(const ProtobufCBinaryData *id)

@@ -56,10 +56,12 @@ int cmd_key(const struct ctl_cmd *cmd, int argc, char **argv);
 int cmd_docker(const struct ctl_cmd *cmd, int argc, char **argv);
 
 /* Options that every command has; their values in struct option. */
-enum { OPT_JSON = 256, OPT_HELP, OPT_DEV, OPT_VERBOSE, OPT_OWN };
+enum { OPT_JSON = 256, OPT_HELP, OPT_DEV, OPT_VERBOSE, OPT_CONTAINER, OPT_PATTERN, OPT_ALL, OPT_OWN };
 #define CTL_COMMON_OPTIONS { "json", no_argument, NULL, OPT_JSON }, { "help", no_argument, NULL, OPT_HELP }
 #define CTL_DEV_OPTION { "dev", required_argument, NULL, OPT_DEV }
 #define CTL_VERBOSE_OPTION { "verbose", no_argument, NULL, OPT_VERBOSE }	/* and -v */
+#define CTL_PICK_OPTIONS { "container", required_argument, NULL, OPT_CONTAINER }, \
+	{ "pattern", required_argument, NULL, OPT_PATTERN }, { "all", no_argument, NULL, OPT_ALL }
 #define CTL_END_OPTIONS { NULL, 0, NULL, 0 }
 
 struct ctl_args {
@@ -123,6 +125,8 @@ int ctl_lease_chain(struct ctl_session *s, const uint8_t *id, ZnsPb__Response **
 bool ctl_is_dir(const char *path);
 /* The next of @ls after *at that has @c as its parent; NULL: no more. *at is 0 at first. */
 const ZnsPb__Checkpoint *ctl_next_child(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c, size_t *at);
+/* The handle in @dir; *fd, if @fd is not NULL, is the directory, to be closed by the caller. */
+int ctl_handle_read(const char *dir, int *fd, ZnsPb__Handle **out, struct zns_err *err);
 /* Device and checkpoint that the handle in @dir names, as text (ZNS_UUID_STR each); and the handle, the caller's. */
 int ctl_handle_ids(const char *dir, char *dev, char *id, ZnsPb__Handle **out, struct zns_err *err);
 
@@ -139,6 +143,45 @@ int ctl_hold(struct ctl_hold *h, const char *spec, const char *what, struct zns_
 void ctl_unhold(struct ctl_hold *h);
 /* For who reads its images: its key, if it is encrypted. */
 int ctl_hold_key(struct ctl_hold *h, struct zns_err *err);
+
+/*
+ * pick.c: which checkpoints ls, show, verify and rm mean: ids or beginnings of them, directories with a handle,
+ * containers, --container, --pattern or --all. An id, a directory or a container that is not there is an error in each.
+ */
+#define CTL_ENGINE_ID_MIN 12	/* digits of an engine's id of a container */
+struct ctl_pick {
+	const char *container, *pattern;
+	bool all;
+	int argc;
+	char **argv;
+	ZnsPb__Handle **handle;	/* of each argument; NULL: it is no directory with one */
+	struct zns_err not_dir;	/* why not, of a directory whose name may be a container's too */
+	char dev[ZNS_UUID_STR];
+	uint8_t (*ids)[ZNS_UUID_LEN];	/* what was found, in the catalogue's order */
+	size_t nr;
+	bool by_id;		/* at least one of them was named by its id or its handle */
+};
+bool ctl_pick_option(struct ctl_pick *p, int c);	/* false: none of these options */
+/* The arguments, @most of them: 0, or the exit code after a line. A handle's device becomes args->dev. */
+int ctl_pick_args(const struct ctl_cmd *cmd, struct ctl_args *args, struct ctl_pick *p, int most);
+int ctl_pick(const ZnsPb__Response *ls, struct ctl_pick *p, struct zns_err *err);
+bool ctl_picked(const struct ctl_pick *p, const uint8_t *id);
+void ctl_pick_end(struct ctl_pick *p);
+/* By the name it has on the device, or the engine's name or id of it. */
+bool ctl_is_of(const ZnsPb__Checkpoint *c, const char *name);
+const ZnsPb__Checkpoint *ctl_listed(const ZnsPb__Response *ls, const uint8_t *id);	/* NULL: not there */
+
+/* cmd_retain.c: "the newest 3, of these those younger than 7d" */
+#define CTL_RULE 96
+char *ctl_rule(const ZnsPb__Retention *r, char *buf, size_t len);
+
+/* text.c: @name as one field of a table: in quotes where it has blanks, without what a terminal would obey. */
+#define CTL_NAME 1024
+const char *ctl_name(const char *name, char *buf, size_t len);
+int ctl_id_width(const ZnsPb__Response *ls);	/* digits of ids that tell them apart, 8 at least */
+int ctl_print_cut(char *line);			/* cut to the terminal's width, if it is one */
+/* A blank and @word, on a new line that begins at @indent if there is no room for it; *at is the column. */
+void ctl_print_word(const char *word, int indent, int *at);
 
 /*
  * For a command that leaves half of something when it is killed: SIGINT, SIGTERM and SIGHUP are remembered; one more
@@ -169,6 +212,8 @@ uint32_t ctl_zones_in(const ZnsPb__Status *s, enum zns_zone_state state);
  */
 const char *ctl_text(const char *s);
 int ctl_print_json(struct json_object *o);
+void ctl_write_json(FILE *f, struct json_object *o);
+struct json_object *ctl_json_zones(const ZnsPb__Status *s);	/* how many are in each state */
 struct json_object *ctl_json_uuid(const ProtobufCBinaryData *id);
 struct json_object *ctl_json_time(int64_t ns);
 struct json_object *ctl_json_u32s(const uint32_t *v, size_t nr);

@@ -58,8 +58,6 @@ struct json_object *docker_limits(const char *version)
 	if (major && major < 24)
 		json_object_array_add(list, json_object_new_string(
 			"Docker before 24 has no --annotation: use --label zns.qos=N or -e ZNS_QOS=N"));
-	json_object_array_add(
-		list, json_object_new_string("docker run -t: containers with a terminal cannot be restored by Docker"));
 	json_object_array_add(list, json_object_new_string(
 		"docker start --checkpoint-dir is refused by every version: use znsctl docker clone"));
 	return list;

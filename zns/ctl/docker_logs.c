@@ -21,11 +21,8 @@ static int resolve(const char *dev, const char *what, char id[ZNS_UUID_STR], str
 	*id = 0;
 	for (i = 0; i < r->n_checkpoints; i++) {
 		const ZnsPb__Checkpoint *c = r->checkpoints[i];
-		const ZnsPb__Origin *o = c->origin;
 
-		if (c->id.len == ZNS_UUID_LEN &&
-		    (!strcmp(c->container, what) || (o && o->container_name && !strcmp(o->container_name, what)) ||
-		     (o && o->container_id && strlen(what) >= 12 && !strncmp(o->container_id, what, strlen(what)))))
+		if (c->id.len == ZNS_UUID_LEN && ctl_is_of(c, what))
 			zns_uuid_format(c->id.data, id);
 	}
 	zns_pb__response__free_unpacked(r, NULL);

@@ -18,6 +18,7 @@ struct fsck {
 	size_t checkpoints;
 	uint64_t generation;
 	bool torn, rebuilt;
+	bool gone;		/* no metadata zone holds anything of a store */
 	char damage[ZNS_ERR_MAX];	/* why the catalogue does not open; "" it does */
 	struct ctl_progress prog;
 };

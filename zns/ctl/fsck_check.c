@@ -105,8 +105,8 @@ int fsck_check(struct fsck *k, const struct zns_store *s, struct zns_err *err)
 	if (ret)
 		return ret;
 	if (memcmp(zns_store_uuid(s), k->reg.uuid, ZNS_UUID_LEN)) {
-		snprintf(line, sizeof(line), "it holds store %s, but is registered as %s: run `znsctl register`",
-			 zns_uuid_format(zns_store_uuid(s), have), zns_uuid_format(k->reg.uuid, want));
+		snprintf(line, sizeof(line), "it holds store %s, but is registered as %s: run `znsctl register %s`",
+			 zns_uuid_format(zns_store_uuid(s), have), zns_uuid_format(k->reg.uuid, want), k->reg.path);
 		fsck_problem(k, NULL, false, 0, 0, line);
 	}
 	k->checkpoints = zns_store_nr_checkpoints(s);

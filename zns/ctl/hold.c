@@ -97,16 +97,28 @@ const ZnsPb__Checkpoint *ctl_next_child(const ZnsPb__Response *ls, const ZnsPb__
 	return NULL;
 }
 
-int ctl_handle_ids(const char *dir, char *dev, char *id, ZnsPb__Handle **out, struct zns_err *err)
+int ctl_handle_read(const char *dir, int *fd, ZnsPb__Handle **out, struct zns_err *err)
 {
-	cleanup_close int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cleanup_close int at = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int ret;
 
-	if (fd < 0)
+	*out = NULL;
+	if (at < 0)
 		return zns_fail_sys(err, -errno, "%s", dir);
-	ret = zns_handle_read(fd, out, err);
+	ret = zns_handle_read(at, out, err);
 	if (ret)
 		return zns_wrap(err, "%s", dir);
+	if (fd)
+		*fd = zns_take_fd(&at);
+	return 0;
+}
+
+int ctl_handle_ids(const char *dir, char *dev, char *id, ZnsPb__Handle **out, struct zns_err *err)
+{
+	int ret = ctl_handle_read(dir, NULL, out, err);
+
+	if (ret)
+		return ret;
 	zns_uuid_format((*out)->checkpoint.data, id);
 	zns_uuid_format((*out)->device.data, dev);
 	return 0;

@@ -7,6 +7,12 @@
 #include "zns-version.h"
 
 #define DEV_HELP "  --dev DEV       the device, if not given as an argument\n"
+#define PICK "ID|DIRECTORY|CONTAINER|--container NAME|--pattern GLOB|--all"
+#define PICK_HELP \
+	"  DIRECTORY holds a checkpoint's handle; CONTAINER is its name here, or the engine's name or id of it\n" \
+	"  --container NAME  all of one container\n" \
+	"  --pattern GLOB  all of containers with such names\n" \
+	"  --all           all of the device\n"
 
 static const struct ctl_cmd commands[] = {
 	{ "create", "emu:PATH [OPTIONS]", "make an emulated zoned device, format and register it",
@@ -28,13 +34,14 @@ static const struct ctl_cmd commands[] = {
 	{ "format", "DEV [OPTIONS]", "write an empty store on a device and register it",
 	  "  --map FILE|\"i % N\"     which zones share a die, if the device does not say: a file with one group\n"
 	  "                          number per zone, or zone index modulo N\n"
-	  "  --zone-write-bw MIBPS|measure, --zone-read-bw MIBPS   of one zone; a real device is measured without\n"
+	  "  --zone-write-bw MIBPS|measure, --zone-read-bw MIBPS   the rates of one zone; a real device is measured\n"
+	  "                          if they are not given\n"
 	  "  --encrypt KEYSPEC   its checkpoints will be encrypted: file:PATH or keyring:DESCRIPTION\n"
 	  "  --default       make it the default device\n"
 	  "  --force         even if it holds checkpoints\n",
 	  cmd_format },
 	{ "register", "DEV", "register a formatted device, for instance one from another host",
-	  "  --take-over     the host that uses it, by its own word, does so no longer\n"
+	  "  --take-over     take it over from another host that no longer has it\n"
 	  "  --default       make it the default device\n", cmd_register },
 	{ "unregister", "DEV|UUID", "forget a device; what it holds stays", "", cmd_unregister },
 	{ "probe", "[DEV] [OPTIONS]", "find out by measuring which zones share a die or a channel, and how fast a zone is",
@@ -49,17 +56,21 @@ static const struct ctl_cmd commands[] = {
 	{ "groups", "[DEV]", "groups of zones that share a die", DEV_HELP, cmd_groups },
 	{ "status", "[DEV]|--all", "the device, its space, reservations and leases",
 	  "  --all           the space of every registered device, as df\n" DEV_HELP, cmd_status },
-	{ "ls", "[DEV] [--container NAME]", "checkpoints", "  --container NAME  only those of one container\n" DEV_HELP,
+	{ "ls", "[DEV] [" PICK "] [-v]", "checkpoints",
+	  PICK_HELP
+	  "  -v, --verbose   whole ids, zones and groups, the engine's id and image, parents\n"
+	  "  Flags: i incremental, m pre-dump (memory only), o pages only, l post-copy (dump --lazy-pages), e encrypted,\n"
+	  "  p pinned. MiB/s: asked for/achieved.\n" DEV_HELP,
 	  cmd_ls },
-	{ "show", "[DEV] ID|DIRECTORY", "one checkpoint: its images and where they are",
-	  "  ID may be the beginning of one, or a directory that holds a handle\n" DEV_HELP, cmd_show },
-	{ "verify", "[DEV] ID|DIRECTORY|CONTAINER|--container NAME|--all", "read and check every byte of checkpoints",
-	  "  --container NAME  all checkpoints of one container\n  --all           all of the device\n" DEV_HELP, cmd_verify },
+	{ "show", "[DEV] " PICK " [-v]", "one checkpoint, its images and where they are; or the tree of a container",
+	  PICK_HELP
+	  "  -v, --verbose   of a tree: each image\n" DEV_HELP, cmd_show },
+	{ "verify", "[DEV] " PICK, "read and check every byte of checkpoints", PICK_HELP DEV_HELP, cmd_verify },
 	{ "export", "[DEV] ID|DIRECTORY DIR|FILE.tar|- [--flatten]", "a checkpoint as a plain CRIU image directory or archive of one",
 	  "  ID may be the beginning of one, or a directory that holds a handle\n"
 	  "  DIR is new or empty; - is a tar archive on standard output\n"
-	  "  --flatten       an incremental one as if it had been dumped in full\n"
-	  "  --metadata-only all images but those of memory pages\n" DEV_HELP, cmd_export },
+	  "  --flatten       write an incremental checkpoint as if it had been dumped in full\n"
+	  "  --metadata-only leave out the images of memory pages\n" DEV_HELP, cmd_export },
 	{ "mount", "[DEV] ID|DIRECTORY MOUNTPOINT", "a checkpoint's images as read-only files, for crit and other tools; umount ends it",
 	  "  ID may be the beginning of one, or a directory that holds a handle\n"
 	  "  --foreground    stay until it is unmounted\n" DEV_HELP, cmd_mount },
@@ -69,8 +80,8 @@ static const struct ctl_cmd commands[] = {
 	  "  --admission share|wait[=S]|reject   as --zns-admission of criu\n"
 	  "  --handle NEWDIR   write a handle there, to restore from\n"
 	  "  --parent ID       of an incremental dump: the checkpoint that its parent was imported as\n"
-	  "  --join            DIR is a page server's, with the sender's other images copied into it: they go to the\n"
-	  "                    checkpoint whose pages came before\n" DEV_HELP, cmd_import },
+	  "  --join            DIR is a page server's, with the sender's other images copied into it: add these images\n"
+	  "                    to the checkpoint that has the pages\n" DEV_HELP, cmd_import },
 	{ "flatten", "[DEV] ID|DIRECTORY [--qos MIBPS]", "write an incremental checkpoint anew without its parents, under its id",
 	  "  --qos MIBPS     bandwidth to write with, as --zns-qos of criu\n" DEV_HELP, cmd_flatten },
 	{ "fsck", "[DEV] [--repair|--rebuild [--force]] [--dry-run]", "check the catalogue; write a new one from what can still be read",
@@ -82,26 +93,27 @@ static const struct ctl_cmd commands[] = {
 	{ "zones", "[DEV]", "zones: a table, or a picture on a terminal",
 	  "  --table         a table, also on a terminal\n  --picture       a picture, also elsewhere\n" DEV_HELP, cmd_zones },
 	{ "gc", "[DEV] [--dry-run] [--grace TIME] [--compact] [--unjoined TIME]", "sweep what container runtimes left, apply retention, reset garbage zones",
-	  "  --grace TIME    how long what it was made for must be gone (default 1h; 90, 30m, 12h, 7d)\n"
-	  "  --compact       then also what `znsctl compact` does\n"
-	  "  --unjoined TIME remove what page servers received so long ago, if nothing was joined with it\n"
+	  "  --grace TIME    remove what a runtime has left only after its owner was missing this long\n"
+	  "                  (default 1h; 90, 30m, 12h, 7d)\n"
+	  "  --compact       afterwards do what `znsctl compact` does\n"
+	  "  --unjoined TIME also remove pages that a page server received this long ago and that nobody joined\n"
 	  "  --dry-run       only list what and why\n" DEV_HELP, cmd_gc },
 	{ "compact", "[DEV] [--dry-run] [--below PERCENT] [--rate MIBPS] [--no-wait]", "empty zones with little live data by moving it together",
-	  "  --below PERCENT zones with no more live data than this part of a zone (default 25)\n"
-	  "  --rate MIBPS    no faster than this; besides, it waits for dumps and restores on the same dies\n"
-	  "  --no-wait       does not wait for them: they are slowed down\n"
+	  "  --below PERCENT empty zones that are live to this part at most (default 25)\n"
+	  "  --rate MIBPS    go no faster than this\n"
+	  "  --no-wait       do not wait for dumps and restores on the same dies, but slow them down\n"
 	  "  --dry-run       only list which zones, and how many would be free\n" DEV_HELP, cmd_compact },
-	{ "retain", "[DEV] [CONTAINER --keep N|--ttl TIME|--off]", "how many checkpoints of a container stay; without arguments: the rules",
-	  "  --keep N        the newest N\n  --ttl TIME      those younger than this (90, 30m, 12h, 7d)\n"
+	{ "retain", "[DEV] [CONTAINER --keep N|--ttl TIME|--off]", "set how many checkpoints of a container stay; without arguments, list the rules",
+	  "  --keep N        keep the newest N\n  --ttl TIME      keep those that are younger than this (90, 30m, 12h, 7d)\n"
 	  "  --off           end the rule\n" DEV_HELP, cmd_retain },
-	{ "pin", "[DEV] ID...", "keep checkpoints from rm, gc and retention", DEV_HELP, cmd_pin },
+	{ "pin", "[DEV] ID...", "protect checkpoints: rm, gc and retention leave them alone", DEV_HELP, cmd_pin },
 	{ "unpin", "[DEV] ID...", "undo pin", DEV_HELP, cmd_unpin },
-	{ "rm", "[DEV] ID...|--container NAME|--pattern GLOB|--all", "remove checkpoints; removing one twice is no error",
-	  "  --container NAME  all of one container\n  --pattern GLOB  all of containers with such names\n"
-	  "  --all           all of the device\n"
-	  "  --secure        also every copy of their keys on the device; encrypted ones only\n"
+	{ "rm", "[DEV] ID...|DIRECTORY|CONTAINER|--container NAME|--pattern GLOB|--all",
+	  "remove checkpoints; removing one twice, by its whole id, is no error",
+	  PICK_HELP
+	  "  --secure        also erase every copy of their keys on the device; for encrypted checkpoints only\n"
 	  "  --dry-run       only say what would be removed\n" DEV_HELP, cmd_rm },
-	{ "key", "create FILE|show [KEYSPEC] [DEV]|use KEYSPEC [DEV]|off [DEV]|rotate KEYSPEC [DEV]|plain accept|refuse [DEV]", "encryption: keys, and which one a device's checkpoints have",
+	{ "key", "create FILE|show [KEYSPEC] [DEV]|use KEYSPEC [DEV]|off [DEV]|rotate KEYSPEC [DEV]|plain accept|refuse [DEV]", "encryption keys, and which one a device uses for new checkpoints",
 	  "  create FILE     a new random key, for root only\n"
 	  "  show            the key of a device, or with KEYSPEC (file:PATH or keyring:DESCRIPTION) its fingerprint\n"
 	  "  use KEYSPEC     from now on the device's new checkpoints are encrypted with it\n"
@@ -114,7 +126,7 @@ static const struct ctl_cmd commands[] = {
 	{ "reset", "[DEV] --zone N...|--all-garbage", "reset zones that hold nothing live",
 	  "  --zone N        this zone; may be given several times\n  --all-garbage   all zones without live data\n"
 	  "  --dry-run       only say which would be reset\n" DEV_HELP, cmd_reset },
-	{ "metrics", "[--output FILE]", "figures of all registered devices for Prometheus",
+	{ "metrics", "[--output FILE]", "figures of all registered devices, for Prometheus or as JSON",
 	  "  --output FILE   replace a file, for the node exporter's textfile collector\n", cmd_metrics },
 	{ "docker", "COMMAND ...", "Docker's checkpoints on zones", "  znsctl docker --help lists the commands\n", cmd_docker },
 };

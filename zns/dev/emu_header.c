@@ -97,13 +97,17 @@ int emu_header_read(int fd, const char *path, struct zns_emu_params *p, uint8_t 
 	struct emu_layout lay;
 	struct emu_header h;
 	uint64_t size = 0;
+	struct stat st;
 	int rc = zns_pread_all(fd, &h, sizeof(h), 0);
 
 	if (rc && rc != -ENODATA)
 		return zns_fail_sys(err, rc, "cannot read %s", path);
-	if (rc || h.magic != EMU_MAGIC)
-		return zns_fail(err, -EMEDIUMTYPE, "%s is not an emulated device: create one with `znsctl create emu:%s`", path,
+	if (rc && !fstat(fd, &st) && S_ISREG(st.st_mode) && !st.st_size)
+		return zns_fail(err, -EMEDIUMTYPE, "%s is empty, not an emulated device: create one with `znsctl create emu:%s`", path,
 				path);
+	if (rc || h.magic != EMU_MAGIC)
+		return zns_fail(err, -EMEDIUMTYPE, "%s is not an emulated device, it holds something else: take another name, or overwrite it with "
+				"`znsctl create --force emu:%s`", path, path);
 	if (h.version < EMU_VERSION)
 		return zns_fail(err, -EMEDIUMTYPE,
 				"%s has emulator format %u of an older version, this program knows %u: create the device anew with `znsctl create --force emu:%s`",

@@ -27,8 +27,8 @@ static int refuse_written(struct zns_dev *dev, uint32_t first, uint32_t nr_meta,
 	n += data;
 	if (rc || !n)
 		return rc;
-	return zns_fail(err, -EEXIST, "%s has no catalogue, but %u of its zones are not empty: --force destroys what they hold, `znsctl fsck --rebuild` looks for checkpoints in them",
-			dev->path, n);
+	return zns_fail(err, -EEXIST, "%s has no catalogue, but %u of its zones are not empty: --force destroys what they hold, `znsctl fsck --rebuild %s` looks for checkpoints in them",
+			dev->path, n, dev->path);
 }
 
 /* What is on the device now? Its UUID if readable, and the zone its log is in. */

@@ -424,9 +424,9 @@ static int no_store(struct zns_dev *dev, struct zns_err *err)
 	if (rc)
 		return rc;
 	if (!nr)
-		return zns_fail(err, -ENOMEDIUM, "the device holds no store: run znsctl format");
-	return zns_fail(err, -ENOMEDIUM, "the device holds no store, but %u of its zones are not empty: `znsctl fsck --rebuild` looks for "
-			"checkpoints in them, `znsctl format --force` destroys what they hold", nr);
+		return zns_fail(err, -ENOMEDIUM, "the device holds no store: run `znsctl format %s`", dev->path);
+	return zns_fail(err, -ENOMEDIUM, "the device holds no store, but %u of its zones are not empty: `znsctl fsck --rebuild %s` looks for "
+			"checkpoints in them, `znsctl format --force %s` destroys what they hold", nr, dev->path, dev->path);
 }
 
 static int choose(struct zns_store *s, struct cand *c, size_t nr, uint64_t ghost, const struct bad_superblock *bad,
@@ -461,7 +461,7 @@ static int choose(struct zns_store *s, struct cand *c, size_t nr, uint64_t ghost
 	if (s->max_generation > 1 || ghost)
 		return zns_fail(err, -EBADMSG, "no generation of the catalogue is complete");
 	if (nr)
-		return zns_fail(err, -ENOMEDIUM, "formatting was interrupted: run znsctl format again");
+		return zns_fail(err, -ENOMEDIUM, "formatting was interrupted: run `znsctl format %s` again", s->dev->path);
 	return no_store(s->dev, err);
 }
 
@@ -496,6 +496,6 @@ int zns_store_replay(struct zns_store *s, struct zns_err *err)
 	for (size_t i = 0; i < nr; i++)
 		zns_pb__superblock__free_unpacked(c[i].sb, NULL);
 	if (rc == -EBADMSG)
-		return zns_fail(err, rc, "the catalogue of %s is damaged (%s); nothing was changed on the device; `znsctl fsck` tells what can be recovered", s->dev->path, e.msg);
+		return zns_fail(err, rc, "the catalogue of %s is damaged (%s); nothing was changed on the device; `znsctl fsck %s` tells what can be recovered", s->dev->path, e.msg, s->dev->path);
 	return rc ? zns_fail(err, rc, "%s: %s", s->dev->path, e.msg) : 0;
 }

@@ -6,7 +6,7 @@
  *
  *   ckptload dump CONTAINER MIB QOS DIR    the images go to the device; the handle to DIR, a new directory
  *   ckptload restore DIR                   into memory; every word is compared with what `dump` had there
- * Options: --device DEV, --admission A, --alloc A, --option NAME=VALUE (not known to this program: refused),
+ * Options: --device DEV, --admission A, --alloc A, --qos-max MIBPS, --option NAME=VALUE (not known to this program: refused),
  *   --at NS (begin at that CLOCK_MONOTONIC), --seed N, --images N (small images, of 4 KiB).
  * Prints one line of JSON: the times of each step in ns of CLOCK_MONOTONIC, and what the helper said.
  */
@@ -29,7 +29,7 @@
 #define SEND_BYTES (8u << 20)	/* criu tells the helper of so much memory at once */
 
 static struct {
-	const char *device, *admission, *alloc;
+	const char *device, *admission, *alloc, *qos_max;
 	uint64_t at, seed, images;
 } opt = { .seed = 1, .images = 8 };
 
@@ -145,6 +145,7 @@ static void begin(uint32_t op, const char *container, const char *qos, const cha
 	snprintf(b.qos, sizeof(b.qos), "%s", qos);
 	snprintf(b.admission, sizeof(b.admission), "%s", opt.admission ? opt.admission : "");
 	snprintf(b.alloc, sizeof(b.alloc), "%s", opt.alloc ? opt.alloc : "");
+	snprintf(b.qos_max, sizeof(b.qos_max), "%s", opt.qos_max ? opt.qos_max : "");
 	ask(op, &h, &b, sizeof(b), fd, r);
 	close(fd);
 }
@@ -271,6 +272,7 @@ int main(int argc, char **argv)
 		{ "device", required_argument, NULL, 'd' }, { "admission", required_argument, NULL, 'a' },
 		{ "alloc", required_argument, NULL, 'l' }, { "at", required_argument, NULL, 't' },
 		{ "seed", required_argument, NULL, 's' }, { "images", required_argument, NULL, 'i' },
+		{ "qos-max", required_argument, NULL, 'm' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int c, rc = 2;
@@ -290,6 +292,8 @@ int main(int argc, char **argv)
 			opt.admission = optarg;
 		else if (c == 'l')
 			opt.alloc = optarg;
+		else if (c == 'm')
+			opt.qos_max = optarg;
 		else if (c == 't')
 			opt.at = strtoull(optarg, NULL, 10);
 		else if (c == 's')
