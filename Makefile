@@ -62,7 +62,7 @@ FUZZ_BIN	:= $(patsubst test/fuzz/%.c,$(B)/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))
 
 ADAPTER		:= $(wildcard criu/*.c criu/*.h criu/include/*.h)
 CRIU_SRC	:= $(B)/criu
-PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch) scripts/fetch-criu scripts/fetch-orig
+PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch criu/patches/*/*.patch) scripts/fetch-criu scripts/fetch-orig
 
 .PHONY: all zns criu deps deps-vm deps-doc deps-docker deps-bare deps-clang
 .PHONY: unit conform crash kill scale scale-small zonetests errors tools chains bench-incremental bench-live crypt migration test
@@ -375,6 +375,11 @@ checkpointctl: $(CLIENTS)/checkpointctl
 $(CLIENTS)/checkpointctl:
 	@mkdir -p $(@D)
 	$(Q)GOBIN=$(abspath $(@D)) $(GO) install github.com/checkpoint-restore/checkpointctl@v1.6.0
+
+# The patches that mend CRIU itself, each alone on a release, beside stock: some minutes of builds.
+.PHONY: upstream
+upstream: deps all
+	$(Q)PATH=$(SYS_PATH) python3 test/upstream/run.py
 
 rpc: all rpc-clients rpc-go
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/rpc.py run -a --report $(B)/report/rpc

@@ -1,0 +1,126 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+run.py: the patches of criu/patches/upstream, each alone on a release of CRIU, and what it mends.
+
+  run.py [NAME...]      all of them, or some; builds below build/upstream
+
+Of each the test must fail with stock CRIU and pass with the patch. Zones have no part in it.
+"""
+import ctypes
+import mmap
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+BUILD = REPO / 'build' / 'upstream'
+ZONETESTS = REPO / 'test' / 'zonetests'
+AREA = 256 << 30            # its page map is 512 MiB
+MOST_RSS = 200 << 20
+
+
+def build(name):
+    """A criu with this patch alone ('stock': none); its path."""
+    tree = BUILD / name
+    criu = tree / 'criu' / 'criu'
+    patch = REPO / 'criu' / 'patches' / 'upstream' / f'{name}.patch'
+    if criu.exists() and (name == 'stock' or criu.stat().st_mtime > patch.stat().st_mtime):
+        return criu
+    BUILD.mkdir(parents=True, exist_ok=True)
+    how = ['--plain'] if name == 'stock' else ['--only', f'upstream/{name}.patch']
+    subprocess.run([REPO / 'scripts' / 'fetch-criu', *how, tree], check=True)
+    with open(BUILD / f'{name}.log', 'wb') as log:
+        subprocess.run(['make', '-C', tree, f'-j{os.cpu_count()}', 'criu'], stdout=log, stderr=log, check=True)
+    return criu
+
+
+def suite(script, *args):
+    """A case of another suite; True if it passed."""
+    done = subprocess.run([sys.executable, ZONETESTS / script, 'run', *args], stdout=subprocess.PIPE, text=True)
+    print('   ', '\n    '.join(line for line in done.stdout.splitlines() if line.startswith(('PASS', 'FAIL'))))
+    return done.returncode == 0
+
+
+def read_errors(criu):
+    return suite('errors.py', 'short-plain-images', '--criu', criu, '--timeout', '10')
+
+
+def shared_memory_numbers(criu):
+    return suite('zonetests.py', 'shmclash', '-f', 'ns', '--stock', '--criu', criu)
+
+
+def sleeper():
+    """A child with a large area of addresses and hardly any memory; its pid."""
+    ready, tell = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(tell)
+        if os.read(ready, 1) != b'+':
+            raise SystemExit('the area could not be mapped')
+        os.close(ready)
+        return pid
+    os.setsid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    noreserve = 0x4000
+    area = libc.mmap(None, ctypes.c_size_t(AREA), mmap.PROT_READ | mmap.PROT_WRITE,
+                     mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | noreserve, -1, ctypes.c_long(0))
+    if area != ctypes.c_void_p(-1).value:
+        os.write(tell, b'+')
+    null = os.open('/dev/null', os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.closerange(3, 100)
+    while True:
+        signal.pause()
+
+
+def window_of_pagemap(criu):
+    """Fault 135 of criu: as on a kernel without PAGEMAP_SCAN."""
+    with tempfile.TemporaryDirectory(prefix='upstream-') as directory:
+        pid = sleeper()
+        try:
+            dump = subprocess.Popen([criu, 'dump', '-t', str(pid), '-D', directory, '-o', 'log', '--leave-running'],
+                                    env=dict(os.environ, CRIU_FAULT='135'), stderr=subprocess.DEVNULL)
+            _, status, usage = os.wait4(dump.pid, 0)
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    code, rss = os.waitstatus_to_exitcode(status), usage.ru_maxrss << 10
+    print(f'    dump of {AREA >> 30} GiB of addresses: exit {code}, {rss >> 20} MiB of memory')
+    return code == 0 and rss < MOST_RSS
+
+
+TESTS = {'read-errors': read_errors, 'shared-memory-numbers': shared_memory_numbers, 'window-of-pagemap': window_of_pagemap}
+
+
+def main():
+    names = sys.argv[1:] or list(TESTS)
+    unknown = set(names) - set(TESTS)
+    if unknown:
+        sys.exit(f'no such patch: {unknown.pop()}')
+    there = {p.stem for p in (REPO / 'criu' / 'patches' / 'upstream').glob('*.patch')}
+    if there != set(TESTS):
+        sys.exit(f'patches and tests differ: {sorted(there ^ set(TESTS))}')
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    stock, passed, failed = build('stock'), 0, 0
+    for name in names:
+        for criu, want in ((stock, False), (build(name), True)):
+            start = time.monotonic()
+            got = TESTS[name](criu)
+            verdict = 'PASS' if got == want else 'FAIL'
+            passed, failed = passed + (got == want), failed + (got != want)
+            print(f'{verdict} {name}, {"patched" if want else "stock, which must fail"} ({time.monotonic() - start:.0f} s)',
+                  flush=True)
+    print(f'{passed} passed, {failed} failed, 0 skipped')
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
