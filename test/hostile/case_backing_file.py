@@ -25,6 +25,9 @@ def task_runs_on(scene):
     if (scene.images / HANDLE).exists():
         raise Failed('a handle is there after a failed dump')
     scene.no_helpers()
+    left = [p.name for p in scene.images.iterdir()]
+    if left:
+        raise Failed(f'left in the image directory: {left}')
 
 
 def between(scene, command):

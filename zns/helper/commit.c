@@ -5,7 +5,6 @@
 #include "dump.h"
 #include "zns/crypt.h"
 #include "zns/handle.h"
-#include "zns/safeopen.h"
 #include "zns/store.h"
 
 static void join_streams(struct dump *d)
@@ -161,7 +160,7 @@ static int write_handle(struct dump *d, const ZnsPb__Checkpoint *c, struct zns_e
 	cleanup_free ZnsPb__HandleCopy **list = NULL;
 	struct zns_handle_seal seal;
 	size_t nr = 0;
-	int ret = 0;
+	int ret;
 
 	for (struct copy *k = d->copies; k; k = k->next)
 		nr++;
@@ -170,16 +169,12 @@ static int write_handle(struct dump *d, const ZnsPb__Checkpoint *c, struct zns_e
 	if (!copy || !list)
 		return zns_fail(err, -ENOMEM, "no memory for the handle");
 	nr = 0;
-	for (struct copy *k = d->copies; k && !ret; k = k->next, nr++) {
+	for (struct copy *k = d->copies; k; k = k->next, nr++) {
 		zns_pb__handle_copy__init(&copy[nr]);
 		copy[nr].name = k->name;
 		copy[nr].size = k->len;
 		copy[nr].hash = zns_hash(k->data, k->len);
 		list[nr] = &copy[nr];
-		/* A convenience for tools: not synced, since the handle's hash tells a stale or torn copy. */
-		ret = k->beside ? 0 : zns_put_file(d->h->dir, k->name, k->data, k->len);
-		if (ret)
-			zns_fail_sys(err, ret, "cannot write %s into the image directory", k->name);
 	}
 	hd.device.data = d->h->reg.uuid;
 	hd.device.len = hd.checkpoint.len = ZNS_UUID_LEN;
@@ -187,6 +182,7 @@ static int write_handle(struct dump *d, const ZnsPb__Checkpoint *c, struct zns_e
 	zns_handle_describe(&hd, c);
 	hd.copies = list;
 	hd.n_copies = nr;
+	ret = copies_end(d, true, err);
 	if (!ret)
 		ret = zns_crypt_seal_handle(d->h->crypt, c, zns_writer_seal(d->w), &hd, &seal, err);
 	if (!ret)
@@ -271,6 +267,8 @@ static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct
 	if (!ret)
 		ret = zns_writer_finish(d->w, &m, ref, err);
 	c->manifest = ref;
+	if (!ret)
+		ret = copies_begin(d, err);
 	zns_writer_rate(d->w, c);
 	if (!ret)
 		ret = zns_writer_durable(d->w, c, err);
@@ -290,6 +288,7 @@ static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct
 						       .groups = (uint32_t)c->n_groups,
 						       .shared_groups = c->shared_groups });
 	}
+	copies_end(d, false, NULL);	/* of a commit that failed */
 	zns_pb__checkpoint__free_unpacked(c, NULL);
 	return ret;
 }

@@ -52,6 +52,7 @@ struct dump {
 	uint32_t nr_pages, max_pages;
 	struct stream *streams;
 	struct copy *copies, **copies_tail;
+	struct copying *copying;	/* into the image directory; NULL: not now */
 	struct taken *taken;
 	uint32_t nr_copies;
 	size_t copies_len;
@@ -65,6 +66,10 @@ int dump_check(struct dump *d, struct zns_err *err);
 /* parent.c: which one it is, before admission; its images, after. */
 int dump_parent(struct dump *d, const struct zw_begin *b, const struct zns_registered *reg, struct zns_err *err);
 int dump_open_parents(struct dump *d, const ZnsPb__Response *resp, struct zns_err *err);
+
+/* copies.c: they are written while other things are done, and are there (@keep) or gone at the end. */
+int copies_begin(struct dump *d, struct zns_err *err);
+int copies_end(struct dump *d, bool keep, struct zns_err *err);
 
 /* commit.c */
 void dump_commit(struct dump *d, struct packet *p);
