@@ -7,9 +7,11 @@
 #include <limits.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include "ctl.h"
+#include "outdir.h"
 #include "zns/reader.h"
 
 /* One mount per process; libfuse calls from its own threads, the reader is made for that. */
@@ -111,20 +113,134 @@ static int open_view(const char *dev, const char *what, struct zns_err *err)
 	return zns_reader_new(&p, view.h.m, &view.r, err);
 }
 
+/* ---- where ---- */
+
+/* What is mounted here, or below the latter ones, would hide a part of the system from all of it. */
+static bool of_the_system(const char *path)
+{
+	static const char *const itself[] = { "/", "/home", "/lib", "/media", "/opt", "/root", "/run", "/srv", "/tmp", "/var",
+					      "/run/lock", "/run/user", "/var/cache", "/var/lib", "/var/log", "/var/run", "/var/spool",
+					      "/var/tmp" };
+	static const char *const below[] = { "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin",
+					     "/sys", "/usr", "/run/systemd" };
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(itself); i++)
+		if (!strcmp(path, itself[i]))
+			return true;
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(below); i++) {
+		size_t n = strlen(below[i]);
+
+		if (!strncmp(path, below[i], n) && (!path[n] || path[n] == '/'))
+			return true;
+	}
+	return false;
+}
+
+struct place {
+	char base[ZNS_BASE_MAX], path[PATH_MAX];	/* as the kernel calls it */
+	int parent, dir;
+};
+
+static int kernels_name(int fd, char *out, size_t len, struct zns_err *err)
+{
+	char link[64];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, out, len - 1);
+	if (n <= 0 || *out != '/')
+		return zns_fail_sys(err, n < 0 ? -errno : -ENOENT, "the mount point");
+	out[n] = 0;
+	return 0;
+}
+
+/* An empty directory that is no link and none of the system's; by descriptor from here on. */
+static int find_place(const char *arg, struct place *p, struct zns_err *err)
+{
+	char all[PATH_MAX];
+	int ret;
+
+	/* "/", ".", "x/.." end in no name: let the kernel say what they are called. */
+	p->dir = zns_open_dir(arg, err);
+	if (p->dir == -ENOENT || p->dir == -ENOTDIR)
+		return zns_fail(err, p->dir, "%s is no directory", arg);
+	if (p->dir < 0)
+		return p->dir;
+	ret = kernels_name(p->dir, all, sizeof(all), err);
+	if (!ret && of_the_system(all))
+		return zns_fail(err, -EPERM, "%s belongs to the system: name an empty directory of your own", all);
+	close(p->dir);
+	p->dir = -1;
+	if (!ret)
+		p->parent = zns_open_parent(arg, p->base, err);
+	if (ret || p->parent < 0)
+		return ret ? ret : p->parent;
+	p->dir = zns_open_subdir(p->parent, p->base);
+	if (p->dir == -ENOTDIR || p->dir == -ELOOP)
+		return zns_fail(err, -ENOTDIR, "%s is a link or no directory: name the directory itself", arg);
+	if (p->dir < 0)
+		return zns_fail_sys(err, p->dir, "%s", arg);
+	ret = kernels_name(p->dir, p->path, sizeof(p->path), err);
+	if (!ret && of_the_system(p->path))	/* another one by now */
+		return zns_fail(err, -EPERM, "%s belongs to the system: name an empty directory of your own", p->path);
+	if (!ret)
+		ret = ctl_dir_empty(p->dir);
+	if (ret < 0)
+		return zns_fail_sys(err, ret, "%s", arg);
+	return ret ? 0 : zns_fail(err, -ENOTEMPTY, "%s is not empty: name an empty directory", arg);
+}
+
+static void leave_place(struct place *p)
+{
+	if (p->dir >= 0)
+		close(p->dir);
+	if (p->parent >= 0)
+		close(p->parent);
+}
+
+/*
+ * Root mounts on the descriptor, so that no link can have come in its way since; fusermount3, which does it for others,
+ * looks for itself.
+ */
+static void mount_name(const struct place *p, char *out, size_t len)
+{
+	if (geteuid())
+		snprintf(out, len, "%s", p->path);
+	else
+		snprintf(out, len, "/proc/self/fd/%d", p->dir);
+}
+
+/* The mount's own root is at the name now; libfuse would look for the directory below it. */
+static void unmount(const struct place *p)
+{
+	char name[64];
+	int fd = geteuid() ? -1 : openat(p->parent, p->base, O_PATH | O_NOFOLLOW | O_DIRECTORY | O_CLOEXEC);
+	struct stat below, st;
+
+	if (fd < 0)
+		return;
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	if (!fstat(p->dir, &below) && !fstat(fd, &st) && st.st_dev != below.st_dev)
+		umount2(name, MNT_DETACH);
+	close(fd);
+}
+
 /* Serve until it is unmounted. @ready: told when it is mounted, -1: nobody waits. */
-static int serve(const char *target, int ready, struct zns_err *err)
+static int serve(const struct place *p, int ready, struct zns_err *err)
 {
 	char *argv[] = { (char *)"znsctl", (char *)"-oro,nodev,nosuid,noexec,default_permissions,fsname=zns,subtype=znsctl", NULL };
 	struct fuse_args args = FUSE_ARGS_INIT(2, argv);
 	struct fuse_loop_config loop = { .clone_fd = 0, .max_idle_threads = 4 };
 	struct fuse *f = fuse_new(&args, &operations, sizeof(operations), NULL);
+	char target[PATH_MAX];
 	int ret = 0;
 
 	if (!f)
 		return zns_fail(err, -EIO, "libfuse does not start");
+	mount_name(p, target, sizeof(target));
 	/* libfuse says on standard error what is wrong with the mount, in its own words. */
 	if (fuse_mount(f, target)) {
-		ret = zns_fail(err, -EIO, "cannot mount on %s; it takes /dev/fuse, and root or fusermount3", target);
+		ret = zns_fail(err, -EIO, "cannot mount on %s; it takes /dev/fuse, and root or fusermount3", p->path);
 	} else {
 		fuse_set_signal_handlers(fuse_get_session(f));
 		if (ready >= 0) {
@@ -135,6 +251,7 @@ static int serve(const char *target, int ready, struct zns_err *err)
 		}
 		fuse_loop_mt(f, &loop);
 		fuse_remove_signal_handlers(fuse_get_session(f));
+		unmount(p);
 		fuse_unmount(f);
 	}
 	fuse_destroy(f);
@@ -142,7 +259,7 @@ static int serve(const char *target, int ready, struct zns_err *err)
 	return ret;
 }
 
-static int work(const struct ctl_cmd *cmd, const char *dev, const char *what, const char *target, int ready)
+static int work(const struct ctl_cmd *cmd, const char *dev, const char *what, const struct place *p, int ready)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	int ret = open_view(dev, what, &err);
@@ -151,14 +268,14 @@ static int work(const struct ctl_cmd *cmd, const char *dev, const char *what, co
 	if (!ret && ready >= 0 && chdir("/"))
 		ret = zns_fail_sys(&err, -errno, "/");
 	if (!ret)
-		ret = serve(target, ready, &err);
+		ret = serve(p, ready, &err);
 	zns_reader_free(view.r);
 	ctl_unhold(&view.h);
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }
 
 /* The reader has threads, and a fork would lose them: the child does everything, the parent waits until it is mounted. */
-static int in_background(const struct ctl_cmd *cmd, const char *dev, const char *what, const char *target)
+static int in_background(const struct ctl_cmd *cmd, const char *dev, const char *what, const struct place *at)
 {
 	int p[2], status, null;
 	char byte;
@@ -174,7 +291,7 @@ static int in_background(const struct ctl_cmd *cmd, const char *dev, const char 
 		null = open("/dev/null", O_RDWR | O_CLOEXEC);
 		if (null >= 0)
 			dup2(null, STDIN_FILENO), dup2(null, STDOUT_FILENO);
-		exit(work(cmd, dev, what, target, p[1]));
+		exit(work(cmd, dev, what, at, p[1]));
 	}
 	close(p[1]);
 	if (read(p[0], &byte, 1) == 1)
@@ -186,10 +303,10 @@ int cmd_mount(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = { { "foreground", no_argument, NULL, OPT_OWN }, CTL_DEV_OPTION, CTL_COMMON_OPTIONS,
 					      CTL_END_OPTIONS };
-	char target[PATH_MAX];
+	struct place at = { .parent = -1, .dir = -1 };
+	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	bool foreground = false;
-	struct stat st;
 	int opt;
 
 	while ((opt = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
@@ -201,16 +318,16 @@ int cmd_mount(const struct ctl_cmd *cmd, int argc, char **argv)
 		ctl_take_dev(&args);
 	if (args.argc != 2 || !*args.argv[0] || !*args.argv[1])
 		return ctl_usage(cmd, "a checkpoint and a mount point are wanted: ID or a directory with its handle, and DIR");
-	if (!realpath(args.argv[1], target) || stat(target, &st) || !S_ISDIR(st.st_mode)) {
-		fprintf(stderr, "znsctl mount: %s is no directory\n", args.argv[1]);
-		return CTL_FAILED;
-	}
-	opt = foreground ? work(cmd, args.dev, args.argv[0], target, -1) : in_background(cmd, args.dev, args.argv[0], target);
+	if (find_place(args.argv[1], &at, &err))
+		opt = ctl_fail(cmd, &err);
+	else
+		opt = foreground ? work(cmd, args.dev, args.argv[0], &at, -1) : in_background(cmd, args.dev, args.argv[0], &at);
 	if (opt == CTL_OK && !foreground && args.json) {
 		struct json_object *j = json_object_new_object();
 
-		json_object_object_add(j, "target", json_object_new_string(target));
-		return ctl_print_json(j);
+		json_object_object_add(j, "target", json_object_new_string(at.path));
+		opt = ctl_print_json(j);
 	}
+	leave_place(&at);
 	return opt;
 }
