@@ -22,7 +22,7 @@ say		= $(if $(filter 1,$(V)),,@echo "  $(1)")
 DEB_BUILD	:= build-essential pkg-config patch xz-utils ca-certificates libprotobuf-dev libprotobuf-c-dev \
 		   protobuf-c-compiler protobuf-compiler libnl-3-dev libcap-dev libnet1-dev libbsd-dev libnftables-dev \
 		   libgnutls28-dev uuid-dev libaio-dev python3 python3-protobuf python3-yaml libxxhash-dev libjson-c-dev \
-		   libzbd-dev libnvme-dev liburing-dev libfuse3-dev libssl-dev
+		   libzbd-dev libnvme-dev liburing-dev libfuse3-dev libssl-dev libarchive-dev
 DEB_TEST	:= libcmocka-dev redis-server redis-tools iproute2 iptables nftables procps util-linux libnl-route-3-dev
 DEB_DOCKER	:= docker.io runc
 DEB_DOC		:= asciidoc-base xmlto
@@ -149,7 +149,7 @@ $(BIN)/znsd: $(ZNSD_OBJ) $(B)/libzns.a
 $(BIN)/znsctl: $(CTL_OBJ) $(DOCKER_OBJ) $(B)/libzns.a
 $(BIN)/zns-runc: $(RUNC_OBJ) $(DOCKER_OBJ) $(B)/libzns.a
 $(BIN)/zns-helper: $(HELPER_OBJ) $(B)/libzns.a
-$(BIN)/znsctl: LDLIBS += $(FUSE_LIBS)
+$(BIN)/znsctl: LDLIBS += $(FUSE_LIBS) -larchive
 $(BIN)/znsd $(BIN)/znsctl $(BIN)/zns-helper $(BIN)/zns-runc:
 	@mkdir -p $(@D)
 	$(call say,LD      $@)

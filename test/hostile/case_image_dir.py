@@ -20,7 +20,7 @@ from ztscene import FAST, case_of
 
 CASES = {}
 case = case_of(CASES)
-DEADLINE = 25       # generous: what must not happen takes 45 s (a lease), or for ever
+DEADLINE = 40       # generous: what must not happen takes 45 s (a lease), or for ever
 BESIDE = 'notes.txt'
 
 

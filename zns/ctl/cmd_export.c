@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* export: a plain CRIU image directory, or a tar archive of one, from a checkpoint on zones */
-#include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "archive.h"
 #include "ctl.h"
+#include "outdir.h"
 #include "zns/crypt.h"
-#include "tar.h"
 #include "zns/flat.h"
 
-#define CHUNK MIB(16)		/* between two looks at the progress; a tar's buffer */
+#define CHUNK MIB(16)		/* between two looks at the progress; an archive's buffer */
 #define PARENTS "parents"	/* directory of an exported chain, one in it for each parent */
 
 enum { OPT_FLATTEN = OPT_OWN, OPT_METADATA_ONLY };
@@ -21,8 +21,8 @@ struct export {
 	struct zns_flat *flat;	/* not NULL: one checkpoint made of all */
 	struct ctl_progress prog;
 	const char *target;
-	bool tar, to_stdout, flatten, metadata_only;
-	bool made_dir;		/* by us, to be taken back on failure */
+	struct ctl_outdir out;
+	bool packed, to_stdout, flatten, metadata_only;
 	uint32_t done;		/* images written so far */
 	uint64_t bytes;		/* of them */
 };
@@ -72,30 +72,6 @@ static bool link_of(const struct export *x, uint32_t level, char *out, size_t le
 
 /* ---- a directory ---- */
 
-/* Ours alone: new, or empty. */
-static int open_dir(struct export *x, int *out, struct zns_err *err)
-{
-	struct dirent *e;
-	DIR *d;
-	int fd;
-
-	if (!mkdir(x->target, 0700))
-		x->made_dir = true;
-	else if (errno != EEXIST)
-		return zns_fail_sys(err, -errno, "cannot make %s", x->target);
-	fd = open(x->target, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return zns_fail_sys(err, -errno, "%s", x->target);
-	*out = fd;
-	d = fdopendir(dup(fd));
-	if (!d)
-		return zns_fail_sys(err, -errno, "%s", x->target);
-	while ((e = readdir(d)) && (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")))
-		;
-	closedir(d);
-	return e ? zns_fail(err, -ENOTEMPTY, "%s is not empty: name a new directory", x->target) : 0;
-}
-
 /* With --metadata-only, no memory pages: what crit and checkpointctl read of them is in the pagemaps. */
 static bool left_out(const struct export *x, uint32_t level, uint32_t n)
 {
@@ -105,12 +81,12 @@ static bool left_out(const struct export *x, uint32_t level, uint32_t n)
 static int image_to_dir(struct export *x, int dir, uint32_t level, uint32_t n, uint8_t *buf, struct zns_err *err)
 {
 	const char *name = zns_chain_manifest(x->chain, level)->images[n]->name;
-	cleanup_close int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	cleanup_close int fd = zns_make_file(dir, name);
 	uint64_t size = image_size(x, level, n);
 	int ret = 0;
 
 	if (fd < 0)
-		return zns_fail_sys(err, -errno, "cannot make %s/%s", x->target, name);
+		return zns_fail_sys(err, fd, "cannot make %s/%s", x->target, name);
 	x->done++;
 	x->bytes += size;
 	for (uint64_t off = 0; off < size && !ret; off += CHUNK) {
@@ -135,75 +111,96 @@ static int image_to_dir(struct export *x, int dir, uint32_t level, uint32_t n, u
 	return ret;
 }
 
-/* The directory was empty: what has our names is ours. */
-static void take_back(const struct export *x, int dir)
+static void level_id(const struct export *x, uint32_t level, char id[ZNS_UUID_STR])
 {
-	char at[128], path[512];
-
-	for (uint32_t l = levels(x); l-- > 0;) {
-		const ZnsPb__Manifest *m = zns_chain_manifest(x->chain, l);
-
-		prefix(x, l, at, sizeof(at));
-		for (uint32_t n = 0; n < m->n_images; n++)
-			if (snprintf(path, sizeof(path), "%s%s", at, m->images[n]->name) < (int)sizeof(path))
-				unlinkat(dir, path, 0);
-		snprintf(path, sizeof(path), "%sparent", at);
-		unlinkat(dir, path, 0);
-		if (l)
-			unlinkat(dir, at, AT_REMOVEDIR);
-	}
-	unlinkat(dir, PARENTS, AT_REMOVEDIR);
-	if (x->made_dir)
-		rmdir(x->target);
+	zns_uuid_format(zns_chain_manifest(x->chain, level)->checkpoint->id.data, id);
 }
 
-static int level_to_dir(struct export *x, int top, uint32_t level, uint8_t *buf, struct zns_err *err)
+static void level_back(const struct export *x, int dir, uint32_t level)
 {
-	char at[128], to[128];
-	cleanup_close int dir = -1;
+	const ZnsPb__Manifest *m = zns_chain_manifest(x->chain, level);
+
+	for (uint32_t n = 0; n < m->n_images; n++)
+		unlinkat(dir, m->images[n]->name, 0);
+	unlinkat(dir, "parent", 0);
+}
+
+/* The directory was empty: what has our names is ours. */
+static void take_back(const struct export *x, int top)
+{
+	cleanup_close int parents = levels(x) > 1 ? zns_open_subdir(top, PARENTS) : -1;
+	char id[ZNS_UUID_STR];
+
+	level_back(x, top, 0);
+	for (uint32_t l = 1; l < levels(x) && parents >= 0; l++) {
+		cleanup_close int dir = -1;
+
+		level_id(x, l, id);
+		dir = zns_open_subdir(parents, id);
+		if (dir < 0)
+			continue;
+		level_back(x, dir, l);
+		unlinkat(parents, id, AT_REMOVEDIR);
+	}
+	unlinkat(top, PARENTS, AT_REMOVEDIR);
+}
+
+static int level_to_dir(struct export *x, int dir, uint32_t level, uint8_t *buf, struct zns_err *err)
+{
+	char to[128];
 	int ret = 0;
 
-	prefix(x, level, at, sizeof(at));
-	if ((level == 1 && mkdirat(top, PARENTS, 0700)) || (level && mkdirat(top, at, 0700)))
-		return zns_fail_sys(err, -errno, "cannot make %s/%s", x->target, at);
-	dir = openat(top, level ? at : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir < 0)
-		return zns_fail_sys(err, -errno, "%s/%s", x->target, at);
 	for (uint32_t n = 0; n < zns_chain_manifest(x->chain, level)->n_images && !ret; n++)
 		ret = left_out(x, level, n) ? 0 : image_to_dir(x, dir, level, n, buf, err);
 	if (!ret && link_of(x, level, to, sizeof(to)) && symlinkat(to, dir, "parent"))
-		ret = zns_fail_sys(err, -errno, "cannot make the link %s/%sparent", x->target, at);
+		ret = zns_fail_sys(err, -errno, "cannot make the link parent in %s", x->target);
 	if (!ret && fsync(dir))
-		ret = zns_fail_sys(err, -errno, "%s/%s", x->target, at);
+		ret = zns_fail_sys(err, -errno, "%s", x->target);
 	return ret;
+}
+
+/* Each parent in a directory of its own below PARENTS, which stays open: what has its name now does not matter. */
+static int parents_to_dir(struct export *x, int top, uint8_t *buf, struct zns_err *err)
+{
+	cleanup_close int parents = ctl_make_subdir(top, PARENTS, err);
+	char id[ZNS_UUID_STR];
+	int ret = parents < 0 ? parents : 0;
+
+	for (uint32_t l = 1; l < levels(x) && !ret; l++) {
+		cleanup_close int dir = -1;
+
+		level_id(x, l, id);
+		dir = ctl_make_subdir(parents, id, err);
+		ret = dir < 0 ? dir : level_to_dir(x, dir, l, buf, err);
+	}
+	if (ret < 0)
+		return ret;
+	return fsync(parents) || fsync(top) ? zns_fail_sys(err, -errno, "%s", x->target) : 0;
 }
 
 static int to_dir(struct export *x, struct zns_err *err)
 {
 	cleanup_free uint8_t *buf = malloc(CHUNK);
-	cleanup_close int dir = -1;
-	int ret = buf ? open_dir(x, &dir, err) : zns_fail_sys(err, -ENOMEM, "buffer");
+	int ret = buf ? ctl_outdir_open(&x->out, x->target, err) : zns_fail_sys(err, -ENOMEM, "buffer");
 
-	if (ret) {
-		if (x->made_dir)
-			rmdir(x->target);
-		return ret;
-	}
-	for (uint32_t l = 0; l < levels(x) && !ret; l++)
-		ret = level_to_dir(x, dir, l, buf, err);
-	if (!ret && x->made_dir) {
-		ret = zns_sync_parent(x->target);
+	if (!ret) {
+		ret = level_to_dir(x, x->out.dir, 0, buf, err);
+		if (!ret && levels(x) > 1)
+			ret = parents_to_dir(x, x->out.dir, buf, err);
+		if (!ret)
+			ret = ctl_outdir_sync(&x->out, err);
 		if (ret)
-			zns_fail_sys(err, ret, "%s", x->target);
+			take_back(x, x->out.dir);
 	}
 	if (ret)
-		take_back(x, dir);
+		ctl_outdir_undo(&x->out);
+	ctl_outdir_close(&x->out);
 	return ret;
 }
 
 /* ---- an archive ---- */
 
-static int image_to_tar(struct export *x, int fd, uint32_t level, uint32_t n, uint8_t *buf, struct zns_err *err)
+static int image_to_archive(struct export *x, struct ctl_pack *p, uint32_t level, uint32_t n, uint8_t *buf, struct zns_err *err)
 {
 	const char *image = zns_chain_manifest(x->chain, level)->images[n]->name;
 	uint64_t size = image_size(x, level, n);
@@ -212,24 +209,21 @@ static int image_to_tar(struct export *x, int fd, uint32_t level, uint32_t n, ui
 
 	prefix(x, level, name, sizeof(name));
 	snprintf(name + strlen(name), sizeof(name) - strlen(name), "%s", image);
-	ret = tar_begin_file(fd, name, size, x->h.c->created_ns / 1000000000);
+	ret = ctl_pack_file(p, name, size, err);
 	for (uint64_t off = 0; off < size && !ret; off += CHUNK) {
 		size_t len = zns_min(CHUNK, size - off);
 
 		ret = image_read(x, level, n, off, buf, len, err);
 		if (!ret)
 			ret = ctl_caught(err);
-		if (ret)
-			return ret;
-		ret = zns_write_all(fd, buf, len);
+		if (!ret)
+			ret = ctl_pack_data(p, buf, len, err);
 		ctl_progress_add(&x->prog, len);
 	}
-	if (!ret)
-		ret = tar_end_file(fd, size);
-	return ret ? zns_fail_sys(err, ret, "cannot write %s", x->to_stdout ? "the archive" : x->target) : 0;
+	return ret;
 }
 
-static int level_to_tar(struct export *x, int fd, uint32_t level, uint8_t *buf, struct zns_err *err)
+static int level_to_archive(struct export *x, struct ctl_pack *p, uint32_t level, uint8_t *buf, struct zns_err *err)
 {
 	char name[160], to[128];
 	int ret = 0;
@@ -237,7 +231,7 @@ static int level_to_tar(struct export *x, int fd, uint32_t level, uint8_t *buf, 
 	for (uint32_t n = 0; n < zns_chain_manifest(x->chain, level)->n_images && !ret; n++) {
 		if (left_out(x, level, n))
 			continue;
-		ret = image_to_tar(x, fd, level, n, buf, err);
+		ret = image_to_archive(x, p, level, n, buf, err);
 		x->done++;
 		x->bytes += image_size(x, level, n);
 	}
@@ -245,50 +239,50 @@ static int level_to_tar(struct export *x, int fd, uint32_t level, uint8_t *buf, 
 		return ret;
 	prefix(x, level, name, sizeof(name));
 	strcat(name, "parent");
-	ret = tar_symlink(fd, name, to, x->h.c->created_ns / 1000000000);
-	return ret ? zns_fail_sys(err, ret, "cannot write the archive") : 0;
+	return ctl_pack_link(p, name, to, err);
 }
 
-static int write_tar(struct export *x, int fd, struct zns_err *err)
+static int write_archive(struct export *x, int fd, struct zns_err *err)
 {
 	cleanup_free uint8_t *buf = malloc(CHUNK);
+	struct ctl_pack *p = NULL;
 	int ret = buf ? 0 : zns_fail_sys(err, -ENOMEM, "buffer");
 
-	for (uint32_t l = 0; l < levels(x) && !ret; l++)
-		ret = level_to_tar(x, fd, l, buf, err);
-	if (!ret) {
-		ret = tar_end(fd);
-		if (ret)
-			zns_fail_sys(err, ret, "cannot write the archive");
-	}
-	return ret;
+	if (!ret)
+		ret = ctl_pack_open(fd, x->to_stdout ? "-" : x->target, x->h.c->created_ns / 1000000000, &p, err);
+	for (uint32_t l = 0; !ret && l < levels(x); l++)
+		ret = level_to_archive(x, p, l, buf, err);
+	return ctl_pack_close(p, ret, err);
 }
 
 /* Under another name until it is whole. */
-static int to_tar(struct export *x, struct zns_err *err)
+static int to_archive(struct export *x, struct zns_err *err)
 {
-	char part[4096];
-	cleanup_close int fd = -1;
+	char base[ZNS_BASE_MAX], part[ZNS_BASE_MAX];
+	cleanup_close int fd = -1, dir = -1;
 	int ret;
 
 	if (x->to_stdout)
-		return write_tar(x, STDOUT_FILENO, err);
-	if (!access(x->target, F_OK))
+		return write_archive(x, STDOUT_FILENO, err);
+	dir = zns_open_parent(x->target, base, err);
+	if (dir < 0)
+		return dir;
+	if (!faccessat(dir, base, F_OK, AT_SYMLINK_NOFOLLOW))
 		return zns_fail(err, -EEXIST, "%s exists: name another file", x->target);
-	if (snprintf(part, sizeof(part), "%s.part", x->target) >= (int)sizeof(part))
-		return zns_fail(err, -ENAMETOOLONG, "%.80s… is too long a name", x->target);
-	fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (fd < 0 && errno == EEXIST)
-		return zns_fail(err, -EEXIST, "%s is there: another export writes it, or one was killed: remove it then", part);
+	if (snprintf(part, sizeof(part), "%s.part", base) >= (int)sizeof(part))
+		return zns_fail_sys(err, -ENAMETOOLONG, "%s", x->target);
+	fd = zns_make_file(dir, part);
+	if (fd == -EEXIST)
+		return zns_fail(err, -EEXIST, "%s.part is there: another export writes it, or one was killed: remove it then", x->target);
 	if (fd < 0)
-		return zns_fail_sys(err, -errno, "cannot make %s", part);
-	ret = write_tar(x, fd, err);
-	if (!ret && (fsync(fd) || rename(part, x->target)))
+		return zns_fail_sys(err, fd, "cannot make %s.part", x->target);
+	ret = write_archive(x, fd, err);
+	if (!ret && fsync(fd))
 		ret = zns_fail_sys(err, -errno, "%s", x->target);
-	if (!ret && (ret = zns_sync_parent(x->target)))
+	if (!ret && ((ret = zns_rename_new(dir, part, base)) || (ret = fsync(dir) ? -errno : 0)))
 		zns_fail_sys(err, ret, "%s", x->target);
 	if (ret)
-		unlink(part);
+		unlinkat(dir, part, 0);
 	return ret;
 }
 
@@ -311,7 +305,7 @@ static int run(struct export *x, struct zns_err *err)
 		ret = zns_flat_new(x->chain, &x->flat, err);
 	if (!ret) {
 		x->prog.total = x->flat ? zns_flat_bytes(x->flat) : zns_chain_bytes(x->chain);
-		ret = x->tar ? to_tar(x, err) : to_dir(x, err);
+		ret = x->packed ? to_archive(x, err) : to_dir(x, err);
 	}
 	zns_flat_free(x->flat);
 	zns_chain_close(x->chain);
@@ -350,11 +344,10 @@ int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
 		{ "metadata-only", no_argument, NULL, OPT_METADATA_ONLY },
 		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 	};
-	struct export x = { .made_dir = false };
+	struct export x = { .out = CTL_OUTDIR_INIT };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	double seconds;
-	size_t n;
 	int c, ret;
 
 	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
@@ -366,11 +359,10 @@ int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (args.argc > 2)
 		ctl_take_dev(&args);
 	if (args.argc != 2 || !*args.argv[0] || !*args.argv[1])
-		return ctl_usage(cmd, "a checkpoint and a target are wanted: ID, and DIR, FILE.tar or - for a tar on standard output");
+		return ctl_usage(cmd, "a checkpoint and a target are wanted: ID, and DIR, FILE.tar, FILE.tgz or - for a tar on standard output");
 	x.target = args.argv[1];
-	n = strlen(x.target);
 	x.to_stdout = !strcmp(x.target, "-");
-	x.tar = x.to_stdout || (n > 4 && !strcmp(x.target + n - 4, ".tar"));
+	x.packed = x.to_stdout || ctl_archive_name(x.target);
 	if (x.to_stdout && (args.json || isatty(STDOUT_FILENO)))
 		return ctl_usage(cmd, "- writes an archive to standard output: redirect it, and leave out --json");
 	ret = ctl_hold(&x.h, args.dev, args.argv[0], &err);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* import: a plain CRIU image directory becomes a checkpoint; the order is that of a dump */
-#include <dirent.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "archive.h"
 #include "ctl.h"
 #include "import.h"
 #include "zns/crypt.h"
@@ -12,6 +11,7 @@
 #include "zns/store.h"
 
 #define CHUNK MIB(16)		/* between two looks at the progress */
+#define COPIES_MAX 2000		/* as of a dump */
 
 enum { OPT_QOS = OPT_OWN, OPT_ADMISSION, OPT_HANDLE, OPT_JOIN, OPT_PARENT };
 
@@ -96,18 +96,18 @@ static int start_writer(struct import *x, struct zns_err *err)
 }
 
 /* Not one of criu's images, which begin with a magic number or are known to have none: a plugin's. */
-static bool is_beside(const char *name, int fd)
+static bool is_beside(const char *name, const uint8_t *b, uint64_t size)
 {
 	static const char *const raw[] = { "pages-", "tmpfs-", "iptables-", "ip6tables-", "nftables-", "ifaddr-", "route-",
 					   "route6-", "rule-", "netns-ct-", "netns-exp-" };
-	static const uint32_t magic[] = { 0x54564319, 0x55105940, 0x58313116 };	/* images, service files, the inventory */
-	uint8_t b[4];
+	/* images, service files, the inventory */
+	static const uint32_t magic[] = { 0x54564319, 0x55105940, IMPORT_INVENTORY_MAGIC };
 	uint32_t v;
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(raw); i++)
 		if (!strncmp(name, raw[i], strlen(raw[i])))
 			return false;
-	if (zns_pread_all(fd, b, sizeof(b), 0))
+	if (size < 4)
 		return true;
 	v = b[0] | b[1] << 8 | b[2] << 16 | (uint32_t)b[3] << 24;
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(magic); i++)
@@ -116,41 +116,66 @@ static bool is_beside(const char *name, int fd)
 	return true;
 }
 
-static int write_image(struct import *x, const struct import_file *f, uint8_t *buf, struct zns_err *err)
+static bool may_copy(const struct import *x, const struct import_file *f)
 {
-	cleanup_close int fd = openat(x->dir, f->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (x->handle.dir < 0 && !x->join)
+		return false;
+	if (x->crypt)	/* as of a dump */
+		return !strcmp(f->name, "inventory.img") && f->size <= ZNS_HANDLE_COPY_MAX;
+	return x->nr_copies < COPIES_MAX && f->size <= ZNS_HANDLE_COPY_MAX && x->copies + f->size <= ZNS_HANDLE_COPIES_MAX &&
+	       strncmp(f->name, "pages-", 6);
+}
+
+/* What goes beside the handle is what went to the device: nothing is read again. */
+static int keep_copy(struct import *x, struct import_file *f, const uint8_t *data, struct zns_err *err)
+{
+	f->copy = malloc(f->size + 1);
+	if (!f->copy)
+		return zns_fail_sys(err, -ENOMEM, "copy of %s", f->name);
+	memcpy(f->copy, data, f->size);
+	x->copies += f->size;
+	x->nr_copies++;
+	return 0;
+}
+
+int import_image(struct import *x, struct import_file *f, import_get get, void *arg, struct zns_err *err)
+{
 	struct zns_wimage *img;
-	struct stat st;
 	int ret;
 
-	if (fd < 0 || fstat(fd, &st))
-		return zns_fail_sys(err, -errno, "%s/%s", x->path, f->name);
+	if (!x->buf)
+		x->buf = malloc(CHUNK);
+	if (!x->buf)
+		return zns_fail_sys(err, -ENOMEM, "buffer");
 	ret = zns_writer_image(x->w, f->name, !strncmp(f->name, "pages-", 6), &img, err);
-	if (!ret && is_beside(f->name, fd))
+	if (!ret && !f->size && is_beside(f->name, x->buf, 0))
 		zns_wimage_set_beside(img);
 	for (uint64_t off = 0; off < f->size && !ret; off += CHUNK) {
 		size_t len = zns_min(CHUNK, f->size - off);
 
-		ret = zns_pread_all(fd, buf, len, (off_t)off);
+		ret = get(arg, x->buf, len, off, err);
 		if (ret)
-			return zns_fail_sys(err, ret, "%s/%s", x->path, f->name);
-		ret = zns_wimage_data(img, buf, len, err);
+			return ret;
+		if (!off && is_beside(f->name, x->buf, f->size))
+			zns_wimage_set_beside(img);
+		ret = zns_wimage_data(img, x->buf, len, err);
 		ctl_progress_add(&x->prog, len);
 	}
-	if (!ret && (fstat(fd, &st) || (uint64_t)st.st_size != f->size || st.st_mtim.tv_sec != f->mtime.tv_sec ||
-		     st.st_mtim.tv_nsec != f->mtime.tv_nsec))
-		ret = zns_fail(err, -EBUSY, "%s/%s was changed while it was read", x->path, f->name);
+	if (!ret && may_copy(x, f))
+		ret = keep_copy(x, f, x->buf, err);
 	return ret ? ret : zns_wimage_seal(img, err);
 }
 
-static int write_images(struct import *x, struct zns_err *err)
+/* Better now than when the device has been filled. */
+static int check_room(const struct import *x, struct zns_err *err)
 {
-	cleanup_free uint8_t *buf = malloc(CHUNK);
-	int ret = buf ? 0 : zns_fail_sys(err, -ENOMEM, "buffer");
+	char want[16], have[16];
+	uint64_t room = (uint64_t)x->dev->geo.nr_zones * x->dev->geo.zone_capacity;
 
-	for (size_t i = 0; i < x->nr_files && !ret; i++)
-		ret = write_image(x, &x->files[i], buf, err);
-	return ret;
+	if (x->prog.total <= room)
+		return 0;
+	return zns_fail(err, -ENOSPC, "no space: %s has images of %s, the whole device holds %s", x->path,
+			zns_format_size(x->prog.total, want, sizeof(want)), zns_format_size(room, have, sizeof(have)));
 }
 
 static ZnsPb__Checkpoint *new_record(const struct import *x)
@@ -234,10 +259,14 @@ static int commit(struct import *x, ZnsPb__Checkpoint **out, struct zns_err *err
 
 static int run(struct import *x, const char *spec, const char *handle, ZnsPb__Checkpoint **c, struct zns_err *err)
 {
-	int ret = x->join ? import_join_open(x, spec, err) : import_scan(x, err);
+	int ret;
 
+	if (x->join)
+		ret = import_join_open(x, spec, err);
+	else
+		ret = ctl_archive_name(x->path) && !ctl_is_dir(x->path) ? import_archive_scan(x, err) : import_scan(x, err);
 	if (!ret && handle)
-		ret = import_handle_dir(x, handle, err);
+		ret = ctl_outdir_open(&x->handle, handle, err);
 	if (!ret && !x->join)
 		ret = ctl_connect(spec, &x->reg, &x->broker, err);
 	if (!ret)
@@ -246,6 +275,8 @@ static int run(struct import *x, const char *spec, const char *handle, ZnsPb__Ch
 		ret = zns_dev_open(x->reg.path, 0, &x->dev, err);
 	if (!ret && x->join)
 		ret = import_join_scan(x, err);
+	if (!ret)
+		ret = check_room(x, err);
 	if (!ret && !x->join)
 		ret = zns_master_for_dump(&x->reg, x->broker.encrypted ? x->broker.key_id : NULL, &x->master, err);
 	if (!ret && (x->master || x->crypt))
@@ -255,7 +286,7 @@ static int run(struct import *x, const char *spec, const char *handle, ZnsPb__Ch
 	if (!ret && x->join)
 		ret = zns_writer_adopt(x->w, x->pages, x->pages_m, err);
 	if (!ret)
-		ret = write_images(x, err);
+		ret = x->archive >= 0 ? import_read_archive(x, err) : import_read_dir(x, err);
 	if (!ret)
 		ret = commit(x, c, err);
 	if (ret && x->w)
@@ -268,8 +299,8 @@ static int run(struct import *x, const char *spec, const char *handle, ZnsPb__Ch
 	}
 	if (!ret && x->join)
 		ret = import_join_handle(x, *c, err);
-	if (ret && x->made_handle_dir)
-		rmdir(handle);
+	if (ret)
+		ctl_outdir_undo(&x->handle);
 	return ret;
 }
 
@@ -313,6 +344,8 @@ static void default_container(struct import *x)
 
 	if (x->container[0] || !realpath(x->path, path))
 		return;
+	if (!ctl_is_dir(path))
+		path[ctl_archive_stem(path)] = 0;
 	base = strrchr(path, '/');
 	snprintf(x->container, sizeof(x->container), "%.*s", (int)sizeof(x->container) - 1, base ? base + 1 : path);
 }
@@ -328,7 +361,7 @@ int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 		{ "parent", required_argument, NULL, OPT_PARENT },
 		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 	};
-	struct import x = { .broker = { .fd = -1 }, .lock = -1, .dir = -1, .handle_dir = -1 };
+	struct import x = { .broker = { .fd = -1 }, .lock = -1, .dir = -1, .archive = -1, .handle = CTL_OUTDIR_INIT };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	ZnsPb__Checkpoint *record = NULL;
@@ -356,10 +389,12 @@ int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (args.argc > 1)
 		ctl_take_dev(&args);
 	if (args.argc != 1 || !*args.argv[0])
-		return ctl_usage(cmd, "one image directory is wanted");
+		return ctl_usage(cmd, "one image directory, or an archive of one (.tar, .tgz), is wanted");
 	if (x.join && (handle || x.container[0]))
 		return ctl_usage(cmd, "--join goes to the checkpoint that the directory's handle names: no --handle, no --container");
 	x.path = args.argv[0];
+	if (x.join && ctl_archive_name(x.path) && !ctl_is_dir(x.path))
+		return ctl_usage(cmd, "--join takes the directory that has the handle, not an archive");
 	if (!x.join)
 		default_container(&x);
 	ctl_progress_start(&x.prog, "import", 0);

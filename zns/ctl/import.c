@@ -7,26 +7,21 @@
 #include "import.h"
 #include "zns/crypt.h"
 #include "zns/handle.h"
+#include "zns/safeopen.h"
 
-#define CRIU_INVENTORY_MAGIC 0x58313116u
 #define NAME_MAX_BYTES 255
 
-static bool is_image(const char *name)
+bool import_is_image(const char *name)
 {
 	size_t n = strlen(name);
 
 	return n > 4 && n <= NAME_MAX_BYTES && !strcmp(name + n - 4, ".img");
 }
 
-static int add_file(struct import *x, const char *name, struct zns_err *err)
+int import_add(struct import *x, const char *name, uint64_t size, const struct stat *st, struct zns_err *err)
 {
 	struct import_file *v;
-	struct stat st;
 
-	if (fstatat(x->dir, name, &st, AT_SYMLINK_NOFOLLOW))
-		return zns_fail_sys(err, -errno, "%s/%s", x->path, name);
-	if (!S_ISREG(st.st_mode))
-		return zns_fail(err, -EINVAL, "%s/%s is no regular file", x->path, name);
 	if (!(x->nr_files & (x->nr_files - 1))) {
 		v = realloc(x->files, (x->nr_files ? 2 * x->nr_files : 1) * sizeof(*v));
 		if (!v)
@@ -34,32 +29,65 @@ static int add_file(struct import *x, const char *name, struct zns_err *err)
 		x->files = v;
 	}
 	v = &x->files[x->nr_files];
-	*v = (struct import_file){ .name = strdup(name), .size = (uint64_t)st.st_size, .mtime = st.st_mtim };
+	*v = (struct import_file){ .name = strdup(name), .size = size };
 	if (!v->name)
 		return zns_fail_sys(err, -ENOMEM, "list of images");
+	if (st)
+		v->st = *st;
 	x->nr_files++;
-	x->prog.total += v->size;
+	if (size > INT64_MAX - x->prog.total)
+		return zns_fail(err, -EFBIG, "%s: the images have more bytes than any device", x->path);
+	x->prog.total += size;
 	return 0;
+}
+
+static int open_listed(const struct import *x, const char *name, struct stat *st, struct zns_err *err)
+{
+	int fd = zns_open_file(x->dir, name, st);
+
+	if (fd < 0)
+		return zns_fail(err, fd, "%s/%s cannot be taken: %s", x->path, name, zns_open_why(fd));
+	if (zns_planted(x->dir, st)) {
+		close(fd);
+		return zns_fail(err, -EPERM, "%s/%s is a hard link to a file of another user (%u) than the directory's: copy it, or "
+				"remove it", x->path, name, (unsigned)st->st_uid);
+	}
+	return fd;
+}
+
+static int add_file(struct import *x, const char *name, struct zns_err *err)
+{
+	struct stat st;
+	cleanup_close int fd = -1;
+
+	for (const char *p = name; *p; p++)
+		if (*p < ' ' || *p > '~')
+			return zns_fail(err, -EINVAL, "%s holds an image whose name is not plain ASCII: rename or remove it", x->path);
+	fd = open_listed(x, name, &st, err);
+	return fd < 0 ? fd : import_add(x, name, (uint64_t)st.st_size, &st, err);
 }
 
 static int check_inventory(struct import *x, struct zns_err *err)
 {
-	cleanup_close int fd = openat(x->dir, "inventory.img", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	cleanup_close int fd = -1;
+	struct stat st;
 	uint8_t b[4];
 
-	if (fd < 0)
+	if (faccessat(x->dir, "inventory.img", F_OK, AT_SYMLINK_NOFOLLOW))
 		return zns_fail(err, -EINVAL, "%s has no inventory.img: not a CRIU image directory", x->path);
+	fd = open_listed(x, "inventory.img", &st, err);
+	if (fd < 0)
+		return fd;
 	if (zns_pread_all(fd, b, sizeof(b), 0) ||
-	    (b[0] | b[1] << 8 | b[2] << 16 | (uint32_t)b[3] << 24) != CRIU_INVENTORY_MAGIC)
+	    (b[0] | b[1] << 8 | b[2] << 16 | (uint32_t)b[3] << 24) != IMPORT_INVENTORY_MAGIC)
 		return zns_fail(err, -EINVAL, "%s/inventory.img is no CRIU image", x->path);
 	return 0;
 }
 
-/* An incremental dump: its parent must be on the device already. */
-static int find_parent(struct import *x, struct zns_err *err)
+/* Its parent must be on the device already. */
+int import_parent(struct import *x, bool linked, struct zns_err *err)
 {
-	bool linked = !faccessat(x->dir, "parent", F_OK, AT_SYMLINK_NOFOLLOW);
-	cleanup_close int dir = linked ? openat(x->dir, "parent", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	cleanup_close int dir = linked && x->dir >= 0 ? openat(x->dir, "parent", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 	ZnsPb__Handle *h = NULL;
 
 	if (!x->parent_id && dir >= 0 && !zns_handle_read(dir, &h, NULL)) {
@@ -70,7 +98,6 @@ static int find_parent(struct import *x, struct zns_err *err)
 				"checkpoint's id", x->path);
 	}
 	x->has_parent = linked || x->parent_id;
-	x->pre_dump = faccessat(x->dir, "pstree.img", F_OK, AT_SYMLINK_NOFOLLOW);
 	return 0;
 }
 
@@ -83,12 +110,13 @@ int import_scan(struct import *x, struct zns_err *err)
 {
 	int ret;
 
-	x->dir = open(x->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	x->dir = zns_open_dir(x->path, err);
 	if (x->dir < 0)
-		return zns_fail_sys(err, -errno, "%s", x->path);
+		return x->dir;
 	if (!faccessat(x->dir, ZNS_HANDLE_NAME, F_OK, AT_SYMLINK_NOFOLLOW))
 		return zns_fail(err, -EINVAL, "%s has a %s: its checkpoint is on a device already", x->path, ZNS_HANDLE_NAME);
-	ret = find_parent(x, err);
+	ret = import_parent(x, !faccessat(x->dir, "parent", F_OK, AT_SYMLINK_NOFOLLOW), err);
+	x->pre_dump = faccessat(x->dir, "pstree.img", F_OK, AT_SYMLINK_NOFOLLOW);
 	if (!ret)
 		ret = check_inventory(x, err);
 	return ret ? ret : import_list(x, NULL, err);
@@ -113,7 +141,7 @@ int import_list(struct import *x, const ZnsPb__Manifest *without, struct zns_err
 	while (!ret && (e = readdir(d))) {
 		if (among(without, e->d_name))
 			continue;
-		if (is_image(e->d_name))
+		if (import_is_image(e->d_name))
 			ret = add_file(x, e->d_name, err);
 		else
 			x->nr_skipped += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
@@ -124,51 +152,44 @@ int import_list(struct import *x, const ZnsPb__Manifest *without, struct zns_err
 	return ret;
 }
 
-int import_handle_dir(struct import *x, const char *path, struct zns_err *err)
-{
-	struct dirent *e;
-	DIR *d;
+struct source {
+	int fd;
+	const char *dir, *name;
+};
 
-	x->handle_path = path;
-	if (!mkdir(path, 0700))
-		x->made_handle_dir = true;
-	else if (errno != EEXIST)
-		return zns_fail_sys(err, -errno, "cannot make %s", path);
-	x->handle_dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	d = x->handle_dir < 0 ? NULL : fdopendir(dup(x->handle_dir));
-	if (!d)
-		return zns_fail_sys(err, -errno, "%s", path);
-	while ((e = readdir(d)) && (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")))
-		;
-	closedir(d);
-	return e ? zns_fail(err, -ENOTEMPTY, "%s is not empty: name a new directory", path) : 0;
+static int from_dir(void *arg, uint8_t *buf, size_t len, uint64_t off, struct zns_err *err)
+{
+	const struct source *s = arg;
+	int ret = zns_pread_all(s->fd, buf, len, (off_t)off);
+
+	if (ret == -ENODATA)
+		return zns_fail(err, -EBUSY, "%s/%s became shorter while it was read", s->dir, s->name);
+	return ret ? zns_fail_sys(err, ret, "%s/%s", s->dir, s->name) : 0;
 }
 
-/* Not synced, as those of a dump: the handle's hash tells a torn copy. */
-static int copy_image(struct import *x, const struct import_file *f, ZnsPb__HandleCopy *copy, struct zns_err *err)
+static int read_one(struct import *x, struct import_file *f, struct zns_err *err)
 {
-	cleanup_free uint8_t *data = NULL;
-	cleanup_close int fd = -1;
-	size_t len;
-	int ret = zns_read_file(x->dir, f->name, ZNS_HANDLE_COPY_MAX, &data, &len);
+	struct stat st;
+	cleanup_close int fd = open_listed(x, f->name, &st, err);
+	int ret;
 
-	if (ret)
-		return zns_fail_sys(err, ret, "%s/%s", x->path, f->name);
-	fd = openat(x->handle_dir, f->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-	ret = fd < 0 ? -errno : zns_write_all(fd, data, len);
-	if (ret)
-		return zns_fail_sys(err, ret, "%s/%s", x->handle_path, f->name);
-	copy->name = f->name;
-	copy->size = len;
-	copy->hash = zns_hash(data, len);
-	return 0;
+	if (fd < 0)
+		return fd;
+	if (!zns_same_file(&st, &f->st))
+		return zns_fail(err, -EBUSY, "%s/%s was changed since it was listed: nothing may write there", x->path, f->name);
+	ret = import_image(x, f, from_dir, &(struct source){ fd, x->path, f->name }, err);
+	if (!ret && (fstat(fd, &st) || !zns_same_file(&st, &f->st)))
+		ret = zns_fail(err, -EBUSY, "%s/%s was changed while it was read", x->path, f->name);
+	return ret;
 }
 
-static bool may_copy(const struct import *x, const struct import_file *f, uint64_t sum)
+int import_read_dir(struct import *x, struct zns_err *err)
 {
-	if (x->crypt)	/* as of a dump */
-		return !strcmp(f->name, "inventory.img") && f->size <= ZNS_HANDLE_COPY_MAX;
-	return f->size <= ZNS_HANDLE_COPY_MAX && sum + f->size <= ZNS_HANDLE_COPIES_MAX && strncmp(f->name, "pages-", 6);
+	int ret = 0;
+
+	for (size_t i = 0; i < x->nr_files && !ret; i++)
+		ret = read_one(x, &x->files[i], err);
+	return ret;
 }
 
 int import_write_handle(struct import *x, const ZnsPb__Checkpoint *c, struct zns_err *err)
@@ -177,20 +198,26 @@ int import_write_handle(struct import *x, const ZnsPb__Checkpoint *c, struct zns
 	cleanup_free ZnsPb__HandleCopy **list = calloc(x->nr_files + 1, sizeof(*list));
 	ZnsPb__Handle h = ZNS_PB__HANDLE__INIT;
 	struct zns_handle_seal seal;
-	uint64_t sum = 0;
 	size_t nr = 0;
 	int ret = 0;
 
 	if (!copy || !list)
 		return zns_fail_sys(err, -ENOMEM, "handle");
-	for (size_t i = 0; i < x->nr_files && nr < 2000 && !ret; i++) {
-		if (!may_copy(x, &x->files[i], sum))
+	for (size_t i = 0; i < x->nr_files && !ret; i++) {
+		const struct import_file *f = &x->files[i];
+
+		if (!f->copy)
 			continue;
 		zns_pb__handle_copy__init(&copy[nr]);
-		ret = copy_image(x, &x->files[i], &copy[nr], err);
+		copy[nr].name = f->name;
+		copy[nr].size = f->size;
+		copy[nr].hash = zns_hash(f->copy, f->size);
 		list[nr] = &copy[nr];
-		sum += x->files[i].size;
 		nr++;
+		/* Not synced, as those of a dump: the handle's hash tells a torn copy. */
+		ret = zns_put_file(x->handle.dir, f->name, f->copy, f->size);
+		if (ret)
+			zns_fail_sys(err, ret, "%s/%s", x->handle.path, f->name);
 	}
 	h.device = (ProtobufCBinaryData){ ZNS_UUID_LEN, x->reg.uuid };
 	h.checkpoint = (ProtobufCBinaryData){ ZNS_UUID_LEN, x->id };
@@ -200,10 +227,9 @@ int import_write_handle(struct import *x, const ZnsPb__Checkpoint *c, struct zns
 	if (!ret)
 		ret = zns_crypt_seal_handle(x->crypt, c, x->seal, &h, &seal, err);
 	if (!ret)
-		ret = zns_handle_write(x->handle_dir, &h, err);
+		ret = zns_handle_write(x->handle.dir, &h, err);
 	for (size_t i = 0; ret && i < nr; i++)
-		if (copy[i].name)
-			unlinkat(x->handle_dir, copy[i].name, 0);
+		unlinkat(x->handle.dir, copy[i].name, 0);
 	return ret;
 }
 
@@ -227,17 +253,21 @@ void import_drop(struct import *x, struct zns_err *err)
 
 void import_fini(struct import *x)
 {
-	for (size_t i = 0; i < x->nr_files; i++)
+	for (size_t i = 0; i < x->nr_files; i++) {
 		free(x->files[i].name);
+		free(x->files[i].copy);
+	}
 	free(x->files);
 	if (x->parent_handle)
 		zns_pb__handle__free_unpacked(x->parent_handle, NULL);
+	free(x->buf);
 	zns_crypt_free(x->crypt);
 	zns_master_free(x->master);
 	if (x->dir >= 0)
 		close(x->dir);
-	if (x->handle_dir >= 0)
-		close(x->handle_dir);
+	if (x->archive >= 0)
+		close(x->archive);
+	ctl_outdir_close(&x->handle);
 	if (x->lock >= 0)
 		close(x->lock);
 }

@@ -4,9 +4,7 @@
  * They are written too, and the same checkpoint gets a new record that has all: until then the old one holds, and after
  * it the handle is as good as before.
  */
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "import.h"
 #include "zns/crypt.h"
 #include "zns/handle.h"
@@ -46,9 +44,9 @@ int import_join_open(struct import *x, const char *spec, struct zns_err *err)
 	char dev[ZNS_UUID_STR];
 	int ret;
 
-	x->dir = open(x->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	x->dir = zns_open_dir(x->path, err);
 	if (x->dir < 0)
-		return zns_fail_sys(err, -errno, "%s", x->path);
+		return x->dir;
 	ret = zns_handle_read(x->dir, &x->old_handle, err);
 	if (ret)
 		return zns_wrap(err, "%s is no page server's directory", x->path);
@@ -115,21 +113,6 @@ ZnsPb__Checkpoint *import_join_record(const struct import *x)
 	return c;
 }
 
-/* What the directory has of @name now; not synced: a torn one is told by its hash. */
-static int hash_file(const struct import *x, const char *name, ZnsPb__HandleCopy *copy, struct zns_err *err)
-{
-	cleanup_free uint8_t *data = NULL;
-	size_t len;
-	int ret = zns_read_file(x->dir, name, ZNS_HANDLE_COPY_MAX, &data, &len);
-
-	if (ret)
-		return zns_fail_sys(err, ret, "%s/%s", x->path, name);
-	copy->name = (char *)name;
-	copy->size = len;
-	copy->hash = zns_hash(data, len);
-	return 0;
-}
-
 int import_join_handle(struct import *x, const ZnsPb__Checkpoint *c, struct zns_err *err)
 {
 	const ZnsPb__Handle *old = x->old_handle;
@@ -139,7 +122,7 @@ int import_join_handle(struct import *x, const ZnsPb__Checkpoint *c, struct zns_
 	ZnsPb__Handle h = ZNS_PB__HANDLE__INIT;
 	struct zns_handle_seal seal;
 	uint64_t sum = 0;
-	int ret = 0;
+	int ret;
 
 	if (!copy || !list)
 		return zns_fail_sys(err, -ENOMEM, "handle");
@@ -147,15 +130,17 @@ int import_join_handle(struct import *x, const ZnsPb__Checkpoint *c, struct zns_
 		list[nr] = old->copies[nr];
 		sum += old->copies[nr]->size;
 	}
-	for (size_t i = 0; i < x->nr_files && nr < 2000 && !ret; i++) {
-		if (x->crypt && strcmp(x->files[i].name, "inventory.img"))
-			continue;
-		if (x->files[i].size > ZNS_HANDLE_COPY_MAX || sum + x->files[i].size > ZNS_HANDLE_COPIES_MAX)
+	for (size_t i = 0; i < x->nr_files && nr < 2000; i++) {
+		const struct import_file *f = &x->files[i];
+
+		if (!f->copy || sum + f->size > ZNS_HANDLE_COPIES_MAX)
 			continue;
 		zns_pb__handle_copy__init(&copy[nr]);
-		ret = hash_file(x, x->files[i].name, &copy[nr], err);
+		copy[nr].name = f->name;
+		copy[nr].size = f->size;
+		copy[nr].hash = zns_hash(f->copy, f->size);
 		list[nr] = &copy[nr];
-		sum += x->files[i].size;
+		sum += f->size;
 		nr++;
 	}
 	h.device = old->device;
@@ -163,8 +148,7 @@ int import_join_handle(struct import *x, const ZnsPb__Checkpoint *c, struct zns_
 	zns_handle_describe(&h, c);
 	h.copies = list;
 	h.n_copies = nr;
-	if (!ret)
-		ret = zns_crypt_seal_handle(x->crypt, c, x->seal, &h, &seal, err);
+	ret = zns_crypt_seal_handle(x->crypt, c, x->seal, &h, &seal, err);
 	if (!ret)
 		ret = zns_handle_write(x->dir, &h, err);
 	if (!ret && x->crypt)

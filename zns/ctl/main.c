@@ -66,16 +66,17 @@ static const struct ctl_cmd commands[] = {
 	  PICK_HELP
 	  "  -v, --verbose   of a tree: each image\n" DEV_HELP, cmd_show },
 	{ "verify", "[DEV] " PICK, "read and check every byte of checkpoints", PICK_HELP DEV_HELP, cmd_verify },
-	{ "export", "[DEV] ID|DIRECTORY DIR|FILE.tar|- [--flatten]", "a checkpoint as a plain CRIU image directory or archive of one",
+	{ "export", "[DEV] ID|DIRECTORY DIR|FILE.tar|FILE.tgz|- [--flatten]", "a checkpoint as a plain CRIU image directory or archive of one",
 	  "  ID may be the beginning of one, or a directory that holds a handle\n"
-	  "  DIR is new or empty; - is a tar archive on standard output\n"
+	  "  DIR is new or empty; FILE.tgz (or .tar.gz) is compressed; - is a tar archive on standard output\n"
 	  "  --flatten       write an incremental checkpoint as if it had been dumped in full\n"
 	  "  --metadata-only leave out the images of memory pages\n" DEV_HELP, cmd_export },
 	{ "mount", "[DEV] ID|DIRECTORY MOUNTPOINT", "a checkpoint's images as read-only files, for crit and other tools; umount ends it",
 	  "  ID may be the beginning of one, or a directory that holds a handle\n"
+	  "  MOUNTPOINT is an empty directory, no link, and none of the system's\n"
 	  "  --foreground    stay until it is unmounted\n" DEV_HELP, cmd_mount },
-	{ "import", "[DEV] DIR [OPTIONS]", "a plain CRIU image directory becomes a checkpoint on zones",
-	  "  --container NAME  whose checkpoint it is; otherwise the directory's name\n"
+	{ "import", "[DEV] DIR|FILE.tar|FILE.tgz [OPTIONS]", "a plain CRIU image directory, or archive of one, becomes a checkpoint on zones",
+	  "  --container NAME  whose checkpoint it is; otherwise the directory's or archive's name\n"
 	  "  --qos MIBPS       bandwidth to write with, as --zns-qos of criu\n"
 	  "  --admission share|wait[=S]|reject   as --zns-admission of criu\n"
 	  "  --handle NEWDIR   write a handle there, to restore from\n"
