@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from dkdaemon import BIN, REPO, SYS_PATH, Failed, rootfs, sh  # noqa: E402
+from dkdaemon import BIN, REPO, SYS_PATH, Failed, rootfs, sh, want  # noqa: E402
 from fetch import debs, go_program  # noqa: E402
 from registry import Registry  # noqa: E402
 
@@ -46,11 +46,6 @@ CASES = []
 def case(fn):
     CASES.append(fn)
     return fn
-
-
-def want(what, cond, *saw):
-    if not cond:
-        raise Failed(f'{what}{": " if saw else ""}{" ".join(map(str, saw))[:400]}')
 
 
 def pause_layer(d):

@@ -26,6 +26,15 @@ class Failed(Exception):
     """What was expected did not happen; the text says what."""
 
 
+class Skipped(Exception):
+    """What it needs cannot be had here; the text says why."""
+
+
+def want(what, cond, *saw):
+    if not cond:
+        raise Failed(f'{what}{": " if saw else ""}{" ".join(map(str, saw))[:400]}')
+
+
 def sh(*cmd, check=True, env=None, timeout=120, **more):
     r = subprocess.run([str(c) for c in cmd], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                        timeout=timeout * SLOW, env=env, **more)

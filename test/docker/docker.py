@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import dkdaemon  # noqa: E402
-from dkdaemon import BIN, Daemon, Failed
+from dkdaemon import BIN, Daemon, Failed, Skipped, want
 from dkwork import WORKS, Ferret, Redis, Shell, Work  # noqa: E402
 
 CASES = {}
@@ -26,11 +26,6 @@ CASES = {}
 def case(fn):
     CASES[fn.__name__.replace('_', '-')] = fn
     return fn
-
-
-def want(what, cond, *saw):
-    if not cond:
-        raise Failed(f'{what}{": " if saw else ""}{" ".join(map(str, saw))[:300]}')
 
 
 def remove(d, *names):
@@ -694,10 +689,6 @@ def five_at_once(d):
         for w in works:
             w.verify()
     remove(d, *[w.container for w in works])
-
-
-class Skipped(Exception):
-    """What it needs cannot be had here; the text says why."""
 
 
 def one_workload(w):

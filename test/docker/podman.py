@@ -15,16 +15,11 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from dkdaemon import BIN, SYS_PATH, Failed, rootfs, sh  # noqa: E402
+from dkdaemon import BIN, SYS_PATH, Failed, Skipped, rootfs, sh, want  # noqa: E402
 
 SHELL = '''secret=$(head -c 3000 /dev/urandom | sha256sum); n=0
 trap 'n=$((n+1)); echo "$secret" > /data/new; mv /data/new /data/answer' USR1; touch /data/up
 while :; do sleep 3600 & wait; done'''
-
-
-def want(what, cond, *saw):
-    if not cond:
-        raise Failed(f'{what}{": " if saw else ""}{" ".join(map(str, saw))[:300]}')
 
 
 class Podman:
@@ -254,10 +249,6 @@ def packed(d):
     d.p('rm', '-f', 'pack2')
     d.p('rmi', 'packed')
     d.z('rm', '--all')
-
-
-class Skipped(Exception):
-    pass
 
 
 def checkpointctl(d):
