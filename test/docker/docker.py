@@ -473,9 +473,8 @@ def host_crash(d):
     remove(d, 'crash')
 
 
-@case
-def lost_by_docker(d):
-    """Docker's disk is full after the dump: the container has ended, Docker has no checkpoint; gc keeps it, recover has it."""
+def lost(d):
+    """Docker's disk is full after the dump; the container's work and its checkpoint."""
     w = Redis(d, 'lost')
     w.remember()
     (ingest,) = d.root.rglob('io.containerd.content.v1.content/ingest')
@@ -487,17 +486,44 @@ def lost_by_docker(d):
     where = d.root / 'containers' / d.id('lost') / 'checkpoints'
     want('Docker has lost both', not d.running('lost') and not list(where.iterdir()))
     (c,) = d.checkpoints('lost')
+    return w, c, where
+
+
+def recovered(d, w):
+    said = d.zctl('docker', 'recover', 'lost').stdout
+    want('recovered', 'which Docker had lost' in said, said)
+    w.verify()
+
+
+@case
+def lost_by_docker(d):
+    """Docker fails after the dump: the container has ended, Docker has no checkpoint; gc keeps it, recover has it."""
+    w, c, where = lost(d)
     for _ in range(2):
         d.zctl('gc', '--grace', '0')
     want('gc keeps it', len(d.checkpoints('lost')) == 1)
     want('needed', life(d, c) == 'needed' and c['origin']['ended'] is True, c['origin'])
-    said = d.zctl('docker', 'recover', 'lost').stdout
-    want('recovered', 'which Docker had lost' in said, said)
-    w.verify()
+    recovered(d, w)
     want('Docker has it now', [p.name for p in where.iterdir()] == ['one'])
     d.docker('checkpoint', 'rm', 'lost', 'one')
     want('it ran since', life(d, c) == 'gone')
     remove(d, 'lost')
+
+
+@case
+def lost_encrypted(d):
+    """The same of an encrypted checkpoint."""
+    conf, key = d.dir / 'conf' / 'zns.conf', d.dir / 'key'
+    kept = conf.read_text() if conf.exists() else ''
+    d.zctl('key', 'create', key)
+    conf.write_text(kept + f'encrypt-key = file:{key}\n')
+    try:
+        w, c, _ = lost(d)
+        want('encrypted', c['encrypted'], c)
+        recovered(d, w)
+        remove(d, 'lost')
+    finally:
+        conf.write_text(kept)
 
 
 # ---- reclaim -------------------------------------------------------------------------------------------------

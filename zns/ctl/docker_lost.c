@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "docker.h"
+#include "zns/crypt.h"
 #include "zns/handle.h"
 #include "zns/reader.h"
 
@@ -120,11 +121,14 @@ static int write_fds(struct ctl_hold *h, int dir, struct zns_err *err)
 static int write_handle(const struct ctl_hold *h, int dir, struct zns_err *err)
 {
 	ZnsPb__Handle hd = ZNS_PB__HANDLE__INIT;
+	struct zns_handle_seal seal;
+	int ret;
 
 	hd.device = (ProtobufCBinaryData){ ZNS_UUID_LEN, (uint8_t *)h->s.reg.uuid };
 	hd.checkpoint = h->c->id;
 	zns_handle_describe(&hd, h->c);
-	return zns_handle_write(dir, &hd, err);
+	ret = zns_crypt_seal_handle(h->crypt, h->c, h->m->seal.data, &hd, &seal, err);
+	return ret ? ret : zns_handle_write(dir, &hd, err);
 }
 
 int docker_put_back(const struct docker_entry *e, struct zns_err *err)
