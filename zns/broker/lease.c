@@ -34,6 +34,16 @@ struct lease *lease_of(struct znsd *d, const struct conn *c)
 	return NULL;
 }
 
+bool lease_any(const struct znsd *d, const struct conn *c)
+{
+	const struct lease *l;
+
+	for (l = d->leases; l; l = l->next)
+		if (l->conn == c)
+			return true;
+	return false;
+}
+
 struct lease_zone *lease_zone_find(struct lease *l, uint32_t zone)
 {
 	uint32_t i;

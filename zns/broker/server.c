@@ -14,7 +14,8 @@
 #include <sys/un.h>
 #include "znsd.h"
 
-#define READ_CHUNK KIB(64)
+#define READ_CHUNK KIB(64)	/* of a request whose room is set aside */
+#define READ_SMALL KIB(4)	/* of any other */
 #define HEAD 4
 #define ACCEPT_RETRY_MS 100	/* when no descriptor is left for a connection */
 
@@ -30,6 +31,8 @@ struct conn {
 	struct ucred cred;
 	struct buf in, out;
 	size_t out_at;
+	struct intake intake;
+	uint64_t moved_ns;	/* when it was served, or took a part of its answer */
 	struct waiter *waiter;
 	char *committed;	/* the container whose dump it committed */
 	bool dead;	/* to be closed now */
@@ -84,7 +87,7 @@ void conn_set_waiter(struct conn *c, struct waiter *w)
 	c->waiter = w;
 }
 
-static void conn_send(struct conn *c)
+static void conn_send(struct znsd *d, struct conn *c)
 {
 	while (c->out_at < c->out.len) {
 		ssize_t n = send(c->fd, c->out.p + c->out_at, c->out.len - c->out_at, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -98,8 +101,10 @@ static void conn_send(struct conn *c)
 			return;
 		}
 		c->out_at += n;
+		c->moved_ns = zns_mono_ns();
 	}
 	/* A big answer must not stay a big buffer. */
+	d->out_bytes -= c->out.len;
 	free(c->out.p);
 	memset(&c->out, 0, sizeof(c->out));
 	c->out_at = 0;
@@ -124,8 +129,10 @@ void conn_answer(struct znsd *d, struct conn *c, struct reply *rep, int code)
 		memcpy(c->out.p + c->out.len, &head, HEAD);
 		zns_pb__response__pack(&rep->r, c->out.p + c->out.len + HEAD);
 		c->out.len += HEAD + len;
+		d->out_bytes += HEAD + len;
 		c->hangup |= rep->hangup;
-		conn_send(c);
+		c->moved_ns = zns_mono_ns();
+		conn_send(d, c);
 	}
 	reply_free(rep);
 }
@@ -138,7 +145,7 @@ static void complain(const struct conn *c, const char *what)
 	if (last && zns_mono_ns() - last < 1000000000ull)
 		return;
 	last = zns_mono_ns();
-	znsd_log("PID %u sent %s", conn_pid(c), what);
+	znsd_log("PID %u of user %u: %s", conn_pid(c), (unsigned)c->cred.uid, what);
 }
 
 static void conn_request(struct znsd *d, struct conn *c, const uint8_t *body, uint32_t len)
@@ -150,7 +157,7 @@ static void conn_request(struct znsd *d, struct conn *c, const uint8_t *body, ui
 	zns_pb__response__init(&rep.r);
 	req = zns_pb__request__unpack(NULL, len, body);
 	if (!req) {
-		complain(c, "a request that does not parse");
+		complain(c, "it sent a request that does not parse");
 		rep.hangup = true;
 		conn_answer(d, c, &rep, zns_fail(&rep.err, -EBADMSG, "the request does not parse"));
 		return;
@@ -164,20 +171,34 @@ static void conn_request(struct znsd *d, struct conn *c, const uint8_t *body, ui
 	zns_pb__request__free_unpacked(req, NULL);
 }
 
+static uint32_t frame_len(const struct conn *c, size_t at)
+{
+	uint32_t len;
+
+	memcpy(&len, c->in.p + at, HEAD);
+	return le32toh(len);
+}
+
+/* Who only asks waits while too many answers lie about; dumps and restores do not. */
+static bool may_ask(const struct znsd *d, const struct conn *c)
+{
+	return d->out_bytes < ZNSD_OUT_MAX || lease_any(d, c);
+}
+
 /* Serve the whole messages that are in; true: there was one. */
 static bool conn_serve(struct znsd *d, struct conn *c)
 {
 	size_t at = 0;
 
-	while (!c->dead && !c->hangup && !c->waiter && !c->out.len && c->in.len - at >= HEAD && !d->quit) {
-		uint32_t len;
+	if (c->intake.served && !c->waiter)
+		intake_end(d, &c->intake);
+	while (!c->dead && !c->hangup && !c->waiter && !c->out.len && c->in.len - at >= HEAD && !d->quit && may_ask(d, c)) {
+		uint32_t len = frame_len(c, at);
 
-		memcpy(&len, c->in.p + at, HEAD);
-		len = le32toh(len);
 		if (len > ZNS_BROKER_REQ_MAX) {
 			struct reply rep = { .hangup = true };
 
-			complain(c, "a frame that is too large");
+			complain(c, "it sent a frame that is too large");
 			zns_pb__response__init(&rep.r);
 			conn_answer(d, c, &rep, zns_fail(&rep.err, -EBADMSG, "a request of %u bytes is too large", len));
 			break;
@@ -186,6 +207,11 @@ static bool conn_serve(struct znsd *d, struct conn *c)
 			break;
 		conn_request(d, c, c->in.p + at + HEAD, len);
 		at += HEAD + len;
+		c->intake.since_ns = 0;
+		if (c->waiter)
+			c->intake.served = true;
+		else
+			intake_end(d, &c->intake);
 	}
 	if (at) {
 		memmove(c->in.p, c->in.p + at, c->in.len - at);
@@ -198,27 +224,103 @@ static bool conn_serve(struct znsd *d, struct conn *c)
 	return at > 0;
 }
 
+/*
+ * Is more of a request to be read now? If one has begun its time runs; of a dump's only while there is room for it, since
+ * a commit shall not fail because of others.
+ */
+static bool conn_wants(struct znsd *d, struct conn *c, uint64_t now)
+{
+	bool wants = !c->waiter && !c->out.len && !d->quit, runs = wants;
+
+	if (wants && c->in.len >= HEAD) {
+		uint32_t len = frame_len(c, 0);
+		bool dump = lease_of(d, c);
+
+		/* Else it is complete, and waits until questions are answered again. */
+		runs = wants = c->in.len - HEAD < len;
+		if (wants && !intake_room(d, &c->intake, len, dump)) {
+			wants = false;
+			runs = !dump;
+		}
+	}
+	if (!runs || !c->in.len)
+		c->intake.since_ns = 0;
+	else if (!c->intake.since_ns)
+		c->intake.since_ns = now;
+	return wants;
+}
+
 /* One read per turn, so that a talkative peer does not keep the others waiting. */
 static void conn_read(struct conn *c)
 {
+	size_t want = READ_SMALL;
 	ssize_t n;
 
-	if (buf_reserve(&c->in, READ_CHUNK)) {
+	if (c->intake.room)
+		want = zns_min(HEAD + frame_len(c, 0) - c->in.len, READ_CHUNK);
+	if (buf_reserve(&c->in, want)) {
 		c->dead = true;
 		return;
 	}
-	n = recv(c->fd, c->in.p + c->in.len, c->in.cap - c->in.len, MSG_DONTWAIT);
+	n = recv(c->fd, c->in.p + c->in.len, want, MSG_DONTWAIT);
 	if (n > 0)
 		c->in.len += n;
 	else if (!n || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
 		c->dead = true;
 }
 
+/* Peers that began something and do not go on; milliseconds until the next one may be late, -1: none. */
+static int conns_late(struct znsd *d)
+{
+	uint64_t now = zns_mono_ns(), limit = ZNSD_PEER_MS * 1000000ull, next = UINT64_MAX;
+	struct conn *c;
+
+	for (c = d->conns; c; c = c->next) {
+		uint64_t since = c->out.len ? c->moved_ns : c->intake.since_ns;
+
+		if (c->dead || !since)
+			continue;
+		if (now < since + limit) {
+			next = zns_min(next, since + limit);
+		} else if (c->out.len) {
+			complain(c, "it does not take the answer to its question");
+			c->dead = true;
+		} else {
+			struct reply rep = { .hangup = true };
+
+			complain(c, "the rest of its request does not come");
+			zns_pb__response__init(&rep.r);
+			conn_answer(d, c, &rep, zns_fail(&rep.err, -ETIMEDOUT, "the rest of the request did not come in %d s",
+							 ZNSD_PEER_MS / 1000));
+		}
+	}
+	return next == UINT64_MAX ? -1 : (int)((next - now) / 1000000) + 1;
+}
+
+static void conn_close(struct znsd *d, struct conn *c);
+
+/* For a newcomer when all places are taken: whoever has said nothing for longest, holds nothing and waits for nothing. */
+static bool conn_displace(struct znsd *d)
+{
+	struct conn **p, **found = NULL, *c;
+
+	for (p = &d->conns; (c = *p); p = &c->next)
+		if (!c->waiter && !c->out.len && zns_mono_ns() - c->moved_ns >= ZNSD_PEER_MS * 1000000ull &&
+		    (!found || c->moved_ns < (*found)->moved_ns) && !lease_any(d, c))
+			found = p;
+	if (!found)
+		return false;
+	c = *found;
+	*found = c->next;
+	conn_close(d, c);
+	return true;
+}
+
 /* false: there is no descriptor for it; it stays in the queue, and poll would tell of it again and again. */
 static bool conn_accept(struct znsd *d)
 {
 	socklen_t len = sizeof(struct ucred);
-	struct conn *c;
+	struct conn *c, **p;
 	int fd = accept4(d->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	if (fd < 0)
@@ -226,9 +328,10 @@ static bool conn_accept(struct znsd *d)
 	c = znsd_alloc(sizeof(*c));
 	c->fd = fd;
 	c->pidfd = -1;
+	c->moved_ns = zns_mono_ns();
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c->cred, &len) < 0 ||
-	    (c->cred.uid && c->cred.uid != geteuid()) || d->nr_conns >= ZNSD_CONNS_MAX) {
-		znsd_log("connection of PID %d, user %u refused", (int)c->cred.pid, (unsigned)c->cred.uid);
+	    (c->cred.uid && c->cred.uid != geteuid()) || (d->nr_conns >= ZNSD_CONNS_MAX && !conn_displace(d))) {
+		complain(c, "its connection is refused");
 		close(fd);
 		free(c);
 		return true;
@@ -237,8 +340,10 @@ static bool conn_accept(struct znsd *d)
 	if (c->cred.pid > 0)
 		c->pidfd = (int)syscall(SYS_pidfd_open, c->cred.pid, 0);
 #endif
-	c->next = d->conns;
-	d->conns = c;
+	/* At the end: who came first gets room for a large request first. */
+	for (p = &d->conns; *p; p = &(*p)->next)
+		;
+	*p = c;
 	d->nr_conns++;
 	return true;
 }
@@ -257,6 +362,8 @@ static void conn_free(struct conn *c)
 static void conn_close(struct znsd *d, struct conn *c)
 {
 	waiter_drop(d, c);
+	intake_end(d, &c->intake);
+	d->out_bytes -= c->out.len;
 	leases_of_conn_lost(d, c);
 	if (c->committed)
 		retention_apply(d, c->committed);
@@ -327,6 +434,7 @@ static int time_out(struct znsd *d)
 	ms = leases_reap(d);
 	ms = least(ms, reclaim_step(d));
 	ms = least(ms, waiters_run(d));
+	ms = least(ms, conns_late(d));
 	now = zns_mono_ns();
 	/* An answer to a waiter may have found its peer dead. */
 	for (c = d->conns; c; c = c->next)
@@ -385,7 +493,7 @@ int znsd_loop(struct znsd *d)
 		for (c = d->conns; c; c = c->next) {
 			who[n] = c;
 			fds[n++] = (struct pollfd){ .fd = c->fd,
-						    .events = c->out.len ? POLLOUT : c->waiter || d->quit ? 0 : POLLIN };
+						    .events = c->out.len ? POLLOUT : conn_wants(d, c, now) ? POLLIN : 0 };
 		}
 		if (poll(fds, n, ms) <= 0)
 			continue;
@@ -396,7 +504,7 @@ int znsd_loop(struct znsd *d)
 		for (i = 3; i < n; i++) {
 			c = who[i];
 			if (fds[i].revents & POLLOUT)
-				conn_send(c);
+				conn_send(d, c);
 			if (fds[i].revents & POLLIN)
 				conn_read(c);
 			else if (fds[i].revents & (POLLHUP | POLLERR | POLLNVAL))

@@ -28,11 +28,22 @@
 #define ZNSD_SMALL_UNITS 16		/* a dump with fewer units for each of its zones gets fewer zones */
 #define ZNSD_NONE UINT32_MAX
 #define ZNSD_WAITS_NS 200000000ull	/* so long it counts as waiting for its zones after it said so */
+#define ZNSD_PEER_MS 10000	/* for a peer to send what it has begun, or to take what it has asked for */
 #define ZNSD_RATE_NS 500000000ull	/* over which "now" is rated, at least */
+
+#define ZNSD_OUT_MAX MIB(64)	/* answers that nobody has read yet; beyond it questions wait */
 
 struct conn;
 struct lease;
 struct znsd;
+
+/* A request that comes in; see intake.c. */
+struct intake {
+	size_t room;		/* set aside for it; 0: none is needed, or none was to be had yet */
+	bool dump;		/* whose room */
+	bool served;		/* it waits for admission and keeps its room */
+	uint64_t since_ns;	/* since when the rest of it is expected; 0: not now */
+};
 
 struct zn_zone {
 	struct zns_zone z;	/* as last reported; stale while somebody writes */
@@ -177,6 +188,8 @@ struct znsd {
 	ZnsPb__RestoreLog *restores;	/* oldest first; NULL: none */
 	struct conn *conns;
 	uint32_t nr_conns;
+	size_t intake_used[2];	/* room set aside for requests: of others, of dumps */
+	size_t out_bytes;	/* of all answers that are not out yet */
 	uint64_t stamp;		/* last one given */
 	bool sweep;		/* some zone may be garbage */
 	bool park_check;	/* too many may be parked */
@@ -225,6 +238,10 @@ bool conn_left(const struct conn *c);	/* its peer closed it; of a request that i
 void conn_committed(struct conn *c, const char *container);	/* retention is applied when it ends */
 void conn_set_waiter(struct conn *c, struct waiter *w);
 
+/* intake.c; @len: of a request that is coming. False: no room yet, it is not to be read. */
+bool intake_room(struct znsd *d, struct intake *in, uint32_t len, bool dump);
+void intake_end(struct znsd *d, struct intake *in);
+
 /* dispatch.c: returns the code of the answer; details in rep->err */
 int znsd_dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *req, struct reply *rep);
 
@@ -268,6 +285,7 @@ bool reclaim_pending(const struct znsd *d);
 /* lease.c */
 struct lease *lease_new(struct znsd *d, struct conn *c, bool dump, const char *container, const uint8_t *id);
 struct lease *lease_of(struct znsd *d, const struct conn *c);	/* the dump of a connection, or NULL */
+bool lease_any(const struct znsd *d, const struct conn *c);	/* has it a lease, for a dump or a restore? */
 struct lease_zone *lease_zone_find(struct lease *l, uint32_t zone);
 void lease_zone_add(struct znsd *d, struct lease *l, uint32_t zone, uint64_t start);
 bool lease_has_group(const struct lease *l, uint32_t group);

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The memory that unfinished requests may take. A small one is simply read. The room of a larger one is set aside as a
+ * whole before it is read, so that what has begun can also end; without room it stays in its socket. All peers without a
+ * dump share the room of one request, so thousands of them cost no more than one.
+ */
+#include "znsd.h"
+
+#define SMALL KIB(4)
+#define OF_DUMPS MIB(64)	/* eight of the largest; a manifest's record has some hundred bytes */
+
+static size_t *used_of(struct znsd *d, bool dump)
+{
+	return &d->intake_used[dump];
+}
+
+bool intake_room(struct znsd *d, struct intake *in, uint32_t len, bool dump)
+{
+	if (len <= SMALL || in->room)
+		return true;
+	if (*used_of(d, dump) + len > (dump ? OF_DUMPS : ZNS_BROKER_REQ_MAX))
+		return false;
+	*used_of(d, dump) += len;
+	in->room = len;
+	in->dump = dump;
+	return true;
+}
+
+void intake_end(struct znsd *d, struct intake *in)
+{
+	*used_of(d, in->dump) -= in->room;
+	*in = (struct intake){ .room = 0 };
+}
