@@ -100,7 +100,7 @@ int zns_files_begin(void)
 static bool of_criu(const char *name, const struct stat *st)
 {
 	const int fds[] = { log_get_fd(), STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO };
-	const char *progress = getenv("ZNS_PROGRESS");
+	const char *progress = secure_getenv("ZNS_PROGRESS");
 	struct stat other;
 	int i;
 

@@ -72,7 +72,7 @@ int zns_refuse(const char *what)
  */
 static int add_progress(struct zns_msg *m, int *opened)
 {
-	const char *to = getenv("ZNS_PROGRESS");
+	const char *to = secure_getenv("ZNS_PROGRESS");
 	int fd;
 
 	*opened = -1;

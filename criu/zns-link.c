@@ -38,7 +38,7 @@ static struct {
 static int helper_path(char *out, size_t len)
 {
 	static const char *const at[] = { "%s/zns-helper", "%s/../libexec/zns-criu/zns-helper" };
-	const char *env = getenv("ZNS_LIBEXEC");
+	const char *env = secure_getenv("ZNS_LIBEXEC");
 	char dir[PATH_MAX];
 	ssize_t n;
 	unsigned int i;

@@ -19,7 +19,7 @@ static int dir = -1;
 
 int zns_tee_begin(void)
 {
-	const char *path = getenv("ZNS_TEE");
+	const char *path = secure_getenv("ZNS_TEE");
 
 	if (!path)
 		return 0;

@@ -158,9 +158,9 @@ static struct json_object *our_runtime(const struct edit *e, struct zns_err *err
 	r = json_object_new_object();
 	list = json_object_new_array();
 	/* The daemon does not run in our environment. */
-	if (getenv("ZNS_CONFIG"))
+	if (secure_getenv("ZNS_CONFIG"))
 		add_arg(list, "--zns-config", zns_config_dir());
-	if (getenv("ZNS_RUN"))
+	if (secure_getenv("ZNS_RUN"))
 		add_arg(list, "--zns-run", zns_run_dir());
 	if (e->runc)
 		add_arg(list, "--zns-runc", e->runc);

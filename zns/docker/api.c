@@ -9,7 +9,7 @@
 
 int docker_api_init(struct docker_api *a, const char *host, struct zns_err *err)
 {
-	const char *h = host ? host : getenv("DOCKER_HOST");
+	const char *h = host ? host : secure_getenv("DOCKER_HOST");
 
 	if (!h || !*h)
 		h = "unix:///var/run/docker.sock";

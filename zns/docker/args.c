@@ -130,7 +130,7 @@ bool call_has_flag(const struct call *c, const char *name)
 
 int call_find_runc(struct call *c, char *out, size_t len, struct zns_err *err)
 {
-	const char *path = getenv("PATH"), *p, *end;
+	const char *path = secure_getenv("PATH"), *p, *end;
 	struct stat me, st;
 
 	if (c->runc) {

@@ -336,7 +336,7 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	struct docker_container k = { .kind = "runc" };
 	struct docker_settings s;
 	char bundle[PATH_MAX] = ".", conf[PATH_MAX] = "";
-	const char *old = getenv("PATH");
+	const char *old = secure_getenv("PATH");
 	cleanup_free char *path = NULL;
 	int ret = 0, init_pid = 0;
 	bool zones;

@@ -12,7 +12,7 @@
 
 static int text(char **to, const char *name)
 {
-	const char *v = getenv(name);
+	const char *v = secure_getenv(name);
 
 	if (!v || !*v)
 		return 0;
@@ -36,13 +36,13 @@ int origin_fill(ZnsPb__Origin *o)
 		ret = text(&o->image, "ZNS_ORIGIN_IMAGE");
 	if (!ret)
 		ret = text(&o->root, "ZNS_ORIGIN_ROOT");
-	o->has_ended = o->ended = getenv("ZNS_ORIGIN_ENDED") != NULL;
+	o->has_ended = o->ended = secure_getenv("ZNS_ORIGIN_ENDED") != NULL;
 	return ret ? ret : text(&o->checkpoint_name, "ZNS_ORIGIN_CHECKPOINT");
 }
 
 bool origin_ticket(uint8_t id[ZNS_UUID_LEN])
 {
-	const char *v = getenv("ZNS_ORIGIN_TICKET");
+	const char *v = secure_getenv("ZNS_ORIGIN_TICKET");
 
 	return v && !zns_uuid_parse(v, id);
 }
@@ -71,7 +71,7 @@ static int to_memfd(int fd, size_t max, const char *name)
 /* Docker deletes the directory of criu's log when the dump has succeeded. */
 int origin_log(void)
 {
-	const char *path = getenv("ZNS_ORIGIN_LOG");
+	const char *path = secure_getenv("ZNS_ORIGIN_LOG");
 	cleanup_close int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW) : -1;
 
 	return to_memfd(fd, LOG_MAX, "dump.log");
@@ -80,7 +80,7 @@ int origin_log(void)
 /* runc wrote it before the dump; without it, it restores nothing, and Docker may lose the directory. */
 int origin_fds(int dir)
 {
-	cleanup_close int fd = getenv("ZNS_ORIGIN_ID") ?
+	cleanup_close int fd = secure_getenv("ZNS_ORIGIN_ID") ?
 		openat(dir, ORIGIN_FDS, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW) : -1;
 	struct stat st;
 
@@ -97,7 +97,7 @@ static bool same_namespace(const char *a, const char *b)
 
 int origin_check(const ZnsPb__Checkpoint *c, struct zns_err *err)
 {
-	const char *id = getenv("ZNS_RESTORE_ID"), *name = getenv("ZNS_RESTORE_NAME"), *allow = getenv("ZNS_RESTORE_ALLOW");
+	const char *id = secure_getenv("ZNS_RESTORE_ID"), *name = secure_getenv("ZNS_RESTORE_NAME"), *allow = secure_getenv("ZNS_RESTORE_ALLOW");
 	const ZnsPb__Origin *o = c->origin;
 	const char *of = o && o->container_id && *o->container_id ? o->container_id : NULL;
 	char text[ZNS_UUID_STR];
@@ -118,7 +118,7 @@ int origin_check(const ZnsPb__Checkpoint *c, struct zns_err *err)
 
 const char *origin_admission(const char *asked)
 {
-	const char *v = getenv("ZNS_ORIGIN_FROZEN");
+	const char *v = secure_getenv("ZNS_ORIGIN_FROZEN");
 
 	if (!v || strncmp(asked, "wait", 4) || (asked[4] && strtoul(asked + 5, NULL, 10) <= FROZEN_WAIT_S))
 		return asked;
