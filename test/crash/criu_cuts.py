@@ -117,7 +117,8 @@ class Rounds:
         scene = self.scene
         if self.rng.random() < 0.5:
             self.scene.end_broker()
-            env, scene.device.env = scene.device.env, dict(scene.device.env, ZNS_EMU_FAULT=self.fault('broker'))
+            env, scene.device.env = scene.device.env, dict(scene.device.env, ZNSD_KEEP_ENV='ZNS_EMU_FAULT',
+                                                              ZNS_EMU_FAULT=self.fault('broker'))
             try:
                 done = scene.device.ctl('rm', checkpoint, '--json')
             finally:

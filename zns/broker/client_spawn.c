@@ -5,40 +5,61 @@
  */
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include "client_spawn.h"
 #include "zns/broker.h"
+#include "zns/process.h"
 
 /* znsd itself waits up to 10 s for the helpers of a dead broker to end. */
 #define READY_MS 20000
 #define LOG_MAX MIB(1)
 #define READY_FD 3
 
-static void close_from(int first)
+/*
+ * The environment is not its first user's either: LD_PRELOAD, a fault to be injected, a secret that would stay in
+ * /proc/PID/environ. Tests name in $ZNSD_KEEP_ENV what shall go through.
+ */
+static bool keeps(const char *var)
 {
-	int fd, max;
+	static const char *const names[] = { "ZNS_CONFIG", "ZNS_RUN", "ZNSD_IDLE_S" };
+	size_t len = strcspn(var, "=");
+	const char *more = secure_getenv("ZNSD_KEEP_ENV");
 
-#ifdef SYS_close_range
-	if (!syscall(SYS_close_range, first, ~0u, 0))
-		return;
-#endif
-	max = (int)sysconf(_SC_OPEN_MAX);
-	for (fd = first; fd < max; fd++)
-		close(fd);
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(names); i++)
+		if (len == strlen(names[i]) && !memcmp(var, names[i], len))
+			return true;
+	while (more && *more) {
+		size_t n = strcspn(more, ",");
+
+		if (n == len && !memcmp(var, more, n))
+			return true;
+		more += n + (more[n] == ',');
+	}
+	return false;
+}
+
+/* Of our own environment, whose strings it points to; NULL: no memory. */
+static char **broker_env(void)
+{
+	size_t n = 0, at = 0;
+	char **env;
+
+	while (environ[n])
+		n++;
+	env = calloc(n + 1, sizeof(*env));
+	for (size_t i = 0; env && i < n; i++)
+		if (keeps(environ[i]))
+			env[at++] = environ[i];
+	return env;
 }
 
 /* In the child: only calls that are safe after a fork of a process with threads. */
-static void __attribute__((noreturn)) child(char *const argv[], int ready, int log, int null)
+static void __attribute__((noreturn)) child(char *const argv[], char *const env[], int ready, int log, int null)
 {
-	sigset_t none;
 	pid_t pid;
 
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
 	setsid();
 	pid = fork();
 	if (pid)
@@ -50,8 +71,9 @@ static void __attribute__((noreturn)) child(char *const argv[], int ready, int l
 	if (ready < 0 || log < 0 || null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(log, 2) < 0 ||
 	    dup2(ready, READY_FD) < 0)
 		_exit(1);
-	close_from(READY_FD + 1);
-	execve(argv[0], argv, environ);
+	zns_close_from(READY_FD + 1);
+	zns_process_shed();	/* it does so itself: but what holds for an exec, like the stack, must be so before */
+	execve(argv[0], argv, env);
 	_exit(127);
 }
 
@@ -96,10 +118,13 @@ int zns_broker_spawn(const struct zns_registered *dev, struct zns_err *err)
 	cleanup_close int rd = -1, log = -1, null = -1;
 	char prog[4096], log_path[4096], id[ZNS_UUID_STR], fd_arg[16];
 	char *argv[] = { prog, id, "--ready-fd", fd_arg, NULL };
+	cleanup_free char **env = broker_env();
 	int p[2], ret;
 	struct stat st;
 	pid_t pid;
 
+	if (!env)
+		return zns_fail(err, -ENOMEM, "no memory to start znsd");
 	ret = zns_find_program("znsd", prog, sizeof(prog));
 	if (ret)
 		return zns_fail(err, ret, "znsd, the broker's program, is not installed beside this one");
@@ -122,7 +147,7 @@ int zns_broker_spawn(const struct zns_registered *dev, struct zns_err *err)
 	rd = p[0];
 	pid = fork();
 	if (!pid)
-		child(argv, p[1], log, null);
+		child(argv, env, p[1], log, null);
 	ret = pid < 0 ? -errno : 0;
 	close(p[1]);
 	if (ret)

@@ -3,10 +3,10 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include "zns/process.h"
 #include "znsd.h"
 #include "zns-version.h"
 
@@ -20,6 +20,8 @@ static const char usage_text[] =
 	"  --ready-fd N    say \"ready\" or what is wrong on descriptor N (used by the programs that start it)\n"
 	"  --help, -h      this text\n"
 	"  --version, -V   which build this is\n";
+
+#define READY_FD 3
 
 struct options {
 	const char *spec;
@@ -56,7 +58,7 @@ static int parse_options(int argc, char **argv, struct options *o)
 		{ "version", no_argument, NULL, 'V' },
 		{ NULL, 0, NULL, 0 },
 	};
-	const char *env = getenv("ZNSD_IDLE_S");
+	const char *env = secure_getenv("ZNSD_IDLE_S");
 	char *end;
 	int c;
 
@@ -107,8 +109,10 @@ static void detach(struct options *o)
 		exit(1);
 	}
 	if (!pid) {
-		close(p[0]);
-		o->ready_fd = p[1];
+		/* No lock and no pipe of the shell's may live on in us. */
+		o->ready_fd = p[1] == READY_FD ? p[1] : dup2(p[1], READY_FD);
+		fcntl(READY_FD, F_SETFD, FD_CLOEXEC);
+		zns_close_from(READY_FD + 1);
 		setsid();
 		null = open("/dev/null", O_RDWR | O_CLOEXEC);
 		if (null >= 0) {
@@ -158,8 +162,7 @@ int main(int argc, char **argv)
 	struct znsd d = { .idle_ns = 0 };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct options o;
-	struct rlimit files;
-	bool detached = false;
+	bool detached = false, left;
 	int ret;
 
 	ret = parse_options(argc, argv, &o);
@@ -168,19 +171,25 @@ int main(int argc, char **argv)
 	if (zns_std_fds())
 		return 1;
 	umask(077);
+	/* In the foreground its supervisor has put it where it shall be, and given it what it shall have. */
+	if (o.foreground) {
+		zns_process_signals();
+		zns_process_raise_limits();
+	} else {
+		zns_process_shed();
+	}
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
-	signal(SIGCHLD, SIG_DFL);
-	if (!getrlimit(RLIMIT_NOFILE, &files)) {	/* two for each connection */
-		files.rlim_cur = zns_max(files.rlim_cur, zns_min(files.rlim_max, (rlim_t)(3 * ZNSD_CONNS_MAX)));
-		setrlimit(RLIMIT_NOFILE, &files);
-	}
+	signal(SIGXFSZ, SIG_IGN);	/* an error that is told, not a death */
 	if (!o.foreground && o.ready_fd < 0) {
 		detach(&o);
 		detached = true;
 	}
+	left = o.foreground || zns_cgroup_escape();
 	d.idle_ns = o.idle_ns;
-	ret = znsd_start(&d, o.spec, &err);
+	ret = zns_process_limits(&err);
+	if (!ret)
+		ret = znsd_start(&d, o.spec, &err);
 	if (ret) {
 		/* Of a start from a shell the parent prints it; of a client's, the client. */
 		if (o.ready_fd < 0)
@@ -193,6 +202,8 @@ int main(int argc, char **argv)
 		log_to_file(&d);
 	znsd_log("serving %s: %u zones, %u groups, %zu checkpoints", d.reg.path, d.nr_zones, d.nr_groups,
 		 zns_store_nr_checkpoints(d.store));
+	if (!left)
+		znsd_log("this process stays in cgroups of whoever started it: their limits hold for it, and it ends with them");
 	say(o.ready_fd, 0, NULL);
 	ret = znsd_loop(&d);
 	znsd_stop(&d);

@@ -1,13 +1,23 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Attaching to a device: broker, life lock, the device itself. */
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "helper.h"
+#include "zns/process.h"
 
 int helper_attach(struct helper *h, const struct zns_registered *reg, bool writer, struct zns_err *err)
 {
+	struct stat st;
 	int ret;
 
 	h->reg = *reg;
+	/* Else every zone would look as if it failed. */
+	if (writer && !strncmp(reg->path, "emu:", 4) && !stat(reg->path + 4, &st)) {
+		ret = zns_process_file_limit((uint64_t)st.st_size, err);
+		if (ret)
+			return ret;
+	}
 	ret = zns_broker_connect(reg, &h->broker, err);
 	if (ret)
 		return ret;

@@ -106,9 +106,7 @@ void beside_take_away(int dir);
 /* check.c: `criu check --feature zns`: the device that a dump would use, its broker, its zones. */
 int check_device(struct helper *h, struct packet *p, struct zns_err *err);
 
-/* cgroup.c: leave the caller's cgroups, so that a container is not charged for our memory and I/O. Best effort. */
-void cgroup_escape(void);
-/* The container id found in a task's cgroup path (64 hex digits), or -ENOENT. */
+/* cgroup.c. The container id found in a task's cgroup path (64 hex digits), or -ENOENT. */
 int cgroup_container_id(pid_t pid, char *out, size_t len);
 
 /* origin.c, from the environment: 0 or -ENOMEM, with what is there filled in. */

@@ -7,10 +7,10 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include "helper.h"
 #include "zns-version.h"
+#include "zns/process.h"
 
 #define CRIU_FD 3
 
@@ -85,7 +85,6 @@ static bool asked(const char *what)
 int main(int argc, char **argv)
 {
 	struct helper h = { .sk = CRIU_FD, .dir = -1, .lock = -1, .broker_lock = PTHREAD_MUTEX_INITIALIZER };
-	struct rlimit files;
 	int on = 1;
 	socklen_t len = sizeof(on);
 
@@ -100,13 +99,11 @@ int main(int argc, char **argv)
 	on = 1;
 	if (setsockopt(CRIU_FD, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)))
 		return 1;
-	if (!getrlimit(RLIMIT_NOFILE, &files)) {	/* every read that is not answered yet holds a descriptor */
-		files.rlim_cur = files.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &files);
-	}
+	zns_process_raise_limits();	/* every read that is not answered yet holds a descriptor */
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);	/* an error that is told, not a death */
 	prctl(PR_SET_DUMPABLE, 0);	/* our buffers hold other tasks' memory */
-	cgroup_escape();
+	zns_cgroup_escape();	/* a container is not charged for our memory and I/O; runc puts criu into its groups before a restore (hooks.md) */
 	loop(&h);
 	if (h.dump)
 		dump_end(&h);

@@ -62,7 +62,8 @@ class Stage:
         self.device = f'emu:{self.dir}/device'
         self.env = {k: v for k, v in os.environ.items() if not k.startswith('ZNS')}
         self.env.update(ZNS_CONFIG=str(self.dir / 'etc'), ZNS_RUN=str(self.dir / 'run'), ZNS_LIBEXEC=str(self.bin),
-                        ZNSD_IDLE_S='0', ZNS_DEV=self.device)
+                        ZNSD_IDLE_S='0', ZNS_DEV=self.device,
+                        ZNSD_KEEP_ENV='LD_PRELOAD,ZNS_VTIME,ZNS_EMU_FLUSH')
         self.env.update(env or {})
         self.clock, self.serial = None, 0
         if not wall:

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* See process.h. A broker is started by its first user and serves all: a limit of the one must not be that of the others. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include "zns/process.h"
+#include "zns/util.h"
+
+#define STACK_BYTES MIB(8)	/* of threads too, when it stands before the exec */
+
+static const struct {
+	int which;
+	const char *what, *ulimit;
+	rlim_t least;	/* what a broker needs of it */
+} limits[] = {
+	{ RLIMIT_FSIZE, "size of files", "-f", RLIM_INFINITY },
+	{ RLIMIT_CPU, "processor time", "-t", RLIM_INFINITY },
+	{ RLIMIT_AS, "address space", "-v", GIB(4) },
+	{ RLIMIT_DATA, "data", "-d", GIB(1) },
+	{ RLIMIT_NOFILE, "descriptors", "-n", 256 },
+	{ RLIMIT_NPROC, "processes", "-u", 0 },	/* root has none, and a thread that cannot be had is an error of its own */
+	{ RLIMIT_MEMLOCK, "locked memory", "-l", 0 },
+};
+
+static void write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	if (write(fd, text, strlen(text)) < 0)
+		errno = 0;	/* not allowed: it stays */
+	close(fd);
+}
+
+void zns_process_raise_limits(void)
+{
+	struct rlimit r;
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(limits); i++) {
+		if (getrlimit(limits[i].which, &r))
+			continue;
+		r.rlim_cur = r.rlim_max;
+		setrlimit(limits[i].which, &r);
+	}
+}
+
+static void reset_limits(void)
+{
+	const struct rlimit none = { RLIM_INFINITY, RLIM_INFINITY };
+	struct rlimit r;
+
+	zns_process_raise_limits();
+	/* With CAP_SYS_RESOURCE the hard ones too; descriptors have a ceiling of the kernel's, and are enough as they are. */
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(limits); i++)
+		if (limits[i].least == RLIM_INFINITY || limits[i].which == RLIMIT_AS || limits[i].which == RLIMIT_DATA)
+			setrlimit(limits[i].which, &none);
+	if (!getrlimit(RLIMIT_NOFILE, &r) && r.rlim_max < 4096) {
+		r.rlim_cur = r.rlim_max = 4096;
+		setrlimit(RLIMIT_NOFILE, &r);
+	}
+	if (!getrlimit(RLIMIT_STACK, &r)) {
+		r.rlim_cur = zns_min(r.rlim_max, (rlim_t)STACK_BYTES);
+		setrlimit(RLIMIT_STACK, &r);
+	}
+}
+
+void zns_process_signals(void)
+{
+	struct sigaction sa;
+	sigset_t none;
+
+	memset(&sa, 0, sizeof(sa));
+	sa.sa_handler = SIG_DFL;
+	for (int s = 1; s < NSIG; s++)
+		sigaction(s, &sa, NULL);	/* of two that is not possible, nor needed */
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+void zns_process_shed(void)
+{
+	const struct sched_param usual = { 0 };
+	cpu_set_t all;
+
+	zns_process_signals();
+	reset_limits();
+	sched_setscheduler(0, SCHED_OTHER, &usual);
+	setpriority(PRIO_PROCESS, 0, 0);
+#ifdef SYS_ioprio_set
+	syscall(SYS_ioprio_set, 1, 0, 0);	/* this process: none of its own */
+#endif
+	memset(&all, 0xff, sizeof(all));
+	sched_setaffinity(0, sizeof(all), &all);
+	write_file("/proc/self/oom_score_adj", "0");
+}
+
+void zns_close_from(int first)
+{
+	int fd, max;
+
+#ifdef SYS_close_range
+	if (!syscall(SYS_close_range, first, ~0u, 0))
+		return;
+#endif
+	max = (int)sysconf(_SC_OPEN_MAX);
+	for (fd = first; fd < max; fd++)
+		close(fd);
+}
+
+static int check(size_t i, rlim_t least, const char *remedy, struct zns_err *err)
+{
+	struct rlimit r;
+
+	if (getrlimit(limits[i].which, &r) || r.rlim_cur >= least)
+		return 0;
+	return zns_fail(err, -EPERM, "the limit of %s (ulimit %s) is %llu and cannot be raised here; %s", limits[i].what,
+			limits[i].ulimit, (unsigned long long)r.rlim_cur, remedy);
+}
+
+int zns_process_limits(struct zns_err *err)
+{
+	int ret = 0;
+
+	for (size_t i = 0; !ret && i < ZNS_ARRAY_SIZE(limits); i++)
+		ret = check(i, limits[i].least, "a broker serves everybody: start it from a session without that limit (`znsd DEV`)",
+			    err);
+	return ret;
+}
+
+int zns_process_file_limit(uint64_t need, struct zns_err *err)
+{
+	return check(0, need, "an emulated device is a file: dump from a session without that limit", err);
+}
