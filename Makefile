@@ -543,7 +543,7 @@ install: all man
 	install $(BIN)/znsctl $(DESTDIR)$(PREFIX)/bin
 	ln -sf ../libexec/zns-criu/criu $(DESTDIR)$(PREFIX)/bin/criu-zns
 	install -d $(DESTDIR)$(UNITDIR)
-	for u in systemd/*; do sed 's,@BINDIR@,$(PREFIX)/bin,' $$u >$(DESTDIR)$(UNITDIR)/$$(basename $$u); done
+	for u in systemd/*; do sed 's,@BINDIR@,$(PREFIX)/bin,; s,@LIBEXEC@,$(LIBEXEC),' $$u >$(DESTDIR)$(UNITDIR)/$$(basename $$u); done
 	install -m 644 $(B)/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
 
 uninstall:

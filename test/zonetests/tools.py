@@ -411,11 +411,14 @@ def gc_unit(scene):
         raise Failed('the one that is away is not named')
     settled(scene, ids[2:])
     analyze = shutil.which('systemd-analyze')
-    for name in ('zns-gc', 'zns-metrics') if analyze else ():
-        for kind in ('service', 'timer'):
-            text = (ztlib.REPO / 'systemd' / f'{name}.{kind}').read_text()
-            (scene.dir / f'{name}.{kind}').write_text(text.replace('@BINDIR@', str(Path(scene.cfg.znsctl).parent)))
-        done = subprocess.run([analyze, 'verify', '--man=no', f'{scene.dir}/{name}.timer'], capture_output=True, text=True,
+    for source in (ztlib.REPO / 'systemd').iterdir():
+        text = source.read_text()
+        for where in ('@BINDIR@', '@LIBEXEC@'):
+            text = text.replace(where, str(Path(scene.cfg.znsctl).parent))
+        (scene.dir / source.name).write_text(text)
+    for name, unit in (('zns-gc', 'zns-gc.timer'), ('zns-metrics', 'zns-metrics.timer'),
+                       ('znsd@', 'znsd@6ba7b810.service')) if analyze else ():
+        done = subprocess.run([analyze, 'verify', '--man=no', f'{scene.dir}/{unit}'], capture_output=True, text=True,
                               timeout=60)
         said = [l for l in done.stderr.splitlines() if f'{name}.' in l]
         expect(f'systemd-analyze verify {name}', said, [])

@@ -23,13 +23,13 @@ def _put_varint(value):
 
 
 def message(fields):
-    """{number: int or bool, str, or a dict: a message} as protobuf writes it."""
+    """{number: int or bool, str, bytes, or a dict: a message} as protobuf writes it."""
     out = b''
     for field, value in fields.items():
         if isinstance(value, int):
             out += _put_varint(field << 3) + _put_varint(int(value))
         else:
-            body = message(value) if isinstance(value, dict) else value.encode()
+            body = message(value) if isinstance(value, dict) else value if isinstance(value, bytes) else value.encode()
             out += _put_varint(field << 3 | 2) + _put_varint(len(body)) + body
     return out
 
