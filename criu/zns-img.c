@@ -641,7 +641,7 @@ void zns_img_close(struct cr_img *img)
 			m.fd[0] = zi->fd;
 			m.nr_fd = 1;
 			if (zns_send(&m))
-				pr_err("zns-helper died; nothing was committed, run the dump again\n");
+				pr_err("%s; nothing was committed, run the dump again\n", zns_helper_gone());
 		}
 	}
 	zns_pages_drop_windows(zi);

@@ -106,7 +106,7 @@ static int answer_event(struct epoll_rfd *rfd)
 /* It says nothing there: this is its end. */
 static int helper_event(struct epoll_rfd *rfd)
 {
-	pr_err("zns-helper died; the pages that are not there yet are lost to the restored tasks\n");
+	pr_err("%s; the pages that are not there yet are lost to the restored tasks\n", zns_helper_gone());
 	return -1;
 }
 
@@ -171,7 +171,7 @@ int zns_lazy_read(struct page_read *pr, unsigned long vaddr, unsigned long nr)
 	m.fd[0] = small ? lazy.fault_sk[1] : lazy.sk[1];
 	m.nr_fd = 1;
 	if (zns_send(&m)) {
-		pr_err("zns-helper died; the pages that are not there yet are lost to the restored tasks\n");
+		pr_err("%s; the pages that are not there yet are lost to the restored tasks\n", zns_helper_gone());
 		return -1;
 	}
 	lazy.read[n] = (struct read){ pr, vaddr, nr, true };

@@ -2,11 +2,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -24,6 +26,8 @@
 #define MFD_NOEXEC_SEAL 8U /* vm.memfd_noexec=2 allows no other kind */
 #endif
 #define HELPER_FD 3
+#define DEADLINE_S 10	/* until the helper says what the administrator wants */
+#define LOOK_MS 500
 #define GRACE_S 3	/* the helper ends the dump itself in time; this is for one that is stopped or hangs */
 
 static struct {
@@ -33,6 +37,9 @@ static struct {
 	unsigned int limit_s;	/* 0: none */
 	volatile sig_atomic_t killed;
 } helper = { .pidfd = -1 };
+
+/* Seen by all of criu's processes: for how many seconds the helper was silent when its guard killed it. */
+static volatile unsigned int *silent_s;
 
 /* $ZNS_LIBEXEC, beside the criu binary, or ../libexec/zns-criu from it. */
 static int helper_path(char *out, size_t len)
@@ -86,7 +93,7 @@ int zns_link_limit(unsigned int s)
 }
 
 /* In the child's child: nothing of ours may stay open there, and a signal to our group must not reach it. */
-static void helper_exec(const char *path, int sk)
+static void helper_exec(const char *path, int sk, int beat)
 {
 	char *const argv[] = { "zns-helper", NULL };
 	sigset_t none;
@@ -95,28 +102,87 @@ static void helper_exec(const char *path, int sk)
 	setsid();
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	if (sk != HELPER_FD && dup2(sk, HELPER_FD) < 0)
+	/* Out of the way of 3 and 4 first, whatever numbers were free. */
+	sk = fcntl(sk, F_DUPFD, 16);
+	beat = fcntl(beat, F_DUPFD, 16);
+	if (sk < 0 || beat < 0 || dup2(sk, HELPER_FD) < 0 || dup2(beat, ZW_BEAT_FD) < 0)
 		_exit(1);
-	if (sk == HELPER_FD)
-		fcntl(sk, F_SETFD, 0);
 	null = open("/dev/null", O_RDWR);
 	if (null >= 0) {
 		dup2(null, 0);
 		dup2(null, 1);
 		dup2(null, 2);
 	}
-	syscall(SYS_close_range, HELPER_FD + 1, ~0U, 0);
+	syscall(SYS_close_range, ZW_BEAT_FD + 1, ~0U, 0);
 	if (chdir("/"))
 		_exit(1);
 	execv(path, argv);
 	_exit(1);
 }
 
+/*
+ * Beside the helper: kills it when it shows no sign of life, since then criu's processes, which wait for it in sockets and
+ * pipes alike, go on, and the tasks with them. Time is counted in looks: if all of us were stopped, nobody is to blame.
+ */
+static void guard(int beat, int pidfd)
+{
+	struct pollfd p = { .fd = 3, .events = POLLIN };
+	unsigned int limit = DEADLINE_S, silent = 0;
+	sigset_t all;
+	uint32_t said;
+	int null;
+
+	setsid();
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	prctl(PR_SET_NAME, "zns-guard");
+	beat = fcntl(beat, F_DUPFD, 16);
+	pidfd = fcntl(pidfd, F_DUPFD, 16);
+	null = open("/dev/null", O_RDWR);
+	if (beat < 0 || pidfd < 0 || null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 ||
+	    dup2(beat, 3) < 0 || dup2(pidfd, 4) < 0 || chdir("/"))
+		_exit(1);
+	syscall(SYS_close_range, 5, ~0U, 0);
+	for (;;) {
+		int ret = poll(&p, 1, LOOK_MS);
+
+		if (ret > 0) {
+			if (read(3, &said, sizeof(said)) != sizeof(said))
+				_exit(0); /* its end */
+			limit = said;
+			silent = 0;
+		} else if (!ret && limit && (silent += LOOK_MS) >= limit * 1000) {
+			*silent_s = limit;
+			syscall(SYS_pidfd_send_signal, 4, SIGKILL, NULL, 0);
+			_exit(0);
+		}
+	}
+}
+
+/* In the child: the helper and its guard. Its exit code. */
+static int start_both(const char *path, int sk, int beat[2], int pid_pipe)
+{
+	pid_t pid = fork();
+	int pidfd;
+
+	if (pid == 0)
+		helper_exec(path, sk, beat[1]);
+	if (pid < 0)
+		return 1;
+	/* We are its parent: the number cannot be another one's yet. */
+	pidfd = syscall(SYS_pidfd_open, pid, 0);
+	if (pidfd >= 0 && !fork()) {
+		close(beat[1]);
+		guard(beat[0], pidfd);
+	}
+	return write(pid_pipe, &pid, sizeof(pid)) != sizeof(pid);
+}
+
 /* Double fork: on restore criu takes any child's exit for a dying task (hooks.md, "No threads, many processes"). */
 int zns_link_start(void)
 {
 	char path[PATH_MAX];
-	int sk[2], p[2], status;
+	int sk[2], p[2], beat[2], status;
 	pid_t pid;
 
 	if (helper_path(path, sizeof(path))) {
@@ -133,15 +199,26 @@ int zns_link_start(void)
 		close(sk[1]);
 		return -1;
 	}
-	pid = fork();
-	if (pid == 0) {
-		pid = fork();
-		if (pid == 0)
-			helper_exec(path, sk[1]);
-		_exit(pid < 0 || write(p[1], &pid, sizeof(pid)) != sizeof(pid));
+	if (!silent_s) {
+		void *mem = mmap(NULL, sizeof(*silent_s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+		silent_s = mem == MAP_FAILED ? NULL : mem;
 	}
+	if (!silent_s || pipe2(beat, O_CLOEXEC)) {
+		pr_perror("Can't watch zns-helper");
+		close(sk[0]);
+		close(sk[1]);
+		close(p[0]);
+		close(p[1]);
+		return -1;
+	}
+	pid = fork();
+	if (pid == 0)
+		_exit(start_both(path, sk[1], beat, p[1]));
 	close(sk[1]);
 	close(p[1]);
+	close(beat[0]);
+	close(beat[1]);
 	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) ||
 	    read(p[0], &helper.pid, sizeof(helper.pid)) != sizeof(helper.pid)) {
 		pr_perror("Can't start zns-helper");
@@ -197,6 +274,19 @@ int zns_send(struct zns_msg *m)
 	return 0;
 }
 
+const char *zns_helper_gone(void)
+{
+	static char text[128];
+
+	if (helper.killed)
+		snprintf(text, sizeof(text), "zns-helper did not answer within --timeout %u s and was killed", helper.limit_s);
+	else if (silent_s && *silent_s)
+		snprintf(text, sizeof(text), "zns-helper showed no sign of life for %u s and was killed", *silent_s);
+	else
+		return "zns-helper died";
+	return text;
+}
+
 int zns_answer_socket(int sk[2])
 {
 	return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sk) ? -errno : 0;
@@ -230,11 +320,7 @@ int zns_recv_reply(int sk, struct zw_reply *r, int *fd)
 	}
 	if (n != sizeof(*r)) {
 		memset(r, 0, sizeof(*r));
-		if (helper.killed)
-			snprintf(r->msg, sizeof(r->msg), "zns-helper did not answer within --timeout %u s and was killed",
-				 helper.limit_s);
-		else
-			snprintf(r->msg, sizeof(r->msg), "zns-helper died; start the command again");
+		snprintf(r->msg, sizeof(r->msg), "%s; start the command again", zns_helper_gone());
 		r->code = -EPIPE;
 	}
 	r->msg[sizeof(r->msg) - 1] = '\0';

@@ -60,7 +60,7 @@ static int flush(void)
 	out.nr = 0;
 	out.bytes = 0;
 	if (ret)
-		pr_err("zns-helper died; nothing was committed, run the dump again\n");
+		pr_err("%s; nothing was committed, run the dump again\n", zns_helper_gone());
 	return ret ? -1 : 0;
 }
 
@@ -136,7 +136,7 @@ int zns_write_pages(struct page_xfer *xfer, int p, unsigned long len)
 		m.fd[0] = sk[0];
 		m.nr_fd = 1;
 		if (zns_send(&m)) {
-			pr_err("zns-helper died; nothing was committed, run the dump again\n");
+			pr_err("%s; nothing was committed, run the dump again\n", zns_helper_gone());
 			close(sk[0]);
 			close(sk[1]);
 			return -1;
@@ -209,7 +209,7 @@ int zns_batch_add(struct zns_batch *b, struct cr_img *img, struct iovec *iov, in
 	m.fd[0] = b->sk[1];
 	m.nr_fd = 1;
 	if (nr > ZW_MAX_IOV || zns_send(&m)) {
-		pr_err("zns-helper died; start the restore again\n");
+		pr_err("%s; start the restore again\n", zns_helper_gone());
 		return -1;
 	}
 	b->nr++;

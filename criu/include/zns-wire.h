@@ -17,6 +17,8 @@
 #define ZW_NAME 64		/* image names, with the NUL */
 #define ZW_STR 256		/* option strings, with the NUL */
 
+#define ZW_BEAT_FD 4		/* the helper's: a pipe to whom watches it, a uint32_t each half second: the deadline, s */
+
 enum zw_op {
 	ZW_DUMP_BEGIN = 1,	/* payload zw_begin; fds: reply, image directory, those of zw_begin.progress. Answered when
 				   admitted */

@@ -213,6 +213,28 @@ int zns_config_get(const char *key, char *out, size_t len, struct zns_err *err)
 	return 0;
 }
 
+int zns_config_deadline(uint32_t *seconds, struct zns_err *err)
+{
+	struct zns_err local = ZNS_ERR_INIT;
+	char text[32], *end;
+	unsigned long v;
+	int rc = zns_config_get("deadline", text, sizeof(text), err ? err : &local);
+
+	*seconds = ZNS_DEADLINE_S;
+	if (rc == -ENOENT) {
+		if (err)
+			memset(err, 0, sizeof(*err));
+		return 0;
+	}
+	if (rc)
+		return rc;
+	v = strtoul(text, &end, 10);
+	if (!isdigit((unsigned char)text[0]) || *end || v > 3600)
+		return zns_fail(err, -EINVAL, "zns.conf: deadline = %s: give seconds, 1 to 3600, or 0 for never", text);
+	*seconds = (uint32_t)v;
+	return 0;
+}
+
 /* Does this raw line (not changed) set @key? */
 static bool line_sets(const char *line, size_t len, const char *key)
 {

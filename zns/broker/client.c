@@ -30,6 +30,7 @@ static int sock_connect(const struct zns_registered *dev, struct zns_broker *b, 
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
 	cleanup_close int fd = -1;
 	struct ucred cred;
+	char path[4096];
 	socklen_t len = sizeof(cred);
 
 	if (zns_broker_path(dev->uuid, "sock", sa.sun_path, sizeof(sa.sun_path)))
@@ -53,6 +54,8 @@ static int sock_connect(const struct zns_registered *dev, struct zns_broker *b, 
 		return zns_fail(err, -EPERM, "%s belongs to user %u", sa.sun_path, (unsigned)cred.uid);
 	b->broker_pid = cred.pid;
 	b->fd = zns_take_fd(&fd);
+	if (!zns_broker_path(dev->uuid, "alive", path, sizeof(path)))
+		b->alive_fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	return 0;
 }
 
@@ -63,7 +66,9 @@ static int hello(const struct zns_registered *dev, struct zns_broker *b, struct 
 	ZnsPb__Response *resp = NULL;
 	int ret;
 
+	b->limit_ms = zns_broker_hello_ms;
 	ret = zns_broker_call(b, &req, &resp, err);
+	b->limit_ms = 0;
 	if (ret)
 		return ret;
 	limit_time(b->fd, 0);
@@ -81,8 +86,11 @@ int zns_broker_connect_running(const struct zns_registered *dev, struct zns_brok
 {
 	int ret;
 
-	b->fd = b->watch_fd = -1;
-	b->broker_pid = 0;
+	b->fd = b->watch_fd = b->alive_fd = -1;
+	b->broker_pid = b->limit_ms = 0;
+	ret = zns_config_deadline(&b->deadline_s, err);
+	if (ret)
+		return ret;
 	ret = sock_connect(dev, b, err);
 	if (ret)
 		return ret;
@@ -149,25 +157,65 @@ void zns_broker_close(struct zns_broker *b)
 {
 	if (b->fd >= 0)
 		close(b->fd);
-	b->fd = -1;
+	if (b->fd >= 0 && b->alive_fd >= 0)	/* who never connected has set neither */
+		close(b->alive_fd);
+	b->fd = b->alive_fd = -1;
 }
 
-/* The answer may take its time (admission): nobody may be waiting for it any more. */
-static int wait_answer(const struct zns_broker *b)
-{
-	struct pollfd p[2] = { { .fd = b->fd, .events = POLLIN }, { .fd = b->watch_fd, .events = POLLRDHUP } };
+/* One call: what was seen of the broker while it waits. */
+struct call {
+	const struct zns_broker *b;
+	uint64_t beat, silent_ns, start_ns;
+	uint32_t silent_ms;
+	bool dead;
+};
 
-	if (b->watch_fd < 0)
-		return 0;
-	while (poll(p, 2, -1) < 0)
-		if (errno != EINTR)
+/*
+ * Has it shown a sign of life? The time that counts is our own: if both were stopped, as a machine may be, it is not to
+ * blame. So it is as many looks as make up the deadline.
+ */
+static bool shows_nothing(struct call *c)
+{
+	uint64_t now = zns_mono_ns(), beat;
+
+	if (c->b->alive_fd < 0 || !c->b->deadline_s || pread(c->b->alive_fd, &beat, sizeof(beat), 0) != sizeof(beat))
+		return false;
+	if (!c->silent_ns || beat != c->beat) {
+		c->beat = beat;
+		c->silent_ns = now;
+		c->silent_ms = 0;
+		return false;
+	}
+	c->silent_ms += ZNS_ALIVE_MS;	/* or less, but then a limit comes first */
+	return c->silent_ms >= c->b->deadline_s * 1000 && now - c->silent_ns >= c->b->deadline_s * 1000000000ull;
+}
+
+/* It may take its time (admission): as long as the broker lives, and anybody waits for the answer. */
+static int wait_ready(void *arg, short events)
+{
+	struct call *c = arg;
+	struct pollfd p[2] = { { .fd = c->b->fd, .events = events }, { .fd = c->b->watch_fd, .events = POLLRDHUP } };
+
+	c->start_ns = zns_mono_ns();
+	for (;;) {
+		int n = poll(p, 2, (int)(c->b->limit_ms ? zns_min(c->b->limit_ms, (uint32_t)ZNS_ALIVE_MS) : ZNS_ALIVE_MS));
+
+		if (n < 0 && errno != EINTR)
 			return -errno;
-	return p[0].revents ? 0 : -ECANCELED;
+		if (n > 0)
+			return p[0].revents ? 0 : -ECANCELED;
+		if (n < 0)
+			continue;
+		c->dead = shows_nothing(c);
+		if (c->dead || (c->b->limit_ms && zns_mono_ns() - c->start_ns >= c->b->limit_ms * 1000000ull))
+			return -ETIMEDOUT;
+	}
 }
 
 int zns_broker_call(struct zns_broker *b, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err)
 {
 	cleanup_free uint8_t *out = NULL, *in = NULL;
+	struct call c = { .b = b };
 	ZnsPb__Response *r;
 	uint32_t in_len = 0;
 	size_t len;
@@ -182,16 +230,17 @@ int zns_broker_call(struct zns_broker *b, ZnsPb__Request *req, ZnsPb__Response *
 	if (!out)
 		return zns_fail_sys(err, -ENOMEM, "broker request");
 	zns_pb__request__pack(req, out);
-	ret = zns_msg_send(b->fd, out, len);
+	ret = zns_msg_send_wait(b->fd, out, len, wait_ready, &c);
 	if (!ret)
-		ret = wait_answer(b);
-	if (!ret)
-		ret = zns_msg_recv(b->fd, &in, &in_len);
+		ret = zns_msg_recv_wait(b->fd, &in, &in_len, wait_ready, &c);
 	if (ret == -EPIPE)
 		return zns_fail(err, ret, "the broker (PID %u) died or closed the connection", b->broker_pid);
 	if (ret == -ECANCELED)
 		return zns_fail(err, ret, "whoever wanted the answer is gone");
-	if (ret == -EAGAIN)	/* only with a time-out on the socket */
+	if (c.dead)
+		return zns_fail(err, ret, "the broker (PID %u) has shown no sign of life for %u s: let it go on if it is stopped, or "
+				"kill it, and the next command starts another", b->broker_pid, b->deadline_s);
+	if (ret == -ETIMEDOUT)
 		return zns_fail(err, -ETIMEDOUT, "the broker (PID %u) does not answer; end it, the next command starts another",
 				b->broker_pid);
 	if (ret)

@@ -1,19 +1,27 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /* Framing of messages between clients and znsd: a little-endian u32 length, then the body. */
 #include <endian.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include "zns/broker.h"
 
-static int send_all(int fd, const void *buf, size_t len)
+static int send_all(int fd, const void *buf, size_t len, zns_msg_wait wait, void *arg)
 {
 	const uint8_t *p = buf;
 
 	while (len) {
-		ssize_t n = send(fd, p, len, MSG_NOSIGNAL);
+		ssize_t n = send(fd, p, len, MSG_NOSIGNAL | (wait ? MSG_DONTWAIT : 0));
+		int ret;
 
 		if (n < 0 && errno == ENOTSOCK)
 			n = write(fd, p, len);
+		if (n < 0 && errno == EAGAIN && wait) {
+			ret = wait(arg, POLLOUT);
+			if (ret)
+				return ret;
+			continue;
+		}
 		if (n < 0) {
 			if (errno == EINTR)
 				continue;
@@ -25,13 +33,16 @@ static int send_all(int fd, const void *buf, size_t len)
 	return 0;
 }
 
-static int recv_all(int fd, void *buf, size_t len)
+static int recv_all(int fd, void *buf, size_t len, zns_msg_wait wait, void *arg)
 {
 	uint8_t *p = buf;
 
 	while (len) {
-		ssize_t n = read(fd, p, len);
+		int ret = wait ? wait(arg, POLLIN) : 0;
+		ssize_t n = ret ? 0 : read(fd, p, len);
 
+		if (ret)
+			return ret;
 		if (n < 0) {
 			if (errno == EINTR)
 				continue;
@@ -45,24 +56,24 @@ static int recv_all(int fd, void *buf, size_t len)
 	return 0;
 }
 
-int zns_msg_send(int fd, const uint8_t *body, uint32_t len)
+int zns_msg_send_wait(int fd, const uint8_t *body, uint32_t len, zns_msg_wait wait, void *arg)
 {
 	uint32_t head = htole32(len);
 	int ret;
 
 	if (len > ZNS_BROKER_MSG_MAX)
 		return -EMSGSIZE;
-	ret = send_all(fd, &head, sizeof(head));
-	return ret ? ret : send_all(fd, body, len);
+	ret = send_all(fd, &head, sizeof(head), wait, arg);
+	return ret ? ret : send_all(fd, body, len, wait, arg);
 }
 
-int zns_msg_recv(int fd, uint8_t **body, uint32_t *len)
+int zns_msg_recv_wait(int fd, uint8_t **body, uint32_t *len, zns_msg_wait wait, void *arg)
 {
 	cleanup_free uint8_t *buf = NULL;
 	uint32_t n;
 	int ret;
 
-	ret = recv_all(fd, &n, sizeof(n));
+	ret = recv_all(fd, &n, sizeof(n), wait, arg);
 	if (ret)
 		return ret;
 	n = le32toh(n);
@@ -71,11 +82,21 @@ int zns_msg_recv(int fd, uint8_t **body, uint32_t *len)
 	buf = malloc(n ? n : 1);
 	if (!buf)
 		return -ENOMEM;
-	ret = recv_all(fd, buf, n);
+	ret = recv_all(fd, buf, n, wait, arg);
 	if (ret)
 		return ret;
 	*body = buf;
 	*len = n;
 	buf = NULL;
 	return 0;
+}
+
+int zns_msg_send(int fd, const uint8_t *body, uint32_t len)
+{
+	return zns_msg_send_wait(fd, body, len, NULL, NULL);
+}
+
+int zns_msg_recv(int fd, uint8_t **body, uint32_t *len)
+{
+	return zns_msg_recv_wait(fd, body, len, NULL, NULL);
 }

@@ -135,6 +135,8 @@ int znsd_start(struct znsd *d, const char *spec, struct zns_err *err)
 	restores_load(d);
 	drop_orphan_reservations(d);
 	ret = finisher_new(d, err);
+	if (!ret)
+		ret = alive_start(d, err);
 	return ret ? ret : znsd_listen(d, err);
 }
 

@@ -238,6 +238,9 @@ bool conn_left(const struct conn *c);	/* its peer closed it; of a request that i
 void conn_committed(struct conn *c, const char *container);	/* retention is applied when it ends */
 void conn_set_waiter(struct conn *c, struct waiter *w);
 
+/* alive.c */
+int alive_start(const struct znsd *d, struct zns_err *err);
+
 /* intake.c; @len: of a request that is coming. False: no room yet, it is not to be read. */
 bool intake_room(struct znsd *d, struct intake *in, uint32_t len, bool dump);
 void intake_end(struct znsd *d, struct intake *in);

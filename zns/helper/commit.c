@@ -98,8 +98,7 @@ static int broker_commit(struct dump *d, ZnsPb__Checkpoint *c, struct zns_err *e
 
 	progress_stop(d->h, NULL);	/* the connection is ours alone from here on */
 	if (d->h->broker_lost)
-		return zns_fail(err, -ETIMEDOUT, "the broker (PID %u) does not answer; the dump was dropped",
-				d->h->broker.broker_pid);
+		return zns_fail(err, -ETIMEDOUT, "%s; the dump was dropped", d->h->broker_err.msg);
 	req.commit = c;
 	ret = zns_broker_call(&d->h->broker, &req, &resp, err);
 	if (resp && resp->has_shared_groups)

@@ -46,12 +46,18 @@ int helper_broker_lock(struct helper *h, struct zns_err *err)
 	pthread_mutex_lock(&h->broker_lock);
 	if (!h->broker_lost)
 		return 0;
-	return zns_fail(err, -ETIMEDOUT, "the broker (PID %u) did not answer before", h->broker.broker_pid);
+	return zns_fail(err, -ETIMEDOUT, "%s", h->broker_err.msg);
 }
 
-int helper_broker_unlock(struct helper *h, int ret)
+int helper_broker_unlock(struct helper *h, int ret, const struct zns_err *err)
 {
-	h->broker_lost |= ret == -ETIMEDOUT;
+	if (ret == -ETIMEDOUT && !h->broker_lost) {
+		h->broker_lost = true;
+		if (err)
+			h->broker_err = *err;
+		else
+			zns_fail(&h->broker_err, ret, "the broker (PID %u) did not answer before", h->broker.broker_pid);
+	}
 	pthread_mutex_unlock(&h->broker_lock);
 	return ret;
 }
@@ -62,7 +68,7 @@ int helper_call(struct helper *h, ZnsPb__Request *req, ZnsPb__Response **resp, s
 
 	if (!ret)
 		ret = zns_broker_call(&h->broker, req, resp, err);
-	return helper_broker_unlock(h, ret);
+	return helper_broker_unlock(h, ret, err);
 }
 
 void helper_set_rate(struct helper *h, uint32_t mibps)

@@ -8,7 +8,7 @@
 #include "dump.h"
 #include "zns/crypt.h"
 
-#define BROKER_TIMEOUT_S 120
+#define BROKER_LIMIT_MS 120000	/* a broker that shows no life is given up sooner: zns_broker.deadline_s */
 
 static int zone_get(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *err)
 {
@@ -17,7 +17,7 @@ static int zone_get(void *arg, const struct zns_zone_wish *wish, struct zns_zone
 
 	if (!ret)
 		ret = zns_broker_zone_get(&h->broker, &h->dev->geo, wish, out, err);
-	return helper_broker_unlock(h, ret);
+	return helper_broker_unlock(h, ret, err);
 }
 
 /* --zns-container, else the container's id in the task's cgroup, else the image directory's name (design.md §5). */
@@ -184,10 +184,20 @@ static void told(void *arg, const ZnsPb__Response *r)
 	}
 }
 
+/* Now, and not at the next request: the tasks are frozen meanwhile. */
+static void broker_dead(void *arg, const struct zns_err *err)
+{
+	struct zns_err e = *err;
+
+	zns_wrap(&e, "the dump was dropped");
+	dump_fail(arg, &e);
+}
+
 static int show_progress(struct dump *d, struct packet *p, const struct zw_begin *b, struct zns_err *err)
 {
 	struct progress_params pp = { .op = "dump", .container = d->container, .qos_mibps = d->qos_mibps,
-				      .total = d->expected, .guess = true, .get = work_done, .wants = wants, .told = told, .arg = d };
+				      .total = d->expected, .guess = true, .get = work_done, .wants = wants, .told = told, .dead = broker_dead,
+				      .arg = d };
 
 	memcpy(pp.checkpoint, d->id, ZNS_UUID_LEN);
 	packet_progress(p, b, &pp.tty, &pp.json);
@@ -237,10 +247,8 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		ret = start_writer(d, resp->dump, err);
 	if (!ret)
 		ret = dump_open_parents(d, resp, err);
-	/* Admission may wait; from now on tasks are frozen, and a broker that hangs must not keep them so. */
-	if (!ret)
-		setsockopt(h->broker.fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){ .tv_sec = BROKER_TIMEOUT_S },
-			   sizeof(struct timeval));
+	/* Admission may wait; from now on tasks are frozen, and a broker that lives but hangs must not keep them so. */
+	h->broker.limit_ms = BROKER_LIMIT_MS;
 	if (!ret)
 		ret = show_progress(d, p, b, err);
 	ret = deadline_admitted(h, d, ret, err);

@@ -32,6 +32,7 @@ struct helper {
 	int lock;		/* held shared while we live: see zns/broker.h */
 	pthread_mutex_t broker_lock;	/* one request at a time: zones, progress */
 	bool broker_lost;		/* an answer may still come, and be taken for another one's */
+	struct zns_err broker_err;	/* why it is lost */
 	uint32_t cap_mibps;		/* --zns-qos-max; 0: none */
 	struct zns_crypt *crypt;	/* of this checkpoint; NULL: plain */
 	struct zns_bucket *bucket;	/* all of the dump's or restore's data passes it */
@@ -66,12 +67,14 @@ void helper_detach(struct helper *h);
  * the late answer would be taken for that of the next request. unlock takes and returns the request's result.
  */
 int helper_broker_lock(struct helper *h, struct zns_err *err);
-int helper_broker_unlock(struct helper *h, int ret);
+int helper_broker_unlock(struct helper *h, int ret, const struct zns_err *err);
 int helper_call(struct helper *h, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err);
 /* The broker's limit (0: none), or our own cap if that is less. */
 void helper_set_rate(struct helper *h, uint32_t mibps);
 /* Of zw_begin: --zns-qos-max, and a bucket for it. */
 int helper_cap(struct helper *h, const struct zw_begin *b, struct zns_err *err);
+
+void beat_start(void);	/* beat.c: criu sees from now on that we live */
 
 /* dump.c, images.c */
 int dump_begin(struct helper *h, struct packet *p, struct zns_err *err);

@@ -173,6 +173,8 @@ static bool tell_broker(struct progress *g, const struct work *w, uint64_t *agai
 	ZnsPb__Progress pr = ZNS_PB__PROGRESS__INIT;
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Response *resp = NULL;
+	struct zns_err err = ZNS_ERR_INIT;
+	int ret;
 
 	pr.bytes = w->bytes;
 	pr.has_total = pr.has_page_bytes = pr.has_data_us = 1;
@@ -187,7 +189,10 @@ static bool tell_broker(struct progress *g, const struct work *w, uint64_t *agai
 		pr.waits = waits;
 	}
 	req.progress = &pr;
-	if (helper_call(g->h, &req, &resp, NULL))
+	ret = helper_call(g->h, &req, &resp, &err);
+	if (ret == -ETIMEDOUT && g->p.dead)
+		g->p.dead(g->p.arg, &err);
+	if (ret)
 		return false;
 	helper_set_rate(g->h, resp->rate_mibps);
 	if (g->p.told)

@@ -30,6 +30,7 @@ struct progress_params {
 	void (*get)(void *arg, struct work *out);
 	uint32_t (*wants)(void *arg, bool *waits);	/* see zns_writer_wants; NULL: none ever */
 	void (*told)(void *arg, const ZnsPb__Response *r);	/* who else writes, and zones that it gained */
+	void (*dead)(void *arg, const struct zns_err *err);	/* NULL, or told when the broker shows no life any more */
 	void *arg;
 };
 

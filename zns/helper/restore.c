@@ -23,7 +23,7 @@ struct restore {
 };
 
 static struct helper *self;	/* for answers that come from the reader's threads */
-#define BROKER_TIMEOUT_S 10	/* it is only told of progress: the restore can do without */
+#define BROKER_LIMIT_MS 10000	/* it is only told of progress: the restore can do without */
 #define ONE_DOMAIN_DEPTH 2	/* reads at once that keep a drive busy whose every zone uses all of it */
 
 static int from_handle(struct helper *h, const struct zw_begin *b, struct restore *r, struct zns_registered *reg, uint8_t *id,
@@ -109,8 +109,7 @@ static int show_progress(struct helper *h, struct restore *r, struct packet *p, 
 
 	memcpy(pp.checkpoint, c->id.data, ZNS_UUID_LEN);
 	packet_progress(p, b, &pp.tty, &pp.json);
-	setsockopt(h->broker.fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){ .tv_sec = BROKER_TIMEOUT_S },
-		   sizeof(struct timeval));
+	h->broker.limit_ms = BROKER_LIMIT_MS;
 	self = h;
 	return progress_start(h, &pp, err);
 }

@@ -21,6 +21,9 @@ struct zns_broker {
 	uint32_t broker_pid;
 	bool encrypted;		/* the device asks for encrypted checkpoints, with the key of this fingerprint */
 	uint8_t key_id[8];
+	int alive_fd;		/* where the broker shows that it lives; -1: nowhere */
+	uint32_t deadline_s;	/* so long it may show nothing; 0: for ever */
+	uint32_t limit_ms;	/* for an answer, also of a broker that lives; 0: none */
 	int watch_fd;		/* when its other end goes, a call that waits for its answer ends with -ECANCELED; -1: none */
 };
 
@@ -49,9 +52,15 @@ int zns_broker_resolve_id(struct zns_broker *b, const char *text, uint8_t id[ZNS
 int zns_broker_zone_get(struct zns_broker *b, const struct zns_geometry *geo, const struct zns_zone_wish *wish,
 			struct zns_zone_slot *out, struct zns_err *err);
 
+#define ZNS_ALIVE_MS 500	/* between two signs of life, and between two looks at them */
+
 /* Framing, shared with znsd. Blocking; 0, -EPIPE at end of stream, -EBADMSG for an impossible length. */
 int zns_msg_send(int fd, const uint8_t *body, uint32_t len);
 int zns_msg_recv(int fd, uint8_t **body, uint32_t *len);
+/* The same on a socket, with @wait before each piece: 0 when @fd is ready for @events, or the error to end with. */
+typedef int (*zns_msg_wait)(void *arg, short events);
+int zns_msg_send_wait(int fd, const uint8_t *body, uint32_t len, zns_msg_wait wait, void *arg);
+int zns_msg_recv_wait(int fd, uint8_t **body, uint32_t *len, zns_msg_wait wait, void *arg);
 
 /*
  * Paths in the runtime directory: "<uuid>.sock", "<uuid>.lock", "<uuid>.writers", "<uuid>.readers" (@suffix:

@@ -49,6 +49,12 @@ int zns_canonical_spec(const char *spec, char *out, size_t len, struct zns_err *
 
 /* Value of @key in zns.conf into @out. -ENOENT: not set. -EINVAL: the file has a line that is no "key = value", or a key that is not known. */
 int zns_config_get(const char *key, char *out, size_t len, struct zns_err *err);
+/*
+ * "deadline": seconds without a sign of life after which one process gives up another one; ZNS_DEADLINE_S if it is not
+ * set, 0: never.
+ */
+#define ZNS_DEADLINE_S 10
+int zns_config_deadline(uint32_t *seconds, struct zns_err *err);
 int zns_config_set(const char *key, const char *value, struct zns_err *err);
 
 /*

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A sign of life: a number in UUID.alive that a thread of its own counts up. Clients that wait for an answer look at it.
+ * It shows that this process runs, not that it makes progress: a device may take its time, an admission even more.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <time.h>
+#include "znsd.h"
+
+static void *beat(void *arg)
+{
+	volatile uint64_t *count = arg;
+	const struct timespec pause = { .tv_nsec = ZNS_ALIVE_MS * 1000000l };
+
+	for (;;) {
+		++*count;
+		nanosleep(&pause, NULL);
+	}
+	return NULL;
+}
+
+int alive_start(const struct znsd *d, struct zns_err *err)
+{
+	cleanup_close int fd = -1;
+	sigset_t all, old;
+	char path[4096];
+	pthread_t t;
+	void *mem;
+	int ret = zns_broker_path(d->reg.uuid, "alive", path, sizeof(path));
+
+	if (ret)
+		return zns_fail_sys(err, ret, "%s", zns_run_dir());
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0 || ftruncate(fd, sizeof(uint64_t)) < 0)
+		return zns_fail_sys(err, -errno, "%s", path);
+	mem = mmap(NULL, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (mem == MAP_FAILED)
+		return zns_fail_sys(err, -errno, "%s", path);
+	/* Signals are the loop's. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	ret = -pthread_create(&t, NULL, beat, mem);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (ret) {
+		munmap(mem, sizeof(uint64_t));
+		return zns_fail_sys(err, ret, "cannot start a thread");
+	}
+	pthread_detach(t);
+	return 0;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * A sign of life for criu, whose tasks are frozen while it waits for us: the deadline, again and again, through a pipe.
+ * From a thread that does nothing else, since the others may wait long for a device or an admission.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <time.h>
+#include "helper.h"
+
+static void *run(void *arg)
+{
+	const struct timespec pause = { .tv_nsec = ZNS_ALIVE_MS * 1000000l };
+	uint32_t deadline_s = ZNS_DEADLINE_S;
+	struct zns_err err = ZNS_ERR_INIT;
+
+	/* A line that is wrong is told where the broker is asked. */
+	if (zns_config_deadline(&deadline_s, &err))
+		deadline_s = ZNS_DEADLINE_S;
+	while (write(ZW_BEAT_FD, &deadline_s, sizeof(deadline_s)) > 0 || errno == EAGAIN || errno == EINTR)
+		nanosleep(&pause, NULL);
+	return NULL;
+}
+
+void beat_start(void)
+{
+	struct stat st;
+	pthread_t t;
+
+	/* Whoever else starts us, as tests do, need not watch. */
+	if (fstat(ZW_BEAT_FD, &st) || !S_ISFIFO(st.st_mode))
+		return;
+	fcntl(ZW_BEAT_FD, F_SETFD, FD_CLOEXEC);
+	fcntl(ZW_BEAT_FD, F_SETFL, O_NONBLOCK);
+	if (!pthread_create(&t, NULL, run, NULL))
+		pthread_detach(t);
+}
