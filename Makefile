@@ -27,7 +27,7 @@ DEB_TEST	:= libcmocka-dev redis-server redis-tools iproute2 iptables nftables pr
 DEB_DOCKER	:= docker.io runc
 DEB_DOC		:= asciidoc-base xmlto
 DEB_BARE	:= mmdebstrap debian-archive-keyring git
-PKGS		:= libprotobuf-c libxxhash json-c libzbd libnvme liburing libcrypto
+PKGS		:= libprotobuf-c libxxhash json-c libzbd libnvme liburing libcrypto libcap
 export DEBIAN_FRONTEND := noninteractive
 # The distribution's python: criu's build and zdtm need its protobuf module.
 SYS_PATH	:= /usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin

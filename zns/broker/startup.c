@@ -2,10 +2,12 @@
 /* From a name to a broker that owns the device; and its end. */
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include "zns/process.h"
 #include "znsd.h"
 
 /* A broker that is just leaving, or dying, still holds its locks for a moment. */
@@ -101,6 +103,16 @@ static void drop_orphan_reservations(struct znsd *d)
 	}
 }
 
+/* Everything that takes rights to open is open. Before the first thread. */
+static int drop_rights(const struct znsd *d, struct zns_err *err)
+{
+	static const int keep[] = { CAP_DAC_READ_SEARCH, CAP_SYS_ADMIN };
+	bool emulated = !strncmp(d->reg.path, "emu:", 4);
+
+	zns_process_no_network();
+	return zns_process_keep_caps(keep, emulated ? 1 : 2, err);	/* Documentation/security.md says what for */
+}
+
 int znsd_start(struct znsd *d, const char *spec, struct zns_err *err)
 {
 	char run[PATH_MAX];
@@ -135,6 +147,8 @@ int znsd_start(struct znsd *d, const char *spec, struct zns_err *err)
 	restores_load(d);
 	drop_orphan_reservations(d);
 	ret = finisher_new(d, err);
+	if (!ret)
+		ret = drop_rights(d, err);
 	if (!ret)
 		ret = alive_start(d, err);
 	return ret ? ret : znsd_listen(d, err);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* metrics: all registered devices in Prometheus' text format or as JSON, on standard output or into a file */
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <string.h>
 #include "ctl.h"
+#include "zns/process.h"
 
 enum { OPT_OUTPUT = OPT_OWN };
 
@@ -15,6 +17,8 @@ struct last {
 struct device {
 	char id[ZNS_UUID_STR];
 	struct zns_registered reg;
+	struct zns_broker broker;
+	struct zns_err away;		/* why it could not be asked */
 	ZnsPb__Response *status, *ls;	/* NULL: it did not answer */
 	struct last *last;		/* per container */
 	size_t nr_last;
@@ -94,11 +98,15 @@ static int ask(struct device *d, struct zns_err *err)
 	ZnsPb__Request status = ZNS_PB__REQUEST__INIT, ls = ZNS_PB__REQUEST__INIT;
 	int ret;
 
+	if (d->away.code) {
+		*err = d->away;
+		return err->code;
+	}
 	status.has_status = status.status = 1;
 	ls.has_ls = ls.ls = 1;
-	ret = ctl_call(d->id, &status, &d->status, err);
+	ret = zns_broker_call(&d->broker, &status, &d->status, err);
 	if (!ret)
-		ret = ctl_call(d->id, &ls, &d->ls, err);
+		ret = zns_broker_call(&d->broker, &ls, &d->ls, err);
 	if (!ret && (!d->status->status || find_last(d)))
 		ret = zns_fail(err, -EPROTO, "the broker's answer has no status");
 	return ret;
@@ -275,6 +283,7 @@ int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	const char *path = NULL;
+	static const int keep[] = { CAP_DAC_OVERRIDE };	/* for --output: the directory is the collector's */
 	size_t nr = 0, i;
 	int c, ret;
 
@@ -292,6 +301,15 @@ int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv)
 	for (i = 0; !ret && i < nr; i++) {
 		dev[i].reg = regs[i];
 		zns_uuid_format(regs[i].uuid, dev[i].id);
+		if (zns_broker_connect(&regs[i], &dev[i].broker, &dev[i].away) && !dev[i].away.code)
+			dev[i].away.code = -EIO;
+	}
+	/* All brokers run, those that we had to start too: from here on names are read that containers have chosen. */
+	if (!ret)
+		zns_process_no_network();
+	if (!ret)
+		ret = zns_process_keep_caps(keep, path ? 1 : 0, &err);
+	for (i = 0; !ret && i < nr; i++) {
 		if (ask(&dev[i], &err)) {
 			fprintf(stderr, "znsctl metrics: %s: %s\n", regs[i].path, err.msg);
 			if (dev[i].ls)
@@ -307,6 +325,8 @@ int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv)
 		if (dev[i].ls)
 			zns_pb__response__free_unpacked(dev[i].ls, NULL);
 		free(dev[i].last);
+		if (!dev[i].away.code)
+			zns_broker_close(&dev[i].broker);
 	}
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }

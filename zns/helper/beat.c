@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include "helper.h"
+#include "zns/process.h"
 
 static void *run(void *arg)
 {
@@ -18,6 +19,7 @@ static void *run(void *arg)
 	/* A line that is wrong is told where the broker is asked. */
 	if (zns_config_deadline(&deadline_s, &err))
 		deadline_s = ZNS_DEADLINE_S;
+	zns_process_keep_caps(NULL, 0, NULL);
 	while (write(ZW_BEAT_FD, &deadline_s, sizeof(deadline_s)) > 0 || errno == EAGAIN || errno == EINTR)
 		nanosleep(&pause, NULL);
 	return NULL;

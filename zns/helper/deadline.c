@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <time.h>
 #include "dump.h"
+#include "zns/process.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -17,6 +18,7 @@ static void *run(void *arg)
 	struct zns_err err = ZNS_ERR_INIT;
 	struct dump *d;
 
+	zns_process_keep_caps(NULL, 0, NULL);
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
 		;
 	pthread_mutex_lock(&lock);

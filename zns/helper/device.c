@@ -1,10 +1,21 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Attaching to a device: broker, life lock, the device itself. */
+#include <linux/capability.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "helper.h"
 #include "zns/process.h"
+
+/* Everything that takes other rights is done: what is left is in Documentation/security.md. */
+static int drop_rights(const struct zns_registered *reg, struct zns_err *err)
+{
+	static const int keep[] = { CAP_SYS_PTRACE, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_IPC_LOCK, CAP_SYS_NICE, CAP_SYS_RESOURCE,
+				    CAP_SYS_ADMIN };
+	bool emulated = !strncmp(reg->path, "emu:", 4);
+
+	return zns_process_keep_caps(keep, ZNS_ARRAY_SIZE(keep) - emulated, err);
+}
 
 int helper_attach(struct helper *h, const struct zns_registered *reg, bool writer, struct zns_err *err)
 {
@@ -26,7 +37,8 @@ int helper_attach(struct helper *h, const struct zns_registered *reg, bool write
 	ret = zns_broker_lock_shared(reg->uuid, writer ? "writers" : "readers", &h->lock, err);
 	if (ret)
 		return ret;
-	return zns_dev_open(reg->path, writer ? 0 : ZNS_DEV_RDONLY, &h->dev, err);
+	ret = zns_dev_open(reg->path, writer ? 0 : ZNS_DEV_RDONLY, &h->dev, err);
+	return ret ? ret : drop_rights(reg, err);
 }
 
 void helper_detach(struct helper *h)

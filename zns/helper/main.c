@@ -103,6 +103,7 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);	/* an error that is told, not a death */
 	prctl(PR_SET_DUMPABLE, 0);	/* our buffers hold other tasks' memory */
+	zns_process_no_network();
 	beat_start();
 	/* A container is not charged for our memory and I/O; runc puts criu into its groups before a restore (hooks.md). */
 	zns_cgroup_escape();

@@ -3,6 +3,7 @@
 #define ZNS_PROCESS_H
 /* What a process that serves others must not keep of whoever happened to start it. */
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include "zns/err.h"
 
@@ -22,6 +23,14 @@ int zns_process_file_limit(uint64_t need, struct zns_err *err);
 
 /* Every descriptor from @first on. Safe after a fork. */
 void zns_close_from(int first);
+
+/*
+ * Keep of our capabilities only these, for this thread and those that it starts, and never get any again: before the first
+ * thread.
+ */
+int zns_process_keep_caps(const int *caps, size_t nr, struct zns_err *err);
+/* Into a network of our own where nothing is. Best effort; likewise before the first thread. */
+void zns_process_no_network(void);
 
 /* Into the root of every hierarchy of cgroups. False: somewhere that was not allowed. */
 bool zns_cgroup_escape(void);
