@@ -163,7 +163,7 @@ static int conf_load(const char *path, uint8_t **text, size_t *len, struct zns_e
 }
 
 /* Whoever adds a key says so here: a misspelled one would be a setting that nobody obeys. */
-static const char *const known_keys[] = { "default-device", "encrypt-key", "docker-qos", "docker-admission", "docker-alloc",
+static const char *const known_keys[] = { "default-device", "deadline", "encrypt-key", "docker-qos", "docker-admission", "docker-alloc",
 					  "docker-stripe", "docker-dev", "docker-criu", "cri-o-names", "criu-config-dir",
 					  "restore-others" };
 
