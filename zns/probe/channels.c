@@ -25,6 +25,8 @@
 #define BLURRED		0.025	/* of a pair's time: too much to say that there is one class only */
 #define UNTOLD_MAX	2u	/* times that a die's channel cannot be told */
 #define SURE		0.999
+#define WRONG_ENOUGH	3u	/* pairs, and then it need not go on */
+#define UNTOLD_ENOUGH	8u
 
 static int samples(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t n, struct zns_err *err)
 {
@@ -332,6 +334,7 @@ static int one_die(struct probe *p, const struct dies *d, uint32_t group, uint32
 	}
 	if (least < SURE) {	/* no channel of its own for one that was disturbed; perhaps in the next pass */
 		d->untold[group]++;
+		p->dies_untold++;
 		return 0;
 	}
 	if (m->nr_channels - first_channel == cap)
@@ -364,7 +367,7 @@ static int one_pass(struct probe *p, const struct dies *d, uint32_t *left, struc
 	int rc = 0;
 
 	*left = 0;
-	for (uint32_t g = 0; !rc && g < m->nr_groups; g++) {
+	for (uint32_t g = 0; !rc && g < m->nr_groups && p->dies_untold <= UNTOLD_ENOUGH + g / 4; g++) {
 		bool kept;
 
 		done += m->group_channel[g] != ZNS_PROBE_NONE;
@@ -389,6 +392,12 @@ static int one_pass(struct probe *p, const struct dies *d, uint32_t *left, struc
 struct again {
 	uint32_t tests, wrong, untold;
 };
+
+/* More tests would say nothing else. */
+static bool enough(const struct again *t)
+{
+	return t->wrong >= WRONG_ENOUGH || t->untold > UNTOLD_ENOUGH + t->tests / 4;
+}
 
 /* Do both still share a channel as it was found? What contradicts is asked once more. */
 static int pair_again(struct probe *p, const struct dies *d, uint32_t a, uint32_t b, struct again *t, struct zns_err *err)
@@ -439,7 +448,7 @@ static int again(struct probe *p, const struct dies *d, struct zns_err *err)
 	int rc = 0;
 
 	memset(p->solo_ns, 0, p->nr * sizeof(*p->solo_ns));
-	for (uint32_t a = 0; !rc && a < m->nr_groups; a++) {
+	for (uint32_t a = 0; !rc && a < m->nr_groups && !enough(&t); a++) {
 		uint32_t c = m->group_channel[a], b = c == ZNS_PROBE_NONE ? c : die_of(p, d, c, a);
 
 		if (b != ZNS_PROBE_NONE && d->zone[a] != ZNS_PROBE_NONE)
@@ -447,7 +456,7 @@ static int again(struct probe *p, const struct dies *d, struct zns_err *err)
 		probe_tick(p, a, m->nr_groups);
 	}
 	for (uint32_t c = 0; !rc && c < m->nr_channels; c++) {
-		for (uint32_t e = 0; !rc && e < c; e++) {
+		for (uint32_t e = 0; !rc && e < c && !enough(&t); e++) {
 			uint32_t a = die_of(p, d, c, ZNS_PROBE_NONE), b = die_of(p, d, e, ZNS_PROBE_NONE);
 
 			if (a != ZNS_PROBE_NONE && b != ZNS_PROBE_NONE)
@@ -455,7 +464,7 @@ static int again(struct probe *p, const struct dies *d, struct zns_err *err)
 			probe_tick(p, m->nr_groups, m->nr_groups);
 		}
 	}
-	if (t.wrong || t.untold * 4 > t.tests)
+	if (t.wrong || t.untold * 8 > t.tests)
 		probe_doubt(p, "of %u pairs of dies that were tried once more %u do not share channels as they did before, %u cannot be told",
 			    t.tests + t.untold, t.wrong, t.untold);
 	for (uint32_t g = 0; g < m->nr_groups; g++)
@@ -491,7 +500,7 @@ static int run(struct probe *p, const struct dies *d, struct zns_err *err)
 		return 0;
 	}
 	m->channel_loss = 1 - p->lost_low / p->lost_high;
-	for (uint32_t pass = 0; !rc && left && pass < PROBE_PASSES; pass++)
+	for (uint32_t pass = 0; !rc && left && pass < PROBE_PASSES && p->dies_untold <= UNTOLD_ENOUGH + m->nr_groups / 4; pass++)
 		rc = one_pass(p, d, &left, err);
 	for (uint32_t g = 0; g < m->nr_groups; g++)
 		if (m->group_channel[g] == ZNS_PROBE_NONE && d->zone[g] != ZNS_PROBE_NONE)

@@ -47,6 +47,7 @@ struct probe {
 	/* channels.c */
 	double lost_low, lost_high, border;	/* times of two dies against one: apart, on one channel, between */
 	bool border_found;
+	uint32_t dies_untold;		/* tries that did not tell a die's channel */
 	double jitter;			/* how far the quicker half of the samples spreads, relative */
 	double *solo_ns;		/* by zone: a whole unit of it alone; 0 not measured yet */
 	/* the clocks */
