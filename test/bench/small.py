@@ -145,7 +145,7 @@ def rows(found):
 def main():
     parser = argparse.ArgumentParser(description='Dump and restore of small things beside stock CRIU.')
     parser.add_argument('-n', type=int, default=15, metavar='N', help='rounds (default 15)')
-    parser.add_argument('--report', metavar='DIR', help='write small.md and small.json there')
+    parser.add_argument('--report', metavar='DIR', help='write the table and all figures there')
     parser.add_argument('--dir', metavar='DIR', default=BUILD, help='where images and device go (default build/bench)')
     parser.add_argument('--bin', metavar='DIR', default=REPO / 'build' / 'bin', help='our programs (default build/bin)')
     parser.add_argument('--stock', metavar='PATH', help='stock criu (default: built by scripts/zdtm-sample)')
