@@ -64,7 +64,7 @@ static int write_one(int dir, struct zns_rimage *i, struct stat *st, struct zns_
 static int one(int dir, struct zns_rimage *i, uint8_t *buf, struct zns_err *err)
 {
 	const char *name = zns_rimage_name(i);
-	struct stat st;
+	struct stat st = { 0 };	/* of what write_one has written */
 	struct put *p;
 	bool new;
 	int ret;
