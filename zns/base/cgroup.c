@@ -17,17 +17,58 @@ static bool enter_root(const char *mountpoint)
 	return fd >= 0 && write(fd, "0", 1) == 1;
 }
 
+/* Is @word one of the words of @list, which commas separate? */
+static bool listed(const char *list, const char *word, size_t len)
+{
+	for (const char *p = list; *p; p += strcspn(p, ","), p += *p == ',')
+		if (strcspn(p, ",\n") == len && !strncmp(p, word, len))
+			return true;
+	return false;
+}
+
+/*
+ * Are we in the root group of a hierarchy already? To write there anyway takes the kernel milliseconds. @groups: the text of
+ * /proc/self/cgroup; @super: the options of the mount, NULL for version 2. In doubt, no.
+ */
+static bool in_root(const char *groups, const char *super)
+{
+	for (const char *l = groups; *l; l += strcspn(l, "\n"), l += *l == '\n') {
+		const char *names = memchr(l, ':', strcspn(l, "\n")), *path = names ? strchr(names + 1, ':') : NULL;
+		bool ours = false;
+
+		if (!path)
+			return false;
+		names++;
+		if (!super)
+			ours = names == path;
+		for (const char *n = names; super && n < path && !ours; n += strcspn(n, ",:") + 1)
+			ours = listed(super, n, strcspn(n, ",:"));
+		if (ours)
+			return path[1] == '/' && (path[2] == '\n' || !path[2]);
+	}
+	return false;
+}
+
 bool zns_cgroup_escape(void)
 {
 	cleanup_file FILE *f = fopen("/proc/self/mountinfo", "re");
+	cleanup_free uint8_t *groups = NULL;
 	bool all = f != NULL;
 	char line[2048];
+	size_t len;
 
+	if (zns_read_file(AT_FDCWD, "/proc/self/cgroup", 65536, &groups, &len))
+		groups = NULL;
 	while (f && fgets(line, sizeof(line), f)) {
-		char *sep = strstr(line, " - "), *save = NULL, *root = NULL, *mnt = NULL, *tok = strtok_r(line, " ", &save);
+		char *sep = strstr(line, " - "), *super, *save = NULL, *root = NULL, *mnt = NULL, *tok;
+		bool v2;
 
 		if (!sep || (strncmp(sep + 3, "cgroup ", 7) && strncmp(sep + 3, "cgroup2 ", 8)))
 			continue;
+		v2 = sep[9] == '2';
+		super = strrchr(sep, ' ') + 1;
+		*sep = 0;
+		tok = strtok_r(line, " ", &save);
 		for (int n = 0; tok && n < 5; n++, tok = strtok_r(NULL, " ", &save)) {
 			if (n == 3)
 				root = tok;
@@ -35,7 +76,7 @@ bool zns_cgroup_escape(void)
 				mnt = tok;
 		}
 		/* A delegated or read-only hierarchy: we stay, and are charged there. */
-		if (root && mnt && !strcmp(root, "/"))
+		if (root && mnt && !strcmp(root, "/") && !(groups && in_root((char *)groups, v2 ? NULL : super)))
 			all &= enter_root(mnt);
 	}
 	return all;

@@ -122,7 +122,7 @@ static struct json_object *runtimes_of(struct edit *e, struct zns_err *err)
 static int find_root(struct edit *e, struct zns_err *err)
 {
 	const char *in_file = docker_json_str(e->o, "data-root"), *root = e->data_root;
-	bool its_file = e->host || getenv("DOCKER_HOST") || !strcmp(e->path, DEFAULT_CONFIG);
+	bool its_file = e->host || secure_getenv("DOCKER_HOST") || !strcmp(e->path, DEFAULT_CONFIG);
 	struct zns_err ignored = ZNS_ERR_INIT;
 	struct docker_daemon d = { 0 };
 	bool daemon;
