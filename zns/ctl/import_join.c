@@ -8,6 +8,7 @@
 #include "import.h"
 #include "zns/crypt.h"
 #include "zns/handle.h"
+#include "zns/pbcopy.h"
 #include "zns/store.h"
 
 static int find_pages(struct import *x, struct zns_err *err)
@@ -86,14 +87,8 @@ static int note_footer(ZnsPb__Checkpoint *c)
 
 ZnsPb__Checkpoint *import_join_record(const struct import *x)
 {
-	size_t n = zns_pb__checkpoint__get_packed_size(x->pages);
-	cleanup_free uint8_t *buf = malloc(n + 1);
-	ZnsPb__Checkpoint *c;
+	ZnsPb__Checkpoint *c = zns_pb_copy(&x->pages->base, NULL);
 
-	if (!buf)
-		return NULL;
-	zns_pb__checkpoint__pack(x->pages, buf);
-	c = zns_pb__checkpoint__unpack(NULL, n, buf);
 	if (!c)
 		return NULL;
 	/* To the store it is another version of what is there, as after a move. */

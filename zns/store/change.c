@@ -2,26 +2,12 @@
 /* Changes of the catalogue: memory first, then the durable record, then what cannot fail. */
 #include <string.h>
 #include "store_int.h"
+#include "zns/pbcopy.h"
 
 /* Room that must stay beside every snapshot, so that removing something is always possible. */
 static uint64_t slack(const struct zns_store *s)
 {
 	return zns_frame_size(3 * (ZNS_NAME_LEN_MAX + 8), s->dev->geo.block_size);
-}
-
-void *zns_store_copy(const ProtobufCMessage *msg, struct zns_err *err)
-{
-	size_t n = protobuf_c_message_get_packed_size(msg);
-	cleanup_free uint8_t *buf = malloc(n + 1);
-	void *copy = NULL;
-
-	if (buf) {
-		protobuf_c_message_pack(msg, buf);
-		copy = protobuf_c_message_unpack(msg->descriptor, NULL, n, buf);
-	}
-	if (!copy)
-		zns_fail(err, -ENOMEM, "no memory for a copy of a record");
-	return copy;
 }
 
 static int writable(const struct zns_store *s, struct zns_err *err)
@@ -107,7 +93,7 @@ static int change(struct zns_store *s, const struct change *c, struct zns_err *e
 
 	if (rc)
 		return rc;
-	copy = zns_store_copy(c->msg, err);
+	copy = zns_pb_copy(c->msg, err);
 	if (!copy)
 		return -ENOMEM;
 	e = zns_state_ent(&s->st, copy, c->container, err);
@@ -236,7 +222,7 @@ int zns_store_set_profile(struct zns_store *s, const ZnsPb__Profile *p, struct z
 		rc = zns_store_may_grow(s, zns_state_rec(&s->st, &p->base), err);
 	if (rc)
 		return rc;
-	copy = zns_store_copy(&p->base, err);
+	copy = zns_pb_copy(&p->base, err);
 	if (!copy)
 		return -ENOMEM;
 	rc = zns_store_append(s, ZNS_FRAME_PROFILE, &copy->base, err);

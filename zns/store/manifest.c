@@ -2,6 +2,7 @@
 /* The manifest in a data zone, and the footer behind it. */
 #include <string.h>
 #include "store_int.h"
+#include "zns/pbcopy.h"
 
 #define PAGE 4096
 
@@ -144,7 +145,7 @@ static int join_key(const ZnsPb__Checkpoint *c, ZnsPb__Manifest *m, struct zns_e
 	if (!m->checkpoint->crypt || c->crypt->cipher != m->checkpoint->crypt->cipher)
 		return zns_fail(err, -EBADMSG, "the record says that it is encrypted, the manifest in zone %u does not",
 				c->manifest->zone);
-	k = zns_store_copy(&c->crypt->base, err);
+	k = zns_pb_copy(&c->crypt->base, err);
 	if (!k)
 		return -ENOMEM;
 	zns_pb__checkpoint_key__free_unpacked(m->checkpoint->crypt, NULL);

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "salvage.h"
 #include "zns/fsck.h"
+#include "zns/pbcopy.h"
 
 struct verdict {
 	uint8_t id[ZNS_UUID_LEN];
@@ -318,7 +319,7 @@ static int take(struct rebuild *b, const struct zns_found *f, bool *key_lost, st
 			zns_crypt_inherit(copy, b->keys[i]);
 	if (copy && copy->crypt && !copy->crypt->has_wrapped && zns_salvage_key(b->sv, copy->id.data)) {
 		zns_pb__checkpoint_key__free_unpacked(copy->crypt, NULL);
-		copy->crypt = zns_store_copy(&zns_salvage_key(b->sv, copy->id.data)->base, err);
+		copy->crypt = zns_pb_copy(&zns_salvage_key(b->sv, copy->id.data)->base, err);
 		if (!copy->crypt) {
 			zns_pb__checkpoint__free_unpacked(copy, NULL);
 			return -ENOMEM;

@@ -204,11 +204,15 @@ static int apply_encryption(struct zns_state *st, const struct zns_frame *f, str
 static int apply_key(const struct zns_state *st, const struct zns_frame *f, struct zns_err *err)
 {
 	ZnsPb__KeyLine *k = zns_pb__key_line__unpack(NULL, f->len, f->payload);
+	const struct zns_ent *e;
 	int rc;
 
 	if (!k)
 		return zns_fail(err, -EBADMSG, "key cannot be decoded");
-	rc = zns_check_key(st, k, -EBADMSG, err);
+	rc = zns_check_key(k, -EBADMSG, err);
+	e = rc ? NULL : zns_state_find(st, k->checkpoint.data);
+	if (!rc && (!e || !e->ckpt->crypt))
+		rc = zns_fail(err, -EBADMSG, "key of an unknown checkpoint");
 	zns_pb__key_line__free_unpacked(k, NULL);
 	return rc;
 }

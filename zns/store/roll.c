@@ -5,19 +5,6 @@
  */
 #include "store_int.h"
 
-static bool usable(const struct zns_zone *z)
-{
-	return !z->conventional && z->state != ZNS_ZONE_READ_ONLY && z->state != ZNS_ZONE_OFFLINE;
-}
-
-void zns_store_min_cap(struct zns_store *s, const struct zns_zone *zones)
-{
-	s->min_cap = UINT64_MAX;
-	for (uint32_t i = 0; i < s->nr_meta - s->first_meta; i++)
-		if (usable(&zones[i]))
-			s->min_cap = zns_min(s->min_cap, zns_log_room(s->dev, zones[i].capacity));
-}
-
 /* The superblock grows by up to 6 bytes per skipped zone: two blocks and 6 bytes each are always enough. */
 static uint64_t superblock_bytes(const struct zns_store *s)
 {
@@ -147,7 +134,7 @@ static void retire(struct zns_store *s, uint32_t previous)
 	for (uint32_t i = 0; i < n; i++) {
 		const struct zns_zone *z = &zones[i];
 
-		if (!usable(z) || z->state == ZNS_ZONE_EMPTY || z->index == s->log.zone)
+		if (!zns_meta_usable(z) || z->state == ZNS_ZONE_EMPTY || z->index == s->log.zone)
 			continue;
 		if (z->index != previous)
 			list[nr++] = z->index;
@@ -193,14 +180,14 @@ static int roll(struct zns_store *s, uint64_t need, struct zns_err *err)
 		return rc;
 	zns_store_min_cap(s, zones);
 	for (i = 0; i < n; i++)
-		if (!usable(&zones[i]))
+		if (!zns_meta_usable(&zones[i]))
 			skipped[nr_skipped++] = zones[i].index;
-	if (s->log.dev && old >= s->first_meta && usable(&zones[old - s->first_meta]))
+	if (s->log.dev && old >= s->first_meta && zns_meta_usable(&zones[old - s->first_meta]))
 		step_out(s, &zones[old - s->first_meta]);
 	/* Without a log yet (format): from the first one. */
 	for (k = s->log.dev ? 1 : 0; k < n; k++) {
 		i = s->log.dev ? (old - s->first_meta + k) % n : k;
-		if (!usable(&zones[i]))
+		if (!zns_meta_usable(&zones[i]))
 			continue;
 		tried = true;
 		rc = roll_into(s, &zones[i], skipped, nr_skipped, need, err);

@@ -140,13 +140,6 @@ static bool is_dead(const struct walk *w, const uint8_t *id, int64_t moved_ns)
 	return false;
 }
 
-int zns_version_cmp(const ZnsPb__Checkpoint *a, const ZnsPb__Checkpoint *b)
-{
-	if (a->moved != b->moved)
-		return a->moved < b->moved ? -1 : 1;
-	return a->moved_ns < b->moved_ns ? -1 : a->moved_ns > b->moved_ns;
-}
-
 /* A later version is known: where this one stood may be written anew. */
 static bool outdated(const struct walk *w, const ZnsPb__Checkpoint *c)
 {

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 #include "store_int.h"
+#include "zns/pbcopy.h"
 #include "zns/crypt.h"
 
 const ZnsPb__Encryption *zns_store_encryption(const struct zns_store *s)
@@ -24,7 +25,7 @@ int zns_store_set_encryption(struct zns_store *s, const ZnsPb__Encryption *e, st
 		rc = zns_store_may_grow(s, zns_state_rec(&s->st, &e->base), err);
 	if (rc)
 		return rc;
-	copy = zns_store_copy(&e->base, err);
+	copy = zns_pb_copy(&e->base, err);
 	if (!copy)
 		return -ENOMEM;
 	rc = zns_store_append(s, ZNS_FRAME_ENCRYPTION, &copy->base, err);
@@ -160,14 +161,14 @@ int zns_store_rekey(struct zns_store *s, const ZnsPb__Rekey *q, bool *done, stru
 	for (size_t i = 0; i < nr && !rc; i++) {
 		if (!has_key(l->v[i]->ckpt))
 			continue;
-		keys[i] = zns_store_copy(&line_for(q, l->v[i]->ckpt->id.data)->base, err);
+		keys[i] = zns_pb_copy(&line_for(q, l->v[i]->ckpt->id.data)->base, err);
 		rc = keys[i] ? 0 : -ENOMEM;
 	}
 	if (!rc && q->has_key_id) {
 		want.has_key_id = 1;
 		want.key_id = q->key_id;
 		want.since_ns = zns_now_ns();
-		wish = zns_store_copy(&want.base, err);
+		wish = zns_pb_copy(&want.base, err);
 		rc = wish ? 0 : -ENOMEM;
 	}
 	if (!rc) {

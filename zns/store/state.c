@@ -92,6 +92,13 @@ static bool eq_owner(const void *val, const void *key)
 	return !strcmp(((const struct zns_owner *)val)->name, key);
 }
 
+int zns_version_cmp(const ZnsPb__Checkpoint *a, const ZnsPb__Checkpoint *b)
+{
+	if (a->moved != b->moved)
+		return a->moved < b->moved ? -1 : 1;
+	return a->moved_ns < b->moved_ns ? -1 : a->moved_ns > b->moved_ns;
+}
+
 struct zns_ent *zns_state_find(const struct zns_state *st, const uint8_t *id)
 {
 	return zns_map_find(&st->by_id, zns_hash(id, ZNS_UUID_LEN), eq_ckpt, id);

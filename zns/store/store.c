@@ -3,54 +3,6 @@
 #include <string.h>
 #include "store_int.h"
 
-uint32_t zns_store_meta_zones(const struct zns_geometry *geo)
-{
-	uint32_t n = zns_max(geo->nr_zones / 5000, (uint32_t)ZNS_META_ZONES_MIN);	/* 0.02 % */
-
-	return zns_min(n, geo->nr_zones / 2);
-}
-
-int zns_store_meta_range(struct zns_dev *dev, uint32_t *first, uint32_t *nr_meta, struct zns_err *err)
-{
-	uint32_t n = zns_store_meta_zones(&dev->geo), lead = 0, total = dev->geo.nr_zones, got, i = 0;
-	struct zns_zone z[64];
-	int rc;
-
-	do {
-		got = zns_min((uint32_t)ZNS_ARRAY_SIZE(z), total - lead);
-		rc = got ? zns_dev_report(dev, lead, got, z, err) : 0;
-		if (rc)
-			return rc;
-		for (i = 0; i < got && z[i].conventional; i++)
-			lead++;
-	} while (got && i == got);
-	/* Rolling takes two zones; data at least one. */
-	if (n < 2 || lead >= total || n >= total - lead)
-		return zns_fail(err, -ENOMEDIUM, "%s is too small for a store: %u sequential zones", dev->path,
-				total - lead);
-	*first = lead;
-	*nr_meta = lead + n;
-	return 0;
-}
-
-int zns_store_written(struct zns_dev *dev, uint32_t first, uint32_t *nr, struct zns_err *err)
-{
-	struct zns_zone z[64];
-
-	*nr = 0;
-	for (uint32_t at = first, got; at < dev->geo.nr_zones; at += got) {
-		int rc;
-
-		got = zns_min((uint32_t)ZNS_ARRAY_SIZE(z), dev->geo.nr_zones - at);
-		rc = zns_dev_report(dev, at, got, z, err);
-		if (rc)
-			return rc;
-		for (uint32_t i = 0; i < got; i++)
-			*nr += !z[i].conventional && z[i].state != ZNS_ZONE_OFFLINE && z[i].wp > 0;
-	}
-	return 0;
-}
-
 struct zns_store *zns_store_alloc(struct zns_dev *dev, unsigned flags, struct zns_err *err)
 {
 	struct zns_store *s = calloc(1, sizeof(*s));

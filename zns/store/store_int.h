@@ -31,6 +31,7 @@ int zns_check_tombstone(const ZnsPb__Tombstone *t, int code, struct zns_err *err
 int zns_check_retention(const ZnsPb__Retention *r, int code, struct zns_err *err);
 int zns_check_mark(const ZnsPb__Mark *m, int code, struct zns_err *err);
 int zns_check_mount(const ZnsPb__Mount *m, int code, struct zns_err *err);
+int zns_check_key(const ZnsPb__KeyLine *k, int code, struct zns_err *err);	/* not whether its checkpoint is there */
 int zns_check_encryption(const ZnsPb__Encryption *e, int code, struct zns_err *err);
 int zns_check_name(const char *what, const char *name, int code, struct zns_err *err);
 /* As zns_check_name, and usable as a file name in a directory of ours. */
@@ -191,6 +192,8 @@ struct zns_store {
 	struct zns_log log;		/* log.generation is the store's */
 	struct zns_state st;
 };
+/* meta.c */
+bool zns_meta_usable(const struct zns_zone *z);	/* to be written and compared */
 /* nr_meta counts leading conventional zones, which are never used. -ENOMEDIUM: too small for a store. */
 /* How many zones from @first on are not empty, as far as the device can tell. */
 int zns_store_written(struct zns_dev *dev, uint32_t first, uint32_t *nr, struct zns_err *err);
@@ -198,7 +201,7 @@ int zns_store_meta_range(struct zns_dev *dev, uint32_t *first, uint32_t *nr_meta
 int zns_store_replay(struct zns_store *s, struct zns_err *err);
 /* Start a new generation with room for @need bytes more. On failure the old log is what it was. */
 int zns_store_roll(struct zns_store *s, uint64_t need, struct zns_err *err);
-/* mount.c: are we still alone? -ESTALE if not. Then what the metadata zones look like now is taken as ours. */
+/* alone.c: are we still alone? -ESTALE if not. Then what the metadata zones look like now is taken as ours. */
 int zns_store_alone(struct zns_store *s, struct zns_err *err);
 int zns_store_lost(struct zns_store *s, int rc);	/* @rc; -EBADE: another host has reserved the device */
 void zns_store_remember(struct zns_store *s);
@@ -206,8 +209,6 @@ uint64_t zns_store_claim_rec(const struct zns_store *s);	/* bytes of the record 
 /* change.c */
 int zns_store_may_grow(const struct zns_store *s, uint64_t more, struct zns_err *err);
 int zns_store_append(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg, struct zns_err *err);
-int zns_check_key(const struct zns_state *st, const ZnsPb__KeyLine *k, int code, struct zns_err *err);
-void *zns_store_copy(const ProtobufCMessage *msg, struct zns_err *err);	/* protobuf_c_message_free_unpacked */
 /* Bytes of a snapshot without tombstones. */
 uint64_t zns_store_snapshot_bytes(const struct zns_store *s);
 void zns_store_min_cap(struct zns_store *s, const struct zns_zone *zones);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "mover.h"
+#include "zns/pbcopy.h"
 #include "transfer.h"
 
 #define BATCH MIB(1)		/* read, verified and written at once */
@@ -320,21 +321,6 @@ static int set_groups(const struct mover *v, ZnsPb__Checkpoint *c, struct zns_er
 	return 0;
 }
 
-static ZnsPb__Checkpoint *copy_record(const ZnsPb__Checkpoint *c, struct zns_err *err)
-{
-	size_t n = zns_pb__checkpoint__get_packed_size(c);
-	cleanup_free uint8_t *buf = malloc(n + 1);
-	ZnsPb__Checkpoint *k = NULL;
-
-	if (buf) {
-		zns_pb__checkpoint__pack(c, buf);
-		k = zns_pb__checkpoint__unpack(NULL, n, buf);
-	}
-	if (!k)
-		zns_fail(err, -ENOMEM, "no memory for a record");
-	return k;
-}
-
 /* Should the log be lost, whoever removes it must know where footers of it stand. */
 static int note_manifest(ZnsPb__Checkpoint *c, uint32_t zone, struct zns_err *err)
 {
@@ -354,7 +340,7 @@ static int note_manifest(ZnsPb__Checkpoint *c, uint32_t zone, struct zns_err *er
 /* The record without its manifest, as the manifest holds it. */
 static int new_record(struct mover *v, ZnsPb__Checkpoint **out, struct zns_err *err)
 {
-	ZnsPb__Checkpoint *c = copy_record(v->p->c, err);
+	ZnsPb__Checkpoint *c = zns_pb_copy(&v->p->c->base, err);
 	int ret = 0;
 
 	if (!c)

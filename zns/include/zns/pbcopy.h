@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_PBCOPY_H
+#define ZNS_PBCOPY_H
+#include <protobuf-c/protobuf-c.h>
+
+struct zns_err;
+
+/* A deep copy of any message, which the caller frees as one that was unpacked. NULL: no memory; @err (may be NULL) says so. */
+void *zns_pb_copy(const ProtobufCMessage *msg, struct zns_err *err);
+
+#endif

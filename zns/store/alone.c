@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Are we still the only writer? Whoever goes on beside us moves a write pointer of the metadata zones, which is looked at
+ * before each change: the device itself keeps a log's two writers apart, a roll-over into another zone it would not.
+ */
+#include "store_int.h"
+
+void zns_store_remember(struct zns_store *s)
+{
+	uint32_t n = s->nr_meta - s->first_meta;
+	cleanup_free struct zns_zone *z = calloc(n, sizeof(*z));
+
+	if (!s->seen_wp)
+		s->seen_wp = calloc(n, sizeof(*s->seen_wp));
+	if (!s->seen_wp)
+		return;
+	for (uint32_t i = 0; i < n; i++)
+		s->seen_wp[i] = UINT64_MAX;
+	if (!z || zns_dev_report(s->dev, s->first_meta, n, z, NULL))
+		return;
+	for (uint32_t i = 0; i < n; i++)
+		if (zns_meta_usable(&z[i]))
+			s->seen_wp[i] = z[i].wp;
+}
+
+static int taken(struct zns_store *s, struct zns_err *err)
+{
+	s->foreign = true;
+	return zns_fail(err, -ESTALE, "%s: somebody else writes its catalogue (another machine, or a program beside znsd): "
+			"nothing was changed; see who with `znsctl status`", s->dev->path);
+}
+
+int zns_store_alone(struct zns_store *s, struct zns_err *err)
+{
+	uint32_t n = s->nr_meta - s->first_meta;
+	cleanup_free struct zns_zone *z = calloc(n, sizeof(*z));
+	int rc;
+
+	if (s->foreign)
+		return taken(s, err);
+	/* After a write of ours that failed half-way nobody knows; the roll that is due settles it. */
+	if (!z || !s->seen_wp || s->need_roll)
+		return z ? 0 : zns_fail(err, -ENOMEM, "no memory for %u metadata zones", n);
+	rc = zns_dev_report(s->dev, s->first_meta, n, z, err);
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t want = z[i].index == s->log.zone ? s->log.off : s->seen_wp[i];
+
+		if (zns_meta_usable(&z[i]) && want != UINT64_MAX && z[i].wp != want)
+			return taken(s, err);
+	}
+	return 0;
+}
+
+int zns_store_lost(struct zns_store *s, int rc)
+{
+	s->foreign |= rc == -EBADE;
+	return rc;
+}
+
+bool zns_store_foreign(const struct zns_store *s)
+{
+	return s->foreign;
+}
+
+uint64_t zns_store_claim_rec(const struct zns_store *s)
+{
+	return s->claim ? zns_state_rec(&s->st, &s->claim->base) : 0;
+}
