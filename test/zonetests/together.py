@@ -297,7 +297,7 @@ def cut(scene):
         loss = a.rng.choice(['drop', 'keep', str(a.rng.randrange(1, 1 << 30))])
         broker = a.rng.random() < 0.5
         fault = f'cut-after={a.rng.randrange(4 if broker else 12)},loss={loss}'
-        faulty = dict(scene.device.env, ZNS_EMU_FAULT=fault)
+        faulty = dict(scene.device.env, ZNS_EMU_FAULT=fault, ZNSD_KEEP_ENV='ZNS_EMU_FAULT')
         scene.end_broker()
         subprocess.run([scene.cfg.znsctl, 'status'], env=faulty if broker else scene.device.env, capture_output=True,
                        timeout=60)
