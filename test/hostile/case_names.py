@@ -228,9 +228,9 @@ def labels(scene):
         e.refused(value, says='variable ZNS_QOS')
         tried(f'variable {value!r}')
     e.spec['process'] = {'env': ['ZNS_DEV=/dev/x', 'ZNS_CONTAINER=victim', 'ZNS_PARENT=x', 'ZNS_ORIGIN_ID=x', 'CRIU_CONFIG_FILE=/x',
-                                 'PATH=/mine', 'ZNS_LIBEXEC=/mine', 'LD_PRELOAD=/mine/x.so']}
+                                 'PATH=/of-a-hostile-container', 'ZNS_LIBEXEC=/of-a-hostile-container', 'LD_PRELOAD=/of-a-hostile-container/x.so']}
     e.named('variables of ours', 'web')
-    if '/mine' in (e.dir / 'env').read_text():
+    if '/of-a-hostile-container' in (e.dir / 'env').read_text():
         raise Failed('a variable of the container reaches runc')
     tried('variables of ours')
 
