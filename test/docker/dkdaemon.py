@@ -38,7 +38,12 @@ def want(what, cond, *saw):
 def sh(*cmd, check=True, env=None, timeout=120, **more):
     r = subprocess.run([str(c) for c in cmd], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                        timeout=timeout * SLOW, env=env, **more)
-    if check and r.returncode:
+    return checked(cmd, r) if check else r
+
+
+def checked(cmd, r):
+    """@r, which must have ended well."""
+    if r.returncode:
         raise Failed(f'{" ".join(map(str, cmd))}: exit {r.returncode}: {(r.stderr or r.stdout).strip()[-600:]}')
     return r
 
@@ -196,8 +201,17 @@ class Daemon:
         if tar.wait() or r.returncode:
             raise Failed(f'docker import: {r.stderr.strip()}')
 
-    def docker(self, *args, **more):
-        return sh(DOCKER, *args, env=self.env, **more)
+    def docker(self, *args, check=True, **more):
+        """
+        runc gives up freezing a container on cgroup v1 when a task of it does not stop soon enough, before criu is called
+        at all; on a busy machine that happens. As a user would, once more.
+        """
+        for _ in range(5):
+            r = sh(DOCKER, *args, env=self.env, check=False, **more)
+            if 'unable to freeze' not in r.stderr:
+                break
+            print('     runc could not freeze the container: once more', flush=True)
+        return checked(args, r) if check else r
 
     def create_again(self, container, name, *options):
         """
