@@ -503,7 +503,7 @@ bench-probe: zns
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/probe_accuracy.py --report $(B)/report/probe $(PROBE_ARGS)
 	$(Q)$(MAKE) bench-probe-noise
 
-# And while disturbances hit everything for a while: right, refused, wrong. SEEDS runs of each drive with each noise.
+# And while disturbances hit everything for a while: right, refused, wrong. SEEDS runs of each drive with each noise; SEEDS=4-12: these.
 .PHONY: bench-probe-noise
 bench-probe-noise: $(B)/test/test_probe_noise
 	$(Q)mkdir -p $(B)/report/probe

@@ -23,6 +23,9 @@ struct drive {
 	uint32_t noise_pct, stall_every;
 	/* until then the host does not run for about @host_ns in each @host_every: it sees what is done when that is over */
 	uint64_t host_every, host_ns, host_until;
+	/* so many times from now on these two dies take @slow_factor as long when whole units of both are read at once */
+	uint32_t slow_die[2], slow_left;
+	double slow_factor;
 	enum zns_zone_state state[DRIVE_ZONES];
 	uint64_t wp[DRIVE_ZONES], ends[DRIVE_ZONES][2], units[DRIVE_ZONES];
 	uint64_t now, busy[DRIVE_DIES], seed;
@@ -100,6 +103,17 @@ static bool drive_beside(struct drive *v, const struct zns_race *r, uint32_t nr,
 	return false;
 }
 
+static bool drive_is_slow_pair(const struct drive *v, const struct zns_race *r, uint32_t nr)
+{
+	uint32_t a, b;
+
+	if (nr != 2 || r[0].write || r[1].write || zns_min(r[0].len, r[1].len) <= KIB(32))
+		return false;
+	a = v->read_die[r[0].zone];
+	b = v->read_die[r[1].zone];
+	return (a == v->slow_die[0] && b == v->slow_die[1]) || (a == v->slow_die[1] && b == v->slow_die[0]);
+}
+
 static int drive_one(struct drive *v, const struct zns_race *r, uint32_t nr, uint32_t i, uint64_t off, uint64_t *due,
 		     struct zns_err *err)
 {
@@ -114,6 +128,8 @@ static int drive_one(struct drive *v, const struct zns_race *r, uint32_t nr, uin
 		ns = 45000 + (uint64_t)r[i].len * 2;
 		if (r[i].len > KIB(32) && drive_beside(v, r, nr, i))
 			ns *= v->channel_factor;
+		if (v->slow_left && drive_is_slow_pair(v, r, nr))
+			ns *= v->slow_factor;
 		*busy = zns_max(*busy, *due) + drive_noise(v, ns);
 		*due = *busy + 9000;
 		return 0;
@@ -156,6 +172,7 @@ static int drive_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, 
 		end = zns_max(end, due[next]);
 	}
 	v->now = end;
+	v->slow_left -= v->slow_left && drive_is_slow_pair(v, r, nr);
 	return rc;
 }
 

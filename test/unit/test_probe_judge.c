@@ -189,9 +189,68 @@ static void host_stops(void **state)
 	assert_true(right >= 6);
 }
 
+/*
+ * No two dies share a channel, but some pair of them is disturbed for as long as it takes to believe that there are
+ * slower pairs, or longer. Nothing that was placed by that may be given out.
+ */
+static void channels_of_noise(void **state)
+{
+	for (uint32_t slow = 24; slow <= 160; slow += 4) {
+		struct drive *v = drive_new(64, 8, 8, 0, 17);
+		struct zns_probe_params par = { .seed = slow };
+		int rc;
+
+		v->noise_pct = 3;
+		v->slow_die[0] = v->read_die[0];
+		v->slow_die[1] = v->read_die[0] ? 0 : 1;
+		v->slow_left = slow;
+		v->slow_factor = 1.8;
+		memset(&map, 0, sizeof(map));
+		rc = zns_probe_run(&v->dev, &par, &map, &err);
+		assert_int_equal(v->slow_left, 0);
+		assert_drive_clean(v);
+		print_message("%u: %s\n", slow, rc ? err.msg : "channels are not known");
+		if (rc) {
+			assert_int_equal(rc, -EAGAIN);
+			assert_says("channel");
+		} else {
+			assert_map(v->read_die, 64, 0, 0);
+			assert_int_equal(map.nr_channels, 0);
+		}
+		zns_probe_fini(&map);
+		zns_dev_close(&v->dev);
+	}
+}
+
+/* The channels that are given out were tested, and how certain they are is said. */
+static void channels_tested(void **state)
+{
+	static const struct { uint32_t dies, channels; double factor; } t[] = {
+		{ 16, 4, 1.23 }, { 4, 2, 1.23 }, { 3, 2, 1.23 }, { 6, 1, 1.5 }, { 9, 8, 1.23 },
+	};
+
+	for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(t); i++) {
+		struct drive *v = drive_new(64, t[i].dies, t[i].channels, 0, 21 + i);
+		struct zns_probe_params par = { .seed = i };
+
+		v->noise_pct = 5;
+		v->channel_factor = t[i].factor;
+		memset(&map, 0, sizeof(map));
+		assert_ok(zns_probe_run(&v->dev, &par, &map, &err));
+		assert_drive_map(v);
+		assert_true(map.channel_tests >= (t[i].channels > 1 ? 16 : 8) && !map.channel_tests_wrong);
+		assert_true(map.channels_right > 0.65 && map.channels_right < 1);
+		for (uint32_t g = 0; g < map.nr_groups; g++)
+			assert_true(map.channel_confidence[g] <= (float)map.channels_right);
+		zns_probe_fini(&map);
+		zns_dev_close(&v->dev);
+	}
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { T(all_reads_wait), T(doubted), T(verify), T(verify_finds_one), T(host_stops) };
+	const struct CMUnitTest tests[] = { T(all_reads_wait), T(doubted), T(verify), T(verify_finds_one), T(host_stops),
+					    T(channels_of_noise), T(channels_tested) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

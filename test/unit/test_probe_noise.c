@@ -3,7 +3,7 @@
  * The probe while disturbances hit everything for a while: bursts in which the host does not run, garbage collection of
  * all dies, late erases, in storms or all the time, up to where nothing can be measured. Every map is right or refused.
  * All of it in model time, so the same run ends the same on any machine. "table [SEEDS [NOISE]]" makes all runs and prints
- * a table; without arguments a few of them are tests.
+ * a table, SEEDS is how many or, as in 4-7, which; without arguments a few of them are tests.
  */
 #include "emu_common.h"
 #include "zns/probe.h"
@@ -50,6 +50,9 @@ static const struct strength {
 	{ "host stalls, 80 %", { JITTER, .host_every_us = 1000, .host_us = 800 } },
 	{ "hopeless", { .jitter_pct = 60, .stall_every = 20, .stall_us = 3000, .host_every_us = 2000, .host_us = 1500,
 			.gc_every_us = 3000, .gc_us = 2000 } },
+	{ "storms as long as a phase", { JITTER, .host_every_us = 2000, .host_us = 600, .gc_every_us = 1000, .gc_us = 500,
+					 .calm_ms = 2000, .storm_ms = 1500 } },
+	{ "wide times, short stalls", { .jitter_pct = 25, .stall_every = 15, .stall_us = 150 } },
 };
 
 struct tally {
@@ -142,11 +145,12 @@ static struct result probe(const struct drive *v, const struct strength *s, uint
 	return r;
 }
 
-static int table(uint32_t seeds, const char *only)
+static int table(uint32_t first, uint32_t last, const char *only)
 {
-	uint32_t sum[OUTCOMES] = { 0 }, runs = 0;
+	uint32_t sum[OUTCOMES] = { 0 }, runs = 0, each = ZNS_ARRAY_SIZE(drives) * (last - first + 1);
 
-	printf("| noise | runs | right | refused | wrong and stored | model s, mean |\n| --- | --- | --- | --- | --- | --- |\n");
+	printf("seeds %u to %u\n\n| noise | runs | right | refused | wrong and stored | model s, mean |\n| --- | --- | --- | --- | --- | --- |\n",
+	       first, last);
 	for (uint32_t k = 0; k < ZNS_ARRAY_SIZE(strengths); k++) {
 		uint32_t n[OUTCOMES] = { 0 };
 		double took = 0;
@@ -154,7 +158,7 @@ static int table(uint32_t seeds, const char *only)
 		if (only && !strstr(strengths[k].name, only))
 			continue;
 		for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(drives); i++) {
-			for (uint32_t seed = 1; seed <= seeds; seed++) {
+			for (uint32_t seed = first; seed <= last; seed++) {
 				struct result r = probe(&drives[i], &strengths[k], seed);
 
 				n[r.outcome]++;
@@ -165,12 +169,28 @@ static int table(uint32_t seeds, const char *only)
 					seed, outcome_name[r.outcome], r.device_s, r.written / 1048576.0, r.why);
 			}
 		}
-		printf("| %s | %u | %u | %u | %u | %.1f |\n", strengths[k].name, (uint32_t)ZNS_ARRAY_SIZE(drives) * seeds, n[RIGHT],
-		       n[REFUSED], n[WRONG], took / (ZNS_ARRAY_SIZE(drives) * seeds));
+		printf("| %s | %u | %u | %u | %u | %.1f |\n", strengths[k].name, each, n[RIGHT], n[REFUSED], n[WRONG], took / each);
 		fflush(stdout);
 	}
 	printf("| all | %u | %u | %u | %u | |\n", runs, sum[RIGHT], sum[REFUSED], sum[WRONG]);
 	return sum[WRONG] ? 1 : 0;
+}
+
+/* N, the first N of them, or FIRST-LAST. */
+static int table_of(const char *seeds, const char *only)
+{
+	char *end;
+	uint32_t first = 1, last = strtoul(seeds, &end, 10);
+
+	if (*end == '-') {
+		first = last;
+		last = strtoul(end + 1, &end, 10);
+	}
+	if (*end || !first || last < first) {
+		fprintf(stderr, "seeds are a number of them, or FIRST-LAST, not \"%s\"\n", seeds);
+		return 2;
+	}
+	return table(first, last, only);
 }
 
 /* Each strength on one drive, another for each. */
@@ -196,7 +216,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = { T(right_or_refused) };
 
 	if (argc > 1 && !strcmp(argv[1], "table")) {
-		int rc = emu_begin(NULL) ? 2 : table(argc > 2 ? strtoul(argv[2], NULL, 10) : 3, argc > 3 ? argv[3] : NULL);
+		int rc = emu_begin(NULL) ? 2 : table_of(argc > 2 ? argv[2] : "3", argc > 3 ? argv[3] : NULL);
 
 		return emu_end(NULL) ? 2 : rc;
 	}

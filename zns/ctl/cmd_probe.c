@@ -194,6 +194,9 @@ static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 			       m->nr_groups);
 		printf("one zone: %u MiB/s written, %u MiB/s read; confidence %.4f, %u zones unknown; stored\n",
 		       m->zone_write_mibps, m->zone_read_mibps, m->confidence, m->nr_unknown);
+		if (m->nr_channels)
+			printf("%u tests of pairs of dies, made once more, agree with the channels, %u do not; confidence in these %.4f\n",
+			       m->channel_tests - m->channel_tests_wrong, m->channel_tests_wrong, m->channels_right);
 		if (m->retests)
 			printf("%u tests of zones at random agree, %u do not; %.0f %% of all measurements were disturbed and did not count\n",
 			       m->retests - m->retests_wrong, m->retests_wrong, 100 * m->spoiled);
@@ -220,6 +223,9 @@ static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 	json_object_object_add(j, "failed_zones", json_object_new_int64(m->nr_failed));
 	json_object_object_add(j, "failure", m->nr_failed ? json_object_new_string(m->failure) : NULL);
 	json_object_object_add(j, "confidence", json_object_new_double(m->confidence));
+	json_object_object_add(j, "channel_confidence", m->nr_channels ? json_object_new_double(m->channels_right) : NULL);
+	json_object_object_add(j, "channel_tests", json_object_new_int64(m->channel_tests));
+	json_object_object_add(j, "channel_tests_wrong", json_object_new_int64(m->channel_tests_wrong));
 	json_object_object_add(j, "tests", json_object_new_int64(m->retests));
 	json_object_object_add(j, "tests_wrong", json_object_new_int64(m->retests_wrong));
 	json_object_object_add(j, "disturbed", json_object_new_double(m->spoiled));

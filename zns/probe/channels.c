@@ -17,7 +17,6 @@
 #define CONFIRM		16u	/* at least, before two dies are put together */
 #define SAMPLES		256u	/* at most */
 #define ALONE		0.15	/* more than usual is disturbed */
-#define UNTOLD		1e6	/* the spread of what cannot be told */
 #define GAP		0.05	/* between the classes, at least */
 #define EDGE		4u	/* pairs on each side of it that are looked at again */
 #define LOOKS		6u
@@ -25,8 +24,7 @@
 #define BLURRED		0.025	/* of a pair's time: too much to say that there is one class only */
 #define UNTOLD_MAX	2u	/* times that a die's channel cannot be told */
 #define SURE		0.999
-#define WRONG_ENOUGH	3u	/* pairs, and then it need not go on */
-#define UNTOLD_ENOUGH	8u
+#define UNTOLD_ENOUGH	8u	/* tries, and then it need not go on */
 
 static int samples(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t n, struct zns_err *err)
 {
@@ -106,7 +104,7 @@ int probe_loss(struct probe *p, uint32_t a, uint32_t b, uint32_t n, double *rati
 	if (rc)
 		return rc;
 	*ratio = 1;
-	*spread = UNTOLD;
+	*spread = PROBE_UNTOLD;
 	if (got < n)
 		return 0;
 	x = zns_max(p->solo_ns[a], p->solo_ns[b]);
@@ -153,6 +151,49 @@ static double middle(const struct pair *v, uint32_t n, bool noise)
 	return probe_median(x, n);
 }
 
+/* Those that could be told come first. */
+static uint32_t told(struct pair *v, uint32_t all)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < all; i++)
+		if (v[i].noise < PROBE_UNTOLD)
+			v[n++] = v[i];
+	return n;
+}
+
+/* All of them with more samples. */
+static int sharpen(struct probe *p, struct pair *v, uint32_t *n, struct zns_err *err)
+{
+	for (uint32_t i = 0; i < *n; i++) {
+		int rc = probe_loss(p, v[i].a, v[i].b, 6 * FIRST, &v[i].ratio, &v[i].noise, err);
+
+		if (rc)
+			return rc;
+	}
+	*n = told(v, *n);
+	return 0;
+}
+
+/* Those at a gap once more; they are settled when none moves by more than @most. */
+static int look_again(struct probe *p, struct pair *v, uint32_t n, double most, bool *settled, struct zns_err *err)
+{
+	*settled = true;
+	for (uint32_t i = 0; i < n; i++) {
+		double ratio, noise;
+		int rc = probe_loss(p, v[i].a, v[i].b, 4 * FIRST, &ratio, &noise, err);
+
+		if (rc)
+			return rc;
+		*settled &= noise < PROBE_UNTOLD && fabs(ratio - v[i].ratio) <= most;
+		if (noise >= PROBE_UNTOLD)
+			continue;
+		v[i].ratio = ratio;
+		v[i].noise = noise;
+	}
+	return 0;
+}
+
 /*
  * Two classes? A pair that was disturbed looks like one of its own, so those at the gap are measured again, with more
  * samples, until the gap stays where it is.
@@ -161,49 +202,35 @@ static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 {
 	double gap, noise;
 	uint32_t at = 0, all = n;
+	bool settled = false;
+	int rc;
 
-	for (uint32_t i = n = 0; i < all; i++)
-		if (v[i].noise < UNTOLD)
-			v[n++] = v[i];
-	if (n * 2 < all + 1) {
-		probe_doubt(p, "the channels cannot be told: reads of %u of %u pairs of dies were disturbed each time", all - n, all);
-		p->border_found = false;
-		return 0;
-	}
+	n = told(v, n);
 	noise = middle(v, n, true);
-	for (uint32_t i = 0; noise > BLURRED && i < n; i++) {
-		int rc = probe_loss(p, v[i].a, v[i].b, 6 * FIRST, &v[i].ratio, &v[i].noise, err);
-
+	if (noise > BLURRED) {
+		rc = sharpen(p, v, &n, err);
 		if (rc)
 			return rc;
+		noise = middle(v, n, true);
 	}
-	noise = middle(v, n, true);
-	for (uint32_t look = 0; look <= LOOKS; look++) {
-		bool moved = false;
-
+	p->border_found = false;
+	if (n * 2 < all + 1) {
+		probe_doubt(p, "the channels cannot be told: reads of %u of %u pairs of dies were disturbed each time", all - n, all);
+		return 0;
+	}
+	for (uint32_t look = 0; look < LOOKS && !settled; look++) {
 		qsort(v, n, sizeof(*v), by_ratio);
 		at = widest(v, n, &gap);
 		if (!at || gap <= GAP)
 			break;
-		for (uint32_t i = at - zns_min(at, EDGE); look < LOOKS && i < zns_min(at + EDGE, n); i++) {
-			double was = v[i].ratio, ratio, noise_now;
-			int rc = probe_loss(p, v[i].a, v[i].b, 4 * FIRST, &ratio, &noise_now, err);
-
-			if (rc)
-				return rc;
-			if (noise_now >= UNTOLD)
-				continue;
-			v[i].ratio = ratio;
-			v[i].noise = noise_now;
-			moved |= fabs(v[i].ratio - was) > gap / 4;
-		}
-		if (!moved) {
-			qsort(v, n, sizeof(*v), by_ratio);
-			at = widest(v, n, &gap);
-			break;
-		}
+		rc = look_again(p, v + at - zns_min(at, EDGE), zns_min(at, EDGE) + zns_min(n - at, EDGE), gap / 4, &settled, err);
+		if (rc)
+			return rc;
 	}
-	p->border_found = at && gap > GAP && gap > 4 * noise;
+	qsort(v, n, sizeof(*v), by_ratio);
+	at = widest(v, n, &gap);
+	/* a gap that never stayed is one beside whatever was disturbed most */
+	p->border_found = settled && at && gap > GAP && gap > 4 * noise;
 	p->lost_low = p->lost_high = middle(v, n, false);
 	if (p->border_found) {
 		p->lost_low = middle(v, at, false);
@@ -211,6 +238,8 @@ static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 		p->border = (v[at - 1].ratio + v[at].ratio) / 2;
 	} else if (noise > BLURRED) {
 		probe_doubt(p, "the channels cannot be told: times of reading two dies at once vary by %.1f %%", 100 * noise);
+	} else if (gap > GAP && !settled) {
+		probe_doubt(p, "the channels cannot be told: some pairs of dies that are read at once take another time in each try");
 	}
 	return 0;
 }
@@ -389,90 +418,6 @@ static int one_pass(struct probe *p, const struct dies *d, uint32_t *left, struc
 	return rc;
 }
 
-struct again {
-	uint32_t tests, wrong, untold;
-};
-
-/* More tests would say nothing else. */
-static bool enough(const struct again *t)
-{
-	return t->wrong >= WRONG_ENOUGH || t->untold > UNTOLD_ENOUGH + t->tests / 4;
-}
-
-/* Do both still share a channel as it was found? What contradicts is asked once more. */
-static int pair_again(struct probe *p, const struct dies *d, uint32_t a, uint32_t b, struct again *t, struct zns_err *err)
-{
-	const uint32_t zones[2] = { d->zone[a], d->zone[b] };
-	bool same = p->map->group_channel[a] == p->map->group_channel[b], yes = same;
-	double sure = 0;
-	int rc = 0;
-
-	if (p->nr_ours + 2 > p->room) {
-		uint32_t n = p->nr_ours;
-
-		memcpy(d->list, p->ours, n * sizeof(*d->list));
-		rc = probe_drop(p, d->list, n, err);
-	}
-	if (!rc)
-		rc = probe_need(p, zones, 2, err);
-	for (int k = 0; !rc && k < 2 && (!k || yes != same); k++)
-		rc = share_channel(p, zones[0], zones[1], &yes, &sure, err);
-	t->tests += sure >= SURE;
-	t->untold += sure < SURE;
-	t->wrong += sure >= SURE && yes != same;
-	return rc;
-}
-
-/* A die of the channel at random, but not @not; ZNS_PROBE_NONE if there is no other. */
-static uint32_t die_of(struct probe *p, const struct dies *d, uint32_t channel, uint32_t not)
-{
-	uint32_t n = p->map->nr_groups, from = probe_random(p, n);
-
-	for (uint32_t k = 0; k < n; k++) {
-		uint32_t g = (from + k) % n;
-
-		if (g != not && p->map->group_channel[g] == channel && d->zone[g] != ZNS_PROBE_NONE)
-			return g;
-	}
-	return ZNS_PROBE_NONE;
-}
-
-/*
- * Once more, measured anew: each die beside one of its channel at random, and a die of each channel beside one of each
- * other, which is how two channels show that are one.
- */
-static int again(struct probe *p, const struct dies *d, struct zns_err *err)
-{
-	struct zns_probe_map *m = p->map;
-	struct again t = { 0 };
-	int rc = 0;
-
-	memset(p->solo_ns, 0, p->nr * sizeof(*p->solo_ns));
-	for (uint32_t a = 0; !rc && a < m->nr_groups && !enough(&t); a++) {
-		uint32_t c = m->group_channel[a], b = c == ZNS_PROBE_NONE ? c : die_of(p, d, c, a);
-
-		if (b != ZNS_PROBE_NONE && d->zone[a] != ZNS_PROBE_NONE)
-			rc = pair_again(p, d, a, b, &t, err);
-		probe_tick(p, a, m->nr_groups);
-	}
-	for (uint32_t c = 0; !rc && c < m->nr_channels; c++) {
-		for (uint32_t e = 0; !rc && e < c && !enough(&t); e++) {
-			uint32_t a = die_of(p, d, c, ZNS_PROBE_NONE), b = die_of(p, d, e, ZNS_PROBE_NONE);
-
-			if (a != ZNS_PROBE_NONE && b != ZNS_PROBE_NONE)
-				rc = pair_again(p, d, a, b, &t, err);
-			probe_tick(p, m->nr_groups, m->nr_groups);
-		}
-	}
-	if (t.wrong || t.untold * 8 > t.tests)
-		probe_doubt(p, "of %u pairs of dies that were tried once more %u do not share channels as they did before, %u cannot be told",
-			    t.tests + t.untold, t.wrong, t.untold);
-	for (uint32_t g = 0; g < m->nr_groups; g++)
-		m->channel_confidence[g] = zns_min((double)m->channel_confidence[g],
-						   t.tests ? probe_lower_bound(t.tests, t.wrong) : 0);
-	return rc;
-}
-
 static int run(struct probe *p, const struct dies *d, struct zns_err *err)
 {
 	struct zns_probe_map *m = p->map;
@@ -495,9 +440,9 @@ static int run(struct probe *p, const struct dies *d, struct zns_err *err)
 		m->nr_channels = 1;
 		for (uint32_t g = 0; g < m->nr_groups; g++) {
 			m->group_channel[g] = 0;
-			m->channel_confidence[g] = 0.9;
+			m->channel_confidence[g] = 1;
 		}
-		return 0;
+		return probe_test_channels(p, d->zone, err);
 	}
 	m->channel_loss = 1 - p->lost_low / p->lost_high;
 	for (uint32_t pass = 0; !rc && left && pass < PROBE_PASSES && p->dies_untold <= UNTOLD_ENOUGH + m->nr_groups / 4; pass++)
@@ -505,7 +450,7 @@ static int run(struct probe *p, const struct dies *d, struct zns_err *err)
 	for (uint32_t g = 0; g < m->nr_groups; g++)
 		if (m->group_channel[g] == ZNS_PROBE_NONE && d->zone[g] != ZNS_PROBE_NONE)
 			probe_doubt(p, "the channels of some dies cannot be told: their times vary too much");
-	return rc ? rc : again(p, d, err);
+	return rc ? rc : probe_test_channels(p, d->zone, err);
 }
 
 int probe_channels(struct probe *p, struct zns_err *err)

@@ -121,8 +121,11 @@ int probe_calibrate(struct probe *p, struct zns_err *err);	/* the burst, on a fe
 int probe_dies(struct probe *p, struct zns_err *err);
 int probe_channels(struct probe *p, struct zns_err *err);
 int probe_find_border(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err);
-/* Two dies' times against one alone, and the standard deviation of that. */
+#define PROBE_UNTOLD	1e6
+/* Two dies' times against one alone, and the standard deviation of that; PROBE_UNTOLD if it was disturbed each time. */
 int probe_loss(struct probe *p, uint32_t a, uint32_t b, uint32_t n, double *ratio, double *spread, struct zns_err *err);
+/* channel_test.c: @zone by group, the one to read. What speaks against the channels is a doubt. */
+int probe_test_channels(struct probe *p, const uint32_t *zone, struct zns_err *err);
 int probe_check(struct probe *p, struct zns_err *err);
 
 /* run.c */

@@ -9,7 +9,8 @@
  *             die. Every zone is tested like that against one zone of every die (its pivot), and at least twice
  *             against the one it belongs to, beside zones that must not wait. A regular map only makes the right pivot
  *             the first to be tried.
- *   channels  Two dies are read by a whole unit at once: what they lose against one alone falls into two classes.
+ *   channels  Two dies are read by a whole unit at once: what they lose against one alone falls into two classes. Tried
+ *             once more, measured anew, they must be two classes again, divided in the same way.
  *   again     Zones at random against others of all groups at random: how right the map is, and whether it is given out.
  *   domain    Zones that are written together and get no more than one alone are one domain; nothing else is asked then.
  *
@@ -76,7 +77,10 @@ struct zns_probe_map {
 	 * zones were tried.
 	 */
 	double confidence;
-	uint32_t retests, retests_wrong;	/* those tests */
+	/* The same of dies and their channels, from tests of pairs of dies made once more; 0 where channels are not known. */
+	double channels_right;
+	uint32_t channel_tests, channel_tests_wrong;
+	uint32_t retests, retests_wrong;	/* tests of zones */
 	double right;		/* what they say of zones with a group */
 	double spoiled, overruled;	/* shares: of measurements that something disturbed, of votes that others contradicted */
 	char doubt[300];	/* what speaks against storing the map; empty: nothing */

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Are the channels that were found there, or were they noise? That is asked with nothing of what placed the dies, neither
+ * their times nor the border between them. Each die is read beside one that is said to share its channel, and a die of each
+ * channel beside one of each other, in random order, so that what disturbs for a while hits both kinds alike. The times must
+ * be two classes, apart, and each pair in the one that it is said to be in. Where channels are noise a pair is in either by
+ * chance.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "probe_priv.h"
+
+#define EACH		8u	/* tests of a kind at least: of all ways to divide them, one in 12,870 is the right one */
+#define FIRST		16u	/* samples, four times as many each time that it is looked at again */
+#define LOOKS		3u
+#define CHUNK		16u
+#define GAP		0.05	/* between the classes, at least */
+#define MARGIN		0.25	/* of that: so far from the border, at least, */
+#define SIGMAS		3.0	/* and so much of its own spread */
+#define UNTOLD_MAX	0.125	/* of those that were told */
+
+struct test {
+	uint32_t a, b;		/* groups */
+	bool same;		/* said to share a channel */
+	double ratio, spread;
+};
+
+struct held_out {
+	struct test *t;
+	uint32_t nr, done;
+	const uint32_t *zone;	/* by group: the one to read; ZNS_PROBE_NONE */
+	double *v;
+	double low, border, high;	/* as they are seen here */
+	uint32_t right, wrong, untold;
+};
+
+/* A die of the channel at random, but not @not; ZNS_PROBE_NONE if there is no other. */
+static uint32_t die_of(struct probe *p, const struct held_out *h, uint32_t channel, uint32_t not)
+{
+	uint32_t n = p->map->nr_groups, from = probe_random(p, n);
+
+	for (uint32_t k = 0; k < n; k++) {
+		uint32_t g = (from + k) % n;
+
+		if (g != not && p->map->group_channel[g] == channel && h->zone[g] != ZNS_PROBE_NONE)
+			return g;
+	}
+	return ZNS_PROBE_NONE;
+}
+
+/* Returns how many there are of the kind. */
+static uint32_t list_same(struct probe *p, struct held_out *h)
+{
+	uint32_t n = 0, before;
+
+	do {
+		before = n;
+		for (uint32_t a = 0; a < p->map->nr_groups; a++) {
+			uint32_t c = p->map->group_channel[a], b = c == ZNS_PROBE_NONE ? c : die_of(p, h, c, a);
+
+			if (b == ZNS_PROBE_NONE || h->zone[a] == ZNS_PROBE_NONE)
+				continue;
+			h->t[h->nr++] = (struct test) { .a = a, .b = b, .same = true };
+			n++;
+		}
+	} while (n < EACH && n > before);
+	return n;
+}
+
+static uint32_t list_apart(struct probe *p, struct held_out *h)
+{
+	uint32_t n = 0, before;
+
+	do {
+		before = n;
+		for (uint32_t c = 0; c < p->map->nr_channels; c++) {
+			for (uint32_t e = 0; e < c; e++) {
+				uint32_t a = die_of(p, h, c, ZNS_PROBE_NONE), b = die_of(p, h, e, ZNS_PROBE_NONE);
+
+				if (a == ZNS_PROBE_NONE || b == ZNS_PROBE_NONE)
+					continue;
+				h->t[h->nr++] = (struct test) { .a = a, .b = b };
+				n++;
+			}
+		}
+	} while (n < EACH && n > before);
+	return n;
+}
+
+static int measure(struct probe *p, const struct held_out *h, struct test *t, uint32_t n, struct zns_err *err)
+{
+	const uint32_t zones[2] = { h->zone[t->a], h->zone[t->b] };
+	int rc = 0;
+
+	if (p->nr_ours + 2 > p->room) {
+		uint32_t nr = p->nr_ours;
+		cleanup_free uint32_t *all = malloc(nr * sizeof(*all));
+
+		if (!all)
+			return zns_fail(err, -ENOMEM, "no memory for %u zones", nr);
+		memcpy(all, p->ours, nr * sizeof(*all));
+		rc = probe_drop(p, all, nr, err);
+	}
+	if (!rc)
+		rc = probe_need(p, zones, 2, err);
+	if (rc)
+		return rc;
+	t->spread = PROBE_UNTOLD;
+	if (p->kind[zones[0]] == KIND_NO || p->kind[zones[1]] == KIND_NO)
+		return 0;
+	/* what one alone takes is part of it */
+	if (n > FIRST)
+		p->solo_ns[zones[0]] = p->solo_ns[zones[1]] = 0;
+	return probe_loss(p, zones[0], zones[1], n, &t->ratio, &t->spread, err);
+}
+
+static double middle(const struct held_out *h, bool same, double none)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < h->done; i++)
+		if (h->t[i].same == same && h->t[i].spread < PROBE_UNTOLD)
+			h->v[n++] = h->t[i].ratio;
+	return n ? probe_median(h->v, n) : none;
+}
+
+/* 1 as it is said to be, 0 not, -1 it cannot be told. */
+static int verdict(const struct held_out *h, const struct test *t)
+{
+	double by = t->same ? t->ratio - h->border : h->border - t->ratio;
+
+	if (t->spread >= PROBE_UNTOLD)
+		return -1;
+	if (by < 0)
+		return 0;
+	return by >= MARGIN * (h->high - h->low) && by >= SIGMAS * t->spread ? 1 : -1;
+}
+
+static void judge(struct held_out *h)
+{
+	/* where all share a channel the other class is one alone */
+	h->low = middle(h, false, 1);
+	h->high = middle(h, true, h->low);
+	h->border = (h->low + h->high) / 2;
+	h->right = h->wrong = h->untold = 0;
+	for (uint32_t i = 0; i < h->done; i++) {
+		int is = verdict(h, &h->t[i]);
+
+		h->right += is > 0;
+		h->wrong += !is;
+		h->untold += is < 0;
+	}
+}
+
+/* So much is amiss that more samples would not mend it. */
+static bool hopeless(struct held_out *h)
+{
+	judge(h);
+	return h->high - h->low < GAP || h->wrong + h->untold > h->done / 2;
+}
+
+static int measure_all(struct probe *p, struct held_out *h, struct zns_err *err)
+{
+	int rc = 0;
+
+	for (h->done = 0; !rc && h->done < h->nr; h->done++) {
+		if (h->done && h->done % CHUNK == 0 && h->done >= 4 * EACH && hopeless(h))
+			return 0;
+		rc = measure(p, h, &h->t[h->done], FIRST, err);
+		probe_tick(p, h->done, h->nr);
+	}
+	for (uint32_t look = 1, n = 4 * FIRST; !rc && look < LOOKS && !hopeless(h); look++, n *= 4)
+		for (uint32_t i = 0; !rc && h->right < h->done && i < h->nr; i++)
+			if (verdict(h, &h->t[i]) != 1)
+				rc = measure(p, h, &h->t[i], n, err);
+	judge(h);
+	return rc;
+}
+
+static void shuffle(struct probe *p, struct test *t, uint32_t n)
+{
+	for (uint32_t i = n; i > 1; i--) {
+		uint32_t k = probe_random(p, i);
+		struct test x = t[k];
+
+		t[k] = t[i - 1];
+		t[i - 1] = x;
+	}
+}
+
+int probe_test_channels(struct probe *p, const uint32_t *zone, struct zns_err *err)
+{
+	struct zns_probe_map *m = p->map;
+	size_t most = m->nr_groups + (size_t)m->nr_channels * (m->nr_channels - 1) / 2 + 4 * EACH;
+	cleanup_free struct test *t = calloc(most, sizeof(*t));
+	cleanup_free double *v = calloc(most, sizeof(*v));
+	struct held_out h = { .t = t, .v = v, .zone = zone };
+	uint32_t same, apart;
+	int rc = 0;
+
+	if (!t || !v)
+		return zns_fail(err, -ENOMEM, "no memory for %zu tests", most);
+	same = list_same(p, &h);
+	apart = list_apart(p, &h);
+	memset(p->solo_ns, 0, p->nr * sizeof(*p->solo_ns));
+	/* two classes of pairs were seen, so there are dies of both kinds, or they were seen wrong */
+	if (!same || (!apart && p->border_found)) {
+		probe_doubt(p, "some pairs of dies seemed to take longer than others when read at once, but then %s dies share a channel: the channels cannot be told",
+			    same ? "all" : "no two");
+	} else {
+		shuffle(p, h.t, h.nr);
+		rc = measure_all(p, &h, err);
+	}
+	if (rc)
+		return rc;
+	if (h.done && h.high - h.low < GAP)
+		probe_doubt(p, "pairs of dies that were said to share a channel take %.2f times as long as one alone when they are tried once more, others %.2f times: the channels cannot be told",
+			    h.high, h.low);
+	else if (h.wrong || h.untold > UNTOLD_MAX * h.right || h.done < h.nr)
+		probe_doubt(p, "of %u pairs of dies that were tried once more %u do not share channels as they did before, %u cannot be told",
+			    h.done, h.wrong, h.untold);
+	m->channel_tests = h.right + h.wrong;
+	m->channel_tests_wrong = h.wrong;
+	m->channels_right = m->channel_tests ? probe_lower_bound(m->channel_tests, h.wrong) : 0;
+	for (uint32_t g = 0; g < m->nr_groups; g++)
+		if (m->group_channel[g] != ZNS_PROBE_NONE)
+			m->channel_confidence[g] = zns_min((double)m->channel_confidence[g], m->channels_right);
+	return 0;
+}
