@@ -247,10 +247,32 @@ static void channels_tested(void **state)
 	}
 }
 
+/*
+ * Few zones may be active, so it takes passes, and the last one may have one die only; and only a few dies can be read
+ * at once, which need not have a channel in common.
+ */
+static void few_active(void **state)
+{
+	for (uint32_t active = 3; active <= 10; active++) {
+		for (uint32_t dies = 6; dies <= 11; dies++) {
+			struct drive *v = drive_new(64, dies, dies - 1, active, 100 * active + dies);
+			struct zns_probe_params par = { .seed = active + dies };
+
+			v->noise_pct = 5;
+			memset(&map, 0, sizeof(map));
+			assert_ok(zns_probe_run(&v->dev, &par, &map, &err));
+			assert_drive_map(v);
+			assert_drive_clean(v);
+			zns_probe_fini(&map);
+			zns_dev_close(&v->dev);
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { T(all_reads_wait), T(doubted), T(verify), T(verify_finds_one), T(host_stops),
-					    T(channels_of_noise), T(channels_tested) };
+					    T(channels_of_noise), T(channels_tested), T(few_active) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,24 +13,27 @@
 
 #define EACH		8u	/* tests of a kind at least: of all ways to divide them, one in 12,870 is the right one */
 #define FIRST		16u	/* samples, four times as many each time that it is looked at again */
-#define LOOKS		3u
+#define LOOKS		4u
+#define SAMPLES		256u	/* at most */
+#define ALONE		0.15	/* slower alone than at another time is disturbed */
 #define CHUNK		16u
 #define GAP		0.05	/* between the classes, at least */
 #define MARGIN		0.25	/* of that: so far from the border, at least, */
 #define SIGMAS		3.0	/* and so much of its own spread */
-#define UNTOLD_MAX	0.125	/* of those that were told */
 
 struct test {
 	uint32_t a, b;		/* groups */
 	bool same;		/* said to share a channel */
 	double ratio, spread;
+	double alone[2];	/* what each took alone meanwhile */
 };
 
 struct held_out {
 	struct test *t;
 	uint32_t nr, done;
 	const uint32_t *zone;	/* by group: the one to read; ZNS_PROBE_NONE */
-	double *v;
+	double *v, *best;	/* by group: alone, the least of all tests */
+	double usual;		/* times that, at most */
 	double low, border, high;	/* as they are seen here */
 	uint32_t right, wrong, untold;
 };
@@ -91,28 +94,31 @@ static uint32_t list_apart(struct probe *p, struct held_out *h)
 static int measure(struct probe *p, const struct held_out *h, struct test *t, uint32_t n, struct zns_err *err)
 {
 	const uint32_t zones[2] = { h->zone[t->a], h->zone[t->b] };
-	int rc = 0;
+	int rc = probe_need_pair(p, zones[0], zones[1], err);
 
-	if (p->nr_ours + 2 > p->room) {
-		uint32_t nr = p->nr_ours;
-		cleanup_free uint32_t *all = malloc(nr * sizeof(*all));
-
-		if (!all)
-			return zns_fail(err, -ENOMEM, "no memory for %u zones", nr);
-		memcpy(all, p->ours, nr * sizeof(*all));
-		rc = probe_drop(p, all, nr, err);
-	}
-	if (!rc)
-		rc = probe_need(p, zones, 2, err);
 	if (rc)
 		return rc;
 	t->spread = PROBE_UNTOLD;
 	if (p->kind[zones[0]] == KIND_NO || p->kind[zones[1]] == KIND_NO)
 		return 0;
-	/* what one alone takes is part of it */
-	if (n > FIRST)
-		p->solo_ns[zones[0]] = p->solo_ns[zones[1]] = 0;
-	return probe_loss(p, zones[0], zones[1], n, &t->ratio, &t->spread, err);
+	/* what one alone takes is part of it, for each test anew */
+	p->solo_ns[zones[0]] = p->solo_ns[zones[1]] = 0;
+	rc = probe_loss(p, zones[0], zones[1], zns_min(n, SAMPLES), &t->ratio, &t->spread, err);
+	if (rc || t->spread >= PROBE_UNTOLD)
+		return rc;
+	for (int i = 0; i < 2; i++) {
+		double *best = &h->best[i ? t->b : t->a];
+
+		t->alone[i] = p->solo_ns[zones[i]];
+		*best = *best > 0 ? zns_min(*best, t->alone[i]) : t->alone[i];
+	}
+	return 0;
+}
+
+/* Every time is one of an undisturbed moment, as far as the other tests know. */
+static bool told(const struct held_out *h, const struct test *t)
+{
+	return t->spread < PROBE_UNTOLD && t->alone[0] <= h->best[t->a] * h->usual && t->alone[1] <= h->best[t->b] * h->usual;
 }
 
 static double middle(const struct held_out *h, bool same, double none)
@@ -120,7 +126,7 @@ static double middle(const struct held_out *h, bool same, double none)
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < h->done; i++)
-		if (h->t[i].same == same && h->t[i].spread < PROBE_UNTOLD)
+		if (h->t[i].same == same && told(h, &h->t[i]))
 			h->v[n++] = h->t[i].ratio;
 	return n ? probe_median(h->v, n) : none;
 }
@@ -130,7 +136,7 @@ static int verdict(const struct held_out *h, const struct test *t)
 {
 	double by = t->same ? t->ratio - h->border : h->border - t->ratio;
 
-	if (t->spread >= PROBE_UNTOLD)
+	if (!told(h, t))
 		return -1;
 	if (by < 0)
 		return 0;
@@ -194,8 +200,8 @@ int probe_test_channels(struct probe *p, const uint32_t *zone, struct zns_err *e
 	struct zns_probe_map *m = p->map;
 	size_t most = m->nr_groups + (size_t)m->nr_channels * (m->nr_channels - 1) / 2 + 4 * EACH;
 	cleanup_free struct test *t = calloc(most, sizeof(*t));
-	cleanup_free double *v = calloc(most, sizeof(*v));
-	struct held_out h = { .t = t, .v = v, .zone = zone };
+	cleanup_free double *v = calloc(most + m->nr_groups, sizeof(*v));
+	struct held_out h = { .t = t, .v = v, .best = v + most, .zone = zone, .usual = 1 + zns_max(ALONE, 2 * p->jitter) };
 	uint32_t same, apart;
 	int rc = 0;
 
@@ -203,7 +209,6 @@ int probe_test_channels(struct probe *p, const uint32_t *zone, struct zns_err *e
 		return zns_fail(err, -ENOMEM, "no memory for %zu tests", most);
 	same = list_same(p, &h);
 	apart = list_apart(p, &h);
-	memset(p->solo_ns, 0, p->nr * sizeof(*p->solo_ns));
 	/* two classes of pairs were seen, so there are dies of both kinds, or they were seen wrong */
 	if (!same || (!apart && p->border_found)) {
 		probe_doubt(p, "some pairs of dies seemed to take longer than others when read at once, but then %s dies share a channel: the channels cannot be told",
@@ -217,7 +222,7 @@ int probe_test_channels(struct probe *p, const uint32_t *zone, struct zns_err *e
 	if (h.done && h.high - h.low < GAP)
 		probe_doubt(p, "pairs of dies that were said to share a channel take %.2f times as long as one alone when they are tried once more, others %.2f times: the channels cannot be told",
 			    h.high, h.low);
-	else if (h.wrong || h.untold > UNTOLD_MAX * h.right || h.done < h.nr)
+	else if (h.wrong || h.untold || h.done < h.nr)
 		probe_doubt(p, "of %u pairs of dies that were tried once more %u do not share channels as they did before, %u cannot be told",
 			    h.done, h.wrong, h.untold);
 	m->channel_tests = h.right + h.wrong;

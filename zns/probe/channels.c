@@ -20,6 +20,7 @@
 #define GAP		0.05	/* between the classes, at least */
 #define EDGE		4u	/* pairs on each side of it that are looked at again */
 #define LOOKS		6u
+#define RETRIES		4u	/* of what was disturbed */
 #define SHARED_BY_ALL	1.15	/* one class only, and this slow: all dies share a channel */
 #define BLURRED		0.025	/* of a pair's time: too much to say that there is one class only */
 #define UNTOLD_MAX	2u	/* times that a die's channel cannot be told */
@@ -112,12 +113,19 @@ int probe_loss(struct probe *p, uint32_t a, uint32_t b, uint32_t n, double *rati
 	*ratio = low / x;
 	/* of a lower quartile, from how far the quicker half lies apart; where disturbances reach into that it is much */
 	*spread = 0.87 * zns_max((v[n / 2] - v[0]) / x, p->jitter) / sqrt(n);
+	if (*ratio >= 1 - zns_max(GAP, 4 * *spread))
+		return 0;
+	/* two at once are not quicker than the slower one alone: that one was measured at a bad time */
+	p->solo_ns[a] = p->solo_ns[b] = 0;
+	*ratio = 1;
+	*spread = PROBE_UNTOLD;
 	return 0;
 }
 
 struct pair {
 	uint32_t a, b;
 	double ratio, noise;
+	bool firm;		/* on the same side of the border when it was measured again */
 };
 
 static int by_ratio(const void *a, const void *b)
@@ -151,52 +159,66 @@ static double middle(const struct pair *v, uint32_t n, bool noise)
 	return probe_median(x, n);
 }
 
-/* Those that could be told come first. */
-static uint32_t told(struct pair *v, uint32_t all)
+static int measure(struct probe *p, struct pair *v, uint32_t n, struct zns_err *err)
 {
-	uint32_t n = 0;
+	int rc = probe_need_pair(p, v->a, v->b, err);
 
-	for (uint32_t i = 0; i < all; i++)
-		if (v[i].noise < PROBE_UNTOLD)
-			v[n++] = v[i];
-	return n;
+	return rc ? rc : probe_loss(p, v->a, v->b, n, &v->ratio, &v->noise, err);
+}
+
+/* Those that could be told come first; what was disturbed is tried a few times more, after the others. */
+static int tell(struct probe *p, struct pair *v, uint32_t all, uint32_t *n, struct zns_err *err)
+{
+	*n = 0;
+	for (uint32_t k = 0; k <= RETRIES; k++) {
+		for (uint32_t i = *n; i < all; i++) {
+			int rc = k ? measure(p, &v[i], FIRST, err) : 0;
+			struct pair now = v[i];
+
+			if (rc)
+				return rc;
+			if (now.noise >= PROBE_UNTOLD)
+				continue;
+			v[i] = v[*n];
+			v[(*n)++] = now;
+		}
+	}
+	return 0;
 }
 
 /* All of them with more samples. */
 static int sharpen(struct probe *p, struct pair *v, uint32_t *n, struct zns_err *err)
 {
 	for (uint32_t i = 0; i < *n; i++) {
-		int rc = probe_loss(p, v[i].a, v[i].b, 6 * FIRST, &v[i].ratio, &v[i].noise, err);
+		int rc = measure(p, &v[i], 6 * FIRST, err);
 
 		if (rc)
 			return rc;
 	}
-	*n = told(v, *n);
-	return 0;
+	return tell(p, v, *n, n, err);
 }
 
-/* Those at a gap once more; they are settled when none moves by more than @most. */
-static int look_again(struct probe *p, struct pair *v, uint32_t n, double most, bool *settled, struct zns_err *err)
+/* Those at a gap once more; they are settled when each was on its side of @border again. */
+static int look_again(struct probe *p, struct pair *v, uint32_t n, double border, bool *settled, struct zns_err *err)
 {
 	*settled = true;
 	for (uint32_t i = 0; i < n; i++) {
-		double ratio, noise;
-		int rc = probe_loss(p, v[i].a, v[i].b, 4 * FIRST, &ratio, &noise, err);
+		struct pair now = v[i];
+		int rc = now.firm ? 0 : measure(p, &now, 4 * FIRST, err);
 
 		if (rc)
 			return rc;
-		*settled &= noise < PROBE_UNTOLD && fabs(ratio - v[i].ratio) <= most;
-		if (noise >= PROBE_UNTOLD)
-			continue;
-		v[i].ratio = ratio;
-		v[i].noise = noise;
+		now.firm = now.noise < PROBE_UNTOLD && (now.ratio > border) == (v[i].ratio > border);
+		*settled &= now.firm;
+		if (now.noise < PROBE_UNTOLD)
+			v[i] = now;
 	}
 	return 0;
 }
 
 /*
  * Two classes? A pair that was disturbed looks like one of its own, so those at the gap are measured again, with more
- * samples, until the gap stays where it is.
+ * samples, until each stays on its side of it.
  */
 static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *err)
 {
@@ -205,7 +227,9 @@ static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 	bool settled = false;
 	int rc;
 
-	n = told(v, n);
+	rc = tell(p, v, n, &n, err);
+	if (rc)
+		return rc;
 	noise = middle(v, n, true);
 	if (noise > BLURRED) {
 		rc = sharpen(p, v, &n, err);
@@ -218,17 +242,22 @@ static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 		probe_doubt(p, "the channels cannot be told: reads of %u of %u pairs of dies were disturbed each time", all - n, all);
 		return 0;
 	}
-	for (uint32_t look = 0; look < LOOKS && !settled; look++) {
-		qsort(v, n, sizeof(*v), by_ratio);
-		at = widest(v, n, &gap);
-		if (!at || gap <= GAP)
-			break;
-		rc = look_again(p, v + at - zns_min(at, EDGE), zns_min(at, EDGE) + zns_min(n - at, EDGE), gap / 4, &settled, err);
-		if (rc)
-			return rc;
-	}
 	qsort(v, n, sizeof(*v), by_ratio);
 	at = widest(v, n, &gap);
+	for (uint32_t look = 0; look < LOOKS && !settled && at && gap > GAP; look++) {
+		uint32_t was = at, below = zns_min(at, EDGE);
+
+		rc = look_again(p, v + at - below, below + zns_min(n - at, EDGE), (v[at - 1].ratio + v[at].ratio) / 2, &settled, err);
+		if (rc)
+			return rc;
+		qsort(v, n, sizeof(*v), by_ratio);
+		at = widest(v, n, &gap);
+		if (at == was)
+			continue;
+		settled = false;
+		for (uint32_t i = 0; i < n; i++)
+			v[i].firm = false;
+	}
 	/* a gap that never stayed is one beside whatever was disturbed most */
 	p->border_found = settled && at && gap > GAP && gap > 4 * noise;
 	p->lost_low = p->lost_high = middle(v, n, false);
@@ -244,7 +273,7 @@ static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 	return 0;
 }
 
-/* How much the times of this drive vary by themselves. */
+/* How much the times of this drive vary by themselves: disturbances only add to it, so the best of several tries. */
 static int jitter(struct probe *p, uint32_t a, uint32_t b, struct zns_err *err)
 {
 	double v[4 * FIRST], low;
@@ -253,28 +282,40 @@ static int jitter(struct probe *p, uint32_t a, uint32_t b, struct zns_err *err)
 	if (rc)
 		return rc;
 	low = probe_quartile(v, 4 * FIRST);
-	p->jitter = zns_min((v[2 * FIRST] - v[0]) / low, 0.5);
+	p->jitter = zns_min((v[2 * FIRST] - v[0]) / low, p->jitter);
 	return 0;
 }
 
-int probe_find_border(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
+/* The bases against all others: of these as many at a time as can be read beside the bases. */
+static int find_border(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
-	uint32_t bases = zns_min(nr, BASES), others = zns_min(nr, OTHERS), n = 0;
+	uint32_t bases = zns_min(nr, zns_min(BASES, zns_max(p->room / 2, 1u))), each = nr <= p->room ? nr : p->room - bases, n = 0;
 	cleanup_free struct pair *v = calloc(PAIRS, sizeof(*v));
 	int rc = 0;
 
 	if (!v)
 		return zns_fail(err, -ENOMEM, "no memory for %u pairs", PAIRS);
 	p->border_found = false;
-	if (nr > 1)
-		rc = jitter(p, zones[0], zones[1], err);
-	for (uint32_t i = 0; !rc && i < bases; i++) {
-		/* each pair once */
-		for (uint32_t k = i + 1; !rc && k < others; k++, n++) {
-			v[n] = (struct pair) { .a = zones[i], .b = zones[k] };
-			rc = probe_loss(p, v[n].a, v[n].b, FIRST, &v[n].ratio, &v[n].noise, err);
+	p->jitter = 0.5;
+	for (uint32_t at = 0; !rc && at < nr; at += each) {
+		uint32_t end = zns_min(at + each, nr);
+
+		if (at)	/* but for the bases */
+			rc = probe_drop(p, zones + zns_max(at - each, bases), at - zns_max(at - each, bases), err);
+		if (!rc)
+			rc = probe_need(p, zones, bases, err);
+		if (!rc)
+			rc = probe_need(p, zones + at, end - at, err);
+		for (uint32_t i = 0; !rc && i < bases; i++) {
+			if (end > zns_max(i + 1, at))
+				rc = jitter(p, zones[i], zones[end - 1], err);
+			/* each pair once */
+			for (uint32_t k = zns_max(i + 1, at); !rc && k < end; k++, n++) {
+				v[n] = (struct pair) { .a = zones[i], .b = zones[k] };
+				rc = measure(p, &v[n], FIRST, err);
+			}
+			probe_tick(p, 0, p->map->nr_groups);
 		}
-		probe_tick(p, 0, p->map->nr_groups);
 	}
 	return rc || !n ? rc : classes(p, v, n, err);
 }
@@ -327,16 +368,23 @@ struct dies {
 
 static int border(struct probe *p, const struct dies *d, struct zns_err *err)
 {
-	uint32_t n = 0, most = zns_min(p->room, OTHERS);
-	int rc;
+	uint32_t n = 0, nr = p->map->nr_groups;
+	cleanup_free uint32_t *list = calloc(nr, sizeof(*list));
 
-	for (uint32_t g = 0; g < p->map->nr_groups && n < most; g++)
+	if (!list)
+		return zns_fail(err, -ENOMEM, "no memory for %u groups", nr);
+	for (uint32_t g = 0; g < nr; g++)
 		if (d->zone[g] != ZNS_PROBE_NONE)
-			d->list[n++] = d->zone[g];
-	rc = probe_need(p, d->list, n, err);
-	if (!rc)	/* they stay readable as long as there is room: they are needed again soon */
-		rc = probe_find_border(p, d->list, n, err);
-	return rc;
+			list[n++] = d->zone[g];
+	/* the first of many may all be on channels of their own */
+	for (uint32_t i = 0; n > OTHERS && i < OTHERS; i++) {
+		uint32_t k = i + probe_random(p, n - i), zone = list[k];
+
+		list[k] = list[i];
+		list[i] = zone;
+	}
+	/* they stay readable as long as there is room: they are needed again soon */
+	return find_border(p, list, zns_min(n, OTHERS), err);
 }
 
 static int one_die(struct probe *p, const struct dies *d, uint32_t group, uint32_t first_channel, uint32_t cap, bool *kept,

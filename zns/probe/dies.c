@@ -19,6 +19,7 @@ enum verdict { FOUND, NO_MATCH, UNSURE };
 struct pass {
 	uint32_t first, end;		/* groups whose pivots can be read */
 	uint32_t cap;
+	uint32_t control;		/* the pivot of a group before these, readable too; ZNS_PROBE_NONE */
 	uint32_t *refuted;		/* by group: the zone that is proved not to be of it */
 	uint32_t *list, *pivots;	/* groups to try, and their pivots */
 };
@@ -273,19 +274,49 @@ static int load_pivots(struct probe *p, const struct pass *ps, struct zns_err *e
 	return rc;
 }
 
+/*
+ * What is left may be one die: then all zones that can be read wait for each other, and none of them says that this is
+ * no disturbance. So a zone of another die stays beside them, until pivots have taken all the room that they may.
+ */
+static int take_control(struct probe *p, struct pass *ps, struct zns_err *err)
+{
+	uint32_t zone = ps->first ? p->map->pivot[probe_random(p, ps->first)] : ZNS_PROBE_NONE;
+
+	ps->control = ZNS_PROBE_NONE;
+	if (!ps->first || p->kind[zone] == KIND_NO || ps->end - ps->first + 1 >= ps->cap)
+		return 0;
+	ps->control = zone;
+	return probe_need(p, &zone, 1, err);
+}
+
+static int leave_control(struct probe *p, struct pass *ps, struct zns_err *err)
+{
+	uint32_t zone = ps->control;
+
+	ps->control = ZNS_PROBE_NONE;
+	return zone == ZNS_PROBE_NONE ? 0 : probe_drop(p, &zone, 1, err);
+}
+
 static int one_pass(struct probe *p, struct pass *ps, uint32_t *todo, uint32_t nr, uint32_t total, struct zns_err *err)
 {
 	uint32_t done = total - count_open(p);
 	int rc = load_pivots(p, ps, err);
+
+	if (!rc)
+		rc = take_control(p, ps, err);
 
 	for (uint32_t at = 0; !rc && at < nr;) {
 		uint32_t left = p->room - zns_min(p->room - 1, p->nr_ours), n = zns_min(nr - at, zns_min(left, WAVE_MAX));
 
 		rc = one_wave(p, ps, todo + at, n, &done, total, err);
 		at += n;
+		if (!rc && ps->end - ps->first == ps->cap)
+			rc = leave_control(p, ps, err);
 	}
 	if (!rc)
 		rc = recheck_lonely(p, ps, err);
+	if (!rc)
+		rc = leave_control(p, ps, err);
 	return rc ? rc : probe_drop(p, p->map->pivot + ps->first, ps->end - ps->first, err);
 }
 

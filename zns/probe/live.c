@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Zones with something to read in them: written when needed, within limits and budget, and reset. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "probe_priv.h"
@@ -294,6 +295,23 @@ int probe_drop(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_e
 		p->map->resets++;
 	}
 	return rc;
+}
+
+int probe_need_pair(struct probe *p, uint32_t a, uint32_t b, struct zns_err *err)
+{
+	const uint32_t zones[2] = { a, b };
+	uint32_t n = p->nr_ours, more = (p->kind[a] == KIND_EMPTY && !p->have[a]) + (p->kind[b] == KIND_EMPTY && !p->have[b]);
+	cleanup_free uint32_t *all = NULL;
+	int rc = 0;
+
+	if (more && n + more > p->room) {
+		all = malloc(n * sizeof(*all));
+		if (!all)
+			return zns_fail(err, -ENOMEM, "no memory for %u zones", n);
+		memcpy(all, p->ours, n * sizeof(*all));
+		rc = probe_drop(p, all, n, err);
+	}
+	return rc ? rc : probe_need(p, zones, 2, err);
 }
 
 uint32_t probe_pick_empty(struct probe *p, uint32_t *out, uint32_t n)

@@ -62,6 +62,8 @@ int probe_clean(struct probe *p, int rc, struct zns_err *err);	/* resets what is
 void probe_free(struct probe *p);
 /* Each of these zones can be read: write a unit where there is none. Those that fail become KIND_NO. */
 int probe_need(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err);
+/* The same of two; where there is no room for them all others are reset first. */
+int probe_need_pair(struct probe *p, uint32_t a, uint32_t b, struct zns_err *err);
 int probe_drop(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err);
 int probe_spend(struct probe *p, uint64_t bytes, struct zns_err *err);	/* -EDQUOT */
 /* @n of the empty zones of usual capacity at random; fewer if there are not so many. */
@@ -120,7 +122,6 @@ int probe_ceiling(struct probe *p, struct zns_err *err);	/* when groups are know
 int probe_calibrate(struct probe *p, struct zns_err *err);	/* the burst, on a few empty zones */
 int probe_dies(struct probe *p, struct zns_err *err);
 int probe_channels(struct probe *p, struct zns_err *err);
-int probe_find_border(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err);
 #define PROBE_UNTOLD	1e6
 /* Two dies' times against one alone, and the standard deviation of that; PROBE_UNTOLD if it was disturbed each time. */
 int probe_loss(struct probe *p, uint32_t a, uint32_t b, uint32_t n, double *ratio, double *spread, struct zns_err *err);

@@ -155,7 +155,8 @@ static void pick_controls(struct probe *p, uint32_t a, uint32_t b, uint32_t most
 	most = zns_min(most, CONTROLS);
 	for (uint32_t tries = 0; p->nr_ours && tries < 4 * CONTROLS && c->nr < most; tries++) {
 		uint32_t z = p->ours[probe_random(p, p->nr_ours)], g = p->map->zone_group[z], i;
-		bool other = !p->doubt_map && g != ZNS_PROBE_NONE && gb != ZNS_PROBE_NONE && g != gb && g != ga;
+		/* than the burst's die, or than the one that it is on if it is what is asked: then nobody else may wait */
+		bool other = !p->doubt_map && g != ZNS_PROBE_NONE && (ga != ZNS_PROBE_NONE || gb != ZNS_PROBE_NONE);
 
 		if (z == a || z == b || (!p->doubt_map && g != ZNS_PROBE_NONE && (g == ga || g == gb)))
 			continue;
@@ -169,7 +170,8 @@ static void pick_controls(struct probe *p, uint32_t a, uint32_t b, uint32_t most
 			any[nr_any++] = z;
 	}
 	c->sure = c->nr;
-	for (uint32_t i = 0; i < nr_any && c->nr < most; i++)
+	/* beside one that is sure they would only stand in the way: what is left may all be one die */
+	for (uint32_t i = 0; !c->sure && i < nr_any && c->nr < most; i++)
 		c->zone[c->nr++] = any[i];
 }
 
