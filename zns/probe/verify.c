@@ -155,7 +155,7 @@ static int test_zones(struct probe *p, uint32_t sample, struct zns_probe_drift *
 static int test_channels(struct probe *p, struct zns_probe_drift *out, struct zns_err *err)
 {
 	const struct zns_probe_map *m = p->map;
-	double ratio[2][CHANNEL_PAIRS / 2] = { 0 }, spread, v[CHANNEL_PAIRS / 2], middle[2], border;
+	double ratio[2][CHANNEL_PAIRS / 2] = { 0 }, spread = PROBE_UNTOLD, v[CHANNEL_PAIRS / 2], middle[2], border;
 	uint32_t n[2] = { 0, 0 };
 	int rc = 0;
 
@@ -177,7 +177,7 @@ static int test_channels(struct probe *p, struct zns_probe_drift *out, struct zn
 			rc = probe_loss(p, zones[0], zones[1], 48, &ratio[one][n[one]], &spread, err);
 		if (!rc)
 			rc = probe_drop(p, zones, 2, err);
-		n[one]++;
+		n[one] += spread < PROBE_UNTOLD;	/* else it was disturbed each time */
 	}
 	if (rc || !n[0] || !n[1])
 		return rc;
