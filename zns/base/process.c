@@ -69,6 +69,19 @@ static void reset_limits(void)
 	}
 }
 
+/* Two signals are the C library's: sigaction() refuses them, but they can be inherited as ignored like any other. */
+static void reset_hidden_signal(int s)
+{
+	struct {
+		void (*handler)(int);
+		unsigned long flags, restorer, mask[2];
+	} now = { 0 }, usual = { 0 };
+	size_t mask_bytes = 8;		/* the kernel's */
+
+	if (!syscall(SYS_rt_sigaction, s, NULL, &now, mask_bytes) && now.handler == SIG_IGN)
+		syscall(SYS_rt_sigaction, s, &usual, NULL, mask_bytes);
+}
+
 void zns_process_signals(void)
 {
 	struct sigaction sa;
@@ -77,7 +90,8 @@ void zns_process_signals(void)
 	memset(&sa, 0, sizeof(sa));
 	sa.sa_handler = SIG_DFL;
 	for (int s = 1; s < NSIG; s++)
-		sigaction(s, &sa, NULL);	/* of two that is not possible, nor needed */
+		if (sigaction(s, &sa, NULL) && s != SIGKILL && s != SIGSTOP)
+			reset_hidden_signal(s);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
