@@ -216,7 +216,7 @@ int zns_config_get(const char *key, char *out, size_t len, struct zns_err *err)
 int zns_config_deadline(uint32_t *seconds, struct zns_err *err)
 {
 	struct zns_err local = ZNS_ERR_INIT;
-	char text[32], *end;
+	char text[32] = "", *end;
 	unsigned long v;
 	int rc = zns_config_get("deadline", text, sizeof(text), err ? err : &local);
 
