@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Programs that are stopped, and the rights that they keep.
+
+A stopped broker or helper keeps nobody's tasks frozen; one that was taken over can do little.
+"""
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import ztlib
+from brokers import proc, started
+from tally import tried
+from ztlib import Failed, alive, wait_until
+from ztscene import SLOW, TINY, case_of
+
+CASES = {}
+case = case_of(CASES)
+
+
+def configure(scene, line):
+    with open(Path(scene.device.env['ZNS_CONFIG']) / 'zns.conf', 'a', encoding='utf-8') as conf:
+        conf.write(line + '\n')
+
+
+class Stopped:
+    """Processes that are stopped for a while, and go on whatever happens."""
+
+    def __init__(self, *pids):
+        self.pids = pids
+
+    def __enter__(self):
+        for pid in self.pids:
+            os.kill(pid, signal.SIGSTOP)
+
+    def __exit__(self, *_):
+        for pid in self.pids:
+            ztlib.kill(pid, signal.SIGCONT)
+
+
+def stopped_in_dump(scene, who, deadline=None):
+    """The dump fails in one line while @who is still stopped; the task runs on, nothing is lost."""
+    scene = scene(SLOW, size=300)
+    if deadline:
+        configure(scene, f'deadline = {deadline}')
+        scene.end_broker()
+    started = scene.start_dump(qos='100')
+    scene.until_writing()
+    with Stopped(*who(scene)):
+        done = scene.end_of(started)
+        done.must_fail(f'no sign of life for {deadline or 10} s')
+        if not wait_until(lambda: not ztlib.traced(scene.task.pid), 5):
+            raise Failed('the task is still frozen')
+    scene.unharmed()
+    scene.works(size=32)
+
+
+@case
+def stopped_broker(scene):
+    """The broker is stopped in the middle of a dump: ten seconds, then the task runs on."""
+    stopped_in_dump(scene, lambda s: [s.broker_pid()])
+    tried('SIGSTOP')
+
+
+@case
+def stopped_helper(scene):
+    """zns-helper is stopped in the middle of a dump: ten seconds, then the task runs on."""
+    stopped_in_dump(scene, lambda s: s.helpers())
+    tried('SIGSTOP')
+
+
+@case
+def stopped_soon(scene):
+    """With another deadline in zns.conf."""
+    stopped_in_dump(scene, lambda s: s.helpers(), deadline=2)
+    tried('helper')
+
+
+@case
+def stopped_in_restore(scene):
+    """Helper or broker stopped when a restore begins: it fails in one line, no process is left."""
+    scene = scene(SLOW, size=64)
+    configure(scene, 'deadline = 3')
+    scene.good_dump()
+    with Stopped(scene.broker_pid() or started(scene)):
+        scene.restore_must_fail('no sign of life for 3 s')
+    tried('broker')
+    log = scene.log()
+    args = ztlib.restore_args(scene.task, scene.images, log)
+    with open(str(log) + '.stderr', 'ab') as err:
+        criu = subprocess.Popen([scene.cfg.criu, *map(str, args)], env=scene.device.env, stdin=subprocess.DEVNULL, stdout=err,
+                                stderr=err)
+    if not wait_until(scene.helpers, 10, 0.001):
+        raise Failed('no helper came')
+    with Stopped(*scene.helpers()):
+        done = scene.end_of((criu, log))
+    done.must_fail('no sign of life for')       # 10 s if it was stopped before it could say 3
+    if not wait_until(lambda: not alive(scene.task.pid), 3):
+        raise Failed('a process is left of a restore that failed')
+    scene.no_helpers()
+    tried('helper')
+    scene.good_restore()
+
+
+@case
+def long_is_not_dead(scene):
+    """Waiting for an admission or for a slow device much longer than the deadline is no reason to give up."""
+    scene = scene(SLOW, size=200)
+    configure(scene, 'deadline = 1')
+    scene.end_broker()
+    other = scene.new_task(32)
+    images = scene.dir / 'waits'
+    images.mkdir()
+    first = scene.start_dump(qos='50', extra=['--zns-admission', 'wait=1'])
+    scene.until_writing()
+    second = scene.start_dump(task=other, images=images, qos='800', extra=['--zns-admission', 'wait=50'])
+    for what, dump in (('slow device', first), ('admission', second)):
+        done = scene.end_of(dump)
+        if done.code:
+            raise Failed(f'{what}: {" | ".join(done.lines("Error")[-2:])}')
+        tried(what)
+
+
+@case
+def all_stopped(scene):
+    """criu, helper, guard and broker stopped together, as a machine may be: nobody is to blame, the dump goes on."""
+    scene = scene(SLOW, size=200)
+    configure(scene, 'deadline = 2')
+    scene.end_broker()
+    dump = scene.start_dump(qos='100')
+    scene.until_writing()
+    guards = [pid for pid in scene._ours('zns-guard')]
+    with Stopped(scene.broker_pid(), dump[0].pid, *scene.helpers(), *guards):
+        time.sleep(5)
+    done = scene.end_of(dump)
+    if done.code:
+        raise Failed(f'the dump fails: {" | ".join(done.lines("Error")[-2:])}')
+    tried('5 s with a deadline of 2')
+
+
+@case
+def bad_deadlines(scene):
+    """A deadline that is none: one line, before any task is frozen."""
+    scene = scene(TINY, size=1)
+    conf = Path(scene.device.env['ZNS_CONFIG']) / 'zns.conf'
+    good = conf.read_text() if conf.exists() else ''
+    for text in ('x', '-1', '10s', '3601', '99999999999999999999', '0x10', '1.5'):
+        configure(scene, f'deadline = {text}')
+        done = scene.dump()
+        conf.write_text(good)
+        done.must_fail('deadline = ')
+        scene.unharmed()
+        tried(text)
+    configure(scene, 'deadline = 0')
+    scene.good_dump()
+
+
+# ---- what is left to who takes one over ----------------------------------------------------------------
+
+def rights(pid, thread=None):
+    """({effective and permitted capabilities}, no_new_privs) of a process or one of its threads."""
+    text = proc(pid, f'task/{thread or pid}/status')
+    caps = 0
+    for key in ('CapPrm', 'CapEff', 'CapInh', 'CapAmb', 'CapBnd'):
+        caps |= int(re.search(rf'^{key}:\s*(\S+)', text, re.M).group(1), 16)
+    return {n for n in range(64) if caps >> n & 1}, 'NoNewPrivs:\t1' in text
+
+
+DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, IPC_LOCK, SYS_PTRACE, SYS_NICE, SYS_RESOURCE = 1, 2, 3, 14, 19, 23, 24
+
+
+@case
+def few_rights(scene):
+    """Broker and helper at work have the capabilities of security.md and no others, in every thread, and no network."""
+    scene = scene(SLOW, size=200)
+    started(scene)
+    dump = scene.start_dump(qos='100')
+    scene.until_writing()
+    for pid, most in ((scene.broker_pid(), {DAC_READ_SEARCH}),
+                      (scene.helpers()[0], {SYS_PTRACE, DAC_OVERRIDE, FOWNER, IPC_LOCK, SYS_NICE, SYS_RESOURCE})):
+        for thread in os.listdir(f'/proc/{pid}/task'):
+            has, no_new = rights(pid, thread)
+            if has - most:
+                raise Failed(f'{proc(pid, "comm").strip()} has capabilities {sorted(has - most)}')
+            if not no_new:
+                raise Failed(f'{proc(pid, "comm").strip()} may gain privileges')
+        if os.readlink(f'/proc/{pid}/ns/net') == os.readlink('/proc/self/ns/net'):
+            raise Failed(f'{proc(pid, "comm").strip()} has the network')
+        tried(proc(pid, 'comm').strip())
+    if scene.end_of(dump).code:
+        raise Failed('the dump fails')
+    wait_until(lambda: not alive(scene.task.pid), 5)
+    scene.good_restore()
+
+
+@case
+def anybodys_directory(scene):
+    """With few rights still possible: an image directory and a device file in places that only another user may enter."""
+    scene = scene(size=8)
+    home = scene.dir / 'home'
+    images = home / 'images'
+    images.mkdir(parents=True)
+    os.chown(images, 65534, 65534)
+    os.chown(home, 65534, 65534)
+    images.chmod(0o700)
+    home.chmod(0o700)
+    scene.good_dump(images=images, extra=['--leave-running'])
+    tried('images')
+    spec = f'emu:{home}/dev'
+    scene.device.json('create', spec, *TINY)
+    os.chown(home / 'dev', 65534, 65534)
+    more = scene.dir / 'more'
+    more.mkdir()
+    log = scene.log()
+    done = ztlib.run_criu(scene.cfg, [*scene.dump_command(log, ['--leave-running', '--zns-dev', spec], more, None, None)], log)
+    if done.returncode:
+        raise Failed(f'a dump to a device in the home of another user: {ztlib.log_errors(log)}')
+    tried('device')
+    out = home / 'metrics.prom'
+    run = scene.device.ctl('metrics', '--output', str(out))
+    if run.returncode or 'zns_up' not in out.read_text():
+        raise Failed(f'metrics into another user\'s directory: {run.stderr.strip()}')
+    tried('metrics')
