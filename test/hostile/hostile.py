@@ -9,9 +9,7 @@ Every file case_*.py beside this one holds the cases of one kind; its docstring'
 calls tried() once for each input that was handled well, and fails on the first that was not. The last lines are a
 table of inputs by kind and the usual summary, which counts inputs.
 """
-import argparse
 import importlib
-import os
 import sys
 from pathlib import Path
 
@@ -20,7 +18,7 @@ sys.path.insert(0, str(HERE.parent / 'zonetests'))
 sys.path.insert(0, str(HERE))
 
 import ztlib                        # noqa: E402
-from ztscene import run_case        # noqa: E402
+from ztscene import parse_args, prepare, run_case        # noqa: E402
 import tally                        # noqa: E402
 
 SUITE = 'hostile'
@@ -58,28 +56,13 @@ def table(cases, results, fine):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    sub = parser.add_subparsers(dest='command', required=True)
-    sub.add_parser('list', help='names and what they are')
-    run = sub.add_parser('run')
-    run.add_argument('names', nargs='*', metavar='NAME')
-    run.add_argument('-a', '--all', action='store_true', help='all cases')
-    ztlib.common_options(run)
-    args = parser.parse_args()
+    args = parse_args(__doc__)
     cases = collect()
     if args.command == 'list':
         for name, (kind, func) in cases.items():
             print(f'{kind:40} {name:28} {func.__doc__}')
         return 0
-    unknown = [n for n in args.names if n not in cases]
-    if unknown:
-        sys.exit(f'no such case: {unknown[0]}')
-    if not args.names and not args.all:
-        sys.exit('name some cases, or -a for all of them')
-    if os.geteuid():
-        sys.exit('hostile must run as root')
-    ztlib.private_mounts()
-    ztlib.build_programs()
+    names = prepare(args, SUITE, cases)
     cfg = ztlib.Config(args)
     try:
         def job(name):
@@ -87,7 +70,7 @@ def main():
                 tally.begin(cfg.base, name)
                 run_case(cfg, SUITE, name, cases[name][1])
             return name, SUITE, work
-        results = ztlib.run_jobs([job(n) for n in args.names or cases], args.jobs, cfg.base)
+        results = ztlib.run_jobs([job(n) for n in names], args.jobs, cfg.base)
         fine = tally.read(cfg.base)
         ztlib.save_failed(args.report, cfg, results)
     finally:

@@ -344,13 +344,8 @@ def parse_args(doc):
     return parser.parse_args()
 
 
-def suite_main(doc, suite, cases):
-    """The command line of a suite; {name: function of a scene maker}. The exit code."""
-    args = parse_args(doc)
-    if args.command == 'list':
-        for name, func in cases.items():
-            print(f'{name:24} {func.__doc__}')
-        return 0
+def prepare(args, suite, cases):
+    """Whoever asked for these may run them, and what they need is there; the names of those to run."""
     unknown = [n for n in args.names if n not in cases]
     if unknown:
         sys.exit(f'no such case: {unknown[0]}')
@@ -360,9 +355,20 @@ def suite_main(doc, suite, cases):
         sys.exit(f'{suite} must run as root')
     ztlib.private_mounts()
     ztlib.build_programs()
+    return args.names or list(cases)
+
+
+def suite_main(doc, suite, cases):
+    """The command line of a suite; {name: function of a scene maker}. The exit code."""
+    args = parse_args(doc)
+    if args.command == 'list':
+        for name, func in cases.items():
+            print(f'{name:24} {func.__doc__}')
+        return 0
+    names = prepare(args, suite, cases)
     cfg = ztlib.Config(args)
     try:
-        jobs = [(n, suite, lambda n=n: run_case(cfg, suite, n, cases[n])) for n in args.names or cases]
+        jobs = [(n, suite, lambda n=n: run_case(cfg, suite, n, cases[n])) for n in names]
         results = ztlib.run_jobs(jobs, args.jobs, cfg.base)
         ztlib.save_failed(args.report, cfg, results)
     finally:
