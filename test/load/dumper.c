@@ -11,7 +11,7 @@
 #include <sys/prctl.h>
 #include <signal.h>
 #include <time.h>
-#include "zns/broker.h"
+#include "zns/client.h"
 #include "zns/dev.h"
 #include "zns/layout.h"
 #include "zns/store.h"

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <cmocka.h>
-#include "zns/broker.h"
+#include "zns/client.h"
 #include "zns/emu.h"
 #include "zns/store.h"
 

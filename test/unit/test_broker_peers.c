@@ -2,7 +2,7 @@
 /* znsd and the other end of a connection: peers that talk nonsense, never read, or are too many; and a silent broker. */
 #include "broker_fixture.h"
 #include <sys/resource.h>
-#include "../../zns/broker/client_spawn.h"
+#include "../../zns/client/spawn.h"
 
 static int raw(struct fx *f)
 {

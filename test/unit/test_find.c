@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <cmocka.h>
-#include "zns/broker.h"
+#include "zns/client.h"
 
 static const char *const ids[] = {
 	"2bd0d7b8-c027-4909-a686-fcdbf1f33d59", "2bd0d7b8-c027-4909-a686-fcdbf1f33d60", "2bd0ffff-0000-4000-8000-000000000001",

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "zns/broker.h"
+#include "zns/client.h"
 #include "zns/config.h"
 #include "zns/dev.h"
 #include "zns/err.h"

@@ -7,8 +7,8 @@
 #include <sys/types.h>
 #include "zns-wire.h"
 #include "zns/bucket.h"
-#include "zns/broker.h"
 #include "zns/chain.h"
+#include "zns/client.h"
 #include "zns/dev.h"
 #include "zns/util.h"
 

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "zns/bucket.h"
-#include "zns/broker.h"
+#include "zns/client.h"
 
 struct helper;
 struct progress;

@@ -2,7 +2,7 @@
 /* A checkpoint by what a user types: its id, or the first digits of it. */
 #include <ctype.h>
 #include <string.h>
-#include "zns/broker.h"
+#include "zns/client.h"
 
 #define DIGITS (2 * ZNS_UUID_LEN)
 #define NAMED 4		/* of those that an id could mean, in the message */

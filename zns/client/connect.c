@@ -6,8 +6,8 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include "client_spawn.h"
-#include "zns/broker.h"
+#include "spawn.h"
+#include "zns/client.h"
 
 /* Another client may be starting the broker meanwhile. */
 #define LOCK_WAIT_MS 30000

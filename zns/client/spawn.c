@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include "client_spawn.h"
+#include "spawn.h"
 #include "zns/broker.h"
 #include "zns/process.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /* A writer's zones: asking the broker for the next one. */
-#include "zns/broker.h"
+#include "zns/client.h"
 
 int zns_broker_zone_get(struct zns_broker *b, const struct zns_geometry *geo, const struct zns_zone_wish *wish,
 			struct zns_zone_slot *out, struct zns_err *err)
