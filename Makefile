@@ -48,7 +48,7 @@ PROTO_C		:= $(patsubst images/%.proto,$(GEN)/%.pb-c.c,$(wildcard images/*.proto)
 PROTO_O		:= $(PROTO_C:.c=.o)
 objs		= $(patsubst %.c,$(B)/%.o,$(1))
 LIB_OBJ		:= $(call objs,$(foreach d,base crypt dev probe alloc store stripe stripe/write client,$(wildcard zns/$(d)/*.c)))
-ZNSD_OBJ	:= $(call objs,$(wildcard zns/broker/*.c))
+ZNSD_OBJ	:= $(call objs,$(wildcard zns/broker/*/*.c))
 # What zns-runc and znsctl share is all of zns/docker but the wrapper's own main, args and report.
 RUNC_SRC	:= $(addprefix zns/docker/,main.c args.c report.c)
 DOCKER_OBJ	:= $(call objs,$(filter-out $(RUNC_SRC),$(wildcard zns/docker/*.c)))
@@ -127,7 +127,7 @@ VERSION		:= $(GEN)/zns-version.h
 .PHONY: FORCE
 $(VERSION): FORCE
 	$(Q)scripts/version $@
-$(call objs,$(foreach p,ctl broker helper docker,zns/$(p)/main.c)): $(VERSION)
+$(call objs,$(foreach p,ctl broker/requests helper docker,zns/$(p)/main.c)): $(VERSION)
 
 $(ALL_OBJ): | $(PROTO_C)
 ifeq ($(shell uname -m),x86_64)

@@ -4,7 +4,7 @@
  * it comes before them in the order of commits.
  */
 #include <string.h>
-#include "znsd.h"
+#include "../znsd.h"
 #include "zns/chain.h"
 
 static bool same(const ProtobufCBinaryData *a, const ProtobufCBinaryData *b)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* One request to its handler. */
-#include "znsd.h"
+#include "../znsd.h"
 
 static int count_members(const ZnsPb__Request *r)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Admission of a dump: what it asks for, the ceilings, the reservation, the lease. */
 #include <string.h>
-#include "znsd.h"
+#include "../znsd.h"
 
 static int parse(const ZnsPb__DumpBegin *q, struct ask *a, struct zns_err *err)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What an administrator asks for: remove, reserve, release, reset, quit. */
 #include <string.h>
-#include "znsd.h"
+#include "../znsd.h"
 
 static ZnsPb__Tombstone *copy_tombstone(struct reply *rep, const ZnsPb__Tombstone *t)
 {

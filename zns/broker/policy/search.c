@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The zones of a running dump, its commit and its abort. */
 #include <string.h>
-#include "znsd.h"
+#include "../znsd.h"
 
 #define BAD_DIE 2		/* so many zones of a group failed in one dump: it may be the die */
 

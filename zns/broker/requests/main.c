@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include "zns/process.h"
-#include "znsd.h"
+#include "../znsd.h"
 #include "zns-version.h"
 
 static const char usage_text[] =

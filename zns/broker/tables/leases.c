@@ -2,7 +2,7 @@
 /* Leases: the live rights of dumps and restores, and what follows when one ends. */
 #include <poll.h>
 #include <string.h>
-#include "znsd.h"
+#include "../znsd.h"
 
 #define REAP_MS 50
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Log and memory. */
 #include <string.h>
-#include "znsd.h"
+#include "../znsd.h"
 
 void znsd_log(const char *fmt, ...)
 {

@@ -6,7 +6,7 @@
  * that are left without live data go the way of all garbage, once nobody reads them any more.
  */
 #include <string.h>
-#include "znsd.h"
+#include "../znsd.h"
 
 #define WAIT_MS 20	/* until it looks again whether the groups are idle */
 

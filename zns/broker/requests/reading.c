@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* A restore: the checkpoint's record, and a lease that keeps its zones from being reset. */
 #include <string.h>
-#include "znsd.h"
+#include "../znsd.h"
 
 static void protect(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *k)
 {

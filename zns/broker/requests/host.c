@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* One machine at a time: the store's mount record against this machine's id, and the drive's reservation. */
 #include <string.h>
-#include "znsd.h"
+#include "../znsd.h"
 
 static int reserve(struct znsd *d, const char *machine, const ZnsPb__Mount *have, struct zns_err *err)
 {

@@ -4,7 +4,7 @@
  * dumps to what they said, keeps the wrapped keys in the log, and sees to it that those of removed checkpoints go.
  */
 #include <string.h>
-#include "znsd.h"
+#include "../znsd.h"
 #include "zns/crypt.h"
 
 const ZnsPb__Encryption *wanted_encryption(const struct znsd *d)

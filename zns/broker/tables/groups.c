@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The groups as one container sees them. */
 #include <string.h>
-#include "znsd.h"
+#include "../znsd.h"
 
 /* Groups that a dump was not granted, but got a zone of when its own were full. */
 static void count_strays(const struct znsd *d, const struct lease *l, struct zns_group_state *gs)

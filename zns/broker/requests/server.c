@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
-#include "znsd.h"
+#include "../znsd.h"
 
 #define READ_CHUNK KIB(64)	/* of a request whose room is set aside */
 #define READ_SMALL KIB(4)	/* of any other */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Background work of the poll loop, in small steps: reset garbage, finish zones beyond the parking limit. */
-#include "znsd.h"
+#include "../znsd.h"
 
 #define READERS_RETRY_MS 500
 #define PARK_PACE_MS 20	/* between two finishes: real devices pad a zone for up to a second */

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include "zns/process.h"
-#include "znsd.h"
+#include "../znsd.h"
 
 /* A broker that is just leaving, or dying, still holds its locks for a moment. */
 #define LEAVING_MS 5000

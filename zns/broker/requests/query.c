@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Questions that change nothing. */
 #include <string.h>
-#include "znsd.h"
+#include "../znsd.h"
 
 int handle_ls(struct znsd *d, struct reply *rep)
 {

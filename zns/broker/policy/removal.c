@@ -5,7 +5,7 @@
  * with its reset), else into any zone that is not being written. Best effort: nobody waits for it to be durable.
  */
 #include <string.h>
-#include "znsd.h"
+#include "../znsd.h"
 #include "zns/fsck.h"
 
 static bool has_room(const struct znsd *d, uint32_t zone)

@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
-#include "znsd.h"
+#include "../znsd.h"
 
 #define AT_ONCE 4
 

@@ -5,7 +5,7 @@
  * first may go: it is admitted, refused, or keeps the others behind it.
  */
 #include <string.h>
-#include "znsd.h"
+#include "../znsd.h"
 
 void waiter_add(struct znsd *d, struct conn *c, ZnsPb__Request *req, const struct ask *a, const struct zns_err *why)
 {

@@ -6,7 +6,7 @@
  * just to wait for it.
  */
 #include <string.h>
-#include "znsd.h"
+#include "../znsd.h"
 #include "zns/retention.h"
 
 int handle_retain(struct znsd *d, const ZnsPb__Retention *q, struct reply *rep)

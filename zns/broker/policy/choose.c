@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Which groups a dump would get now: the rules of design.md §5 on the broker's tables. */
 #include <string.h>
-#include "znsd.h"
+#include "../znsd.h"
 
 #define WIDTH_MAX 256u		/* extents of a segment */
 #define OTHERS (1u << 24)	/* behind every group that the container has reserved */

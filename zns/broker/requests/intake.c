@@ -4,7 +4,7 @@
  * whole before it is read, so that what has begun can also end; without room it stays in its socket. All peers without a
  * dump share the room of one request, so thousands of them cost no more than one.
  */
-#include "znsd.h"
+#include "../znsd.h"
 
 #define SMALL KIB(4)
 #define OF_DUMPS MIB(64)	/* eight of the largest; a manifest's record has some hundred bytes */

@@ -5,7 +5,7 @@
  * of data. On a drive that is one domain (every zone uses all of it) nothing else keeps tenants apart: there the broker
  * accounts what it has promised against the drive's rate, and tells everybody how fast they may go.
  */
-#include "znsd.h"
+#include "../znsd.h"
 
 bool rate_one_domain(const struct znsd *d)
 {

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include "zns/layout.h"
-#include "znsd.h"
+#include "../znsd.h"
 
 int zones_refresh(struct znsd *d, uint32_t first, uint32_t nr, struct zns_err *err)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Counting: zones that may be open and active, and what a tenant's running dumps may have together. */
 #include <string.h>
-#include "znsd.h"
+#include "../znsd.h"
 
 #define PACKS_MIN 4u	/* a dump does more than write: also on one die several at once get on */
 #define IO_LOOK_NS 1000000000ull	/* normal I/O opens zones without asking: look again after so long */

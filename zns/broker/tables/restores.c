@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
-#include "znsd.h"
+#include "../znsd.h"
 
 #define RESTORES_MAX 256	/* containers; the oldest is forgotten */
 #define FILE_MAX MIB(4)

@@ -10,7 +10,7 @@
  * its place nothing is gained; and no limit is exceeded for it: of the device, of the tenant.
  */
 #include <string.h>
-#include "znsd.h"
+#include "../znsd.h"
 
 #define AGAIN_MS 20	/* how late a dump that shares learns that others have ended */
 
