@@ -518,7 +518,7 @@ fuzz-build: $(FUZZ_BIN)
 
 # The stripe writer's lock rules are in its code (zns/stripe/write/lock.h); clang alone can read them.
 lint: deps-clang zns
-	$(Q)scripts/check/circles.py $(B)
+	$(Q)scripts/check/circles.py $(B) --limits
 	$(Q)scripts/check/layers $(B) --check
 	$(Q)scripts/check/cites
 	$(Q)for f in zns/stripe/write/*.c; do \

@@ -7,7 +7,8 @@ circles: which files of a folder call each other in a circle, read from the symb
 
 Prints for each folder under zns/ how many files it has and how many of them are in its largest circle (a strongly
 connected component of "defines a symbol that the other one uses"). --show names the files of a folder's circles and
-the symbols that close them. --limits fails where a circle is larger than LIMITS allows.
+the symbols that close them. --limits fails where a circle is larger than LIMITS allows, and says where LIMITS allows more
+than there is.
 """
 import argparse
 import subprocess
@@ -15,8 +16,9 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-# The largest circle that a folder may have: files in it must be read together.
-LIMITS = defaultdict(lambda: 3)
+# The largest circle that a folder may have: files in it must be read together. The aim is 5 for broker and 3 for all
+# others; a number here that is larger is what there is today, and only ever goes down.
+LIMITS = defaultdict(lambda: 3, broker=22, ctl=4, dev=15)
 
 
 def symbols(obj):
@@ -84,9 +86,13 @@ def main():
         if args.show:
             continue
         largest = max(map(len, circles(edges)), default=1)
-        bad = args.limits and largest > LIMITS[name]
-        over += bad
-        print(f'{name:18} {len(sources):3} files, largest circle {largest:2}{"  over the limit" if bad else ""}')
+        said = ''
+        if args.limits and largest > LIMITS[name]:
+            over += 1
+            said = f'  over the limit of {LIMITS[name]}'
+        elif name in LIMITS and max(largest, 3) < LIMITS[name]:
+            said = f'  LIMITS may say {max(largest, 3)}, not {LIMITS[name]}'
+        print(f'{name:18} {len(sources):3} files, largest circle {largest:2}{said}')
     return 1 if over else 0
 
 

@@ -13,11 +13,7 @@
 #define OTHERS		64u
 #define PAIRS		(BASES * OTHERS)
 #define FIRST		6u	/* samples of a pair at first */
-#define SOLO		16u
 #define CONFIRM		16u	/* at least, before two dies are put together */
-#define SAMPLES		256u	/* at most */
-#define ALONE		0.15	/* more than usual is disturbed */
-#define GAP		0.05	/* between the classes, at least */
 #define EDGE		4u	/* pairs on each side of it that are looked at again */
 #define LOOKS		6u
 #define RETRIES		4u	/* of what was disturbed */
@@ -26,101 +22,6 @@
 #define UNTOLD_MAX	2u	/* times that a die's channel cannot be told */
 #define SURE		0.999
 #define UNTOLD_ENOUGH	8u	/* tries, and then it need not go on */
-
-static int samples(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t n, struct zns_err *err)
-{
-	for (uint32_t i = 0; i < n; i++) {
-		uint64_t ns;
-		int rc = probe_read_units(p, i % 2 && b != ZNS_PROBE_NONE ? b : a, i % 2 && b != ZNS_PROBE_NONE ? a : b, &ns, err);
-
-		if (rc)
-			return rc;
-		v[i] = ns;
-	}
-	return 0;
-}
-
-/* One alone, once for each zone. */
-static int solo(struct probe *p, uint32_t zone, double *ns, struct zns_err *err)
-{
-	double v[SOLO];
-	int rc;
-
-	if (p->solo_ns[zone] <= 0) {
-		rc = samples(p, zone, ZNS_PROBE_NONE, v, SOLO, err);
-		if (rc)
-			return rc;
-		p->solo_ns[zone] = probe_quartile(v, SOLO);
-	}
-	*ns = p->solo_ns[zone];
-	return 0;
-}
-
-/* Does one alone take its usual time now? */
-static int undisturbed(struct probe *p, uint32_t zone, bool *yes, struct zns_err *err)
-{
-	double ns, usual = p->solo_ns[zone];
-	int rc = samples(p, zone, ZNS_PROBE_NONE, &ns, 1, err);
-
-	*yes = !rc && ns < usual * (1 + zns_max(ALONE, 2 * p->jitter));
-	/* it was measured at a bad time */
-	if (!rc && ns < usual * (1 - zns_max(ALONE, 2 * p->jitter)))
-		p->solo_ns[zone] = ns;
-	return rc;
-}
-
-/*
- * Two at once, between two times one alone, which are the control: a sample counts if those took what they take. Up to
- * @n of them; *got may be less.
- */
-static int controlled(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t n, uint32_t *got, struct zns_err *err)
-{
-	bool before;
-	int rc = undisturbed(p, b, &before, err);
-
-	*got = 0;
-	for (uint32_t i = 0; !rc && *got < n && i < 4 * n; i++) {
-		bool after = false;
-
-		rc = samples(p, i % 2 ? b : a, i % 2 ? a : b, &v[*got], 1, err);
-		if (!rc)
-			rc = undisturbed(p, i % 2 ? b : a, &after, err);
-		*got += before && after;
-		before = after;
-	}
-	return rc;
-}
-
-int probe_loss(struct probe *p, uint32_t a, uint32_t b, uint32_t n, double *ratio, double *spread, struct zns_err *err)
-{
-	double v[SAMPLES + 1], x, y, low;
-	uint32_t got;
-	int rc = solo(p, a, &x, err);
-
-	n = zns_min(n, SAMPLES);
-	if (!rc)
-		rc = solo(p, b, &y, err);
-	if (!rc)
-		rc = controlled(p, a, b, v, n, &got, err);
-	if (rc)
-		return rc;
-	*ratio = 1;
-	*spread = PROBE_UNTOLD;
-	if (got < n)
-		return 0;
-	x = zns_max(p->solo_ns[a], p->solo_ns[b]);
-	low = probe_quartile(v, n);
-	*ratio = low / x;
-	/* of a lower quartile, from how far the quicker half lies apart; where disturbances reach into that it is much */
-	*spread = 0.87 * zns_max((v[n / 2] - v[0]) / x, p->jitter) / sqrt(n);
-	if (*ratio >= 1 - zns_max(GAP, 4 * *spread))
-		return 0;
-	/* two at once are not quicker than the slower one alone: that one was measured at a bad time */
-	p->solo_ns[a] = p->solo_ns[b] = 0;
-	*ratio = 1;
-	*spread = PROBE_UNTOLD;
-	return 0;
-}
 
 struct pair {
 	uint32_t a, b;
@@ -244,7 +145,7 @@ static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 	}
 	qsort(v, n, sizeof(*v), by_ratio);
 	at = widest(v, n, &gap);
-	for (uint32_t look = 0; look < LOOKS && !settled && at && gap > GAP; look++) {
+	for (uint32_t look = 0; look < LOOKS && !settled && at && gap > PROBE_GAP; look++) {
 		uint32_t was = at, below = zns_min(at, EDGE);
 
 		rc = look_again(p, v + at - below, below + zns_min(n - at, EDGE), (v[at - 1].ratio + v[at].ratio) / 2, &settled, err);
@@ -259,7 +160,7 @@ static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 			v[i].firm = false;
 	}
 	/* a gap that never stayed is one beside whatever was disturbed most */
-	p->border_found = settled && at && gap > GAP && gap > 4 * noise;
+	p->border_found = settled && at && gap > PROBE_GAP && gap > 4 * noise;
 	p->lost_low = p->lost_high = middle(v, n, false);
 	if (p->border_found) {
 		p->lost_low = middle(v, at, false);
@@ -267,22 +168,9 @@ static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 		p->border = (v[at - 1].ratio + v[at].ratio) / 2;
 	} else if (noise > BLURRED) {
 		probe_doubt(p, "the channels cannot be told: times of reading two dies at once vary by %.1f %%", 100 * noise);
-	} else if (gap > GAP && !settled) {
+	} else if (gap > PROBE_GAP && !settled) {
 		probe_doubt(p, "the channels cannot be told: some pairs of dies that are read at once take another time in each try");
 	}
-	return 0;
-}
-
-/* How much the times of this drive vary by themselves: disturbances only add to it, so the best of several tries. */
-static int jitter(struct probe *p, uint32_t a, uint32_t b, struct zns_err *err)
-{
-	double v[4 * FIRST], low;
-	int rc = samples(p, a, b, v, 4 * FIRST, err);
-
-	if (rc)
-		return rc;
-	low = probe_quartile(v, 4 * FIRST);
-	p->jitter = zns_min((v[2 * FIRST] - v[0]) / low, p->jitter);
 	return 0;
 }
 
@@ -308,7 +196,7 @@ static int find_border(struct probe *p, const uint32_t *zones, uint32_t nr, stru
 			rc = probe_need(p, zones + at, end - at, err);
 		for (uint32_t i = 0; !rc && i < bases; i++) {
 			if (end > zns_max(i + 1, at))
-				rc = jitter(p, zones[i], zones[end - 1], err);
+				rc = probe_jitter(p, zones[i], zones[end - 1], err);
 			/* each pair once */
 			for (uint32_t k = zns_max(i + 1, at); !rc && k < end; k++, n++) {
 				v[n] = (struct pair) { .a = zones[i], .b = zones[k] };
@@ -325,7 +213,7 @@ static int share_channel(struct probe *p, uint32_t a, uint32_t b, bool *yes, dou
 {
 	double width = p->lost_high - p->lost_low, ratio, spread, z = 0;
 
-	for (uint32_t n = FIRST; n <= SAMPLES; n *= 2) {
+	for (uint32_t n = FIRST; n <= PROBE_LOSS_MAX; n *= 2) {
 		int rc = probe_loss(p, a, b, n, &ratio, &spread, err);
 
 		if (rc)

@@ -122,17 +122,27 @@ int probe_ceiling(struct probe *p, struct zns_err *err);	/* when groups are know
 int probe_calibrate(struct probe *p, struct zns_err *err);	/* the burst, on a few empty zones */
 int probe_dies(struct probe *p, struct zns_err *err);
 int probe_channels(struct probe *p, struct zns_err *err);
-#define PROBE_UNTOLD	1e6
-/* Two dies' times against one alone, and the standard deviation of that; PROBE_UNTOLD if it was disturbed each time. */
-int probe_loss(struct probe *p, uint32_t a, uint32_t b, uint32_t n, double *ratio, double *spread, struct zns_err *err);
 /* channel_test.c: @zone by group, the one to read. What speaks against the channels is a doubt. */
 int probe_test_channels(struct probe *p, const uint32_t *zone, struct zns_err *err);
 int probe_check(struct probe *p, struct zns_err *err);
 
-/* run.c */
-void probe_tick(struct probe *p, uint32_t done, uint32_t total);	/* progress, state; not too often */
-void probe_count(struct probe *p);					/* unknown zones, confidence */
+/* loss.c */
+#define PROBE_UNTOLD	1e6
+#define PROBE_GAP	0.05	/* between the classes of times, at least */
+#define PROBE_LOSS_MAX	256u	/* samples */
+/* Two dies' times against one alone, and the standard deviation of that; PROBE_UNTOLD if it was disturbed each time. */
+int probe_loss(struct probe *p, uint32_t a, uint32_t b, uint32_t n, double *ratio, double *spread, struct zns_err *err);
+/* How much the times of this drive vary by themselves: disturbances only add to it, so the best of several tries. */
+int probe_jitter(struct probe *p, uint32_t a, uint32_t b, struct zns_err *err);
+
+/* map.c */
 int probe_map_alloc(struct zns_probe_map *map, uint32_t nr_zones);
+void probe_count(struct probe *p);					/* unknown zones, confidence */
+int probe_number_groups(struct zns_probe_map *m, struct zns_err *err);	/* groups and channels by their first zones */
+
+/* tick.c */
+void probe_tick(struct probe *p, uint32_t done, uint32_t total);	/* progress, state; not too often */
+void probe_save_state(struct probe *p, uint64_t now);
 
 static inline bool probe_stopped(const struct probe *p)
 {
