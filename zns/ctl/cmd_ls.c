@@ -90,8 +90,9 @@ static bool wanted(const struct ctl_pick *p, size_t *k, const ZnsPb__Checkpoint 
 	return true;
 }
 
-static void print_all(const ZnsPb__Response *r, const struct ctl_pick *p, bool wide)
+static void print_all(const struct ctl_pick *p, bool wide)
 {
+	const ZnsPb__Response *r = p->ls;
 	int width = ctl_id_width(r);
 	size_t k = 0;
 
@@ -113,8 +114,9 @@ static void print_all(const ZnsPb__Response *r, const struct ctl_pick *p, bool w
 	}
 }
 
-static void print_json(const ZnsPb__Response *r, const struct ctl_pick *p)
+static void print_json(const struct ctl_pick *p)
 {
+	const ZnsPb__Response *r = p->ls;
 	struct json_object *j = json_object_new_object(), *list = json_object_new_array();
 	size_t k = 0;
 
@@ -126,12 +128,12 @@ static void print_json(const ZnsPb__Response *r, const struct ctl_pick *p)
 }
 
 /* The others take a removed one's whole id to the broker, which knows when it went; here there is just nothing to list. */
-static int all_listed(const ZnsPb__Response *r, const struct ctl_pick *p, struct zns_err *err)
+static int all_listed(const struct ctl_pick *p, struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];
 
 	for (size_t i = 0; p->by_id && i < p->nr; i++)
-		if (!ctl_listed(r, p->ids[i]))
+		if (!ctl_listed(p->ls, p->ids[i]))
 			return zns_fail(err, -ENOENT, "no checkpoint and no registered device %s", zns_uuid_format(p->ids[i], id));
 	return 0;
 }
@@ -141,12 +143,9 @@ int cmd_ls(const struct ctl_cmd *cmd, int argc, char **argv)
 	static const struct option opts[] = {
 		CTL_PICK_OPTIONS, CTL_VERBOSE_OPTION, CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 	};
-	struct zns_registered reg;
-	struct zns_broker b = { .fd = -1 };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	struct ctl_pick p = { 0 };
-	ZnsPb__Response *r = NULL;
 	bool wide = false;
 	int c, ret;
 
@@ -157,25 +156,13 @@ int cmd_ls(const struct ctl_cmd *cmd, int argc, char **argv)
 		return args.code;
 	ctl_take_dev(&args);
 	p.all |= !args.argc && !p.container && !p.pattern;
-	ret = ctl_pick_args(cmd, &args, &p, 1);
-	if (ret) {
-		ctl_pick_end(&p);
-		return ret;
-	}
-	ret = ctl_connect(args.dev, &reg, &b, &err);
-	if (!ret)
-		ret = ctl_ls(&b, &r, &err);
-	if (!ret)
-		ret = ctl_pick(r, &p, &err);
-	if (!ret)
-		ret = all_listed(r, &p, &err);
+	ret = ctl_pick_open(cmd, &args, &p, 1);
+	if (!ret && all_listed(&p, &err))
+		ret = ctl_fail(cmd, &err);
 	if (!ret && args.json)
-		print_json(r, &p);
+		print_json(&p);
 	else if (!ret)
-		print_all(r, &p, wide);
-	if (r)
-		zns_pb__response__free_unpacked(r, NULL);
-	zns_broker_close(&b);
+		print_all(&p, wide);
 	ctl_pick_end(&p);
-	return ret ? ctl_fail(cmd, &err) : CTL_OK;
+	return ret;
 }

@@ -23,8 +23,10 @@ static void pass_over(struct rm *m, const uint8_t *id)
 }
 
 /* Parents of what stays; newest first, so that one pass finds them all. */
-static void keep_parents(const ZnsPb__Response *ls, struct rm *m)
+static void keep_parents(struct rm *m)
 {
+	const ZnsPb__Response *ls = m->p.ls;
+
 	for (size_t i = ls->n_checkpoints; i-- > 0;) {
 		const ZnsPb__Checkpoint *c = ls->checkpoints[i], *child;
 		size_t at = 0;
@@ -42,12 +44,12 @@ static void keep_parents(const ZnsPb__Response *ls, struct rm *m)
 }
 
 /* Who names one by its id means that one: it is an error then if it cannot go. */
-static int choose(const ZnsPb__Response *ls, struct rm *m, struct zns_err *err)
+static void choose(struct rm *m)
 {
-	int ret = ctl_pick(ls, &m->p, err);
+	const ZnsPb__Response *ls = m->p.ls;
 
-	if (ret || m->p.by_id)
-		return ret;
+	if (m->p.by_id)
+		return;
 	for (size_t i = 0; i < ls->n_checkpoints; i++) {
 		const ZnsPb__Checkpoint *c = ls->checkpoints[i];
 
@@ -56,8 +58,7 @@ static int choose(const ZnsPb__Response *ls, struct rm *m, struct zns_err *err)
 		pass_over(m, c->id.data);
 		m->pinned++;
 	}
-	keep_parents(ls, m);
-	return 0;
+	keep_parents(m);
 }
 
 static struct json_object *line_json(const ProtobufCBinaryData *id, const char *container)
@@ -103,8 +104,9 @@ static int print(const struct ctl_args *args, const struct rm *p, struct json_ob
 }
 
 /* Newest first, so that no parent goes before its children; then what is not there any more. */
-static void in_order(const struct ctl_pick *p, const ZnsPb__Response *ls, ProtobufCBinaryData *ids)
+static void in_order(const struct ctl_pick *p, ProtobufCBinaryData *ids)
 {
+	const ZnsPb__Response *ls = p->ls;
 	cleanup_free bool *listed = calloc(p->nr + 1, sizeof(*listed));
 	size_t n = 0, i, k;
 
@@ -121,7 +123,7 @@ static void in_order(const struct ctl_pick *p, const ZnsPb__Response *ls, Protob
 }
 
 /* What the broker would say to ids that cannot go; that of one which went before is fine with it. */
-static int would_refuse(struct zns_broker *b, const struct ctl_pick *p, const ZnsPb__Response *ls, struct zns_err *err)
+static int would_refuse(struct ctl_pick *p, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__RestoreBegin gone = ZNS_PB__RESTORE_BEGIN__INIT;
@@ -130,15 +132,15 @@ static int would_refuse(struct zns_broker *b, const struct ctl_pick *p, const Zn
 	int ret = 0;
 
 	for (size_t i = 0; i < p->nr && !ret; i++) {
-		const ZnsPb__Checkpoint *c = ctl_listed(ls, p->ids[i]);
+		const ZnsPb__Checkpoint *c = ctl_listed(p->ls, p->ids[i]);
 
-		if (c && ctl_pinned(ls, c))
+		if (c && ctl_pinned(p->ls, c))
 			return zns_fail(err, -EPERM, "checkpoint %s is pinned: `znsctl unpin` it first", zns_uuid_format(p->ids[i], id));
 		if (c)
 			continue;
 		gone.checkpoint = (ProtobufCBinaryData){ ZNS_UUID_LEN, p->ids[i] };
 		req.restore_begin = &gone;
-		ret = zns_broker_call(b, &req, &r, err);
+		ret = zns_broker_call(&p->broker, &req, &r, err);
 		if (!ret)
 			zns_pb__response__free_unpacked(r, NULL);
 		if (ret == -ESTALE)
@@ -150,10 +152,10 @@ static int would_refuse(struct zns_broker *b, const struct ctl_pick *p, const Zn
 /* The broker removes what one request names before it looks at anybody else: dumps that run must not wait for long. */
 #define BATCH 256
 
-static int remove_picked(struct zns_broker *b, const struct rm *m, const ZnsPb__Response *ls, struct json_object *list,
-			 struct zns_err *err)
+static int remove_picked(struct rm *m, struct json_object *list, struct zns_err *err)
 {
-	const struct ctl_pick *p = &m->p;
+	struct ctl_pick *p = &m->p;
+	const ZnsPb__Response *ls = p->ls;
 	cleanup_free ProtobufCBinaryData *ids = calloc(p->nr + 1, sizeof(*ids));
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Rm rm = ZNS_PB__RM__INIT;
@@ -163,20 +165,20 @@ static int remove_picked(struct zns_broker *b, const struct rm *m, const ZnsPb__
 
 	if (!ids)
 		return zns_fail_sys(err, -ENOMEM, "list of checkpoints");
-	in_order(p, ls, ids);
+	in_order(p, ids);
 	for (i = 0; m->dry_run && i < p->nr; i++)
 		for (k = 0; k < ls->n_checkpoints; k++)
 			if (!memcmp(ls->checkpoints[k]->id.data, ids[i].data, ZNS_UUID_LEN))
 				json_object_array_add(list, line_json(&ids[i], ls->checkpoints[k]->container));
 	if (m->dry_run)
-		return p->by_id ? would_refuse(b, p, ls, err) : 0;
+		return p->by_id ? would_refuse(p, err) : 0;
 	rm.by = m->secure ? "znsctl rm --secure" : "znsctl rm";
 	rm.has_secure = rm.secure = m->secure;
 	req.rm = &rm;
 	for (i = 0; i < p->nr && !ret; i += rm.n_checkpoints) {
 		rm.checkpoints = ids + i;
 		rm.n_checkpoints = zns_min(p->nr - i, (size_t)BATCH);
-		ret = zns_broker_call(b, &req, &r, err);
+		ret = zns_broker_call(&p->broker, &req, &r, err);
 		if (ret)
 			break;
 		for (k = 0; k < r->n_removed; k++)
@@ -194,13 +196,10 @@ int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)
 		{ "secure", no_argument, NULL, OPT_SECURE },
 		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 	};
-	struct zns_broker b = { .fd = -1 };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	struct rm m = { .pinned = 0 };
 	struct json_object *list;
-	ZnsPb__Response *ls = NULL;
-	struct zns_registered reg;
 	int c, ret;
 
 	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
@@ -210,22 +209,14 @@ int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)
 	}
 	if (c == -2)
 		return args.code;
-	ret = ctl_pick_args(cmd, &args, &m.p, INT_MAX);
+	ret = ctl_pick_open(cmd, &args, &m.p, INT_MAX);
 	if (ret) {
 		ctl_pick_end(&m.p);
 		return ret;
 	}
 	list = json_object_new_array();
-	ret = ctl_connect(args.dev, &reg, &b, &err);
-	if (!ret)
-		ret = ctl_ls(&b, &ls, &err);
-	if (!ret)
-		ret = choose(ls, &m, &err);
-	if (!ret)
-		ret = remove_picked(&b, &m, ls, list, &err);
-	if (ls)
-		zns_pb__response__free_unpacked(ls, NULL);
-	zns_broker_close(&b);
+	choose(&m);
+	ret = remove_picked(&m, list, &err);
 	ctl_pick_end(&m.p);
 	if (ret) {
 		json_object_put(list);

@@ -301,11 +301,8 @@ int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
 	static const struct option opts[] = {
 		CTL_PICK_OPTIONS, CTL_VERBOSE_OPTION, CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 	};
-	struct zns_broker b = { .fd = -1 };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	ZnsPb__Response *ls = NULL;
-	struct zns_registered reg;
 	struct json_object *list, *j;
 	struct ctl_pick p = { 0 };
 	bool verbose = false;
@@ -316,30 +313,23 @@ int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
 			verbose |= c == OPT_VERBOSE;
 	if (c == -2)
 		return args.code;
-	ret = ctl_pick_args(cmd, &args, &p, 1);
+	ret = ctl_pick_open(cmd, &args, &p, 1);
 	if (ret) {
 		ctl_pick_end(&p);
 		return ret;
 	}
+	zns_broker_close(&p.broker);	/* each one that is shown has a lease on a connection of its own */
 	list = args.json ? json_object_new_array() : NULL;
-	ret = ctl_connect(args.dev, &reg, &b, &err);
-	if (!ret)
-		ret = ctl_ls(&b, &ls, &err);
-	zns_broker_close(&b);
-	if (!ret)
-		ret = ctl_pick(ls, &p, &err);
-	if (!ret && p.by_id)
-		ret = show_one(args.dev, p.ids[0], p.argv[0], p.handle[0], ls, args.json, &err);
-	else if (!ret)
-		ret = show_tree(&(struct tree){ args.dev, ls, list, ctl_id_width(ls), verbose }, &p, &err);
+	if (p.by_id)
+		ret = show_one(args.dev, p.ids[0], p.argv[0], p.handle[0], p.ls, args.json, &err);
+	else
+		ret = show_tree(&(struct tree){ args.dev, p.ls, list, ctl_id_width(p.ls), verbose }, &p, &err);
 	if (!ret && !p.by_id && list) {
 		j = json_object_new_object();
 		json_object_object_add(j, "checkpoints", json_object_get(list));
 		ctl_print_json(j);
 	}
 	json_object_put(list);
-	if (ls)
-		zns_pb__response__free_unpacked(ls, NULL);
 	ctl_pick_end(&p);
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }

@@ -232,7 +232,6 @@ static void report(struct totals *t, struct verdict *v)
 	json_object_array_add(t->list, o);
 }
 
-/* Removed meanwhile: no damage. Each on a connection of its own, so that a lease ends with its checkpoint. */
 /* Of an incremental one: are its parents there, and do they have the pages that it refers to? */
 static void verify_chain(struct ctl_session *s, const ZnsPb__Checkpoint *c, struct verdict *v)
 {
@@ -255,6 +254,7 @@ static void verify_chain(struct ctl_session *s, const ZnsPb__Checkpoint *c, stru
 		zns_pb__response__free_unpacked(r, NULL);
 }
 
+/* Removed meanwhile: no damage. Each on a connection of its own, so that a lease ends with its checkpoint. */
 static int verify_id(const char *spec, const uint8_t *id, bool may_be_gone, struct ctl_progress *p, struct totals *t,
 		     struct zns_err *err)
 {
@@ -280,22 +280,21 @@ static int verify_id(const char *spec, const uint8_t *id, bool may_be_gone, stru
 	return ret == -ESTALE && may_be_gone ? 0 : ret;
 }
 
-/* What is to be verified, in the end with the parents of what was named by id: they are a part of it. */
-static int choose(const ZnsPb__Response *ls, struct ctl_pick *p, uint64_t *bytes, struct zns_err *err)
+/* The parents of what was named by id are a part of it. Bytes of all that is to be verified. */
+static uint64_t add_parents(struct ctl_pick *p)
 {
-	int ret = ctl_pick(ls, p, err);
+	uint64_t bytes = 0;
 
-	*bytes = 0;
-	for (size_t i = 0; i < p->nr && !ret; i++) {
-		const ZnsPb__Checkpoint *c = ctl_listed(ls, p->ids[i]);
+	for (size_t i = 0; i < p->nr; i++) {
+		const ZnsPb__Checkpoint *c = ctl_listed(p->ls, p->ids[i]);
 
 		if (!c)
 			continue;
-		*bytes += c->bytes;
-		if (p->by_id && c->has_parent && c->parent.len == ZNS_UUID_LEN && p->nr < ls->n_checkpoints)
+		bytes += c->bytes;
+		if (p->by_id && c->has_parent && c->parent.len == ZNS_UUID_LEN && p->nr < p->ls->n_checkpoints)
 			memcpy(p->ids[p->nr++], c->parent.data, ZNS_UUID_LEN);
 	}
-	return ret;
+	return bytes;
 }
 
 static int finish(const struct ctl_cmd *cmd, struct totals *t, double seconds, struct zns_err *err)
@@ -305,7 +304,7 @@ static int finish(const struct ctl_cmd *cmd, struct totals *t, double seconds, s
 
 	if (t->json) {
 		j = json_object_new_object();
-		json_object_object_add(j, "checkpoints", t->list);
+		json_object_object_add(j, "checkpoints", json_object_get(t->list));
 		json_object_object_add(j, "damaged", json_object_new_int64(t->damaged));
 		json_object_object_add(j, "bytes", json_object_new_int64(t->bytes));
 		json_object_object_add(j, "seconds", json_object_new_double(seconds));
@@ -322,50 +321,37 @@ static int finish(const struct ctl_cmd *cmd, struct totals *t, double seconds, s
 int cmd_verify(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = { CTL_PICK_OPTIONS, CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
-	struct zns_broker b = { .fd = -1 };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	ZnsPb__Response *ls = NULL;
-	struct zns_registered reg;
 	struct ctl_progress prog;
 	struct totals t = { 0 };
 	struct ctl_pick p = { 0 };
-	uint64_t bytes = 0;
 	int c, ret;
 
 	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
 		ctl_pick_option(&p, c);
 	if (c == -2)
 		return args.code;
-	ret = ctl_pick_args(cmd, &args, &p, 1);
+	ret = ctl_pick_open(cmd, &args, &p, 1);
 	if (ret) {
 		ctl_pick_end(&p);
 		return ret;
 	}
-	ret = ctl_connect(args.dev, &reg, &b, &err);
-	if (!ret)
-		ret = ctl_ls(&b, &ls, &err);
-	if (!ret)
-		ret = choose(ls, &p, &bytes, &err);
+	zns_broker_close(&p.broker);
 	t.handle = p.argc ? p.handle[0] : NULL;
-	t.id_width = ls ? ctl_id_width(ls) : 0;
-	if (ls)
-		zns_pb__response__free_unpacked(ls, NULL);
-	zns_broker_close(&b);
+	t.id_width = ctl_id_width(p.ls);
 	t.json = args.json;
 	t.list = json_object_new_array();
-	ctl_progress_start(&prog, "verify", bytes);
+	ctl_progress_start(&prog, "verify", add_parents(&p));
 	for (size_t i = 0; i < p.nr && !ret; i++)
 		ret = verify_id(args.dev, p.ids[i], !p.by_id, &prog, &t, &err);
 	if (ret && !t.checkpoints) {
 		ctl_progress_end(&prog);
-		json_object_put(t.list);
-		ctl_pick_end(&p);
-		return ctl_fail(cmd, &err);
+		ret = ctl_fail(cmd, &err);
+	} else {
+		ret = finish(cmd, &t, ctl_progress_end(&prog), &err);
 	}
-	ret = finish(cmd, &t, ctl_progress_end(&prog), &err);
+	json_object_put(t.list);
 	ctl_pick_end(&p);
-	if (!t.json)
-		json_object_put(t.list);
 	return ret;
 }

@@ -157,14 +157,19 @@ struct ctl_pick {
 	ZnsPb__Handle **handle;	/* of each argument; NULL: it is no directory with one */
 	struct zns_err not_dir;	/* why not, of a directory whose name may be a container's too */
 	char dev[ZNS_UUID_STR];
+	struct zns_registered reg;
+	struct zns_broker broker;	/* a command that goes on with connections of its own may close it */
+	ZnsPb__Response *ls;	/* all checkpoints of the device */
 	uint8_t (*ids)[ZNS_UUID_LEN];	/* what was found, in the catalogue's order */
 	size_t nr;
 	bool by_id;		/* at least one of them was named by its id or its handle */
 };
 bool ctl_pick_option(struct ctl_pick *p, int c);	/* false: none of these options */
-/* The arguments, @most of them: 0, or the exit code after a line. A handle's device becomes args->dev. */
-int ctl_pick_args(const struct ctl_cmd *cmd, struct ctl_args *args, struct ctl_pick *p, int most);
-int ctl_pick(const ZnsPb__Response *ls, struct ctl_pick *p, struct zns_err *err);
+/*
+ * Take the arguments, @most of them, connect, list the checkpoints and find those that are meant. 0, or the exit code
+ * after a line. A handle's device becomes args->dev. ctl_pick_end follows in every case.
+ */
+int ctl_pick_open(const struct ctl_cmd *cmd, struct ctl_args *args, struct ctl_pick *p, int most);
 bool ctl_picked(const struct ctl_pick *p, const uint8_t *id);
 void ctl_pick_end(struct ctl_pick *p);
 /* By the name it has on the device, or the engine's name or id of it. */

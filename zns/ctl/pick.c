@@ -50,7 +50,7 @@ static int device_of(struct ctl_args *args, struct ctl_pick *p, struct zns_err *
 	return 0;
 }
 
-int ctl_pick_args(const struct ctl_cmd *cmd, struct ctl_args *args, struct ctl_pick *p, int most)
+static int pick_args(const struct ctl_cmd *cmd, struct ctl_args *args, struct ctl_pick *p, int most)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 
@@ -133,8 +133,9 @@ static int by_name(const ZnsPb__Response *ls, const char *what, struct ctl_pick 
 	return ret;
 }
 
-int ctl_pick(const ZnsPb__Response *ls, struct ctl_pick *p, struct zns_err *err)
+static int pick(struct ctl_pick *p, struct zns_err *err)
 {
+	const ZnsPb__Response *ls = p->ls;
 	int ret = 0;
 
 	p->ids = calloc(ls->n_checkpoints + p->argc + 1, ZNS_UUID_LEN);
@@ -160,6 +161,23 @@ int ctl_pick(const ZnsPb__Response *ls, struct ctl_pick *p, struct zns_err *err)
 	return ret;
 }
 
+int ctl_pick_open(const struct ctl_cmd *cmd, struct ctl_args *args, struct ctl_pick *p, int most)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	int ret;
+
+	p->broker.fd = -1;
+	ret = pick_args(cmd, args, p, most);
+	if (ret)
+		return ret;
+	ret = ctl_connect(args->dev, &p->reg, &p->broker, &err);
+	if (!ret)
+		ret = ctl_ls(&p->broker, &p->ls, &err);
+	if (!ret)
+		ret = pick(p, &err);
+	return ret ? ctl_fail(cmd, &err) : 0;
+}
+
 bool ctl_picked(const struct ctl_pick *p, const uint8_t *id)
 {
 	for (size_t i = 0; i < p->nr; i++)
@@ -173,8 +191,12 @@ void ctl_pick_end(struct ctl_pick *p)
 	for (int i = 0; p->handle && i < p->argc; i++)
 		if (p->handle[i])
 			zns_pb__handle__free_unpacked(p->handle[i], NULL);
+	if (p->ls)
+		zns_pb__response__free_unpacked(p->ls, NULL);
+	zns_broker_close(&p->broker);
 	free(p->handle);
 	free(p->ids);
+	p->ls = NULL;
 	p->handle = NULL;
 	p->ids = NULL;
 }
