@@ -6,21 +6,6 @@
 #include "emu_priv.h"
 #include "hw_priv.h"
 
-const char *zns_zone_state_name(enum zns_zone_state state)
-{
-	static const char *const name[ZNS_ZONE_NR_STATES] = {
-		[ZNS_ZONE_EMPTY] = "empty",
-		[ZNS_ZONE_IMP_OPEN] = "open",
-		[ZNS_ZONE_EXP_OPEN] = "open",
-		[ZNS_ZONE_CLOSED] = "closed",
-		[ZNS_ZONE_FULL] = "full",
-		[ZNS_ZONE_READ_ONLY] = "read-only",
-		[ZNS_ZONE_OFFLINE] = "offline",
-	};
-
-	return (unsigned)state < ZNS_ZONE_NR_STATES ? name[state] : "unknown";
-}
-
 int zns_dev_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err)
 {
 	struct stat st;

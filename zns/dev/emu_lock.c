@@ -70,7 +70,7 @@ static pthread_mutex_t *stripe_of(struct emu *e, uint32_t zone)
 	return &e->stripe[zone % EMU_STRIPES];
 }
 
-int emu_zone_lock(struct emu *e, uint32_t zone, struct zns_err *err)
+int emu_zone_lock_bare(struct emu *e, uint32_t zone, struct zns_err *err)
 {
 	int rc;
 
@@ -80,10 +80,7 @@ int emu_zone_lock(struct emu *e, uint32_t zone, struct zns_err *err)
 		pthread_mutex_unlock(stripe_of(e, zone));
 		return lock_failed(rc, "a zone", err);
 	}
-	rc = emu_table_heal(e, zone, err);
-	if (rc)
-		emu_zone_unlock(e, zone);
-	return rc;
+	return 0;
 }
 
 void emu_zone_unlock(struct emu *e, uint32_t zone)
@@ -129,7 +126,7 @@ static void stripes(struct emu *e, const uint32_t *zones, uint32_t nr, bool lock
 	}
 }
 
-int emu_zones_lock(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns_err *err)
+int emu_zones_lock_bare(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	uint32_t done = 0, undone = 0;
 	int rc;
@@ -141,11 +138,7 @@ int emu_zones_lock(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns
 		stripes(e, zones, nr, false);
 		return lock_failed(rc, "the zones", err);
 	}
-	for (uint32_t i = 0; !rc && i < nr; i++)
-		rc = emu_table_heal(e, zones[i], err);
-	if (rc)
-		emu_zones_unlock(e, zones, nr);
-	return rc;
+	return 0;
 }
 
 void emu_zones_unlock(struct emu *e, const uint32_t *zones, uint32_t nr)

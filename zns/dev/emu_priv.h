@@ -184,10 +184,10 @@ void emu_unlock_init(int fd);
 int emu_presence_share(int fd, struct zns_err *err);		/* held by every opener */
 int emu_presence_try_alone(int fd);				/* 0, or -EBUSY and nothing changed */
 int emu_presence_wait_alone(int fd);				/* the same after at most 3 s */
-int emu_zone_lock(struct emu *e, uint32_t zone, struct zns_err *err);
+int emu_zone_lock_bare(struct emu *e, uint32_t zone, struct zns_err *err);	/* for emu_hold.c alone */
 void emu_zone_unlock(struct emu *e, uint32_t zone);
 /* @zones ascending, without duplicates */
-int emu_zones_lock(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns_err *err);
+int emu_zones_lock_bare(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns_err *err);
 void emu_zones_unlock(struct emu *e, const uint32_t *zones, uint32_t nr);
 int emu_count_lock(struct emu *e, struct zns_err *err);
 void emu_count_unlock(struct emu *e);
@@ -209,19 +209,30 @@ void emu_live_reset(struct emu *e, uint32_t zone);		/* live := empty, of mirror'
 /* Write entries, sync, note them in the mirror. @ch ascending; durable lock held. */
 int emu_durable_commit(struct emu *e, const struct emu_change *ch, size_t nr, struct zns_err *err);
 int emu_sync(struct emu *e, struct zns_err *err);
+int emu_sync_lost(struct emu *e, struct zns_err *err);		/* the error of a sync that failed before */
+bool emu_entry_unflushed(const struct emu_entry *live, const struct emu_entry *mirror);
+struct emu_entry emu_entry_snapshot(const struct emu_entry *en);
 /* What live has and durable lacks, ascending; *out is the caller's to free. 0 or -ENOMEM. */
 int emu_table_unflushed(struct emu *e, struct emu_change **out, size_t *nr);
+
+/* emu_hold.c: a zone to change; @zones ascending, without duplicates. emu_zone_unlock, emu_zones_unlock end it */
+int emu_zone_lock(struct emu *e, uint32_t zone, struct zns_err *err);
+int emu_zones_lock(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns_err *err);
+
+/* emu_flush.c */
 int emu_flush(struct zns_dev *d, struct zns_err *err);
 int emu_flush_zones(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err);
 int emu_flush_from_env(struct emu *e, struct zns_err *err);
 int emu_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err);
 
-/* emu_zone.c */
+/* emu_state.c */
 enum zns_zone_state emu_state(const struct emu *e, const struct emu_entry *en);
 int emu_check_zone(struct emu *e, uint32_t zone, struct zns_err *err);	/* in range, and the device has power */
 int emu_check_writable(struct emu *e, struct zns_err *err);	/* -EBADF */
 int emu_zone_refuses(uint32_t zone, enum zns_zone_state st, struct zns_err *err);
 int emu_zone_activate(struct emu *e, uint32_t zone, enum zns_zone_state to, struct zns_err *err);
+
+/* emu_zone.c */
 int emu_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *err);
 int emu_reset(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err);
 int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err);

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Flushes, of all zones or some, and writes that are durable when they return. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "emu_priv.h"
+
+/* What others flushed or reset since the list was made must not be undone: an entry only moves forward. */
+static size_t still_ahead(struct emu *e, struct emu_change *ch, size_t nr)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < nr; i++) {
+		const struct emu_entry *m = &e->mirror[ch[i].zone];
+		struct emu_entry to = ch[i].to;
+
+		if (to.gen != emu_load(&m->gen))
+			continue;
+		to.wp = zns_max(to.wp, emu_load(&m->wp));
+		/* finished stays finished within a generation; the other two change under this lock only */
+		to.flags = (to.flags & EMU_F_FINISHED) | (m->flags & EMU_F_FINISHED) |
+			   (emu_load(&e->live[ch[i].zone].flags) & (EMU_F_READ_ONLY | EMU_F_OFFLINE));
+		if (!emu_entry_unflushed(&to, m))
+			continue;
+		ch[kept].zone = ch[i].zone;
+		ch[kept++].to = to;
+	}
+	return kept;
+}
+
+static int flush_now(struct emu *e, struct zns_err *err)
+{
+	cleanup_free struct emu_change *ch = NULL;
+	uint64_t seq, done;
+	size_t nr;
+	int rc;
+
+	if (atomic_load(&e->sync_failed))
+		return emu_sync_lost(e, err);
+	seq = emu_load(&e->head->change_seq);
+	if (emu_load(&e->head->durable_seq) >= seq)
+		return 0;
+	/* The list before the sync: a write pointer may become durable only after the data below it. */
+	rc = emu_table_unflushed(e, &ch, &nr);
+	if (rc)
+		return zns_fail(err, rc, "out of memory");
+	rc = emu_sync(e, err);
+	if (rc)
+		return rc;
+	if (nr) {
+		rc = emu_durable_lock(e, err);
+		if (rc)
+			return rc;
+		nr = still_ahead(e, ch, nr);
+		if (nr)
+			rc = emu_durable_commit(e, ch, nr, err);
+		emu_durable_unlock(e);
+		if (rc)
+			return rc;
+	}
+	done = emu_load(&e->head->durable_seq);
+	while (done < seq && !__atomic_compare_exchange_n(&e->head->durable_seq, &done, seq, false, __ATOMIC_ACQ_REL,
+							  __ATOMIC_ACQUIRE))
+		;
+	return 0;
+}
+
+int emu_flush(struct zns_dev *d, struct zns_err *err)
+{
+	struct emu *e = emu_of(d);
+	uint64_t issue = emu_timing_issue(e);
+	int rc = emu_check_writable(e, err);
+
+	if (!rc)
+		rc = emu_check_power(e, err);
+	if (!rc)
+		rc = flush_now(e, err);
+	if (!rc)
+		emu_timing_wait(e, emu_timing_book(e, ZNS_EMU_OP_FLUSH, 0, 0, issue));
+	return rc;
+}
+
+/* The file is synced as a whole, but only these zones' entries follow: what else was written may still be lost. */
+static int flush_some(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns_err *err)
+{
+	cleanup_free struct emu_change *ch = calloc(nr + 1, sizeof(*ch));
+	size_t ahead;
+	int rc;
+
+	if (!ch)
+		return zns_fail(err, -ENOMEM, "out of memory");
+	if (atomic_load(&e->sync_failed))
+		return emu_sync_lost(e, err);
+	for (uint32_t i = 0; i < nr; i++)	/* before the sync, as in flush_now */
+		ch[i] = (struct emu_change){ .zone = zones[i], .to = emu_entry_snapshot(&e->live[zones[i]]) };
+	rc = emu_sync(e, err);
+	if (!rc)
+		rc = emu_durable_lock(e, err);
+	if (rc)
+		return rc;
+	ahead = still_ahead(e, ch, nr);
+	if (ahead)
+		rc = emu_durable_commit(e, ch, ahead, err);
+	emu_durable_unlock(e);
+	return rc;
+}
+
+/* As NVMe: what one writer needs durable costs all others as well. */
+int emu_flush_from_env(struct emu *e, struct zns_err *err)
+{
+	const char *env = secure_getenv("ZNS_EMU_FLUSH");
+
+	if (env && *env && strcmp(env, "zones") && strcmp(env, "device"))
+		return zns_fail(err, -EINVAL, "ZNS_EMU_FLUSH=\"%.64s\": should be \"zones\" or \"device\"", env);
+	e->flush_all = env && !strcmp(env, "device");
+	return 0;
+}
+
+int emu_flush_zones(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err)
+{
+	struct emu *e = emu_of(d);
+	uint64_t issue = emu_timing_issue(e), done = 0;
+	int rc = emu_check_writable(e, err);
+
+	if (e->flush_all)
+		return emu_flush(d, err);
+	for (uint32_t i = 0; i < nr && !rc; i++)
+		rc = emu_check_zone(e, zones[i], err);
+	if (!rc)
+		rc = emu_check_power(e, err);
+	if (!rc)
+		rc = flush_some(e, zones, nr, err);
+	for (uint32_t i = 0; i < nr && !rc; i++)
+		done = zns_max(done, emu_timing_book(e, ZNS_EMU_OP_FLUSH_ZONE, zones[i], 0, issue));
+	if (!rc)
+		emu_timing_wait(e, done);
+	return rc;
+}
+
+int emu_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err)
+{
+	struct emu *e = emu_of(d);
+	int rc = emu_write(d, zone, off, buf, len, err);
+	uint64_t issue;
+
+	if (!rc)
+		rc = emu_check_power(e, err);
+	if (rc)
+		return rc;
+	issue = emu_timing_issue(e);
+	rc = flush_some(e, &zone, 1, err);
+	if (!rc)
+		emu_timing_wait(e, emu_timing_book(e, ZNS_EMU_OP_FLUSH_ZONE, zone, 0, issue));
+	return rc;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Zones for whoever is to change them: locked, and whole. A reset that died half-way is decided by the next one who holds
+ * its zone.
+ */
+#include "emu_priv.h"
+
+int emu_zone_lock(struct emu *e, uint32_t zone, struct zns_err *err)
+{
+	int rc = emu_zone_lock_bare(e, zone, err);
+
+	if (rc)
+		return rc;
+	rc = emu_table_heal(e, zone, err);
+	if (rc)
+		emu_zone_unlock(e, zone);
+	return rc;
+}
+
+int emu_zones_lock(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns_err *err)
+{
+	int rc = emu_zones_lock_bare(e, zones, nr, err);
+
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; !rc && i < nr; i++)
+		rc = emu_table_heal(e, zones[i], err);
+	if (rc)
+		emu_zones_unlock(e, zones, nr);
+	return rc;
+}
