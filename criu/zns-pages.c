@@ -13,6 +13,7 @@
 #include "log.h"
 #include "page-xfer.h"
 #include "page.h"
+#include "pstree.h"
 #include "restorer.h"
 #include "rst-malloc.h"
 #include "util.h"
@@ -39,9 +40,39 @@ static struct {
 #define OUT_BYTES (8UL << 20)
 #define STREAM_PIPE (1 << 20)	/* bytes; what an unprivileged pipe may have */
 
+/*
+ * The kernel writes the processor's number into a thread's rseq area whenever the thread runs, and the parasite runs on
+ * it after its pages were read. The helper must know, or it takes such a page for another one when it reads it again.
+ */
+static void tell_unsteady(pid_t pid)
+{
+	struct zns_msg m = ZNS_MSG(ZW_PAGES_UNSTEADY);
+	struct pstree_item *item = pstree_item_by_real(pid);
+	struct zw_iov v[ZW_MAX_IOV];
+
+	m.h.pid = pid;
+	m.payload = v;
+	for (int i = 0; item && i < item->nr_threads; i++) {
+		RseqEntry *rseq = item->core && item->core[i] && item->core[i]->thread_core ?
+				  item->core[i]->thread_core->rseq_entry : NULL;
+
+		if (rseq && rseq->rseq_abi_pointer)
+			v[m.h.nr++] = (struct zw_iov){ rseq->rseq_abi_pointer, rseq->rseq_abi_size };
+		if (m.h.nr && (m.h.nr == ZW_MAX_IOV || i == item->nr_threads - 1)) {
+			m.len = m.h.nr * sizeof(*v);
+			zns_send(&m);	/* a helper that is gone is noticed by the next message */
+			m.h.nr = 0;
+		}
+	}
+}
+
 pid_t zns_xfer_pid(struct page_xfer *xfer, pid_t pid)
 {
-	return zns_active() ? pid : 0;
+	if (!zns_active())
+		return 0;
+	if (pid != getpid())
+		tell_unsteady(pid);
+	return pid;
 }
 
 static int flush(void)

@@ -10,7 +10,7 @@
  */
 #include <stdint.h>
 
-#define ZW_VERSION 4
+#define ZW_VERSION 5
 #define ZW_MAX_IOV 1024		/* iovecs of one message */
 #define ZW_MAX_MSG (sizeof(struct zw_hdr) + ZW_MAX_IOV * sizeof(struct zw_iov))
 #define ZW_MAX_FDS 4
@@ -45,6 +45,7 @@ enum zw_op {
 				   directory */
 	/* dump */
 	ZW_PAGES_STREAM = 90,	/* image; fds: pipe, read until its end: pages that are not in a frozen task */
+	ZW_PAGES_UNSTEADY,	/* pid, nr; payload zw_iov[nr]: areas of its memory that the kernel may write meanwhile */
 	/* neither */
 	ZW_CHECK = 110,		/* payload --zns-dev or ""; fds: reply. Can a dump begin? */
 	/* page server: as ZW_DUMP_BEGIN, pid 0; pages images come as ZW_IMG_STREAM */

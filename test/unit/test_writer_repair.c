@@ -14,9 +14,18 @@
 static uint8_t *area;
 static struct task task;
 
+static struct iovec word(uint32_t n)
+{
+	return (struct iovec){ area + n * KIB(64) + 100, 16 };
+}
+
+/* 'k': words here and there alone, as the kernel does with rseq areas. */
 static void scribble(char c)
 {
-	memset(area, c, AREA);
+	if (c != 'k')
+		memset(area, c, AREA);
+	for (uint32_t n = 0; c == 'k' && n < UNITS; n++)
+		memset(word(n).iov_base, c, word(n).iov_len);
 }
 
 static int task_begin(void **state)
@@ -439,6 +448,40 @@ static void memory_has_changed(void **state)
 	}
 }
 
+/* Words that the kernel changed: the unit is had again as it was, encrypted or not, if it was told of them. */
+static void kernel_wrote_words(void **state)
+{
+	struct zns_emu_params ep = roomy(60, MIB(1));
+
+	for (uint64_t n = 0; n < 12; n++) {
+		const bool told = n % 4;
+		struct scene s;
+
+		unlink(dev_path);
+		scene_begin(&s, make_dev(&ep), 8000 + n);
+		for (uint32_t i = 0; i < UNITS && told; i++)
+			assert_ok(zns_writer_unsteady(s.r.w, task.pid, (struct iovec[]){ word(i) }, 1));
+		assert_ok(zns_writer_unsteady(s.r.w, task.pid + 1, (struct iovec[]){ word(0) }, 1));	/* another task's */
+		assert_ok(zns_writer_unsteady(s.r.w, task.pid, (struct iovec[]){ { (void *)4096, 32 } }, 1));	/* not dumped */
+		scene_feed(&s);
+		assert_int_equal(s.ret, 0);
+		task_do(&task, 'k');
+		usleep(20000);
+		for (uint32_t z = 0; z < s.r.nr_given; z++)
+			if (zone_of(s.r.d, zns_store_meta_zones(&s.r.d->geo) + z).wp)
+				assert_ok(zns_emu_set_zone_state(s.r.d, zns_store_meta_zones(&s.r.d->geo) + z, ZNS_ZONE_OFFLINE,
+								 &err));
+		assert_int_equal(scene_commit(&s), told ? 0 : -EIO);
+		if (!told)
+			assert_non_null(strstr(s.e.msg, "which cannot be had again"));
+		rig_drop(&s.r);
+		zns_dev_close(s.r.d);
+		task_end(&task);
+		fill(area, 0, AREA, 9);
+		task_start(&task, scribble);
+	}
+}
+
 /* Far more bytes than are kept: right, or a clean failure, and both happen. */
 static void bytes_without_a_source(void **state)
 {
@@ -549,6 +592,7 @@ int main(void)
 		TASK(before_finish),
 		TASK(before_commit),
 		TASK(memory_has_changed),
+		TASK(kernel_wrote_words),
 		T(bytes_without_a_source),
 		T(bytes_on_read_only_zones),
 		TASK(flush_fails),

@@ -226,6 +226,19 @@ static int pages_mem(struct dump *d, struct packet *p, struct zns_err *err)
 	return zns_wimage_mem(d->pages[p->h.image], p->h.pid, iov, p->h.nr, err);
 }
 
+static int pages_unsteady(struct dump *d, struct packet *p, struct zns_err *err)
+{
+	const struct zw_iov *v = packet_iov(p);
+	struct iovec iov[ZW_MAX_IOV];
+
+	if (!v || p->h.pid <= 0)
+		return zns_fail(err, -EPROTO, "criu sent an impossible list of rseq areas");
+	for (uint32_t i = 0; i < p->h.nr; i++)
+		iov[i] = (struct iovec){ (void *)(uintptr_t)v[i].base, v[i].len };
+	zns_writer_unsteady(d->w, p->h.pid, iov, p->h.nr);	/* without them all works while no zone is lost */
+	return 0;
+}
+
 /* As stream_run, but criu says when the image is complete. */
 static void *pages_run(void *arg)
 {
@@ -315,6 +328,9 @@ void dump_packet(struct helper *h, struct packet *p)
 		break;
 	case ZW_PAGES_MEM:
 		ret = pages_mem(d, p, &err);
+		break;
+	case ZW_PAGES_UNSTEADY:
+		ret = pages_unsteady(d, p, &err);
 		break;
 	case ZW_PAGES_STREAM:
 		ret = pages_stream(d, p, &err);

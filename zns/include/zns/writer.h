@@ -98,6 +98,13 @@ void zns_wimage_set_beside(struct zns_wimage *i);
  */
 int zns_wimage_mem(struct zns_wimage *i, pid_t pid, const struct iovec *iov, uint32_t nr, struct zns_err *err);
 
+/*
+ * Areas of the task's memory that the kernel writes although the task stands still for its dumper: a thread's rseq area.
+ * To be told before zns_wimage_mem of that memory. If a unit with such an area is read again, its bytes are those of the
+ * first time. -ENOMEM: such a unit cannot be had again, all else works. Any thread.
+ */
+int zns_writer_unsteady(struct zns_writer *w, pid_t pid, const struct iovec *iov, uint32_t nr);
+
 /* Append @len bytes; copied before it returns. */
 int zns_wimage_data(struct zns_wimage *i, const void *buf, size_t len, struct zns_err *err);
 

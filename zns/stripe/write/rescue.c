@@ -162,7 +162,7 @@ static bool verified(const struct piece *p, const uint8_t *at)
 }
 
 /* What is made of the same bytes again is the same, or it is not used: no nonce is written with two contents. */
-static bool from_source(const struct zns_writer *w, const struct piece *p, uint8_t *at)
+NO_LOCK static bool from_source(struct zns_writer *w, const struct piece *p, uint8_t *at)
 {
 	uint8_t tag[ZNS_TAG_BYTES];
 	const struct source *s = p->k < p->img->max_sources ? p->img->source[p->k] : NULL;
@@ -173,6 +173,8 @@ static bool from_source(const struct zns_writer *w, const struct piece *p, uint8
 		memcpy(at, s->iov, p->len);
 	else if (io_gather(s->pid, s->iov, s->nr_iov, at, NULL))
 		return false;
+	if (s->nr_iov)
+		unsteady_put_back(w, s->pid, s->iov, s->nr_iov, at);
 	if (!s->ready && transform_out(w->crypt, p->img->index, p->img->pb.name, p->img->pb.unit_base + p->k, at, p->len, tag, NULL))
 		return false;
 	return verified(p, at);

@@ -84,6 +84,8 @@ static int gather(struct zns_writer *w, struct hand *h, struct zns_err *err)
 		ret = io_gather(j->pid, j->iov, j->nr_iov, h->buf, err);
 	h->gathered = !ret;
 	writer_lock(w);
+	if (!ret)
+		unsteady_note(w, j->pid, j->iov, j->nr_iov, h->buf);
 	if (err->code)	/* in one step with the count that settle looks at */
 		writer_set_error(w, err);
 	j->img->ungathered--;

@@ -19,6 +19,7 @@
 #include "pool.h"
 #include "queue.h"
 #include "rescue.h"
+#include "unsteady.h"
 #include "weights.h"
 #include "zns/layout.h"
 #include "zns/util.h"
@@ -52,6 +53,7 @@ struct zns_writer {
 	struct images images GUARDED;
 	struct packer pack GUARDED;
 	struct kept kept GUARDED;
+	struct unsteady unsteady GUARDED;
 	struct queue queue GUARDED;
 	struct crew crew GUARDED;
 	struct zns_writer_stats stats GUARDED;

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Words of a frozen task that change all the same. The kernel writes the number of the processor into a thread's rseq
+ * area (rseq(2)) whenever the thread runs, and CRIU's parasite runs on it. A unit that must be had again from the task
+ * would fail its checksum then, so such areas are kept as they were when the unit was first read.
+ */
+#include <string.h>
+#include "writer.h"
+
+#define MAX_AREAS 16384	/* 1.1 MB; a thread beyond them is dumped like any other, it only cannot be had again */
+#define MAX_LEN 48	/* bytes: the area has 32 today, and fields at its end are for the kernel to read */
+
+struct area {
+	pid_t pid;
+	uint32_t len;
+	uintptr_t at;
+	bool known;
+	uint8_t was[MAX_LEN];
+};
+
+int zns_writer_unsteady(struct zns_writer *w, pid_t pid, const struct iovec *iov, uint32_t nr)
+{
+	struct unsteady *u = &w->unsteady;
+	int ret = 0;
+
+	writer_lock(w);
+	for (uint32_t i = 0; i < nr && u->nr < MAX_AREAS && !ret; i++) {
+		if (u->nr == u->max) {
+			uint32_t max = u->max ? 2 * u->max : 16;
+			void *p = realloc(u->v, max * sizeof(*u->v));
+
+			if (!p) {
+				ret = -ENOMEM;
+				break;
+			}
+			u->v = p;
+			u->max = max;
+		}
+		u->v[u->nr++] = (struct area){ .pid = pid, .at = (uintptr_t)iov[i].iov_base,
+					       .len = (uint32_t)zns_min(iov[i].iov_len, (size_t)MAX_LEN) };
+	}
+	writer_unlock(w);
+	return ret;
+}
+
+/* Where @a stands in the unit's bytes. NULL: elsewhere, or not as a whole. */
+static uint8_t *find(const struct area *a, const struct iovec *iov, uint32_t nr, uint8_t *buf)
+{
+	for (uint32_t i = 0; i < nr; buf += iov[i++].iov_len) {
+		uintptr_t base = (uintptr_t)iov[i].iov_base;
+
+		if (a->at >= base && a->at - base <= iov[i].iov_len && a->len <= iov[i].iov_len - (a->at - base))
+			return buf + (a->at - base);
+	}
+	return NULL;
+}
+
+void unsteady_note(struct zns_writer *w, pid_t pid, const struct iovec *iov, uint32_t nr, uint8_t *buf)
+{
+	for (uint32_t i = 0; i < w->unsteady.nr; i++) {
+		struct area *a = &w->unsteady.v[i];
+		const uint8_t *at = a->pid == pid ? find(a, iov, nr, buf) : NULL;
+
+		if (!at)
+			continue;
+		memcpy(a->was, at, a->len);
+		a->known = true;
+	}
+}
+
+void unsteady_put_back(struct zns_writer *w, pid_t pid, const struct iovec *iov, uint32_t nr, uint8_t *buf)
+{
+	writer_lock(w);
+	for (uint32_t i = 0; i < w->unsteady.nr; i++) {
+		const struct area *a = &w->unsteady.v[i];
+		uint8_t *at = a->known && a->pid == pid ? find(a, iov, nr, buf) : NULL;
+
+		if (at)
+			memcpy(at, a->was, a->len);
+	}
+	writer_unlock(w);
+}
