@@ -54,8 +54,12 @@ RUNC_SRC	:= $(addprefix zns/docker/,main.c args.c report.c)
 DOCKER_OBJ	:= $(call objs,$(filter-out $(RUNC_SRC),$(wildcard zns/docker/*.c)))
 RUNC_OBJ	:= $(call objs,$(RUNC_SRC))
 CTL_OBJ		:= $(call objs,$(wildcard zns/ctl/*.c))
+# What the programs that `znsctl docker` and `znsctl probe` become share with znsctl: all that is no command.
+CTL_LIB_OBJ	:= $(filter-out %/main.o %/external.o $(B)/zns/ctl/cmd_%,$(CTL_OBJ))
+DOCKER_CMD_OBJ	:= $(call objs,$(wildcard zns/docker/cmd/*.c))
+PROBE_CMD_OBJ	:= $(call objs,$(wildcard zns/probe/cmd/*.c))
 HELPER_OBJ	:= $(call objs,$(wildcard zns/helper/*.c))
-ALL_OBJ		:= $(LIB_OBJ) $(ZNSD_OBJ) $(CTL_OBJ) $(HELPER_OBJ) $(DOCKER_OBJ) $(RUNC_OBJ)
+ALL_OBJ		:= $(LIB_OBJ) $(ZNSD_OBJ) $(CTL_OBJ) $(HELPER_OBJ) $(DOCKER_OBJ) $(RUNC_OBJ) $(DOCKER_CMD_OBJ) $(PROBE_CMD_OBJ)
 UNIT_BIN	:= $(patsubst test/unit/%.c,$(B)/test/%,$(wildcard test/unit/test_*.c))
 FUZZ_BIN	:= $(patsubst test/fuzz/%.c,$(B)/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))
 
@@ -111,7 +115,8 @@ $(B)/.deps:
 	@mkdir -p $(B) && touch $@
 
 # --- libzns and its programs -------------------------------------------------------------------------------------
-zns: $(BIN)/znsd $(BIN)/znsctl $(BIN)/zns-helper $(BIN)/zns-runc
+PROGRAMS	:= $(addprefix $(BIN)/,znsd znsctl znsctl-docker znsctl-probe zns-helper zns-runc)
+zns: $(PROGRAMS)
 
 # Both: whoever includes the header is built after it is made anew.
 $(GEN)/%.pb-c.c $(GEN)/%.pb-c.h: images/%.proto $(wildcard images/*.proto) | $(B)/.deps
@@ -146,10 +151,15 @@ $(B)/libzns.a: $(LIB_OBJ) $(PROTO_O)
 
 $(BIN)/znsd: $(ZNSD_OBJ) $(B)/libzns.a
 $(BIN)/znsctl: $(CTL_OBJ) $(DOCKER_OBJ) $(B)/libzns.a
+$(B)/libctl.a: $(CTL_LIB_OBJ)
+	$(call say,AR      $@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+$(BIN)/znsctl-docker: $(DOCKER_CMD_OBJ) $(B)/libctl.a $(DOCKER_OBJ) $(B)/libzns.a
+$(BIN)/znsctl-probe: $(PROBE_CMD_OBJ) $(B)/libctl.a $(B)/libzns.a
 $(BIN)/zns-runc: $(RUNC_OBJ) $(DOCKER_OBJ) $(B)/libzns.a
 $(BIN)/zns-helper: $(HELPER_OBJ) $(B)/libzns.a
 $(BIN)/znsctl: LDLIBS += $(FUSE_LIBS) -larchive
-$(BIN)/znsd $(BIN)/znsctl $(BIN)/zns-helper $(BIN)/zns-runc:
+$(PROGRAMS):
 	@mkdir -p $(@D)
 	$(call say,LD      $@)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
@@ -538,7 +548,7 @@ LIBEXEC		:= $(PREFIX)/libexec/zns-criu
 UNITDIR		?= $(PREFIX)/lib/systemd/system
 install: all man
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBEXEC) $(DESTDIR)$(PREFIX)/share/man/man8
-	install $(BIN)/criu $(BIN)/znsd $(BIN)/zns-helper $(BIN)/zns-runc scripts/gc-cri $(DESTDIR)$(LIBEXEC)
+	install $(addprefix $(BIN)/,criu znsd zns-helper zns-runc znsctl-docker znsctl-probe) scripts/gc-cri $(DESTDIR)$(LIBEXEC)
 	install $(BIN)/znsctl $(DESTDIR)$(PREFIX)/bin
 	ln -sf ../libexec/zns-criu/criu $(DESTDIR)$(PREFIX)/bin/criu-zns
 	install -d $(DESTDIR)$(UNITDIR)

@@ -21,16 +21,13 @@ static int try_dir(const char *dir, const char *sub, const char *name, char *out
 	return 0;
 }
 
-int zns_find_program(const char *name, char *out, size_t len)
+int zns_own_program(const char *name, char *out, size_t len)
 {
-	const char *env = secure_getenv("ZNS_LIBEXEC");
 	char dir[PATH_MAX], *slash;
 	ssize_t n;
 
 	if (!*name || strchr(name, '/'))
 		return -ENOENT;
-	if (env && *env && !try_dir(env, "", name, out, len))
-		return 0;
 	n = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
 	if (n <= 0)
 		return -ENOENT;
@@ -42,4 +39,13 @@ int zns_find_program(const char *name, char *out, size_t len)
 	if (!try_dir(dir, "", name, out, len))
 		return 0;
 	return try_dir(dir, "/../libexec/zns-criu", name, out, len);
+}
+
+int zns_find_program(const char *name, char *out, size_t len)
+{
+	const char *env = secure_getenv("ZNS_LIBEXEC");
+
+	if (*name && !strchr(name, '/') && env && *env && !try_dir(env, "", name, out, len))
+		return 0;
+	return zns_own_program(name, out, len);
 }

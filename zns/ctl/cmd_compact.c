@@ -5,7 +5,7 @@
 
 enum { OPT_DRY_RUN = OPT_OWN, OPT_BELOW, OPT_RATE, OPT_BACKGROUND, OPT_NO_WAIT };
 
-int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = {
 		{ "dry-run", no_argument, NULL, OPT_DRY_RUN },
@@ -56,3 +56,12 @@ int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)
 	compact_free(&x);
 	return ret ? CTL_FAILED : CTL_OK;
 }
+
+const struct ctl_cmd command_compact = {
+	"compact", "[DEV] [--dry-run] [--below PERCENT] [--rate MIBPS] [--no-wait]", "empty zones with little live data by moving it together",
+	"  --below PERCENT empty zones that are live to this part at most (default 25)\n"
+	"  --rate MIBPS    go no faster than this\n"
+	"  --no-wait       do not wait for dumps and restores on the same dies, but slow them down\n"
+	"  --dry-run       only list which zones, and how many would be free\n" CTL_DEV_HELP,
+	cmd_compact,
+};

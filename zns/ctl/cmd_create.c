@@ -254,7 +254,7 @@ static int print_made(const struct create *k, const uint32_t *die, bool json)
 	return ctl_print_json(j);
 }
 
-int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	struct create k = { .format = true };
 	cleanup_free uint32_t *die = NULL;
@@ -304,3 +304,22 @@ int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
 		return ctl_fail(cmd, &err);
 	return print_made(&k, die, args.json);
 }
+
+const struct ctl_cmd command_create = {
+	"create", "emu:PATH [OPTIONS]", "make an emulated zoned device, format and register it",
+	"  --profile NAME          start from a preset\n"
+	"  --channels N, --ways N  dies = channels x ways\n"
+	"  --zones N, --zone-size SIZE, --zone-capacity SIZE, --block-size N\n"
+	"  --max-open N, --max-active N   0: no limit\n"
+	"  --map interleaved|permuted:SEED|shared   which die a zone sits on\n"
+	"  --timing on|off         the NAND timing model\n"
+	"  --die-write-bw MIBPS, --die-read-bw MIBPS, --channel-bw MIBPS\n"
+	"  --program-unit SIZE, --buffer-units N, --command-us N, --reset-us N, --controller-bw MIBPS|none,\n"
+	"  --gc-every SIZE, --gc-stall-ms N       the timing model's other parameters\n"
+	"  --prealloc allocated|written|sparse    how the file's space is got; --sparse is short for the last\n"
+	"  --no-format     only create and register\n"
+	"  --encrypt KEYSPEC   its checkpoints will be encrypted: file:PATH or keyring:DESCRIPTION\n"
+	"  --default       make it the default device\n"
+	"  --force         replace an existing device\n",
+	cmd_create,
+};

@@ -337,7 +337,7 @@ static int print(const struct export *x, bool json, double seconds)
 	return ctl_print_json(j);
 }
 
-int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = {
 		{ "flatten", no_argument, NULL, OPT_FLATTEN },
@@ -376,3 +376,12 @@ int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
 	ctl_unhold(&x.h);
 	return ret;
 }
+
+const struct ctl_cmd command_export = {
+	"export", "[DEV] ID|DIRECTORY DIR|FILE.tar|FILE.tgz|- [--flatten]", "a checkpoint as a plain CRIU image directory or archive of one",
+	"  ID may be the beginning of one, or a directory that holds a handle\n"
+	"  DIR is new or empty; FILE.tgz (or .tar.gz) is compressed; - is a tar archive on standard output\n"
+	"  --flatten       write an incremental checkpoint as if it had been dumped in full\n"
+	"  --metadata-only leave out the images of memory pages\n" CTL_DEV_HELP,
+	cmd_export,
+};

@@ -262,7 +262,7 @@ static int print(const struct flatten *x, bool json)
 	return ctl_print_json(j);
 }
 
-int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = {
 		{ "qos", required_argument, NULL, OPT_QOS },
@@ -309,3 +309,9 @@ int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
 	ctl_session_close(&x.s);
 	return ret;
 }
+
+const struct ctl_cmd command_flatten = {
+	"flatten", "[DEV] ID|DIRECTORY [--qos MIBPS]", "write an incremental checkpoint anew without its parents, under its id",
+	"  --qos MIBPS     bandwidth to write with, as --zns-qos of criu\n" CTL_DEV_HELP,
+	cmd_flatten,
+};

@@ -120,7 +120,7 @@ static int do_format(const char *path, struct ctl_map *map, bool force, const st
 	return ret ? ret : zns_register_flags(uuid, e->on, false, err);	/* nothing is left of what it held before */
 }
 
-int cmd_format(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_format(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = {
 		{ "map", required_argument, NULL, OPT_MAP },
@@ -184,6 +184,18 @@ int cmd_format(const struct ctl_cmd *cmd, int argc, char **argv)
 	return print_device(&args, "formatted", uuid, path);
 }
 
+const struct ctl_cmd command_format = {
+	"format", "DEV [OPTIONS]", "write an empty store on a device and register it",
+	"  --map FILE|\"i % N\"     which zones share a die, if the device does not say: a file with one group\n"
+	"                          number per zone, or zone index modulo N\n"
+	"  --zone-write-bw MIBPS|measure, --zone-read-bw MIBPS   the rates of one zone; a real device is measured\n"
+	"                          if they are not given\n"
+	"  --encrypt KEYSPEC   its checkpoints will be encrypted: file:PATH or keyring:DESCRIPTION\n"
+	"  --default       make it the default device\n"
+	"  --force         even if it holds checkpoints\n",
+	cmd_format,
+};
+
 /* By word of the administrator: the host that has it, by its own word, does not any more. */
 static int take_over(const char *path, struct zns_err *err)
 {
@@ -236,7 +248,7 @@ static int read_uuid(const char *path, uint8_t uuid[ZNS_UUID_LEN], struct zns_er
 	return ret;
 }
 
-int cmd_register(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_register(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = {
 		{ "default", no_argument, NULL, OPT_DEFAULT }, { "take-over", no_argument, NULL, OPT_TAKE },
@@ -268,6 +280,13 @@ int cmd_register(const struct ctl_cmd *cmd, int argc, char **argv)
 	return print_device(&args, "registered", uuid, path);
 }
 
+const struct ctl_cmd command_register = {
+	"register", "DEV", "register a formatted device, for instance one from another host",
+	"  --take-over     take it over from another host that no longer has it\n"
+	"  --default       make it the default device\n",
+	cmd_register,
+};
+
 /* Does default-device mean this one? It must not outlive it: every command without DEV would fail. */
 static bool is_default(const struct zns_registered *reg)
 {
@@ -277,7 +296,7 @@ static bool is_default(const struct zns_registered *reg)
 	       (!strcmp(value, reg->path) || !strcmp(value, zns_uuid_format(reg->uuid, uuid)));
 }
 
-int cmd_unregister(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_unregister(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = { CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
 	struct zns_err err = ZNS_ERR_INIT;
@@ -316,3 +335,8 @@ int cmd_unregister(const struct ctl_cmd *cmd, int argc, char **argv)
 		return ctl_fail(cmd, &err);
 	return print_device(&args, "unregistered", reg.uuid, reg.path);
 }
+
+const struct ctl_cmd command_unregister = {
+	"unregister", "DEV|UUID", "forget a device; what it holds stays", "",
+	cmd_unregister,
+};

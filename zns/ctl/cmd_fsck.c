@@ -189,7 +189,7 @@ static int finish(const struct ctl_cmd *cmd, struct fsck *k, const struct zns_er
 	return bad ? CTL_FAILED : CTL_OK;
 }
 
-int cmd_fsck(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_fsck(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = {
 		{ "repair", no_argument, NULL, OPT_REPAIR },
@@ -239,3 +239,12 @@ int cmd_fsck(const struct ctl_cmd *cmd, int argc, char **argv)
 	json_object_put(k.found);
 	return c;
 }
+
+const struct ctl_cmd command_fsck = {
+	"fsck", "[DEV] [--repair|--rebuild [--force]] [--dry-run]", "check the catalogue; write a new one from what can still be read",
+	"  --repair        if it is damaged: from its readable records and the zones\n"
+	"  --rebuild       also if it is gone: from the zones\n"
+	"  --force         rebuild one that can be read\n  --dry-run       only say what would be found\n"
+	"  --map FILE|\"i % N\", --zone-write-bw MIBPS, --zone-read-bw MIBPS   as for format, if the profile is lost\n" CTL_DEV_HELP,
+	cmd_fsck,
+};

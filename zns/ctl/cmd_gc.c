@@ -382,7 +382,7 @@ static int print_json(const struct gc *g)
 	return ctl_print_json(j);
 }
 
-int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = {
 		{ "dry-run", no_argument, NULL, OPT_DRY_RUN },
@@ -442,3 +442,13 @@ int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 	free(g.zones);
 	return ret ? CTL_FAILED : CTL_OK;
 }
+
+const struct ctl_cmd command_gc = {
+	"gc", "[DEV] [--dry-run] [--grace TIME] [--compact] [--unjoined TIME]", "sweep what container runtimes left, apply retention, reset garbage zones",
+	"  --grace TIME    remove what a runtime has left only after its owner was missing this long\n"
+	"                  (default 1h; 90, 30m, 12h, 7d)\n"
+	"  --compact       afterwards do what `znsctl compact` does\n"
+	"  --unjoined TIME also remove pages that a page server received this long ago and that nobody joined\n"
+	"  --dry-run       only list what and why\n" CTL_DEV_HELP,
+	cmd_gc,
+};

@@ -350,7 +350,7 @@ static void default_container(struct import *x)
 	snprintf(x->container, sizeof(x->container), "%.*s", (int)sizeof(x->container) - 1, base ? base + 1 : path);
 }
 
-int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = {
 		{ "container", required_argument, NULL, OPT_CONTAINER },
@@ -409,3 +409,15 @@ int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 	import_fini(&x);
 	return ret;
 }
+
+const struct ctl_cmd command_import = {
+	"import", "[DEV] DIR|FILE.tar|FILE.tgz [OPTIONS]", "a plain CRIU image directory, or archive of one, becomes a checkpoint on zones",
+	"  --container NAME  whose checkpoint it is; otherwise the directory's or archive's name\n"
+	"  --qos MIBPS       bandwidth to write with, as --zns-qos of criu\n"
+	"  --admission share|wait[=S]|reject   as --zns-admission of criu\n"
+	"  --handle NEWDIR   write a handle there, to restore from\n"
+	"  --parent ID       of an incremental dump: the checkpoint that its parent was imported as\n"
+	"  --join            DIR is a page server's, with the sender's other images copied into it: add these images\n"
+	"                    to the checkpoint that has the pages\n" CTL_DEV_HELP,
+	cmd_import,
+};

@@ -404,7 +404,7 @@ static int take_args(struct key_args *a, const struct ctl_args *args, struct zns
 	return 0;
 }
 
-int cmd_key(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_key(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
 	struct key_args a = { .cmd = cmd };
@@ -458,6 +458,17 @@ int cmd_key(const struct ctl_cmd *cmd, int argc, char **argv)
 		ret = key_rotate(&a, &err);
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }
+
+const struct ctl_cmd command_key = {
+	"key", "create FILE|show [KEYSPEC] [DEV]|use KEYSPEC [DEV]|off [DEV]|rotate KEYSPEC [DEV]|plain accept|refuse [DEV]", "encryption keys, and which one a device uses for new checkpoints",
+	"  create FILE     a new random key, for root only\n"
+	"  show            the key of a device, or with KEYSPEC (file:PATH or keyring:DESCRIPTION) its fingerprint\n"
+	"  use KEYSPEC     from now on the device's new checkpoints are encrypted with it\n"
+	"  off             from now on they are plain\n"
+	"  rotate KEYSPEC  wrap the keys of all checkpoints with another one\n"
+	"  plain WORD      accept: this machine restores checkpoints that are not encrypted, too; refuse: it does not\n" CTL_DEV_HELP,
+	cmd_key,
+};
 
 /* ---- for create and format ---- */
 

@@ -138,7 +138,7 @@ static int all_listed(const struct ctl_pick *p, struct zns_err *err)
 	return 0;
 }
 
-int cmd_ls(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_ls(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = {
 		CTL_PICK_OPTIONS, CTL_VERBOSE_OPTION, CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
@@ -166,3 +166,12 @@ int cmd_ls(const struct ctl_cmd *cmd, int argc, char **argv)
 	ctl_pick_end(&p);
 	return ret;
 }
+
+const struct ctl_cmd command_ls = {
+	"ls", "[DEV] [" CTL_PICK "] [-v]", "checkpoints",
+	CTL_PICK_HELP
+	"  -v, --verbose   whole ids, zones and groups, the engine's id and image, parents\n"
+	"  Flags: i incremental, m pre-dump (memory only), o pages only, l post-copy (dump --lazy-pages), e encrypted,\n"
+	"  p pinned. MiB/s: asked for/achieved.\n" CTL_DEV_HELP,
+	cmd_ls,
+};

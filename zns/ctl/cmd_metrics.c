@@ -273,7 +273,7 @@ static int render(const struct device *dev, size_t nr, const char *path, bool js
 	return ret ? zns_fail_sys(err, ret, "cannot write %s", path) : 0;
 }
 
-int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = {
 		{ "output", required_argument, NULL, OPT_OUTPUT }, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
@@ -330,3 +330,9 @@ int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv)
 	}
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }
+
+const struct ctl_cmd command_metrics = {
+	"metrics", "[--output FILE]", "figures of all registered devices, for Prometheus or as JSON",
+	"  --output FILE   replace a file, for the node exporter's textfile collector\n",
+	cmd_metrics,
+};

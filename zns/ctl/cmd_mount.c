@@ -299,7 +299,7 @@ static int in_background(const struct ctl_cmd *cmd, const char *dev, const char 
 	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : CTL_FAILED;
 }
 
-int cmd_mount(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_mount(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = { { "foreground", no_argument, NULL, OPT_OWN }, CTL_DEV_OPTION, CTL_COMMON_OPTIONS,
 					      CTL_END_OPTIONS };
@@ -331,3 +331,11 @@ int cmd_mount(const struct ctl_cmd *cmd, int argc, char **argv)
 	leave_place(&at);
 	return opt;
 }
+
+const struct ctl_cmd command_mount = {
+	"mount", "[DEV] ID|DIRECTORY MOUNTPOINT", "a checkpoint's images as read-only files, for crit and other tools; umount ends it",
+	"  ID may be the beginning of one, or a directory that holds a handle\n"
+	"  MOUNTPOINT is an empty directory, no link, and none of the system's\n"
+	"  --foreground    stay until it is unmounted\n" CTL_DEV_HELP,
+	cmd_mount,
+};

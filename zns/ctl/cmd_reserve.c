@@ -5,7 +5,7 @@
 
 enum { OPT_GROUPS = OPT_OWN, OPT_CHANNELS };
 
-int cmd_reserve(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_reserve(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = {
 		{ "groups", required_argument, NULL, OPT_GROUPS },
@@ -60,7 +60,13 @@ int cmd_reserve(const struct ctl_cmd *cmd, int argc, char **argv)
 	return CTL_OK;
 }
 
-int cmd_release(const struct ctl_cmd *cmd, int argc, char **argv)
+const struct ctl_cmd command_reserve = {
+	"reserve", "[DEV] NAME --groups N|--channels N", "keep groups for normal I/O: no dump gets them",
+	"  --groups N      so many groups\n  --channels N    all groups of so many channels\n" CTL_DEV_HELP,
+	cmd_reserve,
+};
+
+static int cmd_release(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
@@ -89,3 +95,8 @@ int cmd_release(const struct ctl_cmd *cmd, int argc, char **argv)
 	json_object_object_add(j, "released", json_object_new_string(args.argv[0]));
 	return ctl_print_json(j);
 }
+
+const struct ctl_cmd command_release = {
+	"release", "[DEV] NAME", "end a reservation", CTL_DEV_HELP,
+	cmd_release,
+};

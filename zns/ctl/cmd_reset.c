@@ -64,7 +64,7 @@ static int print(const struct ctl_args *args, bool dry_run, const uint32_t *zone
 	return CTL_OK;
 }
 
-int cmd_reset(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_reset(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = {
 		{ "zone", required_argument, NULL, OPT_ZONE },
@@ -124,3 +124,10 @@ out:
 	free(would.v);
 	return ret;
 }
+
+const struct ctl_cmd command_reset = {
+	"reset", "[DEV] --zone N...|--all-garbage", "reset zones that hold nothing live",
+	"  --zone N        this zone; may be given several times\n  --all-garbage   all zones without live data\n"
+	"  --dry-run       only say which would be reset\n" CTL_DEV_HELP,
+	cmd_reset,
+};

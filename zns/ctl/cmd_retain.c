@@ -99,7 +99,7 @@ static int set_rule(ZnsPb__Retention *rule, bool off, const char *dev, struct zn
 	return ret;
 }
 
-int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = {
 		{ "keep", required_argument, NULL, OPT_KEEP },
@@ -167,6 +167,13 @@ int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv)
 	return CTL_OK;
 }
 
+const struct ctl_cmd command_retain = {
+	"retain", "[DEV] [CONTAINER --keep N|--ttl TIME|--off]", "set how many checkpoints of a container stay; without arguments, list the rules",
+	"  --keep N        keep the newest N\n  --ttl TIME      keep those that are younger than this (90, 30m, 12h, 7d)\n"
+	"  --off           end the rule\n" CTL_DEV_HELP,
+	cmd_retain,
+};
+
 static int mark_one(struct ctl_session *s, const char *what, bool pinned, uint8_t *id, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
@@ -224,12 +231,22 @@ static int do_pin(const struct ctl_cmd *cmd, int argc, char **argv, bool pinned)
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }
 
-int cmd_pin(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_pin(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	return do_pin(cmd, argc, argv, true);
 }
 
-int cmd_unpin(const struct ctl_cmd *cmd, int argc, char **argv)
+const struct ctl_cmd command_pin = {
+	"pin", "[DEV] ID...", "protect checkpoints: rm, gc and retention leave them alone", CTL_DEV_HELP,
+	cmd_pin,
+};
+
+static int cmd_unpin(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	return do_pin(cmd, argc, argv, false);
 }
+
+const struct ctl_cmd command_unpin = {
+	"unpin", "[DEV] ID...", "undo pin", CTL_DEV_HELP,
+	cmd_unpin,
+};

@@ -188,7 +188,7 @@ static int remove_picked(struct rm *m, struct json_object *list, struct zns_err 
 	return ret && i ? zns_wrap(err, "%zu of %zu are removed", i, p->nr) : ret;
 }
 
-int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = {
 		CTL_PICK_OPTIONS,
@@ -224,3 +224,12 @@ int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)
 	}
 	return print(&args, &m, list);
 }
+
+const struct ctl_cmd command_rm = {
+	"rm", "[DEV] ID...|DIRECTORY|CONTAINER|--container NAME|--pattern GLOB|--all",
+	"remove checkpoints; removing one twice, by its whole id, is no error",
+	CTL_PICK_HELP
+	"  --secure        also erase every copy of their keys on the device; for encrypted checkpoints only\n"
+	"  --dry-run       only say what would be removed\n" CTL_DEV_HELP,
+	cmd_rm,
+};

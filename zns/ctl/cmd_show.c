@@ -296,7 +296,7 @@ static int show_tree(const struct tree *t, const struct ctl_pick *p, struct zns_
 	return ret;
 }
 
-int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = {
 		CTL_PICK_OPTIONS, CTL_VERBOSE_OPTION, CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
@@ -333,3 +333,10 @@ int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
 	ctl_pick_end(&p);
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }
+
+const struct ctl_cmd command_show = {
+	"show", "[DEV] " CTL_PICK " [-v]", "one checkpoint, its images and where they are; or the tree of a container",
+	CTL_PICK_HELP
+	"  -v, --verbose   of a tree: each image\n" CTL_DEV_HELP,
+	cmd_show,
+};

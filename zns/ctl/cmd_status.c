@@ -316,7 +316,7 @@ static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 	return CTL_OK;
 }
 
-int cmd_status(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_status(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	struct zns_err err = ZNS_ERR_INIT;
@@ -347,6 +347,12 @@ int cmd_status(const struct ctl_cmd *cmd, int argc, char **argv)
 	zns_pb__response__free_unpacked(r, NULL);
 	return ret;
 }
+
+const struct ctl_cmd command_status = {
+	"status", "[DEV]|--all", "the device, its space, reservations and leases",
+	"  --all           the space of every registered device, as df\n" CTL_DEV_HELP,
+	cmd_status,
+};
 
 static struct json_object *group_zones(const ZnsPb__Profile *p, uint32_t g)
 {
@@ -419,7 +425,7 @@ static int groups_text(const ZnsPb__Profile *p)
 	return CTL_OK;
 }
 
-int cmd_groups(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_groups(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	struct zns_err err = ZNS_ERR_INIT;
@@ -438,3 +444,8 @@ int cmd_groups(const struct ctl_cmd *cmd, int argc, char **argv)
 	zns_pb__response__free_unpacked(r, NULL);
 	return ret;
 }
+
+const struct ctl_cmd command_groups = {
+	"groups", "[DEV]", "groups of zones that share a die", CTL_DEV_HELP,
+	cmd_groups,
+};

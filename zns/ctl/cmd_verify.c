@@ -318,7 +318,7 @@ static int finish(const struct ctl_cmd *cmd, struct totals *t, double seconds, s
 	return t->damaged ? CTL_FAILED : CTL_OK;
 }
 
-int cmd_verify(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_verify(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = { CTL_PICK_OPTIONS, CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
 	struct zns_err err = ZNS_ERR_INIT;
@@ -355,3 +355,8 @@ int cmd_verify(const struct ctl_cmd *cmd, int argc, char **argv)
 	ctl_pick_end(&p);
 	return ret;
 }
+
+const struct ctl_cmd command_verify = {
+	"verify", "[DEV] " CTL_PICK, "read and check every byte of checkpoints", CTL_PICK_HELP CTL_DEV_HELP,
+	cmd_verify,
+};

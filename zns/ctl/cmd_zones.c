@@ -59,7 +59,7 @@ static void zones_table(const ZnsPb__Response *r)
 	}
 }
 
-int cmd_zones(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_zones(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = {
 		{ "table", no_argument, NULL, OPT_TABLE },
@@ -91,3 +91,9 @@ int cmd_zones(const struct ctl_cmd *cmd, int argc, char **argv)
 	zns_pb__response__free_unpacked(r, NULL);
 	return ret;
 }
+
+const struct ctl_cmd command_zones = {
+	"zones", "[DEV]", "zones: a table, or a picture on a terminal",
+	"  --table         a table, also on a terminal\n  --picture       a picture, also elsewhere\n" CTL_DEV_HELP,
+	cmd_zones,
+};

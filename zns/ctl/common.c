@@ -9,6 +9,25 @@
 #define CLAIM_MS 5000
 #define INSIST_NS 1000000000ull
 
+int ctl_begin(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+	return zns_std_fds();
+}
+
+/* Half an answer must not look like one. A reader that left early, as head does, knows that it did. */
+int ctl_end(const char *name, int code)
+{
+	struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
+	int why = fflush(stdout) ? errno : 0;
+
+	if (!why && !ferror(stdout))
+		return code;
+	if (why != EPIPE && !(poll(&out, 1, 0) == 1 && out.revents & POLLERR))
+		fprintf(stderr, "%s: cannot write to standard output%s%s\n", name, why ? ": " : "", why ? strerror(why) : "");
+	return code ? code : CTL_FAILED;
+}
+
 int ctl_fail(const struct ctl_cmd *cmd, const struct zns_err *err)
 {
 	fprintf(stderr, "znsctl %s: %s\n", cmd->name, err->msg);

@@ -26,34 +26,9 @@ struct ctl_cmd {
 	int (*run)(const struct ctl_cmd *cmd, int argc, char **argv);
 };
 
-int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_format(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_register(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_unregister(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_probe(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_groups(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_status(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_ls(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_verify(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_mount(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_pin(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_unpin(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_fsck(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_zones(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_reserve(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_release(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_reset(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_key(const struct ctl_cmd *cmd, int argc, char **argv);
-int cmd_docker(const struct ctl_cmd *cmd, int argc, char **argv);
+/* First of all in main, 0 or -errno; and with its exit code at the end, since half an answer must not look like one. */
+int ctl_begin(void);
+int ctl_end(const char *name, int code);
 
 /* Options that every command has; their values in struct option. */
 enum { OPT_JSON = 256, OPT_HELP, OPT_DEV, OPT_VERBOSE, OPT_CONTAINER, OPT_PATTERN, OPT_ALL, OPT_OWN };
@@ -62,6 +37,14 @@ enum { OPT_JSON = 256, OPT_HELP, OPT_DEV, OPT_VERBOSE, OPT_CONTAINER, OPT_PATTER
 #define CTL_VERBOSE_OPTION { "verbose", no_argument, NULL, OPT_VERBOSE }	/* and -v */
 #define CTL_PICK_OPTIONS { "container", required_argument, NULL, OPT_CONTAINER }, \
 	{ "pattern", required_argument, NULL, OPT_PATTERN }, { "all", no_argument, NULL, OPT_ALL }
+/* What the help says of them. */
+#define CTL_DEV_HELP "  --dev DEV       the device, if not given as an argument\n"
+#define CTL_PICK "ID|DIRECTORY|CONTAINER|--container NAME|--pattern GLOB|--all"
+#define CTL_PICK_HELP \
+	"  DIRECTORY holds a checkpoint's handle; CONTAINER is its name here, or the engine's name or id of it\n" \
+	"  --container NAME  all of one container\n" \
+	"  --pattern GLOB  all of containers with such names\n" \
+	"  --all           all of the device\n"
 #define CTL_END_OPTIONS { NULL, 0, NULL, 0 }
 
 struct ctl_args {
@@ -246,12 +229,6 @@ struct ctl_map {
 int ctl_measure_zone(struct zns_dev *dev, uint32_t *zone, uint32_t *write_mibps, uint32_t *read_mibps, struct zns_err *err);
 
 int ctl_make_profile(struct zns_dev *dev, const struct ctl_map *map, ZnsPb__Profile **out, struct zns_err *err);
-
-struct zns_probe_map;
-/* As a probe found it. Groups keep the numbers that they have in @old, as far as they are the same. */
-int ctl_probed_profile(const struct zns_probe_map *m, const ZnsPb__Profile *old, ZnsPb__Profile **out, struct zns_err *err);
-/* What of a profile a probe can be held against: zeroed before, ended with zns_probe_fini. */
-int ctl_profile_to_map(const ZnsPb__Profile *p, struct zns_probe_map *m, struct zns_err *err);
 
 /* cmd_key.c: --encrypt of create and format; loaded before anything is destroyed. @spec NULL: not asked for. */
 struct ctl_encrypt {

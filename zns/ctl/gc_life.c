@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include "gc.h"
-#include "docker.h"
+#include "../docker/docker.h"
 
 static enum gc_life say(enum gc_life l, char *why, size_t len, const char *what)
 {
@@ -28,7 +28,7 @@ static enum gc_life of_docker(enum docker_life l)
 
 static enum gc_life docker_life(const ZnsPb__Checkpoint *c, char *why, size_t len)
 {
-	const struct docker_made m = ctl_docker_made(c);
+	const struct docker_made m = docker_made_of(c);
 
 	return of_docker(docker_checkpoint_life(&m, why, len));
 }

@@ -12,6 +12,7 @@
 #include <sys/types.h>
 #include "zns/err.h"
 #include "zns/util.h"
+#include "zns-record.pb-c.h"
 
 #define DOCKER_ID_LEN 64	/* hex digits */
 #define DOCKER_SETTING_MAX 256	/* bytes of a value, with the NUL */
@@ -131,6 +132,7 @@ struct docker_made {
 	bool ended;
 	int64_t created_ns;
 };
+struct docker_made docker_made_of(const ZnsPb__Checkpoint *c);	/* whose origin is Docker; c stays its owner */
 enum docker_life { DOCKER_NEEDED, DOCKER_GONE, DOCKER_UNKNOWN };
 enum docker_life docker_checkpoint_life(const struct docker_made *m, char *why, size_t len);
 

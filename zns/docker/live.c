@@ -149,6 +149,14 @@ static bool started_since(const char *root, const char *container_id, int64_t si
 	return since;
 }
 
+struct docker_made docker_made_of(const ZnsPb__Checkpoint *c)
+{
+	const ZnsPb__Origin *o = c->origin;
+
+	return (struct docker_made){ .root = o->root, .container_id = o->container_id, .checkpoint_name = o->checkpoint_name,
+				     .id = c->id.data, .ended = o->ended, .created_ns = c->created_ns };
+}
+
 enum docker_life docker_checkpoint_life(const struct docker_made *m, char *why, size_t len)
 {
 	enum docker_life life;

@@ -138,5 +138,6 @@ int zns_sync_parent(const char *path);
  * directory of the running binary, then its ../libexec/zns-criu. 0 or -ENOENT.
  */
 int zns_find_program(const char *name, char *out, size_t len);
+int zns_own_program(const char *name, char *out, size_t len);	/* the same, but never what the environment says */
 
 #endif

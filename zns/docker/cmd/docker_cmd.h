@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-#ifndef ZNS_CTL_DOCKER_H
-#define ZNS_CTL_DOCKER_H
-/* znsctl docker: one function per sub-command, and what they share. */
-#include "ctl.h"
-#include "../docker/docker.h"
+#ifndef ZNS_DOCKER_CMD_H
+#define ZNS_DOCKER_CMD_H
+/* znsctl-docker, which `znsctl docker` becomes: one function per sub-command, and what they share. */
+#include "../../ctl/ctl.h"
+#include "../docker.h"
 
 #define DOCKER_AUTO_PREFIX "zns-auto-"	/* names of periodic checkpoints; only these are ever thinned out */
 #define DOCKER_NAME_MAX 128
@@ -78,7 +78,6 @@ int docker_put_back(const struct docker_entry *e, struct zns_err *err);
 void docker_sort(struct docker_entry *list, size_t nr);	/* the newest first */
 
 /* docker_live.c: of a checkpoint from the catalogue. @why says it in words. */
-struct docker_made ctl_docker_made(const ZnsPb__Checkpoint *c);
 enum docker_life ctl_docker_life(const ZnsPb__Checkpoint *c, char *why, size_t len);
 
 /* docker_checkpoint.c */

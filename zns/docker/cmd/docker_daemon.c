@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Docker's daemon and its containers, as `znsctl docker` sees them */
 #include <string.h>
-#include "docker.h"
+#include "docker_cmd.h"
 
 int docker_daemon_open(struct docker_daemon *d, const char *host, struct zns_err *err)
 {

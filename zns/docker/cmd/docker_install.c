@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include "docker.h"
+#include "docker_cmd.h"
 
 enum { OPT_CONFIG = OPT_OWN, OPT_NAME, OPT_RUNC, OPT_DRY_RUN, OPT_DATA_ROOT };
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* probe: measure the device and store what was found as its profile; or hold a sample against what is stored. */
+/* znsctl-probe, which `znsctl probe` becomes: measure the device and store what was found as its profile; or hold a sample against what is stored. */
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
-#include "ctl.h"
+#include "probe_cmd.h"
 #include "zns/emu.h"
 #include "zns/probe.h"
 #include "zns/store.h"
@@ -269,7 +269,7 @@ static int find(struct probe_cmd *k, struct zns_err *err)
 	if (ret == -EAGAIN || ret == -EPROTO)
 		unlink(k->state_path);
 	if (!ret)
-		ret = ctl_probed_profile(&k->map, zns_store_profile(k->store), &p, err);
+		ret = probe_to_profile(&k->map, zns_store_profile(k->store), &p, err);
 	if (!ret)
 		ret = zns_store_set_profile(k->store, p, err);
 	if (!ret) {
@@ -308,7 +308,7 @@ static int verify(struct probe_cmd *k, struct zns_err *err)
 	struct zns_probe_drift d;
 	struct json_object *j;
 	bool drift;
-	int ret = ctl_profile_to_map(zns_store_profile(k->store), &k->map, err);
+	int ret = probe_from_profile(zns_store_profile(k->store), &k->map, err);
 
 	if (!ret)
 		ret = zns_probe_verify(k->dev, &k->par, &k->map, k->sample, &d, err);
@@ -380,7 +380,7 @@ static int dry_run(struct probe_cmd *k, struct zns_err *err)
 	return CTL_OK;
 }
 
-int cmd_probe(const struct ctl_cmd *cmd, int argc, char **argv)
+static int cmd_probe(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = {
 		{ "verify", no_argument, NULL, OPT_VERIFY },
@@ -460,4 +460,26 @@ int cmd_probe(const struct ctl_cmd *cmd, int argc, char **argv)
 	zns_resv_leave(&k.resv, NULL);
 	zns_dev_close(k.dev);
 	return code;
+}
+
+static const struct ctl_cmd command = {
+	"probe", "[DEV] [OPTIONS]", "find out by measuring which zones share a die or a channel, and how fast a zone is",
+	"  --verify        only test a sample against what is stored; exit code 1 if it no longer holds\n"
+	"  --sample N      so many zones (with --verify)\n"
+	"  --resume        go on with an interrupted probe\n"
+	"  --force         store what was found although it is doubted\n"
+	"  --budget SIZE   write at most so much; default: the larger of 1 % of the capacity and 8 units per zone\n"
+	"  --unit SIZE     the drive's program unit; default 192K\n"
+	"  --dry-run       only say what would be done\n" CTL_DEV_HELP,
+	cmd_probe,
+};
+
+int main(int argc, char **argv)
+{
+	char name[] = "znsctl probe";
+
+	if (ctl_begin())
+		return CTL_FAILED;
+	argv[0] = name;
+	return ctl_end(name, cmd_probe(&command, argc, argv));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* docker stats: each container's last checkpoint and restore (Docker itself deletes criu's figures) */
 #include <string.h>
-#include "docker.h"
+#include "docker_cmd.h"
 
 struct row {
 	const ZnsPb__Checkpoint *last;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* docker status: is all there that a checkpoint needs, and what can this daemon not do */
 #include <string.h>
-#include "docker.h"
+#include "docker_cmd.h"
 
 enum { OPT_CONFIG = OPT_OWN, OPT_NAME };
 

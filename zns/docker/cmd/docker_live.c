@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Which checkpoints of Docker containers nobody needs any more: what `znsctl gc` asks, and `docker live` shows */
 #include <string.h>
-#include "docker.h"
-
-struct docker_made ctl_docker_made(const ZnsPb__Checkpoint *c)
-{
-	const ZnsPb__Origin *o = c->origin;
-
-	return (struct docker_made){ .root = o->root, .container_id = o->container_id, .checkpoint_name = o->checkpoint_name,
-				     .id = c->id.data, .ended = o->ended, .created_ns = c->created_ns };
-}
+#include "docker_cmd.h"
 
 enum docker_life ctl_docker_life(const ZnsPb__Checkpoint *c, char *why, size_t len)
 {
@@ -26,7 +18,7 @@ enum docker_life ctl_docker_life(const ZnsPb__Checkpoint *c, char *why, size_t l
 		snprintf(why, len, "it was made on host %.40s, this is %.40s", o->host, host);
 		return DOCKER_UNKNOWN;
 	}
-	m = ctl_docker_made(c);
+	m = docker_made_of(c);
 	return docker_checkpoint_life(&m, why, len);
 }
 

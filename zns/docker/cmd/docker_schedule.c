@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include "docker.h"
+#include "docker_cmd.h"
 
 enum { OPT_EVERY = OPT_OWN, OPT_KEEP, OPT_LOOP, OPT_COUNT };
 
@@ -76,7 +76,7 @@ static int make_timer(const char *container, const char *host, uint64_t every, u
 	/* One file at a time, oneshot: a checkpoint that takes longer than the period delays the next one. */
 	if (asprintf(&service,
 		     "[Unit]\nDescription=Checkpoint of container %s on zones\nAfter=docker.service\n\n[Service]\n"
-		     "Type=oneshot\nEnvironment=ZNS_CONFIG=%s ZNS_RUN=%s\nExecStart=%s docker checkpoint --keep %u%s%s "
+		     "Type=oneshot\nEnvironment=ZNS_CONFIG=%s ZNS_RUN=%s\nExecStart=%s checkpoint --keep %u%s%s "
 		     "%s\n",
 		     container, zns_config_dir(), zns_run_dir(), self, keep, host ? " --host " : "", host ? host : "",
 		     container) < 0 ||

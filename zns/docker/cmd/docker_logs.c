@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* docker logs: criu's log of a dump, from the device; of a restore, from the run-time directory */
 #include <string.h>
-#include "docker.h"
+#include "docker_cmd.h"
 #include "zns/reader.h"
 
 #define LOG_NAME "dump.log"

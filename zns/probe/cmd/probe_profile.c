@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Between what a probe found and the profile on the device. */
 #include <string.h>
-#include "ctl.h"
+#include "probe_cmd.h"
 #include "zns/probe.h"
 
 /*
@@ -96,7 +96,7 @@ static int fill(ZnsPb__Profile *p, const struct zns_probe_map *m, const uint32_t
 	return 0;
 }
 
-int ctl_probed_profile(const struct zns_probe_map *m, const ZnsPb__Profile *old, ZnsPb__Profile **out, struct zns_err *err)
+int probe_to_profile(const struct zns_probe_map *m, const ZnsPb__Profile *old, ZnsPb__Profile **out, struct zns_err *err)
 {
 	cleanup_free uint32_t *to = calloc(m->nr_groups + 1, sizeof(*to));
 	ZnsPb__Profile *p = calloc(1, sizeof(*p));
@@ -124,7 +124,7 @@ int ctl_probed_profile(const struct zns_probe_map *m, const ZnsPb__Profile *old,
 	return 0;
 }
 
-int ctl_profile_to_map(const ZnsPb__Profile *p, struct zns_probe_map *m, struct zns_err *err)
+int probe_from_profile(const ZnsPb__Profile *p, struct zns_probe_map *m, struct zns_err *err)
 {
 	uint32_t nr = p->n_zone_group, channels = 0;
 

@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "docker.h"
+#include "docker_cmd.h"
 #include "zns/crypt.h"
 #include "zns/handle.h"
 #include "zns/reader.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include "docker.h"
+#include "docker_cmd.h"
 
 enum { OPT_IMAGE = OPT_OWN };
 

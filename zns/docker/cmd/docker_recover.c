@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* docker recover: after a crash of the container or the host, its newest checkpoint that can be had */
 #include <string.h>
-#include "docker.h"
+#include "docker_cmd.h"
 
 static int start(const struct docker_daemon *d, const char *id, const char *name, struct zns_err *err)
 {

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include "docker.h"
+#include "docker_cmd.h"
 #include "zns/crypt.h"
 
 enum { OPT_LEAVE = OPT_OWN, OPT_ADMISSION, OPT_KEEP };

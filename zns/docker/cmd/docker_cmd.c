@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* docker: the table of its sub-commands */
+/* znsctl-docker, which `znsctl docker` becomes: the table of its sub-commands */
 #include <string.h>
-#include "docker.h"
+#include "docker_cmd.h"
 
 #define HOST_HELP "  --host unix:///PATH   the daemon, if not $DOCKER_HOST or /var/run/docker.sock\n"
 #define CONFIG_HELP \
@@ -55,8 +55,9 @@ static void usage(FILE *f)
 		fprintf(f, "  %-12s%s\n", commands[i].name + 7, commands[i].brief);
 }
 
-int cmd_docker(const struct ctl_cmd *cmd, int argc, char **argv)
+static int run(int argc, char **argv)
 {
+	static const struct ctl_cmd docker = { .name = "docker" };
 	static char name[64];
 	size_t i;
 
@@ -75,5 +76,10 @@ int cmd_docker(const struct ctl_cmd *cmd, int argc, char **argv)
 		argv[1] = name;
 		return commands[i].run(&commands[i], argc - 1, argv + 1);
 	}
-	return ctl_usage(cmd, "no sub-command \"%.40s\"", argv[1]);
+	return ctl_usage(&docker, "no sub-command \"%.40s\"", argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+	return ctl_begin() ? CTL_FAILED : ctl_end("znsctl docker", run(argc, argv));
 }

@@ -2,7 +2,7 @@
 /* The checkpoints of a container as its directory lists them, and which of them to keep. */
 #include <fcntl.h>
 #include <string.h>
-#include "docker.h"
+#include "docker_cmd.h"
 #include "zns/handle.h"
 
 struct collect {

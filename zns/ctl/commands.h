@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Every command of znsctl, in the order in which its help lists them. A new one is a file with a `command_NAME`, and a
+ * line here. No guard: main.c includes this twice.
+ */
+COMMAND(create)
+COMMAND(format)
+COMMAND(register)
+COMMAND(unregister)
+COMMAND(probe)
+COMMAND(groups)
+COMMAND(status)
+COMMAND(ls)
+COMMAND(show)
+COMMAND(verify)
+COMMAND(export)
+COMMAND(mount)
+COMMAND(import)
+COMMAND(flatten)
+COMMAND(fsck)
+COMMAND(zones)
+COMMAND(gc)
+COMMAND(compact)
+COMMAND(retain)
+COMMAND(pin)
+COMMAND(unpin)
+COMMAND(rm)
+COMMAND(key)
+COMMAND(reserve)
+COMMAND(release)
+COMMAND(reset)
+COMMAND(metrics)
+COMMAND(docker)
