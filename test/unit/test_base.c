@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "zns/err.h"
+#include "zns/grow.h"
 #include "zns/util.h"
 
 static char dir[128];
@@ -369,6 +370,42 @@ static void sync_parent(void **state)
 	assert_int_equal(zns_sync_parent("/none/x/y"), -ENOENT);
 }
 
+static void grow(void **state)
+{
+	struct { uint64_t *v; size_t nr, max; } l = { 0 };
+	struct { uint32_t *v; uint8_t nr, max; } small = { 0 };
+	uint16_t *exact = NULL;
+
+	for (uint64_t i = 0; i < 1000; i++) {
+		assert_int_equal(zns_grow(l.v, l.nr, l.max), 0);
+		l.v[l.nr++] = i;
+	}
+	assert_true(l.max >= 1000 && l.max <= 2000);
+	for (uint64_t i = 0; i < 1000; i++)
+		assert_int_equal(l.v[i], i);
+	assert_int_equal(zns_grow_to(l.v, 5000, l.max), 0);
+	assert_int_equal(l.max, 5000);
+	/* More than memory has, and more than a size can say; what is there stays. */
+	assert_int_equal(zns_grow_to(l.v, SIZE_MAX / 2, l.max), -ENOMEM);
+	assert_int_equal(zns_grow(l.v, SIZE_MAX, l.max), -ENOMEM);
+	assert_int_equal(l.max, 5000);
+	assert_int_equal(l.v[999], 999);
+	/* More than the count's type can say. */
+	for (; !zns_grow(small.v, small.nr, small.max); small.nr++)
+		small.v[small.nr] = small.nr;
+	assert_int_equal(small.nr, 255);
+	assert_int_equal(small.max, 255);
+	for (uint16_t i = 0; i < 9; i++) {
+		assert_int_equal(zns_grow_by_one(exact, i), 0);
+		exact[i] = i;
+	}
+	assert_int_equal(zns_grow_by_one(exact, SIZE_MAX), -ENOMEM);
+	assert_int_equal(exact[8], 8);
+	free(l.v);
+	free(small.v);
+	free(exact);
+}
+
 static void find_program(void **state)
 {
 	char out[512];
@@ -438,7 +475,7 @@ int main(void)
 		cmocka_unit_test(std_fds), cmocka_unit_test(whole_transfers),
 		cmocka_unit_test(read_file),
 		cmocka_unit_test(replace_file),
-		cmocka_unit_test(sync_parent), cmocka_unit_test(find_program),
+		cmocka_unit_test(sync_parent), cmocka_unit_test(grow), cmocka_unit_test(find_program),
 	};
 
 	return cmocka_run_group_tests_name("base", tests, make_dir, drop_dir);

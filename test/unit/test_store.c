@@ -392,6 +392,40 @@ static void full_catalogue(void **state)
 	memdev_close(&m->dev);
 }
 
+/* What the functions of one kind do, by the number of the kind. */
+static void any_kind(void **state)
+{
+	struct memdev *m = formatted(NZ, CAP, 4096);
+	struct zns_store *s = open_rw(m);
+	ZnsPb__Retention r = ZNS_PB__RETENTION__INIT;
+	const ZnsPb__Retention *got;
+
+	r.container = (char *)"web";
+	r.has_keep = 1;
+	r.keep = 3;
+	OK(zns_store_put(s, ZNS_FRAME_RETENTION, &r.base, NULL));
+	assert_int_equal(zns_store_find_retention(s, "web")->keep, 3);
+	r.keep = 4;
+	OK(zns_store_put(s, ZNS_FRAME_RETENTION, &r.base, NULL));
+	s = reopened(m, s);
+	got = (const ZnsPb__Retention *)zns_store_record(s, ZNS_FRAME_RETENTION, 0);
+	assert_int_equal(got->keep, 4);
+	assert_null(zns_store_record(s, ZNS_FRAME_RETENTION, 1));
+	assert_ptr_equal(zns_store_record(s, ZNS_FRAME_PROFILE, 0), zns_store_profile(s));
+	/* Not kept, no record of the catalogue, unknown. */
+	assert_null(zns_store_record(s, ZNS_FRAME_RELEASE, 0));
+	assert_null(zns_store_record(s, ZNS_FRAME_SUPERBLOCK, 0));
+	assert_null(zns_store_record(s, 999, 0));
+	assert_int_equal(zns_store_put(s, ZNS_FRAME_SUPERBLOCK, &r.base, NULL), -EINVAL);
+	assert_int_equal(zns_store_put(s, 999, &r.base, NULL), -EINVAL);
+	/* A message of another kind. */
+	assert_int_equal(zns_store_put(s, ZNS_FRAME_MARK, &r.base, NULL), -EINVAL);
+	r.container = (char *)"";
+	assert_int_equal(zns_store_put(s, ZNS_FRAME_RETENTION, &r.base, NULL), -EINVAL);
+	zns_store_close(s);
+	memdev_close(&m->dev);
+}
+
 static void tombstone_limit(void **state)
 {
 	struct memdev *m = formatted(8, MIB(1), 512);	/* 2048 records a zone */
@@ -757,7 +791,7 @@ int main(void)
 		cmocka_unit_test(every_operation_reopens), cmocka_unit_test(refusals),
 		cmocka_unit_test(reservation_lifetime), cmocka_unit_test(old_groups_stay_readable),
 		cmocka_unit_test(shared_zone_owner), cmocka_unit_test(many_rolls), cmocka_unit_test(full_catalogue),
-		cmocka_unit_test(moves), cmocka_unit_test(tombstone_limit), cmocka_unit_test(format_rules), cmocka_unit_test(meta_zone_count),
+		cmocka_unit_test(moves), cmocka_unit_test(any_kind), cmocka_unit_test(tombstone_limit), cmocka_unit_test(format_rules), cmocka_unit_test(meta_zone_count),
 		cmocka_unit_test(conventional_zones), cmocka_unit_test(bad_meta_zones),
 		cmocka_unit_test(format_beside_stuck_zone), cmocka_unit_test(other_geometry),
 		cmocka_unit_test(many_checkpoints),

@@ -430,8 +430,10 @@ static void hostile_records(void **state)
 		ZnsPb__Profile *p = make_profile(NZ, 4);
 		uint32_t group = 4;
 		uint64_t seq = 5, gen = 1;
+		struct zns_err err = ZNS_ERR_INIT;
 		struct zns_store *s;
 		uint8_t id[ZNS_UUID_LEN];
+		char text[ZNS_UUID_STR];
 		struct ck k;
 		int rc, expect = -EBADMSG;
 		const ProtobufCMessage *msg = &ck_init(&k, 50, "a", 6, 0, 4096)->base;
@@ -468,9 +470,13 @@ static void hostile_records(void **state)
 		case 21: gen = 8; expect = 0; break;	/* another generation's: garbage */
 		}
 		put(m, 0, type, gen, seq, msg);
-		rc = zns_store_open(&m->dev, ZNS_STORE_RDONLY, &s, NULL);
+		rc = zns_store_open(&m->dev, ZNS_STORE_RDONLY, &s, &err);
 		if (rc != expect)
 			fail_msg("case %d: %d", what, rc);
+		/* Which record does not fit what is there. */
+		if ((what == 15 && !strstr(err.msg, zns_uuid_format(id, text))) ||
+		    (what == 18 && !strstr(err.msg, "release, container r: ")))
+			fail_msg("case %d: %s", what, err.msg);
 		if (!rc) {
 			assert_int_equal(zns_store_nr_checkpoints(s), what ? 2 : 3);
 			zns_store_close(s);

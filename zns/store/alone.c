@@ -66,5 +66,5 @@ bool zns_store_foreign(const struct zns_store *s)
 
 uint64_t zns_store_claim_rec(const struct zns_store *s)
 {
-	return s->claim ? zns_state_rec(&s->st, &s->claim->base) : 0;
+	return s->claim ? s->claim->rec : 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Changes of the catalogue: memory first, then the durable record, then what cannot fail. */
 #include <string.h>
-#include "store_int.h"
+#include "record.h"
 #include "zns/pbcopy.h"
 
 /* Room that must stay beside every snapshot, so that removing something is always possible. */
@@ -10,14 +10,13 @@ static uint64_t slack(const struct zns_store *s)
 	return zns_frame_size(3 * (ZNS_NAME_LEN_MAX + 8), s->dev->geo.block_size);
 }
 
-static int writable(const struct zns_store *s, struct zns_err *err)
+int zns_store_writable(const struct zns_store *s, struct zns_err *err)
 {
 	if (s->flags & ZNS_STORE_RDONLY)
 		return zns_fail(err, -EROFS, "the store is open for reading only");
 	return 0;
 }
 
-/* Would the catalogue, @more bytes longer, still fit into any metadata zone? */
 int zns_store_may_grow(const struct zns_store *s, uint64_t more, struct zns_err *err)
 {
 	if (zns_store_snapshot_bytes(s) + more + slack(s) <= s->min_cap)
@@ -27,7 +26,7 @@ int zns_store_may_grow(const struct zns_store *s, uint64_t more, struct zns_err 
 			s->st.checkpoints.nr, (unsigned long long)s->min_cap);
 }
 
-/* @key goes with it, in one write, or is NULL. */
+/* The record of a change. @key goes with it, in one write, or is NULL. */
 static int append(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg, const ZnsPb__KeyLine *key,
 		  struct zns_err *err)
 {
@@ -46,7 +45,7 @@ static int append(struct zns_store *s, uint16_t type, const ProtobufCMessage *ms
 			return zns_store_lost(s, rc);
 	}
 	if (claim)
-		rc = zns_log_put(&s->log, ZNS_FRAME_MOUNT, &s->claim->base, err);
+		rc = zns_log_put(&s->log, ZNS_FRAME_MOUNT, s->claim->msg, err);
 	if (!rc)
 		rc = zns_log_put(&s->log, type, msg, err);
 	if (!rc && key)
@@ -71,83 +70,72 @@ static int append(struct zns_store *s, uint16_t type, const ProtobufCMessage *ms
 	return rc;
 }
 
-int zns_store_append(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg, struct zns_err *err)
+/*
+ * What every change is: found right, room made for it in memory and in the log, written, and applied. @more: bytes by
+ * which the catalogue grows.
+ */
+static int change(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg, uint64_t more, struct zns_err *err)
 {
-	return append(s, type, msg, NULL, err);
-}
-
-struct change {
-	uint16_t type;
-	const ProtobufCMessage *msg;
-	const char *container;	/* whose it is; or NULL */
-	const ZnsPb__KeyLine *key;	/* written behind it; or NULL */
-	void (*apply)(struct zns_state *st, struct zns_ent *e);	/* cannot fail */
-};
-
-/* What nearly all of them are once @c has been found right. */
-static int change(struct zns_store *s, const struct change *c, struct zns_err *err)
-{
-	int rc = zns_state_room(&s->st, err);
+	const struct zns_kind *k = zns_kind_of(type);
+	ZnsPb__KeyLine key;
 	struct zns_ent *e;
 	void *copy;
+	bool keyed;
+	int rc;
 
+	rc = zns_store_writable(s, err);
+	if (!rc && k->check)
+		rc = k->check(msg, &s->st.lim, -EINVAL, err);
+	if (!rc && k->may)
+		rc = k->may(&s->st, msg, false, -EINVAL, err);
+	if (!rc && more)
+		rc = zns_store_may_grow(s, more, err);
+	if (!rc)
+		rc = zns_state_room(&s->st, err);
 	if (rc)
 		return rc;
-	copy = zns_pb_copy(c->msg, err);
+	copy = zns_pb_copy(msg, err);
 	if (!copy)
 		return -ENOMEM;
-	e = zns_state_ent(&s->st, copy, c->container, err);
+	e = zns_record_ent(&s->st, k, copy, err);
 	if (!e)
 		return -ENOMEM;
-	rc = append(s, c->type, c->msg, c->key, err);
+	keyed = type == ZNS_FRAME_CHECKPOINT && zns_state_key(e->ckpt, &key);
+	rc = append(s, type, e->msg, keyed ? &key : NULL, err);
 	if (rc) {
 		zns_state_ent_drop(&s->st, e);
 		return rc;
 	}
-	c->apply(&s->st, e);
+	k->apply(&s->st, e);
 	zns_state_compact(&s->st);
 	return 0;
 }
 
+static uint64_t whole(const struct zns_store *s, const ProtobufCMessage *msg)
+{
+	return zns_state_rec(&s->st, msg);
+}
+
+int zns_store_put(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg, struct zns_err *err)
+{
+	const struct zns_kind *k = zns_kind_of(type);
+
+	if (!k || k->desc != msg->descriptor)
+		return zns_fail(err, -EINVAL, "no such record of type %u can be written", type);
+	return change(s, type, msg, whole(s, msg), err);
+}
+
 int zns_store_commit(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_err *err)
 {
-	ZnsPb__KeyLine key;
-	int rc;
-
-	rc = writable(s, err);
-	if (!rc && !c->manifest)
-		rc = zns_fail(err, -EINVAL, "checkpoint without a manifest");
-	if (!rc)
-		rc = zns_check_checkpoint(c, &s->st.lim, -EINVAL, err);
-	if (!rc)
-		rc = zns_state_may_add(&s->st, c, -EINVAL, err);
-	if (!rc)
-		rc = zns_store_may_grow(s, zns_state_rec(&s->st, &c->base) + zns_state_key_rec(&s->st, c), err);
-	return rc ? rc : change(s, &(struct change){ .type = ZNS_FRAME_CHECKPOINT, .msg = &c->base, .container = c->container,
-						    .key = zns_state_key(c, &key) ? &key : NULL, .apply = zns_state_add }, err);
+	return change(s, ZNS_FRAME_CHECKPOINT, &c->base, whole(s, &c->base) + zns_state_key_rec(&s->st, c), err);
 }
 
 int zns_store_move(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_err *err)
 {
-	const struct zns_ent *old;
-	size_t rec;
-	int rc;
+	const struct zns_ent *old = c->id.len == ZNS_UUID_LEN ? zns_state_find(&s->st, c->id.data) : NULL;
+	uint64_t rec = whole(s, &c->base) + zns_state_key_rec(&s->st, c);	/* of which the second stands already */
 
-	rc = writable(s, err);
-	if (!rc && !c->manifest)
-		rc = zns_fail(err, -EINVAL, "checkpoint without a manifest");
-	if (!rc)
-		rc = zns_check_checkpoint(c, &s->st.lim, -EINVAL, err);
-	if (!rc)
-		rc = zns_state_may_replace(&s->st, c, -EINVAL, err);
-	if (rc)
-		return rc;
-	old = zns_state_find(&s->st, c->id.data);
-	rec = zns_state_rec(&s->st, &c->base) + zns_state_key_rec(&s->st, c);	/* of which the second stands already */
-	if (rec > old->rec)
-		rc = zns_store_may_grow(s, rec - old->rec, err);
-	return rc ? rc : change(s, &(struct change){ .type = ZNS_FRAME_MOVED, .msg = &c->base, .container = c->container,
-						    .apply = zns_state_replace }, err);
+	return change(s, ZNS_FRAME_MOVED, &c->base, old && rec > old->rec ? rec - old->rec : 0, err);
 }
 
 int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, struct zns_err *err)
@@ -157,7 +145,7 @@ int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, str
 	char str[ZNS_UUID_STR];
 	int rc;
 
-	rc = writable(s, err);
+	rc = zns_store_writable(s, err);
 	if (rc)
 		return rc;
 	victim = zns_state_find(&s->st, id);
@@ -171,99 +159,96 @@ int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, str
 	t.has_created_ns = 1;
 	t.created_ns = victim->ckpt->created_ns;
 	t.has_encrypted = t.encrypted = victim->ckpt->crypt != NULL;
-	rc = zns_check_tombstone(&t, -EINVAL, err);
-	return rc ? rc : change(s, &(struct change){ .type = ZNS_FRAME_TOMBSTONE, .msg = &t.base,
-						    .apply = zns_state_bury }, err);
+	return change(s, ZNS_FRAME_TOMBSTONE, &t.base, 0, err);
 }
 
 int zns_store_reserve(struct zns_store *s, const ZnsPb__Reservation *r, struct zns_err *err)
 {
-	int rc;
-
-	rc = writable(s, err);
-	if (!rc)
-		rc = zns_check_reservation(r, &s->st.lim, -EINVAL, err);
-	if (!rc)
-		rc = zns_store_may_grow(s, zns_state_rec(&s->st, &r->base), err);
-	return rc ? rc : change(s, &(struct change){ .type = ZNS_FRAME_RESERVATION, .msg = &r->base, .container = r->container,
-						    .apply = zns_state_reserve }, err);
+	return change(s, ZNS_FRAME_RESERVATION, &r->base, whole(s, &r->base), err);
 }
 
 int zns_store_release(struct zns_store *s, const char *container, struct zns_err *err)
 {
 	ZnsPb__Release r = ZNS_PB__RELEASE__INIT;
-	struct zns_owner *o;
-	int rc;
+	const struct zns_owner *o = zns_state_owner(&s->st, container);
+	int rc = zns_store_writable(s, err);
 
-	rc = writable(s, err);
 	if (rc)
 		return rc;
-	o = zns_state_owner(&s->st, container);
 	if (!o || !o->reservation)
 		return zns_fail(err, -ENOENT, "container %s has no reservation", container);
-	r.container = o->name;
-	rc = zns_store_append(s, ZNS_FRAME_RELEASE, &r.base, err);
-	if (rc)
-		return rc;
-	zns_state_release(&s->st, o);
-	zns_state_compact(&s->st);
-	return 0;
+	r.container = (char *)container;
+	return change(s, ZNS_FRAME_RELEASE, &r.base, 0, err);
 }
 
 int zns_store_set_profile(struct zns_store *s, const ZnsPb__Profile *p, struct zns_err *err)
 {
-	ZnsPb__Profile *copy;
-	int rc;
-
-	rc = writable(s, err);
-	if (!rc)
-		rc = zns_check_profile(p, &s->st.lim, -EINVAL, err);
-	if (!rc)
-		rc = zns_store_may_grow(s, zns_state_rec(&s->st, &p->base), err);
-	if (rc)
-		return rc;
-	copy = zns_pb_copy(&p->base, err);
-	if (!copy)
-		return -ENOMEM;
-	rc = zns_store_append(s, ZNS_FRAME_PROFILE, &copy->base, err);
-	if (rc) {
-		zns_pb__profile__free_unpacked(copy, NULL);
-		return rc;
-	}
-	zns_state_set_profile(&s->st, copy);
-	zns_state_compact(&s->st);
-	return 0;
+	return change(s, ZNS_FRAME_PROFILE, &p->base, whole(s, &p->base), err);
 }
 
 int zns_store_retain(struct zns_store *s, const ZnsPb__Retention *r, struct zns_err *err)
 {
-	int rc;
+	bool says = r->keep || r->ttl_s;
+	int rc = zns_store_writable(s, err);
 
-	rc = writable(s, err);
 	if (!rc)
 		rc = zns_check_retention(r, -EINVAL, err);
-	if (!rc && !r->keep && !r->ttl_s && !zns_store_find_retention(s, r->container))
-		return 0;
-	if (!rc && (r->keep || r->ttl_s))
-		rc = zns_store_may_grow(s, zns_state_rec(&s->st, &r->base), err);
-	return rc ? rc : change(s, &(struct change){ .type = ZNS_FRAME_RETENTION, .msg = &r->base, .container = r->container,
-						    .apply = zns_state_retain }, err);
+	if (rc || (!says && !zns_store_find_retention(s, r->container)))
+		return rc;
+	return change(s, ZNS_FRAME_RETENTION, &r->base, says ? whole(s, &r->base) : 0, err);
 }
 
 int zns_store_set_mark(struct zns_store *s, const ZnsPb__Mark *m, struct zns_err *err)
 {
+	bool says = m->pinned || m->has_gone_ns;
 	char str[ZNS_UUID_STR];
-	int rc;
+	int rc = zns_store_writable(s, err);
 
-	rc = writable(s, err);
 	if (!rc)
 		rc = zns_check_mark(m, -EINVAL, err);
 	if (!rc && !zns_state_find(&s->st, m->checkpoint.data))
 		rc = zns_fail(err, -ENOENT, "no checkpoint %s in the store", zns_uuid_format(m->checkpoint.data, str));
-	if (!rc && !m->pinned && !m->has_gone_ns && !zns_store_find_mark(s, m->checkpoint.data))
+	if (rc || (!says && !zns_store_find_mark(s, m->checkpoint.data)))
+		return rc;
+	return change(s, ZNS_FRAME_MARK, &m->base, says ? whole(s, &m->base) : 0, err);
+}
+
+int zns_store_set_encryption(struct zns_store *s, const ZnsPb__Encryption *e, struct zns_err *err)
+{
+	return change(s, ZNS_FRAME_ENCRYPTION, &e->base, s->st.encryption.nr ? 0 : whole(s, &e->base), err);
+}
+
+/* ---- which machine writes the store (mount.c) ---- */
+
+int zns_store_claim_now(struct zns_store *s, struct zns_err *err)
+{
+	struct zns_ent *e = s->claim;
+	int rc;
+
+	if (!e)
 		return 0;
-	if (!rc && (m->pinned || m->has_gone_ns))
-		rc = zns_store_may_grow(s, zns_state_rec(&s->st, &m->base), err);
-	return rc ? rc : change(s, &(struct change){ .type = ZNS_FRAME_MARK, .msg = &m->base,
-						    .apply = zns_state_mark }, err);
+	s->claim = NULL;	/* else it would be written twice */
+	rc = append(s, ZNS_FRAME_MOUNT, e->msg, NULL, err);
+	if (rc)
+		s->claim = e;
+	else
+		zns_state_set_mount(&s->st, e);
+	return rc;
+}
+
+int zns_store_unclaim(struct zns_store *s, struct zns_err *err)
+{
+	const ZnsPb__Mount *have = zns_newest(&s->st.mount);
+	ZnsPb__Mount m;
+
+	if (s->claim) {		/* nothing was changed, so nothing was claimed */
+		zns_ent_free(s->claim);
+		s->claim = NULL;
+		return 0;
+	}
+	if (!have || have->released)
+		return 0;
+	m = *have;
+	m.released = true;
+	return change(s, ZNS_FRAME_MOUNT, &m.base, 0, err);
 }

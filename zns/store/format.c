@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* An empty store on a device: everything reset, generation 1 with the profile alone. */
 #include <string.h>
-#include "store_int.h"
+#include "record.h"
 
 /*
  * Not empty, though there is no catalogue: foreign data, or the checkpoints of a store that has lost it. Metadata zones
@@ -119,25 +119,9 @@ static uint64_t stuck_generation(struct zns_dev *dev, const struct zns_zone *zon
 
 static int fill_new(struct zns_store *s, const ZnsPb__Profile *profile, struct zns_err *err)
 {
-	size_t n = zns_pb__profile__get_packed_size(profile);
-	cleanup_free uint8_t *buf = malloc(n + 1);
-	ZnsPb__Profile *copy = NULL;
-	int rc;
+	int rc = zns_state_init(&s->st, &s->dev->geo, s->nr_meta, err);
 
-	rc = zns_state_init(&s->st, &s->dev->geo, s->nr_meta, err);
-	if (rc)
-		return rc;
-	rc = zns_check_profile(profile, &s->st.lim, -EINVAL, err);
-	if (rc)
-		return rc;
-	if (buf) {
-		zns_pb__profile__pack(profile, buf);
-		copy = zns_pb__profile__unpack(NULL, n, buf);
-	}
-	if (!copy)
-		return zns_fail(err, -ENOMEM, "no memory for the profile");
-	zns_state_set_profile(&s->st, copy);
-	return 0;
+	return rc ? rc : zns_record_set(&s->st, ZNS_FRAME_PROFILE, &profile->base, err);
 }
 
 int zns_store_format(struct zns_dev *dev, const uint8_t *uuid, const ZnsPb__Profile *profile, bool force,

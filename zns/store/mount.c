@@ -10,12 +10,12 @@
 
 const ZnsPb__Mount *zns_store_mount(const struct zns_store *s)
 {
-	return s->st.mount;
+	return zns_newest(&s->st.mount);
 }
 
 int zns_store_mine(const struct zns_store *s, const char *machine, struct zns_err *err)
 {
-	const ZnsPb__Mount *have = s->st.mount;
+	const ZnsPb__Mount *have = zns_newest(&s->st.mount);
 	char when[32];
 
 	/* The same machine after a crash or a reboot goes on by itself. */
@@ -27,60 +27,19 @@ int zns_store_mine(const struct zns_store *s, const char *machine, struct zns_er
 
 int zns_store_claim(struct zns_store *s, const ZnsPb__Mount *m, struct zns_err *err)
 {
-	ZnsPb__Mount *copy;
+	const ZnsPb__Mount *have = zns_newest(&s->st.mount);
+	ProtobufCMessage *copy;
 	int rc = zns_check_mount(m, -EINVAL, err);
 
 	if (rc)
 		return rc;
-	if (s->claim)
-		zns_pb__mount__free_unpacked(s->claim, NULL);
+	zns_ent_free(s->claim);
 	s->claim = NULL;
-	if (s->st.mount && !s->st.mount->released && !m->released && !strcmp(s->st.mount->machine, m->machine) &&
-	    !strcmp(s->st.mount->boot, m->boot))
+	if (have && !have->released && !m->released && !strcmp(have->machine, m->machine) && !strcmp(have->boot, m->boot))
 		return 0;
 	copy = zns_pb_copy(&m->base, err);
-	s->claim = copy;
-	return copy ? 0 : -ENOMEM;
-}
-
-int zns_store_claim_now(struct zns_store *s, struct zns_err *err)
-{
-	ZnsPb__Mount *m = s->claim;
-	int rc;
-
-	if (!m)
-		return 0;
-	s->claim = NULL;	/* else it would be written twice */
-	rc = zns_store_append(s, ZNS_FRAME_MOUNT, &m->base, err);
-	if (rc)
-		s->claim = m;
-	else
-		zns_state_set_mount(&s->st, m);
-	return rc;
-}
-
-int zns_store_unclaim(struct zns_store *s, struct zns_err *err)
-{
-	ZnsPb__Mount *m;
-	int rc;
-
-	if (s->claim) {		/* nothing was changed, so nothing was claimed */
-		zns_pb__mount__free_unpacked(s->claim, NULL);
-		s->claim = NULL;
-		return 0;
-	}
-	if (!s->st.mount || s->st.mount->released)
-		return 0;
-	m = zns_pb_copy(&s->st.mount->base, err);
-	if (!m)
-		return -ENOMEM;
-	m->released = true;
-	rc = zns_store_append(s, ZNS_FRAME_MOUNT, &m->base, err);
-	if (rc)
-		zns_pb__mount__free_unpacked(m, NULL);
-	else
-		zns_state_set_mount(&s->st, m);
-	return rc;
+	s->claim = copy ? zns_state_ent(&s->st, copy, NULL, err) : NULL;
+	return s->claim ? 0 : -ENOMEM;
 }
 
 int zns_mount_self(ZnsPb__Mount *m, struct zns_mount_names *n, struct zns_err *err)

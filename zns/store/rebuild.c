@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* A new generation of the catalogue from what is left of the old one, and from the footers in the data zones. */
 #include <string.h>
+#include "record.h"
 #include "salvage.h"
 #include "zns/fsck.h"
+#include "zns/grow.h"
 #include "zns/pbcopy.h"
 
 struct verdict {
@@ -37,13 +39,11 @@ static void tell(struct rebuild *b, const uint8_t *id, const char *container, en
 	for (i = 0; i < b->nr_verdicts && memcmp(b->verdict[i].id, id, ZNS_UUID_LEN); i++)
 		;
 	if (i == b->nr_verdicts) {
-		v = realloc(b->verdict, (i + 1) * sizeof(*v));
-		if (!v)
+		if (zns_grow_by_one(b->verdict, i))
 			return;		/* nobody is told, nothing else */
-		b->verdict = v;
 		b->nr_verdicts++;
-		memcpy(v[i].id, id, ZNS_UUID_LEN);
-		v[i].from = from;
+		memcpy(b->verdict[i].id, id, ZNS_UUID_LEN);
+		b->verdict[i].from = from;
 	}
 	v = &b->verdict[i];
 	v->taken = taken;
@@ -62,14 +62,10 @@ static bool is_dead(const struct rebuild *b, const uint8_t *id, int64_t moved_ns
 
 static bool append(struct zns_dead **list, size_t *nr, const uint8_t *id, int64_t moved_ns)
 {
-	struct zns_dead *v = realloc(*list, (*nr + 1) * sizeof(*v));
-
-	if (!v)
+	if (zns_grow_by_one(*list, *nr))
 		return false;
-	*list = v;
-	v += (*nr)++;
-	memcpy(v->id, id, ZNS_UUID_LEN);
-	v->moved_ns = moved_ns;
+	memcpy((*list)[*nr].id, id, ZNS_UUID_LEN);
+	(*list)[(*nr)++].moved_ns = moved_ns;
 	return true;
 }
 
@@ -162,26 +158,12 @@ static bool overwritten(const struct rebuild *b, const ZnsPb__Checkpoint *c, cha
 	return false;
 }
 
-static ZnsPb__Checkpoint *copy_of(const ZnsPb__Checkpoint *c)
-{
-	size_t n = zns_pb__checkpoint__get_packed_size(c);
-	cleanup_free uint8_t *buf = malloc(n + 1);
-
-	if (!buf)
-		return NULL;
-	zns_pb__checkpoint__pack(c, buf);
-	return zns_pb__checkpoint__unpack(NULL, n, buf);
-}
-
 static void keep_key(struct rebuild *b, const ZnsPb__Checkpoint *c)
 {
-	ZnsPb__Checkpoint **v = c->crypt ? realloc(b->keys, (b->nr_keys + 1) * sizeof(*v)) : NULL;
-
-	if (v) {
-		b->keys = v;
-		v[b->nr_keys] = copy_of(c);
-		b->nr_keys += v[b->nr_keys] != NULL;
-	}
+	if (!c->crypt || zns_grow_by_one(b->keys, b->nr_keys))
+		return;
+	b->keys[b->nr_keys] = zns_pb_copy(&c->base, NULL);
+	b->nr_keys += b->keys[b->nr_keys] != NULL;
 }
 
 /* A record goes; the others stay where they are in the list until it is compacted. */
@@ -311,7 +293,7 @@ static int take(struct rebuild *b, const struct zns_found *f, bool *key_lost, st
 		rc = zns_state_room(st, err);
 	if (rc)
 		return rc;
-	copy = copy_of(f->c);
+	copy = zns_pb_copy(&f->c->base, NULL);
 	if (copy && replace)
 		zns_crypt_inherit(copy, zns_state_find(st, f->id)->ckpt);
 	for (size_t i = 0; copy && i < b->nr_keys; i++)
@@ -411,35 +393,19 @@ static int own_uuid(struct rebuild *b, const struct zns_salvage *sv, struct zns_
 	return zns_fail(err, -ENOMEDIUM, "nothing on %s is of a store: no record and no footer", b->s->dev->path);
 }
 
-static ZnsPb__Profile *copy_profile(const ZnsPb__Profile *p)
-{
-	size_t n = zns_pb__profile__get_packed_size(p);
-	cleanup_free uint8_t *buf = malloc(n + 1);
-
-	if (!buf)
-		return NULL;
-	zns_pb__profile__pack(p, buf);
-	return zns_pb__profile__unpack(NULL, n, buf);
-}
-
 /* The fallback first: without a profile there are no groups, and no reservation would be accepted. */
 static int start(struct rebuild *b, struct zns_salvage *sv, struct zns_err *err)
 {
 	struct zns_store *s = b->s;
-	ZnsPb__Profile *p;
 	int rc;
 
 	rc = zns_store_meta_range(s->dev, &s->first_meta, &s->nr_meta, err);
 	if (!rc)
 		rc = zns_state_init(&s->st, &s->dev->geo, s->nr_meta, err);
 	if (!rc)
-		rc = zns_check_profile(b->p->profile, &s->st.lim, -EINVAL, err);
+		rc = zns_record_set(&s->st, ZNS_FRAME_PROFILE, &b->p->profile->base, err);
 	if (rc)
 		return rc;
-	p = copy_profile(b->p->profile);
-	if (!p)
-		return zns_fail(err, -ENOMEM, "no memory for the profile");
-	zns_state_set_profile(&s->st, p);
 	rc = zns_salvage(s, sv, err);
 	if (!rc)
 		rc = zns_dev_report(s->dev, 0, s->dev->geo.nr_zones, b->zones, err);

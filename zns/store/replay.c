@@ -5,7 +5,7 @@
  * silently, since zones that the lost record names would count as free.
  */
 #include <string.h>
-#include "store_int.h"
+#include "record.h"
 
 #define GHOST_SCAN MIB(4)	/* how far to look for records behind a superblock that does not parse */
 
@@ -30,193 +30,6 @@ struct replay {
 
 /* ---- one record ---- */
 
-static struct zns_ent *entry(struct zns_state *st, ProtobufCMessage *msg, const char *container, int *rc,
-			     struct zns_err *err)
-{
-	struct zns_ent *e = zns_state_ent(st, msg, container, err);
-
-	if (!e)
-		*rc = -ENOMEM;
-	return e;
-}
-
-static int apply_profile(struct zns_state *st, const struct zns_frame *f, struct zns_err *err)
-{
-	ZnsPb__Profile *p = zns_pb__profile__unpack(NULL, f->len, f->payload);
-
-	if (!p)
-		return zns_fail(err, -EBADMSG, "profile cannot be decoded");
-	if (zns_check_profile(p, &st->lim, -EBADMSG, err)) {
-		zns_pb__profile__free_unpacked(p, NULL);
-		return -EBADMSG;
-	}
-	zns_state_set_profile(st, p);
-	return 0;
-}
-
-static int apply_checkpoint(struct zns_state *st, const struct zns_frame *f, bool moved, struct zns_err *err)
-{
-	ZnsPb__Checkpoint *c = zns_pb__checkpoint__unpack(NULL, f->len, f->payload);
-	struct zns_limits lim = st->lim;
-	struct zns_ent *e;
-	int rc = 0;
-
-	if (!c)
-		return zns_fail(err, -EBADMSG, "checkpoint cannot be decoded");
-	/* Its groups may be those of an earlier profile: they only inform. */
-	lim.nr_groups = lim.nr_zones;
-	if (!c->manifest)
-		rc = zns_fail(err, -EBADMSG, "checkpoint without a manifest");
-	if (rc || zns_check_checkpoint(c, &lim, -EBADMSG, err) ||
-	    (moved ? zns_state_may_replace : zns_state_may_add)(st, c, -EBADMSG, err)) {
-		zns_pb__checkpoint__free_unpacked(c, NULL);
-		return -EBADMSG;
-	}
-	e = entry(st, &c->base, c->container, &rc, err);
-	if (e)
-		(moved ? zns_state_replace : zns_state_add)(st, e);
-	return rc;
-}
-
-static int apply_tombstone(struct zns_state *st, const struct zns_frame *f, bool snapshot, struct zns_err *err)
-{
-	ZnsPb__Tombstone *t = zns_pb__tombstone__unpack(NULL, f->len, f->payload);
-	struct zns_ent *e;
-	int rc = 0;
-
-	if (!t)
-		return zns_fail(err, -EBADMSG, "tombstone cannot be decoded");
-	rc = zns_check_tombstone(t, -EBADMSG, err);
-	if (!rc && snapshot != !zns_state_find(st, t->id.data))
-		rc = zns_fail(err, -EBADMSG, snapshot ? "tombstone of a checkpoint that lives" :
-			      "tombstone of an unknown checkpoint");
-	if (rc) {
-		zns_pb__tombstone__free_unpacked(t, NULL);
-		return rc;
-	}
-	e = entry(st, &t->base, NULL, &rc, err);
-	if (e)
-		zns_state_bury(st, e);
-	return rc;
-}
-
-static int apply_reservation(struct zns_state *st, const struct zns_frame *f, struct zns_err *err)
-{
-	ZnsPb__Reservation *r = zns_pb__reservation__unpack(NULL, f->len, f->payload);
-	struct zns_ent *e;
-	int rc = 0;
-
-	if (!r)
-		return zns_fail(err, -EBADMSG, "reservation cannot be decoded");
-	if (zns_check_reservation(r, &st->lim, -EBADMSG, err)) {
-		zns_pb__reservation__free_unpacked(r, NULL);
-		return -EBADMSG;
-	}
-	e = entry(st, &r->base, r->container, &rc, err);
-	if (e)
-		zns_state_reserve(st, e);
-	return rc;
-}
-
-static int apply_release(struct zns_state *st, const struct zns_frame *f, struct zns_err *err)
-{
-	ZnsPb__Release *r = zns_pb__release__unpack(NULL, f->len, f->payload);
-	struct zns_owner *o;
-
-	if (!r)
-		return zns_fail(err, -EBADMSG, "release cannot be decoded");
-	o = zns_state_owner(st, r->container);
-	zns_pb__release__free_unpacked(r, NULL);
-	if (!o || !o->reservation)
-		return zns_fail(err, -EBADMSG, "release of a reservation that is not there");
-	zns_state_release(st, o);
-	return 0;
-}
-
-static int apply_retention(struct zns_state *st, const struct zns_frame *f, struct zns_err *err)
-{
-	ZnsPb__Retention *r = zns_pb__retention__unpack(NULL, f->len, f->payload);
-	struct zns_ent *e;
-	int rc = 0;
-
-	if (!r)
-		return zns_fail(err, -EBADMSG, "retention cannot be decoded");
-	if (zns_check_retention(r, -EBADMSG, err)) {
-		zns_pb__retention__free_unpacked(r, NULL);
-		return -EBADMSG;
-	}
-	e = entry(st, &r->base, r->container, &rc, err);
-	if (e)
-		zns_state_retain(st, e);
-	return rc;
-}
-
-static int apply_mark(struct zns_state *st, const struct zns_frame *f, struct zns_err *err)
-{
-	ZnsPb__Mark *m = zns_pb__mark__unpack(NULL, f->len, f->payload);
-	struct zns_ent *e;
-	int rc;
-
-	if (!m)
-		return zns_fail(err, -EBADMSG, "mark cannot be decoded");
-	rc = zns_check_mark(m, -EBADMSG, err);
-	if (!rc && !zns_state_find(st, m->checkpoint.data))
-		rc = zns_fail(err, -EBADMSG, "mark of an unknown checkpoint");
-	if (rc) {
-		zns_pb__mark__free_unpacked(m, NULL);
-		return rc;
-	}
-	e = entry(st, &m->base, NULL, &rc, err);
-	if (e)
-		zns_state_mark(st, e);
-	return rc;
-}
-
-static int apply_mount(struct zns_state *st, const struct zns_frame *f, struct zns_err *err)
-{
-	ZnsPb__Mount *m = zns_pb__mount__unpack(NULL, f->len, f->payload);
-
-	if (!m)
-		return zns_fail(err, -EBADMSG, "mount record cannot be decoded");
-	if (zns_check_mount(m, -EBADMSG, err)) {
-		zns_pb__mount__free_unpacked(m, NULL);
-		return -EBADMSG;
-	}
-	zns_state_set_mount(st, m);
-	return 0;
-}
-
-static int apply_encryption(struct zns_state *st, const struct zns_frame *f, struct zns_err *err)
-{
-	ZnsPb__Encryption *e = zns_pb__encryption__unpack(NULL, f->len, f->payload);
-
-	if (!e)
-		return zns_fail(err, -EBADMSG, "encryption record cannot be decoded");
-	if (zns_check_encryption(e, -EBADMSG, err)) {
-		zns_pb__encryption__free_unpacked(e, NULL);
-		return -EBADMSG;
-	}
-	zns_state_set_encryption(st, e);
-	return 0;
-}
-
-/* Only a copy: what counts is in the checkpoint's record. */
-static int apply_key(const struct zns_state *st, const struct zns_frame *f, struct zns_err *err)
-{
-	ZnsPb__KeyLine *k = zns_pb__key_line__unpack(NULL, f->len, f->payload);
-	const struct zns_ent *e;
-	int rc;
-
-	if (!k)
-		return zns_fail(err, -EBADMSG, "key cannot be decoded");
-	rc = zns_check_key(k, -EBADMSG, err);
-	e = rc ? NULL : zns_state_find(st, k->checkpoint.data);
-	if (!rc && (!e || !e->ckpt->crypt))
-		rc = zns_fail(err, -EBADMSG, "key of an unknown checkpoint");
-	zns_pb__key_line__free_unpacked(k, NULL);
-	return rc;
-}
-
 static int apply_end(struct replay *rp, const struct zns_frame *f, struct zns_err *err)
 {
 	ZnsPb__SnapshotEnd *e = zns_pb__snapshot_end__unpack(NULL, f->len, f->payload);
@@ -226,7 +39,7 @@ static int apply_end(struct replay *rp, const struct zns_frame *f, struct zns_er
 		return zns_fail(err, -EBADMSG, "end of snapshot cannot be decoded");
 	nr = e->nr_records;
 	zns_pb__snapshot_end__free_unpacked(e, NULL);
-	if (rp->complete || !rp->st.profile || nr != rp->nr)
+	if (rp->complete || !rp->st.profile.nr || nr != rp->nr)
 		return zns_fail(err, -EBADMSG, "end of snapshot after %llu records says %u",
 				(unsigned long long)rp->nr, nr);
 	rp->complete = true;
@@ -240,35 +53,11 @@ static int apply(struct replay *rp, const struct zns_frame *f, struct zns_err *e
 
 	if (rc)
 		return rc;
-	if (!st->profile && f->type != ZNS_FRAME_PROFILE)
+	if (!st->profile.nr && f->type != ZNS_FRAME_PROFILE)
 		return zns_fail(err, -EBADMSG, "record before the profile");
-	switch (f->type) {
-	case ZNS_FRAME_PROFILE:
-		return apply_profile(st, f, err);
-	case ZNS_FRAME_CHECKPOINT:
-		return apply_checkpoint(st, f, false, err);
-	case ZNS_FRAME_MOVED:
-		return apply_checkpoint(st, f, true, err);
-	case ZNS_FRAME_TOMBSTONE:
-		return apply_tombstone(st, f, !rp->complete, err);
-	case ZNS_FRAME_RESERVATION:
-		return apply_reservation(st, f, err);
-	case ZNS_FRAME_RELEASE:
-		return apply_release(st, f, err);
-	case ZNS_FRAME_RETENTION:
-		return apply_retention(st, f, err);
-	case ZNS_FRAME_MARK:
-		return apply_mark(st, f, err);
-	case ZNS_FRAME_MOUNT:
-		return apply_mount(st, f, err);
-	case ZNS_FRAME_ENCRYPTION:
-		return apply_encryption(st, f, err);
-	case ZNS_FRAME_KEY:
-		return apply_key(st, f, err);
-	case ZNS_FRAME_SNAPSHOT_END:
+	if (f->type == ZNS_FRAME_SNAPSHOT_END)
 		return apply_end(rp, f, err);
-	}
-	return zns_fail(err, -EBADMSG, "record of unknown type %u", f->type);
+	return zns_record_apply(st, f, !rp->complete, err);
 }
 
 /* ---- one zone ---- */

@@ -3,7 +3,7 @@
  * Roll-over: the whole catalogue goes as a snapshot into the next metadata zone, which becomes the log. The zone of
  * the generation before stays as it is, so that a crash at any point finds one complete generation.
  */
-#include "store_int.h"
+#include "record.h"
 
 /* The superblock grows by up to 6 bytes per skipped zone: two blocks and 6 bytes each are always enough. */
 static uint64_t superblock_bytes(const struct zns_store *s)
@@ -14,11 +14,14 @@ static uint64_t superblock_bytes(const struct zns_store *s)
 uint64_t zns_store_snapshot_bytes(const struct zns_store *s)
 {
 	const struct zns_state *st = &s->st;
+	uint64_t sum = superblock_bytes(s) + s->dev->geo.block_size /* SNAPSHOT_END */, claim = zns_store_claim_rec(s);
+	const struct zns_kind *k;
 
-	return superblock_bytes(s) + st->profile_rec + zns_max(st->mount_rec, zns_store_claim_rec(s)) +
-	       st->encryption_rec +
-	       st->reservations.bytes + st->checkpoints.bytes + st->retentions.bytes + st->marks.bytes +
-	       s->dev->geo.block_size;	/* SNAPSHOT_END */
+	for (size_t i = 0; (k = zns_kind_at(i)); i++)
+		if (zns_kind_list(k, st) && k->type != ZNS_FRAME_TOMBSTONE)
+			sum += zns_kind_list(k, st)->bytes;
+	/* The claim will take the place of the mount record that is there. */
+	return sum + (claim > st->mount.bytes ? claim - st->mount.bytes : 0);
 }
 
 /* How many of the oldest tombstones must go so that the rest fits into @room bytes. */
@@ -56,28 +59,18 @@ static int write_snapshot(struct zns_store *s, struct zns_log *l, const uint32_t
 			  size_t drop, struct zns_err *err)
 {
 	ZnsPb__SnapshotEnd end = ZNS_PB__SNAPSHOT_END__INIT;
-	struct zns_state *st = &s->st;
+	const struct zns_kind *k;
 	int rc;
 
 	rc = zns_superblock_put(l, s->uuid, &s->dev->geo, s->nr_meta, skipped, nr_skipped, err);
-	if (!rc)
-		rc = zns_log_put(l, ZNS_FRAME_PROFILE, &st->profile->base, err);
-	if (!rc && st->mount)
-		rc = zns_log_put(l, ZNS_FRAME_MOUNT, &st->mount->base, err);
-	if (!rc && st->encryption)
-		rc = zns_log_put(l, ZNS_FRAME_ENCRYPTION, &st->encryption->base, err);
-	if (!rc)
-		rc = put_list(l, ZNS_FRAME_RESERVATION, &st->reservations, 0, err);
-	if (!rc)
-		rc = put_list(l, ZNS_FRAME_CHECKPOINT, &st->checkpoints, 0, err);
-	if (!rc)
-		rc = put_keys(l, &st->checkpoints, err);
-	if (!rc)
-		rc = put_list(l, ZNS_FRAME_RETENTION, &st->retentions, 0, err);
-	if (!rc)
-		rc = put_list(l, ZNS_FRAME_MARK, &st->marks, 0, err);
-	if (!rc)
-		rc = put_list(l, ZNS_FRAME_TOMBSTONE, &st->tombstones, drop, err);
+	for (size_t i = 0; !rc && (k = zns_kind_at(i)); i++) {
+		const struct zns_list *list = zns_kind_list(k, &s->st);
+
+		if (list)
+			rc = put_list(l, k->type, list, k->type == ZNS_FRAME_TOMBSTONE ? drop : 0, err);
+		else if (k->type == ZNS_FRAME_KEY)
+			rc = put_keys(l, &s->st.checkpoints, err);
+	}
 	end.nr_records = l->seq - 1;	/* without the superblock */
 	if (!rc)
 		rc = zns_log_put(l, ZNS_FRAME_SNAPSHOT_END, &end.base, err);

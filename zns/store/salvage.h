@@ -12,9 +12,6 @@ struct zns_salvage {
 	size_t nr_keys;
 };
 
-/* @c is another version of @from, which ends: what @from knows of the wrapped key is the newest. */
-void zns_crypt_inherit(ZnsPb__Checkpoint *c, ZnsPb__Checkpoint *from);
-
 /* Fill s->st (initialised), s->uuid and s->max_generation from every good record. Writes nothing. */
 int zns_salvage(struct zns_store *s, struct zns_salvage *r, struct zns_err *err);
 

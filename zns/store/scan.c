@@ -5,9 +5,9 @@
  * there, block by block. What is known grows while other zones are walked, so unexplained bytes come last.
  */
 #include <string.h>
+#include "record.h"
 #include "zns/fsck.h"
-#include "zns/frame.h"
-#include "store_int.h"
+#include "zns/grow.h"
 
 #define BACK MIB(1)
 
@@ -88,7 +88,7 @@ static const uint8_t *block_before(struct walk *w, uint32_t zone, uint64_t end, 
 static int complete(const ZnsPb__Footer *f, uint64_t footer, uint32_t block, ZnsPb__Checkpoint *c)
 {
 	ZnsPb__ExtentRef *ref = calloc(1, sizeof(*ref));
-	ZnsPb__ZoneUse *u, **v;
+	ZnsPb__ZoneUse *u;
 
 	if (!ref)
 		return -ENOMEM;
@@ -105,10 +105,8 @@ static int complete(const ZnsPb__Footer *f, uint64_t footer, uint32_t block, Zns
 			return 0;
 		}
 	}
-	v = realloc(c->zones, (c->n_zones + 1) * sizeof(*v));
-	if (!v)
+	if (zns_grow_by_one(c->zones, c->n_zones))
 		return -ENOMEM;
-	c->zones = v;
 	u = calloc(1, sizeof(*u));
 	if (!u)
 		return -ENOMEM;
@@ -159,16 +157,14 @@ static int take_footer(struct walk *w, const ZnsPb__Footer *f, uint64_t footer, 
 {
 	ZnsPb__Checkpoint ask = ZNS_PB__CHECKPOINT__INIT;
 	ZnsPb__ExtentRef ref = ZNS_PB__EXTENT_REF__INIT;
-	struct zns_found *v, *n;
+	struct zns_found *n;
 	ZnsPb__Manifest *m = NULL;
 
 	if (found_before(w, f->zone, footer))
 		return 0;
-	v = realloc(w->out->v, (w->out->nr + 1) * sizeof(*v));
-	if (!v)
+	if (zns_grow_by_one(w->out->v, w->out->nr))
 		return zns_fail(err, -ENOMEM, "no memory for what was found");
-	w->out->v = v;
-	n = &v[w->out->nr++];
+	n = &w->out->v[w->out->nr++];
 	*n = (struct zns_found){ .zone = f->zone, .footer = footer };
 	memcpy(n->id, f->checkpoint.data, ZNS_UUID_LEN);
 	ref.zone = f->zone;
@@ -199,20 +195,15 @@ static int take_footer(struct walk *w, const ZnsPb__Footer *f, uint64_t footer, 
 
 static int take_tombstone(struct walk *w, const struct zns_frame *f, struct zns_err *err)
 {
-	ZnsPb__Tombstone *t = zns_pb__tombstone__unpack(NULL, f->len, f->payload), **v;
+	ProtobufCMessage *msg;
 
-	if (!t || zns_check_tombstone(t, -EBADMSG, NULL)) {
-		if (t)
-			zns_pb__tombstone__free_unpacked(t, NULL);
+	if (zns_record_decode(zns_kind_of(f->type), f->payload, f->len, NULL, &msg, NULL))
 		return 0;
-	}
-	v = realloc(w->out->dead, (w->out->nr_dead + 1) * sizeof(*v));
-	if (!v) {
-		zns_pb__tombstone__free_unpacked(t, NULL);
+	if (zns_grow_by_one(w->out->dead, w->out->nr_dead)) {
+		protobuf_c_message_free_unpacked(msg, NULL);
 		return zns_fail(err, -ENOMEM, "no memory for what was found");
 	}
-	w->out->dead = v;
-	v[w->out->nr_dead++] = t;
+	w->out->dead[w->out->nr_dead++] = (ZnsPb__Tombstone *)msg;
 	return 0;
 }
 

@@ -11,29 +11,7 @@
 
 const ZnsPb__Encryption *zns_store_encryption(const struct zns_store *s)
 {
-	return s->st.encryption;
-}
-
-int zns_store_set_encryption(struct zns_store *s, const ZnsPb__Encryption *e, struct zns_err *err)
-{
-	ZnsPb__Encryption *copy;
-	int rc = zns_check_encryption(e, -EINVAL, err);
-
-	if (!rc && (s->flags & ZNS_STORE_RDONLY))
-		rc = zns_fail(err, -EROFS, "the store is open for reading only");
-	if (!rc && !s->st.encryption)
-		rc = zns_store_may_grow(s, zns_state_rec(&s->st, &e->base), err);
-	if (rc)
-		return rc;
-	copy = zns_pb_copy(&e->base, err);
-	if (!copy)
-		return -ENOMEM;
-	rc = zns_store_append(s, ZNS_FRAME_ENCRYPTION, &copy->base, err);
-	if (rc)
-		zns_pb__encryption__free_unpacked(copy, NULL);
-	else
-		zns_state_set_encryption(&s->st, copy);
-	return rc;
+	return zns_newest(&s->st.encryption);
 }
 
 static bool usable(const struct zns_zone *z)
@@ -75,7 +53,7 @@ static int reset_others(struct zns_store *s, struct zns_err *err)
 
 int zns_store_erase(struct zns_store *s, struct zns_err *err)
 {
-	int rc = s->flags & ZNS_STORE_RDONLY ? zns_fail(err, -EROFS, "the store is open for reading only") : 0;
+	int rc = zns_store_writable(s, err);
 
 	if (!rc)
 		rc = zns_store_alone(s, err);
@@ -135,17 +113,66 @@ static void swap_keys(const struct zns_list *l, ZnsPb__CheckpointKey **keys)
 		}
 }
 
+/* Copies of the new wrapped keys, each at the place of its checkpoint in the list; NULL where there is no key. */
+static int copy_keys(const struct zns_list *l, const ZnsPb__Rekey *q, ZnsPb__CheckpointKey **keys, struct zns_err *err)
+{
+	for (size_t i = 0; i < l->nr; i++) {
+		if (!has_key(l->v[i]->ckpt))
+			continue;
+		keys[i] = zns_pb_copy(&line_for(q, l->v[i]->ckpt->id.data)->base, err);
+		if (!keys[i])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* What the device wishes from now on. *out is NULL if that stays what it was. */
+static int new_wish(struct zns_store *s, const ZnsPb__Rekey *q, struct zns_ent **out, struct zns_err *err)
+{
+	ZnsPb__Encryption want = ZNS_PB__ENCRYPTION__INIT;
+	ProtobufCMessage *copy;
+
+	*out = NULL;
+	if (!q->has_key_id)
+		return 0;
+	want.has_key_id = 1;
+	want.key_id = q->key_id;
+	want.since_ns = zns_now_ns();
+	copy = zns_pb_copy(&want.base, err);
+	*out = copy ? zns_state_ent(&s->st, copy, NULL, err) : NULL;
+	return *out ? 0 : -ENOMEM;
+}
+
 /* One roll-over replaces them all: either the old generation counts or the new one. */
+static int roll_with(struct zns_store *s, ZnsPb__CheckpointKey **keys, struct zns_ent *wish, bool *done,
+		     struct zns_err *err)
+{
+	struct zns_ent *before = wish ? zns_list_swap(&s->st.encryption, wish) : NULL;
+	int rc;
+
+	swap_keys(&s->st.checkpoints, keys);
+	rc = zns_store_roll(s, 0, err);
+	if (rc) {
+		swap_keys(&s->st.checkpoints, keys);
+		zns_ent_free(wish ? zns_list_swap(&s->st.encryption, before) : NULL);
+		return rc;
+	}
+	*done = true;
+	zns_ent_free(before);
+	rc = reset_others(s, err);
+	zns_store_remember(s);
+	return rc;
+}
+
 int zns_store_rekey(struct zns_store *s, const ZnsPb__Rekey *q, bool *done, struct zns_err *err)
 {
-	ZnsPb__Encryption want = ZNS_PB__ENCRYPTION__INIT, *wish = NULL, *before = s->st.encryption;
 	cleanup_free ZnsPb__CheckpointKey **keys = NULL;
-	const struct zns_list *l = &s->st.checkpoints;
+	struct zns_ent *wish = NULL;
 	size_t nr;
 	int rc;
 
 	*done = false;
-	rc = s->flags & ZNS_STORE_RDONLY ? zns_fail(err, -EROFS, "the store is open for reading only") : 0;
+	rc = zns_store_writable(s, err);
 	if (!rc)
 		rc = check_rekey(s, q, err);
 	if (!rc)
@@ -155,44 +182,13 @@ int zns_store_rekey(struct zns_store *s, const ZnsPb__Rekey *q, bool *done, stru
 	if (rc)
 		return rc;
 	zns_state_compact(&s->st);
-	nr = l->nr;
+	nr = s->st.checkpoints.nr;
 	keys = calloc(nr + 1, sizeof(*keys));
-	rc = keys ? 0 : zns_fail(err, -ENOMEM, "no memory for wrapped keys");
-	for (size_t i = 0; i < nr && !rc; i++) {
-		if (!has_key(l->v[i]->ckpt))
-			continue;
-		keys[i] = zns_pb_copy(&line_for(q, l->v[i]->ckpt->id.data)->base, err);
-		rc = keys[i] ? 0 : -ENOMEM;
-	}
-	if (!rc && q->has_key_id) {
-		want.has_key_id = 1;
-		want.key_id = q->key_id;
-		want.since_ns = zns_now_ns();
-		wish = zns_pb_copy(&want.base, err);
-		rc = wish ? 0 : -ENOMEM;
-	}
-	if (!rc) {
-		swap_keys(l, keys);
-		if (wish) {
-			s->st.encryption = NULL;
-			zns_state_set_encryption(&s->st, wish);
-		}
-		rc = zns_store_roll(s, 0, err);
-		if (rc) {
-			swap_keys(l, keys);
-			if (wish) {
-				s->st.encryption = before;
-				s->st.encryption_rec = before ? zns_state_rec(&s->st, &before->base) : 0;
-			}
-		} else {
-			*done = true;
-			wish = wish ? before : NULL;	/* what is to be freed now */
-			rc = reset_others(s, err);
-			zns_store_remember(s);
-		}
-	}
-	if (wish)
-		zns_pb__encryption__free_unpacked(wish, NULL);
+	rc = keys ? copy_keys(&s->st.checkpoints, q, keys, err) : zns_fail(err, -ENOMEM, "no memory for wrapped keys");
+	if (!rc)
+		rc = new_wish(s, q, &wish, err);
+	if (!rc)
+		rc = roll_with(s, keys, wish, done, err);
 	for (size_t i = 0; keys && i < nr; i++)
 		if (keys[i])
 			zns_pb__checkpoint_key__free_unpacked(keys[i], NULL);

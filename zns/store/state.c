@@ -3,77 +3,10 @@
  * The catalogue in memory. Every change is two steps: what may fail (memory, checks) comes first, then the log
  * record, then a change that cannot fail. Replay and live calls use the same steps, so that both end alike.
  */
+#include <assert.h>
 #include <string.h>
 #include "store_int.h"
 #include "zns/fsck.h"
-
-/* ---- lists: append at the end, holes where something went ---- */
-
-static void list_compact(struct zns_list *l)
-{
-	size_t n = 0;
-
-	if (!l->holes)
-		return;
-	for (size_t i = 0; i < l->nr; i++) {
-		if (!l->v[i])
-			continue;
-		l->v[n] = l->v[i];
-		l->v[n]->pos = n;
-		n++;
-	}
-	l->nr = n;
-	l->holes = 0;
-}
-
-static int list_room(struct zns_list *l)
-{
-	size_t cap = l->cap ? l->cap * 2 : 64;
-	struct zns_ent **v;
-
-	/* Long logs of commits and removals must not keep all their holes. */
-	if (l->nr == l->cap && l->holes > l->nr / 2)
-		list_compact(l);
-	if (l->nr < l->cap)
-		return 0;
-	v = realloc(l->v, cap * sizeof(*v));
-	if (!v)
-		return -ENOMEM;
-	l->v = v;
-	l->cap = cap;
-	return 0;
-}
-
-static void list_add(struct zns_list *l, struct zns_ent *e)
-{
-	e->pos = l->nr;
-	l->v[l->nr++] = e;
-	l->bytes += e->rec;
-}
-
-static void list_del(struct zns_list *l, struct zns_ent *e)
-{
-	l->v[e->pos] = NULL;
-	l->holes++;
-	l->bytes -= e->rec;
-}
-
-static void ent_free(struct zns_ent *e)
-{
-	if (!e)
-		return;
-	if (e->msg)
-		protobuf_c_message_free_unpacked(e->msg, NULL);
-	free(e);
-}
-
-static void list_fini(struct zns_list *l)
-{
-	for (size_t i = 0; i < l->nr; i++)
-		ent_free(l->v[i]);
-	free(l->v);
-	*l = (struct zns_list){ 0 };
-}
 
 /* ---- keys ---- */
 
@@ -116,6 +49,9 @@ struct zns_owner *zns_state_owner(const struct zns_state *st, const char *contai
 
 /* ---- life ---- */
 
+static_assert(offsetof(struct zns_state, by_id) - offsetof(struct zns_state, lists) == sizeof(((struct zns_state *)0)->lists),
+	      "lists[] has all of the named ones");
+
 int zns_state_init(struct zns_state *st, const struct zns_geometry *geo, uint32_t nr_meta, struct zns_err *err)
 {
 	*st = (struct zns_state){
@@ -127,7 +63,7 @@ int zns_state_init(struct zns_state *st, const struct zns_geometry *geo, uint32_
 	st->zone_owner = calloc(geo->nr_zones, sizeof(*st->zone_owner));
 	st->zone_shared = calloc(geo->nr_zones, sizeof(*st->zone_shared));
 	st->packed = calloc(geo->nr_zones, sizeof(*st->packed));
-	if (st->live && st->packed && st->zone_owner && st->zone_shared)
+	if (st->live && st->packed && st->zone_owner && st->zone_shared && !zns_state_room(st, NULL))
 		return 0;
 	zns_state_fini(st);
 	return zns_fail(err, -ENOMEM, "no memory for %u zones", geo->nr_zones);
@@ -135,22 +71,13 @@ int zns_state_init(struct zns_state *st, const struct zns_geometry *geo, uint32_
 
 void zns_state_fini(struct zns_state *st)
 {
-	list_fini(&st->checkpoints);
-	list_fini(&st->tombstones);
-	list_fini(&st->reservations);
-	list_fini(&st->retentions);
-	list_fini(&st->marks);
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(st->lists); i++)
+		zns_list_fini(&st->lists[i]);
 	for (size_t i = 0; i < st->owners.cap; i++)
 		free(st->owners.slots[i].val);
 	zns_map_fini(&st->owners);
 	zns_map_fini(&st->by_id);
 	zns_map_fini(&st->dead);
-	if (st->profile)
-		zns_pb__profile__free_unpacked(st->profile, NULL);
-	if (st->mount)
-		zns_pb__mount__free_unpacked(st->mount, NULL);
-	if (st->encryption)
-		zns_pb__encryption__free_unpacked(st->encryption, NULL);
 	free(st->live);
 	free(st->packed);
 	free(st->zone_owner);
@@ -160,11 +87,11 @@ void zns_state_fini(struct zns_state *st)
 
 int zns_state_room(struct zns_state *st, struct zns_err *err)
 {
-	if (list_room(&st->checkpoints) || list_room(&st->tombstones) || list_room(&st->reservations) ||
-	    list_room(&st->retentions) || list_room(&st->marks) ||
-	    zns_map_room(&st->by_id) || zns_map_room(&st->dead) || zns_map_room(&st->owners))
-		return zns_fail(err, -ENOMEM, "no memory for the catalogue");
-	return 0;
+	int rc = zns_map_room(&st->by_id) || zns_map_room(&st->dead) || zns_map_room(&st->owners);
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(st->lists); i++)
+		rc |= zns_list_room(&st->lists[i]);
+	return rc ? zns_fail(err, -ENOMEM, "no memory for the catalogue") : 0;
 }
 
 size_t zns_state_rec(const struct zns_state *st, const ProtobufCMessage *msg)
@@ -242,17 +169,14 @@ void zns_state_ent_drop(struct zns_state *st, struct zns_ent *e)
 {
 	struct zns_owner *o = e ? e->owner : NULL;
 
-	ent_free(e);
+	zns_ent_free(e);
 	owner_put(st, o);
 }
 
 void zns_state_compact(struct zns_state *st)
 {
-	list_compact(&st->checkpoints);
-	list_compact(&st->tombstones);
-	list_compact(&st->reservations);
-	list_compact(&st->retentions);
-	list_compact(&st->marks);
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(st->lists); i++)
+		zns_list_compact(&st->lists[i]);
 }
 
 /* ---- checkpoints and zones ---- */
@@ -371,8 +295,7 @@ static void zones_add(struct zns_state *st, const struct zns_ent *e)
 static void tomb_del(struct zns_state *st, struct zns_ent *t)
 {
 	zns_map_del(&st->dead, t->hash, t);
-	list_del(&st->tombstones, t);
-	ent_free(t);
+	zns_list_del(&st->tombstones, t);
 }
 
 void zns_state_add(struct zns_state *st, struct zns_ent *e)
@@ -384,7 +307,7 @@ void zns_state_add(struct zns_state *st, struct zns_ent *e)
 		tomb_del(st, t);	/* imported again under its old id */
 	e->hash = zns_hash(c->id.data, ZNS_UUID_LEN);
 	zns_map_add(&st->by_id, e->hash, e);
-	list_add(&st->checkpoints, e);
+	zns_list_add(&st->checkpoints, e);
 	e->owner->nr_checkpoints++;
 	zones_add(st, e);
 }
@@ -424,7 +347,8 @@ static void zones_del(struct zns_state *st, const struct zns_ent *e)
 		} else if (st->zone_shared[z]) {
 			zone_find_owner(st, z);
 		}
-	}}
+	}
+}
 
 void zns_state_replace(struct zns_state *st, struct zns_ent *e)
 {
@@ -433,9 +357,7 @@ void zns_state_replace(struct zns_state *st, struct zns_ent *e)
 	zns_map_del(&st->by_id, old->hash, old);
 	e->hash = old->hash;
 	zns_map_add(&st->by_id, e->hash, e);
-	e->pos = old->pos;
-	st->checkpoints.v[e->pos] = e;
-	st->checkpoints.bytes += e->rec - old->rec;
+	zns_list_replace(&st->checkpoints, old, e);
 	e->mark = old->mark;
 	zones_del(st, old);
 	zones_add(st, e);
@@ -443,7 +365,7 @@ void zns_state_replace(struct zns_state *st, struct zns_ent *e)
 	for (size_t i = 0; i < e->ckpt->n_zones; i++)
 		if (st->zone_shared[e->ckpt->zones[i]->zone])
 			zone_find_owner(st, e->ckpt->zones[i]->zone);
-	ent_free(old);
+	zns_ent_free(old);
 }
 
 void zns_state_bury(struct zns_state *st, struct zns_ent *tomb)
@@ -456,18 +378,15 @@ void zns_state_bury(struct zns_state *st, struct zns_ent *tomb)
 		tomb_del(st, t);
 	tomb->hash = zns_hash(tomb->tomb->id.data, ZNS_UUID_LEN);
 	zns_map_add(&st->dead, tomb->hash, tomb);
-	list_add(&st->tombstones, tomb);
+	zns_list_add(&st->tombstones, tomb);
 	if (!e)
 		return;
 	zns_map_del(&st->by_id, e->hash, e);
-	list_del(&st->checkpoints, e);
+	zns_list_take(&st->checkpoints, e);
 	zones_del(st, e);
-
-	if (e->mark) {
-		list_del(&st->marks, e->mark);
-		ent_free(e->mark);
-	}
-	ent_free(e);
+	if (e->mark)
+		zns_list_del(&st->marks, e->mark);
+	zns_ent_free(e);
 	/* A reservation that nobody asked for by name ends with the container's last checkpoint. */
 	if (!--o->nr_checkpoints && o->reservation && !o->reservation->resv->explicit_)
 		zns_state_release(st, o);
@@ -477,17 +396,10 @@ void zns_state_bury(struct zns_state *st, struct zns_ent *tomb)
 
 void zns_state_forget(struct zns_state *st, size_t nr)
 {
-	list_compact(&st->tombstones);
-	for (size_t i = 0; i < nr && i < st->tombstones.nr; i++) {
-		struct zns_ent *t = st->tombstones.v[i];
-
-		zns_map_del(&st->dead, t->hash, t);
-		st->tombstones.v[i] = NULL;
-		st->tombstones.holes++;
-		st->tombstones.bytes -= t->rec;
-		ent_free(t);
-	}
-	list_compact(&st->tombstones);
+	zns_list_compact(&st->tombstones);
+	for (size_t i = 0; i < nr && i < st->tombstones.nr; i++)
+		tomb_del(st, st->tombstones.v[i]);
+	zns_list_compact(&st->tombstones);
 }
 
 /* ---- reservations and profile ---- */
@@ -497,21 +409,18 @@ void zns_state_reserve(struct zns_state *st, struct zns_ent *e)
 	struct zns_ent *old = e->owner->reservation;
 
 	if (old) {
-		/* Replaced in place: the order is that of the first reservation. */
-		e->pos = old->pos;
-		st->reservations.v[e->pos] = e;
-		st->reservations.bytes += e->rec - old->rec;
-		ent_free(old);
+		/* The order is that of the first reservation. */
+		zns_list_replace(&st->reservations, old, e);
+		zns_ent_free(old);
 	} else {
-		list_add(&st->reservations, e);
+		zns_list_add(&st->reservations, e);
 	}
 	e->owner->reservation = e;
 }
 
 void zns_state_release(struct zns_state *st, struct zns_owner *o)
 {
-	list_del(&st->reservations, o->reservation);
-	ent_free(o->reservation);
+	zns_list_del(&st->reservations, o->reservation);
 	o->reservation = NULL;
 	owner_put(st, o);
 }
@@ -524,15 +433,14 @@ void zns_state_retain(struct zns_state *st, struct zns_ent *e)
 	struct zns_ent *old = o->retention;
 
 	if (old) {
-		list_del(&st->retentions, old);
-		ent_free(old);
+		zns_list_del(&st->retentions, old);
 		o->retention = NULL;
 	}
 	if (e->retn->keep || e->retn->ttl_s) {
-		list_add(&st->retentions, e);
+		zns_list_add(&st->retentions, e);
 		o->retention = e;
 	} else {
-		ent_free(e);
+		zns_ent_free(e);
 		owner_put(st, o);
 	}
 }
@@ -542,45 +450,35 @@ void zns_state_mark(struct zns_state *st, struct zns_ent *e)
 	struct zns_ent *c = zns_state_find(st, e->markm->checkpoint.data);
 
 	if (c->mark) {
-		list_del(&st->marks, c->mark);
-		ent_free(c->mark);
+		zns_list_del(&st->marks, c->mark);
 		c->mark = NULL;
 	}
 	if (e->markm->pinned || e->markm->has_gone_ns) {
-		list_add(&st->marks, e);
+		zns_list_add(&st->marks, e);
 		c->mark = e;
 	} else {
-		ent_free(e);
+		zns_ent_free(e);
 	}
 }
 
-void zns_state_set_profile(struct zns_state *st, ZnsPb__Profile *p)
+void zns_state_set_profile(struct zns_state *st, struct zns_ent *e)
 {
 	struct zns_list *l = &st->reservations;
 
-	if (st->profile)
-		zns_pb__profile__free_unpacked(st->profile, NULL);
-	st->profile = p;
-	st->profile_rec = zns_state_rec(st, &p->base);
-	st->lim.nr_groups = p->n_groups;
+	zns_ent_free(zns_list_swap(&st->profile, e));
+	st->lim.nr_groups = ((ZnsPb__Profile *)e->msg)->n_groups;
 	/* A reservation of groups that are no more means nothing. */
 	for (size_t i = 0; i < l->nr; i++)
 		if (l->v[i] && zns_check_reservation(l->v[i]->resv, &st->lim, -EINVAL, NULL))
 			zns_state_release(st, l->v[i]->owner);
 }
 
-void zns_state_set_mount(struct zns_state *st, ZnsPb__Mount *m)
+void zns_state_set_mount(struct zns_state *st, struct zns_ent *e)
 {
-	if (st->mount)
-		zns_pb__mount__free_unpacked(st->mount, NULL);
-	st->mount = m;
-	st->mount_rec = zns_state_rec(st, &m->base);
+	zns_ent_free(zns_list_swap(&st->mount, e));
 }
 
-void zns_state_set_encryption(struct zns_state *st, ZnsPb__Encryption *e)
+void zns_state_set_encryption(struct zns_state *st, struct zns_ent *e)
 {
-	if (st->encryption)
-		zns_pb__encryption__free_unpacked(st->encryption, NULL);
-	st->encryption = e;
-	st->encryption_rec = zns_state_rec(st, &e->base);
+	zns_ent_free(zns_list_swap(&st->encryption, e));
 }

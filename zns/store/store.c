@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The store's public face: opening, looking things up. Changes are in change.c. */
 #include <string.h>
-#include "store_int.h"
+#include "record.h"
 
 struct zns_store *zns_store_alloc(struct zns_dev *dev, unsigned flags, struct zns_err *err)
 {
@@ -57,8 +57,7 @@ void zns_store_close(struct zns_store *s)
 		return;
 	zns_state_fini(&s->st);
 	zns_log_fini(&s->log);
-	if (s->claim)
-		zns_pb__mount__free_unpacked(s->claim, NULL);
+	zns_ent_free(s->claim);
 	free(s->seen_wp);
 	free(s);
 }
@@ -83,9 +82,17 @@ bool zns_store_torn(const struct zns_store *s)
 	return s->torn;
 }
 
+const ProtobufCMessage *zns_store_record(const struct zns_store *s, uint16_t type, size_t i)
+{
+	const struct zns_kind *k = zns_kind_of(type);
+	const struct zns_list *l = k ? zns_kind_list(k, &s->st) : NULL;
+
+	return l && i < l->nr ? l->v[i]->msg : NULL;
+}
+
 const ZnsPb__Profile *zns_store_profile(const struct zns_store *s)
 {
-	return s->st.profile;
+	return zns_newest(&s->st.profile);
 }
 
 size_t zns_store_nr_checkpoints(const struct zns_store *s)

@@ -52,14 +52,8 @@ void *zns_map_find(const struct zns_map *m, uint64_t hash, zns_map_eq eq, const 
 void zns_map_del(struct zns_map *m, uint64_t hash, const void *val);
 void zns_map_fini(struct zns_map *m);
 
-/* state.c: the catalogue in memory. Functions that return void cannot fail, given room. */
-struct zns_owner {
-	uint64_t hash;
-	uint32_t nr_checkpoints;
-	struct zns_ent *reservation, *retention;
-	char name[];
-};
-
+/* list.c: messages of one kind, in order, with holes until zns_list_compact(). */
+struct zns_owner;
 struct zns_ent {		/* one message in a list */
 	size_t pos;
 	uint64_t hash;
@@ -76,28 +70,56 @@ struct zns_ent {		/* one message in a list */
 	};
 };
 
-struct zns_list {		/* in order, with holes until zns_state_compact() */
+struct zns_list {
 	struct zns_ent **v;
 	size_t nr, cap, holes;
 	uint64_t bytes;		/* sum of rec */
 };
 
+int zns_list_room(struct zns_list *l);	/* for one more; -ENOMEM */
+void zns_list_add(struct zns_list *l, struct zns_ent *e);
+void zns_list_take(struct zns_list *l, struct zns_ent *e);	/* @e is the caller's then */
+void zns_list_del(struct zns_list *l, struct zns_ent *e);	/* @e is freed */
+void zns_list_replace(struct zns_list *l, struct zns_ent *old, struct zns_ent *e);	/* @old is the caller's again */
+/* For a list that has one entry at most: @e (NULL: none) takes the place of what is returned. */
+struct zns_ent *zns_list_swap(struct zns_list *l, struct zns_ent *e);
+void zns_list_compact(struct zns_list *l);
+void zns_list_fini(struct zns_list *l);
+void zns_ent_free(struct zns_ent *e);
+
+/* state.c: the catalogue in memory. Functions that return void cannot fail, given room. */
+struct zns_owner {
+	uint64_t hash;
+	uint32_t nr_checkpoints;
+	struct zns_ent *reservation, *retention;
+	char name[];
+};
+
+#define ZNS_LISTS 12
+
 struct zns_state {
 	struct zns_limits lim;	/* nr_groups follows the profile */
 	uint32_t block;
-	ZnsPb__Profile *profile;
-	size_t profile_rec;
-	struct zns_list checkpoints, tombstones, reservations, retentions, marks;
-	ZnsPb__Mount *mount;		/* the newest, or NULL */
-	size_t mount_rec;
-	ZnsPb__Encryption *encryption;	/* the newest, or NULL */
-	size_t encryption_rec;
+	union {
+		struct {
+			struct zns_list profile, mount, encryption;	/* the newest alone */
+			struct zns_list checkpoints, tombstones, reservations, retentions, marks;
+			struct zns_list other[4];	/* of kinds of record that record.c alone knows */
+		};
+		struct zns_list lists[ZNS_LISTS];	/* all of them */
+	};
 	struct zns_map by_id, dead, owners;
 	uint64_t *live;
 	uint64_t *packed;	/* of live: bytes of checkpoints marked so */
 	struct zns_owner **zone_owner;
 	uint8_t *zone_shared;	/* live bytes of more than one container */
 };
+
+/* Of a list that has the newest message alone; NULL: there is none. */
+static inline const void *zns_newest(const struct zns_list *l)
+{
+	return l->nr ? l->v[0]->msg : NULL;
+}
 
 int zns_state_init(struct zns_state *st, const struct zns_geometry *geo, uint32_t nr_meta, struct zns_err *err);
 void zns_state_fini(struct zns_state *st);
@@ -110,19 +132,19 @@ struct zns_ent *zns_state_find_dead(const struct zns_state *st, const uint8_t *i
 struct zns_owner *zns_state_owner(const struct zns_state *st, const char *container);
 int zns_state_may_add(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err);
 void zns_state_add(struct zns_state *st, struct zns_ent *e);
-/* Likewise for a new version of one that is there (-ENOENT); it takes the old one's place, and its mark. */
+/* The same for a new version of one that is there (-ENOENT). It takes the old one's place, and its mark. */
 int zns_state_may_replace(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err);
 void zns_state_replace(struct zns_state *st, struct zns_ent *e);
 void zns_state_bury(struct zns_state *st, struct zns_ent *tomb);	/* the checkpoint of that id, if any, goes */
 void zns_state_forget(struct zns_state *st, size_t nr);	/* the oldest tombstones */
 void zns_state_reserve(struct zns_state *st, struct zns_ent *e);
 void zns_state_release(struct zns_state *st, struct zns_owner *o);
-/* One that says nothing ends what was there; @e is taken over. */
+/* A rule that says nothing ends the container's rule; @e is taken over. */
 void zns_state_retain(struct zns_state *st, struct zns_ent *e);
 void zns_state_mark(struct zns_state *st, struct zns_ent *e);	/* the checkpoint is there */
-void zns_state_set_profile(struct zns_state *st, ZnsPb__Profile *p);
-void zns_state_set_mount(struct zns_state *st, ZnsPb__Mount *m);
-void zns_state_set_encryption(struct zns_state *st, ZnsPb__Encryption *e);
+void zns_state_set_profile(struct zns_state *st, struct zns_ent *e);
+void zns_state_set_mount(struct zns_state *st, struct zns_ent *e);
+void zns_state_set_encryption(struct zns_state *st, struct zns_ent *e);
 void zns_state_compact(struct zns_state *st);
 size_t zns_state_rec(const struct zns_state *st, const ProtobufCMessage *msg);	/* bytes of a record */
 /* Of a checkpoint that has a wrapped key: the record that repeats it (it borrows), and its bytes, else 0. */
@@ -188,27 +210,27 @@ struct zns_store {
 	bool torn;			/* it was torn when opened */
 	bool foreign;			/* somebody else changed it under us: no change any more */
 	uint64_t *seen_wp;		/* of the metadata zones, as we left them; UINT64_MAX: not known */
-	ZnsPb__Mount *claim;		/* goes into the log before the next change */
+	struct zns_ent *claim;		/* a mount record that goes into the log before the next change */
 	struct zns_log log;		/* log.generation is the store's */
 	struct zns_state st;
 };
 /* meta.c */
 bool zns_meta_usable(const struct zns_zone *z);	/* to be written and compared */
-/* nr_meta counts leading conventional zones, which are never used. -ENOMEDIUM: too small for a store. */
 /* How many zones from @first on are not empty, as far as the device can tell. */
 int zns_store_written(struct zns_dev *dev, uint32_t first, uint32_t *nr, struct zns_err *err);
+/* nr_meta counts leading conventional zones, which are never used. -ENOMEDIUM: too small for a store. */
 int zns_store_meta_range(struct zns_dev *dev, uint32_t *first, uint32_t *nr_meta, struct zns_err *err);
 int zns_store_replay(struct zns_store *s, struct zns_err *err);
 /* Start a new generation with room for @need bytes more. On failure the old log is what it was. */
 int zns_store_roll(struct zns_store *s, uint64_t need, struct zns_err *err);
-/* alone.c: are we still alone? -ESTALE if not. Then what the metadata zones look like now is taken as ours. */
-int zns_store_alone(struct zns_store *s, struct zns_err *err);
+/* alone.c */
+int zns_store_alone(struct zns_store *s, struct zns_err *err);	/* -ESTALE: somebody else writes the log too */
 int zns_store_lost(struct zns_store *s, int rc);	/* @rc; -EBADE: another host has reserved the device */
-void zns_store_remember(struct zns_store *s);
+void zns_store_remember(struct zns_store *s);	/* what the metadata zones look like now is our own doing */
 uint64_t zns_store_claim_rec(const struct zns_store *s);	/* bytes of the record that is due; 0: none */
-/* change.c */
+/* change.c: would the catalogue, @more bytes longer, still fit into any metadata zone? -ENOSPC */
 int zns_store_may_grow(const struct zns_store *s, uint64_t more, struct zns_err *err);
-int zns_store_append(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg, struct zns_err *err);
+int zns_store_writable(const struct zns_store *s, struct zns_err *err);	/* -EROFS: opened for reading only */
 /* Bytes of a snapshot without tombstones. */
 uint64_t zns_store_snapshot_bytes(const struct zns_store *s);
 void zns_store_min_cap(struct zns_store *s, const struct zns_zone *zones);

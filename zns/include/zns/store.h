@@ -51,6 +51,15 @@ uint32_t zns_store_nr_meta(const struct zns_store *s);	/* zones 0 … n-1 are me
 bool zns_store_torn(const struct zns_store *s);	/* the log ended in a torn record when opened */
 const ZnsPb__Profile *zns_store_profile(const struct zns_store *s);
 
+/*
+ * Any kind of record, by its type in zns/frame.h. What follows has a function of its own for most kinds: those say what
+ * is asked of the record, and take it or give it with its type.
+ */
+/* Record @i of a kind that the catalogue keeps; NULL: there are no more, or no such kind. */
+const ProtobufCMessage *zns_store_record(const struct zns_store *s, uint16_t type, size_t i);
+/* Durable when it returns. -EINVAL: no such kind, or the record says what cannot be. -ENOSPC: the catalogue is full. */
+int zns_store_put(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg, struct zns_err *err);
+
 size_t zns_store_nr_checkpoints(const struct zns_store *s);
 const ZnsPb__Checkpoint *zns_store_checkpoint(const struct zns_store *s, size_t i);	/* in order of commit */
 const ZnsPb__Checkpoint *zns_store_find(const struct zns_store *s, const uint8_t *id);	/* NULL: none */
