@@ -231,10 +231,10 @@ conform: $(B)/test/dev_conform zns
 
 # Power cuts by enumeration; the broker's code runs inside, all of it but the poll loop.
 CRASH_SRC	:= $(wildcard test/crash/*.c)
-$(B)/test/crash: $(CRASH_SRC) $(wildcard test/crash/*.h) $(filter-out %/main.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/libzns.a
+$(B)/test/crash: $(CRASH_SRC) $(wildcard test/crash/*.h) $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/libzns.a
 	@mkdir -p $(@D)
 	$(call say,CC      test/crash)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $(CRASH_SRC) $(filter-out %/main.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/libzns.a $(LDLIBS)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $(CRASH_SRC) $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/libzns.a $(LDLIBS)
 
 # A dump without a task, for loads: test/load.
 $(B)/load/dumper: test/load/dumper.c $(B)/libzns.a
@@ -474,7 +474,7 @@ zdtm-smoke: deps
 # The library is built once more, by clang, with the fuzzer's and the sanitizers' instrumentation.
 FUZZ_SAN	:= -fsanitize=address,undefined -fno-sanitize-recover=undefined
 FUZZ_LIB	:= $(B)/libfuzzed.a
-$(FUZZ_LIB): $(LIB_OBJ) $(PROTO_O) $(filter-out %/main.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/test/crash/inproc.o
+$(FUZZ_LIB): $(LIB_OBJ) $(PROTO_O) $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/test/crash/inproc.o
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(B)/fuzz/%: test/fuzz/%.c $(FUZZ_LIB)
 	@mkdir -p $(@D)
@@ -483,7 +483,7 @@ $(B)/fuzz/%: test/fuzz/%.c $(FUZZ_LIB)
 
 # The corpus in the repository as unit tests: the same targets without the fuzzer, any compiler.
 REPLAY_BIN	:= $(patsubst test/fuzz/fuzz_%.c,$(B)/replay/fuzz_%,$(wildcard test/fuzz/fuzz_*.c))
-REPLAY_OBJ	= $(filter-out %/main.o %/server.o %/startup.o,$(ZNSD_OBJ))
+REPLAY_OBJ	= $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ))
 REPLAY_SRC	:= test/fuzz/replay.c test/crash/inproc.c
 $(REPLAY_BIN): $(B)/replay/%: test/fuzz/%.c $(REPLAY_SRC) $(REPLAY_OBJ) $(B)/libzns.a
 	@mkdir -p $(@D)

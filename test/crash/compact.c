@@ -119,7 +119,7 @@ static int move(struct znsd *d, struct trace *t, struct move *m, const uint8_t *
 		ret = load_ask(d, &m->conn, &req, &rep, err);
 		reply_free(&rep);
 	}
-	leases_of_conn_lost(d, &m->conn);
+	leases_of_conn_lost(d, &m->conn, &(int){ -1 });
 	if (now)
 		zns_pb__checkpoint__free_unpacked(now, NULL);
 	if (next)

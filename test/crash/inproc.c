@@ -9,14 +9,9 @@ void conn_answer(struct znsd *d, struct conn *c, struct reply *rep, int code)
 	reply_free(rep);	/* a waiter's answer: this load never waits */
 }
 
-uint32_t conn_pid(const struct conn *c)
+struct holder conn_holder(struct conn *c)
 {
-	return (uint32_t)getpid();
-}
-
-int conn_take_pidfd(struct conn *c)
-{
-	return -1;		/* its process is gone at once */
+	return (struct holder){ .conn = c, .pid = (uint32_t)getpid() };
 }
 
 void conn_set_waiter(struct conn *c, struct waiter *w)
@@ -31,12 +26,14 @@ int broker_open(struct zns_dev *dev, struct znsd *d, struct zns_err *err)
 	memset(d, 0, sizeof(*d));
 	d->dev = dev;
 	strcpy(d->reg.path, dev->path);
-	d->lock_fd = d->dev_lock_fd = d->listen_fd = d->readers_fd = -1;
+	d->readers_fd = -1;
+	d->server = znsd_alloc(sizeof(*d->server));
+	policy_init(d);
 	ret = zns_store_open(dev, 0, &d->store, err);
 	if (ret)
 		return ret;
 	memcpy(d->reg.uuid, zns_store_uuid(d->store), ZNS_UUID_LEN);
-	ret = zones_init(d, err);
+	ret = tables_init(d, err);
 	d->readers_clear = d->sweep = d->park_check = true;
 	for (size_t i = 0; !ret && i < zns_store_nr_reservations(d->store); ) {
 		size_t n = zns_store_nr_reservations(d->store);
@@ -52,7 +49,9 @@ int broker_open(struct zns_dev *dev, struct znsd *d, struct zns_err *err)
 void broker_close(struct znsd *d)
 {
 	leases_forget(d);
-	zones_fini(d);
+	tables_fini(d);
+	policy_fini(d);
+	free(d->server);
 	if (d->store)
 		zns_store_close(d->store);
 	d->store = NULL;
@@ -64,7 +63,7 @@ void broker_idle(struct znsd *d)
 	for (int i = 0; i < 1000; i++) {
 		int ms;
 
-		d->finish_ns = 0;
+		d->policy->finish_ns = 0;
 		ms = reclaim_step(d);
 		if (ms < 0 || ms >= 100)
 			break;

@@ -2,7 +2,7 @@
 #ifndef CRASH_INPROC_H
 #define CRASH_INPROC_H
 /* The broker's own code in this process, without its poll loop: connections are plain structs, requests are calls. */
-#include "../../zns/broker/znsd.h"
+#include "../../zns/broker/requests/requests.h"
 
 struct conn {
 	struct waiter *waiter;

@@ -16,7 +16,7 @@ int load_ask(struct znsd *d, struct conn *c, ZnsPb__Request *req, struct reply *
 	memset(rep, 0, sizeof(*rep));
 	zns_pb__response__init(&rep->r);
 	req->version = ZNS_BROKER_VERSION;
-	ret = znsd_dispatch(d, c, req, rep);
+	ret = dispatch(d, c, req, rep);
 	if (rep->later) {	/* as a client does that will not wait; the request was the waiter's */
 		waiter_drop(d, c);
 		return zns_fail(err, -EBUSY, "the broker would have the dump wait");
@@ -153,7 +153,7 @@ static void dump_drop(struct dump *u)
 {
 	zns_writer_free(u->w);
 	zns_crypt_free(u->crypt);
-	leases_of_conn_lost(u->d, &u->conn);
+	leases_of_conn_lost(u->d, &u->conn, &(int){ -1 });
 }
 
 static int dump_commit(struct dump *u, struct trace *t, struct zns_err *err)

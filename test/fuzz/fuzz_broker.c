@@ -51,7 +51,7 @@ static void ask(struct znsd *d, struct conn *c, ZnsPb__Request *req)
 
 	memset(&rep, 0, sizeof(rep));
 	zns_pb__response__init(&rep.r);
-	if (znsd_dispatch(d, c, req, &rep))
+	if (dispatch(d, c, req, &rep))
 		last_refusal = rep.err;
 	if (!rep.later)
 		zns_pb__request__free_unpacked(req, NULL);
@@ -230,7 +230,7 @@ static int cmp_use(const void *pa, const void *pb)
 }
 
 /* The end of a move: some of what it had, and what was written; now and then neither. */
-static void compact_commit(struct znsd *d, struct conn *c, struct input *in)
+static void op_compact_commit(struct znsd *d, struct conn *c, struct input *in)
 {
 	struct lease *l = lease_of(d, c);
 	const ZnsPb__Checkpoint *now = l ? zns_store_find(d->store, l->id) : NULL;
@@ -277,7 +277,7 @@ static void op_compact(struct znsd *d, struct conn *c, struct input *in)
 	ZnsPb__Request *r;
 
 	if (what == 3) {
-		compact_commit(d, c, in);
+		op_compact_commit(d, c, in);
 		return;
 	}
 	r = request();
@@ -356,7 +356,7 @@ static void operations(struct znsd *d, struct conn *conn, struct input *in)
 
 		if (what == 15) {
 			waiter_drop(d, c);
-			leases_of_conn_lost(d, c);
+			leases_of_conn_lost(d, c, &(int){ -1 });
 		} else if (c->waiter) {
 			continue;
 		} else if (what < 3) {
@@ -397,7 +397,7 @@ static void must_work(struct znsd *d)
 		printf("the dump after it was refused: %s\n", last_refusal.msg);
 		abort();
 	}
-	leases_of_conn_lost(d, &c);
+	leases_of_conn_lost(d, &c, &(int){ -1 });
 }
 
 static void messages(struct znsd *d, struct conn *conn, const uint8_t *data, size_t size)
@@ -468,7 +468,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		messages(&d, conn, data + 1, size - 1);
 	for (int i = 0; i < CONNS; i++) {
 		waiter_drop(&d, &conn[i]);
-		leases_of_conn_lost(&d, &conn[i]);
+		leases_of_conn_lost(&d, &conn[i], &(int){ -1 });
 	}
 	must_be_clean(&d);
 	must_work(&d);

@@ -186,7 +186,7 @@ static int ask(struct znsd *d, struct conn *c, ZnsPb__Request *req, struct zns_z
 
 	memset(&rep, 0, sizeof(rep));
 	zns_pb__response__init(&rep.r);
-	rc = znsd_dispatch(d, c, req, &rep);
+	rc = dispatch(d, c, req, &rep);
 	if (!rc && zone && (!rep.r.zone || zns_dev_report(d->dev, rep.r.zone->zone, 1, zone, NULL)))
 		abort();
 	if (!rep.later)
@@ -247,7 +247,7 @@ static void must_commit(struct znsd *d)
 		if (rc && rc != -ENOSPC && rc != -EOVERFLOW)
 			abort();
 	}
-	leases_of_conn_lost(d, &c);
+	leases_of_conn_lost(d, &c, &(int){ -1 });
 }
 
 static void use_it(struct memdev *m)

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Admission of a dump: what it asks for, the ceilings, the reservation, the lease. */
 #include <string.h>
-#include "../znsd.h"
+#include "policy.h"
+
+#define WAIT_S 60
+#define SMALL_UNITS 16	/* a dump with fewer units for each of its zones gets fewer zones */
 
 static int parse(const ZnsPb__DumpBegin *q, struct ask *a, struct zns_err *err)
 {
@@ -9,7 +12,7 @@ static int parse(const ZnsPb__DumpBegin *q, struct ask *a, struct zns_err *err)
 	char *end;
 	int ret;
 
-	*a = (struct ask){ .container = q->container, .qos = q->qos_mibps, .wait_s = ZNSD_WAIT_S,
+	*a = (struct ask){ .container = q->container, .qos = q->qos_mibps, .wait_s = WAIT_S,
 			   .min_room = q->min_room, .expected = q->expected_bytes,
 			   .uid = q->has_uid ? q->uid : ZNSD_NONE,
 			   .separate = q->separate_metadata, .most = ZNSD_NONE,
@@ -99,7 +102,7 @@ static int check_ceiling(struct znsd *d, struct ask *a, struct zns_err *err)
 /* A dump of few units has no use for many zones, and one of very few none for a zone of its own (design.md §4). */
 static void check_size(const struct znsd *d, struct ask *a)
 {
-	uint64_t each = (uint64_t)ZNSD_SMALL_UNITS * a->min_room;
+	uint64_t each = (uint64_t)SMALL_UNITS * a->min_room;
 
 	if (!a->expected || !each)
 		return;
@@ -117,77 +120,10 @@ static bool reserves(const struct znsd *d, const struct ask *a, const struct cho
 	return !a->dynamic && !ch->packed && !(r && r->explicit_);
 }
 
-/* The reservation becomes what it was plus what is granted now; durable before the answer. */
-static int reserve_groups(struct znsd *d, const struct ask *a, const struct choice *ch, struct zns_err *err)
-{
-	const ZnsPb__Reservation *own = zns_store_find_reservation(d->store, a->container);
-	ZnsPb__Reservation r = ZNS_PB__RESERVATION__INIT;
-	cleanup_free uint32_t *groups = NULL;
-	cleanup_free char *name = znsd_strdup(a->container);
-	uint32_t i, had = own ? own->n_groups : 0;
-
-	groups = znsd_alloc((had + ch->width + ch->nr_meta) * sizeof(*groups));
-	if (own)
-		memcpy(groups, own->groups, had * sizeof(*groups));
-	r.groups = groups;
-	r.n_groups = had;
-	for (i = 0; i < ch->width + ch->nr_meta; i++)
-		if (!reserved_by(own, ch->order[i]))
-			groups[r.n_groups++] = ch->order[i];
-	if (own && r.n_groups == had && own->qos_mibps == a->qos)
-		return 0;
-	r.container = name;
-	r.has_created_ns = 1;
-	r.created_ns = own && own->has_created_ns ? own->created_ns : zns_now_ns();
-	r.has_qos_mibps = 1;
-	r.qos_mibps = a->qos;
-	return zns_store_reserve(d->store, &r, err);
-}
-
-static ZnsPb__GrantedGroup *granted(struct reply *rep, uint32_t group, uint32_t weight)
-{
-	ZnsPb__GrantedGroup *g = reply_alloc(rep, sizeof(*g));
-
-	zns_pb__granted_group__init(g);
-	g->group = group;
-	g->weight = weight;
-	return g;
-}
-
-static void tell(const struct znsd *d, const struct lease *l, struct reply *rep)
-{
-	ZnsPb__DumpGrant *g = reply_alloc(rep, sizeof(*g));
-	uint32_t i, pages = l->nr_groups - l->nr_meta;
-
-	zns_pb__dump_grant__init(g);
-	g->checkpoint.data = (uint8_t *)l->id;
-	g->checkpoint.len = ZNS_UUID_LEN;
-	g->zone_write_mibps = d->zone_mibps;
-	g->has_stripe_unit = 1;
-	g->stripe_unit = KIB(256);
-	g->shared_groups = l->nr_shared;
-	g->has_packed = g->packed = l->packed;
-	g->has_max_rate_mibps = l->max_rate_mibps > 0;
-	g->max_rate_mibps = l->max_rate_mibps;
-	g->has_rate_mibps = g->has_one_domain = 1;
-	g->rate_mibps = rate_limit(d, l);
-	g->one_domain = rate_one_domain(d);
-	g->n_groups = pages;
-	g->groups = reply_alloc(rep, pages * sizeof(*g->groups));
-	g->n_metadata_groups = l->nr_meta;
-	g->metadata_groups = reply_alloc(rep, l->nr_meta * sizeof(*g->metadata_groups));
-	for (i = 0; i < l->nr_groups; i++)
-		*(i < pages ? &g->groups[i] : &g->metadata_groups[i - pages]) =
-			granted(rep, l->groups[i], l->weights[i]);
-	rep->r.dump = g;
-	if (l->has_parent)
-		parents_tell(d, zns_store_find(d->store, l->parent), rep);	/* checked just now */
-}
-
 static void set_parent(const struct znsd *d, struct lease *l, const ZnsPb__DumpBegin *q)
 {
 	l->flatten = q->has_flatten;
-	if (l->flatten)
+	if (l->flatten || q->has_join)
 		l->moved = zns_store_find(d->store, l->id)->moved;
 	l->has_parent = q->has_parent;
 	if (q->has_parent)
@@ -229,10 +165,10 @@ static void of_tenant(struct lease *l, const struct zns_tenant *t)
 	l->total_groups = t->total_groups;
 }
 
-static void grant(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, const struct ask *a, const struct choice *ch,
-		  const uint8_t *id, struct reply *rep)
+static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, const struct ask *a,
+			   const struct choice *ch, const uint8_t *id)
 {
-	struct lease *l = lease_new(d, c, true, a->container, id);
+	struct lease *l = lease_new(d, who->conn, who->pid, true, a->container, id);
 
 	l->dynamic = !reserves(d, a, ch);
 	l->joins = a->join != NULL;
@@ -252,38 +188,35 @@ static void grant(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, con
 		l->claimed = ch->pack_zone;
 		lease_zone_add(d, l, ch->pack_zone, d->zones[ch->pack_zone].z.wp);
 	}
-	tell(d, l, rep);
-	if (*ch->note)
-		rep->r.dump->note = reply_printf(rep, "%s", ch->note);
+	return l;
 }
 
 /*
  * A runtime freezes the container before criu asks, so whoever wants to wait asks before, and hands the lease over:
  * the ticket is the checkpoint's id. One that is not there any more is no error: the dump is admitted as any other.
  */
-static bool take_over(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, const struct ask *a, struct reply *rep)
+struct lease *admit_take_over(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, const struct ask *a)
 {
 	const ProtobufCBinaryData *t = q->origin && q->origin->has_ticket ? &q->origin->ticket : NULL;
 	struct lease *l;
 
 	if (!t || t->len != ZNS_UUID_LEN)
-		return false;
+		return NULL;
 	for (l = d->leases; l; l = l->next)
-		if (l->dump && !l->background && !l->dying && l->nr_zones == (l->claimed != ZNSD_NONE) && l->conn != c &&
+		if (l->dump && !l->background && !l->dying && l->nr_zones == (l->claimed != ZNSD_NONE) && l->conn != who->conn &&
 		    !memcmp(l->id, t->data, ZNS_UUID_LEN) && !strcmp(l->container, q->container))
 			break;
 	if (!l)
-		return false;
-	l->conn = c;
-	l->pid = conn_pid(c);
+		return NULL;
+	l->conn = who->conn;
+	l->pid = who->pid;
 	of_tenant(l, &a->tenant);
 	set_parent(d, l, q);
 	l->cap_mibps = a->cap_mibps;
 	encryption_note(l, q);
 	if (q->min_room)
 		l->min_room = q->min_room;
-	tell(d, l, rep);
-	return true;
+	return l;
 }
 
 /* The checkpoint that the new images are to go to. */
@@ -311,7 +244,7 @@ static int check_join(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zn
 	return 0;
 }
 
-static int check(struct znsd *d, const ZnsPb__DumpBegin *q, struct ask *a, struct zns_err *err)
+int ask_check(struct znsd *d, const ZnsPb__DumpBegin *q, struct ask *a, struct zns_err *err)
 {
 	int ret;
 
@@ -333,66 +266,37 @@ static int check(struct znsd *d, const ZnsPb__DumpBegin *q, struct ask *a, struc
 	return ret;
 }
 
-/* 0: granted; -EBUSY: contention, or (*room) zones that are being finished for it. */
-int admit(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, struct ask *a, bool *room, struct reply *rep)
+int admit(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, struct ask *a, struct admitted *out,
+	  struct zns_err *err)
 {
 	cleanup_free struct zns_group_state *gs = znsd_alloc(d->nr_groups * sizeof(*gs));
 	cleanup_free uint32_t *order = znsd_alloc((d->nr_groups + 1) * sizeof(*order));
 	struct choice ch = { .gs = gs, .order = order };
 	uint8_t id[ZNS_UUID_LEN];
-	char who[512];
+	char holders[512];
 	int ret;
 
-	ret = check(d, q, a, &rep->err);
+	*out = (struct admitted){ .lease = NULL };
+	ret = ask_check(d, q, a, err);
 	if (!ret)
-		ret = choose(d, a, &ch, &rep->err);
-	*room = ch.room;
+		ret = choose_groups(d, a, &ch, err);
+	out->room = ch.room;
 	if (ret == -EBUSY)
-		return zns_fail(&rep->err, ret, "%s: %s; in use by %s", d->reg.path, ch.why,
-				groups_holders(d, a->container, who, sizeof(who)));
+		return zns_fail(err, ret, "%s: %s; in use by %s", d->reg.path, ch.why,
+				groups_holders(d, a->container, holders, sizeof(holders)));
 	if (ret)
 		return ret;
-	if (a->join)
-		memcpy(id, a->join, ZNS_UUID_LEN);
+	if (q->has_flatten || a->join)
+		memcpy(id, q->has_flatten ? q->flatten.data : a->join, ZNS_UUID_LEN);
 	else
 		ret = zns_uuid_generate(id);
 	if (ret)
-		return zns_fail_sys(&rep->err, ret, "no random UUID");
-	if (q->has_flatten)
-		memcpy(id, q->flatten.data, ZNS_UUID_LEN);
-	if (reserves(d, a, &ch)) {
-		ret = reserve_groups(d, a, &ch, &rep->err);
-		if (ret)
-			return ret;
-	}
-	grant(d, c, q, a, &ch, id, rep);
-	return 0;
-}
-
-int handle_dump_begin(struct znsd *d, struct conn *c, ZnsPb__Request *req, struct reply *rep)
-{
-	bool room = false, share;
-	uint32_t before;
-	struct ask a;
-	int ret;
-
-	if (lease_of(d, c))
-		return zns_fail(&rep->err, -EBUSY, "this connection has a dump already");
-	ret = check(d, req->dump_begin, &a, &rep->err);
+		return zns_fail_sys(err, ret, "no random UUID");
+	if (reserves(d, a, &ch))
+		ret = reservation_extend(d, a, &ch, err);
 	if (ret)
 		return ret;
-	if (take_over(d, c, req->dump_begin, &a, rep))
-		return 0;
-	/* First come, first served: nobody who waits is overtaken by one who asks for the same kind of thing. */
-	share = a.mode == ADM_SHARE;
-	before = waiters_before(d, share);
-	if (before)
-		ret = zns_fail(&rep->err, -EBUSY, "%s: %u dumps wait already", d->reg.path, before);
-	else
-		ret = admit(d, c, req->dump_begin, &a, &room, rep);
-	if (ret != -EBUSY || (a.mode == ADM_REJECT && !room))
-		return ret;
-	waiter_add(d, c, req, &a, &rep->err);
-	rep->later = true;
+	out->lease = grant(d, who, q, a, &ch, id);
+	memcpy(out->note, ch.note, sizeof(out->note));
 	return 0;
 }

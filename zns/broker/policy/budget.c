@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Counting: zones that may be open and active, and what a tenant's running dumps may have together. */
 #include <string.h>
-#include "../znsd.h"
+#include "policy.h"
 
 #define PACKS_MIN 4u	/* a dump does more than write: also on one die several at once get on */
 #define IO_LOOK_NS 1000000000ull	/* normal I/O opens zones without asking: look again after so long */
@@ -31,14 +31,14 @@ static uint32_t io_zones(struct znsd *d)
 		groups += d->groups[i].io;
 	if (!groups)
 		return 0;
-	if (d->io_ns && now - d->io_ns < IO_LOOK_NS)
-		return d->io_zones;
+	if (d->policy->io_ns && now - d->policy->io_ns < IO_LOOK_NS)
+		return d->policy->io_zones;
 	zones_refresh(d, 0, d->nr_zones, NULL);
 	for (i = 0; i < d->nr_zones; i++)
 		active += !d->zones[i].meta && d->groups[d->zones[i].group].io &&
 			  zns_zone_is_active(d->zones[i].z.state);
-	d->io_ns = now;
-	return d->io_zones = zns_max(groups, active);
+	d->policy->io_ns = now;
+	return d->policy->io_zones = zns_max(groups, active);
 }
 
 uint32_t budget_total(struct znsd *d)

@@ -4,7 +4,7 @@
  * there unless the promises together stay below what the device gives, and those who share keep to the rest: each is
  * told to go no faster than its max-min fair share of it.
  */
-#include "../znsd.h"
+#include "policy.h"
 
 static uint64_t promised(const struct znsd *d)
 {

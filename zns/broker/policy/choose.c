@@ -1,20 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Which groups a dump would get now: the rules of design.md §5 on the broker's tables. */
 #include <string.h>
-#include "../znsd.h"
+#include "policy.h"
 
 #define WIDTH_MAX 256u		/* extents of a segment */
 #define OTHERS (1u << 24)	/* behind every group that the container has reserved */
-
-bool reserved_by(const ZnsPb__Reservation *r, uint32_t group)
-{
-	size_t i;
-
-	for (i = 0; r && i < r->n_groups; i++)
-		if (r->groups[i] == group)
-			return true;
-	return false;
-}
 
 const ZnsPb__Reservation *own_reservation(const struct znsd *d, const struct ask *a)
 {
@@ -28,10 +18,10 @@ static uint32_t leave_held(const struct znsd *d, const ZnsPb__Reservation *own, 
 {
 	uint32_t n = 0, i;
 
-	if (!d->held)
+	if (!d->policy->held)
 		return found;
 	for (i = 0; i < found; i++)
-		if (!d->held[order[i]] || reserved_by(own, order[i]))
+		if (!d->policy->held[order[i]] || reserved_by(own, order[i]))
 			order[n++] = order[i];
 	return n ? n : found;
 }
@@ -84,8 +74,7 @@ static int check_active(struct znsd *d, struct choice *ch, uint32_t more, uint32
 
 	if (!excess)
 		return 0;
-	d->room_wanted = zns_max(d->room_wanted, excess);
-	d->sweep = true;
+	room_want(d, excess);
 	ch->room = true;
 	return busy(ch, "%u partly filled zones are being finished, the device allows %u active ones", excess,
 		    d->dev->geo.max_active);
@@ -147,35 +136,6 @@ static int choose_strict(struct znsd *d, const struct ask *a, struct choice *ch,
 	ch->width = a->needed;
 	ch->nr_meta = a->separate;
 	return 0;
-}
-
-struct zns_sharer *sharers_of(const struct znsd *d, const struct lease *self, uint32_t *nr, uint32_t *at)
-{
-	uint64_t now = zns_mono_ns();
-	struct zns_sharer *s;
-	const struct lease *l;
-
-	*nr = 0;
-	for (l = d->leases; l; l = l->next)
-		*nr += l->dump;
-	s = znsd_alloc((*nr + 1) * sizeof(*s));
-	*nr = 0;
-	for (l = d->leases; l; l = l->next) {
-		double want = (double)l->qos_mibps / d->zone_mibps;
-
-		if (!l->dump || l->promised)
-			continue;
-		if (l == self)
-			*at = *nr;
-		/* No more than it may ever have: a small dump, or one with a ceiling, lacks nothing. */
-		want = zns_min(want, (double)zns_max(l->nr_groups, l->most));
-		if (l->max_groups)
-			want = zns_min(want, (double)l->max_groups);
-		s[(*nr)++] = (struct zns_sharer){ .groups = l->groups, .nr_groups = l->nr_groups, .grows = l->grows,
-			.waits = l->waits_ns && now - l->waits_ns < ZNSD_WAITS_NS,
-			.want = zns_max(1.0, want) };
-	}
-	return s;
 }
 
 /* The order of groups as it suits all who run, and how many of them. */
@@ -345,14 +305,14 @@ static int choose_now(struct znsd *d, const struct ask *a, struct choice *ch, ui
  * Zones of a compaction count as if they were there; but before they are given out it must have let go of them, which it
  * does at its next step.
  */
-int choose(struct znsd *d, const struct ask *a, struct choice *ch, struct zns_err *err)
+int choose_groups(struct znsd *d, const struct ask *a, struct choice *ch, struct zns_err *err)
 {
-	uint32_t total = budget_total(d), used = budget_used(d), moving = compact_zones(d);
+	uint32_t total = budget_total(d), used = budget_used(d), moving = leases_compacting(d);
 	uint32_t others = used - zns_min(used, moving);
 	int ret = choose_now(d, a, ch, total > others ? total - others : 0, err);
 
 	if (!moving) {
-		d->compact_yield = false;
+		d->policy->compact_yield = false;
 		return ret;
 	}
 	if (!ret && total - zns_min(total, used) < ch->width + ch->nr_meta)
@@ -360,7 +320,7 @@ int choose(struct znsd *d, const struct ask *a, struct choice *ch, struct zns_er
 	else if (ret == -ENOSPC)
 		ret = busy(ch, "the last free zone is being compacted into");
 	if (ret == -EBUSY)
-		d->compact_yield = ch->room = true;
+		d->policy->compact_yield = ch->room = true;
 	return ret;
 }
 
@@ -379,9 +339,15 @@ void choose_hold(struct znsd *d, const struct ask *a)
 			gs[i].nr_reservations += OTHERS;
 	}
 	n = zns_alloc_pick(gs, d->nr_groups, zns_min(a->needed + a->separate, d->nr_groups), order);
-	if (!d->held)
-		d->held = znsd_alloc(d->nr_groups);
-	memset(d->held, 0, d->nr_groups);
+	if (!d->policy->held)
+		d->policy->held = znsd_alloc(d->nr_groups);
+	memset(d->policy->held, 0, d->nr_groups);
 	for (i = 0; i < n; i++)
-		d->held[order[i]] = 1;
+		d->policy->held[order[i]] = 1;
+}
+
+void choose_release(struct znsd *d)
+{
+	free(d->policy->held);
+	d->policy->held = NULL;
 }

@@ -4,7 +4,7 @@
  * dumps to what they said, keeps the wrapped keys in the log, and sees to it that those of removed checkpoints go.
  */
 #include <string.h>
-#include "../znsd.h"
+#include "policy.h"
 #include "zns/crypt.h"
 
 const ZnsPb__Encryption *wanted_encryption(const struct znsd *d)
@@ -58,36 +58,4 @@ int secure_check(const struct znsd *d, const uint8_t *id, struct zns_err *err)
 	return zns_fail(err, -EOPNOTSUPP, "checkpoint %s is not encrypted, so there is no key whose erasure would make its data "
 			"unreadable: nothing was removed; without --secure it is removed, and its zones are reset when they hold "
 			"nothing live", zns_uuid_format(id, str));
-}
-
-int handle_encryption(struct znsd *d, ZnsPb__Encryption *q, struct reply *rep)
-{
-	q->since_ns = zns_now_ns();
-	if (q->has_key_id && q->key_id.len != ZNS_KEY_ID_BYTES)
-		return zns_fail(&rep->err, -EINVAL, "the fingerprint of a key has %d bytes", ZNS_KEY_ID_BYTES);
-	rep->r.encryption = NULL;	/* what it pointed to goes */
-	if (zns_store_set_encryption(d->store, q, &rep->err))
-		return rep->err.code;
-	rep->r.encryption = (ZnsPb__Encryption *)wanted_encryption(d);
-	return 0;
-}
-
-int handle_rekey(struct znsd *d, const ZnsPb__Rekey *q, struct reply *rep)
-{
-	const struct lease *l;
-	bool done;
-	int ret;
-
-	for (l = d->leases; l; l = l->next)	/* it would come with its key wrapped the old way */
-		if (l->dump && l->encrypted)
-			return zns_fail(&rep->err, -EBUSY, "an encrypted dump of %s is running (PID %u)", l->container, l->pid);
-	rep->r.encryption = NULL;	/* what it points to may go */
-	ret = zns_store_rekey(d->store, q, &done, &rep->err);
-	rep->r.encryption = (ZnsPb__Encryption *)wanted_encryption(d);
-	if (ret && done) {
-		rep->r.note = reply_printf(rep, "%s", rep->err.msg);
-		memset(&rep->err, 0, sizeof(rep->err));
-		ret = 0;
-	}
-	return ret;
 }

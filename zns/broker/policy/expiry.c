@@ -6,60 +6,14 @@
  * just to wait for it.
  */
 #include <string.h>
-#include "../znsd.h"
+#include "policy.h"
 #include "zns/retention.h"
-
-int handle_retain(struct znsd *d, const ZnsPb__Retention *q, struct reply *rep)
-{
-	ZnsPb__Retention r = *q;
-	int ret = zns_check_container(q->container, &rep->err);
-
-	if (ret)
-		return ret;
-	r.has_set_ns = 1;
-	r.set_ns = zns_now_ns();
-	return zns_store_retain(d->store, &r, &rep->err);
-}
-
-int handle_mark(struct znsd *d, const ZnsPb__Mark *q, struct reply *rep)
-{
-	ZnsPb__Mark m = ZNS_PB__MARK__INIT;
-	const ZnsPb__Mark *old;
-	char id[ZNS_UUID_STR];
-
-	if (q->checkpoint.len != ZNS_UUID_LEN)
-		return zns_fail(&rep->err, -EINVAL, "a checkpoint id has %d bytes", ZNS_UUID_LEN);
-	if (!zns_store_find(d->store, q->checkpoint.data))
-		return zns_fail(&rep->err, -ENOENT, "%s has no checkpoint %s", d->reg.path,
-				zns_uuid_format(q->checkpoint.data, id));
-	old = zns_store_find_mark(d->store, q->checkpoint.data);
-	m.checkpoint = q->checkpoint;
-	m.pinned = q->has_pinned ? q->pinned : old && old->pinned;
-	m.has_pinned = m.pinned;
-	m.gone_ns = q->has_gone_ns ? q->gone_ns : old ? old->gone_ns : 0;
-	m.has_gone_ns = m.gone_ns != 0;
-	return zns_store_set_mark(d->store, &m, &rep->err);
-}
 
 bool checkpoint_pinned(const struct znsd *d, const uint8_t *id)
 {
 	const ZnsPb__Mark *m = zns_store_find_mark(d->store, id);
 
 	return m && m->pinned;
-}
-
-void list_rules(struct znsd *d, struct reply *rep)
-{
-	size_t n = zns_store_nr_retentions(d->store), m = zns_store_nr_marks(d->store), i;
-
-	rep->r.n_retentions = n;
-	rep->r.retentions = reply_alloc(rep, n * sizeof(*rep->r.retentions));
-	for (i = 0; i < n; i++)
-		rep->r.retentions[i] = (ZnsPb__Retention *)zns_store_retention(d->store, i);
-	rep->r.n_marks = m;
-	rep->r.marks = reply_alloc(rep, m * sizeof(*rep->r.marks));
-	for (i = 0; i < m; i++)
-		rep->r.marks[i] = (ZnsPb__Mark *)zns_store_mark(d->store, i);
 }
 
 /* 1 + the place of @c's parent among the @n ids, 0: none. Most often it is the last. */
@@ -97,18 +51,12 @@ void retention_apply(struct znsd *d, const char *container)
 	zns_retention(v, n, rule->keep, rule->ttl_s, zns_now_ns());
 	for (i = n; i-- > 0;) {		/* children before their parents */
 		const ZnsPb__Checkpoint *c = v[i].due ? zns_store_find(d->store, ids[i]) : NULL;
-		cleanup_free uint32_t *zones = NULL;
-		uint32_t nr;
+		struct grave g;
 
 		if (!c)
 			continue;
-		note_ours(d, c);
-		zones = bury_zones(c, &nr);
-		zns_uuid_format(ids[i], text);
-		if (zns_store_remove(d->store, ids[i], "its container's retention", &err))
-			znsd_log("retention of %s: %s: %s", container, text, err.msg);
-		else
-			bury(d, zones, nr, zns_store_find_tombstone(d->store, ids[i]));
-		d->sweep = true;
+		if (checkpoint_remove(d, ids[i], "its container's retention", &g, &err))
+			znsd_log("retention of %s: %s: %s", container, zns_uuid_format(ids[i], text), err.msg);
+		bury(d, &g);
 	}
 }

@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
-#include "../znsd.h"
+#include "policy.h"
 
 #define AT_ONCE 4
 
@@ -38,18 +38,18 @@ int finisher_new(struct znsd *d, struct zns_err *err)
 		free(f);
 		return ret;
 	}
-	d->finisher = f;
+	d->policy->finisher = f;
 	return 0;
 }
 
 int finisher_fd(const struct znsd *d)
 {
-	return d->finisher ? d->finisher->pipe[0] : -1;
+	return d->policy->finisher ? d->policy->finisher->pipe[0] : -1;
 }
 
 uint32_t finisher_running(const struct znsd *d)
 {
-	return d->finisher ? d->finisher->nr : 0;
+	return d->policy->finisher ? d->policy->finisher->nr : 0;
 }
 
 static void *run(void *arg)
@@ -64,7 +64,7 @@ static void *run(void *arg)
 
 bool finisher_start(struct znsd *d, uint32_t zone)
 {
-	struct finisher *f = d->finisher;
+	struct finisher *f = d->policy->finisher;
 	struct finish *job;
 
 	if (!f || f->nr == AT_ONCE)
@@ -83,7 +83,7 @@ bool finisher_start(struct znsd *d, uint32_t zone)
 
 void finisher_reap(struct znsd *d)
 {
-	struct finisher *f = d->finisher;
+	struct finisher *f = d->policy->finisher;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct finish *job;
 	bool any = false;
@@ -97,24 +97,22 @@ void finisher_reap(struct znsd *d)
 		z->finishing = false;
 		if (job->ret) {
 			znsd_log("finishing zone %u: %s", job->zone, job->err.msg);
-			mount_heed(d, &job->err);
+			device_heed(d, &job->err);
 			z->retry_ns = zns_mono_ns() + ZNSD_RETRY_NS;
-		} else if (d->room_wanted) {
-			d->room_wanted--;
+		} else if (d->policy->room_wanted) {
+			d->policy->room_wanted--;
 		}
 		if (zones_refresh(d, job->zone, 1, &err))
 			znsd_log("zone %u: %s", job->zone, err.msg);
 		free(job);
 	}
-	if (any) {
-		d->park_check = d->sweep = true;
-		waiters_run(d);
-	}
+	if (any)
+		d->park_check = d->sweep = d->freed = true;
 }
 
 void finisher_free(struct znsd *d)
 {
-	struct finisher *f = d->finisher;
+	struct finisher *f = d->policy->finisher;
 
 	while (f && f->nr) {
 		usleep(1000);
@@ -126,5 +124,5 @@ void finisher_free(struct znsd *d)
 		zns_dev_close(f->dev);
 	}
 	free(f);
-	d->finisher = NULL;
+	d->policy->finisher = NULL;
 }

@@ -10,7 +10,7 @@
  * its place nothing is gained; and no limit is exceeded for it: of the device, of the tenant.
  */
 #include <string.h>
-#include "../znsd.h"
+#include "policy.h"
 
 #define AGAIN_MS 20	/* how late a dump that shares learns that others have ended */
 
@@ -40,31 +40,8 @@ static uint32_t fits(struct znsd *d, uint32_t n)
 
 	if (!excess)
 		return n;
-	d->room_wanted = zns_max(d->room_wanted, excess);
-	d->sweep = true;
+	room_want(d, excess);
 	return n - zns_min(n, excess);
-}
-
-/* Behind those for pages, before those for metadata images. */
-static void add_group(struct lease *l, uint32_t group)
-{
-	uint32_t at = l->nr_groups - l->nr_meta, *groups, *weights;
-
-	groups = znsd_alloc((l->nr_groups + 1) * sizeof(*groups));
-	weights = znsd_alloc((l->nr_groups + 1) * sizeof(*weights));
-	memcpy(groups, l->groups, at * sizeof(*groups));
-	memcpy(weights, l->weights, at * sizeof(*weights));
-	groups[at] = group;
-	weights[at] = 1;
-	memcpy(groups + at + 1, l->groups + at, l->nr_meta * sizeof(*groups));
-	memcpy(weights + at + 1, l->weights + at, l->nr_meta * sizeof(*weights));
-	free(l->groups);
-	free(l->weights);
-	l->groups = groups;
-	l->weights = weights;
-	l->nr_groups++;
-	l->nr_gained++;
-	l->width++;
 }
 
 static uint32_t writers_of(const struct zns_sharer *s, uint32_t nr, uint32_t group)
@@ -91,76 +68,74 @@ static uint32_t others(struct znsd *d, const struct lease *l, struct zns_group_s
 }
 
 /* Who else writes where it writes: what its zones will take of it is known before it can be measured. */
-static void tell_writers(const struct lease *l, const struct zns_sharer *s, uint32_t nr, struct reply *rep)
+static void note_writers(const struct lease *l, const struct zns_sharer *s, uint32_t nr, struct growth *g)
 {
-	uint32_t i;
+	g->groups = znsd_alloc(l->nr_groups * sizeof(*g->groups));
+	for (g->nr_groups = 0; g->nr_groups < l->nr_groups; g->nr_groups++) {
+		uint32_t group = l->groups[g->nr_groups];
 
-	rep->r.has_crowded = 1;
-	rep->r.writers = reply_alloc(rep, l->nr_groups * sizeof(*rep->r.writers));
-	for (i = 0; i < l->nr_groups; i++) {
-		ZnsPb__GrantedGroup *g = reply_alloc(rep, sizeof(*g));
-
-		zns_pb__granted_group__init(g);
-		g->group = l->groups[i];
-		g->weight = writers_of(s, nr, g->group);
-		rep->r.crowded |= g->weight > 1;
-		rep->r.writers[rep->r.n_writers++] = g;
+		g->groups[g->nr_groups] = (struct group_writers){ group, writers_of(s, nr, group) };
 	}
 }
 
-void gain_answer(struct znsd *d, struct lease *l, const ZnsPb__Progress *q, struct reply *rep)
+/* A zone of @group and of no other one, now the lease's; the limits allow it. ZNSD_NONE: none. */
+static uint32_t gain_zone(struct znsd *d, struct lease *l, uint32_t group)
+{
+	uint32_t zone = ZNSD_NONE;
+
+	if (!dump_failed_in(d, l, group) && !dump_writes_in(d, l, group))
+		zone = zone_search_in(d, &(struct wish){ .l = l }, group);
+	if (zone != ZNSD_NONE)
+		lease_zone_add(d, l, zone, d->zones[zone].z.wp);
+	return zone;
+}
+
+void dump_grow(struct znsd *d, struct lease *l, const ZnsPb__Progress *q, struct growth *g)
 {
 	cleanup_free struct zns_group_state *gs = NULL;
 	cleanup_free struct zns_sharer *s = NULL;
 	cleanup_free uint32_t *order = NULL;
 	uint32_t nr, self = 0, n, found, i;
-
 	double limit;
 
-	if (!may_grow(d, l))
-		return;
-	if (!q->has_more_zones)
+	*g = (struct growth){ .shares = may_grow(d, l) && q->has_more_zones };
+	if (!g->shares)
 		return;
 	/* Before it knows what its zones take it can do nothing with more of them, or with a limit. */
 	l->grows |= q->waits;
 	if (q->waits)
 		l->waits_ns = zns_mono_ns();
 	s = sharers_of(d, l, &nr, &self);
-	rep->r.has_again_ms = nr > 1 || l->nr_shared || l->nr_groups < zns_alloc_width(l->qos_mibps, d->zone_mibps);
-	rep->r.again_ms = zns_max((uint32_t)AGAIN_MS, nr);
-	tell_writers(l, s, nr, rep);
-	n = d->waiters || !q->waits ? 0 : most(d, l, q->more_zones);
+	g->again = nr > 1 || l->nr_shared || l->nr_groups < zns_alloc_width(l->qos_mibps, d->zone_mibps);
+	g->again_ms = zns_max((uint32_t)AGAIN_MS, nr);
+	note_writers(l, s, nr, g);
+	n = d->policy->nr_waiting || !q->waits ? 0 : most(d, l, q->more_zones);
 	gs = znsd_alloc(d->nr_groups * sizeof(*gs));
 	order = znsd_alloc(d->nr_groups * sizeof(*order));
 	found = others(d, l, gs, order);
 	n = zns_alloc_gain(gs, d->nr_groups, s, nr, self, n, ceiling_share(d), order, found, &limit);
-	if (limit > 0) {
-		uint32_t mibps = zns_max((uint32_t)(limit * d->zone_mibps), 1u);
-
-		rep->r.rate_mibps = rep->r.rate_mibps ? zns_min(rep->r.rate_mibps, mibps) : mibps;
-	}
+	if (limit > 0)
+		g->limit_mibps = zns_max((uint32_t)(limit * d->zone_mibps), 1u);
 	if (n)
 		n = fits(d, n);
-	rep->r.more_zones = reply_alloc(rep, (n + 1) * sizeof(*rep->r.more_zones));
+	g->gained = znsd_alloc((n + 1) * sizeof(*g->gained));
 	for (i = 0; i < n; i++) {
-		uint32_t zone = zone_gain(d, l, order[i]);
-		ZnsPb__ZoneGrant *g;
+		uint32_t zone = gain_zone(d, l, order[i]);
 
-		if (zone == ZNSD_NONE)
-			continue;
-		g = reply_alloc(rep, sizeof(*g));
-		zns_pb__zone_grant__init(g);
-		g->zone = zone;
-		g->start = d->zones[zone].z.wp;
-		g->capacity = d->zones[zone].z.capacity;
-		g->group = order[i];
-		g->has_writers = 1;
-		g->writers = writers_of(s, nr, order[i]) + 1;
-		rep->r.more_zones[rep->r.n_more_zones++] = g;
+		if (zone != ZNSD_NONE)
+			g->gained[g->nr_gained++] = (struct gained){ zone, writers_of(s, nr, order[i]) + 1 };
 	}
-	/* The list above points at the leases' groups: these change only now. */
-	for (i = 0; i < rep->r.n_more_zones; i++) {
-		groups_mark_shared(d, l, rep->r.more_zones[i]->group);
-		add_group(l, rep->r.more_zones[i]->group);
+	/* The sharers point at the leases' groups: these change only now. */
+	for (i = 0; i < g->nr_gained; i++) {
+		uint32_t group = d->zones[g->gained[i].zone].group;
+
+		groups_mark_shared(d, l, group);
+		lease_gain_group(l, group);
 	}
+}
+
+void growth_fini(struct growth *g)
+{
+	free(g->groups);
+	free(g->gained);
 }

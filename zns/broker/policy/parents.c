@@ -4,8 +4,8 @@
  * it comes before them in the order of commits.
  */
 #include <string.h>
-#include "../znsd.h"
 #include "zns/chain.h"
+#include "policy.h"
 
 static bool same(const ProtobufCBinaryData *a, const ProtobufCBinaryData *b)
 {
@@ -35,34 +35,33 @@ int checkpoint_absent(const struct znsd *d, const ProtobufCBinaryData *q, const 
 	return zns_fail(err, -ENOENT, "%s has no %s %s", d->reg.path, what, id);
 }
 
-int parents_tell(const struct znsd *d, const ZnsPb__Checkpoint *k, struct reply *rep)
+int chain_of(const struct znsd *d, const ZnsPb__Checkpoint *k, struct chain *out, struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];
 
-	rep->r.checkpoints = reply_alloc(rep, ZNS_CHAIN_MAX * sizeof(*rep->r.checkpoints));
-	for (rep->r.n_checkpoints = 0; k;) {
+	*out = (struct chain){ .v = znsd_alloc(ZNS_CHAIN_MAX * sizeof(*out->v)) };
+	while (k) {
 		const ZnsPb__Checkpoint *child = k;
 
-		if (rep->r.n_checkpoints == ZNS_CHAIN_MAX)
-			return zns_fail(&rep->err, -E2BIG, "a chain of more than %d checkpoints: dump in full, or shorten it with "
+		if (out->nr == ZNS_CHAIN_MAX)
+			return zns_fail(err, -E2BIG, "a chain of more than %d checkpoints: dump in full, or shorten it with "
 					"`znsctl flatten`", ZNS_CHAIN_MAX);
-		rep->r.checkpoints[rep->r.n_checkpoints++] = (ZnsPb__Checkpoint *)k;
+		out->v[out->nr++] = k;
 		if (!k->has_parent)
 			break;
 		k = zns_store_find(d->store, k->parent.data);
 		if (k)
 			continue;
-		checkpoint_absent(d, &child->parent, "checkpoint", &rep->err);
-		rep->r.n_checkpoints = 0;
-		return zns_wrap(&rep->err, "checkpoint %s needs its parent", zns_uuid_format(child->id.data, id));
+		checkpoint_absent(d, &child->parent, "checkpoint", err);
+		return zns_wrap(err, "checkpoint %s needs its parent", zns_uuid_format(child->id.data, id));
 	}
 	return 0;
 }
 
 int parent_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err)
 {
-	struct reply rep = { .err = ZNS_ERR_INIT };
 	const ZnsPb__Checkpoint *k;
+	struct chain chain;
 	int ret;
 
 	if (!q->has_parent)
@@ -74,14 +73,11 @@ int parent_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err
 		checkpoint_absent(d, &q->parent, "checkpoint", err);
 		return zns_wrap(err, "no such parent, dump without one");
 	}
-	zns_pb__response__init(&rep.r);
-	ret = parents_tell(d, k, &rep);
-	if (!ret && rep.r.n_checkpoints + 1 > ZNS_CHAIN_MAX)
-		ret = zns_fail(&rep.err, -E2BIG, "the chain has %zu checkpoints: dump in full, or shorten it with `znsctl flatten`",
-			       rep.r.n_checkpoints);
-	if (ret)
-		*err = rep.err;
-	reply_free(&rep);
+	ret = chain_of(d, k, &chain, err);
+	if (!ret && chain.nr + 1 > ZNS_CHAIN_MAX)
+		ret = zns_fail(err, -E2BIG, "the chain has %zu checkpoints: dump in full, or shorten it with `znsctl flatten`",
+			       chain.nr);
+	free(chain.v);
 	return ret;
 }
 
@@ -104,31 +100,6 @@ int flatten_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_er
 		return zns_fail(err, -EBUSY, "checkpoint %s is read by a dump that has it as its parent",
 				zns_uuid_format(q->flatten.data, id));
 	return 0;
-}
-
-int flatten_commit(struct znsd *d, const struct lease *l, const ZnsPb__Checkpoint *q, struct zns_err *err)
-{
-	const ZnsPb__Checkpoint *now = zns_store_find(d->store, l->id);
-	cleanup_free uint32_t *old = NULL;
-	ZnsPb__Checkpoint k = *q;
-	char id[ZNS_UUID_STR];
-	int ret;
-
-	zns_uuid_format(l->id, id);
-	if (!now)
-		return zns_fail(err, -ESTALE, "checkpoint %s was removed meanwhile", id);
-	if (now->moved != l->moved || k.moved != now->moved + 1)
-		return zns_fail(err, -ESTALE, "checkpoint %s was moved meanwhile: try again", id);
-	if (parent_in_use(d, l->id))
-		return zns_fail(err, -EBUSY, "a dump has begun that has checkpoint %s as its parent: try again", id);
-	if (k.created_ns != now->created_ns || k.pre_dump != now->pre_dump)
-		return zns_fail(err, -EINVAL, "commit: not the record of a flattened checkpoint");
-	old = old_manifests(d, now, &k.n_old_manifests);
-	k.old_manifests = old;
-	note_ours(d, now);
-	ret = zns_store_move(d->store, &k, err);
-	d->sweep = true;
-	return ret;
 }
 
 static const struct lease *dump_on(const struct znsd *d, const uint8_t *id)

@@ -5,7 +5,9 @@
  * of data. On a drive that is one domain (every zone uses all of it) nothing else keeps tenants apart: there the broker
  * accounts what it has promised against the drive's rate, and tells everybody how fast they may go.
  */
-#include "../znsd.h"
+#include "policy.h"
+
+#define RATE_NS 500000000ull	/* over which "now" is rated, at least */
 
 bool rate_one_domain(const struct znsd *d)
 {
@@ -98,37 +100,18 @@ uint32_t rate_limit(const struct znsd *d, const struct lease *l)
 	return cap ? zns_min(rate, cap) : rate;
 }
 
-static struct lease *lease_of_any(struct znsd *d, const struct conn *c)
+void rate_note(struct lease *l, uint64_t bytes, uint64_t total)
 {
-	struct lease *l, *last = NULL;
-
-	for (l = d->leases; l; l = l->next)
-		if (l->conn == c)
-			last = l;
-	return last;
-}
-
-int handle_progress(struct znsd *d, struct conn *c, const ZnsPb__Progress *q, struct reply *rep)
-{
-	struct lease *l = lease_of_any(d, c);
 	uint64_t now = zns_mono_ns();
 
-	if (!l)
-		return zns_fail(&rep->err, -EINVAL, "progress of nothing: no dump or restore on this connection");
 	if (!l->seen_ns) {
 		l->seen_ns = now;
-	} else if (now - l->seen_ns >= ZNSD_RATE_NS) {
-		l->mibps = q->bytes > l->seen_bytes ? (double)(q->bytes - l->seen_bytes) / (double)MIB(1) /
-						      ((double)(now - l->seen_ns) / 1e9) : 0;
+	} else if (now - l->seen_ns >= RATE_NS) {
+		l->mibps = bytes > l->seen_bytes ? (double)(bytes - l->seen_bytes) / (double)MIB(1) /
+						   ((double)(now - l->seen_ns) / 1e9) : 0;
 		l->seen_ns = now;
-		l->seen_bytes = q->bytes;
+		l->seen_bytes = bytes;
 	}
-	l->bytes = q->bytes;
-	l->total = q->total;
-	rep->r.has_rate_mibps = 1;
-	rep->r.rate_mibps = rate_limit(d, l);
-	gain_answer(d, l, q, rep);
-	if (q->has_done && q->done && !l->dump)
-		rep->r.restore = restore_remember(d, l, q);
-	return 0;
+	l->bytes = bytes;
+	l->total = total;
 }

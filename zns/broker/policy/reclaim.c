@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Background work of the poll loop, in small steps: reset garbage, finish zones beyond the parking limit. */
-#include "../znsd.h"
+#include "policy.h"
 
 #define READERS_RETRY_MS 500
 #define PARK_PACE_MS 20	/* between two finishes: real devices pad a zone for up to a second */
@@ -31,7 +31,7 @@ static bool sweep_step(struct znsd *d, bool *retry)
 			batch[n++] = i;
 	}
 	if (zones_reset(d, batch, n, NULL))
-		waiters_run(d);
+		d->freed = true;
 	return n > 0;
 }
 
@@ -52,8 +52,8 @@ static bool to_finish(struct znsd *d, uint32_t *zone)
 		}
 		parked++;
 	}
-	return (d->room_wanted > finisher_running(d) || parked > park_limit(d)) &&
-	       zone_lru_parked(d, d->room_wanted > 0, zone);
+	return (d->policy->room_wanted > finisher_running(d) || parked > park_limit(d)) &&
+	       zone_lru_parked(d, d->policy->room_wanted > 0, zone);
 }
 
 static bool dumps_run(const struct znsd *d)
@@ -69,31 +69,31 @@ static bool dumps_run(const struct znsd *d)
 /* Milliseconds until the next step, -1: nothing to finish. */
 static int park_step(struct znsd *d)
 {
-	uint64_t pace = 1000000ull * (dumps_run(d) && !d->room_wanted ? PARK_BUSY_MS : PARK_PACE_MS);
+	uint64_t pace = 1000000ull * (dumps_run(d) && !d->policy->room_wanted ? PARK_BUSY_MS : PARK_PACE_MS);
 	uint64_t now = zns_mono_ns();
 	struct zns_err err = ZNS_ERR_INIT;
 	uint32_t zone;
 
 	if (!to_finish(d, &zone)) {
 		if (!finisher_running(d))
-			d->room_wanted = 0;
+			d->policy->room_wanted = 0;
 		d->park_check = false;
 		return -1;
 	}
-	if (now - d->finish_ns < pace)
-		return (int)((pace - (now - d->finish_ns)) / 1000000) + 1;
-	if (d->finisher) {
+	if (now - d->policy->finish_ns < pace)
+		return (int)((pace - (now - d->policy->finish_ns)) / 1000000) + 1;
+	if (d->policy->finisher) {
 		if (!finisher_start(d, zone))
 			return -1;	/* it wakes us */
-		d->finish_ns = now;
+		d->policy->finish_ns = now;
 		return 0;
 	}
-	d->finish_ns = now;
+	d->policy->finish_ns = now;
 	if (zone_finish(d, zone, &err)) {
 		znsd_log("finishing zone %u: %s", zone, err.msg);
-	} else if (d->room_wanted) {
-		d->room_wanted--;
-		waiters_run(d);
+	} else if (d->policy->room_wanted) {
+		d->policy->room_wanted--;
+		d->freed = true;
 	}
 	return 0;
 }
@@ -112,7 +112,7 @@ int reclaim_step(struct znsd *d)
 		if (retry)
 			ms = 1000;
 	}
-	if (d->park_check || d->room_wanted > finisher_running(d)) {
+	if (d->park_check || d->policy->room_wanted > finisher_running(d)) {
 		int park = park_step(d);
 
 		if (park >= 0 && (ms < 0 || park < ms))

@@ -5,8 +5,9 @@
  * with its reset), else into any zone that is not being written. Best effort: nobody waits for it to be durable.
  */
 #include <string.h>
-#include "../znsd.h"
 #include "zns/fsck.h"
+#include "zns/pbcopy.h"
+#include "policy.h"
 
 static bool has_room(const struct znsd *d, uint32_t zone)
 {
@@ -44,7 +45,8 @@ static void bury_in_zone(struct znsd *d, uint32_t zone, const ZnsPb__Tombstone *
 			return;
 }
 
-uint32_t *bury_zones(const ZnsPb__Checkpoint *k, uint32_t *nr)
+/* Zones with a footer of the checkpoint; *@nr of them. */
+static uint32_t *bury_zones(const ZnsPb__Checkpoint *k, uint32_t *nr)
 {
 	uint32_t *zones = znsd_alloc((k->n_old_manifests + 1) * sizeof(*zones));
 
@@ -55,8 +57,30 @@ uint32_t *bury_zones(const ZnsPb__Checkpoint *k, uint32_t *nr)
 	return zones;
 }
 
-void bury(struct znsd *d, const uint32_t *zones, uint32_t nr, const ZnsPb__Tombstone *t)
+int checkpoint_remove(struct znsd *d, const uint8_t *id, const char *by, struct grave *g, struct zns_err *err)
 {
-	for (uint32_t i = 0; t && i < nr; i++)
-		bury_in_zone(d, zones[i], t);
+	const ZnsPb__Checkpoint *k = zns_store_find(d->store, id);
+	const ZnsPb__Tombstone *t;
+	int ret;
+
+	g->t = NULL;
+	g->zones = bury_zones(k, &g->nr);
+	zones_note_ours(d, k);
+	ret = zns_store_remove(d->store, id, by, err);
+	if (ret)
+		return ret;
+	d->sweep = true;
+	t = zns_store_find_tombstone(d->store, id);
+	g->t = t ? zns_pb_copy(&t->base, NULL) : NULL;
+	return 0;
+}
+
+void bury(struct znsd *d, struct grave *g)
+{
+	for (uint32_t i = 0; g->t && i < g->nr; i++)
+		bury_in_zone(d, g->zones[i], g->t);
+	if (g->t)
+		zns_pb__tombstone__free_unpacked(g->t, NULL);
+	free(g->zones);
+	*g = (struct grave){ .t = NULL };
 }

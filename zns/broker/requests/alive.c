@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include "../znsd.h"
+#include "requests.h"
 
 static void *beat(void *arg)
 {

@@ -1,76 +1,93 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* One request to its handler. */
-#include "../znsd.h"
+/* One request to its handler: the table in table.h, and what is checked for all of them. */
+#include <string.h>
+#include "table.h"
 
-static int count_members(const ZnsPb__Request *r)
+struct kind {
+	const char *name;
+	enum needs needs;
+	int (*serve)(struct znsd *d, const struct call *x, struct reply *rep);
+};
+
+#define KIND(name, needs) { #name, NEEDS_##needs, serve_##name },
+static const struct kind kinds[] = { REQUESTS(KIND) };
+#undef KIND
+
+/* A message or a text that is there; a bool that is there and true. */
+static bool asked(const ZnsPb__Request *q, const char *name)
 {
-	return !!r->dump_begin + !!r->zone_get + !!r->commit + (r->has_abort && r->abort) + !!r->restore_begin +
-	       (r->has_ls && r->ls) + !!r->rm + (r->has_status && r->status) + (r->has_zones && r->zones) +
-	       (r->has_profile && r->profile) + !!r->reserve + !!r->release + !!r->reset + (r->has_quit && r->quit) +
-	       !!r->retain + !!r->mark + !!r->progress + !!r->encryption + !!r->rekey +
-	       !!r->compact_begin + !!r->compact_zone + !!r->compact_step + !!r->compact_commit;
+	const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field_by_name(q->base.descriptor, name);
+	const void *at = (const char *)q + f->offset;
+
+	if (f->type == PROTOBUF_C_TYPE_BOOL)
+		return *(const protobuf_c_boolean *)((const char *)q + f->quantifier_offset) && *(const protobuf_c_boolean *)at;
+	return *(void *const *)at != NULL;
 }
 
-int znsd_dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *r, struct reply *rep)
+/* How many things it asks for; *@k: the last of them. */
+static int count_kinds(const ZnsPb__Request *q, const struct kind **k)
 {
-	int n = count_members(r);
+	int n = 0;
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		if (!asked(q, kinds[i].name))
+			continue;
+		*k = &kinds[i];
+		n++;
+	}
+	return n;
+}
+
+/* What its connection must have for it. */
+static int find_lease(struct znsd *d, const struct kind *k, struct call *x, struct zns_err *err)
+{
+	switch (k->needs) {
+	case NEEDS_NOTHING:
+		return 0;
+	case NEEDS_DUMP:
+		x->l = lease_of(d, x->conn);
+		if (x->l && !x->l->background)
+			return 0;
+		return zns_fail(err, -EINVAL, "%s without a dump on this connection", k->name);
+	case NEEDS_COMPACTION:
+		x->l = lease_of(d, x->conn);
+		if (x->l && x->l->background)
+			return 0;
+		return zns_fail(err, -EINVAL, "no compaction on this connection");
+	case NEEDS_LEASE:
+		x->l = lease_last(d, x->conn);
+		if (x->l)
+			return 0;
+		return zns_fail(err, -EINVAL, "%s of nothing: no dump or restore on this connection", k->name);
+	}
+	return -EINVAL;
+}
+
+int dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *q, struct reply *rep)
+{
+	struct call x = { .conn = c, .q = q };
+	const struct kind *k = NULL;
+	int n = count_kinds(q, &k), ret;
 
 	rep->r.has_device = 1;
 	rep->r.device.data = d->reg.uuid;
 	rep->r.device.len = ZNS_UUID_LEN;
 	rep->r.encryption = (ZnsPb__Encryption *)wanted_encryption(d);
-	if (r->version != ZNS_BROKER_VERSION) {
+	if (q->version != ZNS_BROKER_VERSION) {
 		rep->hangup = true;
 		return zns_fail(&rep->err, -EPROTO, "the broker of %s (PID %d) speaks version %d, the client %u: `znsctl` and `znsd` are of different builds",
-				d->reg.path, (int)getpid(), ZNS_BROKER_VERSION, r->version);
+				d->reg.path, (int)getpid(), ZNS_BROKER_VERSION, q->version);
 	}
+	if (d->freed)	/* before anything is answered that points into the store */
+		waiters_run(d);
 	if (!n)
 		return 0;
 	if (n > 1)
 		return zns_fail(&rep->err, -EINVAL, "a request asks for one thing, this one for %d", n);
-	if (r->dump_begin)
-		return handle_dump_begin(d, c, r, rep);
-	if (r->progress)
-		return handle_progress(d, c, r->progress, rep);
-	if (r->zone_get)
-		return handle_zone_get(d, c, r->zone_get, rep);
-	if (r->commit)
-		return handle_commit(d, c, r->commit, rep);
-	if (r->has_abort && r->abort)
-		return handle_abort(d, c, rep);
-	if (r->restore_begin)
-		return handle_restore_begin(d, c, r->restore_begin, rep);
-	if (r->has_ls && r->ls)
-		return handle_ls(d, rep);
-	if (r->rm)
-		return handle_rm(d, r->rm, rep);
-	if (r->has_status && r->status)
-		return handle_status(d, rep);
-	if (r->has_zones && r->zones)
-		return handle_zones(d, rep);
-	if (r->has_profile && r->profile)
-		return handle_profile(d, rep);
-	if (r->reserve)
-		return handle_reserve(d, r->reserve, rep);
-	if (r->release)
-		return handle_release(d, r->release, rep);
-	if (r->reset)
-		return handle_reset(d, r->reset, rep);
-	if (r->retain)
-		return handle_retain(d, r->retain, rep);
-	if (r->mark)
-		return handle_mark(d, r->mark, rep);
-	if (r->encryption)
-		return handle_encryption(d, r->encryption, rep);
-	if (r->rekey)
-		return handle_rekey(d, r->rekey, rep);
-	if (r->compact_begin)
-		return handle_compact_begin(d, c, r->compact_begin, rep);
-	if (r->compact_zone)
-		return handle_compact_zone(d, c, r->compact_zone, rep);
-	if (r->compact_step)
-		return handle_compact_step(d, c, r->compact_step, rep);
-	if (r->compact_commit)
-		return handle_compact_commit(d, c, r->compact_commit, rep);
-	return handle_quit(d, rep);
+	ret = find_lease(d, k, &x, &rep->err);
+	if (!ret)
+		ret = k->serve(d, &x, rep);
+	if (d->freed)
+		waiters_run(d);
+	return ret;
 }

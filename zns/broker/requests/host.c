@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* One machine at a time: the store's mount record against this machine's id, and the drive's reservation. */
 #include <string.h>
-#include "../znsd.h"
+#include "requests.h"
 
 static int reserve(struct znsd *d, const char *machine, const ZnsPb__Mount *have, struct zns_err *err)
 {
 	struct zns_resv_peer peer = { have ? have->machine : NULL, have ? have->host : NULL };
-	int ret = zns_resv_open(d->dev, machine, &d->resv, err);
+	int ret = zns_resv_open(d->dev, machine, &d->server->resv, err);
 
 	if (ret)
 		return ret;
-	if (*d->resv.why)
-		znsd_log("%s is not reserved: %s", d->reg.path, d->resv.why);
-	return zns_resv_take(&d->resv, false, &peer, err);
+	if (*d->server->resv.why)
+		znsd_log("%s is not reserved: %s", d->reg.path, d->server->resv.why);
+	return zns_resv_take(&d->server->resv, false, &peer, err);
 }
 
-int mount_claim(struct znsd *d, struct zns_err *err)
+int host_claim(struct znsd *d, struct zns_err *err)
 {
 	const ZnsPb__Mount *have = zns_store_mount(d->store);
 	ZnsPb__Mount m = ZNS_PB__MOUNT__INIT;
@@ -29,7 +29,7 @@ int mount_claim(struct znsd *d, struct zns_err *err)
 	return ret ? ret : zns_store_claim(d->store, &m, err);
 }
 
-void mount_release(struct znsd *d)
+void host_release(struct znsd *d)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 
@@ -37,28 +37,20 @@ void mount_release(struct znsd *d)
 		znsd_log("%s", err.msg);
 }
 
-void mount_unreserve(struct znsd *d)
+void host_unreserve(struct znsd *d)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 
-	if (zns_resv_leave(&d->resv, &err))
+	if (zns_resv_leave(&d->server->resv, &err))
 		znsd_log("%s", err.msg);
 }
 
-void mount_heed(struct znsd *d, const struct zns_err *why)
-{
-	if (why->code != -EBADE || d->lost)
-		return;
-	znsd_log("%s is reserved by another host now: leaving", d->reg.path);
-	d->lost = d->quit = true;
-}
-
-void mount_look(struct znsd *d, struct zns_resv_state *now)
+void host_look(struct znsd *d, struct zns_resv_state *now)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 
-	if (zns_resv_look(&d->resv, now, &err))
+	if (zns_resv_look(&d->server->resv, now, &err))
 		znsd_log("%s", err.msg);
 	else if (now->held && !now->ours)
-		mount_heed(d, &(struct zns_err){ .code = -EBADE });
+		device_heed(d, &(struct zns_err){ .code = -EBADE });
 }

@@ -4,14 +4,14 @@
  * whole before it is read, so that what has begun can also end; without room it stays in its socket. All peers without a
  * dump share the room of one request, so thousands of them cost no more than one.
  */
-#include "../znsd.h"
+#include "requests.h"
 
 #define SMALL KIB(4)
 #define OF_DUMPS MIB(64)	/* eight of the largest; a manifest's record has some hundred bytes */
 
 static size_t *used_of(struct znsd *d, bool dump)
 {
-	return &d->intake_used[dump];
+	return &d->server->intake_used[dump];
 }
 
 bool intake_room(struct znsd *d, struct intake *in, uint32_t len, bool dump)

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include "zns/process.h"
-#include "../znsd.h"
+#include "requests.h"
 #include "zns-version.h"
 
 static const char usage_text[] =
@@ -159,7 +159,8 @@ static void say(int fd, int code, const char *line)
 
 int main(int argc, char **argv)
 {
-	struct znsd d = { .idle_ns = 0 };
+	struct server server = { .lock_fd = -1, .dev_lock_fd = -1, .listen_fd = -1 };
+	struct znsd d = { .server = &server, .readers_fd = -1 };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct options o;
 	bool detached = false, left;
@@ -186,16 +187,16 @@ int main(int argc, char **argv)
 		detached = true;
 	}
 	left = o.foreground || zns_cgroup_escape();
-	d.idle_ns = o.idle_ns;
+	server.idle_ns = o.idle_ns;
 	ret = zns_process_limits(&err);
 	if (!ret)
-		ret = znsd_start(&d, o.spec, &err);
+		ret = server_start(&d, o.spec, &err);
 	if (ret) {
 		/* Of a start from a shell the parent prints it; of a client's, the client. */
 		if (o.ready_fd < 0)
 			fprintf(stderr, "znsd: %s\n", err.msg);
 		say(o.ready_fd, ret, err.msg);
-		znsd_stop(&d);
+		server_stop(&d);
 		return 1;
 	}
 	if (detached)
@@ -205,8 +206,8 @@ int main(int argc, char **argv)
 	if (!left)
 		znsd_log("this process stays in cgroups of whoever started it: their limits hold for it, and it ends with them");
 	say(o.ready_fd, 0, NULL);
-	ret = znsd_loop(&d);
-	znsd_stop(&d);
+	ret = server_loop(&d);
+	server_stop(&d);
 	znsd_log("left %s", d.reg.path);
 	return ret ? 1 : 0;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What an administrator asks for: remove, reserve, release, reset, quit. */
+/* What an administrator asks for: remove, reserve, release, reset, rules and marks, keys, quit. */
 #include <string.h>
-#include "../znsd.h"
+#include "zns/crypt.h"
+#include "table.h"
 
 static ZnsPb__Tombstone *copy_tombstone(struct reply *rep, const ZnsPb__Tombstone *t)
 {
@@ -16,42 +17,37 @@ static ZnsPb__Tombstone *copy_tombstone(struct reply *rep, const ZnsPb__Tombston
 	return c;
 }
 
-/* In a group that is reserved for normal I/O meanwhile these zones are still to be reset. */
-void note_ours(struct znsd *d, const ZnsPb__Checkpoint *k)
+/* All or nothing as far as it can be known beforehand. */
+static int check_rm(const struct znsd *d, const ZnsPb__Rm *q, struct zns_err *err)
 {
-	size_t i;
-
-	for (i = 0; i < k->n_zones; i++)
-		if (k->zones[i]->zone < d->nr_zones)
-			d->zones[k->zones[i]->zone].ours = true;
-}
-
-int handle_rm(struct znsd *d, const ZnsPb__Rm *q, struct reply *rep)
-{
-	ProtobufCBinaryData *ids;
-	struct grave { uint32_t *zones, nr; } *graves;
 	char id[ZNS_UUID_STR];
-	size_t i;
-	int ret = 0;
 
 	if (!*q->by || strlen(q->by) > 200)
-		return zns_fail(&rep->err, -EINVAL, "rm: who asks must be said in 1 to 200 bytes");
-	/* All or nothing as far as it can be known beforehand. */
-	for (i = 0; i < q->n_checkpoints; i++) {
+		return zns_fail(err, -EINVAL, "rm: who asks must be said in 1 to 200 bytes");
+	for (size_t i = 0; i < q->n_checkpoints; i++) {
 		const ProtobufCBinaryData *c = &q->checkpoints[i];
 
 		if (c->len != ZNS_UUID_LEN)
-			return zns_fail(&rep->err, -EINVAL, "a checkpoint id has %d bytes", ZNS_UUID_LEN);
+			return zns_fail(err, -EINVAL, "a checkpoint id has %d bytes", ZNS_UUID_LEN);
 		if (!zns_store_find(d->store, c->data) && !zns_store_find_tombstone(d->store, c->data))
-			return zns_fail(&rep->err, -ENOENT, "%s has no checkpoint %s", d->reg.path,
-					zns_uuid_format(c->data, id));
+			return zns_fail(err, -ENOENT, "%s has no checkpoint %s", d->reg.path, zns_uuid_format(c->data, id));
 		if (checkpoint_pinned(d, c->data))
-			return zns_fail(&rep->err, -EPERM, "checkpoint %s is pinned: `znsctl unpin` it first",
+			return zns_fail(err, -EPERM, "checkpoint %s is pinned: `znsctl unpin` it first",
 					zns_uuid_format(c->data, id));
-		if (q->secure && secure_check(d, c->data, &rep->err))
-			return rep->err.code;
+		if (q->secure && secure_check(d, c->data, err))
+			return err->code;
 	}
-	ret = parents_may_go(d, q->checkpoints, q->n_checkpoints, &rep->err);
+	return parents_may_go(d, q->checkpoints, q->n_checkpoints, err);
+}
+
+int serve_rm(struct znsd *d, const struct call *x, struct reply *rep)
+{
+	const ZnsPb__Rm *q = x->q->rm;
+	ProtobufCBinaryData *ids;
+	struct grave *graves;
+	size_t nr = 0, i;
+	int ret = check_rm(d, q, &rep->err);
+
 	if (ret)
 		return ret;
 	ids = reply_alloc(rep, q->n_checkpoints * sizeof(*ids));
@@ -60,171 +56,45 @@ int handle_rm(struct znsd *d, const ZnsPb__Rm *q, struct reply *rep)
 	parents_last(d, ids, q->n_checkpoints);
 	rep->r.removed = reply_alloc(rep, q->n_checkpoints * sizeof(*rep->r.removed));
 	graves = reply_alloc(rep, q->n_checkpoints * sizeof(*graves));
-	for (i = 0; i < q->n_checkpoints; i++) {
+	for (i = 0; !ret && i < q->n_checkpoints; i++) {
 		const ZnsPb__Checkpoint *k = zns_store_find(d->store, ids[i].data);
-		cleanup_free char *container = NULL;
-		const ZnsPb__Tombstone *t;
-		struct grave g;
+		cleanup_free char *container = k ? znsd_strdup(k->container) : NULL;
+		struct grave *g = &graves[nr];
 
 		if (!k)
 			continue;
-		container = znsd_strdup(k->container);
-		note_ours(d, k);
-		g.zones = bury_zones(k, &g.nr);
-		ret = zns_store_remove(d->store, ids[i].data, q->by, &rep->err);
-		if (ret) {
-			free(g.zones);
+		ret = checkpoint_remove(d, ids[i].data, q->by, g, &rep->err);
+		nr++;
+		if (ret)
 			break;
-		}
-		d->sweep = true;
-		t = zns_store_find_tombstone(d->store, ids[i].data);
-		if (t) {
-			graves[rep->r.n_removed] = g;
-			rep->r.removed[rep->r.n_removed++] = copy_tombstone(rep, t);
-		} else {
-			free(g.zones);
-		}
+		if (g->t)
+			rep->r.removed[rep->r.n_removed++] = copy_tombstone(rep, g->t);
 		reservation_settle(d, container);
 		reservation_renew(d, container);
 	}
 	/* When all are removed: most zones then hold nothing any more. */
-	for (i = 0; i < rep->r.n_removed; i++) {
-		bury(d, graves[i].zones, graves[i].nr, rep->r.removed[i]);
-		free(graves[i].zones);
-	}
-	waiters_run(d);
-	if (ret)
-		return ret;
+	for (i = 0; i < nr; i++)
+		bury(d, &graves[i]);
+	d->freed = true;
 	/* Also if all of them were removed before: then a crash came in between, or it was done without --secure. */
-	if (q->secure && zns_store_erase(d->store, &rep->err))
+	if (!ret && q->secure && zns_store_erase(d->store, &rep->err))
 		return zns_wrap(&rep->err, "removed, but not erased");
-	return 0;
+	return ret;
 }
 
-/* Marks of @pick: a group nobody has reserved or leased. */
-static void free_groups(const struct znsd *d, const char *container, struct zns_group_state *gs)
+int serve_reserve(struct znsd *d, const struct call *x, struct reply *rep)
 {
-	uint32_t i;
+	const ZnsPb__Reserve *q = x->q->reserve;
+	int ret = reserve_for_io(d, q, &rep->err);
 
-	groups_state(d, container, NULL, gs);
-	for (i = 0; i < d->nr_groups; i++)
-		if (gs[i].nr_reservations || gs[i].nr_leases || !d->groups[i].nr_zones)
-			gs[i].free_zones = 0;
+	if (!ret)
+		rep->r.reservation = (ZnsPb__Reservation *)zns_store_find_reservation(d->store, q->container);
+	return ret;
 }
 
-/* Whole channels with nothing on them; those with metadata last. Returns how many groups. */
-static uint32_t pick_channels(const struct znsd *d, const struct zns_group_state *gs, uint32_t channels, uint32_t *out,
-			      uint32_t *found)
+int serve_release(struct znsd *d, const struct call *x, struct reply *rep)
 {
-	uint32_t n = 0, i, k, pass;
-
-	*found = 0;
-	for (pass = 0; pass < 2; pass++) {
-		for (i = 0; i < d->nr_groups && *found < channels; i++) {
-			bool all_free = true, metadata = false, first = true;
-
-			/* Each channel once: at its first group. */
-			for (k = 0; k < d->nr_groups; k++) {
-				if (gs[k].channel != gs[i].channel)
-					continue;
-				first &= k >= i;
-				all_free &= gs[k].free_zones > 0 || !d->groups[k].nr_zones;
-				metadata |= gs[k].metadata;
-			}
-			if (!first || !all_free || metadata != (pass == 1))
-				continue;
-			for (k = 0; k < d->nr_groups; k++)
-				if (gs[k].channel == gs[i].channel)
-					out[n++] = k;
-			(*found)++;
-		}
-	}
-	return n;
-}
-
-static void reset_groups(struct znsd *d, const uint32_t *groups, uint32_t nr)
-{
-	uint32_t batch[ZNSD_RESET_BATCH], n, i, k;
-
-	for (i = 0; i < nr; i++) {
-		const struct zn_group *g = &d->groups[groups[i]];
-
-		for (k = n = 0; k < g->nr_zones; k++) {
-			if (zone_garbage(d, g->zones[k]))
-				batch[n++] = g->zones[k];
-			if (n == ZNSD_RESET_BATCH || (n && k + 1 == g->nr_zones)) {
-				zones_reset(d, batch, n, NULL);
-				n = 0;
-			}
-		}
-	}
-}
-
-int handle_reserve(struct znsd *d, const ZnsPb__Reserve *q, struct reply *rep)
-{
-	cleanup_free struct zns_group_state *gs = znsd_alloc(d->nr_groups * sizeof(*gs));
-	cleanup_free uint32_t *out = znsd_alloc(d->nr_groups * sizeof(*out));
-	ZnsPb__Reservation r = ZNS_PB__RESERVATION__INIT;
-	uint32_t n, found, i;
-	int ret;
-
-	ret = zns_check_container(q->container, &rep->err);
-	if (ret)
-		return ret;
-	if (!!q->groups == !!q->channels)
-		return zns_fail(&rep->err, -EINVAL, "reserve: a number of groups or of channels, one of them");
-	if (zns_store_find_reservation(d->store, q->container))
-		return zns_fail(&rep->err, -EEXIST, "%s has a reservation already; release it first", q->container);
-	free_groups(d, q->container, gs);
-	if (q->groups) {
-		n = zns_alloc_pick(gs, d->nr_groups, zns_min(q->groups, d->nr_groups), out);
-		if (n < q->groups)
-			return zns_fail(&rep->err, -EBUSY, "%s: %u groups of %u are free of reservations and leases, %u are asked for",
-					d->reg.path, n, d->nr_groups, q->groups);
-	} else {
-		for (i = 0; i < d->nr_groups; i++)
-			if (gs[i].channel < 0)
-				return zns_fail(&rep->err, -EOPNOTSUPP, "%s: its channels are not known; reserve groups instead",
-						d->reg.path);
-		n = pick_channels(d, gs, q->channels, out, &found);
-		if (found < q->channels)
-			return zns_fail(&rep->err, -EBUSY, "%s: %u channels are free of any reservation, %u are asked for",
-					d->reg.path, found, q->channels);
-	}
-	r.container = q->container;
-	r.groups = out;
-	r.n_groups = n;
-	r.has_created_ns = r.has_explicit_ = 1;
-	r.created_ns = zns_now_ns();
-	r.explicit_ = 1;
-	/* They come empty; from here on what is written there is not ours to reset. */
-	reset_groups(d, out, n);
-	ret = zns_store_reserve(d->store, &r, &rep->err);
-	if (ret)
-		return ret;
-	groups_io_refresh(d);
-	rep->r.reservation = (ZnsPb__Reservation *)zns_store_find_reservation(d->store, q->container);
-	return 0;
-}
-
-int handle_release(struct znsd *d, const char *container, struct reply *rep)
-{
-	struct lease *l;
-	int ret;
-
-	if (!zns_store_find_reservation(d->store, container))
-		return zns_fail(&rep->err, -ENOENT, "%.200s has no reservation on %s", container, d->reg.path);
-	for (l = d->leases; l; l = l->next)
-		if (l->dump && !l->dynamic && !l->background && !strcmp(l->container, container))
-			return zns_fail(&rep->err, -EBUSY, "a dump of %s is running (PID %u)", container, l->pid);
-	ret = zns_store_release(d->store, container, &rep->err);
-	if (!ret)	/* what normal I/O wrote we know nothing of */
-		ret = zones_refresh(d, 0, d->nr_zones, &rep->err);
-	groups_io_refresh(d);
-	if (ret)
-		return ret;
-	waiters_run(d);
-	return 0;
+	return reservation_release(d, x->q->release, &rep->err);
 }
 
 static const struct lease *reader_of(const struct znsd *d, uint32_t zone)
@@ -265,8 +135,9 @@ static int may_reset(const struct znsd *d, uint32_t zone, struct zns_err *err)
 	return 0;
 }
 
-int handle_reset(struct znsd *d, const ZnsPb__ZonesReset *q, struct reply *rep)
+int serve_reset(struct znsd *d, const struct call *x, struct reply *rep)
 {
+	const ZnsPb__ZonesReset *q = x->q->reset;
 	cleanup_free uint32_t *list = znsd_alloc(d->nr_zones * sizeof(*list));
 	uint32_t n = 0, i, k, done;
 	int ret;
@@ -295,11 +166,78 @@ int handle_reset(struct znsd *d, const ZnsPb__ZonesReset *q, struct reply *rep)
 	rep->r.n_reset_zones = n;
 	rep->r.reset_zones = reply_alloc(rep, n * sizeof(*list));
 	memcpy(rep->r.reset_zones, list, n * sizeof(*list));
-	waiters_run(d);
+	d->freed = true;
 	return 0;
 }
 
-int handle_quit(struct znsd *d, struct reply *rep)
+int serve_retain(struct znsd *d, const struct call *x, struct reply *rep)
+{
+	ZnsPb__Retention r = *x->q->retain;
+	int ret = zns_check_container(r.container, &rep->err);
+
+	if (ret)
+		return ret;
+	r.has_set_ns = 1;
+	r.set_ns = zns_now_ns();
+	return zns_store_retain(d->store, &r, &rep->err);
+}
+
+int serve_mark(struct znsd *d, const struct call *x, struct reply *rep)
+{
+	const ZnsPb__Mark *q = x->q->mark;
+	ZnsPb__Mark m = ZNS_PB__MARK__INIT;
+	const ZnsPb__Mark *old;
+	char id[ZNS_UUID_STR];
+
+	if (q->checkpoint.len != ZNS_UUID_LEN)
+		return zns_fail(&rep->err, -EINVAL, "a checkpoint id has %d bytes", ZNS_UUID_LEN);
+	if (!zns_store_find(d->store, q->checkpoint.data))
+		return zns_fail(&rep->err, -ENOENT, "%s has no checkpoint %s", d->reg.path,
+				zns_uuid_format(q->checkpoint.data, id));
+	old = zns_store_find_mark(d->store, q->checkpoint.data);
+	m.checkpoint = q->checkpoint;
+	m.pinned = q->has_pinned ? q->pinned : old && old->pinned;
+	m.has_pinned = m.pinned;
+	m.gone_ns = q->has_gone_ns ? q->gone_ns : old ? old->gone_ns : 0;
+	m.has_gone_ns = m.gone_ns != 0;
+	return zns_store_set_mark(d->store, &m, &rep->err);
+}
+
+int serve_encryption(struct znsd *d, const struct call *x, struct reply *rep)
+{
+	ZnsPb__Encryption *q = x->q->encryption;
+
+	q->since_ns = zns_now_ns();
+	if (q->has_key_id && q->key_id.len != ZNS_KEY_ID_BYTES)
+		return zns_fail(&rep->err, -EINVAL, "the fingerprint of a key has %d bytes", ZNS_KEY_ID_BYTES);
+	rep->r.encryption = NULL;	/* what it pointed to goes */
+	if (zns_store_set_encryption(d->store, q, &rep->err))
+		return rep->err.code;
+	rep->r.encryption = (ZnsPb__Encryption *)wanted_encryption(d);
+	return 0;
+}
+
+int serve_rekey(struct znsd *d, const struct call *x, struct reply *rep)
+{
+	const struct lease *l;
+	bool done;
+	int ret;
+
+	for (l = d->leases; l; l = l->next)	/* it would come with its key wrapped the old way */
+		if (l->dump && l->encrypted)
+			return zns_fail(&rep->err, -EBUSY, "an encrypted dump of %s is running (PID %u)", l->container, l->pid);
+	rep->r.encryption = NULL;	/* what it points to may go */
+	ret = zns_store_rekey(d->store, x->q->rekey, &done, &rep->err);
+	rep->r.encryption = (ZnsPb__Encryption *)wanted_encryption(d);
+	if (ret && done) {
+		rep->r.note = reply_printf(rep, "%s", rep->err.msg);
+		memset(&rep->err, 0, sizeof(rep->err));
+		ret = 0;
+	}
+	return ret;
+}
+
+int serve_quit(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	char who[384];
 

@@ -1,9 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Questions that change nothing. */
 #include <string.h>
-#include "../znsd.h"
+#include "table.h"
 
-int handle_ls(struct znsd *d, struct reply *rep)
+static void list_rules(struct znsd *d, struct reply *rep)
+{
+	size_t n = zns_store_nr_retentions(d->store), m = zns_store_nr_marks(d->store), i;
+
+	rep->r.n_retentions = n;
+	rep->r.retentions = reply_alloc(rep, n * sizeof(*rep->r.retentions));
+	for (i = 0; i < n; i++)
+		rep->r.retentions[i] = (ZnsPb__Retention *)zns_store_retention(d->store, i);
+	rep->r.n_marks = m;
+	rep->r.marks = reply_alloc(rep, m * sizeof(*rep->r.marks));
+	for (i = 0; i < m; i++)
+		rep->r.marks[i] = (ZnsPb__Mark *)zns_store_mark(d->store, i);
+}
+
+int serve_ls(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	size_t n = zns_store_nr_checkpoints(d->store), i;
 
@@ -40,17 +54,17 @@ static void status_zones(const struct znsd *d, ZnsPb__Status *s)
 
 static void status_detail(ZnsPb__Status *s, const struct lease *l, struct reply *rep)
 {
-	ZnsPb__LeaseDetail *x = reply_alloc(rep, sizeof(*x));
+	ZnsPb__LeaseDetail *det = reply_alloc(rep, sizeof(*det));
 
-	zns_pb__lease_detail__init(x);
-	x->width = l->width;
-	x->has_gained_groups = l->dump;
-	x->gained_groups = l->nr_gained;
-	x->promised = l->promised;
-	x->packed = l->packed;
-	x->shared_groups = l->nr_shared;
-	x->tenant = l->tenant;
-	s->details[s->n_details++] = x;
+	zns_pb__lease_detail__init(det);
+	det->width = l->width;
+	det->has_gained_groups = l->dump;
+	det->gained_groups = l->nr_gained;
+	det->promised = l->promised;
+	det->packed = l->packed;
+	det->shared_groups = l->nr_shared;
+	det->tenant = l->tenant;
+	s->details[s->n_details++] = det;
 }
 
 static void status_budget(struct znsd *d, ZnsPb__Status *s)
@@ -109,9 +123,9 @@ static ZnsPb__HostReservation *status_host(struct znsd *d, struct reply *rep)
 	ZnsPb__HostReservation *h;
 	struct zns_resv_state now;
 
-	if (!d->resv.offered)
+	if (!d->server->resv.offered)
 		return NULL;
-	mount_look(d, &now);
+	host_look(d, &now);
 	h = reply_alloc(rep, sizeof(*h));
 	zns_pb__host_reservation__init(h);
 	h->held = now.held;
@@ -121,11 +135,10 @@ static ZnsPb__HostReservation *status_host(struct znsd *d, struct reply *rep)
 	return h;
 }
 
-int handle_status(struct znsd *d, struct reply *rep)
+int serve_status(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	const struct zns_geometry *geo = &d->dev->geo;
 	ZnsPb__Status *s = reply_alloc(rep, sizeof(*s));
-	struct waiter *w;
 	size_t i, n = zns_store_nr_reservations(d->store);
 	int ret;
 
@@ -157,8 +170,7 @@ int handle_status(struct znsd *d, struct reply *rep)
 	s->metadata_zones = zns_store_nr_meta(d->store);
 	s->log_generation = zns_store_generation(d->store);
 	s->broker_pid = getpid();
-	for (w = d->waiters; w; w = w->next)
-		s->nr_waiting++;
+	s->nr_waiting = d->policy->nr_waiting;
 	if (d->restores) {
 		s->n_restores = d->restores->n_restores;
 		s->restores = d->restores->restores;
@@ -173,7 +185,7 @@ int handle_status(struct znsd *d, struct reply *rep)
 	return 0;
 }
 
-int handle_zones(struct znsd *d, struct reply *rep)
+int serve_zones(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	ZnsPb__ZoneLine *lines;
 	uint32_t i;
@@ -215,7 +227,7 @@ int handle_zones(struct znsd *d, struct reply *rep)
 	return 0;
 }
 
-int handle_profile(struct znsd *d, struct reply *rep)
+int serve_profile(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	rep->r.profile = (ZnsPb__Profile *)zns_store_profile(d->store);
 	return 0;

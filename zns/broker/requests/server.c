@@ -3,166 +3,34 @@
  * Connections and the poll loop. Nothing here blocks on a peer: each connection has buffers of its own, and one
  * that does not read its answer is not read from either.
  */
-#include <endian.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
-#include "../znsd.h"
+#include "conn.h"
 
-#define READ_CHUNK KIB(64)	/* of a request whose room is set aside */
-#define READ_SMALL KIB(4)	/* of any other */
-#define HEAD 4
+#define PEER_MS 10000	/* for a peer to send what it has begun, or to take what it has asked for */
+#define OUT_MAX MIB(64)	/* answers that nobody has read yet; beyond it questions wait */
 #define ACCEPT_RETRY_MS 100	/* when no descriptor is left for a connection */
-
-struct buf {
-	uint8_t *p;
-	size_t len, cap;
-};
-
-struct conn {
-	struct conn *next;
-	int fd;
-	int pidfd;
-	struct ucred cred;
-	struct buf in, out;
-	size_t out_at;
-	struct intake intake;
-	uint64_t moved_ns;	/* when it was served, or took a part of its answer */
-	struct waiter *waiter;
-	char *committed;	/* the container whose dump it committed */
-	bool dead;	/* to be closed now */
-	bool hangup;	/* to be closed when the answer is out */
-};
-
-static int buf_reserve(struct buf *b, size_t more)
-{
-	size_t cap = b->cap ? b->cap : 4096;
-	uint8_t *p;
-
-	while (cap < b->len + more)
-		cap *= 2;
-	if (cap == b->cap)
-		return 0;
-	p = realloc(b->p, cap);
-	if (!p)
-		return -ENOMEM;
-	b->p = p;
-	b->cap = cap;
-	return 0;
-}
-
-uint32_t conn_pid(const struct conn *c)
-{
-	return c->cred.pid > 0 ? c->cred.pid : 0;
-}
-
-int conn_take_pidfd(struct conn *c)
-{
-	int fd = c->pidfd;
-
-	c->pidfd = -1;
-	return fd;
-}
-
-bool conn_left(const struct conn *c)
-{
-	char b;
-
-	return c->fd >= 0 && !recv(c->fd, &b, 1, MSG_PEEK | MSG_DONTWAIT);
-}
-
-void conn_committed(struct conn *c, const char *container)
-{
-	free(c->committed);
-	c->committed = znsd_strdup(container);
-}
-
-void conn_set_waiter(struct conn *c, struct waiter *w)
-{
-	c->waiter = w;
-}
-
-static void conn_send(struct znsd *d, struct conn *c)
-{
-	while (c->out_at < c->out.len) {
-		ssize_t n = send(c->fd, c->out.p + c->out_at, c->out.len - c->out_at, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-			return;
-		if (n < 0) {
-			c->dead = true;
-			return;
-		}
-		c->out_at += n;
-		c->moved_ns = zns_mono_ns();
-	}
-	/* A big answer must not stay a big buffer. */
-	d->out_bytes -= c->out.len;
-	free(c->out.p);
-	memset(&c->out, 0, sizeof(c->out));
-	c->out_at = 0;
-	c->dead |= c->hangup;
-}
-
-/* Ends @rep too. */
-void conn_answer(struct znsd *d, struct conn *c, struct reply *rep, int code)
-{
-	uint32_t head;
-	size_t len;
-
-	rep->r.code = code;
-	if (code)
-		rep->r.error = rep->err.code ? rep->err.msg : strerror(-code);
-	len = zns_pb__response__get_packed_size(&rep->r);
-	if (len > ZNS_BROKER_MSG_MAX || buf_reserve(&c->out, HEAD + len)) {
-		znsd_log("an answer of %zu bytes to PID %u cannot be sent", len, conn_pid(c));
-		c->dead = true;
-	} else {
-		head = htole32(len);
-		memcpy(c->out.p + c->out.len, &head, HEAD);
-		zns_pb__response__pack(&rep->r, c->out.p + c->out.len + HEAD);
-		c->out.len += HEAD + len;
-		d->out_bytes += HEAD + len;
-		c->hangup |= rep->hangup;
-		c->moved_ns = zns_mono_ns();
-		conn_send(d, c);
-	}
-	reply_free(rep);
-}
-
-/* Peers that talk nonsense must not fill the log. */
-static void complain(const struct conn *c, const char *what)
-{
-	static uint64_t last;
-
-	if (last && zns_mono_ns() - last < 1000000000ull)
-		return;
-	last = zns_mono_ns();
-	znsd_log("PID %u of user %u: %s", conn_pid(c), (unsigned)c->cred.uid, what);
-}
 
 static void conn_request(struct znsd *d, struct conn *c, const uint8_t *body, uint32_t len)
 {
-	struct reply rep = { .later = false };
 	ZnsPb__Request *req;
+	struct reply rep;
 	int ret;
 
-	zns_pb__response__init(&rep.r);
+	reply_init(&rep);
 	req = zns_pb__request__unpack(NULL, len, body);
 	if (!req) {
-		complain(c, "it sent a request that does not parse");
+		conn_complain(c, "it sent a request that does not parse");
 		rep.hangup = true;
 		conn_answer(d, c, &rep, zns_fail(&rep.err, -EBADMSG, "the request does not parse"));
 		return;
 	}
-	ret = znsd_dispatch(d, c, req, &rep);
+	ret = dispatch(d, c, req, &rep);
 	if (rep.later) {
 		reply_free(&rep);	/* the waiter owns the request now */
 		return;
@@ -171,18 +39,10 @@ static void conn_request(struct znsd *d, struct conn *c, const uint8_t *body, ui
 	zns_pb__request__free_unpacked(req, NULL);
 }
 
-static uint32_t frame_len(const struct conn *c, size_t at)
-{
-	uint32_t len;
-
-	memcpy(&len, c->in.p + at, HEAD);
-	return le32toh(len);
-}
-
 /* Who only asks waits while too many answers lie about; dumps and restores do not. */
 static bool may_ask(const struct znsd *d, const struct conn *c)
 {
-	return d->out_bytes < ZNSD_OUT_MAX || lease_any(d, c);
+	return d->server->out_bytes < OUT_MAX || lease_last(d, c);
 }
 
 /* Serve the whole messages that are in; true: there was one. */
@@ -192,21 +52,22 @@ static bool conn_serve(struct znsd *d, struct conn *c)
 
 	if (c->intake.served && !c->waiter)
 		intake_end(d, &c->intake);
-	while (!c->dead && !c->hangup && !c->waiter && !c->out.len && c->in.len - at >= HEAD && !d->quit && may_ask(d, c)) {
-		uint32_t len = frame_len(c, at);
+	while (!c->dead && !c->hangup && !c->waiter && !c->out.len && c->in.len - at >= CONN_HEAD && !d->quit && may_ask(d, c)) {
+		uint32_t len = conn_frame_len(c, at);
 
 		if (len > ZNS_BROKER_REQ_MAX) {
-			struct reply rep = { .hangup = true };
+			struct reply rep;
 
-			complain(c, "it sent a frame that is too large");
-			zns_pb__response__init(&rep.r);
+			reply_init(&rep);
+			rep.hangup = true;
+			conn_complain(c, "it sent a frame that is too large");
 			conn_answer(d, c, &rep, zns_fail(&rep.err, -EBADMSG, "a request of %u bytes is too large", len));
 			break;
 		}
-		if (c->in.len - at - HEAD < len)
+		if (c->in.len - at - CONN_HEAD < len)
 			break;
-		conn_request(d, c, c->in.p + at + HEAD, len);
-		at += HEAD + len;
+		conn_request(d, c, c->in.p + at + CONN_HEAD, len);
+		at += CONN_HEAD + len;
 		c->intake.since_ns = 0;
 		if (c->waiter)
 			c->intake.served = true;
@@ -232,12 +93,12 @@ static bool conn_wants(struct znsd *d, struct conn *c, uint64_t now)
 {
 	bool wants = !c->waiter && !c->out.len && !d->quit, runs = wants;
 
-	if (wants && c->in.len >= HEAD) {
-		uint32_t len = frame_len(c, 0);
+	if (wants && c->in.len >= CONN_HEAD) {
+		uint32_t len = conn_frame_len(c, 0);
 		bool dump = lease_of(d, c);
 
 		/* Else it is complete, and waits until questions are answered again. */
-		runs = wants = c->in.len - HEAD < len;
+		runs = wants = c->in.len - CONN_HEAD < len;
 		if (wants && !intake_room(d, &c->intake, len, dump)) {
 			wants = false;
 			runs = !dump;
@@ -250,32 +111,13 @@ static bool conn_wants(struct znsd *d, struct conn *c, uint64_t now)
 	return wants;
 }
 
-/* One read per turn, so that a talkative peer does not keep the others waiting. */
-static void conn_read(struct conn *c)
-{
-	size_t want = READ_SMALL;
-	ssize_t n;
-
-	if (c->intake.room)
-		want = zns_min(HEAD + frame_len(c, 0) - c->in.len, READ_CHUNK);
-	if (buf_reserve(&c->in, want)) {
-		c->dead = true;
-		return;
-	}
-	n = recv(c->fd, c->in.p + c->in.len, want, MSG_DONTWAIT);
-	if (n > 0)
-		c->in.len += n;
-	else if (!n || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
-		c->dead = true;
-}
-
 /* Peers that began something and do not go on; milliseconds until the next one may be late, -1: none. */
 static int conns_late(struct znsd *d)
 {
-	uint64_t now = zns_mono_ns(), limit = ZNSD_PEER_MS * 1000000ull, next = UINT64_MAX;
+	uint64_t now = zns_mono_ns(), limit = PEER_MS * 1000000ull, next = UINT64_MAX;
 	struct conn *c;
 
-	for (c = d->conns; c; c = c->next) {
+	for (c = d->server->conns; c; c = c->next) {
 		uint64_t since = c->out.len ? c->moved_ns : c->intake.since_ns;
 
 		if (c->dead || !since)
@@ -283,15 +125,16 @@ static int conns_late(struct znsd *d)
 		if (now < since + limit) {
 			next = zns_min(next, since + limit);
 		} else if (c->out.len) {
-			complain(c, "it does not take the answer to its question");
+			conn_complain(c, "it does not take the answer to its question");
 			c->dead = true;
 		} else {
-			struct reply rep = { .hangup = true };
+			struct reply rep;
 
-			complain(c, "the rest of its request does not come");
-			zns_pb__response__init(&rep.r);
+			reply_init(&rep);
+			rep.hangup = true;
+			conn_complain(c, "the rest of its request does not come");
 			conn_answer(d, c, &rep, zns_fail(&rep.err, -ETIMEDOUT, "the rest of the request did not come in %d s",
-							 ZNSD_PEER_MS / 1000));
+							 PEER_MS / 1000));
 		}
 	}
 	return next == UINT64_MAX ? -1 : (int)((next - now) / 1000000) + 1;
@@ -304,9 +147,9 @@ static bool conn_displace(struct znsd *d)
 {
 	struct conn **p, **found = NULL, *c;
 
-	for (p = &d->conns; (c = *p); p = &c->next)
-		if (!c->waiter && !c->out.len && zns_mono_ns() - c->moved_ns >= ZNSD_PEER_MS * 1000000ull &&
-		    (!found || c->moved_ns < (*found)->moved_ns) && !lease_any(d, c))
+	for (p = &d->server->conns; (c = *p); p = &c->next)
+		if (!c->waiter && !c->out.len && zns_mono_ns() - c->moved_ns >= PEER_MS * 1000000ull &&
+		    (!found || c->moved_ns < (*found)->moved_ns) && !lease_last(d, c))
 			found = p;
 	if (!found)
 		return false;
@@ -316,65 +159,22 @@ static bool conn_displace(struct znsd *d)
 	return true;
 }
 
-/* false: there is no descriptor for it; it stays in the queue, and poll would tell of it again and again. */
-static bool conn_accept(struct znsd *d)
-{
-	socklen_t len = sizeof(struct ucred);
-	struct conn *c, **p;
-	int fd = accept4(d->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-	if (fd < 0)
-		return errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS;
-	c = znsd_alloc(sizeof(*c));
-	c->fd = fd;
-	c->pidfd = -1;
-	c->moved_ns = zns_mono_ns();
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c->cred, &len) < 0 ||
-	    (c->cred.uid && c->cred.uid != geteuid()) || (d->nr_conns >= ZNSD_CONNS_MAX && !conn_displace(d))) {
-		complain(c, "its connection is refused");
-		close(fd);
-		free(c);
-		return true;
-	}
-#ifdef SYS_pidfd_open
-	if (c->cred.pid > 0)
-		c->pidfd = (int)syscall(SYS_pidfd_open, c->cred.pid, 0);
-#endif
-	/* At the end: who came first gets room for a large request first. */
-	for (p = &d->conns; *p; p = &(*p)->next)
-		;
-	*p = c;
-	d->nr_conns++;
-	return true;
-}
-
-static void conn_free(struct conn *c)
-{
-	close(c->fd);
-	if (c->pidfd >= 0)
-		close(c->pidfd);
-	free(c->in.p);
-	free(c->out.p);
-	free(c->committed);
-	free(c);
-}
-
 static void conn_close(struct znsd *d, struct conn *c)
 {
 	waiter_drop(d, c);
 	intake_end(d, &c->intake);
-	d->out_bytes -= c->out.len;
-	leases_of_conn_lost(d, c);
+	d->server->out_bytes -= c->out.len;
+	leases_of_conn_lost(d, c, &c->pidfd);
 	if (c->committed)
 		retention_apply(d, c->committed);
 	conn_free(c);
-	if (!--d->nr_conns)
-		d->idle_since = zns_mono_ns();
+	if (!--d->server->nr_conns)
+		d->server->idle_since = zns_mono_ns();
 }
 
 static void conns_sweep(struct znsd *d)
 {
-	struct conn **p = &d->conns, *c;
+	struct conn **p = &d->server->conns, *c;
 
 	while ((c = *p)) {
 		if (!c->dead) {
@@ -384,21 +184,44 @@ static void conns_sweep(struct znsd *d)
 		*p = c->next;
 		conn_close(d, c);
 		/* That may have answered a waiter, and found it dead: look from the start. */
-		p = &d->conns;
+		p = &d->server->conns;
 	}
 }
 
-int znsd_listen(struct znsd *d, struct zns_err *err)
+/* false: there is no descriptor for it; it stays in the queue, and poll would tell of it again and again. */
+static bool accept_one(struct znsd *d)
+{
+	int fd = accept4(d->server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct conn *c, **p;
+
+	if (fd < 0)
+		return errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS;
+	c = conn_new(d, fd);
+	if (c && d->server->nr_conns >= ZNSD_CONNS_MAX && !conn_displace(d)) {
+		conn_refuse(c);
+		c = NULL;
+	}
+	if (!c)
+		return true;
+	/* At the end: who came first gets room for a large request first. */
+	for (p = &d->server->conns; *p; p = &(*p)->next)
+		;
+	*p = c;
+	d->server->nr_conns++;
+	return true;
+}
+
+int server_listen(struct znsd *d, struct zns_err *err)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
 	int fd;
 
-	strcpy(sa.sun_path, d->sock_path);
+	strcpy(sa.sun_path, d->server->sock_path);
 	unlink(sa.sun_path);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return zns_fail_sys(err, -errno, "socket");
-	d->listen_fd = fd;
+	d->server->listen_fd = fd;
 	if (bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 || chmod(sa.sun_path, 0600) < 0 || listen(fd, 128) < 0)
 		return zns_fail_sys(err, -errno, "%s", sa.sun_path);
 	return 0;
@@ -406,7 +229,7 @@ int znsd_listen(struct znsd *d, struct zns_err *err)
 
 static bool may_leave(struct znsd *d, uint64_t now)
 {
-	return d->idle_ns && !d->conns && !d->leases && now - d->idle_since >= d->idle_ns && !reclaim_pending(d);
+	return d->server->idle_ns && !d->server->conns && !d->leases && now - d->server->idle_since >= d->server->idle_ns && !reclaim_pending(d);
 }
 
 static int least(int a, int b)
@@ -418,7 +241,7 @@ static bool answers_pending(const struct znsd *d)
 {
 	struct conn *c;
 
-	for (c = d->conns; c; c = c->next)
+	for (c = d->server->conns; c; c = c->next)
 		if (c->out.len)
 			return true;
 	return false;
@@ -432,21 +255,23 @@ static int time_out(struct znsd *d)
 
 	/* In this order: a lease that ends leaves garbage. */
 	ms = leases_reap(d);
+	if (d->freed)
+		waiters_run(d);
 	ms = least(ms, reclaim_step(d));
 	ms = least(ms, waiters_run(d));
 	ms = least(ms, conns_late(d));
 	now = zns_mono_ns();
 	/* An answer to a waiter may have found its peer dead. */
-	for (c = d->conns; c; c = c->next)
+	for (c = d->server->conns; c; c = c->next)
 		if (c->dead)
 			return 0;
-	if (d->idle_ns && !d->conns)
-		ms = least(ms, now - d->idle_since >= d->idle_ns ? 100 :
-				       (int)((d->idle_since + d->idle_ns - now) / 1000000) + 1);
+	if (d->server->idle_ns && !d->server->conns)
+		ms = least(ms, now - d->server->idle_since >= d->server->idle_ns ? 100 :
+				       (int)((d->server->idle_since + d->server->idle_ns - now) / 1000000) + 1);
 	return ms;
 }
 
-int znsd_loop(struct znsd *d)
+int server_loop(struct znsd *d)
 {
 	struct pollfd *fds = znsd_alloc((ZNSD_CONNS_MAX + 3) * sizeof(*fds));
 	struct conn **who = znsd_alloc((ZNSD_CONNS_MAX + 3) * sizeof(*who)), *c;
@@ -459,7 +284,7 @@ int znsd_loop(struct znsd *d)
 	sigaddset(&set, SIGINT);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	sig_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	d->idle_since = zns_mono_ns();
+	d->server->idle_since = zns_mono_ns();
 
 	for (;;) {
 		conns_sweep(d);
@@ -470,7 +295,7 @@ int znsd_loop(struct znsd *d)
 		}
 		ms = time_out(d);
 		/* What came while a request waited for admission: poll does not tell of it again. */
-		for (c = d->conns; c; c = c->next)
+		for (c = d->server->conns; c; c = c->next)
 			if (conn_serve(d, c))
 				ms = 0;
 		if (d->quit) {
@@ -487,10 +312,10 @@ int znsd_loop(struct znsd *d)
 		if (accept_at > now)
 			ms = least(ms, ACCEPT_RETRY_MS);
 		n = 0;
-		fds[n++] = (struct pollfd){ .fd = accept_at > now ? -1 : d->listen_fd, .events = POLLIN };
+		fds[n++] = (struct pollfd){ .fd = accept_at > now ? -1 : d->server->listen_fd, .events = POLLIN };
 		fds[n++] = (struct pollfd){ .fd = sig_fd, .events = POLLIN };
 		fds[n++] = (struct pollfd){ .fd = finisher_fd(d), .events = POLLIN };
-		for (c = d->conns; c; c = c->next) {
+		for (c = d->server->conns; c; c = c->next) {
 			who[n] = c;
 			fds[n++] = (struct pollfd){ .fd = c->fd,
 						    .events = c->out.len ? POLLOUT : conn_wants(d, c, now) ? POLLIN : 0 };
@@ -514,12 +339,12 @@ int znsd_loop(struct znsd *d)
 		if (fds[2].revents)
 			finisher_reap(d);
 		/* After the others: `who` has no place for new ones. */
-		if (fds[0].revents && !conn_accept(d))
+		if (fds[0].revents && !accept_one(d))
 			accept_at = zns_mono_ns() + ACCEPT_RETRY_MS * 1000000ull;
 	}
 	/* Leases end with us, but nothing of theirs is reset now: the next broker waits for the writers' lock. */
-	while ((c = d->conns)) {
-		d->conns = c->next;
+	while ((c = d->server->conns)) {
+		d->server->conns = c->next;
 		waiter_drop(d, c);
 		conn_free(c);
 	}

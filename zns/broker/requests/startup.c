@@ -8,7 +8,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include "zns/process.h"
-#include "../znsd.h"
+#include "requests.h"
+
+#define WRITERS_MS 10000	/* helpers of a dead broker end within this */
 
 /* A broker that is just leaving, or dying, still holds its locks for a moment. */
 #define LEAVING_MS 5000
@@ -31,7 +33,7 @@ static bool somebody_listens(const struct znsd *d)
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
 	cleanup_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	strcpy(sa.sun_path, d->sock_path);
+	strcpy(sa.sun_path, d->server->sock_path);
 	return fd >= 0 && !connect(fd, (struct sockaddr *)&sa, sizeof(sa));
 }
 
@@ -39,15 +41,15 @@ static int take_broker_lock(struct znsd *d, struct zns_err *err)
 {
 	int ret;
 
-	d->lock_fd = open_lock(d, "broker", err);
-	if (d->lock_fd < 0)
-		return d->lock_fd;
-	ret = zns_flock_wait(d->lock_fd, 0);
+	d->server->lock_fd = open_lock(d, "broker", err);
+	if (d->server->lock_fd < 0)
+		return d->server->lock_fd;
+	ret = zns_flock_wait(d->server->lock_fd, 0);
 	if (ret == -EBUSY && !somebody_listens(d))
-		ret = zns_flock_wait(d->lock_fd, LEAVING_MS);
+		ret = zns_flock_wait(d->server->lock_fd, LEAVING_MS);
 	if (ret == -EBUSY)
 		return zns_fail(err, ret, "a broker for %s runs already (PID %d)", d->reg.path,
-				zns_flock_holder(d->lock_fd));
+				zns_flock_holder(d->server->lock_fd));
 	return ret ? zns_fail_sys(err, ret, "lock for %s", d->reg.path) : 0;
 }
 
@@ -57,7 +59,7 @@ static int open_device(struct znsd *d, struct zns_err *err)
 	int ret;
 
 	/* -ENOENT would read as "no broker" to a client. */
-	ret = zns_broker_lock_device(d->reg.path, DEVICE_MS, &d->dev_lock_fd, err);
+	ret = zns_broker_lock_device(d->reg.path, DEVICE_MS, &d->server->dev_lock_fd, err);
 	if (!ret)
 		ret = zns_dev_open(d->reg.path, 0, &d->dev, err);
 	if (ret == -ENOENT)
@@ -82,7 +84,7 @@ static int wait_for_writers(struct znsd *d, struct zns_err *err)
 
 	if (fd < 0)
 		return fd;
-	ret = zns_flock_wait(fd, ZNSD_WRITERS_MS);
+	ret = zns_flock_wait(fd, WRITERS_MS);
 	if (ret == -EBUSY)
 		return zns_fail(err, ret, "%s: a dump of an earlier broker still writes (PID %d)", d->reg.path,
 				zns_flock_holder(fd));
@@ -113,12 +115,12 @@ static int drop_rights(const struct znsd *d, struct zns_err *err)
 	return zns_process_keep_caps(keep, emulated ? 1 : 2, err);	/* Documentation/security.md says what for */
 }
 
-int znsd_start(struct znsd *d, const char *spec, struct zns_err *err)
+int server_start(struct znsd *d, const char *spec, struct zns_err *err)
 {
 	char run[PATH_MAX];
 	int ret;
 
-	d->lock_fd = d->dev_lock_fd = d->listen_fd = d->readers_fd = -1;
+	policy_init(d);
 	ret = zns_resolve_device(spec, &d->reg, err);
 	if (!ret)
 		ret = zns_broker_run_dir(err);
@@ -127,20 +129,20 @@ int znsd_start(struct znsd *d, const char *spec, struct zns_err *err)
 		ret = zns_fail_sys(err, -errno, "runtime directory %s", zns_run_dir());
 	if (ret)
 		return ret;
-	if (zns_broker_path(d->reg.uuid, "sock", d->sock_path, sizeof(d->sock_path)))
+	if (zns_broker_path(d->reg.uuid, "sock", d->server->sock_path, sizeof(d->server->sock_path)))
 		return zns_fail(err, -ENAMETOOLONG, "runtime directory %s: too long for a socket", zns_run_dir());
 	ret = take_broker_lock(d, err);
 	if (!ret)
 		ret = open_device(d, err);
 	if (!ret)
-		ret = mount_claim(d, err);
+		ret = host_claim(d, err);
 	if (!ret)
 		ret = wait_for_writers(d, err);
 	if (!ret)
 		ret = d->readers_fd = open_lock(d, "readers", err);
 	if (ret < 0)
 		return ret;
-	ret = zones_init(d, err);
+	ret = tables_init(d, err);
 	if (ret)
 		return zns_wrap(err, "%s", d->reg.path);
 	readers_check(d);
@@ -151,7 +153,7 @@ int znsd_start(struct znsd *d, const char *spec, struct zns_err *err)
 		ret = drop_rights(d, err);
 	if (!ret)
 		ret = alive_start(d, err);
-	return ret ? ret : znsd_listen(d, err);
+	return ret ? ret : server_listen(d, err);
 }
 
 static void close_open_zones(struct znsd *d)
@@ -177,31 +179,31 @@ static void unreserve(struct znsd *d)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 
-	if (!d->resv.held || (d->listen_fd < 0 && !d->resv.fresh))
+	if (!d->server->resv.held || (d->server->listen_fd < 0 && !d->server->resv.fresh))
 		return;
 	if (!d->lost && wait_for_writers(d, &err))
 		znsd_log("%s; the device stays reserved for this host", err.msg);
 	else
-		mount_unreserve(d);
+		host_unreserve(d);
 }
 
 /* What a process needs to end well; the rest the kernel takes back. */
-void znsd_stop(struct znsd *d)
+void server_stop(struct znsd *d)
 {
-	if (d->listen_fd >= 0) {
+	if (d->server->listen_fd >= 0) {
 		/* Ours: we hold the broker lock. A client that comes now finds nobody and starts the next one. */
-		unlink(d->sock_path);
-		close(d->listen_fd);
+		unlink(d->server->sock_path);
+		close(d->server->listen_fd);
 	}
 	finisher_free(d);
-	if (d->store && d->zones && d->listen_fd >= 0 && !d->lost) {
-		mount_release(d);
+	if (d->store && d->zones && d->server->listen_fd >= 0 && !d->lost) {
+		host_release(d);
 		close_open_zones(d);
 	}
 	if (d->dev)
 		unreserve(d);
-	zones_fini(d);
-	free(d->held);
+	tables_fini(d);
+	policy_fini(d);
 	restores_free(d);
 	if (d->store)
 		zns_store_close(d->store);
@@ -209,8 +211,8 @@ void znsd_stop(struct znsd *d)
 		zns_dev_close(d->dev);
 	if (d->readers_fd >= 0)
 		close(d->readers_fd);
-	if (d->dev_lock_fd >= 0)
-		close(d->dev_lock_fd);
-	if (d->lock_fd >= 0)
-		close(d->lock_fd);
+	if (d->server->dev_lock_fd >= 0)
+		close(d->server->dev_lock_fd);
+	if (d->server->lock_fd >= 0)
+		close(d->server->lock_fd);
 }

@@ -1,7 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The groups as one container sees them. */
 #include <string.h>
-#include "../znsd.h"
+#include "tables.h"
+
+bool reserved_by(const ZnsPb__Reservation *r, uint32_t group)
+{
+	size_t i;
+
+	for (i = 0; r && i < r->n_groups; i++)
+		if (r->groups[i] == group)
+			return true;
+	return false;
+}
 
 /* Groups that a dump was not granted, but got a zone of when its own were full. */
 static void count_strays(const struct znsd *d, const struct lease *l, struct zns_group_state *gs)
@@ -126,7 +136,6 @@ void groups_io_refresh(struct znsd *d)
 			if (res->groups[k] < d->nr_groups)
 				d->groups[res->groups[k]].io = true;
 	}
-	d->io_ns = 0;
 	d->sweep = true;
 }
 
@@ -138,7 +147,6 @@ static void list_groups(char *buf, size_t len, size_t *at, const uint32_t *group
 		*at += snprintf(buf + *at, len - *at, "%s%u", i ? " " : "groups ", groups[i]);
 }
 
-/* Who stands in the way of @container: "web (dump, PID 12, groups 0 1 2), io (normal I/O, groups 4 5)". */
 /* A command that reads may hold two leases on one connection, of a checkpoint and of its chain. */
 static bool named_before(const struct znsd *d, const struct lease *l)
 {
@@ -150,6 +158,7 @@ static bool named_before(const struct znsd *d, const struct lease *l)
 	return false;
 }
 
+/* Who stands in the way of @container: "web (dump, PID 12, groups 0 1 2), io (normal I/O, groups 4 5)". */
 const char *groups_holders(const struct znsd *d, const char *container, char *buf, size_t len)
 {
 	const struct lease *l;

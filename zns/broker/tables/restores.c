@@ -7,7 +7,8 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
-#include "../znsd.h"
+#include "zns/broker.h"
+#include "tables.h"
 
 #define RESTORES_MAX 256	/* containers; the oldest is forgotten */
 #define FILE_MAX MIB(4)

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* How leases end, and what follows from it. */
+#include <poll.h>
+#include <string.h>
+#include "policy.h"
+
+#define WRITER_GONE_MS 3000	/* after a lost connection: how long the process may live on */
+
+#define REAP_MS 50
+
+void lease_end(struct znsd *d, struct lease *l)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	uint32_t i;
+
+	lease_unlink(d, l);
+	for (i = 0; i < l->nr_zones; i++) {
+		uint32_t zone = l->zones[i].zone;
+		struct zn_zone *z = &d->zones[zone];
+
+		if (!l->dump) {
+			z->readers--;
+			continue;
+		}
+		z->writer = NULL;
+		z->ours = true;
+		if (zones_refresh(d, zone, 1, &err))
+			znsd_log("zone %u: %s", zone, err.msg);
+		zone_settle(d, zone);
+	}
+	d->sweep = true;
+	d->policy->compact_yield &= leases_compacting(d) > 0;
+	if (l->dump)
+		reservation_settle(d, l->container);
+	lease_free(l);
+	d->freed = true;
+}
+
+static bool writer_gone(struct lease *l)
+{
+	struct pollfd p = { .fd = l->pidfd, .events = POLLIN };
+
+	return l->pidfd < 0 || poll(&p, 1, 0) == 1;
+}
+
+/*
+ * The connection went without commit or abort. A process that dies closes it while its last writes may still be
+ * on their way: its zones stay its own until it is gone, or has had time enough.
+ */
+void leases_of_conn_lost(struct znsd *d, const struct conn *c, int *pidfd)
+{
+	struct lease *l, *next;
+
+	for (l = d->leases; l; l = next) {
+		next = l->next;
+		if (l->conn != c)
+			continue;
+		l->conn = NULL;
+		if (l->dump && l->nr_zones) {
+			l->pidfd = *pidfd;
+			*pidfd = -1;
+			l->dying = true;
+			l->dying_until = zns_mono_ns() + WRITER_GONE_MS * 1000000ull;
+			znsd_log("dump of %s (PID %u) ended without a commit", l->container, l->pid);
+		} else {
+			lease_end(d, l);
+		}
+	}
+	leases_reap(d);
+}
+
+int leases_reap(struct znsd *d)
+{
+	uint64_t now = zns_mono_ns();
+	struct lease *l;
+	int ms = -1;
+
+again:
+	for (l = d->leases; l; l = l->next) {
+		if (!l->dying)
+			continue;
+		if (writer_gone(l) || now >= l->dying_until) {
+			lease_end(d, l);
+			goto again;
+		}
+		ms = REAP_MS;
+	}
+	return ms;
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What the policy remembers, from the broker's start to its end. */
+#include "policy.h"
+
+void policy_init(struct znsd *d)
+{
+	d->policy = znsd_alloc(sizeof(*d->policy));
+}
+
+void policy_fini(struct znsd *d)
+{
+	if (d->policy)
+		free(d->policy->held);
+	free(d->policy);
+	d->policy = NULL;
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The record of a checkpoint that is there becomes another one: when a dump joins it, when it is flattened, when it is
+ * moved. The new record takes its place by one durable write.
+ */
+#include <string.h>
+#include "policy.h"
+
+/* Who joins or flattens it writes its next version himself, from the places that it has now. */
+int record_rewritten(const struct znsd *d, const uint8_t *id, struct zns_err *err)
+{
+	const struct lease *l;
+	char text[ZNS_UUID_STR];
+
+	for (l = d->leases; l; l = l->next)
+		if (l->dump && (l->joins || l->flatten) && !memcmp(l->id, id, ZNS_UUID_LEN))
+			return zns_fail(err, -ECANCELED, "checkpoint %s is being %s by PID %u", zns_uuid_format(id, text),
+					l->joins ? "joined" : "flattened", l->pid);
+	return 0;
+}
+
+/* Zones where a footer of it stays: should the log be lost, its removal must be found there too. To be freed. */
+static uint32_t *old_manifests(const struct znsd *d, const ZnsPb__Checkpoint *now, size_t *nr)
+{
+	uint32_t *old = znsd_alloc((now->n_old_manifests + 1) * sizeof(*old));
+	size_t i, k;
+
+	*nr = 0;
+	for (i = 0; i <= now->n_old_manifests; i++) {
+		bool last = i == now->n_old_manifests;
+		uint32_t zone = last ? now->manifest->zone : now->old_manifests[i];
+
+		if (!last && (zone >= d->nr_zones || !zone_live(d, zone)))
+			continue;
+		for (k = 0; k < *nr && old[k] != zone; k++)
+			;
+		if (k == *nr)
+			old[(*nr)++] = zone;
+	}
+	return old;
+}
+
+/* Nobody else may have written its next version, or be about to read the one that goes. */
+int record_check(const struct znsd *d, const struct lease *l, const ZnsPb__Checkpoint *k, struct zns_err *err)
+{
+	const ZnsPb__Checkpoint *now = zns_store_find(d->store, l->id);
+	char id[ZNS_UUID_STR];
+
+	zns_uuid_format(l->id, id);
+	if (!now)
+		return zns_fail(err, -ESTALE, "checkpoint %s was removed meanwhile", id);
+	if (now->moved != l->moved || k->moved != now->moved + 1)
+		return zns_fail(err, -ESTALE, l->background ? "checkpoint %s was moved by somebody else" :
+				"checkpoint %s was moved meanwhile: try again", id);
+	if (l->background && parent_in_use(d, l->id))
+		return zns_fail(err, -ECANCELED, "a dump that is running has this checkpoint as its parent");
+	if (l->background)
+		return record_rewritten(d, l->id, err);
+	if (l->flatten && parent_in_use(d, l->id))
+		return zns_fail(err, -EBUSY, "a dump has begun that has checkpoint %s as its parent: try again", id);
+	if (l->flatten && (k->created_ns != now->created_ns || k->pre_dump != now->pre_dump))
+		return zns_fail(err, -EINVAL, "commit: not the record of a flattened checkpoint");
+	return 0;
+}
+
+int record_replace(struct znsd *d, const struct lease *l, const ZnsPb__Checkpoint *k, struct zns_err *err)
+{
+	const ZnsPb__Checkpoint *now = zns_store_find(d->store, l->id);
+	cleanup_free uint32_t *old = NULL;
+	ZnsPb__Checkpoint next = *k;
+
+	if (!l->joins) {	/* what is joined keeps its data, and its manifest tells of them */
+		old = old_manifests(d, now, &next.n_old_manifests);
+		next.old_manifests = old;
+		zones_note_ours(d, now);
+	}
+	d->sweep = true;
+	return zns_store_move(d->store, &next, err);
+}

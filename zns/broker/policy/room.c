@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Room below the device's limits of open and active zones: which partly filled zones are kept, which are finished first,
+ * and how one more zone becomes active.
+ */
+#include "policy.h"
+
+enum disturbed { DISTURBED_NOT, DISTURBED_READ, DISTURBED_DUMP, DISTURBED_PROMISED };
+
+static void note_disturbed(uint8_t *who, enum disturbed what)
+{
+	*who = zns_max(*who, (uint8_t)what);
+}
+
+/* Who is disturbed by padding a zone, which takes its die for up to a second. */
+static void groups_disturbed(const struct znsd *d, uint8_t *who)
+{
+	const struct lease *l;
+	uint32_t i;
+
+	for (l = d->leases; l; l = l->next) {
+		for (i = 0; i < l->nr_groups; i++)
+			note_disturbed(&who[l->groups[i]], !l->dump ? DISTURBED_READ : l->promised ? DISTURBED_PROMISED : DISTURBED_DUMP);
+		for (i = 0; l->dump && i < l->nr_zones; i++)
+			if (!l->zones[i].done && !l->zones[i].bad)
+				note_disturbed(&who[d->zones[l->zones[i].zone].group], DISTURBED_DUMP);
+	}
+	/* The log is written at every commit. */
+	for (i = 0; i < d->nr_groups; i++)
+		if (d->groups[i].metadata)
+			note_disturbed(&who[i], DISTURBED_READ);
+}
+
+bool zone_lru_parked(const struct znsd *d, bool urgent, uint32_t *zone)
+{
+	cleanup_free uint8_t *who = znsd_alloc(d->nr_groups);
+	uint64_t best = UINT64_MAX, now = zns_mono_ns();
+	uint8_t least = urgent ? DISTURBED_DUMP : DISTURBED_READ;
+	uint32_t i;
+
+	groups_disturbed(d, who);
+	/* On an idle die if there is one; beside a dump only if somebody waits for it; one die leaves no choice. */
+	for (i = 0; i < d->nr_zones; i++) {
+		const struct zn_zone *z = &d->zones[i];
+		uint8_t b = d->nr_groups > 1 ? who[z->group] : DISTURBED_NOT;
+
+		if (!zone_parked(d, i) || z->retry_ns > now || b > least || (b == least && z->stamp >= best))
+			continue;
+		best = z->stamp;
+		least = b;
+		*zone = i;
+	}
+	return best != UINT64_MAX;
+}
+
+uint32_t park_limit(struct znsd *d)
+{
+	uint32_t max = d->dev->geo.max_active, meta;
+
+	if (!max)
+		return UINT32_MAX;
+	meta = meta_zones(d, false);
+	return zns_max(1u, (max > meta ? max - meta : 1) / 2);
+}
+
+void room_want(struct znsd *d, uint32_t zones)
+{
+	d->policy->room_wanted = zns_max(d->policy->room_wanted, zones);
+	d->sweep = true;
+}
+
+static int finish_done(struct znsd *d, uint32_t max, struct zns_err *err)
+{
+	struct lease *l;
+	uint32_t i;
+	int ret;
+
+	for (l = d->leases; l; l = l->next) {
+		for (i = 0; l->dump && i < l->nr_zones; i++) {
+			if (zones_active(d) < max)
+				return 0;
+			if (!l->zones[i].done || !zns_zone_is_active(d->zones[l->zones[i].zone].z.state))
+				continue;
+			ret = zone_finish(d, l->zones[i].zone, err);
+			if (ret)
+				return zns_wrap(err, "finishing zone %u", l->zones[i].zone);
+		}
+	}
+	return 0;
+}
+
+/* What the table holds of zones being written is old. */
+static int refresh_written(struct znsd *d, struct zns_err *err)
+{
+	uint32_t i;
+
+	for (i = 0; i < d->nr_zones; i++)
+		if (d->zones[i].writer && zones_refresh(d, i, 1, err))
+			return err->code;
+	return 0;
+}
+
+static void reset_active_garbage(struct znsd *d)
+{
+	uint32_t batch[ZNSD_RESET_BATCH], n = 0, i;
+
+	for (i = 0; i < d->nr_zones && n < ZNSD_RESET_BATCH; i++)
+		if (zns_zone_is_active(d->zones[i].z.state) && zone_garbage(d, i))
+			batch[n++] = i;
+	zones_reset(d, batch, n, NULL);
+}
+
+int make_room(struct znsd *d, uint32_t zone, bool gently, struct zns_err *err)
+{
+	uint32_t max = d->dev->geo.max_active, lru = ZNSD_NONE;
+	int ret;
+
+	if (!max || zns_zone_is_active(d->zones[zone].z.state))
+		return 0;
+	max -= zns_min(max, meta_zones(d, false));
+	if (zones_active(d) < max)
+		return 0;
+	ret = refresh_written(d, err);
+	if (ret || zones_active(d) < max)
+		return ret;
+	reset_active_garbage(d);
+	if (zones_active(d) < max)
+		return 0;
+	if (gently)
+		return zns_fail(err, -EBUSY, "all %u zones that %s may have active are in use", max, d->reg.path);
+	/* Then what writers are through with: at most a tail too small for them is lost. */
+	ret = finish_done(d, max, err);
+	if (ret)
+		return ret;
+	while (zones_active(d) >= max) {
+		/* Not the zone to be given; it is not active, so it cannot be the one. */
+		if (!zone_lru_parked(d, true, &lru))
+			return zns_fail(err, -EBUSY, "all %u zones that %s may have active are being written", max,
+					d->reg.path);
+		ret = zone_finish(d, lru, err);
+		if (ret)
+			return zns_wrap(err, "finishing parked zone %u", lru);
+	}
+	return 0;
+}

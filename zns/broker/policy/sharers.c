@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The dumps that run, as those see them who would share with them. */
+#include "policy.h"
+
+#define WAITS_NS 200000000ull	/* so long it counts as waiting for its zones after it said so */
+
+struct zns_sharer *sharers_of(const struct znsd *d, const struct lease *self, uint32_t *nr, uint32_t *at)
+{
+	uint64_t now = zns_mono_ns();
+	struct zns_sharer *s;
+	const struct lease *l;
+
+	*nr = 0;
+	for (l = d->leases; l; l = l->next)
+		*nr += l->dump;
+	s = znsd_alloc((*nr + 1) * sizeof(*s));
+	*nr = 0;
+	for (l = d->leases; l; l = l->next) {
+		double want = (double)l->qos_mibps / d->zone_mibps;
+
+		if (!l->dump || l->promised)
+			continue;
+		if (l == self)
+			*at = *nr;
+		/* No more than it may ever have: a small dump, or one with a ceiling, lacks nothing. */
+		want = zns_min(want, (double)zns_max(l->nr_groups, l->most));
+		if (l->max_groups)
+			want = zns_min(want, (double)l->max_groups);
+		s[(*nr)++] = (struct zns_sharer){ .groups = l->groups, .nr_groups = l->nr_groups, .grows = l->grows,
+			.waits = l->waits_ns && now - l->waits_ns < WAITS_NS,
+			.want = zns_max(1.0, want) };
+	}
+	return s;
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What begins a dump or a restore. A dump that cannot be admitted at once waits (waiters.c). In each of the two queues
+ * only the first may go: it is admitted, refused, or keeps the others behind it.
+ */
+#include <string.h>
+#include "table.h"
+
+static ZnsPb__GrantedGroup *granted(struct reply *rep, uint32_t group, uint32_t weight)
+{
+	ZnsPb__GrantedGroup *g = reply_alloc(rep, sizeof(*g));
+
+	zns_pb__granted_group__init(g);
+	g->group = group;
+	g->weight = weight;
+	return g;
+}
+
+static void tell(const struct znsd *d, const struct lease *l, const char *note, struct reply *rep)
+{
+	struct chain chain = { .v = NULL };
+	ZnsPb__DumpGrant *g = reply_alloc(rep, sizeof(*g));
+	uint32_t i, pages = l->nr_groups - l->nr_meta;
+
+	zns_pb__dump_grant__init(g);
+	g->checkpoint.data = (uint8_t *)l->id;
+	g->checkpoint.len = ZNS_UUID_LEN;
+	g->zone_write_mibps = d->zone_mibps;
+	g->shared_groups = l->nr_shared;
+	g->has_packed = g->packed = l->packed;
+	g->has_max_rate_mibps = l->max_rate_mibps > 0;
+	g->max_rate_mibps = l->max_rate_mibps;
+	g->has_rate_mibps = g->has_one_domain = 1;
+	g->rate_mibps = rate_limit(d, l);
+	g->one_domain = rate_one_domain(d);
+	g->n_groups = pages;
+	g->groups = reply_alloc(rep, pages * sizeof(*g->groups));
+	g->n_metadata_groups = l->nr_meta;
+	g->metadata_groups = reply_alloc(rep, l->nr_meta * sizeof(*g->metadata_groups));
+	for (i = 0; i < l->nr_groups; i++)
+		*(i < pages ? &g->groups[i] : &g->metadata_groups[i - pages]) =
+			granted(rep, l->groups[i], l->weights[i]);
+	rep->r.dump = g;
+	if (*note)
+		g->note = reply_printf(rep, "%s", note);
+	if (l->has_parent && chain_of(d, zns_store_find(d->store, l->parent), &chain, NULL))
+		chain.nr = 0;	/* it was checked just now */
+	reply_chain(rep, &chain);
+}
+
+static int begin_dump(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, struct ask *a, bool *room, struct reply *rep)
+{
+	const struct holder who = conn_holder(c);
+	struct admitted got;
+	int ret = admit(d, &who, q, a, &got, &rep->err);
+
+	*room = got.room;
+	if (!ret)
+		tell(d, got.lease, got.note, rep);
+	return ret;
+}
+
+int serve_dump_begin(struct znsd *d, const struct call *x, struct reply *rep)
+{
+	const struct holder who = conn_holder(x->conn);
+	const ZnsPb__DumpBegin *q = x->q->dump_begin;
+	bool room = false, share;
+	uint32_t before;
+	struct lease *l;
+	struct ask a;
+	int ret;
+
+	if (lease_of(d, x->conn))
+		return zns_fail(&rep->err, -EBUSY, "this connection has a dump already");
+	ret = ask_check(d, q, &a, &rep->err);
+	if (ret)
+		return ret;
+	l = admit_take_over(d, &who, q, &a);
+	if (l) {
+		tell(d, l, "", rep);
+		return 0;
+	}
+	/* First come, first served: nobody who waits is overtaken by one who asks for the same kind of thing. */
+	share = a.mode == ADM_SHARE;
+	before = waiters_before(d, share);
+	if (before)
+		ret = zns_fail(&rep->err, -EBUSY, "%s: %u dumps wait already", d->reg.path, before);
+	else
+		ret = begin_dump(d, x->conn, q, &a, &room, rep);
+	if (ret != -EBUSY || (a.mode == ADM_REJECT && !room))
+		return ret;
+	waiter_add(d, x, &a, &rep->err);
+	rep->later = true;
+	return 0;
+}
+
+static void waiter_answer(struct znsd *d, struct waiter *w, struct reply *rep, int code)
+{
+	struct conn *c = w->conn;
+
+	waiter_end(d, w);
+	conn_answer(d, c, rep, code);
+}
+
+/* Whoever can be admitted now, in order. */
+static void admit_all(struct znsd *d)
+{
+	bool blocked[2] = { false, false };	/* by waiter.share */
+	struct waiter *w, *next;
+
+	for (w = d->server->waiters; w && !(blocked[0] && blocked[1]); w = next) {
+		struct reply rep;
+		bool room = false;
+		struct ask a;
+		int ret;
+
+		next = w->next;
+		if (blocked[w->share])
+			continue;
+		reply_init(&rep);
+		ret = begin_dump(d, w->conn, w->req->dump_begin, &a, &room, &rep);
+		if (ret != -EBUSY) {
+			waiter_answer(d, w, &rep, ret);
+			continue;
+		}
+		blocked[w->share] = true;
+		snprintf(w->why, sizeof(w->why), "%s", rep.err.msg);
+		reply_free(&rep);
+		if (!w->share)
+			choose_hold(d, &a);
+	}
+	if (!blocked[0])
+		choose_release(d);
+}
+
+int waiters_run(struct znsd *d)
+{
+	uint64_t now = zns_mono_ns(), next = UINT64_MAX;
+	struct waiter *w;
+
+	d->freed = false;
+	admit_all(d);
+again:
+	for (w = d->server->waiters; w; w = w->next) {
+		struct reply rep;
+
+		if (w->deadline > now) {
+			next = zns_min(next, w->deadline);
+			continue;
+		}
+		reply_init(&rep);
+		zns_fail(&rep.err, -ETIMEDOUT, "not admitted in %u s: %s", w->seconds, w->why);
+		waiter_answer(d, w, &rep, -ETIMEDOUT);
+		goto again;
+	}
+	return next == UINT64_MAX ? -1 : (int)((next - now) / 1000000) + 1;
+}
+
+int serve_restore_begin(struct znsd *d, const struct call *x, struct reply *rep)
+{
+	const struct holder who = conn_holder(x->conn);
+	const ZnsPb__RestoreBegin *q = x->q->restore_begin;
+	struct chain chain = { .v = NULL };
+	struct lease *l;
+	int ret = read_begin(d, &who, &q->checkpoint, q->chain, &chain, &l, &rep->err);
+
+	if (ret) {
+		free(chain.v);
+		return ret;
+	}
+	reply_chain(rep, &chain);
+	rep->r.has_rate_mibps = rep->r.has_one_domain = 1;
+	rep->r.rate_mibps = rate_limit(d, l);
+	rep->r.one_domain = rate_one_domain(d);
+	rep->r.restore = restore_of(d, l->container);
+	return 0;
+}

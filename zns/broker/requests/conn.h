@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef BROKER_CONN_H
+#define BROKER_CONN_H
+/* A connection as the poll loop and its own file see it; handlers know it by requests.h alone. */
+#include <sys/socket.h>
+#include "requests.h"
+
+#define CONN_HEAD 4	/* bytes of a frame before its body */
+
+struct buf {
+	uint8_t *p;
+	size_t len, cap;
+};
+
+struct conn {
+	struct conn *next;
+	int fd;
+	int pidfd;
+	struct ucred cred;
+	struct buf in, out;
+	size_t out_at;
+	struct intake intake;
+	uint64_t moved_ns;	/* when it was served, or took a part of its answer */
+	struct waiter *waiter;
+	char *committed;	/* the container whose dump it committed */
+	bool dead;	/* to be closed now */
+	bool hangup;	/* to be closed when the answer is out */
+};
+
+static inline uint32_t conn_pid(const struct conn *c)
+{
+	return c->cred.pid > 0 ? c->cred.pid : 0;
+}
+
+uint32_t conn_frame_len(const struct conn *c, size_t at);	/* of the frame that begins there, without its head */
+void conn_refuse(struct conn *c);	/* the newcomer is closed */
+
+#endif

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What is done to zones on the device, and the table of zones after it. */
+#include <sys/file.h>
+#include "tables.h"
+
+int zones_refresh(struct znsd *d, uint32_t first, uint32_t nr, struct zns_err *err)
+{
+	cleanup_free struct zns_zone *z = calloc(nr ? nr : 1, sizeof(*z));
+	uint32_t i;
+	int ret;
+
+	if (!z)
+		return zns_fail_sys(err, -ENOMEM, "zone report");
+	ret = zns_dev_report(d->dev, first, nr, z, err);
+	if (ret)
+		return ret;
+	for (i = 0; i < nr; i++)
+		d->zones[first + i].z = z[i];
+	return 0;
+}
+
+void device_heed(struct znsd *d, const struct zns_err *why)
+{
+	if (why->code != -EBADE || d->lost)
+		return;
+	znsd_log("%s is reserved by another host now: leaving", d->reg.path);
+	d->lost = d->quit = true;
+}
+
+void zone_close(struct znsd *d, uint32_t zone)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+
+	if (!zones_refresh(d, zone, 1, &err) && zns_zone_is_open(d->zones[zone].z.state) &&
+	    !zns_dev_close_zone(d->dev, zone, &err))
+		zones_refresh(d, zone, 1, &err);
+	if (err.code)
+		znsd_log("closing zone %u: %s", zone, err.msg);
+	device_heed(d, &err);
+}
+
+void zone_settle(struct znsd *d, uint32_t zone)
+{
+	struct zn_zone *z = &d->zones[zone];
+
+	if (!zone_usable(z))
+		return;
+	if (!zone_live(d, zone)) {
+		d->sweep = true;
+		return;
+	}
+	if (zns_zone_is_open(z->z.state))
+		zone_close(d, zone);
+	z->stamp = ++d->stamp;
+	d->park_check = true;
+}
+
+uint32_t zones_reset(struct znsd *d, const uint32_t *zones, uint32_t nr, struct zns_err *err)
+{
+	struct zns_err one = ZNS_ERR_INIT;
+	uint32_t i, done = 0;
+	int all, ret;
+
+	if (!nr)
+		return 0;
+	all = zns_dev_reset(d->dev, zones, nr, &one);
+	for (i = 0; i < nr; i++) {
+		struct zn_zone *z = &d->zones[zones[i]];
+
+		/* One bad zone fails a batch: find out which. */
+		ret = all && nr > 1 ? zns_dev_reset(d->dev, &zones[i], 1, &one) : all;
+		if (ret) {
+			znsd_log("resetting zone %u: %s", zones[i], one.msg);
+			device_heed(d, &one);
+			if (err)
+				*err = one;
+			z->retry_ns = zns_mono_ns() + ZNSD_RETRY_NS;
+		} else {
+			z->old = z->ours = false;
+			done++;
+		}
+		if (zones_refresh(d, zones[i], 1, &one))
+			znsd_log("zone %u: %s", zones[i], one.msg);
+	}
+	return done;
+}
+
+int zone_finish(struct znsd *d, uint32_t zone, struct zns_err *err)
+{
+	struct zns_err why = ZNS_ERR_INIT;
+	int ret = zns_dev_finish(d->dev, zone, &why);
+
+	if (ret) {
+		device_heed(d, &why);
+		if (err)
+			*err = why;
+		d->zones[zone].retry_ns = zns_mono_ns() + ZNSD_RETRY_NS;
+		zones_refresh(d, zone, 1, NULL);
+		return ret;
+	}
+	return zones_refresh(d, zone, 1, err);
+}
+
+uint32_t meta_zones(struct znsd *d, bool open)
+{
+	uint32_t nr = zns_store_nr_meta(d->store), n = 0, i;
+
+	zones_refresh(d, 0, nr, NULL);
+	for (i = 0; i < nr; i++) {
+		enum zns_zone_state s = d->zones[i].z.state;
+
+		n += !d->zones[i].z.conventional && (open ? zns_zone_is_open(s) : zns_zone_is_active(s));
+	}
+	return n ? n : 1;
+}
+
+/* Restore helpers of an earlier broker hold the readers lock while they read. */
+bool readers_check(struct znsd *d)
+{
+	if (!d->readers_clear && !flock(d->readers_fd, LOCK_EX | LOCK_NB)) {
+		/* Not kept: our own readers are known by their leases, and take it shared. */
+		flock(d->readers_fd, LOCK_UN);
+		d->readers_clear = true;
+		d->sweep = true;
+	}
+	return d->readers_clear;
+}
