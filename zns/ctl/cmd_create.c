@@ -5,156 +5,82 @@
 #include "ctl.h"
 #include "zns/emu.h"
 
-enum {
-	OPT_PROFILE = OPT_OWN, OPT_CHANNELS, OPT_WAYS, OPT_ZONES, OPT_ZONE_SIZE, OPT_ZONE_CAPACITY, OPT_BLOCK_SIZE,
-	OPT_MAX_OPEN, OPT_MAX_ACTIVE, OPT_MAP, OPT_TIMING, OPT_DIE_WRITE, OPT_DIE_READ, OPT_CHANNEL_BW, OPT_NO_FORMAT,
-	OPT_DEFAULT, OPT_FORCE, OPT_PROGRAM_UNIT, OPT_BUFFER_UNITS, OPT_COMMAND_US, OPT_RESET_US, OPT_CONTROLLER_BW, OPT_GC_EVERY,
-	OPT_GC_STALL, OPT_PREALLOC, OPT_SPARSE, OPT_ENCRYPT,
+/* What can be said of the device, how it is read, and where it goes. */
+enum kind { NUMBER, COUNT, LIMIT, SIZE, SIZE32, MEBIBYTES, RATE, RATE_OR_NONE, MAP, TIMING, PREALLOC, SPARSE };
+
+static const struct param {
+	const char *name;
+	enum kind kind;
+	size_t at;		/* in struct zns_emu_params */
+} params[] = {
+#define AT(field) offsetof(struct zns_emu_params, field)
+	{ "channels", COUNT, AT(channels) }, { "ways", COUNT, AT(ways) }, { "zones", COUNT, AT(nr_zones) },
+	{ "zone-size", SIZE, AT(zone_size) }, { "zone-capacity", SIZE, AT(zone_capacity) },
+	{ "block-size", SIZE32, AT(block_size) }, { "max-open", LIMIT, AT(max_open) }, { "max-active", LIMIT, AT(max_active) },
+	{ "map", MAP, AT(map) }, { "timing", TIMING, AT(timing) }, { "die-write-bw", RATE, AT(die_write_mibps) },
+	{ "die-read-bw", RATE, AT(die_read_mibps) }, { "channel-bw", RATE, AT(channel_mibps) },
+	{ "program-unit", SIZE32, AT(program_unit) }, { "buffer-units", NUMBER, AT(buffer_units) },
+	{ "command-us", NUMBER, AT(command_us) }, { "reset-us", NUMBER, AT(reset_us) },
+	{ "controller-bw", RATE_OR_NONE, AT(controller_mibps) }, { "gc-every", MEBIBYTES, AT(gc_every_mib) },
+	{ "gc-stall-ms", NUMBER, AT(gc_stall_ms) }, { "prealloc", PREALLOC, AT(prealloc) }, { "sparse", SPARSE, AT(prealloc) },
 };
 
-static const struct option opts[] = {
-	{ "profile", required_argument, NULL, OPT_PROFILE },
-	{ "channels", required_argument, NULL, OPT_CHANNELS },
-	{ "ways", required_argument, NULL, OPT_WAYS },
-	{ "zones", required_argument, NULL, OPT_ZONES },
-	{ "zone-size", required_argument, NULL, OPT_ZONE_SIZE },
-	{ "zone-capacity", required_argument, NULL, OPT_ZONE_CAPACITY },
-	{ "block-size", required_argument, NULL, OPT_BLOCK_SIZE },
-	{ "max-open", required_argument, NULL, OPT_MAX_OPEN },
-	{ "max-active", required_argument, NULL, OPT_MAX_ACTIVE },
-	{ "map", required_argument, NULL, OPT_MAP },
-	{ "timing", required_argument, NULL, OPT_TIMING },
-	{ "die-write-bw", required_argument, NULL, OPT_DIE_WRITE },
-	{ "die-read-bw", required_argument, NULL, OPT_DIE_READ },
-	{ "channel-bw", required_argument, NULL, OPT_CHANNEL_BW },
-	{ "no-format", no_argument, NULL, OPT_NO_FORMAT },
-	{ "default", no_argument, NULL, OPT_DEFAULT },
-	{ "force", no_argument, NULL, OPT_FORCE },
-	{ "program-unit", required_argument, NULL, OPT_PROGRAM_UNIT },
-	{ "buffer-units", required_argument, NULL, OPT_BUFFER_UNITS },
-	{ "command-us", required_argument, NULL, OPT_COMMAND_US },
-	{ "reset-us", required_argument, NULL, OPT_RESET_US },
-	{ "controller-bw", required_argument, NULL, OPT_CONTROLLER_BW },
-	{ "gc-every", required_argument, NULL, OPT_GC_EVERY },
-	{ "gc-stall-ms", required_argument, NULL, OPT_GC_STALL },
-	{ "prealloc", required_argument, NULL, OPT_PREALLOC },
-	{ "sparse", no_argument, NULL, OPT_SPARSE },
-	{ "encrypt", required_argument, NULL, OPT_ENCRYPT },
-	CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
-};
+enum { OPT_PROFILE = OPT_OWN, OPT_NO_FORMAT, OPT_DEFAULT, OPT_FORCE, OPT_ENCRYPT, OPT_PARAM };
 
-static uint32_t *model_field(struct zns_emu_params *p, int c)
+static const char *const maps[] = { "interleaved", "permuted", "shared" };
+
+static int set_map(struct zns_emu_params *p, const char *v)
 {
-	switch (c) {
-	case OPT_PROGRAM_UNIT:
-		return &p->program_unit;
-	case OPT_BUFFER_UNITS:
-		return &p->buffer_units;
-	case OPT_COMMAND_US:
-		return &p->command_us;
-	case OPT_RESET_US:
-		return &p->reset_us;
-	case OPT_GC_EVERY:
-		return &p->gc_every_mib;
-	default:
-		return &p->gc_stall_ms;
+	if (!strncmp(v, "permuted:", 9)) {
+		p->map = ZNS_EMU_MAP_PERMUTED;
+		return ctl_number(v + 9, 0, UINT64_MAX, &p->map_seed);
 	}
+	p->map = strcmp(v, maps[ZNS_EMU_MAP_SHARED]) ? ZNS_EMU_MAP_INTERLEAVED : ZNS_EMU_MAP_SHARED;
+	return strcmp(v, maps[p->map]) ? -EINVAL : 0;
 }
 
-/* Of the timing model alone, and where the file's space comes from. */
-static int set_model(struct zns_emu_params *p, int c, const char *v)
+/* 0, or -EINVAL: @v is no value for it. */
+static int set_param(struct zns_emu_params *p, const struct param *q, const char *v)
 {
 	static const char *const prealloc[] = { "allocated", "written", "sparse" };
+	void *at = (char *)p + q->at;
 	uint64_t n = 0;
 	int ret;
 
-	switch (c) {
-	case OPT_SPARSE:
-		p->prealloc = ZNS_EMU_SPARSE;
-		return 0;
-	case OPT_PREALLOC:
-		for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(prealloc); i++) {
-			if (strcmp(v, prealloc[i]))
-				continue;
-			p->prealloc = i;
-			return 0;
-		}
-		return -EINVAL;
-	case OPT_CONTROLLER_BW:
-		p->controller_mibps = 0;
-		return strcmp(v, "none") ? zns_parse_mibps(v, &p->controller_mibps) : 0;
-	case OPT_PROGRAM_UNIT:
-	case OPT_GC_EVERY:
-		ret = zns_parse_size(v, &n);
-		if (!ret && (c == OPT_GC_EVERY ? n % MIB(1) || n >> 20 > UINT32_MAX : n > UINT32_MAX))
-			ret = -EINVAL;
-		break;
-	default:
-		ret = ctl_number(v, 0, UINT32_MAX, &n);
-	}
-	if (ret)
-		return ret;
-	*model_field(p, c) = c == OPT_GC_EVERY ? n >> 20 : n;
-	return 0;
-}
-
-/* 0, or -EINVAL: @v is no value for option @c. */
-static int set_param(struct zns_emu_params *p, int c, const char *v)
-{
-	uint64_t n = 0;
-	int ret = 0;
-
-	if (c >= OPT_PROGRAM_UNIT)
-		return set_model(p, c, v);
-	switch (c) {
-	case OPT_ZONE_SIZE:
-		return zns_parse_size(v, &p->zone_size);
-	case OPT_ZONE_CAPACITY:
-		return zns_parse_size(v, &p->zone_capacity);
-	case OPT_DIE_WRITE:
-		return zns_parse_mibps(v, &p->die_write_mibps);
-	case OPT_DIE_READ:
-		return zns_parse_mibps(v, &p->die_read_mibps);
-	case OPT_CHANNEL_BW:
-		return zns_parse_mibps(v, &p->channel_mibps);
-	case OPT_TIMING:
+	switch (q->kind) {
+	case SIZE:
+		return zns_parse_size(v, at);
+	case RATE_OR_NONE:
+		*(uint32_t *)at = 0;
+		return strcmp(v, "none") ? zns_parse_mibps(v, at) : 0;
+	case RATE:
+		return zns_parse_mibps(v, at);
+	case MAP:
+		return set_map(p, v);
+	case TIMING:
 		p->timing = !strcmp(v, "on");
 		return p->timing || !strcmp(v, "off") ? 0 : -EINVAL;
-	case OPT_MAP:
-		if (!strcmp(v, "interleaved"))
-			p->map = ZNS_EMU_MAP_INTERLEAVED;
-		else if (!strcmp(v, "shared"))
-			p->map = ZNS_EMU_MAP_SHARED;
-		else if (!strncmp(v, "permuted:", 9) && !ctl_number(v + 9, 0, UINT64_MAX, &p->map_seed))
-			p->map = ZNS_EMU_MAP_PERMUTED;
-		else
-			return -EINVAL;
+	case SPARSE:
+		v = "sparse";
+		/* fall through */
+	case PREALLOC:
+		for (p->prealloc = 0; strcmp(v, prealloc[p->prealloc]);)
+			if (++p->prealloc == ZNS_ARRAY_SIZE(prealloc))
+				return -EINVAL;
 		return 0;
-	case OPT_BLOCK_SIZE:
+	case SIZE32:
+	case MEBIBYTES:
 		ret = zns_parse_size(v, &n);
-		p->block_size = n <= UINT32_MAX ? (uint32_t)n : 0;
-		return ret;
+		if (!ret && q->kind == MEBIBYTES && n % MIB(1))
+			ret = -EINVAL;
+		n >>= q->kind == MEBIBYTES ? 20 : 0;
+		break;
+	default:
+		ret = ctl_number(v, q->kind == COUNT, q->kind == NUMBER ? UINT32_MAX : 1u << 24, &n);
 	}
-	ret = ctl_number(v, c != OPT_MAX_OPEN && c != OPT_MAX_ACTIVE, 1u << 24, &n);
-	if (ret)
-		return ret;
-	switch (c) {
-	case OPT_CHANNELS:
-		p->channels = n;
-		break;
-	case OPT_WAYS:
-		p->ways = n;
-		break;
-	case OPT_ZONES:
-		p->nr_zones = n;
-		break;
-	case OPT_MAX_OPEN:
-		p->max_open = n;
-		break;
-	case OPT_MAX_ACTIVE:
-		p->max_active = n;
-		break;
-	}
+	if (ret || n > UINT32_MAX)
+		return -EINVAL;
+	*(uint32_t *)at = (uint32_t)n;
 	return 0;
 }
 
@@ -208,7 +134,6 @@ static int make(struct create *k, uint32_t **die, struct zns_err *err)
 
 static int print_made(const struct create *k, const uint32_t *die, bool json)
 {
-	static const char *const maps[] = { "interleaved", "permuted", "shared" };
 	const struct zns_emu_params *p = &k->p;
 	char id[ZNS_UUID_STR], zs[16], zc[16], total[16];
 	struct json_object *j;
@@ -223,39 +148,28 @@ static int print_made(const struct create *k, const uint32_t *die, bool json)
 		       k->dflt ? ", the default device" : "");
 		return CTL_OK;
 	}
-	j = json_object_new_object();
-	json_object_object_add(j, "uuid", json_object_new_string(id));
-	json_object_object_add(j, "path", json_object_new_string(k->path));
-	json_object_object_add(j, "formatted", json_object_new_boolean(k->format));
-	json_object_object_add(j, "default", json_object_new_boolean(k->dflt));
-	json_object_object_add(j, "zones", json_object_new_int64(p->nr_zones));
-	json_object_object_add(j, "zone_size", json_object_new_int64(p->zone_size));
-	json_object_object_add(j, "zone_capacity", json_object_new_int64(p->zone_capacity));
-	json_object_object_add(j, "block_size", json_object_new_int64(p->block_size));
-	json_object_object_add(j, "max_open", json_object_new_int64(p->max_open));
-	json_object_object_add(j, "max_active", json_object_new_int64(p->max_active));
-	json_object_object_add(j, "channels", json_object_new_int64(p->channels));
-	json_object_object_add(j, "ways", json_object_new_int64(p->ways));
-	json_object_object_add(j, "map", json_object_new_string(maps[p->map]));
+	j = ctl_obj(J("uuid", id), J("path", (const char *)k->path), J("formatted", k->format), J("default", k->dflt),
+		    J("zones", p->nr_zones), J("zone_size", p->zone_size), J("zone_capacity", p->zone_capacity),
+		    J("block_size", p->block_size), J("max_open", p->max_open), J("max_active", p->max_active),
+		    J("channels", p->channels), J("ways", p->ways), J("map", maps[p->map]));
 	if (p->map == ZNS_EMU_MAP_PERMUTED)
-		json_object_object_add(j, "map_seed", json_object_new_uint64(p->map_seed));
-	json_object_object_add(j, "timing", json_object_new_boolean(p->timing));
-	json_object_object_add(j, "die_write_mibps", json_object_new_int64(p->die_write_mibps));
-	json_object_object_add(j, "die_read_mibps", json_object_new_int64(p->die_read_mibps));
-	json_object_object_add(j, "channel_mibps", json_object_new_int64(p->channel_mibps));
-	json_object_object_add(j, "program_unit", json_object_new_int64(p->program_unit));
-	json_object_object_add(j, "buffer_units", json_object_new_int64(p->buffer_units));
-	json_object_object_add(j, "command_us", json_object_new_int64(p->command_us));
-	json_object_object_add(j, "reset_us", json_object_new_int64(p->reset_us));
-	json_object_object_add(j, "controller_mibps", json_object_new_int64(p->controller_mibps));
-	json_object_object_add(j, "gc_every_mib", json_object_new_int64(p->gc_every_mib));
-	json_object_object_add(j, "gc_stall_ms", json_object_new_int64(p->gc_stall_ms));
-	json_object_object_add(j, "zone_die", ctl_json_u32s(die, p->nr_zones));
-	return ctl_print_json(j);
+		json_object_object_add(j, "map_seed", ctl_j_uint(p->map_seed));
+	return ctl_print_json(ctl_json_join(j, ctl_obj(
+		J("timing", p->timing), J("die_write_mibps", p->die_write_mibps), J("die_read_mibps", p->die_read_mibps),
+		J("channel_mibps", p->channel_mibps), J("program_unit", p->program_unit), J("buffer_units", p->buffer_units),
+		J("command_us", p->command_us), J("reset_us", p->reset_us), J("controller_mibps", p->controller_mibps),
+		J("gc_every_mib", p->gc_every_mib), J("gc_stall_ms", p->gc_stall_ms),
+		J("zone_die", ctl_json_u32s(die, p->nr_zones)))));
 }
 
 static int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
 {
+	static const struct option own[] = {
+		{ "profile", required_argument, NULL, OPT_PROFILE }, { "no-format", no_argument, NULL, OPT_NO_FORMAT },
+		{ "default", no_argument, NULL, OPT_DEFAULT }, { "force", no_argument, NULL, OPT_FORCE },
+		{ "encrypt", required_argument, NULL, OPT_ENCRYPT }, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+	};
+	struct option opts[ZNS_ARRAY_SIZE(params) + ZNS_ARRAY_SIZE(own)];
 	struct create k = { .format = true };
 	cleanup_free uint32_t *die = NULL;
 	struct zns_err err = ZNS_ERR_INIT;
@@ -264,10 +178,15 @@ static int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
 	const char *key = NULL;
 	int c, pass;
 
+	for (c = 0; c < (int)ZNS_ARRAY_SIZE(params); c++)
+		opts[c] = (struct option){ params[c].name, params[c].kind == SPARSE ? no_argument : required_argument, NULL, OPT_PARAM + c };
+	memcpy(opts + c, own, sizeof(own));
 	/* Twice: a preset comes first wherever it stands. */
 	for (pass = 0; pass < 2; pass++) {
 		optind = 0;
 		while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
+			const struct param *q = c >= OPT_PARAM ? &params[c - OPT_PARAM] : NULL;
+
 			if (c == OPT_PROFILE)
 				k.profile = optarg;
 			else if (c == OPT_NO_FORMAT)
@@ -278,10 +197,10 @@ static int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
 				k.force = true;
 			else if (c == OPT_ENCRYPT)
 				key = optarg;
-			else if (pass && set_param(&k.p, c, optarg))
-				return ctl_usage(cmd, "\"%s\" is no value for --%s", optarg, opts[c - OPT_OWN].name);
-			k.capacity_set |= c == OPT_ZONE_CAPACITY;
-			zone_size_set |= c == OPT_ZONE_SIZE;
+			else if (pass && set_param(&k.p, q, optarg))
+				return ctl_usage(cmd, "\"%s\" is no value for --%s", optarg, q->name);
+			k.capacity_set |= q && q->at == AT(zone_capacity);
+			zone_size_set |= q && q->at == AT(zone_size);
 		}
 		if (c == -2)
 			return args.code;

@@ -53,17 +53,12 @@ static int spec_to_path(const char *spec, char *path, size_t len, struct zns_err
 static int print_device(const struct ctl_args *args, const char *what, const uint8_t *uuid, const char *path)
 {
 	char id[ZNS_UUID_STR];
-	struct json_object *j;
 
 	zns_uuid_format(uuid, id);
-	if (!args->json) {
-		printf("%s %s as %s\n", what, path, id);
-		return CTL_OK;
-	}
-	j = json_object_new_object();
-	json_object_object_add(j, "uuid", json_object_new_string(id));
-	json_object_object_add(j, "path", json_object_new_string(path));
-	return ctl_print_json(j);
+	if (args->json)
+		return ctl_print_json(ctl_obj(J("uuid", id), J("path", path)));
+	printf("%s %s as %s\n", what, path, id);
+	return CTL_OK;
 }
 
 struct measured {

@@ -11,18 +11,14 @@ static void tell(void *arg, const uint8_t *id, const char *container, enum zns_r
 		 const char *why)
 {
 	struct fsck *k = arg;
-	struct json_object *o = json_object_new_object();
+	const char *source = from == ZNS_FROM_LOG ? "record" : "footer";
 	char text[ZNS_UUID_STR];
 
 	zns_uuid_format(id, text);
-	json_object_object_add(o, "id", json_object_new_string(text));
-	json_object_object_add(o, "container", json_object_new_string(container));
-	json_object_object_add(o, "from", json_object_new_string(from == ZNS_FROM_LOG ? "record" : "footer"));
-	json_object_object_add(o, "taken", json_object_new_boolean(taken));
-	json_object_object_add(o, "why", *why ? json_object_new_string(why) : NULL);
-	json_object_array_add(k->found, o);
+	json_object_array_add(k->found, ctl_obj(J("id", text), J("container", container), J("from", source), J("taken", taken),
+						J("why", *why ? why : NULL)));
 	if (!k->json)
-		printf("%s  %-20s  %-7s  %s%s%s\n", text, ctl_text(container), from == ZNS_FROM_LOG ? "record" : "footer",
+		printf("%s  %-20s  %-7s  %s%s%s\n", text, ctl_text(container), source,
 		       taken ? "found" : "left out", *why ? ": " : "", why);
 }
 
@@ -161,20 +157,12 @@ static int finish(const struct ctl_cmd *cmd, struct fsck *k, const struct zns_er
 {
 	size_t problems = json_object_array_length(k->problems);
 	bool bad = problems || (*k->damage && !k->rebuilt);
-	struct json_object *j;
 
 	if (k->json) {
-		j = json_object_new_object();
-		json_object_object_add(j, "device", json_object_new_string(k->reg.path));
-		json_object_object_add(j, "readable", json_object_new_boolean(!*k->damage));
-		json_object_object_add(j, "damage", *k->damage ? json_object_new_string(k->damage) : NULL);
-		json_object_object_add(j, "torn", json_object_new_boolean(k->torn));
-		json_object_object_add(j, "generation", json_object_new_int64(k->generation));
-		json_object_object_add(j, "checkpoints", json_object_new_int64(k->checkpoints));
-		json_object_object_add(j, "problems", json_object_get(k->problems));
-		json_object_object_add(j, "found", json_object_get(k->found));
-		json_object_object_add(j, "rebuilt", json_object_new_boolean(k->rebuilt));
-		ctl_print_json(j);
+		ctl_print_json(ctl_obj(
+			J("device", (const char *)k->reg.path), JB("readable", !*k->damage), J("damage", *k->damage ? k->damage : NULL),
+			J("torn", k->torn), J("generation", k->generation), J("checkpoints", k->checkpoints),
+			J("problems", json_object_get(k->problems)), J("found", json_object_get(k->found)), J("rebuilt", k->rebuilt)));
 	} else if (!err->code) {
 		printf("%s: generation %llu%s, %zu checkpoints, %zu problem%s\n", k->reg.path, (unsigned long long)k->generation,
 		       k->rebuilt ? " (new)" : "", k->checkpoints, problems, problems == 1 ? "" : "s");

@@ -165,17 +165,12 @@ static int set_mark(struct gc *g, struct item *i, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Mark m = ZNS_PB__MARK__INIT;
-	ZnsPb__Response *r;
-	int ret;
 
 	m.checkpoint = i->c->id;
 	m.has_gone_ns = 1;
 	m.gone_ns = i->v == V_MARK ? zns_now_ns() : 0;
 	req.mark = &m;
-	ret = zns_broker_call(&g->b, &req, &r, err);
-	if (!ret)
-		zns_pb__response__free_unpacked(r, NULL);
-	return ret;
+	return ctl_tell(&g->b, &req, err);
 }
 
 static int remove_item(struct gc *g, struct item *i, struct zns_err *err)
@@ -184,18 +179,13 @@ static int remove_item(struct gc *g, struct item *i, struct zns_err *err)
 	ZnsPb__Rm rm = ZNS_PB__RM__INIT;
 	ProtobufCBinaryData id = i->c->id;
 	char by[200];
-	ZnsPb__Response *r;
-	int ret;
 
 	snprintf(by, sizeof(by), "znsctl gc (%.150s)", i->why);
 	rm.checkpoints = &id;
 	rm.n_checkpoints = 1;
 	rm.by = by;
 	req.rm = &rm;
-	ret = zns_broker_call(&g->b, &req, &r, err);
-	if (!ret)
-		zns_pb__response__free_unpacked(r, NULL);
-	return ret;
+	return ctl_tell(&g->b, &req, err);
 }
 
 /* One by one: what was pinned meanwhile stays, the rest goes on. */
@@ -245,7 +235,7 @@ static bool is_garbage(const ZnsPb__ZoneLine *z)
 static int find_zones(struct gc *g, struct zns_err *err)
 {
 	cleanup_free uint64_t *goes = NULL;
-	ZnsPb__Response *r;
+	cleanup_answer ZnsPb__Response *r = NULL;
 	int ret = ask_zones(g, &r, err);
 
 	if (ret)
@@ -265,7 +255,6 @@ static int find_zones(struct gc *g, struct zns_err *err)
 		if (is_garbage(z) || (z->live && z->index < r->n_zones && goes[z->index] >= z->live))
 			g->zones[g->nr_zones++] = z->index;
 	}
-	zns_pb__response__free_unpacked(r, NULL);
 	return goes && g->zones ? 0 : zns_fail_sys(err, -ENOMEM, "list of zones");
 }
 
@@ -274,19 +263,18 @@ static int reset_garbage(struct gc *g, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__ZonesReset z = ZNS_PB__ZONES_RESET__INIT;
-	ZnsPb__Response *r;
+	cleanup_answer ZnsPb__Response *r = NULL;
 	size_t n = 0;
 	int ret;
 
 	if (g->dry_run)
 		return 0;
 	req.reset = &z;
-	ret = zns_broker_call(&g->b, &req, &r, err);
+	ret = ctl_tell(&g->b, &req, err);
 	if (ret) {
 		g->nr_zones = 0;
 		return ret;
 	}
-	zns_pb__response__free_unpacked(r, NULL);
 	ret = ask_zones(g, &r, err);
 	for (size_t i = 0; !ret && i < g->nr_zones; i++) {
 		const ZnsPb__ZoneLine *now = g->zones[i] < r->n_zones ? r->zones[g->zones[i]] : NULL;
@@ -295,8 +283,6 @@ static int reset_garbage(struct gc *g, struct zns_err *err)
 			g->zones[n++] = g->zones[i];
 	}
 	g->nr_zones = n;
-	if (!ret)
-		zns_pb__response__free_unpacked(r, NULL);
 	return ret;
 }
 
@@ -353,30 +339,22 @@ static void print_text(const struct gc *g)
 
 static int print_json(const struct gc *g)
 {
-	struct json_object *j = json_object_new_object(), *list = json_object_new_array(), *o;
+	static const char *const names[] = { "keep", "remove", "missed", "needed" };
+	struct json_object *j, *list = json_object_new_array();
 	uint64_t bytes;
 	uint32_t nr;
 
 	for (size_t i = 0; i < g->nr; i++) {
 		const struct item *it = &g->item[i];
-		static const char *const names[] = { "keep", "remove", "missed", "needed" };
 
-		if (it->v == V_KEEP && !it->swept)
-			continue;
-		o = json_object_new_object();
-		json_object_object_add(o, "id", ctl_json_uuid(&it->c->id));
-		json_object_object_add(o, "container", json_object_new_string(it->c->container));
-		json_object_object_add(o, "action", json_object_new_string(names[it->v]));
-		json_object_object_add(o, "done", json_object_new_boolean(!g->dry_run && !it->failed));
-		json_object_object_add(o, "why", json_object_new_string(it->why));
-		json_object_array_add(list, o);
+		if (it->v != V_KEEP || it->swept)
+			json_object_array_add(list, ctl_obj(
+				J("id", ctl_json_uuid(it->c->id.data)), J("container", it->c->container),
+				J("action", names[it->v]), JB("done", !g->dry_run && !it->failed), J("why", (const char *)it->why)));
 	}
 	bytes = remove_bytes(g, &nr);
-	json_object_object_add(j, "checkpoints", list);
-	json_object_object_add(j, "removed", json_object_new_int64(g->dry_run ? 0 : nr));
-	json_object_object_add(j, "bytes", json_object_new_int64(bytes));
-	json_object_object_add(j, "zones", ctl_json_u32s(g->zones, g->nr_zones));
-	json_object_object_add(j, "dry_run", json_object_new_boolean(g->dry_run));
+	j = ctl_obj(J("checkpoints", list), J("removed", g->dry_run ? 0 : nr), J("bytes", bytes),
+		    J("zones", ctl_json_u32s(g->zones, g->nr_zones)), J("dry_run", g->dry_run));
 	if (g->compacted)
 		json_object_object_add(j, "compaction", compact_json(g->compacted));
 	return ctl_print_json(j);

@@ -33,17 +33,12 @@ static bool has_key(const ZnsPb__Checkpoint *c)
 static int print_id(const struct key_args *a, const char *what, const char *name, const uint8_t *id)
 {
 	char str[ZNS_KEY_ID_STR];
-	struct json_object *j;
 
 	zns_key_id_format(id, str);
-	if (!a->json) {
-		printf("%s%s%s: fingerprint %s\n", what, *what ? " " : "", name, str);
-		return CTL_OK;
-	}
-	j = json_object_new_object();
-	json_object_object_add(j, "key", json_object_new_string(name));
-	json_object_object_add(j, "key_id", json_object_new_string(str));
-	return ctl_print_json(j);
+	if (a->json)
+		return ctl_print_json(ctl_obj(J("key", name), J("key_id", str)));
+	printf("%s%s%s: fingerprint %s\n", what, *what ? " " : "", name, str);
+	return CTL_OK;
 }
 
 static int key_create(const struct key_args *a, const char *path, struct zns_err *err)
@@ -87,7 +82,7 @@ static int show_device(const struct key_args *a, struct zns_err *err)
 	struct zns_err why = ZNS_ERR_INIT;
 	struct zns_broker b = { .fd = -1 };
 	struct zns_master *m = NULL;
-	ZnsPb__Response *ls = NULL;
+	cleanup_answer ZnsPb__Response *ls = NULL;
 	struct zns_registered reg;
 	const uint8_t *which;
 	size_t n, other;
@@ -106,19 +101,11 @@ static int show_device(const struct key_args *a, struct zns_err *err)
 		zns_key_id_format(ls->encryption->key_id.data, want);
 	n = count(ls, m ? zns_master_id(m) : NULL, &other, &which);
 	if (a->json) {
-		struct json_object *j = json_object_new_object();
-
-		json_object_object_add(j, "device", json_object_new_string(reg.path));
-		json_object_object_add(j, "wanted_key_id", *want ? json_object_new_string(want) : NULL);
-		json_object_object_add(j, "key", *spec ? json_object_new_string(spec) : NULL);
-		json_object_object_add(j, "key_id", *id ? json_object_new_string(id) : NULL);
-		json_object_object_add(j, "error", *id ? NULL : json_object_new_string(why.msg));
-		json_object_object_add(j, "encrypted_checkpoints", json_object_new_int64((int64_t)n));
-		json_object_object_add(j, "with_other_keys", json_object_new_int64((int64_t)other));
-		json_object_object_add(j, "plain_checkpoints", json_object_new_int64((int64_t)(ls->n_checkpoints - n)));
-		json_object_object_add(j, "plain_accepted", json_object_new_boolean(reg.plain_ok));
-		json_object_object_add(j, "encrypted_only_here", json_object_new_boolean(reg.encrypted));
-		ctl_print_json(j);
+		ctl_print_json(ctl_obj(
+			J("device", reg.path), J("wanted_key_id", *want ? want : NULL), J("key", *spec ? spec : NULL),
+			J("key_id", *id ? id : NULL), J("error", *id ? NULL : why.msg), J("encrypted_checkpoints", n),
+			J("with_other_keys", other), J("plain_checkpoints", ls->n_checkpoints - n), JB("plain_accepted", reg.plain_ok),
+			JB("encrypted_only_here", reg.encrypted)));
 	} else {
 		printf("device         %s\n", reg.path);
 		printf("new ones       %s%s\n", *want ? "encrypted with key " : of_host ? "encrypted (encrypt-key in zns.conf)" : "plain",
@@ -135,7 +122,6 @@ static int show_device(const struct key_args *a, struct zns_err *err)
 		       reg.plain_ok ? ", taken (`znsctl key plain refuse` ends that)" : reg.encrypted || *want || of_host ? ", refused" : "");
 	}
 	zns_master_free(m);
-	zns_pb__response__free_unpacked(ls, NULL);
 	return 0;
 }
 
@@ -170,32 +156,19 @@ static int ask_encryption(struct zns_broker *b, const uint8_t *id, struct zns_er
 {
 	ZnsPb__Encryption e = ZNS_PB__ENCRYPTION__INIT;
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	ZnsPb__Response *r;
-	int ret;
 
 	e.has_key_id = id != NULL;
 	e.key_id = (ProtobufCBinaryData){ id ? ZNS_KEY_ID_BYTES : 0, (uint8_t *)id };
 	req.encryption = &e;
-	ret = zns_broker_call(b, &req, &r, err);
-	if (!ret)
-		zns_pb__response__free_unpacked(r, NULL);
-	return ret;
+	return ctl_tell(b, &req, err);
 }
 
 static int report(const struct key_args *a, const struct zns_registered *reg, const char *what, const char *key_id,
 		  size_t rewrapped)
 {
-	struct json_object *j;
-
-	if (!a->json) {
-		printf("%s: %s%s%s\n", reg->path, what, key_id ? " with key " : "", key_id ? key_id : "");
-		return 0;
-	}
-	j = json_object_new_object();
-	json_object_object_add(j, "device", json_object_new_string(reg->path));
-	json_object_object_add(j, "key_id", key_id ? json_object_new_string(key_id) : NULL);
-	json_object_object_add(j, "rewrapped", json_object_new_int64((int64_t)rewrapped));
-	ctl_print_json(j);
+	if (a->json)
+		return ctl_print_json(ctl_obj(J("device", (const char *)reg->path), J("key_id", key_id), J("rewrapped", rewrapped)));
+	printf("%s: %s%s%s\n", reg->path, what, key_id ? " with key " : "", key_id ? key_id : "");
 	return 0;
 }
 
@@ -204,7 +177,7 @@ static int key_use(const struct key_args *a, struct zns_err *err)
 	char id[ZNS_KEY_ID_STR], old[ZNS_KEY_ID_STR];
 	struct zns_broker b = { .fd = -1 };
 	struct zns_master *m = NULL;
-	ZnsPb__Response *ls = NULL;
+	cleanup_answer ZnsPb__Response *ls = NULL;
 	struct zns_registered reg;
 	const uint8_t *which;
 	size_t other;
@@ -233,8 +206,6 @@ static int key_use(const struct key_args *a, struct zns_err *err)
 		note_plain(a, &reg, ls);
 	if (!ret)
 		report(a, &reg, "new checkpoints are encrypted", zns_key_id_format(zns_master_id(m), id), 0);
-	if (ls)
-		zns_pb__response__free_unpacked(ls, NULL);
 	zns_broker_close(&b);
 	zns_master_free(m);
 	return ret;
@@ -264,22 +235,16 @@ static int key_plain(const struct key_args *a, const char *word, struct zns_err 
 {
 	bool accept = !strcmp(word, "accept");
 	struct zns_registered reg;
-	struct json_object *j;
 	int ret = zns_resolve_device(a->dev, &reg, err);
 
 	if (!ret)
 		ret = zns_register_flags(reg.uuid, -1, accept, err);
 	if (ret)
 		return ret;
-	if (!a->json) {
-		printf("%s: checkpoints that are not encrypted are %s\n", reg.path, accept ? "taken on this machine, also where encryption is "
-		       "asked for: a forged one is not told from them" : "refused where encryption is asked for");
-		return 0;
-	}
-	j = json_object_new_object();
-	json_object_object_add(j, "device", json_object_new_string(reg.path));
-	json_object_object_add(j, "plain_accepted", json_object_new_boolean(accept));
-	ctl_print_json(j);
+	if (a->json)
+		return ctl_print_json(ctl_obj(J("device", reg.path), J("plain_accepted", accept)));
+	printf("%s: checkpoints that are not encrypted are %s\n", reg.path, accept ? "taken on this machine, also where encryption is "
+	       "asked for: a forged one is not told from them" : "refused where encryption is asked for");
 	return 0;
 }
 
@@ -342,7 +307,7 @@ static int key_rotate(const struct key_args *a, struct zns_err *err)
 	ZnsPb__Rekey q = ZNS_PB__REKEY__INIT;
 	char old[SPEC_MAX], id[ZNS_KEY_ID_STR];
 	struct zns_broker b = { .fd = -1 };
-	ZnsPb__Response *ls = NULL;
+	cleanup_answer ZnsPb__Response *ls = NULL;
 	struct zns_registered reg;
 	bool of_host;
 	int ret;
@@ -373,8 +338,6 @@ static int key_rotate(const struct key_args *a, struct zns_err *err)
 			report(a, &reg, "all keys are wrapped", id, q.n_lines);
 	}
 	free_lines(&q);
-	if (ls)
-		zns_pb__response__free_unpacked(ls, NULL);
 	zns_broker_close(&b);
 	zns_master_free(from);
 	zns_master_free(to);

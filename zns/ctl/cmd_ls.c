@@ -4,8 +4,9 @@
 #include "ctl.h"
 
 /* One letter each; the help and the manual say what they mean. */
-static void flags_of(const ZnsPb__Checkpoint *c, bool pinned, char out[8])
+static void flags_of(const void *row, const void *arg, char *out, size_t len)
 {
+	const ZnsPb__Checkpoint *c = row;
 	size_t n = 0;
 
 	if (c->has_parent)
@@ -18,15 +19,16 @@ static void flags_of(const ZnsPb__Checkpoint *c, bool pinned, char out[8])
 		out[n++] = 'l';
 	if (c->crypt)
 		out[n++] = 'e';
-	if (pinned)
+	if (ctl_pinned(arg, c))
 		out[n++] = 'p';
 	if (!n)
 		out[n++] = '-';
 	out[n] = 0;
 }
 
-static void rates(const ZnsPb__Checkpoint *c, char *buf, size_t len)
+static void rates(const void *row, const void *arg, char *buf, size_t len)
 {
+	const ZnsPb__Checkpoint *c = row;
 	char asked[16] = "-", got[16] = "-";
 
 	if (c->has_qos_requested_mibps && c->qos_requested_mibps)
@@ -36,50 +38,47 @@ static void rates(const ZnsPb__Checkpoint *c, char *buf, size_t len)
 	snprintf(buf, len, "%s/%s", asked, got);
 }
 
-/* A fixed part that fits 80 columns with a name of usual length behind it, which is last since it may be of any length. */
-static void print_line(const ZnsPb__Checkpoint *c, bool pinned, int id_width)
+static void nr_zones(const void *row, const void *arg, char *buf, size_t len)
 {
-	char id[ZNS_UUID_STR] = "?", size[16], when[32], rate[40], flags[8], name[CTL_NAME], line[CTL_NAME + 128];
-
-	if (c->id.len == ZNS_UUID_LEN)
-		zns_uuid_format(c->id.data, id);
-	rates(c, rate, sizeof(rate));
-	flags_of(c, pinned, flags);
-	snprintf(line, sizeof(line), "%-*.*s  %s  %10s  %9s  %-5s  %s", id_width, id_width, id,
-		 zns_format_time(c->created_ns, when, sizeof(when)), zns_format_size(c->bytes, size, sizeof(size)), rate, flags,
-		 ctl_name(c->container, name, sizeof(name)));
-	ctl_print_cut(line);
+	snprintf(buf, len, "%zu", ((const ZnsPb__Checkpoint *)row)->n_zones);
 }
 
-/* Whole ids and what else there is to say, on lines as long as it takes. */
-static void print_wide(const ZnsPb__Checkpoint *c, bool pinned)
+static void nr_groups(const void *row, const void *arg, char *buf, size_t len)
 {
-	char id[ZNS_UUID_STR] = "?", size[16], when[32], rate[40], name[CTL_NAME];
+	snprintf(buf, len, "%zu", ((const ZnsPb__Checkpoint *)row)->n_groups);
+}
+
+/* The name, then what else there is to say: the line is as long as it takes. */
+static void wide_name(const void *row, const void *arg, char *buf, size_t len)
+{
+	const ZnsPb__Checkpoint *c = row;
 	const ZnsPb__Origin *o = c->origin;
+	char name[CTL_NAME], id[ZNS_UUID_STR];
+	FILE *f = fmemopen(buf, len, "w");
 
-	if (c->id.len == ZNS_UUID_LEN)
-		zns_uuid_format(c->id.data, id);
-	rates(c, rate, sizeof(rate));
-	printf("%-36s  %s  %10s  %9s  %5zu  %6zu  %s", id, zns_format_time(c->created_ns, when, sizeof(when)),
-	       zns_format_size(c->bytes, size, sizeof(size)), rate, c->n_zones, c->n_groups,
-	       ctl_name(c->container, name, sizeof(name)));
+	if (!f)
+		return;
+	fprintf(f, "%s", ctl_name(c->container, name, sizeof(name)));
 	if (o && o->container_id)
-		printf("  id %.12s", ctl_name(o->container_id, name, sizeof(name)));
+		fprintf(f, "  id %.12s", ctl_name(o->container_id, name, sizeof(name)));
 	if (o && o->image)
-		printf("  image %s", ctl_name(o->image, name, sizeof(name)));
+		fprintf(f, "  image %s", ctl_name(o->image, name, sizeof(name)));
 	if (c->has_parent && c->parent.len == ZNS_UUID_LEN)
-		printf("  on %s", zns_uuid_format(c->parent.data, id));
-	printf("%s%s%s%s%s\n", c->pre_dump ? "  pre-dump" : "", c->pages_only ? "  pages only" : "",
-	       c->post_copy ? "  post-copy" : "", c->crypt ? "  encrypted" : "", pinned ? "  pinned" : "");
+		fprintf(f, "  on %s", zns_uuid_format(c->parent.data, id));
+	fprintf(f, "%s", ctl_marks(c, arg, name, sizeof(name)));
+	fclose(f);
 }
 
-static struct json_object *with_pin(const ZnsPb__Response *r, const ZnsPb__Checkpoint *c)
-{
-	struct json_object *j = ctl_json_checkpoint(c);
-
-	json_object_object_add(j, "pinned", json_object_new_boolean(ctl_pinned(r, c)));
-	return j;
-}
+/* A fixed part that fits 80 columns with a name of usual length behind it, which is last since it may be of any length. */
+static const struct ctl_column narrow[] = {
+	{ "id", 0, "id", NULL }, { "created", -20, "created_ns:time", NULL }, { "size", 10, "bytes:size", NULL },
+	{ "MiB/s", 9, NULL, rates }, { "flags", -5, NULL, flags_of }, { "container", 0, "container:name", NULL }, CTL_COLUMNS_END,
+};
+static const struct ctl_column wide[] = {
+	{ "id", -36, "id", NULL }, { "created", -20, "created_ns:time", NULL }, { "size", 10, "bytes:size", NULL },
+	{ "MiB/s", 9, NULL, rates }, { "zones", 5, NULL, nr_zones }, { "groups", 6, NULL, nr_groups },
+	{ "container", 0, NULL, wide_name }, CTL_COLUMNS_END,
+};
 
 /* Both are in the catalogue's order: *k is the next one that is wanted. */
 static bool wanted(const struct ctl_pick *p, size_t *k, const ZnsPb__Checkpoint *c)
@@ -90,41 +89,43 @@ static bool wanted(const struct ctl_pick *p, size_t *k, const ZnsPb__Checkpoint 
 	return true;
 }
 
-static void print_all(const struct ctl_pick *p, bool wide)
+static void print_all(const struct ctl_pick *p, bool all)
 {
 	const ZnsPb__Response *r = p->ls;
-	int width = ctl_id_width(r);
+	struct ctl_column columns[ZNS_ARRAY_SIZE(narrow)];
+	const struct ctl_column *c = all ? wide : columns;
+	char line[CTL_ROW];
 	size_t k = 0;
 
-	if (!p->nr)
-		printf("no checkpoints\n");
-	else if (wide)
-		printf("%-36s  %-20s  %10s  %9s  zones  groups  container\n", "id", "created", "size", "MiB/s");
-	else
-		printf("%-*s  %-20s  %10s  %9s  flags  container\n", width, "id", "created", "size", "MiB/s");
+	memcpy(columns, narrow, sizeof(narrow));
+	columns[0].width = -ctl_id_width(r);
+	puts(p->nr ? ctl_row(c, "  ", NULL, NULL, line) : "no checkpoints");
 	for (size_t i = 0; i < r->n_checkpoints; i++) {
-		const ZnsPb__Checkpoint *c = r->checkpoints[i];
-
-		if (!wanted(p, &k, c))
+		if (!wanted(p, &k, r->checkpoints[i]))
 			continue;
-		if (wide)
-			print_wide(c, ctl_pinned(r, c));
+		ctl_row(c, "  ", r->checkpoints[i], r, line);
+		if (all)
+			puts(line);
 		else
-			print_line(c, ctl_pinned(r, c), width);
+			ctl_print_cut(line);
 	}
 }
 
 static void print_json(const struct ctl_pick *p)
 {
-	const ZnsPb__Response *r = p->ls;
-	struct json_object *j = json_object_new_object(), *list = json_object_new_array();
+	struct json_object *list = json_object_new_array(), *j;
 	size_t k = 0;
 
-	for (size_t i = 0; i < r->n_checkpoints; i++)
-		if (wanted(p, &k, r->checkpoints[i]))
-			json_object_array_add(list, with_pin(r, r->checkpoints[i]));
-	json_object_object_add(j, "checkpoints", list);
-	ctl_print_json(j);
+	for (size_t i = 0; i < p->ls->n_checkpoints; i++) {
+		const ZnsPb__Checkpoint *c = p->ls->checkpoints[i];
+
+		if (!wanted(p, &k, c))
+			continue;
+		j = ctl_json_checkpoint(c);
+		json_object_object_add(j, "pinned", ctl_j_bool(ctl_pinned(p->ls, c)));
+		json_object_array_add(list, j);
+	}
+	ctl_print_list("checkpoints", list);
 }
 
 /* The others take a removed one's whole id to the broker, which knows when it went; here there is just nothing to list. */
@@ -146,12 +147,12 @@ static int cmd_ls(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	struct ctl_pick p = { 0 };
-	bool wide = false;
+	bool verbose = false;
 	int c, ret;
 
 	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
 		if (!ctl_pick_option(&p, c))
-			wide |= c == OPT_VERBOSE;
+			verbose |= c == OPT_VERBOSE;
 	if (c == -2)
 		return args.code;
 	ctl_take_dev(&args);
@@ -162,7 +163,7 @@ static int cmd_ls(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (!ret && args.json)
 		print_json(&p);
 	else if (!ret)
-		print_all(&p, wide);
+		print_all(&p, verbose);
 	ctl_pick_end(&p);
 	return ret;
 }

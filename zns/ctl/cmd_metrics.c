@@ -203,34 +203,25 @@ static void container_metrics(FILE *f, const struct device *dev, size_t nr)
 /* The same figures, in the words of the other commands' JSON. */
 static struct json_object *container_json(const struct last *l)
 {
-	struct json_object *j = json_object_new_object();
 	const ZnsPb__Origin *o = l->c->origin;
 
-	json_object_object_add(j, "container", json_object_new_string(l->c->container));
-	json_object_object_add(j, "container_id", o && o->container_id ? json_object_new_string(o->container_id) : NULL);
-	json_object_object_add(j, "image", o && o->image ? json_object_new_string(o->image) : NULL);
-	json_object_object_add(j, "origin", o && o->kind ? json_object_new_string(o->kind) : NULL);
-	json_object_object_add(j, "checkpoints", json_object_new_int64((int64_t)l->nr));
-	json_object_object_add(j, "bytes", json_object_new_int64((int64_t)l->bytes));
-	json_object_object_add(j, "last", ctl_json_checkpoint(l->c));
-	return j;
+	return ctl_obj(J("container", l->c->container), J("container_id", o ? o->container_id : NULL), J("image", o ? o->image : NULL),
+		       J("origin", o ? o->kind : NULL), J("checkpoints", l->nr), J("bytes", l->bytes), J("last", ctl_json_checkpoint(l->c)));
 }
 
 static struct json_object *device_json(const struct device *d)
 {
-	struct json_object *j = json_object_new_object(), *list = json_object_new_array();
+	struct json_object *j, *list = json_object_new_array();
 	const ZnsPb__Status *s = d->ls ? d->status->status : NULL;
 
-	json_object_object_add(j, "device", json_object_new_string(d->id));
-	json_object_object_add(j, "path", json_object_new_string(d->reg.path));
-	json_object_object_add(j, "up", json_object_new_boolean(s != NULL));
-	json_object_object_add(j, "bytes_live", s ? json_object_new_int64((int64_t)s->bytes_live) : NULL);
-	json_object_object_add(j, "bytes_free", s ? json_object_new_int64((int64_t)s->bytes_free) : NULL);
-	json_object_object_add(j, "bytes_wasted", s ? json_object_new_int64((int64_t)s->bytes_wasted) : NULL);
-	json_object_object_add(j, "zones_by_state", s ? ctl_json_zones(s) : NULL);
-	json_object_object_add(j, "checkpoints", s ? json_object_new_int64((int64_t)d->ls->n_checkpoints) : NULL);
-	json_object_object_add(j, "leases", s ? json_object_new_int64((int64_t)s->n_leases) : NULL);
-	json_object_object_add(j, "waiting", s ? json_object_new_int64(s->nr_waiting) : NULL);
+	j = ctl_obj(J("device", (const char *)d->id), J("path", (const char *)d->reg.path), JB("up", s));
+	ctl_json_add(j, &zns_pb__status__descriptor, s, "bytes_live bytes_free bytes_wasted zones_by_state= checkpoints= leases= "
+		     "waiting=nr_waiting!");
+	if (s) {
+		json_object_object_add(j, "zones_by_state", ctl_json_zones(s));
+		json_object_object_add(j, "checkpoints", ctl_j_uint(d->ls->n_checkpoints));
+		json_object_object_add(j, "leases", ctl_j_uint(s->n_leases));
+	}
 	for (size_t i = 0; s && i < d->nr_last; i++)
 		json_object_array_add(list, container_json(&d->last[i]));
 	json_object_object_add(j, "containers", list);
@@ -239,12 +230,11 @@ static struct json_object *device_json(const struct device *d)
 
 static void write_json(FILE *f, const struct device *dev, size_t nr)
 {
-	struct json_object *j = json_object_new_object(), *list = json_object_new_array();
+	struct json_object *list = json_object_new_array();
 
 	for (size_t i = 0; i < nr; i++)
 		json_object_array_add(list, device_json(&dev[i]));
-	json_object_object_add(j, "devices", list);
-	ctl_write_json(f, j);
+	ctl_write_json(f, ctl_obj(J("devices", list)));
 }
 
 static int render(const struct device *dev, size_t nr, const char *path, bool json, struct zns_err *err)

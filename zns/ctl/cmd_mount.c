@@ -322,12 +322,8 @@ static int cmd_mount(const struct ctl_cmd *cmd, int argc, char **argv)
 		opt = ctl_fail(cmd, &err);
 	else
 		opt = foreground ? work(cmd, args.dev, args.argv[0], &at, -1) : in_background(cmd, args.dev, args.argv[0], &at);
-	if (opt == CTL_OK && !foreground && args.json) {
-		struct json_object *j = json_object_new_object();
-
-		json_object_object_add(j, "target", json_object_new_string(at.path));
-		opt = ctl_print_json(j);
-	}
+	if (opt == CTL_OK && !foreground && args.json)
+		opt = ctl_print_list("target", json_object_new_string(at.path));
 	leave_place(&at);
 	return opt;
 }

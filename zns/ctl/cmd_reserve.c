@@ -16,8 +16,7 @@ static int cmd_reserve(const struct ctl_cmd *cmd, int argc, char **argv)
 	ZnsPb__Reserve q = ZNS_PB__RESERVE__INIT;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	struct json_object *j;
-	ZnsPb__Response *r;
+	cleanup_answer ZnsPb__Response *r = NULL;
 	uint64_t n;
 	size_t i;
 	int c;
@@ -46,17 +45,13 @@ static int cmd_reserve(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ctl_call(args.dev, &req, &r, &err))
 		return ctl_fail(cmd, &err);
 	if (r->reservation && args.json) {
-		j = json_object_new_object();
-		json_object_object_add(j, "container", json_object_new_string(r->reservation->container));
-		json_object_object_add(j, "groups", ctl_json_u32s(r->reservation->groups, r->reservation->n_groups));
-		ctl_print_json(j);
+		ctl_print_json(ctl_json(r->reservation, "container groups"));
 	} else if (r->reservation) {
 		printf("%s holds groups", ctl_text(r->reservation->container));
 		for (i = 0; i < r->reservation->n_groups; i++)
 			printf(" %u", r->reservation->groups[i]);
 		printf("\n");
 	}
-	zns_pb__response__free_unpacked(r, NULL);
 	return CTL_OK;
 }
 
@@ -72,8 +67,6 @@ static int cmd_release(const struct ctl_cmd *cmd, int argc, char **argv)
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	struct json_object *j;
-	ZnsPb__Response *r;
 
 	while (ctl_getopt(cmd, argc, argv, opts, &args) >= 0)
 		;
@@ -84,16 +77,12 @@ static int cmd_release(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (args.argc != 1)
 		return ctl_usage(cmd, "one name is wanted");
 	req.release = args.argv[0];
-	if (ctl_call(args.dev, &req, &r, &err))
+	if (ctl_call(args.dev, &req, NULL, &err))
 		return ctl_fail(cmd, &err);
-	zns_pb__response__free_unpacked(r, NULL);
-	if (!args.json) {
-		printf("released %s\n", args.argv[0]);
-		return CTL_OK;
-	}
-	j = json_object_new_object();
-	json_object_object_add(j, "released", json_object_new_string(args.argv[0]));
-	return ctl_print_json(j);
+	if (args.json)
+		return ctl_print_list("released", json_object_new_string(args.argv[0]));
+	printf("released %s\n", args.argv[0]);
+	return CTL_OK;
 }
 
 const struct ctl_cmd command_release = {

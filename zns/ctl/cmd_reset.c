@@ -48,15 +48,10 @@ static int preview(const ZnsPb__Response *r, const struct list *ask, struct list
 
 static int print(const struct ctl_args *args, bool dry_run, const uint32_t *zones, size_t n)
 {
-	struct json_object *j;
 	size_t i;
 
-	if (args->json) {
-		j = json_object_new_object();
-		json_object_object_add(j, "reset", ctl_json_u32s(zones, n));
-		json_object_object_add(j, "dry_run", json_object_new_boolean(dry_run));
-		return ctl_print_json(j);
-	}
+	if (args->json)
+		return ctl_print_json(ctl_obj(J("reset", ctl_json_u32s(zones, n)), J("dry_run", dry_run)));
 	printf(dry_run ? "would reset %zu zones" : "reset %zu zones", n);
 	for (i = 0; i < n; i++)
 		printf("%s %u", i ? "" : ":", zones[i]);
@@ -78,7 +73,7 @@ static int cmd_reset(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct zns_err err = ZNS_ERR_INIT;
 	bool garbage = false, dry_run = false;
 	struct ctl_args args = { 0 };
-	ZnsPb__Response *r = NULL;
+	cleanup_answer ZnsPb__Response *r = NULL;
 	uint64_t n;
 	int c, ret = CTL_OK;
 
@@ -118,8 +113,6 @@ static int cmd_reset(const struct ctl_cmd *cmd, int argc, char **argv)
 	else
 		ret = print(&args, false, r->reset_zones, r->n_reset_zones);
 out:
-	if (r)
-		zns_pb__response__free_unpacked(r, NULL);
 	free(ask.v);
 	free(would.v);
 	return ret;

@@ -28,38 +28,23 @@ char *ctl_rule(const ZnsPb__Retention *r, char *buf, size_t len)
 
 static int print_rules(const ZnsPb__Response *ls, bool json)
 {
-	struct json_object *j, *list = json_object_new_array(), *o;
+	char name[CTL_NAME], text[CTL_RULE];
 
-	for (size_t i = 0; i < ls->n_retentions; i++) {
-		const ZnsPb__Retention *r = ls->retentions[i];
-		char name[CTL_NAME], text[CTL_RULE];
-
-		if (!json) {
-			printf("%-20s  %s\n", ctl_name(r->container, name, sizeof(name)), ctl_rule(r, text, sizeof(text)));
-			continue;
-		}
-		o = json_object_new_object();
-		json_object_object_add(o, "container", json_object_new_string(r->container));
-		json_object_object_add(o, "keep", r->keep ? json_object_new_int64(r->keep) : NULL);
-		json_object_object_add(o, "ttl_s", r->ttl_s ? json_object_new_int64(r->ttl_s) : NULL);
-		json_object_object_add(o, "set", r->has_set_ns ? ctl_json_time(r->set_ns) : NULL);
-		json_object_array_add(list, o);
-	}
-	if (!json) {
-		if (!ls->n_retentions)
-			printf("no rules\n");
-		json_object_put(list);
-		return CTL_OK;
-	}
-	j = json_object_new_object();
-	json_object_object_add(j, "retentions", list);
-	return ctl_print_json(j);
+	if (json)
+		return ctl_print_list("retentions", ctl_json_all((void **)ls->retentions, ls->n_retentions,
+								 "container keep:pos ttl_s:pos set=set_ns:time"));
+	for (size_t i = 0; i < ls->n_retentions; i++)
+		printf("%-20s  %s\n", ctl_name(ls->retentions[i]->container, name, sizeof(name)),
+		       ctl_rule(ls->retentions[i], text, sizeof(text)));
+	if (!ls->n_retentions)
+		printf("no rules\n");
+	return CTL_OK;
 }
 
 /* What is not given stays as it was. */
 static int merge(struct zns_broker *b, ZnsPb__Retention *rule, struct zns_err *err)
 {
-	ZnsPb__Response *ls;
+	cleanup_answer ZnsPb__Response *ls = NULL;
 	int ret = ctl_ls(b, &ls, err);
 
 	if (ret)
@@ -76,7 +61,6 @@ static int merge(struct zns_broker *b, ZnsPb__Retention *rule, struct zns_err *e
 	}
 	rule->has_keep = rule->keep > 0;
 	rule->has_ttl_s = rule->ttl_s > 0;
-	zns_pb__response__free_unpacked(ls, NULL);
 	return 0;
 }
 
@@ -85,16 +69,13 @@ static int set_rule(ZnsPb__Retention *rule, bool off, const char *dev, struct zn
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	struct zns_broker b = { .fd = -1 };
 	struct zns_registered reg;
-	ZnsPb__Response *r;
 	int ret = ctl_connect(dev, &reg, &b, err);
 
 	if (!ret && !off)
 		ret = merge(&b, rule, err);
 	req.retain = rule;
 	if (!ret)
-		ret = zns_broker_call(&b, &req, &r, err);
-	if (!ret)
-		zns_pb__response__free_unpacked(r, NULL);
+		ret = ctl_tell(&b, &req, err);
 	zns_broker_close(&b);
 	return ret;
 }
@@ -111,7 +92,7 @@ static int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv)
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	ZnsPb__Response *r;
+	cleanup_answer ZnsPb__Response *r = NULL;
 	bool off = false;
 	uint64_t n;
 	int c;
@@ -137,23 +118,15 @@ static int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv)
 		req.has_ls = req.ls = 1;
 		if (ctl_call(args.dev, &req, &r, &err))
 			return ctl_fail(cmd, &err);
-		c = print_rules(r, args.json);
-		zns_pb__response__free_unpacked(r, NULL);
-		return c;
+		return print_rules(r, args.json);
 	}
 	if (args.argc != 1 || off == (rule.has_keep || rule.has_ttl_s))
 		return ctl_usage(cmd, "a container, and --keep N, --ttl TIME or both, or --off");
 	rule.container = args.argv[0];
 	if (set_rule(&rule, off, args.dev, &err))
 		return ctl_fail(cmd, &err);
-	if (args.json) {
-		struct json_object *j = json_object_new_object();
-
-		json_object_object_add(j, "container", json_object_new_string(rule.container));
-		json_object_object_add(j, "keep", rule.keep ? json_object_new_int64(rule.keep) : NULL);
-		json_object_object_add(j, "ttl_s", rule.ttl_s ? json_object_new_int64(rule.ttl_s) : NULL);
-		return ctl_print_json(j);
-	}
+	if (args.json)
+		return ctl_print_json(ctl_json(&rule, "container keep:pos ttl_s:pos"));
 	if (off) {
 		printf("%s: no rule any more\n", ctl_text(rule.container));
 		return CTL_OK;
@@ -178,7 +151,6 @@ static int mark_one(struct ctl_session *s, const char *what, bool pinned, uint8_
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Mark m = ZNS_PB__MARK__INIT;
-	ZnsPb__Response *r;
 	int ret = zns_broker_resolve_id(&s->broker, what, id, err);
 
 	if (ret)
@@ -187,17 +159,14 @@ static int mark_one(struct ctl_session *s, const char *what, bool pinned, uint8_
 	m.has_pinned = 1;
 	m.pinned = pinned;
 	req.mark = &m;
-	ret = zns_broker_call(&s->broker, &req, &r, err);
-	if (!ret)
-		zns_pb__response__free_unpacked(r, NULL);
-	return ret;
+	return ctl_tell(&s->broker, &req, err);
 }
 
 static int do_pin(const struct ctl_cmd *cmd, int argc, char **argv, bool pinned)
 {
 	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
 	struct ctl_session s = { .broker = { .fd = -1 }, .lock = -1 };
-	struct json_object *j, *list;
+	struct json_object *list;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	char text[ZNS_UUID_STR];
@@ -222,11 +191,8 @@ static int do_pin(const struct ctl_cmd *cmd, int argc, char **argv, bool pinned)
 			printf("%s %s\n", pinned ? "pinned" : "unpinned", text);
 	}
 	ctl_session_close(&s);
-	if (args.json && !ret) {
-		j = json_object_new_object();
-		json_object_object_add(j, pinned ? "pinned" : "unpinned", list);
-		return ctl_print_json(j);
-	}
+	if (args.json && !ret)
+		return ctl_print_list(pinned ? "pinned" : "unpinned", list);
 	json_object_put(list);
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }

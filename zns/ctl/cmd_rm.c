@@ -61,28 +61,19 @@ static void choose(struct rm *m)
 	keep_parents(m);
 }
 
-static struct json_object *line_json(const ProtobufCBinaryData *id, const char *container)
+static struct json_object *line_json(const uint8_t *id, const char *container)
 {
-	struct json_object *o = json_object_new_object();
-
-	json_object_object_add(o, "id", ctl_json_uuid(id));
-	json_object_object_add(o, "container", container ? json_object_new_string(container) : NULL);
-	return o;
+	return ctl_obj(J("id", ctl_json_uuid(id)), J("container", container));
 }
 
 static int print(const struct ctl_args *args, const struct rm *p, struct json_object *list)
 {
-	struct json_object *j, *o;
+	struct json_object *o;
 	size_t i, n = json_object_array_length(list);
 
-	if (args->json) {
-		j = json_object_new_object();
-		json_object_object_add(j, "removed", list);
-		json_object_object_add(j, "pinned", json_object_new_int64(p->pinned));
-		json_object_object_add(j, "parents", json_object_new_int64(p->needed));
-		json_object_object_add(j, "dry_run", json_object_new_boolean(p->dry_run));
-		return ctl_print_json(j);
-	}
+	if (args->json)
+		return ctl_print_json(ctl_obj(J("removed", list), J("pinned", p->pinned), J("parents", p->needed),
+					      J("dry_run", p->dry_run)));
 	for (i = 0; i < n; i++) {
 		char quoted[CTL_NAME];
 		const char *name;
@@ -128,7 +119,6 @@ static int would_refuse(struct ctl_pick *p, struct zns_err *err)
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__RestoreBegin gone = ZNS_PB__RESTORE_BEGIN__INIT;
 	char id[ZNS_UUID_STR];
-	ZnsPb__Response *r;
 	int ret = 0;
 
 	for (size_t i = 0; i < p->nr && !ret; i++) {
@@ -140,9 +130,7 @@ static int would_refuse(struct ctl_pick *p, struct zns_err *err)
 			continue;
 		gone.checkpoint = (ProtobufCBinaryData){ ZNS_UUID_LEN, p->ids[i] };
 		req.restore_begin = &gone;
-		ret = zns_broker_call(&p->broker, &req, &r, err);
-		if (!ret)
-			zns_pb__response__free_unpacked(r, NULL);
+		ret = ctl_tell(&p->broker, &req, err);
 		if (ret == -ESTALE)
 			ret = err->code = 0;
 	}
@@ -169,7 +157,7 @@ static int remove_picked(struct rm *m, struct json_object *list, struct zns_err 
 	for (i = 0; m->dry_run && i < p->nr; i++)
 		for (k = 0; k < ls->n_checkpoints; k++)
 			if (!memcmp(ls->checkpoints[k]->id.data, ids[i].data, ZNS_UUID_LEN))
-				json_object_array_add(list, line_json(&ids[i], ls->checkpoints[k]->container));
+				json_object_array_add(list, line_json(ids[i].data, ls->checkpoints[k]->container));
 	if (m->dry_run)
 		return p->by_id ? would_refuse(p, err) : 0;
 	rm.by = m->secure ? "znsctl rm --secure" : "znsctl rm";
@@ -182,7 +170,7 @@ static int remove_picked(struct rm *m, struct json_object *list, struct zns_err 
 		if (ret)
 			break;
 		for (k = 0; k < r->n_removed; k++)
-			json_object_array_add(list, line_json(&r->removed[k]->id, r->removed[k]->container));
+			json_object_array_add(list, line_json(r->removed[k]->id.data, r->removed[k]->container));
 		zns_pb__response__free_unpacked(r, NULL);
 	}
 	return ret && i ? zns_wrap(err, "%zu of %zu are removed", i, p->nr) : ret;

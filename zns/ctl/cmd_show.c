@@ -25,82 +25,23 @@ static void check_copies(const char *dir, const ZnsPb__Handle *h, struct handle_
 	hi->differ = zns_handle_check_copies(fd, h, &hi->which);
 }
 
-static struct json_object *json_segment(const ZnsPb__Segment *s)
-{
-	struct json_object *j = json_object_new_object(), *list = json_object_new_array(), *e;
-	size_t i;
-
-	for (i = 0; i < s->n_extents; i++) {
-		e = json_object_new_object();
-		json_object_object_add(e, "zone", json_object_new_int64(s->extents[i]->zone));
-		json_object_object_add(e, "start", json_object_new_int64(s->extents[i]->start));
-		json_object_object_add(e, "weight", json_object_new_int64(s->extents[i]->weight));
-		json_object_array_add(list, e);
-	}
-	json_object_object_add(j, "off", json_object_new_int64(s->off));
-	json_object_object_add(j, "len", json_object_new_int64(s->len));
-	json_object_object_add(j, "extents", list);
-	return j;
-}
-
-static struct json_object *json_image(const ZnsPb__Image *im)
-{
-	struct json_object *j = json_object_new_object(), *segs = json_object_new_array();
-	size_t i;
-
-	for (i = 0; i < im->n_segments; i++)
-		json_object_array_add(segs, json_segment(im->segments[i]));
-	json_object_object_add(j, "name", json_object_new_string(im->name));
-	json_object_object_add(j, "beside", json_object_new_boolean(im->beside));
-	json_object_object_add(j, "size", json_object_new_int64(im->size));
-	json_object_object_add(j, "unit", json_object_new_int64(im->unit));
-	json_object_object_add(j, "segments", segs);
-	return j;
-}
-
-static struct json_object *json_bytes(uint32_t zone, uint64_t start, uint64_t len)
-{
-	struct json_object *j = json_object_new_object();
-
-	json_object_object_add(j, "zone", json_object_new_int64(zone));
-	json_object_object_add(j, "start", json_object_new_int64(start));
-	json_object_object_add(j, "len", json_object_new_int64(len));
-	return j;
-}
-
 /* Every byte of it, padding and footer included; and where the manifest is among them. */
-static void json_places(struct json_object *j, const ZnsPb__Checkpoint *c)
-{
-	struct json_object *list = json_object_new_array();
-
-	for (size_t i = 0; i < c->n_zones; i++)
-		json_object_array_add(list, json_bytes(c->zones[i]->zone, c->zones[i]->start, c->zones[i]->len));
-	json_object_object_add(j, "zone_uses", list);
-	if (c->manifest)
-		json_object_object_add(j, "manifest", json_bytes(c->manifest->zone, c->manifest->start, c->manifest->len));
-}
+static const char places[] = "zone_uses=zones{zone start len} manifest?{zone start len}";
+static const char image[] = "name beside! size unit segments{off len extents{zone start weight!}}";
 
 static struct json_object *to_json(const ZnsPb__Checkpoint *c, const ZnsPb__RestoreStat *last, const ZnsPb__Manifest *m,
 				   const struct zns_registered *reg, const struct handle_info *hi)
 {
-	struct json_object *j = ctl_json_checkpoint(c), *list = json_object_new_array(), *h;
-	char id[ZNS_UUID_STR];
-	size_t i;
+	struct json_object *j = ctl_json_checkpoint(c);
 
-	for (i = 0; i < m->n_images; i++)
-		json_object_array_add(list, json_image(m->images[i]));
-	json_object_object_add(j, "images", list);
-	json_places(j, c);
-	json_object_object_add(j, "device", json_object_new_string(zns_uuid_format(reg->uuid, id)));
+	json_object_object_add(j, "images", ctl_json_all((void **)m->images, m->n_images, image));
+	ctl_json_add(j, c->base.descriptor, c, places);
+	json_object_object_add(j, "device", ctl_json_uuid(reg->uuid));
 	json_object_object_add(j, "path", json_object_new_string(reg->path));
-	json_object_object_add(j, "last_restore", last ? ctl_json_restore(last) : NULL);
-	if (hi->h) {
-		h = json_object_new_object();
-		json_object_object_add(h, "copies", json_object_new_int64(hi->h->n_copies));
-		json_object_object_add(h, "differ", json_object_new_int64(hi->differ));
-		json_object_object_add(h, "which", hi->differ ? json_object_new_string(hi->which.msg) : NULL);
-		json_object_object_add(j, "handle", h);
-	}
+	json_object_object_add(j, "last_restore", last ? ctl_json(last, ctl_restore_fields) : NULL);
+	if (hi->h)
+		json_object_object_add(j, "handle", ctl_obj(J("copies", hi->h->n_copies), J("differ", hi->differ),
+							    J("which", hi->differ ? hi->which.msg : NULL)));
 	return j;
 }
 
@@ -303,7 +244,7 @@ static int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
 	};
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	struct json_object *list, *j;
+	struct json_object *list;
 	struct ctl_pick p = { 0 };
 	bool verbose = false;
 	int c, ret;
@@ -324,11 +265,8 @@ static int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
 		ret = show_one(args.dev, p.ids[0], p.argv[0], p.handle[0], p.ls, args.json, &err);
 	else
 		ret = show_tree(&(struct tree){ args.dev, p.ls, list, ctl_id_width(p.ls), verbose }, &p, &err);
-	if (!ret && !p.by_id && list) {
-		j = json_object_new_object();
-		json_object_object_add(j, "checkpoints", json_object_get(list));
-		ctl_print_json(j);
-	}
+	if (!ret && !p.by_id && list)
+		ctl_print_list("checkpoints", json_object_get(list));
 	json_object_put(list);
 	ctl_pick_end(&p);
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;

@@ -17,79 +17,52 @@ static int one_device(const struct ctl_cmd *cmd, int argc, char **argv, struct c
 	return ctl_only_dev(cmd, args);
 }
 
-static void json_detail(const ZnsPb__Status *s, size_t i, struct json_object *o)
-{
-	const ZnsPb__LeaseDetail *x = i < s->n_details ? s->details[i] : NULL;
-	bool dump = x && x->width;
+static const char status_fields[] =
+	"device path geometry={zones=nr_zones zone_size zone_capacity block_size metadata_zones!} limits={max_open max_active} "
+	"nvme_reservation=host_reservation{held ours type key=} encrypted= key_id= zones_by_state= suspect_zones! "
+	"bytes_live bytes_free bytes_wasted checkpoints=nr_checkpoints reservations= leases= restores= "
+	"promised_mibps device_mibps parked_zones! pack_zones! zones_budget zones_granted! waiting=nr_waiting! "
+	"log_generation! broker_pid! tenants_error=";
+static const char reservation_fields[] = "container groups kind= qos_mibps created=created_ns:time";
+static const char lease_fields[] =
+	"kind pid container groups qos_mibps since=since_ns:time bytes total:pos mibps limit_mibps=rate_mibps:pos qos_max_mibps:pos";
+static const char detail_fields[] = "width promised packed shared_groups gained_groups! tenant";	/* of a dump */
 
-	json_object_object_add(o, "width", dump ? json_object_new_int64(x->width) : NULL);
-	json_object_object_add(o, "promised", dump ? json_object_new_boolean(x->promised) : NULL);
-	json_object_object_add(o, "packed", dump ? json_object_new_boolean(x->packed) : NULL);
-	json_object_object_add(o, "shared_groups", dump ? json_object_new_int64(x->shared_groups) : NULL);
-	json_object_object_add(o, "gained_groups", dump ? json_object_new_int64(x->gained_groups) : NULL);
-	json_object_object_add(o, "tenant", dump && x->tenant ? json_object_new_string(x->tenant) : NULL);
+static struct json_object *json_reservations(const ZnsPb__Status *s)
+{
+	struct json_object *list = json_object_new_array(), *o;
+
+	for (size_t i = 0; i < s->n_reservations; i++) {
+		o = ctl_json(s->reservations[i], reservation_fields);
+		json_object_object_add(o, "kind", json_object_new_string(s->reservations[i]->explicit_ ? "io" : "dump"));
+		json_object_array_add(list, o);
+	}
+	return list;
 }
 
-static struct json_object *json_lists(const ZnsPb__Status *s, struct json_object *j)
+static struct json_object *json_leases(const ZnsPb__Status *s)
 {
-	struct json_object *res = json_object_new_array(), *leases = json_object_new_array(), *o;
-	struct json_object *restores = json_object_new_array();
-	size_t i;
+	struct json_object *list = json_object_new_array(), *o;
 
-	for (i = 0; i < s->n_reservations; i++) {
-		const ZnsPb__Reservation *r = s->reservations[i];
+	for (size_t i = 0; i < s->n_leases; i++) {
+		const ZnsPb__LeaseDetail *d = i < s->n_details && s->details[i]->width ? s->details[i] : NULL;
 
-		o = json_object_new_object();
-		json_object_object_add(o, "container", json_object_new_string(r->container));
-		json_object_object_add(o, "groups", ctl_json_u32s(r->groups, r->n_groups));
-		json_object_object_add(o, "kind", json_object_new_string(r->explicit_ ? "io" : "dump"));
-		json_object_object_add(o, "qos_mibps", r->has_qos_mibps ? json_object_new_int64(r->qos_mibps) : NULL);
-		json_object_object_add(o, "created", r->has_created_ns ? ctl_json_time(r->created_ns) : NULL);
-		json_object_array_add(res, o);
+		o = ctl_json(s->leases[i], lease_fields);
+		ctl_json_add(o, &zns_pb__lease_detail__descriptor, d, detail_fields);
+		json_object_array_add(list, o);
 	}
-	for (i = 0; i < s->n_leases; i++) {
-		const ZnsPb__LeaseLine *l = s->leases[i];
-
-		o = json_object_new_object();
-		json_object_object_add(o, "kind", json_object_new_string(l->kind));
-		json_object_object_add(o, "pid", json_object_new_int64(l->pid));
-		json_object_object_add(o, "container", json_object_new_string(l->container));
-		json_object_object_add(o, "groups", ctl_json_u32s(l->groups, l->n_groups));
-		json_object_object_add(o, "qos_mibps", l->has_qos_mibps ? json_object_new_int64(l->qos_mibps) : NULL);
-		json_object_object_add(o, "since", l->has_since_ns ? ctl_json_time(l->since_ns) : NULL);
-		json_object_object_add(o, "bytes", l->has_bytes ? json_object_new_int64(l->bytes) : NULL);
-		json_object_object_add(o, "total", l->has_total && l->total ? json_object_new_int64(l->total) : NULL);
-		json_object_object_add(o, "mibps", l->has_mibps ? json_object_new_double(l->mibps) : NULL);
-		json_object_object_add(o, "limit_mibps", l->rate_mibps ? json_object_new_int64(l->rate_mibps) : NULL);
-		json_object_object_add(o, "qos_max_mibps", l->qos_max_mibps ? json_object_new_int64(l->qos_max_mibps) : NULL);
-		json_detail(s, i, o);
-		json_object_array_add(leases, o);
-	}
-	for (i = 0; i < s->n_restores; i++)
-		json_object_array_add(restores, ctl_json_restore(s->restores[i]));
-	json_object_object_add(j, "reservations", res);
-	json_object_object_add(j, "leases", leases);
-	json_object_object_add(j, "restores", restores);
-	json_object_object_add(j, "promised_mibps", s->has_promised_mibps ? json_object_new_int64(s->promised_mibps) : NULL);
-	json_object_object_add(j, "device_mibps", s->has_device_mibps ? json_object_new_int64(s->device_mibps) : NULL);
-	return j;
+	return list;
 }
 
-/* Which host the drive lets write; NULL: it does not care. */
-static struct json_object *json_host(const ZnsPb__HostReservation *h)
+/* Whose the drive is means something only while somebody has it. */
+static void json_host(struct json_object *j, const ZnsPb__HostReservation *h)
 {
-	struct json_object *o;
 	char key[32];
 
-	if (!h)
-		return NULL;
-	o = json_object_new_object();
 	snprintf(key, sizeof(key), "0x%016llx", (unsigned long long)h->key);
-	json_object_object_add(o, "held", json_object_new_boolean(h->held));
-	json_object_object_add(o, "ours", json_object_new_boolean(h->ours));
-	json_object_object_add(o, "type", h->held ? json_object_new_string(h->type) : NULL);
-	json_object_object_add(o, "key", h->held ? json_object_new_string(key) : NULL);
-	return o;
+	json_object_object_add(j, "key", h->held ? json_object_new_string(key) : NULL);
+	if (!h->held)
+		json_object_object_add(j, "type", NULL);
 }
 
 /* No dump is admitted while there is an error in it, so it is shown before the first one fails. */
@@ -104,38 +77,17 @@ static int status_json(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	const char *bad = tenants_error(&err);
-	struct json_object *j = json_object_new_object(), *geo = json_object_new_object(),
-			   *lim = json_object_new_object();
+	struct json_object *j = ctl_json(s, status_fields);
 
-	json_object_object_add(j, "device", ctl_json_uuid(&s->device));
-	json_object_object_add(j, "path", json_object_new_string(s->path));
-	json_object_object_add(geo, "zones", json_object_new_int64(s->nr_zones));
-	json_object_object_add(geo, "zone_size", json_object_new_int64(s->zone_size));
-	json_object_object_add(geo, "zone_capacity", json_object_new_int64(s->zone_capacity));
-	json_object_object_add(geo, "block_size", json_object_new_int64(s->block_size));
-	json_object_object_add(geo, "metadata_zones", json_object_new_int64(s->metadata_zones));
-	json_object_object_add(j, "geometry", geo);
-	json_object_object_add(lim, "max_open", json_object_new_int64(s->max_open));
-	json_object_object_add(lim, "max_active", json_object_new_int64(s->max_active));
-	json_object_object_add(j, "limits", lim);
-	json_object_object_add(j, "nvme_reservation", json_host(s->host_reservation));
-	json_object_object_add(j, "encrypted", json_object_new_boolean(e != NULL));
-	json_object_object_add(j, "key_id", e ? ctl_json_key_id(&e->key_id) : NULL);
+	if (s->host_reservation)
+		json_host(json_object_object_get(j, "nvme_reservation"), s->host_reservation);
+	ctl_json_add(j, &zns_pb__encryption__descriptor, e, "key_id");
+	json_object_object_add(j, "encrypted", ctl_j_bool(e != NULL));
 	json_object_object_add(j, "zones_by_state", ctl_json_zones(s));
-	json_object_object_add(j, "suspect_zones", json_object_new_int64(s->suspect_zones));
-	json_object_object_add(j, "bytes_live", json_object_new_int64(s->bytes_live));
-	json_object_object_add(j, "bytes_free", json_object_new_int64(s->bytes_free));
-	json_object_object_add(j, "bytes_wasted", json_object_new_int64(s->bytes_wasted));
-	json_object_object_add(j, "checkpoints", json_object_new_int64(s->nr_checkpoints));
-	json_lists(s, j);
-	json_object_object_add(j, "parked_zones", json_object_new_int64(s->parked_zones));
-	json_object_object_add(j, "pack_zones", json_object_new_int64(s->pack_zones));
-	json_object_object_add(j, "zones_budget", s->has_zones_budget ? json_object_new_int64(s->zones_budget) : NULL);
-	json_object_object_add(j, "zones_granted", json_object_new_int64(s->zones_granted));
-	json_object_object_add(j, "waiting", json_object_new_int64(s->nr_waiting));
-	json_object_object_add(j, "log_generation", json_object_new_int64(s->log_generation));
-	json_object_object_add(j, "broker_pid", json_object_new_int64(s->broker_pid));
-	json_object_object_add(j, "tenants_error", bad ? json_object_new_string(bad) : NULL);
+	json_object_object_add(j, "reservations", json_reservations(s));
+	json_object_object_add(j, "leases", json_leases(s));
+	json_object_object_add(j, "restores", ctl_json_all((void **)s->restores, s->n_restores, ctl_restore_fields));
+	json_object_object_add(j, "tenants_error", ctl_j_text(bad));
 	return ctl_print_json(j);
 }
 
@@ -168,32 +120,45 @@ static double use_percent(const ZnsPb__Status *s)
 }
 
 /* As df prints file systems: one line for each device. */
-static void df_line(const ZnsPb__Status *s)
+static void cell_space(const void *row, const void *arg, char *out, size_t len)
 {
-	char size[16], live[16], wasted[16], avail[16];
-
-	printf("%10s %10s %10s %10s %3.0f%% %6u  %s\n", zns_format_size(space(s), size, sizeof(size)),
-	       zns_format_size(s->bytes_live, live, sizeof(live)), zns_format_size(s->bytes_wasted, wasted, sizeof(wasted)),
-	       zns_format_size(s->bytes_free, avail, sizeof(avail)), use_percent(s), s->nr_checkpoints, s->path);
+	zns_format_size(space(row), out, len);
 }
 
-static struct json_object *df_json(const ZnsPb__Status *s)
+static void cell_path(const void *row, const void *arg, char *out, size_t len)
 {
-	struct json_object *j = json_object_new_object();
+	snprintf(out, len, " %s", ((const ZnsPb__Status *)row)->path);
+}
 
-	json_object_object_add(j, "device", ctl_json_uuid(&s->device));
-	json_object_object_add(j, "path", json_object_new_string(s->path));
-	json_object_object_add(j, "bytes", json_object_new_int64(space(s)));
-	json_object_object_add(j, "bytes_live", json_object_new_int64(s->bytes_live));
-	json_object_object_add(j, "bytes_wasted", json_object_new_int64(s->bytes_wasted));
-	json_object_object_add(j, "bytes_free", json_object_new_int64(s->bytes_free));
-	json_object_object_add(j, "checkpoints", json_object_new_int64(s->nr_checkpoints));
-	return j;
+static void cell_use(const void *row, const void *arg, char *out, size_t len)
+{
+	snprintf(out, len, "%3.0f%%", use_percent(row));
+}
+
+static const struct ctl_column df[] = {
+	{ "size", 10, NULL, cell_space }, { "live", 10, "bytes_live:size", NULL }, { "wasted", 10, "bytes_wasted:size", NULL },
+	{ "free", 10, "bytes_free:size", NULL }, { "use", 4, NULL, cell_use }, { "count", 6, "nr_checkpoints", NULL },
+	{ " device", 0, NULL, cell_path }, CTL_COLUMNS_END,
+};
+
+static void df_line(const ZnsPb__Status *s, struct json_object *list)
+{
+	struct json_object *o;
+	char line[CTL_ROW];
+
+	if (!list) {
+		puts(ctl_row(df, " ", s, NULL, line));
+		return;
+	}
+	o = ctl_json(s, "device path bytes= bytes_live bytes_wasted bytes_free checkpoints=nr_checkpoints");
+	json_object_object_add(o, "bytes", ctl_j_uint(space(s)));
+	json_object_array_add(list, o);
 }
 
 static int status_all(const struct ctl_cmd *cmd, bool json)
 {
-	struct json_object *list = json_object_new_array(), *j;
+	struct json_object *list = json ? json_object_new_array() : NULL;
+	char line[CTL_ROW];
 	cleanup_free struct zns_registered *devs = NULL;
 	struct zns_err err = ZNS_ERR_INIT;
 	int code = CTL_OK;
@@ -204,30 +169,22 @@ static int status_all(const struct ctl_cmd *cmd, bool json)
 		return ctl_fail(cmd, &err);
 	}
 	if (!json)
-		printf("%10s %10s %10s %10s %4s %6s  %s\n", "size", "live", "wasted", "free", "use", "count", "device");
+		puts(ctl_row(df, " ", NULL, NULL, line));
 	for (size_t i = 0; i < nr; i++) {
 		ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+		cleanup_answer ZnsPb__Response *r = NULL;
 		char id[ZNS_UUID_STR];
-		ZnsPb__Response *r;
 
 		req.has_status = req.status = 1;
 		if (ctl_call(zns_uuid_format(devs[i].uuid, id), &req, &r, &err)) {
 			code = ctl_fail(cmd, &err);
 			continue;
 		}
-		if (json && r->status)
-			json_object_array_add(list, df_json(r->status));
-		else if (r->status)
-			df_line(r->status);
-		zns_pb__response__free_unpacked(r, NULL);
+		if (r->status)
+			df_line(r->status, list);
 	}
-	if (!json) {
-		json_object_put(list);
-		return code;
-	}
-	j = json_object_new_object();
-	json_object_object_add(j, "devices", list);
-	ctl_print_json(j);
+	if (json)
+		ctl_print_list("devices", list);
 	return code;
 }
 
@@ -321,7 +278,7 @@ static int cmd_status(const struct ctl_cmd *cmd, int argc, char **argv)
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	ZnsPb__Response *r;
+	cleanup_answer ZnsPb__Response *r = NULL;
 	int ret;
 
 	static const struct option opts[] = {
@@ -344,7 +301,6 @@ static int cmd_status(const struct ctl_cmd *cmd, int argc, char **argv)
 		return ctl_fail(cmd, &err);
 	if (r->status)
 		ret = args.json ? status_json(r->status, r->encryption) : status_text(r->status, r->encryption);
-	zns_pb__response__free_unpacked(r, NULL);
 	return ret;
 }
 
@@ -367,34 +323,21 @@ static struct json_object *group_zones(const ZnsPb__Profile *p, uint32_t g)
 
 static int groups_json(const ZnsPb__Profile *p)
 {
-	struct json_object *j = json_object_new_object(), *list = json_object_new_array(), *o;
-	size_t i;
+	struct json_object *j, *list = json_object_new_array(), *o;
 
-	json_object_object_add(j, "source", json_object_new_string(p->source));
-	json_object_object_add(j, "zone_write_mibps", json_object_new_int64(p->zone_write_mibps));
-	json_object_object_add(j, "zone_read_mibps", json_object_new_int64(p->zone_read_mibps));
-	json_object_object_add(j, "confidence", json_object_new_double(p->confidence));
-	if (p->method)
-		json_object_object_add(j, "method", json_object_new_string(p->method));
-	if (p->has_scaling)
-		json_object_object_add(j, "scaling", json_object_new_double(p->scaling));
-	if (p->has_device_write_mibps)
-		json_object_object_add(j, "device_write_mibps", json_object_new_int64(p->device_write_mibps));
-	if (p->has_created_ns)
-		json_object_object_add(j, "created", ctl_json_time(p->created_ns));
-	json_object_object_add(j, "unknown_zones", p->has_unknown_group ? group_zones(p, p->unknown_group) : json_object_new_array());
-	for (i = 0; i < p->n_groups; i++) {
+	j = ctl_json(p, "source zone_write_mibps zone_read_mibps confidence method? scaling? device_write_mibps? "
+		     "created=created_ns?:time unknown_zones= groups=");
+	for (size_t i = 0; i < p->n_groups; i++) {
 		if (p->has_unknown_group && p->unknown_group == i)
 			continue;
-		o = json_object_new_object();
-		json_object_object_add(o, "id", json_object_new_int64(i));
+		o = ctl_obj(J("id", i));
 		if (i < p->n_group_confidence)
 			json_object_object_add(o, "confidence", json_object_new_double(p->group_confidence[i]));
-		json_object_object_add(o, "channel",
-				       p->groups[i]->has_channel ? json_object_new_int64(p->groups[i]->channel) : NULL);
+		ctl_json_add(o, p->groups[i]->base.descriptor, p->groups[i], "channel");
 		json_object_object_add(o, "zones", group_zones(p, i));
 		json_object_array_add(list, o);
 	}
+	json_object_object_add(j, "unknown_zones", p->has_unknown_group ? group_zones(p, p->unknown_group) : json_object_new_array());
 	json_object_object_add(j, "groups", list);
 	return ctl_print_json(j);
 }
@@ -430,7 +373,7 @@ static int cmd_groups(const struct ctl_cmd *cmd, int argc, char **argv)
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	ZnsPb__Response *r;
+	cleanup_answer ZnsPb__Response *r = NULL;
 	int ret;
 
 	ret = one_device(cmd, argc, argv, &args);
@@ -441,7 +384,6 @@ static int cmd_groups(const struct ctl_cmd *cmd, int argc, char **argv)
 		return ctl_fail(cmd, &err);
 	if (r->profile)
 		ret = args.json ? groups_json(r->profile) : groups_text(r->profile);
-	zns_pb__response__free_unpacked(r, NULL);
 	return ret;
 }
 

@@ -45,14 +45,9 @@ struct totals {
 static void add_damage(struct verdict *v, const char *image, bool placed, uint32_t zone, uint64_t off, uint64_t units,
 		       const char *why)
 {
-	struct json_object *o = json_object_new_object();
-
-	json_object_object_add(o, "image", image ? json_object_new_string(image) : NULL);
-	json_object_object_add(o, "zone", placed ? json_object_new_int64(zone) : NULL);
-	json_object_object_add(o, "offset", placed ? json_object_new_int64(off) : NULL);
-	json_object_object_add(o, "units", json_object_new_int64(units));
-	json_object_object_add(o, "error", json_object_new_string(why));
-	json_object_array_add(v->damage, o);
+	json_object_array_add(v->damage, placed ?
+		ctl_obj(J("image", image), J("zone", zone), J("offset", off), J("units", units), J("error", why)) :
+		ctl_obj(J("image", image), JNULL("zone"), JNULL("offset"), J("units", units), J("error", why)));
 }
 
 static void unit_checked(void *arg, const struct zns_unit_check *u)
@@ -191,7 +186,6 @@ static void report(struct totals *t, struct verdict *v)
 {
 	size_t n = json_object_array_length(v->damage);
 	char size[16], name[CTL_NAME];
-	struct json_object *o;
 
 	t->checkpoints++;
 	ctl_name(v->c->container, name, sizeof(name));
@@ -217,19 +211,11 @@ static void report(struct totals *t, struct verdict *v)
 		json_object_put(v->damage);
 		return;
 	}
-	o = json_object_new_object();
-	json_object_object_add(o, "id", json_object_new_string(v->id));
-	json_object_object_add(o, "container", json_object_new_string(v->c->container));
-	json_object_object_add(o, "intact", json_object_new_boolean(!n));
-	json_object_object_add(o, "encrypted", json_object_new_boolean(v->c->crypt != NULL));
-	json_object_object_add(o, "authentic", !v->c->crypt || v->no_key.code ? NULL : json_object_new_boolean(!n));
-	json_object_object_add(o, "bytes", json_object_new_int64(v->c->bytes));
-	json_object_object_add(o, "images", json_object_new_int64(v->c->nr_images));
-	json_object_object_add(o, "units", json_object_new_int64(v->units));
-	json_object_object_add(o, "bad_units", json_object_new_int64(v->bad_units));
-	json_object_object_add(o, "seconds", json_object_new_double(v->seconds));
-	json_object_object_add(o, "damage", v->damage);
-	json_object_array_add(t->list, o);
+	json_object_array_add(t->list, ctl_obj(
+		J("id", v->id), J("container", v->c->container), JB("intact", !n), JB("encrypted", v->c->crypt),
+		J("authentic", !v->c->crypt || v->no_key.code ? NULL : ctl_j_bool(!n)), J("bytes", v->c->bytes),
+		J("images", v->c->nr_images), J("units", v->units), J("bad_units", v->bad_units), J("seconds", v->seconds),
+		J("damage", v->damage)));
 }
 
 /* Of an incremental one: are its parents there, and do they have the pages that it refers to? */
@@ -299,16 +285,11 @@ static uint64_t add_parents(struct ctl_pick *p)
 
 static int finish(const struct ctl_cmd *cmd, struct totals *t, double seconds, struct zns_err *err)
 {
-	struct json_object *j;
 	char size[16];
 
 	if (t->json) {
-		j = json_object_new_object();
-		json_object_object_add(j, "checkpoints", json_object_get(t->list));
-		json_object_object_add(j, "damaged", json_object_new_int64(t->damaged));
-		json_object_object_add(j, "bytes", json_object_new_int64(t->bytes));
-		json_object_object_add(j, "seconds", json_object_new_double(seconds));
-		ctl_print_json(j);
+		ctl_print_json(ctl_obj(J("checkpoints", json_object_get(t->list)), J("damaged", t->damaged), J("bytes", t->bytes),
+				       J("seconds", seconds)));
 	} else if (t->checkpoints != 1 && !err->code) {
 		printf("%u checkpoints, %s in %.1f s (%.0f MiB/s), %u damaged\n", t->checkpoints,
 		       zns_format_size(t->bytes, size, sizeof(size)), seconds, t->bytes / (double)MIB(1) / seconds, t->damaged);

@@ -5,31 +5,8 @@
 
 enum { OPT_TABLE = OPT_OWN, OPT_PICTURE };
 
-static int zones_json(const ZnsPb__Response *r)
-{
-	struct json_object *j = json_object_new_object(), *list = json_object_new_array(), *o;
-	size_t i;
-
-	for (i = 0; i < r->n_zones; i++) {
-		const ZnsPb__ZoneLine *z = r->zones[i];
-
-		o = json_object_new_object();
-		json_object_object_add(o, "index", json_object_new_int64(z->index));
-		json_object_object_add(o, "state", json_object_new_string(zns_zone_state_name(z->state)));
-		json_object_object_add(o, "wp", json_object_new_int64(z->wp));
-		json_object_object_add(o, "capacity", json_object_new_int64(z->capacity));
-		json_object_object_add(o, "group", json_object_new_int64(z->group));
-		json_object_object_add(o, "owner", z->owner ? json_object_new_string(z->owner) : NULL);
-		json_object_object_add(o, "live", json_object_new_int64(z->live));
-		json_object_object_add(o, "suspect", json_object_new_boolean(z->suspect));
-		json_object_array_add(list, o);
-	}
-	json_object_object_add(j, "zones", list);
-	return ctl_print_json(j);
-}
-
 /* "(metadata)" and the like are words of ours: only a name behind them may need quotes. */
-static const char *owner(const char *s, char *buf, size_t len)
+static const char *name_of(const char *s, char *buf, size_t len)
 {
 	static const char *const words[] = { "(metadata)", "(conventional)", "(pack)", "(normal I/O)" };
 	const char *name = !strncmp(s, "(writing) ", 10) ? s + 10 : s;
@@ -43,21 +20,18 @@ static const char *owner(const char *s, char *buf, size_t len)
 	return buf;
 }
 
-static void zones_table(const ZnsPb__Response *r)
+static void owner(const void *row, const void *arg, char *out, size_t len)
 {
-	char wp[16], cap[16], live[16], name[CTL_NAME];
-	size_t i;
+	const ZnsPb__ZoneLine *z = row;
+	char name[CTL_NAME];
 
-	printf(" zone  group  state      %10s  %10s  %10s  owner\n", "written", "capacity", "live");
-	for (i = 0; i < r->n_zones; i++) {
-		const ZnsPb__ZoneLine *z = r->zones[i];
-
-		printf("%5u  %5u  %-9s  %10s  %10s  %10s  %s%s\n", z->index, z->group, zns_zone_state_name(z->state),
-		       zns_format_size(z->wp, wp, sizeof(wp)), zns_format_size(z->capacity, cap, sizeof(cap)),
-		       zns_format_size(z->live, live, sizeof(live)), z->owner ? owner(z->owner, name, sizeof(name)) : "",
-		       z->suspect ? " (a write failed)" : "");
-	}
+	snprintf(out, len, "%s%s", z->owner ? name_of(z->owner, name, sizeof(name)) : "", z->suspect ? " (a write failed)" : "");
 }
+
+static const struct ctl_column columns[] = {
+	{ "zone", 5, "index", NULL }, { "group", 5, "group", NULL }, { "state", -9, "state:state", NULL }, { "written", 10, "wp:size", NULL },
+	{ "capacity", 10, "capacity:size", NULL }, { "live", 10, "live:size", NULL }, { "owner", 0, NULL, owner }, CTL_COLUMNS_END,
+};
 
 static int cmd_zones(const struct ctl_cmd *cmd, int argc, char **argv)
 {
@@ -70,8 +44,9 @@ static int cmd_zones(const struct ctl_cmd *cmd, int argc, char **argv)
 	bool picture = isatty(STDOUT_FILENO);
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	ZnsPb__Response *r;
-	int c, ret = CTL_OK;
+	cleanup_answer ZnsPb__Response *r = NULL;
+	char line[CTL_ROW];
+	int c;
 
 	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
 		picture = c == OPT_PICTURE;
@@ -83,13 +58,16 @@ static int cmd_zones(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ctl_call(args.dev, &req, &r, &err))
 		return ctl_fail(cmd, &err);
 	if (args.json)
-		ret = zones_json(r);
-	else if (picture)
+		return ctl_print_list("zones", ctl_json_all((void **)r->zones, r->n_zones,
+							    "index state:state wp capacity group owner live! suspect!"));
+	if (picture) {
 		ctl_picture(r);
-	else
-		zones_table(r);
-	zns_pb__response__free_unpacked(r, NULL);
-	return ret;
+		return CTL_OK;
+	}
+	puts(ctl_row(columns, "  ", NULL, NULL, line));
+	for (size_t i = 0; i < r->n_zones; i++)
+		puts(ctl_row(columns, "  ", r->zones[i], NULL, line));
+	return CTL_OK;
 }
 
 const struct ctl_cmd command_zones = {

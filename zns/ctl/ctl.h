@@ -3,7 +3,6 @@
 #define ZNS_CTL_H
 /* znsctl: one function per command; it returns the exit code. */
 #include <getopt.h>
-#include <json.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,6 +13,7 @@
 #include "zns/handle.h"
 #include "zns/util.h"
 #include "zns/reserve.h"
+#include "print.h"
 #include "zns-broker.pb-c.h"
 
 enum { CTL_OK = 0, CTL_FAILED = 1, CTL_USAGE = 2 };
@@ -80,8 +80,16 @@ int ctl_duration(const char *s, uint64_t *out_s);
 
 /* Resolve, connect to (or start) the broker. */
 int ctl_connect(const char *spec, struct zns_registered *reg, struct zns_broker *b, struct zns_err *err);
-/* The whole of it: resolve, connect, ask, disconnect. */
+/* The whole of it: resolve, connect, ask, disconnect. @resp NULL: the answer says nothing that is wanted. */
 int ctl_call(const char *spec, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err);
+/* On a connection that is there: a request whose answer says nothing that is wanted. */
+int ctl_tell(struct zns_broker *b, ZnsPb__Request *req, struct zns_err *err);
+static inline void ctl_free_answer(ZnsPb__Response **r)
+{
+	if (*r)
+		zns_pb__response__free_unpacked(*r, NULL);
+}
+#define cleanup_answer __attribute__((cleanup(ctl_free_answer)))
 
 /*
  * For commands that need the device alone: ask a running broker to leave, then take the device lock. -EBUSY if the
@@ -166,6 +174,8 @@ char *ctl_rule(const ZnsPb__Retention *r, char *buf, size_t len);
 /* text.c: @name as one field of a table: in quotes where it has blanks, without what a terminal would obey. */
 #define CTL_NAME 1024
 const char *ctl_name(const char *name, char *buf, size_t len);
+/* "  pre-dump  pinned": what is special about it, for the end of its line. */
+char *ctl_marks(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls, char *buf, size_t len);
 int ctl_id_width(const ZnsPb__Response *ls);	/* digits of ids that tell them apart, 8 at least */
 int ctl_print_cut(char *line);			/* cut to the terminal's width, if it is one */
 /* A blank and @word, on a new line that begins at @indent if there is no room for it; *at is the column. */
@@ -193,23 +203,12 @@ double ctl_progress_end(struct ctl_progress *p);	/* wipes the line; seconds */
 /* How many zones are in a state; the two kinds of open are one to the user. */
 uint32_t ctl_zones_in(const ZnsPb__Status *s, enum zns_zone_state state);
 
-/* Print and free. */
 /*
  * For every table and line: text that somebody else chose, with escapes for what a terminal would obey. Good until eight
  * more were asked for.
  */
 const char *ctl_text(const char *s);
-int ctl_print_json(struct json_object *o);
-void ctl_write_json(FILE *f, struct json_object *o);
-struct json_object *ctl_json_zones(const ZnsPb__Status *s);	/* how many are in each state */
-struct json_object *ctl_json_uuid(const ProtobufCBinaryData *id);
-struct json_object *ctl_json_time(int64_t ns);
-struct json_object *ctl_json_u32s(const uint32_t *v, size_t nr);
 bool ctl_pinned(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c);
-struct json_object *ctl_json_key_id(const ProtobufCBinaryData *id);	/* of a key: 16 digits */
-struct json_object *ctl_json_checkpoint(const ZnsPb__Checkpoint *c);
-
-struct json_object *ctl_json_restore(const ZnsPb__RestoreStat *r);
 void ctl_print_restore(const ZnsPb__RestoreStat *r);	/* the rest of a line */
 
 /* cmd_verify.c: every unit of all images; *bad counts the damaged ones. */

@@ -5,17 +5,13 @@
 
 void fsck_problem(struct fsck *k, const ZnsPb__Checkpoint *c, bool placed, uint32_t zone, uint64_t off, const char *what)
 {
-	struct json_object *o = json_object_new_object();
 	char id[ZNS_UUID_STR] = "";
 
 	if (c)
 		zns_uuid_format(c->id.data, id);
-	json_object_object_add(o, "id", c ? json_object_new_string(id) : NULL);
-	json_object_object_add(o, "container", c ? json_object_new_string(c->container) : NULL);
-	json_object_object_add(o, "zone", placed ? json_object_new_int64(zone) : NULL);
-	json_object_object_add(o, "offset", placed ? json_object_new_int64(off) : NULL);
-	json_object_object_add(o, "error", json_object_new_string(what));
-	json_object_array_add(k->problems, o);
+	json_object_array_add(k->problems, ctl_obj(
+		J("id", c ? id : NULL), J("container", c ? c->container : NULL), J("zone", placed ? ctl_j_int(zone) : NULL),
+		J("offset", placed ? ctl_j_uint(off) : NULL), J("error", what)));
 	if (k->json)
 		return;
 	printf("PROBLEM  %s%s%s%s", id, c ? " of " : "", c ? ctl_text(c->container) : "", c ? ": " : "");

@@ -88,14 +88,13 @@ void show_branch(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, const Zns
 {
 	struct kind pages = { .one = "image of memory pages", .many = "images of memory pages" };
 	struct kind rest = { .one = "other image", .many = "other images" };
-	char id[ZNS_UUID_STR], when[32], size[16];
+	char id[ZNS_UUID_STR], when[32], size[16], marks[80];
 
 	printf("  %.*s  %s  %10s", width, zns_uuid_format(c->id.data, id), zns_format_time(c->created_ns, when, sizeof(when)),
 	       zns_format_size(c->bytes, size, sizeof(size)));
 	if (c->has_parent && c->parent.len == ZNS_UUID_LEN)
 		printf("  on %.*s", width, zns_uuid_format(c->parent.data, id));
-	printf("%s%s%s%s%s\n", c->pre_dump ? "  pre-dump" : "", c->pages_only ? "  pages only" : "",
-	       c->post_copy ? "  post-copy" : "", c->crypt ? "  encrypted" : "", ctl_pinned(ls, c) ? "  pinned" : "");
+	printf("%s\n", ctl_marks(c, ls, marks, sizeof(marks)));
 	for (size_t i = 0; i < m->n_images; i++) {
 		if (verbose) {
 			struct kind one = { .one = m->images[i]->name };

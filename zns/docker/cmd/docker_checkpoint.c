@@ -30,7 +30,7 @@ static int admit(const struct docker_target *t, const struct docker_settings *s,
 {
 	ZnsPb__DumpBegin begin = ZNS_PB__DUMP_BEGIN__INIT;
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	ZnsPb__Response *r = NULL;
+	cleanup_answer ZnsPb__Response *r = NULL;
 	struct zns_master *master = NULL;
 	struct zns_registered reg;
 	struct stat st;
@@ -68,19 +68,16 @@ static int admit(const struct docker_target *t, const struct docker_settings *s,
 		memcpy(ticket, r->dump->checkpoint.data, ZNS_UUID_LEN);
 	else
 		ret = zns_fail(err, -EPROTO, "the broker granted nothing");
-	zns_pb__response__free_unpacked(r, NULL);
 	return ret;
 }
 
 static int call_docker(const struct docker_daemon *d, const struct docker_target *t, const struct docker_ask *ask,
 		       struct zns_err *err)
 {
-	struct json_object *body = json_object_new_object();
+	struct json_object *body = ctl_obj(J("CheckpointID", ask->name), J("Exit", ask->exit));
 	char path[256];
 	int ret;
 
-	json_object_object_add(body, "CheckpointID", json_object_new_string(ask->name));
-	json_object_object_add(body, "Exit", json_object_new_boolean(ask->exit));
 	snprintf(path, sizeof(path), "/containers/%s/checkpoints", t->c.id);
 	ret = docker_api_call(&d->api, "POST", path, body, NULL, err);
 	json_object_put(body);
@@ -141,7 +138,6 @@ static int report(const struct ctl_args *args, const struct docker_target *t, co
 {
 	cleanup_free struct docker_entry *list = NULL;
 	char id[ZNS_UUID_STR] = "", size[16] = "?";
-	struct json_object *j;
 	size_t nr, i;
 	int ret = docker_entries(&t->c, &list, &nr, err);
 
@@ -154,17 +150,10 @@ static int report(const struct ctl_args *args, const struct docker_target *t, co
 				      "Docker made checkpoint %s, but not on zones: was criu given no device?", name);
 	zns_uuid_format(list[i].id, id);
 	zns_format_size(list[i].bytes, size, sizeof(size));
-	if (!args->json) {
-		printf("%s: checkpoint %s of %s, %s, in %.2f s\n", name, id, t->c.name, size, (double)wall_ns / 1e9);
-		return 0;
-	}
-	j = json_object_new_object();
-	json_object_object_add(j, "name", json_object_new_string(name));
-	json_object_object_add(j, "id", json_object_new_string(id));
-	json_object_object_add(j, "container", json_object_new_string(t->c.name));
-	json_object_object_add(j, "bytes", json_object_new_int64((int64_t)list[i].bytes));
-	json_object_object_add(j, "seconds", json_object_new_double((double)wall_ns / 1e9));
-	ctl_print_json(j);
+	if (args->json)
+		return ctl_print_json(ctl_obj(J("name", name), J("id", id), J("container", (const char *)t->c.name),
+					      J("bytes", list[i].bytes), J("seconds", (double)wall_ns / 1e9)));
+	printf("%s: checkpoint %s of %s, %s, in %.2f s\n", name, id, t->c.name, size, (double)wall_ns / 1e9);
 	return 0;
 }
 

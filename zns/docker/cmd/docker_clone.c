@@ -254,7 +254,6 @@ int docker_clone(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct ctl_args args = { 0 };
 	struct docker_daemon d = { 0 };
 	struct docker_target t = { 0 };
-	struct json_object *j;
 	char id[128];
 	int c, ret;
 
@@ -274,11 +273,7 @@ int docker_clone(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (!ret)
 		ret = clone_it(&d, &t, args.argv[1], args.argv[2], image, id, sizeof(id), &err);
 	if (!ret && args.json) {
-		j = json_object_new_object();
-		json_object_object_add(j, "container_id", json_object_new_string(id));
-		json_object_object_add(j, "name", json_object_new_string(args.argv[2]));
-		json_object_object_add(j, "from", json_object_new_string(t.c.name));
-		ctl_print_json(j);
+		ctl_print_json(ctl_obj(J("container_id", id), J("name", args.argv[2]), J("from", t.c.name)));
 	} else if (!ret) {
 		printf("%s (%.12s) runs from checkpoint %s of %s\n", args.argv[2], id, args.argv[1], t.c.name);
 	}

@@ -212,13 +212,11 @@ static int answer(const struct edit *e, bool changed, bool restart, const char *
 	struct json_object *j;
 
 	if (e->args.json) {
-		j = json_object_new_object();
-		json_object_object_add(j, "config", json_object_new_string(e->path));
-		json_object_object_add(j, "runtime", json_object_new_string(e->name));
+		j = ctl_obj(J("config", (const char *)e->path), J("runtime", e->name));
 		if (*e->root)
 			json_object_object_add(j, "data_root", json_object_new_string(e->root));
-		json_object_object_add(j, "changed", json_object_new_boolean(changed));
-		json_object_object_add(j, "restart_needed", json_object_new_boolean(restart));
+		json_object_object_add(j, "changed", ctl_j_bool(changed));
+		json_object_object_add(j, "restart_needed", ctl_j_bool(restart));
 		return ctl_print_json(j);
 	}
 	if (!changed) {

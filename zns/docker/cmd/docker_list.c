@@ -69,16 +69,11 @@ int docker_entry_check(const struct docker_entry *e, struct zns_err *err)
 {
 	ZnsPb__RestoreBegin rb = ZNS_PB__RESTORE_BEGIN__INIT;
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	ZnsPb__Response *r = NULL;
 	char dev[ZNS_UUID_STR];
-	int ret;
 
 	rb.checkpoint = (ProtobufCBinaryData){ ZNS_UUID_LEN, (uint8_t *)e->id };
 	req.restore_begin = &rb;
-	ret = ctl_call(zns_uuid_format(e->device, dev), &req, &r, err);
-	if (!ret)
-		zns_pb__response__free_unpacked(r, NULL);
-	return ret;
+	return ctl_call(zns_uuid_format(e->device, dev), &req, NULL, err);
 }
 
 static int rm_on_device(const struct docker_entry *e, struct zns_err *err)
@@ -86,18 +81,13 @@ static int rm_on_device(const struct docker_entry *e, struct zns_err *err)
 	ProtobufCBinaryData id = { ZNS_UUID_LEN, (uint8_t *)e->id };
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Rm rm = ZNS_PB__RM__INIT;
-	ZnsPb__Response *r = NULL;
 	char dev[ZNS_UUID_STR];
-	int ret;
 
 	rm.checkpoints = &id;
 	rm.n_checkpoints = 1;
 	rm.by = (char *)"znsctl docker checkpoint --keep";
 	req.rm = &rm;
-	ret = ctl_call(zns_uuid_format(e->device, dev), &req, &r, err);
-	if (!ret)
-		zns_pb__response__free_unpacked(r, NULL);
-	return ret;
+	return ctl_call(zns_uuid_format(e->device, dev), &req, NULL, err);
 }
 
 int docker_thin_out(const struct docker_daemon *d, const struct docker_container *c, unsigned keep, struct zns_err *err)

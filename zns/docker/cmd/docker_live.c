@@ -32,9 +32,8 @@ int docker_live(const struct ctl_cmd *cmd, int argc, char **argv)
 	const ZnsPb__Checkpoint *c = NULL;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	ZnsPb__Response *r = NULL;
+	cleanup_answer ZnsPb__Response *r = NULL;
 	enum docker_life life;
-	struct json_object *j;
 	char why[PATH_MAX];
 	int ret;
 
@@ -50,17 +49,10 @@ int docker_live(const struct ctl_cmd *cmd, int argc, char **argv)
 		ret = zns_find_checkpoint(r, args.argv[0], &c, &err);
 	if (!ret) {
 		life = ctl_docker_life(c, why, sizeof(why));
-		if (args.json) {
-			j = json_object_new_object();
-			json_object_object_add(j, "id", ctl_json_uuid(&c->id));
-			json_object_object_add(j, "life", json_object_new_string(word[life]));
-			json_object_object_add(j, "why", json_object_new_string(why));
-			ctl_print_json(j);
-		} else {
+		if (args.json)
+			ctl_print_json(ctl_obj(J("id", ctl_json_uuid(c->id.data)), J("life", word[life]), J("why", why)));
+		else
 			printf("%s: %s\n", word[life], why);
-		}
 	}
-	if (r)
-		zns_pb__response__free_unpacked(r, NULL);
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }

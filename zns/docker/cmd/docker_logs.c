@@ -10,7 +10,7 @@
 static int resolve(const char *dev, const char *what, char id[ZNS_UUID_STR], struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	ZnsPb__Response *r;
+	cleanup_answer ZnsPb__Response *r = NULL;
 	size_t i;
 	int ret;
 
@@ -25,7 +25,6 @@ static int resolve(const char *dev, const char *what, char id[ZNS_UUID_STR], str
 		if (c->id.len == ZNS_UUID_LEN && ctl_is_of(c, what))
 			zns_uuid_format(c->id.data, id);
 	}
-	zns_pb__response__free_unpacked(r, NULL);
 	return 0;
 }
 

@@ -72,7 +72,7 @@ int docker_lost(const struct docker_container *k, const char *wanted, struct doc
 	for (size_t i = 0; !ret && i < n; i++) {
 		ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 		struct zns_err away = ZNS_ERR_INIT;
-		ZnsPb__Response *r = NULL;
+		cleanup_answer ZnsPb__Response *r = NULL;
 		char dev[ZNS_UUID_STR];
 
 		req.has_ls = req.ls = 1;
@@ -83,7 +83,6 @@ int docker_lost(const struct docker_container *k, const char *wanted, struct doc
 		for (size_t c = 0; !ret && c < r->n_checkpoints; c++)
 			if (is_lost(r->checkpoints[c], k, wanted) && !has(*list, *nr, r->checkpoints[c]->id.data))
 				ret = add(r->checkpoints[c], k, reg[i].uuid, list, nr);
-		zns_pb__response__free_unpacked(r, NULL);
 		if (ret)
 			zns_fail_sys(err, ret, "list of checkpoints");
 	}

@@ -54,14 +54,13 @@ static int recover(const struct docker_daemon *d, const struct docker_target *t,
 int docker_recover(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = { CTL_DOCKER_HOST, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
-	char id[ZNS_UUID_STR], when[32];
 	struct zns_err err = ZNS_ERR_INIT;
+	char when[32];
 	struct ctl_args args = { 0 };
 	struct docker_daemon d = { 0 };
 	struct docker_target t = { 0 };
 	struct docker_entry e = { 0 };
 	const char *host = NULL;
-	struct json_object *j;
 	int c, ret;
 
 	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
@@ -76,13 +75,8 @@ int docker_recover(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (!ret)
 		ret = recover(&d, &t, args.argc == 2 ? args.argv[1] : NULL, &e, &err);
 	if (!ret && args.json) {
-		j = json_object_new_object();
-		json_object_object_add(j, "container", json_object_new_string(t.c.name));
-		json_object_object_add(j, "name", json_object_new_string(e.name));
-		json_object_object_add(j, "id", json_object_new_string(zns_uuid_format(e.id, id)));
-		json_object_object_add(j, "created", ctl_json_time(e.created_ns));
-		json_object_object_add(j, "lost_by_docker", json_object_new_boolean(e.lost));
-		ctl_print_json(j);
+		ctl_print_json(ctl_obj(J("container", t.c.name), J("name", e.name), J("id", ctl_json_uuid(e.id)),
+				       J("created", ctl_json_time(e.created_ns)), J("lost_by_docker", e.lost)));
 	} else if (!ret) {
 		printf("%s runs again from checkpoint %s of %s%s\n", t.c.name, e.name,
 		       zns_format_time(e.created_ns, when, sizeof(when)), e.lost ? ", which Docker had lost" : "");

@@ -16,14 +16,6 @@ static bool has_container(const ZnsPb__Checkpoint *c)
 	return c->origin && c->origin->kind && c->origin->container_id && *c->origin->container_id;
 }
 
-static bool wanted(const ZnsPb__Checkpoint *c, const char *name)
-{
-	const ZnsPb__Origin *o = c->origin;
-
-	return !name || !strcmp(name, c->container) || (o->container_name && !strcmp(name, o->container_name)) ||
-	       (strlen(name) >= 12 && !strncmp(name, o->container_id, strlen(name)));
-}
-
 /* In order of commit, so the last one seen is the newest. */
 static size_t rows(const ZnsPb__Response *r, const char *name, struct row *out)
 {
@@ -32,7 +24,7 @@ static size_t rows(const ZnsPb__Response *r, const char *name, struct row *out)
 	for (i = 0; i < r->n_checkpoints; i++) {
 		const ZnsPb__Checkpoint *c = r->checkpoints[i];
 
-		if (!has_container(c) || !wanted(c, name))
+		if (!has_container(c) || (name && !ctl_is_of(c, name)))
 			continue;
 		for (k = 0; k < nr; k++)
 			if (!strcmp(out[k].last->origin->container_id, c->origin->container_id))
@@ -60,9 +52,9 @@ static struct json_object *row_json(const struct row *w)
 {
 	struct json_object *j = ctl_json_checkpoint(w->last);
 
-	json_object_object_add(j, "checkpoints", json_object_new_int64((int64_t)w->nr));
-	json_object_object_add(j, "bytes_all", json_object_new_int64((int64_t)w->bytes));
-	json_object_object_add(j, "last_restore", w->restore ? ctl_json_restore(w->restore) : NULL);
+	json_object_object_add(j, "checkpoints", ctl_j_uint(w->nr));
+	json_object_object_add(j, "bytes_all", ctl_j_uint(w->bytes));
+	json_object_object_add(j, "last_restore", w->restore ? ctl_json(w->restore, ctl_restore_fields) : NULL);
 	return j;
 }
 
@@ -90,7 +82,7 @@ static int one_device(const char *dev, const char *name, struct json_object *lis
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	cleanup_free struct row *w = NULL;
 	ZnsPb__Request ask = ZNS_PB__REQUEST__INIT;
-	ZnsPb__Response *r, *state = NULL;
+	cleanup_answer ZnsPb__Response *r = NULL, *state = NULL;
 	size_t i, nr;
 	int ret;
 
@@ -102,10 +94,8 @@ static int one_device(const char *dev, const char *name, struct json_object *lis
 	nr = w ? rows(r, name, w) : 0;
 	ask.has_status = ask.status = 1;
 	ret = nr ? ctl_call(dev, &ask, &state, err) : 0;
-	if (ret) {
-		zns_pb__response__free_unpacked(r, NULL);
+	if (ret)
 		return ret;
-	}
 	if (state)
 		add_restores(w, nr, state->status);
 	for (i = 0; i < nr; i++) {
@@ -119,9 +109,6 @@ static int one_device(const char *dev, const char *name, struct json_object *lis
 		*head = true;
 		row_text(&w[i]);
 	}
-	if (state)
-		zns_pb__response__free_unpacked(state, NULL);
-	zns_pb__response__free_unpacked(r, NULL);
 	return w ? 0 : zns_fail(err, -ENOMEM, "out of memory");
 }
 
@@ -131,7 +118,7 @@ int docker_stats(const struct ctl_cmd *cmd, int argc, char **argv)
 	cleanup_free struct zns_registered *regs = NULL;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	struct json_object *list, *j;
+	struct json_object *list;
 	char dev[ZNS_UUID_STR];
 	bool head = false;
 	size_t nr = 0, i;
@@ -155,9 +142,7 @@ int docker_stats(const struct ctl_cmd *cmd, int argc, char **argv)
 		return ctl_fail(cmd, &err);
 	}
 	if (args.json) {
-		j = json_object_new_object();
-		json_object_object_add(j, "containers", list);
-		ctl_print_json(j);
+		ctl_print_list("containers", list);
 	} else {
 		json_object_put(list);
 		if (!head)

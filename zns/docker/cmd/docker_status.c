@@ -95,22 +95,18 @@ static void print_text(const struct look *l, struct json_object *limits)
 
 static void print_json(const struct look *l, struct json_object *limits)
 {
-	struct json_object *rt = l->file ? l->file : l->running, *j = json_object_new_object();
+	struct json_object *rt = l->file ? l->file : l->running, *j;
 	const char *root = runtime_root(l);
 
-#define TEXT(s) ((s) ? json_object_new_string(s) : NULL)
-	json_object_object_add(j, "config", TEXT(l->config));
-	json_object_object_add(j, "runtime", TEXT(docker_json_str(rt, "path")));
-	json_object_object_add(j, "registered", json_object_new_boolean(l->file || l->running));
-	json_object_object_add(j, "in_config", json_object_new_boolean(l->file != NULL));
-	json_object_object_add(j, "daemon_version", TEXT(l->daemon ? l->d.version : NULL));
+	j = ctl_obj(J("config", l->config), J("runtime", docker_json_str(rt, "path")), JB("registered", l->file || l->running),
+		    JB("in_config", l->file), J("daemon_version", l->daemon ? l->d.version : NULL));
 	if (l->daemon)
-		json_object_object_add(j, "root", TEXT(l->d.root));
-	json_object_object_add(j, "runtime_root", TEXT(root));
-	json_object_object_add(j, "daemon_knows_runtime", json_object_new_boolean(l->running != NULL));
-	json_object_object_add(j, "experimental", json_object_new_boolean(l->d.experimental));
-	json_object_object_add(j, "device", TEXT(l->device ? l->reg.path : NULL));
-	json_object_object_add(j, "ready", json_object_new_boolean(complete(l)));
+		json_object_object_add(j, "root", ctl_j_text(l->d.root));
+	json_object_object_add(j, "runtime_root", ctl_j_text(root));
+	json_object_object_add(j, "daemon_knows_runtime", ctl_j_bool(l->running));
+	json_object_object_add(j, "experimental", ctl_j_bool(l->d.experimental));
+	json_object_object_add(j, "device", ctl_j_text(l->device ? l->reg.path : NULL));
+	json_object_object_add(j, "ready", ctl_j_bool(complete(l)));
 	json_object_object_add(j, "limits", json_object_get(limits));
 	ctl_print_json(j);
 }

@@ -142,29 +142,14 @@ static int open_all(struct probe_cmd *k, int *lock, struct zns_err *err)
 	return ret;
 }
 
-static void json_cost(struct json_object *j, const struct probe_cmd *k)
+static int print_json(struct json_object *j, const struct probe_cmd *k)
 {
 	const struct zns_probe_map *m = &k->map;
+	uint64_t budget = k->par.budget ? k->par.budget : zns_probe_budget(&k->dev->geo, m->unit);
 
-	json_object_object_add(j, "unit", json_object_new_int64(m->unit));
-	json_object_object_add(j, "bytes_written", json_object_new_int64(m->written));
-	json_object_object_add(j, "budget", json_object_new_int64(k->par.budget ? k->par.budget :
-								   zns_probe_budget(&k->dev->geo, m->unit)));
-	json_object_object_add(j, "resets", json_object_new_int64(m->resets));
-	json_object_object_add(j, "reads", json_object_new_int64(m->reads));
-	json_object_object_add(j, "bytes_read", json_object_new_int64(m->read_bytes));
-	json_object_object_add(j, "device_s", json_object_new_double(m->device_ns / 1e9));
-	json_object_object_add(j, "wall_s", json_object_new_double(m->wall_ns / 1e9));
-}
-
-static struct json_object *json_device(const struct probe_cmd *k)
-{
-	struct json_object *j = json_object_new_object();
-	char id[ZNS_UUID_STR];
-
-	json_object_object_add(j, "uuid", json_object_new_string(zns_uuid_format(k->reg.uuid, id)));
-	json_object_object_add(j, "path", json_object_new_string(k->reg.path));
-	return j;
+	return ctl_print_json(ctl_json_join(j, ctl_obj(
+		J("unit", m->unit), J("bytes_written", m->written), J("budget", budget), J("resets", m->resets), J("reads", m->reads),
+		J("bytes_read", m->read_bytes), J("device_s", m->device_ns / 1e9), J("wall_s", m->wall_ns / 1e9))));
 }
 
 static void print_cost(const struct probe_cmd *k)
@@ -180,7 +165,7 @@ static void print_cost(const struct probe_cmd *k)
 static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 {
 	const struct zns_probe_map *m = &k->map;
-	struct json_object *j, *unknown;
+	struct json_object *unknown;
 
 	if (!k->args.json) {
 		if (m->one_domain)
@@ -210,35 +195,21 @@ static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 		print_cost(k);
 		return CTL_OK;
 	}
-	j = json_device(k);
 	unknown = json_object_new_array();
 	for (uint32_t z = 0; z < m->nr_zones; z++)
 		if (m->zone_group[z] == ZNS_PROBE_NONE)
 			json_object_array_add(unknown, json_object_new_int64(z));
-	json_object_object_add(j, "source", json_object_new_string(p->source));
-	json_object_object_add(j, "groups", json_object_new_int64(m->nr_groups));
-	json_object_object_add(j, "channels", m->nr_channels ? json_object_new_int64(m->nr_channels) : NULL);
-	json_object_object_add(j, "zones", json_object_new_int64(m->nr_zones));
-	json_object_object_add(j, "unknown_zones", unknown);
-	json_object_object_add(j, "failed_zones", json_object_new_int64(m->nr_failed));
-	json_object_object_add(j, "failure", m->nr_failed ? json_object_new_string(m->failure) : NULL);
-	json_object_object_add(j, "confidence", json_object_new_double(m->confidence));
-	json_object_object_add(j, "channel_confidence", m->nr_channels ? json_object_new_double(m->channels_right) : NULL);
-	json_object_object_add(j, "channel_tests", json_object_new_int64(m->channel_tests));
-	json_object_object_add(j, "channel_tests_wrong", json_object_new_int64(m->channel_tests_wrong));
-	json_object_object_add(j, "tests", json_object_new_int64(m->retests));
-	json_object_object_add(j, "tests_wrong", json_object_new_int64(m->retests_wrong));
-	json_object_object_add(j, "disturbed", json_object_new_double(m->spoiled));
-	json_object_object_add(j, "overruled", json_object_new_double(m->overruled));
-	json_object_object_add(j, "doubt", m->doubt[0] ? json_object_new_string(m->doubt) : NULL);
-	json_object_object_add(j, "zone_write_mibps", json_object_new_int64(m->zone_write_mibps));
-	json_object_object_add(j, "zone_read_mibps", json_object_new_int64(m->zone_read_mibps));
-	json_object_object_add(j, "scaling", json_object_new_double(m->scaling));
-	json_object_object_add(j, "device_write_mibps",
-			       m->device_write_mibps ? json_object_new_int64(m->device_write_mibps) : NULL);
-	json_object_object_add(j, "channel_loss", m->channel_loss > 0 ? json_object_new_double(m->channel_loss) : NULL);
-	json_cost(j, k);
-	return ctl_print_json(j);
+	return print_json(ctl_obj(
+		J("uuid", ctl_json_uuid(k->reg.uuid)), J("path", (const char *)k->reg.path), J("source", p->source),
+		J("groups", m->nr_groups), J("channels", m->nr_channels ? ctl_j_int(m->nr_channels) : NULL), J("zones", m->nr_zones),
+		J("unknown_zones", unknown), J("failed_zones", m->nr_failed), J("failure", m->nr_failed ? m->failure : NULL),
+		J("confidence", m->confidence), J("channel_confidence", m->nr_channels ? ctl_j_double(m->channels_right) : NULL),
+		J("channel_tests", m->channel_tests), J("channel_tests_wrong", m->channel_tests_wrong), J("tests", m->retests),
+		J("tests_wrong", m->retests_wrong), J("disturbed", m->spoiled), J("overruled", m->overruled),
+		J("doubt", m->doubt[0] ? m->doubt : NULL), J("zone_write_mibps", m->zone_write_mibps),
+		J("zone_read_mibps", m->zone_read_mibps), J("scaling", m->scaling),
+		J("device_write_mibps", m->device_write_mibps ? ctl_j_int(m->device_write_mibps) : NULL),
+		J("channel_loss", m->channel_loss > 0 ? ctl_j_double(m->channel_loss) : NULL)), k);
 }
 
 static int interrupted(struct probe_cmd *k)
@@ -306,7 +277,6 @@ static void say_drift(const struct zns_probe_drift *d, const struct zns_probe_ma
 static int verify(struct probe_cmd *k, struct zns_err *err)
 {
 	struct zns_probe_drift d;
-	struct json_object *j;
 	bool drift;
 	int ret = probe_from_profile(zns_store_profile(k->store), &k->map, err);
 
@@ -328,23 +298,14 @@ static int verify(struct probe_cmd *k, struct zns_err *err)
 		print_cost(k);
 		return drift ? CTL_FAILED : CTL_OK;
 	}
-	j = json_device(k);
-	json_object_object_add(j, "drift", json_object_new_boolean(drift));
-	json_object_object_add(j, "domain_changed", json_object_new_boolean(d.domain_changed));
-	json_object_object_add(j, "zones_checked", json_object_new_int64(d.zones_checked));
-	json_object_object_add(j, "zones_moved", json_object_new_int64(d.zones_moved));
-	json_object_object_add(j, "moved", ctl_json_u32s(d.moved, zns_min(d.zones_moved, (uint32_t)ZNS_ARRAY_SIZE(d.moved))));
-	json_object_object_add(j, "groups_checked", json_object_new_int64(d.groups_checked));
-	json_object_object_add(j, "groups_joined", json_object_new_int64(d.groups_joined));
-	json_object_object_add(j, "channels_checked", json_object_new_int64(d.channels_checked));
-	json_object_object_add(j, "channels_moved", json_object_new_int64(d.channels_moved));
-	json_object_object_add(j, "rates_changed", json_object_new_boolean(d.rates_changed));
-	json_object_object_add(j, "zone_write_mibps", json_object_new_int64(d.zone_write_mibps));
-	json_object_object_add(j, "zone_read_mibps", json_object_new_int64(d.zone_read_mibps));
-	json_object_object_add(j, "scaling", json_object_new_double(d.scaling));
-	json_cost(j, k);
-	ret = ctl_print_json(j);
-	return ret ? ret : drift ? CTL_FAILED : CTL_OK;
+	print_json(ctl_obj(
+		J("uuid", ctl_json_uuid(k->reg.uuid)), J("path", k->reg.path), J("drift", drift), J("domain_changed", d.domain_changed),
+		J("zones_checked", d.zones_checked), J("zones_moved", d.zones_moved),
+		J("moved", ctl_json_u32s(d.moved, zns_min(d.zones_moved, (uint32_t)ZNS_ARRAY_SIZE(d.moved)))),
+		J("groups_checked", d.groups_checked), J("groups_joined", d.groups_joined), J("channels_checked", d.channels_checked),
+		J("channels_moved", d.channels_moved), J("rates_changed", d.rates_changed), J("zone_write_mibps", d.zone_write_mibps),
+		J("zone_read_mibps", d.zone_read_mibps), J("scaling", d.scaling)), k);
+	return drift ? CTL_FAILED : CTL_OK;
 }
 
 static int dry_run(struct probe_cmd *k, struct zns_err *err)
@@ -354,7 +315,6 @@ static int dry_run(struct probe_cmd *k, struct zns_err *err)
 	uint32_t empty = 0, data = 0, unit = zns_probe_unit(g, k->par.unit);
 	uint64_t budget = k->par.budget ? k->par.budget : zns_probe_budget(g, unit);
 	char u[16], b[16], w[16];
-	struct json_object *j;
 	int ret = zones ? zns_dev_report(k->dev, 0, g->nr_zones, zones, err) : zns_fail_sys(err, -ENOMEM, "zones");
 
 	if (ret)
@@ -365,15 +325,9 @@ static int dry_run(struct probe_cmd *k, struct zns_err *err)
 		empty += readable && zones[z].state == ZNS_ZONE_EMPTY;
 		data += readable && zones[z].state != ZNS_ZONE_EMPTY;
 	}
-	if (k->args.json) {
-		j = json_device(k);
-		json_object_object_add(j, "dry_run", json_object_new_boolean(true));
-		json_object_object_add(j, "zones_to_write", json_object_new_int64(empty));
-		json_object_object_add(j, "zones_to_read", json_object_new_int64(data));
-		json_object_object_add(j, "unit", json_object_new_int64(unit));
-		json_object_object_add(j, "budget", json_object_new_int64(budget));
-		return ctl_print_json(j);
-	}
+	if (k->args.json)
+		return ctl_print_json(ctl_obj(J("uuid", ctl_json_uuid(k->reg.uuid)), J("path", k->reg.path), JB("dry_run", true),
+					      J("zones_to_write", empty), J("zones_to_read", data), J("unit", unit), J("budget", budget)));
 	printf("%s: would write %u empty zones, a unit of %s each (%s) and more into some, at most %s in all, and reset them; %u zones with data would only be read\n",
 	       k->reg.path, empty, zns_format_size(unit, u, sizeof(u)),
 	       zns_format_size((uint64_t)empty * unit, w, sizeof(w)), zns_format_size(budget, b, sizeof(b)), data);
