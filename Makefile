@@ -59,7 +59,14 @@ CTL_LIB_OBJ	:= $(filter-out %/main.o %/external.o $(B)/zns/ctl/cmd_%,$(CTL_OBJ))
 DOCKER_CMD_OBJ	:= $(call objs,$(wildcard zns/docker/cmd/*.c))
 PROBE_CMD_OBJ	:= $(call objs,$(wildcard zns/probe/cmd/*.c))
 HELPER_OBJ	:= $(call objs,$(wildcard zns/helper/*.c))
-ALL_OBJ		:= $(LIB_OBJ) $(ZNSD_OBJ) $(CTL_OBJ) $(HELPER_OBJ) $(DOCKER_OBJ) $(RUNC_OBJ) $(DOCKER_CMD_OBJ) $(PROBE_CMD_OBJ)
+# A test build has power cuts, faults and noise of the emulator where the product has control_none.c and spawn_none.c.
+CONTROL_OBJ	:= $(call objs,$(wildcard test/controls/*.c))
+TEST_OBJ	:= $(filter-out %_none.o,$(LIB_OBJ)) $(CONTROL_OBJ)
+TEST_LIB	:= $(B)/test/libzns.a
+TEST_BIN	:= $(B)/test/bin
+TEST_PROGRAMS	:= $(addprefix $(TEST_BIN)/,znsd znsctl znsctl-probe zns-helper)
+ALL_OBJ		:= $(LIB_OBJ) $(ZNSD_OBJ) $(CTL_OBJ) $(HELPER_OBJ) $(DOCKER_OBJ) $(RUNC_OBJ) $(DOCKER_CMD_OBJ) $(PROBE_CMD_OBJ) \
+		   $(CONTROL_OBJ)
 UNIT_BIN	:= $(patsubst test/unit/%.c,$(B)/test/%,$(wildcard test/unit/test_*.c))
 FUZZ_BIN	:= $(patsubst test/fuzz/%.c,$(B)/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))
 
@@ -164,6 +171,24 @@ $(PROGRAMS):
 	$(call say,LD      $@)
 	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
 
+# The same programs with test/controls inside, in a directory of their own: what a test uses that wants to make the
+# emulator fail. Only the files of test/controls are compiled more.
+.PHONY: test-bin
+test-bin: $(TEST_PROGRAMS)
+$(TEST_LIB): $(TEST_OBJ) $(PROTO_O)
+	@mkdir -p $(@D)
+	$(call say,AR      $@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+$(TEST_BIN)/znsd: $(ZNSD_OBJ) $(TEST_LIB)
+$(TEST_BIN)/znsctl: $(CTL_OBJ) $(DOCKER_OBJ) $(TEST_LIB)
+$(TEST_BIN)/znsctl-probe: $(PROBE_CMD_OBJ) $(B)/libctl.a $(TEST_LIB)
+$(TEST_BIN)/zns-helper: $(HELPER_OBJ) $(TEST_LIB)
+$(TEST_BIN)/znsctl: LDLIBS += $(FUSE_LIBS) -larchive
+$(TEST_PROGRAMS):
+	@mkdir -p $(@D)
+	$(call say,LD      $@)
+	$(Q)$(CC) $(CFLAGS) -o $@ $^ $(LDLIBS)
+
 # --- criu: fetch, patch, add our files, build --------------------------------------------------------------------
 criu: $(BIN)/criu
 
@@ -192,15 +217,15 @@ $(TEE)/criu/criu/criu: $(BIN)/criu
 		{ tail -40 $(B)/tee.log >&2; exit 1; }
 
 # --- tests -------------------------------------------------------------------------------------------------------
-$(B)/test/test_docker: test/unit/test_docker.c $(DOCKER_OBJ) $(B)/libzns.a
+$(B)/test/test_docker: test/unit/test_docker.c $(DOCKER_OBJ) $(TEST_LIB)
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(DOCKER_OBJ) $(B)/libzns.a $(LDLIBS) -lcmocka
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(DOCKER_OBJ) $(TEST_LIB) $(LDLIBS) -lcmocka
 
-$(B)/test/%: test/unit/%.c $(B)/libzns.a
+$(B)/test/%: test/unit/%.c $(TEST_LIB)
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(WRAP) -MMD -MP -MF $@.d -o $@ $< $(B)/libzns.a $(LDLIBS) -lcmocka
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(WRAP) -MMD -MP -MF $@.d -o $@ $< $(TEST_LIB) $(LDLIBS) -lcmocka
 
 # Programs that run threads in virtual time: test/unit/vtime.h has what these calls become.
 VTIME_WRAP	:= zns_mono_ns zns_hash zns_hash_pieces pthread_create pthread_join pthread_cond_wait \
@@ -215,32 +240,32 @@ $(B)/test/test_crypt_stripe: WRAP = -Wl,--wrap=zns_crypt_seal_unit
 
 # One suite for every kind of device; DEV=… runs it on a real one (all its data are lost).
 CONFORM_SRC	:= $(wildcard test/conformance/*.c)
-$(B)/test/dev_conform: $(CONFORM_SRC) test/conformance/conform.h $(B)/libzns.a
+$(B)/test/dev_conform: $(CONFORM_SRC) test/conformance/conform.h $(TEST_LIB)
 	@mkdir -p $(@D)
 	$(call say,CC      test/conformance)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $(CONFORM_SRC) $(B)/libzns.a $(LDLIBS)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $(CONFORM_SRC) $(TEST_LIB) $(LDLIBS)
 
 # The emulator as a block device of the kernel, for guests.
-$(B)/test/ublk_export: test/vm/ublk_export.c test/vm/ublk_abi.h $(B)/libzns.a
+$(B)/test/ublk_export: test/vm/ublk_export.c test/vm/ublk_abi.h $(TEST_LIB)
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(B)/libzns.a $(LDLIBS)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(TEST_LIB) $(LDLIBS)
 
 conform: $(B)/test/dev_conform zns
 	$(Q)$(if $(DEV),$(B)/test/dev_conform $(DEV) --yes-destroy,test/conformance/emu.sh $(B))
 
 # Power cuts by enumeration; the broker's code runs inside, all of it but the poll loop.
 CRASH_SRC	:= $(wildcard test/crash/*.c)
-$(B)/test/crash: $(CRASH_SRC) $(wildcard test/crash/*.h) $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/libzns.a
+$(B)/test/crash: $(CRASH_SRC) $(wildcard test/crash/*.h) $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(TEST_LIB)
 	@mkdir -p $(@D)
 	$(call say,CC      test/crash)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $(CRASH_SRC) $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/libzns.a $(LDLIBS)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $(CRASH_SRC) $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(TEST_LIB) $(LDLIBS)
 
 # A dump without a task, for loads: test/load.
-$(B)/load/dumper: test/load/dumper.c $(B)/libzns.a
+$(B)/load/dumper: test/load/dumper.c $(TEST_LIB)
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(B)/libzns.a $(LDLIBS)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(TEST_LIB) $(LDLIBS)
 
 $(B)/load/spinner: test/load/spinner.c
 	@mkdir -p $(@D)
@@ -270,47 +295,47 @@ scale: $(B)/load/dumper all
 
 CRASH_STATES	?= 100000
 CRASH_CUTS	?= 200
-crash: $(B)/test/crash all
+crash: $(B)/test/crash all test-bin
 	$(Q)test/crash/run $(B) $(CRASH_STATES) $(CRASH_CUTS)
 
-unit: $(UNIT_BIN) zns
+unit: $(UNIT_BIN) zns test-bin
 	$(Q)rc=0; for t in $(UNIT_BIN); do ZNS_LIBEXEC=$(CURDIR)/$(BIN) $$t || rc=1; done; exit $$rc
 
-zonetests: all
+zonetests: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/zonetests.py run -a --report $(B)/report/zonetests
 
-errors: all
+errors: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/errors.py run -a --report $(B)/report/errors
 
 .PHONY: options crit
 crit: all rpc-clients
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/crit.py run -a --report $(B)/report/crit
 
-options: all $(CLIENTS)/plugin/testplugin.so
+options: all test-bin $(CLIENTS)/plugin/testplugin.so
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/options.py run -a --report $(B)/report/options
 
 # What an attacker can choose: names, links, FIFOs, locks, lengths, records with right checksums.
 .PHONY: hostile
-hostile: all
+hostile: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/hostile/hostile.py run -a -j2 --report $(B)/report/hostile
 
 # Encryption at rest: real processes, errors, tools.
-crypt: all
+crypt: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/crypt.py run -a --report $(B)/report/crypt
 
 .PHONY: compact
-compact: all
+compact: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/compact.py run -a --report $(B)/report/compact
 
 # Encryption, chains, compaction, flatten, erasure, rotation on one device, with accidents in between.
 .PHONY: together
-together: all
+together: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/together.py run -a --report $(B)/report/together
 
-tools: all
+tools: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/tools.py run -a --report $(B)/report/tools
 
-chains: all
+chains: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/chains.py run -a --report $(B)/report/chains
 
 # Needs a kernel that tracks dirty memory: in a guest. Its disks are the host's page cache.
@@ -332,7 +357,7 @@ bench-live: all deps-vm
 	$(Q)scripts/vm/build-guest >/dev/null && make -s -C test/zonetests && scripts/vm/run 6.12 test/vm/live-bench.sh \
 		--timeout 3500 --devices disk:work,size=8G -- $(LIVE_MB)
 
-migration: all
+migration: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/migration.py run -a --report $(B)/report/migration
 
 # Export and import beside stock CRIU and its crit, with a witness of every image.
@@ -390,11 +415,11 @@ $(CLIENTS)/checkpointctl:
 upstream: deps all
 	$(Q)PATH=$(SYS_PATH) python3 test/upstream/run.py
 
-rpc: all rpc-clients rpc-go
+rpc: all test-bin rpc-clients rpc-go
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/rpc.py run -a --report $(B)/report/rpc
 
 test: deps deps-docker
-	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all rpc-clients
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all test-bin rpc-clients
 	$(Q)scripts/test-all $(B)
 
 # What README tells a newcomer to do, in a Debian that has git and make only; RELEASE=12 or 13, one after the other without.
@@ -474,7 +499,7 @@ zdtm-smoke: deps
 # The library is built once more, by clang, with the fuzzer's and the sanitizers' instrumentation.
 FUZZ_SAN	:= -fsanitize=address,undefined -fno-sanitize-recover=undefined
 FUZZ_LIB	:= $(B)/libfuzzed.a
-$(FUZZ_LIB): $(LIB_OBJ) $(PROTO_O) $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/test/crash/inproc.o
+$(FUZZ_LIB): $(TEST_OBJ) $(PROTO_O) $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/test/crash/inproc.o
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(B)/fuzz/%: test/fuzz/%.c $(FUZZ_LIB)
 	@mkdir -p $(@D)
@@ -485,10 +510,10 @@ $(B)/fuzz/%: test/fuzz/%.c $(FUZZ_LIB)
 REPLAY_BIN	:= $(patsubst test/fuzz/fuzz_%.c,$(B)/replay/fuzz_%,$(wildcard test/fuzz/fuzz_*.c))
 REPLAY_OBJ	= $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ))
 REPLAY_SRC	:= test/fuzz/replay.c test/crash/inproc.c
-$(REPLAY_BIN): $(B)/replay/%: test/fuzz/%.c $(REPLAY_SRC) $(REPLAY_OBJ) $(B)/libzns.a
+$(REPLAY_BIN): $(B)/replay/%: test/fuzz/%.c $(REPLAY_SRC) $(REPLAY_OBJ) $(TEST_LIB)
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(REPLAY_SRC) $(REPLAY_OBJ) $(B)/libzns.a $(LDLIBS)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(REPLAY_SRC) $(REPLAY_OBJ) $(TEST_LIB) $(LDLIBS)
 
 .PHONY: fuzz-replay
 fuzz-replay: $(REPLAY_BIN)
@@ -498,17 +523,17 @@ fuzz-replay: $(REPLAY_BIN)
 	echo "$$p passed, $$f failed, 0 skipped"; [ $$f = 0 ]
 
 BENCH_BIN	:= $(B)/bench/emu_table $(B)/bench/emu_seq
-$(BENCH_BIN): $(B)/bench/%: test/bench/%.c test/bench/emu_drive.h $(B)/libzns.a
+$(BENCH_BIN): $(B)/bench/%: test/bench/%.c test/bench/emu_drive.h $(TEST_LIB)
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(B)/libzns.a $(LDLIBS)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(TEST_LIB) $(LDLIBS)
 
 # The emulator against its own parameters (model time), and against the plain disk (timing off).
 bench-emu: $(BENCH_BIN)
 	$(Q)$(B)/bench/emu_table && $(B)/bench/emu_seq
 
 # The probe on emulated drives whose maps are known; PROBE_ARGS=--quick leaves out those of several GB.
-bench-probe: zns
+bench-probe: zns test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/probe_accuracy.py --report $(B)/report/probe $(PROBE_ARGS)
 	$(Q)$(MAKE) bench-probe-noise
 
@@ -527,13 +552,14 @@ fuzz: deps-clang
 fuzz-build: $(FUZZ_BIN)
 
 # The stripe writer's lock rules are in its code (zns/stripe/write/lock.h); clang alone can read them.
-lint: deps-clang zns
+lint: deps-clang zns test-bin
 	$(Q)scripts/check/circles.py $(B) --limits
+	$(Q)scripts/check/controls $(B)
 	$(Q)scripts/check/layers $(B) --check
 	$(Q)scripts/check/cites
 	$(Q)for f in zns/stripe/write/*.c; do \
 		clang $(CPPFLAGS) -std=gnu11 -Wthread-safety -Werror=thread-safety -fsyntax-only $$f || exit 1; done
-	$(Q)clang-tidy --quiet $(filter-out %_avx2.c,$(wildcard zns/*/*.c zns/*/*/*.c)) -- $(CPPFLAGS) -isystem /usr/include/fuse3 -std=gnu11 2>/dev/null
+	$(Q)clang-tidy --quiet $(filter-out %_avx2.c,$(wildcard zns/*/*.c zns/*/*/*.c test/controls/*.c)) -- $(CPPFLAGS) -isystem /usr/include/fuse3 -std=gnu11 2>/dev/null
 	$(Q)[ $$(uname -m) != x86_64 ] || clang-tidy --quiet $(wildcard zns/*/*_avx2.c) -- $(CPPFLAGS) -std=gnu11 -mavx2 2>/dev/null
 
 # --- documentation and installation ------------------------------------------------------------------------------

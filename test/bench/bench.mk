@@ -3,7 +3,8 @@
 
 FIO_SRC		:= $(B)/fio-src
 VTIME_SRC	:= test/bench/vtime
-PIC_OBJ		:= $(patsubst %.c,$(B)/pic/%.o,$(foreach d,base dev store,$(wildcard zns/$(d)/*.c)) zns/crypt/record.c) \
+PIC_OBJ		:= $(patsubst %.c,$(B)/pic/%.o,$(filter-out %_none.c,$(foreach d,base dev store,$(wildcard zns/$(d)/*.c))) zns/crypt/record.c \
+		   $(wildcard test/controls/*.c)) \
 		   $(patsubst $(GEN)/%.c,$(B)/pic/gen/%.o,$(PROTO_C))
 PAPERS_BIN	:= $(B)/bench/vtime $(B)/bench/vtime.so $(B)/bench/ckptload $(B)/bench/zns-fio.so $(B)/bench/subject
 
@@ -41,10 +42,10 @@ $(B)/bench/vtime: $(VTIME_SRC)/conductor.c $(VTIME_SRC)/shared.c $(VTIME_SRC)/vt
 	$(call say,CC      $<)
 	$(Q)$(CC) -D_GNU_SOURCE $(CFLAGS) -o $@ $(filter %.c,$^) -lpthread
 
-$(B)/bench/ckptload: test/bench/papers/ckptload.c criu/include/zns-wire.h $(B)/libzns.a
+$(B)/bench/ckptload: test/bench/papers/ckptload.c criu/include/zns-wire.h $(TEST_LIB)
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(B)/libzns.a $(LDLIBS)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(TEST_LIB) $(LDLIBS)
 
 $(B)/bench/subject: test/bench/subject.c
 	@mkdir -p $(@D)
@@ -80,12 +81,12 @@ bench-migration: deps
 
 # The papers' experiments; RUN="NAME…" takes some of them (test/bench/papers/papers.py list).
 bench-papers: deps
-	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all $(PAPERS_BIN)
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all test-bin $(PAPERS_BIN)
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/papers/papers.py run $(RUN) --build $(B) --report $(B)/report/papers
 
 # The same on a small scale and with what must hold: part of `make test`.
 bench-smoke: deps
-	$(Q)$(MAKE) --no-print-directory -j$$(nproc) zns $(PAPERS_BIN)
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) zns test-bin $(PAPERS_BIN)
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/papers/papers.py smoke --build $(B) --report $(B)/report/papers-smoke
 
 bench: bench-papers bench-stock

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "zns/emu.h"
+#include "../controls/controls.h"
 
 #define DRIVE_MAX_DEPTH 8
 

@@ -27,7 +27,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "zns/emu.h"
+#include "../controls/controls.h"
 
 #define UNIT		KIB(256)
 #define MAX_ZONES	64

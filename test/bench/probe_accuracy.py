@@ -109,7 +109,7 @@ class Bench:
 
     def znsctl(self, *args, noise=None):
         env = dict(self.env, ZNS_EMU_NOISE=noise) if noise else self.env
-        p = subprocess.run([os.path.join(ROOT, "build/bin/znsctl"), *args], env=env, capture_output=True, text=True)
+        p = subprocess.run([os.path.join(ROOT, "build/test/bin/znsctl"), *args], env=env, capture_output=True, text=True)
         if p.returncode:
             raise RuntimeError(f"znsctl {' '.join(args[:2])}: {p.stderr.strip()}")
         return p.stdout

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "zns/dev.h"
-#include "zns/emu.h"
+#include "../controls/controls.h"
 #include "zns/util.h"
 
 struct conform {

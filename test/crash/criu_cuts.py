@@ -46,7 +46,7 @@ class Rounds:
         images = scene.dir / f'images-{number}'
         images.mkdir()
         self.scene.end_broker()
-        env = dict(scene.device.env, ZNS_EMU_FAULT=fault)
+        env = dict(scene.device.env, ZNS_EMU_FAULT=fault, ZNSD_KEEP_ENV='ZNS_EMU_FAULT')
         if who == 'broker':     # it starts with the fault; the helper's handle counts its own writes
             scene.cfg.device.env, plain = env, scene.device.env
             try:
@@ -137,6 +137,8 @@ def run(cfg, cuts, seed):
     directory = cfg.base / 'scene'
     directory.mkdir()
     scene = Scene(cfg, directory, options=FAST, size=4)
+    scene.end_broker()
+    scene.device.env.update(ztlib.controls())   # all that open the device: power is cut for every one of them
     rounds, restored = Rounds(scene, rng), 0
     try:
         for number in range(cuts * 10):

@@ -20,7 +20,7 @@
 #include <time.h>
 #include <cmocka.h>
 #include "zns/client.h"
-#include "zns/emu.h"
+#include "../controls/controls.h"
 #include "zns/store.h"
 
 #define WAYS 2

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "../../zns/dev/emu_priv.h"
+#include "../controls/controls.h"
 
 static char test_dir[128], dev_path[160], dev_spec[176];
 static struct zns_err err;

@@ -420,13 +420,18 @@ static void reserved_by_another_host(void **state)
 	struct record k;
 	struct zone live, z;
 	uint32_t pid = b.broker_pid;
+	char shipped[PATH_MAX], bin[PATH_MAX + 16];
 	REQ(q);
 
 	g = dump(f, &b, "web", KIB(128), &live);
 	kill_broker(&b);
-	setenv("ZNS_EMU_FAULT", "conflict-after=0x*", 1);	/* of the next broker, which takes no more of it than it is told: */
+	snprintf(shipped, sizeof(shipped), "%s", getenv("ZNS_LIBEXEC"));
+	snprintf(bin, sizeof(bin), "%s/../test/bin", shipped);
+	setenv("ZNS_LIBEXEC", bin, 1);				/* the next broker is of the test build */
+	setenv("ZNS_EMU_FAULT", "conflict-after=0x*", 1);	/* and takes no more of this than it is told: */
 	setenv("ZNSD_KEEP_ENV", "ZNS_EMU_FAULT", 1);
 	b = client(f);
+	setenv("ZNS_LIBEXEC", shipped, 1);
 	unsetenv("ZNSD_KEEP_ENV");
 	unsetenv("ZNS_EMU_FAULT");
 	assert_int_not_equal(b.broker_pid, pid);

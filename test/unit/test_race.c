@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include "emu_common.h"
+#include "../controls/control.h"
 
 #define UNIT	KIB(192)
 #define C	UINT64_C(10000)		/* a command's latency */
@@ -162,10 +163,10 @@ static void noise(void **state)
 
 	setenv("ZNS_EMU_NOISE", "jitter=5,stall-every=100,stall-us=10,seed=3", 1);
 	d = open_dev();
-	assert_int_equal(emu_of(d)->noise.jitter_pct, 5);
-	assert_int_equal(emu_of(d)->noise.stall_every, 100);
-	assert_int_equal(emu_of(d)->noise.stall_us, 10);
-	assert_int_equal(emu_of(d)->noise.seed, 3);
+	assert_int_equal(emu_of(d)->control->noise.jitter_pct, 5);
+	assert_int_equal(emu_of(d)->control->noise.stall_every, 100);
+	assert_int_equal(emu_of(d)->control->noise.stall_us, 10);
+	assert_int_equal(emu_of(d)->control->noise.seed, 3);
 	zns_dev_close(d);
 	for (uint32_t i = 0; i < 5; i++) {
 		setenv("ZNS_EMU_NOISE", (const char *[]) { "jitter", "jitter=", "jitter=x", "loud=1", "jitter=5000000000" }[i], 1);
@@ -173,14 +174,14 @@ static void noise(void **state)
 	}
 	setenv("ZNS_EMU_NOISE", "host-every-us=1000,host-us=500,gc-every-us=20,gc-us=10,erase-late-us=8,erase-us=7,calm-ms=6,storm-ms=5", 1);
 	d = open_dev();
-	assert_int_equal(emu_of(d)->noise.host_every_us, 1000);
-	assert_int_equal(emu_of(d)->noise.host_us, 500);
-	assert_int_equal(emu_of(d)->noise.gc_every_us, 20);
-	assert_int_equal(emu_of(d)->noise.gc_us, 10);
-	assert_int_equal(emu_of(d)->noise.erase_late_us, 8);
-	assert_int_equal(emu_of(d)->noise.erase_us, 7);
-	assert_int_equal(emu_of(d)->noise.calm_ms, 6);
-	assert_int_equal(emu_of(d)->noise.storm_ms, 5);
+	assert_int_equal(emu_of(d)->control->noise.host_every_us, 1000);
+	assert_int_equal(emu_of(d)->control->noise.host_us, 500);
+	assert_int_equal(emu_of(d)->control->noise.gc_every_us, 20);
+	assert_int_equal(emu_of(d)->control->noise.gc_us, 10);
+	assert_int_equal(emu_of(d)->control->noise.erase_late_us, 8);
+	assert_int_equal(emu_of(d)->control->noise.erase_us, 7);
+	assert_int_equal(emu_of(d)->control->noise.calm_ms, 6);
+	assert_int_equal(emu_of(d)->control->noise.storm_ms, 5);
 	zns_dev_close(d);
 	setenv("ZNS_EMU_NOISE", "host-us=500", 1);
 	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EINVAL, "needs both");

@@ -2,7 +2,7 @@
 /* The store on the emulated device: its strictness, its faults, its power cuts, its limits. */
 #include <unistd.h>
 #include "store_fixture.h"
-#include "zns/emu.h"
+#include "../controls/controls.h"
 
 #define NZ 8
 #define STEPS 40

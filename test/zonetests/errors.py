@@ -55,6 +55,41 @@ def first_write_error(scene):
 
 
 @case
+def no_controls(scene):
+    """Programs that users get know none of a test's controls, whatever the environment says; those of the test build do."""
+    scene = scene(size=8)
+    scene.device.needs_emulator('needs an emulator that could be made to fail')
+    words = dict(ZNS_EMU_FAULT='write-after=0x*,read-after=0x*', ZNS_EMU_DATA='none', ZNS_EMU_CLOCK='none', ZNS_EMU_FLUSH='none',
+                 ZNS_EMU_NOISE='none', ZNS_NVME_IOCTL='1', ZNSD_KEEP_ENV='SECRET', SECRET='hush')
+    plain, scene.device.env = scene.device.env, dict(scene.device.env, **words)
+    scene.end_broker()
+    scene.good_dump()
+    if 'SECRET' in Path(f'/proc/{scene.broker_pid()}/environ').read_text():
+        raise Failed('the broker keeps what $ZNSD_KEEP_ENV names')
+    done = scene.device.ctl('verify', '--all')
+    if done.returncode:
+        raise Failed(f'verify: {done.stderr.strip()}')
+    scene.good_restore()
+    scene.remember()
+
+    scene.device.env = ztlib.controlled(plain, **words)
+    scene.end_broker()
+    if 'ZNS_EMU_FLUSH' not in scene.device.ctl('verify', '--all').stderr:
+        raise Failed('znsctl of the test build does not read ZNS_EMU_FLUSH')
+    for word in ('ZNS_EMU_CLOCK', 'ZNS_EMU_FLUSH', 'ZNS_EMU_NOISE', 'ZNS_EMU_DATA'):
+        del scene.device.env[word]
+    scene.device.status()
+    if 'SECRET' not in Path(f'/proc/{scene.broker_pid()}/environ').read_text():
+        raise Failed('the broker of the test build does not keep what $ZNSD_KEEP_ENV names')
+    images = scene.dir / 'images-controlled'
+    images.mkdir()
+    scene.failed_dump('17 zones failed during this dump', images=images)
+    scene.end_broker()
+    scene.device.env = plain
+    scene.works()
+
+
+@case
 def other_host(scene):
     """Another host reserves the drive in the middle of a dump: no zone is to blame."""
     scene = scene(size=64)

@@ -522,8 +522,8 @@ def join_bad_write(scene):
     sent, received, pages = transfer(scene, scene.task)
     copy_images(sent, received)
     for n in range(50):
-        done = subprocess.run([scene.cfg.znsctl, 'import', '--join', str(received)],
-                              env=scene.faulty(None, f'write-after={n}x*'), capture_output=True, text=True, timeout=60)
+        env = scene.faulty(None, f'write-after={n}x*')
+        done = subprocess.run([ztlib.znsctl_of(scene.cfg, env), 'import', '--join', str(received)], env=env, capture_output=True, text=True, timeout=60)
         if not done.returncode:
             break
         if not re.search('zones failed|media error|injected', done.stderr):
@@ -545,8 +545,8 @@ def join_encrypted(scene):
             raise Failed(f'znsctl {" ".join(command)}: {done.stderr.strip()}')
     sent, received, pages = transfer(scene, scene.task)
     copy_images(sent, received)
-    done = subprocess.run([scene.cfg.znsctl, 'import', '--join', str(received)], env=scene.faulty(None, 'write-after=1x*'),
-                          capture_output=True, text=True, timeout=60)
+    env = scene.faulty(None, 'write-after=1x*')
+    done = subprocess.run([ztlib.znsctl_of(scene.cfg, env), 'import', '--join', str(received)], env=env, capture_output=True, text=True, timeout=60)
     if not done.returncode:
         raise Failed('a join with a failing write succeeded')
     expect('state', state_of(scene, pages), 'pages-only')

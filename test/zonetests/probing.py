@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 
+import ztlib
 from ztlib import Failed, wait_until
 from ztscene import DIES, case_of, expect, run_ctl
 
@@ -29,7 +30,7 @@ def probe_interrupted(scene):
     """A probe that gets SIGINT as soon as it keeps a state; False if it was faster."""
     kept = scene.dir / 'device' / 'run' / (scene.device.info['uuid'] + '.probe')
     kept.unlink(missing_ok=True)
-    probe = subprocess.Popen([scene.cfg.znsctl, 'probe'], env=scene.device.env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    probe = subprocess.Popen([ztlib.znsctl_of(scene.cfg, scene.device.env), 'probe'], env=scene.device.env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
         while probe.poll() is None and not kept.exists():
             pass
@@ -76,7 +77,7 @@ def probe(scene):
     plan = scene.device.json('probe', '--dry-run')
     used = {z['index'] for z in scene.device.zones() if z['wp']}
     expect('a dry run', (plan['zones_to_write'], plan['zones_to_read']), (128 - len(used), len(used)))
-    scene.device.env['ZNS_EMU_NOISE'] = 'jitter=5,stall-every=500,stall-us=3000,seed=7'
+    scene.device.env.update(ztlib.controls(ZNS_EMU_NOISE='jitter=5,stall-every=500,stall-us=3000,seed=7'))
     found = scene.device.json('probe')
     expect('found', (found['source'], found['groups'], found['channels'], found['unknown_zones']), ('probe', 8, 4, []))
     expect('within its budget', 0 < found['bytes_written'] <= found['budget'], True)
@@ -109,7 +110,7 @@ def probe_disturbed(scene):
     scene.device.needs_emulator('needs a device that can be disturbed')
     before = scene.device.json('groups')
     for noise in ('host-every-us=1000,host-us=1000,gc-every-us=2000,gc-us=1500', 'jitter=60,stall-every=20,stall-us=3000,host-every-us=2000,host-us=1500'):
-        scene.device.env['ZNS_EMU_NOISE'] = noise + ',seed=3'
+        scene.device.env.update(ztlib.controls(ZNS_EMU_NOISE=noise + ',seed=3'))
         said = run_ctl(scene, 1, 'probe')
         if 'nothing is stored' not in said:
             raise Failed(f'a disturbed probe says: {said}')

@@ -291,6 +291,8 @@ def cut(scene):
     """The power goes at some write of znsctl or of the broker meanwhile, with any loss."""
     scene = scene(ROOM, 1)
     scene.device.needs_emulator('needs power cuts of the emulator')
+    scene.end_broker()
+    scene.device.env.update(ztlib.controls())   # all that open the device: power is cut for every one of them
     a = Accidents(scene, 1121)
 
     def hit(words):
@@ -298,10 +300,11 @@ def cut(scene):
         broker = a.rng.random() < 0.5
         fault = f'cut-after={a.rng.randrange(4 if broker else 12)},loss={loss}'
         faulty = dict(scene.device.env, ZNS_EMU_FAULT=fault, ZNSD_KEEP_ENV='ZNS_EMU_FAULT')
+        znsctl = ztlib.znsctl_of(scene.cfg, faulty)
         scene.end_broker()
-        subprocess.run([scene.cfg.znsctl, 'status'], env=faulty if broker else scene.device.env, capture_output=True,
+        subprocess.run([znsctl, 'status'], env=faulty if broker else scene.device.env, capture_output=True,
                        timeout=60)
-        done = subprocess.run([scene.cfg.znsctl, *words], env=scene.device.env if broker else faulty,
+        done = subprocess.run([znsctl, *words], env=scene.device.env if broker else faulty,
                               capture_output=True, timeout=60)
         if done.returncode < 0:
             raise Failed(f'znsctl died of signal {-done.returncode}')

@@ -147,14 +147,39 @@ def drop_caches():
     return True
 
 
+# ---- the programs ---------------------------------------------------------------------------------------
+
+BIN = REPO / 'build' / 'bin'                    # what users get: no test changes what it does
+TEST_BIN = REPO / 'build' / 'test' / 'bin'      # helper, broker and znsctl with test/controls inside
+
+
+def controls(**words):
+    """
+    What makes the environment one of the test build: criu's helper and the broker that it starts are those of TEST_BIN, and
+    the controls in them are told these words. Without it a test is about the programs that users get.
+    """
+    if not os.access(TEST_BIN / 'zns-helper', os.X_OK):
+        raise Failed(f'{TEST_BIN}/zns-helper is missing: run make test-bin first')
+    return dict(ZNS_LIBEXEC=str(TEST_BIN), **words)
+
+
+def controlled(env, **words):
+    return dict(env, **controls(**words))
+
+
+def znsctl_of(cfg, env):
+    """znsctl of the same build as the others in this environment."""
+    return str(TEST_BIN / 'znsctl') if env.get('ZNS_LIBEXEC') == str(TEST_BIN) else cfg.znsctl
+
+
 # ---- configuration and device --------------------------------------------------------------------------
 
 class Config:
     """What the command line asks for, plus the base directory of this run."""
 
     def __init__(self, args):
-        self.criu = str(Path(args.criu).resolve()) if args.criu else str(REPO / 'build' / 'bin' / 'criu')
-        self.znsctl = str(REPO / 'build' / 'bin' / 'znsctl')
+        self.criu = str(Path(args.criu).resolve()) if args.criu else str(BIN / 'criu')
+        self.znsctl = str(BIN / 'znsctl')
         self.stock = getattr(args, 'stock', False)
         self.qos = getattr(args, 'qos', '500')
         self.by_id = getattr(args, 'by_id', False)
@@ -221,7 +246,7 @@ class Device:
 
     def ctl(self, *args):
         """Run znsctl; CompletedProcess."""
-        return subprocess.run([self.cfg.znsctl, *args], env=self.env, stdin=subprocess.DEVNULL,
+        return subprocess.run([znsctl_of(self.cfg, self.env), *args], env=self.env, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=self.cfg.timeout)
 
     def json(self, *args):

@@ -126,10 +126,12 @@ class Scene:
         return self.dir / f'criu-{self.calls}.log'
 
     def faulty(self, env, fault):
-        """The environment that makes the emulator fail so."""
-        if fault:
-            self.device.needs_emulator('needs faults of the emulator')
-        return dict(env or self.device.env, **({'ZNS_EMU_FAULT': fault} if fault else {}))
+        """The environment that makes the emulator fail so: that of the test build."""
+        env = dict(env or self.device.env)
+        if not fault:
+            return env
+        self.device.needs_emulator('needs faults of the emulator')
+        return ztlib.controlled(env, ZNS_EMU_FAULT=fault)
 
     # -- dump --
 

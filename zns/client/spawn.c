@@ -19,25 +19,17 @@
 
 /*
  * The environment is not its first user's either: LD_PRELOAD, a fault to be injected, a secret that would stay in
- * /proc/PID/environ. Tests name in $ZNSD_KEEP_ENV what shall go through.
+ * /proc/PID/environ.
  */
 static bool keeps(const char *var)
 {
 	static const char *const names[] = { "ZNS_CONFIG", "ZNS_RUN", "ZNSD_IDLE_S" };
 	size_t len = strcspn(var, "=");
-	const char *more = secure_getenv("ZNSD_KEEP_ENV");
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(names); i++)
 		if (len == strlen(names[i]) && !memcmp(var, names[i], len))
 			return true;
-	while (more && *more) {
-		size_t n = strcspn(more, ",");
-
-		if (n == len && !memcmp(var, more, n))
-			return true;
-		more += n + (more[n] == ',');
-	}
-	return false;
+	return zns_spawn_keeps_more(var, len);
 }
 
 /* Of our own environment, whose strings it points to; NULL: no memory. */

@@ -59,5 +59,5 @@ bool emu_file_is_sparse(const struct emu *e)
 {
 	struct stat st;
 
-	return e->is_file && !e->no_data && !fstat(e->fd, &st) && (uint64_t)st.st_blocks * 512 < e->lay.total;
+	return e->is_file && !emu_stores_nothing(e) && !fstat(e->fd, &st) && (uint64_t)st.st_blocks * 512 < e->lay.total;
 }

@@ -105,24 +105,13 @@ static int flush_some(struct emu *e, const uint32_t *zones, uint32_t nr, struct 
 	return rc;
 }
 
-/* As NVMe: what one writer needs durable costs all others as well. */
-int emu_flush_from_env(struct emu *e, struct zns_err *err)
-{
-	const char *env = secure_getenv("ZNS_EMU_FLUSH");
-
-	if (env && *env && strcmp(env, "zones") && strcmp(env, "device"))
-		return zns_fail(err, -EINVAL, "ZNS_EMU_FLUSH=\"%.64s\": should be \"zones\" or \"device\"", env);
-	e->flush_all = env && !strcmp(env, "device");
-	return 0;
-}
-
 int emu_flush_zones(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	struct emu *e = emu_of(d);
 	uint64_t issue = emu_timing_issue(e), done = 0;
 	int rc = emu_check_writable(e, err);
 
-	if (e->flush_all)
+	if (emu_flushes_all(e))
 		return emu_flush(d, err);
 	for (uint32_t i = 0; i < nr && !rc; i++)
 		rc = emu_check_zone(e, zones[i], err);

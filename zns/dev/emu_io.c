@@ -39,10 +39,8 @@ static void query_alignment(struct emu *e)
 
 void emu_io_open(struct emu *e, const char *path)
 {
-	const char *env = secure_getenv("ZNS_EMU_DATA");
 	struct stat a, b;
 
-	e->no_data = env && !strcmp(env, "none");
 	e->dio_mem = e->dio_off = 512;
 	e->dfd = open(path, (e->fd_rdonly ? O_RDONLY : O_RDWR) | O_DIRECT | O_CLOEXEC);
 	if (e->dfd < 0)
@@ -117,12 +115,12 @@ static int io(struct emu *e, uint64_t pos, void *buf, size_t len, bool write)
 
 int emu_io_write(struct emu *e, uint64_t pos, const void *buf, size_t len)
 {
-	return e->no_data && pos >= e->lay.data_off ? 0 : io(e, pos, (void *)buf, len, true);
+	return pos >= e->lay.data_off && emu_stores_nothing(e) ? 0 : io(e, pos, (void *)buf, len, true);
 }
 
 int emu_io_read(struct emu *e, uint64_t pos, void *buf, size_t len)
 {
-	if (!e->no_data || pos < e->lay.data_off)
+	if (!emu_stores_nothing(e) || pos < e->lay.data_off)
 		return io(e, pos, buf, len, false);
 	memset(buf, 0, len);
 	return 0;
@@ -168,7 +166,7 @@ int emu_io_zero(struct emu *e, uint64_t pos, uint64_t len)
 {
 	int rc;
 
-	if (e->no_data && pos >= e->lay.data_off)
+	if (emu_stores_nothing(e) && pos >= e->lay.data_off)
 		return 0;
 	rc = emu_io_punch(e, pos, len);
 	if (rc == -EOPNOTSUPP || rc == -ENOSYS || rc == -EINVAL)

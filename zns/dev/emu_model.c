@@ -59,6 +59,15 @@ int emu_model_enter(struct emu *e, struct zns_err *err)
 	return 0;
 }
 
+int emu_model_ask(struct emu *e, struct zns_err *err)
+{
+	if (e->fd_rdonly)
+		return zns_fail(err, -EBADF, "%s: no right to write, so no share in its timing model", e->dev.path);
+	if (!e->model)
+		return zns_fail(err, -EINVAL, "%s has no timing model: create it with --timing on", e->dev.path);
+	return emu_model_enter(e, err);
+}
+
 void emu_model_leave(struct emu *e)
 {
 	emu_store(&e->model->broken, 0);

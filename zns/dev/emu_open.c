@@ -93,23 +93,6 @@ static int settle_resets(struct emu *e, struct zns_err *err)
 	return rc;
 }
 
-/* The power was cut by a fault (emu_cut.c): it comes back for the first who opens the device when nobody has it. */
-static int power_back(struct emu *e, struct zns_err *err)
-{
-	int rc;
-
-	if (!emu_load(&e->head->cut))
-		return 0;
-	if (e->fd_rdonly)
-		return zns_fail(err, -EIO, "%s lost its power (injected): open it for writing first", e->dev.path);
-	rc = emu_presence_wait_alone(e->fd);
-	if (rc)
-		return zns_fail(err, rc, "%s lost its power (injected) and another process still has it open: close it there first",
-				e->dev.path);
-	rc = emu_power_on(e, e->head->cut_loss, e->head->cut_seed, err);
-	return rc ? rc : emu_presence_share(e->fd, err);
-}
-
 /* The live tables as they are, or from the durable ones after a reboot (or where the host lost pages of live). */
 static int attach(struct emu *e, struct zns_err *err)
 {
@@ -125,7 +108,7 @@ static int attach(struct emu *e, struct zns_err *err)
 	if (same) {
 		rc = emu_table_is_stale(e, err);
 		if (rc <= 0)
-			return rc ? rc : (rc = power_back(e, err)) ? rc : settle_resets(e, err);
+			return rc ? rc : (rc = emu_power_back(e, err)) ? rc : settle_resets(e, err);
 	}
 	if (!e->fd_rdonly)
 		return rebuild_alone(e, boot_id, err);
@@ -195,20 +178,14 @@ static int setup(struct emu *e, const char *path, struct zns_err *err)
 	rc = attach(e, err);
 	if (!rc && e->model && !e->fd_rdonly)
 		rc = skip_ahead(e, err);
-	if (!rc)
-		rc = emu_noise_from_env(e, err);
-	if (!rc)
-		rc = emu_clock_from_env(e, err);
-	if (!rc)
-		rc = emu_flush_from_env(e, err);
-	return rc ? rc : emu_fault_from_env(e, err);
+	return rc ? rc : emu_control_open(e, err);
 }
 
 static void emu_close(struct zns_dev *d)
 {
 	struct emu *e = emu_of(d);
 
-	if (e->map && e->thread_clock)
+	if (e->map && e->clock)
 		emu_timing_catch_up(e);
 	if (e->map)
 		munmap(e->map, e->map_len);
@@ -221,8 +198,14 @@ static void emu_close(struct zns_dev *d)
 	pthread_mutex_destroy(&e->count_mutex);
 	pthread_mutex_destroy(&e->durable_mutex);
 	pthread_mutex_destroy(&e->model_mutex);
+	emu_control_close(e);
 	free(e->die_of_zone);
 	free(e);
+}
+
+int emu_refuse_foreign(const struct zns_dev *dev, struct zns_err *err)
+{
+	return zns_fail(err, -EMEDIUMTYPE, "%s is not an emulated device: this is for emulated devices only", dev->path);
 }
 
 const struct zns_dev_ops emu_ops = {

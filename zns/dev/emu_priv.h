@@ -22,6 +22,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "control.h"
 #include "zns/emu.h"
 
 #define EMU_MAGIC	UINT64_C(0x3130564544534e5a)	/* "ZNSDEV01", little-endian */
@@ -71,10 +72,7 @@ struct emu_live_head {
 	/* apart: every write bumps the first */
 	uint64_t change_seq __attribute__((aligned(64)));
 	uint64_t durable_seq __attribute__((aligned(64)));	/* changes up to here are flushed */
-	/* a power cut that was asked for: every call fails until a new opener is alone */
-	uint32_t cut __attribute__((aligned(64)));		/* set last */
-	uint32_t cut_loss;
-	uint64_t cut_seed;
+	uint64_t of_tests[8] __attribute__((aligned(64)));	/* test/controls; else 0 */
 };
 
 #define EMU_CAL_PERIODS	64
@@ -109,16 +107,6 @@ struct emu_model {
 	struct emu_cal controller;
 };
 
-#define EMU_MAX_RULES	16
-struct emu_rule {
-	enum zns_emu_fault_kind kind;
-	uint32_t zone;
-	_Atomic uint64_t left;		/* so many pass, then */
-	_Atomic uint64_t times;		/* so many are hit */
-	enum zns_emu_loss loss;
-	uint64_t seed;
-};
-
 struct emu_layout {
 	uint64_t live_len, mirror_off, model_off;	/* offsets inside the live area */
 	uint64_t dur_off, dur_len;
@@ -132,7 +120,6 @@ struct emu {
 	uint8_t uuid[ZNS_UUID_LEN];
 	bool rdonly;			/* asked for */
 	bool fd_rdonly;			/* all we may: no locks, no healing */
-	bool no_data;			/* ZNS_EMU_DATA=none */
 	int fd;				/* through the page cache; carries the locks */
 	int dfd;			/* O_DIRECT, or -1 */
 	bool is_file;			/* not a block device */
@@ -145,15 +132,11 @@ struct emu {
 	struct emu_model *model;	/* NULL: timing off */
 	struct emu_model_zone *model_zone;
 	struct emu_cal *die_cal, *channel_cal;
-	bool thread_clock;		/* see zns_emu_set_clock() */
-	bool flush_all;			/* ZNS_EMU_FLUSH=device */
+	const struct emu_clock *clock;	/* NULL: the wall's; see zns_emu_set_clock() */
 	uint64_t thread_start_ns, serial;
 	uint32_t *die_of_zone;
 	pthread_mutex_t stripe[EMU_STRIPES], count_mutex, durable_mutex, model_mutex;
-	struct zns_emu_noise noise;	/* of what this handle asks of the model */
-	uint64_t noise_key, gc_next;	/* where its bursts are; the first that is not booked yet */
-	struct emu_rule rule[EMU_MAX_RULES];
-	atomic_uint nr_rules;
+	struct emu_control *control;	/* of a test build; else NULL */
 	atomic_bool sync_failed;	/* what the disk holds is unknown since */
 };
 
@@ -222,7 +205,6 @@ int emu_zones_lock(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns
 /* emu_flush.c */
 int emu_flush(struct zns_dev *d, struct zns_err *err);
 int emu_flush_zones(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err);
-int emu_flush_from_env(struct emu *e, struct zns_err *err);
 int emu_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err);
 
 /* emu_state.c */
@@ -278,6 +260,7 @@ void emu_cal_clear(struct emu_cal *c);				/* keeps the counters */
 /* emu_model.c: all of it between enter and leave */
 uint64_t emu_cost_ns(uint64_t bytes, uint64_t mibps);
 int emu_model_enter(struct emu *e, struct zns_err *err);
+int emu_model_ask(struct emu *e, struct zns_err *err);		/* the same, of a device that may have no model */
 void emu_model_leave(struct emu *e);
 void emu_model_idle(struct emu *e);				/* after a power cut: nothing is queued */
 uint64_t emu_model_run(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t bytes, uint64_t issue);
@@ -288,29 +271,16 @@ uint64_t emu_timing_book(struct emu *e, enum zns_emu_op op, uint32_t zone, uint6
 void emu_timing_wait(struct emu *e, uint64_t done);
 bool emu_timing_active(const struct emu *e);
 void emu_timing_catch_up(struct emu *e);	/* nobody who sleeps has to wait for what ran ahead of the wall clock */
-int emu_clock_from_env(struct emu *e, struct zns_err *err);
 
-/* emu_noise.c: the time that something takes, stretched or shortened. Between enter and leave */
-uint64_t emu_noise(struct emu *e, uint64_t ns);
-uint64_t emu_noise_command(struct emu *e, uint64_t ns);	/* no stall: a command occupies nothing */
-uint64_t emu_noise_seen(struct emu *e, uint64_t done);	/* when the host gets to know of it */
-void emu_noise_collect(struct emu *e, uint64_t at);	/* garbage collections up to then and a little more */
-void emu_noise_erase(struct emu *e, struct emu_cal *die, uint64_t from);
-int emu_noise_from_env(struct emu *e, struct zns_err *err);
-
-/* emu_fault.c */
-int emu_fault_from_env(struct emu *e, struct zns_err *err);
-int emu_refuse_foreign(const struct zns_dev *dev, struct zns_err *err);	/* -EMEDIUMTYPE */
-/* Zone locked, before the write or read; 0, or what it fails with. */
-int emu_fault_before(struct emu *e, bool write, uint32_t zone, uint64_t off, struct zns_err *err);
-void emu_fault_after_write(struct emu *e, uint32_t zone);
-
-/* emu_cut.c */
-int emu_check_power(struct emu *e, struct zns_err *err);
-void emu_cut_power(struct emu *e, enum zns_emu_loss loss, uint64_t seed);
-int emu_power_on(struct emu *e, enum zns_emu_loss loss, uint64_t seed, struct zns_err *err);	/* caller is alone */
+/* emu_clock.c: another clock than the wall's */
+struct emu_clock {
+	uint64_t (*issue)(struct emu *e);
+	void (*wait)(struct emu *e, uint64_t done);
+};
+uint64_t *emu_thread_clock(struct emu *e);	/* of the calling thread */
 
 /* emu_open.c */
+int emu_refuse_foreign(const struct zns_dev *dev, struct zns_err *err);	/* -EMEDIUMTYPE */
 extern const struct zns_dev_ops emu_ops;
 int emu_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err);
 

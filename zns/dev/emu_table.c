@@ -69,7 +69,7 @@ int emu_table_rebuild(struct emu *e, struct zns_err *err)
 	emu_model_idle(e);
 	emu_store(&e->head->change_seq, 0);
 	emu_store(&e->head->durable_seq, 0);
-	emu_store(&e->head->cut, 0);
+	memset(e->head->of_tests, 0, sizeof(e->head->of_tests));
 	return 0;
 }
 

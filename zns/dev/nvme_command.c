@@ -184,11 +184,10 @@ int nvme_run(struct nvme_ns *n, struct nvme_command *c, struct zns_err *why)
 
 void nvme_transport_init(struct nvme_ns *n)
 {
-	const char *env = secure_getenv("ZNS_NVME_IOCTL");
 	struct nvme_command c = { .opcode = nvme_zns_cmd_mgmt_recv, .len = 128 };
 	int status;
 
-	if (env && !strcmp(env, "1"))
+	if (nvme_wants_ioctl())
 		return;
 	/* A report of one zone, which changes nothing: kernels have rings without this command for this kind of file. */
 	c.data = aligned_alloc(HW_PAGE, HW_PAGE);

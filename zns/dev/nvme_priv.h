@@ -5,9 +5,10 @@
  * NVMe passthrough (/dev/ngXnY): commands go to the drive as they are, past the block layer, its schedulers and its
  * cgroup limits. Works, too, on kernels without zoned block devices.
  *
- * Data commands travel through io_uring where the kernel and the administrator allow it, else through ioctl; the
- * environment variable ZNS_NVME_IOCTL=1 takes ioctl in any case (for tests). What else there is, libnvme does.
+ * Data commands travel through io_uring where the kernel and the administrator allow it, else through ioctl. What else
+ * there is, libnvme does.
  */
+#include "control.h"
 #include "hw_priv.h"
 
 struct nvme_ring;

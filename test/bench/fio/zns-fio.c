@@ -28,7 +28,7 @@
 
 /* fio's own macros */
 #undef cleanup_free
-#include "zns/emu.h"
+#include "../../controls/controls.h"
 #include "zns/store.h"
 
 struct options {

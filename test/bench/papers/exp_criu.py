@@ -50,7 +50,7 @@ class Subject:
 
 
 def criu(st, action, images, *options):
-    command = [st.bin / 'criu', action, '--no-default-config', '-D', images, '-W', images, '-o', 'criu.log', *options]
+    command = [st.criu, action, '--no-default-config', '-D', images, '-W', images, '-o', 'criu.log', *options]
     return subprocess.Popen([str(c) for c in command], env=st.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                             stderr=subprocess.DEVNULL)
 

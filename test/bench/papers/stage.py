@@ -55,7 +55,9 @@ class Job:
 class Stage:
     def __init__(self, args, profile, options=(), wall=False, vendor_map=None, env=None):
         build = Path(args.build).resolve()
-        self.bin, self.bench, self.fio_bin = build / 'bin', build / 'bench', build / 'fio-src' / 'fio'
+        # of the test build, for loads that store nothing and flushes as NVMe has them
+        self.bin, self.bench, self.fio_bin = build / 'test' / 'bin', build / 'bench', build / 'fio-src' / 'fio'
+        self.criu = build / 'bin' / 'criu'
         self.dir = Path(args.work) / f'stage{Stage.count}'
         Stage.count += 1
         self.dir.mkdir()

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Faults on purpose, by call or by ZNS_EMU_FAULT: see zns/emu.h. */
+/* Faults on purpose, by call or by ZNS_EMU_FAULT: see controls.h. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "emu_priv.h"
-
-int emu_refuse_foreign(const struct zns_dev *dev, struct zns_err *err)
-{
-	return zns_fail(err, -EMEDIUMTYPE, "%s is not an emulated device: this is for emulated devices only", dev->path);
-}
+#include "control.h"
 
 /* Wear is the device's own and survives a power cut, unlike what was written: only the flags go to the disk. */
 static int set_flags_locked(struct emu *e, uint32_t zone, uint32_t flags, struct zns_err *err)
@@ -69,10 +64,10 @@ static int strike(struct emu *e, const struct emu_rule *r, bool write, uint32_t 
 
 int emu_fault_before(struct emu *e, bool write, uint32_t zone, uint64_t off, struct zns_err *err)
 {
-	unsigned nr = atomic_load(&e->nr_rules);
+	unsigned nr = atomic_load(&e->control->nr_rules);
 
 	for (unsigned i = 0; i < nr; i++) {
-		struct emu_rule *r = &e->rule[i];
+		struct emu_rule *r = &e->control->rule[i];
 
 		if (r->kind == ZNS_EMU_CUT_POWER || (r->kind == ZNS_EMU_FAIL_READ) == write)
 			continue;
@@ -85,16 +80,16 @@ int emu_fault_before(struct emu *e, bool write, uint32_t zone, uint64_t off, str
 /* A cut comes right behind the write that used up its count. */
 void emu_fault_after_write(struct emu *e, uint32_t zone)
 {
-	unsigned nr = atomic_load(&e->nr_rules);
+	unsigned nr = atomic_load(&e->control->nr_rules);
 
 	for (unsigned i = 0; i < nr; i++) {
-		struct emu_rule *r = &e->rule[i];
+		struct emu_rule *r = &e->control->rule[i];
 
 		if (r->kind != ZNS_EMU_CUT_POWER || (r->zone != ZNS_EMU_ANY_ZONE && r->zone != zone))
 			continue;
 		take(&r->left);
 		if (!atomic_load(&r->left) && take(&r->times))
-			emu_cut_power(e, r->loss, r->seed);
+			control_cut_power(e, r->loss, r->seed);
 	}
 }
 
@@ -103,11 +98,12 @@ void emu_fault_after_write(struct emu *e, uint32_t zone)
 int zns_emu_add_fault(struct zns_dev *dev, const struct zns_emu_rule *r, struct zns_err *err)
 {
 	struct emu *e = emu_of(dev);
+	struct emu_rule *to;
 	unsigned nr;
 
 	if (dev->ops != &emu_ops)
 		return emu_refuse_foreign(dev, err);
-	nr = atomic_load(&e->nr_rules);
+	nr = atomic_load(&e->control->nr_rules);
 	if (nr == EMU_MAX_RULES)
 		return zns_fail(err, -ENOSPC, "%s has %u faults to come already: clear them first", dev->path, nr);
 	if ((unsigned)r->kind > ZNS_EMU_CONFLICT || (unsigned)r->loss > ZNS_EMU_LOSE_SEEDED)
@@ -115,17 +111,18 @@ int zns_emu_add_fault(struct zns_dev *dev, const struct zns_emu_rule *r, struct 
 	if (r->zone != ZNS_EMU_ANY_ZONE && r->zone >= e->p.nr_zones)
 		return zns_fail(err, -EINVAL, "fault in zone %u: the device has zones 0 to %u", r->zone, e->p.nr_zones - 1);
 	if (r->kind == ZNS_EMU_CUT_POWER && !r->after) {
-		emu_cut_power(e, r->loss, r->seed);
+		control_cut_power(e, r->loss, r->seed);
 		return 0;
 	}
-	e->rule[nr].kind = r->kind;
-	e->rule[nr].zone = r->zone;
-	e->rule[nr].loss = r->loss;
-	e->rule[nr].seed = r->seed;
-	atomic_store(&e->rule[nr].left, r->after);
+	to = &e->control->rule[nr];
+	to->kind = r->kind;
+	to->zone = r->zone;
+	to->loss = r->loss;
+	to->seed = r->seed;
+	atomic_store(&to->left, r->after);
 	/* a cut or a worn zone happens once */
-	atomic_store(&e->rule[nr].times, repeats(r->kind) && r->times ? r->times : 1);
-	atomic_store(&e->nr_rules, nr + 1);
+	atomic_store(&to->times, repeats(r->kind) && r->times ? r->times : 1);
+	atomic_store(&e->control->nr_rules, nr + 1);
 	return 0;
 }
 
@@ -133,7 +130,7 @@ int zns_emu_clear_faults(struct zns_dev *dev)
 {
 	if (dev->ops != &emu_ops)
 		return -EMEDIUMTYPE;
-	atomic_store(&emu_of(dev)->nr_rules, 0);
+	atomic_store(&emu_of(dev)->control->nr_rules, 0);
 	return 0;
 }
 
@@ -229,7 +226,7 @@ static bool parse_word(char *word, struct zns_emu_rule *r)
 	return false;
 }
 
-int emu_fault_from_env(struct emu *e, struct zns_err *err)
+int control_faults_from_env(struct emu *e, struct zns_err *err)
 {
 	const char *env = secure_getenv("ZNS_EMU_FAULT");
 	struct zns_emu_rule rule[EMU_MAX_RULES], cut = { .loss = ZNS_EMU_LOSE_ALL };

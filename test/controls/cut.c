@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Power cuts: the device goes dark for every process, and comes back with what it may have kept. */
-#include "emu_priv.h"
+#include "control.h"
+
+static struct emu_cut *cut_of(const struct emu *e)
+{
+	return (struct emu_cut *)e->head->of_tests;
+}
 
 int emu_check_power(struct emu *e, struct zns_err *err)
 {
-	if (emu_load(&e->head->cut))
+	if (emu_load(&cut_of(e)->cut))
 		return zns_fail(err, -EIO, "%s lost its power (injected): close it everywhere and open it anew", e->dev.path);
 	return 0;
 }
 
-void emu_cut_power(struct emu *e, enum zns_emu_loss loss, uint64_t seed)
+void control_cut_power(struct emu *e, enum zns_emu_loss loss, uint64_t seed)
 {
-	emu_store(&e->head->cut_loss, loss);
-	emu_store(&e->head->cut_seed, seed);
-	emu_store(&e->head->cut, 1);
+	emu_store(&cut_of(e)->loss, loss);
+	emu_store(&cut_of(e)->seed, seed);
+	emu_store(&cut_of(e)->cut, 1);
 }
 
 /*
@@ -59,11 +64,29 @@ static int settle(struct emu *e, enum zns_emu_loss loss, uint64_t seed, struct z
 	return rc;
 }
 
-int emu_power_on(struct emu *e, enum zns_emu_loss loss, uint64_t seed, struct zns_err *err)
+/* The caller is alone. */
+static int power_on(struct emu *e, enum zns_emu_loss loss, uint64_t seed, struct zns_err *err)
 {
 	int rc = settle(e, loss, seed, err);
 
 	return rc ? rc : emu_table_rebuild(e, err);
+}
+
+/* Power that was cut comes back for the first who opens the device when nobody has it. */
+int emu_power_back(struct emu *e, struct zns_err *err)
+{
+	int rc;
+
+	if (!emu_load(&cut_of(e)->cut))
+		return 0;
+	if (e->fd_rdonly)
+		return zns_fail(err, -EIO, "%s lost its power (injected): open it for writing first", e->dev.path);
+	rc = emu_presence_wait_alone(e->fd);
+	if (rc)
+		return zns_fail(err, rc, "%s lost its power (injected) and another process still has it open: close it there first",
+				e->dev.path);
+	rc = power_on(e, cut_of(e)->loss, cut_of(e)->seed, err);
+	return rc ? rc : emu_presence_share(e->fd, err);
 }
 
 int zns_emu_power_cut_losing(struct zns_dev *dev, enum zns_emu_loss loss, uint64_t seed, struct zns_err *err)
@@ -84,7 +107,7 @@ int zns_emu_power_cut_losing(struct zns_dev *dev, enum zns_emu_loss loss, uint64
 	if (rc) {
 		rc = zns_fail(err, rc, "%s is in use by another process: end that before cutting the power", e->dev.path);
 	} else {
-		rc = emu_power_on(e, loss, seed, err);
+		rc = power_on(e, loss, seed, err);
 		emu_presence_share(e->fd, NULL);
 	}
 	emu_unlock_init(e->fd);

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Noise in the timing model, for tests of what measures: see zns/emu.h. */
+/* Noise in the timing model, for tests of what measures: see controls.h. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "emu_priv.h"
+#include "control.h"
 
 static uint64_t jitter(struct emu *e, uint64_t ns)
 {
-	int64_t range = (int64_t)(ns * e->noise.jitter_pct / 100);
+	int64_t range = (int64_t)(ns * e->control->noise.jitter_pct / 100);
 
 	if (range <= 0)
 		return ns;
-	return ns - range + emu_random(&e->noise.seed) % (2 * (uint64_t)range + 1);
+	return ns - range + emu_random(&e->control->noise.seed) % (2 * (uint64_t)range + 1);
 }
 
 uint64_t emu_noise_command(struct emu *e, uint64_t ns)
 {
-	return e->noise.jitter_pct ? jitter(e, ns) : ns;
+	return e->control->noise.jitter_pct ? jitter(e, ns) : ns;
 }
 
 uint64_t emu_noise(struct emu *e, uint64_t ns)
 {
-	if (e->noise.jitter_pct)
+	if (e->control->noise.jitter_pct)
 		ns = jitter(e, ns);
-	if (e->noise.stall_every && !(emu_random(&e->noise.seed) % e->noise.stall_every))
-		ns += e->noise.stall_us * UINT64_C(1000);
+	if (e->control->noise.stall_every && !(emu_random(&e->control->noise.seed) % e->control->noise.stall_every))
+		ns += e->control->noise.stall_us * UINT64_C(1000);
 	return ns;
 }
 
@@ -33,7 +33,7 @@ enum { HOST = 1, GC, STORM };
 /* The burst of stretch @k: all of it inside the stretch. */
 static void burst_of(const struct emu *e, uint64_t kind, uint64_t k, uint64_t every, uint64_t len, uint64_t *from, uint64_t *to)
 {
-	uint64_t state = e->noise_key ^ kind << 56 ^ k * UINT64_C(0x9e3779b97f4a7c15), ns;
+	uint64_t state = e->control->noise_key ^ kind << 56 ^ k * UINT64_C(0x9e3779b97f4a7c15), ns;
 
 	ns = len / 2 + emu_random(&state) % (len + 1);
 	ns = zns_min(ns, every);
@@ -43,7 +43,7 @@ static void burst_of(const struct emu *e, uint64_t kind, uint64_t k, uint64_t ev
 
 static bool in_storm(const struct emu *e, uint64_t at)
 {
-	const struct zns_emu_noise *n = &e->noise;
+	const struct zns_emu_noise *n = &e->control->noise;
 	uint64_t every = (n->calm_ms + (uint64_t)n->storm_ms) * 1000000, from, to;
 
 	if (!every)
@@ -54,23 +54,23 @@ static bool in_storm(const struct emu *e, uint64_t at)
 
 uint64_t emu_noise_seen(struct emu *e, uint64_t done)
 {
-	uint64_t every = e->noise.host_every_us * UINT64_C(1000), from, to;
+	uint64_t every = e->control->noise.host_every_us * UINT64_C(1000), from, to;
 
 	if (!every)
 		return done;
-	burst_of(e, HOST, done / every, every, e->noise.host_us * UINT64_C(1000), &from, &to);
+	burst_of(e, HOST, done / every, every, e->control->noise.host_us * UINT64_C(1000), &from, &to);
 	return done >= from && done < to && in_storm(e, done) ? to : done;
 }
 
 void emu_noise_collect(struct emu *e, uint64_t at)
 {
-	uint64_t every = e->noise.gc_every_us * UINT64_C(1000), from, to;
+	uint64_t every = e->control->noise.gc_every_us * UINT64_C(1000), from, to;
 
 	if (!every)
 		return;
 	/* one stretch ahead, so that what is booked from now on finds it there */
-	for (e->gc_next = zns_max(e->gc_next, at / every); e->gc_next <= at / every + 1; e->gc_next++) {
-		burst_of(e, GC, e->gc_next, every, e->noise.gc_us * UINT64_C(1000), &from, &to);
+	for (e->control->gc_next = zns_max(e->control->gc_next, at / every); e->control->gc_next <= at / every + 1; e->control->gc_next++) {
+		burst_of(e, GC, e->control->gc_next, every, e->control->noise.gc_us * UINT64_C(1000), &from, &to);
 		if (!in_storm(e, from))
 			continue;
 		for (uint32_t i = 0; i < e->p.channels * e->p.ways; i++)
@@ -80,10 +80,10 @@ void emu_noise_collect(struct emu *e, uint64_t at)
 
 void emu_noise_erase(struct emu *e, struct emu_cal *die, uint64_t from)
 {
-	uint64_t late = e->noise.erase_late_us * UINT64_C(1000);
+	uint64_t late = e->control->noise.erase_late_us * UINT64_C(1000);
 
 	if (late)
-		emu_cal_book(die, from + emu_random(&e->noise.seed) % late, e->noise.erase_us * UINT64_C(1000));
+		emu_cal_book(die, from + emu_random(&e->control->noise.seed) % late, e->control->noise.erase_us * UINT64_C(1000));
 }
 
 static int check_bursts(const struct zns_emu_noise *n, struct zns_err *err)
@@ -119,9 +119,9 @@ int zns_emu_set_noise(struct zns_dev *dev, const struct zns_emu_noise *n, struct
 	rc = emu_model_enter(e, err);
 	if (rc)
 		return rc;
-	e->noise = *n;
-	e->noise_key = n->seed;
-	e->gc_next = 0;
+	e->control->noise = *n;
+	e->control->noise_key = n->seed;
+	e->control->gc_next = 0;
 	emu_model_leave(e);
 	return 0;
 }
@@ -160,7 +160,7 @@ static bool parse_word(const char *word, struct zns_emu_noise *n)
 	return false;
 }
 
-int emu_noise_from_env(struct emu *e, struct zns_err *err)
+int control_noise_from_env(struct emu *e, struct zns_err *err)
 {
 	const char *env = secure_getenv("ZNS_EMU_NOISE");
 	struct zns_emu_noise n = { 0 };

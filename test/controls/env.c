@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What the environment asks for when a device is opened, or a broker started: see controls.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../zns/client/spawn.h"
+#include "control.h"
+
+static int clock_from_env(struct emu *e, struct zns_err *err)
+{
+	const char *env = secure_getenv("ZNS_EMU_CLOCK");
+
+	if (!env || !*env || !strcmp(env, "wall") || !emu_timing_active(e))
+		return 0;
+	if (strcmp(env, "thread"))
+		return zns_fail(err, -EINVAL, "ZNS_EMU_CLOCK=\"%.64s\": should be \"wall\" or \"thread\"", env);
+	return zns_emu_set_clock(&e->dev, ZNS_EMU_CLOCK_THREAD, err);
+}
+
+static int flush_from_env(struct emu *e, struct zns_err *err)
+{
+	const char *env = secure_getenv("ZNS_EMU_FLUSH");
+
+	if (env && *env && strcmp(env, "zones") && strcmp(env, "device"))
+		return zns_fail(err, -EINVAL, "ZNS_EMU_FLUSH=\"%.64s\": should be \"zones\" or \"device\"", env);
+	e->control->flush_all = env && !strcmp(env, "device");
+	return 0;
+}
+
+int emu_control_open(struct emu *e, struct zns_err *err)
+{
+	const char *data = secure_getenv("ZNS_EMU_DATA");
+	int rc;
+
+	e->control = calloc(1, sizeof(*e->control));
+	if (!e->control)
+		return zns_fail(err, -ENOMEM, "out of memory");
+	e->control->no_data = data && !strcmp(data, "none");
+	rc = control_noise_from_env(e, err);
+	if (!rc)
+		rc = clock_from_env(e, err);
+	if (!rc)
+		rc = flush_from_env(e, err);
+	return rc ? rc : control_faults_from_env(e, err);
+}
+
+void emu_control_close(struct emu *e)
+{
+	free(e->control);
+}
+
+/* The tables are read before there is a control. */
+bool emu_stores_nothing(const struct emu *e)
+{
+	return e->control && e->control->no_data;
+}
+
+bool emu_flushes_all(const struct emu *e)
+{
+	return e->control->flush_all;
+}
+
+bool nvme_wants_ioctl(void)
+{
+	const char *env = secure_getenv("ZNS_NVME_IOCTL");
+
+	return env && !strcmp(env, "1");
+}
+
+bool zns_spawn_keeps_more(const char *name, size_t len)
+{
+	const char *more = secure_getenv("ZNSD_KEEP_ENV");
+
+	while (more && *more) {
+		size_t n = strcspn(more, ",");
+
+		if (n == len && !memcmp(name, more, n))
+			return true;
+		more += n + (more[n] == ',');
+	}
+	return false;
+}
