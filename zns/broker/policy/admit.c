@@ -122,18 +122,17 @@ static bool reserves(const struct znsd *d, const struct ask *a, const struct cho
 
 static void set_parent(const struct znsd *d, struct lease *l, const ZnsPb__DumpBegin *q)
 {
-	l->flatten = q->has_flatten;
-	if (l->flatten || q->has_join)
-		l->moved = zns_store_find(d->store, l->id)->moved;
-	l->has_parent = q->has_parent;
+	if (l->kind != LEASE_DUMP)
+		l->dump.moved = zns_store_find(d->store, l->id)->moved;
+	l->dump.has_parent = q->has_parent;
 	if (q->has_parent)
-		memcpy(l->parent, q->parent.data, ZNS_UUID_LEN);
+		memcpy(l->dump.parent, q->parent.data, ZNS_UUID_LEN);
 	if (q->has_join) {	/* what is joined keeps the parent that it has */
 		const ZnsPb__Checkpoint *k = zns_store_find(d->store, q->join.data);
 
-		l->has_parent = k->has_parent;
+		l->dump.has_parent = k->has_parent;
 		if (k->has_parent)
-			memcpy(l->parent, k->parent.data, ZNS_UUID_LEN);
+			memcpy(l->dump.parent, k->parent.data, ZNS_UUID_LEN);
 	}
 }
 
@@ -142,50 +141,54 @@ static void take_groups(struct znsd *d, struct lease *l, const struct ask *a, co
 {
 	uint32_t i;
 
-	l->nr_meta = ch->nr_meta;
-	l->width = l->nr_groups = ch->width + ch->nr_meta;
+	l->dump.nr_meta = ch->nr_meta;
+	l->dump.width = l->nr_groups = ch->width + ch->nr_meta;
 	l->groups = znsd_alloc(l->nr_groups * sizeof(*l->groups));
 	memcpy(l->groups, ch->order, l->nr_groups * sizeof(*l->groups));
-	l->weights = znsd_alloc(l->nr_groups * sizeof(*l->weights));
+	l->dump.weights = znsd_alloc(l->nr_groups * sizeof(*l->dump.weights));
 	for (i = 0; i < l->nr_groups; i++)
-		l->weights[i] = 1;
+		l->dump.weights[i] = 1;
 	/* Admitted without contention: nobody else is on it now, whatever is reserved. */
 	if (a->mode == ADM_SHARE)
-		zns_alloc_weights(ch->gs, ch->order, ch->width, l->weights);
+		zns_alloc_weights(ch->gs, ch->order, ch->width, l->dump.weights);
 	for (i = 0; i < l->nr_groups; i++)
 		groups_mark_shared(d, l, l->groups[i]);
 }
 
 static void of_tenant(struct lease *l, const struct zns_tenant *t)
 {
-	free(l->tenant);
-	l->tenant = *t->who ? znsd_strdup(t->who) : NULL;
-	l->max_rate_mibps = t->max_qos_mibps;
-	l->max_groups = t->max_groups;
-	l->total_groups = t->total_groups;
+	free(l->dump.tenant);
+	l->dump.tenant = *t->who ? znsd_strdup(t->who) : NULL;
+	l->dump.max_rate_mibps = t->max_qos_mibps;
+	l->dump.max_groups = t->max_groups;
+	l->dump.total_groups = t->total_groups;
+}
+
+static enum lease_kind kind_of(const ZnsPb__DumpBegin *q)
+{
+	return q->has_flatten ? LEASE_FLATTEN : q->has_join ? LEASE_IMPORT : LEASE_DUMP;
 }
 
 static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, const struct ask *a,
 			   const struct choice *ch, const uint8_t *id)
 {
-	struct lease *l = lease_new(d, who->conn, who->pid, true, a->container, id);
+	struct lease *l = lease_new(d, who->conn, who->pid, kind_of(q), a->container, id);
 
-	l->dynamic = !reserves(d, a, ch);
-	l->joins = a->join != NULL;
-	l->promised = a->mode != ADM_SHARE && !rate_one_domain(d);
-	l->promised_mibps = ch->promise;
-	l->cap_mibps = a->cap_mibps;
+	l->dump.dynamic = !reserves(d, a, ch);
+	l->dump.promised = a->mode != ADM_SHARE && !rate_one_domain(d);
+	l->dump.promised_mibps = ch->promise;
+	l->dump.cap_mibps = a->cap_mibps;
 	encryption_note(l, q);
 	l->packed = ch->packed;
-	l->qos_mibps = a->qos;
-	l->min_room = a->min_room;
-	l->most = a->most;
-	l->waits_ns = zns_mono_ns();	/* until it tells */
+	l->dump.qos_mibps = a->qos;
+	l->dump.min_room = a->min_room;
+	l->dump.most = a->most;
+	l->dump.waits_ns = zns_mono_ns();	/* until it tells */
 	of_tenant(l, &a->tenant);
 	set_parent(d, l, q);
 	take_groups(d, l, a, ch);
 	if (ch->pack_zone != ZNSD_NONE) {
-		l->claimed = ch->pack_zone;
+		l->dump.claimed = ch->pack_zone;
 		lease_zone_add(d, l, ch->pack_zone, d->zones[ch->pack_zone].z.wp);
 	}
 	return l;
@@ -203,7 +206,7 @@ struct lease *admit_take_over(struct znsd *d, const struct holder *who, const Zn
 	if (!t || t->len != ZNS_UUID_LEN)
 		return NULL;
 	for (l = d->leases; l; l = l->next)
-		if (l->dump && !l->background && !l->dying && l->nr_zones == (l->claimed != ZNSD_NONE) && l->conn != who->conn &&
+		if (lease_admitted(l) && !l->dying_until && l->nr_zones == (l->dump.claimed != ZNSD_NONE) && l->conn != who->conn &&
 		    !memcmp(l->id, t->data, ZNS_UUID_LEN) && !strcmp(l->container, q->container))
 			break;
 	if (!l)
@@ -212,10 +215,10 @@ struct lease *admit_take_over(struct znsd *d, const struct holder *who, const Zn
 	l->pid = who->pid;
 	of_tenant(l, &a->tenant);
 	set_parent(d, l, q);
-	l->cap_mibps = a->cap_mibps;
+	l->dump.cap_mibps = a->cap_mibps;
 	encryption_note(l, q);
 	if (q->min_room)
-		l->min_room = q->min_room;
+		l->dump.min_room = q->min_room;
 	return l;
 }
 
@@ -228,6 +231,8 @@ static int check_join(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zn
 
 	if (!q->has_join)
 		return 0;
+	if (q->has_flatten)
+		return zns_fail(err, -EINVAL, "a dump joins a checkpoint or flattens one, not both");
 	if (q->join.len != ZNS_UUID_LEN)
 		return zns_fail(err, -EINVAL, "a checkpoint id has %d bytes", ZNS_UUID_LEN);
 	zns_uuid_format(q->join.data, id);
@@ -239,7 +244,7 @@ static int check_join(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zn
 	if (strcmp(k->container, q->container))
 		return zns_fail(err, -EINVAL, "checkpoint %s is of container %.100s", id, k->container);
 	for (l = d->leases; l; l = l->next)
-		if (l->dump && l->joins && !memcmp(l->id, q->join.data, ZNS_UUID_LEN))
+		if (l->kind == LEASE_IMPORT && !memcmp(l->id, q->join.data, ZNS_UUID_LEN))
 			return zns_fail(err, -EBUSY, "checkpoint %s is being joined by PID %u", id, l->pid);
 	return 0;
 }

@@ -57,14 +57,14 @@ uint32_t budget_used(const struct znsd *d)
 	uint32_t n = 0;
 
 	for (l = d->leases; l; l = l->next)
-		if (l->dump)
-			n += zns_max(l->width, lease_unfull(d, l));
+		if (lease_writes(l))
+			n += zns_max(lease_admitted(l) ? l->dump.width : 0, lease_unfull(d, l));
 	return n;
 }
 
 static bool of_tenant(const struct lease *l, const struct zns_tenant *t)
 {
-	return l->dump && l->tenant && !strcmp(l->tenant, t->who);
+	return lease_admitted(l) && l->dump.tenant && !strcmp(l->dump.tenant, t->who);
 }
 
 uint32_t budget_tenant_groups(const struct znsd *d, const struct zns_tenant *t)
@@ -87,7 +87,7 @@ uint32_t budget_tenant_qos(const struct znsd *d, const struct zns_tenant *t)
 
 	for (l = d->leases; l; l = l->next)
 		if (of_tenant(l, t))
-			n += l->qos_mibps;
+			n += l->dump.qos_mibps;
 	if (!*t->who || !t->total_qos_mibps)
 		return UINT32_MAX;
 	return t->total_qos_mibps > n ? t->total_qos_mibps - (uint32_t)n : 0;
@@ -112,7 +112,7 @@ uint32_t pack_leases(const struct znsd *d)
 	uint32_t n = 0;
 
 	for (l = d->leases; l; l = l->next)
-		n += l->dump && l->packed;
+		n += lease_writes(l) && l->packed;
 	return n;
 }
 

@@ -12,8 +12,8 @@ static uint64_t promised(const struct znsd *d)
 	uint64_t sum = 0;
 
 	for (l = d->leases; l; l = l->next)
-		if (l->dump && l->promised)
-			sum += l->qos_mibps;
+		if (lease_promised(l))
+			sum += l->dump.qos_mibps;
 	return sum;
 }
 
@@ -31,10 +31,15 @@ double ceiling_share(const struct znsd *d)
 	return d->ceiling_mibps ? zns_max((double)ceiling_left(d) / d->zone_mibps, 0.01) : 0;
 }
 
+static bool shares(const struct lease *l)
+{
+	return lease_admitted(l) && !l->dump.promised;
+}
+
 /* What it asked for, and as much as its zones could take. */
 static double want_of(const struct znsd *d, const struct lease *l)
 {
-	return zns_max(1.0, zns_min((double)l->qos_mibps, (double)l->nr_groups * d->zone_mibps));
+	return zns_max(1.0, zns_min((double)l->dump.qos_mibps, (double)l->nr_groups * d->zone_mibps));
 }
 
 static double most_of(const struct znsd *d, const struct lease *l)
@@ -53,21 +58,21 @@ uint32_t ceiling_limit(const struct znsd *d, const struct lease *l)
 	const struct lease *o;
 	uint32_t n = 0;
 
-	if (!d->ceiling_mibps || !l->dump || l->promised)
+	if (!d->ceiling_mibps || !shares(l))
 		return 0;
 	for (o = d->leases; o; o = o->next, n++)
-		if (o->dump && !o->promised)
+		if (shares(o))
 			most += most_of(d, o);
 	if (most <= rest)
 		return 0;
 	v = znsd_alloc((n + 1) * sizeof(*v));
 	for (o = d->leases, n = 0; o; o = o->next)
-		if (o->dump && !o->promised)
+		if (shares(o))
 			v[n++] = want_of(d, o);
 	level = zns_alloc_fair(v, n, rest);
 	base = zns_min(want_of(d, l), level);
 	for (o = d->leases, n = 0; o; o = o->next) {
-		if (!o->dump || o->promised)
+		if (!shares(o))
 			continue;
 		sum += zns_min(want_of(d, o), level);
 		v[n++] = most_of(d, o) - zns_min(want_of(d, o), level);

@@ -20,7 +20,7 @@ int compact_begin(struct znsd *d, const struct holder *who, const ProtobufCBinar
 	if (lease_of(d, who->conn))
 		return zns_fail(err, -EBUSY, "this connection has a dump or a compaction already");
 	for (l = d->leases; l; l = l->next)
-		if (l->background && l->dump && id->len == ZNS_UUID_LEN && !memcmp(l->id, id->data, ZNS_UUID_LEN))
+		if (l->kind == LEASE_COMPACT && id->len == ZNS_UUID_LEN && !memcmp(l->id, id->data, ZNS_UUID_LEN))
 			return zns_fail(err, -EBUSY, "this checkpoint is being moved by PID %u", l->pid);
 	if (id->len == ZNS_UUID_LEN && parent_in_use(d, id->data))
 		return zns_fail(err, -ECANCELED, "a dump that is running has this checkpoint as its parent");
@@ -29,12 +29,11 @@ int compact_begin(struct znsd *d, const struct holder *who, const ProtobufCBinar
 	ret = read_begin(d, who, id, false, chain, &r, err);
 	if (ret)
 		return ret;
-	r->background = true;
+	r->kind = LEASE_SOURCE;
 	k = chain->v[0];
-	l = lease_new(d, who->conn, who->pid, true, k->container, k->id.data);
-	l->background = l->dynamic = true;
+	l = lease_new(d, who->conn, who->pid, LEASE_COMPACT, k->container, k->id.data);
 	l->packed = k->packed;
-	l->moved = k->moved;
+	l->compact.moved = k->moved;
 	return 0;
 }
 
@@ -90,12 +89,12 @@ static bool disturbs(const struct znsd *d, uint32_t group)
 	uint32_t i;
 
 	for (l = d->leases; l; l = l->next) {
-		if (l->background)
+		if (lease_background(l))
 			continue;
 		for (i = 0; i < l->nr_groups; i++)
 			if (near(d, l->groups[i], group))
 				return true;
-		for (i = 0; l->dump && i < l->nr_zones; i++)
+		for (i = 0; lease_writes(l) && i < l->nr_zones; i++)
 			if (!l->zones[i].done && !l->zones[i].bad && near(d, d->zones[l->zones[i].zone].group, group))
 				return true;
 	}
@@ -114,7 +113,7 @@ int compact_step(struct znsd *d, struct lease *l, const ZnsPb__CompactStep *q, u
 		return zns_fail(err, -ECANCELED, "a dump needs the zones that this compaction writes");
 	*wait_ms = 0;
 	for (o = d->leases; q->has_flush && q->flush && o; o = o->next)
-		if (o->dump && !o->background)
+		if (lease_admitted(o))
 			*wait_ms = WAIT_MS;
 	for (i = 0; i < q->n_groups; i++) {
 		if (q->groups[i] >= d->nr_groups)
@@ -207,7 +206,7 @@ int compact_commit(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *q, 
 
 	k = now ? *now : (ZnsPb__Checkpoint)ZNS_PB__CHECKPOINT__INIT;
 	k.has_moved = k.has_moved_ns = 1;
-	k.moved = l->moved + 1;
+	k.moved = l->compact.moved + 1;
 	k.moved_ns = q->moved_ns;
 	ret = record_check(d, l, &k, err);
 	for (i = 0; !ret && i < l->nr_zones; i++)

@@ -52,9 +52,9 @@ static bool may_ask(const struct znsd *d, const struct lease *l, uint32_t group)
 /* The pack zone that came with the admission. */
 static uint32_t claimed_zone(const struct znsd *d, const struct wish *w, uint32_t group)
 {
-	uint32_t zone = w->l->claimed;
+	uint32_t zone = w->l->dump.claimed;
 
-	w->l->claimed = ZNSD_NONE;
+	w->l->dump.claimed = ZNSD_NONE;
 	return zone != ZNSD_NONE && d->zones[zone].group == group && !zone_excluded(d, w, zone) ? zone : ZNSD_NONE;
 }
 
@@ -82,7 +82,7 @@ int dump_zone(struct znsd *d, struct lease *l, const ZnsPb__ZoneGet *q, uint32_t
 	ret = refresh_lease(d, l, err);
 	if (ret)
 		return ret;
-	if (l->claimed == ZNSD_NONE && lease_unfull(d, l) >= l->width && budget_used(d) >= budget_total(d))
+	if (l->dump.claimed == ZNSD_NONE && lease_unfull(d, l) >= l->dump.width && budget_used(d) >= budget_total(d))
 		return zns_fail(err, -EBUSY, "all %u zones that %s may have open are in use; this dump has %u",
 				budget_total(d), d->reg.path, lease_unfull(d, l));
 	*zone = claimed_zone(d, &w, q->group);
@@ -121,7 +121,7 @@ static int check_joined(const struct lease *l, const ZnsPb__Checkpoint *k, const
 	char id[ZNS_UUID_STR];
 	size_t i;
 
-	if (!l->joins)
+	if (l->kind != LEASE_IMPORT)
 		return 0;
 	if (k->pages_only)
 		return zns_fail(err, -EINVAL, "commit: checkpoint %s has pages only as before", zns_uuid_format(l->id, id));
@@ -136,7 +136,7 @@ static int check_joined(const struct lease *l, const ZnsPb__Checkpoint *k, const
 static int check_record(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *k, struct zns_err *err)
 {
 	const ZnsPb__ExtentRef *m = k->manifest;
-	const ZnsPb__Checkpoint *old = l->joins ? zns_store_find(d->store, l->id) : NULL;
+	const ZnsPb__Checkpoint *old = l->kind == LEASE_IMPORT ? zns_store_find(d->store, l->id) : NULL;
 	bool manifest_in = false;
 	size_t i;
 
@@ -146,8 +146,8 @@ static int check_record(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint
 		return zns_fail(err, -EINVAL, "commit: not the checkpoint that was granted");
 	if (strcmp(k->container, l->container))
 		return zns_fail(err, -EINVAL, "commit: the record names another container");
-	if (k->has_parent != l->has_parent || (l->has_parent && (k->parent.len != ZNS_UUID_LEN ||
-								 memcmp(k->parent.data, l->parent, ZNS_UUID_LEN))))
+	if (k->has_parent != l->dump.has_parent || (l->dump.has_parent && (k->parent.len != ZNS_UUID_LEN ||
+								 memcmp(k->parent.data, l->dump.parent, ZNS_UUID_LEN))))
 		return zns_fail(err, -EINVAL, "commit: the record names another parent than the dump asked for");
 	if (!k->n_zones || !m || !m->len)
 		return zns_fail(err, -EINVAL, "commit: the record has no zones or no manifest");
@@ -184,7 +184,7 @@ static int check_record(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint
 
 int commit_dump(struct znsd *d, struct lease *l, ZnsPb__Checkpoint *k, struct zns_err *err)
 {
-	bool replaces = l->joins || l->flatten;
+	bool replaces = l->kind != LEASE_DUMP;
 	uint32_t i;
 	int ret;
 
@@ -198,7 +198,7 @@ int commit_dump(struct znsd *d, struct lease *l, ZnsPb__Checkpoint *k, struct zn
 	if (ret)
 		return ret;
 	k->has_shared_groups = 1;
-	k->shared_groups = l->joins ? zns_max(k->shared_groups, l->nr_shared) : l->nr_shared;
+	k->shared_groups = l->kind == LEASE_IMPORT ? zns_max(k->shared_groups, l->dump.nr_shared) : l->dump.nr_shared;
 	k->has_packed = k->packed = l->packed;
 	ret = replaces ? record_replace(d, l, k, err) : zns_store_commit(d->store, k, err);
 	for (i = 0; !ret && i < l->nr_zones; i++)

@@ -33,16 +33,16 @@ int encryption_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns
 
 void encryption_note(struct lease *l, const ZnsPb__DumpBegin *q)
 {
-	l->encrypted = q->has_key_id;
-	if (l->encrypted)
-		memcpy(l->key_id, q->key_id.data, sizeof(l->key_id));
+	l->dump.encrypted = q->has_key_id;
+	if (l->dump.encrypted)
+		memcpy(l->dump.key_id, q->key_id.data, sizeof(l->dump.key_id));
 }
 
 int encryption_check_record(const struct lease *l, const ZnsPb__Checkpoint *k, struct zns_err *err)
 {
-	if (l->encrypted != (k->crypt != NULL) ||
+	if (l->dump.encrypted != (k->crypt != NULL) ||
 	    (k->crypt && (!k->crypt->has_wrapped || !zns_crypt_record_sane(k->crypt) ||
-			  memcmp(k->crypt->key_id.data, l->key_id, sizeof(l->key_id)))))
+			  memcmp(k->crypt->key_id.data, l->dump.key_id, sizeof(l->dump.key_id)))))
 		return zns_fail(err, -EINVAL, "commit: the checkpoint is not encrypted as its dump said it would be");
 	return 0;
 }

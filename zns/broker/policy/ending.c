@@ -18,7 +18,7 @@ void lease_end(struct znsd *d, struct lease *l)
 		uint32_t zone = l->zones[i].zone;
 		struct zn_zone *z = &d->zones[zone];
 
-		if (!l->dump) {
+		if (!lease_writes(l)) {
 			z->readers--;
 			continue;
 		}
@@ -30,7 +30,7 @@ void lease_end(struct znsd *d, struct lease *l)
 	}
 	d->sweep = true;
 	d->policy->compact_yield &= leases_compacting(d) > 0;
-	if (l->dump)
+	if (lease_writes(l))
 		reservation_settle(d, l->container);
 	lease_free(l);
 	d->freed = true;
@@ -56,10 +56,9 @@ void leases_of_conn_lost(struct znsd *d, const struct conn *c, int *pidfd)
 		if (l->conn != c)
 			continue;
 		l->conn = NULL;
-		if (l->dump && l->nr_zones) {
+		if (lease_writes(l) && l->nr_zones) {
 			l->pidfd = *pidfd;
 			*pidfd = -1;
-			l->dying = true;
 			l->dying_until = zns_mono_ns() + WRITER_GONE_MS * 1000000ull;
 			znsd_log("dump of %s (PID %u) ended without a commit", l->container, l->pid);
 		} else {
@@ -77,7 +76,7 @@ int leases_reap(struct znsd *d)
 
 again:
 	for (l = d->leases; l; l = l->next) {
-		if (!l->dying)
+		if (!l->dying_until)
 			continue;
 		if (writer_gone(l) || now >= l->dying_until) {
 			lease_end(d, l);

@@ -16,21 +16,21 @@
 
 static bool may_grow(const struct znsd *d, const struct lease *l)
 {
-	return l->dump && !l->promised && !l->packed && !l->background && !l->dying && !rate_one_domain(d);
+	return lease_admitted(l) && !l->dump.promised && !l->packed && !l->dying_until && !rate_one_domain(d);
 }
 
 /* As many as the limits still have. */
 static uint32_t most(struct znsd *d, const struct lease *l, uint32_t want)
 {
 	uint32_t total = budget_total(d), used = budget_used(d), n;
-	struct zns_tenant t = { .total_groups = l->total_groups };
+	struct zns_tenant t = { .total_groups = l->dump.total_groups };
 
-	snprintf(t.who, sizeof(t.who), "%s", l->tenant ? l->tenant : "");
+	snprintf(t.who, sizeof(t.who), "%s", l->dump.tenant ? l->dump.tenant : "");
 	n = zns_min(want, budget_tenant_groups(d, &t));
 	n = zns_min(n, total > used ? total - used : 0);
-	if (l->max_groups)
-		n = zns_min(n, l->max_groups > l->nr_groups ? l->max_groups - l->nr_groups : 0);
-	return zns_min(n, l->most > l->nr_groups ? l->most - l->nr_groups : 0);
+	if (l->dump.max_groups)
+		n = zns_min(n, l->dump.max_groups > l->nr_groups ? l->dump.max_groups - l->nr_groups : 0);
+	return zns_min(n, l->dump.most > l->nr_groups ? l->dump.most - l->nr_groups : 0);
 }
 
 /* Parked zones that stand in the way are finished in the background, as for an admission; until then it gets fewer. */
@@ -102,11 +102,11 @@ void dump_grow(struct znsd *d, struct lease *l, const ZnsPb__Progress *q, struct
 	if (!g->shares)
 		return;
 	/* Before it knows what its zones take it can do nothing with more of them, or with a limit. */
-	l->grows |= q->waits;
+	l->dump.grows |= q->waits;
 	if (q->waits)
-		l->waits_ns = zns_mono_ns();
+		l->dump.waits_ns = zns_mono_ns();
 	s = sharers_of(d, l, &nr, &self);
-	g->again = nr > 1 || l->nr_shared || l->nr_groups < zns_alloc_width(l->qos_mibps, d->zone_mibps);
+	g->again = nr > 1 || l->dump.nr_shared || l->nr_groups < zns_alloc_width(l->dump.qos_mibps, d->zone_mibps);
 	g->again_ms = zns_max((uint32_t)AGAIN_MS, nr);
 	note_writers(l, s, nr, g);
 	n = d->policy->nr_waiting || !q->waits ? 0 : most(d, l, q->more_zones);

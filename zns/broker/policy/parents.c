@@ -107,7 +107,7 @@ static const struct lease *dump_on(const struct znsd *d, const uint8_t *id)
 	const struct lease *l;
 
 	for (l = d->leases; l; l = l->next)
-		if (l->dump && l->has_parent && !memcmp(l->parent, id, ZNS_UUID_LEN))
+		if (lease_admitted(l) && l->dump.has_parent && !memcmp(l->dump.parent, id, ZNS_UUID_LEN))
 			return l;
 	return NULL;
 }
@@ -117,7 +117,7 @@ bool parent_in_use(const struct znsd *d, const uint8_t *id)
 	const struct lease *l;
 
 	for (l = d->leases; l; l = l->next) {
-		const ZnsPb__Checkpoint *k = l->dump && l->has_parent ? zns_store_find(d->store, l->parent) : NULL;
+		const ZnsPb__Checkpoint *k = lease_admitted(l) && l->dump.has_parent ? zns_store_find(d->store, l->dump.parent) : NULL;
 		uint32_t n;
 
 		for (n = 0; k && n < ZNS_CHAIN_MAX; n++) {

@@ -14,13 +14,18 @@ bool rate_one_domain(const struct znsd *d)
 	return d->nr_groups == 1;
 }
 
+static uint32_t promised_to(const struct lease *l)
+{
+	return lease_admitted(l) ? l->dump.promised_mibps : 0;
+}
+
 uint32_t rate_promised(const struct znsd *d)
 {
 	const struct lease *l;
 	uint32_t sum = 0;
 
 	for (l = d->leases; l; l = l->next)
-		sum += l->promised_mibps;
+		sum += promised_to(l);
 	return sum;
 }
 
@@ -47,9 +52,11 @@ int rate_admit(const struct znsd *d, uint32_t qos_mibps, uint32_t *promise, char
 /* The tighter of its own cap and the administrator's ceiling; 0: neither. */
 static uint32_t cap_of(const struct lease *l)
 {
-	if (!l->cap_mibps || !l->max_rate_mibps)
-		return l->cap_mibps ? l->cap_mibps : l->max_rate_mibps;
-	return zns_min(l->cap_mibps, l->max_rate_mibps);
+	if (!lease_admitted(l))
+		return 0;
+	if (!l->dump.cap_mibps || !l->dump.max_rate_mibps)
+		return l->dump.cap_mibps ? l->dump.cap_mibps : l->dump.max_rate_mibps;
+	return zns_min(l->dump.cap_mibps, l->dump.max_rate_mibps);
 }
 
 /* Of what is not promised everybody gets the same part; what a cap keeps one from using goes to the others. */
@@ -65,9 +72,9 @@ static uint32_t spare_share(const struct znsd *d, uint32_t spare)
 		left = spare;
 		n = 0;
 		for (l = d->leases; l; l = l->next) {
-			uint32_t cap = cap_of(l), room = cap ? cap - zns_min(cap, l->promised_mibps) : UINT32_MAX;
+			uint32_t cap = cap_of(l), room = cap ? cap - zns_min(cap, promised_to(l)) : UINT32_MAX;
 
-			if (l->background)
+			if (lease_background(l))
 				continue;
 			if (room <= before)
 				left -= zns_min(left, (uint64_t)room);
@@ -93,8 +100,8 @@ uint32_t rate_limit(const struct znsd *d, const struct lease *l)
 	if (!rate_one_domain(d) || !promised || (d->leases == l && !l->next))
 		return cap;
 	rate = spare_share(d, d->zone_mibps - zns_min(d->zone_mibps, promised));
-	rate = zns_max(l->promised_mibps + rate, least);
-	if (!l->dump)
+	rate = zns_max(promised_to(l) + rate, least);
+	if (!lease_writes(l))
 		rate = (uint32_t)((uint64_t)rate * zns_max(1u, zns_store_profile(d->store)->zone_read_mibps) / d->zone_mibps);
 	rate = zns_max(rate, 1u);
 	return cap ? zns_min(rate, cap) : rate;

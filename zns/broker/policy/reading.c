@@ -34,7 +34,7 @@ int read_begin(struct znsd *d, const struct holder *who, const ProtobufCBinaryDa
 		chain->v = znsd_alloc(sizeof(*chain->v));
 		chain->v[chain->nr++] = k;
 	}
-	l = *out = lease_new(d, who->conn, who->pid, false, k->container, k->id.data);
+	l = *out = lease_new(d, who->conn, who->pid, LEASE_RESTORE, k->container, k->id.data);
 	l->groups = znsd_alloc(k->n_groups * sizeof(*l->groups));
 	for (i = 0; i < k->n_groups; i++)
 		if (k->groups[i] < d->nr_groups)

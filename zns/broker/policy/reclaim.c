@@ -61,7 +61,7 @@ static bool dumps_run(const struct znsd *d)
 	const struct lease *l;
 
 	for (l = d->leases; l; l = l->next)
-		if (l->dump && !l->background)
+		if (lease_admitted(l))
 			return true;
 	return false;
 }

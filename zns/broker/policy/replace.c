@@ -13,9 +13,9 @@ int record_rewritten(const struct znsd *d, const uint8_t *id, struct zns_err *er
 	char text[ZNS_UUID_STR];
 
 	for (l = d->leases; l; l = l->next)
-		if (l->dump && (l->joins || l->flatten) && !memcmp(l->id, id, ZNS_UUID_LEN))
+		if ((l->kind == LEASE_IMPORT || l->kind == LEASE_FLATTEN) && !memcmp(l->id, id, ZNS_UUID_LEN))
 			return zns_fail(err, -ECANCELED, "checkpoint %s is being %s by PID %u", zns_uuid_format(id, text),
-					l->joins ? "joined" : "flattened", l->pid);
+					l->kind == LEASE_IMPORT ? "joined" : "flattened", l->pid);
 	return 0;
 }
 
@@ -44,21 +44,22 @@ static uint32_t *old_manifests(const struct znsd *d, const ZnsPb__Checkpoint *no
 int record_check(const struct znsd *d, const struct lease *l, const ZnsPb__Checkpoint *k, struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *now = zns_store_find(d->store, l->id);
+	uint32_t began = l->kind == LEASE_COMPACT ? l->compact.moved : l->dump.moved;
 	char id[ZNS_UUID_STR];
 
 	zns_uuid_format(l->id, id);
 	if (!now)
 		return zns_fail(err, -ESTALE, "checkpoint %s was removed meanwhile", id);
-	if (now->moved != l->moved || k->moved != now->moved + 1)
-		return zns_fail(err, -ESTALE, l->background ? "checkpoint %s was moved by somebody else" :
+	if (now->moved != began || k->moved != now->moved + 1)
+		return zns_fail(err, -ESTALE, l->kind == LEASE_COMPACT ? "checkpoint %s was moved by somebody else" :
 				"checkpoint %s was moved meanwhile: try again", id);
-	if (l->background && parent_in_use(d, l->id))
+	if (l->kind == LEASE_COMPACT && parent_in_use(d, l->id))
 		return zns_fail(err, -ECANCELED, "a dump that is running has this checkpoint as its parent");
-	if (l->background)
+	if (l->kind == LEASE_COMPACT)
 		return record_rewritten(d, l->id, err);
-	if (l->flatten && parent_in_use(d, l->id))
+	if (l->kind == LEASE_FLATTEN && parent_in_use(d, l->id))
 		return zns_fail(err, -EBUSY, "a dump has begun that has checkpoint %s as its parent: try again", id);
-	if (l->flatten && (k->created_ns != now->created_ns || k->pre_dump != now->pre_dump))
+	if (l->kind == LEASE_FLATTEN && (k->created_ns != now->created_ns || k->pre_dump != now->pre_dump))
 		return zns_fail(err, -EINVAL, "commit: not the record of a flattened checkpoint");
 	return 0;
 }
@@ -69,7 +70,7 @@ int record_replace(struct znsd *d, const struct lease *l, const ZnsPb__Checkpoin
 	cleanup_free uint32_t *old = NULL;
 	ZnsPb__Checkpoint next = *k;
 
-	if (!l->joins) {	/* what is joined keeps its data, and its manifest tells of them */
+	if (l->kind != LEASE_IMPORT) {	/* what is joined keeps its data, and its manifest tells of them */
 		old = old_manifests(d, now, &next.n_old_manifests);
 		next.old_manifests = old;
 		zones_note_ours(d, now);

@@ -9,7 +9,7 @@ static bool container_in_use(const struct znsd *d, const char *container)
 	size_t i;
 
 	for (l = d->leases; l; l = l->next)
-		if (l->dump && !strcmp(l->container, container))
+		if (lease_writes(l) && !strcmp(l->container, container))
 			return true;
 	for (i = 0; i < zns_store_nr_checkpoints(d->store); i++)
 		if (!strcmp(zns_store_checkpoint(d->store, i)->container, container))
@@ -42,21 +42,21 @@ void reservation_renew(struct znsd *d, const char *container)
 	uint32_t pages;
 
 	for (l = d->leases; l; l = l->next)
-		if (l->dump && !l->dynamic && !l->background && !strcmp(l->container, container))
+		if (lease_admitted(l) && !l->dump.dynamic && !strcmp(l->container, container))
 			break;
 	if (!l || zns_store_find_reservation(d->store, container))
 		return;
 	name = znsd_strdup(container);
 	r.container = name;
-	pages = l->nr_groups - l->nr_meta - l->nr_gained;
-	groups = znsd_alloc((pages + l->nr_meta) * sizeof(*groups));
+	pages = l->nr_groups - l->dump.nr_meta - l->dump.nr_gained;
+	groups = znsd_alloc((pages + l->dump.nr_meta) * sizeof(*groups));
 	memcpy(groups, l->groups, pages * sizeof(*groups));
-	memcpy(groups + pages, l->groups + l->nr_groups - l->nr_meta, l->nr_meta * sizeof(*groups));
+	memcpy(groups + pages, l->groups + l->nr_groups - l->dump.nr_meta, l->dump.nr_meta * sizeof(*groups));
 	r.groups = groups;
-	r.n_groups = pages + l->nr_meta;
+	r.n_groups = pages + l->dump.nr_meta;
 	r.has_created_ns = r.has_qos_mibps = 1;
 	r.created_ns = zns_now_ns();
-	r.qos_mibps = l->qos_mibps;
+	r.qos_mibps = l->dump.qos_mibps;
 	if (zns_store_reserve(d->store, &r, &err))
 		znsd_log("renewing the reservation of %s: %s", container, err.msg);
 }
@@ -206,7 +206,7 @@ int reservation_release(struct znsd *d, const char *container, struct zns_err *e
 	if (!zns_store_find_reservation(d->store, container))
 		return zns_fail(err, -ENOENT, "%.200s has no reservation on %s", container, d->reg.path);
 	for (l = d->leases; l; l = l->next)
-		if (l->dump && !l->dynamic && !l->background && !strcmp(l->container, container))
+		if (lease_admitted(l) && !l->dump.dynamic && !strcmp(l->container, container))
 			return zns_fail(err, -EBUSY, "a dump of %s is running (PID %u)", container, l->pid);
 	ret = zns_store_release(d->store, container, err);
 	if (!ret)	/* what normal I/O wrote we know nothing of */

@@ -20,8 +20,9 @@ static void groups_disturbed(const struct znsd *d, uint8_t *who)
 
 	for (l = d->leases; l; l = l->next) {
 		for (i = 0; i < l->nr_groups; i++)
-			note_disturbed(&who[l->groups[i]], !l->dump ? DISTURBED_READ : l->promised ? DISTURBED_PROMISED : DISTURBED_DUMP);
-		for (i = 0; l->dump && i < l->nr_zones; i++)
+			note_disturbed(&who[l->groups[i]], !lease_writes(l) ? DISTURBED_READ :
+						    lease_promised(l) ? DISTURBED_PROMISED : DISTURBED_DUMP);
+		for (i = 0; lease_writes(l) && i < l->nr_zones; i++)
 			if (!l->zones[i].done && !l->zones[i].bad)
 				note_disturbed(&who[d->zones[l->zones[i].zone].group], DISTURBED_DUMP);
 	}
@@ -76,7 +77,7 @@ static int finish_done(struct znsd *d, uint32_t max, struct zns_err *err)
 	int ret;
 
 	for (l = d->leases; l; l = l->next) {
-		for (i = 0; l->dump && i < l->nr_zones; i++) {
+		for (i = 0; lease_writes(l) && i < l->nr_zones; i++) {
 			if (zones_active(d) < max)
 				return 0;
 			if (!l->zones[i].done || !zns_zone_is_active(d->zones[l->zones[i].zone].z.state))

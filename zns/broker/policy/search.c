@@ -51,7 +51,9 @@ bool zone_excluded(const struct znsd *d, const struct wish *w, uint32_t zone)
 /* The container's own parked zone, or a pack zone. */
 static bool may_continue(const struct znsd *d, const struct lease *l, uint32_t zone)
 {
-	return l->packed ? zone_parked_pack(d, zone, l->min_room) : zone_parked_for(d, zone, l->container, l->min_room);
+	uint32_t least = lease_admitted(l) ? l->dump.min_room : 0;
+
+	return l->packed ? zone_parked_pack(d, zone, least) : zone_parked_for(d, zone, l->container, least);
 }
 
 /* Of several a dump gets the one with most room. A compaction gets the fullest: the others keep their room for dumps. */
@@ -98,8 +100,8 @@ static bool empty_to_spare(const struct znsd *d)
 	for (i = 0; i < d->nr_zones; i++)
 		n += zone_empty(d, i) && !d->groups[d->zones[i].group].io;
 	for (l = d->leases; l; l = l->next)
-		if (l->dump && !l->background)
-			keep += l->width;
+		if (lease_admitted(l))
+			keep += l->dump.width;
 	return n > keep;
 }
 

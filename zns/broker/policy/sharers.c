@@ -12,22 +12,23 @@ struct zns_sharer *sharers_of(const struct znsd *d, const struct lease *self, ui
 
 	*nr = 0;
 	for (l = d->leases; l; l = l->next)
-		*nr += l->dump;
+		*nr += lease_admitted(l);
 	s = znsd_alloc((*nr + 1) * sizeof(*s));
 	*nr = 0;
 	for (l = d->leases; l; l = l->next) {
-		double want = (double)l->qos_mibps / d->zone_mibps;
+		double want;
 
-		if (!l->dump || l->promised)
+		if (!lease_admitted(l) || l->dump.promised)
 			continue;
 		if (l == self)
 			*at = *nr;
+		want = (double)l->dump.qos_mibps / d->zone_mibps;
 		/* No more than it may ever have: a small dump, or one with a ceiling, lacks nothing. */
-		want = zns_min(want, (double)zns_max(l->nr_groups, l->most));
-		if (l->max_groups)
-			want = zns_min(want, (double)l->max_groups);
-		s[(*nr)++] = (struct zns_sharer){ .groups = l->groups, .nr_groups = l->nr_groups, .grows = l->grows,
-			.waits = l->waits_ns && now - l->waits_ns < WAITS_NS,
+		want = zns_min(want, (double)zns_max(l->nr_groups, l->dump.most));
+		if (l->dump.max_groups)
+			want = zns_min(want, (double)l->dump.max_groups);
+		s[(*nr)++] = (struct zns_sharer){ .groups = l->groups, .nr_groups = l->nr_groups, .grows = l->dump.grows,
+			.waits = l->dump.waits_ns && now - l->dump.waits_ns < WAITS_NS,
 			.want = zns_max(1.0, want) };
 	}
 	return s;

@@ -20,30 +20,30 @@ static void tell(const struct znsd *d, const struct lease *l, const char *note, 
 {
 	struct chain chain = { .v = NULL };
 	ZnsPb__DumpGrant *g = reply_alloc(rep, sizeof(*g));
-	uint32_t i, pages = l->nr_groups - l->nr_meta;
+	uint32_t i, pages = l->nr_groups - l->dump.nr_meta;
 
 	zns_pb__dump_grant__init(g);
 	g->checkpoint.data = (uint8_t *)l->id;
 	g->checkpoint.len = ZNS_UUID_LEN;
 	g->zone_write_mibps = d->zone_mibps;
-	g->shared_groups = l->nr_shared;
+	g->shared_groups = l->dump.nr_shared;
 	g->has_packed = g->packed = l->packed;
-	g->has_max_rate_mibps = l->max_rate_mibps > 0;
-	g->max_rate_mibps = l->max_rate_mibps;
+	g->has_max_rate_mibps = l->dump.max_rate_mibps > 0;
+	g->max_rate_mibps = l->dump.max_rate_mibps;
 	g->has_rate_mibps = g->has_one_domain = 1;
 	g->rate_mibps = rate_limit(d, l);
 	g->one_domain = rate_one_domain(d);
 	g->n_groups = pages;
 	g->groups = reply_alloc(rep, pages * sizeof(*g->groups));
-	g->n_metadata_groups = l->nr_meta;
-	g->metadata_groups = reply_alloc(rep, l->nr_meta * sizeof(*g->metadata_groups));
+	g->n_metadata_groups = l->dump.nr_meta;
+	g->metadata_groups = reply_alloc(rep, l->dump.nr_meta * sizeof(*g->metadata_groups));
 	for (i = 0; i < l->nr_groups; i++)
 		*(i < pages ? &g->groups[i] : &g->metadata_groups[i - pages]) =
-			granted(rep, l->groups[i], l->weights[i]);
+			granted(rep, l->groups[i], l->dump.weights[i]);
 	rep->r.dump = g;
 	if (*note)
 		g->note = reply_printf(rep, "%s", note);
-	if (l->has_parent && chain_of(d, zns_store_find(d->store, l->parent), &chain, NULL))
+	if (l->dump.has_parent && chain_of(d, zns_store_find(d->store, l->dump.parent), &chain, NULL))
 		chain.nr = 0;	/* it was checked just now */
 	reply_chain(rep, &chain);
 }

@@ -46,12 +46,12 @@ static int find_lease(struct znsd *d, const struct kind *k, struct call *x, stru
 		return 0;
 	case NEEDS_DUMP:
 		x->l = lease_of(d, x->conn);
-		if (x->l && !x->l->background)
+		if (x->l && lease_admitted(x->l))
 			return 0;
 		return zns_fail(err, -EINVAL, "%s without a dump on this connection", k->name);
 	case NEEDS_COMPACTION:
 		x->l = lease_of(d, x->conn);
-		if (x->l && x->l->background)
+		if (x->l && x->l->kind == LEASE_COMPACT)
 			return 0;
 		return zns_fail(err, -EINVAL, "no compaction on this connection");
 	case NEEDS_LEASE:

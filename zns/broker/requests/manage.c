@@ -102,7 +102,7 @@ static const struct lease *reader_of(const struct znsd *d, uint32_t zone)
 	struct lease *l;
 
 	for (l = d->leases; l; l = l->next)
-		if (!l->dump && lease_zone_find(l, zone))
+		if (!lease_writes(l) && lease_zone_find(l, zone))
 			return l;
 	return NULL;
 }
@@ -224,7 +224,7 @@ int serve_rekey(struct znsd *d, const struct call *x, struct reply *rep)
 	int ret;
 
 	for (l = d->leases; l; l = l->next)	/* it would come with its key wrapped the old way */
-		if (l->dump && l->encrypted)
+		if (lease_admitted(l) && l->dump.encrypted)
 			return zns_fail(&rep->err, -EBUSY, "an encrypted dump of %s is running (PID %u)", l->container, l->pid);
 	rep->r.encryption = NULL;	/* what it points to may go */
 	ret = zns_store_rekey(d->store, x->q->rekey, &done, &rep->err);

@@ -57,13 +57,15 @@ static void status_detail(ZnsPb__Status *s, const struct lease *l, struct reply 
 	ZnsPb__LeaseDetail *det = reply_alloc(rep, sizeof(*det));
 
 	zns_pb__lease_detail__init(det);
-	det->width = l->width;
-	det->has_gained_groups = l->dump;
-	det->gained_groups = l->nr_gained;
-	det->promised = l->promised;
+	det->has_gained_groups = lease_writes(l);
 	det->packed = l->packed;
-	det->shared_groups = l->nr_shared;
-	det->tenant = l->tenant;
+	if (lease_admitted(l)) {
+		det->width = l->dump.width;
+		det->gained_groups = l->dump.nr_gained;
+		det->promised = l->dump.promised;
+		det->shared_groups = l->dump.nr_shared;
+		det->tenant = l->dump.tenant;
+	}
 	s->details[s->n_details++] = det;
 }
 
@@ -92,17 +94,21 @@ static void status_leases(struct znsd *d, ZnsPb__Status *s, struct reply *rep)
 	for (l = d->leases; l; l = l->next) {
 		ZnsPb__LeaseLine *line = reply_alloc(rep, sizeof(*line));
 
-		if (l->background && !l->dump)
+		if (l->kind == LEASE_SOURCE)
 			continue;	/* the other half is told */
 
 		zns_pb__lease_line__init(line);
-		line->kind = l->background ? "compact" : l->dump ? "dump" : "restore";
+		line->kind = lease_background(l) ? "compact" : lease_writes(l) ? "dump" : "restore";
 		line->pid = l->pid;
 		line->container = l->container;
 		line->groups = l->groups;
 		line->n_groups = l->nr_groups;
-		line->has_qos_mibps = l->dump && !l->background;
-		line->qos_mibps = l->qos_mibps;
+		if (lease_admitted(l)) {
+			line->has_qos_mibps = 1;
+			line->qos_mibps = l->dump.qos_mibps;
+			line->qos_max_mibps = l->dump.cap_mibps;
+			line->promised_mibps = l->dump.promised_mibps;
+		}
 		line->has_since_ns = 1;
 		line->since_ns = l->since_ns;
 		line->has_bytes = line->has_total = line->has_mibps = l->seen_ns > 0;
@@ -111,8 +117,6 @@ static void status_leases(struct znsd *d, ZnsPb__Status *s, struct reply *rep)
 		line->mibps = l->mibps;
 		line->has_rate_mibps = line->has_qos_max_mibps = line->has_promised_mibps = 1;
 		line->rate_mibps = rate_limit(d, l);
-		line->qos_max_mibps = l->cap_mibps;
-		line->promised_mibps = l->promised_mibps;
 		s->leases[s->n_leases++] = line;
 		status_detail(s, l, rep);
 	}

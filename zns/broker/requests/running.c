@@ -43,7 +43,7 @@ int serve_progress(struct znsd *d, const struct call *x, struct reply *rep)
 	if (g.shares)
 		tell_growth(d, &g, rep);
 	growth_fini(&g);
-	if (q->has_done && q->done && !x->l->dump)
+	if (q->has_done && q->done && !lease_writes(x->l))
 		rep->r.restore = restore_remember(d, x->l, q);
 	return 0;
 }
@@ -69,7 +69,7 @@ int serve_commit(struct znsd *d, const struct call *x, struct reply *rep)
 	if (ret)
 		return ret;
 	rep->r.has_shared_groups = 1;
-	rep->r.shared_groups = x->l->nr_shared;
+	rep->r.shared_groups = x->l->dump.nr_shared;
 	conn_committed(x->conn, x->q->commit->container);
 	lease_end(d, x->l);
 	return 0;

@@ -58,18 +58,18 @@ void groups_state(const struct znsd *d, const char *container, const struct leas
 				gs[res->groups[k]].nr_reservations++;
 	}
 	for (l = d->leases; l; l = l->next) {
-		if (l == self || l->background)
+		if (l == self || lease_background(l))
 			continue;
 		for (k = 0; k < l->nr_groups; k++) {
 			struct zns_group_state *g = &gs[l->groups[k]];
 
 			g->nr_leases++;
-			g->promised |= l->promised;
+			g->promised |= lease_promised(l);
 			/* Without a reservation, its lease is what it holds. */
-			if (l->dump && l->dynamic && strcmp(l->container, container))
+			if (lease_admitted(l) && l->dump.dynamic && strcmp(l->container, container))
 				g->nr_reservations++;
 		}
-		if (l->dump)
+		if (lease_writes(l))
 			count_strays(d, l, gs);
 	}
 }
@@ -78,18 +78,18 @@ static void mark(struct lease *l, uint32_t group)
 {
 	uint32_t i;
 
-	for (i = 0; i < l->nr_shared; i++)
-		if (l->shared[i] == group)
+	for (i = 0; i < l->dump.nr_shared; i++)
+		if (l->dump.shared[i] == group)
 			return;
-	if (!(l->nr_shared & (l->nr_shared - 1))) {
-		uint32_t *s = znsd_alloc((l->nr_shared ? l->nr_shared * 2 : 1) * sizeof(*s));
+	if (!(l->dump.nr_shared & (l->dump.nr_shared - 1))) {
+		uint32_t *s = znsd_alloc((l->dump.nr_shared ? l->dump.nr_shared * 2 : 1) * sizeof(*s));
 
-		if (l->nr_shared)
-			memcpy(s, l->shared, l->nr_shared * sizeof(*s));
-		free(l->shared);
-		l->shared = s;
+		if (l->dump.nr_shared)
+			memcpy(s, l->dump.shared, l->dump.nr_shared * sizeof(*s));
+		free(l->dump.shared);
+		l->dump.shared = s;
 	}
-	l->shared[l->nr_shared++] = group;
+	l->dump.shared[l->dump.nr_shared++] = group;
 }
 
 static bool uses_group(const struct znsd *d, const struct lease *l, uint32_t group)
@@ -115,7 +115,7 @@ void groups_mark_shared(struct znsd *d, struct lease *l, uint32_t group)
 			mark(l, group);
 	}
 	for (o = d->leases; o; o = o->next) {
-		if (o == l || !o->dump || o->background || l->background || !uses_group(d, o, group))
+		if (o == l || !lease_admitted(o) || !uses_group(d, o, group))
 			continue;
 		mark(o, group);
 		mark(l, group);
@@ -153,7 +153,7 @@ static bool named_before(const struct znsd *d, const struct lease *l)
 	const struct lease *k;
 
 	for (k = d->leases; k != l; k = k->next)
-		if (k->conn && k->conn == l->conn && k->dump == l->dump && !strcmp(k->container, l->container))
+		if (k->conn && k->conn == l->conn && lease_writes(k) == lease_writes(l) && !strcmp(k->container, l->container))
 			return true;
 	return false;
 }
@@ -169,7 +169,7 @@ const char *groups_holders(const struct znsd *d, const char *container, char *bu
 		if (named_before(d, l))
 			continue;
 		at += snprintf(buf + at, len - at, "%s%s (%s, PID %u, ", at ? ", " : "", l->container,
-			       l->background ? "compaction" : l->dump ? "dump" : "restore", l->pid);
+			       lease_background(l) ? "compaction" : lease_writes(l) ? "dump" : "restore", l->pid);
 		list_groups(buf, len, &at, l->groups, l->nr_groups);
 		if (at < len)
 			at += snprintf(buf + at, len - at, ")");

@@ -3,14 +3,16 @@
 #include <string.h>
 #include "tables.h"
 
-struct lease *lease_new(struct znsd *d, struct conn *c, uint32_t pid, bool dump, const char *container, const uint8_t *id)
+struct lease *lease_new(struct znsd *d, struct conn *c, uint32_t pid, enum lease_kind kind, const char *container,
+			const uint8_t *id)
 {
 	struct lease *l = znsd_alloc(sizeof(*l)), **p;
 
-	l->dump = dump;
+	l->kind = kind;
 	l->conn = c;
 	l->pidfd = -1;
-	l->claimed = ZNSD_NONE;
+	if (lease_admitted(l))
+		l->dump.claimed = ZNSD_NONE;
 	l->pid = pid;
 	l->container = znsd_strdup(container);
 	memcpy(l->id, id, ZNS_UUID_LEN);
@@ -26,7 +28,7 @@ struct lease *lease_of(const struct znsd *d, const struct conn *c)
 	struct lease *l;
 
 	for (l = d->leases; l; l = l->next)
-		if (l->dump && l->conn == c)
+		if (lease_writes(l) && l->conn == c)
 			return l;
 	return NULL;
 }
@@ -63,7 +65,7 @@ void lease_zone_add(struct znsd *d, struct lease *l, uint32_t zone, uint64_t sta
 		l->zones = z;
 	}
 	l->zones[l->nr_zones++] = (struct lease_zone){ .zone = zone, .start = start };
-	if (l->dump)
+	if (lease_writes(l))
 		d->zones[zone].writer = l;
 	else
 		d->zones[zone].readers++;
@@ -95,23 +97,23 @@ uint32_t lease_unfull(const struct znsd *d, const struct lease *l)
 /* Behind those for pages, before those for metadata images. */
 void lease_gain_group(struct lease *l, uint32_t group)
 {
-	uint32_t at = l->nr_groups - l->nr_meta, *groups, *weights;
+	uint32_t at = l->nr_groups - l->dump.nr_meta, *groups, *weights;
 
 	groups = znsd_alloc((l->nr_groups + 1) * sizeof(*groups));
 	weights = znsd_alloc((l->nr_groups + 1) * sizeof(*weights));
 	memcpy(groups, l->groups, at * sizeof(*groups));
-	memcpy(weights, l->weights, at * sizeof(*weights));
+	memcpy(weights, l->dump.weights, at * sizeof(*weights));
 	groups[at] = group;
 	weights[at] = 1;
-	memcpy(groups + at + 1, l->groups + at, l->nr_meta * sizeof(*groups));
-	memcpy(weights + at + 1, l->weights + at, l->nr_meta * sizeof(*weights));
+	memcpy(groups + at + 1, l->groups + at, l->dump.nr_meta * sizeof(*groups));
+	memcpy(weights + at + 1, l->dump.weights + at, l->dump.nr_meta * sizeof(*weights));
 	free(l->groups);
-	free(l->weights);
+	free(l->dump.weights);
 	l->groups = groups;
-	l->weights = weights;
+	l->dump.weights = weights;
 	l->nr_groups++;
-	l->nr_gained++;
-	l->width++;
+	l->dump.nr_gained++;
+	l->dump.width++;
 }
 
 uint32_t leases_compacting(const struct znsd *d)
@@ -120,7 +122,7 @@ uint32_t leases_compacting(const struct znsd *d)
 	uint32_t n = 0;
 
 	for (l = d->leases; l; l = l->next)
-		if (l->background && l->dump)
+		if (l->kind == LEASE_COMPACT)
 			n += lease_unfull(d, l);
 	return n;
 }
@@ -140,9 +142,11 @@ void lease_free(struct lease *l)
 		close(l->pidfd);
 	free(l->container);
 	free(l->groups);
-	free(l->weights);
-	free(l->shared);
-	free(l->tenant);
+	if (lease_admitted(l)) {
+		free(l->dump.weights);
+		free(l->dump.shared);
+		free(l->dump.tenant);
+	}
 	free(l->zones);
 	free(l);
 }

@@ -58,50 +58,86 @@ struct lease_zone {
 	bool done;		/* the writer is through with it */
 };
 
+enum lease_kind {
+	LEASE_DUMP,
+	LEASE_IMPORT,		/* completes a checkpoint of pages only, whose id it has */
+	LEASE_FLATTEN,		/* replaces a checkpoint that has a parent by one that has none */
+	LEASE_COMPACT,		/* moves a checkpoint: the zones that it writes */
+	LEASE_SOURCE,		/* of the same: the zones that it reads */
+	LEASE_RESTORE,
+};
+
+/* To what a dump, an import or a flattening was admitted, and what became of it. */
+struct lease_dump {
+	uint32_t qos_mibps;
+	uint32_t cap_mibps;	/* its own limit; 0: none */
+	uint32_t promised_mibps;	/* one domain only: of the QoS, what is kept for it */
+	bool dynamic;		/* without a reservation */
+	bool promised;		/* admitted without sharing: nobody else gets its groups while it lasts */
+	bool grows;		/* its writer takes more groups while it works */
+	bool has_parent;	/* it is incremental: that checkpoint stays */
+	bool encrypted;		/* its checkpoint will be, with the key of this fingerprint */
+	uint8_t parent[ZNS_UUID_LEN];
+	uint8_t key_id[8];
+	uint32_t moved;		/* import, flattening: the version of the checkpoint that it began with */
+	uint32_t *weights, nr_meta;	/* of its groups, as granted: told again to who takes it over */
+	uint32_t *shared, nr_shared;	/* groups that others had or got meanwhile */
+	uint32_t claimed;	/* a pack zone that is its own already, until the writer asks; ZNSD_NONE */
+	uint32_t min_room;	/* bytes: less is of no use to the writer */
+	uint32_t width;		/* zones it may have in writing, guaranteed */
+	uint32_t most;		/* zones that a dump of its size has use for */
+	uint32_t nr_gained;	/* groups that it got later, before those for metadata images: not of its reservation */
+	uint64_t waits_ns;	/* when it said last that its zones are what it waits for; 0: never */
+	char *tenant;		/* the rule that applies, or NULL; what it allows, 0: any number */
+	uint32_t max_rate_mibps, max_groups, total_groups;
+};
+
 struct lease {
 	struct lease *next;
-	bool dump;		/* else restore */
-	bool dynamic;		/* a dump without reservation */
-	bool promised;		/* admitted without sharing: nobody else gets its groups while it lasts */
-	bool packed;		/* a small dump: its zones are pack zones */
-	bool background;	/* of a compaction: gives way to everybody, and counts for nobody's admission */
-	uint32_t moved;		/* of a compaction or a flattening: the version of the checkpoint that it began with */
-	bool flatten;		/* what it commits replaces that checkpoint */
-	bool has_parent;	/* an incremental dump: that checkpoint stays */
-	uint8_t parent[ZNS_UUID_LEN];
-	bool joins;		/* its id is that of a checkpoint of pages only, which it completes */
-	bool dying;		/* connection lost, writer's process still there */
-	uint64_t dying_until;
-	struct conn *conn;
+	enum lease_kind kind;
+	struct conn *conn;	/* NULL: lost */
+	uint64_t dying_until;	/* its connection is lost, its writer's process may still be there; 0: neither */
 	int pidfd;		/* -1: none to be had */
 	uint32_t pid;
 	char *container;
 	uint8_t id[ZNS_UUID_LEN];
-	uint32_t qos_mibps;
-	uint32_t cap_mibps;	/* its own limit; 0: none */
-	uint32_t promised_mibps;	/* one domain only: of the QoS, what is kept for it */
+	int64_t since_ns;
 	uint64_t bytes, total;	/* as its helper said last */
 	uint64_t seen_ns, seen_bytes;
 	double mibps;		/* between the last two looks */
-	int64_t since_ns;
-	uint32_t *groups, nr_groups;	/* those for metadata images last */
-	uint32_t *weights, nr_meta;	/* as granted: told again to who takes it over */
-	uint32_t max_rate_mibps;	/* the tenant's ceiling; 0: none */
-	uint32_t *shared, nr_shared;	/* groups that others had or got meanwhile */
-	uint32_t claimed;	/* a pack zone that is its own already, until the writer asks; ZNSD_NONE */
-	char *tenant;		/* the rule that applies, or NULL */
-	uint32_t max_groups, total_groups;	/* of that rule; 0: any number */
-	uint32_t most;		/* zones that a dump of its size has use for */
-	bool grows;		/* its writer takes more groups while it works */
-	uint64_t waits_ns;	/* when it said last that its zones are what it waits for; 0: never */
-	uint32_t nr_gained;	/* groups that it got so, before those for metadata images: not of its reservation */
-	bool encrypted;		/* its checkpoint will be, with the key of this fingerprint */
-	uint8_t key_id[8];
-	uint32_t min_room;	/* bytes: less is of no use to the writer */
-	uint32_t width;		/* zones it may have in writing, guaranteed */
-	struct lease_zone *zones;	/* restore: those it protects */
+	uint32_t *groups, nr_groups;	/* of a dump: those for metadata images last */
+	struct lease_zone *zones;	/* those it writes, or protects */
 	uint32_t nr_zones;
+	bool packed;		/* of small checkpoints: the zones that it writes are pack zones */
+	union {
+		struct lease_dump dump;	/* LEASE_DUMP, LEASE_IMPORT, LEASE_FLATTEN */
+		struct {
+			uint32_t moved;	/* the version of the checkpoint that it began with */
+		} compact;		/* LEASE_COMPACT */
+	};
 };
+
+/* It was admitted: its `dump` is set. */
+static inline bool lease_admitted(const struct lease *l)
+{
+	return l->kind <= LEASE_FLATTEN;
+}
+
+static inline bool lease_writes(const struct lease *l)
+{
+	return l->kind <= LEASE_COMPACT;
+}
+
+/* It gives way to everybody, and counts for nobody's admission. */
+static inline bool lease_background(const struct lease *l)
+{
+	return l->kind == LEASE_COMPACT || l->kind == LEASE_SOURCE;
+}
+
+static inline bool lease_promised(const struct lease *l)
+{
+	return lease_admitted(l) && l->dump.promised;
+}
 
 struct znsd {
 	struct zns_registered reg;
@@ -170,7 +206,8 @@ const char *groups_holders(const struct znsd *d, const char *container, char *bu
 bool reserved_by(const ZnsPb__Reservation *r, uint32_t group);
 
 /* leases.c */
-struct lease *lease_new(struct znsd *d, struct conn *c, uint32_t pid, bool dump, const char *container, const uint8_t *id);
+struct lease *lease_new(struct znsd *d, struct conn *c, uint32_t pid, enum lease_kind kind, const char *container,
+			const uint8_t *id);
 struct lease *lease_of(const struct znsd *d, const struct conn *c);	/* what its connection writes with, or NULL */
 struct lease *lease_last(const struct znsd *d, const struct conn *c);	/* of whatever kind, or NULL */
 struct lease_zone *lease_zone_find(const struct lease *l, uint32_t zone);
