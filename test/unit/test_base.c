@@ -370,6 +370,36 @@ static void sync_parent(void **state)
 	assert_int_equal(zns_sync_parent("/none/x/y"), -ENOENT);
 }
 
+static void numbers_and_durations(void **state)
+{
+	static const struct {
+		const char *text;
+		int rc;
+		uint64_t s;
+	} durations[] = {
+		{ "0", 0, 0 }, { "90", 0, 90 }, { "90s", 0, 90 }, { "15m", 0, 900 }, { "12h", 0, 43200 },
+		{ "30d", 0, 2592000 }, { "2w", 0, 1209600 }, { "9223372036", 0, 9223372036ull },
+		{ "9223372037", -ERANGE, 7 }, { "15251w", -ERANGE, 7 }, { "99999999999999999999", -ERANGE, 7 },
+		{ "", -EINVAL, 7 }, { "-1", -EINVAL, 7 }, { " 1", -EINVAL, 7 }, { "1 ", -EINVAL, 7 }, { "s", -EINVAL, 7 },
+		{ "1ms", -EINVAL, 7 }, { "1M", -EINVAL, 7 }, { "1y", -EINVAL, 7 }, { "1.5h", -EINVAL, 7 }, { "0x10", -EINVAL, 7 },
+	};
+	uint64_t v = 7;
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(durations); i++) {
+		v = 7;
+		if (zns_parse_duration(durations[i].text, &v) != durations[i].rc || v != durations[i].s)
+			fail_msg("\"%s\": %llu", durations[i].text, (unsigned long long)v);
+	}
+	v = 7;
+	assert_int_equal(zns_parse_number("10", 1, 10, &v), 0);
+	assert_int_equal(v, 10);
+	assert_int_equal(zns_parse_number("11", 1, 10, &v), -ERANGE);
+	assert_int_equal(zns_parse_number("0", 1, 10, &v), -ERANGE);
+	assert_int_equal(zns_parse_number("5s", 1, 10, &v), -EINVAL);
+	assert_int_equal(zns_parse_number(NULL, 1, 10, &v), -EINVAL);
+	assert_int_equal(v, 10);
+}
+
 static void grow(void **state)
 {
 	struct { uint64_t *v; size_t nr, max; } l = { 0 };
@@ -475,7 +505,7 @@ int main(void)
 		cmocka_unit_test(std_fds), cmocka_unit_test(whole_transfers),
 		cmocka_unit_test(read_file),
 		cmocka_unit_test(replace_file),
-		cmocka_unit_test(sync_parent), cmocka_unit_test(grow), cmocka_unit_test(find_program),
+		cmocka_unit_test(sync_parent), cmocka_unit_test(grow), cmocka_unit_test(numbers_and_durations), cmocka_unit_test(find_program),
 	};
 
 	return cmocka_run_group_tests_name("base", tests, make_dir, drop_dir);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include "zns/compact.h"
 #include "zns/util.h"
+#include "zns/grow.h"
 
 struct cand {
 	const struct zns_compact_zone *z;
@@ -60,7 +61,7 @@ static uint32_t zones_taken(const struct cand *c, uint32_t nr, uint32_t k, uint6
 static int plan_set(const struct cand *c, uint32_t nr, uint32_t percent, bool have_empty, uint64_t *room,
 		    struct zns_compact_plan *out, struct zns_err *err)
 {
-	struct zns_compact_group g = { .group = c->z->group, .owner = c->z->owner }, *v;
+	struct zns_compact_group g = { .group = c->z->group, .owner = c->z->owner };
 	uint32_t best = 0, k;
 	bool fits = false;
 
@@ -76,11 +77,8 @@ static int plan_set(const struct cand *c, uint32_t nr, uint32_t percent, bool ha
 	}
 	if (!best)
 		return 0;
-	v = realloc(out->v, (out->nr + 1) * sizeof(*v));
-	if (v)
-		out->v = v;
 	g.victims = calloc(g.nr, sizeof(*g.victims));
-	if (!v || !g.victims) {
+	if (!g.victims || zns_grow_by_one(out->v, out->nr)) {
 		free(g.victims);
 		return zns_fail(err, -ENOMEM, "no memory for %u zones", g.nr);
 	}

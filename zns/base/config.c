@@ -216,8 +216,8 @@ int zns_config_get(const char *key, char *out, size_t len, struct zns_err *err)
 int zns_config_deadline(uint32_t *seconds, struct zns_err *err)
 {
 	struct zns_err local = ZNS_ERR_INIT;
-	char text[32] = "", *end;
-	unsigned long v;
+	char text[32] = "";
+	uint64_t v;
 	int rc = zns_config_get("deadline", text, sizeof(text), err ? err : &local);
 
 	*seconds = ZNS_DEADLINE_S;
@@ -228,8 +228,7 @@ int zns_config_deadline(uint32_t *seconds, struct zns_err *err)
 	}
 	if (rc)
 		return rc;
-	v = strtoul(text, &end, 10);
-	if (!isdigit((unsigned char)text[0]) || *end || v > 3600)
+	if (zns_parse_number(text, 0, 3600, &v))
 		return zns_fail(err, -EINVAL, "zns.conf: deadline = %s: give seconds, 1 to 3600, or 0 for never", text);
 	*seconds = (uint32_t)v;
 	return 0;

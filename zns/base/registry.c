@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "config_priv.h"
+#include "zns/grow.h"
 
 #define ENTRY_MAX 4096
 
@@ -112,7 +113,6 @@ int zns_registered_list(struct zns_registered **out, size_t *nr, struct zns_err 
 	if (!d)
 		return errno == ENOENT ? 0 : zns_fail_sys(err, -errno, "cannot open %s", dir);
 	for (;;) {
-		struct zns_registered *bigger;
 		uint8_t uuid[ZNS_UUID_LEN];
 
 		errno = 0;
@@ -124,12 +124,10 @@ int zns_registered_list(struct zns_registered **out, size_t *nr, struct zns_err 
 		/* temporary files, editors' copies and the like are no entries */
 		if (zns_uuid_parse(de->d_name, uuid) || strcmp(zns_uuid_format(uuid, canon), de->d_name))
 			continue;
-		bigger = realloc(list, (n + 1) * sizeof(*list));
-		if (!bigger) {
+		if (zns_grow_by_one(list, n)) {
 			rc = zns_fail(err, -ENOMEM, "out of memory");
 			break;
 		}
-		list = bigger;
 		rc = read_entry(uuid, &list[n], err);
 		if (rc && rc != -ENOENT)	/* -ENOENT: removed meanwhile */
 			break;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Sizes and bandwidths: text to numbers and back. */
+/* Numbers, sizes, bandwidths and durations: text to numbers and back. */
 #include <errno.h>
 #include <string.h>
 
 #include "zns/util.h"
+
+#define NSEC_PER_SEC 1000000000u
 
 /* Plain decimal digits only: no sign, blank, hex or empty string, all of which strtoull would take. */
 static int parse_digits(const char *s, const char **end, uint64_t *out)
@@ -17,6 +19,44 @@ static int parse_digits(const char *s, const char **end, uint64_t *out)
 			return -ERANGE;
 	*end = s;
 	*out = v;
+	return 0;
+}
+
+int zns_parse_number(const char *s, uint64_t min, uint64_t max, uint64_t *out)
+{
+	const char *end;
+	uint64_t v;
+	int rc = parse_digits(s, &end, &v);
+
+	if (rc)
+		return rc;
+	if (*end)
+		return -EINVAL;
+	if (v < min || v > max)
+		return -ERANGE;
+	*out = v;
+	return 0;
+}
+
+int zns_parse_duration(const char *s, uint64_t *out_s)
+{
+	static const char unit[] = "smhdw";
+	static const uint32_t seconds[] = { 1, 60, 3600, 86400, 604800 };
+	const char *end, *u;
+	uint64_t v, each = 1;
+	int rc = parse_digits(s, &end, &v);
+
+	if (rc)
+		return rc;
+	if (*end) {
+		u = strchr(unit, *end);
+		if (!u || end[1])
+			return -EINVAL;
+		each = seconds[u - unit];
+	}
+	if (v > (uint64_t)INT64_MAX / NSEC_PER_SEC / each)
+		return -ERANGE;
+	*out_s = v * each;
 	return 0;
 }
 

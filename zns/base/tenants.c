@@ -36,12 +36,9 @@ static char *next_word(char **p)
 /* All of @s, in decimal. */
 static bool number(const char *s, uint32_t *out)
 {
-	unsigned long long v;
-	char *end;
+	uint64_t v;
 
-	errno = 0;
-	v = strtoull(s, &end, 10);
-	if (!isdigit((unsigned char)*s) || *end || errno || v > UINT32_MAX)
+	if (zns_parse_number(s, 0, UINT32_MAX, &v))
 		return false;
 	*out = (uint32_t)v;
 	return true;

@@ -157,22 +157,6 @@ int zns_master_load(const char *spec, struct zns_master **out, struct zns_err *e
 	return ret;
 }
 
-static int sync_directory(const char *path)
-{
-	char dir[PATH_MAX];
-	cleanup_close int fd = -1;
-	char *slash;
-
-	if (strlen(path) >= sizeof(dir))
-		return -ENAMETOOLONG;
-	strcpy(dir, path);
-	slash = strrchr(dir, '/');
-	if (slash)
-		slash[slash == dir] = 0;
-	fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return fd < 0 || fsync(fd) ? -errno : 0;
-}
-
 int zns_master_create(const char *path, struct zns_err *err)
 {
 	char text[TEXT_BYTES + 1];
@@ -194,7 +178,7 @@ int zns_master_create(const char *path, struct zns_err *err)
 		if (!ret && fsync(fd))
 			ret = -errno;
 		if (!ret)
-			ret = sync_directory(path);
+			ret = zns_sync_parent(path);
 		if (ret) {
 			zns_fail_sys(err, ret, "key file %s", path);
 			unlink(path);

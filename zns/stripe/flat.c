@@ -4,6 +4,7 @@
 #include "flat.h"
 #include "pagemap.h"
 #include "zns/util.h"
+#include "zns/grow.h"
 
 #define PAGEMAP_MAX GIB(1)	/* of an image in memory: hundreds of GiB of single pages */
 
@@ -56,13 +57,8 @@ static int add_run(struct flat_image *im, uint32_t level, uint64_t at, uint64_t 
 	}
 	if (at >> RUN_AT_BITS)
 		return zns_fail(err, -EBADMSG, "a pages image of the chain is impossibly long");
-	if (!(im->nr_runs & (im->nr_runs - 1))) {
-		void *n = realloc(im->run, (im->nr_runs ? 2 * im->nr_runs : 1) * sizeof(*im->run));
-
-		if (!n)
-			return zns_fail(err, -ENOMEM, "no memory for the list of pages");
-		im->run = n;
-	}
+	if (zns_grow(im->run, im->nr_runs, im->max_runs))
+		return zns_fail(err, -ENOMEM, "no memory for the list of pages");
 	im->run[im->nr_runs++] = (struct run){ .off = im->size, .at = at, .level = level };
 	im->size += len;
 	return 0;

@@ -18,7 +18,7 @@ struct flat_image {
 	uint8_t *bytes;		/* a pagemap written anew */
 	struct zns_rimage **from;	/* a pages image put together: of these, by level */
 	struct run *run;
-	size_t nr_runs;
+	size_t nr_runs, max_runs;
 	uint64_t size;
 };
 

@@ -5,6 +5,7 @@
 #include "flat.h"
 #include "reader.h"
 #include "zns/util.h"
+#include "zns/grow.h"
 
 #define PARTS_MAX 32768	/* on their way for one read: 768 KiB of addresses; more go in turns */
 
@@ -51,15 +52,8 @@ static int add_part(struct wish *w, uint64_t at, uint64_t len, void *to)
 		last->len += len;
 		return 0;
 	}
-	if (w->nr == w->room) {
-		size_t room = w->room ? 2 * w->room : 16;
-		void *p = realloc(w->part, room * sizeof(*w->part));
-
-		if (!p)
-			return -ENOMEM;
-		w->part = p;
-		w->room = room;
-	}
+	if (zns_grow(w->part, w->nr, w->room))
+		return -ENOMEM;
 	w->part[w->nr++] = (struct zns_part){ at, len, to };
 	return 0;
 }

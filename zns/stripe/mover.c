@@ -5,6 +5,7 @@
 #include "mover.h"
 #include "zns/pbcopy.h"
 #include "transfer.h"
+#include "zns/grow.h"
 
 #define BATCH MIB(1)		/* read, verified and written at once */
 
@@ -35,15 +36,8 @@ static bool is_victim(const struct zns_mover_params *p, uint32_t zone)
 
 static int add_unit(struct mover *v, const struct mover_unit *u, struct zns_err *err)
 {
-	if (v->nr_units == v->max_units) {
-		size_t max = v->max_units ? 2 * v->max_units : 256;
-		struct mover_unit *n = realloc(v->units, max * sizeof(*n));
-
-		if (!n)
-			return zns_fail(err, -ENOMEM, "no memory for %zu units", max);
-		v->units = n;
-		v->max_units = max;
-	}
+	if (zns_grow(v->units, v->nr_units, v->max_units))
+		return zns_fail(err, -ENOMEM, "no memory for %zu units", v->nr_units + 1);
 	v->units[v->nr_units++] = *u;
 	return 0;
 }
@@ -127,12 +121,10 @@ static int get_slot(struct mover *v, uint32_t group, uint64_t need, struct zns_e
 		return ret;
 	if (is_victim(v->p, got.zone) || got.capacity - zns_min(got.start, got.capacity) < need)
 		return zns_fail(err, -EPROTO, "zone %u is no place for %llu bytes", got.zone, (unsigned long long)need);
-	s = realloc(v->slots, (v->nr_slots + 1) * sizeof(*s));
-	if (!s)
+	if (zns_grow_by_one(v->slots, v->nr_slots))
 		return zns_fail(err, -ENOMEM, "no memory for a zone");
-	v->slots = s;
-	s[v->nr_slots++] = (struct mover_slot){ .zone = got.zone, .group = got.group, .from = group,
-						.start = got.start, .wp = got.start, .capacity = got.capacity };
+	v->slots[v->nr_slots++] = (struct mover_slot){ .zone = got.zone, .group = got.group, .from = group,
+						       .start = got.start, .wp = got.start, .capacity = got.capacity };
 	return 0;
 }
 
@@ -254,19 +246,15 @@ static void point_extents(struct mover *v)
 
 static int add_use(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t start, uint64_t len, struct zns_err *err)
 {
-	ZnsPb__ZoneUse **list = realloc(c->zones, (c->n_zones + 1) * sizeof(*list)), *u = NULL;
+	ZnsPb__ZoneUse *u = zns_grow_by_one(c->zones, c->n_zones) ? NULL : calloc(1, sizeof(*u));
 
-	if (list) {
-		c->zones = list;
-		u = calloc(1, sizeof(*u));
-	}
 	if (!u)
 		return zns_fail(err, -ENOMEM, "no memory for a zone");
 	zns_pb__zone_use__init(u);
 	u->zone = zone;
 	u->start = start;
 	u->len = len;
-	list[c->n_zones++] = u;
+	c->zones[c->n_zones++] = u;
 	return 0;
 }
 
@@ -324,16 +312,12 @@ static int set_groups(const struct mover *v, ZnsPb__Checkpoint *c, struct zns_er
 /* Should the log be lost, whoever removes it must know where footers of it stand. */
 static int note_manifest(ZnsPb__Checkpoint *c, uint32_t zone, struct zns_err *err)
 {
-	uint32_t *v;
-
 	for (size_t i = 0; i < c->n_old_manifests; i++)
 		if (c->old_manifests[i] == zone)
 			return 0;
-	v = realloc(c->old_manifests, (c->n_old_manifests + 1) * sizeof(*v));
-	if (!v)
+	if (zns_grow_by_one(c->old_manifests, c->n_old_manifests))
 		return zns_fail(err, -ENOMEM, "no memory for a record");
-	c->old_manifests = v;
-	v[c->n_old_manifests++] = zone;
+	c->old_manifests[c->n_old_manifests++] = zone;
 	return 0;
 }
 

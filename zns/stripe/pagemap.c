@@ -3,6 +3,7 @@
 #include <string.h>
 #include "pagemap.h"
 #include "zns/util.h"
+#include "zns/grow.h"
 
 #define MAGIC_COMMON 0x54564319u	/* goes before the image's own number */
 
@@ -51,18 +52,8 @@ static int add(struct pagemap *p, ZnsPb__PagemapEntry *e, uint64_t *off, uint64_
 	if (pages > (UINT64_MAX - e->vaddr) / page || pages > (UINT64_MAX - *off) / page ||
 	    (last && e->vaddr < last->vaddr + pagemap_pages(last) * page))
 		return -EBADMSG;
-	if (!(p->nr & (p->nr - 1))) {
-		size_t max = p->nr ? 2 * p->nr : 1;
-		void *ne = realloc(p->e, max * sizeof(*p->e));
-		void *no = realloc(p->off, max * sizeof(*p->off));
-
-		if (ne)
-			p->e = ne;
-		if (no)
-			p->off = no;
-		if (!ne || !no)
-			return -ENOMEM;
-	}
+	if (zns_grow(p->e, p->nr, p->max_e) || zns_grow(p->off, p->nr, p->max_off))
+		return -ENOMEM;
 	p->off[p->nr] = *off;
 	p->e[p->nr++] = e;
 	if (pagemap_flags(e) & ZNS_PE_PRESENT)

@@ -14,7 +14,7 @@ struct pagemap {
 	uint32_t pages_id;
 	ZnsPb__PagemapEntry **e;
 	uint64_t *off;		/* of an entry's pages in the pages image, bytes; those that are there */
-	size_t nr;
+	size_t nr, max_e, max_off;
 	size_t head;		/* bytes before the first entry */
 };
 

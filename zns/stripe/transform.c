@@ -2,6 +2,7 @@
 /* Units on their way to and from the device; see transform.h. */
 #include <string.h>
 #include "transform.h"
+#include "zns/grow.h"
 
 int transform_out(const struct zns_crypt *c, uint32_t image, const char *name, uint64_t unit, uint8_t *buf, size_t len,
 		  uint8_t tag[ZNS_TAG_BYTES], struct zns_err *err)
@@ -11,16 +12,13 @@ int transform_out(const struct zns_crypt *c, uint32_t image, const char *name, u
 
 int transform_keep(ZnsPb__Image *pb, size_t *max, uint64_t unit, const uint8_t tag[ZNS_TAG_BYTES])
 {
-	if (unit >= *max) {
-		size_t more = zns_max((size_t)16, zns_max((size_t)unit + 1, 2 * *max));
-		uint8_t *p = realloc(pb->tags.data, more * ZNS_TAG_BYTES);
+	uint8_t (*tags)[ZNS_TAG_BYTES] = (void *)pb->tags.data;
+	int ret = zns_grow_to(tags, (size_t)unit + 1, *max);
 
-		if (!p)
-			return -ENOMEM;
-		pb->tags.data = p;
-		*max = more;
-	}
-	memcpy(pb->tags.data + unit * ZNS_TAG_BYTES, tag, ZNS_TAG_BYTES);
+	if (ret)
+		return ret;
+	pb->tags.data = tags[0];
+	memcpy(tags[unit], tag, ZNS_TAG_BYTES);
 	return 0;
 }
 

@@ -48,15 +48,16 @@ static inline void zns_cleanup_filep(FILE **f)
 #define cleanup_file __attribute__((cleanup(zns_cleanup_filep)))
 
 /*
- * "64K", "4M", "2G", "1T" (binary), or a plain number of bytes. The whole string must
- * match. 0, or -EINVAL / -ERANGE with *out untouched.
+ * Text to numbers. The whole string must match: decimal digits, and a unit where one is allowed. No sign, no blank. 0, or
+ * -EINVAL or -ERANGE; then *out is what it was.
  */
+int zns_parse_number(const char *s, uint64_t min, uint64_t max, uint64_t *out);
+/* A duration: "90", "90s", "15m", "12h", "30d", "2w"; a bare number is seconds. At most what nanoseconds can say. */
+int zns_parse_duration(const char *s, uint64_t *out_s);
+/* A size: "64K", "4M", "2G", "1T" (powers of 1024); a bare number is bytes. */
 int zns_parse_size(const char *s, uint64_t *out_bytes);
 
-/*
- * A bandwidth: "500", "500MiB/s", "2GiB/s", "512KiB/s"; a bare number is MiB/s.
- * Must be > 0 and come out as whole MiB/s (rounded up). 0, or -EINVAL / -ERANGE.
- */
+/* A bandwidth: "500", "500MiB/s", "2GiB/s", "512KiB/s"; a bare number is MiB/s. More than 0; rounded up to whole MiB/s. */
 int zns_parse_mibps(const char *s, uint32_t *out_mibps);
 
 /* "447.0 MiB" and the like into @buf (at least 16 bytes); returns @buf. */
