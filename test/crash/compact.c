@@ -4,86 +4,13 @@
 #include <string.h>
 #include "load.h"
 #include "zns/compact.h"
-#include "zns/mover.h"
-
-struct move {
-	struct znsd *d;
-	struct conn conn;
-	const uint32_t *victims;
-	uint32_t nr;
-};
-
-static int zone_get(void *arg, uint32_t group, uint64_t need, const uint32_t *done, uint32_t nr_done,
-		    struct zns_zone_slot *out, struct zns_err *err)
-{
-	struct move *m = arg;
-	ZnsPb__CompactZone q = ZNS_PB__COMPACT_ZONE__INIT;
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	struct reply rep;
-	int ret;
-
-	q.group = group;
-	q.need = need;
-	q.not_zones = (uint32_t *)m->victims;
-	q.n_not_zones = m->nr;
-	q.done_zones = (uint32_t *)done;
-	q.n_done_zones = nr_done;
-	req.compact_zone = &q;
-	ret = load_ask(m->d, &m->conn, &req, &rep, err);
-	if (!ret)
-		*out = (struct zns_zone_slot){ .zone = rep.r.zone->zone, .group = rep.r.zone->group,
-					       .start = rep.r.zone->start, .capacity = rep.r.zone->capacity };
-	reply_free(&rep);
-	return ret;
-}
-
-static int step(void *arg, const uint32_t *groups, uint32_t nr, uint64_t bytes, struct zns_err *err)
-{
-	struct move *m = arg;
-	ZnsPb__CompactStep q = ZNS_PB__COMPACT_STEP__INIT;
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	struct reply rep;
-	int ret;
-
-	q.groups = (uint32_t *)groups;
-	q.n_groups = nr;
-	req.compact_step = &q;
-	ret = load_ask(m->d, &m->conn, &req, &rep, err);
-	reply_free(&rep);
-	return ret;
-}
-
-static ZnsPb__Checkpoint *copy(const ZnsPb__Checkpoint *c)
-{
-	size_t n = zns_pb__checkpoint__get_packed_size(c);
-	cleanup_free uint8_t *buf = malloc(n + 1);
-
-	zns_pb__checkpoint__pack(c, buf);
-	return zns_pb__checkpoint__unpack(NULL, n, buf);
-}
-
-static int begin(struct move *m, const uint8_t *id, ZnsPb__Checkpoint **now, struct zns_err *err)
-{
-	ZnsPb__CompactBegin q = ZNS_PB__COMPACT_BEGIN__INIT;
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	struct reply rep;
-	int ret;
-
-	q.checkpoint.data = (uint8_t *)id;
-	q.checkpoint.len = ZNS_UUID_LEN;
-	req.compact_begin = &q;
-	ret = load_ask(m->d, &m->conn, &req, &rep, err);
-	if (!ret)
-		*now = copy(rep.r.checkpoints[0]);
-	reply_free(&rep);
-	return ret;
-}
+#include "zns/move.h"
 
 /* What the control does wrong: the old zones go before anybody has said that they may. */
-static void reset_early(struct znsd *d, struct trace *t, const ZnsPb__Checkpoint *now, const struct move *m)
+static void reset_early(struct znsd *d, struct trace *t, const ZnsPb__Checkpoint *now, const struct zns_move *m)
 {
 	for (size_t i = 0; i < now->n_zones; i++)
-		for (uint32_t k = 0; k < m->nr; k++)
+		for (uint32_t k = 0; k < m->nr_victims; k++)
 			if (now->zones[i]->zone == m->victims[k] &&
 			    zone_live(d, m->victims[k]) == now->zones[i]->len) {
 				t->omitted++;
@@ -91,39 +18,24 @@ static void reset_early(struct znsd *d, struct trace *t, const ZnsPb__Checkpoint
 			}
 }
 
-static int move(struct znsd *d, struct trace *t, struct move *m, const uint8_t *id, const uint32_t *zone_group,
+static int move(struct load_peer *peer, struct trace *t, struct zns_move *m, const uint8_t *id,
 		int (*meanwhile)(void *arg, struct znsd *d, struct zns_err *err), void *arg, struct zns_err *err)
 {
-	struct zns_mover_params p = { .dev = d->dev, .victims = m->victims, .nr_victims = m->nr, .zone_group = zone_group,
-				      .zone_get = zone_get, .step = step, .arg = m };
-	ZnsPb__Checkpoint *now = NULL, *next = NULL;
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	struct reply rep;
-	uint64_t bytes;
-	int ret = begin(m, id, &now, err);
+	int ret = zns_move_copy(m, id, err);
 
-	p.c = now;
-	if (!ret)
-		ret = zns_mover_run(&p, &next, &bytes, err);
 	if (!ret) {
 		t->moving = true;
-		ret = zns_mover_durable(&p, next, err);
+		ret = zns_move_durable(m, err);
 		t->moving = false;
 	}
 	if (!ret)
-		ret = meanwhile(arg, d, err);
+		ret = meanwhile(arg, peer->d, err);
 	if (!ret && t->omit == OMIT_ORDER)
-		reset_early(d, t, now, m);
-	if (!ret) {
-		req.compact_commit = next;
-		ret = load_ask(d, &m->conn, &req, &rep, err);
-		reply_free(&rep);
-	}
-	leases_of_conn_lost(d, &m->conn, &(int){ -1 });
-	if (now)
-		zns_pb__checkpoint__free_unpacked(now, NULL);
-	if (next)
-		zns_pb__checkpoint__free_unpacked(next, NULL);
+		reset_early(peer->d, t, m->answer->checkpoints[0], m);
+	if (!ret)
+		ret = zns_move_commit(m, err);
+	load_hang_up(peer);
+	zns_move_end(m);
 	return ret;
 }
 
@@ -192,11 +104,14 @@ int load_compact(struct znsd *d, struct trace *t, struct load *l, uint32_t perce
 		groups[i] = d->zones[i].group;
 	for (uint32_t i = 0; i < l->nr && nr && !ret; i++) {
 		const ZnsPb__Checkpoint *c = l->ckpt[i].begun == LOAD_NEVER ? NULL : zns_store_find(d->store, l->ckpt[i].id);
-		struct move m = { .d = d, .victims = victims, .nr = nr };
+		struct load_peer peer;
+		struct zns_move m = { .s = &peer.s, .dev = d->dev, .victims = victims, .nr_victims = nr, .zone_group = groups,
+				      .rude = true };
 
 		if (!c || !in_victims(c, victims, nr))
 			continue;
-		ret = move(d, t, &m, l->ckpt[i].id, groups, meanwhile, arg, err);
+		load_connect(&peer, d);
+		ret = move(&peer, t, &m, l->ckpt[i].id, meanwhile, arg, err);
 		l->moves += !ret;
 		/* Removed while it was being moved; or no room for it now. */
 		if (ret == -ESTALE || ret == -ENOSPC || ret == -EBUSY || ret == -ECANCELED)

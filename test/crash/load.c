@@ -5,25 +5,51 @@
 #include <string.h>
 #include "load.h"
 #include "../../zns/crypt/crypt_priv.h"
-#include "zns/writer.h"
+#include "zns/pbcopy.h"
+#include "zns/save.h"
 
 #define UNIT KIB(64)
 
-int load_ask(struct znsd *d, struct conn *c, ZnsPb__Request *req, struct reply *rep, struct zns_err *err)
+static int ask(void *arg, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err)
 {
+	struct load_peer *p = arg;
+	ZnsPb__Request *copy;
+	struct reply rep;
 	int ret;
 
-	memset(rep, 0, sizeof(*rep));
-	zns_pb__response__init(&rep->r);
+	memset(&rep, 0, sizeof(rep));
+	zns_pb__response__init(&rep.r);
 	req->version = ZNS_BROKER_VERSION;
-	ret = dispatch(d, c, req, rep);
-	if (rep->later) {	/* as a client does that will not wait; the request was the waiter's */
-		waiter_drop(d, c);
+	copy = zns_pb_copy(&req->base, err);
+	if (!copy)
+		return -ENOMEM;
+	ret = dispatch(p->d, &p->conn, copy, &rep);
+	if (rep.later) {	/* as a client does that will not wait; the request is the waiter's */
+		waiter_drop(p->d, &p->conn);
 		return zns_fail(err, -EBUSY, "the broker would have the dump wait");
 	}
+	zns_pb__request__free_unpacked(copy, NULL);
 	if (ret && err)
-		*err = rep->err;
-	return ret;
+		*err = rep.err;
+	*resp = ret ? NULL : zns_pb_copy(&rep.r.base, err);
+	reply_free(&rep);
+	return ret || *resp ? ret : -ENOMEM;
+}
+
+void load_connect(struct load_peer *p, struct znsd *d)
+{
+	memset(p, 0, sizeof(*p));
+	p->d = d;
+	p->s = (struct zns_session)ZNS_SESSION_INIT;
+	p->s.reg = d->reg;
+	p->s.dev = d->dev;	/* the broker's own: the session is never closed */
+	p->s.ask = ask;
+	p->s.ask_arg = p;
+}
+
+void load_hang_up(struct load_peer *p)
+{
+	leases_of_conn_lost(p->d, &p->conn, &(int){ -1 });
 }
 
 /* ---- a dump ---- */
@@ -51,89 +77,44 @@ void load_fill(struct load_image *img, uint64_t seed)
 }
 
 struct dump {
-	struct znsd *d;
-	struct conn conn;
-	struct zns_writer *w;
+	struct load_peer peer;
+	struct zns_save v;
 	struct load_ckpt *k;
 	uint32_t fed;
-	struct zns_crypt *crypt;
 };
 
-const struct zns_master *load_master(void)
+static struct zns_master *new_master(void)
 {
 	static const uint8_t raw[ZNS_KEY_BYTES] = { 7, 7, 7 };
-	static struct zns_master *m;
+	struct zns_master *m;
 
-	if (!m && master_from_bytes(raw, &m, NULL))
+	if (master_from_bytes(raw, &m, NULL))
 		abort();
 	return m;
 }
 
-static int zone_get(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *err)
+const struct zns_master *load_master(void)
 {
-	struct dump *u = arg;
-	ZnsPb__ZoneGet get = ZNS_PB__ZONE_GET__INIT;
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	struct reply rep;
-	int ret;
+	static struct zns_master *m;
 
-	get.group = wish->group;
-	get.done_zones = (uint32_t *)wish->done;
-	get.n_done_zones = wish->nr_done;
-	get.not_zones = (uint32_t *)wish->bad;
-	get.n_not_zones = wish->nr_bad;
-	req.zone_get = &get;
-	ret = load_ask(u->d, &u->conn, &req, &rep, err);
-	if (!ret)
-		*out = (struct zns_zone_slot){ .zone = rep.r.zone->zone, .group = rep.r.zone->group,
-					       .start = rep.r.zone->start, .capacity = rep.r.zone->capacity };
-	reply_free(&rep);
-	return ret;
+	if (!m)
+		m = new_master();
+	return m;
 }
 
 static int dump_begin(struct znsd *d, struct dump *u, struct load_ckpt *k, uint32_t qos_mibps, struct zns_err *err)
 {
-	ZnsPb__DumpBegin *begin = calloc(1, sizeof(*begin));
-	ZnsPb__Request *req = calloc(1, sizeof(*req));
-	struct zns_writer_params p = { .dev = d->dev, .unit = UNIT, .workers = 1, .zone_get = zone_get, .arg = u };
-	uint32_t groups[ZNSD_RESET_BATCH], weights[ZNSD_RESET_BATCH];
-	struct reply rep;
+	ZnsPb__DumpBegin q = ZNS_PB__DUMP_BEGIN__INIT;
 	int ret;
 
 	memset(u, 0, sizeof(*u));
-	u->d = d;
+	load_connect(&u->peer, d);
 	u->k = k;
-	zns_pb__dump_begin__init(begin);
-	zns_pb__request__init(req);
-	begin->container = strdup(k->container);
-	begin->qos_mibps = qos_mibps;
-	begin->has_min_room = 1;
-	begin->min_room = UNIT;
-	begin->has_key_id = k->encrypted;
-	if (k->encrypted) {
-		begin->key_id.len = ZNS_KEY_ID_BYTES;
-		begin->key_id.data = memcpy(malloc(ZNS_KEY_ID_BYTES), zns_master_id(load_master()), ZNS_KEY_ID_BYTES);
-	}
-	req->dump_begin = begin;
-	ret = load_ask(d, &u->conn, req, &rep, err);
-	if (!rep.later)
-		zns_pb__request__free_unpacked(req, NULL);
-	if (!ret) {
-		memcpy(k->id, rep.r.dump->checkpoint.data, ZNS_UUID_LEN);
-		for (size_t i = 0; i < rep.r.dump->n_groups; i++) {
-			groups[i] = rep.r.dump->groups[i]->group;
-			weights[i] = rep.r.dump->groups[i]->weight;
-		}
-		p.nr_groups = (uint32_t)rep.r.dump->n_groups;
-		p.groups = groups;
-		p.weights = weights;
-		if (k->encrypted)
-			ret = zns_crypt_new(load_master(), k->id, &u->crypt, err);
-		p.crypt = u->crypt;
-		if (!ret)
-			ret = zns_writer_new(&p, &u->w, err);
-	}
-	reply_free(&rep);
+	u->v = (struct zns_save){ .s = &u->peer.s, .unit = UNIT, .workers = 1, .master = k->encrypted ? new_master() : NULL };
+	q.container = k->container;
+	q.qos_mibps = qos_mibps;
+	ret = zns_save_begin(&u->v, &q, err);
+	memcpy(k->id, u->v.id, ZNS_UUID_LEN);
 	return ret;
 }
 
@@ -143,7 +124,7 @@ static int dump_feed(struct dump *u, struct zns_err *err)
 	struct zns_wimage *wi;
 	int ret;
 
-	ret = zns_writer_image(u->w, img->name, img->pages, &wi, err);
+	ret = zns_writer_image(u->v.w, img->name, img->pages, &wi, err);
 	if (!ret)
 		ret = zns_wimage_data(wi, img->data, img->len, err);
 	return ret ? ret : zns_wimage_seal(wi, err);
@@ -151,47 +132,25 @@ static int dump_feed(struct dump *u, struct zns_err *err)
 
 static void dump_drop(struct dump *u)
 {
-	zns_writer_free(u->w);
-	zns_crypt_free(u->crypt);
-	leases_of_conn_lost(u->d, &u->conn, &(int){ -1 });
+	zns_save_end(&u->v);
+	load_hang_up(&u->peer);
 }
 
 static int dump_commit(struct dump *u, struct trace *t, struct zns_err *err)
 {
-	ZnsPb__Manifest m = ZNS_PB__MANIFEST__INIT;
-	ZnsPb__ExtentRef *ref = calloc(1, sizeof(*ref));
-	ZnsPb__Checkpoint *c = calloc(1, sizeof(*c));
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	struct reply rep;
-	int ret;
+	int ret = zns_save_finish(&u->v, err);
 
-	zns_pb__extent_ref__init(ref);
-	zns_pb__checkpoint__init(c);
-	c->id.data = memcpy(malloc(ZNS_UUID_LEN), u->k->id, ZNS_UUID_LEN);
-	c->id.len = ZNS_UUID_LEN;
-	c->container = strdup(u->k->container);
-	c->created_ns = zns_now_ns();
-	m.device.data = u->d->reg.uuid;
-	m.device.len = ZNS_UUID_LEN;
-	m.checkpoint = c;
-	ret = zns_writer_finish(u->w, &m, ref, err);
-	c->manifest = ref;
 	if (!ret)
-		ret = zns_writer_durable(u->w, c, err);
+		ret = zns_save_durable(&u->v, err);
 	if (!ret && t)
 		u->k->begun = trace_now(t);
-	if (!ret) {
-		req.commit = c;
-		ret = load_ask(u->d, &u->conn, &req, &rep, err);
-		reply_free(&rep);
-	}
+	if (!ret)
+		ret = zns_save_commit(&u->v, err);
 	if (!ret && t)
 		u->k->acked = trace_now(t);
-	if (c->crypt)
-		memcpy(u->k->wrapped, c->crypt->wrapped.data, ZNS_WRAPPED_BYTES);
-	zns_writer_free(u->w);
-	zns_crypt_free(u->crypt);
-	zns_pb__checkpoint__free_unpacked(c, NULL);
+	if (u->v.c->crypt)
+		memcpy(u->k->wrapped, u->v.c->crypt->wrapped.data, ZNS_WRAPPED_BYTES);
+	zns_save_end(&u->v);
 	return ret;
 }
 
@@ -304,8 +263,7 @@ static int remove_one(struct znsd *d, struct trace *t, struct load *l, struct zn
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ProtobufCBinaryData id = { .len = ZNS_UUID_LEN };
 	struct load_ckpt *k = NULL;
-	struct conn c = { 0 };
-	struct reply rep;
+	struct load_peer peer;
 	int ret;
 
 	for (uint32_t i = 0, from = (uint32_t)load_rnd(&l->rng, l->nr + 1); i < l->nr && !k; i++) {
@@ -324,8 +282,8 @@ static int remove_one(struct znsd *d, struct trace *t, struct load *l, struct zn
 	l->erased += k->secure;
 	req.rm = &rm;
 	k->rm_begun = trace_now(t);
-	ret = load_ask(d, &c, &req, &rep, err);
-	reply_free(&rep);
+	load_connect(&peer, d);
+	ret = zns_session_tell(&peer.s, &req, err);
 	if (!ret)
 		k->rm_acked = trace_now(t);
 	l->removes++;

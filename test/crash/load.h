@@ -9,6 +9,7 @@
 #include "inproc.h"
 #include "trace.h"
 #include "zns/crypt.h"
+#include "zns/session.h"
 
 #define LOAD_IMAGES_MAX 6
 #define LOAD_NEVER UINT32_MAX
@@ -54,8 +55,14 @@ const struct zns_master *load_master(void);
 /* One dump of @k's images through the broker; 0, or why not. */
 int load_dump(struct znsd *d, struct load_ckpt *k, uint32_t qos_mibps, struct zns_err *err);
 
-/* One request to the broker's code; rep is ended with reply_free. */
-int load_ask(struct znsd *d, struct conn *c, ZnsPb__Request *req, struct reply *rep, struct zns_err *err);
+/* A client of the library's whose requests are calls of the broker's code. It stays where it is; @p->s is not closed. */
+struct load_peer {
+	struct znsd *d;
+	struct conn conn;
+	struct zns_session s;
+};
+void load_connect(struct load_peer *p, struct znsd *d);
+void load_hang_up(struct load_peer *p);	/* its leases end */
 
 /*
  * Compaction of zones with at most @percent live, by the library's plan (or of any one) and mover; @meanwhile runs between a copy and its

@@ -295,7 +295,7 @@ static int run(struct export *x, struct zns_err *err)
 
 	if (x->h.c->pages_only)
 		return zns_fail(err, -EOPNOTSUPP, "this checkpoint has pages only: join the other images first (znsctl import --join)");
-	ret = ctl_lease_chain(&x->h.s, x->h.c->id.data, &x->answer, err);
+	ret = zns_session_lease(&x->h.s, x->h.c->id.data, true, &x->answer, err);
 	if (!ret)
 		ret = zns_chain_open(&p, &x->h.s.reg, x->h.s.broker.encrypted, x->answer->checkpoints, x->answer->n_checkpoints,
 				     &x->chain, err);

@@ -8,46 +8,32 @@
 #include "ctl.h"
 #include "zns/crypt.h"
 #include "zns/flat.h"
-#include "zns/layout.h"
-#include "zns/store.h"
-#include "zns/writer.h"
+#include "zns/save.h"
 
 #define CHUNK MIB(4)
 
 enum { OPT_QOS = OPT_OWN };
 
 struct flatten {
-	struct ctl_session s;	/* holds the chain, and the zones that are written */
-	int lock;		/* as a writer */
-	struct zns_dev *dev;
+	struct zns_session s;	/* holds the chain, and the zones that are written */
+	struct zns_save v;
 	struct zns_chain *chain;
 	struct zns_flat *flat;
-	struct zns_master *master;
-	struct zns_crypt *crypt;
-	struct zns_writer *w;
 	ZnsPb__Handle *handle;	/* of the directory that was named; or NULL */
-	ZnsPb__Checkpoint *old;	/* the record as it was */
 	uint32_t qos_mibps;
 	struct ctl_progress prog;
 };
 
-static int zone_get(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *err)
-{
-	struct flatten *x = arg;
-
-	return zns_broker_zone_get(&x->s.broker, &x->dev->geo, wish, out, err);
-}
-
 static int open_chain(struct flatten *x, const char *what, struct zns_err *err)
 {
-	struct zns_reader_params p = { .dev = x->s.dev };
+	struct zns_reader_params p = { 0 };
 	uint8_t id[ZNS_UUID_LEN];
 	ZnsPb__Response *resp;
-	int ret = zns_broker_resolve_id(&x->s.broker, what, id, err);
 	char text[ZNS_UUID_STR];
+	int ret = zns_broker_resolve_id(&x->s.broker, what, id, err);
 
 	if (!ret)
-		ret = ctl_lease_chain(&x->s, id, &resp, err);
+		ret = zns_session_lease(&x->s, id, true, &resp, err);
 	if (ret)
 		return ret;
 	if (x->handle)
@@ -58,44 +44,14 @@ static int open_chain(struct flatten *x, const char *what, struct zns_err *err)
 				       "its pages are all there, `znsctl import --join` adds the other images" :
 				       "it is whole already");
 	if (!ret)
-		ret = zns_chain_open(&p, &x->s.reg, x->s.broker.encrypted, resp->checkpoints, resp->n_checkpoints, &x->chain, err);
-	if (!ret && x->handle)
-		ret = zns_crypt_check_handle(zns_chain_crypt(x->chain, 0), x->handle, zns_chain_manifest(x->chain, 0), err);
+		ret = zns_session_chain(&x->s, resp, x->handle, &p, &x->chain, err);
 	if (!ret)
 		ret = zns_flat_new(x->chain, &x->flat, err);
 	if (!ret) {		/* its manifest's own copy may be older */
-		x->old = resp->checkpoints[0];
+		x->v.c = resp->checkpoints[0];
 		resp->checkpoints[0] = resp->checkpoints[--resp->n_checkpoints];
 	}
 	zns_pb__response__free_unpacked(resp, NULL);
-	return ret;
-}
-
-static int admission(struct flatten *x, ZnsPb__Response **resp, struct zns_err *err)
-{
-	ZnsPb__DumpBegin begin = ZNS_PB__DUMP_BEGIN__INIT;
-	ZnsPb__Origin origin = ZNS_PB__ORIGIN__INIT;
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	int ret;
-
-	if (x->master) {
-		begin.has_key_id = 1;
-		begin.key_id = (ProtobufCBinaryData){ ZNS_KEY_ID_BYTES, (uint8_t *)zns_master_id(x->master) };
-	}
-	begin.container = x->old->container;
-	begin.qos_mibps = x->qos_mibps;
-	begin.has_min_room = begin.has_expected_bytes = begin.has_flatten = 1;
-	begin.min_room = zns_stripe_unit(&x->dev->geo);
-	begin.expected_bytes = zns_flat_bytes(x->flat);
-	begin.flatten = x->old->id;
-	origin.kind = (char *)"flatten";
-	begin.origin = &origin;
-	req.dump_begin = &begin;
-	ret = zns_broker_call(&x->s.broker, &req, resp, err);
-	if (!ret && (!(*resp)->dump || !(*resp)->dump->n_groups || (*resp)->dump->n_groups > ZNS_STRIPE_MAX_WIDTH)) {
-		zns_pb__response__free_unpacked(*resp, NULL);
-		ret = zns_fail(err, -EPROTO, "znsd granted no usable stripe");
-	}
 	return ret;
 }
 
@@ -105,56 +61,7 @@ static int own_key(struct flatten *x, struct zns_err *err)
 	bool of_host;
 	int ret = zns_key_spec_of(&x->s.reg, spec, sizeof(spec), &of_host, err);
 
-	return ret ? ret : zns_master_load(spec, &x->master, err);
-}
-
-static int start_writer(struct flatten *x, struct zns_err *err)
-{
-	uint32_t groups[ZNS_STRIPE_MAX_WIDTH], weights[ZNS_STRIPE_MAX_WIDTH];
-	struct zns_writer_params p = { .dev = x->dev, .zone_get = zone_get, .arg = x };
-	ZnsPb__Response *resp;
-	int ret = zns_master_for_dump(&x->s.reg, x->s.broker.encrypted ? x->s.broker.key_id : NULL, &x->master, err);
-
-	if (!ret && !x->master && zns_chain_crypt(x->chain, 0))	/* what was encrypted stays so, whatever new ones are */
-		ret = own_key(x, err);
-	if (!ret)
-		ret = admission(x, &resp, err);
-	if (ret)
-		return ret;
-	for (size_t i = 0; i < resp->dump->n_groups; i++) {
-		groups[i] = resp->dump->groups[i]->group;
-		weights[i] = resp->dump->groups[i]->weight;
-	}
-	x->old->has_packed = x->old->packed = resp->dump->packed;
-	p.nr_groups = (uint32_t)resp->dump->n_groups;
-	p.unit = zns_writer_unit(&x->dev->geo, p.nr_groups);
-	p.groups = groups;
-	p.weights = weights;
-	zns_pb__response__free_unpacked(resp, NULL);
-	if (x->master)	/* of the old key some nonces are used up */
-		ret = zns_crypt_new(x->master, x->old->id.data, &x->crypt, err);
-	p.crypt = x->crypt;
-	return ret ? ret : zns_writer_new(&p, &x->w, err);
-}
-
-static int write_image(struct flatten *x, uint32_t n, uint8_t *buf, struct zns_err *err)
-{
-	const ZnsPb__Image *pb = zns_chain_manifest(x->chain, 0)->images[n];
-	uint64_t size = zns_flat_size(x->flat, n);
-	struct zns_wimage *img;
-	int ret = zns_writer_image(x->w, pb->name, !strncmp(pb->name, "pages-", 6), &img, err);
-
-	if (!ret && pb->beside)
-		zns_wimage_set_beside(img);
-	for (uint64_t off = 0; off < size && !ret; off += CHUNK) {
-		size_t len = zns_min(CHUNK, size - off);
-
-		ret = zns_flat_read(x->flat, n, off, buf, len, err);
-		if (!ret)
-			ret = zns_wimage_data(img, buf, len, err);
-		ctl_progress_add(&x->prog, len);
-	}
-	return ret ? ret : zns_wimage_seal(img, err);
+	return ret ? ret : zns_master_load(spec, &x->v.master, err);
 }
 
 static void drop_places(ZnsPb__Checkpoint *c)
@@ -171,7 +78,7 @@ static void drop_places(ZnsPb__Checkpoint *c)
 	if (c->manifest)
 		zns_pb__extent_ref__free_unpacked(c->manifest, NULL);
 	c->manifest = NULL;
-	if (c->crypt)
+	if (c->crypt)	/* of the old key some nonces are used up */
 		zns_pb__checkpoint_key__free_unpacked(c->crypt, NULL);
 	c->crypt = NULL;
 	free(c->parent.data);
@@ -180,55 +87,76 @@ static void drop_places(ZnsPb__Checkpoint *c)
 }
 
 /* What it was made with stays as it was; what says where it is, and by which key, is new. */
-static int commit(struct flatten *x, struct zns_err *err)
+static int begin(struct flatten *x, struct zns_err *err)
 {
-	ZnsPb__Manifest m = ZNS_PB__MANIFEST__INIT;
-	ZnsPb__ExtentRef *ref = calloc(1, sizeof(*ref));
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	ZnsPb__Checkpoint *c = x->old;
-	ZnsPb__Response *resp = NULL;
-	int ret = 0;
+	ZnsPb__DumpBegin ask = ZNS_PB__DUMP_BEGIN__INIT;
+	ZnsPb__Origin origin = ZNS_PB__ORIGIN__INIT;
+	ZnsPb__Checkpoint *c = x->v.c;
+	int ret = zns_save_key(&x->v, err);
 
-	if (!ref)
-		return zns_fail_sys(err, -ENOMEM, "record");
-	zns_pb__extent_ref__init(ref);
+	x->v.former = zns_chain_manifest(x->chain, 0);
+	x->v.former_crypt = zns_chain_crypt(x->chain, 0);
+	if (!ret && !x->v.master && x->v.former_crypt)	/* what was encrypted stays so, whatever new ones are */
+		ret = own_key(x, err);
+	if (ret)
+		return ret;
+	ask.container = c->container;
+	ask.qos_mibps = x->qos_mibps;
+	ask.has_expected_bytes = ask.has_flatten = 1;
+	ask.expected_bytes = zns_flat_bytes(x->flat);
+	ask.flatten = c->id;
+	origin.kind = (char *)"flatten";
+	ask.origin = &origin;
+	ret = zns_save_begin(&x->v, &ask, err);
+	if (ret)
+		return ret;
 	drop_places(c);
 	c->has_moved = c->has_moved_ns = 1;
 	c->moved++;
 	c->moved_ns = zns_now_ns();
-	m.device = (ProtobufCBinaryData){ ZNS_UUID_LEN, x->s.reg.uuid };
-	m.checkpoint = c;
-	if (x->crypt)	/* one that stays plain, or becomes encrypted now, has none */
-		ret = zns_crypt_former_macs(zns_chain_crypt(x->chain, 0), zns_chain_manifest(x->chain, 0), &m.former_macs,
-					    &m.n_former_macs, err);
+	return 0;
+}
+
+static int write_image(struct flatten *x, uint32_t n, uint8_t *buf, struct zns_err *err)
+{
+	const ZnsPb__Image *pb = zns_chain_manifest(x->chain, 0)->images[n];
+	uint64_t size = zns_flat_size(x->flat, n);
+	struct zns_wimage *img;
+	int ret = zns_writer_image(x->v.w, pb->name, !strncmp(pb->name, "pages-", 6), &img, err);
+
+	if (!ret && pb->beside)
+		zns_wimage_set_beside(img);
+	for (uint64_t off = 0; off < size && !ret; off += CHUNK) {
+		size_t len = zns_min(CHUNK, size - off);
+
+		ret = zns_flat_read(x->flat, n, off, buf, len, err);
+		if (!ret)
+			ret = zns_wimage_data(img, buf, len, err);
+		ctl_progress_add(&x->prog, len);
+	}
+	return ret ? ret : zns_wimage_seal(img, err);
+}
+
+static int commit(struct flatten *x, struct zns_err *err)
+{
+	int ret = zns_save_finish(&x->v, err);
+
 	if (!ret)
-		ret = zns_writer_finish(x->w, &m, ref, err);
-	free(m.former_macs);
-	c->manifest = ref;
+		ret = zns_save_durable(&x->v, err);
 	if (!ret)
-		ret = zns_dev_flush(x->dev, err);
-	if (ret)
-		return ret;
-	req.commit = c;
-	ret = zns_broker_call(&x->s.broker, &req, &resp, err);
-	if (resp)
-		zns_pb__response__free_unpacked(resp, NULL);
-	return ret;
+		ret = zns_save_commit(&x->v, err);
+	return ret == -EPIPE ? zns_save_settle(&x->v, err) : ret;
 }
 
 static int run(struct flatten *x, const char *spec, const char *what, struct zns_err *err)
 {
 	cleanup_free uint8_t *buf = malloc(CHUNK);
-	int ret = buf ? ctl_session_open(&x->s, spec, err) : zns_fail_sys(err, -ENOMEM, "buffer");
+	int ret = buf ? ctl_session_open(&x->s, spec, ZNS_READS | ZNS_WRITES, err) : zns_fail_sys(err, -ENOMEM, "buffer");
 
-	if (!ret)
-		ret = zns_broker_lock_shared(x->s.reg.uuid, "writers", &x->lock, err);
-	if (!ret)
-		ret = zns_dev_open(x->s.reg.path, 0, &x->dev, err);
 	if (!ret)
 		ret = open_chain(x, what, err);
 	if (!ret)
-		ret = start_writer(x, err);
+		ret = begin(x, err);
 	if (ret)
 		return ret;
 	ctl_progress_start(&x->prog, "flatten", zns_flat_bytes(x->flat));
@@ -237,7 +165,7 @@ static int run(struct flatten *x, const char *spec, const char *what, struct zns
 	if (!ret)
 		ret = commit(x, err);
 	if (ret)
-		zns_writer_cancel(x->w, ret, "the flattening failed");
+		zns_writer_cancel(x->v.w, ret, "the flattening failed");
 	ctl_progress_end(&x->prog);
 	return ret;
 }
@@ -247,17 +175,17 @@ static int print(const struct flatten *x, bool json)
 	char id[ZNS_UUID_STR], size[16];
 	struct json_object *j;
 
-	zns_uuid_format(x->old->id.data, id);
+	zns_uuid_format(x->v.c->id.data, id);
 	if (!json) {
-		printf("%s of %s has no parent any more: %s in %u images\n", id, ctl_text(x->old->container),
-		       zns_format_size(x->old->bytes, size, sizeof(size)), x->old->nr_images);
+		printf("%s of %s has no parent any more: %s in %u images\n", id, ctl_text(x->v.c->container),
+		       zns_format_size(x->v.c->bytes, size, sizeof(size)), x->v.c->nr_images);
 		return CTL_OK;
 	}
 	j = json_object_new_object();
 	json_object_object_add(j, "id", json_object_new_string(id));
-	json_object_object_add(j, "container", json_object_new_string(x->old->container));
-	json_object_object_add(j, "bytes", json_object_new_int64(x->old->bytes));
-	json_object_object_add(j, "page_bytes", json_object_new_int64(x->old->page_bytes));
+	json_object_object_add(j, "container", json_object_new_string(x->v.c->container));
+	json_object_object_add(j, "bytes", json_object_new_int64(x->v.c->bytes));
+	json_object_object_add(j, "page_bytes", json_object_new_int64(x->v.c->page_bytes));
 	json_object_object_add(j, "checkpoints_read", json_object_new_int64(zns_chain_levels(x->chain)));
 	return ctl_print_json(j);
 }
@@ -268,7 +196,7 @@ static int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
 		{ "qos", required_argument, NULL, OPT_QOS },
 		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 	};
-	struct flatten x = { .s = { .broker = { .fd = -1 }, .lock = -1 }, .lock = -1 };
+	struct flatten x = { .s = ZNS_SESSION_INIT, .v.s = &x.s };
 	char dev_id[ZNS_UUID_STR], id[ZNS_UUID_STR];
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
@@ -294,19 +222,12 @@ static int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (!ret)
 		ret = run(&x, args.dev, what, &err);
 	ret = ret ? ctl_fail(cmd, &err) : print(&x, args.json);
-	zns_writer_free(x.w);
+	zns_save_end(&x.v);
 	zns_flat_free(x.flat);
 	zns_chain_close(x.chain);
-	zns_crypt_free(x.crypt);
-	zns_master_free(x.master);
 	if (x.handle)
 		zns_pb__handle__free_unpacked(x.handle, NULL);
-	if (x.old)
-		zns_pb__checkpoint__free_unpacked(x.old, NULL);
-	zns_dev_close(x.dev);
-	if (x.lock >= 0)
-		close(x.lock);
-	ctl_session_close(&x.s);
+	zns_session_close(&x.s);
 	return ret;
 }
 

@@ -372,7 +372,7 @@ static int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct gc g = { .b = { .fd = -1 }, .grace_s = GRACE_S };
 	struct zns_err err = ZNS_ERR_INIT, late = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	struct compact x = { .s = { .broker = { .fd = -1 }, .lock = -1 }, .below = COMPACT_BELOW };
+	struct compact x = { .s = ZNS_SESSION_INIT, .below = COMPACT_BELOW };
 	struct zns_registered reg;
 	bool judged, compact = false;
 	int c, ret;

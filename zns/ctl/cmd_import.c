@@ -6,92 +6,44 @@
 #include "archive.h"
 #include "ctl.h"
 #include "import.h"
-#include "zns/crypt.h"
-#include "zns/layout.h"
-#include "zns/store.h"
 
 #define CHUNK MIB(16)		/* between two looks at the progress */
-#define COPIES_MAX 2000		/* as of a dump */
 
 enum { OPT_QOS = OPT_OWN, OPT_ADMISSION, OPT_HANDLE, OPT_JOIN, OPT_PARENT };
 
-static int zone_get(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *err)
+/* Admission and the writer. */
+static int begin(struct import *x, struct zns_err *err)
 {
-	struct import *x = arg;
-
-	return zns_broker_zone_get(&x->broker, &x->dev->geo, wish, out, err);
-}
-
-static int admission(struct import *x, ZnsPb__Response **resp, struct zns_err *err)
-{
-	ZnsPb__DumpBegin begin = ZNS_PB__DUMP_BEGIN__INIT;
+	ZnsPb__DumpBegin ask = ZNS_PB__DUMP_BEGIN__INIT;
 	ZnsPb__Origin origin = ZNS_PB__ORIGIN__INIT;
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	int ret;
 
-	x->unit = zns_stripe_unit(&x->dev->geo);
-	if (x->join && x->pages->crypt) {
-		begin.has_key_id = 1;
-		begin.key_id = x->pages->crypt->key_id;
-	} else if (x->master) {
-		begin.has_key_id = 1;
-		begin.key_id = (ProtobufCBinaryData){ ZNS_KEY_ID_BYTES, (uint8_t *)zns_master_id(x->master) };
-	}
-	begin.container = x->container;
-	begin.qos_mibps = x->qos_mibps;
-	begin.admission = (char *)x->admission;
-	begin.has_min_room = 1;
-	begin.min_room = x->unit;
-	if (x->parent_id && zns_broker_resolve_id(&x->broker, x->parent_id, x->parent, err))
+	if (x->parent_id && zns_broker_resolve_id(&x->s.broker, x->parent_id, x->parent, err))
 		return zns_wrap(err, "--parent");
-	if (x->has_parent) {
-		begin.has_parent = 1;
-		begin.parent = (ProtobufCBinaryData){ ZNS_UUID_LEN, x->parent };
+	if (x->join && x->pages->crypt) {
+		ask.has_key_id = 1;
+		ask.key_id = x->pages->crypt->key_id;
 	}
+	ask.container = x->container;
+	ask.qos_mibps = x->qos_mibps;
+	ask.admission = (char *)x->admission;
+	ask.has_parent = x->has_parent;
+	if (x->has_parent)
+		ask.parent = (ProtobufCBinaryData){ ZNS_UUID_LEN, x->parent };
 	origin.kind = (char *)"import";
-	begin.origin = &origin;
-	begin.has_join = x->join;
+	ask.origin = &origin;
+	ask.has_join = x->join;
 	if (x->join)
-		begin.join = x->pages->id;
-	req.dump_begin = &begin;
-	ret = zns_broker_call(&x->broker, &req, resp, err);
-	if (!ret && (!(*resp)->dump || !(*resp)->dump->n_groups || (*resp)->dump->n_groups > ZNS_STRIPE_MAX_WIDTH ||
-		     (*resp)->dump->checkpoint.len != ZNS_UUID_LEN)) {
-		zns_pb__response__free_unpacked(*resp, NULL);
-		*resp = NULL;
-		ret = zns_fail(err, -EPROTO, "znsd granted no usable stripe");
-	}
-	return ret;
-}
-
-static int start_writer(struct import *x, struct zns_err *err)
-{
-	uint32_t groups[ZNS_STRIPE_MAX_WIDTH], weights[ZNS_STRIPE_MAX_WIDTH];
-	ZnsPb__Response *resp;
-	int ret = admission(x, &resp, err);
-	struct zns_writer_params p = { .dev = x->dev, .unit = x->unit, .zone_get = zone_get, .arg = x };
-
+		ask.join = x->pages->id;
+	ret = zns_save_begin(&x->v, &ask, err);
 	if (ret)
 		return ret;
-	for (size_t i = 0; i < resp->dump->n_groups; i++) {
-		groups[i] = resp->dump->groups[i]->group;
-		weights[i] = resp->dump->groups[i]->weight;
-	}
-	memcpy(x->id, resp->dump->checkpoint.data, ZNS_UUID_LEN);
-	x->shared_groups = resp->dump->shared_groups;
-	if (resp->dump->note)
-		fprintf(stderr, "znsctl import: note: %s\n", resp->dump->note);
-	p.nr_groups = (uint32_t)resp->dump->n_groups;
-	p.groups = groups;
-	p.weights = weights;
-	if (x->parent_handle && resp->n_checkpoints)
-		ret = zns_handle_agrees(x->parent_handle, resp->checkpoints[0], err);
-	if (!ret && x->master)
-		ret = zns_crypt_new(x->master, x->id, &x->crypt, err);
-	p.crypt = x->crypt;
-	if (!ret)
-		ret = zns_writer_new(&p, &x->w, err);
-	zns_pb__response__free_unpacked(resp, NULL);
+	if (x->v.grant->note)
+		fprintf(stderr, "znsctl import: note: %s\n", x->v.grant->note);
+	if (x->parent_handle && x->v.answer->n_checkpoints)
+		ret = zns_handle_agrees(x->parent_handle, x->v.answer->checkpoints[0], err);
+	if (!ret && x->join)
+		ret = zns_writer_adopt(x->v.w, x->pages, x->pages_m, err);
 	return ret;
 }
 
@@ -120,9 +72,9 @@ static bool may_copy(const struct import *x, const struct import_file *f)
 {
 	if (x->handle.dir < 0 && !x->join)
 		return false;
-	if (x->crypt)	/* as of a dump */
+	if (x->v.crypt)	/* as of a dump */
 		return !strcmp(f->name, "inventory.img") && f->size <= ZNS_HANDLE_COPY_MAX;
-	return x->nr_copies < COPIES_MAX && f->size <= ZNS_HANDLE_COPY_MAX && x->copies + f->size <= ZNS_HANDLE_COPIES_MAX &&
+	return x->nr_copies < IMPORT_COPIES_MAX && f->size <= ZNS_HANDLE_COPY_MAX && x->copies + f->size <= ZNS_HANDLE_COPIES_MAX &&
 	       strncmp(f->name, "pages-", 6);
 }
 
@@ -147,7 +99,7 @@ int import_image(struct import *x, struct import_file *f, import_get get, void *
 		x->buf = malloc(CHUNK);
 	if (!x->buf)
 		return zns_fail_sys(err, -ENOMEM, "buffer");
-	ret = zns_writer_image(x->w, f->name, !strncmp(f->name, "pages-", 6), &img, err);
+	ret = zns_writer_image(x->v.w, f->name, !strncmp(f->name, "pages-", 6), &img, err);
 	if (!ret && !f->size && is_beside(f->name, x->buf, 0))
 		zns_wimage_set_beside(img);
 	for (uint64_t off = 0; off < f->size && !ret; off += CHUNK) {
@@ -170,7 +122,7 @@ int import_image(struct import *x, struct import_file *f, import_get get, void *
 static int check_room(const struct import *x, struct zns_err *err)
 {
 	char want[16], have[16];
-	uint64_t room = (uint64_t)x->dev->geo.nr_zones * x->dev->geo.zone_capacity;
+	uint64_t room = (uint64_t)x->s.dev->geo.nr_zones * x->s.dev->geo.zone_capacity;
 
 	if (x->prog.total <= room)
 		return 0;
@@ -178,86 +130,46 @@ static int check_room(const struct import *x, struct zns_err *err)
 			zns_format_size(x->prog.total, want, sizeof(want)), zns_format_size(room, have, sizeof(have)));
 }
 
-static ZnsPb__Checkpoint *new_record(const struct import *x)
+/* The record that is to be: of a joined one it is the old one, of a new one the client has made it. */
+static int describe(struct import *x, struct zns_err *err)
 {
-	ZnsPb__Checkpoint *c = calloc(1, sizeof(*c));
-	char host[64] = "", path[PATH_MAX];
+	ZnsPb__Origin *o = x->v.c->origin;
+	char path[PATH_MAX];
 
-	if (!c)
-		return NULL;
-	zns_pb__checkpoint__init(c);
-	gethostname(host, sizeof(host) - 1);
-	c->id.data = malloc(ZNS_UUID_LEN);
-	c->has_pre_dump = c->pre_dump = x->pre_dump;
-	c->parent.data = x->has_parent ? malloc(ZNS_UUID_LEN) : NULL;
-	c->has_parent = c->parent.data != NULL;
-	if (c->has_parent) {
-		memcpy(c->parent.data, x->parent, ZNS_UUID_LEN);
-		c->parent.len = ZNS_UUID_LEN;
-	}
-	c->container = strdup(x->container);
-	c->origin = calloc(1, sizeof(*c->origin));
-	if (c->origin)
-		zns_pb__origin__init(c->origin);
-	if (!c->id.data || !c->container || !c->origin || c->has_parent != x->has_parent) {
-		zns_pb__checkpoint__free_unpacked(c, NULL);
-		return NULL;
-	}
-	memcpy(c->id.data, x->id, ZNS_UUID_LEN);
-	c->id.len = ZNS_UUID_LEN;
-	c->created_ns = zns_now_ns();
-	c->has_qos_requested_mibps = x->qos_mibps > 0;
-	c->qos_requested_mibps = x->qos_mibps;
-	c->has_shared_groups = 1;
-	c->shared_groups = x->shared_groups;
-	c->origin->kind = strdup("import");
-	c->origin->host = strdup(host);
-	c->origin->image_dir = strdup(realpath(x->path, path) ? path : x->path);
-	return c;
+	if (x->join)
+		return 0;
+	x->v.c->has_pre_dump = x->v.c->pre_dump = x->pre_dump;
+	o->image_dir = strdup(realpath(x->path, path) ? path : x->path);
+	return o->image_dir ? 0 : zns_fail_sys(err, -ENOMEM, "record");
 }
 
-/* Data durable, then the record; *out is the caller's, also after a failure (NULL: none). */
-static int commit(struct import *x, ZnsPb__Checkpoint **out, struct zns_err *err)
+static int commit(struct import *x, struct zns_err *err)
 {
-	ZnsPb__Manifest m = ZNS_PB__MANIFEST__INIT;
-	ZnsPb__ExtentRef *ref = calloc(1, sizeof(*ref));
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	ZnsPb__Checkpoint *c = *out = x->join ? import_join_record(x) : new_record(x);
-	ZnsPb__Response *resp = NULL;
-	char id[ZNS_UUID_STR];
-	int ret;
+	int ret = zns_save_finish(&x->v, err);
 
-	if (!ref || !c) {
-		free(ref);
-		return zns_fail_sys(err, -ENOMEM, "record");
-	}
-	zns_pb__extent_ref__init(ref);
-	m.device.data = x->reg.uuid;
-	m.device.len = ZNS_UUID_LEN;
-	m.checkpoint = c;
-	ret = x->join ? zns_crypt_former_macs(x->crypt, x->pages_m, &m.former_macs, &m.n_former_macs, err) : 0;
 	if (!ret)
-		ret = zns_writer_finish(x->w, &m, ref, err);
-	memcpy(x->seal, zns_writer_seal(x->w), sizeof(x->seal));
-	free(m.former_macs);
-	c->manifest = ref;
-	if (!x->join)	/* else its rate is that of the pages */
-		zns_writer_rate(x->w, c);
+		ret = zns_save_durable(&x->v, err);
 	if (!ret)
-		ret = zns_writer_durable(x->w, c, err);
-	if (ret)
-		return ret;
-	req.commit = c;
-	ret = zns_broker_call(&x->broker, &req, &resp, err);
-	if (resp)
-		zns_pb__response__free_unpacked(resp, NULL);
-	if (ret == -EPIPE)
-		zns_wrap(err, "znsd died during the commit, `znsctl ls` tells whether checkpoint %s exists",
-			 zns_uuid_format(x->id, id));
+		ret = zns_save_commit(&x->v, err);
+	return ret == -EPIPE ? zns_save_settle(&x->v, err) : ret;
+}
+
+/* Without its handle the import failed. */
+static int write_handle(struct import *x, struct zns_err *err)
+{
+	int ret = import_write_copies(x, err);
+
+	if (!ret)
+		ret = zns_save_handle(&x->v, x->handle.dir, err);
+	if (!ret)
+		return 0;
+	import_undo_copies(x);
+	zns_save_roll_back(&x->v, "an import whose handle could not be written", err);
 	return ret;
 }
 
-static int run(struct import *x, const char *spec, const char *handle, ZnsPb__Checkpoint **c, struct zns_err *err)
+/* What there is to take, and where to. */
+static int open_both(struct import *x, const char *spec, const char *handle, struct zns_err *err)
 {
 	int ret;
 
@@ -268,48 +180,58 @@ static int run(struct import *x, const char *spec, const char *handle, ZnsPb__Ch
 	if (!ret && handle)
 		ret = ctl_outdir_open(&x->handle, handle, err);
 	if (!ret && !x->join)
-		ret = ctl_connect(spec, &x->reg, &x->broker, err);
-	if (!ret)
-		ret = zns_broker_lock_shared(x->reg.uuid, "writers", &x->lock, err);
-	if (!ret)
-		ret = zns_dev_open(x->reg.path, 0, &x->dev, err);
+		ret = ctl_session_open(&x->s, spec, ZNS_WRITES, err);
 	if (!ret && x->join)
 		ret = import_join_scan(x, err);
 	if (!ret)
 		ret = check_room(x, err);
-	if (!ret && !x->join)
-		ret = zns_master_for_dump(&x->reg, x->broker.encrypted ? x->broker.key_id : NULL, &x->master, err);
-	if (!ret && (x->master || x->crypt))
+	return ret;
+}
+
+static int key(struct import *x, struct zns_err *err)
+{
+	if (!x->join)
+		return zns_save_key(&x->v, err);
+	if (x->v.crypt)
 		zns_crypt_harden();
+	x->v.former = x->pages_m;
+	x->v.former_crypt = x->v.crypt;
+	x->v.c = import_join_record(x);
+	return x->v.c ? 0 : zns_fail_sys(err, -ENOMEM, "record");
+}
+
+static int run(struct import *x, const char *spec, const char *handle, struct zns_err *err)
+{
+	int ret = open_both(x, spec, handle, err);
+
 	if (!ret)
-		ret = start_writer(x, err);
-	if (!ret && x->join)
-		ret = zns_writer_adopt(x->w, x->pages, x->pages_m, err);
+		ret = key(x, err);
+	if (!ret)
+		ret = begin(x, err);
+	if (!ret)
+		ret = describe(x, err);
 	if (!ret)
 		ret = x->archive >= 0 ? import_read_archive(x, err) : import_read_dir(x, err);
 	if (!ret)
-		ret = commit(x, c, err);
-	if (ret && x->w)
-		zns_writer_cancel(x->w, ret, "the import failed");
-	zns_writer_free(x->w);
-	if (!ret && handle) {
-		ret = import_write_handle(x, *c, err);
-		if (ret)
-			import_drop(x, err);
-	}
+		ret = commit(x, err);
+	if (ret && x->v.w)
+		zns_writer_cancel(x->v.w, ret, "the import failed");
+	if (!ret && handle)
+		ret = write_handle(x, err);
 	if (!ret && x->join)
-		ret = import_join_handle(x, *c, err);
+		ret = import_join_handle(x, err);
 	if (ret)
 		ctl_outdir_undo(&x->handle);
 	return ret;
 }
 
-static int print(const struct import *x, const ZnsPb__Checkpoint *c, const char *handle, bool json, double seconds)
+static int print(const struct import *x, const char *handle, bool json, double seconds)
 {
+	const ZnsPb__Checkpoint *c = x->v.c;
 	char id[ZNS_UUID_STR], size[16];
 	struct json_object *j;
 
-	zns_uuid_format(x->id, id);
+	zns_uuid_format(x->v.id, id);
 	if (!json && x->join) {
 		printf("joined %zu images of %s with the pages of checkpoint %s of %s: %u images, %s in %.1f s\n", x->nr_files, x->path,
 		       id, x->container, c->nr_images, zns_format_size(c->bytes, size, sizeof(size)), seconds);
@@ -361,10 +283,9 @@ static int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 		{ "parent", required_argument, NULL, OPT_PARENT },
 		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 	};
-	struct import x = { .broker = { .fd = -1 }, .lock = -1, .dir = -1, .archive = -1, .handle = CTL_OUTDIR_INIT };
+	struct import x = { .s = ZNS_SESSION_INIT, .v.s = &x.s, .dir = -1, .archive = -1, .handle = CTL_OUTDIR_INIT };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	ZnsPb__Checkpoint *record = NULL;
 	const char *handle = NULL;
 	double seconds;
 	int c, ret;
@@ -398,13 +319,11 @@ static int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (!x.join)
 		default_container(&x);
 	ctl_progress_start(&x.prog, "import", 0);
-	ret = run(&x, args.dev, handle, &record, &err);
+	ret = run(&x, args.dev, handle, &err);
 	seconds = ctl_progress_end(&x.prog);
-	ret = ret ? ctl_fail(cmd, &err) : print(&x, record, handle, args.json, seconds);
-	if (record)
-		zns_pb__checkpoint__free_unpacked(record, NULL);
-	zns_dev_close(x.dev);
-	zns_broker_close(&x.broker);
+	ret = ret ? ctl_fail(cmd, &err) : print(&x, handle, args.json, seconds);
+	zns_save_end(&x.v);
+	zns_session_close(&x.s);
 	import_join_fini(&x);
 	import_fini(&x);
 	return ret;

@@ -147,7 +147,7 @@ const struct ctl_cmd command_retain = {
 	cmd_retain,
 };
 
-static int mark_one(struct ctl_session *s, const char *what, bool pinned, uint8_t *id, struct zns_err *err)
+static int mark_one(struct zns_session *s, const char *what, bool pinned, uint8_t *id, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Mark m = ZNS_PB__MARK__INIT;
@@ -165,7 +165,7 @@ static int mark_one(struct ctl_session *s, const char *what, bool pinned, uint8_
 static int do_pin(const struct ctl_cmd *cmd, int argc, char **argv, bool pinned)
 {
 	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
-	struct ctl_session s = { .broker = { .fd = -1 }, .lock = -1 };
+	struct zns_session s = ZNS_SESSION_INIT;
 	struct json_object *list;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
@@ -190,7 +190,7 @@ static int do_pin(const struct ctl_cmd *cmd, int argc, char **argv, bool pinned)
 		if (!args.json)
 			printf("%s %s\n", pinned ? "pinned" : "unpinned", text);
 	}
-	ctl_session_close(&s);
+	zns_session_close(&s);
 	if (args.json && !ret)
 		return ctl_print_list(pinned ? "pinned" : "unpinned", list);
 	json_object_put(list);

@@ -140,7 +140,7 @@ int ctl_verify_data(struct zns_dev *dev, const ZnsPb__Manifest *m, struct ctl_pr
 }
 
 /* 0 with v->damage filled in; an error: it could not be judged. */
-static int verify_one(struct ctl_session *s, const ZnsPb__Checkpoint *c, const ZnsPb__Handle *h, struct ctl_progress *p,
+static int verify_one(struct zns_session *s, const ZnsPb__Checkpoint *c, const ZnsPb__Handle *h, struct ctl_progress *p,
 		      struct verdict *v, struct zns_err *err)
 {
 	struct zns_err e = ZNS_ERR_INIT;
@@ -219,14 +219,14 @@ static void report(struct totals *t, struct verdict *v)
 }
 
 /* Of an incremental one: are its parents there, and do they have the pages that it refers to? */
-static void verify_chain(struct ctl_session *s, const ZnsPb__Checkpoint *c, struct verdict *v)
+static void verify_chain(struct zns_session *s, const ZnsPb__Checkpoint *c, struct verdict *v)
 {
 	struct zns_reader_params p = { .dev = s->dev, .workers = 2, .cache_units = 4 };
 	struct zns_err e = ZNS_ERR_INIT;
 	struct zns_chain *chain = NULL;
 	struct zns_flat *flat = NULL;
 	ZnsPb__Response *r = NULL;
-	int ret = ctl_lease_chain(s, c->id.data, &r, &e);
+	int ret = zns_session_lease(s, c->id.data, true, &r, &e);
 
 	if (!ret)
 		ret = zns_chain_open(&p, &s->reg, s->broker.encrypted, r->checkpoints, r->n_checkpoints, &chain, &e);
@@ -246,11 +246,11 @@ static int verify_id(const char *spec, const uint8_t *id, bool may_be_gone, stru
 {
 	struct verdict v = { .damage = json_object_new_array() };
 	ZnsPb__Response *r = NULL;
-	struct ctl_session s;
-	int ret = ctl_session_open(&s, spec, err);
+	struct zns_session s;
+	int ret = ctl_session_open(&s, spec, ZNS_READS, err);
 
 	if (!ret)
-		ret = ctl_lease(&s, id, &r, err);
+		ret = zns_session_lease(&s, id, false, &r, err);
 	if (!ret)
 		ret = verify_one(&s, r->checkpoints[0], t->handle && !memcmp(t->handle->checkpoint.data, id, ZNS_UUID_LEN) ?
 				 t->handle : NULL, p, &v, err);
@@ -262,7 +262,7 @@ static int verify_id(const char *spec, const uint8_t *id, bool may_be_gone, stru
 		json_object_put(v.damage);
 	if (r)
 		zns_pb__response__free_unpacked(r, NULL);
-	ctl_session_close(&s);
+	zns_session_close(&s);
 	return ret == -ESTALE && may_be_gone ? 0 : ret;
 }
 

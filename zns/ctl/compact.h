@@ -8,7 +8,7 @@
 #define COMPACT_BELOW 25	/* per cent of a zone: with no more live data than this it is emptied */
 
 struct compact {
-	struct ctl_session s;	/* the device for reading and writing; its connection asks */
+	struct zns_session s;	/* the device for reading and writing; its connection asks */
 	bool dry_run, json, background;
 	bool rude;		/* waits for nobody */
 	uint32_t below;		/* per cent */

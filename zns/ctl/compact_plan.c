@@ -141,7 +141,7 @@ struct json_object *compact_json(const struct compact *x)
 
 void compact_free(struct compact *x)
 {
-	ctl_session_close(&x->s);
+	zns_session_close(&x->s);
 	zns_compact_plan_fini(&x->plan);
 	if (x->ls)
 		zns_pb__response__free_unpacked(x->ls, NULL);

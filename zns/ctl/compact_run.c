@@ -1,217 +1,73 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Compaction, one checkpoint after the other: a lease from the broker, the copy, the flush, the new record. */
-#include <fcntl.h>
 #include <string.h>
 #include <time.h>
 #include "compact.h"
-#include "zns/mover.h"
-#include "zns/store.h"
+#include "zns/move.h"
 
 #define TRIES 50		/* of a checkpoint, when dumps need the zones first */
 #define RETRY_MS 100
-#define FLUSH_PATIENCE_MS 10000
 
 struct job {
+	struct zns_move m;
+	struct zns_session s;	/* its connection is the lease */
 	struct compact *x;
-	struct zns_broker b;	/* the lease */
 	uint64_t told;		/* bytes that the progress line knows of */
-	uint64_t total;
-	bool defer;		/* others may be idle */
 };
 
-static void nap(uint32_t ms)
-{
-	nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000l }, NULL);
-}
-
-static int zone_get(void *arg, uint32_t group, uint64_t need, const uint32_t *done, uint32_t nr_done,
-		    struct zns_zone_slot *out, struct zns_err *err)
+static void tell(void *arg, uint64_t bytes)
 {
 	struct job *j = arg;
-	ZnsPb__CompactZone q = ZNS_PB__COMPACT_ZONE__INIT;
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	const struct zns_geometry *geo = &j->x->s.dev->geo;
-	ZnsPb__Response *r;
-	int ret;
 
-	q.group = group;
-	q.need = need;
-	q.not_zones = j->x->victims;
-	q.n_not_zones = j->x->nr_victims;
-	q.done_zones = (uint32_t *)done;
-	q.n_done_zones = nr_done;
-	req.compact_zone = &q;
-	ret = zns_broker_call(&j->b, &req, &r, err);
-	if (ret)
-		return ret;
-	if (!r->zone || r->zone->zone >= geo->nr_zones || r->zone->capacity > geo->zone_capacity ||
-	    r->zone->start > r->zone->capacity || r->zone->start % geo->block_size ||
-	    r->zone->zone >= j->x->zones->n_zones) {
-		ret = zns_fail(err, -EPROTO, "znsd granted no usable zone");
-	} else {
-		j->x->written[r->zone->zone] = true;
-		*out = (struct zns_zone_slot){ .zone = r->zone->zone, .group = r->zone->group,
-					       .start = r->zone->start, .capacity = r->zone->capacity };
-	}
-	zns_pb__response__free_unpacked(r, NULL);
-	return ret;
+	ctl_progress_add(&j->x->prog, bytes > j->told ? bytes - j->told : 0);
+	j->told = zns_max(j->told, bytes);
 }
 
-/* Returns when nobody works where @q says, or after @patience_ms. @first: if somebody does, -EAGAIN at once. */
-static int ask(struct job *j, ZnsPb__CompactStep *q, uint64_t patience_ms, bool first, struct zns_err *err)
+static int move(struct job *j, const uint8_t *id, struct zns_err *err)
 {
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	uint64_t begun = zns_mono_ns(), waited = 0;
-	int ret = 0;
-
-	req.compact_step = q;
-	while (!ret) {
-		ZnsPb__Response *r;
-		uint32_t ms;
-
-		ret = zns_broker_call(&j->b, &req, &r, err);
-		if (ret)
-			break;
-		ms = r->wait_ms;
-		zns_pb__response__free_unpacked(r, NULL);
-		if (!ms || j->x->rude || waited >= patience_ms * 1000000)
-			break;
-		if (first)
-			return zns_fail(err, -EAGAIN, "dumps or restores work on these groups");
-		nap(zns_min(ms, 1000u));
-		ctl_progress_add(&j->x->prog, 0);
-		waited = zns_mono_ns() - begun;
-	}
-	j->x->waited_ns += waited;
-	return ret;
-}
-
-/* Dumps and restores go first: wait while somebody works on these groups or their channels. */
-static int step(void *arg, const uint32_t *groups, uint32_t nr, uint64_t bytes, struct zns_err *err)
-{
-	struct job *j = arg;
-	ZnsPb__CompactStep q = ZNS_PB__COMPACT_STEP__INIT;
-
-	q.groups = (uint32_t *)groups;
-	q.n_groups = nr;
-	q.has_bytes = q.has_total = 1;
-	q.bytes = bytes;
-	q.total = j->total;
-	if (bytes > j->told)
-		ctl_progress_add(&j->x->prog, bytes - j->told);
-	j->told = bytes;
-	return ask(j, &q, UINT64_MAX / 1000000, j->defer && !bytes, err);
-}
-
-static int begin(struct job *j, const uint8_t *id, ZnsPb__Response **out, struct zns_err *err)
-{
-	ZnsPb__CompactBegin q = ZNS_PB__COMPACT_BEGIN__INIT;
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	int ret;
-
-	q.checkpoint.data = (uint8_t *)id;
-	q.checkpoint.len = ZNS_UUID_LEN;
-	req.compact_begin = &q;
-	ret = zns_broker_call(&j->b, &req, out, err);
-	if (!ret && ((*out)->n_checkpoints != 1 || !(*out)->checkpoints[0]->manifest)) {
-		zns_pb__response__free_unpacked(*out, NULL);
-		*out = NULL;
-		ret = zns_fail(err, -EPROTO, "the broker's answer has no checkpoint");
-	}
-	return ret;
-}
-
-/* Nothing is written any more: the zones may go back at once. */
-static void abort_lease(struct job *j)
-{
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	ZnsPb__Response *r;
-
-	req.has_abort = req.abort = 1;
-	if (!zns_broker_call(&j->b, &req, &r, NULL))
-		zns_pb__response__free_unpacked(r, NULL);
-}
-
-static int commit(struct job *j, const struct zns_mover_params *p, ZnsPb__Checkpoint *c, struct zns_err *err)
-{
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	ZnsPb__Response *r;
-	ZnsPb__CompactStep q = ZNS_PB__COMPACT_STEP__INIT;
-	int ret = 0;
-
-	/* A flush of the whole device takes every writer's time: rather between two dumps, but not never. */
-	q.has_flush = q.flush = 1;
-	if (!p->dev->ops->flush_zones)
-		ret = ask(j, &q, FLUSH_PATIENCE_MS, false, err);
-	if (!ret)
-		ret = zns_mover_durable(p, c, err);
-	if (ret)
-		return ret;
-	req.compact_commit = c;
-	ret = zns_broker_call(&j->b, &req, &r, err);
-	if (!ret)
-		zns_pb__response__free_unpacked(r, NULL);
-	return ret;
-}
-
-static int move(struct job *j, const uint8_t *id, struct zns_bucket *bucket, struct zns_err *err)
-{
-	struct zns_mover_params p = { .dev = j->x->s.dev, .bucket = bucket, .victims = j->x->victims,
-				      .nr_victims = j->x->nr_victims, .zone_group = j->x->zone_group,
-				      .zone_get = zone_get, .step = step, .arg = j };
-	ZnsPb__Checkpoint *c = NULL;
-	ZnsPb__Response *r = NULL;
-	uint64_t bytes = 0;
-	int ret = begin(j, id, &r, err);
+	/* The lock makes a new broker wait until we are gone, as for dumps; so it is not held while we connect again. */
+	int ret = zns_session_connect(&j->s, &j->x->s.reg, ZNS_WRITES, err);
 
 	if (ret)
 		return ret;
-	p.c = r->checkpoints[0];
-	ret = zns_mover_run(&p, &c, &bytes, err);
+	ret = zns_move_copy(&j->m, id, err);
 	if (!ret)
-		ret = commit(j, &p, c, err);
+		ret = zns_move_durable(&j->m, err);
 	if (!ret)
-		j->x->moved_bytes += bytes;
+		ret = zns_move_commit(&j->m, err);
+	if (!ret)
+		j->x->moved_bytes += j->m.bytes;
 	else if (ret != -EPIPE)
-		abort_lease(j);
-	if (c)
-		zns_pb__checkpoint__free_unpacked(c, NULL);
-	zns_pb__response__free_unpacked(r, NULL);
+		zns_move_abort(&j->m);
+	zns_move_end(&j->m);
+	zns_session_close(&j->s);
 	return ret;
 }
 
 static int move_one(struct compact *x, const ZnsPb__Checkpoint *c, struct zns_bucket *bucket, bool defer,
 		    struct zns_err *err)
 {
-	struct job j = { .x = x, .b = { .fd = -1 }, .defer = defer };
+	struct job j = { .x = x, .s = ZNS_SESSION_INIT };
 	int ret;
 
+	j.m = (struct zns_move){ .s = &j.s, .dev = x->s.dev, .bucket = bucket, .victims = x->victims, .nr_victims = x->nr_victims,
+				 .zone_group = x->zone_group, .written = x->written, .rude = x->rude, .defer = defer,
+				 .tell = tell, .arg = &j };
 	for (size_t i = 0; i < c->n_zones; i++)
 		for (uint32_t k = 0; k < x->nr_victims; k++)
 			if (c->zones[i]->zone == x->victims[k])
-				j.total += c->zones[i]->len;
-	if (!j.total)
+				j.m.total += c->zones[i]->len;
+	if (!j.m.total)
 		return -ENODATA;
 	for (int n = 0;; n++) {
-		int writers = -1;
-
-		/*
-		 * A connection is a lease: the old zones are let go with it. The lock makes a new broker wait until we are
-		 * gone, as for dumps; so it is not held while we connect, which may start one.
-		 */
-		ret = zns_broker_connect(&x->s.reg, &j.b, err);
-		if (!ret)
-			ret = zns_broker_lock_shared(x->s.reg.uuid, "writers", &writers, err);
-		if (!ret)
-			ret = move(&j, c->id.data, bucket, err);
-		zns_broker_close(&j.b);
-		if (writers >= 0)
-			close(writers);
+		ret = move(&j, c->id.data, err);
 		if ((ret != -ECANCELED && ret != -EBUSY) || n == TRIES || x->background)
-			return ret;
+			break;
 		j.told = 0;
-		nap(RETRY_MS);
+		nanosleep(&(struct timespec){ .tv_nsec = RETRY_MS * 1000000l }, NULL);
 	}
+	x->waited_ns += j.m.waited_ns;
+	return ret;
 }
 
 static bool uses_zone(const ZnsPb__Checkpoint *c, uint32_t zone)
@@ -332,7 +188,7 @@ int compact_run(struct compact *x, struct zns_err *err)
 
 int compact_all(struct compact *x, const char *spec, struct zns_err *err)
 {
-	int ret = ctl_session_open(&x->s, spec, err);
+	int ret = ctl_session_open(&x->s, spec, ZNS_READS, err);
 
 	if (!ret)
 		ret = compact_plan(x, err);

@@ -6,13 +6,13 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "zns/client.h"
 #include "zns/config.h"
 #include "zns/dev.h"
 #include "zns/err.h"
 #include "zns/handle.h"
 #include "zns/util.h"
 #include "zns/reserve.h"
+#include "zns/session.h"
 #include "print.h"
 #include "zns-broker.pb-c.h"
 
@@ -99,20 +99,9 @@ int ctl_claim_device(const char *path, int *lock_fd, struct zns_err *err);
 /* For those that then write it: the drive's reservation, if it has such; zns_resv_leave before the device is closed. */
 int ctl_reserve(struct zns_dev *dev, bool take_over, struct zns_resv *r, struct zns_err *err);
 
-/* hold.c: a connection, the readers' lock and the device, for commands that read data. */
-struct ctl_session {
-	struct zns_registered reg;
-	struct zns_broker broker;
-	int lock;
-	struct zns_dev *dev;
-};
-int ctl_session_open(struct ctl_session *s, const char *spec, struct zns_err *err);
-void ctl_session_close(struct ctl_session *s);
+/* hold.c: a session on the device that @spec means; *s is new. @use: enum zns_session_use. */
+int ctl_session_open(struct zns_session *s, const char *spec, unsigned use, struct zns_err *err);
 int ctl_ls(struct zns_broker *b, ZnsPb__Response **out, struct zns_err *err);
-/* A restore lease on @id until the session ends; the answer has the one record. -ESTALE: removed. */
-int ctl_lease(struct ctl_session *s, const uint8_t *id, ZnsPb__Response **out, struct zns_err *err);
-/* The same with its parents, which follow it in the answer. */
-int ctl_lease_chain(struct ctl_session *s, const uint8_t *id, ZnsPb__Response **out, struct zns_err *err);
 bool ctl_is_dir(const char *path);
 /* The next of @ls after *at that has @c as its parent; NULL: no more. *at is 0 at first. */
 const ZnsPb__Checkpoint *ctl_next_child(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c, size_t *at);
@@ -123,7 +112,7 @@ int ctl_handle_ids(const char *dir, char *dev, char *id, ZnsPb__Handle **out, st
 
 /* All of that for one checkpoint, by id or by a directory with its handle, and its manifest. */
 struct ctl_hold {
-	struct ctl_session s;
+	struct zns_session s;
 	ZnsPb__Response *answer;
 	const ZnsPb__Checkpoint *c;
 	ZnsPb__Manifest *m;

@@ -9,28 +9,14 @@
 #include "zns/handle.h"
 #include "zns/store.h"
 
-int ctl_session_open(struct ctl_session *s, const char *spec, struct zns_err *err)
+int ctl_session_open(struct zns_session *s, const char *spec, unsigned use, struct zns_err *err)
 {
+	struct zns_registered reg;
 	int ret;
 
-	*s = (struct ctl_session){ .broker = { .fd = -1 }, .lock = -1 };
-	ret = ctl_connect(spec, &s->reg, &s->broker, err);
-	if (!ret)
-		ret = zns_broker_lock_shared(s->reg.uuid, "readers", &s->lock, err);
-	if (!ret)
-		ret = zns_dev_open(s->reg.path, ZNS_DEV_RDONLY, &s->dev, err);
-	if (ret)
-		ctl_session_close(s);
-	return ret;
-}
-
-void ctl_session_close(struct ctl_session *s)
-{
-	zns_dev_close(s->dev);
-	if (s->lock >= 0)
-		close(s->lock);
-	zns_broker_close(&s->broker);
-	*s = (struct ctl_session){ .broker = { .fd = -1 }, .lock = -1 };
+	*s = (struct zns_session)ZNS_SESSION_INIT;
+	ret = zns_resolve_device(spec, &reg, err);
+	return ret ? ret : zns_session_open(s, &reg, use, err);
 }
 
 int ctl_ls(struct zns_broker *b, ZnsPb__Response **out, struct zns_err *err)
@@ -48,35 +34,6 @@ bool ctl_pinned(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c)
 		    !memcmp(ls->marks[i]->checkpoint.data, c->id.data, c->id.len))
 			return true;
 	return false;
-}
-
-static int lease(struct ctl_session *s, const uint8_t *id, bool chain, ZnsPb__Response **out, struct zns_err *err)
-{
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	ZnsPb__RestoreBegin rb = ZNS_PB__RESTORE_BEGIN__INIT;
-	int ret;
-
-	rb.checkpoint.data = (uint8_t *)id;
-	rb.checkpoint.len = ZNS_UUID_LEN;
-	rb.has_chain = rb.chain = chain;
-	req.restore_begin = &rb;
-	ret = zns_broker_call(&s->broker, &req, out, err);
-	if (!ret && (!(*out)->n_checkpoints || !(*out)->checkpoints[0]->manifest)) {
-		zns_pb__response__free_unpacked(*out, NULL);
-		*out = NULL;
-		ret = zns_fail(err, -EPROTO, "the broker's answer has no checkpoint");
-	}
-	return ret;
-}
-
-int ctl_lease(struct ctl_session *s, const uint8_t *id, ZnsPb__Response **out, struct zns_err *err)
-{
-	return lease(s, id, false, out, err);
-}
-
-int ctl_lease_chain(struct ctl_session *s, const uint8_t *id, ZnsPb__Response **out, struct zns_err *err)
-{
-	return lease(s, id, true, out, err);
 }
 
 bool ctl_is_dir(const char *path)
@@ -131,7 +88,7 @@ int ctl_hold(struct ctl_hold *h, const char *spec, const char *what, struct zns_
 	struct stat st;
 	int ret = 0;
 
-	*h = (struct ctl_hold){ .s = { .broker = { .fd = -1 }, .lock = -1 } };
+	*h = (struct ctl_hold){ .s = ZNS_SESSION_INIT };
 	if (!stat(what, &st) && S_ISDIR(st.st_mode)) {
 		ret = ctl_handle_ids(what, dev_id, id_text, &h->handle, err);
 		what = id_text;
@@ -139,11 +96,11 @@ int ctl_hold(struct ctl_hold *h, const char *spec, const char *what, struct zns_
 			spec = dev_id;
 	}
 	if (!ret)
-		ret = ctl_session_open(&h->s, spec, err);
+		ret = ctl_session_open(&h->s, spec, ZNS_READS, err);
 	if (!ret)
 		ret = zns_broker_resolve_id(&h->s.broker, what, id, err);
 	if (!ret)
-		ret = ctl_lease(&h->s, id, &h->answer, err);
+		ret = zns_session_lease(&h->s, id, false, &h->answer, err);
 	if (!ret) {
 		h->c = h->answer->checkpoints[0];
 		ret = h->handle ? zns_handle_agrees(h->handle, h->c, err) : 0;
@@ -180,7 +137,7 @@ void ctl_unhold(struct ctl_hold *h)
 	if (h->handle)
 		zns_pb__handle__free_unpacked(h->handle, NULL);
 	h->handle = NULL;
-	ctl_session_close(&h->s);
+	zns_session_close(&h->s);
 	h->m = NULL;
 	h->answer = NULL;
 	h->c = NULL;

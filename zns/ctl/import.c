@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "import.h"
-#include "zns/crypt.h"
 #include "zns/handle.h"
 #include "zns/safeopen.h"
 
@@ -192,63 +191,30 @@ int import_read_dir(struct import *x, struct zns_err *err)
 	return ret;
 }
 
-int import_write_handle(struct import *x, const ZnsPb__Checkpoint *c, struct zns_err *err)
+int import_write_copies(struct import *x, struct zns_err *err)
 {
-	cleanup_free ZnsPb__HandleCopy *copy = calloc(x->nr_files + 1, sizeof(*copy));
-	cleanup_free ZnsPb__HandleCopy **list = calloc(x->nr_files + 1, sizeof(*list));
-	ZnsPb__Handle h = ZNS_PB__HANDLE__INIT;
-	struct zns_handle_seal seal;
-	size_t nr = 0;
 	int ret = 0;
 
-	if (!copy || !list)
-		return zns_fail_sys(err, -ENOMEM, "handle");
 	for (size_t i = 0; i < x->nr_files && !ret; i++) {
 		const struct import_file *f = &x->files[i];
 
 		if (!f->copy)
 			continue;
-		zns_pb__handle_copy__init(&copy[nr]);
-		copy[nr].name = f->name;
-		copy[nr].size = f->size;
-		copy[nr].hash = zns_hash(f->copy, f->size);
-		list[nr] = &copy[nr];
-		nr++;
+		ret = zns_save_copy(&x->v, f->name, f->size, zns_hash(f->copy, f->size), err);
+		if (ret)
+			break;
 		/* Not synced, as those of a dump: the handle's hash tells a torn copy. */
 		ret = zns_put_file(x->handle.dir, f->name, f->copy, f->size);
 		if (ret)
 			zns_fail_sys(err, ret, "%s/%s", x->handle.path, f->name);
 	}
-	h.device = (ProtobufCBinaryData){ ZNS_UUID_LEN, x->reg.uuid };
-	h.checkpoint = (ProtobufCBinaryData){ ZNS_UUID_LEN, x->id };
-	zns_handle_describe(&h, c);
-	h.copies = list;
-	h.n_copies = nr;
-	if (!ret)
-		ret = zns_crypt_seal_handle(x->crypt, c, x->seal, &h, &seal, err);
-	if (!ret)
-		ret = zns_handle_write(x->handle.dir, &h, err);
-	for (size_t i = 0; ret && i < nr; i++)
-		unlinkat(x->handle.dir, copy[i].name, 0);
 	return ret;
 }
 
-void import_drop(struct import *x, struct zns_err *err)
+void import_undo_copies(const struct import *x)
 {
-	ProtobufCBinaryData id = { ZNS_UUID_LEN, x->id };
-	ZnsPb__Rm rm = ZNS_PB__RM__INIT;
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
-	ZnsPb__Response *resp = NULL;
-	char text[ZNS_UUID_STR];
-
-	rm.n_checkpoints = 1;
-	rm.checkpoints = &id;
-	rm.by = (char *)"an import whose handle could not be written";
-	req.rm = &rm;
-	if (!zns_broker_call(&x->broker, &req, &resp, NULL))
-		zns_pb__response__free_unpacked(resp, NULL);
-	else
-		zns_wrap(err, "checkpoint %s stays without a handle, `znsctl rm` removes it", zns_uuid_format(x->id, text));
+	for (size_t i = 0; i < x->v.nr_copies; i++)
+		unlinkat(x->handle.dir, x->v.copies[i].name, 0);
 }
 
 void import_fini(struct import *x)
@@ -261,13 +227,9 @@ void import_fini(struct import *x)
 	if (x->parent_handle)
 		zns_pb__handle__free_unpacked(x->parent_handle, NULL);
 	free(x->buf);
-	zns_crypt_free(x->crypt);
-	zns_master_free(x->master);
 	if (x->dir >= 0)
 		close(x->dir);
 	if (x->archive >= 0)
 		close(x->archive);
 	ctl_outdir_close(&x->handle);
-	if (x->lock >= 0)
-		close(x->lock);
 }

@@ -9,9 +9,8 @@
 #include <sys/stat.h>
 #include "ctl.h"
 #include "outdir.h"
-#include "zns/crypt.h"
 #include "zns/handle.h"
-#include "zns/writer.h"
+#include "zns/save.h"
 
 struct import_file {
 	char *name;
@@ -36,19 +35,11 @@ struct import {
 	uint8_t parent[ZNS_UUID_LEN];
 	ZnsPb__Handle *parent_handle;	/* that named it; or NULL */
 	struct ctl_progress prog;
-	struct zns_registered reg;
-	struct zns_broker broker;
-	int lock;
-	struct zns_dev *dev;
-	struct zns_writer *w;
-	struct zns_master *master;	/* NULL: plain */
-	struct zns_crypt *crypt;
-	uint8_t seal[ZNS_TAG_BYTES];	/* of the manifest, for the handle */
+	struct zns_session s;
+	struct zns_save v;
 	uint8_t *buf;		/* of import_image */
 	uint64_t copies;	/* bytes kept in files' copies */
 	uint32_t nr_copies;
-	uint32_t unit, shared_groups;
-	uint8_t id[ZNS_UUID_LEN];
 	bool join;		/* to the checkpoint of pages only that the directory's handle names: */
 	ZnsPb__Handle *old_handle;
 	ZnsPb__Response *answer;
@@ -56,6 +47,7 @@ struct import {
 	ZnsPb__Manifest *pages_m;
 };
 
+#define IMPORT_COPIES_MAX 2000		/* as of a dump */
 #define IMPORT_INVENTORY_MAGIC 0x58313116u
 bool import_is_image(const char *name);
 /* An incremental dump if it has a parent: @linked, --parent, or both. */
@@ -72,10 +64,9 @@ int import_read_dir(struct import *x, struct zns_err *err);
 /* One image: @get is asked for its bytes, from front to back. */
 typedef int (*import_get)(void *arg, uint8_t *buf, size_t len, uint64_t off, struct zns_err *err);
 int import_image(struct import *x, struct import_file *f, import_get get, void *arg, struct zns_err *err);
-/* Handle and copies of the small images. */
-int import_write_handle(struct import *x, const ZnsPb__Checkpoint *c, struct zns_err *err);
-/* Without its handle the import failed: remove the checkpoint again. */
-void import_drop(struct import *x, struct zns_err *err);
+/* Copies of the small images, which the handle shall name. */
+int import_write_copies(struct import *x, struct zns_err *err);
+void import_undo_copies(const struct import *x);
 void import_fini(struct import *x);
 
 /* import_archive.c: the same for an archive: listed, then read. */
@@ -86,10 +77,10 @@ int import_read_archive(struct import *x, struct zns_err *err);
 int import_join_open(struct import *x, const char *spec, struct zns_err *err);
 /* The images to come, once import_join_open knows what is there. */
 int import_join_scan(struct import *x, struct zns_err *err);
-/* The record anew, without what zns_writer_finish fills in. NULL: no memory. */
+/* The record anew, without its places. NULL: no memory. */
 ZnsPb__Checkpoint *import_join_record(const struct import *x);
 /* The handle anew: the plain files that were joined are copies now. */
-int import_join_handle(struct import *x, const ZnsPb__Checkpoint *c, struct zns_err *err);
+int import_join_handle(struct import *x, struct zns_err *err);
 void import_join_fini(struct import *x);
 
 #endif

@@ -13,25 +13,17 @@
 
 static int find_pages(struct import *x, struct zns_err *err)
 {
-	ZnsPb__RestoreBegin rb = ZNS_PB__RESTORE_BEGIN__INIT;
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	char id[ZNS_UUID_STR];
-	int ret;
+	int ret = zns_session_lease(&x->s, x->old_handle->checkpoint.data, false, &x->answer, err);
 
-	rb.checkpoint = x->old_handle->checkpoint;
-	req.restore_begin = &rb;
-	ret = zns_broker_call(&x->broker, &req, &x->answer, err);
 	if (ret)
 		return ret;
-	if (x->answer->n_checkpoints != 1 || !x->answer->checkpoints[0]->manifest)
-		return zns_fail(err, -EPROTO, "the broker's answer has no checkpoint");
 	x->pages = x->answer->checkpoints[0];
 	ret = zns_handle_agrees(x->old_handle, x->pages, err);
 	if (ret)
 		return ret;
-	memcpy(x->id, x->pages->id.data, ZNS_UUID_LEN);
 	if (!x->pages->pages_only)
-		return zns_fail(err, -EEXIST, "checkpoint %s is whole: there is nothing to join", zns_uuid_format(x->id, id));
+		return zns_fail(err, -EEXIST, "checkpoint %s is whole: there is nothing to join", zns_uuid_format(x->pages->id.data, id));
 	if (strlen(x->pages->container) >= sizeof(x->container))
 		return zns_fail(err, -ENAMETOOLONG, "the container's name is too long");
 	strcpy(x->container, x->pages->container);
@@ -52,24 +44,24 @@ int import_join_open(struct import *x, const char *spec, struct zns_err *err)
 	if (ret)
 		return zns_wrap(err, "%s is no page server's directory", x->path);
 	zns_uuid_format(x->old_handle->device.data, dev);
-	ret = ctl_connect(spec ? spec : dev, &x->reg, &x->broker, err);
-	if (!ret && memcmp(x->reg.uuid, x->old_handle->device.data, ZNS_UUID_LEN))
-		ret = zns_fail(err, -EXDEV, "the handle is of another device than %s", x->reg.path);
+	ret = ctl_session_open(&x->s, spec ? spec : dev, ZNS_WRITES, err);
+	if (!ret && memcmp(x->s.reg.uuid, x->old_handle->device.data, ZNS_UUID_LEN))
+		ret = zns_fail(err, -EXDEV, "the handle is of another device than %s", x->s.reg.path);
 	return ret ? ret : find_pages(x, err);
 }
 
 int import_join_scan(struct import *x, struct zns_err *err)
 {
-	int ret = zns_manifest_read(x->dev, x->pages, &x->pages_m, err);
+	int ret = zns_manifest_read(x->s.dev, x->pages, &x->pages_m, err);
 
 	if (!ret)
 		ret = zns_manifest_agrees(x->pages_m, x->pages, err);
 	if (!ret)
 		ret = zns_plain_check(x->dir, x->pages_m, err);
 	if (!ret)	/* what is encrypted gets more with the same key */
-		ret = zns_crypt_of(&x->reg, x->broker.encrypted, x->pages_m, &x->crypt, err);
+		ret = zns_crypt_of(&x->s.reg, x->s.broker.encrypted, x->pages_m, &x->v.crypt, err);
 	if (!ret)
-		ret = zns_crypt_check_handle(x->crypt, x->old_handle, x->pages_m, err);
+		ret = zns_crypt_check_handle(x->v.crypt, x->old_handle, x->pages_m, err);
 	return ret ? ret : import_list(x, x->pages_m, err);
 }
 
@@ -108,45 +100,27 @@ ZnsPb__Checkpoint *import_join_record(const struct import *x)
 	return c;
 }
 
-int import_join_handle(struct import *x, const ZnsPb__Checkpoint *c, struct zns_err *err)
+int import_join_handle(struct import *x, struct zns_err *err)
 {
 	const ZnsPb__Handle *old = x->old_handle;
-	size_t max = old->n_copies + x->nr_files, nr = 0;
-	cleanup_free ZnsPb__HandleCopy *copy = calloc(max + 1, sizeof(*copy));
-	cleanup_free ZnsPb__HandleCopy **list = calloc(max + 1, sizeof(*list));
-	ZnsPb__Handle h = ZNS_PB__HANDLE__INIT;
-	struct zns_handle_seal seal;
 	uint64_t sum = 0;
-	int ret;
+	int ret = 0;
 
-	if (!copy || !list)
-		return zns_fail_sys(err, -ENOMEM, "handle");
-	for (; nr < old->n_copies; nr++) {
-		list[nr] = old->copies[nr];
-		sum += old->copies[nr]->size;
+	for (size_t i = 0; i < old->n_copies && !ret; i++) {
+		ret = zns_save_copy(&x->v, old->copies[i]->name, old->copies[i]->size, old->copies[i]->hash, err);
+		sum += old->copies[i]->size;
 	}
-	for (size_t i = 0; i < x->nr_files && nr < 2000; i++) {
+	for (size_t i = 0; i < x->nr_files && x->v.nr_copies < IMPORT_COPIES_MAX && !ret; i++) {
 		const struct import_file *f = &x->files[i];
 
 		if (!f->copy || sum + f->size > ZNS_HANDLE_COPIES_MAX)
 			continue;
-		zns_pb__handle_copy__init(&copy[nr]);
-		copy[nr].name = f->name;
-		copy[nr].size = f->size;
-		copy[nr].hash = zns_hash(f->copy, f->size);
-		list[nr] = &copy[nr];
+		ret = zns_save_copy(&x->v, f->name, f->size, zns_hash(f->copy, f->size), err);
 		sum += f->size;
-		nr++;
 	}
-	h.device = old->device;
-	h.checkpoint = old->checkpoint;
-	zns_handle_describe(&h, c);
-	h.copies = list;
-	h.n_copies = nr;
-	ret = zns_crypt_seal_handle(x->crypt, c, x->seal, &h, &seal, err);
 	if (!ret)
-		ret = zns_handle_write(x->dir, &h, err);
-	if (!ret && x->crypt)
+		ret = zns_save_handle(&x->v, x->dir, err);
+	if (!ret && x->v.crypt)
 		fprintf(stderr, "znsctl import: note: the sender's images in %s are not encrypted; the handle needs none of them\n",
 			x->path);
 	return ret ? zns_wrap(err, "the checkpoint is whole, and its handle restores it, but could not be renewed") : 0;

@@ -18,8 +18,8 @@ int check_device(struct helper *h, struct packet *p, struct zns_err *err)
 	if (ret)
 		return ret;
 	snprintf(r.msg, sizeof(r.msg), "zones of %s (%s) can be used: %u zones, broker PID %u", reg.path,
-		 zns_uuid_format(reg.uuid, id), h->dev->geo.nr_zones, h->broker.broker_pid);
+		 zns_uuid_format(reg.uuid, id), h->s.dev->geo.nr_zones, h->s.broker.broker_pid);
 	reply_send(p->nr_fd ? p->fd[0] : -1, &r, -1);
-	helper_detach(h);
+	zns_session_close(&h->s);
 	return 0;
 }

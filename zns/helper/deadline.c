@@ -29,8 +29,8 @@ static void *run(void *arg)
 	if (d)
 		dump_fail(d, &err);
 	/* Nobody waits for the broker any longer; it takes what was granted back. */
-	if (h->connected)
-		shutdown(h->broker.fd, SHUT_RDWR);
+	if (h->s.writers >= 0)		/* it is connected */
+		shutdown(h->s.broker.fd, SHUT_RDWR);
 	return NULL;
 }
 

@@ -17,70 +17,44 @@ static int drop_rights(const struct zns_registered *reg, struct zns_err *err)
 	return zns_process_keep_caps(keep, ZNS_ARRAY_SIZE(keep) - emulated, err);
 }
 
-int helper_attach(struct helper *h, const struct zns_registered *reg, bool writer, struct zns_err *err)
+/*
+ * Threads take turns. After a time-out the connection is of no use any more, since the late answer would be taken for that
+ * of the next request.
+ */
+static int ask(void *arg, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err)
 {
-	struct stat st;
+	struct helper *h = arg;
 	int ret;
 
-	h->reg = *reg;
-	/* Else every zone would look as if it failed. */
-	if (writer && !strncmp(reg->path, "emu:", 4) && !stat(reg->path + 4, &st)) {
-		ret = zns_process_file_limit((uint64_t)st.st_size, err);
-		if (ret)
-			return ret;
-	}
-	ret = zns_broker_connect(reg, &h->broker, err);
-	if (ret)
-		return ret;
-	h->connected = true;
-	/* A new broker resets zones only once it has this lock alone: we hold it as long as we can write (or read). */
-	ret = zns_broker_lock_shared(reg->uuid, writer ? "writers" : "readers", &h->lock, err);
-	if (ret)
-		return ret;
-	ret = zns_dev_open(reg->path, writer ? 0 : ZNS_DEV_RDONLY, &h->dev, err);
-	return ret ? ret : drop_rights(reg, err);
-}
-
-void helper_detach(struct helper *h)
-{
-	zns_dev_close(h->dev);
-	h->dev = NULL;
-	if (h->lock >= 0)
-		close(h->lock);
-	h->lock = -1;
-	if (h->connected)
-		zns_broker_close(&h->broker);
-	h->connected = false;
-}
-
-int helper_broker_lock(struct helper *h, struct zns_err *err)
-{
 	pthread_mutex_lock(&h->broker_lock);
-	if (!h->broker_lost)
-		return 0;
-	return zns_fail(err, -ETIMEDOUT, "%s", h->broker_err.msg);
-}
-
-int helper_broker_unlock(struct helper *h, int ret, const struct zns_err *err)
-{
+	if (h->broker_lost)
+		ret = zns_fail(err, -ETIMEDOUT, "%s", h->broker_err.msg);
+	else
+		ret = zns_broker_call(&h->s.broker, req, resp, err);
 	if (ret == -ETIMEDOUT && !h->broker_lost) {
 		h->broker_lost = true;
 		if (err)
 			h->broker_err = *err;
 		else
-			zns_fail(&h->broker_err, ret, "the broker (PID %u) did not answer before", h->broker.broker_pid);
+			zns_fail(&h->broker_err, ret, "the broker (PID %u) did not answer before", h->s.broker.broker_pid);
 	}
 	pthread_mutex_unlock(&h->broker_lock);
 	return ret;
 }
 
-int helper_call(struct helper *h, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err)
+int helper_attach(struct helper *h, const struct zns_registered *reg, bool writer, struct zns_err *err)
 {
-	int ret = helper_broker_lock(h, err);
+	struct stat st;
+	int ret = 0;
 
+	h->s.ask = ask;
+	h->s.ask_arg = h;
+	/* Else every zone would look as if it failed. */
+	if (writer && !strncmp(reg->path, "emu:", 4) && !stat(reg->path + 4, &st))
+		ret = zns_process_file_limit((uint64_t)st.st_size, err);
 	if (!ret)
-		ret = zns_broker_call(&h->broker, req, resp, err);
-	return helper_broker_unlock(h, ret, err);
+		ret = zns_session_open(&h->s, reg, writer ? ZNS_WRITES : ZNS_READS, err);
+	return ret ? ret : drop_rights(reg, err);
 }
 
 void helper_set_rate(struct helper *h, uint32_t mibps)

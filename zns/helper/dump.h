@@ -5,8 +5,7 @@
 #include "helper.h"
 #include "progress.h"
 #include "zns/handle.h"
-#include "zns/layout.h"
-#include "zns/writer.h"
+#include "zns/save.h"
 
 /* A small image kept for the plain copies beside the handle (design.md §6). */
 struct copy {
@@ -33,17 +32,11 @@ struct stream {
 
 struct dump {
 	struct helper *h;
-	struct zns_writer *w;
+	struct zns_save v;
 	char container[ZW_STR];
-	uint8_t id[ZNS_UUID_LEN];
-	uint32_t qos_mibps, unit, shared_groups;
-	bool unit_asked;	/* --zns-stripe; else it follows from device and width */
-	uint32_t metadata_group;
-	bool separate_metadata, packed;
+	uint32_t qos_mibps;
 	bool pages_only;	/* for a page server */
 	bool post_copy;		/* the lazy pages do not come */
-	struct zns_master *master;	/* until the checkpoint's key is wrapped; NULL: plain */
-	int32_t pid;		/* the dumped task */
 	bool has_parent, pre_dump;
 	uint8_t parent[ZNS_UUID_LEN];
 	ZnsPb__Handle *parent_handle;	/* that named it; or NULL */
@@ -65,7 +58,7 @@ int dump_check(struct dump *d, struct zns_err *err);
 
 /* parent.c: which one it is, before admission; its images, after. */
 int dump_parent(struct dump *d, const struct zw_begin *b, const struct zns_registered *reg, struct zns_err *err);
-int dump_open_parents(struct dump *d, const ZnsPb__Response *resp, struct zns_err *err);
+int dump_open_parents(struct dump *d, struct zns_err *err);
 
 /* copies.c: they are written while other things are done, and are there (@keep) or gone at the end. */
 int copies_begin(struct dump *d, struct zns_err *err);

@@ -7,9 +7,7 @@
 #include <sys/types.h>
 #include "zns-wire.h"
 #include "zns/bucket.h"
-#include "zns/chain.h"
-#include "zns/client.h"
-#include "zns/dev.h"
+#include "zns/session.h"
 #include "zns/util.h"
 
 /* One received packet; its descriptors are owned by the handler, which sets taken ones to -1. */
@@ -25,16 +23,11 @@ struct packet {
 struct helper {
 	int sk;			/* criu */
 	int dir;		/* image directory, -1 before begin */
-	struct zns_registered reg;
-	struct zns_broker broker;
-	bool connected;
-	struct zns_dev *dev;
-	int lock;		/* held shared while we live: see zns/broker.h */
-	pthread_mutex_t broker_lock;	/* one request at a time: zones, progress */
+	struct zns_session s;		/* its requests take turns: zones, progress */
+	pthread_mutex_t broker_lock;
 	bool broker_lost;		/* an answer may still come, and be taken for another one's */
 	struct zns_err broker_err;	/* why it is lost */
 	uint32_t cap_mibps;		/* --zns-qos-max; 0: none */
-	struct zns_crypt *crypt;	/* of this checkpoint; NULL: plain */
 	struct zns_bucket *bucket;	/* all of the dump's or restore's data passes it */
 	struct progress *progress;
 	uint32_t timeout_s;		/* of the whole dump; 0: none */
@@ -60,15 +53,7 @@ const struct zw_iov *packet_iov(const struct packet *p);	/* h.nr of them, NULL i
 
 /* device.c: resolve, connect to the broker, open the device, take the life lock. */
 int helper_attach(struct helper *h, const struct zns_registered *reg, bool writer, struct zns_err *err);
-void helper_detach(struct helper *h);
 
-/*
- * The connection to the broker, for one request: threads take turns. After a time-out it is of no use any more, since
- * the late answer would be taken for that of the next request. unlock takes and returns the request's result.
- */
-int helper_broker_lock(struct helper *h, struct zns_err *err);
-int helper_broker_unlock(struct helper *h, int ret, const struct zns_err *err);
-int helper_call(struct helper *h, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err);
 /* The broker's limit (0: none), or our own cap if that is less. */
 void helper_set_rate(struct helper *h, uint32_t mibps);
 /* Of zw_begin: --zns-qos-max, and a bucket for it. */

@@ -26,7 +26,7 @@ static bool keep_copy(struct dump *d, const char *name, int fd, bool beside)
 	struct copy *c;
 
 	/* Of an encrypted one only what Podman looks for: versions and the like, nothing of the tasks. */
-	if (d->h->crypt && strcmp(name, "inventory.img"))
+	if (d->v.crypt && strcmp(name, "inventory.img"))
 		return false;
 	if (d->nr_copies == COPIES_MAX || fstat(fd, &st) || st.st_size > (off_t)ZNS_HANDLE_COPY_MAX ||
 	    d->copies_len + (size_t)st.st_size > ZNS_HANDLE_COPIES_MAX)
@@ -60,7 +60,7 @@ static int image_fd(struct dump *d, struct packet *p, struct zns_err *err)
 		return err->code;
 	if (p->nr_fd != 1)
 		return zns_fail(err, -EPROTO, "image %s came without its contents", name);
-	ret = zns_writer_image(d->w, name, false, &img, err);
+	ret = zns_writer_image(d->v.w, name, false, &img, err);
 	if (ret)
 		return ret;
 	keep_copy(d, name, p->fd[0], false);
@@ -107,7 +107,7 @@ static int file_beside(struct dump *d, struct packet *p, struct zns_err *err)
 		return err->code;
 	if (p->nr_fd != 1)
 		return zns_fail(err, -EPROTO, "file %s came without its contents", name);
-	ret = zns_writer_image(d->w, name, false, &img, err);
+	ret = zns_writer_image(d->v.w, name, false, &img, err);
 	if (ret == -EEXIST)
 		return zns_fail(err, ret, "somebody wrote %s into the image directory, and criu has an image of this name", name);
 	if (ret)
@@ -165,7 +165,7 @@ static int image_stream(struct dump *d, struct packet *p, struct zns_err *err)
 	if (!s)
 		return zns_fail(err, -ENOMEM, "no memory for image %s", name);
 	s->d = d;
-	ret = zns_writer_image(d->w, name, !strncmp(name, "pages-", 6), &s->img, err);
+	ret = zns_writer_image(d->v.w, name, !strncmp(name, "pages-", 6), &s->img, err);
 	if (!ret) {
 		s->fd = packet_take_fd(p, 0);
 		ret = s->fd < 0 ? zns_fail(err, -EPROTO, "image %s came without its pipe", name) : 0;
@@ -206,7 +206,7 @@ static int pages_open(struct dump *d, struct packet *p, struct zns_err *err)
 		d->pages = n;
 		d->max_pages = max;
 	}
-	ret = zns_writer_image(d->w, name, true, &d->pages[d->nr_pages], err);
+	ret = zns_writer_image(d->v.w, name, true, &d->pages[d->nr_pages], err);
 	if (ret)
 		return ret;
 	r.image = d->nr_pages++;
@@ -235,7 +235,7 @@ static int pages_unsteady(struct dump *d, struct packet *p, struct zns_err *err)
 		return zns_fail(err, -EPROTO, "criu sent an impossible list of rseq areas");
 	for (uint32_t i = 0; i < p->h.nr; i++)
 		iov[i] = (struct iovec){ (void *)(uintptr_t)v[i].base, v[i].len };
-	zns_writer_unsteady(d->w, p->h.pid, iov, p->h.nr);	/* without them all works while no zone is lost */
+	zns_writer_unsteady(d->v.w, p->h.pid, iov, p->h.nr);	/* without them all works while no zone is lost */
 	return 0;
 }
 

@@ -37,7 +37,7 @@ static void dispatch(struct helper *h, struct packet *p)
 		ret = zns_fail(&err, -EPROTO, "zns-helper: request %u before the beginning", p->h.op);
 	if (ret) {
 		reply_error(p->nr_fd ? p->fd[0] : -1, &err);
-		helper_detach(h);
+		zns_session_close(&h->s);
 	}
 }
 
@@ -48,7 +48,7 @@ static void loop(struct helper *h)
 
 	for (;;) {
 		struct pollfd pfd[2] = { { .fd = h->sk, .events = POLLIN },
-					 { .fd = gone || !h->connected ? -1 : h->broker.fd, .events = POLLRDHUP } };
+					 { .fd = gone ? -1 : h->s.broker.fd, .events = POLLRDHUP } };
 
 		if (poll(pfd, 2, -1) < 0) {
 			if (errno == EINTR)
@@ -84,7 +84,7 @@ static bool asked(const char *what)
 
 int main(int argc, char **argv)
 {
-	struct helper h = { .sk = CRIU_FD, .dir = -1, .lock = -1, .broker_lock = PTHREAD_MUTEX_INITIALIZER };
+	struct helper h = { .sk = CRIU_FD, .dir = -1, .s = ZNS_SESSION_INIT, .broker_lock = PTHREAD_MUTEX_INITIALIZER };
 	int on = 1;
 	socklen_t len = sizeof(on);
 

@@ -22,14 +22,14 @@ static int text(char **to, const char *name)
 
 int origin_fill(ZnsPb__Origin *o)
 {
-	int ret = text(&o->kind, "ZNS_ORIGIN_KIND");
+	char *kind = NULL;
+	int ret = text(&kind, "ZNS_ORIGIN_KIND");
 
-	if (!ret && !o->kind) {
-		o->kind = strdup("criu");
-		return o->kind ? 0 : -ENOMEM;
-	}
-	if (!ret)
-		ret = text(&o->container_id, "ZNS_ORIGIN_ID");
+	if (ret || !kind)
+		return ret;	/* criu itself, as it says already */
+	free(o->kind);
+	o->kind = kind;
+	ret = text(&o->container_id, "ZNS_ORIGIN_ID");
 	if (!ret)
 		ret = text(&o->container_name, "ZNS_ORIGIN_NAME");
 	if (!ret)

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <string.h>
 #include "dump.h"
-#include "zns/crypt.h"
 
 #define PARENT_LINK "parent"	/* made by criu for --prev-images-dir */
 
@@ -37,7 +36,7 @@ int dump_parent(struct dump *d, const struct zw_begin *b, const struct zns_regis
 	uint8_t id[ZNS_UUID_LEN];
 	int ret = 0;
 
-	if (b->parent[0] && zns_broker_resolve_id(&d->h->broker, b->parent, d->parent, err))
+	if (b->parent[0] && zns_broker_resolve_id(&d->h->s.broker, b->parent, d->parent, err))
 		return zns_wrap(err, "--zns-parent (`znsctl ls` lists ids)");
 	if (b->parent_dir)
 		ret = from_dir(d, reg, id, err);
@@ -51,9 +50,10 @@ int dump_parent(struct dump *d, const struct zw_begin *b, const struct zns_regis
 	return 0;
 }
 
-int dump_open_parents(struct dump *d, const ZnsPb__Response *resp, struct zns_err *err)
+int dump_open_parents(struct dump *d, struct zns_err *err)
 {
-	struct zns_reader_params p = { .dev = d->h->dev, .bucket = d->h->bucket, .workers = 2, .cache_units = 4 };
+	struct zns_reader_params p = { .bucket = d->h->bucket, .workers = 2, .cache_units = 4 };
+	const ZnsPb__Response *resp = d->v.answer;
 	int ret;
 
 	if (!d->has_parent)
@@ -61,11 +61,6 @@ int dump_open_parents(struct dump *d, const ZnsPb__Response *resp, struct zns_er
 	if (!resp->n_checkpoints || resp->checkpoints[0]->id.len != ZNS_UUID_LEN ||
 	    memcmp(resp->checkpoints[0]->id.data, d->parent, ZNS_UUID_LEN))
 		return zns_fail(err, -EPROTO, "znsd named no parent");
-	ret = d->parent_handle ? zns_handle_agrees(d->parent_handle, resp->checkpoints[0], err) : 0;
-	if (!ret)
-		ret = zns_chain_open(&p, &d->h->reg, d->h->broker.encrypted, resp->checkpoints, resp->n_checkpoints, &d->h->chain, err);
-	if (!ret && d->parent_handle)
-		ret = zns_crypt_check_handle(zns_chain_crypt(d->h->chain, 0), d->parent_handle, zns_chain_manifest(d->h->chain, 0),
-					     err);
+	ret = zns_session_chain(&d->h->s, resp, d->parent_handle, &p, &d->h->chain, err);
 	return ret ? zns_wrap(err, "the parent") : 0;
 }

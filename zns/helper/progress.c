@@ -189,7 +189,7 @@ static bool tell_broker(struct progress *g, const struct work *w, uint64_t *agai
 		pr.waits = waits;
 	}
 	req.progress = &pr;
-	ret = helper_call(g->h, &req, &resp, &err);
+	ret = zns_session_ask(&g->h->s, &req, &resp, &err);
 	if (ret == -ETIMEDOUT && g->p.dead)
 		g->p.dead(g->p.arg, &err);
 	if (ret)

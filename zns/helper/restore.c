@@ -53,36 +53,23 @@ static int from_handle(struct helper *h, const struct zw_begin *b, struct restor
 
 static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *id, struct zns_err *err)
 {
-	struct zns_reader_params p = { .dev = h->dev, .bucket = h->bucket };
-	ZnsPb__RestoreBegin begin = ZNS_PB__RESTORE_BEGIN__INIT;
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	struct zns_reader_params p = { .bucket = h->bucket };
 	ZnsPb__Response *resp = NULL;
 	char text[ZNS_UUID_STR];
-	int ret;
+	int ret = zns_session_lease(&h->s, id, true, &resp, err);
 
-	begin.checkpoint.data = (uint8_t *)id;
-	begin.checkpoint.len = ZNS_UUID_LEN;
-	begin.has_chain = begin.chain = 1;
-	req.restore_begin = &begin;
-	ret = zns_broker_call(&h->broker, &req, &resp, err);
 	if (ret)
 		return ret;
-	if (!resp->n_checkpoints)
-		ret = zns_fail(err, -EPROTO, "znsd named no checkpoint");
-	if (!ret) {
-		helper_set_rate(h, resp->rate_mibps);
-		p.depth = resp->one_domain ? ONE_DOMAIN_DEPTH : 0;
-	}
+	helper_set_rate(h, resp->rate_mibps);
+	p.depth = resp->one_domain ? ONE_DOMAIN_DEPTH : 0;
 	/* A user may write the handle: the id alone must not lead to another's process. */
-	if (!ret && r->handle)
+	if (r->handle)
 		ret = zns_handle_agrees(r->handle, resp->checkpoints[0], err);
 	if (!ret && resp->checkpoints[0]->pre_dump)
 		ret = zns_fail(err, -EINVAL, "checkpoint %s is a pre-dump: it has memory only, for dumps that name it as their "
 			       "parent; restore one of those", zns_uuid_format(id, text));
 	if (!ret)
-		ret = zns_chain_open(&p, &h->reg, h->broker.encrypted, resp->checkpoints, resp->n_checkpoints, &h->chain, err);
-	if (!ret && r->handle)
-		ret = zns_crypt_check_handle(zns_chain_crypt(h->chain, 0), r->handle, zns_chain_manifest(h->chain, 0), err);
+		ret = zns_session_chain(&h->s, resp, r->handle, &p, &h->chain, err);
 	if (!ret)
 		r->c = zns_chain_manifest(h->chain, 0)->checkpoint;
 	if (!ret && zns_chain_levels(h->chain) > 1)
@@ -109,7 +96,7 @@ static int show_progress(struct helper *h, struct restore *r, struct packet *p, 
 
 	memcpy(pp.checkpoint, c->id.data, ZNS_UUID_LEN);
 	packet_progress(p, b, &pp.tty, &pp.json);
-	h->broker.limit_ms = BROKER_LIMIT_MS;
+	h->s.broker.limit_ms = BROKER_LIMIT_MS;
 	self = h;
 	return progress_start(h, &pp, err);
 }
@@ -142,7 +129,7 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		ret = from_handle(h, b, r, &reg, id, reply.msg, sizeof(reply.msg), err);
 	if (!ret)
 		ret = helper_attach(h, &reg, false, err);
-	if (!ret && b->checkpoint[0] && zns_broker_resolve_id(&h->broker, b->checkpoint, id, err))
+	if (!ret && b->checkpoint[0] && zns_broker_resolve_id(&h->s.broker, b->checkpoint, id, err))
 		ret = zns_wrap(err, "--zns-checkpoint (`znsctl ls` lists ids)");
 	if (!ret)
 		ret = open_checkpoint(h, r, id, err);
@@ -510,7 +497,7 @@ static void done(struct helper *h, struct packet *p)
 	pr.has_data_us = pr.has_done = pr.done = 1;
 	pr.data_us = w.data_us;
 	req.progress = &pr;
-	if (!helper_call(h, &req, &resp, NULL)) {
+	if (!zns_session_ask(&h->s, &req, &resp, NULL)) {
 		shared = resp->restore ? resp->restore->shared_groups : 0;
 		zns_pb__response__free_unpacked(resp, NULL);
 	}

@@ -7,7 +7,6 @@
  * Not thread-safe: one connection, one thread (or a lock around it).
  */
 #include "zns/broker.h"
-#include "zns/writer.h"
 
 struct zns_broker {
 	int fd;			/* poll for POLLIN|POLLHUP while no call is running: readable = the broker is gone */
@@ -40,9 +39,5 @@ int zns_broker_call(struct zns_broker *b, ZnsPb__Request *req, ZnsPb__Response *
 int zns_find_checkpoint(const ZnsPb__Response *ls, const char *text, const ZnsPb__Checkpoint **out, struct zns_err *err);
 /* The same, asked of the broker; a whole id is taken as it is, also of a checkpoint that is not there. */
 int zns_broker_resolve_id(struct zns_broker *b, const char *text, uint8_t id[ZNS_UUID_LEN], struct zns_err *err);
-
-/* For a dump's zns_writer_params.zone_get: ask for a zone of @group, naming those that are done. */
-int zns_broker_zone_get(struct zns_broker *b, const struct zns_geometry *geo, const struct zns_zone_wish *wish,
-			struct zns_zone_slot *out, struct zns_err *err);
 
 #endif

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* A program's hold on a device, and what it may read through it: see zns/session.h. */
+#include <string.h>
+#include <unistd.h>
+#include "zns/crypt.h"
+#include "zns/handle.h"
+#include "zns/session.h"
+#include "zns/writer.h"
+
+int zns_session_connect(struct zns_session *s, const struct zns_registered *reg, unsigned use, struct zns_err *err)
+{
+	int ret;
+
+	s->reg = *reg;
+	s->dev = NULL;
+	s->readers = s->writers = -1;
+	ret = zns_broker_connect(reg, &s->broker, err);
+	if (!ret && (use & ZNS_READS))
+		ret = zns_broker_lock_shared(reg->uuid, "readers", &s->readers, err);
+	if (!ret && (use & ZNS_WRITES))
+		ret = zns_broker_lock_shared(reg->uuid, "writers", &s->writers, err);
+	if (ret)
+		zns_session_close(s);
+	return ret;
+}
+
+int zns_session_open(struct zns_session *s, const struct zns_registered *reg, unsigned use, struct zns_err *err)
+{
+	int ret = zns_session_connect(s, reg, use, err);
+
+	if (!ret)
+		ret = zns_dev_open(reg->path, use & ZNS_WRITES ? 0 : ZNS_DEV_RDONLY, &s->dev, err);
+	if (ret)
+		zns_session_close(s);
+	return ret;
+}
+
+static void let_go(int *lock)
+{
+	if (*lock >= 0)
+		close(*lock);
+	*lock = -1;
+}
+
+void zns_session_close(struct zns_session *s)
+{
+	zns_dev_close(s->dev);
+	s->dev = NULL;
+	let_go(&s->readers);
+	let_go(&s->writers);
+	zns_broker_close(&s->broker);
+}
+
+int zns_session_ask(struct zns_session *s, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err)
+{
+	return s->ask ? s->ask(s->ask_arg, req, resp, err) : zns_broker_call(&s->broker, req, resp, err);
+}
+
+int zns_session_tell(struct zns_session *s, ZnsPb__Request *req, struct zns_err *err)
+{
+	ZnsPb__Response *resp;
+	int ret = zns_session_ask(s, req, &resp, err);
+
+	if (!ret)
+		zns_pb__response__free_unpacked(resp, NULL);
+	return ret;
+}
+
+int zns_session_lease(struct zns_session *s, const uint8_t id[ZNS_UUID_LEN], bool chain, ZnsPb__Response **out,
+		      struct zns_err *err)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__RestoreBegin rb = ZNS_PB__RESTORE_BEGIN__INIT;
+	int ret;
+
+	rb.checkpoint = (ProtobufCBinaryData){ ZNS_UUID_LEN, (uint8_t *)id };
+	rb.has_chain = rb.chain = chain;
+	req.restore_begin = &rb;
+	ret = zns_session_ask(s, &req, out, err);
+	if (!ret && (!(*out)->n_checkpoints || !(*out)->checkpoints[0]->manifest)) {
+		zns_pb__response__free_unpacked(*out, NULL);
+		*out = NULL;
+		ret = zns_fail(err, -EPROTO, "the broker's answer has no checkpoint");
+	}
+	return ret;
+}
+
+int zns_session_chain(struct zns_session *s, const ZnsPb__Response *answer, const ZnsPb__Handle *h,
+		      const struct zns_reader_params *p, struct zns_chain **out, struct zns_err *err)
+{
+	struct zns_reader_params rp = *p;
+	int ret = h ? zns_handle_agrees(h, answer->checkpoints[0], err) : 0;
+
+	rp.dev = s->dev;
+	if (!ret)
+		ret = zns_chain_open(&rp, &s->reg, s->broker.encrypted, answer->checkpoints, answer->n_checkpoints, out, err);
+	if (ret || !h)
+		return ret;
+	ret = zns_crypt_check_handle(zns_chain_crypt(*out, 0), h, zns_chain_manifest(*out, 0), err);
+	if (ret) {
+		zns_chain_close(*out);
+		*out = NULL;
+	}
+	return ret;
+}
+
+int zns_session_slot(const struct zns_dev *dev, const ZnsPb__ZoneGrant *g, struct zns_zone_slot *out, struct zns_err *err)
+{
+	const struct zns_geometry *geo = &dev->geo;
+
+	if (!g || g->zone >= geo->nr_zones || g->capacity > geo->zone_capacity || g->start > g->capacity ||
+	    g->start % geo->block_size)
+		return zns_fail(err, -EPROTO, "znsd granted no usable zone");
+	*out = (struct zns_zone_slot){ .zone = g->zone, .group = g->group, .start = g->start, .capacity = g->capacity };
+	return 0;
+}
