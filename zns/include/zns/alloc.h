@@ -20,7 +20,7 @@ struct zns_group_state {
 	bool promised;			/* a dump runs there that was admitted without sharing: never given to another */
 };
 
-/* ceil(qos / zone bandwidth), at least 1 (design.md §5). */
+/* How many zones a rate needs: ceil(qos / zone bandwidth), at least 1 (design.md §5). */
 uint32_t zns_alloc_width(uint32_t qos_mibps, uint32_t zone_mibps);
 
 /*
@@ -41,8 +41,8 @@ struct zns_sharer {
 };
 
 /*
- * The level of max-min fair shares: everybody gets what it wants, but no more than this. Above all of @wants: there is
- * enough for everybody.
+ * The level of max-min fair shares: everybody gets what it wants, but no more than this level. A level above all of
+ * @wants says that there is enough for everybody.
  */
 double zns_alloc_fair(const double *wants, uint32_t nr, double capacity);
 
@@ -75,9 +75,9 @@ enum zns_apart {
 };
 
 /*
- * Split the groups of @order (best first, @found of them, from zns_alloc_pick): *meta for metadata images, @out for up
- * to @width groups of page images. On a channel of its own if that costs no further sharing, else on a die of its own;
- * *nr_out is 1 or more.
+ * Split the groups of @order (@found of them, best first, from zns_alloc_pick): *meta gets metadata images, @out gets up
+ * to @width groups for page images. *meta is on a channel of its own if that costs no further sharing, else on a die of
+ * its own. *nr_out is 1 or more.
  */
 enum zns_apart zns_alloc_apart(const struct zns_group_state *groups, const uint32_t *order, uint32_t found,
 			       uint32_t width, uint32_t *out, uint32_t *nr_out, uint32_t *meta);

@@ -14,9 +14,9 @@
 struct zns_chain;
 
 /*
- * Read and check the manifests of @nr records, each the parent of the one before it, and find the keys of those that
- * are encrypted. The records are not needed any more afterwards. -EBADMSG: damaged, or not a chain; -ENOKEY and others
- * of zns_crypt_of, which also says what @wanted is.
+ * Read and check the manifests of @nr records, each the parent of the one before it, and find the keys of those that are
+ * encrypted. Afterwards the records are not needed any more. -EBADMSG: damaged, or no chain. @wanted, -ENOKEY and other
+ * errors: see zns_crypt_of.
  */
 int zns_chain_open(const struct zns_reader_params *p, const struct zns_registered *reg, bool wanted,
 		   ZnsPb__Checkpoint *const *records, size_t nr, struct zns_chain **out, struct zns_err *err);

@@ -9,14 +9,14 @@
 #include "zns/broker.h"
 
 struct zns_broker {
-	int fd;			/* poll for POLLIN|POLLHUP while no call is running: readable = the broker is gone */
+	int fd;			/* if it is readable (POLLIN, POLLHUP) while no call runs, the broker is gone */
 	uint32_t broker_pid;
 	bool encrypted;		/* the device asks for encrypted checkpoints, with the key of this fingerprint */
 	uint8_t key_id[8];
 	int alive_fd;		/* where the broker shows that it lives; -1: nowhere */
-	uint32_t deadline_s;	/* so long it may show nothing; 0: for ever */
-	uint32_t limit_ms;	/* for an answer, also of a broker that lives; 0: none */
-	int watch_fd;		/* when its other end goes, a call that waits for its answer ends with -ECANCELED; -1: none */
+	uint32_t deadline_s;	/* how long it may show no sign of life; 0: for ever */
+	uint32_t limit_ms;	/* how long an answer may take, also of a broker that lives; 0: for ever */
+	int watch_fd;		/* when its other end is closed, a call that waits ends with -ECANCELED; -1: none */
 };
 
 /* Connect to the device's broker, starting one if none runs. @b is caller's storage. */

@@ -14,15 +14,15 @@ struct zns_compact_zone {
 	uint32_t owner;		/* data of equal owners may share a zone */
 	uint64_t capacity, wp, live;	/* bytes */
 	uint64_t extra;		/* bytes that are written besides when this zone is emptied: new manifests */
-	bool empty;		/* could be given to anybody */
+	bool empty;		/* anybody may write it */
 	bool parked;		/* its owner may go on writing it */
-	bool fixed;		/* neither to be emptied nor to be written */
+	bool fixed;		/* leave it alone: neither empty it nor write it */
 };
 
 struct zns_compact_group {	/* one for each group and owner where something can be won */
 	uint32_t group, owner;
 	uint32_t *victims, nr;	/* indices into the table; the one with least live data first */
-	uint32_t taken;		/* zones that are needed and not there partly filled: nr - taken are won */
+	uint32_t taken;		/* empty zones that the data need beside the partly filled ones; nr - taken zones are won */
 	uint64_t live;		/* bytes to be moved */
 	uint64_t dead;		/* bytes that count as used and hold nothing */
 	bool blocked;		/* nowhere to begin: no empty zone, and none partly filled with room */
@@ -36,8 +36,8 @@ struct zns_compact_plan {
 };
 
 /*
- * Zones with at most @percent of their capacity live are emptied, as many of them as win most zones. Groups do not mix:
- * an empty zone of another group only decides whether there is a place to begin. End with zns_compact_plan_fini.
+ * Plan to empty zones that have at most @percent of their capacity live: as many as win the most zones. Data stay in their
+ * group. An empty zone of another group only decides whether there is a place to begin. End with zns_compact_plan_fini.
  */
 int zns_compact_plan(const struct zns_compact_zone *z, uint32_t nr, uint32_t percent, struct zns_compact_plan *out,
 		     struct zns_err *err);

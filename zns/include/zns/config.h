@@ -2,10 +2,10 @@
 #ifndef ZNS_CONFIG_H
 #define ZNS_CONFIG_H
 /*
- * The administrator's configuration: /etc/zns-criu, or $ZNS_CONFIG. One file per registered device in
- * devices.d/ (name: the UUID; content: "path = DEV", and "key = KEYSPEC" if its checkpoints have a key of their own:
- * zns/crypt.h), and zns.conf with "key = value" lines (default-device = UUID or DEV; encrypt-key = KEYSPEC). Runtime files (socket, locks) are in /run/zns-criu, or $ZNS_RUN.
- * Nothing is cached: every call reads the files.
+ * The administrator's configuration, in /etc/zns-criu or $ZNS_CONFIG. devices.d/ has one file for each registered device;
+ * its name is the UUID, and its lines are "path = DEV" and, if the device's checkpoints have a key of their own
+ * (zns/crypt.h), "key = KEYSPEC". zns.conf has lines "key = value" (default-device = UUID or DEV; encrypt-key = KEYSPEC).
+ * Runtime files (socket, locks) are in /run/zns-criu or $ZNS_RUN. Nothing is cached: every call reads the files.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -18,14 +18,14 @@ const char *zns_run_dir(void);
 struct zns_registered {
 	uint8_t uuid[ZNS_UUID_LEN];
 	char path[256];		/* "emu:/…" or "/dev/…" */
-	bool encrypted;		/* noted here: it takes encrypted checkpoints only, whatever the device itself says */
-	bool plain_ok;		/* the administrator takes checkpoints that are not, all the same */
+	bool encrypted;		/* only encrypted checkpoints are taken, whatever the device itself says */
+	bool plain_ok;		/* plain ones are taken all the same: the administrator said so */
 };
 
-/* Record (or replace) uuid → path, a key of it stays; other entries with the same path are dropped. Creates the directories, 0700. */
+/* Add or replace the entry uuid → path; its key stays. Other entries of that path go. Creates the directories, 0700. */
 int zns_register(const uint8_t uuid[ZNS_UUID_LEN], const char *path, struct zns_err *err);
 int zns_unregister(const uint8_t uuid[ZNS_UUID_LEN], struct zns_err *err);
-/* The KEYSPEC of a registered device; set, or (NULL) taken away. -ENOENT: none is set, without a message. */
+/* Read, and write (NULL: remove), the KEYSPEC of a registered device. -ENOENT: it has none; there is no message then. */
 int zns_registered_key(const uint8_t uuid[ZNS_UUID_LEN], char *out, size_t len, struct zns_err *err);
 int zns_register_key(const uint8_t uuid[ZNS_UUID_LEN], const char *spec, struct zns_err *err);
 /* The two flags of struct zns_registered; a negative value leaves one as it is. */
@@ -74,8 +74,8 @@ struct zns_tenant {
 int zns_tenant_find(const char *container, int64_t uid, struct zns_tenant *out, struct zns_err *err);
 
 /*
- * This machine: $ZNS_CONFIG/machine-id if there is one, else /etc/machine-id; where neither is, one is drawn and stored
- * in the former. 32 hexadecimal digits. And this boot of its kernel, a UUID.
+ * zns_machine_id: who this machine is, 32 hexadecimal digits. $ZNS_CONFIG/machine-id counts, then /etc/machine-id; where
+ * neither is there, an id is drawn and stored in the former. zns_boot_id: which boot of its kernel this is, a UUID.
  */
 #define ZNS_MACHINE_STR 33
 int zns_machine_id(char out[ZNS_MACHINE_STR], struct zns_err *err);

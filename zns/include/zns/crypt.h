@@ -62,9 +62,9 @@ int zns_master_for_dump(const struct zns_registered *reg, const uint8_t *want, s
 			struct zns_err *err);
 
 /*
- * A checkpoint that is not encrypted, where zns.conf, this machine's entry of the device or the device itself (@wanted)
- * asks for encryption: -EPERM, since somebody may have put it in the place of an encrypted one. 0: it is fine, or the
- * administrator takes plain ones (`znsctl key plain accept`).
+ * May a checkpoint be plain? -EPERM: zns.conf, this machine's entry of the device or the device itself (@wanted) asks for
+ * encryption, so somebody may have put it in the place of an encrypted one. 0: nobody asks, or the administrator takes
+ * plain ones (`znsctl key plain accept`).
  */
 int zns_plain_refused(const struct zns_registered *reg, bool wanted, const uint8_t id[ZNS_UUID_LEN], struct zns_err *err);
 
@@ -77,9 +77,9 @@ int zns_crypt_new(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN], st
 int zns_crypt_open(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN], const ZnsPb__CheckpointKey *k,
 		   struct zns_crypt **out, struct zns_err *err);
 /*
- * For the checkpoint whose manifest (with the key of its record, as zns_manifest_read gives it) is @m, on @reg; the
- * manifest's seal is checked. *out is NULL if it is not encrypted; where encryption is asked for (zns_plain_refused;
- * @wanted: by the device) that is -EPERM.
+ * Get the key of the checkpoint on @reg that has the manifest @m, with the key of its record, as zns_manifest_read gives
+ * it. The manifest's seal is checked. *out is NULL if the checkpoint is plain. -EPERM: it is plain, and that is refused
+ * (zns_plain_refused; @wanted: the device asks for encryption).
  */
 int zns_crypt_of(const struct zns_registered *reg, bool wanted, const ZnsPb__Manifest *m, struct zns_crypt **out,
 		 struct zns_err *err);
@@ -111,17 +111,17 @@ struct zns_handle_seal {
 	ZnsPb__HandleSeal pb;
 	uint8_t key_id[ZNS_KEY_ID_BYTES], mac[ZNS_MAC_BYTES];
 };
-/* @h says it from now on, as long as @s lives. @c NULL: nothing, it is not encrypted. */
+/* Put the seal into @h; it points to @s. @c NULL: the checkpoint is plain, and @h stays as it is. */
 int zns_crypt_seal_handle(const struct zns_crypt *c, const ZnsPb__Checkpoint *record, const uint8_t *seal, ZnsPb__Handle *h,
 			  struct zns_handle_seal *s, struct zns_err *err);
 /*
- * Is the checkpoint @m the one that @h was written for, or a later version of it? -EBADMSG: it is another one, or it
- * stands there in plain. @c: its key; NULL: not at hand, so an encrypted one cannot be told from another encrypted one.
+ * Is the checkpoint @m the one that @h was written for, or a later version of it? -EBADMSG: it is another one, or it is
+ * plain. @c is its key. Without it (NULL) two encrypted checkpoints cannot be told apart.
  */
 int zns_crypt_check_handle(const struct zns_crypt *c, const ZnsPb__Handle *h, const ZnsPb__Manifest *m, struct zns_err *err);
 /*
- * For a new version of @m under its id: its former_macs and, last, what handles of @m itself say. *out is malloc'ed in
- * one piece, with what it points to; *nr 0 (and NULL) if @m is not encrypted.
+ * The former_macs that a new version of @m under its id must have: those of @m and, last, the one that handles of @m say.
+ * *out is malloc'ed in one piece, with what it points to. *nr is 0, and *out NULL, if @m is plain.
  */
 int zns_crypt_former_macs(const struct zns_crypt *c, const ZnsPb__Manifest *m, ProtobufCBinaryData **out, size_t *nr,
 			  struct zns_err *err);
@@ -130,7 +130,7 @@ int zns_crypt_former_macs(const struct zns_crypt *c, const ZnsPb__Manifest *m, P
 int zns_crypt_rewrap(const struct zns_master *from, const struct zns_master *to, const uint8_t id[ZNS_UUID_LEN],
 		     const ZnsPb__CheckpointKey *k, ZnsPb__CheckpointKey **out, struct zns_err *err);
 
-/* Lengths of what a record says, for whoever reads one (no key needed). */
+/* Can the lengths be, that a record says? No key is needed to ask. */
 bool zns_crypt_record_sane(const ZnsPb__CheckpointKey *k);
 
 /* This process is about to hold keys and plain data: no core dumps, no tracing, no swap as far as it may. */

@@ -30,10 +30,10 @@
  *   - At the open limit most drives close a zone that was opened by a write and let the next write have its place;
  *     others, and the emulator, refuse with -ETOOMANYREFS. Explicitly opened zones stay open: there the limit is hard.
  *   - To finish an empty or closed zone at a limit may be refused (emulator, null_blk) or not (QEMU).
- *   - A write where the write pointer was, but is no longer since another process wrote, is refused with -EIO. NVMe
- *     passthrough writes by Zone Append: there the data are then at the end of the zone, and it is -EIO as well.
- *   - A real device's zone is not looked at for every read: of one that another process has reset since this handle
- *     last reported it, a read may still succeed, with old data or anything else.
+ *   - If another process has written meanwhile, the write pointer is elsewhere, and a write fails with -EIO. NVMe
+ *     passthrough writes by Zone Append: there the data stand at the end of the zone then, and it is -EIO as well.
+ *   - On a real device, not every read looks at the state of its zone. If another process has reset the zone since this
+ *     handle last reported it, a read may still succeed, with old data or anything else.
  *   - wp of a read-only zone is an upper bound, where the device does not tell; of an offline zone it means nothing.
  *   - What a finished zone holds beyond what was written can be read, but may be anything.
  * Conventional zones are reported; every other call refuses them with -EINVAL. A zone opened and closed without a
@@ -90,8 +90,8 @@ struct zns_geometry {
 struct zns_dev;
 
 /*
- * One of several clients that start together: @count commands of @len bytes at @off, @off + @step, …, one in flight at a
- * time. Two clients may read the same zone; one zone has one writer, which starts at the write pointer.
+ * One of several clients that start together. It issues @count commands of @len bytes at @off, @off + @step, …, one at a
+ * time. Two clients may read the same zone; a zone has one writer, which starts at the write pointer.
  */
 struct zns_race {
 	bool write;
@@ -151,8 +151,8 @@ int zns_dev_open(const char *spec, unsigned flags, struct zns_dev **out, struct 
 void zns_dev_close(struct zns_dev *dev);	/* NULL is fine */
 
 /*
- * All clients at once, to the end of the last one; the first error of any of them. Times are the device's own: model
- * time of an emulator with timing on, else CLOCK_MONOTONIC and a thread for each client (some 10 us of skew).
+ * Run all clients at once, until the last one has ended. Returns the first error of any of them. Times are the device's
+ * own: model time of an emulator with timing on, else CLOCK_MONOTONIC with a thread for each client (some 10 us of skew).
  */
 int zns_dev_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err);
 uint64_t zns_dev_now_ns(struct zns_dev *d);	/* of the same clock; only differences mean anything */
@@ -168,9 +168,9 @@ uint64_t zns_dev_now_ns(struct zns_dev *d);	/* of the same clock; only differenc
 #define zns_dev_flush(d, err) ((d)->ops->flush((d), (err)))
 
 /*
- * A write that survives a power cut once it returned (force unit access). Nothing else need: not what was written
- * before, to other zones or this one. A flush makes every zone wait for its buffer and costs other writers their dies'
- * time; this costs one die. On devices whose backend has no such write it is one followed by a flush.
+ * A write that survives a power cut once it has returned (force unit access). What was written before, to this zone or
+ * others, need not survive. A flush would make every zone wait for its buffer, and take time of the dies that others
+ * write; this takes time of one die. A backend that has no such write does a write and a flush.
  */
 static inline int zns_dev_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
 					struct zns_err *err)
@@ -184,9 +184,9 @@ static inline int zns_dev_write_durable(struct zns_dev *d, uint32_t zone, uint64
 }
 
 /*
- * Everything written to these zones, and a reset or finish of them, before this call survives a power cut after it. Other
- * zones need not, and those who write them lose no time. NVMe has one flush for the whole device, so there it is that (and
- * costs nothing on drives whose write cache is not volatile); the emulator does it zone by zone.
+ * After this call, everything written to these zones before it survives a power cut, and so does a reset or finish of
+ * them. Other zones need not, and their writers lose no time. NVMe has one flush for the whole device, which is used there;
+ * it costs nothing on drives whose write cache is not volatile. The emulator does it zone by zone.
  */
 static inline int zns_dev_flush_zones(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
@@ -194,8 +194,8 @@ static inline int zns_dev_flush_zones(struct zns_dev *d, const uint32_t *zones, 
 }
 
 /*
- * What a reset left behind the zone's write pointer goes, as far as it can be reached from here: the emulator's file has
- * zeroes there, durable with the next flush. A real device gives such bytes to nobody, and what its flash still holds is its own affair.
+ * Erase what a reset left behind the zone's write pointer, as far as that is in reach. The emulator's file has zeroes there
+ * then, durable with the next flush. A real device gives such bytes to nobody; what its flash still holds is not known.
  */
 static inline int zns_dev_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {

@@ -21,9 +21,9 @@ enum zns_emu_map {
 };
 
 enum zns_emu_prealloc {
-	ZNS_EMU_ALLOCATED,	/* space reserved at once; a first write into it costs the file system more than a second */
-	ZNS_EMU_WRITTEN,	/* and written once with zeroes: every write is at the disk's speed from the start */
-	ZNS_EMU_SPARSE,		/* nothing reserved: the host's disk may be smaller than the device, and fill up under it */
+	ZNS_EMU_ALLOCATED,	/* space is reserved; the file system takes longer for the first write of a place than for others */
+	ZNS_EMU_WRITTEN,	/* space is reserved and written with zeroes: every write has the disk's speed */
+	ZNS_EMU_SPARSE,		/* nothing is reserved: the host's disk may be smaller than the device, and fill up */
 };
 
 struct zns_emu_params {
@@ -110,10 +110,10 @@ enum zns_emu_op {
 /*
  * When the calls of zns/dev.h are issued, while timing is on.
  * WALL: when they are made; they sleep until they are done in model time.
- * THREAD: they do not sleep; each thread has a model clock of its own for this handle, which starts at the device's
- * clock of the moment of this call, and stands at what its last call returned. When the clock is set back to WALL or the handle is closed, the device's clock is moved
- * on to where the model is, so that nobody has to sleep for what was only computed; the same when a device is opened
- * that nobody else has open. So: not while others use it by the wall clock.
+ * THREAD: they do not sleep. Each thread has a model clock of its own for this handle. It starts at the device's clock at
+ * this call, and stands where the thread's last call ended. When the clock is set back to WALL, or the handle is closed,
+ * the device's clock moves on to where the model is, so that nobody sleeps for what was only computed. The same happens
+ * when a device is opened that nobody else has open. So do not use it while others use the device by the wall clock.
  *
  * zns_dev_race plays its clients in one thread, in order of their issue times: exact with either clock.
  */

@@ -2,8 +2,8 @@
 #ifndef ZNS_FLAT_H
 #define ZNS_FLAT_H
 /*
- * A chain read as if its newest checkpoint had been dumped in full: pagemaps without references to parents, pages images
- * with the pages that those lead to. Every other image is as it is. Threads: made by one, then read by any.
+ * Reads a chain as if its newest checkpoint had been dumped in full. Pagemaps have no references to parents, and pages
+ * images have the pages that these led to. Every other image is as it is. Threads: one makes it, then any may read.
  * Memory: 16 bytes for each run of pages that lie together in one checkpoint, and the new pagemaps.
  */
 #include "zns/chain.h"
@@ -22,10 +22,10 @@ uint32_t zns_flat_images(const struct zns_flat *f);
 const char *zns_flat_name(const struct zns_flat *f, uint32_t n);
 uint64_t zns_flat_size(const struct zns_flat *f, uint32_t n);	/* bytes */
 uint64_t zns_flat_bytes(const struct zns_flat *f);	/* of all */
-bool zns_flat_is(const struct zns_flat *f, uint32_t n);	/* put together: not as it is in the checkpoint itself */
+bool zns_flat_is(const struct zns_flat *f, uint32_t n);	/* it is put together: the checkpoint has it in another form */
 /*
- * Into the memory of task @pid, as zns_rimage_read_task; what comes from several checkpoints is read from all of them at
- * once. Not for pagemaps that are put together.
+ * Read into the memory of task @pid, as zns_rimage_read_task does. Pages of several checkpoints are read from all of them
+ * at once. Not for pagemaps that are put together.
  */
 void zns_flat_read_task(struct zns_flat *f, uint32_t n, uint64_t off, pid_t pid, const struct iovec *iov, uint32_t nr,
 			zns_read_done done, void *arg);

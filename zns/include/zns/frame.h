@@ -50,9 +50,9 @@ size_t zns_frame_size(size_t payload_len, size_t align);
 void zns_frame_pack(const struct zns_frame *f, size_t align, uint8_t *out);
 
 /*
- * Check and split the frame at the start of @buf. 0; -ENODATA: no frame here (magic does not
- * match: clean end of a log); -EBADMSG: a frame, but torn or damaged (length, hash); -EPROTONOSUPPORT:
- * a version newer than ours. Never reads past @len.
+ * Check and split the frame at the start of @buf. -ENODATA: no frame is here (another magic; the clean end of a log).
+ * -EBADMSG: a frame that is torn or damaged (length, hash). -EPROTONOSUPPORT: its version is newer than ours. Never reads
+ * past @len.
  */
 int zns_frame_parse(const uint8_t *buf, size_t len, struct zns_frame *f, struct zns_err *err);
 

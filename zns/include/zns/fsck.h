@@ -27,8 +27,8 @@ struct zns_scan {
 };
 
 /*
- * A version of a checkpoint that is not to be believed. Compactions that were not finished leave footers too, so the time
- * of the move tells versions apart, 0: never moved. ZNS_DEAD_ALL: all of them, it was removed.
+ * A version of a checkpoint that is not to be believed. A compaction that was cut short leaves a footer too, so the time
+ * of the move tells versions apart; 0: never moved. ZNS_DEAD_ALL: no version counts, since the checkpoint was removed.
  */
 #define ZNS_DEAD_ALL INT64_MAX
 struct zns_dead {
@@ -39,9 +39,9 @@ struct zns_dead {
 int zns_version_cmp(const ZnsPb__Checkpoint *a, const ZnsPb__Checkpoint *b);
 
 /*
- * Find the footers. Bytes of checkpoints are stepped over: of those in @known, and of those that are found, but for the
- * ones in @dead, whose zones may have been written anew, and of versions from before a move. So it reads one block of each zone, one before each use, and
- * what belongs to no checkpoint.
+ * Find the footers. The scan steps over the bytes of checkpoints: of those in @known, and of those that it finds. It does
+ * not step over what @dead or a version from before a move claims, since those zones may have been written anew. So it
+ * reads one block of each zone, one block before each use, and what belongs to no checkpoint.
  */
 struct zns_scan_params {
 	struct zns_dev *dev;
@@ -60,15 +60,12 @@ enum zns_rebuild_source { ZNS_FROM_LOG, ZNS_FROM_ZONES };
 
 struct zns_rebuild_params {
 	bool dry_run;
-	const ZnsPb__Mount *self;	/* this machine: it must be the one that has the store, if one does; may be NULL */
-	const uint8_t *uuid;	/* of the store if nothing on the device says so; may be NULL */
-	const ZnsPb__Profile *profile;	/* if none is readable */
-	/*
-	 * A checkpoint that only its footer vouches for: is all of its data intact? 0: take it. Called with the
-	 * manifest, checked.
-	 */
+	const ZnsPb__Mount *self;	/* this machine; a store that another one has is refused. NULL: do not ask */
+	const uint8_t *uuid;	/* the store's UUID, if nothing on the device tells it; may be NULL */
+	const ZnsPb__Profile *profile;	/* taken if none is readable */
+	/* Are all data of a checkpoint intact that only its footer vouches for? 0: take it. @m was checked. */
 	int (*intact)(void *arg, const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, struct zns_err *err);
-	/* What became of a checkpoint; @why is empty if it was taken without any doubt. */
+	/* What became of a checkpoint. @why is empty if it was taken without any doubt. */
 	void (*tell)(void *arg, const uint8_t *id, const char *container, enum zns_rebuild_source from, bool taken,
 		     const char *why);
 	void (*progress)(void *arg, uint64_t bytes);
@@ -77,7 +74,8 @@ struct zns_rebuild_params {
 
 struct zns_rebuild_result {
 	uint64_t generation;	/* the new one, or the one that would be written */
-	uint32_t records, damaged_blocks;	/* good records in metadata zones; blocks below write pointers in none */
+	uint32_t records;		/* good ones in metadata zones */
+	uint32_t damaged_blocks;	/* blocks of metadata zones, below write pointers, that are in no good record */
 	bool profile_lost;
 	uint32_t checkpoints, reservations, tombstones;
 	struct zns_scan scan;	/* zns_scan_free */

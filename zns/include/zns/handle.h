@@ -25,12 +25,12 @@ int zns_handle_read(int dirfd, ZnsPb__Handle **out, struct zns_err *err);
 /* The same from a buffer that holds the whole file. */
 int zns_handle_parse(const uint8_t *buf, size_t len, ZnsPb__Handle **out, struct zns_err *err);
 
-/* What a handle repeats of the record, for people and tools; strings stay the record's. */
+/* Fill in what a handle repeats of the record, for people and tools. Strings stay the record's. */
 void zns_handle_describe(ZnsPb__Handle *h, const ZnsPb__Checkpoint *c);
 
 /*
- * Does it name @c, and say of it what the record says: container and time, which never change? Else its id is another
- * one's: -EXDEV. A renamed or copied directory is none of its business.
+ * Does the handle name @c, with the container and the time that the record has? These never change, so -EXDEV says that
+ * the id belongs to another checkpoint. A renamed or copied directory makes no difference.
  */
 int zns_handle_agrees(const ZnsPb__Handle *h, const ZnsPb__Checkpoint *c, struct zns_err *err);
 
@@ -38,14 +38,14 @@ int zns_handle_agrees(const ZnsPb__Handle *h, const ZnsPb__Checkpoint *c, struct
 int zns_handle_write(int dirfd, const ZnsPb__Handle *h, struct zns_err *err);
 
 /*
- * Compare the plain copies in @dirfd with what the handle says. Returns how many differ or are missing
- * (0: all as written) and names the first ones in @err. The device is authoritative; the caller warns.
+ * Compare the plain copies in @dirfd with what the handle says of them. Returns how many differ or are missing, and names
+ * the first ones in @err. The device counts, not the copies: the caller only warns.
  */
 int zns_handle_check_copies(int dirfd, const ZnsPb__Handle *h, struct zns_err *err);
 
 /*
- * For a checkpoint of pages only (@m): are the other images in @dirfd, and of the same dump? -ENOENT: they have not come;
- * -EXDEV: they are of another one, or not all of them.
+ * The checkpoint of @m has pages only. Are the other images in @dirfd, and of the same dump? -ENOENT: they have not come
+ * yet. -EXDEV: some are missing, or they are of another dump.
  */
 int zns_plain_check(int dirfd, const ZnsPb__Manifest *m, struct zns_err *err);
 

@@ -19,8 +19,8 @@
 #define ZNS_STRIPE_UNIT_MIN KIB(64)	/* = smallest checksum unit (design.md §4) */
 #define ZNS_STRIPE_UNIT_MAX MIB(4)
 /*
- * Pages have a checksum for each piece too, so that a page fault does not wait for a whole unit. Of so many pieces of an
- * image at most (64 GiB): who reads a manifest holds all of it.
+ * Pages also have a checksum for each piece, so that a page fault does not wait for a whole unit. An image has at most so
+ * many of them (64 GiB of pages), since a reader holds the whole manifest in memory.
  */
 #define ZNS_PIECE KIB(64)
 #define ZNS_PIECES_MAX (1u << 20)
@@ -33,9 +33,9 @@
 uint32_t zns_turn_build(const uint32_t *weights, uint32_t nr, uint16_t *turn, uint32_t turn_max);
 
 /*
- * The unit for a device when nobody asks for one: half a megabyte (larger ones cost little less CPU on dump, and fall
- * out of the caches on restore: test/bench/compare.py), or what one transfer may be, but
- * no more than a sixteenth of a zone, so that small checkpoints still spread and little is lost at a zone's end.
+ * The unit for a device when nobody asks for one: 512 KiB, but no more than one transfer or a sixteenth of a zone. Larger
+ * units cost little less CPU on dump, and fall out of the processor's caches on restore (test/bench/compare.py). In small
+ * zones small checkpoints must still spread, and little may be lost at a zone's end.
  */
 uint32_t zns_stripe_unit(const struct zns_geometry *geo);
 

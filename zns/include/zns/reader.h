@@ -5,9 +5,9 @@
  * The striping reader of one restore (design.md §3): reads whole checksum units from many zones at once, verifies
  * each, then hands over the bytes asked for. Nothing unverified ever leaves it.
  *
- * Threads: runs its own workers; requests may come from several threads. A unit that is only partly asked for stays
- * in a small cache, so that page-by-page readers do not fetch it again. For one that reads an image in order, a little
- * at a time, the units that follow are read ahead.
+ * Threads: it runs its own workers; requests may come from several threads. A unit of which only a part was asked for
+ * stays in a small cache, so that reading page by page does not fetch it again. When an image is read in order, a little
+ * at a time, the reader reads the following units ahead.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,7 +24,7 @@ struct zns_crypt;
 
 struct zns_reader_params {
 	struct zns_dev *dev;	/* borrowed */
-	/* Borrowed (zns_crypt_of). NULL for an encrypted checkpoint: it can be verified by its checksums, not read (-ENOKEY). */
+	/* Borrowed (zns_crypt_of). Without it an encrypted checkpoint can be verified by its checksums, not read (-ENOKEY). */
 	const struct zns_crypt *crypt;
 	struct zns_bucket *bucket;	/* borrowed; every byte read pays. NULL: no limit */
 	uint32_t workers;	/* threads; 0 = two for each zone of the widest stripe, at least 8, as memory allows */
@@ -45,7 +45,7 @@ struct zns_reader_level {
 int zns_reader_new_levels(const struct zns_reader_params *p, const struct zns_reader_level *level, uint32_t nr,
 			  struct zns_reader **out, struct zns_err *err);
 
-/* NULL: no such image. Index: its place in the manifest; behind those of the levels before it. */
+/* NULL: no such image. The index counts the images of all levels, in the order of levels and manifests. */
 struct zns_rimage *zns_reader_find_at(struct zns_reader *r, uint32_t level, const char *name);
 struct zns_rimage *zns_reader_find(struct zns_reader *r, const char *name);
 struct zns_rimage *zns_reader_image(struct zns_reader *r, uint32_t index);
@@ -65,9 +65,9 @@ void zns_rimage_read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const s
 			  zns_read_done done, void *arg);
 
 /*
- * Only parts of an image, each to a place of its own: in the memory of task @pid, or in ours if that is 0. Parts are in
- * order of their offsets and do not overlap (-EINVAL). Takes @part (from malloc), also on failure. Each unit is read
- * once, however many parts are in it, and those that hold none not at all.
+ * Read parts of an image, each to a place of its own: in the memory of task @pid, or in ours if @pid is 0. Parts are in
+ * order of their offsets and do not overlap (-EINVAL). The reader takes over @part (from malloc), also on failure. It reads
+ * each unit once, however many parts are in it, and no unit that holds none.
  */
 struct zns_part {
 	uint64_t off, len;	/* bytes; len > 0 */
@@ -76,21 +76,25 @@ struct zns_part {
 void zns_rimage_read_parts(struct zns_rimage *i, pid_t pid, struct zns_part *part, size_t nr, zns_read_done done, void *arg);
 
 /*
- * The same into one place, for who fills memory that is in use. Somebody waits for a fault: it goes before all other
- * requests, and where the image has checksums of pieces (zns/layout.h) only the pieces in question are read; by a worker,
- * or here and now: that saves a switch between threads, and @done has been called when this returns. For none of these
- * anything is read ahead: who asks knows what comes next.
+ * As zns_rimage_read_task, for lazy restores: the task runs while its memory is filled. Nothing is read ahead, since the
+ * caller knows what it will ask for next. A request for a fault goes before all others. It reads whole units only where
+ * the image has no checksums of pieces (zns/layout.h).
  */
-enum zns_read_how { ZNS_READ_ORDERLY, ZNS_READ_BACKGROUND, ZNS_READ_FAULT, ZNS_READ_FAULT_HERE };
+enum zns_read_how {
+	ZNS_READ_ORDERLY,	/* as zns_rimage_read_task does */
+	ZNS_READ_BACKGROUND,	/* nobody waits for it */
+	ZNS_READ_FAULT,		/* a task waits; a worker reads */
+	ZNS_READ_FAULT_HERE,	/* a task waits; this thread reads, and @done was called when the call returns */
+};
 void zns_rimage_read_lazy(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov, enum zns_read_how how,
 			  zns_read_done done, void *arg);
 
-/* A range into a buffer of ours, synchronous. */
+/* Read a range into a buffer of this process. Synchronous. */
 int zns_rimage_read(struct zns_rimage *i, uint64_t off, void *buf, size_t len, struct zns_err *err);
 
 /*
- * Read and check every unit of an image, hand over nothing, and go on after damage: @unit is called once for each, from
- * several workers at once, then @done once. @u and what it points to live until @unit returns.
+ * Read and check every unit of an image, and go on after damage. No data are handed over. @unit is called once for each
+ * unit, from several workers at once, then @done once. @u and what it points to live until @unit returns.
  */
 struct zns_unit_check {
 	const struct zns_rimage *image;
@@ -103,7 +107,7 @@ struct zns_unit_check {
 typedef void (*zns_unit_checked)(void *arg, const struct zns_unit_check *u);
 void zns_rimage_verify(struct zns_rimage *i, zns_unit_checked unit, zns_read_done done, void *arg);
 
-/* Write [off, off + len) to the same offsets of @fd (a memfd), synchronous. */
+/* Copy [off, off + len) to the same offsets of @fd (a memfd). Synchronous. */
 int zns_rimage_to_fd(struct zns_rimage *i, uint64_t off, uint64_t len, int fd, struct zns_err *err);
 
 /* Payload bytes verified and delivered, and the time between first submit and last completion. */

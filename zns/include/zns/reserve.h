@@ -10,10 +10,10 @@
  * hosts read. With Registrants Only, which is taken where a drive has nothing else, any host that registers may write,
  * so there it keeps out those who do not.
  *
- * A host is what the drive takes for one: its host identifier. For fabrics that is /etc/nvme/hostid, or what the
- * connection was made with; a PCIe drive has none until it is told one, and is told one that is made of the machine id.
- * The key, too, is made of the machine id (a hash of it): a reservation with that key is this machine's own, under
- * whatever host identifier it was made, so it goes on by itself after a crash or a reboot.
+ * The drive tells hosts apart by their host identifier. For fabrics that is /etc/nvme/hostid, or what the connection was
+ * made with. A PCIe drive has none until it is told one; it is told one that is made of the machine id. The key is a hash
+ * of the machine id: a reservation with that key is this machine's own, whatever host identifier it was made under. So it
+ * goes on by itself after a crash or a reboot.
  *
  * Not thread-safe. All calls return 0 or a negative errno with a message in @err.
  */
@@ -26,8 +26,8 @@
 /* One device's reservation as this process uses it. Belongs to the caller, holds no resources but the open device. */
 struct zns_resv {
 	struct zns_dev *dev;
-	bool offered;		/* else every call below does nothing, and says so by success */
-	char why[160];		/* a drive that has reservations cannot be used with them: for a log; else empty */
+	bool offered;		/* if not, every call below does nothing and succeeds */
+	char why[160];		/* why reservations that the drive has cannot be used, for a log; else empty */
 	int fd;
 	uint32_t nsid;
 	bool extended;		/* host identifiers of 16 bytes, else 8 */
@@ -60,8 +60,8 @@ int zns_resv_open(struct zns_dev *dev, const char *machine, struct zns_resv *r, 
 int zns_resv_look(const struct zns_resv *r, struct zns_resv_state *out, struct zns_err *err);
 
 /*
- * Make it this host's. -EBUSY: another host has it, unless @take_over: then that host is registered no more, and its
- * commands that are under way are aborted. An existing reservation of this host stays as it is.
+ * Make it this host's. -EBUSY: another host has it. With @take_over that host loses its registration instead, and its
+ * commands under way are aborted. An existing reservation of this host stays as it is.
  */
 int zns_resv_take(struct zns_resv *r, bool take_over, const struct zns_resv_peer *peer, struct zns_err *err);
 

@@ -9,16 +9,16 @@
 struct zns_retained {
 	int64_t created_ns;	/* of the commit, CLOCK_REALTIME */
 	bool pinned;		/* neither counted nor removed */
-	bool pre_dump;		/* no restore can be made of it: removed as others, but not counted */
-	bool needed;		/* something that is not in the list is built on it */
-	size_t parent;		/* 1 + its place in the list, or 0 */
-	bool due;		/* out */
+	bool pre_dump;		/* cannot be restored: removed like others, but not counted */
+	bool needed;		/* a checkpoint that is not in the list is built on it */
+	size_t parent;		/* 1 + the parent's place in the list, or 0 */
+	bool due;		/* out: the rule removes it */
 };
 
 /*
- * @v: the container's checkpoints in order of their commit. Due are those that have @keep newer ones (0: any number may
- * stay) and those whose commit is @ttl_s seconds ago or longer (0: no limit). Never the newest one that is not pinned:
- * a wrong clock or a dump that stopped being made must not take the last copy. Never a parent of one that stays.
+ * @v: the container's checkpoints in order of their commit. A checkpoint is due if @keep newer ones exist (0: any number
+ * may stay), or if its commit is @ttl_s seconds ago or longer (0: no limit). The newest one that is not pinned is never
+ * due: a wrong clock, or a schedule that stopped, must not take the last copy. A parent of one that stays is never due.
  * Returns how many are due.
  */
 size_t zns_retention(struct zns_retained *v, size_t nr, uint32_t keep, uint64_t ttl_s, int64_t now_ns);

@@ -3,9 +3,9 @@
 #define ZNS_SAFEOPEN_H
 /*
  * Files in directories that somebody else may write while we, often root, work in them. There a name may turn into a
- * link, a FIFO, a device or another file between any two of our calls, a lock or a lease may be held for ever. So: a
- * directory is opened once and used by its descriptor; in it only plain names are opened, never through a link and never
- * so that it blocks; what was opened is looked at by fstat, never by name.
+ * link, a FIFO, a device or another file between any two of our calls, and somebody may hold a lock or a lease for ever.
+ * So we open a directory once and use its descriptor. In it we open plain names only, never through a link, and never in a
+ * way that blocks. We look at what was opened by fstat, never by name.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,25 +21,25 @@
 int zns_open_file(int dirfd, const char *name, struct stat *st);
 const char *zns_open_why(int code);	/* static, or strerror's */
 
-/* Nobody has put another file there, nor changed it, between the two. */
+/* Are both of the same file, and was it not changed between them? */
 bool zns_same_file(const struct stat *a, const struct stat *b);
 
 /*
- * A hard link to a file of another user than the directory's: who owns a directory can put there what is not his, and
- * have root read it for him.
+ * Is it a hard link to a file of another user than the directory's? The owner of a directory can link there what he may
+ * not read, and have root read it for him.
  */
 bool zns_planted(int dirfd, const struct stat *st);
 
 /*
- * A directory by a path of the user's, links allowed but those that belong neither to root nor to the caller: whoever
- * owns a directory on the way must not lead us elsewhere. The descriptor, or -errno.
+ * Open a directory by a path that a user gave. A link is followed only if it belongs to root or to the caller, so that the
+ * owner of a directory on the way cannot lead us elsewhere. Returns the descriptor, or -errno.
  */
 int zns_open_dir(const char *path, struct zns_err *err);
 
 /* The directory that @path's last name is in, as zns_open_dir does; that name in @base. */
 int zns_open_parent(const char *path, char base[ZNS_BASE_MAX], struct zns_err *err);
 
-/* A directory in @dirfd, no link (-ENOTDIR). The descriptor, or -errno. */
+/* Open a directory in @dirfd; a link is refused (-ENOTDIR). Returns the descriptor, or -errno. */
 int zns_open_subdir(int dirfd, const char *name);
 
 /* A new file in @dirfd, mode 0600, for writing. -EEXIST if there is anything of the name. */
@@ -57,7 +57,7 @@ int zns_put_file(int dirfd, const char *name, const void *data, size_t len);
 /* rename in one directory, but -EEXIST rather than in place of something. */
 int zns_rename_new(int dirfd, const char *from, const char *to);
 
-/* flock that gives up: -ETIMEDOUT when somebody else keeps it for longer than @ms. */
+/* flock that gives up: -ETIMEDOUT if somebody else keeps the lock for longer than @ms. */
 int zns_flock(int fd, int how, unsigned ms);
 
 #endif

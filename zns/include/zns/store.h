@@ -34,9 +34,9 @@ struct zns_store;
 uint32_t zns_store_meta_zones(const struct zns_geometry *geo);
 
 /*
- * Write an empty store. Resets all zones of the device. @profile must cover every zone. -EEXIST if the
- * device holds a store with checkpoints, or no store but zones that are not empty, and not @force. An existing store's UUID is kept, else @uuid is
- * used. *uuid_out (16 bytes) is the result.
+ * Write an empty store. Resets all zones of the device. @profile must cover every zone. Without @force a device is
+ * refused (-EEXIST) that holds a store with checkpoints, or no store but zones that are not empty. An existing store
+ * keeps its UUID; a new one gets @uuid. *uuid_out (16 bytes) is the result.
  */
 int zns_store_format(struct zns_dev *dev, const uint8_t *uuid, const ZnsPb__Profile *profile, bool force,
 		     uint8_t *uuid_out, struct zns_err *err);
@@ -93,40 +93,39 @@ const ZnsPb__Mark *zns_store_find_mark(const struct zns_store *s, const uint8_t 
  */
 int zns_store_commit(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_err *err);
 /*
- * Parts of a checkpoint stand elsewhere now: @c replaces the record of its id and its place in the order of commits, and
- * what is said of it (marks, rules) stays. -ENOENT: it is not there. -ESTALE: it was moved meanwhile (@c->moved must be
- * one more than the record's). -EINVAL: more than places differs, or as for a commit.
+ * Parts of a checkpoint stand elsewhere now. @c replaces the record of its id; its place in the order of commits, its mark
+ * and its container's rules stay. -ENOENT: it is not there. -ESTALE: it was moved meanwhile (@c->moved must be one more
+ * than the record's). -EINVAL: @c differs in more than places, or as for a commit.
  */
 int zns_store_move(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_err *err);
 int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, struct zns_err *err);	/* -ENOENT */
 int zns_store_reserve(struct zns_store *s, const ZnsPb__Reservation *r, struct zns_err *err);	/* adds or replaces */
 int zns_store_release(struct zns_store *s, const char *container, struct zns_err *err);	/* -ENOENT */
-/* Adds, replaces, or ends the rule of a container; a mark is of a checkpoint that lives (-ENOENT). */
+/* Adds, replaces or ends the rule of a container, or the mark of a checkpoint that is there (-ENOENT). */
 int zns_store_retain(struct zns_store *s, const ZnsPb__Retention *r, struct zns_err *err);
 int zns_store_set_mark(struct zns_store *s, const ZnsPb__Mark *m, struct zns_err *err);
 /* Reservations that name groups which the new profile lacks are dropped. */
 int zns_store_set_profile(struct zns_store *s, const ZnsPb__Profile *p, struct zns_err *err);
 
-/*
- * Encryption (secrets.c). The device's wish for new checkpoints; NULL: never said. An Encryption without key_id: none.
- */
+/* Must new checkpoints be encrypted? NULL: nobody ever said. A message without key_id: they need not be. */
 const ZnsPb__Encryption *zns_store_encryption(const struct zns_store *s);
 int zns_store_set_encryption(struct zns_store *s, const ZnsPb__Encryption *e, struct zns_err *err);
 /*
- * A new generation of the log, and all other metadata zones reset, and their bytes gone from a backend that can reach
- * them: no wrapped key of a removed checkpoint is left. -EROFS: all but that of a zone which cannot be written any more.
+ * Leave no wrapped key of a removed checkpoint on the device: begin a new generation of the log, reset all other metadata
+ * zones, and zero what a backend can reach behind write pointers. -EROFS: done, but for a zone that cannot be written any
+ * more and may hold such keys.
  */
 int zns_store_erase(struct zns_store *s, struct zns_err *err);
 /*
- * Other wrapped keys for all checkpoints that have one, at once; -ESTALE: one is missing. *done: they are in force, also
- * if an error follows, which then is one of zns_store_erase.
+ * Replace the wrapped keys of all checkpoints that have one, in one step. -ESTALE: @q lacks one of them. *done: the new
+ * ones are in force. An error with *done set is one of erasing the old ones (zns_store_erase).
  */
 int zns_store_rekey(struct zns_store *s, const ZnsPb__Rekey *q, bool *done, struct zns_err *err);
 
 /*
- * Which machine uses the store (mount.c). A claim is written with the first change after it, and only if the newest
- * mount record says something else; unclaim writes that the store is free again, if this machine claimed it. @m is
- * copied. A change of a store that somebody else has changed meanwhile fails with -ESTALE, and so do all after it
+ * Which machine uses the store (mount.c). A claim is written with the first change after it, and only if the newest mount
+ * record says something else. Unclaim writes that the store is free again, if this machine claimed it. @m is copied. If
+ * somebody else has changed the store meanwhile, a change fails with -ESTALE, and so do all later ones
  * (zns_store_foreign).
  */
 struct zns_mount_names {
@@ -134,10 +133,10 @@ struct zns_mount_names {
 };
 int zns_mount_self(ZnsPb__Mount *m, struct zns_mount_names *n, struct zns_err *err);	/* this machine; @m points into @n */
 const ZnsPb__Mount *zns_store_mount(const struct zns_store *s);		/* NULL: never claimed */
-/* -EBUSY, with what to do: another machine than @machine has it and did not release it. */
+/* -EBUSY: another machine than @machine has the store and did not release it; @err says what to do. */
 int zns_store_mine(const struct zns_store *s, const char *machine, struct zns_err *err);
 int zns_store_claim(struct zns_store *s, const ZnsPb__Mount *m, struct zns_err *err);
-int zns_store_claim_now(struct zns_store *s, struct zns_err *err);	/* without waiting for a change */
+int zns_store_claim_now(struct zns_store *s, struct zns_err *err);	/* writes a claim that waits for a change */
 int zns_store_unclaim(struct zns_store *s, struct zns_err *err);
 bool zns_store_foreign(const struct zns_store *s);
 
@@ -164,13 +163,13 @@ int zns_manifest_parse(const uint8_t *buf, size_t len, const struct zns_geometry
 		       struct zns_err *err);
 
 /*
- * More than a reader needs, for checking tools. The footer behind the manifest of @c is there and says the same.
- * -EBADMSG: it does not, with zone and offset. Else the device's error.
+ * For tools that check more than a reader does: is the footer behind the manifest of @c there, and does it say the same?
+ * -EBADMSG: it does not; @err names zone and offset. Else the device's error.
  */
 int zns_footer_check(struct zns_dev *dev, const ZnsPb__Checkpoint *c, struct zns_err *err);
 /*
- * Record and manifest agree: id, container, sizes, and every byte of every image lies in a zone use of the record (else
- * its zone could be reset). -EBADMSG.
+ * Do record and manifest agree? Id, container and sizes must be the same, and every byte of every image must lie in a zone
+ * use of the record, since its zone could be reset otherwise. -EBADMSG: they do not.
  */
 int zns_manifest_agrees(const ZnsPb__Manifest *m, const ZnsPb__Checkpoint *c, struct zns_err *err);
 

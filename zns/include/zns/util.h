@@ -29,7 +29,7 @@ static inline void zns_cleanup_closep(int *fd)
 	if (*fd >= 0)
 		close(*fd);
 }
-/* Its owner from now on is the caller: @fd is -1 afterwards. */
+/* Take a descriptor out of a variable that would close it: *@fd is -1 afterwards. */
 static inline int zns_take_fd(int *fd)
 {
 	int taken = *fd;
@@ -42,7 +42,7 @@ static inline void zns_cleanup_filep(FILE **f)
 	if (*f)
 		fclose(*f);
 }
-/* Scope-bound ownership, in crun's manner. */
+/* A variable with one of these frees or closes what it holds at the end of its scope. */
 #define cleanup_free __attribute__((cleanup(zns_cleanup_freep)))
 #define cleanup_close __attribute__((cleanup(zns_cleanup_closep)))
 #define cleanup_file __attribute__((cleanup(zns_cleanup_filep)))
@@ -79,8 +79,9 @@ int zns_check_container(const char *name, struct zns_err *err);
 int zns_printable(const char *s);
 
 /*
- * Text that somebody else chose, for a terminal or a log. zns_clean: in place, blanks for control characters, ? for other
- * bytes that are no printable UTF-8. zns_escape: such bytes, and backslashes, as \xHH in @buf; what does not fit is left out.
+ * Text that somebody else chose, for a terminal or a log. zns_clean changes it in place: control characters become blanks,
+ * other bytes that are no printable UTF-8 become ?. zns_escape writes it to @buf, with such bytes and backslashes as \xHH;
+ * what does not fit is left out.
  */
 char *zns_clean(char *s);
 bool zns_is_printable(const char *s);
@@ -94,11 +95,11 @@ int zns_uuid_parse(const char *s, uint8_t out[ZNS_UUID_LEN]);	/* 0 or -EINVAL */
 
 /* XXH3, 64 bits: the checksum of every record and every stripe unit. */
 uint64_t zns_hash(const void *data, size_t len);
-/* zns_hash() of all of it, and in @out that of each @piece bytes; the last one may be short. */
+/* Returns zns_hash() of all, and fills @out with that of each piece of @piece bytes; the last piece may be short. */
 uint64_t zns_hash_pieces(const void *data, size_t len, size_t piece, uint64_t *out);
 uint64_t zns_hash_seeded(const void *data, size_t len, uint64_t seed);
 
-/* MiB/s of @bytes in @us; 0 for less than a second: so short a data phase is not rated (design.md §5). */
+/* MiB/s of @bytes in @us. 0 for less than a second: a data phase so short is not rated (design.md §5). */
 static inline double zns_rate_mibps(uint64_t bytes, uint64_t us)
 {
 	return us >= 1000000 ? (double)bytes / (double)MIB(1) / ((double)us / 1e6) : 0;
@@ -110,8 +111,8 @@ int zns_pwrite_all(int fd, const void *buf, size_t len, off_t off);
 int zns_write_all(int fd, const void *buf, size_t len);
 
 /*
- * For programs, first of all: whichever of descriptors 0, 1, 2 is closed becomes one of /dev/null, for reading only. A
- * device or socket opened next would else be given its number, and what is printed would be written to it. -errno.
+ * Programs call this first. Those of the descriptors 0, 1 and 2 that are closed become /dev/null, for reading only. Else a
+ * device or socket opened next would get such a number, and what is printed would be written to it. -errno.
  */
 int zns_std_fds(void);
 
@@ -121,7 +122,7 @@ int zns_std_fds(void);
  * -EFBIG if larger, else -errno.
  */
 int zns_read_file(int dirfd, const char *path, size_t max, uint8_t **out, size_t *out_len);
-/* The same of an open file; and of a plain name in a directory that others may write: no link is followed (safeopen.h). */
+/* The same for an open file, and for a plain name in a directory that others may write (safeopen.h follows no link). */
 int zns_read_fd(int fd, size_t max, uint8_t **out, size_t *out_len);
 int zns_read_plain(int dirfd, const char *name, size_t max, uint8_t **out, size_t *out_len);
 

@@ -9,9 +9,10 @@
  * and in order, parallel over zones. A full zone is replaced by one of the same group, which starts a new segment.
  * Small images share units ("packed").
  *
- * A zone that fails - a write error, or it turns read-only or offline - is survived (stripe/write/repair.c, audit.c): what was not written
- * to it goes to another one; what was is read back and compared before the manifest is written, and what does not come
- * back is taken from its source again, if that still gives the same bytes. Else the dump fails.
+ * The writer survives a zone that fails: a write error, or a zone that turns read-only or offline (stripe/write/repair.c,
+ * audit.c). What was not written to it yet goes to another zone. What was written is read back and compared before the
+ * manifest is written. What cannot be read back is taken from its source again. If the source gives other bytes now, the
+ * dump fails.
  *
  * Threads: the writer runs its own workers. Its functions may be called from several threads; one image is fed
  * by one thread at a time. After the first error everything is drained without I/O and every call returns it.
@@ -38,7 +39,7 @@ struct zns_zone_wish {
 	uint32_t group;
 	const uint32_t *done;	/* zones that will not be written again and have no write in flight; each named once */
 	uint32_t nr_done;
-	const uint32_t *bad;	/* zones that failed in this dump, all of them every time: never to be given again */
+	const uint32_t *bad;	/* all zones that failed in this dump so far; never give one of them again */
 	uint32_t nr_bad;
 };
 
@@ -52,11 +53,11 @@ struct zns_writer_params {
 	uint32_t zone_mibps;	/* about what one zone takes alone; 0: not known */
 	const uint32_t *groups;	/* copied */
 	const uint32_t *weights;
-	const uint32_t *metadata_group;	/* if not NULL: images that are not pages, and the manifest, go there only */
+	const uint32_t *metadata_group;	/* if not NULL: the manifest and all images but pages go there only */
 	/*
-	 * Ask for a zone; called from whichever thread feeds an image, never twice at once, and it may take its time.
-	 * -EBUSY: the open or active limit allows no further zone; the writer drains one that it left and asks again,
-	 * naming it.
+	 * Ask for a zone. Threads that feed images call it, never two at once; it may take its time. -EBUSY: the open or
+	 * active limit allows no further zone. Then the writer drains a zone that it has left, and asks again with this one
+	 * among those that are done.
 	 */
 	int (*zone_get)(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *err);
 	void *arg;
@@ -65,13 +66,13 @@ struct zns_writer_params {
 struct zns_writer_stats {
 	uint64_t bytes;			/* payload of all images */
 	uint64_t page_bytes;		/* of them in images opened with `pages` */
-	uint64_t written;		/* payload that is on the device; packed images once their unit is */
+	uint64_t written;		/* payload that is on the device; a packed image counts when its unit is there */
 	uint64_t first_submit_ns;	/* CLOCK_MONOTONIC; 0 before the first page data is handed to the bucket or device */
 	uint64_t last_complete_ns;
 	uint32_t nr_zones;		/* used so far */
 	uint32_t nr_reweighed;		/* times that lanes got other weights */
 	uint32_t nr_gained;		/* lanes that came while it was writing */
-	uint32_t nr_bad;		/* of them failed */
+	uint32_t nr_bad;		/* how many of nr_zones failed */
 	char bad[160];			/* which, and why, for people; "" if none */
 };
 
@@ -79,8 +80,8 @@ struct zns_writer;
 struct zns_wimage;
 
 /*
- * The stripe unit for a stripe of @width zones when nobody asks for one: that of the device (zns_stripe_unit), or less,
- * so that a wide stripe's buffers, one unit for each zone and some more, stay within a helper's memory.
+ * The stripe unit for a stripe of @width zones when nobody asks for one. It is that of the device (zns_stripe_unit), or
+ * less for a wide stripe: its buffers, one unit for each zone and some more, must fit into a helper's memory.
  */
 uint32_t zns_writer_unit(const struct zns_geometry *geo, uint32_t width);
 
@@ -89,19 +90,19 @@ int zns_writer_new(const struct zns_writer_params *p, struct zns_writer **out, s
 /* A new image; names are unique per dump (-EEXIST). The writer owns it. */
 int zns_writer_image(struct zns_writer *w, const char *name, bool pages, struct zns_wimage **out, struct zns_err *err);
 
-/* It is a file that others wrote into the image directory: a restore puts it back there. Before it is sealed. */
+/* This image is a file that somebody else wrote into the image directory; a restore puts it back. Call it before seal. */
 void zns_wimage_set_beside(struct zns_wimage *i);
 
 /*
- * Append memory of a task that stays frozen until zns_wimage_settle returns. Iovecs are copied. Asynchronous. After
- * that it is read again only if a zone is lost with what it held, and then taken only if its checksum is the old one.
+ * Append memory of a task that stays frozen until zns_wimage_settle returns. Iovecs are copied. Asynchronous. If a zone is
+ * lost later, the writer reads the memory once more, and takes it only if its checksum is the same.
  */
 int zns_wimage_mem(struct zns_wimage *i, pid_t pid, const struct iovec *iov, uint32_t nr, struct zns_err *err);
 
 /*
- * Areas of the task's memory that the kernel writes although the task stands still for its dumper: a thread's rseq area.
- * To be told before zns_wimage_mem of that memory. If a unit with such an area is read again, its bytes are those of the
- * first time. -ENOMEM: such a unit cannot be had again, all else works. Any thread.
+ * Areas of the task's memory that the kernel writes although the task is frozen: a thread's rseq area. Name them before
+ * zns_wimage_mem of that memory. If a unit with such an area is read again, the area has the bytes of the first time.
+ * -ENOMEM: such a unit cannot be read again; all else works. Any thread.
  */
 int zns_writer_unsteady(struct zns_writer *w, pid_t pid, const struct iovec *iov, uint32_t nr);
 
@@ -118,53 +119,56 @@ int zns_wimage_settle(struct zns_wimage *i, struct zns_err *err);
 int zns_wimage_seal(struct zns_wimage *i, struct zns_err *err);
 
 /*
- * What is written is one checkpoint with what the store has as @c (its record, complete) and @m (its manifest): images,
- * zone uses and sizes of both go into the manifest. Both are borrowed until zns_writer_finish returns. Before the first
- * image. If @m is encrypted, the writer's crypt must be that of @m.
+ * Add the images that are written now to the checkpoint that the store has: @c is its whole record, @m its manifest. The
+ * new manifest has the images, zone uses and sizes of both. Call it before the first image. Both are borrowed until
+ * zns_writer_finish returns. If @m is encrypted, the writer's crypt must be that of @m.
  */
 int zns_writer_adopt(struct zns_writer *w, const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, struct zns_err *err);
 
 /*
- * Wait until everything is written (not flushed), then write @m's manifest and footer: fills in m->images and the
- * checkpoint's sizes, zones and groups; *ref gets the manifest's place. The caller frees @m. All images must be sealed.
- * With a key, m->checkpoint->crypt (NULL before) becomes what the log's record must have; m->former_macs are written too.
+ * Wait until everything is written (not flushed), then write manifest and footer. Fills in m->images and the checkpoint's
+ * sizes, zones and groups; *ref gets the manifest's place. The caller frees @m. All images must be sealed. With a key,
+ * m->checkpoint->crypt (NULL before) becomes what the record in the log must have, and m->former_macs are written too.
  */
 int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err);
 
 /* After zns_writer_finish with a key: the seal of the manifest, ZNS_TAG_BYTES. */
 const uint8_t *zns_writer_seal(const struct zns_writer *w);
 
-/* How long data were written, and how fast, so far: into the checkpoint's record. */
+/* Note in the checkpoint's record how long data were written so far, and how fast. */
 void zns_writer_rate(struct zns_writer *w, ZnsPb__Checkpoint *c);
 
 /*
- * Make everything that the checkpoint is made of durable, before anybody relies on the manifest. Every zone used is still
- * there then, and those that turned read-only since zns_writer_finish are read back.
+ * Make all zones of the checkpoint durable. Nobody may rely on the manifest before. Then every zone is looked at once more:
+ * one that is offline now is an error, and one that has turned read-only since zns_writer_finish is read back.
  */
 int zns_writer_durable(struct zns_writer *w, const ZnsPb__Checkpoint *c, struct zns_err *err);
 
 int zns_writer_error(struct zns_writer *w, struct zns_err *err);	/* 0, or the first error */
-/* Make it fail from outside: a broker gone, an abort. Workers stop at the next unit. */
+/* Make it fail from outside: the broker is gone, or the dump is aborted. Workers stop at the next unit. */
 void zns_writer_cancel(struct zns_writer *w, int code, const char *why);
 
 /*
- * A stripe may become wider while it is written. wants: so many more zones it could write at once; 0: little is left, or
- * its buffers would not do; *@waits: whether its zones are what it waits for. gain: one more, in a group that it has none of, with
- * @writers that write there, itself included; all that is not in work yet is dealt out anew. Zones that are gained and not used stay as
- * they were. An error leaves the writer as it was. Any thread, any time.
+ * A stripe may become wider while it is written. Any thread, any time.
+ *
+ * zns_writer_wants: how many more zones it could write at once. 0: little is left to write, or its buffers would not
+ * suffice. *@waits: its zones are what it waits for, not memory or a processor.
+ * zns_writer_gain: one more zone, in a group in which it has none. @writers is how many write to that group, this one
+ * included. Units that no worker has begun are dealt out anew. A gained zone that is not used stays as it was. An error
+ * leaves the writer as it was.
  */
 uint32_t zns_writer_wants(struct zns_writer *w, bool *waits);
 int zns_writer_gain(struct zns_writer *w, const struct zns_zone_slot *slot, uint32_t writers, struct zns_err *err);
 
 /*
- * Others write to the same dies, or records of commits must get there: write in short commands, so that nobody waits long
- * behind one. Any thread, any time.
+ * Write in short commands from now on, since somebody waits behind them: others write to the same dies, or records of
+ * commits go there. Any thread, any time.
  */
 void zns_writer_crowded(struct zns_writer *w, bool crowded);
 
 /*
- * So many write to zones of @group now, this one included: at once it is taken to have its part of what a zone takes
- * (zns_writer_params.zone_mibps), until its own writes say more. Any thread, any time.
+ * @writers write to zones of @group now, this one included. The writer assumes at once that its zone there gets an equal
+ * part of zns_writer_params.zone_mibps, until its own writes say more. Any thread, any time.
  */
 void zns_writer_told(struct zns_writer *w, uint32_t group, uint32_t writers);
 
