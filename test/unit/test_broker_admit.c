@@ -76,12 +76,12 @@ static void promise_is_kept(void **state)
 	assert_int_equal(h.n, 2);
 	assert_int_equal(h.shared, 2);
 	r = status(&a);
-	assert_int_equal(r->status->n_details, 3);
-	assert_true(r->status->details[0]->promised);
-	assert_int_equal(r->status->details[0]->shared_groups, 0);
-	assert_int_equal(r->status->details[0]->width, 6);
-	assert_false(r->status->details[1]->promised);
-	assert_int_equal(r->status->details[1]->shared_groups, 2);
+	assert_int_equal(r->status->n_leases, 3);
+	assert_true(r->status->leases[0]->detail->promised);
+	assert_int_equal(r->status->leases[0]->detail->shared_groups, 0);
+	assert_int_equal(r->status->leases[0]->detail->width, 6);
+	assert_false(r->status->leases[1]->detail->promised);
+	assert_int_equal(r->status->leases[1]->detail->shared_groups, 2);
 	drop(r);
 	abort_dump(&c);
 
@@ -301,7 +301,7 @@ static void metadata_apart(void **state)
 			ZnsPb__Response *st = status(&a);
 			struct zone z = zone_get(&a, meta);
 
-			assert_int_equal(st->status->details[0]->width, 7);
+			assert_int_equal(st->status->leases[0]->detail->width, 7);
 			drop(st);
 			assert_int_equal(z.group, meta);
 		}

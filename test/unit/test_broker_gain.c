@@ -55,8 +55,8 @@ static uint32_t gained_of(struct zns_broker *who, const char *container, uint32_
 	for (size_t i = 0; i < r->status->n_leases; i++) {
 		if (strcmp(r->status->leases[i]->container, container))
 			continue;
-		n = r->status->details[i]->gained_groups;
-		*width = r->status->details[i]->width;
+		n = r->status->leases[i]->detail->gained_groups;
+		*width = r->status->leases[i]->detail->width;
 		assert_int_equal(r->status->leases[i]->n_groups, *width);
 	}
 	drop(r);

@@ -29,7 +29,7 @@ static bool few(const struct zns_compact_zone *z, uint32_t percent)
 	return !z->fixed && z->live && z->live <= z->capacity / 100 * percent;
 }
 
-static uint64_t needs(const struct zns_compact_zone *z)
+static uint64_t bytes_needed(const struct zns_compact_zone *z)
 {
 	return z->live + z->extra;
 }
@@ -47,13 +47,13 @@ static uint32_t zones_taken(const struct cand *c, uint32_t nr, uint32_t k, uint6
 			room[n++] = c[i].z->capacity - c[i].z->wp;
 	parked = n;
 	for (i = 0; i < k; i++) {
-		for (r = 0; r < n && room[r] < needs(c[i].z); r++)
+		for (r = 0; r < n && room[r] < bytes_needed(c[i].z); r++)
 			;
 		if (r == n)
 			room[n++] = c[i].z->capacity;
 		if (!i)
 			*first_fits = r < parked;
-		room[r] -= zns_min(room[r], needs(c[i].z));
+		room[r] -= zns_min(room[r], bytes_needed(c[i].z));
 	}
 	return n - parked;
 }
@@ -111,7 +111,7 @@ int zns_compact_plan(const struct zns_compact_zone *z, uint32_t nr, uint32_t per
 	cleanup_free uint64_t *room = calloc(2 * (size_t)nr + 1, sizeof(*room));
 	bool have_empty = any_empty(z, nr);
 	uint32_t n = 0, i, k;
-	int rc = 0;
+	int ret = 0;
 
 	*out = (struct zns_compact_plan){ 0 };
 	if (!c || !room)
@@ -121,14 +121,14 @@ int zns_compact_plan(const struct zns_compact_zone *z, uint32_t nr, uint32_t per
 			c[n++] = (struct cand){ &z[i], i };
 	if (n)
 		qsort(c, n, sizeof(*c), cmp_cand);
-	for (i = 0; i < n && !rc; i = k) {
+	for (i = 0; i < n && !ret; i = k) {
 		for (k = i; k < n && c[k].z->group == c[i].z->group && c[k].z->owner == c[i].z->owner; k++)
 			;
-		rc = plan_set(c + i, k - i, percent, have_empty, room, out, err);
+		ret = plan_set(c + i, k - i, percent, have_empty, room, out, err);
 	}
-	if (rc)
+	if (ret)
 		zns_compact_plan_fini(out);
-	return rc;
+	return ret;
 }
 
 void zns_compact_plan_fini(struct zns_compact_plan *p)

@@ -45,7 +45,7 @@ static struct json_object *json_leases(const ZnsPb__Status *s)
 	struct json_object *list = json_object_new_array(), *o;
 
 	for (size_t i = 0; i < s->n_leases; i++) {
-		const ZnsPb__LeaseDetail *d = i < s->n_details && s->details[i]->width ? s->details[i] : NULL;
+		const ZnsPb__LeaseDetail *d = s->leases[i]->detail && s->leases[i]->detail->width ? s->leases[i]->detail : NULL;
 
 		o = ctl_json(s->leases[i], lease_fields);
 		ctl_json_add(o, &zns_pb__lease_detail__descriptor, d, detail_fields);
@@ -250,8 +250,8 @@ static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 
 		printf("%-13s %s, PID %u", l->kind, ctl_name(l->container, name, sizeof(name)), l->pid);
 		if (l->has_qos_mibps && l->qos_mibps)
-			printf(", %u MiB/s%s", l->qos_mibps, i < s->n_details && s->details[i]->promised ? " promised" : "");
-		if (i < s->n_details && s->details[i]->packed)
+			printf(", %u MiB/s%s", l->qos_mibps, l->detail && l->detail->promised ? " promised" : "");
+		if (l->detail && l->detail->packed)
 			printf(", small");
 		if (l->rate_mibps)
 			printf(", at most %u MiB/s", l->rate_mibps);

@@ -10,7 +10,7 @@
 
 #define AT_ONCE 4
 
-struct finish {
+struct finishing {
 	struct finisher *f;
 	pthread_t thread;
 	uint32_t zone;
@@ -54,7 +54,7 @@ uint32_t finisher_running(const struct znsd *d)
 
 static void *run(void *arg)
 {
-	struct finish *job = arg;
+	struct finishing *job = arg;
 
 	job->ret = zns_dev_finish(job->f->dev, job->zone, &job->err);
 	while (write(job->f->pipe[1], &job, sizeof(job)) < 0 && errno == EINTR)
@@ -65,7 +65,7 @@ static void *run(void *arg)
 bool finisher_start(struct znsd *d, uint32_t zone)
 {
 	struct finisher *f = d->policy->finisher;
-	struct finish *job;
+	struct finishing *job;
 
 	if (!f || f->nr == AT_ONCE)
 		return false;
@@ -85,7 +85,7 @@ void finisher_reap(struct znsd *d)
 {
 	struct finisher *f = d->policy->finisher;
 	struct zns_err err = ZNS_ERR_INIT;
-	struct finish *job;
+	struct finishing *job;
 	bool any = false;
 
 	while (f && read(f->pipe[0], &job, sizeof(job)) == sizeof(job)) {

@@ -5,9 +5,9 @@
  */
 #include "policy.h"
 
-enum disturbed { DISTURBED_NOT, DISTURBED_READ, DISTURBED_DUMP, DISTURBED_PROMISED };
+enum neighbour { DISTURBED_NOT, DISTURBED_READ, DISTURBED_DUMP, DISTURBED_PROMISED };
 
-static void note_disturbed(uint8_t *who, enum disturbed what)
+static void note_disturbed(uint8_t *who, enum neighbour what)
 {
 	*who = zns_max(*who, (uint8_t)what);
 }

@@ -52,12 +52,12 @@ static void status_zones(const struct znsd *d, ZnsPb__Status *s)
 	}
 }
 
-static void status_detail(ZnsPb__Status *s, const struct lease *l, struct reply *rep)
+static ZnsPb__LeaseDetail *lease_detail(const struct lease *l, struct reply *rep)
 {
 	ZnsPb__LeaseDetail *det = reply_alloc(rep, sizeof(*det));
 
 	zns_pb__lease_detail__init(det);
-	det->has_gained_groups = lease_writes(l);
+	det->has_gained_groups = 1;
 	det->packed = l->packed;
 	if (lease_admitted(l)) {
 		det->width = l->dump.width;
@@ -66,7 +66,7 @@ static void status_detail(ZnsPb__Status *s, const struct lease *l, struct reply 
 		det->shared_groups = l->dump.nr_shared;
 		det->tenant = l->dump.tenant;
 	}
-	s->details[s->n_details++] = det;
+	return det;
 }
 
 static void status_budget(struct znsd *d, ZnsPb__Status *s)
@@ -90,7 +90,6 @@ static void status_leases(struct znsd *d, ZnsPb__Status *s, struct reply *rep)
 	for (l = d->leases; l; l = l->next)
 		n++;
 	s->leases = reply_alloc(rep, n * sizeof(*s->leases));
-	s->details = reply_alloc(rep, n * sizeof(*s->details));
 	for (l = d->leases; l; l = l->next) {
 		ZnsPb__LeaseLine *line = reply_alloc(rep, sizeof(*line));
 
@@ -117,8 +116,8 @@ static void status_leases(struct znsd *d, ZnsPb__Status *s, struct reply *rep)
 		line->mibps = l->mibps;
 		line->has_rate_mibps = line->has_qos_max_mibps = line->has_promised_mibps = 1;
 		line->rate_mibps = rate_limit(d, l);
+		line->detail = lease_writes(l) ? lease_detail(l, rep) : NULL;
 		s->leases[s->n_leases++] = line;
-		status_detail(s, l, rep);
 	}
 }
 

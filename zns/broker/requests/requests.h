@@ -92,7 +92,7 @@ void intake_end(struct znsd *d, struct intake *in);
 int dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *q, struct reply *rep);
 
 /* waiters.c */
-void waiter_add(struct znsd *d, const struct call *x, const struct ask *a, const struct zns_err *why);
+void waiter_add(struct znsd *d, const struct call *x, const struct wanted *a, const struct zns_err *why);
 uint32_t waiters_before(const struct znsd *d, bool share);	/* how many wait in that queue */
 void waiter_end(struct znsd *d, struct waiter *w);	/* frees its request too */
 void waiter_drop(struct znsd *d, const struct conn *c);

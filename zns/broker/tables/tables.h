@@ -173,7 +173,7 @@ char *znsd_strdup(const char *s);
 int tables_init(struct znsd *d, struct zns_err *err);
 void tables_fini(struct znsd *d);
 
-/* zones.c: what each zone is, and what may be done with it */
+/* zone_table.c: what each zone is, and what may be done with it */
 uint64_t zone_live(const struct znsd *d, uint32_t zone);
 bool zone_usable(const struct zn_zone *z);	/* a data zone that takes writes */
 bool zone_empty(const struct znsd *d, uint32_t zone);	/* and could be granted as it is */
