@@ -15,6 +15,7 @@
 #include "log.h"
 #include "zns-bundle.h"
 #include "zns-link.h"
+#include "zns-memfd.h"
 #include "zns-wire.h"
 
 #undef LOG_PREFIX

@@ -25,6 +25,7 @@
 #include "zns-files.h"
 #include "zns-img.h"
 #include "zns-link.h"
+#include "zns-memfd.h"
 #include "zns-opts.h"
 #include "zns-pages.h"
 #include "zns-tee.h"
@@ -532,7 +533,7 @@ bool zns_open_parent(int dfd, int *pfd, int *ret)
 	*ret = 0;
 	if (level < 0)
 		return false;
-	/* A dump asks what its parent has, never what is further away; a restore sees no parents (zns/helper/restore.c). */
+	/* A dump asks what its parent has, never what is further away; a restore sees no parents (zns/helper/restore_session.c). */
 	if (level || !nr_parents)
 		return true;
 	*pfd = parent_fd(level + 1);

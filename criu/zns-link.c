@@ -22,9 +22,6 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 8U /* vm.memfd_noexec=2 allows no other kind */
-#endif
 #define HELPER_FD 3
 #define DEADLINE_S 10	/* until the helper says what the administrator wants */
 #define LOOK_MS 500
@@ -325,13 +322,6 @@ int zns_recv_reply(int sk, struct zw_reply *r, int *fd)
 	}
 	r->msg[sizeof(r->msg) - 1] = '\0';
 	return r->code;
-}
-
-int zns_memfd(const char *name)
-{
-	int fd = memfd_create(name, MFD_CLOEXEC | MFD_NOEXEC_SEAL);
-
-	return fd < 0 && errno == EINVAL ? memfd_create(name, MFD_CLOEXEC) : fd; /* before Linux 6.3 */
 }
 
 int zns_ask_begin(struct zns_msg *m, struct zw_reply *r)

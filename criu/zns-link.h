@@ -29,7 +29,6 @@ extern int zns_send(struct zns_msg *m);
 extern int zns_ask(struct zns_msg *m, struct zw_reply *r, int *fd);
 extern const char *zns_helper_gone(void);	/* how it ended, for a line to the user */
 extern int zns_answer_socket(int sk[2]);
-extern int zns_memfd(const char *name);	/* -1 and errno */
 /* The first half of zns_ask: the end where zns_recv_reply() will find the answer, or -1 with r filled in. */
 extern int zns_ask_begin(struct zns_msg *m, struct zw_reply *r);
 extern int zns_recv_reply(int sk, struct zw_reply *r, int *fd);

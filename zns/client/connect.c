@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /* A client's connection to znsd. */
 #include <fcntl.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -160,100 +159,4 @@ void zns_broker_close(struct zns_broker *b)
 	if (b->fd >= 0 && b->alive_fd >= 0)	/* who never connected has set neither */
 		close(b->alive_fd);
 	b->fd = b->alive_fd = -1;
-}
-
-/* One call: what was seen of the broker while it waits. */
-struct call {
-	const struct zns_broker *b;
-	uint64_t beat, silent_ns, start_ns;
-	uint32_t silent_ms;
-	bool dead;
-};
-
-/*
- * Has it shown a sign of life? The time that counts is our own: if both were stopped, as a machine may be, it is not to
- * blame. So it is as many looks as make up the deadline.
- */
-static bool shows_nothing(struct call *c)
-{
-	uint64_t now = zns_mono_ns(), beat;
-
-	if (c->b->alive_fd < 0 || !c->b->deadline_s || pread(c->b->alive_fd, &beat, sizeof(beat), 0) != sizeof(beat))
-		return false;
-	if (!c->silent_ns || beat != c->beat) {
-		c->beat = beat;
-		c->silent_ns = now;
-		c->silent_ms = 0;
-		return false;
-	}
-	c->silent_ms += ZNS_ALIVE_MS;	/* or less, but then a limit comes first */
-	return c->silent_ms >= c->b->deadline_s * 1000 && now - c->silent_ns >= c->b->deadline_s * 1000000000ull;
-}
-
-/* It may take its time (admission): as long as the broker lives, and anybody waits for the answer. */
-static int wait_ready(void *arg, short events)
-{
-	struct call *c = arg;
-	struct pollfd p[2] = { { .fd = c->b->fd, .events = events }, { .fd = c->b->watch_fd, .events = POLLRDHUP } };
-
-	c->start_ns = zns_mono_ns();
-	for (;;) {
-		int n = poll(p, 2, (int)(c->b->limit_ms ? zns_min(c->b->limit_ms, (uint32_t)ZNS_ALIVE_MS) : ZNS_ALIVE_MS));
-
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		if (n > 0)
-			return p[0].revents ? 0 : -ECANCELED;
-		if (n < 0)
-			continue;
-		c->dead = shows_nothing(c);
-		if (c->dead || (c->b->limit_ms && zns_mono_ns() - c->start_ns >= c->b->limit_ms * 1000000ull))
-			return -ETIMEDOUT;
-	}
-}
-
-int zns_broker_call(struct zns_broker *b, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err)
-{
-	cleanup_free uint8_t *out = NULL, *in = NULL;
-	struct call c = { .b = b };
-	ZnsPb__Response *r;
-	uint32_t in_len = 0;
-	size_t len;
-	int ret;
-
-	*resp = NULL;
-	req->version = ZNS_BROKER_VERSION;
-	len = zns_pb__request__get_packed_size(req);
-	if (len > ZNS_BROKER_REQ_MAX)
-		return zns_fail(err, -EMSGSIZE, "a request of %zu bytes is too large for the broker", len);
-	out = malloc(len ? len : 1);
-	if (!out)
-		return zns_fail_sys(err, -ENOMEM, "broker request");
-	zns_pb__request__pack(req, out);
-	ret = zns_msg_send_wait(b->fd, out, len, wait_ready, &c);
-	if (!ret)
-		ret = zns_msg_recv_wait(b->fd, &in, &in_len, wait_ready, &c);
-	if (ret == -EPIPE)
-		return zns_fail(err, ret, "the broker (PID %u) died or closed the connection", b->broker_pid);
-	if (ret == -ECANCELED)
-		return zns_fail(err, ret, "whoever wanted the answer is gone");
-	if (c.dead)
-		return zns_fail(err, ret, "the broker (PID %u) has shown no sign of life for %u s: let it go on if it is stopped, or "
-				"kill it, and the next command starts another", b->broker_pid, b->deadline_s);
-	if (ret == -ETIMEDOUT)
-		return zns_fail(err, -ETIMEDOUT, "the broker (PID %u) does not answer; end it, the next command starts another",
-				b->broker_pid);
-	if (ret)
-		return zns_fail_sys(err, ret, "broker (PID %u)", b->broker_pid);
-	r = zns_pb__response__unpack(NULL, in_len, in);
-	if (!r)
-		return zns_fail(err, -EBADMSG, "the broker (PID %u) sent an answer that does not parse", b->broker_pid);
-	if (r->code) {
-		ret = r->code < 0 ? r->code : -EIO;
-		zns_fail(err, ret, "%s", r->error ? r->error : "the broker gives no reason");
-		zns_pb__response__free_unpacked(r, NULL);
-		return ret;
-	}
-	*resp = r;
-	return 0;
 }

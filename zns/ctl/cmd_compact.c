@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* compact: empty zones that hold little live data, by moving it together */
 #include <string.h>
-#include "compact.h"
+#include "compaction.h"
 
 enum { OPT_DRY_RUN = OPT_OWN, OPT_BELOW, OPT_RATE, OPT_BACKGROUND, OPT_NO_WAIT };
 

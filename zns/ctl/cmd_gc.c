@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* gc: sweep what runtimes left behind, apply retention rules, reset garbage zones */
 #include <string.h>
-#include "compact.h"
+#include "compaction.h"
 #include "gc.h"
 #include "zns/retention.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What compaction would do: the broker's list of zones and checkpoints as a table, and the plan made of it. */
 #include <string.h>
-#include "compact.h"
+#include "compaction.h"
 
 static bool own_use(const char *owner)
 {

@@ -2,7 +2,7 @@
 /* Compaction, one checkpoint after the other: a lease from the broker, the copy, the flush, the new record. */
 #include <string.h>
 #include <time.h>
-#include "compact.h"
+#include "compaction.h"
 #include "zns/move.h"
 
 #define TRIES 50		/* of a checkpoint, when dumps need the zones first */

@@ -8,11 +8,11 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include "runc.h"
+#include "zns-memfd.h"
 #include "zns-version.h"
 #include "zns/config.h"
 #include "zns/handle.h"
@@ -253,7 +253,7 @@ static void keep_log(const struct call *c, const struct docker_container *k)
 static int run(struct call *c, const struct docker_container *k, bool dump)
 {
 	/* Not a pipe: nobody reads while runc writes. Restore's output is the container's own, and stays as it is. */
-	int out = dump ? memfd_create("zns-runc", MFD_CLOEXEC) : -1, status;
+	int out = dump ? zns_memfd("zns-runc") : -1, status;
 	char line[600];
 	bool found = false;
 	struct timespec since;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include "helper.h"
+#include "zns-memfd.h"
 #include "zns/flat.h"
 
 #define IMAGE_MAX MIB(1)
@@ -135,9 +136,9 @@ int bundle_make(const struct zns_chain *c, const struct zns_flat *flat, bool com
 	nr = list(c, flat, piece);
 	qsort(piece, nr, sizeof(*piece), by_name);
 	len = place(piece, nr);
-	fd = image_memfd();
+	fd = zns_memfd("zns-image");
 	if (fd < 0 || ftruncate(fd, (off_t)len))
-		return zns_fail_sys(err, fd < 0 ? fd : -errno, "no memory for %u images", max);
+		return zns_fail_sys(err, -errno, "no memory for %u images", max);
 	b = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (b == MAP_FAILED)
 		return zns_fail_sys(err, -errno, "no memory for %u images", max);

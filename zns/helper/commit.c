@@ -2,7 +2,7 @@
 /* The commit of a dump: everything durable, in order, or nothing visible (design.md §3 "Order", §6). */
 #include <fcntl.h>
 #include <string.h>
-#include "dump.h"
+#include "dump_session.h"
 
 static void join_streams(struct dump *d)
 {

@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include "dump.h"
+#include "dump_session.h"
 #include "zns/safeopen.h"
 
 struct copying {

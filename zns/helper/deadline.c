@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
-#include "dump.h"
+#include "dump_session.h"
 #include "zns/process.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

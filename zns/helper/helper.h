@@ -51,7 +51,7 @@ const struct zw_begin *packet_begin(const struct packet *p);	/* NULL: impossible
 void packet_progress(struct packet *p, const struct zw_begin *b, int *tty, int *json);
 const struct zw_iov *packet_iov(const struct packet *p);	/* h.nr of them, NULL if they do not fit */
 
-/* device.c: resolve, connect to the broker, open the device, take the life lock. */
+/* attach.c: resolve, connect to the broker, open the device, take the life lock. */
 int helper_attach(struct helper *h, const struct zns_registered *reg, bool writer, struct zns_err *err);
 
 /* The broker's limit (0: none), or our own cap if that is less. */
@@ -61,13 +61,13 @@ int helper_cap(struct helper *h, const struct zw_begin *b, struct zns_err *err);
 
 void beat_start(void);	/* beat.c: criu sees from now on that we live */
 
-/* dump.c, images.c */
+/* dump_session.c, images.c */
 int dump_begin(struct helper *h, struct packet *p, struct zns_err *err);
 void dump_packet(struct helper *h, struct packet *p);
 void dump_broker_gone(struct helper *h);
 void dump_end(struct helper *h);	/* criu is gone; an uncommitted dump is dropped */
 
-/* restore.c */
+/* restore_session.c */
 int restore_begin(struct helper *h, struct packet *p, struct zns_err *err);
 void restore_packet(struct helper *h, struct packet *p);
 void restore_end(struct helper *h);
@@ -84,17 +84,16 @@ int deadline_admitted(struct helper *h, struct dump *d, int ret, struct zns_err 
 /* bundle.c: a memfd with the small images of level 0, all of whose names are known if @complete; or -errno. */
 struct zns_flat;
 int bundle_make(const struct zns_chain *c, const struct zns_flat *flat, bool complete, struct zns_err *err);
-int image_memfd(void);	/* restore.c; or -errno */
 
 /* beside.c: files of plugins, into the image directory and out of it again. */
 struct zns_reader;
 int beside_put_back(int dir, const ZnsPb__Manifest *m, struct zns_reader *r, struct zns_err *err);
 void beside_take_away(int dir);
 
-/* check.c: `criu check --feature zns`: the device that a dump would use, its broker, its zones. */
+/* check_device.c: `criu check --feature zns`: the device that a dump would use, its broker, its zones. */
 int check_device(struct helper *h, struct packet *p, struct zns_err *err);
 
-/* cgroup.c. The container id found in a task's cgroup path (64 hex digits), or -ENOENT. */
+/* container_id.c. The container id found in a task's cgroup path (64 hex digits), or -ENOENT. */
 int cgroup_container_id(pid_t pid, char *out, size_t len);
 
 /* origin.c, from the environment: 0 or -ENOMEM, with what is there filled in. */
@@ -108,7 +107,7 @@ int origin_fds(int dir);	/* the same: -1 there is none */
 int origin_check(const ZnsPb__Checkpoint *c, struct zns_err *err);
 const char *origin_admission(const char *asked);	/* cut down if the container is frozen already */
 
-/* size.c: about how many bytes a dump of the tree below @pid has; who it runs as. */
+/* task_size.c: about how many bytes a dump of the tree below @pid has; who it runs as. */
 uint64_t task_tree_bytes(pid_t pid);
 int task_uid(pid_t pid, uint32_t *uid);
 

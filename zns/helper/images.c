@@ -2,7 +2,7 @@
 /* How images reach the writer during a dump: whole memfds, pipes, and the memory of frozen tasks. */
 #include <string.h>
 #include <sys/stat.h>
-#include "dump.h"
+#include "dump_session.h"
 #include "zns/handle.h"
 
 #define COPIES_MAX 2000		/* a tree of thousands of processes: the handle that lists them stays small */

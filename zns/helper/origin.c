@@ -2,9 +2,9 @@
 /* Who asked for the dump or restore: the runtime wrapper says so in the environment, which criu passes on. */
 #include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include "helper.h"
+#include "zns-memfd.h"
 
 #define LOG_MAX KIB(256)		/* of criu's log, the end */
 #define FDS_MAX KIB(64)
@@ -60,7 +60,7 @@ static int to_memfd(int fd, size_t max, const char *name)
 	buf = malloc(len);
 	if (!buf || zns_pread_all(fd, buf, len, st.st_size - (off_t)len))
 		return -1;
-	out = memfd_create(name, MFD_CLOEXEC);
+	out = zns_memfd(name);
 	if (out >= 0 && zns_pwrite_all(out, buf, len, 0)) {
 		close(out);
 		return -1;

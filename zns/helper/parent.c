@@ -2,7 +2,7 @@
 /* The parent of an incremental dump: named by an id, or by the handle in the directory that the link `parent` leads to. */
 #include <fcntl.h>
 #include <string.h>
-#include "dump.h"
+#include "dump_session.h"
 
 #define PARENT_LINK "parent"	/* made by criu for --prev-images-dir */
 

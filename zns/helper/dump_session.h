@@ -3,7 +3,7 @@
 #define ZNS_HELPER_DUMP_H
 #include <pthread.h>
 #include "helper.h"
-#include "progress.h"
+#include "work_progress.h"
 #include "zns/handle.h"
 #include "zns/save.h"
 

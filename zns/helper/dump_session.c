@@ -5,7 +5,7 @@
  */
 #include <string.h>
 #include <sys/socket.h>
-#include "dump.h"
+#include "dump_session.h"
 #include "zns/layout.h"
 
 #define BROKER_LIMIT_MS 120000	/* a broker that shows no life is given up sooner: zns_broker.deadline_s */

@@ -4,11 +4,11 @@
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include "helper.h"
-#include "progress.h"
+#include "work_progress.h"
+#include "zns-memfd.h"
 #include "zns/crypt.h"
 #include "zns/flat.h"
 #include "zns/handle.h"
@@ -266,32 +266,20 @@ static int start(void *(*run)(void *), struct fetch *f)
 	return 0;
 }
 
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 8u
-#endif
-
-/* vm.memfd_noexec=2 refuses any other kind; kernels before 6.3 do not know it. */
-int image_memfd(void)
-{
-	int fd = memfd_create("zns-image", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
-
-	if (fd < 0 && errno == EINVAL)
-		fd = memfd_create("zns-image", MFD_CLOEXEC);
-	return fd < 0 ? -errno : fd;
-}
-
 static int fetch_start(const struct helper *h, struct packet *p, struct zns_rimage *img, struct zw_iov *range, uint32_t nr,
 		       struct zns_err *err)
 {
 	struct fetch *f = calloc(1, sizeof(*f));
-	int fd = image_memfd();
+	int fd = zns_memfd("zns-image");
 
 	if (!f || fd < 0) {
+		int code = fd < 0 ? -errno : -ENOMEM;
+
 		free(f);
 		free(range);
 		if (fd >= 0)
 			close(fd);
-		return zns_fail_sys(err, fd < 0 ? fd : -ENOMEM, "no memory for image %s", zns_rimage_name(img));
+		return zns_fail_sys(err, code, "no memory for image %s", zns_rimage_name(img));
 	}
 	*f = (struct fetch){ .img = img, .flat = flat_of(h, img), .reply = packet_take_fd(p, 0), .fd = fd, .range = range,
 			     .nr = nr };

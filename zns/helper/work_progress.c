@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* See progress.h. */
+/* See work_progress.h. */
 #include <errno.h>
 #include <json.h>
 #include <poll.h>
@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "helper.h"
-#include "progress.h"
+#include "work_progress.h"
 
 #define TICK_NS 100000000u	/* how late a changed rate may be */
 #define SHOW_NS 500000000u	/* between two lines */

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef __CR_ZNS_MEMFD_H__
+#define __CR_ZNS_MEMFD_H__
+/* For criu, which links nothing of ours, and for our programs. */
+#include <errno.h>
+#include <sys/mman.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8U
+#endif
+
+/* As memfd_create: -1 and errno. vm.memfd_noexec=2 allows only this kind, which kernels before 6.3 do not know. */
+static inline int zns_memfd(const char *name)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+
+	return fd < 0 && errno == EINVAL ? memfd_create(name, MFD_CLOEXEC) : fd;
+}
+
+#endif
