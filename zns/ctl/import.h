@@ -2,8 +2,8 @@
 #ifndef ZNS_CTL_IMPORT_H
 #define ZNS_CTL_IMPORT_H
 /*
- * Shared by cmd_import.c (the way of the data), import.c (the directories at both ends), import_archive.c (an archive
- * instead of the first) and import_join.c. Where images come from may be anybody's, who changes it meanwhile: a file is
+ * Shared by cmd_import.c (the order of it all), import.c (the directories at both ends), import_archive.c (an archive
+ * instead of the first), import_image.c (one image) and import_join.c. Where images come from may be anybody's, who changes it meanwhile: a file is
  * what it was when it was listed, or the import fails; and it is read once.
  */
 #include <sys/stat.h>
@@ -61,7 +61,7 @@ int import_list(struct import *x, const ZnsPb__Manifest *without, struct zns_err
 int import_add(struct import *x, const char *name, uint64_t size, const struct stat *st, struct zns_err *err);
 /* The files of a directory, as they were listed. */
 int import_read_dir(struct import *x, struct zns_err *err);
-/* One image: @get is asked for its bytes, from front to back. */
+/* import_image.c. One image: @get is asked for its bytes, from front to back. */
 typedef int (*import_get)(void *arg, uint8_t *buf, size_t len, uint64_t off, struct zns_err *err);
 int import_image(struct import *x, struct import_file *f, import_get get, void *arg, struct zns_err *err);
 /* Copies of the small images, which the handle shall name. */
