@@ -381,7 +381,7 @@ static int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 		g.dry_run |= c == OPT_DRY_RUN;
 		compact |= c == OPT_COMPACT;
 		g.unjoined |= c == OPT_UNJOINED;
-		if ((c == OPT_GRACE && ctl_duration(optarg, &g.grace_s)) || (c == OPT_UNJOINED && ctl_duration(optarg, &g.unjoined_s)))
+		if ((c == OPT_GRACE && zns_parse_duration(optarg, &g.grace_s)) || (c == OPT_UNJOINED && zns_parse_duration(optarg, &g.unjoined_s)))
 			return ctl_usage(cmd, "\"%s\" is no time: 90, 30m, 12h or 7d", optarg);
 	}
 	if (c == -2)

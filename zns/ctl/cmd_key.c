@@ -12,6 +12,7 @@ struct key_args {
 	const struct ctl_cmd *cmd;
 	bool json;
 	const char *dev;
+	const char *word;	/* the file of create; what plain is told */
 	char spec[SPEC_MAX];	/* empty: none given */
 };
 
@@ -41,8 +42,9 @@ static int print_id(const struct key_args *a, const char *what, const char *name
 	return CTL_OK;
 }
 
-static int key_create(const struct key_args *a, const char *path, struct zns_err *err)
+static int key_create(const struct key_args *a, struct zns_err *err)
 {
+	const char *path = a->word;
 	struct zns_master *m;
 	char spec[SPEC_MAX];
 	int ret;
@@ -231,9 +233,9 @@ static int key_off(const struct key_args *a, struct zns_err *err)
 }
 
 /* Whether checkpoints that are not encrypted are taken where encryption is asked for. */
-static int key_plain(const struct key_args *a, const char *word, struct zns_err *err)
+static int key_plain(const struct key_args *a, struct zns_err *err)
 {
-	bool accept = !strcmp(word, "accept");
+	bool accept = !strcmp(a->word, "accept");
 	struct zns_registered reg;
 	int ret = zns_resolve_device(a->dev, &reg, err);
 
@@ -367,14 +369,24 @@ static int take_args(struct key_args *a, const struct ctl_args *args, struct zns
 	return 0;
 }
 
+enum spec { NO_SPEC, MAY_SPEC, MUST_SPEC };
+
+static const struct verb {
+	const char *name;
+	enum spec spec;
+	int (*run)(const struct key_args *a, struct zns_err *err);
+} verbs[] = {
+	{ "show", MAY_SPEC, key_show }, { "use", MUST_SPEC, key_use }, { "off", NO_SPEC, key_off }, { "rotate", MUST_SPEC, key_rotate },
+	{ "create", MAY_SPEC, key_create }, { "plain", NO_SPEC, key_plain },
+};
+
 static int cmd_key(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
 	struct key_args a = { .cmd = cmd };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	const char *verb;
-	int ret;
+	const struct verb *v = verbs, *end = verbs + ZNS_ARRAY_SIZE(verbs);
 
 	while (ctl_getopt(cmd, argc, argv, opts, &args) >= 0)
 		;
@@ -382,44 +394,27 @@ static int cmd_key(const struct ctl_cmd *cmd, int argc, char **argv)
 		return args.code;
 	a.json = args.json;
 	a.dev = args.dev;
-	verb = args.argc ? args.argv[0] : "";
-	if (strcmp(verb, "create") && strcmp(verb, "show") && strcmp(verb, "use") && strcmp(verb, "off") && strcmp(verb, "rotate") &&
-	    strcmp(verb, "plain"))
+	while (v < end && (!args.argc || strcmp(args.argv[0], v->name)))
+		v++;
+	if (v == end)
 		return ctl_usage(cmd, "create, show, use, off, rotate or plain: one of them");
 	zns_crypt_harden();
-	if (!strcmp(verb, "create")) {
-		if (args.argc != 2)
-			return ctl_usage(cmd, "one new file is wanted");
-		ret = key_create(&a, args.argv[1], &err);
-		return ret ? ctl_fail(cmd, &err) : CTL_OK;
-	}
-	if (!strcmp(verb, "plain")) {
-		const char *word = args.argc > 1 ? args.argv[1] : "";
-
-		if (strcmp(word, "accept") && strcmp(word, "refuse"))
-			return ctl_usage(cmd, "plain: accept or refuse");
+	if (v->run == key_create || v->run == key_plain) {	/* a word of their own comes first */
+		a.word = args.argc > 1 ? args.argv[1] : "";
 		args.argc--;
 		args.argv++;
-		if (take_args(&a, &args, &err))
-			return ctl_usage(cmd, "%s", err.msg);
-		ret = *a.spec ? zns_fail(&err, -EINVAL, "no KEYSPEC is wanted") : key_plain(&a, word, &err);
-		return ret ? ctl_fail(cmd, &err) : CTL_OK;
 	}
+	if (v->run == key_create && args.argc != 1)
+		return ctl_usage(cmd, "one new file is wanted");
+	if (v->run == key_plain && strcmp(a.word, "accept") && strcmp(a.word, "refuse"))
+		return ctl_usage(cmd, "plain: accept or refuse");
 	if (take_args(&a, &args, &err))
 		return ctl_usage(cmd, "%s", err.msg);
-	if (!*a.spec && (!strcmp(verb, "use") || !strcmp(verb, "rotate")))
+	if (!*a.spec && v->spec == MUST_SPEC)
 		return ctl_usage(cmd, "a KEYSPEC is wanted: file:PATH or keyring:DESCRIPTION");
-	if (*a.spec && !strcmp(verb, "off"))
+	if (*a.spec && v->spec == NO_SPEC)
 		return ctl_usage(cmd, "no KEYSPEC is wanted");
-	if (!strcmp(verb, "show"))
-		ret = key_show(&a, &err);
-	else if (!strcmp(verb, "use"))
-		ret = key_use(&a, &err);
-	else if (!strcmp(verb, "off"))
-		ret = key_off(&a, &err);
-	else
-		ret = key_rotate(&a, &err);
-	return ret ? ctl_fail(cmd, &err) : CTL_OK;
+	return v->run(&a, &err) ? ctl_fail(cmd, &err) : CTL_OK;
 }
 
 const struct ctl_cmd command_key = {

@@ -8,19 +8,14 @@ enum { OPT_KEEP = OPT_OWN, OPT_TTL, OPT_OFF };
 /* Only what the rule says: a number that it has not got is no 0. */
 char *ctl_rule(const ZnsPb__Retention *r, char *buf, size_t len)
 {
-	static const struct {
-		uint64_t s;
-		char unit;
-	} units[] = { { 604800, 'w' }, { 86400, 'd' }, { 3600, 'h' }, { 60, 'm' }, { 1, 's' } };
-	size_t n = 0, u = 0;
+	char ttl[24];
+	size_t n = 0;
 
 	if (r->keep)
 		n = (size_t)snprintf(buf, len, "the newest %u", r->keep);
-	while (r->ttl_s && r->ttl_s % units[u].s)
-		u++;
 	if (r->ttl_s)
-		snprintf(buf + n, len - n, "%syounger than %llu%c", n ? ", of these those " : "those ",
-			 (unsigned long long)(r->ttl_s / units[u].s), units[u].unit);
+		snprintf(buf + n, len - n, "%syounger than %s", n ? ", of these those " : "those ",
+			 zns_format_duration(r->ttl_s, ttl, sizeof(ttl)));
 	else if (!n)
 		snprintf(buf, len, "all");
 	return buf;
@@ -89,7 +84,6 @@ static int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv)
 		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 	};
 	ZnsPb__Retention rule = ZNS_PB__RETENTION__INIT;
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	cleanup_answer ZnsPb__Response *r = NULL;
@@ -106,7 +100,7 @@ static int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv)
 			rule.keep = n;
 		}
 		if (c == OPT_TTL) {
-			if (ctl_duration(optarg, &rule.ttl_s) || !rule.ttl_s)
+			if (zns_parse_duration(optarg, &rule.ttl_s) || !rule.ttl_s)
 				return ctl_usage(cmd, "\"%s\" is no time: 90, 30m, 12h or 7d", optarg);
 			rule.has_ttl_s = 1;
 		}
@@ -115,8 +109,7 @@ static int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv)
 		return args.code;
 	ctl_take_dev(&args);
 	if (!args.argc && !off && !rule.has_keep && !rule.has_ttl_s) {
-		req.has_ls = req.ls = 1;
-		if (ctl_call(args.dev, &req, &r, &err))
+		if (ctl_list(args.dev, &r, &err))
 			return ctl_fail(cmd, &err);
 		return print_rules(r, args.json);
 	}

@@ -166,30 +166,6 @@ int ctl_number(const char *s, uint64_t min, uint64_t max, uint64_t *out)
 	return 0;
 }
 
-int ctl_duration(const char *s, uint64_t *out_s)
-{
-	static const struct {
-		char unit;
-		uint64_t s;
-	} units[] = { { 0, 1 }, { 's', 1 }, { 'm', 60 }, { 'h', 3600 }, { 'd', 86400 }, { 'w', 604800 } };
-	unsigned long long v;
-	char *end;
-
-	errno = 0;
-	v = strtoull(s, &end, 10);
-	if (*s < '0' || *s > '9' || errno || (*end && end[1]))
-		return -EINVAL;
-	for (size_t i = 0; i < ZNS_ARRAY_SIZE(units); i++) {
-		if (units[i].unit != *end)
-			continue;
-		if (v > (uint64_t)INT64_MAX / 1000000000 / units[i].s)
-			return -EINVAL;
-		*out_s = v * units[i].s;
-		return 0;
-	}
-	return -EINVAL;
-}
-
 int ctl_connect(const char *spec, struct zns_registered *reg, struct zns_broker *b, struct zns_err *err)
 {
 	int ret = zns_resolve_device(spec, reg, err);
@@ -209,6 +185,14 @@ int ctl_call(const char *spec, ZnsPb__Request *req, ZnsPb__Response **resp, stru
 	ret = resp ? zns_broker_call(&b, req, resp, err) : ctl_tell(&b, req, err);
 	zns_broker_close(&b);
 	return ret;
+}
+
+int ctl_list(const char *spec, ZnsPb__Response **ls, struct zns_err *err)
+{
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+
+	req.has_ls = req.ls = 1;
+	return ctl_call(spec, &req, ls, err);
 }
 
 int ctl_tell(struct zns_broker *b, ZnsPb__Request *req, struct zns_err *err)

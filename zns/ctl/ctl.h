@@ -75,13 +75,11 @@ int ctl_oom(const struct ctl_cmd *cmd);
 /* A whole number in min … max. */
 int ctl_number(const char *s, uint64_t min, uint64_t max, uint64_t *out);
 
-/* Seconds: "90", "30m", "12h", "7d". 0 or -EINVAL. */
-int ctl_duration(const char *s, uint64_t *out_s);
-
 /* Resolve, connect to (or start) the broker. */
 int ctl_connect(const char *spec, struct zns_registered *reg, struct zns_broker *b, struct zns_err *err);
 /* The whole of it: resolve, connect, ask, disconnect. @resp NULL: the answer says nothing that is wanted. */
 int ctl_call(const char *spec, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err);
+int ctl_list(const char *spec, ZnsPb__Response **ls, struct zns_err *err);	/* all checkpoints of it */
 /* On a connection that is there: a request whose answer says nothing that is wanted. */
 int ctl_tell(struct zns_broker *b, ZnsPb__Request *req, struct zns_err *err);
 static inline void ctl_free_answer(ZnsPb__Response **r)

@@ -197,9 +197,7 @@ int docker_checkpoint(const struct ctl_cmd *cmd, int argc, char **argv)
 	docker_time_name(keep ? DOCKER_AUTO_PREFIX : "zns-", name, sizeof(name));
 	ask.name = args.argc == 2 ? args.argv[1] : name;
 	start = zns_mono_ns();
-	ret = docker_daemon_open(&d, host, &err);
-	if (!ret)
-		ret = docker_target_open(&d, args.argv[0], &t, &err);
+	ret = docker_open(&d, host, args.argv[0], &t, &err);
 	/* Not an error: another machine, or an older Docker on this one, can restore it. */
 	if (!ret && docker_cannot_restore(&d, &t))
 		fprintf(stderr, "znsctl docker checkpoint: warning: " DOCKER_CANNOT_RESTORE "\n", d.version, t.c.name);
@@ -209,7 +207,6 @@ int docker_checkpoint(const struct ctl_cmd *cmd, int argc, char **argv)
 		ret = report(&args, &t, ask.name, zns_mono_ns() - start, &err);
 	if (!ret && keep)
 		ret = docker_thin_out(&d, &t.c, (unsigned)keep, &err);
-	docker_target_close(&t);
-	docker_daemon_close(&d);
+	docker_close(&d, &t);
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }

@@ -267,9 +267,7 @@ int docker_clone(const struct ctl_cmd *cmd, int argc, char **argv)
 		return args.code;
 	if (args.argc != 3)
 		return ctl_usage(cmd, "a container, one of its checkpoints and the new container's name are wanted");
-	ret = docker_daemon_open(&d, host, &err);
-	if (!ret)
-		ret = docker_target_open(&d, args.argv[0], &t, &err);
+	ret = docker_open(&d, host, args.argv[0], &t, &err);
 	if (!ret)
 		ret = clone_it(&d, &t, args.argv[1], args.argv[2], image, id, sizeof(id), &err);
 	if (!ret && args.json) {
@@ -277,7 +275,6 @@ int docker_clone(const struct ctl_cmd *cmd, int argc, char **argv)
 	} else if (!ret) {
 		printf("%s (%.12s) runs from checkpoint %s of %s\n", args.argv[2], id, args.argv[1], t.c.name);
 	}
-	docker_target_close(&t);
-	docker_daemon_close(&d);
+	docker_close(&d, &t);
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }

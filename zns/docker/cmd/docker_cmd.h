@@ -32,10 +32,12 @@ struct docker_daemon {
 	struct json_object *info;	/* of GET /info */
 };
 
+#define DOCKER_CONFIG "/etc/docker/daemon.json"
 int docker_daemon_open(struct docker_daemon *d, const char *host, struct zns_err *err);
 void docker_daemon_close(struct docker_daemon *d);
-/* The wrapper's path if the daemon's runtime @name is ours, else NULL. */
+/* Is a runtime, by its name or as Docker describes it, ours? */
 bool docker_daemon_is_ours(const struct docker_daemon *d, const char *runtime);
+bool docker_runtime_is_ours(struct json_object *runtime);
 /* What this version of Docker cannot do, one line each, as far as it matters for checkpoints; an array of strings. */
 struct json_object *docker_limits(const char *version);
 
@@ -49,6 +51,9 @@ struct docker_target {
 
 int docker_target_open(const struct docker_daemon *d, const char *name, struct docker_target *t, struct zns_err *err);
 void docker_target_close(struct docker_target *t);
+/* Both at once, of zeroed ones; closed in every case. */
+int docker_open(struct docker_daemon *d, const char *host, const char *name, struct docker_target *t, struct zns_err *err);
+void docker_close(struct docker_daemon *d, struct docker_target *t);
 /* Docker 28 and later, and a network namespace of its own (moby#50750). */
 bool docker_cannot_restore(const struct docker_daemon *d, const struct docker_target *t);
 #define DOCKER_CANNOT_RESTORE "this Docker (%s) cannot start container %s from a checkpoint, because of its network " \
@@ -76,6 +81,13 @@ int docker_lost(const struct docker_container *k, const char *wanted, struct doc
 /* Make @e's directory, so that Docker can start from it. */
 int docker_put_back(const struct docker_entry *e, struct zns_err *err);
 void docker_sort(struct docker_entry *list, size_t nr);	/* the newest first */
+
+/*
+ * docker_logs.c: image @name of a checkpoint, of @max bytes at most, into *out, which the caller frees. -ENOENT with the
+ * line @absent: it has none.
+ */
+int docker_image(struct ctl_hold *h, const char *name, size_t max, const char *absent, char **out, size_t *len,
+		 struct zns_err *err);
 
 /* docker_live.c: of a checkpoint from the catalogue. @why says it in words. */
 enum docker_life ctl_docker_life(const ZnsPb__Checkpoint *c, char *why, size_t len);

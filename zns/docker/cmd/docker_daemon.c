@@ -32,8 +32,12 @@ void docker_daemon_close(struct docker_daemon *d)
 
 bool docker_daemon_is_ours(const struct docker_daemon *d, const char *runtime)
 {
-	struct json_object *r = docker_json_get(docker_json_get(d->info, "Runtimes"), runtime ? runtime : "");
-	const char *path = docker_json_str(r, "path"), *base;
+	return docker_runtime_is_ours(docker_json_get(docker_json_get(d->info, "Runtimes"), runtime ? runtime : ""));
+}
+
+bool docker_runtime_is_ours(struct json_object *runtime)
+{
+	const char *path = docker_json_str(runtime, "path"), *base;
 
 	base = path ? strrchr(path, '/') : NULL;
 	return base && !strcmp(base + 1, "zns-runc");
@@ -95,6 +99,19 @@ void docker_target_close(struct docker_target *t)
 	docker_container_fini(&t->c);
 	json_object_put(t->json);
 	memset(t, 0, sizeof(*t));
+}
+
+int docker_open(struct docker_daemon *d, const char *host, const char *name, struct docker_target *t, struct zns_err *err)
+{
+	int ret = docker_daemon_open(d, host, err);
+
+	return ret ? ret : docker_target_open(d, name, t, err);
+}
+
+void docker_close(struct docker_daemon *d, struct docker_target *t)
+{
+	docker_target_close(t);
+	docker_daemon_close(d);
 }
 
 bool docker_good_name(const char *name)

@@ -9,7 +9,6 @@
 
 enum { OPT_CONFIG = OPT_OWN, OPT_NAME, OPT_RUNC, OPT_DRY_RUN, OPT_DATA_ROOT };
 
-#define DEFAULT_CONFIG "/etc/docker/daemon.json"
 #define BACKUP ".before-zns"
 
 struct edit {
@@ -50,7 +49,7 @@ static int parse(const struct ctl_cmd *cmd, int argc, char **argv, struct edit *
 		{ "data-root", required_argument, NULL, OPT_DATA_ROOT },
 		CTL_DOCKER_HOST, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 	};
-	const char *config = DEFAULT_CONFIG;
+	const char *config = DOCKER_CONFIG;
 	struct stat st;
 	int c;
 
@@ -122,7 +121,7 @@ static struct json_object *runtimes_of(struct edit *e, struct zns_err *err)
 static int find_root(struct edit *e, struct zns_err *err)
 {
 	const char *in_file = docker_json_str(e->o, "data-root"), *root = e->data_root;
-	bool its_file = e->host || secure_getenv("DOCKER_HOST") || !strcmp(e->path, DEFAULT_CONFIG);
+	bool its_file = e->host || secure_getenv("DOCKER_HOST") || !strcmp(e->path, DOCKER_CONFIG);
 	struct zns_err ignored = ZNS_ERR_INIT;
 	struct docker_daemon d = { 0 };
 	bool daemon;

@@ -28,7 +28,6 @@ int docker_live(const struct ctl_cmd *cmd, int argc, char **argv)
 		[DOCKER_NEEDED] = "needed", [DOCKER_GONE] = "gone", [DOCKER_UNKNOWN] = "unknown"
 	};
 	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	const ZnsPb__Checkpoint *c = NULL;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
@@ -43,8 +42,7 @@ int docker_live(const struct ctl_cmd *cmd, int argc, char **argv)
 		return args.code;
 	if (args.argc != 1)
 		return ctl_usage(cmd, "one checkpoint's id is wanted");
-	req.has_ls = req.ls = 1;
-	ret = ctl_call(args.dev, &req, &r, &err);
+	ret = ctl_list(args.dev, &r, &err);
 	if (!ret)
 		ret = zns_find_checkpoint(r, args.argv[0], &c, &err);
 	if (!ret) {

@@ -9,13 +9,11 @@
 /* A container's name or id stands for its last checkpoint. */
 static int resolve(const char *dev, const char *what, char id[ZNS_UUID_STR], struct zns_err *err)
 {
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	cleanup_answer ZnsPb__Response *r = NULL;
 	size_t i;
 	int ret;
 
-	req.has_ls = req.ls = 1;
-	ret = ctl_call(dev, &req, &r, err);
+	ret = ctl_list(dev, &r, err);
 	if (ret)
 		return ret;
 	*id = 0;
@@ -28,32 +26,41 @@ static int resolve(const char *dev, const char *what, char id[ZNS_UUID_STR], str
 	return 0;
 }
 
-static int show(struct ctl_hold *h, struct zns_err *err)
+int docker_image(struct ctl_hold *h, const char *name, size_t max, const char *absent, char **out, size_t *len,
+		 struct zns_err *err)
 {
 	struct zns_reader_params p = { .dev = h->s.dev, .workers = 1 };
-	cleanup_free char *text = NULL;
 	struct zns_reader *r = NULL;
 	struct zns_rimage *img;
-	size_t len;
-	int ret;
+	int ret = ctl_hold_key(h, err);
 
-	ret = ctl_hold_key(h, err);
+	p.crypt = h->crypt;
+	if (!ret)
+		ret = zns_reader_new(&p, h->m, &r, err);
 	if (ret)
 		return ret;
-	p.crypt = h->crypt;
-	ret = zns_reader_new(&p, h->m, &r, err);
-	img = ret ? NULL : zns_reader_find(r, LOG_NAME);
-	if (!ret && !img)
-		ret = zns_fail(err, -ENOENT, "no log was kept with this checkpoint: it was not made by a runtime");
-	len = img ? zns_rimage_size(img) : 0;
-	text = img ? malloc(len + 1) : NULL;
-	if (!ret && !text)
-		ret = zns_fail(err, -ENOMEM, "no memory for the log");
-	if (!ret)
-		ret = zns_rimage_read(img, 0, text, len, err);
+	img = zns_reader_find(r, name);
+	*len = img ? zns_rimage_size(img) : 0;
+	*out = img && *len <= max ? malloc(*len + 1) : NULL;
+	if (!img || *len > max)
+		ret = zns_fail(err, -ENOENT, "%s", absent);
+	else if (!*out)
+		ret = zns_fail(err, -ENOMEM, "no memory for %s", name);
+	else
+		ret = zns_rimage_read(img, 0, *out, *len, err);
+	zns_reader_free(r);
+	return ret;
+}
+
+static int show(struct ctl_hold *h, struct zns_err *err)
+{
+	cleanup_free char *text = NULL;
+	size_t len;
+	int ret = docker_image(h, LOG_NAME, SIZE_MAX, "no log was kept with this checkpoint: it was not made by a runtime", &text, &len,
+			       err);
+
 	if (!ret)
 		fwrite(text, 1, len, stdout);	/* main says what goes wrong with that */
-	zns_reader_free(r);
 	return ret;
 }
 

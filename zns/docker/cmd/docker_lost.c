@@ -9,7 +9,6 @@
 #include "docker_cmd.h"
 #include "zns/crypt.h"
 #include "zns/handle.h"
-#include "zns/reader.h"
 
 #define FDS_NAME "descriptors.json"	/* of runc's; zns/helper/origin.c keeps it */
 #define FDS_MAX KIB(64)
@@ -70,13 +69,11 @@ int docker_lost(const struct docker_container *k, const char *wanted, struct doc
 	int ret = zns_registered_list(&reg, &n, err);
 
 	for (size_t i = 0; !ret && i < n; i++) {
-		ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 		struct zns_err away = ZNS_ERR_INIT;
 		cleanup_answer ZnsPb__Response *r = NULL;
 		char dev[ZNS_UUID_STR];
 
-		req.has_ls = req.ls = 1;
-		if (ctl_call(zns_uuid_format(reg[i].uuid, dev), &req, &r, &away)) {	/* the others may have it */
+		if (ctl_list(zns_uuid_format(reg[i].uuid, dev), &r, &away)) {	/* the others may have it */
 			fprintf(stderr, "znsctl docker recover: %s was not looked at: %s\n", reg[i].path, away.msg);
 			continue;
 		}
@@ -91,29 +88,13 @@ int docker_lost(const struct docker_container *k, const char *wanted, struct doc
 
 static int write_fds(struct ctl_hold *h, int dir, struct zns_err *err)
 {
-	struct zns_reader_params p = { .dev = h->s.dev, .workers = 1 };
 	cleanup_free char *text = NULL;
-	struct zns_reader *r = NULL;
-	struct zns_rimage *img;
 	size_t len;
-	int ret = ctl_hold_key(h, err);
+	int ret = docker_image(h, FDS_NAME, FDS_MAX, "runc's " FDS_NAME " was not kept with it (an earlier version made it): export it, "
+			       "and start it with that file by hand", &text, &len, err);
 
-	p.crypt = h->crypt;
-	if (!ret)
-		ret = zns_reader_new(&p, h->m, &r, err);
-	img = ret ? NULL : zns_reader_find(r, FDS_NAME);
-	len = img ? zns_rimage_size(img) : 0;
-	if (!ret && (!img || len > FDS_MAX))
-		ret = zns_fail(err, -ENOENT, "runc's " FDS_NAME " was not kept with it (an earlier version made it): export it, and "
-			       "start it with that file by hand");
-	text = ret ? NULL : malloc(len + 1);
-	if (!ret && !text)
-		ret = zns_fail(err, -ENOMEM, "no memory for " FDS_NAME);
-	if (!ret)
-		ret = zns_rimage_read(img, 0, text, len, err);
 	if (!ret && zns_replace_file(dir, FDS_NAME, text, len, 0600))
 		ret = zns_fail(err, -EIO, "cannot write " FDS_NAME);
-	zns_reader_free(r);
 	return ret;
 }
 

@@ -69,9 +69,7 @@ int docker_recover(const struct ctl_cmd *cmd, int argc, char **argv)
 		return args.code;
 	if (args.argc < 1 || args.argc > 2)
 		return ctl_usage(cmd, "a container is wanted, and a checkpoint's name at most");
-	ret = docker_daemon_open(&d, host, &err);
-	if (!ret)
-		ret = docker_target_open(&d, args.argv[0], &t, &err);
+	ret = docker_open(&d, host, args.argv[0], &t, &err);
 	if (!ret)
 		ret = recover(&d, &t, args.argc == 2 ? args.argv[1] : NULL, &e, &err);
 	if (!ret && args.json) {
@@ -81,7 +79,6 @@ int docker_recover(const struct ctl_cmd *cmd, int argc, char **argv)
 		printf("%s runs again from checkpoint %s of %s%s\n", t.c.name, e.name,
 		       zns_format_time(e.created_ns, when, sizeof(when)), e.lost ? ", which Docker had lost" : "");
 	}
-	docker_target_close(&t);
-	docker_daemon_close(&d);
+	docker_close(&d, &t);
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }

@@ -8,29 +8,8 @@
 
 enum { OPT_EVERY = OPT_OWN, OPT_KEEP, OPT_LOOP, OPT_COUNT };
 
+#define YEAR_S (365 * 86400)
 #define UNIT_DIR "/etc/systemd/system"
-
-static int parse_every(const char *s, uint64_t *seconds)
-{
-	static const struct {
-		char unit;
-		uint64_t s;
-	} units[] = { { 's', 1 }, { 'm', 60 }, { 'h', 3600 }, { 'd', 86400 } };
-	char digits[16];
-	size_t n = strspn(s, "0123456789"), i;
-	uint64_t unit = s[n] ? 0 : 1;
-
-	for (i = 0; i < ZNS_ARRAY_SIZE(units); i++)
-		if (s[n] == units[i].unit && !s[n + 1])
-			unit = units[i].s;
-	if (!n || n >= sizeof(digits) || !unit)
-		return -EINVAL;
-	snprintf(digits, sizeof(digits), "%.*s", (int)n, s);
-	if (ctl_number(digits, 1, 86400ull * 365 / unit, seconds))
-		return -EINVAL;
-	*seconds *= unit;
-	return 0;
-}
 
 static bool have_systemd(void)
 {
@@ -116,9 +95,7 @@ static int loop(const struct ctl_cmd *cmd, const char *host, const char *contain
 		next = zns_mono_ns() + every * 1000000000ull;
 		docker_time_name(DOCKER_AUTO_PREFIX, name, sizeof(name));
 		ask.name = name;
-		ret = docker_daemon_open(&d, host, &err);
-		if (!ret)
-			ret = docker_target_open(&d, container, &t, &err);
+		ret = docker_open(&d, host, container, &t, &err);
 		if (!ret)
 			ret = docker_make_checkpoint(&d, &t, &ask, &err);
 		if (!ret)
@@ -130,8 +107,7 @@ static int loop(const struct ctl_cmd *cmd, const char *host, const char *contain
 			printf("%s\n", name);
 			fflush(stdout);
 		}
-		docker_target_close(&t);
-		docker_daemon_close(&d);
+		docker_close(&d, &t);
 	}
 	return failed ? CTL_FAILED : CTL_OK;
 }
@@ -154,7 +130,7 @@ int docker_schedule(const struct ctl_cmd *cmd, int argc, char **argv)
 
 	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
 		if (c == OPT_EVERY)
-			bad |= parse_every(optarg, &every) != 0;
+			bad |= zns_parse_duration(optarg, &every) || every > YEAR_S;
 		else if (c == OPT_KEEP)
 			bad |= ctl_number(optarg, 1, 10000, &keep) != 0;
 		else if (c == OPT_COUNT)
@@ -174,9 +150,7 @@ int docker_schedule(const struct ctl_cmd *cmd, int argc, char **argv)
 		zns_fail(&err, -ENOSYS, "systemd does not run here: use --loop");
 		return ctl_fail(cmd, &err);
 	}
-	ret = docker_daemon_open(&d, host, &err);
-	if (!ret)
-		ret = docker_target_open(&d, args.argv[0], &t, &err);
+	ret = docker_open(&d, host, args.argv[0], &t, &err);
 	if (!ret && !docker_daemon_is_ours(&d, t.runtime))
 		ret = zns_fail(&err, -EINVAL, "container %s does not run with runtime zns", t.c.name);
 	if (!ret)
@@ -184,8 +158,7 @@ int docker_schedule(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (!ret)
 		printf("zns-docker-%s.timer: a checkpoint every %llu s, the newest %llu are kept\n", t.c.name,
 		       (unsigned long long)every, (unsigned long long)keep);
-	docker_target_close(&t);
-	docker_daemon_close(&d);
+	docker_close(&d, &t);
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }
 

@@ -79,15 +79,13 @@ static void row_text(const struct row *w)
 static int one_device(const char *dev, const char *name, struct json_object *list, bool json, bool *head,
 		      struct zns_err *err)
 {
-	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	cleanup_free struct row *w = NULL;
 	ZnsPb__Request ask = ZNS_PB__REQUEST__INIT;
 	cleanup_answer ZnsPb__Response *r = NULL, *state = NULL;
 	size_t i, nr;
 	int ret;
 
-	req.has_ls = req.ls = 1;
-	ret = ctl_call(dev, &req, &r, err);
+	ret = ctl_list(dev, &r, err);
 	if (ret)
 		return ret;
 	w = calloc(r->n_checkpoints + 1, sizeof(*w));

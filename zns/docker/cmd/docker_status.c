@@ -5,8 +5,6 @@
 
 enum { OPT_CONFIG = OPT_OWN, OPT_NAME };
 
-#define DEFAULT_CONFIG "/etc/docker/daemon.json"
-
 struct look {
 	const char *config, *name, *host;
 	struct json_object *file;	/* the runtime as the file has it, or NULL */
@@ -31,13 +29,6 @@ static const char *root_of(struct json_object *runtime)
 			root = json_object_get_string(json_object_array_get_idx(args, i + 1));
 	}
 	return root;
-}
-
-static bool is_ours(struct json_object *runtime)
-{
-	const char *path = docker_json_str(runtime, "path");
-
-	return path && strlen(path) >= 9 && !strcmp(path + strlen(path) - 9, "/zns-runc");
 }
 
 /* As the running daemon calls it; where that does not say its arguments, as the file does. */
@@ -117,7 +108,7 @@ int docker_status(const struct ctl_cmd *cmd, int argc, char **argv)
 		{ "config", required_argument, NULL, OPT_CONFIG }, { "name", required_argument, NULL, OPT_NAME },
 		CTL_DOCKER_HOST, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
 	};
-	struct look l = { .config = DEFAULT_CONFIG, .name = "zns" };
+	struct look l = { .config = DOCKER_CONFIG, .name = "zns" };
 	struct json_object *o = NULL, *limits;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
@@ -140,12 +131,12 @@ int docker_status(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ret && ret != -ENOENT)
 		return ctl_fail(cmd, &err);
 	l.file = docker_json_get(docker_json_get(o, "runtimes"), l.name);
-	if (!is_ours(l.file))
+	if (!docker_runtime_is_ours(l.file))
 		l.file = NULL;
 	l.daemon = !docker_daemon_open(&l.d, l.host, &l.no_daemon);
 	/* The daemon's word counts: it may read another file than this one, or have its runtimes from the command line. */
 	l.running = docker_json_get(docker_json_get(l.d.info, "Runtimes"), l.name);
-	if (!l.daemon || !is_ours(l.running))
+	if (!l.daemon || !docker_runtime_is_ours(l.running))
 		l.running = NULL;
 	l.device = !zns_resolve_device(NULL, &l.reg, &l.no_device);
 	ready = complete(&l);
