@@ -38,10 +38,21 @@ int zns_parse_number(const char *s, uint64_t min, uint64_t max, uint64_t *out)
 	return 0;
 }
 
+static const char duration_unit[] = "smhdw";
+static const uint32_t duration_s[] = { 1, 60, 3600, 86400, 604800 };
+
+char *zns_format_duration(uint64_t s, char *buf, size_t len)
+{
+	size_t i = ZNS_ARRAY_SIZE(duration_s) - 1;
+
+	while (s % duration_s[i])
+		i--;
+	snprintf(buf, len, "%llu%c", (unsigned long long)(s / duration_s[i]), duration_unit[i]);
+	return buf;
+}
+
 int zns_parse_duration(const char *s, uint64_t *out_s)
 {
-	static const char unit[] = "smhdw";
-	static const uint32_t seconds[] = { 1, 60, 3600, 86400, 604800 };
 	const char *end, *u;
 	uint64_t v, each = 1;
 	int rc = parse_digits(s, &end, &v);
@@ -49,10 +60,10 @@ int zns_parse_duration(const char *s, uint64_t *out_s)
 	if (rc)
 		return rc;
 	if (*end) {
-		u = strchr(unit, *end);
+		u = strchr(duration_unit, *end);
 		if (!u || end[1])
 			return -EINVAL;
-		each = seconds[u - unit];
+		each = duration_s[u - duration_unit];
 	}
 	if (v > (uint64_t)INT64_MAX / NSEC_PER_SEC / each)
 		return -ERANGE;

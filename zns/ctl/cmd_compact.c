@@ -27,7 +27,7 @@ static int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)
 		x.background |= c == OPT_BACKGROUND;
 		x.rude |= c == OPT_NO_WAIT;
 		if (c == OPT_BELOW) {
-			if (ctl_number(optarg, 1, 100, &n))
+			if (zns_parse_number(optarg, 1, 100, &n))
 				return ctl_usage(cmd, "--below \"%.20s\": 1 to 100 per cent of a zone", optarg);
 			x.below = (uint32_t)n;
 		}

@@ -33,7 +33,7 @@ static int set_map(struct zns_emu_params *p, const char *v)
 {
 	if (!strncmp(v, "permuted:", 9)) {
 		p->map = ZNS_EMU_MAP_PERMUTED;
-		return ctl_number(v + 9, 0, UINT64_MAX, &p->map_seed);
+		return zns_parse_number(v + 9, 0, UINT64_MAX, &p->map_seed);
 	}
 	p->map = strcmp(v, maps[ZNS_EMU_MAP_SHARED]) ? ZNS_EMU_MAP_INTERLEAVED : ZNS_EMU_MAP_SHARED;
 	return strcmp(v, maps[p->map]) ? -EINVAL : 0;
@@ -76,7 +76,7 @@ static int set_param(struct zns_emu_params *p, const struct param *q, const char
 		n >>= q->kind == MEBIBYTES ? 20 : 0;
 		break;
 	default:
-		ret = ctl_number(v, q->kind == COUNT, q->kind == NUMBER ? UINT32_MAX : 1u << 24, &n);
+		ret = zns_parse_number(v, q->kind == COUNT, q->kind == NUMBER ? UINT32_MAX : 1u << 24, &n);
 	}
 	if (ret || n > UINT32_MAX)
 		return -EINVAL;

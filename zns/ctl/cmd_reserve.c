@@ -22,7 +22,7 @@ static int cmd_reserve(const struct ctl_cmd *cmd, int argc, char **argv)
 	int c;
 
 	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
-		if (ctl_number(optarg, 1, UINT32_MAX, &n))
+		if (zns_parse_number(optarg, 1, UINT32_MAX, &n))
 			return ctl_usage(cmd, "\"%s\" is no number", optarg);
 		if (c == OPT_GROUPS) {
 			q.has_groups = 1;

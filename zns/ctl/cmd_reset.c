@@ -78,7 +78,7 @@ static int cmd_reset(const struct ctl_cmd *cmd, int argc, char **argv)
 	int c, ret = CTL_OK;
 
 	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
-		if (c == OPT_ZONE && ctl_number(optarg, 0, UINT32_MAX, &n)) {
+		if (c == OPT_ZONE && zns_parse_number(optarg, 0, UINT32_MAX, &n)) {
 			ret = ctl_usage(cmd, "\"%s\" is no zone number", optarg);
 			goto out;
 		}

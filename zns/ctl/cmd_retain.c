@@ -94,7 +94,7 @@ static int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv)
 	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
 		off |= c == OPT_OFF;
 		if (c == OPT_KEEP) {
-			if (ctl_number(optarg, 1, UINT32_MAX, &n))
+			if (zns_parse_number(optarg, 1, UINT32_MAX, &n))
 				return ctl_usage(cmd, "--keep takes a number of checkpoints, at least 1");
 			rule.has_keep = 1;
 			rule.keep = n;

@@ -153,19 +153,6 @@ int ctl_caught(struct zns_err *err)
 	return caught ? zns_fail(err, -EINTR, "interrupted by signal %d", (int)caught) : 0;
 }
 
-int ctl_number(const char *s, uint64_t min, uint64_t max, uint64_t *out)
-{
-	unsigned long long v;
-	char *end;
-
-	errno = 0;
-	v = strtoull(s, &end, 10);
-	if (*s < '0' || *s > '9' || *end || errno || v < min || v > max)
-		return -EINVAL;
-	*out = v;
-	return 0;
-}
-
 int ctl_connect(const char *spec, struct zns_registered *reg, struct zns_broker *b, struct zns_err *err)
 {
 	int ret = zns_resolve_device(spec, reg, err);

@@ -72,9 +72,6 @@ int ctl_fail(const struct ctl_cmd *cmd, const struct zns_err *err);
 int ctl_usage(const struct ctl_cmd *cmd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int ctl_oom(const struct ctl_cmd *cmd);
 
-/* A whole number in min … max. */
-int ctl_number(const char *s, uint64_t min, uint64_t max, uint64_t *out);
-
 /* Resolve, connect to (or start) the broker. */
 int ctl_connect(const char *spec, struct zns_registered *reg, struct zns_broker *b, struct zns_err *err);
 /* The whole of it: resolve, connect, ask, disconnect. @resp NULL: the answer says nothing that is wanted. */

@@ -184,7 +184,7 @@ int docker_checkpoint(const struct ctl_cmd *cmd, int argc, char **argv)
 			ask.admission = optarg;
 		else if (c == OPT_DOCKER_HOST)
 			host = optarg;
-		else if (ctl_number(optarg, 1, 10000, &keep))
+		else if (zns_parse_number(optarg, 1, 10000, &keep))
 			return ctl_usage(cmd, "--keep %.20s: 1 to 10000", optarg);
 	}
 	if (c == -2)

@@ -132,9 +132,9 @@ int docker_schedule(const struct ctl_cmd *cmd, int argc, char **argv)
 		if (c == OPT_EVERY)
 			bad |= zns_parse_duration(optarg, &every) || every > YEAR_S;
 		else if (c == OPT_KEEP)
-			bad |= ctl_number(optarg, 1, 10000, &keep) != 0;
+			bad |= zns_parse_number(optarg, 1, 10000, &keep) != 0;
 		else if (c == OPT_COUNT)
-			bad |= ctl_number(optarg, 1, 1000000000, &count) != 0;
+			bad |= zns_parse_number(optarg, 1, 1000000000, &count) != 0;
 		else if (c == OPT_LOOP)
 			stay = true;
 		else

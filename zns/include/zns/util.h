@@ -54,6 +54,7 @@ static inline void zns_cleanup_filep(FILE **f)
 int zns_parse_number(const char *s, uint64_t min, uint64_t max, uint64_t *out);
 /* A duration: "90", "90s", "15m", "12h", "30d", "2w"; a bare number is seconds. At most what nanoseconds can say. */
 int zns_parse_duration(const char *s, uint64_t *out_s);
+char *zns_format_duration(uint64_t s, char *buf, size_t len);	/* in the largest of these units that leaves no rest */
 /* A size: "64K", "4M", "2G", "1T" (powers of 1024); a bare number is bytes. */
 int zns_parse_size(const char *s, uint64_t *out_bytes);
 
@@ -65,11 +66,6 @@ char *zns_format_size(uint64_t bytes, char *buf, size_t len);
 
 /* RFC 3339 in UTC with seconds, e.g. 2026-11-20T23:07:00Z; @buf at least 32 bytes. */
 char *zns_format_time(int64_t unix_ns, char *buf, size_t len);
-
-/* Seconds: "90", "90s", "30m", "12h", "7d", "2w". 0 or -EINVAL; and back, in the largest unit that leaves no rest. */
-int zns_parse_duration(const char *s, uint64_t *out_s);
-char *zns_format_duration(uint64_t s, char *buf, size_t len);
-
 int64_t zns_now_ns(void);	/* CLOCK_REALTIME, nanoseconds */
 uint64_t zns_mono_ns(void);	/* CLOCK_MONOTONIC, nanoseconds */
 

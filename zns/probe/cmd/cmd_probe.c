@@ -368,7 +368,7 @@ static int cmd_probe(const struct ctl_cmd *cmd, int argc, char **argv)
 			k.dry_run = true;
 			break;
 		case OPT_SAMPLE:
-			if (ctl_number(optarg, 1, 1 << 20, &k.sample))
+			if (zns_parse_number(optarg, 1, 1 << 20, &k.sample))
 				return ctl_usage(cmd, "\"%s\" is no number of zones", optarg);
 			break;
 		case OPT_BUDGET:
