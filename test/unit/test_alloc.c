@@ -329,6 +329,49 @@ static void retention(void **state)
 	assert_int_equal(zns_retention(v, 2, 0, 1, INT64_MAX), 1);
 }
 
+/* Of a device's checkpoints only the container's count, without those of pages only; whoever is built on one holds it. */
+static void rule_of_a_device(void **state)
+{
+	static const struct {
+		const char *container;
+		int parent;
+		bool pages_only, in_use;
+	} spec[] = { { "a", -1, 0, 0 }, { "b", 0, 0, 0 }, { "a", -1, 0, 0 }, { "a", -1, 0, 1 }, { "a", -1, 0, 0 },
+		     { "a", 4, 1, 0 }, { "a", -1, 1, 0 }, { "b", -1, 0, 0 }, { "a", 2, 0, 0 } };
+	enum { NR = sizeof(spec) / sizeof(*spec) };
+	ZnsPb__Retention rule_a = ZNS_PB__RETENTION__INIT;
+	uint8_t ids[NR][16] = { 0 };
+	ZnsPb__Checkpoint c[NR];
+	struct zns_ruled v[NR];
+	char got[NR + 1] = "";
+
+	(void)state;
+	for (int i = 0; i < NR; i++) {
+		ids[i][0] = (uint8_t)(i + 1);
+		zns_pb__checkpoint__init(&c[i]);
+		c[i].id = (ProtobufCBinaryData){ 16, ids[i] };
+		c[i].container = (char *)spec[i].container;
+		c[i].created_ns = i;
+		c[i].pages_only = spec[i].pages_only;
+		c[i].has_parent = spec[i].parent >= 0;
+		if (c[i].has_parent)
+			c[i].parent = (ProtobufCBinaryData){ 16, ids[spec[i].parent] };
+		v[i] = (struct zns_ruled){ .c = &c[i], .in_use = spec[i].in_use };
+	}
+	rule_a.container = (char *)"a";
+	rule_a.keep = 1;
+	assert_int_equal(zns_retention_rule(&rule_a, v, NR, 100), 0);
+	for (int i = 0; i < NR; i++)
+		got[i] = v[i].due ? 'x' : v[i].held ? 'h' : '.';
+	assert_string_equal(got, "h.hhh....");
+	c[8].has_parent = c[5].has_parent = false;
+	v[3].in_use = false;
+	assert_int_equal(zns_retention_rule(&rule_a, v, NR, 100), 3);
+	for (int i = 0; i < NR; i++)
+		got[i] = v[i].due ? 'x' : v[i].held ? 'h' : '.';
+	assert_string_equal(got, "h.xxx....");
+}
+
 /* --- sharing --- */
 
 static void fair_level(void **state)
@@ -659,7 +702,7 @@ int main(void)
 		cmocka_unit_test(max_qos),
 		cmocka_unit_test(neighbours_count_last),
 		cmocka_unit_test(apart),
-		cmocka_unit_test(retention),
+		cmocka_unit_test(retention), cmocka_unit_test(rule_of_a_device),
 		cmocka_unit_test(fair_level),
 		cmocka_unit_test(sharing_is_spread),
 		cmocka_unit_test(spread_keeps_rules),

@@ -81,27 +81,20 @@ static void judge_pages(const struct gc *g, struct item *i, int64_t now)
 		i->v = V_REMOVE;
 }
 
+/* What the rule would remove but for its children is told by keep_parents(). */
 static void judge_rule(struct gc *g, const ZnsPb__Retention *rule, int64_t now)
 {
-	cleanup_free struct zns_retained *v = calloc(g->nr + 1, sizeof(*v));
-	cleanup_free size_t *at = calloc(g->nr + 1, sizeof(*at));
+	cleanup_free struct zns_ruled *v = calloc(g->nr + 1, sizeof(*v));
 	char text[CTL_RULE];
-	size_t n = 0;
 
-	for (size_t i = 0; v && at && i < g->nr; i++) {
-		if (strcmp(g->item[i].c->container, rule->container) || g->item[i].c->pages_only)
-			continue;
-		v[n] = (struct zns_retained){ .created_ns = g->item[i].c->created_ns,
-					      .pinned = g->item[i].mark && g->item[i].mark->pinned,
-					      .pre_dump = g->item[i].c->pre_dump };
-		at[n++] = i;
-	}
-	if (!n || !zns_retention(v, n, rule->keep, rule->ttl_s, now))
+	for (size_t i = 0; v && i < g->nr; i++)
+		v[i] = (struct zns_ruled){ .c = g->item[i].c, .pinned = g->item[i].mark && g->item[i].mark->pinned };
+	if (!v || zns_retention_rule(rule, v, g->nr, now) < 0)
 		return;
-	for (size_t i = 0; i < n; i++) {
-		struct item *it = &g->item[at[i]];
+	for (size_t i = 0; i < g->nr; i++) {
+		struct item *it = &g->item[i];
 
-		if (!v[i].due || it->v == V_REMOVE)
+		if (!(v[i].due || v[i].held) || it->v == V_REMOVE)
 			continue;
 		it->v = V_REMOVE;
 		snprintf(it->why, sizeof(it->why), "retention of its container: %s", ctl_rule(rule, text, sizeof(text)));

@@ -102,7 +102,7 @@ int flatten_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_er
 	return 0;
 }
 
-static const struct lease *dump_on(const struct znsd *d, const uint8_t *id)
+const struct lease *parent_of_dump(const struct znsd *d, const uint8_t *id)
 {
 	const struct lease *l;
 
@@ -125,21 +125,6 @@ bool parent_in_use(const struct znsd *d, const uint8_t *id)
 				return true;
 			k = k->has_parent ? zns_store_find(d->store, k->parent.data) : NULL;
 		}
-	}
-	return false;
-}
-
-bool parent_needed(const struct znsd *d, const uint8_t *id, const char *container)
-{
-	size_t i;
-
-	if (dump_on(d, id))
-		return true;
-	for (i = 0; i < zns_store_nr_checkpoints(d->store); i++) {
-		const ZnsPb__Checkpoint *c = zns_store_checkpoint(d->store, i);
-
-		if (c->has_parent && !memcmp(c->parent.data, id, ZNS_UUID_LEN) && strcmp(c->container, container))
-			return true;
 	}
 	return false;
 }
@@ -167,7 +152,7 @@ int parents_may_go(const struct znsd *d, const ProtobufCBinaryData *ids, size_t 
 				"self-contained with `znsctl flatten`", zns_uuid_format(child->parent.data, id),
 				zns_uuid_format(child->id.data, first), more);
 	for (i = 0; i < nr; i++) {
-		l = dump_on(d, ids[i].data);
+		l = parent_of_dump(d, ids[i].data);
 		if (l)
 			return zns_fail(err, -EBUSY, "checkpoint %s is the parent of a dump of %s that is running (PID %u)",
 					zns_uuid_format(ids[i].data, id), l->container, l->pid);

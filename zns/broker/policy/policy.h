@@ -192,8 +192,8 @@ int parent_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err
 int flatten_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err);
 /* A dump that is under way reads it, or its child. */
 bool parent_in_use(const struct znsd *d, const uint8_t *id);
-/* By a checkpoint of another container, or a dump that is under way. */
-bool parent_needed(const struct znsd *d, const uint8_t *id, const char *container);
+/* The dump that is under way and has it as its parent, or NULL. */
+const struct lease *parent_of_dump(const struct znsd *d, const uint8_t *id);
 /* May all of these be removed? -EBUSY: something that stays is built on one. */
 int parents_may_go(const struct znsd *d, const ProtobufCBinaryData *ids, size_t nr, struct zns_err *err);
 /* Order for removal: children before their parents, so that none is ever without. */

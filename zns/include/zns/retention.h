@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_RETENTION_H
 #define ZNS_RETENTION_H
-/* Which checkpoints of one container a rule removes. A pure function: the broker and `znsctl gc` ask the same one. */
+/* Which checkpoints of one container a rule removes. Pure functions: the broker and `znsctl gc` ask the same ones. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
+#include "zns-record.pb-c.h"
 
 struct zns_retained {
 	int64_t created_ns;	/* of the commit, CLOCK_REALTIME */
@@ -13,6 +15,7 @@ struct zns_retained {
 	bool needed;		/* a checkpoint that is not in the list is built on it */
 	size_t parent;		/* 1 + the parent's place in the list, or 0 */
 	bool due;		/* out: the rule removes it */
+	bool held;		/* out: it would be due, but something that stays is built on it */
 };
 
 /*
@@ -22,5 +25,16 @@ struct zns_retained {
  * Returns how many are due.
  */
 size_t zns_retention(struct zns_retained *v, size_t nr, uint32_t keep, uint64_t ttl_s, int64_t now_ns);
+
+/* One of all checkpoints of a device. */
+struct zns_ruled {
+	const ZnsPb__Checkpoint *c;
+	bool pinned;
+	bool in_use;		/* a dump that runs is built on it */
+	bool due, held;		/* out, as above; of other containers, and of what has pages only, neither */
+};
+
+/* What @rule does to its container, of all @nr checkpoints in order of their commit. -ENOMEM, or how many are due. */
+ssize_t zns_retention_rule(const ZnsPb__Retention *rule, struct zns_ruled *v, size_t nr, int64_t now_ns);
 
 #endif
