@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cr_options.h"
 #include "log.h"
 #include "servicefd.h"
 #include "zns-link.h"
@@ -92,7 +93,8 @@ int zns_link_limit(unsigned int s)
 /* In the child's child: nothing of ours may stay open there, and a signal to our group must not reach it. */
 static void helper_exec(const char *path, int sk, int beat)
 {
-	char *const argv[] = { "zns-helper", NULL };
+	/* runc starts `criu swrk`, and puts it into the container's cgroups before a restore. */
+	char *const argv[] = { "zns-helper", opts.swrk_restore ? ZW_LEAVE_CGROUP : NULL, NULL };
 	sigset_t none;
 	int null;
 

@@ -20,6 +20,7 @@
 #include "xmalloc.h"
 #include "zns-img.h"
 #include "zns-link.h"
+#include "zns-memfd.h"
 #include "zns-pages.h"
 #include "zns-tee.h"
 
@@ -427,7 +428,7 @@ bool zns_vma_is_empty(struct page_read *pr, unsigned long start, unsigned long e
 
 /*
  * To map an area, fill it and move it to its place costs more than the pages if those are few. Then the blob maps it where
- * it belongs and reads the pages from a spool file, which costs a copy.
+ * it belongs, and the helper writes the pages there.
  */
 #define PIE_BYTES (64UL << 20)
 #define PIE_ENTRY (64UL << 10)
@@ -439,36 +440,55 @@ bool zns_fill_in_pie(struct page_read *pr)
 	return pr->pi->zns->size <= PIE_BYTES && pr->nr_pmes > 64 && pr->pi->zns->size / pr->nr_pmes < PIE_ENTRY;
 }
 
-int zns_vma_ios_fd(struct cr_img *img, struct task_restore_args *ta)
+/* Places of all that the blob shall have filled, in a memfd. -1: printed. */
+static int list_places(struct task_restore_args *ta, uint32_t *nr)
 {
-	struct restore_vma_io *rio = rst_mem_remap_ptr((unsigned long)ta->vma_ios, RM_PRIVATE);
-	bool all = ta->vma_ios_n > ZW_MAX_IOV;
-	struct zns_msg m = ZNS_MSG(ZW_SPOOL);
-	struct zw_iov *v;
-	struct zw_reply r;
-	int fd = -1, i, j;
+	struct restore_vma_io *rio = rst_mem_remap_ptr((unsigned long)ta->vma_ios, RM_PRIVATE), *r = rio;
+	struct zw_place *v, *at;
+	size_t max = 0;
+	int fd, i, j;
 
-	if (all && img->zns->size > PIE_BYTES) {
-		pr_err("Too many separate huge page areas (%u)\n", ta->vma_ios_n);
+	for (i = 0; i < ta->vma_ios_n; i++, r = (void *)r + RIO_SIZE(r->nr_iovs))
+		max += r->nr_iovs;
+	fd = zns_memfd("zns-places");
+	if (fd < 0 || ftruncate(fd, max * sizeof(*v))) {
+		pr_perror("No memory for a list of %zu areas", max);
+		close_safe(&fd);
 		return -1;
 	}
-	v = xzalloc(ta->vma_ios_n * sizeof(*v));
-	if (!v)
+	v = at = mmap(NULL, max * sizeof(*v), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (v == MAP_FAILED) {
+		pr_perror("No memory for a list of %zu areas", max);
+		close(fd);
 		return -1;
-	m.h.nr = all ? 1 : ta->vma_ios_n;
-	v[0].len = img->zns->size;
-	for (i = 0; i < ta->vma_ios_n && !all; i++) {
-		v[i].len = 0;
-		v[i].base = rio->off;
-		for (j = 0; j < rio->nr_iovs; j++)
-			v[i].len += rio->iovs[j].iov_len;
-		rio = (void *)rio + RIO_SIZE(rio->nr_iovs);
 	}
-	m.h.image = img->zns->id;
-	m.payload = v;
-	m.len = m.h.nr * sizeof(*v);
-	if (zns_ask(&m, &r, &fd))
-		pr_err("%s\n", r.msg);
-	xfree(v);
+	for (i = 0, r = rio; i < ta->vma_ios_n; i++, r = (void *)r + RIO_SIZE(r->nr_iovs)) {
+		unsigned long off = r->off;
+
+		for (j = 0; j < r->nr_iovs; off += r->iovs[j++].iov_len)
+			*at++ = (struct zw_place){ off, (uintptr_t)r->iovs[j].iov_base, r->iovs[j].iov_len };
+	}
+	munmap(v, max * sizeof(*v));
+	*nr = max;
 	return fd;
+}
+
+int zns_fill_begin(struct cr_img *img, struct task_restore_args *ta)
+{
+	struct zns_msg m = ZNS_MSG(ZW_FILL);
+	struct zw_reply r;
+	int fd = list_places(ta, &m.h.nr);
+
+	if (fd < 0)
+		return -1;
+	m.h.image = img->zns->id;
+	m.fd[0] = fd;
+	m.nr_fd = 1;
+	ta->zns_fill = zns_ask_begin(&m, &r);
+	close(fd);
+	if (ta->zns_fill < 0)
+		pr_err("%s\n", r.msg);
+	ta->vma_ios_n = 0;
+	ta->vma_ios_fd = -1;
+	return ta->zns_fill < 0 ? -1 : 0;
 }

@@ -167,7 +167,7 @@ extern int zns_batch_wait(struct zns_batch *b);
 extern bool zns_vma_is_empty(struct page_read *pr, unsigned long start, unsigned long end);
 /* May the restorer blob fill this process's areas itself? True without zones. */
 extern bool zns_fill_in_pie(struct page_read *pr);
-/* A descriptor from which the restorer blob can preadv what prepare_vma_ios queued. */
-extern int zns_vma_ios_fd(struct cr_img *img, struct task_restore_args *ta);
+/* What prepare_vma_ios queued is the helper's to fill, once the restorer blob calls zns_fill() (zns-pie.h). 0 or -1. */
+extern int zns_fill_begin(struct cr_img *img, struct task_restore_args *ta);
 
 #endif

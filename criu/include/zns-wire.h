@@ -19,6 +19,8 @@
 
 #define ZW_BEAT_FD 4		/* the helper's: a pipe to whom watches it, a uint32_t each half second: the deadline, s */
 
+#define ZW_LEAVE_CGROUP "--leave-cgroup"	/* to the helper: its cgroups are, or will be, those of a container */
+
 enum zw_op {
 	ZW_DUMP_BEGIN = 1,	/* payload zw_begin; fds: reply, image directory, those of zw_begin.progress. Answered when
 				   admitted */
@@ -38,7 +40,8 @@ enum zw_op {
 				   dump 1 is its parent, and so on */
 	ZW_READ,		/* image, off, nr; payload zw_iov[nr] in the sender's memory; fds: reply */
 	ZW_DONE,		/* fds: reply, with a summary: every task is restored */
-	ZW_SPOOL,		/* image, nr; payload zw_iov[nr] = (offset, length) ranges; fds: reply → sparse memfd */
+	ZW_FILL,		/* image, nr; fds: reply, memfd with zw_place[nr] in the sender's memory. Begins when a byte comes
+				   through reply; answered when all of it is there */
 	ZW_FETCH = 160,		/* image, off, pid = a number for the answer, pad = enum zw_fetch, nr = 1; payload zw_iov in the
 				   sender's memory; fds: reply → image = that number. For the lazy-pages daemon */
 	ZW_FILE = 111,		/* dump; off = its size, payload name; fds: file that somebody else wrote into the image
@@ -63,6 +66,13 @@ struct zw_hdr {
 };
 
 struct zw_iov {
+	uint64_t base;
+	uint64_t len;
+};
+
+/* A part of an image, and where it belongs. */
+struct zw_place {
+	uint64_t off;
 	uint64_t base;
 	uint64_t len;
 };

@@ -600,11 +600,17 @@ def two_dumps_at_once(scene):
 
 # ---- damaged data --------------------------------------------------------------------------------------
 
+def spans_of_task(scene):
+    maps = Path(f'/proc/{scene.task.pid}/maps').read_text().splitlines()
+    return [[int(x, 16) for x in l.split()[0].split('-')] for l in maps if ' rw-p ' in l]
+
+
 def page_of_task(scene):
     """256 bytes from the middle of the task's largest mapping: they are on the device after a dump."""
-    maps = Path(f'/proc/{scene.task.pid}/maps').read_text().splitlines()
-    spans = [[int(x, 16) for x in l.split()[0].split('-')] for l in maps if ' rw-p ' in l]
-    start, end = max(spans, key=lambda s: s[1] - s[0])
+    return bytes_of_span(scene, *max(spans_of_task(scene), key=lambda s: s[1] - s[0]))
+
+
+def bytes_of_span(scene, start, end):
     with open(f'/proc/{scene.task.pid}/mem', 'rb') as mem:
         mem.seek(start + (end - start) // 2 // 4096 * 4096 + 1024)
         return mem.read(256)
@@ -633,6 +639,27 @@ def damaged_data(scene):
     with open(scene.device.path, 'r+b') as dev:
         os.pwrite(dev.fileno(), bytes([byte]), at)
         os.fsync(dev.fileno())
+    scene.good_restore()
+
+
+@case
+def damaged_small_areas(scene):
+    """Pages of many small areas are written where the restorer blob has mapped them: a damaged one, a failed read."""
+    scene = scene()
+    scene.task.end()
+    scene.task = scene.new_task(program='manyvmas')
+    spans = spans_of_task(scene)
+    if len(spans) < 900:
+        raise Failed(f'the task has {len(spans)} areas that are written to: these are not many')
+    content = bytes_of_span(scene, *spans[len(spans) // 2])
+    scene.good_dump()
+    at, byte = flip_on_device(scene, content)
+    scene.restore_must_fail('checksum')
+    with open(scene.device.path, 'r+b') as dev:
+        os.pwrite(dev.fileno(), bytes([byte]), at)
+        os.fsync(dev.fileno())
+    for n in (0, 3, 10):
+        scene.restore_must_fail('media error', fault=f'read-after={n}')
     scene.good_restore()
 
 

@@ -105,8 +105,9 @@ int main(int argc, char **argv)
 	prctl(PR_SET_DUMPABLE, 0);	/* our buffers hold other tasks' memory */
 	zns_process_no_network();
 	beat_start();
-	/* A container is not charged for our memory and I/O; runc puts criu into its groups before a restore (hooks.md). */
-	zns_cgroup_escape();
+	/* A container is not charged for our memory and I/O. To leave takes milliseconds in which nobody can fork (hooks.md). */
+	if (argc == 2 && !strcmp(argv[1], ZW_LEAVE_CGROUP))
+		zns_cgroup_escape();
 	loop(&h);
 	if (h.dump)
 		dump_end(&h);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include "fill.h"
 #include "helper.h"
 #include "work_progress.h"
 #include "zns-memfd.h"
@@ -167,8 +168,6 @@ struct fetch {
 	struct zns_rimage *img;
 	struct zns_flat *flat;	/* not NULL: the image as it is there */
 	int reply, fd;
-	struct zw_iov *range;	/* NULL: the whole image */
-	uint32_t nr;
 };
 
 /* The flat view that image @img is another one in, or NULL. */
@@ -187,9 +186,10 @@ static uint64_t size_of(const struct zns_flat *flat, const struct zns_rimage *im
 
 #define FLAT_PIECE MIB(1)
 
-static int copy_range(const struct fetch *f, uint64_t off, uint64_t len, struct zns_err *err)
+static int copy_all(const struct fetch *f, uint64_t len, struct zns_err *err)
 {
 	cleanup_free uint8_t *buf = NULL;
+	uint64_t off = 0;
 	int ret = 0;
 
 	if (!f->flat)
@@ -218,17 +218,14 @@ static void *fetch_run(void *arg)
 
 	if (ftruncate(f->fd, (off_t)r.size))
 		ret = zns_fail_sys(&err, -errno, "no memory for image %s", zns_rimage_name(f->img));
-	if (!ret && !f->range && r.size)
-		ret = copy_range(f, 0, r.size, &err);
-	for (uint32_t i = 0; i < f->nr && !ret; i++)
-		ret = copy_range(f, f->range[i].base, f->range[i].len, &err);
+	if (!ret && r.size)
+		ret = copy_all(f, r.size, &err);
 	if (ret)
 		reply_error(f->reply, &err);
 	else
 		reply_send(f->reply, &r, f->fd);
 	close(f->fd);
 	close(f->reply);
-	free(f->range);
 	free(f);
 	return NULL;
 }
@@ -266,8 +263,7 @@ static int start(void *(*run)(void *), struct fetch *f)
 	return 0;
 }
 
-static int fetch_start(const struct helper *h, struct packet *p, struct zns_rimage *img, struct zw_iov *range, uint32_t nr,
-		       struct zns_err *err)
+static int fetch_start(const struct helper *h, struct packet *p, struct zns_rimage *img, struct zns_err *err)
 {
 	struct fetch *f = calloc(1, sizeof(*f));
 	int fd = zns_memfd("zns-image");
@@ -276,18 +272,15 @@ static int fetch_start(const struct helper *h, struct packet *p, struct zns_rima
 		int code = fd < 0 ? -errno : -ENOMEM;
 
 		free(f);
-		free(range);
 		if (fd >= 0)
 			close(fd);
 		return zns_fail_sys(err, code, "no memory for image %s", zns_rimage_name(img));
 	}
-	*f = (struct fetch){ .img = img, .flat = flat_of(h, img), .reply = packet_take_fd(p, 0), .fd = fd, .range = range,
-			     .nr = nr };
+	*f = (struct fetch){ .img = img, .flat = flat_of(h, img), .reply = packet_take_fd(p, 0), .fd = fd };
 	if (!start(fetch_run, f))
 		return 0;
 	p->fd[0] = f->reply;
 	close(fd);
-	free(range);
 	free(f);
 	return zns_fail(err, -EAGAIN, "cannot start a thread");
 }
@@ -356,7 +349,7 @@ static int open_image(struct helper *h, struct packet *p, uint32_t above, struct
 	if (!strncmp(name, "tmpfs-", 6) && zns_rimage_size(img) > KIB(64))
 		return stream_start(p, img, err);
 	if (strncmp(name, "pages-", 6))
-		return fetch_start(h, p, img, NULL, 0, err);
+		return fetch_start(h, p, img, err);
 	r.image = zns_rimage_index(img);
 	r.size = size_of(flat_of(h, img), img);
 	reply_send(p->fd[0], &r, -1);
@@ -449,19 +442,12 @@ static int fetch_pages(struct helper *h, struct packet *p, struct zns_err *err)
 	return 0;
 }
 
-static int spool(struct helper *h, struct packet *p, struct zns_err *err)
+static int fill(struct helper *h, struct packet *p, struct zns_err *err)
 {
 	struct zns_rimage *img = h->chain ? zns_reader_image(zns_chain_reader(h->chain), p->h.image) : NULL;
-	const struct zw_iov *v = packet_iov(p);
-	struct zw_iov *copy;
 
-	if (!img || !v)
-		return zns_fail(err, -EPROTO, "criu sent an impossible list of ranges");
-	copy = malloc(p->h.nr * sizeof(*v));
-	if (!copy)
-		return zns_fail(err, -ENOMEM, "no memory for a list of ranges");
-	memcpy(copy, v, p->h.nr * sizeof(*v));
-	return fetch_start(h, p, img, copy, p->h.nr, err);
+	return img ? fill_start(h, p, img, flat_of(h, img), err) :
+		     zns_fail(err, -EPROTO, "criu asked for an image that it never opened");
 }
 
 /* Every task is restored: the broker keeps the figures, criu logs them. A broker that is gone keeps nothing. */
@@ -514,8 +500,8 @@ int serve_packet(struct helper *h, struct packet *p, uint32_t above, struct zns_
 		return read_pages(h, p, err);
 	case ZW_FETCH:
 		return fetch_pages(h, p, err);
-	case ZW_SPOOL:
-		return spool(h, p, err);
+	case ZW_FILL:
+		return fill(h, p, err);
 	default:
 		return zns_fail(err, -EPROTO, "unknown request %u from criu", p->h.op);
 	}

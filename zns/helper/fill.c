@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Pages that go straight to where a task has mapped their areas (hooks.md, "Restore"). criu sends the list of places before
+ * it becomes the task; the restorer blob maps the areas and says so; then all of the list is read, verified and written
+ * into the task's memory, by several workers at once.
+ */
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include "fill.h"
+#include "helper.h"
+#include "work_progress.h"
+#include "zns/flat.h"
+
+#define CHUNK ZW_MAX_IOV	/* places that are looked at at once */
+#define UNDER_WAY 64		/* requests; each has its addresses */
+#define MAX_PLACES (1u << 26)	/* pages of 256 GiB */
+
+struct fill {
+	struct helper *h;
+	struct zns_rimage *img;
+	struct zns_flat *flat;	/* not NULL: the image as it is there */
+	int reply, list;
+	uint32_t nr;
+	pid_t pid;
+	pthread_mutex_t lock;
+	pthread_cond_t less;
+	uint32_t under_way;
+	struct zns_err err;	/* the first one */
+};
+
+static void fill_free(struct fill *f)
+{
+	if (f->reply >= 0)
+		close(f->reply);
+	close(f->list);
+	free(f);
+}
+
+static void part_done(void *arg, const struct zns_err *err)
+{
+	struct fill *f = arg;
+
+	pthread_mutex_lock(&f->lock);
+	if (err->code && !f->err.code)
+		f->err = *err;
+	f->under_way--;
+	pthread_cond_signal(&f->less);
+	pthread_mutex_unlock(&f->lock);
+}
+
+/* Until no more than @max requests are under way. The first error. */
+static int wait_below(struct fill *f, uint32_t max)
+{
+	int ret;
+
+	pthread_mutex_lock(&f->lock);
+	while (f->under_way > max)
+		pthread_cond_wait(&f->less, &f->lock);
+	ret = f->err.code;
+	pthread_mutex_unlock(&f->lock);
+	return ret;
+}
+
+static int ask_for(struct fill *f, uint64_t off, const struct iovec *iov, uint32_t nr)
+{
+	int ret = wait_below(f, UNDER_WAY - 1);
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&f->lock);
+	f->under_way++;
+	pthread_mutex_unlock(&f->lock);
+	if (f->flat)
+		zns_flat_read_task(f->flat, zns_rimage_index(f->img), off, f->pid, iov, nr, part_done, f);
+	else
+		zns_rimage_read_task(f->img, off, f->pid, iov, nr, part_done, f);
+	return 0;
+}
+
+/* What follows one another in the image is one request. */
+static int fill_chunk(struct fill *f, const struct zw_place *v, uint32_t nr)
+{
+	struct iovec iov[CHUNK];
+	uint64_t end = 0;
+	uint32_t first = 0;
+	int ret = 0;
+
+	for (uint32_t i = 0; i < nr && !ret; i++) {
+		if (i > first && v[i].off != end) {
+			ret = ask_for(f, v[first].off, iov + first, i - first);
+			first = i;
+		}
+		iov[i] = (struct iovec){ (void *)(uintptr_t)v[i].base, v[i].len };
+		end = v[i].off + v[i].len;
+	}
+	return ret ? ret : ask_for(f, v[first].off, iov + first, nr - first);
+}
+
+static int fill_all(struct fill *f, struct zns_err *err)
+{
+	cleanup_free struct zw_place *v = malloc(CHUNK * sizeof(*v));
+	int ret = v ? 0 : zns_fail(err, -ENOMEM, "no memory for a list of pages");
+
+	for (uint32_t done = 0, n; done < f->nr && !ret; done += n) {
+		n = zns_min(f->nr - done, (uint32_t)CHUNK);
+		ret = zns_pread_all(f->list, v, n * sizeof(*v), (off_t)done * (off_t)sizeof(*v));
+		if (ret)
+			zns_fail_sys(err, ret, "cannot read criu's list of pages");
+		else
+			ret = fill_chunk(f, v, n);
+	}
+	wait_below(f, 0);
+	if (f->err.code)
+		*err = f->err;
+	return f->err.code ? f->err.code : ret;
+}
+
+static void *fill_run(void *arg)
+{
+	struct fill *f = arg;
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zw_reply r = { 0 };
+	ssize_t n;
+	char go;
+
+	do {
+		n = recv(f->reply, &go, sizeof(go), 0);
+	} while (n < 0 && errno == EINTR);
+	if (n == sizeof(go)) {	/* else it is gone */
+		if (fill_all(f, &err)) {
+			progress_hush(f->h);
+			reply_error(f->reply, &err);
+		} else {
+			reply_send(f->reply, &r, -1);
+		}
+	}
+	fill_free(f);
+	return NULL;
+}
+
+/* Whatever stands in it, the places are in the memory of who sent it. */
+static int check_list(int fd, uint32_t nr, struct zns_err *err)
+{
+	struct stat st;
+
+	if (nr && nr <= MAX_PLACES && fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) &&
+	    st.st_size == (off_t)(nr * sizeof(struct zw_place)))
+		return 0;
+	return zns_fail(err, -EPROTO, "criu sent an impossible list of pages");
+}
+
+int fill_start(struct helper *h, struct packet *p, struct zns_rimage *img, struct zns_flat *flat, struct zns_err *err)
+{
+	struct fill *f;
+	pthread_t t;
+	int ret = p->nr_fd == 2 && p->sender > 0 ? check_list(p->fd[1], p->h.nr, err) :
+						     zns_fail(err, -EPROTO, "criu sent an impossible list of pages");
+
+	if (ret)
+		return ret;
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return zns_fail(err, -ENOMEM, "no memory for a list of pages");
+	*f = (struct fill){ .h = h, .img = img, .flat = flat, .nr = p->h.nr, .pid = p->sender, .lock = PTHREAD_MUTEX_INITIALIZER,
+			    .less = PTHREAD_COND_INITIALIZER, .err = ZNS_ERR_INIT, .reply = packet_take_fd(p, 0),
+			    .list = packet_take_fd(p, 1) };
+	ret = -pthread_create(&t, NULL, fill_run, f);
+	if (!ret) {
+		pthread_detach(t);
+		return 0;
+	}
+	p->fd[0] = f->reply;	/* who asked still waits there */
+	f->reply = -1;
+	fill_free(f);
+	return zns_fail_sys(err, ret, "cannot start a thread");
+}

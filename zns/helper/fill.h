@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_HELPER_FILL_H
+#define ZNS_HELPER_FILL_H
+/* Pages that go straight to where a task has mapped their areas. */
+#include "zns/err.h"
+
+struct helper;
+struct packet;
+struct zns_flat;
+struct zns_rimage;
+
+/* ZW_FILL. @flat: if not NULL, the image as it is there. Answered by a thread of its own; on an error nothing was started. */
+int fill_start(struct helper *h, struct packet *p, struct zns_rimage *img, struct zns_flat *flat, struct zns_err *err);
+
+#endif
