@@ -290,17 +290,14 @@ static int to_archive(struct export *x, struct zns_err *err)
 
 static int run(struct export *x, struct zns_err *err)
 {
-	struct zns_reader_params p = { .dev = x->h.s.dev };
+	struct zns_reader_params p = { 0 };
 	int ret;
 
 	if (x->h.c->pages_only)
 		return zns_fail(err, -EOPNOTSUPP, "this checkpoint has pages only: join the other images first (znsctl import --join)");
 	ret = zns_session_lease(&x->h.s, x->h.c->id.data, true, &x->answer, err);
 	if (!ret)
-		ret = zns_chain_open(&p, &x->h.s.reg, x->h.s.broker.encrypted, x->answer->checkpoints, x->answer->n_checkpoints,
-				     &x->chain, err);
-	if (!ret && x->h.handle)
-		ret = zns_crypt_check_handle(zns_chain_crypt(x->chain, 0), x->h.handle, zns_chain_manifest(x->chain, 0), err);
+		ret = zns_session_chain(&x->h.s, x->answer, x->h.handle, &p, &x->chain, err);
 	if (!ret && x->flatten)
 		ret = zns_flat_new(x->chain, &x->flat, err);
 	if (!ret) {

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The library's client beside a real znsd: a checkpoint is written, read, moved, dropped, and a broker dies in its commit. */
+#include "broker_fixture.h"
+#include "zns/handle.h"
+#include "zns/move.h"
+#include "zns/save.h"
+
+#define PAGES 300000		/* bytes: some units, and a part of one */
+
+struct dump_of {
+	struct zns_session s;
+	struct zns_save v;
+	uint8_t pages[PAGES];
+};
+
+static int setup(void **state)
+{
+	struct fx *f = calloc(1, sizeof(*f));
+
+	fx_open(f, 0, 0, DIES);
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	fx_close(*state);
+	free(*state);
+	return 0;
+}
+
+static void good(int ret, const struct zns_err *err)
+{
+	if (ret)
+		fail_msg("%d: %s", ret, err->msg);
+}
+
+static void put(struct zns_save *v, const char *name, const void *data, size_t len)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_wimage *img;
+
+	good(zns_writer_image(v->w, name, !strncmp(name, "pages-", 6), &img, &err), &err);
+	good(zns_wimage_data(img, data, len, &err), &err);
+	good(zns_wimage_seal(img, &err), &err);
+}
+
+/* All of it but the record. */
+static struct dump_of *written(struct fx *f, const char *container)
+{
+	ZnsPb__DumpBegin q = ZNS_PB__DUMP_BEGIN__INIT;
+	struct dump_of *d = calloc(1, sizeof(*d));
+	struct zns_err err = ZNS_ERR_INIT;
+
+	d->s = (struct zns_session)ZNS_SESSION_INIT;
+	good(zns_session_open(&d->s, &f->reg, ZNS_WRITES, &err), &err);
+	d->v = (struct zns_save){ .s = &d->s };
+	q.container = (char *)container;
+	q.qos_mibps = 100;
+	good(zns_save_begin(&d->v, &q, &err), &err);
+	for (size_t i = 0; i < PAGES; i++)
+		d->pages[i] = (uint8_t)(i * 31 + (i >> 9));
+	put(&d->v, "pages-1.img", d->pages, PAGES);
+	put(&d->v, "core-1.img", container, strlen(container));
+	good(zns_save_finish(&d->v, &err), &err);
+	good(zns_save_durable(&d->v, &err), &err);
+	return d;
+}
+
+static struct dump_of *committed(struct fx *f, const char *container)
+{
+	struct dump_of *d = written(f, container);
+	struct zns_err err = ZNS_ERR_INIT;
+
+	good(zns_save_commit(&d->v, &err), &err);
+	return d;
+}
+
+static void end(struct dump_of *d)
+{
+	zns_save_end(&d->v);
+	zns_session_close(&d->s);
+	free(d);
+}
+
+static size_t nr_listed(struct fx *f)
+{
+	struct zns_broker b = client(f);
+	size_t n = nr_checkpoints(&b);
+
+	zns_broker_close(&b);
+	return n;
+}
+
+/* By its id and its handle; @h NULL: by its id alone. */
+static int read_back(struct fx *f, const uint8_t *id, const ZnsPb__Handle *h, const struct dump_of *d, struct zns_err *err)
+{
+	struct zns_session s = ZNS_SESSION_INIT;
+	struct zns_reader_params p = { 0 };
+	struct zns_chain *chain = NULL;
+	uint8_t *buf = malloc(PAGES);
+	ZnsPb__Response *r;
+	int ret;
+
+	good(zns_session_open(&s, &f->reg, ZNS_READS, err), err);
+	good(zns_session_lease(&s, id, true, &r, err), err);
+	ret = zns_session_chain(&s, r, h, &p, &chain, err);
+	if (!ret) {
+		assert_int_equal(zns_chain_levels(chain), 1);
+		good(zns_rimage_read(zns_chain_find(chain, 0, "pages-1.img"), 0, buf, PAGES, err), err);
+		assert_memory_equal(buf, d->pages, PAGES);
+	}
+	zns_chain_close(chain);
+	drop(r);
+	zns_session_close(&s);
+	free(buf);
+	return ret;
+}
+
+static void saved(void **state)
+{
+	struct fx *f = *state;
+	struct dump_of *a = committed(f, "web"), *b = committed(f, "db");
+	int dir = open(f->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct zns_err err = ZNS_ERR_INIT;
+	ZnsPb__Handle *h;
+
+	good(zns_save_copy(&a->v, "core-1.img", 3, zns_hash("web", 3), &err), &err);
+	good(zns_save_handle(&a->v, dir, &err), &err);
+	good(zns_handle_read(dir, &h, &err), &err);
+	assert_int_equal(h->n_copies, 1);
+	assert_string_equal(h->container, "web");
+	assert_int_equal(a->v.c->nr_images, 2);
+	assert_true(a->v.c->created_ns > 0);
+	good(read_back(f, a->v.id, h, a, &err), &err);
+	good(read_back(f, b->v.id, NULL, b, &err), &err);
+	assert_int_equal(read_back(f, b->v.id, h, b, &err), -EXDEV);	/* a handle of another one */
+	zns_pb__handle__free_unpacked(h, NULL);
+	close(dir);
+	end(a);
+	end(b);
+}
+
+static void dropped(void **state)
+{
+	struct fx *f = *state;
+	struct dump_of *d = written(f, "web");
+	struct zns_broker b;
+
+	end(d);
+	b = client(f);
+	assert_int_equal(nr_checkpoints(&b), 0);
+	zns_broker_close(&b);
+}
+
+static void rolled_back(void **state)
+{
+	struct fx *f = *state;
+	struct dump_of *d = committed(f, "web");
+	struct zns_err err = ZNS_ERR_INIT;
+
+	assert_int_equal(nr_listed(f), 1);
+	zns_save_roll_back(&d->v, "a test", &err);
+	assert_string_equal(err.msg, "");
+	assert_int_equal(nr_listed(f), 0);
+	end(d);
+}
+
+/* Carries the requests, and has the broker die before or after it gets that of the commit. */
+struct killer {
+	struct zns_session *s;
+	bool after;
+};
+
+static int ask_and_kill(void *arg, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err)
+{
+	const struct killer *k = arg;
+	struct zns_broker *b = &k->s->broker;
+
+	if (!req->commit)
+		return zns_broker_call(b, req, resp, err);
+	if (k->after)
+		drop(ask(b, req));
+	kill_broker(b);
+	return -EPIPE;
+}
+
+static int settled(struct fx *f, bool after, struct zns_err *err)
+{
+	struct dump_of *d = written(f, "web");
+	struct killer k = { &d->s, after };
+	int ret;
+
+	d->s.ask = ask_and_kill;
+	d->s.ask_arg = &k;
+	assert_int_equal(zns_save_commit(&d->v, err), -EPIPE);
+	ret = zns_save_settle(&d->v, err);
+	if (!ret)
+		good(read_back(f, d->v.id, NULL, d, err), err);
+	end(d);
+	assert_int_equal(nr_listed(f), after);
+	return ret;
+}
+
+static void dies_after_commit(void **state)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+
+	good(settled(*state, true, &err), &err);
+}
+
+static void dies_before_commit(void **state)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+
+	assert_int_equal(settled(*state, false, &err), -EPIPE);
+	assert_non_null(strstr(err.msg, "the dump was dropped, run it again"));
+}
+
+static void moved(void **state)
+{
+	struct fx *f = *state;
+	struct dump_of *d = committed(f, "web");
+	struct zns_session s = ZNS_SESSION_INIT;
+	struct zns_err err = ZNS_ERR_INIT;
+	uint32_t group[ZONES], victim = d->v.c->zones[0]->zone;
+	bool to[ZONES] = { false };
+	struct zns_move m = { .s = &s, .victims = &victim, .nr_victims = 1, .zone_group = group, .written = to };
+
+	for (uint32_t i = 0; i < ZONES; i++)
+		group[i] = i < META ? 0 : (i - META) % DIES;
+	zns_broker_close(&d->s.broker);		/* its zones are parked now */
+	good(zns_session_open(&s, &f->reg, ZNS_WRITES, &err), &err);
+	m.dev = s.dev;
+	good(zns_move_copy(&m, d->v.id, &err), &err);
+	good(zns_move_durable(&m, &err), &err);
+	good(zns_move_commit(&m, &err), &err);
+	assert_false(to[victim]);
+	for (size_t i = 0; i < m.next->n_zones; i++)
+		assert_int_not_equal(m.next->zones[i]->zone, victim);
+	assert_true(m.bytes > 0);
+	zns_move_end(&m);
+	zns_session_close(&s);
+	good(read_back(f, d->v.id, NULL, d, &err), &err);
+	end(d);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(saved, setup, teardown),
+		cmocka_unit_test_setup_teardown(dropped, setup, teardown),
+		cmocka_unit_test_setup_teardown(rolled_back, setup, teardown),
+		cmocka_unit_test_setup_teardown(dies_after_commit, setup, teardown),
+		cmocka_unit_test_setup_teardown(dies_before_commit, setup, teardown),
+		cmocka_unit_test_setup_teardown(moved, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
