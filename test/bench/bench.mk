@@ -6,7 +6,8 @@ VTIME_SRC	:= test/bench/vtime
 PIC_OBJ		:= $(patsubst %.c,$(B)/pic/%.o,$(filter-out %_none.c,$(foreach d,base dev store,$(wildcard zns/$(d)/*.c))) zns/crypt/record.c \
 		   $(wildcard test/controls/*.c)) \
 		   $(patsubst $(GEN)/%.c,$(B)/pic/gen/%.o,$(PROTO_C))
-PAPERS_BIN	:= $(B)/bench/vtime $(B)/bench/vtime.so $(B)/bench/ckptload $(B)/bench/zns-fio.so $(B)/bench/subject
+SHARE_BIN	:= $(foreach v,plain parts choice gain,$(B)/bench/share-$(v)/znsd)
+PAPERS_BIN	:= $(B)/bench/vtime $(B)/bench/vtime.so $(B)/bench/ckptload $(B)/bench/zns-fio.so $(B)/bench/subject $(SHARE_BIN)
 
 .PHONY: bench bench-stock bench-papers bench-smoke bench-migration
 
@@ -46,6 +47,18 @@ $(B)/bench/ckptload: test/bench/papers/ckptload.c criu/include/zns-wire.h $(TEST
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(TEST_LIB) $(LDLIBS)
+
+# Brokers that share groups by plainer rules, controls of `demand`: plain_share.c in place of functions of zns/alloc.
+$(B)/bench/share-plain/znsd: SHARE := -DPLAIN_CHOICE=1 -DPLAIN_STAY
+$(B)/bench/share-parts/znsd: SHARE := -DPLAIN_CHOICE=2 -DPLAIN_STAY
+$(B)/bench/share-choice/znsd: SHARE := -DPLAIN_STAY
+$(B)/bench/share-gain/znsd: SHARE := -DPLAIN_CHOICE=1
+$(SHARE_BIN): test/bench/papers/plain_share.c zns/alloc/spread.c $(ZNSD_OBJ) $(B)/libzns.a
+	@mkdir -p $(@D)
+	$(call say,CC      $@)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $(@D)/share.o $(SHARE) $<
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $(@D)/spread.o $(if $(findstring CHOICE,$(SHARE)),-Dzns_alloc_spread=zns_alloc_spread_shipped) zns/alloc/spread.c
+	$(Q)$(CC) $(CFLAGS) -o $@ $(ZNSD_OBJ) $(@D)/share.o $(@D)/spread.o $(B)/libzns.a $(LDLIBS)
 
 $(B)/bench/subject: test/bench/subject.c
 	@mkdir -p $(@D)

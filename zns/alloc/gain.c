@@ -8,9 +8,10 @@
 #include "alloc_priv.h"
 #include "zns/util.h"
 
+/* Why these, and what others give: Documentation/sharing.md. */
 #define LESS 0.97	/* of its fair share: who has less gains groups … */
 #define SPARED 0.98	/* … of those who keep this much, or more than it has itself */
-#define LACK 0.95	/* of its fair share: while somebody has less than this … */
+#define LACK 0.90	/* of its fair share: while somebody has less than this … */
 #define LIMIT 1.02	/* … who could have more is held to this */
 #define WORTH 0.02	/* zones' worth: for less no group is gained */
 #define ROUNDS 6

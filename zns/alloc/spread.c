@@ -8,8 +8,9 @@
 #include "alloc_priv.h"
 #include "zns/util.h"
 
+/* Why these, and what others give: Documentation/sharing.md. */
 #define CONTENT 0.96	/* of its fair share: who keeps this much is not spared any further */
-#define WIDER 1.2	/* of its fair share: so much a newcomer may reach where nobody is poorer for it */
+#define ENOUGH 0.998	/* sums of parts are not exact */
 
 static int cmp_double(const void *a, const void *b)
 {
@@ -164,11 +165,11 @@ uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr, con
 		 * Enough: it has its fair share now, and what is reserved by those who rest would do for it when they
 		 * come; or more would only be taken from who is poorer.
 		 */
-		if (n >= least && users[group] && (now >= zns_min(fair * WIDER, want) * 0.998 || o.rest < now / fair))
+		if (n >= least && users[group] && (now >= fair * ENOUGH || o.rest < now / fair))
 			break;
-		if (n >= least && !users[group] && later >= want * 0.998)
+		if (n >= least && !users[group] && later >= want * ENOUGH)
 			break;
-		if (n >= first && n < least && users[group] && now >= fair * 0.998 && o.rest < CONTENT)
+		if (n >= first && n < least && users[group] && now >= fair * ENOUGH && o.rest < CONTENT)
 			break;
 		memmove(&order[n + 1], &order[n], (best - n) * sizeof(*order));
 		order[n] = group;

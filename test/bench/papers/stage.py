@@ -53,7 +53,7 @@ class Job:
 
 
 class Stage:
-    def __init__(self, args, profile, options=(), wall=False, vendor_map=None, env=None):
+    def __init__(self, args, profile, options=(), wall=False, vendor_map=None, env=None, broker=None):
         build = Path(args.build).resolve()
         # of the test build, for loads that store nothing and flushes as NVMe has them
         self.bin, self.bench, self.fio_bin = build / 'test' / 'bin', build / 'bench', build / 'fio-src' / 'fio'
@@ -67,6 +67,8 @@ class Stage:
                         ZNSD_IDLE_S='0', ZNS_DEV=self.device,
                         ZNSD_KEEP_ENV='LD_PRELOAD,ZNS_VTIME,ZNS_EMU_FLUSH')
         self.env.update(env or {})
+        if broker:
+            self.env.update(ZNS_LIBEXEC=str(self.programs_with(broker)))
         self.clock, self.serial = None, 0
         if not wall:
             self.clock = Clock(self.bench, self.dir / 'clock')
@@ -83,6 +85,16 @@ class Stage:
             raise
 
     count = 0
+
+    def programs_with(self, broker):
+        """A directory with the programs of the build, but another znsd: bench/NAME/znsd."""
+        here = self.dir / 'libexec'
+        here.mkdir()
+        for program in self.bin.iterdir():
+            (here / program.name).symlink_to(program)
+        (here / 'znsd').unlink()
+        (here / 'znsd').symlink_to(self.bench / broker / 'znsd')
+        return here
 
     def __enter__(self):
         return self
