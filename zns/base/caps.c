@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Giving up what a program does not need, so that who takes it over gets less. Documentation/security.md has the table. */
+/* Give up what a program does not need, so that an attacker gets less of it. Documentation/security.md has the table. */
 #include <errno.h>
 #include <sched.h>
 #include <sys/capability.h>
@@ -44,7 +44,7 @@ int zns_process_keep_caps(const int *caps, size_t nr, struct zns_err *err)
 
 void zns_process_no_network(void)
 {
-	/* Not allowed to a plain user, and no loss: what it may do does not change. */
+	/* A plain user may not do this. It is no loss: what the program may do does not change. */
 	if (unshare(CLONE_NEWNET))
 		errno = 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Out of the cgroups of whoever started this process: their end, their freezer and their limits are not ours. */
+/* Leave the cgroups of whoever started this process, so that their end, freezer and limits do not hit us. */
 #include <fcntl.h>
 #include <string.h>
 #include "zns/process.h"

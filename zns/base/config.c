@@ -162,7 +162,7 @@ static int conf_load(const char *path, uint8_t **text, size_t *len, struct zns_e
 	return 0;
 }
 
-/* Whoever adds a key says so here: a misspelled one would be a setting that nobody obeys. */
+/* All keys that there are. A misspelled one is an error, else it would be a setting that nobody obeys. */
 static const char *const known_keys[] = { "default-device", "deadline", "encrypt-key", "docker-qos", "docker-admission", "docker-alloc",
 					  "docker-stripe", "docker-dev", "docker-criu", "cri-o-names", "criu-config-dir",
 					  "restore-others" };
@@ -195,7 +195,7 @@ int zns_config_get(const char *key, char *out, size_t len, struct zns_err *err)
 	if (rc)
 		return rc;
 	it.next = (char *)text;
-	/* The whole file is read, so that a bad line shows whichever key is asked for; the last one counts. */
+	/* Read the whole file, so that a bad line is found whatever key is asked for. The last line of a key counts. */
 	while ((rc = conf_next(&it, &k, &v)) > 0) {
 		rc = unknown(k, path, it.line, err);
 		if (rc)

@@ -39,7 +39,7 @@ static void record(struct zns_err *err, int code, const char *text)
 	zns_clean(err->msg);	/* file names and what devices say: on one line, and off the terminal's escapes */
 }
 
-/* "text: why". A long file name must not push the reason out: it is cut itself, down to a part of the line. */
+/* "text: why". A long file name must not push the reason out, so it is cut down to a part of the line. */
 static void record_why(struct zns_err *err, int code, const char *text, const char *why)
 {
 	size_t max = sizeof(err->msg) - 1, room = max > strlen(why) + 2 ? max - strlen(why) - 2 : 0;

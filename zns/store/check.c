@@ -38,7 +38,7 @@ int zns_check_file_name(const char *name, int code, struct zns_err *err)
 	return 0;
 }
 
-/* Whatever is written begins and ends at a block: who walks a zone counts on it. */
+/* Uses are whole blocks: a walk over a zone relies on that (scan.c). */
 static int check_use(const struct zns_limits *l, const ZnsPb__ZoneUse *u, int code, struct zns_err *err)
 {
 	if (zns_check_range(l, u->zone, u->start, u->len, code, err))
@@ -58,7 +58,7 @@ static int cmp_use(const void *pa, const void *pb)
 	return a->start < b->start ? -1 : a->start > b->start;
 }
 
-/* In range, and no byte twice: so there are never more of them than the device has blocks. */
+/* Uses are in range, and no byte is in two of them. So there are never more of them than the device has blocks. */
 static int check_uses(const struct zns_limits *l, const ZnsPb__Checkpoint *c, int code, struct zns_err *err)
 {
 	cleanup_free ZnsPb__ZoneUse **v = malloc((c->n_zones + 1) * sizeof(*v));
@@ -211,7 +211,7 @@ int zns_check_profile(const ZnsPb__Profile *p, const struct zns_limits *l, int c
 		if (p->zone_group[i] >= p->n_groups)
 			return zns_fail(err, code, "the profile puts zone %zu into group %u of %zu", i,
 					p->zone_group[i], p->n_groups);
-	/* Channels are numbers in tables: there are not more of them than groups. */
+	/* Channels are indices of tables, so they are bounded too. */
 	for (size_t i = 0; i < p->n_groups; i++)
 		if (p->groups[i]->has_channel && p->groups[i]->channel >= l->nr_zones)
 			return zns_fail(err, code, "the profile puts group %zu on channel %u", i, p->groups[i]->channel);

@@ -4,8 +4,8 @@
 #include "record.h"
 
 /*
- * Not empty, though there is no catalogue: foreign data, or the checkpoints of a store that has lost it. Metadata zones
- * that begin as ours do are of a format that was interrupted, when everything else had been reset.
+ * Refuse a device that has no catalogue and is not empty: it holds foreign data, or the checkpoints of a store that has
+ * lost its catalogue. Metadata zones that begin as ours do are what an interrupted format left; it had reset all else.
  */
 static int refuse_written(struct zns_dev *dev, uint32_t first, uint32_t nr_meta, struct zns_err *err)
 {
@@ -67,8 +67,8 @@ static bool wants_reset(const struct zns_zone *z)
 }
 
 /*
- * Three steps, each durable before the next, so that an interrupted format never leaves a catalogue whose data are
- * gone: older metadata, the log itself, the data.
+ * Reset older metadata, then the log itself, then the data. Each step is durable before the next one begins, so that an
+ * interrupted format never leaves a catalogue whose data are gone.
  */
 static int reset_all(struct zns_dev *dev, const struct zns_zone *zones, uint32_t nr_meta, uint32_t log_zone,
 		     struct zns_err *err)
@@ -98,7 +98,7 @@ static int reset_all(struct zns_dev *dev, const struct zns_zone *zones, uint32_t
 	return 0;
 }
 
-/* A read-only zone keeps its old generation for ever: ours must be above it. */
+/* A read-only zone keeps its generation for ever. The new one must be higher. */
 static uint64_t stuck_generation(struct zns_dev *dev, const struct zns_zone *zones, uint32_t first, uint32_t nr_meta)
 {
 	uint64_t max = 0;

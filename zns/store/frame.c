@@ -114,7 +114,7 @@ int zns_frame_parse(const uint8_t *buf, size_t len, struct zns_frame *f, struct 
 		return zns_fail(err, -ENODATA, "no record here");
 	if (len < ZNS_FRAME_HDR)
 		return zns_fail(err, -EBADMSG, "record cut off in its header");
-	/* By itself, so that the length is known to be right where the rest is not there. */
+	/* The header has a hash of its own, so that its length can be believed where the rest is missing. */
 	if (get64(buf + OFF_HEADER_HASH) != zns_hash(buf, OFF_HEADER_HASH))
 		return zns_fail(err, -EBADMSG, "record damaged: the checksum of its header does not match");
 	n = get32(buf + OFF_LEN);
@@ -122,7 +122,7 @@ int zns_frame_parse(const uint8_t *buf, size_t len, struct zns_frame *f, struct 
 		return zns_fail(err, -EBADMSG, "record of %u bytes cut off after %zu", n, len - ZNS_FRAME_HDR);
 	if (get64(buf + OFF_HASH) != frame_hash(buf, n))
 		return zns_fail(err, -EBADMSG, "record damaged: checksum does not match");
-	/* Only behind the hash: a flipped bit is damage, not a newer version. */
+	/* The hash comes first: a flipped bit is damage, not a newer version. */
 	f->version = get16(buf + OFF_VERSION);
 	if (f->version > ZNS_FRAME_VERSION)
 		return zns_fail(err, -EPROTONOSUPPORT,

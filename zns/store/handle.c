@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The handle file: one ZNS_FRAME_HANDLE frame, nothing behind it. Everything in it is checked: it travels. */
+/* The handle file: one ZNS_FRAME_HANDLE frame and nothing behind it. It travels, so everything in it is checked. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -102,7 +102,7 @@ int zns_handle_agrees(const ZnsPb__Handle *h, const ZnsPb__Checkpoint *c, struct
 	if (h->checkpoint.len == c->id.len && !memcmp(h->checkpoint.data, c->id.data, c->id.len) &&
 	    !strcmp(h->container, c->container) && h->created_ns == c->created_ns)
 		return 0;
-	/* Not what the record says: who changed the handle need not learn it. */
+	/* The message does not quote the record: somebody who has changed the handle must not learn from it. */
 	return zns_fail(err, -EXDEV, "%s says container %.100s, %s, but checkpoint %s is another one's, or of another time: the handle was "
 			"changed; `znsctl ls` lists checkpoints", ZNS_HANDLE_NAME, h->container,
 			zns_format_time(h->created_ns, then, sizeof(then)), zns_uuid_format(c->id.data, id));

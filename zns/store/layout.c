@@ -5,8 +5,8 @@
 #include "zns/util.h"
 
 /*
- * Smooth weighted round-robin: every slot, each extent earns its weight, the richest (lowest index on a tie)
- * takes the slot and pays the total. Spreads a heavy extent's units over the turn instead of bunching them.
+ * Smooth weighted round-robin. For every slot each extent earns its weight. The richest one (on a tie, the lowest index)
+ * takes the slot and pays the total. So a heavy extent's units are spread over the turn, not bunched.
  */
 uint32_t zns_turn_build(const uint32_t *weights, uint32_t nr, uint16_t *turn, uint32_t turn_max)
 {
@@ -124,7 +124,7 @@ uint64_t zns_turn_capacity(const uint32_t *weights, const uint64_t *room_units, 
 	for (uint32_t i = 0; i < nr; i++)
 		used[i] = turns * weights[i];
 	units = turns * slots;
-	/* The last, incomplete turn: until the first extent that has no room left. */
+	/* The last turn is incomplete: it ends at the first extent that has no room left. */
 	for (uint32_t slot = 0; used[turn[slot]] < room_units[turn[slot]]; slot = (slot + 1) % slots) {
 		used[turn[slot]]++;
 		units++;

@@ -31,7 +31,7 @@ int zns_store_read(struct zns_dev *dev, uint32_t zone, uint64_t off, uint8_t *bu
 
 /* ---- writer ---- */
 
-/* A log's zone never becomes full by writing, so that its write pointer keeps its meaning (replay.c). */
+/* Writing never fills a log's zone, since the write pointer of a full zone says nothing (replay.c). */
 uint64_t zns_log_room(const struct zns_dev *dev, uint64_t zone_capacity)
 {
 	uint64_t block = dev->geo.block_size, cap = zns_align_down(zone_capacity, block);
@@ -142,7 +142,7 @@ void zns_log_reader_fini(struct zns_log_reader *r)
 	*r = (struct zns_log_reader){ 0 };
 }
 
-/* Have bytes off … off+n of the zone in the buffer. */
+/* Get the bytes [off, off + n) of the zone into the buffer. */
 static int need(struct zns_log_reader *r, uint64_t off, size_t n, struct zns_err *err)
 {
 	size_t block = r->dev->geo.block_size, cap, len;
@@ -165,7 +165,7 @@ static int need(struct zns_log_reader *r, uint64_t off, size_t n, struct zns_err
 	len = zns_align_down(len, block);
 	rc = zns_store_read(r->dev, r->zone, start, r->buf, len, err);
 	if (rc == -ENODATA && len > zns_align_up(off - start + n, block)) {
-		/* The write pointer was wrong: only what is needed. */
+		/* The write pointer was wrong. Read only what is needed. */
 		len = zns_align_up(off - start + n, block);
 		rc = zns_store_read(r->dev, r->zone, start, r->buf, len, err);
 	}

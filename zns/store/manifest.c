@@ -133,8 +133,8 @@ static int read_manifest(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb_
 }
 
 /*
- * The manifest says that there is a key, the record has it. A plain manifest for a record that is encrypted is another
- * one; the other way round no key is known, and nothing can be read.
+ * The manifest says that there is a key, and the record has it. If only the record speaks of encryption, the manifest is of
+ * another checkpoint. If only the manifest does, no key is known, and nothing can be read.
  */
 static int join_key(const ZnsPb__Checkpoint *c, ZnsPb__Manifest *m, struct zns_err *err)
 {

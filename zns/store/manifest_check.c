@@ -41,7 +41,7 @@ static int check_unit(const ZnsPb__Image *i, const struct ctx *c)
 				(unsigned long long)i->size);
 	if (c->encrypted && i->n_piece_csums)	/* what is authentic is a whole unit */
 		return zns_fail(c->err, -EBADMSG, "image %s: checksums of pieces of encrypted units", i->name);
-	/* Part of a nonce: added to a number of a unit it must not begin anew. */
+	/* It is part of a nonce: the sum with a unit's number must not wrap. */
 	if (i->has_unit_base && (!c->encrypted || i->unit_base > UINT64_MAX - i->n_csums))
 		return zns_fail(c->err, -EBADMSG, "image %s: an impossible base of its units' numbers", i->name);
 	if (c->encrypted != (bool)i->has_tags && i->size)

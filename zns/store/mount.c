@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * One machine at a time: the mount record says who writes the store, and refuses the second comer by name. Who goes on
- * beside us all the same is found by alone.c.
+ * One machine at a time. The mount record says which machine writes the store, and a second one is refused by name. If
+ * another one writes all the same, alone.c finds it.
  */
 #include <string.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * After a migration the pages are on zones and everything else is in plain files that somebody has copied. Nothing but
- * names ties the two together: so every task that has pages must have its other images, and the other way round.
+ * After a migration the pages are on zones, and all other images are plain files that somebody has copied. Only names tie
+ * the two together. So every task that has pages must have its other images, and the other way round.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ static bool has_image(const ZnsPb__Manifest *m, const char *name)
 	return false;
 }
 
-/* Every task of the directory has pages here. */
+/* Does every task of the directory have pages on the zones? */
 static int check_dir(int dir, const ZnsPb__Manifest *m, struct zns_err *err)
 {
 	struct dirent *e;

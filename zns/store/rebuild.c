@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* A new generation of the catalogue from what is left of the old one, and from the footers in the data zones. */
+/* Write a new generation of the catalogue, from what is left of the old one and from the footers in the data zones. */
 #include <string.h>
 #include "record.h"
 #include "salvage.h"
@@ -17,13 +17,13 @@ struct verdict {
 struct rebuild {
 	const struct zns_salvage *sv;
 	const struct zns_rebuild_params *p;
-	struct verdict *verdict;	/* the last word on each counts; told at the end */
+	struct verdict *verdict;	/* one for each checkpoint; the last word counts, and is told at the end */
 	size_t nr_verdicts;
-	struct zns_dead *dead;	/* found, and not to be taken: what it claims explains nothing */
+	struct zns_dead *dead;	/* found, but not taken; the scan does not step over what these claim */
 	size_t nr_dead;
 	struct zns_dead *left;	/* records of the log that were left out; a later version may still be found */
 	size_t nr_left;
-	ZnsPb__Checkpoint **keys;	/* copies of those that were encrypted: the key is good for the later version too */
+	ZnsPb__Checkpoint **keys;	/* copies of those of them that are encrypted: a later version has the same key */
 	size_t nr_keys;
 	struct zns_rebuild_result *r;
 	struct zns_store *s;
@@ -75,7 +75,7 @@ static bool add_dead(struct rebuild *b, const uint8_t *id, int64_t moved_ns)
 	return !is_dead(b, id, moved_ns) && append(&b->dead, &b->nr_dead, id, moved_ns);
 }
 
-/* Left out of the records by us, and not removed: the tombstone that the state has of it is ours. */
+/* Did we leave it out? Then it was not removed, and the tombstone that the state has of it is ours. */
 static bool was_left_out(const struct rebuild *b, const uint8_t *id)
 {
 	for (size_t i = 0; i < b->nr_left; i++)
@@ -108,7 +108,7 @@ static void drop(struct zns_state *st, struct zns_ent *e)
 		zns_state_bury(st, tomb);
 }
 
-/* Its zones were reset since: the record of its removal is lost. */
+/* Were its zones reset since? Then the record of its removal is lost. */
 static bool data_gone(const struct rebuild *b, const ZnsPb__Checkpoint *c, char *why, size_t len)
 {
 	for (size_t i = 0; i < c->n_zones; i++) {
@@ -140,7 +140,7 @@ static int64_t written_ns(const ZnsPb__Checkpoint *c)
 	return c->moved ? zns_max(c->moved_ns, c->created_ns) : c->created_ns;
 }
 
-/* Of two that claim the same bytes the one that was written or moved later has them. */
+/* If two checkpoints claim the same bytes, the one that was written or moved later has them. */
 static bool overwritten(const struct rebuild *b, const ZnsPb__Checkpoint *c, char *why, size_t len)
 {
 	const struct zns_list *l = &b->s->st.checkpoints;
@@ -166,7 +166,7 @@ static void keep_key(struct rebuild *b, const ZnsPb__Checkpoint *c)
 	b->nr_keys += b->keys[b->nr_keys] != NULL;
 }
 
-/* A record goes; the others stay where they are in the list until it is compacted. */
+/* Take a record out. The others stay in their places until the list is compacted. */
 static void leave_out(struct rebuild *b, struct zns_ent *e, const char *why)
 {
 	cleanup_free char *name = strdup(e->ckpt->container);
@@ -224,7 +224,7 @@ static bool has_manifest(const struct rebuild *b, const ZnsPb__Checkpoint *c)
 	return true;
 }
 
-/* What the zones told of records: removals that the log has lost, and newer checkpoints in their place. */
+/* Judge records by what the zones told: removals that the log has lost, and newer checkpoints in their place. */
 static void settle_records(struct rebuild *b)
 {
 	const struct zns_scan *sc = &b->r->scan;
@@ -257,7 +257,7 @@ static void settle_records(struct rebuild *b)
 	zns_state_compact(&b->s->st);
 }
 
-/* 0: it is in the state now; else why not. */
+/* Put what was found into the state. An error says why it was not taken. */
 static int take(struct rebuild *b, const struct zns_found *f, bool *key_lost, struct zns_err *err)
 {
 	struct zns_state *st = &b->s->st;
@@ -322,11 +322,11 @@ static int cmp_found(const void *pa, const void *pb)
 
 	if (x != y)
 		return x < y ? -1 : 1;
-	/* Of one checkpoint the version that was moved last comes first. */
+	/* Of one checkpoint, the version that was moved last comes first. */
 	return a->c && b->c ? zns_version_cmp(b->c, a->c) : 0;
 }
 
-/* Returns how many turned out not to be worth taking, that nobody knew of before. */
+/* Returns how many new ones turned out to be unfit; the scan must be done again without these. */
 static int take_found(struct rebuild *b)
 {
 	int news = 0;
@@ -346,7 +346,7 @@ static int take_found(struct rebuild *b)
 		char why[200];
 
 		if (have && later <= 0) {
-			/* From before a move: it must not explain what stands there now. */
+			/* It is from before a move: something else may stand there now. */
 			if (later < 0)
 				news += add_dead(b, f->id, moved_ns);
 			continue;
@@ -363,7 +363,7 @@ static int take_found(struct rebuild *b)
 		rc = take(b, f, &key_lost, &err);
 		if (rc == -ENOMEM)
 			return rc;
-		/* An earlier version that is good stays; of what it is known from nothing changes. */
+		/* If an earlier version is good, that one stays, and so does what was said of it. */
 		if (!rc || !have)
 			tell(b, f->id, name, ZNS_FROM_ZONES, !rc, rc ? err.msg : key_lost ? "its key was lost with the log: the data "
 			     "cannot be decrypted" : "");
@@ -393,7 +393,7 @@ static int own_uuid(struct rebuild *b, const struct zns_salvage *sv, struct zns_
 	return zns_fail(err, -ENOMEDIUM, "nothing on %s is of a store: no record and no footer", b->s->dev->path);
 }
 
-/* The fallback first: without a profile there are no groups, and no reservation would be accepted. */
+/* Begin with the fallback profile: without one there are no groups, and no reservation would be accepted. */
 static int start(struct rebuild *b, struct zns_salvage *sv, struct zns_err *err)
 {
 	struct zns_store *s = b->s;
@@ -457,7 +457,7 @@ static int write_new(struct rebuild *b, const struct zns_salvage *sv, struct zns
 
 	if (ret)
 		return ret;
-	/* Not over the newest records that there are: they stay until the roll after. */
+	/* Do not overwrite the newest records that there are. They stay until the roll after this one. */
 	if (sv->newest_zone != UINT32_MAX) {
 		s->log.dev = s->dev;
 		s->log.zone = sv->newest_zone;
@@ -485,7 +485,7 @@ int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p, struct 
 	for (size_t i = 0; i < b.s->st.tombstones.nr && !rc; i++)
 		if (b.s->st.tombstones.v[i] && !was_left_out(&b, b.s->st.tombstones.v[i]->tomb->id.data))
 			add_dead(&b, b.s->st.tombstones.v[i]->tomb->id.data, ZNS_DEAD_ALL);
-	/* What is left out may have hidden what was written later in its place: again without it. */
+	/* What is left out may have hidden what was written later in its place. Scan again without it. */
 	while (!rc) {
 		rc = scan(&b, err);
 		if (!rc)

@@ -126,7 +126,7 @@ static void apply_key(struct zns_state *st, struct zns_ent *e)
 	zns_ent_free(e);
 }
 
-/* ---- with records missing before it ---- */
+/* ---- fsck: records before it may be missing ---- */
 
 static void drop(ProtobufCMessage *msg)
 {
@@ -158,7 +158,7 @@ static int salvage_checkpoint(struct zns_state *st, ProtobufCMessage *msg, struc
 	ZnsPb__Checkpoint *c = (ZnsPb__Checkpoint *)msg;
 	struct zns_ent *e = zns_state_find(st, c->id.data);
 
-	/* The one thing in it that may change: what its key is wrapped with. */
+	/* One thing in a record may change without a move: what its key is wrapped with. */
 	if (e && c->crypt && c->crypt->has_wrapped && e->ckpt->crypt) {
 		ZnsPb__CheckpointKey *old = e->ckpt->crypt;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * From the metadata zones to the catalogue in memory: the highest generation whose snapshot is complete wins. A
- * torn tail is what a crash leaves; a hole with good records behind it is damage, and damage is never repaired
- * silently, since zones that the lost record names would count as free.
+ * Read the catalogue from the metadata zones. The highest generation whose snapshot is complete counts. A crash leaves a
+ * torn tail. A hole with good records behind it is damage. Damage is never repaired silently, since zones that the lost
+ * record names would count as free.
  */
 #include <string.h>
 #include "record.h"
@@ -14,7 +14,7 @@ struct cand {
 	ZnsPb__Superblock *sb;
 };
 
-/* A whole superblock that says what cannot be: it counts only if nothing newer is there. */
+/* A superblock that is whole but says what cannot be. It matters only if nothing newer is there. */
 struct bad_superblock {
 	int rc;
 	uint64_t generation;
@@ -167,8 +167,8 @@ static int cmp_cand(const void *pa, const void *pb)
 }
 
 /*
- * An offline zone cannot be read. Could it hold a generation after the one found? Only if it was the next target,
- * and the log found had no reason to stop otherwise: it is torn or full.
+ * An offline zone cannot be read. Could it hold a generation after the one found? Only if it was the next one to be
+ * written, and if the log that was found ends as it would before a roll: torn or full.
  */
 static int check_offline(struct zns_store *s, const struct cand *c, const struct replay *rp,
 			 const struct zns_zone *zones, struct zns_err *err)
@@ -208,7 +208,7 @@ static void adopt(struct zns_store *s, const struct cand *c, struct replay *rp)
 	s->need_roll = rp->torn || z->state == ZNS_ZONE_READ_ONLY || c->sb->generation != s->max_generation;
 }
 
-/* A device that nobody used, or one whose catalogue is gone: the latter must not be formatted on our advice. */
+/* Nobody used the device, or its catalogue is gone. In the latter case the message must not advise to format it. */
 static int no_store(struct zns_dev *dev, struct zns_err *err)
 {
 	uint32_t nr;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Roll-over: the whole catalogue goes as a snapshot into the next metadata zone, which becomes the log. The zone of
- * the generation before stays as it is, so that a crash at any point finds one complete generation.
+ * Roll-over: write the whole catalogue as a snapshot into the next metadata zone, which becomes the log. The zone of the
+ * generation before stays as it is, so that a crash at any moment leaves one complete generation.
  */
 #include "record.h"
 
@@ -113,8 +113,8 @@ static int roll_into(struct zns_store *s, const struct zns_zone *z, const uint32
 }
 
 /*
- * Metadata should hold one active zone, not all of them: generations older than the one before are of no use, and
- * the one before is finished if little padding is enough. All of this may fail: the next roll resets what it needs.
+ * Metadata should hold one active zone, not all of them. Generations older than the one before are of no use, so they are
+ * reset. The one before is finished if little padding is enough. All of this may fail: the next roll resets what it needs.
  */
 static void retire(struct zns_store *s, uint32_t previous)
 {
@@ -139,9 +139,9 @@ static void retire(struct zns_store *s, uint32_t previous)
 }
 
 /*
- * Dumps may have every other zone that the limits allow: the log gives up its zone before it opens the next one. What
- * stands in it stays readable, and counts until the next generation is complete. Only a full log is finished (little is
- * padded); should the roll fail after it, the next change tries again first.
+ * Dumps may have every other zone that the limits allow, so the log gives up its zone before it opens the next one. What
+ * stands in it stays readable, and counts until the next generation is complete. It is finished only if it is nearly full,
+ * so that little is padded. If the roll fails after that, the next change tries again first.
  */
 static void step_out(struct zns_store *s, const struct zns_zone *old)
 {
@@ -196,7 +196,7 @@ int zns_store_roll(struct zns_store *s, uint64_t need, struct zns_err *err)
 {
 	int rc = roll(s, need, err);
 
-	/* Whatever came of it, what the metadata zones hold now is our own doing. */
+	/* Whether it succeeded or not, what the metadata zones hold now is our own doing. */
 	zns_store_remember(s);
 	return rc;
 }

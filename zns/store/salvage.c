@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * What can still be read of the metadata zones: every good frame, wherever it stands, applied in order of generation
- * and number without asking that the ones before it are there. A generation's snapshot repeats what came before, so
- * that this ends where the log would have.
+ * Save what can still be read of the metadata zones. Every good frame counts, wherever it stands. Frames are applied in the
+ * order of generation and number, even if some before them are missing. A generation's snapshot repeats what came before,
+ * so this ends where the log would have ended.
  */
 #include <string.h>
 #include "record.h"
@@ -79,7 +79,7 @@ static void take_superblock(struct zns_store *s, const struct zns_frame *f, stru
 	zns_pb__superblock__free_unpacked(sb, NULL);
 }
 
-/* One record, as far as it makes sense. */
+/* Apply one record, as far as it makes sense. */
 static int apply(struct zns_store *s, const struct piece *p, struct zns_salvage *r, struct zns_err *err)
 {
 	struct zns_frame f = { .type = p->type, .generation = p->generation, .seq = p->seq, .payload = p->payload,

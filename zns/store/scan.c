@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Finding footers without the log. Every zone is walked from its write pointer down to its beginning: over the bytes of
- * checkpoints that are known by now, over footers, which make a checkpoint known, and, where nothing explains what is
- * there, block by block. What is known grows while other zones are walked, so unexplained bytes come last.
+ * Find footers without the log. Every zone is walked from its write pointer down to its beginning. The walk steps over the
+ * bytes of checkpoints that are known by now. A footer makes its checkpoint known. Where nothing explains what is there, the
+ * walk goes block by block. More becomes known while other zones are walked, so unexplained bytes come last.
  */
 #include <string.h>
 #include "record.h"
@@ -58,7 +58,7 @@ static int add_uses(struct walk *w, const ZnsPb__Checkpoint *c)
 	return 0;
 }
 
-/* The block that ends at @end; NULL: unreadable. Read backwards in large pieces. */
+/* The block that ends at @end; NULL: it cannot be read. Reads backwards in large pieces. */
 static const uint8_t *block_before(struct walk *w, uint32_t zone, uint64_t end, bool piece)
 {
 	uint64_t off = end - w->block;
@@ -84,7 +84,7 @@ static const uint8_t *block_before(struct walk *w, uint32_t zone, uint64_t end, 
 	return w->buf + (off - w->buf_off);
 }
 
-/* The record: the manifest's copy, the manifest's place, and the manifest's own bytes among the zone uses. */
+/* Complete the manifest's copy of the record: add the manifest's place, and its bytes to the zone uses. */
 static int complete(const ZnsPb__Footer *f, uint64_t footer, uint32_t block, ZnsPb__Checkpoint *c)
 {
 	ZnsPb__ExtentRef *ref = calloc(1, sizeof(*ref));
@@ -245,7 +245,7 @@ static bool step_over(struct zwalk *z)
 	return false;
 }
 
-/* As far as it is explained. *moved: something was learned. */
+/* Walk on as far as something explains what is there. *moved: something was learned. */
 static int advance(struct walk *w, uint32_t zone, bool *moved, struct zns_err *err)
 {
 	struct zwalk *z = &w->z[zone];
@@ -268,7 +268,7 @@ static int advance(struct walk *w, uint32_t zone, bool *moved, struct zns_err *e
 	return 0;
 }
 
-/* A piece of unexplained bytes, until something is known again or a footer comes. */
+/* Search a piece of unexplained bytes, until known bytes or a footer are found. */
 static int search(struct walk *w, uint32_t zone, struct zns_err *err)
 {
 	struct zwalk *z = &w->z[zone];
@@ -305,7 +305,7 @@ static int run(struct walk *w, struct zns_err *err)
 					return rc;
 			}
 		} while (moved);
-		/* Zones take turns: what one of them is full of may be explained by a footer that another one has soon. */
+		/* Zones take turns: a footer found in one zone may explain what another zone is full of. */
 		for (i = w->nr_meta; i < nr; i++) {
 			if (!w->z[i].at)
 				continue;

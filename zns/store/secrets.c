@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * What the log has to do with encryption: the device's wish, wrapped keys being replaced, and their erasure. A wrapped
- * key stands in the log's record of its checkpoint and nowhere else on the device, so it is gone when a generation
- * without it is the log and every other metadata zone is empty.
+ * Wrapped keys in the log: their replacement and their erasure. The log has the wrapped key of a checkpoint, and nothing
+ * else on the device has it. So it is gone when a generation without it is the log and every other metadata zone is empty.
  */
 #include <string.h>
 #include "store_int.h"
@@ -19,7 +18,7 @@ static bool usable(const struct zns_zone *z)
 	return z->state != ZNS_ZONE_READ_ONLY && z->state != ZNS_ZONE_OFFLINE;
 }
 
-/* All of the metadata zones but the log's; what cannot be reset is named, when the rest is done. */
+/* Reset all metadata zones but the log's. If one cannot be reset, the error names it, after the others are done. */
 static int reset_others(struct zns_store *s, struct zns_err *err)
 {
 	uint32_t n = s->nr_meta - s->first_meta, nr = 0, stuck = UINT32_MAX;

@@ -181,7 +181,7 @@ void zns_state_compact(struct zns_state *st)
 
 /* ---- checkpoints and zones ---- */
 
-/* Added up and taken back. live <= capacity and len <= capacity hold: no overflow. */
+/* Adds up, and takes it back. No overflow: live and len are at most the capacity. */
 static int fits(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err)
 {
 	size_t i;
@@ -201,7 +201,7 @@ static int fits(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, stru
 	return rc;
 }
 
-/* A parent was committed before its children: who walks from child to parent comes to an end. */
+/* A walk from child to parent must come to an end. */
 static int no_circle(const struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *up = c;
@@ -227,7 +227,7 @@ int zns_state_may_add(struct zns_state *st, const ZnsPb__Checkpoint *c, int code
 	return no_circle(st, c, code, err) ? code : fits(st, c, code, err);
 }
 
-/* What had pages only has all now: what it had is still where it was. */
+/* Does @c complete a checkpoint that had pages only? What it had must still be where it was. */
 static bool completes(const ZnsPb__Checkpoint *c, const ZnsPb__Checkpoint *old)
 {
 	if (!old->pages_only || c->pages_only)
@@ -312,7 +312,7 @@ void zns_state_add(struct zns_state *st, struct zns_ent *e)
 	zones_add(st, e);
 }
 
-/* A zone of several containers lost one of them: the latest remaining checkpoint tells the owner. */
+/* A zone of several containers has lost one of them. The latest checkpoint that is left tells the owner. */
 static void zone_find_owner(struct zns_state *st, uint32_t zone)
 {
 	struct zns_owner *owner = NULL;
@@ -361,7 +361,7 @@ void zns_state_replace(struct zns_state *st, struct zns_ent *e)
 	e->mark = old->mark;
 	zones_del(st, old);
 	zones_add(st, e);
-	/* The order of commits tells the owner, also when the log is read again: not who was moved last. */
+	/* The order of commits tells the owner, not the order of moves. So it does when the log is read again. */
 	for (size_t i = 0; i < e->ckpt->n_zones; i++)
 		if (st->zone_shared[e->ckpt->zones[i]->zone])
 			zone_find_owner(st, e->ckpt->zones[i]->zone);

@@ -111,7 +111,7 @@ static void set_pages(ZnsPb__PagemapEntry *e, uint64_t nr)
 		e->compat_nr_pages = (uint32_t)nr;
 }
 
-/* An entry that only goes on where the one before it ends becomes a part of that one. */
+/* An entry that begins where the one before it ends becomes a part of that one. */
 static bool join(ZnsPb__PagemapEntry *last, const ZnsPb__PagemapEntry *e, uint64_t page)
 {
 	uint64_t nr = pagemap_pages(last) + pagemap_pages(e);
@@ -123,7 +123,7 @@ static bool join(ZnsPb__PagemapEntry *last, const ZnsPb__PagemapEntry *e, uint64
 	return true;
 }
 
-/* The pagemap anew, every page present; and its pages image. */
+/* Make the pagemap anew, with every page present, and its pages image. */
 static int flatten(struct zns_flat *f, struct stack *s, struct flat_image *map, struct flat_image *pages,
 		   struct zns_err *err)
 {

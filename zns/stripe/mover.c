@@ -71,7 +71,7 @@ static int list_segment(struct mover *v, const ZnsPb__Image *img, const ZnsPb__S
 	return ret;
 }
 
-/* All units in the victims, by place; and the pieces that they make up: whole blocks without a gap. */
+/* List all units in the victims by place, and the pieces that they make up: whole blocks without a gap. */
 static int list_units(struct mover *v, struct zns_err *err)
 {
 	uint32_t block = v->p->dev->geo.block_size;
@@ -104,7 +104,7 @@ static int list_units(struct mover *v, struct zns_err *err)
 
 /* ---- copying ---- */
 
-/* Room for @need bytes; the slot in hand if it has it. */
+/* Get room for @need bytes, in the present slot if it has so much. */
 static int get_slot(struct mover *v, uint32_t group, uint64_t need, struct zns_err *err)
 {
 	struct mover_slot *s = v->nr_slots ? &v->slots[v->nr_slots - 1] : NULL;
@@ -189,7 +189,7 @@ static int copy_piece(struct mover *v, struct mover_piece *pc, struct zns_err *e
 	while (i < end && !ret) {
 		from_unit = i;
 		to = from;
-		/* Whole units; and no cut through a block that two share. */
+		/* A batch has whole units, and does not cut a block that two units share. */
 		while (i < end) {
 			uint64_t unit_end = zns_align_up(v->units[i].off + v->units[i].len, block);
 
@@ -224,7 +224,7 @@ static const struct mover_piece *piece_of(const struct mover *v, uint32_t zone, 
 	return NULL;
 }
 
-/* An extent without a unit may name a place that nothing is at: it stays. */
+/* An extent without a unit stays: nothing need be at the place that it names. */
 static void point_extents(struct mover *v)
 {
 	for (size_t i = 0; i < v->m->n_images; i++)
@@ -309,7 +309,7 @@ static int set_groups(const struct mover *v, ZnsPb__Checkpoint *c, struct zns_er
 	return 0;
 }
 
-/* Should the log be lost, whoever removes it must know where footers of it stand. */
+/* If the log is lost later, whoever removes the checkpoint must know where footers of it stand. */
 static int note_manifest(ZnsPb__Checkpoint *c, uint32_t zone, struct zns_err *err)
 {
 	for (size_t i = 0; i < c->n_old_manifests; i++)
@@ -332,7 +332,7 @@ static int new_record(struct mover *v, ZnsPb__Checkpoint **out, struct zns_err *
 	if (c->manifest)
 		zns_pb__extent_ref__free_unpacked(c->manifest, NULL);
 	c->manifest = NULL;
-	/* A wrapped key is for the log alone, which can be erased; the broker has it. Units are moved as they are. */
+	/* A wrapped key stands in the log alone, which can be erased; the broker has it. Units are moved as they are. */
 	if (c->crypt) {
 		c->crypt->has_key_id = c->crypt->has_wrapped = 0;
 		free(c->crypt->key_id.data);
@@ -357,7 +357,7 @@ static int new_record(struct mover *v, ZnsPb__Checkpoint **out, struct zns_err *
 	return 0;
 }
 
-/* It joins the use of what was moved to this zone; not that of what was there before, which the broker knows. */
+/* It joins the use of what was moved to this zone, not a use from before, which the broker knows. */
 static int add_manifest_use(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t from, uint64_t start, uint64_t len,
 			    struct zns_err *err)
 {
@@ -412,7 +412,7 @@ static int write_manifest(struct mover *v, ZnsPb__Checkpoint *c, struct zns_err 
 	return ret;
 }
 
-/* What was written is what will be read: the manifest, and that all it names is in the record. */
+/* Will what was written be read? Read the manifest back, and check that all it names is in the record. */
 static int read_back(struct mover *v, const ZnsPb__Checkpoint *c, struct zns_err *err)
 {
 	ZnsPb__Manifest *m = NULL;

@@ -7,7 +7,7 @@
 /* A helper stays below 32 MiB (design.md §3). */
 #define CACHE_BYTES MIB(20)
 #define HUGE_PAGE MIB(2)
-#define AHEAD_REQUEST MIB(2)	/* who asks for no more than this at once, waits for it */
+#define AHEAD_REQUEST MIB(2)	/* a request of no more than this is one that somebody waits for */
 #define WORKERS_MAX 64
 
 /* Of a verifying request: tell what became of a unit. */
@@ -33,7 +33,7 @@ static void request_end(struct request *q)
 	free(q);
 }
 
-/* The unit that is the request's @n-th, and how much of it it wants. */
+/* The @n-th unit of a request, and how much of it the request wants. */
 static uint64_t unit_of(const struct request *q, uint64_t n)
 {
 	return q->part ? q->wanted[n].k : n;
@@ -134,9 +134,9 @@ static struct request *take_urgent(struct zns_reader *r, uint64_t *n)
 }
 
 /*
- * Images take turns, unit by unit: a page that one task waits for does not wait for another one's gigabytes. Requests
- * of one image are served in order, so that its units go round the zones of the stripe: taking turns between requests
- * of one size, all would be at the same zone at a time (test_rates). What is left of a failed request is skipped.
+ * Images take turns, unit by unit, so that a page for one task does not wait for another task's gigabytes. Requests of one
+ * image are served in order, so that its units go round the zones of the stripe. If requests of one size took turns, all
+ * of them would be at the same zone at a time (test_rates). What is left of a failed request is skipped.
  */
 static struct request *queue_take(struct zns_reader *r, uint64_t *n)
 {
@@ -205,8 +205,8 @@ static uint32_t streams(struct zns_reader *r, const struct zns_rimage *i)
 }
 
 /*
- * A forked child's memory is read a window at a time, each waited for (hooks.md, "Restore"): what follows is then read
- * by workers that would be idle, from other zones, while criu compares pages. Lock held.
+ * criu reads a forked child's memory a window at a time, and waits for each (hooks.md, "Restore"). While it compares pages,
+ * idle workers read what follows, from other zones. Lock held.
  */
 static void plan_ahead(struct zns_reader *r, struct zns_rimage *i, uint64_t first, uint64_t end, uint64_t len)
 {
@@ -282,7 +282,7 @@ static int cmp_name(const void *a, const void *b)
 }
 
 /*
- * Two reads for each zone, so that it goes from one to the next without a pause; every worker holds a unit, and all of
+ * Two reads for each zone, so that it goes from one to the next without a pause. Every worker holds a unit, and all of
  * them are bounded by memory.
  */
 static uint32_t choose_workers(const struct zns_reader *r)

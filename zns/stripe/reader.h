@@ -17,7 +17,7 @@ struct zns_rimage {
 	struct zns_seg *seg;
 	struct request *first, **last;	/* with units to hand out, in order of arrival */
 	struct zns_rimage *link;	/* in the reader's queue, while there are any */
-	/* reading ahead, for who reads in order and waits for each piece */
+	/* for reading ahead, when somebody reads in order and waits for each piece */
 	uint64_t expected;	/* the unit after the last one asked for */
 	uint64_t ahead, ahead_end;	/* units to be read before they are asked for */
 	uint32_t ahead_depth;	/* grows while the guess is right */
@@ -66,7 +66,7 @@ struct request {
 	struct zns_err err;
 	bool urgent;		/* before all others, and of a unit only what it takes */
 	bool here;		/* by the caller's thread */
-	bool no_ahead;		/* who asks knows what comes next, and asks for that too */
+	bool no_ahead;		/* do not read ahead: the caller asks for what comes next */
 	zns_unit_checked checked;	/* verify: delivers nothing */
 	zns_read_done done;
 	void *arg;
@@ -98,7 +98,7 @@ struct zns_reader {
 	struct request *urgent, **urgent_tail;	/* in order of arrival */
 	struct zns_rimage *queue, **tail;	/* images that are asked for, by turns */
 	struct zns_rimage *ahead, **ahead_tail;	/* for workers that have nothing else to do */
-	const struct zns_rimage *recent[READER_STREAMS];	/* who asked last for little */
+	const struct zns_rimage *recent[READER_STREAMS];	/* images that were asked for a little, the latest first */
 	uint32_t nr_recent;
 	struct cached *cache;
 	uint8_t *buffers;
@@ -120,12 +120,12 @@ int unit_locate(const struct zns_rimage *i, uint64_t k, struct zns_place *p);
 /* Get a unit into the cache, or wait for whoever is at it. Returns it referenced. Lock held. */
 struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64_t k, struct zns_err *err);
 /*
- * The same for bytes [from, to) of it: where there are checksums of pieces, no more is read than the pieces with them, and
- * the buffer has nothing else; nobody but the caller finds it.
+ * The same for the bytes [from, to) of it. Where there are checksums of pieces, only the pieces with these bytes are read.
+ * Then the buffer has nothing else, and nobody but the caller finds it.
  */
 struct cached *unit_get_part(struct zns_reader *r, const struct zns_rimage *i, uint64_t k, uint32_t from, uint32_t to,
 			     struct zns_err *err);
-/* unit_get() unless somebody has or loads it, or no buffer is to be had; nobody is told of an error. Lock held. */
+/* unit_get(), but not if somebody has or loads the unit, or if no buffer is free. Errors are dropped. Lock held. */
 void unit_ahead(struct zns_reader *r, const struct zns_rimage *i, uint64_t k);
 
 #endif

@@ -2,8 +2,8 @@
 #ifndef ZNS_STRIPE_TRANSFER_H
 #define ZNS_STRIPE_TRANSFER_H
 /*
- * One run of bytes of one zone, in commands that the device and the bucket like. @off and @len: whole blocks. Any thread;
- * no state. 0, or the device's error, and then a part may be there.
+ * Transfer one run of bytes of one zone, in commands no larger than device and bucket want. @off and @len are whole blocks.
+ * Any thread; no state. After an error of the device a part may be done.
  */
 #include <stddef.h>
 #include <stdint.h>

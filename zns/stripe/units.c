@@ -33,8 +33,8 @@ static int read_span(struct zns_reader *r, const struct span *s, uint8_t *buf, s
 }
 
 /*
- * Why a unit is not what the manifest says. The tag of an encrypted one tells more than the checksum, so that is only
- * asked now, of the bytes as they are on the device: is it damage, or somebody's doing?
+ * Say why a unit is not what the manifest says. An encrypted unit was judged by its tag. Only now its checksum is asked, of
+ * the bytes as they are on the device: is it damage, or did somebody change them?
  */
 static int bad_unit(struct zns_reader *r, struct cached *c, const struct span *s, struct zns_err *err)
 {
@@ -103,15 +103,15 @@ static bool has_pieces(const struct zns_reader *r, const struct zns_rimage *i, u
 	return end <= i->pb->n_piece_csums && !i->pb->has_tags && !unit_locate(i, k, p) && !(p->off % r->dev->geo.block_size);
 }
 
-/* Read ahead for somebody who will come; but a wrong guess must not hold a buffer for ever. */
+/* Read ahead, and not asked for yet. A wrong guess must not hold a buffer for ever. */
 static bool awaited(const struct zns_reader *r, const struct cached *c)
 {
 	return c->fresh && r->nr_loads - c->load < 4 * r->nr_cache;
 }
 
 /*
- * The unit, if it is in the cache or coming; else NULL and in *old the buffer to use: the one not used for longest,
- * with @any also one that is awaited, if there is no other. NULL if there is none.
+ * The unit, if it is in the cache or on its way. Else NULL, and *old is the buffer to use: the one not used for longest.
+ * With @any it may be one that was read ahead, if there is no other. *old is NULL if there is none at all.
  */
 static struct cached *look_up(struct zns_reader *r, const struct zns_rimage *i, uint64_t k, bool any, struct cached **old)
 {
@@ -184,7 +184,7 @@ struct cached *unit_get_part(struct zns_reader *r, const struct zns_rimage *i, u
 	struct zns_place p;
 	int ret;
 
-	/* One that is on its way as a whole is not waited for. But most of a unit is read as one: the rest will be wanted too. */
+	/* Do not wait for a whole unit that is on its way. But if most of it is wanted, read all: the rest will be wanted too. */
 	if (c ? c->state == UNIT_READY : !old)
 		return unit_get(r, i, k, err);
 	if (c)
