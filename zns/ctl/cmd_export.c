@@ -314,7 +314,6 @@ static int run(struct export *x, struct zns_err *err)
 static int print(const struct export *x, bool json, double seconds)
 {
 	char id[ZNS_UUID_STR], size[16];
-	struct json_object *j;
 
 	zns_uuid_format(x->h.c->id.data, id);
 	if (x->to_stdout)
@@ -324,14 +323,8 @@ static int print(const struct export *x, bool json, double seconds)
 		       zns_format_size(x->bytes, size, sizeof(size)), seconds);
 		return CTL_OK;
 	}
-	j = json_object_new_object();
-	json_object_object_add(j, "id", json_object_new_string(id));
-	json_object_object_add(j, "container", json_object_new_string(x->h.c->container));
-	json_object_object_add(j, "target", json_object_new_string(x->target));
-	json_object_object_add(j, "images", json_object_new_int64(x->done));
-	json_object_object_add(j, "bytes", json_object_new_int64(x->bytes));
-	json_object_object_add(j, "seconds", json_object_new_double(seconds));
-	return ctl_print_json(j);
+	return ctl_print_json(ctl_obj(J("id", id), J("container", x->h.c->container), J("target", x->target), J("images", x->done),
+				      J("bytes", x->bytes), J("seconds", seconds)));
 }
 
 static int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)

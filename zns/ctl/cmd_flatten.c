@@ -173,21 +173,14 @@ static int run(struct flatten *x, const char *spec, const char *what, struct zns
 static int print(const struct flatten *x, bool json)
 {
 	char id[ZNS_UUID_STR], size[16];
-	struct json_object *j;
 
+	if (json)
+		return ctl_print_json(ctl_json_join(ctl_json(x->v.c, "id container bytes page_bytes"),
+						    ctl_obj(J("checkpoints_read", zns_chain_levels(x->chain)))));
 	zns_uuid_format(x->v.c->id.data, id);
-	if (!json) {
-		printf("%s of %s has no parent any more: %s in %u images\n", id, ctl_text(x->v.c->container),
-		       zns_format_size(x->v.c->bytes, size, sizeof(size)), x->v.c->nr_images);
-		return CTL_OK;
-	}
-	j = json_object_new_object();
-	json_object_object_add(j, "id", json_object_new_string(id));
-	json_object_object_add(j, "container", json_object_new_string(x->v.c->container));
-	json_object_object_add(j, "bytes", json_object_new_int64(x->v.c->bytes));
-	json_object_object_add(j, "page_bytes", json_object_new_int64(x->v.c->page_bytes));
-	json_object_object_add(j, "checkpoints_read", json_object_new_int64(zns_chain_levels(x->chain)));
-	return ctl_print_json(j);
+	printf("%s of %s has no parent any more: %s in %u images\n", id, ctl_text(x->v.c->container),
+	       zns_format_size(x->v.c->bytes, size, sizeof(size)), x->v.c->nr_images);
+	return CTL_OK;
 }
 
 static int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)

@@ -156,7 +156,6 @@ static int print(const struct import *x, const char *handle, bool json, double s
 {
 	const ZnsPb__Checkpoint *c = x->v.c;
 	char id[ZNS_UUID_STR], size[16];
-	struct json_object *j;
 
 	zns_uuid_format(x->v.id, id);
 	if (!json && x->join) {
@@ -173,16 +172,9 @@ static int print(const struct import *x, const char *handle, bool json, double s
 			printf("restore it with: criu restore -D EMPTY_DIR --zns-checkpoint %s\n", id);
 		return CTL_OK;
 	}
-	j = json_object_new_object();
-	json_object_object_add(j, "id", json_object_new_string(id));
-	json_object_object_add(j, "container", json_object_new_string(x->container));
-	json_object_object_add(j, "images", json_object_new_int64(c->nr_images));
-	json_object_object_add(j, "bytes", json_object_new_int64(c->bytes));
-	json_object_object_add(j, "skipped", json_object_new_int64(x->nr_skipped));
-	json_object_object_add(j, "handle", handle ? json_object_new_string(handle) : x->join ? json_object_new_string(x->path) : NULL);
-	json_object_object_add(j, "joined", json_object_new_boolean(x->join));
-	json_object_object_add(j, "seconds", json_object_new_double(seconds));
-	return ctl_print_json(j);
+	return ctl_print_json(ctl_obj(
+		J("id", id), J("container", x->container), J("images", c->nr_images), J("bytes", c->bytes), J("skipped", x->nr_skipped),
+		J("handle", handle ? handle : x->join ? x->path : NULL), JB("joined", x->join), J("seconds", seconds)));
 }
 
 /* The directory's own name, whatever way it was given. */

@@ -112,48 +112,42 @@ static int ask(struct device *d, struct zns_err *err)
 	return ret;
 }
 
+static double d_live(const struct device *d) { return (double)d->status->status->bytes_live; }
+static double d_free(const struct device *d) { return (double)d->status->status->bytes_free; }
+static double d_wasted(const struct device *d) { return (double)d->status->status->bytes_wasted; }
+static double d_checkpoints(const struct device *d) { return (double)d->ls->n_checkpoints; }
+static double d_leases(const struct device *d) { return (double)d->status->status->n_leases; }
+static double d_waiting(const struct device *d) { return d->status->status->nr_waiting; }
+
 static void device_metrics(FILE *f, const struct device *dev, size_t nr)
 {
 	static const struct {
 		const char *name, *help;
-		size_t off;
-	} sizes[] = {
-		{ "zns_bytes_live", "Bytes of committed checkpoints.", offsetof(ZnsPb__Status, bytes_live) },
-		{ "zns_bytes_free", "Bytes that can be written now.", offsetof(ZnsPb__Status, bytes_free) },
-		{ "zns_bytes_wasted", "Bytes written that are neither live nor reset yet.",
-		  offsetof(ZnsPb__Status, bytes_wasted) },
+		double (*value)(const struct device *);	/* NULL: of each state */
+	} m[] = {
+		{ "zns_bytes_live", "Bytes of committed checkpoints.", d_live },
+		{ "zns_bytes_free", "Bytes that can be written now.", d_free },
+		{ "zns_bytes_wasted", "Bytes written that are neither live nor reset yet.", d_wasted },
+		{ "zns_zones", "Zones by state.", NULL },
+		{ "zns_checkpoints", "Checkpoints on the device.", d_checkpoints },
+		{ "zns_leases", "Dumps and restores that run now.", d_leases },
+		{ "zns_waiting", "Dumps that wait for admission.", d_waiting },
 	};
 	static const enum zns_zone_state states[] = { ZNS_ZONE_EMPTY, ZNS_ZONE_IMP_OPEN, ZNS_ZONE_CLOSED, ZNS_ZONE_FULL,
 						      ZNS_ZONE_READ_ONLY, ZNS_ZONE_OFFLINE };
-	size_t i, k;
 
 	head(f, "zns_up", "gauge", "1 if the device answered.");
-	for (i = 0; i < nr; i++)
+	for (size_t i = 0; i < nr; i++)
 		line(f, "zns_up", &dev[i], "path", dev[i].reg.path, dev[i].ls != NULL);
-	for (k = 0; k < ZNS_ARRAY_SIZE(sizes); k++) {
-		head(f, sizes[k].name, "gauge", sizes[k].help);
-		for (i = 0; i < nr; i++)
-			if (dev[i].ls)
-				line(f, sizes[k].name, &dev[i], NULL, NULL,
-				     (double)*(uint64_t *)((char *)dev[i].status->status + sizes[k].off));
+	for (size_t k = 0; k < ZNS_ARRAY_SIZE(m); k++) {
+		head(f, m[k].name, "gauge", m[k].help);
+		for (const struct device *d = dev; d < dev + nr; d++) {
+			if (d->ls && m[k].value)
+				line(f, m[k].name, d, NULL, NULL, m[k].value(d));
+			for (size_t s = 0; d->ls && !m[k].value && s < ZNS_ARRAY_SIZE(states); s++)
+				line(f, m[k].name, d, "state", zns_zone_state_name(states[s]), ctl_zones_in(d->status->status, states[s]));
+		}
 	}
-	head(f, "zns_zones", "gauge", "Zones by state.");
-	for (i = 0; i < nr; i++)
-		for (k = 0; dev[i].ls && k < ZNS_ARRAY_SIZE(states); k++)
-			line(f, "zns_zones", &dev[i], "state", zns_zone_state_name(states[k]),
-			     ctl_zones_in(dev[i].status->status, states[k]));
-	head(f, "zns_checkpoints", "gauge", "Checkpoints on the device.");
-	for (i = 0; i < nr; i++)
-		if (dev[i].ls)
-			line(f, "zns_checkpoints", &dev[i], NULL, NULL, (double)dev[i].ls->n_checkpoints);
-	head(f, "zns_leases", "gauge", "Dumps and restores that run now.");
-	for (i = 0; i < nr; i++)
-		if (dev[i].ls)
-			line(f, "zns_leases", &dev[i], NULL, NULL, (double)dev[i].status->status->n_leases);
-	head(f, "zns_waiting", "gauge", "Dumps that wait for admission.");
-	for (i = 0; i < nr; i++)
-		if (dev[i].ls)
-			line(f, "zns_waiting", &dev[i], NULL, NULL, dev[i].status->status->nr_waiting);
 }
 
 static double v_count(const struct last *l) { return (double)l->nr; }
@@ -161,10 +155,7 @@ static double v_all(const struct last *l) { return (double)l->bytes; }
 static double v_bytes(const struct last *l) { return (double)l->c->bytes; }
 static double v_time(const struct last *l) { return (double)l->c->created_ns / 1e9; }
 static double v_asked(const struct last *l) { return l->c->qos_requested_mibps * (double)MIB(1); }
-static double v_got(const struct last *l)
-{
-	return l->c->has_qos_achieved_mibps ? l->c->qos_achieved_mibps * (double)MIB(1) : -1;
-}
+static double v_got(const struct last *l) { return l->c->has_qos_achieved_mibps ? l->c->qos_achieved_mibps * (double)MIB(1) : -1; }
 static double v_data(const struct last *l) { return l->c->has_data_phase_us ? (double)l->c->data_phase_us / 1e6 : -1; }
 static double v_frozen(const struct last *l) { return l->c->has_frozen_us ? (double)l->c->frozen_us / 1e6 : -1; }
 
@@ -175,28 +166,24 @@ static void container_metrics(FILE *f, const struct device *dev, size_t nr)
 		const char *name, *help;
 		double (*value)(const struct last *);
 	} m[] = {
-		{ "zns_container_checkpoints", "Checkpoints of the container.", v_count },
-		{ "zns_container_bytes", "Bytes of all its checkpoints.", v_all },
-		{ "zns_container_last_checkpoint_bytes", "Bytes of its last checkpoint.", v_bytes },
-		{ "zns_container_last_checkpoint_timestamp_seconds", "When its last checkpoint was committed.",
-		  v_time },
-		{ "zns_container_last_checkpoint_requested_bytes_per_second",
-		  "Bandwidth that its last checkpoint asked for; 0: none.", v_asked },
-		{ "zns_container_last_checkpoint_achieved_bytes_per_second",
-		  "Bandwidth that it got; absent if too short to rate.", v_got },
-		{ "zns_container_last_checkpoint_data_seconds",
-		  "From the first write of page data to the last completion.", v_data },
-		{ "zns_container_last_checkpoint_frozen_seconds", "How long criu kept the tasks frozen.", v_frozen },
+		{ "checkpoints", "Checkpoints of the container.", v_count },
+		{ "bytes", "Bytes of all its checkpoints.", v_all },
+		{ "last_checkpoint_bytes", "Bytes of its last checkpoint.", v_bytes },
+		{ "last_checkpoint_timestamp_seconds", "When its last checkpoint was committed.", v_time },
+		{ "last_checkpoint_requested_bytes_per_second", "Bandwidth that its last checkpoint asked for; 0: none.", v_asked },
+		{ "last_checkpoint_achieved_bytes_per_second", "Bandwidth that it got; absent if too short to rate.", v_got },
+		{ "last_checkpoint_data_seconds", "From the first write of page data to the last completion.", v_data },
+		{ "last_checkpoint_frozen_seconds", "How long criu kept the tasks frozen.", v_frozen },
 	};
-	size_t i, k, l;
+	char name[80];
 
-	for (k = 0; k < ZNS_ARRAY_SIZE(m); k++) {
-		head(f, m[k].name, "gauge", m[k].help);
-		for (i = 0; i < nr; i++)
-			for (l = 0; l < dev[i].nr_last; l++)
-				if (m[k].value(&dev[i].last[l]) >= 0)
-					container_line(f, m[k].name, &dev[i], &dev[i].last[l],
-						       m[k].value(&dev[i].last[l]));
+	for (size_t k = 0; k < ZNS_ARRAY_SIZE(m); k++) {
+		snprintf(name, sizeof(name), "zns_container_%s", m[k].name);
+		head(f, name, "gauge", m[k].help);
+		for (size_t i = 0; i < nr; i++)
+			for (const struct last *l = dev[i].last; l < dev[i].last + dev[i].nr_last; l++)
+				if (m[k].value(l) >= 0)
+					container_line(f, name, &dev[i], l, m[k].value(l));
 	}
 }
 

@@ -107,7 +107,7 @@ void compact_print(const struct compact *x)
 
 struct json_object *compact_json(const struct compact *x)
 {
-	struct json_object *j = json_object_new_object(), *list = json_object_new_array(), *o;
+	struct json_object *list = json_object_new_array();
 
 	for (uint32_t i = 0; i < x->plan.nr; i++) {
 		const struct zns_compact_group *g = &x->plan.v[i];
@@ -115,28 +115,15 @@ struct json_object *compact_json(const struct compact *x)
 		for (uint32_t k = 0; k < g->nr; k++) {
 			const struct zns_compact_zone *z = &x->table[g->victims[k]];
 
-			o = json_object_new_object();
-			json_object_object_add(o, "zone", json_object_new_int64(z->index));
-			json_object_object_add(o, "group", json_object_new_int64(z->group));
-			json_object_object_add(o, "owner", json_object_new_string(owner_of(x, z->index)));
-			json_object_object_add(o, "live", json_object_new_int64((int64_t)z->live));
-			json_object_object_add(o, "capacity", json_object_new_int64((int64_t)z->capacity));
-			json_object_object_add(o, "blocked", json_object_new_boolean(g->blocked));
-			json_object_object_add(o, "emptied", json_object_new_boolean(x->emptied[z->index]));
-			json_object_array_add(list, o);
+			json_object_array_add(list, ctl_obj(
+				J("zone", z->index), J("group", z->group), J("owner", owner_of(x, z->index)), J("live", z->live),
+				J("capacity", z->capacity), JB("blocked", g->blocked), JB("emptied", x->emptied[z->index])));
 		}
 	}
-	json_object_object_add(j, "zones", list);
-	json_object_object_add(j, "would_free_zones", json_object_new_int64(x->plan.freed));
-	json_object_object_add(j, "would_move_bytes", json_object_new_int64((int64_t)x->plan.live));
-	json_object_object_add(j, "freed_zones", json_object_new_int64(x->freed));
-	json_object_object_add(j, "moved_checkpoints", json_object_new_int64(x->moved));
-	json_object_object_add(j, "moved_bytes", json_object_new_int64((int64_t)x->moved_bytes));
-	json_object_object_add(j, "given_up", json_object_new_int64(x->given_up));
-	json_object_object_add(j, "why", x->given_up ? json_object_new_string(x->why) : NULL);
-	json_object_object_add(j, "waited_s", json_object_new_double((double)x->waited_ns / 1e9));
-	json_object_object_add(j, "dry_run", json_object_new_boolean(x->dry_run));
-	return j;
+	return ctl_obj(J("zones", list), J("would_free_zones", x->plan.freed), J("would_move_bytes", x->plan.live),
+		       J("freed_zones", x->freed), J("moved_checkpoints", x->moved), J("moved_bytes", x->moved_bytes),
+		       J("given_up", x->given_up), J("why", x->given_up ? (const char *)x->why : NULL),
+		       J("waited_s", (double)x->waited_ns / 1e9), JB("dry_run", x->dry_run));
 }
 
 void compact_free(struct compact *x)

@@ -155,7 +155,7 @@ static int create(const struct docker_daemon *d, const struct docker_target *t, 
 		json_object_put(body);
 		return zns_fail(err, -ENOMEM, "the container's description cannot be copied");
 	}
-	json_object_object_add(body, "Image", json_object_new_string(image));
+	json_object_object_add(body, "Image", ctl_j_text(image));
 	/* The host name is in the checkpoint; a port can be bound once. */
 	json_object_object_del(copy, "PortBindings");
 	json_object_object_add(copy, "ContainerIDFile", json_object_new_string(""));

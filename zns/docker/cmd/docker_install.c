@@ -213,10 +213,8 @@ static int answer(const struct edit *e, bool changed, bool restart, const char *
 	if (e->args.json) {
 		j = ctl_obj(J("config", (const char *)e->path), J("runtime", e->name));
 		if (*e->root)
-			json_object_object_add(j, "data_root", json_object_new_string(e->root));
-		json_object_object_add(j, "changed", ctl_j_bool(changed));
-		json_object_object_add(j, "restart_needed", ctl_j_bool(restart));
-		return ctl_print_json(j);
+			json_object_object_add(j, "data_root", ctl_j_text(e->root));
+		return ctl_print_json(ctl_json_join(j, ctl_obj(J("changed", changed), J("restart_needed", restart))));
 	}
 	if (!changed) {
 		printf("%s: runtime %s is %s; nothing was changed\n", e->path, e->name, what);

@@ -93,13 +93,9 @@ static void print_json(const struct look *l, struct json_object *limits)
 		    JB("in_config", l->file), J("daemon_version", l->daemon ? l->d.version : NULL));
 	if (l->daemon)
 		json_object_object_add(j, "root", ctl_j_text(l->d.root));
-	json_object_object_add(j, "runtime_root", ctl_j_text(root));
-	json_object_object_add(j, "daemon_knows_runtime", ctl_j_bool(l->running));
-	json_object_object_add(j, "experimental", ctl_j_bool(l->d.experimental));
-	json_object_object_add(j, "device", ctl_j_text(l->device ? l->reg.path : NULL));
-	json_object_object_add(j, "ready", ctl_j_bool(complete(l)));
-	json_object_object_add(j, "limits", json_object_get(limits));
-	ctl_print_json(j);
+	ctl_print_json(ctl_json_join(j, ctl_obj(
+		J("runtime_root", root), JB("daemon_knows_runtime", l->running), J("experimental", l->d.experimental),
+		J("device", l->device ? l->reg.path : NULL), J("ready", complete(l)), J("limits", json_object_get(limits)))));
 }
 
 int docker_status(const struct ctl_cmd *cmd, int argc, char **argv)
