@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* One request to its handler: the table in table.h, and what is checked for all of them. */
-#include <string.h>
+#include <stddef.h>
 #include "table.h"
 
 struct kind {
 	const char *name;
+	size_t at;		/* its member of the request */
 	enum needs needs;
 	int (*serve)(struct znsd *d, const struct call *x, struct reply *rep);
 };
 
-#define KIND(name, needs) { #name, NEEDS_##needs, serve_##name },
+#define KIND(name, needs) { #name, offsetof(ZnsPb__Request, name), NEEDS_##needs, serve_##name },
 static const struct kind kinds[] = { REQUESTS(KIND) };
+#define NR_KINDS (sizeof(kinds) / sizeof(*kinds))
 #undef KIND
 
 /* A message or a text that is there; a bool that is there and true. */
-static bool asked(const ZnsPb__Request *q, const char *name)
+static bool asked(const ZnsPb__Request *q, const struct kind *k)
 {
-	const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field_by_name(q->base.descriptor, name);
-	const void *at = (const char *)q + f->offset;
+	const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field_by_name(q->base.descriptor, k->name);
+	const void *at = (const char *)q + k->at;
 
 	if (f->type == PROTOBUF_C_TYPE_BOOL)
 		return *(const protobuf_c_boolean *)((const char *)q + f->quantifier_offset) && *(const protobuf_c_boolean *)at;
@@ -29,8 +31,8 @@ static int count_kinds(const ZnsPb__Request *q, const struct kind **k)
 {
 	int n = 0;
 
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
-		if (!asked(q, kinds[i].name))
+	for (size_t i = 0; i < NR_KINDS; i++) {
+		if (!asked(q, &kinds[i]))
 			continue;
 		*k = &kinds[i];
 		n++;
@@ -61,6 +63,14 @@ static int find_lease(struct znsd *d, const struct kind *k, struct call *x, stru
 		return zns_fail(err, -EINVAL, "%s of nothing: no dump or restore on this connection", k->name);
 	}
 	return -EINVAL;
+}
+
+int dispatch_check(struct zns_err *err)
+{
+	if (NR_KINDS + 1 == zns_pb__request__descriptor.n_fields)	/* all of them, and the version */
+		return 0;
+	return zns_fail(err, -ENOSYS, "this build of znsd has %zu handlers for %u requests", NR_KINDS,
+			zns_pb__request__descriptor.n_fields - 1);
 }
 
 int dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *q, struct reply *rep)

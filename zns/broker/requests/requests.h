@@ -89,6 +89,7 @@ bool intake_room(struct znsd *d, struct intake *in, uint32_t len, bool dump);
 void intake_end(struct znsd *d, struct intake *in);
 
 /* dispatch.c: returns the code of the answer; details in rep->err */
+int dispatch_check(struct zns_err *err);	/* every request has a handler */
 int dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *q, struct reply *rep);
 
 /* waiters.c */

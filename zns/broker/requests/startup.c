@@ -121,7 +121,9 @@ int server_start(struct znsd *d, const char *spec, struct zns_err *err)
 	int ret;
 
 	policy_init(d);
-	ret = zns_resolve_device(spec, &d->reg, err);
+	ret = dispatch_check(err);
+	if (!ret)
+		ret = zns_resolve_device(spec, &d->reg, err);
 	if (!ret)
 		ret = zns_broker_run_dir(err);
 	/* A daemon must not pin the directory it was started in; names are absolute from here on. */
