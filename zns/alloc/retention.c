@@ -31,7 +31,7 @@ size_t zns_retention(struct zns_retained *v, size_t nr, uint32_t keep, uint64_t 
 	return due;
 }
 
-/* What has pages only belongs to a migration that is not over: no rule is for it. */
+/* A checkpoint of pages only belongs to a migration that is not over: no rule applies to it. */
 static bool ruled(const ZnsPb__Retention *rule, const ZnsPb__Checkpoint *c)
 {
 	return !c->pages_only && !strcmp(c->container, rule->container);

@@ -75,7 +75,7 @@ static int check_rate(struct znsd *d, struct wanted *a, struct zns_err *err)
 	return 0;
 }
 
-/* What the administrator allows to this container, whatever the device could give. */
+/* What the administrator allows this container, whatever the device could give. */
 static int check_ceiling(struct znsd *d, struct wanted *a, struct zns_err *err)
 {
 	const struct zns_tenant *t = &a->tenant;
@@ -99,7 +99,7 @@ static int check_ceiling(struct znsd *d, struct wanted *a, struct zns_err *err)
 	return 0;
 }
 
-/* A dump of few units has no use for many zones, and one of very few none for a zone of its own (design.md §4). */
+/* A dump of few units has no use for many zones. One of very few units needs no zone of its own (design.md §4). */
 static void check_size(const struct znsd *d, struct wanted *a)
 {
 	uint64_t each = (uint64_t)SMALL_UNITS * a->min_room;
@@ -112,7 +112,7 @@ static void check_size(const struct znsd *d, struct wanted *a)
 		   !own_reservation(d, a);
 }
 
-/* A guest in a pack zone has no groups of its own; and a name that does normal I/O keeps its reservation for that. */
+/* A dump in a pack zone has no groups of its own. A name that does normal I/O keeps its reservation for that. */
 static bool reserves(const struct znsd *d, const struct wanted *a, const struct choice *ch)
 {
 	const ZnsPb__Reservation *r = zns_store_find_reservation(d->store, a->container);
@@ -195,8 +195,9 @@ static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb
 }
 
 /*
- * A runtime freezes the container before criu asks, so whoever wants to wait asks before, and hands the lease over:
- * the ticket is the checkpoint's id. One that is not there any more is no error: the dump is admitted as any other.
+ * A runtime freezes the container before criu asks. To wait for admission without a frozen container, somebody else asks
+ * first and hands the lease over: the ticket is the checkpoint's id. If the lease is gone, that is no error: the dump is
+ * admitted as any other.
  */
 struct lease *admit_take_over(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, const struct wanted *a)
 {

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "policy.h"
 
-#define PACKS_MIN 4u	/* a dump does more than write: also on one die several at once get on */
+#define PACKS_MIN 4u	/* a dump does more than write: several at once make progress even on one die */
 #define IO_LOOK_NS 1000000000ull	/* normal I/O opens zones without asking: look again after so long */
 
 uint32_t budget_device(struct znsd *d)

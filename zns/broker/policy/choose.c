@@ -13,7 +13,7 @@ const ZnsPb__Reservation *own_reservation(const struct znsd *d, const struct wan
 	return r && !r->explicit_ ? r : NULL;
 }
 
-/* Sharing leaves the groups alone that somebody waits for, as long as there are others. */
+/* A dump that shares avoids the groups that somebody waits for, as long as there are others. */
 static uint32_t leave_held(const struct znsd *d, const ZnsPb__Reservation *own, uint32_t *order, uint32_t found)
 {
 	uint32_t n = 0, i;
@@ -35,7 +35,7 @@ static uint32_t order_groups(struct znsd *d, const struct wanted *a, struct choi
 
 	memcpy(gs, ch->gs, d->nr_groups * sizeof(*gs));
 	for (i = 0; i < d->nr_groups; i++) {
-		/* A container keeps its groups: the others rank behind, whoever shares its own. */
+		/* A container keeps its groups, even shared ones: all others rank behind them. */
 		if (own && !reserved_by(own, i))
 			gs[i].nr_reservations += OTHERS;
 		if (a->mode != ADM_SHARE && gs[i].nr_leases && !rate_one_domain(d))
@@ -67,7 +67,7 @@ static int busy(struct choice *ch, const char *fmt, ...)
 	return -EBUSY;
 }
 
-/* The active limit: zones of which @own are active already. Others are parked at most; they must go first. */
+/* Of @more zones @own are active already. If the rest exceed the active limit, parked zones are finished first. */
 static int check_active(struct znsd *d, struct choice *ch, uint32_t more, uint32_t own)
 {
 	uint32_t excess = budget_excess(d, more, own);
@@ -138,7 +138,7 @@ static int choose_strict(struct znsd *d, const struct wanted *a, struct choice *
 	return 0;
 }
 
-/* The order of groups as it suits all who run, and how many of them. */
+/* Puts the groups in an order that is fair to all running dumps, and says how many of them to take. */
 static uint32_t spread_over(struct znsd *d, const struct wanted *a, struct choice *ch, uint32_t found, uint32_t most)
 {
 	const ZnsPb__Reservation *own = own_reservation(d, a);
@@ -212,14 +212,14 @@ static uint32_t last_metadata_group(const struct znsd *d, const struct wanted *a
 	return ZNSD_NONE;
 }
 
-/* Pages and metadata images: groups of both out of the best. */
+/* Splits the best groups into those for pages and one for metadata images. */
 static void set_apart(struct znsd *d, const struct wanted *a, struct choice *ch, uint32_t found)
 {
 	cleanup_free uint32_t *pages = znsd_alloc(d->nr_groups * sizeof(*pages));
 	uint32_t meta = 0, n, i, last = last_metadata_group(d, a);
 	enum zns_apart apart;
 
-	/* Of equals the last in order is taken: that is the same as before. */
+	/* Of equal groups the last one in the order is taken, so the group of the last checkpoint goes there. */
 	for (i = 0; i + 1 < found; i++) {
 		if (ch->order[i] != last)
 			continue;
@@ -248,7 +248,7 @@ static uint32_t own_parked(const struct znsd *d, const struct wanted *a, const s
 	return n;
 }
 
-/* One zone is all of the drive there: what counts is who was promised how much of it. */
+/* On a drive that is one domain, what counts is how much of its rate is promised to whom. */
 static int choose_domain(struct znsd *d, const struct wanted *a, struct choice *ch)
 {
 	char why[sizeof(ch->why)];
@@ -302,8 +302,8 @@ static int choose_now(struct znsd *d, const struct wanted *a, struct choice *ch,
 }
 
 /*
- * Zones of a compaction count as if they were there; but before they are given out it must have let go of them, which it
- * does at its next step.
+ * Zones that a compaction writes count as free. Before they are given out, the compaction has to let go of them; it does
+ * so at its next step.
  */
 int choose_groups(struct znsd *d, const struct wanted *a, struct choice *ch, struct zns_err *err)
 {

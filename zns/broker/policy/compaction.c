@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Compaction: a client copies what is live in zones with little of it to other zones, one checkpoint at a time, and the
- * record of its new places replaces the old one. Here is what that client may do: which zones it gets, when it must
- * wait or give up because somebody else has work to do, and whether what it says it moved is its to move. The zones
- * that are left without live data go the way of all garbage, once nobody reads them any more.
+ * Compaction: a client copies the live bytes of nearly empty zones to other zones, one checkpoint at a time. The record
+ * with the new places then replaces the old one. This file says what the client may do: which zones it gets, when it
+ * waits or gives up because others have work to do, and which bytes it may name in its record. Zones without live data
+ * are reset as all garbage is, when nobody reads them any more.
  */
 #include <string.h>
 #include "policy.h"
@@ -53,7 +53,7 @@ static void note_done(struct znsd *d, struct lease *l, const uint32_t *zones, si
 
 int compact_zone(struct znsd *d, struct lease *l, const ZnsPb__CompactZone *q, uint32_t *zone, struct zns_err *err)
 {
-	/* Even a move of nothing is one: what it may have of other zones is less than what a dump may have. */
+	/* A need of 0 would make the search one for a dump, which may have more zones. */
 	struct wish w = { .l = l, .not_zones = q->not_zones, .nr_not = q->n_not_zones, .need = zns_max(q->need, (uint64_t)1) };
 	int ret;
 
@@ -66,7 +66,7 @@ int compact_zone(struct znsd *d, struct lease *l, const ZnsPb__CompactZone *q, u
 	if (*zone == ZNSD_NONE)
 		return zns_fail(err, -ENOSPC, "no zone is free to move %llu bytes of %s out of group %u",
 				(unsigned long long)q->need, l->container, q->group);
-	/* One more zone is written: only what no dump was promised. */
+	/* It may open one more zone only if no dump was promised its place. */
 	if (budget_used(d) >= budget_total(d))
 		return zns_fail(err, -EBUSY, "all %u zones that %s may have open are in use", budget_total(d), d->reg.path);
 	ret = make_room(d, *zone, true, err);
@@ -126,7 +126,7 @@ int compact_step(struct znsd *d, struct lease *l, const ZnsPb__CompactStep *q, u
 
 /* ---- commit ---- */
 
-/* What it had before, or part of it; or what this lease wrote. In order, so that nothing is named twice. */
+/* Bytes that the old record names, or bytes that this lease wrote. */
 static int check_use(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *now, const ZnsPb__ZoneUse *u,
 		     struct zns_err *err)
 {
@@ -180,7 +180,7 @@ static bool among(const uint32_t *v, size_t nr, uint32_t x)
 	return false;
 }
 
-/* Groups of the zones: first those that it had, in their order. */
+/* The groups of its zones: first those that the old record names, in their order. */
 static void set_groups(const struct znsd *d, const ZnsPb__Checkpoint *now, ZnsPb__Checkpoint *k, uint32_t *groups)
 {
 	size_t nr = 0;
@@ -215,7 +215,7 @@ int compact_commit(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *q, 
 		ret = check_record(d, l, now, q, err);
 	if (ret)
 		return ret;
-	/* Everything else is as it was: only places are taken from the client. */
+	/* Only the places come from the client. Everything else stays as it was. */
 	k.zones = q->zones;
 	k.n_zones = q->n_zones;
 	k.manifest = q->manifest;

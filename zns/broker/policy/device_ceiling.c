@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A device that as a whole writes less than its groups could (a controller, a link). Groups of one's own are no promise
- * there unless the promises together stay below what the device gives, and those who share keep to the rest: each is
- * told to go no faster than its max-min fair share of it.
+ * Some devices write less than the sum of their groups, because of a controller or a link. On such a device a dump with
+ * groups of its own has its rate only if all promises together stay below what the device writes. What is left belongs
+ * to the dumps that share. Each of them is told to go no faster than its max-min fair share of that.
  */
 #include "policy.h"
 
@@ -48,8 +48,8 @@ static double most_of(const struct znsd *d, const struct lease *l)
 }
 
 /*
- * Everybody's share of what was asked for first; what is left of the rest is shared alike, as far as zones go. A limit
- * is named only where all together could go beyond.
+ * First everybody gets its share of what it asked for. What is left is divided equally, up to what its zones can write.
+ * There is a limit only if all of them together could write more than the device.
  */
 uint32_t ceiling_limit(const struct znsd *d, const struct lease *l)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What a dump may do that runs: the zones that it gets, one after the other, and the record that it commits. */
+/* What a running dump may do: it gets zones, one after the other, and commits its record. */
 #include <string.h>
 #include "policy.h"
 
-/* What the writer says of its zones: bad ones, and those it is through with. Both leave the open limit. */
+/* The writer names bad zones, and zones that it writes no more. Both are closed, so they free their place. */
 static void note_zones(struct znsd *d, struct lease *l, const uint32_t *zones, size_t nr, bool bad)
 {
 	struct lease_zone *lz;
@@ -114,7 +114,7 @@ static bool has_use(const ZnsPb__Checkpoint *k, const ZnsPb__ZoneUse *u)
 	return false;
 }
 
-/* The pages that a join found must be among what it names. */
+/* The new record must name all bytes that the joined checkpoint has. */
 static int check_joined(const struct lease *l, const ZnsPb__Checkpoint *k, const ZnsPb__Checkpoint *old,
 			struct zns_err *err)
 {

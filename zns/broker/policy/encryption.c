@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What the broker has to do with encryption: it never has a key. It tells who dumps what the device asks for, holds
- * dumps to what they said, keeps the wrapped keys in the log, and sees to it that those of removed checkpoints go.
+ * The broker's part in encryption. It never has a key. It tells clients whether the device wants encrypted checkpoints,
+ * and with which key, and refuses dumps and records that are encrypted otherwise.
  */
 #include <string.h>
 #include "policy.h"
@@ -14,7 +14,7 @@ const ZnsPb__Encryption *wanted_encryption(const struct znsd *d)
 	return e && e->has_key_id ? e : NULL;
 }
 
-/* A client that did not look at the greeting, or a device that was changed since. */
+/* A client knows from the greeting what is wanted. It may not have looked, or that may have changed since. */
 int encryption_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err)
 {
 	const ZnsPb__Encryption *e = wanted_encryption(d);

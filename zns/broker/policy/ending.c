@@ -44,8 +44,8 @@ static bool writer_gone(struct lease *l)
 }
 
 /*
- * The connection went without commit or abort. A process that dies closes it while its last writes may still be
- * on their way: its zones stay its own until it is gone, or has had time enough.
+ * The connection closed without commit or abort. When a process dies, its last writes may still be on their way. So its
+ * zones stay with the lease until the process is gone, or for WRITER_GONE_MS.
  */
 void leases_of_conn_lost(struct znsd *d, const struct conn *c, int *pidfd)
 {

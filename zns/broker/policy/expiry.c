@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Retention rules and marks. A rule is applied when a dump of its container has committed and its connection ends: by
- * then the handle is written, or the dump has taken its record back, and the older checkpoints are no longer the only
- * ones that a restore can find. What time alone makes due waits for the next dump or for `znsctl gc`: no broker runs
- * just to wait for it.
+ * Retention rules. A rule is applied when a dump of its container has committed and its connection ends. By then the
+ * dump has written its handle, or has taken its record back, so a restore can find the new checkpoint. A checkpoint that
+ * is due only because time has passed waits for the next dump or for `znsctl gc`: no broker runs to wait for it.
  */
 #include <string.h>
 #include "policy.h"

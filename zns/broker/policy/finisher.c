@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Finishing zones beside the poll loop: a device pads a zone for up to a second, and nobody who asks for a zone
- * meanwhile shall wait for it. One thread for each zone, few at once, on a handle of their own.
+ * Finishes zones beside the poll loop. A device may pad a zone for up to a second, and requests shall not wait for that.
+ * There is one thread for each zone, a few at once, on a device handle of their own.
  */
 #include <fcntl.h>
 #include <pthread.h>

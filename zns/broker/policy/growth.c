@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Groups for dumps that run. One that shares was given what was to be had when it came. When others end, their groups
- * are free; and those that are left may have more than they asked for, while others have less. So whoever has less than
- * its max-min fair share gets further groups with the answer to its progress, a zone of each, until the share is
- * reached (zns/alloc). They are the lease's as those of its admission are and end with it, but are not reserved: the
- * container's next dump begins where its checkpoints are. A newcomer takes from them as from any other.
+ * Further groups for dumps that run. A dump that shares begins with the groups that can be had at that moment. When
+ * other dumps end, their groups become free. So a dump that has less than its max-min fair share gets further groups
+ * with the answer to its progress, one zone of each, until it has its share (zns/alloc). The lease has them until it
+ * ends. They are not reserved: the container's next dump begins where its checkpoints are.
  *
- * Whoever waits for admission comes first; where groups were promised, where somebody restores and where normal I/O has
- * its place nothing is gained; and no limit is exceeded for it: of the device, of the tenant.
+ * A dump that waits for admission comes first. Nobody gains a group that is promised, that a restore reads, or that is
+ * reserved for normal I/O. The limits of the device and of the tenant hold here too.
  */
 #include <string.h>
 #include "policy.h"
@@ -54,7 +53,7 @@ static uint32_t writers_of(const struct zns_sharer *s, uint32_t nr, uint32_t gro
 	return n;
 }
 
-/* What is not its own yet, best first. */
+/* The groups that it does not have yet, best first. */
 static uint32_t others(struct znsd *d, const struct lease *l, struct zns_group_state *gs, uint32_t *order)
 {
 	uint32_t found, n = 0, i;
@@ -67,7 +66,7 @@ static uint32_t others(struct znsd *d, const struct lease *l, struct zns_group_s
 	return n;
 }
 
-/* Who else writes where it writes: what its zones will take of it is known before it can be measured. */
+/* How many dumps write to each of its groups. With this a helper sets its weights before it has measured anything. */
 static void note_writers(const struct lease *l, const struct zns_sharer *s, uint32_t nr, struct growth *g)
 {
 	g->groups = znsd_alloc(l->nr_groups * sizeof(*g->groups));
@@ -78,7 +77,7 @@ static void note_writers(const struct lease *l, const struct zns_sharer *s, uint
 	}
 }
 
-/* A zone of @group and of no other one, now the lease's; the limits allow it. ZNSD_NONE: none. */
+/* Gives the lease a zone of @group, never of another group. The caller has checked the limits. ZNSD_NONE: there is none. */
 static uint32_t gain_zone(struct znsd *d, struct lease *l, uint32_t group)
 {
 	uint32_t zone = ZNSD_NONE;
@@ -101,7 +100,7 @@ void dump_grow(struct znsd *d, struct lease *l, const ZnsPb__Progress *q, struct
 	*g = (struct growth){ .shares = may_grow(d, l) && q->has_more_zones };
 	if (!g->shares)
 		return;
-	/* Before it knows what its zones take it can do nothing with more of them, or with a limit. */
+	/* Until it has measured its zones, it can use neither more zones nor a limit. */
 	l->dump.grows |= q->waits;
 	if (q->waits)
 		l->dump.waits_ns = zns_mono_ns();
@@ -125,7 +124,7 @@ void dump_grow(struct znsd *d, struct lease *l, const ZnsPb__Progress *q, struct
 		if (zone != ZNSD_NONE)
 			g->gained[g->nr_gained++] = (struct gained){ zone, writers_of(s, nr, order[i]) + 1 };
 	}
-	/* The sharers point at the leases' groups: these change only now. */
+	/* The list of sharers points into the leases' groups, so these change last. */
 	for (i = 0; i < g->nr_gained; i++) {
 		uint32_t group = d->zones[g->gained[i].zone].group;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Rates. A cap (--zns-qos-max) is the helper's to keep; it gets it back from here with the grant and with every answer
- * to its progress, several times a second, so that it can be changed while it works and the broker is never in the way
- * of data. On a drive that is one domain (every zone uses all of it) nothing else keeps tenants apart: there the broker
- * accounts what it has promised against the drive's rate, and tells everybody how fast they may go.
+ * Rates. The helper keeps to its cap (--zns-qos-max). It learns the cap in force with the grant and with every answer
+ * to its progress, several times a second. So the cap can change while it works, and no data pass through the broker.
+ * On a drive that is one domain every zone uses the whole drive, and nothing but rates keeps tenants apart. There the
+ * broker counts its promises against the drive's rate, and tells everybody how fast it may go.
  */
 #include "policy.h"
 
@@ -59,7 +59,7 @@ static uint32_t cap_of(const struct lease *l)
 	return zns_min(l->dump.cap_mibps, l->dump.max_rate_mibps);
 }
 
-/* Of what is not promised everybody gets the same part; what a cap keeps one from using goes to the others. */
+/* Everybody gets an equal part of what is not promised. What somebody's cap leaves unused goes to the others. */
 static uint32_t spare_share(const struct znsd *d, uint32_t spare)
 {
 	uint32_t share = 0, before, n;
@@ -87,8 +87,8 @@ static uint32_t spare_share(const struct znsd *d, uint32_t spare)
 }
 
 /*
- * A restore has no promise; it may use the part of the drive's time that would be its share, at the rate of reads.
- * Nobody is stopped altogether: half a per cent of the drive is less than a promise may vary.
+ * A restore has no promise. It may use its share of the drive's time, at the rate of reads. Nobody is stopped
+ * altogether: half a per cent of the drive is less than a promise varies.
  */
 uint32_t rate_limit(const struct znsd *d, const struct lease *l)
 {

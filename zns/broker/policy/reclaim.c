@@ -35,7 +35,7 @@ static bool sweep_step(struct znsd *d, bool *retry)
 	return n > 0;
 }
 
-/* A zone with too small a tail to be given out, yet it would hold an active zone for ever; else one too many. */
+/* A parked zone whose tail is too small to be used: it would stay active for ever. Else a parked zone over the limit. */
 static bool to_finish(struct znsd *d, uint32_t *zone)
 {
 	uint64_t now = zns_mono_ns(), tail = tail_min(d);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A removal is a record of the log. Should the log be lost, a rebuild would find the footer again as long as its zone
- * holds something live: so a copy of the tombstone goes behind it, into the same zone while that has room (both then go
- * with its reset), else into any zone that is not being written. Best effort: nobody waits for it to be durable.
+ * A removal is a record of the log. If the log is lost, a rebuild finds the checkpoint's footer again, as long as its zone
+ * holds live data. So a copy of the tombstone is written too: into the same zone if that has room, since one reset then
+ * takes both; else into any zone that nobody writes. This is best effort: nobody waits until the copy is durable.
  */
 #include <string.h>
 #include "zns/fsck.h"

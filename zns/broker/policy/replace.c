@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The record of a checkpoint that is there becomes another one: when a dump joins it, when it is flattened, when it is
- * moved. The new record takes its place by one durable write.
+ * A checkpoint gets a new record: when a dump joins it, when it is flattened, when it is moved. One durable write puts
+ * the new record in the place of the old one.
  */
 #include <string.h>
 #include "policy.h"
 
-/* Who joins or flattens it writes its next version himself, from the places that it has now. */
+/* A dump that joins a checkpoint, or flattens one, commits the next version of it. Nobody else may commit one meanwhile. */
 int record_rewritten(const struct znsd *d, const uint8_t *id, struct zns_err *err)
 {
 	const struct lease *l;
@@ -19,7 +19,10 @@ int record_rewritten(const struct znsd *d, const uint8_t *id, struct zns_err *er
 	return 0;
 }
 
-/* Zones where a footer of it stays: should the log be lost, its removal must be found there too. To be freed. */
+/*
+ * Zones where a footer of an earlier version stays. If the log is lost, a rebuild finds these footers, so a later removal
+ * leaves a note there too. To be freed.
+ */
 static uint32_t *old_manifests(const struct znsd *d, const ZnsPb__Checkpoint *now, size_t *nr)
 {
 	uint32_t *old = znsd_alloc((now->n_old_manifests + 1) * sizeof(*old));
@@ -40,7 +43,7 @@ static uint32_t *old_manifests(const struct znsd *d, const ZnsPb__Checkpoint *no
 	return old;
 }
 
-/* Nobody else may have written its next version, or be about to read the one that goes. */
+/* The checkpoint must still be the version that the lease began with, and no dump may be reading that version. */
 int record_check(const struct znsd *d, const struct lease *l, const ZnsPb__Checkpoint *k, struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *now = zns_store_find(d->store, l->id);
@@ -70,7 +73,7 @@ int record_replace(struct znsd *d, const struct lease *l, const ZnsPb__Checkpoin
 	cleanup_free uint32_t *old = NULL;
 	ZnsPb__Checkpoint next = *k;
 
-	if (l->kind != LEASE_IMPORT) {	/* what is joined keeps its data, and its manifest tells of them */
+	if (l->kind != LEASE_IMPORT) {	/* an import keeps all data, and the new manifest names them */
 		old = old_manifests(d, now, &next.n_old_manifests);
 		next.old_manifests = old;
 		zones_note_ours(d, now);

@@ -29,8 +29,8 @@ void reservation_settle(struct znsd *d, const char *container)
 }
 
 /*
- * The store ends a reservation with the container's last checkpoint; a dump that runs at that moment keeps its
- * groups all the same.
+ * The store drops a reservation with the container's last checkpoint. A dump that runs at that moment keeps its groups
+ * all the same.
  */
 void reservation_renew(struct znsd *d, const char *container)
 {
@@ -61,7 +61,7 @@ void reservation_renew(struct znsd *d, const char *container)
 		znsd_log("renewing the reservation of %s: %s", container, err.msg);
 }
 
-/* The reservation becomes what it was plus what is granted now; durable before the answer. */
+/* The reservation grows by the groups that are granted now. It is durable before the answer. */
 int reservation_extend(struct znsd *d, const struct wanted *a, const struct choice *ch, struct zns_err *err)
 {
 	const ZnsPb__Reservation *own = zns_store_find_reservation(d->store, a->container);
@@ -94,7 +94,7 @@ static void io_changed(struct znsd *d)
 	d->policy->io_ns = 0;
 }
 
-/* Marks of @pick: a group nobody has reserved or leased. */
+/* Leaves free zones only in groups that nobody has reserved or leased. */
 static void free_groups(const struct znsd *d, const char *container, struct zns_group_state *gs)
 {
 	uint32_t i;
@@ -190,7 +190,7 @@ int reserve_for_io(struct znsd *d, const ZnsPb__Reserve *q, struct zns_err *err)
 	r.has_created_ns = r.has_explicit_ = 1;
 	r.created_ns = zns_now_ns();
 	r.explicit_ = 1;
-	/* They come empty; from here on what is written there is not ours to reset. */
+	/* They are handed over empty. From here on the broker does not reset what is written there. */
 	reset_groups(d, out, n);
 	ret = zns_store_reserve(d->store, &r, err);
 	if (!ret)
@@ -209,7 +209,7 @@ int reservation_release(struct znsd *d, const char *container, struct zns_err *e
 		if (lease_admitted(l) && !l->dump.dynamic && !strcmp(l->container, container))
 			return zns_fail(err, -EBUSY, "a dump of %s is running (PID %u)", container, l->pid);
 	ret = zns_store_release(d->store, container, err);
-	if (!ret)	/* what normal I/O wrote we know nothing of */
+	if (!ret)	/* the table does not know what normal I/O wrote */
 		ret = zones_refresh(d, 0, d->nr_zones, err);
 	io_changed(d);
 	d->freed |= !ret;

@@ -12,7 +12,7 @@ static void note_disturbed(uint8_t *who, enum neighbour what)
 	*who = zns_max(*who, (uint8_t)what);
 }
 
-/* Who is disturbed by padding a zone, which takes its die for up to a second. */
+/* Whom it disturbs if a zone is padded: that takes its die for up to a second. */
 static void groups_disturbed(const struct znsd *d, uint8_t *who)
 {
 	const struct lease *l;
@@ -90,7 +90,7 @@ static int finish_done(struct znsd *d, uint32_t max, struct zns_err *err)
 	return 0;
 }
 
-/* What the table holds of zones being written is old. */
+/* What the table says of zones that are being written is old. */
 static int refresh_written(struct znsd *d, struct zns_err *err)
 {
 	uint32_t i;
@@ -129,12 +129,12 @@ int make_room(struct znsd *d, uint32_t zone, bool gently, struct zns_err *err)
 		return 0;
 	if (gently)
 		return zns_fail(err, -EBUSY, "all %u zones that %s may have active are in use", max, d->reg.path);
-	/* Then what writers are through with: at most a tail too small for them is lost. */
+	/* Then zones that their writers write no more: that loses at most a tail too small for them. */
 	ret = finish_done(d, max, err);
 	if (ret)
 		return ret;
 	while (zones_active(d) >= max) {
-		/* Not the zone to be given; it is not active, so it cannot be the one. */
+		/* This is never @zone itself: @zone is not active. */
 		if (!zone_lru_parked(d, true, &lru))
 			return zns_fail(err, -EBUSY, "all %u zones that %s may have active are being written", max,
 					d->reg.path);

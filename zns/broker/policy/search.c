@@ -8,7 +8,7 @@
 
 #define BAD_DIE 2		/* so many zones of a group failed in one dump: it may be the die */
 
-/* Does the dump write a zone of this group now? Two lanes on one die would halve each other. */
+/* Does it write a zone of this group now? Two lanes on one die would halve each other. */
 bool dump_writes_in(const struct znsd *d, const struct lease *l, uint32_t group)
 {
 	uint32_t i;
@@ -122,7 +122,7 @@ uint32_t zone_search_in(struct znsd *d, const struct wish *w, uint32_t group)
 
 	if (!g->nr_zones || g->io)
 		return ZNSD_NONE;
-	/* A small dump that was given no pack zone: none had room for it. */
+	/* A small dump that got no pack zone with its admission: none had room for it. */
 	if (!w->need && w->l->packed && !w->l->nr_zones)
 		zone = find_empty(d, w, g);
 	if (zone == ZNSD_NONE)

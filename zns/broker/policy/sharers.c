@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The dumps that run, as those see them who would share with them. */
+/* The running dumps, as zns/alloc wants them for a dump that would share with them. */
 #include "policy.h"
 
 #define WAITS_NS 200000000ull	/* so long it counts as waiting for its zones after it said so */

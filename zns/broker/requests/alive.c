@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A sign of life: a number in UUID.alive that a thread of its own counts up. Clients that wait for an answer look at it.
- * It shows that this process runs, not that it makes progress: a device may take its time, an admission even more.
+ * A sign of life: a thread counts up a number in UUID.alive, and clients that wait for an answer look at it. It shows that
+ * this process runs, not that it makes progress: a device may take long, an admission even longer.
  */
 #include <fcntl.h>
 #include <poll.h>

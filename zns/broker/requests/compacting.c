@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What a client asks for that moves a checkpoint. */
+/* Requests of a client that moves a checkpoint. */
 #include "table.h"
 
 int serve_compact_begin(struct znsd *d, const struct call *x, struct reply *rep)

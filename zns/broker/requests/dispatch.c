@@ -88,7 +88,7 @@ int dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *q, struct reply *re
 		return zns_fail(&rep->err, -EPROTO, "the broker of %s (PID %d) speaks version %d, the client %u: `znsctl` and `znsd` are of different builds",
 				d->reg.path, (int)getpid(), ZNS_BROKER_VERSION, q->version);
 	}
-	if (d->freed)	/* before anything is answered that points into the store */
+	if (d->freed)	/* first, since this may change the store, and answers point into it */
 		waiters_run(d);
 	if (!n)
 		return 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The memory that unfinished requests may take. A small one is simply read. The room of a larger one is set aside as a
- * whole before it is read, so that what has begun can also end; without room it stays in its socket. All peers without a
- * dump share the room of one request, so thousands of them cost no more than one.
+ * The memory that unfinished requests may take. A small request is simply read. For a larger one all its room is set
+ * aside before it is read, so that what has begun can also end. Without room the request stays in its socket. All peers
+ * without a dump share the room of one request, so thousands of them cost no more than one.
  */
 #include "requests.h"
 

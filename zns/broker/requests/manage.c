@@ -17,7 +17,7 @@ static ZnsPb__Tombstone *copy_tombstone(struct reply *rep, const ZnsPb__Tombston
 	return c;
 }
 
-/* All or nothing as far as it can be known beforehand. */
+/* Refuses everything if one of them cannot be removed, as far as that is known beforehand. */
 static int check_rm(const struct znsd *d, const ZnsPb__Rm *q, struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];
@@ -76,7 +76,7 @@ int serve_rm(struct znsd *d, const struct call *x, struct reply *rep)
 	for (i = 0; i < nr; i++)
 		bury(d, &graves[i]);
 	d->freed = true;
-	/* Also if all of them were removed before: then a crash came in between, or it was done without --secure. */
+	/* Even if all were removed before: a crash may have come in between, or --secure was not given then. */
 	if (!ret && q->secure && zns_store_erase(d->store, &rep->err))
 		return zns_wrap(&rep->err, "removed, but not erased");
 	return ret;

@@ -63,7 +63,7 @@ int serve_commit(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	int ret;
 
-	if (conn_left(x->conn))	/* it gave up, and said that nothing was committed */
+	if (conn_left(x->conn))	/* the client gave up, and reported that nothing was committed */
 		return zns_fail(&rep->err, -EPIPE, "commit: whoever asked is gone");
 	ret = commit_dump(d, x->l, x->q->commit, &rep->err);
 	if (ret)

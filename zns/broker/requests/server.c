@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Connections and the poll loop. Nothing here blocks on a peer: each connection has buffers of its own, and one
- * that does not read its answer is not read from either.
+ * The poll loop. Nothing here blocks on a peer: each connection has buffers of its own, and nothing is read from a peer
+ * that does not read its answer.
  */
 #include <poll.h>
 #include <signal.h>
@@ -39,7 +39,7 @@ static void conn_request(struct znsd *d, struct conn *c, const uint8_t *body, ui
 	zns_pb__request__free_unpacked(req, NULL);
 }
 
-/* Who only asks waits while too many answers lie about; dumps and restores do not. */
+/* While too many answers wait to be read, questions wait too. Dumps and restores do not. */
 static bool may_ask(const struct znsd *d, const struct conn *c)
 {
 	return d->server->out_bytes < OUT_MAX || lease_last(d, c);
@@ -86,8 +86,8 @@ static bool conn_serve(struct znsd *d, struct conn *c)
 }
 
 /*
- * Is more of a request to be read now? If one has begun its time runs; of a dump's only while there is room for it, since
- * a commit shall not fail because of others.
+ * Is more of a request to be read now? When a request has begun, its time runs. For a dump it runs only while there is
+ * room: a commit shall not fail because of others.
  */
 static bool conn_wants(struct znsd *d, struct conn *c, uint64_t now)
 {
@@ -142,7 +142,7 @@ static int conns_late(struct znsd *d)
 
 static void conn_close(struct znsd *d, struct conn *c);
 
-/* For a newcomer when all places are taken: whoever has said nothing for longest, holds nothing and waits for nothing. */
+/* All places are taken: the peer goes that has been silent longest, of those that hold nothing and wait for nothing. */
 static bool conn_displace(struct znsd *d)
 {
 	struct conn **p, **found = NULL, *c;
@@ -253,7 +253,7 @@ static int time_out(struct znsd *d)
 	uint64_t now;
 	int ms;
 
-	/* In this order: a lease that ends leaves garbage. */
+	/* In this order: a lease that ends leaves room for those who wait, then garbage. */
 	ms = leases_reap(d);
 	if (d->freed)
 		waiters_run(d);

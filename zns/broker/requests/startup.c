@@ -76,7 +76,7 @@ static int open_device(struct znsd *d, struct zns_err *err)
 	return 0;
 }
 
-/* Dump helpers of a dead broker see its end and stop; nothing of theirs may be reset before. */
+/* Helpers that dump see the end of their broker and stop. Nothing of theirs may be reset before. */
 static int wait_for_writers(struct znsd *d, struct zns_err *err)
 {
 	cleanup_close int fd = open_lock(d, "writers", err);
@@ -105,7 +105,7 @@ static void drop_orphan_reservations(struct znsd *d)
 	}
 }
 
-/* Everything that takes rights to open is open. Before the first thread. */
+/* Called when all that takes rights to open is open, and before the first thread starts. */
 static int drop_rights(const struct znsd *d, struct zns_err *err)
 {
 	static const int keep[] = { CAP_DAC_READ_SEARCH, CAP_SYS_ADMIN };
@@ -174,8 +174,8 @@ static void close_open_zones(struct znsd *d)
 }
 
 /*
- * Writers whose dumps were cut off may have something under way: another host must not come in before. A start that
- * failed gives back what it took itself; what an earlier broker of this host left behind is for the next one.
+ * Writers whose dumps were cut off may have writes under way: no other host may come in before these end. A start that
+ * failed gives back only what it took itself; the next broker of this host deals with what an earlier one left.
  */
 static void unreserve(struct znsd *d)
 {

@@ -13,7 +13,7 @@ bool reserved_by(const ZnsPb__Reservation *r, uint32_t group)
 	return false;
 }
 
-/* Groups that a dump was not granted, but got a zone of when its own were full. */
+/* Groups that were not granted to a dump, but in which it got a zone when its own were full. */
 static void count_strays(const struct znsd *d, const struct lease *l, struct zns_group_state *gs)
 {
 	uint32_t i;
@@ -65,7 +65,7 @@ void groups_state(const struct znsd *d, const char *container, const struct leas
 
 			g->nr_leases++;
 			g->promised |= lease_promised(l);
-			/* Without a reservation, its lease is what it holds. */
+			/* A dump without a reservation holds its groups by its lease alone. */
 			if (lease_admitted(l) && l->dump.dynamic && strcmp(l->container, container))
 				g->nr_reservations++;
 		}
@@ -102,7 +102,7 @@ static bool uses_group(const struct znsd *d, const struct lease *l, uint32_t gro
 	return lease_has_group(l, group);
 }
 
-/* What the record says of sharing is what happened, not what was true at the beginning. */
+/* The record tells which groups were shared at any time, not only at the beginning. */
 void groups_mark_shared(struct znsd *d, struct lease *l, uint32_t group)
 {
 	size_t r;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What is kept of restores: the last one of each container. Not on the device: a restore must work from one that is
- * read-only or full, and must not wear it; and the figure is of this machine. In the runtime directory it outlives the
+ * Figures of the last restore of each container. They are not on the device: a restore must work from a device that is
+ * read-only or full, must not wear it, and its figures are of this machine. A file in the runtime directory outlives the
  * broker, which leaves when idle, and ends with the boot.
  */
 #include <fcntl.h>
@@ -42,7 +42,7 @@ void restores_free(struct znsd *d)
 	d->restores = NULL;
 }
 
-/* Whole or not at all for who reads it; but not synced: it ends with the boot anyway, and criu waits for the answer. */
+/* A reader sees the file whole or not at all. It is not synced: it ends with the boot anyway, and criu waits. */
 static void save(const struct znsd *d)
 {
 	size_t len = zns_pb__restore_log__get_packed_size(d->restores);

@@ -2,7 +2,7 @@
 /* Zones and groups as a broker finds them when it starts. */
 #include "tables.h"
 
-/* Zones that a probe could not place are on any die: nobody can be promised one. */
+/* Zones that a probe could not place may be on any die: nobody can be promised one. */
 static bool group_unknown(const ZnsPb__Profile *p, uint32_t g)
 {
 	return p->has_unknown_group && p->unknown_group == g;
@@ -42,7 +42,7 @@ static int groups_init(struct znsd *d, struct zns_err *err)
 		if (!d->zones[i].meta && !group_unknown(p, d->zones[i].group))
 			g->zones[g->nr_zones++] = i;
 	}
-	/* A new broker must not start over with the same zones: wear. */
+	/* Each broker starts with other zones, so that all wear alike. */
 	for (i = 0; i < d->nr_groups; i++)
 		if (d->groups[i].nr_zones)
 			d->groups[i].next = (zns_store_generation(d->store) + zns_now_ns() / 1000) % d->groups[i].nr_zones;

@@ -15,8 +15,8 @@ bool zone_usable(const struct zn_zone *z)
 }
 
 /*
- * A record may claim bytes that were never written, or that a reset took: what a dump wrote there could not be committed
- * beside them. Such a zone is nobody's until the checkpoint is removed.
+ * A record may claim bytes that were never written, or that a reset took. A dump that wrote there could not commit. So
+ * nobody gets such a zone until the checkpoint is removed.
  */
 static bool claimed_unwritten(const struct znsd *d, uint32_t zone)
 {
@@ -76,7 +76,7 @@ bool zone_garbage(const struct znsd *d, uint32_t zone)
 	return !zone_live(d, zone);
 }
 
-/* In a group that is reserved for normal I/O meanwhile these zones are still to be reset. */
+/* Its group may be reserved for normal I/O meanwhile: the broker still has to reset these zones. */
 void zones_note_ours(struct znsd *d, const ZnsPb__Checkpoint *k)
 {
 	size_t i;
