@@ -53,12 +53,12 @@ $(B)/bench/share-plain/znsd: SHARE := -DPLAIN_CHOICE=1 -DPLAIN_STAY
 $(B)/bench/share-parts/znsd: SHARE := -DPLAIN_CHOICE=2 -DPLAIN_STAY
 $(B)/bench/share-choice/znsd: SHARE := -DPLAIN_STAY
 $(B)/bench/share-gain/znsd: SHARE := -DPLAIN_CHOICE=1
-$(SHARE_BIN): test/bench/papers/plain_share.c zns/alloc/spread.c $(ZNSD_OBJ) $(B)/libzns.a
+$(SHARE_BIN): test/bench/papers/plain_share.c zns/alloc/spread.c $(ZNSD_OBJ) $(TEST_LIB)
 	@mkdir -p $(@D)
 	$(call say,CC      $@)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $(@D)/share.o $(SHARE) $<
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $(@D)/spread.o $(if $(findstring CHOICE,$(SHARE)),-Dzns_alloc_spread=zns_alloc_spread_shipped) zns/alloc/spread.c
-	$(Q)$(CC) $(CFLAGS) -o $@ $(ZNSD_OBJ) $(@D)/share.o $(@D)/spread.o $(B)/libzns.a $(LDLIBS)
+	$(Q)$(CC) $(CFLAGS) -o $@ $(ZNSD_OBJ) $(@D)/share.o $(@D)/spread.o $(TEST_LIB) $(LDLIBS)
 
 $(B)/bench/subject: test/bench/subject.c
 	@mkdir -p $(@D)

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Sharing, while it lasts: dumps come and go, and what suited all at an admission does not any more. Who has less than
- * its max-min fair share gains groups; and as long as somebody does, nobody else is to have more than its own: it is
- * told to go no faster, and what it leaves of each of its groups the others there have.
+ * Sharing while dumps run. Dumps come and go, and what suited all of them at an admission does not suit them later. A dump
+ * that has less than its max-min fair share gains groups. As long as one has much less, those with more are told to go no
+ * faster than their share. What they leave of each of their groups, the others there get.
  */
 #include <string.h>
 #include "alloc_priv.h"
 #include "zns/util.h"
 
 /* Why these, and what others give: Documentation/sharing.md. */
-#define LESS 0.97	/* of its fair share: who has less gains groups … */
-#define SPARED 0.98	/* … of those who keep this much, or more than it has itself */
-#define LACK 0.90	/* of its fair share: while somebody has less than this … */
-#define LIMIT 1.02	/* … who could have more is held to this */
-#define WORTH 0.02	/* zones' worth: for less no group is gained */
+#define LESS 0.97	/* of its fair share: a dump that has less gains groups … */
+#define SPARED 0.98	/* … whose writers keep this much, or more than it has itself */
+#define LACK 0.90	/* of its fair share: while a dump has less than this … */
+#define LIMIT 1.02	/* … those that could have more are held to this */
+#define WORTH 0.02	/* zones' worth: no group is gained for less */
 #define ROUNDS 6
 
-/* What one of a group's writers would take of it, and gets; dumps in the order of the list. */
+/* What one writer of a group would take of it, and what it gets. */
 struct part {
 	uint32_t who;
 	double would, gets;
 };
 
-/* Everybody gets an equal part of the group, but no more than it would take. */
+/* Every writer gets an equal part of the group, but no more than it would take. */
 static void fill(struct part *p, uint32_t nr)
 {
 	double left = 1;
@@ -49,7 +49,7 @@ static void fill(struct part *p, uint32_t nr)
 			p[i].gets = left / n;
 }
 
-/* What each has if it goes no faster than @limit (0: none); a limited dump takes less of all of its groups alike. */
+/* What each dump has if it goes no faster than @limit (0: none). A limited one takes less of all its groups alike. */
 static int shares(const struct spread *s, uint32_t nr, const double *limit, double *rate)
 {
 	cleanup_free uint32_t *first = calloc(nr + 2, sizeof(*first));
@@ -89,7 +89,7 @@ static int shares(const struct spread *s, uint32_t nr, const double *limit, doub
 	return 0;
 }
 
-/* Of the groups in question that by which others lose least: one that nobody writes, or the first of equals. */
+/* The group by which others lose least: one that nobody writes if there is one, and the first of equals. */
 static uint32_t best_gain(const struct spread *s, const uint32_t *order, uint32_t first, uint32_t found, const bool *tried)
 {
 	uint32_t best = found;
@@ -108,7 +108,7 @@ static uint32_t best_gain(const struct spread *s, const uint32_t *order, uint32_
 	return best;
 }
 
-/* Nobody becomes poorer by it than who gains is then: so it comes to an end, whoever asks in turn. */
+/* Nobody may become poorer by it than the one who gains. So gains come to an end, whoever asks first. */
 static bool suits(const struct spread *s, uint32_t self, const double *now, const double *then)
 {
 	double level = zns_min(SPARED, then[self] / s->party[self].fair);
@@ -121,7 +121,7 @@ static bool suits(const struct spread *s, uint32_t self, const double *now, cons
 	return true;
 }
 
-/* Does somebody whom the groups keep waiting have less than its share, if nobody is held back? */
+/* Would a dump that waits for its groups have less than its share, if nobody were held back? */
 static bool somebody_lacks(const struct spread *s)
 {
 	for (uint32_t i = 0; i < s->nr_sharers; i++)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
- * Sharing, when the groups do not suffice: which ones a newcomer takes from whom (design.md §5). A group's writers get
- * equal parts of it, so what a dump has is the sum over its groups. What each should have is its max-min fair share:
+ * Sharing when the groups do not suffice: which ones a newcomer takes, and from whom (design.md §5, sharing.md). The writers
+ * of a group get equal parts of it, so what a dump has is the sum over its groups. It should have its max-min fair share:
  * nobody gets more than it asked for, and nobody could get more without taking from a poorer one.
  */
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "zns/util.h"
 
 /* Why these, and what others give: Documentation/sharing.md. */
-#define CONTENT 0.96	/* of its fair share: who keeps this much is not spared any further */
+#define CONTENT 0.96	/* of its fair share: a dump that keeps this much is not spared any further */
 #define ENOUGH 0.998	/* sums of parts are not exact */
 
 static int cmp_double(const void *a, const void *b)
@@ -64,7 +64,7 @@ struct offer {
 	double content, rest;	/* spread_poorest, up to where it is content; and all of it */
 };
 
-/* Free first. Then where nobody is hurt; of these as ever, but first where most is left. */
+/* Free groups come first. Then those where nobody falls below CONTENT, in the usual order; then where most is left. */
 static bool better(const struct offer *a, const struct offer *b)
 {
 	if (a->taken != b->taken)
@@ -162,8 +162,8 @@ uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr, con
 		}
 		group = order[best];
 		/*
-		 * Enough: it has its fair share now, and what is reserved by those who rest would do for it when they
-		 * come; or more would only be taken from who is poorer.
+		 * It has enough: its fair share now, and as much of free groups as it wants even when those that have
+		 * reserved them come. Or more would only be taken from a poorer one.
 		 */
 		if (n >= least && users[group] && (now >= fair * ENOUGH || o.rest < now / fair))
 			break;

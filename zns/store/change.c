@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Changes of the catalogue: memory first, then the durable record, then what cannot fail. */
 #include <string.h>
-#include "record.h"
+#include "kinds.h"
 #include "zns/pbcopy.h"
 
 /* Room that must stay beside every snapshot, so that removing something is always possible. */

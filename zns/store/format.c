@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* An empty store on a device: everything reset, generation 1 with the profile alone. */
 #include <string.h>
-#include "record.h"
+#include "kinds.h"
 
 /*
  * Refuse a device that has no catalogue and is not empty: it holds foreign data, or the checkpoints of a store that has

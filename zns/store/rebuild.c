@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Write a new generation of the catalogue, from what is left of the old one and from the footers in the data zones. */
 #include <string.h>
-#include "record.h"
+#include "kinds.h"
 #include "salvage.h"
 #include "zns/fsck.h"
 #include "zns/grow.h"

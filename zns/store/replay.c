@@ -5,7 +5,7 @@
  * record names would count as free.
  */
 #include <string.h>
-#include "record.h"
+#include "kinds.h"
 
 #define GHOST_SCAN MIB(4)	/* how far to look for records behind a superblock that does not parse */
 

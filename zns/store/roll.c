@@ -3,7 +3,7 @@
  * Roll-over: write the whole catalogue as a snapshot into the next metadata zone, which becomes the log. The zone of the
  * generation before stays as it is, so that a crash at any moment leaves one complete generation.
  */
-#include "record.h"
+#include "kinds.h"
 
 /* The superblock grows by up to 6 bytes per skipped zone: two blocks and 6 bytes each are always enough. */
 static uint64_t superblock_bytes(const struct zns_store *s)

@@ -5,7 +5,7 @@
  * so this ends where the log would have ended.
  */
 #include <string.h>
-#include "record.h"
+#include "kinds.h"
 #include "salvage.h"
 #include "zns/grow.h"
 

@@ -5,7 +5,7 @@
  * walk goes block by block. More becomes known while other zones are walked, so unexplained bytes come last.
  */
 #include <string.h>
-#include "record.h"
+#include "kinds.h"
 #include "zns/fsck.h"
 #include "zns/grow.h"
 

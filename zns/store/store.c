@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The store's public face: opening, looking things up. Changes are in change.c. */
 #include <string.h>
-#include "record.h"
+#include "kinds.h"
 
 struct zns_store *zns_store_alloc(struct zns_dev *dev, unsigned flags, struct zns_err *err)
 {

@@ -104,7 +104,7 @@ struct zns_state {
 		struct {
 			struct zns_list profile, mount, encryption;	/* the newest alone */
 			struct zns_list checkpoints, tombstones, reservations, retentions, marks;
-			struct zns_list other[4];	/* of kinds of record that record.c alone knows */
+			struct zns_list other[4];	/* of kinds of record that kinds.c alone knows */
 		};
 		struct zns_list lists[ZNS_LISTS];	/* all of them */
 	};

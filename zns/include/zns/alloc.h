@@ -47,22 +47,26 @@ struct zns_sharer {
 double zns_alloc_fair(const double *wants, uint32_t nr, double capacity);
 
 /*
- * Sharing: puts those groups to the front of @order (@found of them, best first, from zns_alloc_pick) that a dump which
- * wants @want zones' worth should take, and returns how many: at least @least (less where more would only hurt others),
- * at most @most. The first @first of @order are its own already and stay there. Groups nobody holds come first; others
- * are taken from whoever keeps its max-min fair share without them, one here and one there, until the newcomer has its
- * own fair share; of @ceiling zones' worth, where all groups together give no more (0: they do). @sharers are the dumps that run, each writing all of its groups and getting an equal part of each.
+ * Sharing, for a dump that wants @want zones' worth (Documentation/sharing.md). Puts the groups that it should take to the
+ * front of @order (@found of them, best first, from zns_alloc_pick). Returns how many: at most @most, and at least @least,
+ * unless more would only hurt others. The first @first of @order are its own already and stay there.
+ *
+ * Free groups come first. Others are taken where the writers keep their max-min fair shares, one here and one there, until
+ * the newcomer has its own. @ceiling: all groups together give no more than so many zones' worth; 0: they do. @sharers are
+ * the dumps that run; each writes all of its groups and gets an equal part of each.
  */
 uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr, const struct zns_sharer *sharers,
 			  uint32_t nr_sharers, double want, uint32_t least, uint32_t most, uint32_t first,
 			  double ceiling, uint32_t *order, uint32_t found);
 
 /*
- * @sharers[@self] runs, and may have less than its max-min fair share since others came, or could have more since others
- * ended: puts those groups to the front of @order (@found that it does not have, from zns_alloc_pick) that it should write
- * in addition, and returns how many, at most @most; 0: it has its share. Groups that nobody writes come first, others only
- * as long as none of their writers gets poorer by it than @self is then. Where a restore reads it gains nothing.
- * *@limit: while others have less than their share, it is to go no faster than this, in zones' worth; 0: no limit.
+ * Sharing, for the dump @sharers[@self] that runs. It may have less than its max-min fair share since others came, or it
+ * could have more since others ended. Puts the groups that it should write in addition to the front of @order (@found that
+ * it does not have, from zns_alloc_pick). Returns how many, at most @most; 0: it has its share.
+ *
+ * Groups that nobody writes come first. Another one is gained only if none of its writers is poorer then than @self. No
+ * group is gained where a restore reads. *@limit: it must go no faster than so many zones' worth, since others have less
+ * than their share; 0: no limit.
  */
 uint32_t zns_alloc_gain(const struct zns_group_state *groups, uint32_t nr, const struct zns_sharer *sharers,
 			uint32_t nr_sharers, uint32_t self, uint32_t most, double ceiling, uint32_t *order, uint32_t found,

@@ -3,16 +3,18 @@
 #define ZNS_PROBE_H
 /*
  * Which zones share a die, and which dies share a channel, found by measuring (design.md §5). Everything is learnt
- * through zns/dev.h: by who has to wait for whom when zones are read and written at the same time.
+ * through zns/dev.h: when zones are read and written at the same time, those that share something wait for each other.
  *
- *   dies      One zone of a group is hit by a burst of small reads while others are read once: who waits is on its
- *             die. Every zone is tested like that against one zone of every die (its pivot), and at least twice
- *             against the one it belongs to, beside zones that must not wait. A regular map only makes the right pivot
- *             the first to be tried.
- *   channels  Two dies are read by a whole unit at once: what they lose against one alone falls into two classes. Tried
- *             once more, measured anew, they must be two classes again, divided in the same way.
- *   again     Zones at random against others of all groups at random: how right the map is, and whether it is given out.
- *   domain    Zones that are written together and get no more than one alone are one domain; nothing else is asked then.
+ *   dies      One zone gets a burst of small reads while others are read once. A zone that has to wait is on its die.
+ *             Every zone is tested like that against one zone of every die (its pivot), and at least twice against the
+ *             one it belongs to, beside zones that must not wait. Where the map is regular, the right pivot is only
+ *             tried first.
+ *   channels  Two dies are read by a whole unit at once. What they lose against one alone falls into two classes.
+ *             Measured once more, they must be two classes again, divided in the same way.
+ *   again     Zones at random are tested against others of all groups. This tells how right the map is, and whether it
+ *             is given out.
+ *   domain    If zones that are written together get no more than one alone, they are one domain. Nothing else is
+ *             measured then.
  *
  * Only empty zones are written, one unit each as a rule, and reset afterwards; never more of them at a time than the
  * open and active limits allow; none is finished. Zones with data are only read. What was written begins with a mark, so
@@ -49,8 +51,8 @@ struct zns_probe_params {
 	uint64_t seed;		/* of which zones are picked for samples */
 	/* Zones that must not be touched at all, nr_zones entries; NULL: none. They stay unknown. */
 	const bool *untouchable;
-	double least;		/* least confidence of a map that is no error; 0: 0.99 */
-	bool force;		/* a map that is doubted is no error either: zns_probe_map.doubt says why it is */
+	double least;		/* a map with less confidence is an error; 0: 0.99 */
+	bool force;		/* a doubtful map is no error: zns_probe_map.doubt says what speaks against it */
 	/* Called now and then, from the calling thread. */
 	void (*progress)(void *arg, const struct zns_probe_progress *p);
 	/* The state as it is now, for zns_probe_load: to be kept where a later run finds it. */
@@ -106,7 +108,7 @@ struct zns_probe_map {
 int zns_probe_run(struct zns_dev *dev, const struct zns_probe_params *params, struct zns_probe_map *map, struct zns_err *err);
 void zns_probe_fini(struct zns_probe_map *map);
 
-/* The bound that a budget of 0 stands for, and what a run will about need, in bytes. */
+/* What a budget of 0 stands for, in bytes; and the program unit that is used when @wanted (0: none) is asked for. */
 uint64_t zns_probe_budget(const struct zns_geometry *geo, uint32_t unit);
 uint32_t zns_probe_unit(const struct zns_geometry *geo, uint32_t wanted);
 

@@ -4,7 +4,7 @@
  * in zns/frame.h, and a row with its functions here.
  */
 #include <string.h>
-#include "record.h"
+#include "kinds.h"
 #include "salvage.h"
 #include "zns/crypt.h"
 #include "zns/grow.h"

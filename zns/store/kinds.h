@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#ifndef ZNS_RECORD_H
-#define ZNS_RECORD_H
+#ifndef ZNS_KINDS_H
+#define ZNS_KINDS_H
 /*
- * The kinds of record that the log has, one row each (record.c). Every way into the catalogue goes through these rows:
+ * The kinds of record that the log has, one row each (kinds.c). Every way into the catalogue goes through these rows:
  * a change by the broker, the log when it is opened, and what fsck finds of a damaged one. A snapshot is written from
  * them too, and their names and message descriptors are all that it takes to print one.
  */
