@@ -3,39 +3,22 @@
 #include <string.h>
 #include "compaction.h"
 
-enum { OPT_DRY_RUN = OPT_OWN, OPT_BELOW, OPT_RATE, OPT_BACKGROUND, OPT_NO_WAIT };
-
 static int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = {
-		{ "dry-run", no_argument, NULL, OPT_DRY_RUN },
-		{ "below", required_argument, NULL, OPT_BELOW },
-		{ "rate", required_argument, NULL, OPT_RATE },
-		{ "background", no_argument, NULL, OPT_BACKGROUND },
-		{ "no-wait", no_argument, NULL, OPT_NO_WAIT },
-		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
-	};
-	struct compact x = { .below = COMPACT_BELOW };
+	struct compact x = { 0 };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	bool blocked, planned;
-	uint64_t n;
-	int c, ret;
+	uint64_t below = COMPACT_BELOW;
+	int ret;
+	const struct ctl_opt opts[] = {
+		CTL_FLAG("dry-run", &x.dry_run), CTL_NUMBER("below", &below, 1, 100, "--below \"%.20s\": 1 to 100 per cent of a zone"),
+		{ .name = "rate", .kind = CTL_O_RATE, .rate = &x.rate_mibps, .wrong = "--rate \"%.20s\" is no rate: 100, 100MiB/s, 1GiB/s" },
+		CTL_FLAG("background", &x.background), CTL_FLAG("no-wait", &x.rude), CTL_DEV, CTL_OPTS_END };
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
-		x.dry_run |= c == OPT_DRY_RUN;
-		x.background |= c == OPT_BACKGROUND;
-		x.rude |= c == OPT_NO_WAIT;
-		if (c == OPT_BELOW) {
-			if (zns_parse_number(optarg, 1, 100, &n))
-				return ctl_usage(cmd, "--below \"%.20s\": 1 to 100 per cent of a zone", optarg);
-			x.below = (uint32_t)n;
-		}
-		if (c == OPT_RATE && zns_parse_mibps(optarg, &x.rate_mibps))
-			return ctl_usage(cmd, "--rate \"%.20s\" is no rate: 100, 100MiB/s, 1GiB/s", optarg);
-	}
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
+	x.below = (uint32_t)below;
 	if (ctl_only_dev(cmd, &args))
 		return CTL_USAGE;
 	x.json = args.json;

@@ -12,8 +12,6 @@
 #define CHUNK MIB(16)		/* between two looks at the progress; an archive's buffer */
 #define PARENTS "parents"	/* directory of an exported chain, one in it for each parent */
 
-enum { OPT_FLATTEN = OPT_OWN, OPT_METADATA_ONLY };
-
 struct export {
 	struct ctl_hold h;
 	ZnsPb__Response *answer;	/* the chain's records */
@@ -329,22 +327,14 @@ static int print(const struct export *x, bool json, double seconds)
 
 static int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = {
-		{ "flatten", no_argument, NULL, OPT_FLATTEN },
-		{ "metadata-only", no_argument, NULL, OPT_METADATA_ONLY },
-		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
-	};
 	struct export x = { .out = CTL_OUTDIR_INIT };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	double seconds;
-	int c, ret;
+	int ret;
+	const struct ctl_opt opts[] = { CTL_FLAG("flatten", &x.flatten), CTL_FLAG("metadata-only", &x.metadata_only), CTL_DEV, CTL_OPTS_END };
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
-		x.flatten |= c == OPT_FLATTEN;
-		x.metadata_only |= c == OPT_METADATA_ONLY;
-	}
-	if (!args.argv)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc > 2)
 		ctl_take_dev(&args);

@@ -12,8 +12,6 @@
 
 #define CHUNK MIB(4)
 
-enum { OPT_QOS = OPT_OWN };
-
 struct flatten {
 	struct zns_session s;	/* holds the chain, and the zones that are written */
 	struct zns_save v;
@@ -185,21 +183,15 @@ static int print(const struct flatten *x, bool json)
 
 static int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = {
-		{ "qos", required_argument, NULL, OPT_QOS },
-		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
-	};
 	struct flatten x = { .s = ZNS_SESSION_INIT, .v.s = &x.s };
 	char dev_id[ZNS_UUID_STR], id[ZNS_UUID_STR];
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	const char *what;
-	int c, ret = 0;
+	int ret = 0;
+	const struct ctl_opt opts[] = { CTL_RATE("qos", &x.qos_mibps), CTL_DEV, CTL_OPTS_END };
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
-		if (c == OPT_QOS && zns_parse_mibps(optarg, &x.qos_mibps))
-			return ctl_usage(cmd, "\"%s\" is no bandwidth", optarg);
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc > 1)
 		ctl_take_dev(&args);

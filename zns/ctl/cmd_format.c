@@ -5,8 +5,6 @@
 #include "zns/emu.h"
 #include "zns/store.h"
 
-enum { OPT_MAP = OPT_OWN, OPT_WRITE, OPT_READ, OPT_DEFAULT, OPT_FORCE, OPT_TAKE, OPT_ENCRYPT };
-
 int ctl_format_device(struct zns_dev *dev, const struct ctl_map *map, bool force, uint8_t uuid[ZNS_UUID_LEN],
 		      struct zns_err *err)
 {
@@ -117,53 +115,24 @@ static int do_format(const char *path, struct ctl_map *map, bool force, const st
 
 static int cmd_format(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = {
-		{ "map", required_argument, NULL, OPT_MAP },
-		{ "zone-write-bw", required_argument, NULL, OPT_WRITE },
-		{ "zone-read-bw", required_argument, NULL, OPT_READ },
-		{ "default", no_argument, NULL, OPT_DEFAULT },
-		{ "force", no_argument, NULL, OPT_FORCE },
-		{ "encrypt", required_argument, NULL, OPT_ENCRYPT },
-		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
-	};
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	struct ctl_map map = { 0 };
 	bool force = false, dflt = false;
 	struct ctl_encrypt encrypt;
 	struct measured m = { 0 };
-	const char *key = NULL;
+	const char *key = NULL, *write = NULL;
 	uint8_t uuid[ZNS_UUID_LEN];
 	char path[256];
-	int c;
+	const struct ctl_opt opts[] = {
+		CTL_TEXT("map", &map.spec), CTL_TEXT("zone-write-bw", &write), CTL_RATE("zone-read-bw", &map.zone_read_mibps),
+		CTL_FLAG("default", &dflt), CTL_FLAG("force", &force), CTL_TEXT("encrypt", &key), CTL_DEV, CTL_OPTS_END };
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
-		switch (c) {
-		case OPT_MAP:
-			map.spec = optarg;
-			break;
-		case OPT_WRITE:
-		case OPT_READ:
-			if (c == OPT_WRITE && !strcmp(optarg, "measure")) {
-				m.wanted = true;
-				break;
-			}
-			if (zns_parse_mibps(optarg, c == OPT_WRITE ? &map.zone_write_mibps : &map.zone_read_mibps))
-				return ctl_usage(cmd, "\"%s\" is no bandwidth", optarg);
-			break;
-		case OPT_DEFAULT:
-			dflt = true;
-			break;
-		case OPT_FORCE:
-			force = true;
-			break;
-		case OPT_ENCRYPT:
-			key = optarg;
-			break;
-		}
-	}
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
+	m.wanted = write && !strcmp(write, "measure");
+	if (write && !m.wanted && zns_parse_mibps(write, &map.zone_write_mibps))
+		return ctl_usage(cmd, "\"%s\" is no bandwidth", write);
 	/* What destroys is named; no default stands in for it. */
 	if (!args.dev && args.argc == 1)
 		args.dev = *args.argv++, args.argc--;
@@ -245,22 +214,15 @@ static int read_uuid(const char *path, uint8_t uuid[ZNS_UUID_LEN], struct zns_er
 
 static int cmd_register(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = {
-		{ "default", no_argument, NULL, OPT_DEFAULT }, { "take-over", no_argument, NULL, OPT_TAKE },
-		CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
-	};
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	uint8_t uuid[ZNS_UUID_LEN];
 	bool dflt = false, take = false;
 	char path[256];
-	int c, ret;
+	int ret;
+	const struct ctl_opt opts[] = { CTL_FLAG("default", &dflt), CTL_FLAG("take-over", &take), CTL_OPTS_END };
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
-		dflt |= c == OPT_DEFAULT;
-		take |= c == OPT_TAKE;
-	}
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc != 1)
 		return ctl_usage(cmd, "one device is wanted");
@@ -293,16 +255,14 @@ static bool is_default(const struct zns_registered *reg)
 
 static int cmd_unregister(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = { CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	struct zns_registered reg;
 	uint8_t uuid[ZNS_UUID_LEN];
 	int lock = -1, ret;
+	const struct ctl_opt opts[] = { CTL_OPTS_END };
 
-	while (ctl_getopt(cmd, argc, argv, opts, &args) >= 0)
-		;
-	if (!args.argv)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc != 1)
 		return ctl_usage(cmd, "one device is wanted");

@@ -3,8 +3,6 @@
 #include <string.h>
 #include "fsck.h"
 
-enum { OPT_REPAIR = OPT_OWN, OPT_REBUILD, OPT_FORCE, OPT_DRY_RUN, OPT_MAP, OPT_WRITE, OPT_READ };
-
 /* ---- a rebuild ---- */
 
 static void tell(void *arg, const uint8_t *id, const char *container, enum zns_rebuild_source from, bool taken,
@@ -179,33 +177,16 @@ static int finish(const struct ctl_cmd *cmd, struct fsck *k, const struct zns_er
 
 static int cmd_fsck(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = {
-		{ "repair", no_argument, NULL, OPT_REPAIR },
-		{ "rebuild", no_argument, NULL, OPT_REBUILD },
-		{ "force", no_argument, NULL, OPT_FORCE },
-		{ "dry-run", no_argument, NULL, OPT_DRY_RUN },
-		{ "map", required_argument, NULL, OPT_MAP },
-		{ "zone-write-bw", required_argument, NULL, OPT_WRITE },
-		{ "zone-read-bw", required_argument, NULL, OPT_READ },
-		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
-	};
 	struct fsck k = { .lock = -1 };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	int c;
+	int code;
+	const struct ctl_opt opts[] = {
+		CTL_FLAG("repair", &k.repair), CTL_FLAG("rebuild", &k.rebuild), CTL_FLAG("force", &k.force), CTL_FLAG("dry-run", &k.dry_run),
+		CTL_TEXT("map", &k.map.spec), CTL_RATE("zone-write-bw", &k.map.zone_write_mibps),
+		CTL_RATE("zone-read-bw", &k.map.zone_read_mibps), CTL_DEV, CTL_OPTS_END };
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
-		k.repair |= c == OPT_REPAIR;
-		k.rebuild |= c == OPT_REBUILD;
-		k.force |= c == OPT_FORCE;
-		k.dry_run |= c == OPT_DRY_RUN;
-		if (c == OPT_MAP)
-			k.map.spec = optarg;
-		if ((c == OPT_WRITE || c == OPT_READ) &&
-		    zns_parse_mibps(optarg, c == OPT_WRITE ? &k.map.zone_write_mibps : &k.map.zone_read_mibps))
-			return ctl_usage(cmd, "\"%s\" is no bandwidth", optarg);
-	}
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (ctl_only_dev(cmd, &args))
 		return CTL_USAGE;
@@ -218,14 +199,14 @@ static int cmd_fsck(const struct ctl_cmd *cmd, int argc, char **argv)
 	k.found = json_object_new_array();
 	if (!run(&k, args.dev, &err))
 		err = (struct zns_err)ZNS_ERR_INIT;	/* of tries that did not matter */
-	c = finish(cmd, &k, &err);
+	code = finish(cmd, &k, &err);
 	zns_resv_leave(&k.resv, NULL);
 	zns_dev_close(k.dev);
 	if (k.lock >= 0)
 		close(k.lock);
 	json_object_put(k.problems);
 	json_object_put(k.found);
-	return c;
+	return code;
 }
 
 const struct ctl_cmd command_fsck = {

@@ -7,8 +7,6 @@
 
 #define GRACE_S 3600
 
-enum { OPT_DRY_RUN = OPT_OWN, OPT_GRACE, OPT_COMPACT, OPT_UNJOINED };
-
 enum verdict { V_KEEP, V_REMOVE, V_MARK, V_UNMARK };
 
 struct item {
@@ -25,8 +23,7 @@ struct gc {
 	struct item *item;
 	size_t nr;
 	uint64_t grace_s;
-	bool unjoined;		/* pages only, older than unjoined_s, go */
-	uint64_t unjoined_s;
+	uint64_t unjoined_s;	/* pages only that are older go; UINT64_MAX: they stay */
 	bool dry_run, json;
 	ZnsPb__Response *ls;
 	uint32_t *zones;	/* that are reset, or would be: garbage, and what only removed checkpoints lived in */
@@ -77,7 +74,7 @@ static void judge_pages(const struct gc *g, struct item *i, int64_t now)
 {
 	i->swept = true;
 	snprintf(i->why, sizeof(i->why), "has pages only: `znsctl import --join` adds the other images, `znsctl rm` removes it");
-	if (g->unjoined && now >= i->c->created_ns && (uint64_t)(now - i->c->created_ns) / 1000000000 >= g->unjoined_s)
+	if (now >= i->c->created_ns && (uint64_t)(now - i->c->created_ns) / 1000000000 >= g->unjoined_s)
 		i->v = V_REMOVE;
 }
 
@@ -355,29 +352,18 @@ static int print_json(const struct gc *g)
 
 static int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = {
-		{ "dry-run", no_argument, NULL, OPT_DRY_RUN },
-		{ "grace", required_argument, NULL, OPT_GRACE },
-		{ "compact", no_argument, NULL, OPT_COMPACT },
-		{ "unjoined", required_argument, NULL, OPT_UNJOINED },
-		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
-	};
-	struct gc g = { .b = { .fd = -1 }, .grace_s = GRACE_S };
+	struct gc g = { .b = { .fd = -1 }, .grace_s = GRACE_S, .unjoined_s = UINT64_MAX };
 	struct zns_err err = ZNS_ERR_INIT, late = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	struct compact x = { .s = ZNS_SESSION_INIT, .below = COMPACT_BELOW };
 	struct zns_registered reg;
 	bool judged, compact = false;
-	int c, ret;
+	int ret;
+	const struct ctl_opt opts[] = {
+		CTL_FLAG("dry-run", &g.dry_run), CTL_DURATION("grace", &g.grace_s, 0), CTL_FLAG("compact", &compact),
+		CTL_DURATION("unjoined", &g.unjoined_s, 0), CTL_DEV, CTL_OPTS_END };
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
-		g.dry_run |= c == OPT_DRY_RUN;
-		compact |= c == OPT_COMPACT;
-		g.unjoined |= c == OPT_UNJOINED;
-		if ((c == OPT_GRACE && zns_parse_duration(optarg, &g.grace_s)) || (c == OPT_UNJOINED && zns_parse_duration(optarg, &g.unjoined_s)))
-			return ctl_usage(cmd, "\"%s\" is no time: 90, 30m, 12h or 7d", optarg);
-	}
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (ctl_only_dev(cmd, &args))
 		return CTL_USAGE;

@@ -7,8 +7,6 @@
 #include "ctl.h"
 #include "import.h"
 
-enum { OPT_QOS = OPT_OWN, OPT_ADMISSION, OPT_HANDLE, OPT_JOIN, OPT_PARENT };
-
 /* Admission and the writer. */
 static int begin(struct import *x, struct zns_err *err)
 {
@@ -193,39 +191,21 @@ static void default_container(struct import *x)
 
 static int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = {
-		{ "container", required_argument, NULL, OPT_CONTAINER },
-		{ "qos", required_argument, NULL, OPT_QOS },
-		{ "admission", required_argument, NULL, OPT_ADMISSION },
-		{ "handle", required_argument, NULL, OPT_HANDLE },
-		{ "join", no_argument, NULL, OPT_JOIN },
-		{ "parent", required_argument, NULL, OPT_PARENT },
-		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
-	};
 	struct import x = { .s = ZNS_SESSION_INIT, .v.s = &x.s, .dir = -1, .archive = -1, .handle = CTL_OUTDIR_INIT };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	const char *handle = NULL;
+	const char *handle = NULL, *container = "";
 	double seconds;
-	int c, ret;
+	int ret;
+	const struct ctl_opt opts[] = {
+		CTL_TEXT("container", &container), CTL_RATE("qos", &x.qos_mibps), CTL_TEXT("admission", &x.admission),
+		CTL_TEXT("handle", &handle), CTL_FLAG("join", &x.join), CTL_TEXT("parent", &x.parent_id), CTL_DEV, CTL_OPTS_END };
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
-		if (c == OPT_CONTAINER && (!*optarg || strlen(optarg) >= sizeof(x.container)))
-			return ctl_usage(cmd, "--container takes a name of 1 to %zu bytes", sizeof(x.container) - 1);
-		if (c == OPT_CONTAINER)
-			strcpy(x.container, optarg);
-		if (c == OPT_QOS && zns_parse_mibps(optarg, &x.qos_mibps))
-			return ctl_usage(cmd, "\"%s\" is no bandwidth", optarg);
-		if (c == OPT_ADMISSION)
-			x.admission = optarg;
-		if (c == OPT_HANDLE)
-			handle = optarg;
-		x.join |= c == OPT_JOIN;
-		if (c == OPT_PARENT)
-			x.parent_id = optarg;
-	}
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
+	if (strlen(container) >= sizeof(x.container))
+		return ctl_usage(cmd, "--container takes a name of 1 to %zu bytes", sizeof(x.container) - 1);
+	strcpy(x.container, container);
 	if (args.argc > 1)
 		ctl_take_dev(&args);
 	if (args.argc != 1 || !*args.argv[0])

@@ -382,15 +382,13 @@ static const struct verb {
 
 static int cmd_key(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
 	struct key_args a = { .cmd = cmd };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	const struct verb *v = verbs, *end = verbs + ZNS_ARRAY_SIZE(verbs);
+	const struct ctl_opt opts[] = { CTL_DEV, CTL_OPTS_END };
 
-	while (ctl_getopt(cmd, argc, argv, opts, &args) >= 0)
-		;
-	if (!args.argv)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	a.json = args.json;
 	a.dev = args.dev;

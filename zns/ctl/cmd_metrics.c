@@ -6,8 +6,6 @@
 #include "ctl.h"
 #include "zns/process.h"
 
-enum { OPT_OUTPUT = OPT_OWN };
-
 struct last {
 	const ZnsPb__Checkpoint *c;
 	size_t nr;
@@ -252,9 +250,6 @@ static int render(const struct device *dev, size_t nr, const char *path, bool js
 
 static int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = {
-		{ "output", required_argument, NULL, OPT_OUTPUT }, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
-	};
 	cleanup_free struct zns_registered *regs = NULL;
 	cleanup_free struct device *dev = NULL;
 	struct zns_err err = ZNS_ERR_INIT;
@@ -262,11 +257,10 @@ static int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv)
 	const char *path = NULL;
 	static const int keep[] = { CAP_DAC_OVERRIDE };	/* for --output: the directory is the collector's */
 	size_t nr = 0, i;
-	int c, ret;
+	int ret;
+	const struct ctl_opt opts[] = { CTL_TEXT("output", &path), CTL_OPTS_END };
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
-		path = optarg;
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc)
 		return ctl_usage(cmd, "no argument is taken");

@@ -301,31 +301,27 @@ static int in_background(const struct ctl_cmd *cmd, const char *dev, const char 
 
 static int cmd_mount(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = { { "foreground", no_argument, NULL, OPT_OWN }, CTL_DEV_OPTION, CTL_COMMON_OPTIONS,
-					      CTL_END_OPTIONS };
 	struct place at = { .parent = -1, .dir = -1 };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	bool foreground = false;
-	int opt;
+	int code;
+	const struct ctl_opt opts[] = { CTL_FLAG("foreground", &foreground), CTL_DEV, CTL_OPTS_END };
 
-	while ((opt = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
-		if (opt == OPT_OWN)
-			foreground = true;
-	if (!args.argv)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc > 2)
 		ctl_take_dev(&args);
 	if (args.argc != 2 || !*args.argv[0] || !*args.argv[1])
 		return ctl_usage(cmd, "a checkpoint and a mount point are wanted: ID or a directory with its handle, and DIR");
 	if (find_place(args.argv[1], &at, &err))
-		opt = ctl_fail(cmd, &err);
+		code = ctl_fail(cmd, &err);
 	else
-		opt = foreground ? work(cmd, args.dev, args.argv[0], &at, -1) : in_background(cmd, args.dev, args.argv[0], &at);
-	if (opt == CTL_OK && !foreground && args.json)
-		opt = ctl_print_list("target", json_object_new_string(at.path));
+		code = foreground ? work(cmd, args.dev, args.argv[0], &at, -1) : in_background(cmd, args.dev, args.argv[0], &at);
+	if (code == CTL_OK && !foreground && args.json)
+		code = ctl_print_list("target", json_object_new_string(at.path));
 	leave_place(&at);
-	return opt;
+	return code;
 }
 
 const struct ctl_cmd command_mount = {

@@ -3,41 +3,29 @@
 #include <string.h>
 #include "ctl.h"
 
-enum { OPT_GROUPS = OPT_OWN, OPT_CHANNELS };
-
 static int cmd_reserve(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = {
-		{ "groups", required_argument, NULL, OPT_GROUPS },
-		{ "channels", required_argument, NULL, OPT_CHANNELS },
-		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
-	};
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Reserve q = ZNS_PB__RESERVE__INIT;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	cleanup_answer ZnsPb__Response *r = NULL;
-	uint64_t n;
+	uint64_t groups = 0, channels = 0;
 	size_t i;
-	int c;
+	const struct ctl_opt opts[] = {
+		CTL_NUMBER("groups", &groups, 1, UINT32_MAX, "\"%s\" is no number"),
+		CTL_NUMBER("channels", &channels, 1, UINT32_MAX, "\"%s\" is no number"), CTL_DEV, CTL_OPTS_END };
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
-		if (zns_parse_number(optarg, 1, UINT32_MAX, &n))
-			return ctl_usage(cmd, "\"%s\" is no number", optarg);
-		if (c == OPT_GROUPS) {
-			q.has_groups = 1;
-			q.groups = n;
-		} else {
-			q.has_channels = 1;
-			q.channels = n;
-		}
-	}
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc > 1)
 		ctl_take_dev(&args);
 	if (args.argc != 1)
 		return ctl_usage(cmd, "one name is wanted");
+	q.has_groups = groups > 0;
+	q.groups = (uint32_t)groups;
+	q.has_channels = channels > 0;
+	q.channels = (uint32_t)channels;
 	if (q.has_groups + q.has_channels != 1)
 		return ctl_usage(cmd, "--groups N or --channels N: one of them");
 	q.container = args.argv[0];
@@ -63,14 +51,12 @@ const struct ctl_cmd command_reserve = {
 
 static int cmd_release(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
+	const struct ctl_opt opts[] = { CTL_DEV, CTL_OPTS_END };
 
-	while (ctl_getopt(cmd, argc, argv, opts, &args) >= 0)
-		;
-	if (!args.argv)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc > 1)
 		ctl_take_dev(&args);

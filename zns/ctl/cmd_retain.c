@@ -3,8 +3,6 @@
 #include <string.h>
 #include "ctl.h"
 
-enum { OPT_KEEP = OPT_OWN, OPT_TTL, OPT_OFF };
-
 /* Only what the rule says: a number that it has not got is no 0. */
 char *ctl_rule(const ZnsPb__Retention *r, char *buf, size_t len)
 {
@@ -77,36 +75,21 @@ static int set_rule(ZnsPb__Retention *rule, bool off, const char *dev, struct zn
 
 static int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = {
-		{ "keep", required_argument, NULL, OPT_KEEP },
-		{ "ttl", required_argument, NULL, OPT_TTL },
-		{ "off", no_argument, NULL, OPT_OFF },
-		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
-	};
 	ZnsPb__Retention rule = ZNS_PB__RETENTION__INIT;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	cleanup_answer ZnsPb__Response *r = NULL;
 	bool off = false;
-	uint64_t n;
-	int c;
+	uint64_t keep = 0;
+	const struct ctl_opt opts[] = {
+		CTL_NUMBER("keep", &keep, 1, UINT32_MAX, "--keep takes a number of checkpoints, at least 1"),
+		CTL_DURATION("ttl", &rule.ttl_s, 1), CTL_FLAG("off", &off), CTL_DEV, CTL_OPTS_END };
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
-		off |= c == OPT_OFF;
-		if (c == OPT_KEEP) {
-			if (zns_parse_number(optarg, 1, UINT32_MAX, &n))
-				return ctl_usage(cmd, "--keep takes a number of checkpoints, at least 1");
-			rule.has_keep = 1;
-			rule.keep = n;
-		}
-		if (c == OPT_TTL) {
-			if (zns_parse_duration(optarg, &rule.ttl_s) || !rule.ttl_s)
-				return ctl_usage(cmd, "\"%s\" is no time: 90, 30m, 12h or 7d", optarg);
-			rule.has_ttl_s = 1;
-		}
-	}
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
+	rule.has_keep = keep > 0;
+	rule.keep = (uint32_t)keep;
+	rule.has_ttl_s = rule.ttl_s > 0;
 	ctl_take_dev(&args);
 	if (!args.argc && !off && !rule.has_keep && !rule.has_ttl_s) {
 		if (ctl_list(args.dev, &r, &err))
@@ -157,7 +140,6 @@ static int mark_one(struct zns_session *s, const char *what, bool pinned, uint8_
 
 static int do_pin(const struct ctl_cmd *cmd, int argc, char **argv, bool pinned)
 {
-	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
 	struct zns_session s = ZNS_SESSION_INIT;
 	struct json_object *list;
 	struct zns_err err = ZNS_ERR_INIT;
@@ -165,10 +147,9 @@ static int do_pin(const struct ctl_cmd *cmd, int argc, char **argv, bool pinned)
 	char text[ZNS_UUID_STR];
 	uint8_t id[ZNS_UUID_LEN];
 	int ret;
+	const struct ctl_opt opts[] = { CTL_DEV, CTL_OPTS_END };
 
-	while (ctl_getopt(cmd, argc, argv, opts, &args) >= 0)
-		;
-	if (!args.argv)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	ctl_take_dev(&args);
 	if (!args.argc)

@@ -4,8 +4,6 @@
 #include <string.h>
 #include "ctl.h"
 
-enum { OPT_DRY_RUN = OPT_OWN, OPT_SECURE };
-
 struct rm {
 	struct ctl_pick p;
 	size_t pinned;		/* passed over: not named by id */
@@ -178,24 +176,14 @@ static int remove_picked(struct rm *m, struct json_object *list, struct zns_err 
 
 static int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = {
-		CTL_PICK_OPTIONS,
-		{ "dry-run", no_argument, NULL, OPT_DRY_RUN },
-		{ "secure", no_argument, NULL, OPT_SECURE },
-		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
-	};
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	struct rm m = { .pinned = 0 };
 	struct json_object *list;
-	int c, ret;
+	int ret;
+	const struct ctl_opt opts[] = { CTL_PICKS(&m.p), CTL_FLAG("dry-run", &m.dry_run), CTL_FLAG("secure", &m.secure), CTL_DEV, CTL_OPTS_END };
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
-		ctl_pick_option(&m.p, c);
-		m.dry_run |= c == OPT_DRY_RUN;
-		m.secure |= c == OPT_SECURE;
-	}
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	ret = ctl_pick_open(cmd, &args, &m.p, INT_MAX);
 	if (ret) {

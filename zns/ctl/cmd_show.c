@@ -239,20 +239,15 @@ static int show_tree(const struct tree *t, const struct ctl_pick *p, struct zns_
 
 static int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = {
-		CTL_PICK_OPTIONS, CTL_VERBOSE_OPTION, CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
-	};
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	struct json_object *list;
 	struct ctl_pick p = { 0 };
 	bool verbose = false;
-	int c, ret;
+	int ret;
+	const struct ctl_opt opts[] = { CTL_PICKS(&p), CTL_FLAG("verbose", &verbose), CTL_DEV, CTL_OPTS_END };
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
-		if (!ctl_pick_option(&p, c))
-			verbose |= c == OPT_VERBOSE;
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	ret = ctl_pick_open(cmd, &args, &p, 1);
 	if (ret) {

@@ -6,17 +6,6 @@
 
 #define RESTORES_SHOWN 5	/* the latest; --json has all */
 
-static int one_device(const struct ctl_cmd *cmd, int argc, char **argv, struct ctl_args *args)
-{
-	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
-
-	while (ctl_getopt(cmd, argc, argv, opts, args) >= 0)
-		;
-	if (!args->argv)
-		return args->code ? args->code : -1;
-	return ctl_only_dev(cmd, args);
-}
-
 static const char status_fields[] =
 	"device path geometry={zones=nr_zones zone_size zone_capacity block_size metadata_zones!} limits={max_open max_active} "
 	"nvme_reservation=host_reservation{held ours type key=} encrypted= key_id= zones_by_state= suspect_zones! "
@@ -279,16 +268,10 @@ static int cmd_status(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	cleanup_answer ZnsPb__Response *r = NULL;
-	int ret;
-
-	static const struct option opts[] = {
-		{ "all", no_argument, NULL, OPT_ALL }, CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
-	};
 	bool all = false;
+	const struct ctl_opt opts[] = { CTL_FLAG("all", &all), CTL_DEV, CTL_OPTS_END };
 
-	while ((ret = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
-		all |= ret == OPT_ALL;
-	if (ret == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (!all && !args.dev && args.argc == 1)
 		args.dev = *args.argv++, args.argc--;
@@ -299,9 +282,11 @@ static int cmd_status(const struct ctl_cmd *cmd, int argc, char **argv)
 	req.has_status = req.status = 1;
 	if (ctl_call(args.dev, &req, &r, &err))
 		return ctl_fail(cmd, &err);
-	if (r->status)
-		ret = args.json ? status_json(r->status, r->encryption) : status_text(r->status, r->encryption);
-	return ret;
+	if (!r->status) {
+		zns_fail(&err, -EPROTO, "the broker's answer has no status");
+		return ctl_fail(cmd, &err);
+	}
+	return args.json ? status_json(r->status, r->encryption) : status_text(r->status, r->encryption);
 }
 
 const struct ctl_cmd command_status = {
@@ -374,17 +359,20 @@ static int cmd_groups(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	cleanup_answer ZnsPb__Response *r = NULL;
-	int ret;
+	const struct ctl_opt opts[] = { CTL_DEV, CTL_OPTS_END };
 
-	ret = one_device(cmd, argc, argv, &args);
-	if (ret)
-		return ret < 0 ? CTL_OK : ret;
+	if (ctl_parse(cmd, argc, argv, opts, &args))
+		return args.code;
+	if (ctl_only_dev(cmd, &args))
+		return CTL_USAGE;
 	req.has_profile = req.profile = 1;
 	if (ctl_call(args.dev, &req, &r, &err))
 		return ctl_fail(cmd, &err);
-	if (r->profile)
-		ret = args.json ? groups_json(r->profile) : groups_text(r->profile);
-	return ret;
+	if (!r->profile) {
+		zns_fail(&err, -EPROTO, "the broker's answer has no profile");
+		return ctl_fail(cmd, &err);
+	}
+	return args.json ? groups_json(r->profile) : groups_text(r->profile);
 }
 
 const struct ctl_cmd command_groups = {

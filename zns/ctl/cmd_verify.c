@@ -301,17 +301,15 @@ static int finish(const struct ctl_cmd *cmd, struct totals *t, double seconds, s
 
 static int cmd_verify(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = { CTL_PICK_OPTIONS, CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	struct ctl_progress prog;
 	struct totals t = { 0 };
 	struct ctl_pick p = { 0 };
-	int c, ret;
+	int ret;
+	const struct ctl_opt opts[] = { CTL_PICKS(&p), CTL_DEV, CTL_OPTS_END };
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
-		ctl_pick_option(&p, c);
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	ret = ctl_pick_open(cmd, &args, &p, 1);
 	if (ret) {

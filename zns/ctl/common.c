@@ -57,7 +57,7 @@ int ctl_getopt(const struct ctl_cmd *cmd, int argc, char **argv, const struct op
 	int c, at = -1;
 
 	for (const struct option *o = opts; o->name; o++)
-		if (o->val == OPT_VERBOSE)
+		if (!strcmp(o->name, "verbose"))
 			letters = "hv";
 	while ((c = getopt_long(argc, argv, letters, opts, &at)) != -1) {
 		/* "$X" with X unset: an empty value means nothing anywhere, least of all "the default" or "all". */

@@ -31,12 +31,9 @@ int ctl_begin(void);
 int ctl_end(const char *name, int code);
 
 /* Options that every command has; their values in struct option. */
-enum { OPT_JSON = 256, OPT_HELP, OPT_DEV, OPT_VERBOSE, OPT_CONTAINER, OPT_PATTERN, OPT_ALL, OPT_OWN };
+enum { OPT_JSON = 256, OPT_HELP, OPT_DEV, OPT_VERBOSE, OPT_OWN };
 #define CTL_COMMON_OPTIONS { "json", no_argument, NULL, OPT_JSON }, { "help", no_argument, NULL, OPT_HELP }
 #define CTL_DEV_OPTION { "dev", required_argument, NULL, OPT_DEV }
-#define CTL_VERBOSE_OPTION { "verbose", no_argument, NULL, OPT_VERBOSE }	/* and -v */
-#define CTL_PICK_OPTIONS { "container", required_argument, NULL, OPT_CONTAINER }, \
-	{ "pattern", required_argument, NULL, OPT_PATTERN }, { "all", no_argument, NULL, OPT_ALL }
 /* What the help says of them. */
 #define CTL_DEV_HELP "  --dev DEV       the device, if not given as an argument\n"
 #define CTL_PICK "ID|DIRECTORY|CONTAINER|--container NAME|--pattern GLOB|--all"
@@ -60,6 +57,35 @@ struct ctl_args {
  * arguments are refused.
  */
 int ctl_getopt(const struct ctl_cmd *cmd, int argc, char **argv, const struct option *opts, struct ctl_args *args);
+
+/*
+ * options.c: all options of a command at once. A table of them ends with CTL_OPTS_END. 0, or leave with args->code. What is
+ * said of a wrong value may name it (%s).
+ */
+enum ctl_opt_kind { CTL_O_FLAG, CTL_O_TEXT, CTL_O_NUMBER, CTL_O_DURATION, CTL_O_RATE, CTL_O_DEV };
+struct ctl_opt {
+	const char *name;
+	enum ctl_opt_kind kind;
+	union {
+		bool *flag;
+		const char **text;
+		uint64_t *number;	/* also of a duration: seconds */
+		uint32_t *rate;		/* MiB/s */
+	};
+	uint64_t min, max;
+	const char *wrong;
+};
+#define CTL_FLAG(n, to) { .name = (n), .kind = CTL_O_FLAG, .flag = (to) }
+#define CTL_TEXT(n, to) { .name = (n), .kind = CTL_O_TEXT, .text = (to) }
+#define CTL_NUMBER(n, to, from, up_to, says) \
+	{ .name = (n), .kind = CTL_O_NUMBER, .number = (to), .min = (from), .max = (up_to), .wrong = (says) }
+#define CTL_DURATION(n, to, from) { .name = (n), .kind = CTL_O_DURATION, .number = (to), .min = (from), .max = UINT64_MAX, \
+	.wrong = "\"%s\" is no time: 90, 30m, 12h or 7d" }
+#define CTL_RATE(n, to) { .name = (n), .kind = CTL_O_RATE, .rate = (to), .wrong = "\"%s\" is no bandwidth" }
+#define CTL_PICKS(p) CTL_TEXT("container", &(p)->container), CTL_TEXT("pattern", &(p)->pattern), CTL_FLAG("all", &(p)->all)
+#define CTL_DEV { .name = "dev", .kind = CTL_O_DEV }
+#define CTL_OPTS_END { .name = NULL }
+int ctl_parse(const struct ctl_cmd *cmd, int argc, char **argv, const struct ctl_opt *table, struct ctl_args *args);
 
 /* If the first argument names a device (emu:…, /dev/…, a registered UUID), take it as args->dev. */
 void ctl_take_dev(struct ctl_args *args);
@@ -139,7 +165,6 @@ struct ctl_pick {
 	size_t nr;
 	bool by_id;		/* at least one of them was named by its id or its handle */
 };
-bool ctl_pick_option(struct ctl_pick *p, int c);	/* false: none of these options */
 /*
  * Take the arguments, @most of them, connect, list the checkpoints and find those that are meant. 0, or the exit code
  * after a line. A handle's device becomes args->dev. ctl_pick_end follows in every case.

@@ -13,19 +13,6 @@ bool ctl_is_of(const ZnsPb__Checkpoint *c, const char *name)
 	       (o && o->container_id && strlen(name) >= CTL_ENGINE_ID_MIN && !strncmp(name, o->container_id, strlen(name)));
 }
 
-bool ctl_pick_option(struct ctl_pick *p, int c)
-{
-	if (c == OPT_CONTAINER)
-		p->container = optarg;
-	else if (c == OPT_PATTERN)
-		p->pattern = optarg;
-	else if (c == OPT_ALL)
-		p->all = true;
-	else
-		return false;
-	return true;
-}
-
 /* The directory of a handle names the device, if nobody else does. What is no such directory may still be a name. */
 static int device_of(struct ctl_args *args, struct ctl_pick *p, struct zns_err *err)
 {

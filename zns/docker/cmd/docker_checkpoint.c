@@ -10,8 +10,6 @@
 #include "docker_cmd.h"
 #include "zns/crypt.h"
 
-enum { OPT_LEAVE = OPT_OWN, OPT_ADMISSION, OPT_KEEP };
-
 void docker_time_name(const char *prefix, char *out, size_t len)
 {
 	struct timespec now;
@@ -159,41 +157,26 @@ static int report(const struct ctl_args *args, const struct docker_target *t, co
 
 int docker_checkpoint(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = {
-		{ "leave-running", no_argument, NULL, OPT_LEAVE },
-		{ "admission", required_argument, NULL, OPT_ADMISSION },
-		{ "keep", required_argument, NULL, OPT_KEEP },
-		CTL_DOCKER_HOST,
-		CTL_COMMON_OPTIONS,
-		CTL_END_OPTIONS,
-	};
-	struct docker_ask ask = { .exit = true };
+	struct docker_ask ask = { .name = NULL };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	struct docker_daemon d = { 0 };
 	struct docker_target t = { 0 };
 	const char *host = NULL;
 	uint64_t keep = 0, start;
+	bool leave = false;
 	char name[64];
-	int c, ret;
+	int ret;
+	const struct ctl_opt opts[] = {
+		CTL_FLAG("leave-running", &leave), CTL_TEXT("admission", &ask.admission),
+		CTL_NUMBER("keep", &keep, 1, 10000, "--keep %.20s: 1 to 10000"), CTL_TEXT("host", &host), CTL_OPTS_END };
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
-		if (c == OPT_LEAVE)
-			ask.exit = false;
-		else if (c == OPT_ADMISSION)
-			ask.admission = optarg;
-		else if (c == OPT_DOCKER_HOST)
-			host = optarg;
-		else if (zns_parse_number(optarg, 1, 10000, &keep))
-			return ctl_usage(cmd, "--keep %.20s: 1 to 10000", optarg);
-	}
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc < 1 || args.argc > 2 || (keep && args.argc == 2))
 		return ctl_usage(cmd, keep ? "a container is wanted, and no name with --keep"
 					   : "a container is wanted, and a name at most");
-	if (keep)
-		ask.exit = false;
+	ask.exit = !leave && !keep;
 	docker_time_name(keep ? DOCKER_AUTO_PREFIX : "zns-", name, sizeof(name));
 	ask.name = args.argc == 2 ? args.argv[1] : name;
 	start = zns_mono_ns();

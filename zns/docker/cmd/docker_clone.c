@@ -10,8 +10,6 @@
 #include <sys/stat.h>
 #include "docker_cmd.h"
 
-enum { OPT_IMAGE = OPT_OWN };
-
 #define IMAGE_MAX MIB(4)	/* plain copies are at most 64 KiB, the handle 256 KiB */
 
 static int copy_dir(const char *from, const char *to, struct zns_err *err)
@@ -246,24 +244,16 @@ static int clone_it(const struct docker_daemon *d, const struct docker_target *t
 
 int docker_clone(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = {
-		{ "image", required_argument, NULL, OPT_IMAGE }, CTL_DOCKER_HOST, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
-	};
 	const char *host = NULL, *image = NULL;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	struct docker_daemon d = { 0 };
 	struct docker_target t = { 0 };
 	char id[128];
-	int c, ret;
+	int ret;
+	const struct ctl_opt opts[] = { CTL_TEXT("image", &image), CTL_TEXT("host", &host), CTL_OPTS_END };
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
-		if (c == OPT_IMAGE)
-			image = optarg;
-		else
-			host = optarg;
-	}
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc != 3)
 		return ctl_usage(cmd, "a container, one of its checkpoints and the new container's name are wanted");

@@ -27,7 +27,6 @@ int docker_live(const struct ctl_cmd *cmd, int argc, char **argv)
 	static const char *const word[] = {
 		[DOCKER_NEEDED] = "needed", [DOCKER_GONE] = "gone", [DOCKER_UNKNOWN] = "unknown"
 	};
-	static const struct option opts[] = { CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
 	const ZnsPb__Checkpoint *c = NULL;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
@@ -35,10 +34,9 @@ int docker_live(const struct ctl_cmd *cmd, int argc, char **argv)
 	enum docker_life life;
 	char why[PATH_MAX];
 	int ret;
+	const struct ctl_opt opts[] = { CTL_DEV, CTL_OPTS_END };
 
-	while ((ret = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
-		;
-	if (ret == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc != 1)
 		return ctl_usage(cmd, "one checkpoint's id is wanted");

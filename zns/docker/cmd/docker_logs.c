@@ -92,23 +92,16 @@ static int show_restore(const struct ctl_args *args, const char *host, struct zn
 
 int docker_logs(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	enum { OPT_RESTORE = OPT_OWN };
-	static const struct option opts[] = { { "restore", no_argument, NULL, OPT_RESTORE }, CTL_DOCKER_HOST, CTL_DEV_OPTION,
-					      CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	char id[ZNS_UUID_STR];
 	const char *host = NULL;
 	struct ctl_hold h;
 	bool restore = false;
-	int c, ret;
+	int ret;
+	const struct ctl_opt opts[] = { CTL_FLAG("restore", &restore), CTL_TEXT("host", &host), CTL_DEV, CTL_OPTS_END };
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
-		if (c == OPT_RESTORE)
-			restore = true;
-		else if (c == OPT_DOCKER_HOST)
-			host = optarg;
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc != 1)
 		return ctl_usage(cmd, "one checkpoint's id or one container is wanted");

@@ -53,7 +53,6 @@ static int recover(const struct docker_daemon *d, const struct docker_target *t,
 
 int docker_recover(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = { CTL_DOCKER_HOST, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
 	struct zns_err err = ZNS_ERR_INIT;
 	char when[32];
 	struct ctl_args args = { 0 };
@@ -61,11 +60,10 @@ int docker_recover(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct docker_target t = { 0 };
 	struct docker_entry e = { 0 };
 	const char *host = NULL;
-	int c, ret;
+	int ret;
+	const struct ctl_opt opts[] = { CTL_TEXT("host", &host), CTL_OPTS_END };
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
-		host = optarg;
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc < 1 || args.argc > 2)
 		return ctl_usage(cmd, "a container is wanted, and a checkpoint's name at most");

@@ -6,9 +6,8 @@
 #include <sys/wait.h>
 #include "docker_cmd.h"
 
-enum { OPT_EVERY = OPT_OWN, OPT_KEEP, OPT_LOOP, OPT_COUNT };
-
 #define YEAR_S (365 * 86400)
+#define WANTED "CONTAINER --every 60s [--keep 1 to 10000] [--loop [--count N]] is wanted"
 #define UNIT_DIR "/etc/systemd/system"
 
 static bool have_systemd(void)
@@ -114,36 +113,23 @@ static int loop(const struct ctl_cmd *cmd, const char *host, const char *contain
 
 int docker_schedule(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = {
-		{ "every", required_argument, NULL, OPT_EVERY }, { "keep", required_argument, NULL, OPT_KEEP },
-		{ "loop", no_argument, NULL, OPT_LOOP }, { "count", required_argument, NULL, OPT_COUNT },
-		CTL_DOCKER_HOST, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
-	};
 	uint64_t every = 0, keep = 5, count = 0;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	struct docker_daemon d = { 0 };
 	struct docker_target t = { 0 };
 	const char *host = NULL;
-	bool stay = false, bad = false;
-	int c, ret;
+	bool stay = false;
+	int ret;
+	const struct ctl_opt opts[] = {
+		{ .name = "every", .kind = CTL_O_DURATION, .number = &every, .min = 1, .max = YEAR_S, .wrong = WANTED },
+		CTL_NUMBER("keep", &keep, 1, 10000, WANTED), CTL_FLAG("loop", &stay), CTL_NUMBER("count", &count, 1, 1000000000, WANTED),
+		CTL_TEXT("host", &host), CTL_OPTS_END };
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
-		if (c == OPT_EVERY)
-			bad |= zns_parse_duration(optarg, &every) || every > YEAR_S;
-		else if (c == OPT_KEEP)
-			bad |= zns_parse_number(optarg, 1, 10000, &keep) != 0;
-		else if (c == OPT_COUNT)
-			bad |= zns_parse_number(optarg, 1, 1000000000, &count) != 0;
-		else if (c == OPT_LOOP)
-			stay = true;
-		else
-			host = optarg;
-	}
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
-	if (bad || args.argc != 1 || !every || (count && !stay))
-		return ctl_usage(cmd, "CONTAINER --every 60s [--keep 1 to 10000] [--loop [--count N]] is wanted");
+	if (args.argc != 1 || !every || (count && !stay))
+		return ctl_usage(cmd, WANTED);
 	if (stay)
 		return loop(cmd, host, args.argv[0], every, (unsigned)keep, count);
 	if (!have_systemd()) {
@@ -164,15 +150,13 @@ int docker_schedule(const struct ctl_cmd *cmd, int argc, char **argv)
 
 int docker_unschedule(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = { CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	char unit[256], path[512];
-	int c, ret;
+	int ret;
+	const struct ctl_opt opts[] = { CTL_OPTS_END };
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
-		;
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc != 1 || !docker_good_name(args.argv[0]))
 		return ctl_usage(cmd, "a container's name is wanted");

@@ -112,19 +112,18 @@ static int one_device(const char *dev, const char *name, struct json_object *lis
 
 int docker_stats(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = { CTL_DOCKER_HOST, CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
 	cleanup_free struct zns_registered *regs = NULL;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	struct json_object *list;
 	char dev[ZNS_UUID_STR];
+	const char *host = NULL;	/* taken by all, of no use here */
 	bool head = false;
 	size_t nr = 0, i;
-	int c, ret;
+	int ret;
+	const struct ctl_opt opts[] = { CTL_TEXT("host", &host), CTL_OPTS_END };
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0)
-		;
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc > 1)
 		return ctl_usage(cmd, "one container at most");

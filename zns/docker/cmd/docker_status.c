@@ -3,8 +3,6 @@
 #include <string.h>
 #include "docker_cmd.h"
 
-enum { OPT_CONFIG = OPT_OWN, OPT_NAME };
-
 struct look {
 	const char *config, *name, *host;
 	struct json_object *file;	/* the runtime as the file has it, or NULL */
@@ -100,26 +98,15 @@ static void print_json(const struct look *l, struct json_object *limits)
 
 int docker_status(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = {
-		{ "config", required_argument, NULL, OPT_CONFIG }, { "name", required_argument, NULL, OPT_NAME },
-		CTL_DOCKER_HOST, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
-	};
 	struct look l = { .config = DOCKER_CONFIG, .name = "zns" };
 	struct json_object *o = NULL, *limits;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	bool ready;
-	int c, ret;
+	int ret;
+	const struct ctl_opt opts[] = { CTL_TEXT("config", &l.config), CTL_TEXT("name", &l.name), CTL_TEXT("host", &l.host), CTL_OPTS_END };
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
-		if (c == OPT_CONFIG)
-			l.config = optarg;
-		else if (c == OPT_NAME)
-			l.name = optarg;
-		else
-			l.host = optarg;
-	}
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc)
 		return ctl_usage(cmd, "no argument is taken");
