@@ -98,7 +98,7 @@ static uint32_t best_gain(const struct spread *s, const uint32_t *order, uint32_
 	for (uint32_t i = first; i < found; i++) {
 		double rest = spread_poorest(s, order[i]);
 
-		/* A restore reads there, or somebody writes who is no sharer. */
+		/* A restore reads there, or a dump writes that does not share. */
 		if (tried[order[i]] || s->groups[order[i]].nr_leases > s->users[order[i]] ||
 		    (best < found && rest <= most + 1e-9))
 			continue;

@@ -136,7 +136,7 @@ int zns_tenant_find(const char *container, int64_t uid, struct zns_tenant *out, 
 		return zns_fail_sys(err, ret, "cannot read %s", path);
 	if (memchr(text, 0, len))
 		return zns_fail(err, -EINVAL, "%s: not a text file", path);
-	/* All of it is read, so that a bad line shows whoever asks; the first rule that applies counts. */
+	/* Read all of it, so that a bad line is found for every container. The first rule that applies counts. */
 	for (line = (char *)text; line; line = next) {
 		struct rule r = { .pattern = NULL };
 		const char *bad;

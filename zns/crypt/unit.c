@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Units of images, and the seal over them. A nonce is the number of the image and that of the unit: under a key that
- * is drawn for one checkpoint and used by the one dump that writes it, no nonce comes twice. What a unit is of stands in
- * the nonce and in the authenticated data, so that none can stand in for another one, nor one checkpoint's for another's.
+ * Units of images, and the seal over them. A nonce is the number of the image and that of the unit. A key is drawn for one
+ * checkpoint and used by the one dump that writes it, so no nonce comes twice. Nonce and authenticated data say what a unit
+ * belongs to. So no unit can take the place of another one, nor of another checkpoint's.
  */
 #include <string.h>
 #include "crypt_priv.h"

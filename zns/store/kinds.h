@@ -18,7 +18,7 @@ struct zns_kind {
 	const ProtobufCMessageDescriptor *desc;
 	size_t list;		/* offset of its list in struct zns_state, which a snapshot repeats; ZNS_NOWHERE: none */
 	size_t container;	/* offset in the message of the name of its container; ZNS_NOWHERE: none */
-	/* Can be, by itself? @code is the error that says no: -EINVAL for what a caller gives, -EBADMSG for what was read. */
+	/* Can this be, by itself? @code is the error that says no: -EINVAL for what a caller gives, -EBADMSG for what was read. */
 	int (*check)(const void *msg, const struct zns_limits *l, int code, struct zns_err *err);
 	/* Does it fit what is there? NULL: always. @snapshot: it is part of one. */
 	int (*may)(struct zns_state *st, const void *msg, bool snapshot, int code, struct zns_err *err);
@@ -41,11 +41,11 @@ int zns_record_decode(const struct zns_kind *k, const uint8_t *payload, size_t l
 		      ProtobufCMessage **out, struct zns_err *err);
 /* An entry for the catalogue; takes over @msg, also on failure (NULL). */
 struct zns_ent *zns_record_ent(struct zns_state *st, const struct zns_kind *k, ProtobufCMessage *msg, struct zns_err *err);
-/* Into the catalogue, given zns_state_room(). -EBADMSG: @err names the record. */
+/* Put a record into the catalogue, given zns_state_room(). -EBADMSG: @err names the record. */
 int zns_record_apply(struct zns_state *st, const struct zns_frame *f, bool snapshot, struct zns_err *err);
-/* Into the catalogue as far as it makes sense. An unknown or damaged record is left out; -ENOMEM. */
+/* The same, as far as it makes sense. An unknown or damaged record is left out. -ENOMEM. */
 int zns_record_salvage(struct zns_state *st, const struct zns_frame *f, struct zns_salvage *r);
-/* Into the catalogue, from a caller who has the message; it is copied. -EINVAL, or what the kind's checks say. */
+/* Put a copy of a caller's message into the catalogue. -EINVAL, or what the kind's checks say. */
 int zns_record_set(struct zns_state *st, uint16_t type, const ProtobufCMessage *msg, struct zns_err *err);
 
 /* One line that says which record this is: its kind, and what of its fields is a name or an id. Returns @buf. */

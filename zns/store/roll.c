@@ -164,7 +164,7 @@ static int roll(struct zns_store *s, uint64_t need, struct zns_err *err)
 
 	if (!zones || !skipped)
 		return zns_fail(err, -ENOMEM, "no memory for %u metadata zones", n);
-	if (s->max_generation >= ZNS_GENERATION_MAX)	/* the next one would be refused by whoever reads it */
+	if (s->max_generation >= ZNS_GENERATION_MAX)	/* a reader would refuse the next one */
 		return zns_fail(err, -EOVERFLOW, "%s has a record of generation %llu, which no catalogue reaches: it was forged",
 				s->dev->path, (unsigned long long)s->max_generation);
 	zns_state_compact(&s->st);

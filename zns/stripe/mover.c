@@ -267,7 +267,7 @@ static int cmp_use(const void *pa, const void *pb)
 	return a->start < b->start ? -1 : a->start > b->start;
 }
 
-/* What stays where it is: everything outside the victims, but for the old manifest and its footer. */
+/* What stays where it is: everything outside the victims, except the old manifest and its footer. */
 static void keep_uses(const struct mover *v, ZnsPb__Checkpoint *c)
 {
 	const ZnsPb__ExtentRef *ref = v->p->c->manifest;

@@ -117,7 +117,7 @@ static inline uint32_t unit_len(const struct zns_rimage *i, uint64_t k)
 
 /* Where unit @k of an image stands; -EBADMSG: nowhere. */
 int unit_locate(const struct zns_rimage *i, uint64_t k, struct zns_place *p);
-/* Get a unit into the cache, or wait for whoever is at it. Returns it referenced. Lock held. */
+/* Get a unit into the cache, or wait until another thread has got it. Returns it referenced. Lock held. */
 struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64_t k, struct zns_err *err);
 /*
  * The same for the bytes [from, to) of it. Where there are checksums of pieces, only the pieces with these bytes are read.
