@@ -609,7 +609,7 @@ static void gain_keeps_rules(void **state)
 	assert_int_equal(order[0], 6);
 	assert_int_equal(order[1], 7);
 	assert_true(limit == 0);
-	/* no more than may be had, and nothing for who does not wait */
+	/* no more than may be had, and nothing for a dump that does not wait */
 	assert_int_equal(zns_alloc_gain(g, 8, s, 2, 0, 1, 0, order, 6, &limit), 1);
 	assert_int_equal(zns_alloc_gain(g, 8, s, 2, 0, 0, 0, order, 6, &limit), 0);
 	s[0].waits = false;
@@ -617,7 +617,7 @@ static void gain_keeps_rules(void **state)
 	s[0].waits = true;
 	/* who has its share gains nothing */
 	assert_int_equal(zns_alloc_gain(g, 8, s, 2, 1, 8, 0, order, 6, &limit), 0);
-	/* nobody is made poorer than who gains: the other one has just what it wants */
+	/* nobody is made poorer than the one who gains: the other has just what it wants */
 	order[0] = 2;
 	order[1] = 3;
 	s[1].want = 3;

@@ -13,7 +13,7 @@ struct zns_compact_zone {
 	uint32_t index, group;
 	uint32_t owner;		/* data of equal owners may share a zone */
 	uint64_t capacity, wp, live;	/* bytes */
-	uint64_t extra;		/* bytes that are written besides when this zone is emptied: new manifests */
+	uint64_t extra;		/* bytes to be written when it is emptied, beside the live ones: new manifests */
 	bool empty;		/* anybody may write it */
 	bool parked;		/* its owner may go on writing it */
 	bool fixed;		/* leave it alone: neither empty it nor write it */

@@ -18,7 +18,7 @@ struct zns_move {
 	uint32_t nr_victims;
 	const uint32_t *zone_group;	/* of every zone */
 	bool *written;			/* by zone: true where something was moved to; NULL: nobody asks */
-	uint64_t total;			/* bytes to be moved, for who watches */
+	uint64_t total;			/* bytes to be moved, to show the progress */
 	bool rude;			/* waits for nobody */
 	bool defer;			/* -EAGAIN instead of waiting, as long as nothing was moved */
 	void (*tell)(void *arg, uint64_t bytes);	/* moved so far; also now and then while it waits. NULL: nobody */

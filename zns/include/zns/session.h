@@ -43,7 +43,7 @@ void zns_session_close(struct zns_session *s);
 
 /* One request, one answer; as zns_broker_call. */
 int zns_session_ask(struct zns_session *s, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err);
-/* For who wants no more than to be obeyed. */
+/* For callers that need no more than success or failure. */
 int zns_session_tell(struct zns_session *s, ZnsPb__Request *req, struct zns_err *err);
 
 /*
