@@ -6,7 +6,8 @@ small: dump and restore of small things, and of many of them, beside stock CRIU:
 An empty process, a tree of 100 processes, one process of 20,000 areas. Alternating rounds as in compare.py, with medians
 and ratios. Cold: no broker runs, and neither images nor the device are in the page cache. Warm: a broker runs (it stays
 for 10 s after each command) and the images are cached; the device never is, we read it past the page cache. It never
-judges times; it fails if a command fails or what was restored is wrong.
+judges times; it fails if a command fails or what was restored is wrong. A dump of ours is durable on return: the row
+"synced" adds what stock's needs to be so (syncfs).
 """
 import argparse
 import json
@@ -98,6 +99,8 @@ class Bench(compare.Bench):
             self.cold(who)
         command = self.criu(who, 'dump', who.images, '-t', task.pid, *who.options())
         found['dump'] = self.launch(who, command, warm, [task.pid, *self.tree()])
+        sync_wall, _ = syncfs(self.dir) if who.name == 'stock' else (0, 0)
+        found['synced dump'] = found['dump'] + sync_wall
         task.reap()
         syncfs(self.dir)
         if not warm:
@@ -134,7 +137,8 @@ def measure(bench, rounds):
 
 def rows(found):
     """[(goal?, title, cold or warm, stock s, ours s, ratio of medians, median of ratios)], the goals first"""
-    every = [(action, s, warm) for warm in (False, True) for s in range(len(SUBJECTS)) for action in ('dump', 'restore')]
+    every = [(action, s, warm) for warm in (False, True) for s in range(len(SUBJECTS))
+             for action in ('dump', 'synced dump', 'restore')]
     for action, s, warm in sorted(every, key=lambda e: (e[2], (e[0], e[1]) not in GOALS)):
         stock, ours = (found[warm, s, who, action] for who in ('stock', 'ours'))
         yield ((action, s) in GOALS, f'{action} of {SUBJECTS[s][0]}', 'warm' if warm else 'cold', statistics.median(stock),

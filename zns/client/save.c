@@ -125,12 +125,12 @@ static int new_record(struct zns_save *v, const ZnsPb__DumpBegin *ask, struct zn
 	return 0;
 }
 
-static int new_writer(struct zns_save *v, struct zns_err *err)
+static int new_writer(struct zns_save *v, uint64_t expected, struct zns_err *err)
 {
 	uint32_t groups[ZNS_STRIPE_MAX_WIDTH], weights[ZNS_STRIPE_MAX_WIDTH];
 	const ZnsPb__DumpGrant *g = v->grant;
 	struct zns_writer_params p = { .dev = v->s->dev, .crypt = v->crypt, .bucket = v->bucket, .unit = v->unit,
-				       .workers = v->workers, .nr_groups = (uint32_t)g->n_groups, .groups = groups,
+				       .workers = v->workers, .expected = expected, .nr_groups = (uint32_t)g->n_groups, .groups = groups,
 				       .weights = weights, .zone_mibps = g->zone_write_mibps, .zone_get = zone_get, .arg = v };
 
 	for (size_t i = 0; i < g->n_groups; i++) {
@@ -160,7 +160,7 @@ int zns_save_begin(struct zns_save *v, ZnsPb__DumpBegin *ask, struct zns_err *er
 		zns_master_free(v->master);
 		v->master = NULL;
 	}
-	return new_writer(v, err);
+	return new_writer(v, ask->has_expected_bytes ? ask->expected_bytes : 0, err);
 }
 
 uint32_t zns_save_told(struct zns_save *v, const ZnsPb__Response *r)

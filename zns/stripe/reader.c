@@ -7,6 +7,7 @@
 /* A helper stays below 32 MiB (design.md §3). */
 #define CACHE_BYTES MIB(20)
 #define HUGE_PAGE MIB(2)
+#define SMALL_BYTES MIB(8)	/* of a checkpoint */
 #define AHEAD_REQUEST MIB(2)	/* a request of no more than this is one that somebody waits for */
 #define WORKERS_MAX 64
 
@@ -281,14 +282,27 @@ static int cmp_name(const void *a, const void *b)
 	return strcmp((*x)->pb->name, (*y)->pb->name);
 }
 
+/* Bytes of all images. */
+static uint64_t bytes_of(const struct zns_reader *r)
+{
+	uint64_t all = 0;
+
+	for (uint32_t i = 0; i < r->nr_img; i++)
+		all += r->img[i].pb->size;
+	return all;
+}
+
 /*
  * Two reads for each zone, so that it goes from one to the next without a pause. Every worker holds a unit, and all of
- * them are bounded by memory.
+ * them are bounded by memory. There are
+ * no more than units, and some to look ahead.
  */
-static uint32_t choose_workers(const struct zns_reader *r)
+static uint32_t choose_workers(const struct zns_reader *r, uint64_t bytes)
 {
 	uint32_t nr = zns_min((uint32_t)WORKERS_MAX, zns_max(8u, 2 * r->width));
 
+	if (r->buf_len)
+		nr = (uint32_t)zns_min((uint64_t)nr, bytes / r->buf_len + 2);
 	return r->buf_len ? zns_min(nr, zns_max(2u, (uint32_t)(CACHE_BYTES / r->buf_len))) : nr;
 }
 
@@ -327,6 +341,7 @@ int zns_reader_new(const struct zns_reader_params *p, const ZnsPb__Manifest *m, 
 int zns_reader_new_levels(const struct zns_reader_params *p, const struct zns_reader_level *level, uint32_t nr,
 			  struct zns_reader **out, struct zns_err *err)
 {
+	uint64_t bytes = 0;
 	uint32_t workers;
 	struct zns_reader *r = calloc(1, sizeof(*r));
 	size_t align = zns_max((size_t)4096, (size_t)p->dev->geo.mem_align), step;
@@ -343,7 +358,8 @@ int zns_reader_new_levels(const struct zns_reader_params *p, const struct zns_re
 	pthread_cond_init(&r->work, NULL);
 	pthread_cond_init(&r->change, NULL);
 	ret = images_init(r, level, nr, err);
-	workers = p->workers ? p->workers : choose_workers(r);
+	bytes = ret ? 0 : bytes_of(r);
+	workers = p->workers ? p->workers : choose_workers(r, bytes);
 	r->depth = p->depth;
 	r->nr_cache = 2 * workers;
 	if (p->cache_units)
@@ -354,12 +370,12 @@ int zns_reader_new_levels(const struct zns_reader_params *p, const struct zns_re
 	r->thread = calloc(workers, sizeof(*r->thread));
 	if (!ret && (!r->cache || !r->thread))
 		ret = zns_fail(err, -ENOMEM, "no memory for the reader");
-	/* Huge pages: a direct read pins one page, not a hundred. Without them it is just slower. */
+	/* Huge pages: a direct read pins one page, not a hundred. For a few reads it costs more to clear them. */
 	step = zns_align_up(zns_max(r->buf_len, align), align);
 	r->buffers = aligned_alloc(HUGE_PAGE, zns_align_up(r->nr_cache * step, HUGE_PAGE));
-	if (r->buffers)
+	if (r->buffers && bytes > SMALL_BYTES)
 		madvise(r->buffers, zns_align_up(r->nr_cache * step, HUGE_PAGE), MADV_HUGEPAGE);
-	else if (!ret)
+	if (!r->buffers && !ret)
 		ret = zns_fail(err, -ENOMEM, "no memory for %u units", r->nr_cache);
 	for (uint32_t n = 0; n < r->nr_cache && !ret; n++)
 		r->cache[n].buf = r->buffers + n * step;

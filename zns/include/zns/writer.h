@@ -49,6 +49,7 @@ struct zns_writer_params {
 	struct zns_bucket *bucket;	/* borrowed; every byte written pays. NULL: no limit */
 	uint32_t unit;		/* stripe unit, bytes, a multiple of the block size */
 	uint32_t workers;	/* threads; 0 = chosen by width and unit */
+	uint64_t expected;	/* bytes, about: little needs few threads and small pages; 0: not known */
 	uint32_t nr_groups;	/* the stripe's width */
 	uint32_t zone_mibps;	/* about what one zone takes alone; 0: not known */
 	const uint32_t *groups;	/* copied */

@@ -16,7 +16,7 @@ struct slab {
 
 /*
  * Units come from slabs of whole huge pages: a direct write of a megabyte then pins one page, not 256 (a third of the
- * write's CPU time; test/bench/compare.py).
+ * write's CPU time; test/bench/compare.py). To clear three of them takes as long as all else of a small dump.
  */
 static int slab_add(struct pool *p)
 {
@@ -29,7 +29,8 @@ static int slab_add(struct pool *p)
 		free(mem);
 		return -ENOMEM;
 	}
-	madvise(mem, len, MADV_HUGEPAGE);	/* without it just slower */
+	if (p->huge)
+		madvise(mem, len, MADV_HUGEPAGE);	/* without it just slower */
 	*s = (struct slab){ mem, p->slabs };
 	p->slabs = s;
 	for (size_t at = 0; at + step <= len; at += step)

@@ -5,6 +5,7 @@
  * Buffers of one stripe unit each, taken and given back all the time. What was once allocated stays for the next one.
  * No lock of its own: the writer's guards it.
  */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,6 +13,7 @@ struct slab;
 
 struct pool {
 	size_t unit, align;	/* bytes */
+	bool huge;		/* enough will be written that huge pages pay */
 	struct slab *slabs;
 	uint8_t *free;		/* buffers, chained by their first bytes */
 };

@@ -48,9 +48,13 @@ uint32_t zns_writer_unit(const struct zns_geometry *geo, uint32_t width)
 
 static uint32_t choose_workers(const struct zns_writer_params *p)
 {
+	uint64_t nr = zns_min(wanted(p->nr_groups), (uint32_t)(WORKER_BYTES / p->unit));
+
 	if (p->workers)
 		return p->workers;
-	return zns_max(2u, zns_min(wanted(p->nr_groups), (uint32_t)(WORKER_BYTES / p->unit)));
+	if (p->expected)
+		nr = zns_min(nr, p->expected / p->unit + 1);
+	return (uint32_t)zns_max(nr, (uint64_t)2);
 }
 
 /* But not so far ahead that small zones would be full of what is not written yet: each counts in the limits. */

@@ -2,6 +2,8 @@
 /* Making and freeing a writer, and what can be asked of it. See zns/writer.h. */
 #include "writer.h"
 
+#define SMALL_DUMP MIB(8)	/* bytes: below, huge pages cost more than they save */
+
 static int start(struct zns_writer *w, const struct zns_writer_params *p, struct zns_err *err)
 {
 	int ret;
@@ -32,7 +34,8 @@ UNSHARED int zns_writer_new(const struct zns_writer_params *p, struct zns_writer
 	w->unit = p->unit;
 	w->zone_mibps = p->zone_mibps;
 	w->block = p->dev->geo.block_size;
-	w->pool = (struct pool){ .unit = p->unit, .align = p->dev->geo.mem_align };
+	w->pool = (struct pool){ .unit = p->unit, .align = p->dev->geo.mem_align,
+				.huge = !p->expected || p->expected > SMALL_DUMP };
 	w->zone_get = p->zone_get;
 	w->arg = p->arg;
 	w->images.tail = &w->images.first;
