@@ -217,6 +217,11 @@ $(TEE)/criu/criu/criu: $(BIN)/criu
 		{ tail -40 $(B)/tee.log >&2; exit 1; }
 
 # --- tests -------------------------------------------------------------------------------------------------------
+$(B)/test/test_print: test/unit/test_print.c $(B)/libctl.a $(B)/libzns.a
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(B)/libctl.a $(B)/libzns.a $(LDLIBS) -lcmocka
+
 $(B)/test/test_docker: test/unit/test_docker.c $(DOCKER_OBJ) $(TEST_LIB)
 	@mkdir -p $(@D)
 	$(call say,CC      $<)

@@ -383,6 +383,7 @@ static void numbers_and_durations(void **state)
 		{ "", -EINVAL, 7 }, { "-1", -EINVAL, 7 }, { " 1", -EINVAL, 7 }, { "1 ", -EINVAL, 7 }, { "s", -EINVAL, 7 },
 		{ "1ms", -EINVAL, 7 }, { "1M", -EINVAL, 7 }, { "1y", -EINVAL, 7 }, { "1.5h", -EINVAL, 7 }, { "0x10", -EINVAL, 7 },
 	};
+	char text[24];
 	uint64_t v = 7;
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(durations); i++) {
@@ -390,6 +391,9 @@ static void numbers_and_durations(void **state)
 		if (zns_parse_duration(durations[i].text, &v) != durations[i].rc || v != durations[i].s)
 			fail_msg("\"%s\": %llu", durations[i].text, (unsigned long long)v);
 	}
+	assert_string_equal(zns_format_duration(5400, text, sizeof(text)), "90m");
+	assert_string_equal(zns_format_duration(1209600, text, sizeof(text)), "2w");
+	assert_string_equal(zns_format_duration(61, text, sizeof(text)), "61s");
 	v = 7;
 	assert_int_equal(zns_parse_number("10", 1, 10, &v), 0);
 	assert_int_equal(v, 10);

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What znsctl makes of messages (JSON by fields, tables by columns) and of a command's options. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+#include "../../zns/ctl/ctl.h"
+
+static uint8_t id[ZNS_UUID_LEN] = { 1, 2, 3 }, key[8] = { 0xab };
+
+static void is(struct json_object *j, const char *text)
+{
+	assert_string_equal(json_object_to_json_string_ext(j, JSON_C_TO_STRING_PLAIN), text);
+	json_object_put(j);
+}
+
+static void fields(void **state)
+{
+	ZnsPb__Checkpoint c = ZNS_PB__CHECKPOINT__INIT;
+	ZnsPb__Origin o = ZNS_PB__ORIGIN__INIT;
+	ZnsPb__CheckpointKey k = ZNS_PB__CHECKPOINT_KEY__INIT;
+	ZnsPb__ZoneUse u = ZNS_PB__ZONE_USE__INIT, *uses[] = { &u };
+	uint32_t groups[] = { 3, 5 };
+
+	c.id = (ProtobufCBinaryData){ sizeof(id), id };
+	c.container = (char *)"web";
+	c.created_ns = 1700000000 * INT64_C(1000000000);
+	c.bytes = 7;
+	is(ctl_json(&c, "id container bytes"), "{\"id\":\"01020300-0000-0000-0000-000000000000\",\"container\":\"web\",\"bytes\":7}");
+	is(ctl_json(&c, "at=created_ns:time later= zero=page_bytes:pos"),
+	   "{\"at\":\"2023-11-14T22:13:20Z\",\"later\":null,\"zero\":null}");
+	/* absent: null, left out, its default */
+	is(ctl_json(&c, "frozen_us frozen=frozen_us? shared_groups! packed! packed? origin origin? crypt:set"),
+	   "{\"frozen_us\":null,\"shared_groups\":0,\"packed\":false,\"origin\":null,\"crypt\":false}");
+	is(ctl_json(&c, "host=origin.host? image=origin.image key=crypt.key_id"), "{\"image\":null,\"key\":null}");
+	c.has_frozen_us = 1;
+	c.frozen_us = 0;
+	c.origin = &o;
+	o.host = (char *)"h";
+	c.crypt = &k;
+	k.has_key_id = 1;
+	k.key_id = (ProtobufCBinaryData){ sizeof(key), key };
+	c.groups = groups;
+	c.n_groups = 2;
+	c.zones = uses;
+	c.n_zones = 1;
+	u.zone = 4;
+	is(ctl_json(&c, "frozen_us origin{host? image?} key=crypt.key_id crypt:set"),
+	   "{\"frozen_us\":0,\"origin\":{\"host\":\"h\"},\"key\":\"ab00000000000000\",\"crypt\":true}");
+	is(ctl_json(&c, "groups both={bytes n=page_bytes} zones{zone}"),
+	   "{\"groups\":[3,5],\"both\":{\"bytes\":7,\"n\":0},\"zones\":[{\"zone\":4}]}");
+}
+
+/* Nothing of it is there, as of a device that does not answer. */
+static void no_message(void **state)
+{
+	struct json_object *j = json_object_new_object();
+
+	ctl_json_add(j, &zns_pb__status__descriptor, NULL, "bytes_live waiting=nr_waiting! path? zones_by_state leases{pid}");
+	is(j, "{\"bytes_live\":null,\"waiting\":null,\"zones_by_state\":[],\"leases\":[]}");
+}
+
+/* The lines that several commands share fit their messages. */
+static void lines(void **state)
+{
+	ZnsPb__RestoreStat r = ZNS_PB__RESTORE_STAT__INIT;
+	ZnsPb__Checkpoint c = ZNS_PB__CHECKPOINT__INIT;
+
+	json_object_put(ctl_json_checkpoint(&c));
+	json_object_put(ctl_json(&r, ctl_restore_fields));
+}
+
+static void expressions(void **state)
+{
+	char array[] = "text";
+	const char *none = NULL;
+	uint64_t large = UINT64_MAX;
+
+	is(ctl_obj(J("a", array), J("n", none), J("u", large), J("i", -1), J("b", (bool)true), JB("c", 2 > 3), JNULL("z")),
+	   "{\"a\":\"text\",\"n\":null,\"u\":18446744073709551615,\"i\":-1,\"b\":true,\"c\":false,\"z\":null}");
+	is(ctl_json_join(ctl_obj(J("a", 1)), ctl_obj(J("b", 2), J("a", 3))), "{\"a\":3,\"b\":2}");
+}
+
+static void cell(const void *row, const void *arg, char *out, size_t len)
+{
+	snprintf(out, len, "%s%s", (const char *)arg, ((const ZnsPb__ZoneLine *)row)->owner);
+}
+
+static void table(void **state)
+{
+	static const struct ctl_column columns[] = {
+		{ "zone", 5, "index", NULL }, { "state", -7, "state:state", NULL }, { "size", 8, "wp:size", NULL },
+		{ "owner", 0, NULL, cell }, CTL_COLUMNS_END,
+	};
+	ZnsPb__ZoneLine z = ZNS_PB__ZONE_LINE__INIT;
+	char line[CTL_ROW];
+
+	z.index = 12;
+	z.state = ZNS_ZONE_FULL;
+	z.wp = MIB(2);
+	z.owner = (char *)"web";
+	assert_string_equal(ctl_row(columns, "  ", NULL, NULL, line), " zone  state        size  owner");
+	assert_string_equal(ctl_row(columns, "  ", &z, "by ", line), "   12  full      2.0 MiB  by web");
+}
+
+static int parse(const char *a, const char *b, const struct ctl_opt *opts, struct ctl_args *args)
+{
+	static const struct ctl_cmd cmd = { .name = "test", .args = "", .brief = "", .help = "" };
+	char *argv[] = { (char *)"znsctl test", (char *)a, (char *)b, NULL };
+
+	*args = (struct ctl_args){ 0 };
+	optind = 0;
+	return ctl_parse(&cmd, b ? 3 : 2, argv, opts, args);
+}
+
+static void options(void **state)
+{
+	bool flag = false, verbose = false;
+	const char *text = NULL;
+	uint64_t n = 7, s = 0;
+	uint32_t rate = 0;
+	const struct ctl_opt opts[] = { CTL_FLAG("flag", &flag), CTL_TEXT("text", &text), CTL_NUMBER("n", &n, 1, 9, "\"%s\" is none"),
+					CTL_DURATION("for", &s, 1), CTL_RATE("rate", &rate), CTL_FLAG("verbose", &verbose), CTL_DEV,
+					CTL_OPTS_END };
+	struct ctl_args args;
+
+	assert_int_equal(parse("--flag", "x", opts, &args), 0);
+	assert_true(flag && args.argc == 1 && !strcmp(args.argv[0], "x"));
+	assert_int_equal(parse("-v", NULL, opts, &args), 0);
+	assert_true(verbose);
+	assert_int_equal(parse("--text", "y", opts, &args), 0);
+	assert_string_equal(text, "y");
+	assert_int_equal(parse("--n", "9", opts, &args), 0);
+	assert_int_equal(n, 9);
+	assert_int_equal(parse("--for", "2h", opts, &args), 0);
+	assert_int_equal(s, 7200);
+	assert_int_equal(parse("--rate", "2GiB/s", opts, &args), 0);
+	assert_int_equal(rate, 2048);
+	assert_int_equal(parse("--dev", "emu:/x", opts, &args), 0);
+	assert_string_equal(args.dev, "emu:/x");
+	/* What is wrong changes nothing, and says so. */
+	for (const char *const *w = (const char *const[]){ "--n=0", "--n=10", "--n=x", "--for=0", "--for=5y", "--rate=0", "--text=", "--no",
+							   NULL }; *w; w++) {
+		assert_int_equal(parse(*w, NULL, opts, &args), -1);
+		assert_int_equal(args.code, CTL_USAGE);
+	}
+	assert_true(n == 9 && s == 7200 && rate == 2048);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(fields), cmocka_unit_test(no_message), cmocka_unit_test(lines), cmocka_unit_test(expressions),
+		cmocka_unit_test(table), cmocka_unit_test(options),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
