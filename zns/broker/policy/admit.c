@@ -6,13 +6,13 @@
 #define WAIT_S 60
 #define SMALL_UNITS 16	/* a dump with fewer units for each of its zones gets fewer zones */
 
-static int parse(const ZnsPb__DumpBegin *q, struct wanted *a, struct zns_err *err)
+static int parse(const ZnsPb__DumpBegin *q, struct dump_ask *a, struct zns_err *err)
 {
 	const char *s = q->admission ? q->admission : "share";
 	char *end;
 	int ret;
 
-	*a = (struct wanted){ .container = q->container, .qos = q->qos_mibps, .wait_s = WAIT_S,
+	*a = (struct dump_ask){ .container = q->container, .qos = q->qos_mibps, .wait_s = WAIT_S,
 			   .min_room = q->min_room, .expected = q->expected_bytes,
 			   .uid = q->has_uid ? q->uid : ZNSD_NONE,
 			   .separate = q->separate_metadata, .most = ZNSD_NONE,
@@ -48,7 +48,7 @@ static int parse(const ZnsPb__DumpBegin *q, struct wanted *a, struct zns_err *er
 }
 
 /* A rate that the device cannot give even when idle is refused in every mode. */
-static int check_rate(struct znsd *d, struct wanted *a, struct zns_err *err)
+static int check_rate(struct znsd *d, struct dump_ask *a, struct zns_err *err)
 {
 	uint32_t groups = 0, budget = budget_device(d), max, i, k, bound;
 
@@ -76,7 +76,7 @@ static int check_rate(struct znsd *d, struct wanted *a, struct zns_err *err)
 }
 
 /* What the administrator allows this container, whatever the device could give. */
-static int check_ceiling(struct znsd *d, struct wanted *a, struct zns_err *err)
+static int check_ceiling(struct znsd *d, struct dump_ask *a, struct zns_err *err)
 {
 	const struct zns_tenant *t = &a->tenant;
 	uint32_t qos, groups;
@@ -100,7 +100,7 @@ static int check_ceiling(struct znsd *d, struct wanted *a, struct zns_err *err)
 }
 
 /* A dump of few units has no use for many zones. One of very few units needs no zone of its own (design.md §4). */
-static void check_size(const struct znsd *d, struct wanted *a)
+static void check_size(const struct znsd *d, struct dump_ask *a)
 {
 	uint64_t each = (uint64_t)SMALL_UNITS * a->min_room;
 
@@ -113,7 +113,7 @@ static void check_size(const struct znsd *d, struct wanted *a)
 }
 
 /* A dump in a pack zone has no groups of its own. A name that does normal I/O keeps its reservation for that. */
-static bool reserves(const struct znsd *d, const struct wanted *a, const struct choice *ch)
+static bool reserves(const struct znsd *d, const struct dump_ask *a, const struct choice *ch)
 {
 	const ZnsPb__Reservation *r = zns_store_find_reservation(d->store, a->container);
 
@@ -137,7 +137,7 @@ static void set_parent(const struct znsd *d, struct lease *l, const ZnsPb__DumpB
 }
 
 /* Its groups, and their weights. */
-static void take_groups(struct znsd *d, struct lease *l, const struct wanted *a, const struct choice *ch)
+static void take_groups(struct znsd *d, struct lease *l, const struct dump_ask *a, const struct choice *ch)
 {
 	uint32_t i;
 
@@ -169,7 +169,7 @@ static enum lease_kind kind_of(const ZnsPb__DumpBegin *q)
 	return q->has_flatten ? LEASE_FLATTEN : q->has_join ? LEASE_IMPORT : LEASE_DUMP;
 }
 
-static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, const struct wanted *a,
+static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, const struct dump_ask *a,
 			   const struct choice *ch, const uint8_t *id)
 {
 	struct lease *l = lease_new(d, who->conn, who->pid, kind_of(q), a->container, id);
@@ -199,7 +199,7 @@ static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb
  * first and hands the lease over: the ticket is the checkpoint's id. If the lease is gone, that is no error: the dump is
  * admitted as any other.
  */
-struct lease *admit_take_over(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, const struct wanted *a)
+struct lease *admit_take_over(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, const struct dump_ask *a)
 {
 	const ProtobufCBinaryData *t = q->origin && q->origin->has_ticket ? &q->origin->ticket : NULL;
 	struct lease *l;
@@ -250,7 +250,7 @@ static int check_join(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zn
 	return 0;
 }
 
-int ask_check(struct znsd *d, const ZnsPb__DumpBegin *q, struct wanted *a, struct zns_err *err)
+int ask_check(struct znsd *d, const ZnsPb__DumpBegin *q, struct dump_ask *a, struct zns_err *err)
 {
 	int ret;
 
@@ -272,7 +272,7 @@ int ask_check(struct znsd *d, const ZnsPb__DumpBegin *q, struct wanted *a, struc
 	return ret;
 }
 
-int admit(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, struct wanted *a, struct admitted *out,
+int admit(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, struct dump_ask *a, struct admitted *out,
 	  struct zns_err *err)
 {
 	cleanup_free struct zns_group_state *gs = znsd_alloc(d->nr_groups * sizeof(*gs));

@@ -6,7 +6,7 @@
 #define WIDTH_MAX 256u		/* extents of a segment */
 #define OTHERS (1u << 24)	/* behind every group that the container has reserved */
 
-const ZnsPb__Reservation *own_reservation(const struct znsd *d, const struct wanted *a)
+const ZnsPb__Reservation *own_reservation(const struct znsd *d, const struct dump_ask *a)
 {
 	const ZnsPb__Reservation *r = a->dynamic ? NULL : zns_store_find_reservation(d->store, a->container);
 
@@ -27,7 +27,7 @@ static uint32_t leave_held(const struct znsd *d, const ZnsPb__Reservation *own, 
 }
 
 /* All groups that it could have, best first; how many. */
-static uint32_t order_groups(struct znsd *d, const struct wanted *a, struct choice *ch)
+static uint32_t order_groups(struct znsd *d, const struct dump_ask *a, struct choice *ch)
 {
 	const ZnsPb__Reservation *own = own_reservation(d, a);
 	cleanup_free struct zns_group_state *gs = znsd_alloc(d->nr_groups * sizeof(*gs));
@@ -81,7 +81,7 @@ static int check_active(struct znsd *d, struct choice *ch, uint32_t more, uint32
 }
 
 /* A small dump: the fullest pack zone that takes it whole, best one whose group is idle; else a new one. */
-static int choose_pack(struct znsd *d, const struct wanted *a, struct choice *ch, uint32_t found, uint32_t left)
+static int choose_pack(struct znsd *d, const struct dump_ask *a, struct choice *ch, uint32_t found, uint32_t left)
 {
 	uint64_t slack = zns_min((uint64_t)MIB(1), d->dev->geo.zone_capacity / 8), best_room = UINT64_MAX;
 	bool best_idle = false;
@@ -116,7 +116,7 @@ static int choose_pack(struct znsd *d, const struct wanted *a, struct choice *ch
 }
 
 /* Without sharing: all of it, or not now. */
-static int choose_strict(struct znsd *d, const struct wanted *a, struct choice *ch, uint32_t found, uint32_t left)
+static int choose_strict(struct znsd *d, const struct dump_ask *a, struct choice *ch, uint32_t found, uint32_t left)
 {
 	uint32_t needed = a->needed + a->separate;
 
@@ -139,7 +139,7 @@ static int choose_strict(struct znsd *d, const struct wanted *a, struct choice *
 }
 
 /* Puts the groups in an order that is fair to all running dumps, and says how many of them to take. */
-static uint32_t spread_over(struct znsd *d, const struct wanted *a, struct choice *ch, uint32_t found, uint32_t most)
+static uint32_t spread_over(struct znsd *d, const struct dump_ask *a, struct choice *ch, uint32_t found, uint32_t most)
 {
 	const ZnsPb__Reservation *own = own_reservation(d, a);
 	uint32_t nr, none, first = 0;
@@ -153,7 +153,7 @@ static uint32_t spread_over(struct znsd *d, const struct wanted *a, struct choic
 }
 
 /* With sharing: groups are added until their fair shares sum to the rate, or something is used up. */
-static int choose_share(struct znsd *d, const struct wanted *a, struct choice *ch, uint32_t found, uint32_t left)
+static int choose_share(struct znsd *d, const struct dump_ask *a, struct choice *ch, uint32_t found, uint32_t left)
 {
 	uint32_t tenant = budget_tenant_groups(d, &a->tenant), qos = budget_tenant_qos(d, &a->tenant), most;
 	uint64_t want = zns_min((uint64_t)a->qos, (uint64_t)a->needed * d->zone_mibps);
@@ -199,7 +199,7 @@ static int choose_share(struct znsd *d, const struct wanted *a, struct choice *c
 }
 
 /* Where the container's last checkpoint has its metadata images; ZNSD_NONE. */
-static uint32_t last_metadata_group(const struct znsd *d, const struct wanted *a)
+static uint32_t last_metadata_group(const struct znsd *d, const struct dump_ask *a)
 {
 	size_t i = zns_store_nr_checkpoints(d->store);
 
@@ -213,7 +213,7 @@ static uint32_t last_metadata_group(const struct znsd *d, const struct wanted *a
 }
 
 /* Splits the best groups into those for pages and one for metadata images. */
-static void set_apart(struct znsd *d, const struct wanted *a, struct choice *ch, uint32_t found)
+static void set_apart(struct znsd *d, const struct dump_ask *a, struct choice *ch, uint32_t found)
 {
 	cleanup_free uint32_t *pages = znsd_alloc(d->nr_groups * sizeof(*pages));
 	uint32_t meta = 0, n, i, last = last_metadata_group(d, a);
@@ -233,7 +233,7 @@ static void set_apart(struct znsd *d, const struct wanted *a, struct choice *ch,
 	ch->order[n] = meta;
 }
 
-static uint32_t own_parked(const struct znsd *d, const struct wanted *a, const struct choice *ch)
+static uint32_t own_parked(const struct znsd *d, const struct dump_ask *a, const struct choice *ch)
 {
 	uint32_t i, k, n = 0;
 
@@ -249,7 +249,7 @@ static uint32_t own_parked(const struct znsd *d, const struct wanted *a, const s
 }
 
 /* On a drive that is one domain, what counts is how much of its rate is promised to whom. */
-static int choose_domain(struct znsd *d, const struct wanted *a, struct choice *ch)
+static int choose_domain(struct znsd *d, const struct dump_ask *a, struct choice *ch)
 {
 	char why[sizeof(ch->why)];
 
@@ -267,7 +267,7 @@ static int full(const struct znsd *d, struct zns_err *err)
 			d->nr_zones, zns_store_nr_checkpoints(d->store));
 }
 
-static int choose_now(struct znsd *d, const struct wanted *a, struct choice *ch, uint32_t left, struct zns_err *err)
+static int choose_now(struct znsd *d, const struct dump_ask *a, struct choice *ch, uint32_t left, struct zns_err *err)
 {
 	uint32_t found, i, room = 0;
 	int ret;
@@ -305,7 +305,7 @@ static int choose_now(struct znsd *d, const struct wanted *a, struct choice *ch,
  * Zones that a compaction writes count as free. Before they are given out, the compaction has to let go of them; it does
  * so at its next step.
  */
-int choose_groups(struct znsd *d, const struct wanted *a, struct choice *ch, struct zns_err *err)
+int choose_groups(struct znsd *d, const struct dump_ask *a, struct choice *ch, struct zns_err *err)
 {
 	uint32_t total = budget_total(d), used = budget_used(d), moving = leases_compacting(d);
 	uint32_t others = used - zns_min(used, moving);
@@ -325,7 +325,7 @@ int choose_groups(struct znsd *d, const struct wanted *a, struct choice *ch, str
 }
 
 /* The groups that a waiter will get when they are free: others that may choose leave them alone meanwhile. */
-void choose_hold(struct znsd *d, const struct wanted *a)
+void choose_hold(struct znsd *d, const struct dump_ask *a)
 {
 	const ZnsPb__Reservation *own = own_reservation(d, a);
 	cleanup_free struct zns_group_state *gs = znsd_alloc(d->nr_groups * sizeof(*gs));

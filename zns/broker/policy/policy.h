@@ -34,7 +34,7 @@ struct holder {
 enum admission_mode { ADM_SHARE, ADM_WAIT, ADM_REJECT };
 
 /* What a dump asks for, checked. */
-struct wanted {
+struct dump_ask {
 	const char *container;
 	uint32_t qos, needed;	/* needed: zones for the QoS when nothing is shared */
 	uint32_t uid;
@@ -70,23 +70,23 @@ struct admitted {
 };
 
 /* admit.c: -EBUSY is contention; everything else is final */
-int ask_check(struct znsd *d, const ZnsPb__DumpBegin *q, struct wanted *a, struct zns_err *err);
-int admit(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, struct wanted *a, struct admitted *out,
+int ask_check(struct znsd *d, const ZnsPb__DumpBegin *q, struct dump_ask *a, struct zns_err *err);
+int admit(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, struct dump_ask *a, struct admitted *out,
 	  struct zns_err *err);
 /* The lease that the ticket in @q names, now @who's; NULL: there is none. */
-struct lease *admit_take_over(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, const struct wanted *a);
+struct lease *admit_take_over(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, const struct dump_ask *a);
 
 /* choose.c: 0; -EBUSY: not now (ch->why, ch->room); -ENOSPC */
-int choose_groups(struct znsd *d, const struct wanted *a, struct choice *ch, struct zns_err *err);
-void choose_hold(struct znsd *d, const struct wanted *a);	/* keeps for a waiter what it is to get */
+int choose_groups(struct znsd *d, const struct dump_ask *a, struct choice *ch, struct zns_err *err);
+void choose_hold(struct znsd *d, const struct dump_ask *a);	/* keeps for a waiter what it is to get */
 void choose_release(struct znsd *d);
 /* What it keeps for its dumps: not with dynamic allocation, and not what its name has for normal I/O. */
-const ZnsPb__Reservation *own_reservation(const struct znsd *d, const struct wanted *a);
+const ZnsPb__Reservation *own_reservation(const struct znsd *d, const struct dump_ask *a);
 
 /* reservations.c */
 void reservation_settle(struct znsd *d, const char *container);	/* drop it if nothing needs it any more */
 void reservation_renew(struct znsd *d, const char *container);
-int reservation_extend(struct znsd *d, const struct wanted *a, const struct choice *ch, struct zns_err *err);
+int reservation_extend(struct znsd *d, const struct dump_ask *a, const struct choice *ch, struct zns_err *err);
 int reserve_for_io(struct znsd *d, const ZnsPb__Reserve *q, struct zns_err *err);
 int reservation_release(struct znsd *d, const char *container, struct zns_err *err);
 

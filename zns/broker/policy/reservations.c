@@ -62,7 +62,7 @@ void reservation_renew(struct znsd *d, const char *container)
 }
 
 /* The reservation grows by the groups that are granted now. It is durable before the answer. */
-int reservation_extend(struct znsd *d, const struct wanted *a, const struct choice *ch, struct zns_err *err)
+int reservation_extend(struct znsd *d, const struct dump_ask *a, const struct choice *ch, struct zns_err *err)
 {
 	const ZnsPb__Reservation *own = zns_store_find_reservation(d->store, a->container);
 	ZnsPb__Reservation r = ZNS_PB__RESERVATION__INIT;

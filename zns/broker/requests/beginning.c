@@ -48,7 +48,7 @@ static void tell(const struct znsd *d, const struct lease *l, const char *note, 
 	reply_chain(rep, &chain);
 }
 
-static int begin_dump(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, struct wanted *a, bool *room, struct reply *rep)
+static int begin_dump(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, struct dump_ask *a, bool *room, struct reply *rep)
 {
 	const struct holder who = conn_holder(c);
 	struct admitted got;
@@ -67,7 +67,7 @@ int serve_dump_begin(struct znsd *d, const struct call *x, struct reply *rep)
 	bool room = false, share;
 	uint32_t before;
 	struct lease *l;
-	struct wanted a;
+	struct dump_ask a;
 	int ret;
 
 	if (lease_of(d, x->conn))
@@ -111,7 +111,7 @@ static void admit_all(struct znsd *d)
 	for (w = d->server->waiters; w && !(blocked[0] && blocked[1]); w = next) {
 		struct reply rep;
 		bool room = false;
-		struct wanted a;
+		struct dump_ask a;
 		int ret;
 
 		next = w->next;

@@ -93,7 +93,7 @@ int dispatch_check(struct zns_err *err);	/* every request has a handler */
 int dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *q, struct reply *rep);
 
 /* waiters.c */
-void waiter_add(struct znsd *d, const struct call *x, const struct wanted *a, const struct zns_err *why);
+void waiter_add(struct znsd *d, const struct call *x, const struct dump_ask *a, const struct zns_err *why);
 uint32_t waiters_before(const struct znsd *d, bool share);	/* how many wait in that queue */
 void waiter_end(struct znsd *d, struct waiter *w);	/* frees its request too */
 void waiter_drop(struct znsd *d, const struct conn *c);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include "requests.h"
 
-void waiter_add(struct znsd *d, const struct call *x, const struct wanted *a, const struct zns_err *why)
+void waiter_add(struct znsd *d, const struct call *x, const struct dump_ask *a, const struct zns_err *why)
 {
 	struct waiter *w = znsd_alloc(sizeof(*w)), **p;
 
