@@ -62,14 +62,14 @@ int ctl_getopt(const struct ctl_cmd *cmd, int argc, char **argv, const struct op
  * options.c: all options of a command at once. A table of them ends with CTL_OPTS_END. 0, or leave with args->code. What is
  * said of a wrong value may name it (%s).
  */
-enum ctl_opt_kind { CTL_O_FLAG, CTL_O_TEXT, CTL_O_NUMBER, CTL_O_DURATION, CTL_O_RATE, CTL_O_DEV };
+enum ctl_opt_kind { CTL_O_FLAG, CTL_O_TEXT, CTL_O_NUMBER, CTL_O_SIZE, CTL_O_DURATION, CTL_O_RATE, CTL_O_DEV };
 struct ctl_opt {
 	const char *name;
 	enum ctl_opt_kind kind;
 	union {
 		bool *flag;
 		const char **text;
-		uint64_t *number;	/* also of a duration: seconds */
+		uint64_t *number;	/* also of a size, in bytes, and of a duration, in seconds */
 		uint32_t *rate;		/* MiB/s */
 	};
 	uint64_t min, max;
@@ -79,6 +79,8 @@ struct ctl_opt {
 #define CTL_TEXT(n, to) { .name = (n), .kind = CTL_O_TEXT, .text = (to) }
 #define CTL_NUMBER(n, to, from, up_to, says) \
 	{ .name = (n), .kind = CTL_O_NUMBER, .number = (to), .min = (from), .max = (up_to), .wrong = (says) }
+#define CTL_SIZE(n, to, from) { .name = (n), .kind = CTL_O_SIZE, .number = (to), .min = (from), .max = UINT64_MAX, \
+	.wrong = "\"%s\" is no size" }
 #define CTL_DURATION(n, to, from) { .name = (n), .kind = CTL_O_DURATION, .number = (to), .min = (from), .max = UINT64_MAX, \
 	.wrong = "\"%s\" is no time: 90, 30m, 12h or 7d" }
 #define CTL_RATE(n, to) { .name = (n), .kind = CTL_O_RATE, .rate = (to), .wrong = "\"%s\" is no bandwidth" }

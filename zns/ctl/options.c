@@ -22,6 +22,9 @@ static int set(const struct ctl_opt *o, const char *value)
 	case CTL_O_NUMBER:
 		ret = zns_parse_number(value, o->min, o->max, &n);
 		break;
+	case CTL_O_SIZE:
+		ret = zns_parse_size(value, &n);
+		break;
 	case CTL_O_DURATION:
 		ret = zns_parse_duration(value, &n);
 		break;

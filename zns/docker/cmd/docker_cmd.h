@@ -20,9 +20,6 @@ int docker_live(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_logs(const struct ctl_cmd *cmd, int argc, char **argv);
 int docker_stats(const struct ctl_cmd *cmd, int argc, char **argv);
 
-enum { OPT_DOCKER_HOST = OPT_OWN + 64 };
-#define CTL_DOCKER_HOST { "host", required_argument, NULL, OPT_DOCKER_HOST }
-
 /* docker_daemon.c */
 struct docker_daemon {
 	struct docker_api api;

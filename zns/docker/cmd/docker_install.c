@@ -7,8 +7,6 @@
 #include <sys/wait.h>
 #include "docker_cmd.h"
 
-enum { OPT_CONFIG = OPT_OWN, OPT_NAME, OPT_RUNC, OPT_DRY_RUN, OPT_DATA_ROOT };
-
 #define BACKUP ".before-zns"
 
 struct edit {
@@ -43,32 +41,15 @@ static bool is_runc(const char *path)
 
 static int parse(const struct ctl_cmd *cmd, int argc, char **argv, struct edit *e, struct zns_err *err)
 {
-	static const struct option opts[] = {
-		{ "config", required_argument, NULL, OPT_CONFIG }, { "name", required_argument, NULL, OPT_NAME },
-		{ "runc", required_argument, NULL, OPT_RUNC }, { "dry-run", no_argument, NULL, OPT_DRY_RUN },
-		{ "data-root", required_argument, NULL, OPT_DATA_ROOT },
-		CTL_DOCKER_HOST, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
-	};
 	const char *config = DOCKER_CONFIG;
 	struct stat st;
-	int c;
+	int ret;
+	const struct ctl_opt opts[] = {
+		CTL_TEXT("config", &config), CTL_TEXT("name", &e->name), CTL_TEXT("runc", &e->runc), CTL_FLAG("dry-run", &e->dry_run),
+		CTL_TEXT("data-root", &e->data_root), CTL_TEXT("host", &e->host), CTL_OPTS_END };
 
 	e->name = "zns";
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &e->args)) >= 0) {
-		if (c == OPT_CONFIG)
-			config = optarg;
-		else if (c == OPT_NAME)
-			e->name = optarg;
-		else if (c == OPT_RUNC)
-			e->runc = optarg;
-		else if (c == OPT_DATA_ROOT)
-			e->data_root = optarg;
-		else if (c == OPT_DOCKER_HOST)
-			e->host = optarg;
-		else
-			e->dry_run = true;
-	}
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &e->args))
 		return e->args.code == CTL_OK ? 1 : -EINVAL;
 	if (e->args.argc) {
 		e->args.code = ctl_usage(cmd, "no argument is taken");
@@ -93,10 +74,10 @@ static int parse(const struct ctl_cmd *cmd, int argc, char **argv, struct edit *
 		e->o = json_object_new_object();
 		return 0;
 	}
-	c = docker_json_read(e->path, &e->o, err);
-	if (!c && !json_object_is_type(e->o, json_type_object))
-		c = zns_fail(err, -EBADMSG, "%s is not a JSON object: correct it first", e->path);
-	return c;
+	ret = docker_json_read(e->path, &e->o, err);
+	if (!ret && !json_object_is_type(e->o, json_type_object))
+		ret = zns_fail(err, -EBADMSG, "%s is not a JSON object: correct it first", e->path);
+	return ret;
 }
 
 static struct json_object *runtimes_of(struct edit *e, struct zns_err *err)

@@ -9,8 +9,6 @@
 #include "zns/probe.h"
 #include "zns/store.h"
 
-enum { OPT_VERIFY = OPT_OWN, OPT_RESUME, OPT_BUDGET, OPT_UNIT, OPT_DRY_RUN, OPT_SAMPLE, OPT_FORCE };
-
 #define STATE_MAX MIB(32)	/* of a million zones */
 #define FIRST_LINE_NS UINT64_C(5000000000)	/* of progress, where it is no terminal */
 #define LINE_NS UINT64_C(30000000000)
@@ -336,54 +334,24 @@ static int dry_run(struct probe_cmd *k, struct zns_err *err)
 
 static int cmd_probe(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	static const struct option opts[] = {
-		{ "verify", no_argument, NULL, OPT_VERIFY },
-		{ "resume", no_argument, NULL, OPT_RESUME },
-		{ "budget", required_argument, NULL, OPT_BUDGET },
-		{ "unit", required_argument, NULL, OPT_UNIT },
-		{ "dry-run", no_argument, NULL, OPT_DRY_RUN },
-		{ "sample", required_argument, NULL, OPT_SAMPLE },
-		{ "force", no_argument, NULL, OPT_FORCE },
-		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
-	};
 	struct probe_cmd k = { .cmd = cmd, .par = { .stop = &stop } };
 	struct sigaction sa = { .sa_handler = on_signal };
 	struct zns_err err = ZNS_ERR_INIT;
 	cleanup_close int lock = -1;
+	const char *unit = NULL;
 	uint64_t size;
-	int c, code;
+	int code;
+	const struct ctl_opt opts[] = {
+		CTL_FLAG("verify", &k.verify), CTL_FLAG("resume", &k.resume), CTL_SIZE("budget", &k.par.budget, 1), CTL_TEXT("unit", &unit),
+		CTL_FLAG("dry-run", &k.dry_run), CTL_NUMBER("sample", &k.sample, 1, 1 << 20, "\"%s\" is no number of zones"),
+		CTL_FLAG("force", &k.par.force), CTL_DEV, CTL_OPTS_END };
 
-	while ((c = ctl_getopt(cmd, argc, argv, opts, &k.args)) >= 0) {
-		switch (c) {
-		case OPT_VERIFY:
-			k.verify = true;
-			break;
-		case OPT_RESUME:
-			k.resume = true;
-			break;
-		case OPT_FORCE:
-			k.par.force = true;
-			break;
-		case OPT_DRY_RUN:
-			k.dry_run = true;
-			break;
-		case OPT_SAMPLE:
-			if (zns_parse_number(optarg, 1, 1 << 20, &k.sample))
-				return ctl_usage(cmd, "\"%s\" is no number of zones", optarg);
-			break;
-		case OPT_BUDGET:
-			if (zns_parse_size(optarg, &k.par.budget) || !k.par.budget)
-				return ctl_usage(cmd, "\"%s\" is no size", optarg);
-			break;
-		case OPT_UNIT:
-			if (zns_parse_size(optarg, &size) || size < 4096 || size > MIB(16) || size % 4096)
-				return ctl_usage(cmd, "\"%s\" is no program unit: 4K to 16M, a multiple of 4K", optarg);
-			k.par.unit = size;
-			break;
-		}
-	}
-	if (c == -2)
+	if (ctl_parse(cmd, argc, argv, opts, &k.args))
 		return k.args.code;
+	if (unit && (zns_parse_size(unit, &size) || size < 4096 || size > MIB(16) || size % 4096))
+		return ctl_usage(cmd, "\"%s\" is no program unit: 4K to 16M, a multiple of 4K", unit);
+	if (unit)
+		k.par.unit = (uint32_t)size;
 	ctl_take_dev(&k.args);
 	if (k.args.argc)
 		return ctl_usage(cmd, "\"%s\" is too much", k.args.argv[0]);
