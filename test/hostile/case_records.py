@@ -322,6 +322,8 @@ def manifests(scene):
     fields = Found(media, zone, offset).fields
     images = [unpack(v) for n, v in fields if n == 3]
     big = max(range(len(images)), key=lambda i: get(images[i], 2))
+    extents = [unpack(e) for i in images for n, s in i if n == 4 for m, e in unpack(s) if m == 3]
+    nobody = max(set(range(media.zones)) - {get(e, 1) for e in extents} - {zone})
 
     def image(change):
         """The largest image changed."""
@@ -358,7 +360,7 @@ def manifests(scene):
             'weight 0': extent(3, 0), 'weight 2^31': extent(3, 1 << 31), 'extent in a metadata zone': extent(1, 0),
             'extent in zone 2^32 - 1': extent(1, (1 << 32) - 1), 'extent behind the zone': extent(2, media.capacity),
             'extent that wraps': extent(2, HUGE - 4095), 'extent inside a block': extent(2, 12345),
-            'extent in a zone of nobody': extent(1, media.zones - 1)}.items():
+            'extent in a zone of nobody': extent(1, nobody)}.items():
         ref = put_manifest(media, zone, offset, forged)
         record.put(having(record.fields, 14, pack(ref)))
         scene.restore_must_fail('checkpoint|image|manifest|segment|extent|seal|zone')
