@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "emu_priv.h"
+#include "zns/grow.h"
 
 void emu_durable_seal(struct emu_entry *en, uint32_t zone)
 {
@@ -239,13 +240,8 @@ int emu_table_unflushed(struct emu *e, struct emu_change **out, size_t *nr)
 
 		if (!emu_entry_unflushed(&live, &mirror))
 			continue;
-		if (n == room) {
-			struct emu_change *bigger = realloc(list, (room = room ? room * 2 : 64) * sizeof(*list));
-
-			if (!bigger)
-				return -ENOMEM;
-			list = bigger;
-		}
+		if (zns_grow(list, n, room))
+			return -ENOMEM;
 		list[n++] = (struct emu_change) { .zone = z, .to = live };
 	}
 	*out = list;

@@ -25,15 +25,8 @@ static int job_add_iov(struct job *j, void *base, size_t len)
 	if (j->nr_iov && (char *)j->iov[j->nr_iov - 1].iov_base + j->iov[j->nr_iov - 1].iov_len == base) {
 		j->iov[j->nr_iov - 1].iov_len += len;
 	} else {
-		if (j->nr_iov == j->max_iov) {
-			uint32_t max = j->max_iov ? 2 * j->max_iov : 8;
-			void *p = realloc(j->iov, max * sizeof(*j->iov));
-
-			if (!p)
-				return -ENOMEM;
-			j->iov = p;
-			j->max_iov = max;
-		}
+		if (zns_grow(j->iov, j->nr_iov, j->max_iov))
+			return -ENOMEM;
 		j->iov[j->nr_iov++] = (struct iovec){ base, len };
 	}
 	j->len += (uint32_t)len;

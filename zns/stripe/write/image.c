@@ -12,16 +12,7 @@ ZnsPb__Segment *image_add_segment(struct zns_wimage *i, uint64_t off, uint32_t n
 	zns_pb__segment__init(s);
 	s->off = off;
 	s->extents = calloc(nr_extents, sizeof(*s->extents));
-	if (i->pb.n_segments == i->max_segments) {
-		size_t max = i->max_segments ? 2 * i->max_segments : 4;
-		void *p = realloc(i->pb.segments, max * sizeof(*i->pb.segments));
-
-		if (p) {
-			i->pb.segments = p;
-			i->max_segments = max;
-		}
-	}
-	if (s->extents && i->pb.n_segments < i->max_segments) {
+	if (s->extents && !zns_grow(i->pb.segments, i->pb.n_segments, i->max_segments)) {
 		i->pb.segments[i->pb.n_segments++] = s;
 		for (uint32_t e = 0; e < nr_extents; e++) {
 			s->extents[e] = calloc(1, sizeof(**s->extents));
@@ -56,16 +47,11 @@ void image_cut(struct zns_wimage *i, uint64_t size)
 
 int image_put_csum(struct zns_wimage *i, uint64_t k, uint64_t csum, const uint8_t tag[ZNS_TAG_BYTES])
 {
-	if (k >= i->max_csums) {
-		size_t max = zns_max((size_t)16, zns_max((size_t)k + 1, 2 * i->max_csums));
-		uint64_t *p = realloc(i->pb.csums, max * sizeof(*p));
+	size_t was = i->max_csums;
 
-		if (!p)
-			return -ENOMEM;
-		memset(p + i->max_csums, 0, (max - i->max_csums) * sizeof(*p));
-		i->pb.csums = p;
-		i->max_csums = max;
-	}
+	if (zns_grow(i->pb.csums, k, i->max_csums))
+		return -ENOMEM;
+	memset(i->pb.csums + was, 0, (i->max_csums - was) * sizeof(*i->pb.csums));
 	i->pb.csums[k] = csum;
 	return i->w->crypt ? transform_keep(&i->pb, &i->max_tags, k, tag) : 0;
 }
@@ -85,15 +71,8 @@ int image_put_pieces(const struct job *j)
 
 	if (!image_in_pieces(i, j->k))
 		return 0;
-	if (end > i->max_pieces) {
-		size_t max = zns_max((size_t)64, zns_max(end, 2 * i->max_pieces));
-		uint64_t *p = realloc(i->pb.piece_csums, max * sizeof(*p));
-
-		if (!p)
-			return -ENOMEM;
-		i->pb.piece_csums = p;
-		i->max_pieces = max;
-	}
+	if (zns_grow_to(i->pb.piece_csums, end, i->max_pieces))
+		return -ENOMEM;
 	memcpy(i->pb.piece_csums + j->k * per, j->piece, nr * sizeof(j->piece[0]));
 	i->pb.n_piece_csums = zns_max(i->pb.n_piece_csums, end);
 	return 0;

@@ -71,15 +71,8 @@ int pack_add(struct zns_writer *w, struct zns_wimage *i, struct job *j, uint64_t
 		if (!w->pack.unit->data)
 			return -ENOMEM;
 	}
-	if (w->pack.nr == w->pack.max) {
-		uint32_t max = w->pack.max ? 2 * w->pack.max : 64;
-		void *p = realloc(w->pack.list, max * sizeof(*w->pack.list));
-
-		if (!p)
-			return -ENOMEM;
-		w->pack.list = p;
-		w->pack.max = max;
-	}
+	if (zns_grow(w->pack.list, w->pack.nr, w->pack.max))
+		return -ENOMEM;
 	memset(w->pack.unit->data + w->pack.unit->len, 0, at - w->pack.unit->len);
 	memcpy(w->pack.unit->data + at, j->data, j->len);
 	w->pack.unit->len = at + j->len;

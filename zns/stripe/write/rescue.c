@@ -13,16 +13,11 @@
 
 static bool keep(struct zns_wimage *i, uint64_t k, struct source *s)
 {
-	if (k >= i->max_sources) {
-		size_t max = zns_max((size_t)16, zns_max((size_t)k + 1, 2 * i->max_sources));
-		void *p = realloc(i->source, max * sizeof(*i->source));
+	size_t was = i->max_sources;
 
-		if (!p)
-			return false;
-		i->source = p;
-		memset(i->source + i->max_sources, 0, (max - i->max_sources) * sizeof(*i->source));
-		i->max_sources = max;
-	}
+	if (zns_grow(i->source, k, i->max_sources))
+		return false;
+	memset(i->source + was, 0, (i->max_sources - was) * sizeof(*i->source));
 	free(i->source[k]);
 	i->source[k] = s;
 	return true;
@@ -79,15 +74,8 @@ struct list {
 
 static int add(struct list *l, struct piece p)
 {
-	if (l->nr == l->max) {
-		size_t max = l->max ? 2 * l->max : 64;
-		void *v = realloc(l->v, max * sizeof(*l->v));
-
-		if (!v)
-			return -ENOMEM;
-		l->v = v;
-		l->max = max;
-	}
+	if (zns_grow(l->v, l->nr, l->max))
+		return -ENOMEM;
 	l->v[l->nr++] = p;
 	return 0;
 }

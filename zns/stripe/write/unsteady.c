@@ -24,18 +24,10 @@ int zns_writer_unsteady(struct zns_writer *w, pid_t pid, const struct iovec *iov
 	int ret = 0;
 
 	writer_lock(w);
-	for (uint32_t i = 0; i < nr && u->nr < MAX_AREAS && !ret; i++) {
-		if (u->nr == u->max) {
-			uint32_t max = u->max ? 2 * u->max : 16;
-			void *p = realloc(u->v, max * sizeof(*u->v));
-
-			if (!p) {
-				ret = -ENOMEM;
-				break;
-			}
-			u->v = p;
-			u->max = max;
-		}
+	for (uint32_t i = 0; i < nr && u->nr < MAX_AREAS; i++) {
+		ret = zns_grow(u->v, u->nr, u->max);
+		if (ret)
+			break;
 		u->v[u->nr++] = (struct area){ .pid = pid, .at = (uintptr_t)iov[i].iov_base,
 					       .len = (uint32_t)zns_min(iov[i].iov_len, (size_t)MAX_LEN) };
 	}

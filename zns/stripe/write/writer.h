@@ -21,6 +21,7 @@
 #include "rescue.h"
 #include "unsteady.h"
 #include "weights.h"
+#include "zns/grow.h"
 #include "zns/layout.h"
 #include "zns/util.h"
 #include "zns/writer.h"
