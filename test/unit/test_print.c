@@ -116,6 +116,7 @@ static int parse(const char *a, const char *b, const struct ctl_opt *opts, struc
 
 static void options(void **state)
 {
+	static const char *const wrong[] = { "--n=0", "--n=10", "--n=x", "--for=0", "--for=5y", "--rate=0", "--text=", "--no" };
 	bool flag = false, verbose = false;
 	const char *text = NULL;
 	uint64_t n = 7, s = 0;
@@ -140,9 +141,8 @@ static void options(void **state)
 	assert_int_equal(parse("--dev", "emu:/x", opts, &args), 0);
 	assert_string_equal(args.dev, "emu:/x");
 	/* What is wrong changes nothing, and says so. */
-	for (const char *const *w = (const char *const[]){ "--n=0", "--n=10", "--n=x", "--for=0", "--for=5y", "--rate=0", "--text=", "--no",
-							   NULL }; *w; w++) {
-		assert_int_equal(parse(*w, NULL, opts, &args), -1);
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(wrong); i++) {
+		assert_int_equal(parse(wrong[i], NULL, opts, &args), -1);
 		assert_int_equal(args.code, CTL_USAGE);
 	}
 	assert_true(n == 9 && s == 7200 && rate == 2048);
