@@ -107,8 +107,11 @@ static void table(void **state)
 static int parse(const char *a, const char *b, const struct ctl_opt *opts, struct ctl_args *args)
 {
 	static const struct ctl_cmd cmd = { .name = "test", .args = "", .brief = "", .help = "" };
-	char *argv[] = { (char *)"znsctl test", (char *)a, (char *)b, NULL };
+	static char *argv[4];	/* what is left of it is in @args */
 
+	argv[0] = (char *)"znsctl test";
+	argv[1] = (char *)a;
+	argv[2] = (char *)b;
 	*args = (struct ctl_args){ 0 };
 	optind = 0;
 	return ctl_parse(&cmd, b ? 3 : 2, argv, opts, args);
