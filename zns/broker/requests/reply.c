@@ -11,15 +11,7 @@ void reply_init(struct reply *rep)
 
 static void keep(struct reply *rep, void *p)
 {
-	/* Grows by powers of two; the count says when. */
-	if (!(rep->nr_mem & (rep->nr_mem - 1))) {
-		void **mem = znsd_alloc((rep->nr_mem ? rep->nr_mem * 2 : 1) * sizeof(*mem));
-
-		if (rep->nr_mem)
-			memcpy(mem, rep->mem, rep->nr_mem * sizeof(*mem));
-		free(rep->mem);
-		rep->mem = mem;
-	}
+	znsd_grow(rep->mem, rep->nr_mem, rep->max_mem);
 	rep->mem[rep->nr_mem++] = p;
 }
 
@@ -52,7 +44,7 @@ void reply_free(struct reply *rep)
 		free(rep->mem[i]);
 	free(rep->mem);
 	rep->mem = NULL;
-	rep->nr_mem = 0;
+	rep->nr_mem = rep->max_mem = 0;
 }
 
 ZnsPb__ZoneGrant *reply_zone(const struct znsd *d, struct reply *rep, uint32_t zone)

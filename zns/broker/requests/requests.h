@@ -50,7 +50,7 @@ struct reply {
 	bool later;		/* a waiter: no answer now */
 	bool hangup;		/* close the connection after the answer */
 	void **mem;		/* freed after packing */
-	size_t nr_mem;
+	size_t nr_mem, max_mem;
 };
 
 /* One request, on its way to its handler. */

@@ -81,14 +81,7 @@ static void mark(struct lease *l, uint32_t group)
 	for (i = 0; i < l->dump.nr_shared; i++)
 		if (l->dump.shared[i] == group)
 			return;
-	if (!(l->dump.nr_shared & (l->dump.nr_shared - 1))) {
-		uint32_t *s = znsd_alloc((l->dump.nr_shared ? l->dump.nr_shared * 2 : 1) * sizeof(*s));
-
-		if (l->dump.nr_shared)
-			memcpy(s, l->dump.shared, l->dump.nr_shared * sizeof(*s));
-		free(l->dump.shared);
-		l->dump.shared = s;
-	}
+	znsd_grow(l->dump.shared, l->dump.nr_shared, l->dump.max_shared);
 	l->dump.shared[l->dump.nr_shared++] = group;
 }
 

@@ -55,15 +55,7 @@ struct lease_zone *lease_zone_find(const struct lease *l, uint32_t zone)
 
 void lease_zone_add(struct znsd *d, struct lease *l, uint32_t zone, uint64_t start)
 {
-	/* Grows by powers of two; the count says when. */
-	if (!(l->nr_zones & (l->nr_zones - 1))) {
-		struct lease_zone *z = znsd_alloc((l->nr_zones ? l->nr_zones * 2 : 1) * sizeof(*z));
-
-		if (l->nr_zones)
-			memcpy(z, l->zones, l->nr_zones * sizeof(*z));
-		free(l->zones);
-		l->zones = z;
-	}
+	znsd_grow(l->zones, l->nr_zones, l->max_zones);
 	l->zones[l->nr_zones++] = (struct lease_zone){ .zone = zone, .start = start };
 	if (lease_writes(l))
 		d->zones[zone].writer = l;

@@ -13,6 +13,7 @@
 #include "zns/alloc.h"
 #include "zns/config.h"
 #include "zns/dev.h"
+#include "zns/grow.h"
 #include "zns/store.h"
 #include "zns/util.h"
 #include "zns-broker.pb-c.h"
@@ -81,7 +82,7 @@ struct lease_dump {
 	uint8_t key_id[8];
 	uint32_t moved;		/* import, flattening: the version of the checkpoint that it began with */
 	uint32_t *weights, nr_meta;	/* of its groups, as granted: told again to who takes it over */
-	uint32_t *shared, nr_shared;	/* groups that others had or got meanwhile */
+	uint32_t *shared, nr_shared, max_shared;	/* groups that others had or got meanwhile */
 	uint32_t claimed;	/* a pack zone that is its own already, until the writer asks; ZNSD_NONE */
 	uint32_t min_room;	/* bytes: less is of no use to the writer */
 	uint32_t width;		/* zones it may have in writing, guaranteed */
@@ -107,7 +108,7 @@ struct lease {
 	double mibps;		/* between the last two looks */
 	uint32_t *groups, nr_groups;	/* of a dump: those for metadata images last */
 	struct lease_zone *zones;	/* those it writes, or protects */
-	uint32_t nr_zones;
+	uint32_t nr_zones, max_zones;
 	bool packed;		/* of small checkpoints: the zones that it writes are pack zones */
 	union {
 		struct lease_dump dump;	/* LEASE_DUMP, LEASE_IMPORT, LEASE_FLATTEN */
@@ -168,6 +169,9 @@ struct znsd {
 void znsd_log(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void *znsd_alloc(size_t len);		/* zeroed; a broker without memory ends, the next one recovers */
 char *znsd_strdup(const char *s);
+void znsd_enough(int ret);		/* likewise, for a function that says -ENOMEM */
+/* Room for one more, see zns/grow.h. */
+#define znsd_grow(v, nr, max) znsd_enough(zns_grow(v, nr, max))
 
 /* setup.c: zones and groups, from the device's report and the store's profile */
 int tables_init(struct znsd *d, struct zns_err *err);

@@ -16,14 +16,19 @@ void znsd_log(const char *fmt, ...)
 		line);
 }
 
+void znsd_enough(int ret)
+{
+	if (!ret)
+		return;
+	znsd_log("out of memory");
+	_exit(1);
+}
+
 void *znsd_alloc(size_t len)
 {
 	void *p = calloc(1, len ? len : 1);
 
-	if (!p) {
-		znsd_log("out of memory");
-		_exit(1);
-	}
+	znsd_enough(p ? 0 : -ENOMEM);
 	return p;
 }
 
