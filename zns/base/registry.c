@@ -24,9 +24,8 @@ static int entry_path(const char *uuid, char *out, struct zns_err *err)
 static bool good_path(const char *value)
 {
 	size_t size = sizeof(((struct zns_registered *)0)->path);
-	const char *p = strncmp(value, "emu:", 4) ? value : value + 4;
 
-	return *p == '/' && strlen(value) < size;
+	return *zns_spec_path(value) == '/' && strlen(value) < size;
 }
 
 /* -ENOENT quietly, without a message: the caller knows what was meant. *key: malloc'ed, NULL if there is none. */
@@ -151,13 +150,9 @@ static bool same_device(const char *a, const char *b)
 
 	if (!strcmp(a, b))
 		return true;
-	if (!strncmp(a, "emu:", 4) != !strncmp(b, "emu:", 4))
+	if (zns_spec_path(a) - a != zns_spec_path(b) - b || strncmp(a, b, (size_t)(zns_spec_path(a) - a)))
 		return false;
-	if (!strncmp(a, "emu:", 4)) {
-		a += 4;
-		b += 4;
-	}
-	if (stat(a, &sa) || stat(b, &sb))
+	if (stat(zns_spec_path(a), &sa) || stat(zns_spec_path(b), &sb))
 		return false;
 	if (S_ISBLK(sa.st_mode) || S_ISCHR(sa.st_mode))
 		return (sa.st_mode & S_IFMT) == (sb.st_mode & S_IFMT) && sa.st_rdev == sb.st_rdev;

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include "zns/broker.h"
+#include "zns/config.h"
 
 #define RETRY_MS 10
 #define SHARED_TRIES 400
@@ -99,8 +100,7 @@ int zns_flock_holder(int fd)
 
 int zns_broker_lock_device(const char *dev_path, unsigned wait_ms, int *fd_out, struct zns_err *err)
 {
-	const char *path = strncmp(dev_path, "emu:", 4) ? dev_path : dev_path + 4;
-	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	cleanup_close int fd = open(zns_spec_path(dev_path), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	int ret;
 
 	if (fd < 0)

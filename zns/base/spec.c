@@ -5,6 +5,13 @@
 
 #include "zns/config.h"
 
+const char *zns_spec_path(const char *spec)
+{
+	size_t n = strspn(spec, "abcdefghijklmnopqrstuvwxyz");
+
+	return n && spec[n] == ':' ? spec + n + 1 : spec;
+}
+
 /* Take "//", "." and "x/.." out of an absolute path, by text alone. */
 static void squeeze(char *path)
 {
@@ -62,8 +69,8 @@ static int resolve_existing(const char *path, char *out)
 int zns_canonical_spec(const char *spec, char *out, size_t len, struct zns_err *err)
 {
 	char path[PATH_MAX], real[PATH_MAX], cwd[PATH_MAX] = "";
-	bool emu = !strncmp(spec, "emu:", 4);
-	const char *name = emu ? spec + 4 : spec;
+	const char *name = zns_spec_path(spec);
+	int prefix = (int)(name - spec);
 	int rc;
 
 	if (!*name)
@@ -86,7 +93,7 @@ int zns_canonical_spec(const char *spec, char *out, size_t len, struct zns_err *
 		if (rc)
 			return zns_fail_sys(err, rc, "device path \"%.128s\"", spec);
 	}
-	if (snprintf(path, sizeof(path), "%s%s", emu ? "emu:" : "", real) >= (int)zns_min(len, sizeof(path)))
+	if (snprintf(path, sizeof(path), "%.*s%s", prefix, spec, real) >= (int)zns_min(len, sizeof(path)))
 		return zns_fail(err, -ENAMETOOLONG, "device path \"%.64s…\" is too long (at most %zu bytes)", spec, len - 1);
 	memcpy(out, path, strlen(path) + 1);
 	return 0;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "backends.h"
 #include "block_priv.h"
 
 #define ZBD_TABLE	1024	/* descriptors that libzbd has room for */

@@ -3,8 +3,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "emu_priv.h"
-#include "hw_priv.h"
+#include "backends.h"
+#include "zns/util.h"
+
+/* Backends whose devices have a name of their own. All others are found by the kind of their device node. */
+static const struct {
+	const char *prefix;
+	int (*open)(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err);
+} named[] = {
+	{ "emu:", emu_open },
+};
 
 int zns_dev_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err)
 {
@@ -14,8 +22,9 @@ int zns_dev_open(const char *spec, unsigned flags, struct zns_dev **out, struct 
 	if (strlen(spec) >= sizeof((*out)->path))
 		return zns_fail(err, -ENAMETOOLONG, "device name \"%.64s…\" is too long (at most %zu bytes)", spec,
 				sizeof((*out)->path) - 1);
-	if (!strncmp(spec, "emu:", 4))
-		return emu_open(spec, flags, out, err);
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(named); i++)
+		if (!strncmp(spec, named[i].prefix, strlen(named[i].prefix)))
+			return named[i].open(spec, flags, out, err);
 	if (!*spec)
 		return zns_fail(err, -ENOENT, "no device named: give emu:PATH or /dev/nvmeXnY");
 	if (stat(spec, &st))

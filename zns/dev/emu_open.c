@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "backends.h"
 #include "emu_priv.h"
 
 static int read_boot_id(char out[64], struct zns_err *err)

@@ -282,6 +282,5 @@ uint64_t *emu_thread_clock(struct emu *e);	/* of the calling thread */
 /* emu_open.c */
 int emu_refuse_foreign(const struct zns_dev *dev, struct zns_err *err);	/* -EMEDIUMTYPE */
 extern const struct zns_dev_ops emu_ops;
-int emu_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err);
 
 #endif

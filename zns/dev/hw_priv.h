@@ -123,8 +123,4 @@ static inline size_t hw_piece(const struct hw *h, const void *buf, size_t len)
 	return zns_min(len, max);
 }
 
-/* The backends' entries; see zns_dev_open. @spec exists and fits zns_dev.path. */
-int block_open(const char *spec, dev_t dev, unsigned flags, struct zns_dev **out, struct zns_err *err);
-int nvme_open_ns(const char *spec, dev_t dev, unsigned flags, struct zns_dev **out, struct zns_err *err);
-
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends.h"
 #include "nvme_priv.h"
 
 #define MPSMIN_SHIFT	12	/* unit of MDTS and ZASL: the controller's smallest page, at least 4 KiB */

@@ -44,6 +44,11 @@ int zns_registered_list(struct zns_registered **out, size_t *nr, struct zns_err 
  */
 int zns_resolve_device(const char *spec, struct zns_registered *out, struct zns_err *err);
 
+/*
+ * The path in a device spec: behind the prefix that names a backend, if there is one ("emu:"). A prefix is lower-case
+ * letters and a colon. Which prefixes there are is known to zns_dev_open alone.
+ */
+const char *zns_spec_path(const char *spec);
 /* "emu:rel" → "emu:/abs", "rel" → "/abs"; the path need not exist. */
 int zns_canonical_spec(const char *spec, char *out, size_t len, struct zns_err *err);
 
