@@ -525,12 +525,47 @@ static void log_rolls_at_the_limit(void **state)
 	zns_broker_close(&b);
 }
 
+/* A ticket hands over what was admitted as a dump; not what somebody joins, whose checkpoint may be gone by now. */
+static void ticket_of_no_dump(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f), b = client(f);
+	struct grant g = begin(&a, "web", 0);
+	struct zone z = zone_get(&a, g.group[0]);
+	ZnsPb__Origin o = ZNS_PB__ORIGIN__INIT;
+	ZnsPb__DumpBegin d;
+	ZnsPb__Response *r;
+	struct record k;
+	REQ(q);
+
+	fill(f, &z, KIB(64));
+	record(&k, &g, &z, 1);
+	k.c.has_pages_only = k.c.pages_only = 1;
+	q.commit = &k.c;
+	drop(ask(&a, &q));
+	begin_request(&q, &d, "web", 0, NULL, NULL);
+	d.has_join = 1;
+	d.join = (ProtobufCBinaryData){ ZNS_UUID_LEN, g.id };
+	drop(ask(&a, &q));
+	rm(&b, g.id, 1);
+	begin_request(&q, &d, "web", 0, NULL, NULL);
+	o.has_ticket = 1;
+	o.ticket = (ProtobufCBinaryData){ ZNS_UUID_LEN, g.id };
+	d.origin = &o;
+	r = ask(&b, &q);
+	assert_memory_not_equal(r->dump->checkpoint.data, g.id, ZNS_UUID_LEN);
+	drop(r);
+	zns_broker_close(&a);
+	zns_broker_close(&b);
+}
+
 int main(void)
 {
 #define T(t) cmocka_unit_test_setup_teardown(t, fx_setup, fx_teardown)
 #define A(t) cmocka_unit_test_setup_teardown(t, setup_active, fx_teardown)
 	const struct CMUnitTest tests[] = {
 		T(promise_is_kept), T(sharing_is_recorded), T(queues), T(caller_gone), T(ceilings), T(metadata_apart),
+		T(ticket_of_no_dump),
 		A(normal_io_is_left_alone), A(parked_zones_make_room), T(wear_is_spread),
 		cmocka_unit_test_setup_teardown(log_rolls_at_the_limit, setup_open, fx_teardown),
 		cmocka_unit_test_setup_teardown(log_rolls_at_the_limit, setup_tight, fx_teardown),

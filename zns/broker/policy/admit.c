@@ -197,17 +197,17 @@ static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb
 /*
  * A runtime freezes the container before criu asks. To wait for admission without a frozen container, somebody else asks
  * first and hands the lease over: the ticket is the checkpoint's id. If the lease is gone, that is no error: the dump is
- * admitted as any other.
+ * admitted as any other. An import or a flattening is never handed over: its lease is of a checkpoint that is there.
  */
 struct lease *admit_take_over(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, const struct dump_ask *a)
 {
 	const ProtobufCBinaryData *t = q->origin && q->origin->has_ticket ? &q->origin->ticket : NULL;
 	struct lease *l;
 
-	if (!t || t->len != ZNS_UUID_LEN)
+	if (!t || t->len != ZNS_UUID_LEN || kind_of(q) != LEASE_DUMP)
 		return NULL;
 	for (l = d->leases; l; l = l->next)
-		if (lease_admitted(l) && !l->dying_until && l->nr_zones == (l->dump.claimed != ZNSD_NONE) && l->conn != who->conn &&
+		if (l->kind == LEASE_DUMP && !l->dying_until && l->nr_zones == (l->dump.claimed != ZNSD_NONE) && l->conn != who->conn &&
 		    !memcmp(l->id, t->data, ZNS_UUID_LEN) && !strcmp(l->container, q->container))
 			break;
 	if (!l)
