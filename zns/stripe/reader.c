@@ -293,9 +293,8 @@ static uint64_t bytes_of(const struct zns_reader *r)
 }
 
 /*
- * Two reads for each zone, so that it goes from one to the next without a pause. Every worker holds a unit, and all of
- * them are bounded by memory. There are
- * no more than units, and some to look ahead.
+ * Two reads for each zone, so that it goes from one to the next without a pause. Every worker holds a unit, so memory
+ * bounds their number. More workers than units, and two to look ahead, would have nothing to do.
  */
 static uint32_t choose_workers(const struct zns_reader *r, uint64_t bytes)
 {
