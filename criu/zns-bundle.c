@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A restore opens a handful of small images for each process. They all come with the answer to its beginning, in one
- * piece of memory that criu's processes share: an image is copied out of it, and nobody is asked.
+ * A restore opens a handful of small images for each process. They all come with the helper's first answer, in
+ * memory that criu's processes share. An image is copied out of it, without a request.
  */
 #include <errno.h>
 #include <fcntl.h>

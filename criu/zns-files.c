@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * See zns-files.h. The directory may be somebody else's who writes there while tasks are frozen: nothing here follows a
- * link, waits for anybody, or reads more than was looked at; how much and how many there may be is limited.
+ * See zns-files.h. The directory may belong to another user, who may write there while tasks are frozen. So nothing here
+ * follows a link, waits for another process, or reads more than the size it saw. The number of files and of bytes is limited.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -94,7 +94,7 @@ int zns_files_begin(void)
 }
 
 /*
- * criu's log, what its output was redirected to, progress lines: of the dump, not of what is dumped. So are the images
+ * criu's log, the target of its output, and progress lines belong to the dump, not to the checkpoint. So are the images
  * that always stay local (O_FORCE_LOCAL); the work directory may be the image directory.
  */
 static bool of_criu(const char *name, const struct stat *st)
@@ -122,7 +122,7 @@ static bool plain_text(const char *name)
 	return true;
 }
 
-/* What may not be read for its owner, or is too much for a frozen task to wait for. */
+/* Files that may not be read on their owner's behalf, or that are too large for a frozen task to wait for. */
 static int admit(int dir, const char *name, const struct stat *st)
 {
 	struct stat of_dir;

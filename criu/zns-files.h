@@ -2,8 +2,8 @@
 #ifndef __CR_ZNS_FILES_H__
 #define __CR_ZNS_FILES_H__
 /*
- * What others than criu write into the image directory during a dump: plugins (criu_get_image_dir()), scripts. It is part
- * of the checkpoint: the helper stores it, and puts it back before a restore (plugins read it from there).
+ * Files that plugins (criu_get_image_dir()) and scripts write into the image directory during a dump. They are part of the
+ * checkpoint: the helper stores them, and puts them back before a restore (plugins read them from there).
  */
 
 extern int zns_files_begin(void);	/* remember what is there already; 0 or -1 with one line */

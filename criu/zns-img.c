@@ -243,7 +243,7 @@ int zns_check_feature(void)
 }
 
 /*
- * In a plain chroot `/` is in no line of mountinfo, and CRIU cannot tell what is mounted on what: it would stop the tasks
+ * In a plain chroot no line of mountinfo has `/`, and CRIU cannot tell which mount is on which. It would stop the tasks
  * first, and then say "No parent found for mountpoint".
  */
 static bool root_is_mounted(void)
@@ -286,7 +286,7 @@ int zns_dump_begin(pid_t pid, bool pre_dump)
 	if (zns_tee_begin() || zns_files_begin() || begin(ZW_DUMP_BEGIN, pid))
 		return -1;
 	state = ZNS_DUMP;
-	/* That there is one makes criu leave out what is not dirty; where it is we know. */
+	/* With a parent criu leaves out clean pages. We know where the parent is. */
 	if (nr_parents && !opts.img_parent) {
 		opts.img_parent = xstrdup("(on zones)");
 		if (!opts.img_parent)
@@ -301,7 +301,7 @@ int zns_receive_begin(void)
 
 	if (ret <= 0)
 		return ret;
-	/* The sender's are to come here, and nobody could tell the ones from the others. */
+	/* The sender's images will come here, and could not be told from those that are there. */
 	if (!faccessat(get_service_fd(IMG_FD_OFF), "inventory.img", F_OK, 0)) {
 		pr_err("The image directory has images of another dump: give the page server an empty one\n");
 		return -1;
@@ -493,7 +493,7 @@ static int open_for_read(int level, const char *path)
 
 int zns_open_local(int dfd, const char *path, int flags)
 {
-	/* Whoever owns the directory must not choose what root empties and writes, nor make it wait. */
+	/* The directory's owner must not choose which file root empties and writes, nor make root wait. */
 	if (used && flags & O_CREAT)
 		flags |= O_NOFOLLOW | O_NONBLOCK;
 	return openat(dfd, path, flags, CR_FD_PERM);
@@ -533,7 +533,7 @@ bool zns_open_parent(int dfd, int *pfd, int *ret)
 	*ret = 0;
 	if (level < 0)
 		return false;
-	/* A dump asks what its parent has, never what is further away; a restore sees no parents (zns/helper/restore_session.c). */
+	/* A dump asks only its parent, never an older one; a restore sees no parents (zns/helper/restore_session.c). */
 	if (level || !nr_parents)
 		return true;
 	*pfd = parent_fd(level + 1);

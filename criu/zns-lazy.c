@@ -33,7 +33,7 @@
 #define QUIET_US 1000	/* without a fault for so long: the background may have the device for itself */
 
 struct read {
-	struct page_read *pr;	/* NULL: nobody wants it any more */
+	struct page_read *pr;	/* NULL: no longer wanted */
 	unsigned long vaddr, nr;
 	bool used;
 };

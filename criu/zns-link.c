@@ -120,8 +120,8 @@ static void helper_exec(const char *path, int sk, int beat)
 }
 
 /*
- * Beside the helper: kills it when it shows no sign of life, since then criu's processes, which wait for it in sockets and
- * pipes alike, go on, and the tasks with them. Time is counted in looks: if all of us were stopped, nobody is to blame.
+ * Beside the helper: kills it when it shows no sign of life. criu's processes wait for it in sockets and pipes; then they
+ * go on, and the tasks with them. Time is counted in looks: if all of us were stopped, the helper is not to blame.
  */
 static void guard(int beat, int pidfd)
 {

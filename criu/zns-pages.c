@@ -343,7 +343,7 @@ void zns_pages_drop_windows(struct zns_img *zi)
 
 	if (!ws)
 		return;
-	/* The helper must not write to what is no longer there. */
+	/* The helper must not write to memory that is gone. */
 	window_wait(&ws->w[0]);
 	window_wait(&ws->w[1]);
 	munmap(ws->w[0].mem, 2 * WINDOW);
@@ -394,7 +394,7 @@ int zns_pread(struct cr_img *img, void *buf, unsigned long len, off_t off)
 
 	if (zns_serve_reads() && len == PAGE_SIZE)
 		return read_fault(img, buf, len, off);
-	/* Whoever fills memory on demand is asked for pages anywhere: the helper's own cache has what lies around them. */
+	/* Memory that is filled on demand wants pages anywhere: the helper's own cache has those around them. */
 	if (len > WINDOW / 16 || off >= img->zns->size || opts.mode == CR_LAZY_PAGES || zns_serve_reads())
 		return read_now(img, buf, len, off);
 	if (off + len > img->zns->size) {
@@ -440,7 +440,7 @@ bool zns_fill_in_pie(struct page_read *pr)
 	return pr->pi->zns->size <= PIE_BYTES && pr->nr_pmes > 64 && pr->pi->zns->size / pr->nr_pmes < PIE_ENTRY;
 }
 
-/* Places of all that the blob shall have filled, in a memfd. -1: printed. */
+/* The places that the helper shall fill for the blob, in a memfd. -1: printed. */
 static int list_places(struct task_restore_args *ta, uint32_t *nr)
 {
 	struct restore_vma_io *rio = rst_mem_remap_ptr((unsigned long)ta->vma_ios, RM_PRIVATE), *r = rio;

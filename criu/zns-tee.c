@@ -125,7 +125,7 @@ static void pump(int in, int out, int copy)
 	_exit(n != 0);
 }
 
-/* A process in between: criu itself may not have threads, and whoever writes the stream expects a plain descriptor. */
+/* A process in between: criu itself may not have threads, and the writer of the stream expects a plain descriptor. */
 int zns_tee_stream(const char *name, int fd)
 {
 	int p[2], copy;

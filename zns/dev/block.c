@@ -82,7 +82,7 @@ static int open_zbd(struct block *b, const char *spec, struct zbd_info *info, st
 	}
 	if (b->fd < ZBD_TABLE)
 		return 0;
-	/* libzbd has written beyond its table: all that can be done is to say so */
+	/* libzbd has written beyond its table: we can only say so */
 	rc = zns_fail(err, -EMFILE, "%s: opened as descriptor %d, which libzbd has no room for", spec, b->fd);
 	close(b->fd);
 	b->fd = -1;

@@ -29,7 +29,7 @@ void emu_fault_after_write(struct emu *e, uint32_t zone);
 /* The time that something takes, stretched or shortened. Between enter and leave of the model. */
 uint64_t emu_noise(struct emu *e, uint64_t ns);
 uint64_t emu_noise_command(struct emu *e, uint64_t ns);		/* no stall: a command occupies nothing */
-uint64_t emu_noise_seen(struct emu *e, uint64_t done);		/* when the host gets to know of it */
+uint64_t emu_noise_seen(struct emu *e, uint64_t done);		/* when the host learns of it */
 void emu_noise_collect(struct emu *e, uint64_t at);		/* garbage collections up to then and a little more */
 void emu_noise_erase(struct emu *e, struct emu_cal *die, uint64_t from);
 

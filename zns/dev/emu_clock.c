@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A clock for each thread, so that nobody sleeps for what is only computed: a probe of an emulated device, and tests. No
- * program has it that does not ask for it.
+ * A clock for each thread, so that a probe of an emulated device, or a test, need not sleep for computed times. Only
+ * programs that ask for it have it.
  */
 #include "emu_priv.h"
 

@@ -218,7 +218,7 @@ static int create_in(const struct target *t, const struct zns_emu_params *p, con
 	if (rc)
 		return zns_fail(err, rc, "%s is in use by another process: end that first", t->path);
 	rc = may_overwrite(t, force, err);
-	/* It will hold the memory of other people's programs, whoever made the file, and with which umask. */
+	/* It will hold the memory of other people's programs. So its mode depends neither on its maker nor on the umask. */
 	if (!rc && !t->block && fchmod(t->fd, 0600))
 		rc = zns_fail_sys(err, -errno, "cannot make %s readable by its owner alone", t->path);
 	if (!rc)

@@ -115,7 +115,7 @@ int emu_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, ui
 	return do_write(emu_of(d), zone, APPEND, buf, len, off, err);
 }
 
-/* No lock: what lies below a write pointer does not change until a reset, and who resets has no readers left. */
+/* No lock: data below a write pointer do not change until a reset, and nothing is reset while it has readers. */
 int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t len, bool cached, uint64_t issue,
 		uint64_t *done, struct zns_err *err)
 {
@@ -184,8 +184,9 @@ int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 }
 
 /*
- * What a reset zone holds nobody can read. A file that was allocated in full keeps its blocks: to write into them again is
- * faster, and they cannot run out. A sparse one gives them back, after the reset is durable; if that fails, later ones will.
+ * Nobody can read the old data of a reset zone. A file that was allocated in full keeps its blocks: to write them again is
+ * faster, and they cannot run out. A sparse file gives them back when the reset is durable; if that fails, a later reset
+ * gives them back.
  */
 void emu_give_back(struct emu *e, uint32_t zone)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The host's file below the device, as anybody with a shell can treat it: deleted, replaced, cut short, out of room. A
- * sync succeeds in all of these cases but the last, so a dump would be reported as durable that nobody can restore.
+ * The host's file below the device. Anybody with a shell may delete, replace or cut it; the file system may be full. A sync
+ * fails only in the last case. In the others a dump would be called durable, and nobody could restore it.
  */
 #include <string.h>
 #include <sys/stat.h>

@@ -228,7 +228,7 @@ int emu_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, ui
 int emu_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *err);
 int emu_write_at(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len, uint64_t *at, uint64_t issue,
 		 uint64_t *done, struct zns_err *err);
-/* @cached: through the host's page cache, for who reads the same again and again */
+/* @cached: through the host's page cache, for callers that read the same again and again */
 int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t len, bool cached, uint64_t issue,
 		uint64_t *done, struct zns_err *err);
 
@@ -270,7 +270,7 @@ uint64_t emu_timing_issue(struct emu *e);
 uint64_t emu_timing_book(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t bytes, uint64_t issue);
 void emu_timing_wait(struct emu *e, uint64_t done);
 bool emu_timing_active(const struct emu *e);
-void emu_timing_catch_up(struct emu *e);	/* nobody who sleeps has to wait for what ran ahead of the wall clock */
+void emu_timing_catch_up(struct emu *e);	/* sleepers need not wait for a thread clock that ran ahead of the wall clock */
 
 /* emu_clock.c: another clock than the wall's */
 struct emu_clock {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * zns_dev_race in model time: always the client whose next command is due first issues it, so that the calendars see
- * what a drive with all of them at work would. The data move too, but when they do does not matter.
+ * zns_dev_race in model time. The client whose command is due first always goes next, so the calendars see the same as a
+ * drive with all clients at work. The data move too, but it does not matter when.
  */
 #include <stdlib.h>
 

@@ -98,7 +98,7 @@ int hw_open_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 int hw_close_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 int hw_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 
-/* What of a backend's vtable is this layer. */
+/* The part of a backend's vtable that this layer has. */
 #define HW_OPS								\
 	.report = hw_report, .write = hw_write, .append = hw_append, .read = hw_read, .reset = hw_reset,	\
 	.open_zone = hw_open_zone, .close_zone = hw_close_zone, .finish = hw_finish, .flush = hw_flush,		\

@@ -76,9 +76,8 @@ int hw_queue_number(const char *name, const char *attr, uint64_t *out)
 }
 
 /*
- * Whoever holds a block device exclusively is a file system, a device mapper or the like. Other openers may be trying
- * the same as we at this very moment: only a lasting refusal counts. Opened for reading, so that nothing is told to
- * udev on close.
+ * A file system, a device mapper or the like holds a block device exclusively. Others may try the same as we at this very
+ * moment, so only a lasting refusal counts. The device is opened for reading, so that udev gets no event on close.
  */
 int hw_check_unused(const char *node, const char *shown, struct zns_err *err)
 {

@@ -213,7 +213,7 @@ int resv_acquire(const struct zns_resv *r, uint8_t type, uint64_t key, struct zn
 	return acquire(r, NVME_RESERVATION_RACQA_ACQUIRE, type, key, 0, err);
 }
 
-/* Aborting what the other host has under way is what is wanted; not every drive can. */
+/* The other host's running commands should be aborted. Not every drive can do that. */
 int resv_preempt(const struct zns_resv *r, uint8_t type, uint64_t key, uint64_t other, struct zns_err *err)
 {
 	int rc = acquire(r, NVME_RESERVATION_RACQA_PREEMPT_AND_ABORT, type, key, other, err);

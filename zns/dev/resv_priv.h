@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_DEV_RESV_PRIV_H
 #define ZNS_DEV_RESV_PRIV_H
-/* The reservation commands of NVMe; what they are used for is resv.c. Errors as of nvme_outcome: -EBADE is a conflict. */
+/* The reservation commands of NVMe, which resv.c uses. Errors as of nvme_outcome: -EBADE is a conflict. */
 #include "zns/reserve.h"
 
 enum { RESV_WRITE_EXCLUSIVE = 1, RESV_WRITE_REGISTRANTS = 3, RESV_WRITE_ALL = 5, RESV_ACCESS_ALL = 6 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Writing is what the groups are for, reading is how they were found: a few pairs of zones are written at once. Two of
- * one die get what one gets, two of different dies nearly twice that.
+ * The groups were found by reading, and they serve for writing. So a few pairs of zones are written at once. Two zones of
+ * one die get as much as one zone alone; two of different dies get nearly twice that.
  */
 #include "probe_priv.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Is what was found fit to be stored? A map that is wrong is worse than none: promises would be made on it. So whatever
- * says that the device could not be measured is an error that names it, unless the caller asks for the map all the same.
+ * May the map be stored? A wrong map is worse than none, since promises are made on it. So every sign that the device
+ * could not be measured is an error that names it, unless the caller asks for the map all the same.
  */
 #include <stdarg.h>
 

@@ -38,7 +38,7 @@ struct probe {
 	uint64_t burst_ns, single_ns;	/* a burst and a single small read alone */
 	uint64_t votes, dissents;	/* votes that counted; of these, overruled by others of the same question */
 	uint64_t races, spoiled;	/* bursts that were asked something; of these, void */
-	bool doubt_map;			/* nobody's group is known for certain: it is what is tested */
+	bool doubt_map;			/* no zone's group is certain: the groups are what is tested */
 	/* dies.c */
 	bool *given_up;
 	uint8_t *unsure;		/* by zone: so often it could not be told */
@@ -66,7 +66,7 @@ int probe_need(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_e
 int probe_need_pair(struct probe *p, uint32_t a, uint32_t b, struct zns_err *err);
 int probe_drop(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err);
 int probe_spend(struct probe *p, uint64_t bytes, struct zns_err *err);	/* -EDQUOT */
-/* @n of the empty zones of usual capacity at random; fewer if there are not so many. */
+/* @n of the empty zones of usual capacity at random; fewer if there are fewer. */
 uint32_t probe_pick_empty(struct probe *p, uint32_t *out, uint32_t n);
 void probe_mark(struct probe *p, uint32_t zone, uint32_t units);	/* it holds what we wrote */
 void probe_unmark(struct probe *p, uint32_t zone);

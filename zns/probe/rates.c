@@ -6,7 +6,7 @@
 #define ROUNDS		4u
 #define ROUNDS_MAX	9u
 #define DOMAIN_ROUNDS	6u	/* before it is called one domain, */
-#define DOMAIN_LEAST	3u	/* or so many, if there is no budget for more */
+#define DOMAIN_LEAST	3u	/* or this many, if there is no budget for more */
 #define SOLO_LEAST	12u	/* units */
 #define EACH_LEAST	8u
 #define ONE_DOMAIN	1.3	/* as a multiple of one zone alone */
@@ -114,7 +114,7 @@ int probe_rates(struct probe *p, struct zns_err *err)
 	if (!agree(write, rounds, probe_median(write, rounds)) || (n > 1 && !agree(together, rounds, probe_median(together, rounds))))
 		probe_doubt(p, "zones together seem to be written no faster than one, but their rates differ by more than %.0f %% from one time to the next",
 			    100 * ALIKE);
-	/* Laplace's rule for the next zone, after so many that all behaved the same. */
+	/* Laplace's rule for the next zone, when all so far behaved the same. */
 	for (uint32_t z = 0; z < p->nr; z++) {
 		p->map->zone_group[z] = 0;
 		p->map->zone_confidence[z] = 1 - 1.0 / (rounds * n + 2);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * How right is the map? Not by the votes that made it, which may all have gone wrong in the same way, but by asking
- * again, later, of zones at random: each must be on the die of another zone of its group, and on none of those of other
- * groups, which are all stood for by zones at random too. The share that agrees gives a lower bound of what is right.
+ * How right is the map? The votes that made it may all be wrong in the same way. So zones at random are tested again,
+ * later. Each must be on the die of another zone of its group, and on no die of another group; each other group is tested
+ * with a zone at random too. The share that agrees gives a lower bound of the share that is right.
  */
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Who waits for whom. A burst of small reads hits one zone, others are read behind it: what has to wait is on the same
- * die. What disturbs a measurement mostly disturbs all of it (the host does not run, all dies collect garbage), and then
- * everything seems to wait. So no vote is counted unless the burst itself took its usual time and zones that should not
- * have waited, the controls, did not.
+ * Which zone waits for which. A burst of small reads hits one zone, and others are read behind it. A zone that has to wait
+ * is on the same die. A disturbance mostly hits a whole measurement (the host does not run, all dies collect garbage), and then
+ * everything seems to wait. So a vote counts only if the burst itself took its usual time, and the controls, zones that
+ * should not wait, did not wait.
  */
 #include <math.h>
 #include <string.h>
@@ -175,7 +175,7 @@ static void pick_controls(struct probe *p, uint32_t a, uint32_t b, uint32_t most
 		c->zone[c->nr++] = any[i];
 }
 
-/* One that is of another die waits, or half of those of which that is only likely. */
+/* A control of another die waits; or half of those that are only likely to be of another die wait. */
 static bool controls_waited(const struct probe *p, const struct controls *c, const uint64_t *after)
 {
 	uint32_t late = 0;
@@ -211,7 +211,7 @@ int probe_suspects(struct probe *p, uint32_t zone, const uint32_t *others, uint3
 		bool late[PROBE_SET_MAX];
 
 		memset(late, true, sizeof(late));
-		/* at most one is on the die: what waits each time is suspect, what does not once is not */
+		/* at most one is on the die: one that waits each time is suspect; one that does not wait once is not */
 		while (left > (good ? 1 : 0) && good < TRIES) {
 			uint64_t own, after[PROBE_SET_MAX];
 			int rc = burst(p, &zone, 1, p->burst, others + at, n, &own, after, err);
@@ -230,7 +230,7 @@ int probe_suspects(struct probe *p, uint32_t zone, const uint32_t *others, uint3
 			for (uint32_t i = left = 0; i < n; i++)
 				left += late[i] &= seen(p, after[i]) != QUICK;
 		}
-		/* so many wait for something that all use */
+		/* this many wait for something that all use */
 		if (left > 2 && n > 4) {
 			p->set_max = zns_max(n / 2, 4u);
 			continue;

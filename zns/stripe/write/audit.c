@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The end of a dump in which zones failed: what they hold is read back after a flush, and from the first unit that is
- * lost on everything moves to another zone. And the last look at all zones before a checkpoint is promised
- * (design.md §3).
+ * The end of a dump in which zones failed: they are flushed and read back, and from the first lost unit on everything moves
+ * to another zone. Also the last look at all zones before a checkpoint is promised (design.md §3).
  */
 #include <string.h>
 #include "zns/store.h"

@@ -21,7 +21,7 @@ struct zns_wimage {
 	uint32_t index;		/* its place in the manifest */
 	uint64_t nr_units;	/* dispatched */
 	uint32_t ungathered;	/* units whose task memory is not read yet */
-	struct job *open;	/* unit being filled; belongs to who feeds the image */
+	struct job *open;	/* unit being filled; belongs to the thread that feeds the image */
 	ZnsPb__Image pb;	/* what the manifest says of it */
 	size_t max_segments, max_csums, max_tags, max_pieces;
 	struct source **source;	/* of each unit (rescue.h); NULL: not kept */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Units of work, and the queue between those who feed images and the workers. */
+/* Units of work, and the queue between the threads that feed images and the workers. */
 #include "writer.h"
 
 struct job *job_new(struct zns_wimage *img)

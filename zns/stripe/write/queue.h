@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_WRITE_QUEUE_H
 #define ZNS_WRITE_QUEUE_H
-/* Units between those who feed images and the workers. */
+/* Units between the threads that feed images and the workers. */
 #include <sys/types.h>
 #include <sys/uio.h>
 #include "lock.h"

@@ -2,9 +2,9 @@
 /*
  * Zones that fail in the middle of a dump (design.md §3: a failed zone starts a new segment).
  *
- * The zone takes no more. Its units that were not written become orphans. Who feeds an image waits until all other units
- * are written, gives the orphans one run in another zone of the group, and goes on. audit.c does the rest at the end of
- * the dump. So a zone's content is always a beginning of what was placed on it, and a move is one shift for the rest.
+ * Nothing more is written to the zone. Its unwritten units become orphans. The next thread that feeds an image waits until
+ * all other units are written, gives the orphans one run in another zone of the group, and goes on. audit.c does
+ * the rest at the end of the dump. So a zone always holds the first part of what was placed on it, and a move shifts the rest together.
  */
 #include <string.h>
 #include "writer.h"
@@ -32,7 +32,7 @@ static uint64_t extent_bytes(const struct zns_wimage *i, const ZnsPb__Segment *s
 	return bytes;
 }
 
-/* Segment @at of @i becomes two, of which the first has @turns whole turns. */
+/* Segment @at of @i becomes two. The first has @turns whole turns. */
 NEEDS_LOCK static int split(struct zns_wimage *i, size_t at, uint64_t turns, uint32_t slots)
 {
 	uint64_t units = turns * slots;
@@ -162,8 +162,9 @@ NEEDS_LOCK static int copy(struct zns_writer *w, uint32_t zone, uint64_t x, cons
 }
 
 /*
- * A zone for what must leave another one, which had @lane (NULL: none); nothing is being written now. Best one of its
- * own. If the limits allow none, the rest of a lane's zone; if none has room, the lanes let go of theirs and ask again.
+ * A zone for data that must leave another one, which had @lane (NULL: none); nothing is being written now. A zone of its
+ * own is best. If the limits allow none, take the rest of a lane's zone. If none has room, the lanes give theirs up; then
+ * ask again.
  */
 NEEDS_LOCK static struct wzone *target(struct zns_writer *w, uint32_t group, uint64_t need, struct lane *lane, bool own)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * What a failed zone holds, and how to have it again: from the zone itself, or from where it came. Whatever is had is
- * compared with the checksum that was taken when the unit was written first: nothing else is ever used.
+ * What a failed zone holds, and how to get it again: from the zone itself, or from the unit's source. It must have the
+ * checksum that was taken when the unit was first written; nothing else is used.
  */
 #include <string.h>
 #include "../transfer.h"
@@ -142,14 +142,14 @@ size_t rescue_run(const struct zns_writer *w, const struct piece *p, size_t nr, 
 	return n;
 }
 
-/* ---- having it again ---- */
+/* ---- getting it again ---- */
 
 static bool verified(const struct piece *p, const uint8_t *at)
 {
 	return zns_hash(at, p->len) == p->img->pb.csums[p->k];
 }
 
-/* What is made of the same bytes again is the same, or it is not used: no nonce is written with two contents. */
+/* The same bytes give the same unit again. Any other result is not used, so no nonce is written with two contents. */
 NO_LOCK static bool from_source(struct zns_writer *w, const struct piece *p, uint8_t *at)
 {
 	uint8_t tag[ZNS_TAG_BYTES];

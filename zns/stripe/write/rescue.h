@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_WRITE_RESCUE_H
 #define ZNS_WRITE_RESCUE_H
-/* What a failed zone holds, and how to have it again. */
+/* What a failed zone holds, and how to get it again. */
 #include <sys/types.h>
 #include <sys/uio.h>
 #include "lock.h"
@@ -14,7 +14,7 @@ struct kept {
 	size_t iov, data;	/* bytes that sources take */
 };
 
-/* Where a unit can be had again: task memory, or a copy of its bytes. */
+/* Where a unit comes from: task memory, or a copy of its bytes. */
 struct source {
 	bool ready;		/* as they are on the device; else as they were given */
 	pid_t pid;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * Words of a frozen task that change all the same. The kernel writes the number of the processor into a thread's rseq
- * area (rseq(2)) whenever the thread runs, and CRIU's parasite runs on it. A unit that must be had again from the task
- * would fail its checksum then, so such areas are kept as they were when the unit was first read.
+ * area (rseq(2)) whenever the thread runs, and CRIU's parasite runs on it. When a unit is read again from the
+ * task, its checksum would be wrong. So such areas are kept as they were at the first read.
  */
 #include <string.h>
 #include "writer.h"
 
-#define MAX_AREAS 16384	/* 1.1 MB; a thread beyond them is dumped like any other, it only cannot be had again */
+#define MAX_AREAS 16384	/* 1.1 MB; a thread beyond them is dumped like any other, but its unit may not be read again */
 #define MAX_LEN 48	/* bytes: the area has 32 today, and fields at its end are for the kernel to read */
 
 struct area {

@@ -5,7 +5,7 @@
  * earlier if they were dealt out otherwise, the segment ends and the next one has other weights: at first such that all
  * lanes, with what they have to write already, will be ready at the same time, then in proportion to their rates.
  *
- * What is placed but in no worker's hands yet is taken back and dealt out anew. Everything here runs under the
+ * Units that are placed, but not yet taken by a worker, are taken back and divided anew. Everything here runs under the
  * writer's lock.
  */
 #include <math.h>
@@ -14,7 +14,7 @@
 
 #define RUN 3			/* writes of a lane that make one sample: a device programs in units of its own */
 #define WINDOW 4		/* samples over which a lane's rate is averaged */
-#define GAIN 0.04		/* so much of the time must be saved, and what may be chance is not counted: */
+#define GAIN 0.04		/* this part of the time must be saved; savings that may be chance do not count: */
 #define SIGMAS 2.0
 #define HORIZON 16		/* units of each lane that a plan looks ahead */
 #define STEP 0.12		/* two samples in a row so far beside the mean, on one side: it is another rate now */
@@ -38,8 +38,8 @@ void weights_sample(struct lane *l, const struct wzone *z, uint64_t off, uint64_
 	l->end_ns = start_ns + ns;
 	l->row = (uint8_t)(l->row << 1 | in_row);
 	/*
-	 * An idle zone takes the first units into its buffer at once: that says nothing. Nor does a pace that others set: then
-	 * what is known stays, until the zone is again what the lane waits for.
+	 * An idle zone takes the first units into its buffer at once: that says nothing. A pace that others set says nothing
+	 * either. Then the known rate stays until the lane waits for its zone again.
 	 */
 	if (off < z->slot.start + 2 * len || (!in_row && (!l->samples || paced))) {
 		l->run = 0;
@@ -158,8 +158,8 @@ static void whole_numbers(const double *part, uint32_t nr, bool none, uint32_t *
 }
 
 /*
- * How much earlier all could be ready with @bytes more, if they were dealt out otherwise than the weights say - and with
- * none, what is queued already -, as a part of the time. Whole units do not count.
+ * What a better division would save, as a part of the time: of @bytes more against the present weights; with none, of the
+ * queued units. Whole units do not count.
  */
 NEEDS_LOCK static double gain(const struct zns_writer *w, const double *rate, double bytes)
 {

@@ -77,7 +77,7 @@ int zns_writer_gain(struct zns_writer *w, const struct zns_zone_slot *slot, uint
 		w->tune.widened = true;
 		w->stats.nr_gained++;
 		workers_widen(w);
-		pthread_cond_broadcast(&w->idle);	/* who waits for room looks at the weights */
+		pthread_cond_broadcast(&w->idle);	/* threads that wait for room look at the weights */
 	}
 	writer_unlock(w);
 	return ret;
@@ -91,7 +91,7 @@ void zns_writer_told(struct zns_writer *w, uint32_t group, uint32_t writers)
 
 		if (l->group != group || l->writers == writers)
 			continue;
-		/* What it was told first is nothing new if it has measured since. */
+		/* The first news tells it nothing if it has measured since. */
 		if (l->writers || !l->samples)
 			expect(w, l, zns_max(writers, 1u));
 		l->writers = writers;

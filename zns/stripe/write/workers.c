@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * The writer's workers. Each takes a unit and brings it all the way: read the task's memory, encrypt and hash, wait for
- * the zone's turn, write, note that it is done. How many there are, and how much waits for them, is decided here.
+ * the zone's turn, write, note that it is done. This file decides how many workers there are, and how many units
+ * may wait for them.
  *
- * Units are placed and queued in one order, and workers take those of each zone in that order. Who waits for a zone's
- * turn waits for a unit that another worker has already, so it cannot deadlock, whatever the number of workers.
+ * Units are placed and queued in one order, and workers take those of each zone in that order. A worker
+ * that waits for a zone's turn waits for a unit that another worker has already taken. So there is no deadlock, however
+ * few workers there are.
  */
 #include <string.h>
 #include "writer.h"
 
 /*
- * A helper stays below 32 MiB (design.md §3): what the workers' buffers for task memory take together, and the units
+ * A helper stays below 32 MiB (design.md §3). The first is for the workers' buffers of task memory, the second for units
  * that bring their bytes along. A few more are being filled.
  */
 #define WORKER_BYTES MIB(12)
 #define DATA_BYTES MIB(8)
 /*
- * Units whose memory is not read yet are addresses only. So many are kept that the zones do not run dry while the
- * broker is asked for the next ones, which all zones of a stripe need at the same time.
+ * Units whose memory is not read yet are addresses only. All zones of a stripe are full at about the same time. The queue is
+ * long enough to keep the device busy while the broker is asked for the next zones.
  */
 #define QUEUED_PER_WORKER 16
 
@@ -57,7 +59,7 @@ static uint32_t choose_workers(const struct zns_writer_params *p)
 	return (uint32_t)zns_max(nr, (uint64_t)2);
 }
 
-/* But not so far ahead that small zones would be full of what is not written yet: each counts in the limits. */
+/* But less with small zones, or unwritten units would fill several: each counts in the limits. */
 NEEDS_LOCK static void set_depth(struct zns_writer *w)
 {
 	w->queue.max = zns_max(4 * w->crew.wanted,
@@ -73,7 +75,7 @@ NEEDS_LOCK static int may_go_on(const struct zns_writer *w, const struct job *j)
 	return w->err.code ? w->err.code : j->wz->bad ? -EAGAIN : 0;
 }
 
-/* The task's memory. A unit of a bad zone is read later, by whoever gets it again. */
+/* The task's memory. A unit of a bad zone is read later, when it moves. */
 static int gather(struct zns_writer *w, struct hand *h, struct zns_err *err)
 {
 	struct job *j = h->j;

@@ -170,7 +170,7 @@ bool zones_is_fault(int code)
 	case -EBADF:
 	case -ENOMEM:
 	case -EBADE:		/* another host's device */
-	case -EDQUOT:		/* what is below the emulator: full, or not its file any more */
+	case -EDQUOT:		/* the file system below the emulator is full, or its file was replaced */
 	case -ESTALE:
 	case -ETOOMANYREFS:	/* limits of the device: no other zone is better off */
 	case -EOVERFLOW:
