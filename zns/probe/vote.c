@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * Which zone waits for which. A burst of small reads hits one zone, and others are read behind it. A zone that has to wait
- * is on the same die. A disturbance mostly hits a whole measurement (the host does not run, all dies collect garbage), and then
- * everything seems to wait. So a vote counts only if the burst itself took its usual time, and the controls, zones that
- * should not wait, did not wait.
+ * is on the same die. A disturbance mostly hits a whole measurement (the host does not run, all dies collect
+ * garbage), and then everything seems to wait. So a vote counts only if the burst itself took its usual time, and the
+ * controls, zones that should not wait, did not wait.
  */
 #include <math.h>
 #include <string.h>

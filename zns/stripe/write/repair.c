@@ -4,7 +4,8 @@
  *
  * Nothing more is written to the zone. Its unwritten units become orphans. The next thread that feeds an image waits until
  * all other units are written, gives the orphans one run in another zone of the group, and goes on. audit.c does
- * the rest at the end of the dump. So a zone always holds the first part of what was placed on it, and a move shifts the rest together.
+ * the rest at the end of the dump. So a zone always holds the first part of what was placed on it, and a
+ * move shifts the rest together.
  */
 #include <string.h>
 #include "writer.h"
