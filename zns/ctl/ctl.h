@@ -182,7 +182,7 @@ const ZnsPb__Checkpoint *ctl_listed(const ZnsPb__Response *ls, const uint8_t *id
 #define CTL_RULE 96
 char *ctl_rule(const ZnsPb__Retention *r, char *buf, size_t len);
 
-/* text.c: @name as one field of a table: in quotes where it has blanks, without what a terminal would obey. */
+/* table_text.c: @name as one field of a table: in quotes where it has blanks, without what a terminal would obey. */
 #define CTL_NAME 1024
 const char *ctl_name(const char *name, char *buf, size_t len);
 /* "  pre-dump  pinned": what is special about it, for the end of its line. */
@@ -233,7 +233,7 @@ struct ctl_map {
 };
 
 /*
- * measure.c: what one zone alone gives when it is written and read from front to back, MiB/s of the device's own clock.
+ * zone_speed.c: what one zone alone gives when it is written and read from front to back, MiB/s of the device's own clock.
  * Takes an empty zone, *zone, and leaves it empty. -ENODATA: there is none.
  */
 int ctl_measure_zone(struct zns_dev *dev, uint32_t *zone, uint32_t *write_mibps, uint32_t *read_mibps, struct zns_err *err);

@@ -5,6 +5,7 @@
  * into the task's memory, by several workers at once.
  */
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include "fill.h"
@@ -116,6 +117,7 @@ static int fill_all(struct fill *f, struct zns_err *err)
 	return f->err.code ? f->err.code : ret;
 }
 
+/* The restorer blob has asked for it, or is gone. */
 static void *fill_run(void *arg)
 {
 	struct fill *f = arg;
@@ -152,8 +154,8 @@ static int check_list(int fd, uint32_t nr, struct zns_err *err)
 
 int fill_start(struct helper *h, struct packet *p, struct zns_rimage *img, struct zns_flat *flat, struct zns_err *err)
 {
+	struct epoll_event ev = { .events = EPOLLIN };
 	struct fill *f;
-	pthread_t t;
 	int ret = p->nr_fd == 2 && p->sender > 0 ? check_list(p->fd[1], p->h.nr, err) :
 						     zns_fail(err, -EPROTO, "criu sent an impossible list of pages");
 
@@ -165,13 +167,37 @@ int fill_start(struct helper *h, struct packet *p, struct zns_rimage *img, struc
 	*f = (struct fill){ .h = h, .img = img, .flat = flat, .nr = p->h.nr, .pid = p->sender, .lock = PTHREAD_MUTEX_INITIALIZER,
 			    .less = PTHREAD_COND_INITIALIZER, .err = ZNS_ERR_INIT, .reply = packet_take_fd(p, 0),
 			    .list = packet_take_fd(p, 1) };
-	ret = -pthread_create(&t, NULL, fill_run, f);
-	if (!ret) {
-		pthread_detach(t);
+	ev.data.ptr = f;
+	if (h->fills < 0)
+		h->fills = epoll_create1(EPOLL_CLOEXEC);
+	if (h->fills >= 0 && !epoll_ctl(h->fills, EPOLL_CTL_ADD, f->reply, &ev))
 		return 0;
-	}
-	p->fd[0] = f->reply;	/* who asked still waits there */
+	ret = -errno;
+	p->fd[0] = f->reply;	/* the task still waits there */
 	f->reply = -1;
 	fill_free(f);
-	return zns_fail_sys(err, ret, "cannot start a thread");
+	return zns_fail_sys(err, ret, "cannot wait for a task");
+}
+
+void fill_ready(struct helper *h)
+{
+	struct epoll_event ev[16];
+	int nr = epoll_wait(h->fills, ev, (int)ZNS_ARRAY_SIZE(ev), 0);
+
+	for (int i = 0; i < nr; i++) {
+		struct fill *f = ev[i].data.ptr;
+		struct zns_err err;
+		pthread_t t;
+		int ret;
+
+		epoll_ctl(h->fills, EPOLL_CTL_DEL, f->reply, NULL);
+		ret = -pthread_create(&t, NULL, fill_run, f);
+		if (!ret) {
+			pthread_detach(t);
+			continue;
+		}
+		zns_fail_sys(&err, ret, "cannot start a thread");
+		reply_error(f->reply, &err);
+		fill_free(f);
+	}
 }

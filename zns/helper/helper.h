@@ -36,6 +36,7 @@ struct helper {
 	struct zns_chain *chain;	/* what is restored and its parents; in a dump the parents alone */
 	struct dump *dump;
 	struct restore *restore;
+	int fills;			/* epoll of the tasks whose areas are to be filled (fill.c); -1: none yet */
 };
 
 /* wire.c */

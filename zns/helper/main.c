@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include "fill.h"
 #include "helper.h"
 #include "zns-version.h"
 #include "zns/process.h"
@@ -47,10 +48,11 @@ static void loop(struct helper *h)
 	bool gone = false;
 
 	for (;;) {
-		struct pollfd pfd[2] = { { .fd = h->sk, .events = POLLIN },
-					 { .fd = gone ? -1 : h->s.broker.fd, .events = POLLRDHUP } };
+		struct pollfd pfd[3] = { { .fd = h->sk, .events = POLLIN },
+					 { .fd = gone ? -1 : h->s.broker.fd, .events = POLLRDHUP },
+					 { .fd = h->fills, .events = POLLIN } };
 
-		if (poll(pfd, 2, -1) < 0) {
+		if (poll(pfd, 3, -1) < 0) {
 			if (errno == EINTR)
 				continue;
 			return;
@@ -60,6 +62,8 @@ static void loop(struct helper *h)
 			if (h->dump)
 				dump_broker_gone(h);
 		}
+		if (pfd[2].revents)
+			fill_ready(h);
 		if (pfd[0].revents) {
 			if (packet_recv(h->sk, &p) <= 0)
 				return;
@@ -84,7 +88,7 @@ static bool asked(const char *what)
 
 int main(int argc, char **argv)
 {
-	struct helper h = { .sk = CRIU_FD, .dir = -1, .s = ZNS_SESSION_INIT, .broker_lock = PTHREAD_MUTEX_INITIALIZER };
+	struct helper h = { .sk = CRIU_FD, .dir = -1, .fills = -1, .s = ZNS_SESSION_INIT, .broker_lock = PTHREAD_MUTEX_INITIALIZER };
 	int on = 1;
 	socklen_t len = sizeof(on);
 

@@ -73,7 +73,7 @@ void probe_unmark(struct probe *p, uint32_t zone);
 void probe_fill(struct probe *p, uint8_t *unit, uint32_t zone);		/* what we write, mark included */
 uint32_t probe_random(struct probe *p, uint32_t below);
 
-/* measure.c: -EINTR when asked to stop */
+/* unit_time.c: -EINTR when asked to stop */
 int probe_race(struct probe *p, const struct zns_race *r, uint32_t nr, struct zns_err *err);
 /* How long a whole unit of each takes, read at once; of one alone with @b == ZNS_PROBE_NONE. */
 int probe_read_units(struct probe *p, uint32_t a, uint32_t b, uint64_t *ns, struct zns_err *err);
@@ -116,7 +116,7 @@ void probe_doubt(struct probe *p, const char *fmt, ...) __attribute__((format(pr
 int probe_hopeless(struct probe *p, struct zns_err *err);	/* -EAGAIN when nearly all is spoiled */
 int probe_judge(struct probe *p, struct zns_err *err);
 
-/* rates.c, dies.c, channels.c, check.c */
+/* rates.c, dies.c, channels.c, write_check.c */
 int probe_rates(struct probe *p, struct zns_err *err);
 int probe_ceiling(struct probe *p, struct zns_err *err);	/* when groups are known */
 int probe_calibrate(struct probe *p, struct zns_err *err);	/* the burst, on a few empty zones */
@@ -135,7 +135,7 @@ int probe_loss(struct probe *p, uint32_t a, uint32_t b, uint32_t n, double *rati
 /* How much the times of this drive vary by themselves: disturbances only add to it, so the best of several tries. */
 int probe_jitter(struct probe *p, uint32_t a, uint32_t b, struct zns_err *err);
 
-/* map.c */
+/* probe_map.c */
 int probe_map_alloc(struct zns_probe_map *map, uint32_t nr_zones);
 void probe_count(struct probe *p);					/* unknown zones, confidence */
 int probe_number_groups(struct zns_probe_map *m, struct zns_err *err);	/* groups and channels by their first zones */

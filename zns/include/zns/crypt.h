@@ -102,7 +102,7 @@ int zns_crypt_seal_manifest(const struct zns_crypt *c, const ZnsPb__Manifest *m,
 			    struct zns_err *err);
 
 /*
- * What ties a handle to one encrypted checkpoint (handle.c). @record: whose container and time the handle says. @seal: of
+ * What ties a handle to one encrypted checkpoint (handle_mac.c). @record: whose container and time the handle says. @seal: of
  * the manifest, ZNS_TAG_BYTES.
  */
 int zns_crypt_handle_mac(const struct zns_crypt *c, const ZnsPb__Checkpoint *record, const uint8_t *seal,

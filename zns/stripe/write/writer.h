@@ -60,7 +60,7 @@ struct zns_writer {
 	struct zns_writer_stats stats GUARDED;
 };
 
-/* state.c */
+/* lock.c */
 void writer_set_error(struct zns_writer *w, const struct zns_err *e) NEEDS_LOCK;	/* the first one stays; everybody wakes */
 int writer_fail(struct zns_writer *w, const struct zns_err *e) NEEDS_LOCK;	/* the same; returns the first error */
 int writer_fail_nomem(struct zns_writer *w, const char *what) NEEDS_LOCK;	/* "no memory WHAT" */
