@@ -111,7 +111,7 @@ deps-bare:
 
 # clang's runtime is packaged by version.
 deps-clang:
-	$(Q)$(call install,clang clang-tidy)
+	$(Q)$(call install,clang clang-tidy clang-format)
 	$(Q)rt=libclang-rt-$$(clang -dumpversion | cut -d. -f1)-dev; dpkg -s $$rt >/dev/null 2>&1 || \
 		apt-get -qq install -y --no-install-recommends $$rt >/dev/null
 
@@ -562,6 +562,7 @@ lint: deps-clang zns test-bin
 	$(Q)scripts/check/controls $(B)
 	$(Q)scripts/check/layers $(B) --check
 	$(Q)scripts/check/cites
+	$(Q)scripts/check/format
 	$(Q)for f in zns/stripe/write/*.c; do \
 		clang $(CPPFLAGS) -std=gnu11 -Wthread-safety -Werror=thread-safety -fsyntax-only $$f || exit 1; done
 	$(Q)clang-tidy --quiet $(filter-out %_avx2.c,$(wildcard zns/*/*.c zns/*/*/*.c test/controls/*.c)) -- $(CPPFLAGS) -isystem /usr/include/fuse3 -std=gnu11 2>/dev/null

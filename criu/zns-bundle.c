@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A restore opens a handful of small images for each process. They all come with the helper's first answer, in
- * memory that criu's processes share. An image is copied out of it, without a request.
+ * A restore opens a handful of small images for each process. They all come with the helper's first
+ * answer, in memory that criu's processes share. An image is copied out of it, without a request.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ int zns_bundle_take(int fd)
 	void *mem;
 
 	if (fd < 0)
-		return 0;	/* every image is asked for */
+		return 0; /* every image is asked for */
 	mem = fstat(fd, &st) ? MAP_FAILED : mmap(NULL, st.st_size, PROT_READ, MAP_SHARED, fd, 0);
 	close(fd);
 	if (mem == MAP_FAILED) {
@@ -39,7 +39,8 @@ int zns_bundle_take(int fd)
 	}
 	bundle = mem;
 	size = st.st_size;
-	if (size >= sizeof(*bundle) && bundle->nr <= (size - sizeof(*bundle)) / sizeof(bundle->image[0]))
+	if (size >= sizeof(*bundle) &&
+	    bundle->nr <= (size - sizeof(*bundle)) / sizeof(bundle->image[0]))
 		return 0;
 	pr_err("zns-helper and criu are of different builds: install both from one\n");
 	return -1;

@@ -4,8 +4,9 @@
 /* The small images of a restore, which the helper hands over all at once: see struct zw_bundle. */
 #include <stdbool.h>
 
-extern int zns_bundle_take(int fd);	/* of the answer to the beginning; closes it */
-/* A new descriptor with the image, -ENOENT: the checkpoint has none of this name; -EAGAIN: ask the helper. */
+extern int zns_bundle_take(int fd); /* of the answer to the beginning; closes it */
+/* A new descriptor with the image, -ENOENT: the checkpoint has none of this name; -EAGAIN: ask the
+ * helper. */
 extern int zns_bundle_open(const char *name, bool pages);
 extern void zns_bundle_drop(void);
 

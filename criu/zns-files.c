@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * See zns-files.h. The directory may belong to another user, who may write there while tasks are frozen. So nothing here
- * follows a link, waits for another process, or reads more than the size it saw. The number of files and of bytes is limited.
+ * See zns-files.h. The directory may belong to another user, who may write there while tasks are
+ * frozen. So nothing here follows a link, waits for another process, or reads more than the size it
+ * saw. The number of files and of bytes is limited.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -22,8 +23,9 @@
 #define LOG_PREFIX "zns: "
 
 #define ZNS_HANDLE "zns-handle.img"
-#define NEW_MAX 4096			/* files that may appear during a dump */
-#define FOREIGN_MAX (64ull << 20)	/* bytes in files that belong to others than criu's user, as plugins' never do */
+#define NEW_MAX 4096 /* files that may appear during a dump */
+/* bytes in files that belong to others than criu's user, as plugins' never do */
+#define FOREIGN_MAX (64ull << 20)
 
 static struct stat *before;
 static size_t nr_before, max_before, nr_new;
@@ -40,16 +42,20 @@ static int by_inode(const void *a, const void *b)
 
 static bool was_there(const struct stat *st)
 {
-	const struct stat *b = nr_before ? bsearch(st, before, nr_before, sizeof(*before), by_inode) : NULL;
+	const struct stat *b = nr_before ?
+				       bsearch(st, before, nr_before, sizeof(*before), by_inode) :
+				       NULL;
 
-	return b && (S_ISDIR(st->st_mode) || (b->st_size == st->st_size && b->st_mtim.tv_sec == st->st_mtim.tv_sec &&
-					      b->st_mtim.tv_nsec == st->st_mtim.tv_nsec));
+	return b && (S_ISDIR(st->st_mode) ||
+		     (b->st_size == st->st_size && b->st_mtim.tv_sec == st->st_mtim.tv_sec &&
+		      b->st_mtim.tv_nsec == st->st_mtim.tv_nsec));
 }
 
 /* Calls @one for each file and directory of the image directory until it returns an error. */
 static int each(int (*one)(int dir, const char *name, const struct stat *st))
 {
-	int fd = openat(get_service_fd(IMG_FD_OFF), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), ret = 0;
+	int fd = openat(get_service_fd(IMG_FD_OFF), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+	    ret = 0;
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *e;
 	struct stat st;
@@ -94,8 +100,9 @@ int zns_files_begin(void)
 }
 
 /*
- * criu's log, the target of its output, and progress lines belong to the dump, not to the checkpoint. So are the images
- * that always stay local (O_FORCE_LOCAL); the work directory may be the image directory.
+ * criu's log, the target of its output, and progress lines belong to the dump, not to the
+ * checkpoint. So are the images that always stay local (O_FORCE_LOCAL); the work directory may be
+ * the image directory.
  */
 static bool of_criu(const char *name, const struct stat *st)
 {
@@ -107,11 +114,12 @@ static bool of_criu(const char *name, const struct stat *st)
 	if (!strncmp(name, "stats-", 6) || !strcmp(name, "irmap-cache"))
 		return true;
 	for (i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
-		if (fds[i] >= 0 && !fstat(fds[i], &other) && other.st_dev == st->st_dev && other.st_ino == st->st_ino)
+		if (fds[i] >= 0 && !fstat(fds[i], &other) && other.st_dev == st->st_dev &&
+		    other.st_ino == st->st_ino)
 			return true;
 	}
-	return progress && *progress == '/' && !stat(progress, &other) && other.st_dev == st->st_dev &&
-	       other.st_ino == st->st_ino;
+	return progress && *progress == '/' && !stat(progress, &other) &&
+	       other.st_dev == st->st_dev && other.st_ino == st->st_ino;
 }
 
 static bool plain_text(const char *name)
@@ -122,7 +130,8 @@ static bool plain_text(const char *name)
 	return true;
 }
 
-/* Files that may not be read on their owner's behalf, or that are too large for a frozen task to wait for. */
+/* Files that may not be read on their owner's behalf, or that are too large for a frozen task to
+ * wait for. */
 static int admit(int dir, const char *name, const struct stat *st)
 {
 	struct stat of_dir;
@@ -133,21 +142,24 @@ static int admit(int dir, const char *name, const struct stat *st)
 		return -1;
 	}
 	if (strlen(name) >= ZW_NAME) {
-		pr_err("The file %.80s in the image directory has too long a name for a device (%d characters)\n", name, ZW_NAME - 1);
+		pr_err("The file %.80s in the image directory has too long a name for a device (%d characters)\n",
+		       name, ZW_NAME - 1);
 		return -1;
 	}
 	if (st->st_nlink > 1 && (fstat(dir, &of_dir) || of_dir.st_uid != st->st_uid)) {
 		pr_err("The file %s, new in the image directory, is a hard link to a file of another user (%u) than the directory's: "
-		       "remove it and dump again\n", name, (unsigned)st->st_uid);
+		       "remove it and dump again\n",
+		       name, (unsigned)st->st_uid);
 		return -1;
 	}
 	if (st->st_uid != geteuid())
 		foreign += st->st_size;
 	if (st->st_size > FOREIGN_MAX && st->st_uid != geteuid())
-		foreign = FOREIGN_MAX + 1;	/* no sum overflows */
+		foreign = FOREIGN_MAX + 1; /* no sum overflows */
 	if (foreign > FOREIGN_MAX) {
 		pr_err("The file %s, new in the image directory, belongs to user %u: such files may have %llu MiB in all, since tasks "
-		       "are frozen while they are read. Remove it and dump again\n", name, (unsigned)st->st_uid, FOREIGN_MAX >> 20);
+		       "are frozen while they are read. Remove it and dump again\n",
+		       name, (unsigned)st->st_uid, FOREIGN_MAX >> 20);
 		return -1;
 	}
 	return 0;
@@ -160,13 +172,17 @@ static int open_seen(int dir, const char *name, const struct stat *st)
 	struct stat now;
 
 	if (fd < 0) {
-		pr_perror("Can't open %s, new in the image directory: nobody may change it during a dump", name);
+		pr_perror(
+			"Can't open %s, new in the image directory: nobody may change it during a dump",
+			name);
 		return -1;
 	}
-	if (!fstat(fd, &now) && S_ISREG(now.st_mode) && now.st_dev == st->st_dev && now.st_ino == st->st_ino)
+	if (!fstat(fd, &now) && S_ISREG(now.st_mode) && now.st_dev == st->st_dev &&
+	    now.st_ino == st->st_ino)
 		return fd;
 	pr_err("%s, new in the image directory, was replaced while the dump looked at it: nobody may change the directory during "
-	       "a dump\n", name);
+	       "a dump\n",
+	       name);
 	close(fd);
 	return -1;
 }

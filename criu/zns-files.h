@@ -2,11 +2,12 @@
 #ifndef __CR_ZNS_FILES_H__
 #define __CR_ZNS_FILES_H__
 /*
- * Files that plugins (criu_get_image_dir()) and scripts write into the image directory during a dump. They are part of the
- * checkpoint: the helper stores them, and puts them back before a restore (plugins read them from there).
+ * Files that plugins (criu_get_image_dir()) and scripts write into the image directory during a
+ * dump. They are part of the checkpoint: the helper stores them, and puts them back before a
+ * restore (plugins read them from there).
  */
 
-extern int zns_files_begin(void);	/* remember what is there already; 0 or -1 with one line */
+extern int zns_files_begin(void); /* remember what is there already; 0 or -1 with one line */
 /* Before the commit: hand over what is new or was changed. 0 or -1 with one line. */
 extern int zns_files_take(void);
 

@@ -38,13 +38,13 @@
 
 static enum { ZNS_OFF, ZNS_DUMP, ZNS_RESTORE } state;
 static struct timespec frozen_since, frozen_until;
-static int nr_parents;	/* of what is dumped, all generations */
-static bool used;	/* also when all is closed: criu writes its statistics last */
+static int nr_parents; /* of what is dumped, all generations */
+static bool used; /* also when all is closed: criu writes its statistics last */
 static bool receiving; /* as a page server: pages come through pipes */
 static struct timespec begun;
 /* The beginning that the helper is at already: what it answers with comes here. -1: none. */
 static int asked = -1;
-static bool refused;	/* it did not come to that, and the reason is printed */
+static bool refused; /* it did not come to that, and the reason is printed */
 
 bool zns_active(void)
 {
@@ -59,17 +59,20 @@ static bool have_handle(void)
 int zns_refuse(const char *what)
 {
 	if (zns_opts_given)
-		pr_err("%s does not work with zones: leave out the zns options, or leave out %s\n", what, what);
+		pr_err("%s does not work with zones: leave out the zns options, or leave out %s\n",
+		       what, what);
 	else if (have_handle())
-		pr_err("%s does not work with zones, and the image directory has a " HANDLE_NAME "\n", what);
+		pr_err("%s does not work with zones, and the image directory has a " HANDLE_NAME
+		       "\n",
+		       what);
 	else
 		return 0;
 	return -1;
 }
 
 /*
- * Where to show progress: a line on a terminal, unless the log runs over it anyway; and JSON lines to $ZNS_PROGRESS, a
- * descriptor's number or an absolute path. -1: no such place.
+ * Where to show progress: a line on a terminal, unless the log runs over it anyway; and JSON lines
+ * to $ZNS_PROGRESS, a descriptor's number or an absolute path. -1: no such place.
  */
 static int add_progress(struct zns_msg *m, int *opened)
 {
@@ -95,7 +98,8 @@ static int add_progress(struct zns_msg *m, int *opened)
 		long n = strtol(to, &end, 10);
 
 		if (*to < '0' || *to > '9' || *end || n > INT_MAX || fcntl((int)n, F_GETFL) < 0) {
-			pr_err("ZNS_PROGRESS=%s is neither an absolute path nor the number of an open descriptor\n", to);
+			pr_err("ZNS_PROGRESS=%s is neither an absolute path nor the number of an open descriptor\n",
+			       to);
 			return -1;
 		}
 		fd = (int)n;
@@ -113,7 +117,8 @@ static int ask_to_begin(enum zw_op op, pid_t pid)
 	int progress;
 
 	used = refused = true;
-	if (zns_link_start() || (op == ZW_DUMP_BEGIN && zns_opts.timeout_s && zns_link_limit(zns_opts.timeout_s)))
+	if (zns_link_start() ||
+	    (op == ZW_DUMP_BEGIN && zns_opts.timeout_s && zns_link_limit(zns_opts.timeout_s)))
 		return -1;
 	refused = false;
 	zns_opts.pid = pid;
@@ -185,8 +190,8 @@ static void set_dump(bool pre_dump)
 }
 
 /*
- * What cannot be decided yet, or goes wrong here, comes up again when the command begins. A dump over RPC has not got its
- * task's PID so far.
+ * What cannot be decided yet, or goes wrong here, comes up again when the command begins. A dump
+ * over RPC has not got its task's PID so far.
  */
 void zns_begin_early(void)
 {
@@ -194,7 +199,8 @@ void zns_begin_early(void)
 
 	if (asked >= 0 || opts.stream || opts.auto_dedup)
 		return;
-	if (dump && opts.tree_id && zns_opts_given && !zns_opts.checkpoint[0] && !opts.use_page_server) {
+	if (dump && opts.tree_id && zns_opts_given && !zns_opts.checkpoint[0] &&
+	    !opts.use_page_server) {
 		set_dump(opts.mode == CR_PRE_DUMP);
 		ask_to_begin(ZW_DUMP_BEGIN, opts.tree_id);
 	} else if (opts.mode == CR_RESTORE && (zns_opts.checkpoint[0] || have_handle())) {
@@ -213,7 +219,8 @@ static int want_dump(void)
 	}
 	/* A restore would prefer the handle, and bring back the older checkpoint. */
 	if (have_handle()) {
-		pr_err("The image directory has the " HANDLE_NAME " of a checkpoint on zones: use another directory, or "
+		pr_err("The image directory has the " HANDLE_NAME
+		       " of a checkpoint on zones: use another directory, or "
 		       "remove the file (the checkpoint stays on its device)\n");
 		return -1;
 	}
@@ -243,8 +250,8 @@ int zns_check_feature(void)
 }
 
 /*
- * In a plain chroot no line of mountinfo has `/`, and CRIU cannot tell which mount is on which. It would stop the tasks
- * first, and then say "No parent found for mountpoint".
+ * In a plain chroot no line of mountinfo has `/`, and CRIU cannot tell which mount is on which. It
+ * would stop the tasks first, and then say "No parent found for mountpoint".
  */
 static bool root_is_mounted(void)
 {
@@ -260,14 +267,15 @@ static bool root_is_mounted(void)
 	free(line);
 	if (f)
 		fclose(f);
-	return found || !known;		/* without /proc other things go wrong */
+	return found || !known; /* without /proc other things go wrong */
 }
 
 int zns_dump_begin(pid_t pid, bool pre_dump)
 {
 	int ret;
 
-	/* CRIU tracks memory in every pre-dump, asks for it or not, and aborts where the kernel cannot: with zones or without. */
+	/* CRIU tracks memory in every pre-dump, asks for it or not, and aborts where the kernel
+	 * cannot: with zones or without. */
 	if (pre_dump && !kdat.has_dirty_track) {
 		pr_err("pre-dump needs a kernel that tracks changed memory (CONFIG_MEM_SOFT_DIRTY), and this one does not: "
 		       "make a full dump (criu dump)\n");
@@ -318,7 +326,8 @@ void zns_dump_freeze(void)
 	clock_gettime(CLOCK_MONOTONIC, &frozen_since);
 	/* criu's own limit, for stopping the tasks, gets what admission has left. */
 	if (state == ZNS_DUMP && zns_opts.timeout_s)
-		opts.timeout = max_t(long, (long)zns_opts.timeout_s - (frozen_since.tv_sec - begun.tv_sec), 1);
+		opts.timeout = max_t(
+			long, (long)zns_opts.timeout_s - (frozen_since.tv_sec - begun.tv_sec), 1);
 }
 
 void zns_dump_thaw(void)
@@ -329,9 +338,11 @@ void zns_dump_thaw(void)
 int zns_restore_begin(void)
 {
 	if (!zns_opts.checkpoint[0] && !have_handle()) {
-		if (!zns_opts_given || !faccessat(get_service_fd(IMG_FD_OFF), "inventory.img", F_OK, 0))
+		if (!zns_opts_given ||
+		    !faccessat(get_service_fd(IMG_FD_OFF), "inventory.img", F_OK, 0))
 			return 0;
-		pr_err("The image directory has neither a " HANDLE_NAME " nor plain images; to restore a checkpoint by its id "
+		pr_err("The image directory has neither a " HANDLE_NAME
+		       " nor plain images; to restore a checkpoint by its id "
 		       "give --zns-checkpoint ID (`znsctl ls` lists them)\n");
 		return -1;
 	}
@@ -359,9 +370,12 @@ int zns_dump_commit(int failed)
 	if (!now.tv_sec)
 		clock_gettime(CLOCK_MONOTONIC, &now);
 	m.h.nr = opts.lazy_pages;
-	m.h.off = receiving ? 0 : (now.tv_sec - frozen_since.tv_sec) * 1000000ull + (now.tv_nsec - frozen_since.tv_nsec) / 1000;
+	m.h.off = receiving ? 0 :
+			      (now.tv_sec - frozen_since.tv_sec) * 1000000ull +
+				      (now.tv_nsec - frozen_since.tv_nsec) / 1000;
 	if (zns_ask(&m, &r, NULL)) {
-		pr_err("%s%s\n", r.msg, r.code == -EPIPE ? "; `znsctl ls` tells whether the checkpoint exists" : "");
+		pr_err("%s%s\n", r.msg,
+		       r.code == -EPIPE ? "; `znsctl ls` tells whether the checkpoint exists" : "");
 		return -1;
 	}
 	zns_link_unlimit();
@@ -395,8 +409,8 @@ void zns_close(void)
 }
 
 /*
- * A parent's descriptor: a memfd as long as the parent is far away, so that it needs no table that a fork, a dup or a
- * close would make wrong. 0: the image directory itself.
+ * A parent's descriptor: a memfd as long as the parent is far away, so that it needs no table that
+ * a fork, a dup or a close would make wrong. 0: the image directory itself.
  */
 static int level_of(int dfd)
 {
@@ -474,8 +488,8 @@ static int open_pages(struct zns_img *zi, enum zw_op op, int level, const char *
 	zi->id = r.image;
 	zi->size = r.size;
 	/*
-	 * Page data goes through zns-pages.c only; this descriptor makes any other use fail. No path would do: the task may
-	 * be in a root of its own already, where nothing is.
+	 * Page data goes through zns-pages.c only; this descriptor makes any other use fail. No
+	 * path would do: the task may be in a root of its own already, where nothing is.
 	 */
 	ret = fcntl(get_service_fd(IMG_FD_OFF), F_DUPFD_CLOEXEC, 0);
 	return ret < 0 ? -errno : ret;
@@ -493,7 +507,8 @@ static int open_for_read(int level, const char *path)
 
 int zns_open_local(int dfd, const char *path, int flags)
 {
-	/* The directory's owner must not choose which file root empties and writes, nor make root wait. */
+	/* The directory's owner must not choose which file root empties and writes, nor make root
+	 * wait. */
 	if (used && flags & O_CREAT)
 		flags |= O_NOFOLLOW | O_NONBLOCK;
 	return openat(dfd, path, flags, CR_FD_PERM);
@@ -533,7 +548,8 @@ bool zns_open_parent(int dfd, int *pfd, int *ret)
 	*ret = 0;
 	if (level < 0)
 		return false;
-	/* A dump asks only its parent, never an older one; a restore sees no parents (zns/helper/restore_session.c). */
+	/* A dump asks only its parent, never an older one; a restore sees no parents
+	 * (zns/helper/restore_session.c). */
 	if (level || !nr_parents)
 		return true;
 	*pfd = parent_fd(level + 1);
@@ -565,11 +581,13 @@ int zns_check_parent_dir(int dfd, const char *parent)
 	char path[PATH_MAX];
 
 	if (zns_opts_given)
-		return 0;	/* the helper looks for its handle */
-	if (snprintf(path, sizeof(path), "%s/" HANDLE_NAME, parent) >= sizeof(path) || faccessat(dfd, path, F_OK, 0))
+		return 0; /* the helper looks for its handle */
+	if (snprintf(path, sizeof(path), "%s/" HANDLE_NAME, parent) >= sizeof(path) ||
+	    faccessat(dfd, path, F_OK, 0))
 		return 0;
 	pr_err("The parent %s is a checkpoint on zones, a plain one cannot follow it: give --zns-dev, or `znsctl export` the "
-	       "parent first\n", parent);
+	       "parent first\n",
+	       parent);
 	return -1;
 }
 
@@ -599,7 +617,8 @@ int zns_img_open(struct cr_img *img, int dfd, int type, const char *path, unsign
 		fd = pages ? open_pages(zi, ZW_OPEN, level, path) : open_for_read(level, path);
 	else if (pages && !receiving)
 		fd = open_pages(zi, ZW_PAGES_OPEN, 0, path);
-	else if (pages || type == CR_FD_TMPFS_DEV || type == CR_FD_TMPFS_IMG || type == CR_FD_GHOST_FILE)
+	else if (pages || type == CR_FD_TMPFS_DEV || type == CR_FD_TMPFS_IMG ||
+		 type == CR_FD_GHOST_FILE)
 		fd = open_stream(path);
 	else
 		fd = open_memfd(zi);
@@ -642,7 +661,8 @@ void zns_img_close(struct cr_img *img)
 			m.fd[0] = zi->fd;
 			m.nr_fd = 1;
 			if (zns_send(&m))
-				pr_err("%s; nothing was committed, run the dump again\n", zns_helper_gone());
+				pr_err("%s; nothing was committed, run the dump again\n",
+				       zns_helper_gone());
 		}
 	}
 	zns_pages_drop_windows(zi);

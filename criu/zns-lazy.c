@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The lazy-pages daemon's reads from zones: buffers that the helper fills, several at a time; answers come through the
- * daemon's epoll loop, so that a fault is looked at while other pages are still on their way. Only the daemon, one
- * thread, puts pages into tasks: so it knows what a task has unmapped meanwhile.
+ * The lazy-pages daemon's reads from zones: buffers that the helper fills, several at a time;
+ * answers come through the daemon's epoll loop, so that a fault is looked at while other pages are
+ * still on their way. Only the daemon, one thread, puts pages into tasks: so it knows what a task
+ * has unmapped meanwhile.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -25,28 +26,32 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-#define PIECE (64UL << 10)	/* what a fault brings at most: pieces have checksums of their own (zns/layout.h) */
-#define LEN (512UL << 10)	/* what the background asks for at once: a stripe unit, by default */
-#define LEN_BUSY (128UL << 10)	/* the same while there are faults, which wait until it is in place */
-#define BIG 4	/* buffers of LEN: enough to keep device and hashes busy; a fault waits for them if it must */
-#define SMALL 64	/* buffers of PIECE: one for each fault under way */
-#define QUIET_US 1000	/* without a fault for so long: the background may have the device for itself */
+/* what a fault brings at most: pieces have checksums of their own (zns/layout.h) */
+#define PIECE (64UL << 10)
+#define LEN (512UL << 10) /* what the background asks for at once: a stripe unit, by default */
+/* the same while there are faults, which wait until it is in place */
+#define LEN_BUSY (128UL << 10)
+/* buffers of LEN: enough to keep device and hashes busy; a fault waits for them if it must */
+#define BIG 4
+#define SMALL 64 /* buffers of PIECE: one for each fault under way */
+/* without a fault for so long: the background may have the device for itself */
+#define QUIET_US 1000
 
 struct read {
-	struct page_read *pr;	/* NULL: no longer wanted */
+	struct page_read *pr; /* NULL: no longer wanted */
 	unsigned long vaddr, nr;
 	bool used;
 };
 
 static struct {
-	bool on, fault;	/* fault: the next read is for one */
-	bool asked, paced;	/* the background, in this round of the loop */
-	int sk[2], fault_sk[2];	/* answers to the one kind do not stand behind those to the other */
+	bool on, fault; /* fault: the next read is for one */
+	bool asked, paced; /* the background, in this round of the loop */
+	int sk[2], fault_sk[2]; /* answers to the one kind do not stand behind those to the other */
 	char *mem;
 	void *data;
 	struct read read[BIG + SMALL];
-	unsigned int nr_big, nr_small;	/* under way */
-	unsigned long long fault_us, asked_us;	/* the last one of each */
+	unsigned int nr_big, nr_small; /* under way */
+	unsigned long long fault_us, asked_us; /* the last one of each */
 	struct epoll_rfd answers, fault_answers, helper;
 } lazy;
 
@@ -100,13 +105,14 @@ static int take(int sk)
 
 static int answer_event(struct epoll_rfd *rfd)
 {
-	return take(rfd->fd) ? -1 : 1;	/* 1: the loop looks for what to ask next */
+	return take(rfd->fd) ? -1 : 1; /* 1: the loop looks for what to ask next */
 }
 
 /* It says nothing there: this is its end. */
 static int helper_event(struct epoll_rfd *rfd)
 {
-	pr_err("%s; the pages that are not there yet are lost to the restored tasks\n", zns_helper_gone());
+	pr_err("%s; the pages that are not there yet are lost to the restored tasks\n",
+	       zns_helper_gone());
 	return -1;
 }
 
@@ -114,7 +120,8 @@ int zns_lazy_begin(int epollfd)
 {
 	if (!zns_active() || opts.use_page_server)
 		return 0;
-	lazy.mem = mmap(NULL, BIG * LEN + SMALL * PIECE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	lazy.mem = mmap(NULL, BIG * LEN + SMALL * PIECE, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (lazy.mem == MAP_FAILED) {
 		pr_perror("No memory for pages on their way");
 		return -1;
@@ -125,8 +132,10 @@ int zns_lazy_begin(int epollfd)
 		return -1;
 	}
 	lazy.answers = (struct epoll_rfd){ .fd = lazy.sk[0], .read_event = answer_event };
-	lazy.fault_answers = (struct epoll_rfd){ .fd = lazy.fault_sk[0], .read_event = answer_event };
-	lazy.helper = (struct epoll_rfd){ .fd = get_service_fd(ZNS_SK_OFF), .read_event = helper_event,
+	lazy.fault_answers = (struct epoll_rfd){ .fd = lazy.fault_sk[0],
+						 .read_event = answer_event };
+	lazy.helper = (struct epoll_rfd){ .fd = get_service_fd(ZNS_SK_OFF),
+					  .read_event = helper_event,
 					  .hangup_event = helper_event };
 	if (epoll_add_rfd(epollfd, &lazy.fault_answers) || epoll_add_rfd(epollfd, &lazy.answers) ||
 	    epoll_add_rfd(epollfd, &lazy.helper))
@@ -171,7 +180,8 @@ int zns_lazy_read(struct page_read *pr, unsigned long vaddr, unsigned long nr)
 	m.fd[0] = small ? lazy.fault_sk[1] : lazy.sk[1];
 	m.nr_fd = 1;
 	if (zns_send(&m)) {
-		pr_err("%s; the pages that are not there yet are lost to the restored tasks\n", zns_helper_gone());
+		pr_err("%s; the pages that are not there yet are lost to the restored tasks\n",
+		       zns_helper_gone());
 		return -1;
 	}
 	lazy.read[n] = (struct read){ pr, vaddr, nr, true };
@@ -207,7 +217,8 @@ unsigned long zns_lazy_len(off_t off)
 	return len - off % len;
 }
 
-/* Faults have the device first: while there are any, the background asks for a piece now and then. */
+/* Faults have the device first: while there are any, the background asks for a piece now and then.
+ */
 bool zns_lazy_turn(bool stock)
 {
 	unsigned long long now;
@@ -215,7 +226,8 @@ bool zns_lazy_turn(bool stock)
 	if (!lazy.on)
 		return lazy.asked = stock;
 	now = now_us();
-	if (quiet(now) ? lazy.nr_big == BIG : lazy.nr_big || lazy.nr_small || now - lazy.asked_us < QUIET_US) {
+	if (quiet(now) ? lazy.nr_big == BIG :
+			 lazy.nr_big || lazy.nr_small || now - lazy.asked_us < QUIET_US) {
 		lazy.paced = true;
 		return false;
 	}
@@ -230,7 +242,8 @@ int zns_lazy_timeout(int stock)
 	lazy.asked = lazy.paced = false;
 	if (stock || asked)
 		return stock;
-	if (!lazy.on) /* what can be asked of a page server was: only its answer changes something */
+	/* what can be asked of a page server was: only its answer changes something */
+	if (!lazy.on)
 		return opts.use_page_server ? -1 : stock;
 	if (paced && lazy.nr_big < BIG)
 		return 1; /* ms */

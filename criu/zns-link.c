@@ -24,19 +24,21 @@
 #define LOG_PREFIX "zns: "
 
 #define HELPER_FD 3
-#define DEADLINE_S 10	/* until the helper says what the administrator wants */
+#define DEADLINE_S 10 /* until the helper says what the administrator wants */
 #define LOOK_MS 500
-#define GRACE_S 3	/* the helper ends the dump itself in time; this is for one that is stopped or hangs */
+/* the helper ends the dump itself in time; this is for one that is stopped or hangs */
+#define GRACE_S 3
 
 static struct {
 	pid_t pid;
 	int pidfd;
 	timer_t timer;
-	unsigned int limit_s;	/* 0: none */
+	unsigned int limit_s; /* 0: none */
 	volatile sig_atomic_t killed;
 } helper = { .pidfd = -1 };
 
-/* Seen by all of criu's processes: for how many seconds the helper was silent when its guard killed it. */
+/* Seen by all of criu's processes: for how many seconds the helper was silent when its guard killed
+ * it. */
 static volatile unsigned int *silent_s;
 
 /* $ZNS_LIBEXEC, beside the criu binary, or ../libexec/zns-criu from it. */
@@ -73,7 +75,8 @@ static void on_limit(int signo)
 	errno = saved;
 }
 
-/* Of its own signal, and restarting what it interrupts: criu's alarm makes system calls fail, at any place. */
+/* Of its own signal, and restarting what it interrupts: criu's alarm makes system calls fail, at
+ * any place. */
 int zns_link_limit(unsigned int s)
 {
 	struct sigaction sa = { .sa_handler = on_limit, .sa_flags = SA_RESTART };
@@ -81,7 +84,8 @@ int zns_link_limit(unsigned int s)
 	struct itimerspec in = { .it_value = { .tv_sec = s + GRACE_S } };
 
 	helper.pidfd = syscall(SYS_pidfd_open, helper.pid, 0);
-	if (helper.pidfd < 0 || sigaction(SIGVTALRM, &sa, NULL) || timer_create(CLOCK_MONOTONIC, &ev, &helper.timer)) {
+	if (helper.pidfd < 0 || sigaction(SIGVTALRM, &sa, NULL) ||
+	    timer_create(CLOCK_MONOTONIC, &ev, &helper.timer)) {
 		pr_perror("Can't limit the time of zns-helper");
 		zns_link_close();
 		return -1;
@@ -90,7 +94,8 @@ int zns_link_limit(unsigned int s)
 	return timer_settime(helper.timer, 0, &in, NULL);
 }
 
-/* In the child's child: nothing of ours may stay open there, and a signal to our group must not reach it. */
+/* In the child's child: nothing of ours may stay open there, and a signal to our group must not
+ * reach it. */
 static void helper_exec(const char *path, int sk, int beat)
 {
 	/* runc starts `criu swrk`, and puts it into the container's cgroups before a restore. */
@@ -120,8 +125,9 @@ static void helper_exec(const char *path, int sk, int beat)
 }
 
 /*
- * Beside the helper: kills it when it shows no sign of life. criu's processes wait for it in sockets and pipes; then they
- * go on, and the tasks with them. Time is counted in looks: if all of us were stopped, the helper is not to blame.
+ * Beside the helper: kills it when it shows no sign of life. criu's processes wait for it in
+ * sockets and pipes; then they go on, and the tasks with them. Time is counted in looks: if all of
+ * us were stopped, the helper is not to blame.
  */
 static void guard(int beat, int pidfd)
 {
@@ -138,8 +144,8 @@ static void guard(int beat, int pidfd)
 	beat = fcntl(beat, F_DUPFD, 16);
 	pidfd = fcntl(pidfd, F_DUPFD, 16);
 	null = open("/dev/null", O_RDWR);
-	if (beat < 0 || pidfd < 0 || null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 ||
-	    dup2(beat, 3) < 0 || dup2(pidfd, 4) < 0 || chdir("/"))
+	if (beat < 0 || pidfd < 0 || null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 ||
+	    dup2(null, 2) < 0 || dup2(beat, 3) < 0 || dup2(pidfd, 4) < 0 || chdir("/"))
 		_exit(1);
 	syscall(SYS_close_range, 5, ~0U, 0);
 	for (;;) {
@@ -177,7 +183,8 @@ static int start_both(const char *path, int sk, int beat[2], int pid_pipe)
 	return write(pid_pipe, &pid, sizeof(pid)) != sizeof(pid);
 }
 
-/* Double fork: on restore criu takes any child's exit for a dying task (hooks.md, "No threads, many processes"). */
+/* Double fork: on restore criu takes any child's exit for a dying task (hooks.md, "No threads, many
+ * processes"). */
 int zns_link_start(void)
 {
 	char path[PATH_MAX];
@@ -199,7 +206,8 @@ int zns_link_start(void)
 		return -1;
 	}
 	if (!silent_s) {
-		void *mem = mmap(NULL, sizeof(*silent_s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		void *mem = mmap(NULL, sizeof(*silent_s), PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 		silent_s = mem == MAP_FAILED ? NULL : mem;
 	}
@@ -218,7 +226,8 @@ int zns_link_start(void)
 	close(p[1]);
 	close(beat[0]);
 	close(beat[1]);
-	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) ||
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) ||
+	    WEXITSTATUS(status) ||
 	    read(p[0], &helper.pid, sizeof(helper.pid)) != sizeof(helper.pid)) {
 		pr_perror("Can't start zns-helper");
 		close(p[0]);
@@ -278,9 +287,12 @@ const char *zns_helper_gone(void)
 	static char text[128];
 
 	if (helper.killed)
-		snprintf(text, sizeof(text), "zns-helper did not answer within --timeout %u s and was killed", helper.limit_s);
+		snprintf(text, sizeof(text),
+			 "zns-helper did not answer within --timeout %u s and was killed",
+			 helper.limit_s);
 	else if (silent_s && *silent_s)
-		snprintf(text, sizeof(text), "zns-helper showed no sign of life for %u s and was killed", *silent_s);
+		snprintf(text, sizeof(text),
+			 "zns-helper showed no sign of life for %u s and was killed", *silent_s);
 	else
 		return "zns-helper died";
 	return text;
@@ -298,7 +310,10 @@ int zns_recv_reply(int sk, struct zw_reply *r, int *fd)
 		struct cmsghdr align;
 	} u;
 	struct iovec iov = { r, sizeof(*r) };
-	struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = u.buf, .msg_controllen = sizeof(u.buf) };
+	struct msghdr mh = { .msg_iov = &iov,
+			     .msg_iovlen = 1,
+			     .msg_control = u.buf,
+			     .msg_controllen = sizeof(u.buf) };
 	struct cmsghdr *c;
 	ssize_t n;
 
@@ -341,7 +356,8 @@ int zns_ask_begin(struct zns_msg *m, struct zw_reply *r)
 		m->fd[i] = m->fd[i - 1];
 	m->fd[0] = sk[1];
 	m->nr_fd++;
-	/* A send that fails leaves no one holding the far end: the read ends at once and says so. */
+	/* A send that fails leaves no one holding the far end: the read ends at once and says so.
+	 */
 	zns_send(m);
 	close(sk[1]);
 	return sk[0];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The zns options, from the command line, a configuration file or an RPC request. See include/zns-img.h. */
+/* The zns options, from the command line, a configuration file or an RPC request. See
+ * include/zns-img.h. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,9 +25,10 @@ static int absolute_dev(void)
 	const char *path = zns_opts.dev + (emu ? 4 : 0);
 	char cwd[PATH_MAX], out[2 * PATH_MAX];
 
-	if (*path == '/' || (!emu && access(path, F_OK)))	/* the latter may be a UUID */
+	if (*path == '/' || (!emu && access(path, F_OK))) /* the latter may be a UUID */
 		return 0;
-	if (!getcwd(cwd, sizeof(cwd)) || snprintf(out, sizeof(out), "%s%s/%s", emu ? "emu:" : "", cwd, path) >= sizeof(zns_opts.dev)) {
+	if (!getcwd(cwd, sizeof(cwd)) || snprintf(out, sizeof(out), "%s%s/%s", emu ? "emu:" : "",
+						  cwd, path) >= sizeof(zns_opts.dev)) {
 		pr_err("--zns-dev %s: give an absolute path\n", zns_opts.dev);
 		return -1;
 	}

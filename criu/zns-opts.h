@@ -4,8 +4,9 @@
 #include <stdbool.h>
 #include "zns-wire.h"
 
-extern struct zw_begin zns_opts;	/* as given; what else the helper is told is filled in at the beginning */
-extern bool zns_opts_given;	/* any of them */
-extern bool zns_opts_timeout;	/* --timeout, which has a default */
+/* as given; what else the helper is told is filled in at the beginning */
+extern struct zw_begin zns_opts;
+extern bool zns_opts_given; /* any of them */
+extern bool zns_opts_timeout; /* --timeout, which has a default */
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Page data: addresses to the helper on dump, verified bytes from it on restore. See include/zns-img.h. */
+/* Page data: addresses to the helper on dump, verified bytes from it on restore. See
+ * include/zns-img.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -37,13 +38,15 @@ static struct {
 	uint32_t image;
 	pid_t pid;
 } out;
-/* Sent at the latest when so much has come together: the helper reads and writes while criu still looks for pages. */
+/* Sent at the latest when so much has come together: the helper reads and writes while criu still
+ * looks for pages. */
 #define OUT_BYTES (8UL << 20)
-#define STREAM_PIPE (1 << 20)	/* bytes; what an unprivileged pipe may have */
+#define STREAM_PIPE (1 << 20) /* bytes; what an unprivileged pipe may have */
 
 /*
- * The kernel writes the processor's number into a thread's rseq area whenever the thread runs, and the parasite runs on
- * it after its pages were read. The helper must know, or it takes such a page for another one when it reads it again.
+ * The kernel writes the processor's number into a thread's rseq area whenever the thread runs, and
+ * the parasite runs on it after its pages were read. The helper must know, or it takes such a page
+ * for another one when it reads it again.
  */
 static void tell_unsteady(pid_t pid)
 {
@@ -55,13 +58,15 @@ static void tell_unsteady(pid_t pid)
 	m.payload = v;
 	for (int i = 0; item && i < item->nr_threads; i++) {
 		RseqEntry *rseq = item->core && item->core[i] && item->core[i]->thread_core ?
-				  item->core[i]->thread_core->rseq_entry : NULL;
+					  item->core[i]->thread_core->rseq_entry :
+					  NULL;
 
 		if (rseq && rseq->rseq_abi_pointer)
-			v[m.h.nr++] = (struct zw_iov){ rseq->rseq_abi_pointer, rseq->rseq_abi_size };
+			v[m.h.nr++] = (struct zw_iov){ rseq->rseq_abi_pointer,
+						       rseq->rseq_abi_size };
 		if (m.h.nr && (m.h.nr == ZW_MAX_IOV || i == item->nr_threads - 1)) {
 			m.len = m.h.nr * sizeof(*v);
-			zns_send(&m);	/* a helper that is gone is noticed by the next message */
+			zns_send(&m); /* a helper that is gone is noticed by the next message */
 			m.h.nr = 0;
 		}
 	}
@@ -103,7 +108,8 @@ int zns_write_mem(struct page_xfer *xfer, void *base, unsigned long len)
 
 	if (zns_tee_mem(zi->name, xfer->zns_pid, base, len))
 		return -1;
-	if (out.nr && (out.image != zi->id || out.pid != xfer->zns_pid || out.bytes >= OUT_BYTES) && flush())
+	if (out.nr && (out.image != zi->id || out.pid != xfer->zns_pid || out.bytes >= OUT_BYTES) &&
+	    flush())
 		return -1;
 	last = out.nr ? &out.iov[out.nr - 1] : NULL;
 	out.bytes += len;
@@ -121,8 +127,9 @@ int zns_write_mem(struct page_xfer *xfer, void *base, unsigned long len)
 }
 
 /*
- * Pages that criu has in a pipe go on through another one that the helper drains. In read mode they are criu's own
- * buffer, which is filled again when this returns: its bytes must be copied, not moved.
+ * Pages that criu has in a pipe go on through another one that the helper drains. In read mode they
+ * are criu's own buffer, which is filled again when this returns: its bytes must be copied, not
+ * moved.
  */
 int zns_pass_on(int from, int to, unsigned long len)
 {
@@ -156,19 +163,20 @@ int zns_write_pages(struct page_xfer *xfer, int p, unsigned long len)
 	struct zns_msg m = ZNS_MSG(ZW_PAGES_STREAM);
 	int sk[2];
 
-	if (!zi->pages)		/* a page server's: the image is a pipe itself */
+	if (!zi->pages) /* a page server's: the image is a pipe itself */
 		return zns_pass_on(p, img_raw_fd(xfer->pi), len);
 	if (zi->fd < 0) {
 		if (pipe2(sk, O_CLOEXEC)) {
 			pr_perror("Can't make a pipe for %s", zi->name);
 			return -1;
 		}
-		fcntl(sk[1], F_SETPIPE_SZ, STREAM_PIPE);	/* less will do, more is faster */
+		fcntl(sk[1], F_SETPIPE_SZ, STREAM_PIPE); /* less will do, more is faster */
 		m.h.image = zi->id;
 		m.fd[0] = sk[0];
 		m.nr_fd = 1;
 		if (zns_send(&m)) {
-			pr_err("%s; nothing was committed, run the dump again\n", zns_helper_gone());
+			pr_err("%s; nothing was committed, run the dump again\n",
+			       zns_helper_gone());
 			close(sk[0]);
 			close(sk[1]);
 			return -1;
@@ -183,7 +191,8 @@ int zns_write_pages(struct page_xfer *xfer, int p, unsigned long len)
 	return 0;
 }
 
-/* Returns when the helper has read all the memory it was told of: only then may the task's mappings change. */
+/* Returns when the helper has read all the memory it was told of: only then may the task's mappings
+ * change. */
 int zns_pages_seal(struct zns_img *zi)
 {
 	struct zns_msg m = ZNS_MSG(ZW_PAGES_SEAL);
@@ -191,7 +200,7 @@ int zns_pages_seal(struct zns_img *zi)
 
 	if (flush())
 		return -1;
-	close_safe(&zi->fd);	/* the end of a stream */
+	close_safe(&zi->fd); /* the end of a stream */
 	m.h.image = zi->id;
 	if (zns_ask(&m, &r, NULL)) {
 		pr_err("%s\n", r.msg);
@@ -254,7 +263,7 @@ int zns_batch_wait(struct zns_batch *b)
 
 	if (b->sk[0] < 0)
 		return 0;
-	close(b->sk[1]);	/* with the helper gone, the last copy: the wait ends */
+	close(b->sk[1]); /* with the helper gone, the last copy: the wait ends */
 	while (b->nr && batch_take(b) != -EPIPE)
 		;
 	close(b->sk[0]);
@@ -292,20 +301,21 @@ static int read_fault(struct cr_img *img, void *buf, unsigned long len, off_t of
 }
 
 /*
- * A forked child's pages are read one by one and compared with its parent's (hooks.md, "Restore"): each a message if
- * it were not for these windows. While pages are taken from one, the helper fills the other with what follows.
+ * A forked child's pages are read one by one and compared with its parent's (hooks.md, "Restore"):
+ * each a message if it were not for these windows. While pages are taken from one, the helper fills
+ * the other with what follows.
  */
 #define WINDOW (1UL << 20)
 struct window {
 	void *mem;
 	off_t off;
-	unsigned long len;	/* 0: nothing in it */
-	struct zns_batch coming;	/* has a socket while the helper fills it */
+	unsigned long len; /* 0: nothing in it */
+	struct zns_batch coming; /* has a socket while the helper fills it */
 };
 
 struct zns_windows {
 	struct window w[2];
-	int at;		/* the one pages are taken from */
+	int at; /* the one pages are taken from */
 };
 
 static int window_wait(struct window *w)
@@ -394,8 +404,10 @@ int zns_pread(struct cr_img *img, void *buf, unsigned long len, off_t off)
 
 	if (zns_serve_reads() && len == PAGE_SIZE)
 		return read_fault(img, buf, len, off);
-	/* Memory that is filled on demand wants pages anywhere: the helper's own cache has those around them. */
-	if (len > WINDOW / 16 || off >= img->zns->size || opts.mode == CR_LAZY_PAGES || zns_serve_reads())
+	/* Memory that is filled on demand wants pages anywhere: the helper's own cache has those
+	 * around them. */
+	if (len > WINDOW / 16 || off >= img->zns->size || opts.mode == CR_LAZY_PAGES ||
+	    zns_serve_reads())
 		return read_now(img, buf, len, off);
 	if (off + len > img->zns->size) {
 		pr_err("%s ends before the pages it should hold\n", img->zns->name);
@@ -427,8 +439,8 @@ bool zns_vma_is_empty(struct page_read *pr, unsigned long start, unsigned long e
 }
 
 /*
- * To map an area, fill it and move it to its place costs more than the pages if those are few. Then the blob maps it where
- * it belongs, and the helper writes the pages there.
+ * To map an area, fill it and move it to its place costs more than the pages if those are few. Then
+ * the blob maps it where it belongs, and the helper writes the pages there.
  */
 #define PIE_BYTES (64UL << 20)
 #define PIE_ENTRY (64UL << 10)
@@ -437,13 +449,15 @@ bool zns_fill_in_pie(struct page_read *pr)
 {
 	if (!pr->pi->zns)
 		return true;
-	return pr->pi->zns->size <= PIE_BYTES && pr->nr_pmes > 64 && pr->pi->zns->size / pr->nr_pmes < PIE_ENTRY;
+	return pr->pi->zns->size <= PIE_BYTES && pr->nr_pmes > 64 &&
+	       pr->pi->zns->size / pr->nr_pmes < PIE_ENTRY;
 }
 
 /* The places that the helper shall fill for the blob, in a memfd. -1: printed. */
 static int list_places(struct task_restore_args *ta, uint32_t *nr)
 {
-	struct restore_vma_io *rio = rst_mem_remap_ptr((unsigned long)ta->vma_ios, RM_PRIVATE), *r = rio;
+	struct restore_vma_io *rio = rst_mem_remap_ptr((unsigned long)ta->vma_ios, RM_PRIVATE),
+			      *r = rio;
 	struct zw_place *v, *at;
 	size_t max = 0;
 	int fd, i, j;
@@ -466,7 +480,8 @@ static int list_places(struct task_restore_args *ta, uint32_t *nr)
 		unsigned long off = r->off;
 
 		for (j = 0; j < r->nr_iovs; off += r->iovs[j++].iov_len)
-			*at++ = (struct zw_place){ off, (uintptr_t)r->iovs[j].iov_base, r->iovs[j].iov_len };
+			*at++ = (struct zw_place){ off, (uintptr_t)r->iovs[j].iov_base,
+						   r->iovs[j].iov_len };
 	}
 	munmap(v, max * sizeof(*v));
 	*nr = max;

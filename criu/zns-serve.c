@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Page servers: one that receives pages into zones, one that gives pages from zones. See include/zns-img.h. */
+/* Page servers: one that receives pages into zones, one that gives pages from zones. See
+ * include/zns-img.h. */
 #include <errno.h>
 #include <stdbool.h>
 #include <sys/mman.h>
@@ -16,7 +17,8 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-#define SERVE_MAX (1UL << 20) /* uffd.c asks for more; so the helper reads ahead while this much is sent */
+/* uffd.c asks for more; so the helper reads ahead while this much is sent */
+#define SERVE_MAX (1UL << 20)
 
 struct source {
 	struct list_head l;
@@ -81,7 +83,8 @@ void *zns_serve_read(unsigned long pid, unsigned long vaddr, unsigned long *nr_p
 	if (!s)
 		return NULL;
 	if (!buf) {
-		buf = mmap(NULL, SERVE_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		buf = mmap(NULL, SERVE_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			   0);
 		if (buf == MAP_FAILED) {
 			pr_perror("No memory for pages");
 			buf = NULL;

@@ -98,7 +98,8 @@ int zns_tee_mem(const char *name, pid_t pid, void *base, unsigned long len)
 	if (out < 0)
 		return -1;
 	while (len && !ret) {
-		struct iovec local = { buf, len < sizeof(buf) ? len : sizeof(buf) }, remote = { base, local.iov_len };
+		struct iovec local = { buf, len < sizeof(buf) ? len : sizeof(buf) },
+			     remote = { base, local.iov_len };
 
 		if (process_vm_readv(pid, &local, 1, &remote, 1, 0) != (ssize_t)local.iov_len) {
 			pr_perror("Can't read the memory of %d", pid);
@@ -125,7 +126,8 @@ static void pump(int in, int out, int copy)
 	_exit(n != 0);
 }
 
-/* A process in between: criu itself may not have threads, and the writer of the stream expects a plain descriptor. */
+/* A process in between: criu itself may not have threads, and the writer of the stream expects a
+ * plain descriptor. */
 int zns_tee_stream(const char *name, int fd)
 {
 	int p[2], copy;

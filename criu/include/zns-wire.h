@@ -2,55 +2,69 @@
 #ifndef __CR_ZNS_WIRE_H__
 #define __CR_ZNS_WIRE_H__
 /*
- * Messages between criu and its helper process (design.md §3), over one SOCK_SEQPACKET socket that all of criu's
- * processes share. One message is one packet: header, payload, file descriptors. Requests that want an answer carry
- * the far end of a fresh socket pair as their first descriptor, so answers cannot reach the wrong process.
+ * Messages between criu and its helper process (design.md §3), over one SOCK_SEQPACKET socket that
+ * all of criu's processes share. One message is one packet: header, payload, file descriptors.
+ * Requests that want an answer carry the far end of a fresh socket pair as their first descriptor,
+ * so answers cannot reach the wrong process.
  *
  * Both ends come from one build; ZW_VERSION catches a mixed installation.
  */
 #include <stdint.h>
 
 #define ZW_VERSION 5
-#define ZW_MAX_IOV 1024		/* iovecs of one message */
+#define ZW_MAX_IOV 1024 /* iovecs of one message */
 #define ZW_MAX_MSG (sizeof(struct zw_hdr) + ZW_MAX_IOV * sizeof(struct zw_iov))
 #define ZW_MAX_FDS 4
-#define ZW_NAME 64		/* image names, with the NUL */
-#define ZW_STR 256		/* option strings, with the NUL */
+#define ZW_NAME 64 /* image names, with the NUL */
+#define ZW_STR 256 /* option strings, with the NUL */
 
-#define ZW_BEAT_FD 4		/* the helper's: a pipe to whom watches it, a uint32_t each half second: the deadline, s */
+/* the helper's: a pipe to whom watches it, a uint32_t each half second: the deadline, s */
+#define ZW_BEAT_FD 4
 
-#define ZW_LEAVE_CGROUP "--leave-cgroup"	/* to the helper: its cgroups are, or will be, those of a container */
+/* to the helper: its cgroups are, or will be, those of a container */
+#define ZW_LEAVE_CGROUP "--leave-cgroup"
 
 enum zw_op {
-	ZW_DUMP_BEGIN = 1,	/* payload zw_begin; fds: reply, image directory, those of zw_begin.progress. Answered when
-				   admitted */
-	ZW_RESTORE_BEGIN,	/* the same */
+	/* payload zw_begin; fds: reply, image directory, those of zw_begin.progress. Answered when
+	   admitted */
+	ZW_DUMP_BEGIN = 1,
+	ZW_RESTORE_BEGIN, /* the same */
 	/* dump */
-	ZW_IMG_FD,		/* payload name; fds: memfd with the whole image */
-	ZW_IMG_STREAM,		/* payload name; fds: pipe, read until its end */
-	ZW_PAGES_OPEN,		/* payload name; fds: reply → image */
-	ZW_PAGES_MEM,		/* image, pid, nr; payload zw_iov[nr]: memory that stays as it is until SEAL is answered */
-	ZW_PAGES_SEAL,		/* image; fds: reply. Answered when all of the memory has been read */
-	ZW_FAILED,		/* payload text: an error in one of criu's children; the dump must not be committed */
-	ZW_COMMIT,		/* off = µs frozen so far, nr = 1: --lazy-pages; fds: reply. Answered when durable, handle included */
-	ZW_WHY,			/* fds: reply with the first error the helper knows of, if any */
+	ZW_IMG_FD, /* payload name; fds: memfd with the whole image */
+	ZW_IMG_STREAM, /* payload name; fds: pipe, read until its end */
+	ZW_PAGES_OPEN, /* payload name; fds: reply → image */
+	/* image, pid, nr; payload zw_iov[nr]: memory that stays as it is until SEAL is answered */
+	ZW_PAGES_MEM,
+	ZW_PAGES_SEAL, /* image; fds: reply. Answered when all of the memory has been read */
+	/* payload text: an error in one of criu's children; the dump must not be committed */
+	ZW_FAILED,
+	/* off = µs frozen so far, nr = 1: --lazy-pages; fds: reply. Answered when durable, handle
+	   included */
+	ZW_COMMIT,
+	ZW_WHY, /* fds: reply with the first error the helper knows of, if any */
 	/* restore */
-	ZW_OPEN,		/* image = level, payload name; fds: reply → kind, size, image; a memfd or a pipe with kind
-				   ZW_KIND_FD. Level 0 is the checkpoint, put together from its chain if it is incremental. In a
-				   dump 1 is its parent, and so on */
-	ZW_READ,		/* image, off, nr; payload zw_iov[nr] in the sender's memory; fds: reply */
-	ZW_DONE,		/* fds: reply, with a summary: every task is restored */
-	ZW_FILL,		/* image, nr; fds: reply, memfd with zw_place[nr] in the sender's memory. Begins when a byte comes
-				   through reply; answered when all of it is there */
-	ZW_FETCH = 160,		/* image, off, pid = a number for the answer, pad = enum zw_fetch, nr = 1; payload zw_iov in the
-				   sender's memory; fds: reply → image = that number. For the lazy-pages daemon */
-	ZW_FILE = 111,		/* dump; off = its size, payload name; fds: file that somebody else wrote into the image
-				   directory */
+	/* image = level, payload name; fds: reply → kind, size, image; a memfd or a pipe with kind
+	   ZW_KIND_FD. Level 0 is the checkpoint, put together from its chain if it is incremental.
+	   In a dump 1 is its parent, and so on */
+	ZW_OPEN,
+	ZW_READ, /* image, off, nr; payload zw_iov[nr] in the sender's memory; fds: reply */
+	ZW_DONE, /* fds: reply, with a summary: every task is restored */
+	/* image, nr; fds: reply, memfd with zw_place[nr] in the sender's memory. Begins when a byte
+	   comes through reply; answered when all of it is there */
+	ZW_FILL,
+	/* image, off, pid = a number for the answer, pad = enum zw_fetch, nr = 1; payload zw_iov in
+	   the sender's memory; fds: reply → image = that number. For the lazy-pages daemon */
+	ZW_FETCH = 160,
+	/* dump; off = its size, payload name; fds: file that somebody else wrote into the image
+	   directory */
+	ZW_FILE = 111,
 	/* dump */
-	ZW_PAGES_STREAM = 90,	/* image; fds: pipe, read until its end: pages that are not in a frozen task */
-	ZW_PAGES_UNSTEADY,	/* pid, nr; payload zw_iov[nr]: areas of its memory that the kernel may write meanwhile */
+	/* image; fds: pipe, read until its end: pages that are not in a frozen task */
+	ZW_PAGES_STREAM = 90,
+	/* pid, nr; payload zw_iov[nr]: areas of its memory that the kernel may write meanwhile */
+	ZW_PAGES_UNSTEADY,
 	/* neither */
-	ZW_CHECK = 110,		/* payload --zns-dev or ""; fds: reply. Can a dump begin? */
+	ZW_CHECK = 110, /* payload --zns-dev or ""; fds: reply. Can a dump begin? */
 	/* page server: as ZW_DUMP_BEGIN, pid 0; pages images come as ZW_IMG_STREAM */
 	ZW_RECEIVE_BEGIN = 100,
 };
@@ -78,9 +92,9 @@ struct zw_place {
 };
 
 struct zw_begin {
-	int32_t pid;		/* the dumped task; 0 on restore */
-	uint32_t separate_metadata;	/* 1: --zns-separate-metadata */
-	char dev[ZW_STR];	/* --zns-dev or "" */
+	int32_t pid; /* the dumped task; 0 on restore */
+	uint32_t separate_metadata; /* 1: --zns-separate-metadata */
+	char dev[ZW_STR]; /* --zns-dev or "" */
 	char container[ZW_STR];
 	char checkpoint[ZW_STR];
 	char alloc[32];
@@ -88,52 +102,53 @@ struct zw_begin {
 	char qos[32];
 	char stripe[32];
 	char qos_max[32];
-	uint32_t progress;	/* enum zw_progress */
-	uint32_t timeout_s;	/* --timeout if it was given: for the whole dump; else 0 */
-	char parent[ZW_STR];	/* --zns-parent or "" */
-	uint32_t parent_dir;	/* 1: the image directory's link `parent` leads to the parent's handle */
-	uint32_t pre_dump;	/* 1 */
+	uint32_t progress; /* enum zw_progress */
+	uint32_t timeout_s; /* --timeout if it was given: for the whole dump; else 0 */
+	char parent[ZW_STR]; /* --zns-parent or "" */
+	/* 1: the image directory's link `parent` leads to the parent's handle */
+	uint32_t parent_dir;
+	uint32_t pre_dump; /* 1 */
 };
 
 /* Where progress is shown; a descriptor for each, in this order. */
 enum zw_progress {
-	ZW_PROGRESS_TTY = 1,	/* one line, again and again */
-	ZW_PROGRESS_JSON = 2,	/* a line of JSON each half second */
+	ZW_PROGRESS_TTY = 1, /* one line, again and again */
+	ZW_PROGRESS_JSON = 2, /* a line of JSON each half second */
 };
 
 enum zw_fetch {
 	ZW_FETCH_BACKGROUND,
-	ZW_FETCH_FAULT,		/* a task waits for it: before all others */
+	ZW_FETCH_FAULT, /* a task waits for it: before all others */
 };
 
 /*
- * With the answer to ZW_RESTORE_BEGIN comes a memfd with the small images of the checkpoint, or none. One without a place
- * (off 0) is there, but has to be opened (ZW_OPEN).
+ * With the answer to ZW_RESTORE_BEGIN comes a memfd with the small images of the checkpoint, or
+ * none. One without a place (off 0) is there, but has to be opened (ZW_OPEN).
  */
 struct zw_bundle_image {
 	char name[ZW_NAME];
-	uint64_t off, len;	/* bytes, from the beginning of the memfd */
+	uint64_t off, len; /* bytes, from the beginning of the memfd */
 };
 struct zw_bundle {
 	uint32_t nr;
-	uint32_t complete;	/* 1: there is no image that has no entry */
-	struct zw_bundle_image image[];	/* by name */
+	uint32_t complete; /* 1: there is no image that has no entry */
+	struct zw_bundle_image image[]; /* by name */
 };
 
 enum zw_kind {
 	ZW_KIND_NONE,
-	ZW_KIND_FD,	/* the descriptor is the image */
-	ZW_KIND_PAGES,	/* read it with ZW_READ */
-	ZW_KIND_POST_COPY = 100,	/* of ZW_RESTORE_BEGIN: the checkpoint lacks its lazy pages */
+	ZW_KIND_FD, /* the descriptor is the image */
+	ZW_KIND_PAGES, /* read it with ZW_READ */
+	ZW_KIND_POST_COPY = 100, /* of ZW_RESTORE_BEGIN: the checkpoint lacks its lazy pages */
 };
 
 struct zw_reply {
-	int32_t code;		/* 0 or negative errno */
+	int32_t code; /* 0 or negative errno */
 	uint32_t kind;
 	uint32_t image;
-	uint32_t warn;		/* msg is a warning */
-	uint64_t size;		/* bytes; on begin of a dump: checkpoints in the chain of its parents */
-	char msg[512];		/* code != 0: one line for the user; on begin and commit: what was done */
+	uint32_t warn; /* msg is a warning */
+	uint64_t size; /* bytes; on begin of a dump: checkpoints in the chain of its parents */
+	char msg[512]; /* code != 0: one line for the user; on begin and commit: what was done */
 };
 
 #endif

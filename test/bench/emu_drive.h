@@ -2,8 +2,8 @@
 #ifndef BENCH_EMU_DRIVE_H
 #define BENCH_EMU_DRIVE_H
 /*
- * Several closed-loop clients against the timing model alone, in one thread: always the one whose next command is due
- * first submits it. No data, no sleeping, the same result every time.
+ * Several closed-loop clients against the timing model alone, in one thread: always the one whose
+ * next command is due first submits it. No data, no sleeping, the same result every time.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,15 +13,15 @@
 #define DRIVE_MAX_DEPTH 8
 
 struct client {
-	enum zns_emu_op op;	/* WRITE or READ */
+	enum zns_emu_op op; /* WRITE or READ */
 	uint32_t zone;
-	uint64_t size;		/* of one command */
-	uint64_t total;		/* bytes in all */
-	unsigned depth;		/* commands in flight */
+	uint64_t size; /* of one command */
+	uint64_t total; /* bytes in all */
+	unsigned depth; /* commands in flight */
 	/* since then */
 	uint64_t next[DRIVE_MAX_DEPTH], asked;
-	uint64_t answered_ns;	/* the last command */
-	uint64_t done_ns;	/* and its data on the medium */
+	uint64_t answered_ns; /* the last command */
+	uint64_t done_ns; /* and its data on the medium */
 };
 
 static inline void drive_check(int rc, const struct zns_err *why)
@@ -53,7 +53,8 @@ static inline void drive(struct zns_dev *d, struct client *c, unsigned nr, uint6
 		if (!when)
 			break;
 		n = zns_min(due->size, due->total - due->asked);
-		drive_check(zns_emu_model_submit(d, due->op, due->zone, n, *when, when, &why), &why);
+		drive_check(zns_emu_model_submit(d, due->op, due->zone, n, *when, when, &why),
+			    &why);
 		due->asked += n;
 		due->answered_ns = zns_max(due->answered_ns, *when);
 	}
@@ -65,7 +66,8 @@ static inline void drive(struct zns_dev *d, struct client *c, unsigned nr, uint6
 		c[i].done_ns = c[i].answered_ns;
 		if (c[i].op != ZNS_EMU_OP_WRITE)
 			continue;
-		/* the die has nothing to do behind this client's last unit but units of the same age */
+		/* the die has nothing to do behind this client's last unit but units of the same
+		 * age */
 		zns_emu_info(d, &p, NULL);
 		map = malloc(p.nr_zones * sizeof(*map));
 		if (!map)
@@ -74,7 +76,8 @@ static inline void drive(struct zns_dev *d, struct client *c, unsigned nr, uint6
 		drive_check(zns_emu_model_load(d, ZNS_EMU_DIE, map[c[i].zone], &die, &why), &why);
 		free(map);
 		c[i].done_ns = zns_max(c[i].done_ns, die.idle_from_ns);
-		/* nor the controller: a garbage collection that the last byte started belongs to it */
+		/* nor the controller: a garbage collection that the last byte started belongs to it
+		 */
 		drive_check(zns_emu_model_load(d, ZNS_EMU_CONTROLLER, 0, &die, &why), &why);
 		c[i].done_ns = zns_max(c[i].done_ns, die.idle_from_ns);
 	}

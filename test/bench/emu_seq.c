@@ -2,18 +2,20 @@
 /*
  * Timing off: how fast is the emulated device beside the disk below it?
  *
- *   emu_seq [--dir DIR] [--mib N] [--runs N] [--zones N] [--threads N] [--prealloc allocated|written] [--fresh]
+ *   emu_seq [--dir DIR] [--mib N] [--runs N] [--zones N] [--threads N] [--prealloc
+ * allocated|written] [--fresh]
  *
- * Writes N MiB (2048) in units of 256 KiB, round-robin over 5 zones, in turn: through the emulator with a thread per
- * zone; through the emulator with 8 threads that take units in order and wait for their zone's turn, as a dump does; and
- * plain, with O_DIRECT to a preallocated file, with as many threads as zones and with 8. A zone has one write in flight,
- * so the emulator never has more than --zones of them: the third is its equal. Times are taken when the last write
- * returns and when a final flush (fdatasync) has; medians, of the ratios of runs of one round too. CPU time is what the
- * machine's other work disturbs least. --fresh makes the files anew for every run: then every block is written for the
- * first time. Else the first round is not counted.
+ * Writes N MiB (2048) in units of 256 KiB, round-robin over 5 zones, in turn: through the emulator
+ * with a thread per zone; through the emulator with 8 threads that take units in order and wait for
+ * their zone's turn, as a dump does; and plain, with O_DIRECT to a preallocated file, with as many
+ * threads as zones and with 8. A zone has one write in flight, so the emulator never has more than
+ * --zones of them: the third is its equal. Times are taken when the last write returns and when a
+ * final flush (fdatasync) has; medians, of the ratios of runs of one round too. CPU time is what
+ * the machine's other work disturbs least. --fresh makes the files anew for every run: then every
+ * block is written for the first time. Else the first round is not counted.
  *
- * At the end the other half of the promise: a writer at full speed is killed, then the power is cut; what it had flushed
- * must be there.
+ * At the end the other half of the promise: a writer at full speed is killed, then the power is
+ * cut; what it had flushed must be there.
  */
 #include <fcntl.h>
 #include <getopt.h>
@@ -29,10 +31,10 @@
 
 #include "../controls/controls.h"
 
-#define UNIT		KIB(256)
-#define MAX_ZONES	64
-#define MAX_THREADS	64
-#define MAX_RUNS	99
+#define UNIT KIB(256)
+#define MAX_ZONES 64
+#define MAX_THREADS 64
+#define MAX_RUNS 99
 
 static uint64_t mib = 2048;
 static unsigned runs = 9, zones = 5, threads = 8;
@@ -45,17 +47,17 @@ static char path_of[NR_WAYS][200];
 static void *data;
 
 struct job {
-	struct zns_dev *dev;	/* NULL: plain */
+	struct zns_dev *dev; /* NULL: plain */
 	int fd;
 	bool per_zone;
 	uint64_t units, next, zone_units;
-	uint64_t turn[MAX_ZONES];	/* units written of each lane */
+	uint64_t turn[MAX_ZONES]; /* units written of each lane */
 	pthread_mutex_t lock;
 	pthread_cond_t moved[MAX_ZONES];
 };
 
 struct took {
-	double written, flushed, cpu;	/* seconds */
+	double written, flushed, cpu; /* seconds */
 };
 
 static void die(const char *what)
@@ -77,7 +79,9 @@ static void write_lane(struct job *j, unsigned lane, uint64_t nth)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 
-	check(zns_dev_write(j->dev, lane + nth / j->zone_units * zones, nth % j->zone_units * UNIT, data, UNIT, &err), &err);
+	check(zns_dev_write(j->dev, lane + nth / j->zone_units * zones, nth % j->zone_units * UNIT,
+			    data, UNIT, &err),
+	      &err);
 }
 
 static void write_in_turn(struct job *j, uint64_t k)
@@ -100,7 +104,8 @@ static void *work(void *arg)
 	struct job *j = arg;
 	uint64_t k = __atomic_fetch_add(&j->next, 1, __ATOMIC_RELAXED);
 
-	for (; k < j->units; k = j->per_zone ? k + zones : __atomic_fetch_add(&j->next, 1, __ATOMIC_RELAXED)) {
+	for (; k < j->units;
+	     k = j->per_zone ? k + zones : __atomic_fetch_add(&j->next, 1, __ATOMIC_RELAXED)) {
 		if (j->per_zone)
 			write_lane(j, k % zones, k / zones);
 		else if (j->dev)
@@ -116,7 +121,8 @@ static double cpu_seconds(void)
 	struct rusage r;
 
 	getrusage(RUSAGE_SELF, &r);
-	return r.ru_utime.tv_sec + r.ru_stime.tv_sec + (r.ru_utime.tv_usec + r.ru_stime.tv_usec) / 1e6;
+	return r.ru_utime.tv_sec + r.ru_stime.tv_sec +
+	       (r.ru_utime.tv_usec + r.ru_stime.tv_usec) / 1e6;
 }
 
 static struct took run(struct job *j, unsigned nr)
@@ -140,8 +146,9 @@ static struct took run(struct job *j, unsigned nr)
 		check(zns_dev_flush(j->dev, &err), &err);
 	else if (fdatasync(j->fd))
 		die("fdatasync");
-	return (struct took) { .written = (written - start) / 1e9, .flushed = (zns_mono_ns() - start) / 1e9,
-			       .cpu = cpu_seconds() - cpu };
+	return (struct took){ .written = (written - start) / 1e9,
+			      .flushed = (zns_mono_ns() - start) / 1e9,
+			      .cpu = cpu_seconds() - cpu };
 }
 
 static void make_device(const char *path)
@@ -150,7 +157,8 @@ static void make_device(const char *path)
 	struct zns_err err = ZNS_ERR_INIT;
 
 	zns_emu_default_params(&p);
-	p.nr_zones = zns_align_up((MIB(mib) / UNIT + zones - 1) / zones, p.zone_capacity / UNIT) / (p.zone_capacity / UNIT) * zones;
+	p.nr_zones = zns_align_up((MIB(mib) / UNIT + zones - 1) / zones, p.zone_capacity / UNIT) /
+		     (p.zone_capacity / UNIT) * zones;
 	p.nr_zones = zns_max(p.nr_zones, 4u);
 	p.max_open = p.max_active = 0;
 	p.prealloc = prealloc;
@@ -244,7 +252,8 @@ static double median(double *v, unsigned nr)
 /* In changing order, so that nobody always comes after the same. */
 static void compare(void)
 {
-	static const char *const title[NR_WAYS] = { "emulator, a thread per zone", "emulator, in turn", "plain", "plain" };
+	static const char *const title[NR_WAYS] = { "emulator, a thread per zone",
+						    "emulator, in turn", "plain", "plain" };
 	static double t[NR_WAYS][2][MAX_RUNS], cpu[NR_WAYS][MAX_RUNS];
 
 	for (unsigned i = 0; i <= runs; i++) {
@@ -252,17 +261,20 @@ static void compare(void)
 			unsigned way = (n + i) % NR_WAYS;
 			struct took k = measure(way);
 
-			if (!i)		/* the first round warms up */
+			if (!i) /* the first round warms up */
 				continue;
 			t[way][0][i - 1] = k.written;
 			t[way][1][i - 1] = k.flushed;
 			cpu[way][i - 1] = k.cpu;
 		}
 	}
-	printf("%llu MiB in units of 256 KiB over %u zones, %s%s, medians of %u runs\n\n", (unsigned long long)mib, zones,
-	       prealloc == ZNS_EMU_WRITTEN ? "written once before" : "allocated", fresh ? ", made anew for each run" : "", runs);
+	printf("%llu MiB in units of 256 KiB over %u zones, %s%s, medians of %u runs\n\n",
+	       (unsigned long long)mib, zones,
+	       prealloc == ZNS_EMU_WRITTEN ? "written once before" : "allocated",
+	       fresh ? ", made anew for each run" : "", runs);
 	printf("| | threads | MiB/s | of plain, %u threads | with the final flush | of plain | CPU s |\n"
-	       "| --- | --- | --- | --- | --- | --- | --- |\n", zones);
+	       "| --- | --- | --- | --- | --- | --- | --- |\n",
+	       zones);
 	for (unsigned way = 0; way < NR_WAYS; way++) {
 		printf("| %s | %u ", title[way], way == PER_ZONE || way == PLAIN ? zones : threads);
 		for (int flush = 0; flush < 2; flush++) {
@@ -278,9 +290,11 @@ static void compare(void)
 	}
 }
 
-/* ---- killed, then cut ------------------------------------------------------------------------------ */
+/* ---- killed, then cut
+ * ------------------------------------------------------------------------------ */
 
-/* Every unit says which it is. Flushes now and then, and says in @flushed how many units of each lane that was. */
+/* Every unit says which it is. Flushes now and then, and says in @flushed how many units of each
+ * lane that was. */
 static void write_until_killed(const char *spec, uint64_t *flushed)
 {
 	struct zns_err err = ZNS_ERR_INIT;
@@ -292,7 +306,9 @@ static void write_until_killed(const char *spec, uint64_t *flushed)
 	for (uint64_t n = 0; n < max; n++) {
 		for (unsigned lane = 0; lane < zones; lane++) {
 			*(uint64_t *)data = n * zones + lane;
-			check(zns_dev_write(d, lane + n / per_zone * zones, n % per_zone * UNIT, data, UNIT, &err), &err);
+			check(zns_dev_write(d, lane + n / per_zone * zones, n % per_zone * UNIT,
+					    data, UNIT, &err),
+			      &err);
 		}
 		if (n % 7)
 			continue;
@@ -313,7 +329,8 @@ static uint64_t lost_units(const char *spec, uint64_t flushed)
 	per_zone = d->geo.zone_capacity / UNIT;
 	for (uint64_t n = 0; n < flushed; n++)
 		for (unsigned lane = 0; lane < zones; lane++)
-			lost += zns_dev_read(d, lane + n / per_zone * zones, n % per_zone * UNIT, data, UNIT, &err) ||
+			lost += zns_dev_read(d, lane + n / per_zone * zones, n % per_zone * UNIT,
+					     data, UNIT, &err) ||
 				*(uint64_t *)data != n * zones + lane;
 	zns_dev_close(d);
 	return lost;
@@ -321,7 +338,9 @@ static uint64_t lost_units(const char *spec, uint64_t flushed)
 
 static int kill_and_cut(void)
 {
-	uint64_t *flushed = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), lost = 0, kept = 0;
+	uint64_t *flushed = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+				 0),
+		 lost = 0, kept = 0;
 	char spec[220];
 
 	if (flushed == MAP_FAILED)
@@ -343,8 +362,8 @@ static int kill_and_cut(void)
 		lost += lost_units(spec, *flushed);
 		kept += *flushed * zones;
 	}
-	printf("\nkilled and cut %u times: %llu flushed units of 256 KiB, %llu of them lost\n", runs, (unsigned long long)kept,
-	       (unsigned long long)lost);
+	printf("\nkilled and cut %u times: %llu flushed units of 256 KiB, %llu of them lost\n",
+	       runs, (unsigned long long)kept, (unsigned long long)lost);
 	return lost || !kept;
 }
 
@@ -363,10 +382,14 @@ static unsigned long number(const char *s, unsigned long max)
 int main(int argc, char **argv)
 {
 	static const struct option opts[] = {
-		{ "dir", required_argument, NULL, 'd' }, { "mib", required_argument, NULL, 'm' },
-		{ "runs", required_argument, NULL, 'r' }, { "zones", required_argument, NULL, 'z' },
-		{ "threads", required_argument, NULL, 't' }, { "prealloc", required_argument, NULL, 'p' },
-		{ "fresh", no_argument, NULL, 'f' }, { NULL, 0, NULL, 0 },
+		{ "dir", required_argument, NULL, 'd' },
+		{ "mib", required_argument, NULL, 'm' },
+		{ "runs", required_argument, NULL, 'r' },
+		{ "zones", required_argument, NULL, 'z' },
+		{ "threads", required_argument, NULL, 't' },
+		{ "prealloc", required_argument, NULL, 'p' },
+		{ "fresh", no_argument, NULL, 'f' },
+		{ NULL, 0, NULL, 0 },
 	};
 	const char *dir = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
 	int c;
@@ -405,7 +428,8 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < UNIT / 8; i++)
 		((uint64_t *)data)[i] = i * UINT64_C(0x9e3779b97f4a7c15);
 	for (unsigned way = 0; way < NR_WAYS; way++) {
-		snprintf(path_of[way], sizeof(path_of[way]), "%s/emu-seq-%d.%u", dir, getpid(), way);
+		snprintf(path_of[way], sizeof(path_of[way]), "%s/emu-seq-%d.%u", dir, getpid(),
+			 way);
 		if (!fresh)
 			make(way);
 	}

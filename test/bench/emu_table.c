@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The timing model against its own parameters: emu_table [MIB]. For each profile what a client gets alone, beside
- * another on its die, beside another on its channel but not its die, and what all get together with one on each die;
- * written and read, in model time, so exact and independent of this machine. Each client keeps two commands of
- * 256 KiB in flight and moves MIB (1024).
+ * The timing model against its own parameters: emu_table [MIB]. For each profile what a client gets
+ * alone, beside another on its die, beside another on its channel but not its die, and what all get
+ * together with one on each die; written and read, in model time, so exact and independent of this
+ * machine. Each client keeps two commands of 256 KiB in flight and moves MIB (1024).
  */
 #include <string.h>
 #include <unistd.h>
@@ -47,7 +47,8 @@ static const struct row rows[] = {
 static void expect(const struct zns_emu_params *p, bool write, double want[4])
 {
 	bool wide = p->map == ZNS_EMU_MAP_SHARED;
-	double dies = p->channels * p->ways, die = write ? p->die_write_mibps : p->die_read_mibps, channel = p->channel_mibps;
+	double dies = p->channels * p->ways, die = write ? p->die_write_mibps : p->die_read_mibps,
+	       channel = p->channel_mibps;
 	double limit = p->controller_mibps ? p->controller_mibps : 1e9, one;
 
 	if (write && p->gc_every_mib)
@@ -65,7 +66,8 @@ static void expect(const struct zns_emu_params *p, bool write, double want[4])
 }
 
 /* @nr clients on these zones, from an idle device: MiB/s of the first, or of all. */
-static double run(struct zns_dev *d, enum zns_emu_op op, const uint32_t *zone, unsigned nr, uint64_t total, bool sum)
+static double run(struct zns_dev *d, enum zns_emu_op op, const uint32_t *zone, unsigned nr,
+		  uint64_t total, bool sum)
 {
 	struct client *c = calloc(nr, sizeof(*c));
 	struct zns_err err = ZNS_ERR_INIT;
@@ -77,11 +79,14 @@ static double run(struct zns_dev *d, enum zns_emu_op op, const uint32_t *zone, u
 	drive_check(zns_emu_power_cut(d, &err), &err);
 	drive_check(zns_emu_model_clock(d, &start, &err), &err);
 	for (unsigned i = 0; i < nr; i++)
-		c[i] = (struct client) { .op = op, .zone = zone[i], .size = KIB(256), .total = total, .depth = 2 };
+		c[i] = (struct client){
+			.op = op, .zone = zone[i], .size = KIB(256), .total = total, .depth = 2
+		};
 	drive(d, c, nr, start);
 	for (unsigned i = 0; i < nr; i++)
 		last = zns_max(last, c[i].done_ns);
-	got = sum ? drive_mibps(nr * total, last - start) : drive_mibps(total, c[0].done_ns - start);
+	got = sum ? drive_mibps(nr * total, last - start) :
+		    drive_mibps(total, c[0].done_ns - start);
 	free(c);
 	return got;
 }
@@ -111,15 +116,17 @@ static void measure(const struct row *r, bool write, const char *path, uint64_t 
 		zone[i] = i;
 	got[0] = run(d, op, zone, 1, total, false);
 	two[0] = 0;
-	two[1] = dies;			/* the same die, once round */
+	two[1] = dies; /* the same die, once round */
 	got[1] = run(d, op, two, 2, total, false);
-	two[1] = p.channels;		/* the next way of the channel */
+	two[1] = p.channels; /* the next way of the channel */
 	got[2] = run(d, op, two, 2, total, false);
 	got[3] = run(d, op, zone, dies, total, true);
 	if (p.controller_mibps)
-		snprintf(limit, sizeof(limit), "%u%s", p.controller_mibps, p.gc_every_mib ? "+gc" : "");
-	printf("| %-22s | %5s | %2u x %u%s | %3u | %4u | %7s |", r->title, write ? "write" : "read", p.channels, p.ways,
-	       p.map == ZNS_EMU_MAP_SHARED ? " as one" : "", write ? p.die_write_mibps : p.die_read_mibps, p.channel_mibps, limit);
+		snprintf(limit, sizeof(limit), "%u%s", p.controller_mibps,
+			 p.gc_every_mib ? "+gc" : "");
+	printf("| %-22s | %5s | %2u x %u%s | %3u | %4u | %7s |", r->title, write ? "write" : "read",
+	       p.channels, p.ways, p.map == ZNS_EMU_MAP_SHARED ? " as one" : "",
+	       write ? p.die_write_mibps : p.die_read_mibps, p.channel_mibps, limit);
 	for (int i = 0; i < 4; i++)
 		printf(" %7.1f / %7.1f |", want[i], got[i]);
 	printf("\n");

@@ -2,10 +2,11 @@
 /*
  * A process whose first touches of its memory are timed, for lazy restores.
  *   faults MEBIBYTES SEED ANSWERS
- * It appends "ready 0" to the file ANSWERS. At SIGUSR2 it reads a word of each of TOUCHES pages, in an order without a
- * pattern, and appends "touched FAULTS MEDIAN P99 MAX": how many took longer than FAULT_NS, the median of
- * those, and of all touches the 99th percentile and the longest, in nanoseconds. At SIGUSR1 it checks all of its memory and appends
- * "same N" or "differs N", N words being wrong.
+ * It appends "ready 0" to the file ANSWERS. At SIGUSR2 it reads a word of each of TOUCHES pages, in
+ * an order without a pattern, and appends "touched FAULTS MEDIAN P99 MAX": how many took longer
+ * than FAULT_NS, the median of those, and of all touches the 99th percentile and the longest, in
+ * nanoseconds. At SIGUSR1 it checks all of its memory and appends "same N" or "differs N", N words
+ * being wrong.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -18,7 +19,7 @@
 
 #define TOUCHES 1000
 #define PAGE_WORDS 512
-#define FAULT_NS 5000	/* no page that is there already takes so long */
+#define FAULT_NS 5000 /* no page that is there already takes so long */
 
 static uint64_t *mem, words, seed;
 
@@ -73,7 +74,8 @@ static void touch(const char *path)
 		there++;
 	snprintf(line, sizeof(line), "touched %u %llu %llu %llu", TOUCHES - there,
 		 (unsigned long long)(there < TOUCHES ? took[there + (TOUCHES - there) / 2] : 0),
-		 (unsigned long long)took[TOUCHES * 99 / 100], (unsigned long long)took[TOUCHES - 1]);
+		 (unsigned long long)took[TOUCHES * 99 / 100],
+		 (unsigned long long)took[TOUCHES - 1]);
 	answer(path, line);
 }
 
@@ -108,7 +110,8 @@ int main(int argc, char **argv)
 		}
 		for (uint64_t i = 0; i < words; i++)
 			wrong += mem[i] != word_at(i);
-		snprintf(line, sizeof(line), "%s %llu", wrong ? "differs" : "same", (unsigned long long)wrong);
+		snprintf(line, sizeof(line), "%s %llu", wrong ? "differs" : "same",
+			 (unsigned long long)wrong);
 		answer(argv[3], line);
 	}
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Run a command and say what it took: launch RESULT COMMAND...
- * RESULT gets one line: wall time in ns, exit status, user and system time in us, peak memory in KiB, all of the command
- * and of the children it waited for. Between a large Python process and the command there must be a small one: Linux
- * counts the memory of the caller into the peak of what it starts.
+ * RESULT gets one line: wall time in ns, exit status, user and system time in us, peak memory in
+ * KiB, all of the command and of the children it waited for. Between a large Python process and the
+ * command there must be a small one: Linux counts the memory of the caller into the peak of what it
+ * starts.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,8 +40,9 @@ int main(int argc, char **argv)
 	out = fopen(argv[1], "w");
 	if (!out)
 		return 1;
-	fprintf(out, "%lld %d %lld %lld %ld\n", (end.tv_sec - start.tv_sec) * 1000000000ll + end.tv_nsec - start.tv_nsec,
-		WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), us(&use.ru_utime), us(&use.ru_stime),
-		use.ru_maxrss);
+	fprintf(out, "%lld %d %lld %lld %ld\n",
+		(end.tv_sec - start.tv_sec) * 1000000000ll + end.tv_nsec - start.tv_nsec,
+		WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), us(&use.ru_utime),
+		us(&use.ru_stime), use.ru_maxrss);
 	return fclose(out) != 0;
 }

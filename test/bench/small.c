@@ -2,9 +2,9 @@
 /*
  * Something small to dump, or many small things.
  *   small CHILDREN AREAS ANSWERS
- * So many child processes that wait, and so many mappings of one page that cannot merge, every second of which is
- * written to. It appends "ready NUMBER" to the file ANSWERS, and at each SIGUSR1 looks at all of it again and appends
- * "same NUMBER" or "differs NUMBER".
+ * So many child processes that wait, and so many mappings of one page that cannot merge, every
+ * second of which is written to. It appends "ready NUMBER" to the file ANSWERS, and at each SIGUSR1
+ * looks at all of it again and appends "same NUMBER" or "differs NUMBER".
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -41,7 +41,8 @@ int main(int argc, char **argv)
 	areas = atol(argv[2]);
 	number = children + areas;
 	child = calloc(children + 1, sizeof(*child));
-	mem = mmap(NULL, (areas + 1) * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	mem = mmap(NULL, (areas + 1) * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		   -1, 0);
 	if (!child || mem == MAP_FAILED)
 		return 1;
 	for (long i = 0; i < areas; i += 2) {

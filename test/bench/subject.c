@@ -2,9 +2,9 @@
 /*
  * The process that is dumped: private anonymous memory full of numbers that no compressor shrinks.
  *   subject MEBIBYTES SEED ANSWERS
- * It appends "ready DIGEST" to the file ANSWERS and then, at each SIGUSR1, looks at all of its memory again and
- * appends "same DIGEST" or "differs DIGEST". Every word depends on its place and on the seed, so a page that is lost,
- * of another run, or in another's place is found.
+ * It appends "ready DIGEST" to the file ANSWERS and then, at each SIGUSR1, looks at all of its
+ * memory again and appends "same DIGEST" or "differs DIGEST". Every word depends on its place and
+ * on the seed, so a page that is lost, of another run, or in another's place is found.
  */
 #include <fcntl.h>
 #include <signal.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A client of stock libcriu, as test/zonetests/rpc.py runs it:
- *   libcriu dump|restore|check [--binary CRIU | --service SOCKET] [--config FILE] [--images DIR] [--pid PID] [--keep]
+ *   libcriu dump|restore|check [--binary CRIU | --service SOCKET] [--config FILE] [--images DIR]
+ * [--pid PID] [--keep]
  *           [--log NAME] [--notify COMMAND]
- * It knows nothing of zones: they come from the configuration file. Prints "pid N" after a restore, and each
- * notification; exit code 0, or 1 with errno.
+ * It knows nothing of zones: they come from the configuration file. Prints "pid N" after a restore,
+ * and each notification; exit code 0, or 1 with errno.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,7 @@
 
 #include "criu.h"
 
-static const char *command;	/* run at post-dump */
+static const char *command; /* run at post-dump */
 
 static int notify(char *action, criu_notify_arg_t na)
 {

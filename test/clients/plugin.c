@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A plugin of criu that keeps files of its own in the image directory, as those for GPUs do: on dump a small one and one
- * of 3 MiB; a restore fails unless both are there as they were written.
+ * A plugin of criu that keeps files of its own in the image directory, as those for GPUs do: on
+ * dump a small one and one of 3 MiB; a restore fails unless both are there as they were written.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 /* Geometry, reports, writes, appends, reads. */
 #include "conform.h"
 
-#define FILL_MAX MIB(128)	/* zones that are larger are not filled by writing */
+#define FILL_MAX MIB(128) /* zones that are larger are not filled by writing */
 
 static bool power_of_two(uint64_t v)
 {
@@ -16,7 +16,8 @@ static void geometry(void)
 	TRUE(g->nr_zones);
 	TRUE(power_of_two(g->block_size) && g->block_size >= 512 && g->block_size <= 65536);
 	TRUE(g->zone_size && g->zone_size % g->block_size == 0);
-	TRUE(g->zone_capacity && g->zone_capacity <= g->zone_size && g->zone_capacity % g->block_size == 0);
+	TRUE(g->zone_capacity && g->zone_capacity <= g->zone_size &&
+	     g->zone_capacity % g->block_size == 0);
 	TRUE(g->max_io_bytes >= g->block_size && g->max_io_bytes % g->block_size == 0);
 	TRUE(power_of_two(g->mem_align));
 	TRUE(!g->max_open || !g->max_active || g->max_open <= g->max_active);
@@ -145,7 +146,9 @@ static void unaligned(void)
 static void unaligned_buffer(void)
 {
 	static const unsigned shifts[] = { 1, 2, 4, 64, 512, 513, 4095 };
-	uint64_t len = zns_min(zns_align_down(t.cap / ZNS_ARRAY_SIZE(shifts), t.block), 2 * (uint64_t)t.max_io + t.block), off = 0;
+	uint64_t len = zns_min(zns_align_down(t.cap / ZNS_ARRAY_SIZE(shifts), t.block),
+			       2 * (uint64_t)t.max_io + t.block),
+		 off = 0;
 	uint8_t *back = t.buf + CONFORM_BUF / 2;
 	uint32_t z = t.zone[0];
 
@@ -174,9 +177,11 @@ static void out_of_range(void)
 	FAILS(zns_dev_close_zone(t.d, total, E), EINVAL, "zones 0 to");
 	FAILS(zns_dev_finish(t.d, total, E), EINVAL, "zones 0 to");
 	FAILS(zns_dev_write(t.d, z, size, t.buf, t.block, E), EINVAL, "leaves the zone");
-	FAILS(zns_dev_write(t.d, z, size - t.block, t.buf, 2 * t.block, E), EINVAL, "leaves the zone");
+	FAILS(zns_dev_write(t.d, z, size - t.block, t.buf, 2 * t.block, E), EINVAL,
+	      "leaves the zone");
 	FAILS(zns_dev_read(t.d, z, size, t.buf, t.block, E), EINVAL, "leaves the zone");
-	FAILS(zns_dev_read(t.d, z, size - t.block, t.buf, 2 * t.block, E), EINVAL, "leaves the zone");
+	FAILS(zns_dev_read(t.d, z, size - t.block, t.buf, 2 * t.block, E), EINVAL,
+	      "leaves the zone");
 }
 
 static void nothing_to_write(void)

@@ -36,7 +36,8 @@ static void *work(void *arg)
 		}
 		j->rc = zns_dev_read(t.d, j->zone, off, buf, len, &j->err);
 		if (!j->rc && !is_pattern(buf, j->zone, off, len, j->tag))
-			j->rc = zns_fail(&j->err, -EBADMSG, "zone %u has other data at %llu", j->zone, (unsigned long long)off);
+			j->rc = zns_fail(&j->err, -EBADMSG, "zone %u has other data at %llu",
+					 j->zone, (unsigned long long)off);
 	}
 	free(buf);
 	return NULL;
@@ -50,7 +51,8 @@ static void run_jobs(struct job *j, uint32_t nr)
 		pthread_join(j[i].thread, NULL);
 	for (uint32_t i = 0; i < nr; i++)
 		if (j[i].rc)
-			conform_fail(__FILE__, __LINE__, "thread %u: %d %s", i, j[i].rc, j[i].err.msg);
+			conform_fail(__FILE__, __LINE__, "thread %u: %d %s", i, j[i].rc,
+				     j[i].err.msg);
 }
 
 static uint32_t at_once(void)
@@ -68,14 +70,17 @@ static void parallel_writers(void)
 	struct job j[2 * THREADS] = { 0 };
 
 	for (uint32_t i = 0; i < n; i++)
-		j[i] = (struct job) { .zone = t.zone[i], .count = 64, .tag = i + 1 };
+		j[i] = (struct job){ .zone = t.zone[i], .count = 64, .tag = i + 1 };
 	run_jobs(j, n);
 	/* Then everybody reads what another wrote, two on each zone. */
 	for (uint32_t i = 0; i < 2 * n; i++)
-		j[i] = (struct job) { .zone = t.zone[i % n], .count = 64, .tag = i % n + 1, .read = true };
+		j[i] = (struct job){
+			.zone = t.zone[i % n], .count = 64, .tag = i % n + 1, .read = true
+		};
 	run_jobs(j, 2 * n);
 	for (uint32_t i = 0; i < n; i++)
-		SAME(zone_of(t.zone[i]).wp, 64 * zns_min((uint64_t)((i + 1) % 5 + 1) * t.block, (uint64_t)t.max_io));
+		SAME(zone_of(t.zone[i]).wp,
+		     64 * zns_min((uint64_t)((i + 1) % 5 + 1) * t.block, (uint64_t)t.max_io));
 }
 
 static void read_beside_write(void)
@@ -86,15 +91,15 @@ static void read_beside_write(void)
 	if (t.nr < 2 * n)
 		conform_skip("too few zones");
 	for (uint32_t i = 0; i < n; i++)
-		j[i] = (struct job) { .zone = t.zone[i], .count = 48, .tag = i + 1 };
+		j[i] = (struct job){ .zone = t.zone[i], .count = 48, .tag = i + 1 };
 	run_jobs(j, n);
-	for (uint32_t i = 0; i < n; i++)	/* these leave the open zones for the next */
+	for (uint32_t i = 0; i < n; i++) /* these leave the open zones for the next */
 		OK(zns_dev_close_zone(t.d, t.zone[i], E));
 	if (t.d->geo.max_active && 2 * n > t.d->geo.max_active)
 		conform_skip("too few active zones");
 	for (uint32_t i = 0; i < n; i++) {
 		j[i].read = true;
-		j[n + i] = (struct job) { .zone = t.zone[n + i], .count = 48, .tag = n + i + 1 };
+		j[n + i] = (struct job){ .zone = t.zone[n + i], .count = 48, .tag = n + i + 1 };
 	}
 	run_jobs(j, 2 * n);
 }
@@ -184,7 +189,8 @@ static struct peer peer_start(const char *spec)
 	struct answer a = { .rc = -EPIPE };
 
 	if (read(p.fd, &a, sizeof(a)) != sizeof(a) || a.rc)
-		conform_fail(__FILE__, __LINE__, "another process cannot open %s: %d %s", spec, a.rc, a.err.msg);
+		conform_fail(__FILE__, __LINE__, "another process cannot open %s: %d %s", spec,
+			     a.rc, a.err.msg);
 	return p;
 }
 
@@ -213,22 +219,27 @@ static void peer_end(struct peer *p, int sig)
 
 	if (sig)
 		kill(p->pid, sig);
-	shutdown(p->fd, SHUT_RDWR);	/* later children have it, too */
+	shutdown(p->fd, SHUT_RDWR); /* later children have it, too */
 	close(p->fd);
 	TRUE(waitpid(p->pid, &status, 0) == p->pid);
 	TRUE(sig ? WIFSIGNALED(status) : WIFEXITED(status) && !WEXITSTATUS(status));
 }
 
-#define ASK(p, w, z, ...) peer_ask(p, (struct request) { .what = w, .zone = z, __VA_ARGS__ })
-#define ASK_OK(p, w, z, ...) do { \
-	struct answer a_ = ASK(p, w, z, __VA_ARGS__); \
-	if (a_.rc) \
-		conform_fail(__FILE__, __LINE__, "the other process: " #w " of " #z " " #__VA_ARGS__ ": %d %s", a_.rc, a_.err.msg); \
-} while (0)
+#define ASK(p, w, z, ...) peer_ask(p, (struct request){ .what = w, .zone = z, __VA_ARGS__ })
+#define ASK_OK(p, w, z, ...)                                                             \
+	do {                                                                             \
+		struct answer a_ = ASK(p, w, z, __VA_ARGS__);                            \
+		if (a_.rc)                                                               \
+			conform_fail(__FILE__, __LINE__,                                 \
+				     "the other process: " #w " of " #z " " #__VA_ARGS__ \
+				     ": %d %s",                                          \
+				     a_.rc, a_.err.msg);                                 \
+	} while (0)
 
 /*
- * A write where the write pointer was, but is not any more. A device that takes a place refuses it. NVMe passthrough
- * appends, so the data land at the end of what is there; that is seen, and as much an error.
+ * A write where the write pointer was, but is not any more. A device that takes a place refuses it.
+ * NVMe passthrough appends, so the data land at the end of what is there; that is seen, and as much
+ * an error.
  */
 static void stale(int rc, const char *msg, uint32_t z, uint64_t *at)
 {
@@ -260,10 +271,10 @@ static void see_each_other(struct peer *p)
 	put(z, 5 * b, b);
 	ASK_OK(p, WRITE, z, .blocks = 1, .off = 6 * b);
 	at = 7 * b;
-	rc = zns_dev_write(t.d, z, 6 * b, t.buf, b, E);	/* where we believe it to be */
+	rc = zns_dev_write(t.d, z, 6 * b, t.buf, b, E); /* where we believe it to be */
 	stale(rc, conform_err.msg, z, &at);
 	put(z, at, b);
-	a = ASK(p, WRITE, z, .blocks = 1, .off = 7 * b);	/* and the other */
+	a = ASK(p, WRITE, z, .blocks = 1, .off = 7 * b); /* and the other */
 	at += b;
 	stale(a.rc, a.err.msg, z, &at);
 	ASK_OK(p, CLOSE, z);
@@ -336,7 +347,9 @@ static void killed_process(void)
 
 	ASK_OK(&p, OPEN, t.zone[1]);
 	ASK_OK(&p, WRITE, z, .blocks = 4);
-	peer_send(&p, (struct request) { .what = WRITE, .zone = z, .blocks = 64, .off = 4 * (uint64_t)t.block });
+	peer_send(&p,
+		  (struct request){
+			  .what = WRITE, .zone = z, .blocks = 64, .off = 4 * (uint64_t)t.block });
 	peer_end(&p, SIGKILL);
 	/* The last write was done or not; the zone goes on from where it is. */
 	TRUE(zone_of(z).wp == 4 * t.block || zone_of(z).wp == 68 * (uint64_t)t.block ||
@@ -347,7 +360,8 @@ static void killed_process(void)
 	OK(zns_dev_close_zone(t.d, t.zone[1], E));
 }
 
-/* Appends need nobody's agreement: each has a place of its own, and what is there is what was given. */
+/* Appends need nobody's agreement: each has a place of its own, and what is there is what was
+ * given. */
 static void append_race(void)
 {
 	struct peer p[3];
@@ -358,7 +372,10 @@ static void append_race(void)
 		p[i] = peer_start(t.spec);
 	for (uint32_t r = 0; r < rounds; r++) {
 		for (uint32_t i = 0; i < 3; i++)
-			peer_send(&p[i], (struct request) { .what = APPEND, .zone = z, .blocks = 1, .tag = 1 + r * 3 + i });
+			peer_send(&p[i], (struct request){ .what = APPEND,
+							   .zone = z,
+							   .blocks = 1,
+							   .tag = 1 + r * 3 + i });
 		for (uint32_t i = 0; i < 3; i++) {
 			struct answer a = peer_wait(&p[i]);
 

@@ -105,14 +105,16 @@ static void offline_zone(void)
 		OK(zns_emu_set_zone_state(t.d, z, ZNS_ZONE_EMPTY, E));
 }
 
-/* null_blk spoils a zone by its first sector; the same word once more makes the zone empty again. */
+/* null_blk spoils a zone by its first sector; the same word once more makes the zone empty again.
+ */
 static void wear(uint32_t zone, const char *file)
 {
 	char path[512], sector[32];
 	int fd, n;
 
 	TRUE(snprintf(path, sizeof(path), "%s/%s", t.wear, file) < (int)sizeof(path));
-	n = snprintf(sector, sizeof(sector), "%llu", (unsigned long long)(zone * t.d->geo.zone_size / 512));
+	n = snprintf(sector, sizeof(sector), "%llu",
+		     (unsigned long long)(zone * t.d->geo.zone_size / 512));
 	fd = open(path, O_WRONLY | O_CLOEXEC);
 	TRUE(fd >= 0 && write(fd, sector, n) == n);
 	close(fd);
@@ -143,7 +145,7 @@ static void goes_bad_in_use(void)
 	FAILS(zns_dev_write(t.d, z, b, t.buf, b, E), ENXIO, "offline");
 	FAILS(zns_dev_read(t.d, z, 0, t.buf, b, E), ENXIO, "offline");
 	if (t.wear)
-		wear(z, "zone_offline");	/* empty again */
+		wear(z, "zone_offline"); /* empty again */
 	else
 		OK(zns_emu_set_zone_state(other, z, ZNS_ZONE_EMPTY, E));
 	zns_dev_close(other);
@@ -190,7 +192,8 @@ static void not_openable(void)
 	TRUE(!d);
 }
 
-/* A library that has a table of 1024 descriptors: refused in words, never a write behind its end. */
+/* A library that has a table of 1024 descriptors: refused in words, never a write behind its end.
+ */
 static void high_descriptors(void)
 {
 	struct rlimit old, lim;
@@ -200,7 +203,7 @@ static void high_descriptors(void)
 	if (strcmp(t.d->ops->name, "block"))
 		conform_skip("only the block backend minds");
 	getrlimit(RLIMIT_NOFILE, &old);
-	lim = (struct rlimit) { .rlim_cur = 4096, .rlim_max = zns_max(old.rlim_max, (rlim_t)4096) };
+	lim = (struct rlimit){ .rlim_cur = 4096, .rlim_max = zns_max(old.rlim_max, (rlim_t)4096) };
 	if (setrlimit(RLIMIT_NOFILE, &lim))
 		conform_skip("not allowed to open 1100 files");
 	while (nr < 1100 && (fd[nr] = open("/", O_PATH | O_CLOEXEC)) >= 0)

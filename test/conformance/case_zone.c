@@ -2,7 +2,7 @@
 /* Open, close, finish, reset: every transition, and the limits on them. */
 #include "conform.h"
 
-#define LIMIT_MAX 512	/* limits above are not tried out */
+#define LIMIT_MAX 512 /* limits above are not tried out */
 
 static void open_close(void)
 {
@@ -44,17 +44,17 @@ static void finish(void)
 {
 	uint32_t b = t.block;
 
-	OK(zns_dev_finish(t.d, t.zone[0], E));		/* empty */
+	OK(zns_dev_finish(t.d, t.zone[0], E)); /* empty */
 	put(t.zone[1], 0, b);
-	OK(zns_dev_finish(t.d, t.zone[1], E));		/* implicitly open */
+	OK(zns_dev_finish(t.d, t.zone[1], E)); /* implicitly open */
 	OK(zns_dev_open_zone(t.d, t.zone[2], E));
-	OK(zns_dev_finish(t.d, t.zone[2], E));		/* explicitly open */
+	OK(zns_dev_finish(t.d, t.zone[2], E)); /* explicitly open */
 	put(t.zone[3], 0, 2 * b);
 	OK(zns_dev_close_zone(t.d, t.zone[3], E));
-	OK(zns_dev_finish(t.d, t.zone[3], E));		/* closed */
+	OK(zns_dev_finish(t.d, t.zone[3], E)); /* closed */
 	for (int i = 0; i < 4; i++) {
 		ZONE(t.zone[i], ZNS_ZONE_FULL, t.cap);
-		OK(zns_dev_finish(t.d, t.zone[i], E));	/* full */
+		OK(zns_dev_finish(t.d, t.zone[i], E)); /* full */
 	}
 	check(t.zone[1], 0, b);
 	check(t.zone[3], 0, 2 * b);
@@ -82,14 +82,14 @@ static void reset(void)
 {
 	uint32_t b = t.block, list[8];
 
-	put(t.zone[0], 0, b);				/* implicitly open */
-	OK(zns_dev_open_zone(t.d, t.zone[1], E));	/* explicitly open, nothing written */
+	put(t.zone[0], 0, b); /* implicitly open */
+	OK(zns_dev_open_zone(t.d, t.zone[1], E)); /* explicitly open, nothing written */
 	put(t.zone[2], 0, b);
-	OK(zns_dev_close_zone(t.d, t.zone[2], E));	/* closed */
+	OK(zns_dev_close_zone(t.d, t.zone[2], E)); /* closed */
 	put(t.zone[3], 0, b);
-	OK(zns_dev_finish(t.d, t.zone[3], E));		/* full */
-	put(t.zone[5], 0, b);				/* not in the list */
-	for (int i = 0; i < 5; i++)			/* zone[4] is empty */
+	OK(zns_dev_finish(t.d, t.zone[3], E)); /* full */
+	put(t.zone[5], 0, b); /* not in the list */
+	for (int i = 0; i < 5; i++) /* zone[4] is empty */
 		list[i] = t.zone[4 - i];
 	list[5] = list[0];
 	list[6] = list[3];
@@ -127,7 +127,8 @@ static void reset_many(void)
 		ZONE(t.zone[i], ZNS_ZONE_EMPTY, 0);
 }
 
-/* What exceeding the open limit with explicitly open zones gives: active comes first where it is no larger. */
+/* What exceeding the open limit with explicitly open zones gives: active comes first where it is no
+ * larger. */
 static int open_excess(void)
 {
 	const struct zns_geometry *g = &t.d->geo;
@@ -179,7 +180,8 @@ static void too_many_open(void)
 	check(t.zone[max + 1], 0, t.block);
 }
 
-/* Of the zones that writes opened, a device may close one by itself to make room: both are right. */
+/* Of the zones that writes opened, a device may close one by itself to make room: both are right.
+ */
 static void too_many_written(void)
 {
 	uint32_t max = t.d->geo.max_open, open = 0;

@@ -2,8 +2,9 @@
 #ifndef CONFORM_H
 #define CONFORM_H
 /*
- * One behaviour, every backend: what zns/dev.h promises, as cases that run on any device it opens. A case gets empty
- * zones and says with the macros below what must hold; the first thing that does not ends the case.
+ * One behaviour, every backend: what zns/dev.h promises, as cases that run on any device it opens.
+ * A case gets empty zones and says with the macros below what must hold; the first thing that does
+ * not ends the case.
  */
 #include <setjmp.h>
 #include <stdbool.h>
@@ -17,16 +18,16 @@
 
 struct conform {
 	const char *spec;
-	const char *twin;	/* another node of the same device, or NULL */
-	const char *wear;	/* where null_blk takes zones to spoil, or NULL */
+	const char *twin; /* another node of the same device, or NULL */
+	const char *wear; /* where null_blk takes zones to spoil, or NULL */
 	struct zns_dev *d;
-	uint32_t nr;		/* sequential zones in working order */
-	uint32_t *zone;		/* their numbers */
-	uint32_t read_only, offline, conventional;	/* one zone of that kind; NONE */
+	uint32_t nr; /* sequential zones in working order */
+	uint32_t *zone; /* their numbers */
+	uint32_t read_only, offline, conventional; /* one zone of that kind; NONE */
 	uint32_t block;
-	uint64_t cap;		/* of zone[0], zone[1], … alike */
+	uint64_t cap; /* of zone[0], zone[1], … alike */
 	uint32_t max_io;
-	uint8_t *buf;		/* CONFORM_BUF bytes, aligned */
+	uint8_t *buf; /* CONFORM_BUF bytes, aligned */
 };
 extern struct conform t;
 
@@ -36,11 +37,13 @@ extern struct conform t;
 struct conform_case {
 	const char *name;
 	void (*run)(void);
-	uint32_t zones;		/* how many it wants at least */
+	uint32_t zones; /* how many it wants at least */
 };
-extern const struct conform_case data_cases[], zone_cases[], limit_cases[], share_cases[], state_cases[];
+extern const struct conform_case data_cases[], zone_cases[], limit_cases[], share_cases[],
+	state_cases[];
 
-void conform_fail(const char *file, int line, const char *fmt, ...) __attribute__((format(printf, 3, 4), noreturn));
+void conform_fail(const char *file, int line, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4), noreturn));
 void conform_skip(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 void conform_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
@@ -48,41 +51,51 @@ extern struct zns_err conform_err;
 #define E (&conform_err)
 
 /* The call succeeds. */
-#define OK(call) do { \
-	int rc_ = (call); \
-	if (rc_) \
-		conform_fail(__FILE__, __LINE__, "%s: %d %s", #call, rc_, conform_err.msg); \
-} while (0)
+#define OK(call)                                                                  \
+	do {                                                                      \
+		int rc_ = (call);                                                 \
+		if (rc_)                                                          \
+			conform_fail(__FILE__, __LINE__, "%s: %d %s", #call, rc_, \
+				     conform_err.msg);                            \
+	} while (0)
 
 /* The call fails with this errno, and says something that has @text in it. */
-#define FAILS(call, want, text) do { \
-	conform_err = (struct zns_err)ZNS_ERR_INIT; \
-	int rc_ = (call); \
-	if (rc_ != -(want)) \
-		conform_fail(__FILE__, __LINE__, "%s: %d instead of -%s (%s)", #call, rc_, #want, conform_err.msg); \
-	if (conform_err.code != -(want) || !strstr(conform_err.msg, text)) \
-		conform_fail(__FILE__, __LINE__, "%s: it says \"%s\" (%d), without \"%s\"", #call, conform_err.msg, \
-			     conform_err.code, text); \
-} while (0)
+#define FAILS(call, want, text)                                                                    \
+	do {                                                                                       \
+		conform_err = (struct zns_err)ZNS_ERR_INIT;                                        \
+		int rc_ = (call);                                                                  \
+		if (rc_ != -(want))                                                                \
+			conform_fail(__FILE__, __LINE__, "%s: %d instead of -%s (%s)", #call, rc_, \
+				     #want, conform_err.msg);                                      \
+		if (conform_err.code != -(want) || !strstr(conform_err.msg, text))                 \
+			conform_fail(__FILE__, __LINE__,                                           \
+				     "%s: it says \"%s\" (%d), without \"%s\"", #call,             \
+				     conform_err.msg, conform_err.code, text);                     \
+	} while (0)
 
-#define TRUE(cond) do { \
-	if (!(cond)) \
-		conform_fail(__FILE__, __LINE__, "not so: %s", #cond); \
-} while (0)
+#define TRUE(cond)                                                             \
+	do {                                                                   \
+		if (!(cond))                                                   \
+			conform_fail(__FILE__, __LINE__, "not so: %s", #cond); \
+	} while (0)
 
-#define SAME(a, b) do { \
-	unsigned long long a_ = (a), b_ = (b); \
-	if (a_ != b_) \
-		conform_fail(__FILE__, __LINE__, "%s is %llu, not %llu", #a, a_, b_); \
-} while (0)
+#define SAME(a, b)                                                                            \
+	do {                                                                                  \
+		unsigned long long a_ = (a), b_ = (b);                                        \
+		if (a_ != b_)                                                                 \
+			conform_fail(__FILE__, __LINE__, "%s is %llu, not %llu", #a, a_, b_); \
+	} while (0)
 
 /* The zone is in this state, with this write pointer. */
-#define ZONE(zone, want, at) do { \
-	struct zns_zone z_ = zone_of(zone); \
-	if (z_.state != (want) || z_.wp != (at)) \
-		conform_fail(__FILE__, __LINE__, "zone %u is in state %d, wp %llu; should be %s, %llu", z_.index, z_.state, \
-			     (unsigned long long)z_.wp, #want, (unsigned long long)(at)); \
-} while (0)
+#define ZONE(zone, want, at)                                                                \
+	do {                                                                                \
+		struct zns_zone z_ = zone_of(zone);                                         \
+		if (z_.state != (want) || z_.wp != (at))                                    \
+			conform_fail(__FILE__, __LINE__,                                    \
+				     "zone %u is in state %d, wp %llu; should be %s, %llu", \
+				     z_.index, z_.state, (unsigned long long)z_.wp, #want,  \
+				     (unsigned long long)(at));                             \
+	} while (0)
 
 struct zns_zone zone_of(uint32_t zone);
 /* Bytes that tell where they belong. @tag makes two writers different. */

@@ -2,10 +2,11 @@
 /*
  * dev_conform DEV --yes-destroy [--twin DEV2] [--wear DIR] [--only TEXT] [--list]
  *
- * Runs the cases of this directory on one device: emu:PATH, /dev/nvmeXnY, /dev/ngXnY or any other zoned block device.
- * All its data are lost. --twin names another node of the same device, --wear the configfs directory of a null_blk
- * device, where zones can be made read-only and offline. The last line is the count; exit code 0 when
- * nothing failed, 1 when something did, 2 for wrong usage or a device that cannot be opened.
+ * Runs the cases of this directory on one device: emu:PATH, /dev/nvmeXnY, /dev/ngXnY or any other
+ * zoned block device. All its data are lost. --twin names another node of the same device, --wear
+ * the configfs directory of a null_blk device, where zones can be made read-only and offline. The
+ * last line is the count; exit code 0 when nothing failed, 1 when something did, 2 for wrong usage
+ * or a device that cannot be opened.
  */
 #include <getopt.h>
 #include <stdarg.h>
@@ -19,7 +20,8 @@ struct zns_err conform_err;
 
 static jmp_buf out;
 static char verdict[1024], note[256];
-static const struct conform_case *const sets[] = { data_cases, zone_cases, limit_cases, share_cases, state_cases };
+static const struct conform_case *const sets[] = { data_cases, zone_cases, limit_cases, share_cases,
+						   state_cases };
 
 enum { PASSED, FAILED, SKIPPED };
 
@@ -67,7 +69,8 @@ struct zns_zone zone_of(uint32_t zone)
 void pattern(uint8_t *buf, uint32_t zone, uint64_t off, size_t len, uint32_t tag)
 {
 	for (size_t i = 0; i < len; i += 8) {
-		uint64_t v = (off + i) / 8 * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)zone << 32 ^ tag;
+		uint64_t v = (off + i) / 8 * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)zone << 32 ^
+			     tag;
 
 		memcpy(buf + i, &v, 8);
 	}
@@ -105,7 +108,8 @@ void check(uint32_t zone, uint64_t off, uint64_t len)
 		memset(t.buf, 0xee, n);
 		OK(zns_dev_read(t.d, zone, off, t.buf, n, E));
 		if (!is_pattern(t.buf, zone, off, n, 0))
-			conform_fail(__FILE__, __LINE__, "zone %u has other data at %llu", zone, (unsigned long long)off);
+			conform_fail(__FILE__, __LINE__, "zone %u has other data at %llu", zone,
+				     (unsigned long long)off);
 		off += n;
 		len -= n;
 	}
@@ -120,8 +124,8 @@ void reset_everything(void)
 	TRUE(z && list);
 	OK(zns_dev_report(t.d, 0, total, z, E));
 	for (uint32_t i = 0; i < total; i++)
-		if (!z[i].conventional && z[i].state != ZNS_ZONE_EMPTY && z[i].state != ZNS_ZONE_READ_ONLY &&
-		    z[i].state != ZNS_ZONE_OFFLINE)
+		if (!z[i].conventional && z[i].state != ZNS_ZONE_EMPTY &&
+		    z[i].state != ZNS_ZONE_READ_ONLY && z[i].state != ZNS_ZONE_OFFLINE)
 			list[nr++] = i;
 	OK(zns_dev_reset(t.d, list, nr, E));
 }
@@ -194,8 +198,12 @@ static int run_all(const char *only)
 				continue;
 			rc = run_case(c);
 			count[rc]++;
-			printf("%s %s (%.2f s)%s%s\n", word[rc], c->name, (zns_mono_ns() - begin) / 1e9,
-			       rc ? ": " : *note ? ": " : "", rc ? verdict : note);
+			printf("%s %s (%.2f s)%s%s\n", word[rc], c->name,
+			       (zns_mono_ns() - begin) / 1e9,
+			       rc    ? ": " :
+			       *note ? ": " :
+				       "",
+			       rc ? verdict : note);
 			fflush(stdout);
 		}
 	if (!setjmp(out))
@@ -215,7 +223,8 @@ int main(int argc, char **argv)
 {
 	static const struct option opts[] = {
 		{ "yes-destroy", no_argument, NULL, 'y' }, { "twin", required_argument, NULL, 't' },
-		{ "wear", required_argument, NULL, 'w' }, { "only", required_argument, NULL, 'o' }, { "list", no_argument, NULL, 'l' }, { 0 },
+		{ "wear", required_argument, NULL, 'w' },  { "only", required_argument, NULL, 'o' },
+		{ "list", no_argument, NULL, 'l' },        { 0 },
 	};
 	const char *only = NULL;
 	bool yes = false;
@@ -243,12 +252,14 @@ int main(int argc, char **argv)
 		}
 	}
 	if (optind != argc - 1) {
-		fprintf(stderr, "usage: dev_conform DEV --yes-destroy [--twin DEV2] [--wear DIR] [--only TEXT] [--list]\n");
+		fprintf(stderr,
+			"usage: dev_conform DEV --yes-destroy [--twin DEV2] [--wear DIR] [--only TEXT] [--list]\n");
 		return 2;
 	}
 	t.spec = argv[optind];
 	if (!yes) {
-		fprintf(stderr, "dev_conform: all data on %s would be lost; say --yes-destroy\n", t.spec);
+		fprintf(stderr, "dev_conform: all data on %s would be lost; say --yes-destroy\n",
+			t.spec);
 		return 2;
 	}
 	t.buf = aligned_alloc(65536, CONFORM_BUF);
@@ -258,8 +269,9 @@ int main(int argc, char **argv)
 	if (rc)
 		return rc;
 	printf("%s: %s, %u zones of %llu KiB (%llu usable), blocks of %u, %u open, %u active, %u KiB a transfer, buffers on %u\n",
-	       t.spec, t.d->ops->name, t.d->geo.nr_zones, (unsigned long long)t.d->geo.zone_size / 1024,
-	       (unsigned long long)t.cap / 1024, t.block, t.d->geo.max_open, t.d->geo.max_active, t.max_io / 1024,
+	       t.spec, t.d->ops->name, t.d->geo.nr_zones,
+	       (unsigned long long)t.d->geo.zone_size / 1024, (unsigned long long)t.cap / 1024,
+	       t.block, t.d->geo.max_open, t.d->geo.max_active, t.max_io / 1024,
 	       t.d->geo.mem_align);
 	rc = run_all(only);
 	zns_dev_close(t.d);

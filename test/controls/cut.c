@@ -10,7 +10,10 @@ static struct emu_cut *cut_of(const struct emu *e)
 int emu_check_power(struct emu *e, struct zns_err *err)
 {
 	if (emu_load(&cut_of(e)->cut))
-		return zns_fail(err, -EIO, "%s lost its power (injected): close it everywhere and open it anew", e->dev.path);
+		return zns_fail(
+			err, -EIO,
+			"%s lost its power (injected): close it everywhere and open it anew",
+			e->dev.path);
 	return 0;
 }
 
@@ -22,18 +25,19 @@ void control_cut_power(struct emu *e, enum zns_emu_loss loss, uint64_t seed)
 }
 
 /*
- * What of one zone's unflushed changes reached the medium: @to from @from (durable) to all of @to. Data gets there in
- * order, and a finish after all of it. The zone's number is in the seed, so that it does not matter which others changed.
+ * What of one zone's unflushed changes reached the medium: @to from @from (durable) to all of @to.
+ * Data gets there in order, and a finish after all of it. The zone's number is in the seed, so that
+ * it does not matter which others changed.
  */
-static void survive(const struct emu *e, struct emu_change *ch, const struct emu_entry *from, enum zns_emu_loss loss,
-		    uint64_t seed)
+static void survive(const struct emu *e, struct emu_change *ch, const struct emu_entry *from,
+		    enum zns_emu_loss loss, uint64_t seed)
 {
 	uint64_t state = seed ^ (UINT64_C(0x5bf0363500000001) * (ch->zone + 1)), kind, blocks;
 
 	if (loss == ZNS_EMU_LOSE_NOTHING)
 		return;
 	kind = loss == ZNS_EMU_LOSE_SEEDED ? emu_random(&state) % 4 : 0;
-	if (kind == 1)		/* one in four keeps all, one in four nothing */
+	if (kind == 1) /* one in four keeps all, one in four nothing */
 		return;
 	blocks = kind ? emu_random(&state) % ((ch->to.wp - from->wp) / e->p.block_size + 1) : 0;
 	ch->to.wp = from->wp + blocks * e->p.block_size;
@@ -80,16 +84,21 @@ int emu_power_back(struct emu *e, struct zns_err *err)
 	if (!emu_load(&cut_of(e)->cut))
 		return 0;
 	if (e->fd_rdonly)
-		return zns_fail(err, -EIO, "%s lost its power (injected): open it for writing first", e->dev.path);
+		return zns_fail(err, -EIO,
+				"%s lost its power (injected): open it for writing first",
+				e->dev.path);
 	rc = emu_presence_wait_alone(e->fd);
 	if (rc)
-		return zns_fail(err, rc, "%s lost its power (injected) and another process still has it open: close it there first",
-				e->dev.path);
+		return zns_fail(
+			err, rc,
+			"%s lost its power (injected) and another process still has it open: close it there first",
+			e->dev.path);
 	rc = power_on(e, cut_of(e)->loss, cut_of(e)->seed, err);
 	return rc ? rc : emu_presence_share(e->fd, err);
 }
 
-int zns_emu_power_cut_losing(struct zns_dev *dev, enum zns_emu_loss loss, uint64_t seed, struct zns_err *err)
+int zns_emu_power_cut_losing(struct zns_dev *dev, enum zns_emu_loss loss, uint64_t seed,
+			     struct zns_err *err)
 {
 	struct emu *e = emu_of(dev);
 	int rc;
@@ -105,7 +114,9 @@ int zns_emu_power_cut_losing(struct zns_dev *dev, enum zns_emu_loss loss, uint64
 		return rc;
 	rc = emu_presence_wait_alone(e->fd);
 	if (rc) {
-		rc = zns_fail(err, rc, "%s is in use by another process: end that before cutting the power", e->dev.path);
+		rc = zns_fail(err, rc,
+			      "%s is in use by another process: end that before cutting the power",
+			      e->dev.path);
 	} else {
 		rc = power_on(e, loss, seed, err);
 		emu_presence_share(e->fd, NULL);

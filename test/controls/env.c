@@ -13,7 +13,8 @@ static int clock_from_env(struct emu *e, struct zns_err *err)
 	if (!env || !*env || !strcmp(env, "wall") || !emu_timing_active(e))
 		return 0;
 	if (strcmp(env, "thread"))
-		return zns_fail(err, -EINVAL, "ZNS_EMU_CLOCK=\"%.64s\": should be \"wall\" or \"thread\"", env);
+		return zns_fail(err, -EINVAL,
+				"ZNS_EMU_CLOCK=\"%.64s\": should be \"wall\" or \"thread\"", env);
 	return zns_emu_set_clock(&e->dev, ZNS_EMU_CLOCK_THREAD, err);
 }
 
@@ -22,7 +23,8 @@ static int flush_from_env(struct emu *e, struct zns_err *err)
 	const char *env = secure_getenv("ZNS_EMU_FLUSH");
 
 	if (env && *env && strcmp(env, "zones") && strcmp(env, "device"))
-		return zns_fail(err, -EINVAL, "ZNS_EMU_FLUSH=\"%.64s\": should be \"zones\" or \"device\"", env);
+		return zns_fail(err, -EINVAL,
+				"ZNS_EMU_FLUSH=\"%.64s\": should be \"zones\" or \"device\"", env);
 	e->control->flush_all = env && !strcmp(env, "device");
 	return 0;
 }

@@ -5,7 +5,8 @@
 
 #include "control.h"
 
-/* Wear is the device's own and survives a power cut, unlike what was written: only the flags go to the disk. */
+/* Wear is the device's own and survives a power cut, unlike what was written: only the flags go to
+ * the disk. */
 static int set_flags_locked(struct emu *e, uint32_t zone, uint32_t flags, struct zns_err *err)
 {
 	struct emu_entry *live = &e->live[zone];
@@ -23,7 +24,8 @@ static int set_flags_locked(struct emu *e, uint32_t zone, uint32_t flags, struct
 	return rc;
 }
 
-/* ---- counting ------------------------------------------------------------------------------------ */
+/* ---- counting
+ * ------------------------------------------------------------------------------------ */
 
 /* Takes one from a counter that is neither 0 nor endless; true if there was one. */
 static bool take(_Atomic uint64_t *n)
@@ -48,18 +50,21 @@ static bool repeats(enum zns_emu_fault_kind kind)
 	return kind == ZNS_EMU_FAIL_WRITE || kind == ZNS_EMU_FAIL_READ || kind == ZNS_EMU_CONFLICT;
 }
 
-static int strike(struct emu *e, const struct emu_rule *r, bool write, uint32_t zone, uint64_t off, struct zns_err *err)
+static int strike(struct emu *e, const struct emu_rule *r, bool write, uint32_t zone, uint64_t off,
+		  struct zns_err *err)
 {
 	bool offline = r->kind == ZNS_EMU_WEAR_OFFLINE;
 	int rc;
 
 	if (r->kind == ZNS_EMU_FAIL_WRITE || r->kind == ZNS_EMU_FAIL_READ)
-		return zns_fail(err, -EIO, "%s zone %u at offset %llu: media error (injected)", write ? "write to" : "read of", zone,
-				(unsigned long long)off);
+		return zns_fail(err, -EIO, "%s zone %u at offset %llu: media error (injected)",
+				write ? "write to" : "read of", zone, (unsigned long long)off);
 	if (r->kind == ZNS_EMU_CONFLICT)
-		return zns_fail(err, -EBADE, "zone %u: another host has reserved %s (injected)", zone, e->dev.path);
+		return zns_fail(err, -EBADE, "zone %u: another host has reserved %s (injected)",
+				zone, e->dev.path);
 	rc = set_flags_locked(e, zone, offline ? EMU_F_OFFLINE : EMU_F_READ_ONLY, err);
-	return rc ? rc : emu_zone_refuses(zone, offline ? ZNS_ZONE_OFFLINE : ZNS_ZONE_READ_ONLY, err);
+	return rc ? rc :
+		    emu_zone_refuses(zone, offline ? ZNS_ZONE_OFFLINE : ZNS_ZONE_READ_ONLY, err);
 }
 
 int emu_fault_before(struct emu *e, bool write, uint32_t zone, uint64_t off, struct zns_err *err)
@@ -85,7 +90,8 @@ void emu_fault_after_write(struct emu *e, uint32_t zone)
 	for (unsigned i = 0; i < nr; i++) {
 		struct emu_rule *r = &e->control->rule[i];
 
-		if (r->kind != ZNS_EMU_CUT_POWER || (r->zone != ZNS_EMU_ANY_ZONE && r->zone != zone))
+		if (r->kind != ZNS_EMU_CUT_POWER ||
+		    (r->zone != ZNS_EMU_ANY_ZONE && r->zone != zone))
 			continue;
 		take(&r->left);
 		if (!atomic_load(&r->left) && take(&r->times))
@@ -93,7 +99,8 @@ void emu_fault_after_write(struct emu *e, uint32_t zone)
 	}
 }
 
-/* ---- rules --------------------------------------------------------------------------------------- */
+/* ---- rules
+ * --------------------------------------------------------------------------------------- */
 
 int zns_emu_add_fault(struct zns_dev *dev, const struct zns_emu_rule *r, struct zns_err *err)
 {
@@ -105,11 +112,14 @@ int zns_emu_add_fault(struct zns_dev *dev, const struct zns_emu_rule *r, struct 
 		return emu_refuse_foreign(dev, err);
 	nr = atomic_load(&e->control->nr_rules);
 	if (nr == EMU_MAX_RULES)
-		return zns_fail(err, -ENOSPC, "%s has %u faults to come already: clear them first", dev->path, nr);
+		return zns_fail(err, -ENOSPC, "%s has %u faults to come already: clear them first",
+				dev->path, nr);
 	if ((unsigned)r->kind > ZNS_EMU_CONFLICT || (unsigned)r->loss > ZNS_EMU_LOSE_SEEDED)
-		return zns_fail(err, -EINVAL, "unknown fault %u or loss %u", (unsigned)r->kind, (unsigned)r->loss);
+		return zns_fail(err, -EINVAL, "unknown fault %u or loss %u", (unsigned)r->kind,
+				(unsigned)r->loss);
 	if (r->zone != ZNS_EMU_ANY_ZONE && r->zone >= e->p.nr_zones)
-		return zns_fail(err, -EINVAL, "fault in zone %u: the device has zones 0 to %u", r->zone, e->p.nr_zones - 1);
+		return zns_fail(err, -EINVAL, "fault in zone %u: the device has zones 0 to %u",
+				r->zone, e->p.nr_zones - 1);
 	if (r->kind == ZNS_EMU_CUT_POWER && !r->after) {
 		control_cut_power(e, r->loss, r->seed);
 		return 0;
@@ -151,7 +161,8 @@ int zns_emu_set_fault(struct zns_dev *dev, const struct zns_emu_fault *f)
 	return rc;
 }
 
-/* ---- by environment ------------------------------------------------------------------------------ */
+/* ---- by environment
+ * ------------------------------------------------------------------------------ */
 
 /* A plain number from *s on; *s then stands behind it. */
 static bool number(const char **s, uint64_t *out)
@@ -220,7 +231,7 @@ static bool parse_word(char *word, struct zns_emu_rule *r)
 	for (unsigned i = 0; i < ZNS_ARRAY_SIZE(name); i++) {
 		if (strcmp(word, name[i]))
 			continue;
-		*r = (struct zns_emu_rule) { .kind = i, .zone = ZNS_EMU_ANY_ZONE };
+		*r = (struct zns_emu_rule){ .kind = i, .zone = ZNS_EMU_ANY_ZONE };
 		return parse_counts(eq + 1, r);
 	}
 	return false;
@@ -256,14 +267,17 @@ int control_faults_from_env(struct emu *e, struct zns_err *err)
 	}
 	return rc;
 bad:
-	return zns_fail(err, -EINVAL,
-			"ZNS_EMU_FAULT=\"%.64s\": should be words like \"write-after=N\", \"read-only-after=N@ZONE\", \"cut-after=N,loss=keep\"",
-			env);
+	return zns_fail(
+		err, -EINVAL,
+		"ZNS_EMU_FAULT=\"%.64s\": should be words like \"write-after=N\", \"read-only-after=N@ZONE\", \"cut-after=N,loss=keep\"",
+		env);
 }
 
-/* ---- zone states ---------------------------------------------------------------------------------- */
+/* ---- zone states
+ * ---------------------------------------------------------------------------------- */
 
-int zns_emu_set_zone_state(struct zns_dev *dev, uint32_t zone, enum zns_zone_state s, struct zns_err *err)
+int zns_emu_set_zone_state(struct zns_dev *dev, uint32_t zone, enum zns_zone_state s,
+			   struct zns_err *err)
 {
 	struct emu *e = emu_of(dev);
 	uint32_t flags = 0;
@@ -281,8 +295,10 @@ int zns_emu_set_zone_state(struct zns_dev *dev, uint32_t zone, enum zns_zone_sta
 		flags = EMU_F_OFFLINE;
 		break;
 	default:
-		return zns_fail(err, -EINVAL, "zone %u cannot be put into state \"%s\": only read-only, offline or empty (back to normal)",
-				zone, zns_zone_state_name(s));
+		return zns_fail(
+			err, -EINVAL,
+			"zone %u cannot be put into state \"%s\": only read-only, offline or empty (back to normal)",
+			zone, zns_zone_state_name(s));
 	}
 	rc = emu_check_writable(e, err);
 	if (!rc)

@@ -23,7 +23,8 @@ uint64_t emu_noise(struct emu *e, uint64_t ns)
 {
 	if (e->control->noise.jitter_pct)
 		ns = jitter(e, ns);
-	if (e->control->noise.stall_every && !(emu_random(&e->control->noise.seed) % e->control->noise.stall_every))
+	if (e->control->noise.stall_every &&
+	    !(emu_random(&e->control->noise.seed) % e->control->noise.stall_every))
 		ns += e->control->noise.stall_us * UINT64_C(1000);
 	return ns;
 }
@@ -31,7 +32,8 @@ uint64_t emu_noise(struct emu *e, uint64_t ns)
 enum { HOST = 1, GC, STORM };
 
 /* The burst of stretch @k: all of it inside the stretch. */
-static void burst_of(const struct emu *e, uint64_t kind, uint64_t k, uint64_t every, uint64_t len, uint64_t *from, uint64_t *to)
+static void burst_of(const struct emu *e, uint64_t kind, uint64_t k, uint64_t every, uint64_t len,
+		     uint64_t *from, uint64_t *to)
 {
 	uint64_t state = e->control->noise_key ^ kind << 56 ^ k * UINT64_C(0x9e3779b97f4a7c15), ns;
 
@@ -58,7 +60,8 @@ uint64_t emu_noise_seen(struct emu *e, uint64_t done)
 
 	if (!every)
 		return done;
-	burst_of(e, HOST, done / every, every, e->control->noise.host_us * UINT64_C(1000), &from, &to);
+	burst_of(e, HOST, done / every, every, e->control->noise.host_us * UINT64_C(1000), &from,
+		 &to);
 	return done >= from && done < to && in_storm(e, done) ? to : done;
 }
 
@@ -69,8 +72,10 @@ void emu_noise_collect(struct emu *e, uint64_t at)
 	if (!every)
 		return;
 	/* one stretch ahead, so that what is booked from now on finds it there */
-	for (e->control->gc_next = zns_max(e->control->gc_next, at / every); e->control->gc_next <= at / every + 1; e->control->gc_next++) {
-		burst_of(e, GC, e->control->gc_next, every, e->control->noise.gc_us * UINT64_C(1000), &from, &to);
+	for (e->control->gc_next = zns_max(e->control->gc_next, at / every);
+	     e->control->gc_next <= at / every + 1; e->control->gc_next++) {
+		burst_of(e, GC, e->control->gc_next, every,
+			 e->control->noise.gc_us * UINT64_C(1000), &from, &to);
 		if (!in_storm(e, from))
 			continue;
 		for (uint32_t i = 0; i < e->p.channels * e->p.ways; i++)
@@ -83,20 +88,24 @@ void emu_noise_erase(struct emu *e, struct emu_cal *die, uint64_t from)
 	uint64_t late = e->control->noise.erase_late_us * UINT64_C(1000);
 
 	if (late)
-		emu_cal_book(die, from + emu_random(&e->control->noise.seed) % late, e->control->noise.erase_us * UINT64_C(1000));
+		emu_cal_book(die, from + emu_random(&e->control->noise.seed) % late,
+			     e->control->noise.erase_us * UINT64_C(1000));
 }
 
 static int check_bursts(const struct zns_emu_noise *n, struct zns_err *err)
 {
-	if (!n->host_every_us != !n->host_us || !n->gc_every_us != !n->gc_us || !n->erase_late_us != !n->erase_us ||
-	    !n->calm_ms != !n->storm_ms)
-		return zns_fail(err, -EINVAL,
-				"noise in bursts needs both figures: host-every-us and host-us, gc-every-us and gc-us, erase-late-us and erase-us, calm-ms and storm-ms");
-	if (n->host_us > n->host_every_us || n->gc_us > n->gc_every_us || n->host_every_us > 100000000 ||
-	    n->gc_every_us > 100000000 || n->erase_late_us > 100000000 || n->erase_us > 10000000 || n->calm_ms > 100000 ||
+	if (!n->host_every_us != !n->host_us || !n->gc_every_us != !n->gc_us ||
+	    !n->erase_late_us != !n->erase_us || !n->calm_ms != !n->storm_ms)
+		return zns_fail(
+			err, -EINVAL,
+			"noise in bursts needs both figures: host-every-us and host-us, gc-every-us and gc-us, erase-late-us and erase-us, calm-ms and storm-ms");
+	if (n->host_us > n->host_every_us || n->gc_us > n->gc_every_us ||
+	    n->host_every_us > 100000000 || n->gc_every_us > 100000000 ||
+	    n->erase_late_us > 100000000 || n->erase_us > 10000000 || n->calm_ms > 100000 ||
 	    n->storm_ms > 100000)
-		return zns_fail(err, -EINVAL,
-				"noise in bursts: a burst is at most as long as the stretch that it is in, a stretch, a calm or a storm 100 s, an erase 10 s");
+		return zns_fail(
+			err, -EINVAL,
+			"noise in bursts: a burst is at most as long as the stretch that it is in, a stretch, a calm or a storm 100 s, an erase 10 s");
 	return 0;
 }
 
@@ -108,14 +117,17 @@ int zns_emu_set_noise(struct zns_dev *dev, const struct zns_emu_noise *n, struct
 	if (dev->ops != &emu_ops)
 		return emu_refuse_foreign(dev, err);
 	if (n->jitter_pct > 90 || n->stall_us > 10000000 || !n->stall_every != !n->stall_us)
-		return zns_fail(err, -EINVAL,
-				"noise of %u %%, a stall of %u us in every %u: at most 90 %% and 10 s; a stall needs both figures",
-				n->jitter_pct, n->stall_us, n->stall_every);
+		return zns_fail(
+			err, -EINVAL,
+			"noise of %u %%, a stall of %u us in every %u: at most 90 %% and 10 s; a stall needs both figures",
+			n->jitter_pct, n->stall_us, n->stall_every);
 	rc = check_bursts(n, err);
 	if (rc)
 		return rc;
 	if (!emu_timing_active(e))
-		return zns_fail(err, -EINVAL, "%s has no timing model to disturb: create it with --timing on", dev->path);
+		return zns_fail(err, -EINVAL,
+				"%s has no timing model to disturb: create it with --timing on",
+				dev->path);
 	rc = emu_model_enter(e, err);
 	if (rc)
 		return rc;
@@ -132,10 +144,12 @@ static bool parse_word(const char *word, struct zns_emu_noise *n)
 		const char *name;
 		uint32_t *to;
 	} key[] = {
-		{ "jitter", &n->jitter_pct }, { "stall-every", &n->stall_every }, { "stall-us", &n->stall_us },
-		{ "host-every-us", &n->host_every_us }, { "host-us", &n->host_us }, { "gc-every-us", &n->gc_every_us },
-		{ "gc-us", &n->gc_us }, { "erase-late-us", &n->erase_late_us }, { "erase-us", &n->erase_us },
-		{ "calm-ms", &n->calm_ms }, { "storm-ms", &n->storm_ms },
+		{ "jitter", &n->jitter_pct }, { "stall-every", &n->stall_every },
+		{ "stall-us", &n->stall_us }, { "host-every-us", &n->host_every_us },
+		{ "host-us", &n->host_us },   { "gc-every-us", &n->gc_every_us },
+		{ "gc-us", &n->gc_us },       { "erase-late-us", &n->erase_late_us },
+		{ "erase-us", &n->erase_us }, { "calm-ms", &n->calm_ms },
+		{ "storm-ms", &n->storm_ms },
 	};
 	const char *eq = strchr(word, '=');
 	unsigned long long v;
@@ -152,7 +166,8 @@ static bool parse_word(const char *word, struct zns_emu_noise *n)
 		return true;
 	}
 	for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(key); i++) {
-		if (v > UINT32_MAX || strlen(key[i].name) != (size_t)(eq - word) || strncmp(word, key[i].name, eq - word))
+		if (v > UINT32_MAX || strlen(key[i].name) != (size_t)(eq - word) ||
+		    strncmp(word, key[i].name, eq - word))
 			continue;
 		*key[i].to = v;
 		return true;
@@ -176,6 +191,8 @@ int control_noise_from_env(struct emu *e, struct zns_err *err)
 			goto bad;
 	return zns_emu_set_noise(&e->dev, &n, err);
 bad:
-	return zns_fail(err, -EINVAL, "ZNS_EMU_NOISE=\"%.64s\": should be like \"jitter=5,stall-every=1000,stall-us=3000,seed=1\"",
-			env);
+	return zns_fail(
+		err, -EINVAL,
+		"ZNS_EMU_NOISE=\"%.64s\": should be like \"jitter=5,stall-every=1000,stall-us=3000,seed=1\"",
+		env);
 }

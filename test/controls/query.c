@@ -5,11 +5,12 @@
 /* Every call below begins with this. */
 static int enter(struct zns_dev *dev, struct zns_err *err)
 {
-	return dev->ops == &emu_ops ? emu_model_ask(emu_of(dev), err) : emu_refuse_foreign(dev, err);
+	return dev->ops == &emu_ops ? emu_model_ask(emu_of(dev), err) :
+				      emu_refuse_foreign(dev, err);
 }
 
-int zns_emu_model_submit(struct zns_dev *dev, enum zns_emu_op op, uint32_t zone, uint64_t bytes, uint64_t issue_ns,
-			 uint64_t *done_ns, struct zns_err *err)
+int zns_emu_model_submit(struct zns_dev *dev, enum zns_emu_op op, uint32_t zone, uint64_t bytes,
+			 uint64_t issue_ns, uint64_t *done_ns, struct zns_err *err)
 {
 	struct emu *e = emu_of(dev);
 	int rc = enter(dev, err);
@@ -26,12 +27,12 @@ int zns_emu_model_submit(struct zns_dev *dev, enum zns_emu_op op, uint32_t zone,
 	return rc;
 }
 
-int zns_emu_model_load(struct zns_dev *dev, enum zns_emu_unit unit, uint32_t nr, struct zns_emu_load *out,
-		       struct zns_err *err)
+int zns_emu_model_load(struct zns_dev *dev, enum zns_emu_unit unit, uint32_t nr,
+		       struct zns_emu_load *out, struct zns_err *err)
 {
 	struct emu *e = emu_of(dev);
 	const struct emu_cal *c = NULL;
-	uint32_t alike = 1;	/* with a shared map the first stands for all */
+	uint32_t alike = 1; /* with a shared map the first stands for all */
 	int rc = enter(dev, err);
 
 	if (rc)
@@ -46,14 +47,15 @@ int zns_emu_model_load(struct zns_dev *dev, enum zns_emu_unit unit, uint32_t nr,
 		c = &e->model->controller;
 	}
 	if (c)
-		*out = (struct zns_emu_load) {
+		*out = (struct zns_emu_load){
 			.busy_ns = c->busy_ns,
 			.idle_from_ns = emu_cal_idle_from(c),
 			.written = c->written / alike,
 			.read = c->read / alike,
 		};
 	emu_model_leave(e);
-	return c ? 0 : zns_fail(err, -EINVAL, "%s: no die, channel or controller %u", dev->path, nr);
+	return c ? 0 :
+		   zns_fail(err, -EINVAL, "%s: no die, channel or controller %u", dev->path, nr);
 }
 
 int zns_emu_model_clock(struct zns_dev *dev, uint64_t *out_ns, struct zns_err *err)

@@ -11,19 +11,22 @@ static int broken(struct zns_err *err, const struct load_ckpt *k, const char *wh
 
 	if (err->code)
 		snprintf(why, sizeof(why), ": %s", err->msg);
-	return zns_fail(err, -EFAULT, "checkpoint %s of %s: %s%s", zns_uuid_format(k->id, id), k->container, what, why);
+	return zns_fail(err, -EFAULT, "checkpoint %s of %s: %s%s", zns_uuid_format(k->id, id),
+			k->container, what, why);
 }
 
 struct opened {
-	const struct zns_crypt *crypt;	/* NULL: plain */
-	uint32_t image;		/* its number */
+	const struct zns_crypt *crypt; /* NULL: plain */
+	uint32_t image; /* its number */
 };
 
 /* One unit as it stands on the device, against its checksum and against what was dumped. */
-static int check_unit(struct zns_dev *dev, const struct opened *o, const struct load_image *img, const ZnsPb__Image *pb, const struct zns_place *p,
-		      uint64_t off, struct zns_err *err)
+static int check_unit(struct zns_dev *dev, const struct opened *o, const struct load_image *img,
+		      const ZnsPb__Image *pb, const struct zns_place *p, uint64_t off,
+		      struct zns_err *err)
 {
-	uint32_t block = dev->geo.block_size, len = (uint32_t)zns_min(img->len - off, (uint64_t)pb->unit);
+	uint32_t block = dev->geo.block_size,
+		 len = (uint32_t)zns_min(img->len - off, (uint64_t)pb->unit);
 	uint64_t from = zns_align_down(p->off, block), to = zns_align_up(p->off + len, block);
 	static uint8_t buf[ZNS_STRIPE_UNIT_MAX + 8192];
 	int ret = zns_dev_read(dev, p->zone, from, buf, to - from, err);
@@ -31,23 +34,28 @@ static int check_unit(struct zns_dev *dev, const struct opened *o, const struct 
 	if (ret)
 		return ret;
 	if (zns_hash(buf + (p->off - from), len) != pb->csums[off / pb->unit])
-		return zns_fail(err, -EBADMSG, "%s: wrong checksum at %llu", img->name, (unsigned long long)off);
-	if (o->crypt && zns_crypt_open_unit(o->crypt, o->image, pb->name, pb->unit_base + off / pb->unit, buf + (p->off - from), len,
-					    pb->tags.data + off / pb->unit * ZNS_TAG_BYTES, err))
+		return zns_fail(err, -EBADMSG, "%s: wrong checksum at %llu", img->name,
+				(unsigned long long)off);
+	if (o->crypt &&
+	    zns_crypt_open_unit(o->crypt, o->image, pb->name, pb->unit_base + off / pb->unit,
+				buf + (p->off - from), len,
+				pb->tags.data + off / pb->unit * ZNS_TAG_BYTES, err))
 		return -EBADMSG;
 	if (memcmp(buf + (p->off - from), img->data + off, len))
-		return zns_fail(err, -EFAULT, "%s reads as something else, with a good checksum", img->name);
+		return zns_fail(err, -EFAULT, "%s reads as something else, with a good checksum",
+				img->name);
 	return 0;
 }
 
-static int check_image(struct zns_dev *dev, const struct opened *o, const struct load_image *img, const ZnsPb__Image *pb,
-		       struct zns_err *err)
+static int check_image(struct zns_dev *dev, const struct opened *o, const struct load_image *img,
+		       const ZnsPb__Image *pb, struct zns_err *err)
 {
 	uint64_t off = 0;
 	int ret = 0;
 
 	if (pb->size != img->len)
-		return zns_fail(err, -EFAULT, "%s has %llu bytes, not %u", img->name, (unsigned long long)pb->size, img->len);
+		return zns_fail(err, -EFAULT, "%s has %llu bytes, not %u", img->name,
+				(unsigned long long)pb->size, img->len);
 	for (size_t s = 0; s < pb->n_segments && !ret; s++) {
 		struct zns_seg seg;
 		struct zns_place p;
@@ -63,7 +71,8 @@ static int check_image(struct zns_dev *dev, const struct opened *o, const struct
 	return !ret && off != img->len ? zns_fail(err, -EFAULT, "%s has holes", img->name) : ret;
 }
 
-static int check_images(struct zns_dev *dev, const struct load_ckpt *k, const ZnsPb__Manifest *m, struct zns_err *err)
+static int check_images(struct zns_dev *dev, const struct load_ckpt *k, const ZnsPb__Manifest *m,
+			struct zns_err *err)
 {
 	struct opened o = { NULL, 0 };
 	struct zns_crypt *c = NULL;
@@ -88,14 +97,15 @@ static int check_images(struct zns_dev *dev, const struct load_ckpt *k, const Zn
 				pb = m->images[n];
 				o.image = (uint32_t)n;
 			}
-		ret = pb ? check_image(dev, &o, &k->img[i], pb, err) : zns_fail(err, -EFAULT, "%s is missing", k->img[i].name);
+		ret = pb ? check_image(dev, &o, &k->img[i], pb, err) :
+			   zns_fail(err, -EFAULT, "%s is missing", k->img[i].name);
 	}
 	zns_crypt_free(c);
 	return ret;
 }
 
-int check_checkpoint(struct zns_dev *dev, const struct load_ckpt *k, const ZnsPb__Checkpoint *c, bool *wrong,
-		     struct zns_err *err)
+int check_checkpoint(struct zns_dev *dev, const struct load_ckpt *k, const ZnsPb__Checkpoint *c,
+		     bool *wrong, struct zns_err *err)
 {
 	ZnsPb__Manifest *m = NULL;
 	int ret = zns_manifest_read(dev, c, &m, err);
@@ -110,22 +120,27 @@ int check_checkpoint(struct zns_dev *dev, const struct load_ckpt *k, const ZnsPb
 	return ret ? broken(err, k, "it is listed and cannot be read") : 0;
 }
 
-/* @extra: one more checkpoint that must be there, or NULL. @dev: NULL looks at the catalogue alone. */
-static int check_catalogue(struct zns_dev *dev, const struct zns_store *s, const struct load *l, uint32_t epoch,
-			   const struct load_ckpt *extra, struct zns_err *err)
+/* @extra: one more checkpoint that must be there, or NULL. @dev: NULL looks at the catalogue alone.
+ */
+static int check_catalogue(struct zns_dev *dev, const struct zns_store *s, const struct load *l,
+			   uint32_t epoch, const struct load_ckpt *extra, struct zns_err *err)
 {
 	size_t seen = 0;
 	int ret = 0;
 
 	for (uint32_t i = 0; i < l->nr && !ret; i++) {
 		const struct load_ckpt *k = &l->ckpt[i];
-		const ZnsPb__Checkpoint *c = k->begun == LOAD_NEVER ? NULL : zns_store_find(s, k->id);
-		bool must = k->acked <= epoch && k->rm_begun > epoch, may = k->begun <= epoch && k->rm_acked > epoch;
+		const ZnsPb__Checkpoint *c = k->begun == LOAD_NEVER ? NULL :
+								      zns_store_find(s, k->id);
+		bool must = k->acked <= epoch && k->rm_begun > epoch,
+		     may = k->begun <= epoch && k->rm_acked > epoch;
 
 		if (must && !c)
 			return broken(err, k, "it was acknowledged and is gone");
 		if (c && !may)
-			return broken(err, k, k->rm_acked <= epoch ? "it was removed and is back" : "it is visible before its commit");
+			return broken(err, k,
+				      k->rm_acked <= epoch ? "it was removed and is back" :
+							     "it is visible before its commit");
 		if (c) {
 			seen++;
 			ret = dev ? check_checkpoint(dev, k, c, &(bool){ false }, err) : 0;
@@ -134,17 +149,20 @@ static int check_catalogue(struct zns_dev *dev, const struct zns_store *s, const
 	if (!ret && extra) {
 		const ZnsPb__Checkpoint *c = zns_store_find(s, extra->id);
 
-		ret = c ? check_checkpoint(dev, extra, c, &(bool){ false }, err) : broken(err, extra, "the dump after the cut is gone");
+		ret = c ? check_checkpoint(dev, extra, c, &(bool){ false }, err) :
+			  broken(err, extra, "the dump after the cut is gone");
 		seen++;
 	}
 	if (!ret && seen != zns_store_nr_checkpoints(s))
-		ret = zns_fail(err, -EFAULT, "%zu checkpoints are listed, %zu are known", zns_store_nr_checkpoints(s), seen);
+		ret = zns_fail(err, -EFAULT, "%zu checkpoints are listed, %zu are known",
+			       zns_store_nr_checkpoints(s), seen);
 	return ret;
 }
 
-/* Of what was removed with its key, once that was acknowledged, no metadata zone gives the wrapped key to anybody. */
-static int check_erased(struct zns_dev *dev, const struct zns_store *s, const struct load *l, uint32_t epoch,
-			struct zns_err *err)
+/* Of what was removed with its key, once that was acknowledged, no metadata zone gives the wrapped
+ * key to anybody. */
+static int check_erased(struct zns_dev *dev, const struct zns_store *s, const struct load *l,
+			uint32_t epoch, struct zns_err *err)
 {
 	for (uint32_t i = 0; i < l->nr; i++) {
 		const struct load_ckpt *k = &l->ckpt[i];
@@ -158,15 +176,16 @@ static int check_erased(struct zns_dev *dev, const struct zns_store *s, const st
 			if (zns_dev_report(dev, z, 1, &rep, err))
 				return err->code;
 			buf = rep.wp ? aligned_alloc(4096, zns_align_up(rep.wp, 4096)) : NULL;
-			if (buf && !zns_dev_read(dev, z, 0, buf, rep.wp, NULL) && memmem(buf, rep.wp, k->wrapped, ZNS_WRAPPED_BYTES))
+			if (buf && !zns_dev_read(dev, z, 0, buf, rep.wp, NULL) &&
+			    memmem(buf, rep.wp, k->wrapped, ZNS_WRAPPED_BYTES))
 				return broken(err, k, "its key was erased and is back");
 		}
 	}
 	return 0;
 }
 
-static int check_readonly(struct zns_dev *dev, const struct load *l, uint32_t epoch, const struct load_ckpt *extra,
-			  struct zns_err *err)
+static int check_readonly(struct zns_dev *dev, const struct load *l, uint32_t epoch,
+			  const struct load_ckpt *extra, struct zns_err *err)
 {
 	struct zns_store *s;
 	int ret = zns_store_open(dev, ZNS_STORE_RDONLY, &s, err);
@@ -184,7 +203,8 @@ static int check_leaks(struct znsd *d, struct zns_err *err)
 {
 	for (uint32_t i = 0; i < d->nr_zones; i++)
 		if (!d->zones[i].meta && !zone_live(d, i) && d->zones[i].z.state != ZNS_ZONE_EMPTY)
-			return zns_fail(err, -EFAULT, "zone %u leaks: %s, no live data, and not reset", i,
+			return zns_fail(err, -EFAULT,
+					"zone %u leaks: %s, no live data, and not reset", i,
 					zns_zone_state_name(d->zones[i].z.state));
 	return 0;
 }
@@ -207,7 +227,8 @@ static const struct load_ckpt *next_checkpoint(void)
 	return &k;
 }
 
-static int check_goes_on(struct zns_dev *dev, const struct load *l, uint32_t epoch, struct zns_err *err)
+static int check_goes_on(struct zns_dev *dev, const struct load *l, uint32_t epoch,
+			 struct zns_err *err)
 {
 	struct load_ckpt next = *next_checkpoint();
 	struct znsd d;
@@ -242,7 +263,8 @@ static int check_goes_on(struct zns_dev *dev, const struct load *l, uint32_t epo
 	return ret ? ret : check_readonly(dev, l, epoch, dumped ? &next : NULL, err);
 }
 
-int check_state(struct trace *t, const struct load *l, uint32_t epoch, const uint32_t *pos, struct zns_err *err)
+int check_state(struct trace *t, const struct load *l, uint32_t epoch, const uint32_t *pos,
+		struct zns_err *err)
 {
 	struct zns_dev *dev = view_new(t, pos);
 	int ret = check_readonly(dev, l, epoch, NULL, err);

@@ -7,7 +7,8 @@
 #include "zns/move.h"
 
 /* What the control does wrong: the old zones go before anybody has said that they may. */
-static void reset_early(struct znsd *d, struct trace *t, const ZnsPb__Checkpoint *now, const struct zns_move *m)
+static void reset_early(struct znsd *d, struct trace *t, const ZnsPb__Checkpoint *now,
+			const struct zns_move *m)
 {
 	for (size_t i = 0; i < now->n_zones; i++)
 		for (uint32_t k = 0; k < m->nr_victims; k++)
@@ -19,7 +20,8 @@ static void reset_early(struct znsd *d, struct trace *t, const ZnsPb__Checkpoint
 }
 
 static int move(struct load_peer *peer, struct trace *t, struct zns_move *m, const uint8_t *id,
-		int (*meanwhile)(void *arg, struct znsd *d, struct zns_err *err), void *arg, struct zns_err *err)
+		int (*meanwhile)(void *arg, struct znsd *d, struct zns_err *err), void *arg,
+		struct zns_err *err)
 {
 	int ret = zns_move_copy(m, id, err);
 
@@ -48,12 +50,20 @@ static uint32_t plan(struct znsd *d, uint32_t percent, uint32_t *victims, struct
 	zones_refresh(d, 0, d->nr_zones, NULL);
 	for (uint32_t i = 0; i < d->nr_zones; i++) {
 		const struct zn_zone *zn = &d->zones[i];
-		const char *owner = zone_packed(d, i) ? "(pack)" : zns_store_zone_owner(d->store, i);
+		const char *owner = zone_packed(d, i) ? "(pack)" :
+							zns_store_zone_owner(d->store, i);
 
 		z[i] = (struct zns_compact_zone){
-			.index = i, .group = zn->group, .owner = owner ? (uint32_t)zns_hash(owner, strlen(owner)) : 0,
-			.capacity = zn->z.capacity, .wp = zn->z.wp, .live = zone_live(d, i), .extra = 2 * 4096,
-			.empty = zone_empty(d, i), .parked = zone_parked(d, i), .fixed = !zone_usable(zn) || zn->writer,
+			.index = i,
+			.group = zn->group,
+			.owner = owner ? (uint32_t)zns_hash(owner, strlen(owner)) : 0,
+			.capacity = zn->z.capacity,
+			.wp = zn->z.wp,
+			.live = zone_live(d, i),
+			.extra = 2 * 4096,
+			.empty = zone_empty(d, i),
+			.parked = zone_parked(d, i),
+			.fixed = !zone_usable(zn) || zn->writer,
 		};
 	}
 	if (zns_compact_plan(z, d->nr_zones, percent, &p, err))
@@ -68,7 +78,8 @@ static uint32_t plan(struct znsd *d, uint32_t percent, uint32_t *victims, struct
 /* Nothing to win on devices this small: then any zone with live data, as if it were worth it. */
 static uint32_t any_victim(const struct znsd *d, struct load *l, uint32_t *victims)
 {
-	for (uint32_t i = 0, from = (uint32_t)load_rnd(&l->rng, d->nr_zones); i < d->nr_zones; i++) {
+	for (uint32_t i = 0, from = (uint32_t)load_rnd(&l->rng, d->nr_zones); i < d->nr_zones;
+	     i++) {
 		uint32_t zone = (from + i) % d->nr_zones;
 
 		if (zone_live(d, zone) && !d->zones[zone].writer && zone_usable(&d->zones[zone])) {
@@ -89,7 +100,8 @@ static bool in_victims(const ZnsPb__Checkpoint *c, const uint32_t *victims, uint
 }
 
 int load_compact(struct znsd *d, struct trace *t, struct load *l, uint32_t percent,
-		 int (*meanwhile)(void *arg, struct znsd *d, struct zns_err *err), void *arg, struct zns_err *err)
+		 int (*meanwhile)(void *arg, struct znsd *d, struct zns_err *err), void *arg,
+		 struct zns_err *err)
 {
 	cleanup_free uint32_t *victims = calloc(d->nr_zones, sizeof(*victims));
 	cleanup_free uint32_t *groups = calloc(d->nr_zones, sizeof(*groups));
@@ -103,9 +115,15 @@ int load_compact(struct znsd *d, struct trace *t, struct load *l, uint32_t perce
 	for (uint32_t i = 0; i < d->nr_zones; i++)
 		groups[i] = d->zones[i].group;
 	for (uint32_t i = 0; i < l->nr && nr && !ret; i++) {
-		const ZnsPb__Checkpoint *c = l->ckpt[i].begun == LOAD_NEVER ? NULL : zns_store_find(d->store, l->ckpt[i].id);
+		const ZnsPb__Checkpoint *c = l->ckpt[i].begun == LOAD_NEVER ?
+						     NULL :
+						     zns_store_find(d->store, l->ckpt[i].id);
 		struct load_peer peer;
-		struct zns_move m = { .s = &peer.s, .dev = d->dev, .victims = victims, .nr_victims = nr, .zone_group = groups,
+		struct zns_move m = { .s = &peer.s,
+				      .dev = d->dev,
+				      .victims = victims,
+				      .nr_victims = nr,
+				      .zone_group = groups,
 				      .rude = true };
 
 		if (!c || !in_victims(c, victims, nr))

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Power cuts by enumeration, in the manner of SQLite's test6.c: run a load on a device that remembers, then look at
- * every state that a cut could have left (issue: crash safety; design.md §7, §8).
+ * Power cuts by enumeration, in the manner of SQLite's test6.c: run a load on a device that
+ * remembers, then look at every state that a cut could have left (issue: crash safety; design.md
+ * §7, §8).
  *
  *   crash [--states N] [--seed N] [--only] [--omit data|log|move|order] [--flips N] [--verbose]
- *     --states N    go on with further loads until so many distinct states were checked, a fifth of them different in
- *                   metadata zones (100000)
+ *     --states N    go on with further loads until so many distinct states were checked, a fifth of
+ * them different in metadata zones (100000)
  *     --seed N      of the first load (1); a failure names its load's seed
  *     --only        that one load
  *     --flips N     instead: damage one live byte, N times; never wrong, never lost without a word
- *     --omit KIND   control: flushes of that kind do nothing; order: compaction resets before it commits. Must end in
- *                   failures.
+ *     --omit KIND   control: flushes of that kind do nothing; order: compaction resets before it
+ * commits. Must end in failures.
  *
- * The first WHOLE loads, and all epochs that touch metadata zones, are enumerated whole where an epoch has at most
- * EXHAUSTIVE combinations (with 3 data zones and 3 metadata zones nearly all have); of others so many are drawn with the
- * load's seed, corners first. Exit 0: all states hold.
+ * The first WHOLE loads, and all epochs that touch metadata zones, are enumerated whole where an
+ * epoch has at most EXHAUSTIVE combinations (with 3 data zones and 3 metadata zones nearly all
+ * have); of others so many are drawn with the load's seed, corners first. Exit 0: all states hold.
  */
 #include <fcntl.h>
 #include <getopt.h>
@@ -23,14 +24,14 @@
 #include "check.h"
 #include "flip.h"
 
-#define EXHAUSTIVE 4096		/* combinations of an epoch */
-#define WHOLE 4			/* loads */
+#define EXHAUSTIVE 4096 /* combinations of an epoch */
+#define WHOLE 4 /* loads */
 #define DRAWN 16
-#define SHOW 5			/* failures in full */
+#define SHOW 5 /* failures in full */
 
 static struct {
-	uint64_t states, meta_states, epochs, exhaustive, failures, loads, dumps, pairs, aborts, removes, encrypted, erased, rolls, moves, moved_zones, ops,
-		 omitted;
+	uint64_t states, meta_states, epochs, exhaustive, failures, loads, dumps, pairs, aborts,
+		removes, encrypted, erased, rolls, moves, moved_zones, ops, omitted;
 } sum;
 static bool verbose;
 
@@ -70,7 +71,7 @@ struct run {
 	struct trace *t;
 	struct load l;
 	uint64_t seed;
-	struct set all, meta;	/* of this load: every load's content differs */
+	struct set all, meta; /* of this load: every load's content differs */
 	bool failed;
 };
 
@@ -85,10 +86,12 @@ static void look(struct run *r, uint32_t epoch, const uint32_t *pos)
 	if (!check_state(r->t, &r->l, epoch, pos, &err))
 		return;
 	if (sum.failures++ < SHOW) {
-		printf("FAIL seed %llu, epoch %u of %u: %s\n", (unsigned long long)r->seed, epoch, r->t->nr_epochs, err.msg);
+		printf("FAIL seed %llu, epoch %u of %u: %s\n", (unsigned long long)r->seed, epoch,
+		       r->t->nr_epochs, err.msg);
 		for (uint32_t z = 0; z < nr && verbose; z++)
-			printf("  zone %2u: step %u of %u to %u, write pointer %llu\n", z, pos[z], r->t->epoch[epoch].low[z],
-			       r->t->epoch[epoch].high[z], (unsigned long long)r->t->h[z].step[pos[z]].wp);
+			printf("  zone %2u: step %u of %u to %u, write pointer %llu\n", z, pos[z],
+			       r->t->epoch[epoch].low[z], r->t->epoch[epoch].high[z],
+			       (unsigned long long)r->t->h[z].step[pos[z]].wp);
 	}
 	r->failed = true;
 }
@@ -145,12 +148,18 @@ static void enumerate(struct run *r, uint32_t n, uint64_t *rng)
 	}
 }
 
-/* Small enough to enumerate; wide; with parking and finishing by an active limit; with long images. */
+/* Small enough to enumerate; wide; with parking and finishing by an active limit; with long images.
+ */
 static const struct load_size sizes[] = {
 	{ .nr_zones = 6, .nr_groups = 1, .steps = 60, .capacity = KIB(128), .max_len = 40000 },
 	{ .nr_zones = 6, .nr_groups = 3, .steps = 60, .capacity = KIB(128), .max_len = 40000 },
 	{ .nr_zones = 12, .nr_groups = 4, .steps = 100, .capacity = KIB(128), .max_len = 90000 },
-	{ .nr_zones = 15, .nr_groups = 4, .steps = 100, .capacity = KIB(256), .max_active = 6, .max_len = 150000 },
+	{ .nr_zones = 15,
+	  .nr_groups = 4,
+	  .steps = 100,
+	  .capacity = KIB(256),
+	  .max_active = 6,
+	  .max_len = 150000 },
 };
 
 static int run(uint64_t seed, enum trace_omit omit)
@@ -182,7 +191,8 @@ static int run(uint64_t seed, enum trace_omit omit)
 	sum.ops += r.t->ops;
 	sum.omitted += r.t->omitted;
 	if (r.failed)
-		printf("reproduce it with: crash --seed %llu --only --verbose\n", (unsigned long long)seed);
+		printf("reproduce it with: crash --seed %llu --only --verbose\n",
+		       (unsigned long long)seed);
 	free(r.all.slot);
 	free(r.meta.slot);
 	trace_free(r.t);
@@ -190,7 +200,8 @@ static int run(uint64_t seed, enum trace_omit omit)
 	return r.failed ? -1 : 0;
 }
 
-/* At most so many flips of what each load left, and at least so many loads: some leave no checkpoint behind. */
+/* At most so many flips of what each load left, and at least so many loads: some leave no
+ * checkpoint behind. */
 #define FLIPS_PER_LOAD 500
 #define FLIP_LOADS 12
 
@@ -204,7 +215,8 @@ static int flips(uint64_t nr, uint64_t seed)
 		struct zns_err err = ZNS_ERR_INIT;
 		uint64_t rng = seed * 0xd1342543de82ef95ull | 1;
 		struct load l;
-		struct trace *t = load_run(&sizes[seed % ZNS_ARRAY_SIZE(sizes)], seed, OMIT_NONE, &l, &err);
+		struct trace *t = load_run(&sizes[seed % ZNS_ARRAY_SIZE(sizes)], seed, OMIT_NONE,
+					   &l, &err);
 
 		if (!t || flip_run(t, &l, zns_min(nr - done, per_load), &rng, &n, &err)) {
 			printf("FAIL seed %llu: %s\n", (unsigned long long)seed, err.msg);
@@ -215,31 +227,39 @@ static int flips(uint64_t nr, uint64_t seed)
 			load_free(&l);
 		}
 	}
-	printf("%-10s %8s %8s %8s %8s %8s %8s\n", "byte of", "flips", "refused", "noticed", "harmless", "wrong", "lost");
+	printf("%-10s %8s %8s %8s %8s %8s %8s\n", "byte of", "flips", "refused", "noticed",
+	       "harmless", "wrong", "lost");
 	for (int p = 0; p < FLIP_PLACES; p++) {
-		printf("%-10s %8llu %8llu %8llu %8llu %8llu %8llu\n", flip_place_name[p], (unsigned long long)n.flips[p],
-		       (unsigned long long)n.refused[p], (unsigned long long)n.noticed[p], (unsigned long long)n.harmless[p],
+		printf("%-10s %8llu %8llu %8llu %8llu %8llu %8llu\n", flip_place_name[p],
+		       (unsigned long long)n.flips[p], (unsigned long long)n.refused[p],
+		       (unsigned long long)n.noticed[p], (unsigned long long)n.harmless[p],
 		       (unsigned long long)n.wrong[p], (unsigned long long)n.lost[p]);
 		all += n.flips[p];
 		bad += n.wrong[p] + n.lost[p];
 	}
-	printf("%.1f s\n%llu passed, %llu failed, 0 skipped\n", (double)(zns_mono_ns() - begin) / 1e9,
-	       (unsigned long long)(all - zns_min(all, bad)), (unsigned long long)bad);
+	printf("%.1f s\n%llu passed, %llu failed, 0 skipped\n",
+	       (double)(zns_mono_ns() - begin) / 1e9, (unsigned long long)(all - zns_min(all, bad)),
+	       (unsigned long long)bad);
 	return bad || !all ? 1 : 0;
 }
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: crash [--states N] [--seed N] [--only] [--omit data|log|move|order] [--flips N] [--verbose]\n");
+	fprintf(stderr,
+		"usage: crash [--states N] [--seed N] [--only] [--omit data|log|move|order] [--flips N] [--verbose]\n");
 	return 2;
 }
 
 int main(int argc, char **argv)
 {
 	static const struct option opts[] = {
-		{ "states", required_argument, NULL, 'n' }, { "seed", required_argument, NULL, 's' },
-		{ "only", no_argument, NULL, 'o' }, { "omit", required_argument, NULL, 'm' },
-		{ "flips", required_argument, NULL, 'f' }, { "verbose", no_argument, NULL, 'v' }, { NULL, 0, NULL, 0 },
+		{ "states", required_argument, NULL, 'n' },
+		{ "seed", required_argument, NULL, 's' },
+		{ "only", no_argument, NULL, 'o' },
+		{ "omit", required_argument, NULL, 'm' },
+		{ "flips", required_argument, NULL, 'f' },
+		{ "verbose", no_argument, NULL, 'v' },
+		{ NULL, 0, NULL, 0 },
 	};
 	uint64_t want = 100000, seed = 1, nr_flips = 0, begin = zns_mono_ns();
 	enum trace_omit omit = OMIT_NONE;
@@ -248,18 +268,32 @@ int main(int argc, char **argv)
 
 	while ((c = getopt_long(argc, argv, "", opts, NULL)) != -1) {
 		switch (c) {
-		case 'n': want = strtoull(optarg, NULL, 0); break;
-		case 's': seed = strtoull(optarg, NULL, 0); break;
-		case 'o': only = true; break;
-		case 'f': nr_flips = strtoull(optarg, NULL, 0); break;
-		case 'v': verbose = true; break;
+		case 'n':
+			want = strtoull(optarg, NULL, 0);
+			break;
+		case 's':
+			seed = strtoull(optarg, NULL, 0);
+			break;
+		case 'o':
+			only = true;
+			break;
+		case 'f':
+			nr_flips = strtoull(optarg, NULL, 0);
+			break;
+		case 'v':
+			verbose = true;
+			break;
 		case 'm':
-			omit = !strcmp(optarg, "data") ? OMIT_DATA : !strcmp(optarg, "log") ? OMIT_LOG :
-			       !strcmp(optarg, "move") ? OMIT_MOVE : !strcmp(optarg, "order") ? OMIT_ORDER : OMIT_NONE;
+			omit = !strcmp(optarg, "data")  ? OMIT_DATA :
+			       !strcmp(optarg, "log")   ? OMIT_LOG :
+			       !strcmp(optarg, "move")  ? OMIT_MOVE :
+			       !strcmp(optarg, "order") ? OMIT_ORDER :
+							  OMIT_NONE;
 			if (!omit)
 				return usage();
 			break;
-		default: return usage();
+		default:
+			return usage();
 		}
 	}
 	if (optind < argc)
@@ -276,17 +310,22 @@ int main(int argc, char **argv)
 	} while (!only && (sum.states < want || sum.meta_states < want / 5) && sum.failures < SHOW);
 	printf("%llu loads: %llu dumps (%llu pairs), %llu begun encrypted, %llu aborted, %llu removals (%llu with the key), %llu checkpoints moved out of %llu zones, "
 	       "%llu roll-overs; %llu device operations\n",
-	       (unsigned long long)sum.loads, (unsigned long long)sum.dumps, (unsigned long long)sum.pairs,
-	       (unsigned long long)sum.encrypted, (unsigned long long)sum.aborts, (unsigned long long)sum.removes,
+	       (unsigned long long)sum.loads, (unsigned long long)sum.dumps,
+	       (unsigned long long)sum.pairs, (unsigned long long)sum.encrypted,
+	       (unsigned long long)sum.aborts, (unsigned long long)sum.removes,
 	       (unsigned long long)sum.erased, (unsigned long long)sum.moves,
 	       (unsigned long long)sum.moved_zones, (unsigned long long)sum.rolls,
 	       (unsigned long long)sum.ops);
 	if (omit)
-		printf(omit == OMIT_ORDER ? "control: %llu zones were reset too early\n" : "control: %llu flushes did nothing\n", (unsigned long long)sum.omitted);
+		printf(omit == OMIT_ORDER ? "control: %llu zones were reset too early\n" :
+					    "control: %llu flushes did nothing\n",
+		       (unsigned long long)sum.omitted);
 	printf("%llu epochs, %llu of them enumerated whole; %llu distinct states, %llu different in metadata zones; %.1f s\n",
-	       (unsigned long long)sum.epochs, (unsigned long long)sum.exhaustive, (unsigned long long)sum.states,
-	       (unsigned long long)sum.meta_states, (double)(zns_mono_ns() - begin) / 1e9);
-	printf("%llu passed, %llu failed, 0 skipped\n", (unsigned long long)(sum.states - zns_min(sum.states, sum.failures)),
+	       (unsigned long long)sum.epochs, (unsigned long long)sum.exhaustive,
+	       (unsigned long long)sum.states, (unsigned long long)sum.meta_states,
+	       (double)(zns_mono_ns() - begin) / 1e9);
+	printf("%llu passed, %llu failed, 0 skipped\n",
+	       (unsigned long long)(sum.states - zns_min(sum.states, sum.failures)),
 	       (unsigned long long)sum.failures);
 	return sum.failures ? 1 : 0;
 }

@@ -54,12 +54,14 @@ static uint64_t frame_len(struct zns_dev *dev, uint32_t zone, uint64_t off, uint
 	cleanup_free uint8_t *buf = malloc(end - off);
 	struct zns_frame f;
 
-	if (!buf || zns_dev_read(dev, zone, off, buf, end - off, NULL) || zns_frame_parse(buf, end - off, &f, NULL))
+	if (!buf || zns_dev_read(dev, zone, off, buf, end - off, NULL) ||
+	    zns_frame_parse(buf, end - off, &f, NULL))
 		return 0;
 	return (uint64_t)(f.payload - buf) + f.len;
 }
 
-static int data_ranges(struct zns_dev *dev, const ZnsPb__Checkpoint *c, struct ranges *r, struct zns_err *err)
+static int data_ranges(struct zns_dev *dev, const ZnsPb__Checkpoint *c, struct ranges *r,
+		       struct zns_err *err)
 {
 	uint32_t block = dev->geo.block_size;
 	ZnsPb__Manifest *m;
@@ -73,17 +75,20 @@ static int data_ranges(struct zns_dev *dev, const ZnsPb__Checkpoint *c, struct r
 			struct zns_seg seg;
 			struct zns_place p;
 
-			ret = zns_seg_init(&seg, m->images[i]->segments[s], m->images[i]->unit, err);
+			ret = zns_seg_init(&seg, m->images[i]->segments[s], m->images[i]->unit,
+					   err);
 			for (uint64_t k = 0; !ret && k * seg.unit < seg.len; k++) {
 				zns_seg_place(&seg, k, &p);
-				add(&r[FLIP_DATA], p.zone, p.off, zns_min(seg.len - k * seg.unit, (uint64_t)seg.unit));
+				add(&r[FLIP_DATA], p.zone, p.off,
+				    zns_min(seg.len - k * seg.unit, (uint64_t)seg.unit));
 			}
 			zns_seg_fini(&seg);
 		}
 	zns_pb__manifest__free_unpacked(m, NULL);
 	add(&r[FLIP_MANIFEST], c->manifest->zone, c->manifest->start, c->manifest->len);
 	footer = c->manifest->start + zns_align_up(c->manifest->len, block);
-	add(&r[FLIP_FOOTER], c->manifest->zone, footer, frame_len(dev, c->manifest->zone, footer, footer + block));
+	add(&r[FLIP_FOOTER], c->manifest->zone, footer,
+	    frame_len(dev, c->manifest->zone, footer, footer + block));
 	return ret;
 }
 
@@ -96,11 +101,12 @@ static void log_ranges(struct trace *t, struct zns_dev *dev, uint64_t generation
 	for (uint32_t i = 0; i < t->nr_meta; i++) {
 		if (zns_dev_report(dev, i, 1, &z, NULL))
 			continue;
-		for (uint64_t off = 0; off < z.wp; ) {
+		for (uint64_t off = 0; off < z.wp;) {
 			cleanup_free uint8_t *buf = malloc(z.wp - off);
 			struct zns_frame f;
 
-			if (zns_dev_read(dev, i, off, buf, z.wp - off, NULL) || zns_frame_parse(buf, z.wp - off, &f, NULL))
+			if (zns_dev_read(dev, i, off, buf, z.wp - off, NULL) ||
+			    zns_frame_parse(buf, z.wp - off, &f, NULL))
 				break;
 			if (f.generation == generation)
 				add(r, i, off, (uint64_t)(f.payload - buf) + f.len);
@@ -109,8 +115,8 @@ static void log_ranges(struct trace *t, struct zns_dev *dev, uint64_t generation
 	}
 }
 
-static void judge(struct trace *t, const struct load *l, const uint32_t *pos, enum flip_place place, uint32_t zone,
-		  uint64_t off, uint8_t bit, struct flip_count *sum)
+static void judge(struct trace *t, const struct load *l, const uint32_t *pos, enum flip_place place,
+		  uint32_t zone, uint64_t off, uint8_t bit, struct flip_count *sum)
 {
 	struct zns_dev *dev = view_new(t, pos);
 	struct zns_err err = ZNS_ERR_INIT;
@@ -126,12 +132,14 @@ static void judge(struct trace *t, const struct load *l, const uint32_t *pos, en
 	}
 	for (uint32_t i = 0; i < l->nr; i++) {
 		const struct load_ckpt *k = &l->ckpt[i];
-		const ZnsPb__Checkpoint *c = k->begun == LOAD_NEVER ? NULL : zns_store_find(s, k->id);
+		const ZnsPb__Checkpoint *c = k->begun == LOAD_NEVER ? NULL :
+								      zns_store_find(s, k->id);
 		bool must = k->acked != LOAD_NEVER && k->rm_begun == LOAD_NEVER, wrong;
 
 		if (must != !!c) {
 			what = &sum->lost[place];
-			zns_fail(&err, -EFAULT, must ? "a checkpoint is gone" : "a removed checkpoint is back");
+			zns_fail(&err, -EFAULT,
+				 must ? "a checkpoint is gone" : "a removed checkpoint is back");
 		} else if (c && check_checkpoint(dev, k, c, &wrong, &err)) {
 			what = wrong ? &sum->wrong[place] : &sum->noticed[place];
 		}
@@ -142,14 +150,14 @@ static void judge(struct trace *t, const struct load *l, const uint32_t *pos, en
 	for (int p = 0; p < FLIP_PLACES; p++)
 		bad += sum->wrong[p] + sum->lost[p];
 	if ((what == &sum->lost[place] || what == &sum->wrong[place]) && bad <= SHOW)
-		printf("FAIL %s of zone %u, byte %llu, bit %u: %s\n", flip_place_name[place], zone, (unsigned long long)off, bit,
-		       err.msg);
+		printf("FAIL %s of zone %u, byte %llu, bit %u: %s\n", flip_place_name[place], zone,
+		       (unsigned long long)off, bit, err.msg);
 	zns_store_close(s);
 	dev->ops->close(dev);
 }
 
-int flip_run(struct trace *t, const struct load *l, uint64_t nr, uint64_t *rng, struct flip_count *sum,
-	     struct zns_err *err)
+int flip_run(struct trace *t, const struct load *l, uint64_t nr, uint64_t *rng,
+	     struct flip_count *sum, struct zns_err *err)
 {
 	cleanup_free uint32_t *pos = calloc(t->dev.geo.nr_zones, sizeof(*pos));
 	struct ranges r[FLIP_PLACES] = { 0 };

@@ -6,7 +6,7 @@
 
 void conn_answer(struct znsd *d, struct conn *c, struct reply *rep, int code)
 {
-	reply_free(rep);	/* a waiter's answer: this load never waits */
+	reply_free(rep); /* a waiter's answer: this load never waits */
 }
 
 struct holder conn_holder(struct conn *c)
@@ -35,7 +35,7 @@ int broker_open(struct zns_dev *dev, struct znsd *d, struct zns_err *err)
 	memcpy(d->reg.uuid, zns_store_uuid(d->store), ZNS_UUID_LEN);
 	ret = tables_init(d, err);
 	d->readers_clear = d->sweep = d->park_check = true;
-	for (size_t i = 0; !ret && i < zns_store_nr_reservations(d->store); ) {
+	for (size_t i = 0; !ret && i < zns_store_nr_reservations(d->store);) {
 		size_t n = zns_store_nr_reservations(d->store);
 		char *name = strdup(zns_store_reservation(d->store, i)->container);
 
@@ -59,7 +59,8 @@ void broker_close(struct znsd *d)
 
 void broker_idle(struct znsd *d)
 {
-	/* No time passes between two finishes here, and none is lost on what must be tried again later. */
+	/* No time passes between two finishes here, and none is lost on what must be tried again
+	 * later. */
 	for (int i = 0; i < 1000; i++) {
 		int ms;
 
@@ -77,5 +78,5 @@ void conn_committed(struct conn *c, const char *container)
 
 bool conn_left(const struct conn *c)
 {
-	return false;		/* nobody gives up here while its request is served */
+	return false; /* nobody gives up here while its request is served */
 }

@@ -24,7 +24,7 @@ static int ask(void *arg, ZnsPb__Request *req, ZnsPb__Response **resp, struct zn
 	if (!copy)
 		return -ENOMEM;
 	ret = dispatch(p->d, &p->conn, copy, &rep);
-	if (rep.later) {	/* as a client does that will not wait; the request is the waiter's */
+	if (rep.later) { /* as a client does that will not wait; the request is the waiter's */
 		waiter_drop(p->d, &p->conn);
 		return zns_fail(err, -EBUSY, "the broker would have the dump wait");
 	}
@@ -42,7 +42,7 @@ void load_connect(struct load_peer *p, struct znsd *d)
 	p->d = d;
 	p->s = (struct zns_session)ZNS_SESSION_INIT;
 	p->s.reg = d->reg;
-	p->s.dev = d->dev;	/* the broker's own: the session is never closed */
+	p->s.dev = d->dev; /* the broker's own: the session is never closed */
 	p->s.ask = ask;
 	p->s.ask_arg = p;
 }
@@ -102,7 +102,8 @@ const struct zns_master *load_master(void)
 	return m;
 }
 
-static int dump_begin(struct znsd *d, struct dump *u, struct load_ckpt *k, uint32_t qos_mibps, struct zns_err *err)
+static int dump_begin(struct znsd *d, struct dump *u, struct load_ckpt *k, uint32_t qos_mibps,
+		      struct zns_err *err)
 {
 	ZnsPb__DumpBegin q = ZNS_PB__DUMP_BEGIN__INIT;
 	int ret;
@@ -110,7 +111,10 @@ static int dump_begin(struct znsd *d, struct dump *u, struct load_ckpt *k, uint3
 	memset(u, 0, sizeof(*u));
 	load_connect(&u->peer, d);
 	u->k = k;
-	u->v = (struct zns_save){ .s = &u->peer.s, .unit = UNIT, .workers = 1, .master = k->encrypted ? new_master() : NULL };
+	u->v = (struct zns_save){ .s = &u->peer.s,
+				  .unit = UNIT,
+				  .workers = 1,
+				  .master = k->encrypted ? new_master() : NULL };
 	q.container = k->container;
 	q.qos_mibps = qos_mibps;
 	ret = zns_save_begin(&u->v, &q, err);
@@ -205,8 +209,8 @@ static uint32_t qos_of(struct load *l, const struct load_size *size)
 	return 100 * (1 + (uint32_t)load_rnd(&l->rng, zns_min(3u, size->nr_groups)));
 }
 
-static int one_dump(struct znsd *d, struct trace *t, struct load *l, const struct load_size *size, bool commit,
-		    struct zns_err *err)
+static int one_dump(struct znsd *d, struct trace *t, struct load *l, const struct load_size *size,
+		    bool commit, struct zns_err *err)
 {
 	uint32_t k = new_ckpt(l, size);
 	struct dump u;
@@ -224,7 +228,8 @@ static int one_dump(struct znsd *d, struct trace *t, struct load *l, const struc
 }
 
 /* Two that overlap; the second commits first, or not at all. */
-static int two_dumps(struct znsd *d, struct trace *t, struct load *l, const struct load_size *size, struct zns_err *err)
+static int two_dumps(struct znsd *d, struct trace *t, struct load *l, const struct load_size *size,
+		     struct zns_err *err)
 {
 	uint32_t a = new_ckpt(l, size), b = new_ckpt(l, size);
 	bool second = load_rnd(&l->rng, 4);
@@ -238,7 +243,8 @@ static int two_dumps(struct znsd *d, struct trace *t, struct load *l, const stru
 	}
 	ret = dump_begin(d, &v, &l->ckpt[b], qos_of(l, size), err);
 	while (!ret && (u.fed < l->ckpt[a].nr_img || v.fed < l->ckpt[b].nr_img)) {
-		bool first = v.fed == l->ckpt[b].nr_img || (u.fed < l->ckpt[a].nr_img && load_rnd(&l->rng, 2));
+		bool first = v.fed == l->ckpt[b].nr_img ||
+			     (u.fed < l->ckpt[a].nr_img && load_rnd(&l->rng, 2));
 
 		ret = dump_feed(first ? &u : &v, err);
 	}
@@ -310,14 +316,16 @@ static int meanwhile(void *arg, struct znsd *d, struct zns_err *err)
 	return ret == -ENOSPC || ret == -EBUSY ? 0 : ret;
 }
 
-static int compact(struct znsd *d, struct trace *t, struct load *l, const struct load_size *size, struct zns_err *err)
+static int compact(struct znsd *d, struct trace *t, struct load *l, const struct load_size *size,
+		   struct zns_err *err)
 {
 	struct between b = { t, l, size };
 
 	return load_compact(d, t, l, 70, meanwhile, &b, err);
 }
 
-static int step(struct znsd *d, struct trace *t, struct load *l, const struct load_size *size, struct zns_err *err)
+static int step(struct znsd *d, struct trace *t, struct load *l, const struct load_size *size,
+		struct zns_err *err)
 {
 	uint64_t what = load_rnd(&l->rng, 16);
 	int ret;
@@ -364,8 +372,8 @@ static int format(struct trace *t, const struct load_size *size, struct zns_err 
 	return zns_store_format(&t->dev, NULL, &p, false, NULL, err);
 }
 
-struct trace *load_run(const struct load_size *size, uint64_t seed, enum trace_omit omit, struct load *l,
-		       struct zns_err *err)
+struct trace *load_run(const struct load_size *size, uint64_t seed, enum trace_omit omit,
+		       struct load *l, struct zns_err *err)
 {
 	struct trace *t = trace_new(size->nr_zones, size->capacity, size->max_active, 3);
 	struct znsd d;

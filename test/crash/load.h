@@ -2,9 +2,10 @@
 #ifndef CRASH_LOAD_H
 #define CRASH_LOAD_H
 /*
- * The load that is cut short: dumps (also two at once), aborted dumps, deletes, compaction and reservations, through the broker's
- * own code, the striping writer and the store, all in this process on one device. And the model of what a user was
- * told: which checkpoint was acknowledged, or removed, from which epoch on.
+ * The load that is cut short: dumps (also two at once), aborted dumps, deletes, compaction and
+ * reservations, through the broker's own code, the striping writer and the store, all in this
+ * process on one device. And the model of what a user was told: which checkpoint was acknowledged,
+ * or removed, from which epoch on.
  */
 #include "inproc.h"
 #include "trace.h"
@@ -17,7 +18,7 @@
 struct load_image {
 	char name[32];
 	bool pages;
-	uint32_t len;		/* bytes */
+	uint32_t len; /* bytes */
 	uint8_t *data;
 };
 
@@ -26,9 +27,10 @@ struct load_ckpt {
 	char container[16];
 	struct load_image img[LOAD_IMAGES_MAX];
 	uint32_t nr_img;
-	bool encrypted, secure;	/* secure: its key was erased with it */
-	uint8_t wrapped[ZNS_WRAPPED_BYTES];	/* its wrapped key, once committed */
-	/* Epochs: before `begun` it cannot be there; from `acked` on it must, until `rm_begun`; from `rm_acked` on not. */
+	bool encrypted, secure; /* secure: its key was erased with it */
+	uint8_t wrapped[ZNS_WRAPPED_BYTES]; /* its wrapped key, once committed */
+	/* Epochs: before `begun` it cannot be there; from `acked` on it must, until `rm_begun`;
+	 * from `rm_acked` on not. */
 	uint32_t begun, acked, rm_begun, rm_acked;
 };
 
@@ -41,13 +43,13 @@ struct load {
 
 struct load_size {
 	uint32_t nr_zones, nr_groups, steps;
-	uint64_t capacity;	/* of a zone, bytes */
-	uint32_t max_active;	/* 0: none */
-	uint32_t max_len;	/* of an image, bytes */
+	uint64_t capacity; /* of a zone, bytes */
+	uint32_t max_active; /* 0: none */
+	uint32_t max_len; /* of an image, bytes */
 };
 
 uint64_t load_rnd(uint64_t *s, uint64_t below);
-void load_fill(struct load_image *img, uint64_t seed);	/* allocates data */
+void load_fill(struct load_image *img, uint64_t seed); /* allocates data */
 
 /* The one master key of all encrypted checkpoints, and a manifest opened with it. */
 const struct zns_master *load_master(void);
@@ -55,25 +57,27 @@ const struct zns_master *load_master(void);
 /* One dump of @k's images through the broker; 0, or why not. */
 int load_dump(struct znsd *d, struct load_ckpt *k, uint32_t qos_mibps, struct zns_err *err);
 
-/* A client of the library's whose requests are calls of the broker's code. It stays where it is; @p->s is not closed. */
+/* A client of the library's whose requests are calls of the broker's code. It stays where it is;
+ * @p->s is not closed. */
 struct load_peer {
 	struct znsd *d;
 	struct conn conn;
 	struct zns_session s;
 };
 void load_connect(struct load_peer *p, struct znsd *d);
-void load_hang_up(struct load_peer *p);	/* its leases end */
+void load_hang_up(struct load_peer *p); /* its leases end */
 
 /*
- * Compaction of zones with at most @percent live, by the library's plan (or of any one) and mover; @meanwhile runs between a copy and its
- * commit. What a user sees must not change at all.
+ * Compaction of zones with at most @percent live, by the library's plan (or of any one) and mover;
+ * @meanwhile runs between a copy and its commit. What a user sees must not change at all.
  */
 int load_compact(struct znsd *d, struct trace *t, struct load *l, uint32_t percent,
-		 int (*meanwhile)(void *arg, struct znsd *d, struct zns_err *err), void *arg, struct zns_err *err);
+		 int (*meanwhile)(void *arg, struct znsd *d, struct zns_err *err), void *arg,
+		 struct zns_err *err);
 
 /* Format and run @size->steps steps drawn from @seed; the trace then holds the epochs. */
-struct trace *load_run(const struct load_size *size, uint64_t seed, enum trace_omit omit, struct load *out,
-		       struct zns_err *err);
+struct trace *load_run(const struct load_size *size, uint64_t seed, enum trace_omit omit,
+		       struct load *out, struct zns_err *err);
 void load_free(struct load *l);
 
 #endif

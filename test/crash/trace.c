@@ -38,7 +38,8 @@ static void add_step(struct trace *t, uint32_t zone, struct gen *g, uint64_t wp,
 	h->step[h->nr++] = (struct step){ g, wp, finished };
 }
 
-static int t_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *err)
+static int t_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out,
+		    struct zns_err *err)
 {
 	struct trace *t = (struct trace *)d;
 
@@ -48,8 +49,12 @@ static int t_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_z
 	for (uint32_t i = 0; i < nr; i++) {
 		const struct step *s = last(t, first + i);
 
-		out[i] = (struct zns_zone){ .index = first + i, .wp = s->wp, .capacity = d->geo.zone_capacity };
-		out[i].state = s->finished || s->wp == out[i].capacity ? ZNS_ZONE_FULL : s->wp ? ZNS_ZONE_CLOSED : ZNS_ZONE_EMPTY;
+		out[i] = (struct zns_zone){ .index = first + i,
+					    .wp = s->wp,
+					    .capacity = d->geo.zone_capacity };
+		out[i].state = s->finished || s->wp == out[i].capacity ? ZNS_ZONE_FULL :
+			       s->wp                                   ? ZNS_ZONE_CLOSED :
+									 ZNS_ZONE_EMPTY;
 		if (s->finished)
 			out[i].wp = out[i].capacity;
 	}
@@ -63,7 +68,8 @@ static bool cut_here(const struct trace *t, uint32_t zone, uint64_t n, uint64_t 
 	return zone < t->nr_meta || n == 1 || n == blocks / 2 || n == blocks;
 }
 
-static int t_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err)
+static int t_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
+		   struct zns_err *err)
 {
 	struct trace *t = (struct trace *)d;
 	uint64_t block = d->geo.block_size;
@@ -77,8 +83,8 @@ static int t_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *b
 	if (s->finished || len > d->geo.zone_capacity - off)
 		ret = zns_fail(err, -ENOSPC, "zone %u is full", zone);
 	else if (off != s->wp)
-		ret = zns_fail(err, -EIO, "zone %u: write at %llu, the write pointer is at %llu", zone, (unsigned long long)off,
-			       (unsigned long long)s->wp);
+		ret = zns_fail(err, -EIO, "zone %u: write at %llu, the write pointer is at %llu",
+			       zone, (unsigned long long)off, (unsigned long long)s->wp);
 	if (!ret) {
 		struct gen *g = s->gen;
 
@@ -92,12 +98,14 @@ static int t_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *b
 	return ret;
 }
 
-static int t_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *err)
+static int t_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len,
+		  struct zns_err *err)
 {
 	struct trace *t = (struct trace *)d;
 	int ret = 0;
 
-	if (zone >= d->geo.nr_zones || off > d->geo.zone_capacity || len > d->geo.zone_capacity - off)
+	if (zone >= d->geo.nr_zones || off > d->geo.zone_capacity ||
+	    len > d->geo.zone_capacity - off)
 		return zns_fail(err, -EINVAL, "read out of range");
 	pthread_mutex_lock(&t->lock);
 	if (!last(t, zone)->finished && off + len > last(t, zone)->wp)
@@ -133,7 +141,7 @@ static int t_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 
 static int t_state(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
-	return 0;	/* open and closed do not survive a cut, and no limit is enforced here */
+	return 0; /* open and closed do not survive a cut, and no limit is enforced here */
 }
 
 static bool among(uint32_t zone, const uint32_t *zones, uint32_t nr)
@@ -192,9 +200,10 @@ static int t_flush(struct zns_dev *d, struct zns_err *err)
 	return 0;
 }
 
-/* Only what it wrote survives for sure: other zones may lose all that they have since their last flush. */
-static int t_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
-			   struct zns_err *err)
+/* Only what it wrote survives for sure: other zones may lose all that they have since their last
+ * flush. */
+static int t_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf,
+			   size_t len, struct zns_err *err)
 {
 	struct trace *t = (struct trace *)d;
 	int ret = t_write(d, zone, off, buf, len, err);
@@ -230,8 +239,17 @@ static void t_close(struct zns_dev *d)
 }
 
 static const struct zns_dev_ops trace_ops = {
-	.name = "trace", .report = t_report, .write = t_write, .read = t_read, .reset = t_reset, .open_zone = t_state,
-	.close_zone = t_state, .finish = t_finish, .flush = t_flush, .write_durable = t_write_durable, .flush_zones = t_flush_zones,
+	.name = "trace",
+	.report = t_report,
+	.write = t_write,
+	.read = t_read,
+	.reset = t_reset,
+	.open_zone = t_state,
+	.close_zone = t_state,
+	.finish = t_finish,
+	.flush = t_flush,
+	.write_durable = t_write_durable,
+	.flush_zones = t_flush_zones,
 	.close = t_close,
 };
 
@@ -240,9 +258,13 @@ struct trace *trace_new(uint32_t nr_zones, uint64_t capacity, uint32_t max_activ
 	struct trace *t = need(calloc(1, sizeof(*t)));
 
 	t->dev.ops = &trace_ops;
-	t->dev.geo = (struct zns_geometry){ .nr_zones = nr_zones, .block_size = 4096, .zone_size = 2 * capacity,
-					    .zone_capacity = capacity, .max_active = max_active,
-					    .max_io_bytes = (uint32_t)KIB(64), .mem_align = 512 };
+	t->dev.geo = (struct zns_geometry){ .nr_zones = nr_zones,
+					    .block_size = 4096,
+					    .zone_size = 2 * capacity,
+					    .zone_capacity = capacity,
+					    .max_active = max_active,
+					    .max_io_bytes = (uint32_t)KIB(64),
+					    .mem_align = 512 };
 	strcpy(t->dev.path, "trace:");
 	t->nr_meta = nr_meta;
 	pthread_mutex_init(&t->lock, NULL);

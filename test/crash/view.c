@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A remembered state of the traced device as a device: what is read comes from the trace, what is written stays here. */
+/* A remembered state of the traced device as a device: what is read comes from the trace, what is
+ * written stays here. */
 #include <stdlib.h>
 #include <string.h>
 #include "trace.h"
@@ -7,7 +8,7 @@
 
 struct vzone {
 	const uint8_t *base;
-	uint8_t *own;		/* once written to or reset */
+	uint8_t *own; /* once written to or reset */
 	uint64_t wp;
 	bool finished;
 };
@@ -18,7 +19,8 @@ struct view {
 	struct vzone z[];
 };
 
-static int v_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *err)
+static int v_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out,
+		    struct zns_err *err)
 {
 	struct view *v = (struct view *)d;
 
@@ -28,8 +30,12 @@ static int v_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_z
 	for (uint32_t i = 0; i < nr; i++) {
 		const struct vzone *z = &v->z[first + i];
 
-		out[i] = (struct zns_zone){ .index = first + i, .wp = z->wp, .capacity = d->geo.zone_capacity };
-		out[i].state = z->finished || z->wp == out[i].capacity ? ZNS_ZONE_FULL : z->wp ? ZNS_ZONE_CLOSED : ZNS_ZONE_EMPTY;
+		out[i] = (struct zns_zone){ .index = first + i,
+					    .wp = z->wp,
+					    .capacity = d->geo.zone_capacity };
+		out[i].state = z->finished || z->wp == out[i].capacity ? ZNS_ZONE_FULL :
+			       z->wp                                   ? ZNS_ZONE_CLOSED :
+									 ZNS_ZONE_EMPTY;
 		if (z->finished)
 			out[i].wp = out[i].capacity;
 	}
@@ -48,7 +54,8 @@ static uint8_t *own(struct view *v, struct vzone *z)
 	return z->own;
 }
 
-static int v_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err)
+static int v_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
+		   struct zns_err *err)
 {
 	struct view *v = (struct view *)d;
 	struct vzone *z = &v->z[zone];
@@ -69,18 +76,20 @@ static int v_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *b
 	return ret;
 }
 
-static int v_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *err)
+static int v_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len,
+		  struct zns_err *err)
 {
 	struct view *v = (struct view *)d;
 	struct vzone *z = &v->z[zone];
 	int ret = 0;
 
-	if (zone >= d->geo.nr_zones || off > d->geo.zone_capacity || len > d->geo.zone_capacity - off)
+	if (zone >= d->geo.nr_zones || off > d->geo.zone_capacity ||
+	    len > d->geo.zone_capacity - off)
 		return zns_fail(err, -EINVAL, "read out of range");
 	pthread_mutex_lock(&v->lock);
 	if (off + len <= z->wp) {
 		memcpy(buf, (z->own ? z->own : z->base) + off, len);
-	} else if (z->finished) {	/* beyond what was written: anything */
+	} else if (z->finished) { /* beyond what was written: anything */
 		memset(buf, 0, len);
 		if (off < z->wp)
 			memcpy(buf, (z->own ? z->own : z->base) + off, z->wp - off);
@@ -132,8 +141,16 @@ static void v_close(struct zns_dev *d)
 }
 
 static const struct zns_dev_ops view_ops = {
-	.name = "view", .report = v_report, .write = v_write, .read = v_read, .reset = v_reset, .open_zone = v_state,
-	.close_zone = v_state, .finish = v_finish, .flush = v_flush, .close = v_close,
+	.name = "view",
+	.report = v_report,
+	.write = v_write,
+	.read = v_read,
+	.reset = v_reset,
+	.open_zone = v_state,
+	.close_zone = v_state,
+	.finish = v_finish,
+	.flush = v_flush,
+	.close = v_close,
 };
 
 struct zns_dev *view_new(struct trace *t, const uint32_t *pos)
@@ -149,7 +166,9 @@ struct zns_dev *view_new(struct trace *t, const uint32_t *pos)
 	for (uint32_t z = 0; z < t->dev.geo.nr_zones; z++) {
 		const struct step *s = &t->h[z].step[pos[z]];
 
-		v->z[z] = (struct vzone){ .base = s->gen->data, .wp = s->wp, .finished = s->finished };
+		v->z[z] = (struct vzone){ .base = s->gen->data,
+					  .wp = s->wp,
+					  .finished = s->finished };
 	}
 	return &v->dev;
 }

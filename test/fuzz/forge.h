@@ -2,8 +2,9 @@
 #ifndef FORGE_H
 #define FORGE_H
 /*
- * Pieces of a forged device, and a mutator of them. A piece: kind, zone, type, 8 bytes generation, 8 bytes seq, 2 bytes
- * length, payload. Checksums are not part of it: who lays the pieces out computes them.
+ * Pieces of a forged device, and a mutator of them. A piece: kind, zone, type, 8 bytes generation,
+ * 8 bytes seq, 2 bytes length, payload. Checksums are not part of it: who lays the pieces out
+ * computes them.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,13 +16,20 @@
 #define FORGE_CAP (128u << 10)
 #define FORGE_BLOCK 4096
 #define FORGE_HEAD 21
-#define FORGE_MAX 64		/* pieces */
+#define FORGE_MAX 64 /* pieces */
 
-enum forge_kind { FORGE_RECORD, FORGE_MANIFEST, FORGE_COMMITTED, FORGE_FRAME, FORGE_FILL, FORGE_KINDS };
+enum forge_kind {
+	FORGE_RECORD,
+	FORGE_MANIFEST,
+	FORGE_COMMITTED,
+	FORGE_FRAME,
+	FORGE_FILL,
+	FORGE_KINDS
+};
 
 struct forge_piece {
 	uint8_t kind, zone, type;
-	uint64_t generation, seq;	/* of FORGE_FRAME */
+	uint64_t generation, seq; /* of FORGE_FRAME */
 	uint32_t len;
 	const uint8_t *payload;
 };

@@ -2,8 +2,9 @@
 #ifndef FORGE_MUTATE_H
 #define FORGE_MUTATE_H
 /*
- * Changes one field of one message, by the protobuf wire format: a number becomes one at which arithmetic goes wrong, a
- * field is doubled, left out, or its bytes are left to the fuzzer. Lengths of what encloses it follow.
+ * Changes one field of one message, by the protobuf wire format: a number becomes one at which
+ * arithmetic goes wrong, a field is doubled, left out, or its bytes are left to the fuzzer. Lengths
+ * of what encloses it follow.
  */
 #include "forge.h"
 
@@ -11,7 +12,7 @@ size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max) __attribute__((w
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed);
 
 struct pb_field {
-	size_t at, body, end;	/* tag, content, behind it */
+	size_t at, body, end; /* tag, content, behind it */
 	unsigned wire;
 };
 
@@ -82,9 +83,30 @@ static size_t pb_fields(const uint8_t *p, size_t len)
 
 static uint64_t odd_number(unsigned *seed)
 {
-	static const uint64_t v[] = { 0, 1, 2, 7, 8, 511, 512, 4095, 4096, 4097, FORGE_CAP - 4096, FORGE_CAP - 1, FORGE_CAP,
-				      FORGE_CAP + 1, 1u << 20, 1u << 31, UINT32_MAX, 1ull << 32, 1ull << 52, 1ull << 56, INT64_MAX,
-				      1ull << 63, UINT64_MAX - 4095, UINT64_MAX };
+	static const uint64_t v[] = { 0,
+				      1,
+				      2,
+				      7,
+				      8,
+				      511,
+				      512,
+				      4095,
+				      4096,
+				      4097,
+				      FORGE_CAP - 4096,
+				      FORGE_CAP - 1,
+				      FORGE_CAP,
+				      FORGE_CAP + 1,
+				      1u << 20,
+				      1u << 31,
+				      UINT32_MAX,
+				      1ull << 32,
+				      1ull << 52,
+				      1ull << 56,
+				      INT64_MAX,
+				      1ull << 63,
+				      UINT64_MAX - 4095,
+				      UINT64_MAX };
 
 	if (rand_r(seed) % 3 == 0)
 		return (uint64_t)rand_r(seed) % 32 * FORGE_BLOCK;
@@ -98,7 +120,7 @@ static size_t pb_change(const uint8_t *p, size_t len, uint8_t *out, unsigned *se
 	struct pb_field f = { 0 };
 	uint8_t *inner;
 
-	if (!nr) {		/* bytes of a text or a number */
+	if (!nr) { /* bytes of a text or a number */
 		memcpy(out, p, len);
 		return LLVMFuzzerMutate ? LLVMFuzzerMutate(out, len, len + 16) : len;
 	}
@@ -108,9 +130,9 @@ static size_t pb_change(const uint8_t *p, size_t len, uint8_t *out, unsigned *se
 	memcpy(out, p, f.at);
 	n = f.at;
 	switch ((unsigned)rand_r(seed) % 12) {
-	case 0:			/* without it */
+	case 0: /* without it */
 		break;
-	case 1:			/* twice */
+	case 1: /* twice */
 		memcpy(out + n, p + f.at, f.end - f.at);
 		n += f.end - f.at;
 		if (f.end - f.at <= 48) {
@@ -119,7 +141,7 @@ static size_t pb_change(const uint8_t *p, size_t len, uint8_t *out, unsigned *se
 		}
 		break;
 	default:
-		for (size_t k = f.at; k < f.body; k++) {	/* its tag alone */
+		for (size_t k = f.at; k < f.body; k++) { /* its tag alone */
 			out[n++] = p[k];
 			if (!(p[k] & 0x80))
 				break;
@@ -206,15 +228,15 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned 
 	out[0] = rand_r(&seed) % 8 ? data[0] : (uint8_t)rand_r(&seed);
 	pick = (unsigned)rand_r(&seed) % (unsigned)n;
 	switch ((unsigned)rand_r(&seed) % 12) {
-	case 0:			/* without it */
+	case 0: /* without it */
 		if (n > 1)
 			memmove(&v[pick], &v[pick + 1], (--n - pick) * sizeof(*v));
 		break;
-	case 1:			/* twice */
+	case 1: /* twice */
 		if (n < FORGE_MAX)
 			v[n++] = v[pick];
 		break;
-	case 2: {		/* in another one's place */
+	case 2: { /* in another one's place */
 		unsigned other = (unsigned)rand_r(&seed) % (unsigned)n;
 		struct forge_piece p = v[other];
 

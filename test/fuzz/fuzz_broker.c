@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Requests to znsd, through its own code. First byte even: the rest is a list of (connection, length of two bytes,
- * request as it comes over the socket). Odd: a list of operations with their arguments, which get further: dumps that
- * are granted zones, write them and commit records that may lie. Whatever clients do, the broker answers, a zone has one
- * writer, live data stay, and a plain dump works afterwards.
+ * Requests to znsd, through its own code. First byte even: the rest is a list of (connection,
+ * length of two bytes, request as it comes over the socket). Odd: a list of operations with their
+ * arguments, which get further: dumps that are granted zones, write them and commit records that
+ * may lie. Whatever clients do, the broker answers, a zone has one writer, live data stay, and a
+ * plain dump works afterwards.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,7 @@ static struct memdev *formatted(void)
 	return m;
 }
 
-static struct zns_err last_refusal;	/* to be looked at when something is wrong */
+static struct zns_err last_refusal; /* to be looked at when something is wrong */
 
 /* A request that waits is the waiter's. */
 static void ask(struct znsd *d, struct conn *c, ZnsPb__Request *req)
@@ -113,7 +114,8 @@ static void op_zone(struct znsd *d, struct conn *c, struct input *in)
 	struct lease *l = lease_of(d, c);
 
 	zns_pb__zone_get__init(g);
-	g->group = l && l->nr_groups && take(in, 8) ? l->groups[take(in, l->nr_groups)] : wild(in, 6);
+	g->group = l && l->nr_groups && take(in, 8) ? l->groups[take(in, l->nr_groups)] :
+						      wild(in, 6);
 	if (l && l->nr_zones && take(in, 2)) {
 		uint32_t **list = take(in, 3) ? &g->done_zones : &g->not_zones;
 
@@ -156,7 +158,8 @@ static void op_commit(struct znsd *d, struct conn *c, struct input *in)
 		ZnsPb__ZoneUse *u;
 		struct zns_zone z;
 
-		if (zns_dev_report(d->dev, l->zones[i].zone, 1, &z, NULL) || z.wp <= l->zones[i].start)
+		if (zns_dev_report(d->dev, l->zones[i].zone, 1, &z, NULL) ||
+		    z.wp <= l->zones[i].start)
 			continue;
 		u = k->zones[k->n_zones++] = calloc(1, sizeof(*u));
 		zns_pb__zone_use__init(u);
@@ -191,7 +194,9 @@ static void op_rm(struct znsd *d, struct conn *c, struct input *in)
 	rm->checkpoints[0].data = calloc(1, ZNS_UUID_LEN);
 	rm->checkpoints[0].len = ZNS_UUID_LEN;
 	if (nr)
-		memcpy(rm->checkpoints[0].data, zns_store_checkpoint(d->store, take(in, (uint32_t)nr) % nr)->id.data, ZNS_UUID_LEN);
+		memcpy(rm->checkpoints[0].data,
+		       zns_store_checkpoint(d->store, take(in, (uint32_t)nr) % nr)->id.data,
+		       ZNS_UUID_LEN);
 	ask(d, c, r);
 }
 
@@ -205,7 +210,9 @@ static void op_restore(struct znsd *d, struct conn *c, struct input *in)
 	b->checkpoint.data = calloc(1, ZNS_UUID_LEN);
 	b->checkpoint.len = ZNS_UUID_LEN;
 	if (nr)
-		memcpy(b->checkpoint.data, zns_store_checkpoint(d->store, take(in, (uint32_t)nr) % nr)->id.data, ZNS_UUID_LEN);
+		memcpy(b->checkpoint.data,
+		       zns_store_checkpoint(d->store, take(in, (uint32_t)nr) % nr)->id.data,
+		       ZNS_UUID_LEN);
 	ask(d, c, r);
 }
 
@@ -248,8 +255,10 @@ static void op_compact_commit(struct znsd *d, struct conn *c, struct input *in)
 	k->zones = calloc(had + (l ? l->nr_zones : 0) + 1, sizeof(*k->zones));
 	for (size_t i = 0; i < had; i++)
 		if (take(in, 2))
-			k->zones[k->n_zones++] = use_of(now->zones[i]->zone + (lie && !take(in, 4)), now->zones[i]->start,
-							now->zones[i]->len + (lie ? 4096 * take(in, 3) : 0));
+			k->zones[k->n_zones++] = use_of(now->zones[i]->zone + (lie && !take(in, 4)),
+							now->zones[i]->start,
+							now->zones[i]->len +
+								(lie ? 4096 * take(in, 3) : 0));
 	for (uint32_t i = 0; l && i < l->nr_zones; i++) {
 		uint64_t start = l->zones[i].start;
 		struct zns_zone z;
@@ -287,7 +296,8 @@ static void op_compact(struct znsd *d, struct conn *c, struct input *in)
 		r->compact_begin->checkpoint.data = calloc(1, ZNS_UUID_LEN);
 		r->compact_begin->checkpoint.len = ZNS_UUID_LEN;
 		if (nr)
-			memcpy(r->compact_begin->checkpoint.data, zns_store_checkpoint(d->store, take(in, (uint32_t)nr) % nr)->id.data,
+			memcpy(r->compact_begin->checkpoint.data,
+			       zns_store_checkpoint(d->store, take(in, (uint32_t)nr) % nr)->id.data,
 			       ZNS_UUID_LEN);
 	} else if (what == 1) {
 		r->compact_zone = calloc(1, sizeof(*r->compact_zone));
@@ -319,7 +329,9 @@ static void op_manage(struct znsd *d, struct conn *c, struct input *in)
 		r->reserve->has_channels = take(in, 4) == 0;
 		r->reserve->channels = take(in, 4);
 		break;
-	case 1: r->release = strdup(names[take(in, 5)]); break;
+	case 1:
+		r->release = strdup(names[take(in, 5)]);
+		break;
 	case 2:
 		r->reset = calloc(1, sizeof(*r->reset));
 		zns_pb__zones_reset__init(r->reset);
@@ -329,21 +341,31 @@ static void op_manage(struct znsd *d, struct conn *c, struct input *in)
 			r->reset->n_zones = 1;
 		}
 		break;
-	case 3: r->has_status = r->status = true; break;
-	case 4: r->has_zones = r->zones = true; break;
-	case 5: r->has_ls = r->ls = true; break;
-	default: r->has_abort = r->abort = true; break;
+	case 3:
+		r->has_status = r->status = true;
+		break;
+	case 4:
+		r->has_zones = r->zones = true;
+		break;
+	case 5:
+		r->has_ls = r->ls = true;
+		break;
+	default:
+		r->has_abort = r->abort = true;
+		break;
 	}
 	ask(d, c, r);
 }
 
-/* No live zone was reset behind its owner's back. (Two writers cannot be: the zone has one field.) */
+/* No live zone was reset behind its owner's back. (Two writers cannot be: the zone has one field.)
+ */
 static void live_stays(struct znsd *d)
 {
 	for (uint32_t i = 0; i < d->nr_zones; i++) {
 		struct zns_zone z;
 
-		if (!d->zones[i].meta && zone_live(d, i) && !zns_dev_report(d->dev, i, 1, &z, NULL) && z.state == ZNS_ZONE_EMPTY)
+		if (!d->zones[i].meta && zone_live(d, i) &&
+		    !zns_dev_report(d->dev, i, 1, &z, NULL) && z.state == ZNS_ZONE_EMPTY)
 			abort();
 	}
 }

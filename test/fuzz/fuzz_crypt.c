@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What encryption reads from elsewhere: key files, the record of a wrapped key, tags and seal of a manifest, wrapped keys
- * that a client sends. The first byte says which. A record that was not wrapped by our key must never be opened.
+ * What encryption reads from elsewhere: key files, the record of a wrapped key, tags and seal of a
+ * manifest, wrapped keys that a client sends. The first byte says which. A record that was not
+ * wrapped by our key must never be opened.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +11,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct zns_geometry geo = { .nr_zones = 64, .block_size = 4096, .zone_size = MIB(64),
-					 .zone_capacity = MIB(48) };
+static const struct zns_geometry geo = {
+	.nr_zones = 64, .block_size = 4096, .zone_size = MIB(64), .zone_capacity = MIB(48)
+};
 static const uint8_t id[ZNS_UUID_LEN] = "0123456789abcdef";
 
 static struct zns_master *the_master(void)
@@ -40,7 +42,8 @@ static void record(const uint8_t *data, size_t size, bool ours)
 
 	if (!k)
 		return;
-	if (ours && k->has_key_id && k->key_id.len == ZNS_KEY_ID_BYTES)	/* no fuzzer guesses a fingerprint */
+	/* no fuzzer guesses a fingerprint */
+	if (ours && k->has_key_id && k->key_id.len == ZNS_KEY_ID_BYTES)
 		memcpy(k->key_id.data, zns_master_id(the_master()), ZNS_KEY_ID_BYTES);
 	if (!zns_crypt_open(the_master(), id, k, &c, &err))
 		abort();
@@ -55,11 +58,13 @@ static void spec(const uint8_t *data, size_t size)
 		return;
 	memcpy(text, data, size);
 	text[size] = 0;
-	if (!zns_key_spec_check(text, out, sizeof(out), NULL) && strncmp(out, "file:/", 6) && strncmp(out, "keyring:", 8))
+	if (!zns_key_spec_check(text, out, sizeof(out), NULL) && strncmp(out, "file:/", 6) &&
+	    strncmp(out, "keyring:", 8))
 		abort();
 }
 
-/* One that passes the check gives a reader a tag for every unit, and a seal can be computed of it. */
+/* One that passes the check gives a reader a tag for every unit, and a seal can be computed of it.
+ */
 static void manifest(const uint8_t *data, size_t size)
 {
 	ZnsPb__Manifest *m = zns_pb__manifest__unpack(NULL, size, data);
@@ -68,9 +73,11 @@ static void manifest(const uint8_t *data, size_t size)
 
 	if (m && !zns_manifest_check(m, &geo, NULL) && m->checkpoint->crypt) {
 		for (size_t i = 0; i < m->n_images; i++)
-			if (m->images[i]->size && m->images[i]->tags.len != ZNS_TAG_BYTES * m->images[i]->n_csums)
+			if (m->images[i]->size &&
+			    m->images[i]->tags.len != ZNS_TAG_BYTES * m->images[i]->n_csums)
 				abort();
-		if (zns_crypt_new(the_master(), id, &c, NULL) || zns_crypt_seal_manifest(c, m, tag, NULL))
+		if (zns_crypt_new(the_master(), id, &c, NULL) ||
+		    zns_crypt_seal_manifest(c, m, tag, NULL))
 			abort();
 		zns_crypt_free(c);
 	}

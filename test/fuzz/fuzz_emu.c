@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * An emulated device's file: a header with a good hash over fuzzed fields, then fuzzed bytes where the tables are. What
- * opens must report, read and write without harm, whatever its tables say.
+ * An emulated device's file: a header with a good hash over fuzzed fields, then fuzzed bytes where
+ * the tables are. What opens must report, read and write without harm, whatever its tables say.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -43,7 +43,8 @@ static int file(const uint8_t *data, size_t size, char *path)
 	fd = mkstemp(path);
 	if (fd < 0 || ftruncate(fd, (off_t)lay.total) || zns_pwrite_all(fd, &h, sizeof(h), 0))
 		abort();
-	for (uint32_t i = 0; i < h.nr_zones && size >= sizeof(h) + (i + 1) * sizeof(struct emu_entry); i++) {
+	for (uint32_t i = 0;
+	     i < h.nr_zones && size >= sizeof(h) + (i + 1) * sizeof(struct emu_entry); i++) {
 		struct emu_entry e;
 
 		memcpy(&e, data + sizeof(h) + i * sizeof(e), sizeof(e));

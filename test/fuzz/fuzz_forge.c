@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A device that somebody has forged: whatever stands on it has right checksums. The input is a list of pieces
- * (test/fuzz/forge.h); each becomes a frame at the write pointer of its zone, manifests with their footers, and records
- * of the log with the numbers that are due. The mutator changes fields of messages, so that what it makes still decodes.
+ * A device that somebody has forged: whatever stands on it has right checksums. The input is a list
+ * of pieces (test/fuzz/forge.h); each becomes a frame at the write pointer of its zone, manifests
+ * with their footers, and records of the log with the numbers that are due. The mutator changes
+ * fields of messages, so that what it makes still decodes.
  *
- * What opens must survive a look at everything, and a dump by the broker, which must commit. Then the catalogue is rebuilt
- * from what is there, with the log or without it, and what comes out must open again.
+ * What opens must survive a look at everything, and a dump by the broker, which must commit. Then
+ * the catalogue is rebuilt from what is there, with the log or without it, and what comes out must
+ * open again.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +24,7 @@ static uint32_t group_of[FORGE_ZONES] = { 0, 1, 0, 1, 0, 1, 0, 1 };
 
 struct forged {
 	struct memdev *m;
-	uint64_t seq;		/* next record of generation 1, in zone 0 */
+	uint64_t seq; /* next record of generation 1, in zone 0 */
 };
 
 static void fill_profile(ZnsPb__Profile *p, ZnsPb__DieGroup *g, ZnsPb__DieGroup **list)
@@ -63,13 +65,17 @@ static bool put_frame(struct memdev *m, uint32_t zone, const struct zns_frame *f
 
 static void put_record(struct forged *x, uint16_t type, const uint8_t *payload, uint32_t len)
 {
-	const struct zns_frame f = { .type = type, .generation = 1, .seq = x->seq, .payload = payload, .len = len };
+	const struct zns_frame f = {
+		.type = type, .generation = 1, .seq = x->seq, .payload = payload, .len = len
+	};
 
 	x->seq += put_frame(x->m, 0, &f);
 }
 
-/* The record that a commit would have written for it: the manifest's copy, the manifest's place, its bytes. */
-static void put_checkpoint(struct forged *x, const ZnsPb__Manifest *man, const ZnsPb__ExtentRef *ref, uint64_t end)
+/* The record that a commit would have written for it: the manifest's copy, the manifest's place,
+ * its bytes. */
+static void put_checkpoint(struct forged *x, const ZnsPb__Manifest *man,
+			   const ZnsPb__ExtentRef *ref, uint64_t end)
 {
 	ZnsPb__Checkpoint c = *man->checkpoint;
 	cleanup_free ZnsPb__ZoneUse **v = calloc(c.n_zones + 1, sizeof(*v));
@@ -89,7 +95,8 @@ static void put_checkpoint(struct forged *x, const ZnsPb__Manifest *man, const Z
 	put_record(x, ZNS_FRAME_CHECKPOINT, buf, (uint32_t)zns_pb__checkpoint__pack(&c, buf));
 }
 
-static void put_manifest(struct forged *x, uint32_t zone, const uint8_t *payload, uint32_t len, bool record)
+static void put_manifest(struct forged *x, uint32_t zone, const uint8_t *payload, uint32_t len,
+			 bool record)
 {
 	ZnsPb__Manifest *man = zns_pb__manifest__unpack(NULL, len, payload);
 	ZnsPb__ExtentRef ref;
@@ -99,7 +106,8 @@ static void put_manifest(struct forged *x, uint32_t zone, const uint8_t *payload
 
 	if (!man)
 		return;
-	if (!zns_manifest_pack(man, FORGE_BLOCK, zone, z->wp, UINT64_MAX, &buf, &n, &ref, NULL) && n <= room(x->m, zone)) {
+	if (!zns_manifest_pack(man, FORGE_BLOCK, zone, z->wp, UINT64_MAX, &buf, &n, &ref, NULL) &&
+	    n <= room(x->m, zone)) {
 		memcpy(z->data + z->wp, buf, n);
 		z->wp += n;
 		if (record)
@@ -112,7 +120,11 @@ static void put_manifest(struct forged *x, uint32_t zone, const uint8_t *payload
 static void put_piece(struct forged *x, const struct forge_piece *p)
 {
 	uint32_t zone = p->zone % FORGE_ZONES, data = 3 + p->zone % (FORGE_ZONES - 3);
-	const struct zns_frame f = { .type = p->type, .generation = p->generation, .seq = p->seq, .payload = p->payload, .len = p->len };
+	const struct zns_frame f = { .type = p->type,
+				     .generation = p->generation,
+				     .seq = p->seq,
+				     .payload = p->payload,
+				     .len = p->len };
 
 	switch (p->kind % FORGE_KINDS) {
 	case FORGE_RECORD:
@@ -127,9 +139,10 @@ static void put_piece(struct forged *x, const struct forge_piece *p)
 	case FORGE_FRAME:
 		put_frame(x->m, zone, &f);
 		break;
-	default:	/* bytes that are no frame */
+	default: /* bytes that are no frame */
 		if (room(x->m, zone) >= FORGE_BLOCK * (1u + p->type % 4)) {
-			memset(x->m->z[zone].data + x->m->z[zone].wp, 0x5a, FORGE_BLOCK * (1u + p->type % 4));
+			memset(x->m->z[zone].data + x->m->z[zone].wp, 0x5a,
+			       FORGE_BLOCK * (1u + p->type % 4));
 			x->m->z[zone].wp += FORGE_BLOCK * (1u + p->type % 4);
 		}
 	}
@@ -149,18 +162,21 @@ static void look(struct zns_store *s, struct memdev *m)
 
 		if (zns_store_find(s, c->id.data) != c)
 			abort();
-		for (n = 0; up && n <= zns_store_nr_checkpoints(s); n++)	/* who walks to the parents comes to an end */
+		/* who walks to the parents comes to an end */
+		for (n = 0; up && n <= zns_store_nr_checkpoints(s); n++)
 			up = up->has_parent ? zns_store_find(s, up->parent.data) : NULL;
 		if (up)
 			abort();
 		for (size_t z = 0; z < c->n_zones; z++)
-			if (c->zones[z]->zone >= FORGE_ZONES || c->zones[z]->start % FORGE_BLOCK || c->zones[z]->len % FORGE_BLOCK ||
+			if (c->zones[z]->zone >= FORGE_ZONES || c->zones[z]->start % FORGE_BLOCK ||
+			    c->zones[z]->len % FORGE_BLOCK ||
 			    !zns_store_zone_live(s, c->zones[z]->zone))
 				abort();
 		zns_footer_check(&m->dev, c, NULL);
 		if (zns_manifest_read(&m->dev, c, &man, NULL))
 			continue;
-		if (!zns_manifest_agrees(man, c, NULL) && !man->checkpoint->crypt && !zns_reader_new(&rp, man, &r, NULL))
+		if (!zns_manifest_agrees(man, c, NULL) && !man->checkpoint->crypt &&
+		    !zns_reader_new(&rp, man, &r, NULL))
 			zns_reader_free(r);
 		zns_pb__manifest__free_unpacked(man, NULL);
 	}
@@ -234,7 +250,8 @@ static void must_commit(struct znsd *d)
 	zns_pb__dump_begin__init(req->dump_begin);
 	req->dump_begin->container = strdup("web");
 	req->dump_begin->admission = strdup("reject");
-	if (ask(d, &c, req, NULL) || !(l = lease_of(d, &c)))	/* full, or all of it is claimed by somebody */
+	/* full, or all of it is claimed by somebody */
+	if (ask(d, &c, req, NULL) || !(l = lease_of(d, &c)))
 		return;
 	req = request();
 	req->zone_get = calloc(1, sizeof(*req->zone_get));
@@ -295,7 +312,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	ZnsPb__DieGroup g[2], *list[2];
 	ZnsPb__Profile p;
-	struct forged x = { .seq = 3 };	/* superblock, profile, end of the snapshot */
+	struct forged x = { .seq = 3 }; /* superblock, profile, end of the snapshot */
 	struct forge_piece piece;
 	bool wipe;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Handles: the input as a file and, since no fuzzer finds a hash, as the payload of a good frame. */
+/* Handles: the input as a file and, since no fuzzer finds a hash, as the payload of a good frame.
+ */
 #include <stdlib.h>
 #include <string.h>
 #include "zns/frame.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Manifests: decoded, checked, and every place that a reader would compute from an accepted one must lie in a data
- * zone. The input is tried as a frame and, since no fuzzer finds a hash, as the payload of a good one.
+ * Manifests: decoded, checked, and every place that a reader would compute from an accepted one
+ * must lie in a data zone. The input is tried as a frame and, since no fuzzer finds a hash, as the
+ * payload of a good one.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +12,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct zns_geometry geo = { .nr_zones = 64, .block_size = 4096, .zone_size = MIB(64),
-					 .zone_capacity = MIB(48) };
+static const struct zns_geometry geo = {
+	.nr_zones = 64, .block_size = 4096, .zone_size = MIB(64), .zone_capacity = MIB(48)
+};
 
 static void walk(const ZnsPb__Image *img)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The metadata log. First byte even: the rest is what metadata zone 0 holds. Odd: the rest are records (type, length
- * of two bytes, payload), each put into a good frame behind a good snapshot, since no fuzzer finds a hash. What opens
- * must survive a look at everything, a commit, a removal and a roll-over.
+ * The metadata log. First byte even: the rest is what metadata zone 0 holds. Odd: the rest are
+ * records (type, length of two bytes, payload), each put into a good frame behind a good snapshot,
+ * since no fuzzer finds a hash. What opens must survive a look at everything, a commit, a removal
+ * and a roll-over.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -37,11 +38,12 @@ static struct memdev *formatted(uint64_t *generation, uint64_t *seq)
 	if (zns_store_format(&m->dev, NULL, &p, false, NULL, NULL))
 		abort();
 	*generation = 1;
-	*seq = 3;	/* superblock, profile, end of the snapshot */
+	*seq = 3; /* superblock, profile, end of the snapshot */
 	return m;
 }
 
-static void put_records(struct memdev *m, const uint8_t *data, size_t size, uint64_t generation, uint64_t seq)
+static void put_records(struct memdev *m, const uint8_t *data, size_t size, uint64_t generation,
+			uint64_t seq)
 {
 	while (size >= 3) {
 		struct zns_frame f = { .type = data[0], .generation = generation, .seq = seq };
@@ -70,7 +72,8 @@ static void look(struct zns_store *s, struct memdev *m)
 		if (zns_store_find(s, c->id.data) != c)
 			abort();
 		for (size_t z = 0; z < c->n_zones; z++)
-			if (c->zones[z]->zone >= ZONES || !zns_store_zone_live(s, c->zones[z]->zone))
+			if (c->zones[z]->zone >= ZONES ||
+			    !zns_store_zone_live(s, c->zones[z]->zone))
 				abort();
 		if (!zns_manifest_read(&m->dev, c, &man, NULL))
 			zns_pb__manifest__free_unpacked(man, NULL);
@@ -102,7 +105,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		before = zns_store_nr_checkpoints(s);
 		for (int i = 0; i < 3; i++)
 			if (zns_store_nr_checkpoints(s))
-				zns_store_remove(s, zns_store_checkpoint(s, 0)->id.data, "fuzz", NULL);
+				zns_store_remove(s, zns_store_checkpoint(s, 0)->id.data, "fuzz",
+						 NULL);
 		look(s, m);
 		if (zns_store_nr_checkpoints(s) > before)
 			abort();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A fuzz target without the fuzzer: runs it on files and on all files of directories, so that the corpus in the
- * repository is a unit test with any compiler. What a target refuses it ends by abort().
- *   replay FILE|DIRECTORY...     the last line sums up
+ * A fuzz target without the fuzzer: runs it on files and on all files of directories, so that the
+ * corpus in the repository is a unit test with any compiler. What a target refuses it ends by
+ * abort(). replay FILE|DIRECTORY...     the last line sums up
  */
 #include <dirent.h>
 #include <stdint.h>

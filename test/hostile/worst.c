@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Preloaded: the attacker acts at the worst moment. WORST="NAME N FROM TO UID": right before the Nth opening of a file
- * called NAME, user UID exchanges FROM and TO. A race that he wins once in a hundred times is thus won each time.
+ * Preloaded: the attacker acts at the worst moment. WORST="NAME N FROM TO UID": right before the
+ * Nth opening of a file called NAME, user UID exchanges FROM and TO. A race that he wins once in a
+ * hundred times is thus won each time.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -22,9 +23,11 @@ static void look(const char *path)
 	unsigned uid;
 	int n;
 
-	if (!rule || !path || sscanf(rule, "%255s %d %511s %511s %u", name, &n, from, to, &uid) != 5)
+	if (!rule || !path ||
+	    sscanf(rule, "%255s %d %511s %511s %u", name, &n, from, to, &uid) != 5)
 		return;
-	if (strcmp(last ? last + 1 : path, name) || __atomic_add_fetch(&seen, 1, __ATOMIC_SEQ_CST) != n)
+	if (strcmp(last ? last + 1 : path, name) ||
+	    __atomic_add_fetch(&seen, 1, __ATOMIC_SEQ_CST) != n)
 		return;
 	setfsgid(uid);
 	setfsuid(uid);
@@ -34,28 +37,32 @@ static void look(const char *path)
 	setfsgid(0);
 }
 
-#define OPENER(name, at) \
-int name(at const char *path, int flags, ...); \
-int name(at const char *path, int flags, ...) \
-{ \
-	static int (*next)(at const char *, int, ...); \
-	mode_t mode = 0; \
-	va_list ap; \
-	va_start(ap, flags); \
-	if (flags & (O_CREAT | O_TMPFILE)) \
-		mode = va_arg(ap, mode_t); \
-	va_end(ap); \
-	if (!next) \
-		next = dlsym(RTLD_NEXT, #name); \
-	look(path); \
-	return
+#define OPENER(name, at)                                       \
+	int name(at const char *path, int flags, ...);         \
+	int name(at const char *path, int flags, ...)          \
+	{                                                      \
+		static int (*next)(at const char *, int, ...); \
+		mode_t mode = 0;                               \
+		va_list ap;                                    \
+		va_start(ap, flags);                           \
+		if (flags & (O_CREAT | O_TMPFILE))             \
+			mode = va_arg(ap, mode_t);             \
+		va_end(ap);                                    \
+		if (!next)                                     \
+			next = dlsym(RTLD_NEXT, #name);        \
+		look(path);                                    \
+		return
 
 #define DIRFD int dirfd,
 #define NONE
-OPENER(open, NONE) next(path, flags, mode); }
-OPENER(open64, NONE) next(path, flags, mode); }
-OPENER(openat, DIRFD) next(dirfd, path, flags, mode); }
-OPENER(openat64, DIRFD) next(dirfd, path, flags, mode); }
+OPENER(open, NONE) next(path, flags, mode);
+}
+OPENER(open64, NONE) next(path, flags, mode);
+}
+OPENER(openat, DIRFD) next(dirfd, path, flags, mode);
+}
+OPENER(openat64, DIRFD) next(dirfd, path, flags, mode);
+}
 
 long syscall(long nr, ...)
 {

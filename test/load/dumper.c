@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A dump without a task: what zns-helper does towards broker and device, with bytes that follow from a seed. For loads
- * of many dumps, and for being killed. One dump, one line of JSON on standard output: what became of it, and where it
- * stood if it failed. Exit code 0: committed; 1: not; 2: wrong usage.
+ * A dump without a task: what zns-helper does towards broker and device, with bytes that follow
+ * from a seed. For loads of many dumps, and for being killed. One dump, one line of JSON on
+ * standard output: what became of it, and where it stood if it failed. Exit code 0: committed; 1:
+ * not; 2: wrong usage.
  */
 #include <getopt.h>
 #include <poll.h>
@@ -26,7 +27,7 @@ struct dumper {
 	uint32_t groups;
 	bool packed;
 	uint64_t begun_ns, admitted_ns, frozen_ns;
-	uint32_t gained;	/* zones, of groups that it had not */
+	uint32_t gained; /* zones, of groups that it had not */
 };
 
 /* As the helper's loop does: a broker that is gone ends the dump at once. */
@@ -153,9 +154,9 @@ static void print(const struct dumper *d, int code, const struct zns_err *err)
 	msg[n] = 0;
 	printf("{\"committed\":%s,\"id\":\"%s\",\"container\":\"%s\",\"stage\":\"%s\",\"code\":%d,\"error\":\"%s\","
 	       "\"groups\":%u,\"shared\":%u,\"packed\":%s,\"zones\":%u,\"gained\":%u,\"waited_ms\":%.3f,\"dump_ms\":%.3f}\n",
-	       code ? "false" : "true", zns_uuid_format(d->v.id, id), d->container, d->stage, code, msg, d->groups,
-	       d->v.c ? d->v.c->shared_groups : 0,
-	       d->packed ? "true" : "false", d->v.asked, d->gained,
+	       code ? "false" : "true", zns_uuid_format(d->v.id, id), d->container, d->stage, code,
+	       msg, d->groups, d->v.c ? d->v.c->shared_groups : 0, d->packed ? "true" : "false",
+	       d->v.asked, d->gained,
 	       d->begun_ns && d->admitted_ns ? (double)(d->admitted_ns - d->begun_ns) / 1e6 : 0.0,
 	       d->admitted_ns ? (double)(zns_mono_ns() - d->admitted_ns) / 1e6 : 0.0);
 	fflush(stdout);
@@ -163,22 +164,30 @@ static void print(const struct dumper *d, int code, const struct zns_err *err)
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: dumper --container NAME --bytes SIZE [--qos MIBPS] [--mode share|wait=S|reject] [--dynamic]\n"
-			"              [--images N] [--pause-us N] [--separate] [--unannounced]\n"
-			"One dump into the device of $ZNS_CONFIG, with bytes from a generator.\n");
+	fprintf(stderr,
+		"usage: dumper --container NAME --bytes SIZE [--qos MIBPS] [--mode share|wait=S|reject] [--dynamic]\n"
+		"              [--images N] [--pause-us N] [--separate] [--unannounced]\n"
+		"One dump into the device of $ZNS_CONFIG, with bytes from a generator.\n");
 	return 2;
 }
 
 int main(int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{ "container", required_argument, NULL, 'c' }, { "bytes", required_argument, NULL, 'b' },
-		{ "qos", required_argument, NULL, 'q' }, { "mode", required_argument, NULL, 'm' },
-		{ "dynamic", no_argument, NULL, 'd' }, { "images", required_argument, NULL, 'i' },
-		{ "pause-us", required_argument, NULL, 'p' }, { "separate", no_argument, NULL, 's' },
-		{ "unannounced", no_argument, NULL, 'u' }, { 0 },
+		{ "container", required_argument, NULL, 'c' },
+		{ "bytes", required_argument, NULL, 'b' },
+		{ "qos", required_argument, NULL, 'q' },
+		{ "mode", required_argument, NULL, 'm' },
+		{ "dynamic", no_argument, NULL, 'd' },
+		{ "images", required_argument, NULL, 'i' },
+		{ "pause-us", required_argument, NULL, 'p' },
+		{ "separate", no_argument, NULL, 's' },
+		{ "unannounced", no_argument, NULL, 'u' },
+		{ 0 },
 	};
-	struct dumper d = { .stage = "start", .images = 4, .announce = true, .s = ZNS_SESSION_INIT };
+	struct dumper d = {
+		.stage = "start", .images = 4, .announce = true, .s = ZNS_SESSION_INIT
+	};
 	struct zns_err err = ZNS_ERR_INIT;
 	pthread_t thread;
 	int c, ret = 0;
@@ -208,7 +217,7 @@ int main(int argc, char **argv)
 	if (ret || !d.container || !d.bytes || !d.images || optind != argc)
 		return usage();
 	signal(SIGPIPE, SIG_IGN);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);	/* no dumps without their test */
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* no dumps without their test */
 	ret = begin(&d, &err);
 	if (!ret && pthread_create(&thread, NULL, watch, &d))
 		ret = zns_fail(&err, -ENOMEM, "no thread");

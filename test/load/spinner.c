@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A task for being dumped and having its dumper killed: threads that never sleep, each counting in a file that others can
- * read, and memory that is checked all the time. Whatever is wrong with it kills it.
- *   spinner COUNTERS THREADS MIB
+ * A task for being dumped and having its dumper killed: threads that never sleep, each counting in
+ * a file that others can read, and memory that is checked all the time. Whatever is wrong with it
+ * kills it. spinner COUNTERS THREADS MIB
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -12,9 +12,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define WORDS 512ul		/* of a page */
+#define WORDS 512ul /* of a page */
 
-static volatile uint64_t *counters;	/* one for each thread */
+static volatile uint64_t *counters; /* one for each thread */
 static uint64_t *mem, pages;
 
 static uint64_t word(uint64_t page, uint64_t round, uint64_t i)
@@ -63,8 +63,10 @@ int main(int argc, char **argv)
 	}
 	pages = strtoull(argv[3], NULL, 10) << 8;
 	fd = open(argv[1], O_RDWR);
-	counters = fd < 0 ? MAP_FAILED : mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	mem = mmap(NULL, (pages + 1) * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	counters = fd < 0 ? MAP_FAILED :
+			    mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	mem = mmap(NULL, (pages + 1) * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		   -1, 0);
 	if (counters == MAP_FAILED || mem == MAP_FAILED)
 		return 1;
 	close(fd);

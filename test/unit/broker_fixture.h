@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef BROKER_FIXTURE_H
 #define BROKER_FIXTURE_H
-/* A temporary emulated device with a private configuration, and short words for what a client says to znsd. */
+/* A temporary emulated device with a private configuration, and short words for what a client says
+ * to znsd. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +56,7 @@ static inline void msleep(unsigned ms)
 	nanosleep(&ts, NULL);
 }
 
-static uint32_t fx_ceiling;	/* MiB/s that the device writes as a whole; 0: what its groups do */
+static uint32_t fx_ceiling; /* MiB/s that the device writes as a whole; 0: what its groups do */
 
 static inline void fx_open(struct fx *f, uint32_t max_open, uint32_t max_active, uint32_t groups)
 {
@@ -101,7 +102,8 @@ static inline void fx_open(struct fx *f, uint32_t max_open, uint32_t max_active,
 		g[i].has_channel = 1;
 		g[i].channel = i % CHANNELS;
 	}
-	/* Metadata sits on group 0, the rest round and round: each group has 4 data zones (of 8). */
+	/* Metadata sits on group 0, the rest round and round: each group has 4 data zones (of 8).
+	 */
 	for (i = 0; i < ZONES; i++)
 		map[i] = i < META ? 0 : (i - META) % groups;
 	p.source = "vendor";
@@ -115,7 +117,8 @@ static inline void fx_open(struct fx *f, uint32_t max_open, uint32_t max_active,
 	p.zone_group = map;
 	p.n_zone_group = ZONES;
 	zns_uuid_generate(uuid);
-	if (zns_store_format(f->dev, uuid, &p, false, f->reg.uuid, &err) || zns_register(f->reg.uuid, buf, &err) ||
+	if (zns_store_format(f->dev, uuid, &p, false, f->reg.uuid, &err) ||
+	    zns_register(f->reg.uuid, buf, &err) ||
 	    zns_registered_by_uuid(f->reg.uuid, &f->reg, &err))
 		fail_msg("%s", err.msg);
 }
@@ -165,8 +168,8 @@ static inline void refused(struct zns_broker *b, ZnsPb__Request *q, int code, co
 
 #define REQ(name) ZnsPb__Request name = ZNS_PB__REQUEST__INIT
 
-static inline void begin_request(ZnsPb__Request *q, ZnsPb__DumpBegin *d, const char *container, uint32_t qos,
-				 const char *mode, const char *alloc)
+static inline void begin_request(ZnsPb__Request *q, ZnsPb__DumpBegin *d, const char *container,
+				 uint32_t qos, const char *mode, const char *alloc)
 {
 	zns_pb__request__init(q);
 	zns_pb__dump_begin__init(d);
@@ -213,8 +216,8 @@ static inline ZnsPb__Response *answer(struct zns_broker *b)
 	return r;
 }
 
-static inline struct grant begin_mode(struct zns_broker *b, const char *container, uint32_t qos, const char *mode,
-				      const char *alloc)
+static inline struct grant begin_mode(struct zns_broker *b, const char *container, uint32_t qos,
+				      const char *mode, const char *alloc)
 {
 	ZnsPb__DumpBegin d;
 	ZnsPb__Request q;
@@ -256,7 +259,8 @@ static inline struct zone zone_get(struct zns_broker *b, uint32_t group)
 	q.zone_get = &z;
 	r = ask(b, &q);
 	assert_non_null(r->zone);
-	out = (struct zone){ r->zone->zone, r->zone->group, r->zone->start, r->zone->capacity, r->zone->start };
+	out = (struct zone){ r->zone->zone, r->zone->group, r->zone->start, r->zone->capacity,
+			     r->zone->start };
 	drop(r);
 	return out;
 }
@@ -331,7 +335,8 @@ static inline void commit(struct zns_broker *b, struct grant *g, struct zone *z,
 }
 
 /* A whole small dump of one zone; *z is where it went. */
-static inline struct grant dump(struct fx *f, struct zns_broker *b, const char *container, uint64_t len, struct zone *z)
+static inline struct grant dump(struct fx *f, struct zns_broker *b, const char *container,
+				uint64_t len, struct zone *z)
 {
 	struct grant g = begin(b, container, 0);
 

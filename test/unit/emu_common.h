@@ -58,29 +58,33 @@ static inline struct zns_emu_params small(void)
 	return p;
 }
 
-#define assert_ok(call) do { \
-	int rc_ = (call); \
-	if (rc_) \
-		fail_msg("%s: %d %s", #call, rc_, err.msg); \
-} while (0)
+#define assert_ok(call)                                             \
+	do {                                                        \
+		int rc_ = (call);                                   \
+		if (rc_)                                            \
+			fail_msg("%s: %d %s", #call, rc_, err.msg); \
+	} while (0)
 
-#define assert_says(text) do { \
-	if (!strstr(err.msg, text)) \
-		fail_msg("\"%s\" lacks \"%s\"", err.msg, text); \
-} while (0)
+#define assert_says(text)                                               \
+	do {                                                            \
+		if (!strstr(err.msg, text))                             \
+			fail_msg("\"%s\" lacks \"%s\"", err.msg, text); \
+	} while (0)
 
 /* The call fails with this code and its message has this text. */
-#define assert_fails(call, want, text) do { \
-	err.msg[0] = '\0'; \
-	int rc_ = (call); \
-	if (rc_ != (want)) \
-		fail_msg("%s: %d, not %d (%s)", #call, rc_, (int)(want), err.msg); \
-	assert_int_equal(err.code, (want)); \
-	assert_says(text); \
-} while (0)
+#define assert_fails(call, want, text)                                                     \
+	do {                                                                               \
+		err.msg[0] = '\0';                                                         \
+		int rc_ = (call);                                                          \
+		if (rc_ != (want))                                                         \
+			fail_msg("%s: %d, not %d (%s)", #call, rc_, (int)(want), err.msg); \
+		assert_int_equal(err.code, (want));                                        \
+		assert_says(text);                                                         \
+	} while (0)
 
 /* Field by field: there is padding. */
-static inline void assert_same_params(const struct zns_emu_params *a, const struct zns_emu_params *b)
+static inline void assert_same_params(const struct zns_emu_params *a,
+				      const struct zns_emu_params *b)
 {
 	assert_int_equal(a->nr_zones, b->nr_zones);
 	assert_int_equal(a->block_size, b->block_size);
@@ -135,11 +139,12 @@ static inline struct zns_zone zone_of(struct zns_dev *d, uint32_t zone)
 	return z;
 }
 
-#define assert_zone(d, zone, want_state, want_wp) do { \
-	struct zns_zone z_ = zone_of(d, zone); \
-	assert_int_equal(z_.state, want_state); \
-	assert_int_equal(z_.wp, want_wp); \
-} while (0)
+#define assert_zone(d, zone, want_state, want_wp)       \
+	do {                                            \
+		struct zns_zone z_ = zone_of(d, zone);  \
+		assert_int_equal(z_.state, want_state); \
+		assert_int_equal(z_.wp, want_wp);       \
+	} while (0)
 
 /* Every 8 bytes say which zone, offset and tag they belong to. */
 static inline void pattern(void *buf, size_t len, uint32_t zone, uint64_t off, uint32_t tag)

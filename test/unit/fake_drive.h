@@ -2,9 +2,10 @@
 #ifndef FAKE_DRIVE_H
 #define FAKE_DRIVE_H
 /*
- * A drive with NVMe reservations, as libnvme shows it: the calls of libnvme that the reservation code makes are defined
- * here, so in a test program they come before the library's. A descriptor is a host: hosts 100 to 103, each with a host
- * identifier. Which commands conflict is as in the NVMe Base Specification, "Reservations".
+ * A drive with NVMe reservations, as libnvme shows it: the calls of libnvme that the reservation
+ * code makes are defined here, so in a test program they come before the library's. A descriptor is
+ * a host: hosts 100 to 103, each with a host identifier. Which commands conflict is as in the NVMe
+ * Base Specification, "Reservations".
  */
 #include <endian.h>
 #include <errno.h>
@@ -27,7 +28,7 @@ static struct fake_drive {
 	uint8_t host[NR_HOSTS][16];
 	struct fake_reg reg[200];
 	unsigned nr;
-	int holder;		/* index in reg; -1 */
+	int holder; /* index in reg; -1 */
 	uint8_t type;
 	unsigned persisted, aborted;
 	void (*before_acquire)(void);
@@ -87,7 +88,8 @@ int nvme_identify(struct nvme_identify_args *args)
 	return 0;
 }
 
-int nvme_get_features_host_id(int fd, enum nvme_get_features_sel sel, bool exhid, __u32 len, __u8 *hostid)
+int nvme_get_features_host_id(int fd, enum nvme_get_features_sel sel, bool exhid, __u32 len,
+			      __u8 *hostid)
 {
 	if (exhid != drive.extended)
 		return NVME_SC_HOSTID_FORMAT;
@@ -119,7 +121,7 @@ int nvme_resv_report(struct nvme_resv_report_args *a)
 		bool all = drive.type >= NVME_RESERVATION_RTYPE_WEAR;
 		uint64_t key = htole64(drive.reg[i].key);
 
-		at[0] = at[1] = 0xff;	/* no fixed controller */
+		at[0] = at[1] = 0xff; /* no fixed controller */
 		at[2] = (int)i == drive.holder || (all && drive.type);
 		memcpy(at + (a->eds ? 8 : 16), &key, 8);
 		memcpy(at + (a->eds ? 16 : 8), drive.reg[i].host, a->eds ? 16 : 8);

@@ -2,10 +2,10 @@
 #ifndef MEMDEV_H
 #define MEMDEV_H
 /*
- * A zoned device in memory, for tests that crash thousands of times. Faults are counted over writes, flushes,
- * resets and finishes together: operation number `fail_at` fails, and
- * `fail_nr` - 1 or all (`dead`) after it. A power cut loses, per
- * zone, any suffix written since the last flush, and may undo resets that were not flushed.
+ * A zoned device in memory, for tests that crash thousands of times. Faults are counted over
+ * writes, flushes, resets and finishes together: operation number `fail_at` fails, and `fail_nr` -
+ * 1 or all (`dead`) after it. A power cut loses, per zone, any suffix written since the last flush,
+ * and may undo resets that were not flushed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,22 +13,22 @@
 #include "zns/util.h"
 
 struct memzone {
-	enum zns_zone_state forced;	/* READ_ONLY, OFFLINE, or EMPTY for none */
+	enum zns_zone_state forced; /* READ_ONLY, OFFLINE, or EMPTY for none */
 	uint64_t wp, durable;
 	uint8_t *data;
-	uint8_t *old;			/* before a reset that is not flushed */
+	uint8_t *old; /* before a reset that is not flushed */
 	uint64_t old_wp;
 };
 
 struct memdev {
 	struct zns_dev dev;
 	struct memzone *z;
-	uint32_t conventional;		/* leading zones */
-	uint64_t ops;			/* so far */
-	uint64_t fail_at;		/* UINT64_MAX: never */
-	uint64_t fail_nr;		/* so many in a row */
+	uint32_t conventional; /* leading zones */
+	uint64_t ops; /* so far */
+	uint64_t fail_at; /* UINT64_MAX: never */
+	uint64_t fail_nr; /* so many in a row */
 	bool dead;
-	bool partial;			/* a failing write leaves half of it on the device */
+	bool partial; /* a failing write leaves half of it on the device */
 };
 
 static bool memdev_fault(struct memdev *m)
@@ -47,10 +47,13 @@ static void memdev_zone(struct memdev *m, uint32_t i, struct zns_zone *out)
 	if (z->forced)
 		out->state = z->forced;
 	else
-		out->state = !z->wp ? ZNS_ZONE_EMPTY : z->wp == out->capacity ? ZNS_ZONE_FULL : ZNS_ZONE_IMP_OPEN;
+		out->state = !z->wp                 ? ZNS_ZONE_EMPTY :
+			     z->wp == out->capacity ? ZNS_ZONE_FULL :
+						      ZNS_ZONE_IMP_OPEN;
 }
 
-static int memdev_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *err)
+static int memdev_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out,
+			 struct zns_err *err)
 {
 	if (first > d->geo.nr_zones || nr > d->geo.nr_zones - first)
 		return zns_fail(err, -EINVAL, "report out of range");
@@ -66,10 +69,12 @@ static int memdev_write(struct zns_dev *d, uint32_t zone, uint64_t off, const vo
 	struct memzone *z = &m->z[zone];
 
 	if (zone >= d->geo.nr_zones || off % d->geo.block_size || len % d->geo.block_size || !len ||
-	    (uintptr_t)buf % d->geo.mem_align || len > d->geo.max_io_bytes || zone < m->conventional)
+	    (uintptr_t)buf % d->geo.mem_align || len > d->geo.max_io_bytes ||
+	    zone < m->conventional)
 		return zns_fail(err, -EINVAL, "write not aligned, too long or out of range");
 	if (z->forced)
-		return zns_fail(err, z->forced == ZNS_ZONE_OFFLINE ? -ENXIO : -EROFS, "zone %u", zone);
+		return zns_fail(err, z->forced == ZNS_ZONE_OFFLINE ? -ENXIO : -EROFS, "zone %u",
+				zone);
 	if (off != z->wp)
 		return zns_fail(err, -EIO, "write not at the write pointer");
 	if (len > d->geo.zone_capacity - off)
@@ -86,7 +91,8 @@ static int memdev_write(struct zns_dev *d, uint32_t zone, uint64_t off, const vo
 	return 0;
 }
 
-static int memdev_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *err)
+static int memdev_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len,
+		       struct zns_err *err)
 {
 	struct memdev *m = (struct memdev *)d;
 
@@ -157,7 +163,7 @@ static int memdev_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 		return zns_fail(err, -EIO, "injected finish error");
 	if (m->z[zone].forced)
 		return zns_fail(err, -EROFS, "zone %u", zone);
-	m->z[zone].wp = d->geo.zone_capacity;	/* what is behind reads as zeroes */
+	m->z[zone].wp = d->geo.zone_capacity; /* what is behind reads as zeroes */
 	return 0;
 }
 
@@ -167,8 +173,15 @@ static int memdev_none(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 }
 
 static const struct zns_dev_ops memdev_ops = {
-	.name = "mem", .report = memdev_report, .write = memdev_write, .read = memdev_read, .reset = memdev_reset,
-	.flush = memdev_flush, .close = memdev_close, .open_zone = memdev_none, .close_zone = memdev_none,
+	.name = "mem",
+	.report = memdev_report,
+	.write = memdev_write,
+	.read = memdev_read,
+	.reset = memdev_reset,
+	.flush = memdev_flush,
+	.close = memdev_close,
+	.open_zone = memdev_none,
+	.close_zone = memdev_none,
 	.finish = memdev_finish,
 };
 
@@ -177,8 +190,12 @@ static inline struct memdev *memdev_new(uint32_t nr_zones, uint64_t capacity, ui
 	struct memdev *m = calloc(1, sizeof(*m));
 
 	m->dev.ops = &memdev_ops;
-	m->dev.geo = (struct zns_geometry){ .nr_zones = nr_zones, .block_size = block, .zone_size = 2 * capacity,
-					    .zone_capacity = capacity, .max_io_bytes = KIB(64), .mem_align = 512 };
+	m->dev.geo = (struct zns_geometry){ .nr_zones = nr_zones,
+					    .block_size = block,
+					    .zone_size = 2 * capacity,
+					    .zone_capacity = capacity,
+					    .max_io_bytes = KIB(64),
+					    .mem_align = 512 };
 	strcpy(m->dev.path, "mem:");
 	m->z = calloc(nr_zones, sizeof(*m->z));
 	for (uint32_t i = 0; i < nr_zones; i++)
@@ -205,7 +222,8 @@ static inline void memdev_power_cut(struct memdev *m, unsigned seed)
 			memcpy(z->data, z->old, z->old_wp);
 			z->wp = z->durable = z->old_wp;
 		} else {
-			memset(z->data + z->durable + keep * block, 0, z->wp - z->durable - keep * block);
+			memset(z->data + z->durable + keep * block, 0,
+			       z->wp - z->durable - keep * block);
 			z->wp = z->durable = z->durable + keep * block;
 		}
 		free(z->old);

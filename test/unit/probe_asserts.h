@@ -27,11 +27,14 @@ static inline void assert_map(const uint32_t *die, uint32_t nr, uint32_t channel
 			if (gb == ZNS_PROBE_NONE)
 				continue;
 			if ((ga == gb) != (die[a] == die[b]))
-				fail_msg("zones %u and %u: dies %u and %u, groups %u and %u", a, b, die[a], die[b], ga, gb);
-			if (channels && ga != gb && (map.group_channel[ga] == map.group_channel[gb]) !=
-						    (die[a] % channels == die[b] % channels))
-				fail_msg("zones %u and %u: dies %u and %u, channels %u and %u", a, b, die[a], die[b],
-					 map.group_channel[ga], map.group_channel[gb]);
+				fail_msg("zones %u and %u: dies %u and %u, groups %u and %u", a, b,
+					 die[a], die[b], ga, gb);
+			if (channels && ga != gb &&
+			    (map.group_channel[ga] == map.group_channel[gb]) !=
+				    (die[a] % channels == die[b] % channels))
+				fail_msg("zones %u and %u: dies %u and %u, channels %u and %u", a,
+					 b, die[a], die[b], map.group_channel[ga],
+					 map.group_channel[gb]);
 		}
 	}
 	assert_int_equal(found, unknown);

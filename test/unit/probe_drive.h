@@ -2,9 +2,10 @@
 #ifndef TEST_PROBE_DRIVE_H
 #define TEST_PROBE_DRIVE_H
 /*
- * A drive in memory that has nothing in common with the emulator's model: commands issued at the same time arrive in
- * any order, each die has one queue, two dies of a channel slow each other's long reads by a factor, times are noisy.
- * Reads and writes may conflict by different maps. No data: reads give zeroes.
+ * A drive in memory that has nothing in common with the emulator's model: commands issued at the
+ * same time arrive in any order, each die has one queue, two dies of a channel slow each other's
+ * long reads by a factor, times are noisy. Reads and writes may conflict by different maps. No
+ * data: reads give zeroes.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -13,17 +14,19 @@
 #include "zns/dev.h"
 #include "zns/util.h"
 
-#define DRIVE_ZONES	600u
-#define DRIVE_DIES	64u
+#define DRIVE_ZONES 600u
+#define DRIVE_DIES 64u
 
 struct drive {
 	struct zns_dev dev;
 	uint32_t dies, channels, read_die[DRIVE_ZONES], write_die[DRIVE_ZONES];
-	double channel_factor;		/* of the time of a long read beside another on the channel */
+	double channel_factor; /* of the time of a long read beside another on the channel */
 	uint32_t noise_pct, stall_every;
-	/* until then the host does not run for about @host_ns in each @host_every: it sees what is done when that is over */
+	/* until then the host does not run for about @host_ns in each @host_every: it sees what is
+	 * done when that is over */
 	uint64_t host_every, host_ns, host_until;
-	/* so many times from now on these two dies take @slow_factor as long when whole units of both are read at once */
+	/* so many times from now on these two dies take @slow_factor as long when whole units of
+	 * both are read at once */
 	uint32_t slow_die[2], slow_left;
 	double slow_factor;
 	enum zns_zone_state state[DRIVE_ZONES];
@@ -32,7 +35,7 @@ struct drive {
 	/* what the prober did */
 	uint64_t written, resets, finishes;
 	uint32_t active_max;
-	volatile sig_atomic_t *stop;	/* set in the race of this number from now, if that is not 0 */
+	volatile sig_atomic_t *stop; /* set in the race of this number from now, if that is not 0 */
 	uint32_t stop_in;
 };
 
@@ -67,21 +70,25 @@ static inline uint64_t drive_seen(const struct drive *v, uint64_t done)
 	return done >= from && done < from + v->host_ns ? from + v->host_ns : done;
 }
 
-static int drive_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *err)
+static int drive_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out,
+			struct zns_err *err)
 {
 	for (uint32_t i = 0; i < nr; i++)
-		out[i] = (struct zns_zone) { .index = first + i, .state = drive_of(d)->state[first + i],
-					     .wp = drive_of(d)->wp[first + i], .capacity = d->geo.zone_capacity };
+		out[i] = (struct zns_zone){ .index = first + i,
+					    .state = drive_of(d)->state[first + i],
+					    .wp = drive_of(d)->wp[first + i],
+					    .capacity = d->geo.zone_capacity };
 	return 0;
 }
 
-static int drive_accept(struct drive *v, uint32_t zone, uint64_t off, uint64_t len, struct zns_err *err)
+static int drive_accept(struct drive *v, uint32_t zone, uint64_t off, uint64_t len,
+			struct zns_err *err)
 {
 	uint32_t active = 0;
 
 	if (off != v->wp[zone] || off + len > v->dev.geo.zone_capacity)
-		return zns_fail(err, -EIO, "zone %u: write at %llu, write pointer %llu", zone, (unsigned long long)off,
-				(unsigned long long)v->wp[zone]);
+		return zns_fail(err, -EIO, "zone %u: write at %llu, write pointer %llu", zone,
+				(unsigned long long)off, (unsigned long long)v->wp[zone]);
 	for (uint32_t z = 0; z < v->dev.geo.nr_zones; z++)
 		active += z != zone && zns_zone_is_active(v->state[z]);
 	if (v->dev.geo.max_active && active >= v->dev.geo.max_active)
@@ -98,7 +105,8 @@ static bool drive_beside(struct drive *v, const struct zns_race *r, uint32_t nr,
 	uint32_t die = v->read_die[r[i].zone];
 
 	for (uint32_t k = 0; k < nr; k++)
-		if (v->read_die[r[k].zone] != die && v->read_die[r[k].zone] % v->channels == die % v->channels)
+		if (v->read_die[r[k].zone] != die &&
+		    v->read_die[r[k].zone] % v->channels == die % v->channels)
 			return true;
 	return false;
 }
@@ -111,11 +119,12 @@ static bool drive_is_slow_pair(const struct drive *v, const struct zns_race *r, 
 		return false;
 	a = v->read_die[r[0].zone];
 	b = v->read_die[r[1].zone];
-	return (a == v->slow_die[0] && b == v->slow_die[1]) || (a == v->slow_die[1] && b == v->slow_die[0]);
+	return (a == v->slow_die[0] && b == v->slow_die[1]) ||
+	       (a == v->slow_die[1] && b == v->slow_die[0]);
 }
 
-static int drive_one(struct drive *v, const struct zns_race *r, uint32_t nr, uint32_t i, uint64_t off, uint64_t *due,
-		     struct zns_err *err)
+static int drive_one(struct drive *v, const struct zns_race *r, uint32_t nr, uint32_t i,
+		     uint64_t off, uint64_t *due, struct zns_err *err)
 {
 	uint32_t z = r[i].zone;
 	uint64_t *busy = &v->busy[r[i].write ? v->write_die[z] : v->read_die[z]], ns, *slot;
@@ -156,7 +165,7 @@ static int drive_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, 
 	if (!due || !done)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < nr; i++)
-		due[i] = v->now + drive_random(v) % 15000;	/* threads start in any order */
+		due[i] = v->now + drive_random(v) % 15000; /* threads start in any order */
 	while (!rc) {
 		uint32_t next = nr;
 
@@ -165,7 +174,9 @@ static int drive_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, 
 				next = i;
 		if (next == nr)
 			break;
-		rc = drive_one(v, r, nr, next, r[next].off + (uint64_t)done[next] * (r[next].step ? r[next].step : r[next].len),
+		rc = drive_one(v, r, nr, next,
+			       r[next].off + (uint64_t)done[next] *
+						     (r[next].step ? r[next].step : r[next].len),
 			       &due[next], err);
 		due[next] = drive_seen(v, due[next]);
 		r[next].done_ns[done[next]++] = due[next] - v->now;
@@ -176,20 +187,29 @@ static int drive_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, 
 	return rc;
 }
 
-static int drive_alone(struct zns_dev *d, bool write, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *err)
+static int drive_alone(struct zns_dev *d, bool write, uint32_t zone, uint64_t off, void *buf,
+		       size_t len, struct zns_err *err)
 {
 	uint64_t done;
-	struct zns_race r = { .write = write, .zone = zone, .off = off, .len = len, .count = 1, .buf = buf, .done_ns = &done };
+	struct zns_race r = { .write = write,
+			      .zone = zone,
+			      .off = off,
+			      .len = len,
+			      .count = 1,
+			      .buf = buf,
+			      .done_ns = &done };
 
 	return drive_race(d, &r, 1, err);
 }
 
-static int drive_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err)
+static int drive_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
+		       struct zns_err *err)
 {
 	return drive_alone(d, true, zone, off, (void *)buf, len, err);
 }
 
-static int drive_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *err)
+static int drive_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len,
+		      struct zns_err *err)
 {
 	return drive_alone(d, false, zone, off, buf, len, err);
 }
@@ -245,21 +265,36 @@ static void drive_close(struct zns_dev *d)
 }
 
 /* @map: die of a zone, for reads and writes; the caller may change write_die afterwards. */
-static inline struct drive *drive_new(uint32_t zones, uint32_t dies, uint32_t channels, uint32_t max_active, uint64_t seed)
+static inline struct drive *drive_new(uint32_t zones, uint32_t dies, uint32_t channels,
+				      uint32_t max_active, uint64_t seed)
 {
 	static const struct zns_dev_ops ops = {
-		.name = "drive", .report = drive_report, .write = drive_write, .read = drive_read, .reset = drive_reset,
-		.open_zone = drive_open_zone, .close_zone = drive_close_zone, .finish = drive_finish, .flush = drive_flush,
-		.close = drive_close, .race = drive_race, .now_ns = drive_now,
+		.name = "drive",
+		.report = drive_report,
+		.write = drive_write,
+		.read = drive_read,
+		.reset = drive_reset,
+		.open_zone = drive_open_zone,
+		.close_zone = drive_close_zone,
+		.finish = drive_finish,
+		.flush = drive_flush,
+		.close = drive_close,
+		.race = drive_race,
+		.now_ns = drive_now,
 	};
 	struct drive *v = calloc(1, sizeof(*v));
 
 	if (!v)
 		abort();
 	v->dev.ops = &ops;
-	v->dev.geo = (struct zns_geometry) { .nr_zones = zones, .block_size = 4096, .zone_size = MIB(32),
-					     .zone_capacity = MIB(24), .max_open = max_active, .max_active = max_active,
-					     .max_io_bytes = MIB(1), .mem_align = 4096 };
+	v->dev.geo = (struct zns_geometry){ .nr_zones = zones,
+					    .block_size = 4096,
+					    .zone_size = MIB(32),
+					    .zone_capacity = MIB(24),
+					    .max_open = max_active,
+					    .max_active = max_active,
+					    .max_io_bytes = MIB(1),
+					    .mem_align = 4096 };
 	v->dies = dies;
 	v->channels = channels;
 	v->channel_factor = 1.23;

@@ -11,13 +11,14 @@
 #include "zns/frame.h"
 #include "zns/store.h"
 
-#define OK(call) do { \
-	struct zns_err _e = ZNS_ERR_INIT; \
-	int _rc = (call); \
-	(void)_e; \
-	if (_rc) \
-		fail_msg("%s: %d", #call, _rc); \
-} while (0)
+#define OK(call)                                        \
+	do {                                            \
+		struct zns_err _e = ZNS_ERR_INIT;       \
+		int _rc = (call);                       \
+		(void)_e;                               \
+		if (_rc)                                \
+			fail_msg("%s: %d", #call, _rc); \
+	} while (0)
 
 static inline void id_of(unsigned n, uint8_t id[ZNS_UUID_LEN])
 {
@@ -62,8 +63,8 @@ struct ck {
 	uint32_t group;
 };
 
-static inline ZnsPb__Checkpoint *ck_init(struct ck *k, unsigned n, const char *container, uint32_t zone,
-					 uint64_t start, uint64_t len)
+static inline ZnsPb__Checkpoint *ck_init(struct ck *k, unsigned n, const char *container,
+					 uint32_t zone, uint64_t start, uint64_t len)
 {
 	zns_pb__checkpoint__init(&k->c);
 	id_of(n, k->id);
@@ -125,22 +126,26 @@ static inline char *store_text(const struct zns_store *s, uint32_t nr_zones, boo
 	for (size_t i = 0; i < zns_store_nr_retentions(s); i++) {
 		const ZnsPb__Retention *r = zns_store_retention(s, i);
 
-		fprintf(f, "retain %s %u %llu\n", r->container, r->keep, (unsigned long long)r->ttl_s);
+		fprintf(f, "retain %s %u %llu\n", r->container, r->keep,
+			(unsigned long long)r->ttl_s);
 		assert_ptr_equal(zns_store_find_retention(s, r->container), r);
 	}
 	for (size_t i = 0; i < zns_store_nr_marks(s); i++) {
 		const ZnsPb__Mark *m = zns_store_mark(s, i);
 
-		fprintf(f, "mark %s %d %lld\n", zns_uuid_format(m->checkpoint.data, str), m->pinned, (long long)m->gone_ns);
+		fprintf(f, "mark %s %d %lld\n", zns_uuid_format(m->checkpoint.data, str), m->pinned,
+			(long long)m->gone_ns);
 		assert_ptr_equal(zns_store_find_mark(s, m->checkpoint.data), m);
 	}
 	for (uint32_t z = 0; z < nr_zones; z++)
 		if (zns_store_zone_live(s, z))
-			fprintf(f, "zone %u live %llu owner %s\n", z, (unsigned long long)zns_store_zone_live(s, z),
+			fprintf(f, "zone %u live %llu owner %s\n", z,
+				(unsigned long long)zns_store_zone_live(s, z),
 				zns_store_zone_owner(s, z));
 		else
 			assert_null(zns_store_zone_owner(s, z));
-	fprintf(f, "profile %s %zu\n", zns_store_profile(s)->source, zns_store_profile(s)->n_groups);
+	fprintf(f, "profile %s %zu\n", zns_store_profile(s)->source,
+		zns_store_profile(s)->n_groups);
 	for (unsigned n = 0; tombstones && n < 5000; n++) {
 		uint8_t id[ZNS_UUID_LEN];
 		const ZnsPb__Tombstone *t;
@@ -148,7 +153,8 @@ static inline char *store_text(const struct zns_store *s, uint32_t nr_zones, boo
 		id_of(n, id);
 		t = zns_store_find_tombstone(s, id);
 		if (t)
-			fprintf(f, "dead %u by %s of %s %lld\n", n, t->by, t->container, (long long)t->created_ns);
+			fprintf(f, "dead %u by %s of %s %lld\n", n, t->by, t->container,
+				(long long)t->created_ns);
 	}
 	fclose(f);
 	return out;

@@ -2,8 +2,9 @@
 #ifndef STRIPE_FIXTURE_H
 #define STRIPE_FIXTURE_H
 /*
- * Tests of the striping writer and reader: a fake broker that gives out zones, images whose bytes follow from a seed,
- * and the way from a finished writer to a reader over what the device then holds.
+ * Tests of the striping writer and reader: a fake broker that gives out zones, images whose bytes
+ * follow from a seed, and the way from a finished writer to a reader over what the device then
+ * holds.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -25,22 +26,23 @@ struct rig {
 	uint32_t unit, width, workers, zone_mibps;
 	uint32_t weights[RIG_WIDTH];
 	const uint32_t *metadata_group;
-	struct zns_crypt *crypt;	/* owned; NULL: plain */
-	bool has_id;			/* the checkpoint's id is to be … */
+	struct zns_crypt *crypt; /* owned; NULL: plain */
+	bool has_id; /* the checkpoint's id is to be … */
 	uint8_t id[ZNS_UUID_LEN];
 	/* the broker: gives out [next, last), one group per lane */
 	uint32_t next, last;
-	uint32_t limit;			/* zones neither full nor named as done; 0: any number */
-	bool finish_done;		/* as the broker does under pressure */
+	uint32_t limit; /* zones neither full nor named as done; 0: any number */
+	bool finish_done; /* as the broker does under pressure */
 	bool given[RIG_ZONES], done[RIG_ZONES];
 	uint64_t done_wp[RIG_ZONES];
-	uint32_t group_of[RIG_ZONES];	/* given for */
+	uint32_t group_of[RIG_ZONES]; /* given for */
 	uint32_t nr_given, nr_done, nr_busy;
 	atomic_int inside;
 	bool bad[RIG_ZONES];
-	uint32_t nr_bad, nr_failed;	/* those reported; all that the writer knew of in the end */
-	int (*zone_get)(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *e);
-	const char *complaint;		/* of the writer's manners, found in its threads */
+	uint32_t nr_bad, nr_failed; /* those reported; all that the writer knew of in the end */
+	int (*zone_get)(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out,
+			struct zns_err *e);
+	const char *complaint; /* of the writer's manners, found in its threads */
 	/* after rig_finish */
 	ZnsPb__Checkpoint *c;
 	ZnsPb__Manifest *m;
@@ -119,13 +121,15 @@ static inline bool rig_full(struct rig *r)
 	for (uint32_t z = 0; r->limit && z < r->d->geo.nr_zones; z++) {
 		struct zns_zone rep;
 
-		if (r->given[z] && !r->done[z] && !r->bad[z] && !zns_dev_report(r->d, z, 1, &rep, NULL))
+		if (r->given[z] && !r->done[z] && !r->bad[z] &&
+		    !zns_dev_report(r->d, z, 1, &rep, NULL))
 			n += rep.state != ZNS_ZONE_FULL;
 	}
 	return r->limit && n >= r->limit;
 }
 
-static inline int rig_zone_get(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *e)
+static inline int rig_zone_get(void *arg, const struct zns_zone_wish *wish,
+			       struct zns_zone_slot *out, struct zns_err *e)
 {
 	const uint32_t *done = wish->done, nr_done = wish->nr_done;
 	struct rig *r = arg;
@@ -162,7 +166,9 @@ static inline int rig_zone_get(void *arg, const struct zns_zone_wish *wish, stru
 	if (!ret)
 		ret = zns_dev_report(r->d, r->next, 1, &z, e);
 	if (!ret) {
-		*out = (struct zns_zone_slot){ .zone = r->next, .group = wish->group, .start = z.wp, .capacity = z.capacity };
+		*out = (struct zns_zone_slot){
+			.zone = r->next, .group = wish->group, .start = z.wp, .capacity = z.capacity
+		};
 		r->group_of[r->next] = wish->group;
 		r->given[r->next++] = true;
 		r->nr_given++;
@@ -189,9 +195,17 @@ static inline void rig_init(struct rig *r, struct zns_dev *d, uint32_t unit, uin
 static inline void rig_start(struct rig *r)
 {
 	uint32_t groups[RIG_WIDTH] = { 0, 1, 2, 3, 4, 5, 6, 7 };
-	struct zns_writer_params p = { .dev = r->d, .unit = r->unit, .workers = r->workers, .nr_groups = r->width,
-				       .zone_mibps = r->zone_mibps, .groups = groups, .weights = r->weights, .metadata_group = r->metadata_group, .zone_get = r->zone_get,
-				       .arg = r, .crypt = r->crypt };
+	struct zns_writer_params p = { .dev = r->d,
+				       .unit = r->unit,
+				       .workers = r->workers,
+				       .nr_groups = r->width,
+				       .zone_mibps = r->zone_mibps,
+				       .groups = groups,
+				       .weights = r->weights,
+				       .metadata_group = r->metadata_group,
+				       .zone_get = r->zone_get,
+				       .arg = r,
+				       .crypt = r->crypt };
 
 	err = (struct zns_err)ZNS_ERR_INIT;
 	assert_ok(zns_writer_new(&p, &r->w, &err));
@@ -247,7 +261,8 @@ static inline void rig_drop(struct rig *r)
 	r->crypt = NULL;
 }
 
-/* What the checkpoint says it used is what the device shows, and nobody wrote after saying "done". */
+/* What the checkpoint says it used is what the device shows, and nobody wrote after saying "done".
+ */
 static inline void check_zones(struct rig *r)
 {
 	for (size_t i = 0; i < r->c->n_zones; i++) {
@@ -284,14 +299,18 @@ static inline void rig_finish(struct rig *r)
 	assert_ok(zns_manifest_read(r->d, r->c, &r->m, &err));
 	assert_ok(zns_manifest_check(r->m, &r->d->geo, &err));
 	ref = r->c->manifest;
-	assert_ok(zns_footer_read(r->d, ref->zone, ref->start + zns_align_up(ref->len, r->d->geo.block_size), &f, &err));
+	assert_ok(zns_footer_read(r->d, ref->zone,
+				  ref->start + zns_align_up(ref->len, r->d->geo.block_size), &f,
+				  &err));
 	assert_memory_equal(f->checkpoint.data, r->c->id.data, ZNS_UUID_LEN);
 	zns_pb__footer__free_unpacked(f, NULL);
 }
 
 static inline struct zns_reader *rig_reader(struct rig *r, uint32_t workers, uint32_t cache)
 {
-	struct zns_reader_params p = { .dev = r->d, .workers = workers, .cache_units = cache, .crypt = r->crypt };
+	struct zns_reader_params p = {
+		.dev = r->d, .workers = workers, .cache_units = cache, .crypt = r->crypt
+	};
 	struct zns_reader *rd = NULL;
 
 	assert_ok(zns_reader_new(&p, r->m, &rd, &err));
@@ -335,7 +354,8 @@ static inline void rig_verify(struct rig *r, const struct image *im, size_t nr)
 /* --- feeding --- */
 
 /* As data, in pieces of at most @piece bytes. 0 or the writer's error. */
-static inline int feed(struct zns_writer *w, const struct image *im, size_t piece, struct zns_err *e)
+static inline int feed(struct zns_writer *w, const struct image *im, size_t piece,
+		       struct zns_err *e)
 {
 	cleanup_free uint8_t *buf = malloc(piece);
 	struct zns_wimage *i = NULL;
@@ -368,7 +388,8 @@ struct proxy {
 	void (*at_write)(void);
 };
 
-static inline int proxy_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *e)
+static inline int proxy_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out,
+			       struct zns_err *e)
 {
 	struct proxy *p = (struct proxy *)d;
 
@@ -379,8 +400,8 @@ static inline int proxy_report(struct zns_dev *d, uint32_t first, uint32_t nr, s
 	return 0;
 }
 
-static inline int proxy_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
-			      struct zns_err *e)
+static inline int proxy_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf,
+			      size_t len, struct zns_err *e)
 {
 	struct proxy *p = (struct proxy *)d;
 	int ret;
@@ -394,7 +415,8 @@ static inline int proxy_write(struct zns_dev *d, uint32_t zone, uint64_t off, co
 	return ret;
 }
 
-static inline int proxy_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *e)
+static inline int proxy_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len,
+			     struct zns_err *e)
 {
 	struct proxy *p = (struct proxy *)d;
 
@@ -416,8 +438,11 @@ static inline int proxy_finish(struct zns_dev *d, uint32_t zone, struct zns_err 
 
 static inline struct zns_dev *proxy_init(struct proxy *p, struct zns_dev *inner)
 {
-	static const struct zns_dev_ops ops = { .name = "proxy", .report = proxy_report, .write = proxy_write,
-						.read = proxy_read, .flush = proxy_flush,
+	static const struct zns_dev_ops ops = { .name = "proxy",
+						.report = proxy_report,
+						.write = proxy_write,
+						.read = proxy_read,
+						.flush = proxy_flush,
 						.finish = proxy_finish };
 
 	memset(p, 0, sizeof(*p));
@@ -426,8 +451,11 @@ static inline struct zns_dev *proxy_init(struct proxy *p, struct zns_dev *inner)
 	if (inner)
 		p->dev.geo = inner->geo;
 	else
-		p->dev.geo = (struct zns_geometry){ .nr_zones = RIG_ZONES, .block_size = 4096, .zone_size = MIB(64),
-						    .zone_capacity = MIB(64), .max_io_bytes = KIB(512),
+		p->dev.geo = (struct zns_geometry){ .nr_zones = RIG_ZONES,
+						    .block_size = 4096,
+						    .zone_size = MIB(64),
+						    .zone_capacity = MIB(64),
+						    .max_io_bytes = KIB(512),
 						    .mem_align = 4096 };
 	return &p->dev;
 }
@@ -436,7 +464,7 @@ static inline struct zns_dev *proxy_init(struct proxy *p, struct zns_dev *inner)
 
 struct task {
 	pid_t pid;
-	int to, from;		/* pipes: one byte asks, one byte answers */
+	int to, from; /* pipes: one byte asks, one byte answers */
 };
 
 /* @fn runs in the child for every byte sent, until the pipe closes. */
@@ -448,7 +476,7 @@ static inline void task_start(struct task *t, void (*fn)(char))
 	assert_int_equal(pipe2(a, O_CLOEXEC), 0);
 	assert_int_equal(pipe2(b, O_CLOEXEC), 0);
 	t->pid = fork();
-	assert_true(t->pid >= 0);	/* task_end kills it: not -1, which is everybody */
+	assert_true(t->pid >= 0); /* task_end kills it: not -1, which is everybody */
 	if (!t->pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(a[1]);
@@ -481,7 +509,7 @@ static inline void task_end(struct task *t)
 {
 	close(t->to);
 	close(t->from);
-	if (t->pid <= 0)	/* it never began: and -1 would be everybody */
+	if (t->pid <= 0) /* it never began: and -1 would be everybody */
 		return;
 	kill(t->pid, SIGKILL);
 	waitpid(t->pid, NULL, 0);

@@ -231,7 +231,8 @@ static void apart(void **state)
 	assert_int_equal(zns_alloc_apart(g, order, found, 8, out, &n, &meta), ZNS_APART_DIE);
 	assert_int_equal(n, 7);
 
-	/* A channel apart that others have reserved is not worth it: a die of the own channel is. */
+	/* A channel apart that others have reserved is not worth it: a die of the own channel is.
+	 */
 	for (i = 0; i < 8; i++)
 		g[i].nr_reservations = g[i].channel > 0;
 	found = zns_alloc_pick(g, 8, 8, order);
@@ -267,9 +268,9 @@ static void max_qos(void **state)
 /* ---- retention ---- */
 
 /*
- * @spec: a letter for each checkpoint, oldest first: '.', 'p' pinned, 'c' built on the one before it, 'C' that and pinned,
- * 'm' a pre-dump, 'n' one built on the one before it, 'e' something else is built on it; @want: 'x' due. Ages count down
- * to 0 s.
+ * @spec: a letter for each checkpoint, oldest first: '.', 'p' pinned, 'c' built on the one before
+ * it, 'C' that and pinned, 'm' a pre-dump, 'n' one built on the one before it, 'e' something else
+ * is built on it; @want: 'x' due. Ages count down to 0 s.
  */
 static void rule(const char *spec, uint32_t keep, uint64_t ttl_s, const char *want)
 {
@@ -303,7 +304,7 @@ static void retention(void **state)
 	rule("p....", 2, 0, ".xx..");
 	rule("...pp", 2, 0, "x....");
 	rule("ppppp", 1, 1, ".....");
-	rule(".....", 0, 3, "xx...");	/* ages 4 3 2 1 0 */
+	rule(".....", 0, 3, "xx..."); /* ages 4 3 2 1 0 */
 	rule(".....", 4, 3, "xx...");
 	rule(".....", 1, 3, "xxxx.");
 	/* The newest stays, however old. */
@@ -329,15 +330,17 @@ static void retention(void **state)
 	assert_int_equal(zns_retention(v, 2, 0, 1, INT64_MAX), 1);
 }
 
-/* Of a device's checkpoints only the container's count, without those of pages only; whoever is built on one holds it. */
+/* Of a device's checkpoints only the container's count, without those of pages only; whoever is
+ * built on one holds it. */
 static void rule_of_a_device(void **state)
 {
 	static const struct {
 		const char *container;
 		int parent;
 		bool pages_only, in_use;
-	} spec[] = { { "a", -1, 0, 0 }, { "b", 0, 0, 0 }, { "a", -1, 0, 0 }, { "a", -1, 0, 1 }, { "a", -1, 0, 0 },
-		     { "a", 4, 1, 0 }, { "a", -1, 1, 0 }, { "b", -1, 0, 0 }, { "a", 2, 0, 0 } };
+	} spec[] = { { "a", -1, 0, 0 }, { "b", 0, 0, 0 },  { "a", -1, 0, 0 },
+		     { "a", -1, 0, 1 }, { "a", -1, 0, 0 }, { "a", 4, 1, 0 },
+		     { "a", -1, 1, 0 }, { "b", -1, 0, 0 }, { "a", 2, 0, 0 } };
 	enum { NR = sizeof(spec) / sizeof(*spec) };
 	ZnsPb__Retention rule_a = ZNS_PB__RETENTION__INIT;
 	uint8_t ids[NR][16] = { 0 };
@@ -392,7 +395,8 @@ struct crowd {
 	struct zns_sharer s[DUMPS];
 };
 
-/* One more dump comes, as the broker lets it in; with equal parts of each group for all who are on it. */
+/* One more dump comes, as the broker lets it in; with equal parts of each group for all who are on
+ * it. */
 static void comes(struct crowd *c, uint32_t dies, uint32_t zones)
 {
 	struct zns_group_state g[DIES];
@@ -409,15 +413,17 @@ static void comes(struct crowd *c, uint32_t dies, uint32_t zones)
 	assert_int_equal(found, dies);
 	n = zns_alloc_spread(g, dies, c->s, c->nr, zones, zones, dies, 0, 0, order, found);
 	assert_in_range(n, 1, dies);
-	for (uint32_t i = 0; i < found; i++)	/* every group once, as before */
+	for (uint32_t i = 0; i < found; i++) /* every group once, as before */
 		for (uint32_t k = 0; k < i; k++)
 			assert_int_not_equal(order[i], order[k]);
 	memcpy(c->groups[c->nr], order, n * sizeof(*order));
-	c->s[c->nr] = (struct zns_sharer){ .groups = c->groups[c->nr], .nr_groups = n, .want = zones };
+	c->s[c->nr] =
+		(struct zns_sharer){ .groups = c->groups[c->nr], .nr_groups = n, .want = zones };
 	c->nr++;
 }
 
-/* The least share of all, of the max-min fair one, with equal parts of each group for all who are on it. */
+/* The least share of all, of the max-min fair one, with equal parts of each group for all who are
+ * on it. */
 static double least_share(const struct crowd *c, uint32_t dies)
 {
 	double wants[DUMPS], least = 1e9, level;
@@ -467,16 +473,16 @@ static void sharing_is_spread(void **state)
 
 		for (uint32_t i = 0; i < mix[m].nr; i++)
 			comes(&c, mix[m].dies, mix[m].zones[i]);
-		print_message("%u groups, %u dumps: the least share %.3f of the fair one\n", mix[m].dies, mix[m].nr,
-			      least_share(&c, mix[m].dies));
+		print_message("%u groups, %u dumps: the least share %.3f of the fair one\n",
+			      mix[m].dies, mix[m].nr, least_share(&c, mix[m].dies));
 		bad += least_share(&c, mix[m].dies) < mix[m].least - 1e-9;
 	}
 	assert_int_equal(bad, 0);
 }
 
 /*
- * What each has if everybody keeps to its limit: a group is dealt out in small pieces, in turn, to those who may have
- * more yet. Another way than the one under test.
+ * What each has if everybody keeps to its limit: a group is dealt out in small pieces, in turn, to
+ * those who may have more yet. Another way than the one under test.
  */
 static void dealt_out(const struct crowd *c, uint32_t dies, const double *limit, double *rate)
 {
@@ -557,13 +563,18 @@ static void leaves(struct crowd *c, uint32_t who)
 	}
 }
 
-/* Dumps come and go: after every change all have their shares again, with further groups and with limits. */
+/* Dumps come and go: after every change all have their shares again, with further groups and with
+ * limits. */
 static void gains_even_out(void **state)
 {
 	static const struct {
 		uint32_t dies, most, zones;
 		double least;
-	} mix[] = { { 18, 7, 5, 0.82 }, { 32, 10, 5, 0.98 }, { 32, 8, 10, 0.77 }, { 8, 4, 3, 0.86 }, { 16, 6, 16, 0.8 } };
+	} mix[] = { { 18, 7, 5, 0.82 },
+		    { 32, 10, 5, 0.98 },
+		    { 32, 8, 10, 0.77 },
+		    { 8, 4, 3, 0.86 },
+		    { 16, 6, 16, 0.8 } };
 	uint32_t rng = 1;
 	int bad = 0;
 
@@ -586,8 +597,9 @@ static void gains_even_out(void **state)
 			for (uint32_t i = 0; i < c.nr; i++)
 				lanes = c.s[i].nr_groups > lanes ? c.s[i].nr_groups : lanes;
 		}
-		print_message("%u groups, up to %u dumps of up to %u come and go: the least share %.3f, without gains %.3f; settled in %u rounds, at most %u groups\n",
-			      mix[m].dies, mix[m].most, mix[m].zones, least, before, most, lanes);
+		print_message(
+			"%u groups, up to %u dumps of up to %u come and go: the least share %.3f, without gains %.3f; settled in %u rounds, at most %u groups\n",
+			mix[m].dies, mix[m].most, mix[m].zones, least, before, most, lanes);
 		bad += least < mix[m].least || before >= least;
 	}
 	assert_int_equal(bad, 0);
@@ -596,14 +608,16 @@ static void gains_even_out(void **state)
 static void gain_keeps_rules(void **state)
 {
 	uint32_t mine[] = { 0, 1 }, others[] = { 2, 3, 4 }, order[8] = { 2, 3, 4, 5, 6, 7 };
-	struct zns_sharer s[2] = { { .groups = mine, .nr_groups = 2, .want = 4, .grows = true, .waits = true },
-				   { .groups = others, .nr_groups = 3, .want = 3, .grows = true, .waits = true } };
+	struct zns_sharer s[2] = {
+		{ .groups = mine, .nr_groups = 2, .want = 4, .grows = true, .waits = true },
+		{ .groups = others, .nr_groups = 3, .want = 3, .grows = true, .waits = true }
+	};
 	struct zns_group_state g[8];
 	double limit;
 
 	table(g, 8);
 	g[2].nr_leases = g[3].nr_leases = g[4].nr_leases = 1;
-	g[5].nr_leases = 1;	/* a restore */
+	g[5].nr_leases = 1; /* a restore */
 	/* what nobody writes, but not where somebody reads */
 	assert_int_equal(zns_alloc_gain(g, 8, s, 2, 0, 8, 0, order, 6, &limit), 2);
 	assert_int_equal(order[0], 6);
@@ -622,10 +636,12 @@ static void gain_keeps_rules(void **state)
 	order[1] = 3;
 	s[1].want = 3;
 	s[0].want = 2.5;
-	assert_int_equal(zns_alloc_gain(g, 8, s, 2, 0, 8, 0, order, 2, &limit), 1);	/* 2.5 of 2.5, and 2.5 of 3 */
+	/* 2.5 of 2.5, and 2.5 of 3 */
+	assert_int_equal(zns_alloc_gain(g, 8, s, 2, 0, 8, 0, order, 2, &limit), 1);
 	s[0].want = 2.05;
 	assert_int_equal(zns_alloc_gain(g, 8, s, 2, 0, 8, 0, order, 2, &limit), 0);
-	/* while somebody lacks, others are held to their share: of 4 and 2 on 5 groups that is 3 and 2 */
+	/* while somebody lacks, others are held to their share: of 4 and 2 on 5 groups that is 3
+	 * and 2 */
 	s[0].want = 4;
 	s[1].want = 2;
 	assert_int_equal(zns_alloc_gain(g, 8, s, 2, 1, 0, 0, order, 0, &limit), 0);
@@ -674,7 +690,8 @@ static void away_from_normal_io(void **state)
 	struct zns_group_state g[DIES];
 	uint32_t out[DIES], n;
 
-	/* groups of four channels are somebody's for normal I/O: the other channels first, however crowded */
+	/* groups of four channels are somebody's for normal I/O: the other channels first, however
+	 * crowded */
 	table(g, DIES);
 	for (uint32_t i = 0; i < 4; i++)
 		g[i].reserved_io = true;
@@ -702,7 +719,8 @@ int main(void)
 		cmocka_unit_test(max_qos),
 		cmocka_unit_test(neighbours_count_last),
 		cmocka_unit_test(apart),
-		cmocka_unit_test(retention), cmocka_unit_test(rule_of_a_device),
+		cmocka_unit_test(retention),
+		cmocka_unit_test(rule_of_a_device),
 		cmocka_unit_test(fair_level),
 		cmocka_unit_test(sharing_is_spread),
 		cmocka_unit_test(spread_keeps_rules),

@@ -89,7 +89,8 @@ static void err_stays_one_short_line(void **state)
 	zns_fail_sys(&err, -EIO, "%s", big);
 	assert_int_equal(strlen(err.msg), ZNS_ERR_MAX - 1);
 	/* The reason is what helps; of a name the beginning will do. */
-	assert_string_equal(err.msg + strlen(err.msg) - strlen("...: Input/output error"), "...: Input/output error");
+	assert_string_equal(err.msg + strlen(err.msg) - strlen("...: Input/output error"),
+			    "...: Input/output error");
 	zns_fail(&err, -EIO, "inner");
 	zns_wrap(&err, "%s", big);
 	assert_string_equal(err.msg + strlen(err.msg) - strlen("...: inner"), "...: inner");
@@ -114,9 +115,20 @@ static void err_stays_one_short_line(void **state)
 
 static void size_accepts(void **state)
 {
-	static const struct { const char *s; uint64_t v; } ok[] = {
-		{ "0", 0 }, { "1", 1 }, { "4096", 4096 }, { "64K", KIB(64) }, { "4M", MIB(4) }, { "2G", GIB(2) },
-		{ "1T", GIB(1024) }, { "64k", KIB(64) }, { "007", 7 }, { "18446744073709551615", UINT64_MAX },
+	static const struct {
+		const char *s;
+		uint64_t v;
+	} ok[] = {
+		{ "0", 0 },
+		{ "1", 1 },
+		{ "4096", 4096 },
+		{ "64K", KIB(64) },
+		{ "4M", MIB(4) },
+		{ "2G", GIB(2) },
+		{ "1T", GIB(1024) },
+		{ "64k", KIB(64) },
+		{ "007", 7 },
+		{ "18446744073709551615", UINT64_MAX },
 		{ "16777215T", UINT64_C(16777215) << 40 },
 	};
 
@@ -130,9 +142,11 @@ static void size_accepts(void **state)
 
 static void size_rejects(void **state)
 {
-	static const char *const bad[] = { "", " ", "K", "-1", "+1", " 1", "1 ", "1KB", "1KiB", "1.5G", "0x10", "1K1", "1P", "4 M",
-					   "\n", "1\n", "1e3" };
-	static const char *const range[] = { "18446744073709551616", "16777216T", "99999999999999999999999", "18014398509481984K" };
+	static const char *const bad[] = { "",   " ",   "K",    "-1",   "+1",   " 1",
+					   "1 ", "1KB", "1KiB", "1.5G", "0x10", "1K1",
+					   "1P", "4 M", "\n",   "1\n",  "1e3" };
+	static const char *const range[] = { "18446744073709551616", "16777216T",
+					     "99999999999999999999999", "18014398509481984K" };
 	uint64_t v = 99;
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(bad); i++)
@@ -145,12 +159,26 @@ static void size_rejects(void **state)
 
 static void mibps(void **state)
 {
-	static const struct { const char *s; uint32_t v; } ok[] = {
-		{ "500", 500 }, { "500MiB/s", 500 }, { "2GiB/s", 2048 }, { "512KiB/s", 1 }, { "1024KiB/s", 1 }, { "1025KiB/s", 2 },
-		{ "4294967295", UINT32_MAX }, { "1KiB/s", 1 },
+	static const struct {
+		const char *s;
+		uint32_t v;
+	} ok[] = {
+		{ "500", 500 },
+		{ "500MiB/s", 500 },
+		{ "2GiB/s", 2048 },
+		{ "512KiB/s", 1 },
+		{ "1024KiB/s", 1 },
+		{ "1025KiB/s", 2 },
+		{ "4294967295", UINT32_MAX },
+		{ "1KiB/s", 1 },
 	};
-	static const char *const bad[] = { "", "x", "-5", "5MB/s", "5 MiB/s", "MiB/s", "5MiB", "5mib/s", "1.5GiB/s", "5MiB/sx" };
-	static const char *const range[] = { "0", "0MiB/s", "4294967296", "4194304GiB/s", "99999999999999999999",
+	static const char *const bad[] = { "",      "x",    "-5",     "5MB/s",    "5 MiB/s",
+					   "MiB/s", "5MiB", "5mib/s", "1.5GiB/s", "5MiB/sx" };
+	static const char *const range[] = { "0",
+					     "0MiB/s",
+					     "4294967296",
+					     "4194304GiB/s",
+					     "99999999999999999999",
 					     "18446744073709551615GiB/s" };
 	uint32_t v;
 
@@ -169,9 +197,13 @@ static void mibps(void **state)
 
 static void format_size(void **state)
 {
-	static const struct { uint64_t v; const char *s; } ok[] = {
-		{ 0, "0 B" }, { 1023, "1023 B" }, { 1024, "1.0 KiB" }, { 1536, "1.5 KiB" }, { MIB(447), "447.0 MiB" },
-		{ MIB(1) - 1, "1.0 MiB" }, { GIB(4), "4.0 GiB" }, { UINT64_MAX, "16.0 EiB" }, { GIB(1024) - 1, "1.0 TiB" },
+	static const struct {
+		uint64_t v;
+		const char *s;
+	} ok[] = {
+		{ 0, "0 B" },          { 1023, "1023 B" },         { 1024, "1.0 KiB" },
+		{ 1536, "1.5 KiB" },   { MIB(447), "447.0 MiB" },  { MIB(1) - 1, "1.0 MiB" },
+		{ GIB(4), "4.0 GiB" }, { UINT64_MAX, "16.0 EiB" }, { GIB(1024) - 1, "1.0 TiB" },
 	};
 	char buf[16];
 
@@ -186,7 +218,8 @@ static void times(void **state)
 	uint64_t a, b;
 
 	assert_string_equal(zns_format_time(0, buf, sizeof(buf)), "1970-01-01T00:00:00Z");
-	assert_string_equal(zns_format_time(INT64_C(1795216020999999999), buf, sizeof(buf)), "2026-11-20T23:07:00Z");
+	assert_string_equal(zns_format_time(INT64_C(1795216020999999999), buf, sizeof(buf)),
+			    "2026-11-20T23:07:00Z");
 	assert_string_equal(zns_format_time(-1, buf, sizeof(buf)), "1969-12-31T23:59:59Z");
 	assert_int_equal(strlen(zns_format_time(INT64_MAX, buf, sizeof(buf))), 20);
 	a = zns_mono_ns();
@@ -198,10 +231,16 @@ static void times(void **state)
 static void uuids(void **state)
 {
 	static const char text[] = "123e4567-e89b-42d3-a456-426614174000";
-	static const char *const bad[] = { "", "123e4567", "123e4567-e89b-42d3-a456-42661417400", "123e4567-e89b-42d3-a456-4266141740000",
-					   "123e4567-e89b-42d3-a456-42661417400g", "123e4567ee89b-42d3-a456-426614174000",
-					   "{23e4567-e89b-42d3-a456-426614174000", "123e4567-e89b-42d3-a456 426614174000",
-					   " 23e4567-e89b-42d3-a456-426614174000", "-23e4567-e89b-42d3-a456-426614174000" };
+	static const char *const bad[] = { "",
+					   "123e4567",
+					   "123e4567-e89b-42d3-a456-42661417400",
+					   "123e4567-e89b-42d3-a456-4266141740000",
+					   "123e4567-e89b-42d3-a456-42661417400g",
+					   "123e4567ee89b-42d3-a456-426614174000",
+					   "{23e4567-e89b-42d3-a456-426614174000",
+					   "123e4567-e89b-42d3-a456 426614174000",
+					   " 23e4567-e89b-42d3-a456-426614174000",
+					   "-23e4567-e89b-42d3-a456-426614174000" };
 	uint8_t a[ZNS_UUID_LEN], b[ZNS_UUID_LEN];
 	char s[ZNS_UUID_STR];
 
@@ -240,7 +279,8 @@ static void hashes(void **state)
 	assert_true(zns_hash_seeded("a", 1, 1) != zns_hash("a", 1));
 }
 
-/* A program that was started with its standard descriptors closed must not print into its device. */
+/* A program that was started with its standard descriptors closed must not print into its device.
+ */
 static void std_fds(void **state)
 {
 	pid_t pid = fork();
@@ -377,18 +417,35 @@ static void numbers_and_durations(void **state)
 		int rc;
 		uint64_t s;
 	} durations[] = {
-		{ "0", 0, 0 }, { "90", 0, 90 }, { "90s", 0, 90 }, { "15m", 0, 900 }, { "12h", 0, 43200 },
-		{ "30d", 0, 2592000 }, { "2w", 0, 1209600 }, { "9223372036", 0, 9223372036ull },
-		{ "9223372037", -ERANGE, 7 }, { "15251w", -ERANGE, 7 }, { "99999999999999999999", -ERANGE, 7 },
-		{ "", -EINVAL, 7 }, { "-1", -EINVAL, 7 }, { " 1", -EINVAL, 7 }, { "1 ", -EINVAL, 7 }, { "s", -EINVAL, 7 },
-		{ "1ms", -EINVAL, 7 }, { "1M", -EINVAL, 7 }, { "1y", -EINVAL, 7 }, { "1.5h", -EINVAL, 7 }, { "0x10", -EINVAL, 7 },
+		{ "0", 0, 0 },
+		{ "90", 0, 90 },
+		{ "90s", 0, 90 },
+		{ "15m", 0, 900 },
+		{ "12h", 0, 43200 },
+		{ "30d", 0, 2592000 },
+		{ "2w", 0, 1209600 },
+		{ "9223372036", 0, 9223372036ull },
+		{ "9223372037", -ERANGE, 7 },
+		{ "15251w", -ERANGE, 7 },
+		{ "99999999999999999999", -ERANGE, 7 },
+		{ "", -EINVAL, 7 },
+		{ "-1", -EINVAL, 7 },
+		{ " 1", -EINVAL, 7 },
+		{ "1 ", -EINVAL, 7 },
+		{ "s", -EINVAL, 7 },
+		{ "1ms", -EINVAL, 7 },
+		{ "1M", -EINVAL, 7 },
+		{ "1y", -EINVAL, 7 },
+		{ "1.5h", -EINVAL, 7 },
+		{ "0x10", -EINVAL, 7 },
 	};
 	char text[24];
 	uint64_t v = 7;
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(durations); i++) {
 		v = 7;
-		if (zns_parse_duration(durations[i].text, &v) != durations[i].rc || v != durations[i].s)
+		if (zns_parse_duration(durations[i].text, &v) != durations[i].rc ||
+		    v != durations[i].s)
 			fail_msg("\"%s\": %llu", durations[i].text, (unsigned long long)v);
 	}
 	assert_string_equal(zns_format_duration(5400, text, sizeof(text)), "90m");
@@ -406,8 +463,14 @@ static void numbers_and_durations(void **state)
 
 static void grow(void **state)
 {
-	struct { uint64_t *v; size_t nr, max; } l = { 0 };
-	struct { uint32_t *v; uint8_t nr, max; } small = { 0 };
+	struct {
+		uint64_t *v;
+		size_t nr, max;
+	} l = { 0 };
+	struct {
+		uint32_t *v;
+		uint8_t nr, max;
+	} small = { 0 };
 	uint16_t *exact = NULL;
 
 	for (uint64_t i = 0; i < 1000; i++) {
@@ -463,14 +526,26 @@ static void find_program(void **state)
 /* What a terminal would obey is gone, everything else is as it was. */
 static void foreign_text(void **state)
 {
-	static const char *const good[] = { "", "plain", "a b~", "gr\xc3\xbc\xc3\x9f", "\xe6\x97\xa5\xe6\x9c\xac", "\xf0\x9f\x90\xa7" };
+	static const char *const good[] = { "",
+					    "plain",
+					    "a b~",
+					    "gr\xc3\xbc\xc3\x9f",
+					    "\xe6\x97\xa5\xe6\x9c\xac",
+					    "\xf0\x9f\x90\xa7" };
 	static const struct {
 		const char *in, *clean, *escaped;
 	} bad[] = {
-		{ "a\x1b[31m", "a [31m", "a\\x1b[31m" }, { "a\nb\tc", "a b c", "a\\x0ab\\x09c" }, { "\x7f", " ", "\\x7f" },
-		{ "\xc2\x9b", "??", "\\xc2\\x9b" }, { "\x9b", "?", "\\x9b" }, { "\xe2\x80\xae", "???", "\\xe2\\x80\\xae" },
-		{ "\xc0\xaf", "??", "\\xc0\\xaf" }, { "\xed\xa0\x80", "???", "\\xed\\xa0\\x80" }, { "ab\xe2\x82", "ab??", "ab\\xe2\\x82" },
-		{ "\xf4\x90\x80\x80", "????", "\\xf4\\x90\\x80\\x80" }, { "\xe0\x80\x9b", "???", "\\xe0\\x80\\x9b" },
+		{ "a\x1b[31m", "a [31m", "a\\x1b[31m" },
+		{ "a\nb\tc", "a b c", "a\\x0ab\\x09c" },
+		{ "\x7f", " ", "\\x7f" },
+		{ "\xc2\x9b", "??", "\\xc2\\x9b" },
+		{ "\x9b", "?", "\\x9b" },
+		{ "\xe2\x80\xae", "???", "\\xe2\\x80\\xae" },
+		{ "\xc0\xaf", "??", "\\xc0\\xaf" },
+		{ "\xed\xa0\x80", "???", "\\xed\\xa0\\x80" },
+		{ "ab\xe2\x82", "ab??", "ab\\xe2\\x82" },
+		{ "\xf4\x90\x80\x80", "????", "\\xf4\\x90\\x80\\x80" },
+		{ "\xe0\x80\x9b", "???", "\\xe0\\x80\\x9b" },
 	};
 	char buf[64];
 
@@ -506,10 +581,14 @@ int main(void)
 		cmocka_unit_test(times),
 		cmocka_unit_test(uuids),
 		cmocka_unit_test(hashes),
-		cmocka_unit_test(std_fds), cmocka_unit_test(whole_transfers),
+		cmocka_unit_test(std_fds),
+		cmocka_unit_test(whole_transfers),
 		cmocka_unit_test(read_file),
 		cmocka_unit_test(replace_file),
-		cmocka_unit_test(sync_parent), cmocka_unit_test(grow), cmocka_unit_test(numbers_and_durations), cmocka_unit_test(find_program),
+		cmocka_unit_test(sync_parent),
+		cmocka_unit_test(grow),
+		cmocka_unit_test(numbers_and_durations),
+		cmocka_unit_test(find_program),
 	};
 
 	return cmocka_run_group_tests_name("base", tests, make_dir, drop_dir);

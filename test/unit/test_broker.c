@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* znsd through its socket: dumps, restores, admission. Faults and restarts: test_broker_faults.c. */
+/* znsd through its socket: dumps, restores, admission. Faults and restarts: test_broker_faults.c.
+ */
 #include "broker_fixture.h"
 
 static void dump_ls_rm(void **state)
@@ -173,7 +174,10 @@ static void bad_requests(void **state)
 	refused(&b, &q, -ERANGE, "at most 800");
 	assert_int_equal(nr_reservations(&b), 0);
 
-	g = begin(&b, "w\xc3\xa9" "b", 800);
+	g = begin(&b,
+		  "w\xc3\xa9"
+		  "b",
+		  800);
 	assert_int_equal(g.n, 8);
 	begin_request(&q, &d, "web", 100, NULL, NULL);
 	refused(&b, &q, -EBUSY, "has a dump already");
@@ -277,7 +281,8 @@ static void sharing(void **state)
 	}
 	assert_int_equal(twos, 2);
 	assert_string_equal(gb.note, "");
-	/* What is left cannot give 700 any more; it says so, and takes no more than a third of the device. */
+	/* What is left cannot give 700 any more; it says so, and takes no more than a third of the
+	 * device. */
 	gc = begin(&c, "c", 700);
 	assert_int_equal(gc.n, 6);
 	assert_int_equal(gc.shared, 6);
@@ -295,7 +300,8 @@ static void sharing(void **state)
 	abort_dump(&a);
 	gb = begin(&a, "x", 200);
 	for (i = 0; i < gb.n; i++)
-		assert_true(gb.group[i] == ga.group[0] || gb.group[i] == ga.group[1] || gb.group[i] == ga.group[2]);
+		assert_true(gb.group[i] == ga.group[0] || gb.group[i] == ga.group[1] ||
+			    gb.group[i] == ga.group[2]);
 	gc = begin(&b, "y", 500);
 	assert_int_equal(gc.shared, 0);
 	/* Dynamic: no reservation, and no groups of those who have one. */
@@ -335,7 +341,7 @@ static void reject_and_wait(void **state)
 	begin_request(&q, &d, "b", 400, "wait=1", NULL);
 	refused(&b, &q, -ETIMEDOUT, "not admitted in 1 s");
 	t = zns_mono_ns() - t;
-	assert_true(t > 900000000);	/* no sooner; how much later is up to this machine */
+	assert_true(t > 900000000); /* no sooner; how much later is up to this machine */
 	g = begin_mode(&b, "b", 200, "reject", NULL);
 	assert_int_equal(g.n, 2);
 	abort_dump(&b);
@@ -413,7 +419,8 @@ static void normal_io(void **state)
 	r = ask(&a, &q);
 	assert_int_equal(r->reservation->n_groups, 2 * WAYS);
 	/* Whole channels, not the one with the metadata. */
-	assert_int_equal(r->reservation->groups[0] % CHANNELS, r->reservation->groups[1] % CHANNELS);
+	assert_int_equal(r->reservation->groups[0] % CHANNELS,
+			 r->reservation->groups[1] % CHANNELS);
 	for (i = 0; i < r->reservation->n_groups; i++)
 		assert_int_not_equal(r->reservation->groups[i] % CHANNELS, 0);
 	drop(r);
@@ -499,7 +506,9 @@ static void full_device(void **state)
 		left_group |= z[n].group != g.group[0];
 	}
 	assert_true(left_group);
-	zone_refused(&b, g.group[0], -ENOSPC, "is full: 35 zones, 0 live checkpoints; `znsctl gc --compact` or `znsctl rm` makes room");
+	zone_refused(
+		&b, g.group[0], -ENOSPC,
+		"is full: 35 zones, 0 live checkpoints; `znsctl gc --compact` or `znsctl rm` makes room");
 	record(&k, &g, z, n);
 	zns_pb__request__init(&q);
 	q.commit = &k.c;
@@ -576,9 +585,12 @@ int main(void)
 {
 #define T(t) cmocka_unit_test_setup_teardown(t, fx_setup, fx_teardown)
 	const struct CMUnitTest tests[] = {
-		T(dump_ls_rm), T(parked_zone_is_continued), T(abort_gives_back), T(bad_requests), T(commit_is_checked),
-		T(sharing), T(reject_and_wait), T(normal_io), T(restore_protects), T(full_device), T(quit_and_idle),
-		T(unknown_group),
+		T(dump_ls_rm),        T(parked_zone_is_continued),
+		T(abort_gives_back),  T(bad_requests),
+		T(commit_is_checked), T(sharing),
+		T(reject_and_wait),   T(normal_io),
+		T(restore_protects),  T(full_device),
+		T(quit_and_idle),     T(unknown_group),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

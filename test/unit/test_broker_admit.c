@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* znsd's admission: promises, queues, ceilings, groups apart, normal I/O. Small dumps: test_broker_pack.c. */
+/* znsd's admission: promises, queues, ceilings, groups apart, normal I/O. Small dumps:
+ * test_broker_pack.c. */
 #include "broker_fixture.h"
 
 static int setup_active(void **state)
@@ -157,7 +158,8 @@ static void queues(void **state)
 
 	g = begin_mode(&a, "a", 300, NULL, "dynamic");
 	assert_int_equal(g.n, 3);
-	/* b waits for six groups; meanwhile sharing goes on, but leaves what b will get alone if it can. */
+	/* b waits for six groups; meanwhile sharing goes on, but leaves what b will get alone if it
+	 * can. */
 	begin_request(&q, &d, "b", 600, "wait=20", "dynamic");
 	post(&b, &q);
 	assert_false(answered(&b, 100));
@@ -227,7 +229,8 @@ static void ceilings(void **state)
 	ZnsPb__Request q;
 	ZnsPb__Response *r;
 
-	tenants(f, "uid 77 max-groups=1\nname web-* max-qos=300 max-groups=4 total-qos=500\nname * total-groups=3\n");
+	tenants(f,
+		"uid 77 max-groups=1\nname web-* max-qos=300 max-groups=4 total-qos=500\nname * total-groups=3\n");
 	begin_request(&q, &d, "web-1", 400, NULL, NULL);
 	refused(&a, &q, -EDQUOT, "exceeds the ceiling of 300 MiB/s that `name web-*` has");
 	begin_request(&q, &d, "web-1", 400, "wait", NULL);
@@ -247,7 +250,8 @@ static void ceilings(void **state)
 	assert_int_equal(r->dump->n_groups, 3);
 	drop(r);
 	begin_request(&q, &d, "web-2", 300, "reject", NULL);
-	refused(&b, &q, -EBUSY, "300 MiB/s are wanted and 200 of 500 are left to tenant `name web-*`");
+	refused(&b, &q, -EBUSY,
+		"300 MiB/s are wanted and 200 of 500 are left to tenant `name web-*`");
 	g = begin(&b, "web-2", 300);
 	assert_int_equal(g.n, 2);
 	assert_true(strstr(g.note, "little of the tenant's rate is left") != NULL);
@@ -381,7 +385,7 @@ static void normal_io_is_left_alone(void **state)
 	for (i = 0; i < 4; i++)
 		assert_int_not_equal(state_of(f, z[i].zone), ZNS_ZONE_EMPTY);
 	msleep(1100);
-	r = status(&a);	/* four active ones of its own */
+	r = status(&a); /* four active ones of its own */
 	assert_int_equal(r->status->zones_budget, 4);
 	assert_int_equal(r->status->bytes_wasted, 0);
 	drop(r);
@@ -405,7 +409,8 @@ static void normal_io_is_left_alone(void **state)
 	zns_broker_close(&a);
 }
 
-/* Parked zones are finished in the background before an admission, none while a dump asks for its zones. */
+/* Parked zones are finished in the background before an admission, none while a dump asks for its
+ * zones. */
 static void parked_zones_make_room(void **state)
 {
 	struct fx *f = *state;
@@ -525,7 +530,8 @@ static void log_rolls_at_the_limit(void **state)
 	zns_broker_close(&b);
 }
 
-/* A ticket hands over what was admitted as a dump; not what somebody joins, whose checkpoint may be gone by now. */
+/* A ticket hands over what was admitted as a dump; not what somebody joins, whose checkpoint may be
+ * gone by now. */
 static void ticket_of_no_dump(void **state)
 {
 	struct fx *f = *state;
@@ -564,9 +570,16 @@ int main(void)
 #define T(t) cmocka_unit_test_setup_teardown(t, fx_setup, fx_teardown)
 #define A(t) cmocka_unit_test_setup_teardown(t, setup_active, fx_teardown)
 	const struct CMUnitTest tests[] = {
-		T(promise_is_kept), T(sharing_is_recorded), T(queues), T(caller_gone), T(ceilings), T(metadata_apart),
+		T(promise_is_kept),
+		T(sharing_is_recorded),
+		T(queues),
+		T(caller_gone),
+		T(ceilings),
+		T(metadata_apart),
 		T(ticket_of_no_dump),
-		A(normal_io_is_left_alone), A(parked_zones_make_room), T(wear_is_spread),
+		A(normal_io_is_left_alone),
+		A(parked_zones_make_room),
+		T(wear_is_spread),
 		cmocka_unit_test_setup_teardown(log_rolls_at_the_limit, setup_open, fx_teardown),
 		cmocka_unit_test_setup_teardown(log_rolls_at_the_limit, setup_tight, fx_teardown),
 	};

@@ -34,7 +34,8 @@ static int setup_active(void **state)
 	return ret;
 }
 
-/* A client in a process of its own: writes into a zone and tells us which, then stays until killed. */
+/* A client in a process of its own: writes into a zone and tells us which, then stays until killed.
+ */
 static pid_t writer(struct fx *f, const char *container, struct zone *z, bool hold_lock)
 {
 	int p[2];
@@ -83,7 +84,8 @@ static void killed_client(void **state)
 	zns_broker_close(&b);
 }
 
-/* The connection goes but the process stays: it may still be writing, so its zone is left alone for a while. */
+/* The connection goes but the process stays: it may still be writing, so its zone is left alone for
+ * a while. */
 static void lost_connection(void **state)
 {
 	struct fx *f = *state;
@@ -153,7 +155,8 @@ static void writers_outlive_the_broker(void **state)
 		_exit(0);
 	}
 	b = client(f);
-	assert_int_equal(waitpid(pid, NULL, WNOHANG), pid);	/* it serves when the writer has gone, no sooner */
+	/* it serves when the writer has gone, no sooner */
+	assert_int_equal(waitpid(pid, NULL, WNOHANG), pid);
 	assert_true(becomes(f, z.zone, ZNS_ZONE_EMPTY));
 	waitpid(killer, NULL, 0);
 	zns_broker_close(&b);
@@ -230,7 +233,7 @@ static void start_failures_reach_the_caller(void **state)
 	assert_int_equal(zns_register(other.uuid, f->reg.path, &err), 0);
 	assert_int_equal(zns_broker_connect(&other, &b, &err), -ENODEV);
 	assert_non_null(strstr(err.msg, "znsctl register"));
-	assert_int_equal(zns_broker_connect(&f->reg, &b, &err), -ENODEV);	/* no longer registered */
+	assert_int_equal(zns_broker_connect(&f->reg, &b, &err), -ENODEV); /* no longer registered */
 	assert_int_equal(zns_register(f->reg.uuid, f->reg.path, &err), 0);
 
 	/* A runtime directory that anyone can write to is not trusted. */
@@ -259,7 +262,7 @@ static void bad_zones(void **state)
 	/* zones of group g: META + g + DIES * k */
 	zns_emu_set_zone_state(f->dev, first, ZNS_ZONE_OFFLINE, &err);
 	zns_emu_set_zone_state(f->dev, first + DIES, ZNS_ZONE_READ_ONLY, &err);
-	drop(status(&b));	/* the broker looks */
+	drop(status(&b)); /* the broker looks */
 	for (i = 0; i < 2; i++) {
 		z[i] = zone_get(&b, grp);
 		assert_int_equal(z[i].group, grp);
@@ -329,7 +332,8 @@ static void limits(void **state)
 	q.zone_get = &zg;
 	r = ask(&a, &q);
 	assert_int_equal(state_of(f, z[1].zone), ZNS_ZONE_CLOSED);
-	z[1] = (struct zone){ r->zone->zone, r->zone->group, r->zone->start, r->zone->capacity, r->zone->start };
+	z[1] = (struct zone){ r->zone->zone, r->zone->group, r->zone->start, r->zone->capacity,
+			      r->zone->start };
 	drop(r);
 	fill(f, &z[1], KIB(64));
 	zone_refused(&a, g.group[0], -EBUSY, "all 4 zones");
@@ -353,7 +357,8 @@ static void limits(void **state)
 	drop(r);
 	abort_dump(&b);
 
-	/* Many small checkpoints: at most half of the active zones stay parked, and there is always one to give. */
+	/* Many small checkpoints: at most half of the active zones stay parked, and there is always
+	 * one to give. */
 	for (i = 0; i < 12; i++) {
 		snprintf(name, sizeof(name), "c%u", i);
 		dump(f, &a, name, KIB(64), &z[i]);
@@ -427,8 +432,9 @@ static void reserved_by_another_host(void **state)
 	kill_broker(&b);
 	snprintf(shipped, sizeof(shipped), "%s", getenv("ZNS_LIBEXEC"));
 	snprintf(bin, sizeof(bin), "%s/../test/bin", shipped);
-	setenv("ZNS_LIBEXEC", bin, 1);				/* the next broker is of the test build */
-	setenv("ZNS_EMU_FAULT", "conflict-after=0x*", 1);	/* and takes no more of this than it is told: */
+	setenv("ZNS_LIBEXEC", bin, 1); /* the next broker is of the test build */
+	/* and takes no more of this than it is told: */
+	setenv("ZNS_EMU_FAULT", "conflict-after=0x*", 1);
 	setenv("ZNSD_KEEP_ENV", "ZNS_EMU_FAULT", 1);
 	b = client(f);
 	setenv("ZNS_LIBEXEC", shipped, 1);
@@ -457,9 +463,15 @@ int main(void)
 {
 #define T(t) cmocka_unit_test_setup_teardown(t, setup, fx_teardown)
 	const struct CMUnitTest tests[] = {
-		T(killed_client), T(lost_connection), T(killed_broker), T(writers_outlive_the_broker),
-		T(readers_outlive_the_broker), T(start_failures_reach_the_caller), T(reserved_by_another_host),
-		T(bad_zones), cmocka_unit_test_setup_teardown(limits, setup_limits, fx_teardown),
+		T(killed_client),
+		T(lost_connection),
+		T(killed_broker),
+		T(writers_outlive_the_broker),
+		T(readers_outlive_the_broker),
+		T(start_failures_reach_the_caller),
+		T(reserved_by_another_host),
+		T(bad_zones),
+		cmocka_unit_test_setup_teardown(limits, setup_limits, fx_teardown),
 		cmocka_unit_test_setup_teardown(active_limit_alone, setup_active, fx_teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What a dump that shares gains while it runs: groups of those that ended, and what is told to it of the others. */
+/* What a dump that shares gains while it runs: groups of those that ended, and what is told to it
+ * of the others. */
 #include "broker_fixture.h"
 
 /* Seven zones besides the catalogue's may be open. */
@@ -13,7 +14,7 @@ static int setup_tight(void **state)
 }
 
 struct gains {
-	uint32_t n, rate, again_ms, writers;	/* writers: on all of its groups together */
+	uint32_t n, rate, again_ms, writers; /* writers: on all of its groups together */
 	bool crowded;
 	struct zone zone[DIES];
 };
@@ -171,7 +172,8 @@ static void others_are_told(void **state)
 /* Nobody who waits for admission is overtaken. */
 static void waiters_come_first(void **state)
 {
-	struct zns_broker a = client(*state), a2 = client(*state), b = client(*state), c = client(*state);
+	struct zns_broker a = client(*state), a2 = client(*state), b = client(*state),
+			  c = client(*state);
 	ZnsPb__DumpBegin d;
 	struct grant g;
 	REQ(q);
@@ -232,7 +234,7 @@ static void limits_hold(void **state)
 
 	begin_mode(&a, "a", 400, "reject", NULL);
 	assert_int_equal(begin(&c, "c", 100).n, 1);
-	assert_int_equal(begin(&b, "b", 600).n, 2);	/* of seven open zones */
+	assert_int_equal(begin(&b, "b", 600).n, 2); /* of seven open zones */
 	abort_dump(&a);
 	g = progress(&b, 8, true);
 	assert_int_equal(g.n, 4);

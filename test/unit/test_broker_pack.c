@@ -23,8 +23,8 @@ static int setup_14(void **state)
 	return setup_of(state, 14);
 }
 
-static void small_request(ZnsPb__Request *q, ZnsPb__DumpBegin *d, const char *container, uint32_t qos, uint64_t bytes,
-			  const char *mode)
+static void small_request(ZnsPb__Request *q, ZnsPb__DumpBegin *d, const char *container,
+			  uint32_t qos, uint64_t bytes, const char *mode)
 {
 	begin_request(q, d, container, qos, mode, NULL);
 	d->has_min_room = d->has_expected_bytes = 1;
@@ -59,7 +59,8 @@ static struct grant small(struct zns_broker *b, const char *container, uint64_t 
 	return take(ask(b, &q), container, true);
 }
 
-static struct grant small_dump(struct fx *f, struct zns_broker *b, const char *container, uint64_t bytes, struct zone *z)
+static struct grant small_dump(struct fx *f, struct zns_broker *b, const char *container,
+			       uint64_t bytes, struct zone *z)
 {
 	struct grant g = small(b, container, bytes);
 
@@ -79,8 +80,10 @@ static void fewer_zones(void **state)
 	const struct {
 		uint64_t bytes;
 		uint32_t zones;
-	} want[] = {	/* 16 units are 1 MiB */
-		{ MIB(100), 5 }, { MIB(5), 5 }, { MIB(5) - 1, 4 }, { MIB(2), 2 }, { MIB(2) - 1, 1 }, { MIB(1), 1 },
+	} want[] = {
+		/* 16 units are 1 MiB */
+		{ MIB(100), 5 }, { MIB(5), 5 },     { MIB(5) - 1, 4 },
+		{ MIB(2), 2 },   { MIB(2) - 1, 1 }, { MIB(1), 1 },
 	};
 	uint32_t i;
 
@@ -183,7 +186,8 @@ static void one_writer_at_a_time(void **state)
 	assert_int_not_equal(y.zone, z.zone);
 	assert_int_not_equal(y.group, z.group);
 	commit(&a, &g, &z, 1);
-	/* the dead end of a failed one counts as waste and is not given again before its zone is reset */
+	/* the dead end of a failed one counts as waste and is not given again before its zone is
+	 * reset */
 	zns_broker_close(&b);
 	msleep(300);
 	b = client(f);
@@ -230,7 +234,8 @@ static void a_crowd(void **state)
 		memset(done, 0, sizeof(done));
 		for (i = 0; i < CLIENTS; i++) {
 			snprintf(name[i], sizeof(name[i]), "c%u-%u", round, i);
-			small_request(&q, &d, name[i], i % 4 ? 0 : 200, i % 5 ? KIB(64) : MIB(1), NULL);
+			small_request(&q, &d, name[i], i % 4 ? 0 : 200, i % 5 ? KIB(64) : MIB(1),
+				      NULL);
 			post(&b[i], &q);
 		}
 		for (left = CLIENTS; left;) {
@@ -296,7 +301,9 @@ int main(void)
 {
 #define T(t) cmocka_unit_test_setup_teardown(t, setup, fx_teardown)
 	const struct CMUnitTest tests[] = {
-		T(fewer_zones), T(shared_by_many), T(one_writer_at_a_time),
+		T(fewer_zones),
+		T(shared_by_many),
+		T(one_writer_at_a_time),
 		cmocka_unit_test_setup_teardown(a_crowd, setup_14, fx_teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

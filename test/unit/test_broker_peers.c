@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* znsd and the other end of a connection: peers that talk nonsense, never read, or are too many; and a silent broker. */
+/* znsd and the other end of a connection: peers that talk nonsense, never read, or are too many;
+ * and a silent broker. */
 #include "broker_fixture.h"
 #include <sys/resource.h>
 #include "../../zns/client/spawn.h"
@@ -52,13 +53,13 @@ static void malformed_frames(void **state)
 	assert_int_equal(send(fd, "\xff\xff\xff\xff", 4, 0), 4);
 	closed_with(fd, -EBADMSG);
 	fd = raw(f);
-	assert_int_equal(send(fd, "\x00\x00\x80\x00\x00", 5, 0), 5);	/* 8 MiB announced: waits */
+	assert_int_equal(send(fd, "\x00\x00\x80\x00\x00", 5, 0), 5); /* 8 MiB announced: waits */
 	close(fd);
 	fd = raw(f);
-	assert_int_equal(send(fd, "\x01\x00\x80\x00", 4, 0), 4);	/* one byte more */
+	assert_int_equal(send(fd, "\x01\x00\x80\x00", 4, 0), 4); /* one byte more */
 	closed_with(fd, -EBADMSG);
 	fd = raw(f);
-	assert_int_equal(send(fd, "\x00\x00\x00\x00", 4, 0), 4);	/* no version */
+	assert_int_equal(send(fd, "\x00\x00\x00\x00", 4, 0), 4); /* no version */
 	closed_with(fd, -EBADMSG);
 
 	q.version = ZNS_BROKER_VERSION + 1;
@@ -202,12 +203,15 @@ static uint64_t cpu_ticks(uint32_t pid)
 	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
 	p = fopen(path, "re");
 	assert_non_null(p);
-	assert_int_equal(fscanf(p, "%*d %*s %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &sys), 2);
+	assert_int_equal(fscanf(p, "%*d %*s %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+				&user, &sys),
+			 2);
 	fclose(p);
 	return user + sys;
 }
 
-/* More connections than descriptors: the others wait, those that are in are served, and the loop does not spin. */
+/* More connections than descriptors: the others wait, those that are in are served, and the loop
+ * does not spin. */
 static void no_descriptors(void **state)
 {
 	struct fx *f = *state;
@@ -259,7 +263,8 @@ static void stuck_peer(void **state)
 	t = zns_mono_ns();
 	for (i = 0; i < 50; i++)
 		nr_checkpoints(&b);
-	assert_true(zns_mono_ns() - t < UINT64_C(60000000000));	/* against a hang: others are served all the while */
+	/* against a hang: others are served all the while */
+	assert_true(zns_mono_ns() - t < UINT64_C(60000000000));
 	close(fd);
 	zns_broker_close(&b);
 }
@@ -268,7 +273,8 @@ int main(void)
 {
 #define T(t) cmocka_unit_test_setup_teardown(t, fx_setup, fx_teardown)
 	const struct CMUnitTest tests[] = {
-		T(malformed_frames), T(silent_broker), T(request_behind_a_wait), T(no_descriptors), T(stuck_peer),
+		T(malformed_frames), T(silent_broker), T(request_behind_a_wait),
+		T(no_descriptors),   T(stuck_peer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

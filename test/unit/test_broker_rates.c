@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* znsd's part in rates: caps, a drive that is one domain, progress, and what is kept of restores. */
+/* znsd's part in rates: caps, a drive that is one domain, progress, and what is kept of restores.
+ */
 #include "broker_fixture.h"
 
-#define DEV_MIBPS 100		/* of one zone: see the fixture */
+#define DEV_MIBPS 100 /* of one zone: see the fixture */
 
 static int setup_ceiling(void **state)
 {
@@ -23,8 +24,8 @@ static int setup_one(void **state)
 	return 0;
 }
 
-static uint32_t begin_capped(struct zns_broker *b, const char *name, uint32_t qos, uint32_t cap, const char *mode,
-			     const char *note)
+static uint32_t begin_capped(struct zns_broker *b, const char *name, uint32_t qos, uint32_t cap,
+			     const char *mode, const char *note)
 {
 	ZnsPb__DumpBegin d;
 	ZnsPb__Response *r;
@@ -90,17 +91,22 @@ static void caps_are_told(void **state)
 /* Eight groups of 100 MiB/s, but the device writes 500 as a whole. */
 static void ceiling_of_the_device(void **state)
 {
-	struct zns_broker a = client(*state), b = client(*state), c = client(*state), e = client(*state);
+	struct zns_broker a = client(*state), b = client(*state), c = client(*state),
+			  e = client(*state);
 	ZnsPb__DumpBegin d;
 	REQ(q);
 
 	begin_request(&q, &d, "a", 501, "share", NULL);
-	refused(&a, &q, -ERANGE, "at most 500 MiB/s, which is all that the device writes as a whole");
+	refused(&a, &q, -ERANGE,
+		"at most 500 MiB/s, which is all that the device writes as a whole");
 	/* promises together stay below it, and those who share keep to the rest */
 	assert_int_equal(begin_capped(&a, "a", 300, 0, "reject", NULL), 0);
 	begin_request(&q, &d, "b", 201, "reject", NULL);
-	refused(&b, &q, -EBUSY, "of the 500 that the device writes as a whole 200 are not promised");
-	assert_int_equal(begin_capped(&b, "b", 300, 0, "share", "200 are not promised: at most these, of 300"), 200);
+	refused(&b, &q, -EBUSY,
+		"of the 500 that the device writes as a whole 200 are not promised");
+	assert_int_equal(begin_capped(&b, "b", 300, 0, "share",
+				      "200 are not promised: at most these, of 300"),
+			 200);
 	assert_int_equal(begin_capped(&c, "c", 80, 0, "share", NULL), 80);
 	assert_int_equal(progress(&b, 0, 0), 120);
 	assert_int_equal(progress(&a, 0, 0), 0);
@@ -151,7 +157,7 @@ static void progress_is_shown(void **state)
 	assert_int_equal(l->total, MIB(100));
 	/* 40 MiB in 0.6 s and what a busy machine makes of it */
 	assert_true(l->mibps > 1 && l->mibps <= 67);
-	assert_false(r->status->has_promised_mibps);	/* a matter of one domain only */
+	assert_false(r->status->has_promised_mibps); /* a matter of one domain only */
 	drop(r);
 	zns_broker_close(&a);
 	zns_broker_close(&who);
@@ -173,7 +179,8 @@ static void one_domain_accounts(void **state)
 	/* 60 + 30 promised, the rest in equal parts; at once for both */
 	assert_int_equal(begin_capped(&b, "b", 30, 0, "reject", NULL), 35);
 	assert_int_equal(progress(&a, 0, 0), 65);
-	/* sharing gets what is left, and is told; who asks for nothing gets a part of what nobody was promised */
+	/* sharing gets what is left, and is told; who asks for nothing gets a part of what nobody
+	 * was promised */
 	assert_int_equal(begin_capped(&c, "c", 50, 0, "share", "about 10 MiB/s of 50"), 10);
 	assert_int_equal(progress(&a, 0, 0), 60);
 	r = status(&c);
@@ -184,7 +191,7 @@ static void one_domain_accounts(void **state)
 	zns_broker_close(&b);
 	for (int i = 0; i < 100 && progress(&a, 0, 0); i++)
 		msleep(50);
-	assert_int_equal(progress(&a, 0, 0), 0);	/* alone again */
+	assert_int_equal(progress(&a, 0, 0), 0); /* alone again */
 	zns_broker_close(&a);
 }
 
@@ -252,13 +259,15 @@ static void one_domain_restore(void **state)
 	assert_int_equal(r->rate_mibps, 0);
 	drop(r);
 	begin_capped(&a, "a", 60, 0, "share", NULL);
-	assert_int_equal(progress(&b, 0, 0), 80);	/* half of the 40 that are not promised, reads being 4 times as fast */
+	/* half of the 40 that are not promised, reads being 4 times as fast */
+	assert_int_equal(progress(&b, 0, 0), 80);
 	assert_int_equal(progress(&a, 0, 0), 80);
 	zns_broker_close(&a);
 	zns_broker_close(&b);
 }
 
-static ZnsPb__Response *finish_restore(struct zns_broker *b, const uint8_t *id, uint64_t bytes, uint64_t us)
+static ZnsPb__Response *finish_restore(struct zns_broker *b, const uint8_t *id, uint64_t bytes,
+				       uint64_t us)
 {
 	ZnsPb__Progress p = ZNS_PB__PROGRESS__INIT;
 	ZnsPb__RestoreBegin rb;
@@ -290,7 +299,7 @@ static void restores_are_kept(void **state)
 	drop(r);
 	drop(finish_restore(&a, g2.id, MIB(3), 900000));
 	drop(finish_restore(&a, g.id, MIB(500), 2500000));
-	kill_broker(&a);	/* the next one knows */
+	kill_broker(&a); /* the next one knows */
 	zns_broker_close(&a);
 	a = client(f);
 	r = status(&a);
@@ -299,11 +308,12 @@ static void restores_are_kept(void **state)
 	assert_string_equal(s->container, "one");
 	assert_memory_equal(s->checkpoint.data, g.id, ZNS_UUID_LEN);
 	assert_int_equal(s->bytes, MIB(500));
-	assert_true(s->has_achieved_mibps && s->achieved_mibps > 199.9 && s->achieved_mibps < 200.1);
+	assert_true(s->has_achieved_mibps && s->achieved_mibps > 199.9 &&
+		    s->achieved_mibps < 200.1);
 	assert_int_equal(s->nr_zones, 1);
 	s = r->status->restores[0];
 	assert_string_equal(s->container, "two");
-	assert_false(s->has_achieved_mibps);	/* under a second */
+	assert_false(s->has_achieved_mibps); /* under a second */
 	drop(r);
 	zns_broker_close(&a);
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The library's client beside a real znsd: a checkpoint is written, read, moved, dropped, and a broker dies in its commit. */
+/* The library's client beside a real znsd: a checkpoint is written, read, moved, dropped, and a
+ * broker dies in its commit. */
 #include "broker_fixture.h"
 #include "zns/handle.h"
 #include "zns/move.h"
 #include "zns/save.h"
 
-#define PAGES 300000		/* bytes: some units, and a part of one */
+#define PAGES 300000 /* bytes: some units, and a part of one */
 
 struct dump_of {
 	struct zns_session s;
@@ -93,7 +94,8 @@ static size_t nr_listed(struct fx *f)
 }
 
 /* By its id and its handle; @h NULL: by its id alone. */
-static int read_back(struct fx *f, const uint8_t *id, const ZnsPb__Handle *h, const struct dump_of *d, struct zns_err *err)
+static int read_back(struct fx *f, const uint8_t *id, const ZnsPb__Handle *h,
+		     const struct dump_of *d, struct zns_err *err)
 {
 	struct zns_session s = ZNS_SESSION_INIT;
 	struct zns_reader_params p = { 0 };
@@ -107,7 +109,8 @@ static int read_back(struct fx *f, const uint8_t *id, const ZnsPb__Handle *h, co
 	ret = zns_session_chain(&s, r, h, &p, &chain, err);
 	if (!ret) {
 		assert_int_equal(zns_chain_levels(chain), 1);
-		good(zns_rimage_read(zns_chain_find(chain, 0, "pages-1.img"), 0, buf, PAGES, err), err);
+		good(zns_rimage_read(zns_chain_find(chain, 0, "pages-1.img"), 0, buf, PAGES, err),
+		     err);
 		assert_memory_equal(buf, d->pages, PAGES);
 	}
 	zns_chain_close(chain);
@@ -134,7 +137,7 @@ static void saved(void **state)
 	assert_true(a->v.c->created_ns > 0);
 	good(read_back(f, a->v.id, h, a, &err), &err);
 	good(read_back(f, b->v.id, NULL, b, &err), &err);
-	assert_int_equal(read_back(f, b->v.id, h, b, &err), -EXDEV);	/* a handle of another one */
+	assert_int_equal(read_back(f, b->v.id, h, b, &err), -EXDEV); /* a handle of another one */
 	zns_pb__handle__free_unpacked(h, NULL);
 	close(dir);
 	end(a);
@@ -225,11 +228,13 @@ static void moved(void **state)
 	struct zns_err err = ZNS_ERR_INIT;
 	uint32_t group[ZONES], victim = d->v.c->zones[0]->zone;
 	bool to[ZONES] = { false };
-	struct zns_move m = { .s = &s, .victims = &victim, .nr_victims = 1, .zone_group = group, .written = to };
+	struct zns_move m = {
+		.s = &s, .victims = &victim, .nr_victims = 1, .zone_group = group, .written = to
+	};
 
 	for (uint32_t i = 0; i < ZONES; i++)
 		group[i] = i < META ? 0 : (i - META) % DIES;
-	zns_broker_close(&d->s.broker);		/* its zones are parked now */
+	zns_broker_close(&d->s.broker); /* its zones are parked now */
 	good(zns_session_open(&s, &f->reg, ZNS_WRITES, &err), &err);
 	m.dev = s.dev;
 	good(zns_move_copy(&m, d->v.id, &err), &err);

@@ -13,11 +13,16 @@
 
 static struct zns_compact_zone full(uint32_t i, uint32_t group, uint32_t owner, uint64_t live_mib)
 {
-	return (struct zns_compact_zone){ .index = i, .group = group, .owner = owner, .capacity = CAP, .wp = CAP,
+	return (struct zns_compact_zone){ .index = i,
+					  .group = group,
+					  .owner = owner,
+					  .capacity = CAP,
+					  .wp = CAP,
 					  .live = MIB(live_mib) };
 }
 
-static struct zns_compact_zone parked(uint32_t i, uint32_t group, uint32_t owner, uint64_t live_mib, uint64_t wp_mib)
+static struct zns_compact_zone parked(uint32_t i, uint32_t group, uint32_t owner, uint64_t live_mib,
+				      uint64_t wp_mib)
 {
 	struct zns_compact_zone z = full(i, group, owner, live_mib);
 
@@ -28,7 +33,9 @@ static struct zns_compact_zone parked(uint32_t i, uint32_t group, uint32_t owner
 
 static struct zns_compact_zone empty(uint32_t i, uint32_t group)
 {
-	return (struct zns_compact_zone){ .index = i, .group = group, .capacity = CAP, .empty = true };
+	return (struct zns_compact_zone){
+		.index = i, .group = group, .capacity = CAP, .empty = true
+	};
 }
 
 static struct zns_compact_plan plan(const struct zns_compact_zone *z, uint32_t nr, uint32_t percent)
@@ -41,14 +48,15 @@ static struct zns_compact_plan plan(const struct zns_compact_zone *z, uint32_t n
 
 static void two_into_one(void **state)
 {
-	struct zns_compact_zone z[] = { full(0, 0, 1, 20), full(1, 0, 1, 10), empty(2, 0), full(3, 0, 1, 90) };
+	struct zns_compact_zone z[] = { full(0, 0, 1, 20), full(1, 0, 1, 10), empty(2, 0),
+					full(3, 0, 1, 90) };
 	struct zns_compact_plan p = plan(z, 4, 25);
 
 	assert_int_equal(p.nr, 1);
 	assert_int_equal(p.freed, 1);
 	assert_int_equal(p.v[0].nr, 2);
 	assert_int_equal(p.v[0].taken, 1);
-	assert_int_equal(p.v[0].victims[0], 1);	/* the least live one first */
+	assert_int_equal(p.v[0].victims[0], 1); /* the least live one first */
 	assert_int_equal(p.v[0].victims[1], 0);
 	assert_true(p.live == MIB(30));
 	assert_true(p.v[0].dead == MIB(170));
@@ -56,7 +64,8 @@ static void two_into_one(void **state)
 	zns_compact_plan_fini(&p);
 }
 
-/* One for one wins nothing; nor do zones of different containers, or of different dies, make one. */
+/* One for one wins nothing; nor do zones of different containers, or of different dies, make one.
+ */
 static void nothing_to_win(void **state)
 {
 	struct zns_compact_zone one[] = { full(0, 0, 1, 5), empty(1, 0) };
@@ -78,12 +87,14 @@ static void nothing_to_win(void **state)
 	zns_compact_plan_fini(&p);
 }
 
-/* Room in a partly filled zone costs nothing; and that zone is not emptied itself unless it pays. */
+/* Room in a partly filled zone costs nothing; and that zone is not emptied itself unless it pays.
+ */
 static void into_what_is_there(void **state)
 {
 	struct zns_compact_zone z[] = { full(0, 0, 1, 20), parked(1, 0, 1, 50, 60) };
 	struct zns_compact_zone small[] = { full(0, 0, 1, 20), parked(1, 0, 1, 50, 90) };
-	struct zns_compact_zone all[] = { parked(0, 0, 1, 5, 5), parked(1, 0, 1, 6, 6), parked(2, 0, 1, 7, 7) };
+	struct zns_compact_zone all[] = { parked(0, 0, 1, 5, 5), parked(1, 0, 1, 6, 6),
+					  parked(2, 0, 1, 7, 7) };
 	struct zns_compact_plan p = plan(z, 2, 25);
 
 	assert_int_equal(p.freed, 1);
@@ -118,7 +129,8 @@ static void a_full_device(void **state)
 
 static void what_is_in_use_stays(void **state)
 {
-	struct zns_compact_zone z[] = { full(0, 0, 1, 5), full(1, 0, 1, 5), full(2, 0, 1, 5), empty(3, 0) };
+	struct zns_compact_zone z[] = { full(0, 0, 1, 5), full(1, 0, 1, 5), full(2, 0, 1, 5),
+					empty(3, 0) };
 	struct zns_compact_plan p;
 
 	z[1].fixed = true;
@@ -126,7 +138,7 @@ static void what_is_in_use_stays(void **state)
 	assert_int_equal(p.v[0].nr, 2);
 	assert_int_equal(p.v[0].victims[0] + p.v[0].victims[1], 2);
 	zns_compact_plan_fini(&p);
-	z[0].extra = MIB(99);		/* a manifest that large is no gain */
+	z[0].extra = MIB(99); /* a manifest that large is no gain */
 	p = plan(z, 4, 25);
 	assert_int_equal(p.nr, 0);
 	zns_compact_plan_fini(&p);
@@ -152,12 +164,9 @@ static void many(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(two_into_one),
-		cmocka_unit_test(nothing_to_win),
-		cmocka_unit_test(into_what_is_there),
-		cmocka_unit_test(a_full_device),
-		cmocka_unit_test(what_is_in_use_stays),
-		cmocka_unit_test(many),
+		cmocka_unit_test(two_into_one),         cmocka_unit_test(nothing_to_win),
+		cmocka_unit_test(into_what_is_there),   cmocka_unit_test(a_full_device),
+		cmocka_unit_test(what_is_in_use_stays), cmocka_unit_test(many),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,11 +62,12 @@ static int end(void **state)
 	return system(cmd);
 }
 
-#define assert_says(err, text) do { \
-	if (!strstr((err).msg, text)) \
-		fail_msg("\"%s\" lacks \"%s\"", (err).msg, text); \
-	assert_null(strchr((err).msg, '\n')); \
-} while (0)
+#define assert_says(err, text)                                            \
+	do {                                                              \
+		if (!strstr((err).msg, text))                             \
+			fail_msg("\"%s\" lacks \"%s\"", (err).msg, text); \
+		assert_null(strchr((err).msg, '\n'));                     \
+	} while (0)
 
 static void dirs(void **state)
 {
@@ -159,9 +160,19 @@ static void one_entry_per_path(void **state)
 
 static void damaged_entries(void **state)
 {
-	static const struct { const char *text; size_t len; } bad[] = {
-		{ "", 0 }, { "path\n", 5 }, { "path = \n", 8 }, { "path = rel\n", 11 }, { "path = emu:rel\n", 15 },
-		{ "other = /dev/x\n", 15 }, { "path = /dev/x\ngarbage\n", 22 }, { "path = /dev/\0x\n", 15 }, { "Path = /dev/x\n", 14 },
+	static const struct {
+		const char *text;
+		size_t len;
+	} bad[] = {
+		{ "", 0 },
+		{ "path\n", 5 },
+		{ "path = \n", 8 },
+		{ "path = rel\n", 11 },
+		{ "path = emu:rel\n", 15 },
+		{ "other = /dev/x\n", 15 },
+		{ "path = /dev/x\ngarbage\n", 22 },
+		{ "path = /dev/\0x\n", 15 },
+		{ "Path = /dev/x\n", 14 },
 		{ "path = /dev/\033[1m\n", 17 },
 	};
 	struct zns_err err = ZNS_ERR_INIT;
@@ -262,7 +273,8 @@ static void conf_get_set(void **state)
 	assert_int_equal(zns_config_set("default-device", "emu:/a", &err), 0);
 	assert_int_equal(zns_config_get("default-device", v, sizeof(v), &err), 0);
 	assert_string_equal(v, "emu:/a");
-	PUT(at(conf, "zns.conf"), "# ours\n\ndocker-qos=3\n default-device = x\ndocker-dev = a = b\ndefault-device = y");
+	PUT(at(conf, "zns.conf"),
+	    "# ours\n\ndocker-qos=3\n default-device = x\ndocker-dev = a = b\ndefault-device = y");
 	assert_int_equal(zns_config_get("default-device", v, sizeof(v), &err), 0);
 	assert_string_equal(v, "y");
 	assert_int_equal(zns_config_get("docker-dev", v, sizeof(v), &err), 0);
@@ -270,7 +282,8 @@ static void conf_get_set(void **state)
 	assert_int_equal(zns_config_get("encrypt-key", v, sizeof(v), &err), -ENOENT);
 	assert_int_equal(zns_config_set("default-device", "z", &err), 0);
 	assert_int_equal(zns_read_file(AT_FDCWD, at(conf, "zns.conf"), 1000, &text, &len), 0);
-	assert_string_equal((char *)text, "# ours\n\ndocker-qos=3\ndefault-device = z\ndocker-dev = a = b\n");
+	assert_string_equal((char *)text,
+			    "# ours\n\ndocker-qos=3\ndefault-device = z\ndocker-dev = a = b\n");
 	assert_int_equal(zns_config_set("default-device", NULL, &err), 0);
 	assert_int_equal(zns_config_get("default-device", v, sizeof(v), &err), -ENOENT);
 	assert_int_equal(zns_config_get("docker-qos", v, 1, &err), -ENAMETOOLONG);
@@ -336,7 +349,8 @@ static void resolve(void **state)
 	assert_int_equal(zns_resolve_device("emu:/zns-test/c", &r, &err), -ENODEV);
 	assert_int_equal(err.code, -ENODEV);
 	assert_says(err, "znsctl create emu:/zns-test/c");
-	assert_int_equal(zns_resolve_device("123e4567-e89b-42d3-a456-426614174009", &r, &err), -ENODEV);
+	assert_int_equal(zns_resolve_device("123e4567-e89b-42d3-a456-426614174009", &r, &err),
+			 -ENODEV);
 
 	assert_int_equal(zns_config_set("default-device", TEXT_B, &err), 0);
 	assert_int_equal(zns_resolve_device(NULL, &r, &err), 0);
@@ -367,8 +381,9 @@ static void resolve(void **state)
 static void parallel_sets(void **state)
 {
 	struct zns_err err = ZNS_ERR_INIT;
-	static const char *const keys[8] = { "default-device", "encrypt-key", "docker-qos", "docker-admission", "docker-alloc",
-					     "docker-stripe", "docker-dev", "docker-criu" };
+	static const char *const keys[8] = { "default-device",   "encrypt-key",  "docker-qos",
+					     "docker-admission", "docker-alloc", "docker-stripe",
+					     "docker-dev",       "docker-criu" };
 	char v[16];
 
 	for (int i = 0; i < 8; i++) {
@@ -406,7 +421,8 @@ static void tenants(void **state)
 	assert_int_equal(zns_tenant_find("web", 1000, &t, &err), 0);
 	assert_string_equal(t.who, "");
 	assert_int_equal(zns_config_set("default-device", "x", &err), 0);
-	PUT(at(conf, "tenants.conf"), "# who may have what\n\n"
+	PUT(at(conf, "tenants.conf"),
+	    "# who may have what\n\n"
 	    "  name web-[0-9]*   max-qos=500MiB/s max-groups=5\n"
 	    "uid 1000-1999\ttotal-qos=2GiB/s  total-groups=8 max-qos=1GiB/s\n"
 	    "name db max-qos=2GiB/s\n"
@@ -481,14 +497,16 @@ static void tenants_wrong(void **state)
 	assert_says(err, "not a text file");
 }
 
-/* As in many containers and fresh images; and nothing of ours was made there yet. 77: it cannot be tried here. */
+/* As in many containers and fresh images; and nothing of ours was made there yet. 77: it cannot be
+ * tried here. */
 static int nameless(void)
 {
 	char first[ZNS_MACHINE_STR], again[ZNS_MACHINE_STR];
 
 	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
 		return 77;
-	if (!access("/etc/machine-id", F_OK) && mount("/dev/null", "/etc/machine-id", NULL, MS_BIND, NULL))
+	if (!access("/etc/machine-id", F_OK) &&
+	    mount("/dev/null", "/etc/machine-id", NULL, MS_BIND, NULL))
 		return 77;
 	if (zns_machine_id(first, NULL) || zns_machine_id(again, NULL))
 		return 1;
@@ -516,8 +534,18 @@ static void machine_without_an_id(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(dirs), T(register_and_find), T(one_entry_per_path), T(damaged_entries), T(bad_paths), T(canonical),
-		T(conf_get_set), T(conf_rejects), T(resolve), T(parallel_sets), T(tenants), T(tenants_wrong),
+		T(dirs),
+		T(register_and_find),
+		T(one_entry_per_path),
+		T(damaged_entries),
+		T(bad_paths),
+		T(canonical),
+		T(conf_get_set),
+		T(conf_rejects),
+		T(resolve),
+		T(parallel_sets),
+		T(tenants),
+		T(tenants_wrong),
 		T(machine_without_an_id),
 	};
 

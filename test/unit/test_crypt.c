@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Keys: their files, the keyring, fingerprints, wrapping; and units and seals under the key of one checkpoint. */
+/* Keys: their files, the keyring, fingerprints, wrapping; and units and seals under the key of one
+ * checkpoint. */
 #include <linux/keyctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include "emu_common.h"
 #include "../../zns/crypt/crypt_priv.h"
 
-static const uint8_t id_a[ZNS_UUID_LEN] = "checkpoint-aaaaa", id_b[ZNS_UUID_LEN] = "checkpoint-bbbbb";
+static const uint8_t id_a[ZNS_UUID_LEN] = "checkpoint-aaaaa",
+		     id_b[ZNS_UUID_LEN] = "checkpoint-bbbbb";
 static const char hex_key[] = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n";
 
 static char *in_dir(const char *name)
@@ -65,7 +67,8 @@ static void key_files(void **state)
 	put_file("raw", raw, sizeof(raw), 0600);
 	put_file("hex", hex_key, 65, 0600);
 	put_file("bare", hex_key, 64, 0400);
-	put_file("upper", "000102030405060708090A0B0C0D0E0F101112131415161718191A1B1C1D1E1F", 64, 0600);
+	put_file("upper", "000102030405060708090A0B0C0D0E0F101112131415161718191A1B1C1D1E1F", 64,
+		 0600);
 	m = load("raw");
 	for (size_t i = 0; i < 3; i++) {
 		static const char *const same[] = { "hex", "bare", "upper" };
@@ -96,7 +99,10 @@ static void refused_keys(void **state)
 		const char *text;
 		size_t len;
 	} bad[] = {
-		{ "", 0 }, { "short", 5 }, { hex_key, 63 }, { hex_key, 31 },
+		{ "", 0 },
+		{ "short", 5 },
+		{ hex_key, 63 },
+		{ hex_key, 31 },
 		{ "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n\n", 66 },
 		{ "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1g\n", 65 },
 		{ "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f ", 65 },
@@ -107,7 +113,7 @@ static void refused_keys(void **state)
 		put_file("bad", bad[i].text, bad[i].len, 0600);
 		assert_fails(zns_master_load(spec_of("bad"), &m, &err), -EINVAL, "is no key");
 		assert_null(m);
-		assert_null(strstr(err.msg, "0001020304"));	/* no bytes of it in a message */
+		assert_null(strstr(err.msg, "0001020304")); /* no bytes of it in a message */
 	}
 	put_file("open", hex_key, 65, 0640);
 	assert_fails(zns_master_load(spec_of("open"), &m, &err), -EPERM, "mode 0640");
@@ -129,7 +135,8 @@ static void refused_keys(void **state)
 static void keyring_keys(void **state)
 {
 	struct zns_master *m = NULL, *n;
-	long key = syscall(SYS_add_key, "user", "zns-unit-test", hex_key, 65, KEY_SPEC_PROCESS_KEYRING);
+	long key = syscall(SYS_add_key, "user", "zns-unit-test", hex_key, 65,
+			   KEY_SPEC_PROCESS_KEYRING);
 
 	if (key < 0 && (errno == ENOSYS || errno == EPERM)) {
 		print_message("no keyring here: %s\n", strerror(errno));
@@ -142,7 +149,8 @@ static void keyring_keys(void **state)
 	assert_memory_equal(zns_master_id(m), zns_master_id(n), ZNS_KEY_ID_BYTES);
 	zns_master_free(m);
 	zns_master_free(n);
-	assert_fails(zns_master_load("keyring:zns-unit-test-none", &m, &err), -ENOKEY, "no key \"zns-unit-test-none\"");
+	assert_fails(zns_master_load("keyring:zns-unit-test-none", &m, &err), -ENOKEY,
+		     "no key \"zns-unit-test-none\"");
 	assert_int_equal(syscall(SYS_keyctl, KEYCTL_UPDATE, key, "too short", 9, 0), 0);
 	assert_fails(zns_master_load("keyring:zns-unit-test", &m, &err), -EINVAL, "is no key");
 	syscall(SYS_keyctl, KEYCTL_REVOKE, key);
@@ -162,11 +170,11 @@ static void secret_memory(void **state)
 			here = (uintptr_t)m >= from && (uintptr_t)m < to;
 		if (here && !strncmp(line, "VmFlags:", 8)) {
 			seen = true;
-#ifndef __SANITIZE_ADDRESS__	/* which makes mlock do nothing */
-			assert_non_null(strstr(line, " lo"));	/* locked */
+#ifndef __SANITIZE_ADDRESS__ /* which makes mlock do nothing */
+			assert_non_null(strstr(line, " lo")); /* locked */
 #endif
-			assert_non_null(strstr(line, " dd"));	/* not dumped */
-			assert_non_null(strstr(line, " dc"));	/* not given to a fork */
+			assert_non_null(strstr(line, " dd")); /* not dumped */
+			assert_non_null(strstr(line, " dc")); /* not given to a fork */
 		}
 	}
 	assert_true(seen);
@@ -185,7 +193,7 @@ static void wrapped_keys(void **state)
 
 	assert_ok(zns_crypt_new(m, id_a, &c, &err));
 	assert_ok(zns_crypt_new(m, id_a, &e, &err));
-	assert_memory_not_equal(c->key, e->key, ZNS_KEY_BYTES);	/* random for each */
+	assert_memory_not_equal(c->key, e->key, ZNS_KEY_BYTES); /* random for each */
 	zns_crypt_free(e);
 	k = zns_crypt_record(c);
 	assert_true(zns_crypt_record_sane(k));
@@ -217,14 +225,16 @@ static void wrapped_keys(void **state)
 	k->cipher = 2;
 	assert_fails(zns_crypt_open(m, id_a, k, &d, &err), -EPROTONOSUPPORT, "cipher 2");
 	k->cipher = 1;
-	/* Wrapped with another master: the same key, and the old master has no part in it any more. */
+	/* Wrapped with another master: the same key, and the old master has no part in it any more.
+	 */
 	assert_ok(zns_crypt_rewrap(m, other, id_a, k, &r, &err));
 	assert_memory_equal(r->key_id.data, other->id, ZNS_KEY_ID_BYTES);
 	assert_ok(zns_crypt_open(other, id_a, r, &d, &err));
 	assert_memory_equal(c->key, d->key, ZNS_KEY_BYTES);
 	zns_crypt_free(d);
 	assert_fails(zns_crypt_open(m, id_a, r, &d, &err), -EKEYREJECTED, "encrypted with key");
-	assert_fails(zns_crypt_rewrap(other, m, id_a, k, &r, &err), -EKEYREJECTED, "encrypted with key");
+	assert_fails(zns_crypt_rewrap(other, m, id_a, k, &r, &err), -EKEYREJECTED,
+		     "encrypted with key");
 	zns_pb__checkpoint_key__free_unpacked(k, NULL);
 	zns_pb__checkpoint_key__free_unpacked(r, NULL);
 	zns_crypt_free(c);
@@ -254,29 +264,37 @@ static void units(void **state)
 	assert_memory_equal(buf, plain, LEN);
 	/* As another unit, another image, another name, another checkpoint. */
 	memcpy(buf, other, LEN);
-	assert_fails(zns_crypt_open_unit(c, 3, "pages-1.img", 8, buf, LEN, tag, &err), -EBADMSG, "unit 8");
+	assert_fails(zns_crypt_open_unit(c, 3, "pages-1.img", 8, buf, LEN, tag, &err), -EBADMSG,
+		     "unit 8");
 	memcpy(buf, other, LEN);
-	assert_fails(zns_crypt_open_unit(c, 4, "pages-1.img", 9, buf, LEN, tag, &err), -EBADMSG, "not what");
+	assert_fails(zns_crypt_open_unit(c, 4, "pages-1.img", 9, buf, LEN, tag, &err), -EBADMSG,
+		     "not what");
 	memcpy(buf, other, LEN);
-	assert_fails(zns_crypt_open_unit(c, 3, "pages-2.img", 9, buf, LEN, tag, &err), -EBADMSG, "pages-2");
+	assert_fails(zns_crypt_open_unit(c, 3, "pages-2.img", 9, buf, LEN, tag, &err), -EBADMSG,
+		     "pages-2");
 	memcpy(buf, other, LEN);
-	assert_fails(zns_crypt_open_unit(d, 3, "pages-1.img", 9, buf, LEN, tag, &err), -EBADMSG, "not what");
+	assert_fails(zns_crypt_open_unit(d, 3, "pages-1.img", 9, buf, LEN, tag, &err), -EBADMSG,
+		     "not what");
 	/* The same key, but called another checkpoint's. */
 	memcpy(d->key, c->key, ZNS_KEY_BYTES);
 	memcpy(buf, other, LEN);
-	assert_fails(zns_crypt_open_unit(d, 3, "pages-1.img", 9, buf, LEN, tag, &err), -EBADMSG, "not what");
+	assert_fails(zns_crypt_open_unit(d, 3, "pages-1.img", 9, buf, LEN, tag, &err), -EBADMSG,
+		     "not what");
 	/* Shorter, longer by nothing, any byte of it or of the tag. */
 	memcpy(buf, other, LEN);
-	assert_fails(zns_crypt_open_unit(c, 3, "pages-1.img", 9, buf, LEN - 1, tag, &err), -EBADMSG, "not what");
+	assert_fails(zns_crypt_open_unit(c, 3, "pages-1.img", 9, buf, LEN - 1, tag, &err), -EBADMSG,
+		     "not what");
 	for (size_t i = 0; i < LEN; i += 61) {
 		memcpy(buf, other, LEN);
 		buf[i] ^= 0x10;
-		assert_fails(zns_crypt_open_unit(c, 3, "pages-1.img", 9, buf, LEN, tag, &err), -EBADMSG, "not what");
+		assert_fails(zns_crypt_open_unit(c, 3, "pages-1.img", 9, buf, LEN, tag, &err),
+			     -EBADMSG, "not what");
 	}
 	for (size_t i = 0; i < ZNS_TAG_BYTES; i++) {
 		memcpy(buf, other, LEN);
 		tag[i] ^= 1;
-		assert_fails(zns_crypt_open_unit(c, 3, "pages-1.img", 9, buf, LEN, tag, &err), -EBADMSG, "not what");
+		assert_fails(zns_crypt_open_unit(c, 3, "pages-1.img", 9, buf, LEN, tag, &err),
+			     -EBADMSG, "not what");
 		tag[i] ^= 1;
 	}
 	/* Equal bytes in different places do not look alike, in one checkpoint or in two. */
@@ -287,17 +305,22 @@ static void units(void **state)
 	assert_ok(zns_crypt_seal_unit(c, 2, "pages-1.img", 9, buf, LEN, tag2, &err));
 	assert_memory_not_equal(buf, other, LEN);
 	/* The number that the manifest's seal has is no image's. */
-	assert_fails(zns_crypt_seal_unit(c, UINT32_MAX, "x", 0, buf, LEN, tag2, &err), -EINVAL, "too many images");
+	assert_fails(zns_crypt_seal_unit(c, UINT32_MAX, "x", 0, buf, LEN, tag2, &err), -EINVAL,
+		     "too many images");
 	zns_crypt_free(c);
 	zns_crypt_free(d);
 	zns_master_free(m);
 }
 
-/* A known answer, so that the format cannot change unnoticed: AES-256-GCM computed from format.md with another program. */
+/* A known answer, so that the format cannot change unnoticed: AES-256-GCM computed from format.md
+ * with another program. */
 static void known_answer(void **state)
 {
-	static const uint8_t want[16] = { 0x33, 0x24, 0xa5, 0x65, 0xb4, 0x3d, 0x0b, 0x6b, 0x48, 0xaf, 0x6e, 0x03, 0x72, 0xc3, 0x1e, 0x0d };
-	static const uint8_t want_tag[ZNS_TAG_BYTES] = { 0x23, 0xa3, 0xcc, 0x0f, 0x29, 0x52, 0x2d, 0xcc, 0xb1, 0x33, 0x0b, 0x5f, 0x6b, 0x1b, 0x44, 0x61 };
+	static const uint8_t want[16] = { 0x33, 0x24, 0xa5, 0x65, 0xb4, 0x3d, 0x0b, 0x6b,
+					  0x48, 0xaf, 0x6e, 0x03, 0x72, 0xc3, 0x1e, 0x0d };
+	static const uint8_t want_tag[ZNS_TAG_BYTES] = { 0x23, 0xa3, 0xcc, 0x0f, 0x29, 0x52,
+							 0x2d, 0xcc, 0xb1, 0x33, 0x0b, 0x5f,
+							 0x6b, 0x1b, 0x44, 0x61 };
 	struct zns_master *m = make("m");
 	uint8_t buf[16], tag[ZNS_TAG_BYTES];
 	struct zns_crypt *c;
@@ -343,8 +366,11 @@ static void sealed_init(struct sealed *s)
 
 static void handles(void **state)
 {
-	static const uint8_t want[ZNS_MAC_BYTES] = { 0xd8, 0x16, 0x16, 0x8e, 0x99, 0x02, 0x36, 0x37, 0x99, 0x66, 0x11, 0x7a, 0xe0, 0x27, 0x8a, 0x7d,
-						    0xff, 0x89, 0x93, 0xb9, 0x18, 0xdb, 0x03, 0xb4, 0x47, 0x1f, 0x46, 0xb0, 0x5e, 0xe8, 0x01, 0xf1 };
+	static const uint8_t want[ZNS_MAC_BYTES] = {
+		0xd8, 0x16, 0x16, 0x8e, 0x99, 0x02, 0x36, 0x37, 0x99, 0x66, 0x11,
+		0x7a, 0xe0, 0x27, 0x8a, 0x7d, 0xff, 0x89, 0x93, 0xb9, 0x18, 0xdb,
+		0x03, 0xb4, 0x47, 0x1f, 0x46, 0xb0, 0x5e, 0xe8, 0x01, 0xf1
+	};
 	struct zns_master *m = make("m");
 	ProtobufCBinaryData *former;
 	struct zns_crypt *c, *later;
@@ -358,12 +384,12 @@ static void handles(void **state)
 	sealed_init(&s);
 	assert_ok(zns_crypt_seal_handle(NULL, &s.c, s.seal, &s.h, &s.s, &err));
 	assert_null(s.h.seal);
-	assert_ok(zns_crypt_check_handle(c, &s.h, &s.m, &err));		/* none: nothing to say */
+	assert_ok(zns_crypt_check_handle(c, &s.h, &s.m, &err)); /* none: nothing to say */
 	assert_ok(zns_crypt_seal_handle(c, &s.c, s.seal, &s.h, &s.s, &err));
 	assert_memory_equal(s.s.mac, want, sizeof(want));
 	assert_memory_equal(s.s.key_id, zns_master_id(m), ZNS_KEY_ID_BYTES);
 	assert_ok(zns_crypt_check_handle(c, &s.h, &s.m, &err));
-	assert_ok(zns_crypt_check_handle(NULL, &s.h, &s.m, &err));	/* no key at hand */
+	assert_ok(zns_crypt_check_handle(NULL, &s.h, &s.m, &err)); /* no key at hand */
 	/* Another key, name, time, seal; no seal; no encryption. */
 	assert_fails(zns_crypt_check_handle(later, &s.h, &s.m, &err), -EBADMSG, "not the one");
 	s.c.container = (char *)"wex";
@@ -381,7 +407,8 @@ static void handles(void **state)
 	s.c.crypt = NULL;
 	assert_fails(zns_crypt_check_handle(NULL, &s.h, &s.m, &err), -EBADMSG, "in its place");
 	s.c.crypt = &s.key;
-	/* Written anew with another key: the old handle is good by what the new manifest says of it, however often. */
+	/* Written anew with another key: the old handle is good by what the new manifest says of
+	 * it, however often. */
 	for (int i = 0; i < ZNS_FORMER_MACS_MAX; i++) {
 		assert_ok(zns_crypt_former_macs(i ? later : c, &s.m, &former, &nr, &err));
 		assert_int_equal(nr, i + 1);
@@ -417,7 +444,8 @@ static void plain_ones(void **state)
 	assert_ok(zns_register(uuid, "emu:/nowhere", &err));
 	assert_ok(zns_registered_by_uuid(uuid, &reg, &err));
 	assert_ok(zns_plain_refused(&reg, false, id_a, &err));
-	assert_fails(zns_plain_refused(&reg, true, id_a, &err), -EPERM, "emu:/nowhere takes encrypted ones only");
+	assert_fails(zns_plain_refused(&reg, true, id_a, &err), -EPERM,
+		     "emu:/nowhere takes encrypted ones only");
 	assert_ok(zns_config_set("encrypt-key", "file:/nowhere", &err));
 	assert_fails(zns_plain_refused(&reg, false, id_a, &err), -EPERM, "zns.conf");
 	assert_ok(zns_config_set("encrypt-key", NULL, &err));
@@ -427,7 +455,7 @@ static void plain_ones(void **state)
 	assert_true(reg.encrypted && !reg.plain_ok);
 	assert_fails(zns_plain_refused(&reg, false, id_a, &err), -EPERM, "noted");
 	assert_ok(zns_register_flags(uuid, -1, 1, &err));
-	assert_ok(zns_register(uuid, "emu:/elsewhere", &err));		/* it stays with the device */
+	assert_ok(zns_register(uuid, "emu:/elsewhere", &err)); /* it stays with the device */
 	assert_ok(zns_registered_by_uuid(uuid, &reg, &err));
 	assert_true(reg.encrypted && reg.plain_ok);
 	assert_ok(zns_plain_refused(&reg, true, id_a, &err));

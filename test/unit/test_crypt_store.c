@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The log and encryption: the device's wish, wrapped keys being replaced, and their erasure, of which nothing may be
- * left in the device's file; with crashes at every operation.
+ * The log and encryption: the device's wish, wrapped keys being replaced, and their erasure, of
+ * which nothing may be left in the device's file; with crashes at every operation.
  */
 #include "memdev.h"
 #include "emu_common.h"
@@ -70,7 +70,8 @@ static bool has_version(const struct zns_store *s, unsigned n, unsigned version)
 	uint8_t want[ZNS_WRAPPED_BYTES];
 
 	wrapped_of(n, version, want);
-	return c && c->crypt && c->crypt->has_wrapped && !memcmp(c->crypt->wrapped.data, want, sizeof(want));
+	return c && c->crypt && c->crypt->has_wrapped &&
+	       !memcmp(c->crypt->wrapped.data, want, sizeof(want));
 }
 
 static int rekey(struct zns_store *s, const unsigned *who, size_t nr, unsigned version, bool *done)
@@ -126,7 +127,8 @@ static unsigned in_file(const uint8_t *what, size_t len)
 	unsigned n = 0;
 
 	assert_int_equal(zns_read_file(AT_FDCWD, dev_path, MIB(64), &all, &size), 0);
-	for (uint8_t *p = all, *end = all + size; (p = memmem(p, (size_t)(end - p), what, len)); p++)
+	for (uint8_t *p = all, *end = all + size; (p = memmem(p, (size_t)(end - p), what, len));
+	     p++)
 		n++;
 	free(all);
 	return n;
@@ -157,11 +159,12 @@ static void erased_everywhere(void **state)
 	assert_true(keys_in_file(2, 0) >= 2);
 	/* A removal alone leaves them, which is why there is an erasure. */
 	assert_ok(drop(s, 1));
-	assert_true(zns_store_find_tombstone(s, (const uint8_t *)"\1\0\0\0ZZZZZZZZZZZZ")->encrypted);
+	assert_true(
+		zns_store_find_tombstone(s, (const uint8_t *)"\1\0\0\0ZZZZZZZZZZZZ")->encrypted);
 	assert_true(keys_in_file(1, 0) >= 2);
 	assert_ok(zns_store_erase(s, &err));
 	assert_int_equal(keys_in_file(1, 0), 0);
-	assert_int_equal(keys_in_file(2, 0), 2);	/* in the one snapshot: record and copy */
+	assert_int_equal(keys_in_file(2, 0), 2); /* in the one snapshot: record and copy */
 	assert_true(has_version(s, 2, 0) && has_version(s, 4, 0));
 	assert_true(find(s, 3) && !find(s, 3)->crypt);
 	/* The store goes on, from what is left, and opens again. */
@@ -171,7 +174,8 @@ static void erased_everywhere(void **state)
 	assert_true(has_version(s, 2, 0) && has_version(s, 4, 0) && has_version(s, 5, 0));
 	assert_null(find(s, 1));
 	assert_ok(drop(s, 3));
-	assert_false(zns_store_find_tombstone(s, (const uint8_t *)"\3\0\0\0ZZZZZZZZZZZZ")->encrypted);
+	assert_false(
+		zns_store_find_tombstone(s, (const uint8_t *)"\3\0\0\0ZZZZZZZZZZZZ")->encrypted);
 	/* Twice is fine. */
 	assert_ok(zns_store_erase(s, &err));
 	assert_ok(zns_store_erase(s, &err));
@@ -188,7 +192,7 @@ static void stuck_zone(void **state)
 
 	assert_ok(commit(s, 1, true));
 	assert_ok(commit(s, 2, true));
-	assert_ok(zns_store_erase(s, &err));	/* the log is in the second zone, with both */
+	assert_ok(zns_store_erase(s, &err)); /* the log is in the second zone, with both */
 	stuck = (uint32_t)(zns_store_generation(s) - 1) % 3;
 	zns_store_close(s);
 	assert_ok(zns_emu_set_zone_state(d, stuck, ZNS_ZONE_READ_ONLY, &err));
@@ -232,7 +236,8 @@ static void rotated(void **state)
 	s = open_store(d);
 	for (size_t i = 0; i < 3; i++) {
 		assert_true(has_version(s, all[i], 1));
-		assert_int_equal(keys_in_file(all[i], 0), 0);	/* of the old master's work nothing is left */
+		/* of the old master's work nothing is left */
+		assert_int_equal(keys_in_file(all[i], 0), 0);
 		assert_int_equal(keys_in_file(all[i], 1), 2);
 	}
 	assert_null(find(s, 3)->crypt);
@@ -270,8 +275,9 @@ static struct memdev *crashing(void)
 }
 
 /*
- * The device fails for good at operation @at, and then the power. Whatever was lost, the store opens, checkpoint 2 has
- * its key, and what was acknowledged holds. Returns false when the device never failed.
+ * The device fails for good at operation @at, and then the power. Whatever was lost, the store
+ * opens, checkpoint 2 has its key, and what was acknowledged holds. Returns false when the device
+ * never failed.
  */
 static bool crash_erase(uint64_t at, unsigned seed)
 {
@@ -330,7 +336,7 @@ static bool crash_rekey(uint64_t at, unsigned seed)
 	OK(zns_store_open(&m->dev, 0, &s, NULL));
 	old = has_version(s, 1, 0);
 	ok = true;
-	for (size_t i = 0; i < 3; i++)	/* all the one way or all the other */
+	for (size_t i = 0; i < 3; i++) /* all the one way or all the other */
 		ok &= has_version(s, all[i], old ? 0 : 1);
 	assert_true(ok);
 	assert_true(!done || !old);
@@ -382,7 +388,8 @@ static void impossible_records(void **state)
 	/* From a manifest it could not be erased. */
 	m.device = (ProtobufCBinaryData){ ZNS_UUID_LEN, e.k.id };
 	m.checkpoint = &e.k.c;
-	assert_fails(zns_manifest_pack(&m, 4096, 4, 0, UINT64_MAX, &buf, &len, &ref, &err), -EINVAL, "wrapped key in a manifest");
+	assert_fails(zns_manifest_pack(&m, 4096, 4, 0, UINT64_MAX, &buf, &len, &ref, &err), -EINVAL,
+		     "wrapped key in a manifest");
 	zns_store_close(s);
 	zns_dev_close(d);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Encrypted checkpoints through writer and reader: nothing of the images stands on the device, what was changed or moved
- * there is never delivered, and no nonce comes twice (calls of zns_crypt_seal_unit are counted: WRAP in the Makefile).
+ * Encrypted checkpoints through writer and reader: nothing of the images stands on the device, what
+ * was changed or moved there is never delivered, and no nonce comes twice (calls of
+ * zns_crypt_seal_unit are counted: WRAP in the Makefile).
  */
 #include "stripe_fixture.h"
 #include "zns/crypt.h"
@@ -16,17 +17,20 @@ static struct zns_master *master, *other;
 
 /* --- every seal is seen --- */
 
-int __real_zns_crypt_seal_unit(const struct zns_crypt *c, uint32_t image, const char *name, uint64_t unit, uint8_t *buf,
-			       size_t len, uint8_t tag[ZNS_TAG_BYTES], struct zns_err *e);
-int __wrap_zns_crypt_seal_unit(const struct zns_crypt *c, uint32_t image, const char *name, uint64_t unit, uint8_t *buf,
-			       size_t len, uint8_t tag[ZNS_TAG_BYTES], struct zns_err *e);
+int __real_zns_crypt_seal_unit(const struct zns_crypt *c, uint32_t image, const char *name,
+			       uint64_t unit, uint8_t *buf, size_t len, uint8_t tag[ZNS_TAG_BYTES],
+			       struct zns_err *e);
+int __wrap_zns_crypt_seal_unit(const struct zns_crypt *c, uint32_t image, const char *name,
+			       uint64_t unit, uint8_t *buf, size_t len, uint8_t tag[ZNS_TAG_BYTES],
+			       struct zns_err *e);
 
 static pthread_mutex_t seen_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t seen[100000];
 static size_t nr_seen, twice;
 
-int __wrap_zns_crypt_seal_unit(const struct zns_crypt *c, uint32_t image, const char *name, uint64_t unit, uint8_t *buf,
-			       size_t len, uint8_t tag[ZNS_TAG_BYTES], struct zns_err *e)
+int __wrap_zns_crypt_seal_unit(const struct zns_crypt *c, uint32_t image, const char *name,
+			       uint64_t unit, uint8_t *buf, size_t len, uint8_t tag[ZNS_TAG_BYTES],
+			       struct zns_err *e)
 {
 	uint64_t nonce = (uint64_t)image << 40 | unit;
 
@@ -80,7 +84,8 @@ static struct zns_crypt *new_key(struct rig *r)
 	return c;
 }
 
-static const uint64_t lengths[NR] = { 0, 1, 100, UNIT / 2, UNIT / 2 + 1, UNIT, UNIT + 1, UNIT * 3 - 5, UNIT * 20 + 4096, 33 };
+static const uint64_t lengths[NR] = { 0,    1,        100,          UNIT / 2,         UNIT / 2 + 1,
+				      UNIT, UNIT + 1, UNIT * 3 - 5, UNIT * 20 + 4096, 33 };
 
 static void start(uint32_t width, uint32_t workers)
 {
@@ -168,7 +173,8 @@ static void there_and_back(void **state)
 		for (size_t i = 0; i < NR; i++) {
 			units += units_of(im[i].len);
 			assert_int_equal(rig.m->images[i]->n_csums, units_of(im[i].len));
-			assert_int_equal(rig.m->images[i]->tags.len, ZNS_TAG_BYTES * units_of(im[i].len));
+			assert_int_equal(rig.m->images[i]->tags.len,
+					 ZNS_TAG_BYTES * units_of(im[i].len));
 		}
 		/* Each unit was sealed once, under a nonce of its own. */
 		assert_int_equal(nr_seen, units);
@@ -178,7 +184,8 @@ static void there_and_back(void **state)
 	}
 }
 
-/* Of what was written, the device's file has nothing; nor of the key, wrapped or not: that is for the log. */
+/* Of what was written, the device's file has nothing; nor of the key, wrapped or not: that is for
+ * the log. */
 static void nothing_in_clear(void **state)
 {
 	struct zns_wimage *i;
@@ -190,12 +197,13 @@ static void nothing_in_clear(void **state)
 	text = malloc(UNIT * 2);
 	for (size_t n = 0; n < UNIT * 2; n += 32)
 		snprintf(text + n, 32, "%-31s", MARK);
-	for (int n = 0; n < 6; n++) {	/* packed, whole units, a short one */
+	for (int n = 0; n < 6; n++) { /* packed, whole units, a short one */
 		char name[32];
 
 		snprintf(name, sizeof(name), "pages-%d.img", n);
 		assert_ok(zns_writer_image(rig.w, name, n % 2, &i, &err));
-		assert_ok(zns_wimage_data(i, text, (size_t)(n < 3 ? 100 + n : (int)UNIT + 100 * n), &err));
+		assert_ok(zns_wimage_data(i, text, (size_t)(n < 3 ? 100 + n : (int)UNIT + 100 * n),
+					  &err));
 		assert_ok(zns_wimage_seal(i, &err));
 	}
 	rig_finish(&rig);
@@ -203,7 +211,7 @@ static void nothing_in_clear(void **state)
 	assert_null(memmem(all, len, MARK, strlen(MARK)));
 	assert_null(memmem(all, len, rig.c->crypt->wrapped.data, ZNS_WRAPPED_BYTES));
 	assert_null(memmem(all, len, rig.c->crypt->wrapped.data + 12, 32));
-	assert_non_null(memmem(all, len, "pages-1.img", 11));	/* names of images are no secret */
+	assert_non_null(memmem(all, len, "pages-1.img", 11)); /* names of images are no secret */
 	free(all);
 	free(text);
 	drop_checkpoint();
@@ -222,7 +230,8 @@ static void equal_units_differ(void **state)
 	rig_finish(&rig);
 	for (int a = 0; a < 4; a++)
 		for (int b = 0; b < a; b++)
-			assert_int_not_equal(rig.m->images[0]->csums[a], rig.m->images[0]->csums[b]);
+			assert_int_not_equal(rig.m->images[0]->csums[a],
+					     rig.m->images[0]->csums[b]);
 	free(zero);
 	drop_checkpoint();
 }
@@ -237,7 +246,8 @@ static void damaged_and_moved(void **state)
 	make_checkpoint(4, 0);
 	/* One bit anywhere: damage, by the checksum. */
 	for (uint32_t n = 1; n < NR; n++) {
-		uint64_t unit = rnd(units_of(im[n].len)), len = zns_min((uint64_t)UNIT, im[n].len - unit * UNIT);
+		uint64_t unit = rnd(units_of(im[n].len)),
+			 len = zns_min((uint64_t)UNIT, im[n].len - unit * UNIT);
 		off_t pos = pos_of(n, unit) + (off_t)rnd(len);
 		uint8_t x, y;
 
@@ -247,7 +257,8 @@ static void damaged_and_moved(void **state)
 		rd = rig_reader(&rig, 2, 0);
 		i = zns_reader_find(rd, im[n].name);
 		memset(got, 0xaa, im[n].len);
-		assert_fails(zns_rimage_read(i, unit * UNIT, got, len, &err), -EBADMSG, "is damaged: checksum");
+		assert_fails(zns_rimage_read(i, unit * UNIT, got, len, &err), -EBADMSG,
+			     "is damaged: checksum");
 		for (uint64_t k = 0; k < len; k++)
 			assert_int_equal(got[k], 0xaa);
 		zns_reader_free(rd);
@@ -267,8 +278,10 @@ static void damaged_and_moved(void **state)
 
 		rd = rig_reader(&rig, 2, 0);
 		i = zns_reader_find(rd, im[8].name);
-		assert_fails(zns_rimage_read(i, 2 * UNIT, got, UNIT, &err), -EBADMSG, "not authentic");
-		assert_fails(zns_rimage_read(i, 5 * UNIT, got, UNIT, &err), -EBADMSG, "intact, but not what was encrypted");
+		assert_fails(zns_rimage_read(i, 2 * UNIT, got, UNIT, &err), -EBADMSG,
+			     "not authentic");
+		assert_fails(zns_rimage_read(i, 5 * UNIT, got, UNIT, &err), -EBADMSG,
+			     "intact, but not what was encrypted");
 		assert_ok(zns_rimage_read(i, 0, got, 2 * UNIT, &err));
 		zns_reader_free(rd);
 		memcpy(t, tags + 2 * ZNS_TAG_BYTES, ZNS_TAG_BYTES);
@@ -288,10 +301,11 @@ static void sealed_manifest(void **state)
 	make_checkpoint(4, 0);
 	assert_ok(zns_crypt_open(master, rig.id, rig.m->checkpoint->crypt, &c, &err));
 	assert_true(rig.m->has_seal);
-#define SEAL_SAYS(equal) do { \
-	assert_ok(zns_crypt_seal_manifest(c, rig.m, tag, &err)); \
-	assert_true((memcmp(tag, rig.m->seal.data, ZNS_TAG_BYTES) == 0) == (equal)); \
-} while (0)
+#define SEAL_SAYS(equal)                                                                     \
+	do {                                                                                 \
+		assert_ok(zns_crypt_seal_manifest(c, rig.m, tag, &err));                     \
+		assert_true((memcmp(tag, rig.m->seal.data, ZNS_TAG_BYTES) == 0) == (equal)); \
+	} while (0)
 	SEAL_SAYS(true);
 	rig.m->images[8]->size--;
 	SEAL_SAYS(false);
@@ -381,7 +395,9 @@ static void without_the_key(void **state)
 	assert_int_equal(k.bad, 0);
 	memset(got, 0xaa, UNIT * 21);
 	for (size_t i = 1; i < NR; i++)
-		assert_fails(zns_rimage_read(zns_reader_find(rd, im[i].name), 0, got, im[i].len, &err), -ENOKEY, "no key");
+		assert_fails(zns_rimage_read(zns_reader_find(rd, im[i].name), 0, got, im[i].len,
+					     &err),
+			     -ENOKEY, "no key");
 	for (size_t n = 0; n < UNIT * 21; n++)
 		assert_int_equal(got[n], 0xaa);
 	zns_reader_free(rd);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* zns/docker without Docker: files as dockerd writes them, settings and their order, rules, what is still needed. */
+/* zns/docker without Docker: files as dockerd writes them, settings and their order, rules, what is
+ * still needed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,9 +74,11 @@ static void config(const char *labels, const char *env)
 {
 	char text[2000];
 
-	snprintf(text, sizeof(text),
-		 "{\"ID\":\"" ID_A "\",\"Name\":\"/web\",\"Config\":{\"Image\":\"nginx:1\",\"Labels\":%s,\"Env\":%s}}",
-		 labels, env);
+	snprintf(
+		text, sizeof(text),
+		"{\"ID\":\"" ID_A
+		"\",\"Name\":\"/web\",\"Config\":{\"Image\":\"nginx:1\",\"Labels\":%s,\"Env\":%s}}",
+		labels, env);
 	put(at("root/containers/" ID_A "/config.v2.json"), text);
 }
 
@@ -85,7 +88,8 @@ static void bundle(const char *annotations, const char *env)
 
 	snprintf(text, sizeof(text),
 		 "{\"process\":{\"env\":%s},\"annotations\":%s,\"mounts\":[{\"source\":\"proc\"},"
-		 "{\"source\":\"%s/root/containers/" ID_A "/hosts\",\"destination\":\"/etc/hosts\"}]}",
+		 "{\"source\":\"%s/root/containers/" ID_A
+		 "/hosts\",\"destination\":\"/etc/hosts\"}]}",
 		 env, annotations, top);
 	put(at("bundle/config.json"), text);
 }
@@ -102,7 +106,8 @@ static const char *setting(enum docker_key key)
 	if (docker_settings(&c, &s, &err))
 		snprintf(out, sizeof(out), "! %s", err.msg);
 	else
-		snprintf(out, sizeof(out), s.source[key] ? "%s/%s" : "-", s.value[key], s.source[key]);
+		snprintf(out, sizeof(out), s.source[key] ? "%s/%s" : "-", s.value[key],
+			 s.source[key]);
 	docker_container_fini(&c);
 	return out;
 }
@@ -129,18 +134,23 @@ static void container(void **state)
 	assert_string_equal(c.root, at("root"));
 	docker_container_fini(&c);
 	/* another engine's bundle: what it says is enough; of Docker's, that is nothing */
-	put(at("bundle/config.json"), "{\"mounts\":[{\"source\":\"/x/containers/short/hosts\"},3,{}]}");
-	assert_int_equal(docker_container_read(&(struct docker_runtime){ top, NULL }, at("bundle"), ID_A, &c, &err), 0);
+	put(at("bundle/config.json"),
+	    "{\"mounts\":[{\"source\":\"/x/containers/short/hosts\"},3,{}]}");
+	assert_int_equal(docker_container_read(&(struct docker_runtime){ top, NULL }, at("bundle"),
+					       ID_A, &c, &err),
+			 0);
 	assert_string_equal(c.kind, "runc");
 	assert_string_equal(c.name, ID_A);
 	assert_string_equal(c.root, "");
 	docker_container_fini(&c);
 	/* a kubelet's, through containerd; no name of a pod, or too long a one, leaves the id */
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(pods); i++) {
-		snprintf(text, sizeof(text),
-			 "{\"annotations\":{\"io.kubernetes.cri.container-type\":\"container\",%s"
-			 "\"io.kubernetes.cri.sandbox-namespace\":\"shop\",\"io.kubernetes.cri.container-name\":\"app\","
-			 "\"io.kubernetes.cri.image-name\":\"nginx:1\"}}", pods[i].annotation);
+		snprintf(
+			text, sizeof(text),
+			"{\"annotations\":{\"io.kubernetes.cri.container-type\":\"container\",%s"
+			"\"io.kubernetes.cri.sandbox-namespace\":\"shop\",\"io.kubernetes.cri.container-name\":\"app\","
+			"\"io.kubernetes.cri.image-name\":\"nginx:1\"}}",
+			pods[i].annotation);
 		put(at("bundle/config.json"), text);
 		assert_int_equal(docker_container_read(&k8s, at("bundle"), ID_A, &c, &err), 0);
 		assert_string_equal(c.kind, "cri");
@@ -192,14 +202,16 @@ static void order(void **state)
 	assert_string_equal(setting(DOCKER_QOS), "30/environment");
 	assert_string_equal(setting(DOCKER_DEV), "-");
 	config("{\"zns.qos\":\"40\",\"zns.dev\":\"emu:/x\"}", "[]");
-	assert_non_null(strstr(setting(DOCKER_QOS), "label zns.dev: "));	/* not registered */
+	assert_non_null(strstr(setting(DOCKER_QOS), "label zns.dev: ")); /* not registered */
 	assert_int_equal(zns_register((const uint8_t[ZNS_UUID_LEN]){ 7 }, "emu:/x", NULL), 0);
 	assert_string_equal(setting(DOCKER_QOS), "40/label");
 	assert_string_equal(setting(DOCKER_DEV), "emu:/x/label");
 	bundle("{\"zns.qos\":\"50\"}", "[\"ZNS_QOS=30\"]");
 	assert_string_equal(setting(DOCKER_QOS), "50/annotation");
-	put(at("conf/web.conf"), "# comment\nzns-qos 59\nzns-qos 60 # last\ntcp-established\nzns-admission \n");
-	snprintf(text, sizeof(text), "{\"zns.qos\":\"50\",\"org.criu.config\":\"%s/conf/web.conf\"}", top);
+	put(at("conf/web.conf"),
+	    "# comment\nzns-qos 59\nzns-qos 60 # last\ntcp-established\nzns-admission \n");
+	snprintf(text, sizeof(text),
+		 "{\"zns.qos\":\"50\",\"org.criu.config\":\"%s/conf/web.conf\"}", top);
 	bundle(text, "[]");
 	assert_string_equal(setting(DOCKER_QOS), "60/org.criu.config");
 	assert_string_equal(setting(DOCKER_ADMISSION), "wait=3/rule");
@@ -211,7 +223,9 @@ static void order(void **state)
 
 static void bad_values(void **state)
 {
-	static const struct { const char *labels, *says; } v[] = {
+	static const struct {
+		const char *labels, *says;
+	} v[] = {
 		{ "{\"zns.qos\":\"0\"}", "label zns.qos: \"0\" is no bandwidth" },
 		{ "{\"zns.qos\":\"\"}", "label zns.qos: a value of 1 to 255" },
 		{ "{\"zns.qos\":\"5\\nzns-dev x\"}", "a character that is not allowed" },
@@ -239,7 +253,9 @@ static void bad_values(void **state)
 
 static void bad_rules(void **state)
 {
-	static const struct { const char *text, *says; } v[] = {
+	static const struct {
+		const char *text, *says;
+	} v[] = {
 		{ "qos=5\n", "docker.rules:1: name=PATTERN or image=PATTERN comes first" },
 		{ "\n#x\nname=a speed=5\n", "docker.rules:3: \"speed\" is not known" },
 		{ "name=a qos\n", "docker.rules:1: \"qos\" is not KEY=VALUE" },
@@ -282,22 +298,32 @@ static enum docker_life life(const char *container, const char *name, uint8_t n)
 	enum docker_life l;
 
 	memset(id, n, sizeof(id));
-	l = docker_checkpoint_life(&(struct docker_made){ at("root"), container, name, id, .ended = ended,
-							  .created_ns = 1000000000ll * 1700000000 }, why, sizeof(why));
+	l = docker_checkpoint_life(&(struct docker_made){ at("root"), container, name, id,
+							  .ended = ended,
+							  .created_ns = 1000000000ll * 1700000000 },
+				   why, sizeof(why));
 	assert_true(*why);
 	return l;
 }
 
-/* Docker failed after the dump: nothing but the catalogue has the container, until it is started again. */
+/* Docker failed after the dump: nothing but the catalogue has the container, until it is started
+ * again. */
 static void lost(void **state)
 {
-	static const struct { const char *state; enum docker_life life; } v[] = {
-		{ "{\"StartedAt\":\"2023-11-14T22:13:19.5Z\"}", DOCKER_NEEDED },	/* 1700000000 is 22:13:20 */
+	static const struct {
+		const char *state;
+		enum docker_life life;
+	} v[] = {
+		/* 1700000000 is 22:13:20 */
+		{ "{\"StartedAt\":\"2023-11-14T22:13:19.5Z\"}", DOCKER_NEEDED },
 		{ "{\"StartedAt\":\"2023-11-14T22:13:20.9Z\"}", DOCKER_NEEDED },
 		{ "{\"StartedAt\":\"2023-11-14T22:13:21.1Z\"}", DOCKER_GONE },
-		{ "{\"Running\":true,\"StartedAt\":\"2023-11-14T20:00:00Z\"}", DOCKER_NEEDED },	/* its disk was full */
+		{ "{\"Running\":true,\"StartedAt\":\"2023-11-14T20:00:00Z\"}",
+		  DOCKER_NEEDED }, /* its disk was full */
 		{ "{\"StartedAt\":\"0001-01-01T00:00:00Z\"}", DOCKER_NEEDED },
-		{ "{\"StartedAt\":\"soon\"}", DOCKER_NEEDED }, { "{}", DOCKER_NEEDED }, { "3", DOCKER_NEEDED },
+		{ "{\"StartedAt\":\"soon\"}", DOCKER_NEEDED },
+		{ "{}", DOCKER_NEEDED },
+		{ "3", DOCKER_NEEDED },
 	};
 	char text[300];
 
@@ -310,7 +336,9 @@ static void lost(void **state)
 		assert_int_equal(life(ID_A, "lost", 7), DOCKER_GONE);
 	}
 	ended = true;
-	assert_int_equal(life("cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc", "one", 7), DOCKER_GONE);
+	assert_int_equal(life("cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc",
+			      "one", 7),
+			 DOCKER_GONE);
 	ended = false;
 	config("{}", "[]");
 }
@@ -322,15 +350,23 @@ static void needed(void **state)
 	handle(at("root/containers/" ID_A "/checkpoints/one"), 1);
 	handle(at("root/containers/" ID_B "/checkpoints/copy"), 2);
 	assert_int_equal(life(ID_A, "one", 1), DOCKER_NEEDED);
-	assert_int_equal(life(ID_A, "other", 2), DOCKER_NEEDED);	/* a clone has it */
+	assert_int_equal(life(ID_A, "other", 2), DOCKER_NEEDED); /* a clone has it */
 	assert_int_equal(life(ID_A, "rmed", 3), DOCKER_GONE);
-	assert_int_equal(life("cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc", "one", 3),
+	assert_int_equal(life("cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc",
+			      "one", 3),
 			 DOCKER_GONE);
 	/* in doubt: it never was below the root, no root, no container */
 	assert_int_equal(life(ID_A, NULL, 3), DOCKER_UNKNOWN);
 	assert_int_equal(life("short", "one", 3), DOCKER_UNKNOWN);
-	assert_int_equal(docker_checkpoint_life(&(struct docker_made){ at("away"), ID_A, "one", id, .ended = true }, NULL, 0), DOCKER_UNKNOWN);
-	assert_int_equal(docker_checkpoint_life(&(struct docker_made){ .container_id = ID_A, .checkpoint_name = "one", .id = id }, NULL, 0), DOCKER_UNKNOWN);
+	assert_int_equal(docker_checkpoint_life(&(struct docker_made){ at("away"), ID_A, "one", id,
+								       .ended = true },
+						NULL, 0),
+			 DOCKER_UNKNOWN);
+	assert_int_equal(docker_checkpoint_life(&(struct docker_made){ .container_id = ID_A,
+								       .checkpoint_name = "one",
+								       .id = id },
+						NULL, 0),
+			 DOCKER_UNKNOWN);
 	/* a damaged handle may be the one that is looked for */
 	mkdirs(at("root/containers/" ID_B "/checkpoints/bad"));
 	put(at("root/containers/" ID_B "/checkpoints/bad/" ZNS_HANDLE_NAME), "garbage");
@@ -365,7 +401,9 @@ static void podman_needed(void **state)
 	assert_int_equal(podman(at(STORE), ID_A, 1), DOCKER_NEEDED);
 	assert_int_equal(podman(at(STORE), ID_A, 2), DOCKER_NEEDED);
 	assert_int_equal(podman(at(STORE), ID_A, 3), DOCKER_GONE);
-	assert_int_equal(podman(at(STORE), "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc", 3),
+	assert_int_equal(podman(at(STORE),
+				"cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc",
+				3),
 			 DOCKER_GONE);
 	/* exported perhaps, no container, no store */
 	assert_int_equal(podman(NULL, ID_A, 3), DOCKER_UNKNOWN);
@@ -379,7 +417,11 @@ static void podman_needed(void **state)
 
 static void podman_words(void **state)
 {
-	static const struct { const char *words; size_t len; enum podman_call call; } v[] = {
+	static const struct {
+		const char *words;
+		size_t len;
+		enum podman_call call;
+	} v[] = {
 #define WORDS(s, c) { s, sizeof(s), c }
 		WORDS("podman\0container\0checkpoint\0web", PODMAN_KEPT),
 		WORDS("podman\0-e\0container\0checkpoint\0--keep\0-lR", PODMAN_KEPT),
@@ -392,12 +434,18 @@ static void podman_words(void **state)
 		WORDS("podman\0system\0service", PODMAN_OTHER),
 		WORDS("", PODMAN_OTHER),
 	};
-	static const struct { const char *bundle, *image; int ret; } b[] = {
-		{ "/s/overlay-containers/" ID_A "/userdata", "/s/overlay-containers/" ID_A "/userdata/checkpoint", 0 },
+	static const struct {
+		const char *bundle, *image;
+		int ret;
+	} b[] = {
+		{ "/s/overlay-containers/" ID_A "/userdata",
+		  "/s/overlay-containers/" ID_A "/userdata/checkpoint", 0 },
 		{ "/s/overlay-containers/" ID_A "/userdata", "/s/elsewhere", -ENOENT },
-		{ "/s/overlay-containers/" ID_A "/userdata", "/s/overlay-containers/" ID_A "/userdata/a/b", -ENOENT },
+		{ "/s/overlay-containers/" ID_A "/userdata",
+		  "/s/overlay-containers/" ID_A "/userdata/a/b", -ENOENT },
 		{ "/s/overlay-containers/" ID_A "/userdata", NULL, -ENOENT },
-		{ "/s/vfs-containers/" ID_B "/userdata", "/s/vfs-containers/" ID_B "/userdata/checkpoint", -ENOENT },
+		{ "/s/vfs-containers/" ID_B "/userdata",
+		  "/s/vfs-containers/" ID_B "/userdata/checkpoint", -ENOENT },
 		{ "/bundles/" ID_A "/userdata", "/bundles/" ID_A "/userdata/checkpoint", -ENOENT },
 		{ "/" ID_A "/userdata", "/" ID_A "/userdata/checkpoint", -ENOENT },
 	};
@@ -406,7 +454,8 @@ static void podman_words(void **state)
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(v); i++)
 		assert_int_equal(podman_call(v[i].words, v[i].len), v[i].call);
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(b); i++)
-		assert_int_equal(podman_root(b[i].bundle, ID_A, b[i].image, out, sizeof(out)), b[i].ret);
+		assert_int_equal(podman_root(b[i].bundle, ID_A, b[i].image, out, sizeof(out)),
+				 b[i].ret);
 	assert_int_equal(podman_root(b[0].bundle, ID_A, b[0].image, out, sizeof(out)), 0);
 	assert_string_equal(out, "/s/overlay-containers");
 	assert_int_equal(podman_root(b[0].bundle, ID_A, b[0].image, out, 10), -ENOENT);
@@ -444,10 +493,12 @@ static void api_host(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(container),  cmocka_unit_test(bad_json),  cmocka_unit_test(order),
-		cmocka_unit_test(bad_values), cmocka_unit_test(bad_rules), cmocka_unit_test(needed), cmocka_unit_test(lost),
-		cmocka_unit_test(pending),    cmocka_unit_test(api_host),
-		cmocka_unit_test(podman_needed), cmocka_unit_test(podman_words),
+		cmocka_unit_test(container),    cmocka_unit_test(bad_json),
+		cmocka_unit_test(order),        cmocka_unit_test(bad_values),
+		cmocka_unit_test(bad_rules),    cmocka_unit_test(needed),
+		cmocka_unit_test(lost),         cmocka_unit_test(pending),
+		cmocka_unit_test(api_host),     cmocka_unit_test(podman_needed),
+		cmocka_unit_test(podman_words),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -25,7 +25,8 @@ static void open_refuses(void **state)
 
 	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -ENOENT, "znsctl create emu:");
 	assert_null(d);
-	assert_fails(zns_dev_open("/dev/zns-test-none", 0, &d, &err), -ENOENT, "/dev/zns-test-none");
+	assert_fails(zns_dev_open("/dev/zns-test-none", 0, &d, &err), -ENOENT,
+		     "/dev/zns-test-none");
 	assert_fails(zns_dev_open("/dev/ngX", 0, &d, &err), -ENOENT, "/dev/ngX");
 	assert_fails(zns_dev_open("emu:", 0, &d, &err), -EINVAL, "emu:PATH");
 	assert_fails(zns_dev_open("", 0, &d, &err), -ENOENT, "emu:PATH");
@@ -41,7 +42,8 @@ static void open_refuses(void **state)
 	assert_fails(zns_dev_open(longer, 0, &d, &err), -EMEDIUMTYPE, "znsctl create");
 	/* empty, short and foreign files */
 	fd = open(dev_path, O_RDWR | O_CREAT, 0600);
-	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE, "is empty, not an emulated device: create one with `znsctl create emu:");
+	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE,
+		     "is empty, not an emulated device: create one with `znsctl create emu:");
 	assert_int_equal(write(fd, "hello", 5), 5);
 	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE, "znsctl create");
 	assert_int_equal(ftruncate(fd, 100000), 0);
@@ -72,8 +74,9 @@ static void create_refuses_and_forces(void **state)
 	d = make_dev(&p);
 	assert_int_equal(stat(dev_path, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0600);
-	assert_true((uint64_t)st.st_blocks * 512 >= 16 * CAP);	/* allocated */
-	assert_true((uint64_t)st.st_size < MIB(1) + 16 * CAP + 1);	/* and no hole for capacity < size */
+	assert_true((uint64_t)st.st_blocks * 512 >= 16 * CAP); /* allocated */
+	/* and no hole for capacity < size */
+	assert_true((uint64_t)st.st_size < MIB(1) + 16 * CAP + 1);
 	assert_ok(zns_emu_info(d, &q, a));
 	assert_same_params(&p, &q);
 	assert_ok(put(d, 0, 0, 8192, 1));
@@ -122,12 +125,24 @@ static void header_is_checked(void **state)
 	for (int i = 0; i < 6; i++) {
 		bad = h;
 		switch (i) {
-		case 0: bad.nr_zones = 1 << 30; break;
-		case 1: bad.channels = 0; break;
-		case 2: bad.timing = 2; break;
-		case 3: bad.data_off = 0; break;
-		case 4: bad.map = 77; break;
-		case 5: bad.zone_capacity = UINT64_MAX & ~4095ull; break;
+		case 0:
+			bad.nr_zones = 1 << 30;
+			break;
+		case 1:
+			bad.channels = 0;
+			break;
+		case 2:
+			bad.timing = 2;
+			break;
+		case 3:
+			bad.data_off = 0;
+			break;
+		case 4:
+			bad.map = 77;
+			break;
+		case 5:
+			bad.zone_capacity = UINT64_MAX & ~4095ull;
+			break;
 		}
 		bad.hash = zns_hash(&bad, offsetof(struct emu_header, hash));
 		assert_int_equal(pwrite(fd, &bad, sizeof(bad), 0), sizeof(bad));
@@ -140,7 +155,8 @@ static void header_is_checked(void **state)
 	bad.version = 1;
 	bad.header_bytes = 128;
 	assert_int_equal(pwrite(fd, &bad, sizeof(bad), 0), sizeof(bad));
-	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE, "format 1 of an older version");
+	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EMEDIUMTYPE,
+		     "format 1 of an older version");
 	assert_says("znsctl create --force emu:");
 	assert_int_equal(pwrite(fd, &h, sizeof(h), 0), sizeof(h));
 	assert_int_equal(ftruncate(fd, lseek(fd, 0, SEEK_END) - 1), 0);
@@ -192,10 +208,11 @@ static void write_rules(void **state)
 	assert_fails(put(d, 16, 0, 4096, 1), -EINVAL, "zones 0 to 15");
 	assert_fails(zns_dev_write(d, 3, MIB(1), buf, 4096, &err), -EINVAL, "leaves the zone");
 	assert_fails(zns_dev_write(d, 3, UINT64_MAX, buf, 4096, &err), -EINVAL, "block size");
-	assert_fails(zns_dev_write(d, 3, UINT64_MAX - 4095, buf, 8192, &err), -EINVAL, "leaves the zone");
+	assert_fails(zns_dev_write(d, 3, UINT64_MAX - 4095, buf, 8192, &err), -EINVAL,
+		     "leaves the zone");
 	assert_fails(zns_dev_write(d, 3, 8192, buf, CAP, &err), -ENOSPC, "capacity");
 	assert_fails(zns_dev_write(d, 4, 0, buf, MIB(1), &err), -ENOSPC, "capacity");
-	assert_zone(d, 4, ZNS_ZONE_EMPTY, 0);		/* a refused write opens nothing */
+	assert_zone(d, 4, ZNS_ZONE_EMPTY, 0); /* a refused write opens nothing */
 	assert_zone(d, 3, ZNS_ZONE_IMP_OPEN, 8192);
 	assert_ok(zns_dev_write(d, 3, 8192, buf, 0, &err));
 	assert_ok(put(d, 3, 8192, CAP - 8192, 1));
@@ -276,7 +293,7 @@ static void small_blocks(void **state)
 	size_t len = 512;
 
 	p.block_size = 512;
-	p.zone_capacity = KIB(960) - 512;	/* no multiple of 4 KiB */
+	p.zone_capacity = KIB(960) - 512; /* no multiple of 4 KiB */
 	d = make_dev(&p);
 	while (off < p.zone_capacity) {
 		size_t n = zns_min(len, p.zone_capacity - off);
@@ -307,10 +324,10 @@ static void transitions(void **state)
 	assert_zone(d, 0, ZNS_ZONE_EXP_OPEN, 0);
 	assert_ok(zns_dev_open_zone(d, 0, &err));
 	assert_ok(zns_dev_close_zone(d, 0, &err));
-	assert_zone(d, 0, ZNS_ZONE_EMPTY, 0);		/* never written: empty again */
+	assert_zone(d, 0, ZNS_ZONE_EMPTY, 0); /* never written: empty again */
 	assert_ok(zns_dev_open_zone(d, 0, &err));
 	assert_ok(put(d, 0, 0, 4096, 1));
-	assert_zone(d, 0, ZNS_ZONE_EXP_OPEN, 4096);	/* a write does not make it implicit */
+	assert_zone(d, 0, ZNS_ZONE_EXP_OPEN, 4096); /* a write does not make it implicit */
 	assert_ok(zns_dev_close_zone(d, 0, &err));
 	assert_zone(d, 0, ZNS_ZONE_CLOSED, 4096);
 	assert_ok(zns_dev_close_zone(d, 0, &err));
@@ -344,7 +361,7 @@ static void finished_zone_hides_old_data(void **state)
 	assert_memory_equal(buf + 4096, zero, CAP - 8192);
 	assert_fails(zns_dev_read(d, z, CAP - 4096, buf, 8192, &err), -ENODATA, "write pointer");
 	z = 6;
-	assert_ok(zns_dev_finish(d, z, &err));		/* never written at all */
+	assert_ok(zns_dev_finish(d, z, &err)); /* never written at all */
 	assert_zone(d, z, ZNS_ZONE_FULL, CAP);
 	memset(buf, 1, CAP);
 	assert_ok(zns_dev_read(d, z, 0, buf, CAP, &err));
@@ -369,17 +386,17 @@ static void limits(void **state)
 	assert_ok(zns_dev_close_zone(d, 0, &err));
 	assert_ok(zns_dev_close_zone(d, 1, &err));
 	assert_ok(put(d, 4, 0, 4096, 1));
-	assert_ok(put(d, 5, 0, 4096, 1));		/* 4 open, 2 closed: 6 active */
+	assert_ok(put(d, 5, 0, 4096, 1)); /* 4 open, 2 closed: 6 active */
 	assert_fails(put(d, 0, 4096, 4096, 1), -ETOOMANYREFS, "zone 0");
 	assert_ok(zns_dev_close_zone(d, 5, &err));
 	assert_fails(put(d, 6, 0, 4096, 1), -EOVERFLOW, "limit is 6");
 	assert_fails(zns_dev_open_zone(d, 6, &err), -EOVERFLOW, "finish or reset");
-	assert_ok(put(d, 5, 4096, 4096, 1));		/* active already */
+	assert_ok(put(d, 5, 4096, 4096, 1)); /* active already */
 	assert_ok(zns_dev_finish(d, 5, &err));
 	assert_ok(put(d, 6, 0, 4096, 1));
 	assert_ok(zns_dev_reset(d, two, 2, &err));
 	assert_ok(zns_dev_close_zone(d, 6, &err));
-	assert_ok(put(d, 0, 0, CAP, 1));		/* straight to full: holds nothing */
+	assert_ok(put(d, 0, 0, CAP, 1)); /* straight to full: holds nothing */
 	assert_ok(put(d, 1, 0, CAP, 1));
 	assert_ok(put(d, 7, 0, 4096, 1));
 	zns_dev_close(d);
@@ -412,7 +429,7 @@ static void resets(void **state)
 	assert_fails(zns_dev_reset(d, bad, 2, &err), -EINVAL, "zones 0 to 15");
 	assert_ok(zns_emu_set_zone_state(d, 3, ZNS_ZONE_READ_ONLY, &err));
 	assert_fails(zns_dev_reset(d, worn, 2, &err), -EROFS, "zone 3");
-	assert_zone(d, 0, ZNS_ZONE_IMP_OPEN, 8192);	/* all or nothing */
+	assert_zone(d, 0, ZNS_ZONE_IMP_OPEN, 8192); /* all or nothing */
 	assert_ok(zns_dev_reset(d, some, 0, &err));
 	assert_ok(zns_dev_reset(d, some, 6, &err));
 	assert_zone(d, 0, ZNS_ZONE_EMPTY, 0);
@@ -421,7 +438,7 @@ static void resets(void **state)
 	assert_zone(d, 9, ZNS_ZONE_EMPTY, 0);
 	assert_int_equal(e->live[0].gen, gen + 1);
 	some[0] = 5;
-	assert_ok(zns_dev_reset(d, some, 1, &err));	/* an empty one: nothing to do */
+	assert_ok(zns_dev_reset(d, some, 1, &err)); /* an empty one: nothing to do */
 	assert_int_equal(e->live[5].gen, gen5);
 	assert_ok(put(d, 0, 0, 4096, 2));
 	check(d, 0, 0, 4096, 2);
@@ -480,7 +497,7 @@ static void read_only_handle(void **state)
 	assert_fails(zns_emu_power_cut(r, &err), -EBADF, "reading only");
 	assert_fails(zns_emu_set_zone_state(r, 0, ZNS_ZONE_OFFLINE, &err), -EBADF, "reading only");
 	assert_ok(put(d, 0, 4096, 4096, 1));
-	check(r, 0, 4096, 4096, 1);			/* live */
+	check(r, 0, 4096, 4096, 1); /* live */
 	zns_dev_close(r);
 	zns_dev_close(d);
 }
@@ -504,9 +521,23 @@ static void not_emulated(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(state_names), T(open_refuses), T(create_refuses_and_forces), T(header_is_checked), T(geometry), T(write_rules),
-		T(append_rules), T(read_rules), T(any_buffer_will_do), T(small_blocks), T(transitions),
-		T(finished_zone_hides_old_data), T(limits), T(no_limits), T(resets), T(worn_zones), T(read_only_handle),
+		T(state_names),
+		T(open_refuses),
+		T(create_refuses_and_forces),
+		T(header_is_checked),
+		T(geometry),
+		T(write_rules),
+		T(append_rules),
+		T(read_rules),
+		T(any_buffer_will_do),
+		T(small_blocks),
+		T(transitions),
+		T(finished_zone_hides_old_data),
+		T(limits),
+		T(no_limits),
+		T(resets),
+		T(worn_zones),
+		T(read_only_handle),
 		T(not_emulated),
 	};
 

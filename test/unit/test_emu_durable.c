@@ -18,7 +18,7 @@ static void power_cut_loses_the_unflushed_suffix(void **state)
 	assert_ok(put(d, 0, 8192, 4096, 1));
 	assert_ok(put(d, 1, 0, 4096, 1));
 	assert_ok(zns_dev_finish(d, 4, &err));
-	assert_ok(zns_dev_reset(d, &z, 1, &err));	/* durable by itself */
+	assert_ok(zns_dev_reset(d, &z, 1, &err)); /* durable by itself */
 	assert_ok(put(d, 2, 0, 4096, 2));
 	assert_ok(zns_dev_open_zone(d, 5, &err));
 	assert_ok(zns_emu_power_cut(d, &err));
@@ -51,7 +51,7 @@ static void durable_write_survives_alone(void **state)
 	assert_fails(zns_dev_write_durable(d, 1, 0, buf, sizeof(buf), &err), -EIO, "write pointer");
 	assert_ok(put(d, 1, 12288, 4096, 1));
 	assert_ok(zns_emu_power_cut(d, &err));
-	assert_zone(d, 0, ZNS_ZONE_EMPTY, 0);		/* not a flush */
+	assert_zone(d, 0, ZNS_ZONE_EMPTY, 0); /* not a flush */
 	assert_zone(d, 1, ZNS_ZONE_CLOSED, 12288);
 	check(d, 1, 0, 4096, 1);
 	memset(buf, 0, sizeof(buf));
@@ -75,7 +75,7 @@ static void some_zones_flushed(void **state)
 
 	assert_ok(put(d, 4, 0, 4096, 9));
 	assert_ok(zns_dev_flush(d, &err));
-	for (uint32_t z = 0; z < 4; z += z + 1)	/* 0, 1, 3 */
+	for (uint32_t z = 0; z < 4; z += z + 1) /* 0, 1, 3 */
 		assert_ok(put(d, z, 0, 8192, 1));
 	assert_ok(zns_dev_reset(d, &reset, 1, &err));
 	assert_ok(put(d, 4, 0, 4096, 2));
@@ -111,7 +111,7 @@ static void power_cut_needs_to_be_alone(void **state)
 	assert_fails(zns_emu_power_cut(a, &err), -EBUSY, "in use");
 	zns_dev_close(b);
 	assert_ok(zns_emu_power_cut(a, &err));
-	b = open_dev();		/* and the device can be opened again */
+	b = open_dev(); /* and the device can be opened again */
 	zns_dev_close(b);
 	zns_dev_close(a);
 }
@@ -148,7 +148,8 @@ static void worn_zones_survive(void **state)
 	assert_ok(zns_emu_set_zone_state(d, 0, ZNS_ZONE_READ_ONLY, &err));
 	assert_ok(zns_emu_set_zone_state(d, 1, ZNS_ZONE_OFFLINE, &err));
 	assert_ok(zns_emu_power_cut(d, &err));
-	assert_zone(d, 0, ZNS_ZONE_READ_ONLY, 4096);	/* the flag went to the disk, the unflushed data did not */
+	/* the flag went to the disk, the unflushed data did not */
+	assert_zone(d, 0, ZNS_ZONE_READ_ONLY, 4096);
 	assert_zone(d, 1, ZNS_ZONE_OFFLINE, 0);
 	zns_dev_close(d);
 }
@@ -173,7 +174,7 @@ static void new_boot_starts_from_the_durable_table(void **state)
 	assert_ok(put(d, 0, 8192, 4096, 1));
 	assert_ok(put(d, 1, 0, 4096, 1));
 	zns_dev_close(d);
-	d = open_dev();			/* the same boot: all is there */
+	d = open_dev(); /* the same boot: all is there */
 	assert_zone(d, 0, ZNS_ZONE_IMP_OPEN, 12288);
 	zns_dev_close(d);
 	reboot();
@@ -182,7 +183,7 @@ static void new_boot_starts_from_the_durable_table(void **state)
 	assert_zone(d, 1, ZNS_ZONE_EMPTY, 0);
 	check(d, 0, 0, 8192, 1);
 	assert_ok(put(d, 0, 8192, 4096, 2));
-	other = open_dev();		/* only the first opener of a boot does this */
+	other = open_dev(); /* only the first opener of a boot does this */
 	assert_zone(other, 0, ZNS_ZONE_IMP_OPEN, 12288);
 	zns_dev_close(other);
 	/* somebody has it open with another idea of the boot: another machine */
@@ -243,7 +244,8 @@ static void stale_live_table_is_noticed(void **state)
 	zns_dev_close(d);
 }
 
-/* ---- a process that died inside a reset: the table as it left it, set up by hand ------------------ */
+/* ---- a process that died inside a reset: the table as it left it, set up by hand
+ * ------------------ */
 
 static void reset_died_before_live_changed(void **state)
 {
@@ -257,9 +259,9 @@ static void reset_died_before_live_changed(void **state)
 	assert_ok(emu_durable_lock(e, &err));
 	assert_ok(emu_durable_commit(e, &ch, 1, &err));
 	emu_durable_unlock(e);
-	assert_zone(d, 0, ZNS_ZONE_EMPTY, 0);		/* shown as reset */
+	assert_zone(d, 0, ZNS_ZONE_EMPTY, 0); /* shown as reset */
 	assert_ok(zns_dev_flush(d, &err));
-	assert_ok(put(d, 0, 0, 4096, 2));		/* completed by whoever comes */
+	assert_ok(put(d, 0, 0, 4096, 2)); /* completed by whoever comes */
 	check(d, 0, 0, 4096, 2);
 	assert_ok(zns_dev_flush(d, &err));
 	assert_ok(zns_emu_power_cut(d, &err));
@@ -268,7 +270,8 @@ static void reset_died_before_live_changed(void **state)
 	zns_dev_close(d);
 }
 
-/* The disk has the new generation already, mirror and live the old one: the next user puts the old one back. */
+/* The disk has the new generation already, mirror and live the old one: the next user puts the old
+ * one back. */
 static char by_open, by_flush, by_lock;
 
 static void reset_died_before_mirror_changed(void **state)
@@ -298,7 +301,7 @@ static void reset_died_before_mirror_changed(void **state)
 	}
 	assert_zone(d, 0, ZNS_ZONE_IMP_OPEN, *state == &by_lock ? 12288 : 8192);
 	check(d, 0, 0, 8192, 1);
-	assert_int_equal(e->mirror[0].flags, 0);	/* settled */
+	assert_int_equal(e->mirror[0].flags, 0); /* settled */
 	assert_ok(zns_emu_power_cut(d, &err));
 	assert_zone(d, 0, ZNS_ZONE_CLOSED, 8192);
 	check(d, 0, 0, 8192, 1);
@@ -336,7 +339,7 @@ static void flush_skips_when_nothing_changed(void **state)
 	assert_true(e->head->durable_seq < seq);
 	assert_ok(zns_dev_flush(d, &err));
 	assert_int_equal(e->head->durable_seq, seq);
-	assert_ok(zns_dev_open_zone(d, 1, &err));	/* nothing that has to last */
+	assert_ok(zns_dev_open_zone(d, 1, &err)); /* nothing that has to last */
 	assert_int_equal(e->head->change_seq, seq);
 	assert_ok(zns_dev_flush(d, &err));
 	zns_dev_close(d);
@@ -427,16 +430,30 @@ static void reading_without_the_right_to_write(void **state)
 	assert_int_equal(in_child(reader), 0);
 }
 
-#define WHO(s) cmocka_unit_test_prestate_setup_teardown(reset_died_before_mirror_changed, emu_begin, emu_end, s)
+#define WHO(s)                                                                                \
+	cmocka_unit_test_prestate_setup_teardown(reset_died_before_mirror_changed, emu_begin, \
+						 emu_end, s)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(power_cut_loses_the_unflushed_suffix), T(durable_write_survives_alone), T(some_zones_flushed),
-		T(power_cut_needs_to_be_alone), T(the_power_waits_for_the_dying), T(worn_zones_survive),
-		T(new_boot_starts_from_the_durable_table), T(corrupt_entry_costs_its_zone_only), T(stale_live_table_is_noticed),
-		T(reset_died_before_live_changed), WHO(&by_open), WHO(&by_flush), WHO(&by_lock), T(flush_never_undoes_a_reset),
-		T(flush_skips_when_nothing_changed), T(failed_sync_is_final), T(many_zones),
+		T(power_cut_loses_the_unflushed_suffix),
+		T(durable_write_survives_alone),
+		T(some_zones_flushed),
+		T(power_cut_needs_to_be_alone),
+		T(the_power_waits_for_the_dying),
+		T(worn_zones_survive),
+		T(new_boot_starts_from_the_durable_table),
+		T(corrupt_entry_costs_its_zone_only),
+		T(stale_live_table_is_noticed),
+		T(reset_died_before_live_changed),
+		WHO(&by_open),
+		WHO(&by_flush),
+		WHO(&by_lock),
+		T(flush_never_undoes_a_reset),
+		T(flush_skips_when_nothing_changed),
+		T(failed_sync_is_final),
+		T(many_zones),
 		T(reading_without_the_right_to_write),
 	};
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The emulated device's faults: errors by count and zone, zones that wear out, power cuts with every permitted loss. */
+/* The emulated device's faults: errors by count and zone, zones that wear out, power cuts with
+ * every permitted loss. */
 #include <signal.h>
 
 #include "emu_common.h"
@@ -16,10 +17,11 @@ static void the_simple_ones(void **state)
 	assert_ok(put(d, 0, 0, 4096, 1));
 	assert_fails(put(d, 0, 4096, 4096, 1), -EIO, "media error");
 	assert_zone(d, 0, ZNS_ZONE_IMP_OPEN, 4096);
-	assert_ok(put(d, 0, 4096, 4096, 1));		/* once */
-	f = (struct zns_emu_fault) { .fail_write_after = -1, .fail_read_after = 0 };
+	assert_ok(put(d, 0, 4096, 4096, 1)); /* once */
+	f = (struct zns_emu_fault){ .fail_write_after = -1, .fail_read_after = 0 };
 	assert_ok(zns_emu_set_fault(d, &f));
-	assert_fails(zns_dev_read(d, 0, 0, buf, 4096, &err), -EIO, "zone 0 at offset 0: media error");
+	assert_fails(zns_dev_read(d, 0, 0, buf, 4096, &err), -EIO,
+		     "zone 0 at offset 0: media error");
 	check(d, 0, 0, 8192, 1);
 	zns_dev_close(d);
 
@@ -33,10 +35,26 @@ static void the_simple_ones(void **state)
 
 static void bad_words(void **state)
 {
-	static const char *const bad[] = { "x", "write-after", "write-after=", "write-after=-1", "write-after=1K", "other=1",
-					   "write-after=1;read-after=2", "write-after=99999999999999999999", "write-after=1@",
-					   "write-after=1@x2", "write-after=1x", "write-after=1x0", "cut-after=1x2", "loss=",
-					   "loss=some", "loss=1@2", "conflict-after=1x0", "read-only-after=1@2x*", "write-after=1@4294967295", "=1" };
+	static const char *const bad[] = { "x",
+					   "write-after",
+					   "write-after=",
+					   "write-after=-1",
+					   "write-after=1K",
+					   "other=1",
+					   "write-after=1;read-after=2",
+					   "write-after=99999999999999999999",
+					   "write-after=1@",
+					   "write-after=1@x2",
+					   "write-after=1x",
+					   "write-after=1x0",
+					   "cut-after=1x2",
+					   "loss=",
+					   "loss=some",
+					   "loss=1@2",
+					   "conflict-after=1x0",
+					   "read-only-after=1@2x*",
+					   "write-after=1@4294967295",
+					   "=1" };
 	struct zns_dev *d = make_small();
 	char many[400] = "loss=3";
 
@@ -67,8 +85,8 @@ static void by_zone_and_count(void **state)
 	cleanup_free void *buf = aligned(4096);
 	struct zns_emu_rule r = { .zone = 16 };
 
-	add(d, (struct zns_emu_rule) { ZNS_EMU_FAIL_WRITE, .zone = 2, .after = 1, .times = 2 });
-	add(d, (struct zns_emu_rule) { ZNS_EMU_FAIL_READ, .zone = 1, .times = UINT64_MAX });
+	add(d, (struct zns_emu_rule){ ZNS_EMU_FAIL_WRITE, .zone = 2, .after = 1, .times = 2 });
+	add(d, (struct zns_emu_rule){ ZNS_EMU_FAIL_READ, .zone = 1, .times = UINT64_MAX });
 	assert_ok(put(d, 1, 0, 8192, 1));
 	assert_ok(put(d, 2, 0, 4096, 1));
 	assert_ok(put(d, 3, 0, 8192, 1));
@@ -82,9 +100,9 @@ static void by_zone_and_count(void **state)
 	assert_int_equal(zns_emu_clear_faults(d), 0);
 	check(d, 1, 0, 8192, 1);
 	assert_fails(zns_emu_add_fault(d, &r, &err), -EINVAL, "zones 0 to 15");
-	r = (struct zns_emu_rule) { .kind = 9 };
+	r = (struct zns_emu_rule){ .kind = 9 };
 	assert_fails(zns_emu_add_fault(d, &r, &err), -EINVAL, "unknown fault");
-	r = (struct zns_emu_rule) { .after = 1000 };
+	r = (struct zns_emu_rule){ .after = 1000 };
 	for (int i = 0; i < 16; i++)
 		add(d, r);
 	assert_fails(zns_emu_add_fault(d, &r, &err), -ENOSPC, "clear them");
@@ -96,15 +114,16 @@ static void zones_wear_out(void **state)
 	struct zns_dev *d = make_small();
 	cleanup_free void *buf = aligned(4096);
 
-	add(d, (struct zns_emu_rule) { ZNS_EMU_WEAR_READ_ONLY, .zone = 0, .after = 2 });
-	add(d, (struct zns_emu_rule) { ZNS_EMU_WEAR_OFFLINE, .zone = ZNS_EMU_ANY_ZONE, .after = 3 });
+	add(d, (struct zns_emu_rule){ ZNS_EMU_WEAR_READ_ONLY, .zone = 0, .after = 2 });
+	add(d, (struct zns_emu_rule){ ZNS_EMU_WEAR_OFFLINE, .zone = ZNS_EMU_ANY_ZONE, .after = 3 });
 	assert_ok(put(d, 0, 0, 4096, 1));
 	assert_ok(put(d, 0, 4096, 4096, 1));
 	assert_fails(put(d, 0, 8192, 4096, 1), -EROFS, "zone 0 is read-only");
 	assert_zone(d, 0, ZNS_ZONE_READ_ONLY, 8192);
 	check(d, 0, 0, 8192, 1);
 	assert_ok(put(d, 1, 0, 4096, 1));
-	assert_fails(put(d, 1, 4096, 4096, 1), -ENXIO, "zone 1 is offline");	/* whichever zone it hits */
+	/* whichever zone it hits */
+	assert_fails(put(d, 1, 4096, 4096, 1), -ENXIO, "zone 1 is offline");
 	assert_fails(zns_dev_read(d, 1, 0, buf, 4096, &err), -ENXIO, "offline");
 	assert_ok(put(d, 2, 0, 4096, 1));
 	/* worn for good */
@@ -122,7 +141,8 @@ static void zones_wear_out(void **state)
 	zns_dev_close(d);
 }
 
-/* ---- losses --------------------------------------------------------------------------------------- */
+/* ---- losses
+ * --------------------------------------------------------------------------------------- */
 
 /* Zones 0 to 7: four flushed blocks and i unflushed ones, one in two finished besides. */
 static struct zns_dev *with_unflushed(void)
@@ -152,10 +172,11 @@ static void lose_all_or_nothing(void **state)
 	assert_ok(zns_emu_power_cut_losing(d, ZNS_EMU_LOSE_NOTHING, 0, &err));
 	for (int again = 0; again < 2; again++) {
 		for (uint32_t z = 0; z < 8; z++) {
-			assert_zone(d, z, z % 2 ? ZNS_ZONE_FULL : ZNS_ZONE_CLOSED, z % 2 ? CAP : (4 + z) * 4096);
+			assert_zone(d, z, z % 2 ? ZNS_ZONE_FULL : ZNS_ZONE_CLOSED,
+				    z % 2 ? CAP : (4 + z) * 4096);
 			check(d, z, 0, (4 + z) * 4096, 1);
 		}
-		assert_ok(zns_emu_power_cut(d, &err));		/* what survived once is durable */
+		assert_ok(zns_emu_power_cut(d, &err)); /* what survived once is durable */
 	}
 	zns_dev_close(d);
 	d = with_unflushed();
@@ -168,7 +189,8 @@ static void lose_all_or_nothing(void **state)
 	zns_dev_close(d);
 }
 
-/* Over many seeds every permitted outcome of every zone turns up, none that is not, and a seed says it all. */
+/* Over many seeds every permitted outcome of every zone turns up, none that is not, and a seed says
+ * it all. */
 static void lose_by_seed(void **state)
 {
 	unsigned seen[8][13] = { 0 };
@@ -207,7 +229,8 @@ static void lose_by_seed(void **state)
 	}
 }
 
-/* ---- a cut in the middle of something --------------------------------------------------------------- */
+/* ---- a cut in the middle of something
+ * --------------------------------------------------------------- */
 
 static void cut_after_a_write(void **state)
 {
@@ -219,8 +242,9 @@ static void cut_after_a_write(void **state)
 
 	assert_ok(put(d, 0, 0, 4096, 1));
 	assert_ok(zns_dev_flush(d, &err));
-	add(d, (struct zns_emu_rule) { ZNS_EMU_CUT_POWER, .zone = ZNS_EMU_ANY_ZONE, .after = 2, .loss = ZNS_EMU_LOSE_NOTHING });
-	assert_ok(put(other, 1, 0, 4096, 1));		/* not this handle's */
+	add(d, (struct zns_emu_rule){ ZNS_EMU_CUT_POWER, .zone = ZNS_EMU_ANY_ZONE, .after = 2,
+				      .loss = ZNS_EMU_LOSE_NOTHING });
+	assert_ok(put(other, 1, 0, 4096, 1)); /* not this handle's */
 	assert_ok(put(d, 1, 4096, 4096, 1));
 	assert_ok(put(d, 2, 0, 4096, 1));
 	/* dark, for everybody */
@@ -238,7 +262,8 @@ static void cut_after_a_write(void **state)
 		assert_fails(zns_dev_flush(h, &err), -EIO, "lost its power");
 	}
 	zns_dev_close(d);
-	assert_fails(zns_dev_open(dev_spec, 0, &none, &err), -EBUSY, "another process still has it open");
+	assert_fails(zns_dev_open(dev_spec, 0, &none, &err), -EBUSY,
+		     "another process still has it open");
 	zns_dev_close(other);
 	d = open_dev();
 	assert_zone(d, 1, ZNS_ZONE_CLOSED, 8192);
@@ -246,7 +271,7 @@ static void cut_after_a_write(void **state)
 	check(d, 2, 0, 4096, 1);
 	assert_ok(put(d, 2, 4096, 4096, 1));
 	/* at once, and given back by the call */
-	add(d, (struct zns_emu_rule) { ZNS_EMU_CUT_POWER, .zone = ZNS_EMU_ANY_ZONE });
+	add(d, (struct zns_emu_rule){ ZNS_EMU_CUT_POWER, .zone = ZNS_EMU_ANY_ZONE });
 	assert_fails(put(d, 2, 8192, 4096, 1), -EIO, "lost its power");
 	assert_ok(zns_emu_power_cut(d, &err));
 	assert_zone(d, 2, ZNS_ZONE_CLOSED, 4096);
@@ -269,7 +294,7 @@ static void cut_by_environment(void **state)
 	unsetenv("ZNS_EMU_FAULT");
 	d = open_dev();
 	assert_zone(d, 2, ZNS_ZONE_CLOSED, 4096);
-	assert_zone(d, 3, ZNS_ZONE_CLOSED, 4096);	/* drop is the default */
+	assert_zone(d, 3, ZNS_ZONE_CLOSED, 4096); /* drop is the default */
 	zns_dev_close(d);
 	setenv("ZNS_EMU_FAULT", "loss=keep,cut-after=1", 1);
 	d = open_dev();
@@ -285,7 +310,8 @@ static void cut_by_environment(void **state)
 	zns_dev_close(d);
 }
 
-/* ---- a killed program, then a power cut -------------------------------------------------------------- */
+/* ---- a killed program, then a power cut
+ * -------------------------------------------------------------- */
 
 /* Says in a pipe how far it has flushed, until it is killed. */
 static int writer_pipe;
@@ -351,8 +377,9 @@ static void killed_then_cut(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(the_simple_ones), T(bad_words), T(by_zone_and_count), T(zones_wear_out), T(lose_all_or_nothing), T(lose_by_seed),
-		T(cut_after_a_write), T(cut_by_environment), T(killed_then_cut),
+		T(the_simple_ones),   T(bad_words),           T(by_zone_and_count),
+		T(zones_wear_out),    T(lose_all_or_nothing), T(lose_by_seed),
+		T(cut_after_a_write), T(cut_by_environment),  T(killed_then_cut),
 	};
 
 	return cmocka_run_group_tests_name("emu-fault", tests, NULL, NULL);

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The timing model of the emulated device against its own parameters, in model time: every figure is exact, and
- * nothing sleeps. Four dies on two channels; zone z is on die z % 4, die d on channel d % 2.
+ * The timing model of the emulated device against its own parameters, in model time: every figure
+ * is exact, and nothing sleeps. Four dies on two channels; zone z is on die z % 4, die d on channel
+ * d % 2.
  */
 #include "emu_common.h"
 #include "../bench/emu_drive.h"
 
-#define UNIT	KIB(192)
-#define C	UINT64_C(10000)		/* a command's latency */
-#define PROG	UINT64_C(1875000)	/* a unit at 100 MiB/s */
-#define X	UINT64_C(234375)	/* a unit over a channel of 800 MiB/s */
-#define PAGE_X	UINT64_C(19531)		/* 16 KiB over that */
-#define RESET	UINT64_C(3000000)
-#define ms(n)	((n) * UINT64_C(1000000))
+#define UNIT KIB(192)
+#define C UINT64_C(10000) /* a command's latency */
+#define PROG UINT64_C(1875000) /* a unit at 100 MiB/s */
+#define X UINT64_C(234375) /* a unit over a channel of 800 MiB/s */
+#define PAGE_X UINT64_C(19531) /* 16 KiB over that */
+#define RESET UINT64_C(3000000)
+#define ms(n) ((n)*UINT64_C(1000000))
 
 static struct zns_emu_params timed(void)
 {
@@ -30,7 +31,8 @@ static struct zns_dev *make_timed(void)
 	return make_dev(&p);
 }
 
-static uint64_t ask(struct zns_dev *d, enum zns_emu_op op, uint32_t zone, uint64_t bytes, uint64_t issue)
+static uint64_t ask(struct zns_dev *d, enum zns_emu_op op, uint32_t zone, uint64_t bytes,
+		    uint64_t issue)
 {
 	uint64_t done = 0;
 
@@ -48,15 +50,24 @@ static struct zns_emu_load load_of(struct zns_dev *d, enum zns_emu_unit unit, ui
 
 static struct client writer(uint32_t zone, uint64_t units)
 {
-	return (struct client) { .op = ZNS_EMU_OP_WRITE, .zone = zone, .size = UNIT, .total = units * UNIT, .depth = 1 };
+	return (struct client){ .op = ZNS_EMU_OP_WRITE,
+				.zone = zone,
+				.size = UNIT,
+				.total = units * UNIT,
+				.depth = 1 };
 }
 
 static struct client reader(uint32_t zone, uint64_t commands)
 {
-	return (struct client) { .op = ZNS_EMU_OP_READ, .zone = zone, .size = KIB(256), .total = commands * KIB(256), .depth = 2 };
+	return (struct client){ .op = ZNS_EMU_OP_READ,
+				.zone = zone,
+				.size = KIB(256),
+				.total = commands * KIB(256),
+				.depth = 2 };
 }
 
-/* ---- writes ---------------------------------------------------------------------------------------- */
+/* ---- writes
+ * ---------------------------------------------------------------------------------------- */
 
 static void one_writer(void **state)
 {
@@ -73,7 +84,7 @@ static void one_writer(void **state)
 	assert_int_equal(clock, t);
 	l = load_of(d, ZNS_EMU_DIE, 0);
 	assert_int_equal(l.busy_ns, 50 * PROG);
-	assert_int_equal(l.idle_from_ns, C + X + 50 * PROG);	/* never idle: 100 MiB/s */
+	assert_int_equal(l.idle_from_ns, C + X + 50 * PROG); /* never idle: 100 MiB/s */
 	assert_int_equal(l.written, 50 * UNIT);
 	assert_int_equal(l.read, 0);
 	l = load_of(d, ZNS_EMU_CHANNEL, 0);
@@ -87,7 +98,8 @@ static void one_writer(void **state)
 /* The size of the commands does not matter, nor how many are in flight. */
 static void any_size_of_command(void **state)
 {
-	static const uint64_t size[] = { KIB(4), KIB(64), KIB(100), KIB(192), KIB(256), MIB(1), MIB(24) };
+	static const uint64_t size[] = { KIB(4),   KIB(64), KIB(100), KIB(192),
+					 KIB(256), MIB(1),  MIB(24) };
 	struct zns_dev *d = make_timed();
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(size); i++) {
@@ -101,7 +113,8 @@ static void any_size_of_command(void **state)
 			c.depth = depth;
 			drive(d, &c, 1, start);
 			/* the first unit may take several commands until it is full */
-			assert_in_range(c.done_ns - start, C + X + 128 * PROG, C * (1 + (UNIT - 1) / size[i]) + X + 128 * PROG);
+			assert_in_range(c.done_ns - start, C + X + 128 * PROG,
+					C * (1 + (UNIT - 1) / size[i]) + X + 128 * PROG);
 		}
 	}
 	zns_dev_close(d);
@@ -113,10 +126,12 @@ static void two_writers_on_one_die(void **state)
 	struct client c[2] = { writer(0, 60), writer(4, 60) };
 
 	drive(d, c, 2, 0);
-	/* units alternate: A's k-th ends at C + X + (2k - 1) PROG, B's a unit later; answered two units ahead */
+	/* units alternate: A's k-th ends at C + X + (2k - 1) PROG, B's a unit later; answered two
+	 * units ahead */
 	assert_int_equal(c[0].answered_ns, C + X + (2 * 58 - 1) * PROG);
 	assert_int_equal(c[1].answered_ns, C + X + 2 * 58 * PROG);
-	assert_int_equal(load_of(d, ZNS_EMU_DIE, 0).idle_from_ns, C + X + 120 * PROG);	/* each half */
+	/* each half */
+	assert_int_equal(load_of(d, ZNS_EMU_DIE, 0).idle_from_ns, C + X + 120 * PROG);
 	assert_int_equal(load_of(d, ZNS_EMU_DIE, 0).busy_ns, 120 * PROG);
 	zns_dev_close(d);
 }
@@ -155,9 +170,11 @@ static void channel_bound(void **state)
 	d = make_dev(&p);
 	drive(d, c, 2, 0);
 	assert_int_equal(load_of(d, ZNS_EMU_CHANNEL, 0).busy_ns, 120 * x);
-	assert_int_equal(load_of(d, ZNS_EMU_CHANNEL, 0).idle_from_ns, C + 120 * x);	/* never idle: 75 MiB/s each */
+	/* never idle: 75 MiB/s each */
+	assert_int_equal(load_of(d, ZNS_EMU_CHANNEL, 0).idle_from_ns, C + 120 * x);
 	assert_int_equal(load_of(d, ZNS_EMU_DIE, 2).idle_from_ns, C + 120 * x + PROG);
-	assert_in_range(load_of(d, ZNS_EMU_DIE, 0).idle_from_ns, C + 118 * x + PROG, C + 119 * x + PROG);
+	assert_in_range(load_of(d, ZNS_EMU_DIE, 0).idle_from_ns, C + 118 * x + PROG,
+			C + 119 * x + PROG);
 	/* alone, one is bound by its die still */
 	assert_ok(zns_emu_power_cut(d, &err));
 	c[0] = writer(1, 60);
@@ -173,7 +190,8 @@ static void one_writer_per_die(void **state)
 
 	drive(d, c, 4, 0);
 	for (unsigned i = 0; i < 4; i++)
-		assert_int_equal(load_of(d, ZNS_EMU_DIE, i).idle_from_ns, C + (i < 2 ? 1 : 2) * X + 60 * PROG);
+		assert_int_equal(load_of(d, ZNS_EMU_DIE, i).idle_from_ns,
+				 C + (i < 2 ? 1 : 2) * X + 60 * PROG);
 	zns_dev_close(d);
 }
 
@@ -182,8 +200,10 @@ static void buffer_answers_early(void **state)
 	struct zns_dev *d = make_timed();
 
 	assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 0, 2 * UNIT, 0), C);
-	assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 0, 4096, C), C + X + PROG);	/* full: waits for the first unit */
-	assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 4, UNIT, C), 2 * C);		/* another zone's is its own */
+	/* full: waits for the first unit */
+	assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 0, 4096, C), C + X + PROG);
+	/* another zone's is its own */
+	assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 4, UNIT, C), 2 * C);
 	/* long idle: all room again but for those 4 KiB */
 	assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 0, 2 * UNIT - 4096, ms(100)), ms(100) + C);
 	assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 0, 4096, ms(100) + C), ms(100) + C + X + PROG);
@@ -191,7 +211,8 @@ static void buffer_answers_early(void **state)
 	zns_dev_close(d);
 }
 
-/* One unit of buffer cannot be filled while it is programmed; three and four are no faster than two. */
+/* One unit of buffer cannot be filled while it is programmed; three and four are no faster than
+ * two. */
 static void other_buffers(void **state)
 {
 	for (uint32_t units = 1; units <= 4; units++) {
@@ -204,12 +225,14 @@ static void other_buffers(void **state)
 		d = open_dev();
 		assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 1, units * UNIT, 0), C);
 		drive(d, &c, 1, 0);
-		assert_int_equal(load_of(d, ZNS_EMU_DIE, 0).idle_from_ns, units == 1 ? C + 50 * (X + PROG) : C + X + 50 * PROG);
+		assert_int_equal(load_of(d, ZNS_EMU_DIE, 0).idle_from_ns,
+				 units == 1 ? C + 50 * (X + PROG) : C + X + 50 * PROG);
 		zns_dev_close(d);
 	}
 }
 
-/* ---- reads ----------------------------------------------------------------------------------------- */
+/* ---- reads
+ * ----------------------------------------------------------------------------------------- */
 
 static void one_reader(void **state)
 {
@@ -219,9 +242,11 @@ static void one_reader(void **state)
 
 	/* alone: the die's time and one page over the channel */
 	assert_int_equal(ask(d, ZNS_EMU_OP_READ, 1, KIB(256), 0), C + sense + PAGE_X);
-	assert_int_equal(ask(d, ZNS_EMU_OP_READ, 1, 4096, ms(10)), ms(10) + C + page + 4882);	/* a whole page is sensed */
+	/* a whole page is sensed */
+	assert_int_equal(ask(d, ZNS_EMU_OP_READ, 1, 4096, ms(10)), ms(10) + C + page + 4882);
 	drive(d, &c, 1, ms(20));
-	assert_int_equal(load_of(d, ZNS_EMU_DIE, 0).idle_from_ns, ms(20) + C + 100 * sense);	/* never idle: 400 MiB/s */
+	/* never idle: 400 MiB/s */
+	assert_int_equal(load_of(d, ZNS_EMU_DIE, 0).idle_from_ns, ms(20) + C + 100 * sense);
 	assert_int_equal(c.answered_ns, ms(20) + C + 100 * sense + PAGE_X);
 	assert_int_equal(load_of(d, ZNS_EMU_DIE, 0).read, MIB(25));
 	assert_int_equal(load_of(d, ZNS_EMU_DIE, 1).read, KIB(272));
@@ -232,12 +257,13 @@ static void one_reader(void **state)
 static void several_readers(void **state)
 {
 	uint64_t sense = 625000, move = 312500, slow = KIB(256) * 1000000000 / MIB(300);
-	struct client same[2] = { reader(0, 100), reader(4, 100) }, both[2] = { reader(0, 100), reader(2, 100) }, all[4];
+	struct client same[2] = { reader(0, 100), reader(4, 100) },
+		      both[2] = { reader(0, 100), reader(2, 100) }, all[4];
 	struct zns_emu_params p = timed();
 	struct zns_dev *d = make_dev(&p);
 
 	drive(d, same, 2, 0);
-	assert_int_equal(load_of(d, ZNS_EMU_DIE, 0).idle_from_ns, C + 200 * sense);		/* half each */
+	assert_int_equal(load_of(d, ZNS_EMU_DIE, 0).idle_from_ns, C + 200 * sense); /* half each */
 	assert_in_range(same[0].answered_ns, C + 198 * sense, C + 200 * sense);
 	assert_int_equal(same[1].answered_ns, C + 200 * sense + PAGE_X);
 	/* two of 400 MiB/s fill a channel of 800 exactly */
@@ -258,7 +284,9 @@ static void several_readers(void **state)
 	both[0] = reader(0, 100);
 	both[1] = reader(2, 100);
 	drive(d, both, 2, 0);
-	assert_int_equal(load_of(d, ZNS_EMU_CHANNEL, 0).idle_from_ns - load_of(d, ZNS_EMU_CHANNEL, 0).busy_ns, C + 39062);
+	assert_int_equal(load_of(d, ZNS_EMU_CHANNEL, 0).idle_from_ns -
+				 load_of(d, ZNS_EMU_CHANNEL, 0).busy_ns,
+			 C + 39062);
 	assert_int_equal(load_of(d, ZNS_EMU_CHANNEL, 0).busy_ns, 200 * slow);
 	zns_dev_close(d);
 }
@@ -273,28 +301,31 @@ static void readers_and_writers_share(void **state)
 	/* a read waits behind the units that were there before it */
 	assert_ok(zns_emu_power_cut(d, &err));
 	ask(d, ZNS_EMU_OP_WRITE, 0, 2 * UNIT, ms(1000));
-	assert_int_equal(ask(d, ZNS_EMU_OP_READ, 4, KIB(256), ms(1000)), ms(1000) + C + X + 2 * PROG + 625000 + PAGE_X);
+	assert_int_equal(ask(d, ZNS_EMU_OP_READ, 4, KIB(256), ms(1000)),
+			 ms(1000) + C + X + 2 * PROG + 625000 + PAGE_X);
 	zns_dev_close(d);
 }
 
-/* ---- management commands --------------------------------------------------------------------------- */
+/* ---- management commands
+ * --------------------------------------------------------------------------- */
 
 static void resets(void **state)
 {
 	struct zns_dev *d = make_timed();
 
-	assert_int_equal(ask(d, ZNS_EMU_OP_RESET, 0, 0, 0), C);			/* nothing in it */
+	assert_int_equal(ask(d, ZNS_EMU_OP_RESET, 0, 0, 0), C); /* nothing in it */
 	assert_int_equal(load_of(d, ZNS_EMU_DIE, 0).busy_ns, 0);
 	assert_int_equal(ask(d, ZNS_EMU_OP_RESET, 0, 4096, 0), C + RESET);
-	assert_int_equal(ask(d, ZNS_EMU_OP_RESET, 4, 4096, 0), C + 2 * RESET);	/* the same die */
-	assert_int_equal(ask(d, ZNS_EMU_OP_RESET, 1, 4096, 0), C + RESET);	/* another */
+	assert_int_equal(ask(d, ZNS_EMU_OP_RESET, 4, 4096, 0), C + 2 * RESET); /* the same die */
+	assert_int_equal(ask(d, ZNS_EMU_OP_RESET, 1, 4096, 0), C + RESET); /* another */
 	assert_int_equal(load_of(d, ZNS_EMU_DIE, 0).busy_ns, 2 * RESET);
 	/* a write beside it is taken in at once, and its unit waits */
 	assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 8, 2 * UNIT, 0), C);
 	assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 8, UNIT, 0), C + 2 * RESET + PROG);
 	/* a reset waits for the zone's own programs; what was buffered is gone with it */
 	assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 3, UNIT + 4096, ms(100)), ms(100) + C);
-	assert_int_equal(ask(d, ZNS_EMU_OP_RESET, 3, UNIT, ms(100)), ms(100) + C + X + PROG + RESET);
+	assert_int_equal(ask(d, ZNS_EMU_OP_RESET, 3, UNIT, ms(100)),
+			 ms(100) + C + X + PROG + RESET);
 	assert_int_equal(ask(d, ZNS_EMU_OP_FLUSH, 0, 0, ms(200)), ms(200) + C);
 	zns_dev_close(d);
 }
@@ -303,16 +334,22 @@ static void finishes(void **state)
 {
 	struct zns_dev *d = make_timed();
 
-	/* 896 KiB of padding behind 64 KiB of data, at the die's full rate; 64 KiB of data go over the channel */
+	/* 896 KiB of padding behind 64 KiB of data, at the die's full rate; 64 KiB of data go over
+	 * the channel */
 	assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 0, KIB(64), 0), C);
-	assert_int_equal(ask(d, ZNS_EMU_OP_FINISH, 0, KIB(896), ms(1)), ms(1) + C + 78125 + 5 * PROG);
+	assert_int_equal(ask(d, ZNS_EMU_OP_FINISH, 0, KIB(896), ms(1)),
+			 ms(1) + C + 78125 + 5 * PROG);
 	assert_int_equal(load_of(d, ZNS_EMU_DIE, 0).written, 5 * UNIT);
 	assert_int_equal(load_of(d, ZNS_EMU_CHANNEL, 0).written, KIB(64));
-	assert_int_equal(ask(d, ZNS_EMU_OP_FLUSH, 0, 0, ms(100)), ms(100) + C);	/* nothing is left in the buffer */
+	/* nothing is left in the buffer */
+	assert_int_equal(ask(d, ZNS_EMU_OP_FLUSH, 0, 0, ms(100)), ms(100) + C);
 	/* a neighbour on the die waits for all of it, one elsewhere does not */
-	assert_int_equal(ask(d, ZNS_EMU_OP_FINISH, 4, KIB(900), ms(100)), ms(100) + C + 5 * PROG);	/* whole units */
-	assert_int_equal(ask(d, ZNS_EMU_OP_READ, 8, KIB(256), ms(100)), ms(100) + C + 5 * PROG + 625000 + PAGE_X);
-	assert_int_equal(ask(d, ZNS_EMU_OP_READ, 9, KIB(256), ms(100)), ms(100) + C + 625000 + PAGE_X);
+	/* whole units */
+	assert_int_equal(ask(d, ZNS_EMU_OP_FINISH, 4, KIB(900), ms(100)), ms(100) + C + 5 * PROG);
+	assert_int_equal(ask(d, ZNS_EMU_OP_READ, 8, KIB(256), ms(100)),
+			 ms(100) + C + 5 * PROG + 625000 + PAGE_X);
+	assert_int_equal(ask(d, ZNS_EMU_OP_READ, 9, KIB(256), ms(100)),
+			 ms(100) + C + 625000 + PAGE_X);
 	/* behind the zone's own full units */
 	assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 3, 2 * UNIT, ms(200)), ms(200) + C);
 	assert_int_equal(ask(d, ZNS_EMU_OP_FINISH, 3, UNIT, ms(200)), ms(200) + C + X + 3 * PROG);
@@ -348,7 +385,8 @@ static void flushes(void **state)
 	zns_dev_close(d);
 }
 
-/* ---- other shapes ---------------------------------------------------------------------------------- */
+/* ---- other shapes
+ * ---------------------------------------------------------------------------------- */
 
 /* All four dies and both channels as one: a unit takes a quarter and a half. */
 static void shared_map(void **state)
@@ -384,7 +422,7 @@ static void conventional(void **state)
 	assert_ok(zns_emu_profile("conventional", &p, &err));
 	p.nr_zones = 16;
 	p.prealloc = ZNS_EMU_SPARSE;
-	p.gc_every_mib = 12;		/* 64 units */
+	p.gc_every_mib = 12; /* 64 units */
 	p.gc_stall_ms = 7;
 	d = make_dev(&p);
 	for (unsigned i = 0; i < 3; i++)
@@ -397,9 +435,11 @@ static void conventional(void **state)
 	assert_int_equal(zns_emu_model_stalls(d), 3);
 	/* everybody stalls: a read beside the write that brings the next one */
 	for (unsigned k = 0; k < 64; k++)
-		assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 0, UNIT, ms(1000)), ms(1000) + C + (k + 1) * ns);
+		assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 0, UNIT, ms(1000)),
+				 ms(1000) + C + (k + 1) * ns);
 	assert_int_equal(zns_emu_model_stalls(d), 4);
-	assert_in_range(ask(d, ZNS_EMU_OP_READ, 9, 4096, ms(1000)), ms(1007) + C + 64 * ns, ms(1008) + C + 64 * ns);
+	assert_in_range(ask(d, ZNS_EMU_OP_READ, 9, 4096, ms(1000)), ms(1007) + C + 64 * ns,
+			ms(1008) + C + 64 * ns);
 	/* reads make no garbage, and pass at the cap */
 	c[0] = reader(0, 200);
 	c[1] = reader(1, 200);
@@ -412,9 +452,22 @@ static void conventional(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(one_writer), T(any_size_of_command), T(two_writers_on_one_die), T(many_writers_on_one_die),
-		T(two_writers_on_one_channel), T(channel_bound), T(one_writer_per_die), T(buffer_answers_early), T(other_buffers),
-		T(one_reader), T(several_readers), T(readers_and_writers_share), T(resets), T(finishes), T(flushes), T(shared_map),
+		T(one_writer),
+		T(any_size_of_command),
+		T(two_writers_on_one_die),
+		T(many_writers_on_one_die),
+		T(two_writers_on_one_channel),
+		T(channel_bound),
+		T(one_writer_per_die),
+		T(buffer_answers_early),
+		T(other_buffers),
+		T(one_reader),
+		T(several_readers),
+		T(readers_and_writers_share),
+		T(resets),
+		T(finishes),
+		T(flushes),
+		T(shared_map),
 		T(conventional),
 	};
 

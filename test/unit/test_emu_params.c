@@ -4,8 +4,9 @@
 
 static void profiles(void **state)
 {
-	static const char *const known[] = { "default",	   "paper-conf", "paper",      "paper-draft",
-						  "paper-draft-18", "large-zone", "small-zone", "conventional" };
+	static const char *const known[] = { "default",     "paper-conf",     "paper",
+					     "paper-draft", "paper-draft-18", "large-zone",
+					     "small-zone",  "conventional" };
 	struct zns_emu_params p, q;
 
 	zns_emu_default_params(&p);
@@ -49,19 +50,44 @@ static void profiles(void **state)
 
 static void bad_params(void **state)
 {
-	static const struct { size_t off; unsigned size; uint64_t v; const char *says; } bad[] = {
-#define P(f, v, s) { offsetof(struct zns_emu_params, f), sizeof(((struct zns_emu_params *)0)->f), v, s }
-		P(block_size, 0, "512 or 4096"), P(block_size, 1024, "512 or 4096"), P(nr_zones, 3, "4 to"),
-		P(nr_zones, UINT32_MAX, "4 to"), P(zone_size, 0, "zone size"), P(zone_size, MIB(1) + 1, "zone size"),
-		P(zone_size, UINT64_MAX - 4095, "zone size"), P(zone_capacity, 0, "zone capacity"),
-		P(zone_capacity, 512, "zone capacity"), P(zone_capacity, MIB(2), "larger than the zone size"),
-		P(max_open, 7, "active limit"), P(channels, 0, "channels"), P(ways, 0, "ways"), P(channels, 1000, "1024"),
-		P(channels, UINT32_MAX, "1024"), P(map, 7, "zone map"), P(die_write_mibps, 0, "die write"),
-		P(die_read_mibps, 2000000, "die read"), P(channel_mibps, 0, "channel"), P(program_unit, 0, "program unit"),
-		P(program_unit, 4097, "program unit"), P(program_unit, MIB(32), "program unit"),
-		P(buffer_units, 0, "write buffer"), P(buffer_units, 5, "write buffer"), P(command_us, 2000000, "command latency"),
-		P(reset_us, 20000000, "reset"), P(controller_mibps, 2000000, "controller"), P(gc_every_mib, 1, "both or neither"),
-		P(gc_stall_ms, 1, "both or neither"), P(prealloc, 3, "preallocation"),
+	static const struct {
+		size_t off;
+		unsigned size;
+		uint64_t v;
+		const char *says;
+	} bad[] = {
+#define P(f, v, s) \
+	{ offsetof(struct zns_emu_params, f), sizeof(((struct zns_emu_params *)0)->f), v, s }
+		P(block_size, 0, "512 or 4096"),
+		P(block_size, 1024, "512 or 4096"),
+		P(nr_zones, 3, "4 to"),
+		P(nr_zones, UINT32_MAX, "4 to"),
+		P(zone_size, 0, "zone size"),
+		P(zone_size, MIB(1) + 1, "zone size"),
+		P(zone_size, UINT64_MAX - 4095, "zone size"),
+		P(zone_capacity, 0, "zone capacity"),
+		P(zone_capacity, 512, "zone capacity"),
+		P(zone_capacity, MIB(2), "larger than the zone size"),
+		P(max_open, 7, "active limit"),
+		P(channels, 0, "channels"),
+		P(ways, 0, "ways"),
+		P(channels, 1000, "1024"),
+		P(channels, UINT32_MAX, "1024"),
+		P(map, 7, "zone map"),
+		P(die_write_mibps, 0, "die write"),
+		P(die_read_mibps, 2000000, "die read"),
+		P(channel_mibps, 0, "channel"),
+		P(program_unit, 0, "program unit"),
+		P(program_unit, 4097, "program unit"),
+		P(program_unit, MIB(32), "program unit"),
+		P(buffer_units, 0, "write buffer"),
+		P(buffer_units, 5, "write buffer"),
+		P(command_us, 2000000, "command latency"),
+		P(reset_us, 20000000, "reset"),
+		P(controller_mibps, 2000000, "controller"),
+		P(gc_every_mib, 1, "both or neither"),
+		P(gc_stall_ms, 1, "both or neither"),
+		P(prealloc, 3, "preallocation"),
 #undef P
 	};
 
@@ -75,7 +101,7 @@ static void bad_params(void **state)
 	}
 	struct zns_emu_params p = small();
 
-	p.die_write_mibps = 0;	/* of no account while timing is off */
+	p.die_write_mibps = 0; /* of no account while timing is off */
 	assert_ok(zns_emu_create(dev_path, &p, false, &err));
 	assert_fails(zns_emu_create("", &p, false, &err), -EINVAL, "emu:PATH");
 }
@@ -87,7 +113,7 @@ static void create_without_space(void **state)
 	int fd;
 
 	p.nr_zones = 1 << 20;
-	p.zone_size = p.zone_capacity = GIB(1024);	/* an exbibyte: no disk has it */
+	p.zone_size = p.zone_capacity = GIB(1024); /* an exbibyte: no disk has it */
 	err.msg[0] = '\0';
 	assert_true(zns_emu_create(dev_path, &p, false, &err) < 0);
 	assert_says("fewer or smaller zones (--zones N, at most ");
@@ -123,7 +149,7 @@ static void where_the_space_comes_from(void **state)
 	assert_ok(put(d, 3, 0, KIB(960), 1));
 	check(d, 3, 0, KIB(960), 1);
 	assert_ok(zns_emu_info(d, &q, NULL));
-	assert_int_equal(q.prealloc, ZNS_EMU_ALLOCATED);	/* how it was made is not kept */
+	assert_int_equal(q.prealloc, ZNS_EMU_ALLOCATED); /* how it was made is not kept */
 	zns_dev_close(d);
 	p.prealloc = ZNS_EMU_WRITTEN;
 	assert_ok(zns_emu_create(dev_path, &p, true, &err));
@@ -132,7 +158,9 @@ static void where_the_space_comes_from(void **state)
 	assert_zone(d, 3, ZNS_ZONE_EMPTY, 0);
 	fd = open(dev_path, O_RDONLY);
 	memset(buf, 1, KIB(960));
-	assert_int_equal(pread(fd, buf, KIB(960), emu_of(d)->lay.data_off + 3 * emu_of(d)->lay.stride), KIB(960));
+	assert_int_equal(pread(fd, buf, KIB(960),
+			       emu_of(d)->lay.data_off + 3 * emu_of(d)->lay.stride),
+			 KIB(960));
 	for (size_t i = 0; i < KIB(960); i++)
 		assert_int_equal(buf[i], 0);
 	close(fd);
@@ -232,14 +260,19 @@ static void permuted_is_balanced(void **state)
 			}
 		}
 	}
-	assert_true(in_place < 1000);	/* about 156 of 20000 by chance */
+	assert_true(in_place < 1000); /* about 156 of 20000 by chance */
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(profiles), T(bad_params), T(create_without_space), T(where_the_space_comes_from),
-		T(timing_parameters_are_kept), T(maps), T(permuted_is_balanced),
+		T(profiles),
+		T(bad_params),
+		T(create_without_space),
+		T(where_the_space_comes_from),
+		T(timing_parameters_are_kept),
+		T(maps),
+		T(permuted_is_balanced),
 	};
 
 	return cmocka_run_group_tests_name("emu-params", tests, NULL, NULL);

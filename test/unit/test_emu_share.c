@@ -25,9 +25,9 @@ static void two_handles(void **state)
 	assert_zone(a, 0, ZNS_ZONE_EMPTY, 0);
 	assert_ok(put(a, 4, 0, 4096, 1));
 	zns_dev_close(a);
-	assert_zone(b, 4, ZNS_ZONE_IMP_OPEN, 4096);	/* a handle is not an owner */
+	assert_zone(b, 4, ZNS_ZONE_IMP_OPEN, 4096); /* a handle is not an owner */
 	zns_dev_close(b);
-	a = open_dev();					/* nor is the last one */
+	a = open_dev(); /* nor is the last one */
 	assert_zone(a, 4, ZNS_ZONE_IMP_OPEN, 4096);
 	zns_dev_close(a);
 }
@@ -142,7 +142,8 @@ static void processes_append_to_one_zone(void **state)
 			if ((pid_t)(buf[b * 512] >> 32) == pid[i])
 				who = i;
 		assert_true(who >= 0);
-		assert_int_equal(buf[b * 512] & UINT32_MAX, next[who]++);	/* in the order it wrote them */
+		/* in the order it wrote them */
+		assert_int_equal(buf[b * 512] & UINT32_MAX, next[who]++);
 		for (size_t w = 1; w < 512; w++)
 			assert_int_equal(buf[b * 512 + w], buf[b * 512]);
 	}
@@ -177,11 +178,11 @@ static void threads_write_different_zones(void **state)
 	pthread_t t[8];
 	struct zns_dev *d;
 
-	p.nr_zones = 80;	/* zones 64 apart share a mutex */
+	p.nr_zones = 80; /* zones 64 apart share a mutex */
 	p.max_open = p.max_active = 8;
 	d = make_dev(&p);
 	for (int i = 0; i < 8; i++) {
-		w[i] = (struct writer) { .d = d, .zone = i < 4 ? i : 60 + i };
+		w[i] = (struct writer){ .d = d, .zone = i < 4 ? i : 60 + i };
 		assert_int_equal(pthread_create(&t[i], NULL, writer_thread, &w[i]), 0);
 	}
 	for (int i = 0; i < 8; i++) {
@@ -227,8 +228,10 @@ static void threads_mix_everything(void **state)
 	pthread_t t[8];
 
 	for (int i = 0; i < 8; i++) {
-		w[i] = (struct writer) { .d = d[i & 1], .zone = i < 4 ? 0 : 1 };
-		assert_int_equal(pthread_create(&t[i], NULL, i % 4 == 3 ? reset_thread : append_thread, &w[i]), 0);
+		w[i] = (struct writer){ .d = d[i & 1], .zone = i < 4 ? 0 : 1 };
+		assert_int_equal(pthread_create(&t[i], NULL,
+						i % 4 == 3 ? reset_thread : append_thread, &w[i]),
+				 0);
 	}
 	for (int i = 0; i < 8; i++) {
 		assert_int_equal(pthread_join(t[i], NULL), 0);
@@ -250,7 +253,7 @@ static void faults_hit_once_over_threads(void **state)
 
 	assert_ok(zns_emu_set_fault(d, &f));
 	for (int i = 0; i < 4; i++) {
-		w[i] = (struct writer) { .d = d, .zone = i };
+		w[i] = (struct writer){ .d = d, .zone = i };
 		assert_int_equal(pthread_create(&t[i], NULL, append_thread, &w[i]), 0);
 	}
 	for (int i = 0; i < 4; i++) {
@@ -264,19 +267,20 @@ static void faults_hit_once_over_threads(void **state)
 	zns_dev_close(d);
 }
 
-/* ---- processes killed at any moment ------------------------------------------------------------- */
+/* ---- processes killed at any moment -------------------------------------------------------------
+ */
 
 /*
- * What the child has been told is done, in memory shared with the parent. A zone's tag changes with each
- * reset, so data of an older generation shows.
+ * What the child has been told is done, in memory shared with the parent. A zone's tag changes with
+ * each reset, so data of an older generation shows.
  */
 struct promise {
 	struct {
-		uint32_t tag;		/* in use since the last reset that returned */
-		uint32_t next_tag;	/* != tag while a reset is under way */
-		uint64_t written;	/* writes that returned */
-		uint64_t flushed;	/* of these, below a flush that returned */
-		uint64_t flushed_tag;	/* and their tag */
+		uint32_t tag; /* in use since the last reset that returned */
+		uint32_t next_tag; /* != tag while a reset is under way */
+		uint64_t written; /* writes that returned */
+		uint64_t flushed; /* of these, below a flush that returned */
+		uint64_t flushed_tag; /* and their tag */
 	} zone[4];
 	uint32_t rounds;
 };
@@ -333,7 +337,7 @@ static void kill_one(void)
 	if (!pid)
 		_exit(child_until_killed());
 	while (told->rounds < start + 3 && !waitpid(pid, &st, WNOHANG))
-		nanosleep(&(struct timespec) { .tv_nsec = 100000 }, NULL);
+		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 	nanosleep(&nap, NULL);
 	kill(pid, SIGKILL);
 	assert_int_equal(waitpid(pid, &st, 0), pid);
@@ -353,7 +357,8 @@ static void check_after_kill(struct zns_dev *d)
 			told->zone[z].flushed = 0;
 			told->zone[z].flushed_tag = told->zone[z].tag;
 		} else {
-			assert_true(wp >= told->zone[z].written || told->zone[z].next_tag != told->zone[z].tag);
+			assert_true(wp >= told->zone[z].written ||
+				    told->zone[z].next_tag != told->zone[z].tag);
 		}
 		if (wp)
 			check(d, z, 0, wp, told->zone[z].tag);
@@ -362,7 +367,8 @@ static void check_after_kill(struct zns_dev *d)
 	}
 }
 
-/* After one, what was flushed is there, the rest is a prefix of what was written, and never an older generation. */
+/* After one, what was flushed is there, the rest is a prefix of what was written, and never an
+ * older generation. */
 static void check_after_cut(struct zns_dev *d)
 {
 	for (uint32_t z = 0; z < 4; z++) {
@@ -383,7 +389,7 @@ static void killed_in_the_middle(void **state)
 	struct zns_emu_params p = small();
 	struct zns_dev *d;
 
-	p.max_open = 5;		/* the four zones of the child, and one more */
+	p.max_open = 5; /* the four zones of the child, and one more */
 	d = make_dev(&p);
 	told = mmap(NULL, sizeof(*told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(told != MAP_FAILED);
@@ -428,7 +434,7 @@ static void limits_after_a_kill(void **state)
 	for (uint32_t z = 2; z < 5; z++)
 		assert_ok(put(d, z, 0, 4096, 1));
 	assert_fails(put(d, 5, 0, 4096, 1), -ETOOMANYREFS, "limit is 4");
-	assert_ok(put(d, 0, 4096, 4096, 1));	/* anybody may write on */
+	assert_ok(put(d, 0, 4096, 4096, 1)); /* anybody may write on */
 	check(d, 0, 0, 8192, 1);
 	zns_dev_close(d);
 }
@@ -442,7 +448,8 @@ static int child_dies_with_locks(void)
 	if (zns_dev_open(dev_spec, 0, &d, &err))
 		return 1;
 	e = emu_of(d);
-	if (emu_zone_lock(e, 3, &err) || emu_count_lock(e, &err) || emu_durable_lock(e, &err) || emu_lock_init(e->fd, true, &err))
+	if (emu_zone_lock(e, 3, &err) || emu_count_lock(e, &err) || emu_durable_lock(e, &err) ||
+	    emu_lock_init(e->fd, true, &err))
 		return 2;
 	raise(SIGKILL);
 	return 3;
@@ -476,13 +483,14 @@ static void zone_lock_excludes_processes(void **state)
 	if (!pid) {
 		struct zns_dev *own;
 
-		if (zns_dev_open(dev_spec, 0, &own, &err) || put(own, 4, 0, 4096, 1) || write(pipes[1], "4", 1) != 1)
+		if (zns_dev_open(dev_spec, 0, &own, &err) || put(own, 4, 0, 4096, 1) ||
+		    write(pipes[1], "4", 1) != 1)
 			_exit(1);
 		if (put(own, 3, 0, 4096, 1) || write(pipes[1], "3", 1) != 1)
 			_exit(2);
 		_exit(0);
 	}
-	assert_int_equal(read(pipes[0], &c, 1), 1);	/* another zone is free */
+	assert_int_equal(read(pipes[0], &c, 1), 1); /* another zone is free */
 	assert_int_equal(c, '4');
 	struct pollfd pfd = { .fd = pipes[0], .events = POLLIN };
 	assert_int_equal(poll(&pfd, 1, 50), 0);
@@ -499,9 +507,17 @@ static void zone_lock_excludes_processes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(two_handles), T(limits_over_processes), T(race_for_open_zones), T(processes_append_to_one_zone),
-		T(threads_write_different_zones), T(threads_mix_everything), T(faults_hit_once_over_threads),
-		T(killed_in_the_middle), T(limits_after_a_kill), T(locks_die_with_their_holder), T(zone_lock_excludes_processes),
+		T(two_handles),
+		T(limits_over_processes),
+		T(race_for_open_zones),
+		T(processes_append_to_one_zone),
+		T(threads_write_different_zones),
+		T(threads_mix_everything),
+		T(faults_hit_once_over_threads),
+		T(killed_in_the_middle),
+		T(limits_after_a_kill),
+		T(locks_die_with_their_holder),
+		T(zone_lock_excludes_processes),
 	};
 
 	return cmocka_run_group_tests_name("emu-share", tests, NULL, NULL);

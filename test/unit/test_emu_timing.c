@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The timing model of the emulated device in use: shared by processes, by calls that sleep and by calls that do not,
- * after deaths and reboots; and that no order of commands can make a die do more than it can.
+ * The timing model of the emulated device in use: shared by processes, by calls that sleep and by
+ * calls that do not, after deaths and reboots; and that no order of commands can make a die do more
+ * than it can.
  */
 #include <signal.h>
 
 #include "emu_common.h"
 
-#define UNIT	KIB(192)
-#define C	UINT64_C(10000)		/* a command's latency */
-#define PROG	UINT64_C(1875000)	/* a unit at 100 MiB/s */
-#define X	UINT64_C(234375)	/* a unit over a channel of 800 MiB/s */
-#define ms(n)	((n) * UINT64_C(1000000))
+#define UNIT KIB(192)
+#define C UINT64_C(10000) /* a command's latency */
+#define PROG UINT64_C(1875000) /* a unit at 100 MiB/s */
+#define X UINT64_C(234375) /* a unit over a channel of 800 MiB/s */
+#define ms(n) ((n)*UINT64_C(1000000))
 
 static struct zns_emu_params timed(void)
 {
@@ -29,7 +30,8 @@ static struct zns_dev *make_timed(void)
 	return make_dev(&p);
 }
 
-static uint64_t ask(struct zns_dev *d, enum zns_emu_op op, uint32_t zone, uint64_t bytes, uint64_t issue)
+static uint64_t ask(struct zns_dev *d, enum zns_emu_op op, uint32_t zone, uint64_t bytes,
+		    uint64_t issue)
 {
 	uint64_t done = 0;
 
@@ -56,27 +58,33 @@ static struct zns_emu_load die_load(struct zns_dev *d, uint32_t die)
 static void refusals(void **state)
 {
 	struct zns_emu_params p = small();
-	struct zns_dev *d = make_dev(&p), other = { .ops = &(struct zns_dev_ops) { .name = "x" }, .path = "/dev/x" };
+	struct zns_dev *d = make_dev(&p),
+		       other = { .ops = &(struct zns_dev_ops){ .name = "x" }, .path = "/dev/x" };
 	struct zns_emu_load l;
 	uint64_t ns = 0;
 
-	assert_fails(zns_emu_model_submit(d, ZNS_EMU_OP_WRITE, 0, 4096, 0, &ns, &err), -EINVAL, "no timing model");
+	assert_fails(zns_emu_model_submit(d, ZNS_EMU_OP_WRITE, 0, 4096, 0, &ns, &err), -EINVAL,
+		     "no timing model");
 	assert_fails(zns_emu_model_clock(d, &ns, &err), -EINVAL, "--timing on");
 	assert_fails(zns_emu_set_clock(d, ZNS_EMU_CLOCK_THREAD, &err), -EINVAL, "no timing model");
 	assert_int_equal(zns_emu_model_stalls(d), 0);
 	assert_int_equal(zns_emu_thread_clock(d), 0);
 	assert_int_equal(emu_timing_issue(emu_of(d)), 0);
 	assert_int_equal(emu_timing_book(emu_of(d), ZNS_EMU_OP_WRITE, 0, MIB(100), 0), 0);
-	assert_int_equal(emu_of(d)->lay.live_len, 65536);	/* and no room taken for it */
+	assert_int_equal(emu_of(d)->lay.live_len, 65536); /* and no room taken for it */
 	zns_dev_close(d);
 	p.timing = true;
 	assert_ok(zns_emu_create(dev_path, &p, true, &err));
 	d = open_dev();
-	assert_fails(zns_emu_model_submit(d, ZNS_EMU_OP_READ, 16, 4096, 0, &ns, &err), -EINVAL, "zones 0 to 15");
-	assert_fails(zns_emu_model_submit(d, 9, 0, 4096, 0, &ns, &err), -EINVAL, "unknown command 9");
-	assert_fails(zns_emu_model_submit(d, ZNS_EMU_OP_READ, 0, GIB(2000), 0, &ns, &err), -EINVAL, "too large");
+	assert_fails(zns_emu_model_submit(d, ZNS_EMU_OP_READ, 16, 4096, 0, &ns, &err), -EINVAL,
+		     "zones 0 to 15");
+	assert_fails(zns_emu_model_submit(d, 9, 0, 4096, 0, &ns, &err), -EINVAL,
+		     "unknown command 9");
+	assert_fails(zns_emu_model_submit(d, ZNS_EMU_OP_READ, 0, GIB(2000), 0, &ns, &err), -EINVAL,
+		     "too large");
 	assert_fails(zns_emu_model_load(d, ZNS_EMU_DIE, 4, &l, &err), -EINVAL, "no die");
-	assert_fails(zns_emu_model_load(d, ZNS_EMU_CHANNEL, 2, &l, &err), -EINVAL, "no die, channel");
+	assert_fails(zns_emu_model_load(d, ZNS_EMU_CHANNEL, 2, &l, &err), -EINVAL,
+		     "no die, channel");
 	assert_fails(zns_emu_model_load(d, ZNS_EMU_CONTROLLER, 1, &l, &err), -EINVAL, "no die");
 	assert_fails(zns_emu_model_clock(&other, &ns, &err), -EMEDIUMTYPE, "/dev/x");
 	assert_int_equal(clock_of(d), 0);
@@ -85,9 +93,11 @@ static void refusals(void **state)
 	assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EINVAL, "\"wall\" or \"thread\"");
 }
 
-/* ---- calls that do not sleep ----------------------------------------------------------------------- */
+/* ---- calls that do not sleep
+ * ----------------------------------------------------------------------- */
 
-/* What one writer needs durable is not the business of others, unless the device only has one flush for all. */
+/* What one writer needs durable is not the business of others, unless the device only has one flush
+ * for all. */
 static void flush_of_zones(void **state)
 {
 	const uint32_t mine = 2;
@@ -125,7 +135,8 @@ static void calls_on_a_thread_clock(void **state)
 		assert_ok(put(d, 0, (k - 1) * UNIT, UNIT, 1));
 		assert_int_equal(zns_emu_thread_clock(d), k <= 2 ? k * C : C + X + (k - 2) * PROG);
 	}
-	assert_int_equal(zns_dev_write(d, 0, 0, NULL, 4096, &err), -ENOSPC);	/* what is refused costs nothing */
+	/* what is refused costs nothing */
+	assert_int_equal(zns_dev_write(d, 0, 0, NULL, 4096, &err), -ENOSPC);
 	assert_int_equal(zns_emu_thread_clock(d), C + X + 3 * PROG);
 	assert_ok(zns_dev_flush(d, &err));
 	assert_int_equal(zns_emu_thread_clock(d), C + X + 5 * PROG);
@@ -138,7 +149,7 @@ static void calls_on_a_thread_clock(void **state)
 	assert_ok(zns_dev_finish(d, 1, &err));
 	t += C + 78125 + 5 * PROG;
 	assert_int_equal(zns_emu_thread_clock(d), t);
-	assert_ok(zns_dev_finish(d, 1, &err));				/* full already */
+	assert_ok(zns_dev_finish(d, 1, &err)); /* full already */
 	assert_int_equal(zns_emu_thread_clock(d), t);
 	assert_ok(zns_dev_reset(d, &z, 1, &err));
 	t += C + ms(3);
@@ -151,7 +162,7 @@ static void calls_on_a_thread_clock(void **state)
 	zns_dev_close(d);
 	setenv("ZNS_EMU_CLOCK", "thread", 1);
 	d = open_dev();
-	assert_int_equal(zns_emu_thread_clock(d), ms(500) + C);		/* where the device is */
+	assert_int_equal(zns_emu_thread_clock(d), ms(500) + C); /* where the device is */
 	zns_dev_close(d);
 }
 
@@ -169,7 +180,8 @@ static void *thread_writes(void *arg)
 	return zns_emu_thread_clock(d) == C + X + 2 * PROG ? NULL : "a wrong clock";
 }
 
-/* Another die and channel: the two threads know nothing of each other, in whatever order they really run. */
+/* Another die and channel: the two threads know nothing of each other, in whatever order they
+ * really run. */
 static void each_thread_has_its_own(void **state)
 {
 	struct zns_dev *d = make_timed();
@@ -187,7 +199,8 @@ static void each_thread_has_its_own(void **state)
 	zns_dev_close(d);
 }
 
-/* ---- calls that sleep ------------------------------------------------------------------------------ */
+/* ---- calls that sleep
+ * ------------------------------------------------------------------------------ */
 
 /* Never done before model time says so; how much later is up to this machine. */
 static void calls_sleep(void **state)
@@ -202,8 +215,9 @@ static void calls_sleep(void **state)
 	assert_true(clock_of(d) <= zns_mono_ns() - emu_of(d)->model->origin_ns);
 	assert_int_equal(die_load(d, 0).busy_ns, 5 * PROG);
 	/*
-	 * Somebody's work that is far ahead on the die holds up a read of another zone there. (Not while the last unit
-	 * is still on the channel: the read may come before it, and the long work cannot.)
+	 * Somebody's work that is far ahead on the die holds up a read of another zone there. (Not
+	 * while the last unit is still on the channel: the read may come before it, and the long
+	 * work cannot.)
 	 */
 	assert_ok(zns_dev_flush(d, &err));
 	start = zns_mono_ns() - emu_of(d)->model->origin_ns;
@@ -213,7 +227,8 @@ static void calls_sleep(void **state)
 	zns_dev_close(d);
 }
 
-/* ---- several processes ----------------------------------------------------------------------------- */
+/* ---- several processes
+ * ----------------------------------------------------------------------------- */
 
 static int child_books(void)
 {
@@ -233,7 +248,7 @@ static int child_dies_inside(void)
 
 	if (zns_dev_open(dev_spec, 0, &d, &err) || emu_model_enter(emu_of(d), &err))
 		return 1;
-	emu_of(d)->die_cal[0].nr = 99999;	/* half-way through something */
+	emu_of(d)->die_cal[0].nr = 99999; /* half-way through something */
 	emu_of(d)->model_zone[0].fill = UINT32_MAX;
 	raise(SIGKILL);
 	return 0;
@@ -250,7 +265,7 @@ static void processes_share_a_die(void **state)
 	ask(d, ZNS_EMU_OP_WRITE, 0, UNIT, C);
 	assert_int_equal(die_load(d, 0).idle_from_ns, C + X + 5 * PROG);
 	zns_dev_close(d);
-	d = open_dev();			/* nor does it end with a handle */
+	d = open_dev(); /* nor does it end with a handle */
 	assert_int_equal(die_load(d, 0).busy_ns, 5 * PROG);
 	assert_int_equal(clock_of(d), C + X + PROG);
 	zns_dev_close(d);
@@ -264,8 +279,8 @@ static void death_inside_the_model(void **state)
 	ask(d, ZNS_EMU_OP_WRITE, 0, 2 * UNIT, 0);
 	busy = die_load(d, 0).busy_ns;
 	assert_int_equal(in_child(child_dies_inside), 128 + SIGKILL);
-	assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 0, UNIT, 0), C);	/* the queue is forgotten */
-	assert_int_equal(die_load(d, 0).busy_ns, busy + PROG);		/* what was done is not */
+	assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 0, UNIT, 0), C); /* the queue is forgotten */
+	assert_int_equal(die_load(d, 0).busy_ns, busy + PROG); /* what was done is not */
 	zns_dev_close(d);
 }
 
@@ -298,7 +313,7 @@ static void power_cut_empties_the_queues(void **state)
 	clock = clock_of(d);
 	assert_int_equal(clock, C + X + 38 * PROG);
 	assert_ok(zns_emu_power_cut(d, &err));
-	assert_int_equal(clock_of(d), clock);		/* time does not go back */
+	assert_int_equal(clock_of(d), clock); /* time does not go back */
 	assert_int_equal(die_load(d, 0).idle_from_ns, 0);
 	assert_int_equal(die_load(d, 0).busy_ns, 40 * PROG);
 	assert_int_equal(ask(d, ZNS_EMU_OP_WRITE, 0, 2 * UNIT, clock), clock + C);
@@ -324,7 +339,8 @@ static void new_boot_new_time(void **state)
 	zns_dev_close(d);
 }
 
-/* ---- the calendar and the model against any order of commands -------------------------------------- */
+/* ---- the calendar and the model against any order of commands
+ * -------------------------------------- */
 
 static void calendar_fills_gaps(void **state)
 {
@@ -334,10 +350,10 @@ static void calendar_fills_gaps(void **state)
 	assert_int_equal(c.nr, 0);
 	assert_int_equal(emu_cal_book(&c, 100, 10), 100);
 	assert_int_equal(emu_cal_book(&c, 200, 10), 200);
-	assert_int_equal(emu_cal_book(&c, 105, 20), 110);	/* behind the first, and one with it */
+	assert_int_equal(emu_cal_book(&c, 105, 20), 110); /* behind the first, and one with it */
 	assert_int_equal(c.nr, 2);
-	assert_int_equal(emu_cal_book(&c, 0, 101), 210);	/* before or between is not enough room */
-	assert_int_equal(emu_cal_book(&c, 120, 70), 130);	/* exactly the gap */
+	assert_int_equal(emu_cal_book(&c, 0, 101), 210); /* before or between is not enough room */
+	assert_int_equal(emu_cal_book(&c, 120, 70), 130); /* exactly the gap */
 	assert_int_equal(c.nr, 1);
 	assert_int_equal(emu_cal_book(&c, 0, 100), 0);
 	assert_int_equal(c.nr, 1);
@@ -359,13 +375,15 @@ static void check_calendar(const struct emu_cal *c)
 	assert_true(c->nr <= EMU_CAL_PERIODS);
 	for (uint32_t i = 0; i < c->nr; i++) {
 		assert_true(c->busy[i].from < c->busy[i].to);
-		assert_true(i ? c->busy[i].from > c->busy[i - 1].to : c->busy[0].from >= c->floor_ns);
+		assert_true(i ? c->busy[i].from > c->busy[i - 1].to :
+				c->busy[0].from >= c->floor_ns);
 		sum += c->busy[i].to - c->busy[i].from;
 	}
-	assert_true(sum + c->floor_ns >= c->busy_ns);		/* never more work than time */
+	assert_true(sum + c->floor_ns >= c->busy_ns); /* never more work than time */
 }
 
-/* Commands of all kinds, sizes and zones, with issue times that go back and forth; the answers' hash. */
+/* Commands of all kinds, sizes and zones, with issue times that go back and forth; the answers'
+ * hash. */
 static uint64_t storm(uint64_t seed, const struct zns_emu_params *p)
 {
 	struct zns_dev *d;
@@ -377,8 +395,11 @@ static uint64_t storm(uint64_t seed, const struct zns_emu_params *p)
 	e = emu_of(d);
 	for (unsigned i = 0; i < 3000; i++) {
 		unsigned kind = emu_random(&seed) % 40;
-		enum zns_emu_op op = kind < 20 ? ZNS_EMU_OP_WRITE : kind < 34 ? ZNS_EMU_OP_READ : kind < 36 ? ZNS_EMU_OP_RESET :
-				     kind < 37 ? ZNS_EMU_OP_FINISH : ZNS_EMU_OP_FLUSH;
+		enum zns_emu_op op = kind < 20 ? ZNS_EMU_OP_WRITE :
+				     kind < 34 ? ZNS_EMU_OP_READ :
+				     kind < 36 ? ZNS_EMU_OP_RESET :
+				     kind < 37 ? ZNS_EMU_OP_FINISH :
+						 ZNS_EMU_OP_FLUSH;
 		uint64_t back = emu_random(&seed) % ms(20), issue, done;
 
 		now += emu_random(&seed) % ms(2);
@@ -416,9 +437,18 @@ static void same_commands_same_answers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(refusals), T(calls_on_a_thread_clock), T(flush_of_zones), T(each_thread_has_its_own), T(calls_sleep), T(processes_share_a_die),
-		T(death_inside_the_model), T(nonsense_in_the_live_area), T(power_cut_empties_the_queues), T(new_boot_new_time),
-		T(calendar_fills_gaps), T(same_commands_same_answers),
+		T(refusals),
+		T(calls_on_a_thread_clock),
+		T(flush_of_zones),
+		T(each_thread_has_its_own),
+		T(calls_sleep),
+		T(processes_share_a_die),
+		T(death_inside_the_model),
+		T(nonsense_in_the_live_area),
+		T(power_cut_empties_the_queues),
+		T(new_boot_new_time),
+		T(calendar_fills_gaps),
+		T(same_commands_same_answers),
 	};
 
 	return cmocka_run_group_tests_name("emu-timing", tests, NULL, NULL);

@@ -9,8 +9,9 @@
 #include "zns/client.h"
 
 static const char *const ids[] = {
-	"2bd0d7b8-c027-4909-a686-fcdbf1f33d59", "2bd0d7b8-c027-4909-a686-fcdbf1f33d60", "2bd0ffff-0000-4000-8000-000000000001",
-	"2bd0eeee-0000-4000-8000-000000000002", "2bd0dddd-0000-4000-8000-000000000003", "cafe0000-0000-4000-8000-000000000004",
+	"2bd0d7b8-c027-4909-a686-fcdbf1f33d59", "2bd0d7b8-c027-4909-a686-fcdbf1f33d60",
+	"2bd0ffff-0000-4000-8000-000000000001", "2bd0eeee-0000-4000-8000-000000000002",
+	"2bd0dddd-0000-4000-8000-000000000003", "cafe0000-0000-4000-8000-000000000004",
 };
 
 static ZnsPb__Response ls = ZNS_PB__RESPONSE__INIT;
@@ -37,8 +38,14 @@ static void found(void **state)
 		const char *text;
 		size_t which;
 	} t[] = {
-		{ "cafe", 5 }, { "CAFE", 5 }, { "cafe0000-", 5 }, { "cafe00000000", 5 }, { "2bd0f", 2 }, { "2bd0ee", 3 },
-		{ "2bd0d7b8-c027-4909-a686-fcdbf1f33d6", 1 }, { "2bd0d7b8c0274909a686fcdbf1f33d59", 0 },
+		{ "cafe", 5 },
+		{ "CAFE", 5 },
+		{ "cafe0000-", 5 },
+		{ "cafe00000000", 5 },
+		{ "2bd0f", 2 },
+		{ "2bd0ee", 3 },
+		{ "2bd0d7b8-c027-4909-a686-fcdbf1f33d6", 1 },
+		{ "2bd0d7b8c0274909a686fcdbf1f33d59", 0 },
 		{ "2bd0d7b8-c027-4909-a686-fcdbf1f33d59", 0 },
 	};
 	const ZnsPb__Checkpoint *c;
@@ -58,11 +65,17 @@ static void not_found(void **state)
 		int code;
 		const char *says;
 	} t[] = {
-		{ "", -ENOENT, "no checkpoint" }, { "beef", -ENOENT, "no checkpoint beef" }, { "shop", -ENOENT, "no checkpoint shop" },
-		{ "c", -ENOENT, "4 digits" }, { "caf", -ENOENT, "4 digits" }, { "bee", -ENOENT, "no checkpoint" }, { "-", -ENOENT, "no checkpoint" },
+		{ "", -ENOENT, "no checkpoint" },
+		{ "beef", -ENOENT, "no checkpoint beef" },
+		{ "shop", -ENOENT, "no checkpoint shop" },
+		{ "c", -ENOENT, "4 digits" },
+		{ "caf", -ENOENT, "4 digits" },
+		{ "bee", -ENOENT, "no checkpoint" },
+		{ "-", -ENOENT, "no checkpoint" },
 		{ "cafe0000-0000-4000-8000-0000000000040", -ENOENT, "no checkpoint" },
 		{ "2bd0", -ENOTUNIQ, "5 checkpoints have an id that begins with 2bd0" },
-		{ "2bd0d7b8", -ENOTUNIQ, "2bd0d7b8-c027-4909-a686-fcdbf1f33d59, 2bd0d7b8-c027-4909-a686-fcdbf1f33d60" },
+		{ "2bd0d7b8", -ENOTUNIQ,
+		  "2bd0d7b8-c027-4909-a686-fcdbf1f33d59, 2bd0d7b8-c027-4909-a686-fcdbf1f33d60" },
 		{ "2bd0", -ENOTUNIQ, "and 1 more" },
 	};
 	const ZnsPb__Checkpoint *c = ls.checkpoints[0];

@@ -12,8 +12,12 @@
 static size_t make(uint8_t *out, uint32_t len, size_t align, uint16_t version)
 {
 	uint8_t payload[4096];
-	struct zns_frame f = { .type = ZNS_FRAME_CHECKPOINT, .version = version, .generation = 7, .seq = 1234567890123,
-			       .payload = payload, .len = len };
+	struct zns_frame f = { .type = ZNS_FRAME_CHECKPOINT,
+			       .version = version,
+			       .generation = 7,
+			       .seq = 1234567890123,
+			       .payload = payload,
+			       .len = len };
 
 	for (uint32_t i = 0; i < len; i++)
 		payload[i] = (uint8_t)(i * 31 + 7);
@@ -35,7 +39,8 @@ static void round_trip(void **state)
 			memset(buf, 0xee, sizeof(buf));
 			n = make(buf, lens[i], aligns[a], 0);
 			assert_int_equal(n % aligns[a], 0);
-			assert_true(n >= ZNS_FRAME_HDR + lens[i] && n < ZNS_FRAME_HDR + lens[i] + aligns[a]);
+			assert_true(n >= ZNS_FRAME_HDR + lens[i] &&
+				    n < ZNS_FRAME_HDR + lens[i] + aligns[a]);
 			for (size_t k = ZNS_FRAME_HDR + lens[i]; k < n; k++)
 				assert_int_equal(buf[k], 0);
 			if (n < sizeof(buf))
@@ -94,7 +99,8 @@ static void truncation(void **state)
 		struct zns_frame f;
 
 		memcpy(cut, buf, len);
-		assert_int_equal(zns_frame_parse(cut, len, &f, NULL), len < 8 ? -ENODATA : -EBADMSG);
+		assert_int_equal(zns_frame_parse(cut, len, &f, NULL),
+				 len < 8 ? -ENODATA : -EBADMSG);
 		free(cut);
 	}
 }
@@ -151,7 +157,7 @@ static void versions_and_lengths(void **state)
 	memset(buf + 12, 0xff, 4);
 	assert_int_equal(zns_frame_parse(buf, n, &f, NULL), -EBADMSG);
 	make(buf, 64, 512, 0);
-	assert_int_equal(zns_frame_parse(buf, 512, &f, NULL), 0);	/* padding is no part of it */
+	assert_int_equal(zns_frame_parse(buf, 512, &f, NULL), 0); /* padding is no part of it */
 	memset(buf, 0, sizeof(buf));
 	assert_int_equal(zns_frame_parse(buf, 512, &f, NULL), -ENODATA);
 	assert_int_equal(zns_frame_parse(buf, 0, &f, NULL), -ENODATA);
@@ -160,8 +166,9 @@ static void versions_and_lengths(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(round_trip), cmocka_unit_test(layout), cmocka_unit_test(in_place),
-		cmocka_unit_test(truncation), cmocka_unit_test(every_bit), cmocka_unit_test(versions_and_lengths),
+		cmocka_unit_test(round_trip), cmocka_unit_test(layout),
+		cmocka_unit_test(in_place),   cmocka_unit_test(truncation),
+		cmocka_unit_test(every_bit),  cmocka_unit_test(versions_and_lengths),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

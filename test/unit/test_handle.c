@@ -29,7 +29,8 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	static const char *names[] = { ZNS_HANDLE_NAME, "inventory.img", "core-1.img", "files.img" };
+	static const char *names[] = { ZNS_HANDLE_NAME, "inventory.img", "core-1.img",
+				       "files.img" };
 	struct dir *d = *state;
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(names); i++)
@@ -70,7 +71,8 @@ static void init(ZnsPb__Handle *h)
 static void write_copies(int fd)
 {
 	for (int i = 0; i < 3; i++)
-		assert_int_equal(zns_replace_file(fd, copy[i].name, "0123456789abcdef", 10 + i, 0600), 0);
+		assert_int_equal(
+			zns_replace_file(fd, copy[i].name, "0123456789abcdef", 10 + i, 0600), 0);
 }
 
 static void round_trip(void **state)
@@ -91,7 +93,8 @@ static void round_trip(void **state)
 	assert_memory_equal(r->device.data, dev_id, ZNS_UUID_LEN);
 	assert_memory_equal(r->checkpoint.data, ck_id, ZNS_UUID_LEN);
 	assert_string_equal(r->container, "redis");
-	assert_true(r->created_ns == h.created_ns && r->bytes == h.bytes && r->page_bytes == h.page_bytes);
+	assert_true(r->created_ns == h.created_ns && r->bytes == h.bytes &&
+		    r->page_bytes == h.page_bytes);
 	assert_int_equal(r->nr_images, 12);
 	assert_int_equal(r->n_copies, 3);
 	assert_string_equal(r->copies[1]->name, "core-1.img");
@@ -139,7 +142,8 @@ static void damage(void **state)
 	free(more);
 	more = calloc(1, ZNS_HANDLE_MAX + 1);
 	memcpy(more, buf, len);
-	assert_int_equal(zns_replace_file(d->fd, ZNS_HANDLE_NAME, more, ZNS_HANDLE_MAX + 1, 0600), 0);
+	assert_int_equal(zns_replace_file(d->fd, ZNS_HANDLE_NAME, more, ZNS_HANDLE_MAX + 1, 0600),
+			 0);
 	assert_int_equal(zns_handle_read(d->fd, &r, NULL), -EBADMSG);
 	unlinkat(d->fd, ZNS_HANDLE_NAME, 0);
 	assert_int_equal(mkdirat(d->fd, ZNS_HANDLE_NAME, 0700), 0);
@@ -161,23 +165,46 @@ static void impossible(void **state)
 
 		init(&h);
 		switch (what) {
-		case 0: h.device.len = 15; break;
-		case 1: h.checkpoint.len = 0; break;
-		case 2: h.container = (char *)""; break;
-		case 3: copy[0].name = (char *)"../x"; break;
-		case 4: copy[0].name = (char *)".."; break;
-		case 5: copy[0].name = (char *)""; break;
-		case 6: copy[0].size = ZNS_HANDLE_COPY_MAX + 1; break;
-		case 7: copy[0].size = UINT64_MAX; break;
-		case 8: f.type = ZNS_FRAME_MANIFEST; break;
-		case 9: f.seq = 1; break;
-		case 10: f.generation = 1; break;
+		case 0:
+			h.device.len = 15;
+			break;
+		case 1:
+			h.checkpoint.len = 0;
+			break;
+		case 2:
+			h.container = (char *)"";
+			break;
+		case 3:
+			copy[0].name = (char *)"../x";
+			break;
+		case 4:
+			copy[0].name = (char *)"..";
+			break;
+		case 5:
+			copy[0].name = (char *)"";
+			break;
+		case 6:
+			copy[0].size = ZNS_HANDLE_COPY_MAX + 1;
+			break;
+		case 7:
+			copy[0].size = UINT64_MAX;
+			break;
+		case 8:
+			f.type = ZNS_FRAME_MANIFEST;
+			break;
+		case 9:
+			f.seq = 1;
+			break;
+		case 10:
+			f.generation = 1;
+			break;
 		}
 		if (what < 8)
 			assert_int_equal(zns_handle_write(d->fd, &h, NULL), -EINVAL);
 		f.len = zns_pb__handle__pack(&h, buf + ZNS_FRAME_HDR);
 		zns_frame_pack(&f, 1, buf);
-		assert_int_equal(zns_handle_parse(buf, zns_frame_size(f.len, 1), &r, NULL), -EBADMSG);
+		assert_int_equal(zns_handle_parse(buf, zns_frame_size(f.len, 1), &r, NULL),
+				 -EBADMSG);
 	}
 	assert_false(zns_handle_present(d->fd));
 }
@@ -257,7 +284,8 @@ static void many_bad_copies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(round_trip), T(damage), T(impossible), T(copies_together), T(check_copies), T(many_bad_copies),
+		T(round_trip),      T(damage),       T(impossible),
+		T(copies_together), T(check_copies), T(many_bad_copies),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What block devices and NVMe passthrough have in common (zns/dev/hw*.c), on a drive made of memory that can do what no
- * real one does on request: lag behind, put data elsewhere, fail half-way, wear out, vanish.
+ * What block devices and NVMe passthrough have in common (zns/dev/hw*.c), on a drive made of memory
+ * that can do what no real one does on request: lag behind, put data elsewhere, fail half-way, wear
+ * out, vanish.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,23 +13,24 @@
 
 #include "../../zns/dev/hw_priv.h"
 
-#define NR	16
-#define BLOCK	4096u
-#define CAP	KIB(96)
-#define SIZE	KIB(128)
-#define MAX_IO	KIB(32)
+#define NR 16
+#define BLOCK 4096u
+#define CAP KIB(96)
+#define SIZE KIB(128)
+#define MAX_IO KIB(32)
 
 struct fake {
 	struct hw hw;
 	struct zns_zone z[NR];
 	uint8_t data[NR][CAP];
 	bool gone;
-	bool keeps_closed;	/* a zone that was opened and closed without a write stays active, as QEMU has it */
-	int refuse_writes;	/* so many times, for no reason */
+	/* a zone that was opened and closed without a write stays active, as QEMU has it */
+	bool keeps_closed;
+	int refuse_writes; /* so many times, for no reason */
 	int write_error, manage_error, flush_error;
 	uint32_t manage_error_at;
-	int racer;		/* zone 0 is written by somebody else after so many reports */
-	bool half;		/* of the next write is done */
+	int racer; /* zone 0 is written by somebody else after so many reports */
+	bool half; /* of the next write is done */
 	atomic_int in_zone[NR];
 	unsigned writes, reads, reports, manages, durable, flushes;
 	uint32_t last_first, last_nr;
@@ -39,7 +41,8 @@ static struct fake *f;
 static struct zns_dev *d;
 static struct zns_err err;
 
-static int fake_report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *why)
+static int fake_report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zone *out,
+		       struct zns_err *why)
 {
 	if (f->gone)
 		return zns_fail(why, -EIO, "no such drive");
@@ -67,7 +70,8 @@ static int refusal(uint32_t zone, uint64_t off, size_t len, struct zns_err *why)
 	return 0;
 }
 
-static int fake_write(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *why)
+static int fake_write(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len,
+		      struct zns_err *why)
 {
 	struct zns_zone *z = &f->z[zone];
 	int rc;
@@ -83,34 +87,42 @@ static int fake_write(struct hw *h, uint32_t zone, uint64_t off, const void *buf
 	if (!rc) {
 		memcpy(f->data[zone] + off, buf, len);
 		z->wp += len;
-		z->state = z->wp == CAP ? ZNS_ZONE_FULL : z->state == ZNS_ZONE_EXP_OPEN ? z->state : ZNS_ZONE_IMP_OPEN;
+		z->state = z->wp == CAP                  ? ZNS_ZONE_FULL :
+			   z->state == ZNS_ZONE_EXP_OPEN ? z->state :
+							   ZNS_ZONE_IMP_OPEN;
 	}
 	atomic_fetch_sub(&f->in_zone[zone], 1);
 	return rc;
 }
 
-static int fake_append(struct hw *h, uint32_t zone, const void *buf, size_t len, uint64_t *off, struct zns_err *why)
+static int fake_append(struct hw *h, uint32_t zone, const void *buf, size_t len, uint64_t *off,
+		       struct zns_err *why)
 {
 	*off = f->z[zone].wp;
 	return fake_write(h, zone, *off, buf, len, why);
 }
 
 /* NVMe's way of writing */
-static int fake_write_anywhere(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *why)
+static int fake_write_anywhere(struct hw *h, uint32_t zone, uint64_t off, const void *buf,
+			       size_t len, struct zns_err *why)
 {
 	uint64_t at;
 	int rc = fake_append(h, zone, buf, len, &at, why);
 
-	return rc || at == off ? rc : zns_fail(why, -ESTALE, "the data went to offset %llu", (unsigned long long)at);
+	return rc || at == off ? rc :
+				 zns_fail(why, -ESTALE, "the data went to offset %llu",
+					  (unsigned long long)at);
 }
 
-static int fake_write_durable(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *why)
+static int fake_write_durable(struct hw *h, uint32_t zone, uint64_t off, const void *buf,
+			      size_t len, struct zns_err *why)
 {
 	f->durable++;
 	return fake_write_anywhere(h, zone, off, buf, len, why);
 }
 
-static int fake_read(struct hw *h, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *why)
+static int fake_read(struct hw *h, uint32_t zone, uint64_t off, void *buf, size_t len,
+		     struct zns_err *why)
 {
 	assert_true(len && len <= MAX_IO && len % BLOCK == 0);
 	assert_int_equal((uintptr_t)buf % d->geo.mem_align, 0);
@@ -121,7 +133,8 @@ static int fake_read(struct hw *h, uint32_t zone, uint64_t off, void *buf, size_
 	return 0;
 }
 
-static int fake_manage(struct hw *h, enum hw_action what, uint32_t first, uint32_t nr, struct zns_err *why)
+static int fake_manage(struct hw *h, enum hw_action what, uint32_t first, uint32_t nr,
+		       struct zns_err *why)
 {
 	f->manages++;
 	f->last_first = first;
@@ -172,14 +185,30 @@ static void fake_close(struct zns_dev *dev)
 }
 
 static const struct zns_dev_ops fake_ops = {
-	.name = "fake", .report = hw_report, .write = hw_write, .append = hw_append, .read = hw_read, .reset = hw_reset,
-	.open_zone = hw_open_zone, .close_zone = hw_close_zone, .finish = hw_finish, .flush = hw_flush, .close = fake_close,
+	.name = "fake",
+	.report = hw_report,
+	.write = hw_write,
+	.append = hw_append,
+	.read = hw_read,
+	.reset = hw_reset,
+	.open_zone = hw_open_zone,
+	.close_zone = hw_close_zone,
+	.finish = hw_finish,
+	.flush = hw_flush,
+	.close = fake_close,
 	.write_durable = hw_write_durable,
 };
-static const struct hw_raw block_like = { .report = fake_report, .write = fake_write, .read = fake_read,
-					  .manage = fake_manage, .flush = fake_flush };
-static const struct hw_raw nvme_like = { .report = fake_report, .write = fake_write_anywhere, .write_durable = fake_write_durable,
-					 .append = fake_append, .read = fake_read, .manage = fake_manage,
+static const struct hw_raw block_like = { .report = fake_report,
+					  .write = fake_write,
+					  .read = fake_read,
+					  .manage = fake_manage,
+					  .flush = fake_flush };
+static const struct hw_raw nvme_like = { .report = fake_report,
+					 .write = fake_write_anywhere,
+					 .write_durable = fake_write_durable,
+					 .append = fake_append,
+					 .read = fake_read,
+					 .manage = fake_manage,
 					 .flush = fake_flush };
 
 static void make(const struct hw_raw *raw, unsigned flags)
@@ -188,12 +217,18 @@ static void make(const struct hw_raw *raw, unsigned flags)
 	d = &f->hw.dev;
 	d->ops = &fake_ops;
 	strcpy(d->path, "/dev/fake");
-	d->geo = (struct zns_geometry) {
-		.nr_zones = NR, .block_size = BLOCK, .zone_size = SIZE, .zone_capacity = CAP, .max_open = 3, .max_active = 4,
-		.max_io_bytes = MAX_IO, .mem_align = BLOCK,
+	d->geo = (struct zns_geometry){
+		.nr_zones = NR,
+		.block_size = BLOCK,
+		.zone_size = SIZE,
+		.zone_capacity = CAP,
+		.max_open = 3,
+		.max_active = 4,
+		.max_io_bytes = MAX_IO,
+		.mem_align = BLOCK,
 	};
 	for (uint32_t i = 0; i < NR; i++)
-		f->z[i] = (struct zns_zone) { .index = i, .capacity = CAP };
+		f->z[i] = (struct zns_zone){ .index = i, .capacity = CAP };
 	assert_int_equal(hw_init(&f->hw, raw, flags, &err), 0);
 }
 
@@ -223,18 +258,21 @@ static int end(void **state)
 	return 0;
 }
 
-#define assert_ok(call) do { \
-	int rc_ = (call); \
-	if (rc_) \
-		fail_msg("%s: %d %s", #call, rc_, err.msg); \
-} while (0)
+#define assert_ok(call)                                             \
+	do {                                                        \
+		int rc_ = (call);                                   \
+		if (rc_)                                            \
+			fail_msg("%s: %d %s", #call, rc_, err.msg); \
+	} while (0)
 
-#define assert_fails(call, want, text) do { \
-	err = (struct zns_err)ZNS_ERR_INIT; \
-	int rc_ = (call); \
-	if (rc_ != (want) || err.code != (want) || !strstr(err.msg, text)) \
-		fail_msg("%s: %d \"%s\", not %d \"%s\"", #call, rc_, err.msg, (int)(want), text); \
-} while (0)
+#define assert_fails(call, want, text)                                                             \
+	do {                                                                                       \
+		err = (struct zns_err)ZNS_ERR_INIT;                                                \
+		int rc_ = (call);                                                                  \
+		if (rc_ != (want) || err.code != (want) || !strstr(err.msg, text))                 \
+			fail_msg("%s: %d \"%s\", not %d \"%s\"", #call, rc_, err.msg, (int)(want), \
+				 text);                                                            \
+	} while (0)
 
 static void limits(void **state)
 {
@@ -251,8 +289,9 @@ static void in_pieces(void **state)
 	assert_ok(zns_dev_write(d, 1, 0, buf, 2 * MAX_IO + BLOCK, &err));
 	assert_int_equal(f->writes, 3);
 	assert_int_equal(f->last_len, BLOCK);
-	assert_int_equal(f->reports, 1);	/* the first write looks, the others know */
-	assert_ok(zns_dev_write(d, 1, 2 * MAX_IO + BLOCK, buf + 2 * MAX_IO + BLOCK, CAP - 2 * MAX_IO - BLOCK, &err));
+	assert_int_equal(f->reports, 1); /* the first write looks, the others know */
+	assert_ok(zns_dev_write(d, 1, 2 * MAX_IO + BLOCK, buf + 2 * MAX_IO + BLOCK,
+				CAP - 2 * MAX_IO - BLOCK, &err));
 	assert_int_equal(f->reports, 1);
 	assert_ok(zns_dev_read(d, 1, 0, back, CAP, &err));
 	assert_memory_equal(back, buf, CAP);
@@ -281,10 +320,11 @@ static void cache_is_old(void **state)
 {
 	assert_ok(zns_dev_write(d, 2, 0, buf, BLOCK, &err));
 	f->z[2].wp = 3 * BLOCK;
-	assert_fails(zns_dev_write(d, 2, BLOCK, buf, BLOCK, &err), -EIO, "not at its write pointer 12288");
+	assert_fails(zns_dev_write(d, 2, BLOCK, buf, BLOCK, &err), -EIO,
+		     "not at its write pointer 12288");
 	assert_ok(zns_dev_read(d, 2, 2 * BLOCK, buf, BLOCK, &err));
 	assert_ok(zns_dev_write(d, 2, 3 * BLOCK, buf, BLOCK, &err));
-	f->z[2] = (struct zns_zone) { .index = 2, .capacity = CAP };
+	f->z[2] = (struct zns_zone){ .index = 2, .capacity = CAP };
 	assert_ok(zns_dev_write(d, 2, 0, buf, BLOCK, &err));
 	f->z[2].state = ZNS_ZONE_FULL;
 	f->z[2].wp = CAP;
@@ -292,7 +332,8 @@ static void cache_is_old(void **state)
 	assert_ok(zns_dev_read(d, 2, CAP - BLOCK, buf, BLOCK, &err));
 }
 
-/* The kernel's write plugging had an old idea: a report mends it, so one more try is due, and one only. */
+/* The kernel's write plugging had an old idea: a report mends it, so one more try is due, and one
+ * only. */
 static void second_try(void **state)
 {
 	f->refuse_writes = 1;
@@ -304,7 +345,8 @@ static void second_try(void **state)
 	assert_int_equal(f->z[3].wp, 2 * MAX_IO);
 	assert_ok(zns_dev_write(d, 3, 2 * MAX_IO, buf, BLOCK, &err));
 	f->half = true;
-	assert_fails(zns_dev_write(d, 3, 2 * MAX_IO + BLOCK, buf, 2 * BLOCK, &err), -EIO, "the write pointer is at 73728 now");
+	assert_fails(zns_dev_write(d, 3, 2 * MAX_IO + BLOCK, buf, 2 * BLOCK, &err), -EIO,
+		     "the write pointer is at 73728 now");
 }
 
 static void goes_bad(void **state)
@@ -327,9 +369,11 @@ static void goes_bad(void **state)
 static void limits_reached(void **state)
 {
 	f->write_error = -ETOOMANYREFS;
-	assert_fails(zns_dev_write(d, 0, 0, buf, BLOCK, &err), -ETOOMANYREFS, "limit of 3 open zones");
+	assert_fails(zns_dev_write(d, 0, 0, buf, BLOCK, &err), -ETOOMANYREFS,
+		     "limit of 3 open zones");
 	f->write_error = -EOVERFLOW;
-	assert_fails(zns_dev_write(d, 0, 0, buf, BLOCK, &err), -EOVERFLOW, "limit of 4 active zones");
+	assert_fails(zns_dev_write(d, 0, 0, buf, BLOCK, &err), -EOVERFLOW,
+		     "limit of 4 active zones");
 	f->manage_error = -EOVERFLOW;
 	assert_fails(zns_dev_open_zone(d, 0, &err), -EOVERFLOW, "limit of 4 active zones");
 	f->manage_error = -ETOOMANYREFS;
@@ -346,9 +390,11 @@ static void reserved_by_another(void **state)
 	assert_ok(zns_dev_write(d, 0, 0, buf, BLOCK, &err));
 	reports = f->reports;
 	f->write_error = f->manage_error = f->flush_error = -EBADE;
-	assert_fails(zns_dev_write(d, 0, BLOCK, buf, BLOCK, &err), -EBADE, "zone 0: another host has reserved /dev/fake");
+	assert_fails(zns_dev_write(d, 0, BLOCK, buf, BLOCK, &err), -EBADE,
+		     "zone 0: another host has reserved /dev/fake");
 	assert_int_equal(f->reports, reports);
-	assert_fails(zns_dev_append(d, 0, buf, BLOCK, &(uint64_t){ 0 }, &err), -EBADE, "register --take-over /dev/fake");
+	assert_fails(zns_dev_append(d, 0, buf, BLOCK, &(uint64_t){ 0 }, &err), -EBADE,
+		     "register --take-over /dev/fake");
 	assert_fails(zns_dev_write_durable(d, 0, BLOCK, buf, BLOCK, &err), -EBADE, "another host");
 	assert_fails(zns_dev_reset(d, &(uint32_t){ 0 }, 1, &err), -EBADE, "zone 0: another host");
 	assert_fails(zns_dev_finish(d, 0, &err), -EBADE, "another host");
@@ -362,9 +408,11 @@ static void vanishes(void **state)
 {
 	assert_ok(zns_dev_write(d, 0, 0, buf, BLOCK, &err));
 	f->gone = true;
-	assert_fails(zns_dev_write(d, 0, BLOCK, buf, BLOCK, &err), -EIO, "is /dev/fake still there?");
+	assert_fails(zns_dev_write(d, 0, BLOCK, buf, BLOCK, &err), -EIO,
+		     "is /dev/fake still there?");
 	assert_fails(zns_dev_read(d, 0, 0, buf, BLOCK, &err), -EIO, "is /dev/fake still there?");
-	assert_fails(zns_dev_report(d, 0, 1, &(struct zns_zone){ 0 }, &err), -EIO, "cannot be reported");
+	assert_fails(zns_dev_report(d, 0, 1, &(struct zns_zone){ 0 }, &err), -EIO,
+		     "cannot be reported");
 	assert_fails(zns_dev_flush(d, &err), -EIO, "may be lost");
 }
 
@@ -375,13 +423,13 @@ static void reset_by_runs(void **state)
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(list); i++)
 		f->z[list[i]].state = ZNS_ZONE_CLOSED, f->z[list[i]].wp = BLOCK;
 	assert_ok(zns_dev_reset(d, list, ZNS_ARRAY_SIZE(list), &err));
-	assert_int_equal(f->manages, 3);	/* 2-4, 7, 9-10 */
+	assert_int_equal(f->manages, 3); /* 2-4, 7, 9-10 */
 	assert_int_equal(f->last_first, 9);
 	assert_int_equal(f->last_nr, 2);
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(list); i++)
 		assert_int_equal(f->z[list[i]].state, ZNS_ZONE_EMPTY);
 	assert_ok(zns_dev_reset(d, list, ZNS_ARRAY_SIZE(list), &err));
-	assert_int_equal(f->manages, 3);	/* empty ones need nothing */
+	assert_int_equal(f->manages, 3); /* empty ones need nothing */
 	/* One that cannot be reset: none is. */
 	f->z[2].state = f->z[4].state = ZNS_ZONE_FULL;
 	f->z[3].state = ZNS_ZONE_READ_ONLY;
@@ -390,7 +438,8 @@ static void reset_by_runs(void **state)
 	f->z[3].state = ZNS_ZONE_FULL;
 	f->manage_error = -EIO;
 	f->manage_error_at = 3;
-	assert_fails(zns_dev_reset(d, list, ZNS_ARRAY_SIZE(list), &err), -EIO, "zone 3 (full): as it was told");
+	assert_fails(zns_dev_reset(d, list, ZNS_ARRAY_SIZE(list), &err), -EIO,
+		     "zone 3 (full): as it was told");
 }
 
 static void closed_unwritten(void **state)
@@ -451,16 +500,18 @@ static void foreign_writer(void **state)
 
 	assert_ok(zns_dev_write(d, 0, 0, buf, BLOCK, &err));
 	f->z[0].wp += BLOCK;
-	assert_fails(zns_dev_write(d, 0, BLOCK, buf, BLOCK, &err), -EIO, "another program writes to this zone");
+	assert_fails(zns_dev_write(d, 0, BLOCK, buf, BLOCK, &err), -EIO,
+		     "another program writes to this zone");
 	assert_int_equal(f->writes, 2);
-	assert_fails(zns_dev_write(d, 0, 2 * BLOCK, buf, BLOCK, &err), -EIO, "not at its write pointer");
+	assert_fails(zns_dev_write(d, 0, 2 * BLOCK, buf, BLOCK, &err), -EIO,
+		     "not at its write pointer");
 	assert_ok(zns_dev_write(d, 0, 3 * BLOCK, buf, BLOCK, &err));
 	assert_ok(zns_dev_append(d, 0, buf, 2 * MAX_IO, &at, &err));
 	assert_int_equal(at, 4 * BLOCK);
 	assert_int_equal(f->z[0].wp, 4 * BLOCK + 2 * MAX_IO);
 	f->z[0].wp = f->racer = 0;
 	f->z[0].state = ZNS_ZONE_EMPTY;
-	f->racer = 1;	/* between the look and the append: a place is a place */
+	f->racer = 1; /* between the look and the append: a place is a place */
 	assert_ok(zns_dev_append(d, 0, buf, 2 * BLOCK, &at, &err));
 	assert_int_equal(at, BLOCK);
 }
@@ -547,10 +598,22 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, begin, end)
 	const struct CMUnitTest tests[] = {
-		T(limits), T(in_pieces), T(unaligned_buffers), T(cache_is_old), T(second_try), T(goes_bad), T(limits_reached),
+		T(limits),
+		T(in_pieces),
+		T(unaligned_buffers),
+		T(cache_is_old),
+		T(second_try),
+		T(goes_bad),
+		T(limits_reached),
 		T(reserved_by_another),
-		T(vanishes), T(reset_by_runs), T(closed_unwritten), T(conventional), T(append_by_write), T(drives_words),
-		T(read_only), T(one_write_per_zone),
+		T(vanishes),
+		T(reset_by_runs),
+		T(closed_unwritten),
+		T(conventional),
+		T(append_by_write),
+		T(drives_words),
+		T(read_only),
+		T(one_write_per_zone),
 		cmocka_unit_test_setup_teardown(foreign_writer, begin_nvme, end),
 		cmocka_unit_test_setup_teardown(durable_writes, begin_nvme, end),
 	};

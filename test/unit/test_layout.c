@@ -83,7 +83,8 @@ static void turn_range(void **state)
 		weights[i] = 1;
 	assert_int_equal(zns_turn_build(weights, 0, turn, MAX_SLOTS), 0);
 	assert_int_equal(zns_turn_build(weights, ZNS_STRIPE_MAX_WIDTH + 1, turn, MAX_SLOTS), 0);
-	assert_int_equal(zns_turn_build(weights, ZNS_STRIPE_MAX_WIDTH, turn, MAX_SLOTS), ZNS_STRIPE_MAX_WIDTH);
+	assert_int_equal(zns_turn_build(weights, ZNS_STRIPE_MAX_WIDTH, turn, MAX_SLOTS),
+			 ZNS_STRIPE_MAX_WIDTH);
 	assert_int_equal(zns_turn_build(weights, 5, turn, 5), 5);
 	assert_int_equal(zns_turn_build(weights, 5, turn, 4), 0);
 	weights[3] = 0;
@@ -98,8 +99,8 @@ static void turn_range(void **state)
 }
 
 /*
- * Every extent gets its weight, the same way each time; nowhere in the turn does one run ahead of its share by a
- * unit, or lag behind it by @lag units.
+ * Every extent gets its weight, the same way each time; nowhere in the turn does one run ahead of
+ * its share by a unit, or lag behind it by @lag units.
  */
 static void check_turn(const uint32_t *weights, uint32_t nr, int32_t lag)
 {
@@ -121,7 +122,8 @@ static void check_turn(const uint32_t *weights, uint32_t nr, int32_t lag)
 			int32_t behind = (s + 1) * (int32_t)weights[i] - count[i] * total;
 
 			if (behind <= -total || behind >= lag * total)
-				fail_msg("extent %u of %u: %d of %d after slot %d", i, nr, behind, total, s);
+				fail_msg("extent %u of %u: %d of %d after slot %d", i, nr, behind,
+					 total, s);
 		}
 	}
 	for (uint32_t i = 0; i < nr; i++)
@@ -150,12 +152,15 @@ static void turn_random(void **state)
 		uint32_t nr = 1 + rnd(round % 10 ? 24 : ZNS_STRIPE_MAX_WIDTH);
 
 		for (uint32_t i = 0; i < nr; i++)
-			w[i] = round & 1 ? 1 + rnd(ZNS_STRIPE_MAX_WEIGHT) : rnd(2) ? 1 : ZNS_STRIPE_MAX_WEIGHT;
+			w[i] = round & 1 ? 1 + rnd(ZNS_STRIPE_MAX_WEIGHT) :
+			       rnd(2)    ? 1 :
+					   ZNS_STRIPE_MAX_WEIGHT;
 		check_turn(w, nr, 2);
 	}
 }
 
-/* What is chosen when nobody asks: within the limits of a writer, one transfer, and no large part of a zone. */
+/* What is chosen when nobody asks: within the limits of a writer, one transfer, and no large part
+ * of a zone. */
 static void default_unit(void **state)
 {
 	struct zns_geometry geo = { .nr_zones = 100, .block_size = 4096 };
@@ -163,9 +168,15 @@ static void default_unit(void **state)
 		uint64_t capacity;
 		uint32_t max_io, unit;
 	} v[] = {
-		{ MIB(1077), 0, KIB(512) },	     { MIB(1077), MIB(4), KIB(512) }, { MIB(1077), KIB(508), KIB(448) },
-		{ MIB(1077), KIB(512), KIB(512) },   { MIB(1077), 4096, KIB(64) },    { MIB(4), MIB(1), KIB(256) },
-		{ MIB(4) - 4096, MIB(1), KIB(192) }, { KIB(960), MIB(1), KIB(64) },   { 4096, 0, KIB(64) },
+		{ MIB(1077), 0, KIB(512) },
+		{ MIB(1077), MIB(4), KIB(512) },
+		{ MIB(1077), KIB(508), KIB(448) },
+		{ MIB(1077), KIB(512), KIB(512) },
+		{ MIB(1077), 4096, KIB(64) },
+		{ MIB(4), MIB(1), KIB(256) },
+		{ MIB(4) - 4096, MIB(1), KIB(192) },
+		{ KIB(960), MIB(1), KIB(64) },
+		{ 4096, 0, KIB(64) },
 		{ GIB(300), UINT32_MAX, KIB(512) },
 	};
 
@@ -198,11 +209,13 @@ static void pb_init(struct pbseg *p, uint32_t nr)
 
 static void place_against_model(void **state)
 {
-	static const uint32_t units[] = { KIB(64), KIB(256), KIB(508) / 4096 * 4096, MIB(1), MIB(4) };
+	static const uint32_t units[] = { KIB(64), KIB(256), KIB(508) / 4096 * 4096, MIB(1),
+					  MIB(4) };
 	struct pbseg p;
 
 	for (int round = 0; round < 400; round++) {
-		uint32_t nr = 1 + rnd(round % 20 ? 12 : ZNS_STRIPE_MAX_WIDTH), unit = units[rnd(ZNS_ARRAY_SIZE(units))];
+		uint32_t nr = 1 + rnd(round % 20 ? 12 : ZNS_STRIPE_MAX_WIDTH),
+			 unit = units[rnd(ZNS_ARRAY_SIZE(units))];
 		uint64_t taken[ZNS_STRIPE_MAX_WIDTH] = { 0 };
 		uint16_t turn[MAX_SLOTS];
 		uint32_t weights[ZNS_STRIPE_MAX_WIDTH], slots, upto = 100 + rnd(400);
@@ -238,7 +251,8 @@ static void place_against_model(void **state)
 	}
 }
 
-/* Far along, past 32 bits: a whole number of turns more moves every extent by its weight in each. */
+/* Far along, past 32 bits: a whole number of turns more moves every extent by its weight in each.
+ */
 static void place_far(void **state)
 {
 	uint64_t turns = 1ull << 33;
@@ -249,7 +263,7 @@ static void place_far(void **state)
 	pb_init(&p, 3);
 	p.e[0].weight = 16;
 	p.e[1].weight = 3;
-	p.e[2].has_weight = 0;	/* absent: 1 */
+	p.e[2].has_weight = 0; /* absent: 1 */
 	assert_int_equal(zns_seg_init(&s, &p.s, MIB(4), NULL), 0);
 	assert_int_equal(s.slots, 20);
 	for (uint64_t k = 0; k < 20; k++) {
@@ -257,7 +271,8 @@ static void place_far(void **state)
 		zns_seg_place(&s, k + turns * 20, &b);
 		assert_int_equal(a.extent, b.extent);
 		assert_true(b.off - a.off == turns * s.weight[a.extent] * MIB(4));
-		assert_true(zns_seg_units_of(&s, a.extent, turns * 20) == turns * s.weight[a.extent]);
+		assert_true(zns_seg_units_of(&s, a.extent, turns * 20) ==
+			    turns * s.weight[a.extent]);
 	}
 	zns_seg_fini(&s);
 }
@@ -271,7 +286,7 @@ static void seg_refuses(void **state)
 	pb_init(&p, 0);
 	assert_int_equal(zns_seg_init(&s, &p.s, KIB(64), &err), -EBADMSG);
 	assert_non_null(strstr(err.msg, "0 extents"));
-	zns_seg_fini(&s);	/* harmless after a failure */
+	zns_seg_fini(&s); /* harmless after a failure */
 	pb_init(&p, ZNS_STRIPE_MAX_WIDTH + 1);
 	assert_int_equal(zns_seg_init(&s, &p.s, KIB(64), &err), -EBADMSG);
 	assert_non_null(strstr(err.msg, "257 extents"));
@@ -332,10 +347,10 @@ static void capacity_edges(void **state)
 
 	assert_true(zns_turn_capacity(w, room, 2) == 0);
 	room[1] = 5;
-	assert_true(zns_turn_capacity(w, room, 2) == 0);	/* the first slot is extent 0's */
+	assert_true(zns_turn_capacity(w, room, 2) == 0); /* the first slot is extent 0's */
 	room[0] = 3;
 	room[1] = 0;
-	assert_true(zns_turn_capacity(w, room, 2) == 2);	/* 0 0 1 0 */
+	assert_true(zns_turn_capacity(w, room, 2) == 2); /* 0 0 1 0 */
 	room[0] = 3ull << 40;
 	room[1] = 1ull << 40;
 	assert_true(zns_turn_capacity(w, room, 2) == 4ull << 40);
@@ -348,16 +363,11 @@ static void capacity_edges(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(turn_golden),
-		cmocka_unit_test(turn_golden_wide),
-		cmocka_unit_test(turn_range),
-		cmocka_unit_test(turn_all_pairs_and_triples),
-		cmocka_unit_test(turn_random),
-		cmocka_unit_test(default_unit),
-		cmocka_unit_test(place_against_model),
-		cmocka_unit_test(place_far),
-		cmocka_unit_test(seg_refuses),
-		cmocka_unit_test(capacity_against_model),
+		cmocka_unit_test(turn_golden),         cmocka_unit_test(turn_golden_wide),
+		cmocka_unit_test(turn_range),          cmocka_unit_test(turn_all_pairs_and_triples),
+		cmocka_unit_test(turn_random),         cmocka_unit_test(default_unit),
+		cmocka_unit_test(place_against_model), cmocka_unit_test(place_far),
+		cmocka_unit_test(seg_refuses),         cmocka_unit_test(capacity_against_model),
 		cmocka_unit_test(capacity_edges),
 	};
 

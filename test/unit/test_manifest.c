@@ -8,9 +8,10 @@
 #define NZ 8
 #define CAP MIB(4)
 #define UNIT KIB(64)
-#define NEXT 3			/* extents of the first image */
+#define NEXT 3 /* extents of the first image */
 
-/* A manifest with a striped image of two segments, a packed one and an empty one; all members in one place. */
+/* A manifest with a striped image of two segments, a packed one and an empty one; all members in
+ * one place. */
 struct man {
 	ZnsPb__Manifest m;
 	struct ck k;
@@ -69,24 +70,26 @@ static void man_init(struct man *a)
 	a->seg[2].len = 777;
 	a->seg[2].extents = a->extp + 4;
 	a->seg[2].n_extents = 1;
-	a->ext[4].start = 1003 * 8;	/* packed: anywhere */
+	a->ext[4].start = 1003 * 8; /* packed: anywhere */
 	a->img[2].name = (char *)"seccomp.img";
 	a->m.images = a->imgp;
 	a->m.n_images = 3;
 }
 
 /* Write @a to the device at @start of @zone and make a record for it. */
-static void put_manifest(struct memdev *m, struct man *a, uint32_t zone, uint64_t start, uint64_t prev, struct ck *k,
-			 size_t *len_out)
+static void put_manifest(struct memdev *m, struct man *a, uint32_t zone, uint64_t start,
+			 uint64_t prev, struct ck *k, size_t *len_out)
 {
 	uint8_t *buf;
 	size_t len;
 
 	ck_init(k, 7, "redis", zone, 0, CAP);
-	OK(zns_manifest_pack(&a->m, m->dev.geo.block_size, zone, start, prev, &buf, &len, &k->ref, NULL));
+	OK(zns_manifest_pack(&a->m, m->dev.geo.block_size, zone, start, prev, &buf, &len, &k->ref,
+			     NULL));
 	assert_int_equal((uintptr_t)buf % 4096, 0);
 	assert_int_equal(len % m->dev.geo.block_size, 0);
-	assert_int_equal(len, zns_align_up(k->ref.len, m->dev.geo.block_size) + m->dev.geo.block_size);
+	assert_int_equal(len,
+			 zns_align_up(k->ref.len, m->dev.geo.block_size) + m->dev.geo.block_size);
 	assert_int_equal(k->ref.zone, zone);
 	assert_int_equal(k->ref.start, start);
 	assert_true(k->ref.hash == zns_hash(buf, k->ref.len));
@@ -137,13 +140,15 @@ static void round_trip(void **state)
 		OK(zns_footer_read(&m->dev, 4, len + len2 - blocks[b], &f, NULL));
 		assert_true(f->has_prev_footer && f->prev_footer == len - blocks[b]);
 		zns_pb__footer__free_unpacked(f, NULL);
-		assert_int_equal(zns_footer_read(&m->dev, 4, 0, &f, NULL), -ENODATA);	/* the manifest */
+		/* the manifest */
+		assert_int_equal(zns_footer_read(&m->dev, 4, 0, &f, NULL), -ENODATA);
 		assert_int_equal(zns_footer_read(&m->dev, 4, len + len2, &f, NULL), -ENODATA);
 		assert_int_equal(zns_footer_read(&m->dev, 4, 100, &f, NULL), -EINVAL);
 		assert_int_equal(zns_footer_read(&m->dev, NZ, 0, &f, NULL), -EINVAL);
 		assert_int_equal(zns_footer_read(&m->dev, 4, CAP, &f, NULL), -EINVAL);
 		m->z[4].data[len + len2 - blocks[b] + 50] ^= 1;
-		assert_int_equal(zns_footer_read(&m->dev, 4, len + len2 - blocks[b], &f, NULL), -EBADMSG);
+		assert_int_equal(zns_footer_read(&m->dev, 4, len + len2 - blocks[b], &f, NULL),
+				 -EBADMSG);
 		memdev_close(&m->dev);
 	}
 }
@@ -189,20 +194,48 @@ static void wrong_reference(void **state)
 		k.c.manifest = &k.ref;
 		k.c.id.data = k.id;
 		switch (what) {
-		case 0: k.c.manifest = NULL; break;
-		case 1: k.ref.zone = 2; break;
-		case 2: k.ref.zone = NZ; break;
-		case 3: k.ref.zone = UINT32_MAX; break;
-		case 4: k.ref.len = CAP + 1; break;
-		case 5: k.ref.len = UINT64_MAX; break;
-		case 6: k.ref.start = UINT64_MAX - 4095; break;
-		case 7: k.ref.start = 512; break;
-		case 8: k.ref.len = 48; break;
-		case 9: k.ref.len--; break;
-		case 10: k.ref.hash++; break;
-		case 11: k.ref.zone = 5; break;		/* an empty zone: reset under it */
-		case 12: k.id[3] ^= 1; break;		/* another checkpoint's manifest */
-		case 13: k.c.id.len = 3; break;
+		case 0:
+			k.c.manifest = NULL;
+			break;
+		case 1:
+			k.ref.zone = 2;
+			break;
+		case 2:
+			k.ref.zone = NZ;
+			break;
+		case 3:
+			k.ref.zone = UINT32_MAX;
+			break;
+		case 4:
+			k.ref.len = CAP + 1;
+			break;
+		case 5:
+			k.ref.len = UINT64_MAX;
+			break;
+		case 6:
+			k.ref.start = UINT64_MAX - 4095;
+			break;
+		case 7:
+			k.ref.start = 512;
+			break;
+		case 8:
+			k.ref.len = 48;
+			break;
+		case 9:
+			k.ref.len--;
+			break;
+		case 10:
+			k.ref.hash++;
+			break;
+		case 11:
+			k.ref.zone = 5;
+			break; /* an empty zone: reset under it */
+		case 12:
+			k.id[3] ^= 1;
+			break; /* another checkpoint's manifest */
+		case 13:
+			k.c.id.len = 3;
+			break;
 		}
 		assert_int_equal(zns_manifest_read(&m->dev, &k.c, &r, &err), -EBADMSG);
 	}
@@ -213,7 +246,9 @@ static void wrong_reference(void **state)
 
 static void check(struct man *a, int expect, int what)
 {
-	struct zns_geometry geo = { .nr_zones = NZ, .block_size = 4096, .zone_size = CAP, .zone_capacity = CAP };
+	struct zns_geometry geo = {
+		.nr_zones = NZ, .block_size = 4096, .zone_size = CAP, .zone_capacity = CAP
+	};
 	struct zns_err err = ZNS_ERR_INIT;
 	int rc = zns_manifest_check(&a->m, &geo, &err);
 
@@ -224,7 +259,9 @@ static void check(struct man *a, int expect, int what)
 /* What stands before the log on a drive with conventional zones is no place for data. */
 static void check_conventional(void **state)
 {
-	struct zns_geometry geo = { .nr_zones = NZ, .block_size = 4096, .zone_size = CAP, .zone_capacity = CAP };
+	struct zns_geometry geo = {
+		.nr_zones = NZ, .block_size = 4096, .zone_size = CAP, .zone_capacity = CAP
+	};
 	struct zns_err err = ZNS_ERR_INIT;
 	uint32_t first = NZ;
 	struct man a;
@@ -233,7 +270,8 @@ static void check_conventional(void **state)
 	for (size_t i = 0; i < a.m.n_images; i++)
 		for (size_t s = 0; s < a.m.images[i]->n_segments; s++)
 			for (size_t e = 0; e < a.m.images[i]->segments[s]->n_extents; e++)
-				first = zns_min(first, a.m.images[i]->segments[s]->extents[e]->zone);
+				first = zns_min(first,
+						a.m.images[i]->segments[s]->extents[e]->zone);
 	for (size_t i = 0; i < a.m.checkpoint->n_zones; i++)
 		first = zns_min(first, a.m.checkpoint->zones[i]->zone);
 	geo.nr_conventional = first - zns_store_meta_zones(&geo);
@@ -255,55 +293,168 @@ static void check_limits(void **state)
 
 		man_init(&a);
 		switch (what) {
-		case 0: a.m.device.len = 1; break;
-		case 1: a.k.c.id.len = 1; break;
-		case 2: a.img[0].name = (char *)""; break;
-		case 3: a.img[0].name = (char *)"a/b"; break;
-		case 4: a.img[0].name = (char *)".."; break;
-		case 5: a.img[0].name = (char *)"."; break;
-		case 6: a.img[1].name = a.img[0].name; break;
-		case 7: a.img[0].unit = 0; break;
-		case 8: a.img[0].unit = UNIT + 512; break;
-		case 9: a.img[0].unit = 2 * ZNS_STRIPE_UNIT_MAX; break;
-		case 10: a.img[0].unit = KIB(32); a.img[0].n_csums = 41; break;
-		case 11: a.img[1].unit = 4096; expect = 0; break;	/* packed */
-		case 12: a.img[0].n_csums = 20; break;
-		case 13: a.img[0].n_csums = 22; break;
-		case 14: a.img[2].n_csums = 1; a.img[2].csums = a.csums; break;
-		case 15: a.img[2].segments = a.segp; a.img[2].n_segments = 1; break;
-		case 16: a.img[0].n_segments = 1; break;	/* does not cover */
-		case 17: a.img[0].n_segments = 0; break;
-		case 18: a.seg[0].off = UNIT; break;
-		case 19: a.seg[1].off += UNIT; break;		/* gap */
-		case 20: a.seg[1].off -= UNIT; break;		/* overlap */
-		case 21: a.seg[0].len = 0; break;
-		case 22: a.seg[0].len = UINT64_MAX; break;
-		case 23: a.seg[1].len++; break;
-		case 24: a.seg[1].len--; break;
-		case 25: a.seg[0].len -= 4096; a.seg[1].off -= 4096; a.seg[1].len += 4096; break;	/* off grid */
-		case 26: a.seg[0].n_extents = 0; break;
-		case 27: a.ext[0].zone = 2; break;
-		case 28: a.ext[0].zone = NZ; break;
-		case 29: a.ext[0].weight = 0; break;
-		case 30: a.ext[0].weight = 17; break;
-		case 31: a.ext[0].start = 100; break;
-		case 32: a.ext[0].start = UINT64_MAX - 4095; break;
+		case 0:
+			a.m.device.len = 1;
+			break;
+		case 1:
+			a.k.c.id.len = 1;
+			break;
+		case 2:
+			a.img[0].name = (char *)"";
+			break;
+		case 3:
+			a.img[0].name = (char *)"a/b";
+			break;
+		case 4:
+			a.img[0].name = (char *)"..";
+			break;
+		case 5:
+			a.img[0].name = (char *)".";
+			break;
+		case 6:
+			a.img[1].name = a.img[0].name;
+			break;
+		case 7:
+			a.img[0].unit = 0;
+			break;
+		case 8:
+			a.img[0].unit = UNIT + 512;
+			break;
+		case 9:
+			a.img[0].unit = 2 * ZNS_STRIPE_UNIT_MAX;
+			break;
+		case 10:
+			a.img[0].unit = KIB(32);
+			a.img[0].n_csums = 41;
+			break;
+		case 11:
+			a.img[1].unit = 4096;
+			expect = 0;
+			break; /* packed */
+		case 12:
+			a.img[0].n_csums = 20;
+			break;
+		case 13:
+			a.img[0].n_csums = 22;
+			break;
+		case 14:
+			a.img[2].n_csums = 1;
+			a.img[2].csums = a.csums;
+			break;
+		case 15:
+			a.img[2].segments = a.segp;
+			a.img[2].n_segments = 1;
+			break;
+		case 16:
+			a.img[0].n_segments = 1;
+			break; /* does not cover */
+		case 17:
+			a.img[0].n_segments = 0;
+			break;
+		case 18:
+			a.seg[0].off = UNIT;
+			break;
+		case 19:
+			a.seg[1].off += UNIT;
+			break; /* gap */
+		case 20:
+			a.seg[1].off -= UNIT;
+			break; /* overlap */
+		case 21:
+			a.seg[0].len = 0;
+			break;
+		case 22:
+			a.seg[0].len = UINT64_MAX;
+			break;
+		case 23:
+			a.seg[1].len++;
+			break;
+		case 24:
+			a.seg[1].len--;
+			break;
+		case 25:
+			a.seg[0].len -= 4096;
+			a.seg[1].off -= 4096;
+			a.seg[1].len += 4096;
+			break; /* off grid */
+		case 26:
+			a.seg[0].n_extents = 0;
+			break;
+		case 27:
+			a.ext[0].zone = 2;
+			break;
+		case 28:
+			a.ext[0].zone = NZ;
+			break;
+		case 29:
+			a.ext[0].weight = 0;
+			break;
+		case 30:
+			a.ext[0].weight = 17;
+			break;
+		case 31:
+			a.ext[0].start = 100;
+			break;
+		case 32:
+			a.ext[0].start = UINT64_MAX - 4095;
+			break;
 		/* Extent 0 takes 4 of 16 units, extent 1 takes 8, extent 3 four and 100 bytes. */
-		case 33: a.ext[0].start = CAP - 4 * UNIT; expect = 0; break;
-		case 34: a.ext[0].start = CAP - 4 * UNIT + 4096; break;
-		case 35: a.ext[1].start = CAP - 8 * UNIT; expect = 0; break;
-		case 36: a.ext[1].start = CAP - 8 * UNIT + 4096; break;
-		case 37: a.ext[3].start = CAP - 4 * UNIT - 4096; expect = 0; break;
-		case 38: a.ext[3].start = CAP - 4 * UNIT; break;
-		case 39: a.ext[4].start = CAP - 777; expect = 0; break;
-		case 40: a.ext[4].start = CAP - 776; break;
-		case 41: a.img[0].size = UINT64_MAX; break;
-		case 42: a.m.n_images = 0; expect = 0; break;
-		/* checksums of pieces: of some, of all, of one too many; of units that are not made of pieces */
-		case 43: a.img[0].piece_csums = a.csums; a.img[0].n_piece_csums = 7; expect = 0; break;
-		case 44: a.img[0].piece_csums = a.csums; a.img[0].n_piece_csums = PIECES; expect = 0; break;
-		case 45: a.img[0].piece_csums = a.csums; a.img[0].n_piece_csums = PIECES + 1; break;
-		case 46: a.img[1].unit = 4096; a.img[1].piece_csums = a.csums; a.img[1].n_piece_csums = 1; break;
+		case 33:
+			a.ext[0].start = CAP - 4 * UNIT;
+			expect = 0;
+			break;
+		case 34:
+			a.ext[0].start = CAP - 4 * UNIT + 4096;
+			break;
+		case 35:
+			a.ext[1].start = CAP - 8 * UNIT;
+			expect = 0;
+			break;
+		case 36:
+			a.ext[1].start = CAP - 8 * UNIT + 4096;
+			break;
+		case 37:
+			a.ext[3].start = CAP - 4 * UNIT - 4096;
+			expect = 0;
+			break;
+		case 38:
+			a.ext[3].start = CAP - 4 * UNIT;
+			break;
+		case 39:
+			a.ext[4].start = CAP - 777;
+			expect = 0;
+			break;
+		case 40:
+			a.ext[4].start = CAP - 776;
+			break;
+		case 41:
+			a.img[0].size = UINT64_MAX;
+			break;
+		case 42:
+			a.m.n_images = 0;
+			expect = 0;
+			break;
+		/* checksums of pieces: of some, of all, of one too many; of units that are not made
+		 * of pieces */
+		case 43:
+			a.img[0].piece_csums = a.csums;
+			a.img[0].n_piece_csums = 7;
+			expect = 0;
+			break;
+		case 44:
+			a.img[0].piece_csums = a.csums;
+			a.img[0].n_piece_csums = PIECES;
+			expect = 0;
+			break;
+		case 45:
+			a.img[0].piece_csums = a.csums;
+			a.img[0].n_piece_csums = PIECES + 1;
+			break;
+		case 46:
+			a.img[1].unit = 4096;
+			a.img[1].piece_csums = a.csums;
+			a.img[1].n_piece_csums = 1;
+			break;
 		}
 		check(&a, expect, what);
 	}
@@ -332,10 +483,13 @@ static void pack_refusals(void **state)
 	struct man a;
 
 	man_init(&a);
-	assert_int_equal(zns_manifest_pack(&a.m, 0, 4, 0, UINT64_MAX, &buf, &len, &ref, NULL), -EINVAL);
-	assert_int_equal(zns_manifest_pack(&a.m, 64, 4, 0, UINT64_MAX, &buf, &len, &ref, NULL), -EINVAL);
+	assert_int_equal(zns_manifest_pack(&a.m, 0, 4, 0, UINT64_MAX, &buf, &len, &ref, NULL),
+			 -EINVAL);
+	assert_int_equal(zns_manifest_pack(&a.m, 64, 4, 0, UINT64_MAX, &buf, &len, &ref, NULL),
+			 -EINVAL);
 	a.k.c.id.len = 4;
-	assert_int_equal(zns_manifest_pack(&a.m, 4096, 4, 0, UINT64_MAX, &buf, &len, &ref, NULL), -EINVAL);
+	assert_int_equal(zns_manifest_pack(&a.m, 4096, 4, 0, UINT64_MAX, &buf, &len, &ref, NULL),
+			 -EINVAL);
 }
 
 /* Together with the store: what the catalogue returns leads to the manifest. */
@@ -366,9 +520,10 @@ static void through_the_store(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(round_trip), cmocka_unit_test(every_byte), cmocka_unit_test(wrong_reference),
-		cmocka_unit_test(check_limits), cmocka_unit_test(check_conventional), cmocka_unit_test(too_many_extents), cmocka_unit_test(pack_refusals),
-		cmocka_unit_test(through_the_store),
+		cmocka_unit_test(round_trip),         cmocka_unit_test(every_byte),
+		cmocka_unit_test(wrong_reference),    cmocka_unit_test(check_limits),
+		cmocka_unit_test(check_conventional), cmocka_unit_test(too_many_extents),
+		cmocka_unit_test(pack_refusals),      cmocka_unit_test(through_the_store),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

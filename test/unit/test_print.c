@@ -27,13 +27,17 @@ static void fields(void **state)
 	c.container = (char *)"web";
 	c.created_ns = 1700000000 * INT64_C(1000000000);
 	c.bytes = 7;
-	is(ctl_json(&c, "id container bytes"), "{\"id\":\"01020300-0000-0000-0000-000000000000\",\"container\":\"web\",\"bytes\":7}");
+	is(ctl_json(&c, "id container bytes"),
+	   "{\"id\":\"01020300-0000-0000-0000-000000000000\",\"container\":\"web\",\"bytes\":7}");
 	is(ctl_json(&c, "at=created_ns:time later= zero=page_bytes:pos"),
 	   "{\"at\":\"2023-11-14T22:13:20Z\",\"later\":null,\"zero\":null}");
 	/* absent: null, left out, its default */
-	is(ctl_json(&c, "frozen_us frozen=frozen_us? shared_groups! packed! packed? origin origin? crypt:set"),
+	is(ctl_json(
+		   &c,
+		   "frozen_us frozen=frozen_us? shared_groups! packed! packed? origin origin? crypt:set"),
 	   "{\"frozen_us\":null,\"shared_groups\":0,\"packed\":false,\"origin\":null,\"crypt\":false}");
-	is(ctl_json(&c, "host=origin.host? image=origin.image key=crypt.key_id"), "{\"image\":null,\"key\":null}");
+	is(ctl_json(&c, "host=origin.host? image=origin.image key=crypt.key_id"),
+	   "{\"image\":null,\"key\":null}");
 	c.has_frozen_us = 1;
 	c.frozen_us = 0;
 	c.origin = &o;
@@ -57,7 +61,8 @@ static void no_message(void **state)
 {
 	struct json_object *j = json_object_new_object();
 
-	ctl_json_add(j, &zns_pb__status__descriptor, NULL, "bytes_live waiting=nr_waiting! path? zones_by_state leases{pid}");
+	ctl_json_add(j, &zns_pb__status__descriptor, NULL,
+		     "bytes_live waiting=nr_waiting! path? zones_by_state leases{pid}");
 	is(j, "{\"bytes_live\":null,\"waiting\":null,\"zones_by_state\":[],\"leases\":[]}");
 }
 
@@ -77,7 +82,8 @@ static void expressions(void **state)
 	const char *none = NULL;
 	uint64_t large = UINT64_MAX;
 
-	is(ctl_obj(J("a", array), J("n", none), J("u", large), J("i", -1), J("b", (bool)true), JB("c", 2 > 3), JNULL("z")),
+	is(ctl_obj(J("a", array), J("n", none), J("u", large), J("i", -1), J("b", (bool)true),
+		   JB("c", 2 > 3), JNULL("z")),
 	   "{\"a\":\"text\",\"n\":null,\"u\":18446744073709551615,\"i\":-1,\"b\":true,\"c\":false,\"z\":null}");
 	is(ctl_json_join(ctl_obj(J("a", 1)), ctl_obj(J("b", 2), J("a", 3))), "{\"a\":3,\"b\":2}");
 }
@@ -90,8 +96,11 @@ static void cell(const void *row, const void *arg, char *out, size_t len)
 static void table(void **state)
 {
 	static const struct ctl_column columns[] = {
-		{ "zone", 5, "index", NULL }, { "state", -7, "state:state", NULL }, { "size", 8, "wp:size", NULL },
-		{ "owner", 0, NULL, cell }, CTL_COLUMNS_END,
+		{ "zone", 5, "index", NULL },
+		{ "state", -7, "state:state", NULL },
+		{ "size", 8, "wp:size", NULL },
+		{ "owner", 0, NULL, cell },
+		CTL_COLUMNS_END,
 	};
 	ZnsPb__ZoneLine z = ZNS_PB__ZONE_LINE__INIT;
 	char line[CTL_ROW];
@@ -100,14 +109,16 @@ static void table(void **state)
 	z.state = ZNS_ZONE_FULL;
 	z.wp = MIB(2);
 	z.owner = (char *)"web";
-	assert_string_equal(ctl_row(columns, "  ", NULL, NULL, line), " zone  state        size  owner");
-	assert_string_equal(ctl_row(columns, "  ", &z, "by ", line), "   12  full      2.0 MiB  by web");
+	assert_string_equal(ctl_row(columns, "  ", NULL, NULL, line),
+			    " zone  state        size  owner");
+	assert_string_equal(ctl_row(columns, "  ", &z, "by ", line),
+			    "   12  full      2.0 MiB  by web");
 }
 
 static int parse(const char *a, const char *b, const struct ctl_opt *opts, struct ctl_args *args)
 {
 	static const struct ctl_cmd cmd = { .name = "test", .args = "", .brief = "", .help = "" };
-	static char *argv[4];	/* what is left of it is in @args */
+	static char *argv[4]; /* what is left of it is in @args */
 
 	argv[0] = (char *)"znsctl test";
 	argv[1] = (char *)a;
@@ -119,13 +130,19 @@ static int parse(const char *a, const char *b, const struct ctl_opt *opts, struc
 
 static void options(void **state)
 {
-	static const char *const wrong[] = { "--n=0", "--n=10", "--n=x", "--for=0", "--for=5y", "--rate=0", "--text=", "--no" };
+	static const char *const wrong[] = { "--n=0",    "--n=10",   "--n=x",   "--for=0",
+					     "--for=5y", "--rate=0", "--text=", "--no" };
 	bool flag = false, verbose = false;
 	const char *text = NULL;
 	uint64_t n = 7, s = 0;
 	uint32_t rate = 0;
-	const struct ctl_opt opts[] = { CTL_FLAG("flag", &flag), CTL_TEXT("text", &text), CTL_NUMBER("n", &n, 1, 9, "\"%s\" is none"),
-					CTL_DURATION("for", &s, 1), CTL_RATE("rate", &rate), CTL_FLAG("verbose", &verbose), CTL_DEV,
+	const struct ctl_opt opts[] = { CTL_FLAG("flag", &flag),
+					CTL_TEXT("text", &text),
+					CTL_NUMBER("n", &n, 1, 9, "\"%s\" is none"),
+					CTL_DURATION("for", &s, 1),
+					CTL_RATE("rate", &rate),
+					CTL_FLAG("verbose", &verbose),
+					CTL_DEV,
 					CTL_OPTS_END };
 	struct ctl_args args;
 
@@ -154,8 +171,9 @@ static void options(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(fields), cmocka_unit_test(no_message), cmocka_unit_test(lines), cmocka_unit_test(expressions),
-		cmocka_unit_test(table), cmocka_unit_test(options),
+		cmocka_unit_test(fields), cmocka_unit_test(no_message),
+		cmocka_unit_test(lines),  cmocka_unit_test(expressions),
+		cmocka_unit_test(table),  cmocka_unit_test(options),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The probe: on the emulator with its maps, limits, faults and noise, and on a drive of another make. */
+/* The probe: on the emulator with its maps, limits, faults and noise, and on a drive of another
+ * make. */
 #include "probe_asserts.h"
 
 static struct zns_emu_params timed(uint32_t zones, uint32_t channels, uint32_t ways)
@@ -20,7 +21,9 @@ static struct zns_emu_params timed(uint32_t zones, uint32_t channels, uint32_t w
 
 static struct zns_dev *make(const struct zns_emu_params *p, uint32_t jitter)
 {
-	struct zns_emu_noise n = { .jitter_pct = jitter, .stall_every = jitter ? 500 : 0, .stall_us = jitter ? 3000 : 0,
+	struct zns_emu_noise n = { .jitter_pct = jitter,
+				   .stall_every = jitter ? 500 : 0,
+				   .stall_us = jitter ? 3000 : 0,
 				   .seed = 5 };
 	struct zns_dev *d = make_dev(p);
 
@@ -62,10 +65,10 @@ static void maps(void **state)
 		{ 96, 8, 4, 0, 8, ZNS_EMU_MAP_INTERLEAVED, 0 },
 		{ 90, 9, 2, 0, 5, ZNS_EMU_MAP_INTERLEAVED, 0 },
 		{ 100, 4, 4, 0, 5, ZNS_EMU_MAP_PERMUTED, 1 },
-		{ 100, 8, 4, 32, 5, ZNS_EMU_MAP_PERMUTED, 2 },	/* as many dies as may be active */
-		{ 70, 3, 4, 5, 5, ZNS_EMU_MAP_PERMUTED, 3 },	/* several passes, for channels too */
+		{ 100, 8, 4, 32, 5, ZNS_EMU_MAP_PERMUTED, 2 }, /* as many dies as may be active */
+		{ 70, 3, 4, 5, 5, ZNS_EMU_MAP_PERMUTED, 3 }, /* several passes, for channels too */
 		{ 40, 2, 1, 3, 5, ZNS_EMU_MAP_INTERLEAVED, 0 },
-		{ 30, 8, 4, 0, 5, ZNS_EMU_MAP_INTERLEAVED, 0 },	/* fewer zones than dies */
+		{ 30, 8, 4, 0, 5, ZNS_EMU_MAP_INTERLEAVED, 0 }, /* fewer zones than dies */
 	};
 
 	for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(t); i++) {
@@ -98,7 +101,8 @@ static void maps(void **state)
 	}
 }
 
-/* The groups are told apart all the same; what limits them together is measured where it can be reached. */
+/* The groups are told apart all the same; what limits them together is measured where it can be
+ * reached. */
 static void ceiling(void **state)
 {
 	static const struct {
@@ -106,9 +110,9 @@ static void ceiling(void **state)
 	} t[] = {
 		{ 4, 1000, 0, 0, 950, 1020 },
 		{ 4, 1600, 0, 5, 1500, 1640 },
-		{ 4, 3150, 0, 0, 0, 0 },	/* less by next to nothing */
+		{ 4, 3150, 0, 0, 0, 0 }, /* less by next to nothing */
 		{ 2, 1000, 0, 0, 950, 1020 },
-		{ 4, 1000, 9, 0, 0, 0 },	/* no more than nine zones can be written at once */
+		{ 4, 1000, 9, 0, 0, 0 }, /* no more than nine zones can be written at once */
 	};
 
 	for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(t); i++) {
@@ -121,9 +125,11 @@ static void ceiling(void **state)
 		d = make(&p, t[i].jitter);
 		assert_ok(zns_probe_run(d, &par, &map, &err));
 		assert_int_equal(map.nr_groups, 8 * t[i].ways);
-		print_message("controller %u MiB/s, %u dies: %u found, %.1f x one zone, %llu of %llu units\n", t[i].controller,
-			      8 * t[i].ways, map.device_write_mibps, map.scaling, (unsigned long long)(map.written / map.unit),
-			      (unsigned long long)(zns_probe_budget(&d->geo, map.unit) / map.unit));
+		print_message(
+			"controller %u MiB/s, %u dies: %u found, %.1f x one zone, %llu of %llu units\n",
+			t[i].controller, 8 * t[i].ways, map.device_write_mibps, map.scaling,
+			(unsigned long long)(map.written / map.unit),
+			(unsigned long long)(zns_probe_budget(&d->geo, map.unit) / map.unit));
 		assert_in_range(map.device_write_mibps, t[i].low, t[i].high);
 		assert_all_empty(d);
 		assert_cheap(d);
@@ -148,7 +154,7 @@ static void one_domain(void **state)
 	assert_int_equal(map.nr_groups, 1);
 	assert_emu_map(d, 0, 0);
 	assert_true(map.scaling > 0.8 && map.scaling < 1.2);
-	assert_true(map.confidence > 0.85 && map.confidence < 1);	/* a sample only */
+	assert_true(map.confidence > 0.85 && map.confidence < 1); /* a sample only */
 	assert_in_range(map.zone_write_mibps, 1000, 1300);
 	assert_all_empty(d);
 	zns_probe_fini(&map);
@@ -165,15 +171,16 @@ static void foreign_zones(void **state)
 
 	p.max_active = 20;
 	d = make(&p, 5);
-	assert_ok(put(d, 0, 0, 4096, 1));		/* one block */
+	assert_ok(put(d, 0, 0, 4096, 1)); /* one block */
 	assert_ok(put(d, 9, 0, KIB(192), 2));
-	assert_ok(put(d, 17, 0, KIB(3900), 3));		/* full */
+	assert_ok(put(d, 17, 0, KIB(3900), 3)); /* full */
 	assert_ok(put(d, 30, 0, KIB(64), 4));
 	assert_ok(put(d, 11, 0, KIB(64), 5));
 	assert_ok(zns_dev_finish(d, 30, &err));
 	assert_ok(put(d, 40, 0, KIB(64), 6));
 	assert_ok(zns_emu_set_zone_state(d, 40, ZNS_ZONE_READ_ONLY, &err));
-	assert_ok(zns_emu_set_zone_state(d, 41, ZNS_ZONE_READ_ONLY, &err));	/* nothing in it to read */
+	/* nothing in it to read */
+	assert_ok(zns_emu_set_zone_state(d, 41, ZNS_ZONE_READ_ONLY, &err));
 	assert_ok(zns_emu_set_zone_state(d, 42, ZNS_ZONE_OFFLINE, &err));
 	assert_ok(zns_probe_run(d, &par, &map, &err));
 	assert_int_equal(map.nr_groups, 8);
@@ -181,7 +188,7 @@ static void foreign_zones(void **state)
 	assert_int_equal(map.zone_group[11], ZNS_PROBE_NONE);
 	assert_int_equal(map.zone_group[41], ZNS_PROBE_NONE);
 	assert_int_equal(map.zone_group[42], ZNS_PROBE_NONE);
-	assert_int_equal(map.nr_unknown, 0);		/* of those that can be used */
+	assert_int_equal(map.nr_unknown, 0); /* of those that can be used */
 	check(d, 0, 0, 4096, 1);
 	check(d, 9, 0, KIB(192), 2);
 	check(d, 17, 0, KIB(3900), 3);
@@ -243,7 +250,7 @@ static void refusals(void **state)
 		assert_ok(put(d, z, 0, 4096, 1));
 	assert_fails(zns_probe_run(d, &par, &map, &err), -EOVERFLOW, "needs two more");
 	zns_probe_fini(&map);
-	assert_ok(zns_dev_reset(d, (uint32_t[]) { 0, 1, 2 }, 3, &err));
+	assert_ok(zns_dev_reset(d, (uint32_t[]){ 0, 1, 2 }, 3, &err));
 	for (uint32_t z = 0; z < 16; z++)
 		assert_ok(zns_emu_set_zone_state(d, z, ZNS_ZONE_READ_ONLY, &err));
 	assert_fails(zns_probe_run(d, &par, &map, &err), -ENODATA, "no empty zone");
@@ -274,12 +281,16 @@ static void on_checkpoint(void *arg, const void *s, size_t len)
 /* Commands that arrive in any order, no regularity at all, 19 % loss on a channel. */
 static void another_drive(void **state)
 {
-	static const struct { uint32_t zones, dies, channels, max_active, noise; } t[] = {
-		{ 300, 32, 8, 0, 0 }, { 300, 32, 8, 0, 8 }, { 400, 18, 9, 40, 5 }, { 200, 12, 3, 7, 5 }, { 600, 64, 16, 0, 5 },
+	static const struct {
+		uint32_t zones, dies, channels, max_active, noise;
+	} t[] = {
+		{ 300, 32, 8, 0, 0 }, { 300, 32, 8, 0, 8 },  { 400, 18, 9, 40, 5 },
+		{ 200, 12, 3, 7, 5 }, { 600, 64, 16, 0, 5 },
 	};
 
 	for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(t); i++) {
-		struct drive *v = drive_new(t[i].zones, t[i].dies, t[i].channels, t[i].max_active, 11 + i);
+		struct drive *v = drive_new(t[i].zones, t[i].dies, t[i].channels, t[i].max_active,
+					    11 + i);
 		struct zns_probe_params par = { .seed = i, .progress = on_progress };
 
 		v->noise_pct = t[i].noise;
@@ -295,7 +306,8 @@ static void another_drive(void **state)
 	}
 }
 
-/* A large-zone drive: every zone is written over all dies, but small reads of two zones may well go to two of them. */
+/* A large-zone drive: every zone is written over all dies, but small reads of two zones may well go
+ * to two of them. */
 static void reads_apart_writes_together(void **state)
 {
 	struct drive *v = drive_new(200, 16, 4, 14, 3);
@@ -310,7 +322,8 @@ static void reads_apart_writes_together(void **state)
 	zns_dev_close(&v->dev);
 }
 
-/* Independent when written, but by another map than when read: no profile rather than a wrong one. */
+/* Independent when written, but by another map than when read: no profile rather than a wrong one.
+ */
 static void reads_and_writes_disagree(void **state)
 {
 	struct drive *v = drive_new(256, 16, 4, 0, 3);
@@ -333,7 +346,9 @@ static void stop_and_resume(void **state)
 
 	for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(points); i++) {
 		struct drive *v = drive_new(120, 16, 4, i % 2 ? 12 : 0, 21 + i);
-		struct zns_probe_params par = { .stop = &stop, .progress = on_progress, .checkpoint = on_checkpoint };
+		struct zns_probe_params par = { .stop = &stop,
+						.progress = on_progress,
+						.checkpoint = on_checkpoint };
 		uint64_t before = 0;
 		uint32_t stops = 0;
 		int rc;
@@ -356,7 +371,7 @@ static void stop_and_resume(void **state)
 				assert_ok(zns_probe_load(kept, kept_len, 120, &map, &err));
 				assert_true(map.written >= before);
 				before = map.written;
-			} else {	/* it had only begun: once more */
+			} else { /* it had only begun: once more */
 				v->written = v->resets = 0;
 			}
 		} while (rc);
@@ -409,7 +424,7 @@ static void leftovers(void **state)
 	memcpy(buf, "zns-criu probe\n", 16);
 	memcpy(buf + 16, &zone, sizeof(zone));
 	assert_ok(zns_dev_write(d, 12, 0, buf, KIB(192), &err));
-	assert_ok(zns_dev_write(d, 13, 0, buf, KIB(192), &err));	/* the number of another zone */
+	assert_ok(zns_dev_write(d, 13, 0, buf, KIB(192), &err)); /* the number of another zone */
 	assert_ok(zns_probe_run(d, &par, &map, &err));
 	assert_emu_map(d, 4, 0);
 	assert_zone(d, 12, ZNS_ZONE_EMPTY, 0);
@@ -466,8 +481,8 @@ static void killed(void **state)
 }
 
 /*
- * As on a real drive: threads, the wall clock, and whatever else this machine does. Where that is too much it is refused;
- * what is given out is right. True if something was.
+ * As on a real drive: threads, the wall clock, and whatever else this machine does. Where that is
+ * too much it is refused; what is given out is right. True if something was.
  */
 static bool by_wall_clock(uint32_t seed)
 {
@@ -518,9 +533,20 @@ static void wall_clock(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(maps), T(ceiling), T(one_domain), T(foreign_zones), T(bad_zone), T(refusals), T(another_drive),
-		T(reads_apart_writes_together), T(reads_and_writes_disagree), T(stop_and_resume), T(damaged_state),
-		T(leftovers), T(killed), T(wall_clock),
+		T(maps),
+		T(ceiling),
+		T(one_domain),
+		T(foreign_zones),
+		T(bad_zone),
+		T(refusals),
+		T(another_drive),
+		T(reads_apart_writes_together),
+		T(reads_and_writes_disagree),
+		T(stop_and_resume),
+		T(damaged_state),
+		T(leftovers),
+		T(killed),
+		T(wall_clock),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The probe's judgement: what it refuses to give out, and what it finds wrong with a map that is stored. */
+/* The probe's judgement: what it refuses to give out, and what it finds wrong with a map that is
+ * stored. */
 #include "probe_asserts.h"
 
-/* Independent when written, but every zone waits for every other when it is read: not one domain, and no map either. */
+/* Independent when written, but every zone waits for every other when it is read: not one domain,
+ * and no map either. */
 static void all_reads_wait(void **state)
 {
 	struct drive *v = drive_new(128, 8, 4, 0, 3);
@@ -10,7 +12,8 @@ static void all_reads_wait(void **state)
 
 	memset(v->read_die, 0, sizeof(v->read_die));
 	memset(&map, 0, sizeof(map));
-	assert_fails(zns_probe_run(&v->dev, &par, &map, &err), -EAGAIN, "although zones are written independently");
+	assert_fails(zns_probe_run(&v->dev, &par, &map, &err), -EAGAIN,
+		     "although zones are written independently");
 	assert_drive_clean(v);
 	zns_probe_fini(&map);
 	zns_dev_close(&v->dev);
@@ -25,7 +28,8 @@ static void all_reads_wait(void **state)
 	zns_dev_close(&v->dev);
 }
 
-/* Less certain than asked for: refused, with the reason; with force it is given out with its doubt. */
+/* Less certain than asked for: refused, with the reason; with force it is given out with its doubt.
+ */
 static void doubted(void **state)
 {
 	struct drive *v = drive_new(120, 16, 4, 0, 4);
@@ -60,7 +64,9 @@ static void verify(void **state)
 	assert_int_equal(drift.zones_checked, 192);
 	assert_int_equal(drift.groups_checked, 16);
 	assert_int_equal(drift.groups_joined, 0);
-	assert_int_equal(drift.zones_moved + drift.channels_moved + drift.rates_changed + drift.domain_changed, 0);
+	assert_int_equal(drift.zones_moved + drift.channels_moved + drift.rates_changed +
+				 drift.domain_changed,
+			 0);
 	assert_int_equal(drift.channels_checked, 24);
 	assert_drive_clean(v);
 	/* a tenth of the zones are elsewhere */
@@ -94,7 +100,9 @@ static void verify(void **state)
 	map.nr_groups = 16;
 	/* one group split, and another one that is two */
 	for (uint32_t z = 0; z < 300; z++)
-		map.zone_group[z] = v->read_die[z] == 3 && z % 2 ? 16 : v->read_die[z] == 5 ? 4 : v->read_die[z];
+		map.zone_group[z] = v->read_die[z] == 3 && z % 2 ? 16 :
+				    v->read_die[z] == 5          ? 4 :
+								   v->read_die[z];
 	for (uint32_t z = 0; z < 300; z++)
 		map.zone_group[z] -= map.zone_group[z] > 5;
 	map.written = 0;
@@ -190,8 +198,8 @@ static void host_stops(void **state)
 }
 
 /*
- * No two dies share a channel, but some pair of them is disturbed for as long as it takes to believe that there are
- * slower pairs, or longer. Nothing that was placed by that may be given out.
+ * No two dies share a channel, but some pair of them is disturbed for as long as it takes to
+ * believe that there are slower pairs, or longer. Nothing that was placed by that may be given out.
  */
 static void channels_of_noise(void **state)
 {
@@ -225,7 +233,10 @@ static void channels_of_noise(void **state)
 /* The channels that are given out were tested, and how certain they are is said. */
 static void channels_tested(void **state)
 {
-	static const struct { uint32_t dies, channels; double factor; } t[] = {
+	static const struct {
+		uint32_t dies, channels;
+		double factor;
+	} t[] = {
 		{ 16, 4, 1.23 }, { 4, 2, 1.23 }, { 3, 2, 1.23 }, { 6, 1, 1.5 }, { 9, 8, 1.23 },
 	};
 
@@ -238,7 +249,8 @@ static void channels_tested(void **state)
 		memset(&map, 0, sizeof(map));
 		assert_ok(zns_probe_run(&v->dev, &par, &map, &err));
 		assert_drive_map(v);
-		assert_true(map.channel_tests >= (t[i].channels > 1 ? 16 : 8) && !map.channel_tests_wrong);
+		assert_true(map.channel_tests >= (t[i].channels > 1 ? 16 : 8) &&
+			    !map.channel_tests_wrong);
 		assert_true(map.channels_right > 0.65 && map.channels_right < 1);
 		for (uint32_t g = 0; g < map.nr_groups; g++)
 			assert_true(map.channel_confidence[g] <= (float)map.channels_right);
@@ -248,14 +260,15 @@ static void channels_tested(void **state)
 }
 
 /*
- * Few zones may be active, so it takes passes, and the last one may have one die only; and only a few dies can be read
- * at once, which need not have a channel in common.
+ * Few zones may be active, so it takes passes, and the last one may have one die only; and only a
+ * few dies can be read at once, which need not have a channel in common.
  */
 static void few_active(void **state)
 {
 	for (uint32_t active = 3; active <= 10; active++) {
 		for (uint32_t dies = 6; dies <= 11; dies++) {
-			struct drive *v = drive_new(64, dies, dies - 1, active, 100 * active + dies);
+			struct drive *v = drive_new(64, dies, dies - 1, active,
+						    100 * active + dies);
 			struct zns_probe_params par = { .seed = active + dies };
 
 			v->noise_pct = 5;
@@ -271,8 +284,10 @@ static void few_active(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { T(all_reads_wait), T(doubted), T(verify), T(verify_finds_one), T(host_stops),
-					    T(channels_of_noise), T(channels_tested), T(few_active) };
+	const struct CMUnitTest tests[] = { T(all_reads_wait),  T(doubted),
+					    T(verify),          T(verify_finds_one),
+					    T(host_stops),      T(channels_of_noise),
+					    T(channels_tested), T(few_active) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The probe while disturbances hit everything for a while: bursts in which the host does not run, garbage collection of
- * all dies, late erases, in storms or all the time, up to where nothing can be measured. Every map is right or refused.
- * All of it in model time, so the same run ends the same on any machine. "table [SEEDS [NOISE]]" makes all runs and prints
- * a table, SEEDS is how many or, as in 4-7, which; without arguments a few of them are tests.
+ * The probe while disturbances hit everything for a while: bursts in which the host does not run,
+ * garbage collection of all dies, late erases, in storms or all the time, up to where nothing can
+ * be measured. Every map is right or refused. All of it in model time, so the same run ends the
+ * same on any machine. "table [SEEDS [NOISE]]" makes all runs and prints a table, SEEDS is how many
+ * or, as in 4-7, which; without arguments a few of them are tests.
  */
 #include "emu_common.h"
 #include "zns/probe.h"
 
-#define AIM 0.99	/* of precision and recall, of pairs on a die and of pairs on a channel */
+#define AIM 0.99 /* of precision and recall, of pairs on a die and of pairs on a channel */
 
 enum outcome { RIGHT, REFUSED, WRONG, OUTCOMES };
 
@@ -42,16 +43,33 @@ static const struct strength {
 	{ "collections, 10 %", { JITTER, .gc_every_us = 20000, .gc_us = 2000 } },
 	{ "collections, 50 %, short", { JITTER, .gc_every_us = 1000, .gc_us = 500 } },
 	{ "late erases", { JITTER, .erase_late_us = 200000, .erase_us = 5000 } },
-	{ "storms of host stalls", { JITTER, .host_every_us = 1000, .host_us = 700, .calm_ms = 60, .storm_ms = 80 } },
-	{ "storms of everything", { JITTER, .host_every_us = 3000, .host_us = 800, .gc_every_us = 1500, .gc_us = 700,
-				    .erase_late_us = 100000, .erase_us = 5000, .calm_ms = 300, .storm_ms = 200 } },
-	{ "everything, 40 %", { .jitter_pct = 8, .stall_every = 300, .stall_us = 3000, .host_every_us = 5000, .host_us = 1000,
-				.gc_every_us = 10000, .gc_us = 2000, .erase_late_us = 100000, .erase_us = 4000 } },
+	{ "storms of host stalls",
+	  { JITTER, .host_every_us = 1000, .host_us = 700, .calm_ms = 60, .storm_ms = 80 } },
+	{ "storms of everything",
+	  { JITTER, .host_every_us = 3000, .host_us = 800, .gc_every_us = 1500, .gc_us = 700,
+	    .erase_late_us = 100000, .erase_us = 5000, .calm_ms = 300, .storm_ms = 200 } },
+	{ "everything, 40 %",
+	  { .jitter_pct = 8,
+	    .stall_every = 300,
+	    .stall_us = 3000,
+	    .host_every_us = 5000,
+	    .host_us = 1000,
+	    .gc_every_us = 10000,
+	    .gc_us = 2000,
+	    .erase_late_us = 100000,
+	    .erase_us = 4000 } },
 	{ "host stalls, 80 %", { JITTER, .host_every_us = 1000, .host_us = 800 } },
-	{ "hopeless", { .jitter_pct = 60, .stall_every = 20, .stall_us = 3000, .host_every_us = 2000, .host_us = 1500,
-			.gc_every_us = 3000, .gc_us = 2000 } },
-	{ "storms as long as a phase", { JITTER, .host_every_us = 2000, .host_us = 600, .gc_every_us = 1000, .gc_us = 500,
-					 .calm_ms = 2000, .storm_ms = 1500 } },
+	{ "hopeless",
+	  { .jitter_pct = 60,
+	    .stall_every = 20,
+	    .stall_us = 3000,
+	    .host_every_us = 2000,
+	    .host_us = 1500,
+	    .gc_every_us = 3000,
+	    .gc_us = 2000 } },
+	{ "storms as long as a phase",
+	  { JITTER, .host_every_us = 2000, .host_us = 600, .gc_every_us = 1000, .gc_us = 500,
+	    .calm_ms = 2000, .storm_ms = 1500 } },
 	{ "wide times, short stalls", { .jitter_pct = 25, .stall_every = 15, .stall_us = 150 } },
 };
 
@@ -65,7 +83,8 @@ static bool enough(const struct tally *t)
 }
 
 /* By pairs of zones: on one die, and on one channel but two dies. */
-static bool judge(const struct zns_emu_params *p, const uint32_t *die, const struct zns_probe_map *m)
+static bool judge(const struct zns_emu_params *p, const uint32_t *die,
+		  const struct zns_probe_map *m)
 {
 	struct tally on_die = { 0 }, on_channel = { 0 };
 
@@ -74,7 +93,8 @@ static bool judge(const struct zns_emu_params *p, const uint32_t *die, const str
 	for (uint32_t a = 0; a < m->nr_zones; a++) {
 		for (uint32_t b = 0; b < a; b++) {
 			uint32_t ga = m->zone_group[a], gb = m->zone_group[b];
-			bool known = ga != ZNS_PROBE_NONE && gb != ZNS_PROBE_NONE, said, is = die[a] == die[b];
+			bool known = ga != ZNS_PROBE_NONE && gb != ZNS_PROBE_NONE, said,
+			     is = die[a] == die[b];
 
 			said = known && ga == gb;
 			on_die.both += said && is;
@@ -135,8 +155,9 @@ static struct result probe(const struct drive *v, const struct strength *s, uint
 	if (rc)
 		snprintf(r.why, sizeof(r.why), "%s", why.msg);
 	else
-		snprintf(r.why, sizeof(r.why), "%u groups, %u channels%s, confidence %.4f", map.nr_groups, map.nr_channels,
-			 map.one_domain ? ", one domain" : "", map.confidence);
+		snprintf(r.why, sizeof(r.why), "%u groups, %u channels%s, confidence %.4f",
+			 map.nr_groups, map.nr_channels, map.one_domain ? ", one domain" : "",
+			 map.confidence);
 	for (uint32_t z = 0; z < v->zones; z++)
 		assert_zone(d, z, ZNS_ZONE_EMPTY, 0);
 	zns_probe_fini(&map);
@@ -147,7 +168,8 @@ static struct result probe(const struct drive *v, const struct strength *s, uint
 
 static int table(uint32_t first, uint32_t last, const char *only)
 {
-	uint32_t sum[OUTCOMES] = { 0 }, runs = 0, each = ZNS_ARRAY_SIZE(drives) * (last - first + 1);
+	uint32_t sum[OUTCOMES] = { 0 }, runs = 0,
+		 each = ZNS_ARRAY_SIZE(drives) * (last - first + 1);
 
 	printf("seeds %u to %u\n\n| noise | runs | right | refused | wrong and stored | model s, mean |\n| --- | --- | --- | --- | --- | --- |\n",
 	       first, last);
@@ -165,11 +187,14 @@ static int table(uint32_t first, uint32_t last, const char *only)
 				sum[r.outcome]++;
 				runs++;
 				took += r.device_s;
-				fprintf(stderr, "%s; %s; seed %u: %s: %.1f s, %.1f MiB: %s\n", strengths[k].name, drives[i].name,
-					seed, outcome_name[r.outcome], r.device_s, r.written / 1048576.0, r.why);
+				fprintf(stderr, "%s; %s; seed %u: %s: %.1f s, %.1f MiB: %s\n",
+					strengths[k].name, drives[i].name, seed,
+					outcome_name[r.outcome], r.device_s, r.written / 1048576.0,
+					r.why);
 			}
 		}
-		printf("| %s | %u | %u | %u | %u | %.1f |\n", strengths[k].name, each, n[RIGHT], n[REFUSED], n[WRONG], took / each);
+		printf("| %s | %u | %u | %u | %u | %.1f |\n", strengths[k].name, each, n[RIGHT],
+		       n[REFUSED], n[WRONG], took / each);
 		fflush(stdout);
 	}
 	printf("| all | %u | %u | %u | %u | |\n", runs, sum[RIGHT], sum[REFUSED], sum[WRONG]);
@@ -202,7 +227,8 @@ static void right_or_refused(void **state)
 		const struct drive *v = &drives[k % ZNS_ARRAY_SIZE(drives)];
 		struct result r = probe(v, &strengths[k], 7 + k);
 
-		print_message("%s; %s: %s: %s\n", strengths[k].name, v->name, outcome_name[r.outcome], r.why);
+		print_message("%s; %s: %s: %s\n", strengths[k].name, v->name,
+			      outcome_name[r.outcome], r.why);
 		assert_int_not_equal(r.outcome, WRONG);
 		right += r.outcome == RIGHT;
 		if (!strcmp(strengths[k].name, "hopeless"))
@@ -216,7 +242,9 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = { T(right_or_refused) };
 
 	if (argc > 1 && !strcmp(argv[1], "table")) {
-		int rc = emu_begin(NULL) ? 2 : table_of(argc > 2 ? argv[2] : "3", argc > 3 ? argv[3] : NULL);
+		int rc = emu_begin(NULL) ?
+				 2 :
+				 table_of(argc > 2 ? argv[2] : "3", argc > 3 ? argv[3] : NULL);
 
 		return emu_end(NULL) ? 2 : rc;
 	}

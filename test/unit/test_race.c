@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* zns_dev_race on both clocks, noise in the timing model, and a device's clock after somebody did not sleep. */
+/* zns_dev_race on both clocks, noise in the timing model, and a device's clock after somebody did
+ * not sleep. */
 #include <signal.h>
 
 #include "emu_common.h"
 #include "../controls/control.h"
 
-#define UNIT	KIB(192)
-#define C	UINT64_C(10000)		/* a command's latency */
-#define PROG	UINT64_C(1875000)	/* a unit at 100 MiB/s */
-#define PAGE	UINT64_C(39062)		/* 16 KiB sensed at 400 MiB/s */
-#define X	UINT64_C(234375)	/* a unit over a channel of 800 MiB/s */
+#define UNIT KIB(192)
+#define C UINT64_C(10000) /* a command's latency */
+#define PROG UINT64_C(1875000) /* a unit at 100 MiB/s */
+#define PAGE UINT64_C(39062) /* 16 KiB sensed at 400 MiB/s */
+#define X UINT64_C(234375) /* a unit over a channel of 800 MiB/s */
 
 static struct zns_dev *make_timed(void)
 {
@@ -23,12 +24,19 @@ static struct zns_dev *make_timed(void)
 	return d;
 }
 
-static struct zns_race client(bool write, uint32_t zone, uint32_t len, uint32_t count, void *buf, uint64_t *done)
+static struct zns_race client(bool write, uint32_t zone, uint32_t len, uint32_t count, void *buf,
+			      uint64_t *done)
 {
-	return (struct zns_race) { .write = write, .zone = zone, .len = len, .count = count, .buf = buf, .done_ns = done };
+	return (struct zns_race){ .write = write,
+				  .zone = zone,
+				  .len = len,
+				  .count = count,
+				  .buf = buf,
+				  .done_ns = done };
 }
 
-/* Each client has one command in flight; they meet on dies and channels as the model says, to the nanosecond. */
+/* Each client has one command in flight; they meet on dies and channels as the model says, to the
+ * nanosecond. */
 static void model_time(void **state)
 {
 	cleanup_free uint8_t *buf = aligned(4 * UNIT);
@@ -40,26 +48,26 @@ static void model_time(void **state)
 	assert_int_equal(start, 0);
 	/* zones 0 and 4 are on die 0, 1 on die 1: two units each */
 	for (uint32_t i = 0; i < 3; i++)
-		r[i] = client(true, (uint32_t[]) { 0, 4, 1 }[i], UNIT, 4, buf + i * UNIT, done[i]);
+		r[i] = client(true, (uint32_t[]){ 0, 4, 1 }[i], UNIT, 4, buf + i * UNIT, done[i]);
 	assert_ok(zns_dev_race(d, r, 3, &err));
 	for (uint32_t i = 0; i < 3; i++) {
-		assert_int_equal(done[i][0], C);		/* into the buffer */
+		assert_int_equal(done[i][0], C); /* into the buffer */
 		assert_int_equal(done[i][1], 2 * C);
 	}
-	assert_int_equal(done[2][2], C + X + PROG);		/* the first unit's place is free again */
+	assert_int_equal(done[2][2], C + X + PROG); /* the first unit's place is free again */
 	assert_int_equal(done[0][2], C + X + PROG);
-	assert_int_equal(done[1][2], C + X + 2 * PROG);		/* behind the other on the die */
+	assert_int_equal(done[1][2], C + X + 2 * PROG); /* behind the other on the die */
 	assert_int_equal(done[2][3], done[2][2] + PROG);
 	assert_int_equal(done[0][3], done[0][2] + 2 * PROG);
 	assert_int_equal(done[1][3], done[1][2] + 2 * PROG);
-	assert_int_equal(zns_dev_now_ns(d), done[1][3]);	/* nobody is done before the last */
+	assert_int_equal(zns_dev_now_ns(d), done[1][3]); /* nobody is done before the last */
 	assert_zone(d, 0, ZNS_ZONE_IMP_OPEN, 4 * UNIT);
 	assert_zone(d, 4, ZNS_ZONE_IMP_OPEN, 4 * UNIT);
 
 	assert_ok(zns_dev_flush(d, &err));
 	start = zns_dev_now_ns(d);
 	for (uint32_t i = 0; i < 3; i++)
-		r[i] = client(false, (uint32_t[]) { 0, 4, 1 }[i], 4096, 2, buf + i * UNIT, done[i]);
+		r[i] = client(false, (uint32_t[]){ 0, 4, 1 }[i], 4096, 2, buf + i * UNIT, done[i]);
 	r[0].step = KIB(16);
 	assert_ok(zns_dev_race(d, r, 3, &err));
 	assert_true(done[0][0] > C + PAGE && done[0][0] < C + PAGE + 6000);
@@ -114,7 +122,8 @@ static void threads(void **state)
 	spent = zns_dev_now_ns(d) - before;
 	for (uint32_t i = 0; i < 8; i++) {
 		assert_zone(d, i, ZNS_ZONE_IMP_OPEN, 3 * KIB(64));
-		assert_true(done[i][0] > 0 && done[i][0] <= done[i][1] && done[i][1] <= done[i][2] && done[i][2] <= spent);
+		assert_true(done[i][0] > 0 && done[i][0] <= done[i][1] &&
+			    done[i][1] <= done[i][2] && done[i][2] <= spent);
 		check(d, i, 0, KIB(64), 1);
 	}
 	zns_dev_close(d);
@@ -157,7 +166,7 @@ static void noise(void **state)
 	}
 	n.stall_us = 0;
 	assert_fails(zns_emu_set_noise(d, &n, &err), -EINVAL, "needs both");
-	n = (struct zns_emu_noise) { .jitter_pct = 91 };
+	n = (struct zns_emu_noise){ .jitter_pct = 91 };
 	assert_fails(zns_emu_set_noise(d, &n, &err), -EINVAL, "at most 90");
 	zns_dev_close(d);
 
@@ -169,10 +178,15 @@ static void noise(void **state)
 	assert_int_equal(emu_of(d)->control->noise.seed, 3);
 	zns_dev_close(d);
 	for (uint32_t i = 0; i < 5; i++) {
-		setenv("ZNS_EMU_NOISE", (const char *[]) { "jitter", "jitter=", "jitter=x", "loud=1", "jitter=5000000000" }[i], 1);
+		setenv("ZNS_EMU_NOISE",
+		       (const char *[]){ "jitter", "jitter=", "jitter=x", "loud=1",
+					 "jitter=5000000000" }[i],
+		       1);
 		assert_fails(zns_dev_open(dev_spec, 0, &d, &err), -EINVAL, "ZNS_EMU_NOISE");
 	}
-	setenv("ZNS_EMU_NOISE", "host-every-us=1000,host-us=500,gc-every-us=20,gc-us=10,erase-late-us=8,erase-us=7,calm-ms=6,storm-ms=5", 1);
+	setenv("ZNS_EMU_NOISE",
+	       "host-every-us=1000,host-us=500,gc-every-us=20,gc-us=10,erase-late-us=8,erase-us=7,calm-ms=6,storm-ms=5",
+	       1);
 	d = open_dev();
 	assert_int_equal(emu_of(d)->control->noise.host_every_us, 1000);
 	assert_int_equal(emu_of(d)->control->noise.host_us, 500);
@@ -203,7 +217,7 @@ static void bursts(void **state)
 	for (uint64_t at = 0; at < 50000000; at += 70000) {
 		uint64_t plain, again;
 
-		assert_ok(zns_emu_set_noise(d, &(struct zns_emu_noise) { 0 }, &err));
+		assert_ok(zns_emu_set_noise(d, &(struct zns_emu_noise){ 0 }, &err));
 		assert_ok(zns_emu_model_submit(d, ZNS_EMU_OP_FLUSH_ZONE, 0, 0, at, &plain, &err));
 		assert_ok(zns_emu_set_noise(d, &n, &err));
 		assert_ok(zns_emu_model_submit(d, ZNS_EMU_OP_FLUSH_ZONE, 0, 0, at, &done, &err));
@@ -233,14 +247,15 @@ static int run_ahead(void)
 
 	if (zns_emu_set_clock(d, ZNS_EMU_CLOCK_THREAD, NULL))
 		return 1;
-	for (uint32_t i = 0; i < 50000; i++)	/* 24 s of model time */
-		if (zns_emu_model_submit(d, ZNS_EMU_OP_READ, 0, UNIT, 0, &(uint64_t) { 0 }, NULL))
+	for (uint32_t i = 0; i < 50000; i++) /* 24 s of model time */
+		if (zns_emu_model_submit(d, ZNS_EMU_OP_READ, 0, UNIT, 0, &(uint64_t){ 0 }, NULL))
 			return 2;
 	kill(getpid(), SIGKILL);
 	return 3;
 }
 
-/* Who computes an hour of model time leaves nobody waiting for it: by its last act, or the next opener's first. */
+/* Who computes an hour of model time leaves nobody waiting for it: by its last act, or the next
+ * opener's first. */
 static void catch_up(void **state)
 {
 	struct zns_dev *d = make_timed();
@@ -268,7 +283,8 @@ static void catch_up(void **state)
 	t[2] = wall_read(d);
 	zns_dev_close(d);
 	for (uint32_t i = 0; i < 3; i++)
-		assert_true(t[i] < UINT64_C(10000000000));	/* 10 s: for a machine in trouble, not for us */
+		assert_true(t[i] < UINT64_C(10000000000)); /* 10 s: for a machine in trouble, not
+							      for us */
 }
 
 int main(void)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Rates of the striping writer and reader in model time: their own code and threads, the emulator's timing model, and
- * virtual time (vtime.h), so every figure is the same in every run. N zones on N dies give at least 97 % of N times
- * what one gives (design.md §8).
+ * Rates of the striping writer and reader in model time: their own code and threads, the emulator's
+ * timing model, and virtual time (vtime.h), so every figure is the same in every run. N zones on N
+ * dies give at least 97 % of N times what one gives (design.md §8).
  */
 #include <math.h>
 #include "vdev.h"
@@ -20,9 +20,9 @@ struct rig {
 	struct zns_writer *w;
 	struct zns_bucket *bucket;
 	uint32_t unit, width, weights[WIDTH_MAX];
-	uint32_t zone_mibps;		/* as the broker tells it; 0: not */
-	uint32_t given[WIDTH_MAX];	/* zones of this group so far */
-	uint64_t grant_ns;		/* the broker's time for one zone */
+	uint32_t zone_mibps; /* as the broker tells it; 0: not */
+	uint32_t given[WIDTH_MAX]; /* zones of this group so far */
+	uint64_t grant_ns; /* the broker's time for one zone */
 	ZnsPb__Checkpoint *c;
 	ZnsPb__Manifest *m;
 	struct zns_writer_stats st;
@@ -40,7 +40,8 @@ static struct zns_emu_params device(uint64_t capacity)
 	return p;
 }
 
-static int grant(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *e)
+static int grant(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out,
+		 struct zns_err *e)
 {
 	uint32_t group = wish->group;
 	struct rig *r = arg;
@@ -72,15 +73,23 @@ static void rig_init(struct rig *r, const struct zns_emu_params *p, uint32_t wid
 static void rig_start(struct rig *r)
 {
 	uint32_t groups[WIDTH_MAX];
-	struct zns_writer_params p = { .dev = r->d, .bucket = r->bucket, .unit = r->unit, .nr_groups = r->width, .groups = groups,
-				       .zone_mibps = r->zone_mibps, .weights = r->weights, .zone_get = grant, .arg = r };
+	struct zns_writer_params p = { .dev = r->d,
+				       .bucket = r->bucket,
+				       .unit = r->unit,
+				       .nr_groups = r->width,
+				       .groups = groups,
+				       .zone_mibps = r->zone_mibps,
+				       .weights = r->weights,
+				       .zone_get = grant,
+				       .arg = r };
 
 	for (uint32_t i = 0; i < WIDTH_MAX; i++)
 		groups[i] = i;
 	assert_ok(zns_writer_new(&p, &r->w, &err));
 }
 
-/* As criu does: messages of up to 1024 addresses or 8 MiB, then the wait for all of it to be read. */
+/* As criu does: messages of up to 1024 addresses or 8 MiB, then the wait for all of it to be read.
+ */
 static void feed_pages(struct rig *r, const char *name, uint64_t bytes, size_t piece)
 {
 	struct zns_wimage *i;
@@ -149,21 +158,22 @@ static void rig_drop(struct rig *r)
 
 static double rate_of(const struct zns_writer_stats *s)
 {
-	return (double)s->page_bytes / (double)MIB(1) / ((double)(s->last_complete_ns - s->first_submit_ns) / 1e9);
+	return (double)s->page_bytes / (double)MIB(1) /
+	       ((double)(s->last_complete_ns - s->first_submit_ns) / 1e9);
 }
 
 /* --- N zones --- */
 
 struct load {
 	const char *what;
-	uint64_t grant_us;	/* the broker's answer */
-	uint64_t ns_per_mib;	/* of a checksum: 400 us is 2.5 GiB/s */
-	uint64_t image;		/* bytes of each pages image at most; 0: one image */
-	size_t piece;		/* of task memory */
-	bool small;		/* small images in between */
+	uint64_t grant_us; /* the broker's answer */
+	uint64_t ns_per_mib; /* of a checksum: 400 us is 2.5 GiB/s */
+	uint64_t image; /* bytes of each pages image at most; 0: one image */
+	size_t piece; /* of task memory */
+	bool small; /* small images in between */
 };
 
-static uint32_t reweighed;	/* times in the last write_rate: with all zones alike never */
+static uint32_t reweighed; /* times in the last write_rate: with all zones alike never */
 
 static double write_rate(const struct zns_emu_params *p, const struct load *l, uint32_t width)
 {
@@ -218,8 +228,9 @@ static void writer_scales(void **state)
 			if (!i)
 				one = rate;
 			part = rate / (one * width[i]);
-			print_message("write, %s: %2u zones %7.1f MiB/s, %.3f of %u x one%s\n", loads[l].what, width[i], rate,
-				      part, width[i], reweighed ? ", NEW WEIGHTS" : "");
+			print_message("write, %s: %2u zones %7.1f MiB/s, %.3f of %u x one%s\n",
+				      loads[l].what, width[i], rate, part, width[i],
+				      reweighed ? ", NEW WEIGHTS" : "");
 			bad += part < (width[i] > 16 ? 0.93 : 0.97) || part > 1.03 || reweighed;
 		}
 		bad += one < 0.97 * p.die_write_mibps;
@@ -227,7 +238,8 @@ static void writer_scales(void **state)
 	assert_int_equal(bad, 0);
 }
 
-/* Every run is the same, to the nanosecond: what these tests say is never a matter of the machine. */
+/* Every run is the same, to the nanosecond: what these tests say is never a matter of the machine.
+ */
 static void runs_are_alike(void **state)
 {
 	struct zns_emu_params p = device(MIB(16));
@@ -268,13 +280,14 @@ static void gate_wait(struct gate *g, uint32_t most)
 
 struct want {
 	const char *what;
-	size_t piece;		/* of one request */
-	uint32_t at_once;	/* requests */
-	uint64_t compare_ns;	/* what the reader does with each piece before it asks for the next one */
-	double least;		/* of N x one; what waits for each answer cannot lose nothing */
+	size_t piece; /* of one request */
+	uint32_t at_once; /* requests */
+	/* what the reader does with each piece before it asks for the next one */
+	uint64_t compare_ns;
+	double least; /* of N x one; what waits for each answer cannot lose nothing */
 };
 
-static uint32_t read_cap;	/* MiB/s; 0: none */
+static uint32_t read_cap; /* MiB/s; 0: none */
 
 /* One image of 24 MiB for each zone: MiB/s of reading all of it. */
 static double read_rate(const struct zns_emu_params *p, const struct want *q, uint32_t width)
@@ -291,7 +304,7 @@ static double read_rate(const struct zns_emu_params *p, const struct want *q, ui
 	feed_pages(&r, "pages-1.img", MIB(24) * width, sizeof(mem));
 	rig_finish(&r);
 	assert_ok(zns_manifest_read(r.d, r.c, &r.m, &err));
-	vt_sleep_until(vt.now_ns + 1000000000);	/* what is buffered is on the medium */
+	vt_sleep_until(vt.now_ns + 1000000000); /* what is buffered is on the medium */
 	vt.ns_per_mib = 100000;
 	rp.dev = r.d;
 	rp.bucket = r.bucket = zns_bucket_new();
@@ -335,8 +348,8 @@ static void reader_scales(void **state)
 			if (!i)
 				one = rate;
 			part = rate / (one * width[i]);
-			print_message("read, %s: %2u zones %7.1f MiB/s, %.3f of %u x one\n", want[l].what, width[i], rate,
-				      part, width[i]);
+			print_message("read, %s: %2u zones %7.1f MiB/s, %.3f of %u x one\n",
+				      want[l].what, width[i], rate, part, width[i]);
 			bad += part < want[l].least || part > 1.03;
 		}
 		bad += one < 0.97 * p.die_read_mibps;
@@ -346,10 +359,12 @@ static void reader_scales(void **state)
 
 /* --- caps --- */
 
-/* No time of @window_ns sees more than the rate and one burst. The time between two takes is on both of its sides. */
+/* No time of @window_ns sees more than the rate and one burst. The time between two takes is on
+ * both of its sides. */
 static void check_even(const struct vdev *v, uint32_t mibps, uint64_t window_ns)
 {
-	uint64_t burst = zns_max(KIB(64), MIB(mibps) / 100), slice = zns_max(KIB(64), MIB(mibps) / 200), sum = 0;
+	uint64_t burst = zns_max(KIB(64), MIB(mibps) / 100),
+		 slice = zns_max(KIB(64), MIB(mibps) / 200), sum = 0;
 	size_t from = 0;
 
 	for (size_t i = 0; i < v->nr_log; i++) {
@@ -364,12 +379,13 @@ static void caps_hold(void **state)
 {
 	static const struct {
 		uint32_t width, mibps;
-	} cap[] = { { 1, 1 }, { 1, 10 }, { 1, 60 }, { 1, 98 }, { 5, 33 }, { 5, 300 }, { 5, 490 }, { 16, 1000 } };
+	} cap[] = { { 1, 1 },  { 1, 10 },  { 1, 60 },  { 1, 98 },
+		    { 5, 33 }, { 5, 300 }, { 5, 490 }, { 16, 1000 } };
 	struct zns_emu_params p = device(MIB(16));
 	int bad = 0;
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(cap); i++) {
-		const uint64_t total = MIB(cap[i].mibps) * 3 / 2;	/* a second and a half */
+		const uint64_t total = MIB(cap[i].mibps) * 3 / 2; /* a second and a half */
 		struct rig r;
 		double rate;
 
@@ -383,12 +399,13 @@ static void caps_hold(void **state)
 		rig_start(&r);
 		feed_small(&r, "inventory.img", 3000);
 		feed_pages(&r, "pages-1.img", total / 2, sizeof(mem));
-		vt_sleep_until(vt.now_ns + 20000000);	/* criu does something else: no credit for it but the burst */
+		/* criu does something else: no credit for it but the burst */
+		vt_sleep_until(vt.now_ns + 20000000);
 		feed_pages(&r, "pages-2.img", total - total / 2, 4096);
 		rig_finish(&r);
 		rate = rate_of(&r.st);
-		print_message("write, %2u zones, cap %4u MiB/s: %7.1f MiB/s, %.3f\n", cap[i].width, cap[i].mibps, rate,
-			      rate / cap[i].mibps);
+		print_message("write, %2u zones, cap %4u MiB/s: %7.1f MiB/s, %.3f\n", cap[i].width,
+			      cap[i].mibps, rate, rate / cap[i].mibps);
 		bad += rate > 1.02 * cap[i].mibps || rate < 0.98 * cap[i].mibps;
 		check_even(&r.v, cap[i].mibps, 100000000);
 		check_even(&r.v, cap[i].mibps, 1000000000);
@@ -428,7 +445,8 @@ static void caps_change(void **state)
 	pthread_join(t, NULL);
 	for (size_t i = 0; i < r.v.nr_log; i++)
 		sum[zns_min(r.v.log[i].ns / 1000000000u, (uint64_t)3)] += r.v.log[i].len;
-	/* the first second of virtual time is number 1; takes under way keep their time for a tenth of a second */
+	/* the first second of virtual time is number 1; takes under way keep their time for a tenth
+	 * of a second */
 	assert_in_range(sum[1], MIB(290), MIB(304));
 	assert_in_range(sum[2], MIB(98), MIB(110));
 	assert_true(rate_of(&r.st) > 200);
@@ -466,22 +484,24 @@ static void one_domain_alone(void **state)
 	rig_start(&r);
 	feed_pages(&r, "pages-1.img", MIB(2400), sizeof(mem));
 	rig_finish(&r);
-	print_message("write, large zones: %.1f MiB/s of 1152, %u writes at once, unit %u KiB\n", rate_of(&r.st),
-		      r.v.most_in_flight, r.unit >> 10);
+	print_message("write, large zones: %.1f MiB/s of 1152, %u writes at once, unit %u KiB\n",
+		      rate_of(&r.st), r.v.most_in_flight, r.unit >> 10);
 	assert_true(rate_of(&r.st) >= 0.97 * 1152);
-	assert_in_range(r.v.most_in_flight, 1, 2);	/* two where a full zone's last one and the next one's first meet */
+	/* two where a full zone's last one and the next one's first meet */
+	assert_in_range(r.v.most_in_flight, 1, 2);
 	rig_drop(&r);
 }
 
 struct tenant {
-	struct rig *rig;	/* whose device it is */
-	struct rig r;		/* its own writer */
-	uint32_t rate;		/* as the broker grants it */
+	struct rig *rig; /* whose device it is */
+	struct rig r; /* its own writer */
+	uint32_t rate; /* as the broker grants it */
 	uint64_t bytes, start_ns, end_ns;
-	uint32_t width, groups[WIDTH_MAX];	/* 0: one, the first */
+	uint32_t width, groups[WIDTH_MAX]; /* 0: one, the first */
 };
 
-static int tenant_grant(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *e)
+static int tenant_grant(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out,
+			struct zns_err *e)
 {
 	struct tenant *t = arg;
 
@@ -491,8 +511,13 @@ static int tenant_grant(void *arg, const struct zns_zone_wish *wish, struct zns_
 static void *tenant_run(void *arg)
 {
 	struct tenant *t = arg;
-	struct zns_writer_params p = { .dev = t->rig->d, .unit = t->rig->unit, .nr_groups = zns_max(t->width, 1u),
-				       .groups = t->groups, .weights = t->rig->weights, .zone_get = tenant_grant, .arg = t };
+	struct zns_writer_params p = { .dev = t->rig->d,
+				       .unit = t->rig->unit,
+				       .nr_groups = zns_max(t->width, 1u),
+				       .groups = t->groups,
+				       .weights = t->rig->weights,
+				       .zone_get = tenant_grant,
+				       .arg = t };
 
 	p.bucket = t->r.bucket = zns_bucket_new();
 	zns_bucket_set(p.bucket, t->rate);
@@ -505,11 +530,13 @@ static void *tenant_run(void *arg)
 	return NULL;
 }
 
-/* Two dumps on a drive that is one domain, one with a promise: buckets alone keep it. Without them it is broken. */
+/* Two dumps on a drive that is one domain, one with a promise: buckets alone keep it. Without them
+ * it is broken. */
 static void one_domain_shared(void **state)
 {
 	for (int bucket = 1; bucket >= 0; bucket--) {
-		struct tenant t[2] = { { .rate = 900, .bytes = MIB(1800) }, { .rate = 252, .bytes = MIB(1000) } };
+		struct tenant t[2] = { { .rate = 900, .bytes = MIB(1800) },
+				       { .rate = 252, .bytes = MIB(1000) } };
 		struct zns_emu_params p;
 		pthread_t id[2];
 		struct rig r;
@@ -524,8 +551,9 @@ static void one_domain_shared(void **state)
 		}
 		for (int i = 0; i < 2; i++)
 			pthread_join(id[i], NULL);
-		print_message("write, large zones, 900 MiB/s promised beside another dump, %s buckets: %.1f and %.1f MiB/s\n",
-			      bucket ? "with" : "without", rate_of(&t[0].r.st), rate_of(&t[1].r.st));
+		print_message(
+			"write, large zones, 900 MiB/s promised beside another dump, %s buckets: %.1f and %.1f MiB/s\n",
+			bucket ? "with" : "without", rate_of(&t[0].r.st), rate_of(&t[1].r.st));
 		assert_int_equal(rate_of(&t[0].r.st) >= 0.98 * 900, bucket);
 		if (bucket)
 			assert_true(rate_of(&t[1].r.st) <= 1.02 * 252);
@@ -558,7 +586,8 @@ static void ideal(const struct tenant *t, uint32_t nr, double *end)
 
 			for (uint32_t i = 0; i < nr; i++)
 				for (uint32_t k = 0; k < t[i].width; k++)
-					if (t[i].groups[k] == die && !end[i] && (double)t[i].start_ns <= now) {
+					if (t[i].groups[k] == die && !end[i] &&
+					    (double)t[i].start_ns <= now) {
 						who |= 1u << i;
 						n++;
 					}
@@ -584,8 +613,8 @@ static void ideal(const struct tenant *t, uint32_t nr, double *end)
 }
 
 /*
- * Dumps come to the dies of others and leave again. None knows of the others, and each gets what an equal part of each
- * of its dies comes to, at any time.
+ * Dumps come to the dies of others and leave again. None knows of the others, and each gets what an
+ * equal part of each of its dies comes to, at any time.
  */
 static void sharing_is_followed(void **state)
 {
@@ -595,23 +624,31 @@ static void sharing_is_followed(void **state)
 		struct tenant t[5];
 		double least;
 	} scenes[] = {
-		{ "one lane of five shared from the beginning", 2,
+		{ "one lane of five shared from the beginning",
+		  2,
 		  { { .bytes = MIB(450), .width = 5, .groups = { 0, 1, 2, 3, 4 } },
-		    { .bytes = MIB(150), .width = 2, .groups = { 4, 5 } } }, 0.98 },
-		{ "two lanes shared for half of the time", 3,
+		    { .bytes = MIB(150), .width = 2, .groups = { 4, 5 } } },
+		  0.98 },
+		{ "two lanes shared for half of the time",
+		  3,
 		  { { .bytes = MIB(1000), .width = 5, .groups = { 0, 1, 2, 3, 4 } },
 		    { .bytes = MIB(100), .width = 2, .groups = { 3, 6 }, .start_ns = 500000000 },
-		    { .bytes = MIB(50), .width = 1, .groups = { 0 }, .start_ns = 700000000 } }, 0.98 },
-		{ "all lanes shared by three, who end one after another", 3,
+		    { .bytes = MIB(50), .width = 1, .groups = { 0 }, .start_ns = 700000000 } },
+		  0.98 },
+		{ "all lanes shared by three, who end one after another",
+		  3,
 		  { { .bytes = MIB(600), .width = 4, .groups = { 0, 1, 2, 3 } },
 		    { .bytes = MIB(400), .width = 4, .groups = { 0, 1, 2, 3 } },
-		    { .bytes = MIB(200), .width = 4, .groups = { 0, 1, 2, 3 } } }, 0.98 },
-		{ "eight lanes, six of them shared with somebody each", 5,
+		    { .bytes = MIB(200), .width = 4, .groups = { 0, 1, 2, 3 } } },
+		  0.98 },
+		{ "eight lanes, six of them shared with somebody each",
+		  5,
 		  { { .bytes = MIB(500), .width = 8, .groups = { 0, 1, 2, 3, 4, 5, 6, 7 } },
 		    { .bytes = MIB(300), .width = 3, .groups = { 2, 8, 9 } },
 		    { .bytes = MIB(450), .width = 4, .groups = { 3, 4, 10, 11 } },
 		    { .bytes = MIB(100), .width = 2, .groups = { 5, 12 } },
-		    { .bytes = MIB(450), .width = 5, .groups = { 6, 7, 13, 14, 15 } } }, 0.98 },
+		    { .bytes = MIB(450), .width = 5, .groups = { 6, 7, 13, 14, 15 } } },
+		  0.98 },
 	};
 	int bad = 0;
 
@@ -633,11 +670,14 @@ static void sharing_is_followed(void **state)
 			pthread_join(id[n], NULL);
 		ideal(t, scenes[i].nr, end);
 		for (uint32_t n = 0; n < scenes[i].nr; n++) {
-			double part = (end[n] - (double)t[n].start_ns) / (double)(t[n].r.st.last_complete_ns - t[n].start_ns);
+			double part = (end[n] - (double)t[n].start_ns) /
+				      (double)(t[n].r.st.last_complete_ns - t[n].start_ns);
 
-			print_message("%s: dump %u in %.0f ms, ideal %.0f: %.3f; new weights %u times\n", scenes[i].what, n,
-				      (double)(t[n].end_ns - t[n].start_ns) / 1e6, (end[n] - (double)t[n].start_ns) / 1e6, part,
-				      t[n].r.st.nr_reweighed);
+			print_message(
+				"%s: dump %u in %.0f ms, ideal %.0f: %.3f; new weights %u times\n",
+				scenes[i].what, n, (double)(t[n].end_ns - t[n].start_ns) / 1e6,
+				(end[n] - (double)t[n].start_ns) / 1e6, part,
+				t[n].r.st.nr_reweighed);
 			bad += part < scenes[i].least || t[n].r.st.nr_reweighed > 20;
 			zns_pb__checkpoint__free_unpacked(t[n].r.c, NULL);
 			zns_bucket_free(t[n].r.bucket);
@@ -649,12 +689,13 @@ static void sharing_is_followed(void **state)
 }
 
 /*
- * A dump of three lanes is given more while it writes, as the broker would; and what is told of others. It is as fast as
- * its zones from then on: within a twentieth of a second, which is what is under way.
+ * A dump of three lanes is given more while it writes, as the broker would; and what is told of
+ * others. It is as fast as its zones from then on: within a twentieth of a second, which is what is
+ * under way.
  */
 struct wider {
 	struct rig *r;
-	uint32_t from, nr;	/* groups */
+	uint32_t from, nr; /* groups */
 	uint64_t at_ns;
 };
 
@@ -668,7 +709,8 @@ static void *make_wider(void *arg)
 		struct zns_zone_slot slot;
 		bool waits;
 
-		assert_int_equal(zns_writer_wants(x->r->w, &waits) > 0, !i);	/* one answer is worked on before the next one */
+		/* one answer is worked on before the next one */
+		assert_int_equal(zns_writer_wants(x->r->w, &waits) > 0, !i);
 		assert_ok(grant(x->r, &wish, &slot, &err));
 		assert_ok(zns_writer_gain(x->r->w, &slot, 1, &err));
 	}
@@ -680,12 +722,16 @@ static void lanes_are_gained(void **state)
 	static const struct {
 		uint32_t width, more;
 		uint64_t bytes, after_ms;
-	} scene[] = { { 3, 2, MIB(600), 1000 }, { 1, 4, MIB(400), 500 }, { 5, 1, MIB(800), 300 }, { 8, 8, MIB(1600), 1000 } };
+	} scene[] = { { 3, 2, MIB(600), 1000 },
+		      { 1, 4, MIB(400), 500 },
+		      { 5, 1, MIB(800), 300 },
+		      { 8, 8, MIB(1600), 1000 } };
 	struct zns_emu_params p = device(MIB(72));
 	int bad = 0;
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(scene); i++) {
-		double before = 100.0 * scene[i].width * (double)scene[i].after_ms / 1000, rest, best, took;
+		double before = 100.0 * scene[i].width * (double)scene[i].after_ms / 1000, rest,
+		       best, took;
 		struct wider x = { .from = scene[i].width, .nr = scene[i].more };
 		pthread_t t;
 		struct rig r;
@@ -700,11 +746,15 @@ static void lanes_are_gained(void **state)
 		rig_finish(&r);
 		pthread_join(t, NULL);
 		rest = (double)(scene[i].bytes >> 20) - before;
-		best = (double)scene[i].after_ms / 1000 + rest / (100.0 * (scene[i].width + scene[i].more));
+		best = (double)scene[i].after_ms / 1000 +
+		       rest / (100.0 * (scene[i].width + scene[i].more));
 		took = (double)(r.st.last_complete_ns - r.st.first_submit_ns) / 1e9;
-		print_message("%u lanes, %u more after %.1f s: %.3f s, at best %.3f: %.3f; new weights %u times\n", scene[i].width,
-			      scene[i].more, (double)scene[i].after_ms / 1000, took, best, best / took, r.st.nr_reweighed);
-		bad += best / took < 0.97 || r.st.nr_gained != scene[i].more || r.st.nr_reweighed > 6;
+		print_message(
+			"%u lanes, %u more after %.1f s: %.3f s, at best %.3f: %.3f; new weights %u times\n",
+			scene[i].width, scene[i].more, (double)scene[i].after_ms / 1000, took, best,
+			best / took, r.st.nr_reweighed);
+		bad += best / took < 0.97 || r.st.nr_gained != scene[i].more ||
+		       r.st.nr_reweighed > 6;
 		rig_drop(&r);
 	}
 	assert_int_equal(bad, 0);
@@ -713,15 +763,9 @@ static void lanes_are_gained(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(writer_scales),
-		T(runs_are_alike),
-		T(reader_scales),
-		T(caps_hold),
-		T(caps_change),
-		T(reads_are_capped),
-		T(one_domain_alone),
-		T(one_domain_shared),
-		T(sharing_is_followed),
+		T(writer_scales),    T(runs_are_alike),    T(reader_scales),
+		T(caps_hold),        T(caps_change),       T(reads_are_capped),
+		T(one_domain_alone), T(one_domain_shared), T(sharing_is_followed),
 		T(lanes_are_gained),
 	};
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The striping reader: any range into any place, verified; damage and errors never deliver a wrong byte. */
+/* The striping reader: any range into any place, verified; damage and errors never deliver a wrong
+ * byte. */
 #include <sys/uio.h>
 #include "stripe_fixture.h"
 
@@ -12,8 +13,18 @@ static struct rig rig;
 static void make_checkpoint(uint32_t unit, uint32_t width, bool weighted)
 {
 	struct zns_emu_params p = roomy(64, zns_max(KIB(960), (uint64_t)unit * 3 + KIB(32)));
-	const uint64_t len[NR_IMAGES] = { 0, 1, 100, unit / 2, unit / 2 + 1, unit, unit + 1, unit * 3ull - 5, unit * 7ull,
-					  unit * 19ull + 4096, 5000, 33 };
+	const uint64_t len[NR_IMAGES] = { 0,
+					  1,
+					  100,
+					  unit / 2,
+					  unit / 2 + 1,
+					  unit,
+					  unit + 1,
+					  unit * 3ull - 5,
+					  unit * 7ull,
+					  unit * 19ull + 4096,
+					  5000,
+					  33 };
 
 	unlink(dev_path);
 	rig_init(&rig, make_dev(&p), unit, width);
@@ -37,7 +48,8 @@ static void drop_checkpoint(void)
 }
 
 /* A range of an image: mostly around unit borders. */
-static void random_range(const struct image *i, uint32_t unit, uint64_t *rng, uint64_t *off, uint64_t *len)
+static void random_range(const struct image *i, uint32_t unit, uint64_t *rng, uint64_t *off,
+			 uint64_t *len)
 {
 	*off = rnd_of(rng, i->len + 1);
 	if (rnd_of(rng, 2)) {
@@ -65,7 +77,8 @@ static void into_memory(struct zns_reader *rd, uint32_t unit, uint64_t *rng, int
 		if (zns_rimage_read(zns_reader_find(rd, i->name), off, got + 1, len, &e))
 			fail_msg("%s", e.msg);
 		if (memcmp(got, want, len + 2))
-			fail_msg("%s: %llu bytes at %llu differ", i->name, (unsigned long long)len, (unsigned long long)off);
+			fail_msg("%s: %llu bytes at %llu differ", i->name, (unsigned long long)len,
+				 (unsigned long long)off);
 	}
 }
 
@@ -154,7 +167,8 @@ static void into_a_task(void **state)
 	rd = rig_reader(&rig, 4, 6);
 	for (int n = 0; n < 200; n++) {
 		const struct image *i = &im[rnd(NR_IMAGES)];
-		uint64_t off = rnd(i->len + 1), len = zns_min(i->len - off, AREA / 2), at = 0, sum = 0;
+		uint64_t off = rnd(i->len + 1), len = zns_min(i->len - off, AREA / 2), at = 0,
+			 sum = 0;
 		struct iovec v[400];
 		uint32_t nr = 0;
 
@@ -171,7 +185,8 @@ static void into_a_task(void **state)
 			at += piece;
 			sum += piece;
 		}
-		zns_rimage_read_task(zns_reader_find(rd, i->name), off, t.pid, v, nr, on_done, done_new());
+		zns_rimage_read_task(zns_reader_find(rd, i->name), off, t.pid, v, nr, on_done,
+				     done_new());
 		if (done_wait(&done_sync, 1))
 			fail_msg("%s", done_sync.msg);
 		if (n % 20 == 19) {
@@ -179,7 +194,7 @@ static void into_a_task(void **state)
 			assert_true(shared[0] == zns_hash(mirror, AREA));
 		}
 	}
-	assert_int_equal(area[5], 0x11);	/* our own copy was left alone */
+	assert_int_equal(area[5], 0x11); /* our own copy was left alone */
 	zns_reader_free(rd);
 	task_end(&t);
 	drop_checkpoint();
@@ -187,8 +202,10 @@ static void into_a_task(void **state)
 	munmap(shared, 4096);
 }
 
-/* Parts of an image in ascending order, some side by side, to places in @at[] (of AREA bytes); mirrored. */
-static size_t some_parts(const struct image *i, uint32_t unit, uint8_t *at, uint8_t *mirror, struct zns_part **out)
+/* Parts of an image in ascending order, some side by side, to places in @at[] (of AREA bytes);
+ * mirrored. */
+static size_t some_parts(const struct image *i, uint32_t unit, uint8_t *at, uint8_t *mirror,
+			 struct zns_part **out)
 {
 	struct zns_part *v = calloc(600, sizeof(*v));
 	uint64_t off = 0, place = 0;
@@ -220,7 +237,7 @@ static void parts_to_their_places(void **state)
 	area = mmap(NULL, AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	make_checkpoint(KIB(64), 4, true);
-	for (int way = 0; way < 2; way++) {	/* a task's memory, then ours */
+	for (int way = 0; way < 2; way++) { /* a task's memory, then ours */
 		memset(area, 0x11, AREA);
 		memset(own, 0x11, AREA);
 		memset(mirror, 0x11, AREA);
@@ -231,7 +248,8 @@ static void parts_to_their_places(void **state)
 			struct zns_part *v;
 			size_t nr = some_parts(i, KIB(64), way ? own : area, mirror, &v);
 
-			zns_rimage_read_parts(zns_reader_find(rd, i->name), way ? 0 : t.pid, v, nr, on_done, done_new());
+			zns_rimage_read_parts(zns_reader_find(rd, i->name), way ? 0 : t.pid, v, nr,
+					      on_done, done_new());
 			if (done_wait(&done_sync, 1))
 				fail_msg("%s", done_sync.msg);
 		}
@@ -266,14 +284,15 @@ static void impossible_parts(void **state)
 	rd = rig_reader(&rig, 2, 0);
 	i = zns_reader_image(rd, 9);
 	end = im[9].len;
-	try_parts(i, (struct zns_part[]){ { 0, 5, buf }, { 4, 5, buf } }, 2, -EINVAL);	/* they overlap */
+	/* they overlap */
+	try_parts(i, (struct zns_part[]){ { 0, 5, buf }, { 4, 5, buf } }, 2, -EINVAL);
 	try_parts(i, (struct zns_part[]){ { 100, 5, buf }, { 4, 5, buf } }, 2, -EINVAL);
 	try_parts(i, (struct zns_part[]){ { 0, 5, buf }, { 5, 0, buf } }, 2, -EINVAL);
 	try_parts(i, (struct zns_part[]){ { 5, UINT64_MAX - 1, buf } }, 1, -EINVAL);
 	try_parts(i, (struct zns_part[]){ { 0, 5, buf }, { end - 4, 5, buf } }, 2, -ENODATA);
 	try_parts(i, (struct zns_part[]){ { end, 1, buf } }, 1, -ENODATA);
 	try_parts(i, (struct zns_part[]){ { end - 1, 1, buf } }, 1, 0);
-	zns_rimage_read_parts(i, 0, NULL, 0, on_done, done_new());	/* nothing is fine */
+	zns_rimage_read_parts(i, 0, NULL, 0, on_done, done_new()); /* nothing is fine */
 	assert_int_equal(done_wait(&done_sync, 1), 0);
 	zns_reader_free(rd);
 	drop_checkpoint();
@@ -292,7 +311,7 @@ static void task_errors(void **state)
 	task_start(&t, NULL);
 	rd = rig_reader(&rig, 2, 0);
 	i = zns_reader_image(rd, 9);
-	v[0] = (struct iovec){ area, KIB(256) };	/* a read-only page in the middle */
+	v[0] = (struct iovec){ area, KIB(256) }; /* a read-only page in the middle */
 	zns_rimage_read_task(i, 0, t.pid, v, 1, on_done, done_new());
 	assert_int_equal(done_wait(&done_sync, 1), -EFAULT);
 	assert_non_null(strstr(done_sync.msg, "cannot write the memory of task"));
@@ -307,7 +326,7 @@ static void task_errors(void **state)
 	v[1].iov_base = area;
 	zns_rimage_read_task(i, 0, t.pid, v, 2, on_done, done_new());
 	assert_int_equal(done_wait(&done_sync, 1), -ENODATA);
-	zns_rimage_read_task(i, 0, t.pid, v, 0, on_done, done_new());	/* nothing is fine */
+	zns_rimage_read_task(i, 0, t.pid, v, 0, on_done, done_new()); /* nothing is fine */
 	assert_int_equal(done_wait(&done_sync, 1), 0);
 	task_end(&t);
 	v[0].iov_len = KIB(64);
@@ -327,7 +346,8 @@ static void into_a_file(void **state)
 	make_checkpoint(KIB(64), 3, false);
 	rd = rig_reader(&rig, 3, 0);
 	for (int n = 0; n < NR_IMAGES; n++) {
-		cleanup_free uint8_t *want = calloc(1, im[n].len + 1), *got = calloc(1, im[n].len + 1);
+		cleanup_free uint8_t *want = calloc(1, im[n].len + 1),
+				     *got = calloc(1, im[n].len + 1);
 		int fd = memfd_create("test", MFD_CLOEXEC);
 		struct zns_rimage *i = zns_reader_find(rd, im[n].name);
 		uint64_t off, len;
@@ -339,11 +359,12 @@ static void into_a_file(void **state)
 			fill(want + off, off, len, im[n].seed);
 		}
 		assert_int_equal(zns_pread_all(fd, got, im[n].len, 0), 0);
-		assert_memory_equal(got, want, im[n].len);	/* what was not asked for is a hole */
+		assert_memory_equal(got, want, im[n].len); /* what was not asked for is a hole */
 		assert_fails(zns_rimage_to_fd(i, im[n].len, 1, fd, &err), -ENODATA, "ends at");
 		close(fd);
 		if (im[n].len)
-			assert_fails(zns_rimage_to_fd(i, 0, im[n].len, -1, &err), -EBADF, "its copy");
+			assert_fails(zns_rimage_to_fd(i, 0, im[n].len, -1, &err), -EBADF,
+				     "its copy");
 	}
 	zns_reader_free(rd);
 	drop_checkpoint();
@@ -366,7 +387,8 @@ static off_t file_pos(const struct zns_rimage *i, const ZnsPb__Image *pb, uint64
 		assert_ok(zns_seg_init(&seg, s, pb->unit, &err));
 		zns_seg_place(&seg, (off - s->off) / pb->unit, &at);
 		zns_seg_fini(&seg);
-		return (off_t)(e->lay.data_off + e->lay.stride * at.zone + at.off + (off - s->off) % pb->unit);
+		return (off_t)(e->lay.data_off + e->lay.stride * at.zone + at.off +
+			       (off - s->off) % pb->unit);
 	}
 	fail_msg("no place for byte %llu of %s", (unsigned long long)off, pb->name);
 	return -1;
@@ -401,9 +423,10 @@ static void check_damage(uint32_t n, uint64_t k)
 	assert_says("is damaged");
 	for (uint64_t b = from; b < from + len; b++)
 		if (got[b] != 0xaa)
-			fail_msg("byte %llu of a damaged unit was delivered", (unsigned long long)b);
+			fail_msg("byte %llu of a damaged unit was delivered",
+				 (unsigned long long)b);
 	zns_reader_stats(rd, &bytes, &us);
-	assert_true(bytes <= im[n].len - len);	/* what was whole and delivered before */
+	assert_true(bytes <= im[n].len - len); /* what was whole and delivered before */
 	/* a page of it alone, again and again; its neighbours are whole */
 	assert_fails(zns_rimage_read(i, from, got, 1, &err), -EBADMSG, "is damaged");
 	assert_fails(zns_rimage_read(i, from + len - 1, got, 1, &err), -EBADMSG, "is damaged");
@@ -447,7 +470,7 @@ static void units_of_parts(void **state)
 	rd = rig_reader(&rig, 2, 0);
 	bad = file_pos(zns_reader_image(rd, 9), rig.m->images[9], unit + 7);
 	flip(bad);
-	for (uint32_t n = 0; n < 30; n++)	/* in units 0 and 2 */
+	for (uint32_t n = 0; n < 30; n++) /* in units 0 and 2 */
 		v[n] = (struct zns_part){ n < 15 ? n * 10 : 2 * unit + n * 10, 1, buf + n };
 	zns_rimage_read_parts(zns_reader_image(rd, 9), 0, v, 30, on_done, done_new());
 	assert_int_equal(done_wait(&done_sync, 1), 0);
@@ -480,7 +503,8 @@ static int fault(struct zns_rimage *i, uint64_t off, uint8_t *to, size_t len, en
 	return done_wait(&done_sync, 1);
 }
 
-static const enum zns_read_how lazy_ways[] = { ZNS_READ_BACKGROUND, ZNS_READ_FAULT, ZNS_READ_FAULT_HERE };
+static const enum zns_read_how lazy_ways[] = { ZNS_READ_BACKGROUND, ZNS_READ_FAULT,
+					       ZNS_READ_FAULT_HERE };
 
 static void faults_deliver(void **state)
 {
@@ -509,7 +533,8 @@ static void faults_deliver(void **state)
 	}
 }
 
-/* A piece is verified by itself: damage elsewhere in its unit does not matter to it, and its own is found. */
+/* A piece is verified by itself: damage elsewhere in its unit does not matter to it, and its own is
+ * found. */
 static void faults_verify_pieces(void **state)
 {
 	const uint64_t piece = ZNS_PIECE, unit = 8 * piece, in_unit = 5 * piece + 4096;
@@ -531,13 +556,16 @@ static void faults_verify_pieces(void **state)
 
 				memset(got, 0xaa, sizeof(got));
 				fill(want, off, sizeof(want), im[9].seed);
-				assert_int_equal(fault(i, off, got, sizeof(got), lazy_ways[w]), p == 5 ? -EBADMSG : 0);
+				assert_int_equal(fault(i, off, got, sizeof(got), lazy_ways[w]),
+						 p == 5 ? -EBADMSG : 0);
 				assert_memory_equal(got, p == 5 ? none : want, sizeof(got));
 				if (p == 5)
 					assert_non_null(strstr(done_sync.msg, "is damaged"));
 			}
-			/* the unit as a whole is still damaged, and so is all of it where there are no pieces */
-			assert_int_equal(fault(i, k * unit, got, 4096, ZNS_READ_BACKGROUND), -EBADMSG);
+			/* the unit as a whole is still damaged, and so is all of it where there are
+			 * no pieces */
+			assert_int_equal(fault(i, k * unit, got, 4096, ZNS_READ_BACKGROUND),
+					 -EBADMSG);
 			rig.m->images[9]->n_piece_csums = k * 8;
 			memset(got, 0xaa, sizeof(got));
 			assert_int_equal(fault(i, k * unit, got, 4096, lazy_ways[w]), -EBADMSG);
@@ -559,8 +587,12 @@ static void wrong_piece_sum(void **state)
 	make_checkpoint(KIB(512), 2, false);
 	rig.m->images[9]->piece_csums[3] ^= 1;
 	rd = rig_reader(&rig, 2, 0);
-	assert_int_equal(fault(zns_reader_find(rd, im[9].name), 3 * ZNS_PIECE, got, 4096, ZNS_READ_FAULT), -EBADMSG);
-	assert_int_equal(fault(zns_reader_find(rd, im[9].name), 2 * ZNS_PIECE, got, 4096, ZNS_READ_FAULT), 0);
+	assert_int_equal(fault(zns_reader_find(rd, im[9].name), 3 * ZNS_PIECE, got, 4096,
+			       ZNS_READ_FAULT),
+			 -EBADMSG);
+	assert_int_equal(fault(zns_reader_find(rd, im[9].name), 2 * ZNS_PIECE, got, 4096,
+			       ZNS_READ_FAULT),
+			 0);
 	zns_reader_free(rd);
 	drop_checkpoint();
 }
@@ -651,7 +683,8 @@ static void nothing_damaged_reaches_a_task(void **state)
 	pos = file_pos(NULL, rig.m->images[9], KIB(64) * 5 + 77);
 	flip(pos);
 	v.iov_base = area;
-	zns_rimage_read_task(zns_reader_image(rd, 9), KIB(64) * 5, t.pid, &v, 1, on_done, done_new());
+	zns_rimage_read_task(zns_reader_image(rd, 9), KIB(64) * 5, t.pid, &v, 1, on_done,
+			     done_new());
 	assert_int_equal(done_wait(&done_sync, 1), -EBADMSG);
 	task_do(&t, 'h');
 	assert_true(shared[0] == zns_hash(area, AREA));
@@ -675,7 +708,8 @@ static void device_errors(void **state)
 		struct zns_emu_fault f = { -1, n };
 
 		zns_emu_set_fault(rig.d, &f);
-		assert_fails(zns_rimage_read(zns_reader_image(rd, 9), 0, buf, im[9].len, &err), -EIO, "injected");
+		assert_fails(zns_rimage_read(zns_reader_image(rd, 9), 0, buf, im[9].len, &err),
+			     -EIO, "injected");
 		assert_says(im[9].name);
 		check_image(rd, &im[9]);
 	}
@@ -698,9 +732,12 @@ static void beyond_the_end(void **state)
 		assert_ok(zns_rimage_read(i, im[n].len, &byte, 0, &err));
 		assert_fails(zns_rimage_read(i, im[n].len, &byte, 1, &err), -ENODATA, im[n].name);
 		for (size_t k = 0; k < ZNS_ARRAY_SIZE(far); k++) {
-			assert_int_equal(zns_rimage_read(i, im[n].len + far[k], &byte, 1, NULL), -ENODATA);
-			assert_int_equal(zns_rimage_read(i, 0, &byte, im[n].len + far[k], NULL), -ENODATA);
-			assert_int_equal(zns_rimage_read(i, im[n].len, &byte, far[k], NULL), -ENODATA);
+			assert_int_equal(zns_rimage_read(i, im[n].len + far[k], &byte, 1, NULL),
+					 -ENODATA);
+			assert_int_equal(zns_rimage_read(i, 0, &byte, im[n].len + far[k], NULL),
+					 -ENODATA);
+			assert_int_equal(zns_rimage_read(i, im[n].len, &byte, far[k], NULL),
+					 -ENODATA);
 		}
 		assert_int_equal(zns_rimage_read(i, UINT64_MAX, &byte, 1, NULL), -ENODATA);
 		assert_int_equal(zns_rimage_read(i, 0, &byte, SIZE_MAX, NULL), -ENODATA);
@@ -738,7 +775,8 @@ static void concurrent_readers(void **state)
 	drop_checkpoint();
 }
 
-/* Page by page, as a forked child's memory is read: the device is asked once for each unit, not for each page. */
+/* Page by page, as a forked child's memory is read: the device is asked once for each unit, not for
+ * each page. */
 static void pages_come_from_the_cache(void **state)
 {
 	struct zns_reader *rd;
@@ -782,7 +820,7 @@ static void small_reads_overtake(void **state)
 	assert_true(atomic_load(&p.read) < 10);
 	/* free waits for what is running, and every request is answered once */
 	zns_reader_stats(rd, &bytes, &us);
-	assert_int_equal(bytes % KIB(64), 1);	/* the small one, and whole units of the other */
+	assert_int_equal(bytes % KIB(64), 1); /* the small one, and whole units of the other */
 	zns_reader_free(rd);
 	assert_int_equal(done_sync.nr, 1);
 	assert_int_equal(done_sync.code, 0);

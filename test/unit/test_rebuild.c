@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Rebuilding a catalogue: random histories of commits, removals, dead bytes and resets, then the metadata zones are wiped
- * or damaged, and what comes back must be what was there.
+ * Rebuilding a catalogue: random histories of commits, removals, dead bytes and resets, then the
+ * metadata zones are wiped or damaged, and what comes back must be what was there.
  */
 #include "store_fixture.h"
 #include "memdev.h"
 #include "zns/fsck.h"
 
 #define NZ 14
-#define BLOCKS 24		/* of a zone */
-#define HISTORY 60		/* steps */
+#define BLOCKS 24 /* of a zone */
+#define HISTORY 60 /* steps */
 
 struct world {
 	struct memdev *m;
 	struct zns_store *s;
 	uint32_t block, nr_meta;
 	unsigned seed, next_id;
-	bool unfinished;	/* some moves end before their record */
+	bool unfinished; /* some moves end before their record */
 };
 
 static unsigned rnd(struct world *w, unsigned below)
@@ -28,7 +28,9 @@ static void world_open(struct world *w, uint32_t block, unsigned seed)
 {
 	ZnsPb__Profile *p = make_profile(NZ, 4);
 
-	*w = (struct world){ .m = memdev_new(NZ, BLOCKS * block, block), .block = block, .seed = seed };
+	*w = (struct world){ .m = memdev_new(NZ, BLOCKS * block, block),
+			     .block = block,
+			     .seed = seed };
 	OK(zns_store_format(&w->m->dev, NULL, p, false, NULL, NULL));
 	profile_free(p);
 	OK(zns_store_open(&w->m->dev, 0, &w->s, NULL));
@@ -111,9 +113,10 @@ static void commit(struct world *w)
 	c.n_zones = k;
 	m.device = (ProtobufCBinaryData){ ZNS_UUID_LEN, (uint8_t *)zns_store_uuid(w->s) };
 	m.checkpoint = &c;
-	zone = k && rnd(w, 2) && room(w, use[0].zone) >= 4 * w->block ? use[0].zone : pick_zone(w, 4 * w->block);
+	zone = k && rnd(w, 2) && room(w, use[0].zone) >= 4 * w->block ? use[0].zone :
+									pick_zone(w, 4 * w->block);
 	if (!k || zone == UINT32_MAX)
-		return;		/* a dump that failed */
+		return; /* a dump that failed */
 	for (k = 0; k < c.n_zones && use[k].zone != zone; k++)
 		;
 	start = w->m->z[zone].wp;
@@ -135,8 +138,10 @@ static void commit(struct world *w)
 /* As compaction does: one zone's part goes elsewhere, with a manifest behind it. */
 static void move_one(struct world *w)
 {
-	const ZnsPb__Checkpoint *old = zns_store_checkpoint(w->s, rnd(w, zns_store_nr_checkpoints(w->s)));
-	uint64_t end = old->manifest->start + zns_align_up(old->manifest->len, w->block) + w->block, blocks = 0;
+	const ZnsPb__Checkpoint *old = zns_store_checkpoint(w->s,
+							    rnd(w, zns_store_nr_checkpoints(w->s)));
+	uint64_t end = old->manifest->start + zns_align_up(old->manifest->len, w->block) + w->block,
+		 blocks = 0;
 	uint32_t victim = old->zones[rnd(w, old->n_zones)]->zone, zone, footers[8];
 	ZnsPb__Manifest m = ZNS_PB__MANIFEST__INIT;
 	ZnsPb__ZoneUse use[16], *up[16];
@@ -185,11 +190,14 @@ static void move_one(struct world *w)
 	c.moved_ns = 1000 * ++w->next_id;
 	m.device = (ProtobufCBinaryData){ ZNS_UUID_LEN, (uint8_t *)zns_store_uuid(w->s) };
 	m.checkpoint = &c;
-	OK(zns_manifest_pack(&m, w->block, zone, w->m->z[zone].wp, UINT64_MAX, &buf, &len, &ref, NULL));
+	OK(zns_manifest_pack(&m, w->block, zone, w->m->z[zone].wp, UINT64_MAX, &buf, &len, &ref,
+			     NULL));
 	put(w, zone, buf, len);
 	free(buf);
 	/* Alone it joins what ends there, as a rebuild does. */
-	for (k = 0; k < c.n_zones && (use[k].zone != zone || use[k].start + use[k].len != use[c.n_zones].start); k++)
+	for (k = 0; k < c.n_zones &&
+		    (use[k].zone != zone || use[k].start + use[k].len != use[c.n_zones].start);
+	     k++)
 		;
 	if (!blocks && k == c.n_zones)
 		c.n_zones++;
@@ -218,7 +226,8 @@ static uint64_t own_bytes(const ZnsPb__Checkpoint *c, uint32_t zone)
 /* As the broker does: a copy of the tombstone behind each footer, unless the zone is reset. */
 static void remove_one(struct world *w)
 {
-	const ZnsPb__Checkpoint *c = zns_store_checkpoint(w->s, rnd(w, zns_store_nr_checkpoints(w->s)));
+	const ZnsPb__Checkpoint *c = zns_store_checkpoint(w->s,
+							  rnd(w, zns_store_nr_checkpoints(w->s)));
 	uint8_t id[ZNS_UUID_LEN], *block = aligned_alloc(4096, 4096);
 	uint32_t zones[9] = { c->manifest->zone }, nr = 1;
 	bool can = true;
@@ -227,13 +236,16 @@ static void remove_one(struct world *w)
 	for (size_t i = 0; i < c->n_old_manifests; i++)
 		zones[nr++] = c->old_manifests[i];
 	for (uint32_t i = 0; i < nr; i++)
-		can &= zns_store_zone_live(w->s, zones[i]) == own_bytes(c, zones[i]) || room(w, zones[i]) >= nr * w->block;
+		can &= zns_store_zone_live(w->s, zones[i]) == own_bytes(c, zones[i]) ||
+		       room(w, zones[i]) >= nr * w->block;
 	if (can) {
 		OK(zns_store_remove(w->s, id, "test", NULL));
 		for (uint32_t i = 0; i < nr; i++) {
 			if (!zns_store_zone_live(w->s, zones[i]))
 				continue;
-			assert_int_equal(zns_tombstone_block(zns_store_find_tombstone(w->s, id), block, w->block), 0);
+			assert_int_equal(zns_tombstone_block(zns_store_find_tombstone(w->s, id),
+							     block, w->block),
+					 0);
 			put(w, zones[i], block, w->block);
 		}
 	}
@@ -250,7 +262,7 @@ static void live(struct world *w)
 		switch (rnd(w, 8)) {
 		case 0:
 			if (z != UINT32_MAX)
-				put_noise(w, z, 1);	/* of a dump that failed */
+				put_noise(w, z, 1); /* of a dump that failed */
 			break;
 		case 1:
 			if (zns_store_nr_checkpoints(w->s))
@@ -271,8 +283,8 @@ static void live(struct world *w)
 }
 
 /*
- * After moves that were not finished either version may come back, and nobody knew of the second footer at a removal: all
- * that was there must be there.
+ * After moves that were not finished either version may come back, and nobody knew of the second
+ * footer at a removal: all that was there must be there.
  */
 static char *text(const struct world *w)
 {
@@ -302,8 +314,8 @@ static bool all_in(const char *lines, const char *other)
 	return true;
 }
 
-static void count_lost(void *arg, const uint8_t *id, const char *container, enum zns_rebuild_source from, bool taken,
-		       const char *why)
+static void count_lost(void *arg, const uint8_t *id, const char *container,
+		       enum zns_rebuild_source from, bool taken, const char *why)
 {
 	unsigned *taken_nr = arg;
 
@@ -343,7 +355,8 @@ static void wipe(struct world *w)
 			w->m->z[z].data[i] = 0;
 }
 
-/* Without any metadata, footers and tombstones in the zones are enough; and few bytes are read for them. */
+/* Without any metadata, footers and tombstones in the zones are enough; and few bytes are read for
+ * them. */
 static void lose_all(bool unfinished)
 {
 	uint64_t found = 0, read = 0, written = 0;
@@ -387,7 +400,8 @@ static void gone_amid_moves(void **state)
 	lose_all(true);
 }
 
-/* One damaged byte anywhere in the metadata: opening says so or loses nothing, and a rebuild brings everything back. */
+/* One damaged byte anywhere in the metadata: opening says so or loses nothing, and a rebuild brings
+ * everything back. */
 static void one_byte(void **state)
 {
 	unsigned refused = 0, tries = 0;
@@ -476,7 +490,8 @@ static void damaged_zones(void **state)
 		rc = zns_rebuild(&w.m->dev, &params, &r, NULL);
 		assert_true(!rc || rc == -ENOMEDIUM);
 		if (!rc) {
-			/* A tombstone may be among what was damaged: no more than were ever committed. */
+			/* A tombstone may be among what was damaged: no more than were ever
+			 * committed. */
 			assert_true(r.checkpoints <= w.next_id && (nr || r.checkpoints <= 8));
 			zns_scan_free(&r.scan);
 			OK(zns_store_open(&w.m->dev, 0, &w.s, NULL));
@@ -489,10 +504,8 @@ static void damaged_zones(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(gone),
-		cmocka_unit_test(gone_amid_moves),
-		cmocka_unit_test(one_byte),
-		cmocka_unit_test(nothing_there),
+		cmocka_unit_test(gone),          cmocka_unit_test(gone_amid_moves),
+		cmocka_unit_test(one_byte),      cmocka_unit_test(nothing_there),
 		cmocka_unit_test(damaged_zones),
 	};
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* NVMe reservations: who gets the drive, who is refused, what is given back. The drive is fake_drive.h. */
+/* NVMe reservations: who gets the drive, who is refused, what is given back. The drive is
+ * fake_drive.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,8 @@
 
 #define OK(x) assert_int_equal(x, 0)
 
-static const char *const one = "11111111111111111111111111111111", *const two = "22222222222222222222222222222222";
+static const char *const one = "11111111111111111111111111111111",
+			 *const two = "22222222222222222222222222222222";
 static struct zns_dev hosts[NR_HOSTS];
 
 static int fd_of(struct zns_dev *d)
@@ -25,7 +27,8 @@ static int no_fd(struct zns_dev *d)
 }
 
 static const struct zns_dev_ops ops = { .name = "fake", .nvme_fd = fd_of };
-static const struct zns_dev_ops plain_ops = { .name = "plain" }, other_ops = { .name = "other", .nvme_fd = no_fd };
+static const struct zns_dev_ops plain_ops = { .name = "plain" },
+				other_ops = { .name = "other", .nvme_fd = no_fd };
 
 static int setup(void **state)
 {
@@ -70,7 +73,8 @@ static void nothing_offered(void)
 	assert_int_equal(drive.nr, 0);
 }
 
-/* Emulators, other block devices, drives without, users without the right: as if there were no such thing. */
+/* Emulators, other block devices, drives without, users without the right: as if there were no such
+ * thing. */
 static void not_offered(void **state)
 {
 	hosts[0].ops = &plain_ops;
@@ -81,7 +85,7 @@ static void not_offered(void **state)
 	drive.reservations = false;
 	nothing_offered();
 	drive.reservations = true;
-	drive.rescap = NVME_NS_RESCAP_PTPL | NVME_NS_RESCAP_EA;	/* no type that lets others read */
+	drive.rescap = NVME_NS_RESCAP_PTPL | NVME_NS_RESCAP_EA; /* no type that lets others read */
 	nothing_offered();
 	drive.rescap = NVME_NS_RESCAP_WE;
 	drive.deny = true;
@@ -109,7 +113,7 @@ static void one_host(void **state)
 	assert_non_null(strstr(err.msg, "another host"));
 	assert_non_null(strstr(err.msg, "znsctl register --take-over /dev/nvme1n1"));
 	assert_false(b.held);
-	assert_int_equal(drive.nr, 1);	/* who is refused is not registered either */
+	assert_int_equal(drive.nr, 1); /* who is refused is not registered either */
 	assert_int_equal(zns_resv_take(&b, false, &known, &err), -EBUSY);
 	assert_non_null(strstr(err.msg, "host web1 "));
 	assert_int_equal(zns_resv_take(&b, false, &wrong, &err), -EBUSY);
@@ -150,7 +154,7 @@ static void take_over(void **state)
 	OK(zns_resv_take(&b, true, NULL, NULL));
 	assert_int_equal(drive.aborted, 1);
 	assert_true(look(&b).ours && look(&a).held && !look(&a).ours);
-	OK(zns_resv_leave(&a, NULL));	/* it is not a's any more */
+	OK(zns_resv_leave(&a, NULL)); /* it is not a's any more */
 	assert_true(look(&b).ours);
 	assert_int_equal(drive.nr, 1);
 	assert_int_equal(zns_resv_take(&a, false, NULL, NULL), -EBUSY);
@@ -174,7 +178,7 @@ static void held_by_all(void **state)
 	memcpy(drive.reg[1].host, drive.host[1], 16);
 	drive.reg[drive.nr++].key = 99;
 	assert_int_equal(zns_resv_take(&c, false, NULL, NULL), -EBUSY);
-	OK(zns_resv_take(&b, false, NULL, NULL));	/* one of them */
+	OK(zns_resv_take(&b, false, NULL, NULL)); /* one of them */
 	assert_false(b.fresh);
 	OK(zns_resv_leave(&b, NULL));
 	assert_int_equal(drive.nr, 2);
@@ -251,7 +255,8 @@ static void types(void **state)
 	assert_int_equal(look(&a).type, NVME_RESERVATION_RTYPE_WERO);
 	assert_int_equal(drive.persisted, 1);
 	assert_string_equal(zns_resv_type_name(NVME_RESERVATION_RTYPE_WE), "write-exclusive");
-	assert_string_equal(zns_resv_type_name(NVME_RESERVATION_RTYPE_EAAR), "exclusive-access-all-registrants");
+	assert_string_equal(zns_resv_type_name(NVME_RESERVATION_RTYPE_EAAR),
+			    "exclusive-access-all-registrants");
 	assert_string_equal(zns_resv_type_name(200), "unknown");
 	assert_true(zns_resv_key(one) != zns_resv_key(two));
 	assert_true(zns_resv_key(one) == zns_resv_key("11111111111111111111111111111111"));
@@ -285,7 +290,7 @@ static void many_hosts(void **state)
 		memset(drive.reg[drive.nr].host, 50 + i, 16);
 		drive.reg[drive.nr++].key = 1000 + i;
 	}
-	OK(zns_resv_take(&a, false, NULL, NULL));	/* number 151 */
+	OK(zns_resv_take(&a, false, NULL, NULL)); /* number 151 */
 	assert_true(look(&a).ours);
 	assert_int_equal(zns_resv_take(&b, false, NULL, NULL), -EBUSY);
 	OK(zns_resv_leave(&a, NULL));
@@ -295,11 +300,16 @@ static void many_hosts(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(not_offered, setup), cmocka_unit_test_setup(one_host, setup),
-		cmocka_unit_test_setup(same_machine, setup), cmocka_unit_test_setup(take_over, setup),
-		cmocka_unit_test_setup(held_by_all, setup), cmocka_unit_test_setup(nameless_host, setup),
-		cmocka_unit_test_setup(foreign_key, setup), cmocka_unit_test_setup(types, setup),
-		cmocka_unit_test_setup(race, setup), cmocka_unit_test_setup(many_hosts, setup),
+		cmocka_unit_test_setup(not_offered, setup),
+		cmocka_unit_test_setup(one_host, setup),
+		cmocka_unit_test_setup(same_machine, setup),
+		cmocka_unit_test_setup(take_over, setup),
+		cmocka_unit_test_setup(held_by_all, setup),
+		cmocka_unit_test_setup(nameless_host, setup),
+		cmocka_unit_test_setup(foreign_key, setup),
+		cmocka_unit_test_setup(types, setup),
+		cmocka_unit_test_setup(race, setup),
+		cmocka_unit_test_setup(many_hosts, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,7 @@
 #include "zns/safeopen.h"
 #include "zns/util.h"
 
-static bool without;	/* as a kernel before 5.6 */
+static bool without; /* as a kernel before 5.6 */
 static char top[64];
 static int dir = -1;
 
@@ -67,10 +67,12 @@ static int make(void **state)
 	if (bind(sk, (struct sockaddr *)&sun, sizeof(sun)))
 		return -1;
 	close(sk);
-	return mkfifoat(dir, "fifo", 0600) || mkdirat(dir, "sub", 0700) || mkdirat(dir, "sub/deep", 0700) ||
-	       symlinkat("file", dir, "link") || symlinkat("/none", dir, "dangling") || symlinkat("loop", dir, "loop") ||
-	       symlinkat("sub", dir, "to-sub") || symlinkat(top, dir, "to-top") || symlinkat("..", dir, "sub/up") ||
-	       symlinkat("/etc", dir, "his") || fchownat(dir, "his", 1234, 1234, AT_SYMLINK_NOFOLLOW);
+	return mkfifoat(dir, "fifo", 0600) || mkdirat(dir, "sub", 0700) ||
+	       mkdirat(dir, "sub/deep", 0700) || symlinkat("file", dir, "link") ||
+	       symlinkat("/none", dir, "dangling") || symlinkat("loop", dir, "loop") ||
+	       symlinkat("sub", dir, "to-sub") || symlinkat(top, dir, "to-top") ||
+	       symlinkat("..", dir, "sub/up") || symlinkat("/etc", dir, "his") ||
+	       fchownat(dir, "his", 1234, 1234, AT_SYMLINK_NOFOLLOW);
 }
 
 static int drop(void **state)
@@ -88,9 +90,13 @@ static void files(void **state)
 		const char *name;
 		int code;
 	} wrong[] = {
-		{ "fifo", -EINVAL }, { "socket", -EINVAL }, { "sub", -EISDIR }, { "link", -ELOOP }, { "dangling", -ELOOP },
-		{ "loop", -ELOOP }, { "none", -ENOENT }, { "", -EINVAL }, { ".", -EINVAL }, { "..", -EINVAL }, { "sub/x", -EINVAL },
-		{ "/etc/passwd", -EINVAL }, { "../file", -EINVAL }, { "to-sub/deep", -EINVAL },
+		{ "fifo", -EINVAL },    { "socket", -EINVAL },
+		{ "sub", -EISDIR },     { "link", -ELOOP },
+		{ "dangling", -ELOOP }, { "loop", -ELOOP },
+		{ "none", -ENOENT },    { "", -EINVAL },
+		{ ".", -EINVAL },       { "..", -EINVAL },
+		{ "sub/x", -EINVAL },   { "/etc/passwd", -EINVAL },
+		{ "../file", -EINVAL }, { "to-sub/deep", -EINVAL },
 	};
 	struct stat st, again;
 	int fd;
@@ -121,13 +127,13 @@ static void planted(void **state)
 
 	assert_int_equal(linkat(dir, "file", dir, "other", 0), 0);
 	close(zns_open_file(dir, "file", &st));
-	assert_false(zns_planted(dir, &st));	/* of the directory's owner */
+	assert_false(zns_planted(dir, &st)); /* of the directory's owner */
 	assert_int_equal(fchownat(dir, "other", 1234, 1234, 0), 0);
 	close(zns_open_file(dir, "file", &st));
 	assert_true(zns_planted(dir, &st));
 	unlinkat(dir, "other", 0);
 	close(zns_open_file(dir, "file", &st));
-	assert_false(zns_planted(dir, &st));	/* it has no other name */
+	assert_false(zns_planted(dir, &st)); /* it has no other name */
 	assert_int_equal(fchownat(dir, "file", 0, 0, 0), 0);
 }
 
@@ -155,10 +161,13 @@ static void directories(void **state)
 	int fd;
 
 	assert_int_equal(inode(zns_open_dir(top, &err)), inode_of(top));
-	assert_int_equal(inode(zns_open_dir(in_top("sub//deep/"), &err)), inode_of(in_top("sub/deep")));
+	assert_int_equal(inode(zns_open_dir(in_top("sub//deep/"), &err)),
+			 inode_of(in_top("sub/deep")));
 	/* root's own links are followed, and a user's is not, wherever it stands */
-	assert_int_equal(inode(zns_open_dir(in_top("to-sub/deep"), &err)), inode_of(in_top("sub/deep")));
-	assert_int_equal(inode(zns_open_dir(in_top("to-top/to-sub/../sub/./deep"), &err)), inode_of(in_top("sub/deep")));
+	assert_int_equal(inode(zns_open_dir(in_top("to-sub/deep"), &err)),
+			 inode_of(in_top("sub/deep")));
+	assert_int_equal(inode(zns_open_dir(in_top("to-top/to-sub/../sub/./deep"), &err)),
+			 inode_of(in_top("sub/deep")));
 	assert_int_equal(inode(zns_open_dir(in_top("sub/up"), &err)), inode_of(top));
 	assert_int_equal(zns_open_dir(in_top("his"), &err), -ELOOP);
 	assert_non_null(strstr(err.msg, "user 1234"));
@@ -178,7 +187,8 @@ static void directories(void **state)
 	assert_int_equal(zns_open_dir(in_top(name), &err), -ENAMETOOLONG);
 	assert_int_equal(zns_open_parent(in_top(name), base, &err), -ENAMETOOLONG);
 
-	assert_int_equal(inode(zns_open_parent(in_top("to-sub/x//"), base, &err)), inode_of(in_top("sub")));
+	assert_int_equal(inode(zns_open_parent(in_top("to-sub/x//"), base, &err)),
+			 inode_of(in_top("sub")));
 	assert_string_equal(base, "x");
 	assert_int_equal(inode(zns_open_parent("x.tar", base, &err)), inode_of("."));
 	assert_string_equal(base, "x.tar");
@@ -197,7 +207,8 @@ static void directories(void **state)
 
 static void writing(void **state)
 {
-	static const char *const over[] = { "new", "new", "link", "dangling", "fifo", "socket", "loop" };
+	static const char *const over[] = { "new",  "new",    "link", "dangling",
+					    "fifo", "socket", "loop" };
 	cleanup_free uint8_t *buf = NULL;
 	char tmp[ZNS_BASE_MAX];
 	struct stat st;
@@ -212,7 +223,7 @@ static void writing(void **state)
 	}
 	assert_int_equal(zns_put_file(dir, "sub", "data", 4), -EISDIR);
 	assert_int_equal(zns_read_plain(dir, "file", 100, &buf, &len), 0);
-	assert_string_equal((char *)buf, "content");	/* through no link */
+	assert_string_equal((char *)buf, "content"); /* through no link */
 	assert_int_equal(zns_make_file(dir, "file"), -EEXIST);
 	assert_int_equal(zns_make_file(dir, "../x"), -EINVAL);
 	fd = zns_make_temp(dir, "base", tmp);
@@ -245,8 +256,8 @@ static int old_kernel(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(files), cmocka_unit_test(planted), cmocka_unit_test(directories), cmocka_unit_test(writing),
-		cmocka_unit_test(locks),
+		cmocka_unit_test(files),   cmocka_unit_test(planted), cmocka_unit_test(directories),
+		cmocka_unit_test(writing), cmocka_unit_test(locks),
 	};
 	int failed;
 
@@ -255,5 +266,6 @@ int main(void)
 		return 1;
 	}
 	failed = cmocka_run_group_tests_name("safeopen", tests, make, drop);
-	return failed + cmocka_run_group_tests_name("safeopen without openat2", tests, old_kernel, drop);
+	return failed +
+	       cmocka_run_group_tests_name("safeopen without openat2", tests, old_kernel, drop);
 }

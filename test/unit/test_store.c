@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The store: what it remembers, how it rolls, what it refuses. Crashes are in test_store_crash.c. */
+/* The store: what it remembers, how it rolls, what it refuses. Crashes are in test_store_crash.c.
+ */
 #include <math.h>
 #include "store_fixture.h"
 #include "memdev.h"
@@ -48,7 +49,7 @@ static struct zns_store *reopened(struct memdev *m, struct zns_store *s)
 	s = open_rw(m);
 	after = store_text(s, nz, true);
 	assert_string_equal(before, after);
-	assert_int_equal(zns_store_generation(s), gen);	/* clean: no roll */
+	assert_int_equal(zns_store_generation(s), gen); /* clean: no roll */
 	assert_false(zns_store_torn(s));
 	free(before);
 	free(after);
@@ -104,7 +105,7 @@ static void every_operation_reopens(void **state)
 	assert_string_equal(zns_store_find_tombstone(s, id)->container, "redis");
 	assert_int_equal(zns_store_find_tombstone(s, id)->created_ns, 1001);
 	assert_int_equal(zns_store_zone_live(s, 5), 4096);
-	assert_non_null(zns_store_find_reservation(s, "redis"));	/* one checkpoint is left */
+	assert_non_null(zns_store_find_reservation(s, "redis")); /* one checkpoint is left */
 	id_of(2, id);
 	OK(zns_store_remove(s, id, "gc", NULL));
 	assert_null(zns_store_find_reservation(s, "redis"));
@@ -142,15 +143,21 @@ static void refusals(void **state)
 	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "", 5, 8192, 4096), NULL), -EINVAL);
 	memset(longname, 'x', sizeof(longname));
 	longname[299] = 0;
-	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, longname, 5, 8192, 4096), NULL), -EINVAL);
-	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 2, 0, 4096), NULL), -EINVAL);	/* metadata */
+	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, longname, 5, 8192, 4096), NULL),
+			 -EINVAL);
+	/* metadata */
+	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 2, 0, 4096), NULL), -EINVAL);
 	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", NZ, 0, 4096), NULL), -EINVAL);
-	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", UINT32_MAX, 0, 4096), NULL), -EINVAL);
+	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", UINT32_MAX, 0, 4096), NULL),
+			 -EINVAL);
 	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 5, CAP, 4096), NULL), -EINVAL);
-	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 5, UINT64_MAX - 4095, 4096), NULL), -EINVAL);
-	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 5, 4096, UINT64_MAX), NULL), -EINVAL);
+	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 5, UINT64_MAX - 4095, 4096), NULL),
+			 -EINVAL);
+	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 5, 4096, UINT64_MAX), NULL),
+			 -EINVAL);
 	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 5, 0, 0), NULL), -EINVAL);
-	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 5, 0, CAP), NULL), -EINVAL);	/* too much live */
+	/* too much live */
+	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 5, 0, CAP), NULL), -EINVAL);
 	ck_init(&k, 2, "a", 6, 0, CAP / 2 + 1);
 	k.c.n_zones = 2;
 	k.use[1].zone = 6;
@@ -159,7 +166,7 @@ static void refusals(void **state)
 	k.c.manifest = NULL;
 	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);
 	ck_init(&k, 2, "a", 6, 0, 4096);
-	k.ref.zone = 7;		/* its zone would be reset under it */
+	k.ref.zone = 7; /* its zone would be reset under it */
 	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);
 	ck_init(&k, 2, "a", 6, 0, 4096);
 	k.ref.len = 48;
@@ -176,11 +183,12 @@ static void refusals(void **state)
 	ck_init(&k, 2, "a", 6, 0, 4096);
 	k.c.has_parent = 1;
 	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);
-	k.c.parent = k.c.id;	/* its own */
+	k.c.parent = k.c.id; /* its own */
 	assert_int_equal(zns_store_commit(s, &k.c, NULL), -EINVAL);
-	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 6, 1, 4095), NULL), -EINVAL);	/* no whole blocks */
+	/* no whole blocks */
+	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 6, 1, 4095), NULL), -EINVAL);
 	assert_int_equal(zns_store_commit(s, ck_init(&k, 2, "a", 6, 0, 100), NULL), -EINVAL);
-	ck_init(&k, 2, "a", 6, 0, 8192);	/* one block twice */
+	ck_init(&k, 2, "a", 6, 0, 8192); /* one block twice */
 	k.c.n_zones = 2;
 	k.use[1].zone = 6;
 	k.use[1].start = 4096;
@@ -276,7 +284,8 @@ static void reservation_lifetime(void **state)
 	memdev_close(&m->dev);
 }
 
-/* A checkpoint whose groups belong to an earlier profile must not make the store unreadable, over rolls too. */
+/* A checkpoint whose groups belong to an earlier profile must not make the store unreadable, over
+ * rolls too. */
 static void old_groups_stay_readable(void **state)
 {
 	struct memdev *m = formatted(8, KIB(64), 4096);
@@ -336,7 +345,8 @@ static void many_rolls(void **state)
 	for (unsigned n = 0; n < 400; n++) {
 		uint8_t id[ZNS_UUID_LEN];
 
-		OK(zns_store_commit(s, ck_init(&k, n, n % 2 ? "odd" : "even", 3 + n % 5, 0, 4096), NULL));
+		OK(zns_store_commit(s, ck_init(&k, n, n % 2 ? "odd" : "even", 3 + n % 5, 0, 4096),
+				    NULL));
 		if (n >= 4) {
 			id_of(n - 4, id);
 			OK(zns_store_remove(s, id, "gc", NULL));
@@ -369,7 +379,8 @@ static void full_catalogue(void **state)
 
 	for (round = 0; round < 5; round++) {
 		for (n = 0; n < 100; n++) {
-			int rc = zns_store_commit(s, ck_init(&k, round * 100 + n, "a", 3, n * 4096, 4096), &err);
+			int rc = zns_store_commit(
+				s, ck_init(&k, round * 100 + n, "a", 3, n * 4096, 4096), &err);
 
 			if (rc) {
 				assert_int_equal(rc, -ENOSPC);
@@ -428,7 +439,7 @@ static void any_kind(void **state)
 
 static void tombstone_limit(void **state)
 {
-	struct memdev *m = formatted(8, MIB(1), 512);	/* 2048 records a zone */
+	struct memdev *m = formatted(8, MIB(1), 512); /* 2048 records a zone */
 	struct zns_store *s = open_rw(m);
 	unsigned n, first = 0;
 	uint8_t id[ZNS_UUID_LEN];
@@ -486,7 +497,7 @@ static void format_rules(void **state)
 	assert_non_null(strstr(err.msg, "1 checkpoint"));
 	assert_non_null(strstr(err.msg, "--force"));
 	assert_int_equal(zns_store_format(&m->dev, other, bad, true, out, NULL), -EINVAL);
-	s = open_rw(m);		/* nothing was touched */
+	s = open_rw(m); /* nothing was touched */
 	assert_int_equal(zns_store_nr_checkpoints(s), 1);
 	zns_store_close(s);
 	OK(zns_store_format(&m->dev, other, p, true, out, NULL));
@@ -503,7 +514,8 @@ static void format_rules(void **state)
 	assert_non_null(strstr(err.msg, "--force"));
 	OK(zns_store_format(&m->dev, other, p, true, out, NULL));
 	assert_memory_equal(out, other, sizeof(out));
-	/* The catalogue is gone, a checkpoint may still be there: it is not told to format, nor is it done. */
+	/* The catalogue is gone, a checkpoint may still be there: it is not told to format, nor is
+	 * it done. */
 	memset(m->z[0].data, 0xff, m->z[0].wp);
 	OK(zns_dev_write(&m->dev, 9, 0, buf, 8192, NULL));
 	assert_int_equal(zns_store_open(&m->dev, 0, &s, &err), -ENOMEDIUM);
@@ -653,7 +665,7 @@ static void format_beside_stuck_zone(void **state)
 	}
 	OK(zns_store_commit(s, ck_init(&k, 9999, "a", 5, 0, 4096), NULL));
 	zns_store_close(s);
-	m->z[2].forced = ZNS_ZONE_READ_ONLY;	/* generation 3 */
+	m->z[2].forced = ZNS_ZONE_READ_ONLY; /* generation 3 */
 	OK(zns_store_format(&m->dev, NULL, p, true, NULL, NULL));
 	s = open_rw(m);
 	assert_int_equal(zns_store_generation(s), 4);
@@ -687,14 +699,16 @@ static void many_checkpoints(void **state)
 
 	for (unsigned n = 0; n < 5000; n++) {
 		snprintf(name, sizeof(name), "container-%u", n % 500);
-		OK(zns_store_commit(s, ck_init(&k, n, name, 3 + n % 60, n / 60 * 4096, 4096), NULL));
+		OK(zns_store_commit(s, ck_init(&k, n, name, 3 + n % 60, n / 60 * 4096, 4096),
+				    NULL));
 	}
 	zns_store_close(s);
 	t1 = zns_mono_ns();
 	s = open_rw(m);
 	t2 = zns_mono_ns();
 	assert_int_equal(zns_store_nr_checkpoints(s), 5000);
-	print_message("5000 commits %.1f ms, open %.1f ms\n", (double)(t1 - t0) / 1e6, (double)(t2 - t1) / 1e6);
+	print_message("5000 commits %.1f ms, open %.1f ms\n", (double)(t1 - t0) / 1e6,
+		      (double)(t2 - t1) / 1e6);
 	t1 = zns_mono_ns();
 	for (unsigned n = 0; n < 5000; n++) {
 		id_of(n, id);
@@ -732,7 +746,8 @@ static void moves(void **state)
 	mark.has_pinned = mark.pinned = 1;
 	OK(zns_store_set_mark(s, &mark, NULL));
 
-	/* Not without a later version; not of another container; not of what is not there; not over the edge. */
+	/* Not without a later version; not of another container; not of what is not there; not over
+	 * the edge. */
 	assert_int_equal(zns_store_move(s, &a.c, &err), -ESTALE);
 	ck_init(&other, 1, "db", 7, 0, 8192);
 	other.c.moved = 1;
@@ -755,12 +770,13 @@ static void moves(void **state)
 		k->c.moved++;
 		k->c.moved_ns = n;
 		OK(zns_store_move(s, &k->c, NULL));
-		assert_true(!zns_store_zone_live(s, from) || from == to || zns_store_zone_live(s, from) == 8192);
+		assert_true(!zns_store_zone_live(s, from) || from == to ||
+			    zns_store_zone_live(s, from) == 8192);
 		assert_non_null(zns_store_zone_owner(s, to));
 		s = reopened(m, s);
 	}
 	assert_int_equal(zns_store_nr_checkpoints(s), 3);
-	for (unsigned i = 0; i < 3; i++) {	/* in the order of their commits still */
+	for (unsigned i = 0; i < 3; i++) { /* in the order of their commits still */
 		uint8_t id[ZNS_UUID_LEN];
 
 		id_of(i + 1, id);
@@ -788,12 +804,22 @@ static void moves(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_operation_reopens), cmocka_unit_test(refusals),
-		cmocka_unit_test(reservation_lifetime), cmocka_unit_test(old_groups_stay_readable),
-		cmocka_unit_test(shared_zone_owner), cmocka_unit_test(many_rolls), cmocka_unit_test(full_catalogue),
-		cmocka_unit_test(moves), cmocka_unit_test(any_kind), cmocka_unit_test(tombstone_limit), cmocka_unit_test(format_rules), cmocka_unit_test(meta_zone_count),
-		cmocka_unit_test(conventional_zones), cmocka_unit_test(bad_meta_zones),
-		cmocka_unit_test(format_beside_stuck_zone), cmocka_unit_test(other_geometry),
+		cmocka_unit_test(every_operation_reopens),
+		cmocka_unit_test(refusals),
+		cmocka_unit_test(reservation_lifetime),
+		cmocka_unit_test(old_groups_stay_readable),
+		cmocka_unit_test(shared_zone_owner),
+		cmocka_unit_test(many_rolls),
+		cmocka_unit_test(full_catalogue),
+		cmocka_unit_test(moves),
+		cmocka_unit_test(any_kind),
+		cmocka_unit_test(tombstone_limit),
+		cmocka_unit_test(format_rules),
+		cmocka_unit_test(meta_zone_count),
+		cmocka_unit_test(conventional_zones),
+		cmocka_unit_test(bad_meta_zones),
+		cmocka_unit_test(format_beside_stuck_zone),
+		cmocka_unit_test(other_geometry),
 		cmocka_unit_test(many_checkpoints),
 	};
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The store under crashes, faults and damage: at every operation of the device, with every kind of loss. */
+/* The store under crashes, faults and damage: at every operation of the device, with every kind of
+ * loss. */
 #include "store_fixture.h"
 #include "memdev.h"
 
 #define NZ 8
-#define CAP KIB(64)	/* 16 blocks of 4 KiB; 16 blocks of 512 B in 8 KiB */
+#define CAP KIB(64) /* 16 blocks of 4 KiB; 16 blocks of 512 B in 8 KiB */
 #define STEPS 60
 
-static uint32_t unit;	/* of what is committed: a block */
+static uint32_t unit; /* of what is committed: a block */
 
 static struct memdev *formatted(uint32_t block)
 {
@@ -38,7 +39,8 @@ static int rule_or_mark(struct zns_store *s, unsigned n)
 	return zns_store_set_mark(s, &m, NULL);
 }
 
-/* Step @n of a fixed script that commits, removes, reserves, releases, sets profiles, rules and marks. */
+/* Step @n of a fixed script that commits, removes, reserves, releases, sets profiles, rules and
+ * marks. */
 static int step(struct zns_store *s, unsigned n)
 {
 	ZnsPb__Reservation r = ZNS_PB__RESERVATION__INIT;
@@ -93,7 +95,7 @@ static uint64_t script_texts(uint32_t block, char **texts)
 	for (unsigned n = 0; n < STEPS; n++) {
 		int rc = step(s, n);
 
-		assert_true(rc == 0 || rc == -ENOENT);	/* a removal may come too late */
+		assert_true(rc == 0 || rc == -ENOENT); /* a removal may come too late */
 		texts[n + 1] = store_text(s, NZ, false);
 	}
 	assert_true(zns_store_generation(s) > 3);
@@ -168,11 +170,12 @@ static void crash_everywhere(uint32_t block, bool partial)
 				if (rc && rc != -ENOENT)
 					break;
 			}
-			assert_true(n < STEPS || m->ops > at);	/* the last: best-effort resets after a roll */
+			/* the last: best-effort resets after a roll */
+			assert_true(n < STEPS || m->ops > at);
 			if (n < STEPS) {
 				char *text = store_text(s, NZ, false);
 
-				assert_string_equal(text, texts[n]);	/* memory is what it was */
+				assert_string_equal(text, texts[n]); /* memory is what it was */
 				free(text);
 			}
 			zns_store_close(s);
@@ -202,8 +205,8 @@ static void power_cuts_torn_writes_512(void **state)
 }
 
 /*
- * Some operations in a row fail, the device lives on: the change is refused or done, never half, and can be repeated
- * until it succeeds.
+ * Some operations in a row fail, the device lives on: the change is refused or done, never half,
+ * and can be repeated until it succeeds.
  */
 static void faults(unsigned nr)
 {
@@ -232,7 +235,8 @@ static void faults(unsigned nr)
 					assert_string_equal(text, texts[n]);
 					free(text);
 					n--;
-					/* Nor does the device say otherwise, if the roll behind it was possible. */
+					/* Nor does the device say otherwise, if the roll behind it
+					 * was possible. */
 					if (nr > 1)
 						continue;
 					text = store_text(s, NZ, false);
@@ -344,7 +348,7 @@ static void damaged_middle(void **state)
 				struct zns_store *s;
 				int rc;
 
-				if (rec == 2 && at[i] > 49) {	/* behind the end of that record */
+				if (rec == 2 && at[i] > 49) { /* behind the end of that record */
 					memdev_close(&m->dev);
 					continue;
 				}
@@ -358,8 +362,8 @@ static void damaged_middle(void **state)
 }
 
 /*
- * A damaged last record is no torn one: that would end at the write pointer. It may have been acknowledged long ago, so
- * it is never taken for a crash.
+ * A damaged last record is no torn one: that would end at the write pointer. It may have been
+ * acknowledged long ago, so it is never taken for a crash.
  */
 static void damaged_tail(void **state)
 {
@@ -407,10 +411,13 @@ static void torn_tails(void **state)
 	}
 }
 
-static void put(struct memdev *m, unsigned zone, uint16_t type, uint64_t gen, uint64_t seq, const ProtobufCMessage *msg)
+static void put(struct memdev *m, unsigned zone, uint16_t type, uint64_t gen, uint64_t seq,
+		const ProtobufCMessage *msg)
 {
 	uint8_t *out = m->z[zone].data + m->z[zone].wp;
-	struct zns_frame f = { .type = type, .generation = gen, .seq = seq, .payload = out + ZNS_FRAME_HDR };
+	struct zns_frame f = {
+		.type = type, .generation = gen, .seq = seq, .payload = out + ZNS_FRAME_HDR
+	};
 
 	f.len = msg ? protobuf_c_message_pack(msg, out + ZNS_FRAME_HDR) : 0;
 	zns_frame_pack(&f, 4096, out);
@@ -446,28 +453,86 @@ static void hostile_records(void **state)
 		r.container = (char *)"r";
 		rel.container = (char *)"r";
 		switch (what) {
-		case 0: expect = 0; break;
-		case 1: seq = 6; break;			/* one is missing */
-		case 2: seq = 4; break;			/* one twice */
-		case 3: k.use[0].zone = 2; k.ref.zone = 2; break;
-		case 4: k.use[0].zone = NZ; break;
-		case 5: k.use[0].len = CAP + 1; break;
-		case 6: k.use[0].start = UINT64_MAX; break;
-		case 7: k.c.id.len = 8; break;
-		case 8: id_of(1, k.id); break;		/* known */
-		case 9: k.group = NZ; break;
-		case 10: k.ref.zone = 7; break;
-		case 11: k.c.manifest = NULL; break;
-		case 12: type = ZNS_FRAME_PROFILE; break;	/* another message's bytes */
-		case 13: type = 99; break;
-		case 14: type = ZNS_FRAME_SUPERBLOCK; break;
-		case 15: type = ZNS_FRAME_TOMBSTONE; id_of(77, id); msg = &t.base; break;
-		case 16: type = ZNS_FRAME_TOMBSTONE; t.id.len = 4; msg = &t.base; break;
-		case 17: type = ZNS_FRAME_RESERVATION; r.groups = &group; r.n_groups = 1; msg = &r.base; break;
-		case 18: type = ZNS_FRAME_RELEASE; msg = &rel.base; break;
-		case 19: type = ZNS_FRAME_SNAPSHOT_END; end.nr_records = 4; msg = &end.base; break;
-		case 20: type = ZNS_FRAME_PROFILE; p->zone_group[1] = 7; msg = &p->base; break;
-		case 21: gen = 8; expect = 0; break;	/* another generation's: garbage */
+		case 0:
+			expect = 0;
+			break;
+		case 1:
+			seq = 6;
+			break; /* one is missing */
+		case 2:
+			seq = 4;
+			break; /* one twice */
+		case 3:
+			k.use[0].zone = 2;
+			k.ref.zone = 2;
+			break;
+		case 4:
+			k.use[0].zone = NZ;
+			break;
+		case 5:
+			k.use[0].len = CAP + 1;
+			break;
+		case 6:
+			k.use[0].start = UINT64_MAX;
+			break;
+		case 7:
+			k.c.id.len = 8;
+			break;
+		case 8:
+			id_of(1, k.id);
+			break; /* known */
+		case 9:
+			k.group = NZ;
+			break;
+		case 10:
+			k.ref.zone = 7;
+			break;
+		case 11:
+			k.c.manifest = NULL;
+			break;
+		case 12:
+			type = ZNS_FRAME_PROFILE;
+			break; /* another message's bytes */
+		case 13:
+			type = 99;
+			break;
+		case 14:
+			type = ZNS_FRAME_SUPERBLOCK;
+			break;
+		case 15:
+			type = ZNS_FRAME_TOMBSTONE;
+			id_of(77, id);
+			msg = &t.base;
+			break;
+		case 16:
+			type = ZNS_FRAME_TOMBSTONE;
+			t.id.len = 4;
+			msg = &t.base;
+			break;
+		case 17:
+			type = ZNS_FRAME_RESERVATION;
+			r.groups = &group;
+			r.n_groups = 1;
+			msg = &r.base;
+			break;
+		case 18:
+			type = ZNS_FRAME_RELEASE;
+			msg = &rel.base;
+			break;
+		case 19:
+			type = ZNS_FRAME_SNAPSHOT_END;
+			end.nr_records = 4;
+			msg = &end.base;
+			break;
+		case 20:
+			type = ZNS_FRAME_PROFILE;
+			p->zone_group[1] = 7;
+			msg = &p->base;
+			break;
+		case 21:
+			gen = 8;
+			expect = 0;
+			break; /* another generation's: garbage */
 		}
 		put(m, 0, type, gen, seq, msg);
 		rc = zns_store_open(&m->dev, ZNS_STORE_RDONLY, &s, &err);
@@ -486,7 +551,8 @@ static void hostile_records(void **state)
 	}
 }
 
-/* Every byte of the metadata flipped in turn: never a crash, never a catalogue that is neither old nor new. */
+/* Every byte of the metadata flipped in turn: never a crash, never a catalogue that is neither old
+ * nor new. */
 static void every_byte(void **state)
 {
 	for (uint64_t byte = 0; byte < 8 * 4096; byte += byte % 4096 < 192 ? 1 : 97) {
@@ -499,7 +565,7 @@ static void every_byte(void **state)
 		if (!rc) {
 			size_t nr = zns_store_nr_checkpoints(s);
 
-			assert_int_equal(nr, 5);	/* padding */
+			assert_int_equal(nr, 5); /* padding */
 			zns_store_close(s);
 		} else {
 			assert_int_equal(rc, -EBADMSG);
@@ -534,7 +600,7 @@ static void lost_newest(void **state)
 	assert_int_equal(zns_store_open(&m->dev, 0, &s, &err), -EBADMSG);
 	assert_non_null(strstr(err.msg, "offline"));
 	m->z[1].forced = ZNS_ZONE_EMPTY;
-	m->z[2].forced = ZNS_ZONE_OFFLINE;	/* cannot have been the next */
+	m->z[2].forced = ZNS_ZONE_OFFLINE; /* cannot have been the next */
 	OK(zns_store_open(&m->dev, 0, &s, NULL));
 	zns_store_close(s);
 	memdev_close(&m->dev);
@@ -563,7 +629,8 @@ static void interrupted_roll_falls_back(void **state)
 		for (unsigned i = 2; i < nr; i++) {
 			struct ck k;
 
-			put(m, 1, ZNS_FRAME_CHECKPOINT, 2, i, &ck_init(&k, i, "a", 5, i * 4096, 4096)->base);
+			put(m, 1, ZNS_FRAME_CHECKPOINT, 2, i,
+			    &ck_init(&k, i, "a", 5, i * 4096, 4096)->base);
 		}
 		OK(zns_store_open(&m->dev, ZNS_STORE_RDONLY, &s, NULL));
 		assert_int_equal(zns_store_generation(s), 1);
@@ -583,12 +650,18 @@ static void interrupted_roll_falls_back(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(power_cuts_4k), cmocka_unit_test(power_cuts_torn_writes_4k),
-		cmocka_unit_test(power_cuts_torn_writes_512), cmocka_unit_test(one_fault),
+		cmocka_unit_test(power_cuts_4k),
+		cmocka_unit_test(power_cuts_torn_writes_4k),
+		cmocka_unit_test(power_cuts_torn_writes_512),
+		cmocka_unit_test(one_fault),
 		cmocka_unit_test(several_faults),
-		cmocka_unit_test(interrupted_format), cmocka_unit_test(damaged_middle),
-		cmocka_unit_test(damaged_tail), cmocka_unit_test(torn_tails), cmocka_unit_test(hostile_records),
-		cmocka_unit_test(every_byte), cmocka_unit_test(lost_newest),
+		cmocka_unit_test(interrupted_format),
+		cmocka_unit_test(damaged_middle),
+		cmocka_unit_test(damaged_tail),
+		cmocka_unit_test(torn_tails),
+		cmocka_unit_test(hostile_records),
+		cmocka_unit_test(every_byte),
+		cmocka_unit_test(lost_newest),
 		cmocka_unit_test(interrupted_roll_falls_back),
 	};
 

@@ -60,7 +60,9 @@ static int step(struct zns_store *s, unsigned n, struct zns_err *err)
 
 	if (zns_store_nr_checkpoints(s) > 3)
 		return zns_store_remove(s, zns_store_checkpoint(s, 1)->id.data, "script", err);
-	return zns_store_commit(s, ck_init(&k, n, n % 2 ? "a" : "b", 3 + n % 5, n % 15 * 4096, 4096), err);
+	return zns_store_commit(s,
+				ck_init(&k, n, n % 2 ? "a" : "b", 3 + n % 5, n % 15 * 4096, 4096),
+				err);
 }
 
 static void expect_text(struct zns_dev *dev, unsigned flags, const char *text)
@@ -119,7 +121,8 @@ static void power_cut_after_each(void **state)
 	zns_dev_close(dev);
 }
 
-/* The n-th write fails, for every n of a script with rolls; with and without a power cut behind it. */
+/* The n-th write fails, for every n of a script with rolls; with and without a power cut behind it.
+ */
 static void write_faults(void **state)
 {
 	unsigned failures = 0;
@@ -197,7 +200,7 @@ static void worn_zones(void **state)
 		OK(step(s, n, &err));
 	text = store_text(s, NZ, false);
 	zns_store_close(s);
-	OK(zns_emu_set_zone_state(dev, 0, ZNS_ZONE_READ_ONLY, &err));	/* the log itself */
+	OK(zns_emu_set_zone_state(dev, 0, ZNS_ZONE_READ_ONLY, &err)); /* the log itself */
 	expect_text(dev, ZNS_STORE_RDONLY, text);
 	s = store_open(dev, 0);
 	assert_int_equal(zns_store_generation(s), 2);
@@ -267,8 +270,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(reopen_after_each), cmocka_unit_test(power_cut_after_each),
-		cmocka_unit_test(write_faults), cmocka_unit_test(active_limit), cmocka_unit_test(worn_zones),
-		cmocka_unit_test(read_errors),
+		cmocka_unit_test(write_faults),      cmocka_unit_test(active_limit),
+		cmocka_unit_test(worn_zones),        cmocka_unit_test(read_errors),
 	};
 
 	return cmocka_run_group_tests(tests, group_setup, group_teardown);

@@ -47,7 +47,7 @@ static void claim(void **state)
 	OK(zns_store_claim(s, &one, NULL));
 	assert_null(zns_store_mount(s));
 	assert_int_equal(m->z[0].wp, wp);
-	OK(zns_store_unclaim(s, NULL));		/* nothing was changed: nothing to give back */
+	OK(zns_store_unclaim(s, NULL)); /* nothing was changed: nothing to give back */
 	assert_int_equal(m->z[0].wp, wp);
 	OK(zns_store_claim(s, &one, NULL));
 	OK(zns_store_commit(s, ck_init(&k, 1, "web", 5, 0, 4096), NULL));
@@ -78,7 +78,8 @@ static void claim(void **state)
 	memdev_close(&m->dev);
 }
 
-/* Two at once, in whatever state of the log the second comes: the one that is behind never writes again. */
+/* Two at once, in whatever state of the log the second comes: the one that is behind never writes
+ * again. */
 static void two_writers(void **state)
 {
 	for (unsigned ahead = 1; ahead < 60; ahead++) {
@@ -93,14 +94,17 @@ static void two_writers(void **state)
 			if (n % 2)
 				OK(zns_store_remove(a, k.id, "test", NULL));
 			else
-				OK(zns_store_commit(a, ck_init(&k, 100 + n, "mine", 5, 0, 4096), NULL));
+				OK(zns_store_commit(a, ck_init(&k, 100 + n, "mine", 5, 0, 4096),
+						    NULL));
 		}
 		before = store_text(a, NZ, false);
 		/* b knows nothing of all this. */
-		assert_int_equal(zns_store_commit(b, ck_init(&k, 7, "other", 6, 0, 4096), &err), -ESTALE);
+		assert_int_equal(zns_store_commit(b, ck_init(&k, 7, "other", 6, 0, 4096), &err),
+				 -ESTALE);
 		assert_true(zns_store_foreign(b));
 		assert_int_equal(zns_store_nr_checkpoints(b), 0);
-		assert_int_equal(zns_store_commit(b, ck_init(&k, 8, "other", 6, 0, 4096), NULL), -ESTALE);
+		assert_int_equal(zns_store_commit(b, ck_init(&k, 8, "other", 6, 0, 4096), NULL),
+				 -ESTALE);
 		OK(zns_store_open(&m->dev, ZNS_STORE_RDONLY, &c, NULL));
 		after = store_text(c, NZ, false);
 		assert_string_equal(before, after);
@@ -131,7 +135,9 @@ static void bad_records(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(claim), cmocka_unit_test(two_writers), cmocka_unit_test(bad_records),
+		cmocka_unit_test(claim),
+		cmocka_unit_test(two_writers),
+		cmocka_unit_test(bad_records),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Weights that change while a dump runs (stripe/write/weights.c): whatever is dealt out anew, every byte comes back. How much
- * it helps is test_rates' matter.
+ * Weights that change while a dump runs (stripe/write/weights.c): whatever is dealt out anew, every
+ * byte comes back. How much it helps is test_rates' matter.
  */
 #include <pthread.h>
 #include "stripe_fixture.h"
@@ -11,10 +11,11 @@
 #define SLOW_US 2400
 
 static uint8_t *area;
-static atomic_uint slow;	/* writes to zones of this group take long */
+static atomic_uint slow; /* writes to zones of this group take long */
 static struct rig rig;
 
-static int write_slowly(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *e)
+static int write_slowly(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
+			struct zns_err *e)
 {
 	usleep(rig.group_of[zone] == atomic_load(&slow) ? SLOW_US : FAST_US);
 	return zns_dev_write(((struct proxy *)d)->inner, zone, off, buf, len, e);
@@ -54,7 +55,8 @@ static void *feed_small_ones(void *arg)
 	return NULL;
 }
 
-/* @shift: the slow group is another one for each image; @beside: small images come from another thread meanwhile. */
+/* @shift: the slow group is another one for each image; @beside: small images come from another
+ * thread meanwhile. */
 static void run(uint32_t width, uint64_t capacity, bool shift, bool beside)
 {
 	struct zns_emu_params p = roomy(256, capacity);
@@ -98,8 +100,9 @@ static void run(uint32_t width, uint64_t capacity, bool shift, bool beside)
 	rig_verify(&rig, all, nr);
 	for (size_t i = 0; i < rig.m->n_images; i++)
 		segments += rig.m->images[i]->n_segments;
-	print_message("%u lanes, zones of %llu KiB: new weights %u times, %zu segments of %zu images\n", width,
-		      (unsigned long long)(capacity >> 10), st.nr_reweighed, segments, nr);
+	print_message(
+		"%u lanes, zones of %llu KiB: new weights %u times, %zu segments of %zu images\n",
+		width, (unsigned long long)(capacity >> 10), st.nr_reweighed, segments, nr);
 	assert_in_range(st.nr_reweighed, 1, 150);
 	rig_drop(&rig);
 	zns_dev_close(d);

@@ -44,7 +44,8 @@ static int count_fds(void)
 }
 
 /* As criu does, but with whatever is given. */
-static void send_raw(const void *head, size_t head_len, const void *body, size_t body_len, const int *fd, uint32_t nr_fd)
+static void send_raw(const void *head, size_t head_len, const void *body, size_t body_len,
+		     const int *fd, uint32_t nr_fd)
 {
 	union {
 		char buf[CMSG_SPACE(sizeof(int) * 32)];
@@ -238,8 +239,8 @@ static void texts(void **state)
 	assert_string_equal(text_of("pages-1.img", 12), "pages-1.img");
 	assert_string_equal(text_of("", 1), "");
 	assert_null(text_of("", 0));
-	assert_null(text_of("pages-1.img", 11));	/* not terminated */
-	assert_null(text_of("pages\0.img", 11));	/* ends before its end */
+	assert_null(text_of("pages-1.img", 11)); /* not terminated */
+	assert_null(text_of("pages\0.img", 11)); /* ends before its end */
 	assert_null(text_of("pages-1.img\0", 13));
 	memset(buf, 'a', sizeof(buf));
 	buf[ZW_STR - 1] = 0;
@@ -300,9 +301,14 @@ static void begins(void **state)
 		char *at;
 		size_t len;
 	} text[] = {
-		{ b.dev, sizeof(b.dev) }, { b.container, sizeof(b.container) }, { b.checkpoint, sizeof(b.checkpoint) },
-		{ b.alloc, sizeof(b.alloc) }, { b.admission, sizeof(b.admission) }, { b.qos, sizeof(b.qos) },
-		{ b.stripe, sizeof(b.stripe) }, { b.qos_max, sizeof(b.qos_max) },
+		{ b.dev, sizeof(b.dev) },
+		{ b.container, sizeof(b.container) },
+		{ b.checkpoint, sizeof(b.checkpoint) },
+		{ b.alloc, sizeof(b.alloc) },
+		{ b.admission, sizeof(b.admission) },
+		{ b.qos, sizeof(b.qos) },
+		{ b.stripe, sizeof(b.stripe) },
+		{ b.qos_max, sizeof(b.qos_max) },
 	};
 	int tty, json;
 	int before = count_fds();
@@ -339,7 +345,7 @@ static void begins(void **state)
 	b.progress = 0;
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(text); i++) {
 		memset(text[i].at, 'x', text[i].len);
-		assert_null(begin_of(&b, sizeof(b), 2));	/* not terminated */
+		assert_null(begin_of(&b, sizeof(b), 2)); /* not terminated */
 		packet_close_fds(&p);
 		text[i].at[text[i].len - 1] = 0;
 		assert_non_null(begin_of(&b, sizeof(b), 2));
@@ -373,7 +379,9 @@ static void answers(void **state)
 	struct zns_err e = ZNS_ERR_INIT;
 	char ctl[CMSG_SPACE(sizeof(int))];
 	struct iovec v = { &got, sizeof(got) };
-	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = ctl, .msg_controllen = sizeof(ctl) };
+	struct msghdr m = {
+		.msg_iov = &v, .msg_iovlen = 1, .msg_control = ctl, .msg_controllen = sizeof(ctl)
+	};
 	int fd;
 
 	reply_send(sk[1], &r, sk[1]);

@@ -10,9 +10,28 @@ static struct image im[MAX_IMAGES];
 
 static void sizes(uint32_t block, uint32_t unit, uint32_t width, size_t piece)
 {
-	const uint64_t len[] = { 0, 1, 7, 8, 9, block - 1, block, block + 1, unit / 2 - 1, unit / 2, unit / 2 + 1,
-				 unit - block - 1, unit - 1, unit, unit + 1, unit + block, 2 * unit - 1, 2 * unit,
-				 2 * unit + 1, 5 * unit + 123, 9 * unit, 17 * unit - 1 };
+	const uint64_t len[] = { 0,
+				 1,
+				 7,
+				 8,
+				 9,
+				 block - 1,
+				 block,
+				 block + 1,
+				 unit / 2 - 1,
+				 unit / 2,
+				 unit / 2 + 1,
+				 unit - block - 1,
+				 unit - 1,
+				 unit,
+				 unit + 1,
+				 unit + block,
+				 2 * unit - 1,
+				 2 * unit,
+				 2 * unit + 1,
+				 5 * unit + 123,
+				 9 * unit,
+				 17 * unit - 1 };
 	struct zns_emu_params p = roomy(24, MIB(8) - KIB(64));
 	struct rig r;
 
@@ -56,7 +75,7 @@ static void many_small(void **state)
 	rig_verify(&r, im, MAX_IMAGES);
 	for (size_t i = 0; i < r.c->n_zones; i++)
 		stored += r.c->zones[i]->len;
-	assert_true(stored < MIB(5));	/* a block each would be 16 MiB */
+	assert_true(stored < MIB(5)); /* a block each would be 16 MiB */
 	rig_drop(&r);
 	zns_dev_close(r.d);
 }
@@ -67,7 +86,8 @@ static int memfd_of(const struct image *i)
 	cleanup_free uint8_t *buf = malloc(i->len + 1);
 
 	fill(buf, 0, i->len, i->seed);
-	assert_int_equal(zns_write_all(fd, buf, i->len), 0);	/* leaves the position at the end, as criu does */
+	/* leaves the position at the end, as criu does */
+	assert_int_equal(zns_write_all(fd, buf, i->len), 0);
 	return fd;
 }
 
@@ -91,7 +111,8 @@ static void *dribble(void *arg)
 
 static void from_fds(void **state)
 {
-	const uint64_t len[] = { 0, 1, 4096, KIB(32), KIB(32) + 1, KIB(64) - 1, KIB(64), KIB(64) + 1, KIB(640), 1234567 };
+	const uint64_t len[] = { 0,           1,       4096,        KIB(32),  KIB(32) + 1,
+				 KIB(64) - 1, KIB(64), KIB(64) + 1, KIB(640), 1234567 };
 	struct zns_emu_params p = roomy(24, KIB(960));
 	size_t nr = 0;
 	struct rig r;
@@ -131,7 +152,7 @@ static void from_fds(void **state)
 /* --- task memory --- */
 
 #define PAGES 3200
-static uint8_t *area;		/* the same address in the task, filled from seed 9 before the fork */
+static uint8_t *area; /* the same address in the task, filled from seed 9 before the fork */
 
 static void hide_pages(char c)
 {
@@ -145,11 +166,12 @@ static void task_with_area(struct task *t, void (*fn)(char))
 	assert_ptr_not_equal(area, MAP_FAILED);
 	fill(area, 0, PAGES * 4096, 9);
 	task_start(t, fn);
-	memset(area, 0xee, PAGES * 4096);	/* ours is another copy now */
+	memset(area, 0xee, PAGES * 4096); /* ours is another copy now */
 }
 
 /* Give the iovecs to the image in messages of at most @batch; expect what they held. */
-static void feed_mem(struct rig *r, const char *name, pid_t pid, const struct iovec *iov, uint32_t nr, uint32_t batch)
+static void feed_mem(struct rig *r, const char *name, pid_t pid, const struct iovec *iov,
+		     uint32_t nr, uint32_t batch)
 {
 	struct zns_wimage *i;
 
@@ -195,7 +217,7 @@ static uint32_t make_list(int kind, struct iovec *v, uint32_t max)
 		for (uint32_t p = 0; p < PAGES; p += 2)
 			v[n++] = (struct iovec){ area + p * 4096, 4096 };
 		break;
-	case SHREDS:	/* far more than 1024 in one unit, none of them touching */
+	case SHREDS: /* far more than 1024 in one unit, none of them touching */
 		while (n < 5000 && n < max) {
 			v[n] = (struct iovec){ area + n * 100 + 3, 13 + n % 50 };
 			n++;
@@ -314,7 +336,8 @@ static void weights_shape_the_stripe(void **state)
 	for (size_t i = 0; i < r.c->n_zones; i++) {
 		uint32_t units = (uint32_t)(r.c->zones[i]->len / KIB(64)), want[] = { 12, 3, 48 };
 
-		assert_int_equal(units, want[r.c->zones[i]->zone - zns_store_meta_zones(&r.d->geo)]);
+		assert_int_equal(units,
+				 want[r.c->zones[i]->zone - zns_store_meta_zones(&r.d->geo)]);
 	}
 	assert_int_equal(r.m->images[0]->n_segments, 1);
 	rig_drop(&r);
@@ -360,7 +383,8 @@ static void tight_limits(void **state)
 		p.max_open = p.max_active = width;
 		unlink(dev_path);
 		rig_init(&r, proxy_init(&slow, make_dev(&p)), KIB(64), width);
-		slow.write_us = 500;	/* or every zone is written by the time the next one is asked for */
+		/* or every zone is written by the time the next one is asked for */
+		slow.write_us = 500;
 		r.limit = width;
 		r.finish_done = true;
 		total_over(&r, MIB(20), width == 3 ? 0 : 2);
@@ -442,7 +466,8 @@ static void *feeder(void *arg)
 	uint64_t rng = 1000 + f->n;
 
 	for (uint32_t i = 0; i < EACH && !f->ret; i++) {
-		image_set(&f->im[i], i % 10 == 9 ? rnd_of(&rng, MIB(1)) : rnd_of(&rng, KIB(31)), "t-%u", f->n * EACH + i);
+		image_set(&f->im[i], i % 10 == 9 ? rnd_of(&rng, MIB(1)) : rnd_of(&rng, KIB(31)),
+			  "t-%u", f->n * EACH + i);
 		if (i % 10 == 5) {
 			int fd = memfd_of(&f->im[i]);
 			struct zns_wimage *w;
@@ -460,14 +485,15 @@ static void *feeder(void *arg)
 	return NULL;
 }
 
-/* Images from several threads at once: packed ones, wide ones, zones that roll meanwhile, few workers and many. */
+/* Images from several threads at once: packed ones, wide ones, zones that roll meanwhile, few
+ * workers and many. */
 /*
- * Lanes come while an image is being written, in any state of the writer: what is read back is what was given, and the
- * new zones took their part of it.
+ * Lanes come while an image is being written, in any state of the writer: what is read back is what
+ * was given, and the new zones took their part of it.
  */
 struct gainer {
 	struct rig *r;
-	uint32_t nr, first;	/* zones, the first one: of groups width … */
+	uint32_t nr, first; /* zones, the first one: of groups width … */
 	atomic_bool stop;
 	uint32_t got, refused;
 };
@@ -509,8 +535,8 @@ static void come_in_between(uint32_t width)
 	struct rig r;
 
 	rig_init(&r, make_dev(&p), KIB(64), width);
-	r.last = g.first;	/* the rest is what it gains */
-	r.zone_mibps = 1;	/* slow, as told: so all weights change, again and again */
+	r.last = g.first; /* the rest is what it gains */
+	r.zone_mibps = 1; /* slow, as told: so all weights change, again and again */
 	rig_start(&r);
 	g.r = &r;
 	image_set(&im[0], MIB(40) + 12345, "pages-%u.img", 1);
@@ -521,10 +547,18 @@ static void come_in_between(uint32_t width)
 	pthread_join(t, NULL);
 	assert_int_equal(g.got, 3);
 	/* a zone twice, a group twice, one that is not there, none at all */
-	assert_int_equal(zns_writer_gain(r.w, &(struct zns_zone_slot){ 190, 40, 0, KIB(960) }, 1, &e), -EEXIST);
-	assert_int_equal(zns_writer_gain(r.w, &(struct zns_zone_slot){ 195, 0, 0, KIB(960) }, 1, &e), -EEXIST);
-	assert_int_equal(zns_writer_gain(r.w, &(struct zns_zone_slot){ 200, 41, 0, KIB(960) }, 1, &e), -EPROTO);
-	assert_int_equal(zns_writer_gain(r.w, &(struct zns_zone_slot){ 195, 41, KIB(940), KIB(960) }, 1, &e), -EINVAL);
+	assert_int_equal(zns_writer_gain(r.w, &(struct zns_zone_slot){ 190, 40, 0, KIB(960) }, 1,
+					 &e),
+			 -EEXIST);
+	assert_int_equal(zns_writer_gain(r.w, &(struct zns_zone_slot){ 195, 0, 0, KIB(960) }, 1,
+					 &e),
+			 -EEXIST);
+	assert_int_equal(zns_writer_gain(r.w, &(struct zns_zone_slot){ 200, 41, 0, KIB(960) }, 1,
+					 &e),
+			 -EPROTO);
+	assert_int_equal(
+		zns_writer_gain(r.w, &(struct zns_zone_slot){ 195, 41, KIB(940), KIB(960) }, 1, &e),
+		-EINVAL);
 	rig_verify(&r, im, 2);
 	for (size_t i = 0; i < r.c->n_zones; i++)
 		used += r.c->zones[i]->zone >= g.first;
@@ -603,7 +637,9 @@ static void metadata_apart(void **state)
 
 		for (size_t s = 0; s < mi->n_segments; s++)
 			for (size_t e = 0; e < mi->segments[s]->n_extents; e++)
-				assert_int_equal(r.group_of[mi->segments[s]->extents[e]->zone] == group, !set[i].pages);
+				assert_int_equal(r.group_of[mi->segments[s]->extents[e]->zone] ==
+							 group,
+						 !set[i].pages);
 	}
 	assert_int_equal(r.group_of[r.c->manifest->zone], group);
 	rig_drop(&r);
@@ -614,9 +650,15 @@ static void parameters(void **state)
 {
 	struct zns_emu_params ep = roomy(8, MIB(1));
 	uint32_t groups[2] = { 0, 1 }, weights[2] = { 1, 1 };
-	struct zns_writer_params p = { .dev = make_dev(&ep), .unit = KIB(64), .nr_groups = 2, .groups = groups,
-				       .weights = weights, .zone_get = rig_zone_get };
-	const uint32_t bad_units[] = { 0, 4096, KIB(64) - 4096, KIB(64) + 512, MIB(4) + 4096, UINT32_MAX };
+	struct zns_writer_params p = { .dev = make_dev(&ep),
+				       .unit = KIB(64),
+				       .nr_groups = 2,
+				       .groups = groups,
+				       .weights = weights,
+				       .zone_get = rig_zone_get };
+	const uint32_t bad_units[] = {
+		0, 4096, KIB(64) - 4096, KIB(64) + 512, MIB(4) + 4096, UINT32_MAX
+	};
 	struct zns_writer *w = NULL;
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(bad_units); i++) {
@@ -655,7 +697,7 @@ static void misuse(void **state)
 		assert_ok(zns_writer_image(r.w, "a", false, &i, &err));
 		assert_fails(zns_writer_image(r.w, "a", false, &again, &err), -EEXIST, "image a");
 		switch (what) {
-		case 0:		/* never closed: not a checkpoint */
+		case 0: /* never closed: not a checkpoint */
 			assert_fails(finish_raw(&r, &err), -EBUSY, "never closed");
 			break;
 		case 1:
@@ -664,12 +706,14 @@ static void misuse(void **state)
 			break;
 		case 2:
 			assert_ok(zns_wimage_seal(i, &err));
-			assert_fails(zns_wimage_mem(i, getpid(), &v, 1, &err), -EINVAL, "has ended");
+			assert_fails(zns_wimage_mem(i, getpid(), &v, 1, &err), -EINVAL,
+				     "has ended");
 			break;
-		case 3:		/* a settled short unit is the last one */
+		case 3: /* a settled short unit is the last one */
 			assert_ok(zns_wimage_mem(i, getpid(), &v, 1, &err));
 			assert_ok(zns_wimage_settle(i, &err));
-			assert_fails(zns_wimage_mem(i, getpid(), &v, 1, &err), -EINVAL, "has ended");
+			assert_fails(zns_wimage_mem(i, getpid(), &v, 1, &err), -EINVAL,
+				     "has ended");
 			break;
 		case 4:
 			assert_ok(zns_wimage_mem(i, getpid(), &v, 1, &err));
@@ -677,7 +721,8 @@ static void misuse(void **state)
 			break;
 		default:
 			assert_ok(zns_wimage_mem(i, getpid(), &v, 1, &err));
-			assert_fails(zns_wimage_mem(i, getpid() + 1, &v, 1, &err), -EINVAL, "cannot follow");
+			assert_fails(zns_wimage_mem(i, getpid() + 1, &v, 1, &err), -EINVAL,
+				     "cannot follow");
 		}
 		/* an image that lacks bytes can never be committed */
 		assert_int_equal(zns_writer_error(r.w, &e), what ? -EINVAL : -EBUSY);
@@ -702,8 +747,11 @@ int main(void)
 		T(tight_limits_narrow_first),
 		T(large_manifest),
 		T(nothing_at_all),
-		T(threads), T(lanes_come_to_one), T(lanes_come_to_four),
-		T(metadata_apart), T(parameters),
+		T(threads),
+		T(lanes_come_to_one),
+		T(lanes_come_to_four),
+		T(metadata_apart),
+		T(parameters),
 		T(misuse),
 	};
 

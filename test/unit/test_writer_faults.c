@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The striping writer when something fails: a clean error everywhere, no hang, and no hand left on the task. */
+/* The striping writer when something fails: a clean error everywhere, no hang, and no hand left on
+ * the task. */
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include "stripe_fixture.h"
@@ -11,15 +12,15 @@
 
 /* --- watching who reads the task --- */
 
-static atomic_bool hands_off;	/* the task has been told that it may go on */
+static atomic_bool hands_off; /* the task has been told that it may go on */
 static atomic_int reading, reads, late;
 static unsigned read_us;
-static struct zns_writer *cancel_writer;	/* to be cancelled during this many-th read */
+static struct zns_writer *cancel_writer; /* to be cancelled during this many-th read */
 static int cancel_at;
 
 /* Stands before libc's: slower, and counting what comes too late. */
-ssize_t process_vm_readv(pid_t pid, const struct iovec *l, unsigned long ln, const struct iovec *r, unsigned long rn,
-			 unsigned long flags)
+ssize_t process_vm_readv(pid_t pid, const struct iovec *l, unsigned long ln, const struct iovec *r,
+			 unsigned long rn, unsigned long flags)
 {
 	ssize_t n;
 
@@ -95,7 +96,7 @@ static void settle_lets_go(void **state)
 	assert_ok(zns_wimage_settle(i, &err));
 	assert_int_equal(atomic_load(&reading), 0);
 	assert_int_equal(atomic_load(&reads), UNITS + 1);
-	assert_true(atomic_load(&p.written) < UNITS + 1);	/* it does not wait for the device */
+	assert_true(atomic_load(&p.written) < UNITS + 1); /* it does not wait for the device */
 	atomic_store(&hands_off, true);
 	task_do(&task, 'x');
 	assert_ok(zns_wimage_settle(i, &err));
@@ -109,7 +110,9 @@ static void settle_lets_go(void **state)
 /* From the n-th write on they all fail: more zones than a dump gives up. */
 static void all_writes_fail(struct zns_dev *d, int after)
 {
-	struct zns_emu_rule r = { .kind = ZNS_EMU_FAIL_WRITE, .zone = ZNS_EMU_ANY_ZONE, .after = after,
+	struct zns_emu_rule r = { .kind = ZNS_EMU_FAIL_WRITE,
+				  .zone = ZNS_EMU_ANY_ZONE,
+				  .after = after,
 				  .times = UINT64_MAX };
 
 	assert_ok(zns_emu_add_fault(d, &r, &err));
@@ -143,7 +146,7 @@ static void settle_lets_go_after_error(void **state)
 		ret = i ? zns_wimage_settle(i, &e) : ret;
 		atomic_store(&hands_off, true);
 		assert_int_equal(atomic_load(&reading), 0);
-		if (ret || n % 2) {	/* else all was read before too many zones had failed */
+		if (ret || n % 2) { /* else all was read before too many zones had failed */
 			assert_int_equal(ret, n % 2 ? -EPIPE : -EIO);
 			assert_int_equal(e.code, ret);
 			assert_non_null(strstr(e.msg, n % 2 ? "the broker is gone" : "injected"));
@@ -164,7 +167,7 @@ static void memory_that_cannot_be_read(void **state)
 {
 	struct zns_emu_params ep = roomy(8, MIB(1));
 	struct zns_dev *d = make_dev(&ep);
-	struct iovec v[2] = { { area, 8192 }, { NULL, 4096 } };	/* nothing is mapped at 0 */
+	struct iovec v[2] = { { area, 8192 }, { NULL, 4096 } }; /* nothing is mapped at 0 */
 	struct zns_wimage *i;
 	struct rig r;
 	pid_t gone;
@@ -215,7 +218,8 @@ static void *feeder(void *arg)
 	for (uint32_t i = 0; i < EACH && !f->ret; i++) {
 		struct image im;
 
-		image_set(&im, i % 5 == 4 ? rnd_of(&rng, KIB(900)) : rnd_of(&rng, KIB(31)), "t-%u", f->n * EACH + i);
+		image_set(&im, i % 5 == 4 ? rnd_of(&rng, KIB(900)) : rnd_of(&rng, KIB(31)), "t-%u",
+			  f->n * EACH + i);
 		f->ret = feed(f->r->w, &im, 1 + rnd_of(&rng, KIB(40)), &f->e);
 	}
 	return NULL;
@@ -249,7 +253,7 @@ static void run_feeders(struct rig *r, int want, const char *text, bool must)
 		assert_int_equal(f[n].e.code, want);
 		assert_non_null(strstr(f[n].e.msg, text));
 	}
-	if (ret)	/* else a late cancel may still come */
+	if (ret) /* else a late cancel may still come */
 		assert_int_equal(zns_writer_error(r->w, NULL), ret);
 	if (r->complaint)
 		fail_msg("%s", r->complaint);
@@ -272,7 +276,8 @@ static void no_zone_left(void **state)
 	}
 }
 
-/* The n-th write and all behind it fail, for every n until there are no more. One alone: test_writer_repair.c. */
+/* The n-th write and all behind it fail, for every n until there are no more. One alone:
+ * test_writer_repair.c. */
 static void every_write_fails(void **state)
 {
 	struct zns_emu_params ep = roomy(80, KIB(960));
@@ -291,7 +296,7 @@ static void every_write_fails(void **state)
 		failed = zns_writer_error(r.w, NULL);
 		assert_true(failed || n > 50);
 		if (failed)
-			assert_int_equal(finish_raw(&r, &err), -EIO);	/* and it stays so */
+			assert_int_equal(finish_raw(&r, &err), -EIO); /* and it stays so */
 		rig_drop(&r);
 		zns_dev_close(r.d);
 	}
@@ -312,7 +317,7 @@ static void manifest_write_fails(void **state)
 		rig_start(&r);
 		image_set(&im, KIB(64), "i-%u", 1);
 		if (feed(r.w, &im, 4096, &err))
-			assert_int_equal(n, 0);	/* the worker was faster */
+			assert_int_equal(n, 0); /* the worker was faster */
 		if (n < 2) {
 			assert_int_equal(finish_raw(&r, &err), -EIO);
 			assert_int_equal(zns_writer_error(r.w, NULL), -EIO);
@@ -397,7 +402,8 @@ static void free_while_busy(void **state)
 static struct zns_zone_slot bogus;
 static int bogus_ret;
 
-static int bogus_zone_get(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *e)
+static int bogus_zone_get(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out,
+			  struct zns_err *e)
 {
 	*out = bogus;
 	return bogus_ret;
@@ -462,7 +468,7 @@ static void unit_larger_than_a_zone(void **state)
 	image_set(&im, MIB(3), "i-%u", 1);
 	assert_int_equal(feed(r.w, &im, 4096, &err), -EFBIG);
 	assert_says("smaller --zns-stripe");
-	assert_int_equal(r.nr_given, 1);	/* it does not go through the whole device first */
+	assert_int_equal(r.nr_given, 1); /* it does not go through the whole device first */
 	rig_drop(&r);
 	zns_dev_close(r.d);
 }
@@ -535,7 +541,8 @@ static void *feed_large(void *arg)
 	return feed(arg, &im, KIB(64), NULL) ? arg : NULL;
 }
 
-/* A device that cannot keep up must not fill the helper's memory with what waits for it (design.md §3: 32 MiB). */
+/* A device that cannot keep up must not fill the helper's memory with what waits for it (design.md
+ * §3: 32 MiB). */
 static void memory_is_bounded(void **state)
 {
 	const uint32_t units[] = { KIB(64), KIB(256), MIB(1), MIB(4) };
@@ -565,7 +572,8 @@ static void memory_is_bounded(void **state)
 		pthread_join(t, &bad);
 		assert_null(bad);
 		if ((atomic_load(&most_rss) - before) * 4096 > (long)MIB(31))
-			fail_msg("unit %u: %ld KiB", units[n], (atomic_load(&most_rss) - before) * 4);
+			fail_msg("unit %u: %ld KiB", units[n],
+				 (atomic_load(&most_rss) - before) * 4);
 		rig_drop(&r);
 	}
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The striping writer when zones fail in the middle: what is committed is what was given, byte for byte, or the dump
- * fails. Task memory can always be had again; of plain bytes only so much is kept.
+ * The striping writer when zones fail in the middle: what is committed is what was given, byte for
+ * byte, or the dump fails. Task memory can always be had again; of plain bytes only so much is
+ * kept.
  */
 #include <sys/syscall.h>
 #include "stripe_fixture.h"
 
 #define UNITS 30
 #define AREA (UNITS * KIB(64) + 8192)
-#define SMALL 12		/* data images of one feeder, 600 KiB together */
+#define SMALL 12 /* data images of one feeder, 600 KiB together */
 #define FEEDERS 2
 
 static uint8_t *area;
@@ -98,7 +99,9 @@ static void scene_begin(struct scene *s, struct zns_dev *d, uint64_t seed)
 		s->r.limit = s->r.width + rnd_of(&s->rng, 2);
 	s->im[0] = (struct image){ .name = "pages-1.img", .seed = 9, .len = AREA, .pages = true };
 	for (uint32_t i = 1; i < ZNS_ARRAY_SIZE(s->im); i++)
-		image_set(&s->im[i], i % SMALL == 1 ? KIB(64) * 4 + rnd_of(&s->rng, KIB(64)) : rnd_of(&s->rng, KIB(30)),
+		image_set(&s->im[i],
+			  i % SMALL == 1 ? KIB(64) * 4 + rnd_of(&s->rng, KIB(64)) :
+					   rnd_of(&s->rng, KIB(30)),
 			  "d-%u", i);
 	if (seed % 3 == 0)
 		with_key(&s->r);
@@ -180,7 +183,8 @@ static uint32_t nr_bad(struct scene *s)
 	return st.nr_bad;
 }
 
-/* The n-th write fails, or finds its zone read-only or gone, for every n until there is none: always survived. */
+/* The n-th write fails, or finds its zone read-only or gone, for every n until there is none:
+ * always survived. */
 static void sweep(enum zns_emu_fault_kind kind)
 {
 	uint32_t hit = 0, idle = 0;
@@ -232,8 +236,11 @@ static void many_at_random(void **state)
 		scene_begin(&s, make_dev(&ep), 1000 + n);
 		k = 2 + rnd_of(&s.rng, 8);
 		while (k--)
-			inject(s.r.d, (const enum zns_emu_fault_kind[]){ ZNS_EMU_FAIL_WRITE, ZNS_EMU_WEAR_READ_ONLY,
-			       ZNS_EMU_WEAR_OFFLINE }[rnd_of(&s.rng, 3)], rnd_of(&s.rng, 60));
+			inject(s.r.d,
+			       (const enum zns_emu_fault_kind[]){
+				       ZNS_EMU_FAIL_WRITE, ZNS_EMU_WEAR_READ_ONLY,
+				       ZNS_EMU_WEAR_OFFLINE }[rnd_of(&s.rng, 3)],
+			       rnd_of(&s.rng, 60));
 		scene_feed(&s);
 		if (scene_commit(&s))
 			fail_msg("run %llu: %s", (unsigned long long)n, s.e.msg);
@@ -244,16 +251,18 @@ static void many_at_random(void **state)
 	assert_true(most >= 5);
 }
 
-/* A zone fails while the broker, who thinks it good, takes its time to say that the limit is reached: asked again. */
+/* A zone fails while the broker, who thinks it good, takes its time to say that the limit is
+ * reached: asked again. */
 static uint32_t refused_late;
 
-static int late_zone_get(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *e)
+static int late_zone_get(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out,
+			 struct zns_err *e)
 {
 	int ret = rig_zone_get(arg, wish, out, e);
 
 	if (ret == -EBUSY) {
 		refused_late++;
-		usleep(20000);	/* all that is queued is written meanwhile */
+		usleep(20000); /* all that is queued is written meanwhile */
 	}
 	return ret;
 }
@@ -265,7 +274,9 @@ static void fails_while_asked(void **state)
 	refused_late = 0;
 	for (uint64_t n = 0; n < 12; n++) {
 		struct zns_emu_params ep = roomy(60, KIB(64) * 8);
-		struct zns_emu_rule rule = { .kind = n % 2 ? ZNS_EMU_FAIL_WRITE : ZNS_EMU_WEAR_READ_ONLY, .after = 7 };
+		struct zns_emu_rule rule = { .kind = n % 2 ? ZNS_EMU_FAIL_WRITE :
+							     ZNS_EMU_WEAR_READ_ONLY,
+					     .after = 7 };
 		struct scene s;
 
 		unlink(dev_path);
@@ -275,7 +286,8 @@ static void fails_while_asked(void **state)
 		s.r.workers = 1;
 		s.r.zone_get = late_zone_get;
 		rig_start(&s.r);
-		rule.zone = s.r.next + n / 2;	/* the last write to this one, when the next one is asked for */
+		/* the last write to this one, when the next one is asked for */
+		rule.zone = s.r.next + n / 2;
 		assert_ok(zns_emu_add_fault(s.r.d, &rule, &err));
 		scene_feed(&s);
 		if (scene_commit(&s))
@@ -287,23 +299,26 @@ static void fails_while_asked(void **state)
 	assert_true(refused_late > 0 && hit > 6);
 }
 
-/* --- a zone that keeps its state to itself: read-only, but part of what it had acknowledged is gone --- */
+/* --- a zone that keeps its state to itself: read-only, but part of what it had acknowledged is
+ * gone --- */
 
 struct liar {
 	struct zns_dev dev;
 	struct zns_dev *inner;
-	uint32_t zone;			/* UINT32_MAX: none yet */
-	uint64_t from;			/* what it lost */
+	uint32_t zone; /* UINT32_MAX: none yet */
+	uint64_t from; /* what it lost */
 	atomic_uint writes, until;
-	bool garbage;			/* reads as something else; otherwise as an error */
+	bool garbage; /* reads as something else; otherwise as an error */
 };
 
-static int liar_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *e)
+static int liar_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out,
+		       struct zns_err *e)
 {
 	return zns_dev_report(((struct liar *)d)->inner, first, nr, out, e);
 }
 
-static int liar_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *e)
+static int liar_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
+		      struct zns_err *e)
 {
 	struct liar *l = (struct liar *)d;
 
@@ -315,7 +330,8 @@ static int liar_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void
 	return zns_dev_write(l->inner, zone, off, buf, len, e);
 }
 
-static int liar_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *e)
+static int liar_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len,
+		     struct zns_err *e)
 {
 	struct liar *l = (struct liar *)d;
 	int ret = zns_dev_read(l->inner, zone, off, buf, len, e);
@@ -335,8 +351,11 @@ static int liar_flush(struct zns_dev *d, struct zns_err *e)
 
 static void lost_write_buffer(void **state)
 {
-	static const struct zns_dev_ops ops = { .name = "liar", .report = liar_report, .write = liar_write,
-						.read = liar_read, .flush = liar_flush };
+	static const struct zns_dev_ops ops = { .name = "liar",
+						.report = liar_report,
+						.write = liar_write,
+						.read = liar_read,
+						.flush = liar_flush };
 
 	for (uint64_t n = 0; n < 60; n++) {
 		struct zns_emu_params ep = device_of(n);
@@ -355,7 +374,8 @@ static void lost_write_buffer(void **state)
 		/* What it lost is not used. */
 		for (size_t i = 0; i < s.r.c->n_zones; i++)
 			if (s.r.c->zones[i]->zone == l.zone)
-				assert_true(s.r.c->zones[i]->start + s.r.c->zones[i]->len <= l.from);
+				assert_true(s.r.c->zones[i]->start + s.r.c->zones[i]->len <=
+					    l.from);
 		rig_drop(&s.r);
 		zns_dev_close(l.inner);
 	}
@@ -383,9 +403,9 @@ static void before_finish(void **state)
 		scene_begin(&s, make_dev(&ep), 3000 + n);
 		scene_feed(&s);
 		assert_int_equal(s.ret, 0);
-		usleep(20000);	/* most units are written */
-		assert_ok(zns_emu_set_zone_state(s.r.d, some_zone(&s), n % 2 ? ZNS_ZONE_OFFLINE : ZNS_ZONE_READ_ONLY,
-						 &err));
+		usleep(20000); /* most units are written */
+		assert_ok(zns_emu_set_zone_state(
+			s.r.d, some_zone(&s), n % 2 ? ZNS_ZONE_OFFLINE : ZNS_ZONE_READ_ONLY, &err));
 		if (scene_commit(&s))
 			fail_msg("run %llu: %s", (unsigned long long)n, s.e.msg);
 		assert_int_equal(nr_bad(&s), 1);
@@ -408,8 +428,9 @@ static void before_commit(void **state)
 		assert_int_equal(s.ret, 0);
 		assert_ok(finish_raw(&s.r, &err));
 		for (size_t i = 0; i < (n % 3 ? 1 : s.r.c->n_zones); i++)
-			assert_ok(zns_emu_set_zone_state(s.r.d, s.r.c->zones[i]->zone,
-							 n % 2 ? ZNS_ZONE_OFFLINE : ZNS_ZONE_READ_ONLY, &err));
+			assert_ok(zns_emu_set_zone_state(
+				s.r.d, s.r.c->zones[i]->zone,
+				n % 2 ? ZNS_ZONE_OFFLINE : ZNS_ZONE_READ_ONLY, &err));
 		ret = zns_writer_durable(s.r.w, s.r.c, &err);
 		assert_int_equal(ret, n % 2 ? -ENXIO : 0);
 		if (n % 2)
@@ -436,10 +457,12 @@ static void memory_has_changed(void **state)
 		assert_int_equal(s.ret, 0);
 		task_do(&task, 'x');
 		usleep(50000);
-		assert_ok(zns_emu_set_zone_state(s.r.d, some_zone(&s), n ? ZNS_ZONE_OFFLINE : ZNS_ZONE_READ_ONLY, &err));
+		assert_ok(zns_emu_set_zone_state(s.r.d, some_zone(&s),
+						 n ? ZNS_ZONE_OFFLINE : ZNS_ZONE_READ_ONLY, &err));
 		assert_int_equal(scene_commit(&s), n ? -EIO : 0);
 		if (n)
-			assert_non_null(strstr(s.e.msg, "which cannot be had again; run the dump again"));
+			assert_non_null(
+				strstr(s.e.msg, "which cannot be had again; run the dump again"));
 		rig_drop(&s.r);
 		zns_dev_close(s.r.d);
 		task_end(&task);
@@ -448,7 +471,8 @@ static void memory_has_changed(void **state)
 	}
 }
 
-/* Words that the kernel changed: the unit is had again as it was, encrypted or not, if it was told of them. */
+/* Words that the kernel changed: the unit is had again as it was, encrypted or not, if it was told
+ * of them. */
 static void kernel_wrote_words(void **state)
 {
 	struct zns_emu_params ep = roomy(60, MIB(1));
@@ -460,17 +484,22 @@ static void kernel_wrote_words(void **state)
 		unlink(dev_path);
 		scene_begin(&s, make_dev(&ep), 8000 + n);
 		for (uint32_t i = 0; i < UNITS && told; i++)
-			assert_ok(zns_writer_unsteady(s.r.w, task.pid, (struct iovec[]){ word(i) }, 1));
-		assert_ok(zns_writer_unsteady(s.r.w, task.pid + 1, (struct iovec[]){ word(0) }, 1));	/* another task's */
-		assert_ok(zns_writer_unsteady(s.r.w, task.pid, (struct iovec[]){ { (void *)4096, 32 } }, 1));	/* not dumped */
+			assert_ok(zns_writer_unsteady(s.r.w, task.pid, (struct iovec[]){ word(i) },
+						      1));
+		/* another task's */
+		assert_ok(zns_writer_unsteady(s.r.w, task.pid + 1, (struct iovec[]){ word(0) }, 1));
+		/* not dumped */
+		assert_ok(zns_writer_unsteady(s.r.w, task.pid,
+					      (struct iovec[]){ { (void *)4096, 32 } }, 1));
 		scene_feed(&s);
 		assert_int_equal(s.ret, 0);
 		task_do(&task, 'k');
 		usleep(20000);
 		for (uint32_t z = 0; z < s.r.nr_given; z++)
 			if (zone_of(s.r.d, zns_store_meta_zones(&s.r.d->geo) + z).wp)
-				assert_ok(zns_emu_set_zone_state(s.r.d, zns_store_meta_zones(&s.r.d->geo) + z, ZNS_ZONE_OFFLINE,
-								 &err));
+				assert_ok(zns_emu_set_zone_state(
+					s.r.d, zns_store_meta_zones(&s.r.d->geo) + z,
+					ZNS_ZONE_OFFLINE, &err));
 		assert_int_equal(scene_commit(&s), told ? 0 : -EIO);
 		if (!told)
 			assert_non_null(strstr(s.e.msg, "which cannot be had again"));
@@ -544,8 +573,11 @@ static int no_flush(struct zns_dev *d, struct zns_err *e)
 
 static void flush_fails(void **state)
 {
-	static const struct zns_dev_ops ops = { .name = "liar", .report = liar_report, .write = liar_write,
-						.read = liar_read, .flush = no_flush };
+	static const struct zns_dev_ops ops = { .name = "liar",
+						.report = liar_report,
+						.write = liar_write,
+						.read = liar_read,
+						.flush = no_flush };
 	struct zns_emu_params ep = roomy(40, MIB(1));
 	struct liar l = { .dev.ops = &ops, .zone = UINT32_MAX };
 	struct scene s;
@@ -583,20 +615,11 @@ static void no_zone_left(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TASK(one_write_error),
-		TASK(one_read_only),
-		TASK(one_offline),
-		TASK(many_at_random),
-		TASK(fails_while_asked),
-		TASK(lost_write_buffer),
-		TASK(before_finish),
-		TASK(before_commit),
-		TASK(memory_has_changed),
-		TASK(kernel_wrote_words),
-		T(bytes_without_a_source),
-		T(bytes_on_read_only_zones),
-		TASK(flush_fails),
-		T(no_zone_left),
+		TASK(one_write_error),    TASK(one_read_only),       TASK(one_offline),
+		TASK(many_at_random),     TASK(fails_while_asked),   TASK(lost_write_buffer),
+		TASK(before_finish),      TASK(before_commit),       TASK(memory_has_changed),
+		TASK(kernel_wrote_words), T(bytes_without_a_source), T(bytes_on_read_only_zones),
+		TASK(flush_fails),        T(no_zone_left),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,9 +2,9 @@
 #ifndef TEST_VDEV_H
 #define TEST_VDEV_H
 /*
- * A zoned device in virtual time (vtime.h): the emulator's timing model says when a command is done, and the calling
- * thread sleeps until then. It keeps write pointers and no data but what is not VDEV_WORD, that is manifests: so all
- * task memory written to it must consist of that word.
+ * A zoned device in virtual time (vtime.h): the emulator's timing model says when a command is
+ * done, and the calling thread sleeps until then. It keeps write pointers and no data but what is
+ * not VDEV_WORD, that is manifests: so all task memory written to it must consist of that word.
  */
 #include "emu_common.h"
 #include "vtime.h"
@@ -13,7 +13,7 @@
 
 #define VDEV_WORD UINT64_C(0x5a4e5320766465f7)
 
-struct vdev_run {	/* bytes kept */
+struct vdev_run { /* bytes kept */
 	struct vdev_run *next;
 	uint32_t zone;
 	uint64_t off;
@@ -31,7 +31,7 @@ struct vdev {
 	struct {
 		uint64_t ns;
 		size_t len;
-	} *log;			/* of submissions, if the test made room for it */
+	} * log; /* of submissions, if the test made room for it */
 	size_t nr_log, max_log;
 };
 
@@ -50,7 +50,8 @@ static inline void vdev_model(struct vdev *v, enum zns_emu_op op, uint32_t zone,
 	v->in_flight--;
 }
 
-static inline int vdev_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *e)
+static inline int vdev_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out,
+			      struct zns_err *e)
 {
 	struct vdev *v = (struct vdev *)d;
 
@@ -73,15 +74,16 @@ static inline bool vdev_plain(const void *buf, size_t len)
 	return true;
 }
 
-static inline int vdev_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
-			     struct zns_err *e)
+static inline int vdev_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf,
+			     size_t len, struct zns_err *e)
 {
 	struct vdev *v = (struct vdev *)d;
 
-	if (off != v->wp[zone] || off + len > d->geo.zone_capacity || !len || len % d->geo.block_size ||
-	    len > d->geo.max_io_bytes)
-		return zns_fail(e, -EIO, "zone %u: %zu bytes at %llu, the write pointer is at %llu", zone, len,
-				(unsigned long long)off, (unsigned long long)v->wp[zone]);
+	if (off != v->wp[zone] || off + len > d->geo.zone_capacity || !len ||
+	    len % d->geo.block_size || len > d->geo.max_io_bytes)
+		return zns_fail(e, -EIO, "zone %u: %zu bytes at %llu, the write pointer is at %llu",
+				zone, len, (unsigned long long)off,
+				(unsigned long long)v->wp[zone]);
 	v->wp[zone] += len;
 	if (!vdev_plain(buf, len)) {
 		struct vdev_run *r = malloc(sizeof(*r) + len);
@@ -94,7 +96,8 @@ static inline int vdev_write(struct zns_dev *d, uint32_t zone, uint64_t off, con
 	return 0;
 }
 
-static inline int vdev_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *e)
+static inline int vdev_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len,
+			    struct zns_err *e)
 {
 	struct vdev *v = (struct vdev *)d;
 	uint64_t *w = buf;
@@ -123,8 +126,11 @@ static inline int vdev_flush(struct zns_dev *d, struct zns_err *e)
 /* In the directory of the test; the timing must be on. */
 static inline struct zns_dev *vdev_make(struct vdev *v, const struct zns_emu_params *p)
 {
-	static const struct zns_dev_ops ops = { .name = "vdev", .report = vdev_report, .write = vdev_write,
-						.read = vdev_read, .flush = vdev_flush };
+	static const struct zns_dev_ops ops = { .name = "vdev",
+						.report = vdev_report,
+						.write = vdev_write,
+						.read = vdev_read,
+						.flush = vdev_flush };
 	struct zns_emu_params sparse = *p;
 
 	memset(v, 0, sizeof(*v));

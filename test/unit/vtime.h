@@ -2,12 +2,13 @@
 #ifndef TEST_VTIME_H
 #define TEST_VTIME_H
 /*
- * Real threads in virtual time. Between vt_begin and vt_end exactly one thread runs at any moment; it hands over where
- * it would block (a condition, a join, vt_sleep_until). When nobody can run, the clock jumps to the next sleeper. So a
- * program with threads is a simulation of discrete events: the same run every time, and no wall time passes in it.
+ * Real threads in virtual time. Between vt_begin and vt_end exactly one thread runs at any moment;
+ * it hands over where it would block (a condition, a join, vt_sleep_until). When nobody can run,
+ * the clock jumps to the next sleeper. So a program with threads is a simulation of discrete
+ * events: the same run every time, and no wall time passes in it.
  *
- * The program is linked with --wrap for the functions named __wrap_ below (VTIME_WRAP in the Makefile). A mutex must not
- * be held where its thread blocks.
+ * The program is linked with --wrap for the functions named __wrap_ below (VTIME_WRAP in the
+ * Makefile). A mutex must not be held where its thread blocks.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -22,13 +23,13 @@
 enum vt_state { VT_READY, VT_RUNNING, VT_BLOCKED, VT_DONE };
 
 struct vthread {
-	struct vthread *next;	/* of all, in order of creation */
+	struct vthread *next; /* of all, in order of creation */
 	pthread_t id;
 	sem_t go;
 	enum vt_state state;
-	const void *on;		/* BLOCKED: a condition, or the thread to join; NULL: asleep only */
-	uint64_t wake_ns;	/* BLOCKED: VT_NEVER, or when at the latest */
-	uint64_t since;		/* order of becoming ready, or of blocking */
+	const void *on; /* BLOCKED: a condition, or the thread to join; NULL: asleep only */
+	uint64_t wake_ns; /* BLOCKED: VT_NEVER, or when at the latest */
+	uint64_t since; /* order of becoming ready, or of blocking */
 	bool timed_out;
 	void *(*fn)(void *);
 	void *arg;
@@ -38,7 +39,7 @@ static struct {
 	bool on;
 	uint64_t now_ns, tick, switches;
 	struct vthread *all, **tail;
-	uint64_t ns_per_mib;	/* what a checksum costs its thread */
+	uint64_t ns_per_mib; /* what a checksum costs its thread */
 } vt;
 static __thread struct vthread *vt_self;
 
@@ -48,14 +49,18 @@ uint64_t __real_zns_hash(const void *data, size_t len);
 uint64_t __wrap_zns_hash(const void *data, size_t len);
 uint64_t __real_zns_hash_pieces(const void *data, size_t len, size_t piece, uint64_t *out);
 uint64_t __wrap_zns_hash_pieces(const void *data, size_t len, size_t piece, uint64_t *out);
-int __real_pthread_create(pthread_t *id, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
-int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
+int __real_pthread_create(pthread_t *id, const pthread_attr_t *attr, void *(*fn)(void *),
+			  void *arg);
+int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attr, void *(*fn)(void *),
+			  void *arg);
 int __real_pthread_join(pthread_t id, void **out);
 int __wrap_pthread_join(pthread_t id, void **out);
 int __real_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
 int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
-int __real_pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t id, const struct timespec *ts);
-int __wrap_pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t id, const struct timespec *ts);
+int __real_pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t id,
+				  const struct timespec *ts);
+int __wrap_pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t id,
+				  const struct timespec *ts);
 int __real_pthread_cond_signal(pthread_cond_t *c);
 int __wrap_pthread_cond_signal(pthread_cond_t *c);
 int __real_pthread_cond_broadcast(pthread_cond_t *c);
@@ -170,7 +175,8 @@ static inline void vt_wake(const void *on, bool all)
 	do {
 		first = NULL;
 		for (struct vthread *t = vt.all; t; t = t->next)
-			if (t->state == VT_BLOCKED && t->on == on && (!first || t->since < first->since))
+			if (t->state == VT_BLOCKED && t->on == on &&
+			    (!first || t->since < first->since))
 				first = t;
 		if (first)
 			vt_ready(first);
@@ -244,7 +250,7 @@ int __wrap_pthread_join(pthread_t id, void **out)
 	while (t && t->state != VT_DONE)
 		vt_block(t, VT_NEVER);
 	if (t)
-		t->fn = NULL;	/* its id may be given to another one */
+		t->fn = NULL; /* its id may be given to another one */
 	return __real_pthread_join(id, out);
 }
 
@@ -258,7 +264,8 @@ int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m)
 	return 0;
 }
 
-int __wrap_pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t id, const struct timespec *ts)
+int __wrap_pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t id,
+				  const struct timespec *ts)
 {
 	bool late;
 

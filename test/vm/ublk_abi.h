@@ -2,21 +2,23 @@
 #ifndef UBLK_ABI_H
 #define UBLK_ABI_H
 /*
- * What a ublk server and the kernel say to each other, as far as it is needed here. Written down because the headers of
- * Debian 12 are older than zoned ublk devices; the kernel's Documentation/block/ublk.rst explains it.
+ * What a ublk server and the kernel say to each other, as far as it is needed here. Written down
+ * because the headers of Debian 12 are older than zoned ublk devices; the kernel's
+ * Documentation/block/ublk.rst explains it.
  */
 #include <stdint.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
 /* In dev_info.flags */
-#define UBLK_F_CMD_IOCTL_ENCODE	(UINT64_C(1) << 6)
-#define UBLK_F_USER_COPY	(UINT64_C(1) << 7)	/* data by pread and pwrite on the character device */
-#define UBLK_F_ZONED		(UINT64_C(1) << 8)
+#define UBLK_F_CMD_IOCTL_ENCODE (UINT64_C(1) << 6)
+/* data by pread and pwrite on the character device */
+#define UBLK_F_USER_COPY (UINT64_C(1) << 7)
+#define UBLK_F_ZONED (UINT64_C(1) << 8)
 
 struct ublk_ctrl_cmd {
 	uint32_t dev_id;
-	uint16_t queue_id;	/* -1: not of a queue */
+	uint16_t queue_id; /* -1: not of a queue */
 	uint16_t len;
 	uint64_t addr;
 	uint64_t value;
@@ -42,8 +44,8 @@ struct ublk_dev_info {
 };
 
 struct ublk_io_desc {
-	uint32_t op_flags;	/* operation: bits 0 to 7 */
-	uint32_t nr_sectors;	/* or zones, of a report */
+	uint32_t op_flags; /* operation: bits 0 to 7 */
+	uint32_t nr_sectors; /* or zones, of a report */
 	uint64_t start_sector;
 	uint64_t addr;
 };
@@ -52,7 +54,7 @@ struct ublk_io_cmd {
 	uint16_t q_id;
 	uint16_t tag;
 	int32_t result;
-	uint64_t lba;		/* of a zone append, in sectors */
+	uint64_t lba; /* of a zone append, in sectors */
 };
 
 enum ublk_op {
@@ -68,7 +70,7 @@ enum ublk_op {
 	UBLK_OP_REPORT_ZONES = 18,
 };
 
-#define UBLK_ATTR_VOLATILE_CACHE	(1u << 2)
+#define UBLK_ATTR_VOLATILE_CACHE (1u << 2)
 
 struct ublk_param_basic {
 	uint32_t attrs;
@@ -89,8 +91,8 @@ struct ublk_param_zoned {
 	uint8_t reserved[20];
 };
 
-#define UBLK_PARAM_BASIC	(1u << 0)
-#define UBLK_PARAM_ZONED	(1u << 3)
+#define UBLK_PARAM_BASIC (1u << 0)
+#define UBLK_PARAM_ZONED (1u << 3)
 
 struct ublk_params {
 	uint32_t len;
@@ -101,16 +103,16 @@ struct ublk_params {
 	struct ublk_param_zoned zoned;
 };
 
-#define UBLK_U_CMD_ADD_DEV	_IOWR('u', 0x04, struct ublk_ctrl_cmd)
-#define UBLK_U_CMD_DEL_DEV	_IOWR('u', 0x05, struct ublk_ctrl_cmd)
-#define UBLK_U_CMD_START_DEV	_IOWR('u', 0x06, struct ublk_ctrl_cmd)
-#define UBLK_U_CMD_STOP_DEV	_IOWR('u', 0x07, struct ublk_ctrl_cmd)
-#define UBLK_U_CMD_SET_PARAMS	_IOWR('u', 0x08, struct ublk_ctrl_cmd)
-#define UBLK_U_IO_FETCH_REQ	_IOWR('u', 0x20, struct ublk_io_cmd)
-#define UBLK_U_IO_COMMIT_AND_FETCH_REQ	_IOWR('u', 0x21, struct ublk_io_cmd)
+#define UBLK_U_CMD_ADD_DEV _IOWR('u', 0x04, struct ublk_ctrl_cmd)
+#define UBLK_U_CMD_DEL_DEV _IOWR('u', 0x05, struct ublk_ctrl_cmd)
+#define UBLK_U_CMD_START_DEV _IOWR('u', 0x06, struct ublk_ctrl_cmd)
+#define UBLK_U_CMD_STOP_DEV _IOWR('u', 0x07, struct ublk_ctrl_cmd)
+#define UBLK_U_CMD_SET_PARAMS _IOWR('u', 0x08, struct ublk_ctrl_cmd)
+#define UBLK_U_IO_FETCH_REQ _IOWR('u', 0x20, struct ublk_io_cmd)
+#define UBLK_U_IO_COMMIT_AND_FETCH_REQ _IOWR('u', 0x21, struct ublk_io_cmd)
 
 /* Where the data of a request are in the character device. */
-#define UBLK_IO_BUF_OFFSET	0x80000000
-#define UBLK_TAG_SHIFT		25
+#define UBLK_IO_BUF_OFFSET 0x80000000
+#define UBLK_TAG_SHIFT 25
 
 #endif

@@ -2,9 +2,9 @@
 /*
  * ublk_export DEV      the zoned device DEV (emu:PATH) as a block device of the kernel, /dev/ublkbN
  *
- * Prints the block device's name when it is there, ends on SIGTERM or SIGINT. Requests are served one after the other
- * through the dev vtable: enough to hold the kernel's zoned block layer and our block backend against the emulator, and
- * slow. Wants Linux 6.12 or later (user copy, zoned).
+ * Prints the block device's name when it is there, ends on SIGTERM or SIGINT. Requests are served
+ * one after the other through the dev vtable: enough to hold the kernel's zoned block layer and our
+ * block backend against the emulator, and slow. Wants Linux 6.12 or later (user copy, zoned).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,15 +22,17 @@
 #include "zns/dev.h"
 #include "zns/util.h"
 
-#define DEPTH		16
-#define MAX_IO		KIB(256)
-#define SECTOR		512u
+#define DEPTH 16
+#define MAX_IO KIB(256)
+#define SECTOR 512u
 
 static struct zns_dev *dev;
-static int data_fd = -1;		/* /dev/ublkcN */
+static int data_fd = -1; /* /dev/ublkcN */
 static void *buffer;
 
-/* ---- requests -------------------------------------------------------------------------------------------------- */
+/* ---- requests
+ * --------------------------------------------------------------------------------------------------
+ */
 
 static uint32_t zone_at(uint64_t sector)
 {
@@ -101,7 +103,8 @@ static int report(unsigned tag, uint64_t sector, uint32_t nr)
 		out[i].len = dev->geo.zone_size / SECTOR;
 		out[i].capacity = z[i].capacity / SECTOR;
 		/* What a drive says of a full zone, too: behind its end. */
-		out[i].wp = out[i].start + (z[i].state == ZNS_ZONE_FULL ? out[i].len : z[i].wp / SECTOR);
+		out[i].wp = out[i].start +
+			    (z[i].state == ZNS_ZONE_FULL ? out[i].len : z[i].wp / SECTOR);
 		out[i].type = BLK_ZONE_TYPE_SEQWRITE_REQ;
 		out[i].cond = condition(&z[i]);
 	}
@@ -171,14 +174,16 @@ static int serve(unsigned tag, const struct ublk_io_desc *io, uint64_t *lba)
 	}
 }
 
-/* ---- the queue ------------------------------------------------------------------------------------------------- */
+/* ---- the queue
+ * -------------------------------------------------------------------------------------------------
+ */
 
 static void fetch(struct io_uring *ring, unsigned tag, unsigned op, int result, uint64_t lba)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
 	const struct ublk_io_cmd cmd = { .tag = tag, .result = result, .lba = lba };
 
-	if (!sqe)	/* cannot be: each tag has one */
+	if (!sqe) /* cannot be: each tag has one */
 		abort();
 	memset(sqe, 0, sizeof(*sqe));
 	sqe->opcode = IORING_OP_URING_CMD;
@@ -211,7 +216,7 @@ static void *queue_thread(void *arg)
 		tag = cqe->user_data;
 		res = cqe->res;
 		io_uring_cqe_seen(&ring, cqe);
-		if (res) {	/* the device is going away */
+		if (res) { /* the device is going away */
 			alive--;
 			continue;
 		}
@@ -222,7 +227,9 @@ static void *queue_thread(void *arg)
 	return NULL;
 }
 
-/* ---- the device ------------------------------------------------------------------------------------------------ */
+/* ---- the device
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static struct io_uring control_ring;
 static int control_fd = -1;
@@ -230,7 +237,9 @@ static int control_fd = -1;
 static int control(unsigned op, uint32_t id, void *data, size_t len, uint64_t value)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&control_ring);
-	struct ublk_ctrl_cmd cmd = { .dev_id = id, .queue_id = -1, .addr = (uintptr_t)data, .len = len, .value = value };
+	struct ublk_ctrl_cmd cmd = {
+		.dev_id = id, .queue_id = -1, .addr = (uintptr_t)data, .len = len, .value = value
+	};
 	struct io_uring_cqe *cqe;
 	int rc;
 
@@ -325,7 +334,7 @@ static int run(uint32_t id)
 	sigwait(&set, &sig);
 	control(UBLK_U_CMD_STOP_DEV, id, NULL, 0, 0);
 	pthread_join(thread, NULL);
-	munmap((void *)desc, desc_len);		/* deleting the device waits for this reference, too */
+	munmap((void *)desc, desc_len); /* deleting the device waits for this reference, too */
 	return 0;
 }
 

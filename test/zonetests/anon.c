@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Private anonymous memory: a 48 MB block, every third page of 16 MB, pages that only ever were read or
- * written with zeros, PROT_NONE and read-only parts, and single pages between holes.
+ * Private anonymous memory: a 48 MB block, every third page of 16 MB, pages that only ever were
+ * read or written with zeros, PROT_NONE and read-only parts, and single pages between holes.
  * zonetest: {'flavour': 'h ns'}
  */
 #include "zt.h"

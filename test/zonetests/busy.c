@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A process and its child that never stop changing their memory. Each step depends on what the steps before
- * left behind, so one page from another moment spoils all that follows. The check replays all steps.
- * zonetest: {'flavour': 'h ns'}
+ * A process and its child that never stop changing their memory. Each step depends on what the
+ * steps before left behind, so one page from another moment spoils all that follows. The check
+ * replays all steps. zonetest: {'flavour': 'h ns'}
  */
 #include <signal.h>
 #include <sys/wait.h>
@@ -21,7 +21,7 @@ static pid_t kid;
 
 static void step(struct state *s)
 {
-	uint64_t (*page)[WORDS] = &s->pages[s->chain % PAGES];
+	uint64_t(*page)[WORDS] = &s->pages[s->chain % PAGES];
 	uint64_t at = s->chain >> 40;
 
 	for (int i = 0; i < 64; i++) {
@@ -58,9 +58,11 @@ static void replay(uint64_t seed)
 	begin(&again, seed);
 	while (again.steps < state.steps)
 		step(&again);
-	ZT_CHECK(again.chain == state.chain, "wrong chain after %lu steps", (unsigned long)state.steps);
+	ZT_CHECK(again.chain == state.chain, "wrong chain after %lu steps",
+		 (unsigned long)state.steps);
 	for (size_t p = 0; p < PAGES; p++)
-		ZT_CHECK(!memcmp(again.pages[p], state.pages[p], ZT_PAGE), "page %zu is from another moment", p);
+		ZT_CHECK(!memcmp(again.pages[p], state.pages[p], ZT_PAGE),
+			 "page %zu is from another moment", p);
 }
 
 static void check(void)

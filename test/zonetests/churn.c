@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A process that never stops to unmap, move, drop, write anew and look at its memory, in blocks and in parts of them, and
- * that forks: what a restore on demand brings must not turn up where it no longer belongs, nor be missing where it does.
- * Each page holds its own generation, or is zero; every access is checked at once.
- * zonetest: {'flavour': 'h ns', 'forks': True}
+ * A process that never stops to unmap, move, drop, write anew and look at its memory, in blocks and
+ * in parts of them, and that forks: what a restore on demand brings must not turn up where it no
+ * longer belongs, nor be missing where it does. Each page holds its own generation, or is zero;
+ * every access is checked at once. zonetest: {'flavour': 'h ns', 'forks': True}
  */
 #include <errno.h>
 #include <signal.h>
@@ -13,11 +13,11 @@
 
 #define BLOCK_PAGES 64ul
 #define BLOCKS 256
-#define SLOTS (BLOCKS + 64)	/* addresses: some are free, for blocks that move */
+#define SLOTS (BLOCKS + 64) /* addresses: some are free, for blocks that move */
 
 struct block {
 	uint8_t *mem;
-	uint32_t gen[BLOCK_PAGES];	/* 0: zero */
+	uint32_t gen[BLOCK_PAGES]; /* 0: zero */
 };
 
 static struct block block[BLOCKS];
@@ -52,8 +52,8 @@ static void check_page(size_t b, size_t p)
 	const uint64_t *w = (uint64_t *)(block[b].mem + p * ZT_PAGE);
 
 	for (size_t i = 0; i < ZT_PAGE / 8; i += 73)
-		ZT_CHECK(w[i] == word_of(block[b].gen[p], b, p), "page %zu of block %zu is not of generation %u", p, b,
-			 block[b].gen[p]);
+		ZT_CHECK(w[i] == word_of(block[b].gen[p], b, p),
+			 "page %zu of block %zu is not of generation %u", p, b, block[b].gen[p]);
 }
 
 static void check_blocks(void)
@@ -74,13 +74,15 @@ static void replace(size_t b, size_t first, size_t nr)
 	uint8_t *at = block[b].mem + first * ZT_PAGE;
 
 	ZT_SYS(munmap(at, nr * ZT_PAGE));
-	zt_mmap_at(at, nr * ZT_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	zt_mmap_at(at, nr * ZT_PAGE, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 	memset(&block[b].gen[first], 0, nr * sizeof(block[b].gen[0]));
 }
 
 /*
- * Where several mappings meet (some are watched by the daemon, new ones are not), page by page. Linux 6.17 and newer move
- * the mappings before the first watched one and only then fail (mm/mremap.c, remap_move): what has gone is there already.
+ * Where several mappings meet (some are watched by the daemon, new ones are not), page by page.
+ * Linux 6.17 and newer move the mappings before the first watched one and only then fail
+ * (mm/mremap.c, remap_move): what has gone is there already.
  */
 static void move_part(uint8_t *from, uint8_t *to, size_t pages)
 {
@@ -91,10 +93,12 @@ static void move_part(uint8_t *from, uint8_t *to, size_t pages)
 		return;
 	for (size_t at = 0; at < len; at += ZT_PAGE)
 		if (!mincore(from + at, ZT_PAGE, &in_core) || errno != ENOMEM)
-			ZT_SYS(mremap(from + at, ZT_PAGE, ZT_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to + at));
+			ZT_SYS(mremap(from + at, ZT_PAGE, ZT_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
+				      to + at));
 }
 
-/* To a free address; where it was another block may come. In two parts: so a mapping is cut where none was. */
+/* To a free address; where it was another block may come. In two parts: so a mapping is cut where
+ * none was. */
 static void move(size_t b)
 {
 	uint8_t **to = &spare[below(SLOTS - BLOCKS)], *from = block[b].mem;
@@ -121,7 +125,8 @@ static void child(void)
 		}
 		_exit(0);
 	}
-	ZT_CHECK(waitpid(pid, &status, 0) == pid && !status, "a child ended with status %#x", status);
+	ZT_CHECK(waitpid(pid, &status, 0) == pid && !status, "a child ended with status %#x",
+		 status);
 }
 
 static void step(void)

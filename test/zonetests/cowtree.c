@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A parent and three children on inherited memory: each child rewrites its own third, a grandchild its own
- * sixth of that; the rest stays shared with the parent, who changes the last MB after the fork.
- * zonetest: {'flavour': 'h ns'}
+ * A parent and three children on inherited memory: each child rewrites its own third, a grandchild
+ * its own sixth of that; the rest stays shared with the parent, who changes the last MB after the
+ * fork. zonetest: {'flavour': 'h ns'}
  */
 #include "zt.h"
 
@@ -17,7 +17,8 @@ static pid_t kids[KIDS], grandchild;
 static void check_kid_memory(int n)
 {
 	for (int i = 0; i < KIDS; i++)
-		zt_check_at(mem + i * PART, PART, i == n ? 10 + n : 1, i * PART, i == n ? "own part" : "shared part");
+		zt_check_at(mem + i * PART, PART, i == n ? 10 + n : 1, i * PART,
+			    i == n ? "own part" : "shared part");
 	zt_check_at(mem + KIDS * PART, PART, 1, KIDS * PART, "shared last part");
 }
 
@@ -29,7 +30,8 @@ static void grandchild_setup(int n)
 static void grandchild_check(int n)
 {
 	zt_check_at(mem + n * PART, PART / 2, 50 + n, n * PART, "grandchild's part");
-	zt_check_at(mem + n * PART + PART / 2, PART / 2, 10 + n, n * PART + PART / 2, "inherited from the child");
+	zt_check_at(mem + n * PART + PART / 2, PART / 2, 10 + n, n * PART + PART / 2,
+		    "inherited from the child");
 	zt_check_at(mem + KIDS * PART, PART, 1, KIDS * PART, "inherited from the parent");
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Memory of which a part changes between one dump and the next: a private and a shared mapping; each page holds its own
- * generation. When the file DIR/step is there, a check first writes one page in a hundred anew (at least one), and maps
- * and unmaps something, so that a chain also meets addresses that its parents do not have. No huge pages: their dirty
- * pages cannot be told apart.
+ * Memory of which a part changes between one dump and the next: a private and a shared mapping;
+ * each page holds its own generation. When the file DIR/step is there, a check first writes one
+ * page in a hundred anew (at least one), and maps and unmaps something, so that a chain also meets
+ * addresses that its parents do not have. No huge pages: their dirty pages cannot be told apart.
  * zonetest: {'flavour': 'h ns'}
  */
 #include "zt.h"
@@ -11,14 +11,14 @@
 struct part {
 	const char *name;
 	uint8_t *mem;
-	uint32_t *gen;		/* by page; 0: never written */
+	uint32_t *gen; /* by page; 0: never written */
 	size_t pages;
 };
 
 static struct part parts[2];
 static uint32_t step;
 static uint64_t rnd = 88172645463325252ull;
-static uint8_t *extra;		/* changes its place with every second step */
+static uint8_t *extra; /* changes its place with every second step */
 #define EXTRA (64 * ZT_PAGE)
 
 static uint64_t next_random(void)
@@ -62,7 +62,8 @@ static void check(void)
 		zt_digest(p->gen, p->pages * sizeof(*p->gen));
 		for (size_t n = 0; n < p->pages; n++)
 			if (p->gen[n])
-				zt_check_at(p->mem + n * ZT_PAGE, ZT_PAGE, p->gen[n], n * ZT_PAGE, p->name);
+				zt_check_at(p->mem + n * ZT_PAGE, ZT_PAGE, p->gen[n], n * ZT_PAGE,
+					    p->name);
 	}
 	zt_digest(&step, sizeof(step));
 	if (extra)
@@ -86,7 +87,8 @@ int main(int argc, char **argv)
 	zt_init(argc, argv);
 	if (!zt_size)
 		zt_size = ZT_MB(32);
-	/* criu dumps all of a shared mapping again, on zones and in files: with DIRTY_PRIVATE set there is next to none. */
+	/* criu dumps all of a shared mapping again, on zones and in files: with DIRTY_PRIVATE set
+	 * there is next to none. */
 	size_t shared = getenv("DIRTY_PRIVATE") ? 16 * ZT_PAGE : zt_size / 16;
 
 	make_part(&parts[0], "private memory", zt_size - shared, MAP_PRIVATE);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Mappings of a file: private with some pages changed, private from an odd page on and beyond the file's end,
- * private read-only, and shared.
- * zonetest: {'flavour': 'h ns'}
+ * Mappings of a file: private with some pages changed, private from an odd page on and beyond the
+ * file's end, private read-only, and shared. zonetest: {'flavour': 'h ns'}
  */
 #include <fcntl.h>
 #include "zt.h"
@@ -31,7 +30,8 @@ static void check(void)
 	for (size_t o = 0; o < LEN; o += ZT_PAGE) {
 		bool changed = o / ZT_PAGE % 5 == 2;
 
-		zt_check_at(cow + o, ZT_PAGE, changed ? 50 : 1, o, changed ? "changed private page" : "unchanged private page");
+		zt_check_at(cow + o, ZT_PAGE, changed ? 50 : 1, o,
+			    changed ? "changed private page" : "unchanged private page");
 	}
 	zt_check_at(part, 2 * ZT_PAGE, 1, FROM, "private mapping from an odd page");
 	zt_check(part + 2 * ZT_PAGE, ZT_PAGE, 51, "changed page of it");

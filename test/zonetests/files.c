@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Open files: offsets, append mode, a description shared by two descriptors and a child, a read-only one in
- * the middle, close-on-exec, a directory, locks, current directory and umask.
+ * Open files: offsets, append mode, a description shared by two descriptors and a child, a
+ * read-only one in the middle, close-on-exec, a directory, locks, current directory and umask.
  * zonetest: {'flavour': 'h ns', 'opts': '--file-locks'}
  */
 #include <fcntl.h>
@@ -41,9 +41,12 @@ static void check_modes(void)
 	struct stat st;
 	char now[256] = "";
 
-	ZT_CHECK((fcntl(append, F_GETFL) & (O_APPEND | O_ACCMODE)) == (O_APPEND | O_RDWR), "append mode is lost");
-	ZT_CHECK((fcntl(middle, F_GETFL) & O_ACCMODE) == O_RDONLY, "a read-only file can be written");
-	ZT_CHECK(fcntl(middle, F_GETFD) == FD_CLOEXEC && !fcntl(shared, F_GETFD), "close-on-exec differs");
+	ZT_CHECK((fcntl(append, F_GETFL) & (O_APPEND | O_ACCMODE)) == (O_APPEND | O_RDWR),
+		 "append mode is lost");
+	ZT_CHECK((fcntl(middle, F_GETFL) & O_ACCMODE) == O_RDONLY,
+		 "a read-only file can be written");
+	ZT_CHECK(fcntl(middle, F_GETFD) == FD_CLOEXEC && !fcntl(shared, F_GETFD),
+		 "close-on-exec differs");
 	ZT_CHECK(!fstat(directory, &st) && S_ISDIR(st.st_mode), "the directory is none");
 	ZT_CHECK(getcwd(now, sizeof(now)) && !strcmp(now, cwd), "current directory is %s", now);
 	ZT_CHECK(umask(0) == 027, "umask differs");
@@ -54,7 +57,8 @@ static void check_lock(void)
 	int other = open_in("locked", O_RDWR);
 
 	ZT_CHECK(flock(other, LOCK_EX | LOCK_NB) < 0, "the lock is lost");
-	ZT_CHECK(!flock(locked, LOCK_UN) && !flock(other, LOCK_EX | LOCK_NB), "the lock is not ours: %m");
+	ZT_CHECK(!flock(locked, LOCK_UN) && !flock(other, LOCK_EX | LOCK_NB),
+		 "the lock is not ours: %m");
 	close(other);
 }
 
@@ -62,11 +66,13 @@ static void check(void)
 {
 	check_modes();
 	check_lock();
-	ZT_CHECK(at(middle) == 777 && pread(middle, buf, LEN, 0) == LEN, "offset is %ld", at(middle));
+	ZT_CHECK(at(middle) == 777 && pread(middle, buf, LEN, 0) == LEN, "offset is %ld",
+		 at(middle));
 	zt_check(buf, LEN, 2, "read-only file");
 	ZT_CHECK(at(duplicate) == 1234, "offset of the duplicate is %ld", at(duplicate));
 	zt_join(kid);
-	ZT_CHECK(at(shared) == 4321 && at(duplicate) == 4321, "the child's seek does not show: no longer shared");
+	ZT_CHECK(at(shared) == 4321 && at(duplicate) == 4321,
+		 "the child's seek does not show: no longer shared");
 	ZT_CHECK(lseek(append, 0, SEEK_SET) == 0 && write(append, "end", 3) == 3, "write: %m");
 	ZT_CHECK(pread(append, buf, sizeof(buf), 0) == LEN + 3, "append did not append");
 	zt_check(buf, LEN, 1, "file in append mode");

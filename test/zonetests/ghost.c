@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Open files without a name: a small one, one of 3 MB and odd length, one with holes, and one whose other
- * name still exists. Contents, offsets and the missing names must come back.
- * zonetest: {'flavour': 'h ns', 'opts': '--ghost-limit 64M --link-remap'}
+ * Open files without a name: a small one, one of 3 MB and odd length, one with holes, and one whose
+ * other name still exists. Contents, offsets and the missing names must come back. zonetest:
+ * {'flavour': 'h ns', 'opts': '--ghost-limit 64M --link-remap'}
  */
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -33,7 +33,8 @@ static void check_file(int fd, size_t size, off_t at, const char *what)
 	ZT_CHECK(!fstat(fd, &st), "%s: %m", what);
 	ZT_CHECK(st.st_size == (off_t)size, "%s has %ld bytes", what, (long)st.st_size);
 	ZT_CHECK((st.st_mode & 07777) == 0640, "%s has mode %o", what, st.st_mode);
-	ZT_CHECK(lseek(fd, 0, SEEK_CUR) == at, "%s: offset is %ld", what, (long)lseek(fd, 0, SEEK_CUR));
+	ZT_CHECK(lseek(fd, 0, SEEK_CUR) == at, "%s: offset is %ld", what,
+		 (long)lseek(fd, 0, SEEK_CUR));
 }
 
 static void check_content(int fd, off_t off, size_t len, uint64_t seed, const char *what)

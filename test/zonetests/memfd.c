@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * memfds: one mapped shared by parent and child, one sealed, one mapped privately with changed pages, one
- * with a hole and a file offset and no mapping.
- * zonetest: {'flavour': 'h ns'}
+ * memfds: one mapped shared by parent and child, one sealed, one mapped privately with changed
+ * pages, one with a hole and a file offset and no mapping. zonetest: {'flavour': 'h ns'}
  */
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -26,7 +25,8 @@ static int make(const char *name, unsigned flags, uint64_t seed)
 
 static void check_sealed(void)
 {
-	ZT_CHECK(fcntl(sealed_fd, F_GET_SEALS) == SEALS, "seals are %#x", fcntl(sealed_fd, F_GET_SEALS));
+	ZT_CHECK(fcntl(sealed_fd, F_GET_SEALS) == SEALS, "seals are %#x",
+		 fcntl(sealed_fd, F_GET_SEALS));
 	ZT_CHECK(pwrite(sealed_fd, "x", 1, 0) < 0, "the sealed memfd can be written");
 	zt_check(sealed, LEN, 2, "sealed memfd");
 }
@@ -35,13 +35,16 @@ static void check_holey(void)
 {
 	struct stat st;
 
-	ZT_CHECK(lseek(holey_fd, 0, SEEK_CUR) == 12345, "file offset is %ld", (long)lseek(holey_fd, 0, SEEK_CUR));
-	ZT_CHECK(!fstat(holey_fd, &st) && st.st_size == (off_t)(3 * LEN + 5), "the holey memfd has another size");
+	ZT_CHECK(lseek(holey_fd, 0, SEEK_CUR) == 12345, "file offset is %ld",
+		 (long)lseek(holey_fd, 0, SEEK_CUR));
+	ZT_CHECK(!fstat(holey_fd, &st) && st.st_size == (off_t)(3 * LEN + 5),
+		 "the holey memfd has another size");
 	ZT_CHECK(pread(holey_fd, buf, LEN, 0) == (ssize_t)LEN, "short read of a memfd");
 	zt_check(buf, LEN, 4, "memfd with a hole");
 	ZT_CHECK(pread(holey_fd, buf, LEN, LEN) == (ssize_t)LEN, "short read of a hole");
 	zt_check_zero(buf, LEN, "hole of a memfd");
-	ZT_CHECK(pread(holey_fd, buf, 10, 3 * LEN) == 5 && !memcmp(buf, "tail!", 5), "the memfd's tail is wrong");
+	ZT_CHECK(pread(holey_fd, buf, 10, 3 * LEN) == 5 && !memcmp(buf, "tail!", 5),
+		 "the memfd's tail is wrong");
 }
 
 static void check(void)
@@ -49,7 +52,8 @@ static void check(void)
 	zt_check(shared + 8, LEN - 8, 1, "shared memfd");
 	check_sealed();
 	zt_check(private, LEN / 2, 30, "changed half of a private memfd mapping");
-	zt_check_at(private + LEN / 2, LEN / 2, 3, LEN / 2, "unchanged half of a private memfd mapping");
+	zt_check_at(private + LEN / 2, LEN / 2, 3, LEN / 2,
+		    "unchanged half of a private memfd mapping");
 	ZT_CHECK(pread(private_fd, buf, LEN, 0) == (ssize_t)LEN, "short read of a memfd");
 	zt_check(buf, LEN, 3, "memfd under a private mapping");
 	check_holey();
@@ -69,7 +73,8 @@ static void check_all(void)
 	check();
 	zt_join(kid);
 	ZT_CHECK(shared[0] == 0x77, "the child's write does not show in the parent's mapping");
-	ZT_CHECK(pread(shared_fd, &byte, 1, 0) == 1 && byte == 0x77, "the child's write does not show in the file");
+	ZT_CHECK(pread(shared_fd, &byte, 1, 0) == 1 && byte == 0x77,
+		 "the child's write does not show in the file");
 }
 
 int main(int argc, char **argv)

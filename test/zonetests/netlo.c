@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A network namespace: lo is up with a second address and another MTU, a sysctl is changed, and a UDP socket
- * on lo has a datagram partner.
- * zonetest: {'flavour': 'ns'}
+ * A network namespace: lo is up with a second address and another MTU, a sysctl is changed, and a
+ * UDP socket on lo has a datagram partner. zonetest: {'flavour': 'ns'}
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -41,7 +40,8 @@ static void check_address(const char *name, const char *ip)
 
 	ZT_CHECK(!ioctl(ctl, SIOCGIFADDR, &r), "%s has no address: %m", name);
 	memcpy(&a, &r.ifr_addr, sizeof(a));
-	ZT_CHECK(!strcmp(inet_ntop(AF_INET, &a.sin_addr, got, sizeof(got)), ip), "%s has address %s", name, got);
+	ZT_CHECK(!strcmp(inet_ntop(AF_INET, &a.sin_addr, got, sizeof(got)), ip),
+		 "%s has address %s", name, got);
 }
 
 static void up(void)
@@ -78,7 +78,8 @@ static void check(void)
 	close(fd);
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	ZT_CHECK(sendto(fd, "!", 1, 0, (struct sockaddr *)&addr, sizeof(addr)) == 1, "sendto: %m");
-	ZT_CHECK(recv(udp, &c, 1, MSG_DONTWAIT) == 1 && c == '!', "the UDP socket gets nothing: %m");
+	ZT_CHECK(recv(udp, &c, 1, MSG_DONTWAIT) == 1 && c == '!',
+		 "the UDP socket gets nothing: %m");
 	close(fd);
 }
 

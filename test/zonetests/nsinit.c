@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * nsinit ROOT PROGRAM ARG…: run PROGRAM as init of new pid, mount, network, ipc and uts namespaces with
- * ROOT (a mount point) as its root directory. Prints the pid of init as seen from here and leaves.
+ * nsinit ROOT PROGRAM ARG…: run PROGRAM as init of new pid, mount, network, ipc and uts namespaces
+ * with ROOT (a mount point) as its root directory. Prints the pid of init as seen from here and
+ * leaves.
  */
 #include <err.h>
 #include <fcntl.h>
@@ -39,7 +40,8 @@ static void enter_root(const char *root)
 
 static void standard_fds(void)
 {
-	int in = open("/dev/null", O_RDONLY), out = open("/zt/stdio", O_WRONLY | O_CREAT | O_APPEND, 0644);
+	int in = open("/dev/null", O_RDONLY),
+	    out = open("/zt/stdio", O_WRONLY | O_CREAT | O_APPEND, 0644);
 
 	if (in < 0 || out < 0)
 		err(1, "open standard descriptors");

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Pipes with data in flight: odd counts, a full one, an enlarged one, one whose writer is a child, one whose
- * writer is gone, and a fifo.
- * zonetest: {'flavour': 'h ns'}
+ * Pipes with data in flight: odd counts, a full one, an enlarged one, one whose writer is a child,
+ * one whose writer is gone, and a fifo. zonetest: {'flavour': 'h ns'}
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -55,10 +54,13 @@ static void check(void)
 
 	for (size_t i = 0; i < PIPES; i++) {
 		get(pipes[i][0], counts[i], 10 + i, "pipe");
-		ZT_CHECK(write(pipes[i][1], &c, 1) == 1 && read(pipes[i][0], &c, 1) == 1 && c == 'x', "pipe is dead");
+		ZT_CHECK(write(pipes[i][1], &c, 1) == 1 && read(pipes[i][0], &c, 1) == 1 &&
+				 c == 'x',
+			 "pipe is dead");
 		check_empty(pipes[i][0], "pipe");
 	}
-	ZT_CHECK(fcntl(large[1], F_GETPIPE_SZ) == (int)ZT_MB(1), "the enlarged pipe has %d", fcntl(large[1], F_GETPIPE_SZ));
+	ZT_CHECK(fcntl(large[1], F_GETPIPE_SZ) == (int)ZT_MB(1), "the enlarged pipe has %d",
+		 fcntl(large[1], F_GETPIPE_SZ));
 	ZT_CHECK(fcntl(large[0], F_GETFL) & O_NONBLOCK, "the enlarged pipe lost O_NONBLOCK");
 	get(large[0], LARGE, 50, "enlarged pipe");
 	get(orphan[0], 999, 51, "pipe without writer");
@@ -92,10 +94,11 @@ int main(int argc, char **argv)
 	fifo = ZT_SYS(open(path, O_RDWR));
 	put(fifo, 5555, 54);
 	kid = zt_fork(kid_setup, kid_check, 0);
-	munmap(buf, ZT_MB(2));		/* the data is in the pipes only */
+	munmap(buf, ZT_MB(2)); /* the data is in the pipes only */
 	buf = zt_mmap(ZT_MB(2));
 	zt_ready(NULL);
-	if (zt_selftest) {		/* a pipe cannot be changed in place: read one byte, put another at the end */
+	/* a pipe cannot be changed in place: read one byte, put another at the end */
+	if (zt_selftest) {
 		ZT_SYS(read(pipes[5][0], buf, 1));
 		ZT_SYS(write(pipes[5][1], buf, 1));
 	}

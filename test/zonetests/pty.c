@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A pty pair with settings of its own and unread data, and a child in a session whose terminal it is.
- * zonetest: {'flavour': 'h ns'}
+ * A pty pair with settings of its own and unread data, and a child in a session whose terminal it
+ * is. zonetest: {'flavour': 'h ns'}
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +28,8 @@ static void kid_check(int n)
 
 	(void)n;
 	ZT_CHECK(getsid(0) == getpid(), "the child no longer leads its session");
-	ZT_CHECK(tcgetsid(slave) == getpid(), "the terminal belongs to session %d", tcgetsid(slave));
+	ZT_CHECK(tcgetsid(slave) == getpid(), "the terminal belongs to session %d",
+		 tcgetsid(slave));
 	ZT_CHECK(tty >= 0 || access("/dev/tty", F_OK), "/dev/tty: %m");
 }
 
@@ -70,8 +71,10 @@ static void check(void)
 	char name[64] = "";
 
 	check_modes();
-	ZT_CHECK(!ptsname_r(master, name, sizeof(name)) && !strcmp(name, slave_name), "the slave is now %s", name);
-	ZT_CHECK(!fcntl(slave, F_SETFL, O_NONBLOCK) && !fcntl(master, F_SETFL, O_NONBLOCK), "fcntl: %m");
+	ZT_CHECK(!ptsname_r(master, name, sizeof(name)) && !strcmp(name, slave_name),
+		 "the slave is now %s", name);
+	ZT_CHECK(!fcntl(slave, F_SETFL, O_NONBLOCK) && !fcntl(master, F_SETFL, O_NONBLOCK),
+		 "fcntl: %m");
 	expect(slave, down, "data for the slave");
 	expect(master, up, "data for the master");
 	ZT_CHECK(write(master, "again", 5) == 5, "write to the master: %m");

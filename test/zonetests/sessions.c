@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Relations of processes: zombies with exit codes not yet collected, sessions, process groups, pending and
- * blocked signals, an interval timer.
- * zonetest: {'flavour': 'h ns'}
+ * Relations of processes: zombies with exit codes not yet collected, sessions, process groups,
+ * pending and blocked signals, an interval timer. zonetest: {'flavour': 'h ns'}
  */
 #include <errno.h>
 #include <signal.h>
@@ -63,8 +62,8 @@ static void join_group(int n)
 static void member_check(int n)
 {
 	(void)n;
-	ZT_CHECK(getpgrp() == getpid() && getsid(0) == getsid(getppid()), "group %d or session %d is wrong",
-		 getpgrp(), getsid(0));
+	ZT_CHECK(getpgrp() == getpid() && getsid(0) == getsid(getppid()),
+		 "group %d or session %d is wrong", getpgrp(), getsid(0));
 }
 
 static void check_zombies(void)
@@ -72,9 +71,11 @@ static void check_zombies(void)
 	int status = 0;
 
 	ZT_CHECK(waitpid(exited, &status, WNOHANG) == exited, "the first zombie is gone: %m");
-	ZT_CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 42, "its exit code differs: %#x", status);
+	ZT_CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 42, "its exit code differs: %#x",
+		 status);
 	ZT_CHECK(waitpid(killed, &status, WNOHANG) == killed, "the second zombie is gone: %m");
-	ZT_CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "its signal differs: %#x", status);
+	ZT_CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "its signal differs: %#x",
+		 status);
 }
 
 static void check_signals(void)
@@ -88,9 +89,11 @@ static void check_signals(void)
 	sigaddset(&set, SIGRTMIN + 3);
 	ZT_CHECK(sigtimedwait(&set, &info, &now) == SIGRTMIN + 3, "the pending signal is lost");
 	ZT_CHECK(info.si_value.sival_int == 12345, "its value is %d", info.si_value.sival_int);
-	ZT_CHECK(sigtimedwait(&set, &info, &now) == SIGRTMIN + 3 && info.si_value.sival_int == 54321,
+	ZT_CHECK(sigtimedwait(&set, &info, &now) == SIGRTMIN + 3 &&
+			 info.si_value.sival_int == 54321,
 		 "the second one is lost or wrong");
-	ZT_CHECK(!getitimer(ITIMER_REAL, &timer) && timer.it_value.tv_sec > 3000 && timer.it_interval.tv_sec == 77,
+	ZT_CHECK(!getitimer(ITIMER_REAL, &timer) && timer.it_value.tv_sec > 3000 &&
+			 timer.it_interval.tv_sec == 77,
 		 "the timer has %ld s left", (long)timer.it_value.tv_sec);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Shared anonymous memory of a parent and three children: each wrote its part, one has a second view of it
- * elsewhere; after restore a write by each child must still show in the parent.
+ * Shared anonymous memory of a parent and three children: each wrote its part, one has a second
+ * view of it elsewhere; after restore a write by each child must still show in the parent.
  * zonetest: {'flavour': 'h ns'}
  */
 #include "zt.h"
@@ -47,7 +47,8 @@ static void check_all(void)
 	for (int i = 0; i < KIDS; i++) {
 		ZT_CHECK(!mem[i * PART], "child %d's mark is there too early", i);
 		zt_join(kids[i]);
-		ZT_CHECK(mem[i * PART] == 0x77, "child %d's write does not show: no longer shared", i);
+		ZT_CHECK(mem[i * PART] == 0x77, "child %d's write does not show: no longer shared",
+			 i);
 	}
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Shared memory objects of different kinds that have one number: shared anonymous memory, a mapped memfd and a memfd that
- * is only open, and three System V segments whose ids are their inode numbers. CRIU calls the images of all by that number.
- * zonetest: {'flavour': 'ns'}
+ * Shared memory objects of different kinds that have one number: shared anonymous memory, a mapped
+ * memfd and a memfd that is only open, and three System V segments whose ids are their inode
+ * numbers. CRIU calls the images of all by that number. zonetest: {'flavour': 'ns'}
  */
 #include <fcntl.h>
 #include <sys/shm.h>
@@ -27,14 +27,16 @@ static unsigned long inode_at(const void *p)
 	if (!f)
 		zt_die("/proc/self/maps: %m");
 	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "%lx-%*x %*s %*x %*x:%*x %lu", &start, &ino) == 2 && start == (unsigned long)p) {
+		if (sscanf(line, "%lx-%*x %*s %*x %*x:%*x %lu", &start, &ino) == 2 &&
+		    start == (unsigned long)p) {
 			fclose(f);
 			return ino;
 		}
 	zt_die("no mapping at %p", p);
 }
 
-/* A segment whose id is that number: the kernel takes the next id from this file, as CRIU's restore has it. */
+/* A segment whose id is that number: the kernel takes the next id from this file, as CRIU's restore
+ * has it. */
 static int make_segment(unsigned long number, size_t len)
 {
 	int fd = ZT_SYS(open("/proc/sys/kernel/shm_next_id", O_WRONLY | O_CLOEXEC)), made;
@@ -55,7 +57,8 @@ static void make_objects(void)
 	struct stat st;
 	int fd;
 
-	object[0] = zt_mmap_at(NULL, object_len[0], PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	object[0] = zt_mmap_at(NULL, object_len[0], PROT_READ | PROT_WRITE,
+			       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	fd = ZT_SYS(memfd_create("mapped", 0));
 	ZT_SYS(ftruncate(fd, object_len[1]));
 	object[1] = zt_mmap_at(NULL, object_len[1], PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -85,7 +88,8 @@ static void check(void)
 {
 	zt_check(object[0], object_len[0], 1, "shared anonymous memory");
 	zt_check(object[1], object_len[1], 2, "mapped memfd");
-	ZT_CHECK(pread(open_fd, buf, object_len[2], 0) == (ssize_t)object_len[2], "short read of a memfd");
+	ZT_CHECK(pread(open_fd, buf, object_len[2], 0) == (ssize_t)object_len[2],
+		 "short read of a memfd");
 	zt_check(buf, object_len[2], 3, "open memfd");
 	zt_check(segment[0], segment_len[0], 11, "segment beside shared anonymous memory");
 	zt_check(segment[2], segment_len[2], 13, "segment beside an open memfd");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Shared memory by name: a file in /dev/shm, and one there that is already unlinked. Parent and child map
- * both and see each other's writes after restore.
- * zonetest: {'flavour': 'h ns', 'opts': '--ghost-limit 16M'}
+ * Shared memory by name: a file in /dev/shm, and one there that is already unlinked. Parent and
+ * child map both and see each other's writes after restore. zonetest: {'flavour': 'h ns', 'opts':
+ * '--ghost-limit 16M'}
  */
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -32,7 +32,8 @@ static void check(void)
 	zt_check(mem + 8, LEN - 8, 1, "named shared memory");
 	zt_check(gone + 8, GONE_LEN - 8, 2, "unlinked shared memory");
 	ZT_CHECK(!fstat(gone_fd, &st) && !st.st_nlink, "the unlinked file has a name again");
-	ZT_CHECK(!stat(name, &st) && st.st_size == (off_t)LEN, "%s is gone or has another size", name);
+	ZT_CHECK(!stat(name, &st) && st.st_size == (off_t)LEN, "%s is gone or has another size",
+		 name);
 }
 
 static void kid_check(int n)
@@ -51,7 +52,8 @@ static void check_all(void)
 	zt_join(kid);
 	ZT_CHECK(mem[0] == 0x77, "the child's write to named memory does not show");
 	ZT_CHECK(gone[0] == 0x77, "the child's write to unlinked memory does not show");
-	ZT_CHECK(pread(fd, &byte, 1, 0) == 1 && byte == 0x77, "the file does not have the child's write");
+	ZT_CHECK(pread(fd, &byte, 1, 0) == 1 && byte == 0x77,
+		 "the file does not have the child's write");
 	unlink(name);
 }
 

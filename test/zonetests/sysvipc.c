@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * SysV: a shared segment attached by parent and child, one attached nowhere, a semaphore set, and a queue
- * with messages of odd sizes.
- * zonetest: {'flavour': 'ns'}
+ * SysV: a shared segment attached by parent and child, one attached nowhere, a semaphore set, and a
+ * queue with messages of odd sizes. zonetest: {'flavour': 'ns'}
  */
 #include <sys/ipc.h>
 #include <sys/msg.h>
@@ -55,7 +54,8 @@ static void check(void)
 	zt_check(lone, ZT_MB(1) + 100, 2, "unattached segment");
 	ZT_CHECK(!shmdt(lone), "shmdt: %m");
 	for (int i = 0; i < SEMS; i++)
-		ZT_CHECK(semctl(sem_id, i, GETVAL) == 3 * i + 1, "semaphore %d has another value", i);
+		ZT_CHECK(semctl(sem_id, i, GETVAL) == 3 * i + 1, "semaphore %d has another value",
+			 i);
 }
 
 static void check_messages(void)
@@ -67,7 +67,8 @@ static void check_messages(void)
 		ZT_CHECK(message.type == 10 + i, "message %d has type %ld", i, message.type);
 		zt_check(message.text, n, 20 + i, "message");
 	}
-	ZT_CHECK(msgrcv(msg_id, &message, sizeof(message.text), 0, IPC_NOWAIT) < 0, "a message too many");
+	ZT_CHECK(msgrcv(msg_id, &message, sizeof(message.text), 0, IPC_NOWAIT) < 0,
+		 "a message too many");
 }
 
 static void kid_check(int n)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Eight threads with stacks of their own, thread-local data and a running computation: after restore each
- * goes on where it was, and its result must be the one of an uninterrupted run of the same length.
- * zonetest: {'flavour': 'h ns'}
+ * Eight threads with stacks of their own, thread-local data and a running computation: after
+ * restore each goes on where it was, and its result must be the one of an uninterrupted run of the
+ * same length. zonetest: {'flavour': 'h ns'}
  */
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -83,7 +83,8 @@ static void check(void)
 		ZT_CHECK(!pthread_join(w->thread, &ret), "thread %d cannot be joined", n);
 		for (uint64_t i = 0; i < w->steps; i++)
 			chain = step(chain, i);
-		ZT_CHECK(chain == w->chain, "thread %d: wrong result after %lu steps", n, (unsigned long)w->steps);
+		ZT_CHECK(chain == w->chain, "thread %d: wrong result after %lu steps", n,
+			 (unsigned long)w->steps);
 		ZT_CHECK(ret == (void *)(chain ^ w->steps), "thread %d: wrong return value", n);
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A tmpfs of the mount namespace: 400 files of many sizes in 20 directories, links, a fifo, a file of 20 MB
- * and one of 64 MB that is nearly all hole. Nothing of it is in memory of the program.
+ * A tmpfs of the mount namespace: 400 files of many sizes in 20 directories, links, a fifo, a file
+ * of 20 MB and one of 64 MB that is nearly all hole. Nothing of it is in memory of the program.
  * zonetest: {'flavour': 'ns'}
  */
 #include <fcntl.h>
@@ -47,7 +47,8 @@ static void check_file(const char *path, size_t len, uint64_t seed, off_t off, m
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	ZT_CHECK(fd >= 0, "%s: %m", path);
-	ZT_CHECK(!fstat(fd, &st) && st.st_size == (off_t)(off + len), "%s has %ld bytes", path, (long)st.st_size);
+	ZT_CHECK(!fstat(fd, &st) && st.st_size == (off_t)(off + len), "%s has %ld bytes", path,
+		 (long)st.st_size);
 	ZT_CHECK((st.st_mode & 07777) == mode, "%s has mode %o", path, st.st_mode);
 	ZT_CHECK(pread(fd, buf, len, off) == (ssize_t)len, "%s: short read", path);
 	zt_check(buf, len, seed, path);
@@ -65,7 +66,8 @@ static void check(void)
 		check_file(name_of(i), size_of(i), 100 + i, 0, 0600 + i % 8);
 	check_file("/tmp/big", BIG, 1, 0, 0644);
 	check_file("/tmp/holey", 4097, 2, HOLEY, 0644);
-	ZT_CHECK(readlink("/tmp/symlink", target, 63) == 3 && !strcmp(target, "big"), "symlink points to %s", target);
+	ZT_CHECK(readlink("/tmp/symlink", target, 63) == 3 && !strcmp(target, "big"),
+		 "symlink points to %s", target);
 	ZT_CHECK(!stat("/tmp/hardlink", &st) && st.st_nlink == 2, "hard link is gone or a copy");
 	ZT_CHECK(!stat("/tmp/fifo", &st) && S_ISFIFO(st.st_mode), "fifo is gone");
 }
@@ -93,7 +95,7 @@ int main(int argc, char **argv)
 	buf = zt_mmap(ZT_MB(24));
 	setup();
 	zt_ready(check);
-	munmap(buf, ZT_MB(24));		/* the files' contents are nowhere but in the tmpfs */
+	munmap(buf, ZT_MB(24)); /* the files' contents are nowhere but in the tmpfs */
 	buf = zt_mmap(ZT_MB(24));
 	int fd = ZT_SYS(open("/tmp/big", O_RDWR | O_CLOEXEC));
 	zt_flip_file(fd, BIG - 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * UNIX sockets with data in their queues: stream, datagram and seqpacket pairs in both directions, a named
- * datagram socket, a listening stream socket, and a descriptor that is on its way.
+ * UNIX sockets with data in their queues: stream, datagram and seqpacket pairs in both directions,
+ * a named datagram socket, a listening stream socket, and a descriptor that is on its way.
  * zonetest: {'flavour': 'h ns'}
  */
 #include <errno.h>
@@ -39,7 +39,8 @@ static void get_msgs(int fd, uint64_t seed, const char *what)
 		ZT_CHECK(n == (ssize_t)msg_len(i), "%s: message %d has %zd bytes", what, i, n);
 		zt_check(buf, n, seed + i, what);
 	}
-	ZT_CHECK(recv(fd, buf, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN, "%s: a message too many", what);
+	ZT_CHECK(recv(fd, buf, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN, "%s: a message too many",
+		 what);
 }
 
 static void address(struct sockaddr_un *a, const char *name)
@@ -57,7 +58,10 @@ static void send_fd(int over, int fd)
 {
 	char control[CMSG_SPACE(sizeof(int))] = { 0 }, c = 'f';
 	struct iovec iov = { &c, 1 };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+	struct msghdr m = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control) };
 	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
 
 	h->cmsg_level = SOL_SOCKET;
@@ -71,10 +75,14 @@ static int receive_fd(int over)
 {
 	char control[CMSG_SPACE(sizeof(int))] = { 0 }, c = 0;
 	struct iovec iov = { &c, 1 };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+	struct msghdr m = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control) };
 	int fd;
 
-	ZT_CHECK(recvmsg(over, &m, MSG_DONTWAIT) == 1 && c == 'f', "the descriptor's message is gone");
+	ZT_CHECK(recvmsg(over, &m, MSG_DONTWAIT) == 1 && c == 'f',
+		 "the descriptor's message is gone");
 	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
 	ZT_CHECK(h && h->cmsg_type == SCM_RIGHTS, "the message came without its descriptor");
 	memcpy(&fd, CMSG_DATA(h), sizeof(int));
@@ -86,10 +94,12 @@ static void check_listener(void)
 	int client = socket(AF_UNIX, SOCK_STREAM, 0);
 	char c = 0;
 
-	ZT_CHECK(!connect(client, (struct sockaddr *)&listen_addr, sizeof(listen_addr)), "connect: %m");
+	ZT_CHECK(!connect(client, (struct sockaddr *)&listen_addr, sizeof(listen_addr)),
+		 "connect: %m");
 	int conn = accept(listener, NULL, NULL);
 	ZT_CHECK(conn >= 0, "accept: %m");
-	ZT_CHECK(write(client, "!", 1) == 1 && read(conn, &c, 1) == 1 && c == '!', "the new connection is dead");
+	ZT_CHECK(write(client, "!", 1) == 1 && read(conn, &c, 1) == 1 && c == '!',
+		 "the new connection is dead");
 }
 
 static void check(void)
@@ -149,10 +159,10 @@ int main(int argc, char **argv)
 	zt_init(argc, argv);
 	buf = zt_mmap(ZT_MB(1));
 	setup();
-	munmap(buf, ZT_MB(1));		/* the data is in the queues only */
+	munmap(buf, ZT_MB(1)); /* the data is in the queues only */
 	buf = zt_mmap(ZT_MB(1));
 	zt_ready(NULL);
-	if (zt_selftest) {		/* a byte of the stream moves to its end */
+	if (zt_selftest) { /* a byte of the stream moves to its end */
 		ZT_SYS(read(stream[1], buf, 1));
 		ZT_SYS(write(stream[0], buf, 1));
 	}

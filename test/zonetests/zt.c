@@ -38,7 +38,8 @@ void zt_init(int argc, char **argv)
 		else if (!strcmp(argv[i], "--size") && i + 1 < argc)
 			zt_size = ZT_MB(strtoul(argv[++i], NULL, 0));
 		else {
-			fprintf(stderr, "usage: %s [--selftest] [--dir DIR] [--size MB]\n", argv[0]);
+			fprintf(stderr, "usage: %s [--selftest] [--dir DIR] [--size MB]\n",
+				argv[0]);
 			exit(2);
 		}
 	}
@@ -70,13 +71,14 @@ static void say(const char *kind, const char *fmt, va_list ap)
 		close(fd);
 }
 
-#define SAY_AND_EXIT(kind, code) do { \
-	va_list ap; \
-	va_start(ap, fmt); \
-	say(kind, fmt, ap); \
-	va_end(ap); \
-	_exit(code); \
-} while (0)
+#define SAY_AND_EXIT(kind, code)    \
+	do {                        \
+		va_list ap;         \
+		va_start(ap, fmt);  \
+		say(kind, fmt, ap); \
+		va_end(ap);         \
+		_exit(code);        \
+	} while (0)
 
 void zt_die(const char *fmt, ...)
 {
@@ -128,7 +130,8 @@ void zt_check_at(const void *p, size_t len, uint64_t seed, uint64_t pos, const c
 		memcpy(&got, b + i, n);
 		fold(got);
 		if (memcmp(b + i, (uint8_t *)&w + in, n))
-			zt_fail("%s: wrong content at offset %zu (%p)", what, (size_t)(pos + i), (void *)(b + i));
+			zt_fail("%s: wrong content at offset %zu (%p)", what, (size_t)(pos + i),
+				(void *)(b + i));
 		i += n;
 	}
 }
@@ -195,8 +198,8 @@ const char *zt_perms(const void *p)
 	while (fgets(line, sizeof(line), f)) {
 		char now[5];
 
-		if (sscanf(line, "%lx-%lx %4s", &from, &to, now) == 3 &&
-		    (unsigned long)p >= from && (unsigned long)p < to)
+		if (sscanf(line, "%lx-%lx %4s", &from, &to, now) == 3 && (unsigned long)p >= from &&
+		    (unsigned long)p < to)
 			memcpy(perms, now, sizeof(now));
 	}
 	fclose(f);
@@ -252,7 +255,8 @@ void zt_join(pid_t pid)
 
 	ZT_CHECK(!kill(pid, SIGTERM), "child %d is gone: %m", pid);
 	ZT_CHECK(waitpid(pid, &status, 0) == pid, "child %d cannot be waited for: %m", pid);
-	ZT_CHECK(WIFEXITED(status) && !WEXITSTATUS(status), "child %d ended with status %#x", pid, status);
+	ZT_CHECK(WIFEXITED(status) && !WEXITSTATUS(status), "child %d ended with status %#x", pid,
+		 status);
 }
 
 void zt_ready(void (*check)(void))
@@ -266,7 +270,9 @@ void zt_ready(void (*check)(void))
 	zt_path(path, "ready");
 	zt_path(tmp, "ready.tmp");
 	f = fopen(tmp, "we");
-	if (!f || fprintf(f, "READY %d %016llx\n", getpid(), check ? (unsigned long long)digest : 0ull) < 0 ||
+	if (!f ||
+	    fprintf(f, "READY %d %016llx\n", getpid(), check ? (unsigned long long)digest : 0ull) <
+		    0 ||
 	    fclose(f) || rename(tmp, path))
 		zt_die("%s: %m", path);
 }

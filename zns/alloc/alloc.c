@@ -18,11 +18,11 @@ uint32_t zns_alloc_width(uint32_t qos_mibps, uint32_t zone_mibps)
 
 struct rank {
 	uint32_t reservations;
-	uint32_t leased;	/* any live lease counts the same */
-	uint32_t io;		/* groups on its channel that are reserved for normal I/O */
-	uint32_t channel;	/* how crowded its channel already is by this pick */
+	uint32_t leased; /* any live lease counts the same */
+	uint32_t io; /* groups on its channel that are reserved for normal I/O */
+	uint32_t channel; /* how crowded its channel already is by this pick */
 	uint32_t metadata;
-	uint64_t neighbours;	/* reservations on its channel */
+	uint64_t neighbours; /* reservations on its channel */
 	uint32_t id;
 };
 
@@ -49,7 +49,8 @@ static bool same_channel(const struct zns_group_state *a, const struct zns_group
 	return a->channel >= 0 && a->channel == b->channel;
 }
 
-uint32_t zns_alloc_pick(const struct zns_group_state *groups, uint32_t nr, uint32_t width, uint32_t *out)
+uint32_t zns_alloc_pick(const struct zns_group_state *groups, uint32_t nr, uint32_t width,
+			uint32_t *out)
 {
 	cleanup_free struct rank *rank = calloc(nr ? nr : 1, sizeof(*rank));
 	cleanup_free bool *taken = calloc(nr ? nr : 1, sizeof(*taken));
@@ -61,15 +62,18 @@ uint32_t zns_alloc_pick(const struct zns_group_state *groups, uint32_t nr, uint3
 		const struct zns_group_state *g = &groups[i];
 
 		taken[i] = g->reserved_io || g->promised || !g->free_zones;
-		rank[i] = (struct rank){ .reservations = g->nr_reservations, .leased = g->nr_leases > 0,
-					 .metadata = g->metadata, .id = g->id };
+		rank[i] = (struct rank){ .reservations = g->nr_reservations,
+					 .leased = g->nr_leases > 0,
+					 .metadata = g->metadata,
+					 .id = g->id };
 		for (k = 0; k < nr; k++)
 			if (same_channel(g, &groups[k])) {
 				rank[i].neighbours += groups[k].nr_reservations;
 				rank[i].io += groups[k].reserved_io;
 			}
 	}
-	/* Greedy: each turn takes the best of the rest, so that the crowding of channels follows the choice. */
+	/* Greedy: each turn takes the best of the rest, so that the crowding of channels follows
+	 * the choice. */
 	while (n < width) {
 		uint32_t best = nr;
 
@@ -92,9 +96,10 @@ static uint64_t busy(const struct zns_group_state *g)
 	return 2 * (uint64_t)g->nr_reservations + (g->nr_leases > 0);
 }
 
-/* The first @width of @order beside @meta, and not on its channel if @channel; how many, and what they cost. */
-static uint32_t beside(const struct zns_group_state *groups, const uint32_t *order, uint32_t found, uint32_t width,
-		       uint32_t meta, bool channel, uint32_t *out, uint64_t *cost)
+/* The first @width of @order beside @meta, and not on its channel if @channel; how many, and what
+ * they cost. */
+static uint32_t beside(const struct zns_group_state *groups, const uint32_t *order, uint32_t found,
+		       uint32_t width, uint32_t meta, bool channel, uint32_t *out, uint64_t *cost)
 {
 	uint32_t n = 0, i;
 
@@ -102,7 +107,8 @@ static uint32_t beside(const struct zns_group_state *groups, const uint32_t *ord
 	for (i = 0; i < found && n < width; i++) {
 		const struct zns_group_state *g = &groups[order[i]];
 
-		if (order[i] == meta || (channel && (g->channel < 0 || same_channel(g, &groups[meta]))))
+		if (order[i] == meta ||
+		    (channel && (g->channel < 0 || same_channel(g, &groups[meta]))))
 			continue;
 		*cost += busy(g);
 		if (out)
@@ -112,16 +118,17 @@ static uint32_t beside(const struct zns_group_state *groups, const uint32_t *ord
 	return n;
 }
 
-enum zns_apart zns_alloc_apart(const struct zns_group_state *groups, const uint32_t *order, uint32_t found,
-			       uint32_t width, uint32_t *out, uint32_t *nr_out, uint32_t *meta)
+enum zns_apart zns_alloc_apart(const struct zns_group_state *groups, const uint32_t *order,
+			       uint32_t found, uint32_t width, uint32_t *out, uint32_t *nr_out,
+			       uint32_t *meta)
 {
 	enum zns_apart apart = ZNS_APART_NONE;
 	uint64_t best = UINT64_MAX, cost;
 	uint32_t pass, i, n, most = 0;
 
 	/*
-	 * The most pages first, then the least cost; a channel apart wins where it costs nothing, and of equals the last
-	 * in order, since the pages have more use for the best.
+	 * The most pages first, then the least cost; a channel apart wins where it costs nothing,
+	 * and of equals the last in order, since the pages have more use for the best.
 	 */
 	for (pass = 0; pass < 2; pass++) {
 		for (i = 0; i < found && found > 1; i++) {
@@ -144,16 +151,17 @@ enum zns_apart zns_alloc_apart(const struct zns_group_state *groups, const uint3
 			out[0] = order[0];
 		return apart;
 	}
-	*nr_out = beside(groups, order, found, width, *meta, apart == ZNS_APART_CHANNEL, out, &cost);
+	*nr_out = beside(groups, order, found, width, *meta, apart == ZNS_APART_CHANNEL, out,
+			 &cost);
 	return apart;
 }
 
 /*
- * The largest weight is @m; the others follow their share, rounded. Returns the worst error relative to the
- * exact share, in 1/65536.
+ * The largest weight is @m; the others follow their share, rounded. Returns the worst error
+ * relative to the exact share, in 1/65536.
  */
-static uint64_t weigh(const struct zns_group_state *groups, const uint32_t *picked, uint32_t nr, uint32_t least,
-		      uint32_t m, uint32_t *weights)
+static uint64_t weigh(const struct zns_group_state *groups, const uint32_t *picked, uint32_t nr,
+		      uint32_t least, uint32_t m, uint32_t *weights)
 {
 	uint64_t worst = 0;
 	uint32_t i;
@@ -176,7 +184,8 @@ static uint64_t weigh(const struct zns_group_state *groups, const uint32_t *pick
 	return worst;
 }
 
-void zns_alloc_weights(const struct zns_group_state *groups, const uint32_t *picked, uint32_t nr, uint32_t *weights)
+void zns_alloc_weights(const struct zns_group_state *groups, const uint32_t *picked, uint32_t nr,
+		       uint32_t *weights)
 {
 	uint64_t best = UINT64_MAX;
 	uint32_t least = UINT32_MAX, m, best_m = 1, i;
@@ -195,7 +204,8 @@ void zns_alloc_weights(const struct zns_group_state *groups, const uint32_t *pic
 	weigh(groups, picked, nr, least, best_m, weights);
 }
 
-uint32_t zns_alloc_max_qos(uint32_t nr_groups, uint32_t max_open, uint32_t max_active, uint32_t zone_mibps)
+uint32_t zns_alloc_max_qos(uint32_t nr_groups, uint32_t max_open, uint32_t max_active,
+			   uint32_t zone_mibps)
 {
 	uint64_t zones = nr_groups, rate;
 

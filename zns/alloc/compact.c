@@ -7,13 +7,14 @@
 
 struct cand {
 	const struct zns_compact_zone *z;
-	uint32_t at;		/* in the caller's table */
+	uint32_t at; /* in the caller's table */
 };
 
 /* By group and owner; in there the emptiest first, of equals the one with most dead bytes. */
 static int cmp_cand(const void *pa, const void *pb)
 {
-	const struct zns_compact_zone *a = ((const struct cand *)pa)->z, *b = ((const struct cand *)pb)->z;
+	const struct zns_compact_zone *a = ((const struct cand *)pa)->z,
+				      *b = ((const struct cand *)pb)->z;
 
 	if (a->group != b->group)
 		return a->group < b->group ? -1 : 1;
@@ -35,10 +36,12 @@ static uint64_t bytes_needed(const struct zns_compact_zone *z)
 }
 
 /*
- * How many zones are taken if the first @k of @c are emptied: each one's data in one piece, into the partly filled zones
- * that stay, then into new ones. @room has a place for each of @nr, and @k more.
+ * How many zones are taken if the first @k of @c are emptied: each one's data in one piece, into
+ * the partly filled zones that stay, then into new ones. @room has a place for each of @nr, and @k
+ * more.
  */
-static uint32_t zones_taken(const struct cand *c, uint32_t nr, uint32_t k, uint64_t *room, bool *first_fits)
+static uint32_t zones_taken(const struct cand *c, uint32_t nr, uint32_t k, uint64_t *room,
+			    bool *first_fits)
 {
 	uint32_t n = 0, parked, i, r;
 
@@ -58,8 +61,8 @@ static uint32_t zones_taken(const struct cand *c, uint32_t nr, uint32_t k, uint6
 	return n - parked;
 }
 
-static int plan_set(const struct cand *c, uint32_t nr, uint32_t percent, bool have_empty, uint64_t *room,
-		    struct zns_compact_plan *out, struct zns_err *err)
+static int plan_set(const struct cand *c, uint32_t nr, uint32_t percent, bool have_empty,
+		    uint64_t *room, struct zns_compact_plan *out, struct zns_err *err)
 {
 	struct zns_compact_group g = { .group = c->z->group, .owner = c->z->owner };
 	uint32_t best = 0, k;
@@ -85,7 +88,8 @@ static int plan_set(const struct cand *c, uint32_t nr, uint32_t percent, bool ha
 	for (k = 0; k < g.nr; k++) {
 		g.victims[k] = c[k].at;
 		g.live += c[k].z->live;
-		g.dead += (c[k].z->parked ? c[k].z->wp : c[k].z->capacity) - zns_min(c[k].z->live, c[k].z->wp);
+		g.dead += (c[k].z->parked ? c[k].z->wp : c[k].z->capacity) -
+			  zns_min(c[k].z->live, c[k].z->wp);
 	}
 	out->v[out->nr++] = g;
 	if (!g.blocked) {
@@ -104,8 +108,8 @@ static bool any_empty(const struct zns_compact_zone *z, uint32_t nr)
 	return false;
 }
 
-int zns_compact_plan(const struct zns_compact_zone *z, uint32_t nr, uint32_t percent, struct zns_compact_plan *out,
-		     struct zns_err *err)
+int zns_compact_plan(const struct zns_compact_zone *z, uint32_t nr, uint32_t percent,
+		     struct zns_compact_plan *out, struct zns_err *err)
 {
 	cleanup_free struct cand *c = calloc(nr + 1, sizeof(*c));
 	cleanup_free uint64_t *room = calloc(2 * (size_t)nr + 1, sizeof(*room));
@@ -122,7 +126,8 @@ int zns_compact_plan(const struct zns_compact_zone *z, uint32_t nr, uint32_t per
 	if (n)
 		qsort(c, n, sizeof(*c), cmp_cand);
 	for (i = 0; i < n && !ret; i = k) {
-		for (k = i; k < n && c[k].z->group == c[i].z->group && c[k].z->owner == c[i].z->owner; k++)
+		for (k = i;
+		     k < n && c[k].z->group == c[i].z->group && c[k].z->owner == c[i].z->owner; k++)
 			;
 		ret = plan_set(c + i, k - i, percent, have_empty, room, out, err);
 	}

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Sharing while dumps run. Dumps come and go, and what suited all of them at an admission does not suit them later. A dump
- * that has less than its max-min fair share gains groups. As long as one has much less, those with more are told to go no
- * faster than their share. What they leave of each of their groups, the others there get.
+ * Sharing while dumps run. Dumps come and go, and what suited all of them at an admission does not
+ * suit them later. A dump that has less than its max-min fair share gains groups. As long as one
+ * has much less, those with more are told to go no faster than their share. What they leave of each
+ * of their groups, the others there get.
  */
 #include <string.h>
 #include "alloc_priv.h"
 #include "zns/util.h"
 
 /* Why these, and what others give: Documentation/sharing.md. */
-#define LESS 0.97	/* of its fair share: a dump that has less gains groups … */
-#define SPARED 0.98	/* … whose writers keep this much, or more than it has itself */
-#define LACK 0.90	/* of its fair share: while a dump has less than this … */
-#define LIMIT 1.02	/* … those that could have more are held to this */
-#define WORTH 0.02	/* zones' worth: no group is gained for less */
+#define LESS 0.97 /* of its fair share: a dump that has less gains groups … */
+#define SPARED 0.98 /* … whose writers keep this much, or more than it has itself */
+#define LACK 0.90 /* of its fair share: while a dump has less than this … */
+#define LIMIT 1.02 /* … those that could have more are held to this */
+#define WORTH 0.02 /* zones' worth: no group is gained for less */
 #define ROUNDS 6
 
 /* What one writer of a group would take of it, and what it gets. */
@@ -49,7 +50,8 @@ static void fill(struct part *p, uint32_t nr)
 			p[i].gets = left / n;
 }
 
-/* What each dump has if it goes no faster than @limit (0: none). A limited one takes less of all its groups alike. */
+/* What each dump has if it goes no faster than @limit (0: none). A limited one takes less of all
+ * its groups alike. */
 static int shares(const struct spread *s, uint32_t nr, const double *limit, double *rate)
 {
 	cleanup_free uint32_t *first = calloc(nr + 2, sizeof(*first));
@@ -69,7 +71,8 @@ static int shares(const struct spread *s, uint32_t nr, const double *limit, doub
 		first[g + 2] += first[g + 1];
 	for (i = 0; i < s->nr_sharers; i++)
 		for (k = 0; k < s->sharers[i].nr_groups; k++)
-			part[first[s->sharers[i].groups[k] + 1]++] = (struct part){ .who = i, .would = 2 };
+			part[first[s->sharers[i].groups[k] + 1]++] = (struct part){ .who = i,
+										    .would = 2 };
 	for (int round = 0; round < ROUNDS; round++) {
 		for (g = 0; g < nr; g++)
 			fill(part + first[g], first[g + 1] - first[g]);
@@ -80,7 +83,8 @@ static int shares(const struct spread *s, uint32_t nr, const double *limit, doub
 			double most = limit[part[i].who], has = rate[part[i].who];
 
 			if (most > 0 && has > 0 && (has > most || part[i].would <= 1))
-				part[i].would = zns_min(zns_max(part[i].gets, 0.001) * most / has, 2.0);
+				part[i].would = zns_min(zns_max(part[i].gets, 0.001) * most / has,
+							2.0);
 		}
 	}
 	for (i = 0; i < s->nr_sharers; i++)
@@ -89,8 +93,10 @@ static int shares(const struct spread *s, uint32_t nr, const double *limit, doub
 	return 0;
 }
 
-/* The group by which others lose least: one that nobody writes if there is one, and the first of equals. */
-static uint32_t best_gain(const struct spread *s, const uint32_t *order, uint32_t first, uint32_t found, const bool *tried)
+/* The group by which others lose least: one that nobody writes if there is one, and the first of
+ * equals. */
+static uint32_t best_gain(const struct spread *s, const uint32_t *order, uint32_t first,
+			  uint32_t found, const bool *tried)
 {
 	uint32_t best = found;
 	double most = 0;
@@ -108,7 +114,8 @@ static uint32_t best_gain(const struct spread *s, const uint32_t *order, uint32_
 	return best;
 }
 
-/* Nobody may become poorer by it than the one who gains. So gains come to an end, whoever asks first. */
+/* Nobody may become poorer by it than the one who gains. So gains come to an end, whoever asks
+ * first. */
 static bool suits(const struct spread *s, uint32_t self, const double *now, const double *then)
 {
 	double level = zns_min(SPARED, then[self] / s->party[self].fair);
@@ -130,8 +137,9 @@ static bool somebody_lacks(const struct spread *s)
 	return false;
 }
 
-uint32_t zns_alloc_gain(const struct zns_group_state *groups, uint32_t nr, const struct zns_sharer *sharers,
-			uint32_t nr_sharers, uint32_t self, uint32_t most, double ceiling, uint32_t *order, uint32_t found,
+uint32_t zns_alloc_gain(const struct zns_group_state *groups, uint32_t nr,
+			const struct zns_sharer *sharers, uint32_t nr_sharers, uint32_t self,
+			uint32_t most, double ceiling, uint32_t *order, uint32_t found,
 			double *limit)
 {
 	cleanup_free struct zns_sharer *list = calloc(nr_sharers + 1, sizeof(*list));
@@ -176,7 +184,7 @@ uint32_t zns_alloc_gain(const struct zns_group_state *groups, uint32_t nr, const
 		}
 		memmove(&order[n + 1], &order[n], (best - n) * sizeof(*order));
 		order[n++] = group;
-		list[self].nr_groups--;		/* who joins loses nothing by it */
+		list[self].nr_groups--; /* who joins loses nothing by it */
 		spread_join(&s, group);
 		list[self].nr_groups++;
 		party[self].rate += 1.0 / users[group];

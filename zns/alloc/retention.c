@@ -6,7 +6,8 @@
 #include "zns/retention.h"
 #include "zns/util.h"
 
-size_t zns_retention(struct zns_retained *v, size_t nr, uint32_t keep, uint64_t ttl_s, int64_t now_ns)
+size_t zns_retention(struct zns_retained *v, size_t nr, uint32_t keep, uint64_t ttl_s,
+		     int64_t now_ns)
 {
 	size_t newer = 0, due = 0;
 
@@ -16,11 +17,13 @@ size_t zns_retention(struct zns_retained *v, size_t nr, uint32_t keep, uint64_t 
 			continue;
 		if (newer && keep && newer >= keep)
 			v[i].due = true;
-		if (newer && ttl_s && now_ns > v[i].created_ns && (uint64_t)(now_ns - v[i].created_ns) / 1000000000 >= ttl_s)
+		if (newer && ttl_s && now_ns > v[i].created_ns &&
+		    (uint64_t)(now_ns - v[i].created_ns) / 1000000000 >= ttl_s)
 			v[i].due = true;
 		newer += !v[i].pre_dump;
 	}
-	/* Children come after their parents: what one of them needs is known when its parent's turn comes. */
+	/* Children come after their parents: what one of them needs is known when its parent's turn
+	 * comes. */
 	for (size_t i = nr; i-- > 0;) {
 		v[i].held = v[i].due && v[i].needed;
 		v[i].due &= !v[i].needed;
@@ -38,14 +41,17 @@ static bool ruled(const ZnsPb__Retention *rule, const ZnsPb__Checkpoint *c)
 }
 
 /* 1 + the place of @c's parent among the first @nr of @at, 0: none. Most often it is the last. */
-static size_t parent_place(const struct zns_ruled *v, const size_t *at, size_t nr, const ZnsPb__Checkpoint *c)
+static size_t parent_place(const struct zns_ruled *v, const size_t *at, size_t nr,
+			   const ZnsPb__Checkpoint *c)
 {
-	while (c->has_parent && nr && memcmp(v[at[nr - 1]].c->id.data, c->parent.data, ZNS_UUID_LEN))
+	while (c->has_parent && nr &&
+	       memcmp(v[at[nr - 1]].c->id.data, c->parent.data, ZNS_UUID_LEN))
 		nr--;
 	return c->has_parent ? nr : 0;
 }
 
-ssize_t zns_retention_rule(const ZnsPb__Retention *rule, struct zns_ruled *v, size_t nr, int64_t now_ns)
+ssize_t zns_retention_rule(const ZnsPb__Retention *rule, struct zns_ruled *v, size_t nr,
+			   int64_t now_ns)
 {
 	cleanup_free struct zns_retained *r = calloc(nr + 1, sizeof(*r));
 	cleanup_free size_t *at = calloc(nr + 1, sizeof(*at));
@@ -59,8 +65,11 @@ ssize_t zns_retention_rule(const ZnsPb__Retention *rule, struct zns_ruled *v, si
 
 		v[i].due = v[i].held = false;
 		if (ruled(rule, c)) {
-			r[n] = (struct zns_retained){ .created_ns = c->created_ns, .pinned = v[i].pinned,
-						      .pre_dump = c->pre_dump, .parent = parent, .needed = v[i].in_use };
+			r[n] = (struct zns_retained){ .created_ns = c->created_ns,
+						      .pinned = v[i].pinned,
+						      .pre_dump = c->pre_dump,
+						      .parent = parent,
+						      .needed = v[i].in_use };
 			at[n++] = i;
 		} else if (parent) {
 			r[parent - 1].needed = true;

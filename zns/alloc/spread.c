@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
- * Sharing when the groups do not suffice: which ones a newcomer takes, and from whom (design.md §5, sharing.md). The writers
- * of a group get equal parts of it, so what a dump has is the sum over its groups. It should have its max-min fair share:
- * nobody gets more than it asked for, and nobody could get more without taking from a poorer one.
+ * Sharing when the groups do not suffice: which ones a newcomer takes, and from whom (design.md §5,
+ * sharing.md). The writers of a group get equal parts of it, so what a dump has is the sum over its
+ * groups. It should have its max-min fair share: nobody gets more than it asked for, and nobody
+ * could get more without taking from a poorer one.
  */
 #include <string.h>
 #include "alloc_priv.h"
 #include "zns/util.h"
 
 /* Why these, and what others give: Documentation/sharing.md. */
-#define CONTENT 0.96	/* of its fair share: a dump that keeps this much is not spared any further */
-#define ENOUGH 0.998	/* sums of parts are not exact */
+#define CONTENT                                                                          \
+	0.96 /* of its fair share: a dump that keeps this much is not spared any further \
+	      */
+#define ENOUGH 0.998 /* sums of parts are not exact */
 
 static int cmp_double(const void *a, const void *b)
 {
@@ -35,7 +38,7 @@ double zns_alloc_fair(const double *wants, uint32_t nr, double capacity)
 			return level;
 		left -= sorted[i];
 	}
-	return sorted[nr - 1] + left;	/* no contention */
+	return sorted[nr - 1] + left; /* no contention */
 }
 
 bool spread_has_group(const struct zns_sharer *s, uint32_t group)
@@ -61,16 +64,17 @@ double spread_poorest(const struct spread *s, uint32_t group)
 struct offer {
 	uint32_t reservations;
 	bool taken, leased;
-	double content, rest;	/* spread_poorest, up to where it is content; and all of it */
+	double content, rest; /* spread_poorest, up to where it is content; and all of it */
 };
 
-/* Free groups come first. Then those where nobody falls below CONTENT, in the usual order; then where most is left. */
+/* Free groups come first. Then those where nobody falls below CONTENT, in the usual order; then
+ * where most is left. */
 static bool better(const struct offer *a, const struct offer *b)
 {
 	if (a->taken != b->taken)
 		return b->taken;
 	if (!a->taken)
-		return false;	/* in the order they came in */
+		return false; /* in the order they came in */
 	if (a->content > b->content + 1e-9 || b->content > a->content + 1e-9)
 		return a->content > b->content;
 	if (a->reservations != b->reservations)
@@ -85,8 +89,10 @@ static struct offer offer_of(const struct spread *s, uint32_t group)
 	const struct zns_group_state *g = &s->groups[group];
 	double rest = spread_poorest(s, group);
 
-	return (struct offer){ .reservations = g->nr_reservations, .leased = g->nr_leases > 0,
-			       .taken = g->nr_reservations || g->nr_leases, .rest = rest,
+	return (struct offer){ .reservations = g->nr_reservations,
+			       .leased = g->nr_leases > 0,
+			       .taken = g->nr_reservations || g->nr_leases,
+			       .rest = rest,
 			       .content = zns_min(rest, CONTENT) };
 }
 
@@ -100,8 +106,8 @@ void spread_join(struct spread *s, uint32_t group)
 	s->users[group]++;
 }
 
-double spread_take_stock(struct spread *s, uint32_t nr, const uint32_t *order, uint32_t found, double want,
-			 double ceiling)
+double spread_take_stock(struct spread *s, uint32_t nr, const uint32_t *order, uint32_t found,
+			 double want, double ceiling)
 {
 	cleanup_free double *wants = calloc(s->nr_sharers + 1, sizeof(*wants));
 	cleanup_free bool *there = calloc(nr ? nr : 1, sizeof(*there));
@@ -134,9 +140,10 @@ double spread_take_stock(struct spread *s, uint32_t nr, const uint32_t *order, u
 	return zns_min(want, fair);
 }
 
-uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr, const struct zns_sharer *sharers,
-			  uint32_t nr_sharers, double want, uint32_t least, uint32_t most, uint32_t first,
-			  double ceiling, uint32_t *order, uint32_t found)
+uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr,
+			  const struct zns_sharer *sharers, uint32_t nr_sharers, double want,
+			  uint32_t least, uint32_t most, uint32_t first, double ceiling,
+			  uint32_t *order, uint32_t found)
 {
 	cleanup_free struct party *party = calloc(nr_sharers + 1, sizeof(*party));
 	cleanup_free uint32_t *users = calloc(nr ? nr : 1, sizeof(*users));
@@ -162,14 +169,16 @@ uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr, con
 		}
 		group = order[best];
 		/*
-		 * It has enough: its fair share now, and as much of free groups as it wants even when those that have
-		 * reserved them come. Or more would only be taken from a poorer one.
+		 * It has enough: its fair share now, and as much of free groups as it wants even
+		 * when those that have reserved them come. Or more would only be taken from a
+		 * poorer one.
 		 */
 		if (n >= least && users[group] && (now >= fair * ENOUGH || o.rest < now / fair))
 			break;
 		if (n >= least && !users[group] && later >= want * ENOUGH)
 			break;
-		if (n >= first && n < least && users[group] && now >= fair * ENOUGH && o.rest < CONTENT)
+		if (n >= first && n < least && users[group] && now >= fair * ENOUGH &&
+		    o.rest < CONTENT)
 			break;
 		memmove(&order[n + 1], &order[n], (best - n) * sizeof(*order));
 		order[n] = group;

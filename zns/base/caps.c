@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Give up what a program does not need, so that an attacker gets less of it. Documentation/security.md has the table. */
+/* Give up what a program does not need, so that an attacker gets less of it.
+ * Documentation/security.md has the table. */
 #include <errno.h>
 #include <sched.h>
 #include <sys/capability.h>
@@ -26,14 +27,15 @@ int zns_process_keep_caps(const int *caps, size_t nr, struct zns_err *err)
 
 		/* Root in a container, or a plain user, may not have it at all. */
 		if (!cap_get_flag(has, v, CAP_PERMITTED, &on) && on == CAP_SET &&
-		    (cap_set_flag(keep, CAP_PERMITTED, 1, &v, CAP_SET) || cap_set_flag(keep, CAP_EFFECTIVE, 1, &v, CAP_SET)))
+		    (cap_set_flag(keep, CAP_PERMITTED, 1, &v, CAP_SET) ||
+		     cap_set_flag(keep, CAP_EFFECTIVE, 1, &v, CAP_SET)))
 			ret = -errno;
 	}
 	if (!ret && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		ret = -errno;
 	for (int cap = 0; !ret && cap <= cap_max_bits() - 1; cap++)
 		if (!listed(caps, nr, cap))
-			cap_drop_bound(cap);	/* not allowed: no new privileges come anyway */
+			cap_drop_bound(cap); /* not allowed: no new privileges come anyway */
 	cap_reset_ambient();
 	if (!ret && cap_set_proc(keep))
 		ret = -errno;

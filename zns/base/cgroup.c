@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Leave the cgroups of whoever started this process, so that their end, freezer and limits do not hit us. */
+/* Leave the cgroups of whoever started this process, so that their end, freezer and limits do not
+ * hit us. */
 #include <fcntl.h>
 #include <string.h>
 #include "zns/process.h"
@@ -27,13 +28,15 @@ static bool listed(const char *list, const char *word, size_t len)
 }
 
 /*
- * Are we in the root group of a hierarchy already? To write there anyway takes the kernel milliseconds. @groups: the text of
- * /proc/self/cgroup; @super: the options of the mount, NULL for version 2. In doubt, no.
+ * Are we in the root group of a hierarchy already? To write there anyway takes the kernel
+ * milliseconds. @groups: the text of /proc/self/cgroup; @super: the options of the mount, NULL for
+ * version 2. In doubt, no.
  */
 static bool in_root(const char *groups, const char *super)
 {
 	for (const char *l = groups; *l; l += strcspn(l, "\n"), l += *l == '\n') {
-		const char *names = memchr(l, ':', strcspn(l, "\n")), *path = names ? strchr(names + 1, ':') : NULL;
+		const char *names = memchr(l, ':', strcspn(l, "\n")),
+			   *path = names ? strchr(names + 1, ':') : NULL;
 		bool ours = false;
 
 		if (!path)
@@ -60,7 +63,8 @@ bool zns_cgroup_escape(void)
 	if (zns_read_file(AT_FDCWD, "/proc/self/cgroup", 65536, &groups, &len))
 		groups = NULL;
 	while (f && fgets(line, sizeof(line), f)) {
-		char *sep = strstr(line, " - "), *super, *save = NULL, *root = NULL, *mnt = NULL, *tok;
+		char *sep = strstr(line, " - "), *super, *save = NULL, *root = NULL, *mnt = NULL,
+		     *tok;
 		bool v2;
 
 		if (!sep || (strncmp(sep + 3, "cgroup ", 7) && strncmp(sep + 3, "cgroup2 ", 8)))
@@ -76,7 +80,8 @@ bool zns_cgroup_escape(void)
 				mnt = tok;
 		}
 		/* A delegated or read-only hierarchy: we stay, and are charged there. */
-		if (root && mnt && !strcmp(root, "/") && !(groups && in_root((char *)groups, v2 ? NULL : super)))
+		if (root && mnt && !strcmp(root, "/") &&
+		    !(groups && in_root((char *)groups, v2 ? NULL : super)))
 			all &= enter_root(mnt);
 	}
 	return all;

@@ -35,7 +35,8 @@ int conf_mkdirs(const char *dir, struct zns_err *err)
 	size_t len = strlen(dir);
 
 	if (!len || len >= sizeof(path))
-		return zns_fail(err, -ENAMETOOLONG, "configuration directory name is empty or too long");
+		return zns_fail(err, -ENAMETOOLONG,
+				"configuration directory name is empty or too long");
 	memcpy(path, dir, len + 1);
 	for (char *p = path + 1;; p++) {
 		char c = *p;
@@ -88,8 +89,8 @@ static bool good_key(const char *key)
 	if (!islower((unsigned char)*key))
 		return false;
 	for (; *key; key++)
-		if (!islower((unsigned char)*key) && !isdigit((unsigned char)*key) && *key != '-' && *key != '_' &&
-		    *key != '.')
+		if (!islower((unsigned char)*key) && !isdigit((unsigned char)*key) && *key != '-' &&
+		    *key != '_' && *key != '.')
 			return false;
 	return true;
 }
@@ -98,7 +99,8 @@ static bool good_value(const char *value)
 {
 	size_t len = strlen(value);
 
-	if (!len || len > 4096 || isspace((unsigned char)value[0]) || isspace((unsigned char)value[len - 1]))
+	if (!len || len > 4096 || isspace((unsigned char)value[0]) ||
+	    isspace((unsigned char)value[len - 1]))
 		return false;
 	for (; *value; value++)
 		if ((unsigned char)*value < 0x20 || *value == 0x7f)
@@ -162,10 +164,12 @@ static int conf_load(const char *path, uint8_t **text, size_t *len, struct zns_e
 	return 0;
 }
 
-/* All keys that there are. A misspelled one is an error, else it would be a setting that nobody obeys. */
-static const char *const known_keys[] = { "default-device", "deadline", "encrypt-key", "docker-qos", "docker-admission", "docker-alloc",
-					  "docker-stripe", "docker-dev", "docker-criu", "cri-o-names", "criu-config-dir",
-					  "restore-others" };
+/* All keys that there are. A misspelled one is an error, else it would be a setting that nobody
+ * obeys. */
+static const char *const known_keys[] = { "default-device", "deadline",         "encrypt-key",
+					  "docker-qos",     "docker-admission", "docker-alloc",
+					  "docker-stripe",  "docker-dev",       "docker-criu",
+					  "cri-o-names",    "criu-config-dir",  "restore-others" };
 
 static int unknown(const char *key, const char *path, unsigned line, struct zns_err *err)
 {
@@ -176,8 +180,10 @@ static int unknown(const char *key, const char *path, unsigned line, struct zns_
 		if (!strcmp(key, known_keys[i]))
 			return 0;
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(known_keys) && n < sizeof(list); i++)
-		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", i ? ", " : "", known_keys[i]);
-	return zns_fail(err, -EINVAL, "%.160s:%u: \"%.40s\" is not known; keys are %s", path, line, key, list);
+		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", i ? ", " : "",
+				      known_keys[i]);
+	return zns_fail(err, -EINVAL, "%.160s:%u: \"%.40s\" is not known; keys are %s", path, line,
+			key, list);
 }
 
 int zns_config_get(const char *key, char *out, size_t len, struct zns_err *err)
@@ -195,7 +201,8 @@ int zns_config_get(const char *key, char *out, size_t len, struct zns_err *err)
 	if (rc)
 		return rc;
 	it.next = (char *)text;
-	/* Read the whole file, so that a bad line is found whatever key is asked for. The last line of a key counts. */
+	/* Read the whole file, so that a bad line is found whatever key is asked for. The last line
+	 * of a key counts. */
 	while ((rc = conf_next(&it, &k, &v)) > 0) {
 		rc = unknown(k, path, it.line, err);
 		if (rc)
@@ -204,11 +211,14 @@ int zns_config_get(const char *key, char *out, size_t len, struct zns_err *err)
 			found = v;
 	}
 	if (rc)
-		return zns_fail(err, rc, "%s:%u: not a \"key = value\" line: correct it or put a # in front", path, it.line);
+		return zns_fail(err, rc,
+				"%s:%u: not a \"key = value\" line: correct it or put a # in front",
+				path, it.line);
 	if (!found)
 		return zns_fail(err, -ENOENT, "%s: \"%s\" is not set", path, key);
 	if (strlen(found) >= len)
-		return zns_fail(err, -ENAMETOOLONG, "%s: the value of \"%s\" is too long", path, key);
+		return zns_fail(err, -ENAMETOOLONG, "%s: the value of \"%s\" is too long", path,
+				key);
 	memcpy(out, found, strlen(found) + 1);
 	return 0;
 }
@@ -229,7 +239,9 @@ int zns_config_deadline(uint32_t *seconds, struct zns_err *err)
 	if (rc)
 		return rc;
 	if (zns_parse_number(text, 0, 3600, &v))
-		return zns_fail(err, -EINVAL, "zns.conf: deadline = %s: give seconds, 1 to 3600, or 0 for never", text);
+		return zns_fail(err, -EINVAL,
+				"zns.conf: deadline = %s: give seconds, 1 to 3600, or 0 for never",
+				text);
 	*seconds = (uint32_t)v;
 	return 0;
 }
@@ -261,10 +273,15 @@ int zns_config_set(const char *key, const char *value, struct zns_err *err)
 	int rc;
 
 	if (!good_key(key))
-		return zns_fail(err, -EINVAL, "\"%s\" is not a configuration key: use lower-case letters, digits and -", key);
+		return zns_fail(
+			err, -EINVAL,
+			"\"%s\" is not a configuration key: use lower-case letters, digits and -",
+			key);
 	if (value && !good_value(value))
-		return zns_fail(err, -EINVAL, "the value of \"%s\" is empty, too long, or has blanks at its ends or control characters",
-				key);
+		return zns_fail(
+			err, -EINVAL,
+			"the value of \"%s\" is empty, too long, or has blanks at its ends or control characters",
+			key);
 	rc = conf_path(path, sizeof(path), err);
 	if (rc)
 		return rc;

@@ -6,8 +6,9 @@
 #include "zns/err.h"
 #include "zns/util.h"
 
-#define WHAT_MIN 64	/* bytes of what went wrong that are kept, however long the reason is */
-#define TEXT_MAX (ZNS_ERR_MAX + 4)	/* a little more than a message has room for: that it is cut is then seen */
+#define WHAT_MIN 64 /* bytes of what went wrong that are kept, however long the reason is */
+/* a little more than a message has room for: that it is cut is then seen */
+#define TEXT_MAX (ZNS_ERR_MAX + 4)
 
 static int normalise(int code)
 {
@@ -36,10 +37,12 @@ static void record(struct zns_err *err, int code, const char *text)
 	err->code = code;
 	memcpy(err->msg, text, len);
 	err->msg[len] = '\0';
-	zns_clean(err->msg);	/* file names and what devices say: on one line, and off the terminal's escapes */
+	/* file names and what devices say: on one line, and off the terminal's escapes */
+	zns_clean(err->msg);
 }
 
-/* "text: why". A long file name must not push the reason out, so it is cut down to a part of the line. */
+/* "text: why". A long file name must not push the reason out, so it is cut down to a part of the
+ * line. */
 static void record_why(struct zns_err *err, int code, const char *text, const char *why)
 {
 	size_t max = sizeof(err->msg) - 1, room = max > strlen(why) + 2 ? max - strlen(why) - 2 : 0;

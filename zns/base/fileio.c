@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Whole-buffer transfers, whole files, and replacing a file so that a crash leaves the old or the new one. */
+/* Whole-buffer transfers, whole files, and replacing a file so that a crash leaves the old or the
+ * new one. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -67,7 +68,8 @@ int zns_std_fds(void)
 	int fd;
 
 	do {
-		fd = open("/dev/null", O_RDONLY);	/* the lowest free number; stays open over exec as these do */
+		/* the lowest free number; stays open over exec as these do */
+		fd = open("/dev/null", O_RDONLY);
 		if (fd < 0)
 			return -errno;
 	} while (fd <= STDERR_FILENO);
@@ -87,10 +89,11 @@ int zns_read_fd(int fd, size_t max, uint8_t **out, size_t *out_len)
 		return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
 	if (st.st_size > 0 && (uint64_t)st.st_size > max)
 		return -EFBIG;
-	room = st.st_size > 0 ? (size_t)st.st_size : 4096;	/* files of /proc have size 0 */
+	room = st.st_size > 0 ? (size_t)st.st_size : 4096; /* files of /proc have size 0 */
 	room = zns_min(room, max);
 	for (;;) {
-		/* two bytes more than needed: one shows a file larger than max, one holds the NUL */
+		/* two bytes more than needed: one shows a file larger than max, one holds the NUL
+		 */
 		uint8_t *bigger = realloc(buf, room + 2);
 		ssize_t n;
 
@@ -147,7 +150,7 @@ int zns_sync_parent(const char *path)
 	char dir[PATH_MAX];
 	size_t len = strlen(path);
 
-	while (len > 1 && path[len - 1] == '/')		/* of a directory */
+	while (len > 1 && path[len - 1] == '/') /* of a directory */
 		len--;
 	while (len && path[len - 1] != '/')
 		len--;
@@ -168,17 +171,19 @@ int zns_replace_file(int dirfd, const char *path, const void *data, size_t len, 
 
 	if (!*base || !strcmp(base, ".") || !strcmp(base, ".."))
 		return -EINVAL;
-	n = snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
+	n = snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - path + 1) : 1,
+		     slash ? path : ".");
 	if (n < 0 || (size_t)n >= sizeof(dir))
 		return -ENAMETOOLONG;
-	at = openat(dirfd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);	/* once: all that follows is in this one */
+	/* once: all that follows is in this one */
+	at = openat(dirfd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (at < 0)
 		return -errno;
 	fd = zns_make_temp(at, base, tmp);
 	if (fd < 0)
 		return fd;
 	rc = zns_write_all(fd, data, len);
-	if (!rc && fchmod(fd, mode))	/* not open()'s mode: the umask must not matter */
+	if (!rc && fchmod(fd, mode)) /* not open()'s mode: the umask must not matter */
 		rc = -errno;
 	if (!rc && fsync(fd))
 		rc = -errno;

@@ -5,7 +5,7 @@
 #include "zns/grow.h"
 #include "zns/util.h"
 
-#define FIRST 16	/* elements of an array that was empty */
+#define FIRST 16 /* elements of an array that was empty */
 
 /* @want is 0 if the caller's count has wrapped. */
 void *zns_grow_exact(void *v, size_t want, size_t size)

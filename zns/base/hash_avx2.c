@@ -4,7 +4,7 @@
 #include "hash_priv.h"
 
 #define XXH_INLINE_ALL
-#define XXH_VECTOR 2		/* XXH_AVX2, whose name is not known before the header */
+#define XXH_VECTOR 2 /* XXH_AVX2, whose name is not known before the header */
 #include <xxhash.h>
 
 uint64_t zns_hash_avx2(const void *data, size_t len)

@@ -31,7 +31,10 @@ static int read_machine(const char *path, char out[ZNS_MACHINE_STR])
 	int ret = read_word(path, out, ZNS_MACHINE_STR);
 
 	/* "uninitialized" stands there while an image is being made. */
-	return !ret && (strlen(out) != MACHINE_LEN || strspn(out, "0123456789abcdef") != MACHINE_LEN) ? -EINVAL : ret;
+	return !ret && (strlen(out) != MACHINE_LEN ||
+			strspn(out, "0123456789abcdef") != MACHINE_LEN) ?
+		       -EINVAL :
+		       ret;
 }
 
 int zns_machine_id(char out[ZNS_MACHINE_STR], struct zns_err *err)
@@ -51,11 +54,14 @@ int zns_machine_id(char out[ZNS_MACHINE_STR], struct zns_err *err)
 	snprintf(line, sizeof(line), "%s\n", out);
 	if (ret)
 		return zns_fail_sys(err, ret, "no random machine id can be made");
-	ret = conf_mkdirs(zns_config_dir(), err);	/* nothing was registered here yet */
+	ret = conf_mkdirs(zns_config_dir(), err); /* nothing was registered here yet */
 	if (ret)
 		return ret;
 	ret = zns_replace_file(AT_FDCWD, path, line, strlen(line), 0644);
-	return ret ? zns_fail_sys(err, ret, "%s: this machine has no machine id, and none can be stored", path) : 0;
+	return ret ? zns_fail_sys(err, ret,
+				  "%s: this machine has no machine id, and none can be stored",
+				  path) :
+		     0;
 }
 
 int zns_boot_id(char out[ZNS_UUID_STR], struct zns_err *err)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * What may be a container's name. It is printed on terminals, written into a configuration file of criu between quotes,
- * and stands in messages: so nothing that cannot be printed, and nothing that ends or escapes a quoted word.
+ * What may be a container's name. It is printed on terminals, written into a configuration file of
+ * criu between quotes, and stands in messages: so nothing that cannot be printed, and nothing that
+ * ends or escapes a quoted word.
  */
 #include <string.h>
 
@@ -11,7 +12,8 @@
 /* Characters that change how others are shown: separators of lines, marks of direction. */
 static bool turns(uint32_t c)
 {
-	return (c >= 0x200e && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
+	return (c >= 0x200e && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
+	       (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
 }
 
 int zns_printable(const char *s)
@@ -50,14 +52,19 @@ int zns_check_container(const char *name, struct zns_err *err)
 	if (!*p)
 		return zns_fail(err, -EINVAL, "the container's name is empty");
 	if (strlen(name) > ZNS_NAME_MAX)
-		return zns_fail(err, -EINVAL, "the container's name is longer than %d bytes", ZNS_NAME_MAX);
+		return zns_fail(err, -EINVAL, "the container's name is longer than %d bytes",
+				ZNS_NAME_MAX);
 	for (; *p; p += n) {
 		n = zns_printable(p);
 		if (!n)
-			return zns_fail(err, -EINVAL, "the container's name has a character that cannot be printed (0x%02x)",
-					(unsigned char)*p);
+			return zns_fail(
+				err, -EINVAL,
+				"the container's name has a character that cannot be printed (0x%02x)",
+				(unsigned char)*p);
 		if (*p == '"' || *p == '\\')
-			return zns_fail(err, -EINVAL, "the container's name has a %c, which no name may have", *p);
+			return zns_fail(err, -EINVAL,
+					"the container's name has a %c, which no name may have",
+					*p);
 	}
 	return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* See process.h. A broker is started by its first user and serves all: a limit of the one must not be that of the others. */
+/* See process.h. A broker is started by its first user and serves all: a limit of the one must not
+ * be that of the others. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -10,19 +11,20 @@
 #include "zns/process.h"
 #include "zns/util.h"
 
-#define STACK_BYTES MIB(8)	/* of threads too, when it stands before the exec */
+#define STACK_BYTES MIB(8) /* of threads too, when it stands before the exec */
 
 static const struct {
 	int which;
 	const char *what, *ulimit;
-	rlim_t least;	/* what a broker needs of it */
+	rlim_t least; /* what a broker needs of it */
 } limits[] = {
 	{ RLIMIT_FSIZE, "size of files", "-f", RLIM_INFINITY },
 	{ RLIMIT_CPU, "processor time", "-t", RLIM_INFINITY },
 	{ RLIMIT_AS, "address space", "-v", GIB(4) },
 	{ RLIMIT_DATA, "data", "-d", GIB(1) },
 	{ RLIMIT_NOFILE, "descriptors", "-n", 256 },
-	{ RLIMIT_NPROC, "processes", "-u", 0 },	/* root has none, and a thread that cannot be had is an error of its own */
+	{ RLIMIT_NPROC, "processes", "-u", 0 }, /* root has none, and a thread that cannot be had is
+						   an error of its own */
 	{ RLIMIT_MEMLOCK, "locked memory", "-l", 0 },
 };
 
@@ -33,7 +35,7 @@ static void write_file(const char *path, const char *text)
 	if (fd < 0)
 		return;
 	if (write(fd, text, strlen(text)) < 0)
-		errno = 0;	/* not allowed: it stays */
+		errno = 0; /* not allowed: it stays */
 	close(fd);
 }
 
@@ -55,9 +57,11 @@ static void reset_limits(void)
 	struct rlimit r;
 
 	zns_process_raise_limits();
-	/* With CAP_SYS_RESOURCE the hard ones too; descriptors have a ceiling of the kernel's, and are enough as they are. */
+	/* With CAP_SYS_RESOURCE the hard ones too; descriptors have a ceiling of the kernel's, and
+	 * are enough as they are. */
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(limits); i++)
-		if (limits[i].least == RLIM_INFINITY || limits[i].which == RLIMIT_AS || limits[i].which == RLIMIT_DATA)
+		if (limits[i].least == RLIM_INFINITY || limits[i].which == RLIMIT_AS ||
+		    limits[i].which == RLIMIT_DATA)
 			setrlimit(limits[i].which, &none);
 	if (!getrlimit(RLIMIT_NOFILE, &r) && r.rlim_max < 4096) {
 		r.rlim_cur = r.rlim_max = 4096;
@@ -69,14 +73,15 @@ static void reset_limits(void)
 	}
 }
 
-/* Two signals are the C library's: sigaction() refuses them, but they can be inherited as ignored like any other. */
+/* Two signals are the C library's: sigaction() refuses them, but they can be inherited as ignored
+ * like any other. */
 static void reset_hidden_signal(int s)
 {
 	struct {
 		void (*handler)(int);
 		unsigned long flags, restorer, mask[2];
 	} now = { 0 }, usual = { 0 };
-	size_t mask_bytes = 8;		/* the kernel's */
+	size_t mask_bytes = 8; /* the kernel's */
 
 	if (!syscall(SYS_rt_sigaction, s, NULL, &now, mask_bytes) && now.handler == SIG_IGN)
 		syscall(SYS_rt_sigaction, s, &usual, NULL, mask_bytes);
@@ -106,7 +111,7 @@ void zns_process_shed(void)
 	sched_setscheduler(0, SCHED_OTHER, &usual);
 	setpriority(PRIO_PROCESS, 0, 0);
 #ifdef SYS_ioprio_set
-	syscall(SYS_ioprio_set, 1, 0, 0);	/* this process: none of its own */
+	syscall(SYS_ioprio_set, 1, 0, 0); /* this process: none of its own */
 #endif
 	memset(&all, 0xff, sizeof(all));
 	sched_setaffinity(0, sizeof(all), &all);
@@ -132,8 +137,9 @@ static int check(size_t i, rlim_t least, const char *remedy, struct zns_err *err
 
 	if (getrlimit(limits[i].which, &r) || r.rlim_cur >= least)
 		return 0;
-	return zns_fail(err, -EPERM, "the limit of %s (ulimit %s) is %llu and cannot be raised here; %s", limits[i].what,
-			limits[i].ulimit, (unsigned long long)r.rlim_cur, remedy);
+	return zns_fail(err, -EPERM,
+			"the limit of %s (ulimit %s) is %llu and cannot be raised here; %s",
+			limits[i].what, limits[i].ulimit, (unsigned long long)r.rlim_cur, remedy);
 }
 
 int zns_process_limits(struct zns_err *err)
@@ -141,12 +147,15 @@ int zns_process_limits(struct zns_err *err)
 	int ret = 0;
 
 	for (size_t i = 0; !ret && i < ZNS_ARRAY_SIZE(limits); i++)
-		ret = check(i, limits[i].least, "a broker serves everybody: start it from a session without that limit (`znsd DEV`)",
-			    err);
+		ret = check(
+			i, limits[i].least,
+			"a broker serves everybody: start it from a session without that limit (`znsd DEV`)",
+			err);
 	return ret;
 }
 
 int zns_process_file_limit(uint64_t need, struct zns_err *err)
 {
-	return check(0, need, "an emulated device is a file: dump from a session without that limit", err);
+	return check(0, need,
+		     "an emulated device is a file: dump from a session without that limit", err);
 }

@@ -13,7 +13,8 @@
 
 static int entry_path(const char *uuid, char *out, struct zns_err *err)
 {
-	int n = snprintf(out, PATH_MAX, "%s/devices.d%s%s", zns_config_dir(), *uuid ? "/" : "", uuid);
+	int n = snprintf(out, PATH_MAX, "%s/devices.d%s%s", zns_config_dir(), *uuid ? "/" : "",
+			 uuid);
 
 	if (n < 0 || n >= PATH_MAX)
 		return zns_fail(err, -ENAMETOOLONG, "configuration directory name is too long");
@@ -28,8 +29,10 @@ static bool good_path(const char *value)
 	return *zns_spec_path(value) == '/' && strlen(value) < size;
 }
 
-/* -ENOENT quietly, without a message: the caller knows what was meant. *key: malloc'ed, NULL if there is none. */
-static int read_entry_key(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out, char **key, struct zns_err *err)
+/* -ENOENT quietly, without a message: the caller knows what was meant. *key: malloc'ed, NULL if
+ * there is none. */
+static int read_entry_key(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out, char **key,
+			  struct zns_err *err)
 {
 	char name[ZNS_UUID_STR], path[PATH_MAX], *k, *v, *found = NULL, *spec = NULL;
 	const char *encrypted = NULL, *plain = NULL;
@@ -58,9 +61,10 @@ static int read_entry_key(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registere
 			encrypted = v;
 		else if (!strcmp(k, "plain"))
 			plain = v;
-	if (rc || !found || !good_path(found) || (encrypted && strcmp(encrypted, "only")) || (plain && strcmp(plain, "accept")))
+	if (rc || !found || !good_path(found) || (encrypted && strcmp(encrypted, "only")) ||
+	    (plain && strcmp(plain, "accept")))
 		goto bad;
-	memmove(out->uuid, uuid, ZNS_UUID_LEN);	/* which may be the same */
+	memmove(out->uuid, uuid, ZNS_UUID_LEN); /* which may be the same */
 	memset(out->path, 0, sizeof(out->path));
 	out->encrypted = encrypted;
 	out->plain_ok = plain;
@@ -70,11 +74,14 @@ static int read_entry_key(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registere
 	*key = spec ? strdup(spec) : NULL;
 	return spec && !*key ? zns_fail(err, -ENOMEM, "out of memory") : 0;
 bad:
-	return zns_fail(err, -EINVAL, "%s is damaged, it should read \"path = DEV\": run `znsctl unregister %s`, then `znsctl register DEV`",
-			path, name);
+	return zns_fail(
+		err, -EINVAL,
+		"%s is damaged, it should read \"path = DEV\": run `znsctl unregister %s`, then `znsctl register DEV`",
+		path, name);
 }
 
-static int read_entry(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out, struct zns_err *err)
+static int read_entry(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out,
+		      struct zns_err *err)
 {
 	return read_entry_key(uuid, out, NULL, err);
 }
@@ -86,8 +93,9 @@ static int write_entry(const struct zns_registered *r, const char *key, struct z
 
 	if (rc)
 		return rc;
-	rc = snprintf(text, sizeof(text), "path = %s\n%s%s%s%s%s", r->path, key ? "key = " : "", key ? key : "", key ? "\n" : "",
-		      r->encrypted ? "encrypted = only\n" : "", r->plain_ok ? "plain = accept\n" : "");
+	rc = snprintf(text, sizeof(text), "path = %s\n%s%s%s%s%s", r->path, key ? "key = " : "",
+		      key ? key : "", key ? "\n" : "", r->encrypted ? "encrypted = only\n" : "",
+		      r->plain_ok ? "plain = accept\n" : "");
 	if (rc < 0 || (size_t)rc >= sizeof(text))
 		return zns_fail(err, -ENAMETOOLONG, "the name of the key is too long");
 	rc = zns_replace_file(AT_FDCWD, path, text, rc, 0600);
@@ -121,14 +129,15 @@ int zns_registered_list(struct zns_registered **out, size_t *nr, struct zns_err 
 			break;
 		}
 		/* temporary files, editors' copies and the like are no entries */
-		if (zns_uuid_parse(de->d_name, uuid) || strcmp(zns_uuid_format(uuid, canon), de->d_name))
+		if (zns_uuid_parse(de->d_name, uuid) ||
+		    strcmp(zns_uuid_format(uuid, canon), de->d_name))
 			continue;
 		if (zns_grow_by_one(list, n)) {
 			rc = zns_fail(err, -ENOMEM, "out of memory");
 			break;
 		}
 		rc = read_entry(uuid, &list[n], err);
-		if (rc && rc != -ENOENT)	/* -ENOENT: removed meanwhile */
+		if (rc && rc != -ENOENT) /* -ENOENT: removed meanwhile */
 			break;
 		n += !rc;
 	}
@@ -150,7 +159,8 @@ static bool same_device(const char *a, const char *b)
 
 	if (!strcmp(a, b))
 		return true;
-	if (zns_spec_path(a) - a != zns_spec_path(b) - b || strncmp(a, b, (size_t)(zns_spec_path(a) - a)))
+	if (zns_spec_path(a) - a != zns_spec_path(b) - b ||
+	    strncmp(a, b, (size_t)(zns_spec_path(a) - a)))
 		return false;
 	if (stat(zns_spec_path(a), &sa) || stat(zns_spec_path(b), &sb))
 		return false;
@@ -167,7 +177,8 @@ static int remove_entry(const uint8_t uuid[ZNS_UUID_LEN], struct zns_err *err)
 	if (rc)
 		return rc;
 	if (unlink(path))
-		return errno == ENOENT ? -ENOENT : zns_fail_sys(err, -errno, "cannot remove %s", path);
+		return errno == ENOENT ? -ENOENT :
+					 zns_fail_sys(err, -errno, "cannot remove %s", path);
 	return 0;
 }
 
@@ -194,7 +205,8 @@ int zns_register(const uint8_t uuid[ZNS_UUID_LEN], const char *dev, struct zns_e
 		rc = zns_registered_list(&list, &nr, err);
 	if (rc)
 		return rc;
-	/* Dropped first: the device at this path has another UUID now, and two entries for one path would be ambiguous. */
+	/* Dropped first: the device at this path has another UUID now, and two entries for one path
+	 * would be ambiguous. */
 	for (size_t i = 0; i < nr; i++) {
 		if (!memcmp(list[i].uuid, uuid, ZNS_UUID_LEN) || !same_device(list[i].path, r.path))
 			continue;
@@ -202,7 +214,8 @@ int zns_register(const uint8_t uuid[ZNS_UUID_LEN], const char *dev, struct zns_e
 		if (rc && rc != -ENOENT)
 			return rc;
 	}
-	rc = read_entry_key(uuid, &old, &key, err);	/* of the same device: what is said of its key goes with it */
+	/* of the same device: what is said of its key goes with it */
+	rc = read_entry_key(uuid, &old, &key, err);
 	if (rc && rc != -ENOENT)
 		return rc;
 	memcpy(r.uuid, uuid, ZNS_UUID_LEN);
@@ -225,12 +238,12 @@ int zns_registered_key(const uint8_t uuid[ZNS_UUID_LEN], char *out, size_t len, 
 	return 0;
 }
 
-
 static int not_registered(const char *what, struct zns_err *err)
 {
-	return zns_fail(err, -ENOENT,
-			"device %s is not registered on this machine: run `znsctl register DEV` (or `znsctl format DEV` for a new one)",
-			what);
+	return zns_fail(
+		err, -ENOENT,
+		"device %s is not registered on this machine: run `znsctl register DEV` (or `znsctl format DEV` for a new one)",
+		what);
 }
 
 int zns_register_key(const uint8_t uuid[ZNS_UUID_LEN], const char *spec, struct zns_err *err)
@@ -248,7 +261,8 @@ int zns_register_key(const uint8_t uuid[ZNS_UUID_LEN], const char *spec, struct 
 	return write_entry(&reg, spec, err);
 }
 
-int zns_register_flags(const uint8_t uuid[ZNS_UUID_LEN], int encrypted, int plain_ok, struct zns_err *err)
+int zns_register_flags(const uint8_t uuid[ZNS_UUID_LEN], int encrypted, int plain_ok,
+		       struct zns_err *err)
 {
 	cleanup_close int lock = conf_lock(err);
 	cleanup_free char *key = NULL;
@@ -280,7 +294,8 @@ int zns_unregister(const uint8_t uuid[ZNS_UUID_LEN], struct zns_err *err)
 	return rc == -ENOENT ? not_registered(zns_uuid_format(uuid, name), err) : rc;
 }
 
-int zns_registered_by_uuid(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out, struct zns_err *err)
+int zns_registered_by_uuid(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out,
+			   struct zns_err *err)
 {
 	char name[ZNS_UUID_STR];
 	int rc = read_entry(uuid, out, err);
@@ -288,7 +303,8 @@ int zns_registered_by_uuid(const uint8_t uuid[ZNS_UUID_LEN], struct zns_register
 	return rc == -ENOENT ? not_registered(zns_uuid_format(uuid, name), err) : rc;
 }
 
-/* What to do about it depends on what is there: nothing is registered or formatted that does not exist. */
+/* What to do about it depends on what is there: nothing is registered or formatted that does not
+ * exist. */
 static int unknown_path(const char *spec, const char *canon, struct zns_err *err)
 {
 	bool emu = !strncmp(canon, "emu:", 4), node = !strncmp(canon, "/dev/", 5);
@@ -296,18 +312,30 @@ static int unknown_path(const char *spec, const char *canon, struct zns_err *err
 	bool there = !stat(emu ? canon + 4 : canon, &st);
 
 	if (!emu && !node && there && S_ISREG(st.st_mode))
-		return zns_fail(err, -ENOENT, "%s is a file, not a device: an emulated device on it is emu:%s", spec, canon);
+		return zns_fail(err, -ENOENT,
+				"%s is a file, not a device: an emulated device on it is emu:%s",
+				spec, canon);
 	if (!emu && !node)
-		return zns_fail(err, -ENOENT, "%s is no device: that is emu:PATH, /dev/… or the UUID of a registered one; `znsctl status "
-				"--all` lists them", spec);
+		return zns_fail(
+			err, -ENOENT,
+			"%s is no device: that is emu:PATH, /dev/… or the UUID of a registered one; `znsctl status "
+			"--all` lists them",
+			spec);
 	if (!there && emu)
-		return zns_fail(err, -ENOENT, "%s is not registered on this machine, and nothing is there: `znsctl create %s` makes a "
-				"new one", canon, canon);
-	if (!there)
-		return zns_fail(err, -ENOENT, "%s is not registered on this machine, and there is no such device node", canon);
-	return zns_fail(err, -ENOENT,
-			"%s is not registered on this machine: run `znsctl register %s` (or `znsctl format %s` for a new one)", canon,
+		return zns_fail(
+			err, -ENOENT,
+			"%s is not registered on this machine, and nothing is there: `znsctl create %s` makes a "
+			"new one",
 			canon, canon);
+	if (!there)
+		return zns_fail(
+			err, -ENOENT,
+			"%s is not registered on this machine, and there is no such device node",
+			canon);
+	return zns_fail(
+		err, -ENOENT,
+		"%s is not registered on this machine: run `znsctl register %s` (or `znsctl format %s` for a new one)",
+		canon, canon, canon);
 }
 
 int zns_registered_by_path(const char *path, struct zns_registered *out, struct zns_err *err)
@@ -330,7 +358,8 @@ int zns_registered_by_path(const char *path, struct zns_registered *out, struct 
 	return unknown_path(path, canon, err);
 }
 
-static int by_spec(const char *spec, const char *origin, struct zns_registered *out, struct zns_err *err)
+static int by_spec(const char *spec, const char *origin, struct zns_registered *out,
+		   struct zns_err *err)
 {
 	uint8_t uuid[ZNS_UUID_LEN];
 	int rc;
@@ -360,7 +389,9 @@ int zns_resolve_device(const char *spec, struct zns_registered *out, struct zns_
 
 	/* "$DEV" with DEV unset is a mistake, not the default device. */
 	if (spec && !*spec)
-		return zns_fail(err, -ENODEV, "the name of the device is empty: give emu:PATH, /dev/… or a UUID, or leave it out");
+		return zns_fail(
+			err, -ENODEV,
+			"the name of the device is empty: give emu:PATH, /dev/… or a UUID, or leave it out");
 	if (spec)
 		return by_spec(spec, NULL, out, err);
 	env = secure_getenv("ZNS_DEV");
@@ -379,9 +410,11 @@ int zns_resolve_device(const char *spec, struct zns_registered *out, struct zns_
 		return 0;
 	}
 	if (!nr)
-		return zns_fail(err, -ENODEV,
-				"no device is registered on this machine: run `znsctl create emu:PATH`, `znsctl format DEV` or `znsctl register DEV`");
-	return zns_fail(err, -ENODEV,
-			"%zu devices are registered: name one, set ZNS_DEV, or put \"default-device = DEV\" into %s/zns.conf", nr,
-			zns_config_dir());
+		return zns_fail(
+			err, -ENODEV,
+			"no device is registered on this machine: run `znsctl create emu:PATH`, `znsctl format DEV` or `znsctl register DEV`");
+	return zns_fail(
+		err, -ENODEV,
+		"%zu devices are registered: name one, set ZNS_DEV, or put \"default-device = DEV\" into %s/zns.conf",
+		nr, zns_config_dir());
 }

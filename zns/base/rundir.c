@@ -15,8 +15,8 @@
 int zns_broker_path(const uint8_t uuid[ZNS_UUID_LEN], const char *suffix, char *out, size_t len)
 {
 	char id[ZNS_UUID_STR];
-	int n = snprintf(out, len, "%s/%s%s%s", zns_run_dir(), zns_uuid_format(uuid, id), *suffix == '.' ? "" : ".",
-			 suffix);
+	int n = snprintf(out, len, "%s/%s%s%s", zns_run_dir(), zns_uuid_format(uuid, id),
+			 *suffix == '.' ? "" : ".", suffix);
 
 	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
 }
@@ -34,7 +34,10 @@ int zns_broker_run_dir(struct zns_err *err)
 		return zns_fail(err, -ENOTDIR, "%s is no directory", dir);
 	/* Whoever could put a socket there would be given our data's places. */
 	if ((st.st_uid && st.st_uid != geteuid()) || (st.st_mode & 022))
-		return zns_fail(err, -EPERM, "runtime directory %s: others may write to it (chmod 0700, owner root)", dir);
+		return zns_fail(
+			err, -EPERM,
+			"runtime directory %s: others may write to it (chmod 0700, owner root)",
+			dir);
 	return 0;
 }
 
@@ -55,7 +58,8 @@ int zns_flock_wait(int fd, unsigned wait_ms)
 	}
 }
 
-int zns_broker_lock_shared(const uint8_t uuid[ZNS_UUID_LEN], const char *suffix, int *fd_out, struct zns_err *err)
+int zns_broker_lock_shared(const uint8_t uuid[ZNS_UUID_LEN], const char *suffix, int *fd_out,
+			   struct zns_err *err)
 {
 	struct timespec pause = { .tv_nsec = SHARED_PAUSE_MS * 1000000 };
 	char path[4096];
@@ -90,7 +94,8 @@ int zns_flock_holder(int fd)
 		unsigned long long ino;
 		int pid;
 
-		/* "1: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF"; waiters have "->" after the number */
+		/* "1: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF"; waiters have "->" after the
+		 * number */
 		if (sscanf(line, "%*d: FLOCK %*s %*s %d %*x:%*x:%llu ", &pid, &ino) == 2 &&
 		    ino == (unsigned long long)st.st_ino && pid != getpid())
 			return pid;
@@ -110,8 +115,12 @@ int zns_broker_lock_device(const char *dev_path, unsigned wait_ms, int *fd_out, 
 		int pid = zns_flock_holder(fd);
 
 		if (pid)
-			return zns_fail(err, -EBUSY, "%s is in use by another broker, a format or a probe (PID %d)", dev_path, pid);
-		return zns_fail(err, -EBUSY, "%s is in use by another broker, a format or a probe", dev_path);
+			return zns_fail(
+				err, -EBUSY,
+				"%s is in use by another broker, a format or a probe (PID %d)",
+				dev_path, pid);
+		return zns_fail(err, -EBUSY, "%s is in use by another broker, a format or a probe",
+				dev_path);
 	}
 	if (ret)
 		return zns_fail_sys(err, ret, "cannot lock %s", dev_path);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* See safeopen.h. openat2 does it in one step where the kernel has it; else one component after another. */
+/* See safeopen.h. openat2 does it in one step where the kernel has it; else one component after
+ * another. */
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
@@ -15,7 +16,7 @@
 
 #define READ_FLAGS (O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
 #define DIR_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-#define LINKS_MAX 40		/* as the kernel's */
+#define LINKS_MAX 40 /* as the kernel's */
 #define LOCK_STEP_MS 20
 
 /* -ENOSYS where there is none, or where a filter for system calls does not know it. */
@@ -26,7 +27,8 @@ static int try_openat2(int dirfd, const char *path, uint64_t flags, uint64_t res
 
 	if (fd >= 0)
 		return fd;
-	return errno == ENOSYS || errno == EPERM || errno == EINVAL || errno == E2BIG ? -ENOSYS : -errno;
+	return errno == ENOSYS || errno == EPERM || errno == EINVAL || errno == E2BIG ? -ENOSYS :
+											-errno;
 }
 
 static bool plain_name(const char *name)
@@ -41,7 +43,7 @@ static int open_beneath(int dirfd, const char *name, int flags)
 	if (!plain_name(name))
 		return -EINVAL;
 	fd = try_openat2(dirfd, name, (uint64_t)flags, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH);
-	if (fd == -ENOSYS) {	/* of one plain name, O_NOFOLLOW says as much */
+	if (fd == -ENOSYS) { /* of one plain name, O_NOFOLLOW says as much */
 		fd = openat(dirfd, name, flags);
 		if (fd < 0)
 			fd = -errno;
@@ -54,7 +56,8 @@ int zns_open_file(int dirfd, const char *name, struct stat *st)
 	cleanup_close int fd = open_beneath(dirfd, name, READ_FLAGS);
 
 	if (fd < 0)
-		return fd == -ENXIO || fd == -ENODEV ? -EINVAL : fd;	/* a socket, a device that is none */
+		return fd == -ENXIO || fd == -ENODEV ? -EINVAL : fd; /* a socket, a device that is
+									none */
 	if (fstat(fd, st))
 		return -errno;
 	if (!S_ISREG(st->st_mode))
@@ -100,9 +103,9 @@ int zns_open_subdir(int dirfd, const char *name)
 /* --- a path, link by link --- */
 
 struct walk {
-	int at;			/* O_PATH, where we are */
+	int at; /* O_PATH, where we are */
 	int links;
-	char rest[2 * PATH_MAX];	/* still to go */
+	char rest[2 * PATH_MAX]; /* still to go */
 };
 
 static int step_into(struct walk *w, const char *name)
@@ -117,14 +120,17 @@ static int step_into(struct walk *w, const char *name)
 }
 
 /* @fd is a link called @name: its target goes before the rest. */
-static int step_through(struct walk *w, int fd, const char *name, const struct stat *st, struct zns_err *err)
+static int step_through(struct walk *w, int fd, const char *name, const struct stat *st,
+			struct zns_err *err)
 {
 	char to[PATH_MAX], all[sizeof(w->rest)];
 	ssize_t n;
 
 	if (st->st_uid && st->st_uid != geteuid())
-		return zns_fail(err, -ELOOP, "%s is a link of user %u's, which is not followed: name the directory itself", name,
-				(unsigned)st->st_uid);
+		return zns_fail(
+			err, -ELOOP,
+			"%s is a link of user %u's, which is not followed: name the directory itself",
+			name, (unsigned)st->st_uid);
 	if (++w->links > LINKS_MAX)
 		return zns_fail_sys(err, -ELOOP, "%s", name);
 	n = readlinkat(fd, "", to, sizeof(to) - 1);
@@ -157,7 +163,7 @@ static int step(struct walk *w, const char *name, struct zns_err *err)
 	else if (S_ISLNK(st.st_mode))
 		return step_through(w, fd, name, &st, err);
 	else
-		ret = step_into(w, name);	/* no link still, or it fails */
+		ret = step_into(w, name); /* no link still, or it fails */
 	return ret ? zns_fail_sys(err, ret, "%s", name) : 0;
 }
 
@@ -279,7 +285,7 @@ int zns_rename_new(int dirfd, const char *from, const char *to)
 {
 	if (!renameat2(dirfd, from, dirfd, to, RENAME_NOREPLACE))
 		return 0;
-	if (errno != EINVAL && errno != ENOSYS)		/* a file system that cannot */
+	if (errno != EINVAL && errno != ENOSYS) /* a file system that cannot */
 		return -errno;
 	if (linkat(dirfd, from, dirfd, to, 0))
 		return -errno;

@@ -7,7 +7,8 @@
 
 #define NSEC_PER_SEC 1000000000u
 
-/* Plain decimal digits only: no sign, blank, hex or empty string, all of which strtoull would take. */
+/* Plain decimal digits only: no sign, blank, hex or empty string, all of which strtoull would take.
+ */
 static int parse_digits(const char *s, const char **end, uint64_t *out)
 {
 	uint64_t v = 0;
@@ -83,16 +84,20 @@ int zns_parse_size(const char *s, uint64_t *out_bytes)
 	switch (*end) {
 	case '\0':
 		break;
-	case 'k': case 'K':
+	case 'k':
+	case 'K':
 		shift = 10;
 		break;
-	case 'm': case 'M':
+	case 'm':
+	case 'M':
 		shift = 20;
 		break;
-	case 'g': case 'G':
+	case 'g':
+	case 'G':
 		shift = 30;
 		break;
-	case 't': case 'T':
+	case 't':
+	case 'T':
 		shift = 40;
 		break;
 	default:

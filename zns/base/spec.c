@@ -74,18 +74,23 @@ int zns_canonical_spec(const char *spec, char *out, size_t len, struct zns_err *
 	int rc;
 
 	if (!*name)
-		return zns_fail(err, -EINVAL, "\"%s\" names no device: give emu:PATH or /dev/…", spec);
+		return zns_fail(err, -EINVAL, "\"%s\" names no device: give emu:PATH or /dev/…",
+				spec);
 	for (const char *p = name; *p; p++)
 		if ((unsigned char)*p < 0x20 || *p == 0x7f)
-			return zns_fail(err, -EINVAL, "device path \"%s\" has control characters", spec);
+			return zns_fail(err, -EINVAL, "device path \"%s\" has control characters",
+					spec);
 	if (*name != '/' && !getcwd(cwd, sizeof(cwd)))
-		return zns_fail_sys(err, -errno, "cannot tell the current directory, give an absolute path");
+		return zns_fail_sys(err, -errno,
+				    "cannot tell the current directory, give an absolute path");
 	if (*name != '/' && *cwd != '/')
-		return zns_fail(err, -ENOENT, "the current directory is unreachable, give an absolute path");
+		return zns_fail(err, -ENOENT,
+				"the current directory is unreachable, give an absolute path");
 	if (snprintf(path, sizeof(path), "%s%s%s", cwd, *cwd ? "/" : "", name) >= (int)sizeof(path))
 		return zns_fail(err, -ENAMETOOLONG, "device path \"%.64s…\" is too long", spec);
 	if (!strncmp(path, "/dev/", 5) && strncmp(path, "/dev/shm/", 9)) {
-		/* the administrator's stable link (/dev/disk/by-id/…) must stay one: /dev/nvme0n1 changes over boots */
+		/* the administrator's stable link (/dev/disk/by-id/…) must stay one: /dev/nvme0n1
+		 * changes over boots */
 		memcpy(real, path, strlen(path) + 1);
 		squeeze(real);
 	} else {
@@ -93,8 +98,11 @@ int zns_canonical_spec(const char *spec, char *out, size_t len, struct zns_err *
 		if (rc)
 			return zns_fail_sys(err, rc, "device path \"%.128s\"", spec);
 	}
-	if (snprintf(path, sizeof(path), "%.*s%s", prefix, spec, real) >= (int)zns_min(len, sizeof(path)))
-		return zns_fail(err, -ENAMETOOLONG, "device path \"%.64s…\" is too long (at most %zu bytes)", spec, len - 1);
+	if (snprintf(path, sizeof(path), "%.*s%s", prefix, spec, real) >=
+	    (int)zns_min(len, sizeof(path)))
+		return zns_fail(err, -ENAMETOOLONG,
+				"device path \"%.64s…\" is too long (at most %zu bytes)", spec,
+				len - 1);
 	memcpy(out, path, strlen(path) + 1);
 	return 0;
 }

@@ -50,7 +50,8 @@ static bool parse_uids(char *s, struct rule *r)
 
 	if (dash)
 		*dash = '\0';
-	return number(s, &r->uid_first) && number(dash ? dash + 1 : s, &r->uid_last) && r->uid_first <= r->uid_last;
+	return number(s, &r->uid_first) && number(dash ? dash + 1 : s, &r->uid_last) &&
+	       r->uid_first <= r->uid_last;
 }
 
 /* NULL, or what is wrong with the word. */
@@ -78,7 +79,8 @@ static const char *parse_limit(char *word, struct rule *r)
 		if (*to)
 			return "a limit is given twice";
 		if (keys[i].rate ? zns_parse_mibps(eq + 1, &v) != 0 : !number(eq + 1, &v))
-			return keys[i].rate ? "a rate reads like 500, 500MiB/s or 2GiB/s" : "a number of groups is wanted";
+			return keys[i].rate ? "a rate reads like 500, 500MiB/s or 2GiB/s" :
+					      "a number of groups is wanted";
 		if (!v || v > LIMIT_MAX)
 			return "a limit must be 1 or more";
 		*to = v;
@@ -107,7 +109,9 @@ static const char *parse_rule(char *line, struct rule *r)
 		bad = parse_limit(word, r);
 		any = true;
 	}
-	return bad || any ? bad : "the rule sets no limit: max-qos=RATE, max-groups=N, total-qos=RATE or total-groups=N";
+	return bad || any ?
+		       bad :
+		       "the rule sets no limit: max-qos=RATE, max-groups=N, total-qos=RATE or total-groups=N";
 }
 
 static bool applies(const struct rule *r, const char *container, int64_t uid)
@@ -136,7 +140,8 @@ int zns_tenant_find(const char *container, int64_t uid, struct zns_tenant *out, 
 		return zns_fail_sys(err, ret, "cannot read %s", path);
 	if (memchr(text, 0, len))
 		return zns_fail(err, -EINVAL, "%s: not a text file", path);
-	/* Read all of it, so that a bad line is found for every container. The first rule that applies counts. */
+	/* Read all of it, so that a bad line is found for every container. The first rule that
+	 * applies counts. */
 	for (line = (char *)text; line; line = next) {
 		struct rule r = { .pattern = NULL };
 		const char *bad;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Text that somebody else chose (names, paths, records of a device) on its way to a terminal or a log: what is not
- * printable could move the cursor, change a title or turn the line around.
+ * Text that somebody else chose (names, paths, records of a device) on its way to a terminal or a
+ * log: what is not printable could move the cursor, change a title or turn the line around.
  */
 #include <string.h>
 
@@ -42,7 +42,8 @@ char *zns_escape(const char *s, char *buf, size_t len)
 			s += n;
 			continue;
 		}
-		at += (size_t)snprintf(buf + at, len - at, *s == '\\' ? "\\\\" : "\\x%02x", (unsigned char)*s);
+		at += (size_t)snprintf(buf + at, len - at, *s == '\\' ? "\\\\" : "\\x%02x",
+				       (unsigned char)*s);
 		s++;
 	}
 	buf[at] = 0;

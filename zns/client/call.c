@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-/* One request to znsd and its answer, for which a client waits as long as the broker shows that it lives. */
+/* One request to znsd and its answer, for which a client waits as long as the broker shows that it
+ * lives. */
 #include <poll.h>
 #include <unistd.h>
 #include "zns/client.h"
@@ -13,14 +14,15 @@ struct call {
 };
 
 /*
- * Has it shown a sign of life? The time that counts is our own: if both were stopped, as a machine may be, it is not to
- * blame. So it is as many looks as make up the deadline.
+ * Has it shown a sign of life? The time that counts is our own: if both were stopped, as a machine
+ * may be, it is not to blame. So it is as many looks as make up the deadline.
  */
 static bool shows_nothing(struct call *c)
 {
 	uint64_t now = zns_mono_ns(), beat;
 
-	if (c->b->alive_fd < 0 || !c->b->deadline_s || pread(c->b->alive_fd, &beat, sizeof(beat), 0) != sizeof(beat))
+	if (c->b->alive_fd < 0 || !c->b->deadline_s ||
+	    pread(c->b->alive_fd, &beat, sizeof(beat), 0) != sizeof(beat))
 		return false;
 	if (!c->silent_ns || beat != c->beat) {
 		c->beat = beat;
@@ -28,19 +30,25 @@ static bool shows_nothing(struct call *c)
 		c->silent_ms = 0;
 		return false;
 	}
-	c->silent_ms += ZNS_ALIVE_MS;	/* or less, but then a limit comes first */
-	return c->silent_ms >= c->b->deadline_s * 1000 && now - c->silent_ns >= c->b->deadline_s * 1000000000ull;
+	c->silent_ms += ZNS_ALIVE_MS; /* or less, but then a limit comes first */
+	return c->silent_ms >= c->b->deadline_s * 1000 &&
+	       now - c->silent_ns >= c->b->deadline_s * 1000000000ull;
 }
 
-/* It may take its time (admission): as long as the broker lives, and anybody waits for the answer. */
+/* It may take its time (admission): as long as the broker lives, and anybody waits for the answer.
+ */
 static int wait_ready(void *arg, short events)
 {
 	struct call *c = arg;
-	struct pollfd p[2] = { { .fd = c->b->fd, .events = events }, { .fd = c->b->watch_fd, .events = POLLRDHUP } };
+	struct pollfd p[2] = { { .fd = c->b->fd, .events = events },
+			       { .fd = c->b->watch_fd, .events = POLLRDHUP } };
 
 	c->start_ns = zns_mono_ns();
 	for (;;) {
-		int n = poll(p, 2, (int)(c->b->limit_ms ? zns_min(c->b->limit_ms, (uint32_t)ZNS_ALIVE_MS) : ZNS_ALIVE_MS));
+		int n = poll(p, 2,
+			     (int)(c->b->limit_ms ?
+					   zns_min(c->b->limit_ms, (uint32_t)ZNS_ALIVE_MS) :
+					   ZNS_ALIVE_MS));
 
 		if (n < 0 && errno != EINTR)
 			return -errno;
@@ -49,12 +57,14 @@ static int wait_ready(void *arg, short events)
 		if (n < 0)
 			continue;
 		c->dead = shows_nothing(c);
-		if (c->dead || (c->b->limit_ms && zns_mono_ns() - c->start_ns >= c->b->limit_ms * 1000000ull))
+		if (c->dead ||
+		    (c->b->limit_ms && zns_mono_ns() - c->start_ns >= c->b->limit_ms * 1000000ull))
 			return -ETIMEDOUT;
 	}
 }
 
-int zns_broker_call(struct zns_broker *b, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err)
+int zns_broker_call(struct zns_broker *b, ZnsPb__Request *req, ZnsPb__Response **resp,
+		    struct zns_err *err)
 {
 	cleanup_free uint8_t *out = NULL, *in = NULL;
 	struct call c = { .b = b };
@@ -67,7 +77,8 @@ int zns_broker_call(struct zns_broker *b, ZnsPb__Request *req, ZnsPb__Response *
 	req->version = ZNS_BROKER_VERSION;
 	len = zns_pb__request__get_packed_size(req);
 	if (len > ZNS_BROKER_REQ_MAX)
-		return zns_fail(err, -EMSGSIZE, "a request of %zu bytes is too large for the broker", len);
+		return zns_fail(err, -EMSGSIZE,
+				"a request of %zu bytes is too large for the broker", len);
 	out = malloc(len ? len : 1);
 	if (!out)
 		return zns_fail_sys(err, -ENOMEM, "broker request");
@@ -76,20 +87,28 @@ int zns_broker_call(struct zns_broker *b, ZnsPb__Request *req, ZnsPb__Response *
 	if (!ret)
 		ret = zns_msg_recv_wait(b->fd, &in, &in_len, wait_ready, &c);
 	if (ret == -EPIPE)
-		return zns_fail(err, ret, "the broker (PID %u) died or closed the connection", b->broker_pid);
+		return zns_fail(err, ret, "the broker (PID %u) died or closed the connection",
+				b->broker_pid);
 	if (ret == -ECANCELED)
 		return zns_fail(err, ret, "whoever wanted the answer is gone");
 	if (c.dead)
-		return zns_fail(err, ret, "the broker (PID %u) has shown no sign of life for %u s: let it go on if it is stopped, or "
-				"kill it, and the next command starts another", b->broker_pid, b->deadline_s);
+		return zns_fail(
+			err, ret,
+			"the broker (PID %u) has shown no sign of life for %u s: let it go on if it is stopped, or "
+			"kill it, and the next command starts another",
+			b->broker_pid, b->deadline_s);
 	if (ret == -ETIMEDOUT)
-		return zns_fail(err, -ETIMEDOUT, "the broker (PID %u) does not answer; end it, the next command starts another",
-				b->broker_pid);
+		return zns_fail(
+			err, -ETIMEDOUT,
+			"the broker (PID %u) does not answer; end it, the next command starts another",
+			b->broker_pid);
 	if (ret)
 		return zns_fail_sys(err, ret, "broker (PID %u)", b->broker_pid);
 	r = zns_pb__response__unpack(NULL, in_len, in);
 	if (!r)
-		return zns_fail(err, -EBADMSG, "the broker (PID %u) sent an answer that does not parse", b->broker_pid);
+		return zns_fail(err, -EBADMSG,
+				"the broker (PID %u) sent an answer that does not parse",
+				b->broker_pid);
 	if (r->code) {
 		ret = r->code < 0 ? r->code : -EIO;
 		zns_fail(err, ret, "%s", r->error ? r->error : "the broker gives no reason");

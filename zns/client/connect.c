@@ -33,24 +33,28 @@ static int sock_connect(const struct zns_registered *dev, struct zns_broker *b, 
 	socklen_t len = sizeof(cred);
 
 	if (zns_broker_path(dev->uuid, "sock", sa.sun_path, sizeof(sa.sun_path)))
-		return zns_fail(err, -ENAMETOOLONG, "runtime directory %s: too long for a socket", zns_run_dir());
+		return zns_fail(err, -ENAMETOOLONG, "runtime directory %s: too long for a socket",
+				zns_run_dir());
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return zns_fail_sys(err, -errno, "socket");
-	limit_time(fd, zns_broker_hello_ms);	/* connect waits as well, while too many others do */
+	limit_time(fd, zns_broker_hello_ms); /* connect waits as well, while too many others do */
 	while (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0) {
 		if (errno == EINTR)
 			continue;
 		if (errno == ECONNREFUSED || errno == ENOENT)
 			return zns_fail(err, -ENOENT, "no broker runs for %s", dev->path);
 		if (errno == EAGAIN)
-			return zns_fail(err, -ETIMEDOUT, "the broker of %s takes no connection (see %s)", dev->path, sa.sun_path);
+			return zns_fail(err, -ETIMEDOUT,
+					"the broker of %s takes no connection (see %s)", dev->path,
+					sa.sun_path);
 		return zns_fail_sys(err, -errno, "cannot connect to %s", sa.sun_path);
 	}
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return zns_fail_sys(err, -errno, "%s", sa.sun_path);
 	if (cred.uid && cred.uid != geteuid())
-		return zns_fail(err, -EPERM, "%s belongs to user %u", sa.sun_path, (unsigned)cred.uid);
+		return zns_fail(err, -EPERM, "%s belongs to user %u", sa.sun_path,
+				(unsigned)cred.uid);
 	b->broker_pid = cred.pid;
 	b->fd = zns_take_fd(&fd);
 	if (!zns_broker_path(dev->uuid, "alive", path, sizeof(path)))
@@ -58,7 +62,8 @@ static int sock_connect(const struct zns_registered *dev, struct zns_broker *b, 
 	return 0;
 }
 
-/* An empty request: proves that the broker took the connection, has our version and serves this device. */
+/* An empty request: proves that the broker took the connection, has our version and serves this
+ * device. */
 static int hello(const struct zns_registered *dev, struct zns_broker *b, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
@@ -74,14 +79,16 @@ static int hello(const struct zns_registered *dev, struct zns_broker *b, struct 
 	if (!resp->has_device || resp->device.len != ZNS_UUID_LEN ||
 	    memcmp(resp->device.data, dev->uuid, ZNS_UUID_LEN))
 		ret = zns_fail(err, -EPROTO, "the broker of %s serves another device", dev->path);
-	b->encrypted = resp->encryption && resp->encryption->has_key_id && resp->encryption->key_id.len == sizeof(b->key_id);
+	b->encrypted = resp->encryption && resp->encryption->has_key_id &&
+		       resp->encryption->key_id.len == sizeof(b->key_id);
 	if (b->encrypted)
 		memcpy(b->key_id, resp->encryption->key_id.data, sizeof(b->key_id));
 	zns_pb__response__free_unpacked(resp, NULL);
 	return ret;
 }
 
-int zns_broker_connect_running(const struct zns_registered *dev, struct zns_broker *b, struct zns_err *err)
+int zns_broker_connect_running(const struct zns_registered *dev, struct zns_broker *b,
+			       struct zns_err *err)
 {
 	int ret;
 
@@ -101,7 +108,8 @@ int zns_broker_connect_running(const struct zns_registered *dev, struct zns_brok
 	return ret;
 }
 
-static int start_and_connect(const struct zns_registered *dev, struct zns_broker *b, struct zns_err *err)
+static int start_and_connect(const struct zns_registered *dev, struct zns_broker *b,
+			     struct zns_err *err)
 {
 	cleanup_close int lock = -1;
 	char path[4096];
@@ -118,8 +126,10 @@ static int start_and_connect(const struct zns_registered *dev, struct zns_broker
 		return zns_fail_sys(err, -errno, "%s", path);
 	ret = zns_flock_wait(lock, LOCK_WAIT_MS);
 	if (ret == -EBUSY)
-		return zns_fail(err, -ETIMEDOUT, "another process (PID %d) has been starting a broker for %s for %d s",
-				zns_flock_holder(lock), dev->path, LOCK_WAIT_MS / 1000);
+		return zns_fail(
+			err, -ETIMEDOUT,
+			"another process (PID %d) has been starting a broker for %s for %d s",
+			zns_flock_holder(lock), dev->path, LOCK_WAIT_MS / 1000);
 	if (ret)
 		return zns_fail_sys(err, ret, "%s", path);
 	/* Whoever held the lock before us may have started it. */
@@ -143,7 +153,8 @@ int zns_broker_connect(const struct zns_registered *dev, struct zns_broker *b, s
 		ret = zns_broker_connect_running(dev, b, err);
 		if (ret == -ENOENT)
 			ret = start_and_connect(dev, b, err);
-		/* -ENOENT of a fresh broker: it left again before we got through. A missing device has -ENODEV. */
+		/* -ENOENT of a fresh broker: it left again before we got through. A missing device
+		 * has -ENODEV. */
 		if (ret != -ENOENT)
 			break;
 	}
@@ -156,7 +167,7 @@ void zns_broker_close(struct zns_broker *b)
 {
 	if (b->fd >= 0)
 		close(b->fd);
-	if (b->fd >= 0 && b->alive_fd >= 0)	/* who never connected has set neither */
+	if (b->fd >= 0 && b->alive_fd >= 0) /* who never connected has set neither */
 		close(b->alive_fd);
 	b->fd = b->alive_fd = -1;
 }

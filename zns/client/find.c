@@ -5,7 +5,7 @@
 #include "zns/client.h"
 
 #define DIGITS (2 * ZNS_UUID_LEN)
-#define NAMED 4		/* of those that an id could mean, in the message */
+#define NAMED 4 /* of those that an id could mean, in the message */
 
 /* Dashes count for nothing. The number of digits, or -EINVAL: it is no part of an id. */
 static int digits_of(const char *text, char out[DIGITS + 1])
@@ -27,24 +27,31 @@ static bool begins_with(const ZnsPb__Checkpoint *c, const char *digits, int n)
 {
 	char id[ZNS_UUID_STR], all[DIGITS + 1];
 
-	return c->id.len == ZNS_UUID_LEN && digits_of(zns_uuid_format(c->id.data, id), all) == DIGITS && !strncmp(all, digits, n);
+	return c->id.len == ZNS_UUID_LEN &&
+	       digits_of(zns_uuid_format(c->id.data, id), all) == DIGITS &&
+	       !strncmp(all, digits, n);
 }
 
-static int ambiguous(const ZnsPb__Response *ls, const char *text, const char *digits, int n, size_t nr, struct zns_err *err)
+static int ambiguous(const ZnsPb__Response *ls, const char *text, const char *digits, int n,
+		     size_t nr, struct zns_err *err)
 {
 	char list[NAMED * (ZNS_UUID_STR + 2) + 32] = "", id[ZNS_UUID_STR];
 	size_t at = 0, named = 0;
 
 	for (size_t i = 0; i < ls->n_checkpoints && named < NAMED; i++)
 		if (begins_with(ls->checkpoints[i], digits, n))
-			at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%s", named++ ? ", " : "",
+			at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%s",
+					       named++ ? ", " : "",
 					       zns_uuid_format(ls->checkpoints[i]->id.data, id));
 	if (nr > named)
 		snprintf(list + at, sizeof(list) - at, " and %zu more", nr - named);
-	return zns_fail(err, -ENOTUNIQ, "%zu checkpoints have an id that begins with %s, give more of it: %s", nr, text, list);
+	return zns_fail(err, -ENOTUNIQ,
+			"%zu checkpoints have an id that begins with %s, give more of it: %s", nr,
+			text, list);
 }
 
-int zns_find_checkpoint(const ZnsPb__Response *ls, const char *text, const ZnsPb__Checkpoint **out, struct zns_err *err)
+int zns_find_checkpoint(const ZnsPb__Response *ls, const char *text, const ZnsPb__Checkpoint **out,
+			struct zns_err *err)
 {
 	char digits[DIGITS + 1];
 	int n = digits_of(text, digits);
@@ -64,18 +71,22 @@ int zns_find_checkpoint(const ZnsPb__Response *ls, const char *text, const ZnsPb
 	*out = NULL;
 	if (n >= ZNS_ID_MIN && nr)
 		return ambiguous(ls, text, digits, n, nr, err);
-	return nr ? zns_fail(err, -ENOENT, "%s is too short for an id: give %d digits of it at least", text, ZNS_ID_MIN) :
+	return nr ? zns_fail(err, -ENOENT,
+			     "%s is too short for an id: give %d digits of it at least", text,
+			     ZNS_ID_MIN) :
 		    zns_fail(err, -ENOENT, "no checkpoint %s", text);
 }
 
-int zns_broker_resolve_id(struct zns_broker *b, const char *text, uint8_t id[ZNS_UUID_LEN], struct zns_err *err)
+int zns_broker_resolve_id(struct zns_broker *b, const char *text, uint8_t id[ZNS_UUID_LEN],
+			  struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	const ZnsPb__Checkpoint *c;
 	ZnsPb__Response *ls;
 	int ret;
 
-	/* A whole id may be of one that was removed: who asks for it then learns when, and by what. */
+	/* A whole id may be of one that was removed: who asks for it then learns when, and by what.
+	 */
 	if (!zns_uuid_parse(text, id))
 		return 0;
 	req.has_ls = req.ls = 1;

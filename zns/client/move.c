@@ -4,10 +4,10 @@
 #include "zns/move.h"
 
 #define FLUSH_PATIENCE_MS 10000
-#define LOOK_MS 1000u		/* between two questions whether it may go on, at most */
+#define LOOK_MS 1000u /* between two questions whether it may go on, at most */
 
-static int zone_get(void *arg, uint32_t group, uint64_t need, const uint32_t *done, uint32_t nr_done,
-		    struct zns_zone_slot *out, struct zns_err *err)
+static int zone_get(void *arg, uint32_t group, uint64_t need, const uint32_t *done,
+		    uint32_t nr_done, struct zns_zone_slot *out, struct zns_err *err)
 {
 	struct zns_move *m = arg;
 	ZnsPb__CompactZone q = ZNS_PB__COMPACT_ZONE__INIT;
@@ -38,8 +38,10 @@ static void tell(const struct zns_move *m)
 		m->tell(m->arg, m->bytes);
 }
 
-/* Returns when nobody works where @q says, or after @patience_ms. @defer: if somebody does, -EAGAIN at once. */
-static int ask(struct zns_move *m, ZnsPb__CompactStep *q, uint64_t patience_ms, bool defer, struct zns_err *err)
+/* Returns when nobody works where @q says, or after @patience_ms. @defer: if somebody does, -EAGAIN
+ * at once. */
+static int ask(struct zns_move *m, ZnsPb__CompactStep *q, uint64_t patience_ms, bool defer,
+	       struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	uint64_t begun = zns_mono_ns(), waited = 0;
@@ -84,9 +86,15 @@ static int step(void *arg, const uint32_t *groups, uint32_t nr, uint64_t bytes, 
 
 static struct zns_mover_params params(struct zns_move *m)
 {
-	return (struct zns_mover_params){ .dev = m->dev, .bucket = m->bucket, .c = m->answer->checkpoints[0],
-					  .victims = m->victims, .nr_victims = m->nr_victims, .zone_group = m->zone_group,
-					  .zone_get = zone_get, .step = step, .arg = m };
+	return (struct zns_mover_params){ .dev = m->dev,
+					  .bucket = m->bucket,
+					  .c = m->answer->checkpoints[0],
+					  .victims = m->victims,
+					  .nr_victims = m->nr_victims,
+					  .zone_group = m->zone_group,
+					  .zone_get = zone_get,
+					  .step = step,
+					  .arg = m };
 }
 
 int zns_move_copy(struct zns_move *m, const uint8_t id[ZNS_UUID_LEN], struct zns_err *err)
@@ -133,7 +141,7 @@ void zns_move_abort(struct zns_move *m)
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 
 	if (!m->answer)
-		return;		/* nothing was leased */
+		return; /* nothing was leased */
 	req.has_abort = req.abort = 1;
 	zns_session_tell(m->s, &req, NULL);
 }

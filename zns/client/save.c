@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-/* A checkpoint is written, from its admission to its record (design.md §3 "Order"): see zns/save.h. */
+/* A checkpoint is written, from its admission to its record (design.md §3 "Order"): see zns/save.h.
+ */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,7 +17,8 @@ int zns_save_key(struct zns_save *v, struct zns_err *err)
 	return ret;
 }
 
-static int zone_get(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *err)
+static int zone_get(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out,
+		    struct zns_err *err)
 {
 	struct zns_save *v = arg;
 	ZnsPb__ZoneGet get = ZNS_PB__ZONE_GET__INIT;
@@ -47,7 +49,8 @@ static int admission(struct zns_save *v, ZnsPb__DumpBegin *ask, struct zns_err *
 
 	if (v->master) {
 		ask->has_key_id = 1;
-		ask->key_id = (ProtobufCBinaryData){ ZNS_KEY_ID_BYTES, (uint8_t *)zns_master_id(v->master) };
+		ask->key_id = (ProtobufCBinaryData){ ZNS_KEY_ID_BYTES,
+						     (uint8_t *)zns_master_id(v->master) };
 	}
 	ask->has_min_room = 1;
 	ask->min_room = v->unit ? v->unit : zns_stripe_unit(&v->s->dev->geo);
@@ -112,7 +115,8 @@ static int new_record(struct zns_save *v, const ZnsPb__DumpBegin *ask, struct zn
 		return zns_fail(err, -ENOMEM, "no memory for the record");
 	zns_pb__checkpoint__init(c);
 	c->container = strdup(ask->container);
-	if (!c->container || put_id(&c->id, v->id) || put_origin(c, ask->origin) || put_metadata_group(c, v->grant) ||
+	if (!c->container || put_id(&c->id, v->id) || put_origin(c, ask->origin) ||
+	    put_metadata_group(c, v->grant) ||
 	    (ask->has_parent && put_id(&c->parent, ask->parent.data)))
 		return zns_fail(err, -ENOMEM, "no memory for the record");
 	c->has_parent = ask->has_parent;
@@ -129,9 +133,18 @@ static int new_writer(struct zns_save *v, uint64_t expected, struct zns_err *err
 {
 	uint32_t groups[ZNS_STRIPE_MAX_WIDTH], weights[ZNS_STRIPE_MAX_WIDTH];
 	const ZnsPb__DumpGrant *g = v->grant;
-	struct zns_writer_params p = { .dev = v->s->dev, .crypt = v->crypt, .bucket = v->bucket, .unit = v->unit,
-				       .workers = v->workers, .expected = expected, .nr_groups = (uint32_t)g->n_groups, .groups = groups,
-				       .weights = weights, .zone_mibps = g->zone_write_mibps, .zone_get = zone_get, .arg = v };
+	struct zns_writer_params p = { .dev = v->s->dev,
+				       .crypt = v->crypt,
+				       .bucket = v->bucket,
+				       .unit = v->unit,
+				       .workers = v->workers,
+				       .expected = expected,
+				       .nr_groups = (uint32_t)g->n_groups,
+				       .groups = groups,
+				       .weights = weights,
+				       .zone_mibps = g->zone_write_mibps,
+				       .zone_get = zone_get,
+				       .arg = v };
 
 	for (size_t i = 0; i < g->n_groups; i++) {
 		groups[i] = g->groups[i]->group;
@@ -173,7 +186,8 @@ uint32_t zns_save_told(struct zns_save *v, const ZnsPb__Response *r)
 	for (size_t i = 0; i < r->n_more_zones; i++) {
 		struct zns_zone_slot slot;
 
-		/* One that cannot be used stays as it is: the lease's, until the connection ends. */
+		/* One that cannot be used stays as it is: the lease's, until the connection ends.
+		 */
 		if (!zns_session_slot(v->s->dev, r->more_zones[i], &slot, NULL))
 			used += !zns_writer_gain(v->w, &slot, r->more_zones[i]->writers, NULL);
 	}
@@ -191,11 +205,12 @@ int zns_save_finish(struct zns_save *v, struct zns_err *err)
 	zns_pb__extent_ref__init(ref);
 	m.device = (ProtobufCBinaryData){ ZNS_UUID_LEN, v->s->reg.uuid };
 	m.checkpoint = v->c;
-	if (!v->former) {	/* else time and rate are those of what was dumped */
+	if (!v->former) { /* else time and rate are those of what was dumped */
 		v->c->created_ns = zns_now_ns();
 		zns_writer_rate(v->w, v->c);
 	} else if (v->crypt) {
-		ret = zns_crypt_former_macs(v->former_crypt, v->former, &m.former_macs, &m.n_former_macs, err);
+		ret = zns_crypt_former_macs(v->former_crypt, v->former, &m.former_macs,
+					    &m.n_former_macs, err);
 	}
 	if (!ret)
 		ret = zns_writer_finish(v->w, &m, ref, err);
@@ -221,10 +236,11 @@ int zns_save_commit(struct zns_save *v, struct zns_err *err)
 	req.commit = v->c;
 	ret = zns_session_ask(v->s, &req, &resp, err);
 	if (ret == -ETIMEDOUT)
-		return zns_wrap(err, "checkpoint %s may or may not exist, `znsctl ls` tells", zns_uuid_format(v->id, id));
+		return zns_wrap(err, "checkpoint %s may or may not exist, `znsctl ls` tells",
+				zns_uuid_format(v->id, id));
 	if (ret)
 		return ret;
-	if (resp->has_shared_groups)	/* others came meanwhile */
+	if (resp->has_shared_groups) /* others came meanwhile */
 		v->c->shared_groups = resp->shared_groups;
 	zns_pb__response__free_unpacked(resp, NULL);
 	return 0;
@@ -239,22 +255,32 @@ int zns_save_settle(struct zns_save *v, struct zns_err *err)
 	int ret;
 
 	zns_uuid_format(v->id, id);
-	if (v->former)		/* it is there in either case */
-		return zns_fail(err, -EPIPE, "znsd died during the commit; run the command again, unless `znsctl show %s` says that "
-				"it was done", id);
-	if (s->writers >= 0)	/* nothing is written any more; a new broker waits for this */
+	if (v->former) /* it is there in either case */
+		return zns_fail(
+			err, -EPIPE,
+			"znsd died during the commit; run the command again, unless `znsctl show %s` says that "
+			"it was done",
+			id);
+	if (s->writers >= 0) /* nothing is written any more; a new broker waits for this */
 		close(s->writers);
 	s->writers = -1;
 	zns_broker_close(&s->broker);
 	if (zns_broker_connect(&s->reg, &s->broker, &again))
-		return zns_fail(err, -EPIPE, "znsd died during the commit and cannot be started again (%s); `znsctl ls` will tell "
-				"whether checkpoint %s exists", again.msg, id);
+		return zns_fail(
+			err, -EPIPE,
+			"znsd died during the commit and cannot be started again (%s); `znsctl ls` will tell "
+			"whether checkpoint %s exists",
+			again.msg, id);
 	ret = zns_session_lease(s, v->id, false, &resp, &again);
 	if (ret == -ENOENT)
-		return zns_fail(err, -EPIPE, "znsd died during the commit; the dump was dropped, run it again");
+		return zns_fail(err, -EPIPE,
+				"znsd died during the commit; the dump was dropped, run it again");
 	if (ret)
-		return zns_fail(err, -EPIPE, "znsd died during the commit and the next one does not answer (%s); `znsctl ls` will "
-				"tell whether checkpoint %s exists", again.msg, id);
+		return zns_fail(
+			err, -EPIPE,
+			"znsd died during the commit and the next one does not answer (%s); `znsctl ls` will "
+			"tell whether checkpoint %s exists",
+			again.msg, id);
 	zns_pb__response__free_unpacked(resp, NULL);
 	return 0;
 }
@@ -270,8 +296,9 @@ void zns_save_roll_back(struct zns_save *v, const char *by, struct zns_err *err)
 	rm.checkpoints = &id;
 	rm.by = (char *)by;
 	req.rm = &rm;
-	if (zns_session_tell(v->s, &req, NULL))		/* it takes room until somebody removes it */
-		zns_wrap(err, "checkpoint %s stays without a handle, `znsctl rm` removes it", zns_uuid_format(v->id, text));
+	if (zns_session_tell(v->s, &req, NULL)) /* it takes room until somebody removes it */
+		zns_wrap(err, "checkpoint %s stays without a handle, `znsctl rm` removes it",
+			 zns_uuid_format(v->id, text));
 }
 
 void zns_save_end(struct zns_save *v)

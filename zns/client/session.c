@@ -7,7 +7,8 @@
 #include "zns/session.h"
 #include "zns/writer.h"
 
-int zns_session_connect(struct zns_session *s, const struct zns_registered *reg, unsigned use, struct zns_err *err)
+int zns_session_connect(struct zns_session *s, const struct zns_registered *reg, unsigned use,
+			struct zns_err *err)
 {
 	int ret;
 
@@ -24,7 +25,8 @@ int zns_session_connect(struct zns_session *s, const struct zns_registered *reg,
 	return ret;
 }
 
-int zns_session_open(struct zns_session *s, const struct zns_registered *reg, unsigned use, struct zns_err *err)
+int zns_session_open(struct zns_session *s, const struct zns_registered *reg, unsigned use,
+		     struct zns_err *err)
 {
 	int ret = zns_session_connect(s, reg, use, err);
 
@@ -51,9 +53,11 @@ void zns_session_close(struct zns_session *s)
 	zns_broker_close(&s->broker);
 }
 
-int zns_session_ask(struct zns_session *s, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err)
+int zns_session_ask(struct zns_session *s, ZnsPb__Request *req, ZnsPb__Response **resp,
+		    struct zns_err *err)
 {
-	return s->ask ? s->ask(s->ask_arg, req, resp, err) : zns_broker_call(&s->broker, req, resp, err);
+	return s->ask ? s->ask(s->ask_arg, req, resp, err) :
+			zns_broker_call(&s->broker, req, resp, err);
 }
 
 int zns_session_tell(struct zns_session *s, ZnsPb__Request *req, struct zns_err *err)
@@ -66,8 +70,8 @@ int zns_session_tell(struct zns_session *s, ZnsPb__Request *req, struct zns_err 
 	return ret;
 }
 
-int zns_session_lease(struct zns_session *s, const uint8_t id[ZNS_UUID_LEN], bool chain, ZnsPb__Response **out,
-		      struct zns_err *err)
+int zns_session_lease(struct zns_session *s, const uint8_t id[ZNS_UUID_LEN], bool chain,
+		      ZnsPb__Response **out, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__RestoreBegin rb = ZNS_PB__RESTORE_BEGIN__INIT;
@@ -86,14 +90,16 @@ int zns_session_lease(struct zns_session *s, const uint8_t id[ZNS_UUID_LEN], boo
 }
 
 int zns_session_chain(struct zns_session *s, const ZnsPb__Response *answer, const ZnsPb__Handle *h,
-		      const struct zns_reader_params *p, struct zns_chain **out, struct zns_err *err)
+		      const struct zns_reader_params *p, struct zns_chain **out,
+		      struct zns_err *err)
 {
 	struct zns_reader_params rp = *p;
 	int ret = h ? zns_handle_agrees(h, answer->checkpoints[0], err) : 0;
 
 	rp.dev = s->dev;
 	if (!ret)
-		ret = zns_chain_open(&rp, &s->reg, s->broker.encrypted, answer->checkpoints, answer->n_checkpoints, out, err);
+		ret = zns_chain_open(&rp, &s->reg, s->broker.encrypted, answer->checkpoints,
+				     answer->n_checkpoints, out, err);
 	if (ret || !h)
 		return ret;
 	ret = zns_crypt_check_handle(zns_chain_crypt(*out, 0), h, zns_chain_manifest(*out, 0), err);
@@ -104,13 +110,16 @@ int zns_session_chain(struct zns_session *s, const ZnsPb__Response *answer, cons
 	return ret;
 }
 
-int zns_session_slot(const struct zns_dev *dev, const ZnsPb__ZoneGrant *g, struct zns_zone_slot *out, struct zns_err *err)
+int zns_session_slot(const struct zns_dev *dev, const ZnsPb__ZoneGrant *g,
+		     struct zns_zone_slot *out, struct zns_err *err)
 {
 	const struct zns_geometry *geo = &dev->geo;
 
-	if (!g || g->zone >= geo->nr_zones || g->capacity > geo->zone_capacity || g->start > g->capacity ||
-	    g->start % geo->block_size)
+	if (!g || g->zone >= geo->nr_zones || g->capacity > geo->zone_capacity ||
+	    g->start > g->capacity || g->start % geo->block_size)
 		return zns_fail(err, -EPROTO, "znsd granted no usable zone");
-	*out = (struct zns_zone_slot){ .zone = g->zone, .group = g->group, .start = g->start, .capacity = g->capacity };
+	*out = (struct zns_zone_slot){
+		.zone = g->zone, .group = g->group, .start = g->start, .capacity = g->capacity
+	};
 	return 0;
 }

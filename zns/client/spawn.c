@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
- * Starting znsd: double-forked, a session of its own, no descriptor of ours but the pipe through which it says
- * "ready" or why it cannot.
+ * Starting znsd: double-forked, a session of its own, no descriptor of ours but the pipe through
+ * which it says "ready" or why it cannot.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -18,8 +18,8 @@
 #define READY_FD 3
 
 /*
- * The environment is not its first user's either: LD_PRELOAD, a fault to be injected, a secret that would stay in
- * /proc/PID/environ.
+ * The environment is not its first user's either: LD_PRELOAD, a fault to be injected, a secret that
+ * would stay in /proc/PID/environ.
  */
 static bool keeps(const char *var)
 {
@@ -48,7 +48,8 @@ static char **broker_env(void)
 }
 
 /* In the child: only calls that are safe after a fork of a process with threads. */
-static void __attribute__((noreturn)) child(char *const argv[], char *const env[], int ready, int log, int null)
+static void __attribute__((noreturn))
+child(char *const argv[], char *const env[], int ready, int log, int null)
 {
 	pid_t pid;
 
@@ -60,11 +61,12 @@ static void __attribute__((noreturn)) child(char *const argv[], char *const env[
 	ready = fcntl(ready, F_DUPFD, 16);
 	log = fcntl(log, F_DUPFD, 16);
 	null = fcntl(null, F_DUPFD, 16);
-	if (ready < 0 || log < 0 || null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(log, 2) < 0 ||
-	    dup2(ready, READY_FD) < 0)
+	if (ready < 0 || log < 0 || null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 ||
+	    dup2(log, 2) < 0 || dup2(ready, READY_FD) < 0)
 		_exit(1);
 	zns_close_from(READY_FD + 1);
-	zns_process_shed();	/* it does so itself: but what holds for an exec, like the stack, must be so before */
+	/* it does so itself: but what holds for an exec, like the stack, must be so before */
+	zns_process_shed();
 	execve(argv[0], argv, env);
 	_exit(127);
 }
@@ -83,7 +85,8 @@ static int wait_ready(int fd, const char *log_path, struct zns_err *err)
 		int code, skip;
 
 		if (now >= end)
-			return zns_fail(err, -ETIMEDOUT, "znsd was not ready after %d s (see %s)", READY_MS / 1000, log_path);
+			return zns_fail(err, -ETIMEDOUT, "znsd was not ready after %d s (see %s)",
+					READY_MS / 1000, log_path);
 		n = poll(&p, 1, (int)((end - now) / 1000000) + 1);
 		if (n <= 0)
 			continue;
@@ -119,7 +122,8 @@ int zns_broker_spawn(const struct zns_registered *dev, struct zns_err *err)
 		return zns_fail(err, -ENOMEM, "no memory to start znsd");
 	ret = zns_find_program("znsd", prog, sizeof(prog));
 	if (ret)
-		return zns_fail(err, ret, "znsd, the broker's program, is not installed beside this one");
+		return zns_fail(err, ret,
+				"znsd, the broker's program, is not installed beside this one");
 	zns_uuid_format(dev->uuid, id);
 	snprintf(fd_arg, sizeof(fd_arg), "%d", READY_FD);
 	ret = zns_broker_path(dev->uuid, "log", log_path, sizeof(log_path));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * AES-256-GCM by OpenSSL's libcrypto: of what Debian has it is the fastest by far with AES-NI and VAES (on the machine
- * of the figures in README: 4.7 GB/s a core on units of 512 KiB; GnuTLS 4.2, libsodium 1.9, its ChaCha20 1.3).
+ * AES-256-GCM by OpenSSL's libcrypto: of what Debian has it is the fastest by far with AES-NI and
+ * VAES (on the machine of the figures in README: 4.7 GB/s a core on units of 512 KiB; GnuTLS 4.2,
+ * libsodium 1.9, its ChaCha20 1.3).
  */
 #include <limits.h>
 #include "crypt_priv.h"
@@ -16,7 +17,8 @@ static EVP_CIPHER_CTX *start(const struct aead *a, const EVP_CIPHER *cipher, int
 	if (!EVP_CipherInit_ex(x, cipher ? cipher : EVP_aes_256_gcm(), NULL, a->key, a->nonce, enc))
 		goto bad;
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(a->aad) && a->aad[i]; i++)
-		if (a->aad_len[i] > INT_MAX || !EVP_CipherUpdate(x, NULL, &n, a->aad[i], (int)a->aad_len[i]))
+		if (a->aad_len[i] > INT_MAX ||
+		    !EVP_CipherUpdate(x, NULL, &n, a->aad[i], (int)a->aad_len[i]))
 			goto bad;
 	return x;
 bad:
@@ -24,7 +26,8 @@ bad:
 	return NULL;
 }
 
-int aead_seal(const struct aead *a, const EVP_CIPHER *cipher, uint8_t *buf, size_t len, uint8_t tag[ZNS_TAG_BYTES])
+int aead_seal(const struct aead *a, const EVP_CIPHER *cipher, uint8_t *buf, size_t len,
+	      uint8_t tag[ZNS_TAG_BYTES])
 {
 	EVP_CIPHER_CTX *x = len <= INT_MAX ? start(a, cipher, 1) : NULL;
 	uint8_t none[1];
@@ -32,13 +35,15 @@ int aead_seal(const struct aead *a, const EVP_CIPHER *cipher, uint8_t *buf, size
 
 	if (!x)
 		return -EIO;
-	ok = (!len || EVP_EncryptUpdate(x, buf, &n, buf, (int)len)) && EVP_EncryptFinal_ex(x, len ? buf + len : none, &n) &&
+	ok = (!len || EVP_EncryptUpdate(x, buf, &n, buf, (int)len)) &&
+	     EVP_EncryptFinal_ex(x, len ? buf + len : none, &n) &&
 	     EVP_CIPHER_CTX_ctrl(x, EVP_CTRL_AEAD_GET_TAG, ZNS_TAG_BYTES, tag);
 	EVP_CIPHER_CTX_free(x);
 	return ok ? 0 : -EIO;
 }
 
-int aead_open(const struct aead *a, const EVP_CIPHER *cipher, uint8_t *buf, size_t len, const uint8_t tag[ZNS_TAG_BYTES])
+int aead_open(const struct aead *a, const EVP_CIPHER *cipher, uint8_t *buf, size_t len,
+	      const uint8_t tag[ZNS_TAG_BYTES])
 {
 	EVP_CIPHER_CTX *x = len <= INT_MAX ? start(a, cipher, 0) : NULL;
 	uint8_t none[1];

@@ -6,15 +6,16 @@
 
 #define NONCE_BYTES 12
 
-/* Both live in secret memory. The master's own bytes are forgotten once these are derived from it. */
+/* Both live in secret memory. The master's own bytes are forgotten once these are derived from it.
+ */
 struct zns_master {
 	uint8_t id[ZNS_KEY_ID_BYTES];
-	uint8_t wrap[ZNS_KEY_BYTES];	/* the key that wraps keys */
+	uint8_t wrap[ZNS_KEY_BYTES]; /* the key that wraps keys */
 };
 
 struct zns_crypt {
 	uint8_t key[ZNS_KEY_BYTES];
-	uint8_t id[ZNS_UUID_LEN];	/* the checkpoint */
+	uint8_t id[ZNS_UUID_LEN]; /* the checkpoint */
 	uint8_t key_id[ZNS_KEY_ID_BYTES], wrapped[ZNS_WRAPPED_BYTES];
 	EVP_CIPHER *cipher;
 };
@@ -24,7 +25,8 @@ void *secret_alloc(size_t len, struct zns_err *err);
 void secret_free(void *p, size_t len);
 
 /* key.c: takes the master's 32 bytes; the caller wipes them. */
-int master_from_bytes(const uint8_t raw[ZNS_KEY_BYTES], struct zns_master **out, struct zns_err *err);
+int master_from_bytes(const uint8_t raw[ZNS_KEY_BYTES], struct zns_master **out,
+		      struct zns_err *err);
 /* Raw or hexadecimal, as a key file has it; -EINVAL. */
 int master_decode(const uint8_t *buf, size_t len, uint8_t raw[ZNS_KEY_BYTES]);
 
@@ -34,17 +36,19 @@ int keyring_read(const char *desc, uint8_t *buf, size_t max, size_t *len, struct
 /* aead.c */
 struct aead {
 	const uint8_t *key, *nonce;
-	const void *aad[4];	/* up to four pieces, NULL ends */
+	const void *aad[4]; /* up to four pieces, NULL ends */
 	size_t aad_len[4];
 };
 /* In place; @len 0 for a tag alone. @cipher may be NULL. -EBADMSG: the tag is another one. */
-int aead_seal(const struct aead *a, const EVP_CIPHER *cipher, uint8_t *buf, size_t len, uint8_t tag[ZNS_TAG_BYTES]);
-int aead_open(const struct aead *a, const EVP_CIPHER *cipher, uint8_t *buf, size_t len, const uint8_t tag[ZNS_TAG_BYTES]);
+int aead_seal(const struct aead *a, const EVP_CIPHER *cipher, uint8_t *buf, size_t len,
+	      uint8_t tag[ZNS_TAG_BYTES]);
+int aead_open(const struct aead *a, const EVP_CIPHER *cipher, uint8_t *buf, size_t len,
+	      const uint8_t tag[ZNS_TAG_BYTES]);
 
 /* wrap.c */
-int wrap_key(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN], const uint8_t key[ZNS_KEY_BYTES],
-	     uint8_t out[ZNS_WRAPPED_BYTES]);
-int unwrap_key(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN], const ZnsPb__CheckpointKey *k,
-	       uint8_t key[ZNS_KEY_BYTES], struct zns_err *err);
+int wrap_key(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN],
+	     const uint8_t key[ZNS_KEY_BYTES], uint8_t out[ZNS_WRAPPED_BYTES]);
+int unwrap_key(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN],
+	       const ZnsPb__CheckpointKey *k, uint8_t key[ZNS_KEY_BYTES], struct zns_err *err);
 
 #endif

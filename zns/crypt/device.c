@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Which key is whose: the configuration of this machine, the wish of the device, the record of the checkpoint. */
+/* Which key is whose: the configuration of this machine, the wish of the device, the record of the
+ * checkpoint. */
 #include <limits.h>
 #include <string.h>
 #include <openssl/crypto.h>
 #include "crypt_priv.h"
 
-int zns_key_spec_of(const struct zns_registered *reg, char *out, size_t len, bool *of_host, struct zns_err *err)
+int zns_key_spec_of(const struct zns_registered *reg, char *out, size_t len, bool *of_host,
+		    struct zns_err *err)
 {
 	int ret;
 
@@ -18,21 +20,24 @@ int zns_key_spec_of(const struct zns_registered *reg, char *out, size_t len, boo
 	if (ret == -ENOENT && *of_host)
 		return zns_config_get("encrypt-key", out, len, err);
 	if (ret == -ENOENT)
-		return zns_fail(err, -ENOKEY, "no key is named for %s: put \"encrypt-key = file:PATH\" (or keyring:DESCRIPTION) into "
-				"%s/zns.conf, or run `znsctl key use KEYSPEC DEV`", reg->path, zns_config_dir());
+		return zns_fail(
+			err, -ENOKEY,
+			"no key is named for %s: put \"encrypt-key = file:PATH\" (or keyring:DESCRIPTION) into "
+			"%s/zns.conf, or run `znsctl key use KEYSPEC DEV`",
+			reg->path, zns_config_dir());
 	return ret;
 }
 
-static int load_for(const struct zns_registered *reg, struct zns_master **out, char *spec, size_t len, bool *of_host,
-		    struct zns_err *err)
+static int load_for(const struct zns_registered *reg, struct zns_master **out, char *spec,
+		    size_t len, bool *of_host, struct zns_err *err)
 {
 	int ret = zns_key_spec_of(reg, spec, len, of_host, err);
 
 	return ret ? ret : zns_master_load(spec, out, err);
 }
 
-int zns_master_for_dump(const struct zns_registered *reg, const uint8_t *want, struct zns_master **out,
-			struct zns_err *err)
+int zns_master_for_dump(const struct zns_registered *reg, const uint8_t *want,
+			struct zns_master **out, struct zns_err *err)
 {
 	char spec[PATH_MAX + 16], a[ZNS_KEY_ID_STR], b[ZNS_KEY_ID_STR];
 	bool of_host;
@@ -42,8 +47,8 @@ int zns_master_for_dump(const struct zns_registered *reg, const uint8_t *want, s
 	*out = NULL;
 	if (!want) {
 		/*
-		 * The device does not care, or was made to forget it. Whoever names a key for all of this machine does, and
-		 * so does an entry that says so.
+		 * The device does not care, or was made to forget it. Whoever names a key for all
+		 * of this machine does, and so does an entry that says so.
 		 */
 		ret = zns_key_spec_of(reg, spec, sizeof(spec), &of_host, &e);
 		if (!reg->encrypted && (ret == -ENOKEY || (!ret && !of_host)))
@@ -54,21 +59,26 @@ int zns_master_for_dump(const struct zns_registered *reg, const uint8_t *want, s
 	}
 	ret = load_for(reg, out, spec, sizeof(spec), &of_host, &e);
 	if (ret)
-		return zns_fail(err, ret, "%s takes encrypted checkpoints only, with key %s: %s", reg->path,
-				zns_key_id_format(want, a), e.msg);
+		return zns_fail(err, ret, "%s takes encrypted checkpoints only, with key %s: %s",
+				reg->path, zns_key_id_format(want, a), e.msg);
 	if (memcmp((*out)->id, want, ZNS_KEY_ID_BYTES)) {
-		ret = zns_fail(err, -EKEYREJECTED, "%s takes encrypted checkpoints only, with key %s; %s is key %s", reg->path,
-			       zns_key_id_format(want, a), spec, zns_key_id_format((*out)->id, b));
+		ret = zns_fail(err, -EKEYREJECTED,
+			       "%s takes encrypted checkpoints only, with key %s; %s is key %s",
+			       reg->path, zns_key_id_format(want, a), spec,
+			       zns_key_id_format((*out)->id, b));
 		zns_master_free(*out);
 		*out = NULL;
 	}
 	return ret;
 }
 
-int zns_plain_refused(const struct zns_registered *reg, bool wanted, const uint8_t id[ZNS_UUID_LEN], struct zns_err *err)
+int zns_plain_refused(const struct zns_registered *reg, bool wanted, const uint8_t id[ZNS_UUID_LEN],
+		      struct zns_err *err)
 {
 	char spec[PATH_MAX + 16], str[ZNS_UUID_STR];
-	const char *who = reg->encrypted ? "on this machine %s is noted to take" : wanted ? "%s takes" : NULL;
+	const char *who = reg->encrypted ? "on this machine %s is noted to take" :
+			  wanted         ? "%s takes" :
+					   NULL;
 	char why[PATH_MAX + 64];
 	int ret;
 
@@ -81,8 +91,11 @@ int zns_plain_refused(const struct zns_registered *reg, bool wanted, const uint8
 		who = "zns.conf has encrypt-key, which lets %s take";
 	}
 	snprintf(why, sizeof(why), who, reg->path);
-	return zns_fail(err, -EPERM, "checkpoint %s is not encrypted, and %s encrypted ones only: somebody may have put it in another "
-			"one's place. If it is yours, from before: znsctl key plain accept", zns_uuid_format(id, str), why);
+	return zns_fail(
+		err, -EPERM,
+		"checkpoint %s is not encrypted, and %s encrypted ones only: somebody may have put it in another "
+		"one's place. If it is yours, from before: znsctl key plain accept",
+		zns_uuid_format(id, str), why);
 }
 
 static int check_seal(const struct zns_crypt *c, const ZnsPb__Manifest *m, struct zns_err *err)
@@ -93,14 +106,18 @@ static int check_seal(const struct zns_crypt *c, const ZnsPb__Manifest *m, struc
 
 	if (ret)
 		return ret;
-	if (m->has_seal && m->seal.len == ZNS_TAG_BYTES && !CRYPTO_memcmp(tag, m->seal.data, ZNS_TAG_BYTES))
+	if (m->has_seal && m->seal.len == ZNS_TAG_BYTES &&
+	    !CRYPTO_memcmp(tag, m->seal.data, ZNS_TAG_BYTES))
 		return 0;
-	return zns_fail(err, -EBADMSG, "the manifest of checkpoint %s is not the one that was encrypted: names, sizes or tags were "
-			"changed", zns_uuid_format(m->checkpoint->id.data, str));
+	return zns_fail(
+		err, -EBADMSG,
+		"the manifest of checkpoint %s is not the one that was encrypted: names, sizes or tags were "
+		"changed",
+		zns_uuid_format(m->checkpoint->id.data, str));
 }
 
-int zns_crypt_of(const struct zns_registered *reg, bool wanted, const ZnsPb__Manifest *m, struct zns_crypt **out,
-		 struct zns_err *err)
+int zns_crypt_of(const struct zns_registered *reg, bool wanted, const ZnsPb__Manifest *m,
+		 struct zns_crypt **out, struct zns_err *err)
 {
 	const ZnsPb__CheckpointKey *k = m->checkpoint->crypt;
 	char spec[PATH_MAX + 16], str[ZNS_UUID_STR], id[ZNS_KEY_ID_STR];
@@ -121,9 +138,12 @@ int zns_crypt_of(const struct zns_registered *reg, bool wanted, const ZnsPb__Man
 		return zns_fail(err, ret, "checkpoint %s is encrypted: %s", str, e.msg);
 	if (!ret)
 		ret = zns_crypt_open(master, m->checkpoint->id.data, k, out, &e);
-	else	/* no key would help */
-		ret = zns_fail(&e, -ENOKEY, "the key of checkpoint %s is gone (the log that held it was lost): its data cannot be "
-			       "read any more", str);
+	else /* no key would help */
+		ret = zns_fail(
+			&e, -ENOKEY,
+			"the key of checkpoint %s is gone (the log that held it was lost): its data cannot be "
+			"read any more",
+			str);
 	zns_master_free(master);
 	if (!ret)
 		ret = check_seal(*out, m, &e);

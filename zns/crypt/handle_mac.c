@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Handles of encrypted checkpoints. Whoever can write the device can put another checkpoint under an id, with right
- * checksums; a handle stands elsewhere and remembers which one it was. The MAC is under a key that is derived from the
- * checkpoint's own: it survives a rotation of the master key, which wraps that one anew, and moves, which change neither
- * key nor seal. A version with another key or other images (flattened, joined) carries the MACs of those before it under
- * its own seal, so that older handles stay good.
+ * Handles of encrypted checkpoints. Whoever can write the device can put another checkpoint under
+ * an id, with right checksums; a handle stands elsewhere and remembers which one it was. The MAC is
+ * under a key that is derived from the checkpoint's own: it survives a rotation of the master key,
+ * which wraps that one anew, and moves, which change neither key nor seal. A version with another
+ * key or other images (flattened, joined) carries the MACs of those before it under its own seal,
+ * so that older handles stay good.
  */
 #include <string.h>
 #include <openssl/crypto.h>
@@ -19,18 +20,22 @@ static void put64(uint8_t *p, uint64_t v)
 		p[i] = (uint8_t)(v >> 8 * i);
 }
 
-static int hmac(const uint8_t key[ZNS_KEY_BYTES], const void *text, size_t len, uint8_t out[ZNS_MAC_BYTES])
+static int hmac(const uint8_t key[ZNS_KEY_BYTES], const void *text, size_t len,
+		uint8_t out[ZNS_MAC_BYTES])
 {
 	unsigned int n = 0;
 
-	return HMAC(EVP_sha256(), key, ZNS_KEY_BYTES, text, len, out, &n) && n == ZNS_MAC_BYTES ? 0 : -EIO;
+	return HMAC(EVP_sha256(), key, ZNS_KEY_BYTES, text, len, out, &n) && n == ZNS_MAC_BYTES ?
+		       0 :
+		       -EIO;
 }
 
 /* Label with its zero byte, id, time, length of the container's name, the name, seal. */
-int zns_crypt_handle_mac(const struct zns_crypt *c, const ZnsPb__Checkpoint *record, const uint8_t *seal,
-			 uint8_t mac[ZNS_MAC_BYTES], struct zns_err *err)
+int zns_crypt_handle_mac(const struct zns_crypt *c, const ZnsPb__Checkpoint *record,
+			 const uint8_t *seal, uint8_t mac[ZNS_MAC_BYTES], struct zns_err *err)
 {
-	size_t name = strlen(record->container), len = sizeof(mac_label) + ZNS_UUID_LEN + 16 + name + ZNS_TAG_BYTES;
+	size_t name = strlen(record->container),
+	       len = sizeof(mac_label) + ZNS_UUID_LEN + 16 + name + ZNS_TAG_BYTES;
 	cleanup_free uint8_t *text = malloc(len);
 	uint8_t key[ZNS_KEY_BYTES], *p = text;
 	int rc;
@@ -52,8 +57,9 @@ int zns_crypt_handle_mac(const struct zns_crypt *c, const ZnsPb__Checkpoint *rec
 	return rc ? zns_fail(err, rc, "libcrypto has no HMAC-SHA-256") : 0;
 }
 
-int zns_crypt_seal_handle(const struct zns_crypt *c, const ZnsPb__Checkpoint *record, const uint8_t *seal, ZnsPb__Handle *h,
-			  struct zns_handle_seal *s, struct zns_err *err)
+int zns_crypt_seal_handle(const struct zns_crypt *c, const ZnsPb__Checkpoint *record,
+			  const uint8_t *seal, ZnsPb__Handle *h, struct zns_handle_seal *s,
+			  struct zns_err *err)
 {
 	int rc;
 
@@ -76,7 +82,8 @@ static bool is_mac(const ProtobufCBinaryData *have, const ProtobufCBinaryData *w
 	       !CRYPTO_memcmp(have->data, want->data, ZNS_MAC_BYTES);
 }
 
-int zns_crypt_check_handle(const struct zns_crypt *c, const ZnsPb__Handle *h, const ZnsPb__Manifest *m, struct zns_err *err)
+int zns_crypt_check_handle(const struct zns_crypt *c, const ZnsPb__Handle *h,
+			   const ZnsPb__Manifest *m, struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *k = m->checkpoint;
 	char id[ZNS_UUID_STR], key[ZNS_KEY_ID_STR] = "?";
@@ -90,11 +97,14 @@ int zns_crypt_check_handle(const struct zns_crypt *c, const ZnsPb__Handle *h, co
 	if (h->seal->key_id.len == ZNS_KEY_ID_BYTES)
 		zns_key_id_format(h->seal->key_id.data, key);
 	if (!k->crypt)
-		return zns_fail(err, -EBADMSG, "the handle is of a checkpoint that was encrypted with key %s, but %s stands on the device in "
-				"plain: somebody has put another one in its place", key, id);
+		return zns_fail(
+			err, -EBADMSG,
+			"the handle is of a checkpoint that was encrypted with key %s, but %s stands on the device in "
+			"plain: somebody has put another one in its place",
+			key, id);
 	if (!c)
 		return 0;
-	if (!m->has_seal || m->seal.len != ZNS_TAG_BYTES)	/* which zns_crypt_of has compared */
+	if (!m->has_seal || m->seal.len != ZNS_TAG_BYTES) /* which zns_crypt_of has compared */
 		return zns_fail(err, -EBADMSG, "checkpoint %s has no seal", id);
 	rc = zns_crypt_handle_mac(c, k, m->seal.data, mac, err);
 	if (rc || is_mac(&h->seal->mac, &own))
@@ -102,12 +112,15 @@ int zns_crypt_check_handle(const struct zns_crypt *c, const ZnsPb__Handle *h, co
 	for (size_t i = 0; i < m->n_former_macs; i++)
 		if (is_mac(&h->seal->mac, &m->former_macs[i]))
 			return 0;
-	return zns_fail(err, -EBADMSG, "checkpoint %s is encrypted, but is not the one that the handle was written for: an earlier state "
-			"of the device was put back, or the handle was changed", id);
+	return zns_fail(
+		err, -EBADMSG,
+		"checkpoint %s is encrypted, but is not the one that the handle was written for: an earlier state "
+		"of the device was put back, or the handle was changed",
+		id);
 }
 
-int zns_crypt_former_macs(const struct zns_crypt *c, const ZnsPb__Manifest *m, ProtobufCBinaryData **out, size_t *nr,
-			  struct zns_err *err)
+int zns_crypt_former_macs(const struct zns_crypt *c, const ZnsPb__Manifest *m,
+			  ProtobufCBinaryData **out, size_t *nr, struct zns_err *err)
 {
 	size_t n = m->n_former_macs + 1, skip;
 	ProtobufCBinaryData *v;
@@ -118,14 +131,14 @@ int zns_crypt_former_macs(const struct zns_crypt *c, const ZnsPb__Manifest *m, P
 	*nr = 0;
 	if (!c || !m->has_seal || m->seal.len != ZNS_TAG_BYTES)
 		return 0;
-	skip = n > ZNS_FORMER_MACS_MAX ? n - ZNS_FORMER_MACS_MAX : 0;	/* the oldest handles */
+	skip = n > ZNS_FORMER_MACS_MAX ? n - ZNS_FORMER_MACS_MAX : 0; /* the oldest handles */
 	v = malloc((n - skip) * (sizeof(*v) + ZNS_MAC_BYTES));
 	if (!v)
 		return zns_fail(err, -ENOMEM, "no memory for a manifest");
 	mac = (uint8_t *)(v + n - skip);
 	for (size_t i = skip; i < n; i++, mac += ZNS_MAC_BYTES) {
 		v[i - skip] = (ProtobufCBinaryData){ ZNS_MAC_BYTES, mac };
-		if (i + 1 < n)		/* of the length that zns_manifest_check has seen */
+		if (i + 1 < n) /* of the length that zns_manifest_check has seen */
 			memcpy(mac, m->former_macs[i].data, ZNS_MAC_BYTES);
 	}
 	rc = zns_crypt_handle_mac(c, m->checkpoint, m->seal.data, mac - ZNS_MAC_BYTES, err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Master keys: from a file or the kernel's keyring, checked, and turned into what is used of them. */
+/* Master keys: from a file or the kernel's keyring, checked, and turned into what is used of them.
+ */
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include <sys/stat.h>
 #include "crypt_priv.h"
 
-#define TEXT_BYTES (2 * ZNS_KEY_BYTES + 1)	/* of a key in hexadecimal digits, with its newline */
+#define TEXT_BYTES (2 * ZNS_KEY_BYTES + 1) /* of a key in hexadecimal digits, with its newline */
 
 static int digit(uint8_t c)
 {
@@ -42,7 +43,9 @@ static int derive(const uint8_t raw[ZNS_KEY_BYTES], const char *label, uint8_t *
 {
 	uint8_t sum[EVP_MAX_MD_SIZE];
 	unsigned int n = 0;
-	bool ok = HMAC(EVP_sha256(), raw, ZNS_KEY_BYTES, (const uint8_t *)label, strlen(label), sum, &n) && n >= len;
+	bool ok = HMAC(EVP_sha256(), raw, ZNS_KEY_BYTES, (const uint8_t *)label, strlen(label), sum,
+		       &n) &&
+		  n >= len;
 
 	if (ok)
 		memcpy(out, sum, len);
@@ -50,13 +53,15 @@ static int derive(const uint8_t raw[ZNS_KEY_BYTES], const char *label, uint8_t *
 	return ok ? 0 : -EIO;
 }
 
-int master_from_bytes(const uint8_t raw[ZNS_KEY_BYTES], struct zns_master **out, struct zns_err *err)
+int master_from_bytes(const uint8_t raw[ZNS_KEY_BYTES], struct zns_master **out,
+		      struct zns_err *err)
 {
 	struct zns_master *m = secret_alloc(sizeof(*m), err);
 
 	if (!m)
 		return err && err->code ? err->code : -ENOMEM;
-	if (derive(raw, "zns-criu 1 id", m->id, sizeof(m->id)) || derive(raw, "zns-criu 1 wrap", m->wrap, sizeof(m->wrap))) {
+	if (derive(raw, "zns-criu 1 id", m->id, sizeof(m->id)) ||
+	    derive(raw, "zns-criu 1 wrap", m->wrap, sizeof(m->wrap))) {
 		zns_master_free(m);
 		return zns_fail(err, -EIO, "libcrypto has no HMAC-SHA-256");
 	}
@@ -83,15 +88,18 @@ static int check_file(int fd, const char *path, struct zns_err *err)
 	if (!S_ISREG(st.st_mode))
 		return zns_fail(err, -EPERM, "key file %s is no regular file", path);
 	if (st.st_uid && st.st_uid != geteuid())
-		return zns_fail(err, -EPERM, "key file %s belongs to user %u: it must be root's (chown root)", path,
-				(unsigned)st.st_uid);
+		return zns_fail(err, -EPERM,
+				"key file %s belongs to user %u: it must be root's (chown root)",
+				path, (unsigned)st.st_uid);
 	if (st.st_mode & 077)
-		return zns_fail(err, -EPERM, "key file %s has mode %04o: others could read it (chmod 600)", path,
+		return zns_fail(err, -EPERM,
+				"key file %s has mode %04o: others could read it (chmod 600)", path,
 				(unsigned)(st.st_mode & 07777));
 	return 0;
 }
 
-static int read_file_key(const char *path, uint8_t *buf, size_t max, size_t *len, struct zns_err *err)
+static int read_file_key(const char *path, uint8_t *buf, size_t max, size_t *len,
+			 struct zns_err *err)
 {
 	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	ssize_t n;
@@ -125,11 +133,16 @@ int zns_key_spec_check(const char *spec, char *out, size_t len, struct zns_err *
 	} else if (!strncmp(spec, "file:", 5) && spec[5]) {
 		if (*path != '/' && !getcwd(cwd, sizeof(cwd)))
 			return zns_fail_sys(err, -errno, "current directory");
-		n = snprintf(out, len, "file:%s%s%s", *path != '/' ? cwd : "", *path != '/' ? "/" : "", path);
+		n = snprintf(out, len, "file:%s%s%s", *path != '/' ? cwd : "",
+			     *path != '/' ? "/" : "", path);
 	} else {
-		return zns_fail(err, -EINVAL, "\"%.100s\" names no key: write file:PATH or keyring:DESCRIPTION", spec);
+		return zns_fail(err, -EINVAL,
+				"\"%.100s\" names no key: write file:PATH or keyring:DESCRIPTION",
+				spec);
 	}
-	return n < 0 || (size_t)n >= len ? zns_fail(err, -ENAMETOOLONG, "the name of the key is too long") : 0;
+	return n < 0 || (size_t)n >= len ?
+		       zns_fail(err, -ENAMETOOLONG, "the name of the key is too long") :
+		       0;
 }
 
 int zns_master_load(const char *spec, struct zns_master **out, struct zns_err *err)
@@ -146,10 +159,14 @@ int zns_master_load(const char *spec, struct zns_master **out, struct zns_err *e
 	if (ret)
 		return ret;
 	name++;
-	ret = file ? read_file_key(name, buf, sizeof(buf), &len, err) : keyring_read(name, buf, sizeof(buf), &len, err);
+	ret = file ? read_file_key(name, buf, sizeof(buf), &len, err) :
+		     keyring_read(name, buf, sizeof(buf), &len, err);
 	if (!ret && master_decode(buf, len, raw))
-		ret = zns_fail(err, -EINVAL, "%s is no key: 32 random bytes are, or 64 hexadecimal digits; `znsctl key create FILE` "
-			       "makes one", spec);
+		ret = zns_fail(
+			err, -EINVAL,
+			"%s is no key: 32 random bytes are, or 64 hexadecimal digits; `znsctl key create FILE` "
+			"makes one",
+			spec);
 	if (!ret)
 		ret = master_from_bytes(raw, out, err);
 	explicit_bzero(buf, sizeof(buf));

@@ -11,8 +11,8 @@ static long find(const char *desc)
 	if (key >= 0)
 		return key;
 	/*
-	 * A daemon's session keyring often lacks that of the user, where an administrator's keyctl put it. Linked into our
-	 * process's own it may be read.
+	 * A daemon's session keyring often lacks that of the user, where an administrator's keyctl
+	 * put it. Linked into our process's own it may be read.
 	 */
 	if (syscall(SYS_keyctl, KEYCTL_LINK, KEY_SPEC_USER_KEYRING, KEY_SPEC_PROCESS_KEYRING, 0, 0))
 		return -errno;
@@ -25,13 +25,16 @@ int keyring_read(const char *desc, uint8_t *buf, size_t max, size_t *len, struct
 	long key = find(desc), n;
 
 	if (key == -ENOKEY)
-		return zns_fail(err, -ENOKEY, "no key \"%s\" of type user in the keyrings of this process or of its user: "
-				"keyctl padd user NAME @u", desc);
+		return zns_fail(
+			err, -ENOKEY,
+			"no key \"%s\" of type user in the keyrings of this process or of its user: "
+			"keyctl padd user NAME @u",
+			desc);
 	if (key < 0)
 		return zns_fail_sys(err, (int)key, "key \"%s\" in the kernel's keyring", desc);
 	n = syscall(SYS_keyctl, KEYCTL_READ, key, buf, max, 0);
 	if (n < 0)
 		return zns_fail_sys(err, -errno, "key \"%s\" in the kernel's keyring", desc);
-	*len = (size_t)n;	/* more than @max: cut off, and of no length that a key has */
+	*len = (size_t)n; /* more than @max: cut off, and of no length that a key has */
 	return 0;
 }

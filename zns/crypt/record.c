@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What can be said of an encrypted checkpoint without a key, and without libcrypto: all that znsd has to do with it. */
+/* What can be said of an encrypted checkpoint without a key, and without libcrypto: all that znsd
+ * has to do with it. */
 #include "zns/crypt.h"
 
 char *zns_key_id_format(const uint8_t id[ZNS_KEY_ID_BYTES], char out[ZNS_KEY_ID_STR])
@@ -11,7 +12,8 @@ char *zns_key_id_format(const uint8_t id[ZNS_KEY_ID_BYTES], char out[ZNS_KEY_ID_
 
 bool zns_crypt_record_sane(const ZnsPb__CheckpointKey *k)
 {
-	return (!k->has_key_id || k->key_id.len == ZNS_KEY_ID_BYTES) && (!k->has_wrapped || k->wrapped.len <= 256) &&
-	       (!k->has_wrapped || k->has_key_id) &&
-	       (k->cipher != ZNS_CIPHER_AES_256_GCM || !k->has_wrapped || k->wrapped.len == ZNS_WRAPPED_BYTES);
+	return (!k->has_key_id || k->key_id.len == ZNS_KEY_ID_BYTES) &&
+	       (!k->has_wrapped || k->wrapped.len <= 256) && (!k->has_wrapped || k->has_key_id) &&
+	       (k->cipher != ZNS_CIPHER_AES_256_GCM || !k->has_wrapped ||
+		k->wrapped.len == ZNS_WRAPPED_BYTES);
 }

@@ -13,7 +13,8 @@ static size_t pages(size_t len)
 
 void *secret_alloc(size_t len, struct zns_err *err)
 {
-	void *p = mmap(NULL, pages(len), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *p = mmap(NULL, pages(len), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		       0);
 
 	if (p == MAP_FAILED) {
 		zns_fail_sys(err, -errno, "no memory for a key");
@@ -44,8 +45,8 @@ void zns_crypt_harden(void)
 	prctl(PR_SET_DUMPABLE, 0);
 	setrlimit(RLIMIT_CORE, &none);
 	/*
-	 * libcrypto keeps expanded keys in its own memory, and buffers hold what is to be encrypted. Only where the limit
-	 * can be lifted: below it, later mappings would fail.
+	 * libcrypto keeps expanded keys in its own memory, and buffers hold what is to be
+	 * encrypted. Only where the limit can be lifted: below it, later mappings would fail.
 	 */
 	if (!setrlimit(RLIMIT_MEMLOCK, &all))
 		mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT);

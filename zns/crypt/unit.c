@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Units of images, and the seal over them. A nonce is the number of the image and that of the unit. A key is drawn for one
- * checkpoint and used by the one dump that writes it, so no nonce comes twice. Nonce and authenticated data say what a unit
- * belongs to. So no unit can take the place of another one, nor of another checkpoint's.
+ * Units of images, and the seal over them. A nonce is the number of the image and that of the unit.
+ * A key is drawn for one checkpoint and used by the one dump that writes it, so no nonce comes
+ * twice. Nonce and authenticated data say what a unit belongs to. So no unit can take the place of
+ * another one, nor of another checkpoint's.
  */
 #include <string.h>
 #include "crypt_priv.h"
 
-#define SEAL_IMAGE UINT32_MAX	/* no image has this number: the manifest's own nonce */
-#define HAS_PARENT 1		/* first byte of what is sealed */
+#define SEAL_IMAGE UINT32_MAX /* no image has this number: the manifest's own nonce */
+#define HAS_PARENT 1 /* first byte of what is sealed */
 #define HAS_FORMER 2
 
 static const char unit_label[] = "zns-criu unit 1", seal_label[] = "zns-criu seal 1";
@@ -31,35 +32,45 @@ static void make_nonce(uint8_t nonce[NONCE_BYTES], uint32_t image, uint64_t unit
 	put64(nonce + 4, unit);
 }
 
-int zns_crypt_seal_unit(const struct zns_crypt *c, uint32_t image, const char *name, uint64_t unit, uint8_t *buf, size_t len,
-			uint8_t tag[ZNS_TAG_BYTES], struct zns_err *err)
+int zns_crypt_seal_unit(const struct zns_crypt *c, uint32_t image, const char *name, uint64_t unit,
+			uint8_t *buf, size_t len, uint8_t tag[ZNS_TAG_BYTES], struct zns_err *err)
 {
 	uint8_t nonce[NONCE_BYTES];
-	struct aead a = { c->key, nonce, { unit_label, c->id, name }, { sizeof(unit_label), ZNS_UUID_LEN, strlen(name) } };
+	struct aead a = { c->key,
+			  nonce,
+			  { unit_label, c->id, name },
+			  { sizeof(unit_label), ZNS_UUID_LEN, strlen(name) } };
 
 	if (image == SEAL_IMAGE)
-		return zns_fail(err, -EINVAL, "image %s: too many images for one encrypted checkpoint", name);
+		return zns_fail(err, -EINVAL,
+				"image %s: too many images for one encrypted checkpoint", name);
 	make_nonce(nonce, image, unit);
 	if (aead_seal(&a, c->cipher, buf, len, tag))
 		return zns_fail(err, -EIO, "image %s: libcrypto cannot encrypt", name);
 	return 0;
 }
 
-int zns_crypt_open_unit(const struct zns_crypt *c, uint32_t image, const char *name, uint64_t unit, uint8_t *buf, size_t len,
-			const uint8_t tag[ZNS_TAG_BYTES], struct zns_err *err)
+int zns_crypt_open_unit(const struct zns_crypt *c, uint32_t image, const char *name, uint64_t unit,
+			uint8_t *buf, size_t len, const uint8_t tag[ZNS_TAG_BYTES],
+			struct zns_err *err)
 {
 	uint8_t nonce[NONCE_BYTES];
-	struct aead a = { c->key, nonce, { unit_label, c->id, name }, { sizeof(unit_label), ZNS_UUID_LEN, strlen(name) } };
+	struct aead a = { c->key,
+			  nonce,
+			  { unit_label, c->id, name },
+			  { sizeof(unit_label), ZNS_UUID_LEN, strlen(name) } };
 	int rc;
 
 	make_nonce(nonce, image, unit);
 	rc = aead_open(&a, c->cipher, buf, len, tag);
 	if (rc == -EBADMSG)
-		return zns_fail(err, rc, "image %s: unit %llu is not what was encrypted", name, (unsigned long long)unit);
+		return zns_fail(err, rc, "image %s: unit %llu is not what was encrypted", name,
+				(unsigned long long)unit);
 	return rc ? zns_fail(err, rc, "image %s: libcrypto cannot decrypt", name) : 0;
 }
 
-/* All that the manifest says of an image but where it stands and its checksums: units may be moved without a key. */
+/* All that the manifest says of an image but where it stands and its checksums: units may be moved
+ * without a key. */
 static ZnsPb__Image bare(const ZnsPb__Image *i)
 {
 	ZnsPb__Image b = *i;
@@ -96,16 +107,19 @@ static uint8_t *put_former(uint8_t *p, const ZnsPb__Manifest *m)
 	return p;
 }
 
-int zns_crypt_seal_manifest(const struct zns_crypt *c, const ZnsPb__Manifest *m, uint8_t tag[ZNS_TAG_BYTES],
-			    struct zns_err *err)
+int zns_crypt_seal_manifest(const struct zns_crypt *c, const ZnsPb__Manifest *m,
+			    uint8_t tag[ZNS_TAG_BYTES], struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *k = m->checkpoint;
 	uint8_t nonce[NONCE_BYTES], head[1 + ZNS_UUID_LEN] = { 0 };
 	cleanup_free uint8_t *text = NULL;
-	uint64_t base = 0;	/* a manifest that was joined is sealed a second time */
+	uint64_t base = 0; /* a manifest that was joined is sealed a second time */
 	size_t len = 0;
 	uint8_t *p;
-	struct aead a = { c->key, nonce, { seal_label, c->id, head }, { sizeof(seal_label), ZNS_UUID_LEN, sizeof(head) } };
+	struct aead a = { c->key,
+			  nonce,
+			  { seal_label, c->id, head },
+			  { sizeof(seal_label), ZNS_UUID_LEN, sizeof(head) } };
 
 	if (k->has_parent && k->parent.len == ZNS_UUID_LEN) {
 		head[0] = HAS_PARENT;
@@ -128,5 +142,7 @@ int zns_crypt_seal_manifest(const struct zns_crypt *c, const ZnsPb__Manifest *m,
 	a.aad[3] = text;
 	a.aad_len[3] = len;
 	make_nonce(nonce, SEAL_IMAGE, base);
-	return aead_seal(&a, c->cipher, NULL, 0, tag) ? zns_fail(err, -EIO, "libcrypto cannot seal a manifest") : 0;
+	return aead_seal(&a, c->cipher, NULL, 0, tag) ?
+		       zns_fail(err, -EIO, "libcrypto cannot seal a manifest") :
+		       0;
 }

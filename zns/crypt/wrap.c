@@ -9,12 +9,14 @@ static const char wrap_label[] = "zns-criu wrap 1";
 /* A wrapped key is of one checkpoint and for one cipher. */
 static struct aead wrap_aead(const struct zns_master *m, const uint8_t *id, const uint8_t *nonce)
 {
-	return (struct aead){ .key = m->wrap, .nonce = nonce, .aad = { wrap_label, id },
+	return (struct aead){ .key = m->wrap,
+			      .nonce = nonce,
+			      .aad = { wrap_label, id },
 			      .aad_len = { sizeof(wrap_label), ZNS_UUID_LEN } };
 }
 
-int wrap_key(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN], const uint8_t key[ZNS_KEY_BYTES],
-	     uint8_t out[ZNS_WRAPPED_BYTES])
+int wrap_key(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN],
+	     const uint8_t key[ZNS_KEY_BYTES], uint8_t out[ZNS_WRAPPED_BYTES])
 {
 	struct aead a = wrap_aead(m, id, out);
 
@@ -22,11 +24,12 @@ int wrap_key(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN], const u
 	if (RAND_bytes(out, NONCE_BYTES) != 1)
 		return -EIO;
 	memcpy(out + NONCE_BYTES, key, ZNS_KEY_BYTES);
-	return aead_seal(&a, NULL, out + NONCE_BYTES, ZNS_KEY_BYTES, out + NONCE_BYTES + ZNS_KEY_BYTES);
+	return aead_seal(&a, NULL, out + NONCE_BYTES, ZNS_KEY_BYTES,
+			 out + NONCE_BYTES + ZNS_KEY_BYTES);
 }
 
-int unwrap_key(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN], const ZnsPb__CheckpointKey *k,
-	       uint8_t key[ZNS_KEY_BYTES], struct zns_err *err)
+int unwrap_key(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN],
+	       const ZnsPb__CheckpointKey *k, uint8_t key[ZNS_KEY_BYTES], struct zns_err *err)
 {
 	char str[ZNS_UUID_STR], want[ZNS_KEY_ID_STR], have[ZNS_KEY_ID_STR];
 	struct aead a;
@@ -34,16 +37,23 @@ int unwrap_key(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN], const
 
 	zns_uuid_format(id, str);
 	if (k->cipher != ZNS_CIPHER_AES_256_GCM)
-		return zns_fail(err, -EPROTONOSUPPORT, "checkpoint %s is encrypted with cipher %u, which this program does not know",
-				str, k->cipher);
+		return zns_fail(
+			err, -EPROTONOSUPPORT,
+			"checkpoint %s is encrypted with cipher %u, which this program does not know",
+			str, k->cipher);
 	if (!k->has_wrapped)
-		return zns_fail(err, -ENOKEY, "the key of checkpoint %s is gone (the log that held it was lost): its data cannot be "
-				"read any more", str);
+		return zns_fail(
+			err, -ENOKEY,
+			"the key of checkpoint %s is gone (the log that held it was lost): its data cannot be "
+			"read any more",
+			str);
 	if (!zns_crypt_record_sane(k))
 		return zns_fail(err, -EBADMSG, "the wrapped key of checkpoint %s is damaged", str);
 	if (memcmp(k->key_id.data, m->id, ZNS_KEY_ID_BYTES))
-		return zns_fail(err, -EKEYREJECTED, "checkpoint %s is encrypted with key %s, not with key %s", str,
-				zns_key_id_format(k->key_id.data, want), zns_key_id_format(m->id, have));
+		return zns_fail(err, -EKEYREJECTED,
+				"checkpoint %s is encrypted with key %s, not with key %s", str,
+				zns_key_id_format(k->key_id.data, want),
+				zns_key_id_format(m->id, have));
 	a = wrap_aead(m, id, k->wrapped.data);
 	memcpy(key, k->wrapped.data + NONCE_BYTES, ZNS_KEY_BYTES);
 	rc = aead_open(&a, NULL, key, ZNS_KEY_BYTES, k->wrapped.data + NONCE_BYTES + ZNS_KEY_BYTES);
@@ -70,7 +80,8 @@ static struct zns_crypt *new_crypt(const uint8_t *id, struct zns_err *err)
 	return c;
 }
 
-int zns_crypt_new(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN], struct zns_crypt **out, struct zns_err *err)
+int zns_crypt_new(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN],
+		  struct zns_crypt **out, struct zns_err *err)
 {
 	struct zns_crypt *c = new_crypt(id, err);
 
@@ -85,8 +96,8 @@ int zns_crypt_new(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN], st
 	return 0;
 }
 
-int zns_crypt_open(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN], const ZnsPb__CheckpointKey *k,
-		   struct zns_crypt **out, struct zns_err *err)
+int zns_crypt_open(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN],
+		   const ZnsPb__CheckpointKey *k, struct zns_crypt **out, struct zns_err *err)
 {
 	struct zns_crypt *c = new_crypt(id, err);
 	int rc;
@@ -131,7 +142,8 @@ static ZnsPb__CheckpointKey *record(const uint8_t *key_id, const uint8_t *wrappe
 	zns_pb__checkpoint_key__init(k);
 	k->cipher = ZNS_CIPHER_AES_256_GCM;
 	k->has_key_id = k->has_wrapped = 1;
-	if (set_bytes(&k->key_id, key_id, ZNS_KEY_ID_BYTES) || set_bytes(&k->wrapped, wrapped, ZNS_WRAPPED_BYTES)) {
+	if (set_bytes(&k->key_id, key_id, ZNS_KEY_ID_BYTES) ||
+	    set_bytes(&k->wrapped, wrapped, ZNS_WRAPPED_BYTES)) {
 		zns_pb__checkpoint_key__free_unpacked(k, NULL);
 		return NULL;
 	}
@@ -143,8 +155,9 @@ ZnsPb__CheckpointKey *zns_crypt_record(const struct zns_crypt *c)
 	return record(c->key_id, c->wrapped);
 }
 
-int zns_crypt_rewrap(const struct zns_master *from, const struct zns_master *to, const uint8_t id[ZNS_UUID_LEN],
-		     const ZnsPb__CheckpointKey *k, ZnsPb__CheckpointKey **out, struct zns_err *err)
+int zns_crypt_rewrap(const struct zns_master *from, const struct zns_master *to,
+		     const uint8_t id[ZNS_UUID_LEN], const ZnsPb__CheckpointKey *k,
+		     ZnsPb__CheckpointKey **out, struct zns_err *err)
 {
 	uint8_t wrapped[ZNS_WRAPPED_BYTES], key[ZNS_KEY_BYTES];
 	int rc = unwrap_key(from, id, k, key, err);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* See archive.h. Only tar and gzip are switched on in libarchive: the less of it strangers' bytes reach, the better. */
+/* See archive.h. Only tar and gzip are switched on in libarchive: the less of it strangers' bytes
+ * reach, the better. */
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
@@ -51,30 +52,38 @@ static int pack_failed(struct ctl_pack *p, struct zns_err *err)
 {
 	int code = archive_errno(p->a);
 
-	return zns_fail_sys(err, code > 0 ? -code : -EIO, "cannot write %s", strcmp(p->path, "-") ? p->path : "the archive");
+	return zns_fail_sys(err, code > 0 ? -code : -EIO, "cannot write %s",
+			    strcmp(p->path, "-") ? p->path : "the archive");
 }
 
-int ctl_pack_open(int fd, const char *path, int64_t mtime_s, struct ctl_pack **out, struct zns_err *err)
+int ctl_pack_open(int fd, const char *path, int64_t mtime_s, struct ctl_pack **out,
+		  struct zns_err *err)
 {
 	struct ctl_pack *p = calloc(1, sizeof(*p));
 	int bad;
 
 	if (!p)
 		return zns_fail_sys(err, -ENOMEM, "archive");
-	*p = (struct ctl_pack){ .a = archive_write_new(), .e = archive_entry_new(), .path = path, .mtime_s = mtime_s };
+	*p = (struct ctl_pack){
+		.a = archive_write_new(), .e = archive_entry_new(), .path = path, .mtime_s = mtime_s
+	};
 	*out = p;
 	if (!p->a || !p->e)
 		return zns_fail_sys(err, -ENOMEM, "archive");
-	bad = archive_write_set_format_pax_restricted(p->a);	/* plain ustar wherever that will do */
-	if (!bad && compressed(path))	/* pages are large: speed before size; and the same bytes each time */
-		bad = archive_write_add_filter_gzip(p->a) || archive_write_set_options(p->a, "gzip:compression-level=1,gzip:!timestamp");
+	bad = archive_write_set_format_pax_restricted(p->a); /* plain ustar wherever that will do */
+	/* pages are large: speed before size; and the same bytes each time */
+	if (!bad && compressed(path))
+		bad = archive_write_add_filter_gzip(p->a) ||
+		      archive_write_set_options(p->a, "gzip:compression-level=1,gzip:!timestamp");
 	if (!bad)
-		bad = archive_write_set_bytes_per_block(p->a, BLOCK) || archive_write_set_bytes_in_last_block(p->a, 1) ||
+		bad = archive_write_set_bytes_per_block(p->a, BLOCK) ||
+		      archive_write_set_bytes_in_last_block(p->a, 1) ||
 		      archive_write_open_fd(p->a, fd);
 	return bad ? pack_failed(p, err) : 0;
 }
 
-static int pack_header(struct ctl_pack *p, const char *name, unsigned type, uint64_t size, const char *to, struct zns_err *err)
+static int pack_header(struct ctl_pack *p, const char *name, unsigned type, uint64_t size,
+		       const char *to, struct zns_err *err)
 {
 	archive_entry_clear(p->e);
 	archive_entry_set_pathname(p->e, name);
@@ -111,7 +120,7 @@ int ctl_pack_close(struct ctl_pack *p, int ret, struct zns_err *err)
 	if (!ret && archive_write_close(p->a))
 		ret = pack_failed(p, err);
 	if (ret && p->a)
-		archive_write_fail(p->a);	/* no end is written: nobody takes it for whole */
+		archive_write_fail(p->a); /* no end is written: nobody takes it for whole */
 	archive_write_free(p->a);
 	archive_entry_free(p->e);
 	free(p);
@@ -130,7 +139,8 @@ static int unpack_failed(struct ctl_unpack *u, struct zns_err *err)
 {
 	const char *why = archive_error_string(u->a);
 
-	return zns_fail(err, -EBADMSG, "%s is damaged or no tar archive: %s", u->path, why ? why : "it cannot be read");
+	return zns_fail(err, -EBADMSG, "%s is damaged or no tar archive: %s", u->path,
+			why ? why : "it cannot be read");
 }
 
 int ctl_unpack_open(int fd, const char *path, struct ctl_unpack **out, struct zns_err *err)
@@ -146,37 +156,47 @@ int ctl_unpack_open(int fd, const char *path, struct ctl_unpack **out, struct zn
 		return zns_fail_sys(err, -ENOMEM, "archive");
 	if (lseek(fd, 0, SEEK_SET) < 0)
 		return zns_fail_sys(err, -errno, "%s", path);
-	if (archive_read_support_format_tar(u->a) || archive_read_support_filter_gzip(u->a) || archive_read_open_fd(u->a, fd, BLOCK))
+	if (archive_read_support_format_tar(u->a) || archive_read_support_filter_gzip(u->a) ||
+	    archive_read_open_fd(u->a, fd, BLOCK))
 		return unpack_failed(u, err);
 	return 0;
 }
 
-/* Nothing before the root, nothing above it, nothing that a terminal or a log takes for more than a name. */
+/* Nothing before the root, nothing above it, nothing that a terminal or a log takes for more than a
+ * name. */
 static int check_path(const struct ctl_unpack *u, const char *name, struct zns_err *err)
 {
 	if (*name == '/')
-		return zns_fail(err, -EBADMSG, "%s holds \"%s\", which is no name in a directory", u->path, name);
+		return zns_fail(err, -EBADMSG, "%s holds \"%s\", which is no name in a directory",
+				u->path, name);
 	for (const char *p = name; *p; p += strcspn(p, "/"), p += *p == '/')
 		if (p[0] == '.' && p[1] == '.' && (!p[2] || p[2] == '/'))
-			return zns_fail(err, -EBADMSG, "%s holds \"%s\", which leads out of a directory", u->path, name);
+			return zns_fail(err, -EBADMSG,
+					"%s holds \"%s\", which leads out of a directory", u->path,
+					name);
 	for (const char *p = name; *p; p++)
 		if (*p < ' ' || *p > '~')
-			return zns_fail(err, -EBADMSG, "%s holds a file whose name is not plain ASCII", u->path);
+			return zns_fail(err, -EBADMSG,
+					"%s holds a file whose name is not plain ASCII", u->path);
 	return 0;
 }
 
-static int take_entry(const struct ctl_unpack *u, struct archive_entry *ae, const char *name, struct ctl_entry *e,
-		      struct zns_err *err)
+static int take_entry(const struct ctl_unpack *u, struct archive_entry *ae, const char *name,
+		      struct ctl_entry *e, struct zns_err *err)
 {
 	unsigned type = archive_entry_filetype(ae);
 
 	*e = (struct ctl_entry){ .name = name, .link = type == AE_IFLNK };
 	if (archive_entry_hardlink(ae))
-		return zns_fail(err, -EBADMSG, "%s: %.*s is a hard link: an archive of images has files only", u->path, NAME_MAX_BYTES, name);
+		return zns_fail(err, -EBADMSG,
+				"%s: %.*s is a hard link: an archive of images has files only",
+				u->path, NAME_MAX_BYTES, name);
 	if (type != AE_IFREG && type != AE_IFLNK)
-		return zns_fail(err, -EBADMSG, "%s: %.*s is neither file nor directory", u->path, NAME_MAX_BYTES, name);
+		return zns_fail(err, -EBADMSG, "%s: %.*s is neither file nor directory", u->path,
+				NAME_MAX_BYTES, name);
 	if (strlen(name) > NAME_MAX_BYTES)
-		return zns_fail(err, -EBADMSG, "%s: a name of %zu bytes is too long", u->path, strlen(name));
+		return zns_fail(err, -EBADMSG, "%s: a name of %zu bytes is too long", u->path,
+				strlen(name));
 	if (type == AE_IFLNK)
 		return 1;
 	if (!archive_entry_size_is_set(ae) || archive_entry_size(ae) < 0)
@@ -195,10 +215,11 @@ int ctl_unpack_next(struct ctl_unpack *u, struct ctl_entry *e, struct zns_err *e
 		ret = archive_read_next_header(u->a, &ae);
 		if (ret == ARCHIVE_EOF)
 			return 0;
-		if (ret != ARCHIVE_OK)	/* a warning is of a name that cannot be told */
+		if (ret != ARCHIVE_OK) /* a warning is of a name that cannot be told */
 			return unpack_failed(u, err);
 		if (++u->entries > ENTRIES_MAX)
-			return zns_fail(err, -E2BIG, "%s holds more than %d files", u->path, ENTRIES_MAX);
+			return zns_fail(err, -E2BIG, "%s holds more than %d files", u->path,
+					ENTRIES_MAX);
 		name = archive_entry_pathname(ae);
 		if (!name || !*name)
 			return zns_fail(err, -EBADMSG, "%s holds a file without a name", u->path);

@@ -12,9 +12,18 @@ static int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)
 	uint64_t below = COMPACT_BELOW;
 	int ret;
 	const struct ctl_opt opts[] = {
-		CTL_FLAG("dry-run", &x.dry_run), CTL_NUMBER("below", &below, 1, 100, "--below \"%.20s\": 1 to 100 per cent of a zone"),
-		{ .name = "rate", .kind = CTL_O_RATE, .rate = &x.rate_mibps, .wrong = "--rate \"%.20s\" is no rate: 100, 100MiB/s, 1GiB/s" },
-		CTL_FLAG("background", &x.background), CTL_FLAG("no-wait", &x.rude), CTL_DEV, CTL_OPTS_END };
+		CTL_FLAG("dry-run", &x.dry_run),
+		CTL_NUMBER("below", &below, 1, 100,
+			   "--below \"%.20s\": 1 to 100 per cent of a zone"),
+		{ .name = "rate",
+		  .kind = CTL_O_RATE,
+		  .rate = &x.rate_mibps,
+		  .wrong = "--rate \"%.20s\" is no rate: 100, 100MiB/s, 1GiB/s" },
+		CTL_FLAG("background", &x.background),
+		CTL_FLAG("no-wait", &x.rude),
+		CTL_DEV,
+		CTL_OPTS_END
+	};
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
@@ -30,8 +39,10 @@ static int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)
 	else if (planned)
 		compact_print(&x);
 	if (blocked)
-		ret = zns_fail(&err, -ENOSPC, "%s has no empty zone to begin with, and no partly filled one with room: remove a checkpoint first",
-			       x.s.reg.path);
+		ret = zns_fail(
+			&err, -ENOSPC,
+			"%s has no empty zone to begin with, and no partly filled one with room: remove a checkpoint first",
+			x.s.reg.path);
 	else if (!ret && x.given_up && !x.moved)
 		ret = zns_fail(&err, -EBUSY, "nothing was moved: %s", x.why);
 	if (ret)
@@ -41,7 +52,9 @@ static int cmd_compact(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_compact = {
-	"compact", "[DEV] [--dry-run] [--below PERCENT] [--rate MIBPS] [--no-wait]", "empty zones with little live data by moving it together",
+	"compact",
+	"[DEV] [--dry-run] [--below PERCENT] [--rate MIBPS] [--no-wait]",
+	"empty zones with little live data by moving it together",
 	"  --below PERCENT empty zones that are live to this part at most (default 25)\n"
 	"  --rate MIBPS    go no faster than this\n"
 	"  --no-wait       do not wait for dumps and restores on the same dies, but slow them down\n"

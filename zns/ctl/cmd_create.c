@@ -6,23 +6,49 @@
 #include "zns/emu.h"
 
 /* What can be said of the device, how it is read, and where it goes. */
-enum kind { NUMBER, COUNT, LIMIT, SIZE, SIZE32, MEBIBYTES, RATE, RATE_OR_NONE, MAP, TIMING, PREALLOC, SPARSE };
+enum kind {
+	NUMBER,
+	COUNT,
+	LIMIT,
+	SIZE,
+	SIZE32,
+	MEBIBYTES,
+	RATE,
+	RATE_OR_NONE,
+	MAP,
+	TIMING,
+	PREALLOC,
+	SPARSE
+};
 
 static const struct param {
 	const char *name;
 	enum kind kind;
-	size_t at;		/* in struct zns_emu_params */
+	size_t at; /* in struct zns_emu_params */
 } params[] = {
 #define AT(field) offsetof(struct zns_emu_params, field)
-	{ "channels", COUNT, AT(channels) }, { "ways", COUNT, AT(ways) }, { "zones", COUNT, AT(nr_zones) },
-	{ "zone-size", SIZE, AT(zone_size) }, { "zone-capacity", SIZE, AT(zone_capacity) },
-	{ "block-size", SIZE32, AT(block_size) }, { "max-open", LIMIT, AT(max_open) }, { "max-active", LIMIT, AT(max_active) },
-	{ "map", MAP, AT(map) }, { "timing", TIMING, AT(timing) }, { "die-write-bw", RATE, AT(die_write_mibps) },
-	{ "die-read-bw", RATE, AT(die_read_mibps) }, { "channel-bw", RATE, AT(channel_mibps) },
-	{ "program-unit", SIZE32, AT(program_unit) }, { "buffer-units", NUMBER, AT(buffer_units) },
-	{ "command-us", NUMBER, AT(command_us) }, { "reset-us", NUMBER, AT(reset_us) },
-	{ "controller-bw", RATE_OR_NONE, AT(controller_mibps) }, { "gc-every", MEBIBYTES, AT(gc_every_mib) },
-	{ "gc-stall-ms", NUMBER, AT(gc_stall_ms) }, { "prealloc", PREALLOC, AT(prealloc) }, { "sparse", SPARSE, AT(prealloc) },
+	{ "channels", COUNT, AT(channels) },
+	{ "ways", COUNT, AT(ways) },
+	{ "zones", COUNT, AT(nr_zones) },
+	{ "zone-size", SIZE, AT(zone_size) },
+	{ "zone-capacity", SIZE, AT(zone_capacity) },
+	{ "block-size", SIZE32, AT(block_size) },
+	{ "max-open", LIMIT, AT(max_open) },
+	{ "max-active", LIMIT, AT(max_active) },
+	{ "map", MAP, AT(map) },
+	{ "timing", TIMING, AT(timing) },
+	{ "die-write-bw", RATE, AT(die_write_mibps) },
+	{ "die-read-bw", RATE, AT(die_read_mibps) },
+	{ "channel-bw", RATE, AT(channel_mibps) },
+	{ "program-unit", SIZE32, AT(program_unit) },
+	{ "buffer-units", NUMBER, AT(buffer_units) },
+	{ "command-us", NUMBER, AT(command_us) },
+	{ "reset-us", NUMBER, AT(reset_us) },
+	{ "controller-bw", RATE_OR_NONE, AT(controller_mibps) },
+	{ "gc-every", MEBIBYTES, AT(gc_every_mib) },
+	{ "gc-stall-ms", NUMBER, AT(gc_stall_ms) },
+	{ "prealloc", PREALLOC, AT(prealloc) },
+	{ "sparse", SPARSE, AT(prealloc) },
 };
 
 enum { OPT_PROFILE = OPT_OWN, OPT_NO_FORMAT, OPT_DEFAULT, OPT_FORCE, OPT_ENCRYPT, OPT_PARAM };
@@ -76,7 +102,8 @@ static int set_param(struct zns_emu_params *p, const struct param *q, const char
 		n >>= q->kind == MEBIBYTES ? 20 : 0;
 		break;
 	default:
-		ret = zns_parse_number(v, q->kind == COUNT, q->kind == NUMBER ? UINT32_MAX : 1u << 24, &n);
+		ret = zns_parse_number(v, q->kind == COUNT,
+				       q->kind == NUMBER ? UINT32_MAX : 1u << 24, &n);
 	}
 	if (ret || n > UINT32_MAX)
 		return -EINVAL;
@@ -140,34 +167,43 @@ static int print_made(const struct create *k, const uint32_t *die, bool json)
 
 	zns_uuid_format(k->uuid, id);
 	if (!json) {
-		printf("made %s: %u zones of %s (%s usable), %s, %u channels x %u ways, %s map\n", k->path, p->nr_zones,
-		       zns_format_size(p->zone_size, zs, sizeof(zs)), zns_format_size(p->zone_capacity, zc, sizeof(zc)),
-		       zns_format_size(p->nr_zones * p->zone_capacity, total, sizeof(total)), p->channels, p->ways,
-		       maps[p->map]);
-		printf("%s as %s%s\n", k->format ? "formatted and registered" : "registered, not formatted,", id,
+		printf("made %s: %u zones of %s (%s usable), %s, %u channels x %u ways, %s map\n",
+		       k->path, p->nr_zones, zns_format_size(p->zone_size, zs, sizeof(zs)),
+		       zns_format_size(p->zone_capacity, zc, sizeof(zc)),
+		       zns_format_size(p->nr_zones * p->zone_capacity, total, sizeof(total)),
+		       p->channels, p->ways, maps[p->map]);
+		printf("%s as %s%s\n",
+		       k->format ? "formatted and registered" : "registered, not formatted,", id,
 		       k->dflt ? ", the default device" : "");
 		return CTL_OK;
 	}
-	j = ctl_obj(J("uuid", id), J("path", (const char *)k->path), J("formatted", k->format), J("default", k->dflt),
-		    J("zones", p->nr_zones), J("zone_size", p->zone_size), J("zone_capacity", p->zone_capacity),
-		    J("block_size", p->block_size), J("max_open", p->max_open), J("max_active", p->max_active),
+	j = ctl_obj(J("uuid", id), J("path", (const char *)k->path), J("formatted", k->format),
+		    J("default", k->dflt), J("zones", p->nr_zones), J("zone_size", p->zone_size),
+		    J("zone_capacity", p->zone_capacity), J("block_size", p->block_size),
+		    J("max_open", p->max_open), J("max_active", p->max_active),
 		    J("channels", p->channels), J("ways", p->ways), J("map", maps[p->map]));
 	if (p->map == ZNS_EMU_MAP_PERMUTED)
 		json_object_object_add(j, "map_seed", ctl_j_uint(p->map_seed));
-	return ctl_print_json(ctl_json_join(j, ctl_obj(
-		J("timing", p->timing), J("die_write_mibps", p->die_write_mibps), J("die_read_mibps", p->die_read_mibps),
-		J("channel_mibps", p->channel_mibps), J("program_unit", p->program_unit), J("buffer_units", p->buffer_units),
-		J("command_us", p->command_us), J("reset_us", p->reset_us), J("controller_mibps", p->controller_mibps),
-		J("gc_every_mib", p->gc_every_mib), J("gc_stall_ms", p->gc_stall_ms),
-		J("zone_die", ctl_json_u32s(die, p->nr_zones)))));
+	return ctl_print_json(ctl_json_join(
+		j, ctl_obj(J("timing", p->timing), J("die_write_mibps", p->die_write_mibps),
+			   J("die_read_mibps", p->die_read_mibps),
+			   J("channel_mibps", p->channel_mibps), J("program_unit", p->program_unit),
+			   J("buffer_units", p->buffer_units), J("command_us", p->command_us),
+			   J("reset_us", p->reset_us), J("controller_mibps", p->controller_mibps),
+			   J("gc_every_mib", p->gc_every_mib), J("gc_stall_ms", p->gc_stall_ms),
+			   J("zone_die", ctl_json_u32s(die, p->nr_zones)))));
 }
 
 static int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	static const struct option own[] = {
-		{ "profile", required_argument, NULL, OPT_PROFILE }, { "no-format", no_argument, NULL, OPT_NO_FORMAT },
-		{ "default", no_argument, NULL, OPT_DEFAULT }, { "force", no_argument, NULL, OPT_FORCE },
-		{ "encrypt", required_argument, NULL, OPT_ENCRYPT }, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+		{ "profile", required_argument, NULL, OPT_PROFILE },
+		{ "no-format", no_argument, NULL, OPT_NO_FORMAT },
+		{ "default", no_argument, NULL, OPT_DEFAULT },
+		{ "force", no_argument, NULL, OPT_FORCE },
+		{ "encrypt", required_argument, NULL, OPT_ENCRYPT },
+		CTL_COMMON_OPTIONS,
+		CTL_END_OPTIONS,
 	};
 	struct option opts[ZNS_ARRAY_SIZE(params) + ZNS_ARRAY_SIZE(own)];
 	struct create k = { .format = true };
@@ -179,7 +215,10 @@ static int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
 	int c, pass;
 
 	for (c = 0; c < (int)ZNS_ARRAY_SIZE(params); c++)
-		opts[c] = (struct option){ params[c].name, params[c].kind == SPARSE ? no_argument : required_argument, NULL, OPT_PARAM + c };
+		opts[c] = (struct option){ params[c].name,
+					   params[c].kind == SPARSE ? no_argument :
+								      required_argument,
+					   NULL, OPT_PARAM + c };
 	memcpy(opts + c, own, sizeof(own));
 	/* Twice: a preset comes first wherever it stands. */
 	for (pass = 0; pass < 2; pass++) {
@@ -198,7 +237,8 @@ static int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
 			else if (c == OPT_ENCRYPT)
 				key = optarg;
 			else if (pass && set_param(&k.p, q, optarg))
-				return ctl_usage(cmd, "\"%s\" is no value for --%s", optarg, q->name);
+				return ctl_usage(cmd, "\"%s\" is no value for --%s", optarg,
+						 q->name);
 			k.capacity_set |= q && q->at == AT(zone_capacity);
 			zone_size_set |= q && q->at == AT(zone_size);
 		}
@@ -218,14 +258,19 @@ static int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (args.argc != 1 || strncmp(args.argv[0], "emu:", 4))
 		return ctl_usage(cmd, "one device is wanted, as emu:PATH");
 	if (key && !k.format)
-		return ctl_usage(cmd, "--encrypt is for a formatted device: leave --no-format out, or give it to format");
-	if (zns_canonical_spec(args.argv[0], k.path, sizeof(k.path), &err) || ctl_encrypt_load(key, &k.encrypt, &err) || make(&k, &die, &err))
+		return ctl_usage(
+			cmd,
+			"--encrypt is for a formatted device: leave --no-format out, or give it to format");
+	if (zns_canonical_spec(args.argv[0], k.path, sizeof(k.path), &err) ||
+	    ctl_encrypt_load(key, &k.encrypt, &err) || make(&k, &die, &err))
 		return ctl_fail(cmd, &err);
 	return print_made(&k, die, args.json);
 }
 
 const struct ctl_cmd command_create = {
-	"create", "emu:PATH [OPTIONS]", "make an emulated zoned device, format and register it",
+	"create",
+	"emu:PATH [OPTIONS]",
+	"make an emulated zoned device, format and register it",
 	"  --profile NAME          start from a preset\n"
 	"  --channels N, --ways N  dies = channels x ways\n"
 	"  --zones N, --zone-size SIZE, --zone-capacity SIZE, --block-size N\n"

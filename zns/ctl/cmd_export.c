@@ -9,20 +9,21 @@
 #include "zns/crypt.h"
 #include "zns/flat.h"
 
-#define CHUNK MIB(16)		/* between two looks at the progress; an archive's buffer */
-#define PARENTS "parents"	/* directory of an exported chain, one in it for each parent */
+#define CHUNK MIB(16) /* between two looks at the progress; an archive's buffer */
+#define PARENTS "parents" /* directory of an exported chain, one in it for each parent */
 
-struct export {
+struct export
+{
 	struct ctl_hold h;
-	ZnsPb__Response *answer;	/* the chain's records */
+	ZnsPb__Response *answer; /* the chain's records */
 	struct zns_chain *chain;
-	struct zns_flat *flat;	/* not NULL: one checkpoint made of all */
+	struct zns_flat *flat; /* not NULL: one checkpoint made of all */
 	struct ctl_progress prog;
 	const char *target;
 	struct ctl_outdir out;
 	bool packed, to_stdout, flatten, metadata_only;
-	uint32_t done;		/* images written so far */
-	uint64_t bytes;		/* of them */
+	uint32_t done; /* images written so far */
+	uint64_t bytes; /* of them */
 };
 
 /* How many directories are written. */
@@ -33,16 +34,18 @@ static uint32_t levels(const struct export *x)
 
 static uint64_t image_size(const struct export *x, uint32_t level, uint32_t n)
 {
-	return x->flat ? zns_flat_size(x->flat, n) : zns_chain_manifest(x->chain, level)->images[n]->size;
+	return x->flat ? zns_flat_size(x->flat, n) :
+			 zns_chain_manifest(x->chain, level)->images[n]->size;
 }
 
-static int image_read(struct export *x, uint32_t level, uint32_t n, uint64_t off, uint8_t *buf, size_t len,
-		      struct zns_err *err)
+static int image_read(struct export *x, uint32_t level, uint32_t n, uint64_t off, uint8_t *buf,
+		      size_t len, struct zns_err *err)
 {
 	if (x->flat)
 		return zns_flat_read(x->flat, n, off, buf, len, err);
-	return zns_rimage_read(zns_chain_find(x->chain, level, zns_chain_manifest(x->chain, level)->images[n]->name), off,
-			       buf, len, err);
+	return zns_rimage_read(zns_chain_find(x->chain, level,
+					      zns_chain_manifest(x->chain, level)->images[n]->name),
+			       off, buf, len, err);
 }
 
 /* Where a level's images go: "" or "parents/ID/". */
@@ -53,7 +56,8 @@ static void prefix(const struct export *x, uint32_t level, char *out, size_t len
 	*out = 0;
 	if (level)
 		snprintf(out, len, PARENTS "/%s/",
-			 zns_uuid_format(zns_chain_manifest(x->chain, level)->checkpoint->id.data, id));
+			 zns_uuid_format(zns_chain_manifest(x->chain, level)->checkpoint->id.data,
+					 id));
 }
 
 /* What the link `parent` in it says; false: there is none. */
@@ -70,13 +74,16 @@ static bool link_of(const struct export *x, uint32_t level, char *out, size_t le
 
 /* ---- a directory ---- */
 
-/* With --metadata-only, no memory pages: what crit and checkpointctl read of them is in the pagemaps. */
+/* With --metadata-only, no memory pages: what crit and checkpointctl read of them is in the
+ * pagemaps. */
 static bool left_out(const struct export *x, uint32_t level, uint32_t n)
 {
-	return x->metadata_only && !strncmp(zns_chain_manifest(x->chain, level)->images[n]->name, "pages-", 6);
+	return x->metadata_only &&
+	       !strncmp(zns_chain_manifest(x->chain, level)->images[n]->name, "pages-", 6);
 }
 
-static int image_to_dir(struct export *x, int dir, uint32_t level, uint32_t n, uint8_t *buf, struct zns_err *err)
+static int image_to_dir(struct export *x, int dir, uint32_t level, uint32_t n, uint8_t *buf,
+			struct zns_err *err)
 {
 	const char *name = zns_chain_manifest(x->chain, level)->images[n]->name;
 	cleanup_close int fd = zns_make_file(dir, name);
@@ -91,7 +98,8 @@ static int image_to_dir(struct export *x, int dir, uint32_t level, uint32_t n, u
 		size_t len = zns_min(CHUNK, size - off);
 
 		if (!x->flat) {
-			ret = zns_rimage_to_fd(zns_chain_find(x->chain, level, name), off, len, fd, err);
+			ret = zns_rimage_to_fd(zns_chain_find(x->chain, level, name), off, len, fd,
+					       err);
 		} else {
 			ret = image_read(x, level, n, off, buf, len, err);
 			if (!ret) {
@@ -143,7 +151,8 @@ static void take_back(const struct export *x, int top)
 	unlinkat(top, PARENTS, AT_REMOVEDIR);
 }
 
-static int level_to_dir(struct export *x, int dir, uint32_t level, uint8_t *buf, struct zns_err *err)
+static int level_to_dir(struct export *x, int dir, uint32_t level, uint8_t *buf,
+			struct zns_err *err)
 {
 	char to[128];
 	int ret = 0;
@@ -157,7 +166,8 @@ static int level_to_dir(struct export *x, int dir, uint32_t level, uint8_t *buf,
 	return ret;
 }
 
-/* Each parent in a directory of its own below PARENTS, which stays open: what has its name now does not matter. */
+/* Each parent in a directory of its own below PARENTS, which stays open: what has its name now does
+ * not matter. */
 static int parents_to_dir(struct export *x, int top, uint8_t *buf, struct zns_err *err)
 {
 	cleanup_close int parents = ctl_make_subdir(top, PARENTS, err);
@@ -179,7 +189,8 @@ static int parents_to_dir(struct export *x, int top, uint8_t *buf, struct zns_er
 static int to_dir(struct export *x, struct zns_err *err)
 {
 	cleanup_free uint8_t *buf = malloc(CHUNK);
-	int ret = buf ? ctl_outdir_open(&x->out, x->target, err) : zns_fail_sys(err, -ENOMEM, "buffer");
+	int ret = buf ? ctl_outdir_open(&x->out, x->target, err) :
+			zns_fail_sys(err, -ENOMEM, "buffer");
 
 	if (!ret) {
 		ret = level_to_dir(x, x->out.dir, 0, buf, err);
@@ -198,7 +209,8 @@ static int to_dir(struct export *x, struct zns_err *err)
 
 /* ---- an archive ---- */
 
-static int image_to_archive(struct export *x, struct ctl_pack *p, uint32_t level, uint32_t n, uint8_t *buf, struct zns_err *err)
+static int image_to_archive(struct export *x, struct ctl_pack *p, uint32_t level, uint32_t n,
+			    uint8_t *buf, struct zns_err *err)
 {
 	const char *image = zns_chain_manifest(x->chain, level)->images[n]->name;
 	uint64_t size = image_size(x, level, n);
@@ -221,7 +233,8 @@ static int image_to_archive(struct export *x, struct ctl_pack *p, uint32_t level
 	return ret;
 }
 
-static int level_to_archive(struct export *x, struct ctl_pack *p, uint32_t level, uint8_t *buf, struct zns_err *err)
+static int level_to_archive(struct export *x, struct ctl_pack *p, uint32_t level, uint8_t *buf,
+			    struct zns_err *err)
 {
 	char name[160], to[128];
 	int ret = 0;
@@ -247,7 +260,8 @@ static int write_archive(struct export *x, int fd, struct zns_err *err)
 	int ret = buf ? 0 : zns_fail_sys(err, -ENOMEM, "buffer");
 
 	if (!ret)
-		ret = ctl_pack_open(fd, x->to_stdout ? "-" : x->target, x->h.c->created_ns / 1000000000, &p, err);
+		ret = ctl_pack_open(fd, x->to_stdout ? "-" : x->target,
+				    x->h.c->created_ns / 1000000000, &p, err);
 	for (uint32_t l = 0; !ret && l < levels(x); l++)
 		ret = level_to_archive(x, p, l, buf, err);
 	return ctl_pack_close(p, ret, err);
@@ -271,7 +285,10 @@ static int to_archive(struct export *x, struct zns_err *err)
 		return zns_fail_sys(err, -ENAMETOOLONG, "%s", x->target);
 	fd = zns_make_file(dir, part);
 	if (fd == -EEXIST)
-		return zns_fail(err, -EEXIST, "%s.part is there: another export writes it, or one was killed: remove it then", x->target);
+		return zns_fail(
+			err, -EEXIST,
+			"%s.part is there: another export writes it, or one was killed: remove it then",
+			x->target);
 	if (fd < 0)
 		return zns_fail_sys(err, fd, "cannot make %s.part", x->target);
 	ret = write_archive(x, fd, err);
@@ -292,7 +309,9 @@ static int run(struct export *x, struct zns_err *err)
 	int ret;
 
 	if (x->h.c->pages_only)
-		return zns_fail(err, -EOPNOTSUPP, "this checkpoint has pages only: join the other images first (znsctl import --join)");
+		return zns_fail(
+			err, -EOPNOTSUPP,
+			"this checkpoint has pages only: join the other images first (znsctl import --join)");
 	ret = zns_session_lease(&x->h.s, x->h.c->id.data, true, &x->answer, err);
 	if (!ret)
 		ret = zns_session_chain(&x->h.s, x->answer, x->h.handle, &p, &x->chain, err);
@@ -317,11 +336,13 @@ static int print(const struct export *x, bool json, double seconds)
 	if (x->to_stdout)
 		return CTL_OK;
 	if (!json) {
-		printf("exported %s of %s to %s: %u images, %s in %.1f s\n", id, ctl_text(x->h.c->container), x->target, x->done,
+		printf("exported %s of %s to %s: %u images, %s in %.1f s\n", id,
+		       ctl_text(x->h.c->container), x->target, x->done,
 		       zns_format_size(x->bytes, size, sizeof(size)), seconds);
 		return CTL_OK;
 	}
-	return ctl_print_json(ctl_obj(J("id", id), J("container", x->h.c->container), J("target", x->target), J("images", x->done),
+	return ctl_print_json(ctl_obj(J("id", id), J("container", x->h.c->container),
+				      J("target", x->target), J("images", x->done),
 				      J("bytes", x->bytes), J("seconds", seconds)));
 }
 
@@ -332,24 +353,31 @@ static int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct ctl_args args = { 0 };
 	double seconds;
 	int ret;
-	const struct ctl_opt opts[] = { CTL_FLAG("flatten", &x.flatten), CTL_FLAG("metadata-only", &x.metadata_only), CTL_DEV, CTL_OPTS_END };
+	const struct ctl_opt opts[] = { CTL_FLAG("flatten", &x.flatten),
+					CTL_FLAG("metadata-only", &x.metadata_only), CTL_DEV,
+					CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc > 2)
 		ctl_take_dev(&args);
 	if (args.argc != 2 || !*args.argv[0] || !*args.argv[1])
-		return ctl_usage(cmd, "a checkpoint and a target are wanted: ID, and DIR, FILE.tar, FILE.tgz or - for a tar on standard output");
+		return ctl_usage(
+			cmd,
+			"a checkpoint and a target are wanted: ID, and DIR, FILE.tar, FILE.tgz or - for a tar on standard output");
 	x.target = args.argv[1];
 	x.to_stdout = !strcmp(x.target, "-");
 	x.packed = x.to_stdout || ctl_archive_name(x.target);
 	if (x.to_stdout && (args.json || isatty(STDOUT_FILENO)))
-		return ctl_usage(cmd, "- writes an archive to standard output: redirect it, and leave out --json");
+		return ctl_usage(
+			cmd,
+			"- writes an archive to standard output: redirect it, and leave out --json");
 	ret = ctl_hold(&x.h, args.dev, args.argv[0], &err);
 	if (ret)
 		return ctl_fail(cmd, &err);
 	ctl_catch_signals();
-	ctl_progress_start(&x.prog, "export", x.metadata_only ? x.h.c->bytes - x.h.c->page_bytes : x.h.c->bytes);
+	ctl_progress_start(&x.prog, "export",
+			   x.metadata_only ? x.h.c->bytes - x.h.c->page_bytes : x.h.c->bytes);
 	ret = run(&x, &err);
 	seconds = ctl_progress_end(&x.prog);
 	ret = ret ? ctl_fail(cmd, &err) : print(&x, args.json, seconds);
@@ -358,7 +386,9 @@ static int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_export = {
-	"export", "[DEV] ID|DIRECTORY DIR|FILE.tar|FILE.tgz|- [--flatten]", "a checkpoint as a plain CRIU image directory or archive of one",
+	"export",
+	"[DEV] ID|DIRECTORY DIR|FILE.tar|FILE.tgz|- [--flatten]",
+	"a checkpoint as a plain CRIU image directory or archive of one",
 	"  ID may be the beginning of one, or a directory that holds a handle\n"
 	"  DIR is new or empty; FILE.tgz (or .tar.gz) is compressed; - is a tar archive on standard output\n"
 	"  --flatten       write an incremental checkpoint as if it had been dumped in full\n"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * flatten: an incremental checkpoint is read through its chain and written anew, whole, under the same id: handles and
- * children stay good, its parents are not needed for it any more.
+ * flatten: an incremental checkpoint is read through its chain and written anew, whole, under the
+ * same id: handles and children stay good, its parents are not needed for it any more.
  */
 #include <limits.h>
 #include <string.h>
@@ -13,11 +13,11 @@
 #define CHUNK MIB(4)
 
 struct flatten {
-	struct zns_session s;	/* holds the chain, and the zones that are written */
+	struct zns_session s; /* holds the chain, and the zones that are written */
 	struct zns_save v;
 	struct zns_chain *chain;
 	struct zns_flat *flat;
-	ZnsPb__Handle *handle;	/* of the directory that was named; or NULL */
+	ZnsPb__Handle *handle; /* of the directory that was named; or NULL */
 	uint32_t qos_mibps;
 	struct ctl_progress prog;
 };
@@ -37,15 +37,16 @@ static int open_chain(struct flatten *x, const char *what, struct zns_err *err)
 	if (x->handle)
 		ret = zns_handle_agrees(x->handle, resp->checkpoints[0], err);
 	if (!ret && !resp->checkpoints[0]->has_parent)
-		ret = zns_fail(err, -EINVAL, "checkpoint %s has no parent: %s", zns_uuid_format(id, text),
-			       resp->checkpoints[0]->pages_only ?
-				       "its pages are all there, `znsctl import --join` adds the other images" :
-				       "it is whole already");
+		ret = zns_fail(
+			err, -EINVAL, "checkpoint %s has no parent: %s", zns_uuid_format(id, text),
+			resp->checkpoints[0]->pages_only ?
+				"its pages are all there, `znsctl import --join` adds the other images" :
+				"it is whole already");
 	if (!ret)
 		ret = zns_session_chain(&x->s, resp, x->handle, &p, &x->chain, err);
 	if (!ret)
 		ret = zns_flat_new(x->chain, &x->flat, err);
-	if (!ret) {		/* its manifest's own copy may be older */
+	if (!ret) { /* its manifest's own copy may be older */
 		x->v.c = resp->checkpoints[0];
 		resp->checkpoints[0] = resp->checkpoints[--resp->n_checkpoints];
 	}
@@ -76,7 +77,7 @@ static void drop_places(ZnsPb__Checkpoint *c)
 	if (c->manifest)
 		zns_pb__extent_ref__free_unpacked(c->manifest, NULL);
 	c->manifest = NULL;
-	if (c->crypt)	/* of the old key some nonces are used up */
+	if (c->crypt) /* of the old key some nonces are used up */
 		zns_pb__checkpoint_key__free_unpacked(c->crypt, NULL);
 	c->crypt = NULL;
 	free(c->parent.data);
@@ -94,7 +95,8 @@ static int begin(struct flatten *x, struct zns_err *err)
 
 	x->v.former = zns_chain_manifest(x->chain, 0);
 	x->v.former_crypt = zns_chain_crypt(x->chain, 0);
-	if (!ret && !x->v.master && x->v.former_crypt)	/* what was encrypted stays so, whatever new ones are */
+	/* what was encrypted stays so, whatever new ones are */
+	if (!ret && !x->v.master && x->v.former_crypt)
 		ret = own_key(x, err);
 	if (ret)
 		return ret;
@@ -149,7 +151,8 @@ static int commit(struct flatten *x, struct zns_err *err)
 static int run(struct flatten *x, const char *spec, const char *what, struct zns_err *err)
 {
 	cleanup_free uint8_t *buf = malloc(CHUNK);
-	int ret = buf ? ctl_session_open(&x->s, spec, ZNS_READS | ZNS_WRITES, err) : zns_fail_sys(err, -ENOMEM, "buffer");
+	int ret = buf ? ctl_session_open(&x->s, spec, ZNS_READS | ZNS_WRITES, err) :
+			zns_fail_sys(err, -ENOMEM, "buffer");
 
 	if (!ret)
 		ret = open_chain(x, what, err);
@@ -173,11 +176,13 @@ static int print(const struct flatten *x, bool json)
 	char id[ZNS_UUID_STR], size[16];
 
 	if (json)
-		return ctl_print_json(ctl_json_join(ctl_json(x->v.c, "id container bytes page_bytes"),
-						    ctl_obj(J("checkpoints_read", zns_chain_levels(x->chain)))));
+		return ctl_print_json(
+			ctl_json_join(ctl_json(x->v.c, "id container bytes page_bytes"),
+				      ctl_obj(J("checkpoints_read", zns_chain_levels(x->chain)))));
 	zns_uuid_format(x->v.c->id.data, id);
-	printf("%s of %s has no parent any more: %s in %u images\n", id, ctl_text(x->v.c->container),
-	       zns_format_size(x->v.c->bytes, size, sizeof(size)), x->v.c->nr_images);
+	printf("%s of %s has no parent any more: %s in %u images\n", id,
+	       ctl_text(x->v.c->container), zns_format_size(x->v.c->bytes, size, sizeof(size)),
+	       x->v.c->nr_images);
 	return CTL_OK;
 }
 
@@ -217,7 +222,9 @@ static int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_flatten = {
-	"flatten", "[DEV] ID|DIRECTORY [--qos MIBPS]", "write an incremental checkpoint anew without its parents, under its id",
+	"flatten",
+	"[DEV] ID|DIRECTORY [--qos MIBPS]",
+	"write an incremental checkpoint anew without its parents, under its id",
 	"  --qos MIBPS     bandwidth to write with, as --zns-qos of criu\n" CTL_DEV_HELP,
 	cmd_flatten,
 };

@@ -5,8 +5,8 @@
 #include "zns/emu.h"
 #include "zns/store.h"
 
-int ctl_format_device(struct zns_dev *dev, const struct ctl_map *map, bool force, uint8_t uuid[ZNS_UUID_LEN],
-		      struct zns_err *err)
+int ctl_format_device(struct zns_dev *dev, const struct ctl_map *map, bool force,
+		      uint8_t uuid[ZNS_UUID_LEN], struct zns_err *err)
 {
 	ZnsPb__Profile *profile;
 	struct zns_emu_params e;
@@ -48,7 +48,8 @@ static int spec_to_path(const char *spec, char *path, size_t len, struct zns_err
 	return ret;
 }
 
-static int print_device(const struct ctl_args *args, const char *what, const uint8_t *uuid, const char *path)
+static int print_device(const struct ctl_args *args, const char *what, const uint8_t *uuid,
+			const char *path)
 {
 	char id[ZNS_UUID_STR];
 
@@ -65,7 +66,8 @@ struct measured {
 };
 
 /* A device that does not say how fast a zone is, and a user who does not either. */
-static int measure(struct zns_dev *dev, struct ctl_map *map, struct measured *m, struct zns_err *err)
+static int measure(struct zns_dev *dev, struct ctl_map *map, struct measured *m,
+		   struct zns_err *err)
 {
 	struct zns_emu_params e;
 	uint8_t id[ZNS_UUID_LEN];
@@ -83,8 +85,8 @@ static int measure(struct zns_dev *dev, struct ctl_map *map, struct measured *m,
 	return 0;
 }
 
-static int do_format(const char *path, struct ctl_map *map, bool force, const struct ctl_encrypt *e, uint8_t *uuid,
-		     struct measured *m, struct zns_err *err)
+static int do_format(const char *path, struct ctl_map *map, bool force, const struct ctl_encrypt *e,
+		     uint8_t *uuid, struct measured *m, struct zns_err *err)
 {
 	cleanup_close int lock = -1;
 	struct zns_resv resv = { 0 };
@@ -110,7 +112,8 @@ static int do_format(const char *path, struct ctl_map *map, bool force, const st
 		ret = zns_register(uuid, path, err);
 	if (!ret && e->on)
 		ret = zns_register_key(uuid, e->spec, err);
-	return ret ? ret : zns_register_flags(uuid, e->on, false, err);	/* nothing is left of what it held before */
+	/* nothing is left of what it held before */
+	return ret ? ret : zns_register_flags(uuid, e->on, false, err);
 }
 
 static int cmd_format(const struct ctl_cmd *cmd, int argc, char **argv)
@@ -124,9 +127,14 @@ static int cmd_format(const struct ctl_cmd *cmd, int argc, char **argv)
 	const char *key = NULL, *write = NULL;
 	uint8_t uuid[ZNS_UUID_LEN];
 	char path[256];
-	const struct ctl_opt opts[] = {
-		CTL_TEXT("map", &map.spec), CTL_TEXT("zone-write-bw", &write), CTL_RATE("zone-read-bw", &map.zone_read_mibps),
-		CTL_FLAG("default", &dflt), CTL_FLAG("force", &force), CTL_TEXT("encrypt", &key), CTL_DEV, CTL_OPTS_END };
+	const struct ctl_opt opts[] = { CTL_TEXT("map", &map.spec),
+					CTL_TEXT("zone-write-bw", &write),
+					CTL_RATE("zone-read-bw", &map.zone_read_mibps),
+					CTL_FLAG("default", &dflt),
+					CTL_FLAG("force", &force),
+					CTL_TEXT("encrypt", &key),
+					CTL_DEV,
+					CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
@@ -138,7 +146,8 @@ static int cmd_format(const struct ctl_cmd *cmd, int argc, char **argv)
 		args.dev = *args.argv++, args.argc--;
 	if (!args.dev || args.argc)
 		return ctl_usage(cmd, "one device is wanted");
-	if (spec_to_path(args.dev, path, sizeof(path), &err) || ctl_encrypt_load(key, &encrypt, &err) ||
+	if (spec_to_path(args.dev, path, sizeof(path), &err) ||
+	    ctl_encrypt_load(key, &encrypt, &err) ||
 	    do_format(path, &map, force, &encrypt, uuid, &m, &err) ||
 	    (dflt && make_default(uuid, &err)))
 		return ctl_fail(cmd, &err);
@@ -149,7 +158,9 @@ static int cmd_format(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_format = {
-	"format", "DEV [OPTIONS]", "write an empty store on a device and register it",
+	"format",
+	"DEV [OPTIONS]",
+	"write an empty store on a device and register it",
 	"  --map FILE|\"i % N\"     which zones share a die, if the device does not say: a file with one group\n"
 	"                          number per zone, or zone index modulo N\n"
 	"  --zone-write-bw MIBPS|measure, --zone-read-bw MIBPS   the rates of one zone; a real device is measured\n"
@@ -188,7 +199,8 @@ static int take_over(const char *path, struct zns_err *err)
 			ret = zns_store_unclaim(store, err);
 		zns_store_close(store);
 	}
-	/* Kept for the broker that comes next: what the other host still has under way must not get through meanwhile. */
+	/* Kept for the broker that comes next: what the other host still has under way must not get
+	 * through meanwhile. */
 	if (ret)
 		zns_resv_leave(&resv, NULL);
 	zns_dev_close(dev);
@@ -220,7 +232,8 @@ static int cmd_register(const struct ctl_cmd *cmd, int argc, char **argv)
 	bool dflt = false, take = false;
 	char path[256];
 	int ret;
-	const struct ctl_opt opts[] = { CTL_FLAG("default", &dflt), CTL_FLAG("take-over", &take), CTL_OPTS_END };
+	const struct ctl_opt opts[] = { CTL_FLAG("default", &dflt), CTL_FLAG("take-over", &take),
+					CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
@@ -238,13 +251,16 @@ static int cmd_register(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_register = {
-	"register", "DEV", "register a formatted device, for instance one from another host",
+	"register",
+	"DEV",
+	"register a formatted device, for instance one from another host",
 	"  --take-over     take it over from another host that no longer has it\n"
 	"  --default       make it the default device\n",
 	cmd_register,
 };
 
-/* Does default-device mean this one? It must not outlive it: every command without DEV would fail. */
+/* Does default-device mean this one? It must not outlive it: every command without DEV would fail.
+ */
 static bool is_default(const struct zns_registered *reg)
 {
 	char value[256], uuid[ZNS_UUID_STR];
@@ -270,7 +286,8 @@ static int cmd_unregister(const struct ctl_cmd *cmd, int argc, char **argv)
 		ret = zns_registered_by_uuid(uuid, &reg, &err);
 	else
 		ret = zns_registered_by_path(args.argv[0], &reg, &err);
-	/* Not while it is in use; a device that is gone, or an entry that is damaged, can be forgotten all the same. */
+	/* Not while it is in use; a device that is gone, or an entry that is damaged, can be
+	 * forgotten all the same. */
 	if (!ret) {
 		ret = ctl_claim_device(reg.path, &lock, &err);
 		if (ret && ret != -EBUSY)
@@ -292,6 +309,5 @@ static int cmd_unregister(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_unregister = {
-	"unregister", "DEV|UUID", "forget a device; what it holds stays", "",
-	cmd_unregister,
+	"unregister", "DEV|UUID", "forget a device; what it holds stays", "", cmd_unregister,
 };

@@ -5,22 +5,24 @@
 
 /* ---- a rebuild ---- */
 
-static void tell(void *arg, const uint8_t *id, const char *container, enum zns_rebuild_source from, bool taken,
-		 const char *why)
+static void tell(void *arg, const uint8_t *id, const char *container, enum zns_rebuild_source from,
+		 bool taken, const char *why)
 {
 	struct fsck *k = arg;
 	const char *source = from == ZNS_FROM_LOG ? "record" : "footer";
 	char text[ZNS_UUID_STR];
 
 	zns_uuid_format(id, text);
-	json_object_array_add(k->found, ctl_obj(J("id", text), J("container", container), J("from", source), J("taken", taken),
-						J("why", *why ? why : NULL)));
+	json_object_array_add(k->found,
+			      ctl_obj(J("id", text), J("container", container), J("from", source),
+				      J("taken", taken), J("why", *why ? why : NULL)));
 	if (!k->json)
 		printf("%s  %-20s  %-7s  %s%s%s\n", text, ctl_text(container), source,
 		       taken ? "found" : "left out", *why ? ": " : "", why);
 }
 
-static int intact(void *arg, const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, struct zns_err *err)
+static int intact(void *arg, const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m,
+		  struct zns_err *err)
 {
 	struct fsck *k = arg;
 	uint64_t bad = 0;
@@ -28,7 +30,8 @@ static int intact(void *arg, const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *
 
 	if (ret || !bad)
 		return ret;
-	return zns_fail(err, -EBADMSG, "%llu units of its data are damaged", (unsigned long long)bad);
+	return zns_fail(err, -EBADMSG, "%llu units of its data are damaged",
+			(unsigned long long)bad);
 }
 
 static void progress(void *arg, uint64_t bytes)
@@ -38,8 +41,12 @@ static void progress(void *arg, uint64_t bytes)
 
 static int do_rebuild(struct fsck *k, bool dry_run, struct zns_err *err)
 {
-	struct zns_rebuild_params p = { .dry_run = dry_run, .uuid = k->moved ? NULL : k->reg.uuid, .intact = intact, .tell = tell,
-					.progress = progress, .arg = k };
+	struct zns_rebuild_params p = { .dry_run = dry_run,
+					.uuid = k->moved ? NULL : k->reg.uuid,
+					.intact = intact,
+					.tell = tell,
+					.progress = progress,
+					.arg = k };
 	struct zns_rebuild_result r;
 	ZnsPb__Mount self = ZNS_PB__MOUNT__INIT;
 	struct zns_mount_names names;
@@ -61,11 +68,13 @@ static int do_rebuild(struct fsck *k, bool dry_run, struct zns_err *err)
 	ctl_progress_end(&k->prog);
 	if (!ret && !k->json) {
 		printf("%u good records in metadata zones, %u blocks of none; %zu footers in %u zones (%s read); %u "
-		       "checkpoints, %u reservations, %u removed ones remembered\n", r.records, r.damaged_blocks, r.scan.nr,
-		       r.scan.zones, zns_format_size(r.scan.bytes, size, sizeof(size)), r.checkpoints, r.reservations,
-		       r.tombstones);
+		       "checkpoints, %u reservations, %u removed ones remembered\n",
+		       r.records, r.damaged_blocks, r.scan.nr, r.scan.zones,
+		       zns_format_size(r.scan.bytes, size, sizeof(size)), r.checkpoints,
+		       r.reservations, r.tombstones);
 		if (r.profile_lost)
-			printf("the profile is lost: %s is taken instead\n", k->map.spec ? "the map given" : "what the device says");
+			printf("the profile is lost: %s is taken instead\n",
+			       k->map.spec ? "the map given" : "what the device says");
 	}
 	if (!ret) {
 		k->rebuilt = !dry_run;
@@ -145,8 +154,10 @@ static int run(struct fsck *k, const char *spec, struct zns_err *err)
 	if (ret || !k->rebuild)
 		return ret;
 	if (!k->force)
-		return zns_fail(err, -EEXIST, "the catalogue of %s can be read: nothing is to be rebuilt (--force does it all the same)",
-				k->reg.path);
+		return zns_fail(
+			err, -EEXIST,
+			"the catalogue of %s can be read: nothing is to be rebuilt (--force does it all the same)",
+			k->reg.path);
 	ret = do_rebuild(k, k->dry_run, err);
 	return ret || k->dry_run ? ret : check(k, err);
 }
@@ -157,16 +168,19 @@ static int finish(const struct ctl_cmd *cmd, struct fsck *k, const struct zns_er
 	bool bad = problems || (*k->damage && !k->rebuilt);
 
 	if (k->json) {
-		ctl_print_json(ctl_obj(
-			J("device", (const char *)k->reg.path), JB("readable", !*k->damage), J("damage", *k->damage ? k->damage : NULL),
-			J("torn", k->torn), J("generation", k->generation), J("checkpoints", k->checkpoints),
-			J("problems", json_object_get(k->problems)), J("found", json_object_get(k->found)), J("rebuilt", k->rebuilt)));
+		ctl_print_json(
+			ctl_obj(J("device", (const char *)k->reg.path), JB("readable", !*k->damage),
+				J("damage", *k->damage ? k->damage : NULL), J("torn", k->torn),
+				J("generation", k->generation), J("checkpoints", k->checkpoints),
+				J("problems", json_object_get(k->problems)),
+				J("found", json_object_get(k->found)), J("rebuilt", k->rebuilt)));
 	} else if (!err->code) {
-		printf("%s: generation %llu%s, %zu checkpoints, %zu problem%s\n", k->reg.path, (unsigned long long)k->generation,
-		       k->rebuilt ? " (new)" : "", k->checkpoints, problems, problems == 1 ? "" : "s");
+		printf("%s: generation %llu%s, %zu checkpoints, %zu problem%s\n", k->reg.path,
+		       (unsigned long long)k->generation, k->rebuilt ? " (new)" : "",
+		       k->checkpoints, problems, problems == 1 ? "" : "s");
 		if (*k->damage && !k->rebuilt)
-			printf("nothing was changed: so it would be after `znsctl fsck --%s %s`\n", k->gone ? "rebuild" : "repair",
-			       k->reg.path);
+			printf("nothing was changed: so it would be after `znsctl fsck --%s %s`\n",
+			       k->gone ? "rebuild" : "repair", k->reg.path);
 		if (k->torn)
 			printf("the log ends in a record that a crash cut off; the broker begins a new generation\n");
 	}
@@ -181,10 +195,15 @@ static int cmd_fsck(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	int code;
-	const struct ctl_opt opts[] = {
-		CTL_FLAG("repair", &k.repair), CTL_FLAG("rebuild", &k.rebuild), CTL_FLAG("force", &k.force), CTL_FLAG("dry-run", &k.dry_run),
-		CTL_TEXT("map", &k.map.spec), CTL_RATE("zone-write-bw", &k.map.zone_write_mibps),
-		CTL_RATE("zone-read-bw", &k.map.zone_read_mibps), CTL_DEV, CTL_OPTS_END };
+	const struct ctl_opt opts[] = { CTL_FLAG("repair", &k.repair),
+					CTL_FLAG("rebuild", &k.rebuild),
+					CTL_FLAG("force", &k.force),
+					CTL_FLAG("dry-run", &k.dry_run),
+					CTL_TEXT("map", &k.map.spec),
+					CTL_RATE("zone-write-bw", &k.map.zone_write_mibps),
+					CTL_RATE("zone-read-bw", &k.map.zone_read_mibps),
+					CTL_DEV,
+					CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
@@ -198,7 +217,7 @@ static int cmd_fsck(const struct ctl_cmd *cmd, int argc, char **argv)
 	k.problems = json_object_new_array();
 	k.found = json_object_new_array();
 	if (!run(&k, args.dev, &err))
-		err = (struct zns_err)ZNS_ERR_INIT;	/* of tries that did not matter */
+		err = (struct zns_err)ZNS_ERR_INIT; /* of tries that did not matter */
 	code = finish(cmd, &k, &err);
 	zns_resv_leave(&k.resv, NULL);
 	zns_dev_close(k.dev);
@@ -210,7 +229,9 @@ static int cmd_fsck(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_fsck = {
-	"fsck", "[DEV] [--repair|--rebuild [--force]] [--dry-run]", "check the catalogue; write a new one from what can still be read",
+	"fsck",
+	"[DEV] [--repair|--rebuild [--force]] [--dry-run]",
+	"check the catalogue; write a new one from what can still be read",
 	"  --repair        if it is damaged: from its readable records and the zones\n"
 	"  --rebuild       also if it is gone: from the zones\n"
 	"  --force         rebuild one that can be read\n  --dry-run       only say what would be found\n"

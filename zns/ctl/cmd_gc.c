@@ -13,7 +13,7 @@ struct item {
 	const ZnsPb__Checkpoint *c;
 	const ZnsPb__Mark *mark;
 	enum verdict v;
-	bool swept;		/* looked at because of its origin */
+	bool swept; /* looked at because of its origin */
 	char why[200];
 	bool failed;
 };
@@ -23,18 +23,20 @@ struct gc {
 	struct item *item;
 	size_t nr;
 	uint64_t grace_s;
-	uint64_t unjoined_s;	/* pages only that are older go; UINT64_MAX: they stay */
+	uint64_t unjoined_s; /* pages only that are older go; UINT64_MAX: they stay */
 	bool dry_run, json;
 	ZnsPb__Response *ls;
-	uint32_t *zones;	/* that are reset, or would be: garbage, and what only removed checkpoints lived in */
+	/* that are reset, or would be: garbage, and what only removed checkpoints lived in */
+	uint32_t *zones;
 	size_t nr_zones;
-	const struct compact *compacted;	/* NULL: not asked for, or not done */
+	const struct compact *compacted; /* NULL: not asked for, or not done */
 };
 
 static const ZnsPb__Mark *mark_of(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c)
 {
 	for (size_t i = 0; i < ls->n_marks; i++)
-		if (ls->marks[i]->checkpoint.len == c->id.len && !memcmp(ls->marks[i]->checkpoint.data, c->id.data, c->id.len))
+		if (ls->marks[i]->checkpoint.len == c->id.len &&
+		    !memcmp(ls->marks[i]->checkpoint.data, c->id.data, c->id.len))
 			return ls->marks[i];
 	return NULL;
 }
@@ -52,7 +54,9 @@ static void judge_origin(struct gc *g, struct item *i, int64_t now)
 	i->swept = true;
 	gethostname(host, sizeof(host) - 1);
 	if (!o->host || strcmp(o->host, host)) {
-		snprintf(i->why, sizeof(i->why), "made on another host (%.60s): nothing is known here", o->host ? o->host : "unknown");
+		snprintf(i->why, sizeof(i->why),
+			 "made on another host (%.60s): nothing is known here",
+			 o->host ? o->host : "unknown");
 		return;
 	}
 	l = life(i->c, i->why, sizeof(i->why));
@@ -62,9 +66,11 @@ static void judge_origin(struct gc *g, struct item *i, int64_t now)
 		return;
 	if (!i->mark || !i->mark->has_gone_ns) {
 		i->v = g->grace_s ? V_MARK : V_REMOVE;
-	} else if (now >= i->mark->gone_ns && (uint64_t)(now - i->mark->gone_ns) / 1000000000 >= g->grace_s) {
+	} else if (now >= i->mark->gone_ns &&
+		   (uint64_t)(now - i->mark->gone_ns) / 1000000000 >= g->grace_s) {
 		i->v = V_REMOVE;
-		snprintf(i->why + strlen(i->why), sizeof(i->why) - strlen(i->why), ", missed since %s",
+		snprintf(i->why + strlen(i->why), sizeof(i->why) - strlen(i->why),
+			 ", missed since %s",
 			 zns_format_time(i->mark->gone_ns, since, sizeof(since)));
 	}
 }
@@ -73,8 +79,11 @@ static void judge_origin(struct gc *g, struct item *i, int64_t now)
 static void judge_pages(const struct gc *g, struct item *i, int64_t now)
 {
 	i->swept = true;
-	snprintf(i->why, sizeof(i->why), "has pages only: `znsctl import --join` adds the other images, `znsctl rm` removes it");
-	if (now >= i->c->created_ns && (uint64_t)(now - i->c->created_ns) / 1000000000 >= g->unjoined_s)
+	snprintf(
+		i->why, sizeof(i->why),
+		"has pages only: `znsctl import --join` adds the other images, `znsctl rm` removes it");
+	if (now >= i->c->created_ns &&
+	    (uint64_t)(now - i->c->created_ns) / 1000000000 >= g->unjoined_s)
 		i->v = V_REMOVE;
 }
 
@@ -85,7 +94,8 @@ static void judge_rule(struct gc *g, const ZnsPb__Retention *rule, int64_t now)
 	char text[CTL_RULE];
 
 	for (size_t i = 0; v && i < g->nr; i++)
-		v[i] = (struct zns_ruled){ .c = g->item[i].c, .pinned = g->item[i].mark && g->item[i].mark->pinned };
+		v[i] = (struct zns_ruled){ .c = g->item[i].c,
+					   .pinned = g->item[i].mark && g->item[i].mark->pinned };
 	if (!v || zns_retention_rule(rule, v, g->nr, now) < 0)
 		return;
 	for (size_t i = 0; i < g->nr; i++) {
@@ -94,7 +104,8 @@ static void judge_rule(struct gc *g, const ZnsPb__Retention *rule, int64_t now)
 		if (!(v[i].due || v[i].held) || it->v == V_REMOVE)
 			continue;
 		it->v = V_REMOVE;
-		snprintf(it->why, sizeof(it->why), "retention of its container: %s", ctl_rule(rule, text, sizeof(text)));
+		snprintf(it->why, sizeof(it->why), "retention of its container: %s",
+			 ctl_rule(rule, text, sizeof(text)));
 	}
 }
 
@@ -111,11 +122,13 @@ static void keep_parents(struct gc *g)
 		for (size_t k = i; k-- > 0;) {
 			struct item *p = &g->item[k];
 
-			if (p->c->id.len != c->parent.len || memcmp(p->c->id.data, c->parent.data, c->parent.len))
+			if (p->c->id.len != c->parent.len ||
+			    memcmp(p->c->id.data, c->parent.data, c->parent.len))
 				continue;
 			if (p->v == V_REMOVE) {
 				p->v = V_KEEP;
-				snprintf(p->why, sizeof(p->why), "%s is built on it", zns_uuid_format(c->id.data, id));
+				snprintf(p->why, sizeof(p->why), "%s is built on it",
+					 zns_uuid_format(c->id.data, id));
 			}
 			break;
 		}
@@ -183,7 +196,7 @@ static int apply(struct gc *g, struct zns_err *err)
 {
 	int first = 0;
 
-	for (size_t i = g->nr; i-- > 0;) {	/* children before their parents */
+	for (size_t i = g->nr; i-- > 0;) { /* children before their parents */
 		struct zns_err e = ZNS_ERR_INIT;
 		struct item *it = &g->item[i];
 		int ret = 0;
@@ -215,12 +228,14 @@ static int ask_zones(struct gc *g, ZnsPb__Response **r, struct zns_err *err)
 
 static bool is_garbage(const ZnsPb__ZoneLine *z)
 {
-	return !z->owner && !z->live && z->state != ZNS_ZONE_EMPTY && z->state != ZNS_ZONE_READ_ONLY && z->state != ZNS_ZONE_OFFLINE;
+	return !z->owner && !z->live && z->state != ZNS_ZONE_EMPTY &&
+	       z->state != ZNS_ZONE_READ_ONLY && z->state != ZNS_ZONE_OFFLINE;
 }
 
 /*
- * Zones that are garbage now, and those that will be: what is live in them is all of checkpoints that go. The broker resets
- * many of them by itself, as soon as the last such checkpoint is removed, so they cannot be counted afterwards.
+ * Zones that are garbage now, and those that will be: what is live in them is all of checkpoints
+ * that go. The broker resets many of them by itself, as soon as the last such checkpoint is
+ * removed, so they cannot be counted afterwards.
  */
 static int find_zones(struct gc *g, struct zns_err *err)
 {
@@ -242,7 +257,8 @@ static int find_zones(struct gc *g, struct zns_err *err)
 	for (size_t i = 0; goes && g->zones && i < r->n_zones; i++) {
 		const ZnsPb__ZoneLine *z = r->zones[i];
 
-		if (is_garbage(z) || (z->live && z->index < r->n_zones && goes[z->index] >= z->live))
+		if (is_garbage(z) ||
+		    (z->live && z->index < r->n_zones && goes[z->index] >= z->live))
 			g->zones[g->nr_zones++] = z->index;
 	}
 	return goes && g->zones ? 0 : zns_fail_sys(err, -ENOMEM, "list of zones");
@@ -267,7 +283,8 @@ static int reset_garbage(struct gc *g, struct zns_err *err)
 	}
 	ret = ask_zones(g, &r, err);
 	for (size_t i = 0; !ret && i < g->nr_zones; i++) {
-		const ZnsPb__ZoneLine *now = g->zones[i] < r->n_zones ? r->zones[g->zones[i]] : NULL;
+		const ZnsPb__ZoneLine *now = g->zones[i] < r->n_zones ? r->zones[g->zones[i]] :
+									NULL;
 
 		if (now && !now->live && !is_garbage(now))
 			g->zones[n++] = g->zones[i];
@@ -317,12 +334,16 @@ static void print_text(const struct gc *g)
 		const struct item *it = &g->item[i];
 
 		if (it->v != V_KEEP || it->swept)
-			printf("%.*s  %-12s  %-18s  %s\n", width, zns_uuid_format(it->c->id.data, id),
-			       ctl_name(it->c->container, name, sizeof(name)), action(g, it), ctl_text(it->why));
+			printf("%.*s  %-12s  %-18s  %s\n", width,
+			       zns_uuid_format(it->c->id.data, id),
+			       ctl_name(it->c->container, name, sizeof(name)), action(g, it),
+			       ctl_text(it->why));
 	}
 	bytes = remove_bytes(g, &nr);
-	printf("%u checkpoint%s, %s %s; %zu zone%s %s\n", nr, nr == 1 ? "" : "s", zns_format_size(bytes, size, sizeof(size)),
-	       g->dry_run ? "would be removed" : "removed", zones, zones == 1 ? "" : "s", g->dry_run ? "to be reset" : "reset");
+	printf("%u checkpoint%s, %s %s; %zu zone%s %s\n", nr, nr == 1 ? "" : "s",
+	       zns_format_size(bytes, size, sizeof(size)),
+	       g->dry_run ? "would be removed" : "removed", zones, zones == 1 ? "" : "s",
+	       g->dry_run ? "to be reset" : "reset");
 	if (g->compacted)
 		compact_print(g->compacted);
 }
@@ -338,9 +359,11 @@ static int print_json(const struct gc *g)
 		const struct item *it = &g->item[i];
 
 		if (it->v != V_KEEP || it->swept)
-			json_object_array_add(list, ctl_obj(
-				J("id", ctl_json_uuid(it->c->id.data)), J("container", it->c->container),
-				J("action", names[it->v]), JB("done", !g->dry_run && !it->failed), J("why", (const char *)it->why)));
+			json_object_array_add(list, ctl_obj(J("id", ctl_json_uuid(it->c->id.data)),
+							    J("container", it->c->container),
+							    J("action", names[it->v]),
+							    JB("done", !g->dry_run && !it->failed),
+							    J("why", (const char *)it->why)));
 	}
 	bytes = remove_bytes(g, &nr);
 	j = ctl_obj(J("checkpoints", list), J("removed", g->dry_run ? 0 : nr), J("bytes", bytes),
@@ -359,9 +382,12 @@ static int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct zns_registered reg;
 	bool judged, compact = false;
 	int ret;
-	const struct ctl_opt opts[] = {
-		CTL_FLAG("dry-run", &g.dry_run), CTL_DURATION("grace", &g.grace_s, 0), CTL_FLAG("compact", &compact),
-		CTL_DURATION("unjoined", &g.unjoined_s, 0), CTL_DEV, CTL_OPTS_END };
+	const struct ctl_opt opts[] = { CTL_FLAG("dry-run", &g.dry_run),
+					CTL_DURATION("grace", &g.grace_s, 0),
+					CTL_FLAG("compact", &compact),
+					CTL_DURATION("unjoined", &g.unjoined_s, 0),
+					CTL_DEV,
+					CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
@@ -401,7 +427,9 @@ static int cmd_gc(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_gc = {
-	"gc", "[DEV] [--dry-run] [--grace TIME] [--compact] [--unjoined TIME]", "sweep what container runtimes left, apply retention, reset garbage zones",
+	"gc",
+	"[DEV] [--dry-run] [--grace TIME] [--compact] [--unjoined TIME]",
+	"sweep what container runtimes left, apply retention, reset garbage zones",
 	"  --grace TIME    remove what a runtime has left only after its owner was missing this long\n"
 	"                  (default 1h; 90, 30m, 12h, 7d)\n"
 	"  --compact       afterwards do what `znsctl compact` does\n"

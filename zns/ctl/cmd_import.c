@@ -51,11 +51,13 @@ static int check_room(const struct import *x, struct zns_err *err)
 
 	if (x->prog.total <= room)
 		return 0;
-	return zns_fail(err, -ENOSPC, "no space: %s has images of %s, the whole device holds %s", x->path,
-			zns_format_size(x->prog.total, want, sizeof(want)), zns_format_size(room, have, sizeof(have)));
+	return zns_fail(err, -ENOSPC, "no space: %s has images of %s, the whole device holds %s",
+			x->path, zns_format_size(x->prog.total, want, sizeof(want)),
+			zns_format_size(room, have, sizeof(have)));
 }
 
-/* The record that is to be: of a joined one it is the old one, of a new one the client has made it. */
+/* The record that is to be: of a joined one it is the old one, of a new one the client has made it.
+ */
 static int describe(struct import *x, struct zns_err *err)
 {
 	ZnsPb__Origin *o = x->v.c->origin;
@@ -101,7 +103,9 @@ static int open_both(struct import *x, const char *spec, const char *handle, str
 	if (x->join)
 		ret = import_join_open(x, spec, err);
 	else
-		ret = ctl_archive_name(x->path) && !ctl_is_dir(x->path) ? import_archive_scan(x, err) : import_scan(x, err);
+		ret = ctl_archive_name(x->path) && !ctl_is_dir(x->path) ?
+			      import_archive_scan(x, err) :
+			      import_scan(x, err);
 	if (!ret && handle)
 		ret = ctl_outdir_open(&x->handle, handle, err);
 	if (!ret && !x->join)
@@ -157,22 +161,29 @@ static int print(const struct import *x, const char *handle, bool json, double s
 
 	zns_uuid_format(x->v.id, id);
 	if (!json && x->join) {
-		printf("joined %zu images of %s with the pages of checkpoint %s of %s: %u images, %s in %.1f s\n", x->nr_files, x->path,
-		       id, x->container, c->nr_images, zns_format_size(c->bytes, size, sizeof(size)), seconds);
+		printf("joined %zu images of %s with the pages of checkpoint %s of %s: %u images, %s in %.1f s\n",
+		       x->nr_files, x->path, id, x->container, c->nr_images,
+		       zns_format_size(c->bytes, size, sizeof(size)), seconds);
 		return CTL_OK;
 	}
 	if (!json) {
-		printf("imported %s as checkpoint %s of %s: %u images, %s in %.1f s\n", ctl_text(x->path), id, ctl_text(x->container), c->nr_images,
+		printf("imported %s as checkpoint %s of %s: %u images, %s in %.1f s\n",
+		       ctl_text(x->path), id, ctl_text(x->container), c->nr_images,
 		       zns_format_size(c->bytes, size, sizeof(size)), seconds);
 		if (handle)
 			printf("restore it with: criu restore -D %s\n", handle);
 		else
-			printf("restore it with: criu restore -D EMPTY_DIR --zns-checkpoint %s\n", id);
+			printf("restore it with: criu restore -D EMPTY_DIR --zns-checkpoint %s\n",
+			       id);
 		return CTL_OK;
 	}
-	return ctl_print_json(ctl_obj(
-		J("id", id), J("container", x->container), J("images", c->nr_images), J("bytes", c->bytes), J("skipped", x->nr_skipped),
-		J("handle", handle ? handle : x->join ? x->path : NULL), JB("joined", x->join), J("seconds", seconds)));
+	return ctl_print_json(ctl_obj(J("id", id), J("container", x->container),
+				      J("images", c->nr_images), J("bytes", c->bytes),
+				      J("skipped", x->nr_skipped),
+				      J("handle", handle  ? handle :
+						  x->join ? x->path :
+							    NULL),
+				      JB("joined", x->join), J("seconds", seconds)));
 }
 
 /* The directory's own name, whatever way it was given. */
@@ -186,35 +197,50 @@ static void default_container(struct import *x)
 	if (!ctl_is_dir(path))
 		path[ctl_archive_stem(path)] = 0;
 	base = strrchr(path, '/');
-	snprintf(x->container, sizeof(x->container), "%.*s", (int)sizeof(x->container) - 1, base ? base + 1 : path);
+	snprintf(x->container, sizeof(x->container), "%.*s", (int)sizeof(x->container) - 1,
+		 base ? base + 1 : path);
 }
 
 static int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 {
-	struct import x = { .s = ZNS_SESSION_INIT, .v.s = &x.s, .dir = -1, .archive = -1, .handle = CTL_OUTDIR_INIT };
+	struct import x = { .s = ZNS_SESSION_INIT,
+			    .v.s = &x.s,
+			    .dir = -1,
+			    .archive = -1,
+			    .handle = CTL_OUTDIR_INIT };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	const char *handle = NULL, *container = "";
 	double seconds;
 	int ret;
-	const struct ctl_opt opts[] = {
-		CTL_TEXT("container", &container), CTL_RATE("qos", &x.qos_mibps), CTL_TEXT("admission", &x.admission),
-		CTL_TEXT("handle", &handle), CTL_FLAG("join", &x.join), CTL_TEXT("parent", &x.parent_id), CTL_DEV, CTL_OPTS_END };
+	const struct ctl_opt opts[] = { CTL_TEXT("container", &container),
+					CTL_RATE("qos", &x.qos_mibps),
+					CTL_TEXT("admission", &x.admission),
+					CTL_TEXT("handle", &handle),
+					CTL_FLAG("join", &x.join),
+					CTL_TEXT("parent", &x.parent_id),
+					CTL_DEV,
+					CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (strlen(container) >= sizeof(x.container))
-		return ctl_usage(cmd, "--container takes a name of 1 to %zu bytes", sizeof(x.container) - 1);
+		return ctl_usage(cmd, "--container takes a name of 1 to %zu bytes",
+				 sizeof(x.container) - 1);
 	strcpy(x.container, container);
 	if (args.argc > 1)
 		ctl_take_dev(&args);
 	if (args.argc != 1 || !*args.argv[0])
-		return ctl_usage(cmd, "one image directory, or an archive of one (.tar, .tgz), is wanted");
+		return ctl_usage(
+			cmd, "one image directory, or an archive of one (.tar, .tgz), is wanted");
 	if (x.join && (handle || x.container[0]))
-		return ctl_usage(cmd, "--join goes to the checkpoint that the directory's handle names: no --handle, no --container");
+		return ctl_usage(
+			cmd,
+			"--join goes to the checkpoint that the directory's handle names: no --handle, no --container");
 	x.path = args.argv[0];
 	if (x.join && ctl_archive_name(x.path) && !ctl_is_dir(x.path))
-		return ctl_usage(cmd, "--join takes the directory that has the handle, not an archive");
+		return ctl_usage(cmd,
+				 "--join takes the directory that has the handle, not an archive");
 	if (!x.join)
 		default_container(&x);
 	ctl_progress_start(&x.prog, "import", 0);
@@ -229,7 +255,9 @@ static int cmd_import(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_import = {
-	"import", "[DEV] DIR|FILE.tar|FILE.tgz [OPTIONS]", "a plain CRIU image directory, or archive of one, becomes a checkpoint on zones",
+	"import",
+	"[DEV] DIR|FILE.tar|FILE.tgz [OPTIONS]",
+	"a plain CRIU image directory, or archive of one, becomes a checkpoint on zones",
 	"  --container NAME  whose checkpoint it is; otherwise the directory's or archive's name\n"
 	"  --qos MIBPS       bandwidth to write with, as --zns-qos of criu\n"
 	"  --admission share|wait[=S]|reject   as --zns-admission of criu\n"

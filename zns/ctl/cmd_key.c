@@ -12,8 +12,8 @@ struct key_args {
 	const struct ctl_cmd *cmd;
 	bool json;
 	const char *dev;
-	const char *word;	/* the file of create; what plain is told */
-	char spec[SPEC_MAX];	/* empty: none given */
+	const char *word; /* the file of create; what plain is told */
+	char spec[SPEC_MAX]; /* empty: none given */
 };
 
 static bool is_spec(const char *s)
@@ -23,12 +23,14 @@ static bool is_spec(const char *s)
 
 static bool wants(const ZnsPb__Response *r)
 {
-	return r->encryption && r->encryption->has_key_id && r->encryption->key_id.len == ZNS_KEY_ID_BYTES;
+	return r->encryption && r->encryption->has_key_id &&
+	       r->encryption->key_id.len == ZNS_KEY_ID_BYTES;
 }
 
 static bool has_key(const ZnsPb__Checkpoint *c)
 {
-	return c->crypt && c->crypt->has_wrapped && c->crypt->has_key_id && c->crypt->key_id.len == ZNS_KEY_ID_BYTES;
+	return c->crypt && c->crypt->has_wrapped && c->crypt->has_key_id &&
+	       c->crypt->key_id.len == ZNS_KEY_ID_BYTES;
 }
 
 static int print_id(const struct key_args *a, const char *what, const char *name, const uint8_t *id)
@@ -60,8 +62,10 @@ static int key_create(const struct key_args *a, struct zns_err *err)
 	return 0;
 }
 
-/* How many encrypted checkpoints there are, and of those how many have keys wrapped with another key than @id. */
-static size_t count(const ZnsPb__Response *ls, const uint8_t *id, size_t *other, const uint8_t **which)
+/* How many encrypted checkpoints there are, and of those how many have keys wrapped with another
+ * key than @id. */
+static size_t count(const ZnsPb__Response *ls, const uint8_t *id, size_t *other,
+		    const uint8_t **which)
 {
 	size_t n = 0;
 
@@ -97,20 +101,27 @@ static int show_device(const struct key_args *a, struct zns_err *err)
 	zns_broker_close(&b);
 	if (ret)
 		return ret;
-	if (!zns_key_spec_of(&reg, spec, sizeof(spec), &of_host, &why) && !zns_master_load(spec, &m, &why))
+	if (!zns_key_spec_of(&reg, spec, sizeof(spec), &of_host, &why) &&
+	    !zns_master_load(spec, &m, &why))
 		zns_key_id_format(zns_master_id(m), id);
 	if (wants(ls))
 		zns_key_id_format(ls->encryption->key_id.data, want);
 	n = count(ls, m ? zns_master_id(m) : NULL, &other, &which);
 	if (a->json) {
-		ctl_print_json(ctl_obj(
-			J("device", reg.path), J("wanted_key_id", *want ? want : NULL), J("key", *spec ? spec : NULL),
-			J("key_id", *id ? id : NULL), J("error", *id ? NULL : why.msg), J("encrypted_checkpoints", n),
-			J("with_other_keys", other), J("plain_checkpoints", ls->n_checkpoints - n), JB("plain_accepted", reg.plain_ok),
-			JB("encrypted_only_here", reg.encrypted)));
+		ctl_print_json(ctl_obj(J("device", reg.path),
+				       J("wanted_key_id", *want ? want : NULL),
+				       J("key", *spec ? spec : NULL), J("key_id", *id ? id : NULL),
+				       J("error", *id ? NULL : why.msg),
+				       J("encrypted_checkpoints", n), J("with_other_keys", other),
+				       J("plain_checkpoints", ls->n_checkpoints - n),
+				       JB("plain_accepted", reg.plain_ok),
+				       JB("encrypted_only_here", reg.encrypted)));
 	} else {
 		printf("device         %s\n", reg.path);
-		printf("new ones       %s%s\n", *want ? "encrypted with key " : of_host ? "encrypted (encrypt-key in zns.conf)" : "plain",
+		printf("new ones       %s%s\n",
+		       *want   ? "encrypted with key " :
+		       of_host ? "encrypted (encrypt-key in zns.conf)" :
+				 "plain",
 		       want);
 		if (*id)
 			printf("key here       %s, %s\n", spec, id);
@@ -121,7 +132,9 @@ static int show_device(const struct key_args *a, struct zns_err *err)
 			printf(", %zu of them cannot be read with the key here", other);
 		printf("\n");
 		printf("plain          %zu checkpoints%s\n", ls->n_checkpoints - n,
-		       reg.plain_ok ? ", taken (`znsctl key plain refuse` ends that)" : reg.encrypted || *want || of_host ? ", refused" : "");
+		       reg.plain_ok ? ", taken (`znsctl key plain refuse` ends that)" :
+		       reg.encrypted || *want || of_host ? ", refused" :
+							   "");
 	}
 	zns_master_free(m);
 	return 0;
@@ -142,16 +155,20 @@ static int key_show(const struct key_args *a, struct zns_err *err)
 	return 0;
 }
 
-/* Of what is there, that is what nobody will restore from now on without a word from the administrator. */
-static void note_plain(const struct key_args *a, const struct zns_registered *reg, const ZnsPb__Response *ls)
+/* Of what is there, that is what nobody will restore from now on without a word from the
+ * administrator. */
+static void note_plain(const struct key_args *a, const struct zns_registered *reg,
+		       const ZnsPb__Response *ls)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < ls->n_checkpoints; i++)
 		n += !ls->checkpoints[i]->crypt;
 	if (n && !reg->plain_ok)
-		fprintf(stderr, "%s: note: %zu checkpoint%s on it %s not encrypted, and will not be restored; to take them all the same: "
-			"znsctl key plain accept\n", a->cmd->name, n, n == 1 ? "" : "s", n == 1 ? "is" : "are");
+		fprintf(stderr,
+			"%s: note: %zu checkpoint%s on it %s not encrypted, and will not be restored; to take them all the same: "
+			"znsctl key plain accept\n",
+			a->cmd->name, n, n == 1 ? "" : "s", n == 1 ? "is" : "are");
 }
 
 static int ask_encryption(struct zns_broker *b, const uint8_t *id, struct zns_err *err)
@@ -165,11 +182,12 @@ static int ask_encryption(struct zns_broker *b, const uint8_t *id, struct zns_er
 	return ctl_tell(b, &req, err);
 }
 
-static int report(const struct key_args *a, const struct zns_registered *reg, const char *what, const char *key_id,
-		  size_t rewrapped)
+static int report(const struct key_args *a, const struct zns_registered *reg, const char *what,
+		  const char *key_id, size_t rewrapped)
 {
 	if (a->json)
-		return ctl_print_json(ctl_obj(J("device", (const char *)reg->path), J("key_id", key_id), J("rewrapped", rewrapped)));
+		return ctl_print_json(ctl_obj(J("device", (const char *)reg->path),
+					      J("key_id", key_id), J("rewrapped", rewrapped)));
 	printf("%s: %s%s%s\n", reg->path, what, key_id ? " with key " : "", key_id ? key_id : "");
 	return 0;
 }
@@ -193,21 +211,25 @@ static int key_use(const struct key_args *a, struct zns_err *err)
 	if (!ret) {
 		count(ls, zns_master_id(m), &other, &which);
 		if (other)
-			ret = zns_fail(err, -EKEYREJECTED, "%zu checkpoints on %s have keys wrapped with key %s, and could not be read any "
-				       "more: `znsctl key rotate` wraps them anew, with both keys at hand", other, reg.path,
-				       zns_key_id_format(which, old));
+			ret = zns_fail(
+				err, -EKEYREJECTED,
+				"%zu checkpoints on %s have keys wrapped with key %s, and could not be read any "
+				"more: `znsctl key rotate` wraps them anew, with both keys at hand",
+				other, reg.path, zns_key_id_format(which, old));
 	}
 	/* First what is needed to read, then what asks for it. */
 	if (!ret)
 		ret = zns_register_key(reg.uuid, a->spec, err);
-	if (!ret && !(wants(ls) && !memcmp(ls->encryption->key_id.data, zns_master_id(m), ZNS_KEY_ID_BYTES)))
+	if (!ret && !(wants(ls) &&
+		      !memcmp(ls->encryption->key_id.data, zns_master_id(m), ZNS_KEY_ID_BYTES)))
 		ret = ask_encryption(&b, zns_master_id(m), err);
-	if (!ret)	/* the device could be made to forget it */
+	if (!ret) /* the device could be made to forget it */
 		ret = zns_register_flags(reg.uuid, true, -1, err);
 	if (!ret)
 		note_plain(a, &reg, ls);
 	if (!ret)
-		report(a, &reg, "new checkpoints are encrypted", zns_key_id_format(zns_master_id(m), id), 0);
+		report(a, &reg, "new checkpoints are encrypted",
+		       zns_key_id_format(zns_master_id(m), id), 0);
 	zns_broker_close(&b);
 	zns_master_free(m);
 	return ret;
@@ -228,8 +250,11 @@ static int key_off(const struct key_args *a, struct zns_err *err)
 	if (ret)
 		return ret;
 	if (!zns_config_get("encrypt-key", value, sizeof(value), NULL))
-		fprintf(stderr, "%s: note: dumps of this machine stay encrypted, since its zns.conf has encrypt-key\n", a->cmd->name);
-	return report(a, &reg, "new checkpoints are plain; encrypted ones stay as they are", NULL, 0);
+		fprintf(stderr,
+			"%s: note: dumps of this machine stay encrypted, since its zns.conf has encrypt-key\n",
+			a->cmd->name);
+	return report(a, &reg, "new checkpoints are plain; encrypted ones stay as they are", NULL,
+		      0);
 }
 
 /* Whether checkpoints that are not encrypted are taken where encryption is asked for. */
@@ -245,14 +270,16 @@ static int key_plain(const struct key_args *a, struct zns_err *err)
 		return ret;
 	if (a->json)
 		return ctl_print_json(ctl_obj(J("device", reg.path), J("plain_accepted", accept)));
-	printf("%s: checkpoints that are not encrypted are %s\n", reg.path, accept ? "taken on this machine, also where encryption is "
-	       "asked for: a forged one is not told from them" : "refused where encryption is asked for");
+	printf("%s: checkpoints that are not encrypted are %s\n", reg.path,
+	       accept ? "taken on this machine, also where encryption is "
+			"asked for: a forged one is not told from them" :
+			"refused where encryption is asked for");
 	return 0;
 }
 
 /* All keys that @from wrapped, wrapped with @to. */
-static int rewrap(const struct zns_master *from, const struct zns_master *to, const ZnsPb__Response *ls, ZnsPb__Rekey *q,
-		  struct zns_err *err)
+static int rewrap(const struct zns_master *from, const struct zns_master *to,
+		  const ZnsPb__Response *ls, ZnsPb__Rekey *q, struct zns_err *err)
 {
 	q->lines = calloc(ls->n_checkpoints + 1, sizeof(*q->lines));
 	if (!q->lines)
@@ -269,7 +296,7 @@ static int rewrap(const struct zns_master *from, const struct zns_master *to, co
 			return zns_fail_sys(err, -ENOMEM, "wrapped keys");
 		zns_pb__key_line__init(l);
 		q->lines[q->n_lines++] = l;
-		l->checkpoint = c->id;	/* the answer's */
+		l->checkpoint = c->id; /* the answer's */
 		ret = zns_crypt_rewrap(from, to, c->id.data, c->crypt, &l->crypt, err);
 		if (ret)
 			return ret;
@@ -287,7 +314,8 @@ static void free_lines(ZnsPb__Rekey *q)
 	free(q->lines);
 }
 
-static int send_rekey(const struct key_args *a, struct zns_broker *b, ZnsPb__Rekey *q, struct zns_err *err)
+static int send_rekey(const struct key_args *a, struct zns_broker *b, ZnsPb__Rekey *q,
+		      struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Response *r;
@@ -298,7 +326,9 @@ static int send_rekey(const struct key_args *a, struct zns_broker *b, ZnsPb__Rek
 	if (ret)
 		return ret;
 	if (r->note)
-		fprintf(stderr, "%s: note: copies of the keys as they were wrapped before stay: %s\n", a->cmd->name, ctl_text(r->note));
+		fprintf(stderr,
+			"%s: note: copies of the keys as they were wrapped before stay: %s\n",
+			a->cmd->name, ctl_text(r->note));
 	zns_pb__response__free_unpacked(r, NULL);
 	return 0;
 }
@@ -328,14 +358,16 @@ static int key_rotate(const struct key_args *a, struct zns_err *err)
 	if (!ret) {
 		q.has_key_id = wants(ls);
 		if (q.has_key_id)
-			q.key_id = (ProtobufCBinaryData){ ZNS_KEY_ID_BYTES, (uint8_t *)zns_master_id(to) };
+			q.key_id = (ProtobufCBinaryData){ ZNS_KEY_ID_BYTES,
+							  (uint8_t *)zns_master_id(to) };
 		ret = send_rekey(a, &b, &q, err);
 	}
 	if (!ret) {
 		zns_key_id_format(zns_master_id(to), id);
 		ret = zns_register_key(reg.uuid, a->spec, err);
 		if (ret)
-			zns_wrap(err, "done, but not noted here (run `znsctl key use %s`)", a->spec);
+			zns_wrap(err, "done, but not noted here (run `znsctl key use %s`)",
+				 a->spec);
 		else
 			report(a, &reg, "all keys are wrapped", id, q.n_lines);
 	}
@@ -358,9 +390,13 @@ static int take_args(struct key_args *a, const struct ctl_args *args, struct zns
 			if (zns_key_spec_check(s, a->spec, sizeof(a->spec), err))
 				return err->code;
 		} else if (!is_spec(s) && !a->dev) {
-			if (strncmp(s, "emu:", 4) && strncmp(s, "/dev/", 5) && zns_uuid_parse(s, uuid))
-				return zns_fail(err, -EINVAL, "\"%.80s\" is neither a device nor a KEYSPEC: a key in a file is file:%.80s, one in the "
-						"keyring keyring:DESCRIPTION", s, s);
+			if (strncmp(s, "emu:", 4) && strncmp(s, "/dev/", 5) &&
+			    zns_uuid_parse(s, uuid))
+				return zns_fail(
+					err, -EINVAL,
+					"\"%.80s\" is neither a device nor a KEYSPEC: a key in a file is file:%.80s, one in the "
+					"keyring keyring:DESCRIPTION",
+					s, s);
 			a->dev = s;
 		} else {
 			return zns_fail(err, -EINVAL, "\"%.80s\" is one argument too many", s);
@@ -376,7 +412,8 @@ static const struct verb {
 	enum spec spec;
 	int (*run)(const struct key_args *a, struct zns_err *err);
 } verbs[] = {
-	{ "show", MAY_SPEC, key_show }, { "use", MUST_SPEC, key_use }, { "off", NO_SPEC, key_off }, { "rotate", MUST_SPEC, key_rotate },
+	{ "show", MAY_SPEC, key_show },     { "use", MUST_SPEC, key_use },
+	{ "off", NO_SPEC, key_off },        { "rotate", MUST_SPEC, key_rotate },
 	{ "create", MAY_SPEC, key_create }, { "plain", NO_SPEC, key_plain },
 };
 
@@ -397,7 +434,7 @@ static int cmd_key(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (v == end)
 		return ctl_usage(cmd, "create, show, use, off, rotate or plain: one of them");
 	zns_crypt_harden();
-	if (v->run == key_create || v->run == key_plain) {	/* a word of their own comes first */
+	if (v->run == key_create || v->run == key_plain) { /* a word of their own comes first */
 		a.word = args.argc > 1 ? args.argv[1] : "";
 		args.argc--;
 		args.argv++;
@@ -416,7 +453,9 @@ static int cmd_key(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_key = {
-	"key", "create FILE|show [KEYSPEC] [DEV]|use KEYSPEC [DEV]|off [DEV]|rotate KEYSPEC [DEV]|plain accept|refuse [DEV]", "encryption keys, and which one a device uses for new checkpoints",
+	"key",
+	"create FILE|show [KEYSPEC] [DEV]|use KEYSPEC [DEV]|off [DEV]|rotate KEYSPEC [DEV]|plain accept|refuse [DEV]",
+	"encryption keys, and which one a device uses for new checkpoints",
 	"  create FILE     a new random key, for root only\n"
 	"  show            the key of a device, or with KEYSPEC (file:PATH or keyring:DESCRIPTION) its fingerprint\n"
 	"  use KEYSPEC     from now on the device's new checkpoints are encrypted with it\n"

@@ -69,21 +69,29 @@ static void wide_name(const void *row, const void *arg, char *buf, size_t len)
 	fclose(f);
 }
 
-/* A fixed part that fits 80 columns with a name of usual length behind it, which is last since it may be of any length. */
+/* A fixed part that fits 80 columns with a name of usual length behind it, which is last since it
+ * may be of any length. */
 static const struct ctl_column narrow[] = {
-	{ "id", 0, "id", NULL }, { "created", -20, "created_ns:time", NULL }, { "size", 10, "bytes:size", NULL },
-	{ "MiB/s", 9, NULL, rates }, { "flags", -5, NULL, flags_of }, { "container", 0, "container:name", NULL }, CTL_COLUMNS_END,
+	{ "id", 0, "id", NULL },
+	{ "created", -20, "created_ns:time", NULL },
+	{ "size", 10, "bytes:size", NULL },
+	{ "MiB/s", 9, NULL, rates },
+	{ "flags", -5, NULL, flags_of },
+	{ "container", 0, "container:name", NULL },
+	CTL_COLUMNS_END,
 };
 static const struct ctl_column wide[] = {
-	{ "id", -36, "id", NULL }, { "created", -20, "created_ns:time", NULL }, { "size", 10, "bytes:size", NULL },
-	{ "MiB/s", 9, NULL, rates }, { "zones", 5, NULL, nr_zones }, { "groups", 6, NULL, nr_groups },
+	{ "id", -36, "id", NULL },           { "created", -20, "created_ns:time", NULL },
+	{ "size", 10, "bytes:size", NULL },  { "MiB/s", 9, NULL, rates },
+	{ "zones", 5, NULL, nr_zones },      { "groups", 6, NULL, nr_groups },
 	{ "container", 0, NULL, wide_name }, CTL_COLUMNS_END,
 };
 
 /* Both are in the catalogue's order: *k is the next one that is wanted. */
 static bool wanted(const struct ctl_pick *p, size_t *k, const ZnsPb__Checkpoint *c)
 {
-	if (*k == p->nr || c->id.len != ZNS_UUID_LEN || memcmp(p->ids[*k], c->id.data, ZNS_UUID_LEN))
+	if (*k == p->nr || c->id.len != ZNS_UUID_LEN ||
+	    memcmp(p->ids[*k], c->id.data, ZNS_UUID_LEN))
 		return false;
 	(*k)++;
 	return true;
@@ -128,14 +136,16 @@ static void print_json(const struct ctl_pick *p)
 	ctl_print_list("checkpoints", list);
 }
 
-/* The others take a removed one's whole id to the broker, which knows when it went; here there is just nothing to list. */
+/* The others take a removed one's whole id to the broker, which knows when it went; here there is
+ * just nothing to list. */
 static int all_listed(const struct ctl_pick *p, struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];
 
 	for (size_t i = 0; p->by_id && i < p->nr; i++)
 		if (!ctl_listed(p->ls, p->ids[i]))
-			return zns_fail(err, -ENOENT, "no checkpoint and no registered device %s", zns_uuid_format(p->ids[i], id));
+			return zns_fail(err, -ENOENT, "no checkpoint and no registered device %s",
+					zns_uuid_format(p->ids[i], id));
 	return 0;
 }
 
@@ -146,7 +156,8 @@ static int cmd_ls(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct ctl_pick p = { 0 };
 	bool verbose = false;
 	int ret;
-	const struct ctl_opt opts[] = { CTL_PICKS(&p), CTL_FLAG("verbose", &verbose), CTL_DEV, CTL_OPTS_END };
+	const struct ctl_opt opts[] = { CTL_PICKS(&p), CTL_FLAG("verbose", &verbose), CTL_DEV,
+					CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
@@ -164,7 +175,9 @@ static int cmd_ls(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_ls = {
-	"ls", "[DEV] [" CTL_PICK "] [-v]", "checkpoints",
+	"ls",
+	"[DEV] [" CTL_PICK "] [-v]",
+	"checkpoints",
 	CTL_PICK_HELP
 	"  -v, --verbose   whole ids, zones and groups, the engine's id and image, parents\n"
 	"  Flags: i incremental, m pre-dump (memory only), o pages only, l post-copy (dump --lazy-pages), e encrypted,\n"

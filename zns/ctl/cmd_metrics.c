@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* metrics: all registered devices in Prometheus' text format or as JSON, on standard output or into a file */
+/* metrics: all registered devices in Prometheus' text format or as JSON, on standard output or into
+ * a file */
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <string.h>
@@ -16,9 +17,9 @@ struct device {
 	char id[ZNS_UUID_STR];
 	struct zns_registered reg;
 	struct zns_broker broker;
-	struct zns_err away;		/* why it could not be asked */
-	ZnsPb__Response *status, *ls;	/* NULL: it did not answer */
-	struct last *last;		/* per container */
+	struct zns_err away; /* why it could not be asked */
+	ZnsPb__Response *status, *ls; /* NULL: it did not answer */
+	struct last *last; /* per container */
 	size_t nr_last;
 };
 
@@ -41,7 +42,8 @@ static void head(FILE *f, const char *name, const char *type, const char *help)
 	fprintf(f, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void line(FILE *f, const char *name, const struct device *d, const char *key, const char *value, double v)
+static void line(FILE *f, const char *name, const struct device *d, const char *key,
+		 const char *value, double v)
 {
 	fprintf(f, "%s{", name);
 	label(f, "device", d->id);
@@ -52,7 +54,8 @@ static void line(FILE *f, const char *name, const struct device *d, const char *
 	fprintf(f, "} %.17g\n", v);
 }
 
-static void container_line(FILE *f, const char *name, const struct device *d, const struct last *l, double v)
+static void container_line(FILE *f, const char *name, const struct device *d, const struct last *l,
+			   double v)
 {
 	const ZnsPb__Origin *o = l->c->origin;
 
@@ -110,28 +113,48 @@ static int ask(struct device *d, struct zns_err *err)
 	return ret;
 }
 
-static double d_live(const struct device *d) { return (double)d->status->status->bytes_live; }
-static double d_free(const struct device *d) { return (double)d->status->status->bytes_free; }
-static double d_wasted(const struct device *d) { return (double)d->status->status->bytes_wasted; }
-static double d_checkpoints(const struct device *d) { return (double)d->ls->n_checkpoints; }
-static double d_leases(const struct device *d) { return (double)d->status->status->n_leases; }
-static double d_waiting(const struct device *d) { return d->status->status->nr_waiting; }
+static double d_live(const struct device *d)
+{
+	return (double)d->status->status->bytes_live;
+}
+static double d_free(const struct device *d)
+{
+	return (double)d->status->status->bytes_free;
+}
+static double d_wasted(const struct device *d)
+{
+	return (double)d->status->status->bytes_wasted;
+}
+static double d_checkpoints(const struct device *d)
+{
+	return (double)d->ls->n_checkpoints;
+}
+static double d_leases(const struct device *d)
+{
+	return (double)d->status->status->n_leases;
+}
+static double d_waiting(const struct device *d)
+{
+	return d->status->status->nr_waiting;
+}
 
 static void device_metrics(FILE *f, const struct device *dev, size_t nr)
 {
 	static const struct {
 		const char *name, *help;
-		double (*value)(const struct device *);	/* NULL: of each state */
+		double (*value)(const struct device *); /* NULL: of each state */
 	} m[] = {
 		{ "zns_bytes_live", "Bytes of committed checkpoints.", d_live },
 		{ "zns_bytes_free", "Bytes that can be written now.", d_free },
-		{ "zns_bytes_wasted", "Bytes written that are neither live nor reset yet.", d_wasted },
+		{ "zns_bytes_wasted", "Bytes written that are neither live nor reset yet.",
+		  d_wasted },
 		{ "zns_zones", "Zones by state.", NULL },
 		{ "zns_checkpoints", "Checkpoints on the device.", d_checkpoints },
 		{ "zns_leases", "Dumps and restores that run now.", d_leases },
 		{ "zns_waiting", "Dumps that wait for admission.", d_waiting },
 	};
-	static const enum zns_zone_state states[] = { ZNS_ZONE_EMPTY, ZNS_ZONE_IMP_OPEN, ZNS_ZONE_CLOSED, ZNS_ZONE_FULL,
+	static const enum zns_zone_state states[] = { ZNS_ZONE_EMPTY,     ZNS_ZONE_IMP_OPEN,
+						      ZNS_ZONE_CLOSED,    ZNS_ZONE_FULL,
 						      ZNS_ZONE_READ_ONLY, ZNS_ZONE_OFFLINE };
 
 	head(f, "zns_up", "gauge", "1 if the device answered.");
@@ -143,19 +166,44 @@ static void device_metrics(FILE *f, const struct device *dev, size_t nr)
 			if (d->ls && m[k].value)
 				line(f, m[k].name, d, NULL, NULL, m[k].value(d));
 			for (size_t s = 0; d->ls && !m[k].value && s < ZNS_ARRAY_SIZE(states); s++)
-				line(f, m[k].name, d, "state", zns_zone_state_name(states[s]), ctl_zones_in(d->status->status, states[s]));
+				line(f, m[k].name, d, "state", zns_zone_state_name(states[s]),
+				     ctl_zones_in(d->status->status, states[s]));
 		}
 	}
 }
 
-static double v_count(const struct last *l) { return (double)l->nr; }
-static double v_all(const struct last *l) { return (double)l->bytes; }
-static double v_bytes(const struct last *l) { return (double)l->c->bytes; }
-static double v_time(const struct last *l) { return (double)l->c->created_ns / 1e9; }
-static double v_asked(const struct last *l) { return l->c->qos_requested_mibps * (double)MIB(1); }
-static double v_got(const struct last *l) { return l->c->has_qos_achieved_mibps ? l->c->qos_achieved_mibps * (double)MIB(1) : -1; }
-static double v_data(const struct last *l) { return l->c->has_data_phase_us ? (double)l->c->data_phase_us / 1e6 : -1; }
-static double v_frozen(const struct last *l) { return l->c->has_frozen_us ? (double)l->c->frozen_us / 1e6 : -1; }
+static double v_count(const struct last *l)
+{
+	return (double)l->nr;
+}
+static double v_all(const struct last *l)
+{
+	return (double)l->bytes;
+}
+static double v_bytes(const struct last *l)
+{
+	return (double)l->c->bytes;
+}
+static double v_time(const struct last *l)
+{
+	return (double)l->c->created_ns / 1e9;
+}
+static double v_asked(const struct last *l)
+{
+	return l->c->qos_requested_mibps * (double)MIB(1);
+}
+static double v_got(const struct last *l)
+{
+	return l->c->has_qos_achieved_mibps ? l->c->qos_achieved_mibps * (double)MIB(1) : -1;
+}
+static double v_data(const struct last *l)
+{
+	return l->c->has_data_phase_us ? (double)l->c->data_phase_us / 1e6 : -1;
+}
+static double v_frozen(const struct last *l)
+{
+	return l->c->has_frozen_us ? (double)l->c->frozen_us / 1e6 : -1;
+}
 
 /* A value below 0 is not known, and left out. */
 static void container_metrics(FILE *f, const struct device *dev, size_t nr)
@@ -167,11 +215,16 @@ static void container_metrics(FILE *f, const struct device *dev, size_t nr)
 		{ "checkpoints", "Checkpoints of the container.", v_count },
 		{ "bytes", "Bytes of all its checkpoints.", v_all },
 		{ "last_checkpoint_bytes", "Bytes of its last checkpoint.", v_bytes },
-		{ "last_checkpoint_timestamp_seconds", "When its last checkpoint was committed.", v_time },
-		{ "last_checkpoint_requested_bytes_per_second", "Bandwidth that its last checkpoint asked for; 0: none.", v_asked },
-		{ "last_checkpoint_achieved_bytes_per_second", "Bandwidth that it got; absent if too short to rate.", v_got },
-		{ "last_checkpoint_data_seconds", "From the first write of page data to the last completion.", v_data },
-		{ "last_checkpoint_frozen_seconds", "How long criu kept the tasks frozen.", v_frozen },
+		{ "last_checkpoint_timestamp_seconds", "When its last checkpoint was committed.",
+		  v_time },
+		{ "last_checkpoint_requested_bytes_per_second",
+		  "Bandwidth that its last checkpoint asked for; 0: none.", v_asked },
+		{ "last_checkpoint_achieved_bytes_per_second",
+		  "Bandwidth that it got; absent if too short to rate.", v_got },
+		{ "last_checkpoint_data_seconds",
+		  "From the first write of page data to the last completion.", v_data },
+		{ "last_checkpoint_frozen_seconds", "How long criu kept the tasks frozen.",
+		  v_frozen },
 	};
 	char name[80];
 
@@ -179,7 +232,8 @@ static void container_metrics(FILE *f, const struct device *dev, size_t nr)
 		snprintf(name, sizeof(name), "zns_container_%s", m[k].name);
 		head(f, name, "gauge", m[k].help);
 		for (size_t i = 0; i < nr; i++)
-			for (const struct last *l = dev[i].last; l < dev[i].last + dev[i].nr_last; l++)
+			for (const struct last *l = dev[i].last; l < dev[i].last + dev[i].nr_last;
+			     l++)
 				if (m[k].value(l) >= 0)
 					container_line(f, name, &dev[i], l, m[k].value(l));
 	}
@@ -190,8 +244,11 @@ static struct json_object *container_json(const struct last *l)
 {
 	const ZnsPb__Origin *o = l->c->origin;
 
-	return ctl_obj(J("container", l->c->container), J("container_id", o ? o->container_id : NULL), J("image", o ? o->image : NULL),
-		       J("origin", o ? o->kind : NULL), J("checkpoints", l->nr), J("bytes", l->bytes), J("last", ctl_json_checkpoint(l->c)));
+	return ctl_obj(J("container", l->c->container),
+		       J("container_id", o ? o->container_id : NULL),
+		       J("image", o ? o->image : NULL), J("origin", o ? o->kind : NULL),
+		       J("checkpoints", l->nr), J("bytes", l->bytes),
+		       J("last", ctl_json_checkpoint(l->c)));
 }
 
 static struct json_object *device_json(const struct device *d)
@@ -199,8 +256,10 @@ static struct json_object *device_json(const struct device *d)
 	struct json_object *j, *list = json_object_new_array();
 	const ZnsPb__Status *s = d->ls ? d->status->status : NULL;
 
-	j = ctl_obj(J("device", (const char *)d->id), J("path", (const char *)d->reg.path), JB("up", s));
-	ctl_json_add(j, &zns_pb__status__descriptor, s, "bytes_live bytes_free bytes_wasted zones_by_state= checkpoints= leases= "
+	j = ctl_obj(J("device", (const char *)d->id), J("path", (const char *)d->reg.path),
+		    JB("up", s));
+	ctl_json_add(j, &zns_pb__status__descriptor, s,
+		     "bytes_live bytes_free bytes_wasted zones_by_state= checkpoints= leases= "
 		     "waiting=nr_waiting!");
 	if (s) {
 		json_object_object_add(j, "zones_by_state", ctl_json_zones(s));
@@ -222,7 +281,8 @@ static void write_json(FILE *f, const struct device *dev, size_t nr)
 	ctl_write_json(f, ctl_obj(J("devices", list)));
 }
 
-static int render(const struct device *dev, size_t nr, const char *path, bool json, struct zns_err *err)
+static int render(const struct device *dev, size_t nr, const char *path, bool json,
+		  struct zns_err *err)
 {
 	cleanup_free char *text = NULL;
 	size_t len = 0;
@@ -240,7 +300,7 @@ static int render(const struct device *dev, size_t nr, const char *path, bool js
 	if (fclose(f))
 		return zns_fail(err, -ENOMEM, "out of memory");
 	if (!path) {
-		fwrite(text, 1, len, stdout);	/* main says what goes wrong with that */
+		fwrite(text, 1, len, stdout); /* main says what goes wrong with that */
 		return 0;
 	}
 	/* The collector must never see half of it. */
@@ -255,7 +315,8 @@ static int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	const char *path = NULL;
-	static const int keep[] = { CAP_DAC_OVERRIDE };	/* for --output: the directory is the collector's */
+	/* for --output: the directory is the collector's */
+	static const int keep[] = { CAP_DAC_OVERRIDE };
 	size_t nr = 0, i;
 	int ret;
 	const struct ctl_opt opts[] = { CTL_TEXT("output", &path), CTL_OPTS_END };
@@ -275,7 +336,8 @@ static int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv)
 		if (zns_broker_connect(&regs[i], &dev[i].broker, &dev[i].away) && !dev[i].away.code)
 			dev[i].away.code = -EIO;
 	}
-	/* All brokers run, those that we had to start too: from here on names are read that containers have chosen. */
+	/* All brokers run, those that we had to start too: from here on names are read that
+	 * containers have chosen. */
 	if (!ret)
 		zns_process_no_network();
 	if (!ret)
@@ -303,7 +365,9 @@ static int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_metrics = {
-	"metrics", "[--output FILE]", "figures of all registered devices, for Prometheus or as JSON",
+	"metrics",
+	"[--output FILE]",
+	"figures of all registered devices, for Prometheus or as JSON",
 	"  --output FILE   replace a file, for the node exporter's textfile collector\n",
 	cmd_metrics,
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* mount: a checkpoint's images as read-only files, for crit and whatever else reads an image directory */
+/* mount: a checkpoint's images as read-only files, for crit and whatever else reads an image
+ * directory */
 #define FUSE_USE_VERSION 35
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +23,8 @@ static struct view {
 
 static struct timespec created(void)
 {
-	return (struct timespec){ .tv_sec = view.h.c->created_ns / 1000000000, .tv_nsec = view.h.c->created_ns % 1000000000 };
+	return (struct timespec){ .tv_sec = view.h.c->created_ns / 1000000000,
+				  .tv_nsec = view.h.c->created_ns % 1000000000 };
 }
 
 static struct zns_rimage *image_at(const char *path)
@@ -51,8 +53,8 @@ static int view_getattr(const char *path, struct stat *st, struct fuse_file_info
 	return 0;
 }
 
-static int view_readdir(const char *path, void *buf, fuse_fill_dir_t fill, off_t off, struct fuse_file_info *fi,
-			enum fuse_readdir_flags flags)
+static int view_readdir(const char *path, void *buf, fuse_fill_dir_t fill, off_t off,
+			struct fuse_file_info *fi, enum fuse_readdir_flags flags)
 {
 	fill(buf, ".", NULL, 0, 0);
 	fill(buf, "..", NULL, 0, 0);
@@ -68,7 +70,7 @@ static int view_open(const char *path, struct fuse_file_info *fi)
 		return -EROFS;
 	if (!image_at(path))
 		return -ENOENT;
-	fi->keep_cache = 1;	/* what is committed never changes */
+	fi->keep_cache = 1; /* what is committed never changes */
 	return 0;
 }
 
@@ -95,8 +97,11 @@ static void *view_init(struct fuse_conn_info *conn, struct fuse_config *cfg)
 	return NULL;
 }
 
-static const struct fuse_operations operations = { .getattr = view_getattr, .readdir = view_readdir, .open = view_open,
-						   .read = view_read, .init = view_init };
+static const struct fuse_operations operations = { .getattr = view_getattr,
+						   .readdir = view_readdir,
+						   .open = view_open,
+						   .read = view_read,
+						   .init = view_init };
 
 static int open_view(const char *dev, const char *what, struct zns_err *err)
 {
@@ -115,14 +120,18 @@ static int open_view(const char *dev, const char *what, struct zns_err *err)
 
 /* ---- where ---- */
 
-/* What is mounted here, or below the latter ones, would hide a part of the system from all of it. */
+/* What is mounted here, or below the latter ones, would hide a part of the system from all of it.
+ */
 static bool of_the_system(const char *path)
 {
-	static const char *const itself[] = { "/", "/home", "/lib", "/media", "/opt", "/root", "/run", "/srv", "/tmp", "/var",
-					      "/run/lock", "/run/user", "/var/cache", "/var/lib", "/var/log", "/var/run", "/var/spool",
-					      "/var/tmp" };
-	static const char *const below[] = { "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin",
-					     "/sys", "/usr", "/run/systemd" };
+	static const char *const itself[] = { "/",          "/home",    "/lib",      "/media",
+					      "/opt",       "/root",    "/run",      "/srv",
+					      "/tmp",       "/var",     "/run/lock", "/run/user",
+					      "/var/cache", "/var/lib", "/var/log",  "/var/run",
+					      "/var/spool", "/var/tmp" };
+	static const char *const below[] = { "/bin",   "/boot",  "/dev",        "/etc",  "/lib",
+					     "/lib32", "/lib64", "/libx32",     "/proc", "/sbin",
+					     "/sys",   "/usr",   "/run/systemd" };
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(itself); i++)
 		if (!strcmp(path, itself[i]))
@@ -137,7 +146,7 @@ static bool of_the_system(const char *path)
 }
 
 struct place {
-	char base[ZNS_BASE_MAX], path[PATH_MAX];	/* as the kernel calls it */
+	char base[ZNS_BASE_MAX], path[PATH_MAX]; /* as the kernel calls it */
 	int parent, dir;
 };
 
@@ -168,7 +177,9 @@ static int find_place(const char *arg, struct place *p, struct zns_err *err)
 		return p->dir;
 	ret = kernels_name(p->dir, all, sizeof(all), err);
 	if (!ret && of_the_system(all))
-		return zns_fail(err, -EPERM, "%s belongs to the system: name an empty directory of your own", all);
+		return zns_fail(err, -EPERM,
+				"%s belongs to the system: name an empty directory of your own",
+				all);
 	close(p->dir);
 	p->dir = -1;
 	if (!ret)
@@ -177,12 +188,15 @@ static int find_place(const char *arg, struct place *p, struct zns_err *err)
 		return ret ? ret : p->parent;
 	p->dir = zns_open_subdir(p->parent, p->base);
 	if (p->dir == -ENOTDIR || p->dir == -ELOOP)
-		return zns_fail(err, -ENOTDIR, "%s is a link or no directory: name the directory itself", arg);
+		return zns_fail(err, -ENOTDIR,
+				"%s is a link or no directory: name the directory itself", arg);
 	if (p->dir < 0)
 		return zns_fail_sys(err, p->dir, "%s", arg);
 	ret = kernels_name(p->dir, p->path, sizeof(p->path), err);
-	if (!ret && of_the_system(p->path))	/* another one by now */
-		return zns_fail(err, -EPERM, "%s belongs to the system: name an empty directory of your own", p->path);
+	if (!ret && of_the_system(p->path)) /* another one by now */
+		return zns_fail(err, -EPERM,
+				"%s belongs to the system: name an empty directory of your own",
+				p->path);
 	if (!ret)
 		ret = ctl_dir_empty(p->dir);
 	if (ret < 0)
@@ -199,8 +213,8 @@ static void leave_place(struct place *p)
 }
 
 /*
- * Root mounts on the descriptor, so that no link can have come in its way since; fusermount3, which does it for others,
- * looks for itself.
+ * Root mounts on the descriptor, so that no link can have come in its way since; fusermount3, which
+ * does it for others, looks for itself.
  */
 static void mount_name(const struct place *p, char *out, size_t len)
 {
@@ -214,7 +228,9 @@ static void mount_name(const struct place *p, char *out, size_t len)
 static void unmount(const struct place *p)
 {
 	char name[64];
-	int fd = geteuid() ? -1 : openat(p->parent, p->base, O_PATH | O_NOFOLLOW | O_DIRECTORY | O_CLOEXEC);
+	int fd = geteuid() ?
+			 -1 :
+			 openat(p->parent, p->base, O_PATH | O_NOFOLLOW | O_DIRECTORY | O_CLOEXEC);
 	struct stat below, st;
 
 	if (fd < 0)
@@ -228,7 +244,11 @@ static void unmount(const struct place *p)
 /* Serve until it is unmounted. @ready: told when it is mounted, -1: nobody waits. */
 static int serve(const struct place *p, int ready, struct zns_err *err)
 {
-	char *argv[] = { (char *)"znsctl", (char *)"-oro,nodev,nosuid,noexec,default_permissions,fsname=zns,subtype=znsctl", NULL };
+	char *argv[] = {
+		(char *)"znsctl",
+		(char *)"-oro,nodev,nosuid,noexec,default_permissions,fsname=zns,subtype=znsctl",
+		NULL
+	};
 	struct fuse_args args = FUSE_ARGS_INIT(2, argv);
 	struct fuse_loop_config loop = { .clone_fd = 0, .max_idle_threads = 4 };
 	struct fuse *f = fuse_new(&args, &operations, sizeof(operations), NULL);
@@ -240,11 +260,14 @@ static int serve(const struct place *p, int ready, struct zns_err *err)
 	mount_name(p, target, sizeof(target));
 	/* libfuse says on standard error what is wrong with the mount, in its own words. */
 	if (fuse_mount(f, target)) {
-		ret = zns_fail(err, -EIO, "cannot mount on %s; it takes /dev/fuse, and root or fusermount3", p->path);
+		ret = zns_fail(err, -EIO,
+			       "cannot mount on %s; it takes /dev/fuse, and root or fusermount3",
+			       p->path);
 	} else {
 		fuse_set_signal_handlers(fuse_get_session(f));
 		if (ready >= 0) {
-			dup2(STDOUT_FILENO, STDERR_FILENO);	/* whoever reads our errors waits for the end of them */
+			/* whoever reads our errors waits for the end of them */
+			dup2(STDOUT_FILENO, STDERR_FILENO);
 			if (write(ready, "", 1) != 1)
 				fuse_exit(f);
 			close(ready);
@@ -259,7 +282,8 @@ static int serve(const struct place *p, int ready, struct zns_err *err)
 	return ret;
 }
 
-static int work(const struct ctl_cmd *cmd, const char *dev, const char *what, const struct place *p, int ready)
+static int work(const struct ctl_cmd *cmd, const char *dev, const char *what, const struct place *p,
+		int ready)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	int ret = open_view(dev, what, &err);
@@ -274,8 +298,10 @@ static int work(const struct ctl_cmd *cmd, const char *dev, const char *what, co
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }
 
-/* The reader has threads, and a fork would lose them: the child does everything, the parent waits until it is mounted. */
-static int in_background(const struct ctl_cmd *cmd, const char *dev, const char *what, const struct place *at)
+/* The reader has threads, and a fork would lose them: the child does everything, the parent waits
+ * until it is mounted. */
+static int in_background(const struct ctl_cmd *cmd, const char *dev, const char *what,
+			 const struct place *at)
 {
 	int p[2], status, null;
 	char byte;
@@ -296,7 +322,9 @@ static int in_background(const struct ctl_cmd *cmd, const char *dev, const char 
 	close(p[1]);
 	if (read(p[0], &byte, 1) == 1)
 		return CTL_OK;
-	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : CTL_FAILED;
+	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) ?
+		       WEXITSTATUS(status) :
+		       CTL_FAILED;
 }
 
 static int cmd_mount(const struct ctl_cmd *cmd, int argc, char **argv)
@@ -306,18 +334,22 @@ static int cmd_mount(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct ctl_args args = { 0 };
 	bool foreground = false;
 	int code;
-	const struct ctl_opt opts[] = { CTL_FLAG("foreground", &foreground), CTL_DEV, CTL_OPTS_END };
+	const struct ctl_opt opts[] = { CTL_FLAG("foreground", &foreground), CTL_DEV,
+					CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc > 2)
 		ctl_take_dev(&args);
 	if (args.argc != 2 || !*args.argv[0] || !*args.argv[1])
-		return ctl_usage(cmd, "a checkpoint and a mount point are wanted: ID or a directory with its handle, and DIR");
+		return ctl_usage(
+			cmd,
+			"a checkpoint and a mount point are wanted: ID or a directory with its handle, and DIR");
 	if (find_place(args.argv[1], &at, &err))
 		code = ctl_fail(cmd, &err);
 	else
-		code = foreground ? work(cmd, args.dev, args.argv[0], &at, -1) : in_background(cmd, args.dev, args.argv[0], &at);
+		code = foreground ? work(cmd, args.dev, args.argv[0], &at, -1) :
+				    in_background(cmd, args.dev, args.argv[0], &at);
 	if (code == CTL_OK && !foreground && args.json)
 		code = ctl_print_list("target", json_object_new_string(at.path));
 	leave_place(&at);
@@ -325,7 +357,9 @@ static int cmd_mount(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_mount = {
-	"mount", "[DEV] ID|DIRECTORY MOUNTPOINT", "a checkpoint's images as read-only files, for crit and other tools; umount ends it",
+	"mount",
+	"[DEV] ID|DIRECTORY MOUNTPOINT",
+	"a checkpoint's images as read-only files, for crit and other tools; umount ends it",
 	"  ID may be the beginning of one, or a directory that holds a handle\n"
 	"  MOUNTPOINT is an empty directory, no link, and none of the system's\n"
 	"  --foreground    stay until it is unmounted\n" CTL_DEV_HELP,

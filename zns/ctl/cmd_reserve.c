@@ -14,7 +14,9 @@ static int cmd_reserve(const struct ctl_cmd *cmd, int argc, char **argv)
 	size_t i;
 	const struct ctl_opt opts[] = {
 		CTL_NUMBER("groups", &groups, 1, UINT32_MAX, "\"%s\" is no number"),
-		CTL_NUMBER("channels", &channels, 1, UINT32_MAX, "\"%s\" is no number"), CTL_DEV, CTL_OPTS_END };
+		CTL_NUMBER("channels", &channels, 1, UINT32_MAX, "\"%s\" is no number"), CTL_DEV,
+		CTL_OPTS_END
+	};
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
@@ -44,7 +46,9 @@ static int cmd_reserve(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_reserve = {
-	"reserve", "[DEV] NAME --groups N|--channels N", "keep groups for normal I/O: no dump gets them",
+	"reserve",
+	"[DEV] NAME --groups N|--channels N",
+	"keep groups for normal I/O: no dump gets them",
 	"  --groups N      so many groups\n  --channels N    all groups of so many channels\n" CTL_DEV_HELP,
 	cmd_reserve,
 };
@@ -72,6 +76,5 @@ static int cmd_release(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_release = {
-	"release", "[DEV] NAME", "end a reservation", CTL_DEV_HELP,
-	cmd_release,
+	"release", "[DEV] NAME", "end a reservation", CTL_DEV_HELP, cmd_release,
 };

@@ -22,27 +22,31 @@ static int list_add(struct list *l, uint32_t zone)
 }
 
 /* What the broker would do now; it decides again when asked in earnest. */
-static int preview(const ZnsPb__Response *r, const struct list *ask, struct list *out, struct zns_err *err)
+static int preview(const ZnsPb__Response *r, const struct list *ask, struct list *out,
+		   struct zns_err *err)
 {
 	size_t i, k;
 
 	for (i = 0; i < r->n_zones; i++) {
 		const ZnsPb__ZoneLine *z = r->zones[i];
-		bool free_of = !z->owner && !z->live && z->state != ZNS_ZONE_READ_ONLY && z->state != ZNS_ZONE_OFFLINE;
+		bool free_of = !z->owner && !z->live && z->state != ZNS_ZONE_READ_ONLY &&
+			       z->state != ZNS_ZONE_OFFLINE;
 
 		for (k = 0; k < ask->n && ask->v[k] != z->index; k++)
 			;
 		if (ask->n && k == ask->n)
 			continue;
 		if (ask->n && !free_of)
-			return zns_fail(err, -EBUSY, "zone %u is %s, in use by %s", z->index, zns_zone_state_name(z->state),
+			return zns_fail(err, -EBUSY, "zone %u is %s, in use by %s", z->index,
+					zns_zone_state_name(z->state),
 					z->owner ? z->owner : "nobody");
 		if (free_of && z->state != ZNS_ZONE_EMPTY && list_add(out, z->index))
 			return zns_fail_sys(err, -ENOMEM, "list of zones");
 	}
 	for (k = 0; k < ask->n; k++)
 		if (ask->v[k] >= r->n_zones)
-			return zns_fail(err, -EINVAL, "no zone %u: the device has %zu", ask->v[k], r->n_zones);
+			return zns_fail(err, -EINVAL, "no zone %u: the device has %zu", ask->v[k],
+					r->n_zones);
 	return 0;
 }
 
@@ -51,7 +55,8 @@ static int print(const struct ctl_args *args, bool dry_run, const uint32_t *zone
 	size_t i;
 
 	if (args->json)
-		return ctl_print_json(ctl_obj(J("reset", ctl_json_u32s(zones, n)), J("dry_run", dry_run)));
+		return ctl_print_json(
+			ctl_obj(J("reset", ctl_json_u32s(zones, n)), J("dry_run", dry_run)));
 	printf(dry_run ? "would reset %zu zones" : "reset %zu zones", n);
 	for (i = 0; i < n; i++)
 		printf("%s %u", i ? "" : ":", zones[i]);
@@ -65,7 +70,9 @@ static int cmd_reset(const struct ctl_cmd *cmd, int argc, char **argv)
 		{ "zone", required_argument, NULL, OPT_ZONE },
 		{ "all-garbage", no_argument, NULL, OPT_GARBAGE },
 		{ "dry-run", no_argument, NULL, OPT_DRY_RUN },
-		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+		CTL_DEV_OPTION,
+		CTL_COMMON_OPTIONS,
+		CTL_END_OPTIONS,
 	};
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__ZonesReset q = ZNS_PB__ZONES_RESET__INIT;
@@ -96,7 +103,8 @@ static int cmd_reset(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (!args.dev && args.argc == 1)
 		args.dev = *args.argv++, args.argc--;
 	if (args.argc || garbage == (ask.n > 0)) {
-		ret = ctl_usage(cmd, "--zone N or --all-garbage: one of them, and one device at most");
+		ret = ctl_usage(cmd,
+				"--zone N or --all-garbage: one of them, and one device at most");
 		goto out;
 	}
 	if (dry_run) {
@@ -119,7 +127,9 @@ out:
 }
 
 const struct ctl_cmd command_reset = {
-	"reset", "[DEV] --zone N...|--all-garbage", "reset zones that hold nothing live",
+	"reset",
+	"[DEV] --zone N...|--all-garbage",
+	"reset zones that hold nothing live",
 	"  --zone N        this zone; may be given several times\n  --all-garbage   all zones without live data\n"
 	"  --dry-run       only say which would be reset\n" CTL_DEV_HELP,
 	cmd_reset,

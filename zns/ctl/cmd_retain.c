@@ -24,8 +24,9 @@ static int print_rules(const ZnsPb__Response *ls, bool json)
 	char name[CTL_NAME], text[CTL_RULE];
 
 	if (json)
-		return ctl_print_list("retentions", ctl_json_all((void **)ls->retentions, ls->n_retentions,
-								 "container keep:pos ttl_s:pos set=set_ns:time"));
+		return ctl_print_list("retentions",
+				      ctl_json_all((void **)ls->retentions, ls->n_retentions,
+						   "container keep:pos ttl_s:pos set=set_ns:time"));
 	for (size_t i = 0; i < ls->n_retentions; i++)
 		printf("%-20s  %s\n", ctl_name(ls->retentions[i]->container, name, sizeof(name)),
 		       ctl_rule(ls->retentions[i], text, sizeof(text)));
@@ -82,8 +83,10 @@ static int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv)
 	bool off = false;
 	uint64_t keep = 0;
 	const struct ctl_opt opts[] = {
-		CTL_NUMBER("keep", &keep, 1, UINT32_MAX, "--keep takes a number of checkpoints, at least 1"),
-		CTL_DURATION("ttl", &rule.ttl_s, 1), CTL_FLAG("off", &off), CTL_DEV, CTL_OPTS_END };
+		CTL_NUMBER("keep", &keep, 1, UINT32_MAX,
+			   "--keep takes a number of checkpoints, at least 1"),
+		CTL_DURATION("ttl", &rule.ttl_s, 1), CTL_FLAG("off", &off), CTL_DEV, CTL_OPTS_END
+	};
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
@@ -117,13 +120,16 @@ static int cmd_retain(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_retain = {
-	"retain", "[DEV] [CONTAINER --keep N|--ttl TIME|--off]", "set how many checkpoints of a container stay; without arguments, list the rules",
+	"retain",
+	"[DEV] [CONTAINER --keep N|--ttl TIME|--off]",
+	"set how many checkpoints of a container stay; without arguments, list the rules",
 	"  --keep N        keep the newest N\n  --ttl TIME      keep those that are younger than this (90, 30m, 12h, 7d)\n"
 	"  --off           end the rule\n" CTL_DEV_HELP,
 	cmd_retain,
 };
 
-static int mark_one(struct zns_session *s, const char *what, bool pinned, uint8_t *id, struct zns_err *err)
+static int mark_one(struct zns_session *s, const char *what, bool pinned, uint8_t *id,
+		    struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Mark m = ZNS_PB__MARK__INIT;
@@ -177,8 +183,8 @@ static int cmd_pin(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_pin = {
-	"pin", "[DEV] ID...", "protect checkpoints: rm, gc and retention leave them alone", CTL_DEV_HELP,
-	cmd_pin,
+	"pin",        "[DEV] ID...", "protect checkpoints: rm, gc and retention leave them alone",
+	CTL_DEV_HELP, cmd_pin,
 };
 
 static int cmd_unpin(const struct ctl_cmd *cmd, int argc, char **argv)
@@ -187,6 +193,5 @@ static int cmd_unpin(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_unpin = {
-	"unpin", "[DEV] ID...", "undo pin", CTL_DEV_HELP,
-	cmd_unpin,
+	"unpin", "[DEV] ID...", "undo pin", CTL_DEV_HELP, cmd_unpin,
 };

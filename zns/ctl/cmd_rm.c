@@ -6,8 +6,8 @@
 
 struct rm {
 	struct ctl_pick p;
-	size_t pinned;		/* passed over: not named by id */
-	size_t needed;		/* likewise, since something that stays is built on them */
+	size_t pinned; /* passed over: not named by id */
+	size_t needed; /* likewise, since something that stays is built on them */
 	bool dry_run, secure;
 };
 
@@ -51,7 +51,8 @@ static void choose(struct rm *m)
 	for (size_t i = 0; i < ls->n_checkpoints; i++) {
 		const ZnsPb__Checkpoint *c = ls->checkpoints[i];
 
-		if (c->id.len != ZNS_UUID_LEN || !ctl_picked(&m->p, c->id.data) || !ctl_pinned(ls, c))
+		if (c->id.len != ZNS_UUID_LEN || !ctl_picked(&m->p, c->id.data) ||
+		    !ctl_pinned(ls, c))
 			continue;
 		pass_over(m, c->id.data);
 		m->pinned++;
@@ -70,8 +71,8 @@ static int print(const struct ctl_args *args, const struct rm *p, struct json_ob
 	size_t i, n = json_object_array_length(list);
 
 	if (args->json)
-		return ctl_print_json(ctl_obj(J("removed", list), J("pinned", p->pinned), J("parents", p->needed),
-					      J("dry_run", p->dry_run)));
+		return ctl_print_json(ctl_obj(J("removed", list), J("pinned", p->pinned),
+					      J("parents", p->needed), J("dry_run", p->dry_run)));
 	for (i = 0; i < n; i++) {
 		char quoted[CTL_NAME];
 		const char *name;
@@ -101,7 +102,8 @@ static void in_order(const struct ctl_pick *p, ProtobufCBinaryData *ids)
 
 	for (i = listed ? ls->n_checkpoints : 0; i-- > 0;)
 		for (k = 0; k < p->nr; k++)
-			if (!listed[k] && !memcmp(ls->checkpoints[i]->id.data, p->ids[k], ZNS_UUID_LEN)) {
+			if (!listed[k] &&
+			    !memcmp(ls->checkpoints[i]->id.data, p->ids[k], ZNS_UUID_LEN)) {
 				listed[k] = true;
 				ids[n++] = (ProtobufCBinaryData){ ZNS_UUID_LEN, p->ids[k] };
 				break;
@@ -111,7 +113,8 @@ static void in_order(const struct ctl_pick *p, ProtobufCBinaryData *ids)
 			ids[n++] = (ProtobufCBinaryData){ ZNS_UUID_LEN, p->ids[k] };
 }
 
-/* What the broker would say to ids that cannot go; that of one which went before is fine with it. */
+/* What the broker would say to ids that cannot go; that of one which went before is fine with it.
+ */
 static int would_refuse(struct ctl_pick *p, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
@@ -123,7 +126,9 @@ static int would_refuse(struct ctl_pick *p, struct zns_err *err)
 		const ZnsPb__Checkpoint *c = ctl_listed(p->ls, p->ids[i]);
 
 		if (c && ctl_pinned(p->ls, c))
-			return zns_fail(err, -EPERM, "checkpoint %s is pinned: `znsctl unpin` it first", zns_uuid_format(p->ids[i], id));
+			return zns_fail(err, -EPERM,
+					"checkpoint %s is pinned: `znsctl unpin` it first",
+					zns_uuid_format(p->ids[i], id));
 		if (c)
 			continue;
 		gone.checkpoint = (ProtobufCBinaryData){ ZNS_UUID_LEN, p->ids[i] };
@@ -135,7 +140,8 @@ static int would_refuse(struct ctl_pick *p, struct zns_err *err)
 	return ret;
 }
 
-/* The broker removes what one request names before it looks at anybody else: dumps that run must not wait for long. */
+/* The broker removes what one request names before it looks at anybody else: dumps that run must
+ * not wait for long. */
 #define BATCH 256
 
 static int remove_picked(struct rm *m, struct json_object *list, struct zns_err *err)
@@ -155,7 +161,9 @@ static int remove_picked(struct rm *m, struct json_object *list, struct zns_err 
 	for (i = 0; m->dry_run && i < p->nr; i++)
 		for (k = 0; k < ls->n_checkpoints; k++)
 			if (!memcmp(ls->checkpoints[k]->id.data, ids[i].data, ZNS_UUID_LEN))
-				json_object_array_add(list, line_json(ids[i].data, ls->checkpoints[k]->container));
+				json_object_array_add(list,
+						      line_json(ids[i].data,
+								ls->checkpoints[k]->container));
 	if (m->dry_run)
 		return p->by_id ? would_refuse(p, err) : 0;
 	rm.by = m->secure ? "znsctl rm --secure" : "znsctl rm";
@@ -168,7 +176,8 @@ static int remove_picked(struct rm *m, struct json_object *list, struct zns_err 
 		if (ret)
 			break;
 		for (k = 0; k < r->n_removed; k++)
-			json_object_array_add(list, line_json(r->removed[k]->id.data, r->removed[k]->container));
+			json_object_array_add(list, line_json(r->removed[k]->id.data,
+							      r->removed[k]->container));
 		zns_pb__response__free_unpacked(r, NULL);
 	}
 	return ret && i ? zns_wrap(err, "%zu of %zu are removed", i, p->nr) : ret;
@@ -181,7 +190,8 @@ static int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct rm m = { .pinned = 0 };
 	struct json_object *list;
 	int ret;
-	const struct ctl_opt opts[] = { CTL_PICKS(&m.p), CTL_FLAG("dry-run", &m.dry_run), CTL_FLAG("secure", &m.secure), CTL_DEV, CTL_OPTS_END };
+	const struct ctl_opt opts[] = { CTL_PICKS(&m.p), CTL_FLAG("dry-run", &m.dry_run),
+					CTL_FLAG("secure", &m.secure), CTL_DEV, CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
@@ -202,7 +212,8 @@ static int cmd_rm(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_rm = {
-	"rm", "[DEV] ID...|DIRECTORY|CONTAINER|--container NAME|--pattern GLOB|--all",
+	"rm",
+	"[DEV] ID...|DIRECTORY|CONTAINER|--container NAME|--pattern GLOB|--all",
 	"remove checkpoints; removing one twice, by its whole id, is no error",
 	CTL_PICK_HELP
 	"  --secure        also erase every copy of their keys on the device; for encrypted checkpoints only\n"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* show: one checkpoint, from the device; of a handle directory also how its plain copies are; or those of a container */
+/* show: one checkpoint, from the device; of a handle directory also how its plain copies are; or
+ * those of a container */
 #include <fcntl.h>
 #include <string.h>
 #include "ctl.h"
@@ -9,8 +10,8 @@
 #include "zns/store.h"
 
 struct handle_info {
-	const ZnsPb__Handle *h;	/* NULL: none was given */
-	int differ;		/* copies */
+	const ZnsPb__Handle *h; /* NULL: none was given */
+	int differ; /* copies */
 	struct zns_err which;
 };
 
@@ -29,8 +30,9 @@ static void check_copies(const char *dir, const ZnsPb__Handle *h, struct handle_
 static const char places[] = "zone_uses=zones{zone start len} manifest?{zone start len}";
 static const char image[] = "name beside! size unit segments{off len extents{zone start weight!}}";
 
-static struct json_object *to_json(const ZnsPb__Checkpoint *c, const ZnsPb__RestoreStat *last, const ZnsPb__Manifest *m,
-				   const struct zns_registered *reg, const struct handle_info *hi)
+static struct json_object *to_json(const ZnsPb__Checkpoint *c, const ZnsPb__RestoreStat *last,
+				   const ZnsPb__Manifest *m, const struct zns_registered *reg,
+				   const struct handle_info *hi)
 {
 	struct json_object *j = ctl_json_checkpoint(c);
 
@@ -40,8 +42,10 @@ static struct json_object *to_json(const ZnsPb__Checkpoint *c, const ZnsPb__Rest
 	json_object_object_add(j, "path", json_object_new_string(reg->path));
 	json_object_object_add(j, "last_restore", last ? ctl_json(last, ctl_restore_fields) : NULL);
 	if (hi->h)
-		json_object_object_add(j, "handle", ctl_obj(J("copies", hi->h->n_copies), J("differ", hi->differ),
-							    J("which", hi->differ ? hi->which.msg : NULL)));
+		json_object_object_add(j, "handle",
+				       ctl_obj(J("copies", hi->h->n_copies),
+					       J("differ", hi->differ),
+					       J("which", hi->differ ? hi->which.msg : NULL)));
 	return j;
 }
 
@@ -51,14 +55,18 @@ static void print_image(const ZnsPb__Image *im)
 	size_t s, e;
 	int at;
 
-	printf("  %-32s %11s  unit %u KiB\n", ctl_text(im->name), zns_format_size(im->size, size, sizeof(size)), im->unit >> 10);
+	printf("  %-32s %11s  unit %u KiB\n", ctl_text(im->name),
+	       zns_format_size(im->size, size, sizeof(size)), im->unit >> 10);
 	for (s = 0; s < im->n_segments; s++) {
 		const ZnsPb__Segment *seg = im->segments[s];
 
-		at = printf("    bytes %llu+%llu in zones", (unsigned long long)seg->off, (unsigned long long)seg->len);
+		at = printf("    bytes %llu+%llu in zones", (unsigned long long)seg->off,
+			    (unsigned long long)seg->len);
 		for (e = 0; e < seg->n_extents; e++) {
-			snprintf(weight, sizeof(weight), seg->extents[e]->weight == 1 ? "" : "x%u", seg->extents[e]->weight);
-			snprintf(one, sizeof(one), "%u@%llu%s", seg->extents[e]->zone, (unsigned long long)seg->extents[e]->start, weight);
+			snprintf(weight, sizeof(weight), seg->extents[e]->weight == 1 ? "" : "x%u",
+				 seg->extents[e]->weight);
+			snprintf(one, sizeof(one), "%u@%llu%s", seg->extents[e]->zone,
+				 (unsigned long long)seg->extents[e]->start, weight);
 			ctl_print_word(one, 7, &at);
 		}
 		printf("\n");
@@ -72,14 +80,16 @@ static void print_uses(const ZnsPb__Checkpoint *c)
 	int at = printf("zones      ");
 
 	for (size_t i = 0; i < c->n_zones; i++) {
-		snprintf(one, sizeof(one), "%u@%llu+%llu", c->zones[i]->zone, (unsigned long long)c->zones[i]->start,
+		snprintf(one, sizeof(one), "%u@%llu+%llu", c->zones[i]->zone,
+			 (unsigned long long)c->zones[i]->start,
 			 (unsigned long long)c->zones[i]->len);
 		ctl_print_word(one, 11, &at);
 	}
 	printf("\n");
 }
 
-static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls, const ZnsPb__RestoreStat *last, const ZnsPb__Manifest *m,
+static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls,
+		      const ZnsPb__RestoreStat *last, const ZnsPb__Manifest *m,
 		      const struct zns_registered *reg, const struct handle_info *hi)
 {
 	char id[ZNS_UUID_STR], when[32], size[16], pages[16], name[CTL_NAME];
@@ -89,15 +99,19 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls, con
 	printf("checkpoint  %s\n", zns_uuid_format(c->id.data, id));
 	printf("container   %s\n", ctl_name(c->container, name, sizeof(name)));
 	if (c->origin && c->origin->container_id)
-		printf("            id %s, name %s, image %s%s%s\n", ctl_text(c->origin->container_id),
+		printf("            id %s, name %s, image %s%s%s\n",
+		       ctl_text(c->origin->container_id),
 		       c->origin->container_name ? ctl_text(c->origin->container_name) : "-",
-		       c->origin->image ? ctl_text(c->origin->image) : "-", c->origin->checkpoint_name ? ", checkpoint " : "",
+		       c->origin->image ? ctl_text(c->origin->image) : "-",
+		       c->origin->checkpoint_name ? ", checkpoint " : "",
 		       c->origin->checkpoint_name ? ctl_text(c->origin->checkpoint_name) : "");
 	printf("device      %s\n", reg->path);
 	printf("created     %s\n", zns_format_time(c->created_ns, when, sizeof(when)));
 	if (c->origin && c->origin->kind)
-		printf("made by     %s%s%s%s%s\n", ctl_text(c->origin->kind), c->origin->host ? " on " : "",
-		       c->origin->host ? ctl_text(c->origin->host) : "", c->origin->image_dir ? " into " : "",
+		printf("made by     %s%s%s%s%s\n", ctl_text(c->origin->kind),
+		       c->origin->host ? " on " : "",
+		       c->origin->host ? ctl_text(c->origin->host) : "",
+		       c->origin->image_dir ? " into " : "",
 		       c->origin->image_dir ? ctl_text(c->origin->image_dir) : "");
 	if (c->has_parent && c->parent.len == ZNS_UUID_LEN)
 		printf("parent      %s\n", zns_uuid_format(c->parent.data, id));
@@ -106,11 +120,13 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls, con
 	for (at = 0; ls && (child = ctl_next_child(ls, c, &at));)
 		printf("child       %s\n", zns_uuid_format(child->id.data, id));
 	if (c->crypt && c->crypt->has_wrapped)
-		printf("encrypted   AES-256-GCM, key %s\n", zns_key_id_format(c->crypt->key_id.data, id));
+		printf("encrypted   AES-256-GCM, key %s\n",
+		       zns_key_id_format(c->crypt->key_id.data, id));
 	else if (c->crypt)
 		printf("encrypted   its key is gone: the data cannot be read any more\n");
-	printf("size        %s in %u images, %s of it memory pages\n", zns_format_size(c->bytes, size, sizeof(size)),
-	       c->nr_images, zns_format_size(c->page_bytes, pages, sizeof(pages)));
+	printf("size        %s in %u images, %s of it memory pages\n",
+	       zns_format_size(c->bytes, size, sizeof(size)), c->nr_images,
+	       zns_format_size(c->page_bytes, pages, sizeof(pages)));
 	if (c->pages_only)
 		printf("            pages only, from a page server: `znsctl import --join` adds the other images\n");
 	if (c->post_copy)
@@ -139,7 +155,8 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls, con
 	print_uses(c);
 	if (last) {
 		printf("restored    ");
-		if (last->checkpoint.len != ZNS_UUID_LEN || memcmp(last->checkpoint.data, c->id.data, ZNS_UUID_LEN))
+		if (last->checkpoint.len != ZNS_UUID_LEN ||
+		    memcmp(last->checkpoint.data, c->id.data, ZNS_UUID_LEN))
 			printf("(another checkpoint of %s) ", ctl_text(c->container));
 		ctl_print_restore(last);
 	}
@@ -155,8 +172,9 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls, con
 }
 
 /* One, named by its id or by its handle. */
-static int show_one(const char *dev, const uint8_t *uuid, const char *dir, const ZnsPb__Handle *handle, const ZnsPb__Response *ls,
-		    bool json, struct zns_err *err)
+static int show_one(const char *dev, const uint8_t *uuid, const char *dir,
+		    const ZnsPb__Handle *handle, const ZnsPb__Response *ls, bool json,
+		    struct zns_err *err)
 {
 	struct handle_info hi = { .h = NULL };
 	char id[ZNS_UUID_STR];
@@ -185,7 +203,7 @@ static int show_one(const char *dev, const uint8_t *uuid, const char *dir, const
 struct tree {
 	const char *dev;
 	const ZnsPb__Response *ls;
-	struct json_object *list;	/* NULL: text */
+	struct json_object *list; /* NULL: text */
 	int width;
 	bool verbose;
 };
@@ -197,10 +215,11 @@ static int show_leaf(const struct tree *t, const ZnsPb__Checkpoint *c, struct zn
 	struct ctl_hold h;
 	int ret = ctl_hold(&h, t->dev, zns_uuid_format(c->id.data, id), err);
 
-	if (ret == -ESTALE)	/* removed meanwhile */
+	if (ret == -ESTALE) /* removed meanwhile */
 		ret = err->code = 0;
 	else if (!ret && t->list)
-		json_object_array_add(t->list, to_json(h.c, h.answer->restore, h.m, &h.s.reg, &none));
+		json_object_array_add(t->list,
+				      to_json(h.c, h.answer->restore, h.m, &h.s.reg, &none));
 	else if (!ret)
 		show_branch(h.c, h.m, t->ls, t->width, t->verbose);
 	if (!ret)
@@ -245,7 +264,8 @@ static int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct ctl_pick p = { 0 };
 	bool verbose = false;
 	int ret;
-	const struct ctl_opt opts[] = { CTL_PICKS(&p), CTL_FLAG("verbose", &verbose), CTL_DEV, CTL_OPTS_END };
+	const struct ctl_opt opts[] = { CTL_PICKS(&p), CTL_FLAG("verbose", &verbose), CTL_DEV,
+					CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
@@ -254,12 +274,14 @@ static int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
 		ctl_pick_end(&p);
 		return ret;
 	}
-	zns_broker_close(&p.broker);	/* each one that is shown has a lease on a connection of its own */
+	/* each one that is shown has a lease on a connection of its own */
+	zns_broker_close(&p.broker);
 	list = args.json ? json_object_new_array() : NULL;
 	if (p.by_id)
 		ret = show_one(args.dev, p.ids[0], p.argv[0], p.handle[0], p.ls, args.json, &err);
 	else
-		ret = show_tree(&(struct tree){ args.dev, p.ls, list, ctl_id_width(p.ls), verbose }, &p, &err);
+		ret = show_tree(&(struct tree){ args.dev, p.ls, list, ctl_id_width(p.ls), verbose },
+				&p, &err);
 	if (!ret && !p.by_id && list)
 		ctl_print_list("checkpoints", json_object_get(list));
 	json_object_put(list);
@@ -268,8 +290,9 @@ static int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_show = {
-	"show", "[DEV] " CTL_PICK " [-v]", "one checkpoint, its images and where they are; or the tree of a container",
-	CTL_PICK_HELP
-	"  -v, --verbose   of a tree: each image\n" CTL_DEV_HELP,
+	"show",
+	"[DEV] " CTL_PICK " [-v]",
+	"one checkpoint, its images and where they are; or the tree of a container",
+	CTL_PICK_HELP "  -v, --verbose   of a tree: each image\n" CTL_DEV_HELP,
 	cmd_show,
 };

@@ -4,7 +4,7 @@
 #include "ctl.h"
 #include "zns/crypt.h"
 
-#define RESTORES_SHOWN 5	/* the latest; --json has all */
+#define RESTORES_SHOWN 5 /* the latest; --json has all */
 
 static const char status_fields[] =
 	"device path geometry={zones=nr_zones zone_size zone_capacity block_size metadata_zones!} limits={max_open max_active} "
@@ -15,7 +15,8 @@ static const char status_fields[] =
 static const char reservation_fields[] = "container groups kind= qos_mibps created=created_ns:time";
 static const char lease_fields[] =
 	"kind pid container groups qos_mibps since=since_ns:time bytes total:pos mibps limit_mibps=rate_mibps:pos qos_max_mibps:pos";
-static const char detail_fields[] = "width promised packed shared_groups gained_groups! tenant";	/* of a dump */
+/* of a dump */
+static const char detail_fields[] = "width promised packed shared_groups gained_groups! tenant";
 
 static struct json_object *json_reservations(const ZnsPb__Status *s)
 {
@@ -23,7 +24,9 @@ static struct json_object *json_reservations(const ZnsPb__Status *s)
 
 	for (size_t i = 0; i < s->n_reservations; i++) {
 		o = ctl_json(s->reservations[i], reservation_fields);
-		json_object_object_add(o, "kind", json_object_new_string(s->reservations[i]->explicit_ ? "io" : "dump"));
+		json_object_object_add(o, "kind",
+				       json_object_new_string(
+					       s->reservations[i]->explicit_ ? "io" : "dump"));
 		json_object_array_add(list, o);
 	}
 	return list;
@@ -34,7 +37,9 @@ static struct json_object *json_leases(const ZnsPb__Status *s)
 	struct json_object *list = json_object_new_array(), *o;
 
 	for (size_t i = 0; i < s->n_leases; i++) {
-		const ZnsPb__LeaseDetail *d = s->leases[i]->detail && s->leases[i]->detail->width ? s->leases[i]->detail : NULL;
+		const ZnsPb__LeaseDetail *d = s->leases[i]->detail && s->leases[i]->detail->width ?
+						      s->leases[i]->detail :
+						      NULL;
 
 		o = ctl_json(s->leases[i], lease_fields);
 		ctl_json_add(o, &zns_pb__lease_detail__descriptor, d, detail_fields);
@@ -75,7 +80,9 @@ static int status_json(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 	json_object_object_add(j, "zones_by_state", ctl_json_zones(s));
 	json_object_object_add(j, "reservations", json_reservations(s));
 	json_object_object_add(j, "leases", json_leases(s));
-	json_object_object_add(j, "restores", ctl_json_all((void **)s->restores, s->n_restores, ctl_restore_fields));
+	json_object_object_add(j, "restores",
+			       ctl_json_all((void **)s->restores, s->n_restores,
+					    ctl_restore_fields));
 	json_object_object_add(j, "tenants_error", ctl_j_text(bad));
 	return ctl_print_json(j);
 }
@@ -125,9 +132,14 @@ static void cell_use(const void *row, const void *arg, char *out, size_t len)
 }
 
 static const struct ctl_column df[] = {
-	{ "size", 10, NULL, cell_space }, { "live", 10, "bytes_live:size", NULL }, { "wasted", 10, "bytes_wasted:size", NULL },
-	{ "free", 10, "bytes_free:size", NULL }, { "use", 4, NULL, cell_use }, { "count", 6, "nr_checkpoints", NULL },
-	{ " device", 0, NULL, cell_path }, CTL_COLUMNS_END,
+	{ "size", 10, NULL, cell_space },
+	{ "live", 10, "bytes_live:size", NULL },
+	{ "wasted", 10, "bytes_wasted:size", NULL },
+	{ "free", 10, "bytes_free:size", NULL },
+	{ "use", 4, NULL, cell_use },
+	{ "count", 6, "nr_checkpoints", NULL },
+	{ " device", 0, NULL, cell_path },
+	CTL_COLUMNS_END,
 };
 
 static void df_line(const ZnsPb__Status *s, struct json_object *list)
@@ -139,7 +151,9 @@ static void df_line(const ZnsPb__Status *s, struct json_object *list)
 		puts(ctl_row(df, " ", s, NULL, line));
 		return;
 	}
-	o = ctl_json(s, "device path bytes= bytes_live bytes_wasted bytes_free checkpoints=nr_checkpoints");
+	o = ctl_json(
+		s,
+		"device path bytes= bytes_live bytes_wasted bytes_free checkpoints=nr_checkpoints");
 	json_object_object_add(o, "bytes", ctl_j_uint(space(s)));
 	json_object_array_add(list, o);
 }
@@ -184,7 +198,8 @@ static void print_progress(const ZnsPb__LeaseLine *l)
 
 	printf(": %s", zns_format_size(l->bytes, a, sizeof(a)));
 	if (l->total > l->bytes)
-		printf(" of %s%s", strcmp(l->kind, "dump") ? "" : "about ", zns_format_size(l->total, b, sizeof(b)));
+		printf(" of %s%s", strcmp(l->kind, "dump") ? "" : "about ",
+		       zns_format_size(l->total, b, sizeof(b)));
 	printf(" at %.0f MiB/s", l->mibps);
 }
 
@@ -195,8 +210,8 @@ static void print_host(const ZnsPb__HostReservation *h)
 	if (!h->held)
 		printf("host          NOT RESERVED, though the drive can: another host may write it\n");
 	else
-		printf("host          reserved for %s (NVMe %s, key 0x%016llx)\n", h->ours ? "this one" : "ANOTHER ONE", h->type,
-		       (unsigned long long)h->key);
+		printf("host          reserved for %s (NVMe %s, key 0x%016llx)\n",
+		       h->ours ? "this one" : "ANOTHER ONE", h->type, (unsigned long long)h->key);
 }
 
 static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
@@ -205,41 +220,49 @@ static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 	struct zns_err err = ZNS_ERR_INIT;
 	size_t i;
 
-	printf("device        %s (%s)\n", s->path, s->device.len == ZNS_UUID_LEN ? zns_uuid_format(s->device.data, id) : "?");
-	printf("geometry      %u zones of %s, %s usable, blocks of %u bytes; %u zones of metadata\n", s->nr_zones,
-	       zns_format_size(s->zone_size, a, sizeof(a)), zns_format_size(s->zone_capacity, b, sizeof(b)), s->block_size,
-	       s->metadata_zones);
+	printf("device        %s (%s)\n", s->path,
+	       s->device.len == ZNS_UUID_LEN ? zns_uuid_format(s->device.data, id) : "?");
+	printf("geometry      %u zones of %s, %s usable, blocks of %u bytes; %u zones of metadata\n",
+	       s->nr_zones, zns_format_size(s->zone_size, a, sizeof(a)),
+	       zns_format_size(s->zone_capacity, b, sizeof(b)), s->block_size, s->metadata_zones);
 	limit(a, sizeof(a), s->max_open);
 	limit(b, sizeof(b), s->max_active);
 	printf("limits        open zones: %s, active zones: %s\n", a, b);
 	print_host(s->host_reservation);
 	if (e && e->key_id.len == ZNS_KEY_ID_BYTES)
-		printf("encryption    of all new checkpoints, with key %s\n", zns_key_id_format(e->key_id.data, id));
-	printf("zones         %u empty, %u open, %u closed, %u full, %u read-only, %u offline", ctl_zones_in(s, ZNS_ZONE_EMPTY),
-	       ctl_zones_in(s, ZNS_ZONE_IMP_OPEN), ctl_zones_in(s, ZNS_ZONE_CLOSED),
-	       ctl_zones_in(s, ZNS_ZONE_FULL), ctl_zones_in(s, ZNS_ZONE_READ_ONLY), ctl_zones_in(s, ZNS_ZONE_OFFLINE));
+		printf("encryption    of all new checkpoints, with key %s\n",
+		       zns_key_id_format(e->key_id.data, id));
+	printf("zones         %u empty, %u open, %u closed, %u full, %u read-only, %u offline",
+	       ctl_zones_in(s, ZNS_ZONE_EMPTY), ctl_zones_in(s, ZNS_ZONE_IMP_OPEN),
+	       ctl_zones_in(s, ZNS_ZONE_CLOSED), ctl_zones_in(s, ZNS_ZONE_FULL),
+	       ctl_zones_in(s, ZNS_ZONE_READ_ONLY), ctl_zones_in(s, ZNS_ZONE_OFFLINE));
 	if (s->suspect_zones)
 		printf("; a write failed in %u", s->suspect_zones);
-	printf("\nspace         %.0f %% of %s in use: ", use_percent(s), zns_format_size(space(s), a, sizeof(a)));
+	printf("\nspace         %.0f %% of %s in use: ", use_percent(s),
+	       zns_format_size(space(s), a, sizeof(a)));
 	printf("%s live", zns_format_size(s->bytes_live, a, sizeof(a)));
 	printf(", %s wasted", zns_format_size(s->bytes_wasted, a, sizeof(a)));
 	printf("; %s free\n", zns_format_size(s->bytes_free, a, sizeof(a)));
-	printf("to continue   %u partly filled zones; %u zones of small checkpoints\n", s->parked_zones, s->pack_zones);
+	printf("to continue   %u partly filled zones; %u zones of small checkpoints\n",
+	       s->parked_zones, s->pack_zones);
 	if (s->has_zones_budget)
 		printf("in writing    %u zones granted of %u\n", s->zones_granted, s->zones_budget);
 	printf("checkpoints   %u\n", s->nr_checkpoints);
 	for (i = 0; i < s->n_reservations; i++) {
 		const ZnsPb__Reservation *r = s->reservations[i];
 
-		printf("reserved      %s%s, groups", ctl_name(r->container, name, sizeof(name)), r->explicit_ ? " (normal I/O)" : "");
+		printf("reserved      %s%s, groups", ctl_name(r->container, name, sizeof(name)),
+		       r->explicit_ ? " (normal I/O)" : "");
 		print_groups(r->groups, r->n_groups);
 	}
 	for (i = 0; i < s->n_leases; i++) {
 		const ZnsPb__LeaseLine *l = s->leases[i];
 
-		printf("%-13s %s, PID %u", l->kind, ctl_name(l->container, name, sizeof(name)), l->pid);
+		printf("%-13s %s, PID %u", l->kind, ctl_name(l->container, name, sizeof(name)),
+		       l->pid);
 		if (l->has_qos_mibps && l->qos_mibps)
-			printf(", %u MiB/s%s", l->qos_mibps, l->detail && l->detail->promised ? " promised" : "");
+			printf(", %u MiB/s%s", l->qos_mibps,
+			       l->detail && l->detail->promised ? " promised" : "");
 		if (l->detail && l->detail->packed)
 			printf(", small");
 		if (l->rate_mibps)
@@ -250,9 +273,12 @@ static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 		print_groups(l->groups, l->n_groups);
 	}
 	if (s->has_promised_mibps)
-		printf("one domain    %u of %u MiB/s promised\n", s->promised_mibps, s->device_mibps);
-	for (i = s->n_restores > RESTORES_SHOWN ? s->n_restores - RESTORES_SHOWN : 0; i < s->n_restores; i++) {
-		printf("restored      %s: ", ctl_name(s->restores[i]->container, name, sizeof(name)));
+		printf("one domain    %u of %u MiB/s promised\n", s->promised_mibps,
+		       s->device_mibps);
+	for (i = s->n_restores > RESTORES_SHOWN ? s->n_restores - RESTORES_SHOWN : 0;
+	     i < s->n_restores; i++) {
+		printf("restored      %s: ",
+		       ctl_name(s->restores[i]->container, name, sizeof(name)));
 		ctl_print_restore(s->restores[i]);
 	}
 	if (s->nr_waiting)
@@ -286,11 +312,14 @@ static int cmd_status(const struct ctl_cmd *cmd, int argc, char **argv)
 		zns_fail(&err, -EPROTO, "the broker's answer has no status");
 		return ctl_fail(cmd, &err);
 	}
-	return args.json ? status_json(r->status, r->encryption) : status_text(r->status, r->encryption);
+	return args.json ? status_json(r->status, r->encryption) :
+			   status_text(r->status, r->encryption);
 }
 
 const struct ctl_cmd command_status = {
-	"status", "[DEV]|--all", "the device, its space, reservations and leases",
+	"status",
+	"[DEV]|--all",
+	"the device, its space, reservations and leases",
 	"  --all           the space of every registered device, as df\n" CTL_DEV_HELP,
 	cmd_status,
 };
@@ -310,19 +339,24 @@ static int groups_json(const ZnsPb__Profile *p)
 {
 	struct json_object *j, *list = json_object_new_array(), *o;
 
-	j = ctl_json(p, "source zone_write_mibps zone_read_mibps confidence method? scaling? device_write_mibps? "
-		     "created=created_ns?:time unknown_zones= groups=");
+	j = ctl_json(
+		p,
+		"source zone_write_mibps zone_read_mibps confidence method? scaling? device_write_mibps? "
+		"created=created_ns?:time unknown_zones= groups=");
 	for (size_t i = 0; i < p->n_groups; i++) {
 		if (p->has_unknown_group && p->unknown_group == i)
 			continue;
 		o = ctl_obj(J("id", i));
 		if (i < p->n_group_confidence)
-			json_object_object_add(o, "confidence", json_object_new_double(p->group_confidence[i]));
+			json_object_object_add(o, "confidence",
+					       json_object_new_double(p->group_confidence[i]));
 		ctl_json_add(o, p->groups[i]->base.descriptor, p->groups[i], "channel");
 		json_object_object_add(o, "zones", group_zones(p, i));
 		json_object_array_add(list, o);
 	}
-	json_object_object_add(j, "unknown_zones", p->has_unknown_group ? group_zones(p, p->unknown_group) : json_object_new_array());
+	json_object_object_add(j, "unknown_zones",
+			       p->has_unknown_group ? group_zones(p, p->unknown_group) :
+						      json_object_new_array());
 	json_object_object_add(j, "groups", list);
 	return ctl_print_json(j);
 }
@@ -331,8 +365,8 @@ static int groups_text(const ZnsPb__Profile *p)
 {
 	size_t i, k, n, at;
 
-	printf("source %s, confidence %.2f; one zone: %u MiB/s written, %u MiB/s read\n", ctl_text(p->source), p->confidence,
-	       p->zone_write_mibps, p->zone_read_mibps);
+	printf("source %s, confidence %.2f; one zone: %u MiB/s written, %u MiB/s read\n",
+	       ctl_text(p->source), p->confidence, p->zone_write_mibps, p->zone_read_mibps);
 	if (p->method)
 		printf("%s\n", ctl_text(p->method));
 	printf("group  channel  zones\n");
@@ -345,8 +379,9 @@ static int groups_text(const ZnsPb__Profile *p)
 			printf("    ?        ? ");
 		else
 			printf("%5zu  %7s ", i, channel);
+		/* There must be room for one more, and for how many there are. */
 		for (k = n = 0, at = 15; k < p->n_zone_group; k++)
-			if (p->zone_group[k] == i && n++ < 12 && at < 62)	/* room for one more, and for how many there are */
+			if (p->zone_group[k] == i && n++ < 12 && at < 62)
 				at += (size_t)printf(" %zu", k);
 		printf(n > 12 || at >= 62 ? " … (%zu)\n" : "\n", n);
 	}
@@ -376,6 +411,5 @@ static int cmd_groups(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_groups = {
-	"groups", "[DEV]", "groups of zones that share a die", CTL_DEV_HELP,
-	cmd_groups,
+	"groups", "[DEV]", "groups of zones that share a die", CTL_DEV_HELP, cmd_groups,
 };

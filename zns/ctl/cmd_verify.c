@@ -12,25 +12,26 @@
 struct check {
 	pthread_mutex_t lock;
 	pthread_cond_t idle;
-	uint32_t running;	/* images */
+	uint32_t running; /* images */
 	struct ctl_progress *progress;
 	struct image_check {
 		uint64_t bad_units, bad_bytes;
 		uint32_t zone;
-		uint64_t zone_off, off;	/* of the first one found bad, by its place in the image */
+		uint64_t zone_off, off; /* of the first one found bad, by its place in the image */
 		struct zns_err err;
-	} *image;
+	} * image;
 	uint64_t units, bad_units;
-	struct zns_err err;	/* of a request as a whole */
+	struct zns_err err; /* of a request as a whole */
 };
 
 struct verdict {
 	char id[ZNS_UUID_STR];
 	const ZnsPb__Checkpoint *c;
-	struct json_object *damage;	/* array of objects */
+	struct json_object *damage; /* array of objects */
 	uint64_t units, bad_units;
 	double seconds;
-	struct zns_err no_key;	/* why its authenticity could not be checked; code 0: it was, or it is not encrypted */
+	/* why its authenticity could not be checked; code 0: it was, or it is not encrypted */
+	struct zns_err no_key;
 };
 
 struct totals {
@@ -39,15 +40,17 @@ struct totals {
 	uint32_t checkpoints, damaged;
 	int id_width;
 	bool json;
-	const ZnsPb__Handle *handle;	/* of the directory that was named; or NULL */
+	const ZnsPb__Handle *handle; /* of the directory that was named; or NULL */
 };
 
-static void add_damage(struct verdict *v, const char *image, bool placed, uint32_t zone, uint64_t off, uint64_t units,
-		       const char *why)
+static void add_damage(struct verdict *v, const char *image, bool placed, uint32_t zone,
+		       uint64_t off, uint64_t units, const char *why)
 {
-	json_object_array_add(v->damage, placed ?
-		ctl_obj(J("image", image), J("zone", zone), J("offset", off), J("units", units), J("error", why)) :
-		ctl_obj(J("image", image), JNULL("zone"), JNULL("offset"), J("units", units), J("error", why)));
+	json_object_array_add(v->damage,
+			      placed ? ctl_obj(J("image", image), J("zone", zone), J("offset", off),
+					       J("units", units), J("error", why)) :
+				       ctl_obj(J("image", image), JNULL("zone"), JNULL("offset"),
+					       J("units", units), J("error", why)));
 }
 
 static void unit_checked(void *arg, const struct zns_unit_check *u)
@@ -83,7 +86,8 @@ static void image_checked(void *arg, const struct zns_err *err)
 	pthread_mutex_unlock(&k->lock);
 }
 
-/* All images at once, but not thousands of requests: the reader takes them unit by unit in turns. */
+/* All images at once, but not thousands of requests: the reader takes them unit by unit in turns.
+ */
 static void run_images(struct check *k, struct zns_reader *r, const ZnsPb__Manifest *m)
 {
 	for (uint32_t i = 0; i < m->n_images; i++) {
@@ -100,10 +104,12 @@ static void run_images(struct check *k, struct zns_reader *r, const ZnsPb__Manif
 	pthread_mutex_unlock(&k->lock);
 }
 
-static int check_data(struct zns_dev *dev, const ZnsPb__Manifest *m, const struct zns_crypt *crypt, struct ctl_progress *p,
-		      struct verdict *v, struct zns_err *err)
+static int check_data(struct zns_dev *dev, const ZnsPb__Manifest *m, const struct zns_crypt *crypt,
+		      struct ctl_progress *p, struct verdict *v, struct zns_err *err)
 {
-	struct check k = { .lock = PTHREAD_MUTEX_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER, .progress = p };
+	struct check k = { .lock = PTHREAD_MUTEX_INITIALIZER,
+			   .idle = PTHREAD_COND_INITIALIZER,
+			   .progress = p };
 	struct zns_reader_params rp = { .dev = dev, .crypt = crypt };
 	cleanup_free struct image_check *images = calloc(m->n_images + 1, sizeof(*images));
 	struct zns_reader *r;
@@ -121,15 +127,16 @@ static int check_data(struct zns_dev *dev, const ZnsPb__Manifest *m, const struc
 	v->bad_units = k.bad_units;
 	for (size_t i = 0; i < m->n_images; i++)
 		if (images[i].bad_units)
-			add_damage(v, m->images[i]->name, images[i].zone != UINT32_MAX, images[i].zone, images[i].zone_off,
-				   images[i].bad_units, images[i].err.msg);
+			add_damage(v, m->images[i]->name, images[i].zone != UINT32_MAX,
+				   images[i].zone, images[i].zone_off, images[i].bad_units,
+				   images[i].err.msg);
 	if (k.err.code)
 		*err = k.err;
 	return k.err.code;
 }
 
-int ctl_verify_data(struct zns_dev *dev, const ZnsPb__Manifest *m, struct ctl_progress *p, uint64_t *bad,
-		    struct zns_err *err)
+int ctl_verify_data(struct zns_dev *dev, const ZnsPb__Manifest *m, struct ctl_progress *p,
+		    uint64_t *bad, struct zns_err *err)
 {
 	struct verdict v = { .damage = json_object_new_array() };
 	int ret = check_data(dev, m, NULL, p, &v, err);
@@ -140,8 +147,8 @@ int ctl_verify_data(struct zns_dev *dev, const ZnsPb__Manifest *m, struct ctl_pr
 }
 
 /* 0 with v->damage filled in; an error: it could not be judged. */
-static int verify_one(struct zns_session *s, const ZnsPb__Checkpoint *c, const ZnsPb__Handle *h, struct ctl_progress *p,
-		      struct verdict *v, struct zns_err *err)
+static int verify_one(struct zns_session *s, const ZnsPb__Checkpoint *c, const ZnsPb__Handle *h,
+		      struct ctl_progress *p, struct verdict *v, struct zns_err *err)
 {
 	struct zns_err e = ZNS_ERR_INIT;
 	struct zns_crypt *crypt = NULL;
@@ -161,11 +168,14 @@ static int verify_one(struct zns_session *s, const ZnsPb__Checkpoint *c, const Z
 	}
 	if (zns_footer_check(s->dev, c, &e))
 		add_damage(v, NULL, true, c->manifest->zone,
-			   c->manifest->start + zns_align_up(c->manifest->len, s->dev->geo.block_size), 0, e.msg);
+			   c->manifest->start +
+				   zns_align_up(c->manifest->len, s->dev->geo.block_size),
+			   0, e.msg);
 	if (m && zns_manifest_agrees(m, c, &e))
 		add_damage(v, NULL, true, c->manifest->zone, c->manifest->start, 0, e.msg);
 	if (m && memcmp(m->device.data, s->reg.uuid, ZNS_UUID_LEN))
-		add_damage(v, NULL, true, c->manifest->zone, c->manifest->start, 0, "the manifest is of another device");
+		add_damage(v, NULL, true, c->manifest->zone, c->manifest->start, 0,
+			   "the manifest is of another device");
 	/* Without the key its checksums are still there, which are of what is on the device. */
 	ret = m ? zns_crypt_of(&s->reg, s->broker.encrypted, m, &crypt, &e) : 0;
 	if (ret == -EBADMSG || (ret && !m->checkpoint->crypt))
@@ -192,8 +202,11 @@ static void report(struct totals *t, struct verdict *v)
 	t->damaged += n > 0;
 	t->bytes += v->c->bytes;
 	if (!t->json && !n) {
-		printf("%.*s  %-12s  %10s  intact%s%s%s\n", t->id_width, v->id, name, zns_format_size(v->c->bytes, size, sizeof(size)),
-		       v->no_key.code ? " by its checksums; authenticity not checked (" : v->c->crypt ? " and authentic" : "",
+		printf("%.*s  %-12s  %10s  intact%s%s%s\n", t->id_width, v->id, name,
+		       zns_format_size(v->c->bytes, size, sizeof(size)),
+		       v->no_key.code ? " by its checksums; authenticity not checked (" :
+		       v->c->crypt    ? " and authentic" :
+					"",
 		       v->no_key.code ? v->no_key.msg : "", v->no_key.code ? ")" : "");
 		json_object_put(v->damage);
 		return;
@@ -202,7 +215,8 @@ static void report(struct totals *t, struct verdict *v)
 		struct json_object *d = json_object_array_get_idx(v->damage, i);
 		const char *image = json_object_get_string(json_object_object_get(d, "image"));
 
-		printf("%.*s  %-12s  DAMAGED  %s: zone %s, offset %s: %s\n", t->id_width, v->id, name, image ? ctl_text(image) : "(manifest)",
+		printf("%.*s  %-12s  DAMAGED  %s: zone %s, offset %s: %s\n", t->id_width, v->id,
+		       name, image ? ctl_text(image) : "(manifest)",
 		       json_object_get_string(json_object_object_get(d, "zone")),
 		       json_object_get_string(json_object_object_get(d, "offset")),
 		       json_object_get_string(json_object_object_get(d, "error")));
@@ -211,11 +225,14 @@ static void report(struct totals *t, struct verdict *v)
 		json_object_put(v->damage);
 		return;
 	}
-	json_object_array_add(t->list, ctl_obj(
-		J("id", v->id), J("container", v->c->container), JB("intact", !n), JB("encrypted", v->c->crypt),
-		J("authentic", !v->c->crypt || v->no_key.code ? NULL : ctl_j_bool(!n)), J("bytes", v->c->bytes),
-		J("images", v->c->nr_images), J("units", v->units), J("bad_units", v->bad_units), J("seconds", v->seconds),
-		J("damage", v->damage)));
+	json_object_array_add(t->list,
+			      ctl_obj(J("id", v->id), J("container", v->c->container),
+				      JB("intact", !n), JB("encrypted", v->c->crypt),
+				      J("authentic",
+					!v->c->crypt || v->no_key.code ? NULL : ctl_j_bool(!n)),
+				      J("bytes", v->c->bytes), J("images", v->c->nr_images),
+				      J("units", v->units), J("bad_units", v->bad_units),
+				      J("seconds", v->seconds), J("damage", v->damage)));
 }
 
 /* Of an incremental one: are its parents there, and do they have the pages that it refers to? */
@@ -229,7 +246,8 @@ static void verify_chain(struct zns_session *s, const ZnsPb__Checkpoint *c, stru
 	int ret = zns_session_lease(s, c->id.data, true, &r, &e);
 
 	if (!ret)
-		ret = zns_chain_open(&p, &s->reg, s->broker.encrypted, r->checkpoints, r->n_checkpoints, &chain, &e);
+		ret = zns_chain_open(&p, &s->reg, s->broker.encrypted, r->checkpoints,
+				     r->n_checkpoints, &chain, &e);
 	if (!ret)
 		ret = zns_flat_new(chain, &flat, &e);
 	if (ret == -ESTALE || ret == -ENOENT || ret == -EBADMSG)
@@ -240,9 +258,10 @@ static void verify_chain(struct zns_session *s, const ZnsPb__Checkpoint *c, stru
 		zns_pb__response__free_unpacked(r, NULL);
 }
 
-/* Removed meanwhile: no damage. Each on a connection of its own, so that a lease ends with its checkpoint. */
-static int verify_id(const char *spec, const uint8_t *id, bool may_be_gone, struct ctl_progress *p, struct totals *t,
-		     struct zns_err *err)
+/* Removed meanwhile: no damage. Each on a connection of its own, so that a lease ends with its
+ * checkpoint. */
+static int verify_id(const char *spec, const uint8_t *id, bool may_be_gone, struct ctl_progress *p,
+		     struct totals *t, struct zns_err *err)
 {
 	struct verdict v = { .damage = json_object_new_array() };
 	ZnsPb__Response *r = NULL;
@@ -252,8 +271,12 @@ static int verify_id(const char *spec, const uint8_t *id, bool may_be_gone, stru
 	if (!ret)
 		ret = zns_session_lease(&s, id, false, &r, err);
 	if (!ret)
-		ret = verify_one(&s, r->checkpoints[0], t->handle && !memcmp(t->handle->checkpoint.data, id, ZNS_UUID_LEN) ?
-				 t->handle : NULL, p, &v, err);
+		ret = verify_one(&s, r->checkpoints[0],
+				 t->handle && !memcmp(t->handle->checkpoint.data, id,
+						      ZNS_UUID_LEN) ?
+					 t->handle :
+					 NULL,
+				 p, &v, err);
 	if (!ret && r->checkpoints[0]->has_parent)
 		verify_chain(&s, r->checkpoints[0], &v);
 	if (!ret)
@@ -277,7 +300,8 @@ static uint64_t add_parents(struct ctl_pick *p)
 		if (!c)
 			continue;
 		bytes += c->bytes;
-		if (p->by_id && c->has_parent && c->parent.len == ZNS_UUID_LEN && p->nr < p->ls->n_checkpoints)
+		if (p->by_id && c->has_parent && c->parent.len == ZNS_UUID_LEN &&
+		    p->nr < p->ls->n_checkpoints)
 			memcpy(p->ids[p->nr++], c->parent.data, ZNS_UUID_LEN);
 	}
 	return bytes;
@@ -288,11 +312,13 @@ static int finish(const struct ctl_cmd *cmd, struct totals *t, double seconds, s
 	char size[16];
 
 	if (t->json) {
-		ctl_print_json(ctl_obj(J("checkpoints", json_object_get(t->list)), J("damaged", t->damaged), J("bytes", t->bytes),
+		ctl_print_json(ctl_obj(J("checkpoints", json_object_get(t->list)),
+				       J("damaged", t->damaged), J("bytes", t->bytes),
 				       J("seconds", seconds)));
 	} else if (t->checkpoints != 1 && !err->code) {
 		printf("%u checkpoints, %s in %.1f s (%.0f MiB/s), %u damaged\n", t->checkpoints,
-		       zns_format_size(t->bytes, size, sizeof(size)), seconds, t->bytes / (double)MIB(1) / seconds, t->damaged);
+		       zns_format_size(t->bytes, size, sizeof(size)), seconds,
+		       t->bytes / (double)MIB(1) / seconds, t->damaged);
 	}
 	if (err->code)
 		return ctl_fail(cmd, err);
@@ -336,6 +362,9 @@ static int cmd_verify(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_verify = {
-	"verify", "[DEV] " CTL_PICK, "read and check every byte of checkpoints", CTL_PICK_HELP CTL_DEV_HELP,
+	"verify",
+	"[DEV] " CTL_PICK,
+	"read and check every byte of checkpoints",
+	CTL_PICK_HELP CTL_DEV_HELP,
 	cmd_verify,
 };

@@ -8,7 +8,8 @@ enum { OPT_TABLE = OPT_OWN, OPT_PICTURE };
 /* "(metadata)" and the like are words of ours: only a name behind them may need quotes. */
 static const char *name_of(const char *s, char *buf, size_t len)
 {
-	static const char *const words[] = { "(metadata)", "(conventional)", "(pack)", "(normal I/O)" };
+	static const char *const words[] = { "(metadata)", "(conventional)", "(pack)",
+					     "(normal I/O)" };
 	const char *name = !strncmp(s, "(writing) ", 10) ? s + 10 : s;
 	size_t n = (size_t)(name - s);
 
@@ -25,12 +26,19 @@ static void owner(const void *row, const void *arg, char *out, size_t len)
 	const ZnsPb__ZoneLine *z = row;
 	char name[CTL_NAME];
 
-	snprintf(out, len, "%s%s", z->owner ? name_of(z->owner, name, sizeof(name)) : "", z->suspect ? " (a write failed)" : "");
+	snprintf(out, len, "%s%s", z->owner ? name_of(z->owner, name, sizeof(name)) : "",
+		 z->suspect ? " (a write failed)" : "");
 }
 
 static const struct ctl_column columns[] = {
-	{ "zone", 5, "index", NULL }, { "group", 5, "group", NULL }, { "state", -9, "state:state", NULL }, { "written", 10, "wp:size", NULL },
-	{ "capacity", 10, "capacity:size", NULL }, { "live", 10, "live:size", NULL }, { "owner", 0, NULL, owner }, CTL_COLUMNS_END,
+	{ "zone", 5, "index", NULL },
+	{ "group", 5, "group", NULL },
+	{ "state", -9, "state:state", NULL },
+	{ "written", 10, "wp:size", NULL },
+	{ "capacity", 10, "capacity:size", NULL },
+	{ "live", 10, "live:size", NULL },
+	{ "owner", 0, NULL, owner },
+	CTL_COLUMNS_END,
 };
 
 static int cmd_zones(const struct ctl_cmd *cmd, int argc, char **argv)
@@ -38,7 +46,9 @@ static int cmd_zones(const struct ctl_cmd *cmd, int argc, char **argv)
 	static const struct option opts[] = {
 		{ "table", no_argument, NULL, OPT_TABLE },
 		{ "picture", no_argument, NULL, OPT_PICTURE },
-		CTL_DEV_OPTION, CTL_COMMON_OPTIONS, CTL_END_OPTIONS,
+		CTL_DEV_OPTION,
+		CTL_COMMON_OPTIONS,
+		CTL_END_OPTIONS,
 	};
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	bool picture = isatty(STDOUT_FILENO);
@@ -58,8 +68,10 @@ static int cmd_zones(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (ctl_call(args.dev, &req, &r, &err))
 		return ctl_fail(cmd, &err);
 	if (args.json)
-		return ctl_print_list("zones", ctl_json_all((void **)r->zones, r->n_zones,
-							    "index state:state wp capacity group owner live! suspect!"));
+		return ctl_print_list(
+			"zones",
+			ctl_json_all((void **)r->zones, r->n_zones,
+				     "index state:state wp capacity group owner live! suspect!"));
 	if (picture) {
 		ctl_picture(r);
 		return CTL_OK;
@@ -71,7 +83,9 @@ static int cmd_zones(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 const struct ctl_cmd command_zones = {
-	"zones", "[DEV]", "zones: a table, or a picture on a terminal",
+	"zones",
+	"[DEV]",
+	"zones: a table, or a picture on a terminal",
 	"  --table         a table, also on a terminal\n  --picture       a picture, also elsewhere\n" CTL_DEV_HELP,
 	cmd_zones,
 };

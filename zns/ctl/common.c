@@ -14,7 +14,8 @@ int ctl_begin(void)
 	return zns_std_fds();
 }
 
-/* Half an answer must not look like one. A reader that left early, as head does, knows that it did. */
+/* Half an answer must not look like one. A reader that left early, as head does, knows that it did.
+ */
 int ctl_end(const char *name, int code)
 {
 	struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
@@ -23,7 +24,8 @@ int ctl_end(const char *name, int code)
 	if (!why && !ferror(stdout))
 		return code;
 	if (why != EPIPE && !(poll(&out, 1, 0) == 1 && out.revents & POLLERR))
-		fprintf(stderr, "%s: cannot write to standard output%s%s\n", name, why ? ": " : "", why ? strerror(why) : "");
+		fprintf(stderr, "%s: cannot write to standard output%s%s\n", name, why ? ": " : "",
+			why ? strerror(why) : "");
 	return code ? code : CTL_FAILED;
 }
 
@@ -47,11 +49,13 @@ int ctl_usage(const struct ctl_cmd *cmd, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	fprintf(stderr, "znsctl %s: %s; see znsctl %s --help\n", cmd->name, zns_clean(text), cmd->name);
+	fprintf(stderr, "znsctl %s: %s; see znsctl %s --help\n", cmd->name, zns_clean(text),
+		cmd->name);
 	return CTL_USAGE;
 }
 
-int ctl_getopt(const struct ctl_cmd *cmd, int argc, char **argv, const struct option *opts, struct ctl_args *args)
+int ctl_getopt(const struct ctl_cmd *cmd, int argc, char **argv, const struct option *opts,
+	       struct ctl_args *args)
 {
 	const char *letters = "h";
 	int c, at = -1;
@@ -60,7 +64,8 @@ int ctl_getopt(const struct ctl_cmd *cmd, int argc, char **argv, const struct op
 		if (!strcmp(o->name, "verbose"))
 			letters = "hv";
 	while ((c = getopt_long(argc, argv, letters, opts, &at)) != -1) {
-		/* "$X" with X unset: an empty value means nothing anywhere, least of all "the default" or "all". */
+		/* "$X" with X unset: an empty value means nothing anywhere, least of all "the
+		 * default" or "all". */
 		if (at >= 0 && opts[at].has_arg == required_argument && optarg && !*optarg) {
 			args->code = ctl_usage(cmd, "--%s has an empty value", opts[at].name);
 			return -2;
@@ -77,7 +82,8 @@ int ctl_getopt(const struct ctl_cmd *cmd, int argc, char **argv, const struct op
 			return OPT_VERBOSE;
 		case 'h':
 		case OPT_HELP:
-			printf("usage: znsctl %s %s\n%s\n\n%s", cmd->name, cmd->args, cmd->brief, cmd->help);
+			printf("usage: znsctl %s %s\n%s\n\n%s", cmd->name, cmd->args, cmd->brief,
+			       cmd->help);
 			printf("  --json          machine-readable output\n");
 			args->code = CTL_OK;
 			return -2;
@@ -153,7 +159,8 @@ int ctl_caught(struct zns_err *err)
 	return caught ? zns_fail(err, -EINTR, "interrupted by signal %d", (int)caught) : 0;
 }
 
-int ctl_connect(const char *spec, struct zns_registered *reg, struct zns_broker *b, struct zns_err *err)
+int ctl_connect(const char *spec, struct zns_registered *reg, struct zns_broker *b,
+		struct zns_err *err)
 {
 	int ret = zns_resolve_device(spec, reg, err);
 
@@ -237,7 +244,9 @@ const char *ctl_text(const char *s)
 	static char ring[8][1024];
 	static unsigned next;
 
-	return zns_is_printable(s) ? s : zns_escape(s, ring[next++ % ZNS_ARRAY_SIZE(ring)], sizeof(ring[0]));
+	return zns_is_printable(s) ?
+		       s :
+		       zns_escape(s, ring[next++ % ZNS_ARRAY_SIZE(ring)], sizeof(ring[0]));
 }
 
 uint32_t ctl_zones_in(const ZnsPb__Status *s, enum zns_zone_state state)
@@ -254,6 +263,7 @@ void ctl_print_restore(const ZnsPb__RestoreStat *r)
 	if (r->has_achieved_mibps)
 		snprintf(got, sizeof(got), "%.0f MiB/s", r->achieved_mibps);
 	printf("%s at %s, from %u zones of %zu groups (%u shared), data phase %.2f s, %s\n",
-	       zns_format_size(r->bytes, size, sizeof(size)), zns_format_time(r->ended_ns, when, sizeof(when)), r->nr_zones,
-	       r->n_groups, r->shared_groups, (double)r->data_us / 1e6, got);
+	       zns_format_size(r->bytes, size, sizeof(size)),
+	       zns_format_time(r->ended_ns, when, sizeof(when)), r->nr_zones, r->n_groups,
+	       r->shared_groups, (double)r->data_us / 1e6, got);
 }

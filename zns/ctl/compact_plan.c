@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What compaction would do: the broker's list of zones and checkpoints as a table, and the plan made of it. */
+/* What compaction would do: the broker's list of zones and checkpoints as a table, and the plan
+ * made of it. */
 #include <string.h>
 #include "compaction.h"
 
@@ -8,7 +9,8 @@ static bool own_use(const char *owner)
 	return owner && *owner == '(' && strcmp(owner, "(pack)");
 }
 
-/* Equal owners get equal numbers. The hash is enough of a name: two that collide are only planned as one. */
+/* Equal owners get equal numbers. The hash is enough of a name: two that collide are only planned
+ * as one. */
 static uint32_t owner_number(const char *owner)
 {
 	return owner ? (uint32_t)zns_hash(owner, strlen(owner)) : 0;
@@ -22,7 +24,8 @@ static void add_manifests(struct compact *x)
 
 		for (size_t k = 0; c->manifest && k < c->n_zones; k++)
 			if (c->zones[k]->zone < x->zones->n_zones)
-				x->table[c->zones[k]->zone].extra += zns_align_up(c->manifest->len, 4096) + 4096;
+				x->table[c->zones[k]->zone].extra +=
+					zns_align_up(c->manifest->len, 4096) + 4096;
 	}
 }
 
@@ -47,14 +50,21 @@ int compact_plan(struct compact *x, struct zns_err *err)
 		return zns_fail(err, -ENOMEM, "no memory for %u zones", nr);
 	for (uint32_t i = 0; i < nr; i++) {
 		const ZnsPb__ZoneLine *z = x->zones->zones[i];
-		bool usable = z->state != ZNS_ZONE_READ_ONLY && z->state != ZNS_ZONE_OFFLINE && !own_use(z->owner);
+		bool usable = z->state != ZNS_ZONE_READ_ONLY && z->state != ZNS_ZONE_OFFLINE &&
+			      !own_use(z->owner);
 
 		x->zone_group[i] = z->group;
 		x->table[i] = (struct zns_compact_zone){
-			.index = i, .group = z->group, .owner = owner_number(z->owner), .capacity = z->capacity,
-			.wp = zns_min(z->wp, z->capacity), .live = z->live, .fixed = !usable,
+			.index = i,
+			.group = z->group,
+			.owner = owner_number(z->owner),
+			.capacity = z->capacity,
+			.wp = zns_min(z->wp, z->capacity),
+			.live = z->live,
+			.fixed = !usable,
 			.empty = usable && z->state == ZNS_ZONE_EMPTY,
-			.parked = usable && z->live && zns_zone_is_active((enum zns_zone_state)z->state),
+			.parked = usable && z->live &&
+				  zns_zone_is_active((enum zns_zone_state)z->state),
 		};
 	}
 	add_manifests(x);
@@ -81,12 +91,16 @@ static void print_group(const struct compact *x, const struct zns_compact_group 
 	for (uint32_t i = 0; i < g->nr; i++) {
 		const struct zns_compact_zone *z = &x->table[g->victims[i]];
 
-		printf("zone %-6u group %-4u %-20s %9s live of %s  %s\n", z->index, z->group, owner_of(x, z->index),
-		       zns_format_size(z->live, live, sizeof(live)), zns_format_size(z->capacity, cap, sizeof(cap)),
-		       g->blocked ? "no empty zone to begin with" : x->dry_run ? "would be emptied" :
-		       x->emptied[z->index] ? "emptied" : "not emptied");
+		printf("zone %-6u group %-4u %-20s %9s live of %s  %s\n", z->index, z->group,
+		       owner_of(x, z->index), zns_format_size(z->live, live, sizeof(live)),
+		       zns_format_size(z->capacity, cap, sizeof(cap)),
+		       g->blocked           ? "no empty zone to begin with" :
+		       x->dry_run           ? "would be emptied" :
+		       x->emptied[z->index] ? "emptied" :
+					      "not emptied");
 	}
-	printf("group %u, %s: %u zones into %u\n", g->group, owner_of(x, g->victims[0]), g->nr, g->taken);
+	printf("group %u, %s: %u zones into %u\n", g->group, owner_of(x, g->victims[0]), g->nr,
+	       g->taken);
 }
 
 void compact_print(const struct compact *x)
@@ -96,13 +110,16 @@ void compact_print(const struct compact *x)
 	for (uint32_t i = 0; i < x->plan.nr; i++)
 		print_group(x, &x->plan.v[i]);
 	if (x->dry_run)
-		printf("%u zones would be emptied by moving %s; %u more would be free\n", x->nr_victims,
-		       zns_format_size(x->plan.live, live, sizeof(live)), x->plan.freed);
+		printf("%u zones would be emptied by moving %s; %u more would be free\n",
+		       x->nr_victims, zns_format_size(x->plan.live, live, sizeof(live)),
+		       x->plan.freed);
 	else
-		printf("%u checkpoint%s moved, %s written; %u more zones are free\n", x->moved, x->moved == 1 ? "" : "s",
+		printf("%u checkpoint%s moved, %s written; %u more zones are free\n", x->moved,
+		       x->moved == 1 ? "" : "s",
 		       zns_format_size(x->moved_bytes, bytes, sizeof(bytes)), x->freed);
 	if (x->given_up)
-		printf("%u checkpoint%s could not be moved now: %s\n", x->given_up, x->given_up == 1 ? "" : "s", x->why);
+		printf("%u checkpoint%s could not be moved now: %s\n", x->given_up,
+		       x->given_up == 1 ? "" : "s", x->why);
 }
 
 struct json_object *compact_json(const struct compact *x)
@@ -115,14 +132,18 @@ struct json_object *compact_json(const struct compact *x)
 		for (uint32_t k = 0; k < g->nr; k++) {
 			const struct zns_compact_zone *z = &x->table[g->victims[k]];
 
-			json_object_array_add(list, ctl_obj(
-				J("zone", z->index), J("group", z->group), J("owner", owner_of(x, z->index)), J("live", z->live),
-				J("capacity", z->capacity), JB("blocked", g->blocked), JB("emptied", x->emptied[z->index])));
+			json_object_array_add(
+				list, ctl_obj(J("zone", z->index), J("group", z->group),
+					      J("owner", owner_of(x, z->index)), J("live", z->live),
+					      J("capacity", z->capacity), JB("blocked", g->blocked),
+					      JB("emptied", x->emptied[z->index])));
 		}
 	}
-	return ctl_obj(J("zones", list), J("would_free_zones", x->plan.freed), J("would_move_bytes", x->plan.live),
-		       J("freed_zones", x->freed), J("moved_checkpoints", x->moved), J("moved_bytes", x->moved_bytes),
-		       J("given_up", x->given_up), J("why", x->given_up ? (const char *)x->why : NULL),
+	return ctl_obj(J("zones", list), J("would_free_zones", x->plan.freed),
+		       J("would_move_bytes", x->plan.live), J("freed_zones", x->freed),
+		       J("moved_checkpoints", x->moved), J("moved_bytes", x->moved_bytes),
+		       J("given_up", x->given_up),
+		       J("why", x->given_up ? (const char *)x->why : NULL),
 		       J("waited_s", (double)x->waited_ns / 1e9), JB("dry_run", x->dry_run));
 }
 

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Compaction, one checkpoint after the other: a lease from the broker, the copy, the flush, the new record. */
+/* Compaction, one checkpoint after the other: a lease from the broker, the copy, the flush, the new
+ * record. */
 #include <string.h>
 #include <time.h>
 #include "compaction.h"
 #include "zns/move.h"
 
-#define TRIES 50		/* of a checkpoint, when dumps need the zones first */
+#define TRIES 50 /* of a checkpoint, when dumps need the zones first */
 #define RETRY_MS 100
 
 struct job {
 	struct zns_move m;
-	struct zns_session s;	/* its connection is the lease */
+	struct zns_session s; /* its connection is the lease */
 	struct compact *x;
-	uint64_t told;		/* bytes that the progress line knows of */
+	uint64_t told; /* bytes that the progress line knows of */
 };
 
 static void tell(void *arg, uint64_t bytes)
@@ -25,7 +26,8 @@ static void tell(void *arg, uint64_t bytes)
 
 static int move(struct job *j, const uint8_t *id, struct zns_err *err)
 {
-	/* The lock makes a new broker wait until we are gone, as for dumps; so it is not held while we connect again. */
+	/* The lock makes a new broker wait until we are gone, as for dumps; so it is not held while
+	 * we connect again. */
 	int ret = zns_session_connect(&j->s, &j->x->s.reg, ZNS_WRITES, err);
 
 	if (ret)
@@ -44,15 +46,23 @@ static int move(struct job *j, const uint8_t *id, struct zns_err *err)
 	return ret;
 }
 
-static int move_one(struct compact *x, const ZnsPb__Checkpoint *c, struct zns_bucket *bucket, bool defer,
-		    struct zns_err *err)
+static int move_one(struct compact *x, const ZnsPb__Checkpoint *c, struct zns_bucket *bucket,
+		    bool defer, struct zns_err *err)
 {
 	struct job j = { .x = x, .s = ZNS_SESSION_INIT };
 	int ret;
 
-	j.m = (struct zns_move){ .s = &j.s, .dev = x->s.dev, .bucket = bucket, .victims = x->victims, .nr_victims = x->nr_victims,
-				 .zone_group = x->zone_group, .written = x->written, .rude = x->rude, .defer = defer,
-				 .tell = tell, .arg = &j };
+	j.m = (struct zns_move){ .s = &j.s,
+				 .dev = x->s.dev,
+				 .bucket = bucket,
+				 .victims = x->victims,
+				 .nr_victims = x->nr_victims,
+				 .zone_group = x->zone_group,
+				 .written = x->written,
+				 .rude = x->rude,
+				 .defer = defer,
+				 .tell = tell,
+				 .arg = &j };
 	for (size_t i = 0; i < c->n_zones; i++)
 		for (uint32_t k = 0; k < x->nr_victims; k++)
 			if (c->zones[i]->zone == x->victims[k])
@@ -99,19 +109,20 @@ static int account(struct compact *x, int ret, const struct zns_err *e)
 			snprintf(x->why, sizeof(x->why), "%s", e->msg);
 		return 0;
 	}
-	return ret;		/* not a matter of time or room */
+	return ret; /* not a matter of time or room */
 }
 
 /*
- * The least live data first: its zones are free first, and may be what the next ones need. At first those where nobody
- * works, then the others, waiting for them.
+ * The least live data first: its zones are free first, and may be what the next ones need. At first
+ * those where nobody works, then the others, waiting for them.
  */
 static int run_all(struct compact *x, struct zns_bucket *bucket, struct zns_err *err)
 {
 	cleanup_free bool *done = calloc(x->ls->n_checkpoints + 1, sizeof(*done));
 
 	if (!done)
-		return zns_fail(err, -ENOMEM, "no memory for %zu checkpoints", x->ls->n_checkpoints);
+		return zns_fail(err, -ENOMEM, "no memory for %zu checkpoints",
+				x->ls->n_checkpoints);
 	for (uint32_t v = 0; v < 2 * x->nr_victims; v++) {
 		for (size_t i = 0; i < x->ls->n_checkpoints; i++) {
 			const ZnsPb__Checkpoint *c = x->ls->checkpoints[i];
@@ -131,7 +142,8 @@ static int run_all(struct compact *x, struct zns_bucket *bucket, struct zns_err 
 	return 0;
 }
 
-/* What became of it: the zones that it emptied, less those that were empty and have what was moved. */
+/* What became of it: the zones that it emptied, less those that were empty and have what was moved.
+ */
 static int count(struct compact *x, struct zns_err *err)
 {
 	ZnsPb__Request reset = ZNS_PB__REQUEST__INIT, zones = ZNS_PB__REQUEST__INIT;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Commands that are programs of their own: znsctl becomes znsctl-NAME, which is installed with it. */
+/* Commands that are programs of their own: znsctl becomes znsctl-NAME, which is installed with it.
+ */
 #include <limits.h>
 #include <string.h>
 #include "ctl.h"
@@ -17,12 +18,17 @@ static int become(const struct ctl_cmd *cmd, int argc, char **argv)
 		execv(path, argv);
 		ret = -errno;
 	}
-	zns_fail_sys(&err, ret, "%s, which is neither beside znsctl nor in ../libexec/zns-criu", name);
+	zns_fail_sys(&err, ret, "%s, which is neither beside znsctl nor in ../libexec/zns-criu",
+		     name);
 	return ctl_fail(cmd, &err);
 }
 
 const struct ctl_cmd command_probe = {
-	"probe", "", "find out by measuring which zones share a die or a channel, and how fast a zone is", "", become,
+	"probe",
+	"",
+	"find out by measuring which zones share a die or a channel, and how fast a zone is",
+	"",
+	become,
 };
 
 const struct ctl_cmd command_docker = { "docker", "", "Docker's checkpoints on zones", "", become };

@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What can be wrong with a catalogue that opens: each checkpoint against the zones. Reads metadata only, no images. */
+/* What can be wrong with a catalogue that opens: each checkpoint against the zones. Reads metadata
+ * only, no images. */
 #include <string.h>
 #include "fsck.h"
 
-void fsck_problem(struct fsck *k, const ZnsPb__Checkpoint *c, bool placed, uint32_t zone, uint64_t off, const char *what)
+void fsck_problem(struct fsck *k, const ZnsPb__Checkpoint *c, bool placed, uint32_t zone,
+		  uint64_t off, const char *what)
 {
 	char id[ZNS_UUID_STR] = "";
 
 	if (c)
 		zns_uuid_format(c->id.data, id);
-	json_object_array_add(k->problems, ctl_obj(
-		J("id", c ? id : NULL), J("container", c ? c->container : NULL), J("zone", placed ? ctl_j_int(zone) : NULL),
-		J("offset", placed ? ctl_j_uint(off) : NULL), J("error", what)));
+	json_object_array_add(k->problems, ctl_obj(J("id", c ? id : NULL),
+						   J("container", c ? c->container : NULL),
+						   J("zone", placed ? ctl_j_int(zone) : NULL),
+						   J("offset", placed ? ctl_j_uint(off) : NULL),
+						   J("error", what)));
 	if (k->json)
 		return;
-	printf("PROBLEM  %s%s%s%s", id, c ? " of " : "", c ? ctl_text(c->container) : "", c ? ": " : "");
+	printf("PROBLEM  %s%s%s%s", id, c ? " of " : "", c ? ctl_text(c->container) : "",
+	       c ? ": " : "");
 	if (placed)
 		printf("zone %u, offset %llu: ", zone, (unsigned long long)off);
 	printf("%s\n", what);
@@ -33,7 +38,9 @@ static void check_manifest(struct fsck *k, const ZnsPb__Checkpoint *c)
 		zns_pb__manifest__free_unpacked(m, NULL);
 	if (zns_footer_check(k->dev, c, &err))
 		fsck_problem(k, c, true, c->manifest->zone,
-			     c->manifest->start + zns_align_up(c->manifest->len, k->dev->geo.block_size), err.msg);
+			     c->manifest->start +
+				     zns_align_up(c->manifest->len, k->dev->geo.block_size),
+			     err.msg);
 }
 
 static void check_zones(struct fsck *k, const ZnsPb__Checkpoint *c, const struct zns_zone *zones)
@@ -46,7 +53,8 @@ static void check_zones(struct fsck *k, const ZnsPb__Checkpoint *c, const struct
 			fsck_problem(k, c, true, u->zone, u->start, "the zone is offline");
 		else if (u->start + u->len > z->wp)
 			fsck_problem(k, c, true, u->zone, u->start,
-				     z->wp ? "the zone ends before the checkpoint's bytes do" : "the zone was reset");
+				     z->wp ? "the zone ends before the checkpoint's bytes do" :
+					     "the zone was reset");
 	}
 }
 
@@ -80,12 +88,14 @@ static int check_overlaps(struct fsck *k, const struct zns_store *s, struct zns_
 		const ZnsPb__Checkpoint *c = zns_store_checkpoint(s, i);
 
 		for (size_t u = 0; u < c->n_zones; u++)
-			v[n++] = (struct span){ c->zones[u]->zone, c->zones[u]->start, c->zones[u]->start + c->zones[u]->len, c };
+			v[n++] = (struct span){ c->zones[u]->zone, c->zones[u]->start,
+						c->zones[u]->start + c->zones[u]->len, c };
 	}
 	qsort(v, n, sizeof(*v), cmp_span);
 	for (size_t i = 1; i < n; i++)
 		if (v[i].zone == v[i - 1].zone && v[i].start < v[i - 1].end)
-			fsck_problem(k, v[i].c, true, v[i].zone, v[i].start, "another checkpoint claims the same bytes");
+			fsck_problem(k, v[i].c, true, v[i].zone, v[i].start,
+				     "another checkpoint claims the same bytes");
 	return 0;
 }
 
@@ -101,8 +111,10 @@ int fsck_check(struct fsck *k, const struct zns_store *s, struct zns_err *err)
 	if (ret)
 		return ret;
 	if (memcmp(zns_store_uuid(s), k->reg.uuid, ZNS_UUID_LEN)) {
-		snprintf(line, sizeof(line), "it holds store %s, but is registered as %s: run `znsctl register %s`",
-			 zns_uuid_format(zns_store_uuid(s), have), zns_uuid_format(k->reg.uuid, want), k->reg.path);
+		snprintf(line, sizeof(line),
+			 "it holds store %s, but is registered as %s: run `znsctl register %s`",
+			 zns_uuid_format(zns_store_uuid(s), have),
+			 zns_uuid_format(k->reg.uuid, want), k->reg.path);
 		fsck_problem(k, NULL, false, 0, 0, line);
 	}
 	k->checkpoints = zns_store_nr_checkpoints(s);

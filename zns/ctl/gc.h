@@ -2,8 +2,9 @@
 #ifndef ZNS_CTL_GC_H
 #define ZNS_CTL_GC_H
 /*
- * Which checkpoints a sweep may remove (design.md §4): only those whose recorded origin is a runtime, and only if what
- * they were made for is gone for certain. One function for each kind of origin; in doubt it says GC_UNKNOWN.
+ * Which checkpoints a sweep may remove (design.md §4): only those whose recorded origin is a
+ * runtime, and only if what they were made for is gone for certain. One function for each kind of
+ * origin; in doubt it says GC_UNKNOWN.
  */
 #include "ctl.h"
 

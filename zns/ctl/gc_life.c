@@ -35,19 +35,27 @@ static enum gc_life docker_life(const ZnsPb__Checkpoint *c, char *why, size_t le
 
 static int program_path(const char *kind, char *path, size_t len, struct stat *st)
 {
-	return (size_t)snprintf(path, len, "%s/gc.d/%s", zns_config_dir(), kind) >= len || stat(path, st) ? -ENOENT : 0;
+	return (size_t)snprintf(path, len, "%s/gc.d/%s", zns_config_dir(), kind) >= len ||
+			       stat(path, st) ?
+		       -ENOENT :
+		       0;
 }
 
 /*
- * CRI, and Podman where there is one: an administrator's program, CONFIG/gc.d/KIND CHECKPOINT CONTAINER CONTAINER_ID
- * IMAGE_DIR, says so by its exit code: 0 needed, 1 gone; anything else, or no program: unknown.
+ * CRI, and Podman where there is one: an administrator's program, CONFIG/gc.d/KIND CHECKPOINT
+ * CONTAINER CONTAINER_ID IMAGE_DIR, says so by its exit code: 0 needed, 1 gone; anything else, or
+ * no program: unknown.
  */
 static enum gc_life program_life(const ZnsPb__Checkpoint *c, char *why, size_t len)
 {
 	const ZnsPb__Origin *o = c->origin;
 	char path[4096], id[ZNS_UUID_STR];
-	char *argv[] = { path, id, c->container, o->container_id ? o->container_id : (char *)"",
-			 o->image_dir ? o->image_dir : (char *)"", NULL };
+	char *argv[] = { path,
+			 id,
+			 c->container,
+			 o->container_id ? o->container_id : (char *)"",
+			 o->image_dir ? o->image_dir : (char *)"",
+			 NULL };
 	posix_spawn_file_actions_t fa;
 	struct stat st;
 	int status;
@@ -63,10 +71,12 @@ static enum gc_life program_life(const ZnsPb__Checkpoint *c, char *why, size_t l
 	posix_spawn_file_actions_addopen(&fa, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
 	status = posix_spawn(&pid, path, &fa, NULL, argv, environ);
 	posix_spawn_file_actions_destroy(&fa);
-	if (status || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) > 1)
+	if (status || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) ||
+	    WEXITSTATUS(status) > 1)
 		return say(GC_UNKNOWN, why, len, "its gc.d program cannot tell");
-	return WEXITSTATUS(status) ? say(GC_GONE, why, len, "its gc.d program says that it is gone") :
-				     say(GC_NEEDED, why, len, "its gc.d program says that it is needed");
+	return WEXITSTATUS(status) ?
+		       say(GC_GONE, why, len, "its gc.d program says that it is gone") :
+		       say(GC_NEEDED, why, len, "its gc.d program says that it is needed");
 }
 
 static enum gc_life podman_life(const ZnsPb__Checkpoint *c, char *why, size_t len)
@@ -85,7 +95,9 @@ gc_life_fn gc_life_of(const char *kind)
 	static const struct {
 		const char *kind;
 		gc_life_fn life;
-	} kinds[] = { { "docker", docker_life }, { "podman", podman_life }, { "cri", program_life } };
+	} kinds[] = { { "docker", docker_life },
+		      { "podman", podman_life },
+		      { "cri", program_life } };
 
 	for (size_t i = 0; kind && i < ZNS_ARRAY_SIZE(kinds); i++)
 		if (!strcmp(kind, kinds[i].kind))

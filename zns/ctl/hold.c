@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A checkpoint held by a restore lease, so that its zones are not reset while a command reads it. */
+/* A checkpoint held by a restore lease, so that its zones are not reset while a command reads it.
+ */
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
@@ -43,12 +44,14 @@ bool ctl_is_dir(const char *path)
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-const ZnsPb__Checkpoint *ctl_next_child(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c, size_t *at)
+const ZnsPb__Checkpoint *ctl_next_child(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c,
+					size_t *at)
 {
 	while (*at < ls->n_checkpoints) {
 		const ZnsPb__Checkpoint *k = ls->checkpoints[(*at)++];
 
-		if (k->has_parent && k->parent.len == c->id.len && !memcmp(k->parent.data, c->id.data, c->id.len))
+		if (k->has_parent && k->parent.len == c->id.len &&
+		    !memcmp(k->parent.data, c->id.data, c->id.len))
 			return k;
 	}
 	return NULL;
@@ -107,7 +110,7 @@ int ctl_hold(struct ctl_hold *h, const char *spec, const char *what, struct zns_
 	}
 	if (!ret)
 		ret = zns_manifest_read(h->s.dev, h->c, &h->m, err);
-	if (!ret && h->handle)	/* whether it is encrypted; ctl_hold_key has the rest */
+	if (!ret && h->handle) /* whether it is encrypted; ctl_hold_key has the rest */
 		ret = zns_crypt_check_handle(NULL, h->handle, h->m, err);
 	if (ret)
 		ctl_unhold(h);

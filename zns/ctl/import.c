@@ -17,7 +17,8 @@ bool import_is_image(const char *name)
 	return n > 4 && n <= NAME_MAX_BYTES && !strcmp(name + n - 4, ".img");
 }
 
-int import_add(struct import *x, const char *name, uint64_t size, const struct stat *st, struct zns_err *err)
+int import_add(struct import *x, const char *name, uint64_t size, const struct stat *st,
+	       struct zns_err *err)
 {
 	struct import_file *v;
 
@@ -35,21 +36,27 @@ int import_add(struct import *x, const char *name, uint64_t size, const struct s
 		v->st = *st;
 	x->nr_files++;
 	if (size > INT64_MAX - x->prog.total)
-		return zns_fail(err, -EFBIG, "%s: the images have more bytes than any device", x->path);
+		return zns_fail(err, -EFBIG, "%s: the images have more bytes than any device",
+				x->path);
 	x->prog.total += size;
 	return 0;
 }
 
-static int open_listed(const struct import *x, const char *name, struct stat *st, struct zns_err *err)
+static int open_listed(const struct import *x, const char *name, struct stat *st,
+		       struct zns_err *err)
 {
 	int fd = zns_open_file(x->dir, name, st);
 
 	if (fd < 0)
-		return zns_fail(err, fd, "%s/%s cannot be taken: %s", x->path, name, zns_open_why(fd));
+		return zns_fail(err, fd, "%s/%s cannot be taken: %s", x->path, name,
+				zns_open_why(fd));
 	if (zns_planted(x->dir, st)) {
 		close(fd);
-		return zns_fail(err, -EPERM, "%s/%s is a hard link to a file of another user (%u) than the directory's: copy it, or "
-				"remove it", x->path, name, (unsigned)st->st_uid);
+		return zns_fail(
+			err, -EPERM,
+			"%s/%s is a hard link to a file of another user (%u) than the directory's: copy it, or "
+			"remove it",
+			x->path, name, (unsigned)st->st_uid);
 	}
 	return fd;
 }
@@ -61,7 +68,10 @@ static int add_file(struct import *x, const char *name, struct zns_err *err)
 
 	for (const char *p = name; *p; p++)
 		if (*p < ' ' || *p > '~')
-			return zns_fail(err, -EINVAL, "%s holds an image whose name is not plain ASCII: rename or remove it", x->path);
+			return zns_fail(
+				err, -EINVAL,
+				"%s holds an image whose name is not plain ASCII: rename or remove it",
+				x->path);
 	fd = open_listed(x, name, &st, err);
 	return fd < 0 ? fd : import_add(x, name, (uint64_t)st.st_size, &st, err);
 }
@@ -73,7 +83,8 @@ static int check_inventory(struct import *x, struct zns_err *err)
 	uint8_t b[4];
 
 	if (faccessat(x->dir, "inventory.img", F_OK, AT_SYMLINK_NOFOLLOW))
-		return zns_fail(err, -EINVAL, "%s has no inventory.img: not a CRIU image directory", x->path);
+		return zns_fail(err, -EINVAL, "%s has no inventory.img: not a CRIU image directory",
+				x->path);
 	fd = open_listed(x, "inventory.img", &st, err);
 	if (fd < 0)
 		return fd;
@@ -86,15 +97,20 @@ static int check_inventory(struct import *x, struct zns_err *err)
 /* Its parent must be on the device already. */
 int import_parent(struct import *x, bool linked, struct zns_err *err)
 {
-	cleanup_close int dir = linked && x->dir >= 0 ? openat(x->dir, "parent", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	cleanup_close int dir = linked && x->dir >= 0 ? openat(x->dir, "parent",
+							       O_RDONLY | O_DIRECTORY | O_CLOEXEC) :
+							-1;
 	ZnsPb__Handle *h = NULL;
 
 	if (!x->parent_id && dir >= 0 && !zns_handle_read(dir, &h, NULL)) {
 		memcpy(x->parent, h->checkpoint.data, ZNS_UUID_LEN);
 		x->parent_handle = h;
 	} else if (linked && !x->parent_id) {
-		return zns_fail(err, -EOPNOTSUPP, "%s is an incremental dump: import its parent first, then give --parent with that "
-				"checkpoint's id", x->path);
+		return zns_fail(
+			err, -EOPNOTSUPP,
+			"%s is an incremental dump: import its parent first, then give --parent with that "
+			"checkpoint's id",
+			x->path);
 	}
 	x->has_parent = linked || x->parent_id;
 	return 0;
@@ -113,7 +129,8 @@ int import_scan(struct import *x, struct zns_err *err)
 	if (x->dir < 0)
 		return x->dir;
 	if (!faccessat(x->dir, ZNS_HANDLE_NAME, F_OK, AT_SYMLINK_NOFOLLOW))
-		return zns_fail(err, -EINVAL, "%s has a %s: its checkpoint is on a device already", x->path, ZNS_HANDLE_NAME);
+		return zns_fail(err, -EINVAL, "%s has a %s: its checkpoint is on a device already",
+				x->path, ZNS_HANDLE_NAME);
 	ret = import_parent(x, !faccessat(x->dir, "parent", F_OK, AT_SYMLINK_NOFOLLOW), err);
 	x->pre_dump = faccessat(x->dir, "pstree.img", F_OK, AT_SYMLINK_NOFOLLOW);
 	if (!ret)
@@ -162,7 +179,8 @@ static int from_dir(void *arg, uint8_t *buf, size_t len, uint64_t off, struct zn
 	int ret = zns_pread_all(s->fd, buf, len, (off_t)off);
 
 	if (ret == -ENODATA)
-		return zns_fail(err, -EBUSY, "%s/%s became shorter while it was read", s->dir, s->name);
+		return zns_fail(err, -EBUSY, "%s/%s became shorter while it was read", s->dir,
+				s->name);
 	return ret ? zns_fail_sys(err, ret, "%s/%s", s->dir, s->name) : 0;
 }
 
@@ -175,10 +193,13 @@ static int read_one(struct import *x, struct import_file *f, struct zns_err *err
 	if (fd < 0)
 		return fd;
 	if (!zns_same_file(&st, &f->st))
-		return zns_fail(err, -EBUSY, "%s/%s was changed since it was listed: nothing may write there", x->path, f->name);
+		return zns_fail(err, -EBUSY,
+				"%s/%s was changed since it was listed: nothing may write there",
+				x->path, f->name);
 	ret = import_image(x, f, from_dir, &(struct source){ fd, x->path, f->name }, err);
 	if (!ret && (fstat(fd, &st) || !zns_same_file(&st, &f->st)))
-		ret = zns_fail(err, -EBUSY, "%s/%s was changed while it was read", x->path, f->name);
+		ret = zns_fail(err, -EBUSY, "%s/%s was changed while it was read", x->path,
+			       f->name);
 	return ret;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * import of an archive. It is gone through twice: what is in it is known, and refused, before anybody is admitted; then
- * the images are read, which must be the same. Nothing is unpacked anywhere.
+ * import of an archive. It is gone through twice: what is in it is known, and refused, before
+ * anybody is admitted; then the images are read, which must be the same. Nothing is unpacked
+ * anywhere.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -20,8 +21,10 @@ static int open_archive(struct import *x, struct zns_err *err)
 	if (x->archive < 0)
 		return zns_fail(err, x->archive, "%s: %s", x->path, zns_open_why(x->archive));
 	if (zns_planted(dir, &x->archive_st))
-		return zns_fail(err, -EPERM, "%s is a hard link to a file of another user (%u) than the directory's: copy it", x->path,
-				(unsigned)x->archive_st.st_uid);
+		return zns_fail(
+			err, -EPERM,
+			"%s is a hard link to a file of another user (%u) than the directory's: copy it",
+			x->path, (unsigned)x->archive_st.st_uid);
 	return 0;
 }
 
@@ -29,29 +32,35 @@ struct found {
 	bool inventory, pstree, parent;
 };
 
-static int check_inventory(struct import *x, struct ctl_unpack *u, const struct ctl_entry *e, struct zns_err *err)
+static int check_inventory(struct import *x, struct ctl_unpack *u, const struct ctl_entry *e,
+			   struct zns_err *err)
 {
 	uint8_t b[4] = { 0 };
 	int ret = e->size < sizeof(b) ? 0 : ctl_unpack_data(u, b, sizeof(b), err);
 
-	if (!ret && (b[0] | b[1] << 8 | b[2] << 16 | (uint32_t)b[3] << 24) != IMPORT_INVENTORY_MAGIC)
+	if (!ret &&
+	    (b[0] | b[1] << 8 | b[2] << 16 | (uint32_t)b[3] << 24) != IMPORT_INVENTORY_MAGIC)
 		ret = zns_fail(err, -EINVAL, "%s: its inventory.img is no CRIU image", x->path);
 	return ret;
 }
 
-static int list_one(struct import *x, struct ctl_unpack *u, const struct ctl_entry *e, struct found *f, struct zns_err *err)
+static int list_one(struct import *x, struct ctl_unpack *u, const struct ctl_entry *e,
+		    struct found *f, struct zns_err *err)
 {
 	int ret;
 
 	if (!strcmp(e->name, ZNS_HANDLE_NAME))
-		return zns_fail(err, -EINVAL, "%s has a %s: its checkpoint is on a device already", x->path, ZNS_HANDLE_NAME);
+		return zns_fail(err, -EINVAL, "%s has a %s: its checkpoint is on a device already",
+				x->path, ZNS_HANDLE_NAME);
 	f->parent |= !strcmp(e->name, "parent");
 	if (!import_is_image(e->name)) {
 		x->nr_skipped++;
 		return 0;
 	}
 	if (e->link)
-		return zns_fail(err, -EINVAL, "%s: %s is a link: an archive of images has files only", x->path, e->name);
+		return zns_fail(err, -EINVAL,
+				"%s: %s is a link: an archive of images has files only", x->path,
+				e->name);
 	f->pstree |= !strcmp(e->name, "pstree.img");
 	f->inventory |= !strcmp(e->name, "inventory.img");
 	ret = import_add(x, e->name, e->size, NULL, err);
@@ -63,7 +72,8 @@ static int cmp_name(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* A second file of a name would be another one to who unpacks the archive. The order of the files stays. */
+/* A second file of a name would be another one to who unpacks the archive. The order of the files
+ * stays. */
 static int check_twice(const struct import *x, struct zns_err *err)
 {
 	cleanup_free char **name = calloc(x->nr_files + 1, sizeof(*name));
@@ -94,8 +104,10 @@ int import_archive_scan(struct import *x, struct zns_err *err)
 	if (!ret && more < 0)
 		ret = more;
 	if (!ret && !f.inventory)
-		ret = zns_fail(err, -EINVAL, "%s has no inventory.img at its top: pack the image directory by tar -C DIR -cf FILE.tar .",
-			       x->path);
+		ret = zns_fail(
+			err, -EINVAL,
+			"%s has no inventory.img at its top: pack the image directory by tar -C DIR -cf FILE.tar .",
+			x->path);
 	if (!ret)
 		ret = check_twice(x, err);
 	x->pre_dump = !f.pstree;
@@ -118,7 +130,8 @@ int import_read_archive(struct import *x, struct zns_err *err)
 	while (!ret && (more = ctl_unpack_next(u, &e, err)) > 0) {
 		if (!import_is_image(e.name))
 			continue;
-		if (n == x->nr_files || strcmp(x->files[n].name, e.name) || x->files[n].size != e.size || e.link)
+		if (n == x->nr_files || strcmp(x->files[n].name, e.name) ||
+		    x->files[n].size != e.size || e.link)
 			ret = zns_fail(err, -EBUSY, "%s was changed since it was listed", x->path);
 		else
 			ret = import_image(x, &x->files[n++], from_archive, u, err);
@@ -126,7 +139,8 @@ int import_read_archive(struct import *x, struct zns_err *err)
 	ctl_unpack_close(u);
 	if (!ret && more < 0)
 		ret = more;
-	if (!ret && (n != x->nr_files || fstat(x->archive, &st) || !zns_same_file(&st, &x->archive_st)))
+	if (!ret &&
+	    (n != x->nr_files || fstat(x->archive, &st) || !zns_same_file(&st, &x->archive_st)))
 		ret = zns_fail(err, -EBUSY, "%s was changed while it was read", x->path);
 	return ret;
 }

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* One image of an import: into the checkpoint, and a small one into memory as well, to be a copy beside the handle. */
+/* One image of an import: into the checkpoint, and a small one into memory as well, to be a copy
+ * beside the handle. */
 #include <string.h>
 #include "import.h"
 
-#define CHUNK MIB(16)		/* between two looks at the progress */
+#define CHUNK MIB(16) /* between two looks at the progress */
 
-/* Not one of criu's images, which begin with a magic number or are known to have none: a plugin's. */
+/* Not one of criu's images, which begin with a magic number or are known to have none: a plugin's.
+ */
 static bool is_beside(const char *name, const uint8_t *b, uint64_t size)
 {
-	static const char *const raw[] = { "pages-", "tmpfs-", "iptables-", "ip6tables-", "nftables-", "ifaddr-", "route-",
-					   "route6-", "rule-", "netns-ct-", "netns-exp-" };
+	static const char *const raw[] = { "pages-",    "tmpfs-",    "iptables-", "ip6tables-",
+					   "nftables-", "ifaddr-",   "route-",    "route6-",
+					   "rule-",     "netns-ct-", "netns-exp-" };
 	/* images, service files, the inventory */
 	static const uint32_t magic[] = { 0x54564319, 0x55105940, IMPORT_INVENTORY_MAGIC };
 	uint32_t v;
@@ -30,14 +33,15 @@ static bool may_copy(const struct import *x, const struct import_file *f)
 {
 	if (x->handle.dir < 0 && !x->join)
 		return false;
-	if (x->v.crypt)	/* as of a dump */
+	if (x->v.crypt) /* as of a dump */
 		return !strcmp(f->name, "inventory.img") && f->size <= ZNS_HANDLE_COPY_MAX;
-	return x->nr_copies < IMPORT_COPIES_MAX && f->size <= ZNS_HANDLE_COPY_MAX && x->copies + f->size <= ZNS_HANDLE_COPIES_MAX &&
-	       strncmp(f->name, "pages-", 6);
+	return x->nr_copies < IMPORT_COPIES_MAX && f->size <= ZNS_HANDLE_COPY_MAX &&
+	       x->copies + f->size <= ZNS_HANDLE_COPIES_MAX && strncmp(f->name, "pages-", 6);
 }
 
 /* What goes beside the handle is what went to the device: nothing is read again. */
-static int keep_copy(struct import *x, struct import_file *f, const uint8_t *data, struct zns_err *err)
+static int keep_copy(struct import *x, struct import_file *f, const uint8_t *data,
+		     struct zns_err *err)
 {
 	f->copy = malloc(f->size + 1);
 	if (!f->copy)
@@ -48,7 +52,8 @@ static int keep_copy(struct import *x, struct import_file *f, const uint8_t *dat
 	return 0;
 }
 
-int import_image(struct import *x, struct import_file *f, import_get get, void *arg, struct zns_err *err)
+int import_image(struct import *x, struct import_file *f, import_get get, void *arg,
+		 struct zns_err *err)
 {
 	struct zns_wimage *img;
 	int ret;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * import --join: a page server has the pages on zones, somebody has copied the sender's other images beside its handle.
- * They are written too, and the same checkpoint gets a new record that has all: until then the old one holds, and after
- * it the handle is as good as before.
+ * import --join: a page server has the pages on zones, somebody has copied the sender's other
+ * images beside its handle. They are written too, and the same checkpoint gets a new record that
+ * has all: until then the old one holds, and after it the handle is as good as before.
  */
 #include <string.h>
 #include "import.h"
@@ -23,7 +23,8 @@ static int find_pages(struct import *x, struct zns_err *err)
 	if (ret)
 		return ret;
 	if (!x->pages->pages_only)
-		return zns_fail(err, -EEXIST, "checkpoint %s is whole: there is nothing to join", zns_uuid_format(x->pages->id.data, id));
+		return zns_fail(err, -EEXIST, "checkpoint %s is whole: there is nothing to join",
+				zns_uuid_format(x->pages->id.data, id));
 	if (strlen(x->pages->container) >= sizeof(x->container))
 		return zns_fail(err, -ENAMETOOLONG, "the container's name is too long");
 	strcpy(x->container, x->pages->container);
@@ -46,7 +47,8 @@ int import_join_open(struct import *x, const char *spec, struct zns_err *err)
 	zns_uuid_format(x->old_handle->device.data, dev);
 	ret = ctl_session_open(&x->s, spec ? spec : dev, ZNS_WRITES, err);
 	if (!ret && memcmp(x->s.reg.uuid, x->old_handle->device.data, ZNS_UUID_LEN))
-		ret = zns_fail(err, -EXDEV, "the handle is of another device than %s", x->s.reg.path);
+		ret = zns_fail(err, -EXDEV, "the handle is of another device than %s",
+			       x->s.reg.path);
 	return ret ? ret : find_pages(x, err);
 }
 
@@ -58,14 +60,15 @@ int import_join_scan(struct import *x, struct zns_err *err)
 		ret = zns_manifest_agrees(x->pages_m, x->pages, err);
 	if (!ret)
 		ret = zns_plain_check(x->dir, x->pages_m, err);
-	if (!ret)	/* what is encrypted gets more with the same key */
+	if (!ret) /* what is encrypted gets more with the same key */
 		ret = zns_crypt_of(&x->s.reg, x->s.broker.encrypted, x->pages_m, &x->v.crypt, err);
 	if (!ret)
 		ret = zns_crypt_check_handle(x->v.crypt, x->old_handle, x->pages_m, err);
 	return ret ? ret : import_list(x, x->pages_m, err);
 }
 
-/* Where the footer of the pages alone stays: should the log be lost, a removal must be found there too. */
+/* Where the footer of the pages alone stays: should the log be lost, a removal must be found there
+ * too. */
 static int note_footer(ZnsPb__Checkpoint *c)
 {
 	uint32_t *v = realloc(c->old_manifests, (c->n_old_manifests + 1) * sizeof(*v));
@@ -95,7 +98,7 @@ ZnsPb__Checkpoint *import_join_record(const struct import *x)
 	c->manifest = NULL;
 	if (c->crypt)
 		zns_pb__checkpoint_key__free_unpacked(c->crypt, NULL);
-	c->crypt = NULL;	/* zns_writer_finish says it again */
+	c->crypt = NULL; /* zns_writer_finish says it again */
 	c->has_pages_only = c->pages_only = 0;
 	return c;
 }
@@ -107,7 +110,8 @@ int import_join_handle(struct import *x, struct zns_err *err)
 	int ret = 0;
 
 	for (size_t i = 0; i < old->n_copies && !ret; i++) {
-		ret = zns_save_copy(&x->v, old->copies[i]->name, old->copies[i]->size, old->copies[i]->hash, err);
+		ret = zns_save_copy(&x->v, old->copies[i]->name, old->copies[i]->size,
+				    old->copies[i]->hash, err);
 		sum += old->copies[i]->size;
 	}
 	for (size_t i = 0; i < x->nr_files && x->v.nr_copies < IMPORT_COPIES_MAX && !ret; i++) {
@@ -121,9 +125,13 @@ int import_join_handle(struct import *x, struct zns_err *err)
 	if (!ret)
 		ret = zns_save_handle(&x->v, x->dir, err);
 	if (!ret && x->v.crypt)
-		fprintf(stderr, "znsctl import: note: the sender's images in %s are not encrypted; the handle needs none of them\n",
+		fprintf(stderr,
+			"znsctl import: note: the sender's images in %s are not encrypted; the handle needs none of them\n",
 			x->path);
-	return ret ? zns_wrap(err, "the checkpoint is whole, and its handle restores it, but could not be renewed") : 0;
+	return ret ? zns_wrap(
+			     err,
+			     "the checkpoint is whole, and its handle restores it, but could not be renewed") :
+		     0;
 }
 
 void import_join_fini(struct import *x)

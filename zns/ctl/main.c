@@ -17,15 +17,17 @@ static void usage(FILE *f)
 {
 	size_t i;
 
-	fprintf(f, "usage: znsctl COMMAND [DEV] [OPTIONS]\n"
-		   "The checkpoint store on zoned devices. DEV is emu:PATH or /dev/..., or a registered device's UUID; it may be\n"
-		   "left out where $ZNS_DEV or the configuration names it. Every command takes --help (-h) and --json.\n"
-		   "A checkpoint's ID may be cut down to its first digits, %d at least, as long as they name only one.\n\n",
+	fprintf(f,
+		"usage: znsctl COMMAND [DEV] [OPTIONS]\n"
+		"The checkpoint store on zoned devices. DEV is emu:PATH or /dev/..., or a registered device's UUID; it may be\n"
+		"left out where $ZNS_DEV or the configuration names it. Every command takes --help (-h) and --json.\n"
+		"A checkpoint's ID may be cut down to its first digits, %d at least, as long as they name only one.\n\n",
 		ZNS_ID_MIN);
 	for (i = 0; i < ZNS_ARRAY_SIZE(commands); i++)
 		fprintf(f, "  %-12s%s\n", commands[i]->name, commands[i]->brief);
-	fprintf(f, "\n`znsctl help COMMAND` explains one, `znsctl --version` says which build this is.\n"
-		   "Exit codes: 0 done, 1 failed, 2 wrong usage.\n");
+	fprintf(f,
+		"\n`znsctl help COMMAND` explains one, `znsctl --version` says which build this is.\n"
+		"Exit codes: 0 done, 1 failed, 2 wrong usage.\n");
 }
 
 int main(int argc, char **argv)

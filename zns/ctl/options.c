@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A command's options from a table: how each is read, where its value goes, and what is said of a wrong one. */
+/* A command's options from a table: how each is read, where its value goes, and what is said of a
+ * wrong one. */
 #include <string.h>
 #include "ctl.h"
 
@@ -38,20 +39,22 @@ static int set(const struct ctl_opt *o, const char *value)
 }
 
 /* In the order of the command line, so that the first mistake is the one that is told. */
-int ctl_parse(const struct ctl_cmd *cmd, int argc, char **argv, const struct ctl_opt *table, struct ctl_args *args)
+int ctl_parse(const struct ctl_cmd *cmd, int argc, char **argv, const struct ctl_opt *table,
+	      struct ctl_args *args)
 {
 	static const struct option common[] = { CTL_COMMON_OPTIONS, CTL_END_OPTIONS };
 	struct option opts[OPTIONS_MAX + ZNS_ARRAY_SIZE(common)];
 	int c, n = 0;
 
 	for (const struct ctl_opt *o = table; o->name && n < OPTIONS_MAX; o++, n++)
-		opts[n] = (struct option){ o->name, o->kind == CTL_O_FLAG ? no_argument : required_argument, NULL,
-					   o->kind == CTL_O_DEV ? OPT_DEV : OPT_OWN + n };
+		opts[n] = (struct option){ o->name,
+					   o->kind == CTL_O_FLAG ? no_argument : required_argument,
+					   NULL, o->kind == CTL_O_DEV ? OPT_DEV : OPT_OWN + n };
 	memcpy(opts + n, common, sizeof(common));
 	while ((c = ctl_getopt(cmd, argc, argv, opts, args)) >= 0) {
 		const struct ctl_opt *o = &table[c - OPT_OWN];
 
-		if (c == OPT_VERBOSE)	/* -v */
+		if (c == OPT_VERBOSE) /* -v */
 			for (o = table; strcmp(o->name, "verbose");)
 				o++;
 		if (set(o, optarg)) {

@@ -39,7 +39,8 @@ int ctl_outdir_open(struct ctl_outdir *o, const char *path, struct zns_err *err)
 		return zns_fail_sys(err, -errno, "cannot make %s", path);
 	o->dir = zns_open_subdir(o->parent, o->base);
 	if (o->dir == -ENOTDIR || o->dir == -ELOOP)
-		return zns_fail(err, -ENOTDIR, "%s is a link or no directory: name a new directory", path);
+		return zns_fail(err, -ENOTDIR, "%s is a link or no directory: name a new directory",
+				path);
 	if (o->dir < 0)
 		return zns_fail_sys(err, o->dir, "%s", path);
 	ret = ctl_dir_empty(o->dir);
@@ -77,7 +78,10 @@ int ctl_make_subdir(int dir, const char *name, struct zns_err *err)
 		return zns_fail_sys(err, -errno, "cannot make the directory %s", name);
 	fd = zns_open_subdir(dir, name);
 	if (fd < 0)
-		return zns_fail(err, fd, "the directory %s was replaced as soon as it was made (%s): name a target that nobody else "
-				"writes to", name, zns_open_why(fd));
+		return zns_fail(
+			err, fd,
+			"the directory %s was replaced as soon as it was made (%s): name a target that nobody else "
+			"writes to",
+			name, zns_open_why(fd));
 	return fd;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Which checkpoints a command means: the same words mean the same, and are refused alike, in ls, show, verify and rm. */
+/* Which checkpoints a command means: the same words mean the same, and are refused alike, in ls,
+ * show, verify and rm. */
 #include <fnmatch.h>
 #include <string.h>
 #include "ctl.h"
@@ -9,11 +10,14 @@ bool ctl_is_of(const ZnsPb__Checkpoint *c, const char *name)
 {
 	const ZnsPb__Origin *o = c->origin;
 
-	return !strcmp(name, c->container) || (o && o->container_name && !strcmp(name, o->container_name)) ||
-	       (o && o->container_id && strlen(name) >= CTL_ENGINE_ID_MIN && !strncmp(name, o->container_id, strlen(name)));
+	return !strcmp(name, c->container) ||
+	       (o && o->container_name && !strcmp(name, o->container_name)) ||
+	       (o && o->container_id && strlen(name) >= CTL_ENGINE_ID_MIN &&
+		!strncmp(name, o->container_id, strlen(name)));
 }
 
-/* The directory of a handle names the device, if nobody else does. What is no such directory may still be a name. */
+/* The directory of a handle names the device, if nobody else does. What is no such directory may
+ * still be a name. */
 static int device_of(struct ctl_args *args, struct ctl_pick *p, struct zns_err *err)
 {
 	int ret;
@@ -43,8 +47,10 @@ static int pick_args(const struct ctl_cmd *cmd, struct ctl_args *args, struct ct
 
 	ctl_take_dev(args);
 	if (args->argc > most || !!args->argc + !!p->container + !!p->pattern + p->all != 1)
-		return ctl_usage(cmd, "%s, a directory with a handle, a container, --container NAME, --pattern GLOB or --all: one of them",
-				 most > 1 ? "ids" : "an id");
+		return ctl_usage(
+			cmd,
+			"%s, a directory with a handle, a container, --container NAME, --pattern GLOB or --all: one of them",
+			most > 1 ? "ids" : "an id");
 	p->argc = args->argc;
 	p->argv = args->argv;
 	return device_of(args, p, &err) ? ctl_fail(cmd, &err) : 0;
@@ -61,19 +67,24 @@ static void add(struct ctl_pick *p, const uint8_t *id)
 const ZnsPb__Checkpoint *ctl_listed(const ZnsPb__Response *ls, const uint8_t *id)
 {
 	for (size_t i = 0; i < ls->n_checkpoints; i++)
-		if (ls->checkpoints[i]->id.len == ZNS_UUID_LEN && !memcmp(ls->checkpoints[i]->id.data, id, ZNS_UUID_LEN))
+		if (ls->checkpoints[i]->id.len == ZNS_UUID_LEN &&
+		    !memcmp(ls->checkpoints[i]->id.data, id, ZNS_UUID_LEN))
 			return ls->checkpoints[i];
 	return NULL;
 }
 
-static int by_handle(const ZnsPb__Response *ls, const char *dir, const ZnsPb__Handle *h, struct ctl_pick *p, struct zns_err *err)
+static int by_handle(const ZnsPb__Response *ls, const char *dir, const ZnsPb__Handle *h,
+		     struct ctl_pick *p, struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *c = ctl_listed(ls, h->checkpoint.data);
 	char id[ZNS_UUID_STR];
 
-	if (ls->has_device && (ls->device.len != ZNS_UUID_LEN || memcmp(ls->device.data, h->device.data, ZNS_UUID_LEN)))
-		return zns_fail(err, -EXDEV, "%s: its handle is of another device, %s", dir, zns_uuid_format(h->device.data, id));
-	/* Handles lie where users can write: one with the id of somebody else's checkpoint is none of it. */
+	if (ls->has_device && (ls->device.len != ZNS_UUID_LEN ||
+			       memcmp(ls->device.data, h->device.data, ZNS_UUID_LEN)))
+		return zns_fail(err, -EXDEV, "%s: its handle is of another device, %s", dir,
+				zns_uuid_format(h->device.data, id));
+	/* Handles lie where users can write: one with the id of somebody else's checkpoint is none
+	 * of it. */
 	if (c && zns_handle_agrees(h, c, err))
 		return zns_wrap(err, "%s", dir);
 	add(p, h->checkpoint.data);
@@ -81,7 +92,8 @@ static int by_handle(const ZnsPb__Response *ls, const char *dir, const ZnsPb__Ha
 }
 
 /* An id, the beginning of one, or a container's name. */
-static int by_name(const ZnsPb__Response *ls, const char *what, struct ctl_pick *p, struct zns_err *err)
+static int by_name(const ZnsPb__Response *ls, const char *what, struct ctl_pick *p,
+		   struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *c;
 	uint8_t uuid[ZNS_UUID_LEN];
@@ -96,13 +108,18 @@ static int by_name(const ZnsPb__Response *ls, const char *what, struct ctl_pick 
 		return 0;
 	}
 	for (size_t i = 0; i < ls->n_checkpoints; i++)
-		of += ls->checkpoints[i]->id.len == ZNS_UUID_LEN && ctl_is_of(ls->checkpoints[i], what);
+		of += ls->checkpoints[i]->id.len == ZNS_UUID_LEN &&
+		      ctl_is_of(ls->checkpoints[i], what);
 	ret = zns_find_checkpoint(ls, what, &c, err);
 	if (of && !ret)
-		return zns_fail(err, -ENOTUNIQ, "%s is a container, and checkpoint %s begins with it: say --container %s, or give more "
-				"of the id", what, zns_uuid_format(c->id.data, id), what);
+		return zns_fail(
+			err, -ENOTUNIQ,
+			"%s is a container, and checkpoint %s begins with it: say --container %s, or give more "
+			"of the id",
+			what, zns_uuid_format(c->id.data, id), what);
 	for (size_t i = 0; of && i < ls->n_checkpoints; i++)
-		if (ls->checkpoints[i]->id.len == ZNS_UUID_LEN && ctl_is_of(ls->checkpoints[i], what))
+		if (ls->checkpoints[i]->id.len == ZNS_UUID_LEN &&
+		    ctl_is_of(ls->checkpoints[i], what))
 			add(p, ls->checkpoints[i]->id.data);
 	if (of) {
 		err->code = 0;
@@ -139,9 +156,11 @@ static int pick(struct ctl_pick *p, struct zns_err *err)
 	for (size_t i = 0; i < ls->n_checkpoints && !ret; i++) {
 		const ZnsPb__Checkpoint *c = ls->checkpoints[i];
 
-		if (c->id.len == ZNS_UUID_LEN && (p->all || (p->container && ctl_is_of(c, p->container)) ||
-						  (p->pattern && !fnmatch(p->pattern, c->container, 0))))
-			memcpy(p->ids[p->nr++], c->id.data, ZNS_UUID_LEN);	/* no arguments: none is there twice */
+		if (c->id.len == ZNS_UUID_LEN &&
+		    (p->all || (p->container && ctl_is_of(c, p->container)) ||
+		     (p->pattern && !fnmatch(p->pattern, c->container, 0))))
+			memcpy(p->ids[p->nr++], c->id.data, ZNS_UUID_LEN); /* no arguments: none is
+									      there twice */
 	}
 	if (!ret && p->container && !p->nr)
 		ret = zns_fail(err, -ENOENT, "container %s has no checkpoint", p->container);

@@ -114,7 +114,8 @@ void ctl_picture(const ZnsPb__Response *r)
 	}
 	printf("\n. empty   # metadata   * being written   ~ to be reset   ! read-only, offline, or a write failed\n");
 	for (i = 0; i < p.nr_owners; i++)
-		printf("%c %s%s", 'a' + i, p.owner[i], i % 4 == 3 || i + 1 == p.nr_owners ? "\n" : "   ");
+		printf("%c %s%s", 'a' + i, p.owner[i],
+		       i % 4 == 3 || i + 1 == p.nr_owners ? "\n" : "   ");
 	if (p.nr_owners)
 		printf("A capital letter: the zone is full.\n");
 }

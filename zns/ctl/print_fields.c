@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* JSON of a message from its protobuf-c descriptor: print.h has the language of the lines that say which fields. */
+/* JSON of a message from its protobuf-c descriptor: print.h has the language of the lines that say
+ * which fields. */
 #include <string.h>
 #include "ctl.h"
 #include "print_priv.h"
@@ -19,8 +20,8 @@ const char ctl_restore_fields[] =
 /* One member of a line, taken apart. */
 struct word {
 	char key[48], path[64], how[8];
-	char need;		/* '?' or '!' */
-	const char *inner;	/* behind the brace; NULL: none */
+	char need; /* '?' or '!' */
+	const char *inner; /* behind the brace; NULL: none */
 };
 
 static const char *take(const char *s, const char *until, char *out, size_t len)
@@ -55,7 +56,8 @@ static const char *next_word(const char *s, struct word *w)
 	return s;
 }
 
-const ProtobufCFieldDescriptor *print_find(const ProtobufCMessageDescriptor *d, const char **m, const char *path)
+const ProtobufCFieldDescriptor *print_find(const ProtobufCMessageDescriptor *d, const char **m,
+					   const char *path)
 {
 	const ProtobufCFieldDescriptor *f;
 	char name[64];
@@ -64,7 +66,7 @@ const ProtobufCFieldDescriptor *print_find(const ProtobufCMessageDescriptor *d, 
 		path = take(path, ".", name, sizeof(name));
 		f = protobuf_c_message_descriptor_get_field_by_name(d, name);
 		if (!f)
-			abort();	/* a line that does not fit its message: the first use shows it */
+			abort(); /* a line that does not fit its message: the first use shows it */
 		if (!*path)
 			return f;
 		d = f->descriptor;
@@ -106,10 +108,13 @@ static struct json_object *bytes(const ProtobufCBinaryData *b)
 
 	if (b->len == ZNS_UUID_LEN)
 		return json_object_new_string(zns_uuid_format(b->data, text));
-	return b->len == ZNS_KEY_ID_BYTES ? json_object_new_string(zns_key_id_format(b->data, text)) : NULL;
+	return b->len == ZNS_KEY_ID_BYTES ?
+		       json_object_new_string(zns_key_id_format(b->data, text)) :
+		       NULL;
 }
 
-static struct json_object *one(const ProtobufCFieldDescriptor *f, const char *p, const struct word *w)
+static struct json_object *one(const ProtobufCFieldDescriptor *f, const char *p,
+			       const struct word *w)
 {
 	struct json_object *j;
 	int64_t v;
@@ -140,10 +145,12 @@ static struct json_object *one(const ProtobufCFieldDescriptor *f, const char *p,
 	return !v && !strcmp(w->how, "pos") ? NULL : json_object_new_int64(v);
 }
 
-static struct json_object *several(const ProtobufCFieldDescriptor *f, const char *m, const struct word *w)
+static struct json_object *several(const ProtobufCFieldDescriptor *f, const char *m,
+				   const struct word *w)
 {
 	bool narrow = f->type == PROTOBUF_C_TYPE_UINT32 || f->type == PROTOBUF_C_TYPE_FLOAT;
-	size_t n = m ? *(const size_t *)(m + f->quantifier_offset) : 0, size = narrow ? sizeof(uint32_t) : sizeof(void *);
+	size_t n = m ? *(const size_t *)(m + f->quantifier_offset) : 0,
+	       size = narrow ? sizeof(uint32_t) : sizeof(void *);
 	struct json_object *list = json_object_new_array();
 
 	for (size_t i = 0; i < n; i++)
@@ -151,7 +158,8 @@ static struct json_object *several(const ProtobufCFieldDescriptor *f, const char
 	return list;
 }
 
-void ctl_json_add(struct json_object *j, const ProtobufCMessageDescriptor *d, const void *m, const char *fields)
+void ctl_json_add(struct json_object *j, const ProtobufCMessageDescriptor *d, const void *m,
+		  const char *fields)
 {
 	struct word w;
 
@@ -161,7 +169,7 @@ void ctl_json_add(struct json_object *j, const ProtobufCMessageDescriptor *d, co
 		const char *of = m;
 		bool there;
 
-		if (!*w.path) {	/* a placeholder, or an object of the same message */
+		if (!*w.path) { /* a placeholder, or an object of the same message */
 			v = w.inner ? json_object_new_object() : NULL;
 			if (w.inner)
 				ctl_json_add(v, d, m, w.inner);
@@ -201,12 +209,14 @@ struct json_object *ctl_json_all(void *const *m, size_t n, const char *fields)
 
 struct json_object *ctl_json_checkpoint(const ZnsPb__Checkpoint *c)
 {
-	struct json_object *j = ctl_json(c, ctl_checkpoint_fields), *zones = json_object_new_array();
+	struct json_object *j = ctl_json(c, ctl_checkpoint_fields),
+			   *zones = json_object_new_array();
 
 	for (size_t i = 0; i < c->n_zones; i++)
 		if (!i || c->zones[i]->zone != c->zones[i - 1]->zone)
 			json_object_array_add(zones, json_object_new_int64(c->zones[i]->zone));
-	json_object_object_add(j, "state", json_object_new_string(c->pages_only ? "pages-only" : "committed"));
+	json_object_object_add(j, "state",
+			       json_object_new_string(c->pages_only ? "pages-only" : "committed"));
 	json_object_object_add(j, "zones", zones);
 	return j;
 }

@@ -79,12 +79,14 @@ struct json_object *ctl_json_u32s(const uint32_t *v, size_t nr)
 
 struct json_object *ctl_json_zones(const ZnsPb__Status *s)
 {
-	static const enum zns_zone_state states[] = { ZNS_ZONE_EMPTY, ZNS_ZONE_IMP_OPEN, ZNS_ZONE_CLOSED, ZNS_ZONE_FULL,
+	static const enum zns_zone_state states[] = { ZNS_ZONE_EMPTY,     ZNS_ZONE_IMP_OPEN,
+						      ZNS_ZONE_CLOSED,    ZNS_ZONE_FULL,
 						      ZNS_ZONE_READ_ONLY, ZNS_ZONE_OFFLINE };
 	struct json_object *j = json_object_new_object();
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(states); i++)
-		json_object_object_add(j, zns_zone_state_name(states[i]), json_object_new_int64(ctl_zones_in(s, states[i])));
+		json_object_object_add(j, zns_zone_state_name(states[i]),
+				       json_object_new_int64(ctl_zones_in(s, states[i])));
 	return j;
 }
 
@@ -103,7 +105,8 @@ static size_t put_character(FILE *f, const char *s)
 		fputs(one, f);
 		return n;
 	}
-	/* C1 and the like are two or three bytes of good UTF-8; anything else is replaced byte by byte. */
+	/* C1 and the like are two or three bytes of good UTF-8; anything else is replaced byte by
+	 * byte. */
 	if (n == 2 && (unsigned char)s[0] == 0xc2)
 		fprintf(f, "\\u%04x", (unsigned char)s[1]);
 	else if (n == 3 && (unsigned char)s[0] >= 0xe2 && (unsigned char)s[0] != 0xed)
@@ -113,7 +116,8 @@ static size_t put_character(FILE *f, const char *s)
 	return n;
 }
 
-/* The library escapes what JSON says must be; what is no UTF-8, or means something to a terminal, it passes on. */
+/* The library escapes what JSON says must be; what is no UTF-8, or means something to a terminal,
+ * it passes on. */
 static void put_json(FILE *f, const char *s)
 {
 	for (; *s; s++) {
@@ -131,15 +135,16 @@ static void put_json(FILE *f, const char *s)
 
 void ctl_write_json(FILE *f, struct json_object *o)
 {
-	put_json(f, json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
-							JSON_C_TO_STRING_NOSLASHESCAPE));
+	put_json(f, json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
+							      JSON_C_TO_STRING_SPACED |
+							      JSON_C_TO_STRING_NOSLASHESCAPE));
 	json_object_put(o);
 }
 
 int ctl_print_json(struct json_object *o)
 {
 	ctl_write_json(stdout, o);
-	return CTL_OK;	/* that it came out is main's to see */
+	return CTL_OK; /* that it came out is main's to see */
 }
 
 int ctl_print_list(const char *key, struct json_object *list)

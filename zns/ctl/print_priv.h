@@ -4,9 +4,11 @@
 /* Between print_fields.c and print_table.c: a field by its path. */
 #include "print.h"
 
-/* Field @path ("a" or "a.b") of a message; *m becomes the message that has it, NULL if that is absent. */
-const ProtobufCFieldDescriptor *print_find(const ProtobufCMessageDescriptor *d, const char **m, const char *path);
+/* Field @path ("a" or "a.b") of a message; *m becomes the message that has it, NULL if that is
+ * absent. */
+const ProtobufCFieldDescriptor *print_find(const ProtobufCMessageDescriptor *d, const char **m,
+					   const char *path);
 bool print_present(const ProtobufCFieldDescriptor *f, const char *m);
-int64_t print_number(const ProtobufCFieldDescriptor *f, const char *p);	/* of an integer or bool */
+int64_t print_number(const ProtobufCFieldDescriptor *f, const char *p); /* of an integer or bool */
 
 #endif

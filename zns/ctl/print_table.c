@@ -28,13 +28,15 @@ static void field_text(const struct ctl_column *c, const void *row, char *out, s
 	} else if (!strcmp(how, "size")) {
 		zns_format_size((uint64_t)print_number(f, p), out, len);
 	} else if (!strcmp(how, "state")) {
-		snprintf(out, len, "%s", zns_zone_state_name((enum zns_zone_state)print_number(f, p)));
+		snprintf(out, len, "%s",
+			 zns_zone_state_name((enum zns_zone_state)print_number(f, p)));
 	} else {
 		snprintf(out, len, "%lld", (long long)print_number(f, p));
 	}
 }
 
-char *ctl_row(const struct ctl_column *c, const char *gap, const void *row, const void *arg, char *out)
+char *ctl_row(const struct ctl_column *c, const char *gap, const void *row, const void *arg,
+	      char *out)
 {
 	char text[CTL_NAME];
 	size_t n = 0;
@@ -46,7 +48,8 @@ char *ctl_row(const struct ctl_column *c, const char *gap, const void *row, cons
 			c->cell(row, arg, text, sizeof(text));
 		else
 			field_text(c, row, text, sizeof(text));
-		n += (size_t)snprintf(out + n, CTL_ROW - n, "%*s%s", c->width, text, c[1].heading ? gap : "");
+		n += (size_t)snprintf(out + n, CTL_ROW - n, "%*s%s", c->width, text,
+				      c[1].heading ? gap : "");
 	}
 	return out;
 }

@@ -41,15 +41,19 @@ static int read_map(const char *path, uint32_t nr, uint32_t *group, struct zns_e
 		}
 		errno = 0;
 		v = strtoul(p, &end, 10);
-		if (!isdigit((unsigned char)*p) || errno || v >= GROUPS_MAX || (*end && !isspace((unsigned char)*end)))
-			return zns_fail(err, -EINVAL, "map %s: \"%.10s\" is no group number", path, p);
+		if (!isdigit((unsigned char)*p) || errno || v >= GROUPS_MAX ||
+		    (*end && !isspace((unsigned char)*end)))
+			return zns_fail(err, -EINVAL, "map %s: \"%.10s\" is no group number", path,
+					p);
 		if (n == nr)
-			return zns_fail(err, -EINVAL, "map %s names more than the device's %u zones", path, nr);
+			return zns_fail(err, -EINVAL,
+					"map %s names more than the device's %u zones", path, nr);
 		group[n++] = v;
 		p = end;
 	}
 	if (n < nr)
-		return zns_fail(err, -EINVAL, "map %s names %u zones, the device has %u", path, n, nr);
+		return zns_fail(err, -EINVAL, "map %s names %u zones, the device has %u", path, n,
+				nr);
 	return 0;
 }
 
@@ -69,14 +73,16 @@ static uint32_t count_groups(const uint32_t *group, uint32_t nr, struct zns_err 
 	}
 	for (i = 0; i < n; i++)
 		if (!seen[i]) {
-			zns_fail(err, -EINVAL, "the map has %u groups but no zone in group %u", n, i);
+			zns_fail(err, -EINVAL, "the map has %u groups but no zone in group %u", n,
+				 i);
 			return 0;
 		}
 	return n;
 }
 
 /*
- * A die without a zone (fewer zones than dies) is no group: number the others without gaps. Returns their number;
+ * A die without a zone (fewer zones than dies) is no group: number the others without gaps. Returns
+ * their number;
  * @channel_of, by die at first, ends up by group.
  */
 static uint32_t close_gaps(uint32_t *group, uint32_t nr, uint32_t *channel_of, uint32_t dies)
@@ -100,8 +106,9 @@ static uint32_t close_gaps(uint32_t *group, uint32_t nr, uint32_t *channel_of, u
 }
 
 /* @channel_of: by group, or NULL where channels are not known. */
-static int build(ZnsPb__Profile **out, const char *source, uint32_t groups, const uint32_t *channel_of,
-		 const uint32_t *group, uint32_t nr_zones, uint32_t write, uint32_t read)
+static int build(ZnsPb__Profile **out, const char *source, uint32_t groups,
+		 const uint32_t *channel_of, const uint32_t *group, uint32_t nr_zones,
+		 uint32_t write, uint32_t read)
 {
 	ZnsPb__Profile *p = calloc(1, sizeof(*p));
 	uint32_t i;
@@ -140,7 +147,8 @@ static int build(ZnsPb__Profile **out, const char *source, uint32_t groups, cons
 static void emu_bandwidth(const struct zns_emu_params *e, uint32_t *write, uint32_t *read)
 {
 	bool wide = e->map == ZNS_EMU_MAP_SHARED;
-	uint64_t dies = wide ? (uint64_t)e->channels * e->ways : 1, chan = (uint64_t)e->channel_mibps * (wide ? e->channels : 1);
+	uint64_t dies = wide ? (uint64_t)e->channels * e->ways : 1,
+		 chan = (uint64_t)e->channel_mibps * (wide ? e->channels : 1);
 
 	if (e->controller_mibps)
 		chan = zns_min(chan, (uint64_t)e->controller_mibps);
@@ -148,7 +156,8 @@ static void emu_bandwidth(const struct zns_emu_params *e, uint32_t *write, uint3
 	*read = zns_min(dies * e->die_read_mibps, chan);
 }
 
-int ctl_make_profile(struct zns_dev *dev, const struct ctl_map *map, ZnsPb__Profile **out, struct zns_err *err)
+int ctl_make_profile(struct zns_dev *dev, const struct ctl_map *map, ZnsPb__Profile **out,
+		     struct zns_err *err)
 {
 	uint32_t nr = dev->geo.nr_zones, groups = 1, write = 0, read = 0;
 	cleanup_free uint32_t *channel_of = NULL;
@@ -171,7 +180,9 @@ int ctl_make_profile(struct zns_dev *dev, const struct ctl_map *map, ZnsPb__Prof
 	if (map->zone_read_mibps)
 		read = map->zone_read_mibps;
 	if (!write)
-		return zns_fail(err, -EINVAL, "%s does not say how fast a zone is: give --zone-write-bw", dev->path);
+		return zns_fail(err, -EINVAL,
+				"%s does not say how fast a zone is: give --zone-write-bw",
+				dev->path);
 	if (!read)
 		read = write;
 	if (map->spec) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* One line on a terminal for what takes longer than a second: how much, how fast, how long still. */
+/* One line on a terminal for what takes longer than a second: how much, how fast, how long still.
+ */
 #include <string.h>
 #include <unistd.h>
 #include "ctl.h"
@@ -9,7 +10,9 @@
 
 void ctl_progress_start(struct ctl_progress *p, const char *what, uint64_t total)
 {
-	*p = (struct ctl_progress){ .what = what, .total = total, .start_ns = zns_mono_ns(),
+	*p = (struct ctl_progress){ .what = what,
+				    .total = total,
+				    .start_ns = zns_mono_ns(),
 				    .tty = isatty(STDERR_FILENO) };
 	pthread_mutex_init(&p->lock, NULL);
 }
@@ -20,17 +23,19 @@ static void show(struct ctl_progress *p, uint64_t now)
 	double s = (double)(now - p->start_ns) / 1e9, rate = (double)p->done / s;
 
 	if (!p->total) {
-		fprintf(stderr, "\r%s: %s, %.0f MiB/s\033[K", p->what, zns_format_size(p->done, done, sizeof(done)),
-			rate / MIB(1));
+		fprintf(stderr, "\r%s: %s, %.0f MiB/s\033[K", p->what,
+			zns_format_size(p->done, done, sizeof(done)), rate / MIB(1));
 		fflush(stderr);
 		p->shown = true;
 		return;
 	}
 	if (p->total > p->done && rate > 0)
-		snprintf(left, sizeof(left), ", %.0f s left", (double)(p->total - p->done) / rate + 0.5);
-	fprintf(stderr, "\r%s: %s of %s (%.0f %%), %.0f MiB/s%s\033[K", p->what, zns_format_size(p->done, done, sizeof(done)),
-		zns_format_size(p->total, total, sizeof(total)), p->total ? 100.0 * p->done / p->total : 100.0,
-		rate / MIB(1), left);
+		snprintf(left, sizeof(left), ", %.0f s left",
+			 (double)(p->total - p->done) / rate + 0.5);
+	fprintf(stderr, "\r%s: %s of %s (%.0f %%), %.0f MiB/s%s\033[K", p->what,
+		zns_format_size(p->done, done, sizeof(done)),
+		zns_format_size(p->total, total, sizeof(total)),
+		p->total ? 100.0 * p->done / p->total : 100.0, rate / MIB(1), left);
 	fflush(stderr);
 	p->shown = true;
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "show.h"
 
-#define INDENT 6	/* of what is below an image */
+#define INDENT 6 /* of what is below an image */
 
 void show_container(const ZnsPb__Checkpoint *const *v, size_t n)
 {
@@ -17,8 +17,8 @@ void show_container(const ZnsPb__Checkpoint *const *v, size_t n)
 		bytes += v[i]->bytes;
 		nr++;
 	}
-	printf("%s: %zu checkpoint%s, %s\n", ctl_name(v[0]->container, name, sizeof(name)), nr, nr == 1 ? "" : "s",
-	       zns_format_size(bytes, size, sizeof(size)));
+	printf("%s: %zu checkpoint%s, %s\n", ctl_name(v[0]->container, name, sizeof(name)), nr,
+	       nr == 1 ? "" : "s", zns_format_size(bytes, size, sizeof(size)));
 }
 
 /* Images that are told of together, and the zones that they have among them. */
@@ -70,9 +70,11 @@ static void print_kind(struct kind *k)
 		if (!i || k->zones[i] != k->zones[i - 1])
 			k->zones[n++] = k->zones[i];
 	if (k->many)
-		printf("    %u %s, %s\n", k->nr, k->nr == 1 ? k->one : k->many, zns_format_size(k->bytes, size, sizeof(size)));
+		printf("    %u %s, %s\n", k->nr, k->nr == 1 ? k->one : k->many,
+		       zns_format_size(k->bytes, size, sizeof(size)));
 	else
-		printf("    %s, %s\n", ctl_text(k->one), zns_format_size(k->bytes, size, sizeof(size)));
+		printf("    %s, %s\n", ctl_text(k->one),
+		       zns_format_size(k->bytes, size, sizeof(size)));
 	if (n)
 		at = printf("%*szones", INDENT, "");
 	for (size_t i = 0; i < n; i++) {
@@ -84,13 +86,15 @@ static void print_kind(struct kind *k)
 	free(k->zones);
 }
 
-void show_branch(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, const ZnsPb__Response *ls, int width, bool verbose)
+void show_branch(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, const ZnsPb__Response *ls,
+		 int width, bool verbose)
 {
 	struct kind pages = { .one = "image of memory pages", .many = "images of memory pages" };
 	struct kind rest = { .one = "other image", .many = "other images" };
 	char id[ZNS_UUID_STR], when[32], size[16], marks[80];
 
-	printf("  %.*s  %s  %10s", width, zns_uuid_format(c->id.data, id), zns_format_time(c->created_ns, when, sizeof(when)),
+	printf("  %.*s  %s  %10s", width, zns_uuid_format(c->id.data, id),
+	       zns_format_time(c->created_ns, when, sizeof(when)),
 	       zns_format_size(c->bytes, size, sizeof(size)));
 	if (c->has_parent && c->parent.len == ZNS_UUID_LEN)
 		printf("  on %.*s", width, zns_uuid_format(c->parent.data, id));
@@ -102,7 +106,8 @@ void show_branch(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, const Zns
 			count(&one, m->images[i]);
 			print_kind(&one);
 		} else {
-			count(strncmp(m->images[i]->name, "pages-", 6) ? &rest : &pages, m->images[i]);
+			count(strncmp(m->images[i]->name, "pages-", 6) ? &rest : &pages,
+			      m->images[i]);
 		}
 	}
 	print_kind(&pages);

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What tables are made of: names that stay one field, ids as short as they may be, lines that fit the terminal. */
+/* What tables are made of: names that stay one field, ids as short as they may be, lines that fit
+ * the terminal. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include "ctl.h"
 
 #define COLUMNS 80
-#define SHORT_ID 8	/* digits of an id in a table, more where that is not enough */
+#define SHORT_ID 8 /* digits of an id in a table, more where that is not enough */
 
 const char *ctl_name(const char *name, char *buf, size_t len)
 {
 	const char *s = ctl_text(name);
-	bool escaped = s != name;	/* then its backslashes are not its own */
+	bool escaped = s != name; /* then its backslashes are not its own */
 	size_t n = 0;
 
 	if (*s && !strpbrk(s, " \"\\")) {
@@ -30,8 +31,9 @@ const char *ctl_name(const char *name, char *buf, size_t len)
 
 char *ctl_marks(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls, char *buf, size_t len)
 {
-	snprintf(buf, len, "%s%s%s%s%s", c->pre_dump ? "  pre-dump" : "", c->pages_only ? "  pages only" : "",
-		 c->post_copy ? "  post-copy" : "", c->crypt ? "  encrypted" : "", ctl_pinned(ls, c) ? "  pinned" : "");
+	snprintf(buf, len, "%s%s%s%s%s", c->pre_dump ? "  pre-dump" : "",
+		 c->pages_only ? "  pages only" : "", c->post_copy ? "  post-copy" : "",
+		 c->crypt ? "  encrypted" : "", ctl_pinned(ls, c) ? "  pinned" : "");
 	return buf;
 }
 
@@ -42,7 +44,7 @@ static int cmp_id(const void *a, const void *b)
 
 int ctl_id_width(const ZnsPb__Response *ls)
 {
-	char (*ids)[ZNS_UUID_STR] = calloc(ls->n_checkpoints + 1, sizeof(*ids));
+	char(*ids)[ZNS_UUID_STR] = calloc(ls->n_checkpoints + 1, sizeof(*ids));
 	int width = SHORT_ID;
 
 	for (size_t i = 0; ids && i < ls->n_checkpoints; i++)

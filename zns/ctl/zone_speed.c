@@ -4,8 +4,8 @@
 #include "ctl.h"
 
 #define TRANSFER KIB(512)
-#define LENGTH MIB(64)		/* at most; what the drive's buffer takes at once is a small part of it */
-#define WARM_UP 4		/* one part in so many is not counted: until that buffer is full */
+#define LENGTH MIB(64) /* at most; what the drive's buffer takes at once is a small part of it */
+#define WARM_UP 4 /* one part in so many is not counted: until that buffer is full */
 
 static int pick_empty(struct zns_dev *dev, uint32_t *zone, uint64_t *capacity, struct zns_err *err)
 {
@@ -23,7 +23,10 @@ static int pick_empty(struct zns_dev *dev, uint32_t *zone, uint64_t *capacity, s
 			*capacity = z[i].capacity;
 			return 0;
 		}
-	return zns_fail(err, -ENODATA, "%s has no empty zone to measure: say how fast a zone is with --zone-write-bw", dev->path);
+	return zns_fail(
+		err, -ENODATA,
+		"%s has no empty zone to measure: say how fast a zone is with --zone-write-bw",
+		dev->path);
 }
 
 /* Drives that compress would look faster than they are. */
@@ -40,7 +43,8 @@ static void fill(uint8_t *buf, size_t len)
 }
 
 /* One transfer after the other, as a dump writes a zone. */
-static int rate(struct zns_dev *dev, struct zns_race *r, uint64_t *done_ns, uint32_t *mibps, struct zns_err *err)
+static int rate(struct zns_dev *dev, struct zns_race *r, uint64_t *done_ns, uint32_t *mibps,
+		struct zns_err *err)
 {
 	uint32_t skip = r->count / WARM_UP;
 	uint64_t ns, bytes;
@@ -58,9 +62,12 @@ static int rate(struct zns_dev *dev, struct zns_race *r, uint64_t *done_ns, uint
 	return 0;
 }
 
-int ctl_measure_zone(struct zns_dev *dev, uint32_t *zone, uint32_t *write_mibps, uint32_t *read_mibps, struct zns_err *err)
+int ctl_measure_zone(struct zns_dev *dev, uint32_t *zone, uint32_t *write_mibps,
+		     uint32_t *read_mibps, struct zns_err *err)
 {
-	uint32_t block = dev->geo.block_size, len = zns_max(zns_min((uint32_t)TRANSFER, dev->geo.max_io_bytes) / block * block, block);
+	uint32_t block = dev->geo.block_size,
+		 len = zns_max(zns_min((uint32_t)TRANSFER, dev->geo.max_io_bytes) / block * block,
+			       block);
 	struct zns_err left = ZNS_ERR_INIT;
 	cleanup_free uint64_t *done_ns = NULL;
 	cleanup_free void *buf = NULL;
@@ -75,7 +82,8 @@ int ctl_measure_zone(struct zns_dev *dev, uint32_t *zone, uint32_t *write_mibps,
 	r.count = (uint32_t)(zns_min(capacity, (uint64_t)LENGTH) / len);
 	done_ns = calloc(r.count + 1, sizeof(*done_ns));
 	if (!r.count || !done_ns || posix_memalign(&buf, zns_max(dev->geo.mem_align, KIB(4)), len))
-		return zns_fail_sys(err, r.count ? -ENOMEM : -EINVAL, "%s: cannot measure a zone", dev->path);
+		return zns_fail_sys(err, r.count ? -ENOMEM : -EINVAL, "%s: cannot measure a zone",
+				    dev->path);
 	r.buf = buf;
 	fill(buf, len);
 	ret = rate(dev, &r, done_ns, write_mibps, err);

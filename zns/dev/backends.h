@@ -2,8 +2,9 @@
 #ifndef ZNS_DEV_BACKENDS_H
 #define ZNS_DEV_BACKENDS_H
 /*
- * The open function of each backend; dev.c chooses one. They do what zns_dev_open promises. A backend sets ops, geo and
- * path of its struct zns_dev. @spec fits that path: zns_dev_open has checked it.
+ * The open function of each backend; dev.c chooses one. They do what zns_dev_open promises. A
+ * backend sets ops, geo and path of its struct zns_dev. @spec fits that path: zns_dev_open has
+ * checked it.
  */
 #include <sys/types.h>
 #include "zns/dev.h"
@@ -12,7 +13,9 @@
 int emu_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err);
 
 /* @spec is a device node that exists, and @dev is its number. */
-int block_open(const char *spec, dev_t dev, unsigned flags, struct zns_dev **out, struct zns_err *err);
-int nvme_open_ns(const char *spec, dev_t dev, unsigned flags, struct zns_dev **out, struct zns_err *err);
+int block_open(const char *spec, dev_t dev, unsigned flags, struct zns_dev **out,
+	       struct zns_err *err);
+int nvme_open_ns(const char *spec, dev_t dev, unsigned flags, struct zns_dev **out,
+		 struct zns_err *err);
 
 #endif

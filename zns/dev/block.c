@@ -10,8 +10,8 @@
 #include "backends.h"
 #include "block_priv.h"
 
-#define ZBD_TABLE	1024	/* descriptors that libzbd has room for */
-#define ZBD_MARGIN	64	/* what other threads may open between our check and its open */
+#define ZBD_TABLE 1024 /* descriptors that libzbd has room for */
+#define ZBD_MARGIN 64 /* what other threads may open between our check and its open */
 
 static void block_close(struct zns_dev *d)
 {
@@ -42,15 +42,22 @@ static int check_zoned(const char *spec, const char *name, struct zns_err *err)
 	char path[PATH_MAX], zoned[32] = "none";
 	struct stat st;
 
-	if (snprintf(path, sizeof(path), "/sys/class/block/%s/partition", name) < (int)sizeof(path) && !stat(path, &st))
-		return zns_fail(err, -EMEDIUMTYPE, "%s is a partition: zones belong to the whole device, give that", spec);
+	if (snprintf(path, sizeof(path), "/sys/class/block/%s/partition", name) <
+		    (int)sizeof(path) &&
+	    !stat(path, &st))
+		return zns_fail(err, -EMEDIUMTYPE,
+				"%s is a partition: zones belong to the whole device, give that",
+				spec);
 	hw_queue_text(name, "zoned", zoned, sizeof(zoned));
 	if (!strcmp(zoned, "host-managed"))
 		return 0;
 	if (!strcmp(zoned, "host-aware"))
-		return zns_fail(err, -EMEDIUMTYPE, "%s is host-aware: only host-managed zones are supported; use emu:%s to emulate them on it",
-				spec, spec);
-	return zns_fail(err, -EMEDIUMTYPE, "%s is not a zoned device: use emu:%s to emulate zones on it", spec, spec);
+		return zns_fail(
+			err, -EMEDIUMTYPE,
+			"%s is host-aware: only host-managed zones are supported; use emu:%s to emulate them on it",
+			spec, spec);
+	return zns_fail(err, -EMEDIUMTYPE,
+			"%s is not a zoned device: use emu:%s to emulate zones on it", spec, spec);
 }
 
 static int check_descriptors(const char *spec, struct zns_err *err)
@@ -61,8 +68,10 @@ static int check_descriptors(const char *spec, struct zns_err *err)
 		return zns_fail_sys(err, -errno, "cannot open %s", spec);
 	close(fd);
 	if (fd >= ZBD_TABLE - ZBD_MARGIN)
-		return zns_fail(err, -EMFILE, "%s: a descriptor below %d is needed, the lowest free one is %d: close some", spec,
-				ZBD_TABLE - ZBD_MARGIN, fd);
+		return zns_fail(
+			err, -EMFILE,
+			"%s: a descriptor below %d is needed, the lowest free one is %d: close some",
+			spec, ZBD_TABLE - ZBD_MARGIN, fd);
 	return 0;
 }
 
@@ -83,7 +92,8 @@ static int open_zbd(struct block *b, const char *spec, struct zbd_info *info, st
 	if (b->fd < ZBD_TABLE)
 		return 0;
 	/* libzbd has written beyond its table: we can only say so */
-	rc = zns_fail(err, -EMFILE, "%s: opened as descriptor %d, which libzbd has no room for", spec, b->fd);
+	rc = zns_fail(err, -EMFILE, "%s: opened as descriptor %d, which libzbd has no room for",
+		      spec, b->fd);
 	close(b->fd);
 	b->fd = -1;
 	return rc;
@@ -98,10 +108,12 @@ static const char *kernel_node(const char *spec, const char *name, dev_t dev, ch
 	for (char *p = buf + 5; n < (int)len && *p; p++)
 		if (*p == '!')
 			*p = '/';
-	return n < (int)len && !stat(buf, &st) && S_ISBLK(st.st_mode) && st.st_rdev == dev ? buf : spec;
+	return n < (int)len && !stat(buf, &st) && S_ISBLK(st.st_mode) && st.st_rdev == dev ? buf :
+											     spec;
 }
 
-static int setup(struct block *b, const char *spec, const char *name, dev_t dev, unsigned flags, struct zns_err *err)
+static int setup(struct block *b, const char *spec, const char *name, dev_t dev, unsigned flags,
+		 struct zns_err *err)
 {
 	struct zns_geometry *g = &b->hw.dev.geo;
 	struct zbd_info info;
@@ -116,12 +128,14 @@ static int setup(struct block *b, const char *spec, const char *name, dev_t dev,
 		rc = block_queue_ordered(name, err);
 	if (!rc)
 		rc = open_zbd(b, kernel_node(spec, name, dev, node, sizeof(node)), &info, err);
-	if (!rc && info.zone_size & (info.zone_size - 1))	/* libzbd masks with it */
-		rc = zns_fail(err, -EMEDIUMTYPE, "%s: zones of %llu bytes are not supported: their size must be a power of two", spec,
-			      info.zone_size);
+	if (!rc && info.zone_size & (info.zone_size - 1)) /* libzbd masks with it */
+		rc = zns_fail(
+			err, -EMEDIUMTYPE,
+			"%s: zones of %llu bytes are not supported: their size must be a power of two",
+			spec, info.zone_size);
 	if (rc)
 		return rc;
-	*g = (struct zns_geometry) {
+	*g = (struct zns_geometry){
 		.nr_zones = info.nr_zones,
 		.block_size = info.lblock_size,
 		.zone_size = info.zone_size,
@@ -133,7 +147,8 @@ static int setup(struct block *b, const char *spec, const char *name, dev_t dev,
 	return rc ? rc : hw_typical_capacity(&b->hw, err);
 }
 
-int block_open(const char *spec, dev_t dev, unsigned flags, struct zns_dev **out, struct zns_err *err)
+int block_open(const char *spec, dev_t dev, unsigned flags, struct zns_dev **out,
+	       struct zns_err *err)
 {
 	char name[64], class[32];
 	struct block *b;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Block device: reports and zone management by libzbd, data by O_DIRECT, one write per zone in flight. */
+/* Block device: reports and zone management by libzbd, data by O_DIRECT, one write per zone in
+ * flight. */
 #include <libzbd/zbd.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,9 @@ static int fail(int code, struct zns_err *why)
 		return zns_fail(why, code, "reservation conflict");
 	if (code == -ENODATA || code == -EREMOTEIO || code == -EILSEQ)
 		return zns_fail(why, -EIO, "media error (%s)", strerror(-code));
-	return zns_fail(why, -EIO, "%s", code == -EIO ? "the device or the kernel refused it (I/O error)" : strerror(-code));
+	return zns_fail(why, -EIO, "%s",
+			code == -EIO ? "the device or the kernel refused it (I/O error)" :
+				       strerror(-code));
 }
 
 static enum zns_zone_state state_of(const struct zbd_zone *z)
@@ -43,7 +46,7 @@ static enum zns_zone_state state_of(const struct zbd_zone *z)
 
 static void convert(const struct zbd_zone *z, uint32_t index, struct zns_zone *out)
 {
-	*out = (struct zns_zone) {
+	*out = (struct zns_zone){
 		.index = index,
 		.state = state_of(z),
 		.conventional = z->type == ZBD_ZONE_TYPE_CNV || z->cond == ZBD_ZONE_COND_NOT_WP,
@@ -57,7 +60,8 @@ static void convert(const struct zbd_zone *z, uint32_t index, struct zns_zone *o
 		out->wp = zns_min(z->wp - z->start, z->capacity);
 }
 
-static int block_report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *why)
+static int block_report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zone *out,
+			struct zns_err *why)
 {
 	cleanup_free struct zbd_zone *z = calloc(nr, sizeof(*z));
 	uint64_t size = h->dev.geo.zone_size;
@@ -70,15 +74,16 @@ static int block_report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zo
 	if (rc)
 		return fail(rc == -1 ? -EIO : rc, why);
 	if (got != nr)
-		return zns_fail(why, -EIO, "%u zones instead of %u from zone %u on", got, nr, first);
+		return zns_fail(why, -EIO, "%u zones instead of %u from zone %u on", got, nr,
+				first);
 	for (uint32_t i = 0; i < nr; i++)
 		convert(&z[i], first + i, &out[i]);
 	return 0;
 }
 
 /* One command for the kernel; it may be done in parts. */
-static int transfer(struct hw *h, bool write, int flags, uint32_t zone, uint64_t off, void *buf, size_t len,
-		    struct zns_err *why)
+static int transfer(struct hw *h, bool write, int flags, uint32_t zone, uint64_t off, void *buf,
+		    size_t len, struct zns_err *why)
 {
 	uint64_t pos = h->dev.geo.zone_size * zone + off;
 	int fd = BLOCK_OF(h)->fd;
@@ -90,7 +95,8 @@ static int transfer(struct hw *h, bool write, int flags, uint32_t zone, uint64_t
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			return n ? fail(-errno, why) : zns_fail(why, -EIO, "beyond the end of the device");
+			return n ? fail(-errno, why) :
+				   zns_fail(why, -EIO, "beyond the end of the device");
 		buf = (char *)buf + n;
 		pos += n;
 		len -= n;
@@ -98,26 +104,33 @@ static int transfer(struct hw *h, bool write, int flags, uint32_t zone, uint64_t
 	return 0;
 }
 
-static int block_write(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *why)
+static int block_write(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len,
+		       struct zns_err *why)
 {
 	return transfer(h, true, 0, zone, off, (void *)buf, len, why);
 }
 
 /* The kernel makes it a write with forced unit access, or one and a flush, as the drive has it. */
-static int block_write_durable(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *why)
+static int block_write_durable(struct hw *h, uint32_t zone, uint64_t off, const void *buf,
+			       size_t len, struct zns_err *why)
 {
 	return transfer(h, true, RWF_DSYNC, zone, off, (void *)buf, len, why);
 }
 
-static int block_read(struct hw *h, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *why)
+static int block_read(struct hw *h, uint32_t zone, uint64_t off, void *buf, size_t len,
+		      struct zns_err *why)
 {
 	return transfer(h, false, 0, zone, off, buf, len, why);
 }
 
-static int block_manage(struct hw *h, enum hw_action what, uint32_t first, uint32_t nr, struct zns_err *why)
+static int block_manage(struct hw *h, enum hw_action what, uint32_t first, uint32_t nr,
+			struct zns_err *why)
 {
 	static const enum zbd_zone_op op[] = {
-		[HW_RESET] = ZBD_OP_RESET, [HW_OPEN] = ZBD_OP_OPEN, [HW_CLOSE] = ZBD_OP_CLOSE, [HW_FINISH] = ZBD_OP_FINISH,
+		[HW_RESET] = ZBD_OP_RESET,
+		[HW_OPEN] = ZBD_OP_OPEN,
+		[HW_CLOSE] = ZBD_OP_CLOSE,
+		[HW_FINISH] = ZBD_OP_FINISH,
 	};
 	uint64_t size = h->dev.geo.zone_size;
 	int rc;

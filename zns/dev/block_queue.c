@@ -15,17 +15,20 @@ void block_queue_limits(const char *name, struct zns_geometry *g)
 	uint64_t v, max = HW_MAX_IO;
 
 	/* Disks of 512-byte blocks that can only be written in 4 KiB steps. */
-	if (!hw_queue_number(name, "zone_write_granularity", &v) && v > g->block_size && v <= HW_MAX_IO && !(v & (v - 1)))
+	if (!hw_queue_number(name, "zone_write_granularity", &v) && v > g->block_size &&
+	    v <= HW_MAX_IO && !(v & (v - 1)))
 		g->block_size = v;
-	/* A request that the kernel must split comes down in odd pieces; so no larger than what goes in one. */
+	/* A request that the kernel must split comes down in odd pieces; so no larger than what
+	 * goes in one. */
 	if (!hw_queue_number(name, "max_sectors_kb", &v) && v)
 		max = zns_min(max, KIB(v));
 	if (!hw_queue_number(name, "max_segments", &v) && v)
 		max = zns_min(max, v * HW_PAGE);
 	g->max_io_bytes = zns_max(hw_transfer_limit(max), g->block_size);
 	/*
-	 * Kernels since 6.0 take less than a block, but not all drivers are ready for it: null_blk writes beyond its
-	 * pages when a block straddles two of the buffer's. So blocks it is, as it always was.
+	 * Kernels since 6.0 take less than a block, but not all drivers are ready for it: null_blk
+	 * writes beyond its pages when a block straddles two of the buffer's. So blocks it is, as
+	 * it always was.
 	 */
 	if (hw_queue_number(name, "dma_alignment", &v) || v >= KIB(64))
 		v = 0;
@@ -37,7 +40,8 @@ static bool kernel_orders_writes(void)
 	unsigned major, minor;
 	struct utsname u;
 
-	return !uname(&u) && sscanf(u.release, "%u.%u", &major, &minor) == 2 && (major > 6 || (major == 6 && minor >= 10));
+	return !uname(&u) && sscanf(u.release, "%u.%u", &major, &minor) == 2 &&
+	       (major > 6 || (major == 6 && minor >= 10));
 }
 
 /* "none [mq-deadline] bfq" */
@@ -45,7 +49,8 @@ static bool has_scheduler(const char *name)
 {
 	char text[256];
 
-	return !hw_queue_text(name, "scheduler", text, sizeof(text)) && strstr(text, "[" SCHEDULER "]");
+	return !hw_queue_text(name, "scheduler", text, sizeof(text)) &&
+	       strstr(text, "[" SCHEDULER "]");
 }
 
 static int set_scheduler(const char *name)
@@ -53,7 +58,8 @@ static int set_scheduler(const char *name)
 	cleanup_close int fd = -1;
 	char path[PATH_MAX];
 
-	if (snprintf(path, sizeof(path), "/sys/block/%s/queue/scheduler", name) >= (int)sizeof(path))
+	if (snprintf(path, sizeof(path), "/sys/block/%s/queue/scheduler", name) >=
+	    (int)sizeof(path))
 		return -ENAMETOOLONG;
 	fd = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd < 0 || write(fd, SCHEDULER, strlen(SCHEDULER)) < 0)
@@ -69,12 +75,17 @@ int block_queue_ordered(const char *name, struct zns_err *err)
 
 	if (kernel_orders_writes() || has_scheduler(name))
 		return 0;
-	/* No request queue of its own (device mapper, NVMe multipath): it is up to the devices below. */
-	if (snprintf(path, sizeof(path), "/sys/block/%s/mq", name) < (int)sizeof(path) && stat(path, &st))
+	/* No request queue of its own (device mapper, NVMe multipath): it is up to the devices
+	 * below. */
+	if (snprintf(path, sizeof(path), "/sys/block/%s/mq", name) < (int)sizeof(path) &&
+	    stat(path, &st))
 		return 0;
 	rc = set_scheduler(name);
 	if (rc)
-		return zns_fail(err, -EPERM, "%s: this kernel keeps writes to a zone in order with %s only, which cannot be set (%s): "
-				"echo %s > /sys/block/%s/queue/scheduler", name, SCHEDULER, strerror(-rc), SCHEDULER, name);
+		return zns_fail(
+			err, -EPERM,
+			"%s: this kernel keeps writes to a zone in order with %s only, which cannot be set (%s): "
+			"echo %s > /sys/block/%s/queue/scheduler",
+			name, SCHEDULER, strerror(-rc), SCHEDULER, name);
 	return 0;
 }

@@ -2,8 +2,8 @@
 #ifndef ZNS_DEV_CONTROL_H
 #define ZNS_DEV_CONTROL_H
 /*
- * Where a test build takes hold of a device. The product links control_none.c, in which each of these does nothing;
- * a test build links test/controls in its place: power cuts, faults, noise.
+ * Where a test build takes hold of a device. The product links control_none.c, in which each of
+ * these does nothing; a test build links test/controls in its place: power cuts, faults, noise.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,8 +13,8 @@
 struct emu;
 struct emu_cal;
 
-int emu_control_open(struct emu *e, struct zns_err *err);	/* the device is open otherwise */
-void emu_control_close(struct emu *e);				/* also of one that was not opened */
+int emu_control_open(struct emu *e, struct zns_err *err); /* the device is open otherwise */
+void emu_control_close(struct emu *e); /* also of one that was not opened */
 bool emu_stores_nothing(const struct emu *e);
 bool emu_flushes_all(const struct emu *e);
 
@@ -28,9 +28,10 @@ void emu_fault_after_write(struct emu *e, uint32_t zone);
 
 /* The time that something takes, stretched or shortened. Between enter and leave of the model. */
 uint64_t emu_noise(struct emu *e, uint64_t ns);
-uint64_t emu_noise_command(struct emu *e, uint64_t ns);		/* no stall: a command occupies nothing */
-uint64_t emu_noise_seen(struct emu *e, uint64_t done);		/* when the host learns of it */
-void emu_noise_collect(struct emu *e, uint64_t at);		/* garbage collections up to then and a little more */
+uint64_t emu_noise_command(struct emu *e, uint64_t ns); /* no stall: a command occupies nothing */
+uint64_t emu_noise_seen(struct emu *e, uint64_t done); /* when the host learns of it */
+/* garbage collections up to then and a little more */
+void emu_noise_collect(struct emu *e, uint64_t at);
 void emu_noise_erase(struct emu *e, struct emu_cal *die, uint64_t from);
 
 bool nvme_wants_ioctl(void);

@@ -6,7 +6,8 @@
 #include "backends.h"
 #include "zns/util.h"
 
-/* Backends whose devices have a name of their own. All others are found by the kind of their device node. */
+/* Backends whose devices have a name of their own. All others are found by the kind of their device
+ * node. */
 static const struct {
 	const char *prefix;
 	int (*open)(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err);
@@ -20,7 +21,8 @@ int zns_dev_open(const char *spec, unsigned flags, struct zns_dev **out, struct 
 
 	*out = NULL;
 	if (strlen(spec) >= sizeof((*out)->path))
-		return zns_fail(err, -ENAMETOOLONG, "device name \"%.64s…\" is too long (at most %zu bytes)", spec,
+		return zns_fail(err, -ENAMETOOLONG,
+				"device name \"%.64s…\" is too long (at most %zu bytes)", spec,
 				sizeof((*out)->path) - 1);
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(named); i++)
 		if (!strncmp(spec, named[i].prefix, strlen(named[i].prefix)))
@@ -34,8 +36,11 @@ int zns_dev_open(const char *spec, unsigned flags, struct zns_dev **out, struct 
 	if (S_ISCHR(st.st_mode))
 		return nvme_open_ns(spec, st.st_rdev, flags, out, err);
 	if (S_ISREG(st.st_mode))
-		return zns_fail(err, -EMEDIUMTYPE, "%s is a file: an emulated device is named emu:%s", spec, spec);
-	return zns_fail(err, -EMEDIUMTYPE, "%s is not a zoned device: give /dev/nvmeXnY, /dev/ngXnY or emu:PATH", spec);
+		return zns_fail(err, -EMEDIUMTYPE,
+				"%s is a file: an emulated device is named emu:%s", spec, spec);
+	return zns_fail(err, -EMEDIUMTYPE,
+			"%s is not a zoned device: give /dev/nvmeXnY, /dev/ngXnY or emu:PATH",
+			spec);
 }
 
 void zns_dev_close(struct zns_dev *dev)

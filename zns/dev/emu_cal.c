@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The calendar of one die, one channel or the controller: when it is busy. Bookings are made ahead (a write that waits
- * for its buffer books its program for when there is room), so a booking may be earlier than one made before it:
- * it takes the first gap that is long enough. Periods that touch become one. When the list is full the oldest is
- * forgotten, and nothing can be booked before its end any more.
+ * The calendar of one die, one channel or the controller: when it is busy. Bookings are made ahead
+ * (a write that waits for its buffer books its program for when there is room), so a booking may be
+ * earlier than one made before it: it takes the first gap that is long enough. Periods that touch
+ * become one. When the list is full the oldest is forgotten, and nothing can be booked before its
+ * end any more.
  */
 #include <string.h>
 
@@ -17,7 +18,8 @@ static void forget_oldest(struct emu_cal *c)
 
 static void insert(struct emu_cal *c, uint32_t at, uint64_t from, uint64_t to)
 {
-	bool joins_prev = at && c->busy[at - 1].to == from, joins_next = at < c->nr && c->busy[at].from == to;
+	bool joins_prev = at && c->busy[at - 1].to == from,
+	     joins_next = at < c->nr && c->busy[at].from == to;
 
 	if (joins_prev && joins_next) {
 		c->busy[at - 1].to = c->busy[at].to;
@@ -28,7 +30,7 @@ static void insert(struct emu_cal *c, uint32_t at, uint64_t from, uint64_t to)
 		c->busy[at].from = from;
 	} else {
 		memmove(c->busy + at + 1, c->busy + at, (c->nr++ - at) * sizeof(c->busy[0]));
-		c->busy[at] = (struct emu_period) { .from = from, .to = to };
+		c->busy[at] = (struct emu_period){ .from = from, .to = to };
 	}
 }
 
@@ -37,7 +39,7 @@ uint64_t emu_cal_book(struct emu_cal *c, uint64_t ready, uint64_t ns)
 	uint64_t start;
 	uint32_t i;
 
-	if (c->nr > EMU_CAL_PERIODS)	/* no idea whose it is, but not ours */
+	if (c->nr > EMU_CAL_PERIODS) /* no idea whose it is, but not ours */
 		c->nr = 0;
 	if (!ns)
 		return ready;

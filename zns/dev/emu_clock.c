@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A clock for each thread, so that a probe of an emulated device, or a test, need not sleep for computed times. Only
- * programs that ask for it have it.
+ * A clock for each thread, so that a probe of an emulated device, or a test, need not sleep for
+ * computed times. Only programs that ask for it have it.
  */
 #include "emu_priv.h"
 
@@ -46,7 +46,7 @@ int zns_emu_set_clock(struct zns_dev *dev, enum zns_emu_clock clock, struct zns_
 	if (rc)
 		return rc;
 	e->thread_start_ns = e->model->clock_ns;
-	e->serial = atomic_fetch_add(&serial, 1) + 1;	/* all threads begin anew */
+	e->serial = atomic_fetch_add(&serial, 1) + 1; /* all threads begin anew */
 	was = e->clock;
 	e->clock = clock == ZNS_EMU_CLOCK_THREAD ? &thread_clock : NULL;
 	emu_model_leave(e);

@@ -12,7 +12,7 @@
 struct target {
 	const char *path;
 	int fd;
-	bool fresh;		/* the file is ours: goes away on failure */
+	bool fresh; /* the file is ours: goes away on failure */
 	bool block;
 	uint64_t old_size;
 };
@@ -24,10 +24,12 @@ static int refuse_zoned(const struct target *t, const struct stat *st, struct zn
 	char sys[128];
 	size_t len;
 
-	snprintf(sys, sizeof(sys), "/sys/dev/block/%u:%u/queue/zoned", gnu_dev_major(st->st_rdev), gnu_dev_minor(st->st_rdev));
+	snprintf(sys, sizeof(sys), "/sys/dev/block/%u:%u/queue/zoned", gnu_dev_major(st->st_rdev),
+		 gnu_dev_minor(st->st_rdev));
 	if (zns_read_file(AT_FDCWD, sys, 4096, &text, &len) || !strncmp((char *)text, "none", 4))
 		return 0;
-	return zns_fail(err, -EINVAL, "%s is a zoned device itself: use it without \"emu:\"", t->path);
+	return zns_fail(err, -EINVAL, "%s is a zoned device itself: use it without \"emu:\"",
+			t->path);
 }
 
 static int open_existing(struct target *t, struct zns_err *err)
@@ -45,10 +47,12 @@ static int open_existing(struct target *t, struct zns_err *err)
 		return 0;
 	}
 	if (!S_ISBLK(st.st_mode))
-		return zns_fail(err, -EINVAL, "%s is neither a file nor a block device: name a new file", t->path);
+		return zns_fail(err, -EINVAL,
+				"%s is neither a file nor a block device: name a new file",
+				t->path);
 	t->block = true;
 	close(t->fd);
-	t->fd = open(t->path, O_RDWR | O_CLOEXEC | O_EXCL);	/* fails while it is mounted */
+	t->fd = open(t->path, O_RDWR | O_CLOEXEC | O_EXCL); /* fails while it is mounted */
 	if (t->fd < 0)
 		return zns_fail_sys(err, -errno, "cannot open %s for itself alone", t->path);
 	end = lseek(t->fd, 0, SEEK_END);
@@ -69,7 +73,8 @@ static int open_target(struct target *t, struct zns_err *err)
 	return open_existing(t, err);
 }
 
-/* Has a block device anything where file systems and partition tables begin? A file is judged by its size. */
+/* Has a block device anything where file systems and partition tables begin? A file is judged by
+ * its size. */
 static bool has_content(const struct target *t)
 {
 	cleanup_free uint8_t *buf = NULL;
@@ -79,7 +84,7 @@ static bool has_content(const struct target *t)
 		return t->old_size != 0;
 	buf = malloc(len);
 	if (!buf || zns_pread_all(t->fd, buf, len, 0))
-		return true;	/* unknown: be careful */
+		return true; /* unknown: be careful */
 	return buf[0] || memcmp(buf, buf + 1, len - 1);
 }
 
@@ -88,28 +93,38 @@ static int may_overwrite(const struct target *t, bool force, struct zns_err *err
 	if (t->fresh || force)
 		return 0;
 	if (emu_header_present(t->fd))
-		return zns_fail(err, -EEXIST, "%s is an emulated device already: use --force to destroy what is on it", t->path);
+		return zns_fail(
+			err, -EEXIST,
+			"%s is an emulated device already: use --force to destroy what is on it",
+			t->path);
 	if (has_content(t))
-		return zns_fail(err, -EEXIST, "%s exists and is not empty: name another file, or use --force to overwrite it",
-				t->path);
+		return zns_fail(
+			err, -EEXIST,
+			"%s exists and is not empty: name another file, or use --force to overwrite it",
+			t->path);
 	return 0;
 }
 
-/* How many zones the file system has room for; it is asked first, since filling it up would hurt others. */
-static int too_large(const struct target *t, const struct zns_emu_params *p, const struct emu_layout *lay, uint64_t have,
-		     struct zns_err *err)
+/* How many zones the file system has room for; it is asked first, since filling it up would hurt
+ * others. */
+static int too_large(const struct target *t, const struct zns_emu_params *p,
+		     const struct emu_layout *lay, uint64_t have, struct zns_err *err)
 {
 	char need[32], free_space[32];
 	uint64_t fit = have > lay->data_off ? (have - lay->data_off) / lay->stride : 0;
 
-	return zns_fail(err, -ENOSPC,
-			"%s: %u zones need %s, %s has room for %s: use fewer or smaller zones (--zones N, at most %llu)%s", t->path,
-			p->nr_zones, zns_format_size(lay->total, need, sizeof(need)), t->block ? "it" : "its file system",
-			zns_format_size(have, free_space, sizeof(free_space)),
-			(unsigned long long)zns_min(fit, (uint64_t)EMU_MAX_ZONES), t->block ? "" : ", or --sparse");
+	return zns_fail(
+		err, -ENOSPC,
+		"%s: %u zones need %s, %s has room for %s: use fewer or smaller zones (--zones N, at most %llu)%s",
+		t->path, p->nr_zones, zns_format_size(lay->total, need, sizeof(need)),
+		t->block ? "it" : "its file system",
+		zns_format_size(have, free_space, sizeof(free_space)),
+		(unsigned long long)zns_min(fit, (uint64_t)EMU_MAX_ZONES),
+		t->block ? "" : ", or --sparse");
 }
 
-static int allocate(const struct target *t, const struct zns_emu_params *p, const struct emu_layout *lay, struct zns_err *err)
+static int allocate(const struct target *t, const struct zns_emu_params *p,
+		    const struct emu_layout *lay, struct zns_err *err)
 {
 	uint64_t total = lay->total, have;
 	bool sparse = p->prealloc == ZNS_EMU_SPARSE;
@@ -127,14 +142,16 @@ static int allocate(const struct target *t, const struct zns_emu_params *p, cons
 	while (!sparse && (rc = fallocate(t->fd, 0, 0, total) ? -errno : 0) == -EINTR)
 		;
 	if (rc == -EOPNOTSUPP)
-		rc = 0;		/* sparse, then */
+		rc = 0; /* sparse, then */
 	if (!rc && ftruncate(t->fd, total))
 		rc = -errno;
 	if (!rc)
 		return 0;
 	if (!t->fresh && ftruncate(t->fd, t->old_size))
 		rc = -errno;
-	return zns_fail_sys(err, rc, "cannot make %s for %u zones: use fewer or smaller zones (--zones N)", t->path, p->nr_zones);
+	return zns_fail_sys(err, rc,
+			    "cannot make %s for %u zones: use fewer or smaller zones (--zones N)",
+			    t->path, p->nr_zones);
 }
 
 static int write_zeroes(int fd, uint64_t pos, uint64_t len)
@@ -180,12 +197,14 @@ static int write_table(int fd, const struct zns_emu_params *p, const struct emu_
 	return zns_pwrite_all(fd, table, lay->dur_len, lay->dur_off);
 }
 
-static int write_all(const struct target *t, const struct zns_emu_params *p, const struct emu_layout *lay)
+static int write_all(const struct target *t, const struct zns_emu_params *p,
+		     const struct emu_layout *lay)
 {
 	uint8_t uuid[ZNS_UUID_LEN];
 	int rc = zns_uuid_generate(uuid);
 
-	/* No header while the tables change. The live area gets its blocks now: a fault on the mapping cannot report ENOSPC. */
+	/* No header while the tables change. The live area gets its blocks now: a fault on the
+	 * mapping cannot report ENOSPC. */
 	if (!rc)
 		rc = write_zeroes(t->fd, 0, EMU_BLOCK);
 	if (!rc && fdatasync(t->fd))
@@ -207,8 +226,8 @@ static int write_all(const struct target *t, const struct zns_emu_params *p, con
 	return rc;
 }
 
-static int create_in(const struct target *t, const struct zns_emu_params *p, const struct emu_layout *lay, bool force,
-		     struct zns_err *err)
+static int create_in(const struct target *t, const struct zns_emu_params *p,
+		     const struct emu_layout *lay, bool force, struct zns_err *err)
 {
 	int rc = emu_lock_init(t->fd, true, err);
 
@@ -216,11 +235,14 @@ static int create_in(const struct target *t, const struct zns_emu_params *p, con
 		return rc;
 	rc = emu_presence_wait_alone(t->fd);
 	if (rc)
-		return zns_fail(err, rc, "%s is in use by another process: end that first", t->path);
+		return zns_fail(err, rc, "%s is in use by another process: end that first",
+				t->path);
 	rc = may_overwrite(t, force, err);
-	/* It will hold the memory of other people's programs. So its mode depends neither on its maker nor on the umask. */
+	/* It will hold the memory of other people's programs. So its mode depends neither on its
+	 * maker nor on the umask. */
 	if (!rc && !t->block && fchmod(t->fd, 0600))
-		rc = zns_fail_sys(err, -errno, "cannot make %s readable by its owner alone", t->path);
+		rc = zns_fail_sys(err, -errno, "cannot make %s readable by its owner alone",
+				  t->path);
 	if (!rc)
 		rc = allocate(t, p, lay, err);
 	if (rc)
@@ -229,14 +251,16 @@ static int create_in(const struct target *t, const struct zns_emu_params *p, con
 	return rc ? zns_fail_sys(err, rc, "cannot write %s", t->path) : 0;
 }
 
-int zns_emu_create(const char *path, const struct zns_emu_params *p, bool force, struct zns_err *err)
+int zns_emu_create(const char *path, const struct zns_emu_params *p, bool force,
+		   struct zns_err *err)
 {
 	struct target t = { .path = path, .fd = -1 };
 	struct emu_layout lay;
 	int rc;
 
 	if (!*path)
-		return zns_fail(err, -EINVAL, "no path given for the emulated device: give emu:PATH");
+		return zns_fail(err, -EINVAL,
+				"no path given for the emulated device: give emu:PATH");
 	rc = emu_params_check(p, err);
 	if (rc)
 		return rc;

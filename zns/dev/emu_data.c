@@ -11,25 +11,31 @@ static uint64_t zone_pos(const struct emu *e, uint32_t zone, uint64_t off)
 	return e->lay.data_off + e->lay.stride * zone + off;
 }
 
-static int check_transfer(struct emu *e, const char *what, uint32_t zone, uint64_t off, size_t len, struct zns_err *err)
+static int check_transfer(struct emu *e, const char *what, uint32_t zone, uint64_t off, size_t len,
+			  struct zns_err *err)
 {
 	int rc = emu_check_zone(e, zone, err);
 
 	if (rc)
 		return rc;
 	if ((off != APPEND && off % e->p.block_size) || len % e->p.block_size)
-		return zns_fail(err, -EINVAL, "%s of zone %u at offset %llu, %zu bytes: not a multiple of the block size of %u",
-				what, zone, (unsigned long long)(off == APPEND ? 0 : off), len, e->p.block_size);
+		return zns_fail(
+			err, -EINVAL,
+			"%s of zone %u at offset %llu, %zu bytes: not a multiple of the block size of %u",
+			what, zone, (unsigned long long)(off == APPEND ? 0 : off), len,
+			e->p.block_size);
 	if (off != APPEND && (off >= e->p.zone_size || len > e->p.zone_size - off))
-		return zns_fail(err, -EINVAL, "%s of zone %u at offset %llu, %zu bytes: leaves the zone of %llu bytes", what, zone,
-				(unsigned long long)off, len, (unsigned long long)e->p.zone_size);
+		return zns_fail(
+			err, -EINVAL,
+			"%s of zone %u at offset %llu, %zu bytes: leaves the zone of %llu bytes",
+			what, zone, (unsigned long long)off, len,
+			(unsigned long long)e->p.zone_size);
 	return 0;
 }
 
-
 /* Under the zone's lock. On success wp is advanced; the data was written before. */
-static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len, uint64_t *at,
-			struct zns_err *err)
+static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len,
+			uint64_t *at, struct zns_err *err)
 {
 	struct emu_entry *en = &e->live[zone];
 	enum zns_zone_state st = emu_state(e, en);
@@ -41,11 +47,15 @@ static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *
 	if (off == APPEND)
 		off = wp;
 	if (off + len > e->p.zone_capacity)
-		return zns_fail(err, -ENOSPC, "write to zone %u at offset %llu, %zu bytes: beyond its capacity of %llu bytes, use another zone",
-				zone, (unsigned long long)off, len, (unsigned long long)e->p.zone_capacity);
+		return zns_fail(
+			err, -ENOSPC,
+			"write to zone %u at offset %llu, %zu bytes: beyond its capacity of %llu bytes, use another zone",
+			zone, (unsigned long long)off, len, (unsigned long long)e->p.zone_capacity);
 	if (off != wp)
-		return zns_fail(err, -EIO, "write to zone %u at offset %llu: not at its write pointer %llu: report the zone and write there, or reset it",
-				zone, (unsigned long long)off, (unsigned long long)wp);
+		return zns_fail(
+			err, -EIO,
+			"write to zone %u at offset %llu: not at its write pointer %llu: report the zone and write there, or reset it",
+			zone, (unsigned long long)off, (unsigned long long)wp);
 	*at = off;
 	if (!len)
 		return 0;
@@ -57,24 +67,27 @@ static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *
 	rc = emu_fault_before(e, true, zone, off, err);
 	if (rc)
 		return rc;
-	rc = emu_file_whole(e, err);	/* a write would make a file longer again that was cut short */
+	rc = emu_file_whole(e, err); /* a write would make a file longer again that was cut short */
 	if (rc)
 		return rc;
 	rc = emu_io_write(e, zone_pos(e, zone, off), buf, len);
 	if (rc == -ENOSPC || rc == -EDQUOT)
 		return emu_file_no_room(e, err);
 	if (rc)
-		return zns_fail(err, -EIO, "write to zone %u at offset %llu: the host's storage under %s failed: %s", zone,
-				(unsigned long long)off, e->dev.path, strerror(-rc));
+		return zns_fail(
+			err, -EIO,
+			"write to zone %u at offset %llu: the host's storage under %s failed: %s",
+			zone, (unsigned long long)off, e->dev.path, strerror(-rc));
 	emu_store(&en->wp, off + len);
 	__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);
 	emu_fault_after_write(e, zone);
 	return 0;
 }
 
-/* As a command issued at @issue of model time; *done is when it is done, 0 with timing off. The caller waits. */
-int emu_write_at(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len, uint64_t *at, uint64_t issue,
-		 uint64_t *done, struct zns_err *err)
+/* As a command issued at @issue of model time; *done is when it is done, 0 with timing off. The
+ * caller waits. */
+int emu_write_at(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len,
+		 uint64_t *at, uint64_t issue, uint64_t *done, struct zns_err *err)
 {
 	int rc = emu_check_writable(e, err);
 
@@ -92,7 +105,8 @@ int emu_write_at(struct emu *e, uint32_t zone, uint64_t off, const void *buf, si
 	return rc;
 }
 
-static int do_write(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len, uint64_t *at, struct zns_err *err)
+static int do_write(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len,
+		    uint64_t *at, struct zns_err *err)
 {
 	uint64_t done;
 	int rc = emu_write_at(e, zone, off, buf, len, at, emu_timing_issue(e), &done, err);
@@ -101,23 +115,26 @@ static int do_write(struct emu *e, uint32_t zone, uint64_t off, const void *buf,
 	return rc;
 }
 
-int emu_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err)
+int emu_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
+	      struct zns_err *err)
 {
 	uint64_t at;
 
-	if (off == APPEND)	/* our own marker must not come in from outside */
+	if (off == APPEND) /* our own marker must not come in from outside */
 		off--;
 	return do_write(emu_of(d), zone, off, buf, len, &at, err);
 }
 
-int emu_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uint64_t *off, struct zns_err *err)
+int emu_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uint64_t *off,
+	       struct zns_err *err)
 {
 	return do_write(emu_of(d), zone, APPEND, buf, len, off, err);
 }
 
-/* No lock: data below a write pointer do not change until a reset, and nothing is reset while it has readers. */
-int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t len, bool cached, uint64_t issue,
-		uint64_t *done, struct zns_err *err)
+/* No lock: data below a write pointer do not change until a reset, and nothing is reset while it
+ * has readers. */
+int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t len, bool cached,
+		uint64_t issue, uint64_t *done, struct zns_err *err)
 {
 	struct emu_entry *en;
 	enum zns_zone_state st;
@@ -131,29 +148,38 @@ int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t le
 	en = &e->live[zone];
 	st = emu_state(e, en);
 	if (st == ZNS_ZONE_OFFLINE)
-		return zns_fail(err, -ENXIO, "read of zone %u at offset %llu: the zone is offline, its data is lost", zone,
-				(unsigned long long)off);
+		return zns_fail(
+			err, -ENXIO,
+			"read of zone %u at offset %llu: the zone is offline, its data is lost",
+			zone, (unsigned long long)off);
 	wp = emu_load(&en->wp);
-	end = st == ZNS_ZONE_FULL || (emu_load(&en->flags) & EMU_F_FINISHED) ? e->p.zone_capacity : wp;
+	end = st == ZNS_ZONE_FULL || (emu_load(&en->flags) & EMU_F_FINISHED) ? e->p.zone_capacity :
+									       wp;
 	if (off + len > end)
-		return zns_fail(err, -ENODATA, "read of zone %u at offset %llu, %zu bytes: beyond its write pointer %llu", zone,
-				(unsigned long long)off, len, (unsigned long long)end);
+		return zns_fail(
+			err, -ENODATA,
+			"read of zone %u at offset %llu, %zu bytes: beyond its write pointer %llu",
+			zone, (unsigned long long)off, len, (unsigned long long)end);
 	rc = len ? emu_fault_before(e, false, zone, off, err) : 0;
 	if (rc)
 		return rc;
-	/* A finished zone reads zeroes where it was never written, not what a former generation left there. */
+	/* A finished zone reads zeroes where it was never written, not what a former generation
+	 * left there. */
 	stored = off >= wp ? 0 : zns_min(len, wp - off);
 	rc = (cached ? emu_io_read_cached : emu_io_read)(e, zone_pos(e, zone, off), buf, stored);
 	if (rc)
-		return zns_fail(err, -EIO, "read of zone %u at offset %llu: the host's storage under %s failed: %s", zone,
-				(unsigned long long)off, e->dev.path, strerror(-rc));
+		return zns_fail(
+			err, -EIO,
+			"read of zone %u at offset %llu: the host's storage under %s failed: %s",
+			zone, (unsigned long long)off, e->dev.path, strerror(-rc));
 	memset((char *)buf + stored, 0, len - stored);
 	if (len)
 		*done = emu_timing_book(e, ZNS_EMU_OP_READ, zone, len, issue);
 	return 0;
 }
 
-int emu_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *err)
+int emu_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len,
+	     struct zns_err *err)
 {
 	struct emu *e = emu_of(d);
 	uint64_t done;
@@ -163,7 +189,8 @@ int emu_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t l
 	return rc;
 }
 
-/* A reset only moves the write pointer; nobody can read what is behind it, but the file still has it. */
+/* A reset only moves the write pointer; nobody can read what is behind it, but the file still has
+ * it. */
 int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
 	struct emu *e = emu_of(d);
@@ -177,16 +204,21 @@ int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 	if (rc)
 		return rc;
 	wp = emu_load(&e->live[zone].wp);
-	rc = wp < e->p.zone_capacity ? emu_io_zero(e, zone_pos(e, zone, wp), e->p.zone_capacity - wp) : 0;
-	__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);	/* the next flush has something to sync */
+	rc = wp < e->p.zone_capacity ?
+		     emu_io_zero(e, zone_pos(e, zone, wp), e->p.zone_capacity - wp) :
+		     0;
+	/* the next flush has something to sync */
+	__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);
 	emu_zone_unlock(e, zone);
-	return rc ? zns_fail(err, -EIO, "zone %u: the host's storage under %s failed: %s", zone, d->path, strerror(-rc)) : 0;
+	return rc ? zns_fail(err, -EIO, "zone %u: the host's storage under %s failed: %s", zone,
+			     d->path, strerror(-rc)) :
+		    0;
 }
 
 /*
- * Nobody can read the old data of a reset zone. A file that was allocated in full keeps its blocks: to write them again is
- * faster, and they cannot run out. A sparse file gives them back when the reset is durable; if that fails, a later reset
- * gives them back.
+ * Nobody can read the old data of a reset zone. A file that was allocated in full keeps its blocks:
+ * to write them again is faster, and they cannot run out. A sparse file gives them back when the
+ * reset is durable; if that fails, a later reset gives them back.
  */
 void emu_give_back(struct emu *e, uint32_t zone)
 {

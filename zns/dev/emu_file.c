@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The host's file below the device. Anybody with a shell may delete, replace or cut it; the file system may be full. A sync
- * fails only in the last case. In the others a dump would be called durable, and nobody could restore it.
+ * The host's file below the device. Anybody with a shell may delete, replace or cut it; the file
+ * system may be full. A sync fails only in the last case. In the others a dump would be called
+ * durable, and nobody could restore it.
  */
 #include <string.h>
 #include <sys/stat.h>
@@ -22,12 +23,18 @@ int emu_file_whole(struct emu *e, struct zns_err *err)
 	if (fstat(e->fd, &st))
 		return zns_fail_sys(err, -errno, "%s", e->dev.path);
 	if (!st.st_nlink)
-		return zns_fail(err, -ESTALE, "%s was deleted while it was in use, and what is on it goes with its last user: "
-				"create the device anew", e->dev.path);
+		return zns_fail(
+			err, -ESTALE,
+			"%s was deleted while it was in use, and what is on it goes with its last user: "
+			"create the device anew",
+			e->dev.path);
 	if ((uint64_t)st.st_size < e->lay.total)
-		return zns_fail(err, -ESTALE, "%s was cut short while it was in use, to %llu bytes of %llu: restore it from a "
-				"backup or create it anew", e->dev.path, (unsigned long long)st.st_size,
-				(unsigned long long)e->lay.total);
+		return zns_fail(
+			err, -ESTALE,
+			"%s was cut short while it was in use, to %llu bytes of %llu: restore it from a "
+			"backup or create it anew",
+			e->dev.path, (unsigned long long)st.st_size,
+			(unsigned long long)e->lay.total);
 	return 0;
 }
 
@@ -44,20 +51,27 @@ int emu_file_ours(struct emu *e, struct zns_err *err)
 	if (stat(path_of(e), &named) ? errno != ENOENT && errno != ENOTDIR :
 				       named.st_dev == ours.st_dev && named.st_ino == ours.st_ino)
 		return 0;
-	return zns_fail(err, -ESTALE, "%s was moved away or replaced while it was in use: put the file back to where it was",
-			e->dev.path);
+	return zns_fail(
+		err, -ESTALE,
+		"%s was moved away or replaced while it was in use: put the file back to where it was",
+		e->dev.path);
 }
 
 int emu_file_no_room(struct emu *e, struct zns_err *err)
 {
-	return zns_fail(err, -EDQUOT, "no space left on the file system below %s: free some there, or use a device made "
-			"without --sparse, which has its space from the start", e->dev.path);
+	return zns_fail(
+		err, -EDQUOT,
+		"no space left on the file system below %s: free some there, or use a device made "
+		"without --sparse, which has its space from the start",
+		e->dev.path);
 }
 
-/* A file that was allocated when it was made has at least as many blocks as bytes, and metadata on top. */
+/* A file that was allocated when it was made has at least as many blocks as bytes, and metadata on
+ * top. */
 bool emu_file_is_sparse(const struct emu *e)
 {
 	struct stat st;
 
-	return e->is_file && !emu_stores_nothing(e) && !fstat(e->fd, &st) && (uint64_t)st.st_blocks * 512 < e->lay.total;
+	return e->is_file && !emu_stores_nothing(e) && !fstat(e->fd, &st) &&
+	       (uint64_t)st.st_blocks * 512 < e->lay.total;
 }

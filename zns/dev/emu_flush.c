@@ -5,7 +5,8 @@
 
 #include "emu_priv.h"
 
-/* What others flushed or reset since the list was made must not be undone: an entry only moves forward. */
+/* What others flushed or reset since the list was made must not be undone: an entry only moves
+ * forward. */
 static size_t still_ahead(struct emu *e, struct emu_change *ch, size_t nr)
 {
 	size_t kept = 0;
@@ -17,9 +18,11 @@ static size_t still_ahead(struct emu *e, struct emu_change *ch, size_t nr)
 		if (to.gen != emu_load(&m->gen))
 			continue;
 		to.wp = zns_max(to.wp, emu_load(&m->wp));
-		/* finished stays finished within a generation; the other two change under this lock only */
+		/* finished stays finished within a generation; the other two change under this lock
+		 * only */
 		to.flags = (to.flags & EMU_F_FINISHED) | (m->flags & EMU_F_FINISHED) |
-			   (emu_load(&e->live[ch[i].zone].flags) & (EMU_F_READ_ONLY | EMU_F_OFFLINE));
+			   (emu_load(&e->live[ch[i].zone].flags) &
+			    (EMU_F_READ_ONLY | EMU_F_OFFLINE));
 		if (!emu_entry_unflushed(&to, m))
 			continue;
 		ch[kept].zone = ch[i].zone;
@@ -40,7 +43,8 @@ static int flush_now(struct emu *e, struct zns_err *err)
 	seq = emu_load(&e->head->change_seq);
 	if (emu_load(&e->head->durable_seq) >= seq)
 		return 0;
-	/* The list before the sync: a write pointer may become durable only after the data below it. */
+	/* The list before the sync: a write pointer may become durable only after the data below
+	 * it. */
 	rc = emu_table_unflushed(e, &ch, &nr);
 	if (rc)
 		return zns_fail(err, rc, "out of memory");
@@ -59,8 +63,8 @@ static int flush_now(struct emu *e, struct zns_err *err)
 			return rc;
 	}
 	done = emu_load(&e->head->durable_seq);
-	while (done < seq && !__atomic_compare_exchange_n(&e->head->durable_seq, &done, seq, false, __ATOMIC_ACQ_REL,
-							  __ATOMIC_ACQUIRE))
+	while (done < seq && !__atomic_compare_exchange_n(&e->head->durable_seq, &done, seq, false,
+							  __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 		;
 	return 0;
 }
@@ -80,7 +84,8 @@ int emu_flush(struct zns_dev *d, struct zns_err *err)
 	return rc;
 }
 
-/* The file is synced as a whole, but only these zones' entries follow: what else was written may still be lost. */
+/* The file is synced as a whole, but only these zones' entries follow: what else was written may
+ * still be lost. */
 static int flush_some(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	cleanup_free struct emu_change *ch = calloc(nr + 1, sizeof(*ch));
@@ -91,8 +96,9 @@ static int flush_some(struct emu *e, const uint32_t *zones, uint32_t nr, struct 
 		return zns_fail(err, -ENOMEM, "out of memory");
 	if (atomic_load(&e->sync_failed))
 		return emu_sync_lost(e, err);
-	for (uint32_t i = 0; i < nr; i++)	/* before the sync, as in flush_now */
-		ch[i] = (struct emu_change){ .zone = zones[i], .to = emu_entry_snapshot(&e->live[zones[i]]) };
+	for (uint32_t i = 0; i < nr; i++) /* before the sync, as in flush_now */
+		ch[i] = (struct emu_change){ .zone = zones[i],
+					     .to = emu_entry_snapshot(&e->live[zones[i]]) };
 	rc = emu_sync(e, err);
 	if (!rc)
 		rc = emu_durable_lock(e, err);
@@ -126,7 +132,8 @@ int emu_flush_zones(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struc
 	return rc;
 }
 
-int emu_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err)
+int emu_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
+		      struct zns_err *err)
 {
 	struct emu *e = emu_of(d);
 	int rc = emu_write(d, zone, off, buf, len, err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The header block and the layout that follows from it. A header is untrusted until all of it was checked. */
+/* The header block and the layout that follows from it. A header is untrusted until all of it was
+ * checked. */
 #include <stddef.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,7 +14,8 @@ void emu_layout(const struct zns_emu_params *p, struct emu_layout *lay)
 	uint64_t model = 0;
 
 	if (p->timing)
-		model = sizeof(struct emu_model) + p->nr_zones * sizeof(struct emu_model_zone) + units * sizeof(struct emu_cal);
+		model = sizeof(struct emu_model) + p->nr_zones * sizeof(struct emu_model_zone) +
+			units * sizeof(struct emu_cal);
 
 	lay->mirror_off = EMU_BLOCK + table;
 	lay->model_off = lay->mirror_off + table;
@@ -91,7 +93,8 @@ static int file_size(int fd, uint64_t *out)
 	return 0;
 }
 
-int emu_header_read(int fd, const char *path, struct zns_emu_params *p, uint8_t uuid[ZNS_UUID_LEN], struct zns_err *err)
+int emu_header_read(int fd, const char *path, struct zns_emu_params *p, uint8_t uuid[ZNS_UUID_LEN],
+		    struct zns_err *err)
 {
 	struct zns_err why = ZNS_ERR_INIT;
 	struct emu_layout lay;
@@ -103,23 +106,32 @@ int emu_header_read(int fd, const char *path, struct zns_emu_params *p, uint8_t 
 	if (rc && rc != -ENODATA)
 		return zns_fail_sys(err, rc, "cannot read %s", path);
 	if (rc && !fstat(fd, &st) && S_ISREG(st.st_mode) && !st.st_size)
-		return zns_fail(err, -EMEDIUMTYPE, "%s is empty, not an emulated device: create one with `znsctl create emu:%s`", path,
-				path);
+		return zns_fail(
+			err, -EMEDIUMTYPE,
+			"%s is empty, not an emulated device: create one with `znsctl create emu:%s`",
+			path, path);
 	if (rc || h.magic != EMU_MAGIC)
-		return zns_fail(err, -EMEDIUMTYPE, "%s is not an emulated device, it holds something else: take another name, or overwrite it with "
-				"`znsctl create --force emu:%s`", path, path);
+		return zns_fail(
+			err, -EMEDIUMTYPE,
+			"%s is not an emulated device, it holds something else: take another name, or overwrite it with "
+			"`znsctl create --force emu:%s`",
+			path, path);
 	if (h.version < EMU_VERSION)
-		return zns_fail(err, -EMEDIUMTYPE,
-				"%s has emulator format %u of an older version, this program knows %u: create the device anew with `znsctl create --force emu:%s`",
-				path, h.version, EMU_VERSION, path);
+		return zns_fail(
+			err, -EMEDIUMTYPE,
+			"%s has emulator format %u of an older version, this program knows %u: create the device anew with `znsctl create --force emu:%s`",
+			path, h.version, EMU_VERSION, path);
 	if (h.version != EMU_VERSION || h.header_bytes != sizeof(h))
-		return zns_fail(err, -EMEDIUMTYPE, "%s has emulator format %u, this program knows %u: use the matching version",
-				path, h.version, EMU_VERSION);
+		return zns_fail(
+			err, -EMEDIUMTYPE,
+			"%s has emulator format %u, this program knows %u: use the matching version",
+			path, h.version, EMU_VERSION);
 	if (h.hash != zns_hash(&h, offsetof(struct emu_header, hash)))
-		return zns_fail(err, -EMEDIUMTYPE,
-				"%s: the header of the emulated device is damaged: restore it from a backup or create the device anew with `znsctl create --force emu:%s`",
-				path, path);
-	*p = (struct zns_emu_params) {
+		return zns_fail(
+			err, -EMEDIUMTYPE,
+			"%s: the header of the emulated device is damaged: restore it from a backup or create the device anew with `znsctl create --force emu:%s`",
+			path, path);
+	*p = (struct zns_emu_params){
 		.nr_zones = h.nr_zones,
 		.block_size = h.block_size,
 		.zone_size = h.zone_size,
@@ -151,13 +163,16 @@ int emu_header_read(int fd, const char *path, struct zns_emu_params *p, uint8_t 
 			rc = zns_fail(&why, -EINVAL, "layout does not follow from the parameters");
 	}
 	if (rc)
-		return zns_fail(err, -EMEDIUMTYPE, "%s: bad header of an emulated device: %s", path, why.msg);
+		return zns_fail(err, -EMEDIUMTYPE, "%s: bad header of an emulated device: %s", path,
+				why.msg);
 	rc = file_size(fd, &size);
 	if (rc)
 		return zns_fail_sys(err, rc, "cannot tell the size of %s", path);
 	if (size < lay.total)
-		return zns_fail(err, -EMEDIUMTYPE, "%s was cut short: %llu bytes of %llu: restore it from a backup or create it anew",
-				path, (unsigned long long)size, (unsigned long long)lay.total);
+		return zns_fail(
+			err, -EMEDIUMTYPE,
+			"%s was cut short: %llu bytes of %llu: restore it from a backup or create it anew",
+			path, (unsigned long long)size, (unsigned long long)lay.total);
 	memcpy(uuid, h.uuid, ZNS_UUID_LEN);
 	return 0;
 }

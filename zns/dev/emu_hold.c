@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Hold zones to change them: they are locked, and whole. If a reset died half-way, the next holder of its zone completes or
- * undoes it.
+ * Hold zones to change them: they are locked, and whole. If a reset died half-way, the next holder
+ * of its zone completes or undoes it.
  */
 #include "emu_priv.h"
 

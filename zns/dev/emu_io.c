@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Bytes to and from the host file: O_DIRECT where position, length and buffer allow it, through a bounce
- * buffer where only the buffer does not, through the page cache otherwise. Linux keeps both coherent.
+ * Bytes to and from the host file: O_DIRECT where position, length and buffer allow it, through a
+ * bounce buffer where only the buffer does not, through the page cache otherwise. Linux keeps both
+ * coherent.
  */
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -14,14 +15,16 @@
 
 #define BOUNCE KIB(256)
 
-/* What the file system wants aligned, as far as the kernel tells; else 4 KiB, which every disk takes. */
+/* What the file system wants aligned, as far as the kernel tells; else 4 KiB, which every disk
+ * takes. */
 static void query_alignment(struct emu *e)
 {
 	e->dio_mem = e->dio_off = 4096;
 #ifdef STATX_DIOALIGN
 	struct statx stx;
 
-	if (!statx(e->dfd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &stx) && (stx.stx_mask & STATX_DIOALIGN)) {
+	if (!statx(e->dfd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &stx) &&
+	    (stx.stx_mask & STATX_DIOALIGN)) {
 		if (!stx.stx_dio_mem_align || !stx.stx_dio_offset_align) {
 			atomic_store(&e->direct, false);
 			return;
@@ -44,9 +47,9 @@ void emu_io_open(struct emu *e, const char *path)
 	e->dio_mem = e->dio_off = 512;
 	e->dfd = open(path, (e->fd_rdonly ? O_RDONLY : O_RDWR) | O_DIRECT | O_CLOEXEC);
 	if (e->dfd < 0)
-		return;		/* tmpfs and others: the page cache will do */
+		return; /* tmpfs and others: the page cache will do */
 	if (fstat(e->fd, &a) || fstat(e->dfd, &b) || a.st_dev != b.st_dev || a.st_ino != b.st_ino) {
-		close(e->dfd);	/* renamed in between: not our file */
+		close(e->dfd); /* renamed in between: not our file */
 		e->dfd = -1;
 		return;
 	}
@@ -97,7 +100,7 @@ static int io(struct emu *e, uint64_t pos, void *buf, size_t len, bool write)
 				n = transfer_bounced(e, pos, buf, whole, write);
 			else
 				n = transfer(e->dfd, pos, buf, whole, write);
-			if (n == -EINVAL) {	/* opens with O_DIRECT, but does not mean it */
+			if (n == -EINVAL) { /* opens with O_DIRECT, but does not mean it */
 				atomic_store(&e->direct, false);
 				continue;
 			}
@@ -115,7 +118,8 @@ static int io(struct emu *e, uint64_t pos, void *buf, size_t len, bool write)
 
 int emu_io_write(struct emu *e, uint64_t pos, const void *buf, size_t len)
 {
-	return pos >= e->lay.data_off && emu_stores_nothing(e) ? 0 : io(e, pos, (void *)buf, len, true);
+	return pos >= e->lay.data_off && emu_stores_nothing(e) ? 0 :
+								 io(e, pos, (void *)buf, len, true);
 }
 
 int emu_io_read(struct emu *e, uint64_t pos, void *buf, size_t len)
@@ -159,7 +163,10 @@ static int write_zeroes(struct emu *e, uint64_t pos, uint64_t len)
 
 int emu_io_punch(struct emu *e, uint64_t pos, uint64_t len)
 {
-	return fallocate(e->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)pos, (off_t)len) ? -errno : 0;
+	return fallocate(e->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)pos,
+			 (off_t)len) ?
+		       -errno :
+		       0;
 }
 
 int emu_io_zero(struct emu *e, uint64_t pos, uint64_t len)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Locks over threads (mutexes) and processes (OFD byte locks, far beyond the end of the file): see emu_priv.h. */
+/* Locks over threads (mutexes) and processes (OFD byte locks, far beyond the end of the file): see
+ * emu_priv.h. */
 #include <fcntl.h>
 
 #include "emu_priv.h"
 
-#define LOCK_BASE	(INT64_C(1) << 61)
+#define LOCK_BASE (INT64_C(1) << 61)
 
 enum { BYTE_INIT, BYTE_PRESENCE, BYTE_COUNT, BYTE_DURABLE, BYTE_MODEL, BYTE_ZONES = 16 };
 
@@ -25,8 +26,10 @@ static int ofd_lock(int fd, short type, uint64_t byte, uint64_t len, bool wait)
 
 static int lock_failed(int rc, const char *what, struct zns_err *err)
 {
-	return zns_fail_sys(err, rc, "cannot lock %s of the emulated device: put it on a file system with byte-range locks",
-			    what);
+	return zns_fail_sys(
+		err, rc,
+		"cannot lock %s of the emulated device: put it on a file system with byte-range locks",
+		what);
 }
 
 int emu_lock_init(int fd, bool write, struct zns_err *err)
@@ -41,7 +44,8 @@ void emu_unlock_init(int fd)
 	ofd_lock(fd, F_UNLCK, BYTE_INIT, 1, false);
 }
 
-/* Nobody keeps this one exclusively without holding the init lock too, so it never waits for long. */
+/* Nobody keeps this one exclusively without holding the init lock too, so it never waits for long.
+ */
 int emu_presence_share(int fd, struct zns_err *err)
 {
 	int rc = ofd_lock(fd, F_RDLCK, BYTE_PRESENCE, 1, true);
@@ -54,7 +58,8 @@ int emu_presence_try_alone(int fd)
 	return ofd_lock(fd, F_WRLCK, BYTE_PRESENCE, 1, false) ? -EBUSY : 0;
 }
 
-/* io_uring keeps a process's files open until a worker of the kernel comes round to it: gone is not yet closed. */
+/* io_uring keeps a process's files open until a worker of the kernel comes round to it: gone is not
+ * yet closed. */
 int emu_presence_wait_alone(int fd)
 {
 	const struct timespec nap = { .tv_nsec = 10 * 1000 * 1000 };
@@ -149,7 +154,8 @@ void emu_zones_unlock(struct emu *e, const uint32_t *zones, uint32_t nr)
 	stripes(e, zones, nr, false);
 }
 
-static int global_lock(struct emu *e, pthread_mutex_t *m, unsigned byte, const char *what, struct zns_err *err)
+static int global_lock(struct emu *e, pthread_mutex_t *m, unsigned byte, const char *what,
+		       struct zns_err *err)
 {
 	int rc;
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The NAND timing model: what zns/emu.h says each command costs, booked in the calendars of die, channel and
- * controller. It lives in the live area, under one lock over all processes. A process killed under the lock leaves
- * `broken` set: then what was queued is forgotten (the device looks idle for a moment), the counters stay.
+ * The NAND timing model: what zns/emu.h says each command costs, booked in the calendars of die,
+ * channel and controller. It lives in the live area, under one lock over all processes. A process
+ * killed under the lock leaves `broken` set: then what was queued is forgotten (the device looks
+ * idle for a moment), the counters stay.
  */
 #include <string.h>
 
 #include "emu_priv.h"
 
-#define PAGE	KIB(16)		/* what a die reads at once */
+#define PAGE KIB(16) /* what a die reads at once */
 
 uint64_t emu_cost_ns(uint64_t bytes, uint64_t mibps)
 {
@@ -26,7 +27,7 @@ static struct lane lane_of(struct emu *e, uint32_t zone)
 	bool wide = e->p.map == ZNS_EMU_MAP_SHARED;
 	uint32_t die = e->die_of_zone[zone], dies = wide ? e->p.channels * e->p.ways : 1;
 
-	return (struct lane) {
+	return (struct lane){
 		.die = &e->die_cal[die],
 		.channel = &e->channel_cal[die % e->p.channels],
 		.write_mibps = (uint64_t)e->p.die_write_mibps * dies,
@@ -62,9 +63,12 @@ int emu_model_enter(struct emu *e, struct zns_err *err)
 int emu_model_ask(struct emu *e, struct zns_err *err)
 {
 	if (e->fd_rdonly)
-		return zns_fail(err, -EBADF, "%s: no right to write, so no share in its timing model", e->dev.path);
+		return zns_fail(err, -EBADF,
+				"%s: no right to write, so no share in its timing model",
+				e->dev.path);
 	if (!e->model)
-		return zns_fail(err, -EINVAL, "%s has no timing model: create it with --timing on", e->dev.path);
+		return zns_fail(err, -EINVAL, "%s has no timing model: create it with --timing on",
+				e->dev.path);
 	return emu_model_enter(e, err);
 }
 
@@ -74,8 +78,10 @@ void emu_model_leave(struct emu *e)
 	emu_model_unlock(e);
 }
 
-/* A stream that one unit hands to the next page by page: neither may the next run ahead, nor end before it. */
-static uint64_t follow(struct emu_cal *next, uint64_t start, uint64_t end, uint64_t ns, uint64_t first, uint64_t last)
+/* A stream that one unit hands to the next page by page: neither may the next run ahead, nor end
+ * before it. */
+static uint64_t follow(struct emu_cal *next, uint64_t start, uint64_t end, uint64_t ns,
+		       uint64_t first, uint64_t last)
 {
 	uint64_t ready = start + first;
 
@@ -98,7 +104,8 @@ static uint64_t through_controller(struct emu *e, uint64_t at, uint64_t bytes, b
 	if (!write || !e->p.gc_every_mib)
 		return end;
 	e->model->since_gc += bytes;
-	for (; e->model->since_gc >= MIB(e->p.gc_every_mib); e->model->since_gc -= MIB(e->p.gc_every_mib)) {
+	for (; e->model->since_gc >= MIB(e->p.gc_every_mib);
+	     e->model->since_gc -= MIB(e->p.gc_every_mib)) {
 		emu_cal_book(c, end, e->p.gc_stall_ms * UINT64_C(1000000));
 		e->model->stalls++;
 	}
@@ -137,7 +144,8 @@ static uint64_t do_write(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t 
 	while (bytes) {
 		uint64_t *slot = &z->end_ns[z->units % e->p.buffer_units], take;
 
-		/* the slot's last unit has to be on the medium before this one's first byte comes in */
+		/* the slot's last unit has to be on the medium before this one's first byte comes
+		 * in */
 		accept = zns_max(accept, *slot);
 		take = zns_min(bytes, e->p.program_unit - z->fill);
 		bytes -= take;
@@ -156,7 +164,8 @@ static uint64_t do_read(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t a
 {
 	struct lane l = lane_of(e, zone);
 	uint64_t pages = zns_align_up(bytes, PAGE), first = zns_min(bytes, PAGE);
-	uint64_t sense = emu_noise(e, emu_cost_ns(pages, l.read_mibps)), move = emu_cost_ns(bytes, l.channel_mibps), start, end;
+	uint64_t sense = emu_noise(e, emu_cost_ns(pages, l.read_mibps)),
+		 move = emu_cost_ns(bytes, l.channel_mibps), start, end;
 
 	if (!bytes)
 		return at;
@@ -209,7 +218,8 @@ static uint64_t do_finish(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t
 	ready = emu_cal_book(l.channel, ready, move) + move;
 	l.channel->written += z->fill;
 	l.die->written += total;
-	/* A flush makes data durable: it does not wait for padding. A reset does, since the die is taken until then. */
+	/* A flush makes data durable: it does not wait for padding. A reset does, since the die is
+	 * taken until then. */
 	memset(z, 0, sizeof(*z));
 	return emu_cal_book(l.die, ready, ns) + ns;
 }
@@ -228,12 +238,13 @@ static uint64_t do_reset(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t 
 	return z->accept_ns;
 }
 
-uint64_t emu_model_run(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t bytes, uint64_t issue)
+uint64_t emu_model_run(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t bytes,
+		       uint64_t issue)
 {
 	uint64_t at = issue + emu_noise_command(e, e->p.command_us * UINT64_C(1000)), done = 0;
 
 	if (op != ZNS_EMU_OP_FLUSH && e->model_zone[zone].fill >= e->p.program_unit)
-		e->model_zone[zone].fill = 0;	/* not ours */
+		e->model_zone[zone].fill = 0; /* not ours */
 	emu_noise_collect(e, at);
 	switch (op) {
 	case ZNS_EMU_OP_WRITE:

@@ -17,7 +17,8 @@ static int read_boot_id(char out[64], struct zns_err *err)
 	int rc = zns_read_file(AT_FDCWD, path, 63, &text, &len);
 
 	if (rc || !len)
-		return zns_fail_sys(err, rc ? rc : -EIO, "cannot read %s (is /proc mounted?)", path);
+		return zns_fail_sys(err, rc ? rc : -EIO, "cannot read %s (is /proc mounted?)",
+				    path);
 	memset(out, 0, 64);
 	memcpy(out, text, len);
 	return 0;
@@ -48,8 +49,10 @@ static int map_live(struct emu *e, bool private, struct zns_err *err)
 	else
 		map = mmap(NULL, e->lay.live_len, prot, MAP_SHARED, e->fd, EMU_LIVE_OFF);
 	if (map == MAP_FAILED)
-		return zns_fail_sys(err, -errno, "%s: cannot map the zone table: put it on a file system with shared mappings",
-				    e->dev.path);
+		return zns_fail_sys(
+			err, -errno,
+			"%s: cannot map the zone table: put it on a file system with shared mappings",
+			e->dev.path);
 	if (e->map)
 		munmap(e->map, e->map_len);
 	e->map = map;
@@ -58,15 +61,18 @@ static int map_live(struct emu *e, bool private, struct zns_err *err)
 	return 0;
 }
 
-/* The init lock is held. Somebody who has the device open with another idea of the boot is not on this machine. */
+/* The init lock is held. Somebody who has the device open with another idea of the boot is not on
+ * this machine. */
 static int rebuild_alone(struct emu *e, const char boot_id[64], struct zns_err *err)
 {
 	int rc = emu_presence_wait_alone(e->fd);
 
 	if (rc)
-		return zns_fail(err, rc, "%s: its state is not of this boot, but another process has it open: close it there first",
-				e->dev.path);
-	memset(e->head->boot_id, 0, sizeof(e->head->boot_id));	/* killed half-way: begin again */
+		return zns_fail(
+			err, rc,
+			"%s: its state is not of this boot, but another process has it open: close it there first",
+			e->dev.path);
+	memset(e->head->boot_id, 0, sizeof(e->head->boot_id)); /* killed half-way: begin again */
 	if (e->model) {
 		memset(e->model, 0, e->lay.live_len - e->lay.model_off);
 		e->model->origin_ns = zns_mono_ns();
@@ -75,7 +81,7 @@ static int rebuild_alone(struct emu *e, const char boot_id[64], struct zns_err *
 	if (rc)
 		return rc;
 	memcpy(e->head->boot_id + 1, boot_id + 1, sizeof(e->head->boot_id) - 1);
-	emu_store(&e->head->boot_id[0], boot_id[0]);	/* last: only now it is equal */
+	emu_store(&e->head->boot_id[0], boot_id[0]); /* last: only now it is equal */
 	return emu_presence_share(e->fd, err);
 }
 
@@ -85,7 +91,8 @@ static int settle_resets(struct emu *e, struct zns_err *err)
 	int rc = 0;
 
 	for (uint32_t z = 0; !e->fd_rdonly && !rc && z < e->p.nr_zones; z++) {
-		if (!(emu_load(&e->mirror[z].flags) & EMU_F_PENDING) && emu_load(&e->live[z].gen) >= emu_load(&e->mirror[z].gen))
+		if (!(emu_load(&e->mirror[z].flags) & EMU_F_PENDING) &&
+		    emu_load(&e->live[z].gen) >= emu_load(&e->mirror[z].gen))
 			continue;
 		rc = emu_zone_lock(e, z, err);
 		if (!rc)
@@ -94,7 +101,8 @@ static int settle_resets(struct emu *e, struct zns_err *err)
 	return rc;
 }
 
-/* The live tables as they are, or from the durable ones after a reboot (or where the host lost pages of live). */
+/* The live tables as they are, or from the durable ones after a reboot (or where the host lost
+ * pages of live). */
 static int attach(struct emu *e, struct zns_err *err)
 {
 	char boot_id[64];
@@ -118,7 +126,8 @@ static int attach(struct emu *e, struct zns_err *err)
 	return rc ? rc : emu_table_rebuild(e, err);
 }
 
-/* A process that did not sleep was killed before it could say so: the first to open the device alone makes up for it. */
+/* A process that did not sleep was killed before it could say so: the first to open the device
+ * alone makes up for it. */
 static int skip_ahead(struct emu *e, struct zns_err *err)
 {
 	if (emu_presence_try_alone(e->fd))
@@ -141,14 +150,18 @@ static int open_file(struct emu *e, const char *path, struct zns_err *err)
 	if (e->fd < 0) {
 		rc = -errno;
 		if (rc == -ENOENT)
-			return zns_fail(err, rc, "no emulated device at %s: create one with `znsctl create emu:%s`", path, path);
+			return zns_fail(
+				err, rc,
+				"no emulated device at %s: create one with `znsctl create emu:%s`",
+				path, path);
 		if (rc != -EISDIR)
 			return zns_fail_sys(err, rc, "cannot open %s", path);
 	}
 	if (e->fd < 0 || fstat(e->fd, &st) || (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode)))
-		return zns_fail(err, -EMEDIUMTYPE,
-				"%s is not an emulated device (neither file nor block device): create one with `znsctl create emu:PATH`",
-				path);
+		return zns_fail(
+			err, -EMEDIUMTYPE,
+			"%s is not an emulated device (neither file nor block device): create one with `znsctl create emu:PATH`",
+			path);
 	e->is_file = S_ISREG(st.st_mode);
 	return 0;
 }
@@ -166,7 +179,7 @@ static int setup(struct emu *e, const char *path, struct zns_err *err)
 		return zns_fail(err, -ENOMEM, "out of memory");
 	emu_map_build(&e->p, e->die_of_zone);
 	emu_io_open(e, path);
-	*g = (struct zns_geometry) {
+	*g = (struct zns_geometry){
 		.nr_zones = e->p.nr_zones,
 		.block_size = e->p.block_size,
 		.zone_size = e->p.zone_size,
@@ -193,7 +206,7 @@ static void emu_close(struct zns_dev *d)
 	if (e->dfd >= 0)
 		close(e->dfd);
 	if (e->fd >= 0)
-		close(e->fd);	/* all locks go with it */
+		close(e->fd); /* all locks go with it */
 	for (unsigned i = 0; i < EMU_STRIPES; i++)
 		pthread_mutex_destroy(&e->stripe[i]);
 	pthread_mutex_destroy(&e->count_mutex);
@@ -206,7 +219,9 @@ static void emu_close(struct zns_dev *d)
 
 int emu_refuse_foreign(const struct zns_dev *dev, struct zns_err *err)
 {
-	return zns_fail(err, -EMEDIUMTYPE, "%s is not an emulated device: this is for emulated devices only", dev->path);
+	return zns_fail(err, -EMEDIUMTYPE,
+			"%s is not an emulated device: this is for emulated devices only",
+			dev->path);
 }
 
 const struct zns_dev_ops emu_ops = {
@@ -240,7 +255,7 @@ int emu_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_
 	if (!e)
 		return zns_fail(err, -ENOMEM, "out of memory");
 	e->dev.ops = &emu_ops;
-	memcpy(e->dev.path, spec, strlen(spec) + 1);	/* zns_dev_open checked the length */
+	memcpy(e->dev.path, spec, strlen(spec) + 1); /* zns_dev_open checked the length */
 	e->fd = e->dfd = -1;
 	e->rdonly = flags & ZNS_DEV_RDONLY;
 	for (unsigned i = 0; i < EMU_STRIPES; i++)
@@ -284,7 +299,9 @@ int zns_emu_zone_map(const struct zns_dev *dev, uint32_t *die_of_zone, struct zn
 	const struct emu *e = emu_of(dev);
 
 	if (dev->ops != &emu_ops)
-		return zns_fail(err, -EMEDIUMTYPE, "%s is not an emulated device: its zone map is not known", dev->path);
+		return zns_fail(err, -EMEDIUMTYPE,
+				"%s is not an emulated device: its zone map is not known",
+				dev->path);
 	memcpy(die_of_zone, e->die_of_zone, e->p.nr_zones * sizeof(*die_of_zone));
 	return 0;
 }

@@ -7,7 +7,8 @@
 static int check_mibps(const char *what, uint32_t v, bool needed, struct zns_err *err)
 {
 	if (v > MAX_MIBPS || (needed && !v))
-		return zns_fail(err, -EINVAL, "%s of %u MiB/s: must be 1 to %u", what, v, MAX_MIBPS);
+		return zns_fail(err, -EINVAL, "%s of %u MiB/s: must be 1 to %u", what, v,
+				MAX_MIBPS);
 	return 0;
 }
 
@@ -19,20 +20,26 @@ static int check_model(const struct zns_emu_params *p, struct zns_err *err)
 	if (rc)
 		return rc;
 	if (p->program_unit < 4096 || p->program_unit > MIB(16) || p->program_unit % p->block_size)
-		return zns_fail(err, -EINVAL, "program unit of %u bytes: must be 4 KiB to 16 MiB, a multiple of the block size",
-				p->program_unit);
+		return zns_fail(
+			err, -EINVAL,
+			"program unit of %u bytes: must be 4 KiB to 16 MiB, a multiple of the block size",
+			p->program_unit);
 	if (!p->buffer_units || p->buffer_units > EMU_MAX_BUFFER_UNITS)
-		return zns_fail(err, -EINVAL, "write buffer of %u program units: must be 1 to %u", p->buffer_units,
-				EMU_MAX_BUFFER_UNITS);
+		return zns_fail(err, -EINVAL, "write buffer of %u program units: must be 1 to %u",
+				p->buffer_units, EMU_MAX_BUFFER_UNITS);
 	if (p->command_us > 1000000 || p->reset_us > 10000000)
-		return zns_fail(err, -EINVAL, "command latency of %u us, reset of %u us: at most 1 s and 10 s", p->command_us,
-				p->reset_us);
-	if (!p->gc_every_mib != !p->gc_stall_ms || p->gc_every_mib > MAX_MIBPS || p->gc_stall_ms > 60000)
 		return zns_fail(err, -EINVAL,
-				"garbage collection of %u ms after every %u MiB: both or neither, at most 60000 ms and %u MiB",
-				p->gc_stall_ms, p->gc_every_mib, MAX_MIBPS);
+				"command latency of %u us, reset of %u us: at most 1 s and 10 s",
+				p->command_us, p->reset_us);
+	if (!p->gc_every_mib != !p->gc_stall_ms || p->gc_every_mib > MAX_MIBPS ||
+	    p->gc_stall_ms > 60000)
+		return zns_fail(
+			err, -EINVAL,
+			"garbage collection of %u ms after every %u MiB: both or neither, at most 60000 ms and %u MiB",
+			p->gc_stall_ms, p->gc_every_mib, MAX_MIBPS);
 	if (p->gc_every_mib && !p->controller_mibps)
-		return zns_fail(err, -EINVAL, "garbage collection stops the controller: give it a bandwidth");
+		return zns_fail(err, -EINVAL,
+				"garbage collection stops the controller: give it a bandwidth");
 	return 0;
 }
 
@@ -42,28 +49,42 @@ int emu_params_check(const struct zns_emu_params *p, struct zns_err *err)
 	int rc;
 
 	if (p->block_size != 512 && p->block_size != 4096)
-		return zns_fail(err, -EINVAL, "block size of %u bytes: must be 512 or 4096", p->block_size);
+		return zns_fail(err, -EINVAL, "block size of %u bytes: must be 512 or 4096",
+				p->block_size);
 	if (p->nr_zones < 4 || p->nr_zones > EMU_MAX_ZONES)
-		return zns_fail(err, -EINVAL, "%u zones: must be 4 to %u", p->nr_zones, EMU_MAX_ZONES);
+		return zns_fail(err, -EINVAL, "%u zones: must be 4 to %u", p->nr_zones,
+				EMU_MAX_ZONES);
 	if (!p->zone_size || p->zone_size > GIB(1024) || p->zone_size % p->block_size)
-		return zns_fail(err, -EINVAL, "zone size of %llu bytes: must be a multiple of the block size (%u), at most 1 TiB",
-				(unsigned long long)p->zone_size, p->block_size);
+		return zns_fail(
+			err, -EINVAL,
+			"zone size of %llu bytes: must be a multiple of the block size (%u), at most 1 TiB",
+			(unsigned long long)p->zone_size, p->block_size);
 	if (!p->zone_capacity || p->zone_capacity % p->block_size)
-		return zns_fail(err, -EINVAL, "zone capacity of %llu bytes: must be a multiple of the block size (%u)",
-				(unsigned long long)p->zone_capacity, p->block_size);
+		return zns_fail(
+			err, -EINVAL,
+			"zone capacity of %llu bytes: must be a multiple of the block size (%u)",
+			(unsigned long long)p->zone_capacity, p->block_size);
 	if (p->zone_capacity > p->zone_size)
-		return zns_fail(err, -EINVAL, "zone capacity of %s is larger than the zone size of %s",
-				zns_format_size(p->zone_capacity, a, sizeof(a)), zns_format_size(p->zone_size, b, sizeof(b)));
+		return zns_fail(err, -EINVAL,
+				"zone capacity of %s is larger than the zone size of %s",
+				zns_format_size(p->zone_capacity, a, sizeof(a)),
+				zns_format_size(p->zone_size, b, sizeof(b)));
 	if (p->max_active && p->max_open > p->max_active)
-		return zns_fail(err, -EINVAL, "open limit of %u is above the active limit of %u: every open zone is active",
-				p->max_open, p->max_active);
+		return zns_fail(
+			err, -EINVAL,
+			"open limit of %u is above the active limit of %u: every open zone is active",
+			p->max_open, p->max_active);
 	if (!p->channels || !p->ways || (uint64_t)p->channels * p->ways > 1024)
-		return zns_fail(err, -EINVAL, "%u channels x %u ways: both must be at least 1, dies at most 1024", p->channels,
-				p->ways);
+		return zns_fail(err, -EINVAL,
+				"%u channels x %u ways: both must be at least 1, dies at most 1024",
+				p->channels, p->ways);
 	if ((unsigned)p->map > ZNS_EMU_MAP_SHARED)
-		return zns_fail(err, -EINVAL, "unknown zone map %u: must be interleaved, permuted:SEED or shared", (unsigned)p->map);
+		return zns_fail(err, -EINVAL,
+				"unknown zone map %u: must be interleaved, permuted:SEED or shared",
+				(unsigned)p->map);
 	if ((unsigned)p->prealloc > ZNS_EMU_SPARSE)
-		return zns_fail(err, -EINVAL, "unknown preallocation %u: must be allocated, written or sparse",
+		return zns_fail(err, -EINVAL,
+				"unknown preallocation %u: must be allocated, written or sparse",
 				(unsigned)p->prealloc);
 	rc = check_mibps("die write bandwidth", p->die_write_mibps, p->timing, err);
 	if (!rc)
@@ -74,8 +95,8 @@ int emu_params_check(const struct zns_emu_params *p, struct zns_err *err)
 }
 
 /*
- * Balanced: the zones in chunks of `dies`, each chunk a permutation of all dies. Part of the format: the
- * same parameters must give the same map for ever.
+ * Balanced: the zones in chunks of `dies`, each chunk a permutation of all dies. Part of the
+ * format: the same parameters must give the same map for ever.
  */
 static void permute(const struct zns_emu_params *p, uint32_t *die_of_zone)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Presets. Zone counts are the real drives': most need --zones or a sparse file here. Where a source gives a time and
- * not a rate, the rate is rounded from it (192 KiB in 1.91 ms: 98 MiB/s).
+ * Presets. Zone counts are the real drives': most need --zones or a sparse file here. Where a
+ * source gives a time and not a rate, the rate is rounded from it (192 KiB in 1.91 ms: 98 MiB/s).
  */
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 void zns_emu_default_params(struct zns_emu_params *p)
 {
-	*p = (struct zns_emu_params) {
+	*p = (struct zns_emu_params){
 		.nr_zones = 64,
 		.block_size = 4096,
 		.zone_size = MIB(64),
@@ -52,7 +52,8 @@ static void paper_draft_18(struct zns_emu_params *p)
 	p->channels = 9;
 }
 
-/* Large zones, each spread over the whole drive: one domain of 1152 MiB/s, with a buffer of 960 KiB per zone. */
+/* Large zones, each spread over the whole drive: one domain of 1152 MiB/s, with a buffer of 960 KiB
+ * per zone. */
 static void large_zone(struct zns_emu_params *p)
 {
 	p->nr_zones = 904;
@@ -84,8 +85,9 @@ static void small_zone(struct zns_emu_params *p)
 }
 
 /*
- * The control: what a conventional drive does to its users, below zone semantics, so that the same programs run. Any
- * zone is as fast as the drive, all share one queue, and garbage collection stops everybody.
+ * The control: what a conventional drive does to its users, below zone semantics, so that the same
+ * programs run. Any zone is as fast as the drive, all share one queue, and garbage collection stops
+ * everybody.
  */
 static void conventional(struct zns_emu_params *p)
 {
@@ -121,7 +123,8 @@ int zns_emu_profile(const char *name, struct zns_emu_params *p, struct zns_err *
 			profile[i].apply(p);
 		return 0;
 	}
-	return zns_fail(err, -ENOENT,
-			"unknown profile \"%s\": the profiles are default, paper-conf, paper-draft, paper-draft-18, large-zone, small-zone, conventional",
-			name);
+	return zns_fail(
+		err, -ENOENT,
+		"unknown profile \"%s\": the profiles are default, paper-conf, paper-draft, paper-draft-18, large-zone, small-zone, conventional",
+		name);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * zns_dev_race in model time. The client whose command is due first always goes next, so the calendars see the same as a
- * drive with all clients at work. The data move too, but it does not matter when.
+ * zns_dev_race in model time. The client whose command is due first always goes next, so the
+ * calendars see the same as a drive with all clients at work. The data move too, but it does not
+ * matter when.
  */
 #include <stdlib.h>
 
@@ -13,7 +14,8 @@ struct turn {
 	uint32_t asked;
 };
 
-static int issue(struct emu *e, const struct zns_race *r, struct turn *t, uint64_t start, struct zns_err *err)
+static int issue(struct emu *e, const struct zns_race *r, struct turn *t, uint64_t start,
+		 struct zns_err *err)
 {
 	uint64_t off = r->off + (uint64_t)t->asked * (r->step ? r->step : r->len), at, done;
 	int rc;
@@ -50,7 +52,8 @@ int emu_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zn
 		uint32_t first = nr;
 
 		for (uint32_t i = 0; i < nr; i++)
-			if (t[i].asked < r[i].count && (first == nr || t[i].due_ns < t[first].due_ns))
+			if (t[i].asked < r[i].count &&
+			    (first == nr || t[i].due_ns < t[first].due_ns))
 				first = i;
 		if (first == nr)
 			break;

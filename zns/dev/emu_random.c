@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* splitmix64. Part of the format (permuted maps) and of what a seed of a test means: it never changes. */
+/* splitmix64. Part of the format (permuted maps) and of what a seed of a test means: it never
+ * changes. */
 #include "emu_priv.h"
 
 uint64_t emu_random(uint64_t *state)

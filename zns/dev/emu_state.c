@@ -3,8 +3,8 @@
 #include "emu_priv.h"
 
 /*
- * What the device shows. Fullness follows from the write pointer and the flags, so that a process which
- * dies between two stores leaves no contradiction.
+ * What the device shows. Fullness follows from the write pointer and the flags, so that a process
+ * which dies between two stores leaves no contradiction.
  */
 enum zns_zone_state emu_state(const struct emu *e, const struct emu_entry *en)
 {
@@ -29,7 +29,8 @@ int emu_check_zone(struct emu *e, uint32_t zone, struct zns_err *err)
 	if (rc)
 		return rc;
 	if (zone >= e->p.nr_zones)
-		return zns_fail(err, -EINVAL, "zone %u: the device has zones 0 to %u", zone, e->p.nr_zones - 1);
+		return zns_fail(err, -EINVAL, "zone %u: the device has zones 0 to %u", zone,
+				e->p.nr_zones - 1);
 	return 0;
 }
 
@@ -44,9 +45,12 @@ int emu_zone_refuses(uint32_t zone, enum zns_zone_state st, struct zns_err *err)
 {
 	switch (st) {
 	case ZNS_ZONE_FULL:
-		return zns_fail(err, -ENOSPC, "zone %u is full: use another zone or reset it", zone);
+		return zns_fail(err, -ENOSPC, "zone %u is full: use another zone or reset it",
+				zone);
 	case ZNS_ZONE_READ_ONLY:
-		return zns_fail(err, -EROFS, "zone %u is read-only: its data can be read, use another zone", zone);
+		return zns_fail(err, -EROFS,
+				"zone %u is read-only: its data can be read, use another zone",
+				zone);
 	case ZNS_ZONE_OFFLINE:
 		return zns_fail(err, -ENXIO, "zone %u is offline: use another zone", zone);
 	default:
@@ -54,7 +58,8 @@ int emu_zone_refuses(uint32_t zone, enum zns_zone_state st, struct zns_err *err)
 	}
 }
 
-/* Zone locked. Counted anew each time, over all processes: a counter could be left wrong by a killed one. */
+/* Zone locked. Counted anew each time, over all processes: a counter could be left wrong by a
+ * killed one. */
 static int check_limits(struct emu *e, uint32_t zone, enum zns_zone_state from, struct zns_err *err)
 {
 	uint32_t open = 0, active = 0;
@@ -68,11 +73,15 @@ static int check_limits(struct emu *e, uint32_t zone, enum zns_zone_state from, 
 		active += zns_zone_is_active(st);
 	}
 	if (e->p.max_active && !zns_zone_is_active(from) && active >= e->p.max_active)
-		return zns_fail(err, -EOVERFLOW, "zone %u: %u zones are active, the device's limit is %u: finish or reset one first",
-				zone, active, e->p.max_active);
+		return zns_fail(
+			err, -EOVERFLOW,
+			"zone %u: %u zones are active, the device's limit is %u: finish or reset one first",
+			zone, active, e->p.max_active);
 	if (e->p.max_open && !zns_zone_is_open(from) && open >= e->p.max_open)
-		return zns_fail(err, -ETOOMANYREFS, "zone %u: %u zones are open, the device's limit is %u: close, finish or reset one first",
-				zone, open, e->p.max_open);
+		return zns_fail(
+			err, -ETOOMANYREFS,
+			"zone %u: %u zones are open, the device's limit is %u: close, finish or reset one first",
+			zone, open, e->p.max_open);
 	return 0;
 }
 

@@ -2,15 +2,16 @@
 /*
  * The three zone tables, and what keeps them right whenever a process or the host dies.
  *
- * - Each field of a live entry changes by one atomic store, in an order in which every prefix is a valid
- *   state: a write stores wp after its data; a reset stores gen last.
+ * - Each field of a live entry changes by one atomic store, in an order in which every prefix is a
+ * valid state: a write stores wp after its data; a reset stores gen last.
  * - change_seq goes up after each change that a flush must make durable.
- * - durable is written in whole blocks built from mirror, under the durable lock. mirror follows only after
- *   the sync, so it never claims more than the disk holds. A process killed in between leaves mirror behind,
- *   and the next flush writes the same entries once more.
- * - A reset goes durable → mirror → live. It marks mirror PENDING before the disk changes: if it dies then,
- *   the disk may hold either state, and the next opener, flush or holder of the zone's lock writes the live
- *   one back. If it dies after mirror got the new generation, they complete it (emu_table_heal).
+ * - durable is written in whole blocks built from mirror, under the durable lock. mirror follows
+ * only after the sync, so it never claims more than the disk holds. A process killed in between
+ * leaves mirror behind, and the next flush writes the same entries once more.
+ * - A reset goes durable → mirror → live. It marks mirror PENDING before the disk changes: if it
+ * dies then, the disk may hold either state, and the next opener, flush or holder of the zone's
+ * lock writes the live one back. If it dies after mirror got the new generation, they complete it
+ * (emu_table_heal).
  */
 #include <stddef.h>
 #include <stdlib.h>
@@ -28,8 +29,9 @@ void emu_durable_seal(struct emu_entry *en, uint32_t zone)
 
 static bool entry_valid(const struct emu *e, const struct emu_entry *en, uint32_t zone)
 {
-	return en->check == zns_hash_seeded(en, offsetof(struct emu_entry, check), zone) && en->wp <= e->p.zone_capacity &&
-	       !(en->wp % e->p.block_size) && !(en->flags & ~EMU_F_DURABLE) && !en->state;
+	return en->check == zns_hash_seeded(en, offsetof(struct emu_entry, check), zone) &&
+	       en->wp <= e->p.zone_capacity && !(en->wp % e->p.block_size) &&
+	       !(en->flags & ~EMU_F_DURABLE) && !en->state;
 }
 
 /* The whole durable table; *out is aligned for direct I/O and the caller's to free. */
@@ -61,10 +63,11 @@ int emu_table_rebuild(struct emu *e, struct zns_err *err)
 
 		/* An entry that cannot be trusted costs its zone, not the device. */
 		if (!entry_valid(e, &en, z))
-			en = (struct emu_entry) { .flags = EMU_F_OFFLINE };
+			en = (struct emu_entry){ .flags = EMU_F_OFFLINE };
 		en.check = 0;
 		e->mirror[z] = en;
-		en.state = en.wp ? ZNS_ZONE_CLOSED : ZNS_ZONE_EMPTY;	/* power loss closes open zones */
+		/* power loss closes open zones */
+		en.state = en.wp ? ZNS_ZONE_CLOSED : ZNS_ZONE_EMPTY;
 		e->live[z] = en;
 	}
 	emu_model_idle(e);
@@ -89,7 +92,8 @@ int emu_table_is_stale(struct emu *e, struct zns_err *err)
 
 		if ((emu_load(&e->mirror[z].flags) & EMU_F_PENDING) || !entry_valid(e, en, z))
 			continue;
-		if (en->gen > gen || (en->gen == gen && gen == emu_load(&e->live[z].gen) && en->wp > emu_load(&e->live[z].wp)))
+		if (en->gen > gen || (en->gen == gen && gen == emu_load(&e->live[z].gen) &&
+				      en->wp > emu_load(&e->live[z].wp)))
 			stale = 1;
 	}
 	if (!e->fd_rdonly)
@@ -108,8 +112,8 @@ void emu_live_reset(struct emu *e, uint32_t zone)
 }
 
 /*
- * What a reset left that died (or failed) half-way; a running one holds the zone's lock. Nearly always there
- * is nothing to do. Else it is decided here, before anybody relies on either outcome.
+ * What a reset left that died (or failed) half-way; a running one holds the zone's lock. Nearly
+ * always there is nothing to do. Else it is decided here, before anybody relies on either outcome.
  */
 int emu_table_heal(struct emu *e, uint32_t zone, struct zns_err *err)
 {
@@ -118,13 +122,14 @@ int emu_table_heal(struct emu *e, uint32_t zone, struct zns_err *err)
 	int rc;
 
 	if (emu_load(&e->live[zone].gen) < emu_load(&mirror->gen)) {
-		emu_live_reset(e, zone);	/* it is on the disk */
+		emu_live_reset(e, zone); /* it is on the disk */
 		__atomic_fetch_and(&mirror->flags, ~EMU_F_PENDING, __ATOMIC_ACQ_REL);
 		return 0;
 	}
 	if (!(emu_load(&mirror->flags) & EMU_F_PENDING))
 		return 0;
-	/* The disk may hold either: back to live, whose data must be there before its write pointer. */
+	/* The disk may hold either: back to live, whose data must be there before its write
+	 * pointer. */
 	ch.to = e->live[zone];
 	rc = emu_sync(e, err);
 	if (!rc)
@@ -138,9 +143,10 @@ int emu_table_heal(struct emu *e, uint32_t zone, struct zns_err *err)
 
 int emu_sync_lost(struct emu *e, struct zns_err *err)
 {
-	return zns_fail(err, -EIO,
-			"%s: an earlier write to the host's storage failed, what it holds is unknown: check the host's disk, then open the device anew",
-			e->dev.path);
+	return zns_fail(
+		err, -EIO,
+		"%s: an earlier write to the host's storage failed, what it holds is unknown: check the host's disk, then open the device anew",
+		e->dev.path);
 }
 
 int emu_sync(struct emu *e, struct zns_err *err)
@@ -154,7 +160,7 @@ int emu_sync(struct emu *e, struct zns_err *err)
 			continue;
 		/* The kernel reports a lost page once: a later success would prove nothing. */
 		atomic_store(&e->sync_failed, true);
-		if (rc == -ENOSPC || rc == -EDQUOT)	/* allocated as late as that */
+		if (rc == -ENOSPC || rc == -EDQUOT) /* allocated as late as that */
 			return emu_file_no_room(e, err);
 		return zns_fail_sys(err, -EIO, "%s: cannot sync (%s)", e->dev.path, strerror(-rc));
 	}
@@ -162,7 +168,8 @@ int emu_sync(struct emu *e, struct zns_err *err)
 }
 
 /* One block of the durable table: what mirror says, with the changes that fall into it on top. */
-static size_t build_block(struct emu *e, uint32_t first, const struct emu_change *ch, size_t nr, struct emu_entry *block)
+static size_t build_block(struct emu *e, uint32_t first, const struct emu_change *ch, size_t nr,
+			  struct emu_entry *block)
 {
 	const uint32_t per = EMU_BLOCK / sizeof(*block);
 	size_t used = 0;
@@ -181,7 +188,8 @@ static size_t build_block(struct emu *e, uint32_t first, const struct emu_change
 int emu_durable_commit(struct emu *e, const struct emu_change *ch, size_t nr, struct zns_err *err)
 {
 	const uint32_t per = EMU_BLOCK / sizeof(struct emu_entry);
-	struct emu_entry block[EMU_BLOCK / sizeof(struct emu_entry)] __attribute__((aligned(EMU_BLOCK)));
+	struct emu_entry block[EMU_BLOCK / sizeof(struct emu_entry)]
+		__attribute__((aligned(EMU_BLOCK)));
 	int rc;
 
 	if (atomic_load(&e->sync_failed))
@@ -190,10 +198,12 @@ int emu_durable_commit(struct emu *e, const struct emu_change *ch, size_t nr, st
 		uint32_t first = ch[i].zone / per * per;
 
 		i += build_block(e, first, ch + i, nr - i, block);
-		rc = emu_io_write(e, e->lay.dur_off + (uint64_t)first * sizeof(struct emu_entry), block, EMU_BLOCK);
+		rc = emu_io_write(e, e->lay.dur_off + (uint64_t)first * sizeof(struct emu_entry),
+				  block, EMU_BLOCK);
 		if (rc) {
 			atomic_store(&e->sync_failed, true);
-			return zns_fail_sys(err, -EIO, "%s: cannot write the zone table (%s)", e->dev.path, strerror(-rc));
+			return zns_fail_sys(err, -EIO, "%s: cannot write the zone table (%s)",
+					    e->dev.path, strerror(-rc));
 		}
 	}
 	rc = emu_sync(e, err);
@@ -204,12 +214,13 @@ int emu_durable_commit(struct emu *e, const struct emu_change *ch, size_t nr, st
 
 		emu_store(&m->wp, ch[i].to.wp);
 		emu_store(&m->gen, ch[i].to.gen);
-		emu_store(&m->flags, ch[i].to.flags & EMU_F_DURABLE);	/* takes PENDING away: last */
+		emu_store(&m->flags, ch[i].to.flags & EMU_F_DURABLE); /* takes PENDING away: last */
 	}
 	return 0;
 }
 
-/* Does the disk lack something of this live entry? Generations differ only while a reset is under way. */
+/* Does the disk lack something of this live entry? Generations differ only while a reset is under
+ * way. */
 bool emu_entry_unflushed(const struct emu_entry *live, const struct emu_entry *mirror)
 {
 	return live->gen == mirror->gen &&
@@ -217,7 +228,8 @@ bool emu_entry_unflushed(const struct emu_entry *live, const struct emu_entry *m
 		((live->flags ^ mirror->flags) & EMU_F_DURABLE));
 }
 
-/* Without the zone's lock: gen is stored last by a reset, so equal before and after means the rest belongs to it. */
+/* Without the zone's lock: gen is stored last by a reset, so equal before and after means the rest
+ * belongs to it. */
 struct emu_entry emu_entry_snapshot(const struct emu_entry *en)
 {
 	struct emu_entry s = { 0 };
@@ -236,13 +248,14 @@ int emu_table_unflushed(struct emu *e, struct emu_change **out, size_t *nr)
 	size_t n = 0, room = 0;
 
 	for (uint32_t z = 0; z < e->p.nr_zones; z++) {
-		struct emu_entry live = emu_entry_snapshot(&e->live[z]), mirror = emu_entry_snapshot(&e->mirror[z]);
+		struct emu_entry live = emu_entry_snapshot(&e->live[z]),
+				 mirror = emu_entry_snapshot(&e->mirror[z]);
 
 		if (!emu_entry_unflushed(&live, &mirror))
 			continue;
 		if (zns_grow(list, n, room))
 			return -ENOMEM;
-		list[n++] = (struct emu_change) { .zone = z, .to = live };
+		list[n++] = (struct emu_change){ .zone = z, .to = live };
 	}
 	*out = list;
 	list = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The timing model in use: when a call is issued in model time, and sleeping until it is done. The wall clock is mapped
- * into model time by one origin per boot, so all processes agree.
+ * The timing model in use: when a call is issued in model time, and sleeping until it is done. The
+ * wall clock is mapped into model time by one origin per boot, so all processes agree.
  */
 #include <time.h>
 
@@ -39,7 +39,8 @@ uint64_t emu_timing_issue(struct emu *e)
 	return e->clock ? e->clock->issue(e) : wall_ns(e);
 }
 
-uint64_t emu_timing_book(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t bytes, uint64_t issue)
+uint64_t emu_timing_book(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t bytes,
+			 uint64_t issue)
 {
 	uint64_t done;
 
@@ -62,7 +63,7 @@ void emu_timing_wait(struct emu *e, uint64_t done)
 		return;
 	}
 	done += e->model->origin_ns;
-	ts = (struct timespec) { .tv_sec = done / 1000000000u, .tv_nsec = done % 1000000000u };
+	ts = (struct timespec){ .tv_sec = done / 1000000000u, .tv_nsec = done % 1000000000u };
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
 		;
 }

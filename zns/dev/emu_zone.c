@@ -14,18 +14,21 @@ static void fill(const struct emu *e, uint32_t zone, struct zns_zone *out)
 	out->state = emu_state(e, en);
 	out->capacity = e->p.zone_capacity;
 	out->wp = emu_load(&en->wp);
-	/* what a killed reset left half-way is a reset zone; the next one to lock it completes it */
+	/* what a killed reset left half-way is a reset zone; the next one to lock it completes it
+	 */
 	if (emu_load(&en->gen) < emu_load(&e->mirror[zone].gen)) {
 		out->wp = 0;
 		out->state = ZNS_ZONE_EMPTY;
 	}
 	if (out->state == ZNS_ZONE_FULL)
 		out->wp = out->capacity;
-	else if (out->wp == out->capacity && out->state != ZNS_ZONE_READ_ONLY && out->state != ZNS_ZONE_OFFLINE)
-		out->state = ZNS_ZONE_FULL;	/* filled between the two loads */
+	else if (out->wp == out->capacity && out->state != ZNS_ZONE_READ_ONLY &&
+		 out->state != ZNS_ZONE_OFFLINE)
+		out->state = ZNS_ZONE_FULL; /* filled between the two loads */
 }
 
-int emu_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *err)
+int emu_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out,
+	       struct zns_err *err)
 {
 	struct emu *e = emu_of(d);
 	int rc = emu_check_power(e, err);
@@ -33,7 +36,9 @@ int emu_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *
 	if (rc)
 		return rc;
 	if (first > e->p.nr_zones || nr > e->p.nr_zones - first)
-		return zns_fail(err, -EINVAL, "report of %u zones from zone %u: the device has %u zones", nr, first, e->p.nr_zones);
+		return zns_fail(err, -EINVAL,
+				"report of %u zones from zone %u: the device has %u zones", nr,
+				first, e->p.nr_zones);
 	for (uint32_t i = 0; i < nr; i++)
 		fill(e, first + i, &out[i]);
 	return 0;
@@ -75,7 +80,7 @@ int emu_close_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 	rc = emu_zone_refuses(zone, st, err);
 	if (!rc && st == ZNS_ZONE_EMPTY)
 		rc = zns_fail(err, -EIO, "zone %u is empty: only an open zone can be closed", zone);
-	if (!rc)	/* one opened and never written becomes empty again: emu_state() sees to it */
+	if (!rc) /* one opened and never written becomes empty again: emu_state() sees to it */
 		emu_store(&e->live[zone].state, ZNS_ZONE_CLOSED);
 	emu_zone_unlock(e, zone);
 	return rc;
@@ -131,7 +136,8 @@ static int by_number(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Only what the disk knows to be written needs a sync; an open zone that nothing was written to does not. */
+/* Only what the disk knows to be written needs a sync; an open zone that nothing was written to
+ * does not. */
 static bool reset_needs_disk(const struct emu_entry *live, const struct emu_entry *mirror)
 {
 	return live->wp || mirror->wp || ((live->flags | mirror->flags) & EMU_F_FINISHED);
@@ -151,8 +157,8 @@ static uint64_t time_resets(struct emu *e, const struct emu_change *ch, size_t n
 }
 
 /* All zones locked. The disk first, then mirror (both in commit), then live; see emu_table.c. */
-static int reset_locked(struct emu *e, const uint32_t *zones, uint32_t nr, struct emu_change *ch, uint64_t *done,
-			struct zns_err *err)
+static int reset_locked(struct emu *e, const uint32_t *zones, uint32_t nr, struct emu_change *ch,
+			uint64_t *done, struct zns_err *err)
 {
 	uint64_t issue = emu_timing_issue(e);
 	size_t n = 0;
@@ -172,12 +178,13 @@ static int reset_locked(struct emu *e, const uint32_t *zones, uint32_t nr, struc
 
 		if (!reset_needs_disk(live, &e->mirror[zones[i]]))
 			continue;
-		ch[n++] = (struct emu_change) { .zone = zones[i], .to.gen = live->gen + 1 };
+		ch[n++] = (struct emu_change){ .zone = zones[i], .to.gen = live->gen + 1 };
 	}
 	if (n) {
 		__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);
 		for (size_t i = 0; i < n; i++)
-			__atomic_fetch_or(&e->mirror[ch[i].zone].flags, EMU_F_PENDING, __ATOMIC_ACQ_REL);
+			__atomic_fetch_or(&e->mirror[ch[i].zone].flags, EMU_F_PENDING,
+					  __ATOMIC_ACQ_REL);
 		rc = emu_durable_commit(e, ch, n, err);
 	}
 	emu_durable_unlock(e);

@@ -5,11 +5,11 @@
 
 #include "hw_priv.h"
 
-#define HW_KNOWN	(1u << 8)
-#define HW_CONVENTIONAL	(1u << 9)
-#define HW_STATE	0xffu
+#define HW_KNOWN (1u << 8)
+#define HW_CONVENTIONAL (1u << 9)
+#define HW_STATE 0xffu
 
-#define REPORT_CHUNK	4096
+#define REPORT_CHUNK 4096
 
 int hw_init(struct hw *h, const struct hw_raw *raw, unsigned flags, struct zns_err *err)
 {
@@ -49,7 +49,8 @@ int hw_check_writable(struct hw *h, struct zns_err *err)
 int hw_check_zone(struct hw *h, uint32_t zone, struct zns_err *err)
 {
 	if (zone >= h->dev.geo.nr_zones)
-		return zns_fail(err, -EINVAL, "zone %u: the device has zones 0 to %u", zone, h->dev.geo.nr_zones - 1);
+		return zns_fail(err, -EINVAL, "zone %u: the device has zones 0 to %u", zone,
+				h->dev.geo.nr_zones - 1);
 	return 0;
 }
 
@@ -58,7 +59,7 @@ bool hw_cached(struct hw *h, uint32_t zone, struct zns_zone *out)
 	struct hw_zone *z = &h->zones[zone];
 	uint32_t what = atomic_load(&z->what);
 
-	*out = (struct zns_zone) {
+	*out = (struct zns_zone){
 		.index = zone,
 		.state = what & HW_STATE,
 		.conventional = what & HW_CONVENTIONAL,
@@ -73,19 +74,22 @@ void hw_forget(struct hw *h, uint32_t zone)
 	atomic_store(&h->zones[zone].what, 0);
 }
 
-static int report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *err)
+static int report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zone *out,
+		  struct zns_err *err)
 {
 	struct zns_err why = ZNS_ERR_INIT;
 	int rc = h->raw->report(h, first, nr, out, &why);
 
 	if (rc)
-		return zns_fail(err, rc == -ENOMEM ? rc : -EIO, "%s: its zones cannot be reported: %s", h->dev.path, why.msg);
+		return zns_fail(err, rc == -ENOMEM ? rc : -EIO,
+				"%s: its zones cannot be reported: %s", h->dev.path, why.msg);
 	for (uint32_t i = 0; i < nr; i++) {
 		struct hw_zone *z = &h->zones[first + i];
 
 		atomic_store(&z->wp, out[i].wp);
 		atomic_store(&z->capacity, out[i].capacity);
-		atomic_store(&z->what, HW_KNOWN | (out[i].conventional ? HW_CONVENTIONAL : 0) | out[i].state);
+		atomic_store(&z->what,
+			     HW_KNOWN | (out[i].conventional ? HW_CONVENTIONAL : 0) | out[i].state);
 	}
 	return 0;
 }
@@ -95,12 +99,15 @@ int hw_look(struct hw *h, uint32_t zone, struct zns_zone *out, struct zns_err *e
 	return report(h, zone, 1, out, err);
 }
 
-int hw_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *err)
+int hw_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out,
+	      struct zns_err *err)
 {
 	struct hw *h = hw_of(d);
 
 	if (first > d->geo.nr_zones || nr > d->geo.nr_zones - first)
-		return zns_fail(err, -EINVAL, "report of %u zones from zone %u: the device has %u zones", nr, first, d->geo.nr_zones);
+		return zns_fail(err, -EINVAL,
+				"report of %u zones from zone %u: the device has %u zones", nr,
+				first, d->geo.nr_zones);
 	for (uint32_t done = 0; done < nr;) {
 		uint32_t n = zns_min(nr - done, (uint32_t)REPORT_CHUNK);
 		int rc = report(h, first + done, n, out + done, err);
@@ -115,12 +122,17 @@ int hw_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *o
 int hw_refuses(const struct zns_zone *z, struct zns_err *err)
 {
 	if (z->conventional)
-		return zns_fail(err, -EINVAL, "zone %u is conventional: only sequential zones are used", z->index);
+		return zns_fail(err, -EINVAL,
+				"zone %u is conventional: only sequential zones are used",
+				z->index);
 	switch (z->state) {
 	case ZNS_ZONE_FULL:
-		return zns_fail(err, -ENOSPC, "zone %u is full: use another zone or reset it", z->index);
+		return zns_fail(err, -ENOSPC, "zone %u is full: use another zone or reset it",
+				z->index);
 	case ZNS_ZONE_READ_ONLY:
-		return zns_fail(err, -EROFS, "zone %u is read-only: its data can be read, use another zone", z->index);
+		return zns_fail(err, -EROFS,
+				"zone %u is read-only: its data can be read, use another zone",
+				z->index);
 	case ZNS_ZONE_OFFLINE:
 		return zns_fail(err, -ENXIO, "zone %u is offline: use another zone", z->index);
 	default:
@@ -130,8 +142,11 @@ int hw_refuses(const struct zns_zone *z, struct zns_err *err)
 
 int hw_reserved(struct hw *h, const char *what, struct zns_err *err)
 {
-	return zns_fail(err, -EBADE, "%s: another host has reserved %s (NVMe reservation conflict), so it refuses this one; "
-			"if that host shall not have it: znsctl register --take-over %s", what, h->dev.path, h->dev.path);
+	return zns_fail(
+		err, -EBADE,
+		"%s: another host has reserved %s (NVMe reservation conflict), so it refuses this one; "
+		"if that host shall not have it: znsctl register --take-over %s",
+		what, h->dev.path, h->dev.path);
 }
 
 int hw_plain_failure(struct hw *h, uint32_t zone, const struct zns_err *why, struct zns_err *err)
@@ -140,11 +155,15 @@ int hw_plain_failure(struct hw *h, uint32_t zone, const struct zns_err *why, str
 
 	switch (why->code) {
 	case -ETOOMANYREFS:
-		return zns_fail(err, -ETOOMANYREFS, "zone %u: the device's limit of %u open zones is reached: close, finish or reset one first",
-				zone, h->dev.geo.max_open);
+		return zns_fail(
+			err, -ETOOMANYREFS,
+			"zone %u: the device's limit of %u open zones is reached: close, finish or reset one first",
+			zone, h->dev.geo.max_open);
 	case -EOVERFLOW:
-		return zns_fail(err, -EOVERFLOW, "zone %u: the device's limit of %u active zones is reached: finish or reset one first",
-				zone, h->dev.geo.max_active);
+		return zns_fail(
+			err, -EOVERFLOW,
+			"zone %u: the device's limit of %u active zones is reached: finish or reset one first",
+			zone, h->dev.geo.max_active);
 	case -EBADE:
 		snprintf(what, sizeof(what), "zone %u", zone);
 		return hw_reserved(h, what, err);
@@ -220,7 +239,9 @@ int hw_flush(struct zns_dev *d, struct zns_err *err)
 	if (rc == -EBADE)
 		return hw_reserved(h, "flush", err);
 	if (rc)
-		return zns_fail(err, -EIO, "flush of %s failed (%s): what was written since the last one may be lost in a power cut",
-				d->path, why.msg);
+		return zns_fail(
+			err, -EIO,
+			"flush of %s failed (%s): what was written since the last one may be lost in a power cut",
+			d->path, why.msg);
 	return 0;
 }

@@ -6,11 +6,12 @@
 #include "hw_priv.h"
 
 #define APPEND UINT64_MAX
-#define APPEND_TRIES 16		/* against other processes, where appending is a report and a write */
+#define APPEND_TRIES 16 /* against other processes, where appending is a report and a write */
 
 typedef unsigned long long ull;
 
-static int check_transfer(struct hw *h, const char *what, uint32_t zone, uint64_t off, size_t len, struct zns_err *err)
+static int check_transfer(struct hw *h, const char *what, uint32_t zone, uint64_t off, size_t len,
+			  struct zns_err *err)
 {
 	const struct zns_geometry *g = &h->dev.geo;
 	int rc = hw_check_zone(h, zone, err);
@@ -18,11 +19,15 @@ static int check_transfer(struct hw *h, const char *what, uint32_t zone, uint64_
 	if (rc)
 		return rc;
 	if ((off != APPEND && off % g->block_size) || len % g->block_size)
-		return zns_fail(err, -EINVAL, "%s of zone %u at offset %llu, %zu bytes: not a multiple of the block size of %u",
-				what, zone, (ull)(off == APPEND ? 0 : off), len, g->block_size);
+		return zns_fail(
+			err, -EINVAL,
+			"%s of zone %u at offset %llu, %zu bytes: not a multiple of the block size of %u",
+			what, zone, (ull)(off == APPEND ? 0 : off), len, g->block_size);
 	if (off != APPEND && (off >= g->zone_size || len > g->zone_size - off))
-		return zns_fail(err, -EINVAL, "%s of zone %u at offset %llu, %zu bytes: leaves the zone of %llu bytes", what, zone,
-				(ull)off, len, (ull)g->zone_size);
+		return zns_fail(
+			err, -EINVAL,
+			"%s of zone %u at offset %llu, %zu bytes: leaves the zone of %llu bytes",
+			what, zone, (ull)off, len, (ull)g->zone_size);
 	return 0;
 }
 
@@ -34,20 +39,24 @@ static int check_write(const struct zns_zone *z, uint64_t off, size_t len, struc
 	if (rc)
 		return rc;
 	if (off + len > z->capacity)
-		return zns_fail(err, -ENOSPC, "write to zone %u at offset %llu, %zu bytes: beyond its capacity of %llu bytes, use another zone",
-				z->index, (ull)off, len, (ull)z->capacity);
+		return zns_fail(
+			err, -ENOSPC,
+			"write to zone %u at offset %llu, %zu bytes: beyond its capacity of %llu bytes, use another zone",
+			z->index, (ull)off, len, (ull)z->capacity);
 	if (off != z->wp)
-		return zns_fail(err, -EIO, "write to zone %u at offset %llu: not at its write pointer %llu: report the zone and write there, or reset it",
-				z->index, (ull)off, (ull)z->wp);
+		return zns_fail(
+			err, -EIO,
+			"write to zone %u at offset %llu: not at its write pointer %llu: report the zone and write there, or reset it",
+			z->index, (ull)off, (ull)z->wp);
 	return 0;
 }
 
 /*
- * The device refused a write. *again: the zone is as it should be; the kernel's idea of it was old (another process
- * wrote through another node) and is fresh after the report.
+ * The device refused a write. *again: the zone is as it should be; the kernel's idea of it was old
+ * (another process wrote through another node) and is fresh after the report.
  */
-static int explain_write(struct hw *h, uint32_t zone, uint64_t off, size_t len, const struct zns_err *why, bool *again,
-			 struct zns_err *err)
+static int explain_write(struct hw *h, uint32_t zone, uint64_t off, size_t len,
+			 const struct zns_err *why, bool *again, struct zns_err *err)
 {
 	struct zns_zone z;
 	int rc = hw_plain_failure(h, zone, why, err);
@@ -57,20 +66,29 @@ static int explain_write(struct hw *h, uint32_t zone, uint64_t off, size_t len, 
 		return rc;
 	if (why->code == -ESTALE) {
 		hw_forget(h, zone);
-		return zns_fail(err, -EIO, "write to zone %u at offset %llu: %s: another program writes to this zone; end it, then reset the zone",
-				zone, (ull)off, why->msg);
+		return zns_fail(
+			err, -EIO,
+			"write to zone %u at offset %llu: %s: another program writes to this zone; end it, then reset the zone",
+			zone, (ull)off, why->msg);
 	}
 	if (hw_look(h, zone, &z, NULL))
-		return zns_fail(err, -EIO, "write to zone %u at offset %llu: %s; nor can its zones be reported: is %s still there?",
-				zone, (ull)off, why->msg, h->dev.path);
+		return zns_fail(
+			err, -EIO,
+			"write to zone %u at offset %llu: %s; nor can its zones be reported: is %s still there?",
+			zone, (ull)off, why->msg, h->dev.path);
 	rc = check_write(&z, off, len, err);
-	if (rc == -EIO && z.wp > off && z.wp < off + len)	/* done in part, most likely */
-		return zns_fail(err, rc, "write to zone %u at offset %llu, %zu bytes: %s; the write pointer is at %llu now", zone,
-				(ull)off, len, why->msg, (ull)z.wp);
+	if (rc == -EIO && z.wp > off && z.wp < off + len) /* done in part, most likely */
+		return zns_fail(
+			err, rc,
+			"write to zone %u at offset %llu, %zu bytes: %s; the write pointer is at %llu now",
+			zone, (ull)off, len, why->msg, (ull)z.wp);
 	if (rc)
 		return rc;
 	*again = true;
-	return zns_fail(err, why->code == -ENOSPC || why->code == -EROFS || why->code == -ENXIO ? why->code : -EIO,
+	return zns_fail(err,
+			why->code == -ENOSPC || why->code == -EROFS || why->code == -ENXIO ?
+				why->code :
+				-EIO,
 			"write to zone %u at offset %llu: %s", zone, (ull)off, why->msg);
 }
 
@@ -85,14 +103,15 @@ static void *bounce_for(struct hw *h, const void *buf, size_t len)
 }
 
 /*
- * Write @len > 0 bytes from @off on, one command at a time; *done counts what is written, also when it fails. With
+ * Write @len > 0 bytes from @off on, one command at a time; *done counts what is written, also when
+ * it fails. With
  * @at the device picks the place (if it can) and *at is where the first byte went.
  */
-static int put(struct hw *h, uint32_t zone, uint64_t off, const uint8_t *buf, size_t len, bool durable, uint64_t *at,
-	       size_t *done, struct zns_err *err)
+static int put(struct hw *h, uint32_t zone, uint64_t off, const uint8_t *buf, size_t len,
+	       bool durable, uint64_t *at, size_t *done, struct zns_err *err)
 {
-	int (*write)(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *why) =
-		durable ? h->raw->write_durable : h->raw->write;
+	int (*write)(struct hw * h, uint32_t zone, uint64_t off, const void *buf, size_t len,
+		     struct zns_err *why) = durable ? h->raw->write_durable : h->raw->write;
 	cleanup_free void *bounce = NULL;
 	bool append = at && h->raw->append, tried = false, again;
 
@@ -130,8 +149,8 @@ static int put(struct hw *h, uint32_t zone, uint64_t off, const uint8_t *buf, si
 	return 0;
 }
 
-static int do_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, bool durable,
-		    struct zns_err *err)
+static int do_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
+		    bool durable, struct zns_err *err)
 {
 	struct hw *h = hw_of(d);
 	struct hw_turn turn;
@@ -139,7 +158,7 @@ static int do_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *
 	size_t done;
 	int rc = hw_check_writable(h, err);
 
-	if (off == APPEND)	/* our own marker must not come in from outside */
+	if (off == APPEND) /* our own marker must not come in from outside */
 		off--;
 	if (!rc)
 		rc = check_transfer(h, "write", zone, off, len, err);
@@ -157,12 +176,14 @@ static int do_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *
 	return rc;
 }
 
-int hw_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err)
+int hw_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
+	     struct zns_err *err)
 {
 	return do_write(d, zone, off, buf, len, false, err);
 }
 
-int hw_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err)
+int hw_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
+		     struct zns_err *err)
 {
 	bool durable = hw_of(d)->raw->write_durable;
 	int rc = do_write(d, zone, off, buf, len, durable, err);
@@ -170,7 +191,8 @@ int hw_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void 
 	return rc || durable ? rc : zns_dev_flush(d, err);
 }
 
-int hw_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uint64_t *off, struct zns_err *err)
+int hw_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uint64_t *off,
+	      struct zns_err *err)
 {
 	struct hw *h = hw_of(d);
 	struct hw_turn turn;
@@ -211,15 +233,20 @@ static int check_read(const struct zns_zone *z, uint64_t off, size_t len, struct
 	if (z->conventional)
 		return hw_refuses(z, err);
 	if (z->state == ZNS_ZONE_OFFLINE)
-		return zns_fail(err, -ENXIO, "read of zone %u at offset %llu: the zone is offline, its data is lost", z->index,
-				(ull)off);
+		return zns_fail(
+			err, -ENXIO,
+			"read of zone %u at offset %llu: the zone is offline, its data is lost",
+			z->index, (ull)off);
 	if (off + len > readable(z))
-		return zns_fail(err, -ENODATA, "read of zone %u at offset %llu, %zu bytes: beyond its write pointer %llu", z->index,
-				(ull)off, len, (ull)readable(z));
+		return zns_fail(
+			err, -ENODATA,
+			"read of zone %u at offset %llu, %zu bytes: beyond its write pointer %llu",
+			z->index, (ull)off, len, (ull)readable(z));
 	return 0;
 }
 
-static int explain_read(struct hw *h, uint32_t zone, uint64_t off, size_t len, const struct zns_err *why, struct zns_err *err)
+static int explain_read(struct hw *h, uint32_t zone, uint64_t off, size_t len,
+			const struct zns_err *why, struct zns_err *err)
 {
 	struct zns_zone z;
 	int rc;
@@ -229,13 +256,18 @@ static int explain_read(struct hw *h, uint32_t zone, uint64_t off, size_t len, c
 	if (why->code == -EBADE)
 		return hw_plain_failure(h, zone, why, err);
 	if (hw_look(h, zone, &z, NULL))
-		return zns_fail(err, -EIO, "read of zone %u at offset %llu: %s; nor can its zones be reported: is %s still there?",
-				zone, (ull)off, why->msg, h->dev.path);
+		return zns_fail(
+			err, -EIO,
+			"read of zone %u at offset %llu: %s; nor can its zones be reported: is %s still there?",
+			zone, (ull)off, why->msg, h->dev.path);
 	rc = check_read(&z, off, len, err);
-	return rc ? rc : zns_fail(err, -EIO, "read of zone %u at offset %llu: %s", zone, (ull)off, why->msg);
+	return rc ? rc :
+		    zns_fail(err, -EIO, "read of zone %u at offset %llu: %s", zone, (ull)off,
+			     why->msg);
 }
 
-int hw_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *err)
+int hw_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len,
+	    struct zns_err *err)
 {
 	struct hw *h = hw_of(d);
 	cleanup_free void *bounce = NULL;

@@ -31,7 +31,8 @@ static int link_end(const char *path, char *out, size_t len)
 int hw_kernel_name(dev_t dev, bool block, char *name, size_t len, char *class, size_t class_len)
 {
 	char path[128];
-	int n = snprintf(path, sizeof(path), "/sys/dev/%s/%u:%u", block ? "block" : "char", major(dev), minor(dev));
+	int n = snprintf(path, sizeof(path), "/sys/dev/%s/%u:%u", block ? "block" : "char",
+			 major(dev), minor(dev));
 	int rc = link_end(path, name, len);
 
 	if (rc)
@@ -76,8 +77,9 @@ int hw_queue_number(const char *name, const char *attr, uint64_t *out)
 }
 
 /*
- * A file system, a device mapper or the like holds a block device exclusively. Others may try the same as we at this very
- * moment, so only a lasting refusal counts. The device is opened for reading, so that udev gets no event on close.
+ * A file system, a device mapper or the like holds a block device exclusively. Others may try the
+ * same as we at this very moment, so only a lasting refusal counts. The device is opened for
+ * reading, so that udev gets no event on close.
  */
 int hw_check_unused(const char *node, const char *shown, struct zns_err *err)
 {
@@ -91,9 +93,11 @@ int hw_check_unused(const char *node, const char *shown, struct zns_err *err)
 			return 0;
 		}
 		if (errno != EBUSY)
-			return 0;	/* whatever it is, opening it for use will tell */
+			return 0; /* whatever it is, opening it for use will tell */
 		nanosleep(&pause, NULL);
 	}
-	return zns_fail(err, -EBUSY, "%s is in use by the kernel: mounted, or part of another device (see lsblk); release it first",
-			shown);
+	return zns_fail(
+		err, -EBUSY,
+		"%s is in use by the kernel: mounted, or part of another device (see lsblk); release it first",
+		shown);
 }

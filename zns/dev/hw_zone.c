@@ -6,11 +6,15 @@
 #include "hw_priv.h"
 
 static const char *const action_name[] = {
-	[HW_RESET] = "reset", [HW_OPEN] = "opening", [HW_CLOSE] = "closing", [HW_FINISH] = "finishing",
+	[HW_RESET] = "reset",
+	[HW_OPEN] = "opening",
+	[HW_CLOSE] = "closing",
+	[HW_FINISH] = "finishing",
 };
 
 /* The device refused; what the zone looks like says why. */
-static int explain(struct hw *h, enum hw_action what, uint32_t zone, const struct zns_err *why, struct zns_err *err)
+static int explain(struct hw *h, enum hw_action what, uint32_t zone, const struct zns_err *why,
+		   struct zns_err *err)
 {
 	struct zns_zone z;
 	int rc = hw_plain_failure(h, zone, why, err);
@@ -19,15 +23,18 @@ static int explain(struct hw *h, enum hw_action what, uint32_t zone, const struc
 		return rc;
 	rc = hw_look(h, zone, &z, NULL);
 	if (rc)
-		return zns_fail(err, -EIO, "%s zone %u: %s; nor can its zones be reported: is %s still there?", action_name[what],
-				zone, why->msg, h->dev.path);
+		return zns_fail(err, -EIO,
+				"%s zone %u: %s; nor can its zones be reported: is %s still there?",
+				action_name[what], zone, why->msg, h->dev.path);
 	if (what != HW_RESET || z.state != ZNS_ZONE_FULL)
 		rc = hw_refuses(&z, err);
 	if (rc)
 		return rc;
 	if (what == HW_CLOSE && z.state == ZNS_ZONE_EMPTY)
-		return zns_fail(err, -EIO, "zone %u is empty: only an open zone can be closed", zone);
-	return zns_fail(err, -EIO, "%s zone %u (%s): %s", action_name[what], zone, zns_zone_state_name(z.state), why->msg);
+		return zns_fail(err, -EIO, "zone %u is empty: only an open zone can be closed",
+				zone);
+	return zns_fail(err, -EIO, "%s zone %u (%s): %s", action_name[what], zone,
+			zns_zone_state_name(z.state), why->msg);
 }
 
 static int manage(struct hw *h, enum hw_action what, uint32_t zone, struct zns_err *err)
@@ -52,7 +59,8 @@ int hw_open_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 	return rc ? rc : manage(hw_of(d), HW_OPEN, zone, err);
 }
 
-/* Some devices keep a zone that was opened and never written active when it is closed; here it is empty again. */
+/* Some devices keep a zone that was opened and never written active when it is closed; here it is
+ * empty again. */
 int hw_close_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
 	struct hw *h = hw_of(d);
@@ -101,14 +109,15 @@ static uint32_t run_of(const uint32_t *sorted, uint32_t nr)
 }
 
 /* Which of a range that failed is it? */
-static int explain_reset(struct hw *h, uint32_t first, uint32_t nr, const struct zns_err *why, struct zns_err *err)
+static int explain_reset(struct hw *h, uint32_t first, uint32_t nr, const struct zns_err *why,
+			 struct zns_err *err)
 {
 	struct zns_zone z;
 
 	for (uint32_t i = 0; i < nr; i++)
 		if (hw_look(h, first + i, &z, NULL) || z.state != ZNS_ZONE_EMPTY)
 			return explain(h, HW_RESET, first + i, why, err);
-	return 0;	/* all are empty: what more could be wanted */
+	return 0; /* all are empty: what more could be wanted */
 }
 
 static int reset_sorted(struct hw *h, const uint32_t *sorted, uint32_t nr, struct zns_err *err)
@@ -133,7 +142,9 @@ static int reset_sorted(struct hw *h, const uint32_t *sorted, uint32_t nr, struc
 	for (uint32_t i = 0, n; i < nr; i += n) {
 		struct zns_err why = ZNS_ERR_INIT;
 
-		for (n = 0; i + n < nr && sorted[i + n] == sorted[i] + n && z[i + n].state != ZNS_ZONE_EMPTY; n++)
+		for (n = 0; i + n < nr && sorted[i + n] == sorted[i] + n &&
+			    z[i + n].state != ZNS_ZONE_EMPTY;
+		     n++)
 			hw_forget(h, sorted[i + n]);
 		if (n && h->raw->manage(h, HW_RESET, sorted[i], n, &why)) {
 			rc = explain_reset(h, sorted[i], n, &why, err);

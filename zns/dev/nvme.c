@@ -9,9 +9,10 @@
 #include "backends.h"
 #include "nvme_priv.h"
 
-#define MPSMIN_SHIFT	12	/* unit of MDTS and ZASL: the controller's smallest page, at least 4 KiB */
-#define SEGMENTS	127u	/* of one command, where the block layer does not tell */
-#define NO_LIMIT	UINT32_MAX
+/* unit of MDTS and ZASL: the controller's smallest page, at least 4 KiB */
+#define MPSMIN_SHIFT 12
+#define SEGMENTS 127u /* of one command, where the block layer does not tell */
+#define NO_LIMIT UINT32_MAX
 
 static void nvme_close(struct zns_dev *d)
 {
@@ -51,20 +52,26 @@ static int ask(struct nvme_ns *n, struct identity *id, const char *spec, struct 
 	int rc;
 
 	if (nvme_get_nsid(n->fd, &n->nsid))
-		return zns_fail(err, -EMEDIUMTYPE, "%s is not an NVMe namespace: give /dev/ngXnY", spec);
+		return zns_fail(err, -EMEDIUMTYPE, "%s is not an NVMe namespace: give /dev/ngXnY",
+				spec);
 	rc = nvme_identify_ns(n->fd, n->nsid, &id->ns);
 	if (rc < 0 && (errno == EACCES || errno == EPERM))
-		return zns_fail(err, -EACCES, "%s: this kernel lets only root send commands to a drive: run as root, or use the block device",
-				spec);
+		return zns_fail(
+			err, -EACCES,
+			"%s: this kernel lets only root send commands to a drive: run as root, or use the block device",
+			spec);
 	if (nvme_outcome(rc, &why) || nvme_outcome(nvme_identify_ctrl(n->fd, &id->ctrl), &why))
 		return zns_fail(err, -EIO, "%s does not identify itself: %s", spec, why.msg);
 	if (nvme_outcome(nvme_zns_identify_ns(n->fd, n->nsid, &id->zns), &why) ||
 	    nvme_outcome(nvme_zns_identify_ctrl(n->fd, &id->zctrl), &why))
-		return zns_fail(err, -EMEDIUMTYPE, "%s is not a zoned namespace (%s): give one whose command set is ZNS, or emu:PATH",
-				spec, why.msg);
+		return zns_fail(
+			err, -EMEDIUMTYPE,
+			"%s is not a zoned namespace (%s): give one whose command set is ZNS, or emu:PATH",
+			spec, why.msg);
 	/*
-	 * Zones that changed behind everybody's back. Nothing is known of any zone yet, so all are asked for anew anyway;
-	 * but the drive tells of further changes only when the list has been read. Not all have one.
+	 * Zones that changed behind everybody's back. Nothing is known of any zone yet, so all are
+	 * asked for anew anyway; but the drive tells of further changes only when the list has been
+	 * read. Not all have one.
 	 */
 	nvme_get_log_zns_changed_zones(n->fd, n->nsid, false, &id->changed);
 	return 0;
@@ -76,7 +83,8 @@ static uint64_t transfer_bytes(uint8_t exp)
 	return exp ? UINT64_C(1) << zns_min(exp + MPSMIN_SHIFT, 40) : UINT64_MAX;
 }
 
-/* The kernel's own limits on one command. The block device of the same name has them, where the kernel made one. */
+/* The kernel's own limits on one command. The block device of the same name has them, where the
+ * kernel made one. */
 static uint64_t kernel_bytes(const char *name)
 {
 	uint64_t max = (uint64_t)SEGMENTS * HW_PAGE, v;
@@ -90,7 +98,8 @@ static uint64_t kernel_bytes(const char *name)
 	return max;
 }
 
-static int geometry(struct nvme_ns *n, const struct identity *id, const char *spec, const char *name, struct zns_err *err)
+static int geometry(struct nvme_ns *n, const struct identity *id, const char *spec,
+		    const char *name, struct zns_err *err)
 {
 	uint8_t f = (id->ns.flbas & 0xf) | (id->ns.flbas >> 5 & 3) << 4;
 	const struct nvme_lbaf *lbaf = &id->ns.lbaf[f];
@@ -100,19 +109,25 @@ static int geometry(struct nvme_ns *n, const struct identity *id, const char *sp
 	n->zone_lbas = le64toh(id->zns.lbafe[f].zsze);
 	n->lba_shift = lbaf->ds;
 	if (lbaf->ms || id->ns.dps & 7)
-		return zns_fail(err, -EMEDIUMTYPE, "%s is formatted with metadata or protection information: format it without (nvme format)",
-				spec);
+		return zns_fail(
+			err, -EMEDIUMTYPE,
+			"%s is formatted with metadata or protection information: format it without (nvme format)",
+			spec);
 	/* Offsets of bytes are computed with: nothing of what it says may overflow them. */
-	if (lbaf->ds < 9 || lbaf->ds > 16 || !n->zone_lbas || n->zone_lbas > nsze || nsze > (uint64_t)INT64_MAX >> lbaf->ds)
-		return zns_fail(err, -EMEDIUMTYPE, "%s: blocks of 2^%u bytes in zones of %llu blocks are not supported", spec,
-				lbaf->ds, (unsigned long long)n->zone_lbas);
+	if (lbaf->ds < 9 || lbaf->ds > 16 || !n->zone_lbas || n->zone_lbas > nsze ||
+	    nsze > (uint64_t)INT64_MAX >> lbaf->ds)
+		return zns_fail(
+			err, -EMEDIUMTYPE,
+			"%s: blocks of 2^%u bytes in zones of %llu blocks are not supported", spec,
+			lbaf->ds, (unsigned long long)n->zone_lbas);
 	zones = nsze / n->zone_lbas;
 	if (!zones || zones > UINT32_MAX)
-		return zns_fail(err, -EMEDIUMTYPE, "%s: %llu zones are not supported", spec, (unsigned long long)zones);
+		return zns_fail(err, -EMEDIUMTYPE, "%s: %llu zones are not supported", spec,
+				(unsigned long long)zones);
 	max = zns_min(transfer_bytes(id->ctrl.mdts), kernel_bytes(name));
 	n->max_report = zns_min(max, KIB(256));
 	max = zns_min(max, transfer_bytes(id->zctrl.zasl));
-	*g = (struct zns_geometry) {
+	*g = (struct zns_geometry){
 		.nr_zones = zones,
 		.block_size = 1u << lbaf->ds,
 		.zone_size = n->zone_lbas << lbaf->ds,
@@ -126,9 +141,11 @@ static int geometry(struct nvme_ns *n, const struct identity *id, const char *sp
 	return 0;
 }
 
-static int setup(struct nvme_ns *n, const char *spec, const char *name, unsigned flags, struct zns_err *err)
+static int setup(struct nvme_ns *n, const char *spec, const char *name, unsigned flags,
+		 struct zns_err *err)
 {
-	cleanup_free struct identity *id = aligned_alloc(HW_PAGE, zns_align_up(sizeof(*id), HW_PAGE));
+	cleanup_free struct identity *id = aligned_alloc(HW_PAGE,
+							 zns_align_up(sizeof(*id), HW_PAGE));
 	char node[80];
 	int rc = 0;
 
@@ -155,7 +172,8 @@ static int setup(struct nvme_ns *n, const char *spec, const char *name, unsigned
 	return hw_typical_capacity(&n->hw, err);
 }
 
-int nvme_open_ns(const char *spec, dev_t dev, unsigned flags, struct zns_dev **out, struct zns_err *err)
+int nvme_open_ns(const char *spec, dev_t dev, unsigned flags, struct zns_dev **out,
+		 struct zns_err *err)
 {
 	char name[64], class[32];
 	struct nvme_ns *n;
@@ -164,7 +182,10 @@ int nvme_open_ns(const char *spec, dev_t dev, unsigned flags, struct zns_dev **o
 	if (rc)
 		return zns_fail(err, -ENODEV, "%s: its kind is not known (is /sys mounted?)", spec);
 	if (strcmp(class, "nvme-generic") || strncmp(name, "ng", 2))
-		return zns_fail(err, -EMEDIUMTYPE, "%s is not a zoned device: give /dev/nvmeXnY, /dev/ngXnY or emu:PATH", spec);
+		return zns_fail(
+			err, -EMEDIUMTYPE,
+			"%s is not a zoned device: give /dev/nvmeXnY, /dev/ngXnY or emu:PATH",
+			spec);
 	n = calloc(1, sizeof(*n));
 	if (!n)
 		return zns_fail(err, -ENOMEM, "out of memory");

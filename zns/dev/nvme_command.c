@@ -9,7 +9,7 @@
 
 #include "nvme_priv.h"
 
-#define STATUS_MASK	0x7ff	/* status code and its type, without the flags */
+#define STATUS_MASK 0x7ff /* status code and its type, without the flags */
 
 struct nvme_ring {
 	struct io_uring ring;
@@ -48,8 +48,9 @@ int nvme_outcome(int status, struct zns_err *why)
 	}
 	if (status == NVME_SC_RESERVATION_CONFLICT)
 		code = -EBADE;
-	text = nvme_status_to_string(status, false);	/* "Name: explanation" */
-	return zns_fail(why, code, "%.*s (NVMe status 0x%03x)", (int)strcspn(text, ":"), text, status);
+	text = nvme_status_to_string(status, false); /* "Name: explanation" */
+	return zns_fail(why, code, "%.*s (NVMe status 0x%03x)", (int)strcspn(text, ":"), text,
+			status);
 }
 
 static int run_ioctl(struct nvme_ns *n, struct nvme_command *c)
@@ -130,8 +131,8 @@ static void fill(struct io_uring_sqe *sqe, const struct nvme_ns *n, const struct
 }
 
 /*
- * As ioctl does: the drive's status, or -1 and errno. -2: the command did not leave, try ioctl. The buffer is the
- * drive's until the completion is here, so nothing ends the waiting.
+ * As ioctl does: the drive's status, or -1 and errno. -2: the command did not leave, try ioctl. The
+ * buffer is the drive's until the completion is here, so nothing ends the waiting.
  */
 static int run_ring(struct nvme_ns *n, struct nvme_command *c)
 {
@@ -151,14 +152,14 @@ static int run_ring(struct nvme_ns *n, struct nvme_command *c)
 	do
 		rc = io_uring_submit(&r->ring);
 	while (rc == -EINTR);
-	if (rc != 1) {	/* not taken, and dies with the ring */
+	if (rc != 1) { /* not taken, and dies with the ring */
 		ring_free(r);
 		return -2;
 	}
 	do
 		rc = io_uring_wait_cqe(&r->ring, &cqe);
 	while (rc == -EINTR || rc == -EAGAIN);
-	if (rc) {	/* cannot be: the ring is ours and alive */
+	if (rc) { /* cannot be: the ring is ours and alive */
 		errno = -rc;
 		return -1;
 	}
@@ -189,7 +190,8 @@ void nvme_transport_init(struct nvme_ns *n)
 
 	if (nvme_wants_ioctl())
 		return;
-	/* A report of one zone, which changes nothing: kernels have rings without this command for this kind of file. */
+	/* A report of one zone, which changes nothing: kernels have rings without this command for
+	 * this kind of file. */
 	c.data = aligned_alloc(HW_PAGE, HW_PAGE);
 	if (!c.data)
 		return;

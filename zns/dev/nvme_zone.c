@@ -29,11 +29,12 @@ static enum zns_zone_state state_of(uint8_t zs)
 	}
 }
 
-static void convert(const struct nvme_ns *n, const struct nvme_zns_desc *z, uint32_t index, struct zns_zone *out)
+static void convert(const struct nvme_ns *n, const struct nvme_zns_desc *z, uint32_t index,
+		    struct zns_zone *out)
 {
 	uint64_t start = le64toh(z->zslba), wp = le64toh(z->wp);
 
-	*out = (struct zns_zone) {
+	*out = (struct zns_zone){
 		.index = index,
 		.state = state_of(z->zs),
 		.conventional = (z->zt & 0xf) != NVME_ZONE_TYPE_SEQWRITE_REQ,
@@ -47,12 +48,16 @@ static void convert(const struct nvme_ns *n, const struct nvme_zns_desc *z, uint
 		out->wp = zns_min((wp - start) << n->lba_shift, out->capacity);
 }
 
-static int nvme_report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *why)
+static int nvme_report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zone *out,
+		       struct zns_err *why)
 {
 	struct nvme_ns *n = nvme_of(h);
-	uint32_t most = (n->max_report - sizeof(struct nvme_zone_report)) / sizeof(struct nvme_zns_desc);
-	uint32_t len = sizeof(struct nvme_zone_report) + zns_min(nr, most) * sizeof(struct nvme_zns_desc);
-	cleanup_free struct nvme_zone_report *rep = aligned_alloc(HW_PAGE, zns_align_up(len, HW_PAGE));
+	uint32_t most = (n->max_report - sizeof(struct nvme_zone_report)) /
+			sizeof(struct nvme_zns_desc);
+	uint32_t len = sizeof(struct nvme_zone_report) +
+		       zns_min(nr, most) * sizeof(struct nvme_zns_desc);
+	cleanup_free struct nvme_zone_report *rep = aligned_alloc(HW_PAGE,
+								  zns_align_up(len, HW_PAGE));
 
 	if (!rep)
 		return zns_fail(why, -ENOMEM, "no memory for %u zones", nr);
@@ -61,28 +66,31 @@ static int nvme_report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zon
 		int rc;
 
 		memset(rep, 0, len);
-		rc = nvme_zns_report_zones(n->fd, n->nsid, (uint64_t)(first + done) * n->zone_lbas, NVME_ZNS_ZRAS_REPORT_ALL,
-					   false, true, len, rep, NVME_DEFAULT_IOCTL_TIMEOUT, NULL);
+		rc = nvme_zns_report_zones(n->fd, n->nsid, (uint64_t)(first + done) * n->zone_lbas,
+					   NVME_ZNS_ZRAS_REPORT_ALL, false, true, len, rep,
+					   NVME_DEFAULT_IOCTL_TIMEOUT, NULL);
 		rc = nvme_outcome(rc, why);
 		if (rc)
 			return rc == -ENOMEM ? rc : -EIO;
 		got = zns_min(le64toh(rep->nr_zones), (uint64_t)zns_min(nr - done, most));
 		if (!got)
-			return zns_fail(why, -EIO, "%u zones instead of %u from zone %u on", done, nr, first);
+			return zns_fail(why, -EIO, "%u zones instead of %u from zone %u on", done,
+					nr, first);
 		for (uint32_t i = 0; i < got; i++, done++) {
-			if (le64toh(rep->entries[i].zslba) != (uint64_t)(first + done) * n->zone_lbas)
-				return zns_fail(why, -EIO, "zone %u is reported at LBA %llu", first + done,
-						(ull)le64toh(rep->entries[i].zslba));
+			if (le64toh(rep->entries[i].zslba) !=
+			    (uint64_t)(first + done) * n->zone_lbas)
+				return zns_fail(why, -EIO, "zone %u is reported at LBA %llu",
+						first + done, (ull)le64toh(rep->entries[i].zslba));
 			convert(n, &rep->entries[i], first + done, &out[done]);
 		}
 	}
 	return 0;
 }
 
-#define FUA (1u << 30)	/* in dword 12 of a write or append: done when it is on the medium */
+#define FUA (1u << 30) /* in dword 12 of a write or append: done when it is on the medium */
 
-static int append_with(struct hw *h, uint32_t flags, uint32_t zone, const void *buf, size_t len, uint64_t *off,
-		       struct zns_err *why)
+static int append_with(struct hw *h, uint32_t flags, uint32_t zone, const void *buf, size_t len,
+		       uint64_t *off, struct zns_err *why)
 {
 	struct nvme_ns *n = nvme_of(h);
 	uint64_t start = zone * n->zone_lbas;
@@ -99,19 +107,23 @@ static int append_with(struct hw *h, uint32_t flags, uint32_t zone, const void *
 	if (rc)
 		return rc;
 	if (c.result < start || c.result - start >= n->zone_lbas)
-		return zns_fail(why, -ESTALE, "the drive put the data at LBA %llu, outside the zone", (ull)c.result);
+		return zns_fail(why, -ESTALE,
+				"the drive put the data at LBA %llu, outside the zone",
+				(ull)c.result);
 	*off = (c.result - start) << n->lba_shift;
 	return 0;
 }
 
-static int nvme_append_at(struct hw *h, uint32_t zone, const void *buf, size_t len, uint64_t *off, struct zns_err *why)
+static int nvme_append_at(struct hw *h, uint32_t zone, const void *buf, size_t len, uint64_t *off,
+			  struct zns_err *why)
 {
 	return append_with(h, 0, zone, buf, len, off, why);
 }
 
-/* The place of an append is the drive's choice: the write pointer. Ours was, unless somebody else has written. */
-static int write_with(struct hw *h, uint32_t flags, uint32_t zone, uint64_t off, const void *buf, size_t len,
-		      struct zns_err *why)
+/* The place of an append is the drive's choice: the write pointer. Ours was, unless somebody else
+ * has written. */
+static int write_with(struct hw *h, uint32_t flags, uint32_t zone, uint64_t off, const void *buf,
+		      size_t len, struct zns_err *why)
 {
 	uint64_t at = 0;
 	int rc = append_with(h, flags, zone, buf, len, &at, why);
@@ -121,17 +133,20 @@ static int write_with(struct hw *h, uint32_t flags, uint32_t zone, uint64_t off,
 	return rc;
 }
 
-static int nvme_write_zone(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *why)
+static int nvme_write_zone(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len,
+			   struct zns_err *why)
 {
 	return write_with(h, 0, zone, off, buf, len, why);
 }
 
-static int nvme_write_fua(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *why)
+static int nvme_write_fua(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len,
+			  struct zns_err *why)
 {
 	return write_with(h, FUA, zone, off, buf, len, why);
 }
 
-static int nvme_read_zone(struct hw *h, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *why)
+static int nvme_read_zone(struct hw *h, uint32_t zone, uint64_t off, void *buf, size_t len,
+			  struct zns_err *why)
 {
 	struct nvme_ns *n = nvme_of(h);
 	uint64_t lba = zone * n->zone_lbas + (off >> n->lba_shift);
@@ -147,7 +162,8 @@ static int nvme_read_zone(struct hw *h, uint32_t zone, uint64_t off, void *buf, 
 	return nvme_run(n, &c, why);
 }
 
-static int send_one(struct nvme_ns *n, enum nvme_zns_send_action what, uint32_t zone, bool all, struct zns_err *why)
+static int send_one(struct nvme_ns *n, enum nvme_zns_send_action what, uint32_t zone, bool all,
+		    struct zns_err *why)
 {
 	struct nvme_zns_mgmt_send_args args = {
 		.args_size = sizeof(args),
@@ -162,10 +178,13 @@ static int send_one(struct nvme_ns *n, enum nvme_zns_send_action what, uint32_t 
 	return nvme_outcome(nvme_zns_mgmt_send(&args), why);
 }
 
-static int nvme_manage(struct hw *h, enum hw_action what, uint32_t first, uint32_t nr, struct zns_err *why)
+static int nvme_manage(struct hw *h, enum hw_action what, uint32_t first, uint32_t nr,
+		       struct zns_err *why)
 {
 	static const enum nvme_zns_send_action action[] = {
-		[HW_RESET] = NVME_ZNS_ZSA_RESET, [HW_OPEN] = NVME_ZNS_ZSA_OPEN, [HW_CLOSE] = NVME_ZNS_ZSA_CLOSE,
+		[HW_RESET] = NVME_ZNS_ZSA_RESET,
+		[HW_OPEN] = NVME_ZNS_ZSA_OPEN,
+		[HW_CLOSE] = NVME_ZNS_ZSA_CLOSE,
 		[HW_FINISH] = NVME_ZNS_ZSA_FINISH,
 	};
 	struct nvme_ns *n = nvme_of(h);

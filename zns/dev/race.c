@@ -65,7 +65,8 @@ static int collect(struct client *c, uint32_t nr, struct zns_err *err)
 
 int zns_race_threads(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err)
 {
-	struct start start = { .lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER };
+	struct start start = { .lock = PTHREAD_MUTEX_INITIALIZER,
+			       .cond = PTHREAD_COND_INITIALIZER };
 	cleanup_free struct client *c = calloc(nr, sizeof(*c));
 	uint32_t n;
 	int rc = 0;
@@ -73,7 +74,7 @@ int zns_race_threads(struct zns_dev *d, const struct zns_race *r, uint32_t nr, s
 	if (!c)
 		return zns_fail(err, -ENOMEM, "no memory for %u clients", nr);
 	for (n = 0; n < nr && !rc; n++) {
-		c[n] = (struct client) { .dev = d, .r = &r[n], .start = &start };
+		c[n] = (struct client){ .dev = d, .r = &r[n], .start = &start };
 		rc = pthread_create(&c[n].thread, NULL, run, &c[n]);
 	}
 	if (rc)

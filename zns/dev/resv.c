@@ -5,7 +5,8 @@
 #include "resv_priv.h"
 #include "zns/util.h"
 
-#define KEY_SEED 0x7a6e732d63726975	/* "zns-criu": the machine id itself is not shown to other hosts */
+/* "zns-criu": the machine id itself is not shown to other hosts */
+#define KEY_SEED 0x7a6e732d63726975
 
 typedef unsigned long long ull;
 
@@ -19,8 +20,13 @@ uint64_t zns_resv_key(const char *machine)
 const char *zns_resv_type_name(uint8_t type)
 {
 	static const char *const name[] = {
-		"none", "write-exclusive", "exclusive-access", "write-exclusive-registrants-only",
-		"exclusive-access-registrants-only", "write-exclusive-all-registrants", "exclusive-access-all-registrants",
+		"none",
+		"write-exclusive",
+		"exclusive-access",
+		"write-exclusive-registrants-only",
+		"exclusive-access-registrants-only",
+		"write-exclusive-all-registrants",
+		"exclusive-access-all-registrants",
 	};
 
 	return type < ZNS_ARRAY_SIZE(name) ? name[type] : "unknown";
@@ -73,23 +79,30 @@ int zns_resv_look(const struct zns_resv *r, struct zns_resv_state *out, struct z
 		return rc;
 	holder = find_holder(r, &rep);
 	if (holder)
-		*out = (struct zns_resv_state){ .held = true, .ours = is_me(r, holder), .type = rep.type, .key = holder->key };
+		*out = (struct zns_resv_state){
+			.held = true, .ours = is_me(r, holder), .type = rep.type, .key = holder->key
+		};
 	free(rep.hosts);
 	return 0;
 }
 
-static int refuse(const struct zns_resv *r, uint64_t key, const struct zns_resv_peer *peer, struct zns_err *err)
+static int refuse(const struct zns_resv *r, uint64_t key, const struct zns_resv_peer *peer,
+		  struct zns_err *err)
 {
 	bool known = peer && peer->machine && zns_resv_key(peer->machine) == key;
 
-	return zns_fail(err, -EBUSY, "%s is reserved by %s%s (NVMe reservation, key 0x%016llx); if that host no longer has "
-			"it: znsctl register --take-over %s", r->dev->path, known ? "host " : "another host",
-			known ? peer->host : "", (ull)key, r->dev->path);
+	return zns_fail(
+		err, -EBUSY,
+		"%s is reserved by %s%s (NVMe reservation, key 0x%016llx); if that host no longer has "
+		"it: znsctl register --take-over %s",
+		r->dev->path, known ? "host " : "another host", known ? peer->host : "", (ull)key,
+		r->dev->path);
 }
 
 static int failed(const struct zns_resv *r, const struct zns_err *why, struct zns_err *err)
 {
-	return zns_fail(err, -EIO, "%s cannot be reserved for this host: %s", r->dev->path, why->msg);
+	return zns_fail(err, -EIO, "%s cannot be reserved for this host: %s", r->dev->path,
+			why->msg);
 }
 
 static uint8_t best_type(const struct zns_resv *r)
@@ -122,7 +135,8 @@ static int get(struct zns_resv *r, const struct resv_report *rep, const struct r
 	return now.held ? 0 : failed(r, &why, err);
 }
 
-int zns_resv_take(struct zns_resv *r, bool take_over, const struct zns_resv_peer *peer, struct zns_err *err)
+int zns_resv_take(struct zns_resv *r, bool take_over, const struct zns_resv_peer *peer,
+		  struct zns_err *err)
 {
 	const struct resv_host *me, *holder;
 	struct zns_err why = ZNS_ERR_INIT;
@@ -174,5 +188,6 @@ int zns_resv_leave(struct zns_resv *r, struct zns_err *err)
 		rc = resv_unregister(r, r->key, &why);
 	if (!rc || rc == -EBADE)
 		return 0;
-	return zns_fail(err, rc, "the reservation of %s cannot be given back: %s", r->dev->path, why.msg);
+	return zns_fail(err, rc, "the reservation of %s cannot be given back: %s", r->dev->path,
+			why.msg);
 }

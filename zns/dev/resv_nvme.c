@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* NVMe's reservation commands, by libnvme: through the block device's node as through the passthrough one. */
+/* NVMe's reservation commands, by libnvme: through the block device's node as through the
+ * passthrough one. */
 #include <endian.h>
 #include <libnvme.h>
 #include <stdlib.h>
@@ -8,11 +9,11 @@
 #include "nvme_priv.h"
 #include "resv_priv.h"
 
-#define STATUS_MASK	0x7ff
-#define REPORT_MIN	4096u
-#define REPORT_MAX	65536u
-#define TYPES		0x7e	/* bits 1 to 6 of RESCAP are types 1 to 6 */
-#define HOST_SEED	0x7a6e732d686f7374	/* "zns-host" */
+#define STATUS_MASK 0x7ff
+#define REPORT_MIN 4096u
+#define REPORT_MAX 65536u
+#define TYPES 0x7e /* bits 1 to 6 of RESCAP are types 1 to 6 */
+#define HOST_SEED 0x7a6e732d686f7374 /* "zns-host" */
 
 static bool refused(int rc)
 {
@@ -25,7 +26,7 @@ static int introduce(struct zns_resv *r, const char *machine, struct zns_err *wh
 	uint64_t half[2] = { zns_hash_seeded(machine, strlen(machine), HOST_SEED),
 			     zns_hash_seeded(machine, strlen(machine), HOST_SEED + 1) };
 
-	half[0] |= 1;	/* not 0 */
+	half[0] |= 1; /* not 0 */
 	memcpy(r->host, half, r->extended ? 16 : 8);
 	return nvme_outcome(nvme_set_features_host_id(r->fd, r->extended, false, r->host), why);
 }
@@ -43,12 +44,14 @@ static int identify_host(struct zns_resv *r, const char *machine)
 	int rc;
 
 	memset(r->host, 0, sizeof(r->host));
-	rc = nvme_outcome(nvme_get_features_host_id(r->fd, NVME_GET_FEATURES_SEL_CURRENT, r->extended, r->extended ? 16 : 8,
-						    r->host), &why);
+	rc = nvme_outcome(nvme_get_features_host_id(r->fd, NVME_GET_FEATURES_SEL_CURRENT,
+						    r->extended, r->extended ? 16 : 8, r->host),
+			  &why);
 	if (!rc && nameless(r))
 		rc = introduce(r, machine, &why);
 	if (rc)
-		snprintf(r->why, sizeof(r->why), "the drive has no identifier for this host, and takes none: %s", why.msg);
+		snprintf(r->why, sizeof(r->why),
+			 "the drive has no identifier for this host, and takes none: %s", why.msg);
 	return rc;
 }
 
@@ -71,7 +74,8 @@ static int report_once(const struct zns_resv *r, void *buf, uint32_t len)
 int resv_identify(struct zns_resv *r, const char *machine, struct zns_err *err)
 {
 	size_t len = zns_max(sizeof(struct nvme_id_ns), sizeof(struct nvme_id_ctrl));
-	cleanup_free void *buf = aligned_alloc(HW_PAGE, zns_align_up(zns_max(len, (size_t)REPORT_MIN), HW_PAGE));
+	cleanup_free void *buf =
+		aligned_alloc(HW_PAGE, zns_align_up(zns_max(len, (size_t)REPORT_MIN), HW_PAGE));
 	struct nvme_id_ctrl *ctrl = buf;
 	struct nvme_id_ns *ns = buf;
 	struct zns_err why = ZNS_ERR_INIT;
@@ -80,24 +84,26 @@ int resv_identify(struct zns_resv *r, const char *machine, struct zns_err *err)
 	if (!buf)
 		return zns_fail(err, -ENOMEM, "out of memory");
 	if (nvme_get_nsid(r->fd, &r->nsid))
-		return 0;	/* no NVMe namespace */
+		return 0; /* no NVMe namespace */
 	rc = nvme_identify_ctrl(r->fd, ctrl);
 	if (refused(rc))
-		return 0;	/* nor may such a user make one: the mount record has to do */
+		return 0; /* nor may such a user make one: the mount record has to do */
 	if (nvme_outcome(rc, &why))
-		return zns_fail(err, -EIO, "%s does not identify itself: %s", r->dev->path, why.msg);
+		return zns_fail(err, -EIO, "%s does not identify itself: %s", r->dev->path,
+				why.msg);
 	if (!(le16toh(ctrl->oncs) & NVME_CTRL_ONCS_RESERVATIONS))
 		return 0;
 	r->extended = le32toh(ctrl->ctratt) & NVME_CTRL_CTRATT_128_ID;
 	if (nvme_outcome(nvme_identify_ns(r->fd, r->nsid, ns), &why))
-		return zns_fail(err, -EIO, "%s does not identify itself: %s", r->dev->path, why.msg);
+		return zns_fail(err, -EIO, "%s does not identify itself: %s", r->dev->path,
+				why.msg);
 	r->types = ns->rescap & TYPES;
 	r->persist = ns->rescap & NVME_NS_RESCAP_PTPL;
 	if (!(r->types & (1 << RESV_WRITE_EXCLUSIVE | 1 << RESV_WRITE_REGISTRANTS)))
 		return 0;
 	rc = report_once(r, buf, REPORT_MIN);
 	if (rc > 0 && (rc & STATUS_MASK) == NVME_SC_HOSTID_FORMAT) {
-		r->extended = !r->extended;	/* the other length is wanted */
+		r->extended = !r->extended; /* the other length is wanted */
 		rc = report_once(r, buf, REPORT_MIN);
 	}
 	if (refused(rc))
@@ -118,13 +124,15 @@ static void parse(const struct zns_resv *r, const uint8_t *buf, uint32_t nr, str
 
 		memset(h, 0, sizeof(*h));
 		if (r->extended) {
-			const struct nvme_registered_ctrl_ext *c = (const void *)(buf + 64 + (size_t)i * sizeof(*c));
+			const struct nvme_registered_ctrl_ext *c =
+				(const void *)(buf + 64 + (size_t)i * sizeof(*c));
 
 			memcpy(h->host, c->hostid, sizeof(c->hostid));
 			h->key = le64toh(c->rkey);
 			h->holder = c->rcsts & 1;
 		} else {
-			const struct nvme_registered_ctrl *c = (const void *)(buf + 24 + (size_t)i * sizeof(*c));
+			const struct nvme_registered_ctrl *c =
+				(const void *)(buf + 24 + (size_t)i * sizeof(*c));
 
 			memcpy(h->host, &c->hostid, sizeof(c->hostid));
 			h->key = le64toh(c->rkey);
@@ -136,7 +144,8 @@ static void parse(const struct zns_resv *r, const uint8_t *buf, uint32_t nr, str
 int resv_report(const struct zns_resv *r, struct resv_report *out, struct zns_err *err)
 {
 	size_t head = r->extended ? 64 : 24;
-	size_t each = r->extended ? sizeof(struct nvme_registered_ctrl_ext) : sizeof(struct nvme_registered_ctrl);
+	size_t each = r->extended ? sizeof(struct nvme_registered_ctrl_ext) :
+				    sizeof(struct nvme_registered_ctrl);
 	struct zns_err why = ZNS_ERR_INIT;
 
 	*out = (struct resv_report){ 0 };
@@ -148,12 +157,14 @@ int resv_report(const struct zns_resv *r, struct resv_report *out, struct zns_er
 		if (!buf)
 			return zns_fail(err, -ENOMEM, "out of memory");
 		if (nvme_outcome(report_once(r, buf, len), &why))
-			return zns_fail(err, -EIO, "%s does not report its reservations: %s", r->dev->path, why.msg);
+			return zns_fail(err, -EIO, "%s does not report its reservations: %s",
+					r->dev->path, why.msg);
 		nr = s->regctl[0] | s->regctl[1] << 8;
 		if (head + nr * each > len && len < REPORT_MAX)
 			continue;
 		if (head + nr * each > len)
-			return zns_fail(err, -E2BIG, "%s: %u hosts are registered: too many", r->dev->path, nr);
+			return zns_fail(err, -E2BIG, "%s: %u hosts are registered: too many",
+					r->dev->path, nr);
 		out->hosts = calloc(nr + 1, sizeof(*out->hosts));
 		if (!out->hosts)
 			return zns_fail(err, -ENOMEM, "out of memory");
@@ -164,15 +175,17 @@ int resv_report(const struct zns_resv *r, struct resv_report *out, struct zns_er
 	}
 }
 
-static int enroll(const struct zns_resv *r, enum nvme_resv_rrega what, uint64_t old, uint64_t new, struct zns_err *err)
+static int enroll(const struct zns_resv *r, enum nvme_resv_rrega what, uint64_t old, uint64_t new,
+		  struct zns_err *err)
 {
 	struct nvme_resv_register_args args = {
 		.args_size = sizeof(args),
 		.fd = r->fd,
 		.nsid = r->nsid,
 		.rrega = what,
-		.cptpl = r->persist && what == NVME_RESERVATION_RREGA_REGISTER_KEY ? NVME_RESERVATION_CPTPL_PERSIST :
-										     NVME_RESERVATION_CPTPL_NO_CHANGE,
+		.cptpl = r->persist && what == NVME_RESERVATION_RREGA_REGISTER_KEY ?
+				 NVME_RESERVATION_CPTPL_PERSIST :
+				 NVME_RESERVATION_CPTPL_NO_CHANGE,
 		.crkey = old,
 		.nrkey = new,
 		.timeout = NVME_DEFAULT_IOCTL_TIMEOUT,
@@ -191,8 +204,8 @@ int resv_unregister(const struct zns_resv *r, uint64_t key, struct zns_err *err)
 	return enroll(r, NVME_RESERVATION_RREGA_UNREGISTER_KEY, key, 0, err);
 }
 
-static int acquire(const struct zns_resv *r, enum nvme_resv_racqa what, uint8_t type, uint64_t key, uint64_t other,
-		   struct zns_err *err)
+static int acquire(const struct zns_resv *r, enum nvme_resv_racqa what, uint8_t type, uint64_t key,
+		   uint64_t other, struct zns_err *err)
 {
 	struct nvme_resv_acquire_args args = {
 		.args_size = sizeof(args),
@@ -201,7 +214,7 @@ static int acquire(const struct zns_resv *r, enum nvme_resv_racqa what, uint8_t 
 		.rtype = type,
 		.racqa = what,
 		.crkey = key,
-		.nrkey = other,		/* libnvme's name for the key that is preempted */
+		.nrkey = other, /* libnvme's name for the key that is preempted */
 		.timeout = NVME_DEFAULT_IOCTL_TIMEOUT,
 	};
 
@@ -214,11 +227,14 @@ int resv_acquire(const struct zns_resv *r, uint8_t type, uint64_t key, struct zn
 }
 
 /* The other host's running commands should be aborted. Not every drive can do that. */
-int resv_preempt(const struct zns_resv *r, uint8_t type, uint64_t key, uint64_t other, struct zns_err *err)
+int resv_preempt(const struct zns_resv *r, uint8_t type, uint64_t key, uint64_t other,
+		 struct zns_err *err)
 {
 	int rc = acquire(r, NVME_RESERVATION_RACQA_PREEMPT_AND_ABORT, type, key, other, err);
 
-	return rc && rc != -EBADE ? acquire(r, NVME_RESERVATION_RACQA_PREEMPT, type, key, other, err) : rc;
+	return rc && rc != -EBADE ?
+		       acquire(r, NVME_RESERVATION_RACQA_PREEMPT, type, key, other, err) :
+		       rc;
 }
 
 int resv_release(const struct zns_resv *r, uint8_t type, uint64_t key, struct zns_err *err)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* dockerd's HTTP interface. HTTP/1.0: the answer ends with the connection, and comes in one piece. */
+/* dockerd's HTTP interface. HTTP/1.0: the answer ends with the connection, and comes in one piece.
+ */
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -14,10 +15,11 @@ int docker_api_init(struct docker_api *a, const char *host, struct zns_err *err)
 	if (!h || !*h)
 		h = "unix:///var/run/docker.sock";
 	if (strncmp(h, "unix://", 7) || h[7] != '/')
-		return zns_fail(err, -EINVAL,
-				"docker host %s: only unix:///PATH is of use here, since the daemon's files must be "
-				"on this machine",
-				h);
+		return zns_fail(
+			err, -EINVAL,
+			"docker host %s: only unix:///PATH is of use here, since the daemon's files must be "
+			"on this machine",
+			h);
 	if (strlen(h + 7) >= sizeof(a->socket))
 		return zns_fail(err, -ENAMETOOLONG, "docker host %s: the path is too long", h);
 	strcpy(a->socket, h + 7);
@@ -33,8 +35,10 @@ static int dial(const struct docker_api *a, struct zns_err *err)
 		return zns_fail_sys(err, -errno, "socket");
 	strcpy(sa.sun_path, a->socket);
 	if (connect(fd, (struct sockaddr *)&sa, sizeof(sa))) {
-		zns_fail_sys(err, -errno, "no Docker daemon at %s (is it running? --host or DOCKER_HOST names another)",
-			     a->socket);
+		zns_fail_sys(
+			err, -errno,
+			"no Docker daemon at %s (is it running? --host or DOCKER_HOST names another)",
+			a->socket);
 		close(fd);
 		return err ? err->code : -ECONNREFUSED;
 	}
@@ -64,7 +68,8 @@ static int read_all(int fd, char **out, struct zns_err *err)
 	}
 	if (!buf || n) {
 		free(buf);
-		return zns_fail(err, n < 0 ? -EIO : -ENOMEM, "the answer of Docker's daemon cannot be read");
+		return zns_fail(err, n < 0 ? -EIO : -ENOMEM,
+				"the answer of Docker's daemon cannot be read");
 	}
 	buf[len] = 0;
 	*out = buf;
@@ -77,14 +82,18 @@ static int judge(int status, struct json_object *o, struct zns_err *err)
 
 	if (status < 400)
 		return 0;
-	return zns_fail(err, status == 404 ? -ENOENT : status == 409 ? -EEXIST : -EREMOTEIO, "docker: %s",
-			msg ? msg : "the daemon refused without a reason");
+	return zns_fail(err,
+			status == 404 ? -ENOENT :
+			status == 409 ? -EEXIST :
+					-EREMOTEIO,
+			"docker: %s", msg ? msg : "the daemon refused without a reason");
 }
 
-int docker_api_call(const struct docker_api *a, const char *method, const char *path, struct json_object *body,
-		    struct json_object **out, struct zns_err *err)
+int docker_api_call(const struct docker_api *a, const char *method, const char *path,
+		    struct json_object *body, struct json_object **out, struct zns_err *err)
 {
-	const char *text = body ? json_object_to_json_string_ext(body, JSON_C_TO_STRING_PLAIN) : "", *at;
+	const char *text = body ? json_object_to_json_string_ext(body, JSON_C_TO_STRING_PLAIN) : "",
+		   *at;
 	cleanup_close int fd = dial(a, err);
 	cleanup_free char *answer = NULL;
 	struct json_object *o = NULL;
@@ -98,13 +107,15 @@ int docker_api_call(const struct docker_api *a, const char *method, const char *
 		    "%s %s HTTP/1.0\r\nHost: docker\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
 		    method, path, strlen(text)) < 0 ||
 	    zns_write_all(fd, text, strlen(text)))
-		return zns_fail(err, -EIO, "Docker's daemon at %s does not take the request", a->socket);
+		return zns_fail(err, -EIO, "Docker's daemon at %s does not take the request",
+				a->socket);
 	ret = read_all(fd, &answer, err);
 	if (ret)
 		return ret;
 	at = strstr(answer, "\r\n\r\n");
 	if (sscanf(answer, "HTTP/1.%*c %d", &status) != 1 || !at)
-		return zns_fail(err, -EPROTO, "%s does not answer as Docker's daemon does", a->socket);
+		return zns_fail(err, -EPROTO, "%s does not answer as Docker's daemon does",
+				a->socket);
 	if (at[4])
 		o = json_tokener_parse(at + 4);
 	ret = judge(status, o, err);

@@ -47,8 +47,9 @@ static int global(struct call *c, char **argv, int left, bool *ours)
 	else if (!take(argv, left, "zns-runc", &c->runc, &used) &&
 		 !take(argv, left, "zns-docker-root", &c->docker_root, &used))
 		*ours = false;
-	if (*ours || take(argv, left, "root", &c->root, &used) || take(argv, left, "log", &c->log, &used) ||
-	    take(argv, left, "criu", &other, &used) || take(argv, left, "rootless", &other, &used))
+	if (*ours || take(argv, left, "root", &c->root, &used) ||
+	    take(argv, left, "log", &c->log, &used) || take(argv, left, "criu", &other, &used) ||
+	    take(argv, left, "rootless", &other, &used))
 		return used;
 	if (take(argv, left, "log-format", &format, &used))
 		c->log_json = !strcmp(format, "json");
@@ -122,7 +123,8 @@ bool call_has_flag(const struct call *c, const char *name)
 		if (*s != '-')
 			continue;
 		s += s[1] == '-' ? 2 : 1;
-		if (!strcmp(s, name) || (!strncmp(s, name, strlen(name)) && !strcmp(s + strlen(name), "=true")))
+		if (!strcmp(s, name) ||
+		    (!strncmp(s, name, strlen(name)) && !strcmp(s + strlen(name), "=true")))
 			return true;
 	}
 	return false;
@@ -141,7 +143,8 @@ int call_find_runc(struct call *c, char *out, size_t len, struct zns_err *err)
 	}
 	if (stat("/proc/self/exe", &me))
 		return zns_fail_sys(err, -errno, "/proc/self/exe");
-	for (p = path && *path ? path : "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"; *p; p = *end ? end + 1 : end) {
+	for (p = path && *path ? path : "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"; *p;
+	     p = *end ? end + 1 : end) {
 		end = p + strcspn(p, ":");
 		if (*p != '/' || (size_t)snprintf(out, len, "%.*s/runc", (int)(end - p), p) >= len)
 			continue;
@@ -149,6 +152,7 @@ int call_find_runc(struct call *c, char *out, size_t len, struct zns_err *err)
 		    (st.st_ino != me.st_ino || st.st_dev != me.st_dev))
 			return 0;
 	}
-	return zns_fail(err, -ENOENT,
-			"no runc in PATH: install it, or name it with --zns-runc in daemon.json's runtimeArgs");
+	return zns_fail(
+		err, -ENOENT,
+		"no runc in PATH: install it, or name it with --zns-runc in daemon.json's runtimeArgs");
 }

@@ -9,7 +9,8 @@
 
 #define JSON_MAX MIB(8)
 
-int docker_json_parse(const char *path, const uint8_t *text, size_t len, struct json_object **out, struct zns_err *err)
+int docker_json_parse(const char *path, const uint8_t *text, size_t len, struct json_object **out,
+		      struct zns_err *err)
 {
 	struct json_tokener *tok = json_tokener_new();
 	enum json_tokener_error jerr;
@@ -19,7 +20,8 @@ int docker_json_parse(const char *path, const uint8_t *text, size_t len, struct 
 	if (!tok)
 		return zns_fail(err, -ENOMEM, "no memory to read %s", path);
 	json_tokener_set_flags(tok, JSON_TOKENER_STRICT);
-	*out = json_tokener_parse_ex(tok, (const char *)text, (int)len + 1);	/* the NUL ends a bare value */
+	/* the NUL ends a bare value */
+	*out = json_tokener_parse_ex(tok, (const char *)text, (int)len + 1);
 	jerr = json_tokener_get_error(tok);
 	end = json_tokener_get_parse_end(tok);
 	json_tokener_free(tok);
@@ -29,8 +31,11 @@ int docker_json_parse(const char *path, const uint8_t *text, size_t len, struct 
 		return 0;
 	json_object_put(*out);
 	*out = NULL;
-	return zns_fail(err, -EBADMSG, "%s is not valid JSON (%s, at byte %zu): correct it first", path,
-			jerr == json_tokener_success ? "text after its end" : json_tokener_error_desc(jerr), end);
+	return zns_fail(err, -EBADMSG, "%s is not valid JSON (%s, at byte %zu): correct it first",
+			path,
+			jerr == json_tokener_success ? "text after its end" :
+						       json_tokener_error_desc(jerr),
+			end);
 }
 
 int docker_json_read(const char *path, struct json_object **out, struct zns_err *err)
@@ -40,14 +45,18 @@ int docker_json_read(const char *path, struct json_object **out, struct zns_err 
 	int ret = zns_read_file(AT_FDCWD, path, JSON_MAX, &text, &len);
 
 	*out = NULL;
-	return ret ? zns_fail_sys(err, ret, "%s", path) : docker_json_parse(path, text, len, out, err);
+	return ret ? zns_fail_sys(err, ret, "%s", path) :
+		     docker_json_parse(path, text, len, out, err);
 }
 
 struct json_object *docker_json_get(struct json_object *o, const char *key)
 {
 	struct json_object *v = NULL;
 
-	return o && json_object_is_type(o, json_type_object) && json_object_object_get_ex(o, key, &v) ? v : NULL;
+	return o && json_object_is_type(o, json_type_object) &&
+			       json_object_object_get_ex(o, key, &v) ?
+		       v :
+		       NULL;
 }
 
 const char *docker_json_str(struct json_object *o, const char *key)
@@ -56,7 +65,10 @@ const char *docker_json_str(struct json_object *o, const char *key)
 
 	/* With a NUL in it, it would be taken for another one. */
 	return v && json_object_is_type(v, json_type_string) &&
-	       strlen(json_object_get_string(v)) == (size_t)json_object_get_string_len(v) ? json_object_get_string(v) : NULL;
+			       strlen(json_object_get_string(v)) ==
+				       (size_t)json_object_get_string_len(v) ?
+		       json_object_get_string(v) :
+		       NULL;
 }
 
 /* "" rather than a part of it: what is cut may be another's. */
@@ -80,7 +92,8 @@ static void copy_text(char *out, size_t len, const char *s)
 }
 
 /* A container's file as dockerd wrote it. -ENOENT: there is none. */
-static int read_own(const char *root, const char *id, const char *name, struct json_object **out, struct zns_err *err)
+static int read_own(const char *root, const char *id, const char *name, struct json_object **out,
+		    struct zns_err *err)
 {
 	cleanup_free uint8_t *text = NULL;
 	char path[PATH_MAX + 192];
@@ -107,18 +120,24 @@ static int read_config(struct docker_container *c, const char *root, struct zns_
 		return ret;
 	id = docker_json_str(c->config, "ID");
 	if (!id || strcmp(id, c->id))
-		return zns_fail(err, -EPERM, "%s/containers/%s/config.v2.json is of another container: it is not believed", root,
-				c->id);
+		return zns_fail(
+			err, -EPERM,
+			"%s/containers/%s/config.v2.json is of another container: it is not believed",
+			root, c->id);
 	conf = docker_json_get(c->config, "Config");
 	copy(c->kind, sizeof(c->kind), "docker");
 	copy(c->root, sizeof(c->root), root);
 	name = docker_json_str(c->config, "Name");
 	if (name && *name == '/')
 		name++;
-	/* A name like an id would be that of the container with the id, and too long a one would be cut: then the id stays. */
+	/* A name like an id would be that of the container with the id, and too long a one would be
+	 * cut: then the id stays. */
 	if (name && *name && !docker_full_id(name) && strlen(name) <= ZNS_NAME_MAX) {
 		if (!docker_good_word(name))
-			return zns_fail(err, -EINVAL, "the name of container %.12s in Docker's files is none that Docker gives", c->id);
+			return zns_fail(
+				err, -EINVAL,
+				"the name of container %.12s in Docker's files is none that Docker gives",
+				c->id);
 		copy(c->name, sizeof(c->name), name);
 	}
 	copy_text(c->image, sizeof(c->image), docker_json_str(conf, "Image"));
@@ -129,8 +148,9 @@ static int read_config(struct docker_container *c, const char *root, struct zns_
 }
 
 /*
- * conmon, the parent of a Podman container's first process, was told its id and name: "-c ID … -n NAME". Docker's names are
- * without a slash and Kubernetes' have two, so that nobody gets another engine's.
+ * conmon, the parent of a Podman container's first process, was told its id and name: "-c ID … -n
+ * NAME". Docker's names are without a slash and Kubernetes' have two, so that nobody gets another
+ * engine's.
  */
 static void podman_name(struct docker_container *c, int init_pid)
 {
@@ -157,9 +177,10 @@ static void podman_name(struct docker_container *c, int init_pid)
 			ours = !strcmp(next, c->id);
 		if (strcmp(p, "-n"))
 			continue;
-		if (ours && docker_good_word(next) && strlen(next) + strlen("podman/") <= ZNS_NAME_MAX)
+		if (ours && docker_good_word(next) &&
+		    strlen(next) + strlen("podman/") <= ZNS_NAME_MAX)
 			snprintf(c->name, sizeof(c->name), "podman/%.200s", next);
-		return;		/* the first one; what comes later may be the user's words */
+		return; /* the first one; what comes later may be the user's words */
 	}
 }
 
@@ -174,16 +195,18 @@ struct cri {
 	const char *type, *ns, *pod, *name, *image;
 };
 
-static const struct cri by_containerd = {
-	"io.kubernetes.cri.container-type", "io.kubernetes.cri.sandbox-namespace", "io.kubernetes.cri.sandbox-name",
-	"io.kubernetes.cri.container-name", "io.kubernetes.cri.image-name"
-};
-static const struct cri by_crio = {
-	"io.kubernetes.cri-o.ContainerType", "io.kubernetes.cri-o.Namespace", "io.kubernetes.cri-o.KubeName",
-	"io.kubernetes.cri-o.ContainerName", "io.kubernetes.cri-o.ImageName"
-};
+static const struct cri by_containerd = { "io.kubernetes.cri.container-type",
+					  "io.kubernetes.cri.sandbox-namespace",
+					  "io.kubernetes.cri.sandbox-name",
+					  "io.kubernetes.cri.container-name",
+					  "io.kubernetes.cri.image-name" };
+static const struct cri by_crio = { "io.kubernetes.cri-o.ContainerType",
+				    "io.kubernetes.cri-o.Namespace", "io.kubernetes.cri-o.KubeName",
+				    "io.kubernetes.cri-o.ContainerName",
+				    "io.kubernetes.cri-o.ImageName" };
 
-/* NAMESPACE/POD/CONTAINER, so that a pod's next container of that name continues its reservation. */
+/* NAMESPACE/POD/CONTAINER, so that a pod's next container of that name continues its reservation.
+ */
 static int cri_name(struct docker_container *c, const struct cri *cri, struct zns_err *err)
 {
 	const char *const key[] = { cri->ns, cri->pod, cri->name };
@@ -193,9 +216,12 @@ static int cri_name(struct docker_container *c, const struct cri *cri, struct zn
 	for (int i = 0; i < 3; i++) {
 		v[i] = docker_json_str(c->annotations, key[i]);
 		if (!v[i])
-			return 0;	/* a sandbox, or an older CRI: the id stays */
+			return 0; /* a sandbox, or an older CRI: the id stays */
 		if (!docker_good_word(v[i]))
-			return zns_fail(err, -EINVAL, "annotation %s is no name of Kubernetes: letters, digits, _ . -", key[i]);
+			return zns_fail(
+				err, -EINVAL,
+				"annotation %s is no name of Kubernetes: letters, digits, _ . -",
+				key[i]);
 		len += strlen(v[i]);
 	}
 	/* too long a name would be cut and could be another's */
@@ -204,7 +230,8 @@ static int cri_name(struct docker_container *c, const struct cri *cri, struct zn
 	return 0;
 }
 
-/* CRI-O writes a pod's own annotations and labels over its own, so that they prove nothing unless it keeps them away. */
+/* CRI-O writes a pod's own annotations and labels over its own, so that they prove nothing unless
+ * it keeps them away. */
 static int crio_names(bool *yes, struct zns_err *err)
 {
 	char value[8];
@@ -222,12 +249,14 @@ static int cri_container(struct docker_container *c, const char *state_root, str
 {
 	const char *base = state_root ? strrchr(state_root, '/') : NULL;
 	const char *manager = docker_json_str(c->annotations, "io.container.manager");
-	/* containerd keeps the containers of its CRI apart by this, its own word; annotations may be anybody's. */
+	/* containerd keeps the containers of its CRI apart by this, its own word; annotations may
+	 * be anybody's. */
 	const struct cri *cri = base && !strcmp(base, "/k8s.io") ? &by_containerd : &by_crio;
 	bool named = true;
 	int ret = 0;
 
-	if (!docker_json_str(c->annotations, cri->type) && (cri == &by_containerd || !manager || strcmp(manager, "cri-o")))
+	if (!docker_json_str(c->annotations, cri->type) &&
+	    (cri == &by_containerd || !manager || strcmp(manager, "cri-o")))
 		return 0;
 	copy(c->kind, sizeof(c->kind), "cri");
 	copy_text(c->image, sizeof(c->image), docker_json_str(c->annotations, cri->image));
@@ -236,15 +265,16 @@ static int cri_container(struct docker_container *c, const char *state_root, str
 	return ret || !named ? ret : cri_name(c, cri, err);
 }
 
-int docker_container_read(const struct docker_runtime *rt, const char *bundle, const char *id, struct docker_container *c,
-			  struct zns_err *err)
+int docker_container_read(const struct docker_runtime *rt, const char *bundle, const char *id,
+			  struct docker_container *c, struct zns_err *err)
 {
 	char path[PATH_MAX];
 	const char *manager;
 	int ret;
 
 	memset(c, 0, sizeof(*c));
-	if (!docker_good_id(id) || (size_t)snprintf(path, sizeof(path), "%s/config.json", bundle) >= sizeof(path))
+	if (!docker_good_id(id) ||
+	    (size_t)snprintf(path, sizeof(path), "%s/config.json", bundle) >= sizeof(path))
 		return zns_fail(err, -EINVAL, "impossible container id or bundle path");
 	copy(c->kind, sizeof(c->kind), "runc");
 	copy(c->id, sizeof(c->id), id);
@@ -265,7 +295,8 @@ int docker_container_read(const struct docker_runtime *rt, const char *bundle, c
 	return 0;
 }
 
-int docker_container_read_root(const char *root, const char *id, struct docker_container *c, struct zns_err *err)
+int docker_container_read_root(const char *root, const char *id, struct docker_container *c,
+			       struct zns_err *err)
 {
 	struct json_object *host = NULL;
 	int ret;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * zns-runc: registered in Docker's daemon.json by `znsctl docker install`. Every command goes to the machine's runc;
- * for checkpoint and restore our criu stands first in PATH and finds the container's settings in a configuration file.
- * Own options, before the command: --zns-config DIR, --zns-run DIR, --zns-runc PATH, --zns-docker-root DIR,
+ * zns-runc: registered in Docker's daemon.json by `znsctl docker install`. Every command goes to
+ * the machine's runc; for checkpoint and restore our criu stands first in PATH and finds the
+ * container's settings in a configuration file. Own options, before the command: --zns-config DIR,
+ * --zns-run DIR, --zns-runc PATH, --zns-docker-root DIR,
  * --zns-version.
  */
 #include <fcntl.h>
@@ -18,7 +19,8 @@
 #include "zns/handle.h"
 
 /* The same from crun's: <root>/ID/status. -ENOENT: the container is none of crun's. */
-static int bundle_of_crun(const struct call *c, char *out, size_t len, int *init_pid, struct zns_err *err)
+static int bundle_of_crun(const struct call *c, char *out, size_t len, int *init_pid,
+			  struct zns_err *err)
 {
 	const char *root = c->root ? c->root : "/run/crun", *bundle;
 	struct json_object *state;
@@ -43,7 +45,8 @@ static int bundle_of_crun(const struct call *c, char *out, size_t len, int *init
 }
 
 /* The bundle of a container that runs, from runc's own state. */
-static int bundle_of(const struct call *c, char *out, size_t len, int *init_pid, struct zns_err *err)
+static int bundle_of(const struct call *c, char *out, size_t len, int *init_pid,
+		     struct zns_err *err)
 {
 	const char *root = c->root ? c->root : "/run/runc", *s;
 	struct json_object *state, *labels;
@@ -59,7 +62,9 @@ static int bundle_of(const struct call *c, char *out, size_t len, int *init_pid,
 		return ret;
 	*init_pid = json_object_get_int(docker_json_get(state, "init_process_pid"));
 	labels = docker_json_get(docker_json_get(state, "config"), "labels");
-	n = labels && json_object_is_type(labels, json_type_array) ? json_object_array_length(labels) : 0;
+	n = labels && json_object_is_type(labels, json_type_array) ?
+		    json_object_array_length(labels) :
+		    0;
 	ret = zns_fail(err, -ENOENT, "%s does not name the bundle", path);
 	for (i = 0; i < n; i++) {
 		s = json_object_get_string(json_object_array_get_idx(labels, i));
@@ -72,15 +77,16 @@ static int bundle_of(const struct call *c, char *out, size_t len, int *init_pid,
 	return ret;
 }
 
-/* What criu is told; options of the file that annotation org.criu.config names come later and win. */
-static int write_config(const struct docker_container *k, const struct docker_settings *s, char *path, size_t len,
-			struct zns_err *err)
+/* What criu is told; options of the file that annotation org.criu.config names come later and win.
+ */
+static int write_config(const struct docker_container *k, const struct docker_settings *s,
+			char *path, size_t len, struct zns_err *err)
 {
 	char text[2048];
 	size_t n;
 	int key, ret;
 
-	ret = zns_check_container(k->name, err);	/* it goes between quotes */
+	ret = zns_check_container(k->name, err); /* it goes between quotes */
 	if (!ret)
 		ret = docker_run_path(k->id, "conf", path, len, err);
 	if (ret)
@@ -88,15 +94,15 @@ static int write_config(const struct docker_container *k, const struct docker_se
 	n = (size_t)snprintf(text, sizeof(text), "zns-container \"%s\"\n", k->name);
 	for (key = 0; key < DOCKER_CRIU; key++)
 		if (s->source[key])
-			n += (size_t)snprintf(text + n, sizeof(text) - n, "zns-%s %s\n", docker_key_name[key],
-					      s->value[key]);
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "zns-%s %s\n",
+					      docker_key_name[key], s->value[key]);
 	ret = zns_replace_file(AT_FDCWD, path, text, n, 0600);
 	return ret ? zns_fail_sys(err, ret, "cannot write %s", path) : 0;
 }
 
 /*
- * Docker and CRI pass no flag but --leave-running, and what runc sends to criu wins over criu's configuration files. File
- * locks are always wanted: nearly every database holds one.
+ * Docker and CRI pass no flag but --leave-running, and what runc sends to criu wins over criu's
+ * configuration files. File locks are always wanted: nearly every database holds one.
  */
 static int add_flags(struct call *c, const struct docker_settings *s, struct zns_err *err)
 {
@@ -109,7 +115,8 @@ static int add_flags(struct call *c, const struct docker_settings *s, struct zns
 	return ret ? zns_fail(err, ret, "no memory for the arguments") : 0;
 }
 
-/* dockerd and the kubelet have no words for criu's options, and both pause the container before we are called. */
+/* dockerd and the kubelet have no words for criu's options, and both pause the container before we
+ * are called. */
 static bool by_containerd(const struct docker_container *k)
 {
 	return !strcmp(k->kind, "docker") || !strcmp(k->kind, "cri");
@@ -128,10 +135,11 @@ static void tell_origin(const struct call *c, const struct docker_container *k)
 	setenv(ZNS_ORIGIN_ROOT, k->root, 1);
 	docker_pending_checkpoint(k, text, sizeof(text));
 	setenv(ZNS_ORIGIN_CHECKPOINT, text, 1);
-	if (c->work_path && (size_t)snprintf(path, sizeof(path), "%s/dump.log", c->work_path) < sizeof(path))
+	if (c->work_path &&
+	    (size_t)snprintf(path, sizeof(path), "%s/dump.log", c->work_path) < sizeof(path))
 		setenv(ZNS_ORIGIN_LOG, path, 1);
 	if (by_containerd(k))
-		setenv(ZNS_ORIGIN_FROZEN, "1", 1);	/* containerd paused it before it called us */
+		setenv(ZNS_ORIGIN_FROZEN, "1", 1); /* containerd paused it before it called us */
 	if (!call_has_flag(c, "leave-running") && !call_has_flag(c, "pre-dump"))
 		setenv(ZNS_ORIGIN_ENDED, "1", 1);
 	if (!docker_run_path(k->id, "ticket", path, sizeof(path), NULL) &&
@@ -140,8 +148,9 @@ static void tell_origin(const struct call *c, const struct docker_container *k)
 }
 
 /*
- * Who is restored: a handle says which checkpoint it wants, and whoever can write one could name another's. What may have
- * another's all the same is for root to say: zns.conf, or the file that `znsctl docker clone` leaves with the clone.
+ * Who is restored: a handle says which checkpoint it wants, and whoever can write one could name
+ * another's. What may have another's all the same is for root to say: zns.conf, or the file that
+ * `znsctl docker clone` leaves with the clone.
  */
 static int tell_restored(const struct docker_container *k, struct zns_err *err)
 {
@@ -156,7 +165,8 @@ static int tell_restored(const struct docker_container *k, struct zns_err *err)
 		return zns_fail(err, -EINVAL, "restore-others in zns.conf: yes or no");
 	if (!ret && !strcmp(all, "yes"))
 		setenv(ZNS_RESTORE_ALLOW, "any", 1);
-	else if (!strcmp(k->kind, "docker") && !docker_read_own(k->root, k->id, DOCKER_CLONE_FILE, &clone, &len, NULL))
+	else if (!strcmp(k->kind, "docker") &&
+		 !docker_read_own(k->root, k->id, DOCKER_CLONE_FILE, &clone, &len, NULL))
 		setenv(ZNS_RESTORE_ALLOW, (char *)clone, 1);
 	else
 		unsetenv(ZNS_RESTORE_ALLOW);
@@ -170,7 +180,8 @@ static bool is_temporary(const char *dir)
 {
 	const char *base = dir ? strrchr(dir, '/') : NULL;
 
-	return base && (!strncmp(base + 1, "ctrd-checkpoint", 15) || !strncmp(base + 1, "ctd-checkpoint", 14));
+	return base && (!strncmp(base + 1, "ctrd-checkpoint", 15) ||
+			!strncmp(base + 1, "ctd-checkpoint", 14));
 }
 
 static bool has_handle(const char *dir)
@@ -181,9 +192,10 @@ static bool has_handle(const char *dir)
 }
 
 /*
- * containerd names what it keeps by its hash and refuses what is "already there" (moby#42900): a start soon after the
- * checkpoint, or a second start, would fail, since the directory is small and the same each time. A file with the
- * prefix of a deleted one makes the first archive differ from those to come and is not unpacked.
+ * containerd names what it keeps by its hash and refuses what is "already there" (moby#42900): a
+ * start soon after the checkpoint, or a second start, would fail, since the directory is small and
+ * the same each time. A file with the prefix of a deleted one makes the first archive differ from
+ * those to come and is not unpacked.
  */
 static void make_unique(const char *dir)
 {
@@ -192,8 +204,8 @@ static void make_unique(const char *dir)
 	char text[ZNS_UUID_STR];
 	int fd;
 
-	if (zns_uuid_generate(id) ||
-	    (size_t)snprintf(path, sizeof(path), "%s/.wh.zns-%s", dir, zns_uuid_format(id, text)) >= sizeof(path))
+	if (zns_uuid_generate(id) || (size_t)snprintf(path, sizeof(path), "%s/.wh.zns-%s", dir,
+						      zns_uuid_format(id, text)) >= sizeof(path))
 		return;
 	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd >= 0)
@@ -201,7 +213,8 @@ static void make_unique(const char *dir)
 }
 
 /* As above, for the next start: a new time on one of its files. */
-static int touch(void *arg, const char *container, const char *name, const char *dir, const uint8_t id[ZNS_UUID_LEN])
+static int touch(void *arg, const char *container, const char *name, const char *dir,
+		 const uint8_t id[ZNS_UUID_LEN])
 {
 	char path[PATH_MAX];
 
@@ -246,13 +259,15 @@ static void keep_log(const struct call *c, const struct docker_container *k)
 	const char *dir = c->work_path ? c->work_path : c->image_path;
 	char path[PATH_MAX];
 
-	if (has_handle(c->image_path) && (size_t)snprintf(path, sizeof(path), "%s/restore.log", dir) < sizeof(path))
+	if (has_handle(c->image_path) &&
+	    (size_t)snprintf(path, sizeof(path), "%s/restore.log", dir) < sizeof(path))
 		docker_keep_restore_log(k->id, path);
 }
 
 static int run(struct call *c, const struct docker_container *k, bool dump)
 {
-	/* Not a pipe: nobody reads while runc writes. Restore's output is the container's own, and stays as it is. */
+	/* Not a pipe: nobody reads while runc writes. Restore's output is the container's own, and
+	 * stays as it is. */
 	int out = dump ? zns_memfd("zns-runc") : -1, status;
 	char line[600];
 	bool found = false;
@@ -278,7 +293,8 @@ static int run(struct call *c, const struct docker_container *k, bool dump)
 		return 1;
 	}
 	if (status)
-		found = !report_find(c, dump ? "dump.log" : "restore.log", &since, line, sizeof(line));
+		found = !report_find(c, dump ? "dump.log" : "restore.log", &since, line,
+				     sizeof(line));
 	if (out >= 0)
 		show_output(out, found ? line : NULL);
 	else if (found)
@@ -311,23 +327,27 @@ static enum podman_call called_by_podman(void)
 	size_t len;
 
 	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)getppid());
-	return zns_read_file(AT_FDCWD, path, 65536, &args, &len) ? PODMAN_OTHER : podman_call((char *)args, len);
+	return zns_read_file(AT_FDCWD, path, 65536, &args, &len) ? PODMAN_OTHER :
+								   podman_call((char *)args, len);
 }
 
-/* An export is a plain dump; and what may be one is not swept, so that it does not say where it was. */
+/* An export is a plain dump; and what may be one is not swept, so that it does not say where it
+ * was. */
 static bool is_export(const struct call *c, struct docker_container *k, const char *bundle)
 {
 	enum podman_call call = strcmp(k->kind, "podman") ? PODMAN_OTHER : called_by_podman();
 
-	if (call == PODMAN_KEPT && podman_root(bundle, k->id, c->image_path, k->root, sizeof(k->root)))
+	if (call == PODMAN_KEPT &&
+	    podman_root(bundle, k->id, c->image_path, k->root, sizeof(k->root)))
 		k->root[0] = 0;
 	return call == PODMAN_EXPORTED;
 }
 
-static bool wants_zones(const struct call *c, struct docker_container *k, const struct docker_settings *s,
-			const char *bundle)
+static bool wants_zones(const struct call *c, struct docker_container *k,
+			const struct docker_settings *s, const char *bundle)
 {
-	return !(s->source[DOCKER_DEV] && !strcmp(s->value[DOCKER_DEV], "none")) && !is_export(c, k, bundle);
+	return !(s->source[DOCKER_DEV] && !strcmp(s->value[DOCKER_DEV], "none")) &&
+	       !is_export(c, k, bundle);
 }
 
 static int checkpoint_or_restore(struct call *c, bool dump)
@@ -341,7 +361,8 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	int ret = 0, init_pid = 0;
 	bool zones;
 
-	if (asprintf(&path, "%s:%s", c->libexec, old && *old ? old : "/usr/sbin:/usr/bin:/sbin:/bin") < 0)
+	if (asprintf(&path, "%s:%s", c->libexec,
+		     old && *old ? old : "/usr/sbin:/usr/bin:/sbin:/bin") < 0)
 		return fail(c, "zns-runc: out of memory");
 	setenv("PATH", path, 1);
 	if (!docker_good_id(c->id))
@@ -351,12 +372,13 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	else if (c->bundle)
 		snprintf(bundle, sizeof(bundle), "%s", c->bundle);
 	if (!ret)
-		ret = docker_container_read(&(struct docker_runtime){ c->docker_root, c->root }, bundle, c->id, &k, &err);
+		ret = docker_container_read(&(struct docker_runtime){ c->docker_root, c->root },
+					    bundle, c->id, &k, &err);
 	if (!ret) {
 		docker_container_podman(&k, init_pid);
 		ret = docker_settings(&k, &s, &err);
 	}
-	if (!ret && by_containerd(&k))	/* others say themselves what they want */
+	if (!ret && by_containerd(&k)) /* others say themselves what they want */
 		ret = add_flags(c, &s, &err);
 	zones = !ret && dump && wants_zones(c, &k, &s, bundle);
 	if (zones)
@@ -378,7 +400,8 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	return ret;
 }
 
-/* A setting that no checkpoint could ever take is said at once, not when the first checkpoint fails. */
+/* A setting that no checkpoint could ever take is said at once, not when the first checkpoint
+ * fails. */
 static int check_settings(const struct call *c, struct zns_err *err)
 {
 	const struct docker_runtime rt = { c->docker_root, c->root };
@@ -390,7 +413,7 @@ static int check_settings(const struct call *c, struct zns_err *err)
 		ret = docker_settings_known(&k, err);
 	if (!ret)
 		ret = docker_settings_own(&k, &s, err);
-	else if (ret != -EPERM && ret != -EINVAL)	/* runc says it better */
+	else if (ret != -EPERM && ret != -EINVAL) /* runc says it better */
 		ret = 0;
 	docker_container_fini(&k);
 	return ret;
@@ -425,11 +448,12 @@ int main(int argc, char **argv)
 	if (call_parse(argc, argv, &c, &err) || call_find_runc(&c, runc, sizeof(runc), &err))
 		return fail(&c, err.msg);
 	c.argv[0] = runc;
-	if (c.command && c.id &&
-	    *c.id != '-') { /* `checkpoint --help`: Podman asks so whether there is such a command */
+	if (c.command && c.id && *c.id != '-') { /* `checkpoint --help`: Podman asks so whether
+						    there is such a command */
 		if (!strcmp(c.command, "checkpoint") || !strcmp(c.command, "restore"))
 			return checkpoint_or_restore(&c, *c.command == 'c');
-		if ((!strcmp(c.command, "create") || !strcmp(c.command, "run")) && check_settings(&c, &err))
+		if ((!strcmp(c.command, "create") || !strcmp(c.command, "run")) &&
+		    check_settings(&c, &err))
 			return fail(&c, err.msg);
 	}
 	execv(runc, c.argv);

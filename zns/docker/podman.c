@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Podman: what it does with a checkpoint, from the words of its command, and where it keeps its containers. */
+/* Podman: what it does with a checkpoint, from the words of its command, and where it keeps its
+ * containers. */
 #include <string.h>
 #include "docker.h"
 
-/* Words of `podman container checkpoint` that pack the directory: a handle in there would be worth nothing elsewhere. */
+/* Words of `podman container checkpoint` that pack the directory: a handle in there would be worth
+ * nothing elsewhere. */
 static bool packs(const char *word)
 {
 	static const char *const lengthy[] = { "--export", "--create-image" };
@@ -48,10 +50,11 @@ int podman_root(const char *bundle, const char *id, const char *image_path, char
 	char end[256];
 
 	tail = (size_t)snprintf(end, sizeof(end), "/%s/userdata", id);
-	if (tail >= sizeof(end) || *bundle != '/' || n <= tail || strcmp(bundle + n - tail, end) || n - tail >= len)
+	if (tail >= sizeof(end) || *bundle != '/' || n <= tail || strcmp(bundle + n - tail, end) ||
+	    n - tail >= len)
 		return -ENOENT;
-	if (!image_path || strncmp(image_path, bundle, n) || image_path[n] != '/' || !image_path[n + 1] ||
-	    strchr(image_path + n + 1, '/'))
+	if (!image_path || strncmp(image_path, bundle, n) || image_path[n] != '/' ||
+	    !image_path[n + 1] || strchr(image_path + n + 1, '/'))
 		return -ENOENT;
 	n -= tail;
 	if (n < sizeof(suffix) || strncmp(bundle + n - strlen(suffix), suffix, strlen(suffix)))

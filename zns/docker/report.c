@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How an error reaches the user of `docker`. Of a failed checkpoint containerd shows the first line that the runtime
- * printed, of a failed create or restore the last error in the runtime's log; neither is criu's reason.
+ * How an error reaches the user of `docker`. Of a failed checkpoint containerd shows the first line
+ * that the runtime printed, of a failed create or restore the last error in the runtime's log;
+ * neither is criu's reason.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -53,7 +54,9 @@ void report_line(const struct call *c, const char *text)
 	json_object_object_add(j, "level", json_object_new_string("error"));
 	json_object_object_add(j, "msg", json_object_new_string(line));
 	json_object_object_add(j, "time", json_object_new_string(when));
-	dprintf(fd, "%s\n", json_object_to_json_string_ext(j, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
+	dprintf(fd, "%s\n",
+		json_object_to_json_string_ext(j, JSON_C_TO_STRING_PLAIN |
+							  JSON_C_TO_STRING_NOSLASHESCAPE));
 	json_object_put(j);
 }
 
@@ -65,8 +68,10 @@ static void add_label(const char *text, char *out, size_t len)
 	for (const char *const *flag = docker_flags; *flag; flag++) {
 		const char *at = strstr(text, *flag);
 
-		if (at && at >= text + 2 && at[-1] == '-' && at[-2] == '-' && !strncmp(out, "criu: ", 6)) {
-			snprintf(out + n, len - n, " (for a container: label or annotation zns.criu=%s)", *flag);
+		if (at && at >= text + 2 && at[-1] == '-' && at[-2] == '-' &&
+		    !strncmp(out, "criu: ", 6)) {
+			snprintf(out + n, len - n,
+				 " (for a container: label or annotation zns.criu=%s)", *flag);
 			return;
 		}
 	}
@@ -83,7 +88,8 @@ static bool error_line(const char *line, char *out, size_t len, bool *ours)
 	if (!text)
 		return false;
 	text += 3;
-	/* Said on any machine without CAP_SYS_RESOURCE, and by criu's last words; neither is a reason. */
+	/* Said on any machine without CAP_SYS_RESOURCE, and by criu's last words; neither is a
+	 * reason. */
 	if (!strncmp(text, "rlimit: Can't setup", 19) || strstr(text, "FAILED."))
 		return false;
 	*ours = !strncmp(text, "zns: ", 5);
@@ -92,7 +98,8 @@ static bool error_line(const char *line, char *out, size_t len, bool *ours)
 	return true;
 }
 
-int report_find(const struct call *c, const char *log_name, const struct timespec *since, char *out, size_t len)
+int report_find(const struct call *c, const char *log_name, const struct timespec *since, char *out,
+		size_t len)
 {
 	const char *dir = c->work_path ? c->work_path : c->image_path;
 	cleanup_free char *buf = NULL;

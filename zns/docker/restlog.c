@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * criu's log of a container's last restore. It belongs to no checkpoint's images, and Docker deletes it with the container's
- * run-time directory: it is kept in <run dir>/docker for a week, or until the machine is started anew.
+ * criu's log of a container's last restore. It belongs to no checkpoint's images, and Docker
+ * deletes it with the container's run-time directory: it is kept in <run dir>/docker for a week, or
+ * until the machine is started anew.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -73,21 +74,26 @@ int docker_restore_log(const char *id, uint8_t **text, size_t *len, struct zns_e
 
 	if (ret)
 		return ret;
-	if (access(path, F_OK) && strlen(id) >= 12) {	/* the beginning of an id */
+	if (access(path, F_OK) && strlen(id) >= 12) { /* the beginning of an id */
 		snprintf(dir, sizeof(dir), "%.*s", (int)(strrchr(path, '/') - path), path);
 		d = opendir(dir);
 		while (d && (e = readdir(d)))
 			if (is_log(e->d_name) && !strncmp(e->d_name, id, strlen(id)) && !nr++ &&
-			    (size_t)snprintf(path, sizeof(path), "%s/%s", dir, e->d_name) >= sizeof(path))
+			    (size_t)snprintf(path, sizeof(path), "%s/%s", dir, e->d_name) >=
+				    sizeof(path))
 				nr = 2;
 		if (d)
 			closedir(d);
 	}
 	ret = nr > 1 ? -EEXIST : zns_read_file(AT_FDCWD, path, LOG_MAX + 1, text, len);
 	if (ret == -EEXIST)
-		return zns_fail(err, ret, "several containers' ids begin with %s: give more of it", id);
+		return zns_fail(err, ret, "several containers' ids begin with %s: give more of it",
+				id);
 	if (ret == -ENOENT)
-		return zns_fail(err, ret, "no restore of container %.64s is known: it was not restored by zns-runc since this "
-				"machine was started, or over a week ago", id);
+		return zns_fail(
+			err, ret,
+			"no restore of container %.64s is known: it was not restored by zns-runc since this "
+			"machine was started, or over a week ago",
+			id);
 	return ret ? zns_fail_sys(err, ret, "%s", path) : 0;
 }

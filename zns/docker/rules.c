@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * docker.rules in the configuration directory: one rule a line, "name=PATTERN" and "image=PATTERN" (shell patterns,
- * both must fit if both are there), then settings such as "qos=500". For each setting the first rule that fits and
- * has it counts.
+ * docker.rules in the configuration directory: one rule a line, "name=PATTERN" and "image=PATTERN"
+ * (shell patterns, both must fit if both are there), then settings such as "qos=500". For each
+ * setting the first rule that fits and has it counts.
  */
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -18,18 +18,20 @@ struct rule {
 	bool fits, conditions;
 };
 
-static int word(const struct docker_container *c, struct docker_settings *s, struct rule *r, char *w,
-		struct zns_err *err)
+static int word(const struct docker_container *c, struct docker_settings *s, struct rule *r,
+		char *w, struct zns_err *err)
 {
 	char *value = strchr(w, '='), where[PATH_MAX + 64];
 	int key, ret;
 
 	if (!value)
-		return zns_fail(err, -EINVAL, "%s:%u: \"%.60s\" is not KEY=VALUE", r->path, r->line, w);
+		return zns_fail(err, -EINVAL, "%s:%u: \"%.60s\" is not KEY=VALUE", r->path, r->line,
+				w);
 	*value++ = 0;
 	if (!strcmp(w, "name") || !strcmp(w, "image")) {
 		if (!*value)
-			return zns_fail(err, -EINVAL, "%s:%u: %s= wants a pattern", r->path, r->line, w);
+			return zns_fail(err, -EINVAL, "%s:%u: %s= wants a pattern", r->path,
+					r->line, w);
 		r->conditions = true;
 		r->fits &= !fnmatch(value, *w == 'n' ? c->name : c->image, 0);
 		return 0;
@@ -43,7 +45,8 @@ static int word(const struct docker_container *c, struct docker_settings *s, str
 			"%s:%u: \"%.60s\" is not known: name, image, qos, admission, alloc, stripe, dev or criu",
 			r->path, r->line, w);
 	if (!r->conditions)
-		return zns_fail(err, -EINVAL, "%s:%u: name=PATTERN or image=PATTERN comes first", r->path, r->line);
+		return zns_fail(err, -EINVAL, "%s:%u: name=PATTERN or image=PATTERN comes first",
+				r->path, r->line);
 	/* Also in rules that do not fit: a bad line shows at once, not when its container comes. */
 	snprintf(where, sizeof(where), "%s:%u: %s", r->path, r->line, w);
 	ret = docker_setting_check(key, value, where, err);
@@ -64,7 +67,8 @@ int docker_rules(const struct docker_container *c, struct docker_settings *s, st
 	size_t len;
 	int ret;
 
-	if ((size_t)snprintf(path, sizeof(path), "%s/docker.rules", zns_config_dir()) >= sizeof(path))
+	if ((size_t)snprintf(path, sizeof(path), "%s/docker.rules", zns_config_dir()) >=
+	    sizeof(path))
 		return zns_fail(err, -ENAMETOOLONG, "configuration directory name is too long");
 	ret = zns_read_file(AT_FDCWD, path, RULES_MAX, &text, &len);
 	if (ret == -ENOENT)

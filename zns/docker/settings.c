@@ -7,9 +7,11 @@
 #include "zns/config.h"
 #include "zns/layout.h"
 
-const char *const docker_key_name[DOCKER_NR_KEYS] = { "qos", "admission", "alloc", "stripe", "dev", "criu" };
+const char *const docker_key_name[DOCKER_NR_KEYS] = { "qos",    "admission", "alloc",
+						      "stripe", "dev",       "criu" };
 
-const char *const docker_flags[] = { "tcp-established", "ext-unix-sk", "tcp-skip-in-flight", "shell-job", NULL };
+const char *const docker_flags[] = { "tcp-established", "ext-unix-sk", "tcp-skip-in-flight",
+				     "shell-job", NULL };
 
 static int check_flags(const char *value, const char *where, struct zns_err *err)
 {
@@ -31,43 +33,58 @@ static int check_flags(const char *value, const char *where, struct zns_err *err
 	return 0;
 }
 
-int docker_setting_check(enum docker_key key, const char *value, const char *where, struct zns_err *err)
+int docker_setting_check(enum docker_key key, const char *value, const char *where,
+			 struct zns_err *err)
 {
 	uint64_t size;
 	uint32_t mibps;
 	const char *p;
 
 	if (!*value || strlen(value) >= sizeof(((struct docker_settings *)0)->value[0]))
-		return zns_fail(err, -EINVAL, "%s: a value of 1 to 255 characters is wanted", where);
-	/* It goes into a configuration file of criu, where # begins a comment and blanks end a word. */
+		return zns_fail(err, -EINVAL, "%s: a value of 1 to 255 characters is wanted",
+				where);
+	/* It goes into a configuration file of criu, where # begins a comment and blanks end a
+	 * word. */
 	for (p = value; *p; p++)
 		if (!isalnum((unsigned char)*p) && !strchr("./:=_-+@%,", *p))
-			return zns_fail(err, -EINVAL, "%s: \"%.60s\" has a character that is not allowed", where,
+			return zns_fail(err, -EINVAL,
+					"%s: \"%.60s\" has a character that is not allowed", where,
 					value);
 	switch (key) {
 	case DOCKER_QOS:
 		if (zns_parse_mibps(value, &mibps))
-			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is no bandwidth; write 500, 500MiB/s or 2GiB/s",
-					where, value);
+			return zns_fail(
+				err, -EINVAL,
+				"%s: \"%.60s\" is no bandwidth; write 500, 500MiB/s or 2GiB/s",
+				where, value);
 		break;
 	case DOCKER_ADMISSION:
 		if (strcmp(value, "share") && strcmp(value, "reject") && strcmp(value, "wait") &&
-		    (strncmp(value, "wait=", 5) || !value[5] || strspn(value + 5, "0123456789") != strlen(value + 5)))
-			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is not known: share, wait[=SECONDS] or reject",
-					where, value);
+		    (strncmp(value, "wait=", 5) || !value[5] ||
+		     strspn(value + 5, "0123456789") != strlen(value + 5)))
+			return zns_fail(
+				err, -EINVAL,
+				"%s: \"%.60s\" is not known: share, wait[=SECONDS] or reject",
+				where, value);
 		break;
 	case DOCKER_ALLOC:
 		if (strcmp(value, "static") && strcmp(value, "dynamic"))
-			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is not known: static or dynamic", where, value);
+			return zns_fail(err, -EINVAL,
+					"%s: \"%.60s\" is not known: static or dynamic", where,
+					value);
 		break;
 	case DOCKER_STRIPE:
-		if (zns_parse_size(value, &size) || size < ZNS_STRIPE_UNIT_MIN || size > ZNS_STRIPE_UNIT_MAX || size % 4096)
-			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is no size of a stripe; write 64K to 4M, a multiple of 4K",
-					where, value);
+		if (zns_parse_size(value, &size) || size < ZNS_STRIPE_UNIT_MIN ||
+		    size > ZNS_STRIPE_UNIT_MAX || size % 4096)
+			return zns_fail(
+				err, -EINVAL,
+				"%s: \"%.60s\" is no size of a stripe; write 64K to 4M, a multiple of 4K",
+				where, value);
 		break;
-	case DOCKER_DEV:	/* a path of the container's bundle would be another one each time */
+	case DOCKER_DEV: /* a path of the container's bundle would be another one each time */
 		if (*value == '.' || (!strncmp(value, "emu:", 4) && value[4] != '/'))
-			return zns_fail(err, -EINVAL, "%s: \"%.60s\": give an absolute path", where, value);
+			return zns_fail(err, -EINVAL, "%s: \"%.60s\": give an absolute path", where,
+					value);
 		break;
 	case DOCKER_CRIU:
 		return check_flags(value, where, err);
@@ -77,8 +94,8 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 	return 0;
 }
 
-static int take(struct docker_settings *s, enum docker_key key, const char *value, const char *source,
-		const char *where, struct zns_err *err)
+static int take(struct docker_settings *s, enum docker_key key, const char *value,
+		const char *source, const char *where, struct zns_err *err)
 {
 	int ret;
 
@@ -94,20 +111,23 @@ static int take(struct docker_settings *s, enum docker_key key, const char *valu
 
 static const char *env_value(struct json_object *env, const char *name)
 {
-	size_t i, n = env && json_object_is_type(env, json_type_array) ? json_object_array_length(env) : 0,
-		  len = strlen(name);
+	size_t i,
+		n = env && json_object_is_type(env, json_type_array) ?
+			    json_object_array_length(env) :
+			    0,
+		len = strlen(name);
 	const char *found = NULL, *s;
 
 	for (i = 0; i < n; i++) {
 		s = json_object_get_string(json_object_array_get_idx(env, i));
 		if (s && !strncmp(s, name, len) && s[len] == '=')
-			found = s + len + 1;	/* the last one counts, as for the process */
+			found = s + len + 1; /* the last one counts, as for the process */
 	}
 	return found;
 }
 
-static int take_own(const struct docker_container *c, struct docker_settings *s, enum docker_key key,
-		    struct zns_err *err)
+static int take_own(const struct docker_container *c, struct docker_settings *s,
+		    enum docker_key key, struct zns_err *err)
 {
 	char name[32], var[32], where[80];
 	const char *v;
@@ -123,7 +143,8 @@ static int take_own(const struct docker_container *c, struct docker_settings *s,
 	snprintf(where, sizeof(where), "label %s", name);
 	if (!ret)
 		ret = take(s, key, docker_json_str(c->labels, name), "label", where, err);
-	/* Not what only the one may choose who starts the container, and an image brings variables of its own. */
+	/* Not what only the one may choose who starts the container, and an image brings variables
+	 * of its own. */
 	v = key == DOCKER_DEV || key == DOCKER_CRIU ? NULL : env_value(c->env, var);
 	snprintf(where, sizeof(where), "variable %s", var);
 	return ret ? ret : take(s, key, v, "environment", where, err);
@@ -150,14 +171,16 @@ static bool in_dir(const char *file, const char *dir)
 {
 	size_t n = strlen(dir);
 
-	return n && !strncmp(file, dir, n) && file[n] == '/' && file[n + 1] && !strchr(file + n + 1, '/');
+	return n && !strncmp(file, dir, n) && file[n] == '/' && file[n + 1] &&
+	       !strchr(file + n + 1, '/');
 }
 
 /*
- * criu runs scripts that its configuration names, as root. So a creator may choose one of the administrator's files, but
- * not make one: a volume's files are on the host too, and root's.
+ * criu runs scripts that its configuration names, as root. So a creator may choose one of the
+ * administrator's files, but not make one: a volume's files are on the host too, and root's.
  */
-static int admin_file(const struct docker_settings *s, uint8_t **text, size_t *len, struct zns_err *err)
+static int admin_file(const struct docker_settings *s, uint8_t **text, size_t *len,
+		      struct zns_err *err)
 {
 	char own[PATH_MAX] = "";
 	const char *const dirs[] = { zns_config_dir(), "/etc/criu", own };
@@ -169,12 +192,19 @@ static int admin_file(const struct docker_settings *s, uint8_t **text, size_t *l
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(dirs); i++) {
 		if (!in_dir(s->criu_config, dirs[i]))
 			continue;
-		ret = docker_read_admin(dirs[i], s->criu_config + strlen(dirs[i]) + 1, 65536, text, len, err);
-		return ret == -ENOENT ? zns_fail(err, ret, "annotation org.criu.config: there is no file %s", s->criu_config) :
-		       ret ? zns_wrap(err, "annotation org.criu.config") : 0;
+		ret = docker_read_admin(dirs[i], s->criu_config + strlen(dirs[i]) + 1, 65536, text,
+					len, err);
+		return ret == -ENOENT ?
+			       zns_fail(err, ret, "annotation org.criu.config: there is no file %s",
+					s->criu_config) :
+		       ret ? zns_wrap(err, "annotation org.criu.config") :
+			     0;
 	}
-	return zns_fail(err, -EINVAL, "annotation org.criu.config: %.200s is not in %s, nor in /etc/criu or the criu-config-dir of "
-			"zns.conf, where the administrator puts such files", s->criu_config, zns_config_dir());
+	return zns_fail(
+		err, -EINVAL,
+		"annotation org.criu.config: %.200s is not in %s, nor in /etc/criu or the criu-config-dir of "
+		"zns.conf, where the administrator puts such files",
+		s->criu_config, zns_config_dir());
 }
 
 /* criu's own configuration file: "zns-KEY VALUE" lines. What else is in it is criu's business. */
@@ -198,7 +228,7 @@ static int take_file(struct docker_settings *s, struct zns_err *err)
 		for (key = 0; v && !strncmp(k, "zns-", 4) && key < DOCKER_CRIU; key++) {
 			if (strcmp(k + 4, docker_key_name[key]))
 				continue;
-			s->source[key] = NULL;	/* of several lines the last one counts */
+			s->source[key] = NULL; /* of several lines the last one counts */
 			snprintf(where, sizeof(where), "%s: %s", s->criu_config, k);
 			ret = take(s, key, v, "org.criu.config", where, err);
 			if (ret)
@@ -218,7 +248,8 @@ static int check_device(const struct docker_settings *s, struct zns_err *err)
 	return zns_wrap(err, "%s zns.dev", s->source[DOCKER_DEV]);
 }
 
-int docker_settings_own(const struct docker_container *c, struct docker_settings *s, struct zns_err *err)
+int docker_settings_own(const struct docker_container *c, struct docker_settings *s,
+			struct zns_err *err)
 {
 	const char *file = docker_json_str(c->annotations, "org.criu.config");
 	int key, ret = 0;
@@ -227,7 +258,8 @@ int docker_settings_own(const struct docker_container *c, struct docker_settings
 	/* runc takes a missing file for an empty one. */
 	if (file && *file) {
 		if (strlen(file) >= sizeof(s->criu_config))
-			return zns_fail(err, -ENAMETOOLONG, "annotation org.criu.config: the path is too long");
+			return zns_fail(err, -ENAMETOOLONG,
+					"annotation org.criu.config: the path is too long");
 		snprintf(s->criu_config, sizeof(s->criu_config), "%s", file);
 		ret = take_file(s, err);
 	}
@@ -242,7 +274,8 @@ static int known(struct json_object *o, const char *what, struct zns_err *err)
 
 	if (!o || !json_object_is_type(o, json_type_object))
 		return 0;
-	json_object_object_foreach(o, name, value) {
+	json_object_object_foreach(o, name, value)
+	{
 		(void)value;
 		if (strncmp(name, "zns.", 4))
 			continue;
@@ -250,8 +283,12 @@ static int known(struct json_object *o, const char *what, struct zns_err *err)
 			if (!strcmp(name + 4, docker_key_name[i]))
 				break;
 		if (i == DOCKER_NR_KEYS)
-			return zns_fail(err, -EINVAL, "%s %.*s is not known: zns.qos, zns.admission, zns.alloc, zns.stripe, "
-					"zns.dev or zns.criu", what, (int)zns_min(strcspn(name, "\n\r\t\033\"\\"), (size_t)60), name);
+			return zns_fail(
+				err, -EINVAL,
+				"%s %.*s is not known: zns.qos, zns.admission, zns.alloc, zns.stripe, "
+				"zns.dev or zns.criu",
+				what, (int)zns_min(strcspn(name, "\n\r\t\033\"\\"), (size_t)60),
+				name);
 	}
 	return 0;
 }
@@ -263,7 +300,8 @@ int docker_settings_known(const struct docker_container *c, struct zns_err *err)
 	return ret ? ret : known(c->labels, "label", err);
 }
 
-int docker_settings(const struct docker_container *c, struct docker_settings *s, struct zns_err *err)
+int docker_settings(const struct docker_container *c, struct docker_settings *s,
+		    struct zns_err *err)
 {
 	int key, ret = docker_settings_own(c, s, err);
 
@@ -271,7 +309,7 @@ int docker_settings(const struct docker_container *c, struct docker_settings *s,
 		ret = docker_rules(c, s, err);
 	for (key = 0; !ret && key < DOCKER_NR_KEYS; key++)
 		ret = take_default(s, key, err);
-	err->code = ret;	/* a default that is not set left its text */
+	err->code = ret; /* a default that is not set left its text */
 	return ret;
 }
 
@@ -281,8 +319,10 @@ int docker_run_path(const char *id, const char *suffix, char *out, size_t len, s
 
 	if ((size_t)snprintf(dir, sizeof(dir), "%s/docker", zns_run_dir()) >= sizeof(dir) ||
 	    (size_t)snprintf(out, len, "%s/%s.%s", dir, id, suffix) >= len)
-		return zns_fail(err, -ENAMETOOLONG, "runtime directory %s: its name is too long", zns_run_dir());
-	if ((mkdir(zns_run_dir(), 0700) && errno != EEXIST) || (mkdir(dir, 0700) && errno != EEXIST))
+		return zns_fail(err, -ENAMETOOLONG, "runtime directory %s: its name is too long",
+				zns_run_dir());
+	if ((mkdir(zns_run_dir(), 0700) && errno != EEXIST) ||
+	    (mkdir(dir, 0700) && errno != EEXIST))
 		return zns_fail_sys(err, -errno, "cannot make %s", dir);
 	return 0;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Is a checkpoint of Docker or Podman origin still needed? Neither tells of a deletion, their directories do. */
+/* Is a checkpoint of Docker or Podman origin still needed? Neither tells of a deletion, their
+ * directories do. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
@@ -26,8 +27,10 @@ static int one_handle(int at, const char *name, uint8_t id[ZNS_UUID_LEN])
 	return ret;
 }
 
-/* Handles in the directories right below @dir. @damaged counts those that cannot be read: they may be anybody's. */
-static int each_in(const char *dir, const char *container, docker_handle_fn fn, void *arg, unsigned *damaged)
+/* Handles in the directories right below @dir. @damaged counts those that cannot be read: they may
+ * be anybody's. */
+static int each_in(const char *dir, const char *container, docker_handle_fn fn, void *arg,
+		   unsigned *damaged)
 {
 	char path[PATH_MAX + 512];
 	uint8_t id[ZNS_UUID_LEN];
@@ -46,7 +49,7 @@ static int each_in(const char *dir, const char *container, docker_handle_fn fn, 
 			snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
 			ret = fn(arg, container, e->d_name, path, id);
 			break;
-		case -ENOENT:	/* a plain checkpoint, or one that is being made */
+		case -ENOENT: /* a plain checkpoint, or one that is being made */
 		case -ENOTDIR:
 			break;
 		default:
@@ -88,12 +91,14 @@ int docker_each_handle(const char *root, docker_handle_fn fn, void *arg)
 	return each(dir, "checkpoints", fn, arg, &damaged);
 }
 
-static int is_it(void *arg, const char *container, const char *name, const char *dir, const uint8_t id[ZNS_UUID_LEN])
+static int is_it(void *arg, const char *container, const char *name, const char *dir,
+		 const uint8_t id[ZNS_UUID_LEN])
 {
 	return !memcmp(arg, id, ZNS_UUID_LEN);
 }
 
-static enum docker_life say(enum docker_life l, char *why, size_t len, const char *fmt, const char *a, const char *b)
+static enum docker_life say(enum docker_life l, char *why, size_t len, const char *fmt,
+			    const char *a, const char *b)
 {
 	if (why && len)
 		snprintf(why, len, fmt, a, b);
@@ -101,8 +106,8 @@ static enum docker_life say(enum docker_life l, char *why, size_t len, const cha
 }
 
 /*
- * What both have in common: containers below @dir, handles in @sub of each. false: container @container_id is there, and
- * none has checkpoint @id.
+ * What both have in common: containers below @dir, handles in @sub of each. false: container
+ * @container_id is there, and none has checkpoint @id.
  */
 static bool decided(const char *root, const char *dir, const char *sub, const char *container_id,
 		    const uint8_t id[ZNS_UUID_LEN], enum docker_life *life, char *why, size_t len)
@@ -115,20 +120,23 @@ static bool decided(const char *root, const char *dir, const char *sub, const ch
 	snprintf(path, sizeof(path), "%s/%.64s", dir, container_id);
 	if (ret == 1)
 		*life = say(DOCKER_NEEDED, why, len, "a container below %s has it%s", root, "");
-	else if (ret)	/* not mounted, no right: nothing is known */
+	else if (ret) /* not mounted, no right: nothing is known */
 		*life = say(DOCKER_UNKNOWN, why, len, "%s cannot be read: %s", dir, strerror(-ret));
 	else if (damaged)
-		*life = say(DOCKER_UNKNOWN, why, len, "some handle below %s is damaged and may be this one%s", root, "");
+		*life = say(DOCKER_UNKNOWN, why, len,
+			    "some handle below %s is damaged and may be this one%s", root, "");
 	else if (!lstat(path, &st))
 		return false;
 	else if (errno == ENOENT)
-		*life = say(DOCKER_GONE, why, len, "container %.12s was removed%s", container_id, "");
+		*life = say(DOCKER_GONE, why, len, "container %.12s was removed%s", container_id,
+			    "");
 	else
 		*life = say(DOCKER_UNKNOWN, why, len, "%s: %s", path, strerror(errno));
 	return true;
 }
 
-/* Was the container started after @since_ns, as its own file says? Where that does not say it: no. */
+/* Was the container started after @since_ns, as its own file says? Where that does not say it: no.
+ */
 static bool started_since(const char *root, const char *container_id, int64_t since_ns)
 {
 	cleanup_free uint8_t *text = NULL;
@@ -153,8 +161,12 @@ struct docker_made docker_made_of(const ZnsPb__Checkpoint *c)
 {
 	const ZnsPb__Origin *o = c->origin;
 
-	return (struct docker_made){ .root = o->root, .container_id = o->container_id, .checkpoint_name = o->checkpoint_name,
-				     .id = c->id.data, .ended = o->ended, .created_ns = c->created_ns };
+	return (struct docker_made){ .root = o->root,
+				     .container_id = o->container_id,
+				     .checkpoint_name = o->checkpoint_name,
+				     .id = c->id.data,
+				     .ended = o->ended,
+				     .created_ns = c->created_ns };
 }
 
 enum docker_life docker_checkpoint_life(const struct docker_made *m, char *why, size_t len)
@@ -163,39 +175,50 @@ enum docker_life docker_checkpoint_life(const struct docker_made *m, char *why, 
 	char dir[PATH_MAX];
 
 	if (!m->root || *m->root != '/' || !m->container_id || !docker_full_id(m->container_id))
-		return say(DOCKER_UNKNOWN, why, len, "it does not say which container of which daemon it is of%s%s", "",
-			   "");
+		return say(DOCKER_UNKNOWN, why, len,
+			   "it does not say which container of which daemon it is of%s%s", "", "");
 	if ((size_t)snprintf(dir, sizeof(dir), "%s/containers", m->root) >= sizeof(dir))
-		return say(DOCKER_UNKNOWN, why, len, "%s/containers cannot be read: %s", m->root, strerror(ENAMETOOLONG));
+		return say(DOCKER_UNKNOWN, why, len, "%s/containers cannot be read: %s", m->root,
+			   strerror(ENAMETOOLONG));
 	if (decided(m->root, dir, "checkpoints", m->container_id, m->id, &life, why, len))
 		return life;
 	if (m->ended && !started_since(m->root, m->container_id, m->created_ns))
-		return say(DOCKER_NEEDED, why, len, "container %.12s ended with it and was not started since, but Docker does not "
-			   "have it: znsctl docker recover%s", m->container_id, "");
-	/* Made with --checkpoint-dir, or kept by hand elsewhere: the handle never was below the data root. */
+		return say(
+			DOCKER_NEEDED, why, len,
+			"container %.12s ended with it and was not started since, but Docker does not "
+			"have it: znsctl docker recover%s",
+			m->container_id, "");
+	/* Made with --checkpoint-dir, or kept by hand elsewhere: the handle never was below the
+	 * data root. */
 	if (!m->checkpoint_name || !*m->checkpoint_name)
-		return say(DOCKER_UNKNOWN, why, len, "container %.12s is there, and its checkpoint was put elsewhere%s",
+		return say(DOCKER_UNKNOWN, why, len,
+			   "container %.12s is there, and its checkpoint was put elsewhere%s",
 			   m->container_id, "");
-	return say(DOCKER_GONE, why, len, "checkpoint %s of container %.12s was removed", m->checkpoint_name,
-		   m->container_id);
+	return say(DOCKER_GONE, why, len, "checkpoint %s of container %.12s was removed",
+		   m->checkpoint_name, m->container_id);
 }
 
-enum docker_life podman_checkpoint_life(const char *root, const char *container_id, const uint8_t id[ZNS_UUID_LEN],
-					char *why, size_t len)
+enum docker_life podman_checkpoint_life(const char *root, const char *container_id,
+					const uint8_t id[ZNS_UUID_LEN], char *why, size_t len)
 {
 	enum docker_life life;
 	char path[PATH_MAX];
 	struct stat st;
 
-	if (!root || *root != '/' || strlen(root) > PATH_MAX / 2 || !container_id || strlen(container_id) != DOCKER_ID_LEN)
-		return say(DOCKER_UNKNOWN, why, len, "it may have been exported, or its container is not known%s%s", "", "");
-	/* Podman's own, there from its first container on: what is below is no empty mount point. */
+	if (!root || *root != '/' || strlen(root) > PATH_MAX / 2 || !container_id ||
+	    strlen(container_id) != DOCKER_ID_LEN)
+		return say(DOCKER_UNKNOWN, why, len,
+			   "it may have been exported, or its container is not known%s%s", "", "");
+	/* Podman's own, there from its first container on: what is below is no empty mount point.
+	 */
 	snprintf(path, sizeof(path), "%s/containers.lock", root);
 	if (lstat(path, &st) || !S_ISREG(st.st_mode))
-		return say(DOCKER_UNKNOWN, why, len, "%s is not there as Podman leaves it%s", root, "");
+		return say(DOCKER_UNKNOWN, why, len, "%s is not there as Podman leaves it%s", root,
+			   "");
 	if (decided(root, root, "userdata", container_id, id, &life, why, len))
 		return life;
-	return say(DOCKER_GONE, why, len, "container %.12s has another checkpoint by now, or none%s", container_id, "");
+	return say(DOCKER_GONE, why, len,
+		   "container %.12s has another checkpoint by now, or none%s", container_id, "");
 }
 
 int docker_remove_dir(const char *dir)
@@ -207,7 +230,8 @@ int docker_remove_dir(const char *dir)
 	if (!d)
 		return -errno;
 	while (!ret && (e = readdir(d)))
-		if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..") && unlinkat(dirfd(d), e->d_name, 0))
+		if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..") &&
+		    unlinkat(dirfd(d), e->d_name, 0))
 			ret = -errno;
 	closedir(d);
 	return ret ? ret : rmdir(dir) ? -errno : 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Files that only root can have put where they are. A container's creator chooses mounts, labels and annotations, and
- * writes files on the host through volumes: what decides about names and options is read from nowhere else.
+ * Files that only root can have put where they are. A container's creator chooses mounts, labels
+ * and annotations, and writes files on the host through volumes: what decides about names and
+ * options is read from nowhere else.
  */
 #include <ctype.h>
 #include <fcntl.h>
@@ -15,11 +16,12 @@ static bool root_only(int fd, mode_t type)
 {
 	struct stat st;
 
-	return !fstat(fd, &st) && (st.st_mode & S_IFMT) == type && (!st.st_uid || st.st_uid == geteuid()) &&
-	       !(st.st_mode & (S_IWGRP | S_IWOTH));
+	return !fstat(fd, &st) && (st.st_mode & S_IFMT) == type &&
+	       (!st.st_uid || st.st_uid == geteuid()) && !(st.st_mode & (S_IWGRP | S_IWOTH));
 }
 
-/* @name in the directory @at, which may be AT_FDCWD for a whole path of the administrator's. -EPERM: others may write it. */
+/* @name in the directory @at, which may be AT_FDCWD for a whole path of the administrator's.
+ * -EPERM: others may write it. */
 static int open_own(int at, const char *name, mode_t type)
 {
 	int flags = type == S_IFDIR ? O_DIRECTORY : O_NONBLOCK | O_NOCTTY;
@@ -59,12 +61,16 @@ static int read_fd(int fd, size_t max, uint8_t **out, size_t *len)
 static int refuse(struct zns_err *err, int ret, const char *path)
 {
 	if (ret == -EPERM)
-		return zns_fail(err, ret, "%s is a link, or somebody else than root may write it or its directory: it is not "
-				"believed", path);
+		return zns_fail(
+			err, ret,
+			"%s is a link, or somebody else than root may write it or its directory: it is not "
+			"believed",
+			path);
 	return zns_fail_sys(err, ret, "%s", path);
 }
 
-int docker_read_own(const char *root, const char *id, const char *name, uint8_t **out, size_t *len, struct zns_err *err)
+int docker_read_own(const char *root, const char *id, const char *name, uint8_t **out, size_t *len,
+		    struct zns_err *err)
 {
 	cleanup_close int top = -1, all = -1, dir = -1, fd = -1;
 	char path[PATH_MAX + 512];
@@ -79,7 +85,8 @@ int docker_read_own(const char *root, const char *id, const char *name, uint8_t 
 	return read_fd(fd, JSON_MAX, out, len) ? refuse(err, -EIO, path) : 0;
 }
 
-int docker_read_admin(const char *dir, const char *name, size_t max, uint8_t **out, size_t *len, struct zns_err *err)
+int docker_read_admin(const char *dir, const char *name, size_t max, uint8_t **out, size_t *len,
+		      struct zns_err *err)
 {
 	cleanup_close int at = open_own(AT_FDCWD, dir, S_IFDIR), fd = -1;
 	char path[2 * PATH_MAX];
@@ -98,7 +105,8 @@ bool docker_good_word(const char *s)
 	if (!isascii((unsigned char)*s) || !isalnum((unsigned char)*s))
 		return false;
 	for (; *s; s++)
-		if (!isascii((unsigned char)*s) || (!isalnum((unsigned char)*s) && !strchr("_.-", *s)))
+		if (!isascii((unsigned char)*s) ||
+		    (!isalnum((unsigned char)*s) && !strchr("_.-", *s)))
 			return false;
 	return true;
 }
@@ -112,7 +120,9 @@ bool docker_good_id(const char *id)
 {
 	const char *p = id;
 
-	while (isascii((unsigned char)*p) && *p && (isalnum((unsigned char)*p) || strchr("_+-.", *p)))
+	while (isascii((unsigned char)*p) && *p &&
+	       (isalnum((unsigned char)*p) || strchr("_+-.", *p)))
 		p++;
-	return *id && !*p && strcmp(id, ".") && strcmp(id, "..") && strlen(id) < sizeof(((struct docker_container *)0)->id);
+	return *id && !*p && strcmp(id, ".") && strcmp(id, "..") &&
+	       strlen(id) < sizeof(((struct docker_container *)0)->id);
 }

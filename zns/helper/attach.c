@@ -10,16 +10,16 @@
 /* Everything that takes other rights is done: what is left is in Documentation/security.md. */
 static int drop_rights(const struct zns_registered *reg, struct zns_err *err)
 {
-	static const int keep[] = { CAP_SYS_PTRACE, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_IPC_LOCK, CAP_SYS_NICE, CAP_SYS_RESOURCE,
-				    CAP_SYS_ADMIN };
+	static const int keep[] = { CAP_SYS_PTRACE, CAP_DAC_OVERRIDE, CAP_FOWNER,   CAP_IPC_LOCK,
+				    CAP_SYS_NICE,   CAP_SYS_RESOURCE, CAP_SYS_ADMIN };
 	bool emulated = !strncmp(reg->path, "emu:", 4);
 
 	return zns_process_keep_caps(keep, ZNS_ARRAY_SIZE(keep) - emulated, err);
 }
 
 /*
- * Threads take turns. After a time-out the connection is of no use any more, since the late answer would be taken for that
- * of the next request.
+ * Threads take turns. After a time-out the connection is of no use any more, since the late answer
+ * would be taken for that of the next request.
  */
 static int ask(void *arg, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err)
 {
@@ -36,13 +36,15 @@ static int ask(void *arg, ZnsPb__Request *req, ZnsPb__Response **resp, struct zn
 		if (err)
 			h->broker_err = *err;
 		else
-			zns_fail(&h->broker_err, ret, "the broker (PID %u) did not answer before", h->s.broker.broker_pid);
+			zns_fail(&h->broker_err, ret, "the broker (PID %u) did not answer before",
+				 h->s.broker.broker_pid);
 	}
 	pthread_mutex_unlock(&h->broker_lock);
 	return ret;
 }
 
-int helper_attach(struct helper *h, const struct zns_registered *reg, bool writer, struct zns_err *err)
+int helper_attach(struct helper *h, const struct zns_registered *reg, bool writer,
+		  struct zns_err *err)
 {
 	struct stat st;
 	int ret = 0;
@@ -59,13 +61,16 @@ int helper_attach(struct helper *h, const struct zns_registered *reg, bool write
 
 void helper_set_rate(struct helper *h, uint32_t mibps)
 {
-	zns_bucket_set(h->bucket, h->cap_mibps && (!mibps || h->cap_mibps < mibps) ? h->cap_mibps : mibps);
+	zns_bucket_set(h->bucket,
+		       h->cap_mibps && (!mibps || h->cap_mibps < mibps) ? h->cap_mibps : mibps);
 }
 
 int helper_cap(struct helper *h, const struct zw_begin *b, struct zns_err *err)
 {
 	if (b->qos_max[0] && zns_parse_mibps(b->qos_max, &h->cap_mibps))
-		return zns_fail(err, -EINVAL, "--zns-qos-max %s is no bandwidth; write 500, 500MiB/s or 2GiB/s", b->qos_max);
+		return zns_fail(err, -EINVAL,
+				"--zns-qos-max %s is no bandwidth; write 500, 500MiB/s or 2GiB/s",
+				b->qos_max);
 	h->bucket = zns_bucket_new();
 	if (!h->bucket)
 		return zns_fail(err, -ENOMEM, "no memory for a token bucket");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A sign of life for criu, whose tasks are frozen while it waits for us: the deadline, again and again, through a pipe.
- * From a thread that does nothing else, since the others may wait long for a device or an admission.
+ * A sign of life for criu, whose tasks are frozen while it waits for us: the deadline, again and
+ * again, through a pipe. From a thread that does nothing else, since the others may wait long for a
+ * device or an admission.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -19,8 +20,10 @@ static void *run(void *arg)
 	if (zns_config_deadline(&deadline_s, &err))
 		deadline_s = ZNS_DEADLINE_S;
 	zns_process_keep_caps(NULL, 0, NULL);
-	while (write(ZW_BEAT_FD, &deadline_s, sizeof(deadline_s)) > 0 || errno == EAGAIN || errno == EINTR)
-		poll(NULL, 0, ZNS_ALIVE_MS);	/* real time, under a virtual clock too (test/bench/vtime) */
+	while (write(ZW_BEAT_FD, &deadline_s, sizeof(deadline_s)) > 0 || errno == EAGAIN ||
+	       errno == EINTR)
+		poll(NULL, 0, ZNS_ALIVE_MS); /* real time, under a virtual clock too
+						(test/bench/vtime) */
 	return NULL;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Files that others than criu wrote into the image directory when the checkpoint was made (image.beside): plugins look
- * for them there, so a restore puts back what is missing or was changed, and takes it away again when it ends.
+ * Files that others than criu wrote into the image directory when the checkpoint was made
+ * (image.beside): plugins look for them there, so a restore puts back what is missing or was
+ * changed, and takes it away again when it ends.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "zns/safeopen.h"
 
 #define CHUNK KIB(256)
-#define LOCK_WAIT_MS 3000	/* another restore keeps it for a moment, when it ends */
+#define LOCK_WAIT_MS 3000 /* another restore keeps it for a moment, when it ends */
 
 struct put {
 	char name[ZW_NAME];
@@ -21,7 +22,7 @@ struct put {
 	struct put *next;
 };
 
-static struct put *put;	/* was not there: goes at the end */
+static struct put *put; /* was not there: goes at the end */
 
 /* 1: the directory has it, byte by byte; 0: it has not. */
 static int there(int dir, struct zns_rimage *i, uint8_t *buf, struct zns_err *err)
@@ -38,7 +39,8 @@ static int there(int dir, struct zns_rimage *i, uint8_t *buf, struct zns_err *er
 
 		if (ret)
 			return ret;
-		if (zns_pread_all(fd, buf + CHUNK, len, (off_t)off) || memcmp(buf, buf + CHUNK, len))
+		if (zns_pread_all(fd, buf + CHUNK, len, (off_t)off) ||
+		    memcmp(buf, buf + CHUNK, len))
 			return 0;
 	}
 	return 1;
@@ -52,7 +54,10 @@ static int write_one(int dir, struct zns_rimage *i, struct stat *st, struct zns_
 	int ret;
 
 	if (fd < 0)
-		return zns_fail_sys(err, fd, "%s is part of the checkpoint, and cannot be written into the image directory", name);
+		return zns_fail_sys(
+			err, fd,
+			"%s is part of the checkpoint, and cannot be written into the image directory",
+			name);
 	ret = zns_rimage_size(i) ? zns_rimage_to_fd(i, 0, zns_rimage_size(i), fd, err) : 0;
 	if (!ret && (fstat(fd, st) || renameat(dir, part, dir, name)))
 		ret = zns_fail_sys(err, -errno, "cannot write %s into the image directory", name);
@@ -64,7 +69,7 @@ static int write_one(int dir, struct zns_rimage *i, struct stat *st, struct zns_
 static int one(int dir, struct zns_rimage *i, uint8_t *buf, struct zns_err *err)
 {
 	const char *name = zns_rimage_name(i);
-	struct stat st = { 0 };	/* of what write_one has written */
+	struct stat st = { 0 }; /* of what write_one has written */
 	struct put *p;
 	bool new;
 	int ret;
@@ -95,8 +100,10 @@ static int lock(int dir, struct zns_err *err)
 	int ret = zns_flock(dir, LOCK_SH, LOCK_WAIT_MS);
 
 	if (ret == -ETIMEDOUT)
-		return zns_fail(err, ret, "another process keeps the image directory locked (`lslocks` tells which): end it, or "
-				"restore with --zns-checkpoint ID and another directory");
+		return zns_fail(
+			err, ret,
+			"another process keeps the image directory locked (`lslocks` tells which): end it, or "
+			"restore with --zns-checkpoint ID and another directory");
 	return ret ? zns_fail_sys(err, ret, "cannot lock the image directory") : 0;
 }
 
@@ -114,7 +121,8 @@ int beside_put_back(int dir, const ZnsPb__Manifest *m, struct zns_reader *r, str
 				return ret;
 			buf = malloc(2 * CHUNK);
 			if (!buf)
-				return zns_fail(err, -ENOMEM, "no memory for files beside the images");
+				return zns_fail(err, -ENOMEM,
+						"no memory for files beside the images");
 		}
 		ret = one(dir, zns_reader_image(r, (uint32_t)n), buf, err);
 	}
@@ -133,7 +141,8 @@ void beside_take_away(int dir)
 
 		put = p->next;
 		/* What somebody has put there since is not ours. */
-		if (alone && !fstatat(dir, p->name, &st, AT_SYMLINK_NOFOLLOW) && st.st_dev == p->dev && st.st_ino == p->ino)
+		if (alone && !fstatat(dir, p->name, &st, AT_SYMLINK_NOFOLLOW) &&
+		    st.st_dev == p->dev && st.st_ino == p->ino)
 			unlinkat(dir, p->name, 0);
 		free(p);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The small images of a restore, in one memfd (struct zw_bundle). To fetch each of them takes criu, the message loop and
- * two threads; a tree of a hundred processes opens six hundred.
+ * The small images of a restore, in one memfd (struct zw_bundle). To fetch each of them takes criu,
+ * the message loop and two threads; a tree of a hundred processes opens six hundred.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ struct reading {
 	pthread_cond_t idle;
 	uint32_t left;
 	struct piece *piece;
-	struct zns_err err;	/* of the first that cannot be read */
+	struct zns_err err; /* of the first that cannot be read */
 };
 
 struct piece {
@@ -59,7 +59,8 @@ static uint64_t place(struct piece *p, uint32_t nr)
 
 	for (int pages = 0; pages < 2; pages++)
 		for (uint32_t i = 0; i < nr; i++) {
-			if (is_pages(&p[i]) != pages || !p[i].img || p[i].entry.len > IMAGE_MAX || end + p[i].entry.len > BUNDLE_MAX)
+			if (is_pages(&p[i]) != pages || !p[i].img || p[i].entry.len > IMAGE_MAX ||
+			    end + p[i].entry.len > BUNDLE_MAX)
 				continue;
 			p[i].entry.off = end;
 			end = zns_align_up(end + p[i].entry.len, 8);
@@ -80,7 +81,7 @@ static int read_all(struct reading *all, uint32_t nr, uint8_t *mem)
 			continue;
 		part = malloc(sizeof(*part));
 		if (!part) {
-			p->damaged = true;	/* the helper is asked for it */
+			p->damaged = true; /* the helper is asked for it */
 			continue;
 		}
 		*part = (struct zns_part){ 0, p->entry.len, mem + p->entry.off };
@@ -111,8 +112,10 @@ static uint32_t list(const struct zns_chain *c, const struct zns_flat *flat, str
 			continue;
 		memcpy(p->entry.name, name, strlen(name) + 1);
 		nr++;
-		/* Put together from parents, an archive that is drained through a pipe, or a plugin's: not from here. */
-		if (m->images[n]->beside || !strstr(name, ".img") || !strncmp(name, "tmpfs-", 6) || (flat && n < zns_flat_images(flat) && zns_flat_is(flat, n)))
+		/* Put together from parents, an archive that is drained through a pipe, or a
+		 * plugin's: not from here. */
+		if (m->images[n]->beside || !strstr(name, ".img") || !strncmp(name, "tmpfs-", 6) ||
+		    (flat && n < zns_flat_images(flat) && zns_flat_is(flat, n)))
 			continue;
 		p->img = img;
 		p->entry.len = zns_rimage_size(img);
@@ -120,10 +123,13 @@ static uint32_t list(const struct zns_chain *c, const struct zns_flat *flat, str
 	return nr;
 }
 
-int bundle_make(const struct zns_chain *c, const struct zns_flat *flat, bool complete, struct zns_err *err)
+int bundle_make(const struct zns_chain *c, const struct zns_flat *flat, bool complete,
+		struct zns_err *err)
 {
 	uint32_t max = (uint32_t)zns_chain_manifest(c, 0)->n_images;
-	struct reading all = { .lock = PTHREAD_MUTEX_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER, .err = ZNS_ERR_INIT };
+	struct reading all = { .lock = PTHREAD_MUTEX_INITIALIZER,
+			       .idle = PTHREAD_COND_INITIALIZER,
+			       .err = ZNS_ERR_INIT };
 	cleanup_free struct piece *piece = calloc(max + 1u, sizeof(*piece));
 	struct zw_bundle *b = MAP_FAILED;
 	cleanup_close int fd = -1;

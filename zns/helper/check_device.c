@@ -17,8 +17,9 @@ int check_device(struct helper *h, struct packet *p, struct zns_err *err)
 		ret = helper_attach(h, &reg, false, err);
 	if (ret)
 		return ret;
-	snprintf(r.msg, sizeof(r.msg), "zones of %s (%s) can be used: %u zones, broker PID %u", reg.path,
-		 zns_uuid_format(reg.uuid, id), h->s.dev->geo.nr_zones, h->s.broker.broker_pid);
+	snprintf(r.msg, sizeof(r.msg), "zones of %s (%s) can be used: %u zones, broker PID %u",
+		 reg.path, zns_uuid_format(reg.uuid, id), h->s.dev->geo.nr_zones,
+		 h->s.broker.broker_pid);
 	reply_send(p->nr_fd ? p->fd[0] : -1, &r, -1);
 	zns_session_close(&h->s);
 	return 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The commit of a dump: everything durable, in order, or nothing visible (design.md §3 "Order", §6). */
+/* The commit of a dump: everything durable, in order, or nothing visible (design.md §3 "Order",
+ * §6). */
 #include <fcntl.h>
 #include <string.h>
 #include "dump_session.h"
@@ -23,7 +24,7 @@ static int describe(struct dump *d, uint64_t frozen_us, struct zns_err *err)
 	ssize_t n;
 
 	c->has_pre_dump = c->pre_dump = d->pre_dump;
-	c->has_frozen_us = !d->pages_only;	/* the task is frozen elsewhere */
+	c->has_frozen_us = !d->pages_only; /* the task is frozen elsewhere */
 	c->frozen_us = frozen_us;
 	c->has_pages_only = c->pages_only = d->pages_only;
 	c->has_post_copy = c->post_copy = d->post_copy;
@@ -31,7 +32,9 @@ static int describe(struct dump *d, uint64_t frozen_us, struct zns_err *err)
 	n = readlink(link, path, sizeof(path) - 1);
 	path[n > 0 ? n : 0] = 0;
 	c->origin->image_dir = strdup(path);
-	return !c->origin->image_dir || origin_fill(c->origin) ? zns_fail(err, -ENOMEM, "no memory for the record") : 0;
+	return !c->origin->image_dir || origin_fill(c->origin) ?
+		       zns_fail(err, -ENOMEM, "no memory for the record") :
+		       0;
 }
 
 static int broker_commit(struct dump *d, struct zns_err *err)
@@ -39,13 +42,17 @@ static int broker_commit(struct dump *d, struct zns_err *err)
 	char id[ZNS_UUID_STR];
 	int ret;
 
-	progress_stop(d->h, NULL);	/* the connection is ours alone from here on */
+	progress_stop(d->h, NULL); /* the connection is ours alone from here on */
 	if (d->h->broker_lost)
 		return zns_fail(err, -ETIMEDOUT, "%s; the dump was dropped", d->h->broker_err.msg);
 	ret = zns_save_commit(&d->v, err);
-	if (ret == -EPIPE && d->h->late)	/* the broker drops the commit of a connection that is gone */
-		return zns_fail(err, -ETIMEDOUT, "the broker did not confirm the commit within --timeout %u s; `znsctl ls` tells "
-				"whether checkpoint %s exists", d->h->timeout_s, zns_uuid_format(d->v.id, id));
+	/* the broker drops the commit of a connection that is gone */
+	if (ret == -EPIPE && d->h->late)
+		return zns_fail(
+			err, -ETIMEDOUT,
+			"the broker did not confirm the commit within --timeout %u s; `znsctl ls` tells "
+			"whether checkpoint %s exists",
+			d->h->timeout_s, zns_uuid_format(d->v.id, id));
 	return ret == -EPIPE ? zns_save_settle(&d->v, err) : ret;
 }
 
@@ -79,13 +86,14 @@ static void summary(const struct dump *d, struct zw_reply *r)
 		snprintf(cap, sizeof(cap), " (at most %u)", d->h->cap_mibps);
 	if (c->has_qos_achieved_mibps)
 		snprintf(got, sizeof(got), "%.0f MiB/s", c->qos_achieved_mibps);
-	snprintf(r->msg, sizeof(r->msg),
-		 "checkpoint %s of %s committed%s: %s in %u images on %zu zones of %zu groups (%u shared), data phase %.3f s, "
-		 "frozen %.3f s, asked %u MiB/s%s, got %s%s%s",
-		 zns_uuid_format(d->v.id, id), d->container, d->pages_only ? " (pages only)" : "",
-		 zns_format_size(c->bytes, size, sizeof(size)), c->nr_images, c->n_zones,
-		 c->n_groups, c->shared_groups, (double)c->data_phase_us / 1e6, (double)c->frozen_us / 1e6,
-		 d->qos_mibps, cap, got, st.nr_bad ? "; " : "", st.bad);
+	snprintf(
+		r->msg, sizeof(r->msg),
+		"checkpoint %s of %s committed%s: %s in %u images on %zu zones of %zu groups (%u shared), data phase %.3f s, "
+		"frozen %.3f s, asked %u MiB/s%s, got %s%s%s",
+		zns_uuid_format(d->v.id, id), d->container, d->pages_only ? " (pages only)" : "",
+		zns_format_size(c->bytes, size, sizeof(size)), c->nr_images, c->n_zones,
+		c->n_groups, c->shared_groups, (double)c->data_phase_us / 1e6,
+		(double)c->frozen_us / 1e6, d->qos_mibps, cap, got, st.nr_bad ? "; " : "", st.bad);
 	r->warn = st.nr_bad > 0;
 	r->size = c->bytes;
 }
@@ -97,7 +105,7 @@ static int keep_one(struct dump *d, const char *name, int fd, struct zns_err *er
 
 	for (const struct taken *t = d->taken; fd >= 0 && t; t = t->next)
 		if (!strcmp(t->name, name))
-			return 0;	/* criu has handed it over */
+			return 0; /* criu has handed it over */
 	if (fd < 0)
 		return 0;
 	ret = zns_writer_image(d->v.w, name, false, &img, err);
@@ -106,7 +114,8 @@ static int keep_one(struct dump *d, const char *name, int fd, struct zns_err *er
 	return ret ? ret : zns_wimage_seal(img, err);
 }
 
-/* Kept with the images, under the names that criu and runc give them; nothing restores them by itself. */
+/* Kept with the images, under the names that criu and runc give them; nothing restores them by
+ * itself. */
 static int keep_beside(struct dump *d, struct zns_err *err)
 {
 	cleanup_close int log = origin_log(), fds = origin_fds(d->h->dir);
@@ -132,7 +141,8 @@ static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct
 	if (!ret)
 		ret = zns_save_durable(&d->v, err);
 	if (!ret)
-		ret = dump_check(d, err);	/* --timeout: from here on it is too late for being late */
+		ret = dump_check(d, err); /* --timeout: from here on it is too late for being late
+					   */
 	if (!ret)
 		ret = broker_commit(d, err);
 	if (!ret) {
@@ -142,12 +152,14 @@ static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct
 	}
 	if (!ret) {
 		summary(d, r);
-		progress_stop(d->h, &(struct outcome){ .ok = true, .achieved_mibps = c->qos_achieved_mibps,
-						       .frozen_us = c->frozen_us, .zones = (uint32_t)c->n_zones,
+		progress_stop(d->h, &(struct outcome){ .ok = true,
+						       .achieved_mibps = c->qos_achieved_mibps,
+						       .frozen_us = c->frozen_us,
+						       .zones = (uint32_t)c->n_zones,
 						       .groups = (uint32_t)c->n_groups,
 						       .shared_groups = c->shared_groups });
 	}
-	copies_end(d, false, NULL);	/* of a commit that failed */
+	copies_end(d, false, NULL); /* of a commit that failed */
 	return ret;
 }
 

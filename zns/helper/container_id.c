@@ -20,7 +20,7 @@ int cgroup_container_id(pid_t pid, char *out, size_t len)
 			while (isxdigit((unsigned char)p[n]) && !isupper((unsigned char)p[n]))
 				n++;
 			if (n == 64)
-				id = p;	/* of nested containers the innermost, which stands last */
+				id = p; /* of nested containers the innermost, which stands last */
 			if (n)
 				p += n - 1;
 		}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The plain copies of small images. To make a file takes a file system about a millisecond, and the tasks are frozen: a
- * thread makes them, under other names, while data and record become durable; then they are only renamed.
+ * The plain copies of small images. To make a file takes a file system about a millisecond, and the
+ * tasks are frozen: a thread makes them, under other names, while data and record become durable;
+ * then they are only renamed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,8 @@ static void *run(void *arg)
 	for (const struct copy *k = c->d->copies; k && !ret; k = k->next) {
 		ret = k->beside ? 0 : write_part(c->d->h->dir, k);
 		if (ret)
-			zns_fail_sys(&c->err, ret, "cannot write %s into the image directory", k->name);
+			zns_fail_sys(&c->err, ret, "cannot write %s into the image directory",
+				     k->name);
 	}
 	return NULL;
 }
@@ -76,7 +78,8 @@ int copies_end(struct dump *d, bool keep, struct zns_err *err)
 		if (!keep || ret)
 			unlinkat(d->h->dir, part, 0);
 		else if (renameat(d->h->dir, part, d->h->dir, k->name))
-			ret = zns_fail_sys(err, -errno, "cannot write %s into the image directory", k->name);
+			ret = zns_fail_sys(err, -errno, "cannot write %s into the image directory",
+					   k->name);
 	}
 	free(c);
 	d->copying = NULL;

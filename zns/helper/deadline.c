@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * criu's --timeout, for the whole dump: a thread of its own, since the message loop waits at times for the broker or the
- * device. criu kills us some seconds later if even this does not help.
+ * criu's --timeout, for the whole dump: a thread of its own, since the message loop waits at times
+ * for the broker or the device. criu kills us some seconds later if even this does not help.
  */
 #include <string.h>
 #include <sys/socket.h>
@@ -14,7 +14,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void *run(void *arg)
 {
 	struct helper *h = arg;
-	struct timespec at = { .tv_sec = (time_t)(h->deadline_ns / 1000000000u), .tv_nsec = (long)(h->deadline_ns % 1000000000u) };
+	struct timespec at = { .tv_sec = (time_t)(h->deadline_ns / 1000000000u),
+			       .tv_nsec = (long)(h->deadline_ns % 1000000000u) };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct dump *d;
 
@@ -29,7 +30,7 @@ static void *run(void *arg)
 	if (d)
 		dump_fail(d, &err);
 	/* Nobody waits for the broker any longer; it takes what was granted back. */
-	if (h->s.writers >= 0)		/* it is connected */
+	if (h->s.writers >= 0) /* it is connected */
 		shutdown(h->s.broker.fd, SHUT_RDWR);
 	return NULL;
 }

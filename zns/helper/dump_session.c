@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A dump, from admission to commit (design.md §3 "Order"): data durable → catalogue record durable → handle written.
- * Any error before leaves nothing visible; the broker takes the zones back when our connection ends.
+ * A dump, from admission to commit (design.md §3 "Order"): data durable → catalogue record durable
+ * → handle written. Any error before leaves nothing visible; the broker takes the zones back when
+ * our connection ends.
  */
 #include <string.h>
 #include <sys/socket.h>
 #include "dump_session.h"
 #include "zns/layout.h"
 
-#define BROKER_LIMIT_MS 120000	/* a broker that shows no life is given up sooner: zns_broker.deadline_s */
+/* a broker that shows no life is given up sooner: zns_broker.deadline_s */
+#define BROKER_LIMIT_MS 120000
 
-/* --zns-container, else the container's id in the task's cgroup, else the image directory's name (design.md §5). */
+/* --zns-container, else the container's id in the task's cgroup, else the image directory's name
+ * (design.md §5). */
 static int container_name(struct dump *d, const struct zw_begin *b, struct zns_err *err)
 {
 	char link[64], path[1024];
@@ -18,28 +21,38 @@ static int container_name(struct dump *d, const struct zw_begin *b, struct zns_e
 
 	if (b->container[0]) {
 		snprintf(d->container, sizeof(d->container), "%s", b->container);
-		return zns_check_container(d->container, err) ? zns_wrap(err, "--zns-container") : 0;
+		return zns_check_container(d->container, err) ? zns_wrap(err, "--zns-container") :
+								0;
 	}
 	if (b->pid > 0 && !cgroup_container_id(b->pid, d->container, sizeof(d->container)))
 		return 0;
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", d->h->dir);
 	n = readlink(link, path, sizeof(path) - 1);
 	if (n <= 0)
-		return zns_fail(err, -EINVAL, "cannot tell the container's name; give --zns-container");
+		return zns_fail(err, -EINVAL,
+				"cannot tell the container's name; give --zns-container");
 	path[n] = 0;
-	snprintf(d->container, sizeof(d->container), "%s", strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
-	return zns_check_container(d->container, err) ? zns_wrap(err, "the image directory's name is of no use; give --zns-container") : 0;
+	snprintf(d->container, sizeof(d->container), "%s",
+		 strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
+	return zns_check_container(d->container, err) ?
+		       zns_wrap(err,
+				"the image directory's name is of no use; give --zns-container") :
+		       0;
 }
 
 static int parse_options(struct dump *d, const struct zw_begin *b, struct zns_err *err)
 {
-	uint64_t unit = 0;	/* none asked for */
+	uint64_t unit = 0; /* none asked for */
 
 	if (b->qos[0] && zns_parse_mibps(b->qos, &d->qos_mibps))
-		return zns_fail(err, -EINVAL, "--zns-qos %s is no bandwidth; write 500, 500MiB/s or 2GiB/s", b->qos);
-	if (b->stripe[0] && (zns_parse_size(b->stripe, &unit) || unit < ZNS_STRIPE_UNIT_MIN || unit > ZNS_STRIPE_UNIT_MAX ||
-			     unit % 4096))
-		return zns_fail(err, -EINVAL, "--zns-stripe %s is out of range; give 64K to 4M, a multiple of 4K", b->stripe);
+		return zns_fail(err, -EINVAL,
+				"--zns-qos %s is no bandwidth; write 500, 500MiB/s or 2GiB/s",
+				b->qos);
+	if (b->stripe[0] && (zns_parse_size(b->stripe, &unit) || unit < ZNS_STRIPE_UNIT_MIN ||
+			     unit > ZNS_STRIPE_UNIT_MAX || unit % 4096))
+		return zns_fail(err, -EINVAL,
+				"--zns-stripe %s is out of range; give 64K to 4M, a multiple of 4K",
+				b->stripe);
 	d->v.unit = (uint32_t)unit;
 	return container_name(d, b, err);
 }
@@ -64,7 +77,7 @@ static int begin(struct dump *d, const struct zw_begin *b, struct zns_err *err)
 		origin.ticket = (ProtobufCBinaryData){ ZNS_UUID_LEN, ticket };
 	}
 	ask.origin = &origin;
-	if (!d->pages_only) {	/* else the task is on another machine */
+	if (!d->pages_only) { /* else the task is on another machine */
 		ask.has_expected_bytes = 1;
 		ask.expected_bytes = d->expected = task_tree_bytes(b->pid);
 		ask.has_uid = !task_uid(b->pid, &ask.uid);
@@ -93,7 +106,9 @@ static void work_done(void *arg, struct work *out)
 	zns_writer_stats(d->v.w, &st);
 	out->bytes = st.written;
 	out->page_bytes = st.page_bytes;
-	out->data_us = st.last_complete_ns > st.first_submit_ns ? (st.last_complete_ns - st.first_submit_ns) / 1000 : 0;
+	out->data_us = st.last_complete_ns > st.first_submit_ns ?
+			       (st.last_complete_ns - st.first_submit_ns) / 1000 :
+			       0;
 }
 
 static uint32_t wants(void *arg, bool *waits)
@@ -115,10 +130,18 @@ static void broker_dead(void *arg, const struct zns_err *err)
 	dump_fail(arg, &e);
 }
 
-static int show_progress(struct dump *d, struct packet *p, const struct zw_begin *b, struct zns_err *err)
+static int show_progress(struct dump *d, struct packet *p, const struct zw_begin *b,
+			 struct zns_err *err)
 {
-	struct progress_params pp = { .op = "dump", .container = d->container, .qos_mibps = d->qos_mibps,
-				      .total = d->expected, .guess = true, .get = work_done, .wants = wants, .told = told, .dead = broker_dead,
+	struct progress_params pp = { .op = "dump",
+				      .container = d->container,
+				      .qos_mibps = d->qos_mibps,
+				      .total = d->expected,
+				      .guess = true,
+				      .get = work_done,
+				      .wants = wants,
+				      .told = told,
+				      .dead = broker_dead,
 				      .arg = d };
 
 	memcpy(pp.checkpoint, d->v.id, ZNS_UUID_LEN);
@@ -130,14 +153,17 @@ static void say_admitted(const struct dump *d, struct packet *p)
 {
 	const ZnsPb__DumpGrant *g = d->v.grant;
 	char id[ZNS_UUID_STR], text[ZNS_UUID_STR], parent[64] = "";
-	struct zw_reply r = { .size = d->h->chain ? zns_chain_levels(d->h->chain) : 0, .warn = g->note != NULL };
+	struct zw_reply r = { .size = d->h->chain ? zns_chain_levels(d->h->chain) : 0,
+			      .warn = g->note != NULL };
 
 	if (d->has_parent)
 		snprintf(parent, sizeof(parent), " on parent %s", zns_uuid_format(d->parent, text));
-	snprintf(r.msg, sizeof(r.msg), "checkpoint %s of %s%s: %u MiB/s asked, %zu groups (%u shared%s%s%s) of %s%s%s",
-		 zns_uuid_format(d->v.id, id), d->container, parent, d->qos_mibps, g->n_groups, g->shared_groups,
-		 g->n_metadata_groups ? ", metadata apart" : "", g->packed ? ", pack zone" : "",
-		 d->v.crypt ? ", encrypted" : "", d->h->s.reg.path, g->note ? "; " : "", g->note ? g->note : "");
+	snprintf(r.msg, sizeof(r.msg),
+		 "checkpoint %s of %s%s: %u MiB/s asked, %zu groups (%u shared%s%s%s) of %s%s%s",
+		 zns_uuid_format(d->v.id, id), d->container, parent, d->qos_mibps, g->n_groups,
+		 g->shared_groups, g->n_metadata_groups ? ", metadata apart" : "",
+		 g->packed ? ", pack zone" : "", d->v.crypt ? ", encrypted" : "", d->h->s.reg.path,
+		 g->note ? "; " : "", g->note ? g->note : "");
 	reply_send(p->fd[0], &r, -1);
 }
 
@@ -173,13 +199,16 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		ret = helper_attach(h, &reg, true, err);
 	if (!ret)
 		ret = dump_parent(d, b, &reg, err);
-	if (!ret)	/* before admission: who has not got the key shall not wait for it, with or without frozen tasks */
+	/* before admission: who has not got the key shall not wait for it, with or without frozen
+	 * tasks */
+	if (!ret)
 		ret = zns_save_key(&d->v, err);
 	if (!ret)
 		ret = begin(d, b, err);
 	if (!ret)
 		ret = dump_open_parents(d, err);
-	/* Admission may wait; from now on tasks are frozen, and a broker that lives but hangs must not keep them so. */
+	/* Admission may wait; from now on tasks are frozen, and a broker that lives but hangs must
+	 * not keep them so. */
 	h->s.broker.limit_ms = BROKER_LIMIT_MS;
 	if (!ret)
 		ret = show_progress(d, p, b, err);
@@ -196,7 +225,8 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 
 void dump_broker_gone(struct helper *h)
 {
-	zns_writer_cancel(h->dump->v.w, -EPIPE, "znsd died during the dump; the dump was dropped, run it again");
+	zns_writer_cancel(h->dump->v.w, -EPIPE,
+			  "znsd died during the dump; the dump was dropped, run it again");
 }
 
 void dump_fail(struct dump *d, const struct zns_err *err)
@@ -206,7 +236,7 @@ void dump_fail(struct dump *d, const struct zns_err *err)
 		d->err = *err;
 	pthread_mutex_unlock(&d->lock);
 	progress_hush(d->h);
-	zns_writer_cancel(d->v.w, err->code, err->msg);	/* nothing of it will be committed */
+	zns_writer_cancel(d->v.w, err->code, err->msg); /* nothing of it will be committed */
 }
 
 int dump_check(struct dump *d, struct zns_err *err)
@@ -221,12 +251,14 @@ int dump_check(struct dump *d, struct zns_err *err)
 	return ret ? ret : zns_writer_error(d->v.w, err);
 }
 
-/* criu is gone. In-flight writes end with the process; then the broker sees our connection close and cleans up. */
+/* criu is gone. In-flight writes end with the process; then the broker sees our connection close
+ * and cleans up. */
 void dump_end(struct helper *h)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 
 	zns_writer_cancel(h->dump->v.w, -ECANCELED, "criu ended before the commit");
 	dump_check(h->dump, &err);
-	progress_stop(h, &(struct outcome){ .error = err.msg });	/* none after a commit, which has told */
+	/* none after a commit, which has told */
+	progress_stop(h, &(struct outcome){ .error = err.msg });
 }

@@ -12,11 +12,12 @@ struct copy {
 	char name[ZW_NAME];
 	uint8_t *data;
 	size_t len;
-	bool beside;		/* it is there already */
+	bool beside; /* it is there already */
 	struct copy *next;
 };
 
-/* A file of somebody else's in the image directory that is on the device now, and of no use there any more. */
+/* A file of somebody else's in the image directory that is on the device now, and of no use there
+ * any more. */
 struct taken {
 	char name[ZW_NAME];
 	struct taken *next;
@@ -35,32 +36,34 @@ struct dump {
 	struct zns_save v;
 	char container[ZW_STR];
 	uint32_t qos_mibps;
-	bool pages_only;	/* for a page server */
-	bool post_copy;		/* the lazy pages do not come */
+	bool pages_only; /* for a page server */
+	bool post_copy; /* the lazy pages do not come */
 	bool has_parent, pre_dump;
 	uint8_t parent[ZNS_UUID_LEN];
-	ZnsPb__Handle *parent_handle;	/* that named it; or NULL */
-	uint64_t expected;	/* bytes, about */
+	ZnsPb__Handle *parent_handle; /* that named it; or NULL */
+	uint64_t expected; /* bytes, about */
 	struct zns_wimage **pages;
 	uint32_t nr_pages, max_pages;
 	struct stream *streams;
 	struct copy *copies, **copies_tail;
-	struct copying *copying;	/* into the image directory; NULL: not now */
+	struct copying *copying; /* into the image directory; NULL: not now */
 	struct taken *taken;
 	uint32_t nr_copies;
 	size_t copies_len;
 	pthread_mutex_t lock;
-	struct zns_err err;	/* an error outside the writer; the first one stays */
+	struct zns_err err; /* an error outside the writer; the first one stays */
 };
 
 void dump_fail(struct dump *d, const struct zns_err *err);
 int dump_check(struct dump *d, struct zns_err *err);
 
 /* parent.c: which one it is, before admission; its images, after. */
-int dump_parent(struct dump *d, const struct zw_begin *b, const struct zns_registered *reg, struct zns_err *err);
+int dump_parent(struct dump *d, const struct zw_begin *b, const struct zns_registered *reg,
+		struct zns_err *err);
 int dump_open_parents(struct dump *d, struct zns_err *err);
 
-/* copies.c: they are written while other things are done, and are there (@keep) or gone at the end. */
+/* copies.c: they are written while other things are done, and are there (@keep) or gone at the end.
+ */
 int copies_begin(struct dump *d, struct zns_err *err);
 int copies_end(struct dump *d, bool keep, struct zns_err *err);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Pages that go straight to where a task has mapped their areas (hooks.md, "Restore"). criu sends the list of places before
- * it becomes the task; the restorer blob maps the areas and says so; then all of the list is read, verified and written
- * into the task's memory, by several workers at once.
+ * Pages that go straight to where a task has mapped their areas (hooks.md, "Restore"). criu sends
+ * the list of places before it becomes the task; the restorer blob maps the areas and says so; then
+ * all of the list is read, verified and written into the task's memory, by several workers at once.
  */
 #include <string.h>
 #include <sys/epoll.h>
@@ -13,21 +13,21 @@
 #include "work_progress.h"
 #include "zns/flat.h"
 
-#define CHUNK ZW_MAX_IOV	/* places that are looked at at once */
-#define UNDER_WAY 64		/* requests; each has its addresses */
-#define MAX_PLACES (1u << 26)	/* pages of 256 GiB */
+#define CHUNK ZW_MAX_IOV /* places that are looked at at once */
+#define UNDER_WAY 64 /* requests; each has its addresses */
+#define MAX_PLACES (1u << 26) /* pages of 256 GiB */
 
 struct fill {
 	struct helper *h;
 	struct zns_rimage *img;
-	struct zns_flat *flat;	/* not NULL: the image as it is there */
+	struct zns_flat *flat; /* not NULL: the image as it is there */
 	int reply, list;
 	uint32_t nr;
 	pid_t pid;
 	pthread_mutex_t lock;
 	pthread_cond_t less;
 	uint32_t under_way;
-	struct zns_err err;	/* the first one */
+	struct zns_err err; /* the first one */
 };
 
 static void fill_free(struct fill *f)
@@ -73,7 +73,8 @@ static int ask_for(struct fill *f, uint64_t off, const struct iovec *iov, uint32
 	f->under_way++;
 	pthread_mutex_unlock(&f->lock);
 	if (f->flat)
-		zns_flat_read_task(f->flat, zns_rimage_index(f->img), off, f->pid, iov, nr, part_done, f);
+		zns_flat_read_task(f->flat, zns_rimage_index(f->img), off, f->pid, iov, nr,
+				   part_done, f);
 	else
 		zns_rimage_read_task(f->img, off, f->pid, iov, nr, part_done, f);
 	return 0;
@@ -129,7 +130,7 @@ static void *fill_run(void *arg)
 	do {
 		n = recv(f->reply, &go, sizeof(go), 0);
 	} while (n < 0 && errno == EINTR);
-	if (n == sizeof(go)) {	/* else it is gone */
+	if (n == sizeof(go)) { /* else it is gone */
 		if (fill_all(f, &err)) {
 			progress_hush(f->h);
 			reply_error(f->reply, &err);
@@ -152,20 +153,29 @@ static int check_list(int fd, uint32_t nr, struct zns_err *err)
 	return zns_fail(err, -EPROTO, "criu sent an impossible list of pages");
 }
 
-int fill_start(struct helper *h, struct packet *p, struct zns_rimage *img, struct zns_flat *flat, struct zns_err *err)
+int fill_start(struct helper *h, struct packet *p, struct zns_rimage *img, struct zns_flat *flat,
+	       struct zns_err *err)
 {
 	struct epoll_event ev = { .events = EPOLLIN };
 	struct fill *f;
-	int ret = p->nr_fd == 2 && p->sender > 0 ? check_list(p->fd[1], p->h.nr, err) :
-						     zns_fail(err, -EPROTO, "criu sent an impossible list of pages");
+	int ret = p->nr_fd == 2 && p->sender > 0 ?
+			  check_list(p->fd[1], p->h.nr, err) :
+			  zns_fail(err, -EPROTO, "criu sent an impossible list of pages");
 
 	if (ret)
 		return ret;
 	f = calloc(1, sizeof(*f));
 	if (!f)
 		return zns_fail(err, -ENOMEM, "no memory for a list of pages");
-	*f = (struct fill){ .h = h, .img = img, .flat = flat, .nr = p->h.nr, .pid = p->sender, .lock = PTHREAD_MUTEX_INITIALIZER,
-			    .less = PTHREAD_COND_INITIALIZER, .err = ZNS_ERR_INIT, .reply = packet_take_fd(p, 0),
+	*f = (struct fill){ .h = h,
+			    .img = img,
+			    .flat = flat,
+			    .nr = p->h.nr,
+			    .pid = p->sender,
+			    .lock = PTHREAD_MUTEX_INITIALIZER,
+			    .less = PTHREAD_COND_INITIALIZER,
+			    .err = ZNS_ERR_INIT,
+			    .reply = packet_take_fd(p, 0),
 			    .list = packet_take_fd(p, 1) };
 	ev.data.ptr = f;
 	if (h->fills < 0)
@@ -173,7 +183,7 @@ int fill_start(struct helper *h, struct packet *p, struct zns_rimage *img, struc
 	if (h->fills >= 0 && !epoll_ctl(h->fills, EPOLL_CTL_ADD, f->reply, &ev))
 		return 0;
 	ret = -errno;
-	p->fd[0] = f->reply;	/* the task still waits there */
+	p->fd[0] = f->reply; /* the task still waits there */
 	f->reply = -1;
 	fill_free(f);
 	return zns_fail_sys(err, ret, "cannot wait for a task");

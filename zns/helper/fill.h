@@ -10,10 +10,12 @@ struct zns_flat;
 struct zns_rimage;
 
 /*
- * ZW_FILL. @flat: if not NULL, the image as it is there. The task's place in h->fills is taken; there may be thousands, so
- * none has a thread before its blob asks. On an error the caller answers.
+ * ZW_FILL. @flat: if not NULL, the image as it is there. The task's place in h->fills is taken;
+ * there may be thousands, so none has a thread before its blob asks. On an error the caller
+ * answers.
  */
-int fill_start(struct helper *h, struct packet *p, struct zns_rimage *img, struct zns_flat *flat, struct zns_err *err);
+int fill_start(struct helper *h, struct packet *p, struct zns_rimage *img, struct zns_flat *flat,
+	       struct zns_err *err);
 /* Something is to be read in h->fills: each task that asked gets a thread, which answers it. */
 void fill_ready(struct helper *h);
 

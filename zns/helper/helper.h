@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_HELPER_H
 #define ZNS_HELPER_H
-/* zns-helper: one process per dump or restore that owns the device, the buffers and the broker connection. */
+/* zns-helper: one process per dump or restore that owns the device, the buffers and the broker
+ * connection. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <sys/types.h>
@@ -14,59 +15,61 @@
 struct packet {
 	struct zw_hdr h;
 	uint8_t payload[ZW_MAX_MSG];
-	size_t len;		/* of the payload */
+	size_t len; /* of the payload */
 	int fd[ZW_MAX_FDS];
 	uint32_t nr_fd;
-	pid_t sender;		/* as seen from here */
+	pid_t sender; /* as seen from here */
 };
 
 struct helper {
-	int sk;			/* criu */
-	int dir;		/* image directory, -1 before begin */
-	struct zns_session s;		/* its requests take turns: zones, progress */
+	int sk; /* criu */
+	int dir; /* image directory, -1 before begin */
+	struct zns_session s; /* its requests take turns: zones, progress */
 	pthread_mutex_t broker_lock;
-	bool broker_lost;		/* an answer may still come, and be taken for another one's */
-	struct zns_err broker_err;	/* why it is lost */
-	uint32_t cap_mibps;		/* --zns-qos-max; 0: none */
-	struct zns_bucket *bucket;	/* all of the dump's or restore's data passes it */
+	bool broker_lost; /* an answer may still come, and be taken for another one's */
+	struct zns_err broker_err; /* why it is lost */
+	uint32_t cap_mibps; /* --zns-qos-max; 0: none */
+	struct zns_bucket *bucket; /* all of the dump's or restore's data passes it */
 	struct progress *progress;
-	uint32_t timeout_s;		/* of the whole dump; 0: none */
-	uint64_t deadline_ns;		/* CLOCK_MONOTONIC */
-	bool late;			/* it is over: the broker's connection is shut, nothing is committed any more */
-	struct zns_chain *chain;	/* what is restored and its parents; in a dump the parents alone */
+	uint32_t timeout_s; /* of the whole dump; 0: none */
+	uint64_t deadline_ns; /* CLOCK_MONOTONIC */
+	bool late; /* it is over: the broker's connection is shut, nothing is committed any more */
+	struct zns_chain *chain; /* what is restored and its parents; in a dump the parents alone */
 	struct dump *dump;
 	struct restore *restore;
-	int fills;			/* epoll of the tasks whose areas are to be filled (fill.c); -1: none yet */
+	int fills; /* epoll of the tasks whose areas are to be filled (fill.c); -1: none yet */
 };
 
 /* wire.c */
-int packet_recv(int sk, struct packet *p);	/* 1 a packet, 0 the other side is gone, -errno */
+int packet_recv(int sk, struct packet *p); /* 1 a packet, 0 the other side is gone, -errno */
 void packet_close_fds(struct packet *p);
 int packet_take_fd(struct packet *p, uint32_t n);
 /* @fd < 0: none. Both descriptors stay the caller's. */
 void reply_send(int reply_sk, const struct zw_reply *r, int fd);
 void reply_error(int reply_sk, const struct zns_err *err);
-const char *packet_text(struct packet *p);	/* the payload as a NUL-terminated string, NULL if it is none */
-const struct zw_begin *packet_begin(const struct packet *p);	/* NULL: impossible */
+/* the payload as a NUL-terminated string, NULL if it is none */
+const char *packet_text(struct packet *p);
+const struct zw_begin *packet_begin(const struct packet *p); /* NULL: impossible */
 /* Take the descriptors that zw_begin.progress speaks of; -1: none. */
 void packet_progress(struct packet *p, const struct zw_begin *b, int *tty, int *json);
-const struct zw_iov *packet_iov(const struct packet *p);	/* h.nr of them, NULL if they do not fit */
+const struct zw_iov *packet_iov(const struct packet *p); /* h.nr of them, NULL if they do not fit */
 
 /* attach.c: resolve, connect to the broker, open the device, take the life lock. */
-int helper_attach(struct helper *h, const struct zns_registered *reg, bool writer, struct zns_err *err);
+int helper_attach(struct helper *h, const struct zns_registered *reg, bool writer,
+		  struct zns_err *err);
 
 /* The broker's limit (0: none), or our own cap if that is less. */
 void helper_set_rate(struct helper *h, uint32_t mibps);
 /* Of zw_begin: --zns-qos-max, and a bucket for it. */
 int helper_cap(struct helper *h, const struct zw_begin *b, struct zns_err *err);
 
-void beat_start(void);	/* beat.c: criu sees from now on that we live */
+void beat_start(void); /* beat.c: criu sees from now on that we live */
 
 /* dump_session.c, images.c */
 int dump_begin(struct helper *h, struct packet *p, struct zns_err *err);
 void dump_packet(struct helper *h, struct packet *p);
 void dump_broker_gone(struct helper *h);
-void dump_end(struct helper *h);	/* criu is gone; an uncommitted dump is dropped */
+void dump_end(struct helper *h); /* criu is gone; an uncommitted dump is dropped */
 
 /* restore_session.c */
 int restore_begin(struct helper *h, struct packet *p, struct zns_err *err);
@@ -76,22 +79,25 @@ void restore_end(struct helper *h);
 int serve_packet(struct helper *h, struct packet *p, uint32_t above, struct zns_err *err);
 
 /*
- * deadline.c: --timeout. When it is over the dump fails, and whatever waits for the broker with it. admitted() takes the
- * result of the beginning: it sets h->dump, or fails with the reason.
+ * deadline.c: --timeout. When it is over the dump fails, and whatever waits for the broker with it.
+ * admitted() takes the result of the beginning: it sets h->dump, or fails with the reason.
  */
 int deadline_start(struct helper *h, uint32_t timeout_s, struct zns_err *err);
 int deadline_admitted(struct helper *h, struct dump *d, int ret, struct zns_err *err);
 
-/* bundle.c: a memfd with the small images of level 0, all of whose names are known if @complete; or -errno. */
+/* bundle.c: a memfd with the small images of level 0, all of whose names are known if @complete; or
+ * -errno. */
 struct zns_flat;
-int bundle_make(const struct zns_chain *c, const struct zns_flat *flat, bool complete, struct zns_err *err);
+int bundle_make(const struct zns_chain *c, const struct zns_flat *flat, bool complete,
+		struct zns_err *err);
 
 /* beside.c: files of plugins, into the image directory and out of it again. */
 struct zns_reader;
 int beside_put_back(int dir, const ZnsPb__Manifest *m, struct zns_reader *r, struct zns_err *err);
 void beside_take_away(int dir);
 
-/* check_device.c: `criu check --feature zns`: the device that a dump would use, its broker, its zones. */
+/* check_device.c: `criu check --feature zns`: the device that a dump would use, its broker, its
+ * zones. */
 int check_device(struct helper *h, struct packet *p, struct zns_err *err);
 
 /* container_id.c. The container id found in a task's cgroup path (64 hex digits), or -ENOENT. */
@@ -99,14 +105,15 @@ int cgroup_container_id(pid_t pid, char *out, size_t len);
 
 /* origin.c, from the environment: 0 or -ENOMEM, with what is there filled in. */
 int origin_fill(ZnsPb__Origin *o);
-bool origin_ticket(uint8_t id[ZNS_UUID_LEN]);	/* an admission that was granted before */
+bool origin_ticket(uint8_t id[ZNS_UUID_LEN]); /* an admission that was granted before */
 /* criu's log so far, its end, in a memfd; -1: there is none to keep. */
 int origin_log(void);
-#define ORIGIN_FDS "descriptors.json"	/* which pipes runc has to open again */
-int origin_fds(int dir);	/* the same: -1 there is none */
-/* Is the container that is being restored (zns-runc says which) one that may have the checkpoint? -EPERM. */
+#define ORIGIN_FDS "descriptors.json" /* which pipes runc has to open again */
+int origin_fds(int dir); /* the same: -1 there is none */
+/* Is the container that is being restored (zns-runc says which) one that may have the checkpoint?
+ * -EPERM. */
 int origin_check(const ZnsPb__Checkpoint *c, struct zns_err *err);
-const char *origin_admission(const char *asked);	/* cut down if the container is frozen already */
+const char *origin_admission(const char *asked); /* cut down if the container is frozen already */
 
 /* task_size.c: about how many bytes a dump of the tree below @pid has; who it runs as. */
 uint64_t task_tree_bytes(pid_t pid);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* How images reach the writer during a dump: whole memfds, pipes, and the memory of frozen tasks. */
+/* How images reach the writer during a dump: whole memfds, pipes, and the memory of frozen tasks.
+ */
 #include <string.h>
 #include <sys/stat.h>
 #include "dump_session.h"
 #include "zns/handle.h"
 
-#define COPIES_MAX 2000		/* a tree of thousands of processes: the handle that lists them stays small */
+/* a tree of thousands of processes: the handle that lists them stays small */
+#define COPIES_MAX 2000
 #define FILE_PIECE MIB(1)
 
 static const char *image_name(struct packet *p, struct zns_err *err)
@@ -25,10 +27,12 @@ static bool keep_copy(struct dump *d, const char *name, int fd, bool beside)
 	struct stat st;
 	struct copy *c;
 
-	/* Of an encrypted one only what Podman looks for: versions and the like, nothing of the tasks. */
+	/* Of an encrypted one only what Podman looks for: versions and the like, nothing of the
+	 * tasks. */
 	if (d->v.crypt && strcmp(name, "inventory.img"))
 		return false;
-	if (d->nr_copies == COPIES_MAX || fstat(fd, &st) || st.st_size > (off_t)ZNS_HANDLE_COPY_MAX ||
+	if (d->nr_copies == COPIES_MAX || fstat(fd, &st) ||
+	    st.st_size > (off_t)ZNS_HANDLE_COPY_MAX ||
 	    d->copies_len + (size_t)st.st_size > ZNS_HANDLE_COPIES_MAX)
 		return false;
 	c = calloc(1, sizeof(*c));
@@ -69,10 +73,11 @@ static int image_fd(struct dump *d, struct packet *p, struct zns_err *err)
 }
 
 /*
- * As much of it as criu saw: whoever owns the image directory may let a file grow for as long as we read, and the task is
- * frozen meanwhile.
+ * As much of it as criu saw: whoever owns the image directory may let a file grow for as long as we
+ * read, and the task is frozen meanwhile.
  */
-static int file_bytes(struct zns_wimage *img, const char *name, int fd, uint64_t size, struct zns_err *err)
+static int file_bytes(struct zns_wimage *img, const char *name, int fd, uint64_t size,
+		      struct zns_err *err)
 {
 	cleanup_free uint8_t *buf = malloc(FILE_PIECE);
 	struct stat st;
@@ -87,7 +92,9 @@ static int file_bytes(struct zns_wimage *img, const char *name, int fd, uint64_t
 
 		ret = zns_pread_all(fd, buf, len, (off_t)off);
 		if (ret == -ENODATA)
-			return zns_fail(err, -EBUSY, "%s in the image directory became shorter while it was read", name);
+			return zns_fail(
+				err, -EBUSY,
+				"%s in the image directory became shorter while it was read", name);
 		if (ret)
 			return zns_fail_sys(err, ret, "%s in the image directory", name);
 		ret = zns_wimage_data(img, buf, len, err);
@@ -95,7 +102,8 @@ static int file_bytes(struct zns_wimage *img, const char *name, int fd, uint64_t
 	return ret;
 }
 
-/* A file of a plugin's or a script's. What is small stays in the directory, as copies of images do. */
+/* A file of a plugin's or a script's. What is small stays in the directory, as copies of images do.
+ */
 static int file_beside(struct dump *d, struct packet *p, struct zns_err *err)
 {
 	const char *name = image_name(p, err);
@@ -109,7 +117,10 @@ static int file_beside(struct dump *d, struct packet *p, struct zns_err *err)
 		return zns_fail(err, -EPROTO, "file %s came without its contents", name);
 	ret = zns_writer_image(d->v.w, name, false, &img, err);
 	if (ret == -EEXIST)
-		return zns_fail(err, ret, "somebody wrote %s into the image directory, and criu has an image of this name", name);
+		return zns_fail(
+			err, ret,
+			"somebody wrote %s into the image directory, and criu has an image of this name",
+			name);
 	if (ret)
 		return ret;
 	zns_wimage_set_beside(img);
@@ -151,7 +162,8 @@ static void reap_streams(struct dump *d)
 	}
 }
 
-/* One thread for each open stream (tmpfs archives, ghost files): few are open at once, each waits for its writer. */
+/* One thread for each open stream (tmpfs archives, ghost files): few are open at once, each waits
+ * for its writer. */
 static int image_stream(struct dump *d, struct packet *p, struct zns_err *err)
 {
 	const char *name = image_name(p, err);
@@ -168,7 +180,8 @@ static int image_stream(struct dump *d, struct packet *p, struct zns_err *err)
 	ret = zns_writer_image(d->v.w, name, !strncmp(name, "pages-", 6), &s->img, err);
 	if (!ret) {
 		s->fd = packet_take_fd(p, 0);
-		ret = s->fd < 0 ? zns_fail(err, -EPROTO, "image %s came without its pipe", name) : 0;
+		ret = s->fd < 0 ? zns_fail(err, -EPROTO, "image %s came without its pipe", name) :
+				  0;
 	}
 	if (!ret) {
 		ret = -pthread_create(&s->thread, NULL, stream_run, s);
@@ -235,7 +248,8 @@ static int pages_unsteady(struct dump *d, struct packet *p, struct zns_err *err)
 		return zns_fail(err, -EPROTO, "criu sent an impossible list of rseq areas");
 	for (uint32_t i = 0; i < p->h.nr; i++)
 		iov[i] = (struct iovec){ (void *)(uintptr_t)v[i].base, v[i].len };
-	zns_writer_unsteady(d->v.w, p->h.pid, iov, p->h.nr);	/* without them all works while no zone is lost */
+	/* without them all works while no zone is lost */
+	zns_writer_unsteady(d->v.w, p->h.pid, iov, p->h.nr);
 	return 0;
 }
 
@@ -342,11 +356,12 @@ void dump_packet(struct helper *h, struct packet *p)
 		ret = file_beside(d, p, &err);
 		break;
 	case ZW_OPEN:
-	case ZW_READ:		/* level 0 is what is being written */
+	case ZW_READ: /* level 0 is what is being written */
 		ret = p->nr_fd ? serve_packet(h, p, 1, &err) : 0;
 		break;
 	case ZW_FAILED:
-		ret = zns_fail(&err, -EIO, "a part of the dump failed: %s", packet_text(p) ? packet_text(p) : "(no reason)");
+		ret = zns_fail(&err, -EIO, "a part of the dump failed: %s",
+			       packet_text(p) ? packet_text(p) : "(no reason)");
 		break;
 	case ZW_COMMIT:
 		dump_commit(d, p);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * zns-helper: started by criu for one dump or restore, ends with it (design.md §3). Descriptor 3 is the socket to
- * criu. Nothing is printed: every failure travels back in an answer.
+ * zns-helper: started by criu for one dump or restore, ends with it (design.md §3). Descriptor 3 is
+ * the socket to criu. Nothing is printed: every failure travels back in an answer.
  */
 #include <poll.h>
 #include <signal.h>
@@ -35,7 +35,8 @@ static void dispatch(struct helper *h, struct packet *p)
 	else if (p->h.op == ZW_CHECK)
 		ret = check_device(h, p, &err);
 	else
-		ret = zns_fail(&err, -EPROTO, "zns-helper: request %u before the beginning", p->h.op);
+		ret = zns_fail(&err, -EPROTO, "zns-helper: request %u before the beginning",
+			       p->h.op);
 	if (ret) {
 		reply_error(p->nr_fd ? p->fd[0] : -1, &err);
 		zns_session_close(&h->s);
@@ -58,7 +59,8 @@ static void loop(struct helper *h)
 			return;
 		}
 		if (pfd[1].revents) {
-			gone = true;	/* a restore reads on: its zones are safe while we hold the readers' lock */
+			/* a restore reads on: its zones are safe while we hold the readers' lock */
+			gone = true;
 			if (h->dump)
 				dump_broker_gone(h);
 		}
@@ -78,7 +80,8 @@ static bool asked(const char *what)
 {
 	if (!strcmp(what, "--help") || !strcmp(what, "-h"))
 		printf("usage: zns-helper\nMoves the data of one dump or restore; criu starts it, on its descriptor %d. It takes no option\n"
-		       "but --help (-h) and --version (-V). See znsd(8).\n", CRIU_FD);
+		       "but --help (-h) and --version (-V). See znsd(8).\n",
+		       CRIU_FD);
 	else if (!strcmp(what, "--version") || !strcmp(what, "-V"))
 		printf("zns-helper: ZNS-CRIU %s\n", ZNS_VERSION);
 	else
@@ -88,7 +91,11 @@ static bool asked(const char *what)
 
 int main(int argc, char **argv)
 {
-	struct helper h = { .sk = CRIU_FD, .dir = -1, .fills = -1, .s = ZNS_SESSION_INIT, .broker_lock = PTHREAD_MUTEX_INITIALIZER };
+	struct helper h = { .sk = CRIU_FD,
+			    .dir = -1,
+			    .fills = -1,
+			    .s = ZNS_SESSION_INIT,
+			    .broker_lock = PTHREAD_MUTEX_INITIALIZER };
 	int on = 1;
 	socklen_t len = sizeof(on);
 
@@ -97,19 +104,21 @@ int main(int argc, char **argv)
 	if (argc == 2 && asked(argv[1]))
 		return fflush(stdout) ? 1 : 0;
 	if (getsockopt(CRIU_FD, SOL_SOCKET, SO_TYPE, &on, &len) || on != SOCK_SEQPACKET) {
-		fprintf(stderr, "%s is started by criu, not by hand\n", argc ? argv[0] : "zns-helper");
+		fprintf(stderr, "%s is started by criu, not by hand\n",
+			argc ? argv[0] : "zns-helper");
 		return 2;
 	}
 	on = 1;
 	if (setsockopt(CRIU_FD, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)))
 		return 1;
-	zns_process_raise_limits();	/* every read that is not answered yet holds a descriptor */
+	zns_process_raise_limits(); /* every read that is not answered yet holds a descriptor */
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN);	/* an error that is told, not a death */
-	prctl(PR_SET_DUMPABLE, 0);	/* our buffers hold other tasks' memory */
+	signal(SIGXFSZ, SIG_IGN); /* an error that is told, not a death */
+	prctl(PR_SET_DUMPABLE, 0); /* our buffers hold other tasks' memory */
 	zns_process_no_network();
 	beat_start();
-	/* A container is not charged for our memory and I/O. To leave takes milliseconds in which nobody can fork (hooks.md). */
+	/* A container is not charged for our memory and I/O. To leave takes milliseconds in which
+	 * nobody can fork (hooks.md). */
 	if (argc == 2 && !strcmp(argv[1], ZW_LEAVE_CGROUP))
 		zns_cgroup_escape();
 	loop(&h);
@@ -118,8 +127,9 @@ int main(int argc, char **argv)
 	if (h.restore)
 		restore_end(&h);
 	/*
-	 * Threads may still be at the device. Lock and connection tell the broker that its zones are safe to reset, so
-	 * nothing is closed by hand: the kernel lets go of them when the last thread is out of its last write.
+	 * Threads may still be at the device. Lock and connection tell the broker that its zones
+	 * are safe to reset, so nothing is closed by hand: the kernel lets go of them when the last
+	 * thread is out of its last write.
 	 */
 	_exit(0);
 }

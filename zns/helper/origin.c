@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Who asked for the dump or restore: the runtime wrapper says so in the environment, which criu passes on. */
+/* Who asked for the dump or restore: the runtime wrapper says so in the environment, which criu
+ * passes on. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "helper.h"
 #include "zns-memfd.h"
 
-#define LOG_MAX KIB(256)		/* of criu's log, the end */
+#define LOG_MAX KIB(256) /* of criu's log, the end */
 #define FDS_MAX KIB(64)
-#define FROZEN_WAIT_S 1		/* design.md §5: a container that is frozen already must not wait for long */
+/* design.md §5: a container that is frozen already must not wait for long */
+#define FROZEN_WAIT_S 1
 
 static int text(char **to, const char *name)
 {
@@ -26,7 +28,7 @@ int origin_fill(ZnsPb__Origin *o)
 	int ret = text(&kind, "ZNS_ORIGIN_KIND");
 
 	if (ret || !kind)
-		return ret;	/* criu itself, as it says already */
+		return ret; /* criu itself, as it says already */
 	free(o->kind);
 	o->kind = kind;
 	ret = text(&o->container_id, "ZNS_ORIGIN_ID");
@@ -72,37 +74,46 @@ static int to_memfd(int fd, size_t max, const char *name)
 int origin_log(void)
 {
 	const char *path = secure_getenv("ZNS_ORIGIN_LOG");
-	cleanup_close int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW) : -1;
+	cleanup_close int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW) :
+				      -1;
 
 	return to_memfd(fd, LOG_MAX, "dump.log");
 }
 
-/* runc wrote it before the dump; without it, it restores nothing, and Docker may lose the directory. */
+/* runc wrote it before the dump; without it, it restores nothing, and Docker may lose the
+ * directory. */
 int origin_fds(int dir)
 {
 	cleanup_close int fd = secure_getenv("ZNS_ORIGIN_ID") ?
-		openat(dir, ORIGIN_FDS, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW) : -1;
+				       openat(dir, ORIGIN_FDS,
+					      O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW) :
+				       -1;
 	struct stat st;
 
-	return fd < 0 || fstat(fd, &st) || (uint64_t)st.st_size > FDS_MAX ? -1 : to_memfd(fd, FDS_MAX, ORIGIN_FDS);
+	return fd < 0 || fstat(fd, &st) || (uint64_t)st.st_size > FDS_MAX ?
+		       -1 :
+		       to_memfd(fd, FDS_MAX, ORIGIN_FDS);
 }
 
-/* Containers of one Kubernetes namespace may have each other's checkpoints: a CRI gives each restore a new id. */
+/* Containers of one Kubernetes namespace may have each other's checkpoints: a CRI gives each
+ * restore a new id. */
 static bool same_namespace(const char *a, const char *b)
 {
 	const char *sa = strchr(a, '/'), *sb = strchr(b, '/');
 
-	return sa && sb && strchr(sa + 1, '/') && strchr(sb + 1, '/') && sa - a == sb - b && !strncmp(a, b, (size_t)(sa - a));
+	return sa && sb && strchr(sa + 1, '/') && strchr(sb + 1, '/') && sa - a == sb - b &&
+	       !strncmp(a, b, (size_t)(sa - a));
 }
 
 int origin_check(const ZnsPb__Checkpoint *c, struct zns_err *err)
 {
-	const char *id = secure_getenv("ZNS_RESTORE_ID"), *name = secure_getenv("ZNS_RESTORE_NAME"), *allow = secure_getenv("ZNS_RESTORE_ALLOW");
+	const char *id = secure_getenv("ZNS_RESTORE_ID"), *name = secure_getenv("ZNS_RESTORE_NAME"),
+		   *allow = secure_getenv("ZNS_RESTORE_ALLOW");
 	const ZnsPb__Origin *o = c->origin;
 	const char *of = o && o->container_id && *o->container_id ? o->container_id : NULL;
 	char text[ZNS_UUID_STR];
 
-	if (!id || !name)	/* criu by hand: root names what is restored */
+	if (!id || !name) /* criu by hand: root names what is restored */
 		return 0;
 	if (of ? !strcmp(of, id) : !strcmp(c->container, name))
 		return 0;
@@ -111,16 +122,19 @@ int origin_check(const ZnsPb__Checkpoint *c, struct zns_err *err)
 	zns_uuid_format(c->id.data, text);
 	if (allow && (!strcmp(allow, "any") || strstr(allow, text)))
 		return 0;
-	return zns_fail(err, -EPERM, "checkpoint %s is of container %.100s%s%.12s, not of %.100s: `znsctl docker clone` makes a "
-			"container that may have it, restore-others = yes in zns.conf lets all have all", text, c->container,
-			of ? ", id " : "", of ? of : "", name);
+	return zns_fail(
+		err, -EPERM,
+		"checkpoint %s is of container %.100s%s%.12s, not of %.100s: `znsctl docker clone` makes a "
+		"container that may have it, restore-others = yes in zns.conf lets all have all",
+		text, c->container, of ? ", id " : "", of ? of : "", name);
 }
 
 const char *origin_admission(const char *asked)
 {
 	const char *v = secure_getenv("ZNS_ORIGIN_FROZEN");
 
-	if (!v || strncmp(asked, "wait", 4) || (asked[4] && strtoul(asked + 5, NULL, 10) <= FROZEN_WAIT_S))
+	if (!v || strncmp(asked, "wait", 4) ||
+	    (asked[4] && strtoul(asked + 5, NULL, 10) <= FROZEN_WAIT_S))
 		return asked;
 	return "wait=1";
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The parent of an incremental dump: named by an id, or by the handle in the directory that the link `parent` leads to. */
+/* The parent of an incremental dump: named by an id, or by the handle in the directory that the
+ * link `parent` leads to. */
 #include <fcntl.h>
 #include <string.h>
 #include "dump_session.h"
 
-#define PARENT_LINK "parent"	/* made by criu for --prev-images-dir */
+#define PARENT_LINK "parent" /* made by criu for --prev-images-dir */
 
-static int from_dir(struct dump *d, const struct zns_registered *reg, uint8_t id[ZNS_UUID_LEN], struct zns_err *err)
+static int from_dir(struct dump *d, const struct zns_registered *reg, uint8_t id[ZNS_UUID_LEN],
+		    struct zns_err *err)
 {
 	cleanup_close int dir = openat(d->h->dir, PARENT_LINK, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct zns_err why = ZNS_ERR_INIT;
@@ -14,24 +16,35 @@ static int from_dir(struct dump *d, const struct zns_registered *reg, uint8_t id
 	int ret;
 
 	if (dir < 0)
-		return zns_fail_sys(err, -errno, "--prev-images-dir: the image directory's link `" PARENT_LINK "` leads nowhere; name "
+		return zns_fail_sys(err, -errno,
+				    "--prev-images-dir: the image directory's link `" PARENT_LINK
+				    "` leads nowhere; name "
 				    "the parent by --zns-parent ID");
 	ret = zns_handle_read(dir, &hd, &why);
 	if (ret && !zns_handle_present(dir))
-		return zns_fail(err, -EOPNOTSUPP, "--prev-images-dir: the parent is a plain image directory, a checkpoint on zones "
-				"cannot follow it: `znsctl import` it first, or dump in full");
+		return zns_fail(
+			err, -EOPNOTSUPP,
+			"--prev-images-dir: the parent is a plain image directory, a checkpoint on zones "
+			"cannot follow it: `znsctl import` it first, or dump in full");
 	if (ret)
-		return zns_fail(err, ret, "--prev-images-dir: the parent's %s is damaged or foreign (%s); name the parent by "
-				"--zns-parent ID", ZNS_HANDLE_NAME, why.msg);
+		return zns_fail(
+			err, ret,
+			"--prev-images-dir: the parent's %s is damaged or foreign (%s); name the parent by "
+			"--zns-parent ID",
+			ZNS_HANDLE_NAME, why.msg);
 	if (memcmp(hd->device.data, reg->uuid, ZNS_UUID_LEN))
-		ret = zns_fail(err, -EXDEV, "--prev-images-dir: the parent is on another device than %s; an incremental checkpoint is "
-			       "on the device of its parents", reg->path);
+		ret = zns_fail(
+			err, -EXDEV,
+			"--prev-images-dir: the parent is on another device than %s; an incremental checkpoint is "
+			"on the device of its parents",
+			reg->path);
 	memcpy(id, hd->checkpoint.data, ZNS_UUID_LEN);
 	d->parent_handle = hd;
 	return ret;
 }
 
-int dump_parent(struct dump *d, const struct zw_begin *b, const struct zns_registered *reg, struct zns_err *err)
+int dump_parent(struct dump *d, const struct zw_begin *b, const struct zns_registered *reg,
+		struct zns_err *err)
 {
 	uint8_t id[ZNS_UUID_LEN];
 	int ret = 0;
@@ -43,7 +56,9 @@ int dump_parent(struct dump *d, const struct zw_begin *b, const struct zns_regis
 	if (ret)
 		return ret;
 	if (b->parent_dir && b->parent[0] && memcmp(id, d->parent, ZNS_UUID_LEN))
-		return zns_fail(err, -EINVAL, "--zns-parent and --prev-images-dir name different checkpoints: give one of them");
+		return zns_fail(
+			err, -EINVAL,
+			"--zns-parent and --prev-images-dir name different checkpoints: give one of them");
 	if (b->parent_dir)
 		memcpy(d->parent, id, ZNS_UUID_LEN);
 	d->has_parent = b->parent_dir || b->parent[0];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* A restore: find the checkpoint by handle or id, hold it by a lease, serve verified bytes to criu's processes. */
+/* A restore: find the checkpoint by handle or id, hold it by a lease, serve verified bytes to
+ * criu's processes. */
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -18,17 +19,20 @@
 #include "zns/store.h"
 
 struct restore {
-	ZnsPb__Handle *handle;	/* NULL: by id */
+	ZnsPb__Handle *handle; /* NULL: by id */
 	const ZnsPb__Checkpoint *c;
-	struct zns_flat *flat;	/* of an incremental checkpoint, which criu sees as one that was dumped in full */
+	/* of an incremental checkpoint, which criu sees as one that was dumped in full */
+	struct zns_flat *flat;
 };
 
-static struct helper *self;	/* for answers that come from the reader's threads */
-#define BROKER_LIMIT_MS 10000	/* it is only told of progress: the restore can do without */
-#define ONE_DOMAIN_DEPTH 2	/* reads at once that keep a drive busy whose every zone uses all of it */
+static struct helper *self; /* for answers that come from the reader's threads */
+#define BROKER_LIMIT_MS 10000 /* it is only told of progress: the restore can do without */
+/* reads at once that keep a drive busy whose every zone uses all of it */
+#define ONE_DOMAIN_DEPTH 2
 
-static int from_handle(struct helper *h, const struct zw_begin *b, struct restore *r, struct zns_registered *reg, uint8_t *id,
-		       char *warn, size_t warn_len, struct zns_err *err)
+static int from_handle(struct helper *h, const struct zw_begin *b, struct restore *r,
+		       struct zns_registered *reg, uint8_t *id, char *warn, size_t warn_len,
+		       struct zns_err *err)
 {
 	struct zns_err copies = ZNS_ERR_INIT;
 	struct zns_registered given;
@@ -37,22 +41,29 @@ static int from_handle(struct helper *h, const struct zw_begin *b, struct restor
 	int ret = zns_handle_read(h->dir, &r->handle, &why);
 
 	if (ret)
-		return zns_fail(err, ret, "%s is damaged or foreign (%s); find the checkpoint with `znsctl ls` and restore it "
-				"with --zns-checkpoint ID", ZNS_HANDLE_NAME, why.msg);
+		return zns_fail(
+			err, ret,
+			"%s is damaged or foreign (%s); find the checkpoint with `znsctl ls` and restore it "
+			"with --zns-checkpoint ID",
+			ZNS_HANDLE_NAME, why.msg);
 	hd = r->handle;
 	memcpy(id, hd->checkpoint.data, ZNS_UUID_LEN);
 	ret = zns_registered_by_uuid(hd->device.data, reg, err);
 	if (!ret && b->dev[0]) {
 		ret = zns_resolve_device(b->dev, &given, err);
 		if (!ret && memcmp(given.uuid, reg->uuid, ZNS_UUID_LEN))
-			ret = zns_fail(err, -EXDEV, "the handle is of another device than --zns-dev %s; leave the option out", b->dev);
+			ret = zns_fail(
+				err, -EXDEV,
+				"the handle is of another device than --zns-dev %s; leave the option out",
+				b->dev);
 	}
 	if (!ret && zns_handle_check_copies(h->dir, hd, &copies) > 0)
 		snprintf(warn, warn_len, "%s; the device's own images are used", copies.msg);
 	return ret;
 }
 
-static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *id, struct zns_err *err)
+static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *id,
+			   struct zns_err *err)
 {
 	struct zns_reader_params p = { .bucket = h->bucket };
 	ZnsPb__Response *resp = NULL;
@@ -67,8 +78,11 @@ static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *i
 	if (r->handle)
 		ret = zns_handle_agrees(r->handle, resp->checkpoints[0], err);
 	if (!ret && resp->checkpoints[0]->pre_dump)
-		ret = zns_fail(err, -EINVAL, "checkpoint %s is a pre-dump: it has memory only, for dumps that name it as their "
-			       "parent; restore one of those", zns_uuid_format(id, text));
+		ret = zns_fail(
+			err, -EINVAL,
+			"checkpoint %s is a pre-dump: it has memory only, for dumps that name it as their "
+			"parent; restore one of those",
+			zns_uuid_format(id, text));
 	if (!ret)
 		ret = zns_session_chain(&h->s, resp, r->handle, &p, &h->chain, err);
 	if (!ret)
@@ -87,13 +101,18 @@ static void work_done(void *arg, struct work *out)
 	out->page_bytes = out->bytes;
 }
 
-static int show_progress(struct helper *h, struct restore *r, struct packet *p, const struct zw_begin *b,
-			 struct zns_err *err)
+static int show_progress(struct helper *h, struct restore *r, struct packet *p,
+			 const struct zw_begin *b, struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *c = r->c;
-	struct progress_params pp = { .op = "restore", .container = c->container, .total = c->bytes,
-				      .qos_mibps = c->has_qos_requested_mibps ? c->qos_requested_mibps : 0,
-				      .get = work_done, .arg = h };
+	struct progress_params pp = { .op = "restore",
+				      .container = c->container,
+				      .total = c->bytes,
+				      .qos_mibps = c->has_qos_requested_mibps ?
+							   c->qos_requested_mibps :
+							   0,
+				      .get = work_done,
+				      .arg = h };
 
 	memcpy(pp.checkpoint, c->id.data, ZNS_UUID_LEN);
 	packet_progress(p, b, &pp.tty, &pp.json);
@@ -141,7 +160,8 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	if (!ret)
 		ret = bundle = bundle_make(h->chain, r->flat, !r->c->pages_only, err);
 	if (ret >= 0)
-		ret = beside_put_back(h->dir, zns_chain_manifest(h->chain, 0), zns_chain_reader(h->chain), err);
+		ret = beside_put_back(h->dir, zns_chain_manifest(h->chain, 0),
+				      zns_chain_reader(h->chain), err);
 	if (!ret)
 		ret = show_progress(h, r, p, b, err);
 	if (r->handle)
@@ -166,7 +186,7 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 
 struct fetch {
 	struct zns_rimage *img;
-	struct zns_flat *flat;	/* not NULL: the image as it is there */
+	struct zns_flat *flat; /* not NULL: the image as it is there */
 	int reply, fd;
 };
 
@@ -174,7 +194,7 @@ struct fetch {
 static struct zns_flat *flat_of(const struct helper *h, const struct zns_rimage *img)
 {
 	struct zns_flat *f = h->restore ? h->restore->flat : NULL;
-	uint32_t n = zns_rimage_index(img);	/* those of level 0 come first */
+	uint32_t n = zns_rimage_index(img); /* those of level 0 come first */
 
 	return f && n < zns_flat_images(f) && zns_flat_is(f, n) ? f : NULL;
 }
@@ -204,7 +224,8 @@ static int copy_all(const struct fetch *f, uint64_t len, struct zns_err *err)
 			break;
 		ret = zns_pwrite_all(f->fd, buf, part, (off_t)off);
 		if (ret)
-			zns_fail_sys(err, ret, "image %s: cannot write its copy", zns_rimage_name(f->img));
+			zns_fail_sys(err, ret, "image %s: cannot write its copy",
+				     zns_rimage_name(f->img));
 	}
 	return ret;
 }
@@ -237,7 +258,8 @@ static void *stream_run(void *arg)
 	cleanup_free uint8_t *buf = malloc(unit);
 	struct zns_err err = ZNS_ERR_INIT;
 
-	/* A reader that gets less than the archive's end fails on it: tar reports a truncated archive. */
+	/* A reader that gets less than the archive's end fails on it: tar reports a truncated
+	 * archive. */
 	for (uint64_t off = 0; off < size && buf; off += unit) {
 		size_t len = zns_min(unit, size - off);
 
@@ -250,8 +272,9 @@ static void *stream_run(void *arg)
 }
 
 /*
- * Beside the message loop, however small the image: were the loop to wait for the reader, whose workers may wait for
- * a task to take its answers, which may wait for the loop to take its requests, all would stand still.
+ * Beside the message loop, however small the image: were the loop to wait for the reader, whose
+ * workers may wait for a task to take its answers, which may wait for the loop to take its
+ * requests, all would stand still.
  */
 static int start(void *(*run)(void *), struct fetch *f)
 {
@@ -263,7 +286,8 @@ static int start(void *(*run)(void *), struct fetch *f)
 	return 0;
 }
 
-static int fetch_start(const struct helper *h, struct packet *p, struct zns_rimage *img, struct zns_err *err)
+static int fetch_start(const struct helper *h, struct packet *p, struct zns_rimage *img,
+		       struct zns_err *err)
 {
 	struct fetch *f = calloc(1, sizeof(*f));
 	int fd = zns_memfd("zns-image");
@@ -276,7 +300,9 @@ static int fetch_start(const struct helper *h, struct packet *p, struct zns_rima
 			close(fd);
 		return zns_fail_sys(err, code, "no memory for image %s", zns_rimage_name(img));
 	}
-	*f = (struct fetch){ .img = img, .flat = flat_of(h, img), .reply = packet_take_fd(p, 0), .fd = fd };
+	*f = (struct fetch){
+		.img = img, .flat = flat_of(h, img), .reply = packet_take_fd(p, 0), .fd = fd
+	};
 	if (!start(fetch_run, f))
 		return 0;
 	p->fd[0] = f->reply;
@@ -304,23 +330,26 @@ static int stream_start(struct packet *p, struct zns_rimage *img, struct zns_err
 		return 0;
 	close(fds[1]);
 	free(f);
-	return 0;	/* answered already: the reader sees an empty archive and fails */
+	return 0; /* answered already: the reader sees an empty archive and fails */
 }
 
-/* An image that the sender of a migration kept: a plain file beside the handle, until it is joined. */
+/* An image that the sender of a migration kept: a plain file beside the handle, until it is joined.
+ */
 static int plain_open(int dir, const char *name, uint64_t *size, struct zns_err *err)
 {
 	struct stat st;
 	int fd;
 
 	/* Pages and what maps them are the device's. */
-	if (!*name || strchr(name, '/') || !strncmp(name, "pages-", 6) || !strncmp(name, "pagemap-", 8))
+	if (!*name || strchr(name, '/') || !strncmp(name, "pages-", 6) ||
+	    !strncmp(name, "pagemap-", 8))
 		return zns_fail(err, -ENOENT, "no image %s in the checkpoint", name);
 	fd = zns_open_file(dir, name, &st);
 	if (fd == -ENOENT)
 		return zns_fail(err, fd, "no image %s", name);
 	if (fd < 0)
-		return zns_fail(err, fd, "image %s in the image directory: %s", name, zns_open_why(fd));
+		return zns_fail(err, fd, "image %s in the image directory: %s", name,
+				zns_open_why(fd));
 	*size = (uint64_t)st.st_size;
 	return fd;
 }
@@ -339,13 +368,16 @@ static int open_plain(struct helper *h, struct packet *p, const char *name, stru
 static int open_image(struct helper *h, struct packet *p, uint32_t above, struct zns_err *err)
 {
 	const char *name = packet_text(p);
-	struct zns_rimage *img = name && h->chain && p->h.image >= above ? zns_chain_find(h->chain, p->h.image - above, name) : NULL;
+	struct zns_rimage *img = name && h->chain && p->h.image >= above ?
+					 zns_chain_find(h->chain, p->h.image - above, name) :
+					 NULL;
 	struct zw_reply r = { .kind = ZW_KIND_PAGES };
 
 	if (!img && name && h->restore && !p->h.image && h->restore->c->pages_only)
 		return open_plain(h, p, name, err);
 	if (!img)
-		return zns_fail(err, -ENOENT, "no image %s in the checkpoint", name ? name : "(none)");
+		return zns_fail(err, -ENOENT, "no image %s in the checkpoint",
+				name ? name : "(none)");
 	if (!strncmp(name, "tmpfs-", 6) && zns_rimage_size(img) > KIB(64))
 		return stream_start(p, img, err);
 	if (strncmp(name, "pages-", 6))
@@ -372,7 +404,9 @@ static void read_done(void *arg, const struct zns_err *err)
 
 static int read_pages(struct helper *h, struct packet *p, struct zns_err *err)
 {
-	struct zns_rimage *img = h->chain ? zns_reader_image(zns_chain_reader(h->chain), p->h.image) : NULL;
+	struct zns_rimage *img = h->chain ?
+					 zns_reader_image(zns_chain_reader(h->chain), p->h.image) :
+					 NULL;
 	const struct zw_iov *v = packet_iov(p);
 	struct iovec iov[ZW_MAX_IOV];
 	struct zns_flat *flat;
@@ -386,7 +420,8 @@ static int read_pages(struct helper *h, struct packet *p, struct zns_err *err)
 		zns_flat_read_task(flat, p->h.image, p->h.off, p->sender, iov, p->h.nr, read_done,
 				   (void *)(intptr_t)packet_take_fd(p, 0));
 	else
-		zns_rimage_read_task(img, p->h.off, p->sender, iov, p->h.nr, read_done, (void *)(intptr_t)packet_take_fd(p, 0));
+		zns_rimage_read_task(img, p->h.off, p->sender, iov, p->h.nr, read_done,
+				     (void *)(intptr_t)packet_take_fd(p, 0));
 	return 0;
 }
 
@@ -421,7 +456,9 @@ static enum zns_read_how how_to_fetch(const struct helper *h, const struct packe
 
 static int fetch_pages(struct helper *h, struct packet *p, struct zns_err *err)
 {
-	struct zns_rimage *img = h->chain ? zns_reader_image(zns_chain_reader(h->chain), p->h.image) : NULL;
+	struct zns_rimage *img = h->chain ?
+					 zns_reader_image(zns_chain_reader(h->chain), p->h.image) :
+					 NULL;
 	const struct zw_iov *v = packet_iov(p);
 	struct zns_flat *flat;
 	struct lazy_read *l;
@@ -438,19 +475,23 @@ static int fetch_pages(struct helper *h, struct packet *p, struct zns_err *err)
 	if (flat)
 		zns_flat_read_task(flat, p->h.image, p->h.off, p->sender, &iov, 1, fetch_done, l);
 	else
-		zns_rimage_read_lazy(img, p->h.off, p->sender, &iov, how_to_fetch(h, p), fetch_done, l);
+		zns_rimage_read_lazy(img, p->h.off, p->sender, &iov, how_to_fetch(h, p), fetch_done,
+				     l);
 	return 0;
 }
 
 static int fill(struct helper *h, struct packet *p, struct zns_err *err)
 {
-	struct zns_rimage *img = h->chain ? zns_reader_image(zns_chain_reader(h->chain), p->h.image) : NULL;
+	struct zns_rimage *img = h->chain ?
+					 zns_reader_image(zns_chain_reader(h->chain), p->h.image) :
+					 NULL;
 
 	return img ? fill_start(h, p, img, flat_of(h, img), err) :
 		     zns_fail(err, -EPROTO, "criu asked for an image that it never opened");
 }
 
-/* Every task is restored: the broker keeps the figures, criu logs them. A broker that is gone keeps nothing. */
+/* Every task is restored: the broker keeps the figures, criu logs them. A broker that is gone keeps
+ * nothing. */
 static void done(struct helper *h, struct packet *p)
 {
 	const ZnsPb__Checkpoint *c = h->restore->c;
@@ -458,7 +499,8 @@ static void done(struct helper *h, struct packet *p)
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
 	ZnsPb__Response *resp = NULL;
 	struct zw_reply r = { 0 };
-	char id[ZNS_UUID_STR], size[32], got[64] = "too short to rate", asked[64] = "", parents[48] = "";
+	char id[ZNS_UUID_STR], size[32], got[64] = "too short to rate", asked[64] = "",
+					 parents[48] = "";
 	uint32_t levels = zns_chain_levels(h->chain);
 	uint32_t shared = 0;
 	struct work w;
@@ -478,15 +520,23 @@ static void done(struct helper *h, struct packet *p)
 	if (achieved_mibps > 0)
 		snprintf(got, sizeof(got), "%.0f MiB/s", achieved_mibps);
 	if (c->has_qos_requested_mibps)
-		snprintf(asked, sizeof(asked), ", dumped with %u MiB/s asked", c->qos_requested_mibps);
+		snprintf(asked, sizeof(asked), ", dumped with %u MiB/s asked",
+			 c->qos_requested_mibps);
 	if (levels > 1)
-		snprintf(parents, sizeof(parents), " and %u parent%s", levels - 1, levels > 2 ? "s" : "");
-	snprintf(r.msg, sizeof(r.msg),
-		 "checkpoint %s of %s%s restored: %s read and verified from %zu zones of %zu groups (%u shared), data phase %.3f s, "
-		 "got %s%s", zns_uuid_format(c->id.data, id), c->container, parents, zns_format_size(w.bytes, size, sizeof(size)),
-		 c->n_zones, c->n_groups, shared, (double)w.data_us / 1e6, got, asked);
-	progress_stop(h, &(struct outcome){ .ok = true, .achieved_mibps = achieved_mibps, .zones = (uint32_t)c->n_zones,
-					    .groups = (uint32_t)c->n_groups, .shared_groups = shared });
+		snprintf(parents, sizeof(parents), " and %u parent%s", levels - 1,
+			 levels > 2 ? "s" : "");
+	snprintf(
+		r.msg, sizeof(r.msg),
+		"checkpoint %s of %s%s restored: %s read and verified from %zu zones of %zu groups (%u shared), data phase %.3f s, "
+		"got %s%s",
+		zns_uuid_format(c->id.data, id), c->container, parents,
+		zns_format_size(w.bytes, size, sizeof(size)), c->n_zones, c->n_groups, shared,
+		(double)w.data_us / 1e6, got, asked);
+	progress_stop(h, &(struct outcome){ .ok = true,
+					    .achieved_mibps = achieved_mibps,
+					    .zones = (uint32_t)c->n_zones,
+					    .groups = (uint32_t)c->n_groups,
+					    .shared_groups = shared });
 	reply_send(p->fd[0], &r, -1);
 }
 
@@ -512,16 +562,18 @@ void restore_packet(struct helper *h, struct packet *p)
 	struct zns_err err = ZNS_ERR_INIT;
 
 	if (!p->nr_fd)
-		return;	/* nobody would hear the answer */
+		return; /* nobody would hear the answer */
 	if (p->h.op == ZW_DONE)
 		done(h, p);
 	else if (serve_packet(h, p, 0, &err))
 		reply_error(p->fd[0], &err);
 }
 
-/* Every process of the restore has closed its end. Threads still feeding a pipe end with the process. */
+/* Every process of the restore has closed its end. Threads still feeding a pipe end with the
+ * process. */
 void restore_end(struct helper *h)
 {
 	beside_take_away(h->dir);
-	progress_stop(h, &(struct outcome){ .error = "criu ended before the restore was complete" });
+	progress_stop(h,
+		      &(struct outcome){ .error = "criu ended before the restore was complete" });
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* How much a dump will write, roughly, before any task is frozen: from what the kernel counts for the tasks. */
+/* How much a dump will write, roughly, before any task is frozen: from what the kernel counts for
+ * the tasks. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "helper.h"
 
-#define PER_TASK KIB(64)	/* images beside the pages */
+#define PER_TASK KIB(64) /* images beside the pages */
 #define TASKS_MAX 65536u
 
 /* kB of the lines of /proc/PID/status that become pages in an image. */
@@ -21,7 +22,8 @@ static uint64_t status_bytes(pid_t pid)
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f))
 		for (size_t i = 0; i < ZNS_ARRAY_SIZE(keys); i++)
-			if (!strncmp(line, keys[i], strlen(keys[i])) && sscanf(line + strlen(keys[i]), "%llu", &kb) == 1)
+			if (!strncmp(line, keys[i], strlen(keys[i])) &&
+			    sscanf(line + strlen(keys[i]), "%llu", &kb) == 1)
 				sum += kb;
 	return sum * 1024;
 }
@@ -78,7 +80,8 @@ int task_uid(pid_t pid, uint32_t *uid)
 	struct stat st;
 	char path[64];
 
-	snprintf(path, sizeof(path), "/proc/%d/task", pid);	/* of the directory itself a task may be denied */
+	/* of the directory itself a task may be denied */
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
 	if (stat(path, &st))
 		return -errno;
 	*uid = st.st_uid;

@@ -11,7 +11,10 @@ int packet_recv(int sk, struct packet *p)
 		struct cmsghdr align;
 	} u;
 	struct iovec iov[2] = { { &p->h, sizeof(p->h) }, { p->payload, sizeof(p->payload) - 1 } };
-	struct msghdr m = { .msg_iov = iov, .msg_iovlen = 2, .msg_control = u.buf, .msg_controllen = sizeof(u.buf) };
+	struct msghdr m = { .msg_iov = iov,
+			    .msg_iovlen = 2,
+			    .msg_control = u.buf,
+			    .msg_controllen = sizeof(u.buf) };
 	struct zns_err err = ZNS_ERR_INIT;
 	bool too_many = false;
 	ssize_t n;
@@ -29,7 +32,8 @@ int packet_recv(int sk, struct packet *p)
 		if (c->cmsg_type == SCM_RIGHTS) {
 			size_t nr = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 
-			for (size_t i = 0; i < nr; i++) {	/* the buffer's padding lets one through that is too many */
+			/* the buffer's padding lets one through that is too many */
+			for (size_t i = 0; i < nr; i++) {
 				int fd;
 
 				memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
@@ -46,8 +50,10 @@ int packet_recv(int sk, struct packet *p)
 			p->sender = uc.pid;
 		}
 	}
-	if ((size_t)n < sizeof(p->h) || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || too_many || p->h.version != ZW_VERSION) {
-		zns_fail(&err, -EPROTO, "zns-helper and criu are of different builds: install both from one");
+	if ((size_t)n < sizeof(p->h) || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || too_many ||
+	    p->h.version != ZW_VERSION) {
+		zns_fail(&err, -EPROTO,
+			 "zns-helper and criu are of different builds: install both from one");
 		reply_error(p->nr_fd ? p->fd[0] : -1, &err);
 		packet_close_fds(p);
 		return -EPROTO;
@@ -87,7 +93,7 @@ void reply_send(int reply_sk, const struct zw_reply *answer, int fd)
 	if (reply_sk < 0)
 		return;
 	r->msg[sizeof(r->msg) - 1] = 0;
-	zns_clean(r->msg);	/* criu logs it */
+	zns_clean(r->msg); /* criu logs it */
 	if (fd >= 0) {
 		struct cmsghdr *c;
 
@@ -124,11 +130,15 @@ const struct zw_begin *packet_begin(const struct packet *p)
 	const struct zw_begin *b = (const struct zw_begin *)p->payload;
 	const uint32_t all = ZW_PROGRESS_TTY | ZW_PROGRESS_JSON;
 
-	if (p->len != sizeof(*b) || b->progress & ~all || !memchr(b->parent, 0, sizeof(b->parent)) || p->nr_fd != 2u + (uint32_t)__builtin_popcount(b->progress) ||
+	if (p->len != sizeof(*b) || b->progress & ~all ||
+	    !memchr(b->parent, 0, sizeof(b->parent)) ||
+	    p->nr_fd != 2u + (uint32_t)__builtin_popcount(b->progress) ||
 	    !memchr(b->qos_max, 0, sizeof(b->qos_max)) || !memchr(b->dev, 0, sizeof(b->dev)) ||
-	    !memchr(b->container, 0, sizeof(b->container)) || !memchr(b->checkpoint, 0, sizeof(b->checkpoint)) ||
-	    !memchr(b->alloc, 0, sizeof(b->alloc)) || !memchr(b->admission, 0, sizeof(b->admission)) ||
-	    !memchr(b->qos, 0, sizeof(b->qos)) || !memchr(b->stripe, 0, sizeof(b->stripe)))
+	    !memchr(b->container, 0, sizeof(b->container)) ||
+	    !memchr(b->checkpoint, 0, sizeof(b->checkpoint)) ||
+	    !memchr(b->alloc, 0, sizeof(b->alloc)) ||
+	    !memchr(b->admission, 0, sizeof(b->admission)) || !memchr(b->qos, 0, sizeof(b->qos)) ||
+	    !memchr(b->stripe, 0, sizeof(b->stripe)))
 		return NULL;
 	return b;
 }

@@ -10,11 +10,11 @@
 #include "helper.h"
 #include "work_progress.h"
 
-#define TICK_NS 100000000u	/* how late a changed rate may be */
-#define SHOW_NS 500000000u	/* between two lines */
-#define SILENT_NS 1000000000u	/* nothing on a terminal for what is over at once */
+#define TICK_NS 100000000u /* how late a changed rate may be */
+#define SHOW_NS 500000000u /* between two lines */
+#define SILENT_NS 1000000000u /* nothing on a terminal for what is over at once */
 #define CLEAR "\r\033[K"
-#define LAST_LINE_MS 1000	/* for a reader of the last JSON line to make room */
+#define LAST_LINE_MS 1000 /* for a reader of the last JSON line to make room */
 
 struct progress {
 	struct helper *h;
@@ -24,14 +24,15 @@ struct progress {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	bool stop, joined;
-	bool shown, hushed;	/* the line on the terminal */
+	bool shown, hushed; /* the line on the terminal */
 	uint64_t start_ns, total;
 	/* the rate of the last second or two */
 	uint64_t at_ns, at_bytes;
 	double mibps;
 };
 
-/* A pipe that is full, a terminal that is stopped: the line is left out. Lines are shorter than PIPE_BUF. */
+/* A pipe that is full, a terminal that is stopped: the line is left out. Lines are shorter than
+ * PIPE_BUF. */
 static void put(int fd, const char *text, size_t len, int wait_ms)
 {
 	struct pollfd p = { .fd = fd, .events = POLLOUT };
@@ -79,9 +80,10 @@ static void show_line(struct progress *g, const struct work *w)
 
 	if (g->total > w->bytes)
 		snprintf(rest, sizeof(rest), " of %s%s, %u %%", g->p.guess ? "about " : "",
-			 zns_format_size(g->total, all, sizeof(all)), (unsigned)(100 * w->bytes / g->total));
-	n = snprintf(line, sizeof(line), "\rzns: %s of %.60s: %s%s, %.0f MiB/s", g->p.op, g->container,
-		     zns_format_size(w->bytes, done, sizeof(done)), rest, g->mibps);
+			 zns_format_size(g->total, all, sizeof(all)),
+			 (unsigned)(100 * w->bytes / g->total));
+	n = snprintf(line, sizeof(line), "\rzns: %s of %.60s: %s%s, %.0f MiB/s", g->p.op,
+		     g->container, zns_format_size(w->bytes, done, sizeof(done)), rest, g->mibps);
 	if (left(g, w) >= 0)
 		n += snprintf(line + n, sizeof(line) - (size_t)n, ", %.0f s left", left(g, w));
 	n += snprintf(line + n, sizeof(line) - (size_t)n, CLEAR + 1);
@@ -120,8 +122,9 @@ static void show_end(const struct progress *g, const struct work *w, const struc
 		snprintf(asked, sizeof(asked), " (%u asked)", g->p.qos_mibps);
 	if (how->frozen_us)
 		snprintf(frozen, sizeof(frozen), ", frozen %.2f s", (double)how->frozen_us / 1e6);
-	n = how->ok ? snprintf(line, sizeof(line), CLEAR "zns: %s of %.60s: %s%s%s%s\n", g->p.op, g->container,
-			       zns_format_size(w->bytes, size, sizeof(size)), got, asked, frozen) :
+	n = how->ok ? snprintf(line, sizeof(line), CLEAR "zns: %s of %.60s: %s%s%s%s\n", g->p.op,
+			       g->container, zns_format_size(w->bytes, size, sizeof(size)), got,
+			       asked, frozen) :
 		      snprintf(line, sizeof(line), CLEAR);
 	put(g->p.tty, line, (size_t)n, 0);
 }
@@ -135,7 +138,8 @@ static struct json_object *json_figure(double v)
 	return json_object_new_double_s(v, text);
 }
 
-static struct json_object *line_of(const struct progress *g, const char *event, const struct work *w)
+static struct json_object *line_of(const struct progress *g, const char *event,
+				   const struct work *w)
 {
 	struct json_object *j = json_object_new_object();
 	char when[32];
@@ -144,22 +148,29 @@ static struct json_object *line_of(const struct progress *g, const char *event, 
 
 	json_object_object_add(j, "event", json_object_new_string(event));
 	json_object_object_add(j, "op", json_object_new_string(g->p.op));
-	json_object_object_add(j, "time", json_object_new_string(zns_format_time(zns_now_ns(), when, sizeof(when))));
+	json_object_object_add(j, "time",
+			       json_object_new_string(
+				       zns_format_time(zns_now_ns(), when, sizeof(when))));
 	json_object_object_add(j, "container", json_object_new_string(g->container));
 	json_object_object_add(j, "checkpoint", json_object_new_string(g->id));
 	json_object_object_add(j, "bytes", json_object_new_int64((int64_t)w->bytes));
-	json_object_object_add(j, "total", g->total ? json_object_new_int64((int64_t)zns_max(g->total, w->bytes)) : NULL);
+	json_object_object_add(j, "total",
+			       g->total ?
+				       json_object_new_int64((int64_t)zns_max(g->total, w->bytes)) :
+				       NULL);
 	json_object_object_add(j, "mibps", json_figure(g->mibps));
 	json_object_object_add(j, "left_s", s >= 0 ? json_figure(s) : NULL);
-	json_object_object_add(j, "qos_requested_mibps", g->p.qos_mibps ? json_object_new_int64(g->p.qos_mibps) : NULL);
+	json_object_object_add(j, "qos_requested_mibps",
+			       g->p.qos_mibps ? json_object_new_int64(g->p.qos_mibps) : NULL);
 	json_object_object_add(j, "limit_mibps", limit ? json_object_new_int64(limit) : NULL);
 	return j;
 }
 
 static void put_json(const struct progress *g, struct json_object *j, int wait_ms)
 {
-	const char *text = json_object_to_json_string_ext(j, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
-	char line[4096];	/* PIPE_BUF: in one piece */
+	const char *text = json_object_to_json_string_ext(
+		j, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+	char line[4096]; /* PIPE_BUF: in one piece */
 	int n = snprintf(line, sizeof(line), "%s\n", text);
 
 	if (n > 0 && (size_t)n < sizeof(line))
@@ -216,7 +227,8 @@ static void *run(void *arg)
 		bool stop, due;
 
 		sample(g, &w);
-		if (broker)	/* gone: the dump notices by itself, a restore reads on at the last rate */
+		/* gone: the dump notices by itself, a restore reads on at the last rate */
+		if (broker)
 			broker = tell_broker(g, &w, &again);
 		due = first || next >= show + SHOW_NS;
 		if (due)
@@ -226,9 +238,11 @@ static void *run(void *arg)
 		if (g->p.tty >= 0 && due && zns_mono_ns() - g->start_ns >= SILENT_NS)
 			show_line(g, &w);
 		next = zns_max(next + again, zns_mono_ns());
-		ts = (struct timespec){ .tv_sec = (time_t)(next / 1000000000u), .tv_nsec = (long)(next % 1000000000u) };
+		ts = (struct timespec){ .tv_sec = (time_t)(next / 1000000000u),
+					.tv_nsec = (long)(next % 1000000000u) };
 		pthread_mutex_lock(&g->lock);
-		while (!g->stop && !pthread_cond_clockwait(&g->wake, &g->lock, CLOCK_MONOTONIC, &ts))
+		while (!g->stop &&
+		       !pthread_cond_clockwait(&g->wake, &g->lock, CLOCK_MONOTONIC, &ts))
 			;
 		stop = g->stop;
 		pthread_mutex_unlock(&g->lock);
@@ -288,14 +302,22 @@ void progress_stop(struct helper *h, const struct outcome *how)
 	j = line_of(g, how->ok ? "done" : "failed", &w);
 	if (how->ok) {
 		json_object_object_add(j, "qos_achieved_mibps",
-				       how->achieved_mibps > 0 ? json_figure(how->achieved_mibps) : NULL);
-		json_object_object_add(j, "data_phase_us", json_object_new_int64((int64_t)w.data_us));
-		json_object_object_add(j, "frozen_us", how->frozen_us ? json_object_new_int64((int64_t)how->frozen_us) : NULL);
+				       how->achieved_mibps > 0 ? json_figure(how->achieved_mibps) :
+								 NULL);
+		json_object_object_add(j, "data_phase_us",
+				       json_object_new_int64((int64_t)w.data_us));
+		json_object_object_add(j, "frozen_us",
+				       how->frozen_us ?
+					       json_object_new_int64((int64_t)how->frozen_us) :
+					       NULL);
 		json_object_object_add(j, "zones", json_object_new_int64(how->zones));
 		json_object_object_add(j, "groups", json_object_new_int64(how->groups));
-		json_object_object_add(j, "shared_groups", json_object_new_int64(how->shared_groups));
+		json_object_object_add(j, "shared_groups",
+				       json_object_new_int64(how->shared_groups));
 	} else {
-		json_object_object_add(j, "error", json_object_new_string(how->error ? how->error : "it did not end well"));
+		json_object_object_add(j, "error",
+				       json_object_new_string(how->error ? how->error :
+									   "it did not end well"));
 	}
 	put_json(g, j, LAST_LINE_MS);
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Whether the device as a whole can write what its dies can: zones of as many groups as may be open, and as the budget
- * has units left for, are written together. A controller, the host's link or the channels may be less than the sum.
+ * Whether the device as a whole can write what its dies can: zones of as many groups as may be
+ * open, and as the budget has units left for, are written together. A controller, the host's link
+ * or the channels may be less than the sum.
  */
 #include "probe_priv.h"
 
-#define ROUNDS	3u
-#define EACH	24u		/* units of a zone */
-#define EACH_LEAST 8u		/* fewer say nothing: the first ones go into buffers */
-#define BELOW	0.93		/* of the sum, to be called less; what is measured is good to a few per cent */
+#define ROUNDS 3u
+#define EACH 24u /* units of a zone */
+#define EACH_LEAST 8u /* fewer say nothing: the first ones go into buffers */
+#define BELOW 0.93 /* of the sum, to be called less; what is measured is good to a few per cent */
 
 /* An empty zone of each group. */
 static uint32_t pick_all(struct probe *p, uint32_t most, uint32_t *zones)
@@ -20,7 +21,8 @@ static uint32_t pick_all(struct probe *p, uint32_t most, uint32_t *zones)
 		for (uint32_t k = 0; k < p->nr; k++) {
 			uint32_t z = (from + k) % p->nr;
 
-			if (m->zone_group[z] != g || p->kind[z] != KIND_EMPTY || !p->typical[z] || p->have[z])
+			if (m->zone_group[z] != g || p->kind[z] != KIND_EMPTY || !p->typical[z] ||
+			    p->have[z])
 				continue;
 			zones[n++] = z;
 			break;
@@ -31,16 +33,19 @@ static uint32_t pick_all(struct probe *p, uint32_t most, uint32_t *zones)
 
 int probe_ceiling(struct probe *p, struct zns_err *err)
 {
-	uint32_t zones[PROBE_WRITE_BATCH], n = zns_min(zns_min(p->room, p->open_room), PROBE_WRITE_BATCH), each, rounds;
+	uint32_t zones[PROBE_WRITE_BATCH],
+		n = zns_min(zns_min(p->room, p->open_room), PROBE_WRITE_BATCH), each, rounds;
 	uint64_t left = (p->budget - zns_min(p->budget, p->map->written)) / p->unit;
 	double best = 0;
 
 	p->map->device_write_mibps = 0;
-	n = zns_min(zns_min(n, p->map->nr_groups), (uint32_t)zns_min(left / EACH_LEAST, (uint64_t)UINT32_MAX));
+	n = zns_min(zns_min(n, p->map->nr_groups),
+		    (uint32_t)zns_min(left / EACH_LEAST, (uint64_t)UINT32_MAX));
 	if (n < 2)
 		return 0;
 	rounds = (uint32_t)zns_min(left / n / EACH_LEAST, (uint64_t)ROUNDS);
-	each = (uint32_t)zns_min(zns_min(left / n / rounds, (uint64_t)EACH), p->d->geo.zone_capacity / p->unit - 1);
+	each = (uint32_t)zns_min(zns_min(left / n / rounds, (uint64_t)EACH),
+				 p->d->geo.zone_capacity / p->unit - 1);
 	for (uint32_t i = 0; i < rounds && each >= EACH_LEAST; i++) {
 		double rate;
 		int rc;

@@ -1,52 +1,54 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Are the channels that were found there, or were they noise? That is asked with nothing of what placed the dies, neither
- * their times nor the border between them. Each die is read beside one that is said to share its channel, and a die of each
- * channel beside one of each other, in random order, so that what disturbs for a while hits both kinds alike. The times must
- * be two classes, apart, and each pair in the one that it is said to be in. Where channels are noise a pair is in either by
- * chance.
+ * Are the channels that were found there, or were they noise? That is asked with nothing of what
+ * placed the dies, neither their times nor the border between them. Each die is read beside one
+ * that is said to share its channel, and a die of each channel beside one of each other, in random
+ * order, so that what disturbs for a while hits both kinds alike. The times must be two classes,
+ * apart, and each pair in the one that it is said to be in. Where channels are noise a pair is in
+ * either by chance.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "probe_priv.h"
 
-#define EACH		8u	/* tests of a kind at least: of all ways to divide them, one in 12,870 is the right one */
-#define FIRST		16u	/* samples, four times as many each time that it is looked at again */
-#define LOOKS		4u
-#define SAMPLES		256u	/* at most */
-#define ALONE		0.15	/* slower alone than at another time is disturbed */
-#define CHUNK		16u
-#define GAP		0.05	/* between the classes, at least */
-#define MARGIN		0.25	/* of that: so far from the border, at least, */
-#define SIGMAS		3.0	/* and so much of its own spread */
+/* tests of a kind at least: of all ways to divide them, one in 12,870 is the right one */
+#define EACH 8u
+#define FIRST 16u /* samples, four times as many each time that it is looked at again */
+#define LOOKS 4u
+#define SAMPLES 256u /* at most */
+#define ALONE 0.15 /* slower alone than at another time is disturbed */
+#define CHUNK 16u
+#define GAP 0.05 /* between the classes, at least */
+#define MARGIN 0.25 /* of that: so far from the border, at least, */
+#define SIGMAS 3.0 /* and so much of its own spread */
 
 struct test {
-	uint32_t a, b;		/* groups */
-	bool same;		/* said to share a channel */
+	uint32_t a, b; /* groups */
+	bool same; /* said to share a channel */
 	double ratio, spread;
-	double alone[2];	/* what each took alone meanwhile */
+	double alone[2]; /* what each took alone meanwhile */
 };
 
 struct held_out {
 	struct test *t;
 	uint32_t nr, done;
-	const uint32_t *zone;	/* by group: the one to read; ZNS_PROBE_NONE */
-	double *v, *best;	/* by group: alone, the least of all tests */
-	double usual;		/* times that, at most */
-	double low, border, high;	/* as they are seen here */
+	const uint32_t *zone; /* by group: the one to read; ZNS_PROBE_NONE */
+	double *v, *best; /* by group: alone, the least of all tests */
+	double usual; /* times that, at most */
+	double low, border, high; /* as they are seen here */
 	uint32_t right, wrong, untold;
 };
 
 /* A die of the channel at random, but not @not; ZNS_PROBE_NONE if there is no other. */
-static uint32_t die_of(struct probe *p, const struct held_out *h, uint32_t channel, uint32_t not)
+static uint32_t die_of(struct probe *p, const struct held_out *h, uint32_t channel, uint32_t not )
 {
 	uint32_t n = p->map->nr_groups, from = probe_random(p, n);
 
 	for (uint32_t k = 0; k < n; k++) {
 		uint32_t g = (from + k) % n;
 
-		if (g != not && p->map->group_channel[g] == channel && h->zone[g] != ZNS_PROBE_NONE)
+		if (g != not &&p->map->group_channel[g] == channel && h->zone[g] != ZNS_PROBE_NONE)
 			return g;
 	}
 	return ZNS_PROBE_NONE;
@@ -60,11 +62,12 @@ static uint32_t list_same(struct probe *p, struct held_out *h)
 	do {
 		before = n;
 		for (uint32_t a = 0; a < p->map->nr_groups; a++) {
-			uint32_t c = p->map->group_channel[a], b = c == ZNS_PROBE_NONE ? c : die_of(p, h, c, a);
+			uint32_t c = p->map->group_channel[a],
+				 b = c == ZNS_PROBE_NONE ? c : die_of(p, h, c, a);
 
 			if (b == ZNS_PROBE_NONE || h->zone[a] == ZNS_PROBE_NONE)
 				continue;
-			h->t[h->nr++] = (struct test) { .a = a, .b = b, .same = true };
+			h->t[h->nr++] = (struct test){ .a = a, .b = b, .same = true };
 			n++;
 		}
 	} while (n < EACH && n > before);
@@ -79,11 +82,12 @@ static uint32_t list_apart(struct probe *p, struct held_out *h)
 		before = n;
 		for (uint32_t c = 0; c < p->map->nr_channels; c++) {
 			for (uint32_t e = 0; e < c; e++) {
-				uint32_t a = die_of(p, h, c, ZNS_PROBE_NONE), b = die_of(p, h, e, ZNS_PROBE_NONE);
+				uint32_t a = die_of(p, h, c, ZNS_PROBE_NONE),
+					 b = die_of(p, h, e, ZNS_PROBE_NONE);
 
 				if (a == ZNS_PROBE_NONE || b == ZNS_PROBE_NONE)
 					continue;
-				h->t[h->nr++] = (struct test) { .a = a, .b = b };
+				h->t[h->nr++] = (struct test){ .a = a, .b = b };
 				n++;
 			}
 		}
@@ -91,7 +95,8 @@ static uint32_t list_apart(struct probe *p, struct held_out *h)
 	return n;
 }
 
-static int measure(struct probe *p, const struct held_out *h, struct test *t, uint32_t n, struct zns_err *err)
+static int measure(struct probe *p, const struct held_out *h, struct test *t, uint32_t n,
+		   struct zns_err *err)
 {
 	const uint32_t zones[2] = { h->zone[t->a], h->zone[t->b] };
 	int rc = probe_need_pair(p, zones[0], zones[1], err);
@@ -118,7 +123,8 @@ static int measure(struct probe *p, const struct held_out *h, struct test *t, ui
 /* Every time is one of an undisturbed moment, as far as the other tests know. */
 static bool told(const struct held_out *h, const struct test *t)
 {
-	return t->spread < PROBE_UNTOLD && t->alone[0] <= h->best[t->a] * h->usual && t->alone[1] <= h->best[t->b] * h->usual;
+	return t->spread < PROBE_UNTOLD && t->alone[0] <= h->best[t->a] * h->usual &&
+	       t->alone[1] <= h->best[t->b] * h->usual;
 }
 
 static double middle(const struct held_out *h, bool same, double none)
@@ -201,7 +207,11 @@ int probe_test_channels(struct probe *p, const uint32_t *zone, struct zns_err *e
 	size_t most = m->nr_groups + (size_t)m->nr_channels * (m->nr_channels - 1) / 2 + 4 * EACH;
 	cleanup_free struct test *t = calloc(most, sizeof(*t));
 	cleanup_free double *v = calloc(most + m->nr_groups, sizeof(*v));
-	struct held_out h = { .t = t, .v = v, .best = v + most, .zone = zone, .usual = 1 + zns_max(ALONE, 2 * p->jitter) };
+	struct held_out h = { .t = t,
+			      .v = v,
+			      .best = v + most,
+			      .zone = zone,
+			      .usual = 1 + zns_max(ALONE, 2 * p->jitter) };
 	uint32_t same, apart;
 	int rc = 0;
 
@@ -209,10 +219,13 @@ int probe_test_channels(struct probe *p, const uint32_t *zone, struct zns_err *e
 		return zns_fail(err, -ENOMEM, "no memory for %zu tests", most);
 	same = list_same(p, &h);
 	apart = list_apart(p, &h);
-	/* two classes of pairs were seen, so there are dies of both kinds, or they were seen wrong */
+	/* two classes of pairs were seen, so there are dies of both kinds, or they were seen wrong
+	 */
 	if (!same || (!apart && p->border_found)) {
-		probe_doubt(p, "some pairs of dies seemed to take longer than others when read at once, but then %s dies share a channel: the channels cannot be told",
-			    same ? "all" : "no two");
+		probe_doubt(
+			p,
+			"some pairs of dies seemed to take longer than others when read at once, but then %s dies share a channel: the channels cannot be told",
+			same ? "all" : "no two");
 	} else {
 		shuffle(p, h.t, h.nr);
 		rc = measure_all(p, &h, err);
@@ -220,16 +233,21 @@ int probe_test_channels(struct probe *p, const uint32_t *zone, struct zns_err *e
 	if (rc)
 		return rc;
 	if (h.done && h.high - h.low < GAP)
-		probe_doubt(p, "pairs of dies that were said to share a channel take %.2f times as long as one alone when they are tried once more, others %.2f times: the channels cannot be told",
-			    h.high, h.low);
+		probe_doubt(
+			p,
+			"pairs of dies that were said to share a channel take %.2f times as long as one alone when they are tried once more, others %.2f times: the channels cannot be told",
+			h.high, h.low);
 	else if (h.wrong || h.untold || h.done < h.nr)
-		probe_doubt(p, "of %u pairs of dies that were tried once more %u do not share channels as they did before, %u cannot be told",
-			    h.done, h.wrong, h.untold);
+		probe_doubt(
+			p,
+			"of %u pairs of dies that were tried once more %u do not share channels as they did before, %u cannot be told",
+			h.done, h.wrong, h.untold);
 	m->channel_tests = h.right + h.wrong;
 	m->channel_tests_wrong = h.wrong;
 	m->channels_right = m->channel_tests ? probe_lower_bound(m->channel_tests, h.wrong) : 0;
 	for (uint32_t g = 0; g < m->nr_groups; g++)
 		if (m->group_channel[g] != ZNS_PROBE_NONE)
-			m->channel_confidence[g] = zns_min((double)m->channel_confidence[g], m->channels_right);
+			m->channel_confidence[g] = zns_min((double)m->channel_confidence[g],
+							   m->channels_right);
 	return 0;
 }

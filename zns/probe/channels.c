@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Dies into channels. Two dies that are read by a whole unit at once take as long as one, or longer when they have to
- * share a channel. How much longer is the drive's: the times of many pairs fall into two classes, or into one.
+ * Dies into channels. Two dies that are read by a whole unit at once take as long as one, or longer
+ * when they have to share a channel. How much longer is the drive's: the times of many pairs fall
+ * into two classes, or into one.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -9,24 +10,24 @@
 
 #include "probe_priv.h"
 
-#define BASES		4u	/* dies that are tried against all others, to see the classes */
-#define OTHERS		64u
-#define PAIRS		(BASES * OTHERS)
-#define FIRST		6u	/* samples of a pair at first */
-#define CONFIRM		16u	/* at least, before two dies are put together */
-#define EDGE		4u	/* pairs on each side of it that are looked at again */
-#define LOOKS		6u
-#define RETRIES		4u	/* of what was disturbed */
-#define SHARED_BY_ALL	1.15	/* one class only, and this slow: all dies share a channel */
-#define BLURRED		0.025	/* of a pair's time: too much to say that there is one class only */
-#define UNTOLD_MAX	2u	/* times that a die's channel cannot be told */
-#define SURE		0.999
-#define UNTOLD_ENOUGH	8u	/* tries, and then it need not go on */
+#define BASES 4u /* dies that are tried against all others, to see the classes */
+#define OTHERS 64u
+#define PAIRS (BASES * OTHERS)
+#define FIRST 6u /* samples of a pair at first */
+#define CONFIRM 16u /* at least, before two dies are put together */
+#define EDGE 4u /* pairs on each side of it that are looked at again */
+#define LOOKS 6u
+#define RETRIES 4u /* of what was disturbed */
+#define SHARED_BY_ALL 1.15 /* one class only, and this slow: all dies share a channel */
+#define BLURRED 0.025 /* of a pair's time: too much to say that there is one class only */
+#define UNTOLD_MAX 2u /* times that a die's channel cannot be told */
+#define SURE 0.999
+#define UNTOLD_ENOUGH 8u /* tries, and then it need not go on */
 
 struct pair {
 	uint32_t a, b;
 	double ratio, noise;
-	bool firm;		/* on the same side of the border when it was measured again */
+	bool firm; /* on the same side of the border when it was measured again */
 };
 
 static int by_ratio(const void *a, const void *b)
@@ -67,7 +68,8 @@ static int measure(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 	return rc ? rc : probe_loss(p, v->a, v->b, n, &v->ratio, &v->noise, err);
 }
 
-/* Those that could be told come first; what was disturbed is tried a few times more, after the others. */
+/* Those that could be told come first; what was disturbed is tried a few times more, after the
+ * others. */
 static int tell(struct probe *p, struct pair *v, uint32_t all, uint32_t *n, struct zns_err *err)
 {
 	*n = 0;
@@ -100,7 +102,8 @@ static int sharpen(struct probe *p, struct pair *v, uint32_t *n, struct zns_err 
 }
 
 /* Those at a gap once more; they are settled when each was on its side of @border again. */
-static int look_again(struct probe *p, struct pair *v, uint32_t n, double border, bool *settled, struct zns_err *err)
+static int look_again(struct probe *p, struct pair *v, uint32_t n, double border, bool *settled,
+		      struct zns_err *err)
 {
 	*settled = true;
 	for (uint32_t i = 0; i < n; i++) {
@@ -109,7 +112,8 @@ static int look_again(struct probe *p, struct pair *v, uint32_t n, double border
 
 		if (rc)
 			return rc;
-		now.firm = now.noise < PROBE_UNTOLD && (now.ratio > border) == (v[i].ratio > border);
+		now.firm = now.noise < PROBE_UNTOLD &&
+			   (now.ratio > border) == (v[i].ratio > border);
 		*settled &= now.firm;
 		if (now.noise < PROBE_UNTOLD)
 			v[i] = now;
@@ -118,8 +122,8 @@ static int look_again(struct probe *p, struct pair *v, uint32_t n, double border
 }
 
 /*
- * Two classes? A pair that was disturbed looks like one of its own, so those at the gap are measured again, with more
- * samples, until each stays on its side of it.
+ * Two classes? A pair that was disturbed looks like one of its own, so those at the gap are
+ * measured again, with more samples, until each stays on its side of it.
  */
 static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *err)
 {
@@ -140,7 +144,10 @@ static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 	}
 	p->border_found = false;
 	if (n * 2 < all + 1) {
-		probe_doubt(p, "the channels cannot be told: reads of %u of %u pairs of dies were disturbed each time", all - n, all);
+		probe_doubt(
+			p,
+			"the channels cannot be told: reads of %u of %u pairs of dies were disturbed each time",
+			all - n, all);
 		return 0;
 	}
 	qsort(v, n, sizeof(*v), by_ratio);
@@ -148,7 +155,8 @@ static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 	for (uint32_t look = 0; look < LOOKS && !settled && at && gap > PROBE_GAP; look++) {
 		uint32_t was = at, below = zns_min(at, EDGE);
 
-		rc = look_again(p, v + at - below, below + zns_min(n - at, EDGE), (v[at - 1].ratio + v[at].ratio) / 2, &settled, err);
+		rc = look_again(p, v + at - below, below + zns_min(n - at, EDGE),
+				(v[at - 1].ratio + v[at].ratio) / 2, &settled, err);
 		if (rc)
 			return rc;
 		qsort(v, n, sizeof(*v), by_ratio);
@@ -167,9 +175,14 @@ static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 		p->lost_high = middle(v + at, n - at, false);
 		p->border = (v[at - 1].ratio + v[at].ratio) / 2;
 	} else if (noise > BLURRED) {
-		probe_doubt(p, "the channels cannot be told: times of reading two dies at once vary by %.1f %%", 100 * noise);
+		probe_doubt(
+			p,
+			"the channels cannot be told: times of reading two dies at once vary by %.1f %%",
+			100 * noise);
 	} else if (gap > PROBE_GAP && !settled) {
-		probe_doubt(p, "the channels cannot be told: some pairs of dies that are read at once take another time in each try");
+		probe_doubt(
+			p,
+			"the channels cannot be told: some pairs of dies that are read at once take another time in each try");
 	}
 	return 0;
 }
@@ -177,7 +190,8 @@ static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 /* The bases against all others: of these as many at a time as can be read beside the bases. */
 static int find_border(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
-	uint32_t bases = zns_min(nr, zns_min(BASES, zns_max(p->room / 2, 1u))), each = nr <= p->room ? nr : p->room - bases, n = 0;
+	uint32_t bases = zns_min(nr, zns_min(BASES, zns_max(p->room / 2, 1u))),
+		 each = nr <= p->room ? nr : p->room - bases, n = 0;
 	cleanup_free struct pair *v = calloc(PAIRS, sizeof(*v));
 	int rc = 0;
 
@@ -188,8 +202,9 @@ static int find_border(struct probe *p, const uint32_t *zones, uint32_t nr, stru
 	for (uint32_t at = 0; !rc && at < nr; at += each) {
 		uint32_t end = zns_min(at + each, nr);
 
-		if (at)	/* but for the bases */
-			rc = probe_drop(p, zones + zns_max(at - each, bases), at - zns_max(at - each, bases), err);
+		if (at) /* but for the bases */
+			rc = probe_drop(p, zones + zns_max(at - each, bases),
+					at - zns_max(at - each, bases), err);
 		if (!rc)
 			rc = probe_need(p, zones, bases, err);
 		if (!rc)
@@ -199,7 +214,7 @@ static int find_border(struct probe *p, const uint32_t *zones, uint32_t nr, stru
 				rc = probe_jitter(p, zones[i], zones[end - 1], err);
 			/* each pair once */
 			for (uint32_t k = zns_max(i + 1, at); !rc && k < end; k++, n++) {
-				v[n] = (struct pair) { .a = zones[i], .b = zones[k] };
+				v[n] = (struct pair){ .a = zones[i], .b = zones[k] };
 				rc = measure(p, &v[n], FIRST, err);
 			}
 			probe_tick(p, 0, p->map->nr_groups);
@@ -209,7 +224,8 @@ static int find_border(struct probe *p, const uint32_t *zones, uint32_t nr, stru
 }
 
 /* With more samples while it is close to the border; @sure is less than SURE if it stays so. */
-static int share_channel(struct probe *p, uint32_t a, uint32_t b, bool *yes, double *sure, struct zns_err *err)
+static int share_channel(struct probe *p, uint32_t a, uint32_t b, bool *yes, double *sure,
+			 struct zns_err *err)
 {
 	double width = p->lost_high - p->lost_low, ratio, spread, z = 0;
 
@@ -248,10 +264,10 @@ static uint32_t representative(const struct probe *p, uint32_t group)
 }
 
 struct dies {
-	uint32_t *zone;		/* by group; ZNS_PROBE_NONE */
-	uint32_t *first;	/* by channel: its first group */
+	uint32_t *zone; /* by group; ZNS_PROBE_NONE */
+	uint32_t *first; /* by channel: its first group */
 	uint32_t *list;
-	uint32_t *untold;	/* by group: so often its channel could not be told */
+	uint32_t *untold; /* by group: so often its channel could not be told */
 };
 
 static int border(struct probe *p, const struct dies *d, struct zns_err *err)
@@ -275,8 +291,8 @@ static int border(struct probe *p, const struct dies *d, struct zns_err *err)
 	return find_border(p, list, zns_min(n, OTHERS), err);
 }
 
-static int one_die(struct probe *p, const struct dies *d, uint32_t group, uint32_t first_channel, uint32_t cap, bool *kept,
-		   struct zns_err *err)
+static int one_die(struct probe *p, const struct dies *d, uint32_t group, uint32_t first_channel,
+		   uint32_t cap, bool *kept, struct zns_err *err)
 {
 	struct zns_probe_map *m = p->map;
 	double sure, least = 1;
@@ -297,13 +313,14 @@ static int one_die(struct probe *p, const struct dies *d, uint32_t group, uint32
 		m->channel_confidence[group] = sure;
 		return 0;
 	}
-	if (least < SURE) {	/* no channel of its own for one that was disturbed; perhaps in the next pass */
+	/* no channel of its own for one that was disturbed; perhaps in the next pass */
+	if (least < SURE) {
 		d->untold[group]++;
 		p->dies_untold++;
 		return 0;
 	}
 	if (m->nr_channels - first_channel == cap)
-		return 0;	/* the next pass */
+		return 0; /* the next pass */
 	d->first[m->nr_channels] = group;
 	m->group_channel[group] = m->nr_channels++;
 	m->channel_confidence[group] = least;
@@ -312,14 +329,16 @@ static int one_die(struct probe *p, const struct dies *d, uint32_t group, uint32
 }
 
 /* Reset what can be read but is not a channel's representative of this pass. */
-static int make_room(struct probe *p, const struct dies *d, uint32_t first_channel, struct zns_err *err)
+static int make_room(struct probe *p, const struct dies *d, uint32_t first_channel,
+		     struct zns_err *err)
 {
 	uint32_t n = 0;
 
 	for (uint32_t g = 0; g < p->map->nr_groups; g++) {
 		uint32_t c = p->map->group_channel[g];
 
-		if (d->zone[g] != ZNS_PROBE_NONE && (c == ZNS_PROBE_NONE || c < first_channel || d->first[c] != g))
+		if (d->zone[g] != ZNS_PROBE_NONE &&
+		    (c == ZNS_PROBE_NONE || c < first_channel || d->first[c] != g))
 			d->list[n++] = d->zone[g];
 	}
 	return probe_drop(p, d->list, n, err);
@@ -332,11 +351,13 @@ static int one_pass(struct probe *p, const struct dies *d, uint32_t *left, struc
 	int rc = 0;
 
 	*left = 0;
-	for (uint32_t g = 0; !rc && g < m->nr_groups && p->dies_untold <= UNTOLD_ENOUGH + g / 4; g++) {
+	for (uint32_t g = 0; !rc && g < m->nr_groups && p->dies_untold <= UNTOLD_ENOUGH + g / 4;
+	     g++) {
 		bool kept;
 
 		done += m->group_channel[g] != ZNS_PROBE_NONE;
-		if (m->group_channel[g] != ZNS_PROBE_NONE || d->zone[g] == ZNS_PROBE_NONE || d->untold[g] == UNTOLD_MAX)
+		if (m->group_channel[g] != ZNS_PROBE_NONE || d->zone[g] == ZNS_PROBE_NONE ||
+		    d->untold[g] == UNTOLD_MAX)
 			continue;
 		if (p->nr_ours >= p->room && !p->have[d->zone[g]])
 			rc = make_room(p, d, first, err);
@@ -381,19 +402,25 @@ static int run(struct probe *p, const struct dies *d, struct zns_err *err)
 		return probe_test_channels(p, d->zone, err);
 	}
 	m->channel_loss = 1 - p->lost_low / p->lost_high;
-	for (uint32_t pass = 0; !rc && left && pass < PROBE_PASSES && p->dies_untold <= UNTOLD_ENOUGH + m->nr_groups / 4; pass++)
+	for (uint32_t pass = 0; !rc && left && pass < PROBE_PASSES &&
+				p->dies_untold <= UNTOLD_ENOUGH + m->nr_groups / 4;
+	     pass++)
 		rc = one_pass(p, d, &left, err);
 	for (uint32_t g = 0; g < m->nr_groups; g++)
 		if (m->group_channel[g] == ZNS_PROBE_NONE && d->zone[g] != ZNS_PROBE_NONE)
-			probe_doubt(p, "the channels of some dies cannot be told: their times vary too much");
+			probe_doubt(
+				p,
+				"the channels of some dies cannot be told: their times vary too much");
 	return rc ? rc : probe_test_channels(p, d->zone, err);
 }
 
 int probe_channels(struct probe *p, struct zns_err *err)
 {
 	uint32_t n = p->map->nr_groups;
-	struct dies d = { .zone = calloc(n, sizeof(*d.zone)), .first = calloc(n, sizeof(*d.first)),
-			  .list = calloc(zns_max(n, p->nr), sizeof(*d.list)), .untold = calloc(n, sizeof(*d.untold)) };
+	struct dies d = { .zone = calloc(n, sizeof(*d.zone)),
+			  .first = calloc(n, sizeof(*d.first)),
+			  .list = calloc(zns_max(n, p->nr), sizeof(*d.list)),
+			  .untold = calloc(n, sizeof(*d.untold)) };
 	int rc = 0;
 
 	p->solo_ns = calloc(p->nr, sizeof(*p->solo_ns));

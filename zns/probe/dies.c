@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Zones into dies. A pass keeps the pivots of some groups readable and brings all zones without a group past them, in
- * waves as large as the limits allow; a zone that conflicts with none becomes a pivot, or, when there is no room for
- * more, waits for the next pass, which need not look at the groups of this one any more.
+ * Zones into dies. A pass keeps the pivots of some groups readable and brings all zones without a
+ * group past them, in waves as large as the limits allow; a zone that conflicts with none becomes a
+ * pivot, or, when there is no room for more, waits for the next pass, which need not look at the
+ * groups of this one any more.
  */
 #include <string.h>
 
 #include "probe_priv.h"
 
-#define WAVE_MAX	512u
-#define PIVOTS_MAX	4096u
-#define ROUNDS		3	/* without a suspect, before a zone is taken for another die's */
-#define UNSURE_MAX	4u	/* passes in which a zone cannot be told */
-#define CALIBRATE	12u	/* zones */
+#define WAVE_MAX 512u
+#define PIVOTS_MAX 4096u
+#define ROUNDS 3 /* without a suspect, before a zone is taken for another die's */
+#define UNSURE_MAX 4u /* passes in which a zone cannot be told */
+#define CALIBRATE 12u /* zones */
 
 enum verdict { FOUND, NO_MATCH, UNSURE };
 
 struct pass {
-	uint32_t first, end;		/* groups whose pivots can be read */
+	uint32_t first, end; /* groups whose pivots can be read */
 	uint32_t cap;
-	uint32_t control;		/* the pivot of a group before these, readable too; ZNS_PROBE_NONE */
-	uint32_t *refuted;		/* by group: the zone that is proved not to be of it */
-	uint32_t *list, *pivots;	/* groups to try, and their pivots */
+	uint32_t control; /* the pivot of a group before these, readable too; ZNS_PROBE_NONE */
+	uint32_t *refuted; /* by group: the zone that is proved not to be of it */
+	uint32_t *list, *pivots; /* groups to try, and their pivots */
 };
 
 /* A regular map repeats: what stood as far before this zone as the zone before has its like? */
@@ -52,8 +53,8 @@ static void learn(struct probe *p, uint32_t zone, uint32_t group, uint32_t guess
 }
 
 /* 1: it is; 0: it is not, or cannot be told (then *unsure). */
-static int try_group(struct probe *p, struct pass *ps, uint32_t zone, uint32_t group, bool quick, bool *found, bool *unsure,
-		     float *conf, struct zns_err *err)
+static int try_group(struct probe *p, struct pass *ps, uint32_t zone, uint32_t group, bool quick,
+		     bool *found, bool *unsure, float *conf, struct zns_err *err)
 {
 	int same, rc = probe_same_die(p, zone, p->map->pivot[group], quick, &same, conf, err);
 
@@ -64,8 +65,8 @@ static int try_group(struct probe *p, struct pass *ps, uint32_t zone, uint32_t g
 	return rc;
 }
 
-static int classify(struct probe *p, struct pass *ps, uint32_t zone, uint32_t first, enum verdict *v, uint32_t *group,
-		    float *conf, struct zns_err *err)
+static int classify(struct probe *p, struct pass *ps, uint32_t zone, uint32_t first,
+		    enum verdict *v, uint32_t *group, float *conf, struct zns_err *err)
 {
 	uint32_t guessed = guess(p, zone), late[PROBE_SET_MAX], nr_late;
 	bool found = false, unsure = false, told = true;
@@ -89,11 +90,13 @@ static int classify(struct probe *p, struct pass *ps, uint32_t zone, uint32_t fi
 		for (uint32_t at = 0; !rc && !found && at < n; at += PROBE_SET_MAX) {
 			uint32_t k = zns_min(n - at, PROBE_SET_MAX);
 
-			rc = probe_suspects(p, zone, ps->pivots + at, k, late, &nr_late, &told, err);
+			rc = probe_suspects(p, zone, ps->pivots + at, k, late, &nr_late, &told,
+					    err);
 			unsure |= !told;
 			for (uint32_t i = 0; !rc && !found && i < nr_late; i++) {
 				*group = ps->list[at + late[i]];
-				rc = try_group(p, ps, zone, *group, false, &found, &unsure, conf, err);
+				rc = try_group(p, ps, zone, *group, false, &found, &unsure, conf,
+					       err);
 			}
 		}
 	}
@@ -136,14 +139,15 @@ static int one_zone(struct probe *p, struct pass *ps, uint32_t zone, struct zns_
 	if (rc)
 		return rc;
 	/*
-	 * While there is one group only nothing is known to be on another die: what hits everything cannot be told from a
-	 * die that is shared for certain. Such a zone is asked again when there are two; and one group alone is an error.
+	 * While there is one group only nothing is known to be on another die: what hits everything
+	 * cannot be told from a die that is shared for certain. Such a zone is asked again when
+	 * there are two; and one group alone is an error.
 	 */
 	if (v == FOUND && p->map->nr_groups > 1)
 		assign(p, zone, group, conf);
 	else if (v == FOUND)
 		return 0;
-	else if (v == UNSURE)	/* at another time, perhaps */
+	else if (v == UNSURE) /* at another time, perhaps */
 		p->given_up[zone] = ++p->unsure[zone] >= UNSURE_MAX;
 	else if (ps->end == p->map->nr_groups && ps->end - ps->first < ps->cap)
 		new_group(p, ps, zone);
@@ -154,7 +158,8 @@ static int one_zone(struct probe *p, struct pass *ps, uint32_t zone, struct zns_
 
 static bool is_open_question(const struct probe *p, uint32_t zone)
 {
-	return p->kind[zone] != KIND_NO && p->map->zone_group[zone] == ZNS_PROBE_NONE && !p->given_up[zone];
+	return p->kind[zone] != KIND_NO && p->map->zone_group[zone] == ZNS_PROBE_NONE &&
+	       !p->given_up[zone];
 }
 
 static uint32_t count_open(const struct probe *p)
@@ -173,12 +178,13 @@ static bool is_pivot(const struct probe *p, const struct pass *ps, uint32_t zone
 	return g != ZNS_PROBE_NONE && g >= ps->first && g < ps->end && p->map->pivot[g] == zone;
 }
 
-static int one_wave(struct probe *p, struct pass *ps, const uint32_t *wave, uint32_t n, uint32_t *done, uint32_t total,
-		    struct zns_err *err)
+static int one_wave(struct probe *p, struct pass *ps, const uint32_t *wave, uint32_t n,
+		    uint32_t *done, uint32_t total, struct zns_err *err)
 {
 	cleanup_free uint32_t *gone = calloc(n, sizeof(*gone));
 	uint32_t nr_gone = 0;
-	int rc = gone ? probe_need(p, wave, n, err) : zns_fail(err, -ENOMEM, "no memory for %u zones", n);
+	int rc = gone ? probe_need(p, wave, n, err) :
+			zns_fail(err, -ENOMEM, "no memory for %u zones", n);
 
 	for (uint32_t i = 0; !rc && i < n; i++) {
 		if (is_open_question(p, wave[i]))
@@ -192,8 +198,8 @@ static int one_wave(struct probe *p, struct pass *ps, const uint32_t *wave, uint
 }
 
 /*
- * A group of one zone among large ones may be a die that was found twice. Once more against all others, with the
- * pivots as they are; a group that goes is closed up.
+ * A group of one zone among large ones may be a die that was found twice. Once more against all
+ * others, with the pivots as they are; a group that goes is closed up.
  */
 static int recheck_lonely(struct probe *p, struct pass *ps, struct zns_err *err)
 {
@@ -232,7 +238,8 @@ static int recheck_lonely(struct probe *p, struct pass *ps, struct zns_err *err)
 			if (p->map->tested[z] > g)
 				p->map->tested[z]--;
 		}
-		memmove(p->map->pivot + g, p->map->pivot + g + 1, (p->map->nr_groups - g - 1) * sizeof(*p->map->pivot));
+		memmove(p->map->pivot + g, p->map->pivot + g + 1,
+			(p->map->nr_groups - g - 1) * sizeof(*p->map->pivot));
 		memmove(size + g, size + g + 1, (p->map->nr_groups - g - 1) * sizeof(*size));
 		memmove(p->last_of_group + g, p->last_of_group + g + 1,
 			(p->map->nr_groups - g - 1) * sizeof(*p->last_of_group));
@@ -250,12 +257,14 @@ static uint32_t list_open(const struct probe *p, uint32_t *out, uint32_t below)
 
 	for (int data = 0; data < 2; data++)
 		for (uint32_t z = 0; z < p->nr; z++)
-			if (is_open_question(p, z) && p->map->tested[z] <= below && (p->kind[z] == KIND_DATA) == data)
+			if (is_open_question(p, z) && p->map->tested[z] <= below &&
+			    (p->kind[z] == KIND_DATA) == data)
 				out[n++] = z;
 	return n;
 }
 
-/* The pivots of a run that is continued; one that went bad meanwhile is replaced by another zone of its group. */
+/* The pivots of a run that is continued; one that went bad meanwhile is replaced by another zone of
+ * its group. */
 static int load_pivots(struct probe *p, const struct pass *ps, struct zns_err *err)
 {
 	uint32_t *pivot = p->map->pivot;
@@ -269,14 +278,18 @@ static int load_pivots(struct probe *p, const struct pass *ps, struct zns_err *e
 			rc = probe_need(p, &z, 1, err);
 		}
 		if (!rc && p->kind[pivot[g]] == KIND_NO)
-			rc = zns_fail(err, -EIO, "no zone of group %u can be written or read any more: probe anew, without --resume", g);
+			rc = zns_fail(
+				err, -EIO,
+				"no zone of group %u can be written or read any more: probe anew, without --resume",
+				g);
 	}
 	return rc;
 }
 
 /*
- * What is left may be one die: then all zones that can be read wait for each other, and none of them says that this is
- * no disturbance. So a zone of another die stays beside them, until pivots have taken all the room that they may.
+ * What is left may be one die: then all zones that can be read wait for each other, and none of
+ * them says that this is no disturbance. So a zone of another die stays beside them, until pivots
+ * have taken all the room that they may.
  */
 static int take_control(struct probe *p, struct pass *ps, struct zns_err *err)
 {
@@ -297,7 +310,8 @@ static int leave_control(struct probe *p, struct pass *ps, struct zns_err *err)
 	return zone == ZNS_PROBE_NONE ? 0 : probe_drop(p, &zone, 1, err);
 }
 
-static int one_pass(struct probe *p, struct pass *ps, uint32_t *todo, uint32_t nr, uint32_t total, struct zns_err *err)
+static int one_pass(struct probe *p, struct pass *ps, uint32_t *todo, uint32_t nr, uint32_t total,
+		    struct zns_err *err)
 {
 	uint32_t done = total - count_open(p);
 	int rc = load_pivots(p, ps, err);
@@ -306,7 +320,8 @@ static int one_pass(struct probe *p, struct pass *ps, uint32_t *todo, uint32_t n
 		rc = take_control(p, ps, err);
 
 	for (uint32_t at = 0; !rc && at < nr;) {
-		uint32_t left = p->room - zns_min(p->room - 1, p->nr_ours), n = zns_min(nr - at, zns_min(left, WAVE_MAX));
+		uint32_t left = p->room - zns_min(p->room - 1, p->nr_ours),
+			 n = zns_min(nr - at, zns_min(left, WAVE_MAX));
 
 		rc = one_wave(p, ps, todo + at, n, &done, total, err);
 		at += n;
@@ -334,8 +349,10 @@ int probe_calibrate(struct probe *p, struct zns_err *err)
 
 int probe_dies(struct probe *p, struct zns_err *err)
 {
-	cleanup_free uint32_t *todo = calloc(p->nr, sizeof(*todo)), *refuted = calloc(p->nr + 1, sizeof(*refuted)),
-			      *list = calloc(p->nr + 1, sizeof(*list)), *pivots = calloc(p->nr + 1, sizeof(*pivots));
+	cleanup_free uint32_t *todo = calloc(p->nr, sizeof(*todo)),
+			      *refuted = calloc(p->nr + 1, sizeof(*refuted)),
+			      *list = calloc(p->nr + 1, sizeof(*list)),
+			      *pivots = calloc(p->nr + 1, sizeof(*pivots));
 	uint32_t total = 0, reserve = zns_max(1u, zns_min(p->room / 8, 64u));
 	int rc;
 
@@ -345,8 +362,11 @@ int probe_dies(struct probe *p, struct zns_err *err)
 		total += p->kind[z] != KIND_NO;
 	rc = probe_calibrate(p, err);
 	for (uint32_t pass = 0; !rc && pass < PROBE_PASSES; pass++) {
-		struct pass ps = { .first = UINT32_MAX, .cap = zns_min(p->room - reserve, PIVOTS_MAX),
-				   .refuted = refuted, .list = list, .pivots = pivots };
+		struct pass ps = { .first = UINT32_MAX,
+				   .cap = zns_min(p->room - reserve, PIVOTS_MAX),
+				   .refuted = refuted,
+				   .list = list,
+				   .pivots = pivots };
 		uint32_t nr;
 
 		if (pass > 1 && p->map->nr_groups == 1)

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * May the map be stored? A wrong map is worse than none, since promises are made on it. So every sign that the device
- * could not be measured is an error that names it, unless the caller asks for the map all the same.
+ * May the map be stored? A wrong map is worse than none, since promises are made on it. So every
+ * sign that the device could not be measured is an error that names it, unless the caller asks for
+ * the map all the same.
  */
 #include <stdarg.h>
 
 #include "probe_priv.h"
 
-#define LOOK_AFTER	1000u	/* races */
-#define HOPELESS	0.85	/* spoiled of these */
-#define SPOILED_MAX	0.6
-#define OVERRULED_MAX	0.05
-#define LEAST		0.99	/* confidence */
+#define LOOK_AFTER 1000u /* races */
+#define HOPELESS 0.85 /* spoiled of these */
+#define SPOILED_MAX 0.6
+#define OVERRULED_MAX 0.05
+#define LEAST 0.99 /* confidence */
 
 void probe_doubt(struct probe *p, const char *fmt, ...)
 {
@@ -28,9 +29,10 @@ int probe_hopeless(struct probe *p, struct zns_err *err)
 {
 	if (p->races < LOOK_AFTER || p->spoiled < HOPELESS * p->races)
 		return 0;
-	return zns_fail(err, -EAGAIN,
-			"cannot be measured: %llu of %llu measurements were spoiled by something that hits the whole device or this host; nothing is stored: let both be idle and probe again",
-			(unsigned long long)p->spoiled, (unsigned long long)p->races);
+	return zns_fail(
+		err, -EAGAIN,
+		"cannot be measured: %llu of %llu measurements were spoiled by something that hits the whole device or this host; nothing is stored: let both be idle and probe again",
+		(unsigned long long)p->spoiled, (unsigned long long)p->races);
 }
 
 int probe_judge(struct probe *p, struct zns_err *err)
@@ -40,17 +42,23 @@ int probe_judge(struct probe *p, struct zns_err *err)
 	m->spoiled = p->races ? (double)p->spoiled / p->races : 0;
 	m->overruled = p->votes ? (double)p->dissents / p->votes : 0;
 	if (m->spoiled > SPOILED_MAX)
-		probe_doubt(p, "%.0f %% of all measurements were spoiled by something that hits the whole device or this host",
-			    100 * m->spoiled);
+		probe_doubt(
+			p,
+			"%.0f %% of all measurements were spoiled by something that hits the whole device or this host",
+			100 * m->spoiled);
 	if (m->overruled > OVERRULED_MAX)
-		probe_doubt(p, "%.0f %% of all votes were overruled by others on the same question", 100 * m->overruled);
+		probe_doubt(p, "%.0f %% of all votes were overruled by others on the same question",
+			    100 * m->overruled);
 	if (!m->one_domain && m->confidence < (p->par->least > 0 ? p->par->least : LEAST))
-		probe_doubt(p, "of %u zones tested once more %u are not where they were found, and %u zones are unknown: %.2f %% are right with some certainty, and %.1f %% should be",
-			    m->retests, m->retests_wrong, m->nr_unknown, 100 * m->confidence,
-			    100 * (p->par->least > 0 ? p->par->least : LEAST));
+		probe_doubt(
+			p,
+			"of %u zones tested once more %u are not where they were found, and %u zones are unknown: %.2f %% are right with some certainty, and %.1f %% should be",
+			m->retests, m->retests_wrong, m->nr_unknown, 100 * m->confidence,
+			100 * (p->par->least > 0 ? p->par->least : LEAST));
 	if (!m->doubt[0] || p->par->force)
 		return 0;
-	return zns_fail(err, -EAGAIN,
-			"cannot be measured well enough: %s; nothing is stored: let the device and this host be idle and probe again, or store it all the same with --force",
-			m->doubt);
+	return zns_fail(
+		err, -EAGAIN,
+		"cannot be measured well enough: %s; nothing is stored: let the device and this host be idle and probe again, or store it all the same with --force",
+		m->doubt);
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Zones with something to read in them: written when needed, within limits and budget, and reset. */
+/* Zones with something to read in them: written when needed, within limits and budget, and reset.
+ */
 #include <stdlib.h>
 #include <string.h>
 
 #include "probe_priv.h"
 
-#define FAILED_IN_A_ROW 4u	/* that is not the zones */
+#define FAILED_IN_A_ROW 4u /* that is not the zones */
 
 static const char mark[16] = "zns-criu probe\n";
 
@@ -45,7 +46,7 @@ static bool is_leftover(struct probe *p, const struct zns_zone *z)
 	if (!zns_zone_is_active(z->state) || z->conventional)
 		return false;
 	if (!z->wp)
-		return true;	/* opened for a first write that never came */
+		return true; /* opened for a first write that never came */
 	if (zns_dev_read(p->d, z->index, 0, p->rbuf, p->d->geo.block_size, NULL))
 		return false;
 	return !memcmp(h->mark, mark, sizeof(mark)) && h->zone == z->index && !h->zero;
@@ -87,19 +88,22 @@ static int look(struct probe *p, struct zns_err *err)
 	p->room = g->max_active ? zns_max(g->max_active, active) - active : p->nr;
 	p->open_room = g->max_open ? zns_max(g->max_open, open) - open : p->nr;
 	if (p->room < 2 || !p->open_room)
-		return zns_fail(err, -EOVERFLOW,
-				"%u zones are active and %u open, the limits are %u and %u: a probe needs two more: remove checkpoints or reset zones first",
-				active, open, g->max_active, g->max_open);
+		return zns_fail(
+			err, -EOVERFLOW,
+			"%u zones are active and %u open, the limits are %u and %u: a probe needs two more: remove checkpoints or reset zones first",
+			active, open, g->max_active, g->max_open);
 	return 0;
 }
 
-int probe_begin(struct probe *p, struct zns_dev *d, const struct zns_probe_params *par, struct zns_probe_map *map,
-		struct zns_err *err)
+int probe_begin(struct probe *p, struct zns_dev *d, const struct zns_probe_params *par,
+		struct zns_probe_map *map, struct zns_err *err)
 {
 	uint32_t align = zns_max(d->geo.mem_align, 4096u);
 	int rc;
 
-	*p = (struct probe) { .d = d, .par = par, .map = map, .nr = d->geo.nr_zones, .rng = par->seed << 20 };
+	*p = (struct probe){
+		.d = d, .par = par, .map = map, .nr = d->geo.nr_zones, .rng = par->seed << 20
+	};
 	p->unit = zns_probe_unit(&d->geo, par->unit);
 	p->budget = par->budget ? par->budget : zns_probe_budget(&d->geo, p->unit);
 	p->small = zns_max(PROBE_SMALL, d->geo.block_size);
@@ -115,12 +119,13 @@ int probe_begin(struct probe *p, struct zns_dev *d, const struct zns_probe_param
 	p->given_up = calloc(p->nr, sizeof(*p->given_up));
 	p->unsure = calloc(p->nr, sizeof(*p->unsure));
 	p->last_of_group = calloc(p->nr, sizeof(*p->last_of_group));
-	if (!p->kind || !p->have || !p->ours || !p->ours_at || !p->readable || !p->typical || !p->given_up || !p->unsure ||
-	    !p->last_of_group ||
+	if (!p->kind || !p->have || !p->ours || !p->ours_at || !p->readable || !p->typical ||
+	    !p->given_up || !p->unsure || !p->last_of_group ||
 	    (!map->zone_group && probe_map_alloc(map, p->nr)) ||
 	    posix_memalign((void **)&p->wbuf, align, (size_t)PROBE_WRITE_BATCH * p->unit) ||
 	    posix_memalign((void **)&p->rbuf, align,
-			   zns_max((size_t)(PROBE_BURST_MAX + PROBE_SET_MAX) * p->small, 4 * (size_t)p->unit)))
+			   zns_max((size_t)(PROBE_BURST_MAX + PROBE_SET_MAX) * p->small,
+				   4 * (size_t)p->unit)))
 		return zns_fail(err, -ENOMEM, "no memory for a probe of %u zones", p->nr);
 	map->unit = p->unit;
 	rc = look(p, err);
@@ -129,7 +134,8 @@ int probe_begin(struct probe *p, struct zns_dev *d, const struct zns_probe_param
 	for (uint32_t i = 0; i < p->nr; i++)
 		if (p->kind[i] == KIND_EMPTY)
 			return 0;
-	return zns_fail(err, -ENODATA, "%s has no empty zone to work with: remove checkpoints first", d->path);
+	return zns_fail(err, -ENODATA,
+			"%s has no empty zone to work with: remove checkpoints first", d->path);
 }
 
 int probe_clean(struct probe *p, int rc, struct zns_err *err)
@@ -191,13 +197,17 @@ int probe_spend(struct probe *p, uint64_t bytes, struct zns_err *err)
 	char a[16], b[16];
 
 	if (p->map->written + bytes > p->budget)
-		return zns_fail(err, -EDQUOT, "%s are written, and the budget of %s does not allow more: give a larger --budget",
-				zns_format_size(p->map->written, a, sizeof(a)), zns_format_size(p->budget, b, sizeof(b)));
+		return zns_fail(
+			err, -EDQUOT,
+			"%s are written, and the budget of %s does not allow more: give a larger --budget",
+			zns_format_size(p->map->written, a, sizeof(a)),
+			zns_format_size(p->budget, b, sizeof(b)));
 	p->map->written += bytes;
 	return 0;
 }
 
-/* One by one, after several at once failed: a bad zone is left out, a limit, or many in a row, is an error. */
+/* One by one, after several at once failed: a bad zone is left out, a limit, or many in a row, is
+ * an error. */
 static int write_each(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	uint32_t in_a_row = 0;
@@ -223,7 +233,8 @@ static int write_each(struct probe *p, const uint32_t *zones, uint32_t nr, struc
 			continue;
 		}
 		if (++in_a_row == FAILED_IN_A_ROW)
-			return zns_fail(err, rc, "%u zones in a row cannot be written: %s", in_a_row, why.msg);
+			return zns_fail(err, rc, "%u zones in a row cannot be written: %s",
+					in_a_row, why.msg);
 		if (!p->map->nr_failed++)
 			snprintf(p->map->failure, sizeof(p->map->failure), "%s", why.msg);
 		p->given_up[z] = true;
@@ -244,8 +255,12 @@ static int write_batch(struct probe *p, const uint32_t *zones, uint32_t nr, stru
 		return rc;
 	for (uint32_t i = 0; i < nr; i++) {
 		probe_fill(p, p->wbuf + (size_t)i * p->unit, zones[i]);
-		r[i] = (struct zns_race) { .write = true, .zone = zones[i], .len = p->unit, .count = 1,
-					   .buf = p->wbuf + (size_t)i * p->unit, .done_ns = &done[i] };
+		r[i] = (struct zns_race){ .write = true,
+					  .zone = zones[i],
+					  .len = p->unit,
+					  .count = 1,
+					  .buf = p->wbuf + (size_t)i * p->unit,
+					  .done_ns = &done[i] };
 		probe_mark(p, zones[i], 1);
 	}
 	if (zns_dev_race(p->d, r, nr, NULL))
@@ -300,7 +315,8 @@ int probe_drop(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_e
 int probe_need_pair(struct probe *p, uint32_t a, uint32_t b, struct zns_err *err)
 {
 	const uint32_t zones[2] = { a, b };
-	uint32_t n = p->nr_ours, more = (p->kind[a] == KIND_EMPTY && !p->have[a]) + (p->kind[b] == KIND_EMPTY && !p->have[b]);
+	uint32_t n = p->nr_ours, more = (p->kind[a] == KIND_EMPTY && !p->have[a]) +
+					(p->kind[b] == KIND_EMPTY && !p->have[b]);
 	cleanup_free uint32_t *all = NULL;
 	int rc = 0;
 

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * What two dies lose when they are read at once, against one alone. Each sample stands between two times of one alone:
- * it counts only when these took their usual time.
+ * What two dies lose when they are read at once, against one alone. Each sample stands between two
+ * times of one alone: it counts only when these took their usual time.
  */
 #include <math.h>
 
 #include "probe_priv.h"
 
-#define SOLO		16u	/* samples of one alone */
-#define SAMPLES		PROBE_LOSS_MAX
-#define JITTER		24u	/* samples of two, to see how much they vary */
-#define ALONE		0.15	/* more than usual is disturbed */
+#define SOLO 16u /* samples of one alone */
+#define SAMPLES PROBE_LOSS_MAX
+#define JITTER 24u /* samples of two, to see how much they vary */
+#define ALONE 0.15 /* more than usual is disturbed */
 
-static int samples(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t n, struct zns_err *err)
+static int samples(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t n,
+		   struct zns_err *err)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t ns;
-		int rc = probe_read_units(p, i % 2 && b != ZNS_PROBE_NONE ? b : a, i % 2 && b != ZNS_PROBE_NONE ? a : b, &ns, err);
+		int rc = probe_read_units(p, i % 2 && b != ZNS_PROBE_NONE ? b : a,
+					  i % 2 && b != ZNS_PROBE_NONE ? a : b, &ns, err);
 
 		if (rc)
 			return rc;
@@ -55,10 +57,12 @@ static int undisturbed(struct probe *p, uint32_t zone, bool *yes, struct zns_err
 }
 
 /*
- * Two at once, between two times one alone, which are the control: a sample counts if those took what they take. Up to
+ * Two at once, between two times one alone, which are the control: a sample counts if those took
+ * what they take. Up to
  * @n of them; *got may be less.
  */
-static int controlled(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t n, uint32_t *got, struct zns_err *err)
+static int controlled(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t n, uint32_t *got,
+		      struct zns_err *err)
 {
 	bool before;
 	int rc = undisturbed(p, b, &before, err);
@@ -76,7 +80,8 @@ static int controlled(struct probe *p, uint32_t a, uint32_t b, double *v, uint32
 	return rc;
 }
 
-int probe_loss(struct probe *p, uint32_t a, uint32_t b, uint32_t n, double *ratio, double *spread, struct zns_err *err)
+int probe_loss(struct probe *p, uint32_t a, uint32_t b, uint32_t n, double *ratio, double *spread,
+	       struct zns_err *err)
 {
 	double v[SAMPLES + 1], x, y, low;
 	uint32_t got;
@@ -96,11 +101,13 @@ int probe_loss(struct probe *p, uint32_t a, uint32_t b, uint32_t n, double *rati
 	x = zns_max(p->solo_ns[a], p->solo_ns[b]);
 	low = probe_quartile(v, n);
 	*ratio = low / x;
-	/* of a lower quartile, from how far the quicker half lies apart; where disturbances reach into that it is much */
+	/* of a lower quartile, from how far the quicker half lies apart; where disturbances reach
+	 * into that it is much */
 	*spread = 0.87 * zns_max((v[n / 2] - v[0]) / x, p->jitter) / sqrt(n);
 	if (*ratio >= 1 - zns_max(PROBE_GAP, 4 * *spread))
 		return 0;
-	/* two at once are not quicker than the slower one alone: that one was measured at a bad time */
+	/* two at once are not quicker than the slower one alone: that one was measured at a bad
+	 * time */
 	p->solo_ns[a] = p->solo_ns[b] = 0;
 	*ratio = 1;
 	*spread = PROBE_UNTOLD;

@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The map that a probe draws: its arrays, its numbering, how much of it is known; and what a device asks of a probe. */
+/* The map that a probe draws: its arrays, its numbering, how much of it is known; and what a device
+ * asks of a probe. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "probe_priv.h"
 
-#define UNIT_DEFAULT	KIB(192)
+#define UNIT_DEFAULT KIB(192)
 
 uint32_t zns_probe_unit(const struct zns_geometry *geo, uint32_t wanted)
 {
-	uint64_t most = zns_max(zns_align_down(geo->zone_capacity / 8, geo->block_size), (uint64_t)geo->block_size);
+	uint64_t most = zns_max(zns_align_down(geo->zone_capacity / 8, geo->block_size),
+				(uint64_t)geo->block_size);
 
 	return zns_min(wanted ? zns_align_up(wanted, geo->block_size) : UNIT_DEFAULT, most);
 }
 
 uint64_t zns_probe_budget(const struct zns_geometry *geo, uint32_t unit)
 {
-	return zns_max(geo->nr_zones * geo->zone_capacity / 100, (uint64_t)geo->nr_zones * 8 * unit);
+	return zns_max(geo->nr_zones * geo->zone_capacity / 100,
+		       (uint64_t)geo->nr_zones * 8 * unit);
 }
 
 int probe_map_alloc(struct zns_probe_map *m, uint32_t nr)
@@ -28,7 +31,8 @@ int probe_map_alloc(struct zns_probe_map *m, uint32_t nr)
 	m->group_channel = calloc(nr, sizeof(*m->group_channel));
 	m->channel_confidence = calloc(nr, sizeof(*m->channel_confidence));
 	m->tested = calloc(nr, sizeof(*m->tested));
-	if (!m->zone_group || !m->zone_confidence || !m->pivot || !m->group_channel || !m->channel_confidence || !m->tested) {
+	if (!m->zone_group || !m->zone_confidence || !m->pivot || !m->group_channel ||
+	    !m->channel_confidence || !m->tested) {
 		zns_probe_fini(m);
 		return -ENOMEM;
 	}
@@ -45,7 +49,7 @@ void zns_probe_fini(struct zns_probe_map *m)
 	free(m->group_channel);
 	free(m->channel_confidence);
 	free(m->tested);
-	*m = (struct zns_probe_map) { 0 };
+	*m = (struct zns_probe_map){ 0 };
 }
 
 void probe_count(struct probe *p)
@@ -74,7 +78,8 @@ int probe_number_groups(struct zns_probe_map *m, struct zns_err *err)
 {
 	uint32_t n = m->nr_groups, next = 0;
 	cleanup_free uint32_t *to = malloc(n * sizeof(*to)), *pivot = calloc(n, sizeof(*pivot)),
-			      *channel = calloc(n, sizeof(*channel)), *to_channel = malloc(n * sizeof(*to_channel));
+			      *channel = calloc(n, sizeof(*channel)),
+			      *to_channel = malloc(n * sizeof(*to_channel));
 	cleanup_free float *sure = calloc(n, sizeof(*sure));
 
 	if (!to || !pivot || !channel || !sure || !to_channel)

@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* One zone's rates, and whether several zones together get more than one: if not, the drive is one domain. */
+/* One zone's rates, and whether several zones together get more than one: if not, the drive is one
+ * domain. */
 #include "probe_priv.h"
 
-#define TOGETHER	8u
-#define ROUNDS		4u
-#define ROUNDS_MAX	9u
-#define DOMAIN_ROUNDS	6u	/* before it is called one domain, */
-#define DOMAIN_LEAST	3u	/* or this many, if there is no budget for more */
-#define SOLO_LEAST	12u	/* units */
-#define EACH_LEAST	8u
-#define ONE_DOMAIN	1.3	/* as a multiple of one zone alone */
-#define SHARE		0.3	/* of the budget */
-#define FAST		1.06	/* times as many zones: hardly */
-#define MORE		6u	/* rounds */
-#define TOO_MUCH	1.15	/* times as many zones: no drive is that fast */
-#define ALIKE		0.2	/* of the median: rounds that agree */
+#define TOGETHER 8u
+#define ROUNDS 4u
+#define ROUNDS_MAX 9u
+#define DOMAIN_ROUNDS 6u /* before it is called one domain, */
+#define DOMAIN_LEAST 3u /* or this many, if there is no budget for more */
+#define SOLO_LEAST 12u /* units */
+#define EACH_LEAST 8u
+#define ONE_DOMAIN 1.3 /* as a multiple of one zone alone */
+#define SHARE 0.3 /* of the budget */
+#define FAST 1.06 /* times as many zones: hardly */
+#define MORE 6u /* rounds */
+#define TOO_MUCH 1.15 /* times as many zones: no drive is that fast */
+#define ALIKE 0.2 /* of the median: rounds that agree */
 
 static uint32_t clamp(uint64_t v, uint32_t low, uint32_t high)
 {
 	return v < low ? low : v > high ? high : v;
 }
 
-static int one_round(struct probe *p, uint32_t n, uint32_t solo, uint32_t each, double *write, double *read, double *together,
-		     struct zns_err *err)
+static int one_round(struct probe *p, uint32_t n, uint32_t solo, uint32_t each, double *write,
+		     double *read, double *together, struct zns_err *err)
 {
 	uint32_t zones[TOGETHER], got = probe_pick_empty(p, zones, n);
 	int rc;
@@ -30,8 +31,10 @@ static int one_round(struct probe *p, uint32_t n, uint32_t solo, uint32_t each, 
 	*together = 0;
 
 	if (got < n)
-		return zns_fail(err, -ENODATA, "%s has too few empty zones to measure with: remove checkpoints first",
-				p->d->path);
+		return zns_fail(
+			err, -ENODATA,
+			"%s has too few empty zones to measure with: remove checkpoints first",
+			p->d->path);
 	rc = probe_write_together(p, zones, 1, solo, write, err);
 	if (!rc)
 		rc = probe_read_rate(p, zones[0], solo, read, err);
@@ -57,21 +60,26 @@ static bool agree(const double *v, uint32_t n, double median)
 int probe_rates(struct probe *p, struct zns_err *err)
 {
 	uint64_t total = (p->budget - zns_min(p->budget, p->map->written)) / p->unit;
-	uint32_t n = zns_min(zns_min(p->room, p->open_room), TOGETHER), rounds, solo, each, empty = 0;
+	uint32_t n = zns_min(zns_min(p->room, p->open_room), TOGETHER), rounds, solo, each,
+		 empty = 0;
 	uint32_t fits = p->d->geo.zone_capacity / p->unit - 1;
-	double write[ROUNDS_MAX] = { 0 }, read[ROUNDS_MAX] = { 0 }, together[ROUNDS_MAX], most = 0, one = 0;
+	double write[ROUNDS_MAX] = { 0 }, read[ROUNDS_MAX] = { 0 }, together[ROUNDS_MAX], most = 0,
+	       one = 0;
 
 	for (uint32_t z = 0; z < p->nr; z++)
 		empty += p->kind[z] == KIND_EMPTY && p->typical[z];
 	n = zns_min(n, empty);
-	/* few zones at once may be on one die by chance, so more often then; not at the cost of everything else */
+	/* few zones at once may be on one die by chance, so more often then; not at the cost of
+	 * everything else */
 	if (ROUNDS * (SOLO_LEAST + n * EACH_LEAST) > total * SHARE)
 		n = zns_min(n, 4u);
 	rounds = n < 4 ? ROUNDS_MAX : ROUNDS;
 	while (rounds > 1 && rounds * (SOLO_LEAST + n * EACH_LEAST) > total * SHARE)
 		rounds--;
 	if (!n)
-		return zns_fail(err, -ENODATA, "%s has no empty zone to measure with: remove checkpoints first", p->d->path);
+		return zns_fail(err, -ENODATA,
+				"%s has no empty zone to measure with: remove checkpoints first",
+				p->d->path);
 	solo = zns_min(clamp(total / 10 / rounds, SOLO_LEAST, 256), fits);
 	/* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): n is not 0, see above */
 	each = zns_min(clamp(total * 2 / 10 / rounds / n, EACH_LEAST, 64), fits);
@@ -83,13 +91,16 @@ int probe_rates(struct probe *p, struct zns_err *err)
 		most = zns_max(most, together[i]);
 		one = zns_max(one, write[i]);
 		probe_tick(p, i + 1, rounds);
-		/* no more speed together is a thing to be certain of, and if it is so nothing else is asked */
+		/* no more speed together is a thing to be certain of, and if it is so nothing else
+		 * is asked */
 		if (i + 1 == rounds && n > 1 && most < ONE_DOMAIN * one && rounds < DOMAIN_ROUNDS &&
 		    p->map->written + (solo + (uint64_t)n * each) * p->unit <= p->budget)
 			rounds++;
 	}
 	/* one alone had bad luck each time: once more */
-	for (uint32_t i = 0; n > 1 && most > FAST * n * one && i < MORE && total > 2 * rounds * (solo + n * each); i++) {
+	for (uint32_t i = 0;
+	     n > 1 && most > FAST * n * one && i < MORE && total > 2 * rounds * (solo + n * each);
+	     i++) {
 		double again, as_fast, none;
 		int rc = one_round(p, 1, solo, each, &again, &as_fast, &none, err);
 
@@ -103,17 +114,27 @@ int probe_rates(struct probe *p, struct zns_err *err)
 	p->map->scaling = n > 1 ? most / one : 1;
 	p->map->one_domain = p->map->scaling < ONE_DOMAIN;
 	if (p->map->scaling > TOO_MUCH * n)
-		probe_doubt(p, "%u zones together were written %.1f times as fast as one, which no drive can", n, p->map->scaling);
+		probe_doubt(
+			p,
+			"%u zones together were written %.1f times as fast as one, which no drive can",
+			n, p->map->scaling);
 	if (!p->map->one_domain)
 		return 0;
 	if (n == 1)
-		probe_doubt(p, "only one zone can be written at a time, so whether zones are independent cannot be seen");
+		probe_doubt(
+			p,
+			"only one zone can be written at a time, so whether zones are independent cannot be seen");
 	else if (rounds < DOMAIN_LEAST)
-		probe_doubt(p, "zones together seem to be written no faster than one, but the budget is enough for %u tries only: give a larger --budget",
-			    rounds);
-	if (!agree(write, rounds, probe_median(write, rounds)) || (n > 1 && !agree(together, rounds, probe_median(together, rounds))))
-		probe_doubt(p, "zones together seem to be written no faster than one, but their rates differ by more than %.0f %% from one time to the next",
-			    100 * ALIKE);
+		probe_doubt(
+			p,
+			"zones together seem to be written no faster than one, but the budget is enough for %u tries only: give a larger --budget",
+			rounds);
+	if (!agree(write, rounds, probe_median(write, rounds)) ||
+	    (n > 1 && !agree(together, rounds, probe_median(together, rounds))))
+		probe_doubt(
+			p,
+			"zones together seem to be written no faster than one, but their rates differ by more than %.0f %% from one time to the next",
+			100 * ALIKE);
 	/* Laplace's rule for the next zone, when all so far behaved the same. */
 	for (uint32_t z = 0; z < p->nr; z++) {
 		p->map->zone_group[z] = 0;

@@ -6,21 +6,21 @@
 
 #include "probe_priv.h"
 
-#define STATE_MAGIC	UINT64_C(0x3130454254534e5a)
-#define STATE_VERSION	1
+#define STATE_MAGIC UINT64_C(0x3130454254534e5a)
+#define STATE_VERSION 1
 
 struct head {
 	uint64_t magic;
 	uint32_t version, nr_zones, nr_groups, phase, unit, write_mibps, read_mibps, zero;
 	double scaling;
 	uint64_t written, resets, reads, read_bytes, device_ns, wall_ns;
-	uint64_t hash;		/* of all of it, with this 0 */
+	uint64_t hash; /* of all of it, with this 0 */
 };
 
 struct entry {
 	uint32_t group, tested;
 	float confidence;
-	uint32_t pivot;		/* of the group of this number */
+	uint32_t pivot; /* of the group of this number */
 };
 
 int zns_probe_save(const struct zns_probe_map *m, void **out, size_t *out_len)
@@ -32,15 +32,28 @@ int zns_probe_save(const struct zns_probe_map *m, void **out, size_t *out_len)
 	if (!h)
 		return -ENOMEM;
 	e = (struct entry *)(h + 1);
-	*h = (struct head) {
-		.magic = STATE_MAGIC, .version = STATE_VERSION, .nr_zones = m->nr_zones, .nr_groups = m->nr_groups,
-		.phase = m->phase, .unit = m->unit, .write_mibps = m->zone_write_mibps, .read_mibps = m->zone_read_mibps,
-		.scaling = m->scaling, .written = m->written, .resets = m->resets, .reads = m->reads,
-		.read_bytes = m->read_bytes, .device_ns = m->device_ns, .wall_ns = m->wall_ns,
+	*h = (struct head){
+		.magic = STATE_MAGIC,
+		.version = STATE_VERSION,
+		.nr_zones = m->nr_zones,
+		.nr_groups = m->nr_groups,
+		.phase = m->phase,
+		.unit = m->unit,
+		.write_mibps = m->zone_write_mibps,
+		.read_mibps = m->zone_read_mibps,
+		.scaling = m->scaling,
+		.written = m->written,
+		.resets = m->resets,
+		.reads = m->reads,
+		.read_bytes = m->read_bytes,
+		.device_ns = m->device_ns,
+		.wall_ns = m->wall_ns,
 	};
 	for (uint32_t z = 0; z < m->nr_zones; z++)
-		e[z] = (struct entry) { .group = m->zone_group[z], .tested = m->tested[z],
-					.confidence = m->zone_confidence[z], .pivot = m->pivot[z] };
+		e[z] = (struct entry){ .group = m->zone_group[z],
+				       .tested = m->tested[z],
+				       .confidence = m->zone_confidence[z],
+				       .pivot = m->pivot[z] };
 	h->hash = zns_hash(h, len);
 	*out = h;
 	*out_len = len;
@@ -63,7 +76,8 @@ static bool sane(const struct head *h, const struct entry *e)
 	return true;
 }
 
-int zns_probe_load(const void *state, size_t len, uint32_t nr_zones, struct zns_probe_map *m, struct zns_err *err)
+int zns_probe_load(const void *state, size_t len, uint32_t nr_zones, struct zns_probe_map *m,
+		   struct zns_err *err)
 {
 	cleanup_free struct head *h = malloc(zns_max(len, sizeof(*h)));
 	const struct entry *e;
@@ -73,9 +87,10 @@ int zns_probe_load(const void *state, size_t len, uint32_t nr_zones, struct zns_
 		return zns_fail(err, -ENOMEM, "no memory for the state of a probe");
 	memcpy(h, state, len);
 	e = (const struct entry *)(h + 1);
-	if (len < sizeof(*h) || h->magic != STATE_MAGIC || h->version != STATE_VERSION || h->nr_zones != nr_zones ||
-	    len != sizeof(*h) + (uint64_t)nr_zones * sizeof(*e))
-		return zns_fail(err, -EBADMSG, "this is no state of a probe of a device with %u zones", nr_zones);
+	if (len < sizeof(*h) || h->magic != STATE_MAGIC || h->version != STATE_VERSION ||
+	    h->nr_zones != nr_zones || len != sizeof(*h) + (uint64_t)nr_zones * sizeof(*e))
+		return zns_fail(err, -EBADMSG,
+				"this is no state of a probe of a device with %u zones", nr_zones);
 	hash = h->hash;
 	h->hash = 0;
 	if (zns_hash(h, len) != hash || !sane(h, e))

@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * How right is the map? The votes that made it may all be wrong in the same way. So zones at random are tested again,
- * later. Each must be on the die of another zone of its group, and on no die of another group; each other group is tested
- * with a zone at random too. The share that agrees gives a lower bound of the share that is right.
+ * How right is the map? The votes that made it may all be wrong in the same way. So zones at random
+ * are tested again, later. Each must be on the die of another zone of its group, and on no die of
+ * another group; each other group is tested with a zone at random too. The share that agrees gives
+ * a lower bound of the share that is right.
  */
 #include <string.h>
 
 #include "probe_priv.h"
 
-#define TESTS		400u	/* none wrong: 99.25 % right at least */
-#define TESTS_MAX	1600u	/* that many are made when some go wrong */
-#define SAMPLE		100u	/* zones that are written for it, more or less */
-#define ROUNDS_MIN	4u
-#define ROUNDS_MAX	16u
-#define UNTOLD_MAX	0.1
+#define TESTS 400u /* none wrong: 99.25 % right at least */
+#define TESTS_MAX 1600u /* that many are made when some go wrong */
+#define SAMPLE 100u /* zones that are written for it, more or less */
+#define ROUNDS_MIN 4u
+#define ROUNDS_MAX 16u
+#define UNTOLD_MAX 0.1
 
 struct retest {
 	uint32_t *usable, nr_usable;
-	uint32_t *groups;		/* in random order */
-	uint32_t *reps, nr_reps;	/* zones that stand for groups, */
-	uint32_t *rep_of;		/* by group; ZNS_PROBE_NONE */
+	uint32_t *groups; /* in random order */
+	uint32_t *reps, nr_reps; /* zones that stand for groups, */
+	uint32_t *rep_of; /* by group; ZNS_PROBE_NONE */
 	uint32_t *wave, nr_wave, *list, *late;
 	uint32_t tests, wrong, untold;
 };
 
 /* One of the group that can be read, at random, rather not @not. */
-static uint32_t member(struct probe *p, const struct retest *t, uint32_t group, uint32_t not)
+static uint32_t member(struct probe *p, const struct retest *t, uint32_t group, uint32_t not )
 {
 	uint32_t from = probe_random(p, t->nr_usable), last = ZNS_PROBE_NONE;
 
@@ -34,7 +35,7 @@ static uint32_t member(struct probe *p, const struct retest *t, uint32_t group, 
 
 		if (p->map->zone_group[z] != group || p->kind[z] == KIND_NO)
 			continue;
-		if (z != not)
+		if (z != not )
 			return z;
 		last = z;
 	}
@@ -67,7 +68,8 @@ static void shuffle(struct probe *p, uint32_t *v, uint32_t n)
 static int choose(struct probe *p, struct retest *t, struct zns_err *err)
 {
 	struct zns_probe_map *m = p->map;
-	uint32_t reps = zns_max(zns_min(m->nr_groups, p->room / 2), 1u), wave = zns_min(p->room - reps, SAMPLE / ROUNDS_MIN);
+	uint32_t reps = zns_max(zns_min(m->nr_groups, p->room / 2), 1u),
+		 wave = zns_min(p->room - reps, SAMPLE / ROUNDS_MIN);
 	int rc;
 
 	/* where all of them fit they stay */
@@ -94,8 +96,10 @@ static int choose(struct probe *p, struct retest *t, struct zns_err *err)
 		/* where not all groups are stood for, half of the zones are of one that is */
 		uint32_t r = t->reps[probe_random(p, t->nr_reps)];
 
-		uint32_t z = i % 2 && t->nr_reps < m->nr_groups ? member(p, t, m->zone_group[r], r) :
-								  t->usable[probe_random(p, t->nr_usable)], k;
+		uint32_t z = i % 2 && t->nr_reps < m->nr_groups ?
+				     member(p, t, m->zone_group[r], r) :
+				     t->usable[probe_random(p, t->nr_usable)],
+			 k;
 
 		for (k = 0; k < t->nr_wave && t->wave[k] != z; k++)
 			;
@@ -106,8 +110,8 @@ static int choose(struct probe *p, struct retest *t, struct zns_err *err)
 	return rc ? rc : probe_need(p, t->wave, t->nr_wave, err);
 }
 
-int probe_is_placed(struct probe *p, uint32_t zone, uint32_t own, const uint32_t *others, uint32_t nr, uint32_t *late, int *right,
-		    struct zns_err *err)
+int probe_is_placed(struct probe *p, uint32_t zone, uint32_t own, const uint32_t *others,
+		    uint32_t nr, uint32_t *late, int *right, struct zns_err *err)
 {
 	uint32_t nr_late;
 	int rc = 0, same;
@@ -131,19 +135,22 @@ int probe_is_placed(struct probe *p, uint32_t zone, uint32_t own, const uint32_t
 	return rc;
 }
 
-static int one_test(struct probe *p, struct retest *t, uint32_t zone, int *right, struct zns_err *err)
+static int one_test(struct probe *p, struct retest *t, uint32_t zone, int *right,
+		    struct zns_err *err)
 {
 	uint32_t group = p->map->zone_group[zone], own = t->rep_of[group], n = 0;
 
 	if (own == zone || (own != ZNS_PROBE_NONE && p->kind[own] == KIND_NO))
 		own = ZNS_PROBE_NONE;
 	for (uint32_t i = 0; i < t->nr_reps; i++)
-		if (t->reps[i] != zone && p->map->zone_group[t->reps[i]] != group && p->kind[t->reps[i]] != KIND_NO)
+		if (t->reps[i] != zone && p->map->zone_group[t->reps[i]] != group &&
+		    p->kind[t->reps[i]] != KIND_NO)
 			t->list[n++] = t->reps[i];
 	return probe_is_placed(p, zone, own, t->list, n, t->late, right, err);
 }
 
-static int one_round(struct probe *p, struct retest *t, uint32_t tests, uint32_t total, struct zns_err *err)
+static int one_round(struct probe *p, struct retest *t, uint32_t tests, uint32_t total,
+		     struct zns_err *err)
 {
 	int rc = choose(p, t, err);
 
@@ -167,7 +174,8 @@ static int one_round(struct probe *p, struct retest *t, uint32_t tests, uint32_t
 /* Rounds, and what each of them writes at most. */
 static uint32_t plan(const struct probe *p, uint32_t *each)
 {
-	uint32_t reps = zns_max(zns_min(p->map->nr_groups, p->room / 2), 1u), wave = zns_min(p->room - reps, SAMPLE / ROUNDS_MIN);
+	uint32_t reps = zns_max(zns_min(p->map->nr_groups, p->room / 2), 1u),
+		 wave = zns_min(p->room - reps, SAMPLE / ROUNDS_MIN);
 
 	*each = reps + wave;
 	return zns_min(zns_max(zns_min(p->nr, SAMPLE) / zns_max(wave, 1u), ROUNDS_MIN), ROUNDS_MAX);
@@ -193,7 +201,7 @@ static int all(struct probe *p, struct retest *t, struct zns_err *err)
 		rc = one_round(p, t, (TESTS + rounds - 1) / rounds, want, err);
 		want = zns_min(TESTS * (1 + t->wrong), TESTS_MAX);
 		if (!t->nr_wave)
-			break;		/* the budget is spent */
+			break; /* the budget is spent */
 	}
 	memcpy(t->list, p->ours, p->nr_ours * sizeof(*t->list));
 	return rc ? rc : probe_drop(p, t->list, p->nr_ours, err);
@@ -204,8 +212,13 @@ int probe_retest(struct probe *p, struct zns_err *err)
 	struct zns_probe_map *m = p->map;
 	uint32_t n = p->nr + 1;
 	cleanup_free uint32_t *v = calloc(7 * (size_t)n, sizeof(*v));
-	struct retest t = { .usable = v, .groups = v + n, .reps = v + 2 * (size_t)n, .rep_of = v + 3 * (size_t)n,
-			    .wave = v + 4 * (size_t)n, .list = v + 5 * (size_t)n, .late = v + 6 * (size_t)n };
+	struct retest t = { .usable = v,
+			    .groups = v + n,
+			    .reps = v + 2 * (size_t)n,
+			    .rep_of = v + 3 * (size_t)n,
+			    .wave = v + 4 * (size_t)n,
+			    .list = v + 5 * (size_t)n,
+			    .late = v + 6 * (size_t)n };
 	int rc;
 
 	if (!v)
@@ -215,7 +228,7 @@ int probe_retest(struct probe *p, struct zns_err *err)
 			t.usable[t.nr_usable++] = z;
 	for (uint32_t g = 0; g < m->nr_groups; g++)
 		t.groups[g] = g;
-	rc = p->burst ? 0 : probe_calibrate(p, err);	/* of a run that is continued */
+	rc = p->burst ? 0 : probe_calibrate(p, err); /* of a run that is continued */
 	if (!rc && t.nr_usable)
 		rc = all(p, &t, err);
 	if (rc)
@@ -224,8 +237,12 @@ int probe_retest(struct probe *p, struct zns_err *err)
 	m->retests_wrong = t.wrong;
 	m->right = t.tests ? probe_lower_bound(t.tests, t.wrong) : 0;
 	if (t.tests < TESTS && !t.nr_wave)
-		probe_doubt(p, "the budget is enough for %u tests of what was found only: give a larger --budget", t.tests);
+		probe_doubt(
+			p,
+			"the budget is enough for %u tests of what was found only: give a larger --budget",
+			t.tests);
 	else if (t.untold > UNTOLD_MAX * (t.tests + t.untold))
-		probe_doubt(p, "%u of %u tests of what was found could not be told", t.untold, t.tests + t.untold);
+		probe_doubt(p, "%u of %u tests of what was found could not be told", t.untold,
+			    t.tests + t.untold);
 	return 0;
 }

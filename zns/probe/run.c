@@ -30,9 +30,10 @@ static int phases(struct probe *p, struct zns_err *err)
 		if (!m->nr_groups)
 			return zns_fail(err, -ENODATA, "%s: no zone could be tested", p->d->path);
 		if (m->nr_groups == 1)
-			return zns_fail(err, -EPROTO,
-					"cannot be measured: zones together are written %.2f times as fast as one, so they are on several dies, but every one seems to wait for every other when it is read; nothing is stored: let the device and this host be idle and probe again",
-					m->scaling);
+			return zns_fail(
+				err, -EPROTO,
+				"cannot be measured: zones together are written %.2f times as fast as one, so they are on several dies, but every one seems to wait for every other when it is read; nothing is stored: let the device and this host be idle and probe again",
+				m->scaling);
 		enter_phase(p, ZNS_PROBE_CHANNELS);
 	}
 	if (m->one_domain)
@@ -49,7 +50,8 @@ static int phases(struct probe *p, struct zns_err *err)
 	return rc ? rc : probe_ceiling(p, err);
 }
 
-int zns_probe_run(struct zns_dev *dev, const struct zns_probe_params *params, struct zns_probe_map *map, struct zns_err *err)
+int zns_probe_run(struct zns_dev *dev, const struct zns_probe_params *params,
+		  struct zns_probe_map *map, struct zns_err *err)
 {
 	struct probe p;
 	int rc = probe_begin(&p, dev, params, map, err);
@@ -66,7 +68,8 @@ int zns_probe_run(struct zns_dev *dev, const struct zns_probe_params *params, st
 		enter_phase(&p, ZNS_PROBE_DONE);
 	rc = probe_clean(&p, rc, err);
 	/* what is doubted is nothing to go on with */
-	if (rc && rc != -EAGAIN && rc != -EPROTO && map->phase != ZNS_PROBE_CALIBRATE && map->phase != ZNS_PROBE_DONE && map->zone_group)
+	if (rc && rc != -EAGAIN && rc != -EPROTO && map->phase != ZNS_PROBE_CALIBRATE &&
+	    map->phase != ZNS_PROBE_DONE && map->zone_group)
 		probe_save_state(&p, zns_mono_ns());
 	probe_free(&p);
 	return rc;

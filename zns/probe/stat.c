@@ -20,7 +20,8 @@ double probe_median(double *v, uint32_t n)
 	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-/* Disturbances only add: what is hit by them is in the upper part, however much of it there is, up to three quarters. */
+/* Disturbances only add: what is hit by them is in the upper part, however much of it there is, up
+ * to three quarters. */
 double probe_quartile(double *v, uint32_t n)
 {
 	if (!n)
@@ -35,7 +36,8 @@ static double chance(uint32_t n, uint32_t wrong, double right)
 	double sum = 0;
 
 	for (uint32_t i = 0; i <= wrong; i++)
-		sum += exp(lgamma(n + 1.0) - lgamma(i + 1.0) - lgamma(n - i + 1.0) + i * log1p(-right) + (n - i) * log(right));
+		sum += exp(lgamma(n + 1.0) - lgamma(i + 1.0) - lgamma(n - i + 1.0) +
+			   i * log1p(-right) + (n - i) * log(right));
 	return sum;
 }
 

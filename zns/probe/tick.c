@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What a running probe tells its caller: progress, and the state with which it can be continued. Not too often. */
+/* What a running probe tells its caller: progress, and the state with which it can be continued.
+ * Not too often. */
 #include <stdlib.h>
 
 #include "probe_priv.h"
 
-#define TICK_NS		UINT64_C(200000000)
-#define CHECKPOINT_NS	UINT64_C(2000000000)
+#define TICK_NS UINT64_C(200000000)
+#define CHECKPOINT_NS UINT64_C(2000000000)
 
 void probe_save_state(struct probe *p, uint64_t now)
 {
@@ -29,13 +30,16 @@ void probe_tick(struct probe *p, uint32_t done, uint32_t total)
 	if (!p->par->progress || (now - p->last_progress < TICK_NS && done != total))
 		return;
 	p->last_progress = now;
-	p->par->progress(p->par->arg, &(struct zns_probe_progress) {
-		.phase = p->map->phase,
-		.done = zns_min(done, total),
-		.total = total,
-		.groups = p->map->nr_groups,
-		.written = p->map->written,
-		.budget = p->budget,
-		.left_s = done && spent > 0.5 ? spent / done * (total - zns_min(done, total)) : -1,
-	});
+	p->par->progress(p->par->arg,
+			 &(struct zns_probe_progress){
+				 .phase = p->map->phase,
+				 .done = zns_min(done, total),
+				 .total = total,
+				 .groups = p->map->nr_groups,
+				 .written = p->map->written,
+				 .budget = p->budget,
+				 .left_s = done && spent > 0.5 ?
+						   spent / done * (total - zns_min(done, total)) :
+						   -1,
+			 });
 }

@@ -21,19 +21,27 @@ int probe_read_units(struct probe *p, uint32_t a, uint32_t b, uint64_t *ns, stru
 {
 	uint64_t done[2] = { 0, 0 };
 	struct zns_race r[2] = {
-		{ .zone = a, .len = p->readable[a], .count = 1, .buf = p->rbuf, .done_ns = &done[0] },
+		{ .zone = a,
+		  .len = p->readable[a],
+		  .count = 1,
+		  .buf = p->rbuf,
+		  .done_ns = &done[0] },
 	};
 	int rc;
 
 	if (b != ZNS_PROBE_NONE)
-		r[1] = (struct zns_race) { .zone = b, .len = p->readable[b], .count = 1, .buf = p->rbuf + p->unit,
-					   .done_ns = &done[1] };
+		r[1] = (struct zns_race){ .zone = b,
+					  .len = p->readable[b],
+					  .count = 1,
+					  .buf = p->rbuf + p->unit,
+					  .done_ns = &done[1] };
 	rc = probe_race(p, r, b == ZNS_PROBE_NONE ? 1 : 2, err);
 	*ns = zns_max(done[0], done[1]);
 	return rc;
 }
 
-int probe_write_together(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_t count, double *mibps, struct zns_err *err)
+int probe_write_together(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_t count,
+			 double *mibps, struct zns_err *err)
 {
 	struct zns_race r[PROBE_WRITE_BATCH] = { 0 };
 	cleanup_free uint64_t *done = calloc((size_t)nr * count, sizeof(*done));
@@ -47,17 +55,23 @@ int probe_write_together(struct probe *p, const uint32_t *zones, uint32_t nr, ui
 		return rc;
 	for (uint32_t i = 0; i < nr; i++) {
 		probe_fill(p, p->wbuf + (size_t)i * p->unit, zones[i]);
-		r[i] = (struct zns_race) { .write = true, .zone = zones[i], .len = p->unit, .count = count,
-					   .buf = p->wbuf + (size_t)i * p->unit, .done_ns = done + (size_t)i * count };
+		r[i] = (struct zns_race){ .write = true,
+					  .zone = zones[i],
+					  .len = p->unit,
+					  .count = count,
+					  .buf = p->wbuf + (size_t)i * p->unit,
+					  .done_ns = done + (size_t)i * count };
 		probe_mark(p, zones[i], count);
 	}
 	rc = probe_race(p, r, nr, err);
 	*mibps = 0;
 	for (uint32_t i = 0; !rc && i < nr; i++) {
 		const uint64_t *t = done + (size_t)i * count;
-		double rate = (count - 1 - skip) / ((t[count - 1] - t[skip] + 1) / 1e9), all = count / ((t[count - 1] + 1) / 1e9);
+		double rate = (count - 1 - skip) / ((t[count - 1] - t[skip] + 1) / 1e9),
+		       all = count / ((t[count - 1] + 1) / 1e9);
 
-		/* a stall over the first ones looks like a rush of the others: not more than all of them got */
+		/* a stall over the first ones looks like a rush of the others: not more than all of
+		 * them got */
 		*mibps += zns_min(rate, all) * p->unit / MIB(1);
 	}
 	for (uint32_t i = 0; !rc && i < nr && p->d->geo.max_open; i++)
@@ -66,7 +80,8 @@ int probe_write_together(struct probe *p, const uint32_t *zones, uint32_t nr, ui
 }
 
 /* Four commands in flight, each client on its own quarter. */
-int probe_read_rate(struct probe *p, uint32_t zone, uint32_t units, double *mibps, struct zns_err *err)
+int probe_read_rate(struct probe *p, uint32_t zone, uint32_t units, double *mibps,
+		    struct zns_err *err)
 {
 	uint32_t clients = zns_min(units, 4u), each = units / clients;
 	cleanup_free uint64_t *done = calloc(units, sizeof(*done));
@@ -77,8 +92,12 @@ int probe_read_rate(struct probe *p, uint32_t zone, uint32_t units, double *mibp
 	if (!done)
 		return zns_fail(err, -ENOMEM, "no memory for %u reads", units);
 	for (uint32_t i = 0; i < clients; i++)
-		r[i] = (struct zns_race) { .zone = zone, .off = (uint64_t)i * each * p->unit, .len = p->unit, .count = each,
-					   .buf = p->rbuf + (size_t)i * p->unit, .done_ns = done + i * each };
+		r[i] = (struct zns_race){ .zone = zone,
+					  .off = (uint64_t)i * each * p->unit,
+					  .len = p->unit,
+					  .count = each,
+					  .buf = p->rbuf + (size_t)i * p->unit,
+					  .done_ns = done + i * each };
 	rc = probe_race(p, r, clients, err);
 	for (uint32_t i = 0; i < clients * each; i++)
 		end = zns_max(end, done[i]);

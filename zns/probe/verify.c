@@ -5,35 +5,38 @@
 
 #include "probe_priv.h"
 
-#define EACH		12u	/* zones of a group: a group of two dies passes once in 4,000 */
-#define UNTOLD_MAX	0.2
-#define CHANNEL_PAIRS	24u
-#define RATE_LOW	0.8
-#define RATE_HIGH	1.25
+#define EACH 12u /* zones of a group: a group of two dies passes once in 4,000 */
+#define UNTOLD_MAX 0.2
+#define CHANNEL_PAIRS 24u
+#define RATE_LOW 0.8
+#define RATE_HIGH 1.25
 
 struct look {
-	uint32_t *groups, *reps, *list, *late;	/* groups in random order; of a chunk of them a zone each */
+	/* groups in random order; of a chunk of them a zone each */
+	uint32_t *groups, *reps, *list, *late;
 	uint32_t nr_reps;
 	bool *seen;
 	uint32_t tests, untold;
 };
 
 /* Another zone of the group that can be tested and was not yet, or NONE. */
-static uint32_t mate(struct probe *p, const struct look *l, uint32_t group, uint32_t not)
+static uint32_t mate(struct probe *p, const struct look *l, uint32_t group, uint32_t not )
 {
 	uint32_t from = probe_random(p, p->nr);
 
 	for (uint32_t k = 0; k < p->nr; k++) {
 		uint32_t z = (from + k) % p->nr;
 
-		if (z != not && p->map->zone_group[z] == group && p->kind[z] != KIND_NO && (!l || !l->seen[z]))
+		if (z != not &&p->map->zone_group[z] == group && p->kind[z] != KIND_NO &&
+		    (!l || !l->seen[z]))
 			return z;
 	}
 	return ZNS_PROBE_NONE;
 }
 
 /* Two groups that are one die: each one's zone against those of all others. */
-static int compare_groups(struct probe *p, struct look *l, struct zns_probe_drift *out, struct zns_err *err)
+static int compare_groups(struct probe *p, struct look *l, struct zns_probe_drift *out,
+			  struct zns_err *err)
 {
 	int rc = 0;
 
@@ -43,7 +46,8 @@ static int compare_groups(struct probe *p, struct look *l, struct zns_probe_drif
 
 		if (!n)
 			break;
-		rc = probe_suspects(p, l->reps[i], l->reps + i + 1, n, l->late, &nr_late, &told, err);
+		rc = probe_suspects(p, l->reps[i], l->reps + i + 1, n, l->late, &nr_late, &told,
+				    err);
 		l->tests++;
 		l->untold += !told;
 		for (uint32_t k = 0; !rc && k < nr_late; k++) {
@@ -63,14 +67,15 @@ static int compare_groups(struct probe *p, struct look *l, struct zns_probe_drif
 }
 
 /* One more zone of a group: it must be on the die of the group's, and on no other group's. */
-static int test_zone(struct probe *p, struct look *l, uint32_t at, uint32_t sample, struct zns_probe_drift *out,
-		     struct zns_err *err)
+static int test_zone(struct probe *p, struct look *l, uint32_t at, uint32_t sample,
+		     struct zns_probe_drift *out, struct zns_err *err)
 {
 	uint32_t own = l->reps[at], zone = mate(p, l, p->map->zone_group[own], own), n = 0;
 	int rc, right;
 
 	/* the rest is for the channels */
-	if (zone == ZNS_PROBE_NONE || out->zones_checked >= sample || p->map->written > p->budget * 7 / 10)
+	if (zone == ZNS_PROBE_NONE || out->zones_checked >= sample ||
+	    p->map->written > p->budget * 7 / 10)
 		return 0;
 	l->seen[zone] = true;
 
@@ -95,8 +100,8 @@ static int test_zone(struct probe *p, struct look *l, uint32_t at, uint32_t samp
 }
 
 /* @nr groups from the @from th on, all against all. */
-static int test_chunk(struct probe *p, struct look *l, uint32_t from, uint32_t nr, uint32_t sample, struct zns_probe_drift *out,
-		      struct zns_err *err)
+static int test_chunk(struct probe *p, struct look *l, uint32_t from, uint32_t nr, uint32_t sample,
+		      struct zns_probe_drift *out, struct zns_err *err)
 {
 	uint32_t each = (sample + p->map->nr_groups - 1) / p->map->nr_groups;
 	int rc;
@@ -118,7 +123,8 @@ static int test_chunk(struct probe *p, struct look *l, uint32_t from, uint32_t n
 	return rc ? rc : probe_drop(p, l->reps, l->nr_reps, err);
 }
 
-static int test_map(struct probe *p, struct look *l, uint32_t sample, struct zns_probe_drift *out, struct zns_err *err)
+static int test_map(struct probe *p, struct look *l, uint32_t sample, struct zns_probe_drift *out,
+		    struct zns_err *err)
 {
 	uint32_t most = zns_max(p->room - 1 - p->room / 8, 1u), nr = p->map->nr_groups;
 	int rc = probe_calibrate(p, err);
@@ -132,22 +138,26 @@ static int test_map(struct probe *p, struct look *l, uint32_t sample, struct zns
 	for (uint32_t at = 0; !rc && at < nr && p->map->written <= p->budget * 7 / 10; at += most)
 		rc = test_chunk(p, l, at, zns_min(most, nr - at), sample, out, err);
 	if (!rc && l->untold > UNTOLD_MAX * l->tests)
-		rc = zns_fail(err, -EAGAIN,
-			      "cannot be verified: %u of %u tests could not be told, since something hits the whole device or this host: let both be idle and try again",
-			      l->untold, l->tests);
+		rc = zns_fail(
+			err, -EAGAIN,
+			"cannot be verified: %u of %u tests could not be told, since something hits the whole device or this host: let both be idle and try again",
+			l->untold, l->tests);
 	return rc;
 }
 
-static int test_zones(struct probe *p, uint32_t sample, struct zns_probe_drift *out, struct zns_err *err)
+static int test_zones(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
+		      struct zns_err *err)
 {
 	size_t n = p->nr + 1;
 	cleanup_free uint32_t *v = calloc(4 * n, sizeof(*v));
 	cleanup_free bool *taken = calloc(n, sizeof(*taken));
-	struct look l = { .groups = v, .reps = v + n, .list = v + 2 * n, .late = v + 3 * n, .seen = taken };
+	struct look l = {
+		.groups = v, .reps = v + n, .list = v + 2 * n, .late = v + 3 * n, .seen = taken
+	};
 
 	if (!v || !taken)
 		return zns_fail(err, -ENOMEM, "no memory for %u zones", p->nr);
-	p->doubt_map = true;	/* no group is a control for another */
+	p->doubt_map = true; /* no group is a control for another */
 	return test_map(p, &l, sample, out, err);
 }
 
@@ -155,15 +165,18 @@ static int test_zones(struct probe *p, uint32_t sample, struct zns_probe_drift *
 static int test_channels(struct probe *p, struct zns_probe_drift *out, struct zns_err *err)
 {
 	const struct zns_probe_map *m = p->map;
-	double ratio[2][CHANNEL_PAIRS / 2] = { 0 }, spread = PROBE_UNTOLD, v[CHANNEL_PAIRS / 2], middle[2], border;
+	double ratio[2][CHANNEL_PAIRS / 2] = { 0 }, spread = PROBE_UNTOLD, v[CHANNEL_PAIRS / 2],
+					middle[2], border;
 	uint32_t n[2] = { 0, 0 };
 	int rc = 0;
 
 	for (uint32_t k = 0; !rc && k < 64 * CHANNEL_PAIRS && n[0] + n[1] < CHANNEL_PAIRS; k++) {
-		uint32_t ga = probe_random(p, m->nr_groups), gb = probe_random(p, m->nr_groups), zones[2];
+		uint32_t ga = probe_random(p, m->nr_groups), gb = probe_random(p, m->nr_groups),
+			 zones[2];
 		bool one = m->group_channel[ga] == m->group_channel[gb];
 
-		if (ga == gb || n[one] == CHANNEL_PAIRS / 2 || m->group_channel[ga] == ZNS_PROBE_NONE ||
+		if (ga == gb || n[one] == CHANNEL_PAIRS / 2 ||
+		    m->group_channel[ga] == ZNS_PROBE_NONE ||
 		    m->group_channel[gb] == ZNS_PROBE_NONE)
 			continue;
 		zones[0] = mate(p, NULL, ga, ZNS_PROBE_NONE);
@@ -174,10 +187,11 @@ static int test_channels(struct probe *p, struct zns_probe_drift *out, struct zn
 		if (!rc && (p->readable[zones[0]] != p->unit || p->readable[zones[1]] != p->unit))
 			continue;
 		if (!rc)
-			rc = probe_loss(p, zones[0], zones[1], 48, &ratio[one][n[one]], &spread, err);
+			rc = probe_loss(p, zones[0], zones[1], 48, &ratio[one][n[one]], &spread,
+					err);
 		if (!rc)
 			rc = probe_drop(p, zones, 2, err);
-		n[one] += spread < PROBE_UNTOLD;	/* else it was disturbed each time */
+		n[one] += spread < PROBE_UNTOLD; /* else it was disturbed each time */
 	}
 	if (rc || !n[0] || !n[1])
 		return rc;
@@ -189,7 +203,8 @@ static int test_channels(struct probe *p, struct zns_probe_drift *out, struct zn
 	out->channels_checked = n[0] + n[1];
 	for (int i = 0; i < 2; i++)
 		for (uint32_t k = 0; k < n[i]; k++)
-			out->channels_moved += middle[1] < middle[0] + 0.04 || (ratio[i][k] > border) != i;
+			out->channels_moved += middle[1] < middle[0] + 0.04 ||
+					       (ratio[i][k] > border) != i;
 	return 0;
 }
 
@@ -198,7 +213,8 @@ static bool changed(uint32_t was, uint32_t is)
 	return was && (is < RATE_LOW * was || is > RATE_HIGH * was);
 }
 
-static int verify(struct probe *p, uint32_t sample, struct zns_probe_drift *out, struct zns_err *err)
+static int verify(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
+		  struct zns_err *err)
 {
 	struct zns_probe_map now = { 0 }, *m = p->map;
 	int rc = probe_map_alloc(&now, p->nr);
@@ -217,7 +233,8 @@ static int verify(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 	out->domain_changed = now.one_domain != m->one_domain;
 	out->zone_write_mibps = now.zone_write_mibps;
 	out->zone_read_mibps = now.zone_read_mibps;
-	out->rates_changed = changed(m->zone_write_mibps, now.zone_write_mibps) || changed(m->zone_read_mibps, now.zone_read_mibps);
+	out->rates_changed = changed(m->zone_write_mibps, now.zone_write_mibps) ||
+			     changed(m->zone_read_mibps, now.zone_read_mibps);
 	zns_probe_fini(&now);
 	if (rc || m->one_domain || out->domain_changed)
 		return rc;
@@ -226,19 +243,21 @@ static int verify(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 	m->phase = ZNS_PROBE_CHANNELS;
 	if (!rc && m->nr_channels > 1) {
 		p->solo_ns = calloc(p->nr, sizeof(*p->solo_ns));
-		rc = p->solo_ns ? test_channels(p, out, err) : zns_fail(err, -ENOMEM, "no memory for %u zones", p->nr);
+		rc = p->solo_ns ? test_channels(p, out, err) :
+				  zns_fail(err, -ENOMEM, "no memory for %u zones", p->nr);
 		free(p->solo_ns);
 	}
 	return rc;
 }
 
-int zns_probe_verify(struct zns_dev *dev, const struct zns_probe_params *params, struct zns_probe_map *map, uint32_t sample,
-		     struct zns_probe_drift *out, struct zns_err *err)
+int zns_probe_verify(struct zns_dev *dev, const struct zns_probe_params *params,
+		     struct zns_probe_map *map, uint32_t sample, struct zns_probe_drift *out,
+		     struct zns_err *err)
 {
 	struct probe p;
 	int rc;
 
-	*out = (struct zns_probe_drift) { 0 };
+	*out = (struct zns_probe_drift){ 0 };
 	map->phase = ZNS_PROBE_CALIBRATE;
 	rc = probe_begin(&p, dev, params, map, err);
 	if (!rc)

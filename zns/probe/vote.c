@@ -1,45 +1,55 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Which zone waits for which. A burst of small reads hits one zone, and others are read behind it. A zone that has to wait
- * is on the same die. A disturbance mostly hits a whole measurement (the host does not run, all dies collect
- * garbage), and then everything seems to wait. So a vote counts only if the burst itself took its usual time, and the
- * controls, zones that should not wait, did not wait.
+ * Which zone waits for which. A burst of small reads hits one zone, and others are read behind it.
+ * A zone that has to wait is on the same die. A disturbance mostly hits a whole measurement (the
+ * host does not run, all dies collect garbage), and then everything seems to wait. So a vote counts
+ * only if the burst itself took its usual time, and the controls, zones that should not wait, did
+ * not wait.
  */
 #include <math.h>
 #include <string.h>
 
 #include "probe_priv.h"
 
-#define CONTROLS	3u
-#define VOTES_MAX	25u
-#define VOIDS_MAX	40u	/* of one question; then it waits for a better time */
-#define SURE		11.5	/* log odds: wrong once in 100,000 */
-#define TRIES		6u	/* to get down to one suspect */
-#define SAMPLES		64u	/* of a burst */
-#define SPREAD_LEAST	8u	/* zones, to say something of many at once */
-#define SPREAD_SETS	8u
-#define AS_SLOW		0.85	/* of one zone's time */
+#define CONTROLS 3u
+#define VOTES_MAX 25u
+#define VOIDS_MAX 40u /* of one question; then it waits for a better time */
+#define SURE 11.5 /* log odds: wrong once in 100,000 */
+#define TRIES 6u /* to get down to one suspect */
+#define SAMPLES 64u /* of a burst */
+#define SPREAD_LEAST 8u /* zones, to say something of many at once */
+#define SPREAD_SETS 8u
+#define AS_SLOW 0.85 /* of one zone's time */
 
-/* Against a burst's usual time: @QUICK did not wait for it, @WAITED did, @ODD waited for something else. */
+/* Against a burst's usual time: @QUICK did not wait for it, @WAITED did, @ODD waited for something
+ * else. */
 enum seen { QUICK, WAITED, ODD };
 
 struct controls {
-	uint32_t zone[CONTROLS], nr, sure;	/* the first @sure are of other dies, as far as is known */
+	/* the first @sure are of other dies, as far as is known */
+	uint32_t zone[CONTROLS], nr, sure;
 };
 
 static enum seen seen(const struct probe *p, uint64_t ns)
 {
-	return ns <= p->burst_ns / 2 ? QUICK : ns <= p->burst_ns + p->burst_ns * 3 / 4 ? WAITED : ODD;
+	return ns <= p->burst_ns / 2                   ? QUICK :
+	       ns <= p->burst_ns + p->burst_ns * 3 / 4 ? WAITED :
+							 ODD;
 }
 
 /* The k-th small read of a zone: another page each time, as far as there are. */
-static struct zns_race small(struct probe *p, uint32_t zone, uint32_t k, uint32_t slot, uint64_t *done)
+static struct zns_race small(struct probe *p, uint32_t zone, uint32_t k, uint32_t slot,
+			     uint64_t *done)
 {
 	uint32_t len = zns_min(p->small, p->readable[zone]);
 	uint32_t pages = zns_max(p->readable[zone] / (uint32_t)PROBE_PAGE, 1u);
 
-	return (struct zns_race) { .zone = zone, .off = k % pages * PROBE_PAGE, .len = len, .count = 1,
-				   .buf = p->rbuf + (size_t)slot * p->small, .done_ns = done };
+	return (struct zns_race){ .zone = zone,
+				  .off = k % pages * PROBE_PAGE,
+				  .len = len,
+				  .count = 1,
+				  .buf = p->rbuf + (size_t)slot * p->small,
+				  .done_ns = done };
 }
 
 /* And the next page, if there is one. */
@@ -55,12 +65,13 @@ static void twice(const struct probe *p, struct zns_race *r)
 }
 
 /*
- * A burst of @size over @zones in turn and, behind it, two reads of each of @others, one after the other; @after: how
- * long those took. The second comes when the burst is in the die's queue for certain, in whatever order the first ones
- * arrived.
+ * A burst of @size over @zones in turn and, behind it, two reads of each of @others, one after the
+ * other; @after: how long those took. The second comes when the burst is in the die's queue for
+ * certain, in whatever order the first ones arrived.
  */
-static int burst(struct probe *p, const uint32_t *zones, uint32_t nr_zones, uint32_t size, const uint32_t *others, uint32_t nr,
-		 uint64_t *own, uint64_t *after, struct zns_err *err)
+static int burst(struct probe *p, const uint32_t *zones, uint32_t nr_zones, uint32_t size,
+		 const uint32_t *others, uint32_t nr, uint64_t *own, uint64_t *after,
+		 struct zns_err *err)
 {
 	struct zns_race r[PROBE_BURST_MAX + PROBE_SET_MAX];
 	uint64_t done[PROBE_BURST_MAX] = { 0 }, behind[2 * PROBE_SET_MAX] = { 0 };
@@ -83,14 +94,15 @@ static int burst(struct probe *p, const uint32_t *zones, uint32_t nr_zones, uint
 }
 
 /* The time of a burst of @size on one of the zones, or, @spread, over all of them. */
-static int alone(struct probe *p, const uint32_t *zones, uint32_t nr, bool spread, uint32_t size, uint32_t samples, uint64_t *ns,
-		 struct zns_err *err)
+static int alone(struct probe *p, const uint32_t *zones, uint32_t nr, bool spread, uint32_t size,
+		 uint32_t samples, uint64_t *ns, struct zns_err *err)
 {
 	double v[SAMPLES];
 
 	for (uint32_t k = 0; k < samples; k++) {
 		uint64_t own;
-		int rc = burst(p, spread ? zones : &zones[k % nr], spread ? nr : 1, size, NULL, 0, &own, NULL, err);
+		int rc = burst(p, spread ? zones : &zones[k % nr], spread ? nr : 1, size, NULL, 0,
+			       &own, NULL, err);
 
 		if (rc)
 			return rc;
@@ -101,8 +113,8 @@ static int alone(struct probe *p, const uint32_t *zones, uint32_t nr, bool sprea
 }
 
 /*
- * The same burst over many zones must be quicker, or its time is not a die's but the host's. Of several sets, since the
- * zones of one may be on few dies by chance.
+ * The same burst over many zones must be quicker, or its time is not a die's but the host's. Of
+ * several sets, since the zones of one may be on few dies by chance.
  */
 static int spread_out(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
@@ -124,9 +136,10 @@ static int spread_out(struct probe *p, const uint32_t *zones, uint32_t nr, struc
 	}
 	if (best < AS_SLOW * p->burst_ns)
 		return 0;
-	return zns_fail(err, -EAGAIN,
-			"cannot be measured: a burst of %u reads takes as long over %u zones (%.2f ms) as on one (%.2f ms), although zones are written independently: what takes the time is not a die but the host, the link or a cache; nothing is stored",
-			p->burst, nr, best / 1e6, p->burst_ns / 1e6);
+	return zns_fail(
+		err, -EAGAIN,
+		"cannot be measured: a burst of %u reads takes as long over %u zones (%.2f ms) as on one (%.2f ms), although zones are written independently: what takes the time is not a die but the host, the link or a cache; nothing is stored",
+		p->burst, nr, best / 1e6, p->burst_ns / 1e6);
 }
 
 /* So large that waiting for a burst cannot be mistaken for a read's own time. */
@@ -144,10 +157,11 @@ int probe_calibrate_burst(struct probe *p, const uint32_t *zones, uint32_t nr, s
 }
 
 /*
- * Zones to hold a vote on @a and @b against: of other groups than theirs, as far as groups are known, and else of any:
- * most of them are on other dies, and it is others each time.
+ * Zones to hold a vote on @a and @b against: of other groups than theirs, as far as groups are
+ * known, and else of any: most of them are on other dies, and it is others each time.
  */
-static void pick_controls(struct probe *p, uint32_t a, uint32_t b, uint32_t most, struct controls *c)
+static void pick_controls(struct probe *p, uint32_t a, uint32_t b, uint32_t most,
+			  struct controls *c)
 {
 	uint32_t ga = p->map->zone_group[a], gb = p->map->zone_group[b], any[CONTROLS], nr_any = 0;
 
@@ -155,10 +169,13 @@ static void pick_controls(struct probe *p, uint32_t a, uint32_t b, uint32_t most
 	most = zns_min(most, CONTROLS);
 	for (uint32_t tries = 0; p->nr_ours && tries < 4 * CONTROLS && c->nr < most; tries++) {
 		uint32_t z = p->ours[probe_random(p, p->nr_ours)], g = p->map->zone_group[z], i;
-		/* than the burst's die, or than the one that it is on if it is what is asked: then nobody else may wait */
-		bool other = !p->doubt_map && g != ZNS_PROBE_NONE && (ga != ZNS_PROBE_NONE || gb != ZNS_PROBE_NONE);
+		/* than the burst's die, or than the one that it is on if it is what is asked: then
+		 * nobody else may wait */
+		bool other = !p->doubt_map && g != ZNS_PROBE_NONE &&
+			     (ga != ZNS_PROBE_NONE || gb != ZNS_PROBE_NONE);
 
-		if (z == a || z == b || (!p->doubt_map && g != ZNS_PROBE_NONE && (g == ga || g == gb)))
+		if (z == a || z == b ||
+		    (!p->doubt_map && g != ZNS_PROBE_NONE && (g == ga || g == gb)))
 			continue;
 		for (i = 0; i < c->nr && c->zone[i] != z; i++)
 			;
@@ -170,12 +187,14 @@ static void pick_controls(struct probe *p, uint32_t a, uint32_t b, uint32_t most
 			any[nr_any++] = z;
 	}
 	c->sure = c->nr;
-	/* beside one that is sure they would only stand in the way: what is left may all be one die */
+	/* beside one that is sure they would only stand in the way: what is left may all be one die
+	 */
 	for (uint32_t i = 0; !c->sure && i < nr_any && c->nr < most; i++)
 		c->zone[c->nr++] = any[i];
 }
 
-/* A control of another die waits; or half of those that are only likely to be of another die wait. */
+/* A control of another die waits; or half of those that are only likely to be of another die wait.
+ */
 static bool controls_waited(const struct probe *p, const struct controls *c, const uint64_t *after)
 {
 	uint32_t late = 0;
@@ -190,10 +209,12 @@ static bool controls_waited(const struct probe *p, const struct controls *c, con
 	return late && late * 2 >= c->nr - c->sure;
 }
 
-/* The burst did not take the time that it takes: whatever that was, others may have waited for it too. */
+/* The burst did not take the time that it takes: whatever that was, others may have waited for it
+ * too. */
 static bool disturbed(struct probe *p, uint32_t zone, uint64_t own)
 {
-	/* noise never makes anything quicker: it was measured at a bad time. Unless it is one page again and again */
+	/* noise never makes anything quicker: it was measured at a bad time. Unless it is one page
+	 * again and again */
 	if (own * 5 < p->burst_ns * 3 && p->readable[zone] == p->unit) {
 		p->burst_ns = own;
 		return true;
@@ -201,8 +222,8 @@ static bool disturbed(struct probe *p, uint32_t zone, uint64_t own)
 	return own * 5 > p->burst_ns * 8;
 }
 
-int probe_suspects(struct probe *p, uint32_t zone, const uint32_t *others, uint32_t nr, uint32_t *out, uint32_t *nr_out,
-		   bool *told, struct zns_err *err)
+int probe_suspects(struct probe *p, uint32_t zone, const uint32_t *others, uint32_t nr,
+		   uint32_t *out, uint32_t *nr_out, bool *told, struct zns_err *err)
 {
 	*nr_out = 0;
 	*told = true;
@@ -211,7 +232,8 @@ int probe_suspects(struct probe *p, uint32_t zone, const uint32_t *others, uint3
 		bool late[PROBE_SET_MAX];
 
 		memset(late, true, sizeof(late));
-		/* at most one is on the die: one that waits each time is suspect; one that does not wait once is not */
+		/* at most one is on the die: one that waits each time is suspect; one that does not
+		 * wait once is not */
 		while (left > (good ? 1 : 0) && good < TRIES) {
 			uint64_t own, after[PROBE_SET_MAX];
 			int rc = burst(p, &zone, 1, p->burst, others + at, n, &own, after, err);
@@ -253,7 +275,8 @@ static double weight(const struct probe *p)
 }
 
 /* Does @b wait for a burst on @a? Not counted when *spoiled. */
-static int vote(struct probe *p, uint32_t a, uint32_t b, bool *waited, bool *spoiled, struct zns_err *err)
+static int vote(struct probe *p, uint32_t a, uint32_t b, bool *waited, bool *spoiled,
+		struct zns_err *err)
 {
 	uint32_t others[1 + CONTROLS] = { b };
 	uint64_t own, after[1 + CONTROLS];
@@ -266,13 +289,15 @@ static int vote(struct probe *p, uint32_t a, uint32_t b, bool *waited, bool *spo
 	if (rc)
 		return rc;
 	*waited = seen(p, after[0]) == WAITED;
-	*spoiled = disturbed(p, a, own) || seen(p, after[0]) == ODD || (*waited && controls_waited(p, &c, after + 1));
+	*spoiled = disturbed(p, a, own) || seen(p, after[0]) == ODD ||
+		   (*waited && controls_waited(p, &c, after + 1));
 	p->races++;
 	p->spoiled += *spoiled;
 	return *spoiled ? probe_hopeless(p, err) : 0;
 }
 
-int probe_same_die(struct probe *p, uint32_t a, uint32_t b, bool quick_no, int *same, float *conf, struct zns_err *err)
+int probe_same_die(struct probe *p, uint32_t a, uint32_t b, bool quick_no, int *same, float *conf,
+		   struct zns_err *err)
 {
 	uint32_t yes = 0, no = 0, void_votes = 0;
 	double odds = 0;

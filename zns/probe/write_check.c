@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The groups were found by reading, and they serve for writing. So a few pairs of zones are written at once. Two zones of
- * one die get as much as one zone alone; two of different dies get nearly twice that.
+ * The groups were found by reading, and they serve for writing. So a few pairs of zones are written
+ * at once. Two zones of one die get as much as one zone alone; two of different dies get nearly
+ * twice that.
  */
 #include "probe_priv.h"
 
-#define PAIRS	5u
-#define BORDER	1.4	/* as a multiple of one zone alone */
+#define PAIRS 5u
+#define BORDER 1.4 /* as a multiple of one zone alone */
 
 /* Two empty zones of one group, or of two (on different channels if that is known). */
 static bool pick_pair(struct probe *p, bool same, uint32_t pair[2])
@@ -24,7 +25,8 @@ static bool pick_pair(struct probe *p, bool same, uint32_t pair[2])
 		for (uint32_t from = probe_random(p, p->nr), k = 0; k < p->nr; k++) {
 			uint32_t z = (from + k) % p->nr, g = m->zone_group[z];
 
-			if (z == pair[0] || g == ZNS_PROBE_NONE || p->kind[z] != KIND_EMPTY || !p->typical[z] || (g == ga) != same)
+			if (z == pair[0] || g == ZNS_PROBE_NONE || p->kind[z] != KIND_EMPTY ||
+			    !p->typical[z] || (g == ga) != same)
 				continue;
 			if (!same && m->nr_channels > 1 && m->group_channel[g] == ca)
 				continue;
@@ -35,7 +37,8 @@ static bool pick_pair(struct probe *p, bool same, uint32_t pair[2])
 	return false;
 }
 
-static int try_pairs(struct probe *p, bool same, uint32_t count, uint32_t *tried, uint32_t *wrong, struct zns_err *err)
+static int try_pairs(struct probe *p, bool same, uint32_t count, uint32_t *tried, uint32_t *wrong,
+		     struct zns_err *err)
 {
 	*tried = *wrong = 0;
 	for (uint32_t i = 0; i < PAIRS; i++) {
@@ -72,15 +75,17 @@ int probe_check(struct probe *p, struct zns_err *err)
 		return 0;
 	rc = try_pairs(p, true, count, &tried, &wrong, err);
 	if (!rc && wrong * 2 > tried)
-		rc = zns_fail(err, -EPROTO,
-			      "zones that disturb each other's reads do not when they are written (%u of %u pairs), so the groups found are of no use; nothing is stored: let the device and this host be idle and probe again; where it stays like that, the drive places reads and writes by different rules",
-			      wrong, tried);
+		rc = zns_fail(
+			err, -EPROTO,
+			"zones that disturb each other's reads do not when they are written (%u of %u pairs), so the groups found are of no use; nothing is stored: let the device and this host be idle and probe again; where it stays like that, the drive places reads and writes by different rules",
+			wrong, tried);
 	if (rc)
 		return rc;
 	rc = try_pairs(p, false, count, &tried, &wrong, err);
 	if (!rc && wrong * 2 > tried)
-		rc = zns_fail(err, -EPROTO,
-			      "zones that do not disturb each other's reads do when they are written (%u of %u pairs), so the groups found are of no use; nothing is stored: let the device and this host be idle and probe again; where it stays like that, something that all dies share is slower than two of them",
-			      wrong, tried);
+		rc = zns_fail(
+			err, -EPROTO,
+			"zones that do not disturb each other's reads do when they are written (%u of %u pairs), so the groups found are of no use; nothing is stored: let the device and this host be idle and probe again; where it stays like that, something that all dies share is slower than two of them",
+			wrong, tried);
 	return rc;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Are we still the only writer? A second one moves a write pointer of the metadata zones, and we look at all of them before
- * each change. Two writers of one zone would be noticed by the device; a roll-over into another zone would not.
+ * Are we still the only writer? A second one moves a write pointer of the metadata zones, and we
+ * look at all of them before each change. Two writers of one zone would be noticed by the device; a
+ * roll-over into another zone would not.
  */
 #include "store_int.h"
 
@@ -26,8 +27,11 @@ void zns_store_remember(struct zns_store *s)
 static int taken(struct zns_store *s, struct zns_err *err)
 {
 	s->foreign = true;
-	return zns_fail(err, -ESTALE, "%s: somebody else writes its catalogue (another machine, or a program beside znsd): "
-			"nothing was changed; see who with `znsctl status`", s->dev->path);
+	return zns_fail(
+		err, -ESTALE,
+		"%s: somebody else writes its catalogue (another machine, or a program beside znsd): "
+		"nothing was changed; see who with `znsctl status`",
+		s->dev->path);
 }
 
 int zns_store_alone(struct zns_store *s, struct zns_err *err)
@@ -38,7 +42,8 @@ int zns_store_alone(struct zns_store *s, struct zns_err *err)
 
 	if (s->foreign)
 		return taken(s, err);
-	/* After a write of ours that failed half-way we do not know. The roll that is due settles it. */
+	/* After a write of ours that failed half-way we do not know. The roll that is due settles
+	 * it. */
 	if (!z || !s->seen_wp || s->need_roll)
 		return z ? 0 : zns_fail(err, -ENOMEM, "no memory for %u metadata zones", n);
 	rc = zns_dev_report(s->dev, s->first_meta, n, z, err);

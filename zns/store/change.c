@@ -21,21 +21,23 @@ int zns_store_may_grow(const struct zns_store *s, uint64_t more, struct zns_err 
 {
 	if (zns_store_snapshot_bytes(s) + more + slack(s) <= s->min_cap)
 		return 0;
-	return zns_fail(err, -ENOSPC,
-			"the catalogue is full (%zu checkpoints, metadata zones of %llu bytes): remove checkpoints",
-			s->st.checkpoints.nr, (unsigned long long)s->min_cap);
+	return zns_fail(
+		err, -ENOSPC,
+		"the catalogue is full (%zu checkpoints, metadata zones of %llu bytes): remove checkpoints",
+		s->st.checkpoints.nr, (unsigned long long)s->min_cap);
 }
 
 /* The record of a change. @key goes with it, in one write, or is NULL. */
-static int append(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg, const ZnsPb__KeyLine *key,
-		  struct zns_err *err)
+static int append(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg,
+		  const ZnsPb__KeyLine *key, struct zns_err *err)
 {
 	uint64_t rec = zns_state_rec(&s->st, msg) + (key ? zns_state_rec(&s->st, &key->base) : 0);
 	uint64_t claim = zns_store_claim_rec(s);
 	int rc;
 
 	if (rec > ZNS_RECORD_MAX)
-		return zns_fail(err, -EFBIG, "a record of %llu bytes is too long for the log", (unsigned long long)rec);
+		return zns_fail(err, -EFBIG, "a record of %llu bytes is too long for the log",
+				(unsigned long long)rec);
 	rc = zns_store_alone(s, err);
 	if (rc)
 		return rc;
@@ -59,10 +61,11 @@ static int append(struct zns_store *s, uint16_t type, const ProtobufCMessage *ms
 	if (!rc)
 		return 0;
 	/*
-	 * The record may stand on the device although the caller is told that it failed. A new generation without it
-	 * settles that; if this fails too, the next change tries again first.
+	 * The record may stand on the device although the caller is told that it failed. A new
+	 * generation without it settles that; if this fails too, the next change tries again first.
 	 */
-	if (rc == -EBADE)	/* the device is another host's now: nothing of ours gets there any more */
+	if (rc == -EBADE) /* the device is another host's now: nothing of ours gets there any more
+			   */
 		return zns_store_lost(s, rc);
 	zns_wrap(err, "cannot write metadata zone %u", s->log.zone);
 	s->need_roll = true;
@@ -71,10 +74,11 @@ static int append(struct zns_store *s, uint16_t type, const ProtobufCMessage *ms
 }
 
 /*
- * What every change is: found right, room made for it in memory and in the log, written, and applied. @more: bytes by
- * which the catalogue grows.
+ * What every change is: found right, room made for it in memory and in the log, written, and
+ * applied. @more: bytes by which the catalogue grows.
  */
-static int change(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg, uint64_t more, struct zns_err *err)
+static int change(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg, uint64_t more,
+		  struct zns_err *err)
 {
 	const struct zns_kind *k = zns_kind_of(type);
 	ZnsPb__KeyLine key;
@@ -116,7 +120,8 @@ static uint64_t whole(const struct zns_store *s, const ProtobufCMessage *msg)
 	return zns_state_rec(&s->st, msg);
 }
 
-int zns_store_put(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg, struct zns_err *err)
+int zns_store_put(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg,
+		  struct zns_err *err)
 {
 	const struct zns_kind *k = zns_kind_of(type);
 
@@ -127,15 +132,19 @@ int zns_store_put(struct zns_store *s, uint16_t type, const ProtobufCMessage *ms
 
 int zns_store_commit(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_err *err)
 {
-	return change(s, ZNS_FRAME_CHECKPOINT, &c->base, whole(s, &c->base) + zns_state_key_rec(&s->st, c), err);
+	return change(s, ZNS_FRAME_CHECKPOINT, &c->base,
+		      whole(s, &c->base) + zns_state_key_rec(&s->st, c), err);
 }
 
 int zns_store_move(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_err *err)
 {
-	const struct zns_ent *old = c->id.len == ZNS_UUID_LEN ? zns_state_find(&s->st, c->id.data) : NULL;
-	uint64_t rec = whole(s, &c->base) + zns_state_key_rec(&s->st, c);	/* of which the second stands already */
+	const struct zns_ent *old = c->id.len == ZNS_UUID_LEN ? zns_state_find(&s->st, c->id.data) :
+								NULL;
+	/* of which the second stands already */
+	uint64_t rec = whole(s, &c->base) + zns_state_key_rec(&s->st, c);
 
-	return change(s, ZNS_FRAME_MOVED, &c->base, old && rec > old->rec ? rec - old->rec : 0, err);
+	return change(s, ZNS_FRAME_MOVED, &c->base, old && rec > old->rec ? rec - old->rec : 0,
+		      err);
 }
 
 int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, struct zns_err *err)
@@ -150,7 +159,8 @@ int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, str
 		return rc;
 	victim = zns_state_find(&s->st, id);
 	if (!victim)
-		return zns_fail(err, -ENOENT, "no checkpoint %s in the store", zns_uuid_format(id, str));
+		return zns_fail(err, -ENOENT, "no checkpoint %s in the store",
+				zns_uuid_format(id, str));
 	t.id.data = (uint8_t *)id;
 	t.id.len = ZNS_UUID_LEN;
 	t.deleted_ns = zns_now_ns();
@@ -207,7 +217,8 @@ int zns_store_set_mark(struct zns_store *s, const ZnsPb__Mark *m, struct zns_err
 	if (!rc)
 		rc = zns_check_mark(m, -EINVAL, err);
 	if (!rc && !zns_state_find(&s->st, m->checkpoint.data))
-		rc = zns_fail(err, -ENOENT, "no checkpoint %s in the store", zns_uuid_format(m->checkpoint.data, str));
+		rc = zns_fail(err, -ENOENT, "no checkpoint %s in the store",
+			      zns_uuid_format(m->checkpoint.data, str));
 	if (rc || (!says && !zns_store_find_mark(s, m->checkpoint.data)))
 		return rc;
 	return change(s, ZNS_FRAME_MARK, &m->base, says ? whole(s, &m->base) : 0, err);
@@ -215,7 +226,8 @@ int zns_store_set_mark(struct zns_store *s, const ZnsPb__Mark *m, struct zns_err
 
 int zns_store_set_encryption(struct zns_store *s, const ZnsPb__Encryption *e, struct zns_err *err)
 {
-	return change(s, ZNS_FRAME_ENCRYPTION, &e->base, s->st.encryption.nr ? 0 : whole(s, &e->base), err);
+	return change(s, ZNS_FRAME_ENCRYPTION, &e->base,
+		      s->st.encryption.nr ? 0 : whole(s, &e->base), err);
 }
 
 /* ---- which machine writes the store (mount.c) ---- */
@@ -227,7 +239,7 @@ int zns_store_claim_now(struct zns_store *s, struct zns_err *err)
 
 	if (!e)
 		return 0;
-	s->claim = NULL;	/* else it would be written twice */
+	s->claim = NULL; /* else it would be written twice */
 	rc = append(s, ZNS_FRAME_MOUNT, e->msg, NULL, err);
 	if (rc)
 		s->claim = e;
@@ -241,7 +253,7 @@ int zns_store_unclaim(struct zns_store *s, struct zns_err *err)
 	const ZnsPb__Mount *have = zns_newest(&s->st.mount);
 	ZnsPb__Mount m;
 
-	if (s->claim) {		/* nothing was changed, so nothing was claimed */
+	if (s->claim) { /* nothing was changed, so nothing was claimed */
 		zns_ent_free(s->claim);
 		s->claim = NULL;
 		return 0;

@@ -5,16 +5,18 @@
 #include "store_int.h"
 #include "zns/crypt.h"
 
-#define TEXT_MAX 4096		/* of an origin: paths, names of images */
+#define TEXT_MAX 4096 /* of an origin: paths, names of images */
 
-int zns_check_range(const struct zns_limits *l, uint32_t zone, uint64_t start, uint64_t len, int code,
-		    struct zns_err *err)
+int zns_check_range(const struct zns_limits *l, uint32_t zone, uint64_t start, uint64_t len,
+		    int code, struct zns_err *err)
 {
 	if (zone < l->nr_meta || zone >= l->nr_zones)
-		return zns_fail(err, code, "zone %u is not a data zone (%u to %u)", zone, l->nr_meta, l->nr_zones - 1);
+		return zns_fail(err, code, "zone %u is not a data zone (%u to %u)", zone,
+				l->nr_meta, l->nr_zones - 1);
 	if (!len || start > l->zone_capacity || len > l->zone_capacity - start)
-		return zns_fail(err, code, "bytes %llu+%llu leave zone %u (capacity %llu)", (unsigned long long)start,
-				(unsigned long long)len, zone, (unsigned long long)l->zone_capacity);
+		return zns_fail(err, code, "bytes %llu+%llu leave zone %u (capacity %llu)",
+				(unsigned long long)start, (unsigned long long)len, zone,
+				(unsigned long long)l->zone_capacity);
 	return 0;
 }
 
@@ -39,13 +41,14 @@ int zns_check_file_name(const char *name, int code, struct zns_err *err)
 }
 
 /* Uses are whole blocks: a walk over a zone relies on that (scan.c). */
-static int check_use(const struct zns_limits *l, const ZnsPb__ZoneUse *u, int code, struct zns_err *err)
+static int check_use(const struct zns_limits *l, const ZnsPb__ZoneUse *u, int code,
+		     struct zns_err *err)
 {
 	if (zns_check_range(l, u->zone, u->start, u->len, code, err))
 		return code;
 	if (u->start % l->block || u->len % l->block)
-		return zns_fail(err, code, "bytes %llu+%llu of zone %u are no whole blocks", (unsigned long long)u->start,
-				(unsigned long long)u->len, u->zone);
+		return zns_fail(err, code, "bytes %llu+%llu of zone %u are no whole blocks",
+				(unsigned long long)u->start, (unsigned long long)u->len, u->zone);
 	return 0;
 }
 
@@ -58,8 +61,10 @@ static int cmp_use(const void *pa, const void *pb)
 	return a->start < b->start ? -1 : a->start > b->start;
 }
 
-/* Uses are in range, and no byte is in two of them. So there are never more of them than the device has blocks. */
-static int check_uses(const struct zns_limits *l, const ZnsPb__Checkpoint *c, int code, struct zns_err *err)
+/* Uses are in range, and no byte is in two of them. So there are never more of them than the device
+ * has blocks. */
+static int check_uses(const struct zns_limits *l, const ZnsPb__Checkpoint *c, int code,
+		      struct zns_err *err)
 {
 	cleanup_free ZnsPb__ZoneUse **v = malloc((c->n_zones + 1) * sizeof(*v));
 
@@ -73,15 +78,17 @@ static int check_uses(const struct zns_limits *l, const ZnsPb__Checkpoint *c, in
 	qsort(v, c->n_zones, sizeof(*v), cmp_use);
 	for (size_t i = 1; i < c->n_zones; i++)
 		if (v[i]->zone == v[i - 1]->zone && v[i]->start < v[i - 1]->start + v[i - 1]->len)
-			return zns_fail(err, code, "byte %llu of zone %u is claimed twice", (unsigned long long)v[i]->start,
-					v[i]->zone);
+			return zns_fail(err, code, "byte %llu of zone %u is claimed twice",
+					(unsigned long long)v[i]->start, v[i]->zone);
 	return 0;
 }
 
 /* INT64_MAX stands for "all times" (zns/fsck.h). */
 static int check_time(const char *what, int64_t ns, int code, struct zns_err *err)
 {
-	return ns >= 0 && ns < INT64_MAX ? 0 : zns_fail(err, code, "%s is no time (%lld ns)", what, (long long)ns);
+	return ns >= 0 && ns < INT64_MAX ?
+		       0 :
+		       zns_fail(err, code, "%s is no time (%lld ns)", what, (long long)ns);
 }
 
 static int check_share(const char *what, double v, int code, struct zns_err *err)
@@ -98,8 +105,10 @@ static int check_text(const char *what, const char *text, int code, struct zns_e
 
 static int check_origin(const ZnsPb__Origin *o, int code, struct zns_err *err)
 {
-	const char *const text[] = { o->kind, o->host, o->image_dir, o->container_id, o->container_name, o->image, o->root,
-				     o->checkpoint_name };
+	const char *const text[] = {
+		o->kind,           o->host,  o->image_dir, o->container_id,
+		o->container_name, o->image, o->root,      o->checkpoint_name
+	};
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(text); i++)
 		if (check_text("a text of the origin", text[i], code, err))
@@ -110,41 +119,46 @@ static int check_origin(const ZnsPb__Origin *o, int code, struct zns_err *err)
 static int check_id(const char *what, const ProtobufCBinaryData *id, int code, struct zns_err *err)
 {
 	if (id->len != ZNS_UUID_LEN || !id->data)
-		return zns_fail(err, code, "%s has %zu bytes instead of %d", what, id->len, ZNS_UUID_LEN);
+		return zns_fail(err, code, "%s has %zu bytes instead of %d", what, id->len,
+				ZNS_UUID_LEN);
 	return 0;
 }
 
-static int check_groups(const uint32_t *groups, size_t n, const struct zns_limits *l, int code, struct zns_err *err)
+static int check_groups(const uint32_t *groups, size_t n, const struct zns_limits *l, int code,
+			struct zns_err *err)
 {
 	if (n > l->nr_groups)
 		return zns_fail(err, code, "%zu groups, the profile has %u", n, l->nr_groups);
 	for (size_t i = 0; i < n; i++)
 		if (groups[i] >= l->nr_groups)
-			return zns_fail(err, code, "group %u is not in the profile (%u groups)", groups[i],
-					l->nr_groups);
+			return zns_fail(err, code, "group %u is not in the profile (%u groups)",
+					groups[i], l->nr_groups);
 	return 0;
 }
 
 /* The manifest must lie in bytes that count as live, or its zone would be reset under it. */
-static int check_manifest_ref(const ZnsPb__Checkpoint *c, const struct zns_limits *l, int code, struct zns_err *err)
+static int check_manifest_ref(const ZnsPb__Checkpoint *c, const struct zns_limits *l, int code,
+			      struct zns_err *err)
 {
 	const ZnsPb__ExtentRef *m = c->manifest;
 
 	if (zns_check_range(l, m->zone, m->start, m->len, code, err))
 		return code;
 	if (m->len <= ZNS_FRAME_HDR || m->start % l->block)
-		return zns_fail(err, code, "a manifest of %llu bytes at byte %llu cannot be", (unsigned long long)m->len,
-				(unsigned long long)m->start);
+		return zns_fail(err, code, "a manifest of %llu bytes at byte %llu cannot be",
+				(unsigned long long)m->len, (unsigned long long)m->start);
 	for (size_t i = 0; i < c->n_zones; i++) {
 		const ZnsPb__ZoneUse *u = c->zones[i];
 
-		if (u->zone == m->zone && m->start >= u->start && m->start + m->len <= u->start + u->len)
+		if (u->zone == m->zone && m->start >= u->start &&
+		    m->start + m->len <= u->start + u->len)
 			return 0;
 	}
 	return zns_fail(err, code, "the manifest lies outside the checkpoint's zones");
 }
 
-static int check_old_manifests(const ZnsPb__Checkpoint *c, const struct zns_limits *l, int code, struct zns_err *err)
+static int check_old_manifests(const ZnsPb__Checkpoint *c, const struct zns_limits *l, int code,
+			       struct zns_err *err)
 {
 	for (size_t i = 0; i < c->n_old_manifests; i++)
 		if (zns_check_range(l, c->old_manifests[i], 0, 1, code, err))
@@ -152,11 +166,13 @@ static int check_old_manifests(const ZnsPb__Checkpoint *c, const struct zns_limi
 	return 0;
 }
 
-int zns_check_checkpoint(const ZnsPb__Checkpoint *c, const struct zns_limits *l, int code, struct zns_err *err)
+int zns_check_checkpoint(const ZnsPb__Checkpoint *c, const struct zns_limits *l, int code,
+			 struct zns_err *err)
 {
 	int rc;
 
-	if (check_id("checkpoint id", &c->id, code, err) || zns_check_name("container", c->container, code, err) ||
+	if (check_id("checkpoint id", &c->id, code, err) ||
+	    zns_check_name("container", c->container, code, err) ||
 	    (c->has_parent && check_id("parent id", &c->parent, code, err)))
 		return code;
 	if (c->has_parent && !memcmp(c->parent.data, c->id.data, ZNS_UUID_LEN))
@@ -166,7 +182,8 @@ int zns_check_checkpoint(const ZnsPb__Checkpoint *c, const struct zns_limits *l,
 		return rc;
 	if (check_groups(c->groups, c->n_groups, l, code, err) ||
 	    check_groups(c->metadata_groups, c->n_metadata_groups, l, code, err) ||
-	    check_old_manifests(c, l, code, err) || check_time("the time of the checkpoint", c->created_ns, code, err) ||
+	    check_old_manifests(c, l, code, err) ||
+	    check_time("the time of the checkpoint", c->created_ns, code, err) ||
 	    check_time("the time of its move", c->moved_ns, code, err) ||
 	    check_share("the rate of the checkpoint", c->qos_achieved_mibps, code, err) ||
 	    (c->origin && check_origin(c->origin, code, err)))
@@ -176,7 +193,8 @@ int zns_check_checkpoint(const ZnsPb__Checkpoint *c, const struct zns_limits *l,
 	return c->manifest ? check_manifest_ref(c, l, code, err) : 0;
 }
 
-int zns_check_reservation(const ZnsPb__Reservation *r, const struct zns_limits *l, int code, struct zns_err *err)
+int zns_check_reservation(const ZnsPb__Reservation *r, const struct zns_limits *l, int code,
+			  struct zns_err *err)
 {
 	if (zns_check_name("container", r->container, code, err))
 		return code;
@@ -190,33 +208,38 @@ static int check_profile_figures(const ZnsPb__Profile *p, int code, struct zns_e
 	    check_text("the method of the profile", p->method, code, err))
 		return code;
 	if (p->n_group_confidence && p->n_group_confidence != p->n_groups)
-		return zns_fail(err, code, "the profile has %zu groups and the confidence of %zu", p->n_groups,
-				p->n_group_confidence);
+		return zns_fail(err, code, "the profile has %zu groups and the confidence of %zu",
+				p->n_groups, p->n_group_confidence);
 	for (size_t i = 0; i < p->n_group_confidence; i++)
-		if (check_share("the confidence of a group", (double)p->group_confidence[i], code, err))
+		if (check_share("the confidence of a group", (double)p->group_confidence[i], code,
+				err))
 			return code;
 	return 0;
 }
 
-int zns_check_profile(const ZnsPb__Profile *p, const struct zns_limits *l, int code, struct zns_err *err)
+int zns_check_profile(const ZnsPb__Profile *p, const struct zns_limits *l, int code,
+		      struct zns_err *err)
 {
 	if (zns_check_name("source of the profile", p->source, code, err))
 		return code;
 	if (p->n_zone_group != l->nr_zones)
-		return zns_fail(err, code, "the profile covers %zu zones, the device has %u", p->n_zone_group,
-				l->nr_zones);
+		return zns_fail(err, code, "the profile covers %zu zones, the device has %u",
+				p->n_zone_group, l->nr_zones);
 	if (!p->n_groups || p->n_groups > l->nr_zones)
-		return zns_fail(err, code, "the profile has %zu groups for %u zones", p->n_groups, l->nr_zones);
+		return zns_fail(err, code, "the profile has %zu groups for %u zones", p->n_groups,
+				l->nr_zones);
 	for (size_t i = 0; i < p->n_zone_group; i++)
 		if (p->zone_group[i] >= p->n_groups)
-			return zns_fail(err, code, "the profile puts zone %zu into group %u of %zu", i,
-					p->zone_group[i], p->n_groups);
+			return zns_fail(err, code, "the profile puts zone %zu into group %u of %zu",
+					i, p->zone_group[i], p->n_groups);
 	/* Channels are indices of tables, so they are bounded too. */
 	for (size_t i = 0; i < p->n_groups; i++)
 		if (p->groups[i]->has_channel && p->groups[i]->channel >= l->nr_zones)
-			return zns_fail(err, code, "the profile puts group %zu on channel %u", i, p->groups[i]->channel);
+			return zns_fail(err, code, "the profile puts group %zu on channel %u", i,
+					p->groups[i]->channel);
 	if (p->has_unknown_group && p->unknown_group >= p->n_groups)
-		return zns_fail(err, code, "the profile's unknown group is %u of %zu", p->unknown_group, p->n_groups);
+		return zns_fail(err, code, "the profile's unknown group is %u of %zu",
+				p->unknown_group, p->n_groups);
 	return check_profile_figures(p, code, err);
 }
 
@@ -234,7 +257,8 @@ int zns_check_mark(const ZnsPb__Mark *m, int code, struct zns_err *err)
 
 int zns_check_tombstone(const ZnsPb__Tombstone *t, int code, struct zns_err *err)
 {
-	if (check_id("checkpoint id", &t->id, code, err) || zns_check_name("remover", t->by, code, err) ||
+	if (check_id("checkpoint id", &t->id, code, err) ||
+	    zns_check_name("remover", t->by, code, err) ||
 	    check_time("the time of the removal", t->deleted_ns, code, err))
 		return code;
 	return t->container ? zns_check_name("container", t->container, code, err) : 0;

@@ -4,10 +4,12 @@
 #include "kinds.h"
 
 /*
- * Refuse a device that has no catalogue and is not empty: it holds foreign data, or the checkpoints of a store that has
- * lost its catalogue. Metadata zones that begin as ours do are what an interrupted format left; it had reset all else.
+ * Refuse a device that has no catalogue and is not empty: it holds foreign data, or the checkpoints
+ * of a store that has lost its catalogue. Metadata zones that begin as ours do are what an
+ * interrupted format left; it had reset all else.
  */
-static int refuse_written(struct zns_dev *dev, uint32_t first, uint32_t nr_meta, struct zns_err *err)
+static int refuse_written(struct zns_dev *dev, uint32_t first, uint32_t nr_meta,
+			  struct zns_err *err)
 {
 	uint32_t data, n = 0;
 	int rc = zns_store_written(dev, nr_meta, &data, err);
@@ -27,13 +29,15 @@ static int refuse_written(struct zns_dev *dev, uint32_t first, uint32_t nr_meta,
 	n += data;
 	if (rc || !n)
 		return rc;
-	return zns_fail(err, -EEXIST, "%s has no catalogue, but %u of its zones are not empty: --force destroys what they hold, `znsctl fsck --rebuild %s` looks for checkpoints in them",
-			dev->path, n, dev->path);
+	return zns_fail(
+		err, -EEXIST,
+		"%s has no catalogue, but %u of its zones are not empty: --force destroys what they hold, `znsctl fsck --rebuild %s` looks for checkpoints in them",
+		dev->path, n, dev->path);
 }
 
 /* What is on the device now? Its UUID if readable, and the zone its log is in. */
-static int look_at_old(struct zns_dev *dev, uint32_t first, uint32_t nr_meta, bool force, uint8_t *uuid, bool *has_uuid,
-		       uint32_t *log_zone, struct zns_err *err)
+static int look_at_old(struct zns_dev *dev, uint32_t first, uint32_t nr_meta, bool force,
+		       uint8_t *uuid, bool *has_uuid, uint32_t *log_zone, struct zns_err *err)
 {
 	struct zns_err e = ZNS_ERR_INIT;
 	struct zns_store *s;
@@ -46,8 +50,9 @@ static int look_at_old(struct zns_dev *dev, uint32_t first, uint32_t nr_meta, bo
 	if (rc) {
 		if (force)
 			return 0;
-		return zns_fail(err, -EEXIST, "the store on %s cannot be read; --force destroys it (%s)", dev->path,
-				e.msg);
+		return zns_fail(err, -EEXIST,
+				"the store on %s cannot be read; --force destroys it (%s)",
+				dev->path, e.msg);
 	}
 	memcpy(uuid, zns_store_uuid(s), ZNS_UUID_LEN);
 	*has_uuid = true;
@@ -55,8 +60,8 @@ static int look_at_old(struct zns_dev *dev, uint32_t first, uint32_t nr_meta, bo
 	nr = zns_store_nr_checkpoints(s);
 	zns_store_close(s);
 	if (nr && !force)
-		return zns_fail(err, -EEXIST, "%s holds %zu checkpoint%s; --force destroys %s", dev->path, nr,
-				nr == 1 ? "" : "s", nr == 1 ? "it" : "them");
+		return zns_fail(err, -EEXIST, "%s holds %zu checkpoint%s; --force destroys %s",
+				dev->path, nr, nr == 1 ? "" : "s", nr == 1 ? "it" : "them");
 	return 0;
 }
 
@@ -67,11 +72,11 @@ static bool wants_reset(const struct zns_zone *z)
 }
 
 /*
- * Reset older metadata, then the log itself, then the data. Each step is durable before the next one begins, so that an
- * interrupted format never leaves a catalogue whose data are gone.
+ * Reset older metadata, then the log itself, then the data. Each step is durable before the next
+ * one begins, so that an interrupted format never leaves a catalogue whose data are gone.
  */
-static int reset_all(struct zns_dev *dev, const struct zns_zone *zones, uint32_t nr_meta, uint32_t log_zone,
-		     struct zns_err *err)
+static int reset_all(struct zns_dev *dev, const struct zns_zone *zones, uint32_t nr_meta,
+		     uint32_t log_zone, struct zns_err *err)
 {
 	cleanup_free uint32_t *list = calloc(dev->geo.nr_zones, sizeof(*list));
 
@@ -99,7 +104,8 @@ static int reset_all(struct zns_dev *dev, const struct zns_zone *zones, uint32_t
 }
 
 /* A read-only zone keeps its generation for ever. The new one must be higher. */
-static uint64_t stuck_generation(struct zns_dev *dev, const struct zns_zone *zones, uint32_t first, uint32_t nr_meta)
+static uint64_t stuck_generation(struct zns_dev *dev, const struct zns_zone *zones, uint32_t first,
+				 uint32_t nr_meta)
 {
 	uint64_t max = 0;
 
@@ -124,8 +130,8 @@ static int fill_new(struct zns_store *s, const ZnsPb__Profile *profile, struct z
 	return rc ? rc : zns_record_set(&s->st, ZNS_FRAME_PROFILE, &profile->base, err);
 }
 
-int zns_store_format(struct zns_dev *dev, const uint8_t *uuid, const ZnsPb__Profile *profile, bool force,
-		     uint8_t *uuid_out, struct zns_err *err)
+int zns_store_format(struct zns_dev *dev, const uint8_t *uuid, const ZnsPb__Profile *profile,
+		     bool force, uint8_t *uuid_out, struct zns_err *err)
 {
 	cleanup_free struct zns_zone *zones = calloc(dev->geo.nr_zones, sizeof(*zones));
 	struct zns_store *s = zns_store_alloc(dev, 0, err);
@@ -139,12 +145,14 @@ int zns_store_format(struct zns_dev *dev, const uint8_t *uuid, const ZnsPb__Prof
 	}
 	rc = zns_store_meta_range(dev, &s->first_meta, &s->nr_meta, err);
 	if (rc == -ENOMEDIUM)
-		rc = zns_fail(err, -EINVAL, "%s is too small for a store: %u zones", dev->path, dev->geo.nr_zones);
+		rc = zns_fail(err, -EINVAL, "%s is too small for a store: %u zones", dev->path,
+			      dev->geo.nr_zones);
 	/* Everything that can be refused is refused before the first reset. */
 	if (!rc)
 		rc = fill_new(s, profile, err);
 	if (!rc)
-		rc = look_at_old(dev, s->first_meta, s->nr_meta, force, s->uuid, &has_uuid, &log_zone, err);
+		rc = look_at_old(dev, s->first_meta, s->nr_meta, force, s->uuid, &has_uuid,
+				 &log_zone, err);
 	if (!rc && !has_uuid && uuid)
 		memcpy(s->uuid, uuid, ZNS_UUID_LEN);
 	else if (!rc && !has_uuid)
@@ -154,7 +162,8 @@ int zns_store_format(struct zns_dev *dev, const uint8_t *uuid, const ZnsPb__Prof
 	if (!rc) {
 		zns_store_min_cap(s, zones + s->first_meta);
 		if (s->min_cap != UINT64_MAX && zns_store_snapshot_bytes(s) > s->min_cap)
-			rc = zns_fail(err, -ENOSPC, "the profile does not fit into a metadata zone of %llu bytes",
+			rc = zns_fail(err, -ENOSPC,
+				      "the profile does not fit into a metadata zone of %llu bytes",
 				      (unsigned long long)s->min_cap);
 	}
 	if (!rc) {

@@ -2,21 +2,21 @@
 /* The frame around every stored payload; layout in Documentation/format.md, "Frames". */
 #include <endian.h>
 #include <string.h>
-#define XXH_STATIC_LINKING_ONLY	/* for the size of the streaming state */
+#define XXH_STATIC_LINKING_ONLY /* for the size of the streaming state */
 #include <xxhash.h>
 #include "zns/frame.h"
 #include "zns/util.h"
 #include "store_int.h"
 
-enum {	/* byte offsets in the header */
-	OFF_MAGIC = 0,
-	OFF_TYPE = 8,
-	OFF_VERSION = 10,
-	OFF_LEN = 12,
-	OFF_GENERATION = 16,
-	OFF_SEQ = 24,
-	OFF_HEADER_HASH = 32,
-	OFF_HASH = 40,
+enum { /* byte offsets in the header */
+       OFF_MAGIC = 0,
+       OFF_TYPE = 8,
+       OFF_VERSION = 10,
+       OFF_LEN = 12,
+       OFF_GENERATION = 16,
+       OFF_SEQ = 24,
+       OFF_HEADER_HASH = 32,
+       OFF_HASH = 40,
 };
 
 static void put16(uint8_t *p, uint16_t v)
@@ -114,20 +114,24 @@ int zns_frame_parse(const uint8_t *buf, size_t len, struct zns_frame *f, struct 
 		return zns_fail(err, -ENODATA, "no record here");
 	if (len < ZNS_FRAME_HDR)
 		return zns_fail(err, -EBADMSG, "record cut off in its header");
-	/* The header has a hash of its own, so that its length can be believed where the rest is missing. */
+	/* The header has a hash of its own, so that its length can be believed where the rest is
+	 * missing. */
 	if (get64(buf + OFF_HEADER_HASH) != zns_hash(buf, OFF_HEADER_HASH))
-		return zns_fail(err, -EBADMSG, "record damaged: the checksum of its header does not match");
+		return zns_fail(err, -EBADMSG,
+				"record damaged: the checksum of its header does not match");
 	n = get32(buf + OFF_LEN);
 	if (n > len - ZNS_FRAME_HDR)
-		return zns_fail(err, -EBADMSG, "record of %u bytes cut off after %zu", n, len - ZNS_FRAME_HDR);
+		return zns_fail(err, -EBADMSG, "record of %u bytes cut off after %zu", n,
+				len - ZNS_FRAME_HDR);
 	if (get64(buf + OFF_HASH) != frame_hash(buf, n))
 		return zns_fail(err, -EBADMSG, "record damaged: checksum does not match");
 	/* The hash comes first: a flipped bit is damage, not a newer version. */
 	f->version = get16(buf + OFF_VERSION);
 	if (f->version > ZNS_FRAME_VERSION)
-		return zns_fail(err, -EPROTONOSUPPORT,
-				"record version %u is newer than this program's (%u): use a newer ZNS-CRIU",
-				f->version, ZNS_FRAME_VERSION);
+		return zns_fail(
+			err, -EPROTONOSUPPORT,
+			"record version %u is newer than this program's (%u): use a newer ZNS-CRIU",
+			f->version, ZNS_FRAME_VERSION);
 	f->type = get16(buf + OFF_TYPE);
 	f->generation = get64(buf + OFF_GENERATION);
 	f->seq = get64(buf + OFF_SEQ);

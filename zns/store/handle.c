@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The handle file: one ZNS_FRAME_HANDLE frame and nothing behind it. It travels, so everything in it is checked. */
+/* The handle file: one ZNS_FRAME_HANDLE frame and nothing behind it. It travels, so everything in
+ * it is checked. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,7 +18,8 @@ static int check_handle(const ZnsPb__Handle *h, int code, struct zns_err *err)
 		return zns_fail(err, code, "handle: a UUID has the wrong length");
 	if (zns_check_name("container", h->container, code, err))
 		return code;
-	if (h->seal && (h->seal->key_id.len != ZNS_KEY_ID_BYTES || h->seal->mac.len != ZNS_MAC_BYTES))
+	if (h->seal &&
+	    (h->seal->key_id.len != ZNS_KEY_ID_BYTES || h->seal->mac.len != ZNS_MAC_BYTES))
 		return zns_fail(err, code, "handle: the seal has an impossible length");
 	for (size_t i = 0; i < h->n_copies; i++) {
 		const ZnsPb__HandleCopy *c = h->copies[i];
@@ -27,7 +29,7 @@ static int check_handle(const ZnsPb__Handle *h, int code, struct zns_err *err)
 		if (c->size > ZNS_HANDLE_COPY_MAX)
 			return zns_fail(err, code, "handle: copy \"%s\" has %llu bytes", c->name,
 					(unsigned long long)c->size);
-		sum += c->size;		/* no overflow: each is small, their number fits a handle */
+		sum += c->size; /* no overflow: each is small, their number fits a handle */
 		if (sum > ZNS_HANDLE_COPIES_MAX)
 			return zns_fail(err, code, "handle: the copies together exceed %llu bytes",
 					(unsigned long long)ZNS_HANDLE_COPIES_MAX);
@@ -51,7 +53,8 @@ int zns_handle_parse(const uint8_t *buf, size_t len, ZnsPb__Handle **out, struct
 	if (f.type != ZNS_FRAME_HANDLE || f.generation || f.seq)
 		return zns_fail(err, -EBADMSG, "not a handle: a record of type %u", f.type);
 	if (zns_frame_size(f.len, 1) != len)
-		return zns_fail(err, -EBADMSG, "handle: %zu bytes too many", len - zns_frame_size(f.len, 1));
+		return zns_fail(err, -EBADMSG, "handle: %zu bytes too many",
+				len - zns_frame_size(f.len, 1));
 	h = zns_pb__handle__unpack(NULL, f.len, f.payload);
 	if (!h)
 		return zns_fail(err, -EBADMSG, "handle: cannot be decoded");
@@ -102,10 +105,14 @@ int zns_handle_agrees(const ZnsPb__Handle *h, const ZnsPb__Checkpoint *c, struct
 	if (h->checkpoint.len == c->id.len && !memcmp(h->checkpoint.data, c->id.data, c->id.len) &&
 	    !strcmp(h->container, c->container) && h->created_ns == c->created_ns)
 		return 0;
-	/* The message does not quote the record: somebody who has changed the handle must not learn from it. */
-	return zns_fail(err, -EXDEV, "%s says container %.100s, %s, but checkpoint %s is another one's, or of another time: the handle was "
-			"changed; `znsctl ls` lists checkpoints", ZNS_HANDLE_NAME, h->container,
-			zns_format_time(h->created_ns, then, sizeof(then)), zns_uuid_format(c->id.data, id));
+	/* The message does not quote the record: somebody who has changed the handle must not learn
+	 * from it. */
+	return zns_fail(
+		err, -EXDEV,
+		"%s says container %.100s, %s, but checkpoint %s is another one's, or of another time: the handle was "
+		"changed; `znsctl ls` lists checkpoints",
+		ZNS_HANDLE_NAME, h->container, zns_format_time(h->created_ns, then, sizeof(then)),
+		zns_uuid_format(c->id.data, id));
 }
 
 int zns_handle_write(int dirfd, const ZnsPb__Handle *h, struct zns_err *err)
@@ -156,17 +163,18 @@ int zns_handle_check_copies(int dirfd, const ZnsPb__Handle *h, struct zns_err *e
 		bool missing;
 		int n;
 
-		if (zns_check_file_name(name, -EINVAL, NULL) == 0 && copy_is_good(dirfd, h->copies[i], &missing))
+		if (zns_check_file_name(name, -EINVAL, NULL) == 0 &&
+		    copy_is_good(dirfd, h->copies[i], &missing))
 			continue;
 		bad++;
 		n = snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "", name);
 		if (n > 0 && used + n < sizeof(names))
 			used += n;
 		else
-			names[used] = 0;	/* only whole names */
+			names[used] = 0; /* only whole names */
 	}
 	if (bad)
-		zns_fail(err, -ESTALE, "%d of %zu plain copies differ from the device's: %s%s", bad, h->n_copies,
-			 names, used && bad > 3 ? " …" : "");
+		zns_fail(err, -ESTALE, "%d of %zu plain copies differ from the device's: %s%s", bad,
+			 h->n_copies, names, used && bad > 3 ? " …" : "");
 	return bad;
 }

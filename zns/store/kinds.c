@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The kinds of record, one row each, at the end of this file. A new kind is a message in images/zns-record.proto, a number
- * in zns/frame.h, and a row with its functions here.
+ * The kinds of record, one row each, at the end of this file. A new kind is a message in
+ * images/zns-record.proto, a number in zns/frame.h, and a row with its functions here.
  */
 #include <string.h>
 #include "kinds.h"
@@ -22,17 +22,20 @@ static int check_mount(const void *m, const struct zns_limits *l, int code, stru
 	return zns_check_mount(m, code, err);
 }
 
-static int check_encryption(const void *m, const struct zns_limits *l, int code, struct zns_err *err)
+static int check_encryption(const void *m, const struct zns_limits *l, int code,
+			    struct zns_err *err)
 {
 	return zns_check_encryption(m, code, err);
 }
 
-static int check_reservation(const void *m, const struct zns_limits *l, int code, struct zns_err *err)
+static int check_reservation(const void *m, const struct zns_limits *l, int code,
+			     struct zns_err *err)
 {
 	return zns_check_reservation(m, l, code, err);
 }
 
-static int check_checkpoint(const void *m, const struct zns_limits *l, int code, struct zns_err *err)
+static int check_checkpoint(const void *m, const struct zns_limits *l, int code,
+			    struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *c = m;
 	struct zns_limits lim = *l;
@@ -67,18 +70,21 @@ static int check_tombstone(const void *m, const struct zns_limits *l, int code, 
 
 /* ---- fits what is there ---- */
 
-static int may_add(struct zns_state *st, const void *m, bool snapshot, int code, struct zns_err *err)
+static int may_add(struct zns_state *st, const void *m, bool snapshot, int code,
+		   struct zns_err *err)
 {
 	return zns_state_may_add(st, m, code, err);
 }
 
-static int may_replace(struct zns_state *st, const void *m, bool snapshot, int code, struct zns_err *err)
+static int may_replace(struct zns_state *st, const void *m, bool snapshot, int code,
+		       struct zns_err *err)
 {
 	return zns_state_may_replace(st, m, code, err);
 }
 
 /* Only a copy: what counts is in the checkpoint's record. */
-static int may_repeat_key(struct zns_state *st, const void *m, bool snapshot, int code, struct zns_err *err)
+static int may_repeat_key(struct zns_state *st, const void *m, bool snapshot, int code,
+			  struct zns_err *err)
 {
 	const ZnsPb__KeyLine *k = m;
 	const struct zns_ent *e = zns_state_find(st, k->checkpoint.data);
@@ -86,14 +92,18 @@ static int may_repeat_key(struct zns_state *st, const void *m, bool snapshot, in
 	return e && e->ckpt->crypt ? 0 : zns_fail(err, code, "key of an unknown checkpoint");
 }
 
-static int may_mark(struct zns_state *st, const void *m, bool snapshot, int code, struct zns_err *err)
+static int may_mark(struct zns_state *st, const void *m, bool snapshot, int code,
+		    struct zns_err *err)
 {
 	const ZnsPb__Mark *v = m;
 
-	return zns_state_find(st, v->checkpoint.data) ? 0 : zns_fail(err, code, "mark of an unknown checkpoint");
+	return zns_state_find(st, v->checkpoint.data) ?
+		       0 :
+		       zns_fail(err, code, "mark of an unknown checkpoint");
 }
 
-static int may_bury(struct zns_state *st, const void *m, bool snapshot, int code, struct zns_err *err)
+static int may_bury(struct zns_state *st, const void *m, bool snapshot, int code,
+		    struct zns_err *err)
 {
 	const ZnsPb__Tombstone *t = m;
 	bool lives = zns_state_find(st, t->id.data);
@@ -103,12 +113,15 @@ static int may_bury(struct zns_state *st, const void *m, bool snapshot, int code
 	return snapshot || lives ? 0 : zns_fail(err, code, "tombstone of an unknown checkpoint");
 }
 
-static int may_release(struct zns_state *st, const void *m, bool snapshot, int code, struct zns_err *err)
+static int may_release(struct zns_state *st, const void *m, bool snapshot, int code,
+		       struct zns_err *err)
 {
 	const ZnsPb__Release *r = m;
 	const struct zns_owner *o = zns_state_owner(st, r->container);
 
-	return o && o->reservation ? 0 : zns_fail(err, code, "release of a reservation that is not there");
+	return o && o->reservation ?
+		       0 :
+		       zns_fail(err, code, "release of a reservation that is not there");
 }
 
 /* ---- what it changes; most of it is in state.c ---- */
@@ -152,7 +165,8 @@ void zns_crypt_inherit(ZnsPb__Checkpoint *c, ZnsPb__Checkpoint *from)
 	c->crypt = key;
 }
 
-/* Of two versions the one that was moved later counts. A snapshot may be the first to know of a move. */
+/* Of two versions the one that was moved later counts. A snapshot may be the first to know of a
+ * move. */
 static int salvage_checkpoint(struct zns_state *st, ProtobufCMessage *msg, struct zns_salvage *r)
 {
 	ZnsPb__Checkpoint *c = (ZnsPb__Checkpoint *)msg;
@@ -203,25 +217,26 @@ static const struct zns_kind kinds[] = {
 	  check_profile, NULL, zns_state_set_profile, NULL },
 	{ ZNS_FRAME_MOUNT, "mount record", &zns_pb__mount__descriptor, IN(mount), ZNS_NOWHERE,
 	  check_mount, NULL, zns_state_set_mount, NULL },
-	{ ZNS_FRAME_ENCRYPTION, "encryption record", &zns_pb__encryption__descriptor, IN(encryption), ZNS_NOWHERE,
-	  check_encryption, NULL, zns_state_set_encryption, NULL },
-	{ ZNS_FRAME_RESERVATION, "reservation", &zns_pb__reservation__descriptor, IN(reservations), OF(ZnsPb__Reservation),
-	  check_reservation, NULL, zns_state_reserve, NULL },
-	{ ZNS_FRAME_CHECKPOINT, "checkpoint", &zns_pb__checkpoint__descriptor, IN(checkpoints), OF(ZnsPb__Checkpoint),
-	  check_checkpoint, may_add, zns_state_add, salvage_checkpoint },
-	{ ZNS_FRAME_KEY, "key", &zns_pb__key_line__descriptor, ZNS_NOWHERE, ZNS_NOWHERE,
-	  check_key, may_repeat_key, apply_key, salvage_key },
-	{ ZNS_FRAME_RETENTION, "retention", &zns_pb__retention__descriptor, IN(retentions), OF(ZnsPb__Retention),
-	  check_retention, NULL, zns_state_retain, NULL },
-	{ ZNS_FRAME_MARK, "mark", &zns_pb__mark__descriptor, IN(marks), ZNS_NOWHERE,
-	  check_mark, may_mark, zns_state_mark, NULL },
-	{ ZNS_FRAME_TOMBSTONE, "tombstone", &zns_pb__tombstone__descriptor, IN(tombstones), ZNS_NOWHERE,
-	  check_tombstone, may_bury, zns_state_bury, salvage_tombstone },
+	{ ZNS_FRAME_ENCRYPTION, "encryption record", &zns_pb__encryption__descriptor,
+	  IN(encryption), ZNS_NOWHERE, check_encryption, NULL, zns_state_set_encryption, NULL },
+	{ ZNS_FRAME_RESERVATION, "reservation", &zns_pb__reservation__descriptor, IN(reservations),
+	  OF(ZnsPb__Reservation), check_reservation, NULL, zns_state_reserve, NULL },
+	{ ZNS_FRAME_CHECKPOINT, "checkpoint", &zns_pb__checkpoint__descriptor, IN(checkpoints),
+	  OF(ZnsPb__Checkpoint), check_checkpoint, may_add, zns_state_add, salvage_checkpoint },
+	{ ZNS_FRAME_KEY, "key", &zns_pb__key_line__descriptor, ZNS_NOWHERE, ZNS_NOWHERE, check_key,
+	  may_repeat_key, apply_key, salvage_key },
+	{ ZNS_FRAME_RETENTION, "retention", &zns_pb__retention__descriptor, IN(retentions),
+	  OF(ZnsPb__Retention), check_retention, NULL, zns_state_retain, NULL },
+	{ ZNS_FRAME_MARK, "mark", &zns_pb__mark__descriptor, IN(marks), ZNS_NOWHERE, check_mark,
+	  may_mark, zns_state_mark, NULL },
+	{ ZNS_FRAME_TOMBSTONE, "tombstone", &zns_pb__tombstone__descriptor, IN(tombstones),
+	  ZNS_NOWHERE, check_tombstone, may_bury, zns_state_bury, salvage_tombstone },
 	/* Never in a snapshot: */
-	{ ZNS_FRAME_MOVED, "move", &zns_pb__checkpoint__descriptor, ZNS_NOWHERE, OF(ZnsPb__Checkpoint),
-	  check_checkpoint, may_replace, zns_state_replace, salvage_checkpoint },
-	{ ZNS_FRAME_RELEASE, "release", &zns_pb__release__descriptor, ZNS_NOWHERE, OF(ZnsPb__Release),
-	  NULL, may_release, apply_release, NULL },
+	{ ZNS_FRAME_MOVED, "move", &zns_pb__checkpoint__descriptor, ZNS_NOWHERE,
+	  OF(ZnsPb__Checkpoint), check_checkpoint, may_replace, zns_state_replace,
+	  salvage_checkpoint },
+	{ ZNS_FRAME_RELEASE, "release", &zns_pb__release__descriptor, ZNS_NOWHERE,
+	  OF(ZnsPb__Release), NULL, may_release, apply_release, NULL },
 };
 
 const struct zns_kind *zns_kind_at(size_t i)
@@ -239,13 +254,14 @@ const struct zns_kind *zns_kind_of(uint16_t type)
 
 const struct zns_list *zns_kind_list(const struct zns_kind *k, const struct zns_state *st)
 {
-	return k->list == ZNS_NOWHERE ? NULL : (const struct zns_list *)((const char *)st + k->list);
+	return k->list == ZNS_NOWHERE ? NULL :
+					(const struct zns_list *)((const char *)st + k->list);
 }
 
 /* ---- what is done with any of them ---- */
 
-int zns_record_decode(const struct zns_kind *k, const uint8_t *payload, size_t len, const struct zns_limits *l,
-		      ProtobufCMessage **out, struct zns_err *err)
+int zns_record_decode(const struct zns_kind *k, const uint8_t *payload, size_t len,
+		      const struct zns_limits *l, ProtobufCMessage **out, struct zns_err *err)
 {
 	int rc = 0;
 
@@ -261,7 +277,8 @@ int zns_record_decode(const struct zns_kind *k, const uint8_t *payload, size_t l
 	return rc;
 }
 
-struct zns_ent *zns_record_ent(struct zns_state *st, const struct zns_kind *k, ProtobufCMessage *msg, struct zns_err *err)
+struct zns_ent *zns_record_ent(struct zns_state *st, const struct zns_kind *k,
+			       ProtobufCMessage *msg, struct zns_err *err)
 {
 	const char *container = NULL;
 
@@ -270,7 +287,8 @@ struct zns_ent *zns_record_ent(struct zns_state *st, const struct zns_kind *k, P
 	return zns_state_ent(st, msg, container, err);
 }
 
-int zns_record_apply(struct zns_state *st, const struct zns_frame *f, bool snapshot, struct zns_err *err)
+int zns_record_apply(struct zns_state *st, const struct zns_frame *f, bool snapshot,
+		     struct zns_err *err)
 {
 	const struct zns_kind *k = zns_kind_of(f->type);
 	ProtobufCMessage *msg;
@@ -313,7 +331,8 @@ int zns_record_salvage(struct zns_state *st, const struct zns_frame *f, struct z
 	return 0;
 }
 
-int zns_record_set(struct zns_state *st, uint16_t type, const ProtobufCMessage *msg, struct zns_err *err)
+int zns_record_set(struct zns_state *st, uint16_t type, const ProtobufCMessage *msg,
+		   struct zns_err *err)
 {
 	const struct zns_kind *k = zns_kind_of(type);
 	ProtobufCMessage *copy;
@@ -331,20 +350,25 @@ int zns_record_set(struct zns_state *st, uint16_t type, const ProtobufCMessage *
 
 /* ---- to be read ---- */
 
-static size_t print_field(const ProtobufCFieldDescriptor *f, const void *value, char *buf, size_t len)
+static size_t print_field(const ProtobufCFieldDescriptor *f, const void *value, char *buf,
+			  size_t len)
 {
 	char text[128];
 
 	if (f->type == PROTOBUF_C_TYPE_STRING) {
 		const char *s = *(char *const *)value;
 
-		return s && *s ? (size_t)snprintf(buf, len, ", %s %s", f->name, zns_escape(s, text, sizeof(text))) : 0;
+		return s && *s ? (size_t)snprintf(buf, len, ", %s %s", f->name,
+						  zns_escape(s, text, sizeof(text))) :
+				 0;
 	}
 	if (f->type == PROTOBUF_C_TYPE_BYTES) {
 		const ProtobufCBinaryData *b = value;
 
-		return b->data && b->len == ZNS_UUID_LEN ? (size_t)snprintf(buf, len, ", %s %s", f->name,
-									     zns_uuid_format(b->data, text)) : 0;
+		return b->data && b->len == ZNS_UUID_LEN ?
+			       (size_t)snprintf(buf, len, ", %s %s", f->name,
+						zns_uuid_format(b->data, text)) :
+			       0;
 	}
 	return 0;
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Layout arithmetic: where a unit of a segment stands (zns/layout.h, Documentation/format.md "Segments"). */
+/* Layout arithmetic: where a unit of a segment stands (zns/layout.h, Documentation/format.md
+ * "Segments"). */
 #include <string.h>
 #include "zns/layout.h"
 #include "zns/util.h"
 
 /*
- * Smooth weighted round-robin. For every slot each extent earns its weight. The richest one (on a tie, the lowest index)
- * takes the slot and pays the total. So a heavy extent's units are spread over the turn, not bunched.
+ * Smooth weighted round-robin. For every slot each extent earns its weight. The richest one (on a
+ * tie, the lowest index) takes the slot and pays the total. So a heavy extent's units are spread
+ * over the turn, not bunched.
  */
 uint32_t zns_turn_build(const uint32_t *weights, uint32_t nr, uint16_t *turn, uint32_t turn_max)
 {
@@ -53,7 +55,8 @@ int zns_seg_init(struct zns_seg *s, const ZnsPb__Segment *pb, uint32_t unit, str
 	memset(s, 0, sizeof(*s));
 	if (!nr || pb->n_extents > ZNS_STRIPE_MAX_WIDTH)
 		return zns_fail(err, -EBADMSG, "segment with %zu extents", pb->n_extents);
-	for (uint32_t i = 0; i < nr; i++) {	/* first: their sum is what a reader of many segments must hold */
+	/* first: their sum is what a reader of many segments must hold */
+	for (uint32_t i = 0; i < nr; i++) {
 		if (!pb->extents[i]->weight || pb->extents[i]->weight > ZNS_STRIPE_MAX_WEIGHT)
 			return zns_fail(err, -EBADMSG, "segment with a weight out of range");
 		slots += pb->extents[i]->weight;
@@ -125,7 +128,8 @@ uint64_t zns_turn_capacity(const uint32_t *weights, const uint64_t *room_units, 
 		used[i] = turns * weights[i];
 	units = turns * slots;
 	/* The last turn is incomplete: it ends at the first extent that has no room left. */
-	for (uint32_t slot = 0; used[turn[slot]] < room_units[turn[slot]]; slot = (slot + 1) % slots) {
+	for (uint32_t slot = 0; used[turn[slot]] < room_units[turn[slot]];
+	     slot = (slot + 1) % slots) {
 		used[turn[slot]]++;
 		units++;
 	}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Lists of the catalogue: entries are appended, and leave holes where they went until the list is compacted. */
+/* Lists of the catalogue: entries are appended, and leave holes where they went until the list is
+ * compacted. */
 #include "store_int.h"
 #include "zns/grow.h"
 

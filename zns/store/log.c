@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Frames into and out of one metadata zone. Writes are block-padded, from aligned buffers, at the write pointer. */
+/* Frames into and out of one metadata zone. Writes are block-padded, from aligned buffers, at the
+ * write pointer. */
 #include <string.h>
 #include "store_int.h"
 
 void *zns_store_buf(const struct zns_dev *dev, size_t len)
 {
-	size_t align = zns_max(zns_max((size_t)dev->geo.mem_align, (size_t)dev->geo.block_size), (size_t)4096);
+	size_t align = zns_max(zns_max((size_t)dev->geo.mem_align, (size_t)dev->geo.block_size),
+			       (size_t)4096);
 
 	return aligned_alloc(align, zns_align_up(len, align));
 }
@@ -14,10 +16,13 @@ static size_t max_io(const struct zns_dev *dev)
 {
 	size_t block = dev->geo.block_size;
 
-	return zns_max(zns_align_down(dev->geo.max_io_bytes ? dev->geo.max_io_bytes : ZNS_LOG_BUF, block), block);
+	return zns_max(zns_align_down(dev->geo.max_io_bytes ? dev->geo.max_io_bytes : ZNS_LOG_BUF,
+				      block),
+		       block);
 }
 
-int zns_store_read(struct zns_dev *dev, uint32_t zone, uint64_t off, uint8_t *buf, size_t len, struct zns_err *err)
+int zns_store_read(struct zns_dev *dev, uint32_t zone, uint64_t off, uint8_t *buf, size_t len,
+		   struct zns_err *err)
 {
 	size_t max = max_io(dev), n;
 	int rc = 0;
@@ -31,7 +36,8 @@ int zns_store_read(struct zns_dev *dev, uint32_t zone, uint64_t off, uint8_t *bu
 
 /* ---- writer ---- */
 
-/* Writing never fills a log's zone, since the write pointer of a full zone says nothing (replay.c). */
+/* Writing never fills a log's zone, since the write pointer of a full zone says nothing (replay.c).
+ */
 uint64_t zns_log_room(const struct zns_dev *dev, uint64_t zone_capacity)
 {
 	uint64_t block = dev->geo.block_size, cap = zns_align_down(zone_capacity, block);
@@ -39,7 +45,8 @@ uint64_t zns_log_room(const struct zns_dev *dev, uint64_t zone_capacity)
 	return cap - zns_min(cap, block);
 }
 
-void zns_log_init(struct zns_log *l, struct zns_dev *dev, uint32_t zone, uint64_t cap, uint64_t generation)
+void zns_log_init(struct zns_log *l, struct zns_dev *dev, uint32_t zone, uint64_t cap,
+		  uint64_t generation)
 {
 	*l = (struct zns_log){ .dev = dev, .zone = zone, .generation = generation };
 	l->cap = zns_log_room(dev, cap);
@@ -74,7 +81,8 @@ int zns_log_put(struct zns_log *l, uint16_t type, const ProtobufCMessage *msg, s
 			l->buf_cap = 0;
 			l->buf = zns_store_buf(l->dev, cap);
 			if (!l->buf)
-				return zns_fail(err, -ENOMEM, "no memory for a log record of %zu bytes", rec);
+				return zns_fail(err, -ENOMEM,
+						"no memory for a log record of %zu bytes", rec);
 			l->buf_cap = cap;
 		}
 	}
@@ -129,7 +137,9 @@ int zns_log_write_durable(struct zns_log *l, struct zns_err *err)
 
 void zns_log_reader_init(struct zns_log_reader *r, struct zns_dev *dev, const struct zns_zone *z)
 {
-	*r = (struct zns_log_reader){ .dev = dev, .zone = z->index, .exact = zns_zone_is_active(z->state) };
+	*r = (struct zns_log_reader){ .dev = dev,
+				      .zone = z->index,
+				      .exact = zns_zone_is_active(z->state) };
 	/* A read-only zone may report a meaningless write pointer. */
 	r->limit = zns_align_down(zns_min(z->wp, z->capacity), dev->geo.block_size);
 	if (z->state == ZNS_ZONE_OFFLINE)
@@ -151,7 +161,8 @@ static int need(struct zns_log_reader *r, uint64_t off, size_t n, struct zns_err
 
 	if (off >= r->buf_off && off + n <= r->buf_off + r->buf_len)
 		return 0;
-	cap = zns_max(zns_align_up(off - start + n, block), (size_t)zns_align_up(ZNS_LOG_BUF, block));
+	cap = zns_max(zns_align_up(off - start + n, block),
+		      (size_t)zns_align_up(ZNS_LOG_BUF, block));
 	if (cap > r->buf_cap) {
 		free(r->buf);
 		r->buf_cap = r->buf_len = 0;
@@ -177,10 +188,11 @@ static int need(struct zns_log_reader *r, uint64_t off, size_t n, struct zns_err
 }
 
 /*
- * A whole good frame at @off: 1; 0 none, and *why: -ENODATA no header, -EMSGSIZE cut off, -EBADMSG damaged; else an
- * error of the device, or -EPROTONOSUPPORT.
+ * A whole good frame at @off: 1; 0 none, and *why: -ENODATA no header, -EMSGSIZE cut off, -EBADMSG
+ * damaged; else an error of the device, or -EPROTONOSUPPORT.
  */
-static int frame_at(struct zns_log_reader *r, uint64_t off, struct zns_frame *f, int *why, struct zns_err *err)
+static int frame_at(struct zns_log_reader *r, uint64_t off, struct zns_frame *f, int *why,
+		    struct zns_err *err)
 {
 	uint64_t claim;
 	int rc;
@@ -217,7 +229,8 @@ int zns_log_peek(struct zns_log_reader *r, struct zns_frame *f, struct zns_err *
 	r->cut_off = !rc && why == -EMSGSIZE;
 	if (rc == 0 || rc == -ENODATA)
 		return zns_fail(err, -EBADMSG, "metadata zone %u: %s at byte %llu", r->zone,
-				why == -ENODATA ? "no record" : "damaged record", (unsigned long long)r->off);
+				why == -ENODATA ? "no record" : "damaged record",
+				(unsigned long long)r->off);
 	return rc;
 }
 

@@ -6,15 +6,17 @@
 
 #define PAGE 4096
 
-int zns_manifest_pack(const ZnsPb__Manifest *m, size_t block, uint32_t zone, uint64_t start, uint64_t prev_footer,
-		      uint8_t **out, size_t *padded_len, ZnsPb__ExtentRef *ref, struct zns_err *err)
+int zns_manifest_pack(const ZnsPb__Manifest *m, size_t block, uint32_t zone, uint64_t start,
+		      uint64_t prev_footer, uint8_t **out, size_t *padded_len,
+		      ZnsPb__ExtentRef *ref, struct zns_err *err)
 {
 	size_t n = zns_pb__manifest__get_packed_size(m), padded, total, fn;
 	struct zns_frame f = { .type = ZNS_FRAME_MANIFEST };
 	ZnsPb__Footer foot = ZNS_PB__FOOTER__INIT;
 	uint8_t *buf;
 
-	if (m->checkpoint->crypt && m->checkpoint->crypt->has_wrapped)	/* it could never be erased from there */
+	/* it could never be erased from there */
+	if (m->checkpoint->crypt && m->checkpoint->crypt->has_wrapped)
 		return zns_fail(err, -EINVAL, "a wrapped key in a manifest");
 	if (!block || m->checkpoint->id.len != ZNS_UUID_LEN)
 		return zns_fail(err, -EINVAL, "manifest without a block size or a checkpoint id");
@@ -46,18 +48,21 @@ int zns_manifest_pack(const ZnsPb__Manifest *m, size_t block, uint32_t zone, uin
 	fn = zns_pb__footer__get_packed_size(&foot);
 	if (zns_frame_size(fn, 1) > block) {
 		free(buf);
-		return zns_fail(err, -EINVAL, "blocks of %zu bytes are too small for a footer", block);
+		return zns_fail(err, -EINVAL, "blocks of %zu bytes are too small for a footer",
+				block);
 	}
 	zns_pb__footer__pack(&foot, buf + padded + ZNS_FRAME_HDR);
-	f = (struct zns_frame){ .type = ZNS_FRAME_FOOTER, .payload = buf + padded + ZNS_FRAME_HDR, .len = fn };
+	f = (struct zns_frame){ .type = ZNS_FRAME_FOOTER,
+				.payload = buf + padded + ZNS_FRAME_HDR,
+				.len = fn };
 	zns_frame_pack(&f, block, buf + padded);
 	*out = buf;
 	*padded_len = total;
 	return 0;
 }
 
-int zns_manifest_parse(const uint8_t *buf, size_t len, const struct zns_geometry *geo, ZnsPb__Manifest **out,
-		       struct zns_err *err)
+int zns_manifest_parse(const uint8_t *buf, size_t len, const struct zns_geometry *geo,
+		       ZnsPb__Manifest **out, struct zns_err *err)
 {
 	struct zns_frame f;
 	ZnsPb__Manifest *m;
@@ -93,11 +98,14 @@ static int read_aligned(struct zns_dev *dev, uint32_t zone, uint64_t off, size_t
 	return zns_store_read(dev, zone, off, *out, padded, err);
 }
 
-static int read_manifest(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb__Manifest **out, struct zns_err *err)
+static int read_manifest(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb__Manifest **out,
+			 struct zns_err *err)
 {
 	const struct zns_geometry *geo = &dev->geo;
-	struct zns_limits lim = { .nr_zones = geo->nr_zones, .nr_meta = geo->nr_conventional + zns_store_meta_zones(geo),
-				  .block = geo->block_size, .zone_capacity = geo->zone_capacity };
+	struct zns_limits lim = { .nr_zones = geo->nr_zones,
+				  .nr_meta = geo->nr_conventional + zns_store_meta_zones(geo),
+				  .block = geo->block_size,
+				  .zone_capacity = geo->zone_capacity };
 	const ZnsPb__ExtentRef *ref = c->manifest;
 	cleanup_free uint8_t *buf = NULL;
 	ZnsPb__Manifest *m;
@@ -110,31 +118,37 @@ static int read_manifest(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb_
 	if (rc)
 		return rc;
 	if (ref->len <= ZNS_FRAME_HDR || ref->start % geo->block_size)
-		return zns_fail(err, -EBADMSG, "the manifest's place is impossible (byte %llu, %llu bytes)",
+		return zns_fail(err, -EBADMSG,
+				"the manifest's place is impossible (byte %llu, %llu bytes)",
 				(unsigned long long)ref->start, (unsigned long long)ref->len);
 	rc = read_aligned(dev, ref->zone, ref->start, ref->len, &buf, err);
-	if (rc == -ENODATA)	/* beyond the write pointer */
-		return zns_fail(err, -EBADMSG, "zone %u ends before the manifest: it was reset or lost data",
+	if (rc == -ENODATA) /* beyond the write pointer */
+		return zns_fail(err, -EBADMSG,
+				"zone %u ends before the manifest: it was reset or lost data",
 				ref->zone);
 	if (rc)
 		return rc;
 	if (zns_hash(buf, ref->len) != ref->hash)
-		return zns_fail(err, -EBADMSG, "the manifest in zone %u is damaged: checksum does not match",
+		return zns_fail(err, -EBADMSG,
+				"the manifest in zone %u is damaged: checksum does not match",
 				ref->zone);
 	rc = zns_manifest_parse(buf, ref->len, geo, &m, err);
 	if (rc)
 		return rc;
-	if (m->checkpoint->id.len != c->id.len || memcmp(m->checkpoint->id.data, c->id.data, c->id.len)) {
+	if (m->checkpoint->id.len != c->id.len ||
+	    memcmp(m->checkpoint->id.data, c->id.data, c->id.len)) {
 		zns_pb__manifest__free_unpacked(m, NULL);
-		return zns_fail(err, -EBADMSG, "the manifest in zone %u is another checkpoint's", ref->zone);
+		return zns_fail(err, -EBADMSG, "the manifest in zone %u is another checkpoint's",
+				ref->zone);
 	}
 	*out = m;
 	return 0;
 }
 
 /*
- * The manifest says that there is a key, and the record has it. If only the record speaks of encryption, the manifest is of
- * another checkpoint. If only the manifest does, no key is known, and nothing can be read.
+ * The manifest says that there is a key, and the record has it. If only the record speaks of
+ * encryption, the manifest is of another checkpoint. If only the manifest does, no key is known,
+ * and nothing can be read.
  */
 static int join_key(const ZnsPb__Checkpoint *c, ZnsPb__Manifest *m, struct zns_err *err)
 {
@@ -143,8 +157,10 @@ static int join_key(const ZnsPb__Checkpoint *c, ZnsPb__Manifest *m, struct zns_e
 	if (!c->crypt)
 		return 0;
 	if (!m->checkpoint->crypt || c->crypt->cipher != m->checkpoint->crypt->cipher)
-		return zns_fail(err, -EBADMSG, "the record says that it is encrypted, the manifest in zone %u does not",
-				c->manifest->zone);
+		return zns_fail(
+			err, -EBADMSG,
+			"the record says that it is encrypted, the manifest in zone %u does not",
+			c->manifest->zone);
 	k = zns_pb_copy(&c->crypt->base, err);
 	if (!k)
 		return -ENOMEM;
@@ -153,7 +169,8 @@ static int join_key(const ZnsPb__Checkpoint *c, ZnsPb__Manifest *m, struct zns_e
 	return 0;
 }
 
-int zns_manifest_read(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb__Manifest **out, struct zns_err *err)
+int zns_manifest_read(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb__Manifest **out,
+		      struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];
 	int rc;
@@ -173,7 +190,8 @@ int zns_manifest_read(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb__Ma
 	return rc;
 }
 
-int zns_footer_read(struct zns_dev *dev, uint32_t zone, uint64_t off, ZnsPb__Footer **out, struct zns_err *err)
+int zns_footer_read(struct zns_dev *dev, uint32_t zone, uint64_t off, ZnsPb__Footer **out,
+		    struct zns_err *err)
 {
 	const struct zns_geometry *geo = &dev->geo;
 	cleanup_free uint8_t *buf = NULL;
@@ -184,7 +202,8 @@ int zns_footer_read(struct zns_dev *dev, uint32_t zone, uint64_t off, ZnsPb__Foo
 
 	if (zone >= geo->nr_zones || off % geo->block_size || off > geo->zone_capacity ||
 	    geo->zone_capacity - off < geo->block_size)
-		return zns_fail(err, -EINVAL, "no block at byte %llu of zone %u", (unsigned long long)off, zone);
+		return zns_fail(err, -EINVAL, "no block at byte %llu of zone %u",
+				(unsigned long long)off, zone);
 	rc = read_aligned(dev, zone, off, geo->block_size, &buf, err);
 	if (!rc)
 		rc = zns_frame_parse(buf, geo->block_size, &f, err);
@@ -196,13 +215,15 @@ int zns_footer_read(struct zns_dev *dev, uint32_t zone, uint64_t off, ZnsPb__Foo
 	if (!foot)
 		return zns_fail(err, -EBADMSG, "footer cannot be decoded");
 	/* A footer stands right behind its manifest and knows only what is before it. */
-	end = foot->manifest_start > off || foot->manifest_len > off - foot->manifest_start ? UINT64_MAX :
-	      foot->manifest_start + zns_align_up(foot->manifest_len, geo->block_size);
+	end = foot->manifest_start > off || foot->manifest_len > off - foot->manifest_start ?
+		      UINT64_MAX :
+		      foot->manifest_start + zns_align_up(foot->manifest_len, geo->block_size);
 	if (foot->checkpoint.len != ZNS_UUID_LEN || foot->zone != zone || end != off ||
 	    foot->manifest_len <= ZNS_FRAME_HDR ||
 	    (foot->has_prev_footer && foot->prev_footer >= foot->manifest_start)) {
 		zns_pb__footer__free_unpacked(foot, NULL);
-		return zns_fail(err, -EBADMSG, "footer at byte %llu of zone %u has impossible values",
+		return zns_fail(err, -EBADMSG,
+				"footer at byte %llu of zone %u has impossible values",
 				(unsigned long long)off, zone);
 	}
 	*out = foot;
@@ -223,14 +244,16 @@ int zns_footer_check(struct zns_dev *dev, const ZnsPb__Checkpoint *c, struct zns
 	if (rc == -EINVAL || rc == -ENODATA || rc == -EBADMSG) {
 		struct zns_err why = err ? *err : (struct zns_err)ZNS_ERR_INIT;
 
-		return zns_fail(err, -EBADMSG, "the footer at byte %llu of zone %u is damaged (%s)", (unsigned long long)off,
-				ref->zone, why.msg);
+		return zns_fail(err, -EBADMSG, "the footer at byte %llu of zone %u is damaged (%s)",
+				(unsigned long long)off, ref->zone, why.msg);
 	}
 	if (rc)
 		return rc;
-	if (memcmp(f->checkpoint.data, c->id.data, ZNS_UUID_LEN) || f->manifest_start != ref->start ||
-	    f->manifest_len != ref->len || f->manifest_hash != ref->hash)
-		rc = zns_fail(err, -EBADMSG, "the footer at byte %llu of zone %u names another manifest",
+	if (memcmp(f->checkpoint.data, c->id.data, ZNS_UUID_LEN) ||
+	    f->manifest_start != ref->start || f->manifest_len != ref->len ||
+	    f->manifest_hash != ref->hash)
+		rc = zns_fail(err, -EBADMSG,
+			      "the footer at byte %llu of zone %u names another manifest",
 			      (unsigned long long)off, ref->zone);
 	zns_pb__footer__free_unpacked(f, NULL);
 	return rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Sanity of a manifest. A reader computes places and buffer sizes from it, so nothing is believed: after this check
- * every offset it computes lies in a data zone and no sum overflows.
+ * Sanity of a manifest. A reader computes places and buffer sizes from it, so nothing is believed:
+ * after this check every offset it computes lies in a data zone and no sum overflows.
  */
 #include <string.h>
 #include "store_int.h"
@@ -31,24 +31,32 @@ static int check_unit(const ZnsPb__Image *i, const struct ctx *c)
 		return zns_fail(c->err, -EBADMSG, "image %s: stripe unit of %llu bytes", i->name,
 				(unsigned long long)unit);
 	if (i->size > c->device_bytes)
-		return zns_fail(c->err, -EBADMSG, "image %s: %llu bytes, more than the device has", i->name,
-				(unsigned long long)i->size);
+		return zns_fail(c->err, -EBADMSG, "image %s: %llu bytes, more than the device has",
+				i->name, (unsigned long long)i->size);
 	if (i->n_csums != i->size / unit + (i->size % unit != 0))
-		return zns_fail(c->err, -EBADMSG, "image %s: %zu checksums for %llu bytes in units of %llu", i->name,
+		return zns_fail(c->err, -EBADMSG,
+				"image %s: %zu checksums for %llu bytes in units of %llu", i->name,
 				i->n_csums, (unsigned long long)i->size, (unsigned long long)unit);
-	if (i->n_piece_csums && (unit % ZNS_PIECE || i->n_piece_csums > i->size / ZNS_PIECE + (i->size % ZNS_PIECE != 0)))
-		return zns_fail(c->err, -EBADMSG, "image %s: %zu checksums of pieces for %llu bytes", i->name, i->n_piece_csums,
-				(unsigned long long)i->size);
-	if (c->encrypted && i->n_piece_csums)	/* what is authentic is a whole unit */
-		return zns_fail(c->err, -EBADMSG, "image %s: checksums of pieces of encrypted units", i->name);
+	if (i->n_piece_csums &&
+	    (unit % ZNS_PIECE ||
+	     i->n_piece_csums > i->size / ZNS_PIECE + (i->size % ZNS_PIECE != 0)))
+		return zns_fail(c->err, -EBADMSG,
+				"image %s: %zu checksums of pieces for %llu bytes", i->name,
+				i->n_piece_csums, (unsigned long long)i->size);
+	if (c->encrypted && i->n_piece_csums) /* what is authentic is a whole unit */
+		return zns_fail(c->err, -EBADMSG,
+				"image %s: checksums of pieces of encrypted units", i->name);
 	/* It is part of a nonce: the sum with a unit's number must not wrap. */
 	if (i->has_unit_base && (!c->encrypted || i->unit_base > UINT64_MAX - i->n_csums))
-		return zns_fail(c->err, -EBADMSG, "image %s: an impossible base of its units' numbers", i->name);
+		return zns_fail(c->err, -EBADMSG,
+				"image %s: an impossible base of its units' numbers", i->name);
 	if (c->encrypted != (bool)i->has_tags && i->size)
-		return zns_fail(c->err, -EBADMSG, "image %s: %s", i->name, c->encrypted ? "encrypted, but without tags" :
-				"tags of an image that is not encrypted");
+		return zns_fail(c->err, -EBADMSG, "image %s: %s", i->name,
+				c->encrypted ? "encrypted, but without tags" :
+					       "tags of an image that is not encrypted");
 	if (i->has_tags && i->tags.len != ZNS_TAG_BYTES * i->n_csums)
-		return zns_fail(c->err, -EBADMSG, "image %s: %zu bytes of tags for %zu units", i->name, i->tags.len, i->n_csums);
+		return zns_fail(c->err, -EBADMSG, "image %s: %zu bytes of tags for %zu units",
+				i->name, i->tags.len, i->n_csums);
 	return 0;
 }
 
@@ -68,15 +76,18 @@ static int check_extents(const ZnsPb__Image *i, const ZnsPb__Segment *s, const s
 		uint64_t nr = zns_seg_units_of(&seg, e, units);
 
 		if (!is_packed(i) && seg.start[e] % c->block) {
-			rc = zns_fail(c->err, -EBADMSG, "image %s: extent at byte %llu of zone %u is not aligned",
+			rc = zns_fail(c->err, -EBADMSG,
+				      "image %s: extent at byte %llu of zone %u is not aligned",
 				      i->name, (unsigned long long)seg.start[e], seg.zone[e]);
 			break;
 		}
-		/* units * unit <= size + unit: no overflow. An extent without a unit is legal: a short image. */
+		/* units * unit <= size + unit: no overflow. An extent without a unit is legal: a
+		 * short image. */
 		bytes = nr * i->unit;
 		if (last.extent == e && tail)
 			bytes -= i->unit - tail;
-		rc = zns_check_range(&c->lim, seg.zone[e], seg.start[e], bytes ? bytes : 1, -EBADMSG, c->err);
+		rc = zns_check_range(&c->lim, seg.zone[e], seg.start[e], bytes ? bytes : 1,
+				     -EBADMSG, c->err);
 		if (rc)
 			zns_wrap(c->err, "image %s", i->name);
 	}
@@ -89,12 +100,16 @@ static int check_segment(const ZnsPb__Image *i, size_t nr, uint64_t off, const s
 	const ZnsPb__Segment *s = i->segments[nr];
 
 	if (s->off != off || !s->len || s->len > i->size - off)
-		return zns_fail(c->err, -EBADMSG, "image %s: segment %zu (%llu+%llu) leaves a gap or the image",
-				i->name, nr, (unsigned long long)s->off, (unsigned long long)s->len);
+		return zns_fail(c->err, -EBADMSG,
+				"image %s: segment %zu (%llu+%llu) leaves a gap or the image",
+				i->name, nr, (unsigned long long)s->off,
+				(unsigned long long)s->len);
 	if (nr + 1 < i->n_segments && s->len % i->unit)
-		return zns_fail(c->err, -EBADMSG, "image %s: segment %zu ends inside a unit", i->name, nr);
+		return zns_fail(c->err, -EBADMSG, "image %s: segment %zu ends inside a unit",
+				i->name, nr);
 	if (!s->n_extents || s->n_extents > ZNS_STRIPE_MAX_WIDTH)
-		return zns_fail(c->err, -EBADMSG, "image %s: segment %zu has %zu extents", i->name, nr, s->n_extents);
+		return zns_fail(c->err, -EBADMSG, "image %s: segment %zu has %zu extents", i->name,
+				nr, s->n_extents);
 	for (size_t e = 0; e < s->n_extents; e++)
 		if (!s->extents[e]->weight || s->extents[e]->weight > ZNS_STRIPE_MAX_WEIGHT)
 			return zns_fail(c->err, -EBADMSG, "image %s: extent of weight %u", i->name,
@@ -115,8 +130,8 @@ static int check_image(const ZnsPb__Image *i, const struct ctx *c)
 		off += i->segments[s]->len;
 	}
 	if (!rc && off != i->size)
-		rc = zns_fail(c->err, -EBADMSG, "image %s: segments cover %llu of %llu bytes", i->name,
-			      (unsigned long long)off, (unsigned long long)i->size);
+		rc = zns_fail(c->err, -EBADMSG, "image %s: segments cover %llu of %llu bytes",
+			      i->name, (unsigned long long)off, (unsigned long long)i->size);
 	return rc;
 }
 
@@ -143,18 +158,24 @@ static int check_names_differ(const ZnsPb__Manifest *m, struct zns_err *err)
 static int check_former(const ZnsPb__Manifest *m, bool encrypted, struct zns_err *err)
 {
 	if (m->n_former_macs > ZNS_FORMER_MACS_MAX || (m->n_former_macs && !encrypted))
-		return zns_fail(err, -EBADMSG, "the manifest knows of %zu earlier versions", m->n_former_macs);
+		return zns_fail(err, -EBADMSG, "the manifest knows of %zu earlier versions",
+				m->n_former_macs);
 	for (size_t i = 0; i < m->n_former_macs; i++)
 		if (m->former_macs[i].len != ZNS_MAC_BYTES)
-			return zns_fail(err, -EBADMSG, "the MAC of an earlier version has %zu bytes", m->former_macs[i].len);
+			return zns_fail(err, -EBADMSG,
+					"the MAC of an earlier version has %zu bytes",
+					m->former_macs[i].len);
 	return 0;
 }
 
-int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo, struct zns_err *err)
+int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo,
+		       struct zns_err *err)
 {
 	struct ctx c = {
-		.lim = { .nr_zones = geo->nr_zones, .nr_meta = geo->nr_conventional + zns_store_meta_zones(geo),
-			 .nr_groups = geo->nr_zones, .block = geo->block_size,
+		.lim = { .nr_zones = geo->nr_zones,
+			 .nr_meta = geo->nr_conventional + zns_store_meta_zones(geo),
+			 .nr_groups = geo->nr_zones,
+			 .block = geo->block_size,
 			 .zone_capacity = geo->zone_capacity },
 		.block = geo->block_size,
 		.device_bytes = geo->nr_zones * geo->zone_capacity,
@@ -182,14 +203,14 @@ int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo,
 static bool in_uses(const ZnsPb__Checkpoint *c, uint32_t zone, uint64_t start, uint64_t len)
 {
 	for (size_t i = 0; i < c->n_zones; i++)
-		if (c->zones[i]->zone == zone && start >= c->zones[i]->start && len <= c->zones[i]->len &&
-		    start - c->zones[i]->start <= c->zones[i]->len - len)
+		if (c->zones[i]->zone == zone && start >= c->zones[i]->start &&
+		    len <= c->zones[i]->len && start - c->zones[i]->start <= c->zones[i]->len - len)
 			return true;
 	return false;
 }
 
-static int segment_in_uses(const ZnsPb__Image *i, const ZnsPb__Segment *s, const ZnsPb__Checkpoint *c,
-			   struct zns_err *err)
+static int segment_in_uses(const ZnsPb__Image *i, const ZnsPb__Segment *s,
+			   const ZnsPb__Checkpoint *c, struct zns_err *err)
 {
 	uint64_t units = s->len / i->unit + (s->len % i->unit != 0), tail = s->len % i->unit;
 	struct zns_place last;
@@ -205,8 +226,11 @@ static int segment_in_uses(const ZnsPb__Image *i, const ZnsPb__Segment *s, const
 		if (last.extent == e && tail)
 			bytes -= i->unit - tail;
 		if (bytes && !in_uses(c, seg.zone[e], seg.start[e], bytes))
-			rc = zns_fail(err, -EBADMSG, "image %s: bytes %llu+%llu of zone %u are not the checkpoint's", i->name,
-				      (unsigned long long)seg.start[e], (unsigned long long)bytes, seg.zone[e]);
+			rc = zns_fail(
+				err, -EBADMSG,
+				"image %s: bytes %llu+%llu of zone %u are not the checkpoint's",
+				i->name, (unsigned long long)seg.start[e],
+				(unsigned long long)bytes, seg.zone[e]);
 	}
 	zns_seg_fini(&seg);
 	return rc;
@@ -218,10 +242,12 @@ int zns_manifest_agrees(const ZnsPb__Manifest *m, const ZnsPb__Checkpoint *c, st
 	uint64_t bytes = 0;
 	int rc;
 
-	if (mc->id.len != c->id.len || memcmp(mc->id.data, c->id.data, c->id.len) || strcmp(mc->container, c->container) ||
-	    mc->created_ns != c->created_ns ||
-	    !mc->crypt != !c->crypt || mc->bytes != c->bytes || mc->nr_images != c->nr_images || m->n_images != c->nr_images)
-		return zns_fail(err, -EBADMSG, "the manifest is of another checkpoint than the record");
+	if (mc->id.len != c->id.len || memcmp(mc->id.data, c->id.data, c->id.len) ||
+	    strcmp(mc->container, c->container) || mc->created_ns != c->created_ns ||
+	    !mc->crypt != !c->crypt || mc->bytes != c->bytes || mc->nr_images != c->nr_images ||
+	    m->n_images != c->nr_images)
+		return zns_fail(err, -EBADMSG,
+				"the manifest is of another checkpoint than the record");
 	for (size_t i = 0; i < m->n_images; i++) {
 		bytes += m->images[i]->size;
 		for (size_t s = 0; s < m->images[i]->n_segments; s++) {
@@ -231,7 +257,7 @@ int zns_manifest_agrees(const ZnsPb__Manifest *m, const ZnsPb__Checkpoint *c, st
 		}
 	}
 	if (bytes != c->bytes)
-		return zns_fail(err, -EBADMSG, "the images have %llu bytes, the record says %llu", (unsigned long long)bytes,
-				(unsigned long long)c->bytes);
+		return zns_fail(err, -EBADMSG, "the images have %llu bytes, the record says %llu",
+				(unsigned long long)bytes, (unsigned long long)c->bytes);
 	return 0;
 }

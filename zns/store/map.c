@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Hash table: open addressing, linear probing, deletion by shifting back. A slot is empty when val is NULL. */
+/* Hash table: open addressing, linear probing, deletion by shifting back. A slot is empty when val
+ * is NULL. */
 #include <stdlib.h>
 #include "store_int.h"
 

@@ -9,14 +9,16 @@ bool zns_meta_usable(const struct zns_zone *z)
 
 uint32_t zns_store_meta_zones(const struct zns_geometry *geo)
 {
-	uint32_t n = zns_max(geo->nr_zones / 5000, (uint32_t)ZNS_META_ZONES_MIN);	/* 0.02 % */
+	uint32_t n = zns_max(geo->nr_zones / 5000, (uint32_t)ZNS_META_ZONES_MIN); /* 0.02 % */
 
 	return zns_min(n, geo->nr_zones / 2);
 }
 
-int zns_store_meta_range(struct zns_dev *dev, uint32_t *first, uint32_t *nr_meta, struct zns_err *err)
+int zns_store_meta_range(struct zns_dev *dev, uint32_t *first, uint32_t *nr_meta,
+			 struct zns_err *err)
 {
-	uint32_t n = zns_store_meta_zones(&dev->geo), lead = 0, total = dev->geo.nr_zones, got, i = 0;
+	uint32_t n = zns_store_meta_zones(&dev->geo), lead = 0, total = dev->geo.nr_zones, got,
+		 i = 0;
 	struct zns_zone z[64];
 	int rc;
 
@@ -30,8 +32,8 @@ int zns_store_meta_range(struct zns_dev *dev, uint32_t *first, uint32_t *nr_meta
 	} while (got && i == got);
 	/* Rolling takes two zones; data at least one. */
 	if (n < 2 || lead >= total || n >= total - lead)
-		return zns_fail(err, -ENOMEDIUM, "%s is too small for a store: %u sequential zones", dev->path,
-				total - lead);
+		return zns_fail(err, -ENOMEDIUM, "%s is too small for a store: %u sequential zones",
+				dev->path, total - lead);
 	*first = lead;
 	*nr_meta = lead + n;
 	return 0;

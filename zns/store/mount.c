@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * One machine at a time. The mount record says which machine writes the store, and a second one is refused by name. If
- * another one writes all the same, alone.c finds it.
+ * One machine at a time. The mount record says which machine writes the store, and a second one is
+ * refused by name. If another one writes all the same, alone.c finds it.
  */
 #include <string.h>
 #include <unistd.h>
@@ -21,8 +21,11 @@ int zns_store_mine(const struct zns_store *s, const char *machine, struct zns_er
 	/* The same machine after a crash or a reboot goes on by itself. */
 	if (!have || have->released || !strcmp(have->machine, machine))
 		return 0;
-	return zns_fail(err, -EBUSY, "%s is in use by host %s since %s; if that host no longer has it: znsctl register --take-over %s",
-			s->dev->path, have->host, zns_format_time(have->since_ns, when, sizeof(when)), s->dev->path);
+	return zns_fail(
+		err, -EBUSY,
+		"%s is in use by host %s since %s; if that host no longer has it: znsctl register --take-over %s",
+		s->dev->path, have->host, zns_format_time(have->since_ns, when, sizeof(when)),
+		s->dev->path);
 }
 
 int zns_store_claim(struct zns_store *s, const ZnsPb__Mount *m, struct zns_err *err)
@@ -35,7 +38,8 @@ int zns_store_claim(struct zns_store *s, const ZnsPb__Mount *m, struct zns_err *
 		return rc;
 	zns_ent_free(s->claim);
 	s->claim = NULL;
-	if (have && !have->released && !m->released && !strcmp(have->machine, m->machine) && !strcmp(have->boot, m->boot))
+	if (have && !have->released && !m->released && !strcmp(have->machine, m->machine) &&
+	    !strcmp(have->boot, m->boot))
 		return 0;
 	copy = zns_pb_copy(&m->base, err);
 	s->claim = copy ? zns_state_ent(&s->st, copy, NULL, err) : NULL;

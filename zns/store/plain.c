@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * After a migration the pages are on zones, and all other images are plain files that somebody has copied. Only names tie
- * the two together. So every task that has pages must have its other images, and the other way round.
+ * After a migration the pages are on zones, and all other images are plain files that somebody has
+ * copied. Only names tie the two together. So every task that has pages must have its other images,
+ * and the other way round.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -48,8 +49,10 @@ static int check_dir(int dir, const ZnsPb__Manifest *m, struct zns_err *err)
 
 		snprintf(name, sizeof(name), "pagemap-%lu.img", n);
 		if (n && !has_image(m, name))
-			ret = zns_fail(err, -EXDEV, "the images in the directory are of another dump than the pages on zones: %s has no %s there",
-				       e->d_name, name);
+			ret = zns_fail(
+				err, -EXDEV,
+				"the images in the directory are of another dump than the pages on zones: %s has no %s there",
+				e->d_name, name);
 	}
 	closedir(d);
 	return ret;
@@ -60,14 +63,18 @@ int zns_plain_check(int dir, const ZnsPb__Manifest *m, struct zns_err *err)
 	char name[64];
 
 	if (faccessat(dir, "inventory.img", F_OK, 0))
-		return zns_fail(err, -ENOENT, "only the pages of this checkpoint have come so far: copy the sender's other images into the image directory");
+		return zns_fail(
+			err, -ENOENT,
+			"only the pages of this checkpoint have come so far: copy the sender's other images into the image directory");
 	for (size_t i = 0; i < m->n_images; i++) {
 		unsigned long n = number_in(m->images[i]->name, "pagemap-");
 
 		snprintf(name, sizeof(name), "mm-%lu.img", n);
 		if (n && faccessat(dir, name, F_OK, 0))
-			return zns_fail(err, -EXDEV, "the images in the directory are of another dump than the pages on zones, or not all of them: there is no %s",
-					name);
+			return zns_fail(
+				err, -EXDEV,
+				"the images in the directory are of another dump than the pages on zones, or not all of them: there is no %s",
+				name);
 	}
 	return check_dir(dir, m, err);
 }

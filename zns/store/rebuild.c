@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Write a new generation of the catalogue, from what is left of the old one and from the footers in the data zones. */
+/* Write a new generation of the catalogue, from what is left of the old one and from the footers in
+ * the data zones. */
 #include <string.h>
 #include "kinds.h"
 #include "salvage.h"
@@ -17,21 +18,25 @@ struct verdict {
 struct rebuild {
 	const struct zns_salvage *sv;
 	const struct zns_rebuild_params *p;
-	struct verdict *verdict;	/* one for each checkpoint; the last word counts, and is told at the end */
+	/* one for each checkpoint; the last word counts, and is told at the end */
+	struct verdict *verdict;
 	size_t nr_verdicts;
-	struct zns_dead *dead;	/* found, but not taken; the scan does not step over what these claim */
+	/* found, but not taken; the scan does not step over what these claim */
+	struct zns_dead *dead;
 	size_t nr_dead;
-	struct zns_dead *left;	/* records of the log that were left out; a later version may still be found */
+	/* records of the log that were left out; a later version may still be found */
+	struct zns_dead *left;
 	size_t nr_left;
-	ZnsPb__Checkpoint **keys;	/* copies of those of them that are encrypted: a later version has the same key */
+	/* copies of those of them that are encrypted: a later version has the same key */
+	ZnsPb__Checkpoint **keys;
 	size_t nr_keys;
 	struct zns_rebuild_result *r;
 	struct zns_store *s;
 	struct zns_zone *zones;
 };
 
-static void tell(struct rebuild *b, const uint8_t *id, const char *container, enum zns_rebuild_source from, bool taken,
-		 const char *why)
+static void tell(struct rebuild *b, const uint8_t *id, const char *container,
+		 enum zns_rebuild_source from, bool taken, const char *why)
 {
 	struct verdict *v;
 	size_t i;
@@ -40,7 +45,7 @@ static void tell(struct rebuild *b, const uint8_t *id, const char *container, en
 		;
 	if (i == b->nr_verdicts) {
 		if (zns_grow_by_one(b->verdict, i))
-			return;		/* nobody is told, nothing else */
+			return; /* nobody is told, nothing else */
 		b->nr_verdicts++;
 		memcpy(b->verdict[i].id, id, ZNS_UUID_LEN);
 		b->verdict[i].from = from;
@@ -75,7 +80,8 @@ static bool add_dead(struct rebuild *b, const uint8_t *id, int64_t moved_ns)
 	return !is_dead(b, id, moved_ns) && append(&b->dead, &b->nr_dead, id, moved_ns);
 }
 
-/* Did we leave it out? Then it was not removed, and the tombstone that the state has of it is ours. */
+/* Did we leave it out? Then it was not removed, and the tombstone that the state has of it is ours.
+ */
 static bool was_left_out(const struct rebuild *b, const uint8_t *id)
 {
 	for (size_t i = 0; i < b->nr_left; i++)
@@ -129,7 +135,8 @@ static bool overlaps(const ZnsPb__Checkpoint *c, const ZnsPb__Checkpoint *o)
 		for (size_t k = 0; k < o->n_zones; k++) {
 			const ZnsPb__ZoneUse *x = c->zones[i], *y = o->zones[k];
 
-			if (x->zone == y->zone && x->start < y->start + y->len && y->start < x->start + x->len)
+			if (x->zone == y->zone && x->start < y->start + y->len &&
+			    y->start < x->start + x->len)
 				return true;
 		}
 	return false;
@@ -149,9 +156,10 @@ static bool overwritten(const struct rebuild *b, const ZnsPb__Checkpoint *c, cha
 	for (size_t i = 0; i < l->nr; i++) {
 		const ZnsPb__Checkpoint *o = l->v[i] ? l->v[i]->ckpt : NULL;
 
-		if (o && memcmp(o->id.data, c->id.data, ZNS_UUID_LEN) && written_ns(o) >= written_ns(c) &&
-		    overlaps(c, o)) {
-			snprintf(why, len, "checkpoint %s has its bytes", zns_uuid_format(o->id.data, id));
+		if (o && memcmp(o->id.data, c->id.data, ZNS_UUID_LEN) &&
+		    written_ns(o) >= written_ns(c) && overlaps(c, o)) {
+			snprintf(why, len, "checkpoint %s has its bytes",
+				 zns_uuid_format(o->id.data, id));
 			return true;
 		}
 	}
@@ -193,7 +201,8 @@ static void check_records(struct rebuild *b)
 
 		if (!e || zns_state_room(&b->s->st, NULL))
 			continue;
-		if (data_gone(b, e->ckpt, why, sizeof(why)) || overwritten(b, e->ckpt, why, sizeof(why)))
+		if (data_gone(b, e->ckpt, why, sizeof(why)) ||
+		    overwritten(b, e->ckpt, why, sizeof(why)))
 			leave_out(b, e, why);
 	}
 	zns_state_compact(&b->s->st);
@@ -211,7 +220,8 @@ static void how_removed(const ZnsPb__Tombstone *t, char *why, size_t len)
 {
 	char when[32];
 
-	snprintf(why, len, "was removed at %s by %.100s", zns_format_time(t->deleted_ns, when, sizeof(when)), t->by);
+	snprintf(why, len, "was removed at %s by %.100s",
+		 zns_format_time(t->deleted_ns, when, sizeof(when)), t->by);
 }
 
 static bool has_manifest(const struct rebuild *b, const ZnsPb__Checkpoint *c)
@@ -224,7 +234,8 @@ static bool has_manifest(const struct rebuild *b, const ZnsPb__Checkpoint *c)
 	return true;
 }
 
-/* Judge records by what the zones told: removals that the log has lost, and newer checkpoints in their place. */
+/* Judge records by what the zones told: removals that the log has lost, and newer checkpoints in
+ * their place. */
 static void settle_records(struct rebuild *b)
 {
 	const struct zns_scan *sc = &b->r->scan;
@@ -243,7 +254,8 @@ static void settle_records(struct rebuild *b)
 		whole = has_manifest(b, e->ckpt);
 		for (size_t k = 0; !whole && k < sc->nr; k++)
 			over |= sc->v[k].c && memcmp(sc->v[k].id, e->ckpt->id.data, ZNS_UUID_LEN) &&
-				written_ns(sc->v[k].c) >= written_ns(e->ckpt) && overlaps(e->ckpt, sc->v[k].c);
+				written_ns(sc->v[k].c) >= written_ns(e->ckpt) &&
+				overlaps(e->ckpt, sc->v[k].c);
 		if (t) {
 			how_removed(t, why, sizeof(why));
 			add_dead(b, e->ckpt->id.data, ZNS_DEAD_ALL);
@@ -251,7 +263,8 @@ static void settle_records(struct rebuild *b)
 		} else if (over) {
 			leave_out(b, e, "its zones were written anew");
 		} else {
-			tell(b, e->ckpt->id.data, e->ckpt->container, ZNS_FROM_LOG, true, whole ? "" : "its manifest is damaged");
+			tell(b, e->ckpt->id.data, e->ckpt->container, ZNS_FROM_LOG, true,
+			     whole ? "" : "its manifest is damaged");
 		}
 	}
 	zns_state_compact(&b->s->st);
@@ -261,7 +274,7 @@ static void settle_records(struct rebuild *b)
 static int take(struct rebuild *b, const struct zns_found *f, bool *key_lost, struct zns_err *err)
 {
 	struct zns_state *st = &b->s->st;
-	bool replace = zns_state_find(st, f->id);	/* the record of the move is lost */
+	bool replace = zns_state_find(st, f->id); /* the record of the move is lost */
 	struct zns_limits lim = st->lim;
 	ZnsPb__Manifest *m = NULL;
 	ZnsPb__Checkpoint *copy;
@@ -297,9 +310,11 @@ static int take(struct rebuild *b, const struct zns_found *f, bool *key_lost, st
 	if (copy && replace)
 		zns_crypt_inherit(copy, zns_state_find(st, f->id)->ckpt);
 	for (size_t i = 0; copy && i < b->nr_keys; i++)
-		if (!memcmp(b->keys[i]->id.data, f->id, ZNS_UUID_LEN) && copy->crypt && !copy->crypt->has_wrapped)
+		if (!memcmp(b->keys[i]->id.data, f->id, ZNS_UUID_LEN) && copy->crypt &&
+		    !copy->crypt->has_wrapped)
 			zns_crypt_inherit(copy, b->keys[i]);
-	if (copy && copy->crypt && !copy->crypt->has_wrapped && zns_salvage_key(b->sv, copy->id.data)) {
+	if (copy && copy->crypt && !copy->crypt->has_wrapped &&
+	    zns_salvage_key(b->sv, copy->id.data)) {
 		zns_pb__checkpoint_key__free_unpacked(copy->crypt, NULL);
 		copy->crypt = zns_pb_copy(&zns_salvage_key(b->sv, copy->id.data)->base, err);
 		if (!copy->crypt) {
@@ -336,8 +351,11 @@ static int take_found(struct rebuild *b)
 		qsort(sc->v, sc->nr, sizeof(*sc->v), cmp_found);
 	for (size_t i = 0; i < sc->nr; i++) {
 		const struct zns_found *f = &sc->v[i];
-		const struct zns_ent *dead = zns_state_find_dead(&b->s->st, f->id), *have = zns_state_find(&b->s->st, f->id);
-		const ZnsPb__Tombstone *t = dead && !was_left_out(b, f->id) ? dead->tomb : dead_in_zones(sc, f->id);
+		const struct zns_ent *dead = zns_state_find_dead(&b->s->st, f->id),
+				     *have = zns_state_find(&b->s->st, f->id);
+		const ZnsPb__Tombstone *t = dead && !was_left_out(b, f->id) ?
+						    dead->tomb :
+						    dead_in_zones(sc, f->id);
 		const char *name = f->c ? f->c->container : "?";
 		int64_t moved_ns = f->c ? f->c->moved_ns : 0, have_ns;
 		struct zns_err err = ZNS_ERR_INIT;
@@ -359,14 +377,18 @@ static int take_found(struct rebuild *b)
 			news += add_dead(b, f->id, ZNS_DEAD_ALL);
 			continue;
 		}
-		have_ns = have ? have->ckpt->moved_ns : 0;	/* which is freed when it is replaced */
+		have_ns = have ? have->ckpt->moved_ns : 0; /* which is freed when it is replaced */
 		rc = take(b, f, &key_lost, &err);
 		if (rc == -ENOMEM)
 			return rc;
-		/* If an earlier version is good, that one stays, and so does what was said of it. */
+		/* If an earlier version is good, that one stays, and so does what was said of it.
+		 */
 		if (!rc || !have)
-			tell(b, f->id, name, ZNS_FROM_ZONES, !rc, rc ? err.msg : key_lost ? "its key was lost with the log: the data "
-			     "cannot be decrypted" : "");
+			tell(b, f->id, name, ZNS_FROM_ZONES, !rc,
+			     rc       ? err.msg :
+			     key_lost ? "its key was lost with the log: the data "
+					"cannot be decrypted" :
+					"");
 		if (rc || have)
 			news += add_dead(b, f->id, rc ? moved_ns : have_ns);
 	}
@@ -390,10 +412,12 @@ static int own_uuid(struct rebuild *b, const struct zns_salvage *sv, struct zns_
 		zns_pb__manifest__free_unpacked(m, NULL);
 		return 0;
 	}
-	return zns_fail(err, -ENOMEDIUM, "nothing on %s is of a store: no record and no footer", b->s->dev->path);
+	return zns_fail(err, -ENOMEDIUM, "nothing on %s is of a store: no record and no footer",
+			b->s->dev->path);
 }
 
-/* Begin with the fallback profile: without one there are no groups, and no reservation would be accepted. */
+/* Begin with the fallback profile: without one there are no groups, and no reservation would be
+ * accepted. */
 static int start(struct rebuild *b, struct zns_salvage *sv, struct zns_err *err)
 {
 	struct zns_store *s = b->s;
@@ -417,7 +441,8 @@ static int start(struct rebuild *b, struct zns_salvage *sv, struct zns_err *err)
 
 static int cmp_commit(const void *pa, const void *pb)
 {
-	const ZnsPb__Checkpoint *a = (*(struct zns_ent *const *)pa)->ckpt, *b = (*(struct zns_ent *const *)pb)->ckpt;
+	const ZnsPb__Checkpoint *a = (*(struct zns_ent *const *)pa)->ckpt,
+				*b = (*(struct zns_ent *const *)pb)->ckpt;
 
 	return a->created_ns < b->created_ns ? -1 : a->created_ns > b->created_ns;
 }
@@ -435,15 +460,19 @@ static int scan(struct rebuild *b, struct zns_err *err)
 {
 	const struct zns_list *l = &b->s->st.checkpoints;
 	cleanup_free const ZnsPb__Checkpoint **known = calloc(l->nr + 1, sizeof(*known));
-	struct zns_scan_params p = { .dev = b->s->dev, .nr_meta = b->s->nr_meta, .progress = b->p->progress,
-				     .arg = b->p->arg, .dead = b->dead, .nr_dead = b->nr_dead };
+	struct zns_scan_params p = { .dev = b->s->dev,
+				     .nr_meta = b->s->nr_meta,
+				     .progress = b->p->progress,
+				     .arg = b->p->arg,
+				     .dead = b->dead,
+				     .nr_dead = b->nr_dead };
 	size_t n = 0;
 
 	if (!known)
 		return zns_fail(err, -ENOMEM, "no memory for %zu checkpoints", l->nr);
 	zns_scan_free(&b->r->scan);
 	for (size_t i = 0; i < l->nr; i++)
-		if (has_manifest(b, l->v[i]->ckpt))	/* else something newer may stand there */
+		if (has_manifest(b, l->v[i]->ckpt)) /* else something newer may stand there */
 			known[n++] = l->v[i]->ckpt;
 	p.known = known;
 	p.nr_known = n;
@@ -457,7 +486,8 @@ static int write_new(struct rebuild *b, const struct zns_salvage *sv, struct zns
 
 	if (ret)
 		return ret;
-	/* Do not overwrite the newest records that there are. They stay until the roll after this one. */
+	/* Do not overwrite the newest records that there are. They stay until the roll after this
+	 * one. */
 	if (sv->newest_zone != UINT32_MAX) {
 		s->log.dev = s->dev;
 		s->log.zone = sv->newest_zone;
@@ -465,8 +495,8 @@ static int write_new(struct rebuild *b, const struct zns_salvage *sv, struct zns
 	return zns_store_roll(s, 0, err);
 }
 
-int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p, struct zns_rebuild_result *r,
-		struct zns_err *err)
+int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p,
+		struct zns_rebuild_result *r, struct zns_err *err)
 {
 	cleanup_free struct zns_zone *zones = calloc(dev->geo.nr_zones, sizeof(*zones));
 	struct rebuild b = { .p = p, .r = r, .zones = zones, .s = zns_store_alloc(dev, 0, err) };
@@ -483,9 +513,11 @@ int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p, struct 
 	if (!rc)
 		check_records(&b);
 	for (size_t i = 0; i < b.s->st.tombstones.nr && !rc; i++)
-		if (b.s->st.tombstones.v[i] && !was_left_out(&b, b.s->st.tombstones.v[i]->tomb->id.data))
+		if (b.s->st.tombstones.v[i] &&
+		    !was_left_out(&b, b.s->st.tombstones.v[i]->tomb->id.data))
 			add_dead(&b, b.s->st.tombstones.v[i]->tomb->id.data, ZNS_DEAD_ALL);
-	/* What is left out may have hidden what was written later in its place. Scan again without it. */
+	/* What is left out may have hidden what was written later in its place. Scan again without
+	 * it. */
 	while (!rc) {
 		rc = scan(&b, err);
 		if (!rc)
@@ -509,7 +541,8 @@ int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p, struct 
 		rc = write_new(&b, &sv, err);
 	r->generation = p->dry_run ? b.s->max_generation + 1 : b.s->log.generation;
 	for (size_t i = 0; i < b.nr_verdicts && p->tell && !rc; i++)
-		p->tell(p->arg, b.verdict[i].id, b.verdict[i].name, b.verdict[i].from, b.verdict[i].taken, b.verdict[i].why);
+		p->tell(p->arg, b.verdict[i].id, b.verdict[i].name, b.verdict[i].from,
+			b.verdict[i].taken, b.verdict[i].why);
 	zns_salvage_fini(&sv);
 	free(b.verdict);
 	free(b.dead);

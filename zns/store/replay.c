@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Read the catalogue from the metadata zones. The highest generation whose snapshot is complete counts. A crash leaves a
- * torn tail. A hole with good records behind it is damage. Damage is never repaired silently, since zones that the lost
- * record names would count as free.
+ * Read the catalogue from the metadata zones. The highest generation whose snapshot is complete
+ * counts. A crash leaves a torn tail. A hole with good records behind it is damage. Damage is never
+ * repaired silently, since zones that the lost record names would count as free.
  */
 #include <string.h>
 #include "kinds.h"
 
-#define GHOST_SCAN MIB(4)	/* how far to look for records behind a superblock that does not parse */
+#define GHOST_SCAN                                                                    \
+	MIB(4) /* how far to look for records behind a superblock that does not parse \
+		*/
 
 struct cand {
 	const struct zns_zone *zone;
@@ -23,8 +25,8 @@ struct bad_superblock {
 
 struct replay {
 	struct zns_state st;
-	uint64_t off, seq, nr;	/* end of the log, next number, records so far */
-	uint64_t longest;	/* record, bytes */
+	uint64_t off, seq, nr; /* end of the log, next number, records so far */
+	uint64_t longest; /* record, bytes */
 	bool complete, torn;
 };
 
@@ -62,14 +64,15 @@ static int apply(struct replay *rp, const struct zns_frame *f, struct zns_err *e
 
 /* ---- one zone ---- */
 
-static int replay_frame(struct replay *rp, const struct zns_frame *f, uint64_t size, struct zns_err *err)
+static int replay_frame(struct replay *rp, const struct zns_frame *f, uint64_t size,
+			struct zns_err *err)
 {
 	int rc;
 
 	if (f->seq != rp->seq)
-		return zns_fail(err, -EBADMSG, "record %llu stands where %llu is due", (unsigned long long)f->seq,
-				(unsigned long long)rp->seq);
-	if (f->seq) {			/* 0 is the superblock */
+		return zns_fail(err, -EBADMSG, "record %llu stands where %llu is due",
+				(unsigned long long)f->seq, (unsigned long long)rp->seq);
+	if (f->seq) { /* 0 is the superblock */
 		rc = apply(rp, f, err);
 		if (rc)
 			return rc;
@@ -80,7 +83,8 @@ static int replay_frame(struct replay *rp, const struct zns_frame *f, uint64_t s
 	return 0;
 }
 
-static int replay_zone(struct zns_store *s, const struct cand *c, struct replay *rp, struct zns_err *err)
+static int replay_zone(struct zns_store *s, const struct cand *c, struct replay *rp,
+		       struct zns_err *err)
 {
 	uint64_t gen = c->sb->generation, found;
 	struct zns_log_reader r;
@@ -98,22 +102,25 @@ static int replay_zone(struct zns_store *s, const struct cand *c, struct replay 
 		/* Another generation's frame is garbage. */
 		rc = f.generation == gen ? replay_frame(rp, &f, size, err) : 0;
 		if (rc) {
-			zns_wrap(err, "metadata zone %u, byte %llu", r.zone, (unsigned long long)r.off);
+			zns_wrap(err, "metadata zone %u, byte %llu", r.zone,
+				 (unsigned long long)r.off);
 			goto out;
 		}
 		r.off += size;
 	}
 	rp->off = r.off;
 	/*
-	 * A write that a power cut tore ends at a block, and the write pointer there with it: its header is good and
-	 * says that there is more. Anything else below the pointer of an active zone was whole once.
+	 * A write that a power cut tore ends at a block, and the write pointer there with it: its
+	 * header is good and says that there is more. Anything else below the pointer of an active
+	 * zone was whole once.
 	 */
 	if (rc == -EBADMSG && (r.cut_off || !r.exact)) {
 		rc = zns_log_later(&r, gen, rp->seq, UINT64_MAX, &found, err);
 		if (rc == 1)
-			rc = zns_fail(err, -EBADMSG,
-				      "metadata zone %u: damaged record at byte %llu, good ones behind it", r.zone,
-				      (unsigned long long)r.off);
+			rc = zns_fail(
+				err, -EBADMSG,
+				"metadata zone %u: damaged record at byte %llu, good ones behind it",
+				r.zone, (unsigned long long)r.off);
 		rp->torn = true;
 	}
 out:
@@ -129,8 +136,8 @@ static void replay_fini(struct replay *rp)
 /* ---- all zones ---- */
 
 /* 1: a superblock; 0: none, or @bad. *ghost: highest generation of records without one. */
-static int read_superblock(struct zns_store *s, struct cand *c, uint64_t *ghost, struct bad_superblock *bad,
-			   struct zns_err *err)
+static int read_superblock(struct zns_store *s, struct cand *c, uint64_t *ghost,
+			   struct bad_superblock *bad, struct zns_err *err)
 {
 	struct bad_superblock b = { .err = ZNS_ERR_INIT };
 	struct zns_log_reader r;
@@ -163,12 +170,15 @@ static int cmp_cand(const void *pa, const void *pb)
 {
 	const struct cand *a = pa, *b = pb;
 
-	return a->sb->generation < b->sb->generation ? 1 : a->sb->generation > b->sb->generation ? -1 : 0;
+	return a->sb->generation < b->sb->generation ? 1 :
+	       a->sb->generation > b->sb->generation ? -1 :
+						       0;
 }
 
 /*
- * An offline zone cannot be read. Could it hold a generation after the one found? Only if it was the next one to be
- * written, and if the log that was found ends as it would before a roll: torn or full.
+ * An offline zone cannot be read. Could it hold a generation after the one found? Only if it was
+ * the next one to be written, and if the log that was found ends as it would before a roll: torn or
+ * full.
  */
 static int check_offline(struct zns_store *s, const struct cand *c, const struct replay *rp,
 			 const struct zns_zone *zones, struct zns_err *err)
@@ -184,10 +194,12 @@ static int check_offline(struct zns_store *s, const struct cand *c, const struct
 			if (c->sb->skipped_zones[j] == zones[i].index)
 				break;
 		if (j < c->sb->n_skipped_zones)
-			continue;	/* was unusable before this generation began */
+			continue; /* was unusable before this generation began */
 		if (zones[i].state == ZNS_ZONE_OFFLINE)
-			return zns_fail(err, -EBADMSG, "metadata zone %u is offline and may hold the newest catalogue",
-					zones[i].index);
+			return zns_fail(
+				err, -EBADMSG,
+				"metadata zone %u is offline and may hold the newest catalogue",
+				zones[i].index);
 		return 0;
 	}
 	return 0;
@@ -205,10 +217,12 @@ static void adopt(struct zns_store *s, const struct cand *c, struct replay *rp)
 	s->log.off = rp->off;
 	s->log.seq = rp->seq;
 	s->torn = rp->torn;
-	s->need_roll = rp->torn || z->state == ZNS_ZONE_READ_ONLY || c->sb->generation != s->max_generation;
+	s->need_roll = rp->torn || z->state == ZNS_ZONE_READ_ONLY ||
+		       c->sb->generation != s->max_generation;
 }
 
-/* Nobody used the device, or its catalogue is gone. In the latter case the message must not advise to format it. */
+/* Nobody used the device, or its catalogue is gone. In the latter case the message must not advise
+ * to format it. */
 static int no_store(struct zns_dev *dev, struct zns_err *err)
 {
 	uint32_t nr;
@@ -217,26 +231,33 @@ static int no_store(struct zns_dev *dev, struct zns_err *err)
 	if (rc)
 		return rc;
 	if (!nr)
-		return zns_fail(err, -ENOMEDIUM, "the device holds no store: run `znsctl format %s`", dev->path);
-	return zns_fail(err, -ENOMEDIUM, "the device holds no store, but %u of its zones are not empty: `znsctl fsck --rebuild %s` looks for "
-			"checkpoints in them, `znsctl format --force %s` destroys what they hold", nr, dev->path, dev->path);
+		return zns_fail(err, -ENOMEDIUM,
+				"the device holds no store: run `znsctl format %s`", dev->path);
+	return zns_fail(
+		err, -ENOMEDIUM,
+		"the device holds no store, but %u of its zones are not empty: `znsctl fsck --rebuild %s` looks for "
+		"checkpoints in them, `znsctl format --force %s` destroys what they hold",
+		nr, dev->path, dev->path);
 }
 
-static int choose(struct zns_store *s, struct cand *c, size_t nr, uint64_t ghost, const struct bad_superblock *bad,
-		  const struct zns_zone *zones, struct zns_err *err)
+static int choose(struct zns_store *s, struct cand *c, size_t nr, uint64_t ghost,
+		  const struct bad_superblock *bad, const struct zns_zone *zones,
+		  struct zns_err *err)
 {
 	struct replay rp;
 	int rc;
 
 	qsort(c, nr, sizeof(*c), cmp_cand);
-	s->max_generation = zns_max(nr ? zns_max(ghost, c[0].sb->generation) : ghost, bad->generation);
+	s->max_generation = zns_max(nr ? zns_max(ghost, c[0].sb->generation) : ghost,
+				    bad->generation);
 	for (size_t i = 0; i < nr; i++) {
 		rc = replay_zone(s, &c[i], &rp, err);
 		if (!rc && rp.complete) {
 			if (bad->generation > c[i].sb->generation)
 				rc = zns_fail(err, bad->rc, "%s", bad->err.msg);
 			else if (ghost > c[i].sb->generation)
-				rc = zns_fail(err, -EBADMSG, "the superblock of generation %llu is damaged",
+				rc = zns_fail(err, -EBADMSG,
+					      "the superblock of generation %llu is damaged",
 					      (unsigned long long)ghost);
 			if (!rc)
 				rc = check_offline(s, &c[i], &rp, zones, err);
@@ -254,7 +275,9 @@ static int choose(struct zns_store *s, struct cand *c, size_t nr, uint64_t ghost
 	if (s->max_generation > 1 || ghost)
 		return zns_fail(err, -EBADMSG, "no generation of the catalogue is complete");
 	if (nr)
-		return zns_fail(err, -ENOMEDIUM, "formatting was interrupted: run `znsctl format %s` again", s->dev->path);
+		return zns_fail(err, -ENOMEDIUM,
+				"formatting was interrupted: run `znsctl format %s` again",
+				s->dev->path);
 	return no_store(s->dev, err);
 }
 
@@ -289,6 +312,9 @@ int zns_store_replay(struct zns_store *s, struct zns_err *err)
 	for (size_t i = 0; i < nr; i++)
 		zns_pb__superblock__free_unpacked(c[i].sb, NULL);
 	if (rc == -EBADMSG)
-		return zns_fail(err, rc, "the catalogue of %s is damaged (%s); nothing was changed on the device; `znsctl fsck %s` tells what can be recovered", s->dev->path, e.msg, s->dev->path);
+		return zns_fail(
+			err, rc,
+			"the catalogue of %s is damaged (%s); nothing was changed on the device; `znsctl fsck %s` tells what can be recovered",
+			s->dev->path, e.msg, s->dev->path);
 	return rc ? zns_fail(err, rc, "%s: %s", s->dev->path, e.msg) : 0;
 }

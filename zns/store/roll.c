@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Roll-over: write the whole catalogue as a snapshot into the next metadata zone, which becomes the log. The zone of the
- * generation before stays as it is, so that a crash at any moment leaves one complete generation.
+ * Roll-over: write the whole catalogue as a snapshot into the next metadata zone, which becomes the
+ * log. The zone of the generation before stays as it is, so that a crash at any moment leaves one
+ * complete generation.
  */
 #include "kinds.h"
 
-/* The superblock grows by up to 6 bytes per skipped zone: two blocks and 6 bytes each are always enough. */
+/* The superblock grows by up to 6 bytes per skipped zone: two blocks and 6 bytes each are always
+ * enough. */
 static uint64_t superblock_bytes(const struct zns_store *s)
 {
-	return zns_frame_size(128 + 6 * (size_t)(s->nr_meta - s->first_meta), s->dev->geo.block_size);
+	return zns_frame_size(128 + 6 * (size_t)(s->nr_meta - s->first_meta),
+			      s->dev->geo.block_size);
 }
 
 uint64_t zns_store_snapshot_bytes(const struct zns_store *s)
 {
 	const struct zns_state *st = &s->st;
-	uint64_t sum = superblock_bytes(s) + s->dev->geo.block_size /* SNAPSHOT_END */, claim = zns_store_claim_rec(s);
+	uint64_t sum = superblock_bytes(s) + s->dev->geo.block_size /* SNAPSHOT_END */,
+		 claim = zns_store_claim_rec(s);
 	const struct zns_kind *k;
 
 	for (size_t i = 0; (k = zns_kind_at(i)); i++)
@@ -35,7 +39,8 @@ static size_t tombstones_to_drop(const struct zns_state *st, uint64_t room)
 	return drop;
 }
 
-static int put_list(struct zns_log *l, uint16_t type, const struct zns_list *list, size_t from, struct zns_err *err)
+static int put_list(struct zns_log *l, uint16_t type, const struct zns_list *list, size_t from,
+		    struct zns_err *err)
 {
 	int rc = 0;
 
@@ -55,8 +60,8 @@ static int put_keys(struct zns_log *l, const struct zns_list *list, struct zns_e
 	return rc;
 }
 
-static int write_snapshot(struct zns_store *s, struct zns_log *l, const uint32_t *skipped, size_t nr_skipped,
-			  size_t drop, struct zns_err *err)
+static int write_snapshot(struct zns_store *s, struct zns_log *l, const uint32_t *skipped,
+			  size_t nr_skipped, size_t drop, struct zns_err *err)
 {
 	ZnsPb__SnapshotEnd end = ZNS_PB__SNAPSHOT_END__INIT;
 	const struct zns_kind *k;
@@ -67,11 +72,12 @@ static int write_snapshot(struct zns_store *s, struct zns_log *l, const uint32_t
 		const struct zns_list *list = zns_kind_list(k, &s->st);
 
 		if (list)
-			rc = put_list(l, k->type, list, k->type == ZNS_FRAME_TOMBSTONE ? drop : 0, err);
+			rc = put_list(l, k->type, list, k->type == ZNS_FRAME_TOMBSTONE ? drop : 0,
+				      err);
 		else if (k->type == ZNS_FRAME_KEY)
 			rc = put_keys(l, &s->st.checkpoints, err);
 	}
-	end.nr_records = l->seq - 1;	/* without the superblock */
+	end.nr_records = l->seq - 1; /* without the superblock */
 	if (!rc)
 		rc = zns_log_put(l, ZNS_FRAME_SNAPSHOT_END, &end.base, err);
 	if (!rc)
@@ -82,19 +88,22 @@ static int write_snapshot(struct zns_store *s, struct zns_log *l, const uint32_t
 	return rc;
 }
 
-static int roll_into(struct zns_store *s, const struct zns_zone *z, const uint32_t *skipped, size_t nr_skipped,
-		     uint64_t need, struct zns_err *err)
+static int roll_into(struct zns_store *s, const struct zns_zone *z, const uint32_t *skipped,
+		     size_t nr_skipped, uint64_t need, struct zns_err *err)
 {
-	uint64_t fixed = zns_store_snapshot_bytes(s) + need, cap = zns_log_room(s->dev, z->capacity);
+	uint64_t fixed = zns_store_snapshot_bytes(s) + need,
+		 cap = zns_log_room(s->dev, z->capacity);
 	struct zns_log l;
 	size_t drop;
 	int rc = 0;
 
 	if (fixed > cap)
-		return zns_fail(err, -ENOSPC,
-				"a metadata zone holds %llu bytes, the catalogue needs %llu: remove checkpoints",
-				(unsigned long long)cap, (unsigned long long)fixed);
-	/* Half of what is left is for the log: a zone full of tombstones would roll at every change. */
+		return zns_fail(
+			err, -ENOSPC,
+			"a metadata zone holds %llu bytes, the catalogue needs %llu: remove checkpoints",
+			(unsigned long long)cap, (unsigned long long)fixed);
+	/* Half of what is left is for the log: a zone full of tombstones would roll at every
+	 * change. */
 	drop = tombstones_to_drop(&s->st, (cap - fixed) / 2);
 	zns_log_init(&l, s->dev, z->index, z->capacity, ++s->max_generation);
 	if (z->state != ZNS_ZONE_EMPTY)
@@ -113,8 +122,9 @@ static int roll_into(struct zns_store *s, const struct zns_zone *z, const uint32
 }
 
 /*
- * Metadata should hold one active zone, not all of them. Generations older than the one before are of no use, so they are
- * reset. The one before is finished if little padding is enough. All of this may fail: the next roll resets what it needs.
+ * Metadata should hold one active zone, not all of them. Generations older than the one before are
+ * of no use, so they are reset. The one before is finished if little padding is enough. All of this
+ * may fail: the next roll resets what it needs.
  */
 static void retire(struct zns_store *s, uint32_t previous)
 {
@@ -139,15 +149,17 @@ static void retire(struct zns_store *s, uint32_t previous)
 }
 
 /*
- * Dumps may have every other zone that the limits allow, so the log gives up its zone before it opens the next one. What
- * stands in it stays readable, and counts until the next generation is complete. It is finished only if it is nearly full,
- * so that little is padded. If the roll fails after that, the next change tries again first.
+ * Dumps may have every other zone that the limits allow, so the log gives up its zone before it
+ * opens the next one. What stands in it stays readable, and counts until the next generation is
+ * complete. It is finished only if it is nearly full, so that little is padded. If the roll fails
+ * after that, the next change tries again first.
  */
 static void step_out(struct zns_store *s, const struct zns_zone *old)
 {
 	if (zns_zone_is_open(old->state))
 		zns_dev_close_zone(s->dev, old->index, NULL);
-	if (!s->dev->geo.max_active || !zns_zone_is_active(old->state) || old->capacity - old->wp > old->capacity / 16)
+	if (!s->dev->geo.max_active || !zns_zone_is_active(old->state) ||
+	    old->capacity - old->wp > old->capacity / 16)
 		return;
 	s->need_roll = true;
 	zns_dev_finish(s->dev, old->index, NULL);
@@ -164,9 +176,11 @@ static int roll(struct zns_store *s, uint64_t need, struct zns_err *err)
 
 	if (!zones || !skipped)
 		return zns_fail(err, -ENOMEM, "no memory for %u metadata zones", n);
-	if (s->max_generation >= ZNS_GENERATION_MAX)	/* a reader would refuse the next one */
-		return zns_fail(err, -EOVERFLOW, "%s has a record of generation %llu, which no catalogue reaches: it was forged",
-				s->dev->path, (unsigned long long)s->max_generation);
+	if (s->max_generation >= ZNS_GENERATION_MAX) /* a reader would refuse the next one */
+		return zns_fail(
+			err, -EOVERFLOW,
+			"%s has a record of generation %llu, which no catalogue reaches: it was forged",
+			s->dev->path, (unsigned long long)s->max_generation);
 	zns_state_compact(&s->st);
 	rc = zns_dev_report(s->dev, s->first_meta, n, zones, err);
 	if (rc)
@@ -189,7 +203,9 @@ static int roll(struct zns_store *s, uint64_t need, struct zns_err *err)
 			return 0;
 		}
 	}
-	return tried ? rc : zns_fail(err, -EROFS, "no metadata zone of %s can be written any more", s->dev->path);
+	return tried ? rc :
+		       zns_fail(err, -EROFS, "no metadata zone of %s can be written any more",
+				s->dev->path);
 }
 
 int zns_store_roll(struct zns_store *s, uint64_t need, struct zns_err *err)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Save what can still be read of the metadata zones. Every good frame counts, wherever it stands. Frames are applied in the
- * order of generation and number, even if some before them are missing. A generation's snapshot repeats what came before,
- * so this ends where the log would have ended.
+ * Save what can still be read of the metadata zones. Every good frame counts, wherever it stands.
+ * Frames are applied in the order of generation and number, even if some before them are missing. A
+ * generation's snapshot repeats what came before, so this ends where the log would have ended.
  */
 #include <string.h>
 #include "kinds.h"
@@ -36,8 +36,8 @@ static int keep(struct pieces *p, const struct zns_frame *f)
 	return 0;
 }
 
-static int read_zone(struct zns_store *s, const struct zns_zone *z, struct pieces *p, struct zns_salvage *r,
-		     struct zns_err *err)
+static int read_zone(struct zns_store *s, const struct zns_zone *z, struct pieces *p,
+		     struct zns_salvage *r, struct zns_err *err)
 {
 	uint64_t block = s->dev->geo.block_size, next = 0;
 	struct zns_log_reader lr;
@@ -80,9 +80,13 @@ static void take_superblock(struct zns_store *s, const struct zns_frame *f, stru
 }
 
 /* Apply one record, as far as it makes sense. */
-static int apply(struct zns_store *s, const struct piece *p, struct zns_salvage *r, struct zns_err *err)
+static int apply(struct zns_store *s, const struct piece *p, struct zns_salvage *r,
+		 struct zns_err *err)
 {
-	struct zns_frame f = { .type = p->type, .generation = p->generation, .seq = p->seq, .payload = p->payload,
+	struct zns_frame f = { .type = p->type,
+			       .generation = p->generation,
+			       .seq = p->seq,
+			       .payload = p->payload,
 			       .len = p->len };
 	const void *before = zns_newest(&s->st.profile);
 	int rc = zns_state_room(&s->st, err);
@@ -100,7 +104,8 @@ static int apply(struct zns_store *s, const struct piece *p, struct zns_salvage 
 	return 0;
 }
 
-const ZnsPb__CheckpointKey *zns_salvage_key(const struct zns_salvage *r, const uint8_t id[ZNS_UUID_LEN])
+const ZnsPb__CheckpointKey *zns_salvage_key(const struct zns_salvage *r,
+					    const uint8_t id[ZNS_UUID_LEN])
 {
 	for (size_t i = r->nr_keys; i-- > 0;)
 		if (!memcmp(r->keys[i]->checkpoint.data, id, ZNS_UUID_LEN))
@@ -134,7 +139,8 @@ int zns_salvage(struct zns_store *s, struct zns_salvage *r, struct zns_err *err)
 		size_t before = p.nr;
 		uint64_t top = 0;
 
-		if (!zones[i].conventional && zones[i].state != ZNS_ZONE_OFFLINE && zones[i].state != ZNS_ZONE_EMPTY)
+		if (!zones[i].conventional && zones[i].state != ZNS_ZONE_OFFLINE &&
+		    zones[i].state != ZNS_ZONE_EMPTY)
 			rc = read_zone(s, &zones[i], &p, r, err);
 		for (size_t k = before; k < p.nr; k++)
 			top = zns_max(top, p.v[k].generation);

@@ -7,16 +7,18 @@ struct zns_salvage {
 	uint32_t records, damaged_blocks;
 	bool has_uuid, has_profile;
 	uint64_t newest_generation;
-	uint32_t newest_zone;	/* UINT32_MAX: no record anywhere */
-	ZnsPb__KeyLine **keys;	/* of checkpoints whose own record may be lost; the newest last */
+	uint32_t newest_zone; /* UINT32_MAX: no record anywhere */
+	ZnsPb__KeyLine **keys; /* of checkpoints whose own record may be lost; the newest last */
 	size_t nr_keys;
 };
 
-/* Fill s->st (initialised), s->uuid and s->max_generation from every good record. Writes nothing. */
+/* Fill s->st (initialised), s->uuid and s->max_generation from every good record. Writes nothing.
+ */
 int zns_salvage(struct zns_store *s, struct zns_salvage *r, struct zns_err *err);
 
 void zns_salvage_fini(struct zns_salvage *r);
 /* The wrapped key of a checkpoint, if a record of it survived; else NULL. */
-const ZnsPb__CheckpointKey *zns_salvage_key(const struct zns_salvage *r, const uint8_t id[ZNS_UUID_LEN]);
+const ZnsPb__CheckpointKey *zns_salvage_key(const struct zns_salvage *r,
+					    const uint8_t id[ZNS_UUID_LEN]);
 
 #endif

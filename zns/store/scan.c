@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Find footers without the log. Every zone is walked from its write pointer down to its beginning. The walk steps over the
- * bytes of checkpoints that are known by now. A footer makes its checkpoint known. Where nothing explains what is there, the
- * walk goes block by block. More becomes known while other zones are walked, so unexplained bytes come last.
+ * Find footers without the log. Every zone is walked from its write pointer down to its beginning.
+ * The walk steps over the bytes of checkpoints that are known by now. A footer makes its checkpoint
+ * known. Where nothing explains what is there, the walk goes block by block. More becomes known
+ * while other zones are walked, so unexplained bytes come last.
  */
 #include <string.h>
 #include "kinds.h"
@@ -17,11 +18,11 @@ struct use {
 };
 
 struct zwalk {
-	uint64_t at;		/* bytes below it are still to be explained */
+	uint64_t at; /* bytes below it are still to be explained */
 	uint64_t cap;
 	struct use *uses;
-	bool dead;		/* block below is neither known nor a footer */
-	bool stuck;		/* cannot be read */
+	bool dead; /* block below is neither known nor a footer */
+	bool stuck; /* cannot be read */
 };
 
 struct walk {
@@ -46,7 +47,7 @@ static int add_use(struct walk *w, uint32_t zone, uint64_t start, uint64_t len)
 		return -ENOMEM;
 	*u = (struct use){ w->z[zone].uses, start, start + zns_align_up(len, w->block) };
 	w->z[zone].uses = u;
-	w->z[zone].dead = false;	/* look again */
+	w->z[zone].dead = false; /* look again */
 	return 0;
 }
 
@@ -84,7 +85,8 @@ static const uint8_t *block_before(struct walk *w, uint32_t zone, uint64_t end, 
 	return w->buf + (off - w->buf_off);
 }
 
-/* Complete the manifest's copy of the record: add the manifest's place, and its bytes to the zone uses. */
+/* Complete the manifest's copy of the record: add the manifest's place, and its bytes to the zone
+ * uses. */
 static int complete(const ZnsPb__Footer *f, uint64_t footer, uint32_t block, ZnsPb__Checkpoint *c)
 {
 	ZnsPb__ExtentRef *ref = calloc(1, sizeof(*ref));
@@ -129,7 +131,8 @@ static bool found_before(const struct walk *w, uint32_t zone, uint64_t footer)
 static bool is_dead(const struct walk *w, const uint8_t *id, int64_t moved_ns)
 {
 	for (size_t i = 0; i < w->p->nr_dead; i++)
-		if ((w->p->dead[i].moved_ns == moved_ns || w->p->dead[i].moved_ns == ZNS_DEAD_ALL) &&
+		if ((w->p->dead[i].moved_ns == moved_ns ||
+		     w->p->dead[i].moved_ns == ZNS_DEAD_ALL) &&
 		    !memcmp(w->p->dead[i].id, id, ZNS_UUID_LEN))
 			return true;
 	for (size_t i = 0; i < w->out->nr_dead; i++)
@@ -142,12 +145,14 @@ static bool is_dead(const struct walk *w, const uint8_t *id, int64_t moved_ns)
 static bool outdated(const struct walk *w, const ZnsPb__Checkpoint *c)
 {
 	for (size_t i = 0; i < w->p->nr_known; i++)
-		if (!memcmp(w->p->known[i]->id.data, c->id.data, ZNS_UUID_LEN) && zns_version_cmp(w->p->known[i], c) > 0)
+		if (!memcmp(w->p->known[i]->id.data, c->id.data, ZNS_UUID_LEN) &&
+		    zns_version_cmp(w->p->known[i], c) > 0)
 			return true;
 	for (size_t i = 0; i < w->out->nr; i++) {
 		const struct zns_found *f = &w->out->v[i];
 
-		if (f->c && zns_version_cmp(f->c, c) > 0 && !memcmp(f->id, c->id.data, ZNS_UUID_LEN))
+		if (f->c && zns_version_cmp(f->c, c) > 0 &&
+		    !memcmp(f->id, c->id.data, ZNS_UUID_LEN))
 			return true;
 	}
 	return false;
@@ -175,9 +180,10 @@ static int take_footer(struct walk *w, const ZnsPb__Footer *f, uint64_t footer, 
 	ask.container = (char *)"";
 	ask.manifest = &ref;
 	if (zns_manifest_read(w->dev, &ask, &m, &n->why))
-		return add_use(w, f->zone, f->manifest_start, footer + w->block - f->manifest_start);
+		return add_use(w, f->zone, f->manifest_start,
+			       footer + w->block - f->manifest_start);
 	n->c = m->checkpoint;
-	m->checkpoint = calloc(1, sizeof(*m->checkpoint));	/* the manifest is freed without it */
+	m->checkpoint = calloc(1, sizeof(*m->checkpoint)); /* the manifest is freed without it */
 	if (!m->checkpoint) {
 		m->checkpoint = n->c;
 		n->c = NULL;
@@ -227,7 +233,8 @@ static int look(struct walk *w, uint32_t zone, bool piece, struct zns_err *err)
 		rc = take_tombstone(w, &f, err);
 		return rc ? rc : 1;
 	}
-	if (f.type != ZNS_FRAME_FOOTER || zns_footer_read(w->dev, zone, z->at - w->block, &foot, NULL))
+	if (f.type != ZNS_FRAME_FOOTER ||
+	    zns_footer_read(w->dev, zone, z->at - w->block, &foot, NULL))
 		return 0;
 	rc = take_footer(w, foot, z->at - w->block, err);
 	zns_pb__footer__free_unpacked(foot, NULL);
@@ -279,7 +286,7 @@ static int search(struct walk *w, uint32_t zone, struct zns_err *err)
 
 		if (rc)
 			return rc < 0 ? rc : 0;
-		if (z->stuck) {		/* go on below it */
+		if (z->stuck) { /* go on below it */
 			z->stuck = false;
 			w->out->unreadable++;
 		}
@@ -305,7 +312,8 @@ static int run(struct walk *w, struct zns_err *err)
 					return rc;
 			}
 		} while (moved);
-		/* Zones take turns: a footer found in one zone may explain what another zone is full of. */
+		/* Zones take turns: a footer found in one zone may explain what another zone is
+		 * full of. */
 		for (i = w->nr_meta; i < nr; i++) {
 			if (!w->z[i].at)
 				continue;
@@ -322,8 +330,12 @@ static int run(struct walk *w, struct zns_err *err)
 int zns_scan_zones(const struct zns_scan_params *p, struct zns_scan *out, struct zns_err *err)
 {
 	struct zns_dev *dev = p->dev;
-	struct walk w = { .dev = dev, .nr_meta = p->nr_meta, .block = dev->geo.block_size, .out = out,
-			  .buf_zone = UINT32_MAX, .p = p };
+	struct walk w = { .dev = dev,
+			  .nr_meta = p->nr_meta,
+			  .block = dev->geo.block_size,
+			  .out = out,
+			  .buf_zone = UINT32_MAX,
+			  .p = p };
 	cleanup_free struct zns_zone *zones = calloc(dev->geo.nr_zones, sizeof(*zones));
 	int rc = 0;
 
@@ -335,7 +347,8 @@ int zns_scan_zones(const struct zns_scan_params *p, struct zns_scan *out, struct
 	if (!rc)
 		rc = zns_dev_report(dev, 0, dev->geo.nr_zones, zones, err);
 	for (uint32_t i = p->nr_meta; i < dev->geo.nr_zones && !rc; i++) {
-		if (zones[i].conventional || zones[i].state == ZNS_ZONE_OFFLINE || zones[i].state == ZNS_ZONE_EMPTY)
+		if (zones[i].conventional || zones[i].state == ZNS_ZONE_OFFLINE ||
+		    zones[i].state == ZNS_ZONE_EMPTY)
 			continue;
 		w.z[i].at = zns_align_down(zns_min(zones[i].wp, zones[i].capacity), w.block);
 		out->zones += w.z[i].at > 0;
@@ -374,7 +387,9 @@ void zns_scan_free(struct zns_scan *s)
 int zns_tombstone_block(const ZnsPb__Tombstone *t, uint8_t *block, size_t block_size)
 {
 	size_t n = zns_pb__tombstone__get_packed_size(t);
-	struct zns_frame f = { .type = ZNS_FRAME_TOMBSTONE, .payload = block + ZNS_FRAME_HDR, .len = n };
+	struct zns_frame f = { .type = ZNS_FRAME_TOMBSTONE,
+			       .payload = block + ZNS_FRAME_HDR,
+			       .len = n };
 
 	if (zns_frame_size(n, 1) > block_size)
 		return -EMSGSIZE;

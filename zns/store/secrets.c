@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Wrapped keys in the log: their replacement and their erasure. The log has the wrapped key of a checkpoint, and nothing
- * else on the device has it. So it is gone when a generation without it is the log and every other metadata zone is empty.
+ * Wrapped keys in the log: their replacement and their erasure. The log has the wrapped key of a
+ * checkpoint, and nothing else on the device has it. So it is gone when a generation without it is
+ * the log and every other metadata zone is empty.
  */
 #include <string.h>
 #include "store_int.h"
@@ -18,7 +19,8 @@ static bool usable(const struct zns_zone *z)
 	return z->state != ZNS_ZONE_READ_ONLY && z->state != ZNS_ZONE_OFFLINE;
 }
 
-/* Reset all metadata zones but the log's. If one cannot be reset, the error names it, after the others are done. */
+/* Reset all metadata zones but the log's. If one cannot be reset, the error names it, after the
+ * others are done. */
 static int reset_others(struct zns_store *s, struct zns_err *err)
 {
 	uint32_t n = s->nr_meta - s->first_meta, nr = 0, stuck = UINT32_MAX;
@@ -45,8 +47,11 @@ static int reset_others(struct zns_store *s, struct zns_err *err)
 	if (!rc)
 		rc = zns_dev_flush(s->dev, err);
 	if (!rc && stuck != UINT32_MAX)
-		rc = zns_fail(err, -EROFS, "metadata zone %u can no longer be written, so wrapped keys that it may hold stay; without "
-			      "the master key they are of no use", stuck);
+		rc = zns_fail(
+			err, -EROFS,
+			"metadata zone %u can no longer be written, so wrapped keys that it may hold stay; without "
+			"the master key they are of no use",
+			stuck);
 	return rc;
 }
 
@@ -70,7 +75,8 @@ int zns_store_erase(struct zns_store *s, struct zns_err *err)
 static const ZnsPb__CheckpointKey *line_for(const ZnsPb__Rekey *q, const uint8_t *id)
 {
 	for (size_t i = 0; i < q->n_lines; i++)
-		if (q->lines[i]->checkpoint.len == ZNS_UUID_LEN && !memcmp(q->lines[i]->checkpoint.data, id, ZNS_UUID_LEN))
+		if (q->lines[i]->checkpoint.len == ZNS_UUID_LEN &&
+		    !memcmp(q->lines[i]->checkpoint.data, id, ZNS_UUID_LEN))
 			return q->lines[i]->crypt;
 	return NULL;
 }
@@ -86,7 +92,8 @@ static int check_rekey(struct zns_store *s, const ZnsPb__Rekey *q, struct zns_er
 	char id[ZNS_UUID_STR];
 
 	if (q->has_key_id && q->key_id.len != ZNS_KEY_ID_BYTES)
-		return zns_fail(err, -EINVAL, "rekey: the fingerprint of a key has %zu bytes", q->key_id.len);
+		return zns_fail(err, -EINVAL, "rekey: the fingerprint of a key has %zu bytes",
+				q->key_id.len);
 	for (size_t i = 0; i < l->nr; i++) {
 		const ZnsPb__CheckpointKey *k = line_for(q, l->v[i]->ckpt->id.data);
 
@@ -95,8 +102,10 @@ static int check_rekey(struct zns_store *s, const ZnsPb__Rekey *q, struct zns_er
 		if (!k)
 			return zns_fail(err, -ESTALE, "checkpoint %s came meanwhile: try again",
 					zns_uuid_format(l->v[i]->ckpt->id.data, id));
-		if (!zns_crypt_record_sane(k) || !k->has_wrapped || k->wrapped.len != l->v[i]->ckpt->crypt->wrapped.len)
-			return zns_fail(err, -EINVAL, "rekey: the wrapped key has an impossible length");
+		if (!zns_crypt_record_sane(k) || !k->has_wrapped ||
+		    k->wrapped.len != l->v[i]->ckpt->crypt->wrapped.len)
+			return zns_fail(err, -EINVAL,
+					"rekey: the wrapped key has an impossible length");
 	}
 	return 0;
 }
@@ -112,8 +121,10 @@ static void swap_keys(const struct zns_list *l, ZnsPb__CheckpointKey **keys)
 		}
 }
 
-/* Copies of the new wrapped keys, each at the place of its checkpoint in the list; NULL where there is no key. */
-static int copy_keys(const struct zns_list *l, const ZnsPb__Rekey *q, ZnsPb__CheckpointKey **keys, struct zns_err *err)
+/* Copies of the new wrapped keys, each at the place of its checkpoint in the list; NULL where there
+ * is no key. */
+static int copy_keys(const struct zns_list *l, const ZnsPb__Rekey *q, ZnsPb__CheckpointKey **keys,
+		     struct zns_err *err)
 {
 	for (size_t i = 0; i < l->nr; i++) {
 		if (!has_key(l->v[i]->ckpt))
@@ -126,7 +137,8 @@ static int copy_keys(const struct zns_list *l, const ZnsPb__Rekey *q, ZnsPb__Che
 }
 
 /* What the device wishes from now on. *out is NULL if that stays what it was. */
-static int new_wish(struct zns_store *s, const ZnsPb__Rekey *q, struct zns_ent **out, struct zns_err *err)
+static int new_wish(struct zns_store *s, const ZnsPb__Rekey *q, struct zns_ent **out,
+		    struct zns_err *err)
 {
 	ZnsPb__Encryption want = ZNS_PB__ENCRYPTION__INIT;
 	ProtobufCMessage *copy;
@@ -143,8 +155,8 @@ static int new_wish(struct zns_store *s, const ZnsPb__Rekey *q, struct zns_ent *
 }
 
 /* One roll-over replaces them all: either the old generation counts or the new one. */
-static int roll_with(struct zns_store *s, ZnsPb__CheckpointKey **keys, struct zns_ent *wish, bool *done,
-		     struct zns_err *err)
+static int roll_with(struct zns_store *s, ZnsPb__CheckpointKey **keys, struct zns_ent *wish,
+		     bool *done, struct zns_err *err)
 {
 	struct zns_ent *before = wish ? zns_list_swap(&s->st.encryption, wish) : NULL;
 	int rc;
@@ -183,7 +195,8 @@ int zns_store_rekey(struct zns_store *s, const ZnsPb__Rekey *q, bool *done, stru
 	zns_state_compact(&s->st);
 	nr = s->st.checkpoints.nr;
 	keys = calloc(nr + 1, sizeof(*keys));
-	rc = keys ? copy_keys(&s->st.checkpoints, q, keys, err) : zns_fail(err, -ENOMEM, "no memory for wrapped keys");
+	rc = keys ? copy_keys(&s->st.checkpoints, q, keys, err) :
+		    zns_fail(err, -ENOMEM, "no memory for wrapped keys");
 	if (!rc)
 		rc = new_wish(s, q, &wish, err);
 	if (!rc)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The catalogue in memory. Every change is two steps: what may fail (memory, checks) comes first, then the log
- * record, then a change that cannot fail. Replay and live calls use the same steps, so that both end alike.
+ * The catalogue in memory. Every change is two steps: what may fail (memory, checks) comes first,
+ * then the log record, then a change that cannot fail. Replay and live calls use the same steps, so
+ * that both end alike.
  */
 #include <assert.h>
 #include <string.h>
@@ -44,18 +45,23 @@ struct zns_ent *zns_state_find_dead(const struct zns_state *st, const uint8_t *i
 
 struct zns_owner *zns_state_owner(const struct zns_state *st, const char *container)
 {
-	return zns_map_find(&st->owners, zns_hash(container, strlen(container)), eq_owner, container);
+	return zns_map_find(&st->owners, zns_hash(container, strlen(container)), eq_owner,
+			    container);
 }
 
 /* ---- life ---- */
 
-static_assert(offsetof(struct zns_state, by_id) - offsetof(struct zns_state, lists) == sizeof(((struct zns_state *)0)->lists),
+static_assert(offsetof(struct zns_state, by_id) - offsetof(struct zns_state, lists) ==
+		      sizeof(((struct zns_state *)0)->lists),
 	      "lists[] has all of the named ones");
 
-int zns_state_init(struct zns_state *st, const struct zns_geometry *geo, uint32_t nr_meta, struct zns_err *err)
+int zns_state_init(struct zns_state *st, const struct zns_geometry *geo, uint32_t nr_meta,
+		   struct zns_err *err)
 {
 	*st = (struct zns_state){
-		.lim = { .nr_zones = geo->nr_zones, .nr_meta = nr_meta, .block = geo->block_size,
+		.lim = { .nr_zones = geo->nr_zones,
+			 .nr_meta = nr_meta,
+			 .block = geo->block_size,
 			 .zone_capacity = geo->zone_capacity },
 		.block = geo->block_size,
 	};
@@ -63,7 +69,8 @@ int zns_state_init(struct zns_state *st, const struct zns_geometry *geo, uint32_
 	st->zone_owner = calloc(geo->nr_zones, sizeof(*st->zone_owner));
 	st->zone_shared = calloc(geo->nr_zones, sizeof(*st->zone_shared));
 	st->packed = calloc(geo->nr_zones, sizeof(*st->packed));
-	if (st->live && st->packed && st->zone_owner && st->zone_shared && !zns_state_room(st, NULL))
+	if (st->live && st->packed && st->zone_owner && st->zone_shared &&
+	    !zns_state_room(st, NULL))
 		return 0;
 	zns_state_fini(st);
 	return zns_fail(err, -ENOMEM, "no memory for %u zones", geo->nr_zones);
@@ -192,7 +199,8 @@ static int fits(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, stru
 
 		*live += c->zones[i]->len;
 		if (*live > st->lim.zone_capacity)
-			rc = zns_fail(err, code, "zone %u would hold %llu live bytes, its capacity is %llu",
+			rc = zns_fail(err, code,
+				      "zone %u would hold %llu live bytes, its capacity is %llu",
 				      c->zones[i]->zone, (unsigned long long)*live,
 				      (unsigned long long)st->lim.zone_capacity);
 	}
@@ -202,7 +210,8 @@ static int fits(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, stru
 }
 
 /* A walk from child to parent must come to an end. */
-static int no_circle(const struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err)
+static int no_circle(const struct zns_state *st, const ZnsPb__Checkpoint *c, int code,
+		     struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *up = c;
 	const struct zns_ent *e;
@@ -214,15 +223,19 @@ static int no_circle(const struct zns_state *st, const ZnsPb__Checkpoint *c, int
 			return 0;
 		up = e->ckpt;
 	}
-	return up->has_parent ? zns_fail(err, code, "checkpoint %s is among its own parents", zns_uuid_format(c->id.data, id)) : 0;
+	return up->has_parent ? zns_fail(err, code, "checkpoint %s is among its own parents",
+					 zns_uuid_format(c->id.data, id)) :
+				0;
 }
 
-int zns_state_may_add(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err)
+int zns_state_may_add(struct zns_state *st, const ZnsPb__Checkpoint *c, int code,
+		      struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];
 
 	if (zns_state_find(st, c->id.data))
-		return zns_fail(err, code == -EINVAL ? -EEXIST : code, "checkpoint %s is in the catalogue already",
+		return zns_fail(err, code == -EINVAL ? -EEXIST : code,
+				"checkpoint %s is in the catalogue already",
 				zns_uuid_format(c->id.data, id));
 	return no_circle(st, c, code, err) ? code : fits(st, c, code, err);
 }
@@ -239,7 +252,8 @@ static bool completes(const ZnsPb__Checkpoint *c, const ZnsPb__Checkpoint *old)
 		for (size_t k = 0; k < c->n_zones && !in; k++) {
 			const ZnsPb__ZoneUse *u = c->zones[k];
 
-			in = u->zone == o->zone && u->start <= o->start && u->start + u->len >= o->start + o->len;
+			in = u->zone == o->zone && u->start <= o->start &&
+			     u->start + u->len >= o->start + o->len;
 		}
 		if (!in)
 			return false;
@@ -247,7 +261,8 @@ static bool completes(const ZnsPb__Checkpoint *c, const ZnsPb__Checkpoint *old)
 	return true;
 }
 
-int zns_state_may_replace(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err)
+int zns_state_may_replace(struct zns_state *st, const ZnsPb__Checkpoint *c, int code,
+			  struct zns_err *err)
 {
 	const struct zns_ent *old = zns_state_find(st, c->id.data);
 	char id[ZNS_UUID_STR];
@@ -255,16 +270,17 @@ int zns_state_may_replace(struct zns_state *st, const ZnsPb__Checkpoint *c, int 
 	int rc;
 
 	if (!old)
-		return zns_fail(err, code == -EINVAL ? -ENOENT : code, "no checkpoint %s in the store",
-				zns_uuid_format(c->id.data, id));
+		return zns_fail(err, code == -EINVAL ? -ENOENT : code,
+				"no checkpoint %s in the store", zns_uuid_format(c->id.data, id));
 	/* Without its parent it holds all pages itself (flatten). */
 	if (strcmp(old->ckpt->container, c->container) || old->ckpt->created_ns != c->created_ns ||
-	    ((old->ckpt->bytes != c->bytes || old->ckpt->pages_only != c->pages_only) && !completes(c, old->ckpt) &&
-	     !(old->ckpt->has_parent && !c->has_parent)))
+	    ((old->ckpt->bytes != c->bytes || old->ckpt->pages_only != c->pages_only) &&
+	     !completes(c, old->ckpt) && !(old->ckpt->has_parent && !c->has_parent)))
 		return zns_fail(err, code, "checkpoint %s differs in more than where it stands",
 				zns_uuid_format(c->id.data, id));
 	if (zns_version_cmp(c, old->ckpt) <= 0)
-		return zns_fail(err, code == -EINVAL ? -ESTALE : code, "checkpoint %s was moved %u times, not %u",
+		return zns_fail(err, code == -EINVAL ? -ESTALE : code,
+				"checkpoint %s was moved %u times, not %u",
 				zns_uuid_format(c->id.data, id), old->ckpt->moved, c->moved - 1);
 	if (no_circle(st, c, code, err))
 		return code;
@@ -304,7 +320,7 @@ void zns_state_add(struct zns_state *st, struct zns_ent *e)
 	struct zns_ent *t = zns_state_find_dead(st, c->id.data);
 
 	if (t)
-		tomb_del(st, t);	/* imported again under its old id */
+		tomb_del(st, t); /* imported again under its old id */
 	e->hash = zns_hash(c->id.data, ZNS_UUID_LEN);
 	zns_map_add(&st->by_id, e->hash, e);
 	zns_list_add(&st->checkpoints, e);
@@ -312,7 +328,8 @@ void zns_state_add(struct zns_state *st, struct zns_ent *e)
 	zones_add(st, e);
 }
 
-/* A zone of several containers has lost one of them. The latest checkpoint that is left tells the owner. */
+/* A zone of several containers has lost one of them. The latest checkpoint that is left tells the
+ * owner. */
 static void zone_find_owner(struct zns_state *st, uint32_t zone)
 {
 	struct zns_owner *owner = NULL;
@@ -361,7 +378,8 @@ void zns_state_replace(struct zns_state *st, struct zns_ent *e)
 	e->mark = old->mark;
 	zones_del(st, old);
 	zones_add(st, e);
-	/* The order of commits tells the owner, not the order of moves. So it does when the log is read again. */
+	/* The order of commits tells the owner, not the order of moves. So it does when the log is
+	 * read again. */
 	for (size_t i = 0; i < e->ckpt->n_zones; i++)
 		if (st->zone_shared[e->ckpt->zones[i]->zone])
 			zone_find_owner(st, e->ckpt->zones[i]->zone);

@@ -16,7 +16,8 @@ struct zns_store *zns_store_alloc(struct zns_dev *dev, unsigned flags, struct zn
 	return s;
 }
 
-static int open_once(struct zns_dev *dev, unsigned flags, struct zns_store **out, struct zns_err *err)
+static int open_once(struct zns_dev *dev, unsigned flags, struct zns_store **out,
+		     struct zns_err *err)
 {
 	struct zns_store *s = zns_store_alloc(dev, flags, err);
 	int rc;
@@ -44,7 +45,8 @@ int zns_store_open(struct zns_dev *dev, unsigned flags, struct zns_store **out, 
 {
 	int rc, tries = flags & ZNS_STORE_RDONLY ? 3 : 1;
 
-	/* A reader beside a writer that rolls may see a zone vanish while it reads: not damage until it lasts. */
+	/* A reader beside a writer that rolls may see a zone vanish while it reads: not damage
+	 * until it lasts. */
 	do
 		rc = open_once(dev, flags, out, err);
 	while ((rc == -EBADMSG || rc == -ENODATA || rc == -ENOMEDIUM) && --tries);
@@ -129,7 +131,8 @@ const ZnsPb__Reservation *zns_store_reservation(const struct zns_store *s, size_
 	return i < s->st.reservations.nr ? s->st.reservations.v[i]->resv : NULL;
 }
 
-const ZnsPb__Reservation *zns_store_find_reservation(const struct zns_store *s, const char *container)
+const ZnsPb__Reservation *zns_store_find_reservation(const struct zns_store *s,
+						     const char *container)
 {
 	const struct zns_owner *o = zns_state_owner(&s->st, container);
 
@@ -148,7 +151,8 @@ uint64_t zns_store_zone_packed(const struct zns_store *s, uint32_t zone)
 
 const char *zns_store_zone_owner(const struct zns_store *s, uint32_t zone)
 {
-	return zone < s->st.lim.nr_zones && s->st.zone_owner[zone] ? s->st.zone_owner[zone]->name : NULL;
+	return zone < s->st.lim.nr_zones && s->st.zone_owner[zone] ? s->st.zone_owner[zone]->name :
+								     NULL;
 }
 
 size_t zns_store_nr_retentions(const struct zns_store *s)

@@ -8,30 +8,35 @@
 #include "zns/util.h"
 
 #define ZNS_STORE_FORMAT 1
-#define ZNS_NAME_LEN_MAX 255		/* container names, image names, who removed */
-#define ZNS_RECORD_MAX MIB(16)		/* one log record: a longer claim is damage */
+#define ZNS_NAME_LEN_MAX 255 /* container names, image names, who removed */
+#define ZNS_RECORD_MAX MIB(16) /* one log record: a longer claim is damage */
 #define ZNS_LOG_BUF KIB(256)
 
 /* frame.c: the whole size that the header says; 0 if there is no good header. */
 uint64_t zns_frame_claim(const uint8_t *buf, size_t len);
 
-/* check.c: what a record may say. Errors are @code (-EBADMSG for what was read, -EINVAL for callers' input). */
+/* check.c: what a record may say. Errors are @code (-EBADMSG for what was read, -EINVAL for
+ * callers' input). */
 struct zns_limits {
 	uint32_t nr_zones, nr_meta;
-	uint32_t nr_groups;		/* groups of records must be below */
-	uint32_t block;			/* bytes */
+	uint32_t nr_groups; /* groups of records must be below */
+	uint32_t block; /* bytes */
 	uint64_t zone_capacity;
 };
-int zns_check_range(const struct zns_limits *l, uint32_t zone, uint64_t start, uint64_t len, int code,
-		    struct zns_err *err);
-int zns_check_checkpoint(const ZnsPb__Checkpoint *c, const struct zns_limits *l, int code, struct zns_err *err);
-int zns_check_reservation(const ZnsPb__Reservation *r, const struct zns_limits *l, int code, struct zns_err *err);
-int zns_check_profile(const ZnsPb__Profile *p, const struct zns_limits *l, int code, struct zns_err *err);
+int zns_check_range(const struct zns_limits *l, uint32_t zone, uint64_t start, uint64_t len,
+		    int code, struct zns_err *err);
+int zns_check_checkpoint(const ZnsPb__Checkpoint *c, const struct zns_limits *l, int code,
+			 struct zns_err *err);
+int zns_check_reservation(const ZnsPb__Reservation *r, const struct zns_limits *l, int code,
+			  struct zns_err *err);
+int zns_check_profile(const ZnsPb__Profile *p, const struct zns_limits *l, int code,
+		      struct zns_err *err);
 int zns_check_tombstone(const ZnsPb__Tombstone *t, int code, struct zns_err *err);
 int zns_check_retention(const ZnsPb__Retention *r, int code, struct zns_err *err);
 int zns_check_mark(const ZnsPb__Mark *m, int code, struct zns_err *err);
 int zns_check_mount(const ZnsPb__Mount *m, int code, struct zns_err *err);
-int zns_check_key(const ZnsPb__KeyLine *k, int code, struct zns_err *err);	/* not whether its checkpoint is there */
+/* not whether its checkpoint is there */
+int zns_check_key(const ZnsPb__KeyLine *k, int code, struct zns_err *err);
 int zns_check_encryption(const ZnsPb__Encryption *e, int code, struct zns_err *err);
 int zns_check_name(const char *what, const char *name, int code, struct zns_err *err);
 /* As zns_check_name, and usable as a file name in a directory of ours. */
@@ -42,11 +47,11 @@ struct zns_map {
 	struct zns_map_slot {
 		uint64_t hash;
 		void *val;
-	} *slots;
+	} * slots;
 	size_t cap, nr;
 };
 typedef bool (*zns_map_eq)(const void *val, const void *key);
-int zns_map_room(struct zns_map *m);	/* room for one more; -ENOMEM */
+int zns_map_room(struct zns_map *m); /* room for one more; -ENOMEM */
 void zns_map_add(struct zns_map *m, uint64_t hash, void *val);
 void *zns_map_find(const struct zns_map *m, uint64_t hash, zns_map_eq eq, const void *key);
 void zns_map_del(struct zns_map *m, uint64_t hash, const void *val);
@@ -54,12 +59,12 @@ void zns_map_fini(struct zns_map *m);
 
 /* list.c: messages of one kind, in order, with holes until zns_list_compact(). */
 struct zns_owner;
-struct zns_ent {		/* one message in a list */
+struct zns_ent { /* one message in a list */
 	size_t pos;
 	uint64_t hash;
-	size_t rec;		/* bytes of its record */
+	size_t rec; /* bytes of its record */
 	struct zns_owner *owner;
-	struct zns_ent *mark;	/* of a checkpoint */
+	struct zns_ent *mark; /* of a checkpoint */
 	union {
 		ProtobufCMessage *msg;
 		ZnsPb__Checkpoint *ckpt;
@@ -73,14 +78,15 @@ struct zns_ent {		/* one message in a list */
 struct zns_list {
 	struct zns_ent **v;
 	size_t nr, cap, holes;
-	uint64_t bytes;		/* sum of rec */
+	uint64_t bytes; /* sum of rec */
 };
 
-int zns_list_room(struct zns_list *l);	/* for one more; -ENOMEM */
+int zns_list_room(struct zns_list *l); /* for one more; -ENOMEM */
 void zns_list_add(struct zns_list *l, struct zns_ent *e);
-void zns_list_take(struct zns_list *l, struct zns_ent *e);	/* @e is the caller's then */
-void zns_list_del(struct zns_list *l, struct zns_ent *e);	/* @e is freed */
-void zns_list_replace(struct zns_list *l, struct zns_ent *old, struct zns_ent *e);	/* @old is the caller's again */
+void zns_list_take(struct zns_list *l, struct zns_ent *e); /* @e is the caller's then */
+void zns_list_del(struct zns_list *l, struct zns_ent *e); /* @e is freed */
+/* @old is the caller's again */
+void zns_list_replace(struct zns_list *l, struct zns_ent *old, struct zns_ent *e);
 /* For a list that has one entry at most: @e (NULL: none) takes the place of what is returned. */
 struct zns_ent *zns_list_swap(struct zns_list *l, struct zns_ent *e);
 void zns_list_compact(struct zns_list *l);
@@ -98,21 +104,21 @@ struct zns_owner {
 #define ZNS_LISTS 12
 
 struct zns_state {
-	struct zns_limits lim;	/* nr_groups follows the profile */
+	struct zns_limits lim; /* nr_groups follows the profile */
 	uint32_t block;
 	union {
 		struct {
-			struct zns_list profile, mount, encryption;	/* the newest alone */
+			struct zns_list profile, mount, encryption; /* the newest alone */
 			struct zns_list checkpoints, tombstones, reservations, retentions, marks;
-			struct zns_list other[4];	/* of kinds of record that kinds.c alone knows */
+			struct zns_list other[4]; /* of kinds of record that kinds.c alone knows */
 		};
-		struct zns_list lists[ZNS_LISTS];	/* all of them */
+		struct zns_list lists[ZNS_LISTS]; /* all of them */
 	};
 	struct zns_map by_id, dead, owners;
 	uint64_t *live;
-	uint64_t *packed;	/* of live: bytes of checkpoints marked so */
+	uint64_t *packed; /* of live: bytes of checkpoints marked so */
 	struct zns_owner **zone_owner;
-	uint8_t *zone_shared;	/* live bytes of more than one container */
+	uint8_t *zone_shared; /* live bytes of more than one container */
 };
 
 /* Of a list that has the newest message alone; NULL: there is none. */
@@ -121,65 +127,76 @@ static inline const void *zns_newest(const struct zns_list *l)
 	return l->nr ? l->v[0]->msg : NULL;
 }
 
-int zns_state_init(struct zns_state *st, const struct zns_geometry *geo, uint32_t nr_meta, struct zns_err *err);
+int zns_state_init(struct zns_state *st, const struct zns_geometry *geo, uint32_t nr_meta,
+		   struct zns_err *err);
 void zns_state_fini(struct zns_state *st);
-int zns_state_room(struct zns_state *st, struct zns_err *err);	/* for one more of everything */
+int zns_state_room(struct zns_state *st, struct zns_err *err); /* for one more of everything */
 struct zns_ent *zns_state_ent(struct zns_state *st, ProtobufCMessage *msg, const char *container,
-			      struct zns_err *err);	/* takes over @msg, also on failure */
+			      struct zns_err *err); /* takes over @msg, also on failure */
 void zns_state_ent_drop(struct zns_state *st, struct zns_ent *e);
 struct zns_ent *zns_state_find(const struct zns_state *st, const uint8_t *id);
 struct zns_ent *zns_state_find_dead(const struct zns_state *st, const uint8_t *id);
 struct zns_owner *zns_state_owner(const struct zns_state *st, const char *container);
-int zns_state_may_add(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err);
+int zns_state_may_add(struct zns_state *st, const ZnsPb__Checkpoint *c, int code,
+		      struct zns_err *err);
 void zns_state_add(struct zns_state *st, struct zns_ent *e);
-/* The same for a new version of one that is there (-ENOENT). It takes the old one's place, and its mark. */
-int zns_state_may_replace(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err);
+/* The same for a new version of one that is there (-ENOENT). It takes the old one's place, and its
+ * mark. */
+int zns_state_may_replace(struct zns_state *st, const ZnsPb__Checkpoint *c, int code,
+			  struct zns_err *err);
 void zns_state_replace(struct zns_state *st, struct zns_ent *e);
-void zns_state_bury(struct zns_state *st, struct zns_ent *tomb);	/* the checkpoint of that id, if any, goes */
-void zns_state_forget(struct zns_state *st, size_t nr);	/* the oldest tombstones */
+/* the checkpoint of that id, if any, goes */
+void zns_state_bury(struct zns_state *st, struct zns_ent *tomb);
+void zns_state_forget(struct zns_state *st, size_t nr); /* the oldest tombstones */
 void zns_state_reserve(struct zns_state *st, struct zns_ent *e);
 void zns_state_release(struct zns_state *st, struct zns_owner *o);
 /* A rule that says nothing ends the container's rule; @e is taken over. */
 void zns_state_retain(struct zns_state *st, struct zns_ent *e);
-void zns_state_mark(struct zns_state *st, struct zns_ent *e);	/* the checkpoint is there */
+void zns_state_mark(struct zns_state *st, struct zns_ent *e); /* the checkpoint is there */
 void zns_state_set_profile(struct zns_state *st, struct zns_ent *e);
 void zns_state_set_mount(struct zns_state *st, struct zns_ent *e);
 void zns_state_set_encryption(struct zns_state *st, struct zns_ent *e);
 void zns_state_compact(struct zns_state *st);
-size_t zns_state_rec(const struct zns_state *st, const ProtobufCMessage *msg);	/* bytes of a record */
-/* Of a checkpoint that has a wrapped key: the record that repeats it (it borrows), and its bytes, else 0. */
+/* bytes of a record */
+size_t zns_state_rec(const struct zns_state *st, const ProtobufCMessage *msg);
+/* Of a checkpoint that has a wrapped key: the record that repeats it (it borrows), and its bytes,
+ * else 0. */
 bool zns_state_key(const ZnsPb__Checkpoint *c, ZnsPb__KeyLine *out);
 size_t zns_state_key_rec(const struct zns_state *st, const ZnsPb__Checkpoint *c);
 
 /* log.c: frames into and out of one zone. */
-void *zns_store_buf(const struct zns_dev *dev, size_t len);	/* aligned for transfers, block-padded; free() */
-int zns_store_read(struct zns_dev *dev, uint32_t zone, uint64_t off, uint8_t *buf, size_t len, struct zns_err *err);
-struct zns_log {		/* writer */
+/* aligned for transfers, block-padded; free() */
+void *zns_store_buf(const struct zns_dev *dev, size_t len);
+int zns_store_read(struct zns_dev *dev, uint32_t zone, uint64_t off, uint8_t *buf, size_t len,
+		   struct zns_err *err);
+struct zns_log { /* writer */
 	struct zns_dev *dev;
 	uint32_t zone;
-	uint64_t off, cap;	/* next byte, end */
+	uint64_t off, cap; /* next byte, end */
 	uint64_t generation, seq;
 	uint8_t *buf;
 	size_t buf_cap, fill;
-	bool volatile_tail;	/* written, but not flushed by this writer */
+	bool volatile_tail; /* written, but not flushed by this writer */
 };
 /* Bytes of a zone that a log may take: all but the last block. */
 uint64_t zns_log_room(const struct zns_dev *dev, uint64_t zone_capacity);
-void zns_log_init(struct zns_log *l, struct zns_dev *dev, uint32_t zone, uint64_t cap, uint64_t generation);
+void zns_log_init(struct zns_log *l, struct zns_dev *dev, uint32_t zone, uint64_t cap,
+		  uint64_t generation);
 void zns_log_fini(struct zns_log *l);
 int zns_log_put(struct zns_log *l, uint16_t type, const ProtobufCMessage *msg, struct zns_err *err);
-int zns_log_write(struct zns_log *l, struct zns_err *err);	/* what was put goes to the device */
-int zns_log_write_durable(struct zns_log *l, struct zns_err *err);	/* and survives a power cut */
+int zns_log_write(struct zns_log *l, struct zns_err *err); /* what was put goes to the device */
+int zns_log_write_durable(struct zns_log *l, struct zns_err *err); /* and survives a power cut */
 
 struct zns_log_reader {
 	struct zns_dev *dev;
 	uint32_t zone;
-	uint64_t off, limit;	/* next frame, end of what was written */
-	bool exact;		/* limit is that to the block: an active zone */
-	bool cut_off;		/* the record that peek did not like goes on beyond the limit, by its own good header */
+	uint64_t off, limit; /* next frame, end of what was written */
+	bool exact; /* limit is that to the block: an active zone */
+	/* the record that peek did not like goes on beyond the limit, by its own good header */
+	bool cut_off;
 	uint8_t *buf;
 	size_t buf_cap, buf_len;
-	uint64_t buf_off;	/* place of buf[0] in the zone */
+	uint64_t buf_off; /* place of buf[0] in the zone */
 };
 void zns_log_reader_init(struct zns_log_reader *r, struct zns_dev *dev, const struct zns_zone *z);
 void zns_log_reader_fini(struct zns_log_reader *r);
@@ -188,49 +205,58 @@ void zns_log_reader_fini(struct zns_log_reader *r);
  * -EPROTONOSUPPORT; else an I/O error.
  */
 int zns_log_peek(struct zns_log_reader *r, struct zns_frame *f, struct zns_err *err);
-/* After -EBADMSG: is there a good frame behind, of @generation (0: any) and not before @seq? Highest generation out. */
+/* After -EBADMSG: is there a good frame behind, of @generation (0: any) and not before @seq?
+ * Highest generation out. */
 int zns_log_later(struct zns_log_reader *r, uint64_t generation, uint64_t seq, uint64_t max_bytes,
 		  uint64_t *found_generation, struct zns_err *err);
 
 /* superblock.c */
-int zns_superblock_put(struct zns_log *l, const uint8_t *uuid, const struct zns_geometry *geo, uint32_t nr_meta,
-		       const uint32_t *skipped, size_t nr_skipped, struct zns_err *err);
-int zns_superblock_parse(const struct zns_frame *f, const struct zns_geometry *geo, uint32_t nr_meta,
-			 ZnsPb__Superblock **out, struct zns_err *err);
+int zns_superblock_put(struct zns_log *l, const uint8_t *uuid, const struct zns_geometry *geo,
+		       uint32_t nr_meta, const uint32_t *skipped, size_t nr_skipped,
+		       struct zns_err *err);
+int zns_superblock_parse(const struct zns_frame *f, const struct zns_geometry *geo,
+			 uint32_t nr_meta, ZnsPb__Superblock **out, struct zns_err *err);
 
 /* store.c, replay.c, roll.c */
 struct zns_store {
 	struct zns_dev *dev;
 	unsigned flags;
 	uint8_t uuid[ZNS_UUID_LEN];
-	uint32_t first_meta, nr_meta;	/* zones first_meta … nr_meta-1 take the log */
-	uint64_t max_generation;	/* seen anywhere on the device */
-	uint64_t min_cap;		/* of the metadata zones: what a snapshot must fit into */
-	bool need_roll;			/* the log's tail is not to be trusted */
-	bool torn;			/* it was torn when opened */
-	bool foreign;			/* somebody else changed it under us: no change any more */
-	uint64_t *seen_wp;		/* of the metadata zones, as we left them; UINT64_MAX: not known */
-	struct zns_ent *claim;		/* a mount record that goes into the log before the next change */
-	struct zns_log log;		/* log.generation is the store's */
+	uint32_t first_meta, nr_meta; /* zones first_meta … nr_meta-1 take the log */
+	uint64_t max_generation; /* seen anywhere on the device */
+	uint64_t min_cap; /* of the metadata zones: what a snapshot must fit into */
+	bool need_roll; /* the log's tail is not to be trusted */
+	bool torn; /* it was torn when opened */
+	bool foreign; /* somebody else changed it under us: no change any more */
+	uint64_t *seen_wp; /* of the metadata zones, as we left them; UINT64_MAX: not known */
+	struct zns_ent *claim; /* a mount record that goes into the log before the next change */
+	struct zns_log log; /* log.generation is the store's */
 	struct zns_state st;
 };
 /* meta.c */
-bool zns_meta_usable(const struct zns_zone *z);	/* to be written and compared */
+bool zns_meta_usable(const struct zns_zone *z); /* to be written and compared */
 /* How many zones from @first on are not empty, as far as the device can tell. */
 int zns_store_written(struct zns_dev *dev, uint32_t first, uint32_t *nr, struct zns_err *err);
-/* nr_meta counts leading conventional zones, which are never used. -ENOMEDIUM: too small for a store. */
-int zns_store_meta_range(struct zns_dev *dev, uint32_t *first, uint32_t *nr_meta, struct zns_err *err);
+/* nr_meta counts leading conventional zones, which are never used. -ENOMEDIUM: too small for a
+ * store. */
+int zns_store_meta_range(struct zns_dev *dev, uint32_t *first, uint32_t *nr_meta,
+			 struct zns_err *err);
 int zns_store_replay(struct zns_store *s, struct zns_err *err);
 /* Start a new generation with room for @need bytes more. On failure the old log is what it was. */
 int zns_store_roll(struct zns_store *s, uint64_t need, struct zns_err *err);
 /* alone.c */
-int zns_store_alone(struct zns_store *s, struct zns_err *err);	/* -ESTALE: somebody else writes the log too */
-int zns_store_lost(struct zns_store *s, int rc);	/* @rc; -EBADE: another host has reserved the device */
-void zns_store_remember(struct zns_store *s);	/* what the metadata zones look like now is our own doing */
-uint64_t zns_store_claim_rec(const struct zns_store *s);	/* bytes of the record that is due; 0: none */
+/* -ESTALE: somebody else writes the log too */
+int zns_store_alone(struct zns_store *s, struct zns_err *err);
+/* @rc; -EBADE: another host has reserved the device */
+int zns_store_lost(struct zns_store *s, int rc);
+/* what the metadata zones look like now is our own doing */
+void zns_store_remember(struct zns_store *s);
+/* bytes of the record that is due; 0: none */
+uint64_t zns_store_claim_rec(const struct zns_store *s);
 /* change.c: would the catalogue, @more bytes longer, still fit into any metadata zone? -ENOSPC */
 int zns_store_may_grow(const struct zns_store *s, uint64_t more, struct zns_err *err);
-int zns_store_writable(const struct zns_store *s, struct zns_err *err);	/* -EROFS: opened for reading only */
+/* -EROFS: opened for reading only */
+int zns_store_writable(const struct zns_store *s, struct zns_err *err);
 /* Bytes of a snapshot without tombstones. */
 uint64_t zns_store_snapshot_bytes(const struct zns_store *s);
 void zns_store_min_cap(struct zns_store *s, const struct zns_zone *zones);

@@ -3,8 +3,9 @@
 #include <string.h>
 #include "store_int.h"
 
-int zns_superblock_put(struct zns_log *l, const uint8_t *uuid, const struct zns_geometry *geo, uint32_t nr_meta,
-		       const uint32_t *skipped, size_t nr_skipped, struct zns_err *err)
+int zns_superblock_put(struct zns_log *l, const uint8_t *uuid, const struct zns_geometry *geo,
+		       uint32_t nr_meta, const uint32_t *skipped, size_t nr_skipped,
+		       struct zns_err *err)
 {
 	ZnsPb__Superblock sb = ZNS_PB__SUPERBLOCK__INIT;
 
@@ -23,8 +24,8 @@ int zns_superblock_put(struct zns_log *l, const uint8_t *uuid, const struct zns_
 	return zns_log_put(l, ZNS_FRAME_SUPERBLOCK, &sb.base, err);
 }
 
-int zns_superblock_parse(const struct zns_frame *f, const struct zns_geometry *geo, uint32_t nr_meta,
-			 ZnsPb__Superblock **out, struct zns_err *err)
+int zns_superblock_parse(const struct zns_frame *f, const struct zns_geometry *geo,
+			 uint32_t nr_meta, ZnsPb__Superblock **out, struct zns_err *err)
 {
 	ZnsPb__Superblock *sb = zns_pb__superblock__unpack(NULL, f->len, f->payload);
 	int rc = 0;
@@ -32,17 +33,20 @@ int zns_superblock_parse(const struct zns_frame *f, const struct zns_geometry *g
 	if (!sb)
 		return zns_fail(err, -EBADMSG, "superblock cannot be decoded");
 	if (sb->format > ZNS_STORE_FORMAT)
-		rc = zns_fail(err, -EPROTONOSUPPORT,
-			      "the store has format %u, this program knows %d: use a newer ZNS-CRIU", sb->format,
-			      ZNS_STORE_FORMAT);
-	else if (!sb->format || sb->device.len != ZNS_UUID_LEN || !sb->generation || sb->generation != f->generation || f->seq)
+		rc = zns_fail(
+			err, -EPROTONOSUPPORT,
+			"the store has format %u, this program knows %d: use a newer ZNS-CRIU",
+			sb->format, ZNS_STORE_FORMAT);
+	else if (!sb->format || sb->device.len != ZNS_UUID_LEN || !sb->generation ||
+		 sb->generation != f->generation || f->seq)
 		rc = zns_fail(err, -EBADMSG, "superblock has impossible values");
 	else if (sb->block_size != geo->block_size || sb->zone_size != geo->zone_size ||
 		 sb->zone_capacity != geo->zone_capacity || sb->nr_zones != geo->nr_zones ||
 		 sb->nr_meta_zones != nr_meta)
-		rc = zns_fail(err, -EBADMSG,
-			      "the store was made for another geometry (%u zones of %llu bytes, blocks of %u)",
-			      sb->nr_zones, (unsigned long long)sb->zone_size, sb->block_size);
+		rc = zns_fail(
+			err, -EBADMSG,
+			"the store was made for another geometry (%u zones of %llu bytes, blocks of %u)",
+			sb->nr_zones, (unsigned long long)sb->zone_size, sb->block_size);
 	if (rc) {
 		zns_pb__superblock__free_unpacked(sb, NULL);
 		return rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The token bucket as a schedule: each take gets the time at which the rate has earned it, and sleeps until then. Times
- * are absolute, so a late wake-up is not lost.
+ * The token bucket as a schedule: each take gets the time at which the rate has earned it, and
+ * sleeps until then. Times are absolute, so a late wake-up is not lost.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -20,7 +20,7 @@ struct zns_bucket {
 	pthread_cond_t stopped;
 	bool stop;
 	uint32_t mibps;
-	uint64_t earned_ns;	/* all that was taken is earned at this time; 0: nothing yet */
+	uint64_t earned_ns; /* all that was taken is earned at this time; 0: nothing yet */
 };
 
 struct zns_bucket *zns_bucket_new(void)
@@ -47,7 +47,7 @@ void zns_bucket_set(struct zns_bucket *b, uint32_t mibps)
 {
 	pthread_mutex_lock(&b->lock);
 	if (b->mibps != mibps && !b->mibps)
-		b->earned_ns = 0;	/* nothing was counted without a limit */
+		b->earned_ns = 0; /* nothing was counted without a limit */
 	b->mibps = mibps;
 	pthread_mutex_unlock(&b->lock);
 }
@@ -66,7 +66,8 @@ size_t zns_bucket_slice(struct zns_bucket *b)
 {
 	uint64_t mibps = b ? zns_bucket_rate(b) : 0;
 
-	return mibps ? zns_max(SLICE_MIN, zns_align_down(MIB(mibps) / SLICES_PER_S, SLICE_MIN)) : SIZE_MAX;
+	return mibps ? zns_max(SLICE_MIN, zns_align_down(MIB(mibps) / SLICES_PER_S, SLICE_MIN)) :
+		       SIZE_MAX;
 }
 
 void zns_bucket_take(struct zns_bucket *b, size_t bytes)
@@ -83,8 +84,10 @@ void zns_bucket_take(struct zns_bucket *b, size_t bytes)
 		burst_ns = zns_max((uint64_t)BURST_NS, SLICE_MIN * SECOND / rate);
 		from = b->earned_ns ? zns_max(b->earned_ns, now - zns_min(now, burst_ns)) : now;
 		b->earned_ns = from + (uint64_t)((unsigned __int128)bytes * SECOND / rate);
-		ts = (struct timespec){ .tv_sec = (time_t)(b->earned_ns / SECOND), .tv_nsec = (long)(b->earned_ns % SECOND) };
-		while (!b->stop && !pthread_cond_clockwait(&b->stopped, &b->lock, CLOCK_MONOTONIC, &ts))
+		ts = (struct timespec){ .tv_sec = (time_t)(b->earned_ns / SECOND),
+					.tv_nsec = (long)(b->earned_ns % SECOND) };
+		while (!b->stop &&
+		       !pthread_cond_clockwait(&b->stopped, &b->lock, CLOCK_MONOTONIC, &ts))
 			;
 	}
 	pthread_mutex_unlock(&b->lock);

@@ -13,19 +13,24 @@ struct zns_chain {
 	struct zns_reader *r;
 };
 
-static int read_level(struct zns_chain *c, struct zns_dev *dev, const struct zns_registered *reg, bool wanted,
-		      ZnsPb__Checkpoint *const *records, uint32_t level, struct zns_err *err)
+static int read_level(struct zns_chain *c, struct zns_dev *dev, const struct zns_registered *reg,
+		      bool wanted, ZnsPb__Checkpoint *const *records, uint32_t level,
+		      struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *k = records[level], *child = level ? records[level - 1] : NULL;
 	char id[ZNS_UUID_STR];
 	int ret;
 
-	if (child && (!child->has_parent || child->parent.len != ZNS_UUID_LEN || k->id.len != ZNS_UUID_LEN ||
-		      memcmp(child->parent.data, k->id.data, ZNS_UUID_LEN)))
-		return zns_fail(err, -EBADMSG, "checkpoint %u of the chain is not the parent of the one before it", level);
+	if (child &&
+	    (!child->has_parent || child->parent.len != ZNS_UUID_LEN || k->id.len != ZNS_UUID_LEN ||
+	     memcmp(child->parent.data, k->id.data, ZNS_UUID_LEN)))
+		return zns_fail(err, -EBADMSG,
+				"checkpoint %u of the chain is not the parent of the one before it",
+				level);
 	ret = zns_manifest_read(dev, k, &c->m[level], err);
 	if (!ret && memcmp(c->m[level]->device.data, reg->uuid, ZNS_UUID_LEN))
-		ret = zns_fail(err, -EBADMSG, "the manifest of checkpoint %s is of another device", zns_uuid_format(k->id.data, id));
+		ret = zns_fail(err, -EBADMSG, "the manifest of checkpoint %s is of another device",
+			       zns_uuid_format(k->id.data, id));
 	if (!ret)
 		ret = zns_manifest_agrees(c->m[level], k, err);
 	if (!ret)
@@ -47,7 +52,8 @@ static int open_reader(struct zns_chain *c, const struct zns_reader_params *p, s
 }
 
 int zns_chain_open(const struct zns_reader_params *p, const struct zns_registered *reg, bool wanted,
-		   ZnsPb__Checkpoint *const *records, size_t nr, struct zns_chain **out, struct zns_err *err)
+		   ZnsPb__Checkpoint *const *records, size_t nr, struct zns_chain **out,
+		   struct zns_err *err)
 {
 	struct zns_chain *c;
 	int ret = 0;

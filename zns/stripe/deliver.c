@@ -4,10 +4,11 @@
 #include <sys/uio.h>
 #include "reader.h"
 
-#define RANGES 64	/* written by one call */
+#define RANGES 64 /* written by one call */
 
 /* Copy @len bytes at @skip of the request's range into the task. */
-static int deliver_task(const struct request *q, uint64_t skip, uint8_t *buf, size_t len, struct zns_err *err)
+static int deliver_task(const struct request *q, uint64_t skip, uint8_t *buf, size_t len,
+			struct zns_err *err)
 {
 	struct iovec remote[RANGES], local;
 	uint32_t n = 0;
@@ -25,12 +26,14 @@ static int deliver_task(const struct request *q, uint64_t skip, uint8_t *buf, si
 			sum += remote[nr].iov_len;
 			skip = 0;
 		}
-		if (!nr)	/* never: a request is as long as its iovecs */
-			return zns_fail(err, -EFAULT, "a read of task %d has no place to go", q->pid);
+		if (!nr) /* never: a request is as long as its iovecs */
+			return zns_fail(err, -EFAULT, "a read of task %d has no place to go",
+					q->pid);
 		local = (struct iovec){ buf, sum };
 		ret = process_vm_writev(q->pid, &local, 1, remote, nr, 0);
 		if (ret != (ssize_t)sum)
-			return zns_fail_sys(err, ret < 0 ? -errno : -EFAULT, "cannot write the memory of task %d at %p", q->pid,
+			return zns_fail_sys(err, ret < 0 ? -errno : -EFAULT,
+					    "cannot write the memory of task %d at %p", q->pid,
 					    remote[0].iov_base);
 		buf += sum;
 		len -= sum;
@@ -39,8 +42,8 @@ static int deliver_task(const struct request *q, uint64_t skip, uint8_t *buf, si
 }
 
 /* Some ranges of a unit to as many places in the task. */
-static int deliver_ranges(const struct request *q, const struct iovec *local, const struct iovec *remote, uint32_t nr,
-			  struct zns_err *err)
+static int deliver_ranges(const struct request *q, const struct iovec *local,
+			  const struct iovec *remote, uint32_t nr, struct zns_err *err)
 {
 	size_t sum = 0;
 	ssize_t ret;
@@ -50,11 +53,12 @@ static int deliver_ranges(const struct request *q, const struct iovec *local, co
 	ret = process_vm_writev(q->pid, local, nr, remote, nr, 0);
 	if (ret == (ssize_t)sum)
 		return 0;
-	return zns_fail_sys(err, ret < 0 ? -errno : -EFAULT, "cannot write the memory of task %d at %p", q->pid,
-			    remote[0].iov_base);
+	return zns_fail_sys(err, ret < 0 ? -errno : -EFAULT,
+			    "cannot write the memory of task %d at %p", q->pid, remote[0].iov_base);
 }
 
-static int deliver_parts(const struct request *q, const struct wanted *w, const struct cached *c, struct zns_err *err)
+static int deliver_parts(const struct request *q, const struct wanted *w, const struct cached *c,
+			 struct zns_err *err)
 {
 	uint64_t start = c->k * q->img->pb->unit, end = start + unit_len(q->img, c->k);
 	struct iovec local[RANGES], remote[RANGES];
@@ -77,7 +81,8 @@ static int deliver_parts(const struct request *q, const struct wanted *w, const 
 	return nr && !ret ? deliver_ranges(q, local, remote, nr, err) : ret;
 }
 
-int request_deliver(const struct request *q, uint64_t n, const struct cached *c, struct zns_err *err)
+int request_deliver(const struct request *q, uint64_t n, const struct cached *c,
+		    struct zns_err *err)
 {
 	const struct zns_rimage *i = q->img;
 	uint64_t start = c->k * i->pb->unit, from = zns_max(start, q->off);

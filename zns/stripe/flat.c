@@ -6,7 +6,7 @@
 #include "zns/util.h"
 #include "zns/grow.h"
 
-#define PAGEMAP_MAX GIB(1)	/* of an image in memory: hundreds of GiB of single pages */
+#define PAGEMAP_MAX GIB(1) /* of an image in memory: hundreds of GiB of single pages */
 
 /* The same pagemap in all levels; read when it is needed. */
 struct stack {
@@ -15,7 +15,7 @@ struct stack {
 		bool looked, there;
 		struct pagemap map;
 		struct zns_rimage *pages;
-	} *l;
+	} * l;
 	uint32_t nr;
 };
 
@@ -47,7 +47,8 @@ static int load(struct zns_flat *f, struct stack *s, uint32_t level, struct zns_
 	return 0;
 }
 
-static int add_run(struct flat_image *im, uint32_t level, uint64_t at, uint64_t len, struct zns_err *err)
+static int add_run(struct flat_image *im, uint32_t level, uint64_t at, uint64_t len,
+		   struct zns_err *err)
 {
 	const struct run *last = im->nr_runs ? &im->run[im->nr_runs - 1] : NULL;
 
@@ -65,8 +66,8 @@ static int add_run(struct flat_image *im, uint32_t level, uint64_t at, uint64_t 
 }
 
 /* Pages from @vaddr, as level @from or one of its parents has them. */
-static int find_pages(struct zns_flat *f, struct stack *s, uint32_t from, uint64_t vaddr, uint64_t len,
-		      struct flat_image *im, struct zns_err *err)
+static int find_pages(struct zns_flat *f, struct stack *s, uint32_t from, uint64_t vaddr,
+		      uint64_t len, struct flat_image *im, struct zns_err *err)
 {
 	while (len) {
 		uint64_t part = len, off = 0;
@@ -93,8 +94,9 @@ static int find_pages(struct zns_flat *f, struct stack *s, uint32_t from, uint64
 				break;
 		}
 		if (!found)
-			return zns_fail(err, -EBADMSG, "%s: no checkpoint of the chain has the page at %llx", s->name,
-					(unsigned long long)vaddr);
+			return zns_fail(err, -EBADMSG,
+					"%s: no checkpoint of the chain has the page at %llx",
+					s->name, (unsigned long long)vaddr);
 		if (add_run(im, level, off, part, err))
 			return err->code;
 		vaddr += part;
@@ -116,16 +118,17 @@ static bool join(ZnsPb__PagemapEntry *last, const ZnsPb__PagemapEntry *e, uint64
 {
 	uint64_t nr = pagemap_pages(last) + pagemap_pages(e);
 
-	if (last->vaddr + pagemap_pages(last) * page != e->vaddr || pagemap_flags(last) != pagemap_flags(e) ||
-	    last->has_nr_pages != e->has_nr_pages || nr > INT32_MAX)
+	if (last->vaddr + pagemap_pages(last) * page != e->vaddr ||
+	    pagemap_flags(last) != pagemap_flags(e) || last->has_nr_pages != e->has_nr_pages ||
+	    nr > INT32_MAX)
 		return false;
 	set_pages(last, nr);
 	return true;
 }
 
 /* Make the pagemap anew, with every page present, and its pages image. */
-static int flatten(struct zns_flat *f, struct stack *s, struct flat_image *map, struct flat_image *pages,
-		   struct zns_err *err)
+static int flatten(struct zns_flat *f, struct stack *s, struct flat_image *map,
+		   struct flat_image *pages, struct zns_err *err)
 {
 	struct pagemap *p = &s->l[0].map;
 	ZnsPb__PagemapEntry *last = NULL;
@@ -196,7 +199,7 @@ static int one_pagemap(struct zns_flat *f, uint32_t n, struct zns_err *err)
 			pages->size = 0;
 			pages->from = calloc(s.nr, sizeof(*pages->from));
 		}
-		ret = !pages	      ? zns_fail(err, -EBADMSG, "image %s has no pages image", s.name) :
+		ret = !pages ? zns_fail(err, -EBADMSG, "image %s has no pages image", s.name) :
 		      !pages->from ? zns_fail(err, -ENOMEM, "no memory for image %s", s.name) :
 				     flatten(f, &s, &f->img[n], pages, err);
 	}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Reading a pages image that is put together from a chain: one request for each level it comes from, all at once. */
+/* Reading a pages image that is put together from a chain: one request for each level it comes
+ * from, all at once. */
 #include <pthread.h>
 #include <string.h>
 #include "flat.h"
@@ -7,7 +8,7 @@
 #include "zns/util.h"
 #include "zns/grow.h"
 
-#define PARTS_MAX 32768	/* on their way for one read: 768 KiB of addresses; more go in turns */
+#define PARTS_MAX 32768 /* on their way for one read: 768 KiB of addresses; more go in turns */
 
 /* What of one level is asked for next. */
 struct wish {
@@ -18,14 +19,14 @@ struct wish {
 struct job {
 	struct zns_flat *f;
 	const struct flat_image *im;
-	uint64_t off, left;	/* what has not been asked for, bytes */
-	pid_t pid;		/* 0: our own memory */
-	struct iovec *iov;	/* where it goes; iov[0] is cut off as it is used */
+	uint64_t off, left; /* what has not been asked for, bytes */
+	pid_t pid; /* 0: our own memory */
+	struct iovec *iov; /* where it goes; iov[0] is cut off as it is used */
 	uint32_t nr;
 	zns_read_done done;
 	void *arg;
 	pthread_mutex_t lock;
-	uint32_t running;	/* requests, and one while they are being made */
+	uint32_t running; /* requests, and one while they are being made */
 	struct zns_err err;
 };
 
@@ -65,10 +66,12 @@ static int collect(struct job *j, struct wish *wish)
 	size_t r = run_at(im, j->off);
 
 	for (size_t n = 0; j->left && n < PARTS_MAX; n++) {
-		uint64_t end = r + 1 < im->nr_runs ? im->run[r + 1].off : im->size, skip = j->off - im->run[r].off;
+		uint64_t end = r + 1 < im->nr_runs ? im->run[r + 1].off : im->size,
+			 skip = j->off - im->run[r].off;
 		uint64_t len = zns_min(zns_min(end - j->off, j->left), (uint64_t)j->iov->iov_len);
 
-		if (len && add_part(&wish[im->run[r].level], im->run[r].at + skip, len, j->iov->iov_base))
+		if (len &&
+		    add_part(&wish[im->run[r].level], im->run[r].at + skip, len, j->iov->iov_base))
 			return -ENOMEM;
 		j->off += len;
 		j->left -= len;
@@ -137,8 +140,8 @@ static void next_turn(struct job *j)
 	ended(j, NULL);
 }
 
-void zns_flat_read_task(struct zns_flat *f, uint32_t n, uint64_t off, pid_t pid, const struct iovec *iov, uint32_t nr,
-			zns_read_done done, void *arg)
+void zns_flat_read_task(struct zns_flat *f, uint32_t n, uint64_t off, pid_t pid,
+			const struct iovec *iov, uint32_t nr, zns_read_done done, void *arg)
 {
 	const struct flat_image *im = &f->img[n];
 	struct zns_err err = ZNS_ERR_INIT;
@@ -149,12 +152,13 @@ void zns_flat_read_task(struct zns_flat *f, uint32_t n, uint64_t off, pid_t pid,
 		zns_rimage_read_task(im->raw, off, pid, iov, nr, done, arg);
 		return;
 	}
-	for (uint32_t v = 0; v < nr; v++)	/* a sum beyond every image stays beyond it */
+	for (uint32_t v = 0; v < nr; v++) /* a sum beyond every image stays beyond it */
 		len = iov[v].iov_len > UINT64_MAX - len ? UINT64_MAX : len + iov[v].iov_len;
 	j = calloc(1, sizeof(*j) + nr * sizeof(*iov));
 	if (off > im->size || len > im->size - off)
-		zns_fail(&err, -ENODATA, "image %s ends at %llu; %llu bytes were asked for at %llu", zns_flat_name(f, n),
-			 (unsigned long long)im->size, (unsigned long long)len, (unsigned long long)off);
+		zns_fail(&err, -ENODATA, "image %s ends at %llu; %llu bytes were asked for at %llu",
+			 zns_flat_name(f, n), (unsigned long long)im->size, (unsigned long long)len,
+			 (unsigned long long)off);
 	else if (!j)
 		zns_fail(&err, -ENOMEM, "no memory for a read request");
 	if (err.code) {
@@ -162,20 +166,30 @@ void zns_flat_read_task(struct zns_flat *f, uint32_t n, uint64_t off, pid_t pid,
 		done(arg, &err);
 		return;
 	}
-	*j = (struct job){ .f = f, .im = im, .off = off, .left = len, .pid = pid, .iov = (struct iovec *)(j + 1), .nr = nr,
-			   .done = done, .arg = arg, .lock = PTHREAD_MUTEX_INITIALIZER };
+	*j = (struct job){ .f = f,
+			   .im = im,
+			   .off = off,
+			   .left = len,
+			   .pid = pid,
+			   .iov = (struct iovec *)(j + 1),
+			   .nr = nr,
+			   .done = done,
+			   .arg = arg,
+			   .lock = PTHREAD_MUTEX_INITIALIZER };
 	memcpy(j + 1, iov, nr * sizeof(*iov));
 	next_turn(j);
 }
 
-int zns_flat_read(struct zns_flat *f, uint32_t n, uint64_t off, void *buf, size_t len, struct zns_err *err)
+int zns_flat_read(struct zns_flat *f, uint32_t n, uint64_t off, void *buf, size_t len,
+		  struct zns_err *err)
 {
 	struct read_wait w = READ_WAIT_INIT;
 	const struct flat_image *im = &f->img[n];
 	struct iovec iov = { buf, len };
 
 	if (off > im->size || len > im->size - off)
-		return zns_fail(err, -ENODATA, "image %s ends at %llu", zns_flat_name(f, n), (unsigned long long)im->size);
+		return zns_fail(err, -ENODATA, "image %s ends at %llu", zns_flat_name(f, n),
+				(unsigned long long)im->size);
 	if (im->bytes) {
 		memcpy(buf, im->bytes + off, len);
 		return 0;

@@ -7,10 +7,11 @@
 #include "transfer.h"
 #include "zns/grow.h"
 
-#define BATCH MIB(1)		/* read, verified and written at once */
+#define BATCH MIB(1) /* read, verified and written at once */
 
 /* Group by group, so that one zone is written at a time. */
-static int cmp_place(const struct zns_mover_params *p, uint32_t za, uint64_t a, uint32_t zb, uint64_t b)
+static int cmp_place(const struct zns_mover_params *p, uint32_t za, uint64_t a, uint32_t zb,
+		     uint64_t b)
 {
 	if (p->zone_group[za] != p->zone_group[zb])
 		return p->zone_group[za] < p->zone_group[zb] ? -1 : 1;
@@ -42,7 +43,8 @@ static int add_unit(struct mover *v, const struct mover_unit *u, struct zns_err 
 	return 0;
 }
 
-static int list_segment(struct mover *v, const ZnsPb__Image *img, const ZnsPb__Segment *pb, struct zns_err *err)
+static int list_segment(struct mover *v, const ZnsPb__Image *img, const ZnsPb__Segment *pb,
+			struct zns_err *err)
 {
 	uint64_t nr = (pb->len + img->unit - 1) / img->unit, first = pb->off / img->unit;
 	struct zns_seg seg;
@@ -71,7 +73,8 @@ static int list_segment(struct mover *v, const ZnsPb__Image *img, const ZnsPb__S
 	return ret;
 }
 
-/* List all units in the victims by place, and the pieces that they make up: whole blocks without a gap. */
+/* List all units in the victims by place, and the pieces that they make up: whole blocks without a
+ * gap. */
 static int list_units(struct mover *v, struct zns_err *err)
 {
 	uint32_t block = v->p->dev->geo.block_size;
@@ -90,11 +93,14 @@ static int list_units(struct mover *v, struct zns_err *err)
 	for (size_t i = 0; i < v->nr_units; i++) {
 		const struct mover_unit *u = &v->units[i];
 		struct mover_piece *last = v->nr_pieces ? &v->pieces[v->nr_pieces - 1] : NULL;
-		uint64_t from = zns_align_down(u->off, block), to = zns_align_up(u->off + u->len, block);
+		uint64_t from = zns_align_down(u->off, block),
+			 to = zns_align_up(u->off + u->len, block);
 
 		if (!last || last->zone != u->zone || from > last->end) {
 			last = &v->pieces[v->nr_pieces++];
-			*last = (struct mover_piece){ .zone = u->zone, .start = from, .end = from, .first = i };
+			*last = (struct mover_piece){
+				.zone = u->zone, .start = from, .end = from, .first = i
+			};
 		}
 		last->end = zns_max(last->end, to);
 		last->nr++;
@@ -120,11 +126,16 @@ static int get_slot(struct mover *v, uint32_t group, uint64_t need, struct zns_e
 	if (ret)
 		return ret;
 	if (is_victim(v->p, got.zone) || got.capacity - zns_min(got.start, got.capacity) < need)
-		return zns_fail(err, -EPROTO, "zone %u is no place for %llu bytes", got.zone, (unsigned long long)need);
+		return zns_fail(err, -EPROTO, "zone %u is no place for %llu bytes", got.zone,
+				(unsigned long long)need);
 	if (zns_grow_by_one(v->slots, v->nr_slots))
 		return zns_fail(err, -ENOMEM, "no memory for a zone");
-	v->slots[v->nr_slots++] = (struct mover_slot){ .zone = got.zone, .group = got.group, .from = group,
-						       .start = got.start, .wp = got.start, .capacity = got.capacity };
+	v->slots[v->nr_slots++] = (struct mover_slot){ .zone = got.zone,
+						       .group = got.group,
+						       .from = group,
+						       .start = got.start,
+						       .wp = got.start,
+						       .capacity = got.capacity };
 	return 0;
 }
 
@@ -146,8 +157,8 @@ static int room_for_batch(struct mover *v, size_t len, struct zns_err *err)
 	return zns_fail(err, -ENOMEM, "no memory for %zu bytes", len);
 }
 
-static int copy_batch(struct mover *v, const struct mover_piece *pc, uint64_t from, uint64_t to, size_t first, size_t nr,
-		      struct zns_err *err)
+static int copy_batch(struct mover *v, const struct mover_piece *pc, uint64_t from, uint64_t to,
+		      size_t first, size_t nr, struct zns_err *err)
 {
 	uint32_t groups[2] = { v->p->zone_group[pc->zone], slot(v)->group };
 	struct mover_slot *s = slot(v);
@@ -157,16 +168,20 @@ static int copy_batch(struct mover *v, const struct mover_piece *pc, uint64_t fr
 	if (!ret)
 		ret = room_for_batch(v, to - from, err);
 	if (!ret)
-		ret = transfer_read(v->p->dev, v->p->bucket, pc->zone, from, v->buf, to - from, err);
+		ret = transfer_read(v->p->dev, v->p->bucket, pc->zone, from, v->buf, to - from,
+				    err);
 	for (size_t i = first; i < first + nr && !ret; i++) {
 		const struct mover_unit *u = &v->units[i];
 
 		if (zns_hash(v->buf + (u->off - from), u->len) != u->csum)
-			ret = zns_fail(err, -EBADMSG, "image %s is damaged: a checksum at byte %llu of zone %u does not match",
-				       u->img->name, (unsigned long long)u->off, u->zone);
+			ret = zns_fail(
+				err, -EBADMSG,
+				"image %s is damaged: a checksum at byte %llu of zone %u does not match",
+				u->img->name, (unsigned long long)u->off, u->zone);
 	}
 	if (!ret)
-		ret = transfer_write(v->p->dev, v->p->bucket, 0, s->zone, s->wp, v->buf, to - from, NULL, err);
+		ret = transfer_write(v->p->dev, v->p->bucket, 0, s->zone, s->wp, v->buf, to - from,
+				     NULL, err);
 	if (!ret) {
 		s->wp += to - from;
 		v->bytes += to - from;
@@ -193,7 +208,8 @@ static int copy_piece(struct mover *v, struct mover_piece *pc, struct zns_err *e
 		while (i < end) {
 			uint64_t unit_end = zns_align_up(v->units[i].off + v->units[i].len, block);
 
-			if (i > from_unit && unit_end - from > BATCH && zns_align_down(v->units[i].off, block) >= to)
+			if (i > from_unit && unit_end - from > BATCH &&
+			    zns_align_down(v->units[i].off, block) >= to)
 				break;
 			to = zns_max(to, unit_end);
 			i++;
@@ -233,8 +249,9 @@ static void point_extents(struct mover *v)
 
 			for (size_t e = 0; e < seg->n_extents; e++) {
 				ZnsPb__Extent *x = seg->extents[e];
-				const struct mover_piece *pc = is_victim(v->p, x->zone) ?
-							       piece_of(v, x->zone, x->start) : NULL;
+				const struct mover_piece *pc =
+					is_victim(v->p, x->zone) ? piece_of(v, x->zone, x->start) :
+								   NULL;
 
 				if (!pc)
 					continue;
@@ -244,7 +261,8 @@ static void point_extents(struct mover *v)
 		}
 }
 
-static int add_use(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t start, uint64_t len, struct zns_err *err)
+static int add_use(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t start, uint64_t len,
+		   struct zns_err *err)
 {
 	ZnsPb__ZoneUse *u = zns_grow_by_one(c->zones, c->n_zones) ? NULL : calloc(1, sizeof(*u));
 
@@ -267,7 +285,8 @@ static int cmp_use(const void *pa, const void *pb)
 	return a->start < b->start ? -1 : a->start > b->start;
 }
 
-/* What stays where it is: everything outside the victims, except the old manifest and its footer. */
+/* What stays where it is: everything outside the victims, except the old manifest and its footer.
+ */
 static void keep_uses(const struct mover *v, ZnsPb__Checkpoint *c)
 {
 	const ZnsPb__ExtentRef *ref = v->p->c->manifest;
@@ -332,7 +351,8 @@ static int new_record(struct mover *v, ZnsPb__Checkpoint **out, struct zns_err *
 	if (c->manifest)
 		zns_pb__extent_ref__free_unpacked(c->manifest, NULL);
 	c->manifest = NULL;
-	/* A wrapped key stands in the log alone, which can be erased; the broker has it. Units are moved as they are. */
+	/* A wrapped key stands in the log alone, which can be erased; the broker has it. Units are
+	 * moved as they are. */
 	if (c->crypt) {
 		c->crypt->has_key_id = c->crypt->has_wrapped = 0;
 		free(c->crypt->key_id.data);
@@ -346,7 +366,8 @@ static int new_record(struct mover *v, ZnsPb__Checkpoint **out, struct zns_err *
 	ret = note_manifest(c, v->p->c->manifest->zone, err);
 	for (size_t i = 0; i < v->nr_slots && !ret; i++)
 		if (v->slots[i].wp > v->slots[i].start)
-			ret = add_use(c, v->slots[i].zone, v->slots[i].start, v->slots[i].wp - v->slots[i].start, err);
+			ret = add_use(c, v->slots[i].zone, v->slots[i].start,
+				      v->slots[i].wp - v->slots[i].start, err);
 	if (!ret)
 		ret = set_groups(v, c, err);
 	if (ret) {
@@ -357,12 +378,14 @@ static int new_record(struct mover *v, ZnsPb__Checkpoint **out, struct zns_err *
 	return 0;
 }
 
-/* It joins the use of what was moved to this zone, not a use from before, which the broker knows. */
-static int add_manifest_use(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t from, uint64_t start, uint64_t len,
-			    struct zns_err *err)
+/* It joins the use of what was moved to this zone, not a use from before, which the broker knows.
+ */
+static int add_manifest_use(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t from, uint64_t start,
+			    uint64_t len, struct zns_err *err)
 {
 	for (size_t i = 0; i < c->n_zones; i++)
-		if (c->zones[i]->zone == zone && c->zones[i]->start == from && from + c->zones[i]->len == start) {
+		if (c->zones[i]->zone == zone && c->zones[i]->start == from &&
+		    from + c->zones[i]->len == start) {
 			c->zones[i]->len += len;
 			return 0;
 		}
@@ -371,7 +394,8 @@ static int add_manifest_use(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t from, 
 
 static int write_manifest(struct mover *v, ZnsPb__Checkpoint *c, struct zns_err *err)
 {
-	uint32_t block = v->p->dev->geo.block_size, group = v->p->zone_group[v->p->c->manifest->zone];
+	uint32_t block = v->p->dev->geo.block_size,
+		 group = v->p->zone_group[v->p->c->manifest->zone];
 	ZnsPb__Checkpoint *had = v->m->checkpoint;
 	cleanup_free uint8_t *buf = NULL;
 	struct mover_slot *s;
@@ -387,19 +411,21 @@ static int write_manifest(struct mover *v, ZnsPb__Checkpoint *c, struct zns_err 
 	{
 		ZnsPb__ExtentRef *ref = c->manifest;
 
-		c->manifest = NULL;	/* not in the copy inside */
+		c->manifest = NULL; /* not in the copy inside */
 		need = zns_frame_size(zns_pb__manifest__get_packed_size(v->m), block) + block;
 		ret = get_slot(v, v->nr_slots ? slot(v)->from : group, need, err);
 		s = ret ? NULL : slot(v);
 		if (s)
-			ret = zns_manifest_pack(v->m, block, s->zone, s->wp, UINT64_MAX, &buf, &len, ref, err);
+			ret = zns_manifest_pack(v->m, block, s->zone, s->wp, UINT64_MAX, &buf, &len,
+						ref, err);
 		c->manifest = ref;
 	}
 	v->m->checkpoint = had;
 	if (!ret)
 		ret = v->p->step(v->p->arg, &s->group, 1, v->bytes, err);
 	if (!ret)
-		ret = transfer_write(v->p->dev, v->p->bucket, 0, s->zone, s->wp, buf, len, NULL, err);
+		ret = transfer_write(v->p->dev, v->p->bucket, 0, s->zone, s->wp, buf, len, NULL,
+				     err);
 	if (!ret)
 		ret = add_manifest_use(c, s->zone, s->start, s->wp, len, err);
 	if (!ret) {
@@ -412,7 +438,8 @@ static int write_manifest(struct mover *v, ZnsPb__Checkpoint *c, struct zns_err 
 	return ret;
 }
 
-/* Will what was written be read? Read the manifest back, and check that all it names is in the record. */
+/* Will what was written be read? Read the manifest back, and check that all it names is in the
+ * record. */
 static int read_back(struct mover *v, const ZnsPb__Checkpoint *c, struct zns_err *err)
 {
 	ZnsPb__Manifest *m = NULL;
@@ -435,7 +462,8 @@ static bool uses_victims(const struct zns_mover_params *p)
 	return false;
 }
 
-int zns_mover_run(const struct zns_mover_params *p, ZnsPb__Checkpoint **out, uint64_t *bytes, struct zns_err *err)
+int zns_mover_run(const struct zns_mover_params *p, ZnsPb__Checkpoint **out, uint64_t *bytes,
+		  struct zns_err *err)
 {
 	struct mover v = { .p = p };
 	ZnsPb__Checkpoint *c = NULL;
@@ -471,7 +499,9 @@ int zns_mover_run(const struct zns_mover_params *p, ZnsPb__Checkpoint **out, uin
 	free(v.pieces);
 	free(v.slots);
 	free(v.buf);
-	return ret ? zns_wrap(err, "checkpoint %s of %s", zns_uuid_format(p->c->id.data, id), p->c->container) : 0;
+	return ret ? zns_wrap(err, "checkpoint %s of %s", zns_uuid_format(p->c->id.data, id),
+			      p->c->container) :
+		     0;
 }
 
 static bool was_there(const ZnsPb__Checkpoint *old, const ZnsPb__ZoneUse *u)
@@ -483,14 +513,16 @@ static bool was_there(const ZnsPb__Checkpoint *old, const ZnsPb__ZoneUse *u)
 	return false;
 }
 
-int zns_mover_durable(const struct zns_mover_params *p, const ZnsPb__Checkpoint *c, struct zns_err *err)
+int zns_mover_durable(const struct zns_mover_params *p, const ZnsPb__Checkpoint *c,
+		      struct zns_err *err)
 {
 	cleanup_free uint32_t *zones = calloc(c->n_zones + 1, sizeof(*zones));
 	uint32_t nr = 0;
 
 	if (!zones)
 		return zns_fail(err, -ENOMEM, "no memory for %zu zones", c->n_zones);
-	for (size_t i = 0; i < c->n_zones; i++)	/* in order: the same zone twice is next to itself */
+	/* in order: the same zone twice is next to itself */
+	for (size_t i = 0; i < c->n_zones; i++)
 		if (!was_there(p->c, c->zones[i]) && (!nr || zones[nr - 1] != c->zones[i]->zone))
 			zones[nr++] = c->zones[i]->zone;
 	return zns_dev_flush_zones(p->dev, zones, nr, err);

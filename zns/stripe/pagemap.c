@@ -5,7 +5,7 @@
 #include "zns/util.h"
 #include "zns/grow.h"
 
-#define MAGIC_COMMON 0x54564319u	/* goes before the image's own number */
+#define MAGIC_COMMON 0x54564319u /* goes before the image's own number */
 
 uint64_t pagemap_pages(const ZnsPb__PagemapEntry *e)
 {
@@ -61,7 +61,8 @@ static int add(struct pagemap *p, ZnsPb__PagemapEntry *e, uint64_t *off, uint64_
 	return 0;
 }
 
-int pagemap_parse(const uint8_t *buf, size_t len, const char *name, struct pagemap *out, struct zns_err *err)
+int pagemap_parse(const uint8_t *buf, size_t len, const char *name, struct pagemap *out,
+		  struct zns_err *err)
 {
 	size_t at = len >= 8 && get32(buf) == MAGIC_COMMON ? 8 : 4;
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), off = 0;
@@ -91,7 +92,10 @@ int pagemap_parse(const uint8_t *buf, size_t len, const char *name, struct pagem
 		ret = -EBADMSG;
 	if (ret)
 		pagemap_fini(out);
-	return ret ? zns_fail(err, ret, ret == -ENOMEM ? "no memory for image %s" : "image %s is no pagemap", name) : 0;
+	return ret ? zns_fail(err, ret,
+			      ret == -ENOMEM ? "no memory for image %s" : "image %s is no pagemap",
+			      name) :
+		     0;
 }
 
 void pagemap_fini(struct pagemap *p)
@@ -120,7 +124,7 @@ const ZnsPb__PagemapEntry *pagemap_find(const struct pagemap *p, uint64_t vaddr,
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	size_t lo = 0, hi = p->nr;
 
-	while (lo < hi) {	/* the first entry that ends behind it */
+	while (lo < hi) { /* the first entry that ends behind it */
 		size_t mid = lo + (hi - lo) / 2;
 
 		if (p->e[mid]->vaddr + pagemap_pages(p->e[mid]) * page <= vaddr)

@@ -13,13 +13,14 @@
 struct pagemap {
 	uint32_t pages_id;
 	ZnsPb__PagemapEntry **e;
-	uint64_t *off;		/* of an entry's pages in the pages image, bytes; those that are there */
+	uint64_t *off; /* of an entry's pages in the pages image, bytes; those that are there */
 	size_t nr, max_e, max_off;
-	size_t head;		/* bytes before the first entry */
+	size_t head; /* bytes before the first entry */
 };
 
 /* Takes nothing of @buf with it. -EBADMSG. */
-int pagemap_parse(const uint8_t *buf, size_t len, const char *name, struct pagemap *out, struct zns_err *err);
+int pagemap_parse(const uint8_t *buf, size_t len, const char *name, struct pagemap *out,
+		  struct zns_err *err);
 void pagemap_fini(struct pagemap *p);
 /* Bytes of entry @i as an image has them; @buf NULL: only how many. */
 size_t pagemap_pack_entry(const ZnsPb__PagemapEntry *e, uint8_t *buf);

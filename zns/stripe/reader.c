@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The striping reader: requests are cut into checksum units, workers fetch, verify and deliver. See zns/reader.h. */
+/* The striping reader: requests are cut into checksum units, workers fetch, verify and deliver. See
+ * zns/reader.h. */
 #include <string.h>
 #include <sys/mman.h>
 #include "reader.h"
@@ -7,15 +8,18 @@
 /* A helper stays below 32 MiB (design.md §3). */
 #define CACHE_BYTES MIB(20)
 #define HUGE_PAGE MIB(2)
-#define SMALL_BYTES MIB(8)	/* of a checkpoint */
-#define AHEAD_REQUEST MIB(2)	/* a request of no more than this is one that somebody waits for */
+#define SMALL_BYTES MIB(8) /* of a checkpoint */
+#define AHEAD_REQUEST MIB(2) /* a request of no more than this is one that somebody waits for */
 #define WORKERS_MAX 64
 
 /* Of a verifying request: tell what became of a unit. */
 static void tell(const struct request *q, uint64_t k, const struct zns_err *err)
 {
-	struct zns_unit_check u = { .image = q->img, .off = k * q->img->pb->unit, .len = unit_len(q->img, k),
-				    .zone = UINT32_MAX, .err = err };
+	struct zns_unit_check u = { .image = q->img,
+				    .off = k * q->img->pb->unit,
+				    .len = unit_len(q->img, k),
+				    .zone = UINT32_MAX,
+				    .err = err };
 	struct zns_place p;
 
 	if (!unit_locate(q->img, k, &p)) {
@@ -47,7 +51,8 @@ static uint64_t unit_part(const struct request *q, uint64_t n)
 	return q->part ? q->wanted[n].len : zns_min(end, q->off + q->len) - zns_max(start, q->off);
 }
 
-static struct cached *get_part(struct zns_reader *r, const struct request *q, uint64_t k, struct zns_err *err)
+static struct cached *get_part(struct zns_reader *r, const struct request *q, uint64_t k,
+			       struct zns_err *err)
 {
 	uint64_t start = k * q->img->pb->unit, from = zns_max(start, q->off) - start;
 
@@ -135,9 +140,10 @@ static struct request *take_urgent(struct zns_reader *r, uint64_t *n)
 }
 
 /*
- * Images take turns, unit by unit, so that a page for one task does not wait for another task's gigabytes. Requests of one
- * image are served in order, so that its units go round the zones of the stripe. If requests of one size took turns, all
- * of them would be at the same zone at a time (test_rates). What is left of a failed request is skipped.
+ * Images take turns, unit by unit, so that a page for one task does not wait for another task's
+ * gigabytes. Requests of one image are served in order, so that its units go round the zones of the
+ * stripe. If requests of one size took turns, all of them would be at the same zone at a time
+ * (test_rates). What is left of a failed request is skipped.
  */
 static struct request *queue_take(struct zns_reader *r, uint64_t *n)
 {
@@ -206,10 +212,11 @@ static uint32_t streams(struct zns_reader *r, const struct zns_rimage *i)
 }
 
 /*
- * criu reads a forked child's memory a window at a time, and waits for each (hooks.md, "Restore"). While it compares pages,
- * idle workers read what follows, from other zones. Lock held.
+ * criu reads a forked child's memory a window at a time, and waits for each (hooks.md, "Restore").
+ * While it compares pages, idle workers read what follows, from other zones. Lock held.
  */
-static void plan_ahead(struct zns_reader *r, struct zns_rimage *i, uint64_t first, uint64_t end, uint64_t len)
+static void plan_ahead(struct zns_reader *r, struct zns_rimage *i, uint64_t first, uint64_t end,
+		       uint64_t len)
 {
 	uint32_t max;
 
@@ -293,8 +300,9 @@ static uint64_t bytes_of(const struct zns_reader *r)
 }
 
 /*
- * Two reads for each zone, so that it goes from one to the next without a pause. Every worker holds a unit, so memory
- * bounds their number. More workers than units, and two to look ahead, would have nothing to do.
+ * Two reads for each zone, so that it goes from one to the next without a pause. Every worker holds
+ * a unit, so memory bounds their number. More workers than units, and two to look ahead, would have
+ * nothing to do.
  */
 static uint32_t choose_workers(const struct zns_reader *r, uint64_t bytes)
 {
@@ -305,7 +313,8 @@ static uint32_t choose_workers(const struct zns_reader *r, uint64_t bytes)
 	return r->buf_len ? zns_min(nr, zns_max(2u, (uint32_t)(CACHE_BYTES / r->buf_len))) : nr;
 }
 
-static int images_init(struct zns_reader *r, const struct zns_reader_level *level, uint32_t nr, struct zns_err *err)
+static int images_init(struct zns_reader *r, const struct zns_reader_level *level, uint32_t nr,
+		       struct zns_err *err)
 {
 	size_t all = 0;
 	int ret = 0;
@@ -331,14 +340,14 @@ static int images_init(struct zns_reader *r, const struct zns_reader_level *leve
 	return ret;
 }
 
-int zns_reader_new(const struct zns_reader_params *p, const ZnsPb__Manifest *m, struct zns_reader **out,
-		   struct zns_err *err)
+int zns_reader_new(const struct zns_reader_params *p, const ZnsPb__Manifest *m,
+		   struct zns_reader **out, struct zns_err *err)
 {
 	return zns_reader_new_levels(p, &(struct zns_reader_level){ m, p->crypt }, 1, out, err);
 }
 
-int zns_reader_new_levels(const struct zns_reader_params *p, const struct zns_reader_level *level, uint32_t nr,
-			  struct zns_reader **out, struct zns_err *err)
+int zns_reader_new_levels(const struct zns_reader_params *p, const struct zns_reader_level *level,
+			  uint32_t nr, struct zns_reader **out, struct zns_err *err)
 {
 	uint64_t bytes = 0;
 	uint32_t workers;
@@ -364,12 +373,14 @@ int zns_reader_new_levels(const struct zns_reader_params *p, const struct zns_re
 	if (p->cache_units)
 		r->nr_cache = zns_max(p->cache_units, workers);
 	else if (r->buf_len)
-		r->nr_cache = zns_max(workers, zns_min(r->nr_cache, (uint32_t)(CACHE_BYTES / r->buf_len)));
+		r->nr_cache = zns_max(workers,
+				      zns_min(r->nr_cache, (uint32_t)(CACHE_BYTES / r->buf_len)));
 	r->cache = calloc(r->nr_cache, sizeof(*r->cache));
 	r->thread = calloc(workers, sizeof(*r->thread));
 	if (!ret && (!r->cache || !r->thread))
 		ret = zns_fail(err, -ENOMEM, "no memory for the reader");
-	/* Huge pages: a direct read pins one page, not a hundred. For a few reads it costs more to clear them. */
+	/* Huge pages: a direct read pins one page, not a hundred. For a few reads it costs more to
+	 * clear them. */
 	step = zns_align_up(zns_max(r->buf_len, align), align);
 	r->buffers = aligned_alloc(HUGE_PAGE, zns_align_up(r->nr_cache * step, HUGE_PAGE));
 	if (r->buffers && bytes > SMALL_BYTES)
@@ -382,7 +393,7 @@ int zns_reader_new_levels(const struct zns_reader_params *p, const struct zns_re
 		ret = -pthread_create(&r->thread[r->nr_threads], NULL, worker, r);
 		if (!ret)
 			continue;
-		if (r->nr_threads >= 2)	/* some will do, only slower */
+		if (r->nr_threads >= 2) /* some will do, only slower */
 			ret = 0;
 		else
 			zns_fail_sys(err, ret, "cannot start a worker");
@@ -465,14 +476,15 @@ static int want(struct request *q)
 		const struct zns_part *a = &q->part[p];
 
 		if (!a->len || a->off < end || a->len > UINT64_MAX - a->off)
-			return zns_fail(&q->err, -EINVAL, "image %s: parts that are out of order", q->img->pb->name);
+			return zns_fail(&q->err, -EINVAL, "image %s: parts that are out of order",
+					q->img->pb->name);
 		end = a->off + a->len;
 		max += (end - 1) / unit - a->off / unit + 1;
 	}
 	q->off = q->nr_parts ? q->part[0].off : 0;
 	q->len = end - q->off;
 	if (q->off > q->img->pb->size || q->len > q->img->pb->size - q->off)
-		return 0;	/* refused by submit */
+		return 0; /* refused by submit */
 	q->wanted = malloc(max * sizeof(*q->wanted) + 1);
 	if (!q->wanted)
 		return zns_fail(&q->err, -ENOMEM, "no memory for a read request");
@@ -504,8 +516,10 @@ static void submit(struct request *q)
 		return;
 	}
 	if (q->off > size || q->len > size - q->off) {
-		zns_fail(&q->err, -ENODATA, "image %s ends at %llu; %llu bytes were asked for at %llu", q->img->pb->name,
-			 (unsigned long long)size, (unsigned long long)q->len, (unsigned long long)q->off);
+		zns_fail(&q->err, -ENODATA,
+			 "image %s ends at %llu; %llu bytes were asked for at %llu",
+			 q->img->pb->name, (unsigned long long)size, (unsigned long long)q->len,
+			 (unsigned long long)q->off);
 		request_end(q);
 		return;
 	}
@@ -527,7 +541,7 @@ static void submit(struct request *q)
 		uint64_t n = q->next, stop = q->end;
 
 		pthread_mutex_unlock(&r->lock);
-		while (n < stop)	/* the last one frees it */
+		while (n < stop) /* the last one frees it */
 			run(r, q, n++);
 		return;
 	}
@@ -537,8 +551,8 @@ static void submit(struct request *q)
 	pthread_mutex_unlock(&r->lock);
 }
 
-static void read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov, uint32_t nr,
-		      enum zns_read_how how, zns_read_done done, void *arg)
+static void read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov,
+		      uint32_t nr, enum zns_read_how how, zns_read_done done, void *arg)
 {
 	struct request *q = calloc(1, sizeof(*q));
 	struct zns_err err;
@@ -552,8 +566,9 @@ static void read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const struc
 		return;
 	}
 	memcpy(q->iov, iov, nr * sizeof(*iov));
-	for (uint32_t n = 0; n < nr; n++)	/* a sum beyond every image stays beyond it */
-		q->len = iov[n].iov_len > UINT64_MAX - q->len ? UINT64_MAX : q->len + iov[n].iov_len;
+	for (uint32_t n = 0; n < nr; n++) /* a sum beyond every image stays beyond it */
+		q->len = iov[n].iov_len > UINT64_MAX - q->len ? UINT64_MAX :
+								q->len + iov[n].iov_len;
 	q->img = i;
 	q->off = off;
 	q->pid = pid;
@@ -567,19 +582,20 @@ static void read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const struc
 	submit(q);
 }
 
-void zns_rimage_read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov, uint32_t nr,
-			  zns_read_done done, void *arg)
+void zns_rimage_read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov,
+			  uint32_t nr, zns_read_done done, void *arg)
 {
 	read_task(i, off, pid, iov, nr, ZNS_READ_ORDERLY, done, arg);
 }
 
-void zns_rimage_read_lazy(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov, enum zns_read_how how,
-			  zns_read_done done, void *arg)
+void zns_rimage_read_lazy(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov,
+			  enum zns_read_how how, zns_read_done done, void *arg)
 {
 	read_task(i, off, pid, iov, 1, how, done, arg);
 }
 
-void zns_rimage_read_parts(struct zns_rimage *i, pid_t pid, struct zns_part *part, size_t nr, zns_read_done done, void *arg)
+void zns_rimage_read_parts(struct zns_rimage *i, pid_t pid, struct zns_part *part, size_t nr,
+			   zns_read_done done, void *arg)
 {
 	struct request *q = calloc(1, sizeof(*q));
 	struct zns_err err;
@@ -643,7 +659,8 @@ int read_await(struct read_wait *w, struct zns_err *err)
 	return w->err.code;
 }
 
-static int read_sync(struct zns_rimage *i, uint64_t off, uint64_t len, void *buf, int fd, struct zns_err *err)
+static int read_sync(struct zns_rimage *i, uint64_t off, uint64_t len, void *buf, int fd,
+		     struct zns_err *err)
 {
 	struct read_wait w = READ_WAIT_INIT;
 	struct request *q = calloc(1, sizeof(*q));

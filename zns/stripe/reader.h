@@ -11,21 +11,21 @@
 struct zns_rimage {
 	struct zns_reader *r;
 	const ZnsPb__Image *pb;
-	const struct zns_crypt *crypt;	/* NULL: none, or no key */
+	const struct zns_crypt *crypt; /* NULL: none, or no key */
 	uint32_t index, level;
-	uint32_t place;		/* in its own manifest */
+	uint32_t place; /* in its own manifest */
 	struct zns_seg *seg;
-	struct request *first, **last;	/* with units to hand out, in order of arrival */
-	struct zns_rimage *link;	/* in the reader's queue, while there are any */
+	struct request *first, **last; /* with units to hand out, in order of arrival */
+	struct zns_rimage *link; /* in the reader's queue, while there are any */
 	/* for reading ahead, when somebody reads in order and waits for each piece */
-	uint64_t expected;	/* the unit after the last one asked for */
-	uint64_t ahead, ahead_end;	/* units to be read before they are asked for */
-	uint32_t ahead_depth;	/* grows while the guess is right */
+	uint64_t expected; /* the unit after the last one asked for */
+	uint64_t ahead, ahead_end; /* units to be read before they are asked for */
+	uint32_t ahead_depth; /* grows while the guess is right */
 	bool ahead_queued;
 	struct zns_rimage *ahead_next;
 };
 
-#define READER_STREAMS 8	/* readers in order that are told apart */
+#define READER_STREAMS 8 /* readers in order that are told apart */
 
 enum unit_state { UNIT_IDLE, UNIT_LOADING, UNIT_READY };
 
@@ -35,54 +35,61 @@ struct cached {
 	uint64_t k;
 	enum unit_state state;
 	uint32_t users;
-	bool fresh;		/* read ahead, and not asked for yet */
-	uint64_t stamp;		/* when it was used last */
-	uint64_t load;		/* number of the load that brought it */
-	uint8_t *buf;		/* unit and two blocks of slack: packed images start off the block grid */
-	size_t skip;		/* bytes of buf before the unit */
+	bool fresh; /* read ahead, and not asked for yet */
+	uint64_t stamp; /* when it was used last */
+	uint64_t load; /* number of the load that brought it */
+	uint8_t *buf; /* unit and two blocks of slack: packed images start off the block grid */
+	size_t skip; /* bytes of buf before the unit */
 };
 
 /* Of a request for parts: a unit that holds some of them. */
 struct wanted {
 	uint64_t k;
-	uint64_t len;		/* bytes wanted of it */
-	size_t first;		/* the first part in it */
+	uint64_t len; /* bytes wanted of it */
+	size_t first; /* the first part in it */
 };
 
 struct request {
 	struct zns_rimage *img;
-	struct request *link;	/* in the image's list, while units are left to hand out */
+	struct request *link; /* in the image's list, while units are left to hand out */
 	uint64_t off, len;
-	uint64_t next, end;	/* units to hand out; of a request for parts: places in wanted[] */
-	uint64_t left;		/* units not done */
-	pid_t pid;		/* > 0: into a task's iov; else into mem, else into fd */
+	uint64_t next, end; /* units to hand out; of a request for parts: places in wanted[] */
+	uint64_t left; /* units not done */
+	pid_t pid; /* > 0: into a task's iov; else into mem, else into fd */
 	struct iovec *iov;
 	uint32_t nr;
-	struct zns_part *part;	/* not NULL: these alone, instead of off, iov, mem and fd; with pid 0 into our own memory */
+	/* not NULL: these alone, instead of off, iov, mem and fd; with pid 0 into our own memory */
+	struct zns_part *part;
 	size_t nr_parts;
 	struct wanted *wanted;
 	uint8_t *mem;
 	int fd;
 	struct zns_err err;
-	bool urgent;		/* before all others, and of a unit only what it takes */
-	bool here;		/* by the caller's thread */
-	bool no_ahead;		/* do not read ahead: the caller asks for what comes next */
-	zns_unit_checked checked;	/* verify: delivers nothing */
+	bool urgent; /* before all others, and of a unit only what it takes */
+	bool here; /* by the caller's thread */
+	bool no_ahead; /* do not read ahead: the caller asks for what comes next */
+	zns_unit_checked checked; /* verify: delivers nothing */
 	zns_read_done done;
 	void *arg;
 };
 
-/* What of unit @c, the request's @n-th, it wants, to its place (deliver.c). Any thread; no lock is needed. */
-int request_deliver(const struct request *q, uint64_t n, const struct cached *c, struct zns_err *err);
+/* What of unit @c, the request's @n-th, it wants, to its place (deliver.c). Any thread; no lock is
+ * needed. */
+int request_deliver(const struct request *q, uint64_t n, const struct cached *c,
+		    struct zns_err *err);
 
-/* One read that its caller waits for: read_woken with it is the zns_read_done, read_await returns its error and ends it. */
+/* One read that its caller waits for: read_woken with it is the zns_read_done, read_await returns
+ * its error and ends it. */
 struct read_wait {
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
 	bool done;
 	struct zns_err err;
 };
-#define READ_WAIT_INIT { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, ZNS_ERR_INIT }
+#define READ_WAIT_INIT                                                                   \
+	{                                                                                \
+		PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, ZNS_ERR_INIT \
+	}
 void read_woken(void *arg, const struct zns_err *err);
 int read_await(struct read_wait *w, struct zns_err *err);
 
@@ -90,20 +97,21 @@ struct zns_reader {
 	struct zns_dev *dev;
 	struct zns_bucket *bucket;
 	struct zns_rimage *img, **by_name;
-	uint32_t nr_img, width;	/* width: most zones that one image's units go round */
+	uint32_t nr_img, width; /* width: most zones that one image's units go round */
 	size_t buf_len;
 	pthread_mutex_t lock;
 	pthread_cond_t work, change;
 	bool stop;
-	struct request *urgent, **urgent_tail;	/* in order of arrival */
-	struct zns_rimage *queue, **tail;	/* images that are asked for, by turns */
-	struct zns_rimage *ahead, **ahead_tail;	/* for workers that have nothing else to do */
-	const struct zns_rimage *recent[READER_STREAMS];	/* images that were asked for a little, the latest first */
+	struct request *urgent, **urgent_tail; /* in order of arrival */
+	struct zns_rimage *queue, **tail; /* images that are asked for, by turns */
+	struct zns_rimage *ahead, **ahead_tail; /* for workers that have nothing else to do */
+	/* images that were asked for a little, the latest first */
+	const struct zns_rimage *recent[READER_STREAMS];
 	uint32_t nr_recent;
 	struct cached *cache;
 	uint8_t *buffers;
 	uint32_t nr_cache;
-	uint32_t depth, in_flight;	/* reads at the device; depth 0: as many as there are workers */
+	uint32_t depth, in_flight; /* reads at the device; depth 0: as many as there are workers */
 	uint64_t clock, nr_loads;
 	pthread_t *thread;
 	uint32_t nr_threads;
@@ -117,15 +125,18 @@ static inline uint32_t unit_len(const struct zns_rimage *i, uint64_t k)
 
 /* Where unit @k of an image stands; -EBADMSG: nowhere. */
 int unit_locate(const struct zns_rimage *i, uint64_t k, struct zns_place *p);
-/* Get a unit into the cache, or wait until another thread has got it. Returns it referenced. Lock held. */
-struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64_t k, struct zns_err *err);
+/* Get a unit into the cache, or wait until another thread has got it. Returns it referenced. Lock
+ * held. */
+struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64_t k,
+			struct zns_err *err);
 /*
- * The same for the bytes [from, to) of it. Where there are checksums of pieces, only the pieces with these bytes are read.
- * Then the buffer has nothing else, and nobody but the caller finds it.
+ * The same for the bytes [from, to) of it. Where there are checksums of pieces, only the pieces
+ * with these bytes are read. Then the buffer has nothing else, and nobody but the caller finds it.
  */
-struct cached *unit_get_part(struct zns_reader *r, const struct zns_rimage *i, uint64_t k, uint32_t from, uint32_t to,
-			     struct zns_err *err);
-/* unit_get(), but not if somebody has or loads the unit, or if no buffer is free. Errors are dropped. Lock held. */
+struct cached *unit_get_part(struct zns_reader *r, const struct zns_rimage *i, uint64_t k,
+			     uint32_t from, uint32_t to, struct zns_err *err);
+/* unit_get(), but not if somebody has or loads the unit, or if no buffer is free. Errors are
+ * dropped. Lock held. */
 void unit_ahead(struct zns_reader *r, const struct zns_rimage *i, uint64_t k);
 
 #endif

@@ -12,8 +12,8 @@ static size_t command_bytes(const struct zns_dev *dev, struct zns_bucket *bucket
 	return zns_max(zns_align_down(most, block), block);
 }
 
-int transfer_read(struct zns_dev *dev, struct zns_bucket *bucket, uint32_t zone, uint64_t off, uint8_t *buf, size_t len,
-		  struct zns_err *err)
+int transfer_read(struct zns_dev *dev, struct zns_bucket *bucket, uint32_t zone, uint64_t off,
+		  uint8_t *buf, size_t len, struct zns_err *err)
 {
 	size_t max = command_bytes(dev, bucket, len), n;
 	int ret = 0;
@@ -26,8 +26,8 @@ int transfer_read(struct zns_dev *dev, struct zns_bucket *bucket, uint32_t zone,
 	return ret;
 }
 
-int transfer_write(struct zns_dev *dev, struct zns_bucket *bucket, size_t most, uint32_t zone, uint64_t off,
-		   const uint8_t *buf, size_t len, uint64_t *ns, struct zns_err *err)
+int transfer_write(struct zns_dev *dev, struct zns_bucket *bucket, size_t most, uint32_t zone,
+		   uint64_t off, const uint8_t *buf, size_t len, uint64_t *ns, struct zns_err *err)
 {
 	size_t max = command_bytes(dev, bucket, most ? most : len), n;
 	int ret = 0;

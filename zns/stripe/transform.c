@@ -4,15 +4,15 @@
 #include "transform.h"
 #include "zns/grow.h"
 
-int transform_out(const struct zns_crypt *c, uint32_t image, const char *name, uint64_t unit, uint8_t *buf, size_t len,
-		  uint8_t tag[ZNS_TAG_BYTES], struct zns_err *err)
+int transform_out(const struct zns_crypt *c, uint32_t image, const char *name, uint64_t unit,
+		  uint8_t *buf, size_t len, uint8_t tag[ZNS_TAG_BYTES], struct zns_err *err)
 {
 	return c ? zns_crypt_seal_unit(c, image, name, unit, buf, len, tag, err) : 0;
 }
 
 int transform_keep(ZnsPb__Image *pb, size_t *max, uint64_t unit, const uint8_t tag[ZNS_TAG_BYTES])
 {
-	uint8_t (*tags)[ZNS_TAG_BYTES] = (void *)pb->tags.data;
+	uint8_t(*tags)[ZNS_TAG_BYTES] = (void *)pb->tags.data;
 	int ret = zns_grow_to(tags, (size_t)unit + 1, *max);
 
 	if (ret)
@@ -22,7 +22,8 @@ int transform_keep(ZnsPb__Image *pb, size_t *max, uint64_t unit, const uint8_t t
 	return 0;
 }
 
-int transform_seal(const struct zns_crypt *c, ZnsPb__Manifest *m, uint8_t seal[ZNS_TAG_BYTES], struct zns_err *err)
+int transform_seal(const struct zns_crypt *c, ZnsPb__Manifest *m, uint8_t seal[ZNS_TAG_BYTES],
+		   struct zns_err *err)
 {
 	for (size_t i = 0; i < m->n_images; i++) {
 		m->images[i]->has_tags = m->images[i]->n_csums > 0;
@@ -33,13 +34,15 @@ int transform_seal(const struct zns_crypt *c, ZnsPb__Manifest *m, uint8_t seal[Z
 	return zns_crypt_seal_manifest(c, m, seal, err);
 }
 
-int transform_in(const struct zns_crypt *c, const ZnsPb__Image *pb, uint32_t image, uint64_t unit, uint8_t *buf, size_t len,
-		 struct zns_err *err)
+int transform_in(const struct zns_crypt *c, const ZnsPb__Image *pb, uint32_t image, uint64_t unit,
+		 uint8_t *buf, size_t len, struct zns_err *err)
 {
 	if (c && pb->has_tags)
 		return zns_crypt_open_unit(c, image, pb->name, pb->unit_base + unit, buf, len,
 					   pb->tags.data + unit * ZNS_TAG_BYTES, err);
-	return zns_hash(buf, len) == pb->csums[unit] ? 0 : zns_fail(err, -EBADMSG, "image %s: checksum", pb->name);
+	return zns_hash(buf, len) == pb->csums[unit] ?
+		       0 :
+		       zns_fail(err, -EBADMSG, "image %s: checksum", pb->name);
 }
 
 int may_deliver(const struct zns_crypt *c, const ZnsPb__Image *pb, struct zns_err *err)

@@ -2,32 +2,34 @@
 #ifndef ZNS_STRIPE_TRANSFORM_H
 #define ZNS_STRIPE_TRANSFORM_H
 /*
- * What happens to a unit between memory and device: nothing, or encryption. Writer and reader call nothing else for it.
- * They hold no lock then, except where it says so. A unit keeps its length. Checksums and places are those of the unit as
- * it is on the device, so whoever moves or checks units needs no key.
+ * What happens to a unit between memory and device: nothing, or encryption. Writer and reader call
+ * nothing else for it. They hold no lock then, except where it says so. A unit keeps its length.
+ * Checksums and places are those of the unit as it is on the device, so whoever moves or checks
+ * units needs no key.
  */
 #include "zns/crypt.h"
 #include "zns/reader.h"
 #include "zns/writer.h"
 
 /*
- * Called before a unit is hashed and written; changes it in place. Once for each unit: if it is written again elsewhere, it
- * is written as it is then. @tag is filled in if there is a key.
+ * Called before a unit is hashed and written; changes it in place. Once for each unit: if it is
+ * written again elsewhere, it is written as it is then. @tag is filled in if there is a key.
  */
-int transform_out(const struct zns_crypt *c, uint32_t image, const char *name, uint64_t unit, uint8_t *buf, size_t len,
-		  uint8_t tag[ZNS_TAG_BYTES], struct zns_err *err);
+int transform_out(const struct zns_crypt *c, uint32_t image, const char *name, uint64_t unit,
+		  uint8_t *buf, size_t len, uint8_t tag[ZNS_TAG_BYTES], struct zns_err *err);
 /* Keep the tag for the manifest. With the writer's lock. 0 or -ENOMEM. */
 int transform_keep(ZnsPb__Image *pb, size_t *max, uint64_t unit, const uint8_t tag[ZNS_TAG_BYTES]);
 /* The writer's end: what the manifest and its record say of the key. */
-int transform_seal(const struct zns_crypt *c, ZnsPb__Manifest *m, uint8_t seal[ZNS_TAG_BYTES], struct zns_err *err);
+int transform_seal(const struct zns_crypt *c, ZnsPb__Manifest *m, uint8_t seal[ZNS_TAG_BYTES],
+		   struct zns_err *err);
 
 /*
- * Called with a unit as it came from the device. With a key it is checked by its tag and decrypted in place. Without one it
- * is compared with its checksum. -EBADMSG: it is another one, and @buf may hold anything. Without a key nothing of an
- * encrypted image may leave the reader: may_deliver.
+ * Called with a unit as it came from the device. With a key it is checked by its tag and decrypted
+ * in place. Without one it is compared with its checksum. -EBADMSG: it is another one, and @buf may
+ * hold anything. Without a key nothing of an encrypted image may leave the reader: may_deliver.
  */
-int transform_in(const struct zns_crypt *c, const ZnsPb__Image *pb, uint32_t image, uint64_t unit, uint8_t *buf, size_t len,
-		 struct zns_err *err);
+int transform_in(const struct zns_crypt *c, const ZnsPb__Image *pb, uint32_t image, uint64_t unit,
+		 uint8_t *buf, size_t len, struct zns_err *err);
 int may_deliver(const struct zns_crypt *c, const ZnsPb__Image *pb, struct zns_err *err);
 
 #endif

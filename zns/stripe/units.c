@@ -16,7 +16,8 @@ int unit_locate(const struct zns_rimage *i, uint64_t k, struct zns_place *p)
 		else
 			hi = mid;
 	}
-	if (lo >= i->pb->n_segments || off < i->seg[lo].off || off - i->seg[lo].off >= i->seg[lo].len)
+	if (lo >= i->pb->n_segments || off < i->seg[lo].off ||
+	    off - i->seg[lo].off >= i->seg[lo].len)
 		return -EBADMSG;
 	zns_seg_place(&i->seg[lo], (off - i->seg[lo].off) / i->pb->unit, p);
 	return 0;
@@ -24,7 +25,7 @@ int unit_locate(const struct zns_rimage *i, uint64_t k, struct zns_place *p)
 
 struct span {
 	uint32_t zone;
-	uint64_t from, to;	/* whole blocks */
+	uint64_t from, to; /* whole blocks */
 };
 
 static int read_span(struct zns_reader *r, const struct span *s, uint8_t *buf, struct zns_err *err)
@@ -33,10 +34,12 @@ static int read_span(struct zns_reader *r, const struct span *s, uint8_t *buf, s
 }
 
 /*
- * Say why a unit is not what the manifest says. An encrypted unit was judged by its tag. Only now its checksum is asked, of
- * the bytes as they are on the device: is it damage, or did somebody change them?
+ * Say why a unit is not what the manifest says. An encrypted unit was judged by its tag. Only now
+ * its checksum is asked, of the bytes as they are on the device: is it damage, or did somebody
+ * change them?
  */
-static int bad_unit(struct zns_reader *r, struct cached *c, const struct span *s, struct zns_err *err)
+static int bad_unit(struct zns_reader *r, struct cached *c, const struct span *s,
+		    struct zns_err *err)
 {
 	const struct zns_rimage *i = c->img;
 	uint32_t len = unit_len(i, c->k);
@@ -44,10 +47,15 @@ static int bad_unit(struct zns_reader *r, struct cached *c, const struct span *s
 
 	if (i->crypt && i->pb->has_tags && !read_span(r, s, c->buf, err) &&
 	    zns_hash(c->buf + c->skip, len) == i->pb->csums[c->k])
-		return zns_fail(err, -EBADMSG, "image %s is not authentic: bytes %llu to %llu (zone %u) are intact, but not what was "
-				"encrypted there", i->pb->name, start, start + len, s->zone);
-	return zns_fail(err, -EBADMSG, "image %s is damaged: checksum of bytes %llu to %llu (zone %u) does not match", i->pb->name,
-			start, start + len, s->zone);
+		return zns_fail(
+			err, -EBADMSG,
+			"image %s is not authentic: bytes %llu to %llu (zone %u) are intact, but not what was "
+			"encrypted there",
+			i->pb->name, start, start + len, s->zone);
+	return zns_fail(
+		err, -EBADMSG,
+		"image %s is damaged: checksum of bytes %llu to %llu (zone %u) does not match",
+		i->pb->name, start, start + len, s->zone);
 }
 
 /* Read one unit from the device and verify it. No lock held. */
@@ -60,11 +68,13 @@ static int fetch(struct zns_reader *r, struct cached *c, struct zns_err *err)
 	int ret = unit_locate(i, c->k, &p);
 
 	if (ret)
-		return zns_fail(err, ret, "image %s: no place for unit %llu", i->pb->name, (unsigned long long)c->k);
+		return zns_fail(err, ret, "image %s: no place for unit %llu", i->pb->name,
+				(unsigned long long)c->k);
 	s = (struct span){ p.zone, zns_align_down(p.off, block), zns_align_up(p.off + len, block) };
 	c->skip = p.off - s.from;
 	if (s.to - s.from > r->buf_len)
-		return zns_fail(err, -EBADMSG, "image %s: unit %llu is too large", i->pb->name, (unsigned long long)c->k);
+		return zns_fail(err, -EBADMSG, "image %s: unit %llu is too large", i->pb->name,
+				(unsigned long long)c->k);
 	ret = read_span(r, &s, c->buf, err);
 	if (ret)
 		return zns_wrap(err, "image %s", i->pb->name);
@@ -73,11 +83,14 @@ static int fetch(struct zns_reader *r, struct cached *c, struct zns_err *err)
 }
 
 /* Pieces @first to @last of a unit, to where they would be if all of it were read. No lock held. */
-static int fetch_pieces(struct zns_reader *r, struct cached *c, const struct zns_rimage *i, const struct zns_place *p,
-			uint32_t first, uint32_t last, struct zns_err *err)
+static int fetch_pieces(struct zns_reader *r, struct cached *c, const struct zns_rimage *i,
+			const struct zns_place *p, uint32_t first, uint32_t last,
+			struct zns_err *err)
 {
-	uint64_t from = (uint64_t)first * ZNS_PIECE, to = zns_min((uint64_t)(last + 1) * ZNS_PIECE, unit_len(i, c->k));
-	struct span s = { p->zone, p->off + from, zns_align_up(p->off + to, r->dev->geo.block_size) };
+	uint64_t from = (uint64_t)first * ZNS_PIECE,
+		 to = zns_min((uint64_t)(last + 1) * ZNS_PIECE, unit_len(i, c->k));
+	struct span s = { p->zone, p->off + from,
+			  zns_align_up(p->off + to, r->dev->geo.block_size) };
 	const uint64_t *sum = i->pb->piece_csums + c->k * (i->pb->unit / ZNS_PIECE);
 	int ret = read_span(r, &s, c->buf + from, err);
 
@@ -86,21 +99,26 @@ static int fetch_pieces(struct zns_reader *r, struct cached *c, const struct zns
 		return zns_wrap(err, "image %s", i->pb->name);
 	for (uint32_t n = first; n <= last; n++) {
 		uint64_t at = (uint64_t)n * ZNS_PIECE, len = zns_min(ZNS_PIECE, to - at);
-		uint64_t begin = c->k * i->pb->unit + at, end = begin + len;	/* in the image */
+		uint64_t begin = c->k * i->pb->unit + at, end = begin + len; /* in the image */
 
 		if (zns_hash(c->buf + at, len) != sum[n])
-			return zns_fail(err, -EBADMSG, "image %s is damaged: checksum of bytes %llu to %llu (zone %u) does not match",
-					i->pb->name, (unsigned long long)begin, (unsigned long long)end, p->zone);
+			return zns_fail(
+				err, -EBADMSG,
+				"image %s is damaged: checksum of bytes %llu to %llu (zone %u) does not match",
+				i->pb->name, (unsigned long long)begin, (unsigned long long)end,
+				p->zone);
 	}
 	return 0;
 }
 
 /* Is there a checksum for each piece of unit @k up to @to? */
-static bool has_pieces(const struct zns_reader *r, const struct zns_rimage *i, uint64_t k, uint32_t to, struct zns_place *p)
+static bool has_pieces(const struct zns_reader *r, const struct zns_rimage *i, uint64_t k,
+		       uint32_t to, struct zns_place *p)
 {
 	uint64_t end = k * (i->pb->unit / ZNS_PIECE) + (to + ZNS_PIECE - 1) / ZNS_PIECE;
 
-	return end <= i->pb->n_piece_csums && !i->pb->has_tags && !unit_locate(i, k, p) && !(p->off % r->dev->geo.block_size);
+	return end <= i->pb->n_piece_csums && !i->pb->has_tags && !unit_locate(i, k, p) &&
+	       !(p->off % r->dev->geo.block_size);
 }
 
 /* Read ahead, and not asked for yet. A wrong guess must not hold a buffer for ever. */
@@ -110,10 +128,12 @@ static bool awaited(const struct zns_reader *r, const struct cached *c)
 }
 
 /*
- * The unit, if it is in the cache or on its way. Else NULL, and *old is the buffer to use: the one not used for longest.
- * With @any it may be one that was read ahead, if there is no other. *old is NULL if there is none at all.
+ * The unit, if it is in the cache or on its way. Else NULL, and *old is the buffer to use: the one
+ * not used for longest. With @any it may be one that was read ahead, if there is no other. *old is
+ * NULL if there is none at all.
  */
-static struct cached *look_up(struct zns_reader *r, const struct zns_rimage *i, uint64_t k, bool any, struct cached **old)
+static struct cached *look_up(struct zns_reader *r, const struct zns_rimage *i, uint64_t k,
+			      bool any, struct cached **old)
 {
 	struct cached *spare = NULL;
 
@@ -132,7 +152,8 @@ static struct cached *look_up(struct zns_reader *r, const struct zns_rimage *i, 
 }
 
 /* Into the buffer @c; referenced on success. Lock held, dropped meanwhile. */
-static int load(struct zns_reader *r, struct cached *c, const struct zns_rimage *i, uint64_t k, struct zns_err *err)
+static int load(struct zns_reader *r, struct cached *c, const struct zns_rimage *i, uint64_t k,
+		struct zns_err *err)
 {
 	int ret;
 
@@ -159,7 +180,8 @@ static int load(struct zns_reader *r, struct cached *c, const struct zns_rimage 
 	return ret;
 }
 
-struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64_t k, struct zns_err *err)
+struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64_t k,
+			struct zns_err *err)
 {
 	for (;;) {
 		struct cached *old, *c = look_up(r, i, k, true, &old);
@@ -172,24 +194,26 @@ struct cached *unit_get(struct zns_reader *r, const struct zns_rimage *i, uint64
 		}
 		if (!c && old)
 			return load(r, old, i, k, err) ? NULL : old;
-		pthread_cond_wait(&r->change, &r->lock);	/* being loaded, or every buffer in use */
+		pthread_cond_wait(&r->change, &r->lock); /* being loaded, or every buffer in use */
 	}
 }
 
-struct cached *unit_get_part(struct zns_reader *r, const struct zns_rimage *i, uint64_t k, uint32_t from, uint32_t to,
-			     struct zns_err *err)
+struct cached *unit_get_part(struct zns_reader *r, const struct zns_rimage *i, uint64_t k,
+			     uint32_t from, uint32_t to, struct zns_err *err)
 {
 	uint32_t first = from / ZNS_PIECE, last = (to - 1) / ZNS_PIECE;
 	struct cached *old, *c = look_up(r, i, k, true, &old);
 	struct zns_place p;
 	int ret;
 
-	/* Do not wait for a whole unit that is on its way. But if most of it is wanted, read all: the rest will be wanted too. */
+	/* Do not wait for a whole unit that is on its way. But if most of it is wanted, read all:
+	 * the rest will be wanted too. */
 	if (c ? c->state == UNIT_READY : !old)
 		return unit_get(r, i, k, err);
 	if (c)
-		look_up(r, NULL, UINT64_MAX, true, &old);	/* for a buffer */
-	if (!old || (last - first + 1) * 2 * ZNS_PIECE > unit_len(i, k) || !has_pieces(r, i, k, to, &p))
+		look_up(r, NULL, UINT64_MAX, true, &old); /* for a buffer */
+	if (!old || (last - first + 1) * 2 * ZNS_PIECE > unit_len(i, k) ||
+	    !has_pieces(r, i, k, to, &p))
 		return unit_get(r, i, k, err);
 	old->img = NULL;
 	old->k = k;
@@ -217,5 +241,5 @@ void unit_ahead(struct zns_reader *r, const struct zns_rimage *i, uint64_t k)
 		return;
 	old->fresh = true;
 	old->users--;
-	pthread_cond_broadcast(&r->change);	/* somebody may wait for a buffer */
+	pthread_cond_broadcast(&r->change); /* somebody may wait for a buffer */
 }

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * An external I/O engine for fio: reads and writes zones through libzns (ioengine=external:PATH/zns-fio.so).
+ * An external I/O engine for fio: reads and writes zones through libzns
+ * (ioengine=external:PATH/zns-fio.so).
  *
  *   zns_device=DEV     emu:PATH, /dev/nvmeXnY or /dev/ngXnY
  *   zns_zones=LIST     zones to use, "3,5,8-11", in this order
- *   zns_groups=LIST    instead: all zones of these groups, by the profile on the device, turn and turn about: the first
- *                      zone of each, the second of each …
- *   zns_width=N        stripe over N zones at a time (1: one zone after the other)
- *   zns_unit=BYTES     of which one zone takes so many before the next one's turn (512 KiB)
- *   zns_reset=0|1      reset the zones at the end (0)
- *   zns_start=NS       begin at this CLOCK_MONOTONIC
- *   zns_log=FILE       one line per I/O: issued and done, r or w, bytes, zone, offset. Times are CLOCK_MONOTONIC in ns,
- *                      that of `done` what the timing model says, not when this process noticed it
+ *   zns_groups=LIST    instead: all zones of these groups, by the profile on the device, turn and
+ * turn about: the first zone of each, the second of each … zns_width=N        stripe over N zones
+ * at a time (1: one zone after the other) zns_unit=BYTES     of which one zone takes so many before
+ * the next one's turn (512 KiB) zns_reset=0|1      reset the zones at the end (0) zns_start=NS
+ * begin at this CLOCK_MONOTONIC zns_log=FILE       one line per I/O: issued and done, r or w,
+ * bytes, zone, offset. Times are CLOCK_MONOTONIC in ns, that of `done` what the timing model says,
+ * not when this process noticed it
  *
- * The job's file is the zones in their order: give filesize= to use less, rw=write, read or randread. Where a write
- * begins a zone that is not empty, the zone is reset first, so a time_based job may go round. On an emulator with
- * timing on, iodepth= commands are in flight in model time, and fio's latencies are the model's, as far as the wall
- * clock can follow it; in a virtual clock (test/bench/vtime) exactly. On other devices the engine is synchronous.
+ * The job's file is the zones in their order: give filesize= to use less, rw=write, read or
+ * randread. Where a write begins a zone that is not empty, the zone is reset first, so a time_based
+ * job may go round. On an emulator with timing on, iodepth= commands are in flight in model time,
+ * and fio's latencies are the model's, as far as the wall clock can follow it; in a virtual clock
+ * (test/bench/vtime) exactly. On other devices the engine is synchronous.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -32,15 +33,18 @@
 #include "zns/store.h"
 
 struct options {
-	void *pad;	/* an option may not be at offset 0 */
+	void *pad; /* an option may not be at offset 0 */
 	char *device, *zones, *groups, *log;
 	unsigned int width, unit, reset;
 	unsigned long long start;
 };
 
-#define OPT(n, t, field, text, ...) \
-	{ .name = n, .lname = n, .type = t, .off1 = offsetof(struct options, field), .help = text, \
-	  .category = FIO_OPT_C_ENGINE, .group = FIO_OPT_G_INVALID, __VA_ARGS__ }
+#define OPT(n, t, field, text, ...)                                                        \
+	{                                                                                  \
+		.name = n, .lname = n, .type = t, .off1 = offsetof(struct options, field), \
+		.help = text, .category = FIO_OPT_C_ENGINE, .group = FIO_OPT_G_INVALID,    \
+		__VA_ARGS__                                                                \
+	}
 static struct fio_option options[] = {
 	OPT("zns_device", FIO_OPT_STR_STORE, device, "Device"),
 	OPT("zns_zones", FIO_OPT_STR_STORE, zones, "Zones, in order"),
@@ -55,17 +59,17 @@ static struct fio_option options[] = {
 
 struct flight {
 	struct io_u *io_u;
-	uint64_t done_ns;	/* CLOCK_MONOTONIC */
+	uint64_t done_ns; /* CLOCK_MONOTONIC */
 };
 
 struct engine {
 	struct zns_dev *dev;
-	uint32_t *zone, nr;	/* a multiple of width */
+	uint32_t *zone, nr; /* a multiple of width */
 	uint32_t width, unit;
-	uint64_t *wp;		/* of each zone of the list, as far as we know */
-	uint64_t usable;	/* of each zone: whole units */
-	bool model;		/* times are the model's */
-	uint64_t origin_ns;	/* CLOCK_MONOTONIC at its 0 */
+	uint64_t *wp; /* of each zone of the list, as far as we know */
+	uint64_t usable; /* of each zone: whole units */
+	bool model; /* times are the model's */
+	uint64_t origin_ns; /* CLOCK_MONOTONIC at its 0 */
 	struct flight *flight;
 	unsigned int nr_flight, max_flight;
 	struct io_u **event;
@@ -148,14 +152,15 @@ static int take_groups(struct engine *e, const struct options *o)
 	want = calloc(n + 1, sizeof(*want));
 	e->zone = calloc(e->dev->geo.nr_zones, sizeof(*e->zone));
 	if (!n || !want || !e->zone) {
-		log_err("zns-fio: zns_groups=%s: a list of groups is wanted; the device has %zu\n", o->groups,
-			p ? p->n_groups : 0);
+		log_err("zns-fio: zns_groups=%s: a list of groups is wanted; the device has %zu\n",
+			o->groups, p ? p->n_groups : 0);
 		zns_store_close(s);
 		free(want);
 		return 1;
 	}
 	parse_list(o->groups, (uint32_t)p->n_groups, want);
-	for (uint32_t turn = 0; left; turn++) {	/* the turn-th zone of each; all have one, or none is taken */
+	/* the turn-th zone of each; all have one, or none is taken */
+	for (uint32_t turn = 0; left; turn++) {
 		uint32_t found = 0;
 
 		for (uint32_t g = 0; g < n; g++) {
@@ -182,7 +187,8 @@ static void engine_free(struct engine *e)
 		return;
 	if (e->log)
 		fclose(e->log);
-	/* An emulator's handle in model time is left to the process's end: closing it would move the device's clock. */
+	/* An emulator's handle in model time is left to the process's end: closing it would move
+	 * the device's clock. */
 	if (!e->model)
 		zns_dev_close(e->dev);
 	free(e->zone);
@@ -208,7 +214,8 @@ static struct engine *engine_open(struct thread_data *td, unsigned flags)
 		failed("zns_device", &err);
 	} else if (o->zones ? !take_zones(e, o) : !take_groups(e, o)) {
 		e->nr -= e->nr % e->width;
-		e->usable = e->dev->geo.zone_capacity - e->dev->geo.zone_capacity % (e->width > 1 ? e->unit : 1);
+		e->usable = e->dev->geo.zone_capacity -
+			    e->dev->geo.zone_capacity % (e->width > 1 ? e->unit : 1);
 		if (e->nr && e->usable)
 			return e;
 		failed("fewer zones than zns_width", NULL);
@@ -231,7 +238,8 @@ static int zf_setup(struct thread_data *td)
 		td->o.nr_files = td->o.nr_files ? td->o.nr_files : 1;
 		td->o.open_files++;
 	}
-	for_each_file(td, f, i) {
+	for_each_file(td, f, i)
+	{
 		f->filetype = FIO_TYPE_BLOCK;
 		f->real_file_size = e->usable * e->nr;
 		fio_file_set_size_known(f);
@@ -308,7 +316,8 @@ static struct io_u *zf_event(struct thread_data *td, int event)
 }
 
 /* Those that are done, or the earliest min of them. */
-static int zf_getevents(struct thread_data *td, unsigned int min, unsigned int max, const struct timespec *timeout)
+static int zf_getevents(struct thread_data *td, unsigned int min, unsigned int max,
+			const struct timespec *timeout)
 {
 	struct engine *e = td->io_ops_data;
 	unsigned int got = 0;
@@ -348,7 +357,8 @@ static uint64_t place(const struct engine *e, uint64_t at, uint32_t *index, uint
 	return e->unit - in % e->unit;
 }
 
-static int transfer(struct engine *e, bool write, uint64_t at, uint8_t *buf, uint64_t len, struct zns_err *err)
+static int transfer(struct engine *e, bool write, uint64_t at, uint8_t *buf, uint64_t len,
+		    struct zns_err *err)
 {
 	int rc = 0;
 
@@ -387,7 +397,8 @@ static enum fio_q_status zf_queue(struct thread_data *td, struct io_u *io_u)
 	if (e->model)
 		zns_emu_set_thread_clock(e->dev, issued - e->origin_ns);
 	if (io_u->ddir == DDIR_WRITE || io_u->ddir == DDIR_READ)
-		rc = transfer(e, io_u->ddir == DDIR_WRITE, io_u->offset, io_u->xfer_buf, io_u->xfer_buflen, &err);
+		rc = transfer(e, io_u->ddir == DDIR_WRITE, io_u->offset, io_u->xfer_buf,
+			      io_u->xfer_buflen, &err);
 	else if (ddir_sync(io_u->ddir))
 		rc = zns_dev_flush(e->dev, &err);
 	else
@@ -403,9 +414,9 @@ static enum fio_q_status zf_queue(struct thread_data *td, struct io_u *io_u)
 		uint32_t i;
 
 		place(e, io_u->offset, &i, &off);
-		fprintf(e->log, "%llu %llu %c %llu %u %llu\n", (unsigned long long)issued, (unsigned long long)done,
-			io_u->ddir == DDIR_WRITE ? 'w' : 'r', (unsigned long long)io_u->xfer_buflen, e->zone[i],
-			(unsigned long long)off);
+		fprintf(e->log, "%llu %llu %c %llu %u %llu\n", (unsigned long long)issued,
+			(unsigned long long)done, io_u->ddir == DDIR_WRITE ? 'w' : 'r',
+			(unsigned long long)io_u->xfer_buflen, e->zone[i], (unsigned long long)off);
 	}
 	if (!e->model)
 		return FIO_Q_COMPLETED;

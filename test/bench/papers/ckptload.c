@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The load of a checkpoint without criu: speaks to zns-helper as criu does, so admission by znsd, the writer, the
- * commit and the reader are the product's own, and the memory that is dumped is this process's. What it lacks is
- * criu's own work before and after. Used where a run has to be in model time (vtime/), which criu cannot follow.
+ * The load of a checkpoint without criu: speaks to zns-helper as criu does, so admission by znsd,
+ * the writer, the commit and the reader are the product's own, and the memory that is dumped is
+ * this process's. What it lacks is criu's own work before and after. Used where a run has to be in
+ * model time (vtime/), which criu cannot follow.
  *
- *   ckptload dump CONTAINER MIB QOS DIR    the images go to the device; the handle to DIR, a new directory
- *   ckptload restore DIR                   into memory; every word is compared with what `dump` had there
- * Options: --device DEV, --admission A, --alloc A, --qos-max MIBPS, --option NAME=VALUE (not known to this program: refused),
+ *   ckptload dump CONTAINER MIB QOS DIR    the images go to the device; the handle to DIR, a new
+ * directory ckptload restore DIR                   into memory; every word is compared with what
+ * `dump` had there Options: --device DEV, --admission A, --alloc A, --qos-max MIBPS, --option
+ * NAME=VALUE (not known to this program: refused),
  *   --at NS (begin at that CLOCK_MONOTONIC), --seed N, --images N (small images, of 4 KiB).
- * Prints one line of JSON: the times of each step in ns of CLOCK_MONOTONIC, and what the helper said.
+ * Prints one line of JSON: the times of each step in ns of CLOCK_MONOTONIC, and what the helper
+ * said.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +29,7 @@
 #include "zns/util.h"
 
 #define HELPER_FD 3
-#define SEND_BYTES (8u << 20)	/* criu tells the helper of so much memory at once */
+#define SEND_BYTES (8u << 20) /* criu tells the helper of so much memory at once */
 
 static struct {
 	const char *device, *admission, *alloc, *qos_max;
@@ -51,7 +54,8 @@ static void begin_at(void)
 		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
 }
 
-/* ---- zns-helper ---------------------------------------------------------------------------------------- */
+/* ---- zns-helper
+ * ---------------------------------------------------------------------------------------- */
 
 static void start_helper(void)
 {
@@ -102,14 +106,18 @@ static void send_msg(struct zw_hdr *h, const void *payload, size_t len, const in
 }
 
 /* Returns the descriptor that came with the answer, or -1. */
-static int ask(uint32_t op, struct zw_hdr *h, const void *payload, size_t len, int fd, struct zw_reply *r)
+static int ask(uint32_t op, struct zw_hdr *h, const void *payload, size_t len, int fd,
+	       struct zw_reply *r)
 {
 	struct iovec iov = { r, sizeof(*r) };
 	union {
 		char buf[CMSG_SPACE(sizeof(int))];
 		struct cmsghdr align;
 	} u;
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = u.buf, .msg_controllen = sizeof(u.buf) };
+	struct msghdr m = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = u.buf,
+			    .msg_controllen = sizeof(u.buf) };
 	struct cmsghdr *c;
 	int sk[2], fds[2], got = -1;
 
@@ -132,7 +140,8 @@ static int ask(uint32_t op, struct zw_hdr *h, const void *payload, size_t len, i
 	return got;
 }
 
-static void begin(uint32_t op, const char *container, const char *qos, const char *dir, struct zw_reply *r)
+static void begin(uint32_t op, const char *container, const char *qos, const char *dir,
+		  struct zw_reply *r)
 {
 	struct zw_begin b = { .pid = op == ZW_DUMP_BEGIN ? getpid() : 0 };
 	struct zw_hdr h = { 0 };
@@ -150,7 +159,8 @@ static void begin(uint32_t op, const char *container, const char *qos, const cha
 	close(fd);
 }
 
-/* ---- the process --------------------------------------------------------------------------------------- */
+/* ---- the process
+ * --------------------------------------------------------------------------------------- */
 
 static uint64_t word_at(uint64_t i)
 {
@@ -171,7 +181,8 @@ static void take_memory(uint64_t len)
 static void send_memory(uint32_t image)
 {
 	for (uint64_t at = 0; at < mem_len; at += SEND_BYTES) {
-		struct zw_iov v = { (uintptr_t)mem + at, zns_min(mem_len - at, (uint64_t)SEND_BYTES) };
+		struct zw_iov v = { (uintptr_t)mem + at,
+				    zns_min(mem_len - at, (uint64_t)SEND_BYTES) };
 		struct zw_hdr h = { .op = ZW_PAGES_MEM, .image = image, .pid = getpid(), .nr = 1 };
 
 		send_msg(&h, &v, sizeof(v), NULL, 0);
@@ -231,8 +242,9 @@ static int dump(const char *container, const char *mib, const char *qos, const c
 	ask(ZW_COMMIT, &h, NULL, 0, -1, &r);
 	printf("{\"kind\": \"dump\", \"container\": \"%s\", \"bytes\": %llu, \"start_ns\": %llu, \"admitted_ns\": %llu, "
 	       "\"read_ns\": %llu, \"end_ns\": %llu",
-	       container, (unsigned long long)mem_len, (unsigned long long)start, (unsigned long long)go,
-	       (unsigned long long)sealed, (unsigned long long)zns_mono_ns());
+	       container, (unsigned long long)mem_len, (unsigned long long)start,
+	       (unsigned long long)go, (unsigned long long)sealed,
+	       (unsigned long long)zns_mono_ns());
 	put_text("admitted", admitted.msg);
 	put_text("committed", r.msg);
 	printf("}\n");
@@ -269,9 +281,12 @@ static int restore(const char *dir)
 int main(int argc, char **argv)
 {
 	static const struct option opts[] = {
-		{ "device", required_argument, NULL, 'd' }, { "admission", required_argument, NULL, 'a' },
-		{ "alloc", required_argument, NULL, 'l' }, { "at", required_argument, NULL, 't' },
-		{ "seed", required_argument, NULL, 's' }, { "images", required_argument, NULL, 'i' },
+		{ "device", required_argument, NULL, 'd' },
+		{ "admission", required_argument, NULL, 'a' },
+		{ "alloc", required_argument, NULL, 'l' },
+		{ "at", required_argument, NULL, 't' },
+		{ "seed", required_argument, NULL, 's' },
+		{ "images", required_argument, NULL, 'i' },
 		{ "qos-max", required_argument, NULL, 'm' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -310,8 +325,9 @@ int main(int argc, char **argv)
 	else if (argc == 2 && !strcmp(argv[0], "restore"))
 		rc = restore(argv[1]);
 	else
-		fprintf(stderr, "usage: ckptload dump CONTAINER MIB QOS DIR | restore DIR | exec PROGRAM ARGUMENT... --at NS\n");
-	if (helper >= 0) {	/* the helper ends when we let go of it */
+		fprintf(stderr,
+			"usage: ckptload dump CONTAINER MIB QOS DIR | restore DIR | exec PROGRAM ARGUMENT... --at NS\n");
+	if (helper >= 0) { /* the helper ends when we let go of it */
 		close(helper);
 		wait(NULL);
 	}

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The control of the experiment `demand`: how groups are shared without the rules of zns/alloc/{spread,gain}.c. A broker
- * of the bench is linked with this file in their place; the shipped broker has none of it (test/bench/bench.mk).
+ * The control of the experiment `demand`: how groups are shared without the rules of
+ * zns/alloc/{spread,gain}.c. A broker of the bench is linked with this file in their place; the
+ * shipped broker has none of it (test/bench/bench.mk).
  *
- * PLAIN_CHOICE   a newcomer takes groups in the order of zns_alloc_pick, whoever writes them: as many as its rate needs
- *                (1), or until equal parts of them sum to its rate (2).
- * PLAIN_STAY     who runs keeps the groups of its admission, and is never told to go slower.
+ * PLAIN_CHOICE   a newcomer takes groups in the order of zns_alloc_pick, whoever writes them: as
+ * many as its rate needs (1), or until equal parts of them sum to its rate (2). PLAIN_STAY     who
+ * runs keeps the groups of its admission, and is never told to go slower.
  */
 #include "zns/alloc.h"
 #include "zns/util.h"
@@ -21,9 +22,10 @@ static uint32_t writers(const struct zns_sharer *s, uint32_t nr, uint32_t group)
 	return n;
 }
 
-uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr, const struct zns_sharer *sharers,
-			  uint32_t nr_sharers, double want, uint32_t least, uint32_t most, uint32_t first,
-			  double ceiling, uint32_t *order, uint32_t found)
+uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr,
+			  const struct zns_sharer *sharers, uint32_t nr_sharers, double want,
+			  uint32_t least, uint32_t most, uint32_t first, double ceiling,
+			  uint32_t *order, uint32_t found)
 {
 	uint32_t n = zns_min(least, zns_min(most, found));
 	double parts = 0;
@@ -37,8 +39,9 @@ uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr, con
 #endif
 
 #ifdef PLAIN_STAY
-uint32_t zns_alloc_gain(const struct zns_group_state *groups, uint32_t nr, const struct zns_sharer *sharers,
-			uint32_t nr_sharers, uint32_t self, uint32_t most, double ceiling, uint32_t *order, uint32_t found,
+uint32_t zns_alloc_gain(const struct zns_group_state *groups, uint32_t nr,
+			const struct zns_sharer *sharers, uint32_t nr_sharers, uint32_t self,
+			uint32_t most, double ceiling, uint32_t *order, uint32_t found,
 			double *limit)
 {
 	*limit = 0;

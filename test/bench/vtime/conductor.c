@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * vtime FILE: makes FILE, the state of one virtual clock (vtime.h), and moves that clock for as long as its standard
- * input is open. Lines in, one line out for each:
- *   hold     the clock stands still from now on, so that what shall begin together can be prepared
- *   go N NS  once N threads sleep until the time NS or later: let it run
- *   now      its nanoseconds
- *   stat     its nanoseconds, how often it was moved, how often the kernel was asked
+ * vtime FILE: makes FILE, the state of one virtual clock (vtime.h), and moves that clock for as
+ * long as its standard input is open. Lines in, one line out for each: hold     the clock stands
+ * still from now on, so that what shall begin together can be prepared go N NS  once N threads
+ * sleep until the time NS or later: let it run now      its nanoseconds stat     its nanoseconds,
+ * how often it was moved, how often the kernel was asked
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,8 +18,8 @@
 
 #include "vtime.h"
 
-#define STUCK_NS	200000		/* look again so soon at threads that were running */
-#define IDLE_NS		20000000
+#define STUCK_NS 200000 /* look again so soon at threads that were running */
+#define IDLE_NS 20000000
 
 static struct vt_shared *vt;
 static uint64_t asked;
@@ -101,8 +100,8 @@ static void release(const struct look *l)
 }
 
 /*
- * Does every thread that is not asleep wait in the kernel? Looked at twice: one that was seen blocked first may have
- * been woken by one that was not yet; then it has run since, or is about to.
+ * Does every thread that is not asleep wait in the kernel? Looked at twice: one that was seen
+ * blocked first may have been woken by one that was not yet; then it has run since, or is about to.
  */
 static bool all_blocked(struct look *l, uint32_t nr, bool *gone)
 {
@@ -138,7 +137,8 @@ static bool step(bool *running)
 	changes = vt->changes;
 	for (uint32_t i = 0; i < vt->high && nr < vt->nr_awake; i++)
 		if (vt->slot[i].state == VT_AWAKE)
-			l[nr++] = (struct look){ i, vt->slot[i].pid, vt->slot[i].tid, vt->slot[i].serial, 0 };
+			l[nr++] = (struct look){ i, vt->slot[i].pid, vt->slot[i].tid,
+						 vt->slot[i].serial, 0 };
 	s = vt->hold ? NULL : vt_earliest(vt);
 	vt_unlock(vt);
 	if (!s)
@@ -226,10 +226,11 @@ static void answer(char *line)
 		vt_kick(vt);
 		puts("ok");
 	} else if (!strcmp(line, "now\n")) {
-		printf("%llu\n", (unsigned long long)__atomic_load_n(&vt->now_ns, __ATOMIC_ACQUIRE));
+		printf("%llu\n",
+		       (unsigned long long)__atomic_load_n(&vt->now_ns, __ATOMIC_ACQUIRE));
 	} else if (!strcmp(line, "stat\n")) {
-		printf("%llu %llu %llu\n", (unsigned long long)vt->now_ns, (unsigned long long)vt->advances,
-		       (unsigned long long)asked);
+		printf("%llu %llu %llu\n", (unsigned long long)vt->now_ns,
+		       (unsigned long long)vt->advances, (unsigned long long)asked);
 	} else {
 		puts("what?");
 	}
@@ -257,7 +258,8 @@ int main(int argc, char **argv)
 		perror(argv[1]);
 		return 1;
 	}
-	clock_gettime(CLOCK_MONOTONIC, &ts);	/* not before the origin of any device opened this boot */
+	/* not before the origin of any device opened this boot */
+	clock_gettime(CLOCK_MONOTONIC, &ts);
 	vt_init(vt, (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec);
 	errno = pthread_create(&t, NULL, conduct, NULL);
 	if (errno) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * LD_PRELOAD=…/vtime.so with ZNS_VTIME=FILE: CLOCK_MONOTONIC and everything that sleeps by it are virtual (vtime.h).
- * fio is in it only once its I/O engine calls vt_enter() in a job, because it calibrates clocks before; every other
- * program from its start. Condition variables are replaced, so that it is known who waits for whom; what blocks in
- * the kernel (sockets, locks) the conductor finds out from the kernel.
+ * LD_PRELOAD=…/vtime.so with ZNS_VTIME=FILE: CLOCK_MONOTONIC and everything that sleeps by it are
+ * virtual (vtime.h). fio is in it only once its I/O engine calls vt_enter() in a job, because it
+ * calibrates clocks before; every other program from its start. Condition variables are replaced,
+ * so that it is known who waits for whom; what blocks in the kernel (sockets, locks) the conductor
+ * finds out from the kernel.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -22,7 +23,7 @@
 #include "vtime.h"
 
 #define EXPORT __attribute__((visibility("default")))
-#define SPINS 200	/* readings of a standing clock that are taken for a loop waiting for it */
+#define SPINS 200 /* readings of a standing clock that are taken for a loop waiting for it */
 #define BUCKETS 256
 
 EXPORT void vt_enter(void);
@@ -30,7 +31,10 @@ EXPORT void vt_enter(void);
 static struct vt_shared *vt;
 static bool entered;
 static __thread struct vt_slot *self;
-static __thread struct { uint64_t at; unsigned nr; } spin;
+static __thread struct {
+	uint64_t at;
+	unsigned nr;
+} spin;
 static int (*real_clock_gettime)(clockid_t, struct timespec *);
 static int (*real_clock_nanosleep)(clockid_t, int, const struct timespec *, struct timespec *);
 static int (*real_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
@@ -53,7 +57,8 @@ static uint64_t now(void)
 	return __atomic_load_n(&vt->now_ns, __ATOMIC_ACQUIRE);
 }
 
-/* ---- threads ------------------------------------------------------------------------------------------- */
+/* ---- threads
+ * ------------------------------------------------------------------------------------------- */
 
 static void slot_take(void)
 {
@@ -83,7 +88,9 @@ static void slot_take(void)
 	self = &vt->slot[at];
 	if (self->state != VT_AWAKE)
 		vt->nr_awake++;
-	*self = (struct vt_slot){ .state = VT_AWAKE, .pid = pid, .tid = tid, .serial = ++vt->serials };
+	*self = (struct vt_slot){
+		.state = VT_AWAKE, .pid = pid, .tid = tid, .serial = ++vt->serials
+	};
 	vt->changes++;
 	vt_unlock(vt);
 }
@@ -111,7 +118,8 @@ EXPORT int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)
 	if (!entered)
 		return real_create(t, attr, run, arg);
 	rc = real_create(t, attr, thread_main, &s);
-	/* not blocked, or the conductor could find nobody running before the new thread has its slot, and move the clock */
+	/* not blocked, or the conductor could find nobody running before the new thread has its
+	 * slot, and move the clock */
 	while (!rc && !__atomic_load_n(&s.ready, __ATOMIC_ACQUIRE))
 		sched_yield();
 	return rc;
@@ -160,7 +168,8 @@ void vt_enter(void)
 	slot_take();
 }
 
-/* ---- sleeping ------------------------------------------------------------------------------------------ */
+/* ---- sleeping
+ * ------------------------------------------------------------------------------------------ */
 
 /* Nobody else can run: no need for the conductor. Lock held. */
 static void advance_alone(void)
@@ -208,8 +217,9 @@ static uint64_t ns_of(const struct timespec *t)
 
 static bool ours(clockid_t id)
 {
-	return entered && self && (id == CLOCK_MONOTONIC || id == CLOCK_MONOTONIC_RAW || id == CLOCK_MONOTONIC_COARSE ||
-				   id == CLOCK_BOOTTIME);
+	return entered && self &&
+	       (id == CLOCK_MONOTONIC || id == CLOCK_MONOTONIC_RAW ||
+		id == CLOCK_MONOTONIC_COARSE || id == CLOCK_BOOTTIME);
 }
 
 EXPORT int clock_gettime(clockid_t id, struct timespec *t)
@@ -222,7 +232,7 @@ EXPORT int clock_gettime(clockid_t id, struct timespec *t)
 	if (ns != spin.at) {
 		spin.at = ns;
 		spin.nr = 0;
-	} else if (++spin.nr > SPINS) {	/* it waits for time to pass: let it pass */
+	} else if (++spin.nr > SPINS) { /* it waits for time to pass: let it pass */
 		sleep_until(ns + 1000);
 		ns = now();
 		spin.nr = 0;
@@ -236,7 +246,8 @@ EXPORT int clock_nanosleep(clockid_t id, int flags, const struct timespec *t, st
 {
 	uint64_t ns = ns_of(t);
 
-	/* fio finds out how exact sleeping is, and spins for so long before each I/O that its rate= puts off: exact */
+	/* fio finds out how exact sleeping is, and spins for so long before each I/O that its rate=
+	 * puts off: exact */
 	if (vt && !entered && ns <= 1000 && !(flags & TIMER_ABSTIME))
 		return 0;
 	if (!ours(id) && !(entered && self && id == CLOCK_REALTIME && !(flags & TIMER_ABSTIME)))
@@ -263,7 +274,8 @@ EXPORT int usleep(useconds_t us)
 	return nanosleep(&t, NULL);
 }
 
-/* ---- condition variables ------------------------------------------------------------------------------- */
+/* ---- condition variables
+ * ------------------------------------------------------------------------------- */
 
 static unsigned bucket_of(const void *cond)
 {
@@ -286,7 +298,9 @@ static int wait_on(pthread_cond_t *c, pthread_mutex_t *m, uint64_t deadline)
 	vt_lock(vt);
 	pthread_mutex_unlock(&bucket[b].lock);
 	pthread_mutex_unlock(m);
-	sleep_locked(deadline == VT_NEVER ? VT_NEVER : deadline > vt->now_ns ? deadline : vt->now_ns);
+	sleep_locked(deadline == VT_NEVER  ? VT_NEVER :
+		     deadline > vt->now_ns ? deadline :
+					     vt->now_ns);
 
 	pthread_mutex_lock(&bucket[b].lock);
 	for (p = &bucket[b].first; *p && *p != &w; p = &(*p)->next)
@@ -346,7 +360,8 @@ EXPORT int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const s
 	return entered ? wait_on(c, m, deadline_of(t)) : REAL(pthread_cond_timedwait)(c, m, t);
 }
 
-EXPORT int pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t id, const struct timespec *t)
+EXPORT int pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t id,
+				  const struct timespec *t)
 {
 	return entered ? wait_on(c, m, deadline_of(t)) : REAL(pthread_cond_clockwait)(c, m, id, t);
 }
@@ -361,7 +376,8 @@ EXPORT int pthread_cond_broadcast(pthread_cond_t *c)
 	return entered ? wake_some(c, true) : REAL(pthread_cond_broadcast)(c);
 }
 
-/* ---- start --------------------------------------------------------------------------------------------- */
+/* ---- start
+ * --------------------------------------------------------------------------------------------- */
 
 __attribute__((constructor)) static void start(void)
 {
@@ -369,7 +385,8 @@ __attribute__((constructor)) static void start(void)
 	int fd;
 
 	real_clock_gettime = (__typeof__(real_clock_gettime))dlsym(RTLD_NEXT, "clock_gettime");
-	real_clock_nanosleep = (__typeof__(real_clock_nanosleep))dlsym(RTLD_NEXT, "clock_nanosleep");
+	real_clock_nanosleep = (__typeof__(real_clock_nanosleep))dlsym(RTLD_NEXT,
+								       "clock_nanosleep");
 	real_create = (__typeof__(real_create))dlsym(RTLD_NEXT, "pthread_create");
 	real_fork = (__typeof__(real_fork))dlsym(RTLD_NEXT, "fork");
 	for (unsigned i = 0; i < BUCKETS; i++)

@@ -11,7 +11,8 @@
 
 void vt_futex_wait(uint32_t *f, uint32_t value, uint64_t real_timeout_ns)
 {
-	struct timespec ts = { .tv_sec = real_timeout_ns / 1000000000, .tv_nsec = real_timeout_ns % 1000000000 };
+	struct timespec ts = { .tv_sec = real_timeout_ns / 1000000000,
+			       .tv_nsec = real_timeout_ns % 1000000000 };
 
 	syscall(SYS_futex, f, FUTEX_WAIT, value, real_timeout_ns ? &ts : NULL, NULL, 0);
 }
@@ -76,7 +77,8 @@ struct vt_slot *vt_earliest(struct vt_shared *v)
 
 		if (s->state != VT_ASLEEP || s->wake_ns == VT_NEVER)
 			continue;
-		if (!best || s->wake_ns < best->wake_ns || (s->wake_ns == best->wake_ns && s->turn < best->turn))
+		if (!best || s->wake_ns < best->wake_ns ||
+		    (s->wake_ns == best->wake_ns && s->turn < best->turn))
 			best = s;
 	}
 	return best;

@@ -4,7 +4,7 @@
 #include "policy.h"
 
 #define WAIT_S 60
-#define SMALL_UNITS 16	/* a dump with fewer units for each of its zones gets fewer zones */
+#define SMALL_UNITS 16 /* a dump with fewer units for each of its zones gets fewer zones */
 
 static int parse(const ZnsPb__DumpBegin *q, struct dump_ask *a, struct zns_err *err)
 {
@@ -12,18 +12,23 @@ static int parse(const ZnsPb__DumpBegin *q, struct dump_ask *a, struct zns_err *
 	char *end;
 	int ret;
 
-	*a = (struct dump_ask){ .container = q->container, .qos = q->qos_mibps, .wait_s = WAIT_S,
-			   .min_room = q->min_room, .expected = q->expected_bytes,
-			   .uid = q->has_uid ? q->uid : ZNSD_NONE,
-			   .separate = q->separate_metadata, .most = ZNSD_NONE,
-			   .cap_mibps = q->qos_max_mibps };
+	*a = (struct dump_ask){ .container = q->container,
+				.qos = q->qos_mibps,
+				.wait_s = WAIT_S,
+				.min_room = q->min_room,
+				.expected = q->expected_bytes,
+				.uid = q->has_uid ? q->uid : ZNSD_NONE,
+				.separate = q->separate_metadata,
+				.most = ZNSD_NONE,
+				.cap_mibps = q->qos_max_mibps };
 	ret = zns_check_container(q->container, err);
 	if (!ret)
 		ret = rate_check_cap(q, err);
 	if (ret)
 		return ret;
 	if (q->alloc && strcmp(q->alloc, "static") && strcmp(q->alloc, "dynamic"))
-		return zns_fail(err, -EINVAL, "allocation \"%.40s\" is not known: static or dynamic", q->alloc);
+		return zns_fail(err, -EINVAL,
+				"allocation \"%.40s\" is not known: static or dynamic", q->alloc);
 	a->dynamic = q->alloc && !strcmp(q->alloc, "dynamic");
 	a->join = q->has_join ? q->join.data : NULL;
 	if (!strcmp(s, "share")) {
@@ -38,11 +43,15 @@ static int parse(const ZnsPb__DumpBegin *q, struct dump_ask *a, struct zns_err *
 			errno = 0;
 			v = strtoul(s + 5, &end, 10);
 			if (s[5] < '0' || s[5] > '9' || *end || errno || v > 86400)
-				return zns_fail(err, -EINVAL, "admission \"%.40s\": wait=S takes 0 to 86400 seconds", s);
+				return zns_fail(
+					err, -EINVAL,
+					"admission \"%.40s\": wait=S takes 0 to 86400 seconds", s);
 			a->wait_s = v;
 		}
 	} else {
-		return zns_fail(err, -EINVAL, "admission \"%.40s\" is not known: share, wait[=SECONDS] or reject", s);
+		return zns_fail(err, -EINVAL,
+				"admission \"%.40s\" is not known: share, wait[=SECONDS] or reject",
+				s);
 	}
 	return 0;
 }
@@ -63,15 +72,23 @@ static int check_rate(struct znsd *d, struct dump_ask *a, struct zns_err *err)
 	max = zns_alloc_max_qos(groups, budget, budget, d->zone_mibps);
 	bound = zns_min(groups, budget);
 	if (d->ceiling_mibps && d->ceiling_mibps < max && a->qos > d->ceiling_mibps)
-		return zns_fail(err, -ERANGE, "QoS of %u MiB/s exceeds what %s can promise: at most %u MiB/s, which is all that the device writes as a whole",
-				a->qos, d->reg.path, d->ceiling_mibps);
+		return zns_fail(
+			err, -ERANGE,
+			"QoS of %u MiB/s exceeds what %s can promise: at most %u MiB/s, which is all that the device writes as a whole",
+			a->qos, d->reg.path, d->ceiling_mibps);
 	if (a->qos > max)
-		return zns_fail(err, -ERANGE, "QoS of %u MiB/s exceeds what %s can promise: at most %u MiB/s (%u %s x %u MiB/s)",
-				a->qos, d->reg.path, max, bound, budget < groups ? "open zones" : "groups", d->zone_mibps);
+		return zns_fail(
+			err, -ERANGE,
+			"QoS of %u MiB/s exceeds what %s can promise: at most %u MiB/s (%u %s x %u MiB/s)",
+			a->qos, d->reg.path, max, bound, budget < groups ? "open zones" : "groups",
+			d->zone_mibps);
 	a->needed = zns_alloc_width(a->qos, d->zone_mibps);
 	if (a->separate && a->mode != ADM_SHARE && a->needed + 1 > bound)
-		return zns_fail(err, -ERANGE, "QoS of %u MiB/s and metadata images apart need %u groups, %s can promise %u (%s)",
-				a->qos, a->needed + 1, d->reg.path, bound, budget < groups ? "open zones" : "groups");
+		return zns_fail(
+			err, -ERANGE,
+			"QoS of %u MiB/s and metadata images apart need %u groups, %s can promise %u (%s)",
+			a->qos, a->needed + 1, d->reg.path, bound,
+			budget < groups ? "open zones" : "groups");
 	return 0;
 }
 
@@ -82,24 +99,32 @@ static int check_ceiling(struct znsd *d, struct dump_ask *a, struct zns_err *err
 	uint32_t qos, groups;
 	int ret;
 
-	ret = zns_tenant_find(a->container, a->uid == ZNSD_NONE ? -1 : (int64_t)a->uid, &a->tenant, err);
+	ret = zns_tenant_find(a->container, a->uid == ZNSD_NONE ? -1 : (int64_t)a->uid, &a->tenant,
+			      err);
 	if (ret || !*t->who)
 		return ret;
-	qos = t->max_qos_mibps && (!t->total_qos_mibps || t->max_qos_mibps < t->total_qos_mibps) ? t->max_qos_mibps :
-												    t->total_qos_mibps;
-	groups = t->max_groups && (!t->total_groups || t->max_groups < t->total_groups) ? t->max_groups :
-											    t->total_groups;
+	qos = t->max_qos_mibps && (!t->total_qos_mibps || t->max_qos_mibps < t->total_qos_mibps) ?
+		      t->max_qos_mibps :
+		      t->total_qos_mibps;
+	groups = t->max_groups && (!t->total_groups || t->max_groups < t->total_groups) ?
+			 t->max_groups :
+			 t->total_groups;
 	if (qos && a->qos > qos)
-		return zns_fail(err, -EDQUOT, "QoS of %u MiB/s exceeds the ceiling of %u MiB/s that `%.100s` has (%s/tenants.conf:%u)",
-				a->qos, qos, t->who, zns_config_dir(), t->line);
+		return zns_fail(
+			err, -EDQUOT,
+			"QoS of %u MiB/s exceeds the ceiling of %u MiB/s that `%.100s` has (%s/tenants.conf:%u)",
+			a->qos, qos, t->who, zns_config_dir(), t->line);
 	if (groups && a->needed + (a->separate && a->mode != ADM_SHARE) > groups)
-		return zns_fail(err, -EDQUOT, "QoS of %u MiB/s takes %u groups%s, the ceiling of `%.100s` is %u, %u MiB/s (%s/tenants.conf:%u)",
-				a->qos, a->needed, a->separate ? " and one for metadata" : "", t->who, groups,
-				groups * d->zone_mibps, zns_config_dir(), t->line);
+		return zns_fail(
+			err, -EDQUOT,
+			"QoS of %u MiB/s takes %u groups%s, the ceiling of `%.100s` is %u, %u MiB/s (%s/tenants.conf:%u)",
+			a->qos, a->needed, a->separate ? " and one for metadata" : "", t->who,
+			groups, groups * d->zone_mibps, zns_config_dir(), t->line);
 	return 0;
 }
 
-/* A dump of few units has no use for many zones. One of very few units needs no zone of its own (design.md §4). */
+/* A dump of few units has no use for many zones. One of very few units needs no zone of its own
+ * (design.md §4). */
 static void check_size(const struct znsd *d, struct dump_ask *a)
 {
 	uint64_t each = (uint64_t)SMALL_UNITS * a->min_room;
@@ -108,11 +133,11 @@ static void check_size(const struct znsd *d, struct dump_ask *a)
 		return;
 	a->most = (uint32_t)zns_min(zns_max(a->expected / each, (uint64_t)1), (uint64_t)ZNSD_NONE);
 	a->needed = zns_min(a->needed, a->most);
-	a->small = a->expected < each && !a->separate &&
-		   !own_reservation(d, a);
+	a->small = a->expected < each && !a->separate && !own_reservation(d, a);
 }
 
-/* A dump in a pack zone has no groups of its own. A name that does normal I/O keeps its reservation for that. */
+/* A dump in a pack zone has no groups of its own. A name that does normal I/O keeps its reservation
+ * for that. */
 static bool reserves(const struct znsd *d, const struct dump_ask *a, const struct choice *ch)
 {
 	const ZnsPb__Reservation *r = zns_store_find_reservation(d->store, a->container);
@@ -127,7 +152,7 @@ static void set_parent(const struct znsd *d, struct lease *l, const ZnsPb__DumpB
 	l->dump.has_parent = q->has_parent;
 	if (q->has_parent)
 		memcpy(l->dump.parent, q->parent.data, ZNS_UUID_LEN);
-	if (q->has_join) {	/* what is joined keeps the parent that it has */
+	if (q->has_join) { /* what is joined keeps the parent that it has */
 		const ZnsPb__Checkpoint *k = zns_store_find(d->store, q->join.data);
 
 		l->dump.has_parent = k->has_parent;
@@ -137,7 +162,8 @@ static void set_parent(const struct znsd *d, struct lease *l, const ZnsPb__DumpB
 }
 
 /* Its groups, and their weights. */
-static void take_groups(struct znsd *d, struct lease *l, const struct dump_ask *a, const struct choice *ch)
+static void take_groups(struct znsd *d, struct lease *l, const struct dump_ask *a,
+			const struct choice *ch)
 {
 	uint32_t i;
 
@@ -169,8 +195,8 @@ static enum lease_kind kind_of(const ZnsPb__DumpBegin *q)
 	return q->has_flatten ? LEASE_FLATTEN : q->has_join ? LEASE_IMPORT : LEASE_DUMP;
 }
 
-static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, const struct dump_ask *a,
-			   const struct choice *ch, const uint8_t *id)
+static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q,
+			   const struct dump_ask *a, const struct choice *ch, const uint8_t *id)
 {
 	struct lease *l = lease_new(d, who->conn, who->pid, kind_of(q), a->container, id);
 
@@ -183,7 +209,7 @@ static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb
 	l->dump.qos_mibps = a->qos;
 	l->dump.min_room = a->min_room;
 	l->dump.most = a->most;
-	l->dump.waits_ns = zns_mono_ns();	/* until it tells */
+	l->dump.waits_ns = zns_mono_ns(); /* until it tells */
 	of_tenant(l, &a->tenant);
 	set_parent(d, l, q);
 	take_groups(d, l, a, ch);
@@ -195,19 +221,23 @@ static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb
 }
 
 /*
- * A runtime freezes the container before criu asks. To wait for admission without a frozen container, somebody else asks
- * first and hands the lease over: the ticket is the checkpoint's id. If the lease is gone, that is no error: the dump is
- * admitted as any other. An import or a flattening is never handed over: its lease is of a checkpoint that is there.
+ * A runtime freezes the container before criu asks. To wait for admission without a frozen
+ * container, somebody else asks first and hands the lease over: the ticket is the checkpoint's id.
+ * If the lease is gone, that is no error: the dump is admitted as any other. An import or a
+ * flattening is never handed over: its lease is of a checkpoint that is there.
  */
-struct lease *admit_take_over(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, const struct dump_ask *a)
+struct lease *admit_take_over(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q,
+			      const struct dump_ask *a)
 {
-	const ProtobufCBinaryData *t = q->origin && q->origin->has_ticket ? &q->origin->ticket : NULL;
+	const ProtobufCBinaryData *t = q->origin && q->origin->has_ticket ? &q->origin->ticket :
+									    NULL;
 	struct lease *l;
 
 	if (!t || t->len != ZNS_UUID_LEN || kind_of(q) != LEASE_DUMP)
 		return NULL;
 	for (l = d->leases; l; l = l->next)
-		if (l->kind == LEASE_DUMP && !l->dying_until && l->nr_zones == (l->dump.claimed != ZNSD_NONE) && l->conn != who->conn &&
+		if (l->kind == LEASE_DUMP && !l->dying_until &&
+		    l->nr_zones == (l->dump.claimed != ZNSD_NONE) && l->conn != who->conn &&
 		    !memcmp(l->id, t->data, ZNS_UUID_LEN) && !strcmp(l->container, q->container))
 			break;
 	if (!l)
@@ -233,7 +263,8 @@ static int check_join(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zn
 	if (!q->has_join)
 		return 0;
 	if (q->has_flatten)
-		return zns_fail(err, -EINVAL, "a dump joins a checkpoint or flattens one, not both");
+		return zns_fail(err, -EINVAL,
+				"a dump joins a checkpoint or flattens one, not both");
 	if (q->join.len != ZNS_UUID_LEN)
 		return zns_fail(err, -EINVAL, "a checkpoint id has %d bytes", ZNS_UUID_LEN);
 	zns_uuid_format(q->join.data, id);
@@ -241,12 +272,15 @@ static int check_join(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zn
 	if (!k)
 		return zns_fail(err, -ENOENT, "%s has no checkpoint %s", d->reg.path, id);
 	if (!k->pages_only)
-		return zns_fail(err, -EEXIST, "checkpoint %s is whole: there is nothing to join", id);
+		return zns_fail(err, -EEXIST, "checkpoint %s is whole: there is nothing to join",
+				id);
 	if (strcmp(k->container, q->container))
-		return zns_fail(err, -EINVAL, "checkpoint %s is of container %.100s", id, k->container);
+		return zns_fail(err, -EINVAL, "checkpoint %s is of container %.100s", id,
+				k->container);
 	for (l = d->leases; l; l = l->next)
 		if (l->kind == LEASE_IMPORT && !memcmp(l->id, q->join.data, ZNS_UUID_LEN))
-			return zns_fail(err, -EBUSY, "checkpoint %s is being joined by PID %u", id, l->pid);
+			return zns_fail(err, -EBUSY, "checkpoint %s is being joined by PID %u", id,
+					l->pid);
 	return 0;
 }
 
@@ -272,8 +306,8 @@ int ask_check(struct znsd *d, const ZnsPb__DumpBegin *q, struct dump_ask *a, str
 	return ret;
 }
 
-int admit(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, struct dump_ask *a, struct admitted *out,
-	  struct zns_err *err)
+int admit(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q, struct dump_ask *a,
+	  struct admitted *out, struct zns_err *err)
 {
 	cleanup_free struct zns_group_state *gs = znsd_alloc(d->nr_groups * sizeof(*gs));
 	cleanup_free uint32_t *order = znsd_alloc((d->nr_groups + 1) * sizeof(*order));

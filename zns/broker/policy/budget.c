@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Counting: zones that may be open and active, and what a tenant's running dumps may have together. */
+/* Counting: zones that may be open and active, and what a tenant's running dumps may have together.
+ */
 #include <string.h>
 #include "policy.h"
 
-#define PACKS_MIN 4u	/* a dump does more than write: several at once make progress even on one die */
-#define IO_LOOK_NS 1000000000ull	/* normal I/O opens zones without asking: look again after so long */
+/* a dump does more than write: several at once make progress even on one die */
+#define PACKS_MIN 4u
+/* normal I/O opens zones without asking: look again after so long */
+#define IO_LOOK_NS 1000000000ull
 
 uint32_t budget_device(struct znsd *d)
 {

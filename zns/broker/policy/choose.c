@@ -3,18 +3,21 @@
 #include <string.h>
 #include "policy.h"
 
-#define WIDTH_MAX 256u		/* extents of a segment */
-#define OTHERS (1u << 24)	/* behind every group that the container has reserved */
+#define WIDTH_MAX 256u /* extents of a segment */
+#define OTHERS (1u << 24) /* behind every group that the container has reserved */
 
 const ZnsPb__Reservation *own_reservation(const struct znsd *d, const struct dump_ask *a)
 {
-	const ZnsPb__Reservation *r = a->dynamic ? NULL : zns_store_find_reservation(d->store, a->container);
+	const ZnsPb__Reservation *r = a->dynamic ?
+					      NULL :
+					      zns_store_find_reservation(d->store, a->container);
 
 	return r && !r->explicit_ ? r : NULL;
 }
 
 /* A dump that shares avoids the groups that somebody waits for, as long as there are others. */
-static uint32_t leave_held(const struct znsd *d, const ZnsPb__Reservation *own, uint32_t *order, uint32_t found)
+static uint32_t leave_held(const struct znsd *d, const ZnsPb__Reservation *own, uint32_t *order,
+			   uint32_t found)
 {
 	uint32_t n = 0, i;
 
@@ -67,7 +70,8 @@ static int busy(struct choice *ch, const char *fmt, ...)
 	return -EBUSY;
 }
 
-/* Of @more zones @own are active already. If the rest exceed the active limit, parked zones are finished first. */
+/* Of @more zones @own are active already. If the rest exceed the active limit, parked zones are
+ * finished first. */
 static int check_active(struct znsd *d, struct choice *ch, uint32_t more, uint32_t own)
 {
 	uint32_t excess = budget_excess(d, more, own);
@@ -76,31 +80,37 @@ static int check_active(struct znsd *d, struct choice *ch, uint32_t more, uint32
 		return 0;
 	room_want(d, excess);
 	ch->room = true;
-	return busy(ch, "%u partly filled zones are being finished, the device allows %u active ones", excess,
-		    d->dev->geo.max_active);
+	return busy(ch,
+		    "%u partly filled zones are being finished, the device allows %u active ones",
+		    excess, d->dev->geo.max_active);
 }
 
-/* A small dump: the fullest pack zone that takes it whole, best one whose group is idle; else a new one. */
-static int choose_pack(struct znsd *d, const struct dump_ask *a, struct choice *ch, uint32_t found, uint32_t left)
+/* A small dump: the fullest pack zone that takes it whole, best one whose group is idle; else a new
+ * one. */
+static int choose_pack(struct znsd *d, const struct dump_ask *a, struct choice *ch, uint32_t found,
+		       uint32_t left)
 {
-	uint64_t slack = zns_min((uint64_t)MIB(1), d->dev->geo.zone_capacity / 8), best_room = UINT64_MAX;
+	uint64_t slack = zns_min((uint64_t)MIB(1), d->dev->geo.zone_capacity / 8),
+		 best_room = UINT64_MAX;
 	bool best_idle = false;
 	uint32_t i;
 
 	ch->packed = true;
 	ch->width = 1;
 	if (pack_leases(d) >= pack_limit(d))
-		return busy(ch, "small dumps write all %u pack zones that may be in use at once", pack_limit(d));
+		return busy(ch, "small dumps write all %u pack zones that may be in use at once",
+			    pack_limit(d));
 	if (!left)
-		return busy(ch, "all %u zones that may be open at once are being written", budget_total(d));
+		return busy(ch, "all %u zones that may be open at once are being written",
+			    budget_total(d));
 	for (i = 0; i < d->nr_zones; i++) {
 		const struct zn_zone *z = &d->zones[i];
 		const struct zns_group_state *g = &ch->gs[z->group];
 		uint64_t room = z->z.capacity - z->z.wp;
 		bool idle = !g->nr_leases;
 
-		if (!zone_parked_pack(d, i, a->min_room) || room < a->expected + slack || g->promised ||
-		    (a->mode != ADM_SHARE && !idle))
+		if (!zone_parked_pack(d, i, a->min_room) || room < a->expected + slack ||
+		    g->promised || (a->mode != ADM_SHARE && !idle))
 			continue;
 		if (idle < best_idle || (idle == best_idle && room >= best_room))
 			continue;
@@ -116,30 +126,38 @@ static int choose_pack(struct znsd *d, const struct dump_ask *a, struct choice *
 }
 
 /* Without sharing: all of it, or not now. */
-static int choose_strict(struct znsd *d, const struct dump_ask *a, struct choice *ch, uint32_t found, uint32_t left)
+static int choose_strict(struct znsd *d, const struct dump_ask *a, struct choice *ch,
+			 uint32_t found, uint32_t left)
 {
 	uint32_t needed = a->needed + a->separate;
 
 	if (found < needed)
 		return busy(ch, "%u groups are needed and %u are free", needed, found);
 	if (left < needed)
-		return busy(ch, "%u zones are needed and %u of %u may still be opened", needed, left, budget_total(d));
+		return busy(ch, "%u zones are needed and %u of %u may still be opened", needed,
+			    left, budget_total(d));
 	if (budget_tenant_groups(d, &a->tenant) < needed)
-		return busy(ch, "%u groups are needed and %u of %u are left to tenant `%.100s`", needed,
-			    budget_tenant_groups(d, &a->tenant), a->tenant.total_groups, a->tenant.who);
+		return busy(ch, "%u groups are needed and %u of %u are left to tenant `%.100s`",
+			    needed, budget_tenant_groups(d, &a->tenant), a->tenant.total_groups,
+			    a->tenant.who);
 	if (budget_tenant_qos(d, &a->tenant) < a->qos)
-		return busy(ch, "%u MiB/s are wanted and %u of %u are left to tenant `%.100s`", a->qos,
-			    budget_tenant_qos(d, &a->tenant), a->tenant.total_qos_mibps, a->tenant.who);
+		return busy(ch, "%u MiB/s are wanted and %u of %u are left to tenant `%.100s`",
+			    a->qos, budget_tenant_qos(d, &a->tenant), a->tenant.total_qos_mibps,
+			    a->tenant.who);
 	if (ceiling_left(d) < a->qos)
-		return busy(ch, "%u MiB/s are wanted, and of the %u that the device writes as a whole %u are not promised",
-			    a->qos, d->ceiling_mibps, ceiling_left(d));
+		return busy(
+			ch,
+			"%u MiB/s are wanted, and of the %u that the device writes as a whole %u are not promised",
+			a->qos, d->ceiling_mibps, ceiling_left(d));
 	ch->width = a->needed;
 	ch->nr_meta = a->separate;
 	return 0;
 }
 
-/* Puts the groups in an order that is fair to all running dumps, and says how many of them to take. */
-static uint32_t spread_over(struct znsd *d, const struct dump_ask *a, struct choice *ch, uint32_t found, uint32_t most)
+/* Puts the groups in an order that is fair to all running dumps, and says how many of them to take.
+ */
+static uint32_t spread_over(struct znsd *d, const struct dump_ask *a, struct choice *ch,
+			    uint32_t found, uint32_t most)
 {
 	const ZnsPb__Reservation *own = own_reservation(d, a);
 	uint32_t nr, none, first = 0;
@@ -152,20 +170,27 @@ static uint32_t spread_over(struct znsd *d, const struct dump_ask *a, struct cho
 				ceiling_share(d), ch->order, found);
 }
 
-/* With sharing: groups are added until their fair shares sum to the rate, or something is used up. */
-static int choose_share(struct znsd *d, const struct dump_ask *a, struct choice *ch, uint32_t found, uint32_t left)
+/* With sharing: groups are added until their fair shares sum to the rate, or something is used up.
+ */
+static int choose_share(struct znsd *d, const struct dump_ask *a, struct choice *ch, uint32_t found,
+			uint32_t left)
 {
-	uint32_t tenant = budget_tenant_groups(d, &a->tenant), qos = budget_tenant_qos(d, &a->tenant), most;
+	uint32_t tenant = budget_tenant_groups(d, &a->tenant),
+		 qos = budget_tenant_qos(d, &a->tenant), most;
 	uint64_t want = zns_min((uint64_t)a->qos, (uint64_t)a->needed * d->zone_mibps);
 	const char *less = NULL;
 
 	if (!found)
-		return busy(ch, "every group with a free zone is reserved for normal I/O or promised to a dump");
+		return busy(
+			ch,
+			"every group with a free zone is reserved for normal I/O or promised to a dump");
 	if (!left)
-		return busy(ch, "all %u zones that may be open at once are being written", budget_total(d));
+		return busy(ch, "all %u zones that may be open at once are being written",
+			    budget_total(d));
 	if (!tenant || (a->qos && !qos))
 		return busy(ch, "tenant `%.100s` has all that it may have in use", a->tenant.who);
-	most = zns_min(zns_min(found, WIDTH_MAX), a->tenant.max_groups ? a->tenant.max_groups : WIDTH_MAX);
+	most = zns_min(zns_min(found, WIDTH_MAX),
+		       a->tenant.max_groups ? a->tenant.max_groups : WIDTH_MAX);
 	if (a->most < most)
 		most = a->most;
 	ch->width = spread_over(d, a, ch, found, most);
@@ -183,17 +208,23 @@ static int choose_share(struct znsd *d, const struct dump_ask *a, struct choice 
 		ch->width = zns_min(found, zns_min(left, tenant)) - 1;
 	if (ch->width + ch->nr_meta > left) {
 		ch->width = left - ch->nr_meta;
-		snprintf(ch->note, sizeof(ch->note), "only %u of %u open zones are left: %u zones of %u, about %u MiB/s of %u",
-			 left, budget_total(d), ch->width, a->needed, (unsigned)rate_of(d, ch, ch->width), a->qos);
+		snprintf(ch->note, sizeof(ch->note),
+			 "only %u of %u open zones are left: %u zones of %u, about %u MiB/s of %u",
+			 left, budget_total(d), ch->width, a->needed,
+			 (unsigned)rate_of(d, ch, ch->width), a->qos);
 	} else if (less) {
-		snprintf(ch->note, sizeof(ch->note), "little %s: %u zones of %u, about %u MiB/s of %u", less, ch->width,
+		snprintf(ch->note, sizeof(ch->note),
+			 "little %s: %u zones of %u, about %u MiB/s of %u", less, ch->width,
 			 a->needed, (unsigned)rate_of(d, ch, ch->width), a->qos);
 	} else if (ceiling_left(d) < want) {
-		snprintf(ch->note, sizeof(ch->note), "of the %u MiB/s that the device writes as a whole %u are not promised: at most these, of %u",
-			 d->ceiling_mibps, ceiling_left(d), a->qos);
+		snprintf(
+			ch->note, sizeof(ch->note),
+			"of the %u MiB/s that the device writes as a whole %u are not promised: at most these, of %u",
+			d->ceiling_mibps, ceiling_left(d), a->qos);
 	} else if (rate_of(d, ch, ch->width) < want && !rate_one_domain(d)) {
-		snprintf(ch->note, sizeof(ch->note), "groups are shared or used up: %u zones, about %u MiB/s of %u",
-			 ch->width, (unsigned)rate_of(d, ch, ch->width), a->qos);
+		snprintf(ch->note, sizeof(ch->note),
+			 "groups are shared or used up: %u zones, about %u MiB/s of %u", ch->width,
+			 (unsigned)rate_of(d, ch, ch->width), a->qos);
 	}
 	return 0;
 }
@@ -219,7 +250,8 @@ static void set_apart(struct znsd *d, const struct dump_ask *a, struct choice *c
 	uint32_t meta = 0, n, i, last = last_metadata_group(d, a);
 	enum zns_apart apart;
 
-	/* Of equal groups the last one in the order is taken, so the group of the last checkpoint goes there. */
+	/* Of equal groups the last one in the order is taken, so the group of the last checkpoint
+	 * goes there. */
 	for (i = 0; i + 1 < found; i++) {
 		if (ch->order[i] != last)
 			continue;
@@ -263,11 +295,14 @@ static int choose_domain(struct znsd *d, const struct dump_ask *a, struct choice
 
 static int full(const struct znsd *d, struct zns_err *err)
 {
-	return zns_fail(err, -ENOSPC, "%s is full: %u zones, %zu live checkpoints; `znsctl gc --compact` or `znsctl rm` makes room", d->reg.path,
-			d->nr_zones, zns_store_nr_checkpoints(d->store));
+	return zns_fail(
+		err, -ENOSPC,
+		"%s is full: %u zones, %zu live checkpoints; `znsctl gc --compact` or `znsctl rm` makes room",
+		d->reg.path, d->nr_zones, zns_store_nr_checkpoints(d->store));
 }
 
-static int choose_now(struct znsd *d, const struct dump_ask *a, struct choice *ch, uint32_t left, struct zns_err *err)
+static int choose_now(struct znsd *d, const struct dump_ask *a, struct choice *ch, uint32_t left,
+		      struct zns_err *err)
 {
 	uint32_t found, i, room = 0;
 	int ret;
@@ -291,19 +326,21 @@ static int choose_now(struct znsd *d, const struct dump_ask *a, struct choice *c
 		/* Room in pack zones, but not for this one; and nobody is there to wait for. */
 		return ret == -EBUSY && !found && !ch->room && !d->leases ? full(d, err) : ret;
 	}
-	ret = a->mode == ADM_SHARE ? choose_share(d, a, ch, found, left) : choose_strict(d, a, ch, found, left);
+	ret = a->mode == ADM_SHARE ? choose_share(d, a, ch, found, left) :
+				     choose_strict(d, a, ch, found, left);
 	if (ret)
 		return ret;
 	if (ch->nr_meta)
 		set_apart(d, a, ch, found);
 	if (a->separate && !ch->nr_meta)
-		snprintf(ch->note, sizeof(ch->note), "no group is left for metadata images: they go with the pages");
+		snprintf(ch->note, sizeof(ch->note),
+			 "no group is left for metadata images: they go with the pages");
 	return check_active(d, ch, ch->width + ch->nr_meta, own_parked(d, a, ch));
 }
 
 /*
- * Zones that a compaction writes count as free. Before they are given out, the compaction has to let go of them; it does
- * so at its next step.
+ * Zones that a compaction writes count as free. Before they are given out, the compaction has to
+ * let go of them; it does so at its next step.
  */
 int choose_groups(struct znsd *d, const struct dump_ask *a, struct choice *ch, struct zns_err *err)
 {
@@ -324,7 +361,8 @@ int choose_groups(struct znsd *d, const struct dump_ask *a, struct choice *ch, s
 	return ret;
 }
 
-/* The groups that a waiter will get when they are free: others that may choose leave them alone meanwhile. */
+/* The groups that a waiter will get when they are free: others that may choose leave them alone
+ * meanwhile. */
 void choose_hold(struct znsd *d, const struct dump_ask *a)
 {
 	const ZnsPb__Reservation *own = own_reservation(d, a);

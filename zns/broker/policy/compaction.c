@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Compaction: a client copies the live bytes of nearly empty zones to other zones, one checkpoint at a time. The record
- * with the new places then replaces the old one. This file says what the client may do: which zones it gets, when it
- * waits or gives up because others have work to do, and which bytes it may name in its record. Zones without live data
- * are reset as all garbage is, when nobody reads them any more.
+ * Compaction: a client copies the live bytes of nearly empty zones to other zones, one checkpoint
+ * at a time. The record with the new places then replaces the old one. This file says what the
+ * client may do: which zones it gets, when it waits or gives up because others have work to do, and
+ * which bytes it may name in its record. Zones without live data are reset as all garbage is, when
+ * nobody reads them any more.
  */
 #include <string.h>
 #include "policy.h"
 
-#define WAIT_MS 20	/* until it looks again whether the groups are idle */
+#define WAIT_MS 20 /* until it looks again whether the groups are idle */
 
-int compact_begin(struct znsd *d, const struct holder *who, const ProtobufCBinaryData *id, struct chain *chain,
-		  struct zns_err *err)
+int compact_begin(struct znsd *d, const struct holder *who, const ProtobufCBinaryData *id,
+		  struct chain *chain, struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *k;
 	struct lease *r, *l;
@@ -20,10 +21,13 @@ int compact_begin(struct znsd *d, const struct holder *who, const ProtobufCBinar
 	if (lease_of(d, who->conn))
 		return zns_fail(err, -EBUSY, "this connection has a dump or a compaction already");
 	for (l = d->leases; l; l = l->next)
-		if (l->kind == LEASE_COMPACT && id->len == ZNS_UUID_LEN && !memcmp(l->id, id->data, ZNS_UUID_LEN))
-			return zns_fail(err, -EBUSY, "this checkpoint is being moved by PID %u", l->pid);
+		if (l->kind == LEASE_COMPACT && id->len == ZNS_UUID_LEN &&
+		    !memcmp(l->id, id->data, ZNS_UUID_LEN))
+			return zns_fail(err, -EBUSY, "this checkpoint is being moved by PID %u",
+					l->pid);
 	if (id->len == ZNS_UUID_LEN && parent_in_use(d, id->data))
-		return zns_fail(err, -ECANCELED, "a dump that is running has this checkpoint as its parent");
+		return zns_fail(err, -ECANCELED,
+				"a dump that is running has this checkpoint as its parent");
 	if (id->len == ZNS_UUID_LEN && record_rewritten(d, id->data, err))
 		return err->code;
 	ret = read_begin(d, who, id, false, chain, &r, err);
@@ -51,24 +55,31 @@ static void note_done(struct znsd *d, struct lease *l, const uint32_t *zones, si
 	}
 }
 
-int compact_zone(struct znsd *d, struct lease *l, const ZnsPb__CompactZone *q, uint32_t *zone, struct zns_err *err)
+int compact_zone(struct znsd *d, struct lease *l, const ZnsPb__CompactZone *q, uint32_t *zone,
+		 struct zns_err *err)
 {
 	/* A need of 0 would make the search one for a dump, which may have more zones. */
-	struct wish w = { .l = l, .not_zones = q->not_zones, .nr_not = q->n_not_zones, .need = zns_max(q->need, (uint64_t)1) };
+	struct wish w = { .l = l,
+			  .not_zones = q->not_zones,
+			  .nr_not = q->n_not_zones,
+			  .need = zns_max(q->need, (uint64_t)1) };
 	int ret;
 
 	if (q->group >= d->nr_groups || q->need > d->dev->geo.zone_capacity)
-		return zns_fail(err, -EINVAL, "no zone of group %u takes %llu bytes", q->group, (unsigned long long)q->need);
+		return zns_fail(err, -EINVAL, "no zone of group %u takes %llu bytes", q->group,
+				(unsigned long long)q->need);
 	note_done(d, l, q->done_zones, q->n_done_zones);
 	for (uint32_t i = 0; i < l->nr_zones; i++)
 		zones_refresh(d, l->zones[i].zone, 1, NULL);
 	*zone = zone_search(d, &w, q->group);
 	if (*zone == ZNSD_NONE)
-		return zns_fail(err, -ENOSPC, "no zone is free to move %llu bytes of %s out of group %u",
+		return zns_fail(err, -ENOSPC,
+				"no zone is free to move %llu bytes of %s out of group %u",
 				(unsigned long long)q->need, l->container, q->group);
 	/* It may open one more zone only if no dump was promised its place. */
 	if (budget_used(d) >= budget_total(d))
-		return zns_fail(err, -EBUSY, "all %u zones that %s may have open are in use", budget_total(d), d->reg.path);
+		return zns_fail(err, -EBUSY, "all %u zones that %s may have open are in use",
+				budget_total(d), d->reg.path);
 	ret = make_room(d, *zone, true, err);
 	if (!ret && !lease_zone_find(l, *zone))
 		lease_zone_add(d, l, *zone, d->zones[*zone].z.wp);
@@ -79,7 +90,8 @@ int compact_zone(struct znsd *d, struct lease *l, const ZnsPb__CompactZone *q, u
 
 static bool near(const struct znsd *d, uint32_t a, uint32_t b)
 {
-	return a == b || (d->groups[a].channel >= 0 && d->groups[a].channel == d->groups[b].channel);
+	return a == b ||
+	       (d->groups[a].channel >= 0 && d->groups[a].channel == d->groups[b].channel);
 }
 
 /* Is a dump or a restore at work on the group, or on its channel? */
@@ -95,13 +107,15 @@ static bool disturbs(const struct znsd *d, uint32_t group)
 			if (near(d, l->groups[i], group))
 				return true;
 		for (i = 0; lease_writes(l) && i < l->nr_zones; i++)
-			if (!l->zones[i].done && !l->zones[i].bad && near(d, d->zones[l->zones[i].zone].group, group))
+			if (!l->zones[i].done && !l->zones[i].bad &&
+			    near(d, d->zones[l->zones[i].zone].group, group))
 				return true;
 	}
 	return false;
 }
 
-int compact_step(struct znsd *d, struct lease *l, const ZnsPb__CompactStep *q, uint32_t *wait_ms, struct zns_err *err)
+int compact_step(struct znsd *d, struct lease *l, const ZnsPb__CompactStep *q, uint32_t *wait_ms,
+		 struct zns_err *err)
 {
 	struct lease *o;
 	size_t i;
@@ -110,7 +124,8 @@ int compact_step(struct znsd *d, struct lease *l, const ZnsPb__CompactStep *q, u
 	l->total = q->total;
 	l->seen_ns = zns_mono_ns();
 	if (d->policy->compact_yield && leases_compacting(d))
-		return zns_fail(err, -ECANCELED, "a dump needs the zones that this compaction writes");
+		return zns_fail(err, -ECANCELED,
+				"a dump needs the zones that this compaction writes");
 	*wait_ms = 0;
 	for (o = d->leases; q->has_flush && q->flush && o; o = o->next)
 		if (lease_admitted(o))
@@ -127,8 +142,8 @@ int compact_step(struct znsd *d, struct lease *l, const ZnsPb__CompactStep *q, u
 /* ---- commit ---- */
 
 /* Bytes that the old record names, or bytes that this lease wrote. */
-static int check_use(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *now, const ZnsPb__ZoneUse *u,
-		     struct zns_err *err)
+static int check_use(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *now,
+		     const ZnsPb__ZoneUse *u, struct zns_err *err)
 {
 	struct lease_zone *lz = lease_zone_find(l, u->zone);
 	size_t i;
@@ -145,30 +160,37 @@ static int check_use(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *n
 		    u->len <= d->zones[u->zone].z.wp - u->start)
 			return 0;
 	}
-	return zns_fail(err, -EINVAL, "compaction: bytes %llu+%llu of zone %u are neither the checkpoint's nor were they written",
-			(unsigned long long)u->start, (unsigned long long)u->len, u->zone);
+	return zns_fail(
+		err, -EINVAL,
+		"compaction: bytes %llu+%llu of zone %u are neither the checkpoint's nor were they written",
+		(unsigned long long)u->start, (unsigned long long)u->len, u->zone);
 }
 
-static int check_record(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *now, const ZnsPb__Checkpoint *q,
-			struct zns_err *err)
+static int check_record(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *now,
+			const ZnsPb__Checkpoint *q, struct zns_err *err)
 {
 	struct lease_zone *lz;
 	int ret;
 
-	if (!q->n_zones || !q->manifest || q->id.len != ZNS_UUID_LEN || memcmp(q->id.data, l->id, ZNS_UUID_LEN))
-		return zns_fail(err, -EINVAL, "compaction: not the checkpoint that was asked for, or without zones");
+	if (!q->n_zones || !q->manifest || q->id.len != ZNS_UUID_LEN ||
+	    memcmp(q->id.data, l->id, ZNS_UUID_LEN))
+		return zns_fail(
+			err, -EINVAL,
+			"compaction: not the checkpoint that was asked for, or without zones");
 	for (size_t i = 0; i < q->n_zones; i++) {
 		const ZnsPb__ZoneUse *u = q->zones[i], *prev = i ? q->zones[i - 1] : NULL;
 
 		ret = check_use(d, l, now, u, err);
 		if (ret)
 			return ret;
-		if (prev && (prev->zone > u->zone || (prev->zone == u->zone && prev->start + prev->len > u->start)))
+		if (prev && (prev->zone > u->zone ||
+			     (prev->zone == u->zone && prev->start + prev->len > u->start)))
 			return zns_fail(err, -EINVAL, "compaction: the zone uses are not in order");
 	}
 	lz = lease_zone_find(l, q->manifest->zone);
 	if (!lz || q->manifest->start < lz->start)
-		return zns_fail(err, -EINVAL, "compaction: the manifest is not where this lease wrote");
+		return zns_fail(err, -EINVAL,
+				"compaction: the manifest is not where this lease wrote");
 	return 0;
 }
 
@@ -181,7 +203,8 @@ static bool among(const uint32_t *v, size_t nr, uint32_t x)
 }
 
 /* The groups of its zones: first those that the old record names, in their order. */
-static void set_groups(const struct znsd *d, const ZnsPb__Checkpoint *now, ZnsPb__Checkpoint *k, uint32_t *groups)
+static void set_groups(const struct znsd *d, const ZnsPb__Checkpoint *now, ZnsPb__Checkpoint *k,
+		       uint32_t *groups)
 {
 	size_t nr = 0;
 

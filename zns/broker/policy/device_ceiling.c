@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Some devices write less than the sum of their groups, because of a controller or a link. On such a device a dump with
- * groups of its own has its rate only if all promises together stay below what the device writes. What is left belongs
- * to the dumps that share. Each of them is told to go no faster than its max-min fair share of that.
+ * Some devices write less than the sum of their groups, because of a controller or a link. On such
+ * a device a dump with groups of its own has its rate only if all promises together stay below what
+ * the device writes. What is left belongs to the dumps that share. Each of them is told to go no
+ * faster than its max-min fair share of that.
  */
 #include "policy.h"
 
@@ -39,7 +40,8 @@ static bool shares(const struct lease *l)
 /* What it asked for, and as much as its zones could take. */
 static double want_of(const struct znsd *d, const struct lease *l)
 {
-	return zns_max(1.0, zns_min((double)l->dump.qos_mibps, (double)l->nr_groups * d->zone_mibps));
+	return zns_max(1.0,
+		       zns_min((double)l->dump.qos_mibps, (double)l->nr_groups * d->zone_mibps));
 }
 
 static double most_of(const struct znsd *d, const struct lease *l)
@@ -48,8 +50,9 @@ static double most_of(const struct znsd *d, const struct lease *l)
 }
 
 /*
- * First everybody gets its share of what it asked for. What is left is divided equally, up to what its zones can write.
- * There is a limit only if all of them together could write more than the device.
+ * First everybody gets its share of what it asked for. What is left is divided equally, up to what
+ * its zones can write. There is a limit only if all of them together could write more than the
+ * device.
  */
 uint32_t ceiling_limit(const struct znsd *d, const struct lease *l)
 {

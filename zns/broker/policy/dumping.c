@@ -3,7 +3,8 @@
 #include <string.h>
 #include "policy.h"
 
-/* The writer names bad zones, and zones that it writes no more. Both are closed, so they free their place. */
+/* The writer names bad zones, and zones that it writes no more. Both are closed, so they free their
+ * place. */
 static void note_zones(struct znsd *d, struct lease *l, const uint32_t *zones, size_t nr, bool bad)
 {
 	struct lease_zone *lz;
@@ -11,7 +12,7 @@ static void note_zones(struct znsd *d, struct lease *l, const uint32_t *zones, s
 
 	for (i = 0; i < nr; i++) {
 		lz = lease_zone_find(l, zones[i]);
-		if (!lz || lz->bad || (lz->done && !bad))	/* one that was done may turn bad */
+		if (!lz || lz->bad || (lz->done && !bad)) /* one that was done may turn bad */
 			continue;
 		if (bad)
 			lz->bad = d->zones[zones[i]].suspect = true;
@@ -55,7 +56,9 @@ static uint32_t claimed_zone(const struct znsd *d, const struct wish *w, uint32_
 	uint32_t zone = w->l->dump.claimed;
 
 	w->l->dump.claimed = ZNSD_NONE;
-	return zone != ZNSD_NONE && d->zones[zone].group == group && !zone_excluded(d, w, zone) ? zone : ZNSD_NONE;
+	return zone != ZNSD_NONE && d->zones[zone].group == group && !zone_excluded(d, w, zone) ?
+		       zone :
+		       ZNSD_NONE;
 }
 
 static bool free_but_promised(const struct znsd *d, const struct lease *l)
@@ -70,7 +73,8 @@ static bool free_but_promised(const struct znsd *d, const struct lease *l)
 	return false;
 }
 
-int dump_zone(struct znsd *d, struct lease *l, const ZnsPb__ZoneGet *q, uint32_t *zone, struct zns_err *err)
+int dump_zone(struct znsd *d, struct lease *l, const ZnsPb__ZoneGet *q, uint32_t *zone,
+	      struct zns_err *err)
 {
 	struct wish w = { .l = l, .not_zones = q->not_zones, .nr_not = q->n_not_zones };
 	int ret;
@@ -82,18 +86,24 @@ int dump_zone(struct znsd *d, struct lease *l, const ZnsPb__ZoneGet *q, uint32_t
 	ret = refresh_lease(d, l, err);
 	if (ret)
 		return ret;
-	if (l->dump.claimed == ZNSD_NONE && lease_unfull(d, l) >= l->dump.width && budget_used(d) >= budget_total(d))
-		return zns_fail(err, -EBUSY, "all %u zones that %s may have open are in use; this dump has %u",
+	if (l->dump.claimed == ZNSD_NONE && lease_unfull(d, l) >= l->dump.width &&
+	    budget_used(d) >= budget_total(d))
+		return zns_fail(err, -EBUSY,
+				"all %u zones that %s may have open are in use; this dump has %u",
 				budget_total(d), d->reg.path, lease_unfull(d, l));
 	*zone = claimed_zone(d, &w, q->group);
 	if (*zone == ZNSD_NONE)
 		*zone = zone_search(d, &w, q->group);
 	if (*zone == ZNSD_NONE && free_but_promised(d, l))
-		return zns_fail(err, -EBUSY, "%s: the only free zones are in groups that were promised to other dumps or to normal I/O",
-				d->reg.path);
+		return zns_fail(
+			err, -EBUSY,
+			"%s: the only free zones are in groups that were promised to other dumps or to normal I/O",
+			d->reg.path);
 	if (*zone == ZNSD_NONE)
-		return zns_fail(err, -ENOSPC, "%s is full: %u zones, %zu live checkpoints; `znsctl gc --compact` or `znsctl rm` makes room",
-				d->reg.path, d->nr_zones, zns_store_nr_checkpoints(d->store));
+		return zns_fail(
+			err, -ENOSPC,
+			"%s is full: %u zones, %zu live checkpoints; `znsctl gc --compact` or `znsctl rm` makes room",
+			d->reg.path, d->nr_zones, zns_store_nr_checkpoints(d->store));
 	ret = make_room(d, *zone, false, err);
 	if (ret)
 		return ret;
@@ -109,14 +119,15 @@ static bool has_use(const ZnsPb__Checkpoint *k, const ZnsPb__ZoneUse *u)
 	size_t i;
 
 	for (i = 0; k && i < k->n_zones; i++)
-		if (k->zones[i]->zone == u->zone && k->zones[i]->start == u->start && k->zones[i]->len == u->len)
+		if (k->zones[i]->zone == u->zone && k->zones[i]->start == u->start &&
+		    k->zones[i]->len == u->len)
 			return true;
 	return false;
 }
 
 /* The new record must name all bytes that the joined checkpoint has. */
-static int check_joined(const struct lease *l, const ZnsPb__Checkpoint *k, const ZnsPb__Checkpoint *old,
-			struct zns_err *err)
+static int check_joined(const struct lease *l, const ZnsPb__Checkpoint *k,
+			const ZnsPb__Checkpoint *old, struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];
 	size_t i;
@@ -124,19 +135,23 @@ static int check_joined(const struct lease *l, const ZnsPb__Checkpoint *k, const
 	if (l->kind != LEASE_IMPORT)
 		return 0;
 	if (k->pages_only)
-		return zns_fail(err, -EINVAL, "commit: checkpoint %s has pages only as before", zns_uuid_format(l->id, id));
+		return zns_fail(err, -EINVAL, "commit: checkpoint %s has pages only as before",
+				zns_uuid_format(l->id, id));
 	for (i = 0; i < old->n_zones; i++)
 		if (!has_use(k, old->zones[i]))
-			return zns_fail(err, -EINVAL, "commit: checkpoint %s loses bytes of zone %u",
+			return zns_fail(err, -EINVAL,
+					"commit: checkpoint %s loses bytes of zone %u",
 					zns_uuid_format(l->id, id), old->zones[i]->zone);
 	return 0;
 }
 
 /* The record may name only what this lease was given and has written. */
-static int check_record(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *k, struct zns_err *err)
+static int check_record(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *k,
+			struct zns_err *err)
 {
 	const ZnsPb__ExtentRef *m = k->manifest;
-	const ZnsPb__Checkpoint *old = l->kind == LEASE_IMPORT ? zns_store_find(d->store, l->id) : NULL;
+	const ZnsPb__Checkpoint *old = l->kind == LEASE_IMPORT ? zns_store_find(d->store, l->id) :
+								 NULL;
 	bool manifest_in = false;
 	size_t i;
 
@@ -146,9 +161,11 @@ static int check_record(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint
 		return zns_fail(err, -EINVAL, "commit: not the checkpoint that was granted");
 	if (strcmp(k->container, l->container))
 		return zns_fail(err, -EINVAL, "commit: the record names another container");
-	if (k->has_parent != l->dump.has_parent || (l->dump.has_parent && (k->parent.len != ZNS_UUID_LEN ||
-								 memcmp(k->parent.data, l->dump.parent, ZNS_UUID_LEN))))
-		return zns_fail(err, -EINVAL, "commit: the record names another parent than the dump asked for");
+	if (k->has_parent != l->dump.has_parent ||
+	    (l->dump.has_parent && (k->parent.len != ZNS_UUID_LEN ||
+				    memcmp(k->parent.data, l->dump.parent, ZNS_UUID_LEN))))
+		return zns_fail(err, -EINVAL,
+				"commit: the record names another parent than the dump asked for");
 	if (!k->n_zones || !m || !m->len)
 		return zns_fail(err, -EINVAL, "commit: the record has no zones or no manifest");
 	for (i = 0; i < k->n_groups; i++)
@@ -164,21 +181,27 @@ static int check_record(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint
 		if (has_use(old, u))
 			continue;
 		if (!lz)
-			return zns_fail(err, -EINVAL, "commit: zone %u was not granted to this dump", u->zone);
+			return zns_fail(err, -EINVAL,
+					"commit: zone %u was not granted to this dump", u->zone);
 		if (d->zones[u->zone].z.state == ZNS_ZONE_OFFLINE)
-			return zns_fail(err, -ENXIO, "commit: zone %u turned offline; run the dump again", u->zone);
+			return zns_fail(err, -ENXIO,
+					"commit: zone %u turned offline; run the dump again",
+					u->zone);
 		wp = d->zones[u->zone].z.wp;
 		if (!u->len || u->start < lz->committed || u->start > wp || u->len > wp - u->start)
-			return zns_fail(err, -EINVAL, "commit: zone %u: bytes %llu+%llu are not what this dump wrote (%llu to %llu)",
-					u->zone, (unsigned long long)u->start, (unsigned long long)u->len,
-					(unsigned long long)lz->committed, (unsigned long long)wp);
+			return zns_fail(
+				err, -EINVAL,
+				"commit: zone %u: bytes %llu+%llu are not what this dump wrote (%llu to %llu)",
+				u->zone, (unsigned long long)u->start, (unsigned long long)u->len,
+				(unsigned long long)lz->committed, (unsigned long long)wp);
 		lz->committed = u->start + u->len;
 		if (m->zone == u->zone && m->start >= u->start && m->start - u->start <= u->len &&
 		    m->len <= u->len - (m->start - u->start))
 			manifest_in = true;
 	}
 	if (!manifest_in)
-		return zns_fail(err, -EINVAL, "commit: the manifest is outside the checkpoint's zones");
+		return zns_fail(err, -EINVAL,
+				"commit: the manifest is outside the checkpoint's zones");
 	return 0;
 }
 
@@ -198,7 +221,8 @@ int commit_dump(struct znsd *d, struct lease *l, ZnsPb__Checkpoint *k, struct zn
 	if (ret)
 		return ret;
 	k->has_shared_groups = 1;
-	k->shared_groups = l->kind == LEASE_IMPORT ? zns_max(k->shared_groups, l->dump.nr_shared) : l->dump.nr_shared;
+	k->shared_groups = l->kind == LEASE_IMPORT ? zns_max(k->shared_groups, l->dump.nr_shared) :
+						     l->dump.nr_shared;
 	k->has_packed = k->packed = l->packed;
 	ret = replaces ? record_replace(d, l, k, err) : zns_store_commit(d->store, k, err);
 	for (i = 0; !ret && i < l->nr_zones; i++)

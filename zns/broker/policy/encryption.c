@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The broker's part in encryption. It never has a key. It tells clients whether the device wants encrypted checkpoints,
- * and with which key, and refuses dumps and records that are encrypted otherwise.
+ * The broker's part in encryption. It never has a key. It tells clients whether the device wants
+ * encrypted checkpoints, and with which key, and refuses dumps and records that are encrypted
+ * otherwise.
  */
 #include <string.h>
 #include "policy.h"
@@ -14,21 +15,25 @@ const ZnsPb__Encryption *wanted_encryption(const struct znsd *d)
 	return e && e->has_key_id ? e : NULL;
 }
 
-/* A client knows from the greeting what is wanted. It may not have looked, or that may have changed since. */
+/* A client knows from the greeting what is wanted. It may not have looked, or that may have changed
+ * since. */
 int encryption_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err)
 {
 	const ZnsPb__Encryption *e = wanted_encryption(d);
 	char want[ZNS_KEY_ID_STR], have[ZNS_KEY_ID_STR];
 
 	if (q->has_key_id && q->key_id.len != ZNS_KEY_ID_BYTES)
-		return zns_fail(err, -EINVAL, "dump: the fingerprint of a key has %d bytes", ZNS_KEY_ID_BYTES);
+		return zns_fail(err, -EINVAL, "dump: the fingerprint of a key has %d bytes",
+				ZNS_KEY_ID_BYTES);
 	if (!e || (q->has_key_id && !memcmp(q->key_id.data, e->key_id.data, ZNS_KEY_ID_BYTES)))
 		return 0;
 	zns_key_id_format(e->key_id.data, want);
 	if (!q->has_key_id)
-		return zns_fail(err, -ENOKEY, "%s takes encrypted checkpoints only, with key %s", d->reg.path, want);
-	return zns_fail(err, -EKEYREJECTED, "%s takes encrypted checkpoints only, with key %s, not %s", d->reg.path, want,
-			zns_key_id_format(q->key_id.data, have));
+		return zns_fail(err, -ENOKEY, "%s takes encrypted checkpoints only, with key %s",
+				d->reg.path, want);
+	return zns_fail(err, -EKEYREJECTED,
+			"%s takes encrypted checkpoints only, with key %s, not %s", d->reg.path,
+			want, zns_key_id_format(q->key_id.data, have));
 }
 
 void encryption_note(struct lease *l, const ZnsPb__DumpBegin *q)
@@ -43,7 +48,9 @@ int encryption_check_record(const struct lease *l, const ZnsPb__Checkpoint *k, s
 	if (l->dump.encrypted != (k->crypt != NULL) ||
 	    (k->crypt && (!k->crypt->has_wrapped || !zns_crypt_record_sane(k->crypt) ||
 			  memcmp(k->crypt->key_id.data, l->dump.key_id, sizeof(l->dump.key_id)))))
-		return zns_fail(err, -EINVAL, "commit: the checkpoint is not encrypted as its dump said it would be");
+		return zns_fail(
+			err, -EINVAL,
+			"commit: the checkpoint is not encrypted as its dump said it would be");
 	return 0;
 }
 
@@ -55,7 +62,10 @@ int secure_check(const struct znsd *d, const uint8_t *id, struct zns_err *err)
 
 	if (k ? k->crypt != NULL : t && t->encrypted)
 		return 0;
-	return zns_fail(err, -EOPNOTSUPP, "checkpoint %s is not encrypted, so there is no key whose erasure would make its data "
-			"unreadable: nothing was removed; without --secure it is removed, and its zones are reset when they hold "
-			"nothing live", zns_uuid_format(id, str));
+	return zns_fail(
+		err, -EOPNOTSUPP,
+		"checkpoint %s is not encrypted, so there is no key whose erasure would make its data "
+		"unreadable: nothing was removed; without --secure it is removed, and its zones are reset when they hold "
+		"nothing live",
+		zns_uuid_format(id, str));
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "policy.h"
 
-#define WRITER_GONE_MS 3000	/* after a lost connection: how long the process may live on */
+#define WRITER_GONE_MS 3000 /* after a lost connection: how long the process may live on */
 
 #define REAP_MS 50
 
@@ -44,8 +44,8 @@ static bool writer_gone(struct lease *l)
 }
 
 /*
- * The connection closed without commit or abort. When a process dies, its last writes may still be on their way. So its
- * zones stay with the lease until the process is gone, or for WRITER_GONE_MS.
+ * The connection closed without commit or abort. When a process dies, its last writes may still be
+ * on their way. So its zones stay with the lease until the process is gone, or for WRITER_GONE_MS.
  */
 void leases_of_conn_lost(struct znsd *d, const struct conn *c, int *pidfd)
 {
@@ -60,7 +60,8 @@ void leases_of_conn_lost(struct znsd *d, const struct conn *c, int *pidfd)
 			l->pidfd = *pidfd;
 			*pidfd = -1;
 			l->dying_until = zns_mono_ns() + WRITER_GONE_MS * 1000000ull;
-			znsd_log("dump of %s (PID %u) ended without a commit", l->container, l->pid);
+			znsd_log("dump of %s (PID %u) ended without a commit", l->container,
+				 l->pid);
 		} else {
 			lease_end(d, l);
 		}

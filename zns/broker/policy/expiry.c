@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Retention rules. A rule is applied when a dump of its container has committed and its connection ends. By then the
- * dump has written its handle, or has taken its record back, so a restore can find the new checkpoint. A checkpoint that
- * is due only because time has passed waits for the next dump or for `znsctl gc`: no broker runs to wait for it.
+ * Retention rules. A rule is applied when a dump of its container has committed and its connection
+ * ends. By then the dump has written its handle, or has taken its record back, so a restore can
+ * find the new checkpoint. A checkpoint that is due only because time has passed waits for the next
+ * dump or for `znsctl gc`: no broker runs to wait for it.
  */
 #include <string.h>
 #include "policy.h"
@@ -20,7 +21,7 @@ void retention_apply(struct znsd *d, const char *container)
 	const ZnsPb__Retention *rule = zns_store_find_retention(d->store, container);
 	size_t nr = zns_store_nr_checkpoints(d->store), n = 0, i;
 	cleanup_free struct zns_ruled *v = NULL;
-	cleanup_free uint8_t (*ids)[ZNS_UUID_LEN] = NULL;
+	cleanup_free uint8_t(*ids)[ZNS_UUID_LEN] = NULL;
 	struct zns_err err = ZNS_ERR_INIT;
 	char text[ZNS_UUID_STR];
 	struct grave g;
@@ -32,17 +33,19 @@ void retention_apply(struct znsd *d, const char *container)
 	for (i = 0; i < nr; i++) {
 		const ZnsPb__Checkpoint *c = zns_store_checkpoint(d->store, i);
 
-		v[i] = (struct zns_ruled){ .c = c, .pinned = checkpoint_pinned(d, c->id.data),
+		v[i] = (struct zns_ruled){ .c = c,
+					   .pinned = checkpoint_pinned(d, c->id.data),
 					   .in_use = parent_of_dump(d, c->id.data) != NULL };
 	}
 	if (zns_retention_rule(rule, v, nr, zns_now_ns()) <= 0)
 		return;
-	for (i = nr; i-- > 0;)		/* children before their parents; a removal moves the records */
+	for (i = nr; i-- > 0;) /* children before their parents; a removal moves the records */
 		if (v[i].due)
 			memcpy(ids[n++], v[i].c->id.data, ZNS_UUID_LEN);
 	for (i = 0; i < n; i++) {
 		if (checkpoint_remove(d, ids[i], "its container's retention", &g, &err))
-			znsd_log("retention of %s: %s: %s", container, zns_uuid_format(ids[i], text), err.msg);
+			znsd_log("retention of %s: %s: %s", container,
+				 zns_uuid_format(ids[i], text), err.msg);
 		bury(d, &g);
 	}
 }

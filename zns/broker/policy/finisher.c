@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Finishes zones beside the poll loop. A device may pad a zone for up to a second, and requests shall not wait for that.
- * There is one thread for each zone, a few at once, on a device handle of their own.
+ * Finishes zones beside the poll loop. A device may pad a zone for up to a second, and requests
+ * shall not wait for that. There is one thread for each zone, a few at once, on a device handle of
+ * their own.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -20,8 +21,8 @@ struct finishing {
 
 struct finisher {
 	struct zns_dev *dev;
-	int pipe[2];		/* pointers to what is done */
-	uint32_t nr;		/* running */
+	int pipe[2]; /* pointers to what is done */
+	uint32_t nr; /* running */
 };
 
 int finisher_new(struct znsd *d, struct zns_err *err)

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Further groups for dumps that run. A dump that shares begins with the groups that can be had at that moment. When
- * other dumps end, their groups become free. So a dump that has less than its max-min fair share gets further groups
- * with the answer to its progress, one zone of each, until it has its share (zns/alloc). The lease has them until it
- * ends. They are not reserved: the container's next dump begins where its checkpoints are.
+ * Further groups for dumps that run. A dump that shares begins with the groups that can be had at
+ * that moment. When other dumps end, their groups become free. So a dump that has less than its
+ * max-min fair share gets further groups with the answer to its progress, one zone of each, until
+ * it has its share (zns/alloc). The lease has them until it ends. They are not reserved: the
+ * container's next dump begins where its checkpoints are.
  *
- * A dump that waits for admission comes first. Nobody gains a group that is promised, that a restore reads, or that is
- * reserved for normal I/O. The limits of the device and of the tenant hold here too.
+ * A dump that waits for admission comes first. Nobody gains a group that is promised, that a
+ * restore reads, or that is reserved for normal I/O. The limits of the device and of the tenant
+ * hold here too.
  */
 #include <string.h>
 #include "policy.h"
 
-#define AGAIN_MS 20	/* how late a dump that shares learns that others have ended */
+#define AGAIN_MS 20 /* how late a dump that shares learns that others have ended */
 
 static bool may_grow(const struct znsd *d, const struct lease *l)
 {
-	return lease_admitted(l) && !l->dump.promised && !l->packed && !l->dying_until && !rate_one_domain(d);
+	return lease_admitted(l) && !l->dump.promised && !l->packed && !l->dying_until &&
+	       !rate_one_domain(d);
 }
 
 /* As many as the limits still have. */
@@ -28,11 +31,14 @@ static uint32_t most(struct znsd *d, const struct lease *l, uint32_t want)
 	n = zns_min(want, budget_tenant_groups(d, &t));
 	n = zns_min(n, total > used ? total - used : 0);
 	if (l->dump.max_groups)
-		n = zns_min(n, l->dump.max_groups > l->nr_groups ? l->dump.max_groups - l->nr_groups : 0);
+		n = zns_min(n, l->dump.max_groups > l->nr_groups ?
+				       l->dump.max_groups - l->nr_groups :
+				       0);
 	return zns_min(n, l->dump.most > l->nr_groups ? l->dump.most - l->nr_groups : 0);
 }
 
-/* Parked zones that stand in the way are finished in the background, as for an admission; until then it gets fewer. */
+/* Parked zones that stand in the way are finished in the background, as for an admission; until
+ * then it gets fewer. */
 static uint32_t fits(struct znsd *d, uint32_t n)
 {
 	uint32_t excess = budget_excess(d, n, 0);
@@ -54,7 +60,8 @@ static uint32_t writers_of(const struct zns_sharer *s, uint32_t nr, uint32_t gro
 }
 
 /* The groups that it does not have yet, best first. */
-static uint32_t others(struct znsd *d, const struct lease *l, struct zns_group_state *gs, uint32_t *order)
+static uint32_t others(struct znsd *d, const struct lease *l, struct zns_group_state *gs,
+		       uint32_t *order)
 {
 	uint32_t found, n = 0, i;
 
@@ -66,8 +73,10 @@ static uint32_t others(struct znsd *d, const struct lease *l, struct zns_group_s
 	return n;
 }
 
-/* How many dumps write to each of its groups. With this a helper sets its weights before it has measured anything. */
-static void note_writers(const struct lease *l, const struct zns_sharer *s, uint32_t nr, struct growth *g)
+/* How many dumps write to each of its groups. With this a helper sets its weights before it has
+ * measured anything. */
+static void note_writers(const struct lease *l, const struct zns_sharer *s, uint32_t nr,
+			 struct growth *g)
 {
 	g->groups = znsd_alloc(l->nr_groups * sizeof(*g->groups));
 	for (g->nr_groups = 0; g->nr_groups < l->nr_groups; g->nr_groups++) {
@@ -77,7 +86,8 @@ static void note_writers(const struct lease *l, const struct zns_sharer *s, uint
 	}
 }
 
-/* Gives the lease a zone of @group, never of another group. The caller has checked the limits. ZNSD_NONE: there is none. */
+/* Gives the lease a zone of @group, never of another group. The caller has checked the limits.
+ * ZNSD_NONE: there is none. */
 static uint32_t gain_zone(struct znsd *d, struct lease *l, uint32_t group)
 {
 	uint32_t zone = ZNSD_NONE;
@@ -105,14 +115,16 @@ void dump_grow(struct znsd *d, struct lease *l, const ZnsPb__Progress *q, struct
 	if (q->waits)
 		l->dump.waits_ns = zns_mono_ns();
 	s = sharers_of(d, l, &nr, &self);
-	g->again = nr > 1 || l->dump.nr_shared || l->nr_groups < zns_alloc_width(l->dump.qos_mibps, d->zone_mibps);
+	g->again = nr > 1 || l->dump.nr_shared ||
+		   l->nr_groups < zns_alloc_width(l->dump.qos_mibps, d->zone_mibps);
 	g->again_ms = zns_max((uint32_t)AGAIN_MS, nr);
 	note_writers(l, s, nr, g);
 	n = d->policy->nr_waiting || !q->waits ? 0 : most(d, l, q->more_zones);
 	gs = znsd_alloc(d->nr_groups * sizeof(*gs));
 	order = znsd_alloc(d->nr_groups * sizeof(*order));
 	found = others(d, l, gs, order);
-	n = zns_alloc_gain(gs, d->nr_groups, s, nr, self, n, ceiling_share(d), order, found, &limit);
+	n = zns_alloc_gain(gs, d->nr_groups, s, nr, self, n, ceiling_share(d), order, found,
+			   &limit);
 	if (limit > 0)
 		g->limit_mibps = zns_max((uint32_t)(limit * d->zone_mibps), 1u);
 	if (n)
@@ -122,7 +134,8 @@ void dump_grow(struct znsd *d, struct lease *l, const ZnsPb__Progress *q, struct
 		uint32_t zone = gain_zone(d, l, order[i]);
 
 		if (zone != ZNSD_NONE)
-			g->gained[g->nr_gained++] = (struct gained){ zone, writers_of(s, nr, order[i]) + 1 };
+			g->gained[g->nr_gained++] =
+				(struct gained){ zone, writers_of(s, nr, order[i]) + 1 };
 	}
 	/* The list of sharers points into the leases' groups, so these change last. */
 	for (i = 0; i < g->nr_gained; i++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Incremental checkpoints: a parent lives as long as what is built on it. A parent is always older than its children, so
- * it comes before them in the order of commits.
+ * Incremental checkpoints: a parent lives as long as what is built on it. A parent is always older
+ * than its children, so it comes before them in the order of commits.
  */
 #include <string.h>
 #include "zns/chain.h"
@@ -9,7 +9,8 @@
 
 static bool same(const ProtobufCBinaryData *a, const ProtobufCBinaryData *b)
 {
-	return a->len == ZNS_UUID_LEN && b->len == ZNS_UUID_LEN && !memcmp(a->data, b->data, ZNS_UUID_LEN);
+	return a->len == ZNS_UUID_LEN && b->len == ZNS_UUID_LEN &&
+	       !memcmp(a->data, b->data, ZNS_UUID_LEN);
 }
 
 static bool among(const ProtobufCBinaryData *id, const ProtobufCBinaryData *ids, size_t nr)
@@ -22,20 +23,22 @@ static bool among(const ProtobufCBinaryData *id, const ProtobufCBinaryData *ids,
 	return false;
 }
 
-int checkpoint_absent(const struct znsd *d, const ProtobufCBinaryData *q, const char *what, struct zns_err *err)
+int checkpoint_absent(const struct znsd *d, const ProtobufCBinaryData *q, const char *what,
+		      struct zns_err *err)
 {
 	const ZnsPb__Tombstone *t = zns_store_find_tombstone(d->store, q->data);
 	char id[ZNS_UUID_STR], when[32];
 
 	zns_uuid_format(q->data, id);
 	if (t)
-		return zns_fail(err, -ESTALE, "%s %s of container %s was deleted at %s by %s", what, id,
-				t->container ? t->container : "(unknown)", zns_format_time(t->deleted_ns, when, sizeof(when)),
-				t->by);
+		return zns_fail(err, -ESTALE, "%s %s of container %s was deleted at %s by %s", what,
+				id, t->container ? t->container : "(unknown)",
+				zns_format_time(t->deleted_ns, when, sizeof(when)), t->by);
 	return zns_fail(err, -ENOENT, "%s has no %s %s", d->reg.path, what, id);
 }
 
-int chain_of(const struct znsd *d, const ZnsPb__Checkpoint *k, struct chain *out, struct zns_err *err)
+int chain_of(const struct znsd *d, const ZnsPb__Checkpoint *k, struct chain *out,
+	     struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];
 
@@ -44,8 +47,11 @@ int chain_of(const struct znsd *d, const ZnsPb__Checkpoint *k, struct chain *out
 		const ZnsPb__Checkpoint *child = k;
 
 		if (out->nr == ZNS_CHAIN_MAX)
-			return zns_fail(err, -E2BIG, "a chain of more than %d checkpoints: dump in full, or shorten it with "
-					"`znsctl flatten`", ZNS_CHAIN_MAX);
+			return zns_fail(
+				err, -E2BIG,
+				"a chain of more than %d checkpoints: dump in full, or shorten it with "
+				"`znsctl flatten`",
+				ZNS_CHAIN_MAX);
 		out->v[out->nr++] = k;
 		if (!k->has_parent)
 			break;
@@ -53,7 +59,8 @@ int chain_of(const struct znsd *d, const ZnsPb__Checkpoint *k, struct chain *out
 		if (k)
 			continue;
 		checkpoint_absent(d, &child->parent, "checkpoint", err);
-		return zns_wrap(err, "checkpoint %s needs its parent", zns_uuid_format(child->id.data, id));
+		return zns_wrap(err, "checkpoint %s needs its parent",
+				zns_uuid_format(child->id.data, id));
 	}
 	return 0;
 }
@@ -75,8 +82,10 @@ int parent_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err
 	}
 	ret = chain_of(d, k, &chain, err);
 	if (!ret && chain.nr + 1 > ZNS_CHAIN_MAX)
-		ret = zns_fail(err, -E2BIG, "the chain has %zu checkpoints: dump in full, or shorten it with `znsctl flatten`",
-			       chain.nr);
+		ret = zns_fail(
+			err, -E2BIG,
+			"the chain has %zu checkpoints: dump in full, or shorten it with `znsctl flatten`",
+			chain.nr);
 	free(chain.v);
 	return ret;
 }
@@ -94,10 +103,12 @@ int flatten_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_er
 	if (!k)
 		return checkpoint_absent(d, &q->flatten, "checkpoint", err);
 	if (!k->has_parent || q->has_parent || strcmp(k->container, q->container))
-		return zns_fail(err, -EINVAL, "checkpoint %s has no parent, or is of another container",
+		return zns_fail(err, -EINVAL,
+				"checkpoint %s has no parent, or is of another container",
 				zns_uuid_format(q->flatten.data, id));
 	if (parent_in_use(d, q->flatten.data))
-		return zns_fail(err, -EBUSY, "checkpoint %s is read by a dump that has it as its parent",
+		return zns_fail(err, -EBUSY,
+				"checkpoint %s is read by a dump that has it as its parent",
 				zns_uuid_format(q->flatten.data, id));
 	return 0;
 }
@@ -107,7 +118,8 @@ const struct lease *parent_of_dump(const struct znsd *d, const uint8_t *id)
 	const struct lease *l;
 
 	for (l = d->leases; l; l = l->next)
-		if (lease_admitted(l) && l->dump.has_parent && !memcmp(l->dump.parent, id, ZNS_UUID_LEN))
+		if (lease_admitted(l) && l->dump.has_parent &&
+		    !memcmp(l->dump.parent, id, ZNS_UUID_LEN))
 			return l;
 	return NULL;
 }
@@ -117,7 +129,9 @@ bool parent_in_use(const struct znsd *d, const uint8_t *id)
 	const struct lease *l;
 
 	for (l = d->leases; l; l = l->next) {
-		const ZnsPb__Checkpoint *k = lease_admitted(l) && l->dump.has_parent ? zns_store_find(d->store, l->dump.parent) : NULL;
+		const ZnsPb__Checkpoint *k = lease_admitted(l) && l->dump.has_parent ?
+						     zns_store_find(d->store, l->dump.parent) :
+						     NULL;
 		uint32_t n;
 
 		for (n = 0; k && n < ZNS_CHAIN_MAX; n++) {
@@ -129,7 +143,8 @@ bool parent_in_use(const struct znsd *d, const uint8_t *id)
 	return false;
 }
 
-int parents_may_go(const struct znsd *d, const ProtobufCBinaryData *ids, size_t nr, struct zns_err *err)
+int parents_may_go(const struct znsd *d, const ProtobufCBinaryData *ids, size_t nr,
+		   struct zns_err *err)
 {
 	char id[ZNS_UUID_STR], first[ZNS_UUID_STR], more[32] = "";
 	const ZnsPb__Checkpoint *child = NULL;
@@ -139,7 +154,8 @@ int parents_may_go(const struct znsd *d, const ProtobufCBinaryData *ids, size_t 
 	for (i = 0; i < zns_store_nr_checkpoints(d->store); i++) {
 		const ZnsPb__Checkpoint *c = zns_store_checkpoint(d->store, i);
 
-		if (!c->has_parent || (child ? !same(&c->parent, &child->parent) : !among(&c->parent, ids, nr)) ||
+		if (!c->has_parent ||
+		    (child ? !same(&c->parent, &child->parent) : !among(&c->parent, ids, nr)) ||
 		    among(&c->id, ids, nr))
 			continue;
 		if (!n++)
@@ -148,14 +164,19 @@ int parents_may_go(const struct znsd *d, const ProtobufCBinaryData *ids, size_t 
 	if (n > 1)
 		snprintf(more, sizeof(more), " and %zu more", n - 1);
 	if (n)
-		return zns_fail(err, -EBUSY, "checkpoint %s is the parent of %s%s: remove what is built on it too, or make that "
-				"self-contained with `znsctl flatten`", zns_uuid_format(child->parent.data, id),
-				zns_uuid_format(child->id.data, first), more);
+		return zns_fail(
+			err, -EBUSY,
+			"checkpoint %s is the parent of %s%s: remove what is built on it too, or make that "
+			"self-contained with `znsctl flatten`",
+			zns_uuid_format(child->parent.data, id),
+			zns_uuid_format(child->id.data, first), more);
 	for (i = 0; i < nr; i++) {
 		l = parent_of_dump(d, ids[i].data);
 		if (l)
-			return zns_fail(err, -EBUSY, "checkpoint %s is the parent of a dump of %s that is running (PID %u)",
-					zns_uuid_format(ids[i].data, id), l->container, l->pid);
+			return zns_fail(
+				err, -EBUSY,
+				"checkpoint %s is the parent of a dump of %s that is running (PID %u)",
+				zns_uuid_format(ids[i].data, id), l->container, l->pid);
 	}
 	return 0;
 }
@@ -169,7 +190,8 @@ void parents_last(const struct znsd *d, ProtobufCBinaryData *ids, size_t nr)
 	if (i == all)
 		return;
 	for (i = all; i-- > 0 && done < nr;) {
-		for (k = done; k < nr && !same(&ids[k], &zns_store_checkpoint(d->store, i)->id); k++)
+		for (k = done; k < nr && !same(&ids[k], &zns_store_checkpoint(d->store, i)->id);
+		     k++)
 			;
 		if (k < nr) {
 			ProtobufCBinaryData t = ids[done];

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Rates. The helper keeps to its cap (--zns-qos-max). It learns the cap in force with the grant and with every answer
- * to its progress, several times a second. So the cap can change while it works, and no data pass through the broker.
- * On a drive that is one domain every zone uses the whole drive, and nothing but rates keeps tenants apart. There the
- * broker counts its promises against the drive's rate, and tells everybody how fast it may go.
+ * Rates. The helper keeps to its cap (--zns-qos-max). It learns the cap in force with the grant and
+ * with every answer to its progress, several times a second. So the cap can change while it works,
+ * and no data pass through the broker. On a drive that is one domain every zone uses the whole
+ * drive, and nothing but rates keeps tenants apart. There the broker counts its promises against
+ * the drive's rate, and tells everybody how fast it may go.
  */
 #include "policy.h"
 
-#define RATE_NS 500000000ull	/* over which "now" is rated, at least */
+#define RATE_NS 500000000ull /* over which "now" is rated, at least */
 
 bool rate_one_domain(const struct znsd *d)
 {
@@ -32,20 +33,26 @@ uint32_t rate_promised(const struct znsd *d)
 int rate_check_cap(const ZnsPb__DumpBegin *q, struct zns_err *err)
 {
 	if (q->qos_max_mibps && q->qos_max_mibps < q->qos_mibps)
-		return zns_fail(err, -EINVAL, "a QoS of %u MiB/s cannot be kept with a cap of %u MiB/s: lower --zns-qos or "
-				"raise --zns-qos-max", q->qos_mibps, q->qos_max_mibps);
+		return zns_fail(
+			err, -EINVAL,
+			"a QoS of %u MiB/s cannot be kept with a cap of %u MiB/s: lower --zns-qos or "
+			"raise --zns-qos-max",
+			q->qos_mibps, q->qos_max_mibps);
 	return 0;
 }
 
 int rate_admit(const struct znsd *d, uint32_t qos_mibps, uint32_t *promise, char *why, size_t len)
 {
-	uint32_t promised = rate_promised(d), left = d->zone_mibps - zns_min(d->zone_mibps, promised);
+	uint32_t promised = rate_promised(d),
+		 left = d->zone_mibps - zns_min(d->zone_mibps, promised);
 
 	*promise = zns_min(qos_mibps, left);
 	if (*promise == qos_mibps)
 		return 0;
-	snprintf(why, len, "all zones share one domain of %u MiB/s, of which %u are promised: about %u MiB/s of %u",
-		 d->zone_mibps, promised, left, qos_mibps);
+	snprintf(
+		why, len,
+		"all zones share one domain of %u MiB/s, of which %u are promised: about %u MiB/s of %u",
+		d->zone_mibps, promised, left, qos_mibps);
 	return -EBUSY;
 }
 
@@ -59,7 +66,8 @@ static uint32_t cap_of(const struct lease *l)
 	return zns_min(l->dump.cap_mibps, l->dump.max_rate_mibps);
 }
 
-/* Everybody gets an equal part of what is not promised. What somebody's cap leaves unused goes to the others. */
+/* Everybody gets an equal part of what is not promised. What somebody's cap leaves unused goes to
+ * the others. */
 static uint32_t spare_share(const struct znsd *d, uint32_t spare)
 {
 	uint32_t share = 0, before, n;
@@ -72,7 +80,8 @@ static uint32_t spare_share(const struct znsd *d, uint32_t spare)
 		left = spare;
 		n = 0;
 		for (l = d->leases; l; l = l->next) {
-			uint32_t cap = cap_of(l), room = cap ? cap - zns_min(cap, promised_to(l)) : UINT32_MAX;
+			uint32_t cap = cap_of(l),
+				 room = cap ? cap - zns_min(cap, promised_to(l)) : UINT32_MAX;
 
 			if (lease_background(l))
 				continue;
@@ -87,12 +96,13 @@ static uint32_t spare_share(const struct znsd *d, uint32_t spare)
 }
 
 /*
- * A restore has no promise. It may use its share of the drive's time, at the rate of reads. Nobody is stopped
- * altogether: half a per cent of the drive is less than a promise varies.
+ * A restore has no promise. It may use its share of the drive's time, at the rate of reads. Nobody
+ * is stopped altogether: half a per cent of the drive is less than a promise varies.
  */
 uint32_t rate_limit(const struct znsd *d, const struct lease *l)
 {
-	uint32_t promised = rate_promised(d), cap = cap_of(l), rate, least = zns_max(1u, d->zone_mibps / 200);
+	uint32_t promised = rate_promised(d), cap = cap_of(l), rate,
+		 least = zns_max(1u, d->zone_mibps / 200);
 	uint32_t ceiling = ceiling_limit(d, l);
 
 	if (ceiling)
@@ -102,7 +112,9 @@ uint32_t rate_limit(const struct znsd *d, const struct lease *l)
 	rate = spare_share(d, d->zone_mibps - zns_min(d->zone_mibps, promised));
 	rate = zns_max(promised_to(l) + rate, least);
 	if (!lease_writes(l))
-		rate = (uint32_t)((uint64_t)rate * zns_max(1u, zns_store_profile(d->store)->zone_read_mibps) / d->zone_mibps);
+		rate = (uint32_t)((uint64_t)rate *
+				  zns_max(1u, zns_store_profile(d->store)->zone_read_mibps) /
+				  d->zone_mibps);
 	rate = zns_max(rate, 1u);
 	return cap ? zns_min(rate, cap) : rate;
 }
@@ -114,8 +126,10 @@ void rate_note(struct lease *l, uint64_t bytes, uint64_t total)
 	if (!l->seen_ns) {
 		l->seen_ns = now;
 	} else if (now - l->seen_ns >= RATE_NS) {
-		l->mibps = bytes > l->seen_bytes ? (double)(bytes - l->seen_bytes) / (double)MIB(1) /
-						   ((double)(now - l->seen_ns) / 1e9) : 0;
+		l->mibps = bytes > l->seen_bytes ?
+				   (double)(bytes - l->seen_bytes) / (double)MIB(1) /
+					   ((double)(now - l->seen_ns) / 1e9) :
+				   0;
 		l->seen_ns = now;
 		l->seen_bytes = bytes;
 	}

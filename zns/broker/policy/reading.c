@@ -12,8 +12,8 @@ static void protect(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *k)
 			lease_zone_add(d, l, k->zones[i]->zone, 0);
 }
 
-int read_begin(struct znsd *d, const struct holder *who, const ProtobufCBinaryData *id, bool with_parents,
-	       struct chain *chain, struct lease **out, struct zns_err *err)
+int read_begin(struct znsd *d, const struct holder *who, const ProtobufCBinaryData *id,
+	       bool with_parents, struct chain *chain, struct lease **out, struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *k;
 	struct lease *l;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Background work of the poll loop, in small steps: reset garbage, finish zones beyond the parking limit. */
+/* Background work of the poll loop, in small steps: reset garbage, finish zones beyond the parking
+ * limit. */
 #include "policy.h"
 
 #define READERS_RETRY_MS 500
-#define PARK_PACE_MS 20	/* between two finishes: real devices pad a zone for up to a second */
-#define PARK_BUSY_MS 500	/* the same while dumps run and nobody waits for it */
+#define PARK_PACE_MS 20 /* between two finishes: real devices pad a zone for up to a second */
+#define PARK_BUSY_MS 500 /* the same while dumps run and nobody waits for it */
 
 static bool old_garbage(const struct znsd *d)
 {
@@ -35,7 +36,8 @@ static bool sweep_step(struct znsd *d, bool *retry)
 	return n > 0;
 }
 
-/* A parked zone whose tail is too small to be used: it would stay active for ever. Else a parked zone over the limit. */
+/* A parked zone whose tail is too small to be used: it would stay active for ever. Else a parked
+ * zone over the limit. */
 static bool to_finish(struct znsd *d, uint32_t *zone)
 {
 	uint64_t now = zns_mono_ns(), tail = tail_min(d);
@@ -69,7 +71,8 @@ static bool dumps_run(const struct znsd *d)
 /* Milliseconds until the next step, -1: nothing to finish. */
 static int park_step(struct znsd *d)
 {
-	uint64_t pace = 1000000ull * (dumps_run(d) && !d->policy->room_wanted ? PARK_BUSY_MS : PARK_PACE_MS);
+	uint64_t pace = 1000000ull *
+			(dumps_run(d) && !d->policy->room_wanted ? PARK_BUSY_MS : PARK_PACE_MS);
 	uint64_t now = zns_mono_ns();
 	struct zns_err err = ZNS_ERR_INIT;
 	uint32_t zone;
@@ -84,7 +87,7 @@ static int park_step(struct znsd *d)
 		return (int)((pace - (now - d->policy->finish_ns)) / 1000000) + 1;
 	if (d->policy->finisher) {
 		if (!finisher_start(d, zone))
-			return -1;	/* it wakes us */
+			return -1; /* it wakes us */
 		d->policy->finish_ns = now;
 		return 0;
 	}

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A removal is a record of the log. If the log is lost, a rebuild finds the checkpoint's footer again, as long as its zone
- * holds live data. So a copy of the tombstone is written too: into the same zone if that has room, since one reset then
- * takes both; else into any zone that nobody writes. This is best effort: nobody waits until the copy is durable.
+ * A removal is a record of the log. If the log is lost, a rebuild finds the checkpoint's footer
+ * again, as long as its zone holds live data. So a copy of the tombstone is written too: into the
+ * same zone if that has room, since one reset then takes both; else into any zone that nobody
+ * writes. This is best effort: nobody waits until the copy is durable.
  */
 #include <string.h>
 #include "zns/fsck.h"
@@ -19,7 +20,8 @@ static bool has_room(const struct znsd *d, uint32_t zone)
 static bool put(struct znsd *d, uint32_t zone, const uint8_t *block)
 {
 	struct zns_err err = ZNS_ERR_INIT;
-	int ret = zns_dev_write(d->dev, zone, d->zones[zone].z.wp, block, d->dev->geo.block_size, &err);
+	int ret = zns_dev_write(d->dev, zone, d->zones[zone].z.wp, block, d->dev->geo.block_size,
+				&err);
 
 	if (zones_refresh(d, zone, 1, &err) || ret)
 		znsd_log("a tombstone for zone %u: %s", zone, err.msg);
@@ -34,7 +36,7 @@ static void bury_in_zone(struct znsd *d, uint32_t zone, const ZnsPb__Tombstone *
 	uint32_t i;
 
 	if (zone >= d->nr_zones || (!zone_live(d, zone) && !d->zones[zone].writer))
-		return;		/* it is reset before it is written again, and the footer with it */
+		return; /* it is reset before it is written again, and the footer with it */
 	buf = aligned_alloc(4096, zns_align_up(block, 4096));
 	if (!buf || zns_tombstone_block(t, buf, block))
 		return;
@@ -57,7 +59,8 @@ static uint32_t *bury_zones(const ZnsPb__Checkpoint *k, uint32_t *nr)
 	return zones;
 }
 
-int checkpoint_remove(struct znsd *d, const uint8_t *id, const char *by, struct grave *g, struct zns_err *err)
+int checkpoint_remove(struct znsd *d, const uint8_t *id, const char *by, struct grave *g,
+		      struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *k = zns_store_find(d->store, id);
 	const ZnsPb__Tombstone *t;

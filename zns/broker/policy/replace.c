@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A checkpoint gets a new record: when a dump joins it, when it is flattened, when it is moved. One durable write puts
- * the new record in the place of the old one.
+ * A checkpoint gets a new record: when a dump joins it, when it is flattened, when it is moved. One
+ * durable write puts the new record in the place of the old one.
  */
 #include <string.h>
 #include "policy.h"
 
-/* A dump that joins a checkpoint, or flattens one, commits the next version of it. Nobody else may commit one meanwhile. */
+/* A dump that joins a checkpoint, or flattens one, commits the next version of it. Nobody else may
+ * commit one meanwhile. */
 int record_rewritten(const struct znsd *d, const uint8_t *id, struct zns_err *err)
 {
 	const struct lease *l;
 	char text[ZNS_UUID_STR];
 
 	for (l = d->leases; l; l = l->next)
-		if ((l->kind == LEASE_IMPORT || l->kind == LEASE_FLATTEN) && !memcmp(l->id, id, ZNS_UUID_LEN))
-			return zns_fail(err, -ECANCELED, "checkpoint %s is being %s by PID %u", zns_uuid_format(id, text),
+		if ((l->kind == LEASE_IMPORT || l->kind == LEASE_FLATTEN) &&
+		    !memcmp(l->id, id, ZNS_UUID_LEN))
+			return zns_fail(err, -ECANCELED, "checkpoint %s is being %s by PID %u",
+					zns_uuid_format(id, text),
 					l->kind == LEASE_IMPORT ? "joined" : "flattened", l->pid);
 	return 0;
 }
 
 /*
- * Zones where a footer of an earlier version stays. If the log is lost, a rebuild finds these footers, so a later removal
- * leaves a note there too. To be freed.
+ * Zones where a footer of an earlier version stays. If the log is lost, a rebuild finds these
+ * footers, so a later removal leaves a note there too. To be freed.
  */
 static uint32_t *old_manifests(const struct znsd *d, const ZnsPb__Checkpoint *now, size_t *nr)
 {
@@ -43,8 +46,10 @@ static uint32_t *old_manifests(const struct znsd *d, const ZnsPb__Checkpoint *no
 	return old;
 }
 
-/* The checkpoint must still be the version that the lease began with, and no dump may be reading that version. */
-int record_check(const struct znsd *d, const struct lease *l, const ZnsPb__Checkpoint *k, struct zns_err *err)
+/* The checkpoint must still be the version that the lease began with, and no dump may be reading
+ * that version. */
+int record_check(const struct znsd *d, const struct lease *l, const ZnsPb__Checkpoint *k,
+		 struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *now = zns_store_find(d->store, l->id);
 	uint32_t began = l->kind == LEASE_COMPACT ? l->compact.moved : l->dump.moved;
@@ -54,26 +59,35 @@ int record_check(const struct znsd *d, const struct lease *l, const ZnsPb__Check
 	if (!now)
 		return zns_fail(err, -ESTALE, "checkpoint %s was removed meanwhile", id);
 	if (now->moved != began || k->moved != now->moved + 1)
-		return zns_fail(err, -ESTALE, l->kind == LEASE_COMPACT ? "checkpoint %s was moved by somebody else" :
-				"checkpoint %s was moved meanwhile: try again", id);
+		return zns_fail(err, -ESTALE,
+				l->kind == LEASE_COMPACT ?
+					"checkpoint %s was moved by somebody else" :
+					"checkpoint %s was moved meanwhile: try again",
+				id);
 	if (l->kind == LEASE_COMPACT && parent_in_use(d, l->id))
-		return zns_fail(err, -ECANCELED, "a dump that is running has this checkpoint as its parent");
+		return zns_fail(err, -ECANCELED,
+				"a dump that is running has this checkpoint as its parent");
 	if (l->kind == LEASE_COMPACT)
 		return record_rewritten(d, l->id, err);
 	if (l->kind == LEASE_FLATTEN && parent_in_use(d, l->id))
-		return zns_fail(err, -EBUSY, "a dump has begun that has checkpoint %s as its parent: try again", id);
-	if (l->kind == LEASE_FLATTEN && (k->created_ns != now->created_ns || k->pre_dump != now->pre_dump))
+		return zns_fail(err, -EBUSY,
+				"a dump has begun that has checkpoint %s as its parent: try again",
+				id);
+	if (l->kind == LEASE_FLATTEN &&
+	    (k->created_ns != now->created_ns || k->pre_dump != now->pre_dump))
 		return zns_fail(err, -EINVAL, "commit: not the record of a flattened checkpoint");
 	return 0;
 }
 
-int record_replace(struct znsd *d, const struct lease *l, const ZnsPb__Checkpoint *k, struct zns_err *err)
+int record_replace(struct znsd *d, const struct lease *l, const ZnsPb__Checkpoint *k,
+		   struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *now = zns_store_find(d->store, l->id);
 	cleanup_free uint32_t *old = NULL;
 	ZnsPb__Checkpoint next = *k;
 
-	if (l->kind != LEASE_IMPORT) {	/* an import keeps all data, and the new manifest names them */
+	/* an import keeps all data, and the new manifest names them */
+	if (l->kind != LEASE_IMPORT) {
 		old = old_manifests(d, now, &next.n_old_manifests);
 		next.old_manifests = old;
 		zones_note_ours(d, now);

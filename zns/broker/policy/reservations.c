@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Reservations: which groups stay a container's between its dumps, and which are kept for normal I/O. */
+/* Reservations: which groups stay a container's between its dumps, and which are kept for normal
+ * I/O. */
 #include <string.h>
 #include "policy.h"
 
@@ -29,8 +30,8 @@ void reservation_settle(struct znsd *d, const char *container)
 }
 
 /*
- * The store drops a reservation with the container's last checkpoint. A dump that runs at that moment keeps its groups
- * all the same.
+ * The store drops a reservation with the container's last checkpoint. A dump that runs at that
+ * moment keeps its groups all the same.
  */
 void reservation_renew(struct znsd *d, const char *container)
 {
@@ -51,7 +52,8 @@ void reservation_renew(struct znsd *d, const char *container)
 	pages = l->nr_groups - l->dump.nr_meta - l->dump.nr_gained;
 	groups = znsd_alloc((pages + l->dump.nr_meta) * sizeof(*groups));
 	memcpy(groups, l->groups, pages * sizeof(*groups));
-	memcpy(groups + pages, l->groups + l->nr_groups - l->dump.nr_meta, l->dump.nr_meta * sizeof(*groups));
+	memcpy(groups + pages, l->groups + l->nr_groups - l->dump.nr_meta,
+	       l->dump.nr_meta * sizeof(*groups));
 	r.groups = groups;
 	r.n_groups = pages + l->dump.nr_meta;
 	r.has_created_ns = r.has_qos_mibps = 1;
@@ -62,7 +64,8 @@ void reservation_renew(struct znsd *d, const char *container)
 }
 
 /* The reservation grows by the groups that are granted now. It is durable before the answer. */
-int reservation_extend(struct znsd *d, const struct dump_ask *a, const struct choice *ch, struct zns_err *err)
+int reservation_extend(struct znsd *d, const struct dump_ask *a, const struct choice *ch,
+		       struct zns_err *err)
 {
 	const ZnsPb__Reservation *own = zns_store_find_reservation(d->store, a->container);
 	ZnsPb__Reservation r = ZNS_PB__RESERVATION__INIT;
@@ -106,8 +109,8 @@ static void free_groups(const struct znsd *d, const char *container, struct zns_
 }
 
 /* Whole channels with nothing on them; those with metadata last. Returns how many groups. */
-static uint32_t pick_channels(const struct znsd *d, const struct zns_group_state *gs, uint32_t channels, uint32_t *out,
-			      uint32_t *found)
+static uint32_t pick_channels(const struct znsd *d, const struct zns_group_state *gs,
+			      uint32_t channels, uint32_t *out, uint32_t *found)
 {
 	uint32_t n = 0, i, k, pass;
 
@@ -165,24 +168,32 @@ int reserve_for_io(struct znsd *d, const ZnsPb__Reserve *q, struct zns_err *err)
 	if (ret)
 		return ret;
 	if (!!q->groups == !!q->channels)
-		return zns_fail(err, -EINVAL, "reserve: a number of groups or of channels, one of them");
+		return zns_fail(err, -EINVAL,
+				"reserve: a number of groups or of channels, one of them");
 	if (zns_store_find_reservation(d->store, q->container))
-		return zns_fail(err, -EEXIST, "%s has a reservation already; release it first", q->container);
+		return zns_fail(err, -EEXIST, "%s has a reservation already; release it first",
+				q->container);
 	free_groups(d, q->container, gs);
 	if (q->groups) {
 		n = zns_alloc_pick(gs, d->nr_groups, zns_min(q->groups, d->nr_groups), out);
 		if (n < q->groups)
-			return zns_fail(err, -EBUSY, "%s: %u groups of %u are free of reservations and leases, %u are asked for",
-					d->reg.path, n, d->nr_groups, q->groups);
+			return zns_fail(
+				err, -EBUSY,
+				"%s: %u groups of %u are free of reservations and leases, %u are asked for",
+				d->reg.path, n, d->nr_groups, q->groups);
 	} else {
 		for (i = 0; i < d->nr_groups; i++)
 			if (gs[i].channel < 0)
-				return zns_fail(err, -EOPNOTSUPP, "%s: its channels are not known; reserve groups instead",
-						d->reg.path);
+				return zns_fail(
+					err, -EOPNOTSUPP,
+					"%s: its channels are not known; reserve groups instead",
+					d->reg.path);
 		n = pick_channels(d, gs, q->channels, out, &found);
 		if (found < q->channels)
-			return zns_fail(err, -EBUSY, "%s: %u channels are free of any reservation, %u are asked for",
-					d->reg.path, found, q->channels);
+			return zns_fail(
+				err, -EBUSY,
+				"%s: %u channels are free of any reservation, %u are asked for",
+				d->reg.path, found, q->channels);
 	}
 	r.container = q->container;
 	r.groups = out;
@@ -190,7 +201,8 @@ int reserve_for_io(struct znsd *d, const ZnsPb__Reserve *q, struct zns_err *err)
 	r.has_created_ns = r.has_explicit_ = 1;
 	r.created_ns = zns_now_ns();
 	r.explicit_ = 1;
-	/* They are handed over empty. From here on the broker does not reset what is written there. */
+	/* They are handed over empty. From here on the broker does not reset what is written there.
+	 */
 	reset_groups(d, out, n);
 	ret = zns_store_reserve(d->store, &r, err);
 	if (!ret)
@@ -204,12 +216,14 @@ int reservation_release(struct znsd *d, const char *container, struct zns_err *e
 	int ret;
 
 	if (!zns_store_find_reservation(d->store, container))
-		return zns_fail(err, -ENOENT, "%.200s has no reservation on %s", container, d->reg.path);
+		return zns_fail(err, -ENOENT, "%.200s has no reservation on %s", container,
+				d->reg.path);
 	for (l = d->leases; l; l = l->next)
 		if (lease_admitted(l) && !l->dump.dynamic && !strcmp(l->container, container))
-			return zns_fail(err, -EBUSY, "a dump of %s is running (PID %u)", container, l->pid);
+			return zns_fail(err, -EBUSY, "a dump of %s is running (PID %u)", container,
+					l->pid);
 	ret = zns_store_release(d->store, container, err);
-	if (!ret)	/* the table does not know what normal I/O wrote */
+	if (!ret) /* the table does not know what normal I/O wrote */
 		ret = zones_refresh(d, 0, d->nr_zones, err);
 	io_changed(d);
 	d->freed |= !ret;

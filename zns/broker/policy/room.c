@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Room below the device's limits of open and active zones: which partly filled zones are kept, which are finished first,
- * and how one more zone becomes active.
+ * Room below the device's limits of open and active zones: which partly filled zones are kept,
+ * which are finished first, and how one more zone becomes active.
  */
 #include "policy.h"
 
@@ -20,11 +20,13 @@ static void groups_disturbed(const struct znsd *d, uint8_t *who)
 
 	for (l = d->leases; l; l = l->next) {
 		for (i = 0; i < l->nr_groups; i++)
-			note_disturbed(&who[l->groups[i]], !lease_writes(l) ? DISTURBED_READ :
-						    lease_promised(l) ? DISTURBED_PROMISED : DISTURBED_DUMP);
+			note_disturbed(&who[l->groups[i]], !lease_writes(l)  ? DISTURBED_READ :
+							   lease_promised(l) ? DISTURBED_PROMISED :
+									       DISTURBED_DUMP);
 		for (i = 0; lease_writes(l) && i < l->nr_zones; i++)
 			if (!l->zones[i].done && !l->zones[i].bad)
-				note_disturbed(&who[d->zones[l->zones[i].zone].group], DISTURBED_DUMP);
+				note_disturbed(&who[d->zones[l->zones[i].zone].group],
+					       DISTURBED_DUMP);
 	}
 	/* The log is written at every commit. */
 	for (i = 0; i < d->nr_groups; i++)
@@ -40,12 +42,14 @@ bool zone_lru_parked(const struct znsd *d, bool urgent, uint32_t *zone)
 	uint32_t i;
 
 	groups_disturbed(d, who);
-	/* On an idle die if there is one; beside a dump only if somebody waits for it; one die leaves no choice. */
+	/* On an idle die if there is one; beside a dump only if somebody waits for it; one die
+	 * leaves no choice. */
 	for (i = 0; i < d->nr_zones; i++) {
 		const struct zn_zone *z = &d->zones[i];
 		uint8_t b = d->nr_groups > 1 ? who[z->group] : DISTURBED_NOT;
 
-		if (!zone_parked(d, i) || z->retry_ns > now || b > least || (b == least && z->stamp >= best))
+		if (!zone_parked(d, i) || z->retry_ns > now || b > least ||
+		    (b == least && z->stamp >= best))
 			continue;
 		best = z->stamp;
 		least = b;
@@ -80,7 +84,8 @@ static int finish_done(struct znsd *d, uint32_t max, struct zns_err *err)
 		for (i = 0; lease_writes(l) && i < l->nr_zones; i++) {
 			if (zones_active(d) < max)
 				return 0;
-			if (!l->zones[i].done || !zns_zone_is_active(d->zones[l->zones[i].zone].z.state))
+			if (!l->zones[i].done ||
+			    !zns_zone_is_active(d->zones[l->zones[i].zone].z.state))
 				continue;
 			ret = zone_finish(d, l->zones[i].zone, err);
 			if (ret)
@@ -128,16 +133,19 @@ int make_room(struct znsd *d, uint32_t zone, bool gently, struct zns_err *err)
 	if (zones_active(d) < max)
 		return 0;
 	if (gently)
-		return zns_fail(err, -EBUSY, "all %u zones that %s may have active are in use", max, d->reg.path);
-	/* Then zones that their writers write no more: that loses at most a tail too small for them. */
+		return zns_fail(err, -EBUSY, "all %u zones that %s may have active are in use", max,
+				d->reg.path);
+	/* Then zones that their writers write no more: that loses at most a tail too small for
+	 * them. */
 	ret = finish_done(d, max, err);
 	if (ret)
 		return ret;
 	while (zones_active(d) >= max) {
 		/* This is never @zone itself: @zone is not active. */
 		if (!zone_lru_parked(d, true, &lru))
-			return zns_fail(err, -EBUSY, "all %u zones that %s may have active are being written", max,
-					d->reg.path);
+			return zns_fail(err, -EBUSY,
+					"all %u zones that %s may have active are being written",
+					max, d->reg.path);
 		ret = zone_finish(d, lru, err);
 		if (ret)
 			return zns_wrap(err, "finishing parked zone %u", lru);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The zone that a dump or a compaction writes next: one that its data may continue, else an empty one, in the group that
- * is asked for, else in another one.
+ * The zone that a dump or a compaction writes next: one that its data may continue, else an empty
+ * one, in the group that is asked for, else in another one.
  */
 #include <string.h>
 #include "policy.h"
 
-#define BAD_DIE 2		/* so many zones of a group failed in one dump: it may be the die */
+#define BAD_DIE 2 /* so many zones of a group failed in one dump: it may be the die */
 
 /* Does it write a zone of this group now? Two lanes on one die would halve each other. */
 bool dump_writes_in(const struct znsd *d, const struct lease *l, uint32_t group)
@@ -16,7 +16,8 @@ bool dump_writes_in(const struct znsd *d, const struct lease *l, uint32_t group)
 	for (i = 0; i < l->nr_zones; i++) {
 		const struct zn_zone *z = &d->zones[l->zones[i].zone];
 
-		if (z->group == group && z->z.state != ZNS_ZONE_FULL && !l->zones[i].done && !l->zones[i].bad)
+		if (z->group == group && z->z.state != ZNS_ZONE_FULL && !l->zones[i].done &&
+		    !l->zones[i].bad)
 			return true;
 	}
 	return false;
@@ -45,7 +46,8 @@ bool zone_excluded(const struct znsd *d, const struct wish *w, uint32_t zone)
 {
 	const struct lease_zone *lz = lease_zone_find(w->l, zone);
 
-	return (lz && (lz->bad || lz->done)) || (d->zones[zone].suspect && !w->suspects) || listed(w, zone);
+	return (lz && (lz->bad || lz->done)) || (d->zones[zone].suspect && !w->suspects) ||
+	       listed(w, zone);
 }
 
 /* The container's own parked zone, or a pack zone. */
@@ -53,10 +55,12 @@ static bool may_continue(const struct znsd *d, const struct lease *l, uint32_t z
 {
 	uint32_t least = lease_admitted(l) ? l->dump.min_room : 0;
 
-	return l->packed ? zone_parked_pack(d, zone, least) : zone_parked_for(d, zone, l->container, least);
+	return l->packed ? zone_parked_pack(d, zone, least) :
+			   zone_parked_for(d, zone, l->container, least);
 }
 
-/* Of several a dump gets the one with most room. A compaction gets the fullest: the others keep their room for dumps. */
+/* Of several a dump gets the one with most room. A compaction gets the fullest: the others keep
+ * their room for dumps. */
 static uint32_t find_parked(const struct znsd *d, const struct wish *w, const struct zn_group *g)
 {
 	uint64_t best_room = w->need ? UINT64_MAX : 0;
@@ -66,7 +70,8 @@ static uint32_t find_parked(const struct znsd *d, const struct wish *w, const st
 		const struct zns_zone *z = &d->zones[g->zones[i]].z;
 		uint64_t room = z->capacity - zns_min(z->wp, z->capacity);
 
-		if (room < w->need || !may_continue(d, w->l, g->zones[i]) || zone_excluded(d, w, g->zones[i]))
+		if (room < w->need || !may_continue(d, w->l, g->zones[i]) ||
+		    zone_excluded(d, w, g->zones[i]))
 			continue;
 		if (w->need ? room < best_room : room > best_room) {
 			best_room = room;
@@ -135,10 +140,12 @@ uint32_t zone_search_in(struct znsd *d, const struct wish *w, uint32_t group)
 }
 
 /*
- * May this group be taken instead, in the first or the second round? A dump spreads: groups that it does not write come
- * first. What is moved goes where the container is at home, else where nobody else is.
+ * May this group be taken instead, in the first or the second round? A dump spreads: groups that it
+ * does not write come first. What is moved goes where the container is at home, else where nobody
+ * else is.
  */
-static bool suits(const struct znsd *d, const struct wish *w, const struct zns_group_state *g, int second)
+static bool suits(const struct znsd *d, const struct wish *w, const struct zns_group_state *g,
+		  int second)
 {
 	if (!w->need)
 		return dump_writes_in(d, w->l, g->id) == second;
@@ -154,7 +161,8 @@ static uint32_t search_elsewhere(struct znsd *d, const struct wish *w, uint32_t 
 	uint32_t zone = ZNSD_NONE, n, i;
 
 	groups_state(d, w->l->container, w->l, gs);
-	for (i = 0; w->l->packed && i < d->nr_zones; i++)	/* what it may continue is not its container's */
+	/* what it may continue is not its container's */
+	for (i = 0; w->l->packed && i < d->nr_zones; i++)
 		gs[d->zones[i].group].free_zones += may_continue(d, w->l, i);
 	n = zns_alloc_pick(gs, d->nr_groups, d->nr_groups, order);
 	for (int second = 0; second < 2; second++)

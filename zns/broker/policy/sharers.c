@@ -2,9 +2,10 @@
 /* The running dumps, as zns/alloc wants them for a dump that would share with them. */
 #include "policy.h"
 
-#define WAITS_NS 200000000ull	/* so long it counts as waiting for its zones after it said so */
+#define WAITS_NS 200000000ull /* so long it counts as waiting for its zones after it said so */
 
-struct zns_sharer *sharers_of(const struct znsd *d, const struct lease *self, uint32_t *nr, uint32_t *at)
+struct zns_sharer *sharers_of(const struct znsd *d, const struct lease *self, uint32_t *nr,
+			      uint32_t *at)
 {
 	uint64_t now = zns_mono_ns();
 	struct zns_sharer *s;
@@ -23,13 +24,17 @@ struct zns_sharer *sharers_of(const struct znsd *d, const struct lease *self, ui
 		if (l == self)
 			*at = *nr;
 		want = (double)l->dump.qos_mibps / d->zone_mibps;
-		/* No more than it may ever have: a small dump, or one with a ceiling, lacks nothing. */
+		/* No more than it may ever have: a small dump, or one with a ceiling, lacks
+		 * nothing. */
 		want = zns_min(want, (double)zns_max(l->nr_groups, l->dump.most));
 		if (l->dump.max_groups)
 			want = zns_min(want, (double)l->dump.max_groups);
-		s[(*nr)++] = (struct zns_sharer){ .groups = l->groups, .nr_groups = l->nr_groups, .grows = l->dump.grows,
-			.waits = l->dump.waits_ns && now - l->dump.waits_ns < WAITS_NS,
-			.want = zns_max(1.0, want) };
+		s[(*nr)++] = (struct zns_sharer){ .groups = l->groups,
+						  .nr_groups = l->nr_groups,
+						  .grows = l->dump.grows,
+						  .waits = l->dump.waits_ns &&
+							   now - l->dump.waits_ns < WAITS_NS,
+						  .want = zns_max(1.0, want) };
 	}
 	return s;
 }

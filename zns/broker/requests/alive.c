@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A sign of life: a thread counts up a number in UUID.alive, and clients that wait for an answer look at it. It shows that
- * this process runs, not that it makes progress: a device may take long, an admission even longer.
+ * A sign of life: a thread counts up a number in UUID.alive, and clients that wait for an answer
+ * look at it. It shows that this process runs, not that it makes progress: a device may take long,
+ * an admission even longer.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -16,7 +17,8 @@ static void *beat(void *arg)
 
 	for (;;) {
 		++*count;
-		poll(NULL, 0, ZNS_ALIVE_MS);	/* real time, under a virtual clock too (test/bench/vtime) */
+		/* real time, under a virtual clock too (test/bench/vtime) */
+		poll(NULL, 0, ZNS_ALIVE_MS);
 	}
 	return NULL;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What begins a dump or a restore. A dump that cannot be admitted at once waits (waiters.c). In each of the two queues
- * only the first may go: it is admitted, refused, or keeps the others behind it.
+ * What begins a dump or a restore. A dump that cannot be admitted at once waits (waiters.c). In
+ * each of the two queues only the first may go: it is admitted, refused, or keeps the others behind
+ * it.
  */
 #include <string.h>
 #include "table.h"
@@ -43,12 +44,14 @@ static void tell(const struct znsd *d, const struct lease *l, const char *note, 
 	rep->r.dump = g;
 	if (*note)
 		g->note = reply_printf(rep, "%s", note);
-	if (l->dump.has_parent && chain_of(d, zns_store_find(d->store, l->dump.parent), &chain, NULL))
-		chain.nr = 0;	/* it was checked just now */
+	if (l->dump.has_parent &&
+	    chain_of(d, zns_store_find(d->store, l->dump.parent), &chain, NULL))
+		chain.nr = 0; /* it was checked just now */
 	reply_chain(rep, &chain);
 }
 
-static int begin_dump(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, struct dump_ask *a, bool *room, struct reply *rep)
+static int begin_dump(struct znsd *d, struct conn *c, const ZnsPb__DumpBegin *q, struct dump_ask *a,
+		      bool *room, struct reply *rep)
 {
 	const struct holder who = conn_holder(c);
 	struct admitted got;
@@ -80,7 +83,8 @@ int serve_dump_begin(struct znsd *d, const struct call *x, struct reply *rep)
 		tell(d, l, "", rep);
 		return 0;
 	}
-	/* First come, first served: nobody who waits is overtaken by one who asks for the same kind of thing. */
+	/* First come, first served: nobody who waits is overtaken by one who asks for the same kind
+	 * of thing. */
 	share = a.mode == ADM_SHARE;
 	before = waiters_before(d, share);
 	if (before)
@@ -105,7 +109,7 @@ static void waiter_answer(struct znsd *d, struct waiter *w, struct reply *rep, i
 /* Whoever can be admitted now, in order. */
 static void admit_all(struct znsd *d)
 {
-	bool blocked[2] = { false, false };	/* by waiter.share */
+	bool blocked[2] = { false, false }; /* by waiter.share */
 	struct waiter *w, *next;
 
 	for (w = d->server->waiters; w && !(blocked[0] && blocked[1]); w = next) {

@@ -6,8 +6,8 @@
 #include <sys/syscall.h>
 #include "conn.h"
 
-#define READ_CHUNK KIB(64)	/* of a request whose room is set aside */
-#define READ_SMALL KIB(4)	/* of any other */
+#define READ_CHUNK KIB(64) /* of a request whose room is set aside */
+#define READ_SMALL KIB(4) /* of any other */
 
 static int buf_reserve(struct buf *b, size_t more)
 {
@@ -52,7 +52,8 @@ void conn_set_waiter(struct conn *c, struct waiter *w)
 void conn_send(struct znsd *d, struct conn *c)
 {
 	while (c->out_at < c->out.len) {
-		ssize_t n = send(c->fd, c->out.p + c->out_at, c->out.len - c->out_at, MSG_NOSIGNAL | MSG_DONTWAIT);
+		ssize_t n = send(c->fd, c->out.p + c->out_at, c->out.len - c->out_at,
+				 MSG_NOSIGNAL | MSG_DONTWAIT);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -137,7 +138,8 @@ struct conn *conn_new(struct znsd *d, int fd)
 	c->fd = fd;
 	c->pidfd = -1;
 	c->moved_ns = zns_mono_ns();
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c->cred, &len) < 0 || (c->cred.uid && c->cred.uid != geteuid())) {
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c->cred, &len) < 0 ||
+	    (c->cred.uid && c->cred.uid != geteuid())) {
 		conn_refuse(c);
 		return NULL;
 	}

@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include "requests.h"
 
-#define CONN_HEAD 4	/* bytes of a frame before its body */
+#define CONN_HEAD 4 /* bytes of a frame before its body */
 
 struct buf {
 	uint8_t *p;
@@ -20,11 +20,11 @@ struct conn {
 	struct buf in, out;
 	size_t out_at;
 	struct intake intake;
-	uint64_t moved_ns;	/* when it was served, or took a part of its answer */
+	uint64_t moved_ns; /* when it was served, or took a part of its answer */
 	struct waiter *waiter;
-	char *committed;	/* the container whose dump it committed */
-	bool dead;	/* to be closed now */
-	bool hangup;	/* to be closed when the answer is out */
+	char *committed; /* the container whose dump it committed */
+	bool dead; /* to be closed now */
+	bool hangup; /* to be closed when the answer is out */
 };
 
 static inline uint32_t conn_pid(const struct conn *c)
@@ -32,7 +32,8 @@ static inline uint32_t conn_pid(const struct conn *c)
 	return c->cred.pid > 0 ? c->cred.pid : 0;
 }
 
-uint32_t conn_frame_len(const struct conn *c, size_t at);	/* of the frame that begins there, without its head */
-void conn_refuse(struct conn *c);	/* the newcomer is closed */
+/* of the frame that begins there, without its head */
+uint32_t conn_frame_len(const struct conn *c, size_t at);
+void conn_refuse(struct conn *c); /* the newcomer is closed */
 
 #endif

@@ -5,7 +5,7 @@
 
 struct kind {
 	const char *name;
-	size_t at;		/* its member of the request */
+	size_t at; /* its member of the request */
 	enum needs needs;
 	int (*serve)(struct znsd *d, const struct call *x, struct reply *rep);
 };
@@ -18,11 +18,13 @@ static const struct kind kinds[] = { REQUESTS(KIND) };
 /* A message or a text that is there; a bool that is there and true. */
 static bool asked(const ZnsPb__Request *q, const struct kind *k)
 {
-	const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field_by_name(q->base.descriptor, k->name);
+	const ProtobufCFieldDescriptor *f =
+		protobuf_c_message_descriptor_get_field_by_name(q->base.descriptor, k->name);
 	const void *at = (const char *)q + k->at;
 
 	if (f->type == PROTOBUF_C_TYPE_BOOL)
-		return *(const protobuf_c_boolean *)((const char *)q + f->quantifier_offset) && *(const protobuf_c_boolean *)at;
+		return *(const protobuf_c_boolean *)((const char *)q + f->quantifier_offset) &&
+		       *(const protobuf_c_boolean *)at;
 	return *(void *const *)at != NULL;
 }
 
@@ -60,17 +62,18 @@ static int find_lease(struct znsd *d, const struct kind *k, struct call *x, stru
 		x->l = lease_last(d, x->conn);
 		if (x->l)
 			return 0;
-		return zns_fail(err, -EINVAL, "%s of nothing: no dump or restore on this connection", k->name);
+		return zns_fail(err, -EINVAL,
+				"%s of nothing: no dump or restore on this connection", k->name);
 	}
 	return -EINVAL;
 }
 
 int dispatch_check(struct zns_err *err)
 {
-	if (NR_KINDS + 1 == zns_pb__request__descriptor.n_fields)	/* all of them, and the version */
+	if (NR_KINDS + 1 == zns_pb__request__descriptor.n_fields) /* all of them, and the version */
 		return 0;
-	return zns_fail(err, -ENOSYS, "this build of znsd has %zu handlers for %u requests", NR_KINDS,
-			zns_pb__request__descriptor.n_fields - 1);
+	return zns_fail(err, -ENOSYS, "this build of znsd has %zu handlers for %u requests",
+			NR_KINDS, zns_pb__request__descriptor.n_fields - 1);
 }
 
 int dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *q, struct reply *rep)
@@ -85,15 +88,18 @@ int dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *q, struct reply *re
 	rep->r.encryption = (ZnsPb__Encryption *)wanted_encryption(d);
 	if (q->version != ZNS_BROKER_VERSION) {
 		rep->hangup = true;
-		return zns_fail(&rep->err, -EPROTO, "the broker of %s (PID %d) speaks version %d, the client %u: `znsctl` and `znsd` are of different builds",
-				d->reg.path, (int)getpid(), ZNS_BROKER_VERSION, q->version);
+		return zns_fail(
+			&rep->err, -EPROTO,
+			"the broker of %s (PID %d) speaks version %d, the client %u: `znsctl` and `znsd` are of different builds",
+			d->reg.path, (int)getpid(), ZNS_BROKER_VERSION, q->version);
 	}
-	if (d->freed)	/* first, since this may change the store, and answers point into it */
+	if (d->freed) /* first, since this may change the store, and answers point into it */
 		waiters_run(d);
 	if (!n)
 		return 0;
 	if (n > 1)
-		return zns_fail(&rep->err, -EINVAL, "a request asks for one thing, this one for %d", n);
+		return zns_fail(&rep->err, -EINVAL, "a request asks for one thing, this one for %d",
+				n);
 	ret = find_lease(d, k, &x, &rep->err);
 	if (!ret)
 		ret = k->serve(d, &x, rep);

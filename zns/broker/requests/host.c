@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* One machine at a time: the store's mount record against this machine's id, and the drive's reservation. */
+/* One machine at a time: the store's mount record against this machine's id, and the drive's
+ * reservation. */
 #include <string.h>
 #include "requests.h"
 
-static int reserve(struct znsd *d, const char *machine, const ZnsPb__Mount *have, struct zns_err *err)
+static int reserve(struct znsd *d, const char *machine, const ZnsPb__Mount *have,
+		   struct zns_err *err)
 {
 	struct zns_resv_peer peer = { have ? have->machine : NULL, have ? have->host : NULL };
 	int ret = zns_resv_open(d->dev, machine, &d->server->resv, err);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The memory that unfinished requests may take. A small request is simply read. For a larger one all its room is set
- * aside before it is read, so that what has begun can also end. Without room the request stays in its socket. All peers
- * without a dump share the room of one request, so thousands of them cost no more than one.
+ * The memory that unfinished requests may take. A small request is simply read. For a larger one
+ * all its room is set aside before it is read, so that what has begun can also end. Without room
+ * the request stays in its socket. All peers without a dump share the room of one request, so
+ * thousands of them cost no more than one.
  */
 #include "requests.h"
 
 #define SMALL KIB(4)
-#define OF_DUMPS MIB(64)	/* eight of the largest; a manifest's record has some hundred bytes */
+#define OF_DUMPS MIB(64) /* eight of the largest; a manifest's record has some hundred bytes */
 
 static size_t *used_of(struct znsd *d, bool dump)
 {

@@ -127,7 +127,8 @@ static void detach(struct options *o)
 	line[strcspn(line, "\n")] = 0;
 	if (!strcmp(line, "ready"))
 		exit(0);
-	fprintf(stderr, "znsd: %s\n", strchr(line, ' ') ? strchr(line, ' ') + 1 : "died while starting");
+	fprintf(stderr, "znsd: %s\n",
+		strchr(line, ' ') ? strchr(line, ' ') + 1 : "died while starting");
 	exit(1);
 }
 
@@ -172,7 +173,8 @@ int main(int argc, char **argv)
 	if (zns_std_fds())
 		return 1;
 	umask(077);
-	/* In the foreground its supervisor has put it where it shall be, and given it what it shall have. */
+	/* In the foreground its supervisor has put it where it shall be, and given it what it shall
+	 * have. */
 	if (o.foreground) {
 		zns_process_signals();
 		zns_process_raise_limits();
@@ -181,7 +183,7 @@ int main(int argc, char **argv)
 	}
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN);	/* an error that is told, not a death */
+	signal(SIGXFSZ, SIG_IGN); /* an error that is told, not a death */
 	if (!o.foreground && o.ready_fd < 0) {
 		detach(&o);
 		detached = true;
@@ -201,10 +203,11 @@ int main(int argc, char **argv)
 	}
 	if (detached)
 		log_to_file(&d);
-	znsd_log("serving %s: %u zones, %u groups, %zu checkpoints", d.reg.path, d.nr_zones, d.nr_groups,
-		 zns_store_nr_checkpoints(d.store));
+	znsd_log("serving %s: %u zones, %u groups, %zu checkpoints", d.reg.path, d.nr_zones,
+		 d.nr_groups, zns_store_nr_checkpoints(d.store));
 	if (!left)
-		znsd_log("this process stays in cgroups of whoever started it: their limits hold for it, and it ends with them");
+		znsd_log(
+			"this process stays in cgroups of whoever started it: their limits hold for it, and it ends with them");
 	say(o.ready_fd, 0, NULL);
 	ret = server_loop(&d);
 	server_stop(&d);

@@ -29,10 +29,13 @@ static int check_rm(const struct znsd *d, const ZnsPb__Rm *q, struct zns_err *er
 
 		if (c->len != ZNS_UUID_LEN)
 			return zns_fail(err, -EINVAL, "a checkpoint id has %d bytes", ZNS_UUID_LEN);
-		if (!zns_store_find(d->store, c->data) && !zns_store_find_tombstone(d->store, c->data))
-			return zns_fail(err, -ENOENT, "%s has no checkpoint %s", d->reg.path, zns_uuid_format(c->data, id));
+		if (!zns_store_find(d->store, c->data) &&
+		    !zns_store_find_tombstone(d->store, c->data))
+			return zns_fail(err, -ENOENT, "%s has no checkpoint %s", d->reg.path,
+					zns_uuid_format(c->data, id));
 		if (checkpoint_pinned(d, c->data))
-			return zns_fail(err, -EPERM, "checkpoint %s is pinned: `znsctl unpin` it first",
+			return zns_fail(err, -EPERM,
+					"checkpoint %s is pinned: `znsctl unpin` it first",
 					zns_uuid_format(c->data, id));
 		if (q->secure && secure_check(d, c->data, err))
 			return err->code;
@@ -76,7 +79,8 @@ int serve_rm(struct znsd *d, const struct call *x, struct reply *rep)
 	for (i = 0; i < nr; i++)
 		bury(d, &graves[i]);
 	d->freed = true;
-	/* Even if all were removed before: a crash may have come in between, or --secure was not given then. */
+	/* Even if all were removed before: a crash may have come in between, or --secure was not
+	 * given then. */
 	if (!ret && q->secure && zns_store_erase(d->store, &rep->err))
 		return zns_wrap(&rep->err, "removed, but not erased");
 	return ret;
@@ -88,7 +92,8 @@ int serve_reserve(struct znsd *d, const struct call *x, struct reply *rep)
 	int ret = reserve_for_io(d, q, &rep->err);
 
 	if (!ret)
-		rep->r.reservation = (ZnsPb__Reservation *)zns_store_find_reservation(d->store, q->container);
+		rep->r.reservation = (ZnsPb__Reservation *)zns_store_find_reservation(d->store,
+										      q->container);
 	return ret;
 }
 
@@ -113,25 +118,32 @@ static int may_reset(const struct znsd *d, uint32_t zone, struct zns_err *err)
 	const struct lease *l;
 
 	if (zone >= d->nr_zones)
-		return zns_fail(err, -EINVAL, "no zone %u: %s has %u", zone, d->reg.path, d->nr_zones);
+		return zns_fail(err, -EINVAL, "no zone %u: %s has %u", zone, d->reg.path,
+				d->nr_zones);
 	z = &d->zones[zone];
 	if (z->meta)
 		return zns_fail(err, -EBUSY, "zone %u holds the store's metadata", zone);
 	if (!zone_usable(z))
-		return zns_fail(err, -EROFS, "zone %u is %s", zone, zns_zone_state_name(z->z.state));
+		return zns_fail(err, -EROFS, "zone %u is %s", zone,
+				zns_zone_state_name(z->z.state));
 	if (z->writer)
-		return zns_fail(err, -EBUSY, "zone %u is being written by a dump of %s (PID %u)", zone,
-				z->writer->container, z->writer->pid);
+		return zns_fail(err, -EBUSY, "zone %u is being written by a dump of %s (PID %u)",
+				zone, z->writer->container, z->writer->pid);
 	if (z->finishing)
 		return zns_fail(err, -EBUSY, "zone %u is being finished", zone);
 	if (zone_live(d, zone))
-		return zns_fail(err, -EBUSY, "zone %u holds live checkpoints of %s; remove them with `znsctl rm`", zone,
-				zns_store_zone_owner(d->store, zone));
+		return zns_fail(
+			err, -EBUSY,
+			"zone %u holds live checkpoints of %s; remove them with `znsctl rm`", zone,
+			zns_store_zone_owner(d->store, zone));
 	l = reader_of(d, zone);
 	if (l)
-		return zns_fail(err, -EBUSY, "zone %u is being read by a restore of %s (PID %u)", zone, l->container, l->pid);
+		return zns_fail(err, -EBUSY, "zone %u is being read by a restore of %s (PID %u)",
+				zone, l->container, l->pid);
 	if (z->old && !d->readers_clear)
-		return zns_fail(err, -EBUSY, "zone %u may be read by a restore that an earlier broker let in", zone);
+		return zns_fail(err, -EBUSY,
+				"zone %u may be read by a restore that an earlier broker let in",
+				zone);
 	return 0;
 }
 
@@ -147,7 +159,8 @@ int serve_reset(struct znsd *d, const struct call *x, struct reply *rep)
 		return ret;
 	readers_check(d);
 	if (q->n_zones > d->nr_zones)
-		return zns_fail(&rep->err, -EINVAL, "reset: %zu zones are more than %s has", q->n_zones, d->reg.path);
+		return zns_fail(&rep->err, -EINVAL, "reset: %zu zones are more than %s has",
+				q->n_zones, d->reg.path);
 	for (i = 0; i < q->n_zones; i++) {
 		ret = may_reset(d, q->zones[i], &rep->err);
 		if (ret)
@@ -209,8 +222,9 @@ int serve_encryption(struct znsd *d, const struct call *x, struct reply *rep)
 
 	q->since_ns = zns_now_ns();
 	if (q->has_key_id && q->key_id.len != ZNS_KEY_ID_BYTES)
-		return zns_fail(&rep->err, -EINVAL, "the fingerprint of a key has %d bytes", ZNS_KEY_ID_BYTES);
-	rep->r.encryption = NULL;	/* what it pointed to goes */
+		return zns_fail(&rep->err, -EINVAL, "the fingerprint of a key has %d bytes",
+				ZNS_KEY_ID_BYTES);
+	rep->r.encryption = NULL; /* what it pointed to goes */
 	if (zns_store_set_encryption(d->store, q, &rep->err))
 		return rep->err.code;
 	rep->r.encryption = (ZnsPb__Encryption *)wanted_encryption(d);
@@ -223,10 +237,12 @@ int serve_rekey(struct znsd *d, const struct call *x, struct reply *rep)
 	bool done;
 	int ret;
 
-	for (l = d->leases; l; l = l->next)	/* it would come with its key wrapped the old way */
+	for (l = d->leases; l; l = l->next) /* it would come with its key wrapped the old way */
 		if (lease_admitted(l) && l->dump.encrypted)
-			return zns_fail(&rep->err, -EBUSY, "an encrypted dump of %s is running (PID %u)", l->container, l->pid);
-	rep->r.encryption = NULL;	/* what it points to may go */
+			return zns_fail(&rep->err, -EBUSY,
+					"an encrypted dump of %s is running (PID %u)", l->container,
+					l->pid);
+	rep->r.encryption = NULL; /* what it points to may go */
 	ret = zns_store_rekey(d->store, x->q->rekey, &done, &rep->err);
 	rep->r.encryption = (ZnsPb__Encryption *)wanted_encryption(d);
 	if (ret && done) {

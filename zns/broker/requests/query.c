@@ -94,7 +94,7 @@ static void status_leases(struct znsd *d, ZnsPb__Status *s, struct reply *rep)
 		ZnsPb__LeaseLine *line = reply_alloc(rep, sizeof(*line));
 
 		if (l->kind == LEASE_SOURCE)
-			continue;	/* the other half is told */
+			continue; /* the other half is told */
 
 		zns_pb__lease_line__init(line);
 		line->kind = lease_background(l) ? "compact" : lease_writes(l) ? "dump" : "restore";

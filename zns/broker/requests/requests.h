@@ -2,8 +2,8 @@
 #ifndef BROKER_REQUESTS_H
 #define BROKER_REQUESTS_H
 /*
- * The upper storey of znsd: connections, what is asked on them, what is answered, and the process around it. A handler
- * reads a request, has the policy decide, and puts the answer together.
+ * The upper storey of znsd: connections, what is asked on them, what is answered, and the process
+ * around it. A handler reads a request, has the policy decide, and puts the answer together.
  */
 #include "../policy/policy.h"
 #include "zns/broker.h"
@@ -14,10 +14,10 @@
 
 /* A request that comes in; see intake.c. */
 struct intake {
-	size_t room;		/* set aside for it; 0: none is needed, or none was to be had yet */
-	bool dump;		/* whose room */
-	bool served;		/* it waits for admission and keeps its room */
-	uint64_t since_ns;	/* since when the rest of it is expected; 0: not now */
+	size_t room; /* set aside for it; 0: none is needed, or none was to be had yet */
+	bool dump; /* whose room */
+	bool served; /* it waits for admission and keeps its room */
+	uint64_t since_ns; /* since when the rest of it is expected; 0: not now */
 };
 
 /* A dump_begin that waits for admission; its connection takes no other request meanwhile. */
@@ -25,31 +25,31 @@ struct waiter {
 	struct waiter *next;
 	struct conn *conn;
 	ZnsPb__Request *req;
-	bool share;		/* it waits for a zone, not for groups of its own: a queue of its own */
-	char why[ZNS_ERR_MAX];	/* the last try's reason */
-	uint64_t deadline;	/* zns_mono_ns */
+	bool share; /* it waits for a zone, not for groups of its own: a queue of its own */
+	char why[ZNS_ERR_MAX]; /* the last try's reason */
+	uint64_t deadline; /* zns_mono_ns */
 	uint32_t seconds;
 };
 
 struct server {
-	struct zns_resv resv;	/* the drive's, if it has such */
+	struct zns_resv resv; /* the drive's, if it has such */
 	struct conn *conns;
 	uint32_t nr_conns;
 	struct waiter *waiters;
-	size_t intake_used[2];	/* room set aside for requests: of others, of dumps */
-	size_t out_bytes;	/* of all answers that are not out yet */
+	size_t intake_used[2]; /* room set aside for requests: of others, of dumps */
+	size_t out_bytes; /* of all answers that are not out yet */
 	int lock_fd, dev_lock_fd, listen_fd;
 	char sock_path[108];
-	uint64_t idle_ns;	/* 0: never leave */
+	uint64_t idle_ns; /* 0: never leave */
 	uint64_t idle_since;
 };
 
 struct reply {
 	ZnsPb__Response r;
 	struct zns_err err;
-	bool later;		/* a waiter: no answer now */
-	bool hangup;		/* close the connection after the answer */
-	void **mem;		/* freed after packing */
+	bool later; /* a waiter: no answer now */
+	bool hangup; /* close the connection after the answer */
+	void **mem; /* freed after packing */
 	size_t nr_mem, max_mem;
 };
 
@@ -57,7 +57,7 @@ struct reply {
 struct call {
 	struct conn *conn;
 	ZnsPb__Request *q;
-	struct lease *l;	/* of the kind that the table asks for */
+	struct lease *l; /* of the kind that the table asks for */
 };
 
 /* reply.c */
@@ -65,20 +65,22 @@ void reply_init(struct reply *rep);
 void *reply_alloc(struct reply *rep, size_t len);
 char *reply_printf(struct reply *rep, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void reply_free(struct reply *rep);
-ZnsPb__ZoneGrant *reply_zone(const struct znsd *d, struct reply *rep, uint32_t zone);	/* as it is granted now */
-void reply_chain(struct reply *rep, struct chain *chain);	/* its checkpoints; takes what is in @chain */
+/* as it is granted now */
+ZnsPb__ZoneGrant *reply_zone(const struct znsd *d, struct reply *rep, uint32_t zone);
+/* its checkpoints; takes what is in @chain */
+void reply_chain(struct reply *rep, struct chain *chain);
 
 /* conn.c: one connection */
-struct conn *conn_new(struct znsd *d, int fd);	/* NULL: refused, and closed */
+struct conn *conn_new(struct znsd *d, int fd); /* NULL: refused, and closed */
 void conn_free(struct conn *c);
 void conn_answer(struct znsd *d, struct conn *c, struct reply *rep, int code);
 void conn_send(struct znsd *d, struct conn *c);
 void conn_read(struct conn *c);
 struct holder conn_holder(struct conn *c);
-bool conn_left(const struct conn *c);	/* its peer closed it; of a request that is being served */
-void conn_committed(struct conn *c, const char *container);	/* retention is applied when it ends */
+bool conn_left(const struct conn *c); /* its peer closed it; of a request that is being served */
+void conn_committed(struct conn *c, const char *container); /* retention is applied when it ends */
 void conn_set_waiter(struct conn *c, struct waiter *w);
-void conn_complain(const struct conn *c, const char *what);	/* not too often */
+void conn_complain(const struct conn *c, const char *what); /* not too often */
 
 /* server.c */
 int server_listen(struct znsd *d, struct zns_err *err);
@@ -89,23 +91,24 @@ bool intake_room(struct znsd *d, struct intake *in, uint32_t len, bool dump);
 void intake_end(struct znsd *d, struct intake *in);
 
 /* dispatch.c: returns the code of the answer; details in rep->err */
-int dispatch_check(struct zns_err *err);	/* every request has a handler */
+int dispatch_check(struct zns_err *err); /* every request has a handler */
 int dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *q, struct reply *rep);
 
 /* waiters.c */
-void waiter_add(struct znsd *d, const struct call *x, const struct dump_ask *a, const struct zns_err *why);
-uint32_t waiters_before(const struct znsd *d, bool share);	/* how many wait in that queue */
-void waiter_end(struct znsd *d, struct waiter *w);	/* frees its request too */
+void waiter_add(struct znsd *d, const struct call *x, const struct dump_ask *a,
+		const struct zns_err *why);
+uint32_t waiters_before(const struct znsd *d, bool share); /* how many wait in that queue */
+void waiter_end(struct znsd *d, struct waiter *w); /* frees its request too */
 void waiter_drop(struct znsd *d, const struct conn *c);
 
 /* beginning.c */
-int waiters_run(struct znsd *d);	/* try them in order; milliseconds until a deadline, -1: none */
+int waiters_run(struct znsd *d); /* try them in order; milliseconds until a deadline, -1: none */
 
 /* host.c: one machine at a time */
-int host_claim(struct znsd *d, struct zns_err *err);	/* -EBUSY: another machine has it */
+int host_claim(struct znsd *d, struct zns_err *err); /* -EBUSY: another machine has it */
 void host_release(struct znsd *d);
-void host_unreserve(struct znsd *d);	/* the last thing before the device is closed */
-void host_look(struct znsd *d, struct zns_resv_state *now);	/* who has reserved the device */
+void host_unreserve(struct znsd *d); /* the last thing before the device is closed */
+void host_look(struct znsd *d, struct zns_resv_state *now); /* who has reserved the device */
 
 /* alive.c */
 int alive_start(const struct znsd *d, struct zns_err *err);

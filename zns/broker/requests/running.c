@@ -20,7 +20,8 @@ static void tell_growth(const struct znsd *d, const struct growth *g, struct rep
 		rep->r.writers[rep->r.n_writers++] = w;
 	}
 	if (g->limit_mibps)
-		rep->r.rate_mibps = rep->r.rate_mibps ? zns_min(rep->r.rate_mibps, g->limit_mibps) : g->limit_mibps;
+		rep->r.rate_mibps = rep->r.rate_mibps ? zns_min(rep->r.rate_mibps, g->limit_mibps) :
+							g->limit_mibps;
 	rep->r.more_zones = reply_alloc(rep, g->nr_gained * sizeof(*rep->r.more_zones));
 	for (i = 0; i < g->nr_gained; i++) {
 		ZnsPb__ZoneGrant *z = reply_zone(d, rep, g->gained[i].zone);
@@ -63,7 +64,7 @@ int serve_commit(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	int ret;
 
-	if (conn_left(x->conn))	/* the client gave up, and reported that nothing was committed */
+	if (conn_left(x->conn)) /* the client gave up, and reported that nothing was committed */
 		return zns_fail(&rep->err, -EPIPE, "commit: whoever asked is gone");
 	ret = commit_dump(d, x->l, x->q->commit, &rep->err);
 	if (ret)

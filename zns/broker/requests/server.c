@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The poll loop. Nothing here blocks on a peer: each connection has buffers of its own, and nothing is read from a peer
- * that does not read its answer.
+ * The poll loop. Nothing here blocks on a peer: each connection has buffers of its own, and nothing
+ * is read from a peer that does not read its answer.
  */
 #include <poll.h>
 #include <signal.h>
@@ -12,9 +12,9 @@
 #include <sys/un.h>
 #include "conn.h"
 
-#define PEER_MS 10000	/* for a peer to send what it has begun, or to take what it has asked for */
-#define OUT_MAX MIB(64)	/* answers that nobody has read yet; beyond it questions wait */
-#define ACCEPT_RETRY_MS 100	/* when no descriptor is left for a connection */
+#define PEER_MS 10000 /* for a peer to send what it has begun, or to take what it has asked for */
+#define OUT_MAX MIB(64) /* answers that nobody has read yet; beyond it questions wait */
+#define ACCEPT_RETRY_MS 100 /* when no descriptor is left for a connection */
 
 static void conn_request(struct znsd *d, struct conn *c, const uint8_t *body, uint32_t len)
 {
@@ -32,7 +32,7 @@ static void conn_request(struct znsd *d, struct conn *c, const uint8_t *body, ui
 	}
 	ret = dispatch(d, c, req, &rep);
 	if (rep.later) {
-		reply_free(&rep);	/* the waiter owns the request now */
+		reply_free(&rep); /* the waiter owns the request now */
 		return;
 	}
 	conn_answer(d, c, &rep, ret);
@@ -52,7 +52,8 @@ static bool conn_serve(struct znsd *d, struct conn *c)
 
 	if (c->intake.served && !c->waiter)
 		intake_end(d, &c->intake);
-	while (!c->dead && !c->hangup && !c->waiter && !c->out.len && c->in.len - at >= CONN_HEAD && !d->quit && may_ask(d, c)) {
+	while (!c->dead && !c->hangup && !c->waiter && !c->out.len && c->in.len - at >= CONN_HEAD &&
+	       !d->quit && may_ask(d, c)) {
 		uint32_t len = conn_frame_len(c, at);
 
 		if (len > ZNS_BROKER_REQ_MAX) {
@@ -61,7 +62,9 @@ static bool conn_serve(struct znsd *d, struct conn *c)
 			reply_init(&rep);
 			rep.hangup = true;
 			conn_complain(c, "it sent a frame that is too large");
-			conn_answer(d, c, &rep, zns_fail(&rep.err, -EBADMSG, "a request of %u bytes is too large", len));
+			conn_answer(d, c, &rep,
+				    zns_fail(&rep.err, -EBADMSG,
+					     "a request of %u bytes is too large", len));
 			break;
 		}
 		if (c->in.len - at - CONN_HEAD < len)
@@ -86,8 +89,8 @@ static bool conn_serve(struct znsd *d, struct conn *c)
 }
 
 /*
- * Is more of a request to be read now? When a request has begun, its time runs. For a dump it runs only while there is
- * room: a commit shall not fail because of others.
+ * Is more of a request to be read now? When a request has begun, its time runs. For a dump it runs
+ * only while there is room: a commit shall not fail because of others.
  */
 static bool conn_wants(struct znsd *d, struct conn *c, uint64_t now)
 {
@@ -111,7 +114,8 @@ static bool conn_wants(struct znsd *d, struct conn *c, uint64_t now)
 	return wants;
 }
 
-/* Peers that began something and do not go on; milliseconds until the next one may be late, -1: none. */
+/* Peers that began something and do not go on; milliseconds until the next one may be late, -1:
+ * none. */
 static int conns_late(struct znsd *d)
 {
 	uint64_t now = zns_mono_ns(), limit = PEER_MS * 1000000ull, next = UINT64_MAX;
@@ -133,8 +137,10 @@ static int conns_late(struct znsd *d)
 			reply_init(&rep);
 			rep.hangup = true;
 			conn_complain(c, "the rest of its request does not come");
-			conn_answer(d, c, &rep, zns_fail(&rep.err, -ETIMEDOUT, "the rest of the request did not come in %d s",
-							 PEER_MS / 1000));
+			conn_answer(d, c, &rep,
+				    zns_fail(&rep.err, -ETIMEDOUT,
+					     "the rest of the request did not come in %d s",
+					     PEER_MS / 1000));
 		}
 	}
 	return next == UINT64_MAX ? -1 : (int)((next - now) / 1000000) + 1;
@@ -142,13 +148,15 @@ static int conns_late(struct znsd *d)
 
 static void conn_close(struct znsd *d, struct conn *c);
 
-/* All places are taken: the peer goes that has been silent longest, of those that hold nothing and wait for nothing. */
+/* All places are taken: the peer goes that has been silent longest, of those that hold nothing and
+ * wait for nothing. */
 static bool conn_displace(struct znsd *d)
 {
 	struct conn **p, **found = NULL, *c;
 
 	for (p = &d->server->conns; (c = *p); p = &c->next)
-		if (!c->waiter && !c->out.len && zns_mono_ns() - c->moved_ns >= PEER_MS * 1000000ull &&
+		if (!c->waiter && !c->out.len &&
+		    zns_mono_ns() - c->moved_ns >= PEER_MS * 1000000ull &&
 		    (!found || c->moved_ns < (*found)->moved_ns) && !lease_last(d, c))
 			found = p;
 	if (!found)
@@ -188,7 +196,8 @@ static void conns_sweep(struct znsd *d)
 	}
 }
 
-/* false: there is no descriptor for it; it stays in the queue, and poll would tell of it again and again. */
+/* false: there is no descriptor for it; it stays in the queue, and poll would tell of it again and
+ * again. */
 static bool accept_one(struct znsd *d)
 {
 	int fd = accept4(d->server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -222,14 +231,16 @@ int server_listen(struct znsd *d, struct zns_err *err)
 	if (fd < 0)
 		return zns_fail_sys(err, -errno, "socket");
 	d->server->listen_fd = fd;
-	if (bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 || chmod(sa.sun_path, 0600) < 0 || listen(fd, 128) < 0)
+	if (bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 || chmod(sa.sun_path, 0600) < 0 ||
+	    listen(fd, 128) < 0)
 		return zns_fail_sys(err, -errno, "%s", sa.sun_path);
 	return 0;
 }
 
 static bool may_leave(struct znsd *d, uint64_t now)
 {
-	return d->server->idle_ns && !d->server->conns && !d->leases && now - d->server->idle_since >= d->server->idle_ns && !reclaim_pending(d);
+	return d->server->idle_ns && !d->server->conns && !d->leases &&
+	       now - d->server->idle_since >= d->server->idle_ns && !reclaim_pending(d);
 }
 
 static int least(int a, int b)
@@ -266,8 +277,11 @@ static int time_out(struct znsd *d)
 		if (c->dead)
 			return 0;
 	if (d->server->idle_ns && !d->server->conns)
-		ms = least(ms, now - d->server->idle_since >= d->server->idle_ns ? 100 :
-				       (int)((d->server->idle_since + d->server->idle_ns - now) / 1000000) + 1);
+		ms = least(ms, now - d->server->idle_since >= d->server->idle_ns ?
+				       100 :
+				       (int)((d->server->idle_since + d->server->idle_ns - now) /
+					     1000000) +
+					       1);
 	return ms;
 }
 
@@ -288,13 +302,15 @@ int server_loop(struct znsd *d)
 
 	for (;;) {
 		conns_sweep(d);
-		/* What is in memory is no longer what is on the device: the next broker looks anew. */
+		/* What is in memory is no longer what is on the device: the next broker looks anew.
+		 */
 		if (zns_store_foreign(d->store) && !d->quit) {
 			znsd_log("somebody else writes the catalogue of %s: leaving", d->reg.path);
 			d->quit = true;
 		}
 		ms = time_out(d);
-		/* What came while a request waited for admission: poll does not tell of it again. */
+		/* What came while a request waited for admission: poll does not tell of it again.
+		 */
 		for (c = d->server->conns; c; c = c->next)
 			if (conn_serve(d, c))
 				ms = 0;
@@ -312,13 +328,16 @@ int server_loop(struct znsd *d)
 		if (accept_at > now)
 			ms = least(ms, ACCEPT_RETRY_MS);
 		n = 0;
-		fds[n++] = (struct pollfd){ .fd = accept_at > now ? -1 : d->server->listen_fd, .events = POLLIN };
+		fds[n++] = (struct pollfd){ .fd = accept_at > now ? -1 : d->server->listen_fd,
+					    .events = POLLIN };
 		fds[n++] = (struct pollfd){ .fd = sig_fd, .events = POLLIN };
 		fds[n++] = (struct pollfd){ .fd = finisher_fd(d), .events = POLLIN };
 		for (c = d->server->conns; c; c = c->next) {
 			who[n] = c;
 			fds[n++] = (struct pollfd){ .fd = c->fd,
-						    .events = c->out.len ? POLLOUT : conn_wants(d, c, now) ? POLLIN : 0 };
+						    .events = c->out.len            ? POLLOUT :
+							      conn_wants(d, c, now) ? POLLIN :
+										      0 };
 		}
 		if (poll(fds, n, ms) <= 0)
 			continue;
@@ -342,7 +361,8 @@ int server_loop(struct znsd *d)
 		if (fds[0].revents && !accept_one(d))
 			accept_at = zns_mono_ns() + ACCEPT_RETRY_MS * 1000000ull;
 	}
-	/* Leases end with us, but nothing of theirs is reset now: the next broker waits for the writers' lock. */
+	/* Leases end with us, but nothing of theirs is reset now: the next broker waits for the
+	 * writers' lock. */
 	while ((c = d->server->conns)) {
 		d->server->conns = c->next;
 		waiter_drop(d, c);

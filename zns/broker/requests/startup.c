@@ -10,7 +10,7 @@
 #include "zns/process.h"
 #include "requests.h"
 
-#define WRITERS_MS 10000	/* helpers of a dead broker end within this */
+#define WRITERS_MS 10000 /* helpers of a dead broker end within this */
 
 /* A broker that is just leaving, or dying, still holds its locks for a moment. */
 #define LEAVING_MS 5000
@@ -70,9 +70,11 @@ static int open_device(struct znsd *d, struct zns_err *err)
 	if (ret)
 		return ret;
 	if (memcmp(zns_store_uuid(d->store), d->reg.uuid, ZNS_UUID_LEN))
-		return zns_fail(err, -ENODEV, "%s holds store %s, it is registered as %s: run `znsctl register %s`", d->reg.path,
-				zns_uuid_format(zns_store_uuid(d->store), have), zns_uuid_format(d->reg.uuid, want),
-				d->reg.path);
+		return zns_fail(
+			err, -ENODEV,
+			"%s holds store %s, it is registered as %s: run `znsctl register %s`",
+			d->reg.path, zns_uuid_format(zns_store_uuid(d->store), have),
+			zns_uuid_format(d->reg.uuid, want), d->reg.path);
 	return 0;
 }
 
@@ -86,8 +88,8 @@ static int wait_for_writers(struct znsd *d, struct zns_err *err)
 		return fd;
 	ret = zns_flock_wait(fd, WRITERS_MS);
 	if (ret == -EBUSY)
-		return zns_fail(err, ret, "%s: a dump of an earlier broker still writes (PID %d)", d->reg.path,
-				zns_flock_holder(fd));
+		return zns_fail(err, ret, "%s: a dump of an earlier broker still writes (PID %d)",
+				d->reg.path, zns_flock_holder(fd));
 	return ret ? zns_fail_sys(err, ret, "writers' lock for %s", d->reg.path) : 0;
 }
 
@@ -98,7 +100,8 @@ static void drop_orphan_reservations(struct znsd *d)
 
 	while (i < zns_store_nr_reservations(d->store)) {
 		size_t n = zns_store_nr_reservations(d->store);
-		cleanup_free char *name = znsd_strdup(zns_store_reservation(d->store, i)->container);
+		cleanup_free char *name = znsd_strdup(
+			zns_store_reservation(d->store, i)->container);
 
 		reservation_settle(d, name);
 		i += zns_store_nr_reservations(d->store) == n;
@@ -112,7 +115,8 @@ static int drop_rights(const struct znsd *d, struct zns_err *err)
 	bool emulated = !strncmp(d->reg.path, "emu:", 4);
 
 	zns_process_no_network();
-	return zns_process_keep_caps(keep, emulated ? 1 : 2, err);	/* Documentation/security.md says what for */
+	/* Documentation/security.md says what for */
+	return zns_process_keep_caps(keep, emulated ? 1 : 2, err);
 }
 
 int server_start(struct znsd *d, const char *spec, struct zns_err *err)
@@ -126,13 +130,16 @@ int server_start(struct znsd *d, const char *spec, struct zns_err *err)
 		ret = zns_resolve_device(spec, &d->reg, err);
 	if (!ret)
 		ret = zns_broker_run_dir(err);
-	/* A daemon must not pin the directory it was started in; names are absolute from here on. */
+	/* A daemon must not pin the directory it was started in; names are absolute from here on.
+	 */
 	if (!ret && (!realpath(zns_run_dir(), run) || setenv("ZNS_RUN", run, 1) || chdir("/") < 0))
 		ret = zns_fail_sys(err, -errno, "runtime directory %s", zns_run_dir());
 	if (ret)
 		return ret;
-	if (zns_broker_path(d->reg.uuid, "sock", d->server->sock_path, sizeof(d->server->sock_path)))
-		return zns_fail(err, -ENAMETOOLONG, "runtime directory %s: too long for a socket", zns_run_dir());
+	if (zns_broker_path(d->reg.uuid, "sock", d->server->sock_path,
+			    sizeof(d->server->sock_path)))
+		return zns_fail(err, -ENAMETOOLONG, "runtime directory %s: too long for a socket",
+				zns_run_dir());
 	ret = take_broker_lock(d, err);
 	if (!ret)
 		ret = open_device(d, err);
@@ -166,16 +173,17 @@ static void close_open_zones(struct znsd *d)
 	if (zones_refresh(d, 0, d->nr_zones, &err))
 		znsd_log("%s", err.msg);
 	for (i = 0; i < d->nr_zones; i++)
-		if (!d->zones[i].meta && !d->zones[i].writer && !d->groups[d->zones[i].group].io && zns_zone_is_open(d->zones[i].z.state) &&
-		    zns_dev_close_zone(d->dev, i, &err))
+		if (!d->zones[i].meta && !d->zones[i].writer && !d->groups[d->zones[i].group].io &&
+		    zns_zone_is_open(d->zones[i].z.state) && zns_dev_close_zone(d->dev, i, &err))
 			znsd_log("closing zone %u: %s", i, err.msg);
 	if (zns_dev_flush(d->dev, &err))
 		znsd_log("%s", err.msg);
 }
 
 /*
- * Writers whose dumps were cut off may have writes under way: no other host may come in before these end. A start that
- * failed gives back only what it took itself; the next broker of this host deals with what an earlier one left.
+ * Writers whose dumps were cut off may have writes under way: no other host may come in before
+ * these end. A start that failed gives back only what it took itself; the next broker of this host
+ * deals with what an earlier one left.
  */
 static void unreserve(struct znsd *d)
 {
@@ -193,7 +201,8 @@ static void unreserve(struct znsd *d)
 void server_stop(struct znsd *d)
 {
 	if (d->server->listen_fd >= 0) {
-		/* Ours: we hold the broker lock. A client that comes now finds nobody and starts the next one. */
+		/* Ours: we hold the broker lock. A client that comes now finds nobody and starts
+		 * the next one. */
 		unlink(d->server->sock_path);
 		close(d->server->listen_fd);
 	}

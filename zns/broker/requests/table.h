@@ -2,44 +2,46 @@
 #ifndef BROKER_TABLE_H
 #define BROKER_TABLE_H
 /*
- * Every request that the broker knows, once: the member of zns_pb.request (images/zns-broker.proto), and what its
- * connection must have for it. `serve_` and the name is its handler.
+ * Every request that the broker knows, once: the member of zns_pb.request
+ * (images/zns-broker.proto), and what its connection must have for it. `serve_` and the name is its
+ * handler.
  */
 #include "requests.h"
 
-#define REQUESTS(ASKS)				\
-	ASKS(dump_begin, NOTHING)		\
-	ASKS(progress, LEASE)			\
-	ASKS(zone_get, DUMP)			\
-	ASKS(commit, DUMP)			\
-	ASKS(abort, NOTHING)			\
-	ASKS(restore_begin, NOTHING)		\
-	ASKS(compact_begin, NOTHING)		\
-	ASKS(compact_zone, COMPACTION)		\
-	ASKS(compact_step, COMPACTION)		\
-	ASKS(compact_commit, COMPACTION)	\
-	ASKS(ls, NOTHING)			\
-	ASKS(status, NOTHING)			\
-	ASKS(zones, NOTHING)			\
-	ASKS(profile, NOTHING)			\
-	ASKS(rm, NOTHING)			\
-	ASKS(reserve, NOTHING)			\
-	ASKS(release, NOTHING)			\
-	ASKS(reset, NOTHING)			\
-	ASKS(retain, NOTHING)			\
-	ASKS(mark, NOTHING)			\
-	ASKS(encryption, NOTHING)		\
-	ASKS(rekey, NOTHING)			\
+#define REQUESTS(ASKS)                   \
+	ASKS(dump_begin, NOTHING)        \
+	ASKS(progress, LEASE)            \
+	ASKS(zone_get, DUMP)             \
+	ASKS(commit, DUMP)               \
+	ASKS(abort, NOTHING)             \
+	ASKS(restore_begin, NOTHING)     \
+	ASKS(compact_begin, NOTHING)     \
+	ASKS(compact_zone, COMPACTION)   \
+	ASKS(compact_step, COMPACTION)   \
+	ASKS(compact_commit, COMPACTION) \
+	ASKS(ls, NOTHING)                \
+	ASKS(status, NOTHING)            \
+	ASKS(zones, NOTHING)             \
+	ASKS(profile, NOTHING)           \
+	ASKS(rm, NOTHING)                \
+	ASKS(reserve, NOTHING)           \
+	ASKS(release, NOTHING)           \
+	ASKS(reset, NOTHING)             \
+	ASKS(retain, NOTHING)            \
+	ASKS(mark, NOTHING)              \
+	ASKS(encryption, NOTHING)        \
+	ASKS(rekey, NOTHING)             \
 	ASKS(quit, NOTHING)
 
 enum needs {
 	NEEDS_NOTHING,
-	NEEDS_DUMP,		/* a dump, an import or a flattening that runs */
+	NEEDS_DUMP, /* a dump, an import or a flattening that runs */
 	NEEDS_COMPACTION,
-	NEEDS_LEASE,		/* of any kind */
+	NEEDS_LEASE, /* of any kind */
 };
 
-#define DECLARE(name, needs) int serve_##name(struct znsd *d, const struct call *x, struct reply *rep);
+#define DECLARE(name, needs) \
+	int serve_##name(struct znsd *d, const struct call *x, struct reply *rep);
 REQUESTS(DECLARE)
 #undef DECLARE
 

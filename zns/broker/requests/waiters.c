@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Dumps that wait for admission. Two queues in one list: those that want groups of their own (wait, and anything that
- * waits for zones to be finished), and those that would share but find no zone to write at all.
+ * Dumps that wait for admission. Two queues in one list: those that want groups of their own (wait,
+ * and anything that waits for zones to be finished), and those that would share but find no zone to
+ * write at all.
  */
 #include <string.h>
 #include "requests.h"
 
-void waiter_add(struct znsd *d, const struct call *x, const struct dump_ask *a, const struct zns_err *why)
+void waiter_add(struct znsd *d, const struct call *x, const struct dump_ask *a,
+		const struct zns_err *why)
 {
 	struct waiter *w = znsd_alloc(sizeof(*w)), **p;
 

@@ -27,7 +27,8 @@ static void count_strays(const struct znsd *d, const struct lease *l, struct zns
 	}
 }
 
-void groups_state(const struct znsd *d, const char *container, const struct lease *self, struct zns_group_state *gs)
+void groups_state(const struct znsd *d, const char *container, const struct lease *self,
+		  struct zns_group_state *gs)
 {
 	const struct lease *l;
 	uint32_t i, k;
@@ -90,7 +91,8 @@ static bool uses_group(const struct znsd *d, const struct lease *l, uint32_t gro
 	uint32_t i;
 
 	for (i = 0; i < l->nr_zones; i++)
-		if (!l->zones[i].done && !l->zones[i].bad && d->zones[l->zones[i].zone].group == group)
+		if (!l->zones[i].done && !l->zones[i].bad &&
+		    d->zones[l->zones[i].zone].group == group)
 			return true;
 	return lease_has_group(l, group);
 }
@@ -146,12 +148,14 @@ static bool named_before(const struct znsd *d, const struct lease *l)
 	const struct lease *k;
 
 	for (k = d->leases; k != l; k = k->next)
-		if (k->conn && k->conn == l->conn && lease_writes(k) == lease_writes(l) && !strcmp(k->container, l->container))
+		if (k->conn && k->conn == l->conn && lease_writes(k) == lease_writes(l) &&
+		    !strcmp(k->container, l->container))
 			return true;
 	return false;
 }
 
-/* Who stands in the way of @container: "web (dump, PID 12, groups 0 1 2), io (normal I/O, groups 4 5)". */
+/* Who stands in the way of @container: "web (dump, PID 12, groups 0 1 2), io (normal I/O, groups 4
+ * 5)". */
 const char *groups_holders(const struct znsd *d, const char *container, char *buf, size_t len)
 {
 	const struct lease *l;
@@ -161,8 +165,12 @@ const char *groups_holders(const struct znsd *d, const char *container, char *bu
 	for (l = d->leases; l && at < len; l = l->next) {
 		if (named_before(d, l))
 			continue;
-		at += snprintf(buf + at, len - at, "%s%s (%s, PID %u, ", at ? ", " : "", l->container,
-			       lease_background(l) ? "compaction" : lease_writes(l) ? "dump" : "restore", l->pid);
+		at += snprintf(buf + at, len - at, "%s%s (%s, PID %u, ", at ? ", " : "",
+			       l->container,
+			       lease_background(l) ? "compaction" :
+			       lease_writes(l)     ? "dump" :
+						     "restore",
+			       l->pid);
 		list_groups(buf, len, &at, l->groups, l->nr_groups);
 		if (at < len)
 			at += snprintf(buf + at, len - at, ")");
@@ -172,7 +180,8 @@ const char *groups_holders(const struct znsd *d, const char *container, char *bu
 
 		if (!res->explicit_ || !strcmp(res->container, container))
 			continue;
-		at += snprintf(buf + at, len - at, "%s%s (normal I/O, ", at ? ", " : "", res->container);
+		at += snprintf(buf + at, len - at, "%s%s (normal I/O, ", at ? ", " : "",
+			       res->container);
 		list_groups(buf, len, &at, res->groups, res->n_groups);
 		if (at < len)
 			at += snprintf(buf + at, len - at, ")");

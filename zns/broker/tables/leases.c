@@ -3,8 +3,8 @@
 #include <string.h>
 #include "tables.h"
 
-struct lease *lease_new(struct znsd *d, struct conn *c, uint32_t pid, enum lease_kind kind, const char *container,
-			const uint8_t *id)
+struct lease *lease_new(struct znsd *d, struct conn *c, uint32_t pid, enum lease_kind kind,
+			const char *container, const uint8_t *id)
 {
 	struct lease *l = znsd_alloc(sizeof(*l)), **p;
 
@@ -81,7 +81,8 @@ uint32_t lease_unfull(const struct znsd *d, const struct lease *l)
 	for (i = 0; i < l->nr_zones; i++) {
 		enum zns_zone_state s = d->zones[l->zones[i].zone].z.state;
 
-		n += !l->zones[i].bad && !l->zones[i].done && (s == ZNS_ZONE_EMPTY || zns_zone_is_active(s));
+		n += !l->zones[i].bad && !l->zones[i].done &&
+		     (s == ZNS_ZONE_EMPTY || zns_zone_is_active(s));
 	}
 	return n;
 }

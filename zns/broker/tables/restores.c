@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Figures of the last restore of each container. They are not on the device: a restore must work from a device that is
- * read-only or full, must not wear it, and its figures are of this machine. A file in the runtime directory outlives the
- * broker, which leaves when idle, and ends with the boot.
+ * Figures of the last restore of each container. They are not on the device: a restore must work
+ * from a device that is read-only or full, must not wear it, and its figures are of this machine. A
+ * file in the runtime directory outlives the broker, which leaves when idle, and ends with the
+ * boot.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -10,7 +11,7 @@
 #include "zns/broker.h"
 #include "tables.h"
 
-#define RESTORES_MAX 256	/* containers; the oldest is forgotten */
+#define RESTORES_MAX 256 /* containers; the oldest is forgotten */
 #define FILE_MAX MIB(4)
 
 static int path_of(const struct znsd *d, char *out, size_t len)
@@ -31,7 +32,7 @@ void restores_load(struct znsd *d)
 		return;
 	if (!ret)
 		d->restores = zns_pb__restore_log__unpack(NULL, len, buf);
-	if (!d->restores)	/* only a figure: the next restore writes a new file */
+	if (!d->restores) /* only a figure: the next restore writes a new file */
 		znsd_log("%s cannot be read: statistics of earlier restores are lost", path);
 }
 
@@ -42,7 +43,8 @@ void restores_free(struct znsd *d)
 	d->restores = NULL;
 }
 
-/* A reader sees the file whole or not at all. It is not synced: it ends with the boot anyway, and criu waits. */
+/* A reader sees the file whole or not at all. It is not synced: it ends with the boot anyway, and
+ * criu waits. */
 static void save(const struct znsd *d)
 {
 	size_t len = zns_pb__restore_log__get_packed_size(d->restores);
@@ -78,7 +80,8 @@ static void forget(ZnsPb__RestoreLog *log, size_t i)
 {
 	zns_pb__restore_stat__free_unpacked(log->restores[i], NULL);
 	log->n_restores--;
-	memmove(log->restores + i, log->restores + i + 1, (log->n_restores - i) * sizeof(*log->restores));
+	memmove(log->restores + i, log->restores + i + 1,
+		(log->n_restores - i) * sizeof(*log->restores));
 }
 
 static void add(struct znsd *d, ZnsPb__RestoreStat *s)
@@ -119,7 +122,8 @@ static uint32_t shared_now(const struct znsd *d, const struct lease *l)
 	return n;
 }
 
-ZnsPb__RestoreStat *restore_remember(struct znsd *d, const struct lease *l, const ZnsPb__Progress *q)
+ZnsPb__RestoreStat *restore_remember(struct znsd *d, const struct lease *l,
+				     const ZnsPb__Progress *q)
 {
 	const ZnsPb__Checkpoint *k = zns_store_find(d->store, l->id);
 	ZnsPb__RestoreStat *s = znsd_alloc(sizeof(*s));
@@ -147,9 +151,10 @@ ZnsPb__RestoreStat *restore_remember(struct znsd *d, const struct lease *l, cons
 	s->groups = znsd_alloc(l->nr_groups * sizeof(*s->groups));
 	memcpy(s->groups, l->groups, l->nr_groups * sizeof(*s->groups));
 	s->shared_groups = shared_now(d, l);
-	znsd_log("restore of %s (PID %u): %llu bytes from %u zones of %u groups (%u shared), data phase %.3f s, %s",
-		 l->container, l->pid, (unsigned long long)q->bytes, l->nr_zones, l->nr_groups, s->shared_groups,
-		 (double)q->data_us / 1e6, rate);
+	znsd_log(
+		"restore of %s (PID %u): %llu bytes from %u zones of %u groups (%u shared), data phase %.3f s, %s",
+		l->container, l->pid, (unsigned long long)q->bytes, l->nr_zones, l->nr_groups,
+		s->shared_groups, (double)q->data_us / 1e6, rate);
 	add(d, s);
 	save(d);
 	return s;

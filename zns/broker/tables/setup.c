@@ -14,18 +14,23 @@ static int groups_init(struct znsd *d, struct zns_err *err)
 	uint32_t i;
 
 	if (!p || !p->n_groups || p->n_zone_group != d->nr_zones)
-		return zns_fail(err, -EBADMSG, "%s: its profile does not cover its zones; run `znsctl format %s`", d->reg.path, d->reg.path);
+		return zns_fail(err, -EBADMSG,
+				"%s: its profile does not cover its zones; run `znsctl format %s`",
+				d->reg.path, d->reg.path);
 	d->zone_mibps = p->zone_write_mibps ? p->zone_write_mibps : 1;
 	d->ceiling_mibps = p->n_groups > 1 ? p->device_write_mibps : 0;
 	d->nr_groups = p->n_groups;
 	d->groups = znsd_alloc(d->nr_groups * sizeof(*d->groups));
 	for (i = 0; i < d->nr_groups; i++)
-		d->groups[i].channel = p->groups[i]->has_channel ? (int32_t)p->groups[i]->channel : -1;
+		d->groups[i].channel = p->groups[i]->has_channel ? (int32_t)p->groups[i]->channel :
+								   -1;
 	for (i = 0; i < d->nr_zones; i++) {
 		uint32_t g = p->zone_group[i];
 
 		if (g >= d->nr_groups)
-			return zns_fail(err, -EBADMSG, "%s: its profile names a group that it does not have", d->reg.path);
+			return zns_fail(err, -EBADMSG,
+					"%s: its profile names a group that it does not have",
+					d->reg.path);
 		d->zones[i].group = g;
 		if (d->zones[i].meta)
 			d->groups[g].metadata = true;
@@ -45,7 +50,8 @@ static int groups_init(struct znsd *d, struct zns_err *err)
 	/* Each broker starts with other zones, so that all wear alike. */
 	for (i = 0; i < d->nr_groups; i++)
 		if (d->groups[i].nr_zones)
-			d->groups[i].next = (zns_store_generation(d->store) + zns_now_ns() / 1000) % d->groups[i].nr_zones;
+			d->groups[i].next = (zns_store_generation(d->store) + zns_now_ns() / 1000) %
+					    d->groups[i].nr_zones;
 	return 0;
 }
 

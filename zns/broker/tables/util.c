@@ -12,8 +12,8 @@ void znsd_log(const char *fmt, ...)
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
 	/* One write per line, so that lines of two brokers do not mix. */
-	dprintf(STDERR_FILENO, "%s znsd[%d]: %s\n", zns_format_time(zns_now_ns(), when, sizeof(when)), (int)getpid(),
-		line);
+	dprintf(STDERR_FILENO, "%s znsd[%d]: %s\n",
+		zns_format_time(zns_now_ns(), when, sizeof(when)), (int)getpid(), line);
 }
 
 void znsd_enough(int ret)

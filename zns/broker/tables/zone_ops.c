@@ -109,7 +109,8 @@ uint32_t meta_zones(struct znsd *d, bool open)
 	for (i = 0; i < nr; i++) {
 		enum zns_zone_state s = d->zones[i].z.state;
 
-		n += !d->zones[i].z.conventional && (open ? zns_zone_is_open(s) : zns_zone_is_active(s));
+		n += !d->zones[i].z.conventional &&
+		     (open ? zns_zone_is_open(s) : zns_zone_is_active(s));
 	}
 	return n ? n : 1;
 }

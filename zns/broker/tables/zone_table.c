@@ -15,8 +15,8 @@ bool zone_usable(const struct zn_zone *z)
 }
 
 /*
- * A record may claim bytes that were never written, or that a reset took. A dump that wrote there could not commit. So
- * nobody gets such a zone until the checkpoint is removed.
+ * A record may claim bytes that were never written, or that a reset took. A dump that wrote there
+ * could not commit. So nobody gets such a zone until the checkpoint is removed.
  */
 static bool claimed_unwritten(const struct znsd *d, uint32_t zone)
 {
@@ -27,15 +27,16 @@ bool zone_empty(const struct znsd *d, uint32_t zone)
 {
 	const struct zn_zone *z = &d->zones[zone];
 
-	return zone_usable(z) && !claimed_unwritten(d, zone) && z->z.state == ZNS_ZONE_EMPTY && !z->writer && z->z.capacity >= ZNSD_UNIT_MIN;
+	return zone_usable(z) && !claimed_unwritten(d, zone) && z->z.state == ZNS_ZONE_EMPTY &&
+	       !z->writer && z->z.capacity >= ZNSD_UNIT_MIN;
 }
 
 bool zone_parked(const struct znsd *d, uint32_t zone)
 {
 	const struct zn_zone *z = &d->zones[zone];
 
-	return zone_usable(z) && !z->writer && !z->finishing && zns_zone_is_active(z->z.state) && zone_live(d, zone) &&
-	       !claimed_unwritten(d, zone);
+	return zone_usable(z) && !z->writer && !z->finishing && zns_zone_is_active(z->z.state) &&
+	       zone_live(d, zone) && !claimed_unwritten(d, zone);
 }
 
 bool zone_parked_for(const struct znsd *d, uint32_t zone, const char *container, uint32_t min_room)
@@ -43,7 +44,8 @@ bool zone_parked_for(const struct znsd *d, uint32_t zone, const char *container,
 	const struct zn_zone *z = &d->zones[zone];
 	const char *owner;
 
-	if (!zone_parked(d, zone) || z->z.wp + zns_max((uint64_t)min_room, ZNSD_UNIT_MIN) > z->z.capacity)
+	if (!zone_parked(d, zone) ||
+	    z->z.wp + zns_max((uint64_t)min_room, ZNSD_UNIT_MIN) > z->z.capacity)
 		return false;
 	owner = zns_store_zone_owner(d->store, zone);
 	return owner && !strcmp(owner, container) && !zone_packed(d, zone);
@@ -66,7 +68,8 @@ bool zone_garbage(const struct znsd *d, uint32_t zone)
 {
 	const struct zn_zone *z = &d->zones[zone];
 
-	if (!zone_usable(z) || z->z.state == ZNS_ZONE_EMPTY || z->writer || z->readers || z->finishing)
+	if (!zone_usable(z) || z->z.state == ZNS_ZONE_EMPTY || z->writer || z->readers ||
+	    z->finishing)
 		return false;
 	if (z->old && !d->readers_clear)
 		return false;
@@ -108,7 +111,8 @@ uint32_t zones_idle_active(const struct znsd *d)
 	for (i = 0; i < d->nr_zones; i++) {
 		const struct zn_zone *z = &d->zones[i];
 
-		n += !z->meta && !z->writer && zns_zone_is_active(z->z.state) && !d->groups[z->group].io;
+		n += !z->meta && !z->writer && zns_zone_is_active(z->z.state) &&
+		     !d->groups[z->group].io;
 	}
 	return n;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * docker checkpoint: admission first, then Docker. containerd freezes a container before criu starts, so a dump that
- * waits inside would keep it frozen; the lease that is granted here is handed over to the dump by a ticket.
+ * docker checkpoint: admission first, then Docker. containerd freezes a container before criu
+ * starts, so a dump that waits inside would keep it frozen; the lease that is granted here is
+ * handed over to the dump by a ticket.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -23,8 +24,9 @@ void docker_time_name(const char *prefix, char *out, size_t len)
 	snprintf(out + n, len - n, ".%03ldZ", now.tv_nsec / 1000000);
 }
 
-static int admit(const struct docker_target *t, const struct docker_settings *s, const char *admission,
-		 struct zns_broker *b, uint8_t ticket[ZNS_UUID_LEN], struct zns_err *err)
+static int admit(const struct docker_target *t, const struct docker_settings *s,
+		 const char *admission, struct zns_broker *b, uint8_t ticket[ZNS_UUID_LEN],
+		 struct zns_err *err)
 {
 	ZnsPb__DumpBegin begin = ZNS_PB__DUMP_BEGIN__INIT;
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
@@ -56,7 +58,8 @@ static int admit(const struct docker_target *t, const struct docker_settings *s,
 		return ret;
 	begin.has_key_id = master != NULL;
 	if (master)
-		begin.key_id = (ProtobufCBinaryData){ ZNS_KEY_ID_BYTES, (uint8_t *)zns_master_id(master) };
+		begin.key_id = (ProtobufCBinaryData){ ZNS_KEY_ID_BYTES,
+						      (uint8_t *)zns_master_id(master) };
 	req.dump_begin = &begin;
 	ret = zns_broker_call(b, &req, &r, err);
 	zns_master_free(master);
@@ -69,8 +72,8 @@ static int admit(const struct docker_target *t, const struct docker_settings *s,
 	return ret;
 }
 
-static int call_docker(const struct docker_daemon *d, const struct docker_target *t, const struct docker_ask *ask,
-		       struct zns_err *err)
+static int call_docker(const struct docker_daemon *d, const struct docker_target *t,
+		       const struct docker_ask *ask, struct zns_err *err)
 {
 	struct json_object *body = ctl_obj(J("CheckpointID", ask->name), J("Exit", ask->exit));
 	char path[256];
@@ -87,8 +90,8 @@ static int call_docker(const struct docker_daemon *d, const struct docker_target
 	return ret;
 }
 
-int docker_make_checkpoint(const struct docker_daemon *d, const struct docker_target *t, const struct docker_ask *ask,
-			   struct zns_err *err)
+int docker_make_checkpoint(const struct docker_daemon *d, const struct docker_target *t,
+			   const struct docker_ask *ask, struct zns_err *err)
 {
 	struct zns_broker b = { .fd = -1 };
 	uint8_t ticket[ZNS_UUID_LEN];
@@ -100,39 +103,43 @@ int docker_make_checkpoint(const struct docker_daemon *d, const struct docker_ta
 	if (!t->running)
 		return zns_fail(err, -EINVAL, "container %s does not run", t->c.name);
 	if (!docker_daemon_is_ours(d, t->runtime))
-		return zns_fail(err, -EINVAL,
-				"container %s runs with runtime %s, whose checkpoints are plain files: start it with "
-				"--runtime zns",
-				t->c.name, t->runtime ? t->runtime : "(unknown)");
+		return zns_fail(
+			err, -EINVAL,
+			"container %s runs with runtime %s, whose checkpoints are plain files: start it with "
+			"--runtime zns",
+			t->c.name, t->runtime ? t->runtime : "(unknown)");
 	if (!docker_good_name(ask->name))
-		return zns_fail(err, -EINVAL, "\"%.60s\" cannot be a checkpoint's name: letters, digits, _ . -",
+		return zns_fail(err, -EINVAL,
+				"\"%.60s\" cannot be a checkpoint's name: letters, digits, _ . -",
 				ask->name);
 	ret = docker_settings(&t->c, &s, err);
 	if (ret)
 		return ret;
 	if (s.source[DOCKER_DEV] && !strcmp(s.value[DOCKER_DEV], "none"))
-		return zns_fail(err, -EINVAL,
-				"container %s asks for plain checkpoints (zns.dev=none): use docker checkpoint create",
-				t->c.name);
+		return zns_fail(
+			err, -EINVAL,
+			"container %s asks for plain checkpoints (zns.dev=none): use docker checkpoint create",
+			t->c.name);
 	if (!admission)
 		admission = s.source[DOCKER_ADMISSION] ? s.value[DOCKER_ADMISSION] : "wait";
 	ret = admit(t, &s, admission, &b, ticket, err);
 	if (!ret)
 		ret = docker_run_path(t->c.id, "ticket", path, sizeof(path), err);
 	if (!ret) {
-		ret = zns_replace_file(AT_FDCWD, path, zns_uuid_format(ticket, text), ZNS_UUID_STR - 1, 0600);
+		ret = zns_replace_file(AT_FDCWD, path, zns_uuid_format(ticket, text),
+				       ZNS_UUID_STR - 1, 0600);
 		if (ret)
 			zns_fail_sys(err, ret, "cannot write %s", path);
 		else
 			ret = call_docker(d, t, ask, err);
 		unlink(path);
 	}
-	zns_broker_close(&b);	/* a lease that no dump took ends here */
+	zns_broker_close(&b); /* a lease that no dump took ends here */
 	return ret;
 }
 
-static int report(const struct ctl_args *args, const struct docker_target *t, const char *name, uint64_t wall_ns,
-		  struct zns_err *err)
+static int report(const struct ctl_args *args, const struct docker_target *t, const char *name,
+		  uint64_t wall_ns, struct zns_err *err)
 {
 	cleanup_free struct docker_entry *list = NULL;
 	char id[ZNS_UUID_STR] = "", size[16] = "?";
@@ -143,15 +150,20 @@ static int report(const struct ctl_args *args, const struct docker_target *t, co
 		if (!strcmp(list[i].name, name))
 			break;
 	if (ret || i == nr)
-		return ret ? ret
-			   : zns_fail(err, -ENOENT,
-				      "Docker made checkpoint %s, but not on zones: was criu given no device?", name);
+		return ret ? ret :
+			     zns_fail(
+				     err, -ENOENT,
+				     "Docker made checkpoint %s, but not on zones: was criu given no device?",
+				     name);
 	zns_uuid_format(list[i].id, id);
 	zns_format_size(list[i].bytes, size, sizeof(size));
 	if (args->json)
-		return ctl_print_json(ctl_obj(J("name", name), J("id", id), J("container", (const char *)t->c.name),
-					      J("bytes", list[i].bytes), J("seconds", (double)wall_ns / 1e9)));
-	printf("%s: checkpoint %s of %s, %s, in %.2f s\n", name, id, t->c.name, size, (double)wall_ns / 1e9);
+		return ctl_print_json(ctl_obj(J("name", name), J("id", id),
+					      J("container", (const char *)t->c.name),
+					      J("bytes", list[i].bytes),
+					      J("seconds", (double)wall_ns / 1e9)));
+	printf("%s: checkpoint %s of %s, %s, in %.2f s\n", name, id, t->c.name, size,
+	       (double)wall_ns / 1e9);
 	return 0;
 }
 
@@ -169,13 +181,15 @@ int docker_checkpoint(const struct ctl_cmd *cmd, int argc, char **argv)
 	int ret;
 	const struct ctl_opt opts[] = {
 		CTL_FLAG("leave-running", &leave), CTL_TEXT("admission", &ask.admission),
-		CTL_NUMBER("keep", &keep, 1, 10000, "--keep %.20s: 1 to 10000"), CTL_TEXT("host", &host), CTL_OPTS_END };
+		CTL_NUMBER("keep", &keep, 1, 10000, "--keep %.20s: 1 to 10000"),
+		CTL_TEXT("host", &host), CTL_OPTS_END
+	};
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc < 1 || args.argc > 2 || (keep && args.argc == 2))
-		return ctl_usage(cmd, keep ? "a container is wanted, and no name with --keep"
-					   : "a container is wanted, and a name at most");
+		return ctl_usage(cmd, keep ? "a container is wanted, and no name with --keep" :
+					     "a container is wanted, and a name at most");
 	ask.exit = !leave && !keep;
 	docker_time_name(keep ? DOCKER_AUTO_PREFIX : "zns-", name, sizeof(name));
 	ask.name = args.argc == 2 ? args.argv[1] : name;
@@ -183,7 +197,8 @@ int docker_checkpoint(const struct ctl_cmd *cmd, int argc, char **argv)
 	ret = docker_open(&d, host, args.argv[0], &t, &err);
 	/* Not an error: another machine, or an older Docker on this one, can restore it. */
 	if (!ret && docker_cannot_restore(&d, &t))
-		fprintf(stderr, "znsctl docker checkpoint: warning: " DOCKER_CANNOT_RESTORE "\n", d.version, t.c.name);
+		fprintf(stderr, "znsctl docker checkpoint: warning: " DOCKER_CANNOT_RESTORE "\n",
+			d.version, t.c.name);
 	if (!ret)
 		ret = docker_make_checkpoint(&d, &t, &ask, &err);
 	if (!ret)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * docker clone: a new container that begins at a checkpoint of another one. Docker has no way to say so, but the
- * checkpoint is a directory with a handle, and a copy of it in the new container's place is as good.
+ * docker clone: a new container that begins at a checkpoint of another one. Docker has no way to
+ * say so, but the checkpoint is a directory with a handle, and a copy of it in the new container's
+ * place is as good.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -10,7 +11,7 @@
 #include <sys/stat.h>
 #include "docker_cmd.h"
 
-#define IMAGE_MAX MIB(4)	/* plain copies are at most 64 KiB, the handle 256 KiB */
+#define IMAGE_MAX MIB(4) /* plain copies are at most 64 KiB, the handle 256 KiB */
 
 static int copy_dir(const char *from, const char *to, struct zns_err *err)
 {
@@ -43,7 +44,8 @@ static int copy_dir(const char *from, const char *to, struct zns_err *err)
 
 #define CLONE_REPO "zns-clone"
 
-/* Remove the images of clones that no container uses any more; Docker refuses the others. Nothing else has such a name. */
+/* Remove the images of clones that no container uses any more; Docker refuses the others. Nothing
+ * else has such a name. */
 static void prune_images(const struct docker_daemon *d)
 {
 	struct json_object *list = NULL, *tags;
@@ -51,14 +53,21 @@ static void prune_images(const struct docker_daemon *d)
 	char path[512];
 	const char *tag;
 
-	if (docker_api_call(&d->api, "GET", "/images/json?filters=%7B%22reference%22%3A%5B%22" CLONE_REPO "%22%5D%7D", NULL, &list,
-			    &ignored))
+	if (docker_api_call(&d->api, "GET",
+			    "/images/json?filters=%7B%22reference%22%3A%5B%22" CLONE_REPO
+			    "%22%5D%7D",
+			    NULL, &list, &ignored))
 		return;
-	for (size_t i = 0; json_object_is_type(list, json_type_array) && i < json_object_array_length(list); i++) {
+	for (size_t i = 0;
+	     json_object_is_type(list, json_type_array) && i < json_object_array_length(list);
+	     i++) {
 		tags = docker_json_get(json_object_array_get_idx(list, i), "RepoTags");
-		for (size_t k = 0; tags && json_object_is_type(tags, json_type_array) && k < json_object_array_length(tags); k++) {
+		for (size_t k = 0; tags && json_object_is_type(tags, json_type_array) &&
+				   k < json_object_array_length(tags);
+		     k++) {
 			tag = json_object_get_string(json_object_array_get_idx(tags, k));
-			if (!tag || strncmp(tag, CLONE_REPO ":", strlen(CLONE_REPO) + 1) || strlen(tag) > 300)
+			if (!tag || strncmp(tag, CLONE_REPO ":", strlen(CLONE_REPO) + 1) ||
+			    strlen(tag) > 300)
 				continue;
 			snprintf(path, sizeof(path), "/images/%s", tag);
 			docker_api_call(&d->api, "DELETE", path, NULL, NULL, &ignored);
@@ -80,13 +89,15 @@ static int name_is_free(const struct docker_daemon *d, const char *name, struct 
 	ret = docker_api_call(&d->api, "GET", path, NULL, &o, &none);
 	if (ret)
 		return ret == -ENOENT ? 0 : zns_fail(err, ret, "%s", none.msg);
-	has = docker_json_str(o, "Name");	/* it may be the beginning of another one's id */
+	has = docker_json_str(o, "Name"); /* it may be the beginning of another one's id */
 	taken = has && *has == '/' && !strcmp(has + 1, name);
 	json_object_put(o);
-	return taken ? zns_fail(err, -EEXIST, "the name %s is in use by another container", name) : 0;
+	return taken ? zns_fail(err, -EEXIST, "the name %s is in use by another container", name) :
+		       0;
 }
 
-/* One at a time: between an image and its container another call would take the image for one that nobody uses. */
+/* One at a time: between an image and its container another call would take the image for one that
+ * nobody uses. */
 static int lock_images(struct zns_err *err)
 {
 	char path[PATH_MAX];
@@ -107,11 +118,11 @@ static int lock_images(struct zns_err *err)
 }
 
 /*
- * Files that the container changed must be there for its processes: an image of it as it is now. Its tag is a new one each
- * time, so that no other image loses its own.
+ * Files that the container changed must be there for its processes: an image of it as it is now.
+ * Its tag is a new one each time, so that no other image loses its own.
  */
-static int image_of(const struct docker_daemon *d, const struct docker_target *t, const char *name, char *out,
-		    size_t len, struct zns_err *err)
+static int image_of(const struct docker_daemon *d, const struct docker_target *t, const char *name,
+		    char *out, size_t len, struct zns_err *err)
 {
 	struct json_object *changes = NULL, *o = NULL;
 	uint8_t uuid[ZNS_UUID_LEN];
@@ -123,7 +134,8 @@ static int image_of(const struct docker_daemon *d, const struct docker_target *t
 	ret = docker_api_call(&d->api, "GET", path, NULL, &changes, err);
 	if (ret)
 		return ret;
-	if (!changes || !json_object_is_type(changes, json_type_array) || !json_object_array_length(changes)) {
+	if (!changes || !json_object_is_type(changes, json_type_array) ||
+	    !json_object_array_length(changes)) {
 		json_object_put(changes);
 		id = docker_json_str(t->json, "Image");
 		snprintf(out, len, "%s", id ? id : t->c.image);
@@ -133,17 +145,19 @@ static int image_of(const struct docker_daemon *d, const struct docker_target *t
 	if (zns_uuid_generate(uuid))
 		return zns_fail(err, -EAGAIN, "no random numbers for the image's tag");
 	snprintf(out, len, CLONE_REPO ":%.100s-%.8s", name, zns_uuid_format(uuid, text));
-	snprintf(path, sizeof(path), "/commit?container=%s&repo=" CLONE_REPO "&tag=%s", t->c.id, out + strlen(CLONE_REPO) + 1);
+	snprintf(path, sizeof(path), "/commit?container=%s&repo=" CLONE_REPO "&tag=%s", t->c.id,
+		 out + strlen(CLONE_REPO) + 1);
 	ret = docker_api_call(&d->api, "POST", path, NULL, &o, err);
 	json_object_put(o);
 	return ret;
 }
 
 /* POST /containers/create with what inspect says; the id of the new one. */
-static int create(const struct docker_daemon *d, const struct docker_target *t, const char *image, const char *name,
-		  char *id, size_t len, struct zns_err *err)
+static int create(const struct docker_daemon *d, const struct docker_target *t, const char *image,
+		  const char *name, char *id, size_t len, struct zns_err *err)
 {
-	struct json_object *body = NULL, *host = docker_json_get(t->json, "HostConfig"), *o = NULL, *copy = NULL;
+	struct json_object *body = NULL, *host = docker_json_get(t->json, "HostConfig"), *o = NULL,
+			   *copy = NULL;
 	char path[512];
 	const char *s;
 	int ret;
@@ -169,7 +183,8 @@ static int create(const struct docker_daemon *d, const struct docker_target *t, 
 	return *id ? 0 : zns_fail(err, -EPROTO, "docker: the new container has no id");
 }
 
-static int start_clone(const struct docker_daemon *d, const char *id, const struct docker_entry *e, struct zns_err *err)
+static int start_clone(const struct docker_daemon *d, const char *id, const struct docker_entry *e,
+		       struct zns_err *err)
 {
 	char path[PATH_MAX + 512], text[ZNS_UUID_STR];
 	int ret;
@@ -181,9 +196,11 @@ static int start_clone(const struct docker_daemon *d, const char *id, const stru
 	ret = copy_dir(e->dir, path, err);
 	if (ret)
 		return ret;
-	/* zns-runc lets nobody have another container's checkpoint unless root says so: here, where only dockerd writes. */
+	/* zns-runc lets nobody have another container's checkpoint unless root says so: here, where
+	 * only dockerd writes. */
 	snprintf(path, sizeof(path), "%s/containers/%s/" DOCKER_CLONE_FILE, d->root, id);
-	ret = zns_replace_file(AT_FDCWD, path, zns_uuid_format(e->id, text), ZNS_UUID_STR - 1, 0600);
+	ret = zns_replace_file(AT_FDCWD, path, zns_uuid_format(e->id, text), ZNS_UUID_STR - 1,
+			       0600);
 	if (ret)
 		return zns_fail_sys(err, ret, "cannot write %s", path);
 	snprintf(path, sizeof(path), "%s/containers/%s/checkpoints/%s", d->root, id, e->name);
@@ -194,8 +211,9 @@ static int start_clone(const struct docker_daemon *d, const char *id, const stru
 	return docker_api_call(&d->api, "POST", path, NULL, NULL, err);
 }
 
-static int clone_it(const struct docker_daemon *d, const struct docker_target *t, const char *checkpoint,
-		    const char *name, const char *image, char *id, size_t len, struct zns_err *err)
+static int clone_it(const struct docker_daemon *d, const struct docker_target *t,
+		    const char *checkpoint, const char *name, const char *image, char *id,
+		    size_t len, struct zns_err *err)
 {
 	cleanup_free struct docker_entry *list = NULL;
 	cleanup_close int lock = -1;
@@ -206,7 +224,7 @@ static int clone_it(const struct docker_daemon *d, const struct docker_target *t
 
 	if (!docker_good_name(name))
 		return zns_fail(err, -EINVAL, "\"%.60s\" cannot be a container's name", name);
-	ret = name_is_free(d, name, err);	/* before anything is made */
+	ret = name_is_free(d, name, err); /* before anything is made */
 	if (ret)
 		return ret;
 	if (docker_cannot_restore(d, t))
@@ -217,7 +235,8 @@ static int clone_it(const struct docker_daemon *d, const struct docker_target *t
 	for (i = 0; i < nr && strcmp(list[i].name, checkpoint); i++)
 		;
 	if (i == nr)
-		return zns_fail(err, -ENOENT, "container %s has no checkpoint %s on zones", t->c.name, checkpoint);
+		return zns_fail(err, -ENOENT, "container %s has no checkpoint %s on zones",
+				t->c.name, checkpoint);
 	ret = docker_entry_check(&list[i], err);
 	lock = ret ? -1 : lock_images(err);
 	if (!ret && lock < 0)
@@ -232,7 +251,7 @@ static int clone_it(const struct docker_daemon *d, const struct docker_target *t
 		ret = create(d, t, image, name, id, len, err);
 	if (!ret) {
 		ret = start_clone(d, id, &list[i], err);
-		if (ret) {	/* nothing half-made stays */
+		if (ret) { /* nothing half-made stays */
 			snprintf(path, sizeof(path), "/containers/%s?force=1", id);
 			docker_api_call(&d->api, "DELETE", path, NULL, NULL, &ignored);
 		}
@@ -251,19 +270,24 @@ int docker_clone(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct docker_target t = { 0 };
 	char id[128];
 	int ret;
-	const struct ctl_opt opts[] = { CTL_TEXT("image", &image), CTL_TEXT("host", &host), CTL_OPTS_END };
+	const struct ctl_opt opts[] = { CTL_TEXT("image", &image), CTL_TEXT("host", &host),
+					CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
 	if (args.argc != 3)
-		return ctl_usage(cmd, "a container, one of its checkpoints and the new container's name are wanted");
+		return ctl_usage(
+			cmd,
+			"a container, one of its checkpoints and the new container's name are wanted");
 	ret = docker_open(&d, host, args.argv[0], &t, &err);
 	if (!ret)
 		ret = clone_it(&d, &t, args.argv[1], args.argv[2], image, id, sizeof(id), &err);
 	if (!ret && args.json) {
-		ctl_print_json(ctl_obj(J("container_id", id), J("name", args.argv[2]), J("from", t.c.name)));
+		ctl_print_json(ctl_obj(J("container_id", id), J("name", args.argv[2]),
+				       J("from", t.c.name)));
 	} else if (!ret) {
-		printf("%s (%.12s) runs from checkpoint %s of %s\n", args.argv[2], id, args.argv[1], t.c.name);
+		printf("%s (%.12s) runs from checkpoint %s of %s\n", args.argv[2], id, args.argv[1],
+		       t.c.name);
 	}
 	docker_close(&d, &t);
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;

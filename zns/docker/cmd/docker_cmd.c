@@ -3,44 +3,53 @@
 #include <string.h>
 #include "docker_cmd.h"
 
-#define HOST_HELP "  --host unix:///PATH   the daemon, if not $DOCKER_HOST or /var/run/docker.sock\n"
-#define CONFIG_HELP \
+#define HOST_HELP \
+	"  --host unix:///PATH   the daemon, if not $DOCKER_HOST or /var/run/docker.sock\n"
+#define CONFIG_HELP                                                                      \
 	"  --config FILE   the daemon's configuration, if not /etc/docker/daemon.json\n" \
 	"  --name NAME     of the runtime, if not zns\n"
 
 static const struct ctl_cmd commands[] = {
 	{ "docker install", "[OPTIONS]", "register the runtime in Docker's daemon.json",
-	  CONFIG_HELP "  --runc PATH     the runc to use, if not the first one in the daemon's PATH\n"
-		      "  --data-root DIR Docker's data root, if neither the daemon nor its configuration says so\n" HOST_HELP
-		      "  --dry-run       only print what the file would be\n",
+	  CONFIG_HELP
+	  "  --runc PATH     the runc to use, if not the first one in the daemon's PATH\n"
+	  "  --data-root DIR Docker's data root, if neither the daemon nor its configuration says so\n" HOST_HELP
+	  "  --dry-run       only print what the file would be\n",
 	  docker_install },
 	{ "docker uninstall", "[OPTIONS]", "take it out again",
 	  CONFIG_HELP "  --dry-run       only print what the file would be\n", docker_uninstall },
-	{ "docker status", "[OPTIONS]", "is it registered, does the daemon know it, what cannot work",
-	  CONFIG_HELP HOST_HELP, docker_status },
-	{ "docker checkpoint", "CONTAINER [NAME]", "wait for admission with the container running, then call Docker",
+	{ "docker status", "[OPTIONS]",
+	  "is it registered, does the daemon know it, what cannot work", CONFIG_HELP HOST_HELP,
+	  docker_status },
+	{ "docker checkpoint", "CONTAINER [NAME]",
+	  "wait for admission with the container running, then call Docker",
 	  "  --leave-running the container goes on\n"
 	  "  --admission M   share, wait[=SECONDS] or reject; wait if the container says nothing\n"
 	  "  --keep N        keep N of the checkpoints that have no NAME of their own, and the container "
 	  "running\n" HOST_HELP,
 	  docker_checkpoint },
-	{ "docker recover", "CONTAINER [NAME]", "start a stopped container from its newest good checkpoint", HOST_HELP,
-	  docker_recover },
-	{ "docker clone", "CONTAINER NAME NEW", "start a new container from a checkpoint of another one",
+	{ "docker recover", "CONTAINER [NAME]",
+	  "start a stopped container from its newest good checkpoint", HOST_HELP, docker_recover },
+	{ "docker clone", "CONTAINER NAME NEW",
+	  "start a new container from a checkpoint of another one",
 	  "  --image IMAGE   its image; if not given, the container's, with its changed files if it has "
 	  "any\n" HOST_HELP,
 	  docker_clone },
-	{ "docker schedule", "CONTAINER --every TIME [--keep N]", "checkpoint a container again and again",
+	{ "docker schedule", "CONTAINER --every TIME [--keep N]",
+	  "checkpoint a container again and again",
 	  "  --every TIME    30s, 5m, 2h\n  --keep N        keep the newest N (5)\n"
 	  "  --loop          stay and do it, instead of a systemd timer\n  --count N       with --loop: so many "
 	  "times\n" HOST_HELP,
 	  docker_schedule },
-	{ "docker unschedule", "CONTAINER", "end that; what was made stays", "", docker_unschedule },
-	{ "docker logs", "[--restore] [--dev DEV] ID|CONTAINER", "criu's log of a checkpoint, or of a container's last one",
-	  "  --restore       of the container's last restore\n" HOST_HELP,
-	  docker_logs },
-	{ "docker live", "[--dev DEV] ID", "does a container still need this checkpoint, and why", "", docker_live },
-	{ "docker stats", "[CONTAINER]", "the last checkpoint and restore of each container: size, rate, time frozen", HOST_HELP,
+	{ "docker unschedule", "CONTAINER", "end that; what was made stays", "",
+	  docker_unschedule },
+	{ "docker logs", "[--restore] [--dev DEV] ID|CONTAINER",
+	  "criu's log of a checkpoint, or of a container's last one",
+	  "  --restore       of the container's last restore\n" HOST_HELP, docker_logs },
+	{ "docker live", "[--dev DEV] ID", "does a container still need this checkpoint, and why",
+	  "", docker_live },
+	{ "docker stats", "[CONTAINER]",
+	  "the last checkpoint and restore of each container: size, rate, time frozen", HOST_HELP,
 	  docker_stats },
 };
 

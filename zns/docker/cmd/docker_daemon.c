@@ -32,7 +32,8 @@ void docker_daemon_close(struct docker_daemon *d)
 
 bool docker_daemon_is_ours(const struct docker_daemon *d, const char *runtime)
 {
-	return docker_runtime_is_ours(docker_json_get(docker_json_get(d->info, "Runtimes"), runtime ? runtime : ""));
+	return docker_runtime_is_ours(
+		docker_json_get(docker_json_get(d->info, "Runtimes"), runtime ? runtime : ""));
 }
 
 bool docker_runtime_is_ours(struct json_object *runtime)
@@ -49,21 +50,30 @@ struct json_object *docker_limits(const char *version)
 	unsigned major = 0, minor = 0;
 
 	if (sscanf(version, "%u.%u", &major, &minor) < 1)
-		json_object_array_add(list, json_object_new_string(
-						    "the daemon's version is not known: nothing can be said about it"));
+		json_object_array_add(
+			list,
+			json_object_new_string(
+				"the daemon's version is not known: nothing can be said about it"));
 	if (major >= 28)
-		json_object_array_add(list,
-				      json_object_new_string("Docker 28 and later cannot restore a container that has "
-							     "a network namespace of its own (moby#50750): run it with "
-							     "--network host or --network container:OTHER"));
+		json_object_array_add(
+			list, json_object_new_string(
+				      "Docker 28 and later cannot restore a container that has "
+				      "a network namespace of its own (moby#50750): run it with "
+				      "--network host or --network container:OTHER"));
 	if (major == 25)
-		json_object_array_add(list, json_object_new_string(
-			"early Docker 25.0 cannot restore at all (moby#47456): take a later one"));
+		json_object_array_add(
+			list,
+			json_object_new_string(
+				"early Docker 25.0 cannot restore at all (moby#47456): take a later one"));
 	if (major && major < 24)
-		json_object_array_add(list, json_object_new_string(
-			"Docker before 24 has no --annotation: use --label zns.qos=N or -e ZNS_QOS=N"));
-	json_object_array_add(list, json_object_new_string(
-		"docker start --checkpoint-dir is refused by every version: use znsctl docker clone"));
+		json_object_array_add(
+			list,
+			json_object_new_string(
+				"Docker before 24 has no --annotation: use --label zns.qos=N or -e ZNS_QOS=N"));
+	json_object_array_add(
+		list,
+		json_object_new_string(
+			"docker start --checkpoint-dir is refused by every version: use znsctl docker clone"));
 	return list;
 }
 
@@ -76,7 +86,8 @@ bool docker_cannot_restore(const struct docker_daemon *d, const struct docker_ta
 	       strncmp(net, "container:", 10);
 }
 
-int docker_target_open(const struct docker_daemon *d, const char *name, struct docker_target *t, struct zns_err *err)
+int docker_target_open(const struct docker_daemon *d, const char *name, struct docker_target *t,
+		       struct zns_err *err)
 {
 	char path[512];
 	int ret;
@@ -88,10 +99,12 @@ int docker_target_open(const struct docker_daemon *d, const char *name, struct d
 	ret = docker_api_call(&d->api, "GET", path, NULL, &t->json, err);
 	if (ret)
 		return ret;
-	t->running = json_object_get_boolean(docker_json_get(docker_json_get(t->json, "State"), "Running"));
+	t->running = json_object_get_boolean(
+		docker_json_get(docker_json_get(t->json, "State"), "Running"));
 	t->runtime = docker_json_str(docker_json_get(t->json, "HostConfig"), "Runtime");
-	return docker_container_read_root(d->root, docker_json_str(t->json, "Id") ? docker_json_str(t->json, "Id") : "",
-					  &t->c, err);
+	return docker_container_read_root(
+		d->root, docker_json_str(t->json, "Id") ? docker_json_str(t->json, "Id") : "",
+		&t->c, err);
 }
 
 void docker_target_close(struct docker_target *t)
@@ -101,7 +114,8 @@ void docker_target_close(struct docker_target *t)
 	memset(t, 0, sizeof(*t));
 }
 
-int docker_open(struct docker_daemon *d, const char *host, const char *name, struct docker_target *t, struct zns_err *err)
+int docker_open(struct docker_daemon *d, const char *host, const char *name,
+		struct docker_target *t, struct zns_err *err)
 {
 	int ret = docker_daemon_open(d, host, err);
 
@@ -116,7 +130,8 @@ void docker_close(struct docker_daemon *d, struct docker_target *t)
 
 bool docker_good_name(const char *name)
 {
-	static const char first[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+	static const char first[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 	size_t n = strlen(name), i;
 
 	if (n < 2 || n > DOCKER_NAME_MAX || !strchr(first, *name))

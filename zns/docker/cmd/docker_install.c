@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* docker install, uninstall: our runtime in the daemon's configuration, which stays valid whatever happens */
+/* docker install, uninstall: our runtime in the daemon's configuration, which stays valid whatever
+ * happens */
 #include <fcntl.h>
 #include <spawn.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 
 struct edit {
 	char path[PATH_MAX], backup[PATH_MAX];
-	char root[PATH_MAX];		/* Docker's data root */
+	char root[PATH_MAX]; /* Docker's data root */
 	const char *name, *runc, *host, *data_root;
 	bool dry_run, exists;
 	unsigned mode;
@@ -29,24 +30,31 @@ static bool is_runc(const char *path)
 	int status;
 	pid_t pid;
 
-	if (*path != '/' || stat(path, &st) || !S_ISREG(st.st_mode) || access(path, X_OK) || !strcmp(base, "/zns-runc"))
+	if (*path != '/' || stat(path, &st) || !S_ISREG(st.st_mode) || access(path, X_OK) ||
+	    !strcmp(base, "/zns-runc"))
 		return false;
 	posix_spawn_file_actions_init(&fa);
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
 		posix_spawn_file_actions_addopen(&fa, fd, "/dev/null", O_RDWR, 0);
 	status = posix_spawn(&pid, path, &fa, NULL, argv, environ);
 	posix_spawn_file_actions_destroy(&fa);
-	return !status && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status);
+	return !status && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+	       !WEXITSTATUS(status);
 }
 
-static int parse(const struct ctl_cmd *cmd, int argc, char **argv, struct edit *e, struct zns_err *err)
+static int parse(const struct ctl_cmd *cmd, int argc, char **argv, struct edit *e,
+		 struct zns_err *err)
 {
 	const char *config = DOCKER_CONFIG;
 	struct stat st;
 	int ret;
-	const struct ctl_opt opts[] = {
-		CTL_TEXT("config", &config), CTL_TEXT("name", &e->name), CTL_TEXT("runc", &e->runc), CTL_FLAG("dry-run", &e->dry_run),
-		CTL_TEXT("data-root", &e->data_root), CTL_TEXT("host", &e->host), CTL_OPTS_END };
+	const struct ctl_opt opts[] = { CTL_TEXT("config", &config),
+					CTL_TEXT("name", &e->name),
+					CTL_TEXT("runc", &e->runc),
+					CTL_FLAG("dry-run", &e->dry_run),
+					CTL_TEXT("data-root", &e->data_root),
+					CTL_TEXT("host", &e->host),
+					CTL_OPTS_END };
 
 	e->name = "zns";
 	if (ctl_parse(cmd, argc, argv, opts, &e->args))
@@ -59,14 +67,19 @@ static int parse(const struct ctl_cmd *cmd, int argc, char **argv, struct edit *
 	if (!docker_good_name(e->name) || !strcmp(e->name, "runc"))
 		return zns_fail(err, -EINVAL, "\"%.40s\" cannot be a runtime's name", e->name);
 	if (e->runc && !is_runc(e->runc))
-		return zns_fail(err, -EINVAL, "--runc %s: the absolute path of a runc is wanted, and `%s --version` must work",
-				e->runc, e->runc);
+		return zns_fail(
+			err, -EINVAL,
+			"--runc %s: the absolute path of a runc is wanted, and `%s --version` must work",
+			e->runc, e->runc);
 	if (e->data_root && (*e->data_root != '/' || strlen(e->data_root) >= sizeof(e->root)))
-		return zns_fail(err, -EINVAL, "--data-root %.200s: an absolute path is wanted", e->data_root);
+		return zns_fail(err, -EINVAL, "--data-root %.200s: an absolute path is wanted",
+				e->data_root);
 	/* A link stays one: what it points to is edited. */
-	if (!realpath(config, e->path) && (size_t)snprintf(e->path, sizeof(e->path), "%s", config) >= sizeof(e->path))
+	if (!realpath(config, e->path) &&
+	    (size_t)snprintf(e->path, sizeof(e->path), "%s", config) >= sizeof(e->path))
 		return zns_fail(err, -ENAMETOOLONG, "the path of the configuration is too long");
-	if ((size_t)snprintf(e->backup, sizeof(e->backup), "%s" BACKUP, e->path) >= sizeof(e->backup))
+	if ((size_t)snprintf(e->backup, sizeof(e->backup), "%s" BACKUP, e->path) >=
+	    sizeof(e->backup))
 		return zns_fail(err, -ENAMETOOLONG, "the path of the configuration is too long");
 	e->exists = !stat(e->path, &st);
 	e->mode = e->exists ? st.st_mode & 0777 : 0644;
@@ -85,7 +98,8 @@ static struct json_object *runtimes_of(struct edit *e, struct zns_err *err)
 	struct json_object *r = docker_json_get(e->o, "runtimes");
 
 	if (r && !json_object_is_type(r, json_type_object)) {
-		zns_fail(err, -EBADMSG, "%s: \"runtimes\" is not an object: correct it first", e->path);
+		zns_fail(err, -EBADMSG, "%s: \"runtimes\" is not an object: correct it first",
+			 e->path);
 		return NULL;
 	}
 	if (!r) {
@@ -96,8 +110,8 @@ static struct json_object *runtimes_of(struct edit *e, struct zns_err *err)
 }
 
 /*
- * Where the daemon keeps its containers: as the option says, else as the daemon does, which knows its own command line, if
- * it is the one of this file; else as the file does.
+ * Where the daemon keeps its containers: as the option says, else as the daemon does, which knows
+ * its own command line, if it is the one of this file; else as the file does.
  */
 static int find_root(struct edit *e, struct zns_err *err)
 {
@@ -110,7 +124,8 @@ static int find_root(struct edit *e, struct zns_err *err)
 	daemon = !root && its_file && !docker_daemon_open(&d, e->host, &ignored);
 	if (!root && e->host && !daemon)
 		return zns_fail(err, ignored.code, "%s", ignored.msg);
-	/* With userns-remap it is a directory below the one in the file. Another one: the file is newer than the daemon. */
+	/* With userns-remap it is a directory below the one in the file. Another one: the file is
+	 * newer than the daemon. */
 	if (daemon && (!in_file || !strncmp(d.root, in_file, strlen(in_file))))
 		root = d.root;
 	if (!root)
@@ -132,7 +147,8 @@ static struct json_object *our_runtime(const struct edit *e, struct zns_err *err
 	char found[PATH_MAX], path[PATH_MAX];
 
 	if (zns_find_program("zns-runc", found, sizeof(found)) || !realpath(found, path)) {
-		zns_fail(err, -ENOENT, "zns-runc is not installed beside znsctl nor in ../libexec/zns-criu");
+		zns_fail(err, -ENOENT,
+			 "zns-runc is not installed beside znsctl nor in ../libexec/zns-criu");
 		return NULL;
 	}
 	r = json_object_new_object();
@@ -153,8 +169,10 @@ static struct json_object *our_runtime(const struct edit *e, struct zns_err *err
 
 static int save(struct edit *e, bool backup, struct zns_err *err)
 {
-	const char *text = json_object_to_json_string_ext(e->o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
-								       JSON_C_TO_STRING_NOSLASHESCAPE);
+	const char *text = json_object_to_json_string_ext(e->o,
+							  JSON_C_TO_STRING_PRETTY |
+								  JSON_C_TO_STRING_SPACED |
+								  JSON_C_TO_STRING_NOSLASHESCAPE);
 	cleanup_free char *line = NULL;
 	cleanup_free uint8_t *old = NULL;
 	size_t len;
@@ -173,12 +191,13 @@ static int save(struct edit *e, bool backup, struct zns_err *err)
 		if (ret)
 			return zns_fail_sys(err, ret, "cannot keep a copy at %s", e->backup);
 	} else if (backup) {
-		unlink(e->backup);	/* of an earlier file */
+		unlink(e->backup); /* of an earlier file */
 	}
-	if (!e->exists) {	/* /etc/docker is not made by every package */
+	if (!e->exists) { /* /etc/docker is not made by every package */
 		char dir[PATH_MAX];
 
-		snprintf(dir, sizeof(dir), "%.*s", (int)(strrchr(e->path, '/') ? strrchr(e->path, '/') - e->path : 0),
+		snprintf(dir, sizeof(dir), "%.*s",
+			 (int)(strrchr(e->path, '/') ? strrchr(e->path, '/') - e->path : 0),
 			 e->path);
 		if (*dir && mkdir(dir, 0755) && errno != EEXIST)
 			return zns_fail_sys(err, -errno, "cannot make %s", dir);
@@ -195,7 +214,8 @@ static int answer(const struct edit *e, bool changed, bool restart, const char *
 		j = ctl_obj(J("config", (const char *)e->path), J("runtime", e->name));
 		if (*e->root)
 			json_object_object_add(j, "data_root", ctl_j_text(e->root));
-		return ctl_print_json(ctl_json_join(j, ctl_obj(J("changed", changed), J("restart_needed", restart))));
+		return ctl_print_json(ctl_json_join(j, ctl_obj(J("changed", changed),
+							       J("restart_needed", restart))));
 	}
 	if (!changed) {
 		printf("%s: runtime %s is %s; nothing was changed\n", e->path, e->name, what);
@@ -203,11 +223,13 @@ static int answer(const struct edit *e, bool changed, bool restart, const char *
 	}
 	printf("%s: runtime %s is now %s\n", e->path, e->name, what);
 	if (*e->root)
-		printf("containers are looked up in Docker's data root %s (--data-root names another)\n", e->root);
-	printf(restart ? "next: restart Docker's daemon (systemctl restart docker), it reads \"experimental\" only at "
-			 "its start\n"
-		       : "next: make Docker's daemon read its configuration (systemctl reload docker, or send it "
-			 "SIGHUP)\n");
+		printf("containers are looked up in Docker's data root %s (--data-root names another)\n",
+		       e->root);
+	printf(restart ?
+		       "next: restart Docker's daemon (systemctl restart docker), it reads \"experimental\" only at "
+		       "its start\n" :
+		       "next: make Docker's daemon read its configuration (systemctl reload docker, or send it "
+		       "SIGHUP)\n");
 	return CTL_OK;
 }
 
@@ -241,8 +263,10 @@ int docker_install(const struct ctl_cmd *cmd, int argc, char **argv)
 		json_object_object_add(all, e.name, ours);
 		json_object_object_add(e.o, "experimental", json_object_new_boolean(true));
 		ret = save(&e, backup, &err) ? ctl_fail(cmd, &err) :
-		      e.dry_run ? CTL_OK : answer(&e, true, !had_exp, "registered");
-		if (ret == CTL_OK && !e.dry_run && !e.args.json && zns_resolve_device(NULL, &reg, &err))
+		      e.dry_run              ? CTL_OK :
+					       answer(&e, true, !had_exp, "registered");
+		if (ret == CTL_OK && !e.dry_run && !e.args.json &&
+		    zns_resolve_device(NULL, &reg, &err))
 			printf("note: no checkpoint can be made yet: %s\n", err.msg);
 	}
 	json_object_put(e.o);
@@ -283,7 +307,8 @@ int docker_uninstall(const struct ctl_cmd *cmd, int argc, char **argv)
 	}
 	def = docker_json_str(e.o, "default-runtime");
 	if (def && !strcmp(def, e.name)) {
-		ret = zns_fail(&err, -EBUSY, "%s: \"default-runtime\" is %s: set another one first", e.path, e.name);
+		ret = zns_fail(&err, -EBUSY, "%s: \"default-runtime\" is %s: set another one first",
+			       e.path, e.name);
 	} else if (!docker_json_get(all, e.name)) {
 		ret = answer(&e, false, false, "not registered");
 		json_object_put(e.o);

@@ -11,7 +11,8 @@ struct collect {
 	size_t nr;
 };
 
-static int collect(void *arg, const char *container, const char *name, const char *dir, const uint8_t id[ZNS_UUID_LEN])
+static int collect(void *arg, const char *container, const char *name, const char *dir,
+		   const uint8_t id[ZNS_UUID_LEN])
 {
 	cleanup_close int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct collect *c = arg;
@@ -40,7 +41,9 @@ static int newest_first(const void *a, const void *b)
 {
 	const struct docker_entry *x = a, *y = b;
 
-	return x->created_ns < y->created_ns ? 1 : x->created_ns > y->created_ns ? -1 : strcmp(y->name, x->name);
+	return x->created_ns < y->created_ns ? 1 :
+	       x->created_ns > y->created_ns ? -1 :
+					       strcmp(y->name, x->name);
 }
 
 void docker_sort(struct docker_entry *list, size_t nr)
@@ -49,7 +52,8 @@ void docker_sort(struct docker_entry *list, size_t nr)
 		qsort(list, nr, sizeof(*list), newest_first);
 }
 
-int docker_entries(const struct docker_container *k, struct docker_entry **out, size_t *nr, struct zns_err *err)
+int docker_entries(const struct docker_container *k, struct docker_entry **out, size_t *nr,
+		   struct zns_err *err)
 {
 	struct collect c = { .container = k->id };
 	int ret = docker_each_handle(k->root, collect, &c);
@@ -90,7 +94,8 @@ static int rm_on_device(const struct docker_entry *e, struct zns_err *err)
 	return ctl_call(zns_uuid_format(e->device, dev), &req, NULL, err);
 }
 
-int docker_thin_out(const struct docker_daemon *d, const struct docker_container *c, unsigned keep, struct zns_err *err)
+int docker_thin_out(const struct docker_daemon *d, const struct docker_container *c, unsigned keep,
+		    struct zns_err *err)
 {
 	cleanup_free struct docker_entry *list = NULL;
 	size_t nr = 0, i, seen = 0;
@@ -99,12 +104,15 @@ int docker_thin_out(const struct docker_daemon *d, const struct docker_container
 	int ret = docker_entries(c, &list, &nr, err);
 
 	for (i = 0; !ret && i < nr; i++) {
-		if (strncmp(list[i].name, DOCKER_AUTO_PREFIX, strlen(DOCKER_AUTO_PREFIX)) || ++seen <= keep)
+		if (strncmp(list[i].name, DOCKER_AUTO_PREFIX, strlen(DOCKER_AUTO_PREFIX)) ||
+		    ++seen <= keep)
 			continue;
 		snprintf(path, sizeof(path), "/containers/%s/checkpoints/%s", c->id, list[i].name);
 		ret = docker_api_call(&d->api, "DELETE", path, NULL, NULL, err);
 		/* A clone may hold the same one. */
-		m = (struct docker_made){ .root = c->root, .container_id = c->id, .checkpoint_name = list[i].name,
+		m = (struct docker_made){ .root = c->root,
+					  .container_id = c->id,
+					  .checkpoint_name = list[i].name,
 					  .id = list[i].id };
 		if (!ret && docker_checkpoint_life(&m, NULL, 0) == DOCKER_GONE)
 			ret = rm_on_device(&list[i], err);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Which checkpoints of Docker containers nobody needs any more: what `znsctl gc` asks, and `docker live` shows */
+/* Which checkpoints of Docker containers nobody needs any more: what `znsctl gc` asks, and `docker
+ * live` shows */
 #include <string.h>
 #include "docker_cmd.h"
 
@@ -14,7 +15,7 @@ enum docker_life ctl_docker_life(const ZnsPb__Checkpoint *c, char *why, size_t l
 		return DOCKER_UNKNOWN;
 	}
 	gethostname(host, sizeof(host) - 1);
-	if (o->host && strcmp(o->host, host)) {	/* a device that came from elsewhere */
+	if (o->host && strcmp(o->host, host)) { /* a device that came from elsewhere */
 		snprintf(why, len, "it was made on host %.40s, this is %.40s", o->host, host);
 		return DOCKER_UNKNOWN;
 	}
@@ -46,7 +47,8 @@ int docker_live(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (!ret) {
 		life = ctl_docker_life(c, why, sizeof(why));
 		if (args.json)
-			ctl_print_json(ctl_obj(J("id", ctl_json_uuid(c->id.data)), J("life", word[life]), J("why", why)));
+			ctl_print_json(ctl_obj(J("id", ctl_json_uuid(c->id.data)),
+					       J("life", word[life]), J("why", why)));
 		else
 			printf("%s: %s\n", word[life], why);
 	}

@@ -26,8 +26,8 @@ static int resolve(const char *dev, const char *what, char id[ZNS_UUID_STR], str
 	return 0;
 }
 
-int docker_image(struct ctl_hold *h, const char *name, size_t max, const char *absent, char **out, size_t *len,
-		 struct zns_err *err)
+int docker_image(struct ctl_hold *h, const char *name, size_t max, const char *absent, char **out,
+		 size_t *len, struct zns_err *err)
 {
 	struct zns_reader_params p = { .dev = h->s.dev, .workers = 1 };
 	struct zns_reader *r = NULL;
@@ -56,15 +56,17 @@ static int show(struct ctl_hold *h, struct zns_err *err)
 {
 	cleanup_free char *text = NULL;
 	size_t len;
-	int ret = docker_image(h, LOG_NAME, SIZE_MAX, "no log was kept with this checkpoint: it was not made by a runtime", &text, &len,
-			       err);
+	int ret = docker_image(h, LOG_NAME, SIZE_MAX,
+			       "no log was kept with this checkpoint: it was not made by a runtime",
+			       &text, &len, err);
 
 	if (!ret)
-		fwrite(text, 1, len, stdout);	/* main says what goes wrong with that */
+		fwrite(text, 1, len, stdout); /* main says what goes wrong with that */
 	return ret;
 }
 
-/* A restored container may have no checkpoint of its own (a clone): then Docker knows its name, or it is an id. */
+/* A restored container may have no checkpoint of its own (a clone): then Docker knows its name, or
+ * it is an id. */
 static int show_restore(const struct ctl_args *args, const char *host, struct zns_err *err)
 {
 	struct zns_err ignored = ZNS_ERR_INIT;
@@ -82,7 +84,7 @@ static int show_restore(const struct ctl_args *args, const char *host, struct zn
 		return zns_fail(err, ignored.code, "%s", ignored.msg);
 	ret = docker_restore_log(target ? t.c.id : id, &text, &len, err);
 	if (!ret)
-		fwrite(text, 1, len, stdout);	/* main says what goes wrong with that */
+		fwrite(text, 1, len, stdout); /* main says what goes wrong with that */
 	if (target)
 		docker_target_close(&t);
 	if (daemon)
@@ -99,7 +101,8 @@ int docker_logs(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct ctl_hold h;
 	bool restore = false;
 	int ret;
-	const struct ctl_opt opts[] = { CTL_FLAG("restore", &restore), CTL_TEXT("host", &host), CTL_DEV, CTL_OPTS_END };
+	const struct ctl_opt opts[] = { CTL_FLAG("restore", &restore), CTL_TEXT("host", &host),
+					CTL_DEV, CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Checkpoints that Docker lost: it fails after the dump (its disk is full, say), removes the directory, and the container
- * has ended. The catalogue still has the checkpoint, and what Docker needs of its directory is made anew from there.
+ * Checkpoints that Docker lost: it fails after the dump (its disk is full, say), removes the
+ * directory, and the container has ended. The catalogue still has the checkpoint, and what Docker
+ * needs of its directory is made anew from there.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 #include "zns/crypt.h"
 #include "zns/handle.h"
 
-#define FDS_NAME "descriptors.json"	/* of runc's; zns/helper/origin.c keeps it */
+#define FDS_NAME "descriptors.json" /* of runc's; zns/helper/origin.c keeps it */
 #define FDS_MAX KIB(64)
 
 static bool has(const struct docker_entry *list, size_t nr, const uint8_t *id)
@@ -21,18 +22,21 @@ static bool has(const struct docker_entry *list, size_t nr, const uint8_t *id)
 	return false;
 }
 
-/* With a name: whatever has it. Without: only what the container ended with, and was not started since. */
-static bool is_lost(const ZnsPb__Checkpoint *c, const struct docker_container *k, const char *wanted)
+/* With a name: whatever has it. Without: only what the container ended with, and was not started
+ * since. */
+static bool is_lost(const ZnsPb__Checkpoint *c, const struct docker_container *k,
+		    const char *wanted)
 {
 	const ZnsPb__Origin *o = c->origin;
 	char why[PATH_MAX], id[ZNS_UUID_STR];
 
-	if (!o || !o->container_id || strcmp(o->container_id, k->id) || c->pages_only || c->pre_dump ||
-	    c->id.len != ZNS_UUID_LEN)
+	if (!o || !o->container_id || strcmp(o->container_id, k->id) || c->pages_only ||
+	    c->pre_dump || c->id.len != ZNS_UUID_LEN)
 		return false;
 	if (!wanted)
 		return o->ended && ctl_docker_life(c, why, sizeof(why)) == DOCKER_NEEDED;
-	return !strcmp(wanted, zns_uuid_format(c->id.data, id)) || (o->checkpoint_name && !strcmp(wanted, o->checkpoint_name));
+	return !strcmp(wanted, zns_uuid_format(c->id.data, id)) ||
+	       (o->checkpoint_name && !strcmp(wanted, o->checkpoint_name));
 }
 
 static int add(const ZnsPb__Checkpoint *c, const struct docker_container *k, const uint8_t *device,
@@ -52,7 +56,8 @@ static int add(const ZnsPb__Checkpoint *c, const struct docker_container *k, con
 		snprintf(e->name, sizeof(e->name), "%s", name);
 	else
 		snprintf(e->name, sizeof(e->name), "zns-%.8s", zns_uuid_format(c->id.data, id));
-	snprintf(e->dir, sizeof(e->dir), "%.*s/containers/%s/checkpoints/%s", PATH_MAX / 2, k->root, k->id, e->name);
+	snprintf(e->dir, sizeof(e->dir), "%.*s/containers/%s/checkpoints/%s", PATH_MAX / 2, k->root,
+		 k->id, e->name);
 	memcpy(e->id, c->id.data, ZNS_UUID_LEN);
 	memcpy(e->device, device, ZNS_UUID_LEN);
 	e->created_ns = c->created_ns;
@@ -61,8 +66,8 @@ static int add(const ZnsPb__Checkpoint *c, const struct docker_container *k, con
 	return 0;
 }
 
-int docker_lost(const struct docker_container *k, const char *wanted, struct docker_entry **list, size_t *nr,
-		struct zns_err *err)
+int docker_lost(const struct docker_container *k, const char *wanted, struct docker_entry **list,
+		size_t *nr, struct zns_err *err)
 {
 	cleanup_free struct zns_registered *reg = NULL;
 	size_t n = 0;
@@ -73,12 +78,15 @@ int docker_lost(const struct docker_container *k, const char *wanted, struct doc
 		cleanup_answer ZnsPb__Response *r = NULL;
 		char dev[ZNS_UUID_STR];
 
-		if (ctl_list(zns_uuid_format(reg[i].uuid, dev), &r, &away)) {	/* the others may have it */
-			fprintf(stderr, "znsctl docker recover: %s was not looked at: %s\n", reg[i].path, away.msg);
+		/* the others may have it */
+		if (ctl_list(zns_uuid_format(reg[i].uuid, dev), &r, &away)) {
+			fprintf(stderr, "znsctl docker recover: %s was not looked at: %s\n",
+				reg[i].path, away.msg);
 			continue;
 		}
 		for (size_t c = 0; !ret && c < r->n_checkpoints; c++)
-			if (is_lost(r->checkpoints[c], k, wanted) && !has(*list, *nr, r->checkpoints[c]->id.data))
+			if (is_lost(r->checkpoints[c], k, wanted) &&
+			    !has(*list, *nr, r->checkpoints[c]->id.data))
 				ret = add(r->checkpoints[c], k, reg[i].uuid, list, nr);
 		if (ret)
 			zns_fail_sys(err, ret, "list of checkpoints");
@@ -90,8 +98,11 @@ static int write_fds(struct ctl_hold *h, int dir, struct zns_err *err)
 {
 	cleanup_free char *text = NULL;
 	size_t len;
-	int ret = docker_image(h, FDS_NAME, FDS_MAX, "runc's " FDS_NAME " was not kept with it (an earlier version made it): export it, "
-			       "and start it with that file by hand", &text, &len, err);
+	int ret = docker_image(h, FDS_NAME, FDS_MAX,
+			       "runc's " FDS_NAME
+			       " was not kept with it (an earlier version made it): export it, "
+			       "and start it with that file by hand",
+			       &text, &len, err);
 
 	if (!ret && zns_replace_file(dir, FDS_NAME, text, len, 0600))
 		ret = zns_fail(err, -EIO, "cannot write " FDS_NAME);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* docker recover: after a crash of the container or the host, its newest checkpoint that can be had */
+/* docker recover: after a crash of the container or the host, its newest checkpoint that can be had
+ */
 #include <string.h>
 #include "docker_cmd.h"
 
-static int start(const struct docker_daemon *d, const char *id, const char *name, struct zns_err *err)
+static int start(const struct docker_daemon *d, const char *id, const char *name,
+		 struct zns_err *err)
 {
 	char path[1024];
 
@@ -20,8 +22,10 @@ static int recover(const struct docker_daemon *d, const struct docker_target *t,
 	int ret;
 
 	if (t->running)
-		return zns_fail(err, -EBUSY, "container %s runs: stop it first if it shall go back to a checkpoint",
-				t->c.name);
+		return zns_fail(
+			err, -EBUSY,
+			"container %s runs: stop it first if it shall go back to a checkpoint",
+			t->c.name);
 	if (docker_cannot_restore(d, t))
 		return zns_fail(err, -EOPNOTSUPP, DOCKER_CANNOT_RESTORE, d->version, t->c.name);
 	ret = docker_entries(&t->c, &list, &nr, err);
@@ -46,9 +50,12 @@ static int recover(const struct docker_daemon *d, const struct docker_target *t,
 		fprintf(stderr, "znsctl docker recover: %s: %s\n", list[i].name, why.msg);
 	}
 	if (wanted && !tried)
-		return zns_fail(err, -ENOENT, "container %s has no checkpoint %s on zones", t->c.name, wanted);
-	return tried ? zns_fail(err, -EIO, "none of %zu checkpoints of container %s could be started", tried, t->c.name)
-		     : zns_fail(err, -ENOENT, "container %s has no checkpoint on zones", t->c.name);
+		return zns_fail(err, -ENOENT, "container %s has no checkpoint %s on zones",
+				t->c.name, wanted);
+	return tried ? zns_fail(err, -EIO,
+				"none of %zu checkpoints of container %s could be started", tried,
+				t->c.name) :
+		       zns_fail(err, -ENOENT, "container %s has no checkpoint on zones", t->c.name);
 }
 
 int docker_recover(const struct ctl_cmd *cmd, int argc, char **argv)
@@ -71,11 +78,14 @@ int docker_recover(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (!ret)
 		ret = recover(&d, &t, args.argc == 2 ? args.argv[1] : NULL, &e, &err);
 	if (!ret && args.json) {
-		ctl_print_json(ctl_obj(J("container", t.c.name), J("name", e.name), J("id", ctl_json_uuid(e.id)),
-				       J("created", ctl_json_time(e.created_ns)), J("lost_by_docker", e.lost)));
+		ctl_print_json(ctl_obj(J("container", t.c.name), J("name", e.name),
+				       J("id", ctl_json_uuid(e.id)),
+				       J("created", ctl_json_time(e.created_ns)),
+				       J("lost_by_docker", e.lost)));
 	} else if (!ret) {
 		printf("%s runs again from checkpoint %s of %s%s\n", t.c.name, e.name,
-		       zns_format_time(e.created_ns, when, sizeof(when)), e.lost ? ", which Docker had lost" : "");
+		       zns_format_time(e.created_ns, when, sizeof(when)),
+		       e.lost ? ", which Docker had lost" : "");
 	}
 	docker_close(&d, &t);
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;

@@ -27,7 +27,8 @@ static int systemctl(const char *a, const char *b, const char *c, struct zns_err
 		_exit(127);
 	}
 	if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
-		return zns_fail(err, -EIO, "systemctl %s %s%s%s failed", a, b ? b : "", c ? " " : "", c ? c : "");
+		return zns_fail(err, -EIO, "systemctl %s %s%s%s failed", a, b ? b : "",
+				c ? " " : "", c ? c : "");
 	return 0;
 }
 
@@ -41,7 +42,8 @@ static int write_unit(const char *name, const char *suffix, const char *text, st
 	return ret ? zns_fail_sys(err, ret, "cannot write %s", path) : 0;
 }
 
-static int make_timer(const char *container, const char *host, uint64_t every, unsigned keep, struct zns_err *err)
+static int make_timer(const char *container, const char *host, uint64_t every, unsigned keep,
+		      struct zns_err *err)
 {
 	cleanup_free char *service = NULL, *timer = NULL;
 	char self[PATH_MAX], unit[256];
@@ -51,13 +53,15 @@ static int make_timer(const char *container, const char *host, uint64_t every, u
 	if (n <= 0)
 		return zns_fail_sys(err, -errno, "/proc/self/exe");
 	self[n] = 0;
-	/* One file at a time, oneshot: a checkpoint that takes longer than the period delays the next one. */
-	if (asprintf(&service,
-		     "[Unit]\nDescription=Checkpoint of container %s on zones\nAfter=docker.service\n\n[Service]\n"
-		     "Type=oneshot\nEnvironment=ZNS_CONFIG=%s ZNS_RUN=%s\nExecStart=%s checkpoint --keep %u%s%s "
-		     "%s\n",
-		     container, zns_config_dir(), zns_run_dir(), self, keep, host ? " --host " : "", host ? host : "",
-		     container) < 0 ||
+	/* One file at a time, oneshot: a checkpoint that takes longer than the period delays the
+	 * next one. */
+	if (asprintf(
+		    &service,
+		    "[Unit]\nDescription=Checkpoint of container %s on zones\nAfter=docker.service\n\n[Service]\n"
+		    "Type=oneshot\nEnvironment=ZNS_CONFIG=%s ZNS_RUN=%s\nExecStart=%s checkpoint --keep %u%s%s "
+		    "%s\n",
+		    container, zns_config_dir(), zns_run_dir(), self, keep, host ? " --host " : "",
+		    host ? host : "", container) < 0 ||
 	    asprintf(&timer,
 		     "[Unit]\nDescription=Checkpoints of container "
 		     "%s\n\n[Timer]\nOnActiveSec=%llu\nOnUnitInactiveSec=%llu\n"
@@ -76,8 +80,8 @@ static int make_timer(const char *container, const char *host, uint64_t every, u
 }
 
 /* One failure does not end it: the container may be stopped for a while. */
-static int loop(const struct ctl_cmd *cmd, const char *host, const char *container, uint64_t every, unsigned keep,
-		uint64_t count)
+static int loop(const struct ctl_cmd *cmd, const char *host, const char *container, uint64_t every,
+		unsigned keep, uint64_t count)
 {
 	uint64_t next = zns_mono_ns(), done, failed = 0;
 
@@ -90,7 +94,8 @@ static int loop(const struct ctl_cmd *cmd, const char *host, const char *contain
 		int ret;
 
 		while (zns_mono_ns() < next)
-			usleep((useconds_t)zns_min((next - zns_mono_ns()) / 1000 + 1, (uint64_t)500000));
+			usleep((useconds_t)zns_min((next - zns_mono_ns()) / 1000 + 1,
+						   (uint64_t)500000));
 		next = zns_mono_ns() + every * 1000000000ull;
 		docker_time_name(DOCKER_AUTO_PREFIX, name, sizeof(name));
 		ask.name = name;
@@ -121,10 +126,17 @@ int docker_schedule(const struct ctl_cmd *cmd, int argc, char **argv)
 	const char *host = NULL;
 	bool stay = false;
 	int ret;
-	const struct ctl_opt opts[] = {
-		{ .name = "every", .kind = CTL_O_DURATION, .number = &every, .min = 1, .max = YEAR_S, .wrong = WANTED },
-		CTL_NUMBER("keep", &keep, 1, 10000, WANTED), CTL_FLAG("loop", &stay), CTL_NUMBER("count", &count, 1, 1000000000, WANTED),
-		CTL_TEXT("host", &host), CTL_OPTS_END };
+	const struct ctl_opt opts[] = { { .name = "every",
+					  .kind = CTL_O_DURATION,
+					  .number = &every,
+					  .min = 1,
+					  .max = YEAR_S,
+					  .wrong = WANTED },
+					CTL_NUMBER("keep", &keep, 1, 10000, WANTED),
+					CTL_FLAG("loop", &stay),
+					CTL_NUMBER("count", &count, 1, 1000000000, WANTED),
+					CTL_TEXT("host", &host),
+					CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
@@ -138,12 +150,13 @@ int docker_schedule(const struct ctl_cmd *cmd, int argc, char **argv)
 	}
 	ret = docker_open(&d, host, args.argv[0], &t, &err);
 	if (!ret && !docker_daemon_is_ours(&d, t.runtime))
-		ret = zns_fail(&err, -EINVAL, "container %s does not run with runtime zns", t.c.name);
+		ret = zns_fail(&err, -EINVAL, "container %s does not run with runtime zns",
+			       t.c.name);
 	if (!ret)
 		ret = make_timer(t.c.name, host, every, (unsigned)keep, &err);
 	if (!ret)
-		printf("zns-docker-%s.timer: a checkpoint every %llu s, the newest %llu are kept\n", t.c.name,
-		       (unsigned long long)every, (unsigned long long)keep);
+		printf("zns-docker-%s.timer: a checkpoint every %llu s, the newest %llu are kept\n",
+		       t.c.name, (unsigned long long)every, (unsigned long long)keep);
 	docker_close(&d, &t);
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* docker stats: each container's last checkpoint and restore (Docker itself deletes criu's figures) */
+/* docker stats: each container's last checkpoint and restore (Docker itself deletes criu's figures)
+ */
 #include <string.h>
 #include "docker_cmd.h"
 
 struct row {
 	const ZnsPb__Checkpoint *last;
-	const ZnsPb__RestoreStat *restore;	/* NULL: none is remembered */
+	const ZnsPb__RestoreStat *restore; /* NULL: none is remembered */
 	size_t nr;
 	uint64_t bytes;
 };
@@ -54,14 +55,16 @@ static struct json_object *row_json(const struct row *w)
 
 	json_object_object_add(j, "checkpoints", ctl_j_uint(w->nr));
 	json_object_object_add(j, "bytes_all", ctl_j_uint(w->bytes));
-	json_object_object_add(j, "last_restore", w->restore ? ctl_json(w->restore, ctl_restore_fields) : NULL);
+	json_object_object_add(j, "last_restore",
+			       w->restore ? ctl_json(w->restore, ctl_restore_fields) : NULL);
 	return j;
 }
 
 static void row_text(const struct row *w)
 {
 	const ZnsPb__Checkpoint *c = w->last;
-	char size[16], all[16], when[32], asked[16] = "-", got[16] = "-", frozen[24] = "-", restored[32] = "-";
+	char size[16], all[16], when[32], asked[16] = "-", got[16] = "-", frozen[24] = "-",
+					  restored[32] = "-";
 
 	if (c->has_qos_requested_mibps && c->qos_requested_mibps)
 		snprintf(asked, sizeof(asked), "%u", c->qos_requested_mibps);
@@ -71,13 +74,15 @@ static void row_text(const struct row *w)
 		snprintf(frozen, sizeof(frozen), "%.1f ms", (double)c->frozen_us / 1000);
 	if (w->restore)
 		zns_format_time(w->restore->ended_ns, restored, sizeof(restored));
-	printf("%-20s %.12s  %s  %11s  %6s/%-8s %11s  %5zu  %11s  %s\n", ctl_text(c->container), ctl_text(c->origin->container_id),
-	       zns_format_time(c->created_ns, when, sizeof(when)), zns_format_size(c->bytes, size, sizeof(size)), asked,
-	       got, frozen, w->nr, zns_format_size(w->bytes, all, sizeof(all)), restored);
+	printf("%-20s %.12s  %s  %11s  %6s/%-8s %11s  %5zu  %11s  %s\n", ctl_text(c->container),
+	       ctl_text(c->origin->container_id),
+	       zns_format_time(c->created_ns, when, sizeof(when)),
+	       zns_format_size(c->bytes, size, sizeof(size)), asked, got, frozen, w->nr,
+	       zns_format_size(w->bytes, all, sizeof(all)), restored);
 }
 
-static int one_device(const char *dev, const char *name, struct json_object *list, bool json, bool *head,
-		      struct zns_err *err)
+static int one_device(const char *dev, const char *name, struct json_object *list, bool json,
+		      bool *head, struct zns_err *err)
 {
 	cleanup_free struct row *w = NULL;
 	ZnsPb__Request ask = ZNS_PB__REQUEST__INIT;
@@ -102,8 +107,9 @@ static int one_device(const char *dev, const char *name, struct json_object *lis
 			continue;
 		}
 		if (!*head)
-			printf("%-20s %-12s  %-20s  %11s  MiB/s asked/got %11s  count  %11s  %s\n", "container", "id",
-			       "last checkpoint", "size", "frozen", "all of them", "last restore");
+			printf("%-20s %-12s  %-20s  %11s  MiB/s asked/got %11s  count  %11s  %s\n",
+			       "container", "id", "last checkpoint", "size", "frozen",
+			       "all of them", "last restore");
 		*head = true;
 		row_text(&w[i]);
 	}
@@ -117,7 +123,7 @@ int docker_stats(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct ctl_args args = { 0 };
 	struct json_object *list;
 	char dev[ZNS_UUID_STR];
-	const char *host = NULL;	/* taken by all, of no use here */
+	const char *host = NULL; /* taken by all, of no use here */
 	bool head = false;
 	size_t nr = 0, i;
 	int ret;
@@ -131,8 +137,8 @@ int docker_stats(const struct ctl_cmd *cmd, int argc, char **argv)
 	list = json_object_new_array();
 	/* One device that is away does not hide the others. */
 	for (i = 0; !ret && i < nr; i++)
-		if (one_device(zns_uuid_format(regs[i].uuid, dev), args.argc ? args.argv[0] : NULL, list, args.json,
-			       &head, &err))
+		if (one_device(zns_uuid_format(regs[i].uuid, dev), args.argc ? args.argv[0] : NULL,
+			       list, args.json, &head, &err))
 			fprintf(stderr, "znsctl docker stats: %s: %s\n", regs[i].path, err.msg);
 	if (ret) {
 		json_object_put(list);

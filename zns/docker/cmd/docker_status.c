@@ -5,8 +5,8 @@
 
 struct look {
 	const char *config, *name, *host;
-	struct json_object *file;	/* the runtime as the file has it, or NULL */
-	struct json_object *running;	/* as the daemon has it, or NULL */
+	struct json_object *file; /* the runtime as the file has it, or NULL */
+	struct json_object *running; /* as the daemon has it, or NULL */
 	struct docker_daemon d;
 	bool daemon;
 	struct zns_err no_daemon, no_device;
@@ -18,7 +18,9 @@ struct look {
 static const char *root_of(struct json_object *runtime)
 {
 	struct json_object *args = docker_json_get(runtime, "runtimeArgs");
-	size_t n = args && json_object_is_type(args, json_type_array) ? json_object_array_length(args) : 0;
+	size_t n = args && json_object_is_type(args, json_type_array) ?
+			   json_object_array_length(args) :
+			   0;
 	const char *word, *root = runtime ? DOCKER_DEFAULT_ROOT : NULL;
 
 	for (size_t i = 0; i + 1 < n; i++) {
@@ -69,17 +71,20 @@ static void print_text(const struct look *l, struct json_object *limits)
 	line("daemon", l->daemon ? l->d.version : l->no_daemon.msg);
 	if (l->daemon) {
 		line("data root", l->d.root);
-		line("", l->running ? "it knows the runtime" : l->file ? "it does not know the runtime yet: restart it" :
-		     "it does not know the runtime");
+		line("", l->running ? "it knows the runtime" :
+			 l->file    ? "it does not know the runtime yet: restart it" :
+				      "it does not know the runtime");
 		if (root && !same_root(l))
-			printf("%-14s the runtime looks in %s: znsctl docker install --data-root %s, then restart the daemon\n", "",
-			       root, l->d.root);
+			printf("%-14s the runtime looks in %s: znsctl docker install --data-root %s, then restart the daemon\n",
+			       "", root, l->d.root);
 		if (!l->d.experimental)
-			line("", "it is not experimental, so it takes no checkpoints: restart it after install");
+			line("",
+			     "it is not experimental, so it takes no checkpoints: restart it after install");
 	}
 	line("device", l->device ? l->reg.path : l->no_device.msg);
 	for (size_t i = 0; i < json_object_array_length(limits); i++)
-		line(i ? "" : "limits", json_object_get_string(json_object_array_get_idx(limits, i)));
+		line(i ? "" : "limits",
+		     json_object_get_string(json_object_array_get_idx(limits, i)));
 }
 
 static void print_json(const struct look *l, struct json_object *limits)
@@ -87,13 +92,16 @@ static void print_json(const struct look *l, struct json_object *limits)
 	struct json_object *rt = l->file ? l->file : l->running, *j;
 	const char *root = runtime_root(l);
 
-	j = ctl_obj(J("config", l->config), J("runtime", docker_json_str(rt, "path")), JB("registered", l->file || l->running),
-		    JB("in_config", l->file), J("daemon_version", l->daemon ? l->d.version : NULL));
+	j = ctl_obj(J("config", l->config), J("runtime", docker_json_str(rt, "path")),
+		    JB("registered", l->file || l->running), JB("in_config", l->file),
+		    J("daemon_version", l->daemon ? l->d.version : NULL));
 	if (l->daemon)
 		json_object_object_add(j, "root", ctl_j_text(l->d.root));
-	ctl_print_json(ctl_json_join(j, ctl_obj(
-		J("runtime_root", root), JB("daemon_knows_runtime", l->running), J("experimental", l->d.experimental),
-		J("device", l->device ? l->reg.path : NULL), J("ready", complete(l)), J("limits", json_object_get(limits)))));
+	ctl_print_json(ctl_json_join(
+		j, ctl_obj(J("runtime_root", root), JB("daemon_knows_runtime", l->running),
+			   J("experimental", l->d.experimental),
+			   J("device", l->device ? l->reg.path : NULL), J("ready", complete(l)),
+			   J("limits", json_object_get(limits)))));
 }
 
 int docker_status(const struct ctl_cmd *cmd, int argc, char **argv)
@@ -104,7 +112,8 @@ int docker_status(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct ctl_args args = { 0 };
 	bool ready;
 	int ret;
-	const struct ctl_opt opts[] = { CTL_TEXT("config", &l.config), CTL_TEXT("name", &l.name), CTL_TEXT("host", &l.host), CTL_OPTS_END };
+	const struct ctl_opt opts[] = { CTL_TEXT("config", &l.config), CTL_TEXT("name", &l.name),
+					CTL_TEXT("host", &l.host), CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))
 		return args.code;
@@ -117,7 +126,8 @@ int docker_status(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (!docker_runtime_is_ours(l.file))
 		l.file = NULL;
 	l.daemon = !docker_daemon_open(&l.d, l.host, &l.no_daemon);
-	/* The daemon's word counts: it may read another file than this one, or have its runtimes from the command line. */
+	/* The daemon's word counts: it may read another file than this one, or have its runtimes
+	 * from the command line. */
 	l.running = docker_json_get(docker_json_get(l.d.info, "Runtimes"), l.name);
 	if (!l.daemon || !docker_runtime_is_ours(l.running))
 		l.running = NULL;

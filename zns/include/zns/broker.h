@@ -2,8 +2,9 @@
 #ifndef ZNS_BROKER_H
 #define ZNS_BROKER_H
 /*
- * What znsd, the one broker of a device (design.md §5), and its clients agree on: how messages are framed, and which
- * paths and locks the runtime directory has. No state; safe from any thread. The client's side is zns/client.h.
+ * What znsd, the one broker of a device (design.md §5), and its clients agree on: how messages are
+ * framed, and which paths and locks the runtime directory has. No state; safe from any thread. The
+ * client's side is zns/client.h.
  */
 #include <stdint.h>
 #include "zns/config.h"
@@ -11,24 +12,27 @@
 #include "zns-broker.pb-c.h"
 
 #define ZNS_BROKER_VERSION 1
-#define ZNS_BROKER_MSG_MAX MIB(64)	/* larger frames are refused before anything is allocated */
-#define ZNS_BROKER_REQ_MAX MIB(8)	/* likewise, towards znsd */
+#define ZNS_BROKER_MSG_MAX MIB(64) /* larger frames are refused before anything is allocated */
+#define ZNS_BROKER_REQ_MAX MIB(8) /* likewise, towards znsd */
 
-#define ZNS_ALIVE_MS 500	/* between two signs of life, and between two looks at them */
+#define ZNS_ALIVE_MS 500 /* between two signs of life, and between two looks at them */
 
-/* Framing, shared with znsd. Blocking; 0, -EPIPE at end of stream, -EBADMSG for an impossible length. */
+/* Framing, shared with znsd. Blocking; 0, -EPIPE at end of stream, -EBADMSG for an impossible
+ * length. */
 int zns_msg_send(int fd, const uint8_t *body, uint32_t len);
 int zns_msg_recv(int fd, uint8_t **body, uint32_t *len);
-/* The same on a socket, with @wait before each piece: 0 when @fd is ready for @events, or the error to end with. */
+/* The same on a socket, with @wait before each piece: 0 when @fd is ready for @events, or the error
+ * to end with. */
 typedef int (*zns_msg_wait)(void *arg, short events);
 int zns_msg_send_wait(int fd, const uint8_t *body, uint32_t len, zns_msg_wait wait, void *arg);
 int zns_msg_recv_wait(int fd, uint8_t **body, uint32_t *len, zns_msg_wait wait, void *arg);
 
 /*
- * Paths in the runtime directory: "<uuid>.sock", "<uuid>.lock", "<uuid>.writers", "<uuid>.readers" (@suffix:
- * "sock" …). A helper first connects, then takes .writers (dump) or .readers (restore) with LOCK_SH, then sends
- * dump_begin or restore_begin, and drops the lock before it would ever connect again: a new broker waits for
- * .writers before it is ready, and a lock taken by a client that it does not know would make it wait.
+ * Paths in the runtime directory: "<uuid>.sock", "<uuid>.lock", "<uuid>.writers", "<uuid>.readers"
+ * (@suffix: "sock" …). A helper first connects, then takes .writers (dump) or .readers (restore)
+ * with LOCK_SH, then sends dump_begin or restore_begin, and drops the lock before it would ever
+ * connect again: a new broker waits for .writers before it is ready, and a lock taken by a client
+ * that it does not know would make it wait.
  */
 int zns_broker_path(const uint8_t uuid[ZNS_UUID_LEN], const char *suffix, char *out, size_t len);
 
@@ -36,18 +40,21 @@ int zns_broker_path(const uint8_t uuid[ZNS_UUID_LEN], const char *suffix, char *
 int zns_broker_run_dir(struct zns_err *err);
 
 /*
- * The exclusive lock on a device's backing path that znsd holds all its life, whatever its runtime directory.
- * Tries for @wait_ms. -EBUSY names the holder. *fd_out is closed to unlock.
+ * The exclusive lock on a device's backing path that znsd holds all its life, whatever its runtime
+ * directory. Tries for @wait_ms. -EBUSY names the holder. *fd_out is closed to unlock.
  */
-int zns_broker_lock_device(const char *dev_path, unsigned wait_ms, int *fd_out, struct zns_err *err);
+int zns_broker_lock_device(const char *dev_path, unsigned wait_ms, int *fd_out,
+			   struct zns_err *err);
 
 /* flock(LOCK_EX) with a bounded wait; -EBUSY when it stays taken. */
 int zns_flock_wait(int fd, unsigned wait_ms);
 /*
- * Hold "UUID.readers" or "UUID.writers" shared, after connecting: no new broker resets what we read, or serves while we
- * write. *fd_out is closed to let go. Waits some seconds for a broker that looks whether anybody is left.
+ * Hold "UUID.readers" or "UUID.writers" shared, after connecting: no new broker resets what we
+ * read, or serves while we write. *fd_out is closed to let go. Waits some seconds for a broker that
+ * looks whether anybody is left.
  */
-int zns_broker_lock_shared(const uint8_t uuid[ZNS_UUID_LEN], const char *suffix, int *fd_out, struct zns_err *err);
+int zns_broker_lock_shared(const uint8_t uuid[ZNS_UUID_LEN], const char *suffix, int *fd_out,
+			   struct zns_err *err);
 /* PID of some holder of a flock on @fd's file other than ourselves, 0 if none can be found. */
 int zns_flock_holder(int fd);
 

@@ -2,30 +2,33 @@
 #ifndef ZNS_CHAIN_H
 #define ZNS_CHAIN_H
 /*
- * An incremental checkpoint and its parents, read by one reader: one cache and one set of workers, however long the
- * chain is. Level 0 is the checkpoint, level 1 its parent, and so on; a checkpoint without a parent is a chain of one.
- * Threads: as the reader.
+ * An incremental checkpoint and its parents, read by one reader: one cache and one set of workers,
+ * however long the chain is. Level 0 is the checkpoint, level 1 its parent, and so on; a checkpoint
+ * without a parent is a chain of one. Threads: as the reader.
  */
 #include "zns/config.h"
 #include "zns/reader.h"
 
-#define ZNS_CHAIN_MAX 256	/* checkpoints; a restore has as many pagemaps of each task in memory */
+#define ZNS_CHAIN_MAX 256 /* checkpoints; a restore has as many pagemaps of each task in memory */
 
 struct zns_chain;
 
 /*
- * Read and check the manifests of @nr records, each the parent of the one before it, and find the keys of those that are
- * encrypted. Afterwards the records are not needed any more. -EBADMSG: damaged, or no chain. @wanted, -ENOKEY and other
- * errors: see zns_crypt_of.
+ * Read and check the manifests of @nr records, each the parent of the one before it, and find the
+ * keys of those that are encrypted. Afterwards the records are not needed any more. -EBADMSG:
+ * damaged, or no chain. @wanted, -ENOKEY and other errors: see zns_crypt_of.
  */
 int zns_chain_open(const struct zns_reader_params *p, const struct zns_registered *reg, bool wanted,
-		   ZnsPb__Checkpoint *const *records, size_t nr, struct zns_chain **out, struct zns_err *err);
-void zns_chain_close(struct zns_chain *c);	/* NULL is fine */
+		   ZnsPb__Checkpoint *const *records, size_t nr, struct zns_chain **out,
+		   struct zns_err *err);
+void zns_chain_close(struct zns_chain *c); /* NULL is fine */
 
 uint32_t zns_chain_levels(const struct zns_chain *c);
 const ZnsPb__Manifest *zns_chain_manifest(const struct zns_chain *c, uint32_t level);
-const struct zns_crypt *zns_chain_crypt(const struct zns_chain *c, uint32_t level);	/* NULL: not encrypted */
-struct zns_reader *zns_chain_reader(const struct zns_chain *c);	/* its images are those of all levels */
+/* NULL: not encrypted */
+const struct zns_crypt *zns_chain_crypt(const struct zns_chain *c, uint32_t level);
+/* its images are those of all levels */
+struct zns_reader *zns_chain_reader(const struct zns_chain *c);
 /* NULL: no such level or image. */
 struct zns_rimage *zns_chain_find(const struct zns_chain *c, uint32_t level, const char *name);
 /* Payload bytes of all levels. */

@@ -2,10 +2,11 @@
 #ifndef ZNS_CONFIG_H
 #define ZNS_CONFIG_H
 /*
- * The administrator's configuration, in /etc/zns-criu or $ZNS_CONFIG. devices.d/ has one file for each registered device;
- * its name is the UUID, and its lines are "path = DEV" and, if the device's checkpoints have a key of their own
- * (zns/crypt.h), "key = KEYSPEC". zns.conf has lines "key = value" (default-device = UUID or DEV; encrypt-key = KEYSPEC).
- * Runtime files (socket, locks) are in /run/zns-criu or $ZNS_RUN. Nothing is cached: every call reads the files.
+ * The administrator's configuration, in /etc/zns-criu or $ZNS_CONFIG. devices.d/ has one file for
+ * each registered device; its name is the UUID, and its lines are "path = DEV" and, if the device's
+ * checkpoints have a key of their own (zns/crypt.h), "key = KEYSPEC". zns.conf has lines "key =
+ * value" (default-device = UUID or DEV; encrypt-key = KEYSPEC). Runtime files (socket, locks) are
+ * in /run/zns-criu or $ZNS_RUN. Nothing is cached: every call reads the files.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -17,70 +18,81 @@ const char *zns_run_dir(void);
 
 struct zns_registered {
 	uint8_t uuid[ZNS_UUID_LEN];
-	char path[256];		/* "emu:/…" or "/dev/…" */
-	bool encrypted;		/* only encrypted checkpoints are taken, whatever the device itself says */
-	bool plain_ok;		/* plain ones are taken all the same: the administrator said so */
+	char path[256]; /* "emu:/…" or "/dev/…" */
+	bool encrypted; /* only encrypted checkpoints are taken, whatever the device itself says */
+	bool plain_ok; /* plain ones are taken all the same: the administrator said so */
 };
 
-/* Add or replace the entry uuid → path; its key stays. Other entries of that path go. Creates the directories, 0700. */
+/* Add or replace the entry uuid → path; its key stays. Other entries of that path go. Creates the
+ * directories, 0700. */
 int zns_register(const uint8_t uuid[ZNS_UUID_LEN], const char *path, struct zns_err *err);
 int zns_unregister(const uint8_t uuid[ZNS_UUID_LEN], struct zns_err *err);
-/* Read, and write (NULL: remove), the KEYSPEC of a registered device. -ENOENT: it has none; there is no message then. */
-int zns_registered_key(const uint8_t uuid[ZNS_UUID_LEN], char *out, size_t len, struct zns_err *err);
+/* Read, and write (NULL: remove), the KEYSPEC of a registered device. -ENOENT: it has none; there
+ * is no message then. */
+int zns_registered_key(const uint8_t uuid[ZNS_UUID_LEN], char *out, size_t len,
+		       struct zns_err *err);
 int zns_register_key(const uint8_t uuid[ZNS_UUID_LEN], const char *spec, struct zns_err *err);
 /* The two flags of struct zns_registered; a negative value leaves one as it is. */
-int zns_register_flags(const uint8_t uuid[ZNS_UUID_LEN], int encrypted, int plain_ok, struct zns_err *err);
+int zns_register_flags(const uint8_t uuid[ZNS_UUID_LEN], int encrypted, int plain_ok,
+		       struct zns_err *err);
 
 /* -ENOENT: not registered on this machine (the message names the UUID and the remedy). */
-int zns_registered_by_uuid(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out, struct zns_err *err);
+int zns_registered_by_uuid(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out,
+			   struct zns_err *err);
 /* By the path as given on the command line (both made canonical). -ENOENT likewise. */
 int zns_registered_by_path(const char *path, struct zns_registered *out, struct zns_err *err);
 /* All of them, malloc'ed, owned by the caller. */
 int zns_registered_list(struct zns_registered **out, size_t *nr, struct zns_err *err);
 
 /*
- * Which device a command means: @spec if given (path or UUID), else $ZNS_DEV, else default-device, else the
- * only registered one. It must be registered. -ENODEV with the remedy in @err.
+ * Which device a command means: @spec if given (path or UUID), else $ZNS_DEV, else default-device,
+ * else the only registered one. It must be registered. -ENODEV with the remedy in @err.
  */
 int zns_resolve_device(const char *spec, struct zns_registered *out, struct zns_err *err);
 
 /*
- * The path in a device spec: behind the prefix that names a backend, if there is one ("emu:"). A prefix is lower-case
- * letters and a colon. Which prefixes there are is known to zns_dev_open alone.
+ * The path in a device spec: behind the prefix that names a backend, if there is one ("emu:"). A
+ * prefix is lower-case letters and a colon. Which prefixes there are is known to zns_dev_open
+ * alone.
  */
 const char *zns_spec_path(const char *spec);
 /* "emu:rel" → "emu:/abs", "rel" → "/abs"; the path need not exist. */
 int zns_canonical_spec(const char *spec, char *out, size_t len, struct zns_err *err);
 
-/* Value of @key in zns.conf into @out. -ENOENT: not set. -EINVAL: the file has a line that is no "key = value", or a key that is not known. */
+/* Value of @key in zns.conf into @out. -ENOENT: not set. -EINVAL: the file has a line that is no
+ * "key = value", or a key that is not known. */
 int zns_config_get(const char *key, char *out, size_t len, struct zns_err *err);
 /*
- * "deadline": seconds without a sign of life after which one process gives up another one; ZNS_DEADLINE_S if it is not
- * set, 0: never.
+ * "deadline": seconds without a sign of life after which one process gives up another one;
+ * ZNS_DEADLINE_S if it is not set, 0: never.
  */
 #define ZNS_DEADLINE_S 10
 int zns_config_deadline(uint32_t *seconds, struct zns_err *err);
 int zns_config_set(const char *key, const char *value, struct zns_err *err);
 
 /*
- * tenants.conf: ceilings that the administrator sets and a container's own settings cannot exceed. One rule a line:
- *	name PATTERN | uid N[-M]	max-qos=RATE max-groups=N total-qos=RATE total-groups=N
- * PATTERN is a shell pattern for the container's name; uid is the user of the dumped task. The first rule that applies
- * counts. max-… is for one dump, total-… for all running dumps under the rule. 0: no limit.
+ * tenants.conf: ceilings that the administrator sets and a container's own settings cannot exceed.
+ *One rule a line: name PATTERN | uid N[-M]	max-qos=RATE max-groups=N total-qos=RATE
+ *total-groups=N PATTERN is a shell pattern for the container's name; uid is the user of the dumped
+ *task. The first rule that applies counts. max-… is for one dump, total-… for all running dumps
+ *under the rule. 0: no limit.
  */
 struct zns_tenant {
-	char who[512];		/* the rule's "name PATTERN" or "uid N"; empty: no rule applies */
-	unsigned line;		/* of the rule in tenants.conf */
+	char who[512]; /* the rule's "name PATTERN" or "uid N"; empty: no rule applies */
+	unsigned line; /* of the rule in tenants.conf */
 	uint32_t max_qos_mibps, max_groups;
 	uint32_t total_qos_mibps, total_groups;
 };
 
-/* @uid < 0: not known, no uid rule applies. -EINVAL: the file has a bad line, whoever it is for. No file: no rule. */
-int zns_tenant_find(const char *container, int64_t uid, struct zns_tenant *out, struct zns_err *err);
+/* @uid < 0: not known, no uid rule applies. -EINVAL: the file has a bad line, whoever it is for. No
+ * file: no rule. */
+int zns_tenant_find(const char *container, int64_t uid, struct zns_tenant *out,
+		    struct zns_err *err);
 
 /*
- * zns_machine_id: who this machine is, 32 hexadecimal digits. $ZNS_CONFIG/machine-id counts, then /etc/machine-id; where
- * neither is there, an id is drawn and stored in the former. zns_boot_id: which boot of its kernel this is, a UUID.
+ * zns_machine_id: who this machine is, 32 hexadecimal digits. $ZNS_CONFIG/machine-id counts, then
+ * /etc/machine-id; where neither is there, an id is drawn and stored in the former. zns_boot_id:
+ * which boot of its kernel this is, a UUID.
  */
 #define ZNS_MACHINE_STR 33
 int zns_machine_id(char out[ZNS_MACHINE_STR], struct zns_err *err);

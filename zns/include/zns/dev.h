@@ -22,22 +22,27 @@
  *   -EROFS         zone is read-only
  *   -ENXIO         zone is offline
  *   -ENODATA       read beyond the write pointer
- *   -EBADE         another host has reserved the device (zns/reserve.h); nothing is wrong with the zone
- *   -EDQUOT        emulator: the file system below has no room; nothing is wrong with the zone
+ *   -EBADE         another host has reserved the device (zns/reserve.h); nothing is wrong with the
+ * zone -EDQUOT        emulator: the file system below has no room; nothing is wrong with the zone
  *   -ESTALE        emulator: the file below was deleted, replaced or cut short
  *
  * test/conformance holds every backend to this. Where devices differ and no layer can hide it:
- *   - At the open limit most drives close a zone that was opened by a write and let the next write have its place;
- *     others, and the emulator, refuse with -ETOOMANYREFS. Explicitly opened zones stay open: there the limit is hard.
- *   - To finish an empty or closed zone at a limit may be refused (emulator, null_blk) or not (QEMU).
- *   - If another process has written meanwhile, the write pointer is elsewhere, and a write fails with -EIO. NVMe
- *     passthrough writes by Zone Append: there the data stand at the end of the zone then, and it is -EIO as well.
- *   - On a real device, not every read looks at the state of its zone. If another process has reset the zone since this
- *     handle last reported it, a read may still succeed, with old data or anything else.
- *   - wp of a read-only zone is an upper bound, where the device does not tell; of an offline zone it means nothing.
+ *   - At the open limit most drives close a zone that was opened by a write and let the next write
+ * have its place; others, and the emulator, refuse with -ETOOMANYREFS. Explicitly opened zones stay
+ * open: there the limit is hard.
+ *   - To finish an empty or closed zone at a limit may be refused (emulator, null_blk) or not
+ * (QEMU).
+ *   - If another process has written meanwhile, the write pointer is elsewhere, and a write fails
+ * with -EIO. NVMe passthrough writes by Zone Append: there the data stand at the end of the zone
+ * then, and it is -EIO as well.
+ *   - On a real device, not every read looks at the state of its zone. If another process has reset
+ * the zone since this handle last reported it, a read may still succeed, with old data or anything
+ * else.
+ *   - wp of a read-only zone is an upper bound, where the device does not tell; of an offline zone
+ * it means nothing.
  *   - What a finished zone holds beyond what was written can be read, but may be anything.
- * Conventional zones are reported; every other call refuses them with -EINVAL. A zone opened and closed without a
- * write is empty. Buffers that are not aligned to mem_align work, but are copied.
+ * Conventional zones are reported; every other call refuses them with -EINVAL. A zone opened and
+ * closed without a write is empty. Buffers that are not aligned to mem_align work, but are copied.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,9 +51,9 @@
 
 enum zns_zone_state {
 	ZNS_ZONE_EMPTY = 0,
-	ZNS_ZONE_IMP_OPEN,	/* opened by a write */
-	ZNS_ZONE_EXP_OPEN,	/* opened by command */
-	ZNS_ZONE_CLOSED,	/* active, not open */
+	ZNS_ZONE_IMP_OPEN, /* opened by a write */
+	ZNS_ZONE_EXP_OPEN, /* opened by command */
+	ZNS_ZONE_CLOSED, /* active, not open */
 	ZNS_ZONE_FULL,
 	ZNS_ZONE_READ_ONLY,
 	ZNS_ZONE_OFFLINE,
@@ -70,47 +75,54 @@ static inline bool zns_zone_is_active(enum zns_zone_state s)
 struct zns_zone {
 	uint32_t index;
 	enum zns_zone_state state;
-	bool conventional;	/* random-write zone: recognised, never striped over */
-	uint64_t wp;		/* bytes written from the zone's start; capacity when full */
-	uint64_t capacity;	/* writable bytes, <= geometry.zone_size */
+	bool conventional; /* random-write zone: recognised, never striped over */
+	uint64_t wp; /* bytes written from the zone's start; capacity when full */
+	uint64_t capacity; /* writable bytes, <= geometry.zone_size */
 };
 
 struct zns_geometry {
 	uint32_t nr_zones;
-	uint32_t block_size;	/* logical block, bytes: granularity of every transfer */
-	uint64_t zone_size;	/* address distance between zones */
-	uint64_t zone_capacity;	/* of a typical zone; struct zns_zone has each zone's own */
-	uint32_t nr_conventional;	/* leading conventional zones, as far as a report or two show them */
-	uint32_t max_open;	/* 0 = no limit */
-	uint32_t max_active;	/* 0 = no limit */
-	uint32_t max_io_bytes;	/* largest single transfer that is not split by the kernel */
-	uint32_t mem_align;	/* required alignment of buffers, bytes */
+	uint32_t block_size; /* logical block, bytes: granularity of every transfer */
+	uint64_t zone_size; /* address distance between zones */
+	uint64_t zone_capacity; /* of a typical zone; struct zns_zone has each zone's own */
+	/* leading conventional zones, as far as a report or two show them */
+	uint32_t nr_conventional;
+	uint32_t max_open; /* 0 = no limit */
+	uint32_t max_active; /* 0 = no limit */
+	uint32_t max_io_bytes; /* largest single transfer that is not split by the kernel */
+	uint32_t mem_align; /* required alignment of buffers, bytes */
 };
 
 struct zns_dev;
 
 /*
- * One of several clients that start together. It issues @count commands of @len bytes at @off, @off + @step, …, one at a
- * time. Two clients may read the same zone; a zone has one writer, which starts at the write pointer.
+ * One of several clients that start together. It issues @count commands of @len bytes at @off, @off
+ * + @step, …, one at a time. Two clients may read the same zone; a zone has one writer, which
+ * starts at the write pointer.
  */
 struct zns_race {
 	bool write;
 	uint32_t zone;
 	uint64_t off;
 	uint32_t len, count;
-	uint32_t step;		/* bytes; 0, and for writes: @len */
-	void *buf;		/* @len bytes, the same for every command; no two clients share one they read into */
-	uint64_t *done_ns;	/* @count times out, from the common start: command k was complete */
+	uint32_t step; /* bytes; 0, and for writes: @len */
+	/* @len bytes, the same for every command; no two clients share one they read into */
+	void *buf;
+	uint64_t *done_ns; /* @count times out, from the common start: command k was complete */
 };
 
 struct zns_dev_ops {
-	const char *name;	/* "emu", "block", "nvme" */
-	int (*report)(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out, struct zns_err *err);
+	const char *name; /* "emu", "block", "nvme" */
+	int (*report)(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out,
+		      struct zns_err *err);
 	/* @off must be the write pointer; @len a multiple of the block size. */
-	int (*write)(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err);
+	int (*write)(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
+		     struct zns_err *err);
 	/* Zone Append: the device picks the place and returns it in *off. */
-	int (*append)(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uint64_t *off, struct zns_err *err);
-	int (*read)(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len, struct zns_err *err);
+	int (*append)(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uint64_t *off,
+		      struct zns_err *err);
+	int (*read)(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len,
+		    struct zns_err *err);
 	/* Several zones in one call, so that a backend that must sync does it once. */
 	int (*reset)(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err);
 	int (*open_zone)(struct zns_dev *d, uint32_t zone, struct zns_err *err);
@@ -119,16 +131,19 @@ struct zns_dev_ops {
 	/* Everything written, reset or finished before this call survives a power cut after it. */
 	int (*flush)(struct zns_dev *d, struct zns_err *err);
 	/* See zns_dev_write_durable. NULL: a write, then a flush. */
-	int (*write_durable)(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len, struct zns_err *err);
+	int (*write_durable)(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf,
+			     size_t len, struct zns_err *err);
 	/* See zns_dev_flush_zones. NULL: a flush. */
-	int (*flush_zones)(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err);
+	int (*flush_zones)(struct zns_dev *d, const uint32_t *zones, uint32_t nr,
+			   struct zns_err *err);
 	void (*close)(struct zns_dev *d);
 	/* See zns_dev_scrub. NULL: nothing to do. */
 	int (*scrub)(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 	/* NULL where the wall clock is the device's; see zns_dev_race and zns_dev_now_ns */
 	int (*race)(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err);
 	uint64_t (*now_ns)(struct zns_dev *d);
-	/* A descriptor that takes NVMe commands for this namespace; stays the device's. NULL or -1: none. */
+	/* A descriptor that takes NVMe commands for this namespace; stays the device's. NULL or -1:
+	 * none. */
 	int (*nvme_fd)(struct zns_dev *d);
 };
 
@@ -136,11 +151,11 @@ struct zns_dev_ops {
 struct zns_dev {
 	const struct zns_dev_ops *ops;
 	struct zns_geometry geo;
-	char path[256];		/* as given to zns_dev_open, "emu:" included */
+	char path[256]; /* as given to zns_dev_open, "emu:" included */
 };
 
 enum zns_dev_flags {
-	ZNS_DEV_RDONLY = 1 << 0,	/* write, reset … then fail with -EBADF */
+	ZNS_DEV_RDONLY = 1 << 0, /* write, reset … then fail with -EBADF */
 };
 
 /*
@@ -148,14 +163,15 @@ enum zns_dev_flags {
  * zns_dev_close. -ENOENT no such path, -EMEDIUMTYPE not a zoned device or not an emulator file.
  */
 int zns_dev_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err);
-void zns_dev_close(struct zns_dev *dev);	/* NULL is fine */
+void zns_dev_close(struct zns_dev *dev); /* NULL is fine */
 
 /*
- * Run all clients at once, until the last one has ended. Returns the first error of any of them. Times are the device's
- * own: model time of an emulator with timing on, else CLOCK_MONOTONIC with a thread for each client (some 10 us of skew).
+ * Run all clients at once, until the last one has ended. Returns the first error of any of them.
+ * Times are the device's own: model time of an emulator with timing on, else CLOCK_MONOTONIC with a
+ * thread for each client (some 10 us of skew).
  */
 int zns_dev_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err);
-uint64_t zns_dev_now_ns(struct zns_dev *d);	/* of the same clock; only differences mean anything */
+uint64_t zns_dev_now_ns(struct zns_dev *d); /* of the same clock; only differences mean anything */
 
 #define zns_dev_write(d, ...) ((d)->ops->write((d), __VA_ARGS__))
 #define zns_dev_append(d, ...) ((d)->ops->append((d), __VA_ARGS__))
@@ -168,12 +184,13 @@ uint64_t zns_dev_now_ns(struct zns_dev *d);	/* of the same clock; only differenc
 #define zns_dev_flush(d, err) ((d)->ops->flush((d), (err)))
 
 /*
- * A write that survives a power cut once it has returned (force unit access). What was written before, to this zone or
- * others, need not survive. A flush would make every zone wait for its buffer, and take time of the dies that others
- * write; this takes time of one die. A backend that has no such write does a write and a flush.
+ * A write that survives a power cut once it has returned (force unit access). What was written
+ * before, to this zone or others, need not survive. A flush would make every zone wait for its
+ * buffer, and take time of the dies that others write; this takes time of one die. A backend that
+ * has no such write does a write and a flush.
  */
-static inline int zns_dev_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
-					struct zns_err *err)
+static inline int zns_dev_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off,
+					const void *buf, size_t len, struct zns_err *err)
 {
 	int rc;
 
@@ -184,18 +201,21 @@ static inline int zns_dev_write_durable(struct zns_dev *d, uint32_t zone, uint64
 }
 
 /*
- * After this call, everything written to these zones before it survives a power cut, and so does a reset or finish of
- * them. Other zones need not, and their writers lose no time. NVMe has one flush for the whole device, which is used there;
- * it costs nothing on drives whose write cache is not volatile. The emulator does it zone by zone.
+ * After this call, everything written to these zones before it survives a power cut, and so does a
+ * reset or finish of them. Other zones need not, and their writers lose no time. NVMe has one flush
+ * for the whole device, which is used there; it costs nothing on drives whose write cache is not
+ * volatile. The emulator does it zone by zone.
  */
-static inline int zns_dev_flush_zones(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err)
+static inline int zns_dev_flush_zones(struct zns_dev *d, const uint32_t *zones, uint32_t nr,
+				      struct zns_err *err)
 {
 	return d->ops->flush_zones ? d->ops->flush_zones(d, zones, nr, err) : zns_dev_flush(d, err);
 }
 
 /*
- * Erase what a reset left behind the zone's write pointer, as far as that is in reach. The emulator's file has zeroes there
- * then, durable with the next flush. A real device gives such bytes to nobody; what its flash still holds is not known.
+ * Erase what a reset left behind the zone's write pointer, as far as that is in reach. The
+ * emulator's file has zeroes there then, durable with the next flush. A real device gives such
+ * bytes to nobody; what its flash still holds is not known.
  */
 static inline int zns_dev_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {

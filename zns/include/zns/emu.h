@@ -15,45 +15,51 @@
 #include "zns/util.h"
 
 enum zns_emu_map {
-	ZNS_EMU_MAP_INTERLEAVED,	/* zone i on die i mod dies, channel first */
-	ZNS_EMU_MAP_PERMUTED,		/* a permutation drawn from map_seed, balanced over dies */
-	ZNS_EMU_MAP_SHARED,		/* every zone on all dies (a large-zone drive): one domain */
+	ZNS_EMU_MAP_INTERLEAVED, /* zone i on die i mod dies, channel first */
+	ZNS_EMU_MAP_PERMUTED, /* a permutation drawn from map_seed, balanced over dies */
+	ZNS_EMU_MAP_SHARED, /* every zone on all dies (a large-zone drive): one domain */
 };
 
 enum zns_emu_prealloc {
-	ZNS_EMU_ALLOCATED,	/* space is reserved; the file system takes longer for the first write of a place than for others */
-	ZNS_EMU_WRITTEN,	/* space is reserved and written with zeroes: every write has the disk's speed */
-	ZNS_EMU_SPARSE,		/* nothing is reserved: the host's disk may be smaller than the device, and fill up */
+	/* space is reserved; the file system takes longer for the first write of a place than for
+	   others */
+	ZNS_EMU_ALLOCATED,
+	/* space is reserved and written with zeroes: every write has the disk's speed */
+	ZNS_EMU_WRITTEN,
+	/* nothing is reserved: the host's disk may be smaller than the device, and fill up */
+	ZNS_EMU_SPARSE,
 };
 
 struct zns_emu_params {
 	uint32_t nr_zones;
-	uint32_t block_size;		/* bytes, 512 or 4096 */
-	uint64_t zone_size;		/* bytes */
-	uint64_t zone_capacity;		/* bytes, <= zone_size */
-	uint32_t max_open, max_active;	/* 0 = no limit */
-	uint32_t channels, ways;	/* dies = channels * ways */
+	uint32_t block_size; /* bytes, 512 or 4096 */
+	uint64_t zone_size; /* bytes */
+	uint64_t zone_capacity; /* bytes, <= zone_size */
+	uint32_t max_open, max_active; /* 0 = no limit */
+	uint32_t channels, ways; /* dies = channels * ways */
 	enum zns_emu_map map;
-	uint64_t map_seed;		/* for ZNS_EMU_MAP_PERMUTED */
-	enum zns_emu_prealloc prealloc;	/* of zns_emu_create only; not kept */
+	uint64_t map_seed; /* for ZNS_EMU_MAP_PERMUTED */
+	enum zns_emu_prealloc prealloc; /* of zns_emu_create only; not kept */
 	/* the timing model; all of it is of no account while timing is off */
 	bool timing;
 	uint32_t die_write_mibps, die_read_mibps, channel_mibps;
-	uint32_t program_unit;		/* bytes a die programs at once */
-	uint32_t buffer_units;		/* write buffer of a zone, in program units: 1 to 4 */
-	uint32_t command_us;		/* latency of every command; occupies nothing */
-	uint32_t reset_us;		/* the die is busy so long with erasing a zone that has data */
-	uint32_t controller_mibps;	/* all reads and writes together, in one queue; 0 = no limit */
-	uint32_t gc_every_mib, gc_stall_ms;	/* garbage collection: the controller stops so long after so much written; 0 = never */
+	uint32_t program_unit; /* bytes a die programs at once */
+	uint32_t buffer_units; /* write buffer of a zone, in program units: 1 to 4 */
+	uint32_t command_us; /* latency of every command; occupies nothing */
+	uint32_t reset_us; /* the die is busy so long with erasing a zone that has data */
+	uint32_t controller_mibps; /* all reads and writes together, in one queue; 0 = no limit */
+	/* garbage collection: the controller stops so long after so much written; 0 = never */
+	uint32_t gc_every_mib, gc_stall_ms;
 };
 
-/* 4 GiB: 64 zones of 64 MiB, 4 KiB blocks, 8 channels x 4 ways, 100/400/800 MiB/s, no limits on open zones but 32 active. */
+/* 4 GiB: 64 zones of 64 MiB, 4 KiB blocks, 8 channels x 4 ways, 100/400/800 MiB/s, no limits on
+ * open zones but 32 active. */
 void zns_emu_default_params(struct zns_emu_params *p);
 
 /*
- * Named presets, with as many zones as the drive they stand for: "default", "paper-conf", "paper-draft",
- * "paper-draft-18", "large-zone", "small-zone", "conventional"; "paper" is "paper-conf". -ENOENT for an unknown
- * name, with the known ones in @err.
+ * Named presets, with as many zones as the drive they stand for: "default", "paper-conf",
+ * "paper-draft", "paper-draft-18", "large-zone", "small-zone", "conventional"; "paper" is
+ * "paper-conf". -ENOENT for an unknown name, with the known ones in @err.
  */
 int zns_emu_profile(const char *name, struct zns_emu_params *p, struct zns_err *err);
 
@@ -62,7 +68,8 @@ int zns_emu_profile(const char *name, struct zns_emu_params *p, struct zns_err *
  * unless @force. Space is allocated at once where the file system can, so that a full host disk
  * shows here and not in the middle of a dump (unless prealloc is SPARSE). Draws a device UUID.
  */
-int zns_emu_create(const char *path, const struct zns_emu_params *p, bool force, struct zns_err *err);
+int zns_emu_create(const char *path, const struct zns_emu_params *p, bool force,
+		   struct zns_err *err);
 
 /* The parameters and the UUID of an open emulated device; -EMEDIUMTYPE if @dev is not one. */
 int zns_emu_info(const struct zns_dev *dev, struct zns_emu_params *p, uint8_t uuid[ZNS_UUID_LEN]);
@@ -77,45 +84,49 @@ int zns_emu_zone_map(const struct zns_dev *dev, uint32_t *die_of_zone, struct zn
 /*
  * --- The timing model ----------------------------------------------------------------------------
  *
- * Kept in model time: nanoseconds since the first opening of this boot, shared by all processes. What it does:
+ * Kept in model time: nanoseconds since the first opening of this boot, shared by all processes.
+ * What it does:
  *
- *   command   arrives command_us after it was issued; reads and writes then pass the controller, if it has a limit.
- *   write     is done when its last byte is in the zone's buffer (buffer_units program units). A full unit goes over
- *             the channel, then to the die; its place is free again when it is programmed. So the first writes are
- *             done at once and a steady stream runs at the die's rate. One buffer unit cannot transfer while it
- *             programs: such a zone gets 1 / (1/die + 1/channel).
- *   read      occupies the die by pages of 16 KiB and the channel by its bytes, both at the same time but for a page.
- *   flush     programs incomplete units too (a whole unit's time each, and once more when they are full) and is done
- *             when every buffer is on the medium.
- *             After a durable write, and by zns_dev_flush_zones, the same for these zones alone.
- *   reset     occupies the die for reset_us; a zone without data costs only the command.
- *   finish    pads the rest of the zone at the die's full rate; padding does not cross the channel. The die does
- *             nothing else meanwhile.
- *   shared    map: every unit is spread over all dies and channels, which act as one.
+ *   command   arrives command_us after it was issued; reads and writes then pass the controller, if
+ * it has a limit. write     is done when its last byte is in the zone's buffer (buffer_units
+ * program units). A full unit goes over the channel, then to the die; its place is free again when
+ * it is programmed. So the first writes are done at once and a steady stream runs at the die's
+ * rate. One buffer unit cannot transfer while it programs: such a zone gets 1 / (1/die +
+ * 1/channel). read      occupies the die by pages of 16 KiB and the channel by its bytes, both at
+ * the same time but for a page. flush     programs incomplete units too (a whole unit's time each,
+ * and once more when they are full) and is done when every buffer is on the medium. After a durable
+ * write, and by zns_dev_flush_zones, the same for these zones alone. reset     occupies the die for
+ * reset_us; a zone without data costs only the command. finish    pads the rest of the zone at the
+ * die's full rate; padding does not cross the channel. The die does nothing else meanwhile. shared
+ * map: every unit is spread over all dies and channels, which act as one.
  *
- * Commands are served in the order in which they are submitted, each at the earliest time at which what it needs is
- * idle; time already passed in which something was idle is not lost to a command that was issued then (within the last
- * 64 busy periods of a die or channel). What a command books ahead is not moved any more: with one buffer unit, clients
- * that share a die leave it idle for some channel transfers (7 % at the default rates); with two or more they do not.
+ * Commands are served in the order in which they are submitted, each at the earliest time at which
+ * what it needs is idle; time already passed in which something was idle is not lost to a command
+ * that was issued then (within the last 64 busy periods of a die or channel). What a command books
+ * ahead is not moved any more: with one buffer unit, clients that share a die leave it idle for
+ * some channel transfers (7 % at the default rates); with two or more they do not.
  */
 enum zns_emu_op {
-	ZNS_EMU_OP_WRITE,	/* bytes: written */
-	ZNS_EMU_OP_READ,	/* bytes: read */
-	ZNS_EMU_OP_RESET,	/* bytes: what the zone holds; 0 = nothing to erase */
-	ZNS_EMU_OP_FINISH,	/* bytes: what is padded */
-	ZNS_EMU_OP_FLUSH,	/* zone and bytes of no account */
-	ZNS_EMU_OP_FLUSH_ZONE,	/* what a durable write costs beside the write; bytes of no account */
+	ZNS_EMU_OP_WRITE, /* bytes: written */
+	ZNS_EMU_OP_READ, /* bytes: read */
+	ZNS_EMU_OP_RESET, /* bytes: what the zone holds; 0 = nothing to erase */
+	ZNS_EMU_OP_FINISH, /* bytes: what is padded */
+	ZNS_EMU_OP_FLUSH, /* zone and bytes of no account */
+	/* what a durable write costs beside the write; bytes of no account */
+	ZNS_EMU_OP_FLUSH_ZONE,
 };
 
 /*
  * When the calls of zns/dev.h are issued, while timing is on.
  * WALL: when they are made; they sleep until they are done in model time.
- * THREAD: they do not sleep. Each thread has a model clock of its own for this handle. It starts at the device's clock at
- * this call, and stands where the thread's last call ended. When the clock is set back to WALL, or the handle is closed,
- * the device's clock moves on to where the model is, so that nobody sleeps for what was only computed. The same happens
- * when a device is opened that nobody else has open. So do not use it while others use the device by the wall clock.
+ * THREAD: they do not sleep. Each thread has a model clock of its own for this handle. It starts at
+ * the device's clock at this call, and stands where the thread's last call ended. When the clock is
+ * set back to WALL, or the handle is closed, the device's clock moves on to where the model is, so
+ * that nobody sleeps for what was only computed. The same happens when a device is opened that
+ * nobody else has open. So do not use it while others use the device by the wall clock.
  *
- * zns_dev_race plays its clients in one thread, in order of their issue times: exact with either clock.
+ * zns_dev_race plays its clients in one thread, in order of their issue times: exact with either
+ * clock.
  */
 enum zns_emu_clock { ZNS_EMU_CLOCK_WALL, ZNS_EMU_CLOCK_THREAD };
 int zns_emu_set_clock(struct zns_dev *dev, enum zns_emu_clock clock, struct zns_err *err);

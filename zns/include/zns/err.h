@@ -16,11 +16,14 @@
 #define ZNS_ERR_MAX 512
 
 struct zns_err {
-	int code;		/* negative errno, 0 while nothing failed */
-	char msg[ZNS_ERR_MAX];	/* one line, no newline at the end */
+	int code; /* negative errno, 0 while nothing failed */
+	char msg[ZNS_ERR_MAX]; /* one line, no newline at the end */
 };
 
-#define ZNS_ERR_INIT { .code = 0 }
+#define ZNS_ERR_INIT      \
+	{                 \
+		.code = 0 \
+	}
 
 /* Record an error and return @code (a negative errno). Overwrites what was there. */
 int zns_fail(struct zns_err *err, int code, const char *fmt, ...)
@@ -31,7 +34,6 @@ int zns_fail_sys(struct zns_err *err, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* Put "context: " in front of what is recorded; returns err->code (or -EIO if @err is NULL). */
-int zns_wrap(struct zns_err *err, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
+int zns_wrap(struct zns_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

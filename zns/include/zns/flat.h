@@ -2,34 +2,37 @@
 #ifndef ZNS_FLAT_H
 #define ZNS_FLAT_H
 /*
- * Reads a chain as if its newest checkpoint had been dumped in full. Pagemaps have no references to parents, and pages
- * images have the pages that these led to. Every other image is as it is. Threads: one makes it, then any may read.
- * Memory: 16 bytes for each run of pages that lie together in one checkpoint, and the new pagemaps.
+ * Reads a chain as if its newest checkpoint had been dumped in full. Pagemaps have no references to
+ * parents, and pages images have the pages that these led to. Every other image is as it is.
+ * Threads: one makes it, then any may read. Memory: 16 bytes for each run of pages that lie
+ * together in one checkpoint, and the new pagemaps.
  */
 #include "zns/chain.h"
 
 struct zns_flat;
 
 /*
- * Reads the pagemaps of all levels. @c is borrowed. -EBADMSG: a pagemap that cannot be read, or a page that none of the
- * checkpoints has.
+ * Reads the pagemaps of all levels. @c is borrowed. -EBADMSG: a pagemap that cannot be read, or a
+ * page that none of the checkpoints has.
  */
 int zns_flat_new(struct zns_chain *c, struct zns_flat **out, struct zns_err *err);
-void zns_flat_free(struct zns_flat *f);	/* NULL is fine */
+void zns_flat_free(struct zns_flat *f); /* NULL is fine */
 
 /* Images by number, in the order of the checkpoint's manifest. */
 uint32_t zns_flat_images(const struct zns_flat *f);
 const char *zns_flat_name(const struct zns_flat *f, uint32_t n);
-uint64_t zns_flat_size(const struct zns_flat *f, uint32_t n);	/* bytes */
-uint64_t zns_flat_bytes(const struct zns_flat *f);	/* of all */
-bool zns_flat_is(const struct zns_flat *f, uint32_t n);	/* it is put together: the checkpoint has it in another form */
+uint64_t zns_flat_size(const struct zns_flat *f, uint32_t n); /* bytes */
+uint64_t zns_flat_bytes(const struct zns_flat *f); /* of all */
+/* it is put together: the checkpoint has it in another form */
+bool zns_flat_is(const struct zns_flat *f, uint32_t n);
 /*
- * Read into the memory of task @pid, as zns_rimage_read_task does. Pages of several checkpoints are read from all of them
- * at once. Not for pagemaps that are put together.
+ * Read into the memory of task @pid, as zns_rimage_read_task does. Pages of several checkpoints are
+ * read from all of them at once. Not for pagemaps that are put together.
  */
-void zns_flat_read_task(struct zns_flat *f, uint32_t n, uint64_t off, pid_t pid, const struct iovec *iov, uint32_t nr,
-			zns_read_done done, void *arg);
+void zns_flat_read_task(struct zns_flat *f, uint32_t n, uint64_t off, pid_t pid,
+			const struct iovec *iov, uint32_t nr, zns_read_done done, void *arg);
 /* Read [off, off + len), all of it; -ENODATA: beyond the image. */
-int zns_flat_read(struct zns_flat *f, uint32_t n, uint64_t off, void *buf, size_t len, struct zns_err *err);
+int zns_flat_read(struct zns_flat *f, uint32_t n, uint64_t off, void *buf, size_t len,
+		  struct zns_err *err);
 
 #endif

@@ -10,10 +10,11 @@
 #include <stdint.h>
 #include "zns/err.h"
 
-#define ZNS_FRAME_MAGIC 0x3155495243534e5aull	/* "ZNSCRIU1" as bytes on the device */
+#define ZNS_FRAME_MAGIC 0x3155495243534e5aull /* "ZNSCRIU1" as bytes on the device */
 #define ZNS_FRAME_VERSION 1
 #define ZNS_FRAME_HDR 48
-#define ZNS_GENERATION_MAX (1ull << 56)	/* more than a device lives to see: nothing that counts on from there wraps */
+/* more than a device lives to see: nothing that counts on from there wraps */
+#define ZNS_GENERATION_MAX (1ull << 56)
 
 enum zns_frame_type {
 	ZNS_FRAME_SUPERBLOCK = 1,
@@ -37,10 +38,10 @@ enum zns_frame_type {
 struct zns_frame {
 	uint16_t type;
 	uint16_t version;
-	uint64_t generation;	/* log generation, 0 outside the log */
-	uint64_t seq;		/* position in that generation, 0 outside the log */
-	const uint8_t *payload;	/* points into the buffer given to zns_frame_parse */
-	uint32_t len;		/* payload bytes */
+	uint64_t generation; /* log generation, 0 outside the log */
+	uint64_t seq; /* position in that generation, 0 outside the log */
+	const uint8_t *payload; /* points into the buffer given to zns_frame_parse */
+	uint32_t len; /* payload bytes */
 };
 
 /* Bytes a frame takes: header and payload, rounded up to @align (a block, or 1). */
@@ -50,9 +51,9 @@ size_t zns_frame_size(size_t payload_len, size_t align);
 void zns_frame_pack(const struct zns_frame *f, size_t align, uint8_t *out);
 
 /*
- * Check and split the frame at the start of @buf. -ENODATA: no frame is here (another magic; the clean end of a log).
- * -EBADMSG: a frame that is torn or damaged (length, hash). -EPROTONOSUPPORT: its version is newer than ours. Never reads
- * past @len.
+ * Check and split the frame at the start of @buf. -ENODATA: no frame is here (another magic; the
+ * clean end of a log). -EBADMSG: a frame that is torn or damaged (length, hash). -EPROTONOSUPPORT:
+ * its version is newer than ours. Never reads past @len.
  */
 int zns_frame_parse(const uint8_t *buf, size_t len, struct zns_frame *f, struct zns_err *err);
 

@@ -2,33 +2,34 @@
 #ifndef ZNS_FSCK_H
 #define ZNS_FSCK_H
 /*
- * Checking and rebuilding a catalogue (Documentation/format.md, "Rebuilding"). For a tool that has the device alone.
- * Everything read is untrusted and checked like any other record.
+ * Checking and rebuilding a catalogue (Documentation/format.md, "Rebuilding"). For a tool that has
+ * the device alone. Everything read is untrusted and checked like any other record.
  */
 #include "zns/store.h"
 
 /* A checkpoint whose footer was found in a data zone. */
 struct zns_found {
-	ZnsPb__Checkpoint *c;	/* as its record would be; NULL if the manifest is damaged */
+	ZnsPb__Checkpoint *c; /* as its record would be; NULL if the manifest is damaged */
 	uint8_t id[ZNS_UUID_LEN];
-	uint32_t zone;		/* of the footer */
-	uint64_t footer;	/* its offset, bytes */
-	struct zns_err why;	/* code 0, or what is wrong with the manifest */
+	uint32_t zone; /* of the footer */
+	uint64_t footer; /* its offset, bytes */
+	struct zns_err why; /* code 0, or what is wrong with the manifest */
 };
 
 struct zns_scan {
 	struct zns_found *v;
 	size_t nr;
-	ZnsPb__Tombstone **dead;	/* copies of tombstones in data zones */
+	ZnsPb__Tombstone **dead; /* copies of tombstones in data zones */
 	size_t nr_dead;
-	uint32_t zones;		/* looked at */
-	uint32_t unreadable;	/* that could not be read to their beginning */
-	uint64_t bytes;		/* read to find footers */
+	uint32_t zones; /* looked at */
+	uint32_t unreadable; /* that could not be read to their beginning */
+	uint64_t bytes; /* read to find footers */
 };
 
 /*
- * A version of a checkpoint that is not to be believed. A compaction that was cut short leaves a footer too, so the time
- * of the move tells versions apart; 0: never moved. ZNS_DEAD_ALL: no version counts, since the checkpoint was removed.
+ * A version of a checkpoint that is not to be believed. A compaction that was cut short leaves a
+ * footer too, so the time of the move tells versions apart; 0: never moved. ZNS_DEAD_ALL: no
+ * version counts, since the checkpoint was removed.
  */
 #define ZNS_DEAD_ALL INT64_MAX
 struct zns_dead {
@@ -39,9 +40,10 @@ struct zns_dead {
 int zns_version_cmp(const ZnsPb__Checkpoint *a, const ZnsPb__Checkpoint *b);
 
 /*
- * Find the footers. The scan steps over the bytes of checkpoints: of those in @known, and of those that it finds. It does
- * not step over what @dead or a version from before a move claims, since those zones may have been written anew. So it
- * reads one block of each zone, one block before each use, and what belongs to no checkpoint.
+ * Find the footers. The scan steps over the bytes of checkpoints: of those in @known, and of those
+ * that it finds. It does not step over what @dead or a version from before a move claims, since
+ * those zones may have been written anew. So it reads one block of each zone, one block before each
+ * use, and what belongs to no checkpoint.
  */
 struct zns_scan_params {
 	struct zns_dev *dev;
@@ -50,7 +52,7 @@ struct zns_scan_params {
 	size_t nr_known;
 	const struct zns_dead *dead;
 	size_t nr_dead;
-	void (*progress)(void *arg, uint64_t bytes);	/* may be NULL */
+	void (*progress)(void *arg, uint64_t bytes); /* may be NULL */
 	void *arg;
 };
 int zns_scan_zones(const struct zns_scan_params *p, struct zns_scan *out, struct zns_err *err);
@@ -60,33 +62,38 @@ enum zns_rebuild_source { ZNS_FROM_LOG, ZNS_FROM_ZONES };
 
 struct zns_rebuild_params {
 	bool dry_run;
-	const ZnsPb__Mount *self;	/* this machine; a store that another one has is refused. NULL: do not ask */
-	const uint8_t *uuid;	/* the store's UUID, if nothing on the device tells it; may be NULL */
-	const ZnsPb__Profile *profile;	/* taken if none is readable */
-	/* Are all data of a checkpoint intact that only its footer vouches for? 0: take it. @m was checked. */
-	int (*intact)(void *arg, const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, struct zns_err *err);
+	/* this machine; a store that another one has is refused. NULL: do not ask */
+	const ZnsPb__Mount *self;
+	const uint8_t *uuid; /* the store's UUID, if nothing on the device tells it; may be NULL */
+	const ZnsPb__Profile *profile; /* taken if none is readable */
+	/* Are all data of a checkpoint intact that only its footer vouches for? 0: take it. @m was
+	 * checked. */
+	int (*intact)(void *arg, const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m,
+		      struct zns_err *err);
 	/* What became of a checkpoint. @why is empty if it was taken without any doubt. */
-	void (*tell)(void *arg, const uint8_t *id, const char *container, enum zns_rebuild_source from, bool taken,
-		     const char *why);
+	void (*tell)(void *arg, const uint8_t *id, const char *container,
+		     enum zns_rebuild_source from, bool taken, const char *why);
 	void (*progress)(void *arg, uint64_t bytes);
 	void *arg;
 };
 
 struct zns_rebuild_result {
-	uint64_t generation;	/* the new one, or the one that would be written */
-	uint32_t records;		/* good ones in metadata zones */
-	uint32_t damaged_blocks;	/* blocks of metadata zones, below write pointers, that are in no good record */
+	uint64_t generation; /* the new one, or the one that would be written */
+	uint32_t records; /* good ones in metadata zones */
+	/* blocks of metadata zones, below write pointers, that are in no good record */
+	uint32_t damaged_blocks;
 	bool profile_lost;
 	uint32_t checkpoints, reservations, tombstones;
-	struct zns_scan scan;	/* zns_scan_free */
+	struct zns_scan scan; /* zns_scan_free */
 };
 
 /*
- * Write a new generation from what can still be read: good records of every metadata zone in order of generation and
- * number, and footers. Nothing else on the device is changed. -ENOMEDIUM: nothing on it is of a store.
+ * Write a new generation from what can still be read: good records of every metadata zone in order
+ * of generation and number, and footers. Nothing else on the device is changed. -ENOMEDIUM: nothing
+ * on it is of a store.
  */
-int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p, struct zns_rebuild_result *r,
-		struct zns_err *err);
+int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p,
+		struct zns_rebuild_result *r, struct zns_err *err);
 
 /* The bytes of a tombstone as one block, for a data zone (see format.md); 0 or -EMSGSIZE. */
 int zns_tombstone_block(const ZnsPb__Tombstone *t, uint8_t *block, size_t block_size);

@@ -2,8 +2,9 @@
 #ifndef ZNS_GROW_H
 #define ZNS_GROW_H
 /*
- * Arrays that grow. Both macros make room for one more element behind the @nr that are there, and give 0 or -ENOMEM. The
- * array stays what it was on failure. Sizes that overflow are failures, and so is a count that the type of @max cannot hold.
+ * Arrays that grow. Both macros make room for one more element behind the @nr that are there, and
+ *give 0 or -ENOMEM. The array stays what it was on failure. Sizes that overflow are failures, and
+ *so is a count that the type of @max cannot hold.
  *
  *	struct { struct thing *v; size_t nr, max; } l;
  *
@@ -14,32 +15,33 @@
 #include <errno.h>
 #include <stddef.h>
 
-/* @v: a pointer to the first element, or NULL; @max: how many there is room for. Doubles the room when it is used up. */
-#define zns_grow(v, nr, max) \
-	zns_grow_to(v, (size_t)(nr) + 1, max)
+/* @v: a pointer to the first element, or NULL; @max: how many there is room for. Doubles the room
+ * when it is used up. */
+#define zns_grow(v, nr, max) zns_grow_to(v, (size_t)(nr) + 1, max)
 
 /* The same for @want elements in all. */
-#define zns_grow_to(v, want, max) \
-	({ \
-		size_t room_ = (max), bound_ = (size_t)(__typeof__(max))-1; \
+#define zns_grow_to(v, want, max)                                                     \
+	({                                                                            \
+		size_t room_ = (max), bound_ = (size_t)(__typeof__(max))-1;           \
 		void *p_ = zns_grow_array((v), (want), &room_, bound_, sizeof(*(v))); \
-		if (p_) { \
-			(v) = p_; \
-			(max) = (__typeof__(max))room_; \
-		} \
-		p_ ? 0 : -ENOMEM; \
+		if (p_) {                                                             \
+			(v) = p_;                                                     \
+			(max) = (__typeof__(max))room_;                               \
+		}                                                                     \
+		p_ ? 0 : -ENOMEM;                                                     \
 	})
 
 /* For an array that has no @max, such as that of a decoded message: room for exactly one more. */
-#define zns_grow_by_one(v, nr) \
-	({ \
+#define zns_grow_by_one(v, nr)                                                  \
+	({                                                                      \
 		void *p_ = zns_grow_exact((v), (size_t)(nr) + 1, sizeof(*(v))); \
-		if (p_) \
-			(v) = p_; \
-		p_ ? 0 : -ENOMEM; \
+		if (p_)                                                         \
+			(v) = p_;                                               \
+		p_ ? 0 : -ENOMEM;                                               \
 	})
 
-/* What the macros call. NULL: no memory, or more than @bound elements; @v is still the caller's then. */
+/* What the macros call. NULL: no memory, or more than @bound elements; @v is still the caller's
+ * then. */
 void *zns_grow_array(void *v, size_t want, size_t *max, size_t bound, size_t size);
 void *zns_grow_exact(void *v, size_t want, size_t size);
 

@@ -2,9 +2,9 @@
 #ifndef ZNS_LAYOUT_H
 #define ZNS_LAYOUT_H
 /*
- * Layout arithmetic (design.md §3): an image is a list of segments; inside a segment the place of an offset is
- * computed. A segment's units go to its extents in turns: extent e takes `weight` units of a turn, spread over
- * the turn as evenly as whole units allow, the same way in every turn.
+ * Layout arithmetic (design.md §3): an image is a list of segments; inside a segment the place of
+ * an offset is computed. A segment's units go to its extents in turns: extent e takes `weight`
+ * units of a turn, spread over the turn as evenly as whole units allow, the same way in every turn.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,45 +14,48 @@
 #include "zns/util.h"
 #include "zns-record.pb-c.h"
 
-#define ZNS_STRIPE_MAX_WIDTH 256	/* extents of one segment */
+#define ZNS_STRIPE_MAX_WIDTH 256 /* extents of one segment */
 #define ZNS_STRIPE_MAX_WEIGHT 16
-#define ZNS_STRIPE_UNIT_MIN KIB(64)	/* = smallest checksum unit (design.md §4) */
+#define ZNS_STRIPE_UNIT_MIN KIB(64) /* = smallest checksum unit (design.md §4) */
 #define ZNS_STRIPE_UNIT_MAX MIB(4)
 /*
- * Pages also have a checksum for each piece, so that a page fault does not wait for a whole unit. An image has at most so
- * many of them (64 GiB of pages), since a reader holds the whole manifest in memory.
+ * Pages also have a checksum for each piece, so that a page fault does not wait for a whole unit.
+ * An image has at most so many of them (64 GiB of pages), since a reader holds the whole manifest
+ * in memory.
  */
 #define ZNS_PIECE KIB(64)
 #define ZNS_PIECES_MAX (1u << 20)
-#define ZNS_STRIPE_UNIT_DEFAULT KIB(512)	/* the most the default shall be; see zns_stripe_unit */
+#define ZNS_STRIPE_UNIT_DEFAULT KIB(512) /* the most the default shall be; see zns_stripe_unit */
 
 /*
- * The order in which one turn visits the extents: @turn gets sum(weights) extent indices. Deterministic: part
- * of the format. Returns the number of slots, 0 if @nr or a weight is out of range.
+ * The order in which one turn visits the extents: @turn gets sum(weights) extent indices.
+ * Deterministic: part of the format. Returns the number of slots, 0 if @nr or a weight is out of
+ * range.
  */
 uint32_t zns_turn_build(const uint32_t *weights, uint32_t nr, uint16_t *turn, uint32_t turn_max);
 
 /*
- * The unit for a device when nobody asks for one: 512 KiB, but no more than one transfer or a sixteenth of a zone. Larger
- * units cost little less CPU on dump, and fall out of the processor's caches on restore (test/bench/compare.py). In small
- * zones small checkpoints must still spread, and little may be lost at a zone's end.
+ * The unit for a device when nobody asks for one: 512 KiB, but no more than one transfer or a
+ * sixteenth of a zone. Larger units cost little less CPU on dump, and fall out of the processor's
+ * caches on restore (test/bench/compare.py). In small zones small checkpoints must still spread,
+ * and little may be lost at a zone's end.
  */
 uint32_t zns_stripe_unit(const struct zns_geometry *geo);
 
 struct zns_place {
-	uint32_t extent;	/* index into the segment's extents */
+	uint32_t extent; /* index into the segment's extents */
 	uint32_t zone;
-	uint64_t off;		/* in the zone, bytes */
+	uint64_t off; /* in the zone, bytes */
 };
 
 /* A segment made ready for look-ups; caller's storage, freed with zns_seg_fini. */
 struct zns_seg {
-	uint64_t off, len;	/* in the image, bytes; off is a multiple of unit */
-	uint32_t unit;		/* bytes */
-	uint32_t nr;		/* extents */
-	uint32_t slots;		/* of a turn */
-	uint16_t *turn;		/* slot → extent */
-	uint16_t *rank;		/* slot → how many earlier slots of the turn went to the same extent */
+	uint64_t off, len; /* in the image, bytes; off is a multiple of unit */
+	uint32_t unit; /* bytes */
+	uint32_t nr; /* extents */
+	uint32_t slots; /* of a turn */
+	uint16_t *turn; /* slot → extent */
+	uint16_t *rank; /* slot → how many earlier slots of the turn went to the same extent */
 	uint32_t *zone;
 	uint64_t *start;
 	uint32_t *weight;

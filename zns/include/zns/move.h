@@ -2,37 +2,39 @@
 #ifndef ZNS_MOVE_H
 #define ZNS_MOVE_H
 /*
- * What one checkpoint has in some zones is moved to others: lease, copy, durability, the new record. One session moves one
- * checkpoint; its lease is in the background, so the mover waits while dumps or restores work on the same groups, and
- * gives up when a dump needs its zone. Until zns_move_commit the checkpoint is where it was. Single-threaded.
+ * What one checkpoint has in some zones is moved to others: lease, copy, durability, the new
+ * record. One session moves one checkpoint; its lease is in the background, so the mover waits
+ * while dumps or restores work on the same groups, and gives up when a dump needs its zone. Until
+ * zns_move_commit the checkpoint is where it was. Single-threaded.
  */
 #include "zns/mover.h"
 #include "zns/session.h"
 
 struct zns_move {
 	/* The caller's; borrowed. */
-	struct zns_session *s;		/* connected with ZNS_WRITES; it need not have the device open */
-	struct zns_dev *dev;		/* open for writing */
-	struct zns_bucket *bucket;	/* NULL: no limit */
-	const uint32_t *victims;	/* zones to be left */
+	struct zns_session *s; /* connected with ZNS_WRITES; it need not have the device open */
+	struct zns_dev *dev; /* open for writing */
+	struct zns_bucket *bucket; /* NULL: no limit */
+	const uint32_t *victims; /* zones to be left */
 	uint32_t nr_victims;
-	const uint32_t *zone_group;	/* of every zone */
-	bool *written;			/* by zone: true where something was moved to; NULL: nobody asks */
-	uint64_t total;			/* bytes to be moved, to show the progress */
-	bool rude;			/* waits for nobody */
-	bool defer;			/* -EAGAIN instead of waiting, as long as nothing was moved */
-	void (*tell)(void *arg, uint64_t bytes);	/* moved so far; also now and then while it waits. NULL: nobody */
+	const uint32_t *zone_group; /* of every zone */
+	bool *written; /* by zone: true where something was moved to; NULL: nobody asks */
+	uint64_t total; /* bytes to be moved, to show the progress */
+	bool rude; /* waits for nobody */
+	bool defer; /* -EAGAIN instead of waiting, as long as nothing was moved */
+	/* moved so far; also now and then while it waits. NULL: nobody */
+	void (*tell)(void *arg, uint64_t bytes);
 	void *arg;
 	/* What became of it. */
-	uint64_t bytes;			/* moved so far; after zns_move_copy: written, with the manifest */
+	uint64_t bytes; /* moved so far; after zns_move_copy: written, with the manifest */
 	uint64_t waited_ns;
-	ZnsPb__Response *answer;	/* with the record as it is */
-	ZnsPb__Checkpoint *next;	/* the new one */
+	ZnsPb__Response *answer; /* with the record as it is */
+	ZnsPb__Checkpoint *next; /* the new one */
 };
 
 /*
- * Lease @id and copy. -EBUSY, -ENOSPC, -ECANCELED: not now; -ENODATA: it has nothing in the victims; -ESTALE, -ENOENT: it
- * was removed; -EBADMSG: damaged; -EAGAIN: see @defer.
+ * Lease @id and copy. -EBUSY, -ENOSPC, -ECANCELED: not now; -ENODATA: it has nothing in the
+ * victims; -ESTALE, -ENOENT: it was removed; -EBADMSG: damaged; -EAGAIN: see @defer.
  */
 int zns_move_copy(struct zns_move *m, const uint8_t id[ZNS_UUID_LEN], struct zns_err *err);
 /* A device that can only be flushed whole is flushed when nobody dumps, but not never. */
@@ -40,6 +42,6 @@ int zns_move_durable(struct zns_move *m, struct zns_err *err);
 int zns_move_commit(struct zns_move *m, struct zns_err *err);
 /* After a failure: nothing is written any more, the new zones may go back at once. */
 void zns_move_abort(struct zns_move *m);
-void zns_move_end(struct zns_move *m);		/* the session stays */
+void zns_move_end(struct zns_move *m); /* the session stays */
 
 #endif

@@ -2,9 +2,10 @@
 #ifndef ZNS_MOVER_H
 #define ZNS_MOVER_H
 /*
- * Moves what one checkpoint has in some zones to other zones (design.md §4, compaction). Units are copied as they are,
- * and verified against their checksums on the way. A new manifest and footer are written behind them. Nothing old is
- * touched: until the catalogue has the new record, the checkpoint is where it was. Single-threaded.
+ * Moves what one checkpoint has in some zones to other zones (design.md §4, compaction). Units are
+ * copied as they are, and verified against their checksums on the way. A new manifest and footer
+ * are written behind them. Nothing old is touched: until the catalogue has the new record, the
+ * checkpoint is where it was. Single-threaded.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,28 +15,36 @@
 #include "zns-record.pb-c.h"
 
 struct zns_mover_params {
-	struct zns_dev *dev;		/* borrowed, writable */
-	struct zns_bucket *bucket;	/* borrowed; every byte read and every byte written pays. NULL: no limit */
-	const ZnsPb__Checkpoint *c;	/* the record as it is now; the caller keeps its zones from being reset */
-	const uint32_t *victims;	/* zones to be emptied */
+	struct zns_dev *dev; /* borrowed, writable */
+	/* borrowed; every byte read and every byte written pays. NULL: no limit */
+	struct zns_bucket *bucket;
+	/* the record as it is now; the caller keeps its zones from being reset */
+	const ZnsPb__Checkpoint *c;
+	const uint32_t *victims; /* zones to be emptied */
 	uint32_t nr_victims;
-	const uint32_t *zone_group;	/* group of every zone */
-	/* Get a zone with room for @need bytes, of @group if there is one. The zones @done are not written any more. */
-	int (*zone_get)(void *arg, uint32_t group, uint64_t need, const uint32_t *done, uint32_t nr_done,
-			struct zns_zone_slot *out, struct zns_err *err);
-	/* Called before every transfer; it touches @groups. Returns when it may be done. @bytes: moved so far. Not 0: stop. */
-	int (*step)(void *arg, const uint32_t *groups, uint32_t nr, uint64_t bytes, struct zns_err *err);
+	const uint32_t *zone_group; /* group of every zone */
+	/* Get a zone with room for @need bytes, of @group if there is one. The zones @done are not
+	 * written any more. */
+	int (*zone_get)(void *arg, uint32_t group, uint64_t need, const uint32_t *done,
+			uint32_t nr_done, struct zns_zone_slot *out, struct zns_err *err);
+	/* Called before every transfer; it touches @groups. Returns when it may be done. @bytes:
+	 * moved so far. Not 0: stop. */
+	int (*step)(void *arg, const uint32_t *groups, uint32_t nr, uint64_t bytes,
+		    struct zns_err *err);
 	void *arg;
 };
 
 /*
- * Copies, writes the manifest, and reads it back; does not flush. *out is the record to commit after
- * zns_mover_durable (zns_pb__checkpoint__free_unpacked); *bytes is what was written. -EBADMSG: damaged, nothing is
- * moved. -ENODATA: the checkpoint has nothing in the victims.
+ * Copies, writes the manifest, and reads it back; does not flush. *out is the record to commit
+ * after zns_mover_durable (zns_pb__checkpoint__free_unpacked); *bytes is what was written.
+ * -EBADMSG: damaged, nothing is moved. -ENODATA: the checkpoint has nothing in the victims.
  */
-int zns_mover_run(const struct zns_mover_params *p, ZnsPb__Checkpoint **out, uint64_t *bytes, struct zns_err *err);
+int zns_mover_run(const struct zns_mover_params *p, ZnsPb__Checkpoint **out, uint64_t *bytes,
+		  struct zns_err *err);
 
-/* Make the zones durable that the new record @c has and the old one has not. Call it before the commit. */
-int zns_mover_durable(const struct zns_mover_params *p, const ZnsPb__Checkpoint *c, struct zns_err *err);
+/* Make the zones durable that the new record @c has and the old one has not. Call it before the
+ * commit. */
+int zns_mover_durable(const struct zns_mover_params *p, const ZnsPb__Checkpoint *c,
+		      struct zns_err *err);
 
 #endif

@@ -2,23 +2,24 @@
 #ifndef ZNS_PROBE_H
 #define ZNS_PROBE_H
 /*
- * Which zones share a die, and which dies share a channel, found by measuring (design.md §5). Everything is learnt
- * through zns/dev.h: when zones are read and written at the same time, those that share something wait for each other.
+ * Which zones share a die, and which dies share a channel, found by measuring (design.md §5).
+ * Everything is learnt through zns/dev.h: when zones are read and written at the same time, those
+ * that share something wait for each other.
  *
- *   dies      One zone gets a burst of small reads while others are read once. A zone that has to wait is on its die.
- *             Every zone is tested like that against one zone of every die (its pivot), and at least twice against the
- *             one it belongs to, beside zones that must not wait. Where the map is regular, the right pivot is only
- *             tried first.
- *   channels  Two dies are read by a whole unit at once. What they lose against one alone falls into two classes.
- *             Measured once more, they must be two classes again, divided in the same way.
- *   again     Zones at random are tested against others of all groups. This tells how right the map is, and whether it
- *             is given out.
- *   domain    If zones that are written together get no more than one alone, they are one domain. Nothing else is
+ *   dies      One zone gets a burst of small reads while others are read once. A zone that has to
+ * wait is on its die. Every zone is tested like that against one zone of every die (its pivot), and
+ * at least twice against the one it belongs to, beside zones that must not wait. Where the map is
+ * regular, the right pivot is only tried first. channels  Two dies are read by a whole unit at
+ * once. What they lose against one alone falls into two classes. Measured once more, they must be
+ * two classes again, divided in the same way. again     Zones at random are tested against others
+ * of all groups. This tells how right the map is, and whether it is given out. domain    If zones
+ * that are written together get no more than one alone, they are one domain. Nothing else is
  *             measured then.
  *
- * Only empty zones are written, one unit each as a rule, and reset afterwards; never more of them at a time than the
- * open and active limits allow; none is finished. Zones with data are only read. What was written begins with a mark, so
- * that what a killed probe left is found and reset by the next one.
+ * Only empty zones are written, one unit each as a rule, and reset afterwards; never more of them
+ * at a time than the open and active limits allow; none is finished. Zones with data are only read.
+ * What was written begins with a mark, so that what a killed probe left is found and reset by the
+ * next one.
  *
  * One thread; nobody else may use the device meanwhile (the caller's duty). Errors: zns/err.h.
  */
@@ -27,115 +28,127 @@
 #include <stdint.h>
 #include "zns/dev.h"
 
-#define ZNS_PROBE_NONE UINT32_MAX	/* a group or channel that is not known */
+#define ZNS_PROBE_NONE UINT32_MAX /* a group or channel that is not known */
 
 enum zns_probe_phase {
-	ZNS_PROBE_CALIBRATE,	/* one zone's rates, one domain or not */
+	ZNS_PROBE_CALIBRATE, /* one zone's rates, one domain or not */
 	ZNS_PROBE_DIES,
 	ZNS_PROBE_CHANNELS,
-	ZNS_PROBE_CHECK,	/* groups found by reading, tried by writing */
+	ZNS_PROBE_CHECK, /* groups found by reading, tried by writing */
 	ZNS_PROBE_DONE,
 };
 
 struct zns_probe_progress {
 	enum zns_probe_phase phase;
-	uint32_t done, total;	/* zones, or dies, of this phase */
-	uint32_t groups;	/* found so far */
-	uint64_t written, budget;	/* bytes */
-	double left_s;		/* wall time this phase may still take; negative: unknown */
+	uint32_t done, total; /* zones, or dies, of this phase */
+	uint32_t groups; /* found so far */
+	uint64_t written, budget; /* bytes */
+	double left_s; /* wall time this phase may still take; negative: unknown */
 };
 
 struct zns_probe_params {
-	uint32_t unit;		/* program unit, bytes; 0: 192 KiB, or less where zones are small */
-	uint64_t budget;	/* most bytes to write, in all; 0: max(1 % of the capacity, 8 units per zone) */
-	uint64_t seed;		/* of which zones are picked for samples */
-	/* Zones that must not be touched at all, nr_zones entries; NULL: none. They stay unknown. */
+	uint32_t unit; /* program unit, bytes; 0: 192 KiB, or less where zones are small */
+	/* most bytes to write, in all; 0: max(1 % of the capacity, 8 units per zone) */
+	uint64_t budget;
+	uint64_t seed; /* of which zones are picked for samples */
+	/* Zones that must not be touched at all, nr_zones entries; NULL: none. They stay unknown.
+	 */
 	const bool *untouchable;
-	double least;		/* a map with less confidence is an error; 0: 0.99 */
-	bool force;		/* a doubtful map is no error: zns_probe_map.doubt says what speaks against it */
+	double least; /* a map with less confidence is an error; 0: 0.99 */
+	/* a doubtful map is no error: zns_probe_map.doubt says what speaks against it */
+	bool force;
 	/* Called now and then, from the calling thread. */
 	void (*progress)(void *arg, const struct zns_probe_progress *p);
 	/* The state as it is now, for zns_probe_load: to be kept where a later run finds it. */
 	void (*checkpoint)(void *arg, const void *state, size_t len);
 	void *arg;
-	const volatile sig_atomic_t *stop;	/* set: clean up and return -EINTR; may be NULL */
+	const volatile sig_atomic_t *stop; /* set: clean up and return -EINTR; may be NULL */
 };
 
 /* Owned by the caller: zeroed at first, ended with zns_probe_fini. */
 struct zns_probe_map {
 	uint32_t nr_zones, nr_groups, nr_channels;
-	bool one_domain;	/* then one group with every zone */
-	uint32_t *zone_group;	/* by zone; ZNS_PROBE_NONE: not known */
-	float *zone_confidence;	/* chance that it is right, 0 to 1; never more than @right */
-	uint32_t *pivot;	/* by group: the zone that stands for it */
-	uint32_t *group_channel;	/* by group; ZNS_PROBE_NONE */
-	float *channel_confidence;	/* by group */
-	uint32_t nr_unknown;	/* zones that can be used, or failed in this run, without a group */
-	uint32_t nr_failed;	/* of these: could not be written */
-	char failure[200];	/* what the first of them said */
+	bool one_domain; /* then one group with every zone */
+	uint32_t *zone_group; /* by zone; ZNS_PROBE_NONE: not known */
+	float *zone_confidence; /* chance that it is right, 0 to 1; never more than @right */
+	uint32_t *pivot; /* by group: the zone that stands for it */
+	uint32_t *group_channel; /* by group; ZNS_PROBE_NONE */
+	float *channel_confidence; /* by group */
+	uint32_t nr_unknown; /* zones that can be used, or failed in this run, without a group */
+	uint32_t nr_failed; /* of these: could not be written */
+	char failure[200]; /* what the first of them said */
 	/*
-	 * With 95 % certainty at least this share of the zones that can be used is in the right group; an unknown one is
-	 * not, one that failed does not count. From tests made once more, of zones at random; of one domain, from how many
-	 * zones were tried.
+	 * With 95 % certainty at least this share of the zones that can be used is in the right
+	 * group; an unknown one is not, one that failed does not count. From tests made once more,
+	 * of zones at random; of one domain, from how many zones were tried.
 	 */
 	double confidence;
-	/* The same of dies and their channels, from tests of pairs of dies made once more; 0 where channels are not known. */
+	/* The same of dies and their channels, from tests of pairs of dies made once more; 0 where
+	 * channels are not known. */
 	double channels_right;
 	uint32_t channel_tests, channel_tests_wrong;
-	uint32_t retests, retests_wrong;	/* tests of zones */
-	double right;		/* what they say of zones with a group */
-	double spoiled, overruled;	/* shares: of measurements that something disturbed, of votes that others contradicted */
-	char doubt[300];	/* what speaks against storing the map; empty: nothing */
-	uint32_t zone_write_mibps, zone_read_mibps;	/* one zone alone */
-	double scaling;		/* what up to 8 zones written together get, as a multiple of one alone */
-	uint32_t device_write_mibps;	/* zones of all groups together, where that is notably less than their sum; else 0 */
-	double channel_loss;	/* what two dies on a channel lose against one alone, reading: 0.19 is 19 %; 0 unknown */
-	uint32_t unit;		/* bytes, as used */
+	uint32_t retests, retests_wrong; /* tests of zones */
+	double right; /* what they say of zones with a group */
+	/* shares: of measurements that something disturbed, of votes that others contradicted */
+	double spoiled, overruled;
+	char doubt[300]; /* what speaks against storing the map; empty: nothing */
+	uint32_t zone_write_mibps, zone_read_mibps; /* one zone alone */
+	double scaling; /* what up to 8 zones written together get, as a multiple of one alone */
+	/* zones of all groups together, where that is notably less than their sum; else 0 */
+	uint32_t device_write_mibps;
+	/* what two dies on a channel lose against one alone, reading: 0.19 is 19 %; 0 unknown */
+	double channel_loss;
+	uint32_t unit; /* bytes, as used */
 	/* what it took */
 	uint64_t written, resets, reads, read_bytes;
-	uint64_t device_ns, wall_ns;	/* by the device's clock, by ours */
+	uint64_t device_ns, wall_ns; /* by the device's clock, by ours */
 	/* of the run, to go on with it */
 	enum zns_probe_phase phase;
-	uint32_t *tested;	/* by zone: it shares no die with groups below this */
+	uint32_t *tested; /* by zone: it shares no die with groups below this */
 };
 
 /*
- * Find the map. @map: zeroed, or a state from zns_probe_load, which is continued. -EINTR: stopped, @map is such a state.
- * -EDQUOT: the budget is spent; -ENODATA: no empty zones to work with; -EPROTO: reading and writing disagree about who
- * shares a die; -EAGAIN: it could not be measured, or not well enough. In every case what was written is reset, if the
- * device lets us.
+ * Find the map. @map: zeroed, or a state from zns_probe_load, which is continued. -EINTR: stopped,
+ * @map is such a state. -EDQUOT: the budget is spent; -ENODATA: no empty zones to work with;
+ * -EPROTO: reading and writing disagree about who shares a die; -EAGAIN: it could not be measured,
+ * or not well enough. In every case what was written is reset, if the device lets us.
  */
-int zns_probe_run(struct zns_dev *dev, const struct zns_probe_params *params, struct zns_probe_map *map, struct zns_err *err);
+int zns_probe_run(struct zns_dev *dev, const struct zns_probe_params *params,
+		  struct zns_probe_map *map, struct zns_err *err);
 void zns_probe_fini(struct zns_probe_map *map);
 
-/* What a budget of 0 stands for, in bytes; and the program unit that is used when @wanted (0: none) is asked for. */
+/* What a budget of 0 stands for, in bytes; and the program unit that is used when @wanted (0: none)
+ * is asked for. */
 uint64_t zns_probe_budget(const struct zns_geometry *geo, uint32_t unit);
 uint32_t zns_probe_unit(const struct zns_geometry *geo, uint32_t wanted);
 
 /* malloc'ed; -EBADMSG: no state, damaged, or of another device (@nr_zones). */
 int zns_probe_save(const struct zns_probe_map *map, void **out, size_t *len);
-int zns_probe_load(const void *state, size_t len, uint32_t nr_zones, struct zns_probe_map *map, struct zns_err *err);
+int zns_probe_load(const void *state, size_t len, uint32_t nr_zones, struct zns_probe_map *map,
+		   struct zns_err *err);
 
 /* How far a sample of zones, dies and rates still agrees with what is believed. */
 struct zns_probe_drift {
 	uint32_t zones_checked, zones_moved;
-	uint32_t moved[16];	/* the first of them */
-	uint32_t groups_checked, groups_joined;	/* pairs of groups that are on one die */
-	uint32_t joined[2];	/* the first of them */
-	uint32_t channels_checked, channels_moved;	/* pairs of dies */
-	bool domain_changed;	/* one domain, but zones are independent; or the other way round */
+	uint32_t moved[16]; /* the first of them */
+	uint32_t groups_checked, groups_joined; /* pairs of groups that are on one die */
+	uint32_t joined[2]; /* the first of them */
+	uint32_t channels_checked, channels_moved; /* pairs of dies */
+	bool domain_changed; /* one domain, but zones are independent; or the other way round */
 	double scaling;
-	uint32_t zone_write_mibps, zone_read_mibps;	/* measured now */
-	bool rates_changed;	/* by more than a fifth */
+	uint32_t zone_write_mibps, zone_read_mibps; /* measured now */
+	bool rates_changed; /* by more than a fifth */
 };
 
 /*
- * Test @sample zones (0: max(64, twelve for each group), as the budget allows) of @map, of which only one_domain, groups,
- * channels and rates are looked at: one zone of each group against those of all others, and the others of a group, as
- * many for each, against their own group's and all others'. As far as so many zones may be active; else in parts. Drift
- * is no error. Same rules and errors as zns_probe_run; @map's counters are set.
+ * Test @sample zones (0: max(64, twelve for each group), as the budget allows) of @map, of which
+ * only one_domain, groups, channels and rates are looked at: one zone of each group against those
+ * of all others, and the others of a group, as many for each, against their own group's and all
+ * others'. As far as so many zones may be active; else in parts. Drift is no error. Same rules and
+ * errors as zns_probe_run; @map's counters are set.
  */
-int zns_probe_verify(struct zns_dev *dev, const struct zns_probe_params *params, struct zns_probe_map *map, uint32_t sample,
-		     struct zns_probe_drift *out, struct zns_err *err);
+int zns_probe_verify(struct zns_dev *dev, const struct zns_probe_params *params,
+		     struct zns_probe_map *map, uint32_t sample, struct zns_probe_drift *out,
+		     struct zns_err *err);
 
 #endif

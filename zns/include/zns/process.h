@@ -10,8 +10,9 @@
 /* Reset all signals: default actions, none blocked. Safe after a fork. */
 void zns_process_signals(void);
 /*
- * As zns_process_signals, and give this process the usual nice value, scheduling class, I/O priority, processors and
- * oom_score_adj; raise limits as far as allowed. What is not allowed stays; zns_process_limits() tells. Safe after a fork.
+ * As zns_process_signals, and give this process the usual nice value, scheduling class, I/O
+ * priority, processors and oom_score_adj; raise limits as far as allowed. What is not allowed
+ * stays; zns_process_limits() tells. Safe after a fork.
  */
 void zns_process_shed(void);
 /* Raise the soft limits only, up to the hard ones. Safe after a fork. */
@@ -25,11 +26,12 @@ int zns_process_file_limit(uint64_t need, struct zns_err *err);
 void zns_close_from(int first);
 
 /*
- * Drop all capabilities but these, for this thread and those that it starts, and never get one back. Call it before the
- * first thread is started.
+ * Drop all capabilities but these, for this thread and those that it starts, and never get one
+ * back. Call it before the first thread is started.
  */
 int zns_process_keep_caps(const int *caps, size_t nr, struct zns_err *err);
-/* Enter an empty network namespace, if that is allowed. Call it before the first thread is started. */
+/* Enter an empty network namespace, if that is allowed. Call it before the first thread is started.
+ */
 void zns_process_no_network(void);
 
 /* Move to the root of every hierarchy of cgroups. False: one of them did not let us. */

@@ -2,12 +2,12 @@
 #ifndef ZNS_READER_H
 #define ZNS_READER_H
 /*
- * The striping reader of one restore (design.md §3): reads whole checksum units from many zones at once, verifies
- * each, then hands over the bytes asked for. Nothing unverified ever leaves it.
+ * The striping reader of one restore (design.md §3): reads whole checksum units from many zones at
+ * once, verifies each, then hands over the bytes asked for. Nothing unverified ever leaves it.
  *
- * Threads: it runs its own workers; requests may come from several threads. A unit of which only a part was asked for
- * stays in a small cache, so that reading page by page does not fetch it again. When an image is read in order, a little
- * at a time, the reader reads the following units ahead.
+ * Threads: it runs its own workers; requests may come from several threads. A unit of which only a
+ * part was asked for stays in a small cache, so that reading page by page does not fetch it again.
+ * When an image is read in order, a little at a time, the reader reads the following units ahead.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,29 +23,32 @@ struct zns_rimage;
 struct zns_crypt;
 
 struct zns_reader_params {
-	struct zns_dev *dev;	/* borrowed */
-	/* Borrowed (zns_crypt_of). Without it an encrypted checkpoint can be verified by its checksums, not read (-ENOKEY). */
+	struct zns_dev *dev; /* borrowed */
+	/* Borrowed (zns_crypt_of). Without it an encrypted checkpoint can be verified by its
+	 * checksums, not read (-ENOKEY). */
 	const struct zns_crypt *crypt;
-	struct zns_bucket *bucket;	/* borrowed; every byte read pays. NULL: no limit */
-	uint32_t workers;	/* threads; 0 = two for each zone of the widest stripe, at least 8, as memory allows */
-	uint32_t cache_units;	/* 0 = twice the workers, as memory allows */
-	uint32_t depth;		/* reads at the device at once; 0 = one for each worker */
+	struct zns_bucket *bucket; /* borrowed; every byte read pays. NULL: no limit */
+	/* threads; 0 = two for each zone of the widest stripe, at least 8, as memory allows */
+	uint32_t workers;
+	uint32_t cache_units; /* 0 = twice the workers, as memory allows */
+	uint32_t depth; /* reads at the device at once; 0 = one for each worker */
 };
 
 /* @m (checked by zns_manifest_check) is borrowed for the reader's life. */
-int zns_reader_new(const struct zns_reader_params *p, const ZnsPb__Manifest *m, struct zns_reader **out,
-		   struct zns_err *err);
-void zns_reader_free(struct zns_reader *r);	/* waits for running requests; NULL is fine */
+int zns_reader_new(const struct zns_reader_params *p, const ZnsPb__Manifest *m,
+		   struct zns_reader **out, struct zns_err *err);
+void zns_reader_free(struct zns_reader *r); /* waits for running requests; NULL is fine */
 
 /* The images of several manifests, those of @level[0] first. @p->crypt is not looked at. */
 struct zns_reader_level {
-	const ZnsPb__Manifest *m;	/* as @m above */
-	const struct zns_crypt *crypt;	/* borrowed; NULL: none, or no key */
+	const ZnsPb__Manifest *m; /* as @m above */
+	const struct zns_crypt *crypt; /* borrowed; NULL: none, or no key */
 };
-int zns_reader_new_levels(const struct zns_reader_params *p, const struct zns_reader_level *level, uint32_t nr,
-			  struct zns_reader **out, struct zns_err *err);
+int zns_reader_new_levels(const struct zns_reader_params *p, const struct zns_reader_level *level,
+			  uint32_t nr, struct zns_reader **out, struct zns_err *err);
 
-/* NULL: no such image. The index counts the images of all levels, in the order of levels and manifests. */
+/* NULL: no such image. The index counts the images of all levels, in the order of levels and
+ * manifests. */
 struct zns_rimage *zns_reader_find_at(struct zns_reader *r, uint32_t level, const char *name);
 struct zns_rimage *zns_reader_find(struct zns_reader *r, const char *name);
 struct zns_rimage *zns_reader_image(struct zns_reader *r, uint32_t index);
@@ -57,52 +60,56 @@ const char *zns_rimage_name(const struct zns_rimage *i);
 typedef void (*zns_read_done)(void *arg, const struct zns_err *err);
 
 /*
- * Read [off, off + sum of iov lengths) of an image into the memory of task @pid (process_vm_writev; iovecs are
- * copied). Asynchronous: @done is called exactly once, also on failure to start. A range beyond the image's end is
- * an error (-ENODATA), never a short read.
+ * Read [off, off + sum of iov lengths) of an image into the memory of task @pid (process_vm_writev;
+ * iovecs are copied). Asynchronous: @done is called exactly once, also on failure to start. A range
+ * beyond the image's end is an error (-ENODATA), never a short read.
  */
-void zns_rimage_read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov, uint32_t nr,
-			  zns_read_done done, void *arg);
+void zns_rimage_read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov,
+			  uint32_t nr, zns_read_done done, void *arg);
 
 /*
- * Read parts of an image, each to a place of its own: in the memory of task @pid, or in ours if @pid is 0. Parts are in
- * order of their offsets and do not overlap (-EINVAL). The reader takes over @part (from malloc), also on failure. It reads
- * each unit once, however many parts are in it, and no unit that holds none.
+ * Read parts of an image, each to a place of its own: in the memory of task @pid, or in ours if
+ * @pid is 0. Parts are in order of their offsets and do not overlap (-EINVAL). The reader takes
+ * over @part (from malloc), also on failure. It reads each unit once, however many parts are in it,
+ * and no unit that holds none.
  */
 struct zns_part {
-	uint64_t off, len;	/* bytes; len > 0 */
+	uint64_t off, len; /* bytes; len > 0 */
 	void *to;
 };
-void zns_rimage_read_parts(struct zns_rimage *i, pid_t pid, struct zns_part *part, size_t nr, zns_read_done done, void *arg);
+void zns_rimage_read_parts(struct zns_rimage *i, pid_t pid, struct zns_part *part, size_t nr,
+			   zns_read_done done, void *arg);
 
 /*
- * As zns_rimage_read_task, for lazy restores: the task runs while its memory is filled. Nothing is read ahead, since the
- * caller knows what it will ask for next. A request for a fault goes before all others. It reads whole units only where
- * the image has no checksums of pieces (zns/layout.h).
+ * As zns_rimage_read_task, for lazy restores: the task runs while its memory is filled. Nothing is
+ * read ahead, since the caller knows what it will ask for next. A request for a fault goes before
+ * all others. It reads whole units only where the image has no checksums of pieces (zns/layout.h).
  */
 enum zns_read_how {
-	ZNS_READ_ORDERLY,	/* as zns_rimage_read_task does */
-	ZNS_READ_BACKGROUND,	/* nobody waits for it */
-	ZNS_READ_FAULT,		/* a task waits; a worker reads */
-	ZNS_READ_FAULT_HERE,	/* a task waits; this thread reads, and @done was called when the call returns */
+	ZNS_READ_ORDERLY, /* as zns_rimage_read_task does */
+	ZNS_READ_BACKGROUND, /* nobody waits for it */
+	ZNS_READ_FAULT, /* a task waits; a worker reads */
+	/* a task waits; this thread reads, and @done was called when the call returns */
+	ZNS_READ_FAULT_HERE,
 };
-void zns_rimage_read_lazy(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov, enum zns_read_how how,
-			  zns_read_done done, void *arg);
+void zns_rimage_read_lazy(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov,
+			  enum zns_read_how how, zns_read_done done, void *arg);
 
 /* Read a range into a buffer of this process. Synchronous. */
 int zns_rimage_read(struct zns_rimage *i, uint64_t off, void *buf, size_t len, struct zns_err *err);
 
 /*
- * Read and check every unit of an image, and go on after damage. No data are handed over. @unit is called once for each
- * unit, from several workers at once, then @done once. @u and what it points to live until @unit returns.
+ * Read and check every unit of an image, and go on after damage. No data are handed over. @unit is
+ * called once for each unit, from several workers at once, then @done once. @u and what it points
+ * to live until @unit returns.
  */
 struct zns_unit_check {
 	const struct zns_rimage *image;
-	uint64_t off;		/* of the unit in the image, bytes */
-	uint32_t len;		/* bytes */
-	uint32_t zone;		/* where it stands; UINT32_MAX: the manifest has no place for it */
-	uint64_t zone_off;	/* bytes */
-	const struct zns_err *err;	/* code 0: intact; -EBADMSG: damaged; else the device's error */
+	uint64_t off; /* of the unit in the image, bytes */
+	uint32_t len; /* bytes */
+	uint32_t zone; /* where it stands; UINT32_MAX: the manifest has no place for it */
+	uint64_t zone_off; /* bytes */
+	const struct zns_err *err; /* code 0: intact; -EBADMSG: damaged; else the device's error */
 };
 typedef void (*zns_unit_checked)(void *arg, const struct zns_unit_check *u);
 void zns_rimage_verify(struct zns_rimage *i, zns_unit_checked unit, zns_read_done done, void *arg);

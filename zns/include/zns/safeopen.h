@@ -2,37 +2,40 @@
 #ifndef ZNS_SAFEOPEN_H
 #define ZNS_SAFEOPEN_H
 /*
- * Files in directories that somebody else may write while we, often root, work in them. There a name may turn into a
- * link, a FIFO, a device or another file between any two of our calls, and somebody may hold a lock or a lease for ever.
- * So we open a directory once and use its descriptor. In it we open plain names only, never through a link, and never in a
- * way that blocks. We look at what was opened by fstat, never by name.
+ * Files in directories that somebody else may write while we, often root, work in them. There a
+ * name may turn into a link, a FIFO, a device or another file between any two of our calls, and
+ * somebody may hold a lock or a lease for ever. So we open a directory once and use its descriptor.
+ * In it we open plain names only, never through a link, and never in a way that blocks. We look at
+ * what was opened by fstat, never by name.
  */
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
 #include "zns/err.h"
 
-#define ZNS_BASE_MAX 256	/* a name in a directory, with the NUL */
+#define ZNS_BASE_MAX 256 /* a name in a directory, with the NUL */
 
 /*
- * A regular file in @dirfd, for reading; @st tells of it. Its descriptor, or -errno: -ELOOP a link, -EISDIR, -EINVAL
- * any other kind, -EAGAIN leased by somebody, -ENOENT. zns_open_why() has words for all of them.
+ * A regular file in @dirfd, for reading; @st tells of it. Its descriptor, or -errno: -ELOOP a link,
+ * -EISDIR, -EINVAL any other kind, -EAGAIN leased by somebody, -ENOENT. zns_open_why() has words
+ * for all of them.
  */
 int zns_open_file(int dirfd, const char *name, struct stat *st);
-const char *zns_open_why(int code);	/* static, or strerror's */
+const char *zns_open_why(int code); /* static, or strerror's */
 
 /* Are both of the same file, and was it not changed between them? */
 bool zns_same_file(const struct stat *a, const struct stat *b);
 
 /*
- * Is it a hard link to a file of another user than the directory's? The owner of a directory can link there what he may
- * not read, and have root read it for him.
+ * Is it a hard link to a file of another user than the directory's? The owner of a directory can
+ * link there what he may not read, and have root read it for him.
  */
 bool zns_planted(int dirfd, const struct stat *st);
 
 /*
- * Open a directory by a path that a user gave. A link is followed only if it belongs to root or to the caller, so that the
- * owner of a directory on the way cannot lead us elsewhere. Returns the descriptor, or -errno.
+ * Open a directory by a path that a user gave. A link is followed only if it belongs to root or to
+ * the caller, so that the owner of a directory on the way cannot lead us elsewhere. Returns the
+ * descriptor, or -errno.
  */
 int zns_open_dir(const char *path, struct zns_err *err);
 
@@ -49,8 +52,8 @@ int zns_make_file(int dirfd, const char *name);
 int zns_make_temp(int dirfd, const char *base, char tmp[ZNS_BASE_MAX]);
 
 /*
- * A file of @len bytes, mode 0600, in place of whatever has the name (a directory: -EISDIR). Not synced: for what is
- * checked when it is read. See zns_replace_file for the other kind.
+ * A file of @len bytes, mode 0600, in place of whatever has the name (a directory: -EISDIR). Not
+ * synced: for what is checked when it is read. See zns_replace_file for the other kind.
  */
 int zns_put_file(int dirfd, const char *name, const void *data, size_t len);
 

@@ -2,9 +2,10 @@
 #ifndef ZNS_SAVE_H
 #define ZNS_SAVE_H
 /*
- * One checkpoint is written, in this order: admission, images into zones that come on demand, manifest, all of it durable,
- * the record, the handle. Until zns_save_commit nothing is visible; the broker takes the zones back when the connection
- * ends. What was committed is taken back by zns_save_roll_back.
+ * One checkpoint is written, in this order: admission, images into zones that come on demand,
+ *manifest, all of it durable, the record, the handle. Until zns_save_commit nothing is visible; the
+ *broker takes the zones back when the connection ends. What was committed is taken back by
+ *zns_save_roll_back.
  *
  *	struct zns_save v = { .s = &session };
  *
@@ -17,9 +18,10 @@
  *	zns_save_handle(&v, dirfd, err);	// or zns_save_roll_back()
  *	zns_save_end(&v);
  *
- * Each returns 0 or -errno with a line in @err; after an error only zns_save_end is called, but where it says otherwise.
- * Threads: images as zns/writer.h says; all else is one thread's. While images are written the session's requests come
- * from whichever thread feeds one, never two at once; if others ask meanwhile, zns_session.ask has to see to turns.
+ * Each returns 0 or -errno with a line in @err; after an error only zns_save_end is called, but
+ *where it says otherwise. Threads: images as zns/writer.h says; all else is one thread's. While
+ *images are written the session's requests come from whichever thread feeds one, never two at once;
+ *if others ask meanwhile, zns_session.ask has to see to turns.
  */
 #include "zns/crypt.h"
 #include "zns/session.h"
@@ -27,54 +29,62 @@
 
 struct zns_save {
 	/* The caller's, before zns_save_begin; borrowed. */
-	struct zns_session *s;		/* opened with ZNS_WRITES */
-	struct zns_bucket *bucket;	/* every byte written pays; NULL: no limit */
-	uint32_t unit;			/* stripe unit, bytes; 0: what suits device and width */
-	uint32_t workers;		/* threads; 0: chosen */
-	/* A version of the checkpoint that this one replaces under its id, and its key; handles of it stay good. */
+	struct zns_session *s; /* opened with ZNS_WRITES */
+	struct zns_bucket *bucket; /* every byte written pays; NULL: no limit */
+	uint32_t unit; /* stripe unit, bytes; 0: what suits device and width */
+	uint32_t workers; /* threads; 0: chosen */
+	/* A version of the checkpoint that this one replaces under its id, and its key; handles of
+	 * it stay good. */
 	const ZnsPb__Manifest *former;
 	const struct zns_crypt *former_crypt;
 	/* Owned from here on. A caller may set them before zns_save_begin. */
-	struct zns_master *master;	/* until the checkpoint's own key is wrapped; NULL: plain */
-	struct zns_crypt *crypt;	/* the checkpoint's key; set before: it is used, and ask->key_id is the caller's */
-	ZnsPb__Checkpoint *c;		/* the record; set before: that of @former, without places */
+	struct zns_master *master; /* until the checkpoint's own key is wrapped; NULL: plain */
+	/* the checkpoint's key; set before: it is used, and ask->key_id is the caller's */
+	struct zns_crypt *crypt;
+	ZnsPb__Checkpoint *c; /* the record; set before: that of @former, without places */
 	/* From zns_save_begin on. */
-	ZnsPb__Response *answer;	/* with the parents' records, of an incremental one */
-	const ZnsPb__DumpGrant *grant;	/* in it */
+	ZnsPb__Response *answer; /* with the parents' records, of an incremental one */
+	const ZnsPb__DumpGrant *grant; /* in it */
 	struct zns_writer *w;
 	uint8_t id[ZNS_UUID_LEN];
-	uint32_t asked;			/* for zones, so often */
-	ZnsPb__HandleCopy *copies;	/* zns_save_copy */
+	uint32_t asked; /* for zones, so often */
+	ZnsPb__HandleCopy *copies; /* zns_save_copy */
 	size_t nr_copies;
 };
 
-/* The key that device or host ask for, if they do. From here on the process holds secrets: it is hardened. */
+/* The key that device or host ask for, if they do. From here on the process holds secrets: it is
+ * hardened. */
 int zns_save_key(struct zns_save *v, struct zns_err *err);
 
 /*
- * Ask for admission, with key and room added to @ask, and make the writer and, unless there is one, the record. The record
- * says what @ask and the grant say, and the host; the caller adds what else it knows, before zns_save_finish. May wait, as
+ * Ask for admission, with key and room added to @ask, and make the writer and, unless there is one,
+ * the record. The record says what @ask and the grant say, and the host; the caller adds what else
+ * it knows, before zns_save_finish. May wait, as
  * @ask->admission says. -EBUSY, -ENOSPC and others: the broker's reason.
  */
 int zns_save_begin(struct zns_save *v, ZnsPb__DumpBegin *ask, struct zns_err *err);
 
-/* An answer to `progress`: who else writes, and zones that were gained. How many of these are used. Any thread. */
+/* An answer to `progress`: who else writes, and zones that were gained. How many of these are used.
+ * Any thread. */
 uint32_t zns_save_told(struct zns_save *v, const ZnsPb__Response *r);
 
-/* Wait until all is written, then write manifest and footer. Fills in the record's places, sizes, key and, of a new one, rate. */
+/* Wait until all is written, then write manifest and footer. Fills in the record's places, sizes,
+ * key and, of a new one, rate. */
 int zns_save_finish(struct zns_save *v, struct zns_err *err);
 /* All that it is made of survives a power cut from here on. */
 int zns_save_durable(struct zns_save *v, struct zns_err *err);
 /*
- * The record becomes durable, and the checkpoint is there. -EPIPE: the broker died meanwhile, zns_save_settle tells.
- * -ETIMEDOUT: nobody knows, the line says so.
+ * The record becomes durable, and the checkpoint is there. -EPIPE: the broker died meanwhile,
+ * zns_save_settle tells. -ETIMEDOUT: nobody knows, the line says so.
  */
 int zns_save_commit(struct zns_save *v, struct zns_err *err);
 /* After -EPIPE: start the next broker and ask it. 0: it is there. */
 int zns_save_settle(struct zns_save *v, struct zns_err *err);
 
-/* The handle shall name a plain copy of @size bytes beside it. @name is borrowed until the handle is written. */
-int zns_save_copy(struct zns_save *v, const char *name, uint64_t size, uint64_t hash, struct zns_err *err);
+/* The handle shall name a plain copy of @size bytes beside it. @name is borrowed until the handle
+ * is written. */
+int zns_save_copy(struct zns_save *v, const char *name, uint64_t size, uint64_t hash,
+		  struct zns_err *err);
 /* The handle of a committed checkpoint, written durably into @dirfd. */
 int zns_save_handle(struct zns_save *v, int dirfd, struct zns_err *err);
 /* Remove what was committed; @by, for its tombstone. If that fails too, @err's line gets longer. */

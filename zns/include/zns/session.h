@@ -2,9 +2,9 @@
 #ifndef ZNS_SESSION_H
 #define ZNS_SESSION_H
 /*
- * A program's hold on one device: the connection to its broker, the locks that a new broker waits for, and the device.
- * All that is leased over the connection ends with it. Not thread-safe, but for zns_session_ask if @ask is. Of one process:
- * a child after fork must not use it.
+ * A program's hold on one device: the connection to its broker, the locks that a new broker waits
+ * for, and the device. All that is leased over the connection ends with it. Not thread-safe, but
+ * for zns_session_ask if @ask is. Of one process: a child after fork must not use it.
  */
 #include "zns/chain.h"
 #include "zns/client.h"
@@ -15,52 +15,62 @@
 struct zns_zone_slot;
 
 enum zns_session_use {
-	ZNS_READS = 1,		/* no new broker resets what it reads */
-	ZNS_WRITES = 2,		/* no new broker serves while it writes */
+	ZNS_READS = 1, /* no new broker resets what it reads */
+	ZNS_WRITES = 2, /* no new broker serves while it writes */
 };
 
 struct zns_session {
 	struct zns_registered reg;
 	struct zns_broker broker;
-	int readers, writers;	/* locks; -1: not held */
-	struct zns_dev *dev;	/* NULL: not open */
+	int readers, writers; /* locks; -1: not held */
+	struct zns_dev *dev; /* NULL: not open */
 	/* Who carries its requests; as zns_broker_call. NULL: zns_broker_call on @broker. */
 	int (*ask)(void *arg, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err);
 	void *ask_arg;
 };
 
-#define ZNS_SESSION_INIT { .broker = { .fd = -1, .alive_fd = -1 }, .readers = -1, .writers = -1 }
+#define ZNS_SESSION_INIT                                                             \
+	{                                                                            \
+		.broker = { .fd = -1, .alive_fd = -1 }, .readers = -1, .writers = -1 \
+	}
 
 /*
- * Connect to the broker of @reg, starting one if none runs; then take the locks for @use (zns_session_use, or-ed). In this
- * order: a broker that is started waits for the locks of whom it does not know. Keeps @s->ask. On an error @s is closed.
+ * Connect to the broker of @reg, starting one if none runs; then take the locks for @use
+ * (zns_session_use, or-ed). In this order: a broker that is started waits for the locks of whom it
+ * does not know. Keeps @s->ask. On an error @s is closed.
  */
-int zns_session_connect(struct zns_session *s, const struct zns_registered *reg, unsigned use, struct zns_err *err);
+int zns_session_connect(struct zns_session *s, const struct zns_registered *reg, unsigned use,
+			struct zns_err *err);
 /* The same, and open the device: for writing if @use has ZNS_WRITES. */
-int zns_session_open(struct zns_session *s, const struct zns_registered *reg, unsigned use, struct zns_err *err);
+int zns_session_open(struct zns_session *s, const struct zns_registered *reg, unsigned use,
+		     struct zns_err *err);
 /* Twice is fine, and after ZNS_SESSION_INIT. */
 void zns_session_close(struct zns_session *s);
 
 /* One request, one answer; as zns_broker_call. */
-int zns_session_ask(struct zns_session *s, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err);
+int zns_session_ask(struct zns_session *s, ZnsPb__Request *req, ZnsPb__Response **resp,
+		    struct zns_err *err);
 /* For callers that need no more than success or failure. */
 int zns_session_tell(struct zns_session *s, ZnsPb__Request *req, struct zns_err *err);
 
 /*
- * A restore lease on @id until the connection ends. The answer is the caller's; its first record is @id's, with @chain its
- * parents follow. -ENOENT: there is none; -ESTALE: removed.
+ * A restore lease on @id until the connection ends. The answer is the caller's; its first record is
+ * @id's, with @chain its parents follow. -ENOENT: there is none; -ESTALE: removed.
  */
-int zns_session_lease(struct zns_session *s, const uint8_t id[ZNS_UUID_LEN], bool chain, ZnsPb__Response **out,
-		      struct zns_err *err);
+int zns_session_lease(struct zns_session *s, const uint8_t id[ZNS_UUID_LEN], bool chain,
+		      ZnsPb__Response **out, struct zns_err *err);
 
 /*
- * Read the chain that @answer has the records of (zns_session_lease, or a dump's admission). @h: the handle that named it,
- * which must be of it, since anybody may have written it; NULL: it was named by its id. @p->dev is filled in.
+ * Read the chain that @answer has the records of (zns_session_lease, or a dump's admission). @h:
+ * the handle that named it, which must be of it, since anybody may have written it; NULL: it was
+ * named by its id. @p->dev is filled in.
  */
 int zns_session_chain(struct zns_session *s, const ZnsPb__Response *answer, const ZnsPb__Handle *h,
-		      const struct zns_reader_params *p, struct zns_chain **out, struct zns_err *err);
+		      const struct zns_reader_params *p, struct zns_chain **out,
+		      struct zns_err *err);
 
 /* A zone that the broker granted; -EPROTO: the device has no such zone. */
-int zns_session_slot(const struct zns_dev *dev, const ZnsPb__ZoneGrant *g, struct zns_zone_slot *out, struct zns_err *err);
+int zns_session_slot(const struct zns_dev *dev, const ZnsPb__ZoneGrant *g,
+		     struct zns_zone_slot *out, struct zns_err *err);
 
 #endif

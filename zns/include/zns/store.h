@@ -5,14 +5,16 @@
  * The store on the device (design.md §4): a metadata log in zones of its own, holding the profile,
  * reservations, checkpoints and tombstones; replayed into memory when opened.
  *
- * One process at a time writes the log: znsd. Others may open with ZNS_STORE_RDONLY. Not thread-safe.
- * All pointers handed out belong to the store and live until the next call that changes it.
+ * One process at a time writes the log: znsd. Others may open with ZNS_STORE_RDONLY. Not
+ * thread-safe. All pointers handed out belong to the store and live until the next call that
+ * changes it.
  *
- * Log: ZNS_META_ZONES zones (the first sequential zones of the device). Each begins with a superblock
- * frame carrying a generation; the highest generation with a complete snapshot (SNAPSHOT_END) is the
- * log. A full log zone is rolled: snapshot into the next metadata zone, flush, then the old one is
- * reset at the following roll (so the previous generation survives a crash while rolling).
- * A torn tail is a crash: ignored, the log goes on in a fresh generation. Records are block-padded.
+ * Log: ZNS_META_ZONES zones (the first sequential zones of the device). Each begins with a
+ * superblock frame carrying a generation; the highest generation with a complete snapshot
+ * (SNAPSHOT_END) is the log. A full log zone is rolled: snapshot into the next metadata zone,
+ * flush, then the old one is reset at the following roll (so the previous generation survives a
+ * crash while rolling). A torn tail is a crash: ignored, the log goes on in a fresh generation.
+ * Records are block-padded.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,7 +24,7 @@
 #include "zns-record.pb-c.h"
 
 #define ZNS_META_ZONES_MIN 3
-#define ZNS_TOMBSTONES_MAX 1024	/* the oldest are forgotten at roll-over */
+#define ZNS_TOMBSTONES_MAX 1024 /* the oldest are forgotten at roll-over */
 
 enum zns_store_flags {
 	ZNS_STORE_RDONLY = 1 << 0,
@@ -34,45 +36,53 @@ struct zns_store;
 uint32_t zns_store_meta_zones(const struct zns_geometry *geo);
 
 /*
- * Write an empty store. Resets all zones of the device. @profile must cover every zone. Without @force a device is
- * refused (-EEXIST) that holds a store with checkpoints, or no store but zones that are not empty. An existing store
- * keeps its UUID; a new one gets @uuid. *uuid_out (16 bytes) is the result.
+ * Write an empty store. Resets all zones of the device. @profile must cover every zone. Without
+ * @force a device is refused (-EEXIST) that holds a store with checkpoints, or no store but zones
+ * that are not empty. An existing store keeps its UUID; a new one gets @uuid. *uuid_out (16 bytes)
+ * is the result.
  */
-int zns_store_format(struct zns_dev *dev, const uint8_t *uuid, const ZnsPb__Profile *profile, bool force,
-		     uint8_t *uuid_out, struct zns_err *err);
+int zns_store_format(struct zns_dev *dev, const uint8_t *uuid, const ZnsPb__Profile *profile,
+		     bool force, uint8_t *uuid_out, struct zns_err *err);
 
 /* -ENOMEDIUM: not formatted. -EBADMSG: metadata damaged beyond a torn tail. */
-int zns_store_open(struct zns_dev *dev, unsigned flags, struct zns_store **out, struct zns_err *err);
-void zns_store_close(struct zns_store *s);	/* does not close the device */
+int zns_store_open(struct zns_dev *dev, unsigned flags, struct zns_store **out,
+		   struct zns_err *err);
+void zns_store_close(struct zns_store *s); /* does not close the device */
 
 const uint8_t *zns_store_uuid(const struct zns_store *s);
 uint64_t zns_store_generation(const struct zns_store *s);
-uint32_t zns_store_nr_meta(const struct zns_store *s);	/* zones 0 … n-1 are metadata */
-bool zns_store_torn(const struct zns_store *s);	/* the log ended in a torn record when opened */
+uint32_t zns_store_nr_meta(const struct zns_store *s); /* zones 0 … n-1 are metadata */
+bool zns_store_torn(const struct zns_store *s); /* the log ended in a torn record when opened */
 const ZnsPb__Profile *zns_store_profile(const struct zns_store *s);
 
 /*
- * Any kind of record, by its type in zns/frame.h. What follows has a function of its own for most kinds: those say what
- * is asked of the record, and take it or give it with its type.
+ * Any kind of record, by its type in zns/frame.h. What follows has a function of its own for most
+ * kinds: those say what is asked of the record, and take it or give it with its type.
  */
 /* Record @i of a kind that the catalogue keeps; NULL: there are no more, or no such kind. */
 const ProtobufCMessage *zns_store_record(const struct zns_store *s, uint16_t type, size_t i);
-/* Durable when it returns. -EINVAL: no such kind, or the record says what cannot be. -ENOSPC: the catalogue is full. */
-int zns_store_put(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg, struct zns_err *err);
+/* Durable when it returns. -EINVAL: no such kind, or the record says what cannot be. -ENOSPC: the
+ * catalogue is full. */
+int zns_store_put(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg,
+		  struct zns_err *err);
 
 size_t zns_store_nr_checkpoints(const struct zns_store *s);
-const ZnsPb__Checkpoint *zns_store_checkpoint(const struct zns_store *s, size_t i);	/* in order of commit */
-const ZnsPb__Checkpoint *zns_store_find(const struct zns_store *s, const uint8_t *id);	/* NULL: none */
+/* in order of commit */
+const ZnsPb__Checkpoint *zns_store_checkpoint(const struct zns_store *s, size_t i);
+/* NULL: none */
+const ZnsPb__Checkpoint *zns_store_find(const struct zns_store *s, const uint8_t *id);
 const ZnsPb__Tombstone *zns_store_find_tombstone(const struct zns_store *s, const uint8_t *id);
 size_t zns_store_nr_reservations(const struct zns_store *s);
 const ZnsPb__Reservation *zns_store_reservation(const struct zns_store *s, size_t i);
-const ZnsPb__Reservation *zns_store_find_reservation(const struct zns_store *s, const char *container);
+const ZnsPb__Reservation *zns_store_find_reservation(const struct zns_store *s,
+						     const char *container);
 
 /* Bytes of committed checkpoints in one zone (0: the zone may be reset). */
 uint64_t zns_store_zone_live(const struct zns_store *s, uint32_t zone);
 /* Those of them that belong to checkpoints marked `packed`. */
 uint64_t zns_store_zone_packed(const struct zns_store *s, uint32_t zone);
-/* The container that owns the zone's live bytes, or NULL; of several containers the one that wrote last. */
+/* The container that owns the zone's live bytes, or NULL; of several containers the one that wrote
+ * last. */
 const char *zns_store_zone_owner(const struct zns_store *s, uint32_t zone);
 
 /* Rules and marks; NULL: none. */
@@ -84,96 +94,116 @@ const ZnsPb__Mark *zns_store_mark(const struct zns_store *s, size_t i);
 const ZnsPb__Mark *zns_store_find_mark(const struct zns_store *s, const uint8_t *id);
 
 /*
- * Each of these appends a record, flushes the device and returns only when it is durable; on failure the
- * state in memory is what it was. The messages are copied.
+ * Each of these appends a record, flushes the device and returns only when it is durable; on
+ * failure the state in memory is what it was. The messages are copied.
  */
 /*
- * -EEXIST: that id. -ENOSPC: the catalogue would not fit a metadata zone. -EINVAL: zones or groups out of range,
- * more live bytes than a zone has, or a manifest outside the zone uses.
+ * -EEXIST: that id. -ENOSPC: the catalogue would not fit a metadata zone. -EINVAL: zones or groups
+ * out of range, more live bytes than a zone has, or a manifest outside the zone uses.
  */
 int zns_store_commit(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_err *err);
 /*
- * Parts of a checkpoint stand elsewhere now. @c replaces the record of its id; its place in the order of commits, its mark
- * and its container's rules stay. -ENOENT: it is not there. -ESTALE: it was moved meanwhile (@c->moved must be one more
- * than the record's). -EINVAL: @c differs in more than places, or as for a commit.
+ * Parts of a checkpoint stand elsewhere now. @c replaces the record of its id; its place in the
+ * order of commits, its mark and its container's rules stay. -ENOENT: it is not there. -ESTALE: it
+ * was moved meanwhile (@c->moved must be one more than the record's). -EINVAL: @c differs in more
+ * than places, or as for a commit.
  */
 int zns_store_move(struct zns_store *s, const ZnsPb__Checkpoint *c, struct zns_err *err);
-int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, struct zns_err *err);	/* -ENOENT */
-int zns_store_reserve(struct zns_store *s, const ZnsPb__Reservation *r, struct zns_err *err);	/* adds or replaces */
-int zns_store_release(struct zns_store *s, const char *container, struct zns_err *err);	/* -ENOENT */
-/* Adds, replaces or ends the rule of a container, or the mark of a checkpoint that is there (-ENOENT). */
+/* -ENOENT */
+int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, struct zns_err *err);
+/* adds or replaces */
+int zns_store_reserve(struct zns_store *s, const ZnsPb__Reservation *r, struct zns_err *err);
+/* -ENOENT */
+int zns_store_release(struct zns_store *s, const char *container, struct zns_err *err);
+/* Adds, replaces or ends the rule of a container, or the mark of a checkpoint that is there
+ * (-ENOENT). */
 int zns_store_retain(struct zns_store *s, const ZnsPb__Retention *r, struct zns_err *err);
 int zns_store_set_mark(struct zns_store *s, const ZnsPb__Mark *m, struct zns_err *err);
 /* Reservations that name groups which the new profile lacks are dropped. */
 int zns_store_set_profile(struct zns_store *s, const ZnsPb__Profile *p, struct zns_err *err);
 
-/* Must new checkpoints be encrypted? NULL: nobody ever said. A message without key_id: they need not be. */
+/* Must new checkpoints be encrypted? NULL: nobody ever said. A message without key_id: they need
+ * not be. */
 const ZnsPb__Encryption *zns_store_encryption(const struct zns_store *s);
 int zns_store_set_encryption(struct zns_store *s, const ZnsPb__Encryption *e, struct zns_err *err);
 /*
- * Leave no wrapped key of a removed checkpoint on the device: begin a new generation of the log, reset all other metadata
- * zones, and zero what a backend can reach behind write pointers. -EROFS: done, but for a zone that cannot be written any
- * more and may hold such keys.
+ * Leave no wrapped key of a removed checkpoint on the device: begin a new generation of the log,
+ * reset all other metadata zones, and zero what a backend can reach behind write pointers. -EROFS:
+ * done, but for a zone that cannot be written any more and may hold such keys.
  */
 int zns_store_erase(struct zns_store *s, struct zns_err *err);
 /*
- * Replace the wrapped keys of all checkpoints that have one, in one step. -ESTALE: @q lacks one of them. *done: the new
- * ones are in force. An error with *done set is one of erasing the old ones (zns_store_erase).
+ * Replace the wrapped keys of all checkpoints that have one, in one step. -ESTALE: @q lacks one of
+ * them. *done: the new ones are in force. An error with *done set is one of erasing the old ones
+ * (zns_store_erase).
  */
 int zns_store_rekey(struct zns_store *s, const ZnsPb__Rekey *q, bool *done, struct zns_err *err);
 
 /*
- * Which machine uses the store (mount.c). A claim is written with the first change after it, and only if the newest mount
- * record says something else. Unclaim writes that the store is free again, if this machine claimed it. @m is copied. If
- * somebody else has changed the store meanwhile, a change fails with -ESTALE, and so do all later ones
- * (zns_store_foreign).
+ * Which machine uses the store (mount.c). A claim is written with the first change after it, and
+ * only if the newest mount record says something else. Unclaim writes that the store is free again,
+ * if this machine claimed it. @m is copied. If somebody else has changed the store meanwhile, a
+ * change fails with -ESTALE, and so do all later ones (zns_store_foreign).
  */
 struct zns_mount_names {
 	char machine[ZNS_MACHINE_STR], boot[ZNS_UUID_STR], host[256];
 };
-int zns_mount_self(ZnsPb__Mount *m, struct zns_mount_names *n, struct zns_err *err);	/* this machine; @m points into @n */
-const ZnsPb__Mount *zns_store_mount(const struct zns_store *s);		/* NULL: never claimed */
-/* -EBUSY: another machine than @machine has the store and did not release it; @err says what to do. */
+/* this machine; @m points into @n */
+int zns_mount_self(ZnsPb__Mount *m, struct zns_mount_names *n, struct zns_err *err);
+const ZnsPb__Mount *zns_store_mount(const struct zns_store *s); /* NULL: never claimed */
+/* -EBUSY: another machine than @machine has the store and did not release it; @err says what to do.
+ */
 int zns_store_mine(const struct zns_store *s, const char *machine, struct zns_err *err);
 int zns_store_claim(struct zns_store *s, const ZnsPb__Mount *m, struct zns_err *err);
-int zns_store_claim_now(struct zns_store *s, struct zns_err *err);	/* writes a claim that waits for a change */
+/* writes a claim that waits for a change */
+int zns_store_claim_now(struct zns_store *s, struct zns_err *err);
 int zns_store_unclaim(struct zns_store *s, struct zns_err *err);
 bool zns_store_foreign(const struct zns_store *s);
 
 /*
  * The manifest of a committed checkpoint, read from its data zone and verified; free with
- * zns_pb__manifest__free_unpacked(m, NULL). Needs no open store: @c and the device are enough. -EBADMSG: damaged.
+ * zns_pb__manifest__free_unpacked(m, NULL). Needs no open store: @c and the device are enough.
+ * -EBADMSG: damaged.
  */
-int zns_manifest_read(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb__Manifest **out, struct zns_err *err);
+int zns_manifest_read(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb__Manifest **out,
+		      struct zns_err *err);
 
 /*
- * The bytes to write for a manifest at @start of @zone: the ZNS_FRAME_MANIFEST frame padded to blocks, and one more
- * block, the footer (ZNS_FRAME_FOOTER, message `footer`) by which fsck finds the manifest without the log (zns/fsck.h).
- * @prev_footer: offset of the footer before this one in the zone, UINT64_MAX if none. *out is page-aligned, ends with
- * free(); *padded_len is all of it. @ref is the frame alone: start, its bytes without padding, their hash.
+ * The bytes to write for a manifest at @start of @zone: the ZNS_FRAME_MANIFEST frame padded to
+ * blocks, and one more block, the footer (ZNS_FRAME_FOOTER, message `footer`) by which fsck finds
+ * the manifest without the log (zns/fsck.h).
+ * @prev_footer: offset of the footer before this one in the zone, UINT64_MAX if none. *out is
+ * page-aligned, ends with free(); *padded_len is all of it. @ref is the frame alone: start, its
+ * bytes without padding, their hash.
  */
-int zns_manifest_pack(const ZnsPb__Manifest *m, size_t block, uint32_t zone, uint64_t start, uint64_t prev_footer,
-		      uint8_t **out, size_t *padded_len, ZnsPb__ExtentRef *ref, struct zns_err *err);
+int zns_manifest_pack(const ZnsPb__Manifest *m, size_t block, uint32_t zone, uint64_t start,
+		      uint64_t prev_footer, uint8_t **out, size_t *padded_len,
+		      ZnsPb__ExtentRef *ref, struct zns_err *err);
 
-/* The footer in the block at @off; free with zns_pb__footer__free_unpacked. -ENODATA: none there; -EBADMSG: damaged. */
-int zns_footer_read(struct zns_dev *dev, uint32_t zone, uint64_t off, ZnsPb__Footer **out, struct zns_err *err);
+/* The footer in the block at @off; free with zns_pb__footer__free_unpacked. -ENODATA: none there;
+ * -EBADMSG: damaged. */
+int zns_footer_read(struct zns_dev *dev, uint32_t zone, uint64_t off, ZnsPb__Footer **out,
+		    struct zns_err *err);
 
 /* Decode and check the frame of a manifest in memory; zns_manifest_read without the reading. */
-int zns_manifest_parse(const uint8_t *buf, size_t len, const struct zns_geometry *geo, ZnsPb__Manifest **out,
-		       struct zns_err *err);
+int zns_manifest_parse(const uint8_t *buf, size_t len, const struct zns_geometry *geo,
+		       ZnsPb__Manifest **out, struct zns_err *err);
 
 /*
- * For tools that check more than a reader does: is the footer behind the manifest of @c there, and does it say the same?
- * -EBADMSG: it does not; @err names zone and offset. Else the device's error.
+ * For tools that check more than a reader does: is the footer behind the manifest of @c there, and
+ * does it say the same? -EBADMSG: it does not; @err names zone and offset. Else the device's error.
  */
 int zns_footer_check(struct zns_dev *dev, const ZnsPb__Checkpoint *c, struct zns_err *err);
 /*
- * Do record and manifest agree? Id, container and sizes must be the same, and every byte of every image must lie in a zone
- * use of the record, since its zone could be reset otherwise. -EBADMSG: they do not.
+ * Do record and manifest agree? Id, container and sizes must be the same, and every byte of every
+ * image must lie in a zone use of the record, since its zone could be reset otherwise. -EBADMSG:
+ * they do not.
  */
 int zns_manifest_agrees(const ZnsPb__Manifest *m, const ZnsPb__Checkpoint *c, struct zns_err *err);
 
-/* Sanity of a manifest from a device: zones and offsets in range, csums count, segments gapless. -EBADMSG. */
-int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo, struct zns_err *err);
+/* Sanity of a manifest from a device: zones and offsets in range, csums count, segments gapless.
+ * -EBADMSG. */
+int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo,
+		       struct zns_err *err);
 
 #endif

@@ -14,7 +14,7 @@
 #define MIB(x) ((uint64_t)(x) << 20)
 #define GIB(x) ((uint64_t)(x) << 30)
 
-#define zns_align_up(x, a) ((((uint64_t)(x)) + (a) - 1) / (a) * (a))
+#define zns_align_up(x, a) ((((uint64_t)(x)) + (a)-1) / (a) * (a))
 #define zns_align_down(x, a) (((uint64_t)(x)) / (a) * (a))
 #define zns_min(a, b) ((a) < (b) ? (a) : (b))
 #define zns_max(a, b) ((a) > (b) ? (a) : (b))
@@ -48,17 +48,20 @@ static inline void zns_cleanup_filep(FILE **f)
 #define cleanup_file __attribute__((cleanup(zns_cleanup_filep)))
 
 /*
- * Text to numbers. The whole string must match: decimal digits, and a unit where one is allowed. No sign, no blank. 0, or
- * -EINVAL or -ERANGE; then *out is what it was.
+ * Text to numbers. The whole string must match: decimal digits, and a unit where one is allowed. No
+ * sign, no blank. 0, or -EINVAL or -ERANGE; then *out is what it was.
  */
 int zns_parse_number(const char *s, uint64_t min, uint64_t max, uint64_t *out);
-/* A duration: "90", "90s", "15m", "12h", "30d", "2w"; a bare number is seconds. At most what nanoseconds can say. */
+/* A duration: "90", "90s", "15m", "12h", "30d", "2w"; a bare number is seconds. At most what
+ * nanoseconds can say. */
 int zns_parse_duration(const char *s, uint64_t *out_s);
-char *zns_format_duration(uint64_t s, char *buf, size_t len);	/* in the largest of these units that leaves no rest */
+/* in the largest of these units that leaves no rest */
+char *zns_format_duration(uint64_t s, char *buf, size_t len);
 /* A size: "64K", "4M", "2G", "1T" (powers of 1024); a bare number is bytes. */
 int zns_parse_size(const char *s, uint64_t *out_bytes);
 
-/* A bandwidth: "500", "500MiB/s", "2GiB/s", "512KiB/s"; a bare number is MiB/s. More than 0; rounded up to whole MiB/s. */
+/* A bandwidth: "500", "500MiB/s", "2GiB/s", "512KiB/s"; a bare number is MiB/s. More than 0;
+ * rounded up to whole MiB/s. */
 int zns_parse_mibps(const char *s, uint32_t *out_mibps);
 
 /* "447.0 MiB" and the like into @buf (at least 16 bytes); returns @buf. */
@@ -66,12 +69,12 @@ char *zns_format_size(uint64_t bytes, char *buf, size_t len);
 
 /* RFC 3339 in UTC with seconds, e.g. 2026-11-20T23:07:00Z; @buf at least 32 bytes. */
 char *zns_format_time(int64_t unix_ns, char *buf, size_t len);
-int64_t zns_now_ns(void);	/* CLOCK_REALTIME, nanoseconds */
-uint64_t zns_mono_ns(void);	/* CLOCK_MONOTONIC, nanoseconds */
+int64_t zns_now_ns(void); /* CLOCK_REALTIME, nanoseconds */
+uint64_t zns_mono_ns(void); /* CLOCK_MONOTONIC, nanoseconds */
 
 /*
- * A container's name, wherever one is accepted: 1 to ZNS_NAME_MAX bytes of printable UTF-8, without " and \.
- * -EINVAL says what is wrong with it.
+ * A container's name, wherever one is accepted: 1 to ZNS_NAME_MAX bytes of printable UTF-8, without
+ * " and \. -EINVAL says what is wrong with it.
  */
 #define ZNS_NAME_MAX 200
 struct zns_err;
@@ -80,40 +83,44 @@ int zns_check_container(const char *name, struct zns_err *err);
 int zns_printable(const char *s);
 
 /*
- * Text that somebody else chose, for a terminal or a log. zns_clean changes it in place: control characters become blanks,
- * other bytes that are no printable UTF-8 become ?. zns_escape writes it to @buf, with such bytes and backslashes as \xHH;
- * what does not fit is left out.
+ * Text that somebody else chose, for a terminal or a log. zns_clean changes it in place: control
+ * characters become blanks, other bytes that are no printable UTF-8 become ?. zns_escape writes it
+ * to @buf, with such bytes and backslashes as \xHH; what does not fit is left out.
  */
 char *zns_clean(char *s);
 bool zns_is_printable(const char *s);
 char *zns_escape(const char *s, char *buf, size_t len);
 
-#define ZNS_UUID_LEN 16		/* bytes, RFC 4122 order */
-#define ZNS_UUID_STR 37		/* characters with the NUL */
-int zns_uuid_generate(uint8_t out[ZNS_UUID_LEN]);	/* random (version 4); -errno */
+#define ZNS_UUID_LEN 16 /* bytes, RFC 4122 order */
+#define ZNS_UUID_STR 37 /* characters with the NUL */
+int zns_uuid_generate(uint8_t out[ZNS_UUID_LEN]); /* random (version 4); -errno */
 char *zns_uuid_format(const uint8_t uuid[ZNS_UUID_LEN], char out[ZNS_UUID_STR]);
-int zns_uuid_parse(const char *s, uint8_t out[ZNS_UUID_LEN]);	/* 0 or -EINVAL */
+int zns_uuid_parse(const char *s, uint8_t out[ZNS_UUID_LEN]); /* 0 or -EINVAL */
 
 /* XXH3, 64 bits: the checksum of every record and every stripe unit. */
 uint64_t zns_hash(const void *data, size_t len);
-/* Returns zns_hash() of all, and fills @out with that of each piece of @piece bytes; the last piece may be short. */
+/* Returns zns_hash() of all, and fills @out with that of each piece of @piece bytes; the last piece
+ * may be short. */
 uint64_t zns_hash_pieces(const void *data, size_t len, size_t piece, uint64_t *out);
 uint64_t zns_hash_seeded(const void *data, size_t len, uint64_t seed);
 
-/* MiB/s of @bytes in @us. 0 for less than a second: a data phase so short is not rated (design.md §5). */
+/* MiB/s of @bytes in @us. 0 for less than a second: a data phase so short is not rated (design.md
+ * §5). */
 static inline double zns_rate_mibps(uint64_t bytes, uint64_t us)
 {
 	return us >= 1000000 ? (double)bytes / (double)MIB(1) / ((double)us / 1e6) : 0;
 }
 
-/* Whole-buffer read/write that retry short transfers and EINTR. 0 or -errno; EOF early is -ENODATA. */
+/* Whole-buffer read/write that retry short transfers and EINTR. 0 or -errno; EOF early is -ENODATA.
+ */
 int zns_pread_all(int fd, void *buf, size_t len, off_t off);
 int zns_pwrite_all(int fd, const void *buf, size_t len, off_t off);
 int zns_write_all(int fd, const void *buf, size_t len);
 
 /*
- * Programs call this first. Those of the descriptors 0, 1 and 2 that are closed become /dev/null, for reading only. Else a
- * device or socket opened next would get such a number, and what is printed would be written to it. -errno.
+ * Programs call this first. Those of the descriptors 0, 1 and 2 that are closed become /dev/null,
+ * for reading only. Else a device or socket opened next would get such a number, and what is
+ * printed would be written to it. -errno.
  */
 int zns_std_fds(void);
 
@@ -123,7 +130,8 @@ int zns_std_fds(void);
  * -EFBIG if larger, else -errno.
  */
 int zns_read_file(int dirfd, const char *path, size_t max, uint8_t **out, size_t *out_len);
-/* The same for an open file, and for a plain name in a directory that others may write (safeopen.h follows no link). */
+/* The same for an open file, and for a plain name in a directory that others may write (safeopen.h
+ * follows no link). */
 int zns_read_fd(int fd, size_t max, uint8_t **out, size_t *out_len);
 int zns_read_plain(int dirfd, const char *name, size_t max, uint8_t **out, size_t *out_len);
 
@@ -141,6 +149,7 @@ int zns_sync_parent(const char *path);
  * directory of the running binary, then its ../libexec/zns-criu. 0 or -ENOENT.
  */
 int zns_find_program(const char *name, char *out, size_t len);
-int zns_own_program(const char *name, char *out, size_t len);	/* the same, but never what the environment says */
+/* the same, but never what the environment says */
+int zns_own_program(const char *name, char *out, size_t len);
 
 #endif

@@ -4,18 +4,19 @@
 /*
  * The striping writer of one dump: many images, many zones in flight (design.md §3).
  *
- * Bytes enter as memory of a frozen task (read with process_vm_readv by the workers), from a file or from a
- * caller's buffer; they are cut into stripe units, hashed (XXH3-64) and written, one write per zone in flight
- * and in order, parallel over zones. A full zone is replaced by one of the same group, which starts a new segment.
- * Small images share units ("packed").
+ * Bytes enter as memory of a frozen task (read with process_vm_readv by the workers), from a file
+ * or from a caller's buffer; they are cut into stripe units, hashed (XXH3-64) and written, one
+ * write per zone in flight and in order, parallel over zones. A full zone is replaced by one of the
+ * same group, which starts a new segment. Small images share units ("packed").
  *
- * The writer survives a zone that fails: a write error, or a zone that turns read-only or offline (stripe/write/repair.c,
- * audit.c). What was not written to it yet goes to another zone. What was written is read back and compared before the
- * manifest is written. What cannot be read back is taken from its source again. If the source gives other bytes now, the
- * dump fails.
+ * The writer survives a zone that fails: a write error, or a zone that turns read-only or offline
+ * (stripe/write/repair.c, audit.c). What was not written to it yet goes to another zone. What was
+ * written is read back and compared before the manifest is written. What cannot be read back is
+ * taken from its source again. If the source gives other bytes now, the dump fails.
  *
- * Threads: the writer runs its own workers. Its functions may be called from several threads; one image is fed
- * by one thread at a time. After the first error everything is drained without I/O and every call returns it.
+ * Threads: the writer runs its own workers. Its functions may be called from several threads; one
+ * image is fed by one thread at a time. After the first error everything is drained without I/O and
+ * every call returns it.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,7 +29,7 @@
 struct zns_zone_slot {
 	uint32_t zone;
 	uint32_t group;
-	uint64_t start;		/* its write pointer, bytes */
+	uint64_t start; /* its write pointer, bytes */
 	uint64_t capacity;
 };
 
@@ -37,73 +38,87 @@ struct zns_crypt;
 /* What the writer asks of whoever gives out zones. */
 struct zns_zone_wish {
 	uint32_t group;
-	const uint32_t *done;	/* zones that will not be written again and have no write in flight; each named once */
+	/* zones that will not be written again and have no write in flight; each named once */
+	const uint32_t *done;
 	uint32_t nr_done;
-	const uint32_t *bad;	/* all zones that failed in this dump so far; never give one of them again */
+	/* all zones that failed in this dump so far; never give one of them again */
+	const uint32_t *bad;
 	uint32_t nr_bad;
 };
 
 struct zns_writer_params {
-	struct zns_dev *dev;	/* borrowed */
-	const struct zns_crypt *crypt;	/* borrowed (zns/crypt.h); what is written is encrypted. NULL: plain */
-	struct zns_bucket *bucket;	/* borrowed; every byte written pays. NULL: no limit */
-	uint32_t unit;		/* stripe unit, bytes, a multiple of the block size */
-	uint32_t workers;	/* threads; 0 = chosen by width and unit */
-	uint64_t expected;	/* bytes, about: little needs few threads and small pages; 0: not known */
-	uint32_t nr_groups;	/* the stripe's width */
-	uint32_t zone_mibps;	/* about what one zone takes alone; 0: not known */
-	const uint32_t *groups;	/* copied */
+	struct zns_dev *dev; /* borrowed */
+	/* borrowed (zns/crypt.h); what is written is encrypted. NULL: plain */
+	const struct zns_crypt *crypt;
+	struct zns_bucket *bucket; /* borrowed; every byte written pays. NULL: no limit */
+	uint32_t unit; /* stripe unit, bytes, a multiple of the block size */
+	uint32_t workers; /* threads; 0 = chosen by width and unit */
+	/* bytes, about: little needs few threads and small pages; 0: not known */
+	uint64_t expected;
+	uint32_t nr_groups; /* the stripe's width */
+	uint32_t zone_mibps; /* about what one zone takes alone; 0: not known */
+	const uint32_t *groups; /* copied */
 	const uint32_t *weights;
-	const uint32_t *metadata_group;	/* if not NULL: the manifest and all images but pages go there only */
+	/* if not NULL: the manifest and all images but pages go there only */
+	const uint32_t *metadata_group;
 	/*
-	 * Ask for a zone. Threads that feed images call it, never two at once; it may take its time. -EBUSY: the open or
-	 * active limit allows no further zone. Then the writer drains a zone that it has left, and asks again with this one
-	 * among those that are done.
+	 * Ask for a zone. Threads that feed images call it, never two at once; it may take its
+	 * time. -EBUSY: the open or active limit allows no further zone. Then the writer drains a
+	 * zone that it has left, and asks again with this one among those that are done.
 	 */
-	int (*zone_get)(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *err);
+	int (*zone_get)(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out,
+			struct zns_err *err);
 	void *arg;
 };
 
 struct zns_writer_stats {
-	uint64_t bytes;			/* payload of all images */
-	uint64_t page_bytes;		/* of them in images opened with `pages` */
-	uint64_t written;		/* payload that is on the device; a packed image counts when its unit is there */
-	uint64_t first_submit_ns;	/* CLOCK_MONOTONIC; 0 before the first page data is handed to the bucket or device */
+	uint64_t bytes; /* payload of all images */
+	uint64_t page_bytes; /* of them in images opened with `pages` */
+	/* payload that is on the device; a packed image counts when its unit is there */
+	uint64_t written;
+	/* CLOCK_MONOTONIC; 0 before the first page data is handed to the bucket or device */
+	uint64_t first_submit_ns;
 	uint64_t last_complete_ns;
-	uint32_t nr_zones;		/* used so far */
-	uint32_t nr_reweighed;		/* times that lanes got other weights */
-	uint32_t nr_gained;		/* lanes that came while it was writing */
-	uint32_t nr_bad;		/* how many of nr_zones failed */
-	char bad[160];			/* which, and why, for people; "" if none */
+	uint32_t nr_zones; /* used so far */
+	uint32_t nr_reweighed; /* times that lanes got other weights */
+	uint32_t nr_gained; /* lanes that came while it was writing */
+	uint32_t nr_bad; /* how many of nr_zones failed */
+	char bad[160]; /* which, and why, for people; "" if none */
 };
 
 struct zns_writer;
 struct zns_wimage;
 
 /*
- * The stripe unit for a stripe of @width zones when nobody asks for one. It is that of the device (zns_stripe_unit), or
- * less for a wide stripe: its buffers, one unit for each zone and some more, must fit into a helper's memory.
+ * The stripe unit for a stripe of @width zones when nobody asks for one. It is that of the device
+ * (zns_stripe_unit), or less for a wide stripe: its buffers, one unit for each zone and some more,
+ * must fit into a helper's memory.
  */
 uint32_t zns_writer_unit(const struct zns_geometry *geo, uint32_t width);
 
 int zns_writer_new(const struct zns_writer_params *p, struct zns_writer **out, struct zns_err *err);
 
 /* A new image; names are unique per dump (-EEXIST). The writer owns it. */
-int zns_writer_image(struct zns_writer *w, const char *name, bool pages, struct zns_wimage **out, struct zns_err *err);
+int zns_writer_image(struct zns_writer *w, const char *name, bool pages, struct zns_wimage **out,
+		     struct zns_err *err);
 
-/* This image is a file that somebody else wrote into the image directory; a restore puts it back. Call it before seal. */
+/* This image is a file that somebody else wrote into the image directory; a restore puts it back.
+ * Call it before seal. */
 void zns_wimage_set_beside(struct zns_wimage *i);
 
 /*
- * Append memory of a task that stays frozen until zns_wimage_settle returns. Iovecs are copied. Asynchronous. If a zone is
- * lost later, the writer reads the memory once more, and takes it only if its checksum is the same.
+ * Append memory of a task that stays frozen until zns_wimage_settle returns. Iovecs are copied.
+ * Asynchronous. If a zone is lost later, the writer reads the memory once more, and takes it only
+ * if its checksum is the same.
  */
-int zns_wimage_mem(struct zns_wimage *i, pid_t pid, const struct iovec *iov, uint32_t nr, struct zns_err *err);
+int zns_wimage_mem(struct zns_wimage *i, pid_t pid, const struct iovec *iov, uint32_t nr,
+		   struct zns_err *err);
 
 /*
- * Areas of the task's memory that the kernel writes although the task is frozen: a thread's rseq area. Name them before
- * zns_wimage_mem of that memory. If a unit with such an area is read again, the area has the bytes of the first time.
- * -ENOMEM: such a unit cannot be read again; all else works. Any thread.
+ * Areas of the task's memory that the kernel writes although the task is frozen: a thread's rseq
+ * area. Name them before zns_wimage_mem of that memory. If a unit with such an area is read again,
+ * the area has the bytes of the first time. -ENOMEM: such a unit cannot be read again; all else
+ * works. Any thread.
  */
 int zns_writer_unsteady(struct zns_writer *w, pid_t pid, const struct iovec *iov, uint32_t nr);
 
@@ -120,18 +135,22 @@ int zns_wimage_settle(struct zns_wimage *i, struct zns_err *err);
 int zns_wimage_seal(struct zns_wimage *i, struct zns_err *err);
 
 /*
- * Add the images that are written now to the checkpoint that the store has: @c is its whole record, @m its manifest. The
- * new manifest has the images, zone uses and sizes of both. Call it before the first image. Both are borrowed until
- * zns_writer_finish returns. If @m is encrypted, the writer's crypt must be that of @m.
+ * Add the images that are written now to the checkpoint that the store has: @c is its whole record,
+ * @m its manifest. The new manifest has the images, zone uses and sizes of both. Call it before the
+ * first image. Both are borrowed until zns_writer_finish returns. If @m is encrypted, the writer's
+ * crypt must be that of @m.
  */
-int zns_writer_adopt(struct zns_writer *w, const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, struct zns_err *err);
+int zns_writer_adopt(struct zns_writer *w, const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m,
+		     struct zns_err *err);
 
 /*
- * Wait until everything is written (not flushed), then write manifest and footer. Fills in m->images and the checkpoint's
- * sizes, zones and groups; *ref gets the manifest's place. The caller frees @m. All images must be sealed. With a key,
- * m->checkpoint->crypt (NULL before) becomes what the record in the log must have, and m->former_macs are written too.
+ * Wait until everything is written (not flushed), then write manifest and footer. Fills in
+ * m->images and the checkpoint's sizes, zones and groups; *ref gets the manifest's place. The
+ * caller frees @m. All images must be sealed. With a key, m->checkpoint->crypt (NULL before)
+ * becomes what the record in the log must have, and m->former_macs are written too.
  */
-int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err);
+int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref,
+		      struct zns_err *err);
 
 /* After zns_writer_finish with a key: the seal of the manifest, ZNS_TAG_BYTES. */
 const uint8_t *zns_writer_seal(const struct zns_writer *w);
@@ -140,40 +159,44 @@ const uint8_t *zns_writer_seal(const struct zns_writer *w);
 void zns_writer_rate(struct zns_writer *w, ZnsPb__Checkpoint *c);
 
 /*
- * Make all zones of the checkpoint durable. Nobody may rely on the manifest before. Then every zone is looked at once more:
- * one that is offline now is an error, and one that has turned read-only since zns_writer_finish is read back.
+ * Make all zones of the checkpoint durable. Nobody may rely on the manifest before. Then every zone
+ * is looked at once more: one that is offline now is an error, and one that has turned read-only
+ * since zns_writer_finish is read back.
  */
 int zns_writer_durable(struct zns_writer *w, const ZnsPb__Checkpoint *c, struct zns_err *err);
 
-int zns_writer_error(struct zns_writer *w, struct zns_err *err);	/* 0, or the first error */
-/* Make it fail from outside: the broker is gone, or the dump is aborted. Workers stop at the next unit. */
+int zns_writer_error(struct zns_writer *w, struct zns_err *err); /* 0, or the first error */
+/* Make it fail from outside: the broker is gone, or the dump is aborted. Workers stop at the next
+ * unit. */
 void zns_writer_cancel(struct zns_writer *w, int code, const char *why);
 
 /*
  * A stripe may become wider while it is written. Any thread, any time.
  *
- * zns_writer_wants: how many more zones it could write at once. 0: little is left to write, or its buffers would not
- * suffice. *@waits: its zones are what it waits for, not memory or a processor.
- * zns_writer_gain: one more zone, in a group in which it has none. @writers is how many write to that group, this one
- * included. Units that no worker has begun are dealt out anew. A gained zone that is not used stays as it was. An error
- * leaves the writer as it was.
+ * zns_writer_wants: how many more zones it could write at once. 0: little is left to write, or its
+ * buffers would not suffice. *@waits: its zones are what it waits for, not memory or a processor.
+ * zns_writer_gain: one more zone, in a group in which it has none. @writers is how many write to
+ * that group, this one included. Units that no worker has begun are dealt out anew. A gained zone
+ * that is not used stays as it was. An error leaves the writer as it was.
  */
 uint32_t zns_writer_wants(struct zns_writer *w, bool *waits);
-int zns_writer_gain(struct zns_writer *w, const struct zns_zone_slot *slot, uint32_t writers, struct zns_err *err);
+int zns_writer_gain(struct zns_writer *w, const struct zns_zone_slot *slot, uint32_t writers,
+		    struct zns_err *err);
 
 /*
- * Write in short commands from now on, since somebody waits behind them: others write to the same dies, or records of
- * commits go there. Any thread, any time.
+ * Write in short commands from now on, since somebody waits behind them: others write to the same
+ * dies, or records of commits go there. Any thread, any time.
  */
 void zns_writer_crowded(struct zns_writer *w, bool crowded);
 
 /*
- * @writers write to zones of @group now, this one included. The writer assumes at once that its zone there gets an equal
- * part of zns_writer_params.zone_mibps, until its own writes say more. Any thread, any time.
+ * @writers write to zones of @group now, this one included. The writer assumes at once that its
+ * zone there gets an equal part of zns_writer_params.zone_mibps, until its own writes say more. Any
+ * thread, any time.
  */
 void zns_writer_told(struct zns_writer *w, uint32_t group, uint32_t writers);
 
 void zns_writer_stats(struct zns_writer *w, struct zns_writer_stats *out);
-void zns_writer_free(struct zns_writer *w);	/* joins the workers; NULL is fine */
+void zns_writer_free(struct zns_writer *w); /* joins the workers; NULL is fine */
 
 #endif

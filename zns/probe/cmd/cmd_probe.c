@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* znsctl-probe, which `znsctl probe` becomes: measure the device and store what was found as its profile; or hold a sample against what is stored. */
+/* znsctl-probe, which `znsctl probe` becomes: measure the device and store what was found as its
+ * profile; or hold a sample against what is stored. */
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
@@ -9,8 +10,8 @@
 #include "zns/probe.h"
 #include "zns/store.h"
 
-#define STATE_MAX MIB(32)	/* of a million zones */
-#define FIRST_LINE_NS UINT64_C(5000000000)	/* of progress, where it is no terminal */
+#define STATE_MAX MIB(32) /* of a million zones */
+#define FIRST_LINE_NS UINT64_C(5000000000) /* of progress, where it is no terminal */
 #define LINE_NS UINT64_C(30000000000)
 
 struct probe_cmd {
@@ -26,7 +27,7 @@ struct probe_cmd {
 	struct zns_probe_params par;
 	struct zns_probe_map map;
 	bool shown, terminal;
-	uint64_t next_line;	/* when the next one is due */
+	uint64_t next_line; /* when the next one is due */
 };
 
 static volatile sig_atomic_t stop;
@@ -46,11 +47,15 @@ static void show(void *arg, const struct zns_probe_progress *p)
 		return;
 	k->next_line = zns_mono_ns() + LINE_NS;
 	if (p->left_s >= 0)
-		snprintf(left, sizeof(left), ", %d:%02d left", (int)p->left_s / 60, (int)p->left_s % 60);
+		snprintf(left, sizeof(left), ", %d:%02d left", (int)p->left_s / 60,
+			 (int)p->left_s % 60);
 	if (p->groups)
 		snprintf(groups, sizeof(groups), ", %u groups", p->groups);
-	fprintf(stderr, k->terminal ? "\rprobe: %s %u/%u%s, %s written%s\033[K" : "probe: %s %u/%u%s, %s written%s\n", phase[p->phase],
-		p->done, p->total, groups, zns_format_size(p->written, written, sizeof(written)), left);
+	fprintf(stderr,
+		k->terminal ? "\rprobe: %s %u/%u%s, %s written%s\033[K" :
+			      "probe: %s %u/%u%s, %s written%s\n",
+		phase[p->phase], p->done, p->total, groups,
+		zns_format_size(p->written, written, sizeof(written)), left);
 	fflush(stderr);
 	k->shown = k->terminal;
 }
@@ -76,8 +81,10 @@ static int load_state(struct probe_cmd *k, struct zns_err *err)
 	int ret = zns_read_file(AT_FDCWD, k->state_path, STATE_MAX, &state, &len);
 
 	if (ret == -ENOENT)
-		return zns_fail(err, ret, "no interrupted probe of %s is known here (%s): run without --resume", k->reg.path,
-				k->state_path);
+		return zns_fail(
+			err, ret,
+			"no interrupted probe of %s is known here (%s): run without --resume",
+			k->reg.path, k->state_path);
 	if (ret)
 		return zns_fail_sys(err, ret, "%s", k->state_path);
 	ret = zns_probe_load(state, len, k->dev->geo.nr_zones, &k->map, err);
@@ -86,7 +93,10 @@ static int load_state(struct probe_cmd *k, struct zns_err *err)
 		return ret;
 	}
 	if (k->par.unit && k->par.unit != k->map.unit)
-		return zns_fail(err, -EINVAL, "the interrupted probe used units of %u bytes: give the same, or none", k->map.unit);
+		return zns_fail(
+			err, -EINVAL,
+			"the interrupted probe used units of %u bytes: give the same, or none",
+			k->map.unit);
 	k->par.unit = k->map.unit;
 	return 0;
 }
@@ -99,9 +109,10 @@ static int set_clock(struct probe_cmd *k, struct zns_err *err)
 	if (zns_emu_info(k->dev, &p, NULL))
 		return 0;
 	if (!p.timing)
-		return zns_fail(err, -ENOTSUP,
-				"%s has no timing model, so nothing can be measured on it: its groups are what `create` or `format --map` were told",
-				k->reg.path);
+		return zns_fail(
+			err, -ENOTSUP,
+			"%s has no timing model, so nothing can be measured on it: its groups are what `create` or `format --map` were told",
+			k->reg.path);
 	return zns_emu_set_clock(k->dev, ZNS_EMU_CLOCK_THREAD, err);
 }
 
@@ -130,7 +141,10 @@ static int open_all(struct probe_cmd *k, int *lock, struct zns_err *err)
 	if (!ret)
 		ret = zns_store_open(k->dev, 0, &k->store, err);
 	if (!ret && memcmp(zns_store_uuid(k->store), k->reg.uuid, ZNS_UUID_LEN))
-		ret = zns_fail(err, -ESTALE, "%s holds another store than it is registered with: register it again", k->reg.path);
+		ret = zns_fail(
+			err, -ESTALE,
+			"%s holds another store than it is registered with: register it again",
+			k->reg.path);
 	if (!ret)
 		ret = check_host(k, err);
 	if (!ret)
@@ -145,9 +159,11 @@ static int print_json(struct json_object *j, const struct probe_cmd *k)
 	const struct zns_probe_map *m = &k->map;
 	uint64_t budget = k->par.budget ? k->par.budget : zns_probe_budget(&k->dev->geo, m->unit);
 
-	return ctl_print_json(ctl_json_join(j, ctl_obj(
-		J("unit", m->unit), J("bytes_written", m->written), J("budget", budget), J("resets", m->resets), J("reads", m->reads),
-		J("bytes_read", m->read_bytes), J("device_s", m->device_ns / 1e9), J("wall_s", m->wall_ns / 1e9))));
+	return ctl_print_json(ctl_json_join(
+		j, ctl_obj(J("unit", m->unit), J("bytes_written", m->written), J("budget", budget),
+			   J("resets", m->resets), J("reads", m->reads),
+			   J("bytes_read", m->read_bytes), J("device_s", m->device_ns / 1e9),
+			   J("wall_s", m->wall_ns / 1e9))));
 }
 
 static void print_cost(const struct probe_cmd *k)
@@ -157,7 +173,8 @@ static void print_cost(const struct probe_cmd *k)
 
 	printf("took %.1f s of the device's time (%.1f s here): %s written, %llu zones reset, %llu reads of %s in all\n",
 	       m->device_ns / 1e9, m->wall_ns / 1e9, zns_format_size(m->written, w, sizeof(w)),
-	       (unsigned long long)m->resets, (unsigned long long)m->reads, zns_format_size(m->read_bytes, r, sizeof(r)));
+	       (unsigned long long)m->resets, (unsigned long long)m->reads,
+	       zns_format_size(m->read_bytes, r, sizeof(r)));
 }
 
 static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
@@ -179,7 +196,8 @@ static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 		       m->zone_write_mibps, m->zone_read_mibps, m->confidence, m->nr_unknown);
 		if (m->nr_channels)
 			printf("%u tests of pairs of dies, made once more, agree with the channels, %u do not; confidence in these %.4f\n",
-			       m->channel_tests - m->channel_tests_wrong, m->channel_tests_wrong, m->channels_right);
+			       m->channel_tests - m->channel_tests_wrong, m->channel_tests_wrong,
+			       m->channels_right);
 		if (m->retests)
 			printf("%u tests of zones at random agree, %u do not; %.0f %% of all measurements were disturbed and did not count\n",
 			       m->retests - m->retests_wrong, m->retests_wrong, 100 * m->spoiled);
@@ -187,7 +205,8 @@ static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 			printf("the device as a whole: %u MiB/s written, less than its groups together; promises stay below\n",
 			       m->device_write_mibps);
 		if (m->nr_failed)
-			printf("%u zones could not be written and are left out: %s\n", m->nr_failed, m->failure);
+			printf("%u zones could not be written and are left out: %s\n", m->nr_failed,
+			       m->failure);
 		if (m->doubt[0])
 			printf("stored because of --force, but doubted: %s\n", m->doubt);
 		print_cost(k);
@@ -197,17 +216,27 @@ static int print_found(const struct probe_cmd *k, const ZnsPb__Profile *p)
 	for (uint32_t z = 0; z < m->nr_zones; z++)
 		if (m->zone_group[z] == ZNS_PROBE_NONE)
 			json_object_array_add(unknown, json_object_new_int64(z));
-	return print_json(ctl_obj(
-		J("uuid", ctl_json_uuid(k->reg.uuid)), J("path", (const char *)k->reg.path), J("source", p->source),
-		J("groups", m->nr_groups), J("channels", m->nr_channels ? ctl_j_int(m->nr_channels) : NULL), J("zones", m->nr_zones),
-		J("unknown_zones", unknown), J("failed_zones", m->nr_failed), J("failure", m->nr_failed ? m->failure : NULL),
-		J("confidence", m->confidence), J("channel_confidence", m->nr_channels ? ctl_j_double(m->channels_right) : NULL),
-		J("channel_tests", m->channel_tests), J("channel_tests_wrong", m->channel_tests_wrong), J("tests", m->retests),
-		J("tests_wrong", m->retests_wrong), J("disturbed", m->spoiled), J("overruled", m->overruled),
-		J("doubt", m->doubt[0] ? m->doubt : NULL), J("zone_write_mibps", m->zone_write_mibps),
-		J("zone_read_mibps", m->zone_read_mibps), J("scaling", m->scaling),
-		J("device_write_mibps", m->device_write_mibps ? ctl_j_int(m->device_write_mibps) : NULL),
-		J("channel_loss", m->channel_loss > 0 ? ctl_j_double(m->channel_loss) : NULL)), k);
+	return print_json(
+		ctl_obj(J("uuid", ctl_json_uuid(k->reg.uuid)), J("path", (const char *)k->reg.path),
+			J("source", p->source), J("groups", m->nr_groups),
+			J("channels", m->nr_channels ? ctl_j_int(m->nr_channels) : NULL),
+			J("zones", m->nr_zones), J("unknown_zones", unknown),
+			J("failed_zones", m->nr_failed),
+			J("failure", m->nr_failed ? m->failure : NULL),
+			J("confidence", m->confidence),
+			J("channel_confidence",
+			  m->nr_channels ? ctl_j_double(m->channels_right) : NULL),
+			J("channel_tests", m->channel_tests),
+			J("channel_tests_wrong", m->channel_tests_wrong), J("tests", m->retests),
+			J("tests_wrong", m->retests_wrong), J("disturbed", m->spoiled),
+			J("overruled", m->overruled), J("doubt", m->doubt[0] ? m->doubt : NULL),
+			J("zone_write_mibps", m->zone_write_mibps),
+			J("zone_read_mibps", m->zone_read_mibps), J("scaling", m->scaling),
+			J("device_write_mibps",
+			  m->device_write_mibps ? ctl_j_int(m->device_write_mibps) : NULL),
+			J("channel_loss",
+			  m->channel_loss > 0 ? ctl_j_double(m->channel_loss) : NULL)),
+		k);
 }
 
 static int interrupted(struct probe_cmd *k)
@@ -219,7 +248,8 @@ static int interrupted(struct probe_cmd *k)
 	if (k->verify || k->map.phase == ZNS_PROBE_CALIBRATE)
 		fprintf(stderr, "znsctl probe: interrupted; what was written is reset\n");
 	else
-		fprintf(stderr, "znsctl probe: interrupted with %u of %u zones placed; what was written is reset, go on with: znsctl probe %s --resume\n",
+		fprintf(stderr,
+			"znsctl probe: interrupted with %u of %u zones placed; what was written is reset, go on with: znsctl probe %s --resume\n",
 			known, k->map.nr_zones, k->reg.path);
 	return CTL_FAILED;
 }
@@ -254,22 +284,27 @@ static void say_drift(const struct zns_probe_drift *d, const struct zns_probe_ma
 {
 	if (d->domain_changed)
 		printf("drift: %s: several zones together are written %.2f times as fast as one\n",
-		       m->one_domain ? "stored as one domain, but zones are independent" : "zones are not independent any more",
+		       m->one_domain ? "stored as one domain, but zones are independent" :
+				       "zones are not independent any more",
 		       d->scaling);
 	if (d->zones_moved) {
-		printf("drift: %u of %u zones tested are not where they are thought to be:", d->zones_moved, d->zones_checked);
-		for (uint32_t i = 0; i < zns_min(d->zones_moved, (uint32_t)ZNS_ARRAY_SIZE(d->moved)); i++)
+		printf("drift: %u of %u zones tested are not where they are thought to be:",
+		       d->zones_moved, d->zones_checked);
+		for (uint32_t i = 0;
+		     i < zns_min(d->zones_moved, (uint32_t)ZNS_ARRAY_SIZE(d->moved)); i++)
 			printf(" %u", d->moved[i]);
 		printf(d->zones_moved > ZNS_ARRAY_SIZE(d->moved) ? " …\n" : "\n");
 	}
 	if (d->groups_joined)
-		printf("drift: %u pairs of groups are on one die, such as %u and %u\n", d->groups_joined, d->joined[0], d->joined[1]);
+		printf("drift: %u pairs of groups are on one die, such as %u and %u\n",
+		       d->groups_joined, d->joined[0], d->joined[1]);
 	if (d->channels_moved)
-		printf("drift: %u of %u pairs of dies do not share channels as they are thought to\n", d->channels_moved,
-		       d->channels_checked);
+		printf("drift: %u of %u pairs of dies do not share channels as they are thought to\n",
+		       d->channels_moved, d->channels_checked);
 	if (d->rates_changed)
 		printf("drift: one zone is written at %u MiB/s (stored: %u) and read at %u MiB/s (stored: %u)\n",
-		       d->zone_write_mibps, m->zone_write_mibps, d->zone_read_mibps, m->zone_read_mibps);
+		       d->zone_write_mibps, m->zone_write_mibps, d->zone_read_mibps,
+		       m->zone_read_mibps);
 }
 
 static int verify(struct probe_cmd *k, struct zns_err *err)
@@ -285,7 +320,8 @@ static int verify(struct probe_cmd *k, struct zns_err *err)
 		return interrupted(k);
 	if (ret)
 		return ctl_fail(k->cmd, err);
-	drift = d.domain_changed || d.zones_moved || d.groups_joined || d.channels_moved || d.rates_changed;
+	drift = d.domain_changed || d.zones_moved || d.groups_joined || d.channels_moved ||
+		d.rates_changed;
 	if (!k->args.json) {
 		say_drift(&d, &k->map);
 		if (drift)
@@ -296,13 +332,19 @@ static int verify(struct probe_cmd *k, struct zns_err *err)
 		print_cost(k);
 		return drift ? CTL_FAILED : CTL_OK;
 	}
-	print_json(ctl_obj(
-		J("uuid", ctl_json_uuid(k->reg.uuid)), J("path", k->reg.path), J("drift", drift), J("domain_changed", d.domain_changed),
-		J("zones_checked", d.zones_checked), J("zones_moved", d.zones_moved),
-		J("moved", ctl_json_u32s(d.moved, zns_min(d.zones_moved, (uint32_t)ZNS_ARRAY_SIZE(d.moved)))),
-		J("groups_checked", d.groups_checked), J("groups_joined", d.groups_joined), J("channels_checked", d.channels_checked),
-		J("channels_moved", d.channels_moved), J("rates_changed", d.rates_changed), J("zone_write_mibps", d.zone_write_mibps),
-		J("zone_read_mibps", d.zone_read_mibps), J("scaling", d.scaling)), k);
+	print_json(
+		ctl_obj(J("uuid", ctl_json_uuid(k->reg.uuid)), J("path", k->reg.path),
+			J("drift", drift), J("domain_changed", d.domain_changed),
+			J("zones_checked", d.zones_checked), J("zones_moved", d.zones_moved),
+			J("moved",
+			  ctl_json_u32s(d.moved,
+					zns_min(d.zones_moved, (uint32_t)ZNS_ARRAY_SIZE(d.moved)))),
+			J("groups_checked", d.groups_checked), J("groups_joined", d.groups_joined),
+			J("channels_checked", d.channels_checked),
+			J("channels_moved", d.channels_moved), J("rates_changed", d.rates_changed),
+			J("zone_write_mibps", d.zone_write_mibps),
+			J("zone_read_mibps", d.zone_read_mibps), J("scaling", d.scaling)),
+		k);
 	return drift ? CTL_FAILED : CTL_OK;
 }
 
@@ -313,7 +355,8 @@ static int dry_run(struct probe_cmd *k, struct zns_err *err)
 	uint32_t empty = 0, data = 0, unit = zns_probe_unit(g, k->par.unit);
 	uint64_t budget = k->par.budget ? k->par.budget : zns_probe_budget(g, unit);
 	char u[16], b[16], w[16];
-	int ret = zones ? zns_dev_report(k->dev, 0, g->nr_zones, zones, err) : zns_fail_sys(err, -ENOMEM, "zones");
+	int ret = zones ? zns_dev_report(k->dev, 0, g->nr_zones, zones, err) :
+			  zns_fail_sys(err, -ENOMEM, "zones");
 
 	if (ret)
 		return ctl_fail(k->cmd, err);
@@ -324,11 +367,14 @@ static int dry_run(struct probe_cmd *k, struct zns_err *err)
 		data += readable && zones[z].state != ZNS_ZONE_EMPTY;
 	}
 	if (k->args.json)
-		return ctl_print_json(ctl_obj(J("uuid", ctl_json_uuid(k->reg.uuid)), J("path", k->reg.path), JB("dry_run", true),
-					      J("zones_to_write", empty), J("zones_to_read", data), J("unit", unit), J("budget", budget)));
+		return ctl_print_json(ctl_obj(J("uuid", ctl_json_uuid(k->reg.uuid)),
+					      J("path", k->reg.path), JB("dry_run", true),
+					      J("zones_to_write", empty), J("zones_to_read", data),
+					      J("unit", unit), J("budget", budget)));
 	printf("%s: would write %u empty zones, a unit of %s each (%s) and more into some, at most %s in all, and reset them; %u zones with data would only be read\n",
 	       k->reg.path, empty, zns_format_size(unit, u, sizeof(u)),
-	       zns_format_size((uint64_t)empty * unit, w, sizeof(w)), zns_format_size(budget, b, sizeof(b)), data);
+	       zns_format_size((uint64_t)empty * unit, w, sizeof(w)),
+	       zns_format_size(budget, b, sizeof(b)), data);
 	return CTL_OK;
 }
 
@@ -341,15 +387,22 @@ static int cmd_probe(const struct ctl_cmd *cmd, int argc, char **argv)
 	const char *unit = NULL;
 	uint64_t size;
 	int code;
-	const struct ctl_opt opts[] = {
-		CTL_FLAG("verify", &k.verify), CTL_FLAG("resume", &k.resume), CTL_SIZE("budget", &k.par.budget, 1), CTL_TEXT("unit", &unit),
-		CTL_FLAG("dry-run", &k.dry_run), CTL_NUMBER("sample", &k.sample, 1, 1 << 20, "\"%s\" is no number of zones"),
-		CTL_FLAG("force", &k.par.force), CTL_DEV, CTL_OPTS_END };
+	const struct ctl_opt opts[] = { CTL_FLAG("verify", &k.verify),
+					CTL_FLAG("resume", &k.resume),
+					CTL_SIZE("budget", &k.par.budget, 1),
+					CTL_TEXT("unit", &unit),
+					CTL_FLAG("dry-run", &k.dry_run),
+					CTL_NUMBER("sample", &k.sample, 1, 1 << 20,
+						   "\"%s\" is no number of zones"),
+					CTL_FLAG("force", &k.par.force),
+					CTL_DEV,
+					CTL_OPTS_END };
 
 	if (ctl_parse(cmd, argc, argv, opts, &k.args))
 		return k.args.code;
 	if (unit && (zns_parse_size(unit, &size) || size < 4096 || size > MIB(16) || size % 4096))
-		return ctl_usage(cmd, "\"%s\" is no program unit: 4K to 16M, a multiple of 4K", unit);
+		return ctl_usage(cmd, "\"%s\" is no program unit: 4K to 16M, a multiple of 4K",
+				 unit);
 	if (unit)
 		k.par.unit = (uint32_t)size;
 	ctl_take_dev(&k.args);
@@ -385,7 +438,9 @@ static int cmd_probe(const struct ctl_cmd *cmd, int argc, char **argv)
 }
 
 static const struct ctl_cmd command = {
-	"probe", "[DEV] [OPTIONS]", "find out by measuring which zones share a die or a channel, and how fast a zone is",
+	"probe",
+	"[DEV] [OPTIONS]",
+	"find out by measuring which zones share a die or a channel, and how fast a zone is",
 	"  --verify        only test a sample against what is stored; exit code 1 if it no longer holds\n"
 	"  --sample N      so many zones (with --verify)\n"
 	"  --resume        go on with an interrupted probe\n"

@@ -5,13 +5,14 @@
 #include "zns/probe.h"
 
 /*
- * A group that holds for the larger part the zones of an old one takes over its number: reservations and checkpoints
- * name groups by it. @number: by group of @m.
+ * A group that holds for the larger part the zones of an old one takes over its number:
+ * reservations and checkpoints name groups by it. @number: by group of @m.
  */
 static int number(const struct zns_probe_map *m, const ZnsPb__Profile *old, uint32_t *to)
 {
 	uint32_t n = m->nr_groups, nr_old = old ? old->n_groups : 0, next = 0;
-	cleanup_free uint32_t *size = calloc(n, sizeof(*size)), *count = calloc(nr_old + 1, sizeof(*count));
+	cleanup_free uint32_t *size = calloc(n, sizeof(*size)),
+			      *count = calloc(nr_old + 1, sizeof(*count));
 	cleanup_free bool *taken = calloc(n, sizeof(*taken));
 
 	if (!size || !count || !taken)
@@ -58,15 +59,20 @@ static int fill(ZnsPb__Profile *p, const struct zns_probe_map *m, const uint32_t
 	p->groups = calloc(m->nr_groups + 1, sizeof(*p->groups));
 	p->group_confidence = calloc(m->nr_groups + 1, sizeof(*p->group_confidence));
 	p->zone_group = calloc(m->nr_zones, sizeof(*p->zone_group));
-	snprintf(method, sizeof(method), m->one_domain ? "measured by writing: %2$.2f times one zone's rate with several zones, units of %1$s" :
-		 "measured by conflicts of reads, checked by writing; units of %1$s, several zones write %2$.2f times as fast as one",
-		 zns_format_size(m->unit, unit, sizeof(unit)), m->scaling);
+	snprintf(
+		method, sizeof(method),
+		m->one_domain ?
+			"measured by writing: %2$.2f times one zone's rate with several zones, units of %1$s" :
+			"measured by conflicts of reads, checked by writing; units of %1$s, several zones write %2$.2f times as fast as one",
+		zns_format_size(m->unit, unit, sizeof(unit)), m->scaling);
 	p->method = strdup(method);
 	p->source = strdup(m->one_domain ? "one-domain" : "probe");
-	if (!sum || !n || !p->groups || !p->group_confidence || !p->zone_group || !p->method || !p->source)
+	if (!sum || !n || !p->groups || !p->group_confidence || !p->zone_group || !p->method ||
+	    !p->source)
 		return -ENOMEM;
 	for (uint32_t z = 0; z < m->nr_zones; z++) {
-		uint32_t g = m->zone_group[z] == ZNS_PROBE_NONE ? m->nr_groups : to[m->zone_group[z]];
+		uint32_t g = m->zone_group[z] == ZNS_PROBE_NONE ? m->nr_groups :
+								  to[m->zone_group[z]];
 
 		unknown |= g == m->nr_groups;
 		p->zone_group[p->n_zone_group++] = g;
@@ -96,7 +102,8 @@ static int fill(ZnsPb__Profile *p, const struct zns_probe_map *m, const uint32_t
 	return 0;
 }
 
-int probe_to_profile(const struct zns_probe_map *m, const ZnsPb__Profile *old, ZnsPb__Profile **out, struct zns_err *err)
+int probe_to_profile(const struct zns_probe_map *m, const ZnsPb__Profile *old, ZnsPb__Profile **out,
+		     struct zns_err *err)
 {
 	cleanup_free uint32_t *to = calloc(m->nr_groups + 1, sizeof(*to));
 	ZnsPb__Profile *p = calloc(1, sizeof(*p));
@@ -136,7 +143,8 @@ int probe_from_profile(const ZnsPb__Profile *p, struct zns_probe_map *m, struct 
 	m->group_channel = calloc(nr, sizeof(*m->group_channel));
 	m->channel_confidence = calloc(nr, sizeof(*m->channel_confidence));
 	m->tested = calloc(nr, sizeof(*m->tested));
-	if (!m->zone_group || !m->zone_confidence || !m->pivot || !m->group_channel || !m->channel_confidence || !m->tested)
+	if (!m->zone_group || !m->zone_confidence || !m->pivot || !m->group_channel ||
+	    !m->channel_confidence || !m->tested)
 		return zns_fail_sys(err, -ENOMEM, "profile");
 	for (uint32_t z = 0; z < nr; z++) {
 		bool unknown = p->has_unknown_group && p->zone_group[z] == p->unknown_group;
@@ -144,7 +152,8 @@ int probe_from_profile(const ZnsPb__Profile *p, struct zns_probe_map *m, struct 
 		m->zone_group[z] = unknown ? ZNS_PROBE_NONE : p->zone_group[z];
 	}
 	for (uint32_t g = 0; g < p->n_groups; g++) {
-		m->group_channel[g] = p->groups[g]->has_channel ? p->groups[g]->channel : ZNS_PROBE_NONE;
+		m->group_channel[g] = p->groups[g]->has_channel ? p->groups[g]->channel :
+								  ZNS_PROBE_NONE;
 		if (p->groups[g]->has_channel)
 			channels = zns_max(channels, p->groups[g]->channel + 1);
 	}

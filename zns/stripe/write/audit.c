@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The end of a dump in which zones failed: they are flushed and read back, and from the first lost unit on everything moves
- * to another zone. Also the last look at all zones before a checkpoint is promised (design.md §3).
+ * The end of a dump in which zones failed: they are flushed and read back, and from the first lost
+ * unit on everything moves to another zone. Also the last look at all zones before a checkpoint is
+ * promised (design.md §3).
  */
 #include <string.h>
 #include "zns/store.h"
@@ -15,8 +16,8 @@ static int look_at(struct zns_writer *w, struct wzone *z, struct zns_zone *rep, 
 		return zns_wrap(err, "zone %u", z->slot.zone);
 	if (rep->state != ZNS_ZONE_READ_ONLY && rep->state != ZNS_ZONE_OFFLINE)
 		return 0;
-	zns_fail(err, rep->state == ZNS_ZONE_OFFLINE ? -ENXIO : -EROFS, "zone %u turned %s", z->slot.zone,
-		 zns_zone_state_name(rep->state));
+	zns_fail(err, rep->state == ZNS_ZONE_OFFLINE ? -ENXIO : -EROFS, "zone %u turned %s",
+		 z->slot.zone, zns_zone_state_name(rep->state));
 	return 1;
 }
 
@@ -129,7 +130,10 @@ static int confirm(struct zns_writer *w, const ZnsPb__Checkpoint *c, struct zns_
 		if (ret)
 			zns_fail(err, ret, "no memory to check zone %u", z->slot.zone);
 		else if (lost != UINT64_MAX)
-			ret = zns_fail(err, why.code, "%s just before the commit and lost data; run the dump again", why.msg);
+			ret = zns_fail(
+				err, why.code,
+				"%s just before the commit and lost data; run the dump again",
+				why.msg);
 	}
 	writer_unlock(w);
 	return ret;

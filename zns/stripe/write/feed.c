@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* How bytes enter an image: memory of a frozen task, a caller's buffer, a file. See zns/writer.h. */
+/* How bytes enter an image: memory of a frozen task, a caller's buffer, a file. See zns/writer.h.
+ */
 #include <string.h>
 #include <sys/stat.h>
 #include "writer.h"
@@ -22,7 +23,8 @@ static int check_open(const struct zns_wimage *i, struct zns_err *err)
 /* Put one piece of task memory into the open unit; iovecs that touch are merged. */
 static int job_add_iov(struct job *j, void *base, size_t len)
 {
-	if (j->nr_iov && (char *)j->iov[j->nr_iov - 1].iov_base + j->iov[j->nr_iov - 1].iov_len == base) {
+	if (j->nr_iov &&
+	    (char *)j->iov[j->nr_iov - 1].iov_base + j->iov[j->nr_iov - 1].iov_len == base) {
 		j->iov[j->nr_iov - 1].iov_len += len;
 	} else {
 		if (zns_grow(j->iov, j->nr_iov, j->max_iov))
@@ -48,13 +50,15 @@ static struct job *mem_job(struct zns_wimage *i, pid_t pid, struct zns_err *err)
 		i->ungathered++;
 	}
 	if (i->open->data || i->open->pid != pid) {
-		zns_fail(err, -EINVAL, "image %s: memory of task %d cannot follow what it holds", i->pb.name, pid);
+		zns_fail(err, -EINVAL, "image %s: memory of task %d cannot follow what it holds",
+			 i->pb.name, pid);
 		return NULL;
 	}
 	return i->open;
 }
 
-int zns_wimage_mem(struct zns_wimage *i, pid_t pid, const struct iovec *iov, uint32_t nr, struct zns_err *err)
+int zns_wimage_mem(struct zns_wimage *i, pid_t pid, const struct iovec *iov, uint32_t nr,
+		   struct zns_err *err)
 {
 	struct zns_err e = ZNS_ERR_INIT;
 	struct zns_writer *w = i->w;
@@ -79,7 +83,8 @@ int zns_wimage_mem(struct zns_wimage *i, pid_t pid, const struct iovec *iov, uin
 			}
 			take = zns_min(len, (size_t)(w->unit - j->len));
 			if (job_add_iov(j, base, take)) {
-				zns_fail(&e, -ENOMEM, "no memory for a unit of image %s", i->pb.name);
+				zns_fail(&e, -ENOMEM, "no memory for a unit of image %s",
+					 i->pb.name);
 				ret = broken(w, &e, err);
 				break;
 			}
@@ -87,7 +92,9 @@ int zns_wimage_mem(struct zns_wimage *i, pid_t pid, const struct iovec *iov, uin
 			len -= take;
 			if (j->len == w->unit) {
 				i->open = NULL;
-				ret = writer_tell(w, enqueue(w, j, zns_max((uint64_t)1, left / w->unit)), err);
+				ret = writer_tell(
+					w, enqueue(w, j, zns_max((uint64_t)1, left / w->unit)),
+					err);
 			}
 			left -= take;
 		}
@@ -194,7 +201,8 @@ int zns_wimage_from_fd(struct zns_wimage *i, int fd, struct zns_err *err)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0) {
-			zns_fail_sys(&e, -errno, "image %s: cannot read what criu wrote", i->pb.name);
+			zns_fail_sys(&e, -errno, "image %s: cannot read what criu wrote",
+				     i->pb.name);
 			return data_broken(i, &e, err);
 		}
 		if (!n)
@@ -215,7 +223,7 @@ int zns_wimage_settle(struct zns_wimage *i, struct zns_err *err)
 	int ret;
 
 	writer_lock(w);
-	if (i->open && !i->open->data) {	/* the short last unit */
+	if (i->open && !i->open->data) { /* the short last unit */
 		struct job *j = i->open;
 
 		i->open = NULL;
@@ -223,7 +231,8 @@ int zns_wimage_settle(struct zns_wimage *i, struct zns_err *err)
 	}
 	while (i->ungathered && !w->err.code)
 		feeder_wait(w, false);
-	/* After an error workers may still be reading; they must let go of the task before it runs on. */
+	/* After an error workers may still be reading; they must let go of the task before it runs
+	 * on. */
 	while (w->err.code && w->queue.nr_running)
 		writer_sleep(w, &w->idle);
 	ret = writer_tell(w, w->err.code, err);
@@ -243,7 +252,9 @@ int zns_wimage_seal(struct zns_wimage *i, struct zns_err *err)
 	bool small = j && j->len && j->data && !i->nr_units && j->len <= w->unit / 2;
 	struct zns_err e = ZNS_ERR_INIT;
 	uint8_t tag[ZNS_TAG_BYTES];
-	int ret = small ? transform_out(w->crypt, i->index, i->pb.name, i->pb.unit_base, j->data, j->len, tag, &e) : 0;
+	int ret = small ? transform_out(w->crypt, i->index, i->pb.name, i->pb.unit_base, j->data,
+					j->len, tag, &e) :
+			  0;
 	uint64_t csum = small ? zns_hash(j->data, j->len) : 0;
 
 	writer_lock(w);

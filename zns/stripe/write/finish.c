@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The end of a dump: wait for the last unit, write manifest and footer (design.md §3 "Order", §4). */
+/* The end of a dump: wait for the last unit, write manifest and footer (design.md §3 "Order", §4).
+ */
 #include <string.h>
 #include "zns/frame.h"
 #include "zns/store.h"
@@ -18,13 +19,14 @@ NEEDS_LOCK static int wait_idle(struct zns_writer *w)
 		}
 	}
 	if (!w->err.code)
-		pack_flush(w);	/* what it fails at is the writer's error */
+		pack_flush(w); /* what it fails at is the writer's error */
 	while ((w->queue.nr || w->queue.nr_running || w->zones.nr_unrepaired) && !w->err.code)
 		feeder_wait(w, false);
 	return w->err.code ? w->err.code : audit(w);
 }
 
-int zns_writer_adopt(struct zns_writer *w, const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, struct zns_err *err)
+int zns_writer_adopt(struct zns_writer *w, const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m,
+		     struct zns_err *err)
 {
 	uint8_t random[ZNS_UUID_LEN];
 	uint64_t base;
@@ -98,8 +100,8 @@ NEEDS_LOCK static int fill_zones(struct zns_writer *w, ZnsPb__Checkpoint *c)
 	return 0;
 }
 
-static int write_run(struct zns_writer *w, struct wzone *wz, uint64_t off, const uint8_t *buf, size_t len,
-		     struct zns_err *err)
+static int write_run(struct zns_writer *w, struct wzone *wz, uint64_t off, const uint8_t *buf,
+		     size_t len, struct zns_err *err)
 {
 	int ret = io_write(w, wz->slot.zone, off, buf, len, NULL, err);
 
@@ -109,7 +111,8 @@ static int write_run(struct zns_writer *w, struct wzone *wz, uint64_t off, const
 }
 
 /* -EAGAIN: the zone has failed. */
-static int write_manifest(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err)
+static int write_manifest(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref,
+			  struct zns_err *err)
 {
 	size_t block = w->block, len = 0, need;
 	cleanup_free uint8_t *buf = NULL;
@@ -129,7 +132,8 @@ static int write_manifest(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__Exten
 	if (ret)
 		return ret;
 	if (len != need)
-		return zns_fail(err, -EFAULT, "manifest of %zu bytes where %zu were set aside", len, need);
+		return zns_fail(err, -EFAULT, "manifest of %zu bytes where %zu were set aside", len,
+				need);
 	ret = write_run(w, wz, off, buf, len, err);
 	if (!ret || !zones_is_fault(ret))
 		return ret;
@@ -201,20 +205,22 @@ static int settle_zones(struct zns_writer *w, ZnsPb__Checkpoint *c, struct zns_e
 	return ret ? zns_fail(err, -ENOMEM, "no memory for the manifest") : 0;
 }
 
-static int finish_once(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err)
+static int finish_once(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref,
+		       struct zns_err *err)
 {
 	ZnsPb__Checkpoint *c = m->checkpoint;
 	ZnsPb__CheckpointKey key = ZNS_PB__CHECKPOINT_KEY__INIT;
 	int ret = settle(w, m, err);
 
-	if (!ret && w->crypt) {	/* the wrapped key itself is for the log alone, which can be erased */
+	/* the wrapped key itself is for the log alone, which can be erased */
+	if (!ret && w->crypt) {
 		key.cipher = ZNS_CIPHER_AES_256_GCM;
 		c->crypt = &key;
 		ret = transform_seal(w->crypt, m, w->seal, err);
 	}
 	if (!ret)
 		ret = write_manifest(w, m, ref, err);
-	free(m->images);	/* the images themselves are the writer's */
+	free(m->images); /* the images themselves are the writer's */
 	m->images = NULL;
 	m->n_images = 0;
 	m->has_seal = 0;
@@ -232,7 +238,8 @@ const uint8_t *zns_writer_seal(const struct zns_writer *w)
 	return w->seal;
 }
 
-int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref, struct zns_err *err)
+int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef *ref,
+		      struct zns_err *err)
 {
 	struct zns_err e = ZNS_ERR_INIT;
 	int ret;
@@ -240,7 +247,7 @@ int zns_writer_finish(struct zns_writer *w, ZnsPb__Manifest *m, ZnsPb__ExtentRef
 	do {
 		e = (struct zns_err)ZNS_ERR_INIT;
 		ret = finish_once(w, m, ref, &e);
-	} while (ret == -EAGAIN);	/* as often as zones may fail */
+	} while (ret == -EAGAIN); /* as often as zones may fail */
 	if (ret) {
 		writer_lock(w);
 		writer_set_error(w, &e);

@@ -17,7 +17,7 @@ ZnsPb__Segment *image_add_segment(struct zns_wimage *i, uint64_t off, uint32_t n
 		for (uint32_t e = 0; e < nr_extents; e++) {
 			s->extents[e] = calloc(1, sizeof(**s->extents));
 			if (!s->extents[e])
-				return NULL;	/* reachable from the image, freed with it */
+				return NULL; /* reachable from the image, freed with it */
 			zns_pb__extent__init(s->extents[e]);
 			s->n_extents++;
 		}
@@ -45,7 +45,8 @@ void image_cut(struct zns_wimage *i, uint64_t size)
 	}
 }
 
-int image_put_csum(struct zns_wimage *i, uint64_t k, uint64_t csum, const uint8_t tag[ZNS_TAG_BYTES])
+int image_put_csum(struct zns_wimage *i, uint64_t k, uint64_t csum,
+		   const uint8_t tag[ZNS_TAG_BYTES])
 {
 	size_t was = i->max_csums;
 
@@ -67,7 +68,8 @@ bool image_in_pieces(const struct zns_wimage *i, uint64_t k)
 int image_put_pieces(const struct job *j)
 {
 	struct zns_wimage *i = j->img;
-	size_t per = i->w->unit / ZNS_PIECE, nr = (j->len + ZNS_PIECE - 1) / ZNS_PIECE, end = j->k * per + nr;
+	size_t per = i->w->unit / ZNS_PIECE, nr = (j->len + ZNS_PIECE - 1) / ZNS_PIECE,
+	       end = j->k * per + nr;
 
 	if (!image_in_pieces(i, j->k))
 		return 0;
@@ -78,9 +80,11 @@ int image_put_pieces(const struct job *j)
 	return 0;
 }
 
-int zns_writer_image(struct zns_writer *w, const char *name, bool pages, struct zns_wimage **out, struct zns_err *err)
+int zns_writer_image(struct zns_writer *w, const char *name, bool pages, struct zns_wimage **out,
+		     struct zns_err *err)
 {
-	struct zns_wimage *i, **bucket = &w->images.by_name[zns_hash(name, strlen(name)) % NAME_BUCKETS];
+	struct zns_wimage *i,
+		**bucket = &w->images.by_name[zns_hash(name, strlen(name)) % NAME_BUCKETS];
 	int ret = 0;
 
 	writer_lock(w);

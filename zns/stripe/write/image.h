@@ -8,7 +8,7 @@
 #include "zns-record.pb-c.h"
 #include "zns/util.h"
 
-#define NAME_BUCKETS 1024	/* a tree of thousands of tasks has tens of thousands of images */
+#define NAME_BUCKETS 1024 /* a tree of thousands of tasks has tens of thousands of images */
 
 struct job;
 struct source;
@@ -18,13 +18,13 @@ struct zns_wimage {
 	struct zns_writer *w;
 	struct zns_wimage *next, *next_name;
 	bool pages, sealed;
-	uint32_t index;		/* its place in the manifest */
-	uint64_t nr_units;	/* dispatched */
-	uint32_t ungathered;	/* units whose task memory is not read yet */
-	struct job *open;	/* unit being filled; belongs to the thread that feeds the image */
-	ZnsPb__Image pb;	/* what the manifest says of it */
+	uint32_t index; /* its place in the manifest */
+	uint64_t nr_units; /* dispatched */
+	uint32_t ungathered; /* units whose task memory is not read yet */
+	struct job *open; /* unit being filled; belongs to the thread that feeds the image */
+	ZnsPb__Image pb; /* what the manifest says of it */
 	size_t max_segments, max_csums, max_tags, max_pieces;
-	struct source **source;	/* of each unit (rescue.h); NULL: not kept */
+	struct source **source; /* of each unit (rescue.h); NULL: not kept */
 	size_t max_sources;
 };
 
@@ -33,19 +33,23 @@ struct images {
 	struct zns_wimage *first, **tail;
 	uint32_t nr;
 	struct zns_wimage *by_name[NAME_BUCKETS];
-	uint64_t unit_base;	/* of the images, in nonces */
-	const ZnsPb__Checkpoint *with;	/* zns_writer_adopt; NULL: none */
+	uint64_t unit_base; /* of the images, in nonces */
+	const ZnsPb__Checkpoint *with; /* zns_writer_adopt; NULL: none */
 	const ZnsPb__Manifest *with_m;
 };
 
 /* NULL: no memory. */
-ZnsPb__Segment *image_add_segment(struct zns_wimage *i, uint64_t off, uint32_t nr_extents) NEEDS_LOCK;
-void image_cut(struct zns_wimage *i, uint64_t size) NEEDS_LOCK;	/* nothing from @size on has a place */
+ZnsPb__Segment *image_add_segment(struct zns_wimage *i, uint64_t off, uint32_t nr_extents)
+	NEEDS_LOCK;
+/* nothing from @size on has a place */
+void image_cut(struct zns_wimage *i, uint64_t size) NEEDS_LOCK;
 /* @tag: as transform_out gave it; unused without a key. -ENOMEM. */
-int image_put_csum(struct zns_wimage *i, uint64_t k, uint64_t csum, const uint8_t tag[ZNS_TAG_BYTES]) NEEDS_LOCK;
-/* Have the pieces of unit @k checksums of their own? Not in a unit that is a single piece, nor in an encrypted one. */
+int image_put_csum(struct zns_wimage *i, uint64_t k, uint64_t csum,
+		   const uint8_t tag[ZNS_TAG_BYTES]) NEEDS_LOCK;
+/* Have the pieces of unit @k checksums of their own? Not in a unit that is a single piece, nor in
+ * an encrypted one. */
 bool image_in_pieces(const struct zns_wimage *i, uint64_t k);
-int image_put_pieces(const struct job *j) NEEDS_LOCK;	/* -ENOMEM */
+int image_put_pieces(const struct job *j) NEEDS_LOCK; /* -ENOMEM */
 void image_free(struct zns_wimage *i) NEEDS_LOCK;
 
 #endif

@@ -7,10 +7,12 @@
 #include "../transfer.h"
 #include "writer.h"
 
-#define SHORT KIB(128)		/* of a command where others wait behind it: no more than a die programs at once */
+/* of a command where others wait behind it: no more than a die programs at once */
+#define SHORT KIB(128)
 
 /* What process_vm_readv refuses (a mapping without read permission) /proc/PID/mem still gives. */
-static int gather_slow(pid_t pid, const struct iovec *iov, uint32_t nr, size_t skip, uint8_t *buf, struct zns_err *err)
+static int gather_slow(pid_t pid, const struct iovec *iov, uint32_t nr, size_t skip, uint8_t *buf,
+		       struct zns_err *err)
 {
 	cleanup_close int fd = -1;
 	char path[64];
@@ -24,15 +26,18 @@ static int gather_slow(pid_t pid, const struct iovec *iov, uint32_t nr, size_t s
 		int ret;
 
 		skip -= from;
-		ret = zns_pread_all(fd, buf + from, iov[i].iov_len - from, (off_t)((uintptr_t)iov[i].iov_base + from));
+		ret = zns_pread_all(fd, buf + from, iov[i].iov_len - from,
+				    (off_t)((uintptr_t)iov[i].iov_base + from));
 		if (ret)
-			return zns_fail_sys(err, ret, "cannot read memory of task %d at %p", pid, iov[i].iov_base);
+			return zns_fail_sys(err, ret, "cannot read memory of task %d at %p", pid,
+					    iov[i].iov_base);
 		buf += iov[i].iov_len;
 	}
 	return 0;
 }
 
-int io_gather(pid_t pid, const struct iovec *iov, uint32_t nr_iov, uint8_t *buf, struct zns_err *err)
+int io_gather(pid_t pid, const struct iovec *iov, uint32_t nr_iov, uint8_t *buf,
+	      struct zns_err *err)
 {
 	for (uint32_t first = 0, nr; first < nr_iov; first += nr) {
 		struct iovec local = { .iov_base = buf };
@@ -55,8 +60,9 @@ int io_gather(pid_t pid, const struct iovec *iov, uint32_t nr_iov, uint8_t *buf,
 	return 0;
 }
 
-int io_write(struct zns_writer *w, uint32_t zone, uint64_t off, const uint8_t *buf, size_t len, uint64_t *ns,
-	     struct zns_err *err)
+int io_write(struct zns_writer *w, uint32_t zone, uint64_t off, const uint8_t *buf, size_t len,
+	     uint64_t *ns, struct zns_err *err)
 {
-	return transfer_write(w->dev, w->bucket, w->crowded ? SHORT : 0, zone, off, buf, len, ns, err);
+	return transfer_write(w->dev, w->bucket, w->crowded ? SHORT : 0, zone, off, buf, len, ns,
+			      err);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Where the next unit goes: a segment over lanes, each with its zone ("zone striping", design.md §5). */
+/* Where the next unit goes: a segment over lanes, each with its zone ("zone striping", design.md
+ * §5). */
 #include <string.h>
 #include "writer.h"
 
@@ -28,8 +29,9 @@ static int cmp_load(const void *a, const void *b)
 }
 
 /*
- * All lanes, the one with least to do first: images end anywhere in a turn, and if each began at the same lane, that
- * one would hold up the others (a tree of small tasks lost a fifth; test_rates).
+ * All lanes, the one with least to do first: images end anywhere in a turn, and if each began at
+ * the same lane, that one would hold up the others (a tree of small tasks lost a fifth;
+ * test_rates).
  */
 NEEDS_LOCK static void lanes_by_load(struct zns_writer *w, struct lane **out)
 {
@@ -39,13 +41,16 @@ NEEDS_LOCK static void lanes_by_load(struct zns_writer *w, struct lane **out)
 }
 
 /* The lanes of the next segment, in w->cur.lane, and their weights. Returns how many. */
-NEEDS_LOCK static uint32_t choose_lanes(struct zns_writer *w, struct zns_wimage *img, uint64_t first,
-					uint64_t hint_units, uint64_t *most, uint32_t *weights)
+NEEDS_LOCK static uint32_t choose_lanes(struct zns_writer *w, struct zns_wimage *img,
+					uint64_t first, uint64_t hint_units, uint64_t *most,
+					uint32_t *weights)
 {
 	bool apart = w->lanes.meta && !img->pages;
-	uint32_t lanes = apart ? 1 : w->lanes.nr, nr = (uint32_t)zns_min((uint64_t)lanes, zns_max(hint_units, 1u));
+	uint32_t lanes = apart ? 1 : w->lanes.nr,
+		 nr = (uint32_t)zns_min((uint64_t)lanes, zns_max(hint_units, 1u));
 
-	*most = nr < lanes ? hint_units : UINT64_MAX;	/* what comes after the hinted data gets the full width */
+	/* what comes after the hinted data gets the full width */
+	*most = nr < lanes ? hint_units : UINT64_MAX;
 	if (apart) {
 		w->cur.lane[0] = w->lanes.meta;
 		weights[0] = 1;
@@ -68,10 +73,11 @@ NEEDS_LOCK static uint32_t choose_lanes(struct zns_writer *w, struct zns_wimage 
 }
 
 /*
- * Begin a segment of @img over as many lanes as the data at hand can use. A lane whose zone has no room for one
- * unit gets a new zone first; so a segment ends where the fullest zone does.
+ * Begin a segment of @img over as many lanes as the data at hand can use. A lane whose zone has no
+ * room for one unit gets a new zone first; so a segment ends where the fullest zone does.
  */
-NEEDS_LOCK static int segment_start(struct zns_writer *w, struct zns_wimage *img, uint64_t first, uint64_t hint_units)
+NEEDS_LOCK static int segment_start(struct zns_writer *w, struct zns_wimage *img, uint64_t first,
+				    uint64_t hint_units)
 {
 	uint32_t weights[ZNS_STRIPE_MAX_WIDTH], nr;
 	uint64_t rooms[ZNS_STRIPE_MAX_WIDTH], most;
@@ -147,7 +153,7 @@ NEEDS_LOCK static int place(struct zns_writer *w, struct job *j, uint64_t hint_u
 	s = j->img->pb.segments[j->img->pb.n_segments - 1];
 	s->len += j->len;
 	if (j->len < w->unit)
-		w->cur.owner = NULL;	/* the image's last unit: the next position is off the grid */
+		w->cur.owner = NULL; /* the image's last unit: the next position is off the grid */
 	return 0;
 }
 
@@ -172,7 +178,8 @@ void lanes_end_segment(struct zns_writer *w)
 }
 
 /* A run of @len bytes in one zone, for a pack unit or the manifest. */
-NEEDS_LOCK static int place_single(struct zns_writer *w, uint64_t len, struct wzone **wz, uint64_t *off)
+NEEDS_LOCK static int place_single(struct zns_writer *w, uint64_t len, struct wzone **wz,
+				   uint64_t *off)
 {
 	struct lane *by_load[ZNS_STRIPE_MAX_WIDTH], *l = NULL;
 

@@ -2,14 +2,16 @@
 #ifndef ZNS_WRITE_LOCK_H
 #define ZNS_WRITE_LOCK_H
 /*
- * The one lock of a writer, and how its rules are checked. clang's thread-safety analysis (`make lint`) proves that
- * GUARDED members are touched only with the lock, and that functions get what they ask for:
+ * The one lock of a writer, and how its rules are checked. clang's thread-safety analysis (`make
+ * lint`) proves that GUARDED members are touched only with the lock, and that functions get what
+ * they ask for:
  *
- *   NEEDS_LOCK   the caller holds the lock, before and after. A function may drop it meanwhile; its comment says so.
- *   NO_LOCK      the caller must not hold it.
- *   UNSHARED     (on a definition) the writer is being made or freed, nobody else has it.
+ *   NEEDS_LOCK   the caller holds the lock, before and after. A function may drop it meanwhile; its
+ * comment says so. NO_LOCK      the caller must not hold it. UNSHARED     (on a definition) the
+ * writer is being made or freed, nobody else has it.
  *
- * gcc knows nothing of this. The analysis tells locks of two writers from each other as little: no code has two.
+ * gcc knows nothing of this. The analysis tells locks of two writers from each other as little: no
+ * code has two.
  */
 #include <pthread.h>
 
@@ -22,7 +24,8 @@
 struct ZNS_TSA(capability("mutex")) writer_lock_role {
 	int unused;
 };
-extern struct writer_lock_role writer_held;	/* a name for the analysis; defined nowhere, used by no code */
+/* a name for the analysis; defined nowhere, used by no code */
+extern struct writer_lock_role writer_held;
 
 #define GUARDED ZNS_TSA(guarded_by(writer_held))
 #define NEEDS_LOCK ZNS_TSA(requires_capability(writer_held))

@@ -7,7 +7,7 @@
 
 struct packed {
 	struct zns_wimage *img;
-	uint32_t off;		/* in the pack unit */
+	uint32_t off; /* in the pack unit */
 };
 
 int pack_flush(struct zns_writer *w)
@@ -45,18 +45,20 @@ int pack_flush(struct zns_writer *w)
 
 		job_free(w, j);
 		zns_fail(&e, ret, "no memory for the layout of small images");
-		writer_set_error(w, &e);	/* which keeps what lanes_place_run said, if it was that */
+		writer_set_error(w, &e); /* which keeps what lanes_place_run said, if it was that */
 		return w->err.code;
 	}
 	return enqueue(w, j, 1);
 }
 
-int pack_add(struct zns_writer *w, struct zns_wimage *i, struct job *j, uint64_t csum, const uint8_t *tag)
+int pack_add(struct zns_writer *w, struct zns_wimage *i, struct job *j, uint64_t csum,
+	     const uint8_t *tag)
 {
 	uint32_t at;
 	int ret;
 
-	/* Flushing may drop the lock: another image may have begun the next one meanwhile, or filled it. */
+	/* Flushing may drop the lock: another image may have begun the next one meanwhile, or
+	 * filled it. */
 	while (w->pack.unit && zns_align_up(w->pack.unit->len, PACK_ALIGN) + j->len > w->unit) {
 		ret = pack_flush(w);
 		if (ret)

@@ -15,12 +15,14 @@ struct slab {
 };
 
 /*
- * Units come from slabs of whole huge pages: a direct write of a megabyte then pins one page, not 256 (a third of the
- * write's CPU time; test/bench/compare.py). To clear three of them takes as long as all else of a small dump.
+ * Units come from slabs of whole huge pages: a direct write of a megabyte then pins one page, not
+ * 256 (a third of the write's CPU time; test/bench/compare.py). To clear three of them takes as
+ * long as all else of a small dump.
  */
 static int slab_add(struct pool *p)
 {
-	size_t step = zns_align_up(p->unit, zns_max((size_t)4096, p->align)), len = zns_align_up(step, HUGE_PAGE);
+	size_t step = zns_align_up(p->unit, zns_max((size_t)4096, p->align)),
+	       len = zns_align_up(step, HUGE_PAGE);
 	struct slab *s = malloc(sizeof(*s));
 	uint8_t *mem = aligned_alloc(HUGE_PAGE, len);
 
@@ -30,7 +32,7 @@ static int slab_add(struct pool *p)
 		return -ENOMEM;
 	}
 	if (p->huge)
-		madvise(mem, len, MADV_HUGEPAGE);	/* without it just slower */
+		madvise(mem, len, MADV_HUGEPAGE); /* without it just slower */
 	*s = (struct slab){ mem, p->slabs };
 	p->slabs = s;
 	for (size_t at = 0; at + step <= len; at += step)

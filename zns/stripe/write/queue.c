@@ -37,8 +37,9 @@ static uint32_t taken(const struct job *j)
 }
 
 /*
- * The next unit: the oldest one of a lane that has nothing to do; else, as long as hands are left for all lanes, of one
- * that has the least, to be read and hashed ahead. So a slow zone never has all the hands.
+ * The next unit: the oldest one of a lane that has nothing to do; else, as long as hands are left
+ * for all lanes, of one that has the least, to be read and hashed ahead. So a slow zone never has
+ * all the hands.
  */
 struct job *queue_take(struct zns_writer *w)
 {

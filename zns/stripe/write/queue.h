@@ -14,17 +14,17 @@ struct wzone;
 
 /* A unit of work: bytes, or where they are, and their place. */
 struct job {
-	struct zns_wimage *img;	/* NULL: a pack unit */
-	uint64_t k;		/* unit of the image */
+	struct zns_wimage *img; /* NULL: a pack unit */
+	uint64_t k; /* unit of the image */
 	uint32_t len;
 	struct wzone *wz;
-	struct lane *lane;	/* that it was placed on; NULL: by itself (a pack unit) */
-	uint64_t off;		/* in the zone */
-	uint8_t *data;		/* owned; or NULL and the memory of a task: */
-	bool counted;		/* in nr_data */
-	bool ready;		/* its bytes are as they shall be on the device, which is what these are of: */
+	struct lane *lane; /* that it was placed on; NULL: by itself (a pack unit) */
+	uint64_t off; /* in the zone */
+	uint8_t *data; /* owned; or NULL and the memory of a task: */
+	bool counted; /* in nr_data */
+	bool ready; /* its bytes are as they shall be on the device, which is what these are of: */
 	uint64_t csum;
-	uint64_t piece[ZNS_STRIPE_UNIT_MAX / ZNS_PIECE];	/* of pages that are not encrypted */
+	uint64_t piece[ZNS_STRIPE_UNIT_MAX / ZNS_PIECE]; /* of pages that are not encrypted */
 	uint8_t tag[ZNS_TAG_BYTES];
 	pid_t pid;
 	struct iovec *iov;
@@ -35,16 +35,18 @@ struct job {
 struct queue {
 	struct job *first, **tail;
 	uint32_t nr, max;
-	uint32_t nr_running;	/* in workers' hands */
-	uint32_t nr_data, max_data;	/* units with bytes of their own, queued or being written */
-	uint32_t nr_ahead;	/* units in workers' hands whose lane has an older one there */
-	struct job *orphans;	/* units placed on bad zones, in no order */
+	uint32_t nr_running; /* in workers' hands */
+	uint32_t nr_data, max_data; /* units with bytes of their own, queued or being written */
+	uint32_t nr_ahead; /* units in workers' hands whose lane has an older one there */
+	struct job *orphans; /* units placed on bad zones, in no order */
 };
 
-struct job *job_new(struct zns_wimage *img);	/* NULL: no memory */
-void job_free(struct zns_writer *w, struct job *j) NEEDS_LOCK;	/* NULL is fine */
-void queue_push(struct zns_writer *w, struct job *j) NEEDS_LOCK;	/* behind all others; wakes a worker */
-/* The next unit for a worker; NULL: not now. queue_done when it is through with it, and with what lane it had. */
+struct job *job_new(struct zns_wimage *img); /* NULL: no memory */
+void job_free(struct zns_writer *w, struct job *j) NEEDS_LOCK; /* NULL is fine */
+/* behind all others; wakes a worker */
+void queue_push(struct zns_writer *w, struct job *j) NEEDS_LOCK;
+/* The next unit for a worker; NULL: not now. queue_done when it is through with it, and with what
+ * lane it had. */
 struct job *queue_take(struct zns_writer *w) NEEDS_LOCK;
 void queue_done(struct zns_writer *w, struct lane *l) NEEDS_LOCK;
 

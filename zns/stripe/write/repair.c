@@ -2,10 +2,10 @@
 /*
  * Zones that fail in the middle of a dump (design.md §3: a failed zone starts a new segment).
  *
- * Nothing more is written to the zone. Its unwritten units become orphans. The next thread that feeds an image waits until
- * all other units are written, gives the orphans one run in another zone of the group, and goes on. audit.c does
- * the rest at the end of the dump. So a zone always holds the first part of what was placed on it, and a
- * move shifts the rest together.
+ * Nothing more is written to the zone. Its unwritten units become orphans. The next thread that
+ * feeds an image waits until all other units are written, gives the orphans one run in another zone
+ * of the group, and goes on. audit.c does the rest at the end of the dump. So a zone always holds
+ * the first part of what was placed on it, and a move shifts the rest together.
  */
 #include <string.h>
 #include "writer.h"
@@ -13,7 +13,8 @@
 /* ---- moving the end of a zone ---- */
 
 /* The bytes that extent @e of a segment has. UINT64_MAX: no memory. */
-static uint64_t extent_bytes(const struct zns_wimage *i, const ZnsPb__Segment *s, uint32_t e, uint32_t *slots)
+static uint64_t extent_bytes(const struct zns_wimage *i, const ZnsPb__Segment *s, uint32_t e,
+			     uint32_t *slots)
 {
 	uint64_t units = (s->len + i->pb.unit - 1) / i->pb.unit, bytes;
 	struct zns_place last;
@@ -61,8 +62,8 @@ NEEDS_LOCK static int split(struct zns_wimage *i, size_t at, uint64_t turns, uin
 }
 
 /*
- * From @x on the zone's content is to move: a segment that stands on both sides of it is cut into two, at the end of
- * a turn, and @x goes back to it.
+ * From @x on the zone's content is to move: a segment that stands on both sides of it is cut into
+ * two, at the end of a turn, and @x goes back to it.
  */
 NEEDS_LOCK static int cut(struct zns_writer *w, const struct wzone *z, uint64_t *x)
 {
@@ -91,8 +92,10 @@ NEEDS_LOCK static int cut(struct zns_writer *w, const struct wzone *z, uint64_t 
 	return 0;
 }
 
-/* Everything in @z from @x on has moved to @to, by @to_x - @x bytes: segments and units that wait. */
-NEEDS_LOCK static int point_to(struct zns_writer *w, const struct wzone *z, uint64_t x, struct wzone *to, uint64_t to_x)
+/* Everything in @z from @x on has moved to @to, by @to_x - @x bytes: segments and units that wait.
+ */
+NEEDS_LOCK static int point_to(struct zns_writer *w, const struct wzone *z, uint64_t x,
+			       struct wzone *to, uint64_t to_x)
 {
 	for (struct zns_wimage *i = w->images.first; i; i = i->next) {
 		for (size_t n = 0; n < i->pb.n_segments; n++) {
@@ -125,8 +128,8 @@ NEEDS_LOCK static int point_to(struct zns_writer *w, const struct wzone *z, uint
 }
 
 /* Copy pieces behind the written end of @to. -EAGAIN: @to has failed too. The lock is dropped. */
-NEEDS_LOCK static int copy(struct zns_writer *w, uint32_t zone, uint64_t x, const struct piece *p, size_t nr, struct wzone *to,
-		uint64_t to_x)
+NEEDS_LOCK static int copy(struct zns_writer *w, uint32_t zone, uint64_t x, const struct piece *p,
+			   size_t nr, struct wzone *to, uint64_t to_x)
 {
 	uint64_t off, len, written = to->written;
 	struct zns_err err = ZNS_ERR_INIT;
@@ -163,11 +166,12 @@ NEEDS_LOCK static int copy(struct zns_writer *w, uint32_t zone, uint64_t x, cons
 }
 
 /*
- * A zone for data that must leave another one, which had @lane (NULL: none); nothing is being written now. A zone of its
- * own is best. If the limits allow none, take the rest of a lane's zone. If none has room, the lanes give theirs up; then
- * ask again.
+ * A zone for data that must leave another one, which had @lane (NULL: none); nothing is being
+ * written now. A zone of its own is best. If the limits allow none, take the rest of a lane's zone.
+ * If none has room, the lanes give theirs up; then ask again.
  */
-NEEDS_LOCK static struct wzone *target(struct zns_writer *w, uint32_t group, uint64_t need, struct lane *lane, bool own)
+NEEDS_LOCK static struct wzone *target(struct zns_writer *w, uint32_t group, uint64_t need,
+				       struct lane *lane, bool own)
 {
 	struct wzone *to = NULL;
 	bool busy = !own;
@@ -211,7 +215,7 @@ int repair_move(struct zns_writer *w, struct wzone *z, uint64_t x, struct lane *
 			return w->err.code;
 		to_x = to->pos;
 		ret = copy(w, z->slot.zone, x, p, nr, to, to_x);
-	} while (ret == -EAGAIN);	/* bounded by MAX_BAD */
+	} while (ret == -EAGAIN); /* bounded by MAX_BAD */
 	if (ret)
 		return ret;
 	if (point_to(w, z, x, to, to_x))
@@ -229,7 +233,7 @@ NEEDS_LOCK static int repair_zone(struct zns_writer *w, struct wzone *z)
 
 	z->repaired = true;
 	w->zones.nr_unrepaired--;
-	lanes_end_segment(w);	/* no unit goes there any more: the next one begins a segment */
+	lanes_end_segment(w); /* no unit goes there any more: the next one begins a segment */
 	for (uint32_t i = 0; i < w->lanes.nr; i++) {
 		if (w->lanes.v[i].wz == z) {
 			lane = &w->lanes.v[i];
@@ -248,7 +252,8 @@ static bool before(const struct job *a, const struct job *b)
 	return a->wz != b->wz ? a->wz->slot.zone < b->wz->slot.zone : a->off < b->off;
 }
 
-/* Zone by zone and in the order of writing, before all that comes later: so no unit waits for one behind it. */
+/* Zone by zone and in the order of writing, before all that comes later: so no unit waits for one
+ * behind it. */
 NEEDS_LOCK static void requeue(struct zns_writer *w)
 {
 	struct job *sorted = NULL, **p, *left = NULL;
@@ -257,7 +262,7 @@ NEEDS_LOCK static void requeue(struct zns_writer *w)
 		struct job *j = w->queue.orphans;
 
 		w->queue.orphans = j->next;
-		if (j->wz->bad) {	/* its zone's turn will come */
+		if (j->wz->bad) { /* its zone's turn will come */
 			j->next = left;
 			left = j;
 			continue;
@@ -285,7 +290,8 @@ int repair_now(struct zns_writer *w)
 		while ((w->queue.nr || w->queue.nr_running) && !w->err.code)
 			writer_sleep(w, &w->idle);
 		w->zones.repairing = true;
-		/* One by one: the next may need the place in the open limit that this one's rest gives free. */
+		/* One by one: the next may need the place in the open limit that this one's rest
+		 * gives free. */
 		for (struct wzone *z = w->zones.first; z && !w->err.code; z = z->next) {
 			if (!z->bad || z->repaired)
 				continue;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * What a failed zone holds, and how to get it again: from the zone itself, or from the unit's source. It must have the
- * checksum that was taken when the unit was first written; nothing else is used.
+ * What a failed zone holds, and how to get it again: from the zone itself, or from the unit's
+ * source. It must have the checksum that was taken when the unit was first written; nothing else is
+ * used.
  */
 #include <string.h>
 #include "../transfer.h"
 #include "writer.h"
 
-/* What sources may take in all (a helper stays below 32 MiB). Beyond it units have none, and rely on their zone. */
+/* What sources may take in all (a helper stays below 32 MiB). Beyond it units have none, and rely
+ * on their zone. */
 #define KEEP_IOV MIB(2)
 #define KEEP_DATA MIB(2)
 
@@ -40,8 +42,8 @@ void rescue_keep_mem(struct zns_writer *w, const struct job *j)
 		free(s);
 }
 
-void rescue_keep_data(struct zns_writer *w, struct zns_wimage *i, uint64_t k, const void *buf, size_t len,
-		      bool ready)
+void rescue_keep_data(struct zns_writer *w, struct zns_wimage *i, uint64_t k, const void *buf,
+		      size_t len, bool ready)
 {
 	size_t all = sizeof(struct source) + len;
 	struct source *s = w->kept.data + all <= KEEP_DATA ? malloc(all) : NULL;
@@ -80,8 +82,8 @@ static int add(struct list *l, struct piece p)
 	return 0;
 }
 
-static int add_segment(struct list *l, struct zns_wimage *i, const ZnsPb__Segment *s, uint32_t zone, uint64_t from,
-		       uint64_t to)
+static int add_segment(struct list *l, struct zns_wimage *i, const ZnsPb__Segment *s, uint32_t zone,
+		       uint64_t from, uint64_t to)
 {
 	uint64_t unit = i->pb.unit, units = (s->len + unit - 1) / unit, first = s->off / unit;
 	struct zns_seg seg;
@@ -98,7 +100,8 @@ static int add_segment(struct list *l, struct zns_wimage *i, const ZnsPb__Segmen
 
 		zns_seg_place(&seg, k, &at);
 		if (at.zone == zone && at.off >= from && at.off < to)
-			ret = add(l, (struct piece){ i, first + k, at.off, (uint32_t)zns_min(unit, s->len - k * unit) });
+			ret = add(l, (struct piece){ i, first + k, at.off,
+						     (uint32_t)zns_min(unit, s->len - k * unit) });
 	}
 	zns_seg_fini(&seg);
 	return ret;
@@ -111,7 +114,8 @@ static int by_offset(const void *a, const void *b)
 	return x->off < y->off ? -1 : x->off > y->off;
 }
 
-int rescue_list(struct zns_writer *w, uint32_t zone, uint64_t from, uint64_t to, struct piece **out, size_t *nr)
+int rescue_list(struct zns_writer *w, uint32_t zone, uint64_t from, uint64_t to, struct piece **out,
+		size_t *nr)
 {
 	struct list l = { 0 };
 	int ret = 0;
@@ -130,7 +134,8 @@ int rescue_list(struct zns_writer *w, uint32_t zone, uint64_t from, uint64_t to,
 	return 0;
 }
 
-size_t rescue_run(const struct zns_writer *w, const struct piece *p, size_t nr, uint64_t *off, uint64_t *len)
+size_t rescue_run(const struct zns_writer *w, const struct piece *p, size_t nr, uint64_t *off,
+		  uint64_t *len)
 {
 	uint64_t end = zns_align_up(p->off + p->len, w->block);
 	size_t n = 1;
@@ -149,7 +154,8 @@ static bool verified(const struct piece *p, const uint8_t *at)
 	return zns_hash(at, p->len) == p->img->pb.csums[p->k];
 }
 
-/* The same bytes give the same unit again. Any other result is not used, so no nonce is written with two contents. */
+/* The same bytes give the same unit again. Any other result is not used, so no nonce is written
+ * with two contents. */
 NO_LOCK static bool from_source(struct zns_writer *w, const struct piece *p, uint8_t *at)
 {
 	uint8_t tag[ZNS_TAG_BYTES];
@@ -163,13 +169,14 @@ NO_LOCK static bool from_source(struct zns_writer *w, const struct piece *p, uin
 		return false;
 	if (s->nr_iov)
 		unsteady_put_back(w, s->pid, s->iov, s->nr_iov, at);
-	if (!s->ready && transform_out(w->crypt, p->img->index, p->img->pb.name, p->img->pb.unit_base + p->k, at, p->len, tag, NULL))
+	if (!s->ready && transform_out(w->crypt, p->img->index, p->img->pb.name,
+				       p->img->pb.unit_base + p->k, at, p->len, tag, NULL))
 		return false;
 	return verified(p, at);
 }
 
-int rescue_fetch(struct zns_writer *w, uint32_t zone, const struct piece *p, size_t nr, bool again, uint8_t *buf,
-		 struct zns_err *err)
+int rescue_fetch(struct zns_writer *w, uint32_t zone, const struct piece *p, size_t nr, bool again,
+		 uint8_t *buf, struct zns_err *err)
 {
 	uint64_t off, len;
 	bool read;
@@ -184,8 +191,10 @@ int rescue_fetch(struct zns_writer *w, uint32_t zone, const struct piece *p, siz
 		if (read && verified(&p[i], at))
 			continue;
 		if (!again || !from_source(w, &p[i], at))
-			return zns_fail(err, -EIO, "zone %u lost unit %llu of image %s%s", zone, (unsigned long long)p[i].k,
-					p[i].img->pb.name, again ? ", which cannot be had again; run the dump again" : "");
+			return zns_fail(err, -EIO, "zone %u lost unit %llu of image %s%s", zone,
+					(unsigned long long)p[i].k, p[i].img->pb.name,
+					again ? ", which cannot be had again; run the dump again" :
+						"");
 	}
 	return 0;
 }

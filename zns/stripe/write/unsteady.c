@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Words of a frozen task that change all the same. The kernel writes the number of the processor into a thread's rseq
- * area (rseq(2)) whenever the thread runs, and CRIU's parasite runs on it. When a unit is read again from the
- * task, its checksum would be wrong. So such areas are kept as they were at the first read.
+ * Words of a frozen task that change all the same. The kernel writes the number of the processor
+ * into a thread's rseq area (rseq(2)) whenever the thread runs, and CRIU's parasite runs on it.
+ * When a unit is read again from the task, its checksum would be wrong. So such areas are kept as
+ * they were at the first read.
  */
 #include <string.h>
 #include "writer.h"
 
-#define MAX_AREAS 16384	/* 1.1 MB; a thread beyond them is dumped like any other, but its unit may not be read again */
-#define MAX_LEN 48	/* bytes: the area has 32 today, and fields at its end are for the kernel to read */
+/* 1.1 MB; a thread beyond them is dumped like any other, but its unit may not be read again */
+#define MAX_AREAS 16384
+/* bytes: the area has 32 today, and fields at its end are for the kernel to read */
+#define MAX_LEN 48
 
 struct area {
 	pid_t pid;
@@ -28,8 +31,10 @@ int zns_writer_unsteady(struct zns_writer *w, pid_t pid, const struct iovec *iov
 		ret = zns_grow(u->v, u->nr, u->max);
 		if (ret)
 			break;
-		u->v[u->nr++] = (struct area){ .pid = pid, .at = (uintptr_t)iov[i].iov_base,
-					       .len = (uint32_t)zns_min(iov[i].iov_len, (size_t)MAX_LEN) };
+		u->v[u->nr++] =
+			(struct area){ .pid = pid,
+				       .at = (uintptr_t)iov[i].iov_base,
+				       .len = (uint32_t)zns_min(iov[i].iov_len, (size_t)MAX_LEN) };
 	}
 	writer_unlock(w);
 	return ret;
@@ -41,13 +46,15 @@ static uint8_t *find(const struct area *a, const struct iovec *iov, uint32_t nr,
 	for (uint32_t i = 0; i < nr; buf += iov[i++].iov_len) {
 		uintptr_t base = (uintptr_t)iov[i].iov_base;
 
-		if (a->at >= base && a->at - base <= iov[i].iov_len && a->len <= iov[i].iov_len - (a->at - base))
+		if (a->at >= base && a->at - base <= iov[i].iov_len &&
+		    a->len <= iov[i].iov_len - (a->at - base))
 			return buf + (a->at - base);
 	}
 	return NULL;
 }
 
-void unsteady_note(struct zns_writer *w, pid_t pid, const struct iovec *iov, uint32_t nr, uint8_t *buf)
+void unsteady_note(struct zns_writer *w, pid_t pid, const struct iovec *iov, uint32_t nr,
+		   uint8_t *buf)
 {
 	for (uint32_t i = 0; i < w->unsteady.nr; i++) {
 		struct area *a = &w->unsteady.v[i];
@@ -60,7 +67,8 @@ void unsteady_note(struct zns_writer *w, pid_t pid, const struct iovec *iov, uin
 	}
 }
 
-void unsteady_put_back(struct zns_writer *w, pid_t pid, const struct iovec *iov, uint32_t nr, uint8_t *buf)
+void unsteady_put_back(struct zns_writer *w, pid_t pid, const struct iovec *iov, uint32_t nr,
+		       uint8_t *buf)
 {
 	writer_lock(w);
 	for (uint32_t i = 0; i < w->unsteady.nr; i++) {

@@ -1,35 +1,39 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Weights that follow the zones. A lane may become slower than the others while a dump runs, because another dump came
- * to its die, and fast again when that one ends. Every write is timed. When the units at hand would be written notably
- * earlier if they were dealt out otherwise, the segment ends and the next one has other weights: at first such that all
- * lanes, with what they have to write already, will be ready at the same time, then in proportion to their rates.
+ * Weights that follow the zones. A lane may become slower than the others while a dump runs,
+ * because another dump came to its die, and fast again when that one ends. Every write is timed.
+ * When the units at hand would be written notably earlier if they were dealt out otherwise, the
+ * segment ends and the next one has other weights: at first such that all lanes, with what they
+ * have to write already, will be ready at the same time, then in proportion to their rates.
  *
- * Units that are placed, but not yet taken by a worker, are taken back and divided anew. Everything here runs under the
- * writer's lock.
+ * Units that are placed, but not yet taken by a worker, are taken back and divided anew. Everything
+ * here runs under the writer's lock.
  */
 #include <math.h>
 #include <string.h>
 #include "writer.h"
 
-#define RUN 3			/* writes of a lane that make one sample: a device programs in units of its own */
-#define WINDOW 4		/* samples over which a lane's rate is averaged */
-#define GAIN 0.04		/* this part of the time must be saved; savings that may be chance do not count: */
+#define RUN 3 /* writes of a lane that make one sample: a device programs in units of its own */
+#define WINDOW 4 /* samples over which a lane's rate is averaged */
+/* this part of the time must be saved; savings that may be chance do not count: */
+#define GAIN 0.04
 #define SIGMAS 2.0
-#define HORIZON 16		/* units of each lane that a plan looks ahead */
-#define STEP 0.12		/* two samples in a row so far beside the mean, on one side: it is another rate now */
-#define GRAIN 1.5		/* units: less is a matter of whole units, not of weights */
-#define APART 6			/* units of each lane are written from one change to the next at least … */
-#define CHANGES 64		/* … and this part of all units so far: bounds their number by its logarithm */
-#define TOLERANCE 0.05		/* of a weight from the rate: the smallest whole numbers that come so close */
+#define HORIZON 16 /* units of each lane that a plan looks ahead */
+/* two samples in a row so far beside the mean, on one side: it is another rate now */
+#define STEP 0.12
+#define GRAIN 1.5 /* units: less is a matter of whole units, not of weights */
+#define APART 6 /* units of each lane are written from one change to the next at least … */
+#define CHANGES 64 /* … and this part of all units so far: bounds their number by its logarithm */
+/* of a weight from the rate: the smallest whole numbers that come so close */
+#define TOLERANCE 0.05
 
-static double lane_rate(const struct lane *l)	/* bytes per ns */
+static double lane_rate(const struct lane *l) /* bytes per ns */
 {
 	return l->ns_per_byte > 0 ? 1 / l->ns_per_byte : 0;
 }
 
-void weights_sample(struct lane *l, const struct wzone *z, uint64_t off, uint64_t len, uint64_t start_ns, uint64_t ns,
-		    bool paced)
+void weights_sample(struct lane *l, const struct wzone *z, uint64_t off, uint64_t len,
+		    uint64_t start_ns, uint64_t ns, bool paced)
 {
 	bool in_row = start_ns <= l->end_ns + ns / 4;
 	uint64_t before = l->end_ns;
@@ -38,14 +42,16 @@ void weights_sample(struct lane *l, const struct wzone *z, uint64_t off, uint64_
 	l->end_ns = start_ns + ns;
 	l->row = (uint8_t)(l->row << 1 | in_row);
 	/*
-	 * An idle zone takes the first units into its buffer at once: that says nothing. A pace that others set says nothing
-	 * either. Then the known rate stays until the lane waits for its zone again.
+	 * An idle zone takes the first units into its buffer at once: that says nothing. A pace
+	 * that others set says nothing either. Then the known rate stays until the lane waits for
+	 * its zone again.
 	 */
 	if (off < z->slot.start + 2 * len || (!in_row && (!l->samples || paced))) {
 		l->run = 0;
 		return;
 	}
-	/* Where a full zone's last write and the next zone's first meet, their time is counted once. */
+	/* Where a full zone's last write and the next zone's first meet, their time is counted
+	 * once. */
 	if (!l->run++)
 		l->run_ns = l->run_bytes = 0;
 	l->run_ns += l->end_ns - zns_min(zns_max(start_ns, before), l->end_ns);
@@ -62,7 +68,7 @@ void weights_sample(struct lane *l, const struct wzone *z, uint64_t off, uint64_
 		l->deviation = 0;
 	}
 	l->last = x;
-	l->samples++;	/* not inside of zns_min, which would count twice */
+	l->samples++; /* not inside of zns_min, which would count twice */
 	part = 1.0 / zns_min(l->samples, (uint32_t)WINDOW);
 	l->deviation += (fabs(x - l->ns_per_byte) * (l->samples > 1) - l->deviation) * part;
 	l->ns_per_byte += (x - l->ns_per_byte) * part;
@@ -75,9 +81,9 @@ bool weights_saturated(const struct lane *l)
 }
 
 /*
- * Rates of all lanes. A lane that is not always busy may be faster than anybody can say: as fast as the fastest of
- * those that are; but where a pace is set it is not the others that hold it up, and it may be as fast as it was. false: not
- * known, or nobody waits for the zones.
+ * Rates of all lanes. A lane that is not always busy may be faster than anybody can say: as fast as
+ * the fastest of those that are; but where a pace is set it is not the others that hold it up, and
+ * it may be as fast as it was. false: not known, or nobody waits for the zones.
  */
 NEEDS_LOCK static bool rates(const struct zns_writer *w, double *rate, double *chance)
 {
@@ -105,8 +111,10 @@ NEEDS_LOCK static bool rates(const struct zns_writer *w, double *rate, double *c
 	return fastest > 0;
 }
 
-/* When all lanes could be ready with @bytes more, each with what it has to write already; @part gets its bytes. */
-NEEDS_LOCK static double deal(const struct zns_writer *w, const double *rate, double bytes, double *part)
+/* When all lanes could be ready with @bytes more, each with what it has to write already; @part
+ * gets its bytes. */
+NEEDS_LOCK static double deal(const struct zns_writer *w, const double *rate, double bytes,
+			      double *part)
 {
 	bool out[ZNS_STRIPE_MAX_WIDTH] = { false }, again = true;
 	double end = 0;
@@ -126,13 +134,14 @@ NEEDS_LOCK static double deal(const struct zns_writer *w, const double *rate, do
 			part[i] = out[i] ? 0 : end * rate[i] - (double)w->lanes.v[i].backlog;
 			if (part[i] >= 0)
 				continue;
-			out[i] = again = true;	/* it has more than that already */
+			out[i] = again = true; /* it has more than that already */
 		}
 	}
 	return end;
 }
 
-/* The smallest whole numbers up to @most that are about in proportion to @part; 0 for what is next to nothing. */
+/* The smallest whole numbers up to @most that are about in proportion to @part; 0 for what is next
+ * to nothing. */
 static void whole_numbers(const double *part, uint32_t nr, bool none, uint32_t *weights)
 {
 	double largest = 0, best = HUGE_VAL;
@@ -144,9 +153,11 @@ static void whole_numbers(const double *part, uint32_t nr, bool none, uint32_t *
 		double worst = 0;
 
 		for (uint32_t i = 0; i < nr; i++) {
-			double want = part[i] * m / largest, got = zns_max(round(want), none ? 0.0 : 1.0);
+			double want = part[i] * m / largest,
+			       got = zns_max(round(want), none ? 0.0 : 1.0);
 
-			worst = zns_max(worst, none ? fabs(got - want) / m : fabs(got - want) / zns_max(want, 0.5));
+			worst = zns_max(worst, none ? fabs(got - want) / m :
+						      fabs(got - want) / zns_max(want, 0.5));
 		}
 		if (worst >= best)
 			continue;
@@ -158,8 +169,8 @@ static void whole_numbers(const double *part, uint32_t nr, bool none, uint32_t *
 }
 
 /*
- * What a better division would save, as a part of the time: of @bytes more against the present weights; with none, of the
- * queued units. Whole units do not count.
+ * What a better division would save, as a part of the time: of @bytes more against the present
+ * weights; with none, of the queued units. Whole units do not count.
  */
 NEEDS_LOCK static double gain(const struct zns_writer *w, const double *rate, double bytes)
 {
@@ -172,7 +183,8 @@ NEEDS_LOCK static double gain(const struct zns_writer *w, const double *rate, do
 	}
 	end = bytes > 0 ? deal(w, rate, bytes, part) : end / all;
 	for (uint32_t i = 0; i < w->lanes.nr; i++) {
-		double mine = (double)w->lanes.v[i].backlog + bytes * w->lanes.v[i].weight / sum - GRAIN * w->unit;
+		double mine = (double)w->lanes.v[i].backlog + bytes * w->lanes.v[i].weight / sum -
+			      GRAIN * w->unit;
 
 		late = zns_max(late, mine / rate[i] - end);
 	}
@@ -192,8 +204,8 @@ static void unplace(struct zns_writer *w, struct job *j)
 }
 
 /*
- * The end of the queue that belongs to the image being written, as far as no worker has begun with it or with anything
- * behind it: how many units, and the first one.
+ * The end of the queue that belongs to the image being written, as far as no worker has begun with
+ * it or with anything behind it: how many units, and the first one.
  */
 NEEDS_LOCK static uint32_t untouched(const struct zns_writer *w, uint64_t *first)
 {
@@ -205,7 +217,7 @@ NEEDS_LOCK static uint32_t untouched(const struct zns_writer *w, uint64_t *first
 	for (const struct job *j = w->queue.first; j; j = j->next) {
 		if (j->img != w->cur.img || j->k < w->cur.run_first)
 			continue;
-		if (j->lane->wz != j->wz) {	/* left already: its rest is of no use any more */
+		if (j->lane->wz != j->wz) { /* left already: its rest is of no use any more */
 			n = 0;
 			continue;
 		}
@@ -270,10 +282,12 @@ void weights_look(struct zns_writer *w, bool more)
 	struct job *list;
 	uint64_t first = 0;
 
-	if (w->err.code || w->lanes.placing || w->zones.nr_unrepaired || w->lanes.nr < 2 || w->tune.looked == w->tune.written)
+	if (w->err.code || w->lanes.placing || w->zones.nr_unrepaired || w->lanes.nr < 2 ||
+	    w->tune.looked == w->tune.written)
 		return;
 	if (!w->tune.widened && !w->tune.told &&
-	    w->tune.written < w->tune.changed + zns_max((uint64_t)APART * w->lanes.nr, w->tune.written / CHANGES))
+	    w->tune.written < w->tune.changed + zns_max((uint64_t)APART * w->lanes.nr,
+							w->tune.written / CHANGES))
 		return;
 	w->tune.looked = w->tune.written;
 	if (!rates(w, rate, &chance))
@@ -283,11 +297,11 @@ void weights_look(struct zns_writer *w, bool more)
 	if (nr < 2 * w->lanes.nr)
 		nr = 0;
 	if (!more && !nr)
-		return;		/* there is nothing to deal out */
+		return; /* there is nothing to deal out */
 	if (!w->tune.widened && gain(w, rate, more ? (double)ahead * w->unit : 0) <= GAIN + chance)
 		return;
 	w->tune.widened = false;
-	placing_begin(w);	/* at once */
+	placing_begin(w); /* at once */
 	list = take_back(w, nr, first);
 	lanes_end_segment(w);
 	w->tune.changed = w->tune.written;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A stripe that becomes wider while it is written: other dumps have ended, and the broker gives this one groups more.
- * A new lane begins with the rate that is expected of it; weights.c deals out anew what no worker has begun with.
+ * A stripe that becomes wider while it is written: other dumps have ended, and the broker gives
+ * this one groups more. A new lane begins with the rate that is expected of it; weights.c deals out
+ * anew what no worker has begun with.
  */
 #include "writer.h"
 
-#define AHEAD 2		/* units of each lane must be queued: less is over before a new lane is of use */
+#define AHEAD 2 /* units of each lane must be queued: less is over before a new lane is of use */
 
 /* Each lane has a worker of its own, and one is left to read ahead. */
 NEEDS_LOCK static uint32_t room(const struct zns_writer *w)
@@ -22,13 +23,15 @@ uint32_t zns_writer_wants(struct zns_writer *w, bool *waits)
 	writer_lock(w);
 	for (uint32_t i = 0; i < w->lanes.nr; i++)
 		busy += weights_saturated(&w->lanes.v[i]) && w->lanes.v[i].ns_per_byte > 0;
-	*waits = !w->err.code && !w->ending && w->queue.nr >= AHEAD * w->lanes.nr && 2 * busy >= w->lanes.nr;
+	*waits = !w->err.code && !w->ending && w->queue.nr >= AHEAD * w->lanes.nr &&
+		 2 * busy >= w->lanes.nr;
 	n = *waits && !w->tune.widened && !w->zones.nr_unrepaired ? room(w) : 0;
 	writer_unlock(w);
 	return n;
 }
 
-NEEDS_LOCK static int check(const struct zns_writer *w, const struct zns_zone_slot *slot, uint32_t writers, struct zns_err *err)
+NEEDS_LOCK static int check(const struct zns_writer *w, const struct zns_zone_slot *slot,
+			    uint32_t writers, struct zns_err *err)
 {
 	if (!room(w))
 		return zns_fail(err, -ENOSPC, "the stripe is as wide as it can be");
@@ -53,14 +56,16 @@ static void expect(const struct zns_writer *w, struct lane *l, uint32_t writers)
 	l->row = 0xff;
 }
 
-int zns_writer_gain(struct zns_writer *w, const struct zns_zone_slot *slot, uint32_t writers, struct zns_err *err)
+int zns_writer_gain(struct zns_writer *w, const struct zns_zone_slot *slot, uint32_t writers,
+		    struct zns_err *err)
 {
 	struct lane *l;
 	int ret;
 
 	writer_lock(w);
 	l = &w->lanes.v[w->lanes.nr];
-	ret = w->err.code || w->stop ? zns_fail(err, -ECANCELED, "the dump has ended") : zones_check_slot(w, slot, err);
+	ret = w->err.code || w->stop ? zns_fail(err, -ECANCELED, "the dump has ended") :
+				       zones_check_slot(w, slot, err);
 	if (!ret)
 		ret = check(w, slot, writers, err);
 	if (!ret) {
@@ -77,7 +82,8 @@ int zns_writer_gain(struct zns_writer *w, const struct zns_zone_slot *slot, uint
 		w->tune.widened = true;
 		w->stats.nr_gained++;
 		workers_widen(w);
-		pthread_cond_broadcast(&w->idle);	/* threads that wait for room look at the weights */
+		/* threads that wait for room look at the weights */
+		pthread_cond_broadcast(&w->idle);
 	}
 	writer_unlock(w);
 	return ret;

@@ -1,40 +1,42 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The writer's workers. Each takes a unit and brings it all the way: read the task's memory, encrypt and hash, wait for
- * the zone's turn, write, note that it is done. This file decides how many workers there are, and how many units
- * may wait for them.
+ * The writer's workers. Each takes a unit and brings it all the way: read the task's memory,
+ * encrypt and hash, wait for the zone's turn, write, note that it is done. This file decides how
+ * many workers there are, and how many units may wait for them.
  *
- * Units are placed and queued in one order, and workers take those of each zone in that order. A worker
- * that waits for a zone's turn waits for a unit that another worker has already taken. So there is no deadlock, however
- * few workers there are.
+ * Units are placed and queued in one order, and workers take those of each zone in that order. A
+ * worker that waits for a zone's turn waits for a unit that another worker has already taken. So
+ * there is no deadlock, however few workers there are.
  */
 #include <string.h>
 #include "writer.h"
 
 /*
- * A helper stays below 32 MiB (design.md §3). The first is for the workers' buffers of task memory, the second for units
- * that bring their bytes along. A few more are being filled.
+ * A helper stays below 32 MiB (design.md §3). The first is for the workers' buffers of task memory,
+ * the second for units that bring their bytes along. A few more are being filled.
  */
 #define WORKER_BYTES MIB(12)
 #define DATA_BYTES MIB(8)
 /*
- * Units whose memory is not read yet are addresses only. All zones of a stripe are full at about the same time. The queue is
- * long enough to keep the device busy while the broker is asked for the next zones.
+ * Units whose memory is not read yet are addresses only. All zones of a stripe are full at about
+ * the same time. The queue is long enough to keep the device busy while the broker is asked for the
+ * next zones.
  */
 #define QUEUED_PER_WORKER 16
 
 /* What a worker has in hand. */
 struct hand {
 	struct job *j;
-	struct lane *lane;	/* of the unit when it was taken */
-	uint8_t *own;		/* the worker's buffer, for memory of tasks */
-	uint8_t *buf;		/* the unit's bytes: its own, or the worker's */
-	bool gathered;		/* from a task, into own */
+	struct lane *lane; /* of the unit when it was taken */
+	uint8_t *own; /* the worker's buffer, for memory of tasks */
+	uint8_t *buf; /* the unit's bytes: its own, or the worker's */
+	bool gathered; /* from a task, into own */
 };
 
 /* ---- how many, and how much ---- */
 
-/* Each zone has one write in flight; a few units more are being read and hashed, for whichever zone ends first. */
+/* Each zone has one write in flight; a few units more are being read and hashed, for whichever zone
+ * ends first. */
 static uint32_t wanted(uint32_t width)
 {
 	return zns_max(4u, width + zns_max(2u, width / 4));
@@ -44,8 +46,9 @@ uint32_t zns_writer_unit(const struct zns_geometry *geo, uint32_t width)
 {
 	uint64_t fits = WORKER_BYTES / wanted(width);
 
-	return (uint32_t)zns_min((uint64_t)zns_stripe_unit(geo), zns_max(zns_align_down(fits, ZNS_STRIPE_UNIT_MIN),
-									ZNS_STRIPE_UNIT_MIN));
+	return (uint32_t)zns_min((uint64_t)zns_stripe_unit(geo),
+				 zns_max(zns_align_down(fits, ZNS_STRIPE_UNIT_MIN),
+					 ZNS_STRIPE_UNIT_MIN));
 }
 
 static uint32_t choose_workers(const struct zns_writer_params *p)
@@ -62,9 +65,9 @@ static uint32_t choose_workers(const struct zns_writer_params *p)
 /* But less with small zones, or unwritten units would fill several: each counts in the limits. */
 NEEDS_LOCK static void set_depth(struct zns_writer *w)
 {
-	w->queue.max = zns_max(4 * w->crew.wanted,
-				zns_min(QUEUED_PER_WORKER * w->crew.wanted,
-					(uint32_t)(w->dev->geo.zone_capacity / w->unit / 2 * w->lanes.nr)));
+	w->queue.max = zns_max(4 * w->crew.wanted, zns_min(QUEUED_PER_WORKER * w->crew.wanted,
+							   (uint32_t)(w->dev->geo.zone_capacity /
+								      w->unit / 2 * w->lanes.nr)));
 }
 
 /* ---- the path of a unit ---- */
@@ -92,7 +95,7 @@ static int gather(struct zns_writer *w, struct hand *h, struct zns_err *err)
 	writer_lock(w);
 	if (!ret)
 		unsteady_note(w, j->pid, j->iov, j->nr_iov, h->buf);
-	if (err->code)	/* in one step with the count that settle looks at */
+	if (err->code) /* in one step with the count that settle looks at */
 		writer_set_error(w, err);
 	j->img->ungathered--;
 	pthread_cond_broadcast(&w->idle);
@@ -108,8 +111,8 @@ static int make_ready(struct zns_writer *w, struct hand *h, struct zns_err *err)
 
 	if (!j->img || j->ready)
 		return 0;
-	ret = transform_out(w->crypt, j->img->index, j->img->pb.name, j->img->pb.unit_base + j->k, h->buf, j->len, j->tag,
-			    err);
+	ret = transform_out(w->crypt, j->img->index, j->img->pb.name, j->img->pb.unit_base + j->k,
+			    h->buf, j->len, j->tag, err);
 	if (ret)
 		return ret;
 	if (image_in_pieces(j->img, j->k))
@@ -155,21 +158,24 @@ static int write_unit(struct zns_writer *w, struct hand *h, struct zns_err *err)
 		ret = -EAGAIN;
 	}
 	if (!ret && j->lane)
-		weights_sample(j->lane, j->wz, j->off, len, start, ns, w->bucket && zns_bucket_rate(w->bucket));
+		weights_sample(j->lane, j->wz, j->off, len, start, ns,
+			       w->bucket && zns_bucket_rate(w->bucket));
 	writer_unlock(w);
 	return ret;
 }
 
 /* ---- its end ---- */
 
-/* The zone is bad, and the unit needs a new place. What was gathered goes with it, and the worker gets a new buffer. */
+/* The zone is bad, and the unit needs a new place. What was gathered goes with it, and the worker
+ * gets a new buffer. */
 NEEDS_LOCK static int orphan(struct zns_writer *w, struct hand *h, struct zns_err *err)
 {
 	if (h->gathered && !h->j->data) {
 		uint8_t *other = pool_get(&w->pool);
 
 		if (!other)
-			return zns_fail(err, -ENOMEM, "no memory for a stripe unit of %u bytes", w->unit);
+			return zns_fail(err, -ENOMEM, "no memory for a stripe unit of %u bytes",
+					w->unit);
 		h->j->data = h->own;
 		h->own = other;
 	}
@@ -297,7 +303,7 @@ void workers_widen(struct zns_writer *w)
 	uint32_t more = zns_min(wanted(w->lanes.nr), w->crew.max);
 
 	if (more > w->crew.nr)
-		start(w, more - w->crew.nr, NULL);	/* without them it is only slower */
+		start(w, more - w->crew.nr, NULL); /* without them it is only slower */
 	else
 		set_depth(w);
 }

@@ -2,7 +2,7 @@
 /* Making and freeing a writer, and what can be asked of it. See zns/writer.h. */
 #include "writer.h"
 
-#define SMALL_DUMP MIB(8)	/* bytes: below, huge pages cost more than they save */
+#define SMALL_DUMP MIB(8) /* bytes: below, huge pages cost more than they save */
 
 static int start(struct zns_writer *w, const struct zns_writer_params *p, struct zns_err *err)
 {
@@ -14,17 +14,21 @@ static int start(struct zns_writer *w, const struct zns_writer_params *p, struct
 	return ret;
 }
 
-UNSHARED int zns_writer_new(const struct zns_writer_params *p, struct zns_writer **out, struct zns_err *err)
+UNSHARED int zns_writer_new(const struct zns_writer_params *p, struct zns_writer **out,
+			    struct zns_err *err)
 {
 	struct zns_writer *w;
 	int ret;
 
 	if (!p->nr_groups || p->nr_groups > ZNS_STRIPE_MAX_WIDTH)
-		return zns_fail(err, -EINVAL, "a stripe has 1 to %d zones, not %u", ZNS_STRIPE_MAX_WIDTH, p->nr_groups);
-	if (p->unit < ZNS_STRIPE_UNIT_MIN || p->unit > ZNS_STRIPE_UNIT_MAX || p->unit % p->dev->geo.block_size ||
-	    p->unit % 4096)
-		return zns_fail(err, -EINVAL, "stripe unit of %u bytes: it must be 64K to 4M and a multiple of the block",
-				p->unit);
+		return zns_fail(err, -EINVAL, "a stripe has 1 to %d zones, not %u",
+				ZNS_STRIPE_MAX_WIDTH, p->nr_groups);
+	if (p->unit < ZNS_STRIPE_UNIT_MIN || p->unit > ZNS_STRIPE_UNIT_MAX ||
+	    p->unit % p->dev->geo.block_size || p->unit % 4096)
+		return zns_fail(
+			err, -EINVAL,
+			"stripe unit of %u bytes: it must be 64K to 4M and a multiple of the block",
+			p->unit);
 	w = calloc(1, sizeof(*w));
 	if (!w)
 		return zns_fail(err, -ENOMEM, "no memory for the writer");
@@ -34,8 +38,9 @@ UNSHARED int zns_writer_new(const struct zns_writer_params *p, struct zns_writer
 	w->unit = p->unit;
 	w->zone_mibps = p->zone_mibps;
 	w->block = p->dev->geo.block_size;
-	w->pool = (struct pool){ .unit = p->unit, .align = p->dev->geo.mem_align,
-				.huge = !p->expected || p->expected > SMALL_DUMP };
+	w->pool = (struct pool){ .unit = p->unit,
+				 .align = p->dev->geo.mem_align,
+				 .huge = !p->expected || p->expected > SMALL_DUMP };
 	w->zone_get = p->zone_get;
 	w->arg = p->arg;
 	w->images.tail = &w->images.first;
@@ -50,7 +55,8 @@ UNSHARED int zns_writer_new(const struct zns_writer_params *p, struct zns_writer
 		w->lanes.v[i].weight = p->weights[i];
 		w->lanes.nr++;
 		if (!p->weights[i] || p->weights[i] > ZNS_STRIPE_MAX_WEIGHT)
-			ret = zns_fail(err, -EINVAL, "weight %u of group %u is out of range", p->weights[i], p->groups[i]);
+			ret = zns_fail(err, -EINVAL, "weight %u of group %u is out of range",
+				       p->weights[i], p->groups[i]);
 	}
 	if (!ret && p->metadata_group) {
 		w->lanes.meta = &w->lanes.v[ZNS_STRIPE_MAX_WIDTH];
@@ -135,14 +141,16 @@ void zns_writer_stats(struct zns_writer *w, struct zns_writer_stats *out)
 {
 	writer_lock(w);
 	*out = w->stats;
-	out->written = zns_min(out->written, out->bytes);	/* small images have gaps between them */
+	out->written = zns_min(out->written, out->bytes); /* small images have gaps between them */
 	out->nr_zones = w->zones.nr;
 	out->nr_bad = w->zones.nr_bad;
 	out->bad[0] = 0;
 	if (w->zones.nr_bad == 1)
-		snprintf(out->bad, sizeof(out->bad), "zone %u failed and was replaced: %s", w->zones.bad[0], w->zones.bad_err.msg);
+		snprintf(out->bad, sizeof(out->bad), "zone %u failed and was replaced: %s",
+			 w->zones.bad[0], w->zones.bad_err.msg);
 	else if (w->zones.nr_bad)
-		snprintf(out->bad, sizeof(out->bad), "%u zones failed and were replaced, the last one: %s", w->zones.nr_bad,
+		snprintf(out->bad, sizeof(out->bad),
+			 "%u zones failed and were replaced, the last one: %s", w->zones.nr_bad,
 			 w->zones.bad_err.msg);
 	writer_unlock(w);
 }

@@ -2,7 +2,8 @@
 #ifndef ZNS_WRITE_WRITER_H
 #define ZNS_WRITE_WRITER_H
 /*
- * Inside of the striping writer. Each file is a part with a struct of its own; calls go one way (`make lint` checks it):
+ * Inside of the striping writer. Each file is a part with a struct of its own; calls go one way
+ * (`make lint` checks it):
  *
  *   feed, finish, widen     what callers do: bytes enter, the dump ends, the stripe gets wider
  *   pack, enqueue, workers  a unit waits for room, gets a place, is queued, read, hashed, written
@@ -31,21 +32,23 @@ struct zns_writer {
 	/* Fixed when it is made. */
 	struct zns_dev *dev;
 	struct zns_bucket *bucket;
-	const struct zns_crypt *crypt;	/* NULL: plain */
+	const struct zns_crypt *crypt; /* NULL: plain */
 	uint32_t unit, block;
-	uint32_t zone_mibps;	/* of one zone alone; 0: not known */
-	int (*zone_get)(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out, struct zns_err *err);
+	uint32_t zone_mibps; /* of one zone alone; 0: not known */
+	int (*zone_get)(void *arg, const struct zns_zone_wish *wish, struct zns_zone_slot *out,
+			struct zns_err *err);
 	void *arg;
 
-	uint8_t seal[ZNS_TAG_BYTES];	/* of the manifest, once that is written; zns_writer_finish alone */
-	_Atomic bool crowded;	/* short commands, see zns_writer_crowded */
-	pthread_mutex_t lock;	/* taken by writer_lock alone */
-	pthread_cond_t work;	/* queue not empty, or stop */
-	pthread_cond_t idle;	/* a job ended: room in the queue, settle, finish */
+	/* of the manifest, once that is written; zns_writer_finish alone */
+	uint8_t seal[ZNS_TAG_BYTES];
+	_Atomic bool crowded; /* short commands, see zns_writer_crowded */
+	pthread_mutex_t lock; /* taken by writer_lock alone */
+	pthread_cond_t work; /* queue not empty, or stop */
+	pthread_cond_t idle; /* a job ended: room in the queue, settle, finish */
 
-	struct zns_err err GUARDED;	/* the first one stays */
+	struct zns_err err GUARDED; /* the first one stays */
 	bool stop GUARDED;
-	bool ending GUARDED;	/* no more units will come */
+	bool ending GUARDED; /* no more units will come */
 	struct pool pool GUARDED;
 	struct zones zones GUARDED;
 	struct lanes lanes GUARDED;
@@ -61,9 +64,11 @@ struct zns_writer {
 };
 
 /* lock.c */
-void writer_set_error(struct zns_writer *w, const struct zns_err *e) NEEDS_LOCK;	/* the first one stays; everybody wakes */
-int writer_fail(struct zns_writer *w, const struct zns_err *e) NEEDS_LOCK;	/* the same; returns the first error */
-int writer_fail_nomem(struct zns_writer *w, const char *what) NEEDS_LOCK;	/* "no memory WHAT" */
+/* the first one stays; everybody wakes */
+void writer_set_error(struct zns_writer *w, const struct zns_err *e) NEEDS_LOCK;
+/* the same; returns the first error */
+int writer_fail(struct zns_writer *w, const struct zns_err *e) NEEDS_LOCK;
+int writer_fail_nomem(struct zns_writer *w, const char *what) NEEDS_LOCK; /* "no memory WHAT" */
 /* @ret; if it is an error, the writer's own goes to @err. */
 int writer_tell(struct zns_writer *w, int ret, struct zns_err *err) NEEDS_LOCK;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The zones of a dump: asked for, left when they are full, given up when they fail. A full zone is replaced by another
- * one of the same group (design.md §5).
+ * The zones of a dump: asked for, left when they are full, given up when they fail. A full zone is
+ * replaced by another one of the same group (design.md §5).
  */
 #include <string.h>
 #include "writer.h"
@@ -32,15 +32,17 @@ static uint32_t collect_done(struct zns_writer *w, uint32_t *done, uint32_t max)
 	return nr;
 }
 
-/* The broker may reset zones first: the workers go on meanwhile. @told: how many bad zones it knows of now. */
-NEEDS_LOCK static int ask_once(struct zns_writer *w, uint32_t group, const uint32_t *done, uint32_t nr, struct zns_zone_slot *out,
-		    uint32_t *told, struct zns_err *err)
+/* The broker may reset zones first: the workers go on meanwhile. @told: how many bad zones it knows
+ * of now. */
+NEEDS_LOCK static int ask_once(struct zns_writer *w, uint32_t group, const uint32_t *done,
+			       uint32_t nr, struct zns_zone_slot *out, uint32_t *told,
+			       struct zns_err *err)
 {
 	struct zns_zone_wish wish = { .group = group, .done = done, .nr_done = nr };
 	uint32_t bad[MAX_BAD];
 	int ret;
 
-	memcpy(bad, w->zones.bad, sizeof(bad));	/* another may fail meanwhile */
+	memcpy(bad, w->zones.bad, sizeof(bad)); /* another may fail meanwhile */
 	wish.bad = bad;
 	wish.nr_bad = *told = w->zones.nr_bad;
 	writer_unlock(w);
@@ -50,10 +52,11 @@ NEEDS_LOCK static int ask_once(struct zns_writer *w, uint32_t group, const uint3
 }
 
 /*
- * -EBUSY: the limits are used up, perhaps by zones that we left but have not written to their end. Everything placed
- * before is queued, so the wait for one of them ends; then it is given back.
+ * -EBUSY: the limits are used up, perhaps by zones that we left but have not written to their end.
+ * Everything placed before is queued, so the wait for one of them ends; then it is given back.
  */
-NEEDS_LOCK static int ask(struct zns_writer *w, uint32_t group, struct zns_zone_slot *out, struct zns_err *err)
+NEEDS_LOCK static int ask(struct zns_writer *w, uint32_t group, struct zns_zone_slot *out,
+			  struct zns_err *err)
 {
 	uint32_t done[32], nr = collect_done(w, done, ZNS_ARRAY_SIZE(done)), told;
 	int ret = ask_once(w, group, done, nr, out, &told, err);
@@ -61,10 +64,12 @@ NEEDS_LOCK static int ask(struct zns_writer *w, uint32_t group, struct zns_zone_
 	while (ret == -EBUSY && !w->err.code) {
 		nr = collect_done(w, done, ZNS_ARRAY_SIZE(done));
 		/*
-		 * A zone that failed in the meantime counts no more once it is told, so it is as good as one that is done.
-		 * While zones are repaired nothing is written: what waits for a place then would wait for ever.
+		 * A zone that failed in the meantime counts no more once it is told, so it is as
+		 * good as one that is done. While zones are repaired nothing is written: what waits
+		 * for a place then would wait for ever.
 		 */
-		while (!nr && told == w->zones.nr_bad && w->zones.retired && !w->zones.repairing && !w->err.code) {
+		while (!nr && told == w->zones.nr_bad && w->zones.retired && !w->zones.repairing &&
+		       !w->err.code) {
 			writer_sleep(w, &w->idle);
 			nr = collect_done(w, done, ZNS_ARRAY_SIZE(done));
 		}
@@ -77,10 +82,12 @@ NEEDS_LOCK static int ask(struct zns_writer *w, uint32_t group, struct zns_zone_
 
 int zones_check_slot(const struct zns_writer *w, const struct zns_zone_slot *s, struct zns_err *err)
 {
-	if (s->zone >= w->dev->geo.nr_zones || s->start > s->capacity || s->capacity > w->dev->geo.zone_size ||
-	    s->start % w->block || s->capacity % w->block)
-		return zns_fail(err, -EPROTO, "granted zone %u, bytes %llu to %llu: the device has no such place", s->zone,
-				(unsigned long long)s->start, (unsigned long long)s->capacity);
+	if (s->zone >= w->dev->geo.nr_zones || s->start > s->capacity ||
+	    s->capacity > w->dev->geo.zone_size || s->start % w->block || s->capacity % w->block)
+		return zns_fail(err, -EPROTO,
+				"granted zone %u, bytes %llu to %llu: the device has no such place",
+				s->zone, (unsigned long long)s->start,
+				(unsigned long long)s->capacity);
 	return 0;
 }
 
@@ -110,7 +117,9 @@ NEEDS_LOCK static struct wzone *get_zone(struct zns_writer *w, uint32_t group, b
 		ret = zones_check_slot(w, &slot, &err);
 	for (uint32_t i = 0; i < w->zones.nr_bad && !ret; i++)
 		if (w->zones.bad[i] == slot.zone)
-			ret = zns_fail(&err, -EPROTO, "granted zone %u again, which failed in this dump", slot.zone);
+			ret = zns_fail(&err, -EPROTO,
+				       "granted zone %u again, which failed in this dump",
+				       slot.zone);
 	if (!ret) {
 		wz = zones_add(w, &slot);
 		if (!wz)
@@ -125,8 +134,8 @@ NEEDS_LOCK static struct wzone *get_zone(struct zns_writer *w, uint32_t group, b
 	if (!err.code)
 		zns_fail(&err, ret, "no zone of group %u was granted", group);
 	if (w->zones.nr_bad)
-		zns_fail(&err, ret, "%s; %u zone%s failed before: %s", err.msg, w->zones.nr_bad, w->zones.nr_bad > 1 ? "s" : "",
-			 w->zones.bad_err.msg);
+		zns_fail(&err, ret, "%s; %u zone%s failed before: %s", err.msg, w->zones.nr_bad,
+			 w->zones.nr_bad > 1 ? "s" : "", w->zones.bad_err.msg);
 	writer_set_error(w, &err);
 	return NULL;
 }
@@ -138,8 +147,8 @@ void zones_retire(struct zns_writer *w, struct wzone *z)
 }
 
 /*
- * A zone with room for @need bytes. A zone continued from an earlier checkpoint may be nearly full: then the next one
- * is asked for, and when none of those is left an empty one comes.
+ * A zone with room for @need bytes. A zone continued from an earlier checkpoint may be nearly full:
+ * then the next one is asked for, and when none of those is left an empty one comes.
  */
 struct wzone *zones_new(struct zns_writer *w, uint32_t group, uint64_t need, bool *busy)
 {
@@ -154,11 +163,13 @@ struct wzone *zones_new(struct zns_writer *w, uint32_t group, uint64_t need, boo
 		capacity = z->slot.capacity;
 		zones_retire(w, z);
 		if (need > capacity)
-			break;	/* an empty one would not do either */
+			break; /* an empty one would not do either */
 	}
 	/* Longer than a unit: a manifest, which has a checksum for each. */
-	zns_fail(&err, -EFBIG, "%llu bytes in one run do not fit into a zone of %llu; use a %s --zns-stripe",
-		 (unsigned long long)need, (unsigned long long)capacity, need > w->unit ? "larger" : "smaller");
+	zns_fail(&err, -EFBIG,
+		 "%llu bytes in one run do not fit into a zone of %llu; use a %s --zns-stripe",
+		 (unsigned long long)need, (unsigned long long)capacity,
+		 need > w->unit ? "larger" : "smaller");
 	writer_set_error(w, &err);
 	return NULL;
 }
@@ -166,13 +177,13 @@ struct wzone *zones_new(struct zns_writer *w, uint32_t group, uint64_t need, boo
 bool zones_is_fault(int code)
 {
 	switch (code) {
-	case -EINVAL:		/* ours */
+	case -EINVAL: /* ours */
 	case -EBADF:
 	case -ENOMEM:
-	case -EBADE:		/* another host's device */
-	case -EDQUOT:		/* the file system below the emulator is full, or its file was replaced */
+	case -EBADE: /* another host's device */
+	case -EDQUOT: /* the file system below the emulator is full, or its file was replaced */
 	case -ESTALE:
-	case -ETOOMANYREFS:	/* limits of the device: no other zone is better off */
+	case -ETOOMANYREFS: /* limits of the device: no other zone is better off */
 	case -EOVERFLOW:
 		return false;
 	default:
