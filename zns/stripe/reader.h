@@ -78,6 +78,9 @@ struct request {
 int request_deliver(const struct request *q, uint64_t n, const struct cached *c,
 		    struct zns_err *err);
 
+/* A thread of @r: takes units of requests, and reads ahead, until the reader stops (reader.c). */
+void *reader_worker(void *r);
+
 /* One read that its caller waits for: read_woken with it is the zns_read_done, read_await returns
  * its error and ends it. */
 struct read_wait {
