@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Beginning and end of a dump or restore on zones. See include/zns-img.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cr_options.h"
+#include "crtools.h"
+#include "image.h"
+#include "kerndat.h"
+#include "log.h"
+#include "servicefd.h"
+#include "util.h"
+#include "zns-bundle.h"
+#include "zns-files.h"
+#include "zns-img.h"
+#include "zns-link.h"
+#include "zns-opts.h"
+#include "zns-session.h"
+#include "zns-tee.h"
+
+#undef LOG_PREFIX
+#define LOG_PREFIX "zns: "
+
+static enum zns_state state;
+static struct timespec frozen_since, frozen_until;
+static int nr_parents; /* of what is dumped, all generations */
+static bool used; /* also when all is closed: criu writes its statistics last */
+static bool receiving; /* as a page server: pages come through pipes */
+static struct timespec begun;
+/* The beginning that the helper is at already: what it answers with comes here. -1: none. */
+static int asked = -1;
+static bool refused; /* it did not come to that, and the reason is printed */
+
+bool zns_active(void)
+{
+	return state != ZNS_OFF;
+}
+
+enum zns_state zns_state(void)
+{
+	return state;
+}
+
+int zns_nr_parents(void)
+{
+	return nr_parents;
+}
+
+bool zns_was_used(void)
+{
+	return used;
+}
+
+bool zns_receiving(void)
+{
+	return receiving;
+}
+
+static bool have_handle(void)
+{
+	return !faccessat(get_service_fd(IMG_FD_OFF), HANDLE_NAME, F_OK, AT_SYMLINK_NOFOLLOW);
+}
+
+int zns_refuse(const char *what)
+{
+	if (zns_opts_given)
+		pr_err("%s does not work with zones: leave out the zns options, or leave out %s\n",
+		       what, what);
+	else if (have_handle())
+		pr_err("%s does not work with zones, and the image directory has a " HANDLE_NAME
+		       "\n",
+		       what);
+	else
+		return 0;
+	return -1;
+}
+
+/*
+ * Where to show progress: a line on a terminal, unless the log runs over it anyway; and JSON lines
+ * to $ZNS_PROGRESS, a descriptor's number or an absolute path. -1: no such place.
+ */
+static int add_progress(struct zns_msg *m, int *opened)
+{
+	const char *to = secure_getenv("ZNS_PROGRESS");
+	int fd;
+
+	*opened = -1;
+	zns_opts.progress = 0;
+	if (isatty(STDERR_FILENO) && (opts.output || opts.log_level < LOG_INFO)) {
+		zns_opts.progress |= ZW_PROGRESS_TTY;
+		m->fd[m->nr_fd++] = STDERR_FILENO;
+	}
+	if (!to || !*to)
+		return 0;
+	if (*to == '/') {
+		fd = *opened = open(to, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
+		if (fd < 0) {
+			pr_perror("ZNS_PROGRESS: can't open %s", to);
+			return -1;
+		}
+	} else {
+		char *end;
+		long n = strtol(to, &end, 10);
+
+		if (*to < '0' || *to > '9' || *end || n > INT_MAX || fcntl((int)n, F_GETFL) < 0) {
+			pr_err("ZNS_PROGRESS=%s is neither an absolute path nor the number of an open descriptor\n",
+			       to);
+			return -1;
+		}
+		fd = (int)n;
+	}
+	zns_opts.progress |= ZW_PROGRESS_JSON;
+	m->fd[m->nr_fd++] = fd;
+	return 0;
+}
+
+/* Starts the helper and has it begin; begin() waits for the answer. */
+static int ask_to_begin(enum zw_op op, pid_t pid)
+{
+	struct zns_msg m = ZNS_MSG(op);
+	struct zw_reply r;
+	int progress;
+
+	used = refused = true;
+	if (zns_link_start() ||
+	    (op == ZW_DUMP_BEGIN && zns_opts.timeout_s && zns_link_limit(zns_opts.timeout_s)))
+		return -1;
+	refused = false;
+	zns_opts.pid = pid;
+	zns_opts.parent_dir = op != ZW_RESTORE_BEGIN && opts.img_parent;
+	m.payload = &zns_opts;
+	m.len = sizeof(zns_opts);
+	m.fd[0] = get_service_fd(IMG_FD_OFF);
+	m.nr_fd = 1;
+	r.msg[0] = '\0';
+	asked = add_progress(&m, &progress) ? -1 : zns_ask_begin(&m, &r);
+	close_safe(&progress);
+	if (asked >= 0)
+		return 0;
+	refused = true;
+	if (r.msg[0])
+		pr_err("%s\n", r.msg);
+	zns_link_close();
+	return -1;
+}
+
+static int begin(enum zw_op op, pid_t pid)
+{
+	struct zw_reply r;
+	int ret, images;
+
+	const struct {
+		bool given;
+		const char *name;
+	} conflict[] = {
+		{ opts.auto_dedup, "--auto-dedup" },
+	};
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(conflict); i++) {
+		if (conflict[i].given) {
+			pr_err("%s does not work with zones: leave it out\n", conflict[i].name);
+			return -1;
+		}
+	}
+	if (asked < 0 && (refused || ask_to_begin(op, pid)))
+		return -1;
+	ret = zns_recv_reply(asked, &r, &images);
+	close_safe(&asked);
+	if (ret)
+		pr_err("%s\n", r.msg);
+	if (ret || zns_bundle_take(images)) {
+		zns_link_close();
+		return -1;
+	}
+	nr_parents = r.size;
+	if (r.warn)
+		pr_warn("%s\n", r.msg);
+	else if (r.msg[0])
+		pr_info("%s\n", r.msg);
+	if (r.kind == ZW_KIND_POST_COPY && !opts.lazy_pages && opts.mode != CR_LAZY_PAGES) {
+		pr_err("This checkpoint was dumped with --lazy-pages: pages that it lacks come from the process itself, over "
+		       "--lazy-pages\n");
+		zns_link_close();
+		return -1;
+	}
+	return 0;
+}
+
+static void set_dump(bool pre_dump)
+{
+	clock_gettime(CLOCK_MONOTONIC, &begun);
+	zns_opts.timeout_s = zns_opts_timeout ? opts.timeout : 0;
+	zns_opts.pre_dump = pre_dump;
+}
+
+/*
+ * What cannot be decided yet, or goes wrong here, comes up again when the command begins. A dump
+ * over RPC has not got its task's PID so far.
+ */
+void zns_begin_early(void)
+{
+	bool dump = opts.mode == CR_DUMP || opts.mode == CR_PRE_DUMP;
+
+	if (asked >= 0 || opts.stream || opts.auto_dedup)
+		return;
+	if (dump && opts.tree_id && zns_opts_given && !zns_opts.checkpoint[0] &&
+	    !opts.use_page_server) {
+		set_dump(opts.mode == CR_PRE_DUMP);
+		ask_to_begin(ZW_DUMP_BEGIN, opts.tree_id);
+	} else if (opts.mode == CR_RESTORE && (zns_opts.checkpoint[0] || have_handle())) {
+		ask_to_begin(ZW_RESTORE_BEGIN, 0);
+	}
+}
+
+/* 1: zones are to be used; 0: they are not; -1: neither will do. */
+static int want_dump(void)
+{
+	if (zns_opts_given && !opts.use_page_server) {
+		if (!zns_opts.checkpoint[0])
+			return 1;
+		pr_err("--zns-checkpoint is for restore; a dump makes a checkpoint of its own\n");
+		return -1;
+	}
+	/* A restore would prefer the handle, and bring back the older checkpoint. */
+	if (have_handle()) {
+		pr_err("The image directory has the " HANDLE_NAME
+		       " of a checkpoint on zones: use another directory, or "
+		       "remove the file (the checkpoint stays on its device)\n");
+		return -1;
+	}
+	if (zns_opts_given)
+		pr_warn("With --page-server the pages go there, and the zns options mean nothing here: all other images become "
+			"plain files\n");
+	return 0;
+}
+
+int zns_check_feature(void)
+{
+	struct zns_msg m = ZNS_MSG(ZW_CHECK);
+	struct zw_reply r;
+	int ret;
+
+	if (zns_link_start())
+		return -1;
+	m.payload = zns_opts.dev;
+	m.len = strlen(zns_opts.dev) + 1;
+	ret = zns_ask(&m, &r, NULL);
+	zns_link_close();
+	if (ret)
+		pr_err("%s\n", r.msg);
+	else
+		pr_info("%s\n", r.msg);
+	return ret ? -1 : 0;
+}
+
+/*
+ * In a plain chroot no line of mountinfo has `/`, and CRIU cannot tell which mount is on which. It
+ * would stop the tasks first, and then say "No parent found for mountpoint".
+ */
+static bool root_is_mounted(void)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	bool known = false, found = false;
+	char *line = NULL, at[3];
+	size_t size = 0;
+
+	while (f && !found && getline(&line, &size, f) > 0) {
+		known = true;
+		found = sscanf(line, "%*s %*s %*s %*s %2s", at) == 1 && !strcmp(at, "/");
+	}
+	free(line);
+	if (f)
+		fclose(f);
+	return found || !known; /* without /proc other things go wrong */
+}
+
+int zns_dump_begin(pid_t pid, bool pre_dump)
+{
+	int ret;
+
+	/* CRIU tracks memory in every pre-dump, asks for it or not, and aborts where the kernel
+	 * cannot: with zones or without. */
+	if (pre_dump && !kdat.has_dirty_track) {
+		pr_err("pre-dump needs a kernel that tracks changed memory (CONFIG_MEM_SOFT_DIRTY), and this one does not: "
+		       "make a full dump (criu dump)\n");
+		return -1;
+	}
+	ret = want_dump();
+	if (ret <= 0)
+		return ret;
+	if (!root_is_mounted()) {
+		pr_err("/ is no mount point here, as in a plain chroot, and CRIU cannot dump there: use a container, or "
+		       "pivot_root in a mount namespace of its own\n");
+		return -1;
+	}
+	if (asked < 0)
+		set_dump(pre_dump);
+	if (zns_tee_begin() || zns_files_begin() || begin(ZW_DUMP_BEGIN, pid))
+		return -1;
+	state = ZNS_DUMP;
+	/* With a parent criu leaves out clean pages. We know where the parent is. */
+	if (nr_parents && !opts.img_parent) {
+		opts.img_parent = xstrdup("(on zones)");
+		if (!opts.img_parent)
+			return -1;
+	}
+	return 0;
+}
+
+int zns_receive_begin(void)
+{
+	int ret = want_dump();
+
+	if (ret <= 0)
+		return ret;
+	/* The sender's images will come here, and could not be told from those that are there. */
+	if (!faccessat(get_service_fd(IMG_FD_OFF), "inventory.img", F_OK, 0)) {
+		pr_err("The image directory has images of another dump: give the page server an empty one\n");
+		return -1;
+	}
+	if (zns_tee_begin() || begin(ZW_RECEIVE_BEGIN, 0))
+		return -1;
+	state = ZNS_DUMP;
+	receiving = true;
+	return 0;
+}
+
+void zns_dump_freeze(void)
+{
+	clock_gettime(CLOCK_MONOTONIC, &frozen_since);
+	/* criu's own limit, for stopping the tasks, gets what admission has left. */
+	if (state == ZNS_DUMP && zns_opts.timeout_s)
+		opts.timeout = max_t(
+			long, (long)zns_opts.timeout_s - (frozen_since.tv_sec - begun.tv_sec), 1);
+}
+
+void zns_dump_thaw(void)
+{
+	clock_gettime(CLOCK_MONOTONIC, &frozen_until);
+}
+
+int zns_restore_begin(void)
+{
+	if (!zns_opts.checkpoint[0] && !have_handle()) {
+		if (!zns_opts_given ||
+		    !faccessat(get_service_fd(IMG_FD_OFF), "inventory.img", F_OK, 0))
+			return 0;
+		pr_err("The image directory has neither a " HANDLE_NAME
+		       " nor plain images; to restore a checkpoint by its id "
+		       "give --zns-checkpoint ID (`znsctl ls` lists them)\n");
+		return -1;
+	}
+	if (begin(ZW_RESTORE_BEGIN, 0))
+		return -1;
+	state = ZNS_RESTORE;
+	return 0;
+}
+
+int zns_dump_commit(int failed)
+{
+	struct zns_msg m = ZNS_MSG(failed ? ZW_WHY : ZW_COMMIT);
+	struct timespec now = frozen_until;
+	struct zw_reply r;
+
+	if (state != ZNS_DUMP)
+		return failed;
+	if (failed) {
+		if (zns_ask(&m, &r, NULL))
+			pr_err("%s\n", r.msg);
+		return failed;
+	}
+	if (!receiving && zns_files_take())
+		return -1;
+	if (!now.tv_sec)
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	m.h.nr = opts.lazy_pages;
+	m.h.off = receiving ? 0 :
+			      (now.tv_sec - frozen_since.tv_sec) * 1000000ull +
+				      (now.tv_nsec - frozen_since.tv_nsec) / 1000;
+	if (zns_ask(&m, &r, NULL)) {
+		pr_err("%s%s\n", r.msg,
+		       r.code == -EPIPE ? "; `znsctl ls` tells whether the checkpoint exists" : "");
+		return -1;
+	}
+	zns_link_unlimit();
+	if (r.warn)
+		pr_warn("%s\n", r.msg);
+	else
+		pr_info("%s\n", r.msg);
+	return 0;
+}
+
+void zns_restore_done(void)
+{
+	struct zns_msg m = ZNS_MSG(ZW_DONE);
+	struct zw_reply r;
+
+	if (state != ZNS_RESTORE)
+		return;
+	if (zns_ask(&m, &r, NULL)) /* the tasks run: nothing is lost but the figures */
+		pr_warn("%s\n", r.msg);
+	else
+		pr_info("%s\n", r.msg);
+}
+
+void zns_close(void)
+{
+	if (state != ZNS_OFF || asked >= 0)
+		zns_link_close();
+	close_safe(&asked);
+	zns_bundle_drop();
+	state = ZNS_OFF;
+}
