@@ -122,8 +122,7 @@ int zns_move_durable(struct zns_move *m, struct zns_err *err)
 	int ret = 0;
 
 	q.has_flush = q.flush = 1;
-	/* A flush of the whole device takes every writer's time. */
-	if (!m->dev->ops->flush_zones)
+	if (!zns_dev_flushes_zones(m->dev))
 		ret = ask(m, &q, FLUSH_PATIENCE_MS, false, err);
 	return ret ? ret : zns_mover_durable(&p, m->next, err);
 }

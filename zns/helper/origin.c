@@ -132,9 +132,10 @@ int origin_check(const ZnsPb__Checkpoint *c, struct zns_err *err)
 const char *origin_admission(const char *asked)
 {
 	const char *v = secure_getenv("ZNS_ORIGIN_FROZEN");
+	uint64_t s;
 
 	if (!v || strncmp(asked, "wait", 4) ||
-	    (asked[4] && strtoul(asked + 5, NULL, 10) <= FROZEN_WAIT_S))
+	    (asked[4] && zns_parse_number(asked + 5, 0, FROZEN_WAIT_S, &s) != -ERANGE))
 		return asked;
 	return "wait=1";
 }

@@ -9,7 +9,7 @@
 static int parse(const ZnsPb__DumpBegin *q, struct dump_ask *a, struct zns_err *err)
 {
 	const char *s = q->admission ? q->admission : "share";
-	char *end;
+	uint64_t wait_s = WAIT_S;
 	int ret;
 
 	*a = (struct dump_ask){ .container = q->container,
@@ -37,17 +37,10 @@ static int parse(const ZnsPb__DumpBegin *q, struct dump_ask *a, struct zns_err *
 		a->mode = ADM_REJECT;
 	} else if (!strncmp(s, "wait", 4) && (!s[4] || s[4] == '=')) {
 		a->mode = ADM_WAIT;
-		if (s[4]) {
-			unsigned long v;
-
-			errno = 0;
-			v = strtoul(s + 5, &end, 10);
-			if (s[5] < '0' || s[5] > '9' || *end || errno || v > 86400)
-				return zns_fail(
-					err, -EINVAL,
+		if (s[4] && zns_parse_number(s + 5, 0, 86400, &wait_s))
+			return zns_fail(err, -EINVAL,
 					"admission \"%.40s\": wait=S takes 0 to 86400 seconds", s);
-			a->wait_s = v;
-		}
+		a->wait_s = (uint32_t)wait_s;
 	} else {
 		return zns_fail(err, -EINVAL,
 				"admission \"%.40s\" is not known: share, wait[=SECONDS] or reject",

@@ -200,6 +200,12 @@ static inline int zns_dev_write_durable(struct zns_dev *d, uint32_t zone, uint64
 	return rc ? rc : zns_dev_flush(d, err);
 }
 
+/* Can it flush zones alone? Else zns_dev_flush_zones takes every writer's time. */
+static inline bool zns_dev_flushes_zones(const struct zns_dev *d)
+{
+	return d->ops->flush_zones != NULL;
+}
+
 /*
  * After this call, everything written to these zones before it survives a power cut, and so does a
  * reset or finish of them. Other zones need not, and their writers lose no time. NVMe has one flush

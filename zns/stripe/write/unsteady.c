@@ -53,12 +53,37 @@ static uint8_t *find(const struct area *a, const struct iovec *iov, uint32_t nr,
 	return NULL;
 }
 
+/* The addresses that a unit has memory of. Most units have no area, and no search is needed. */
+struct span {
+	uintptr_t from, to;
+};
+
+static struct span span_of(const struct iovec *iov, uint32_t nr)
+{
+	struct span s = { UINTPTR_MAX, 0 };
+
+	for (uint32_t i = 0; i < nr; i++) {
+		uintptr_t base = (uintptr_t)iov[i].iov_base;
+
+		s.from = zns_min(s.from, base);
+		s.to = zns_max(s.to, base + iov[i].iov_len);
+	}
+	return s;
+}
+
+static bool may_have(const struct span *s, pid_t pid, const struct area *a)
+{
+	return a->pid == pid && a->at >= s->from && a->at < s->to;
+}
+
 void unsteady_note(struct zns_writer *w, pid_t pid, const struct iovec *iov, uint32_t nr,
 		   uint8_t *buf)
 {
+	const struct span s = span_of(iov, nr);
+
 	for (uint32_t i = 0; i < w->unsteady.nr; i++) {
 		struct area *a = &w->unsteady.v[i];
-		const uint8_t *at = a->pid == pid ? find(a, iov, nr, buf) : NULL;
+		const uint8_t *at = may_have(&s, pid, a) ? find(a, iov, nr, buf) : NULL;
 
 		if (!at)
 			continue;
@@ -70,10 +95,12 @@ void unsteady_note(struct zns_writer *w, pid_t pid, const struct iovec *iov, uin
 void unsteady_put_back(struct zns_writer *w, pid_t pid, const struct iovec *iov, uint32_t nr,
 		       uint8_t *buf)
 {
+	const struct span s = span_of(iov, nr);
+
 	writer_lock(w);
 	for (uint32_t i = 0; i < w->unsteady.nr; i++) {
 		const struct area *a = &w->unsteady.v[i];
-		uint8_t *at = a->known && a->pid == pid ? find(a, iov, nr, buf) : NULL;
+		uint8_t *at = a->known && may_have(&s, pid, a) ? find(a, iov, nr, buf) : NULL;
 
 		if (at)
 			memcpy(at, a->was, a->len);
