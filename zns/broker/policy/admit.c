@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Admission of a dump: what it asks for, the ceilings, the reservation, the lease. */
+/* Admission of a dump: its request, the ceilings, the reservation, the lease. */
 #include <string.h>
 #include "policy.h"
 
@@ -85,7 +85,7 @@ static int check_rate(struct znsd *d, struct dump_ask *a, struct zns_err *err)
 	return 0;
 }
 
-/* What the administrator allows this container, whatever the device could give. */
+/* The administrator's limits for this container hold whatever the device could give. */
 static int check_ceiling(struct znsd *d, struct dump_ask *a, struct zns_err *err)
 {
 	const struct zns_tenant *t = &a->tenant;
@@ -129,8 +129,8 @@ static void check_size(const struct znsd *d, struct dump_ask *a)
 	a->small = a->expected < each && !a->separate && !own_reservation(d, a);
 }
 
-/* A dump in a pack zone has no groups of its own. A name that does normal I/O keeps its reservation
- * for that. */
+/* A dump in a pack zone has no groups of its own. A name that also does normal I/O keeps its
+ * reservation for that I/O. */
 static bool reserves(const struct znsd *d, const struct dump_ask *a, const struct choice *ch)
 {
 	const ZnsPb__Reservation *r = zns_store_find_reservation(d->store, a->container);
@@ -145,7 +145,7 @@ static void set_parent(const struct znsd *d, struct lease *l, const ZnsPb__DumpB
 	l->dump.has_parent = q->has_parent;
 	if (q->has_parent)
 		memcpy(l->dump.parent, q->parent.data, ZNS_UUID_LEN);
-	if (q->has_join) { /* what is joined keeps the parent that it has */
+	if (q->has_join) { /* a joined checkpoint keeps its parent */
 		const ZnsPb__Checkpoint *k = zns_store_find(d->store, q->join.data);
 
 		l->dump.has_parent = k->has_parent;
@@ -154,7 +154,7 @@ static void set_parent(const struct znsd *d, struct lease *l, const ZnsPb__DumpB
 	}
 }
 
-/* Its groups, and their weights. */
+/* The lease's groups and their weights. */
 static void take_groups(struct znsd *d, struct lease *l, const struct dump_ask *a,
 			const struct choice *ch)
 {
@@ -202,7 +202,7 @@ static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb
 	l->dump.qos_mibps = a->qos;
 	l->dump.min_room = a->min_room;
 	l->dump.most = a->most;
-	l->dump.waits_ns = zns_mono_ns(); /* until it tells */
+	l->dump.waits_ns = zns_mono_ns(); /* until its writer says otherwise */
 	of_tenant(l, &a->tenant);
 	set_parent(d, l, q);
 	take_groups(d, l, a, ch);
@@ -214,10 +214,10 @@ static struct lease *grant(struct znsd *d, const struct holder *who, const ZnsPb
 }
 
 /*
- * A runtime freezes the container before criu asks. To wait for admission without a frozen
- * container, somebody else asks first and hands the lease over: the ticket is the checkpoint's id.
- * If the lease is gone, that is no error: the dump is admitted as any other. An import or a
- * flattening is never handed over: its lease is of a checkpoint that is there.
+ * A runtime freezes the container before criu asks. So that no frozen container waits for
+ * admission, another client asks first and hands the lease over: the checkpoint's id is the ticket.
+ * A lease that is gone is no error: the dump is admitted like any other. Leases for an import or a
+ * flattening are never handed over: their checkpoint exists already.
  */
 struct lease *admit_take_over(struct znsd *d, const struct holder *who, const ZnsPb__DumpBegin *q,
 			      const struct dump_ask *a)
@@ -246,7 +246,7 @@ struct lease *admit_take_over(struct znsd *d, const struct holder *who, const Zn
 	return l;
 }
 
-/* The checkpoint that the new images are to go to. */
+/* Checks the checkpoint that the new images shall join. */
 static int check_join(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *k;

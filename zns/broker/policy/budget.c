@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Counting: zones that may be open and active, and what a tenant's running dumps may have together.
- */
+/* Counts the zones that may be open and active, and the limits of a tenant's running dumps. */
 #include <string.h>
 #include "policy.h"
 
 /* a dump does more than write: several at once make progress even on one die */
 #define PACKS_MIN 4u
-/* normal I/O opens zones without asking: look again after so long */
+/* normal I/O opens zones without asking: the count is renewed after this */
 #define IO_LOOK_NS 1000000000ull
 
 uint32_t budget_device(struct znsd *d)
@@ -24,7 +23,7 @@ uint32_t budget_device(struct znsd *d)
 	return n;
 }
 
-/* One for each group of normal I/O, or as many as it has. */
+/* One zone for each group of normal I/O, or as many as the group has. */
 static uint32_t io_zones(struct znsd *d)
 {
 	uint64_t now = zns_mono_ns();

@@ -4,7 +4,7 @@
 #include "policy.h"
 
 #define WIDTH_MAX 256u /* extents of a segment */
-#define OTHERS (1u << 24) /* behind every group that the container has reserved */
+#define OTHERS (1u << 24) /* ranks behind every group that the container has reserved */
 
 const ZnsPb__Reservation *own_reservation(const struct znsd *d, const struct dump_ask *a)
 {
@@ -15,7 +15,7 @@ const ZnsPb__Reservation *own_reservation(const struct znsd *d, const struct dum
 	return r && !r->explicit_ ? r : NULL;
 }
 
-/* A dump that shares avoids the groups that somebody waits for, as long as there are others. */
+/* A dump that shares avoids groups that a waiter will get, as long as there are others. */
 static uint32_t leave_held(const struct znsd *d, const ZnsPb__Reservation *own, uint32_t *order,
 			   uint32_t found)
 {
@@ -29,7 +29,7 @@ static uint32_t leave_held(const struct znsd *d, const ZnsPb__Reservation *own, 
 	return n ? n : found;
 }
 
-/* All groups that it could have, best first; how many. */
+/* Lists all groups that the dump could have, best first. Returns their number. */
 static uint32_t order_groups(struct znsd *d, const struct dump_ask *a, struct choice *ch)
 {
 	const ZnsPb__Reservation *own = own_reservation(d, a);
@@ -48,7 +48,7 @@ static uint32_t order_groups(struct znsd *d, const struct dump_ask *a, struct ch
 	return a->mode == ADM_SHARE ? leave_held(d, own, ch->order, n) : n;
 }
 
-/* MiB/s that the first @n groups give together, each at its fair share. */
+/* The first @n groups give this many MiB/s together, each at its fair share. */
 static uint64_t rate_of(const struct znsd *d, const struct choice *ch, uint32_t n)
 {
 	uint64_t sum = 0;
@@ -70,7 +70,7 @@ static int busy(struct choice *ch, const char *fmt, ...)
 	return -EBUSY;
 }
 
-/* Of @more zones @own are active already. If the rest exceed the active limit, parked zones are
+/* @own of the @more zones are active already. If the rest exceed the active limit, parked zones are
  * finished first. */
 static int check_active(struct znsd *d, struct choice *ch, uint32_t more, uint32_t own)
 {
@@ -85,8 +85,8 @@ static int check_active(struct znsd *d, struct choice *ch, uint32_t more, uint32
 		    excess, d->dev->geo.max_active);
 }
 
-/* A small dump: the fullest pack zone that takes it whole, best one whose group is idle; else a new
- * one. */
+/* A small dump gets the fullest pack zone that holds all of it, preferably in an idle group. Else
+ * it gets a new zone. */
 static int choose_pack(struct znsd *d, const struct dump_ask *a, struct choice *ch, uint32_t found,
 		       uint32_t left)
 {
@@ -125,7 +125,7 @@ static int choose_pack(struct znsd *d, const struct dump_ask *a, struct choice *
 	return check_active(d, ch, 1, ch->pack_zone != ZNSD_NONE);
 }
 
-/* Without sharing: all of it, or not now. */
+/* Without sharing a dump gets all that it asks for, or waits. */
 static int choose_strict(struct znsd *d, const struct dump_ask *a, struct choice *ch,
 			 uint32_t found, uint32_t left)
 {
@@ -154,8 +154,7 @@ static int choose_strict(struct znsd *d, const struct dump_ask *a, struct choice
 	return 0;
 }
 
-/* Puts the groups in an order that is fair to all running dumps, and says how many of them to take.
- */
+/* Orders the groups fairly for all running dumps. Returns how many of them to take. */
 static uint32_t spread_over(struct znsd *d, const struct dump_ask *a, struct choice *ch,
 			    uint32_t found, uint32_t most)
 {
@@ -170,8 +169,7 @@ static uint32_t spread_over(struct znsd *d, const struct dump_ask *a, struct cho
 				ceiling_share(d), ch->order, found);
 }
 
-/* With sharing: groups are added until their fair shares sum to the rate, or something is used up.
- */
+/* With sharing, groups are added until their fair shares sum to the rate or a limit is reached. */
 static int choose_share(struct znsd *d, const struct dump_ask *a, struct choice *ch, uint32_t found,
 			uint32_t left)
 {
@@ -229,7 +227,7 @@ static int choose_share(struct znsd *d, const struct dump_ask *a, struct choice 
 	return 0;
 }
 
-/* Where the container's last checkpoint has its metadata images; ZNSD_NONE. */
+/* The group of the last checkpoint's metadata images; ZNSD_NONE: there is none. */
 static uint32_t last_metadata_group(const struct znsd *d, const struct dump_ask *a)
 {
 	size_t i = zns_store_nr_checkpoints(d->store);
@@ -280,7 +278,7 @@ static uint32_t own_parked(const struct znsd *d, const struct dump_ask *a, const
 	return n;
 }
 
-/* On a drive that is one domain, what counts is how much of its rate is promised to whom. */
+/* On a drive that is one domain, only promised rates count. */
 static int choose_domain(struct znsd *d, const struct dump_ask *a, struct choice *ch)
 {
 	char why[sizeof(ch->why)];
@@ -323,7 +321,8 @@ static int choose_now(struct znsd *d, const struct dump_ask *a, struct choice *c
 		return ret;
 	if (a->small) {
 		ret = choose_pack(d, a, ch, found, left);
-		/* Room in pack zones, but not for this one; and nobody is there to wait for. */
+		/* Pack zones have room, but not enough for this dump, and there is nobody to wait
+		 * for. */
 		return ret == -EBUSY && !found && !ch->room && !d->leases ? full(d, err) : ret;
 	}
 	ret = a->mode == ADM_SHARE ? choose_share(d, a, ch, found, left) :
@@ -339,8 +338,8 @@ static int choose_now(struct znsd *d, const struct dump_ask *a, struct choice *c
 }
 
 /*
- * Zones that a compaction writes count as free. Before they are given out, the compaction has to
- * let go of them; it does so at its next step.
+ * Zones that a compaction writes count as free. The compaction must let go of them before they are
+ * given out. It does so at its next step.
  */
 int choose_groups(struct znsd *d, const struct dump_ask *a, struct choice *ch, struct zns_err *err)
 {
@@ -361,7 +360,7 @@ int choose_groups(struct znsd *d, const struct dump_ask *a, struct choice *ch, s
 	return ret;
 }
 
-/* The groups that a waiter will get when they are free: others that may choose leave them alone
+/* Marks the groups that a waiter will get when they are free. Dumps that have a choice avoid them
  * meanwhile. */
 void choose_hold(struct znsd *d, const struct dump_ask *a)
 {

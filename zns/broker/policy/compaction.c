@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Compaction: a client copies the live bytes of nearly empty zones to other zones, one checkpoint
- * at a time. The record with the new places then replaces the old one. This file says what the
- * client may do: which zones it gets, when it waits or gives up because others have work to do, and
- * which bytes it may name in its record. Zones without live data are reset as all garbage is, when
- * nobody reads them any more.
+ * at a time. A record with the new places then replaces the old record. This file limits the
+ * client: which zones it gets, when it waits or gives up for others, and which bytes its record may
+ * name. Zones without live data are reset like all garbage, once nobody reads them.
  */
 #include <string.h>
 #include "policy.h"
 
-#define WAIT_MS 20 /* until it looks again whether the groups are idle */
+#define WAIT_MS 20 /* between two looks whether the groups are idle */
 
 int compact_begin(struct znsd *d, const struct holder *who, const ProtobufCBinaryData *id,
 		  struct chain *chain, struct zns_err *err)
@@ -58,7 +57,7 @@ static void note_done(struct znsd *d, struct lease *l, const uint32_t *zones, si
 int compact_zone(struct znsd *d, struct lease *l, const ZnsPb__CompactZone *q, uint32_t *zone,
 		 struct zns_err *err)
 {
-	/* A need of 0 would make the search one for a dump, which may have more zones. */
+	/* With a need of 0 the search would be for a dump, which may have more zones. */
 	struct wish w = { .l = l,
 			  .not_zones = q->not_zones,
 			  .nr_not = q->n_not_zones,
@@ -76,7 +75,7 @@ int compact_zone(struct znsd *d, struct lease *l, const ZnsPb__CompactZone *q, u
 		return zns_fail(err, -ENOSPC,
 				"no zone is free to move %llu bytes of %s out of group %u",
 				(unsigned long long)q->need, l->container, q->group);
-	/* It may open one more zone only if no dump was promised its place. */
+	/* It may open one more zone only if no dump was promised that zone's place. */
 	if (budget_used(d) >= budget_total(d))
 		return zns_fail(err, -EBUSY, "all %u zones that %s may have open are in use",
 				budget_total(d), d->reg.path);
@@ -141,7 +140,7 @@ int compact_step(struct znsd *d, struct lease *l, const ZnsPb__CompactStep *q, u
 
 /* ---- commit ---- */
 
-/* Bytes that the old record names, or bytes that this lease wrote. */
+/* The record may name bytes of the old record, or bytes that this lease wrote. */
 static int check_use(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *now,
 		     const ZnsPb__ZoneUse *u, struct zns_err *err)
 {
@@ -202,7 +201,7 @@ static bool among(const uint32_t *v, size_t nr, uint32_t x)
 	return false;
 }
 
-/* The groups of its zones: first those that the old record names, in their order. */
+/* Sets the groups of its zones: first those of the old record, in their order. */
 static void set_groups(const struct znsd *d, const ZnsPb__Checkpoint *now, ZnsPb__Checkpoint *k,
 		       uint32_t *groups)
 {

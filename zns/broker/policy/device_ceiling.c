@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Some devices write less than the sum of their groups, because of a controller or a link. On such
- * a device a dump with groups of its own has its rate only if all promises together stay below what
- * the device writes. What is left belongs to the dumps that share. Each of them is told to go no
- * faster than its max-min fair share of that.
+ * A controller or a link may make a device slower than the sum of its groups. There a dump with
+ * groups of its own has its rate only if all promises together stay below the device's rate. The
+ * rest belongs to the dumps that share. None of them may go faster than its max-min fair share of
+ * the rest.
  */
 #include "policy.h"
 
@@ -37,7 +37,7 @@ static bool shares(const struct lease *l)
 	return lease_admitted(l) && !l->dump.promised;
 }
 
-/* What it asked for, and as much as its zones could take. */
+/* The dump's request, limited by the rate of its zones. */
 static double want_of(const struct znsd *d, const struct lease *l)
 {
 	return zns_max(1.0,
@@ -50,9 +50,8 @@ static double most_of(const struct znsd *d, const struct lease *l)
 }
 
 /*
- * First everybody gets its share of what it asked for. What is left is divided equally, up to what
- * its zones can write. There is a limit only if all of them together could write more than the
- * device.
+ * First each dump gets its share of its request. The rest is divided equally, up to the rate of
+ * each dump's zones. There is a limit only if all dumps together could write more than the device.
  */
 uint32_t ceiling_limit(const struct znsd *d, const struct lease *l)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What a running dump may do: it gets zones, one after the other, and commits its record. */
+/* A running dump gets zones, one after the other, and commits its record. */
 #include <string.h>
 #include "policy.h"
 
-/* The writer names bad zones, and zones that it writes no more. Both are closed, so they free their
- * place. */
+/* The writer names bad zones and zones that it has finished with. Both are closed, which frees
+ * their place. */
 static void note_zones(struct znsd *d, struct lease *l, const uint32_t *zones, size_t nr, bool bad)
 {
 	struct lease_zone *lz;
@@ -12,7 +12,7 @@ static void note_zones(struct znsd *d, struct lease *l, const uint32_t *zones, s
 
 	for (i = 0; i < nr; i++) {
 		lz = lease_zone_find(l, zones[i]);
-		if (!lz || lz->bad || (lz->done && !bad)) /* one that was done may turn bad */
+		if (!lz || lz->bad || (lz->done && !bad)) /* a zone that was done may turn bad */
 			continue;
 		if (bad)
 			lz->bad = d->zones[zones[i]].suspect = true;
@@ -50,7 +50,7 @@ static bool may_ask(const struct znsd *d, const struct lease *l, uint32_t group)
 	return false;
 }
 
-/* The pack zone that came with the admission. */
+/* Takes the pack zone that came with the admission. */
 static uint32_t claimed_zone(const struct znsd *d, const struct wish *w, uint32_t group)
 {
 	uint32_t zone = w->l->dump.claimed;
@@ -145,7 +145,7 @@ static int check_joined(const struct lease *l, const ZnsPb__Checkpoint *k,
 	return 0;
 }
 
-/* The record may name only what this lease was given and has written. */
+/* The record may name only bytes that this lease was given and has written. */
 static int check_record(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *k,
 			struct zns_err *err)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The broker's part in encryption. It never has a key. It tells clients whether the device wants
- * encrypted checkpoints, and with which key, and refuses dumps and records that are encrypted
+ * encrypted checkpoints, and with which key. It refuses dumps and records that are encrypted
  * otherwise.
  */
 #include <string.h>
@@ -15,8 +15,8 @@ const ZnsPb__Encryption *wanted_encryption(const struct znsd *d)
 	return e && e->has_key_id ? e : NULL;
 }
 
-/* A client knows from the greeting what is wanted. It may not have looked, or that may have changed
- * since. */
+/* The greeting tells a client what is wanted. The client may not have looked, or the answer may
+ * have changed since. */
 int encryption_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_err *err)
 {
 	const ZnsPb__Encryption *e = wanted_encryption(d);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* How leases end, and what follows from it. */
+/* How leases end, and the consequences. */
 #include <poll.h>
 #include <string.h>
 #include "policy.h"
 
-#define WRITER_GONE_MS 3000 /* after a lost connection: how long the process may live on */
+#define WRITER_GONE_MS 3000 /* the process may live on so long after a lost connection */
 
 #define REAP_MS 50
 
@@ -44,8 +44,8 @@ static bool writer_gone(struct lease *l)
 }
 
 /*
- * The connection closed without commit or abort. When a process dies, its last writes may still be
- * on their way. So its zones stay with the lease until the process is gone, or for WRITER_GONE_MS.
+ * The connection closed without commit or abort. A dying process may still have writes under way.
+ * So its zones stay with the lease until the process is gone, or for WRITER_GONE_MS.
  */
 void leases_of_conn_lost(struct znsd *d, const struct conn *c, int *pidfd)
 {

@@ -2,8 +2,8 @@
 /*
  * Retention rules. A rule is applied when a dump of its container has committed and its connection
  * ends. By then the dump has written its handle, or has taken its record back, so a restore can
- * find the new checkpoint. A checkpoint that is due only because time has passed waits for the next
- * dump or for `znsctl gc`: no broker runs to wait for it.
+ * find the new checkpoint. A checkpoint that comes due by time alone waits for the next dump or for
+ * `znsctl gc`: no broker keeps running for it.
  */
 #include <string.h>
 #include "policy.h"

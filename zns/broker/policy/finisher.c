@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Finishes zones beside the poll loop. A device may pad a zone for up to a second, and requests
- * shall not wait for that. There is one thread for each zone, a few at once, on a device handle of
- * their own.
+ * shall not wait for that. Each zone has its own thread, a few run at once, and they share a device
+ * handle.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@ struct finishing {
 
 struct finisher {
 	struct zns_dev *dev;
-	int pipe[2]; /* pointers to what is done */
+	int pipe[2]; /* pointers to finished jobs */
 	uint32_t nr; /* running */
 };
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Further groups for dumps that run. A dump that shares begins with the groups that can be had at
- * that moment. When other dumps end, their groups become free. So a dump that has less than its
- * max-min fair share gets further groups with the answer to its progress, one zone of each, until
- * it has its share (zns/alloc). The lease has them until it ends. They are not reserved: the
- * container's next dump begins where its checkpoints are.
+ * Further groups for running dumps. A dump that shares begins with the groups that it can have at
+ * that moment. More groups become free when other dumps end. A dump below its max-min fair share
+ * then gets further groups with the answer to its progress, one zone of each, until it has its
+ * share (zns/alloc). The lease keeps them until it ends. They are not reserved: the container's
+ * next dump begins where its checkpoints are.
+ *
  *
  * A dump that waits for admission comes first. Nobody gains a group that is promised, that a
  * restore reads, or that is reserved for normal I/O. The limits of the device and of the tenant
@@ -21,7 +22,7 @@ static bool may_grow(const struct znsd *d, const struct lease *l)
 	       !rate_one_domain(d);
 }
 
-/* As many as the limits still have. */
+/* The limits still allow this many groups. */
 static uint32_t most(struct znsd *d, const struct lease *l, uint32_t want)
 {
 	uint32_t total = budget_total(d), used = budget_used(d), n;
@@ -37,8 +38,8 @@ static uint32_t most(struct znsd *d, const struct lease *l, uint32_t want)
 	return zns_min(n, l->dump.most > l->nr_groups ? l->dump.most - l->nr_groups : 0);
 }
 
-/* Parked zones that stand in the way are finished in the background, as for an admission; until
- * then it gets fewer. */
+/* Parked zones in the way are finished in the background, as for an admission. Until then the dump
+ * gets fewer groups. */
 static uint32_t fits(struct znsd *d, uint32_t n)
 {
 	uint32_t excess = budget_excess(d, n, 0);
@@ -59,7 +60,7 @@ static uint32_t writers_of(const struct zns_sharer *s, uint32_t nr, uint32_t gro
 	return n;
 }
 
-/* The groups that it does not have yet, best first. */
+/* Lists the groups that the dump does not have yet, best first. */
 static uint32_t others(struct znsd *d, const struct lease *l, struct zns_group_state *gs,
 		       uint32_t *order)
 {
@@ -73,8 +74,8 @@ static uint32_t others(struct znsd *d, const struct lease *l, struct zns_group_s
 	return n;
 }
 
-/* How many dumps write to each of its groups. With this a helper sets its weights before it has
- * measured anything. */
+/* Counts the dumps that write to each of its groups. The helper sets its weights by this until it
+ * has measured its zones. */
 static void note_writers(const struct lease *l, const struct zns_sharer *s, uint32_t nr,
 			 struct growth *g)
 {
@@ -110,7 +111,7 @@ void dump_grow(struct znsd *d, struct lease *l, const ZnsPb__Progress *q, struct
 	*g = (struct growth){ .shares = may_grow(d, l) && q->has_more_zones };
 	if (!g->shares)
 		return;
-	/* Until it has measured its zones, it can use neither more zones nor a limit. */
+	/* A dump that has not measured its zones can use neither more zones nor a limit. */
 	l->dump.grows |= q->waits;
 	if (q->waits)
 		l->dump.waits_ns = zns_mono_ns();
@@ -137,7 +138,7 @@ void dump_grow(struct znsd *d, struct lease *l, const ZnsPb__Progress *q, struct
 			g->gained[g->nr_gained++] =
 				(struct gained){ zone, writers_of(s, nr, order[i]) + 1 };
 	}
-	/* The list of sharers points into the leases' groups, so these change last. */
+	/* The sharers' list points into the leases' groups, so these change last. */
 	for (i = 0; i < g->nr_gained; i++) {
 		uint32_t group = d->zones[g->gained[i].zone].group;
 

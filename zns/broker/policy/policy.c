@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the policy remembers, from the broker's start to its end. */
+/* The policy's memory, from the broker's start to its end. */
 #include "policy.h"
 
 void policy_init(struct znsd *d)

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Rates. The helper keeps to its cap (--zns-qos-max). It learns the cap in force with the grant and
- * with every answer to its progress, several times a second. So the cap can change while it works,
- * and no data pass through the broker. On a drive that is one domain every zone uses the whole
- * drive, and nothing but rates keeps tenants apart. There the broker counts its promises against
- * the drive's rate, and tells everybody how fast it may go.
+ * Rates. The helper keeps to its cap (--zns-qos-max). The grant and each answer to its progress,
+ * several times a second, tell it the cap in force. So the cap can change during the work, and no
+ * data pass through the broker. On a drive that is one domain every zone uses the whole drive, and
+ * only rates keep tenants apart. There the broker counts its promises against the drive's rate, and
+ * tells each client its limit.
  */
 #include "policy.h"
 
-#define RATE_NS 500000000ull /* over which "now" is rated, at least */
+#define RATE_NS 500000000ull /* the rate "now" is the mean over at least this */
 
 bool rate_one_domain(const struct znsd *d)
 {
@@ -66,8 +66,8 @@ static uint32_t cap_of(const struct lease *l)
 	return zns_min(l->dump.cap_mibps, l->dump.max_rate_mibps);
 }
 
-/* Everybody gets an equal part of what is not promised. What somebody's cap leaves unused goes to
- * the others. */
+/* Everybody gets an equal part of the rate that is not promised. The others get what a cap leaves
+ * unused. */
 static uint32_t spare_share(const struct znsd *d, uint32_t spare)
 {
 	uint32_t share = 0, before, n;
@@ -97,7 +97,7 @@ static uint32_t spare_share(const struct znsd *d, uint32_t spare)
 
 /*
  * A restore has no promise. It may use its share of the drive's time, at the rate of reads. Nobody
- * is stopped altogether: half a per cent of the drive is less than a promise varies.
+ * is stopped: everybody keeps half a per cent of the drive, less than a promise varies.
  */
 uint32_t rate_limit(const struct znsd *d, const struct lease *l)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Whoever reads a checkpoint has a lease that keeps its zones from being reset. */
+/* A reader of a checkpoint has a lease, which keeps the checkpoint's zones from being reset. */
 #include <string.h>
 #include "policy.h"
 

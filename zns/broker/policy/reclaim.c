@@ -17,7 +17,7 @@ static bool old_garbage(const struct znsd *d)
 	return false;
 }
 
-/* true if there is more to do at once. */
+/* Returns true if there is more to do at once. */
 static bool sweep_step(struct znsd *d, bool *retry)
 {
 	uint32_t batch[ZNSD_RESET_BATCH], n = 0, i;
@@ -36,8 +36,8 @@ static bool sweep_step(struct znsd *d, bool *retry)
 	return n > 0;
 }
 
-/* A parked zone whose tail is too small to be used: it would stay active for ever. Else a parked
- * zone over the limit. */
+/* Finds a parked zone to finish: one whose tail is too small to be used, since it would stay active
+ * for ever. Else any parked zone over the limit. */
 static bool to_finish(struct znsd *d, uint32_t *zone)
 {
 	uint64_t now = zns_mono_ns(), tail = tail_min(d);
@@ -87,7 +87,7 @@ static int park_step(struct znsd *d)
 		return (int)((pace - (now - d->policy->finish_ns)) / 1000000) + 1;
 	if (d->policy->finisher) {
 		if (!finisher_start(d, zone))
-			return -1; /* it wakes us */
+			return -1; /* a thread that ends wakes the loop */
 		d->policy->finish_ns = now;
 		return 0;
 	}

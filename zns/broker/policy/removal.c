@@ -3,7 +3,7 @@
  * A removal is a record of the log. If the log is lost, a rebuild finds the checkpoint's footer
  * again, as long as its zone holds live data. So a copy of the tombstone is written too: into the
  * same zone if that has room, since one reset then takes both; else into any zone that nobody
- * writes. This is best effort: nobody waits until the copy is durable.
+ * writes. The copy is best effort: nobody waits until it is durable.
  */
 #include <string.h>
 #include "zns/fsck.h"
@@ -36,7 +36,7 @@ static void bury_in_zone(struct znsd *d, uint32_t zone, const ZnsPb__Tombstone *
 	uint32_t i;
 
 	if (zone >= d->nr_zones || (!zone_live(d, zone) && !d->zones[zone].writer))
-		return; /* it is reset before it is written again, and the footer with it */
+		return; /* a reset comes before the next write, and takes the footer */
 	buf = aligned_alloc(4096, zns_align_up(block, 4096));
 	if (!buf || zns_tombstone_block(t, buf, block))
 		return;

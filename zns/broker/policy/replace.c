@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A checkpoint gets a new record: when a dump joins it, when it is flattened, when it is moved. One
- * durable write puts the new record in the place of the old one.
+ * A checkpoint gets a new record when a dump joins it, and when it is flattened or moved. One
+ * durable write replaces the old record by the new one.
  */
 #include <string.h>
 #include "policy.h"
 
-/* A dump that joins a checkpoint, or flattens one, commits the next version of it. Nobody else may
- * commit one meanwhile. */
+/* A dump that joins or flattens a checkpoint commits its next version. Nobody else may commit one
+ * meanwhile. */
 int record_rewritten(const struct znsd *d, const uint8_t *id, struct zns_err *err)
 {
 	const struct lease *l;
@@ -23,8 +23,8 @@ int record_rewritten(const struct znsd *d, const uint8_t *id, struct zns_err *er
 }
 
 /*
- * Zones where a footer of an earlier version stays. If the log is lost, a rebuild finds these
- * footers, so a later removal leaves a note there too. To be freed.
+ * Lists the zones that keep a footer of an earlier version. If the log is lost, a rebuild finds
+ * these footers, so a later removal leaves a note there too. To be freed.
  */
 static uint32_t *old_manifests(const struct znsd *d, const ZnsPb__Checkpoint *now, size_t *nr)
 {

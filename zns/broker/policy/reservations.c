@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Reservations: which groups stay a container's between its dumps, and which are kept for normal
- * I/O. */
+/* Reservations: groups that a container keeps between its dumps, and groups for normal I/O. */
 #include <string.h>
 #include "policy.h"
 
@@ -30,8 +29,8 @@ void reservation_settle(struct znsd *d, const char *container)
 }
 
 /*
- * The store drops a reservation with the container's last checkpoint. A dump that runs at that
- * moment keeps its groups all the same.
+ * The store drops a reservation with the container's last checkpoint. A running dump keeps its
+ * groups all the same.
  */
 void reservation_renew(struct znsd *d, const char *container)
 {
@@ -63,7 +62,7 @@ void reservation_renew(struct znsd *d, const char *container)
 		znsd_log("renewing the reservation of %s: %s", container, err.msg);
 }
 
-/* The reservation grows by the groups that are granted now. It is durable before the answer. */
+/* The reservation grows by the newly granted groups. It is durable before the answer. */
 int reservation_extend(struct znsd *d, const struct dump_ask *a, const struct choice *ch,
 		       struct zns_err *err)
 {
@@ -108,7 +107,7 @@ static void free_groups(const struct znsd *d, const char *container, struct zns_
 			gs[i].free_zones = 0;
 }
 
-/* Whole channels with nothing on them; those with metadata last. Returns how many groups. */
+/* Picks whole empty channels, those with metadata last. Returns the number of groups. */
 static uint32_t pick_channels(const struct znsd *d, const struct zns_group_state *gs,
 			      uint32_t channels, uint32_t *out, uint32_t *found)
 {
@@ -201,8 +200,7 @@ int reserve_for_io(struct znsd *d, const ZnsPb__Reserve *q, struct zns_err *err)
 	r.has_created_ns = r.has_explicit_ = 1;
 	r.created_ns = zns_now_ns();
 	r.explicit_ = 1;
-	/* They are handed over empty. From here on the broker does not reset what is written there.
-	 */
+	/* They are handed over empty. From here on the broker resets nothing there. */
 	reset_groups(d, out, n);
 	ret = zns_store_reserve(d->store, &r, err);
 	if (!ret)
@@ -223,7 +221,7 @@ int reservation_release(struct znsd *d, const char *container, struct zns_err *e
 			return zns_fail(err, -EBUSY, "a dump of %s is running (PID %u)", container,
 					l->pid);
 	ret = zns_store_release(d->store, container, err);
-	if (!ret) /* the table does not know what normal I/O wrote */
+	if (!ret) /* the table does not know the writes of normal I/O */
 		ret = zones_refresh(d, 0, d->nr_zones, err);
 	io_changed(d);
 	d->freed |= !ret;

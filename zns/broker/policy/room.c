@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Room below the device's limits of open and active zones: which partly filled zones are kept,
- * which are finished first, and how one more zone becomes active.
+ * Room below the device's limits of open and active zones: which partly filled zones stay, which
+ * are finished first, and how one more zone becomes active.
  */
 #include "policy.h"
 
@@ -12,7 +12,7 @@ static void note_disturbed(uint8_t *who, enum neighbour what)
 	*who = zns_max(*who, (uint8_t)what);
 }
 
-/* Whom it disturbs if a zone is padded: that takes its die for up to a second. */
+/* Marks the groups where padding a zone disturbs somebody: it takes the die for up to a second. */
 static void groups_disturbed(const struct znsd *d, uint8_t *who)
 {
 	const struct lease *l;
@@ -42,8 +42,8 @@ bool zone_lru_parked(const struct znsd *d, bool urgent, uint32_t *zone)
 	uint32_t i;
 
 	groups_disturbed(d, who);
-	/* On an idle die if there is one; beside a dump only if somebody waits for it; one die
-	 * leaves no choice. */
+	/* Prefers an idle die. Takes a zone beside a dump only if somebody waits for it, or if
+	 * there is only one die. */
 	for (i = 0; i < d->nr_zones; i++) {
 		const struct zn_zone *z = &d->zones[i];
 		uint8_t b = d->nr_groups > 1 ? who[z->group] : DISTURBED_NOT;
@@ -95,7 +95,7 @@ static int finish_done(struct znsd *d, uint32_t max, struct zns_err *err)
 	return 0;
 }
 
-/* What the table says of zones that are being written is old. */
+/* The table is out of date for zones that are being written. */
 static int refresh_written(struct znsd *d, struct zns_err *err)
 {
 	uint32_t i;
@@ -135,8 +135,8 @@ int make_room(struct znsd *d, uint32_t zone, bool gently, struct zns_err *err)
 	if (gently)
 		return zns_fail(err, -EBUSY, "all %u zones that %s may have active are in use", max,
 				d->reg.path);
-	/* Then zones that their writers write no more: that loses at most a tail too small for
-	 * them. */
+	/* Then finish the zones that their writers have done with: this loses at most a tail too
+	 * small for them. */
 	ret = finish_done(d, max, err);
 	if (ret)
 		return ret;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The zone that a dump or a compaction writes next: one that its data may continue, else an empty
- * one, in the group that is asked for, else in another one.
+ * Finds the next zone for a dump or a compaction: a zone that its data may continue, else an empty
+ * one. The group that was asked for comes before the others.
  */
 #include <string.h>
 #include "policy.h"
 
-#define BAD_DIE 2 /* so many zones of a group failed in one dump: it may be the die */
+#define BAD_DIE 2 /* with this many failed zones in one dump, the die may be bad */
 
 /* Does it write a zone of this group now? Two lanes on one die would halve each other. */
 bool dump_writes_in(const struct znsd *d, const struct lease *l, uint32_t group)
@@ -59,8 +59,8 @@ static bool may_continue(const struct znsd *d, const struct lease *l, uint32_t z
 			   zone_parked_for(d, zone, l->container, least);
 }
 
-/* Of several a dump gets the one with most room. A compaction gets the fullest: the others keep
- * their room for dumps. */
+/* A dump gets the zone with most room. A compaction gets the fullest: the others keep their room
+ * for dumps. */
 static uint32_t find_parked(const struct znsd *d, const struct wish *w, const struct zn_group *g)
 {
 	uint64_t best_room = w->need ? UINT64_MAX : 0;
@@ -96,7 +96,7 @@ static uint32_t find_empty(const struct znsd *d, const struct wish *w, struct zn
 	return ZNSD_NONE;
 }
 
-/* Dumps that run must not find the last zones gone. */
+/* Running dumps must not find the last zones gone. */
 static bool empty_to_spare(const struct znsd *d)
 {
 	const struct lease *l;
@@ -127,7 +127,7 @@ uint32_t zone_search_in(struct znsd *d, const struct wish *w, uint32_t group)
 
 	if (!g->nr_zones || g->io)
 		return ZNSD_NONE;
-	/* A small dump that got no pack zone with its admission: none had room for it. */
+	/* This small dump got no pack zone with its admission: none had room for it. */
 	if (!w->need && w->l->packed && !w->l->nr_zones)
 		zone = find_empty(d, w, g);
 	if (zone == ZNSD_NONE)
@@ -140,9 +140,9 @@ uint32_t zone_search_in(struct znsd *d, const struct wish *w, uint32_t group)
 }
 
 /*
- * May this group be taken instead, in the first or the second round? A dump spreads: groups that it
- * does not write come first. What is moved goes where the container is at home, else where nobody
- * else is.
+ * May this group be taken instead, in the first or the second round? A dump spreads: it prefers
+ * groups that it does not write yet. A compaction prefers the container's own groups, then groups
+ * where nobody else is.
  */
 static bool suits(const struct znsd *d, const struct wish *w, const struct zns_group_state *g,
 		  int second)
@@ -153,7 +153,7 @@ static bool suits(const struct znsd *d, const struct wish *w, const struct zns_g
 			reserved_by(zns_store_find_reservation(d->store, w->l->container), g->id);
 }
 
-/* The least reserved of the other groups; never one that was promised to another dump. */
+/* Takes the least reserved of the other groups; never one that was promised to another dump. */
 static uint32_t search_elsewhere(struct znsd *d, const struct wish *w, uint32_t group)
 {
 	cleanup_free struct zns_group_state *gs = znsd_alloc(d->nr_groups * sizeof(*gs));
@@ -161,7 +161,7 @@ static uint32_t search_elsewhere(struct znsd *d, const struct wish *w, uint32_t 
 	uint32_t zone = ZNSD_NONE, n, i;
 
 	groups_state(d, w->l->container, w->l, gs);
-	/* what it may continue is not its container's */
+	/* it may continue zones of other containers */
 	for (i = 0; w->l->packed && i < d->nr_zones; i++)
 		gs[d->zones[i].group].free_zones += may_continue(d, w->l, i);
 	n = zns_alloc_pick(gs, d->nr_groups, d->nr_groups, order);

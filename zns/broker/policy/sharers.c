@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The running dumps, as zns/alloc wants them for a dump that would share with them. */
+/* The running dumps in the form of zns/alloc, for a dump that would share with them. */
 #include "policy.h"
 
-#define WAITS_NS 200000000ull /* so long it counts as waiting for its zones after it said so */
+#define WAITS_NS 200000000ull /* after its word, a dump counts so long as waiting for its zones */
 
 struct zns_sharer *sharers_of(const struct znsd *d, const struct lease *self, uint32_t *nr,
 			      uint32_t *at)
@@ -24,8 +24,7 @@ struct zns_sharer *sharers_of(const struct znsd *d, const struct lease *self, ui
 		if (l == self)
 			*at = *nr;
 		want = (double)l->dump.qos_mibps / d->zone_mibps;
-		/* No more than it may ever have: a small dump, or one with a ceiling, lacks
-		 * nothing. */
+		/* Never more than it may have: a small or a capped dump lacks nothing. */
 		want = zns_min(want, (double)zns_max(l->nr_groups, l->dump.most));
 		if (l->dump.max_groups)
 			want = zns_min(want, (double)l->dump.max_groups);
