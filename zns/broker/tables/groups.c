@@ -13,7 +13,7 @@ bool reserved_by(const ZnsPb__Reservation *r, uint32_t group)
 	return false;
 }
 
-/* Groups that were not granted to a dump, but in which it got a zone when its own were full. */
+/* Counts groups that were not granted to the dump, but gave it a zone when its own were full. */
 static void count_strays(const struct znsd *d, const struct lease *l, struct zns_group_state *gs)
 {
 	uint32_t i;
@@ -66,7 +66,7 @@ void groups_state(const struct znsd *d, const char *container, const struct leas
 
 			g->nr_leases++;
 			g->promised |= lease_promised(l);
-			/* A dump without a reservation holds its groups by its lease alone. */
+			/* Without a reservation a dump holds its groups by its lease alone. */
 			if (lease_admitted(l) && l->dump.dynamic && strcmp(l->container, container))
 				g->nr_reservations++;
 		}
@@ -97,7 +97,7 @@ static bool uses_group(const struct znsd *d, const struct lease *l, uint32_t gro
 	return lease_has_group(l, group);
 }
 
-/* The record tells which groups were shared at any time, not only at the beginning. */
+/* The record names the groups that were shared at any time, not only at the beginning. */
 void groups_mark_shared(struct znsd *d, struct lease *l, uint32_t group)
 {
 	size_t r;
@@ -142,7 +142,8 @@ static void list_groups(char *buf, size_t len, size_t *at, const uint32_t *group
 		*at += snprintf(buf + *at, len - *at, "%s%u", i ? " " : "groups ", groups[i]);
 }
 
-/* A command that reads may hold two leases on one connection, of a checkpoint and of its chain. */
+/* A reading command may hold two leases on one connection: one of a checkpoint, one of its
+ * chain. */
 static bool named_before(const struct znsd *d, const struct lease *l)
 {
 	const struct lease *k;
@@ -154,8 +155,8 @@ static bool named_before(const struct znsd *d, const struct lease *l)
 	return false;
 }
 
-/* Who stands in the way of @container: "web (dump, PID 12, groups 0 1 2), io (normal I/O, groups 4
- * 5)". */
+/* Names the holders that block @container: "web (dump, PID 12, groups 0 1 2), io (normal I/O,
+ * groups 4 5)". */
 const char *groups_holders(const struct znsd *d, const char *container, char *buf, size_t len)
 {
 	const struct lease *l;

@@ -73,7 +73,7 @@ bool lease_has_group(const struct lease *l, uint32_t group)
 	return false;
 }
 
-/* Zones it still writes, as of the last report. */
+/* Zones that the lease still writes, as of the last report. */
 uint32_t lease_unfull(const struct znsd *d, const struct lease *l)
 {
 	uint32_t i, n = 0;
@@ -87,7 +87,7 @@ uint32_t lease_unfull(const struct znsd *d, const struct lease *l)
 	return n;
 }
 
-/* Behind those for pages, before those for metadata images. */
+/* The new group goes behind those for pages, before those for metadata images. */
 void lease_gain_group(struct lease *l, uint32_t group)
 {
 	uint32_t at = l->nr_groups - l->dump.nr_meta, *groups, *weights;

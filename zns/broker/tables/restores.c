@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Figures of the last restore of each container. They are not on the device: a restore must work
- * from a device that is read-only or full, must not wear it, and its figures are of this machine. A
- * file in the runtime directory outlives the broker, which leaves when idle, and ends with the
- * boot.
+ * Figures of the last restore of each container. They are not on the device: a restore must not
+ * wear the device, and must work if it is read-only or full. Also, the figures are of this machine.
+ * A file in the runtime directory outlives the idle broker, and ends with the boot.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -43,8 +42,8 @@ void restores_free(struct znsd *d)
 	d->restores = NULL;
 }
 
-/* A reader sees the file whole or not at all. It is not synced: it ends with the boot anyway, and
- * criu waits. */
+/* A reader sees the whole file or none. It is not synced: it ends with the boot anyway, and criu
+ * waits. */
 static void save(const struct znsd *d)
 {
 	size_t len = zns_pb__restore_log__get_packed_size(d->restores);
@@ -75,7 +74,7 @@ ZnsPb__RestoreStat *restore_of(const struct znsd *d, const char *container)
 	return NULL;
 }
 
-/* Out of the list; what follows moves up. */
+/* Takes entry @i out of the list. */
 static void forget(ZnsPb__RestoreLog *log, size_t i)
 {
 	zns_pb__restore_stat__free_unpacked(log->restores[i], NULL);

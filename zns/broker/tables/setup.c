@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Zones and groups as a broker finds them when it starts. */
+/* Sets up zones and groups when a broker starts. */
 #include "tables.h"
 
-/* Zones that a probe could not place may be on any die: nobody can be promised one. */
+/* Zones that a probe could not place may be on any die. So nobody can be promised one. */
 static bool group_unknown(const ZnsPb__Profile *p, uint32_t g)
 {
 	return p->has_unknown_group && p->unknown_group == g;

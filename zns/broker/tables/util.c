@@ -11,7 +11,7 @@ void znsd_log(const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
-	/* One write per line, so that lines of two brokers do not mix. */
+	/* One write per line: lines of two brokers do not mix. */
 	dprintf(STDERR_FILENO, "%s znsd[%d]: %s\n",
 		zns_format_time(zns_now_ns(), when, sizeof(when)), (int)getpid(), line);
 }

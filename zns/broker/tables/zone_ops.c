@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What is done to zones on the device, and the table of zones after it. */
+/* Operations on the device's zones, which also update the table of zones. */
 #include <sys/file.h>
 #include "tables.h"
 
@@ -67,7 +67,7 @@ uint32_t zones_reset(struct znsd *d, const uint32_t *zones, uint32_t nr, struct 
 	for (i = 0; i < nr; i++) {
 		struct zn_zone *z = &d->zones[zones[i]];
 
-		/* One bad zone fails a batch: find out which. */
+		/* One bad zone fails a batch: find the bad one. */
 		ret = all && nr > 1 ? zns_dev_reset(d->dev, &zones[i], 1, &one) : all;
 		if (ret) {
 			znsd_log("resetting zone %u: %s", zones[i], one.msg);
@@ -119,7 +119,8 @@ uint32_t meta_zones(struct znsd *d, bool open)
 bool readers_check(struct znsd *d)
 {
 	if (!d->readers_clear && !flock(d->readers_fd, LOCK_EX | LOCK_NB)) {
-		/* Not kept: our own readers are known by their leases, and take it shared. */
+		/* We do not keep the lock: our own readers take it shared, and we know them by
+		 * their leases. */
 		flock(d->readers_fd, LOCK_UN);
 		d->readers_clear = true;
 		d->sweep = true;

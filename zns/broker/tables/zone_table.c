@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The zone table: what each zone is, who writes it, what may be done with it. */
+/* The zone table: each zone's state, writer and possible uses. */
 #include <string.h>
 #include "zns/layout.h"
 #include "tables.h"
@@ -15,8 +15,8 @@ bool zone_usable(const struct zn_zone *z)
 }
 
 /*
- * A record may claim bytes that were never written, or that a reset took. A dump that wrote there
- * could not commit. So nobody gets such a zone until the checkpoint is removed.
+ * A record may claim bytes that were never written, or that a reset took. A dump in such a zone
+ * could not commit. So nobody gets the zone until the checkpoint is removed.
  */
 static bool claimed_unwritten(const struct znsd *d, uint32_t zone)
 {
@@ -73,13 +73,13 @@ bool zone_garbage(const struct znsd *d, uint32_t zone)
 		return false;
 	if (z->old && !d->readers_clear)
 		return false;
-	/* Whoever reserved it for normal I/O writes there without telling us. */
+	/* Normal I/O writes to its zones without telling us. */
 	if (d->groups[z->group].io && !z->ours)
 		return false;
 	return !zone_live(d, zone);
 }
 
-/* Its group may be reserved for normal I/O meanwhile: the broker still has to reset these zones. */
+/* Its group may become reserved for normal I/O. The broker must still reset these zones. */
 void zones_note_ours(struct znsd *d, const ZnsPb__Checkpoint *k)
 {
 	size_t i;
