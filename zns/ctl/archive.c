@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* See archive.h. Only tar and gzip are switched on in libarchive: the less of it strangers' bytes
- * reach, the better. */
+/* See archive.h. Of libarchive only tar and gzip are switched on: strangers' bytes then reach
+ * less code. */
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
@@ -70,8 +70,8 @@ int ctl_pack_open(int fd, const char *path, int64_t mtime_s, struct ctl_pack **o
 	*out = p;
 	if (!p->a || !p->e)
 		return zns_fail_sys(err, -ENOMEM, "archive");
-	bad = archive_write_set_format_pax_restricted(p->a); /* plain ustar wherever that will do */
-	/* pages are large: speed before size; and the same bytes each time */
+	bad = archive_write_set_format_pax_restricted(p->a); /* plain ustar where that is enough */
+	/* Pages are large, so speed comes before size. The same input gives the same bytes. */
 	if (!bad && compressed(path))
 		bad = archive_write_add_filter_gzip(p->a) ||
 		      archive_write_set_options(p->a, "gzip:compression-level=1,gzip:!timestamp");
@@ -120,7 +120,7 @@ int ctl_pack_close(struct ctl_pack *p, int ret, struct zns_err *err)
 	if (!ret && archive_write_close(p->a))
 		ret = pack_failed(p, err);
 	if (ret && p->a)
-		archive_write_fail(p->a); /* no end is written: nobody takes it for whole */
+		archive_write_fail(p->a); /* without an end mark nobody takes it for whole */
 	archive_write_free(p->a);
 	archive_entry_free(p->e);
 	free(p);
@@ -162,8 +162,8 @@ int ctl_unpack_open(int fd, const char *path, struct ctl_unpack **out, struct zn
 	return 0;
 }
 
-/* Nothing before the root, nothing above it, nothing that a terminal or a log takes for more than a
- * name. */
+/* Refuses paths that lead to the root or above it, and characters that a terminal or a log would
+ * obey. */
 static int check_path(const struct ctl_unpack *u, const char *name, struct zns_err *err)
 {
 	if (*name == '/')
@@ -215,7 +215,7 @@ int ctl_unpack_next(struct ctl_unpack *u, struct ctl_entry *e, struct zns_err *e
 		ret = archive_read_next_header(u->a, &ae);
 		if (ret == ARCHIVE_EOF)
 			return 0;
-		if (ret != ARCHIVE_OK) /* a warning is of a name that cannot be told */
+		if (ret != ARCHIVE_OK) /* a warning: a name could not be converted */
 			return unpack_failed(u, err);
 		if (++u->entries > ENTRIES_MAX)
 			return zns_fail(err, -E2BIG, "%s holds more than %d files", u->path,

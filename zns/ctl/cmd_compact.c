@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* compact: empty zones that hold little live data, by moving it together */
+/* compact: moves live data together, so that zones with little of it become empty */
 #include <string.h>
 #include "compaction.h"
 

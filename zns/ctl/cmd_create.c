@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* create: an emulated device, ready for use */
+/* create: makes an emulated device that is ready for use */
 #include <string.h>
 #include <sys/stat.h>
 #include "ctl.h"
 #include "zns/emu.h"
 
-/* What can be said of the device, how it is read, and where it goes. */
+/* The parameters of the device: how each is read and where its value goes. */
 enum kind {
 	NUMBER,
 	COUNT,
@@ -65,7 +65,7 @@ static int set_map(struct zns_emu_params *p, const char *v)
 	return strcmp(v, maps[p->map]) ? -EINVAL : 0;
 }
 
-/* 0, or -EINVAL: @v is no value for it. */
+/* -EINVAL: @v is not a valid value. */
 static int set_param(struct zns_emu_params *p, const struct param *q, const char *v)
 {
 	static const char *const prealloc[] = { "allocated", "written", "sparse" };
@@ -129,7 +129,7 @@ static int make(struct create *k, uint32_t **die, struct zns_err *err)
 	struct stat st;
 	int ret;
 
-	/* Replacing one: not under a broker. */
+	/* A broker must not be using the one that is replaced. */
 	if (k->force && !stat(k->path + 4, &st)) {
 		ret = ctl_claim_device(k->path, &lock, err);
 		if (ret)
@@ -220,7 +220,7 @@ static int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
 								      required_argument,
 					   NULL, OPT_PARAM + c };
 	memcpy(opts + c, own, sizeof(own));
-	/* Twice: a preset comes first wherever it stands. */
+	/* Two passes: a preset applies first, wherever it stands on the command line. */
 	for (pass = 0; pass < 2; pass++) {
 		optind = 0;
 		while ((c = ctl_getopt(cmd, argc, argv, opts, &args)) >= 0) {
@@ -252,7 +252,7 @@ static int cmd_create(const struct ctl_cmd *cmd, int argc, char **argv)
 			return err.code == -ENOENT ? CTL_USAGE : CTL_FAILED;
 		}
 	}
-	/* A zone size alone means zones without a gap. */
+	/* Only a zone size was given: zones have no gap. */
 	if (zone_size_set && !k.capacity_set)
 		k.p.zone_capacity = k.p.zone_size;
 	if (args.argc != 1 || strncmp(args.argv[0], "emu:", 4))

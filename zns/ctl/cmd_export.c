@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* export: a plain CRIU image directory, or a tar archive of one, from a checkpoint on zones */
+/* export: writes a checkpoint as a plain CRIU image directory, or as a tar archive of one */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -9,24 +9,24 @@
 #include "zns/crypt.h"
 #include "zns/flat.h"
 
-#define CHUNK MIB(16) /* between two looks at the progress; an archive's buffer */
-#define PARENTS "parents" /* directory of an exported chain, one in it for each parent */
+#define CHUNK MIB(16) /* between two progress reports; also an archive's buffer */
+#define PARENTS "parents" /* in it a directory for each parent of an exported chain */
 
 struct export
 {
 	struct ctl_hold h;
-	ZnsPb__Response *answer; /* the chain's records */
+	ZnsPb__Response *answer; /* the records of the chain */
 	struct zns_chain *chain;
-	struct zns_flat *flat; /* not NULL: one checkpoint made of all */
+	struct zns_flat *flat; /* not NULL: the chain is merged into one checkpoint */
 	struct ctl_progress prog;
 	const char *target;
 	struct ctl_outdir out;
 	bool packed, to_stdout, flatten, metadata_only;
 	uint32_t done; /* images written so far */
-	uint64_t bytes; /* of them */
+	uint64_t bytes; /* bytes of these images */
 };
 
-/* How many directories are written. */
+/* The number of directories to write. */
 static uint32_t levels(const struct export *x)
 {
 	return x->flat || x->metadata_only ? 1 : zns_chain_levels(x->chain);
@@ -48,7 +48,7 @@ static int image_read(struct export *x, uint32_t level, uint32_t n, uint64_t off
 			       off, buf, len, err);
 }
 
-/* Where a level's images go: "" or "parents/ID/". */
+/* Where the images of a level go: "" or "parents/ID/". */
 static void prefix(const struct export *x, uint32_t level, char *out, size_t len)
 {
 	char id[ZNS_UUID_STR];
@@ -60,7 +60,7 @@ static void prefix(const struct export *x, uint32_t level, char *out, size_t len
 					 id));
 }
 
-/* What the link `parent` in it says; false: there is none. */
+/* The target of its link `parent`. false: it has none. */
 static bool link_of(const struct export *x, uint32_t level, char *out, size_t len)
 {
 	char id[ZNS_UUID_STR];
@@ -74,8 +74,7 @@ static bool link_of(const struct export *x, uint32_t level, char *out, size_t le
 
 /* ---- a directory ---- */
 
-/* With --metadata-only, no memory pages: what crit and checkpointctl read of them is in the
- * pagemaps. */
+/* --metadata-only leaves memory pages out. crit and checkpointctl only read the pagemaps. */
 static bool left_out(const struct export *x, uint32_t level, uint32_t n)
 {
 	return x->metadata_only &&
@@ -131,7 +130,7 @@ static void level_back(const struct export *x, int dir, uint32_t level)
 	unlinkat(dir, "parent", 0);
 }
 
-/* The directory was empty: what has our names is ours. */
+/* The directory was empty before, so we wrote every file with one of our names. */
 static void take_back(const struct export *x, int top)
 {
 	cleanup_close int parents = levels(x) > 1 ? zns_open_subdir(top, PARENTS) : -1;
@@ -166,8 +165,8 @@ static int level_to_dir(struct export *x, int dir, uint32_t level, uint8_t *buf,
 	return ret;
 }
 
-/* Each parent in a directory of its own below PARENTS, which stays open: what has its name now does
- * not matter. */
+/* Each parent gets its own directory below PARENTS. PARENTS stays open, so nobody can replace it
+ * by name. */
 static int parents_to_dir(struct export *x, int top, uint8_t *buf, struct zns_err *err)
 {
 	cleanup_close int parents = ctl_make_subdir(top, PARENTS, err);
@@ -267,7 +266,7 @@ static int write_archive(struct export *x, int fd, struct zns_err *err)
 	return ctl_pack_close(p, ret, err);
 }
 
-/* Under another name until it is whole. */
+/* It has another name until it is whole. */
 static int to_archive(struct export *x, struct zns_err *err)
 {
 	char base[ZNS_BASE_MAX], part[ZNS_BASE_MAX];

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * flatten: an incremental checkpoint is read through its chain and written anew, whole, under the
- * same id: handles and children stay good, its parents are not needed for it any more.
- */
+/* flatten: reads an incremental checkpoint through its chain and writes it anew, whole, under
+ * the same id. Handles and children stay valid. The checkpoint no longer needs its parents. */
 #include <limits.h>
 #include <string.h>
 #include "ctl.h"
@@ -13,11 +11,11 @@
 #define CHUNK MIB(4)
 
 struct flatten {
-	struct zns_session s; /* holds the chain, and the zones that are written */
+	struct zns_session s; /* holds the chain and the zones being written */
 	struct zns_save v;
 	struct zns_chain *chain;
 	struct zns_flat *flat;
-	ZnsPb__Handle *handle; /* of the directory that was named; or NULL */
+	ZnsPb__Handle *handle; /* of the directory on the command line, or NULL */
 	uint32_t qos_mibps;
 	struct ctl_progress prog;
 };
@@ -46,7 +44,7 @@ static int open_chain(struct flatten *x, const char *what, struct zns_err *err)
 		ret = zns_session_chain(&x->s, resp, x->handle, &p, &x->chain, err);
 	if (!ret)
 		ret = zns_flat_new(x->chain, &x->flat, err);
-	if (!ret) { /* its manifest's own copy may be older */
+	if (!ret) { /* the manifest's own copy may be older */
 		x->v.c = resp->checkpoints[0];
 		resp->checkpoints[0] = resp->checkpoints[--resp->n_checkpoints];
 	}
@@ -77,7 +75,7 @@ static void drop_places(ZnsPb__Checkpoint *c)
 	if (c->manifest)
 		zns_pb__extent_ref__free_unpacked(c->manifest, NULL);
 	c->manifest = NULL;
-	if (c->crypt) /* of the old key some nonces are used up */
+	if (c->crypt) /* some nonces of the old key are used up */
 		zns_pb__checkpoint_key__free_unpacked(c->crypt, NULL);
 	c->crypt = NULL;
 	free(c->parent.data);
@@ -85,7 +83,7 @@ static void drop_places(ZnsPb__Checkpoint *c)
 	c->has_parent = 0;
 }
 
-/* What it was made with stays as it was; what says where it is, and by which key, is new. */
+/* Its history stays as it was. Its places and its key are new. */
 static int begin(struct flatten *x, struct zns_err *err)
 {
 	ZnsPb__DumpBegin ask = ZNS_PB__DUMP_BEGIN__INIT;
@@ -95,7 +93,7 @@ static int begin(struct flatten *x, struct zns_err *err)
 
 	x->v.former = zns_chain_manifest(x->chain, 0);
 	x->v.former_crypt = zns_chain_crypt(x->chain, 0);
-	/* what was encrypted stays so, whatever new ones are */
+	/* an encrypted checkpoint stays encrypted, even if new ones are not */
 	if (!ret && !x->v.master && x->v.former_crypt)
 		ret = own_key(x, err);
 	if (ret)

@@ -33,7 +33,7 @@ static int make_default(const uint8_t *uuid, struct zns_err *err)
 	return zns_config_set("default-device", zns_uuid_format(uuid, id), err);
 }
 
-/* A UUID stands for the path it is registered with; a path needs no registration. */
+/* A UUID stands for the path of its registration. A path needs no registration. */
 static int spec_to_path(const char *spec, char *path, size_t len, struct zns_err *err)
 {
 	struct zns_registered reg;
@@ -65,7 +65,7 @@ struct measured {
 	uint32_t zone, write_mibps, read_mibps;
 };
 
-/* A device that does not say how fast a zone is, and a user who does not either. */
+/* Needed if neither the device nor the user tells the speed of a zone. */
 static int measure(struct zns_dev *dev, struct ctl_map *map, struct measured *m,
 		   struct zns_err *err)
 {
@@ -112,7 +112,7 @@ static int do_format(const char *path, struct ctl_map *map, bool force, const st
 		ret = zns_register(uuid, path, err);
 	if (!ret && e->on)
 		ret = zns_register_key(uuid, e->spec, err);
-	/* nothing is left of what it held before */
+	/* the old content is gone */
 	return ret ? ret : zns_register_flags(uuid, e->on, false, err);
 }
 
@@ -141,7 +141,7 @@ static int cmd_format(const struct ctl_cmd *cmd, int argc, char **argv)
 	m.wanted = write && !strcmp(write, "measure");
 	if (write && !m.wanted && zns_parse_mibps(write, &map.zone_write_mibps))
 		return ctl_usage(cmd, "\"%s\" is no bandwidth", write);
-	/* What destroys is named; no default stands in for it. */
+	/* A destructive command needs its device by name; no default applies. */
 	if (!args.dev && args.argc == 1)
 		args.dev = *args.argv++, args.argc--;
 	if (!args.dev || args.argc)
@@ -171,7 +171,7 @@ const struct ctl_cmd command_format = {
 	cmd_format,
 };
 
-/* By word of the administrator: the host that has it, by its own word, does not any more. */
+/* The administrator says that the host on record does not use the device any more. */
 static int take_over(const char *path, struct zns_err *err)
 {
 	ZnsPb__Mount m = ZNS_PB__MOUNT__INIT;
@@ -199,8 +199,8 @@ static int take_over(const char *path, struct zns_err *err)
 			ret = zns_store_unclaim(store, err);
 		zns_store_close(store);
 	}
-	/* Kept for the broker that comes next: what the other host still has under way must not get
-	 * through meanwhile. */
+	/* Keep the reservation for the next broker: commands of the other host may still be on
+	 * their way. */
 	if (ret)
 		zns_resv_leave(&resv, NULL);
 	zns_dev_close(dev);
@@ -240,7 +240,7 @@ static int cmd_register(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (args.argc != 1)
 		return ctl_usage(cmd, "one device is wanted");
 	ret = zns_canonical_spec(args.argv[0], path, sizeof(path), &err);
-	/* First: a host that died in the middle of a format leaves a reservation, and no store. */
+	/* Do this first: a host that died during a format leaves a reservation but no store. */
 	if (!ret && take)
 		ret = take_over(path, &err);
 	if (!ret)
@@ -259,8 +259,8 @@ const struct ctl_cmd command_register = {
 	cmd_register,
 };
 
-/* Does default-device mean this one? It must not outlive it: every command without DEV would fail.
- */
+/* Does default-device name this device? Then it must go too, or every command without DEV would
+ * fail. */
 static bool is_default(const struct zns_registered *reg)
 {
 	char value[256], uuid[ZNS_UUID_STR];
@@ -286,8 +286,8 @@ static int cmd_unregister(const struct ctl_cmd *cmd, int argc, char **argv)
 		ret = zns_registered_by_uuid(uuid, &reg, &err);
 	else
 		ret = zns_registered_by_path(args.argv[0], &reg, &err);
-	/* Not while it is in use; a device that is gone, or an entry that is damaged, can be
-	 * forgotten all the same. */
+	/* Refused while the device is in use. A missing device or a damaged entry can still be
+	 * forgotten. */
 	if (!ret) {
 		ret = ctl_claim_device(reg.path, &lock, &err);
 		if (ret && ret != -EBUSY)

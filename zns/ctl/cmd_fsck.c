@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fsck: check the catalogue; write a new one from what can still be read */
+/* fsck: checks the catalogue, and can write a new one from everything that is still readable */
 #include <string.h>
 #include "fsck.h"
 
@@ -86,7 +86,7 @@ static int do_rebuild(struct fsck *k, bool dry_run, struct zns_err *err)
 	return ret;
 }
 
-/* ---- the whole ---- */
+/* ---- the command ---- */
 
 static int check(struct fsck *k, struct zns_err *err)
 {
@@ -118,7 +118,8 @@ static int mend(struct fsck *k, int damage, struct zns_err *err)
 	return check(k, err);
 }
 
-/* A device that came here without its catalogue cannot be registered before it is rebuilt. */
+/* A device may come from another host without its catalogue. It needs a rebuild before it can be
+ * registered. */
 static int find_device(struct fsck *k, const char *spec, struct zns_err *err)
 {
 	uint8_t uuid[ZNS_UUID_LEN];
@@ -217,7 +218,7 @@ static int cmd_fsck(const struct ctl_cmd *cmd, int argc, char **argv)
 	k.problems = json_object_new_array();
 	k.found = json_object_new_array();
 	if (!run(&k, args.dev, &err))
-		err = (struct zns_err)ZNS_ERR_INIT; /* of tries that did not matter */
+		err = (struct zns_err)ZNS_ERR_INIT; /* drops errors of earlier attempts */
 	code = finish(cmd, &k, &err);
 	zns_resv_leave(&k.resv, NULL);
 	zns_dev_close(k.dev);

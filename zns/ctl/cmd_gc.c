@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* gc: sweep what runtimes left behind, apply retention rules, reset garbage zones */
+/* gc: removes leftovers of runtimes, applies retention rules, resets garbage zones */
 #include <string.h>
 #include "compaction.h"
 #include "gc.h"
@@ -13,7 +13,7 @@ struct item {
 	const ZnsPb__Checkpoint *c;
 	const ZnsPb__Mark *mark;
 	enum verdict v;
-	bool swept; /* looked at because of its origin */
+	bool swept; /* its origin makes it subject to the sweep */
 	char why[200];
 	bool failed;
 };
@@ -23,13 +23,15 @@ struct gc {
 	struct item *item;
 	size_t nr;
 	uint64_t grace_s;
-	uint64_t unjoined_s; /* pages only that are older go; UINT64_MAX: they stay */
+	/* checkpoints of pages only go if they are older; UINT64_MAX: they all stay */
+	uint64_t unjoined_s;
 	bool dry_run, json;
 	ZnsPb__Response *ls;
-	/* that are reset, or would be: garbage, and what only removed checkpoints lived in */
+	/* zones that are or would be reset: garbage, and those that only removed checkpoints
+	 * used */
 	uint32_t *zones;
 	size_t nr_zones;
-	const struct compact *compacted; /* NULL: not asked for, or not done */
+	const struct compact *compacted; /* NULL: not asked for or not done */
 };
 
 static const ZnsPb__Mark *mark_of(const ZnsPb__Response *ls, const ZnsPb__Checkpoint *c)
@@ -41,7 +43,7 @@ static const ZnsPb__Mark *mark_of(const ZnsPb__Response *ls, const ZnsPb__Checkp
 	return NULL;
 }
 
-/* Gone must be seen twice, at least a grace period apart. */
+/* The owner must be gone twice, at least a grace period apart. */
 static void judge_origin(struct gc *g, struct item *i, int64_t now)
 {
 	const ZnsPb__Origin *o = i->c->origin;
@@ -75,7 +77,7 @@ static void judge_origin(struct gc *g, struct item *i, int64_t now)
 	}
 }
 
-/* What a migration began and has not ended yet, or never will: only its user can tell. */
+/* A migration may still complete it, or never. Only the user can tell. */
 static void judge_pages(const struct gc *g, struct item *i, int64_t now)
 {
 	i->swept = true;
@@ -87,7 +89,7 @@ static void judge_pages(const struct gc *g, struct item *i, int64_t now)
 		i->v = V_REMOVE;
 }
 
-/* What the rule would remove but for its children is told by keep_parents(). */
+/* Some that the rule would remove must stay for their children: keep_parents() reports them. */
 static void judge_rule(struct gc *g, const ZnsPb__Retention *rule, int64_t now)
 {
 	cleanup_free struct zns_ruled *v = calloc(g->nr + 1, sizeof(*v));
@@ -109,7 +111,7 @@ static void judge_rule(struct gc *g, const ZnsPb__Retention *rule, int64_t now)
 	}
 }
 
-/* What stays keeps its parents; children come after them. */
+/* A checkpoint that stays keeps its parents. Children come after their parents in the list. */
 static void keep_parents(struct gc *g)
 {
 	char id[ZNS_UUID_STR];
@@ -191,7 +193,7 @@ static int remove_item(struct gc *g, struct item *i, struct zns_err *err)
 	return ctl_tell(&g->b, &req, err);
 }
 
-/* One by one: what was pinned meanwhile stays, the rest goes on. */
+/* One request each: if one was pinned meanwhile, the rest still goes. */
 static int apply(struct gc *g, struct zns_err *err)
 {
 	int first = 0;
@@ -232,11 +234,8 @@ static bool is_garbage(const ZnsPb__ZoneLine *z)
 	       z->state != ZNS_ZONE_READ_ONLY && z->state != ZNS_ZONE_OFFLINE;
 }
 
-/*
- * Zones that are garbage now, and those that will be: what is live in them is all of checkpoints
- * that go. The broker resets many of them by itself, as soon as the last such checkpoint is
- * removed, so they cannot be counted afterwards.
- */
+/* Counts zones that are garbage now, and zones whose live data all belongs to checkpoints that
+ * go. This comes before the removal: the broker itself resets many of them after it. */
 static int find_zones(struct gc *g, struct zns_err *err)
 {
 	cleanup_free uint64_t *goes = NULL;
@@ -264,7 +263,7 @@ static int find_zones(struct gc *g, struct zns_err *err)
 	return goes && g->zones ? 0 : zns_fail_sys(err, -ENOMEM, "list of zones");
 }
 
-/* What is still there was not reset: a restore reads it, or its checkpoint could not be removed. */
+/* These zones were not reset: a restore reads them, or their checkpoint could not be removed. */
 static int reset_garbage(struct gc *g, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* import: a plain CRIU image directory becomes a checkpoint; the order is that of a dump */
+/* import: makes a checkpoint from a plain CRIU image directory, in the order of a dump */
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -7,7 +7,7 @@
 #include "ctl.h"
 #include "import.h"
 
-/* Admission and the writer. */
+/* Gets admission and starts the writer. */
 static int begin(struct import *x, struct zns_err *err)
 {
 	ZnsPb__DumpBegin ask = ZNS_PB__DUMP_BEGIN__INIT;
@@ -43,7 +43,7 @@ static int begin(struct import *x, struct zns_err *err)
 	return ret;
 }
 
-/* Better now than when the device has been filled. */
+/* Fail now rather than after the device was filled. */
 static int check_room(const struct import *x, struct zns_err *err)
 {
 	char want[16], have[16];
@@ -56,8 +56,7 @@ static int check_room(const struct import *x, struct zns_err *err)
 			zns_format_size(room, have, sizeof(have)));
 }
 
-/* The record that is to be: of a joined one it is the old one, of a new one the client has made it.
- */
+/* The new record. A join starts from the old record; otherwise the client has made it. */
 static int describe(struct import *x, struct zns_err *err)
 {
 	ZnsPb__Origin *o = x->v.c->origin;
@@ -81,7 +80,7 @@ static int commit(struct import *x, struct zns_err *err)
 	return ret == -EPIPE ? zns_save_settle(&x->v, err) : ret;
 }
 
-/* Without its handle the import failed. */
+/* If the handle cannot be written, the import fails. */
 static int write_handle(struct import *x, struct zns_err *err)
 {
 	int ret = import_write_copies(x, err);
@@ -95,7 +94,7 @@ static int write_handle(struct import *x, struct zns_err *err)
 	return ret;
 }
 
-/* What there is to take, and where to. */
+/* Opens the source and the destination. */
 static int open_both(struct import *x, const char *spec, const char *handle, struct zns_err *err)
 {
 	int ret;
@@ -186,7 +185,7 @@ static int print(const struct import *x, const char *handle, bool json, double s
 				      JB("joined", x->join), J("seconds", seconds)));
 }
 
-/* The directory's own name, whatever way it was given. */
+/* The directory's real name, however it was spelled. */
 static void default_container(struct import *x)
 {
 	char path[PATH_MAX];

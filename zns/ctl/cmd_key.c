@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* key: master keys, and which of them a device's checkpoints are encrypted with */
+/* key: master keys, and the choice of the key that encrypts a device's checkpoints */
 #include <limits.h>
 #include <string.h>
 #include "ctl.h"
@@ -12,8 +12,8 @@ struct key_args {
 	const struct ctl_cmd *cmd;
 	bool json;
 	const char *dev;
-	const char *word; /* the file of create; what plain is told */
-	char spec[SPEC_MAX]; /* empty: none given */
+	const char *word; /* the file for create; the value for plain */
+	char spec[SPEC_MAX]; /* empty: not given */
 };
 
 static bool is_spec(const char *s)
@@ -62,8 +62,8 @@ static int key_create(const struct key_args *a, struct zns_err *err)
 	return 0;
 }
 
-/* How many encrypted checkpoints there are, and of those how many have keys wrapped with another
- * key than @id. */
+/* Counts the encrypted checkpoints. *other: how many have keys that another master key than @id
+ * wrapped. */
 static size_t count(const ZnsPb__Response *ls, const uint8_t *id, size_t *other,
 		    const uint8_t **which)
 {
@@ -155,8 +155,8 @@ static int key_show(const struct key_args *a, struct zns_err *err)
 	return 0;
 }
 
-/* Of what is there, that is what nobody will restore from now on without a word from the
- * administrator. */
+/* Lists plain checkpoints. From now on they cannot be restored unless the administrator allows
+ * it. */
 static void note_plain(const struct key_args *a, const struct zns_registered *reg,
 		       const ZnsPb__Response *ls)
 {
@@ -217,13 +217,13 @@ static int key_use(const struct key_args *a, struct zns_err *err)
 				"more: `znsctl key rotate` wraps them anew, with both keys at hand",
 				other, reg.path, zns_key_id_format(which, old));
 	}
-	/* First what is needed to read, then what asks for it. */
+	/* The key that reading needs comes first, then the setting that demands it. */
 	if (!ret)
 		ret = zns_register_key(reg.uuid, a->spec, err);
 	if (!ret && !(wants(ls) &&
 		      !memcmp(ls->encryption->key_id.data, zns_master_id(m), ZNS_KEY_ID_BYTES)))
 		ret = ask_encryption(&b, zns_master_id(m), err);
-	if (!ret) /* the device could be made to forget it */
+	if (!ret) /* kept here too: the device could be made to forget it */
 		ret = zns_register_flags(reg.uuid, true, -1, err);
 	if (!ret)
 		note_plain(a, &reg, ls);
@@ -257,7 +257,7 @@ static int key_off(const struct key_args *a, struct zns_err *err)
 		      0);
 }
 
-/* Whether checkpoints that are not encrypted are taken where encryption is asked for. */
+/* May plain checkpoints be restored where encryption is required? */
 static int key_plain(const struct key_args *a, struct zns_err *err)
 {
 	bool accept = !strcmp(a->word, "accept");
@@ -277,7 +277,7 @@ static int key_plain(const struct key_args *a, struct zns_err *err)
 	return 0;
 }
 
-/* All keys that @from wrapped, wrapped with @to. */
+/* Wraps all keys of @from with @to. */
 static int rewrap(const struct zns_master *from, const struct zns_master *to,
 		  const ZnsPb__Response *ls, ZnsPb__Rekey *q, struct zns_err *err)
 {
@@ -296,7 +296,7 @@ static int rewrap(const struct zns_master *from, const struct zns_master *to,
 			return zns_fail_sys(err, -ENOMEM, "wrapped keys");
 		zns_pb__key_line__init(l);
 		q->lines[q->n_lines++] = l;
-		l->checkpoint = c->id; /* the answer's */
+		l->checkpoint = c->id; /* owned by the answer */
 		ret = zns_crypt_rewrap(from, to, c->id.data, c->crypt, &l->crypt, err);
 		if (ret)
 			return ret;
@@ -378,7 +378,7 @@ static int key_rotate(const struct key_args *a, struct zns_err *err)
 	return ret;
 }
 
-/* What is left after the verb: a KEYSPEC and a device, in any order. */
+/* Arguments after the verb: a KEYSPEC and a device, in any order. */
 static int take_args(struct key_args *a, const struct ctl_args *args, struct zns_err *err)
 {
 	uint8_t uuid[ZNS_UUID_LEN];
@@ -434,7 +434,8 @@ static int cmd_key(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (v == end)
 		return ctl_usage(cmd, "create, show, use, off, rotate or plain: one of them");
 	zns_crypt_harden();
-	if (v->run == key_create || v->run == key_plain) { /* a word of their own comes first */
+	/* these verbs take an argument of their own first */
+	if (v->run == key_create || v->run == key_plain) {
 		a.word = args.argc > 1 ? args.argv[1] : "";
 		args.argc--;
 		args.argv++;
@@ -465,7 +466,7 @@ const struct ctl_cmd command_key = {
 	cmd_key,
 };
 
-/* ---- for create and format ---- */
+/* ---- shared with create and format ---- */
 
 int ctl_encrypt_load(const char *spec, struct ctl_encrypt *e, struct zns_err *err)
 {

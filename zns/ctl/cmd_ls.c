@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* ls: the checkpoints of a device */
+/* ls: lists the checkpoints of a device */
 #include <string.h>
 #include "ctl.h"
 
-/* One letter each; the help and the manual say what they mean. */
+/* One letter each. The help and the manual explain them. */
 static void flags_of(const void *row, const void *arg, char *out, size_t len)
 {
 	const ZnsPb__Checkpoint *c = row;
@@ -48,7 +48,7 @@ static void nr_groups(const void *row, const void *arg, char *buf, size_t len)
 	snprintf(buf, len, "%zu", ((const ZnsPb__Checkpoint *)row)->n_groups);
 }
 
-/* The name, then what else there is to say: the line is as long as it takes. */
+/* The name and all remarks; the line may become long. */
 static void wide_name(const void *row, const void *arg, char *buf, size_t len)
 {
 	const ZnsPb__Checkpoint *c = row;
@@ -69,8 +69,8 @@ static void wide_name(const void *row, const void *arg, char *buf, size_t len)
 	fclose(f);
 }
 
-/* A fixed part that fits 80 columns with a name of usual length behind it, which is last since it
- * may be of any length. */
+/* The fixed part fits 80 columns with a name of usual length. The name comes last: it may have
+ * any length. */
 static const struct ctl_column narrow[] = {
 	{ "id", 0, "id", NULL },
 	{ "created", -20, "created_ns:time", NULL },
@@ -87,7 +87,7 @@ static const struct ctl_column wide[] = {
 	{ "container", 0, NULL, wide_name }, CTL_COLUMNS_END,
 };
 
-/* Both are in the catalogue's order: *k is the next one that is wanted. */
+/* Both lists have the catalogue's order. *k is the next wanted one. */
 static bool wanted(const struct ctl_pick *p, size_t *k, const ZnsPb__Checkpoint *c)
 {
 	if (*k == p->nr || c->id.len != ZNS_UUID_LEN ||
@@ -136,8 +136,8 @@ static void print_json(const struct ctl_pick *p)
 	ctl_print_list("checkpoints", list);
 }
 
-/* The others take a removed one's whole id to the broker, which knows when it went; here there is
- * just nothing to list. */
+/* Other commands send the whole id of a removed checkpoint to the broker, which knows when it
+ * went. ls has nothing to list. */
 static int all_listed(const struct ctl_pick *p, struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* metrics: all registered devices in Prometheus' text format or as JSON, on standard output or into
- * a file */
+/* metrics: all registered devices in Prometheus' text format or as JSON, to standard output or a
+ * file */
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <string.h>
@@ -17,7 +17,7 @@ struct device {
 	char id[ZNS_UUID_STR];
 	struct zns_registered reg;
 	struct zns_broker broker;
-	struct zns_err away; /* why it could not be asked */
+	struct zns_err away; /* why the broker could not be asked */
 	ZnsPb__Response *status, *ls; /* NULL: it did not answer */
 	struct last *last; /* per container */
 	size_t nr_last;
@@ -72,7 +72,7 @@ static void container_line(FILE *f, const char *name, const struct device *d, co
 	fprintf(f, "} %.17g\n", v);
 }
 
-/* The catalogue is in order of commit: the last one seen is the newest. */
+/* The catalogue has the order of commit, so the last one is the newest. */
 static int find_last(struct device *d)
 {
 	size_t i, k;
@@ -142,7 +142,7 @@ static void device_metrics(FILE *f, const struct device *dev, size_t nr)
 {
 	static const struct {
 		const char *name, *help;
-		double (*value)(const struct device *); /* NULL: of each state */
+		double (*value)(const struct device *); /* NULL: one value per state */
 	} m[] = {
 		{ "zns_bytes_live", "Bytes of committed checkpoints.", d_live },
 		{ "zns_bytes_free", "Bytes that can be written now.", d_free },
@@ -205,7 +205,7 @@ static double v_frozen(const struct last *l)
 	return l->c->has_frozen_us ? (double)l->c->frozen_us / 1e6 : -1;
 }
 
-/* A value below 0 is not known, and left out. */
+/* A negative value is unknown and is left out. */
 static void container_metrics(FILE *f, const struct device *dev, size_t nr)
 {
 	static const struct {
@@ -239,7 +239,7 @@ static void container_metrics(FILE *f, const struct device *dev, size_t nr)
 	}
 }
 
-/* The same figures, in the words of the other commands' JSON. */
+/* The same figures, with the names of the other commands' JSON. */
 static struct json_object *container_json(const struct last *l)
 {
 	const ZnsPb__Origin *o = l->c->origin;
@@ -300,10 +300,10 @@ static int render(const struct device *dev, size_t nr, const char *path, bool js
 	if (fclose(f))
 		return zns_fail(err, -ENOMEM, "out of memory");
 	if (!path) {
-		fwrite(text, 1, len, stdout); /* main says what goes wrong with that */
+		fwrite(text, 1, len, stdout); /* main reports a write error */
 		return 0;
 	}
-	/* The collector must never see half of it. */
+	/* The collector must never see half a file. */
 	ret = zns_replace_file(AT_FDCWD, path, text, len, 0644);
 	return ret ? zns_fail_sys(err, ret, "cannot write %s", path) : 0;
 }
@@ -315,7 +315,7 @@ static int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
 	const char *path = NULL;
-	/* for --output: the directory is the collector's */
+	/* for --output: the collector owns the directory */
 	static const int keep[] = { CAP_DAC_OVERRIDE };
 	size_t nr = 0, i;
 	int ret;
@@ -329,15 +329,15 @@ static int cmd_metrics(const struct ctl_cmd *cmd, int argc, char **argv)
 	dev = calloc(nr + 1, sizeof(*dev));
 	if (!ret && !dev)
 		ret = zns_fail(&err, -ENOMEM, "out of memory");
-	/* A device that is away is a value (zns_up), not a failure. */
+	/* An unreachable device is a value (zns_up), not a failure. */
 	for (i = 0; !ret && i < nr; i++) {
 		dev[i].reg = regs[i];
 		zns_uuid_format(regs[i].uuid, dev[i].id);
 		if (zns_broker_connect(&regs[i], &dev[i].broker, &dev[i].away) && !dev[i].away.code)
 			dev[i].away.code = -EIO;
 	}
-	/* All brokers run, those that we had to start too: from here on names are read that
-	 * containers have chosen. */
+	/* All brokers run now, including those we had to start. From here on we read names that
+	 * containers chose. */
 	if (!ret)
 		zns_process_no_network();
 	if (!ret)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* mount: a checkpoint's images as read-only files, for crit and whatever else reads an image
- * directory */
+/* mount: shows a checkpoint's images as read-only files, for crit and other readers of image
+ * directories */
 #define FUSE_USE_VERSION 35
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "outdir.h"
 #include "zns/reader.h"
 
-/* One mount per process; libfuse calls from its own threads, the reader is made for that. */
+/* One mount per process. libfuse calls from several threads; the reader supports that. */
 static struct view {
 	struct ctl_hold h;
 	struct zns_reader *r;
@@ -70,7 +70,7 @@ static int view_open(const char *path, struct fuse_file_info *fi)
 		return -EROFS;
 	if (!image_at(path))
 		return -ENOENT;
-	fi->keep_cache = 1; /* what is committed never changes */
+	fi->keep_cache = 1; /* committed data never changes */
 	return 0;
 }
 
@@ -118,10 +118,10 @@ static int open_view(const char *dev, const char *what, struct zns_err *err)
 	return zns_reader_new(&p, view.h.m, &view.r, err);
 }
 
-/* ---- where ---- */
+/* ---- the mount point ---- */
 
-/* What is mounted here, or below the latter ones, would hide a part of the system from all of it.
- */
+/* A mount on one of these, or below the latter ones, would hide a part of the system from
+ * everybody. */
 static bool of_the_system(const char *path)
 {
 	static const char *const itself[] = { "/",          "/home",    "/lib",      "/media",
@@ -146,7 +146,7 @@ static bool of_the_system(const char *path)
 }
 
 struct place {
-	char base[ZNS_BASE_MAX], path[PATH_MAX]; /* as the kernel calls it */
+	char base[ZNS_BASE_MAX], path[PATH_MAX]; /* path: the kernel's spelling */
 	int parent, dir;
 };
 
@@ -163,13 +163,14 @@ static int kernels_name(int fd, char *out, size_t len, struct zns_err *err)
 	return 0;
 }
 
-/* An empty directory that is no link and none of the system's; by descriptor from here on. */
+/* Finds an empty directory. It may not be a link or a directory of the system. Later steps use
+ * its descriptor. */
 static int find_place(const char *arg, struct place *p, struct zns_err *err)
 {
 	char all[PATH_MAX];
 	int ret;
 
-	/* "/", ".", "x/.." end in no name: let the kernel say what they are called. */
+	/* "/", "." and "x/.." do not end in a name: ask the kernel for it. */
 	p->dir = zns_open_dir(arg, err);
 	if (p->dir == -ENOENT || p->dir == -ENOTDIR)
 		return zns_fail(err, p->dir, "%s is no directory", arg);
@@ -193,7 +194,7 @@ static int find_place(const char *arg, struct place *p, struct zns_err *err)
 	if (p->dir < 0)
 		return zns_fail_sys(err, p->dir, "%s", arg);
 	ret = kernels_name(p->dir, p->path, sizeof(p->path), err);
-	if (!ret && of_the_system(p->path)) /* another one by now */
+	if (!ret && of_the_system(p->path)) /* the name may mean another directory by now */
 		return zns_fail(err, -EPERM,
 				"%s belongs to the system: name an empty directory of your own",
 				p->path);
@@ -212,10 +213,8 @@ static void leave_place(struct place *p)
 		close(p->parent);
 }
 
-/*
- * Root mounts on the descriptor, so that no link can have come in its way since; fusermount3, which
- * does it for others, looks for itself.
- */
+/* Root mounts on the descriptor, so a link that appears later does no harm. Others use
+ * fusermount3, which checks the path itself. */
 static void mount_name(const struct place *p, char *out, size_t len)
 {
 	if (geteuid())
@@ -224,7 +223,7 @@ static void mount_name(const struct place *p, char *out, size_t len)
 		snprintf(out, len, "/proc/self/fd/%d", p->dir);
 }
 
-/* The mount's own root is at the name now; libfuse would look for the directory below it. */
+/* The name now leads to the mount's own root. libfuse would look for the directory below it. */
 static void unmount(const struct place *p)
 {
 	char name[64];
@@ -241,7 +240,7 @@ static void unmount(const struct place *p)
 	close(fd);
 }
 
-/* Serve until it is unmounted. @ready: told when it is mounted, -1: nobody waits. */
+/* Serves until unmounted. Writes to @ready once mounted; -1: nobody waits. */
 static int serve(const struct place *p, int ready, struct zns_err *err)
 {
 	char *argv[] = {
@@ -258,7 +257,7 @@ static int serve(const struct place *p, int ready, struct zns_err *err)
 	if (!f)
 		return zns_fail(err, -EIO, "libfuse does not start");
 	mount_name(p, target, sizeof(target));
-	/* libfuse says on standard error what is wrong with the mount, in its own words. */
+	/* libfuse explains a failed mount on standard error itself. */
 	if (fuse_mount(f, target)) {
 		ret = zns_fail(err, -EIO,
 			       "cannot mount on %s; it takes /dev/fuse, and root or fusermount3",
@@ -266,7 +265,7 @@ static int serve(const struct place *p, int ready, struct zns_err *err)
 	} else {
 		fuse_set_signal_handlers(fuse_get_session(f));
 		if (ready >= 0) {
-			/* whoever reads our errors waits for the end of them */
+			/* a reader of our errors waits for their end */
 			dup2(STDOUT_FILENO, STDERR_FILENO);
 			if (write(ready, "", 1) != 1)
 				fuse_exit(f);
@@ -288,7 +287,7 @@ static int work(const struct ctl_cmd *cmd, const char *dev, const char *what, co
 	struct zns_err err = ZNS_ERR_INIT;
 	int ret = open_view(dev, what, &err);
 
-	/* Where it was started must be free to be unmounted; until here names may be relative. */
+	/* The starting directory must not stay busy. Names may be relative up to here. */
 	if (!ret && ready >= 0 && chdir("/"))
 		ret = zns_fail_sys(&err, -errno, "/");
 	if (!ret)
@@ -298,8 +297,8 @@ static int work(const struct ctl_cmd *cmd, const char *dev, const char *what, co
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }
 
-/* The reader has threads, and a fork would lose them: the child does everything, the parent waits
- * until it is mounted. */
+/* A fork would lose the reader's threads. So the child does everything and the parent waits for
+ * the mount. */
 static int in_background(const struct ctl_cmd *cmd, const char *dev, const char *what,
 			 const struct place *at)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* reserve, release: groups kept for normal I/O */
+/* reserve, release: keep groups for normal I/O */
 #include <string.h>
 #include "ctl.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* reset: zones that hold nothing live */
+/* reset: zones without live data */
 #include <string.h>
 #include "ctl.h"
 
@@ -21,7 +21,7 @@ static int list_add(struct list *l, uint32_t zone)
 	return 0;
 }
 
-/* What the broker would do now; it decides again when asked in earnest. */
+/* Shows what the broker would do now. A real request decides again. */
 static int preview(const ZnsPb__Response *r, const struct list *ask, struct list *out,
 		   struct zns_err *err)
 {

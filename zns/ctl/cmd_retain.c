@@ -3,7 +3,7 @@
 #include <string.h>
 #include "ctl.h"
 
-/* Only what the rule says: a number that it has not got is no 0. */
+/* Shows only the limits that the rule has. A missing number is not 0. */
 char *ctl_rule(const ZnsPb__Retention *r, char *buf, size_t len)
 {
 	char ttl[24];
@@ -35,7 +35,7 @@ static int print_rules(const ZnsPb__Response *ls, bool json)
 	return CTL_OK;
 }
 
-/* What is not given stays as it was. */
+/* Options that are not given keep their old value. */
 static int merge(struct zns_broker *b, ZnsPb__Retention *rule, struct zns_err *err)
 {
 	cleanup_answer ZnsPb__Response *ls = NULL;

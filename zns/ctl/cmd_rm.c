@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* rm: checkpoints by id, by container, or all */
+/* rm: removes checkpoints by id, by container, or all */
 #include <limits.h>
 #include <string.h>
 #include "ctl.h"
 
 struct rm {
 	struct ctl_pick p;
-	size_t pinned; /* passed over: not named by id */
-	size_t needed; /* likewise, since something that stays is built on them */
+	size_t pinned; /* skipped: pinned and not named by id */
+	size_t needed; /* skipped: a child that stays needs them */
 	bool dry_run, secure;
 };
 
@@ -20,7 +20,7 @@ static void pass_over(struct rm *m, const uint8_t *id)
 	memmove(m->p.ids[k], m->p.ids[k + 1], (--m->p.nr - k) * ZNS_UUID_LEN);
 }
 
-/* Parents of what stays; newest first, so that one pass finds them all. */
+/* Keeps the parents of those that stay. Newest first, so one pass finds them all. */
 static void keep_parents(struct rm *m)
 {
 	const ZnsPb__Response *ls = m->p.ls;
@@ -41,7 +41,7 @@ static void keep_parents(struct rm *m)
 	}
 }
 
-/* Who names one by its id means that one: it is an error then if it cannot go. */
+/* An id names exactly one checkpoint: it is an error if that one cannot go. */
 static void choose(struct rm *m)
 {
 	const ZnsPb__Response *ls = m->p.ls;
@@ -93,7 +93,8 @@ static int print(const struct ctl_args *args, const struct rm *p, struct json_ob
 	return CTL_OK;
 }
 
-/* Newest first, so that no parent goes before its children; then what is not there any more. */
+/* Newest first, so that children go before their parents. Ids that are not there any more come
+ * last. */
 static void in_order(const struct ctl_pick *p, ProtobufCBinaryData *ids)
 {
 	const ZnsPb__Response *ls = p->ls;
@@ -113,8 +114,8 @@ static void in_order(const struct ctl_pick *p, ProtobufCBinaryData *ids)
 			ids[n++] = (ProtobufCBinaryData){ ZNS_UUID_LEN, p->ids[k] };
 }
 
-/* What the broker would say to ids that cannot go; that of one which went before is fine with it.
- */
+/* What the broker would answer for ids that cannot go. A checkpoint removed earlier is no error
+ * to it. */
 static int would_refuse(struct ctl_pick *p, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
@@ -140,8 +141,8 @@ static int would_refuse(struct ctl_pick *p, struct zns_err *err)
 	return ret;
 }
 
-/* The broker removes what one request names before it looks at anybody else: dumps that run must
- * not wait for long. */
+/* The broker completes one request before it serves others. A small batch keeps running dumps
+ * from waiting long. */
 #define BATCH 256
 
 static int remove_picked(struct rm *m, struct json_object *list, struct zns_err *err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* show: one checkpoint, from the device; of a handle directory also how its plain copies are; or
- * those of a container */
+/* show: one checkpoint from the device, or all of a container; with a handle directory, also its
+ * plain copies */
 #include <fcntl.h>
 #include <string.h>
 #include "ctl.h"
@@ -10,12 +10,12 @@
 #include "zns/store.h"
 
 struct handle_info {
-	const ZnsPb__Handle *h; /* NULL: none was given */
-	int differ; /* copies */
+	const ZnsPb__Handle *h; /* NULL: none given */
+	int differ; /* copies that differ */
 	struct zns_err which;
 };
 
-/* How the plain copies beside a handle are. */
+/* Checks the plain copies beside a handle. */
 static void check_copies(const char *dir, const ZnsPb__Handle *h, struct handle_info *hi)
 {
 	cleanup_close int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -26,7 +26,7 @@ static void check_copies(const char *dir, const ZnsPb__Handle *h, struct handle_
 	hi->differ = zns_handle_check_copies(fd, h, &hi->which);
 }
 
-/* Every byte of it, padding and footer included; and where the manifest is among them. */
+/* Every byte of the checkpoint, with padding and footer, and the place of the manifest. */
 static const char places[] = "zone_uses=zones{zone start len} manifest?{zone start len}";
 static const char image[] = "name beside! size unit segments{off len extents{zone start weight!}}";
 
@@ -171,7 +171,7 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls,
 	return CTL_OK;
 }
 
-/* One, named by its id or by its handle. */
+/* One checkpoint, named by its id or its handle. */
 static int show_one(const char *dev, const uint8_t *uuid, const char *dir,
 		    const ZnsPb__Handle *handle, const ZnsPb__Response *ls, bool json,
 		    struct zns_err *err)
@@ -227,7 +227,7 @@ static int show_leaf(const struct tree *t, const ZnsPb__Checkpoint *c, struct zn
 	return ret;
 }
 
-/* Containers in the order in which each has come first, of these the checkpoints by time. */
+/* Containers in the order of their first checkpoint; the checkpoints of each by time. */
 static int show_tree(const struct tree *t, const struct ctl_pick *p, struct zns_err *err)
 {
 	cleanup_free const ZnsPb__Checkpoint **v = calloc(p->nr + 1, sizeof(*v));
@@ -274,7 +274,7 @@ static int cmd_show(const struct ctl_cmd *cmd, int argc, char **argv)
 		ctl_pick_end(&p);
 		return ret;
 	}
-	/* each one that is shown has a lease on a connection of its own */
+	/* each checkpoint needs its own connection for its lease */
 	zns_broker_close(&p.broker);
 	list = args.json ? json_object_new_array() : NULL;
 	if (p.by_id)

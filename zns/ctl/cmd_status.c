@@ -4,7 +4,7 @@
 #include "ctl.h"
 #include "zns/crypt.h"
 
-#define RESTORES_SHOWN 5 /* the latest; --json has all */
+#define RESTORES_SHOWN 5 /* the latest ones; --json has all */
 
 static const char status_fields[] =
 	"device path geometry={zones=nr_zones zone_size zone_capacity block_size metadata_zones!} limits={max_open max_active} "
@@ -48,7 +48,7 @@ static struct json_object *json_leases(const ZnsPb__Status *s)
 	return list;
 }
 
-/* Whose the drive is means something only while somebody has it. */
+/* The drive's holder is known only while somebody holds it. */
 static void json_host(struct json_object *j, const ZnsPb__HostReservation *h)
 {
 	char key[32];
@@ -59,7 +59,7 @@ static void json_host(struct json_object *j, const ZnsPb__HostReservation *h)
 		json_object_object_add(j, "type", NULL);
 }
 
-/* No dump is admitted while there is an error in it, so it is shown before the first one fails. */
+/* No dump is admitted while tenants.conf has an error. So show it before the first dump fails. */
 static const char *tenants_error(struct zns_err *err)
 {
 	struct zns_tenant t;
@@ -104,7 +104,7 @@ static void limit(char *buf, size_t len, uint32_t n)
 		snprintf(buf, len, "no limit");
 }
 
-/* What checkpoints can take, metadata not counted. */
+/* Space for checkpoints, without metadata. */
 static uint64_t space(const ZnsPb__Status *s)
 {
 	return s->bytes_live + s->bytes_wasted + s->bytes_free;
@@ -115,7 +115,7 @@ static double use_percent(const ZnsPb__Status *s)
 	return space(s) ? 100.0 * (double)(s->bytes_live + s->bytes_wasted) / (double)space(s) : 0;
 }
 
-/* As df prints file systems: one line for each device. */
+/* One line for each device, as df prints file systems. */
 static void cell_space(const void *row, const void *arg, char *out, size_t len)
 {
 	zns_format_size(space(row), out, len);
@@ -379,7 +379,7 @@ static int groups_text(const ZnsPb__Profile *p)
 			printf("    ?        ? ");
 		else
 			printf("%5zu  %7s ", i, channel);
-		/* There must be room for one more, and for how many there are. */
+		/* Leave room for one more and for the count of the rest. */
 		for (k = n = 0, at = 15; k < p->n_zone_group; k++)
 			if (p->zone_group[k] == i && n++ < 12 && at < 62)
 				at += (size_t)printf(" %zu", k);

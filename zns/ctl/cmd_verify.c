@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* verify: every unit of a checkpoint read and checked, its manifest and footer too */
+/* verify: reads and checks every unit of a checkpoint, its manifest and its footer */
 #include <string.h>
 #include "ctl.h"
 #include "zns/crypt.h"
@@ -8,20 +8,21 @@
 #include "zns/reader.h"
 #include "zns/store.h"
 
-/* One checkpoint being verified; workers add to it under the lock. */
+/* The state of one checkpoint's verification. Workers add to it under the lock. */
 struct check {
 	pthread_mutex_t lock;
 	pthread_cond_t idle;
-	uint32_t running; /* images */
+	uint32_t running; /* images under way */
 	struct ctl_progress *progress;
 	struct image_check {
 		uint64_t bad_units, bad_bytes;
 		uint32_t zone;
-		uint64_t zone_off, off; /* of the first one found bad, by its place in the image */
+		/* place of the first damage: in the zone and in the image */
+		uint64_t zone_off, off;
 		struct zns_err err;
 	} * image;
 	uint64_t units, bad_units;
-	struct zns_err err; /* of a request as a whole */
+	struct zns_err err; /* failure of a whole request */
 };
 
 struct verdict {
@@ -30,7 +31,8 @@ struct verdict {
 	struct json_object *damage; /* array of objects */
 	uint64_t units, bad_units;
 	double seconds;
-	/* why its authenticity could not be checked; code 0: it was, or it is not encrypted */
+	/* why authenticity could not be checked; code 0: it was checked, or the checkpoint is
+	 * plain */
 	struct zns_err no_key;
 };
 
@@ -40,7 +42,7 @@ struct totals {
 	uint32_t checkpoints, damaged;
 	int id_width;
 	bool json;
-	const ZnsPb__Handle *handle; /* of the directory that was named; or NULL */
+	const ZnsPb__Handle *handle; /* of the directory on the command line, or NULL */
 };
 
 static void add_damage(struct verdict *v, const char *image, bool placed, uint32_t zone,
@@ -86,8 +88,7 @@ static void image_checked(void *arg, const struct zns_err *err)
 	pthread_mutex_unlock(&k->lock);
 }
 
-/* All images at once, but not thousands of requests: the reader takes them unit by unit in turns.
- */
+/* Starts all images, but limits the requests: the reader serves them in turns, unit by unit. */
 static void run_images(struct check *k, struct zns_reader *r, const ZnsPb__Manifest *m)
 {
 	for (uint32_t i = 0; i < m->n_images; i++) {
@@ -146,7 +147,7 @@ int ctl_verify_data(struct zns_dev *dev, const ZnsPb__Manifest *m, struct ctl_pr
 	return ret;
 }
 
-/* 0 with v->damage filled in; an error: it could not be judged. */
+/* Returns 0 and fills v->damage. An error means that it could not be judged. */
 static int verify_one(struct zns_session *s, const ZnsPb__Checkpoint *c, const ZnsPb__Handle *h,
 		      struct ctl_progress *p, struct verdict *v, struct zns_err *err)
 {
@@ -176,7 +177,7 @@ static int verify_one(struct zns_session *s, const ZnsPb__Checkpoint *c, const Z
 	if (m && memcmp(m->device.data, s->reg.uuid, ZNS_UUID_LEN))
 		add_damage(v, NULL, true, c->manifest->zone, c->manifest->start, 0,
 			   "the manifest is of another device");
-	/* Without the key its checksums are still there, which are of what is on the device. */
+	/* Without the key we still check the checksums: they cover the bytes on the device. */
 	ret = m ? zns_crypt_of(&s->reg, s->broker.encrypted, m, &crypt, &e) : 0;
 	if (ret == -EBADMSG || (ret && !m->checkpoint->crypt))
 		add_damage(v, NULL, true, c->manifest->zone, c->manifest->start, 0, e.msg);
@@ -235,7 +236,7 @@ static void report(struct totals *t, struct verdict *v)
 				      J("seconds", v->seconds), J("damage", v->damage)));
 }
 
-/* Of an incremental one: are its parents there, and do they have the pages that it refers to? */
+/* For an incremental checkpoint: do its parents exist, and do they have the pages it refers to? */
 static void verify_chain(struct zns_session *s, const ZnsPb__Checkpoint *c, struct verdict *v)
 {
 	struct zns_reader_params p = { .dev = s->dev, .workers = 2, .cache_units = 4 };
@@ -258,8 +259,8 @@ static void verify_chain(struct zns_session *s, const ZnsPb__Checkpoint *c, stru
 		zns_pb__response__free_unpacked(r, NULL);
 }
 
-/* Removed meanwhile: no damage. Each on a connection of its own, so that a lease ends with its
- * checkpoint. */
+/* A checkpoint that was removed meanwhile is no damage. Each one has its own connection, so that
+ * its lease ends with it. */
 static int verify_id(const char *spec, const uint8_t *id, bool may_be_gone, struct ctl_progress *p,
 		     struct totals *t, struct zns_err *err)
 {
@@ -289,7 +290,7 @@ static int verify_id(const char *spec, const uint8_t *id, bool may_be_gone, stru
 	return ret == -ESTALE && may_be_gone ? 0 : ret;
 }
 
-/* The parents of what was named by id are a part of it. Bytes of all that is to be verified. */
+/* Adds the parents of checkpoints named by id. Returns the bytes to verify. */
 static uint64_t add_parents(struct ctl_pick *p)
 {
 	uint64_t bytes = 0;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Every command of znsctl, in the order in which its help lists them. A new one is a file with a
- * `command_NAME`, and a line here. No guard: main.c includes this twice.
- */
+/* All commands of znsctl, in the order of its help. A new command is a file with a
+ * `command_NAME` and a line here. There is no include guard: main.c includes this twice. */
 COMMAND(create)
 COMMAND(format)
 COMMAND(register)

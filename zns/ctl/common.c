@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the commands share: options, errors, the way to the broker. */
+/* Shared by all commands: options, errors, the connection to the broker. */
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -14,8 +14,8 @@ int ctl_begin(void)
 	return zns_std_fds();
 }
 
-/* Half an answer must not look like one. A reader that left early, as head does, knows that it did.
- */
+/* A truncated answer must not look complete: the exit code says so. A reader that left early,
+ * such as head, needs no message. */
 int ctl_end(const char *name, int code)
 {
 	struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
@@ -64,8 +64,8 @@ int ctl_getopt(const struct ctl_cmd *cmd, int argc, char **argv, const struct op
 		if (!strcmp(o->name, "verbose"))
 			letters = "hv";
 	while ((c = getopt_long(argc, argv, letters, opts, &at)) != -1) {
-		/* "$X" with X unset: an empty value means nothing anywhere, least of all "the
-		 * default" or "all". */
+		/* "$X" may come from an unset X. An empty value means nothing; it never means
+		 * "the default" or "all". */
 		if (at >= 0 && opts[at].has_arg == required_argument && optarg && !*optarg) {
 			args->code = ctl_usage(cmd, "--%s has an empty value", opts[at].name);
 			return -2;
@@ -130,7 +130,7 @@ int ctl_only_dev(const struct ctl_cmd *cmd, struct ctl_args *args)
 
 static volatile sig_atomic_t caught;
 
-/* timeout(1) sends every signal twice, so one that insists comes later than that. */
+/* timeout(1) sends each signal twice at once. So only a later second signal kills. */
 static void on_signal(int sig)
 {
 	static volatile uint64_t first_ns;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What compaction would do: the broker's list of zones and checkpoints as a table, and the plan
- * made of it. */
+/* Plans a compaction from the broker's list of zones and checkpoints. */
 #include <string.h>
 #include "compaction.h"
 
@@ -9,14 +8,14 @@ static bool own_use(const char *owner)
 	return owner && *owner == '(' && strcmp(owner, "(pack)");
 }
 
-/* Equal owners get equal numbers. The hash is enough of a name: two that collide are only planned
- * as one. */
+/* Equal owners get equal numbers. A hash is enough: two owners that collide are only planned as
+ * one. */
 static uint32_t owner_number(const char *owner)
 {
 	return owner ? (uint32_t)zns_hash(owner, strlen(owner)) : 0;
 }
 
-/* Each checkpoint that has something in a zone gets a new manifest when that is moved. */
+/* Moving data gives each checkpoint of that zone a new manifest. */
 static void add_manifests(struct compact *x)
 {
 	for (size_t i = 0; i < x->ls->n_checkpoints; i++) {
@@ -75,7 +74,7 @@ int compact_plan(struct compact *x, struct zns_err *err)
 	return ret;
 }
 
-/* ---- what to tell ---- */
+/* ---- messages ---- */
 
 static const char *owner_of(const struct compact *x, uint32_t zone)
 {

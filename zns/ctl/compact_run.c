@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Compaction, one checkpoint after the other: a lease from the broker, the copy, the flush, the new
- * record. */
+/* Compaction, one checkpoint after the other: lease, copy, flush, new record. */
 #include <string.h>
 #include <time.h>
 #include "compaction.h"
 #include "zns/move.h"
 
-#define TRIES 50 /* of a checkpoint, when dumps need the zones first */
+#define TRIES 50 /* per checkpoint, if dumps need the zones first */
 #define RETRY_MS 100
 
 struct job {
 	struct zns_move m;
-	struct zns_session s; /* its connection is the lease */
+	struct zns_session s; /* its connection holds the lease */
 	struct compact *x;
-	uint64_t told; /* bytes that the progress line knows of */
+	uint64_t told; /* bytes already on the progress line */
 };
 
 static void tell(void *arg, uint64_t bytes)
@@ -26,8 +25,8 @@ static void tell(void *arg, uint64_t bytes)
 
 static int move(struct job *j, const uint8_t *id, struct zns_err *err)
 {
-	/* The lock makes a new broker wait until we are gone, as for dumps; so it is not held while
-	 * we connect again. */
+	/* The lock makes a new broker wait for us, as for dumps. So we do not hold it while we
+	 * connect again. */
 	int ret = zns_session_connect(&j->s, &j->x->s.reg, ZNS_WRITES, err);
 
 	if (ret)
@@ -88,7 +87,8 @@ static bool uses_zone(const ZnsPb__Checkpoint *c, uint32_t zone)
 	return false;
 }
 
-/* -EAGAIN: later; else it is done with, as far as that goes. Not 0: all of it ends. */
+/* Counts the outcome of one checkpoint. -EAGAIN: try later. 0: go on. Another error ends
+ * everything. */
 static int account(struct compact *x, int ret, const struct zns_err *e)
 {
 	switch (ret) {
@@ -109,13 +109,11 @@ static int account(struct compact *x, int ret, const struct zns_err *e)
 			snprintf(x->why, sizeof(x->why), "%s", e->msg);
 		return 0;
 	}
-	return ret; /* not a matter of time or room */
+	return ret; /* neither waiting nor space would help */
 }
 
-/*
- * The least live data first: its zones are free first, and may be what the next ones need. At first
- * those where nobody works, then the others, waiting for them.
- */
+/* The zones with the least live data come first: they are free soon, and the next ones may need
+ * them. Idle zones come before busy ones; for the busy ones we wait. */
 static int run_all(struct compact *x, struct zns_bucket *bucket, struct zns_err *err)
 {
 	cleanup_free bool *done = calloc(x->ls->n_checkpoints + 1, sizeof(*done));
@@ -142,8 +140,8 @@ static int run_all(struct compact *x, struct zns_bucket *bucket, struct zns_err 
 	return 0;
 }
 
-/* What became of it: the zones that it emptied, less those that were empty and have what was moved.
- */
+/* Counts the result: zones that became empty, less formerly empty zones that now hold moved
+ * data. */
 static int count(struct compact *x, struct zns_err *err)
 {
 	ZnsPb__Request reset = ZNS_PB__REQUEST__INIT, zones = ZNS_PB__REQUEST__INIT;
