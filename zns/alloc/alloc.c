@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-/* Which groups a dump gets: the rules alone, on a plain table (design.md §5). */
+/* Chooses a dump's groups: the rules alone, on a plain table (design.md §5). */
 #include <string.h>
 #include "zns/alloc.h"
 #include "zns/util.h"
@@ -20,7 +20,7 @@ struct rank {
 	uint32_t reservations;
 	uint32_t leased; /* any live lease counts the same */
 	uint32_t io; /* groups on its channel that are reserved for normal I/O */
-	uint32_t channel; /* how crowded its channel already is by this pick */
+	uint32_t channel; /* groups of this pick on its channel */
 	uint32_t metadata;
 	uint64_t neighbours; /* reservations on its channel */
 	uint32_t id;
@@ -43,7 +43,7 @@ static bool rank_less(const struct rank *a, const struct rank *b)
 	return a->id < b->id;
 }
 
-/* An unknown channel collides with none. */
+/* An unknown channel collides with no other. */
 static bool same_channel(const struct zns_group_state *a, const struct zns_group_state *b)
 {
 	return a->channel >= 0 && a->channel == b->channel;
@@ -72,8 +72,8 @@ uint32_t zns_alloc_pick(const struct zns_group_state *groups, uint32_t nr, uint3
 				rank[i].io += groups[k].reserved_io;
 			}
 	}
-	/* Greedy: each turn takes the best of the rest, so that the crowding of channels follows
-	 * the choice. */
+	/* Greedy: each turn takes the best of the rest, so the choice changes the crowding of
+	 * channels. */
 	while (n < width) {
 		uint32_t best = nr;
 
@@ -90,14 +90,14 @@ uint32_t zns_alloc_pick(const struct zns_group_state *groups, uint32_t nr, uint3
 	return n;
 }
 
-/* What it costs others, and us, that a group is not free. */
+/* The cost of using a group that is not free, for others and us. */
 static uint64_t busy(const struct zns_group_state *g)
 {
 	return 2 * (uint64_t)g->nr_reservations + (g->nr_leases > 0);
 }
 
-/* The first @width of @order beside @meta, and not on its channel if @channel; how many, and what
- * they cost. */
+/* Takes the first @width of @order except @meta; with @channel none on its channel. Returns their
+ * number; *@cost: their cost. */
 static uint32_t beside(const struct zns_group_state *groups, const uint32_t *order, uint32_t found,
 		       uint32_t width, uint32_t meta, bool channel, uint32_t *out, uint64_t *cost)
 {
@@ -127,8 +127,9 @@ enum zns_apart zns_alloc_apart(const struct zns_group_state *groups, const uint3
 	uint32_t pass, i, n, most = 0;
 
 	/*
-	 * The most pages first, then the least cost; a channel apart wins where it costs nothing,
-	 * and of equals the last in order, since the pages have more use for the best.
+	 * Prefers most groups for pages, then the least cost. A separate channel wins if it costs
+	 * no more. Of equals the last in order is taken, since the pages can use the best ones
+	 * better.
 	 */
 	for (pass = 0; pass < 2; pass++) {
 		for (i = 0; i < found && found > 1; i++) {
@@ -157,8 +158,8 @@ enum zns_apart zns_alloc_apart(const struct zns_group_state *groups, const uint3
 }
 
 /*
- * The largest weight is @m; the others follow their share, rounded. Returns the worst error
- * relative to the exact share, in 1/65536.
+ * The largest weight is @m; the others follow their rounded share. Returns the worst error relative
+ * to the exact share, in 1/65536.
  */
 static uint64_t weigh(const struct zns_group_state *groups, const uint32_t *picked, uint32_t nr,
 		      uint32_t least, uint32_t m, uint32_t *weights)
@@ -192,7 +193,7 @@ void zns_alloc_weights(const struct zns_group_state *groups, const uint32_t *pic
 
 	for (i = 0; i < nr; i++)
 		least = zns_min(least, groups[picked[i]].nr_reservations);
-	/* The smallest scale that comes closest to the shares. */
+	/* Takes the smallest scale that comes closest to the shares. */
 	for (m = 1; m <= WEIGHT_MAX && best; m++) {
 		uint64_t e = weigh(groups, picked, nr, least, m, weights);
 

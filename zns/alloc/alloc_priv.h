@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_ALLOC_PRIV_H
 #define ZNS_ALLOC_PRIV_H
-/* Sharing, inside: which dump writes where, what each has, and what each should have (spread.c,
+/* The internals of sharing: where each dump writes, its rate and its fair share (spread.c,
  * gain.c). */
 #include "zns/alloc.h"
 
 struct party {
-	double fair, rate; /* zones' worth; rate: with equal parts of each of its groups */
+	double fair, rate; /* in zones' worth; rate: with an equal part of each of its groups */
 };
 
 struct spread {
@@ -14,18 +14,18 @@ struct spread {
 	const struct zns_sharer *sharers;
 	uint32_t nr_sharers;
 	struct party *party;
-	uint32_t *users; /* of each group */
+	uint32_t *users; /* number of dumps on each group */
 };
 
 bool spread_has_group(const struct zns_sharer *s, uint32_t group);
 /*
- * Fill in what each dump has and should have. Returns the fair share of a newcomer that wants @want
- * (0: there is no newcomer), in zones' worth.
+ * Fills in the rate and the fair share of each dump. Returns the fair share of a newcomer that
+ * wants @want (0: there is no newcomer), in zones' worth.
  */
 double spread_take_stock(struct spread *s, uint32_t nr, const uint32_t *order, uint32_t found,
 			 double want, double ceiling);
-/* What part of its fair share the poorest of the group's users keeps if one more comes. 1e9: nobody
- * is there. */
+/* The part of its fair share that the group's poorest user keeps if one more comes. 1e9: the group
+ * has no user. */
 double spread_poorest(const struct spread *s, uint32_t group);
 void spread_join(struct spread *s, uint32_t group);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Which zones to empty: see zns/compact.h. */
+/* Chooses the zones to empty: see zns/compact.h. */
 #include <stdlib.h>
 #include "zns/compact.h"
 #include "zns/util.h"
@@ -10,7 +10,7 @@ struct cand {
 	uint32_t at; /* in the caller's table */
 };
 
-/* By group and owner; in there the emptiest first, of equals the one with most dead bytes. */
+/* Sorts by group and owner, then the emptiest first, then the one with most dead bytes. */
 static int cmp_cand(const void *pa, const void *pb)
 {
 	const struct zns_compact_zone *a = ((const struct cand *)pa)->z,
@@ -36,9 +36,8 @@ static uint64_t bytes_needed(const struct zns_compact_zone *z)
 }
 
 /*
- * How many zones are taken if the first @k of @c are emptied: each one's data in one piece, into
- * the partly filled zones that stay, then into new ones. @room has a place for each of @nr, and @k
- * more.
+ * Counts the zones taken if the first @k of @c are emptied. Each zone's data go in one piece into
+ * the partly filled zones that stay, then into new ones. @room has @nr + @k places.
  */
 static uint32_t zones_taken(const struct cand *c, uint32_t nr, uint32_t k, uint64_t *room,
 			    bool *first_fits)
@@ -99,7 +98,7 @@ static int plan_set(const struct cand *c, uint32_t nr, uint32_t percent, bool ha
 	return 0;
 }
 
-/* In its own group, or anywhere: the broker decides whether another one will do. */
+/* Looks in its own group, or anywhere: the broker decides whether another group will do. */
 static bool any_empty(const struct zns_compact_zone *z, uint32_t nr)
 {
 	for (uint32_t i = 0; i < nr; i++)

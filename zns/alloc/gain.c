@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Sharing while dumps run. Dumps come and go, and what suited all of them at an admission does not
- * suit them later. A dump that has less than its max-min fair share gains groups. As long as one
- * has much less, those with more are told to go no faster than their share. What they leave of each
- * of their groups, the others there get.
+ * Sharing while dumps run. Dumps come and go, so an admission does not suit for ever. A dump that
+ * has less than its max-min fair share gains groups. As long as one has much less, those with more
+ * may go no faster than their share. The other writers of their groups get the rest.
  */
 #include <string.h>
 #include "alloc_priv.h"
 #include "zns/util.h"
 
-/* Why these, and what others give: Documentation/sharing.md. */
+/* Documentation/sharing.md has the reasons, and measures other values. */
 #define LESS 0.97 /* of its fair share: a dump that has less gains groups … */
 #define SPARED 0.98 /* … whose writers keep this much, or more than it has itself */
 #define LACK 0.90 /* of its fair share: while a dump has less than this … */
@@ -17,13 +16,13 @@
 #define WORTH 0.02 /* zones' worth: no group is gained for less */
 #define ROUNDS 6
 
-/* What one writer of a group would take of it, and what it gets. */
+/* The part of a group that one writer would take, and the part that it gets. */
 struct part {
 	uint32_t who;
 	double would, gets;
 };
 
-/* Every writer gets an equal part of the group, but no more than it would take. */
+/* Gives every writer an equal part of the group, but no more than it would take. */
 static void fill(struct part *p, uint32_t nr)
 {
 	double left = 1;
@@ -50,8 +49,8 @@ static void fill(struct part *p, uint32_t nr)
 			p[i].gets = left / n;
 }
 
-/* What each dump has if it goes no faster than @limit (0: none). A limited one takes less of all
- * its groups alike. */
+/* The rate of each dump if it goes no faster than @limit (0: none). A limited dump takes less of
+ * all its groups alike. */
 static int shares(const struct spread *s, uint32_t nr, const double *limit, double *rate)
 {
 	cleanup_free uint32_t *first = calloc(nr + 2, sizeof(*first));
@@ -63,7 +62,7 @@ static int shares(const struct spread *s, uint32_t nr, const double *limit, doub
 	part = calloc(sum + 1, sizeof(*part));
 	if (!first || !part)
 		return -1;
-	/* By group: first[g + 1] counts up to where its parts end. */
+	/* Sorted by group: first[g + 1] counts up to the end of its parts. */
 	for (i = 0; i < s->nr_sharers; i++)
 		for (k = 0; k < s->sharers[i].nr_groups; k++)
 			first[s->sharers[i].groups[k] + 2]++;
@@ -93,7 +92,7 @@ static int shares(const struct spread *s, uint32_t nr, const double *limit, doub
 	return 0;
 }
 
-/* The group by which others lose least: one that nobody writes if there is one, and the first of
+/* Finds the group where others lose least: if possible one without writers, and the first of
  * equals. */
 static uint32_t best_gain(const struct spread *s, const uint32_t *order, uint32_t first,
 			  uint32_t found, const bool *tried)
@@ -104,7 +103,7 @@ static uint32_t best_gain(const struct spread *s, const uint32_t *order, uint32_
 	for (uint32_t i = first; i < found; i++) {
 		double rest = spread_poorest(s, order[i]);
 
-		/* A restore reads there, or a dump writes that does not share. */
+		/* A restore reads there, or a dump that does not share writes there. */
 		if (tried[order[i]] || s->groups[order[i]].nr_leases > s->users[order[i]] ||
 		    (best < found && rest <= most + 1e-9))
 			continue;
@@ -114,8 +113,8 @@ static uint32_t best_gain(const struct spread *s, const uint32_t *order, uint32_
 	return best;
 }
 
-/* Nobody may become poorer by it than the one who gains. So gains come to an end, whoever asks
- * first. */
+/* A gain may make nobody poorer than the dump that gains. So gains come to an end, in any order of
+ * the dumps. */
 static bool suits(const struct spread *s, uint32_t self, const double *now, const double *then)
 {
 	double level = zns_min(SPARED, then[self] / s->party[self].fair);
@@ -128,7 +127,7 @@ static bool suits(const struct spread *s, uint32_t self, const double *now, cons
 	return true;
 }
 
-/* Would a dump that waits for its groups have less than its share, if nobody were held back? */
+/* Would a dump that waits for its groups get less than its share without any limits? */
 static bool somebody_lacks(const struct spread *s)
 {
 	for (uint32_t i = 0; i < s->nr_sharers; i++)
@@ -184,7 +183,7 @@ uint32_t zns_alloc_gain(const struct zns_group_state *groups, uint32_t nr,
 		}
 		memmove(&order[n + 1], &order[n], (best - n) * sizeof(*order));
 		order[n++] = group;
-		list[self].nr_groups--; /* who joins loses nothing by it */
+		list[self].nr_groups--; /* the newcomer does not count as its own loser */
 		spread_join(&s, group);
 		list[self].nr_groups++;
 		party[self].rate += 1.0 / users[group];

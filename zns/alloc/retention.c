@@ -22,8 +22,8 @@ size_t zns_retention(struct zns_retained *v, size_t nr, uint32_t keep, uint64_t 
 			v[i].due = true;
 		newer += !v[i].pre_dump;
 	}
-	/* Children come after their parents: what one of them needs is known when its parent's turn
-	 * comes. */
+	/* Children come after their parents. So the loop knows a parent's children before the
+	 * parent. */
 	for (size_t i = nr; i-- > 0;) {
 		v[i].held = v[i].due && v[i].needed;
 		v[i].due &= !v[i].needed;
@@ -40,7 +40,8 @@ static bool ruled(const ZnsPb__Retention *rule, const ZnsPb__Checkpoint *c)
 	return !c->pages_only && !strcmp(c->container, rule->container);
 }
 
-/* 1 + the place of @c's parent among the first @nr of @at, 0: none. Most often it is the last. */
+/* Returns 1 + the place of @c's parent among the first @nr of @at, 0: none. Most often it is the
+ * last. */
 static size_t parent_place(const struct zns_ruled *v, const size_t *at, size_t nr,
 			   const ZnsPb__Checkpoint *c)
 {

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
- * Sharing when the groups do not suffice: which ones a newcomer takes, and from whom (design.md §5,
- * sharing.md). The writers of a group get equal parts of it, so what a dump has is the sum over its
- * groups. It should have its max-min fair share: nobody gets more than it asked for, and nobody
- * could get more without taking from a poorer one.
+ * Sharing when the groups do not suffice: chooses groups for a newcomer, and those that give
+ * (design.md §5, sharing.md). The writers of a group get equal parts of it, so a dump's rate is the
+ * sum over its groups. It should have its max-min fair share: nobody gets more than it asked for,
+ * and nobody could get more without taking from a poorer one.
  */
 #include <string.h>
 #include "alloc_priv.h"
 #include "zns/util.h"
 
-/* Why these, and what others give: Documentation/sharing.md. */
-#define CONTENT                                                                          \
-	0.96 /* of its fair share: a dump that keeps this much is not spared any further \
-	      */
+/* Documentation/sharing.md has the reasons, and measures other values. */
+/* of its fair share: a dump that keeps this much is not spared any further */
+#define CONTENT 0.96
 #define ENOUGH 0.998 /* sums of parts are not exact */
 
 static int cmp_double(const void *a, const void *b)
@@ -64,17 +63,17 @@ double spread_poorest(const struct spread *s, uint32_t group)
 struct offer {
 	uint32_t reservations;
 	bool taken, leased;
-	double content, rest; /* spread_poorest, up to where it is content; and all of it */
+	double content, rest; /* spread_poorest: limited to CONTENT, and unlimited */
 };
 
-/* Free groups come first. Then those where nobody falls below CONTENT, in the usual order; then
- * where most is left. */
+/* Free groups come first, then groups where nobody falls below CONTENT, in the usual order, then
+ * groups with the most left. */
 static bool better(const struct offer *a, const struct offer *b)
 {
 	if (a->taken != b->taken)
 		return b->taken;
 	if (!a->taken)
-		return false; /* in the order they came in */
+		return false; /* they keep their order */
 	if (a->content > b->content + 1e-9 || b->content > a->content + 1e-9)
 		return a->content > b->content;
 	if (a->reservations != b->reservations)
@@ -169,9 +168,9 @@ uint32_t zns_alloc_spread(const struct zns_group_state *groups, uint32_t nr,
 		}
 		group = order[best];
 		/*
-		 * It has enough: its fair share now, and as much of free groups as it wants even
-		 * when those that have reserved them come. Or more would only be taken from a
-		 * poorer one.
+		 * The dump has enough if it has its fair share now and, even when the owners of
+		 * reserved groups come, as much of free groups as it wants. It also stops if more
+		 * would only be taken from a poorer dump.
 		 */
 		if (n >= least && users[group] && (now >= fair * ENOUGH || o.rest < now / fair))
 			break;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-/* One request to znsd and its answer, for which a client waits as long as the broker shows that it
- * lives. */
+/* One request to znsd and its answer. A client waits as long as the broker shows that it lives. */
 #include <poll.h>
 #include <unistd.h>
 #include "zns/client.h"
 
-/* One call: what was seen of the broker while it waits. */
+/* One call: the signs of life seen while it waits. */
 struct call {
 	const struct zns_broker *b;
 	uint64_t beat, silent_ns, start_ns;
@@ -14,8 +13,8 @@ struct call {
 };
 
 /*
- * Has it shown a sign of life? The time that counts is our own: if both were stopped, as a machine
- * may be, it is not to blame. So it is as many looks as make up the deadline.
+ * Was the broker silent for its whole deadline? A stopped machine stops both processes, and is not
+ * the broker's fault. So only our own looks count: as many as make up the deadline.
  */
 static bool shows_nothing(struct call *c)
 {
@@ -30,13 +29,12 @@ static bool shows_nothing(struct call *c)
 		c->silent_ms = 0;
 		return false;
 	}
-	c->silent_ms += ZNS_ALIVE_MS; /* or less, but then a limit comes first */
+	c->silent_ms += ZNS_ALIVE_MS; /* or less, but then limit_ms comes first */
 	return c->silent_ms >= c->b->deadline_s * 1000 &&
 	       now - c->silent_ns >= c->b->deadline_s * 1000000000ull;
 }
 
-/* It may take its time (admission): as long as the broker lives, and anybody waits for the answer.
- */
+/* An admission may take long: wait while the broker lives and somebody wants the answer. */
 static int wait_ready(void *arg, short events)
 {
 	struct call *c = arg;

@@ -10,7 +10,7 @@
 
 /* Another client may be starting the broker meanwhile. */
 #define LOCK_WAIT_MS 30000
-/* A broker that was just leaving takes the connection with it. */
+/* A leaving broker takes the connection with it. */
 #define CONNECT_TRIES 5
 
 unsigned zns_broker_hello_ms = 20000;
@@ -38,7 +38,7 @@ static int sock_connect(const struct zns_registered *dev, struct zns_broker *b, 
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return zns_fail_sys(err, -errno, "socket");
-	limit_time(fd, zns_broker_hello_ms); /* connect waits as well, while too many others do */
+	limit_time(fd, zns_broker_hello_ms); /* connect waits too, while too many others do */
 	while (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0) {
 		if (errno == EINTR)
 			continue;
@@ -62,7 +62,7 @@ static int sock_connect(const struct zns_registered *dev, struct zns_broker *b, 
 	return 0;
 }
 
-/* An empty request: proves that the broker took the connection, has our version and serves this
+/* An empty request proves that the broker took the connection, has our version and serves this
  * device. */
 static int hello(const struct zns_registered *dev, struct zns_broker *b, struct zns_err *err)
 {
@@ -132,7 +132,7 @@ static int start_and_connect(const struct zns_registered *dev, struct zns_broker
 			zns_flock_holder(lock), dev->path, LOCK_WAIT_MS / 1000);
 	if (ret)
 		return zns_fail_sys(err, ret, "%s", path);
-	/* Whoever held the lock before us may have started it. */
+	/* The lock's last holder may have started it. */
 	ret = zns_broker_connect_running(dev, b, err);
 	if (ret != -ENOENT)
 		return ret;
@@ -153,8 +153,8 @@ int zns_broker_connect(const struct zns_registered *dev, struct zns_broker *b, s
 		ret = zns_broker_connect_running(dev, b, err);
 		if (ret == -ENOENT)
 			ret = start_and_connect(dev, b, err);
-		/* -ENOENT of a fresh broker: it left again before we got through. A missing device
-		 * has -ENODEV. */
+		/* -ENOENT of a fresh broker: it left before we got through. A missing device gives
+		 * -ENODEV. */
 		if (ret != -ENOENT)
 			break;
 	}
@@ -167,7 +167,7 @@ void zns_broker_close(struct zns_broker *b)
 {
 	if (b->fd >= 0)
 		close(b->fd);
-	if (b->fd >= 0 && b->alive_fd >= 0) /* who never connected has set neither */
+	if (b->fd >= 0 && b->alive_fd >= 0) /* without a connection neither is set */
 		close(b->alive_fd);
 	b->fd = b->alive_fd = -1;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* A checkpoint by what a user types: its id, or the first digits of it. */
+/* Finds a checkpoint by its id, or by the first digits of the id. */
 #include <ctype.h>
 #include <string.h>
 #include "zns/client.h"
 
 #define DIGITS (2 * ZNS_UUID_LEN)
-#define NAMED 4 /* of those that an id could mean, in the message */
+#define NAMED 4 /* candidates that the message lists */
 
-/* Dashes count for nothing. The number of digits, or -EINVAL: it is no part of an id. */
+/* Dashes are skipped. Returns the number of digits, or -EINVAL: no part of an id. */
 static int digits_of(const char *text, char out[DIGITS + 1])
 {
 	int n = 0;
@@ -85,8 +85,8 @@ int zns_broker_resolve_id(struct zns_broker *b, const char *text, uint8_t id[ZNS
 	ZnsPb__Response *ls;
 	int ret;
 
-	/* A whole id may be of one that was removed: who asks for it then learns when, and by what.
-	 */
+	/* A whole id may be of a removed checkpoint: the caller then learns when it was removed,
+	 * and by what. */
 	if (!zns_uuid_parse(text, id))
 		return 0;
 	req.has_ls = req.ls = 1;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-/* A part of a checkpoint is moved to other zones: see zns/move.h. */
+/* Moves a part of a checkpoint to other zones: see zns/move.h. */
 #include <time.h>
 #include "zns/move.h"
 
 #define FLUSH_PATIENCE_MS 10000
-#define LOOK_MS 1000u /* between two questions whether it may go on, at most */
+#define LOOK_MS 1000u /* between two questions to the broker, at most */
 
 static int zone_get(void *arg, uint32_t group, uint64_t need, const uint32_t *done,
 		    uint32_t nr_done, struct zns_zone_slot *out, struct zns_err *err)
@@ -38,8 +38,8 @@ static void tell(const struct zns_move *m)
 		m->tell(m->arg, m->bytes);
 }
 
-/* Returns when nobody works where @q says, or after @patience_ms. @defer: if somebody does, -EAGAIN
- * at once. */
+/* Returns when nobody works where @q says, or after @patience_ms. @defer: returns -EAGAIN at once
+ * if somebody does. */
 static int ask(struct zns_move *m, ZnsPb__CompactStep *q, uint64_t patience_ms, bool defer,
 	       struct zns_err *err)
 {
@@ -69,7 +69,7 @@ static int ask(struct zns_move *m, ZnsPb__CompactStep *q, uint64_t patience_ms, 
 	return ret;
 }
 
-/* Dumps and restores go first: wait while somebody works on these groups or their channels. */
+/* Dumps and restores go first: waits while they work on these groups or their channels. */
 static int step(void *arg, const uint32_t *groups, uint32_t nr, uint64_t bytes, struct zns_err *err)
 {
 	struct zns_move *m = arg;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-/* A checkpoint is written, from its admission to its record (design.md §3 "Order"): see zns/save.h.
- */
+/* Writes a checkpoint, from its admission to its record (design.md §3 "Order"): see zns/save.h. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -186,8 +185,7 @@ uint32_t zns_save_told(struct zns_save *v, const ZnsPb__Response *r)
 	for (size_t i = 0; i < r->n_more_zones; i++) {
 		struct zns_zone_slot slot;
 
-		/* One that cannot be used stays as it is: the lease's, until the connection ends.
-		 */
+		/* An unusable zone stays with the lease until the connection ends. */
 		if (!zns_session_slot(v->s->dev, r->more_zones[i], &slot, NULL))
 			used += !zns_writer_gain(v->w, &slot, r->more_zones[i]->writers, NULL);
 	}
@@ -205,7 +203,7 @@ int zns_save_finish(struct zns_save *v, struct zns_err *err)
 	zns_pb__extent_ref__init(ref);
 	m.device = (ProtobufCBinaryData){ ZNS_UUID_LEN, v->s->reg.uuid };
 	m.checkpoint = v->c;
-	if (!v->former) { /* else time and rate are those of what was dumped */
+	if (!v->former) { /* else time and rate stay those of the dump */
 		v->c->created_ns = zns_now_ns();
 		zns_writer_rate(v->w, v->c);
 	} else if (v->crypt) {
@@ -240,7 +238,7 @@ int zns_save_commit(struct zns_save *v, struct zns_err *err)
 				zns_uuid_format(v->id, id));
 	if (ret)
 		return ret;
-	if (resp->has_shared_groups) /* others came meanwhile */
+	if (resp->has_shared_groups) /* others shared its groups meanwhile */
 		v->c->shared_groups = resp->shared_groups;
 	zns_pb__response__free_unpacked(resp, NULL);
 	return 0;
@@ -255,13 +253,13 @@ int zns_save_settle(struct zns_save *v, struct zns_err *err)
 	int ret;
 
 	zns_uuid_format(v->id, id);
-	if (v->former) /* it is there in either case */
+	if (v->former) /* the checkpoint exists in either case */
 		return zns_fail(
 			err, -EPIPE,
 			"znsd died during the commit; run the command again, unless `znsctl show %s` says that "
 			"it was done",
 			id);
-	if (s->writers >= 0) /* nothing is written any more; a new broker waits for this */
+	if (s->writers >= 0) /* our writes have ended; a new broker waits for this lock */
 		close(s->writers);
 	s->writers = -1;
 	zns_broker_close(&s->broker);
@@ -296,7 +294,7 @@ void zns_save_roll_back(struct zns_save *v, const char *by, struct zns_err *err)
 	rm.checkpoints = &id;
 	rm.by = (char *)by;
 	req.rm = &rm;
-	if (zns_session_tell(v->s, &req, NULL)) /* it takes room until somebody removes it */
+	if (zns_session_tell(v->s, &req, NULL)) /* the checkpoint takes room until it is removed */
 		zns_wrap(err, "checkpoint %s stays without a handle, `znsctl rm` removes it",
 			 zns_uuid_format(v->id, text));
 }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-/* The handle of a checkpoint that was committed, and the plain copies that it names (design.md §6).
- */
+/* The handle of a committed checkpoint, and the plain copies that it names (design.md §6). */
 #include <stdlib.h>
 #include <string.h>
 #include "zns/handle.h"
 #include "zns/save.h"
 
-#define STEP 64 /* copies; memory for them grows by this */
+#define STEP 64 /* memory grows by this many copies */
 
 int zns_save_copy(struct zns_save *v, const char *name, uint64_t size, uint64_t hash,
 		  struct zns_err *err)

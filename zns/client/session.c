@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-/* A program's hold on a device, and what it may read through it: see zns/session.h. */
+/* A program's hold on a device, and its reads from it: see zns/session.h. */
 #include <string.h>
 #include <unistd.h>
 #include "zns/crypt.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
- * Starting znsd: double-forked, a session of its own, no descriptor of ours but the pipe through
- * which it says "ready" or why it cannot.
+ * Starts znsd: double-forked, in a session of its own. Its only descriptor of ours is the pipe on
+ * which it reports "ready" or its error.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -18,8 +18,8 @@
 #define READY_FD 3
 
 /*
- * The environment is not its first user's either: LD_PRELOAD, a fault to be injected, a secret that
- * would stay in /proc/PID/environ.
+ * The broker does not keep its first user's environment: LD_PRELOAD, a fault to be injected, a
+ * secret that would stay in /proc/PID/environ.
  */
 static bool keeps(const char *var)
 {
@@ -32,7 +32,7 @@ static bool keeps(const char *var)
 	return zns_spawn_keeps_more(var, len);
 }
 
-/* Of our own environment, whose strings it points to; NULL: no memory. */
+/* Points to strings of our own environment; NULL: no memory. */
 static char **broker_env(void)
 {
 	size_t n = 0, at = 0;
@@ -47,7 +47,7 @@ static char **broker_env(void)
 	return env;
 }
 
-/* In the child: only calls that are safe after a fork of a process with threads. */
+/* Runs in the child: only calls that are safe after a fork of a process with threads. */
 static void __attribute__((noreturn))
 child(char *const argv[], char *const env[], int ready, int log, int null)
 {
@@ -57,7 +57,7 @@ child(char *const argv[], char *const env[], int ready, int log, int null)
 	pid = fork();
 	if (pid)
 		_exit(pid < 0);
-	/* Out of the way of 0 … 3 first, whatever numbers the caller had free. */
+	/* First move all above 0 … 3, whatever numbers were free. */
 	ready = fcntl(ready, F_DUPFD, 16);
 	log = fcntl(log, F_DUPFD, 16);
 	null = fcntl(null, F_DUPFD, 16);
@@ -65,7 +65,7 @@ child(char *const argv[], char *const env[], int ready, int log, int null)
 	    dup2(log, 2) < 0 || dup2(ready, READY_FD) < 0)
 		_exit(1);
 	zns_close_from(READY_FD + 1);
-	/* it does so itself: but what holds for an exec, like the stack, must be so before */
+	/* znsd does so too, but limits like the stack's must hold before the exec */
 	zns_process_shed();
 	execve(argv[0], argv, env);
 	_exit(127);
@@ -132,7 +132,7 @@ int zns_broker_spawn(const struct zns_registered *dev, struct zns_err *err)
 	log = open(log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (log < 0)
 		return zns_fail_sys(err, -errno, "%s", log_path);
-	/* No broker runs now: nobody else writes here. */
+	/* No broker runs now, so nobody else writes here. */
 	if (!fstat(log, &st) && st.st_size > (off_t)LOG_MAX && ftruncate(log, 0) < 0)
 		return zns_fail_sys(err, -errno, "%s", log_path);
 	null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -148,7 +148,7 @@ int zns_broker_spawn(const struct zns_registered *dev, struct zns_err *err)
 	close(p[1]);
 	if (ret)
 		return zns_fail_sys(err, ret, "cannot fork znsd");
-	/* The caller's SIGCHLD handler may have been faster: ECHILD is fine. */
+	/* The caller's SIGCHLD handler may have been faster: then ECHILD is fine. */
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	return wait_ready(rd, log_path, err);

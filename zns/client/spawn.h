@@ -4,14 +4,14 @@
 #include "zns/config.h"
 #include "zns/err.h"
 
-/* How long a broker may take to say hello; a variable for tests. A loop that resets zones or waits
- * for a flush is slow. */
+/* Time limit for a broker's hello; a variable for tests. A loop that resets zones or waits for a
+ * flush is slow. */
 extern unsigned zns_broker_hello_ms;
 
-/* Start znsd for @dev and wait until it listens; its own words in @err if it cannot. */
+/* Starts znsd for @dev and waits until it listens. If it cannot, @err has znsd's own message. */
 int zns_broker_spawn(const struct zns_registered *dev, struct zns_err *err);
 
-/* Shall the broker have this variable, too? Only test builds (test/controls) say yes; the product
+/* Shall the broker keep this variable, too? Only test builds (test/controls) say yes; the product
  * links spawn_none.c. */
 bool zns_spawn_keeps_more(const char *name, size_t len);
 

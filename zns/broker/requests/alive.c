@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A sign of life: a thread counts up a number in UUID.alive, and clients that wait for an answer
- * look at it. It shows that this process runs, not that it makes progress: a device may take long,
- * an admission even longer.
+ * A sign of life: a thread counts up a number in UUID.alive. Clients that wait for an answer read
+ * it. It shows that this process runs, not that it makes progress: a device may take long, an
+ * admission even longer.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -40,7 +40,7 @@ int alive_start(const struct znsd *d, struct zns_err *err)
 	mem = mmap(NULL, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (mem == MAP_FAILED)
 		return zns_fail_sys(err, -errno, "%s", path);
-	/* Signals are the loop's. */
+	/* The loop handles signals. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	ret = -pthread_create(&t, NULL, beat, mem);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What begins a dump or a restore. A dump that cannot be admitted at once waits (waiters.c). In
- * each of the two queues only the first may go: it is admitted, refused, or keeps the others behind
- * it.
+ * Begins a dump or a restore. A dump that cannot be admitted at once waits (waiters.c). In each of
+ * the two queues only the first waiter may go: it is admitted or refused, or keeps the others
+ * behind it.
  */
 #include <string.h>
 #include "table.h"
@@ -83,8 +83,7 @@ int serve_dump_begin(struct znsd *d, const struct call *x, struct reply *rep)
 		tell(d, l, "", rep);
 		return 0;
 	}
-	/* First come, first served: nobody who waits is overtaken by one who asks for the same kind
-	 * of thing. */
+	/* First come, first served: no newcomer overtakes a waiter of the same queue. */
 	share = a.mode == ADM_SHARE;
 	before = waiters_before(d, share);
 	if (before)
@@ -106,7 +105,7 @@ static void waiter_answer(struct znsd *d, struct waiter *w, struct reply *rep, i
 	conn_answer(d, c, rep, code);
 }
 
-/* Whoever can be admitted now, in order. */
+/* Admits all waiters that can go now, in order. */
 static void admit_all(struct znsd *d)
 {
 	bool blocked[2] = { false, false }; /* by waiter.share */

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* One connection: what comes in, what goes out. Nothing here blocks on a peer. */
+/* One connection: its input and its output. Nothing here blocks on a peer. */
 #include <endian.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include "conn.h"
 
-#define READ_CHUNK KIB(64) /* of a request whose room is set aside */
-#define READ_SMALL KIB(4) /* of any other */
+#define READ_CHUNK KIB(64) /* bytes, for a request with room set aside */
+#define READ_SMALL KIB(4) /* bytes, for any other request */
 
 static int buf_reserve(struct buf *b, size_t more)
 {
@@ -66,7 +66,7 @@ void conn_send(struct znsd *d, struct conn *c)
 		c->out_at += n;
 		c->moved_ns = zns_mono_ns();
 	}
-	/* A big answer must not stay a big buffer. */
+	/* A big answer must not leave a big buffer. */
 	d->server->out_bytes -= c->out.len;
 	free(c->out.p);
 	memset(&c->out, 0, sizeof(c->out));
@@ -85,7 +85,7 @@ void conn_complain(const struct conn *c, const char *what)
 	znsd_log("PID %u of user %u: %s", conn_pid(c), (unsigned)c->cred.uid, what);
 }
 
-/* Ends @rep too. */
+/* Frees the contents of @rep. */
 void conn_answer(struct znsd *d, struct conn *c, struct reply *rep, int code)
 {
 	uint32_t head;
@@ -111,7 +111,7 @@ void conn_answer(struct znsd *d, struct conn *c, struct reply *rep, int code)
 	reply_free(rep);
 }
 
-/* One read per turn, so that a talkative peer does not keep the others waiting. */
+/* One read per turn: a talkative peer does not keep the others waiting. */
 void conn_read(struct conn *c)
 {
 	size_t want = READ_SMALL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef BROKER_CONN_H
 #define BROKER_CONN_H
-/* A connection as the poll loop and its own file see it; handlers know it by requests.h alone. */
+/* A connection for the poll loop and conn.c. Handlers know only the parts in requests.h. */
 #include <sys/socket.h>
 #include "requests.h"
 
@@ -20,11 +20,11 @@ struct conn {
 	struct buf in, out;
 	size_t out_at;
 	struct intake intake;
-	uint64_t moved_ns; /* when it was served, or took a part of its answer */
+	uint64_t moved_ns; /* when it was last served or took a part of its answer */
 	struct waiter *waiter;
 	char *committed; /* the container whose dump it committed */
 	bool dead; /* to be closed now */
-	bool hangup; /* to be closed when the answer is out */
+	bool hangup; /* to be closed when the answer is sent */
 };
 
 static inline uint32_t conn_pid(const struct conn *c)
@@ -32,8 +32,8 @@ static inline uint32_t conn_pid(const struct conn *c)
 	return c->cred.pid > 0 ? c->cred.pid : 0;
 }
 
-/* of the frame that begins there, without its head */
+/* length of the frame at @at, without its head */
 uint32_t conn_frame_len(const struct conn *c, size_t at);
-void conn_refuse(struct conn *c); /* the newcomer is closed */
+void conn_refuse(struct conn *c); /* closes a new connection */
 
 #endif

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* One request to its handler: the table in table.h, and what is checked for all of them. */
+/* Hands one request to its handler: the table in table.h, and the checks for all requests. */
 #include <stddef.h>
 #include "table.h"
 
 struct kind {
 	const char *name;
-	size_t at; /* its member of the request */
+	size_t at; /* offset of its member in the request */
 	enum needs needs;
 	int (*serve)(struct znsd *d, const struct call *x, struct reply *rep);
 };
@@ -15,7 +15,7 @@ static const struct kind kinds[] = { REQUESTS(KIND) };
 #define NR_KINDS (sizeof(kinds) / sizeof(*kinds))
 #undef KIND
 
-/* A message or a text that is there; a bool that is there and true. */
+/* Is the message or text there, or the bool there and true? */
 static bool asked(const ZnsPb__Request *q, const struct kind *k)
 {
 	const ProtobufCFieldDescriptor *f =
@@ -28,7 +28,7 @@ static bool asked(const ZnsPb__Request *q, const struct kind *k)
 	return *(void *const *)at != NULL;
 }
 
-/* How many things it asks for; *@k: the last of them. */
+/* Returns the number of things that the request asks for; *@k: the last of them. */
 static int count_kinds(const ZnsPb__Request *q, const struct kind **k)
 {
 	int n = 0;
@@ -42,7 +42,7 @@ static int count_kinds(const ZnsPb__Request *q, const struct kind **k)
 	return n;
 }
 
-/* What its connection must have for it. */
+/* Finds the lease that the connection must have for the request. */
 static int find_lease(struct znsd *d, const struct kind *k, struct call *x, struct zns_err *err)
 {
 	switch (k->needs) {
@@ -70,7 +70,7 @@ static int find_lease(struct znsd *d, const struct kind *k, struct call *x, stru
 
 int dispatch_check(struct zns_err *err)
 {
-	if (NR_KINDS + 1 == zns_pb__request__descriptor.n_fields) /* all of them, and the version */
+	if (NR_KINDS + 1 == zns_pb__request__descriptor.n_fields) /* all kinds, and the version */
 		return 0;
 	return zns_fail(err, -ENOSYS, "this build of znsd has %zu handlers for %u requests",
 			NR_KINDS, zns_pb__request__descriptor.n_fields - 1);
@@ -93,7 +93,7 @@ int dispatch(struct znsd *d, struct conn *c, ZnsPb__Request *q, struct reply *re
 			"the broker of %s (PID %d) speaks version %d, the client %u: `znsctl` and `znsd` are of different builds",
 			d->reg.path, (int)getpid(), ZNS_BROKER_VERSION, q->version);
 	}
-	if (d->freed) /* first, since this may change the store, and answers point into it */
+	if (d->freed) /* first: this may change the store, and answers point into it */
 		waiters_run(d);
 	if (!n)
 		return 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The memory that unfinished requests may take. A small request is simply read. For a larger one
- * all its room is set aside before it is read, so that what has begun can also end. Without room
- * the request stays in its socket. All peers without a dump share the room of one request, so
- * thousands of them cost no more than one.
+ * The memory for unfinished requests. A small request is simply read. For a larger one all its room
+ * is set aside before it is read, so that it can be read to its end. Without room the request stays
+ * in its socket. All peers without a dump share the room of one request, so thousands of them cost
+ * no more than one.
  */
 #include "requests.h"
 

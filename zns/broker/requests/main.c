@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* znsd: the broker of one zoned device. Started by the first who needs it, leaves when idle. */
+/* znsd: the broker of one zoned device. Its first client starts it; it leaves when idle. */
 #include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
@@ -96,7 +96,7 @@ static int parse_options(int argc, char **argv, struct options *o)
 	return 0;
 }
 
-/* From a shell: the parent stays until the daemon is ready and passes on what it says. */
+/* From a shell: the parent stays until the daemon is ready, and passes on its message. */
 static void detach(struct options *o)
 {
 	char line[ZNS_ERR_MAX + 32] = "";
@@ -109,7 +109,7 @@ static void detach(struct options *o)
 		exit(1);
 	}
 	if (!pid) {
-		/* No lock and no pipe of the shell's may live on in us. */
+		/* We must not keep the shell's locks and pipes open. */
 		o->ready_fd = p[1] == READY_FD ? p[1] : dup2(p[1], READY_FD);
 		fcntl(READY_FD, F_SETFD, FD_CLOEXEC);
 		zns_close_from(READY_FD + 1);
@@ -132,7 +132,7 @@ static void detach(struct options *o)
 	exit(1);
 }
 
-/* Its log file, where the clients that start it put it too. */
+/* Logs to the file that clients use when they start the broker. */
 static void log_to_file(const struct znsd *d)
 {
 	char path[4096];
@@ -173,8 +173,7 @@ int main(int argc, char **argv)
 	if (zns_std_fds())
 		return 1;
 	umask(077);
-	/* In the foreground its supervisor has put it where it shall be, and given it what it shall
-	 * have. */
+	/* In the foreground a supervisor has already set its place and its rights. */
 	if (o.foreground) {
 		zns_process_signals();
 		zns_process_raise_limits();
@@ -183,7 +182,7 @@ int main(int argc, char **argv)
 	}
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* an error that is told, not a death */
+	signal(SIGXFSZ, SIG_IGN); /* writes fail with an error instead of killing us */
 	if (!o.foreground && o.ready_fd < 0) {
 		detach(&o);
 		detached = true;
@@ -194,7 +193,8 @@ int main(int argc, char **argv)
 	if (!ret)
 		ret = server_start(&d, o.spec, &err);
 	if (ret) {
-		/* Of a start from a shell the parent prints it; of a client's, the client. */
+		/* After a start from a shell the parent prints the error; after a start by a
+		 * client, the client. */
 		if (o.ready_fd < 0)
 			fprintf(stderr, "znsd: %s\n", err.msg);
 		say(o.ready_fd, ret, err.msg);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What an administrator asks for: remove, reserve, release, reset, rules and marks, keys, quit. */
+/* Requests of an administrator: remove, reserve, release, reset, rules and marks, keys, quit. */
 #include <string.h>
 #include "zns/crypt.h"
 #include "table.h"
@@ -17,7 +17,7 @@ static ZnsPb__Tombstone *copy_tombstone(struct reply *rep, const ZnsPb__Tombston
 	return c;
 }
 
-/* Refuses everything if one of them cannot be removed, as far as that is known beforehand. */
+/* Refuses the whole request if it is already known that one of them cannot be removed. */
 static int check_rm(const struct znsd *d, const ZnsPb__Rm *q, struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];
@@ -75,12 +75,12 @@ int serve_rm(struct znsd *d, const struct call *x, struct reply *rep)
 		reservation_settle(d, container);
 		reservation_renew(d, container);
 	}
-	/* When all are removed: most zones then hold nothing any more. */
+	/* Only when all are removed: most zones hold nothing then. */
 	for (i = 0; i < nr; i++)
 		bury(d, &graves[i]);
 	d->freed = true;
-	/* Even if all were removed before: a crash may have come in between, or --secure was not
-	 * given then. */
+	/* Even if all were removed earlier: that may have been without --secure, or a crash came
+	 * between. */
 	if (!ret && q->secure && zns_store_erase(d->store, &rep->err))
 		return zns_wrap(&rep->err, "removed, but not erased");
 	return ret;
@@ -224,7 +224,7 @@ int serve_encryption(struct znsd *d, const struct call *x, struct reply *rep)
 	if (q->has_key_id && q->key_id.len != ZNS_KEY_ID_BYTES)
 		return zns_fail(&rep->err, -EINVAL, "the fingerprint of a key has %d bytes",
 				ZNS_KEY_ID_BYTES);
-	rep->r.encryption = NULL; /* what it pointed to goes */
+	rep->r.encryption = NULL; /* its target goes */
 	if (zns_store_set_encryption(d->store, q, &rep->err))
 		return rep->err.code;
 	rep->r.encryption = (ZnsPb__Encryption *)wanted_encryption(d);
@@ -237,12 +237,12 @@ int serve_rekey(struct znsd *d, const struct call *x, struct reply *rep)
 	bool done;
 	int ret;
 
-	for (l = d->leases; l; l = l->next) /* it would come with its key wrapped the old way */
+	for (l = d->leases; l; l = l->next) /* its record would bring a key wrapped the old way */
 		if (lease_admitted(l) && l->dump.encrypted)
 			return zns_fail(&rep->err, -EBUSY,
 					"an encrypted dump of %s is running (PID %u)", l->container,
 					l->pid);
-	rep->r.encryption = NULL; /* what it points to may go */
+	rep->r.encryption = NULL; /* its target may go */
 	ret = zns_store_rekey(d->store, x->q->rekey, &done, &rep->err);
 	rep->r.encryption = (ZnsPb__Encryption *)wanted_encryption(d);
 	if (ret && done) {

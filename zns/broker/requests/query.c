@@ -46,7 +46,7 @@ static void status_zones(const struct znsd *d, ZnsPb__Status *s)
 			s->bytes_free += z->z.capacity;
 		else if (zone_parked(d, i))
 			s->bytes_free += z->z.capacity - z->z.wp;
-		/* What a running dump writes is not waste yet. */
+		/* The data of a running dump are not waste yet. */
 		if (!z->writer && z->z.wp > live && (!d->groups[z->group].io || z->ours))
 			s->bytes_wasted += z->z.wp - live;
 	}
@@ -94,7 +94,7 @@ static void status_leases(struct znsd *d, ZnsPb__Status *s, struct reply *rep)
 		ZnsPb__LeaseLine *line = reply_alloc(rep, sizeof(*line));
 
 		if (l->kind == LEASE_SOURCE)
-			continue; /* the other half is told */
+			continue; /* its LEASE_COMPACT is listed */
 
 		zns_pb__lease_line__init(line);
 		line->kind = lease_background(l) ? "compact" : lease_writes(l) ? "dump" : "restore";

@@ -2,8 +2,8 @@
 #ifndef BROKER_REQUESTS_H
 #define BROKER_REQUESTS_H
 /*
- * The upper storey of znsd: connections, what is asked on them, what is answered, and the process
- * around it. A handler reads a request, has the policy decide, and puts the answer together.
+ * The upper storey of znsd: connections, requests, answers, and the process around them. A handler
+ * reads a request, lets the policy decide, and puts the answer together.
  */
 #include "../policy/policy.h"
 #include "zns/broker.h"
@@ -12,32 +12,32 @@
 #define ZNSD_CONNS_MAX 4096
 #define ZNSD_IDLE_MS 10000
 
-/* A request that comes in; see intake.c. */
+/* An incoming request; see intake.c. */
 struct intake {
-	size_t room; /* set aside for it; 0: none is needed, or none was to be had yet */
-	bool dump; /* whose room */
+	size_t room; /* bytes set aside for it; 0: none needed, or none free yet */
+	bool dump; /* takes room of dumps */
 	bool served; /* it waits for admission and keeps its room */
-	uint64_t since_ns; /* since when the rest of it is expected; 0: not now */
+	uint64_t since_ns; /* when the wait for its rest began; 0: no wait now */
 };
 
-/* A dump_begin that waits for admission; its connection takes no other request meanwhile. */
+/* A dump_begin that waits for admission. Its connection takes no other request meanwhile. */
 struct waiter {
 	struct waiter *next;
 	struct conn *conn;
 	ZnsPb__Request *req;
-	bool share; /* it waits for a zone, not for groups of its own: a queue of its own */
+	bool share; /* it waits for a zone, not for groups of its own: a separate queue */
 	char why[ZNS_ERR_MAX]; /* the last try's reason */
 	uint64_t deadline; /* zns_mono_ns */
 	uint32_t seconds;
 };
 
 struct server {
-	struct zns_resv resv; /* the drive's, if it has such */
+	struct zns_resv resv; /* the drive's reservation, if it has any */
 	struct conn *conns;
 	uint32_t nr_conns;
 	struct waiter *waiters;
-	size_t intake_used[2]; /* room set aside for requests: of others, of dumps */
-	size_t out_bytes; /* of all answers that are not out yet */
+	size_t intake_used[2]; /* bytes set aside for requests: [0] of others, [1] of dumps */
+	size_t out_bytes; /* bytes of all answers not sent yet */
 	int lock_fd, dev_lock_fd, listen_fd;
 	char sock_path[108];
 	uint64_t idle_ns; /* 0: never leave */
@@ -47,17 +47,17 @@ struct server {
 struct reply {
 	ZnsPb__Response r;
 	struct zns_err err;
-	bool later; /* a waiter: no answer now */
+	bool later; /* the request waits: no answer now */
 	bool hangup; /* close the connection after the answer */
 	void **mem; /* freed after packing */
 	size_t nr_mem, max_mem;
 };
 
-/* One request, on its way to its handler. */
+/* One request for its handler. */
 struct call {
 	struct conn *conn;
 	ZnsPb__Request *q;
-	struct lease *l; /* of the kind that the table asks for */
+	struct lease *l; /* of the kind that table.h demands */
 };
 
 /* reply.c */
@@ -65,9 +65,9 @@ void reply_init(struct reply *rep);
 void *reply_alloc(struct reply *rep, size_t len);
 char *reply_printf(struct reply *rep, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void reply_free(struct reply *rep);
-/* as it is granted now */
+/* the grant of @zone as it is now */
 ZnsPb__ZoneGrant *reply_zone(const struct znsd *d, struct reply *rep, uint32_t zone);
-/* its checkpoints; takes what is in @chain */
+/* adds the checkpoints of @chain, and takes its memory */
 void reply_chain(struct reply *rep, struct chain *chain);
 
 /* conn.c: one connection */
@@ -77,16 +77,16 @@ void conn_answer(struct znsd *d, struct conn *c, struct reply *rep, int code);
 void conn_send(struct znsd *d, struct conn *c);
 void conn_read(struct conn *c);
 struct holder conn_holder(struct conn *c);
-bool conn_left(const struct conn *c); /* its peer closed it; of a request that is being served */
-void conn_committed(struct conn *c, const char *container); /* retention is applied when it ends */
+bool conn_left(const struct conn *c); /* true: the peer closed it during its request */
+void conn_committed(struct conn *c, const char *container); /* applies retention when it ends */
 void conn_set_waiter(struct conn *c, struct waiter *w);
-void conn_complain(const struct conn *c, const char *what); /* not too often */
+void conn_complain(const struct conn *c, const char *what); /* logs @what, not too often */
 
 /* server.c */
 int server_listen(struct znsd *d, struct zns_err *err);
 int server_loop(struct znsd *d);
 
-/* intake.c; @len: of a request that is coming. False: no room yet, it is not to be read. */
+/* intake.c; @len: of the coming request. False: no room yet, do not read it. */
 bool intake_room(struct znsd *d, struct intake *in, uint32_t len, bool dump);
 void intake_end(struct znsd *d, struct intake *in);
 
@@ -102,13 +102,13 @@ void waiter_end(struct znsd *d, struct waiter *w); /* frees its request too */
 void waiter_drop(struct znsd *d, const struct conn *c);
 
 /* beginning.c */
-int waiters_run(struct znsd *d); /* try them in order; milliseconds until a deadline, -1: none */
+int waiters_run(struct znsd *d); /* tries them in order; milliseconds until a deadline, -1: none */
 
 /* host.c: one machine at a time */
 int host_claim(struct znsd *d, struct zns_err *err); /* -EBUSY: another machine has it */
 void host_release(struct znsd *d);
-void host_unreserve(struct znsd *d); /* the last thing before the device is closed */
-void host_look(struct znsd *d, struct zns_resv_state *now); /* who has reserved the device */
+void host_unreserve(struct znsd *d); /* call last, before the device is closed */
+void host_look(struct znsd *d, struct zns_resv_state *now); /* finds who has reserved the device */
 
 /* alive.c */
 int alive_start(const struct znsd *d, struct zns_err *err);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What a dump or a restore asks for while it runs, and how it ends. */
+/* Requests of a running dump or restore, and its end. */
 #include "table.h"
 
 static void tell_growth(const struct znsd *d, const struct growth *g, struct reply *rep)
@@ -59,12 +59,12 @@ int serve_zone_get(struct znsd *d, const struct call *x, struct reply *rep)
 	return ret;
 }
 
-/* On failure the lease lives on: the client aborts, or goes and so ends it. */
+/* On failure the lease stays: the client aborts, or its end ends the lease. */
 int serve_commit(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	int ret;
 
-	if (conn_left(x->conn)) /* the client gave up, and reported that nothing was committed */
+	if (conn_left(x->conn)) /* the client gave up, and reported no commit */
 		return zns_fail(&rep->err, -EPIPE, "commit: whoever asked is gone");
 	ret = commit_dump(d, x->l, x->q->commit, &rep->err);
 	if (ret)
@@ -80,7 +80,7 @@ int serve_abort(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	struct lease *l = lease_of(d, x->conn);
 
-	/* Nothing begun, nothing to undo. */
+	/* Without a lease there is nothing to undo. */
 	if (l)
 		lease_end(d, l);
 	return 0;

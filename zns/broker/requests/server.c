@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The poll loop. Nothing here blocks on a peer: each connection has buffers of its own, and nothing
- * is read from a peer that does not read its answer.
+ * The poll loop. Nothing here blocks on a peer. Each connection has its own buffers. A peer that
+ * does not read its answer is not read from.
  */
 #include <poll.h>
 #include <signal.h>
@@ -12,9 +12,9 @@
 #include <sys/un.h>
 #include "conn.h"
 
-#define PEER_MS 10000 /* for a peer to send what it has begun, or to take what it has asked for */
-#define OUT_MAX MIB(64) /* answers that nobody has read yet; beyond it questions wait */
-#define ACCEPT_RETRY_MS 100 /* when no descriptor is left for a connection */
+#define PEER_MS 10000 /* for a peer to finish its request, or to take its answer */
+#define OUT_MAX MIB(64) /* answers that nobody has read yet; above it questions wait */
+#define ACCEPT_RETRY_MS 100 /* wait when no descriptor is left for a connection */
 
 static void conn_request(struct znsd *d, struct conn *c, const uint8_t *body, uint32_t len)
 {
@@ -39,13 +39,13 @@ static void conn_request(struct znsd *d, struct conn *c, const uint8_t *body, ui
 	zns_pb__request__free_unpacked(req, NULL);
 }
 
-/* While too many answers wait to be read, questions wait too. Dumps and restores do not. */
+/* While too many answers are unread, questions wait. Dumps and restores do not. */
 static bool may_ask(const struct znsd *d, const struct conn *c)
 {
 	return d->server->out_bytes < OUT_MAX || lease_last(d, c);
 }
 
-/* Serve the whole messages that are in; true: there was one. */
+/* Serves the complete messages in the buffer; true: there was one. */
 static bool conn_serve(struct znsd *d, struct conn *c)
 {
 	size_t at = 0;
@@ -89,8 +89,8 @@ static bool conn_serve(struct znsd *d, struct conn *c)
 }
 
 /*
- * Is more of a request to be read now? When a request has begun, its time runs. For a dump it runs
- * only while there is room: a commit shall not fail because of others.
+ * Shall more of a request be read now? The time of a request runs once it has begun. For a dump it
+ * runs only while there is room: a commit shall not fail because of others.
  */
 static bool conn_wants(struct znsd *d, struct conn *c, uint64_t now)
 {
@@ -100,7 +100,7 @@ static bool conn_wants(struct znsd *d, struct conn *c, uint64_t now)
 		uint32_t len = conn_frame_len(c, 0);
 		bool dump = lease_of(d, c);
 
-		/* Else it is complete, and waits until questions are answered again. */
+		/* A complete request waits until questions are answered again. */
 		runs = wants = c->in.len - CONN_HEAD < len;
 		if (wants && !intake_room(d, &c->intake, len, dump)) {
 			wants = false;
@@ -114,8 +114,8 @@ static bool conn_wants(struct znsd *d, struct conn *c, uint64_t now)
 	return wants;
 }
 
-/* Peers that began something and do not go on; milliseconds until the next one may be late, -1:
- * none. */
+/* Ends peers that are late with a request or an answer. Milliseconds until the next may be late,
+ * -1: none. */
 static int conns_late(struct znsd *d)
 {
 	uint64_t now = zns_mono_ns(), limit = PEER_MS * 1000000ull, next = UINT64_MAX;
@@ -148,8 +148,8 @@ static int conns_late(struct znsd *d)
 
 static void conn_close(struct znsd *d, struct conn *c);
 
-/* All places are taken: the peer goes that has been silent longest, of those that hold nothing and
- * wait for nothing. */
+/* All places are taken: closes the peer that has been silent longest, if it holds nothing and waits
+ * for nothing. */
 static bool conn_displace(struct znsd *d)
 {
 	struct conn **p, **found = NULL, *c;
@@ -191,13 +191,13 @@ static void conns_sweep(struct znsd *d)
 		}
 		*p = c->next;
 		conn_close(d, c);
-		/* That may have answered a waiter, and found it dead: look from the start. */
+		/* The close may have answered a waiter and found it dead: look from the start. */
 		p = &d->server->conns;
 	}
 }
 
-/* false: there is no descriptor for it; it stays in the queue, and poll would tell of it again and
- * again. */
+/* false: no descriptor is left. The connection stays in the queue, and poll would report it again
+ * and again. */
 static bool accept_one(struct znsd *d)
 {
 	int fd = accept4(d->server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -212,7 +212,7 @@ static bool accept_one(struct znsd *d)
 	}
 	if (!c)
 		return true;
-	/* At the end: who came first gets room for a large request first. */
+	/* Append: the first to come is the first to get room for a large request. */
 	for (p = &d->server->conns; *p; p = &(*p)->next)
 		;
 	*p = c;
@@ -264,7 +264,7 @@ static int time_out(struct znsd *d)
 	uint64_t now;
 	int ms;
 
-	/* In this order: a lease that ends leaves room for those who wait, then garbage. */
+	/* In this order: leases that end leave room for waiters, and then garbage. */
 	ms = leases_reap(d);
 	if (d->freed)
 		waiters_run(d);
@@ -302,20 +302,19 @@ int server_loop(struct znsd *d)
 
 	for (;;) {
 		conns_sweep(d);
-		/* What is in memory is no longer what is on the device: the next broker looks anew.
-		 */
+		/* Memory and device differ now: the next broker reads the device anew. */
 		if (zns_store_foreign(d->store) && !d->quit) {
 			znsd_log("somebody else writes the catalogue of %s: leaving", d->reg.path);
 			d->quit = true;
 		}
 		ms = time_out(d);
-		/* What came while a request waited for admission: poll does not tell of it again.
-		 */
+		/* Serve input that came while a request waited for admission: poll does not report
+		 * it again. */
 		for (c = d->server->conns; c; c = c->next)
 			if (conn_serve(d, c))
 				ms = 0;
 		if (d->quit) {
-			/* The answer to `quit` should get out, but no peer may keep us. */
+			/* The answer to `quit` should be sent, but no peer may keep us. */
 			if (!quit_by)
 				quit_by = zns_mono_ns() + 1000000000ull;
 			if (!answers_pending(d) || zns_mono_ns() >= quit_by)
@@ -357,11 +356,11 @@ int server_loop(struct znsd *d)
 		}
 		if (fds[2].revents)
 			finisher_reap(d);
-		/* After the others: `who` has no place for new ones. */
+		/* After the others: `who` has no place for a new one. */
 		if (fds[0].revents && !accept_one(d))
 			accept_at = zns_mono_ns() + ACCEPT_RETRY_MS * 1000000ull;
 	}
-	/* Leases end with us, but nothing of theirs is reset now: the next broker waits for the
+	/* Leases end with us, but none of their zones is reset now: the next broker waits for the
 	 * writers' lock. */
 	while ((c = d->server->conns)) {
 		d->server->conns = c->next;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* From a name to a broker that owns the device; and its end. */
+/* Turns a name into a broker that owns the device; and its end. */
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/capability.h>
@@ -12,7 +12,7 @@
 
 #define WRITERS_MS 10000 /* helpers of a dead broker end within this */
 
-/* A broker that is just leaving, or dying, still holds its locks for a moment. */
+/* A leaving or dying broker still holds its locks for a moment. */
 #define LEAVING_MS 5000
 #define DEVICE_MS 500
 
@@ -78,7 +78,7 @@ static int open_device(struct znsd *d, struct zns_err *err)
 	return 0;
 }
 
-/* Helpers that dump see the end of their broker and stop. Nothing of theirs may be reset before. */
+/* Dumping helpers see the end of their broker and stop. Nothing of theirs may be reset before. */
 static int wait_for_writers(struct znsd *d, struct zns_err *err)
 {
 	cleanup_close int fd = open_lock(d, "writers", err);
@@ -93,7 +93,7 @@ static int wait_for_writers(struct znsd *d, struct zns_err *err)
 	return ret ? zns_fail_sys(err, ret, "writers' lock for %s", d->reg.path) : 0;
 }
 
-/* Reservations of dumps that never came to a commit. */
+/* Drops reservations of dumps that never committed. */
 static void drop_orphan_reservations(struct znsd *d)
 {
 	size_t i = 0;
@@ -108,14 +108,14 @@ static void drop_orphan_reservations(struct znsd *d)
 	}
 }
 
-/* Called when all that takes rights to open is open, and before the first thread starts. */
+/* Called when everything that needs rights is open, and before the first thread starts. */
 static int drop_rights(const struct znsd *d, struct zns_err *err)
 {
 	static const int keep[] = { CAP_DAC_READ_SEARCH, CAP_SYS_ADMIN };
 	bool emulated = !strncmp(d->reg.path, "emu:", 4);
 
 	zns_process_no_network();
-	/* Documentation/security.md says what for */
+	/* Documentation/security.md gives the reasons */
 	return zns_process_keep_caps(keep, emulated ? 1 : 2, err);
 }
 
@@ -130,8 +130,8 @@ int server_start(struct znsd *d, const char *spec, struct zns_err *err)
 		ret = zns_resolve_device(spec, &d->reg, err);
 	if (!ret)
 		ret = zns_broker_run_dir(err);
-	/* A daemon must not pin the directory it was started in; names are absolute from here on.
-	 */
+	/* A daemon must not pin the directory where it was started. Names are absolute from here
+	 * on. */
 	if (!ret && (!realpath(zns_run_dir(), run) || setenv("ZNS_RUN", run, 1) || chdir("/") < 0))
 		ret = zns_fail_sys(err, -errno, "runtime directory %s", zns_run_dir());
 	if (ret)
@@ -181,9 +181,9 @@ static void close_open_zones(struct znsd *d)
 }
 
 /*
- * Writers whose dumps were cut off may have writes under way: no other host may come in before
- * these end. A start that failed gives back only what it took itself; the next broker of this host
- * deals with what an earlier one left.
+ * Writers of interrupted dumps may have writes under way. No other host may come in before these
+ * end. A failed start gives back only what it took itself; the next broker of this host deals with
+ * the rest.
  */
 static void unreserve(struct znsd *d)
 {
@@ -197,12 +197,12 @@ static void unreserve(struct znsd *d)
 		host_unreserve(d);
 }
 
-/* What a process needs to end well; the rest the kernel takes back. */
+/* Does what a good end needs. The kernel takes back the rest. */
 void server_stop(struct znsd *d)
 {
 	if (d->server->listen_fd >= 0) {
-		/* Ours: we hold the broker lock. A client that comes now finds nobody and starts
-		 * the next one. */
+		/* The socket is ours: we hold the broker lock. A client that comes now finds nobody
+		 * and starts the next broker. */
 		unlink(d->server->sock_path);
 		close(d->server->listen_fd);
 	}

@@ -2,9 +2,8 @@
 #ifndef BROKER_TABLE_H
 #define BROKER_TABLE_H
 /*
- * Every request that the broker knows, once: the member of zns_pb.request
- * (images/zns-broker.proto), and what its connection must have for it. `serve_` and the name is its
- * handler.
+ * Lists every request of the broker once: the member of zns_pb.request (images/zns-broker.proto),
+ * and what its connection must have. Its handler is `serve_` and the name.
  */
 #include "requests.h"
 
@@ -35,9 +34,9 @@
 
 enum needs {
 	NEEDS_NOTHING,
-	NEEDS_DUMP, /* a dump, an import or a flattening that runs */
+	NEEDS_DUMP, /* a running dump, import or flattening */
 	NEEDS_COMPACTION,
-	NEEDS_LEASE, /* of any kind */
+	NEEDS_LEASE, /* a lease of any kind */
 };
 
 #define DECLARE(name, needs) \
