@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Commands that are programs of their own: znsctl becomes znsctl-NAME, which is installed with it.
- */
+/* Commands that are separate programs: znsctl becomes znsctl-NAME, which is installed with it. */
 #include <limits.h>
 #include <string.h>
 #include "ctl.h"
 
-/* Beside this program or in its libexec; nobody's environment has a say in what root runs here. */
+/* Looks beside this program and in its libexec. The environment must not choose a program that
+ * root runs. */
 static int become(const struct ctl_cmd *cmd, int argc, char **argv)
 {
 	char name[64], path[PATH_MAX];

@@ -7,26 +7,26 @@
 
 struct fsck {
 	bool json, repair, rebuild, force, dry_run;
-	bool moved; /* not registered here: only a rebuild makes a store of it that can be */
+	bool moved; /* not registered here: only a rebuild makes it registrable */
 	struct ctl_map map;
 	struct zns_registered reg;
 	int lock;
 	struct zns_dev *dev;
 	struct zns_resv resv;
 	struct json_object *problems; /* array */
-	struct json_object *found; /* array: what a rebuild took, and what not */
+	struct json_object *found; /* array: what a rebuild took, and what it did not take */
 	size_t checkpoints;
 	uint64_t generation;
 	bool torn, rebuilt;
-	bool gone; /* no metadata zone holds anything of a store */
-	char damage[ZNS_ERR_MAX]; /* why the catalogue does not open; "" it does */
+	bool gone; /* no metadata zone holds a part of a store */
+	char damage[ZNS_ERR_MAX]; /* why the catalogue does not open; "": it opens */
 	struct ctl_progress prog;
 };
 
-/* Print (or keep for JSON) one line. @placed: zone and offset mean something. */
+/* Prints a line, or keeps it for JSON. @placed: zone and offset are valid. */
 void fsck_problem(struct fsck *k, const ZnsPb__Checkpoint *c, bool placed, uint32_t zone,
 		  uint64_t off, const char *what);
-/* Fills checkpoints, generation, torn; an error only if it could not be checked. */
+/* Fills checkpoints, generation and torn. Fails only if the check was impossible. */
 int fsck_check(struct fsck *k, const struct zns_store *s, struct zns_err *err);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What can be wrong with a catalogue that opens: each checkpoint against the zones. Reads metadata
+/* Faults of a catalogue that opens: checks each checkpoint against the zones. Reads metadata
  * only, no images. */
 #include <string.h>
 #include "fsck.h"

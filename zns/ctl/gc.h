@@ -2,18 +2,18 @@
 #ifndef ZNS_CTL_GC_H
 #define ZNS_CTL_GC_H
 /*
- * Which checkpoints a sweep may remove (design.md §4): only those whose recorded origin is a
- * runtime, and only if what they were made for is gone for certain. One function for each kind of
- * origin; in doubt it says GC_UNKNOWN.
+ * Which checkpoints a sweep may remove (design.md §4): only those that a runtime made, and only if
+ * their owner is gone for certain. There is one function for each kind of origin. In doubt it says
+ * GC_UNKNOWN.
  */
 #include "ctl.h"
 
 enum gc_life { GC_NEEDED, GC_GONE, GC_UNKNOWN };
 
-/* @why: one line, for the user. Never removes anything. */
+/* @why: one line for the user. These functions never remove anything. */
 typedef enum gc_life (*gc_life_fn)(const ZnsPb__Checkpoint *c, char *why, size_t len);
 
-/* NULL: checkpoints of this kind ("criu", "import", or one that we do not know) are never swept. */
+/* NULL: a sweep never removes checkpoints of this kind ("criu", "import", or an unknown one). */
 gc_life_fn gc_life_of(const char *kind);
 
 #endif

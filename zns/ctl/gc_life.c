@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Is what a checkpoint was made for still there? By kind of origin. */
+/* Does the owner of a checkpoint still exist? One function for each kind of origin. */
 #include <fcntl.h>
 #include <spawn.h>
 #include <string.h>
@@ -42,9 +42,9 @@ static int program_path(const char *kind, char *path, size_t len, struct stat *s
 }
 
 /*
- * CRI, and Podman where there is one: an administrator's program, CONFIG/gc.d/KIND CHECKPOINT
- * CONTAINER CONTAINER_ID IMAGE_DIR, says so by its exit code: 0 needed, 1 gone; anything else, or
- * no program: unknown.
+ * CRI, and Podman if it has one: a program of the administrator decides, CONFIG/gc.d/KIND
+ * CHECKPOINT CONTAINER CONTAINER_ID IMAGE_DIR. Exit code 0: needed; 1: gone; any other, or no
+ * program: unknown.
  */
 static enum gc_life program_life(const ZnsPb__Checkpoint *c, char *why, size_t len)
 {

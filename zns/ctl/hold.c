@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A checkpoint held by a restore lease, so that its zones are not reset while a command reads it.
- */
+/* Holds a checkpoint with a restore lease, so that its zones are not reset while a command reads
+ * it. */
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
@@ -110,7 +110,7 @@ int ctl_hold(struct ctl_hold *h, const char *spec, const char *what, struct zns_
 	}
 	if (!ret)
 		ret = zns_manifest_read(h->s.dev, h->c, &h->m, err);
-	if (!ret && h->handle) /* whether it is encrypted; ctl_hold_key has the rest */
+	if (!ret && h->handle) /* notes whether it is encrypted; ctl_hold_key does the rest */
 		ret = zns_crypt_check_handle(NULL, h->handle, h->m, err);
 	if (ret)
 		ctl_unhold(h);

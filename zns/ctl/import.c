@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The directories of an import: the plain images that come, and the handle that goes out. */
+/* The directories of an import: the source with plain images, and the new handle. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
@@ -94,7 +94,7 @@ static int check_inventory(struct import *x, struct zns_err *err)
 	return 0;
 }
 
-/* Its parent must be on the device already. */
+/* The parent must already be on the device. */
 int import_parent(struct import *x, bool linked, struct zns_err *err)
 {
 	cleanup_close int dir = linked && x->dir >= 0 ? openat(x->dir, "parent",
@@ -224,7 +224,7 @@ int import_write_copies(struct import *x, struct zns_err *err)
 		ret = zns_save_copy(&x->v, f->name, f->size, zns_hash(f->copy, f->size), err);
 		if (ret)
 			break;
-		/* Not synced, as those of a dump: the handle's hash tells a torn copy. */
+		/* Not synced, as in a dump: the handle's hash reveals a torn copy. */
 		ret = zns_put_file(x->handle.dir, f->name, f->copy, f->size);
 		if (ret)
 			zns_fail_sys(err, ret, "%s/%s", x->handle.path, f->name);

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * import of an archive. It is gone through twice: what is in it is known, and refused, before
- * anybody is admitted; then the images are read, which must be the same. Nothing is unpacked
- * anywhere.
- */
+/* Import of an archive. The first pass lists and checks it, before anybody is admitted. The
+ * second pass reads the images, which must be the same. Nothing is unpacked to a disk. */
 #include <fcntl.h>
 #include <string.h>
 #include "archive.h"
@@ -72,8 +69,8 @@ static int cmp_name(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* A second file of a name would be another one to who unpacks the archive. The order of the files
- * stays. */
+/* Refuses two files of one name: other programs would unpack another one. Keeps the order of the
+ * files. */
 static int check_twice(const struct import *x, struct zns_err *err)
 {
 	cleanup_free char **name = calloc(x->nr_files + 1, sizeof(*name));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* One image of an import: into the checkpoint, and a small one into memory as well, to be a copy
+/* Writes one image of an import to the checkpoint. A small one is also kept in memory, as a copy
  * beside the handle. */
 #include <string.h>
 #include "import.h"
 
-#define CHUNK MIB(16) /* between two looks at the progress */
+#define CHUNK MIB(16) /* between two progress reports */
 
-/* Not one of criu's images, which begin with a magic number or are known to have none: a plugin's.
- */
+/* Is it no image of criu's? Those begin with a magic number or are known to have none. Plugins
+ * write others. */
 static bool is_beside(const char *name, const uint8_t *b, uint64_t size)
 {
 	static const char *const raw[] = { "pages-",    "tmpfs-",    "iptables-", "ip6tables-",
@@ -33,13 +33,13 @@ static bool may_copy(const struct import *x, const struct import_file *f)
 {
 	if (x->handle.dir < 0 && !x->join)
 		return false;
-	if (x->v.crypt) /* as of a dump */
+	if (x->v.crypt) /* as for a dump */
 		return !strcmp(f->name, "inventory.img") && f->size <= ZNS_HANDLE_COPY_MAX;
 	return x->nr_copies < IMPORT_COPIES_MAX && f->size <= ZNS_HANDLE_COPY_MAX &&
 	       x->copies + f->size <= ZNS_HANDLE_COPIES_MAX && strncmp(f->name, "pages-", 6);
 }
 
-/* What goes beside the handle is what went to the device: nothing is read again. */
+/* The copy beside the handle comes from the bytes for the device; nothing is read twice. */
 static int keep_copy(struct import *x, struct import_file *f, const uint8_t *data,
 		     struct zns_err *err)
 {

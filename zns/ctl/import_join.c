@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * import --join: a page server has the pages on zones, somebody has copied the sender's other
- * images beside its handle. They are written too, and the same checkpoint gets a new record that
- * has all: until then the old one holds, and after it the handle is as good as before.
+ * import --join: a page server wrote the pages to zones, and somebody copied the sender's other
+ * images beside the handle. This writes those images too and gives the checkpoint a new record of
+ * everything. The old record is valid until then, and the handle stays valid after it.
  */
 #include <string.h>
 #include "import.h"
@@ -60,15 +60,14 @@ int import_join_scan(struct import *x, struct zns_err *err)
 		ret = zns_manifest_agrees(x->pages_m, x->pages, err);
 	if (!ret)
 		ret = zns_plain_check(x->dir, x->pages_m, err);
-	if (!ret) /* what is encrypted gets more with the same key */
+	if (!ret) /* an encrypted checkpoint keeps its key */
 		ret = zns_crypt_of(&x->s.reg, x->s.broker.encrypted, x->pages_m, &x->v.crypt, err);
 	if (!ret)
 		ret = zns_crypt_check_handle(x->v.crypt, x->old_handle, x->pages_m, err);
 	return ret ? ret : import_list(x, x->pages_m, err);
 }
 
-/* Where the footer of the pages alone stays: should the log be lost, a removal must be found there
- * too. */
+/* Notes the zone of the old footer. If the log is lost, a removal must be found there too. */
 static int note_footer(ZnsPb__Checkpoint *c)
 {
 	uint32_t *v = realloc(c->old_manifests, (c->n_old_manifests + 1) * sizeof(*v));
@@ -86,7 +85,7 @@ ZnsPb__Checkpoint *import_join_record(const struct import *x)
 
 	if (!c)
 		return NULL;
-	/* To the store it is another version of what is there, as after a move. */
+	/* For the store this is a new version of the same checkpoint, as after a move. */
 	c->has_moved = c->has_moved_ns = 1;
 	c->moved++;
 	c->moved_ns = zns_now_ns();
@@ -98,7 +97,7 @@ ZnsPb__Checkpoint *import_join_record(const struct import *x)
 	c->manifest = NULL;
 	if (c->crypt)
 		zns_pb__checkpoint_key__free_unpacked(c->crypt, NULL);
-	c->crypt = NULL; /* zns_writer_finish says it again */
+	c->crypt = NULL; /* zns_writer_finish sets it again */
 	c->has_pages_only = c->pages_only = 0;
 	return c;
 }

@@ -57,7 +57,7 @@ int main(int argc, char **argv)
 	for (i = 0; i < ZNS_ARRAY_SIZE(commands); i++) {
 		if (strcmp(argv[1], commands[i]->name))
 			continue;
-		/* So that getopt's own complaints name the command. */
+		/* getopt's own messages then name the command. */
 		snprintf(name, sizeof(name), "znsctl %s", argv[1]);
 		argv[1] = name;
 		return ctl_end(name, commands[i]->run(commands[i], argc - 1, argv + 1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A command's options from a table: how each is read, where its value goes, and what is said of a
- * wrong one. */
+/* Parses a command's options by a table: how to read each, where its value goes, and the message
+ * for a wrong one. */
 #include <string.h>
 #include "ctl.h"
 
@@ -38,7 +38,7 @@ static int set(const struct ctl_opt *o, const char *value)
 	return 0;
 }
 
-/* In the order of the command line, so that the first mistake is the one that is told. */
+/* Follows the order of the command line, so that the first mistake is reported. */
 int ctl_parse(const struct ctl_cmd *cmd, int argc, char **argv, const struct ctl_opt *table,
 	      struct ctl_args *args)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef ZNS_CTL_OUTDIR_H
 #define ZNS_CTL_OUTDIR_H
-/* A directory that a command fills: new, or empty, no link. By descriptors, for its owner may be
- * somebody else than root. */
+/* A directory that a command fills: new or empty, and not a link. Works by descriptors, since
+ * its owner may not be root. */
 #include <stdbool.h>
 #include "zns/err.h"
 #include "zns/safeopen.h"
@@ -11,7 +11,7 @@ struct ctl_outdir {
 	const char *path; /* as given, for messages */
 	char base[ZNS_BASE_MAX];
 	int parent, dir; /* -1: not open */
-	bool made; /* by us, to be taken back on failure */
+	bool made; /* we made it; removed on failure */
 };
 
 #define CTL_OUTDIR_INIT                 \
@@ -20,13 +20,14 @@ struct ctl_outdir {
 	}
 
 int ctl_outdir_open(struct ctl_outdir *o, const char *path, struct zns_err *err);
-int ctl_outdir_sync(const struct ctl_outdir *o, struct zns_err *err); /* its name is durable */
-void ctl_outdir_undo(struct ctl_outdir *o); /* removed if we made it and it is empty */
+int ctl_outdir_sync(const struct ctl_outdir *o, struct zns_err *err); /* makes its name durable */
+void ctl_outdir_undo(struct ctl_outdir *o); /* removes it if we made it and it is empty */
 void ctl_outdir_close(struct ctl_outdir *o);
 
-/* A new directory in @dir, not left through a link: its descriptor, or -errno. */
+/* Makes a directory in @dir and opens it without following a link. Returns its descriptor or
+ * -errno. */
 int ctl_make_subdir(int dir, const char *name, struct zns_err *err);
-/* 1 if there is nothing in it. */
+/* 1 if it is empty. */
 int ctl_dir_empty(int dir);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Which checkpoints a command means: the same words mean the same, and are refused alike, in ls,
- * show, verify and rm. */
+/* Finds the checkpoints that a command means. ls, show, verify and rm accept and refuse the same
+ * words. */
 #include <fnmatch.h>
 #include <string.h>
 #include "ctl.h"
@@ -16,8 +16,7 @@ bool ctl_is_of(const ZnsPb__Checkpoint *c, const char *name)
 		!strncmp(name, o->container_id, strlen(name)));
 }
 
-/* The directory of a handle names the device, if nobody else does. What is no such directory may
- * still be a name. */
+/* A handle's directory names the device unless the user does. Another word may still be a name. */
 static int device_of(struct ctl_args *args, struct ctl_pick *p, struct zns_err *err)
 {
 	int ret;
@@ -83,15 +82,15 @@ static int by_handle(const ZnsPb__Response *ls, const char *dir, const ZnsPb__Ha
 			       memcmp(ls->device.data, h->device.data, ZNS_UUID_LEN)))
 		return zns_fail(err, -EXDEV, "%s: its handle is of another device, %s", dir,
 				zns_uuid_format(h->device.data, id));
-	/* Handles lie where users can write: one with the id of somebody else's checkpoint is none
-	 * of it. */
+	/* Users can write handles: one may carry the id of somebody else's checkpoint. It is not
+	 * accepted as its handle. */
 	if (c && zns_handle_agrees(h, c, err))
 		return zns_wrap(err, "%s", dir);
 	add(p, h->checkpoint.data);
 	return 0;
 }
 
-/* An id, the beginning of one, or a container's name. */
+/* Finds an id, the beginning of an id, or a container's name. */
 static int by_name(const ZnsPb__Response *ls, const char *what, struct ctl_pick *p,
 		   struct zns_err *err)
 {
@@ -101,7 +100,7 @@ static int by_name(const ZnsPb__Response *ls, const char *what, struct ctl_pick 
 	size_t of = 0;
 	int ret;
 
-	/* A whole id may be of one that is gone: the broker knows when, and by what. */
+	/* The checkpoint of a whole id may be gone: the broker knows when and why. */
 	if (!zns_uuid_parse(what, uuid)) {
 		add(p, uuid);
 		p->by_id = true;
@@ -159,8 +158,8 @@ static int pick(struct ctl_pick *p, struct zns_err *err)
 		if (c->id.len == ZNS_UUID_LEN &&
 		    (p->all || (p->container && ctl_is_of(c, p->container)) ||
 		     (p->pattern && !fnmatch(p->pattern, c->container, 0))))
-			memcpy(p->ids[p->nr++], c->id.data, ZNS_UUID_LEN); /* no arguments: none is
-									      there twice */
+			/* no arguments: no id is there twice */
+			memcpy(p->ids[p->nr++], c->id.data, ZNS_UUID_LEN);
 	}
 	if (!ret && p->container && !p->nr)
 		ret = zns_fail(err, -ENOENT, "container %s has no checkpoint", p->container);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* All zones on one screen: a row per group (or several), a letter per owner. */
+/* All zones on one screen: one or more rows per group, one letter per owner. */
 #include <string.h>
 #include <sys/ioctl.h>
 #include "ctl.h"
@@ -52,13 +52,13 @@ static char symbol(struct picture *p, const ZnsPb__ZoneLine *z)
 		n = letter(p, z->owner);
 		if (n < 0)
 			return '+';
-		/* Capital: full. Small: has room for more of the same. */
+		/* Capital: full. Small: the owner can still write to it. */
 		return (z->state == ZNS_ZONE_FULL ? 'A' : 'a') + n;
 	}
 	return z->state == ZNS_ZONE_EMPTY ? '.' : '~';
 }
 
-/* Of several zones in one cell, the one that says most. */
+/* If a cell stands for several zones, it shows the most important one. */
 static int weight(char c)
 {
 	return c == '.' ? 0 : c == '~' ? 1 : c == '!' ? 4 : c == '*' ? 3 : 2;
@@ -77,7 +77,7 @@ void ctl_picture(const ZnsPb__Response *r)
 		groups = zns_max(groups, r->zones[z]->group + 1);
 	if (!groups)
 		return;
-	/* Head, legend and a few owners must fit too. */
+	/* Leave room for the head, the legend and a few owners. */
 	per_row = (groups + p.rows - 9) / (p.rows - 8);
 	count = calloc(groups / per_row + 1, sizeof(*count));
 	line = malloc(r->n_zones + 1);

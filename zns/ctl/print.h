@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef ZNS_CTL_PRINT_H
 #define ZNS_CTL_PRINT_H
-/* What commands print: JSON of messages by their fields, JSON of anything else as one expression,
- * and tables. */
+/* Output of commands: JSON from the fields of a message, other JSON as one expression, and
+ * tables. */
 #include <json.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,22 +29,22 @@
 struct json_object *ctl_json(const void *m, const char *fields);
 void ctl_json_add(struct json_object *j, const ProtobufCMessageDescriptor *d, const void *m,
 		  const char *fields);
-/* An array of ctl_json of each of @n messages. */
+/* An array with ctl_json of each of @n messages. */
 struct json_object *ctl_json_all(void *const *m, size_t n, const char *fields);
 extern const char ctl_checkpoint_fields[], ctl_restore_fields[];
 struct json_object *ctl_json_checkpoint(const ZnsPb__Checkpoint *c);
 
-/* print_json.c: ctl_obj(J("name", name), J("bytes", bytes), JB("intact", !bad)); a text that is
- * NULL is null. */
+/* print_json.c: ctl_obj(J("name", name), J("bytes", bytes), JB("intact", !bad)). A NULL text
+ * becomes null. */
 #define ctl_obj(...) ctl_json_pairs(__VA_ARGS__, (const char *)NULL)
 struct json_object *ctl_json_pairs(const char *key, ...) __attribute__((sentinel));
 #define J(key, v) \
 	(key), _Generic((v), char *: ctl_j_text, const char *: ctl_j_text, struct json_object *: ctl_j_self, \
 	bool: ctl_j_bool, float: ctl_j_double, double: ctl_j_double, unsigned long: ctl_j_uint, unsigned long long: ctl_j_uint, \
 	default: ctl_j_int)(v)
-#define JB(key, v) (key), ctl_j_bool(v) /* C says that a comparison is an int */
+#define JB(key, v) (key), ctl_j_bool(v) /* in C a comparison is an int */
 #define JNULL(key) (key), ctl_j_self(NULL)
-/* @j, with the members of @more at its end */
+/* Appends the members of @more to @j. */
 struct json_object *ctl_json_join(struct json_object *j, struct json_object *more);
 struct json_object *ctl_j_text(const char *s);
 struct json_object *ctl_j_self(struct json_object *o);
@@ -55,10 +55,10 @@ struct json_object *ctl_j_double(double v);
 struct json_object *ctl_json_time(int64_t ns);
 struct json_object *ctl_json_uuid(const uint8_t *id);
 struct json_object *ctl_json_u32s(const uint32_t *v, size_t nr);
-struct json_object *ctl_json_zones(const ZnsPb__Status *s); /* how many are in each state */
+struct json_object *ctl_json_zones(const ZnsPb__Status *s); /* how many zones are in each state */
 
-/* Print and free. */
-int ctl_print_json(struct json_object *o); /* CTL_OK */
+/* Prints and frees. Returns CTL_OK. */
+int ctl_print_json(struct json_object *o);
 int ctl_print_list(const char *key, struct json_object *list); /* as the only member of an object */
 void ctl_write_json(FILE *f, struct json_object *o);
 
@@ -70,13 +70,13 @@ void ctl_write_json(FILE *f, struct json_object *o);
 struct ctl_column {
 	const char *heading;
 	int width; /* negative: flush left; 0: the last one, as long as it is */
-	/* of the row's message; :size, :time, :state or :name (one word of a table). NULL: @cell
-	 * says it */
+	/* A field of the row's message, with :size, :time, :state or :name (one word of a
+	 * table). NULL: use @cell. */
 	const char *field;
 	void (*cell)(const void *row, const void *arg, char *out, size_t len);
 };
 #define CTL_ROW 4096
-/* One line into @out, CTL_ROW bytes; @row NULL: the headings. */
+/* Writes one line to @out, CTL_ROW bytes. @row NULL: the headings. */
 char *ctl_row(const struct ctl_column *columns, const char *gap, const void *row, const void *arg,
 	      char *out);
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* JSON of a message from its protobuf-c descriptor: print.h has the language of the lines that say
- * which fields. */
+/* JSON of a message from its protobuf-c descriptor. print.h defines the language of field lists. */
 #include <string.h>
 #include "ctl.h"
 #include "print_priv.h"
@@ -17,11 +16,11 @@ const char ctl_restore_fields[] =
 	"container checkpoint started=started_ns:time ended=ended_ns:time bytes data_phase_us=data_us achieved_mibps "
 	"qos_requested_mibps zones=nr_zones! groups shared_groups!";
 
-/* One member of a line, taken apart. */
+/* One word of a field list, in parts. */
 struct word {
 	char key[48], path[64], how[8];
 	char need; /* '?' or '!' */
-	const char *inner; /* behind the brace; NULL: none */
+	const char *inner; /* after the brace; NULL: none */
 };
 
 static const char *take(const char *s, const char *until, char *out, size_t len)
@@ -32,7 +31,7 @@ static const char *take(const char *s, const char *until, char *out, size_t len)
 	return s + n;
 }
 
-/* NULL: no more. Else what follows. */
+/* Returns the rest, or NULL at the end. */
 static const char *next_word(const char *s, struct word *w)
 {
 	int depth = 1;
@@ -66,7 +65,7 @@ const ProtobufCFieldDescriptor *print_find(const ProtobufCMessageDescriptor *d, 
 		path = take(path, ".", name, sizeof(name));
 		f = protobuf_c_message_descriptor_get_field_by_name(d, name);
 		if (!f)
-			abort(); /* a line that does not fit its message: the first use shows it */
+			abort(); /* the list does not fit its message: the first use shows it */
 		if (!*path)
 			return f;
 		d = f->descriptor;

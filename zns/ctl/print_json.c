@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* JSON that no message has, and how JSON comes out: as text that means nothing to a terminal. */
+/* JSON that comes from no message, and the output of JSON: its text must mean nothing to a
+ * terminal. */
 #include <string.h>
 #include "ctl.h"
 
@@ -90,7 +91,7 @@ struct json_object *ctl_json_zones(const ZnsPb__Status *s)
 	return j;
 }
 
-/* One character beyond ASCII as it is, or escaped; its bytes. */
+/* Writes one character, escaped if needed. Returns its length in bytes. */
 static size_t put_character(FILE *f, const char *s)
 {
 	size_t n = 1;
@@ -105,8 +106,8 @@ static size_t put_character(FILE *f, const char *s)
 		fputs(one, f);
 		return n;
 	}
-	/* C1 and the like are two or three bytes of good UTF-8; anything else is replaced byte by
-	 * byte. */
+	/* C1 and similar characters are two or three bytes of valid UTF-8. Invalid bytes are
+	 * replaced one by one. */
 	if (n == 2 && (unsigned char)s[0] == 0xc2)
 		fprintf(f, "\\u%04x", (unsigned char)s[1]);
 	else if (n == 3 && (unsigned char)s[0] >= 0xe2 && (unsigned char)s[0] != 0xed)
@@ -116,8 +117,8 @@ static size_t put_character(FILE *f, const char *s)
 	return n;
 }
 
-/* The library escapes what JSON says must be; what is no UTF-8, or means something to a terminal,
- * it passes on. */
+/* The library escapes only as JSON demands. It passes on invalid UTF-8 and what a terminal would
+ * obey. */
 static void put_json(FILE *f, const char *s)
 {
 	for (; *s; s++) {
@@ -144,7 +145,7 @@ void ctl_write_json(FILE *f, struct json_object *o)
 int ctl_print_json(struct json_object *o)
 {
 	ctl_write_json(stdout, o);
-	return CTL_OK; /* that it came out is main's to see */
+	return CTL_OK; /* main reports a write error */
 }
 
 int ctl_print_list(const char *key, struct json_object *list)

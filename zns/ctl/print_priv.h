@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef ZNS_CTL_PRINT_PRIV_H
 #define ZNS_CTL_PRINT_PRIV_H
-/* Between print_fields.c and print_table.c: a field by its path. */
+/* For print_fields.c and print_table.c: finds a field by its path. */
 #include "print.h"
 
-/* Field @path ("a" or "a.b") of a message; *m becomes the message that has it, NULL if that is
+/* Field @path ("a" or "a.b") of a message. *m becomes the message with that field, or NULL if
  * absent. */
 const ProtobufCFieldDescriptor *print_find(const ProtobufCMessageDescriptor *d, const char **m,
 					   const char *path);
 bool print_present(const ProtobufCFieldDescriptor *f, const char *m);
-int64_t print_number(const ProtobufCFieldDescriptor *f, const char *p); /* of an integer or bool */
+int64_t print_number(const ProtobufCFieldDescriptor *f, const char *p); /* for an integer or bool */
 
 #endif

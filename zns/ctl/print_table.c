@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Tables: each column is a field of the row's message, or what a function says of the row. */
+/* Tables: a column is a field of the row's message, or comes from a function. */
 #include <string.h>
 #include "ctl.h"
 #include "print_priv.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The profile that `format` writes: from the vendor's map, a given map, or one domain. */
+/* Makes the profile for `format`: from the vendor's map, a given map, or as one domain. */
 #include <ctype.h>
 #include <fcntl.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #define MAP_FILE_MAX MIB(4)
 #define GROUPS_MAX 65536
 
-/* "i % N", blanks as you like. */
+/* Parses "i % N" with any blanks. */
 static bool parse_modulo(const char *s, uint32_t *n)
 {
 	int end = 0;
@@ -80,11 +80,8 @@ static uint32_t count_groups(const uint32_t *group, uint32_t nr, struct zns_err 
 	return n;
 }
 
-/*
- * A die without a zone (fewer zones than dies) is no group: number the others without gaps. Returns
- * their number;
- * @channel_of, by die at first, ends up by group.
- */
+/* With fewer zones than dies, some dies have no zone and are no group. Numbers the others
+ * without gaps and returns their count. @channel_of is by die first and by group afterwards. */
 static uint32_t close_gaps(uint32_t *group, uint32_t nr, uint32_t *channel_of, uint32_t dies)
 {
 	cleanup_free uint32_t *number = calloc(dies, sizeof(*number));
@@ -105,7 +102,7 @@ static uint32_t close_gaps(uint32_t *group, uint32_t nr, uint32_t *channel_of, u
 	return n;
 }
 
-/* @channel_of: by group, or NULL where channels are not known. */
+/* @channel_of: by group; NULL if channels are unknown. */
 static int build(ZnsPb__Profile **out, const char *source, uint32_t groups,
 		 const uint32_t *channel_of, const uint32_t *group, uint32_t nr_zones,
 		 uint32_t write, uint32_t read)
@@ -143,7 +140,7 @@ static int build(ZnsPb__Profile **out, const char *source, uint32_t groups,
 	return 0;
 }
 
-/* What one zone gives by the emulator's own parameters. */
+/* The bandwidth of one zone, from the emulator's parameters. */
 static void emu_bandwidth(const struct zns_emu_params *e, uint32_t *write, uint32_t *read)
 {
 	bool wide = e->map == ZNS_EMU_MAP_SHARED;

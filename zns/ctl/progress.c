@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* One line on a terminal for what takes longer than a second: how much, how fast, how long still.
- */
+/* A progress line on a terminal, after one second: how much, how fast, how long still. */
 #include <string.h>
 #include <unistd.h>
 #include "ctl.h"

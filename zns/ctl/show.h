@@ -4,11 +4,10 @@
 /* show_tree.c: the tree of a container, as text. */
 #include "ctl.h"
 
-/* The line of the container of v[0]: how many of these checkpoints are its, and how large they are
- * together. */
+/* The line of the container of v[0]: the number of its checkpoints and their total size. */
 void show_container(const ZnsPb__Checkpoint *const *v, size_t n);
-/* A checkpoint with its images, summed up or one by one, and the zones of each; so many digits of
- * ids. */
+/* A checkpoint and its images, summed up or one by one, with the zones of each. @width: digits
+ * of ids. */
 void show_branch(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, const ZnsPb__Response *ls,
 		 int width, bool verbose);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* show CONTAINER as text: its checkpoints, their images, and the zones of these. */
+/* show CONTAINER as text: its checkpoints, their images and zones. */
 #include <string.h>
 #include "show.h"
 
-#define INDENT 6 /* of what is below an image */
+#define INDENT 6 /* of the lines below an image */
 
 void show_container(const ZnsPb__Checkpoint *const *v, size_t n)
 {
@@ -21,7 +21,7 @@ void show_container(const ZnsPb__Checkpoint *const *v, size_t n)
 	       nr == 1 ? "" : "s", zns_format_size(bytes, size, sizeof(size)));
 }
 
-/* Images that are told of together, and the zones that they have among them. */
+/* Images that share one line, and the zones they use together. */
 struct kind {
 	const char *one, *many;
 	uint32_t nr;

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What tables are made of: names that stay one field, ids as short as they may be, lines that fit
- * the terminal. */
+/* Parts of tables: names as one field, ids as short as possible, lines that fit the terminal. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include "ctl.h"
 
 #define COLUMNS 80
-#define SHORT_ID 8 /* digits of an id in a table, more where that is not enough */
+#define SHORT_ID 8 /* least digits of an id in a table */
 
 const char *ctl_name(const char *name, char *buf, size_t len)
 {
 	const char *s = ctl_text(name);
-	bool escaped = s != name; /* then its backslashes are not its own */
+	bool escaped = s != name; /* these backslashes are not its own */
 	size_t n = 0;
 
 	if (*s && !strpbrk(s, " \"\\")) {
@@ -63,7 +62,7 @@ int ctl_id_width(const ZnsPb__Response *ls)
 	return width;
 }
 
-/* On a terminal what does not fit in is cut; elsewhere, whoever reads it gets all. */
+/* Cuts a line that is too wide for a terminal. Other outputs get all of it. */
 int ctl_print_cut(char *line)
 {
 	struct winsize w;

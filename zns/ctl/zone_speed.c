@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* How fast one zone is, for a device that nobody described: written and read alone, then reset. */
+/* Measures the speed of one zone, if nobody described the device: writes and reads it alone,
+ * then resets it. */
 #include <string.h>
 #include "ctl.h"
 
 #define TRANSFER KIB(512)
-#define LENGTH MIB(64) /* at most; what the drive's buffer takes at once is a small part of it */
-#define WARM_UP 4 /* one part in so many is not counted: until that buffer is full */
+#define LENGTH MIB(64) /* at most; the drive's buffer is much smaller */
+#define WARM_UP 4 /* the first quarter is not counted: the buffer fills */
 
 static int pick_empty(struct zns_dev *dev, uint32_t *zone, uint64_t *capacity, struct zns_err *err)
 {
@@ -29,7 +30,7 @@ static int pick_empty(struct zns_dev *dev, uint32_t *zone, uint64_t *capacity, s
 		dev->path);
 }
 
-/* Drives that compress would look faster than they are. */
+/* Random data: a drive that compresses would look too fast. */
 static void fill(uint8_t *buf, size_t len)
 {
 	uint64_t x = 0x9e3779b97f4a7c15;
