@@ -6,8 +6,7 @@
 
 #define NONCE_BYTES 12
 
-/* Both live in secret memory. The master's own bytes are forgotten once these are derived from it.
- */
+/* Both live in secret memory. The master's own bytes are forgotten once these are derived. */
 struct zns_master {
 	uint8_t id[ZNS_KEY_ID_BYTES];
 	uint8_t wrap[ZNS_KEY_BYTES]; /* the key that wraps keys */
@@ -15,7 +14,7 @@ struct zns_master {
 
 struct zns_crypt {
 	uint8_t key[ZNS_KEY_BYTES];
-	uint8_t id[ZNS_UUID_LEN]; /* the checkpoint */
+	uint8_t id[ZNS_UUID_LEN]; /* the checkpoint's id */
 	uint8_t key_id[ZNS_KEY_ID_BYTES], wrapped[ZNS_WRAPPED_BYTES];
 	EVP_CIPHER *cipher;
 };
@@ -30,7 +29,7 @@ int master_from_bytes(const uint8_t raw[ZNS_KEY_BYTES], struct zns_master **out,
 /* Raw or hexadecimal, as a key file has it; -EINVAL. */
 int master_decode(const uint8_t *buf, size_t len, uint8_t raw[ZNS_KEY_BYTES]);
 
-/* keyring.c: the payload into @buf (at most @max bytes), its length out. */
+/* keyring.c: reads the payload into @buf (at most @max bytes); *@len: its length. */
 int keyring_read(const char *desc, uint8_t *buf, size_t max, size_t *len, struct zns_err *err);
 
 /* aead.c */
@@ -39,7 +38,7 @@ struct aead {
 	const void *aad[4]; /* up to four pieces, NULL ends */
 	size_t aad_len[4];
 };
-/* In place; @len 0 for a tag alone. @cipher may be NULL. -EBADMSG: the tag is another one. */
+/* Works in place; @len 0: only a tag. @cipher may be NULL. -EBADMSG: the tag does not match. */
 int aead_seal(const struct aead *a, const EVP_CIPHER *cipher, uint8_t *buf, size_t len,
 	      uint8_t tag[ZNS_TAG_BYTES]);
 int aead_open(const struct aead *a, const EVP_CIPHER *cipher, uint8_t *buf, size_t len,

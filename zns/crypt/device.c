@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Which key is whose: the configuration of this machine, the wish of the device, the record of the
- * checkpoint. */
+/* Chooses the key: by this machine's configuration, the device's wish, the checkpoint's record. */
 #include <limits.h>
 #include <string.h>
 #include <openssl/crypto.h>
@@ -47,8 +46,8 @@ int zns_master_for_dump(const struct zns_registered *reg, const uint8_t *want,
 	*out = NULL;
 	if (!want) {
 		/*
-		 * The device does not care, or was made to forget it. Whoever names a key for all
-		 * of this machine does, and so does an entry that says so.
+		 * The device does not ask for encryption, or was made to forget that it did. A key
+		 * for all of this machine, or an entry that says so, still asks for it.
 		 */
 		ret = zns_key_spec_of(reg, spec, sizeof(spec), &of_host, &e);
 		if (!reg->encrypted && (ret == -ENOKEY || (!ret && !of_host)))
@@ -138,7 +137,7 @@ int zns_crypt_of(const struct zns_registered *reg, bool wanted, const ZnsPb__Man
 		return zns_fail(err, ret, "checkpoint %s is encrypted: %s", str, e.msg);
 	if (!ret)
 		ret = zns_crypt_open(master, m->checkpoint->id.data, k, out, &e);
-	else /* no key would help */
+	else /* a key would not help */
 		ret = zns_fail(
 			&e, -ENOKEY,
 			"the key of checkpoint %s is gone (the log that held it was lost): its data cannot be "

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Handles of encrypted checkpoints. Whoever can write the device can put another checkpoint under
- * an id, with right checksums; a handle stands elsewhere and remembers which one it was. The MAC is
- * under a key that is derived from the checkpoint's own: it survives a rotation of the master key,
- * which wraps that one anew, and moves, which change neither key nor seal. A version with another
- * key or other images (flattened, joined) carries the MACs of those before it under its own seal,
- * so that older handles stay good.
+ * Handles of encrypted checkpoints. An attacker who can write the device can put another checkpoint
+ * under an id, with right checksums. A handle is stored elsewhere and identifies its checkpoint by
+ * a MAC. The MAC's key is derived from the checkpoint's own key. So it survives a rotation of the
+ * master key, which only wraps that key anew, and moves, which change neither key nor seal. A
+ * version with another key or other images (flattened, joined) carries the MACs of earlier versions
+ * under its own seal, so older handles stay good.
  */
 #include <string.h>
 #include <openssl/crypto.h>
@@ -30,7 +30,7 @@ static int hmac(const uint8_t key[ZNS_KEY_BYTES], const void *text, size_t len,
 		       -EIO;
 }
 
-/* Label with its zero byte, id, time, length of the container's name, the name, seal. */
+/* MACs the label with its zero byte, id, time, length of the container's name, the name, seal. */
 int zns_crypt_handle_mac(const struct zns_crypt *c, const ZnsPb__Checkpoint *record,
 			 const uint8_t *seal, uint8_t mac[ZNS_MAC_BYTES], struct zns_err *err)
 {
@@ -104,7 +104,7 @@ int zns_crypt_check_handle(const struct zns_crypt *c, const ZnsPb__Handle *h,
 			key, id);
 	if (!c)
 		return 0;
-	if (!m->has_seal || m->seal.len != ZNS_TAG_BYTES) /* which zns_crypt_of has compared */
+	if (!m->has_seal || m->seal.len != ZNS_TAG_BYTES) /* zns_crypt_of has compared the seal */
 		return zns_fail(err, -EBADMSG, "checkpoint %s has no seal", id);
 	rc = zns_crypt_handle_mac(c, k, m->seal.data, mac, err);
 	if (rc || is_mac(&h->seal->mac, &own))
@@ -138,7 +138,7 @@ int zns_crypt_former_macs(const struct zns_crypt *c, const ZnsPb__Manifest *m,
 	mac = (uint8_t *)(v + n - skip);
 	for (size_t i = skip; i < n; i++, mac += ZNS_MAC_BYTES) {
 		v[i - skip] = (ProtobufCBinaryData){ ZNS_MAC_BYTES, mac };
-		if (i + 1 < n) /* of the length that zns_manifest_check has seen */
+		if (i + 1 < n) /* zns_manifest_check has checked the length */
 			memcpy(mac, m->former_macs[i].data, ZNS_MAC_BYTES);
 	}
 	rc = zns_crypt_handle_mac(c, m->checkpoint, m->seal.data, mac - ZNS_MAC_BYTES, err);

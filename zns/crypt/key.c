@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Master keys: from a file or the kernel's keyring, checked, and turned into what is used of them.
- */
+/* Master keys: reads them from a file or the kernel's keyring, checks them, and derives the keys in
+ * use. */
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include "crypt_priv.h"
 
-#define TEXT_BYTES (2 * ZNS_KEY_BYTES + 1) /* of a key in hexadecimal digits, with its newline */
+#define TEXT_BYTES (2 * ZNS_KEY_BYTES + 1) /* a key in hexadecimal digits with its newline */
 
 static int digit(uint8_t c)
 {
@@ -38,7 +38,7 @@ int master_decode(const uint8_t *buf, size_t len, uint8_t raw[ZNS_KEY_BYTES])
 	return 0;
 }
 
-/* One key for each purpose. */
+/* Derives one key for each purpose. */
 static int derive(const uint8_t raw[ZNS_KEY_BYTES], const char *label, uint8_t *out, size_t len)
 {
 	uint8_t sum[EVP_MAX_MD_SIZE];

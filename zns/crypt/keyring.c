@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* A master key in the kernel's keyring, past libkeyutils: three system calls. */
+/* A master key in the kernel's keyring. Three system calls replace libkeyutils. */
 #include <linux/keyctl.h>
 #include <sys/syscall.h>
 #include "crypt_priv.h"
@@ -11,8 +11,8 @@ static long find(const char *desc)
 	if (key >= 0)
 		return key;
 	/*
-	 * A daemon's session keyring often lacks that of the user, where an administrator's keyctl
-	 * put it. Linked into our process's own it may be read.
+	 * A daemon's session keyring often lacks the user keyring, where an administrator's keyctl
+	 * puts the key. Linked into our process keyring, it can be read.
 	 */
 	if (syscall(SYS_keyctl, KEYCTL_LINK, KEY_SPEC_USER_KEYRING, KEY_SPEC_PROCESS_KEYRING, 0, 0))
 		return -errno;
@@ -35,6 +35,6 @@ int keyring_read(const char *desc, uint8_t *buf, size_t max, size_t *len, struct
 	n = syscall(SYS_keyctl, KEYCTL_READ, key, buf, max, 0);
 	if (n < 0)
 		return zns_fail_sys(err, -errno, "key \"%s\" in the kernel's keyring", desc);
-	*len = (size_t)n; /* more than @max: cut off, and of no length that a key has */
+	*len = (size_t)n; /* more than @max: cut off, and not the length of a key */
 	return 0;
 }

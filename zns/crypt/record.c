@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What can be said of an encrypted checkpoint without a key, and without libcrypto: all that znsd
- * has to do with it. */
+/* Checks of an encrypted checkpoint without a key and without libcrypto: znsd needs only these. */
 #include "zns/crypt.h"
 
 char *zns_key_id_format(const uint8_t id[ZNS_KEY_ID_BYTES], char out[ZNS_KEY_ID_STR])

@@ -45,8 +45,8 @@ void zns_crypt_harden(void)
 	prctl(PR_SET_DUMPABLE, 0);
 	setrlimit(RLIMIT_CORE, &none);
 	/*
-	 * libcrypto keeps expanded keys in its own memory, and buffers hold what is to be
-	 * encrypted. Only where the limit can be lifted: below it, later mappings would fail.
+	 * libcrypto keeps expanded keys in its own memory, and buffers hold data to be encrypted.
+	 * Lock them only where the limit can be lifted: below it, later mappings would fail.
 	 */
 	if (!setrlimit(RLIMIT_MEMLOCK, &all))
 		mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT);

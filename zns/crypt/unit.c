@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Units of images, and the seal over them. A nonce is the number of the image and that of the unit.
- * A key is drawn for one checkpoint and used by the one dump that writes it, so no nonce comes
- * twice. Nonce and authenticated data say what a unit belongs to. So no unit can take the place of
- * another one, nor of another checkpoint's.
+ * Units of images, and the seal over them. A nonce is the image's number and the unit's number.
+ * Each key is drawn for one checkpoint and used by the one dump that writes it, so no nonce comes
+ * twice. Nonce and authenticated data name the unit's place. So no unit can replace another one,
+ * nor another checkpoint's.
  */
 #include <string.h>
 #include "crypt_priv.h"
 
 #define SEAL_IMAGE UINT32_MAX /* no image has this number: the manifest's own nonce */
-#define HAS_PARENT 1 /* first byte of what is sealed */
+#define HAS_PARENT 1 /* first byte of the sealed data */
 #define HAS_FORMER 2
 
 static const char unit_label[] = "zns-criu unit 1", seal_label[] = "zns-criu seal 1";
@@ -69,8 +69,8 @@ int zns_crypt_open_unit(const struct zns_crypt *c, uint32_t image, const char *n
 	return rc ? zns_fail(err, rc, "image %s: libcrypto cannot decrypt", name) : 0;
 }
 
-/* All that the manifest says of an image but where it stands and its checksums: units may be moved
- * without a key. */
+/* The manifest's entry of an image without its place and its checksums: units may be moved without
+ * a key. */
 static ZnsPb__Image bare(const ZnsPb__Image *i)
 {
 	ZnsPb__Image b = *i;
@@ -95,7 +95,7 @@ static uint8_t *put_image(uint8_t *p, const ZnsPb__Image *i)
 	return p + 8 + len;
 }
 
-/* Their number first: so it is clear where they end. */
+/* Puts their number first, so their end is clear. */
 static uint8_t *put_former(uint8_t *p, const ZnsPb__Manifest *m)
 {
 	if (!m->n_former_macs)
@@ -113,7 +113,7 @@ int zns_crypt_seal_manifest(const struct zns_crypt *c, const ZnsPb__Manifest *m,
 	const ZnsPb__Checkpoint *k = m->checkpoint;
 	uint8_t nonce[NONCE_BYTES], head[1 + ZNS_UUID_LEN] = { 0 };
 	cleanup_free uint8_t *text = NULL;
-	uint64_t base = 0; /* a manifest that was joined is sealed a second time */
+	uint64_t base = 0; /* a joined manifest is sealed a second time */
 	size_t len = 0;
 	uint8_t *p;
 	struct aead a = { c->key,

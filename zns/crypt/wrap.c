@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Keys of checkpoints, wrapped with the master key: what the log keeps of them. */
+/* Keys of checkpoints, wrapped with the master key: the log keeps these. */
 #include <string.h>
 #include <openssl/rand.h>
 #include "crypt_priv.h"
 
 static const char wrap_label[] = "zns-criu wrap 1";
 
-/* A wrapped key is of one checkpoint and for one cipher. */
+/* A wrapped key belongs to one checkpoint and one cipher. */
 static struct aead wrap_aead(const struct zns_master *m, const uint8_t *id, const uint8_t *nonce)
 {
 	return (struct aead){ .key = m->wrap,
@@ -70,7 +70,7 @@ static struct zns_crypt *new_crypt(const uint8_t *id, struct zns_err *err)
 	if (!c)
 		return NULL;
 	memcpy(c->id, id, ZNS_UUID_LEN);
-	/* Looked up once, not for each unit. */
+	/* Fetch it once, not for each unit. */
 	c->cipher = EVP_CIPHER_fetch(NULL, "AES-256-GCM", NULL);
 	if (!c->cipher) {
 		zns_crypt_free(c);

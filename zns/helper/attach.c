@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Attaching to a device: broker, life lock, the device itself. */
+/* Attaches to a device: broker, life lock, the device itself. */
 #include <linux/capability.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -7,7 +7,7 @@
 #include "helper.h"
 #include "zns/process.h"
 
-/* Everything that takes other rights is done: what is left is in Documentation/security.md. */
+/* Everything that needs more rights is done. Documentation/security.md lists what is left. */
 static int drop_rights(const struct zns_registered *reg, struct zns_err *err)
 {
 	static const int keep[] = { CAP_SYS_PTRACE, CAP_DAC_OVERRIDE, CAP_FOWNER,   CAP_IPC_LOCK,
@@ -18,8 +18,8 @@ static int drop_rights(const struct zns_registered *reg, struct zns_err *err)
 }
 
 /*
- * Threads take turns. After a time-out the connection is of no use any more, since the late answer
- * would be taken for that of the next request.
+ * Threads take turns. After a time-out the connection is useless: the late answer would be taken
+ * for that of the next request.
  */
 static int ask(void *arg, ZnsPb__Request *req, ZnsPb__Response **resp, struct zns_err *err)
 {
@@ -51,7 +51,7 @@ int helper_attach(struct helper *h, const struct zns_registered *reg, bool write
 
 	h->s.ask = ask;
 	h->s.ask_arg = h;
-	/* Else every zone would look as if it failed. */
+	/* With the limit in force every zone would seem to fail. */
 	if (writer && !strncmp(reg->path, "emu:", 4) && !stat(reg->path + 4, &st))
 		ret = zns_process_file_limit((uint64_t)st.st_size, err);
 	if (!ret)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A sign of life for criu, whose tasks are frozen while it waits for us: the deadline, again and
- * again, through a pipe. From a thread that does nothing else, since the others may wait long for a
+ * A sign of life for criu, whose tasks are frozen while it waits for us: we send the deadline again
+ * and again through a pipe. A thread of its own does it, since the others may wait long for a
  * device or an admission.
  */
 #include <fcntl.h>
@@ -16,7 +16,7 @@ static void *run(void *arg)
 	uint32_t deadline_s = ZNS_DEADLINE_S;
 	struct zns_err err = ZNS_ERR_INIT;
 
-	/* A line that is wrong is told where the broker is asked. */
+	/* A wrong line is reported where the broker is asked. */
 	if (zns_config_deadline(&deadline_s, &err))
 		deadline_s = ZNS_DEADLINE_S;
 	zns_process_keep_caps(NULL, 0, NULL);
@@ -32,7 +32,7 @@ void beat_start(void)
 	struct stat st;
 	pthread_t t;
 
-	/* Whoever else starts us, as tests do, need not watch. */
+	/* Other programs that start us, as tests do, need not watch. */
 	if (fstat(ZW_BEAT_FD, &st) || !S_ISFIFO(st.st_mode))
 		return;
 	fcntl(ZW_BEAT_FD, F_SETFD, FD_CLOEXEC);

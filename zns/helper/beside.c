@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Files that others than criu wrote into the image directory when the checkpoint was made
- * (image.beside): plugins look for them there, so a restore puts back what is missing or was
- * changed, and takes it away again when it ends.
+ * Files in the image directory that others than criu wrote when the checkpoint was made
+ * (image.beside). Plugins look for them there. So a restore puts back files that are missing or
+ * were changed, and removes them when it ends.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "zns/safeopen.h"
 
 #define CHUNK KIB(256)
-#define LOCK_WAIT_MS 3000 /* another restore keeps it for a moment, when it ends */
+#define LOCK_WAIT_MS 3000 /* another ending restore holds it for a moment */
 
 struct put {
 	char name[ZW_NAME];
@@ -22,9 +22,9 @@ struct put {
 	struct put *next;
 };
 
-static struct put *put; /* was not there: goes at the end */
+static struct put *put; /* was not there: removed at the end */
 
-/* 1: the directory has it, byte by byte; 0: it has not. */
+/* 1: the directory has the same bytes; 0: it has not. */
 static int there(int dir, struct zns_rimage *i, uint8_t *buf, struct zns_err *err)
 {
 	uint64_t size = zns_rimage_size(i);
@@ -69,7 +69,7 @@ static int write_one(int dir, struct zns_rimage *i, struct stat *st, struct zns_
 static int one(int dir, struct zns_rimage *i, uint8_t *buf, struct zns_err *err)
 {
 	const char *name = zns_rimage_name(i);
-	struct stat st = { 0 }; /* of what write_one has written */
+	struct stat st = { 0 }; /* of the file that write_one wrote */
 	struct put *p;
 	bool new;
 	int ret;
@@ -94,7 +94,7 @@ static int one(int dir, struct zns_rimage *i, uint8_t *buf, struct zns_err *err)
 	return 0;
 }
 
-/* Two restores of one directory: who ends first must not take the files from the other. */
+/* Two restores of one directory: the first to end must not take the files from the other. */
 static int lock(int dir, struct zns_err *err)
 {
 	int ret = zns_flock(dir, LOCK_SH, LOCK_WAIT_MS);
@@ -140,7 +140,7 @@ void beside_take_away(int dir)
 		struct put *p = put;
 
 		put = p->next;
-		/* What somebody has put there since is not ours. */
+		/* A file that somebody put there since is not ours. */
 		if (alone && !fstatat(dir, p->name, &st, AT_SYMLINK_NOFOLLOW) &&
 		    st.st_dev == p->dev && st.st_ino == p->ino)
 			unlinkat(dir, p->name, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The small images of a restore, in one memfd (struct zw_bundle). To fetch each of them takes criu,
- * the message loop and two threads; a tree of a hundred processes opens six hundred.
+ * The small images of a restore, in one memfd (struct zw_bundle). One fetch occupies criu, the
+ * message loop and two threads; a tree of a hundred processes opens six hundred images.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ struct reading {
 	pthread_cond_t idle;
 	uint32_t left;
 	struct piece *piece;
-	struct zns_err err; /* of the first that cannot be read */
+	struct zns_err err; /* of the first unreadable image */
 };
 
 struct piece {
@@ -52,7 +52,7 @@ static bool is_pages(const struct piece *p)
 	return !strncmp(p->entry.name, "pages-", 6);
 }
 
-/* Where each goes: pages only into what the others leave. The length of it all. */
+/* Places the images; pages get only the space that the others leave. Returns the total length. */
 static uint64_t place(struct piece *p, uint32_t nr)
 {
 	uint64_t end = sizeof(struct zw_bundle) + nr * sizeof(struct zw_bundle_image);
@@ -68,7 +68,7 @@ static uint64_t place(struct piece *p, uint32_t nr)
 	return end;
 }
 
-/* All at once. What is damaged stays out: whoever opens it is told why. */
+/* Reads all at once. A damaged image stays out: a request for it gets the reason. */
 static int read_all(struct reading *all, uint32_t nr, uint8_t *mem)
 {
 	all->left = 1;
@@ -81,7 +81,7 @@ static int read_all(struct reading *all, uint32_t nr, uint8_t *mem)
 			continue;
 		part = malloc(sizeof(*part));
 		if (!part) {
-			p->damaged = true; /* the helper is asked for it */
+			p->damaged = true; /* criu will ask the helper for it */
 			continue;
 		}
 		*part = (struct zns_part){ 0, p->entry.len, mem + p->entry.off };
@@ -112,8 +112,8 @@ static uint32_t list(const struct zns_chain *c, const struct zns_flat *flat, str
 			continue;
 		memcpy(p->entry.name, name, strlen(name) + 1);
 		nr++;
-		/* Put together from parents, an archive that is drained through a pipe, or a
-		 * plugin's: not from here. */
+		/* These never come from the bundle: images put together from parents, archives
+		 * drained through a pipe, files of plugins. */
 		if (m->images[n]->beside || !strstr(name, ".img") || !strncmp(name, "tmpfs-", 6) ||
 		    (flat && n < zns_flat_images(flat) && zns_flat_is(flat, n)))
 			continue;

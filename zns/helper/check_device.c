@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* `criu check --feature zns`: whether a dump could begin, without asking for admission. */
+/* `criu check --feature zns`: could a dump begin? Does not ask for admission. */
 #include "helper.h"
 
 int check_device(struct helper *h, struct packet *p, struct zns_err *err)

@@ -16,7 +16,7 @@ static void join_streams(struct dump *d)
 	}
 }
 
-/* What the record says beside what was asked and granted. */
+/* Fills in the rest of the record, beside the request and the grant. */
 static int describe(struct dump *d, uint64_t frozen_us, struct zns_err *err)
 {
 	ZnsPb__Checkpoint *c = d->v.c;
@@ -24,7 +24,7 @@ static int describe(struct dump *d, uint64_t frozen_us, struct zns_err *err)
 	ssize_t n;
 
 	c->has_pre_dump = c->pre_dump = d->pre_dump;
-	c->has_frozen_us = !d->pages_only; /* the task is frozen elsewhere */
+	c->has_frozen_us = !d->pages_only; /* the task is frozen on another machine */
 	c->frozen_us = frozen_us;
 	c->has_pages_only = c->pages_only = d->pages_only;
 	c->has_post_copy = c->post_copy = d->post_copy;
@@ -46,7 +46,7 @@ static int broker_commit(struct dump *d, struct zns_err *err)
 	if (d->h->broker_lost)
 		return zns_fail(err, -ETIMEDOUT, "%s; the dump was dropped", d->h->broker_err.msg);
 	ret = zns_save_commit(&d->v, err);
-	/* the broker drops the commit of a connection that is gone */
+	/* the broker drops a commit if its connection is gone */
 	if (ret == -EPIPE && d->h->late)
 		return zns_fail(
 			err, -ETIMEDOUT,
@@ -66,7 +66,8 @@ static int write_handle(struct dump *d, struct zns_err *err)
 		ret = copies_end(d, true, err);
 	if (!ret)
 		ret = zns_save_handle(&d->v, d->h->dir, err);
-	/* Without the handle they would look like images of a plain dump that lost its pages. */
+	/* Without the handle the copies would look like images of a plain dump that lost its
+	 * pages. */
 	for (struct copy *k = d->copies; ret && k; k = k->next)
 		if (!k->beside)
 			unlinkat(d->h->dir, k->name, 0);
@@ -105,7 +106,7 @@ static int keep_one(struct dump *d, const char *name, int fd, struct zns_err *er
 
 	for (const struct taken *t = d->taken; fd >= 0 && t; t = t->next)
 		if (!strcmp(t->name, name))
-			return 0; /* criu has handed it over */
+			return 0; /* criu has handed this file over */
 	if (fd < 0)
 		return 0;
 	ret = zns_writer_image(d->v.w, name, false, &img, err);
@@ -114,8 +115,8 @@ static int keep_one(struct dump *d, const char *name, int fd, struct zns_err *er
 	return ret ? ret : zns_wimage_seal(img, err);
 }
 
-/* Kept with the images, under the names that criu and runc give them; nothing restores them by
- * itself. */
+/* Keeps criu's log and runc's descriptors with the images, under their usual names. No restore puts
+ * them back by itself. */
 static int keep_beside(struct dump *d, struct zns_err *err)
 {
 	cleanup_close int log = origin_log(), fds = origin_fds(d->h->dir);
@@ -141,8 +142,7 @@ static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct
 	if (!ret)
 		ret = zns_save_durable(&d->v, err);
 	if (!ret)
-		ret = dump_check(d, err); /* --timeout: from here on it is too late for being late
-					   */
+		ret = dump_check(d, err); /* --timeout: after this the dump can no longer be late */
 	if (!ret)
 		ret = broker_commit(d, err);
 	if (!ret) {
@@ -159,7 +159,7 @@ static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct
 						       .groups = (uint32_t)c->n_groups,
 						       .shared_groups = c->shared_groups });
 	}
-	copies_end(d, false, NULL); /* of a commit that failed */
+	copies_end(d, false, NULL); /* after a failed commit */
 	return ret;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The container's id, from the cgroups of a task. */
+/* Finds the container's id in the cgroups of a task. */
 #include <ctype.h>
 #include <string.h>
 #include "helper.h"
@@ -20,7 +20,7 @@ int cgroup_container_id(pid_t pid, char *out, size_t len)
 			while (isxdigit((unsigned char)p[n]) && !isupper((unsigned char)p[n]))
 				n++;
 			if (n == 64)
-				id = p; /* of nested containers the innermost, which stands last */
+				id = p; /* the innermost of nested containers stands last */
 			if (n)
 				p += n - 1;
 		}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The plain copies of small images. To make a file takes a file system about a millisecond, and the
- * tasks are frozen: a thread makes them, under other names, while data and record become durable;
- * then they are only renamed.
+ * The plain copies of small images. A file system needs about a millisecond to make a file, and the
+ * tasks are frozen. So a thread makes the copies under other names while data and record become
+ * durable. Then they are only renamed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static void part_name(const struct copy *k, char out[ZW_NAME + 16])
 	snprintf(out, ZW_NAME + 16, "%s.zns-part", k->name);
 }
 
-/* A convenience for tools: not synced, since the handle's hash tells a stale or torn copy. */
+/* A convenience for tools. Not synced: the handle's hash reveals a stale or torn copy. */
 static int write_part(int dir, const struct copy *k)
 {
 	char part[ZW_NAME + 16];

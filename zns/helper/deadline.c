@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * criu's --timeout, for the whole dump: a thread of its own, since the message loop waits at times
- * for the broker or the device. criu kills us some seconds later if even this does not help.
+ * criu's --timeout, for the whole dump. It has its own thread, since the message loop may wait for
+ * the broker or the device. If even this does not help, criu kills us some seconds later.
  */
 #include <string.h>
 #include <sys/socket.h>
@@ -29,7 +29,7 @@ static void *run(void *arg)
 	zns_fail(&err, -ETIMEDOUT, "the dump took longer than --timeout %u s", h->timeout_s);
 	if (d)
 		dump_fail(d, &err);
-	/* Nobody waits for the broker any longer; it takes what was granted back. */
+	/* Nobody waits for the broker any longer; it takes back its grants. */
 	if (h->s.writers >= 0) /* it is connected */
 		shutdown(h->s.broker.fd, SHUT_RDWR);
 	return NULL;

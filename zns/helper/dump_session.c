@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * A dump, from admission to commit (design.md §3 "Order"): data durable → catalogue record durable
- * → handle written. Any error before leaves nothing visible; the broker takes the zones back when
+ * → handle written. An earlier error leaves nothing visible; the broker takes the zones back when
  * our connection ends.
  */
 #include <string.h>
@@ -9,11 +9,11 @@
 #include "dump_session.h"
 #include "zns/layout.h"
 
-/* a broker that shows no life is given up sooner: zns_broker.deadline_s */
+/* a broker without a sign of life is given up sooner: zns_broker.deadline_s */
 #define BROKER_LIMIT_MS 120000
 
-/* --zns-container, else the container's id in the task's cgroup, else the image directory's name
- * (design.md §5). */
+/* Names the container: --zns-container, else the container's id in the task's cgroup, else the
+ * image directory's name (design.md §5). */
 static int container_name(struct dump *d, const struct zw_begin *b, struct zns_err *err)
 {
 	char link[64], path[1024];
@@ -57,7 +57,7 @@ static int parse_options(struct dump *d, const struct zw_begin *b, struct zns_er
 	return container_name(d, b, err);
 }
 
-/* Admission and the writer. */
+/* Asks for admission and starts the writer. */
 static int begin(struct dump *d, const struct zw_begin *b, struct zns_err *err)
 {
 	ZnsPb__DumpBegin ask = ZNS_PB__DUMP_BEGIN__INIT;
@@ -77,7 +77,7 @@ static int begin(struct dump *d, const struct zw_begin *b, struct zns_err *err)
 		origin.ticket = (ProtobufCBinaryData){ ZNS_UUID_LEN, ticket };
 	}
 	ask.origin = &origin;
-	if (!d->pages_only) { /* else the task is on another machine */
+	if (!d->pages_only) { /* with pages only, the task is on another machine */
 		ask.has_expected_bytes = 1;
 		ask.expected_bytes = d->expected = task_tree_bytes(b->pid);
 		ask.has_uid = !task_uid(b->pid, &ask.uid);
@@ -89,7 +89,7 @@ static int begin(struct dump *d, const struct zw_begin *b, struct zns_err *err)
 	if (d->has_parent)
 		ask.parent = (ProtobufCBinaryData){ ZNS_UUID_LEN, d->parent };
 	d->v.bucket = d->h->bucket;
-	/* If criu goes meanwhile, nobody wants to be admitted any more. */
+	/* If criu goes meanwhile, nobody waits for admission any more. */
 	d->h->s.broker.watch_fd = d->h->sk;
 	ret = zns_save_begin(&d->v, &ask, err);
 	d->h->s.broker.watch_fd = -1;
@@ -121,7 +121,7 @@ static void told(void *arg, const ZnsPb__Response *r)
 	zns_save_told(&((struct dump *)arg)->v, r);
 }
 
-/* Now, and not at the next request: the tasks are frozen meanwhile. */
+/* Fail now, not at the next request: the tasks are frozen meanwhile. */
 static void broker_dead(void *arg, const struct zns_err *err)
 {
 	struct zns_err e = *err;
@@ -199,15 +199,14 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		ret = helper_attach(h, &reg, true, err);
 	if (!ret)
 		ret = dump_parent(d, b, &reg, err);
-	/* before admission: who has not got the key shall not wait for it, with or without frozen
-	 * tasks */
+	/* before admission: a dump without the key shall not wait for it */
 	if (!ret)
 		ret = zns_save_key(&d->v, err);
 	if (!ret)
 		ret = begin(d, b, err);
 	if (!ret)
 		ret = dump_open_parents(d, err);
-	/* Admission may wait; from now on tasks are frozen, and a broker that lives but hangs must
+	/* Admission may wait. From now on tasks are frozen, and a broker that lives but hangs must
 	 * not keep them so. */
 	h->s.broker.limit_ms = BROKER_LIMIT_MS;
 	if (!ret)
@@ -251,7 +250,7 @@ int dump_check(struct dump *d, struct zns_err *err)
 	return ret ? ret : zns_writer_error(d->v.w, err);
 }
 
-/* criu is gone. In-flight writes end with the process; then the broker sees our connection close
+/* criu is gone. Writes under way end with the process. Then the broker sees our connection close
  * and cleans up. */
 void dump_end(struct helper *h)
 {
@@ -259,6 +258,6 @@ void dump_end(struct helper *h)
 
 	zns_writer_cancel(h->dump->v.w, -ECANCELED, "criu ended before the commit");
 	dump_check(h->dump, &err);
-	/* none after a commit, which has told */
+	/* no line after a commit, which printed its own */
 	progress_stop(h, &(struct outcome){ .error = err.msg });
 }

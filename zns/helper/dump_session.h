@@ -12,12 +12,12 @@ struct copy {
 	char name[ZW_NAME];
 	uint8_t *data;
 	size_t len;
-	bool beside; /* it is there already */
+	bool beside; /* the file is there already */
 	struct copy *next;
 };
 
-/* A file of somebody else's in the image directory that is on the device now, and of no use there
- * any more. */
+/* A file of somebody else's in the image directory. It is stored on the device now, and of no more
+ * use there. */
 struct taken {
 	char name[ZW_NAME];
 	struct taken *next;
@@ -40,13 +40,13 @@ struct dump {
 	bool post_copy; /* the lazy pages do not come */
 	bool has_parent, pre_dump;
 	uint8_t parent[ZNS_UUID_LEN];
-	ZnsPb__Handle *parent_handle; /* that named it; or NULL */
-	uint64_t expected; /* bytes, about */
+	ZnsPb__Handle *parent_handle; /* the handle that named it; or NULL */
+	uint64_t expected; /* bytes, estimated */
 	struct zns_wimage **pages;
 	uint32_t nr_pages, max_pages;
 	struct stream *streams;
 	struct copy *copies, **copies_tail;
-	struct copying *copying; /* into the image directory; NULL: not now */
+	struct copying *copying; /* copies under way into the image directory; NULL: none */
 	struct taken *taken;
 	uint32_t nr_copies;
 	size_t copies_len;
@@ -57,13 +57,13 @@ struct dump {
 void dump_fail(struct dump *d, const struct zns_err *err);
 int dump_check(struct dump *d, struct zns_err *err);
 
-/* parent.c: which one it is, before admission; its images, after. */
+/* parent.c: finds the parent before admission, and its images after. */
 int dump_parent(struct dump *d, const struct zw_begin *b, const struct zns_registered *reg,
 		struct zns_err *err);
 int dump_open_parents(struct dump *d, struct zns_err *err);
 
-/* copies.c: they are written while other things are done, and are there (@keep) or gone at the end.
- */
+/* copies.c: the copies are written in the background. At the end they are in place (@keep) or
+ * gone. */
 int copies_begin(struct dump *d, struct zns_err *err);
 int copies_end(struct dump *d, bool keep, struct zns_err *err);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Pages that go straight to where a task has mapped their areas (hooks.md, "Restore"). criu sends
- * the list of places before it becomes the task; the restorer blob maps the areas and says so; then
- * all of the list is read, verified and written into the task's memory, by several workers at once.
+ * Pages that go straight into the areas that a task has mapped (hooks.md, "Restore"). criu sends
+ * the list of places before it becomes the task. The restorer blob maps the areas and says so. Then
+ * several workers at once read and verify the pages of the list, and write them into the task's
+ * memory.
  */
 #include <string.h>
 #include <sys/epoll.h>
@@ -13,21 +14,21 @@
 #include "work_progress.h"
 #include "zns/flat.h"
 
-#define CHUNK ZW_MAX_IOV /* places that are looked at at once */
+#define CHUNK ZW_MAX_IOV /* places handled at once */
 #define UNDER_WAY 64 /* requests; each has its addresses */
 #define MAX_PLACES (1u << 26) /* pages of 256 GiB */
 
 struct fill {
 	struct helper *h;
 	struct zns_rimage *img;
-	struct zns_flat *flat; /* not NULL: the image as it is there */
+	struct zns_flat *flat; /* not NULL: the image in the flat view */
 	int reply, list;
 	uint32_t nr;
 	pid_t pid;
 	pthread_mutex_t lock;
 	pthread_cond_t less;
 	uint32_t under_way;
-	struct zns_err err; /* the first one */
+	struct zns_err err; /* the first error */
 };
 
 static void fill_free(struct fill *f)
@@ -50,7 +51,7 @@ static void part_done(void *arg, const struct zns_err *err)
 	pthread_mutex_unlock(&f->lock);
 }
 
-/* Until no more than @max requests are under way. The first error. */
+/* Waits until at most @max requests are under way. Returns the first error. */
 static int wait_below(struct fill *f, uint32_t max)
 {
 	int ret;
@@ -80,7 +81,7 @@ static int ask_for(struct fill *f, uint64_t off, const struct iovec *iov, uint32
 	return 0;
 }
 
-/* What follows one another in the image is one request. */
+/* Neighbours in the image become one request. */
 static int fill_chunk(struct fill *f, const struct zw_place *v, uint32_t nr)
 {
 	struct iovec iov[CHUNK];
@@ -118,7 +119,7 @@ static int fill_all(struct fill *f, struct zns_err *err)
 	return f->err.code ? f->err.code : ret;
 }
 
-/* The restorer blob has asked for it, or is gone. */
+/* The restorer blob has asked for its pages, or is gone. */
 static void *fill_run(void *arg)
 {
 	struct fill *f = arg;
@@ -130,7 +131,7 @@ static void *fill_run(void *arg)
 	do {
 		n = recv(f->reply, &go, sizeof(go), 0);
 	} while (n < 0 && errno == EINTR);
-	if (n == sizeof(go)) { /* else it is gone */
+	if (n == sizeof(go)) { /* else the blob is gone */
 		if (fill_all(f, &err)) {
 			progress_hush(f->h);
 			reply_error(f->reply, &err);
@@ -142,7 +143,7 @@ static void *fill_run(void *arg)
 	return NULL;
 }
 
-/* Whatever stands in it, the places are in the memory of who sent it. */
+/* The list can only name memory of its sender. */
 static int check_list(int fd, uint32_t nr, struct zns_err *err)
 {
 	struct stat st;

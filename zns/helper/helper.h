@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_HELPER_H
 #define ZNS_HELPER_H
-/* zns-helper: one process per dump or restore that owns the device, the buffers and the broker
+/* zns-helper: one process per dump or restore. It owns the device, the buffers and the broker
  * connection. */
 #include <pthread.h>
 #include <stdbool.h>
@@ -11,59 +11,59 @@
 #include "zns/session.h"
 #include "zns/util.h"
 
-/* One received packet; its descriptors are owned by the handler, which sets taken ones to -1. */
+/* One received packet. The handler owns its descriptors, and sets those that it takes to -1. */
 struct packet {
 	struct zw_hdr h;
 	uint8_t payload[ZW_MAX_MSG];
-	size_t len; /* of the payload */
+	size_t len; /* length of the payload */
 	int fd[ZW_MAX_FDS];
 	uint32_t nr_fd;
-	pid_t sender; /* as seen from here */
+	pid_t sender; /* PID as seen from here */
 };
 
 struct helper {
-	int sk; /* criu */
+	int sk; /* the socket to criu */
 	int dir; /* image directory, -1 before begin */
 	struct zns_session s; /* its requests take turns: zones, progress */
 	pthread_mutex_t broker_lock;
-	bool broker_lost; /* an answer may still come, and be taken for another one's */
-	struct zns_err broker_err; /* why it is lost */
+	bool broker_lost; /* a late answer may still come, and be taken for another one */
+	struct zns_err broker_err; /* the reason */
 	uint32_t cap_mibps; /* --zns-qos-max; 0: none */
-	struct zns_bucket *bucket; /* all of the dump's or restore's data passes it */
+	struct zns_bucket *bucket; /* limits the rate of all data of the dump or restore */
 	struct progress *progress;
 	uint32_t timeout_s; /* of the whole dump; 0: none */
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC */
-	bool late; /* it is over: the broker's connection is shut, nothing is committed any more */
-	struct zns_chain *chain; /* what is restored and its parents; in a dump the parents alone */
+	bool late; /* the deadline passed: the broker's connection is shut, no commit */
+	struct zns_chain *chain; /* the checkpoint and its parents; in a dump only the parents */
 	struct dump *dump;
 	struct restore *restore;
 	int fills; /* epoll of the tasks whose areas are to be filled (fill.c); -1: none yet */
 };
 
 /* wire.c */
-int packet_recv(int sk, struct packet *p); /* 1 a packet, 0 the other side is gone, -errno */
+int packet_recv(int sk, struct packet *p); /* 1: a packet, 0: the other side is gone, -errno */
 void packet_close_fds(struct packet *p);
 int packet_take_fd(struct packet *p, uint32_t n);
-/* @fd < 0: none. Both descriptors stay the caller's. */
+/* @fd < 0: none. The caller keeps both descriptors. */
 void reply_send(int reply_sk, const struct zw_reply *r, int fd);
 void reply_error(int reply_sk, const struct zns_err *err);
 /* the payload as a NUL-terminated string, NULL if it is none */
 const char *packet_text(struct packet *p);
-const struct zw_begin *packet_begin(const struct packet *p); /* NULL: impossible */
-/* Take the descriptors that zw_begin.progress speaks of; -1: none. */
+const struct zw_begin *packet_begin(const struct packet *p); /* NULL: an impossible message */
+/* Takes the descriptors that zw_begin.progress names; -1: none. */
 void packet_progress(struct packet *p, const struct zw_begin *b, int *tty, int *json);
 const struct zw_iov *packet_iov(const struct packet *p); /* h.nr of them, NULL if they do not fit */
 
-/* attach.c: resolve, connect to the broker, open the device, take the life lock. */
+/* attach.c: finds the device, connects to the broker, opens the device, takes the life lock. */
 int helper_attach(struct helper *h, const struct zns_registered *reg, bool writer,
 		  struct zns_err *err);
 
-/* The broker's limit (0: none), or our own cap if that is less. */
+/* Sets the rate to the broker's limit (0: none), or to our own cap if that is less. */
 void helper_set_rate(struct helper *h, uint32_t mibps);
-/* Of zw_begin: --zns-qos-max, and a bucket for it. */
+/* Takes --zns-qos-max from @b, and makes a bucket for it. */
 int helper_cap(struct helper *h, const struct zw_begin *b, struct zns_err *err);
 
-void beat_start(void); /* beat.c: criu sees from now on that we live */
+void beat_start(void); /* beat.c: from now on criu sees that we live */
 
 /* dump_session.c, images.c */
 int dump_begin(struct helper *h, struct packet *p, struct zns_err *err);
@@ -75,47 +75,45 @@ void dump_end(struct helper *h); /* criu is gone; an uncommitted dump is dropped
 int restore_begin(struct helper *h, struct packet *p, struct zns_err *err);
 void restore_packet(struct helper *h, struct packet *p);
 void restore_end(struct helper *h);
-/* Requests for images of h->chain, in a dump too. @above: levels that are not in it. */
+/* Serves requests for images of h->chain, also in a dump. @above: levels that are not in it. */
 int serve_packet(struct helper *h, struct packet *p, uint32_t above, struct zns_err *err);
 
 /*
- * deadline.c: --timeout. When it is over the dump fails, and whatever waits for the broker with it.
- * admitted() takes the result of the beginning: it sets h->dump, or fails with the reason.
+ * deadline.c: --timeout. When it ends, the dump and all waits for the broker fail. admitted() takes
+ * the result of the beginning: it sets h->dump, or fails with the reason.
  */
 int deadline_start(struct helper *h, uint32_t timeout_s, struct zns_err *err);
 int deadline_admitted(struct helper *h, struct dump *d, int ret, struct zns_err *err);
 
-/* bundle.c: a memfd with the small images of level 0, all of whose names are known if @complete; or
- * -errno. */
+/* bundle.c: a memfd with the small images of level 0, or -errno. @complete: it names all of
+ * them. */
 struct zns_flat;
 int bundle_make(const struct zns_chain *c, const struct zns_flat *flat, bool complete,
 		struct zns_err *err);
 
-/* beside.c: files of plugins, into the image directory and out of it again. */
+/* beside.c: puts plugins' files into the image directory, and removes them again. */
 struct zns_reader;
 int beside_put_back(int dir, const ZnsPb__Manifest *m, struct zns_reader *r, struct zns_err *err);
 void beside_take_away(int dir);
 
-/* check_device.c: `criu check --feature zns`: the device that a dump would use, its broker, its
- * zones. */
+/* check_device.c: `criu check --feature zns`: checks a dump's device, its broker, its zones. */
 int check_device(struct helper *h, struct packet *p, struct zns_err *err);
 
-/* container_id.c. The container id found in a task's cgroup path (64 hex digits), or -ENOENT. */
+/* container_id.c: the container id in a task's cgroup path (64 hex digits), or -ENOENT. */
 int cgroup_container_id(pid_t pid, char *out, size_t len);
 
-/* origin.c, from the environment: 0 or -ENOMEM, with what is there filled in. */
+/* origin.c: fills in what the environment says; 0 or -ENOMEM. */
 int origin_fill(ZnsPb__Origin *o);
-bool origin_ticket(uint8_t id[ZNS_UUID_LEN]); /* an admission that was granted before */
-/* criu's log so far, its end, in a memfd; -1: there is none to keep. */
+bool origin_ticket(uint8_t id[ZNS_UUID_LEN]); /* the ticket of an earlier admission */
+/* The end of criu's log so far, in a memfd; -1: none to keep. */
 int origin_log(void);
-#define ORIGIN_FDS "descriptors.json" /* which pipes runc has to open again */
-int origin_fds(int dir); /* the same: -1 there is none */
-/* Is the container that is being restored (zns-runc says which) one that may have the checkpoint?
- * -EPERM. */
+#define ORIGIN_FDS "descriptors.json" /* the pipes that runc must open again */
+int origin_fds(int dir); /* a memfd with that file; -1: none */
+/* May the restored container (zns-runc names it) have the checkpoint? -EPERM. */
 int origin_check(const ZnsPb__Checkpoint *c, struct zns_err *err);
-const char *origin_admission(const char *asked); /* cut down if the container is frozen already */
+const char *origin_admission(const char *asked); /* shortens the wait of a frozen container */
 
-/* task_size.c: about how many bytes a dump of the tree below @pid has; who it runs as. */
+/* task_size.c: estimated bytes of a dump of the tree below @pid; the user that it runs as. */
 uint64_t task_tree_bytes(pid_t pid);
 int task_uid(pid_t pid, uint32_t *uid);
 

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* How images reach the writer during a dump: whole memfds, pipes, and the memory of frozen tasks.
- */
+/* The ways of images to the writer during a dump: whole memfds, pipes, memory of frozen tasks. */
 #include <string.h>
 #include <sys/stat.h>
 #include "dump_session.h"
 #include "zns/handle.h"
 
-/* a tree of thousands of processes: the handle that lists them stays small */
+/* limits the handle, which lists them, for a tree of thousands of processes */
 #define COPIES_MAX 2000
 #define FILE_PIECE MIB(1)
 
@@ -21,14 +20,14 @@ static const char *image_name(struct packet *p, struct zns_err *err)
 	return name;
 }
 
-/* Tools read small images from the directory; bulk stays on the device only. */
+/* Tools read small images from the directory. Bulk data stay on the device only. */
 static bool keep_copy(struct dump *d, const char *name, int fd, bool beside)
 {
 	struct stat st;
 	struct copy *c;
 
-	/* Of an encrypted one only what Podman looks for: versions and the like, nothing of the
-	 * tasks. */
+	/* An encrypted dump copies only the image that Podman looks for: versions and the like,
+	 * nothing of the tasks. */
 	if (d->v.crypt && strcmp(name, "inventory.img"))
 		return false;
 	if (d->nr_copies == COPIES_MAX || fstat(fd, &st) ||
@@ -73,8 +72,8 @@ static int image_fd(struct dump *d, struct packet *p, struct zns_err *err)
 }
 
 /*
- * As much of it as criu saw: whoever owns the image directory may let a file grow for as long as we
- * read, and the task is frozen meanwhile.
+ * Reads only as much as criu saw. The directory's owner may let a file grow while we read, and the
+ * task is frozen meanwhile.
  */
 static int file_bytes(struct zns_wimage *img, const char *name, int fd, uint64_t size,
 		      struct zns_err *err)
@@ -102,8 +101,7 @@ static int file_bytes(struct zns_wimage *img, const char *name, int fd, uint64_t
 	return ret;
 }
 
-/* A file of a plugin's or a script's. What is small stays in the directory, as copies of images do.
- */
+/* A file of a plugin or a script. A small file stays in the directory, like copies of images. */
 static int file_beside(struct dump *d, struct packet *p, struct zns_err *err)
 {
 	const char *name = image_name(p, err);
@@ -147,7 +145,7 @@ static void *stream_run(void *arg)
 	return NULL;
 }
 
-/* Thousands of ghost files, one after another, must not leave thousands of stacks. */
+/* Thousands of ghost files in a row must not leave thousands of stacks. */
 static void reap_streams(struct dump *d)
 {
 	for (struct stream **p = &d->streams; *p;) {
@@ -162,8 +160,8 @@ static void reap_streams(struct dump *d)
 	}
 }
 
-/* One thread for each open stream (tmpfs archives, ghost files): few are open at once, each waits
- * for its writer. */
+/* One thread for each open stream (tmpfs archives, ghost files): few are open at once, and each
+ * waits for its writer. */
 static int image_stream(struct dump *d, struct packet *p, struct zns_err *err)
 {
 	const char *name = image_name(p, err);
@@ -248,12 +246,12 @@ static int pages_unsteady(struct dump *d, struct packet *p, struct zns_err *err)
 		return zns_fail(err, -EPROTO, "criu sent an impossible list of rseq areas");
 	for (uint32_t i = 0; i < p->h.nr; i++)
 		iov[i] = (struct iovec){ (void *)(uintptr_t)v[i].base, v[i].len };
-	/* without them all works while no zone is lost */
+	/* without them everything works while no zone is lost */
 	zns_writer_unsteady(d->v.w, p->h.pid, iov, p->h.nr);
 	return 0;
 }
 
-/* As stream_run, but criu says when the image is complete. */
+/* Like stream_run, but criu says when the image is complete. */
 static void *pages_run(void *arg)
 {
 	struct stream *s = arg;
@@ -356,7 +354,7 @@ void dump_packet(struct helper *h, struct packet *p)
 		ret = file_beside(d, p, &err);
 		break;
 	case ZW_OPEN:
-	case ZW_READ: /* level 0 is what is being written */
+	case ZW_READ: /* level 0 is being written */
 		ret = p->nr_fd ? serve_packet(h, p, 1, &err) : 0;
 		break;
 	case ZW_FAILED:

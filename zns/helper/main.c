@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * zns-helper: started by criu for one dump or restore, ends with it (design.md §3). Descriptor 3 is
- * the socket to criu. Nothing is printed: every failure travels back in an answer.
+ * zns-helper: criu starts it for one dump or restore, and it ends with it (design.md §3).
+ * Descriptor 3 is the socket to criu. It prints nothing: every failure travels back in an answer.
  */
 #include <poll.h>
 #include <signal.h>
@@ -59,7 +59,8 @@ static void loop(struct helper *h)
 			return;
 		}
 		if (pfd[1].revents) {
-			/* a restore reads on: its zones are safe while we hold the readers' lock */
+			/* a restore reads on: the readers' lock, which we hold, protects its
+			 * zones */
 			gone = true;
 			if (h->dump)
 				dump_broker_gone(h);
@@ -75,7 +76,7 @@ static void loop(struct helper *h)
 	}
 }
 
-/* Who calls it by hand wants to know what it is. */
+/* A user who runs it by hand wants to know its purpose. */
 static bool asked(const char *what)
 {
 	if (!strcmp(what, "--help") || !strcmp(what, "-h"))
@@ -111,14 +112,14 @@ int main(int argc, char **argv)
 	on = 1;
 	if (setsockopt(CRIU_FD, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)))
 		return 1;
-	zns_process_raise_limits(); /* every read that is not answered yet holds a descriptor */
+	zns_process_raise_limits(); /* every unanswered read holds a descriptor */
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* an error that is told, not a death */
+	signal(SIGXFSZ, SIG_IGN); /* writes fail with an error instead of killing us */
 	prctl(PR_SET_DUMPABLE, 0); /* our buffers hold other tasks' memory */
 	zns_process_no_network();
 	beat_start();
-	/* A container is not charged for our memory and I/O. To leave takes milliseconds in which
-	 * nobody can fork (hooks.md). */
+	/* A container is not charged for our memory and I/O. Leaving its cgroups takes milliseconds
+	 * in which nobody can fork (hooks.md). */
 	if (argc == 2 && !strcmp(argv[1], ZW_LEAVE_CGROUP))
 		zns_cgroup_escape();
 	loop(&h);
@@ -127,9 +128,9 @@ int main(int argc, char **argv)
 	if (h.restore)
 		restore_end(&h);
 	/*
-	 * Threads may still be at the device. Lock and connection tell the broker that its zones
-	 * are safe to reset, so nothing is closed by hand: the kernel lets go of them when the last
-	 * thread is out of its last write.
+	 * Threads may still write to the device. For the broker, a free lock and a closed
+	 * connection mean that the zones can be reset. So we close neither by hand: the kernel does
+	 * it when the last thread has ended its last write.
 	 */
 	_exit(0);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Who asked for the dump or restore: the runtime wrapper says so in the environment, which criu
+/* The origin of the dump or restore. The runtime wrapper names it in the environment, which criu
  * passes on. */
 #include <fcntl.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "helper.h"
 #include "zns-memfd.h"
 
-#define LOG_MAX KIB(256) /* of criu's log, the end */
+#define LOG_MAX KIB(256) /* bytes, of the end of criu's log */
 #define FDS_MAX KIB(64)
 /* design.md §5: a container that is frozen already must not wait for long */
 #define FROZEN_WAIT_S 1
@@ -28,7 +28,7 @@ int origin_fill(ZnsPb__Origin *o)
 	int ret = text(&kind, "ZNS_ORIGIN_KIND");
 
 	if (ret || !kind)
-		return ret; /* criu itself, as it says already */
+		return ret; /* the origin is criu itself, as is set already */
 	free(o->kind);
 	o->kind = kind;
 	ret = text(&o->container_id, "ZNS_ORIGIN_ID");
@@ -70,7 +70,7 @@ static int to_memfd(int fd, size_t max, const char *name)
 	return out;
 }
 
-/* Docker deletes the directory of criu's log when the dump has succeeded. */
+/* Docker deletes the directory of criu's log after a successful dump. */
 int origin_log(void)
 {
 	const char *path = secure_getenv("ZNS_ORIGIN_LOG");
@@ -80,8 +80,7 @@ int origin_log(void)
 	return to_memfd(fd, LOG_MAX, "dump.log");
 }
 
-/* runc wrote it before the dump; without it, it restores nothing, and Docker may lose the
- * directory. */
+/* runc wrote it before the dump, and cannot restore without it. Docker may lose the directory. */
 int origin_fds(int dir)
 {
 	cleanup_close int fd = secure_getenv("ZNS_ORIGIN_ID") ?
@@ -95,7 +94,7 @@ int origin_fds(int dir)
 		       to_memfd(fd, FDS_MAX, ORIGIN_FDS);
 }
 
-/* Containers of one Kubernetes namespace may have each other's checkpoints: a CRI gives each
+/* Containers of one Kubernetes namespace may use each other's checkpoints: a CRI gives each
  * restore a new id. */
 static bool same_namespace(const char *a, const char *b)
 {
@@ -113,7 +112,7 @@ int origin_check(const ZnsPb__Checkpoint *c, struct zns_err *err)
 	const char *of = o && o->container_id && *o->container_id ? o->container_id : NULL;
 	char text[ZNS_UUID_STR];
 
-	if (!id || !name) /* criu by hand: root names what is restored */
+	if (!id || !name) /* criu by hand: root names the checkpoint */
 		return 0;
 	if (of ? !strcmp(of, id) : !strcmp(c->container, name))
 		return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* A restore: find the checkpoint by handle or id, hold it by a lease, serve verified bytes to
+/* A restore: finds the checkpoint by handle or id, protects it by a lease, serves verified bytes to
  * criu's processes. */
 #include <fcntl.h>
 #include <poll.h>
@@ -21,13 +21,13 @@
 struct restore {
 	ZnsPb__Handle *handle; /* NULL: by id */
 	const ZnsPb__Checkpoint *c;
-	/* of an incremental checkpoint, which criu sees as one that was dumped in full */
+	/* for an incremental checkpoint: criu sees it as one dumped in full */
 	struct zns_flat *flat;
 };
 
 static struct helper *self; /* for answers that come from the reader's threads */
-#define BROKER_LIMIT_MS 10000 /* it is only told of progress: the restore can do without */
-/* reads at once that keep a drive busy whose every zone uses all of it */
+#define BROKER_LIMIT_MS 10000 /* the broker only hears of progress: the restore can do without */
+/* reads at once that keep a drive busy if each zone uses all of it */
 #define ONE_DOMAIN_DEPTH 2
 
 static int from_handle(struct helper *h, const struct zw_begin *b, struct restore *r,
@@ -74,7 +74,7 @@ static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *i
 		return ret;
 	helper_set_rate(h, resp->rate_mibps);
 	p.depth = resp->one_domain ? ONE_DOMAIN_DEPTH : 0;
-	/* A user may write the handle: the id alone must not lead to another's process. */
+	/* A user may write the handle. The id alone must not open another user's process. */
 	if (r->handle)
 		ret = zns_handle_agrees(r->handle, resp->checkpoints[0], err);
 	if (!ret && resp->checkpoints[0]->pre_dump)
@@ -186,15 +186,15 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 
 struct fetch {
 	struct zns_rimage *img;
-	struct zns_flat *flat; /* not NULL: the image as it is there */
+	struct zns_flat *flat; /* not NULL: the image in the flat view */
 	int reply, fd;
 };
 
-/* The flat view that image @img is another one in, or NULL. */
+/* The flat view that has image @img, or NULL. */
 static struct zns_flat *flat_of(const struct helper *h, const struct zns_rimage *img)
 {
 	struct zns_flat *f = h->restore ? h->restore->flat : NULL;
-	uint32_t n = zns_rimage_index(img); /* those of level 0 come first */
+	uint32_t n = zns_rimage_index(img); /* images of level 0 come first */
 
 	return f && n < zns_flat_images(f) && zns_flat_is(f, n) ? f : NULL;
 }
@@ -258,7 +258,7 @@ static void *stream_run(void *arg)
 	cleanup_free uint8_t *buf = malloc(unit);
 	struct zns_err err = ZNS_ERR_INIT;
 
-	/* A reader that gets less than the archive's end fails on it: tar reports a truncated
+	/* A reader fails if it gets less than the whole archive: tar reports a truncated
 	 * archive. */
 	for (uint64_t off = 0; off < size && buf; off += unit) {
 		size_t len = zns_min(unit, size - off);
@@ -272,9 +272,9 @@ static void *stream_run(void *arg)
 }
 
 /*
- * Beside the message loop, however small the image: were the loop to wait for the reader, whose
- * workers may wait for a task to take its answers, which may wait for the loop to take its
- * requests, all would stand still.
+ * Runs beside the message loop, even for a small image. In the loop all could stand still: the loop
+ * would wait for the reader's workers, these for a task to take its answers, and the task for the
+ * loop to take its requests.
  */
 static int start(void *(*run)(void *), struct fetch *f)
 {
@@ -311,7 +311,7 @@ static int fetch_start(const struct helper *h, struct packet *p, struct zns_rima
 	return zns_fail(err, -EAGAIN, "cannot start a thread");
 }
 
-/* An archive is read once, from front to end: a pipe needs no memory for it. */
+/* An archive is read once, from front to end: a pipe suffices and needs no memory. */
 static int stream_start(struct packet *p, struct zns_rimage *img, struct zns_err *err)
 {
 	struct zw_reply r = { .kind = ZW_KIND_FD, .size = zns_rimage_size(img) };
@@ -330,17 +330,17 @@ static int stream_start(struct packet *p, struct zns_rimage *img, struct zns_err
 		return 0;
 	close(fds[1]);
 	free(f);
-	return 0; /* answered already: the reader sees an empty archive and fails */
+	return 0; /* the request is answered: the reader sees an empty archive and fails */
 }
 
-/* An image that the sender of a migration kept: a plain file beside the handle, until it is joined.
- */
+/* An image kept by the sender of a migration: a plain file beside the handle, until it is
+ * joined. */
 static int plain_open(int dir, const char *name, uint64_t *size, struct zns_err *err)
 {
 	struct stat st;
 	int fd;
 
-	/* Pages and what maps them are the device's. */
+	/* Pages and pagemaps come only from the device. */
 	if (!*name || strchr(name, '/') || !strncmp(name, "pages-", 6) ||
 	    !strncmp(name, "pagemap-", 8))
 		return zns_fail(err, -ENOENT, "no image %s in the checkpoint", name);
@@ -444,7 +444,7 @@ static void fetch_done(void *arg, const struct zns_err *err)
 	free(l);
 }
 
-/* The first of several faults goes to a worker, so that the next one need not wait for its end. */
+/* The first of several faults goes to a worker, so the next need not wait for it. */
 static enum zns_read_how how_to_fetch(const struct helper *h, const struct packet *p)
 {
 	struct pollfd more = { .fd = h->sk, .events = POLLIN };
@@ -490,8 +490,8 @@ static int fill(struct helper *h, struct packet *p, struct zns_err *err)
 		     zns_fail(err, -EPROTO, "criu asked for an image that it never opened");
 }
 
-/* Every task is restored: the broker keeps the figures, criu logs them. A broker that is gone keeps
- * nothing. */
+/* Every task is restored: the broker keeps the figures, criu logs them. Without a broker nobody
+ * keeps them. */
 static void done(struct helper *h, struct packet *p)
 {
 	const ZnsPb__Checkpoint *c = h->restore->c;
@@ -562,14 +562,14 @@ void restore_packet(struct helper *h, struct packet *p)
 	struct zns_err err = ZNS_ERR_INIT;
 
 	if (!p->nr_fd)
-		return; /* nobody would hear the answer */
+		return; /* nobody would get the answer */
 	if (p->h.op == ZW_DONE)
 		done(h, p);
 	else if (serve_packet(h, p, 0, &err))
 		reply_error(p->fd[0], &err);
 }
 
-/* Every process of the restore has closed its end. Threads still feeding a pipe end with the
+/* Every process of the restore has closed its end. Threads that still feed a pipe end with the
  * process. */
 void restore_end(struct helper *h)
 {

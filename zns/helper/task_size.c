@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* How much a dump will write, roughly, before any task is frozen: from what the kernel counts for
- * the tasks. */
+/* Estimates the size of a dump before any task is frozen, from the kernel's counts for the
+ * tasks. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #define PER_TASK KIB(64) /* images beside the pages */
 #define TASKS_MAX 65536u
 
-/* kB of the lines of /proc/PID/status that become pages in an image. */
+/* Bytes of those lines of /proc/PID/status that become pages in an image. */
 static uint64_t status_bytes(pid_t pid)
 {
 	static const char *const keys[] = { "RssAnon:", "RssShmem:", "VmSwap:", "HugetlbPages:" };
@@ -80,7 +80,7 @@ int task_uid(pid_t pid, uint32_t *uid)
 	struct stat st;
 	char path[64];
 
-	/* of the directory itself a task may be denied */
+	/* a task may be denied the directory itself */
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
 	if (stat(path, &st))
 		return -errno;

@@ -32,7 +32,7 @@ int packet_recv(int sk, struct packet *p)
 		if (c->cmsg_type == SCM_RIGHTS) {
 			size_t nr = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 
-			/* the buffer's padding lets one through that is too many */
+			/* the buffer's padding lets one too many through */
 			for (size_t i = 0; i < nr; i++) {
 				int fd;
 
@@ -93,7 +93,7 @@ void reply_send(int reply_sk, const struct zw_reply *answer, int fd)
 	if (reply_sk < 0)
 		return;
 	r->msg[sizeof(r->msg) - 1] = 0;
-	zns_clean(r->msg); /* criu logs it */
+	zns_clean(r->msg); /* criu logs the text */
 	if (fd >= 0) {
 		struct cmsghdr *c;
 

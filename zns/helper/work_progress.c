@@ -10,9 +10,9 @@
 #include "helper.h"
 #include "work_progress.h"
 
-#define TICK_NS 100000000u /* how late a changed rate may be */
+#define TICK_NS 100000000u /* a changed rate is noticed within this time */
 #define SHOW_NS 500000000u /* between two lines */
-#define SILENT_NS 1000000000u /* nothing on a terminal for what is over at once */
+#define SILENT_NS 1000000000u /* quick work shows nothing on a terminal */
 #define CLEAR "\r\033[K"
 #define LAST_LINE_MS 1000 /* for a reader of the last JSON line to make room */
 
@@ -26,12 +26,12 @@ struct progress {
 	bool stop, joined;
 	bool shown, hushed; /* the line on the terminal */
 	uint64_t start_ns, total;
-	/* the rate of the last second or two */
+	/* for the rate of the last second or two */
 	uint64_t at_ns, at_bytes;
 	double mibps;
 };
 
-/* A pipe that is full, a terminal that is stopped: the line is left out. Lines are shorter than
+/* If a pipe is full or a terminal stopped, the line is left out. Lines are shorter than
  * PIPE_BUF. */
 static void put(int fd, const char *text, size_t len, int wait_ms)
 {
@@ -65,7 +65,7 @@ static void sample(struct progress *g, struct work *w)
 	g->at_bytes = w->bytes;
 }
 
-/* Seconds; negative: cannot tell. */
+/* Seconds left; negative: unknown. */
 static double left(const struct progress *g, const struct work *w)
 {
 	if (!g->total || g->mibps <= 0 || w->bytes >= g->total)
@@ -108,7 +108,7 @@ void progress_hush(struct helper *h)
 	pthread_mutex_unlock(&g->lock);
 }
 
-/* What was on the terminal gives way to one line that stays. */
+/* One lasting line replaces the progress line on the terminal. */
 static void show_end(const struct progress *g, const struct work *w, const struct outcome *how)
 {
 	char size[32], asked[48] = "", got[48] = ", too short to rate", frozen[48] = "", line[256];
@@ -129,7 +129,7 @@ static void show_end(const struct progress *g, const struct work *w, const struc
 	put(g->p.tty, line, (size_t)n, 0);
 }
 
-/* With one digit behind the point; 17 would say nothing. */
+/* One digit behind the point; 17 would say nothing. */
 static struct json_object *json_figure(double v)
 {
 	char text[32];
@@ -178,7 +178,7 @@ static void put_json(const struct progress *g, struct json_object *j, int wait_m
 	json_object_put(j);
 }
 
-/* false: nobody there any more. *again_ns: when to tell next. */
+/* false: the broker is gone. *again_ns: time of the next report. */
 static bool tell_broker(struct progress *g, const struct work *w, uint64_t *again_ns)
 {
 	ZnsPb__Progress pr = ZNS_PB__PROGRESS__INIT;
@@ -227,7 +227,8 @@ static void *run(void *arg)
 		bool stop, due;
 
 		sample(g, &w);
-		/* gone: the dump notices by itself, a restore reads on at the last rate */
+		/* without a broker the dump fails by itself, and a restore reads on at the last
+		 * rate */
 		if (broker)
 			broker = tell_broker(g, &w, &again);
 		due = first || next >= show + SHOW_NS;

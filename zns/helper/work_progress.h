@@ -2,9 +2,9 @@
 #ifndef ZNS_HELPER_PROGRESS_H
 #define ZNS_HELPER_PROGRESS_H
 /*
- * What a dump or restore tells of itself while it works: to znsd (which answers with the rate to
- * keep), as a line on the terminal of criu, and as JSON lines for tools. One thread of its own;
- * none of it ever waits for a reader.
+ * Progress of a dump or restore: to znsd (which answers with the rate to keep), as a line on criu's
+ * terminal, and as JSON lines for tools. It has one thread of its own, which never waits for a
+ * reader.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,7 +15,7 @@ struct helper;
 struct progress;
 
 struct work {
-	uint64_t bytes; /* done so far: written, or read and verified */
+	uint64_t bytes; /* written so far, or read and verified */
 	uint64_t page_bytes;
 	uint64_t data_us; /* first submit to last completion */
 };
@@ -24,22 +24,22 @@ struct progress_params {
 	const char *op; /* "dump" or "restore" */
 	const char *container;
 	uint8_t checkpoint[ZNS_UUID_LEN];
-	uint32_t qos_mibps; /* asked for; 0: nothing */
+	uint32_t qos_mibps; /* the requested rate; 0: none */
 	uint64_t total; /* bytes; 0: not known */
-	bool guess; /* total is about that */
+	bool guess; /* total is an estimate */
 	int tty, json; /* descriptors, taken over; -1: none */
 	void (*get)(void *arg, struct work *out);
-	uint32_t (*wants)(void *arg, bool *waits); /* see zns_writer_wants; NULL: none ever */
-	/* who else writes, and zones that it gained */
+	uint32_t (*wants)(void *arg, bool *waits); /* see zns_writer_wants; NULL: wants none */
+	/* gets the other writers, and gained zones */
 	void (*told)(void *arg, const ZnsPb__Response *r);
-	/* NULL, or told when the broker shows no life any more */
+	/* NULL, or called when the broker shows no life any more */
 	void (*dead)(void *arg, const struct zns_err *err);
 	void *arg;
 };
 
 int progress_start(struct helper *h, const struct progress_params *p, struct zns_err *err);
 
-/* How it ended, for the last JSON line. */
+/* The outcome, for the last JSON line. */
 struct outcome {
 	bool ok;
 	const char *error; /* !ok */
@@ -48,11 +48,11 @@ struct outcome {
 	uint32_t zones, groups, shared_groups;
 };
 
-/* The thread ends; afterwards the broker's connection is the caller's alone. NULL @how: no last
- * line. Twice is fine. */
+/* Ends the thread. Then the caller alone uses the broker's connection. NULL @how: no last line. A
+ * second call is fine. */
 void progress_stop(struct helper *h, const struct outcome *how);
 
-/* An error is about to be printed: no line on the terminal from here on. From any thread. */
+/* Call before an error is printed, from any thread: the terminal shows no more progress lines. */
 void progress_hush(struct helper *h);
 
 #endif
