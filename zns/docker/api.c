@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* dockerd's HTTP interface. HTTP/1.0: the answer ends with the connection, and comes in one piece.
- */
+/* dockerd's HTTP interface. With HTTP/1.0 the answer comes in one piece and ends with the
+ * connection. */
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* runc's command line, as far as we need it. */
+/* Parses the part of runc's command line that we need. */
 #include <string.h>
 #include <sys/stat.h>
 #include "runc.h"
 
-/* "-name V", "--name V", "--name=V": the value, or NULL. *used is how many words it took. */
+/* The value in "-name V", "--name V" or "--name=V"; NULL: another word. *used: how many words it
+ * took. */
 static const char *option(char **argv, int left, const char *name, int *used)
 {
 	const char *s = argv[0];
@@ -105,7 +106,7 @@ int call_add_flag(struct call *c, const char *name)
 		free(flag);
 		return i < c->argc ? 0 : -ENOMEM;
 	}
-	/* The container's id stays last. */
+	/* The container's id must stay last. */
 	memcpy(argv, c->argv, (c->argc - 1) * sizeof(*argv));
 	argv[c->argc - 1] = flag;
 	argv[c->argc] = c->argv[c->argc - 1];

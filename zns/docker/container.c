@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What a container is: its OCI bundle, and Docker's own files beside it. */
+/* Describes a container, from its OCI bundle and Docker's own files. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
@@ -63,7 +63,7 @@ const char *docker_json_str(struct json_object *o, const char *key)
 {
 	struct json_object *v = docker_json_get(o, key);
 
-	/* With a NUL in it, it would be taken for another one. */
+	/* With a NUL inside it would look like another string. */
 	return v && json_object_is_type(v, json_type_string) &&
 			       strlen(json_object_get_string(v)) ==
 				       (size_t)json_object_get_string_len(v) ?
@@ -71,13 +71,13 @@ const char *docker_json_str(struct json_object *o, const char *key)
 		       NULL;
 }
 
-/* "" rather than a part of it: what is cut may be another's. */
+/* A long value becomes "": the beginning of it may be another container's. */
 static void copy(char *out, size_t len, const char *s)
 {
 	snprintf(out, len, "%s", s && strlen(s) < len ? s : "");
 }
 
-/* Text for people that the creator chose: as it is, or not at all. */
+/* The creator chose this text: show it whole or not at all. */
 static void copy_text(char *out, size_t len, const char *s)
 {
 	const char *p = s ? s : "";
@@ -91,7 +91,7 @@ static void copy_text(char *out, size_t len, const char *s)
 	copy(out, len, *p ? NULL : s);
 }
 
-/* A container's file as dockerd wrote it. -ENOENT: there is none. */
+/* Reads a container's file that dockerd wrote. -ENOENT: there is none. */
 static int read_own(const char *root, const char *id, const char *name, struct json_object **out,
 		    struct zns_err *err)
 {
@@ -130,8 +130,8 @@ static int read_config(struct docker_container *c, const char *root, struct zns_
 	name = docker_json_str(c->config, "Name");
 	if (name && *name == '/')
 		name++;
-	/* A name like an id would be that of the container with the id, and too long a one would be
-	 * cut: then the id stays. */
+	/* Keep the id in two cases: the name looks like an id and could be another container's,
+	 * or it is too long and would be cut. */
 	if (name && *name && !docker_full_id(name) && strlen(name) <= ZNS_NAME_MAX) {
 		if (!docker_good_word(name))
 			return zns_fail(
@@ -148,9 +148,9 @@ static int read_config(struct docker_container *c, const char *root, struct zns_
 }
 
 /*
- * conmon, the parent of a Podman container's first process, was told its id and name: "-c ID … -n
- * NAME". Docker's names are without a slash and Kubernetes' have two, so that nobody gets another
- * engine's.
+ * conmon is the parent of a Podman container's first process. Its arguments have the id and the
+ * name: "-c ID … -n NAME". Docker's names have no slash and Kubernetes' names have two, so names of
+ * different engines never clash.
  */
 static void podman_name(struct docker_container *c, int init_pid)
 {
@@ -180,7 +180,7 @@ static void podman_name(struct docker_container *c, int init_pid)
 		if (ours && docker_good_word(next) &&
 		    strlen(next) + strlen("podman/") <= ZNS_NAME_MAX)
 			snprintf(c->name, sizeof(c->name), "podman/%.200s", next);
-		return; /* the first one; what comes later may be the user's words */
+		return; /* only the first one counts; the user may have written the later words */
 	}
 }
 
@@ -190,7 +190,7 @@ void docker_container_podman(struct docker_container *c, int init_pid)
 		podman_name(c, init_pid);
 }
 
-/* Annotations in which a CRI says whose container it is. */
+/* Annotations in which a CRI names the owner of a container. */
 struct cri {
 	const char *type, *ns, *pod, *name, *image;
 };
@@ -205,8 +205,7 @@ static const struct cri by_crio = { "io.kubernetes.cri-o.ContainerType",
 				    "io.kubernetes.cri-o.ContainerName",
 				    "io.kubernetes.cri-o.ImageName" };
 
-/* NAMESPACE/POD/CONTAINER, so that a pod's next container of that name continues its reservation.
- */
+/* NAMESPACE/POD/CONTAINER: the next container of this name in the pod continues the reservation. */
 static int cri_name(struct docker_container *c, const struct cri *cri, struct zns_err *err)
 {
 	const char *const key[] = { cri->ns, cri->pod, cri->name };
@@ -216,7 +215,7 @@ static int cri_name(struct docker_container *c, const struct cri *cri, struct zn
 	for (int i = 0; i < 3; i++) {
 		v[i] = docker_json_str(c->annotations, key[i]);
 		if (!v[i])
-			return 0; /* a sandbox, or an older CRI: the id stays */
+			return 0; /* a sandbox or an older CRI: keep the id */
 		if (!docker_good_word(v[i]))
 			return zns_fail(
 				err, -EINVAL,
@@ -224,14 +223,14 @@ static int cri_name(struct docker_container *c, const struct cri *cri, struct zn
 				key[i]);
 		len += strlen(v[i]);
 	}
-	/* too long a name would be cut and could be another's */
+	/* a cut name could be another container's */
 	if (len <= ZNS_NAME_MAX)
 		snprintf(c->name, sizeof(c->name), "%s/%s/%s", v[0], v[1], v[2]);
 	return 0;
 }
 
-/* CRI-O writes a pod's own annotations and labels over its own, so that they prove nothing unless
- * it keeps them away. */
+/* CRI-O lets a pod's annotations and labels replace its own. They prove nothing unless it is
+ * configured to keep the pod's away. */
 static int crio_names(bool *yes, struct zns_err *err)
 {
 	char value[8];
@@ -249,8 +248,8 @@ static int cri_container(struct docker_container *c, const char *state_root, str
 {
 	const char *base = state_root ? strrchr(state_root, '/') : NULL;
 	const char *manager = docker_json_str(c->annotations, "io.container.manager");
-	/* containerd keeps the containers of its CRI apart by this, its own word; annotations may
-	 * be anybody's. */
+	/* containerd puts its CRI's containers into this directory. That is its own word;
+	 * anybody can write annotations. */
 	const struct cri *cri = base && !strcmp(base, "/k8s.io") ? &by_containerd : &by_crio;
 	bool named = true;
 	int ret = 0;

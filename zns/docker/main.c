@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * zns-runc: registered in Docker's daemon.json by `znsctl docker install`. Every command goes to
- * the machine's runc; for checkpoint and restore our criu stands first in PATH and finds the
- * container's settings in a configuration file. Own options, before the command: --zns-config DIR,
- * --zns-run DIR, --zns-runc PATH, --zns-docker-root DIR,
- * --zns-version.
+ * zns-runc: `znsctl docker install` registers it in Docker's daemon.json. It passes every command
+ * on to the machine's runc. For checkpoint and restore it puts our criu first in PATH and writes
+ * the container's settings to a configuration file of criu. Own options, before the command:
+ * --zns-config DIR, --zns-run DIR, --zns-runc PATH, --zns-docker-root DIR, --zns-version.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -18,7 +17,7 @@
 #include "zns/config.h"
 #include "zns/handle.h"
 
-/* The same from crun's: <root>/ID/status. -ENOENT: the container is none of crun's. */
+/* The same from crun's state: <root>/ID/status. -ENOENT: crun has no such container. */
 static int bundle_of_crun(const struct call *c, char *out, size_t len, int *init_pid,
 			  struct zns_err *err)
 {
@@ -44,7 +43,7 @@ static int bundle_of_crun(const struct call *c, char *out, size_t len, int *init
 	return ret;
 }
 
-/* The bundle of a container that runs, from runc's own state. */
+/* The bundle of a running container, from runc's own state. */
 static int bundle_of(const struct call *c, char *out, size_t len, int *init_pid,
 		     struct zns_err *err)
 {
@@ -77,8 +76,7 @@ static int bundle_of(const struct call *c, char *out, size_t len, int *init_pid,
 	return ret;
 }
 
-/* What criu is told; options of the file that annotation org.criu.config names come later and win.
- */
+/* Writes criu's options. Options in the file of annotation org.criu.config come later and win. */
 static int write_config(const struct docker_container *k, const struct docker_settings *s,
 			char *path, size_t len, struct zns_err *err)
 {
@@ -86,7 +84,7 @@ static int write_config(const struct docker_container *k, const struct docker_se
 	size_t n;
 	int key, ret;
 
-	ret = zns_check_container(k->name, err); /* it goes between quotes */
+	ret = zns_check_container(k->name, err); /* it is written between quotes */
 	if (!ret)
 		ret = docker_run_path(k->id, "conf", path, len, err);
 	if (ret)
@@ -100,10 +98,8 @@ static int write_config(const struct docker_container *k, const struct docker_se
 	return ret ? zns_fail_sys(err, ret, "cannot write %s", path) : 0;
 }
 
-/*
- * Docker and CRI pass no flag but --leave-running, and what runc sends to criu wins over criu's
- * configuration files. File locks are always wanted: nearly every database holds one.
- */
+/* Docker and CRI pass no flag but --leave-running, and flags from runc win over criu's
+ * configuration files. File locks are always set: nearly every database holds one. */
 static int add_flags(struct call *c, const struct docker_settings *s, struct zns_err *err)
 {
 	char list[DOCKER_SETTING_MAX], *flag, *save;
@@ -115,8 +111,8 @@ static int add_flags(struct call *c, const struct docker_settings *s, struct zns
 	return ret ? zns_fail(err, ret, "no memory for the arguments") : 0;
 }
 
-/* dockerd and the kubelet have no words for criu's options, and both pause the container before we
- * are called. */
+/* dockerd and the kubelet have no words for criu's options. Both pause the container before they
+ * call us. */
 static bool by_containerd(const struct docker_container *k)
 {
 	return !strcmp(k->kind, "docker") || !strcmp(k->kind, "cri");
@@ -148,9 +144,9 @@ static void tell_origin(const struct call *c, const struct docker_container *k)
 }
 
 /*
- * Who is restored: a handle says which checkpoint it wants, and whoever can write one could name
- * another's. What may have another's all the same is for root to say: zns.conf, or the file that
- * `znsctl docker clone` leaves with the clone.
+ * Passes on who is restored. A handle names a checkpoint, and its writer could name another
+ * container's. Only root may allow that: in zns.conf, or in the file that `znsctl docker clone`
+ * puts into the clone's directory.
  */
 static int tell_restored(const struct docker_container *k, struct zns_err *err)
 {
@@ -175,7 +171,7 @@ static int tell_restored(const struct docker_container *k, struct zns_err *err)
 	return err->code = 0;
 }
 
-/* Of Docker's and containerd's temporary directories only. */
+/* Accepts only temporary directories of Docker and containerd. */
 static bool is_temporary(const char *dir)
 {
 	const char *base = dir ? strrchr(dir, '/') : NULL;
@@ -192,10 +188,10 @@ static bool has_handle(const char *dir)
 }
 
 /*
- * containerd names what it keeps by its hash and refuses what is "already there" (moby#42900): a
- * start soon after the checkpoint, or a second start, would fail, since the directory is small and
- * the same each time. A file with the prefix of a deleted one makes the first archive differ from
- * those to come and is not unpacked.
+ * containerd names stored archives by their hash and refuses one that is "already there"
+ * (moby#42900). The directory is small and always the same. So a second start, or a start soon
+ * after the checkpoint, would fail. We add a file whose name has the prefix of a deleted file: the
+ * first archive then differs from later ones, and the file is not unpacked.
  */
 static void make_unique(const char *dir)
 {
@@ -212,7 +208,7 @@ static void make_unique(const char *dir)
 		close(fd);
 }
 
-/* As above, for the next start: a new time on one of its files. */
+/* For the next start: sets a new time on one of its files. */
 static int touch(void *arg, const char *container, const char *name, const char *dir,
 		 const uint8_t id[ZNS_UUID_LEN])
 {
@@ -234,12 +230,12 @@ static void after_restore(const struct call *c, const struct docker_container *k
 	if (k->root[0] && h->checkpoint.len == ZNS_UUID_LEN)
 		docker_each_handle(k->root, touch, h->checkpoint.data);
 	zns_pb__handle__free_unpacked(h, NULL);
-	/* containerd leaves it behind, whatever the outcome; nobody reads it again. */
+	/* containerd always leaves it behind, and nobody reads it again. */
 	if (is_temporary(c->image_path))
 		docker_remove_dir(c->image_path);
 }
 
-/* Docker shows the first line of all that is printed: ours goes in front. */
+/* Docker shows only the first line of the output, so ours goes first. */
 static void show_output(int out, const char *line)
 {
 	char buf[4096];
@@ -253,7 +249,7 @@ static void show_output(int out, const char *line)
 			break;
 }
 
-/* Of a failed restore too; without zones it is no business of ours. */
+/* Kept for failed restores too. Without zones it is not our business. */
 static void keep_log(const struct call *c, const struct docker_container *k)
 {
 	const char *dir = c->work_path ? c->work_path : c->image_path;
@@ -266,8 +262,8 @@ static void keep_log(const struct call *c, const struct docker_container *k)
 
 static int run(struct call *c, const struct docker_container *k, bool dump)
 {
-	/* Not a pipe: nobody reads while runc writes. Restore's output is the container's own, and
-	 * stays as it is. */
+	/* No pipe: nobody reads while runc writes. The output of a restore belongs to the
+	 * container and stays as it is. */
 	int out = dump ? zns_memfd("zns-runc") : -1, status;
 	char line[600];
 	bool found = false;
@@ -312,14 +308,14 @@ static int fail(const struct call *c, const char *line)
 {
 	const struct call plain = { 0 };
 
-	/* Both ways: which one Docker looks at depends on the command. */
+	/* Both ways: the command decides which one Docker reads. */
 	if (c->log)
 		report_line(c, line);
 	report_line(&plain, line);
 	return 1;
 }
 
-/* Podman calls the runtime itself; its own arguments tell what becomes of the image directory. */
+/* Podman calls the runtime itself. Its arguments tell what happens to the image directory. */
 static enum podman_call called_by_podman(void)
 {
 	cleanup_free uint8_t *args = NULL;
@@ -331,8 +327,8 @@ static enum podman_call called_by_podman(void)
 								   podman_call((char *)args, len);
 }
 
-/* An export is a plain dump; and what may be one is not swept, so that it does not say where it
- * was. */
+/* An export is a plain dump. A checkpoint that may be an export must not be swept, so its place
+ * is not recorded. */
 static bool is_export(const struct call *c, struct docker_container *k, const char *bundle)
 {
 	enum podman_call call = strcmp(k->kind, "podman") ? PODMAN_OTHER : called_by_podman();
@@ -378,7 +374,7 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 		docker_container_podman(&k, init_pid);
 		ret = docker_settings(&k, &s, &err);
 	}
-	if (!ret && by_containerd(&k)) /* others say themselves what they want */
+	if (!ret && by_containerd(&k)) /* other callers choose for themselves */
 		ret = add_flags(c, &s, &err);
 	zones = !ret && dump && wants_zones(c, &k, &s, bundle);
 	if (zones)
@@ -400,8 +396,7 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	return ret;
 }
 
-/* A setting that no checkpoint could ever take is said at once, not when the first checkpoint
- * fails. */
+/* Report an impossible setting at once, not at the first checkpoint. */
 static int check_settings(const struct call *c, struct zns_err *err)
 {
 	const struct docker_runtime rt = { c->docker_root, c->root };
@@ -413,13 +408,13 @@ static int check_settings(const struct call *c, struct zns_err *err)
 		ret = docker_settings_known(&k, err);
 	if (!ret)
 		ret = docker_settings_own(&k, &s, err);
-	else if (ret != -EPERM && ret != -EINVAL) /* runc says it better */
+	else if (ret != -EPERM && ret != -EINVAL) /* runc has the better message */
 		ret = 0;
 	docker_container_fini(&k);
 	return ret;
 }
 
-/* Help: ours first, the rest is runc's. --version stays runc's, whose form Docker reads. */
+/* Our help comes first, then runc's. --version is runc's alone, since Docker parses it. */
 static void own_help(void)
 {
 	printf("zns-runc is runc whose checkpoints are on zones; `znsctl docker install` registers it, see znsctl-docker(8).\n"
@@ -448,8 +443,8 @@ int main(int argc, char **argv)
 	if (call_parse(argc, argv, &c, &err) || call_find_runc(&c, runc, sizeof(runc), &err))
 		return fail(&c, err.msg);
 	c.argv[0] = runc;
-	if (c.command && c.id && *c.id != '-') { /* `checkpoint --help`: Podman asks so whether
-						    there is such a command */
+	/* `checkpoint --help`: Podman tests whether the command exists */
+	if (c.command && c.id && *c.id != '-') {
 		if (!strcmp(c.command, "checkpoint") || !strcmp(c.command, "restore"))
 			return checkpoint_or_restore(&c, *c.command == 'c');
 		if ((!strcmp(c.command, "create") || !strcmp(c.command, "run")) &&

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Podman: what it does with a checkpoint, from the words of its command, and where it keeps its
- * containers. */
+/* Podman: what it does with a checkpoint, judged by its command line, and where its containers
+ * are. */
 #include <string.h>
 #include "docker.h"
 
-/* Words of `podman container checkpoint` that pack the directory: a handle in there would be worth
- * nothing elsewhere. */
+/* Words of `podman container checkpoint` that pack the directory. A handle in the package would
+ * be worthless elsewhere. */
 static bool packs(const char *word)
 {
 	static const char *const lengthy[] = { "--export", "--create-image" };
@@ -18,7 +18,7 @@ static bool packs(const char *word)
 	}
 	if (word[0] != '-' || word[1] == '-')
 		return false;
-	/* "-e FILE", "-eFILE", "-kRe FILE"; what follows -c is its value */
+	/* "-e FILE", "-eFILE", "-kRe FILE"; -c takes the rest as its value */
 	for (word++; *word && *word != 'c' && *word != '='; word++)
 		if (*word == 'e')
 			return true;

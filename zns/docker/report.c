@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How an error reaches the user of `docker`. Of a failed checkpoint containerd shows the first line
- * that the runtime printed, of a failed create or restore the last error in the runtime's log;
- * neither is criu's reason.
+ * Brings an error to the user of `docker`. After a failed checkpoint containerd shows the first
+ * line of the runtime's output. After a failed create or restore it shows the last error in the
+ * runtime's log. Neither is criu's reason.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -11,7 +11,8 @@
 
 #define LOG_TAIL MIB(1)
 
-/* What a creator wrote may be in it: one line, and nothing that a terminal obeys. */
+/* The container's creator may have written parts of it: keep one line and nothing that a
+ * terminal obeys. */
 static void tame(const char *line, char *out, size_t len)
 {
 	size_t n = 0;
@@ -60,7 +61,7 @@ void report_line(const struct call *c, const char *text)
 	json_object_put(j);
 }
 
-/* criu names an option that Docker and CRI have no words for; we have. */
+/* criu names its option. Docker and CRI need our label instead. */
 static void add_label(const char *text, char *out, size_t len)
 {
 	size_t n = strlen(out);
@@ -88,8 +89,8 @@ static bool error_line(const char *line, char *out, size_t len, bool *ours)
 	if (!text)
 		return false;
 	text += 3;
-	/* Said on any machine without CAP_SYS_RESOURCE, and by criu's last words; neither is a
-	 * reason. */
+	/* Any machine without CAP_SYS_RESOURCE has the first line. The second is criu's last
+	 * line. Neither is a reason. */
 	if (!strncmp(text, "rlimit: Can't setup", 19) || strstr(text, "FAILED."))
 		return false;
 	*ours = !strncmp(text, "zns: ", 5);
@@ -119,7 +120,7 @@ int report_find(const struct call *c, const char *log_name, const struct timespe
 	if (!buf || zns_pread_all(fd, buf, n, st.st_size - (off_t)n))
 		return -ENOENT;
 	buf[n] = 0;
-	/* The first one is the cause, the others follow from it; ours says more than criu's. */
+	/* The first error is the cause of the others. Our own errors say more than criu's. */
 	for (line = buf; line && !ours; line = next) {
 		next = strchr(line, '\n');
 		if (next)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * criu's log of a container's last restore. It belongs to no checkpoint's images, and Docker
- * deletes it with the container's run-time directory: it is kept in <run dir>/docker for a week, or
- * until the machine is started anew.
+ * criu's log of a container's last restore. It is no part of a checkpoint, and Docker deletes it
+ * with the container's run-time directory. So we keep a copy in <run dir>/docker for a week, or
+ * until the machine restarts.
  */
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * docker.rules in the configuration directory: one rule a line, "name=PATTERN" and "image=PATTERN"
- * (shell patterns, both must fit if both are there), then settings such as "qos=500". For each
- * setting the first rule that fits and has it counts.
+ * docker.rules in the configuration directory. Each line is a rule: "name=PATTERN" and
+ * "image=PATTERN" (shell patterns; both must match if both are there), then settings such as
+ * "qos=500". The first matching rule with a setting decides that setting.
  */
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -47,7 +47,7 @@ static int word(const struct docker_container *c, struct docker_settings *s, str
 	if (!r->conditions)
 		return zns_fail(err, -EINVAL, "%s:%u: name=PATTERN or image=PATTERN comes first",
 				r->path, r->line);
-	/* Also in rules that do not fit: a bad line shows at once, not when its container comes. */
+	/* Rules that do not match are checked too: a bad line shows at once. */
 	snprintf(where, sizeof(where), "%s:%u: %s", r->path, r->line, w);
 	ret = docker_setting_check(key, value, where, err);
 	if (ret)

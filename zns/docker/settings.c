@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What a container asks for, from all the places where it may say so. */
+/* What a container asks for, collected from all places that can say it. */
 #include <ctype.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -43,8 +43,8 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 	if (!*value || strlen(value) >= sizeof(((struct docker_settings *)0)->value[0]))
 		return zns_fail(err, -EINVAL, "%s: a value of 1 to 255 characters is wanted",
 				where);
-	/* It goes into a configuration file of criu, where # begins a comment and blanks end a
-	 * word. */
+	/* The value goes into a configuration file of criu, where # begins a comment and blanks
+	 * end a word. */
 	for (p = value; *p; p++)
 		if (!isalnum((unsigned char)*p) && !strchr("./:=_-+@%,", *p))
 			return zns_fail(err, -EINVAL,
@@ -81,7 +81,7 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 				"%s: \"%.60s\" is no size of a stripe; write 64K to 4M, a multiple of 4K",
 				where, value);
 		break;
-	case DOCKER_DEV: /* a path of the container's bundle would be another one each time */
+	case DOCKER_DEV: /* a relative path would depend on the container's bundle */
 		if (*value == '.' || (!strncmp(value, "emu:", 4) && value[4] != '/'))
 			return zns_fail(err, -EINVAL, "%s: \"%.60s\": give an absolute path", where,
 					value);
@@ -143,8 +143,8 @@ static int take_own(const struct docker_container *c, struct docker_settings *s,
 	snprintf(where, sizeof(where), "label %s", name);
 	if (!ret)
 		ret = take(s, key, docker_json_str(c->labels, name), "label", where, err);
-	/* Not what only the one may choose who starts the container, and an image brings variables
-	 * of its own. */
+	/* Some settings are only for the person who starts the container. An image brings its
+	 * own variables. */
 	v = key == DOCKER_DEV || key == DOCKER_CRIU ? NULL : env_value(c->env, var);
 	snprintf(where, sizeof(where), "variable %s", var);
 	return ret ? ret : take(s, key, v, "environment", where, err);
@@ -176,8 +176,8 @@ static bool in_dir(const char *file, const char *dir)
 }
 
 /*
- * criu runs scripts that its configuration names, as root. So a creator may choose one of the
- * administrator's files, but not make one: a volume's files are on the host too, and root's.
+ * criu runs scripts from its configuration as root. A creator may choose one of the administrator's
+ * files, but must not write one. Volumes let a creator put files on the host that root owns.
  */
 static int admin_file(const struct docker_settings *s, uint8_t **text, size_t *len,
 		      struct zns_err *err)
@@ -207,7 +207,7 @@ static int admin_file(const struct docker_settings *s, uint8_t **text, size_t *l
 		s->criu_config, zns_config_dir());
 }
 
-/* criu's own configuration file: "zns-KEY VALUE" lines. What else is in it is criu's business. */
+/* criu's own configuration file: we read its "zns-KEY VALUE" lines. criu reads the rest. */
 static int take_file(struct docker_settings *s, struct zns_err *err)
 {
 	cleanup_free uint8_t *text = NULL;
@@ -228,7 +228,7 @@ static int take_file(struct docker_settings *s, struct zns_err *err)
 		for (key = 0; v && !strncmp(k, "zns-", 4) && key < DOCKER_CRIU; key++) {
 			if (strcmp(k + 4, docker_key_name[key]))
 				continue;
-			s->source[key] = NULL; /* of several lines the last one counts */
+			s->source[key] = NULL; /* the last of several lines counts */
 			snprintf(where, sizeof(where), "%s: %s", s->criu_config, k);
 			ret = take(s, key, v, "org.criu.config", where, err);
 			if (ret)
@@ -255,7 +255,7 @@ int docker_settings_own(const struct docker_container *c, struct docker_settings
 	int key, ret = 0;
 
 	memset(s, 0, sizeof(*s));
-	/* runc takes a missing file for an empty one. */
+	/* runc treats a missing file as an empty one. */
 	if (file && *file) {
 		if (strlen(file) >= sizeof(s->criu_config))
 			return zns_fail(err, -ENAMETOOLONG,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Is a checkpoint of Docker or Podman origin still needed? Neither tells of a deletion, their
- * directories do. */
+/* Is a checkpoint of Docker or Podman origin still needed? Neither reports a deletion, but their
+ * directories show it. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
@@ -27,8 +27,8 @@ static int one_handle(int at, const char *name, uint8_t id[ZNS_UUID_LEN])
 	return ret;
 }
 
-/* Handles in the directories right below @dir. @damaged counts those that cannot be read: they may
- * be anybody's. */
+/* Handles in the directories right below @dir. @damaged counts unreadable ones: they may belong
+ * to any checkpoint. */
 static int each_in(const char *dir, const char *container, docker_handle_fn fn, void *arg,
 		   unsigned *damaged)
 {
@@ -60,7 +60,7 @@ static int each_in(const char *dir, const char *container, docker_handle_fn fn, 
 	return ret;
 }
 
-/* @dir has a directory for each container, and in that @sub. */
+/* @dir has a directory for each container. Each of these has a directory @sub. */
 static int each(const char *dir, const char *sub, docker_handle_fn fn, void *arg, unsigned *damaged)
 {
 	char path[PATH_MAX + 512];
@@ -105,10 +105,8 @@ static enum docker_life say(enum docker_life l, char *why, size_t len, const cha
 	return l;
 }
 
-/*
- * What both have in common: containers below @dir, handles in @sub of each. false: container
- * @container_id is there, and none has checkpoint @id.
- */
+/* Common to both: containers below @dir, handles in @sub of each. false: undecided, since
+ * container @container_id exists and no container has checkpoint @id. */
 static bool decided(const char *root, const char *dir, const char *sub, const char *container_id,
 		    const uint8_t id[ZNS_UUID_LEN], enum docker_life *life, char *why, size_t len)
 {
@@ -120,7 +118,7 @@ static bool decided(const char *root, const char *dir, const char *sub, const ch
 	snprintf(path, sizeof(path), "%s/%.64s", dir, container_id);
 	if (ret == 1)
 		*life = say(DOCKER_NEEDED, why, len, "a container below %s has it%s", root, "");
-	else if (ret) /* not mounted, no right: nothing is known */
+	else if (ret) /* not mounted, or no permission: unknown */
 		*life = say(DOCKER_UNKNOWN, why, len, "%s cannot be read: %s", dir, strerror(-ret));
 	else if (damaged)
 		*life = say(DOCKER_UNKNOWN, why, len,
@@ -135,8 +133,7 @@ static bool decided(const char *root, const char *dir, const char *sub, const ch
 	return true;
 }
 
-/* Was the container started after @since_ns, as its own file says? Where that does not say it: no.
- */
+/* Was the container started after @since_ns, by its own file? No, if the file does not say. */
 static bool started_since(const char *root, const char *container_id, int64_t since_ns)
 {
 	cleanup_free uint8_t *text = NULL;
@@ -150,7 +147,7 @@ static bool started_since(const char *root, const char *container_id, int64_t si
 	    docker_json_parse("", text, len, &o, NULL))
 		return false;
 	at = docker_json_str(docker_json_get(o, "State"), "StartedAt");
-	/* Whole seconds: a start within the second of the dump is none, it was the one before. */
+	/* Whole seconds: a start in the second of the dump was the one before it. */
 	if (at && strptime(at, "%Y-%m-%dT%H:%M:%S", &tm))
 		since = timegm(&tm) > since_ns / 1000000000;
 	json_object_put(o);
@@ -188,7 +185,7 @@ enum docker_life docker_checkpoint_life(const struct docker_made *m, char *why, 
 			"container %.12s ended with it and was not started since, but Docker does not "
 			"have it: znsctl docker recover%s",
 			m->container_id, "");
-	/* Made with --checkpoint-dir, or kept by hand elsewhere: the handle never was below the
+	/* It was made with --checkpoint-dir or moved by hand, so its handle never was below the
 	 * data root. */
 	if (!m->checkpoint_name || !*m->checkpoint_name)
 		return say(DOCKER_UNKNOWN, why, len,
@@ -209,8 +206,8 @@ enum docker_life podman_checkpoint_life(const char *root, const char *container_
 	    strlen(container_id) != DOCKER_ID_LEN)
 		return say(DOCKER_UNKNOWN, why, len,
 			   "it may have been exported, or its container is not known%s%s", "", "");
-	/* Podman's own, there from its first container on: what is below is no empty mount point.
-	 */
+	/* Podman makes this file with its first container. So what is below it is no empty mount
+	 * point. */
 	snprintf(path, sizeof(path), "%s/containers.lock", root);
 	if (lstat(path, &st) || !S_ISREG(st.st_mode))
 		return say(DOCKER_UNKNOWN, why, len, "%s is not there as Podman leaves it%s", root,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Files that only root can have put where they are. A container's creator chooses mounts, labels
- * and annotations, and writes files on the host through volumes: what decides about names and
- * options is read from nowhere else.
+ * Reads files that only root can have put in place. A container's creator chooses mounts, labels
+ * and annotations, and writes files on the host through volumes. So only these files may decide
+ * about names and options.
  */
 #include <ctype.h>
 #include <fcntl.h>
@@ -20,8 +20,8 @@ static bool root_only(int fd, mode_t type)
 	       (!st.st_uid || st.st_uid == geteuid()) && !(st.st_mode & (S_IWGRP | S_IWOTH));
 }
 
-/* @name in the directory @at, which may be AT_FDCWD for a whole path of the administrator's.
- * -EPERM: others may write it. */
+/* Opens @name in directory @at, or with AT_FDCWD a whole path of the administrator. -EPERM:
+ * others may write it. */
 static int open_own(int at, const char *name, mode_t type)
 {
 	int flags = type == S_IFDIR ? O_DIRECTORY : O_NONBLOCK | O_NOCTTY;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * docker checkpoint: admission first, then Docker. containerd freezes a container before criu
- * starts, so a dump that waits inside would keep it frozen; the lease that is granted here is
- * handed over to the dump by a ticket.
+ * docker checkpoint: gets admission first and then calls Docker. containerd freezes the container
+ * before criu starts, so a dump that waits for admission inside would keep it frozen. A ticket
+ * hands the lease over to the dump.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static int admit(const struct docker_target *t, const struct docker_settings *s,
 	if (s->source[DOCKER_ALLOC])
 		begin.alloc = (char *)s->value[DOCKER_ALLOC];
 	begin.admission = (char *)admission;
-	/* As the dump itself will say: the user of the container's first process, for ceilings. */
+	/* As in the dump itself: the user of the container's first process, for ceilings. */
 	snprintf(proc, sizeof(proc), "/proc/%d",
 		 json_object_get_int(docker_json_get(docker_json_get(t->json, "State"), "Pid")));
 	if (!stat(proc, &st)) {
@@ -195,7 +195,7 @@ int docker_checkpoint(const struct ctl_cmd *cmd, int argc, char **argv)
 	ask.name = args.argc == 2 ? args.argv[1] : name;
 	start = zns_mono_ns();
 	ret = docker_open(&d, host, args.argv[0], &t, &err);
-	/* Not an error: another machine, or an older Docker on this one, can restore it. */
+	/* No error: another machine, or an older Docker here, can restore it. */
 	if (!ret && docker_cannot_restore(&d, &t))
 		fprintf(stderr, "znsctl docker checkpoint: warning: " DOCKER_CANNOT_RESTORE "\n",
 			d.version, t.c.name);

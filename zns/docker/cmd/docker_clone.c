@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * docker clone: a new container that begins at a checkpoint of another one. Docker has no way to
- * say so, but the checkpoint is a directory with a handle, and a copy of it in the new container's
- * place is as good.
+ * docker clone: makes a container that starts from another one's checkpoint. Docker has no command
+ * for this. But a checkpoint is a directory with a handle, so a copy of it below the new container
+ * is enough.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include "docker_cmd.h"
 
-#define IMAGE_MAX MIB(4) /* plain copies are at most 64 KiB, the handle 256 KiB */
+#define IMAGE_MAX MIB(4) /* plain copies have at most 64 KiB, the handle 256 KiB */
 
 static int copy_dir(const char *from, const char *to, struct zns_err *err)
 {
@@ -44,8 +44,8 @@ static int copy_dir(const char *from, const char *to, struct zns_err *err)
 
 #define CLONE_REPO "zns-clone"
 
-/* Remove the images of clones that no container uses any more; Docker refuses the others. Nothing
- * else has such a name. */
+/* Removes images of clones that no container uses any more. Docker refuses to remove the others.
+ * Only these images have such names. */
 static void prune_images(const struct docker_daemon *d)
 {
 	struct json_object *list = NULL, *tags;
@@ -89,15 +89,16 @@ static int name_is_free(const struct docker_daemon *d, const char *name, struct 
 	ret = docker_api_call(&d->api, "GET", path, NULL, &o, &none);
 	if (ret)
 		return ret == -ENOENT ? 0 : zns_fail(err, ret, "%s", none.msg);
-	has = docker_json_str(o, "Name"); /* it may be the beginning of another one's id */
+	/* the given name may be the beginning of another container's id */
+	has = docker_json_str(o, "Name");
 	taken = has && *has == '/' && !strcmp(has + 1, name);
 	json_object_put(o);
 	return taken ? zns_fail(err, -EEXIST, "the name %s is in use by another container", name) :
 		       0;
 }
 
-/* One at a time: between an image and its container another call would take the image for one that
- * nobody uses. */
+/* One at a time: until the container exists, another call would think that nobody uses its
+ * image. */
 static int lock_images(struct zns_err *err)
 {
 	char path[PATH_MAX];
@@ -117,10 +118,8 @@ static int lock_images(struct zns_err *err)
 	return fd;
 }
 
-/*
- * Files that the container changed must be there for its processes: an image of it as it is now.
- * Its tag is a new one each time, so that no other image loses its own.
- */
+/* The processes need the files that the container changed. So make an image of its present
+ * state, with a new tag each time: no other image loses its tag. */
 static int image_of(const struct docker_daemon *d, const struct docker_target *t, const char *name,
 		    char *out, size_t len, struct zns_err *err)
 {
@@ -152,7 +151,7 @@ static int image_of(const struct docker_daemon *d, const struct docker_target *t
 	return ret;
 }
 
-/* POST /containers/create with what inspect says; the id of the new one. */
+/* POST /containers/create with the settings from inspect. Returns the new id. */
 static int create(const struct docker_daemon *d, const struct docker_target *t, const char *image,
 		  const char *name, char *id, size_t len, struct zns_err *err)
 {
@@ -168,7 +167,7 @@ static int create(const struct docker_daemon *d, const struct docker_target *t, 
 		return zns_fail(err, -ENOMEM, "the container's description cannot be copied");
 	}
 	json_object_object_add(body, "Image", ctl_j_text(image));
-	/* The host name is in the checkpoint; a port can be bound once. */
+	/* The checkpoint has the host name. A port can only be bound once. */
 	json_object_object_del(copy, "PortBindings");
 	json_object_object_add(copy, "ContainerIDFile", json_object_new_string(""));
 	json_object_object_add(body, "HostConfig", copy);
@@ -196,15 +195,15 @@ static int start_clone(const struct docker_daemon *d, const char *id, const stru
 	ret = copy_dir(e->dir, path, err);
 	if (ret)
 		return ret;
-	/* zns-runc lets nobody have another container's checkpoint unless root says so: here, where
-	 * only dockerd writes. */
+	/* zns-runc refuses another container's checkpoint unless root allows it: here, where
+	 * only dockerd can write. */
 	snprintf(path, sizeof(path), "%s/containers/%s/" DOCKER_CLONE_FILE, d->root, id);
 	ret = zns_replace_file(AT_FDCWD, path, zns_uuid_format(e->id, text), ZNS_UUID_STR - 1,
 			       0600);
 	if (ret)
 		return zns_fail_sys(err, ret, "cannot write %s", path);
 	snprintf(path, sizeof(path), "%s/containers/%s/checkpoints/%s", d->root, id, e->name);
-	/* So that its archive differs from the original's, which containerd may still hold. */
+	/* Its archive must differ from the original's: containerd may still hold that one. */
 	strncat(path, "/descriptors.json", sizeof(path) - strlen(path) - 1);
 	utimensat(AT_FDCWD, path, NULL, 0);
 	snprintf(path, sizeof(path), "/containers/%s/start?checkpoint=%s", id, e->name);
@@ -251,7 +250,7 @@ static int clone_it(const struct docker_daemon *d, const struct docker_target *t
 		ret = create(d, t, image, name, id, len, err);
 	if (!ret) {
 		ret = start_clone(d, id, &list[i], err);
-		if (ret) { /* nothing half-made stays */
+		if (ret) { /* leaves nothing half-made */
 			snprintf(path, sizeof(path), "/containers/%s?force=1", id);
 			docker_api_call(&d->api, "DELETE", path, NULL, NULL, &ignored);
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* docker install, uninstall: our runtime in the daemon's configuration, which stays valid whatever
- * happens */
+/* docker install, uninstall: puts our runtime into the daemon's configuration, which stays valid
+ * at every step */
 #include <fcntl.h>
 #include <spawn.h>
 #include <string.h>
@@ -20,7 +20,7 @@ struct edit {
 	struct ctl_args args;
 };
 
-/* Not our own wrapper, which would call itself for ever. */
+/* Our own wrapper must not be taken: it would call itself for ever. */
 static bool is_runc(const char *path)
 {
 	char *argv[] = { (char *)path, (char *)"--version", NULL };
@@ -74,7 +74,7 @@ static int parse(const struct ctl_cmd *cmd, int argc, char **argv, struct edit *
 	if (e->data_root && (*e->data_root != '/' || strlen(e->data_root) >= sizeof(e->root)))
 		return zns_fail(err, -EINVAL, "--data-root %.200s: an absolute path is wanted",
 				e->data_root);
-	/* A link stays one: what it points to is edited. */
+	/* A link stays a link: its target is edited. */
 	if (!realpath(config, e->path) &&
 	    (size_t)snprintf(e->path, sizeof(e->path), "%s", config) >= sizeof(e->path))
 		return zns_fail(err, -ENAMETOOLONG, "the path of the configuration is too long");
@@ -109,10 +109,8 @@ static struct json_object *runtimes_of(struct edit *e, struct zns_err *err)
 	return r;
 }
 
-/*
- * Where the daemon keeps its containers: as the option says, else as the daemon does, which knows
- * its own command line, if it is the one of this file; else as the file does.
- */
+/* Finds the daemon's directory of containers. The option comes first. Then the running daemon is
+ * asked, if it uses this file: it knows its own command line. Then the file counts. */
 static int find_root(struct edit *e, struct zns_err *err)
 {
 	const char *in_file = docker_json_str(e->o, "data-root"), *root = e->data_root;
@@ -124,8 +122,8 @@ static int find_root(struct edit *e, struct zns_err *err)
 	daemon = !root && its_file && !docker_daemon_open(&d, e->host, &ignored);
 	if (!root && e->host && !daemon)
 		return zns_fail(err, ignored.code, "%s", ignored.msg);
-	/* With userns-remap it is a directory below the one in the file. Another one: the file is
-	 * newer than the daemon. */
+	/* With userns-remap the root lies below the one in the file. If they differ otherwise,
+	 * the file is newer than the daemon. */
 	if (daemon && (!in_file || !strncmp(d.root, in_file, strlen(in_file))))
 		root = d.root;
 	if (!root)
@@ -153,14 +151,14 @@ static struct json_object *our_runtime(const struct edit *e, struct zns_err *err
 	}
 	r = json_object_new_object();
 	list = json_object_new_array();
-	/* The daemon does not run in our environment. */
+	/* The daemon does not have our environment. */
 	if (secure_getenv("ZNS_CONFIG"))
 		add_arg(list, "--zns-config", zns_config_dir());
 	if (secure_getenv("ZNS_RUN"))
 		add_arg(list, "--zns-run", zns_run_dir());
 	if (e->runc)
 		add_arg(list, "--zns-runc", e->runc);
-	/* Never guessed from a container, whose creator chooses what it looks like. */
+	/* Never derived from a container: its creator chooses how it looks. */
 	add_arg(list, "--zns-docker-root", e->root);
 	json_object_object_add(r, "path", json_object_new_string(path));
 	json_object_object_add(r, "runtimeArgs", list);
@@ -191,9 +189,9 @@ static int save(struct edit *e, bool backup, struct zns_err *err)
 		if (ret)
 			return zns_fail_sys(err, ret, "cannot keep a copy at %s", e->backup);
 	} else if (backup) {
-		unlink(e->backup); /* of an earlier file */
+		unlink(e->backup); /* belongs to an earlier file */
 	}
-	if (!e->exists) { /* /etc/docker is not made by every package */
+	if (!e->exists) { /* not every package makes /etc/docker */
 		char dir[PATH_MAX];
 
 		snprintf(dir, sizeof(dir), "%.*s",
@@ -273,7 +271,7 @@ int docker_install(const struct ctl_cmd *cmd, int argc, char **argv)
 	return ret;
 }
 
-/* "experimental" was ours to set if the file before us did not have it. */
+/* We added "experimental" only if the original file lacked it. */
 static bool experimental_was_ours(const struct edit *e)
 {
 	struct json_object *b = NULL, *x;

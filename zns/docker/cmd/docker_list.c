@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The checkpoints of a container as its directory lists them, and which of them to keep. */
+/* Lists the checkpoints in a container's directory, and decides which to keep. */
 #include <fcntl.h>
 #include <string.h>
 #include "docker_cmd.h"
@@ -68,7 +68,7 @@ int docker_entries(const struct docker_container *k, struct docker_entry **out, 
 	return 0;
 }
 
-/* The broker's answer for one id; a restore lease that ends at once. */
+/* Asks the broker for one id, with a restore lease that ends at once. */
 int docker_entry_check(const struct docker_entry *e, struct zns_err *err)
 {
 	ZnsPb__RestoreBegin rb = ZNS_PB__RESTORE_BEGIN__INIT;
@@ -109,7 +109,7 @@ int docker_thin_out(const struct docker_daemon *d, const struct docker_container
 			continue;
 		snprintf(path, sizeof(path), "/containers/%s/checkpoints/%s", c->id, list[i].name);
 		ret = docker_api_call(&d->api, "DELETE", path, NULL, NULL, err);
-		/* A clone may hold the same one. */
+		/* A clone may hold the same checkpoint. */
 		m = (struct docker_made){ .root = c->root,
 					  .container_id = c->id,
 					  .checkpoint_name = list[i].name,

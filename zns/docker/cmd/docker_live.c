@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Which checkpoints of Docker containers nobody needs any more: what `znsctl gc` asks, and `docker
- * live` shows */
+/* Which checkpoints of Docker containers are still needed? For `znsctl gc` and `docker live`. */
 #include <string.h>
 #include "docker_cmd.h"
 
@@ -15,7 +14,7 @@ enum docker_life ctl_docker_life(const ZnsPb__Checkpoint *c, char *why, size_t l
 		return DOCKER_UNKNOWN;
 	}
 	gethostname(host, sizeof(host) - 1);
-	if (o->host && strcmp(o->host, host)) { /* a device that came from elsewhere */
+	if (o->host && strcmp(o->host, host)) { /* the device came from another host */
 		snprintf(why, len, "it was made on host %.40s, this is %.40s", o->host, host);
 		return DOCKER_UNKNOWN;
 	}

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* docker logs: criu's log of a dump, from the device; of a restore, from the run-time directory */
+/* docker logs: criu's log of a dump, from the device, or of a restore, from the run-time
+ * directory */
 #include <string.h>
 #include "docker_cmd.h"
 #include "zns/reader.h"
 
 #define LOG_NAME "dump.log"
 
-/* A container's name or id stands for its last checkpoint. */
+/* A container's name or id means its last checkpoint. */
 static int resolve(const char *dev, const char *what, char id[ZNS_UUID_STR], struct zns_err *err)
 {
 	cleanup_answer ZnsPb__Response *r = NULL;
@@ -61,12 +62,12 @@ static int show(struct ctl_hold *h, struct zns_err *err)
 			       &text, &len, err);
 
 	if (!ret)
-		fwrite(text, 1, len, stdout); /* main says what goes wrong with that */
+		fwrite(text, 1, len, stdout); /* main reports a write error */
 	return ret;
 }
 
-/* A restored container may have no checkpoint of its own (a clone): then Docker knows its name, or
- * it is an id. */
+/* A restored container, such as a clone, may have no checkpoint. Then ask Docker for its name,
+ * or take it as an id. */
 static int show_restore(const struct ctl_args *args, const char *host, struct zns_err *err)
 {
 	struct zns_err ignored = ZNS_ERR_INIT;
@@ -84,7 +85,7 @@ static int show_restore(const struct ctl_args *args, const char *host, struct zn
 		return zns_fail(err, ignored.code, "%s", ignored.msg);
 	ret = docker_restore_log(target ? t.c.id : id, &text, &len, err);
 	if (!ret)
-		fwrite(text, 1, len, stdout); /* main says what goes wrong with that */
+		fwrite(text, 1, len, stdout); /* main reports a write error */
 	if (target)
 		docker_target_close(&t);
 	if (daemon)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Checkpoints that Docker lost: it fails after the dump (its disk is full, say), removes the
- * directory, and the container has ended. The catalogue still has the checkpoint, and what Docker
- * needs of its directory is made anew from there.
+ * Checkpoints that Docker lost: it fails after the dump (with a full disk, say) and removes the
+ * directory, while the container has ended. The catalogue still has the checkpoint. From it we make
+ * the parts of the directory that Docker needs.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "zns/crypt.h"
 #include "zns/handle.h"
 
-#define FDS_NAME "descriptors.json" /* of runc's; zns/helper/origin.c keeps it */
+#define FDS_NAME "descriptors.json" /* of runc; zns/helper/origin.c keeps it */
 #define FDS_MAX KIB(64)
 
 static bool has(const struct docker_entry *list, size_t nr, const uint8_t *id)
@@ -22,8 +22,8 @@ static bool has(const struct docker_entry *list, size_t nr, const uint8_t *id)
 	return false;
 }
 
-/* With a name: whatever has it. Without: only what the container ended with, and was not started
- * since. */
+/* With a name: any checkpoint of that name. Without: only one that ended the container, if it
+ * was not started again. */
 static bool is_lost(const ZnsPb__Checkpoint *c, const struct docker_container *k,
 		    const char *wanted)
 {
@@ -51,7 +51,7 @@ static int add(const ZnsPb__Checkpoint *c, const struct docker_container *k, con
 	*list = e;
 	e += (*nr)++;
 	memset(e, 0, sizeof(*e));
-	/* without one it was put elsewhere, or Docker's name of it is not known */
+	/* without a name, it was made elsewhere or Docker's name for it is unknown */
 	if (name && docker_good_name(name))
 		snprintf(e->name, sizeof(e->name), "%s", name);
 	else
@@ -78,7 +78,7 @@ int docker_lost(const struct docker_container *k, const char *wanted, struct doc
 		cleanup_answer ZnsPb__Response *r = NULL;
 		char dev[ZNS_UUID_STR];
 
-		/* the others may have it */
+		/* other devices may have it */
 		if (ctl_list(zns_uuid_format(reg[i].uuid, dev), &r, &away)) {
 			fprintf(stderr, "znsctl docker recover: %s was not looked at: %s\n",
 				reg[i].path, away.msg);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* docker recover: after a crash of the container or the host, its newest checkpoint that can be had
- */
+/* docker recover: after a crash of the container or host, starts it from its newest usable
+ * checkpoint */
 #include <string.h>
 #include "docker_cmd.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* docker schedule: a checkpoint every so often, by a systemd timer, or by staying (--loop) */
+/* docker schedule: periodic checkpoints, by a systemd timer or by a process that stays (--loop) */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -53,8 +53,8 @@ static int make_timer(const char *container, const char *host, uint64_t every, u
 	if (n <= 0)
 		return zns_fail_sys(err, -errno, "/proc/self/exe");
 	self[n] = 0;
-	/* One file at a time, oneshot: a checkpoint that takes longer than the period delays the
-	 * next one. */
+	/* One file at a time. The service is oneshot, so a checkpoint longer than the period
+	 * delays the next one. */
 	if (asprintf(
 		    &service,
 		    "[Unit]\nDescription=Checkpoint of container %s on zones\nAfter=docker.service\n\n[Service]\n"
@@ -79,7 +79,7 @@ static int make_timer(const char *container, const char *host, uint64_t every, u
 	return ret;
 }
 
-/* One failure does not end it: the container may be stopped for a while. */
+/* One failure does not end the loop: the container may be stopped for a while. */
 static int loop(const struct ctl_cmd *cmd, const char *host, const char *container, uint64_t every,
 		unsigned keep, uint64_t count)
 {

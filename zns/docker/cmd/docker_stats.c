@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* docker stats: each container's last checkpoint and restore (Docker itself deletes criu's figures)
- */
+/* docker stats: the last checkpoint and restore of each container (Docker deletes criu's
+ * figures) */
 #include <string.h>
 #include "docker_cmd.h"
 
 struct row {
 	const ZnsPb__Checkpoint *last;
-	const ZnsPb__RestoreStat *restore; /* NULL: none is remembered */
+	const ZnsPb__RestoreStat *restore; /* NULL: none is known */
 	size_t nr;
 	uint64_t bytes;
 };
 
-/* Of any engine's: Docker, Podman, CRI. */
+/* Does it belong to a container of any engine: Docker, Podman or CRI? */
 static bool has_container(const ZnsPb__Checkpoint *c)
 {
 	return c->origin && c->origin->kind && c->origin->container_id && *c->origin->container_id;
 }
 
-/* In order of commit, so the last one seen is the newest. */
+/* The list has the order of commit, so the last one is the newest. */
 static size_t rows(const ZnsPb__Response *r, const char *name, struct row *out)
 {
 	size_t i, k, nr = 0;
@@ -123,7 +123,7 @@ int docker_stats(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct ctl_args args = { 0 };
 	struct json_object *list;
 	char dev[ZNS_UUID_STR];
-	const char *host = NULL; /* taken by all, of no use here */
+	const char *host = NULL; /* every sub-command accepts it; unused here */
 	bool head = false;
 	size_t nr = 0, i;
 	int ret;
@@ -135,7 +135,7 @@ int docker_stats(const struct ctl_cmd *cmd, int argc, char **argv)
 		return ctl_usage(cmd, "one container at most");
 	ret = zns_registered_list(&regs, &nr, &err);
 	list = json_object_new_array();
-	/* One device that is away does not hide the others. */
+	/* An unreachable device does not hide the others. */
 	for (i = 0; !ret && i < nr; i++)
 		if (one_device(zns_uuid_format(regs[i].uuid, dev), args.argc ? args.argv[0] : NULL,
 			       list, args.json, &head, &err))

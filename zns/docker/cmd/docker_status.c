@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* docker status: is all there that a checkpoint needs, and what can this daemon not do */
+/* docker status: are all parts for a checkpoint there, and what can this daemon not do? */
 #include <string.h>
 #include "docker_cmd.h"
 
 struct look {
 	const char *config, *name, *host;
-	struct json_object *file; /* the runtime as the file has it, or NULL */
-	struct json_object *running; /* as the daemon has it, or NULL */
+	struct json_object *file; /* the runtime in the file, or NULL */
+	struct json_object *running; /* the runtime in the running daemon, or NULL */
 	struct docker_daemon d;
 	bool daemon;
 	struct zns_err no_daemon, no_device;
@@ -14,7 +14,7 @@ struct look {
 	bool device;
 };
 
-/* Where the runtime looks for containers; NULL: it is not registered. */
+/* Where the runtime looks for containers. NULL: it is not registered. */
 static const char *root_of(struct json_object *runtime)
 {
 	struct json_object *args = docker_json_get(runtime, "runtimeArgs");
@@ -31,7 +31,7 @@ static const char *root_of(struct json_object *runtime)
 	return root;
 }
 
-/* As the running daemon calls it; where that does not say its arguments, as the file does. */
+/* The running daemon's value. If the daemon does not show arguments, the file's value. */
 static const char *runtime_root(const struct look *l)
 {
 	bool said = l->running && docker_json_get(l->running, "runtimeArgs");
@@ -126,8 +126,8 @@ int docker_status(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (!docker_runtime_is_ours(l.file))
 		l.file = NULL;
 	l.daemon = !docker_daemon_open(&l.d, l.host, &l.no_daemon);
-	/* The daemon's word counts: it may read another file than this one, or have its runtimes
-	 * from the command line. */
+	/* The running daemon decides: it may read another file or get its runtimes from its
+	 * command line. */
 	l.running = docker_json_get(docker_json_get(l.d.info, "Runtimes"), l.name);
 	if (!l.daemon || !docker_runtime_is_ours(l.running))
 		l.running = NULL;
