@@ -2,9 +2,9 @@
 #ifndef ZNS_DEV_BACKENDS_H
 #define ZNS_DEV_BACKENDS_H
 /*
- * The open function of each backend; dev.c chooses one. They do what zns_dev_open promises. A
- * backend sets ops, geo and path of its struct zns_dev. @spec fits that path: zns_dev_open has
- * checked it.
+ * The open function of each backend; dev.c chooses one. They keep what zns_dev_open promises. A
+ * backend sets ops, geo and path of its struct zns_dev. zns_dev_open has checked that @spec fits
+ * into path.
  */
 #include <sys/types.h>
 #include "zns/dev.h"

@@ -11,7 +11,7 @@
 #include "block_priv.h"
 
 #define ZBD_TABLE 1024 /* descriptors that libzbd has room for */
-#define ZBD_MARGIN 64 /* what other threads may open between our check and its open */
+#define ZBD_MARGIN 64 /* descriptors that other threads may open between our check and its open */
 
 static void block_close(struct zns_dev *d)
 {
@@ -91,7 +91,7 @@ static int open_zbd(struct block *b, const char *spec, struct zbd_info *info, st
 	}
 	if (b->fd < ZBD_TABLE)
 		return 0;
-	/* libzbd has written beyond its table: we can only say so */
+	/* libzbd has written beyond its table; we can only report it */
 	rc = zns_fail(err, -EMFILE, "%s: opened as descriptor %d, which libzbd has no room for",
 		      spec, b->fd);
 	close(b->fd);
@@ -99,7 +99,7 @@ static int open_zbd(struct block *b, const char *spec, struct zbd_info *info, st
 	return rc;
 }
 
-/* libzbd goes by the node's name: take the kernel's where it leads to the same device. */
+/* libzbd needs the node's own name: use the kernel's, if it leads to the same device. */
 static const char *kernel_node(const char *spec, const char *name, dev_t dev, char *buf, size_t len)
 {
 	struct stat st;
@@ -128,7 +128,7 @@ static int setup(struct block *b, const char *spec, const char *name, dev_t dev,
 		rc = block_queue_ordered(name, err);
 	if (!rc)
 		rc = open_zbd(b, kernel_node(spec, name, dev, node, sizeof(node)), &info, err);
-	if (!rc && info.zone_size & (info.zone_size - 1)) /* libzbd masks with it */
+	if (!rc && info.zone_size & (info.zone_size - 1)) /* libzbd computes with masks */
 		rc = zns_fail(
 			err, -EMEDIUMTYPE,
 			"%s: zones of %llu bytes are not supported: their size must be a power of two",

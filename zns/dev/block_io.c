@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Block device: reports and zone management by libzbd, data by O_DIRECT, one write per zone in
- * flight. */
+/* Block device: reports and zone management by libzbd, data by O_DIRECT. One write per zone at a
+ * time. */
 #include <libzbd/zbd.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 static int fail(int code, struct zns_err *why)
 {
-	/* The two limits have errnos of their own; the others say nothing of zones. */
+	/* The two limits have their own errnos. The other errnos tell nothing about zones. */
 	if (code == -ETOOMANYREFS || code == -EOVERFLOW || code == -ENOMEM)
 		return zns_fail(why, code, "%s", strerror(-code));
 	if (code == -EBADE)
@@ -81,7 +81,7 @@ static int block_report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zo
 	return 0;
 }
 
-/* One command for the kernel; it may be done in parts. */
+/* One command for the kernel, which may split it. */
 static int transfer(struct hw *h, bool write, int flags, uint32_t zone, uint64_t off, void *buf,
 		    size_t len, struct zns_err *why)
 {
@@ -110,7 +110,7 @@ static int block_write(struct hw *h, uint32_t zone, uint64_t off, const void *bu
 	return transfer(h, true, 0, zone, off, (void *)buf, len, why);
 }
 
-/* The kernel makes it a write with forced unit access, or one and a flush, as the drive has it. */
+/* The kernel uses forced unit access, or a write and a flush, as the drive supports it. */
 static int block_write_durable(struct hw *h, uint32_t zone, uint64_t off, const void *buf,
 			       size_t len, struct zns_err *why)
 {

@@ -14,21 +14,20 @@ void block_queue_limits(const char *name, struct zns_geometry *g)
 {
 	uint64_t v, max = HW_MAX_IO;
 
-	/* Disks of 512-byte blocks that can only be written in 4 KiB steps. */
+	/* Some disks have 512-byte blocks but only take writes in 4 KiB steps. */
 	if (!hw_queue_number(name, "zone_write_granularity", &v) && v > g->block_size &&
 	    v <= HW_MAX_IO && !(v & (v - 1)))
 		g->block_size = v;
-	/* A request that the kernel must split comes down in odd pieces; so no larger than what
-	 * goes in one. */
+	/* A request that the kernel must split arrives in odd pieces. So limit it to one piece. */
 	if (!hw_queue_number(name, "max_sectors_kb", &v) && v)
 		max = zns_min(max, KIB(v));
 	if (!hw_queue_number(name, "max_segments", &v) && v)
 		max = zns_min(max, v * HW_PAGE);
 	g->max_io_bytes = zns_max(hw_transfer_limit(max), g->block_size);
 	/*
-	 * Kernels since 6.0 take less than a block, but not all drivers are ready for it: null_blk
-	 * writes beyond its pages when a block straddles two of the buffer's. So blocks it is, as
-	 * it always was.
+	 * Kernels since 6.0 accept smaller alignment than a block, but not all drivers do: null_blk
+	 * writes beyond its pages when a block straddles two pages of the buffer. So align to
+	 * blocks.
 	 */
 	if (hw_queue_number(name, "dma_alignment", &v) || v >= KIB(64))
 		v = 0;
@@ -75,8 +74,7 @@ int block_queue_ordered(const char *name, struct zns_err *err)
 
 	if (kernel_orders_writes() || has_scheduler(name))
 		return 0;
-	/* No request queue of its own (device mapper, NVMe multipath): it is up to the devices
-	 * below. */
+	/* Device mapper and NVMe multipath have no queue of their own: the devices below decide. */
 	if (snprintf(path, sizeof(path), "/sys/block/%s/mq", name) < (int)sizeof(path) &&
 	    stat(path, &st))
 		return 0;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Which backend a device spec means. */
+/* Chooses the backend for a device spec. */
 #include <string.h>
 #include <sys/stat.h>
 
 #include "backends.h"
 #include "zns/util.h"
 
-/* Backends whose devices have a name of their own. All others are found by the kind of their device
- * node. */
+/* Backends with a prefix of their own. All others are found by the kind of the device node. */
 static const struct {
 	const char *prefix;
 	int (*open)(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The calendar of one die, one channel or the controller: when it is busy. Bookings are made ahead
- * (a write that waits for its buffer books its program for when there is room), so a booking may be
- * earlier than one made before it: it takes the first gap that is long enough. Periods that touch
- * become one. When the list is full the oldest is forgotten, and nothing can be booked before its
- * end any more.
+ * The calendar of one die, one channel or the controller: when it is busy. Bookings look ahead: a
+ * write that waits for its buffer books its program for the time when there is room. So a later
+ * booking may start earlier. It takes the first gap that is long enough. Periods that touch become
+ * one. When the list is full, the oldest is forgotten, and no later booking starts before its end.
  */
 #include <string.h>
 
@@ -39,7 +38,7 @@ uint64_t emu_cal_book(struct emu_cal *c, uint64_t ready, uint64_t ns)
 	uint64_t start;
 	uint32_t i;
 
-	if (c->nr > EMU_CAL_PERIODS) /* no idea whose it is, but not ours */
+	if (c->nr > EMU_CAL_PERIODS) /* not a value of ours */
 		c->nr = 0;
 	if (!ns)
 		return ready;

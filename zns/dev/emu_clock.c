@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/*
- * A clock for each thread, so that a probe of an emulated device, or a test, need not sleep for
- * computed times. Only programs that ask for it have it.
- */
+/* A clock for each thread. With it, a probe or a test of an emulated device need not sleep for
+ * computed times. Only programs that ask for it get it. */
 #include "emu_priv.h"
 
-/* Of the handle this thread used last. */
+/* The clock of the handle that this thread used last. */
 static __thread struct {
 	uint64_t handle, ns;
 } own;
@@ -46,7 +44,7 @@ int zns_emu_set_clock(struct zns_dev *dev, enum zns_emu_clock clock, struct zns_
 	if (rc)
 		return rc;
 	e->thread_start_ns = e->model->clock_ns;
-	e->serial = atomic_fetch_add(&serial, 1) + 1; /* all threads begin anew */
+	e->serial = atomic_fetch_add(&serial, 1) + 1; /* all threads start again */
 	was = e->clock;
 	e->clock = clock == ZNS_EMU_CLOCK_THREAD ? &thread_clock : NULL;
 	emu_model_leave(e);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Making an emulated device. The header comes last: before it there is no device. */
+/* Makes an emulated device. The header is written last: without it there is no device. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +12,12 @@
 struct target {
 	const char *path;
 	int fd;
-	bool fresh; /* the file is ours: goes away on failure */
+	bool fresh; /* we made the file; removed on failure */
 	bool block;
 	uint64_t old_size;
 };
 
-/* Not a drive that has zones of its own: random writes would fail on it. */
+/* Refuses a drive with zones of its own: random writes would fail on it. */
 static int refuse_zoned(const struct target *t, const struct stat *st, struct zns_err *err)
 {
 	cleanup_free uint8_t *text = NULL;
@@ -73,8 +73,8 @@ static int open_target(struct target *t, struct zns_err *err)
 	return open_existing(t, err);
 }
 
-/* Has a block device anything where file systems and partition tables begin? A file is judged by
- * its size. */
+/* Does a block device have data where file systems and partition tables begin? A file is judged
+ * by its size. */
 static bool has_content(const struct target *t)
 {
 	cleanup_free uint8_t *buf = NULL;
@@ -105,8 +105,7 @@ static int may_overwrite(const struct target *t, bool force, struct zns_err *err
 	return 0;
 }
 
-/* How many zones the file system has room for; it is asked first, since filling it up would hurt
- * others. */
+/* Asks first how many zones fit: filling the file system would hurt others. */
 static int too_large(const struct target *t, const struct zns_emu_params *p,
 		     const struct emu_layout *lay, uint64_t have, struct zns_err *err)
 {
@@ -142,7 +141,7 @@ static int allocate(const struct target *t, const struct zns_emu_params *p,
 	while (!sparse && (rc = fallocate(t->fd, 0, 0, total) ? -errno : 0) == -EINTR)
 		;
 	if (rc == -EOPNOTSUPP)
-		rc = 0; /* sparse, then */
+		rc = 0; /* then leave it sparse */
 	if (!rc && ftruncate(t->fd, total))
 		rc = -errno;
 	if (!rc)
@@ -164,7 +163,7 @@ static int write_zeroes(int fd, uint64_t pos, uint64_t len)
 	return rc;
 }
 
-/* Past the page cache, where that goes: it would be filled with nothing. */
+/* Bypass the page cache if possible: these bytes would only fill it up. */
 static int write_data(const struct target *t, const struct emu_layout *lay)
 {
 	cleanup_close int direct = open(t->path, O_WRONLY | O_DIRECT | O_CLOEXEC);
@@ -203,8 +202,8 @@ static int write_all(const struct target *t, const struct zns_emu_params *p,
 	uint8_t uuid[ZNS_UUID_LEN];
 	int rc = zns_uuid_generate(uuid);
 
-	/* No header while the tables change. The live area gets its blocks now: a fault on the
-	 * mapping cannot report ENOSPC. */
+	/* There is no header while the tables change. The live area gets its blocks now: a fault
+	 * on the mapping cannot report ENOSPC. */
 	if (!rc)
 		rc = write_zeroes(t->fd, 0, EMU_BLOCK);
 	if (!rc && fdatasync(t->fd))
@@ -238,8 +237,8 @@ static int create_in(const struct target *t, const struct zns_emu_params *p,
 		return zns_fail(err, rc, "%s is in use by another process: end that first",
 				t->path);
 	rc = may_overwrite(t, force, err);
-	/* It will hold the memory of other people's programs. So its mode depends neither on its
-	 * maker nor on the umask. */
+	/* It will hold the memory of other people's programs. So the mode must not depend on the
+	 * umask or its maker. */
 	if (!rc && !t->block && fchmod(t->fd, 0600))
 		rc = zns_fail_sys(err, -errno, "cannot make %s readable by its owner alone",
 				  t->path);

@@ -33,7 +33,7 @@ static int check_transfer(struct emu *e, const char *what, uint32_t zone, uint64
 	return 0;
 }
 
-/* Under the zone's lock. On success wp is advanced; the data was written before. */
+/* Called under the zone's lock. Advances wp on success, after the data was written. */
 static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len,
 			uint64_t *at, struct zns_err *err)
 {
@@ -67,7 +67,8 @@ static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *
 	rc = emu_fault_before(e, true, zone, off, err);
 	if (rc)
 		return rc;
-	rc = emu_file_whole(e, err); /* a write would make a file longer again that was cut short */
+	/* the file may have been cut short; a write would make it longer again */
+	rc = emu_file_whole(e, err);
 	if (rc)
 		return rc;
 	rc = emu_io_write(e, zone_pos(e, zone, off), buf, len);
@@ -84,7 +85,7 @@ static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *
 	return 0;
 }
 
-/* As a command issued at @issue of model time; *done is when it is done, 0 with timing off. The
+/* Runs as a command issued at @issue in model time. *done: its end, or 0 with timing off. The
  * caller waits. */
 int emu_write_at(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len,
 		 uint64_t *at, uint64_t issue, uint64_t *done, struct zns_err *err)
@@ -120,7 +121,7 @@ int emu_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, s
 {
 	uint64_t at;
 
-	if (off == APPEND) /* our own marker must not come in from outside */
+	if (off == APPEND) /* a caller must not pass our own marker */
 		off--;
 	return do_write(emu_of(d), zone, off, buf, len, &at, err);
 }
@@ -131,8 +132,8 @@ int emu_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, ui
 	return do_write(emu_of(d), zone, APPEND, buf, len, off, err);
 }
 
-/* No lock: data below a write pointer do not change until a reset, and nothing is reset while it
- * has readers. */
+/* Takes no lock: data below a write pointer does not change until a reset, and nobody resets a
+ * zone with readers. */
 int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t len, bool cached,
 		uint64_t issue, uint64_t *done, struct zns_err *err)
 {
@@ -163,8 +164,8 @@ int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t le
 	rc = len ? emu_fault_before(e, false, zone, off, err) : 0;
 	if (rc)
 		return rc;
-	/* A finished zone reads zeroes where it was never written, not what a former generation
-	 * left there. */
+	/* A finished zone reads as zeroes above its write pointer, not as data of an older
+	 * generation. */
 	stored = off >= wp ? 0 : zns_min(len, wp - off);
 	rc = (cached ? emu_io_read_cached : emu_io_read)(e, zone_pos(e, zone, off), buf, stored);
 	if (rc)
@@ -189,8 +190,7 @@ int emu_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t l
 	return rc;
 }
 
-/* A reset only moves the write pointer; nobody can read what is behind it, but the file still has
- * it. */
+/* A reset only moves the write pointer. Nobody can read the old data, but the file still has it. */
 int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
 	struct emu *e = emu_of(d);
@@ -207,7 +207,7 @@ int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 	rc = wp < e->p.zone_capacity ?
 		     emu_io_zero(e, zone_pos(e, zone, wp), e->p.zone_capacity - wp) :
 		     0;
-	/* the next flush has something to sync */
+	/* the next flush must sync */
 	__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);
 	emu_zone_unlock(e, zone);
 	return rc ? zns_fail(err, -EIO, "zone %u: the host's storage under %s failed: %s", zone,
@@ -216,9 +216,9 @@ int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 }
 
 /*
- * Nobody can read the old data of a reset zone. A file that was allocated in full keeps its blocks:
- * to write them again is faster, and they cannot run out. A sparse file gives them back when the
- * reset is durable; if that fails, a later reset gives them back.
+ * Nobody can read the old data of a reset zone. A fully allocated file keeps its blocks: rewriting
+ * them is faster and they cannot run out. A sparse file gives them back when the reset is durable.
+ * If that fails, a later reset does it.
  */
 void emu_give_back(struct emu *e, uint32_t zone)
 {

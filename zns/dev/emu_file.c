@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The host's file below the device. Anybody with a shell may delete, replace or cut it; the file
- * system may be full. A sync fails only in the last case. In the others a dump would be called
- * durable, and nobody could restore it.
+ * The host's file below the device. Anybody with a shell may delete, replace or cut it, and the
+ * file system may fill up. A sync fails only when it is full. In the other cases a dump would count
+ * as durable although nobody could restore it.
  */
 #include <string.h>
 #include <sys/stat.h>
@@ -47,7 +47,7 @@ int emu_file_ours(struct emu *e, struct zns_err *err)
 		return rc;
 	if (fstat(e->fd, &ours))
 		return zns_fail_sys(err, -errno, "%s", e->dev.path);
-	/* Only what is known: of a path that we may not look at, nothing is. */
+	/* If we may not look at the path, we know nothing and accept it. */
 	if (stat(path_of(e), &named) ? errno != ENOENT && errno != ENOTDIR :
 				       named.st_dev == ours.st_dev && named.st_ino == ours.st_ino)
 		return 0;
@@ -66,8 +66,7 @@ int emu_file_no_room(struct emu *e, struct zns_err *err)
 		e->dev.path);
 }
 
-/* A file that was allocated when it was made has at least as many blocks as bytes, and metadata on
- * top. */
+/* A fully allocated file has at least as many blocks as bytes, plus metadata. */
 bool emu_file_is_sparse(const struct emu *e)
 {
 	struct stat st;

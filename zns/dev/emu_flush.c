@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Flushes, of all zones or some, and writes that are durable when they return. */
+/* Flushes of all or some zones, and writes that are durable on return. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "emu_priv.h"
 
-/* What others flushed or reset since the list was made must not be undone: an entry only moves
+/* Others may have flushed or reset meanwhile. This must not undo it: an entry only moves
  * forward. */
 static size_t still_ahead(struct emu *e, struct emu_change *ch, size_t nr)
 {
@@ -18,8 +18,8 @@ static size_t still_ahead(struct emu *e, struct emu_change *ch, size_t nr)
 		if (to.gen != emu_load(&m->gen))
 			continue;
 		to.wp = zns_max(to.wp, emu_load(&m->wp));
-		/* finished stays finished within a generation; the other two change under this lock
-		 * only */
+		/* a finished zone stays finished within its generation; the other two only
+		 * change under this lock */
 		to.flags = (to.flags & EMU_F_FINISHED) | (m->flags & EMU_F_FINISHED) |
 			   (emu_load(&e->live[ch[i].zone].flags) &
 			    (EMU_F_READ_ONLY | EMU_F_OFFLINE));
@@ -43,8 +43,8 @@ static int flush_now(struct emu *e, struct zns_err *err)
 	seq = emu_load(&e->head->change_seq);
 	if (emu_load(&e->head->durable_seq) >= seq)
 		return 0;
-	/* The list before the sync: a write pointer may become durable only after the data below
-	 * it. */
+	/* Make the list before the sync: a write pointer may become durable only after the data
+	 * below it. */
 	rc = emu_table_unflushed(e, &ch, &nr);
 	if (rc)
 		return zns_fail(err, rc, "out of memory");
@@ -84,8 +84,8 @@ int emu_flush(struct zns_dev *d, struct zns_err *err)
 	return rc;
 }
 
-/* The file is synced as a whole, but only these zones' entries follow: what else was written may
- * still be lost. */
+/* Syncs the whole file, but updates the entries of these zones only: other writes may still be
+ * lost. */
 static int flush_some(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	cleanup_free struct emu_change *ch = calloc(nr + 1, sizeof(*ch));

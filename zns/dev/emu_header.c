@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The header block and the layout that follows from it. A header is untrusted until all of it was
+/* The header block and the layout derived from it. A header is untrusted until it was fully
  * checked. */
 #include <stddef.h>
 #include <string.h>
@@ -24,7 +24,7 @@ void emu_layout(const struct zns_emu_params *p, struct emu_layout *lay)
 	lay->dur_len = table;
 	lay->data_off = zns_align_up(lay->dur_off + lay->dur_len, EMU_DATA_ALIGN);
 	lay->stride = zns_align_up(p->zone_capacity, EMU_BLOCK);
-	/* at most 2^20 zones of 2^40 bytes: no overflow */
+	/* no overflow: at most 2^20 zones of 2^40 bytes */
 	lay->total = lay->data_off + lay->stride * p->nr_zones;
 }
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/*
- * Hold zones to change them: they are locked, and whole. If a reset died half-way, the next holder
- * of its zone completes or undoes it.
- */
+/* Locks zones for a change and makes them whole. If a reset died half-way, the next holder of
+ * its zone completes or undoes it. */
 #include "emu_priv.h"
 
 int emu_zone_lock(struct emu *e, uint32_t zone, struct zns_err *err)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Bytes to and from the host file: O_DIRECT where position, length and buffer allow it, through a
- * bounce buffer where only the buffer does not, through the page cache otherwise. Linux keeps both
+ * Reads and writes the host file: with O_DIRECT if position, length and buffer allow it; through a
+ * bounce buffer if only the buffer does not; else through the page cache. Linux keeps both
  * coherent.
  */
 #include <fcntl.h>
@@ -15,8 +15,8 @@
 
 #define BOUNCE KIB(256)
 
-/* What the file system wants aligned, as far as the kernel tells; else 4 KiB, which every disk
- * takes. */
+/* The alignment that the file system wants, if the kernel tells it. Otherwise 4 KiB, which every
+ * disk accepts. */
 static void query_alignment(struct emu *e)
 {
 	e->dio_mem = e->dio_off = 4096;
@@ -47,9 +47,9 @@ void emu_io_open(struct emu *e, const char *path)
 	e->dio_mem = e->dio_off = 512;
 	e->dfd = open(path, (e->fd_rdonly ? O_RDONLY : O_RDWR) | O_DIRECT | O_CLOEXEC);
 	if (e->dfd < 0)
-		return; /* tmpfs and others: the page cache will do */
+		return; /* tmpfs and others: the page cache is enough */
 	if (fstat(e->fd, &a) || fstat(e->dfd, &b) || a.st_dev != b.st_dev || a.st_ino != b.st_ino) {
-		close(e->dfd); /* renamed in between: not our file */
+		close(e->dfd); /* renamed meanwhile: another file */
 		e->dfd = -1;
 		return;
 	}
@@ -57,7 +57,7 @@ void emu_io_open(struct emu *e, const char *path)
 	query_alignment(e);
 }
 
-/* One piece that starts at pos. Positive: bytes done. */
+/* Transfers one piece at pos. Positive: bytes done. */
 static ssize_t transfer(int fd, uint64_t pos, void *buf, size_t len, bool write)
 {
 	ssize_t n;
@@ -100,7 +100,7 @@ static int io(struct emu *e, uint64_t pos, void *buf, size_t len, bool write)
 				n = transfer_bounced(e, pos, buf, whole, write);
 			else
 				n = transfer(e->dfd, pos, buf, whole, write);
-			if (n == -EINVAL) { /* opens with O_DIRECT, but does not mean it */
+			if (n == -EINVAL) { /* it opens with O_DIRECT but does not support it */
 				atomic_store(&e->direct, false);
 				continue;
 			}

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The NAND timing model: what zns/emu.h says each command costs, booked in the calendars of die,
+ * The NAND timing model: books the cost of each command (zns/emu.h) in the calendars of die,
  * channel and controller. It lives in the live area, under one lock over all processes. A process
- * killed under the lock leaves `broken` set: then what was queued is forgotten (the device looks
- * idle for a moment), the counters stay.
+ * killed under the lock leaves `broken` set. Then all queued work is forgotten (the device looks
+ * idle for a moment) and the counters stay.
  */
 #include <string.h>
 
 #include "emu_priv.h"
 
-#define PAGE KIB(16) /* what a die reads at once */
+#define PAGE KIB(16) /* a die reads this much at once */
 
 uint64_t emu_cost_ns(uint64_t bytes, uint64_t mibps)
 {
 	return (unsigned __int128)bytes * 1000000000u / (mibps << 20);
 }
 
-/* The die and channel of a zone; of a shared map, all of them as one. */
+/* The die and channel of a zone; with a shared map, all of them as one. */
 struct lane {
 	struct emu_cal *die, *channel;
 	uint64_t write_mibps, read_mibps, channel_mibps;
@@ -78,8 +78,8 @@ void emu_model_leave(struct emu *e)
 	emu_model_unlock(e);
 }
 
-/* A stream that one unit hands to the next page by page: neither may the next run ahead, nor end
- * before it. */
+/* Two units pass a stream on, page by page. The next one must not run ahead and must not end
+ * earlier. */
 static uint64_t follow(struct emu_cal *next, uint64_t start, uint64_t end, uint64_t ns,
 		       uint64_t first, uint64_t last)
 {
@@ -90,7 +90,7 @@ static uint64_t follow(struct emu_cal *next, uint64_t start, uint64_t end, uint6
 	return emu_cal_book(next, ready, ns) + ns;
 }
 
-/* All data through the controller, where there is one; then the garbage it makes. */
+/* Moves data through the controller, if there is one, then books the garbage it makes. */
 static uint64_t through_controller(struct emu *e, uint64_t at, uint64_t bytes, bool write)
 {
 	struct emu_cal *c = &e->model->controller;
@@ -112,7 +112,7 @@ static uint64_t through_controller(struct emu *e, uint64_t at, uint64_t bytes, b
 	return end;
 }
 
-/* One unit, over the channel and onto the die. */
+/* Moves one unit over the channel and programs it on the die. */
 static uint64_t program(struct emu *e, const struct lane *l, uint64_t ready, uint64_t bytes)
 {
 	uint64_t move = emu_cost_ns(bytes, l->channel_mibps);
@@ -124,7 +124,7 @@ static uint64_t program(struct emu *e, const struct lane *l, uint64_t ready, uin
 	return emu_cal_book(l->die, ready, ns) + ns;
 }
 
-/* When all full units of a zone are on the medium. */
+/* The time when all full units of a zone are on the medium. */
 static uint64_t programmed(const struct emu *e, const struct emu_model_zone *z)
 {
 	uint64_t end = z->accept_ns;
@@ -144,8 +144,8 @@ static uint64_t do_write(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t 
 	while (bytes) {
 		uint64_t *slot = &z->end_ns[z->units % e->p.buffer_units], take;
 
-		/* the slot's last unit has to be on the medium before this one's first byte comes
-		 * in */
+		/* the last unit of this slot must be on the medium before this one's first byte
+		 * comes in */
 		accept = zns_max(accept, *slot);
 		take = zns_min(bytes, e->p.program_unit - z->fill);
 		bytes -= take;
@@ -218,8 +218,8 @@ static uint64_t do_finish(struct emu *e, uint32_t zone, uint64_t bytes, uint64_t
 	ready = emu_cal_book(l.channel, ready, move) + move;
 	l.channel->written += z->fill;
 	l.die->written += total;
-	/* A flush makes data durable: it does not wait for padding. A reset does, since the die is
-	 * taken until then. */
+	/* A flush need not wait for padding: the data is durable. A reset waits, since the die
+	 * is busy until then. */
 	memset(z, 0, sizeof(*z));
 	return emu_cal_book(l.die, ready, ns) + ns;
 }
@@ -244,7 +244,7 @@ uint64_t emu_model_run(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_
 	uint64_t at = issue + emu_noise_command(e, e->p.command_us * UINT64_C(1000)), done = 0;
 
 	if (op != ZNS_EMU_OP_FLUSH && e->model_zone[zone].fill >= e->p.program_unit)
-		e->model_zone[zone].fill = 0; /* not ours */
+		e->model_zone[zone].fill = 0; /* not a value of ours */
 	emu_noise_collect(e, at);
 	switch (op) {
 	case ZNS_EMU_OP_WRITE:

@@ -61,8 +61,7 @@ static int map_live(struct emu *e, bool private, struct zns_err *err)
 	return 0;
 }
 
-/* The init lock is held. Somebody who has the device open with another idea of the boot is not on
- * this machine. */
+/* The init lock is held. Another opener with a different boot id is on another machine. */
 static int rebuild_alone(struct emu *e, const char boot_id[64], struct zns_err *err)
 {
 	int rc = emu_presence_wait_alone(e->fd);
@@ -72,7 +71,8 @@ static int rebuild_alone(struct emu *e, const char boot_id[64], struct zns_err *
 			err, rc,
 			"%s: its state is not of this boot, but another process has it open: close it there first",
 			e->dev.path);
-	memset(e->head->boot_id, 0, sizeof(e->head->boot_id)); /* killed half-way: begin again */
+	/* a process was killed half-way: start again */
+	memset(e->head->boot_id, 0, sizeof(e->head->boot_id));
 	if (e->model) {
 		memset(e->model, 0, e->lay.live_len - e->lay.model_off);
 		e->model->origin_ns = zns_mono_ns();
@@ -81,11 +81,11 @@ static int rebuild_alone(struct emu *e, const char boot_id[64], struct zns_err *
 	if (rc)
 		return rc;
 	memcpy(e->head->boot_id + 1, boot_id + 1, sizeof(e->head->boot_id) - 1);
-	emu_store(&e->head->boot_id[0], boot_id[0]); /* last: only now it is equal */
+	emu_store(&e->head->boot_id[0], boot_id[0]); /* last: only now the ids are equal */
 	return emu_presence_share(e->fd, err);
 }
 
-/* Resets that died half-way are decided before the device is shown to the new opener. */
+/* Settles interrupted resets before the new opener sees the device. */
 static int settle_resets(struct emu *e, struct zns_err *err)
 {
 	int rc = 0;
@@ -101,8 +101,8 @@ static int settle_resets(struct emu *e, struct zns_err *err)
 	return rc;
 }
 
-/* The live tables as they are, or from the durable ones after a reboot (or where the host lost
- * pages of live). */
+/* Uses the live tables. After a reboot, or if the host lost pages of live, rebuilds them from
+ * the durable ones. */
 static int attach(struct emu *e, struct zns_err *err)
 {
 	char boot_id[64];
@@ -121,12 +121,12 @@ static int attach(struct emu *e, struct zns_err *err)
 	}
 	if (!e->fd_rdonly)
 		return rebuild_alone(e, boot_id, err);
-	/* No right to write: a private view, good until somebody else writes. */
+	/* Without permission to write: a private view, valid until somebody else writes. */
 	rc = map_live(e, true, err);
 	return rc ? rc : emu_table_rebuild(e, err);
 }
 
-/* A process that did not sleep was killed before it could say so: the first to open the device
+/* A process that does not sleep may be killed before it can report that. The next opener that is
  * alone makes up for it. */
 static int skip_ahead(struct emu *e, struct zns_err *err)
 {
@@ -141,7 +141,7 @@ static int open_file(struct emu *e, const char *path, struct zns_err *err)
 	struct stat st;
 	int rc;
 
-	/* O_NONBLOCK: a FIFO must not hang us before it is refused */
+	/* O_NONBLOCK: refuse a FIFO without hanging in open */
 	e->fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
 	if (e->fd < 0 && e->rdonly && (errno == EACCES || errno == EROFS || errno == EPERM)) {
 		e->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -206,7 +206,7 @@ static void emu_close(struct zns_dev *d)
 	if (e->dfd >= 0)
 		close(e->dfd);
 	if (e->fd >= 0)
-		close(e->fd); /* all locks go with it */
+		close(e->fd); /* this releases all locks */
 	for (unsigned i = 0; i < EMU_STRIPES; i++)
 		pthread_mutex_destroy(&e->stripe[i]);
 	pthread_mutex_destroy(&e->count_mutex);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Parameters of an emulated device: limits, and the zone → die map that follows from them. */
+/* Parameters of an emulated device: their limits, and the zone → die map they define. */
 #include "emu_priv.h"
 
 #define MAX_MIBPS 1000000u
@@ -12,7 +12,7 @@ static int check_mibps(const char *what, uint32_t v, bool needed, struct zns_err
 	return 0;
 }
 
-/* The timing model's own; of no account without it. */
+/* Only for the timing model; unused without it. */
 static int check_model(const struct zns_emu_params *p, struct zns_err *err)
 {
 	int rc = check_mibps("controller bandwidth", p->controller_mibps, false, err);
@@ -94,10 +94,8 @@ int emu_params_check(const struct zns_emu_params *p, struct zns_err *err)
 	return rc || !p->timing ? rc : check_model(p, err);
 }
 
-/*
- * Balanced: the zones in chunks of `dies`, each chunk a permutation of all dies. Part of the
- * format: the same parameters must give the same map for ever.
- */
+/* Balanced: splits the zones into chunks of `dies`; each chunk is a permutation of all dies.
+ * This is part of the format: the same parameters must always give the same map. */
 static void permute(const struct zns_emu_params *p, uint32_t *die_of_zone)
 {
 	uint32_t dies = p->channels * p->ways, order[1024];

@@ -6,18 +6,19 @@
  *
  *   0        header       one 4 KiB block: magic, version, UUID, parameters, hash
  *   64 KiB   live area    mmapped by every opener; valid only for the boot named in its head:
- *                         head, live[zones], mirror[zones], the timing model where there is one
+ *                         head, live[zones], mirror[zones], and the timing model if there is one
  *   …        durable      one 32-byte entry per zone, written by flush and reset only
  *   …        data         from the next MiB: zone i at i * capacity (rounded up to 4 KiB)
  *
- * live says what the device looks like now; durable what a power cut leaves. mirror is what is
- * known to be in durable, so that a flush finds the changed zones without reading the disk. The
- * invariants that keep all three right whenever a process dies are in emu_table.c.
+ * live is the present state of the device. durable is the state after a power cut. mirror is the
+ * known content of durable: with it a flush finds the changed zones without reading the disk. The
+ * invariants in emu_table.c keep all three right whenever a process dies.
  *
  * Locks, in this order: stripe mutexes ascending, zone locks ascending, count, durable, model.
- * Across processes they are OFD byte locks far beyond the end of the file (gone with their holder,
- * however it dies); OFD locks do not exclude threads that share the fd, hence the mutex in front of
- * each. They do not exclude a forked child from its parent either: a child opens the device anew.
+ * Between processes they are OFD byte locks far beyond the end of the file; the kernel drops them
+ * when their holder dies. OFD locks do not exclude threads that share the fd, so each has a mutex
+ * in front. They do not exclude a forked child from its parent either: a child opens the device
+ * anew.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -26,7 +27,7 @@
 #include "zns/emu.h"
 
 #define EMU_MAGIC UINT64_C(0x3130564544534e5a) /* "ZNSDEV01", little-endian */
-#define EMU_VERSION 2 /* 1: no parameters of the timing model but the bandwidths */
+#define EMU_VERSION 2 /* 1: of the timing model it had only the bandwidths */
 #define EMU_BLOCK 4096u /* of header and durable table */
 #define EMU_LIVE_OFF 65536u /* 64 KiB: page-aligned with every page size */
 #define EMU_DATA_ALIGN MIB(1)
@@ -47,7 +48,7 @@ struct emu_header {
 	uint32_t die_write_mibps, die_read_mibps, channel_mibps;
 	uint32_t program_unit, buffer_units, command_us, reset_us, controller_mibps, gc_every_mib,
 		gc_stall_ms;
-	uint64_t data_off, total; /* redundant: a layout computed otherwise must not be used */
+	uint64_t data_off, total; /* redundant: refuses a device with another layout */
 	uint64_t hash; /* of everything above */
 };
 
@@ -59,21 +60,21 @@ struct emu_header {
 
 /* 32 bytes, so that none straddles a sector: a torn write leaves each entry old or new. */
 struct emu_entry {
-	uint64_t wp; /* bytes written; stays when the zone is finished */
+	uint64_t wp; /* bytes written; kept when the zone is finished */
 	uint64_t gen; /* counts resets */
 	uint32_t flags; /* EMU_F_* */
 	uint32_t state; /* live only: EMPTY, IMP_OPEN, EXP_OPEN or CLOSED; see emu_state() */
-	uint64_t check; /* durable only: hash of the above and the zone's number */
+	uint64_t check; /* durable only: hash of the fields above and the zone's number */
 };
 _Static_assert(sizeof(struct emu_entry) == 32, "durable table format");
 _Static_assert(sizeof(struct emu_header) == 152, "header format");
 
 struct emu_live_head {
 	char boot_id[64];
-	/* apart: every write bumps the first */
+	/* separate cache lines: every write increments the first */
 	uint64_t change_seq __attribute__((aligned(64)));
 	uint64_t durable_seq __attribute__((aligned(64))); /* changes up to here are flushed */
-	uint64_t of_tests[8] __attribute__((aligned(64))); /* test/controls; else 0 */
+	uint64_t of_tests[8] __attribute__((aligned(64))); /* for test/controls; else 0 */
 };
 
 #define EMU_CAL_PERIODS 64
@@ -81,21 +82,23 @@ struct emu_period {
 	uint64_t from, to;
 };
 
-/* When a die, a channel or the controller is busy, in model time, and what it did so far. */
+/* The busy times of a die, a channel or the controller, in model time, and its counters. */
 struct emu_cal {
 	uint32_t nr, zero;
-	uint64_t floor_ns; /* nothing starts before it */
+	uint64_t floor_ns; /* nothing starts earlier */
 	uint64_t busy_ns, written, read;
-	struct emu_period busy[EMU_CAL_PERIODS]; /* ascending, apart */
+	struct emu_period busy[EMU_CAL_PERIODS]; /* ascending, with gaps */
 };
 
 #define EMU_MAX_BUFFER_UNITS 4
 struct emu_model_zone {
-	uint64_t end_ns[EMU_MAX_BUFFER_UNITS]; /* unit k is programmed: slot k % buffer_units */
-	uint64_t accept_ns; /* the last byte was taken in */
-	uint64_t flush_ns; /* the last incomplete unit was programmed */
-	uint32_t units; /* full ones so far */
-	uint32_t fill, staged; /* bytes of the incomplete one; of these, programmed by a flush */
+	/* when unit k is programmed: slot k % buffer_units */
+	uint64_t end_ns[EMU_MAX_BUFFER_UNITS];
+	uint64_t accept_ns; /* when the last byte was accepted */
+	uint64_t flush_ns; /* when the last incomplete unit was programmed */
+	uint32_t units; /* full units so far */
+	/* bytes of the incomplete unit, and how many of them a flush programmed */
+	uint32_t fill, staged;
 	uint32_t zero;
 };
 _Static_assert(sizeof(struct emu_model_zone) == 64, "one cache line");
@@ -104,7 +107,7 @@ struct emu_model {
 	uint64_t origin_ns; /* CLOCK_MONOTONIC at model time 0 */
 	uint64_t clock_ns;
 	uint64_t since_gc, stalls;
-	uint32_t broken, zero; /* somebody is, or died, inside */
+	uint32_t broken, zero; /* broken: somebody is inside, or died there */
 	struct emu_cal controller;
 };
 
@@ -119,13 +122,13 @@ struct emu {
 	struct zns_emu_params p;
 	struct emu_layout lay;
 	uint8_t uuid[ZNS_UUID_LEN];
-	bool rdonly; /* asked for */
-	bool fd_rdonly; /* all we may: no locks, no healing */
-	int fd; /* through the page cache; carries the locks */
+	bool rdonly; /* as asked for */
+	bool fd_rdonly; /* no write permission: no locks, no healing */
+	int fd; /* uses the page cache; carries the locks */
 	int dfd; /* O_DIRECT, or -1 */
 	bool is_file; /* not a block device */
 	atomic_bool direct; /* dfd works */
-	uint32_t dio_mem, dio_off; /* what O_DIRECT wants aligned */
+	uint32_t dio_mem, dio_off; /* alignment for O_DIRECT */
 	void *map;
 	size_t map_len;
 	struct emu_live_head *head;
@@ -133,12 +136,12 @@ struct emu {
 	struct emu_model *model; /* NULL: timing off */
 	struct emu_model_zone *model_zone;
 	struct emu_cal *die_cal, *channel_cal;
-	const struct emu_clock *clock; /* NULL: the wall's; see zns_emu_set_clock() */
+	const struct emu_clock *clock; /* NULL: the wall clock; see zns_emu_set_clock() */
 	uint64_t thread_start_ns, serial;
 	uint32_t *die_of_zone;
 	pthread_mutex_t stripe[EMU_STRIPES], count_mutex, durable_mutex, model_mutex;
-	struct emu_control *control; /* of a test build; else NULL */
-	atomic_bool sync_failed; /* what the disk holds is unknown since */
+	struct emu_control *control; /* for a test build; else NULL */
+	atomic_bool sync_failed; /* since then the content of the disk is unknown */
 };
 
 static inline struct emu *emu_of(const struct zns_dev *d)
@@ -153,7 +156,7 @@ static inline struct emu *emu_of(const struct zns_dev *d)
 int emu_params_check(const struct zns_emu_params *p, struct zns_err *err);
 void emu_map_build(const struct zns_emu_params *p, uint32_t *die_of_zone);
 
-/* emu_random.c: the same for ever, so that a seed says it all */
+/* emu_random.c: never changes, so a seed reproduces everything */
 uint64_t emu_random(uint64_t *state);
 
 /* emu_header.c */
@@ -161,15 +164,15 @@ void emu_layout(const struct zns_emu_params *p, struct emu_layout *lay);
 int emu_header_write(int fd, const struct zns_emu_params *p, const uint8_t uuid[ZNS_UUID_LEN]);
 int emu_header_read(int fd, const char *path, struct zns_emu_params *p, uint8_t uuid[ZNS_UUID_LEN],
 		    struct zns_err *err);
-bool emu_header_present(int fd); /* the magic only */
+bool emu_header_present(int fd); /* checks the magic only */
 
-/* emu_lock.c: the process-wide ones work on a bare fd, before there is a device */
+/* emu_lock.c: the process-wide locks take a bare fd, before there is a device */
 /* held while a device is opened, made or cut */
 int emu_lock_init(int fd, bool write, struct zns_err *err);
 void emu_unlock_init(int fd);
 int emu_presence_share(int fd, struct zns_err *err); /* held by every opener */
-int emu_presence_try_alone(int fd); /* 0, or -EBUSY and nothing changed */
-int emu_presence_wait_alone(int fd); /* the same after at most 3 s */
+int emu_presence_try_alone(int fd); /* 0, or -EBUSY without a change */
+int emu_presence_wait_alone(int fd); /* the same, waiting at most 3 s */
 /* for emu_hold.c alone */
 int emu_zone_lock_bare(struct emu *e, uint32_t zone, struct zns_err *err);
 void emu_zone_unlock(struct emu *e, uint32_t zone);
@@ -196,14 +199,14 @@ void emu_live_reset(struct emu *e, uint32_t zone); /* live := empty, of mirror's
 /* Write entries, sync, note them in the mirror. @ch ascending; durable lock held. */
 int emu_durable_commit(struct emu *e, const struct emu_change *ch, size_t nr, struct zns_err *err);
 int emu_sync(struct emu *e, struct zns_err *err);
-int emu_sync_lost(struct emu *e, struct zns_err *err); /* the error of a sync that failed before */
+int emu_sync_lost(struct emu *e, struct zns_err *err); /* the error after an earlier failed sync */
 bool emu_entry_unflushed(const struct emu_entry *live, const struct emu_entry *mirror);
 struct emu_entry emu_entry_snapshot(const struct emu_entry *en);
-/* What live has and durable lacks, ascending; *out is the caller's to free. 0 or -ENOMEM. */
+/* Lists what live has and durable lacks, ascending. The caller frees *out. 0 or -ENOMEM. */
 int emu_table_unflushed(struct emu *e, struct emu_change **out, size_t *nr);
 
-/* emu_hold.c: a zone to change; @zones ascending, without duplicates. emu_zone_unlock,
- * emu_zones_unlock end it */
+/* emu_hold.c: locks zones for a change; @zones ascending, without duplicates. Ended by
+ * emu_zone_unlock or emu_zones_unlock. */
 int emu_zone_lock(struct emu *e, uint32_t zone, struct zns_err *err);
 int emu_zones_lock(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns_err *err);
 
@@ -215,7 +218,7 @@ int emu_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void
 
 /* emu_state.c */
 enum zns_zone_state emu_state(const struct emu *e, const struct emu_entry *en);
-/* in range, and the device has power */
+/* the zone is in range and the device has power */
 int emu_check_zone(struct emu *e, uint32_t zone, struct zns_err *err);
 int emu_check_writable(struct emu *e, struct zns_err *err); /* -EBADF */
 int emu_zone_refuses(uint32_t zone, enum zns_zone_state st, struct zns_err *err);
@@ -239,11 +242,11 @@ int emu_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t l
 	     struct zns_err *err);
 int emu_write_at(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len,
 		 uint64_t *at, uint64_t issue, uint64_t *done, struct zns_err *err);
-/* @cached: through the host's page cache, for callers that read the same again and again */
+/* @cached: through the host's page cache, for callers that repeat their reads */
 int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t len, bool cached,
 		uint64_t issue, uint64_t *done, struct zns_err *err);
 
-/* the host's blocks of an empty zone, if the file is sparse */
+/* frees the host's blocks of an empty zone, if the file is sparse */
 void emu_give_back(struct emu *e, uint32_t zone);
 
 /* emu_race.c */
@@ -256,48 +259,48 @@ int emu_io_write(struct emu *e, uint64_t pos, const void *buf, size_t len);
 int emu_io_read(struct emu *e, uint64_t pos, void *buf, size_t len);
 int emu_io_read_cached(struct emu *e, uint64_t pos, void *buf, size_t len);
 int emu_io_punch(struct emu *e, uint64_t pos, uint64_t len);
-/* the space is given back where that works */
+/* frees the space where possible */
 int emu_io_zero(struct emu *e, uint64_t pos, uint64_t len);
 
-/* emu_file.c: the host's file as others may treat it */
-/* it exists and has its length; else -ESTALE */
+/* emu_file.c: the host's file, which others may change */
+/* it exists and has its full length; else -ESTALE */
 int emu_file_whole(struct emu *e, struct zns_err *err);
-int emu_file_ours(struct emu *e, struct zns_err *err); /* and the path still names it */
+int emu_file_ours(struct emu *e, struct zns_err *err); /* also: the path still leads to it */
 int emu_file_no_room(struct emu *e, struct zns_err *err); /* -EDQUOT */
 bool emu_file_is_sparse(const struct emu *e);
 
 /* emu_cal.c */
-/* the start, at @ready or later */
+/* returns the start, at @ready or later */
 uint64_t emu_cal_book(struct emu_cal *c, uint64_t ready, uint64_t ns);
 uint64_t emu_cal_idle_from(const struct emu_cal *c);
 void emu_cal_clear(struct emu_cal *c); /* keeps the counters */
 
-/* emu_model.c: all of it between enter and leave */
+/* emu_model.c: call all of these between enter and leave */
 uint64_t emu_cost_ns(uint64_t bytes, uint64_t mibps);
 int emu_model_enter(struct emu *e, struct zns_err *err);
-/* the same, of a device that may have no model */
+/* the same for a device that may have no model */
 int emu_model_ask(struct emu *e, struct zns_err *err);
 void emu_model_leave(struct emu *e);
-void emu_model_idle(struct emu *e); /* after a power cut: nothing is queued */
+void emu_model_idle(struct emu *e); /* after a power cut: drops all queued work */
 uint64_t emu_model_run(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t bytes,
 		       uint64_t issue);
 
-/* emu_timing.c: the model time of a call, when it is done (0: at once), and waiting for that.
- * Timing off: all nothing */
+/* emu_timing.c: when a call is issued in model time, when it is done (0: at once), and the wait.
+ * All do nothing with timing off. */
 uint64_t emu_timing_issue(struct emu *e);
 uint64_t emu_timing_book(struct emu *e, enum zns_emu_op op, uint32_t zone, uint64_t bytes,
 			 uint64_t issue);
 void emu_timing_wait(struct emu *e, uint64_t done);
 bool emu_timing_active(const struct emu *e);
-/* sleepers need not wait for a thread clock that ran ahead of the wall clock */
+/* a thread clock may run ahead of the wall clock; sleepers then need not wait */
 void emu_timing_catch_up(struct emu *e);
 
-/* emu_clock.c: another clock than the wall's */
+/* emu_clock.c: a clock in place of the wall clock */
 struct emu_clock {
 	uint64_t (*issue)(struct emu *e);
 	void (*wait)(struct emu *e, uint64_t done);
 };
-uint64_t *emu_thread_clock(struct emu *e); /* of the calling thread */
+uint64_t *emu_thread_clock(struct emu *e); /* for the calling thread */
 
 /* emu_open.c */
 int emu_refuse_foreign(const struct zns_dev *dev, struct zns_err *err); /* -EMEDIUMTYPE */

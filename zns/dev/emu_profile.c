@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Presets. Zone counts are the real drives': most need --zones or a sparse file here. Where a
- * source gives a time and not a rate, the rate is rounded from it (192 KiB in 1.91 ms: 98 MiB/s).
+ * Presets. They have the real drives' zone counts: most need --zones or a sparse file here. Some
+ * sources give a time instead of a rate. Then the rate is rounded from it (192 KiB in 1.91 ms: 98
+ * MiB/s).
  */
 #include <string.h>
 
@@ -39,7 +40,7 @@ static void paper_conf(struct zns_emu_params *p)
 	p->timing = true;
 }
 
-/* The same in the workshop draft: 16 groups by its text, 18 by its evaluation. */
+/* The same drive in the workshop draft: 16 groups in its text, 18 in its evaluation. */
 static void paper_draft(struct zns_emu_params *p)
 {
 	paper_conf(p);
@@ -52,8 +53,8 @@ static void paper_draft_18(struct zns_emu_params *p)
 	p->channels = 9;
 }
 
-/* Large zones, each spread over the whole drive: one domain of 1152 MiB/s, with a buffer of 960 KiB
- * per zone. */
+/* Large zones, each spread over the whole drive: one domain of 1152 MiB/s and a buffer of 960
+ * KiB per zone. */
 static void large_zone(struct zns_emu_params *p)
 {
 	p->nr_zones = 904;
@@ -69,7 +70,7 @@ static void large_zone(struct zns_emu_params *p)
 	p->reset_us = 16000;
 }
 
-/* Small zones, one die each, on a drive with more dies than its link can feed. */
+/* Small zones on one die each. The drive has more dies than its link can feed. */
 static void small_zone(struct zns_emu_params *p)
 {
 	p->nr_zones = 40704;
@@ -85,8 +86,8 @@ static void small_zone(struct zns_emu_params *p)
 }
 
 /*
- * The control: what a conventional drive does to its users, below zone semantics, so that the same
- * programs run. Any zone is as fast as the drive, all share one queue, and garbage collection stops
+ * The control: behaves like a conventional drive below zone semantics, so that the same programs
+ * run. Each zone is as fast as the drive, all share one queue, and garbage collection stops
  * everybody.
  */
 static void conventional(struct zns_emu_params *p)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * zns_dev_race in model time. The client whose command is due first always goes next, so the
- * calendars see the same as a drive with all clients at work. The data move too, but it does not
- * matter when.
+ * zns_dev_race in model time. The client with the earliest command goes next. So the calendars see
+ * the order of a drive with all clients at work. Data moves too, but its time does not matter.
  */
 #include <stdlib.h>
 

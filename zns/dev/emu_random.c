@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* splitmix64. Part of the format (permuted maps) and of what a seed of a test means: it never
- * changes. */
+/* splitmix64. It never changes: permuted maps in the format and seeds of tests depend on it. */
 #include "emu_priv.h"
 
 uint64_t emu_random(uint64_t *state)

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The state that a zone shows, what it then refuses, and the limits of open and active ones. */
+/* The visible state of a zone, what it then refuses, and the limits of open and active zones. */
 #include "emu_priv.h"
 
-/*
- * What the device shows. Fullness follows from the write pointer and the flags, so that a process
- * which dies between two stores leaves no contradiction.
- */
+/* The visible state. Fullness follows from the write pointer and the flags. So a process that
+ * dies between two stores leaves no contradiction. */
 enum zns_zone_state emu_state(const struct emu *e, const struct emu_entry *en)
 {
 	uint32_t flags = emu_load(&en->flags), state = emu_load(&en->state);
@@ -58,8 +56,8 @@ int emu_zone_refuses(uint32_t zone, enum zns_zone_state st, struct zns_err *err)
 	}
 }
 
-/* Zone locked. Counted anew each time, over all processes: a counter could be left wrong by a
- * killed one. */
+/* Called with the zone locked. Counts anew each time over all processes: a killed one could
+ * leave a counter wrong. */
 static int check_limits(struct emu *e, uint32_t zone, enum zns_zone_state from, struct zns_err *err)
 {
 	uint32_t open = 0, active = 0;

@@ -34,7 +34,7 @@ static bool entry_valid(const struct emu *e, const struct emu_entry *en, uint32_
 	       !(en->flags & ~EMU_F_DURABLE) && !en->state;
 }
 
-/* The whole durable table; *out is aligned for direct I/O and the caller's to free. */
+/* Reads the whole durable table. *out is aligned for direct I/O; the caller frees it. */
 static int durable_load(struct emu *e, struct emu_entry **out, struct zns_err *err)
 {
 	void *buf;
@@ -61,7 +61,7 @@ int emu_table_rebuild(struct emu *e, struct zns_err *err)
 	for (uint32_t z = 0; z < e->p.nr_zones; z++) {
 		struct emu_entry en = dur[z];
 
-		/* An entry that cannot be trusted costs its zone, not the device. */
+		/* A damaged entry costs its zone, not the device. */
 		if (!entry_valid(e, &en, z))
 			en = (struct emu_entry){ .flags = EMU_F_OFFLINE };
 		en.check = 0;
@@ -82,7 +82,7 @@ int emu_table_is_stale(struct emu *e, struct zns_err *err)
 	cleanup_free struct emu_entry *dur = NULL;
 	int rc, stale = 0;
 
-	/* The lock keeps resets and flushes out, which run ahead of live for a moment. */
+	/* The lock keeps out resets and flushes: they run ahead of live for a moment. */
 	if (!e->fd_rdonly && (rc = emu_durable_lock(e, err)))
 		return rc;
 	rc = durable_load(e, &dur, err);
@@ -111,10 +111,8 @@ void emu_live_reset(struct emu *e, uint32_t zone)
 	emu_store(&live->gen, emu_load(&e->mirror[zone].gen));
 }
 
-/*
- * What a reset left that died (or failed) half-way; a running one holds the zone's lock. Nearly
- * always there is nothing to do. Else it is decided here, before anybody relies on either outcome.
- */
+/* Completes a reset that died or failed half-way; a running one holds the zone's lock. Usually
+ * there is nothing to do. It is decided here, before anybody relies on either outcome. */
 int emu_table_heal(struct emu *e, uint32_t zone, struct zns_err *err)
 {
 	struct emu_entry *mirror = &e->mirror[zone];
@@ -128,8 +126,8 @@ int emu_table_heal(struct emu *e, uint32_t zone, struct zns_err *err)
 	}
 	if (!(emu_load(&mirror->flags) & EMU_F_PENDING))
 		return 0;
-	/* The disk may hold either: back to live, whose data must be there before its write
-	 * pointer. */
+	/* The disk may hold either state. Return to the live one; its data must be there before
+	 * its write pointer. */
 	ch.to = e->live[zone];
 	rc = emu_sync(e, err);
 	if (!rc)
@@ -158,16 +156,16 @@ int emu_sync(struct emu *e, struct zns_err *err)
 
 		if (rc == -EINTR)
 			continue;
-		/* The kernel reports a lost page once: a later success would prove nothing. */
+		/* The kernel reports a lost page once. A later success proves nothing. */
 		atomic_store(&e->sync_failed, true);
-		if (rc == -ENOSPC || rc == -EDQUOT) /* allocated as late as that */
+		if (rc == -ENOSPC || rc == -EDQUOT) /* the file system allocates this late */
 			return emu_file_no_room(e, err);
 		return zns_fail_sys(err, -EIO, "%s: cannot sync (%s)", e->dev.path, strerror(-rc));
 	}
 	return emu_file_ours(e, err);
 }
 
-/* One block of the durable table: what mirror says, with the changes that fall into it on top. */
+/* Builds one block of the durable table: mirror, with the changes of this block applied. */
 static size_t build_block(struct emu *e, uint32_t first, const struct emu_change *ch, size_t nr,
 			  struct emu_entry *block)
 {
@@ -214,13 +212,13 @@ int emu_durable_commit(struct emu *e, const struct emu_change *ch, size_t nr, st
 
 		emu_store(&m->wp, ch[i].to.wp);
 		emu_store(&m->gen, ch[i].to.gen);
-		emu_store(&m->flags, ch[i].to.flags & EMU_F_DURABLE); /* takes PENDING away: last */
+		/* last: this clears PENDING */
+		emu_store(&m->flags, ch[i].to.flags & EMU_F_DURABLE);
 	}
 	return 0;
 }
 
-/* Does the disk lack something of this live entry? Generations differ only while a reset is under
- * way. */
+/* Does the disk lack a part of this live entry? Generations differ only during a reset. */
 bool emu_entry_unflushed(const struct emu_entry *live, const struct emu_entry *mirror)
 {
 	return live->gen == mirror->gen &&
@@ -228,8 +226,8 @@ bool emu_entry_unflushed(const struct emu_entry *live, const struct emu_entry *m
 		((live->flags ^ mirror->flags) & EMU_F_DURABLE));
 }
 
-/* Without the zone's lock: gen is stored last by a reset, so equal before and after means the rest
- * belongs to it. */
+/* Needs no zone lock: a reset stores gen last, so an unchanged gen means that the rest belongs
+ * to it. */
 struct emu_entry emu_entry_snapshot(const struct emu_entry *en)
 {
 	struct emu_entry s = { 0 };

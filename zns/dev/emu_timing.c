@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/*
- * The timing model in use: when a call is issued in model time, and sleeping until it is done. The
- * wall clock is mapped into model time by one origin per boot, so all processes agree.
- */
+/* The timing model in use: maps the issue of a call to model time, and sleeps until the call is
+ * done. One origin per boot maps the wall clock to model time, so all processes agree. */
 #include <time.h>
 
 #include "emu_priv.h"
@@ -12,7 +10,7 @@ bool emu_timing_active(const struct emu *e)
 	return e->model && !e->fd_rdonly;
 }
 
-/* Signed: a model that ran ahead may have its origin before the host's boot. */
+/* Signed: if the model ran ahead, its origin may be before the host's boot. */
 static uint64_t wall_ns(const struct emu *e)
 {
 	int64_t ns = zns_mono_ns() - e->model->origin_ns;
@@ -44,7 +42,7 @@ uint64_t emu_timing_book(struct emu *e, enum zns_emu_op op, uint32_t zone, uint6
 {
 	uint64_t done;
 
-	/* a lock that fails costs timing, not the caller's data */
+	/* a failed lock costs the timing, not the caller's data */
 	if (!emu_timing_active(e) || emu_model_enter(e, NULL))
 		return 0;
 	done = emu_model_run(e, op, zone, bytes, issue);

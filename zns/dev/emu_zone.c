@@ -14,8 +14,8 @@ static void fill(const struct emu *e, uint32_t zone, struct zns_zone *out)
 	out->state = emu_state(e, en);
 	out->capacity = e->p.zone_capacity;
 	out->wp = emu_load(&en->wp);
-	/* what a killed reset left half-way is a reset zone; the next one to lock it completes it
-	 */
+	/* a killed reset left it half-way: show a reset zone; the next holder of its lock
+	 * completes it */
 	if (emu_load(&en->gen) < emu_load(&e->mirror[zone].gen)) {
 		out->wp = 0;
 		out->state = ZNS_ZONE_EMPTY;
@@ -24,7 +24,7 @@ static void fill(const struct emu *e, uint32_t zone, struct zns_zone *out)
 		out->wp = out->capacity;
 	else if (out->wp == out->capacity && out->state != ZNS_ZONE_READ_ONLY &&
 		 out->state != ZNS_ZONE_OFFLINE)
-		out->state = ZNS_ZONE_FULL; /* filled between the two loads */
+		out->state = ZNS_ZONE_FULL; /* it filled up between the two loads */
 }
 
 int emu_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out,
@@ -80,7 +80,7 @@ int emu_close_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 	rc = emu_zone_refuses(zone, st, err);
 	if (!rc && st == ZNS_ZONE_EMPTY)
 		rc = zns_fail(err, -EIO, "zone %u is empty: only an open zone can be closed", zone);
-	if (!rc) /* one opened and never written becomes empty again: emu_state() sees to it */
+	if (!rc) /* a zone that was opened and never written becomes empty again, in emu_state() */
 		emu_store(&e->live[zone].state, ZNS_ZONE_CLOSED);
 	emu_zone_unlock(e, zone);
 	return rc;
@@ -97,7 +97,7 @@ static int finish_locked(struct emu *e, uint32_t zone, uint64_t *padded, struct 
 	rc = emu_zone_refuses(zone, st, err);
 	if (rc)
 		return rc;
-	/* The device opens it for the padding: that needs the same resources as a write. */
+	/* The device opens the zone for the padding, which needs the resources of a write. */
 	if (!zns_zone_is_open(st)) {
 		rc = emu_zone_activate(e, zone, ZNS_ZONE_IMP_OPEN, err);
 		if (rc)
@@ -136,14 +136,14 @@ static int by_number(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Only what the disk knows to be written needs a sync; an open zone that nothing was written to
- * does not. */
+/* A reset needs a sync only if the disk knows of written data. An open zone without writes needs
+ * none. */
 static bool reset_needs_disk(const struct emu_entry *live, const struct emu_entry *mirror)
 {
 	return live->wp || mirror->wp || ((live->flags | mirror->flags) & EMU_F_FINISHED);
 }
 
-/* Erasing is the same for a zone with little in it and a finished one. */
+/* Erasing takes as long for a nearly empty zone as for a finished one. */
 static uint64_t time_resets(struct emu *e, const struct emu_change *ch, size_t nr, uint64_t issue)
 {
 	uint64_t done = 0;
@@ -156,7 +156,7 @@ static uint64_t time_resets(struct emu *e, const struct emu_change *ch, size_t n
 	return done;
 }
 
-/* All zones locked. The disk first, then mirror (both in commit), then live; see emu_table.c. */
+/* All zones are locked. The order is disk, mirror (both in commit), live: see emu_table.c. */
 static int reset_locked(struct emu *e, const uint32_t *zones, uint32_t nr, struct emu_change *ch,
 			uint64_t *done, struct zns_err *err)
 {

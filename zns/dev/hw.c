@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Real devices: what is known of each zone, and the failures that need no look at it. */
+/* Real devices: the known state of each zone, and failures that need no look at it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -203,7 +203,7 @@ void hw_turn_end(struct hw *h, struct hw_turn *t)
 	pthread_mutex_unlock(&h->lock);
 }
 
-/* That of the first zone that we can use. */
+/* The capacity of the first usable zone. */
 int hw_typical_capacity(struct hw *h, struct zns_err *err)
 {
 	uint32_t nr = zns_min(h->dev.geo.nr_zones, (uint32_t)REPORT_CHUNK);
@@ -211,7 +211,7 @@ int hw_typical_capacity(struct hw *h, struct zns_err *err)
 	int rc = z ? 0 : zns_fail(err, -ENOMEM, "no memory for %u zones", nr);
 
 	h->dev.geo.zone_capacity = h->dev.geo.zone_size;
-	/* Nearly always the first one is usable. */
+	/* The first one is nearly always usable. */
 	for (uint32_t n = 1, i = 0; !rc && i < nr; n = nr - i) {
 		rc = report(h, i, n, z, err);
 		for (uint32_t k = 0; !rc && k < n; k++) {

@@ -6,7 +6,7 @@
 #include "hw_priv.h"
 
 #define APPEND UINT64_MAX
-#define APPEND_TRIES 16 /* against other processes, where appending is a report and a write */
+#define APPEND_TRIES 16 /* races with other processes, if an append is a report and a write */
 
 typedef unsigned long long ull;
 
@@ -31,7 +31,7 @@ static int check_transfer(struct hw *h, const char *what, uint32_t zone, uint64_
 	return 0;
 }
 
-/* May @len bytes go to @off of this zone as it is? */
+/* May @len bytes be written at @off of this zone now? */
 static int check_write(const struct zns_zone *z, uint64_t off, size_t len, struct zns_err *err)
 {
 	int rc = hw_refuses(z, err);
@@ -51,10 +51,8 @@ static int check_write(const struct zns_zone *z, uint64_t off, size_t len, struc
 	return 0;
 }
 
-/*
- * The device refused a write. *again: the zone is as it should be; the kernel's idea of it was old
- * (another process wrote through another node) and is fresh after the report.
- */
+/* The device refused a write. *again: the zone is fine, but the kernel's view of it was old:
+ * another process wrote through another node. The report has refreshed it. */
 static int explain_write(struct hw *h, uint32_t zone, uint64_t off, size_t len,
 			 const struct zns_err *why, bool *again, struct zns_err *err)
 {
@@ -77,7 +75,7 @@ static int explain_write(struct hw *h, uint32_t zone, uint64_t off, size_t len,
 			"write to zone %u at offset %llu: %s; nor can its zones be reported: is %s still there?",
 			zone, (ull)off, why->msg, h->dev.path);
 	rc = check_write(&z, off, len, err);
-	if (rc == -EIO && z.wp > off && z.wp < off + len) /* done in part, most likely */
+	if (rc == -EIO && z.wp > off && z.wp < off + len) /* probably written in part */
 		return zns_fail(
 			err, rc,
 			"write to zone %u at offset %llu, %zu bytes: %s; the write pointer is at %llu now",
@@ -103,9 +101,9 @@ static void *bounce_for(struct hw *h, const void *buf, size_t len)
 }
 
 /*
- * Write @len > 0 bytes from @off on, one command at a time; *done counts what is written, also when
- * it fails. With
- * @at the device picks the place (if it can) and *at is where the first byte went.
+ * Writes @len > 0 bytes from @off on, one command at a time. *done counts the written bytes, also
+ * on failure. With @at the device chooses the place if it can, and *at is the place of the first
+ * byte.
  */
 static int put(struct hw *h, uint32_t zone, uint64_t off, const uint8_t *buf, size_t len,
 	       bool durable, uint64_t *at, size_t *done, struct zns_err *err)
@@ -158,7 +156,7 @@ static int do_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *
 	size_t done;
 	int rc = hw_check_writable(h, err);
 
-	if (off == APPEND) /* our own marker must not come in from outside */
+	if (off == APPEND) /* a caller must not pass our own marker */
 		off--;
 	if (!rc)
 		rc = check_transfer(h, "write", zone, off, len, err);
@@ -214,7 +212,7 @@ int hw_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uin
 		*off = z.wp;
 		if (len)
 			rc = put(h, zone, z.wp, buf, len, false, off, &done, err);
-		/* Somebody was faster; nothing of ours is written yet. */
+		/* Another writer was faster. None of our data is written yet. */
 		if (rc != -EIO || done || !hw_cached(h, zone, &z) || z.wp == *off)
 			break;
 	}
@@ -222,7 +220,7 @@ int hw_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uin
 	return rc;
 }
 
-/* How far may be read, as far as the device lets us know. */
+/* How far reads may go, as far as the device tells. */
 static uint64_t readable(const struct zns_zone *z)
 {
 	return z->state == ZNS_ZONE_FULL || z->state == ZNS_ZONE_READ_ONLY ? z->capacity : z->wp;

@@ -2,14 +2,14 @@
 #ifndef ZNS_DEV_HW_PRIV_H
 #define ZNS_DEV_HW_PRIV_H
 /*
- * What a kernel block device and NVMe passthrough have in common. The device is the authority on
- * its zones; this layer refuses what the rules refuse before the device is asked, cuts transfers
- * into what one command may move, and when the device refuses, looks at the zone and says why. So
- * both give the errors of zns/dev.h, and the same ones.
+ * Shared by kernel block devices and NVMe passthrough. The device has the last word on its zones.
+ * This layer refuses what the rules forbid before it asks the device. It cuts transfers into
+ * commands. If the device refuses, it looks at the zone and gives the reason. So both backends give
+ * the same errors, those of zns/dev.h.
  *
- * Of each zone it keeps what the device last said. That may be old when another process works on
- * the zone: then a write meets the device's own check, and what the cache refuses is looked up
- * again before it is refused for good.
+ * It caches the device's last answer about each zone. The cache may be old if another process works
+ * on the zone. A write is then checked by the device. Before a refusal from the cache becomes
+ * final, the zone is looked up again.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,29 +18,29 @@
 #include "zns/util.h"
 
 #define HW_MAX_IO MIB(1)
-#define HW_PAGE 4096u /* the smallest there is: one segment of a buffer */
+#define HW_PAGE 4096u /* the smallest page: one segment of a buffer */
 
 enum hw_action { HW_RESET, HW_OPEN, HW_CLOSE, HW_FINISH };
 
 struct hw;
 
 /*
- * What a backend does itself; everything is checked, and at most geo.max_io_bytes long. 0, or a
- * negative errno with a few words in @why: -ETOOMANYREFS, -EOVERFLOW, -ENOSPC, -EROFS, -ENXIO,
- * -EBADE only when the device said so in those terms, -ESTALE when data landed elsewhere, -ENOMEM;
+ * The operations of a backend. Arguments are checked and at most geo.max_io_bytes long. Returns 0,
+ * or a negative errno with a few words in @why. -ETOOMANYREFS, -EOVERFLOW, -ENOSPC, -EROFS, -ENXIO
+ * and -EBADE only if the device itself gave that reason; -ESTALE if data landed elsewhere; -ENOMEM;
  * else -EIO.
  */
 struct hw_raw {
-	/* Whole zone_size zones; wp 0 in conventional and offline zones, capacity in full and
-	 * read-only ones. */
+	/* Reports whole zones of zone_size. wp is 0 in conventional and offline zones, and the
+	 * capacity in full and read-only ones. */
 	int (*report)(struct hw *h, uint32_t first, uint32_t nr, struct zns_zone *out,
 		      struct zns_err *why);
 	int (*write)(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len,
 		     struct zns_err *why);
-	/* The same, on the medium when it returns. NULL: a write, then a flush. */
+	/* The same, and on the medium on return. NULL: a write, then a flush. */
 	int (*write_durable)(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len,
 			     struct zns_err *why);
-	/* NULL: done with report and write. */
+	/* NULL: use report and write. */
 	int (*append)(struct hw *h, uint32_t zone, const void *buf, size_t len, uint64_t *off,
 		      struct zns_err *why);
 	int (*read)(struct hw *h, uint32_t zone, uint64_t off, void *buf, size_t len,
@@ -65,9 +65,9 @@ struct hw {
 	const struct hw_raw *raw;
 	bool rdonly;
 	struct hw_zone *zones;
-	pthread_mutex_t lock; /* of the list below */
+	pthread_mutex_t lock; /* for the list below */
 	pthread_cond_t turn;
-	struct hw_turn *writing; /* zones with a write of this process in flight */
+	struct hw_turn *writing; /* zones that this process is writing */
 };
 
 static inline struct hw *hw_of(struct zns_dev *d)
@@ -76,7 +76,7 @@ static inline struct hw *hw_of(struct zns_dev *d)
 }
 
 /* hw.c */
-/* @h->dev is filled in. After a failure, too, hw_fini is due. */
+/* @h->dev must be filled in. Call hw_fini even after a failure. */
 int hw_init(struct hw *h, const struct hw_raw *raw, unsigned flags, struct zns_err *err);
 void hw_fini(struct hw *h);
 /* fills in geo.zone_capacity and nr_conventional */
@@ -85,21 +85,22 @@ uint32_t hw_transfer_limit(uint64_t bytes); /* largest power of two in it, at mo
 int hw_check_writable(struct hw *h, struct zns_err *err);
 int hw_check_zone(struct hw *h, uint32_t zone, struct zns_err *err);
 bool hw_cached(struct hw *h, uint32_t zone, struct zns_zone *out);
-/* ask the device */
+/* asks the device */
 int hw_look(struct hw *h, uint32_t zone, struct zns_zone *out, struct zns_err *err);
 void hw_forget(struct hw *h, uint32_t zone);
-/* 0, -EINVAL (conventional), -ENOSPC, -EROFS or -ENXIO: what the zone's kind and state forbid to a
- * writer */
+/* What kind and state of the zone forbid to a writer: 0, -EINVAL (conventional), -ENOSPC, -EROFS
+ * or -ENXIO */
 int hw_refuses(const struct zns_zone *z, struct zns_err *err);
-/* A limit, another host's drive, no memory, or no answer: what needs no look at the zone to be
- * explained. 0: look at it. */
+/* Explains failures that need no look at the zone: a limit, another host's drive, no memory, no
+ * answer. 0: look at the zone. */
 int hw_plain_failure(struct hw *h, uint32_t zone, const struct zns_err *why, struct zns_err *err);
 void hw_turn_begin(struct hw *h, struct hw_turn *t, uint32_t zone);
 void hw_turn_end(struct hw *h, struct hw_turn *t);
 int hw_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out,
 	      struct zns_err *err);
 int hw_flush(struct zns_dev *d, struct zns_err *err);
-int hw_reserved(struct hw *h, const char *what, struct zns_err *err); /* -EBADE, for people */
+/* -EBADE, with words for people */
+int hw_reserved(struct hw *h, const char *what, struct zns_err *err);
 
 /* hw_io.c */
 int hw_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
@@ -117,24 +118,24 @@ int hw_open_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 int hw_close_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 int hw_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err);
 
-/* The part of a backend's vtable that this layer has. */
+/* The members of a backend's vtable that this layer provides. */
 #define HW_OPS                                                                        \
 	.report = hw_report, .write = hw_write, .append = hw_append, .read = hw_read, \
 	.reset = hw_reset, .open_zone = hw_open_zone, .close_zone = hw_close_zone,    \
 	.finish = hw_finish, .flush = hw_flush, .write_durable = hw_write_durable
 
 /* hw_sysfs.c */
-/* The device's name in the kernel (nvme0n1, ng0n1) and its class ("block", "nvme-generic", …);
+/* The device's name in the kernel (nvme0n1, ng0n1) and its class ("block", "nvme-generic", …).
  * -errno */
 int hw_kernel_name(dev_t dev, bool block, char *name, size_t len, char *class, size_t class_len);
-/* /sys/block/NAME/queue/ATTR. 0 or -errno; the text without its newline, the number as is */
+/* Reads /sys/block/NAME/queue/ATTR: text without its newline, or a number. 0 or -errno */
 int hw_queue_text(const char *name, const char *attr, char *out, size_t len);
 int hw_queue_number(const char *name, const char *attr, uint64_t *out);
-/* -EBUSY if the kernel has the block device in use: mounted, part of another one. @node may not
+/* -EBUSY if the kernel uses the block device: mounted, or part of another one. @node may not
  * exist. */
 int hw_check_unused(const char *node, const char *shown, struct zns_err *err);
 
-/* One command's worth: segments count, too, when the buffer starts inside a page. */
+/* The bytes of one command. A buffer that starts inside a page needs one more segment. */
 static inline size_t hw_piece(const struct hw *h, const void *buf, size_t len)
 {
 	size_t max = h->dev.geo.max_io_bytes, block = h->dev.geo.block_size;

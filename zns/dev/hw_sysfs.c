@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What the kernel tells of a device in sysfs, and whether it uses the device itself. */
+/* What sysfs tells about a device, and whether the kernel uses it. */
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
@@ -77,9 +77,9 @@ int hw_queue_number(const char *name, const char *attr, uint64_t *out)
 }
 
 /*
- * A file system, a device mapper or the like holds a block device exclusively. Others may try the
- * same as we at this very moment, so only a lasting refusal counts. The device is opened for
- * reading, so that udev gets no event on close.
+ * A file system, a device mapper or the like holds a block device exclusively. Others may make the
+ * same test at this moment, so only a lasting refusal counts. We open for reading: udev gets no
+ * event on close.
  */
 int hw_check_unused(const char *node, const char *shown, struct zns_err *err)
 {
@@ -93,7 +93,7 @@ int hw_check_unused(const char *node, const char *shown, struct zns_err *err)
 			return 0;
 		}
 		if (errno != EBUSY)
-			return 0; /* whatever it is, opening it for use will tell */
+			return 0; /* the real open will tell */
 		nanosleep(&pause, NULL);
 	}
 	return zns_fail(

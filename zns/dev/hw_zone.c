@@ -12,7 +12,7 @@ static const char *const action_name[] = {
 	[HW_FINISH] = "finishing",
 };
 
-/* The device refused; what the zone looks like says why. */
+/* The device refused. The state of the zone gives the reason. */
 static int explain(struct hw *h, enum hw_action what, uint32_t zone, const struct zns_err *why,
 		   struct zns_err *err)
 {
@@ -59,7 +59,7 @@ int hw_open_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 	return rc ? rc : manage(hw_of(d), HW_OPEN, zone, err);
 }
 
-/* Some devices keep a zone that was opened and never written active when it is closed; here it is
+/* Some devices keep a zone active that was opened, never written and closed. Here it becomes
  * empty again. */
 int hw_close_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
@@ -98,7 +98,7 @@ static int by_number(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* How many of @sorted follow each other from the first on. */
+/* The length of the first run of consecutive zones in @sorted. */
 static uint32_t run_of(const uint32_t *sorted, uint32_t nr)
 {
 	uint32_t n = 1;
@@ -108,7 +108,7 @@ static uint32_t run_of(const uint32_t *sorted, uint32_t nr)
 	return n;
 }
 
-/* Which of a range that failed is it? */
+/* Finds the zone of a range that failed. */
 static int explain_reset(struct hw *h, uint32_t first, uint32_t nr, const struct zns_err *why,
 			 struct zns_err *err)
 {
@@ -117,7 +117,7 @@ static int explain_reset(struct hw *h, uint32_t first, uint32_t nr, const struct
 	for (uint32_t i = 0; i < nr; i++)
 		if (hw_look(h, first + i, &z, NULL) || z.state != ZNS_ZONE_EMPTY)
 			return explain(h, HW_RESET, first + i, why, err);
-	return 0; /* all are empty: what more could be wanted */
+	return 0; /* all are empty, as wanted */
 }
 
 static int reset_sorted(struct hw *h, const uint32_t *sorted, uint32_t nr, struct zns_err *err)
@@ -127,7 +127,7 @@ static int reset_sorted(struct hw *h, const uint32_t *sorted, uint32_t nr, struc
 
 	if (!z)
 		return zns_fail(err, -ENOMEM, "no memory for %u zones", nr);
-	/* All or nothing, as far as it can be known before. */
+	/* All or nothing, as far as we can know before. */
 	for (uint32_t i = 0, n; i < nr; i += n) {
 		n = run_of(sorted + i, nr - i);
 		rc = hw_report(&h->dev, sorted[i], n, z + i, err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Opening an NVMe zoned namespace for passthrough. */
+/* Opens an NVMe zoned namespace for passthrough. */
 #include <endian.h>
 #include <fcntl.h>
 #include <libnvme.h>
@@ -11,7 +11,7 @@
 
 /* unit of MDTS and ZASL: the controller's smallest page, at least 4 KiB */
 #define MPSMIN_SHIFT 12
-#define SEGMENTS 127u /* of one command, where the block layer does not tell */
+#define SEGMENTS 127u /* of one command, if the block layer does not tell */
 #define NO_LIMIT UINT32_MAX
 
 static void nvme_close(struct zns_dev *d)
@@ -69,9 +69,9 @@ static int ask(struct nvme_ns *n, struct identity *id, const char *spec, struct 
 			"%s is not a zoned namespace (%s): give one whose command set is ZNS, or emu:PATH",
 			spec, why.msg);
 	/*
-	 * Zones that changed behind everybody's back. Nothing is known of any zone yet, so all are
-	 * asked for anew anyway; but the drive tells of further changes only when the list has been
-	 * read. Not all have one.
+	 * Clears the list of zones that changed by themselves. We know nothing of any zone yet and
+	 * ask for all anyway. But the drive reports further changes only after the list was read.
+	 * Some drives have no list.
 	 */
 	nvme_get_log_zns_changed_zones(n->fd, n->nsid, false, &id->changed);
 	return 0;
@@ -83,8 +83,8 @@ static uint64_t transfer_bytes(uint8_t exp)
 	return exp ? UINT64_C(1) << zns_min(exp + MPSMIN_SHIFT, 40) : UINT64_MAX;
 }
 
-/* The kernel's own limits on one command. The block device of the same name has them, where the
- * kernel made one. */
+/* The kernel's limits on one command. The block device of the same name shows them, if there is
+ * one. */
 static uint64_t kernel_bytes(const char *name)
 {
 	uint64_t max = (uint64_t)SEGMENTS * HW_PAGE, v;
@@ -113,7 +113,7 @@ static int geometry(struct nvme_ns *n, const struct identity *id, const char *sp
 			err, -EMEDIUMTYPE,
 			"%s is formatted with metadata or protection information: format it without (nvme format)",
 			spec);
-	/* Offsets of bytes are computed with: nothing of what it says may overflow them. */
+	/* Offsets are computed in bytes: the drive's numbers must not overflow them. */
 	if (lbaf->ds < 9 || lbaf->ds > 16 || !n->zone_lbas || n->zone_lbas > nsze ||
 	    nsze > (uint64_t)INT64_MAX >> lbaf->ds)
 		return zns_fail(

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* How a command reaches the drive: a ring for each call in flight, or an ioctl. */
+/* Sends a command to the drive: through a ring for each call in flight, or an ioctl. */
 #include <libnvme.h>
 #include <liburing.h>
 #include <linux/nvme_ioctl.h>
@@ -109,7 +109,7 @@ static void ring_free(struct nvme_ring *r)
 	free(r);
 }
 
-/* The second half of an SQE of 128 bytes is the command's, from cmd_op's place in it on. */
+/* In an SQE of 128 bytes the command starts at `cmd` and continues into the second half. */
 static void fill(struct io_uring_sqe *sqe, const struct nvme_ns *n, const struct nvme_command *c)
 {
 	const struct nvme_uring_cmd cmd = {
@@ -130,10 +130,8 @@ static void fill(struct io_uring_sqe *sqe, const struct nvme_ns *n, const struct
 	memcpy(sqe->cmd, &cmd, sizeof(cmd));
 }
 
-/*
- * As ioctl does: the drive's status, or -1 and errno. -2: the command did not leave, try ioctl. The
- * buffer is the drive's until the completion is here, so nothing ends the waiting.
- */
+/* Returns as ioctl does: the drive's status, or -1 and errno. -2: the command was not sent, use
+ * ioctl. The drive uses the buffer until the completion comes, so nothing may end the wait. */
 static int run_ring(struct nvme_ns *n, struct nvme_command *c)
 {
 	struct nvme_ring *r = ring_get(n);
@@ -152,14 +150,14 @@ static int run_ring(struct nvme_ns *n, struct nvme_command *c)
 	do
 		rc = io_uring_submit(&r->ring);
 	while (rc == -EINTR);
-	if (rc != 1) { /* not taken, and dies with the ring */
+	if (rc != 1) { /* not taken; it ends with the ring */
 		ring_free(r);
 		return -2;
 	}
 	do
 		rc = io_uring_wait_cqe(&r->ring, &cqe);
 	while (rc == -EINTR || rc == -EAGAIN);
-	if (rc) { /* cannot be: the ring is ours and alive */
+	if (rc) { /* impossible: the ring is ours and works */
 		errno = -rc;
 		return -1;
 	}
@@ -190,8 +188,8 @@ void nvme_transport_init(struct nvme_ns *n)
 
 	if (nvme_wants_ioctl())
 		return;
-	/* A report of one zone, which changes nothing: kernels have rings without this command for
-	 * this kind of file. */
+	/* Try a report of one zone, which changes nothing. Some kernels have rings but not this
+	 * command for this kind of file. */
 	c.data = aligned_alloc(HW_PAGE, HW_PAGE);
 	if (!c.data)
 		return;

@@ -2,11 +2,11 @@
 #ifndef ZNS_DEV_NVME_PRIV_H
 #define ZNS_DEV_NVME_PRIV_H
 /*
- * NVMe passthrough (/dev/ngXnY): commands go to the drive as they are, past the block layer, its
- * schedulers and its cgroup limits. Works, too, on kernels without zoned block devices.
+ * NVMe passthrough (/dev/ngXnY): commands go to the drive unchanged and bypass the block layer, its
+ * schedulers and its cgroup limits. It also works on kernels without zoned block devices.
  *
- * Data commands travel through io_uring where the kernel and the administrator allow it, else
- * through ioctl. What else there is, libnvme does.
+ * Data commands go through io_uring if the kernel and the administrator allow it, otherwise through
+ * ioctl. libnvme does the rest.
  */
 #include "control.h"
 #include "hw_priv.h"
@@ -21,7 +21,7 @@ struct nvme_ns {
 	uint64_t zone_lbas;
 	uint32_t max_report; /* bytes of one zone report */
 	bool uring;
-	pthread_mutex_t lock; /* of the rings that nobody uses */
+	pthread_mutex_t lock; /* for the list of free rings */
 	struct nvme_ring *idle;
 };
 
@@ -39,12 +39,12 @@ struct nvme_command {
 };
 
 /* nvme_command.c */
-/* n->fd and n->nsid are set; tries io_uring on this device */
+/* n->fd and n->nsid must be set. Tries io_uring on this device. */
 void nvme_transport_init(struct nvme_ns *n);
 void nvme_transport_fini(struct nvme_ns *n);
 int nvme_run(struct nvme_ns *n, struct nvme_command *c, struct zns_err *why);
-/* From what libnvme returns: 0, or the errno that struct hw_raw wants, with the drive's or the
- * kernel's words. */
+/* Converts libnvme's result: 0, or the errno for struct hw_raw, with the drive's or the kernel's
+ * words. */
 int nvme_outcome(int status, struct zns_err *why);
 
 /* nvme_zone.c */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* NVMe passthrough: reports, zone management, Zone Append with its answer checked, reads. */
+/* NVMe passthrough: reports, zone management, Zone Append with a check of its answer, reads. */
 #include <endian.h>
 #include <libnvme.h>
 #include <stdlib.h>
@@ -87,7 +87,7 @@ static int nvme_report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zon
 	return 0;
 }
 
-#define FUA (1u << 30) /* in dword 12 of a write or append: done when it is on the medium */
+#define FUA (1u << 30) /* in dword 12 of a write or append: complete only when on the medium */
 
 static int append_with(struct hw *h, uint32_t flags, uint32_t zone, const void *buf, size_t len,
 		       uint64_t *off, struct zns_err *why)
@@ -120,8 +120,7 @@ static int nvme_append_at(struct hw *h, uint32_t zone, const void *buf, size_t l
 	return append_with(h, 0, zone, buf, len, off, why);
 }
 
-/* The place of an append is the drive's choice: the write pointer. Ours was, unless somebody else
- * has written. */
+/* An append goes to the write pointer. That is our place, unless somebody else has written. */
 static int write_with(struct hw *h, uint32_t flags, uint32_t zone, uint64_t off, const void *buf,
 		      size_t len, struct zns_err *why)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Several clients at once, by the wall clock: one thread each, released together. */
+/* Several clients at once, by the wall clock: one thread each, started together. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -47,7 +47,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Times are from the first client's first command, for all. */
+/* All times count from the first client's first command. */
 static int collect(struct client *c, uint32_t nr, struct zns_err *err)
 {
 	uint64_t zero = UINT64_MAX;

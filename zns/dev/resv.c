@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* One host writes: taking, keeping and giving back an NVMe reservation (zns/reserve.h). */
+/* Only one host may write: takes, keeps and returns an NVMe reservation (zns/reserve.h). */
 #include <string.h>
 
 #include "resv_priv.h"
 #include "zns/util.h"
 
-/* "zns-criu": the machine id itself is not shown to other hosts */
+/* "zns-criu": other hosts must not see the machine id itself */
 #define KEY_SEED 0x7a6e732d63726975
 
 typedef unsigned long long ull;
@@ -54,7 +54,7 @@ static const struct resv_host *find_me(const struct zns_resv *r, const struct re
 	return NULL;
 }
 
-/* Of several that hold it (types 5 and 6) this host, if it is one of them. */
+/* If several hosts hold it (types 5 and 6), this host if it is among them. */
 static const struct resv_host *find_holder(const struct zns_resv *r, const struct resv_report *rep)
 {
 	const struct resv_host *found = NULL;
@@ -110,7 +110,7 @@ static uint8_t best_type(const struct zns_resv *r)
 	return r->types & 1 << RESV_WRITE_EXCLUSIVE ? RESV_WRITE_EXCLUSIVE : RESV_WRITE_REGISTRANTS;
 }
 
-/* Registered already; *holder: whose it is now, or NULL. */
+/* This host is registered. *holder: the present holder, or NULL. */
 static int get(struct zns_resv *r, const struct resv_report *rep, const struct resv_host *holder,
 	       const struct zns_resv_peer *peer, struct zns_err *err)
 {
@@ -124,7 +124,7 @@ static int get(struct zns_resv *r, const struct resv_report *rep, const struct r
 		       resv_acquire(r, r->type, r->key, &why);
 	if (got && got != -EBADE)
 		return failed(r, &why, err);
-	/* Another host may have been faster: it is not what was asked for that counts. */
+	/* Another host may have been faster: look at the result, not at the request. */
 	rc = zns_resv_look(r, &now, err);
 	if (rc)
 		return rc;
@@ -153,7 +153,7 @@ int zns_resv_take(struct zns_resv *r, bool take_over, const struct zns_resv_peer
 	holder = find_holder(r, &rep);
 	r->key = me ? me->key : r->own_key;
 	r->fresh = !holder || !is_me(r, holder);
-	/* This machine's key under another host identifier: itself, before a reboot. */
+	/* This machine's key under another host identifier: this machine before a reboot. */
 	if (holder && !is_me(r, holder) && holder->key != r->own_key && !take_over)
 		rc = refuse(r, holder->key, peer, err);
 	if (!rc && !me) {
@@ -182,7 +182,7 @@ int zns_resv_leave(struct zns_resv *r, struct zns_err *err)
 	r->held = false;
 	if (!own && !r->fresh)
 		return 0;
-	/* A conflict: another host has taken it over, and this one is registered no more. */
+	/* A conflict: another host took it over, and this one is no longer registered. */
 	rc = resv_release(r, r->type, r->key, &why);
 	if ((!rc || rc == -EBADE) && own)
 		rc = resv_unregister(r, r->key, &why);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* NVMe's reservation commands, by libnvme: through the block device's node as through the
- * passthrough one. */
+/* NVMe's reservation commands, by libnvme. They work through the block device's node and the
+ * passthrough node. */
 #include <endian.h>
 #include <libnvme.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static bool refused(int rc)
 	return rc < 0 && (errno == EACCES || errno == EPERM);
 }
 
-/* A PCIe drive knows no host until it is told: the same one after each boot. */
+/* A PCIe drive does not know its host until told. Use the same identifier after each boot. */
 static int introduce(struct zns_resv *r, const char *machine, struct zns_err *why)
 {
 	uint64_t half[2] = { zns_hash_seeded(machine, strlen(machine), HOST_SEED),
@@ -84,10 +84,11 @@ int resv_identify(struct zns_resv *r, const char *machine, struct zns_err *err)
 	if (!buf)
 		return zns_fail(err, -ENOMEM, "out of memory");
 	if (nvme_get_nsid(r->fd, &r->nsid))
-		return 0; /* no NVMe namespace */
+		return 0; /* not an NVMe namespace */
 	rc = nvme_identify_ctrl(r->fd, ctrl);
 	if (refused(rc))
-		return 0; /* nor may such a user make one: the mount record has to do */
+		/* such a user cannot make a reservation either: the mount record must do */
+		return 0;
 	if (nvme_outcome(rc, &why))
 		return zns_fail(err, -EIO, "%s does not identify itself: %s", r->dev->path,
 				why.msg);
@@ -103,7 +104,7 @@ int resv_identify(struct zns_resv *r, const char *machine, struct zns_err *err)
 		return 0;
 	rc = report_once(r, buf, REPORT_MIN);
 	if (rc > 0 && (rc & STATUS_MASK) == NVME_SC_HOSTID_FORMAT) {
-		r->extended = !r->extended; /* the other length is wanted */
+		r->extended = !r->extended; /* the drive wants the other length */
 		rc = report_once(r, buf, REPORT_MIN);
 	}
 	if (refused(rc))
@@ -116,7 +117,7 @@ int resv_identify(struct zns_resv *r, const char *machine, struct zns_err *err)
 	return 0;
 }
 
-/* Both layouts: a header, then records of one length. */
+/* Both layouts: a header, then records of equal length. */
 static void parse(const struct zns_resv *r, const uint8_t *buf, uint32_t nr, struct resv_host *out)
 {
 	for (uint32_t i = 0; i < nr; i++) {
@@ -214,7 +215,7 @@ static int acquire(const struct zns_resv *r, enum nvme_resv_racqa what, uint8_t 
 		.rtype = type,
 		.racqa = what,
 		.crkey = key,
-		.nrkey = other, /* libnvme's name for the key that is preempted */
+		.nrkey = other, /* libnvme's name for the preempted key */
 		.timeout = NVME_DEFAULT_IOCTL_TIMEOUT,
 	};
 
@@ -226,7 +227,7 @@ int resv_acquire(const struct zns_resv *r, uint8_t type, uint64_t key, struct zn
 	return acquire(r, NVME_RESERVATION_RACQA_ACQUIRE, type, key, 0, err);
 }
 
-/* The other host's running commands should be aborted. Not every drive can do that. */
+/* Also asks to abort the other host's running commands. Not every drive can do that. */
 int resv_preempt(const struct zns_resv *r, uint8_t type, uint64_t key, uint64_t other,
 		 struct zns_err *err)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_DEV_RESV_PRIV_H
 #define ZNS_DEV_RESV_PRIV_H
-/* The reservation commands of NVMe, which resv.c uses. Errors as of nvme_outcome: -EBADE is a
- * conflict. */
+/* NVMe's reservation commands, for resv.c. Errors as from nvme_outcome: -EBADE is a conflict. */
 #include "zns/reserve.h"
 
 enum {
@@ -13,7 +12,7 @@ enum {
 };
 
 struct resv_host {
-	uint8_t host[ZNS_HOST_ID_LEN]; /* the last 8 bytes are 0 where identifiers are short */
+	uint8_t host[ZNS_HOST_ID_LEN]; /* with short identifiers the last 8 bytes are 0 */
 	uint64_t key;
 	bool holder;
 };
@@ -21,17 +20,17 @@ struct resv_host {
 struct resv_report {
 	uint8_t type; /* 0: nobody holds it */
 	uint32_t nr;
-	struct resv_host *hosts; /* one for each controller of a host that is registered; free() */
+	struct resv_host *hosts; /* one for each controller of each registered host; free() it */
 };
 
-/* Fills in what @r says of the drive and of this host as the drive knows it. */
+/* Fills in @r with the drive's abilities and its view of this host. */
 int resv_identify(struct zns_resv *r, const char *machine, struct zns_err *err);
 int resv_report(const struct zns_resv *r, struct resv_report *out, struct zns_err *err);
 int resv_register(const struct zns_resv *r, uint64_t key, struct zns_err *err);
 int resv_unregister(const struct zns_resv *r, uint64_t key, struct zns_err *err);
 int resv_acquire(const struct zns_resv *r, uint8_t type, uint64_t key, struct zns_err *err);
-/* The reservation of those registered with @other (0: of all, for the types that all hold), and
- * their registrations. */
+/* Takes the reservation from hosts registered with @other, and removes their registrations. 0:
+ * all hosts, for types that all hold. */
 int resv_preempt(const struct zns_resv *r, uint8_t type, uint64_t key, uint64_t other,
 		 struct zns_err *err);
 int resv_release(const struct zns_resv *r, uint8_t type, uint64_t key, struct zns_err *err);

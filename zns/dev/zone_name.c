@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What a zone's state is called. */
+/* Names of zone states. */
 #include "zns/dev.h"
 #include "zns/util.h"
 
