@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A restore opens a handful of small images for each process. They all come with the helper's first
- * answer, in memory that criu's processes share. An image is copied out of it, without a request.
+ * A restore opens a handful of small images for each process. The helper's first answer brings them
+ * all, in memory that criu's processes share. An image is copied from there, without a request.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ int zns_bundle_take(int fd)
 	void *mem;
 
 	if (fd < 0)
-		return 0; /* every image is asked for */
+		return 0; /* without a bundle criu asks for every image */
 	mem = fstat(fd, &st) ? MAP_FAILED : mmap(NULL, st.st_size, PROT_READ, MAP_SHARED, fd, 0);
 	close(fd);
 	if (mem == MAP_FAILED) {
@@ -63,7 +63,7 @@ int zns_bundle_open(const char *name, bool pages)
 	const struct zw_bundle_image *i;
 	int fd;
 
-	/* Pages that are filled in on demand are the helper's to read. */
+	/* The helper reads pages that are filled in on demand. */
 	if (!bundle || (pages && (opts.mode != CR_RESTORE || opts.lazy_pages)))
 		return -EAGAIN;
 	i = bsearch(name, bundle->image, bundle->nr, sizeof(*i), by_name);

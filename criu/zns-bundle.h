@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef __CR_ZNS_BUNDLE_H__
 #define __CR_ZNS_BUNDLE_H__
-/* The small images of a restore, which the helper hands over all at once: see struct zw_bundle. */
+/* The helper hands over all small images of a restore at once: see struct zw_bundle. */
 #include <stdbool.h>
 
-extern int zns_bundle_take(int fd); /* of the answer to the beginning; closes it */
-/* A new descriptor with the image, -ENOENT: the checkpoint has none of this name; -EAGAIN: ask the
- * helper. */
+extern int zns_bundle_take(int fd); /* @fd: from the answer to the beginning; closed here */
+/* Returns a new descriptor with the image. -ENOENT: the checkpoint has none of this name; -EAGAIN:
+ * ask the helper. */
 extern int zns_bundle_open(const char *name, bool pages);
 extern void zns_bundle_drop(void);
 

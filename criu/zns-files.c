@@ -2,7 +2,7 @@
 /*
  * See zns-files.h. The directory may belong to another user, who may write there while tasks are
  * frozen. So nothing here follows a link, waits for another process, or reads more than the size it
- * saw. The number of files and of bytes is limited.
+ * saw. The files and bytes are limited.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -24,7 +24,7 @@
 
 #define ZNS_HANDLE "zns-handle.img"
 #define NEW_MAX 4096 /* files that may appear during a dump */
-/* bytes in files that belong to others than criu's user, as plugins' never do */
+/* bytes in files that are not of criu's user; plugins' files are his */
 #define FOREIGN_MAX (64ull << 20)
 
 static struct stat *before;
@@ -100,9 +100,9 @@ int zns_files_begin(void)
 }
 
 /*
- * criu's log, the target of its output, and progress lines belong to the dump, not to the
- * checkpoint. So are the images that always stay local (O_FORCE_LOCAL); the work directory may be
- * the image directory.
+ * criu's log, its output and progress lines belong to the dump, not to the checkpoint. So do the
+ * images that always stay local (O_FORCE_LOCAL), since the work directory may be the image
+ * directory.
  */
 static bool of_criu(const char *name, const struct stat *st)
 {
@@ -130,8 +130,8 @@ static bool plain_text(const char *name)
 	return true;
 }
 
-/* Files that may not be read on their owner's behalf, or that are too large for a frozen task to
- * wait for. */
+/* Refuses files that may not be read on their owner's behalf, or that are too large while tasks are
+ * frozen. */
 static int admit(int dir, const char *name, const struct stat *st)
 {
 	struct stat of_dir;
@@ -155,7 +155,7 @@ static int admit(int dir, const char *name, const struct stat *st)
 	if (st->st_uid != geteuid())
 		foreign += st->st_size;
 	if (st->st_size > FOREIGN_MAX && st->st_uid != geteuid())
-		foreign = FOREIGN_MAX + 1; /* no sum overflows */
+		foreign = FOREIGN_MAX + 1; /* so that no sum overflows */
 	if (foreign > FOREIGN_MAX) {
 		pr_err("The file %s, new in the image directory, belongs to user %u: such files may have %llu MiB in all, since tasks "
 		       "are frozen while they are read. Remove it and dump again\n",
@@ -165,7 +165,7 @@ static int admit(int dir, const char *name, const struct stat *st)
 	return 0;
 }
 
-/* The file that @st tells of, and no other one that has got its name since. */
+/* Opens the file that @st describes, not another one that has its name now. */
 static int open_seen(int dir, const char *name, const struct stat *st)
 {
 	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -199,7 +199,7 @@ static int take(int dir, const char *name, const struct stat *st)
 		       NEW_MAX);
 		return -1;
 	}
-	/* A handle of somebody's is no part of the checkpoint: ours takes its place. */
+	/* A foreign handle is no part of the checkpoint: ours replaces it. */
 	if (of_criu(name, st) || !strcmp(name, ZNS_HANDLE))
 		return 0;
 	if (S_ISDIR(st->st_mode)) {

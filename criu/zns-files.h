@@ -3,12 +3,12 @@
 #define __CR_ZNS_FILES_H__
 /*
  * Files that plugins (criu_get_image_dir()) and scripts write into the image directory during a
- * dump. They are part of the checkpoint: the helper stores them, and puts them back before a
- * restore (plugins read them from there).
+ * dump. They are part of the checkpoint. The helper stores them, and puts them back before a
+ * restore, where plugins read them.
  */
 
-extern int zns_files_begin(void); /* remember what is there already; 0 or -1 with one line */
-/* Before the commit: hand over what is new or was changed. 0 or -1 with one line. */
+extern int zns_files_begin(void); /* remembers the existing files; 0 or -1 with one line */
+/* Before the commit: hands over new and changed files. 0 or -1 with one line. */
 extern int zns_files_take(void);
 
 #endif

@@ -32,8 +32,8 @@
 #define STREAM_PIPE (1 << 20)
 
 /*
- * A parent's descriptor: a memfd as long as the parent is far away, so that it needs no table that
- * a fork, a dup or a close would make wrong. 0: the image directory itself.
+ * A parent's descriptor is a memfd; its length is the parent's level. So there is no table that a
+ * fork, a dup or a close would make wrong. 0: the image directory itself.
  */
 static int level_of(int dfd)
 {
@@ -64,7 +64,7 @@ static int ask_name(enum zw_op op, int level, const char *path, struct zw_reply 
 	return zns_ask(&m, r, fd);
 }
 
-/* Writing: the whole image into a memfd, handed over at close. */
+/* For writing: a memfd takes the whole image, and is handed over at close. */
 static int open_memfd(struct zns_img *zi)
 {
 	zi->fd = zns_memfd("zns-image");
@@ -73,7 +73,7 @@ static int open_memfd(struct zns_img *zi)
 	return fcntl(zi->fd, F_DUPFD_CLOEXEC, 0);
 }
 
-/* Writing something that may be large: a pipe that the helper drains while it grows. */
+/* For writing a large image: the helper drains a pipe while the image grows. */
 static int open_stream(const char *path)
 {
 	struct zns_msg m = ZNS_MSG(ZW_IMG_STREAM);
@@ -81,7 +81,7 @@ static int open_stream(const char *path)
 
 	if (pipe2(p, O_CLOEXEC))
 		return -errno;
-	fcntl(p[1], F_SETPIPE_SZ, STREAM_PIPE); /* only faster */
+	fcntl(p[1], F_SETPIPE_SZ, STREAM_PIPE); /* only for speed */
 	m.payload = path;
 	m.len = strlen(path) + 1;
 	m.fd[0] = p[0];
@@ -111,8 +111,8 @@ static int open_pages(struct zns_img *zi, enum zw_op op, int level, const char *
 	zi->id = r.image;
 	zi->size = r.size;
 	/*
-	 * Page data goes through zns-pages.c only; this descriptor makes any other use fail. No
-	 * path would do: the task may be in a root of its own already, where nothing is.
+	 * Page data go through zns-pages.c only; this descriptor makes any other use fail. A path
+	 * would not do: the task may already be in its own empty root.
 	 */
 	ret = fcntl(get_service_fd(IMG_FD_OFF), F_DUPFD_CLOEXEC, 0);
 	return ret < 0 ? -errno : ret;
@@ -130,14 +130,14 @@ static int open_for_read(int level, const char *path)
 
 int zns_open_local(int dfd, const char *path, int flags)
 {
-	/* The directory's owner must not choose which file root empties and writes, nor make root
-	 * wait. */
+	/* The directory's owner must neither choose the file that root empties and writes, nor make
+	 * root wait. */
 	if (zns_was_used() && flags & O_CREAT)
 		flags |= O_NOFOLLOW | O_NONBLOCK;
 	return openat(dfd, path, flags, CR_FD_PERM);
 }
 
-/* What is never on zones but may lie beside a handle. */
+/* Opens an image that is never on zones but may lie beside a handle. */
 static int open_beside_parent(const char *path)
 {
 	char at[PATH_MAX];
@@ -254,7 +254,7 @@ int zns_img_open(struct cr_img *img, int dfd, int type, const char *path, unsign
 	return fd;
 }
 
-/* An error that only this process knows of must still stop the commit, which another one may do. */
+/* Reports an error of this process: it must stop the commit, even if another process does it. */
 static void tell_failed(const char *what)
 {
 	struct zns_msg m = ZNS_MSG(ZW_FAILED);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The lazy-pages daemon's reads from zones: buffers that the helper fills, several at a time;
- * answers come through the daemon's epoll loop, so that a fault is looked at while other pages are
- * still on their way. Only the daemon, one thread, puts pages into tasks: so it knows what a task
- * has unmapped meanwhile.
+ * The lazy-pages daemon's reads from zones. The helper fills several buffers at a time. Answers
+ * come through the daemon's epoll loop, so it sees a fault while other pages are still on their
+ * way. Only the daemon, one thread, puts pages into tasks. So it knows which memory a task has
+ * unmapped meanwhile.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -26,15 +26,15 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-/* what a fault brings at most: pieces have checksums of their own (zns/layout.h) */
+/* most bytes for a fault: each piece has its own checksum (zns/layout.h) */
 #define PIECE (64UL << 10)
-#define LEN (512UL << 10) /* what the background asks for at once: a stripe unit, by default */
-/* the same while there are faults, which wait until it is in place */
+#define LEN (512UL << 10) /* one background read: a stripe unit, by default */
+/* the same while there are faults, which wait until its pages are in place */
 #define LEN_BUSY (128UL << 10)
 /* buffers of LEN: enough to keep device and hashes busy; a fault waits for them if it must */
 #define BIG 4
 #define SMALL 64 /* buffers of PIECE: one for each fault under way */
-/* without a fault for so long: the background may have the device for itself */
+/* after this long without a fault the background may have the device for itself */
 #define QUIET_US 1000
 
 struct read {
@@ -45,13 +45,13 @@ struct read {
 
 static struct {
 	bool on, fault; /* fault: the next read is for one */
-	bool asked, paced; /* the background, in this round of the loop */
-	int sk[2], fault_sk[2]; /* answers to the one kind do not stand behind those to the other */
+	bool asked, paced; /* state of the background in this round of the loop */
+	int sk[2], fault_sk[2]; /* two, so answers to faults do not wait behind others */
 	char *mem;
 	void *data;
 	struct read read[BIG + SMALL];
 	unsigned int nr_big, nr_small; /* under way */
-	unsigned long long fault_us, asked_us; /* the last one of each */
+	unsigned long long fault_us, asked_us; /* time of the last one of each */
 	struct epoll_rfd answers, fault_answers, helper;
 } lazy;
 
@@ -78,7 +78,7 @@ void *zns_lazy_data(void)
 	return lazy.data;
 }
 
-/* One answer; its pages go where they belong. */
+/* Takes one answer, and puts its pages into place. */
 static int take(int sk)
 {
 	struct page_read *pr;
@@ -105,10 +105,10 @@ static int take(int sk)
 
 static int answer_event(struct epoll_rfd *rfd)
 {
-	return take(rfd->fd) ? -1 : 1; /* 1: the loop looks for what to ask next */
+	return take(rfd->fd) ? -1 : 1; /* 1: the loop looks for the next read */
 }
 
-/* It says nothing there: this is its end. */
+/* The helper sends nothing here: readable means that it ended. */
 static int helper_event(struct epoll_rfd *rfd)
 {
 	pr_err("%s; the pages that are not there yet are lost to the restored tasks\n",
@@ -217,8 +217,7 @@ unsigned long zns_lazy_len(off_t off)
 	return len - off % len;
 }
 
-/* Faults have the device first: while there are any, the background asks for a piece now and then.
- */
+/* Faults have the device first: between them, the background asks for a piece now and then. */
 bool zns_lazy_turn(bool stock)
 {
 	unsigned long long now;
@@ -242,7 +241,7 @@ int zns_lazy_timeout(int stock)
 	lazy.asked = lazy.paced = false;
 	if (stock || asked)
 		return stock;
-	/* what can be asked of a page server was: only its answer changes something */
+	/* the page server got all requests: only its answer changes something */
 	if (!lazy.on)
 		return opts.use_page_server ? -1 : stock;
 	if (paced && lazy.nr_big < BIG)

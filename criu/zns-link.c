@@ -24,9 +24,9 @@
 #define LOG_PREFIX "zns: "
 
 #define HELPER_FD 3
-#define DEADLINE_S 10 /* until the helper says what the administrator wants */
+#define DEADLINE_S 10 /* until the helper tells the administrator's limit */
 #define LOOK_MS 500
-/* the helper ends the dump itself in time; this is for one that is stopped or hangs */
+/* the helper ends the dump in time; this is for a helper that is stopped or hangs */
 #define GRACE_S 3
 
 static struct {
@@ -37,11 +37,11 @@ static struct {
 	volatile sig_atomic_t killed;
 } helper = { .pidfd = -1 };
 
-/* Seen by all of criu's processes: for how many seconds the helper was silent when its guard killed
- * it. */
+/* Shared by all of criu's processes: the seconds of silence after which the guard killed the
+ * helper. */
 static volatile unsigned int *silent_s;
 
-/* $ZNS_LIBEXEC, beside the criu binary, or ../libexec/zns-criu from it. */
+/* Looks in $ZNS_LIBEXEC, else beside the criu binary and in ../libexec/zns-criu. */
 static int helper_path(char *out, size_t len)
 {
 	static const char *const at[] = { "%s/zns-helper", "%s/../libexec/zns-criu/zns-helper" };
@@ -75,8 +75,7 @@ static void on_limit(int signo)
 	errno = saved;
 }
 
-/* Of its own signal, and restarting what it interrupts: criu's alarm makes system calls fail, at
- * any place. */
+/* Uses its own signal, and restarts system calls. criu's alarm would make them fail anywhere. */
 int zns_link_limit(unsigned int s)
 {
 	struct sigaction sa = { .sa_handler = on_limit, .sa_flags = SA_RESTART };
@@ -94,8 +93,8 @@ int zns_link_limit(unsigned int s)
 	return timer_settime(helper.timer, 0, &in, NULL);
 }
 
-/* In the child's child: nothing of ours may stay open there, and a signal to our group must not
- * reach it. */
+/* Runs in the child's child: none of our descriptors may stay open there, and a signal to our group
+ * must not reach it. */
 static void helper_exec(const char *path, int sk, int beat)
 {
 	/* runc starts `criu swrk`, and puts it into the container's cgroups before a restore. */
@@ -106,7 +105,7 @@ static void helper_exec(const char *path, int sk, int beat)
 	setsid();
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	/* Out of the way of 3 and 4 first, whatever numbers were free. */
+	/* First move them above 3 and 4, whatever numbers were free. */
 	sk = fcntl(sk, F_DUPFD, 16);
 	beat = fcntl(beat, F_DUPFD, 16);
 	if (sk < 0 || beat < 0 || dup2(sk, HELPER_FD) < 0 || dup2(beat, ZW_BEAT_FD) < 0)
@@ -125,9 +124,9 @@ static void helper_exec(const char *path, int sk, int beat)
 }
 
 /*
- * Beside the helper: kills it when it shows no sign of life. criu's processes wait for it in
- * sockets and pipes; then they go on, and the tasks with them. Time is counted in looks: if all of
- * us were stopped, the helper is not to blame.
+ * Runs beside the helper, and kills it when it shows no sign of life. criu's processes wait for it
+ * in sockets and pipes; then they go on, and the tasks with them. Only our own looks count as time:
+ * if all of us were stopped, the helper is not to blame.
  */
 static void guard(int beat, int pidfd)
 {
@@ -153,7 +152,7 @@ static void guard(int beat, int pidfd)
 
 		if (ret > 0) {
 			if (read(3, &said, sizeof(said)) != sizeof(said))
-				_exit(0); /* its end */
+				_exit(0); /* the helper has ended */
 			limit = said;
 			silent = 0;
 		} else if (!ret && limit && (silent += LOOK_MS) >= limit * 1000) {
@@ -164,7 +163,7 @@ static void guard(int beat, int pidfd)
 	}
 }
 
-/* In the child: the helper and its guard. Its exit code. */
+/* Runs in the child: starts the helper and its guard. Returns the child's exit code. */
 static int start_both(const char *path, int sk, int beat[2], int pid_pipe)
 {
 	pid_t pid = fork();
@@ -174,7 +173,7 @@ static int start_both(const char *path, int sk, int beat[2], int pid_pipe)
 		helper_exec(path, sk, beat[1]);
 	if (pid < 0)
 		return 1;
-	/* We are its parent: the number cannot be another one's yet. */
+	/* We are its parent, so no other process can have this PID yet. */
 	pidfd = syscall(SYS_pidfd_open, pid, 0);
 	if (pidfd >= 0 && !fork()) {
 		close(beat[1]);
@@ -183,7 +182,7 @@ static int start_both(const char *path, int sk, int beat[2], int pid_pipe)
 	return write(pid_pipe, &pid, sizeof(pid)) != sizeof(pid);
 }
 
-/* Double fork: on restore criu takes any child's exit for a dying task (hooks.md, "No threads, many
+/* Forks twice: on restore criu takes any child's exit for a dying task (hooks.md, "No threads, many
  * processes"). */
 int zns_link_start(void)
 {
@@ -356,8 +355,7 @@ int zns_ask_begin(struct zns_msg *m, struct zw_reply *r)
 		m->fd[i] = m->fd[i - 1];
 	m->fd[0] = sk[1];
 	m->nr_fd++;
-	/* A send that fails leaves no one holding the far end: the read ends at once and says so.
-	 */
+	/* After a failed send nobody holds the far end: the read ends at once with the error. */
 	zns_send(m);
 	close(sk[1]);
 	return sk[0];

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef __CR_ZNS_LINK_H__
 #define __CR_ZNS_LINK_H__
-/* The link to the helper process: starting it, sending packets, waiting for answers. */
+/* The link to the helper process: starts it, sends packets, waits for answers. */
 #include <sys/types.h>
 #include "zns-wire.h"
 
-extern int zns_link_start(void); /* spawn the helper and install its socket as a service fd */
+extern int zns_link_start(void); /* starts the helper and installs its socket as a service fd */
 extern void zns_link_close(void);
-/* Kill the helper when it is still there some seconds after @s: whatever waits for it then fails. 0
- * or -1. */
+/* Kills the helper if it still runs some seconds after @s: then all waits for it fail. 0 or -1. */
 extern int zns_link_limit(unsigned int s);
 extern void zns_link_unlimit(void);
 
@@ -27,14 +26,14 @@ struct zns_msg {
 
 extern int zns_send(struct zns_msg *m);
 /*
- * Send with a fresh answer socket in front of m's descriptors and wait for the answer. Returns its
- * code (0 or -errno); *fd gets the answer's descriptor or -1. -EPIPE: the helper is gone.
+ * Sends @m with a fresh answer socket in front of its descriptors, and waits for the answer.
+ * Returns its code (0 or -errno); *fd gets the answer's descriptor or -1. -EPIPE: the helper is
+ * gone.
  */
 extern int zns_ask(struct zns_msg *m, struct zw_reply *r, int *fd);
-extern const char *zns_helper_gone(void); /* how it ended, for a line to the user */
+extern const char *zns_helper_gone(void); /* the way it ended, for a line to the user */
 extern int zns_answer_socket(int sk[2]);
-/* The first half of zns_ask: the end where zns_recv_reply() will find the answer, or -1 with r
- * filled in. */
+/* The first half of zns_ask: returns the socket for zns_recv_reply(), or -1 with @r filled in. */
 extern int zns_ask_begin(struct zns_msg *m, struct zw_reply *r);
 extern int zns_recv_reply(int sk, struct zw_reply *r, int *fd);
 

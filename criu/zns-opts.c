@@ -18,14 +18,15 @@
 struct zw_begin zns_opts;
 bool zns_opts_given, zns_opts_timeout;
 
-/* criu and its helper work in other directories than the one the user named the device from. */
+/* A relative device name would not do: criu and its helper work in other directories than the
+ * user. */
 static int absolute_dev(void)
 {
 	bool emu = !strncmp(zns_opts.dev, "emu:", 4);
 	const char *path = zns_opts.dev + (emu ? 4 : 0);
 	char cwd[PATH_MAX], out[2 * PATH_MAX];
 
-	if (*path == '/' || (!emu && access(path, F_OK))) /* the latter may be a UUID */
+	if (*path == '/' || (!emu && access(path, F_OK))) /* a name without a file may be a UUID */
 		return 0;
 	if (!getcwd(cwd, sizeof(cwd)) || snprintf(out, sizeof(out), "%s%s/%s", emu ? "emu:" : "",
 						  cwd, path) >= sizeof(zns_opts.dev)) {

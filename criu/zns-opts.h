@@ -4,9 +4,9 @@
 #include <stdbool.h>
 #include "zns-wire.h"
 
-/* as given; what else the helper is told is filled in at the beginning */
+/* the given options; the beginning fills in the rest for the helper */
 extern struct zw_begin zns_opts;
-extern bool zns_opts_given; /* any of them */
-extern bool zns_opts_timeout; /* --timeout, which has a default */
+extern bool zns_opts_given; /* any zns option was given */
+extern bool zns_opts_timeout; /* --timeout was given; it has a default */
 
 #endif

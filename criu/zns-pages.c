@@ -30,7 +30,7 @@
 
 /* --- dump --- */
 
-/* Addresses on their way to the helper; one image is written at a time in each process. */
+/* Addresses on their way to the helper. Each process writes one image at a time. */
 static struct {
 	struct zw_iov iov[ZW_MAX_IOV];
 	unsigned int nr;
@@ -38,15 +38,15 @@ static struct {
 	uint32_t image;
 	pid_t pid;
 } out;
-/* Sent at the latest when so much has come together: the helper reads and writes while criu still
- * looks for pages. */
+/* Send them at this many bytes at the latest: the helper reads and writes while criu still looks
+ * for pages. */
 #define OUT_BYTES (8UL << 20)
-#define STREAM_PIPE (1 << 20) /* bytes; what an unprivileged pipe may have */
+#define STREAM_PIPE (1 << 20) /* bytes; the most for an unprivileged pipe */
 
 /*
- * The kernel writes the processor's number into a thread's rseq area whenever the thread runs, and
- * the parasite runs on it after its pages were read. The helper must know, or it takes such a page
- * for another one when it reads it again.
+ * The kernel writes the processor's number into a thread's rseq area whenever the thread runs. The
+ * parasite still runs on the thread after its pages were read. Without this message the helper
+ * would take such a page for another one when it reads it again.
  */
 static void tell_unsteady(pid_t pid)
 {
@@ -66,7 +66,7 @@ static void tell_unsteady(pid_t pid)
 						       rseq->rseq_abi_size };
 		if (m.h.nr && (m.h.nr == ZW_MAX_IOV || i == item->nr_threads - 1)) {
 			m.len = m.h.nr * sizeof(*v);
-			zns_send(&m); /* a helper that is gone is noticed by the next message */
+			zns_send(&m); /* the next message notices if the helper is gone */
 			m.h.nr = 0;
 		}
 	}
@@ -127,9 +127,8 @@ int zns_write_mem(struct page_xfer *xfer, void *base, unsigned long len)
 }
 
 /*
- * Pages that criu has in a pipe go on through another one that the helper drains. In read mode they
- * are criu's own buffer, which is filled again when this returns: its bytes must be copied, not
- * moved.
+ * Passes pages from criu's pipe on to another pipe that the helper drains. In read mode they are
+ * criu's own buffer, which criu fills again after this call: so the bytes are copied, not moved.
  */
 int zns_pass_on(int from, int to, unsigned long len)
 {
@@ -163,14 +162,14 @@ int zns_write_pages(struct page_xfer *xfer, int p, unsigned long len)
 	struct zns_msg m = ZNS_MSG(ZW_PAGES_STREAM);
 	int sk[2];
 
-	if (!zi->pages) /* a page server's: the image is a pipe itself */
+	if (!zi->pages) /* a page server's image is a pipe itself */
 		return zns_pass_on(p, img_raw_fd(xfer->pi), len);
 	if (zi->fd < 0) {
 		if (pipe2(sk, O_CLOEXEC)) {
 			pr_perror("Can't make a pipe for %s", zi->name);
 			return -1;
 		}
-		fcntl(sk[1], F_SETPIPE_SZ, STREAM_PIPE); /* less will do, more is faster */
+		fcntl(sk[1], F_SETPIPE_SZ, STREAM_PIPE); /* a smaller pipe works, only slower */
 		m.h.image = zi->id;
 		m.fd[0] = sk[0];
 		m.nr_fd = 1;
@@ -191,8 +190,8 @@ int zns_write_pages(struct page_xfer *xfer, int p, unsigned long len)
 	return 0;
 }
 
-/* Returns when the helper has read all the memory it was told of: only then may the task's mappings
- * change. */
+/* Returns when the helper has read all memory that it was told of. Only then may the task's
+ * mappings change. */
 int zns_pages_seal(struct zns_img *zi)
 {
 	struct zns_msg m = ZNS_MSG(ZW_PAGES_SEAL);
@@ -200,7 +199,7 @@ int zns_pages_seal(struct zns_img *zi)
 
 	if (flush())
 		return -1;
-	close_safe(&zi->fd); /* the end of a stream */
+	close_safe(&zi->fd); /* ends the stream */
 	m.h.image = zi->id;
 	if (zns_ask(&m, &r, NULL)) {
 		pr_err("%s\n", r.msg);
@@ -235,7 +234,7 @@ int zns_batch_add(struct zns_batch *b, struct cr_img *img, struct iovec *iov, in
 		pr_perror("Can't make a socket for zns-helper's answers");
 		return -1;
 	}
-	/* Each waits in the helper with a descriptor and its addresses. */
+	/* Each request takes a descriptor and its addresses in the helper. */
 	if (b->nr == BATCH_MAX && batch_take(b) == -EPIPE)
 		return -1;
 	for (i = 0; i < nr && i < ZW_MAX_IOV; i++) {
@@ -263,7 +262,7 @@ int zns_batch_wait(struct zns_batch *b)
 
 	if (b->sk[0] < 0)
 		return 0;
-	close(b->sk[1]); /* with the helper gone, the last copy: the wait ends */
+	close(b->sk[1]); /* the last copy if the helper is gone: the wait ends */
 	while (b->nr && batch_take(b) != -EPIPE)
 		;
 	close(b->sk[0]);
@@ -281,7 +280,7 @@ static int read_now(struct cr_img *img, void *buf, unsigned long len, off_t off)
 	return zns_batch_wait(&b) ? -1 : ret;
 }
 
-/* A page that somebody waits for, at another host: as little around it as can be verified. */
+/* Somebody at another host waits for this page: read as little around it as can be verified. */
 static int read_fault(struct cr_img *img, void *buf, unsigned long len, off_t off)
 {
 	struct zns_msg m = ZNS_MSG(ZW_FETCH);
@@ -301,21 +300,21 @@ static int read_fault(struct cr_img *img, void *buf, unsigned long len, off_t of
 }
 
 /*
- * A forked child's pages are read one by one and compared with its parent's (hooks.md, "Restore"):
- * each a message if it were not for these windows. While pages are taken from one, the helper fills
- * the other with what follows.
+ * criu reads a forked child's pages one by one and compares them with its parent's (hooks.md,
+ * "Restore"). Windows save a message for each page. While criu takes pages from one window, the
+ * helper fills the other with the next pages.
  */
 #define WINDOW (1UL << 20)
 struct window {
 	void *mem;
 	off_t off;
-	unsigned long len; /* 0: nothing in it */
+	unsigned long len; /* 0: empty */
 	struct zns_batch coming; /* has a socket while the helper fills it */
 };
 
 struct zns_windows {
 	struct window w[2];
-	int at; /* the one pages are taken from */
+	int at; /* the current window: pages are taken from it */
 };
 
 static int window_wait(struct window *w)
@@ -327,7 +326,7 @@ static int window_wait(struct window *w)
 	return ret;
 }
 
-/* Bytes from @off on, as many as the image has for it. */
+/* Asks for bytes from @off on, up to the image's end. */
 static int window_ask(struct window *w, struct cr_img *img, off_t off)
 {
 	struct iovec iov;
@@ -382,7 +381,7 @@ static struct zns_windows *windows_of(struct zns_img *zi)
 	return zi->windows = ws;
 }
 
-/* The other window becomes the one pages are taken from, with @off in it. */
+/* Makes the other window, with @off in it, the current one. */
 static int windows_turn(struct zns_windows *ws, struct cr_img *img, off_t off, unsigned long len)
 {
 	struct window *old = &ws->w[ws->at], *new = &ws->w[!ws->at];
@@ -404,8 +403,8 @@ int zns_pread(struct cr_img *img, void *buf, unsigned long len, off_t off)
 
 	if (zns_serve_reads() && len == PAGE_SIZE)
 		return read_fault(img, buf, len, off);
-	/* Memory that is filled on demand wants pages anywhere: the helper's own cache has those
-	 * around them. */
+	/* Memory that is filled on demand wants pages anywhere. The helper's own cache has their
+	 * neighbours. */
 	if (len > WINDOW / 16 || off >= img->zns->size || opts.mode == CR_LAZY_PAGES ||
 	    zns_serve_reads())
 		return read_now(img, buf, len, off);
@@ -426,7 +425,7 @@ bool zns_vma_is_empty(struct page_read *pr, unsigned long start, unsigned long e
 
 	if (!pr->pi || !pr->pi->zns)
 		return false;
-	/* The first entry that ends behind @start; they are in order and do not overlap. */
+	/* Find the first entry that ends behind @start. They are in order and do not overlap. */
 	while (lo < hi) {
 		int mid = lo + (hi - lo) / 2;
 
@@ -439,8 +438,8 @@ bool zns_vma_is_empty(struct page_read *pr, unsigned long start, unsigned long e
 }
 
 /*
- * To map an area, fill it and move it to its place costs more than the pages if those are few. Then
- * the blob maps it where it belongs, and the helper writes the pages there.
+ * To map an area, fill it and move it costs more than filling a few pages. Then the blob maps it in
+ * its final place, and the helper writes the pages there.
  */
 #define PIE_BYTES (64UL << 20)
 #define PIE_ENTRY (64UL << 10)
@@ -453,7 +452,7 @@ bool zns_fill_in_pie(struct page_read *pr)
 	       pr->pi->zns->size / pr->nr_pmes < PIE_ENTRY;
 }
 
-/* The places that the helper shall fill for the blob, in a memfd. -1: printed. */
+/* Lists the places that the helper shall fill for the blob, in a memfd. -1: printed. */
 static int list_places(struct task_restore_args *ta, uint32_t *nr)
 {
 	struct restore_vma_io *rio = rst_mem_remap_ptr((unsigned long)ta->vma_ios, RM_PRIVATE),

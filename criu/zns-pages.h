@@ -5,15 +5,15 @@
 #include <stdint.h>
 #include "zns-wire.h"
 
-/* Ours behind a struct cr_img; outside its union, freed by zns_img_close. */
+/* Our data of a struct cr_img; outside its union, freed by zns_img_close. */
 struct zns_img {
 	bool pages;
 	bool read; /* opened for reading */
-	uint32_t id; /* of the helper's, if pages */
+	uint32_t id; /* the helper's number for it, if pages */
 	uint64_t size; /* bytes, on restore */
-	int fd; /* memfd kept for the hand-over at close, or the pipe that pages go into, or -1 */
+	int fd; /* memfd to hand over at close, or the pipe for pages, or -1 */
 	char name[ZW_NAME];
-	struct zns_windows *windows; /* of its pages, where they are read one by one; or NULL */
+	struct zns_windows *windows; /* for pages that are read one by one; or NULL */
 };
 
 extern int zns_pages_seal(struct zns_img *zi);

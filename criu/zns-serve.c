@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Page servers: one that receives pages into zones, one that gives pages from zones. See
- * include/zns-img.h. */
+/* Page servers: one receives pages into zones, one gives pages from zones. See include/zns-
+ * img.h. */
 #include <errno.h>
 #include <stdbool.h>
 #include <sys/mman.h>
@@ -17,7 +17,7 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
-/* uffd.c asks for more; so the helper reads ahead while this much is sent */
+/* less than uffd.c asks for, so the helper reads ahead while this much is sent */
 #define SERVE_MAX (1UL << 20)
 
 struct source {
@@ -31,7 +31,7 @@ static LIST_HEAD(sources);
 
 int zns_serve_begin(bool of_dump)
 {
-	if (of_dump) /* its pages are in pipes */
+	if (of_dump) /* a dump has its pages in pipes */
 		return 0;
 	if (!opts.lazy_pages)
 		return zns_receive_begin();

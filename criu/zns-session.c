@@ -30,13 +30,13 @@
 
 static enum zns_state state;
 static struct timespec frozen_since, frozen_until;
-static int nr_parents; /* of what is dumped, all generations */
-static bool used; /* also when all is closed: criu writes its statistics last */
-static bool receiving; /* as a page server: pages come through pipes */
+static int nr_parents; /* of the new checkpoint, all generations */
+static bool used; /* stays true after the close: criu writes its statistics last */
+static bool receiving; /* true as a page server: pages come through pipes */
 static struct timespec begun;
-/* The beginning that the helper is at already: what it answers with comes here. -1: none. */
+/* The socket for the answer to the beginning that the helper works on. -1: none. */
 static int asked = -1;
-static bool refused; /* it did not come to that, and the reason is printed */
+static bool refused; /* the beginning failed, and the reason is printed */
 
 bool zns_active(void)
 {
@@ -83,8 +83,8 @@ int zns_refuse(const char *what)
 }
 
 /*
- * Where to show progress: a line on a terminal, unless the log runs over it anyway; and JSON lines
- * to $ZNS_PROGRESS, a descriptor's number or an absolute path. -1: no such place.
+ * Adds the places for progress: a line on a terminal, unless the log also goes there, and JSON
+ * lines to $ZNS_PROGRESS (a descriptor's number or an absolute path). -1: no such place.
  */
 static int add_progress(struct zns_msg *m, int *opened)
 {
@@ -121,7 +121,7 @@ static int add_progress(struct zns_msg *m, int *opened)
 	return 0;
 }
 
-/* Starts the helper and has it begin; begin() waits for the answer. */
+/* Starts the helper and lets it begin; begin() waits for the answer. */
 static int ask_to_begin(enum zw_op op, pid_t pid)
 {
 	struct zns_msg m = ZNS_MSG(op);
@@ -202,8 +202,8 @@ static void set_dump(bool pre_dump)
 }
 
 /*
- * What cannot be decided yet, or goes wrong here, comes up again when the command begins. A dump
- * over RPC has not got its task's PID so far.
+ * Anything undecided or wrong here comes up again when the command begins. A dump over RPC has no
+ * PID of its task yet.
  */
 void zns_begin_early(void)
 {
@@ -220,7 +220,7 @@ void zns_begin_early(void)
 	}
 }
 
-/* 1: zones are to be used; 0: they are not; -1: neither will do. */
+/* 1: use zones; 0: do not; -1: the options are wrong. */
 static int want_dump(void)
 {
 	if (zns_opts_given && !opts.use_page_server) {
@@ -229,7 +229,7 @@ static int want_dump(void)
 		pr_err("--zns-checkpoint is for restore; a dump makes a checkpoint of its own\n");
 		return -1;
 	}
-	/* A restore would prefer the handle, and bring back the older checkpoint. */
+	/* A restore would prefer the handle and restore the older checkpoint. */
 	if (have_handle()) {
 		pr_err("The image directory has the " HANDLE_NAME
 		       " of a checkpoint on zones: use another directory, or "
@@ -262,8 +262,8 @@ int zns_check_feature(void)
 }
 
 /*
- * In a plain chroot no line of mountinfo has `/`, and CRIU cannot tell which mount is on which. It
- * would stop the tasks first, and then say "No parent found for mountpoint".
+ * In a plain chroot no line of mountinfo has `/`, and CRIU cannot order the mounts. It would first
+ * stop the tasks, and then say "No parent found for mountpoint".
  */
 static bool root_is_mounted(void)
 {
@@ -279,15 +279,15 @@ static bool root_is_mounted(void)
 	free(line);
 	if (f)
 		fclose(f);
-	return found || !known; /* without /proc other things go wrong */
+	return found || !known; /* without /proc other steps fail */
 }
 
 int zns_dump_begin(pid_t pid, bool pre_dump)
 {
 	int ret;
 
-	/* CRIU tracks memory in every pre-dump, asks for it or not, and aborts where the kernel
-	 * cannot: with zones or without. */
+	/* CRIU tracks memory in every pre-dump, even unasked. It aborts if the kernel cannot, with
+	 * or without zones. */
 	if (pre_dump && !kdat.has_dirty_track) {
 		pr_err("pre-dump needs a kernel that tracks changed memory (CONFIG_MEM_SOFT_DIRTY), and this one does not: "
 		       "make a full dump (criu dump)\n");
@@ -306,7 +306,7 @@ int zns_dump_begin(pid_t pid, bool pre_dump)
 	if (zns_tee_begin() || zns_files_begin() || begin(ZW_DUMP_BEGIN, pid))
 		return -1;
 	state = ZNS_DUMP;
-	/* With a parent criu leaves out clean pages. We know where the parent is. */
+	/* criu leaves out clean pages if it has a parent. Only we know where the parent is. */
 	if (nr_parents && !opts.img_parent) {
 		opts.img_parent = xstrdup("(on zones)");
 		if (!opts.img_parent)
@@ -321,7 +321,7 @@ int zns_receive_begin(void)
 
 	if (ret <= 0)
 		return ret;
-	/* The sender's images will come here, and could not be told from those that are there. */
+	/* The sender's images will come here. Nobody could tell them from those that exist. */
 	if (!faccessat(get_service_fd(IMG_FD_OFF), "inventory.img", F_OK, 0)) {
 		pr_err("The image directory has images of another dump: give the page server an empty one\n");
 		return -1;
@@ -336,7 +336,7 @@ int zns_receive_begin(void)
 void zns_dump_freeze(void)
 {
 	clock_gettime(CLOCK_MONOTONIC, &frozen_since);
-	/* criu's own limit, for stopping the tasks, gets what admission has left. */
+	/* criu's own limit, for stopping the tasks, gets the time that admission left. */
 	if (state == ZNS_DUMP && zns_opts.timeout_s)
 		opts.timeout = max_t(
 			long, (long)zns_opts.timeout_s - (frozen_since.tv_sec - begun.tv_sec), 1);
@@ -405,7 +405,7 @@ void zns_restore_done(void)
 
 	if (state != ZNS_RESTORE)
 		return;
-	if (zns_ask(&m, &r, NULL)) /* the tasks run: nothing is lost but the figures */
+	if (zns_ask(&m, &r, NULL)) /* the tasks run: only the figures are lost */
 		pr_warn("%s\n", r.msg);
 	else
 		pr_info("%s\n", r.msg);

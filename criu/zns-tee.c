@@ -126,7 +126,7 @@ static void pump(int in, int out, int copy)
 	_exit(n != 0);
 }
 
-/* A process in between: criu itself may not have threads, and the writer of the stream expects a
+/* Puts a process in between: criu itself may not have threads, and the stream's writer expects a
  * plain descriptor. */
 int zns_tee_stream(const char *name, int fd)
 {

@@ -2,19 +2,19 @@
 #ifndef __CR_ZNS_TEE_H__
 #define __CR_ZNS_TEE_H__
 /*
- * A test's view of the image layer, only in a build with -DZNS_DEBUG (make criu-tee): with
- * $ZNS_TEE=DIR a dump into zones also leaves in DIR what CRIU handed to the image layer, by ways
+ * A test's view of the image layer, only in a build with -DZNS_DEBUG (make criu-tee). With
+ * $ZNS_TEE=DIR, a dump into zones also stores in DIR what CRIU handed to the image layer, by ways
  * that do not touch the helper. `znsctl export` of the checkpoint must then give the same bytes. In
- * any other build this is nothing.
+ * other builds this does nothing.
  */
 #include <sys/types.h>
 
 #ifdef ZNS_DEBUG
-extern int zns_tee_begin(void); /* open DIR; 0 without $ZNS_TEE */
+extern int zns_tee_begin(void); /* opens DIR; 0 without $ZNS_TEE */
 extern int zns_tee_memfd(const char *name, int fd); /* a whole image */
 extern int zns_tee_mem(const char *name, pid_t pid, void *base, unsigned long len); /* appends */
 extern int zns_tee_pages(const char *name); /* makes it, empty */
-/* @fd: where a stream is to go; returns the descriptor to write to instead, @fd itself without
+/* @fd: the stream's target. Returns the descriptor to write to instead: @fd itself without
  * $ZNS_TEE, or -1. */
 extern int zns_tee_stream(const char *name, int fd);
 #else

@@ -2,10 +2,10 @@
 #ifndef __CR_ZNS_IMG_H__
 #define __CR_ZNS_IMG_H__
 /*
- * The adapter between CRIU's image layer and the zns helper process: what the patch series calls.
- * Like the rest of CRIU these functions print with pr_err and return 0 or -1 (or -errno where
- * said). No threads, no state that a forked child could break: see zns-wire.h. Rules: design.md §1,
- * §3, §6.
+ * The adapter between CRIU's image layer and the zns helper process: the patch series calls these
+ * functions. Like the rest of CRIU they print with pr_err and return 0 or -1 (or -errno where
+ * said). No threads, and no state that a forked child could break: see zns-wire.h. Rules: design.md
+ * §1, §3, §6.
  */
 #include <stdbool.h>
 #include <sys/types.h>
@@ -17,8 +17,7 @@ struct page_read;
 struct page_xfer;
 struct task_restore_args;
 
-/* Option codes, from config.c's table; one call stores any of them. 0 or -1 (out of range value).
- */
+/* Option codes of config.c's table. One call stores any of them: 0, or -1 (value out of range). */
 enum {
 	ZNS_OPT_FIRST = 1200,
 	ZNS_OPT_DEV = ZNS_OPT_FIRST,
@@ -47,12 +46,12 @@ enum {
 		"zns-separate-metadata", no_argument, 0, ZNS_OPT_SEPARATE       \
 	}
 extern int zns_parse_opt(int code, const char *arg);
-/* The line of `criu --version` that says which build of ZNS-CRIU this is. */
+/* Prints the line of `criu --version` that names this build of ZNS-CRIU. */
 extern void zns_print_version(void);
-/* --timeout was given (opts.timeout has a default): with zones it covers the whole dump, see
+/* --timeout was given (opts.timeout has a default). With zones it covers the whole dump, see
  * zns_dump_begin(). */
 extern void zns_timeout_given(void);
-/* Zones are wanted, with whatever options: as if one had been given. */
+/* Zones are wanted, as if a zns option had been given. */
 extern void zns_use(void);
 /* `criu check --feature zns`: 0 if a dump into zones can begin here, else -1 with one line. */
 extern int zns_check_feature(void);
@@ -72,88 +71,86 @@ extern int zns_check_feature(void);
 	"\n"
 
 /*
- * Before any task is frozen: start the helper, be admitted. Does nothing without zns options. From
- * here on --timeout runs, if it was given: the helper keeps it, and is killed if it does not, so
- * that nothing can wait for it any longer.
+ * Call before any task is frozen: starts the helper and waits for admission. Does nothing without
+ * zns options. From here on --timeout runs, if it was given. The helper keeps it, or is killed, so
+ * that nothing waits for it any longer.
  */
 extern int zns_dump_begin(pid_t pid, bool pre_dump);
 /*
- * For a page server: its images go to zones if zns options are given; what is committed has pages
- * only. From images in zones or in a directory (--lazy-pages) it reads them. Before anybody is
- * listened to.
+ * For a page server, before it listens. With zns options its images go to zones, and the committed
+ * checkpoint has pages only. With --lazy-pages it reads from images in zones or in a directory.
  */
 extern int zns_receive_begin(void);
-/* @of_dump: the server that a dump with --lazy-pages ends in */
+/* @of_dump: the dump with --lazy-pages becomes this server */
 extern int zns_serve_begin(bool of_dump);
 /*
- * When the sender has said that all is sent: what the server has open is closed by @close, then it
+ * Call when the sender has sent all: @close closes the server's open images, then everything
  * becomes durable. Returns the answer for the sender, 0 if its pages are safe here.
  */
 extern int zns_serve_commit(void (*close)(void));
-/* It serves pages from zones, when they are asked for: so many of them at most at once. NULL: an
- * error, printed. */
+/* Does it serve pages from zones on demand? *@nr_pages: at most so many at once. NULL: an error,
+ * printed. */
 extern bool zns_serve_reads(void);
 extern void *zns_serve_read(unsigned long pid, unsigned long vaddr, unsigned long *nr_pages);
 /*
- * The lazy-pages daemon with zones of its own: several reads are under way, answers come through
- * its epoll loop (zns-lazy.c). begin: once the loop is there. on: reads are done this way; nothing
- * below means anything otherwise.
+ * The lazy-pages daemon with zones of its own. Several reads are under way at once; answers come
+ * through its epoll loop (zns-lazy.c). begin: call it once the loop exists. on: reads go this way;
+ * else the functions below have no meaning.
  */
 extern int zns_lazy_begin(int epollfd);
 extern bool zns_lazy_on(void);
-/* Start reading @nr pages from @pr's place; @pr->io_complete is called from the loop, with them at
+/* Starts to read @nr pages from @pr's place. The loop then calls @pr->io_complete; the pages are at
  * zns_lazy_data(). */
 extern int zns_lazy_read(struct page_read *pr, unsigned long vaddr, unsigned long nr);
 extern void *zns_lazy_data(void);
-/* it goes away; what is under way for it is dropped */
+/* @pr goes away; drops its reads under way */
 extern void zns_lazy_forget(struct page_read *pr);
-/* How many bytes to ask for at offset @off of its image, for a fault or in the background; the
- * first one is a fault's next. */
+/* Bytes to ask for at offset @off of the image: for a fault (the next read is a fault's), or in the
+ * background. */
 extern unsigned long zns_lazy_fault(off_t off);
 extern unsigned long zns_lazy_len(off_t off);
 /*
- * May the background ask for more now? What the loop's time-out is (ms). @stock: as they are
- * without zones; but a daemon that waits for a page server sleeps, on zones or not, where stock's
+ * turn: may the background ask for more now? timeout: the loop's time-out (ms). @stock: the value
+ * without zones. A daemon that waits for a page server sleeps, with or without zones, where stock's
  * goes round.
  */
 extern bool zns_lazy_turn(bool stock);
 extern int zns_lazy_timeout(int stock);
-/* When the tasks are about to be frozen; when they run again, if that is before the commit
+/* Call freeze just before the tasks are frozen, and thaw when they run again before the commit
  * (pre-dump). */
 extern void zns_dump_freeze(void);
 extern void zns_dump_thaw(void);
 /*
- * After the last image is flushed, before the post-dump script: durable and visible, or an error.
- * With @failed, the dump has failed already: print what the helper knows of the cause, and return
+ * Call after the last image is flushed, before the post-dump script: durable and visible, or an
+ * error. @failed: the dump has failed already; prints the cause that the helper knows, and returns
  * @failed.
  */
 extern int zns_dump_commit(int failed);
 /* Commands that cannot work on zones yet: -1 with one line if zns options are given. */
 extern int zns_refuse(const char *what);
 /*
- * As soon as the options are known, long before the first image: the helper and the broker start,
- * and the helper begins, while criu finds out about the kernel.
+ * Call as soon as the options are known, long before the first image. The helper and the broker
+ * start and begin while criu examines the kernel.
  */
 extern void zns_begin_early(void);
-/* Before the first image is read: zones are used if the directory has a handle or an id was given.
- */
+/* Call before the first image is read. Uses zones if the directory has a handle or an id was
+ * given. */
 extern int zns_restore_begin(void);
-/* When every task is restored: the figures go into the log. */
+/* Call when every task is restored: the figures go into the log. */
 extern void zns_restore_done(void);
-/* With the image directory, in every process that has it open. */
+/* Call with the image directory's close, in every process that has it open. */
 extern void zns_close(void);
 extern bool zns_active(void);
 
 /*
- * Parents. On zones a directory of a parent is a descriptor that only these functions understand:
- * no path is needed. zns_open_parent: true if images are on zones; then *pfd is the parent of @dfd,
- * -1 if it has none, and *ret 0 or -1.
+ * Parents. On zones a parent's directory is a descriptor that only these functions understand: no
+ * path is needed. zns_open_parent: true if images are on zones. Then *pfd is the parent of @dfd, -1
+ * if it has none, and *ret 0 or -1.
  */
 extern bool zns_open_parent(int dfd, int *pfd, int *ret);
-/* Has the parent @pfd such an image? 1, 0, or -1 with the reason printed; -2: ask the file system.
- */
+/* Has the parent @pfd this image? 1, 0, or -1 with the reason printed; -2: ask the file system. */
 extern int zns_parent_has(int pfd, const char *path);
-/* --prev-images-dir, checked when the image directory is opened: -1 if plain images would follow
+/* Checks --prev-images-dir when the image directory is opened: -1 if plain images would follow
  * images on zones. */
 extern int zns_check_parent_dir(int dfd, const char *parent);
 
@@ -161,19 +158,19 @@ extern int zns_check_parent_dir(int dfd, const char *parent);
 extern bool zns_img_wanted(int dfd, unsigned long oflags);
 extern int zns_img_open(struct cr_img *img, int dfd, int type, const char *path,
 			unsigned long oflags);
-/* The file of an image that is not on zones. Beside images on zones it is never made through a
- * link. */
+/* Opens the file of an image that is not on zones. Beside images on zones it is never made through
+ * a link. */
 extern int zns_open_local(int dfd, const char *path, int flags);
-/* close_image, after the buffered layer has flushed and closed its descriptor. */
+/* For close_image, after the buffered layer has flushed and closed its descriptor. */
 extern void zns_img_close(struct cr_img *img);
 
-/* The task whose memory a page transfer hands to the helper instead of splicing it: @pid, or 0
- * without zones. */
+/* The task whose memory a page transfer gives to the helper without a splice: @pid, or 0 without
+ * zones. */
 extern pid_t zns_xfer_pid(struct page_xfer *xfer, pid_t pid);
 extern int zns_write_mem(struct page_xfer *xfer, void *base, unsigned long len);
-/* The same for pages in a pipe (a pre-dump's, whose tasks run on): page_xfer's write_pages. */
+/* page_xfer's write_pages, for pages in a pipe (of a pre-dump, whose tasks run on). */
 extern int zns_write_pages(struct page_xfer *xfer, int p, unsigned long len);
-/* Pages from a pipe to a pipe or socket; copied where they are a buffer that is used again (read
+/* Passes pages from a pipe to a pipe or socket. Copies them if criu will reuse their buffer (read
  * mode). 0, or -1 and errno. */
 extern int zns_pass_on(int from, int to, unsigned long len);
 
@@ -192,14 +189,14 @@ extern int zns_batch_add(struct zns_batch *b, struct cr_img *img, struct iovec *
 			 off_t off);
 extern int zns_batch_wait(struct zns_batch *b);
 /*
- * No page of the checkpoint is in @start … @end: such a VMA need not be mapped writable to be
- * filled, which for the terabytes that some programs only reserve would be refused.
+ * True: the checkpoint has no page in @start … @end. Such a VMA need not be mapped writable to be
+ * filled. The kernel would refuse that for the terabytes that some programs only reserve.
  */
 extern bool zns_vma_is_empty(struct page_read *pr, unsigned long start, unsigned long end);
 /* May the restorer blob fill this process's areas itself? True without zones. */
 extern bool zns_fill_in_pie(struct page_read *pr);
-/* What prepare_vma_ios queued is the helper's to fill, once the restorer blob calls zns_fill()
- * (zns-pie.h). 0 or -1. */
+/* The helper fills what prepare_vma_ios queued, once the restorer blob calls zns_fill() (zns-
+ * pie.h). 0 or -1. */
 extern int zns_fill_begin(struct cr_img *img, struct task_restore_args *ta);
 
 #endif

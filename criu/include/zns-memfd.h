@@ -9,8 +9,8 @@
 #define MFD_NOEXEC_SEAL 8U
 #endif
 
-/* As memfd_create: -1 and errno. vm.memfd_noexec=2 allows only this kind, which kernels before 6.3
- * do not know. */
+/* Like memfd_create: -1 and errno. vm.memfd_noexec=2 allows only this kind. Kernels before 6.3 do
+ * not know it. */
 static inline int zns_memfd(const char *name)
 {
 	int fd = memfd_create(name, MFD_CLOEXEC | MFD_NOEXEC_SEAL);

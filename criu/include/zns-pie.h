@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef __CR_ZNS_PIE_H__
 #define __CR_ZNS_PIE_H__
-/* What the restorer blob has of zones: all areas are mapped, so the helper may fill them (ZW_FILL).
+/* The restorer blob's part of zones: all areas are mapped, so the helper may fill them (ZW_FILL).
  * No libc here. */
 #include "zns-wire.h"
 
-/* @sk: of zns_fill_begin(), closed here; -1: nothing is to be filled. 0 or -1. */
+/* @sk: from zns_fill_begin(), closed here; -1: nothing to fill. 0 or -1. */
 static inline int zns_fill(int sk)
 {
 	struct zw_reply r;

@@ -5,14 +5,14 @@
 #include <stdbool.h>
 #include "images/rpc.pb-c.h"
 
-/* What the request asks for, before its config_file is read: 0, or -1 with one line. */
+/* Takes the request's options, before its config_file is read: 0, or -1 with one line. */
 extern int zns_rpc_opts(const CriuOpts *req);
-/* Answer FEATURE_CHECK's question after zones, if it was asked. */
+/* Answers FEATURE_CHECK's question about zones, if it was asked. */
 extern void zns_rpc_features(const CriuFeatures *asked, CriuFeatures *answer);
 /*
- * A client is told the first error only. @said was, @msg comes now: true if @msg is to take its
- * place. Errors that criu goes on after, such as an rlimit that it may not raise, would hide the
- * reason. @said NULL: the log is not open yet, and criu would forget the message.
+ * A client gets only one error. @said was the first, @msg is the next: true if @msg shall replace
+ * it. Otherwise an error that criu survives, such as an rlimit that it may not raise, would hide
+ * the reason. @said NULL: the log is not open yet, and criu would forget the message.
  */
 extern bool zns_err_first(const char *said, const char *msg);
 

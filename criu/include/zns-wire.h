@@ -12,16 +12,16 @@
 #include <stdint.h>
 
 #define ZW_VERSION 5
-#define ZW_MAX_IOV 1024 /* iovecs of one message */
+#define ZW_MAX_IOV 1024 /* most iovecs in one message */
 #define ZW_MAX_MSG (sizeof(struct zw_hdr) + ZW_MAX_IOV * sizeof(struct zw_iov))
 #define ZW_MAX_FDS 4
 #define ZW_NAME 64 /* image names, with the NUL */
 #define ZW_STR 256 /* option strings, with the NUL */
 
-/* the helper's: a pipe to whom watches it, a uint32_t each half second: the deadline, s */
+/* the helper's descriptor of a pipe to its guard; each half second a uint32_t: the deadline, s */
 #define ZW_BEAT_FD 4
 
-/* to the helper: its cgroups are, or will be, those of a container */
+/* tells the helper that its cgroups are, or will be, those of a container */
 #define ZW_LEAVE_CGROUP "--leave-cgroup"
 
 enum zw_op {
@@ -33,9 +33,9 @@ enum zw_op {
 	ZW_IMG_FD, /* payload name; fds: memfd with the whole image */
 	ZW_IMG_STREAM, /* payload name; fds: pipe, read until its end */
 	ZW_PAGES_OPEN, /* payload name; fds: reply → image */
-	/* image, pid, nr; payload zw_iov[nr]: memory that stays as it is until SEAL is answered */
+	/* image, pid, nr; payload zw_iov[nr]: memory that does not change until SEAL is answered */
 	ZW_PAGES_MEM,
-	ZW_PAGES_SEAL, /* image; fds: reply. Answered when all of the memory has been read */
+	ZW_PAGES_SEAL, /* image; fds: reply. Answered when all memory has been read */
 	/* payload text: an error in one of criu's children; the dump must not be committed */
 	ZW_FAILED,
 	/* off = µs frozen so far, nr = 1: --lazy-pages; fds: reply. Answered when durable, handle
@@ -50,13 +50,13 @@ enum zw_op {
 	ZW_READ, /* image, off, nr; payload zw_iov[nr] in the sender's memory; fds: reply */
 	ZW_DONE, /* fds: reply, with a summary: every task is restored */
 	/* image, nr; fds: reply, memfd with zw_place[nr] in the sender's memory. Begins when a byte
-	   comes through reply; answered when all of it is there */
+	 * comes through reply; answered when all pages are there */
 	ZW_FILL,
 	/* image, off, pid = a number for the answer, pad = enum zw_fetch, nr = 1; payload zw_iov in
 	   the sender's memory; fds: reply → image = that number. For the lazy-pages daemon */
 	ZW_FETCH = 160,
-	/* dump; off = its size, payload name; fds: file that somebody else wrote into the image
-	   directory */
+	/* dump; off = its size, payload name; fds: a file of somebody else in the image
+	 * directory */
 	ZW_FILE = 111,
 	/* dump */
 	/* image; fds: pipe, read until its end: pages that are not in a frozen task */
@@ -84,7 +84,7 @@ struct zw_iov {
 	uint64_t len;
 };
 
-/* A part of an image, and where it belongs. */
+/* A part of an image, and its place in memory. */
 struct zw_place {
 	uint64_t off;
 	uint64_t base;
@@ -110,7 +110,7 @@ struct zw_begin {
 	uint32_t pre_dump; /* 1 */
 };
 
-/* Where progress is shown; a descriptor for each, in this order. */
+/* Places for progress; a descriptor for each, in this order. */
 enum zw_progress {
 	ZW_PROGRESS_TTY = 1, /* one line, again and again */
 	ZW_PROGRESS_JSON = 2, /* a line of JSON each half second */
@@ -118,12 +118,12 @@ enum zw_progress {
 
 enum zw_fetch {
 	ZW_FETCH_BACKGROUND,
-	ZW_FETCH_FAULT, /* a task waits for it: before all others */
+	ZW_FETCH_FAULT, /* a task waits for it: it goes first */
 };
 
 /*
- * With the answer to ZW_RESTORE_BEGIN comes a memfd with the small images of the checkpoint, or
- * none. One without a place (off 0) is there, but has to be opened (ZW_OPEN).
+ * The answer to ZW_RESTORE_BEGIN brings a memfd with the small images of the checkpoint, or none.
+ * An image with off 0 exists, but has to be opened (ZW_OPEN).
  */
 struct zw_bundle_image {
 	char name[ZW_NAME];
@@ -131,15 +131,15 @@ struct zw_bundle_image {
 };
 struct zw_bundle {
 	uint32_t nr;
-	uint32_t complete; /* 1: there is no image that has no entry */
-	struct zw_bundle_image image[]; /* by name */
+	uint32_t complete; /* 1: every image has an entry */
+	struct zw_bundle_image image[]; /* sorted by name */
 };
 
 enum zw_kind {
 	ZW_KIND_NONE,
 	ZW_KIND_FD, /* the descriptor is the image */
 	ZW_KIND_PAGES, /* read it with ZW_READ */
-	ZW_KIND_POST_COPY = 100, /* of ZW_RESTORE_BEGIN: the checkpoint lacks its lazy pages */
+	ZW_KIND_POST_COPY = 100, /* ZW_RESTORE_BEGIN only: the checkpoint lacks its lazy pages */
 };
 
 struct zw_reply {
@@ -148,7 +148,7 @@ struct zw_reply {
 	uint32_t image;
 	uint32_t warn; /* msg is a warning */
 	uint64_t size; /* bytes; on begin of a dump: checkpoints in the chain of its parents */
-	char msg[512]; /* code != 0: one line for the user; on begin and commit: what was done */
+	char msg[512]; /* code != 0: one line for the user; on begin and commit: a summary */
 };
 
 #endif
