@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Whether the device as a whole can write what its dies can: zones of as many groups as may be
- * open, and as the budget has units left for, are written together. A controller, the host's link
- * or the channels may be less than the sum.
+ * Can the whole device write as fast as the sum of its dies? Writes zones of many groups together:
+ * as many as may be open and as the budget allows. The controller, the host's link or the channels
+ * may be slower than the sum.
  */
 #include "probe_priv.h"
 
 #define ROUNDS 3u
-#define EACH 24u /* units of a zone */
-#define EACH_LEAST 8u /* fewer say nothing: the first ones go into buffers */
-#define BELOW 0.93 /* of the sum, to be called less; what is measured is good to a few per cent */
+#define EACH 24u /* units per zone */
+#define EACH_LEAST 8u /* fewer tell nothing: the first ones go into buffers */
+#define BELOW 0.93 /* of the sum: less is slower; measurements are good to a few per cent */
 
-/* An empty zone of each group. */
+/* Picks an empty zone of each group. */
 static uint32_t pick_all(struct probe *p, uint32_t most, uint32_t *zones)
 {
 	const struct zns_probe_map *m = p->map;

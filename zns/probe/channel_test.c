@@ -1,46 +1,45 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Are the channels that were found there, or were they noise? That is asked with nothing of what
- * placed the dies, neither their times nor the border between them. Each die is read beside one
- * that is said to share its channel, and a die of each channel beside one of each other, in random
- * order, so that what disturbs for a while hits both kinds alike. The times must be two classes,
- * apart, and each pair in the one that it is said to be in. Where channels are noise a pair is in
- * either by chance.
+ * Are the channels real, or noise? This test uses neither the times nor the border that placed the
+ * dies. Each die is read beside another one of its channel. One die of each channel is read beside
+ * one of each other channel. The order is random, so that a long disturbance hits both kinds alike.
+ * The times must form two separate classes, and each pair must be in its class. With noise a pair
+ * is in either class by chance.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "probe_priv.h"
 
-/* tests of a kind at least: of all ways to divide them, one in 12,870 is the right one */
+/* least tests of a kind: one of 12,870 ways to divide them is right */
 #define EACH 8u
-#define FIRST 16u /* samples, four times as many each time that it is looked at again */
+#define FIRST 16u /* samples; each further look takes four times as many */
 #define LOOKS 4u
 #define SAMPLES 256u /* at most */
-#define ALONE 0.15 /* slower alone than at another time is disturbed */
+#define ALONE 0.15 /* this much slower than alone at another time: disturbed */
 #define CHUNK 16u
-#define GAP 0.05 /* between the classes, at least */
-#define MARGIN 0.25 /* of that: so far from the border, at least, */
-#define SIGMAS 3.0 /* and so much of its own spread */
+#define GAP 0.05 /* least gap between the classes */
+#define MARGIN 0.25 /* of that gap: least distance from the border */
+#define SIGMAS 3.0 /* of its own spread: least distance from the border */
 
 struct test {
 	uint32_t a, b; /* groups */
-	bool same; /* said to share a channel */
+	bool same; /* the map says: they share a channel */
 	double ratio, spread;
-	double alone[2]; /* what each took alone meanwhile */
+	double alone[2]; /* time of each one alone, meanwhile */
 };
 
 struct held_out {
 	struct test *t;
 	uint32_t nr, done;
-	const uint32_t *zone; /* by group: the one to read; ZNS_PROBE_NONE */
-	double *v, *best; /* by group: alone, the least of all tests */
-	double usual; /* times that, at most */
-	double low, border, high; /* as they are seen here */
+	const uint32_t *zone; /* by group: the zone to read; ZNS_PROBE_NONE */
+	double *v, *best; /* by group: time alone, and the least of all tests */
+	double usual; /* greatest accepted multiple of that */
+	double low, border, high; /* as measured here */
 	uint32_t right, wrong, untold;
 };
 
-/* A die of the channel at random, but not @not; ZNS_PROBE_NONE if there is no other. */
+/* A random die of the channel other than @not. ZNS_PROBE_NONE: there is no other. */
 static uint32_t die_of(struct probe *p, const struct held_out *h, uint32_t channel, uint32_t not )
 {
 	uint32_t n = p->map->nr_groups, from = probe_random(p, n);
@@ -54,7 +53,7 @@ static uint32_t die_of(struct probe *p, const struct held_out *h, uint32_t chann
 	return ZNS_PROBE_NONE;
 }
 
-/* Returns how many there are of the kind. */
+/* Returns the number of tests of this kind. */
 static uint32_t list_same(struct probe *p, struct held_out *h)
 {
 	uint32_t n = 0, before;
@@ -106,7 +105,7 @@ static int measure(struct probe *p, const struct held_out *h, struct test *t, ui
 	t->spread = PROBE_UNTOLD;
 	if (p->kind[zones[0]] == KIND_NO || p->kind[zones[1]] == KIND_NO)
 		return 0;
-	/* what one alone takes is part of it, for each test anew */
+	/* each test measures the time alone anew */
 	p->solo_ns[zones[0]] = p->solo_ns[zones[1]] = 0;
 	rc = probe_loss(p, zones[0], zones[1], zns_min(n, SAMPLES), &t->ratio, &t->spread, err);
 	if (rc || t->spread >= PROBE_UNTOLD)
@@ -120,7 +119,7 @@ static int measure(struct probe *p, const struct held_out *h, struct test *t, ui
 	return 0;
 }
 
-/* Every time is one of an undisturbed moment, as far as the other tests know. */
+/* Was every time taken undisturbed, as far as the other tests show? */
 static bool told(const struct held_out *h, const struct test *t)
 {
 	return t->spread < PROBE_UNTOLD && t->alone[0] <= h->best[t->a] * h->usual &&
@@ -137,7 +136,7 @@ static double middle(const struct held_out *h, bool same, double none)
 	return n ? probe_median(h->v, n) : none;
 }
 
-/* 1 as it is said to be, 0 not, -1 it cannot be told. */
+/* 1: it is as the map says; 0: it is not; -1: it cannot be told. */
 static int verdict(const struct held_out *h, const struct test *t)
 {
 	double by = t->same ? t->ratio - h->border : h->border - t->ratio;
@@ -151,7 +150,7 @@ static int verdict(const struct held_out *h, const struct test *t)
 
 static void judge(struct held_out *h)
 {
-	/* where all share a channel the other class is one alone */
+	/* if all share a channel, the low class is the time of one alone */
 	h->low = middle(h, false, 1);
 	h->high = middle(h, true, h->low);
 	h->border = (h->low + h->high) / 2;
@@ -165,7 +164,7 @@ static void judge(struct held_out *h)
 	}
 }
 
-/* So much is amiss that more samples would not mend it. */
+/* More samples could not repair so many faults. */
 static bool hopeless(struct held_out *h)
 {
 	judge(h);
@@ -219,8 +218,8 @@ int probe_test_channels(struct probe *p, const uint32_t *zone, struct zns_err *e
 		return zns_fail(err, -ENOMEM, "no memory for %zu tests", most);
 	same = list_same(p, &h);
 	apart = list_apart(p, &h);
-	/* two classes of pairs were seen, so there are dies of both kinds, or they were seen wrong
-	 */
+	/* two classes of pairs were seen: so both kinds of pairs exist, or the classes were
+	 * wrong */
 	if (!same || (!apart && p->border_found)) {
 		probe_doubt(
 			p,

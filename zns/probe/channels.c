@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Dies into channels. Two dies that are read by a whole unit at once take as long as one, or longer
- * when they have to share a channel. How much longer is the drive's: the times of many pairs fall
- * into two classes, or into one.
+ * Dies into channels. Two dies that are each read by a whole unit at once take as long as one, or
+ * longer if they share a channel. How much longer depends on the drive. The times of many pairs
+ * form two classes, or one.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -10,24 +10,24 @@
 
 #include "probe_priv.h"
 
-#define BASES 4u /* dies that are tried against all others, to see the classes */
+#define BASES 4u /* dies that are compared with all others, to find the classes */
 #define OTHERS 64u
 #define PAIRS (BASES * OTHERS)
-#define FIRST 6u /* samples of a pair at first */
-#define CONFIRM 16u /* at least, before two dies are put together */
-#define EDGE 4u /* pairs on each side of it that are looked at again */
+#define FIRST 6u /* first samples of a pair */
+#define CONFIRM 16u /* least samples before two dies share a channel */
+#define EDGE 4u /* pairs on each side of the border that are measured again */
 #define LOOKS 6u
-#define RETRIES 4u /* of what was disturbed */
-#define SHARED_BY_ALL 1.15 /* one class only, and this slow: all dies share a channel */
-#define BLURRED 0.025 /* of a pair's time: too much to say that there is one class only */
-#define UNTOLD_MAX 2u /* times that a die's channel cannot be told */
+#define RETRIES 4u /* for disturbed pairs */
+#define SHARED_BY_ALL 1.15 /* with one class only: this slow means one channel for all dies */
+#define BLURRED 0.025 /* of a pair's time: too unsteady to say that there is only one class */
+#define UNTOLD_MAX 2u /* passes in which a die's channel stays unknown */
 #define SURE 0.999
-#define UNTOLD_ENOUGH 8u /* tries, and then it need not go on */
+#define UNTOLD_ENOUGH 8u /* tries; then the search may stop */
 
 struct pair {
 	uint32_t a, b;
 	double ratio, noise;
-	bool firm; /* on the same side of the border when it was measured again */
+	bool firm; /* measured again on the same side of the border */
 };
 
 static int by_ratio(const void *a, const void *b)
@@ -37,7 +37,7 @@ static int by_ratio(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The widest gap between neighbours: its upper end, 0 if there is none. */
+/* The widest gap between neighbours. Returns its upper end, or 0 if there is none. */
 static uint32_t widest(const struct pair *v, uint32_t n, double *gap)
 {
 	uint32_t at = 0;
@@ -68,8 +68,7 @@ static int measure(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 	return rc ? rc : probe_loss(p, v->a, v->b, n, &v->ratio, &v->noise, err);
 }
 
-/* Those that could be told come first; what was disturbed is tried a few times more, after the
- * others. */
+/* Moves measured pairs to the front. Measures disturbed ones a few times more, after the others. */
 static int tell(struct probe *p, struct pair *v, uint32_t all, uint32_t *n, struct zns_err *err)
 {
 	*n = 0;
@@ -89,7 +88,7 @@ static int tell(struct probe *p, struct pair *v, uint32_t all, uint32_t *n, stru
 	return 0;
 }
 
-/* All of them with more samples. */
+/* Measures all pairs with more samples. */
 static int sharpen(struct probe *p, struct pair *v, uint32_t *n, struct zns_err *err)
 {
 	for (uint32_t i = 0; i < *n; i++) {
@@ -101,7 +100,7 @@ static int sharpen(struct probe *p, struct pair *v, uint32_t *n, struct zns_err 
 	return tell(p, v, *n, n, err);
 }
 
-/* Those at a gap once more; they are settled when each was on its side of @border again. */
+/* Measures pairs at a gap again. They are settled if each stays on its side of @border. */
 static int look_again(struct probe *p, struct pair *v, uint32_t n, double border, bool *settled,
 		      struct zns_err *err)
 {
@@ -121,10 +120,8 @@ static int look_again(struct probe *p, struct pair *v, uint32_t n, double border
 	return 0;
 }
 
-/*
- * Two classes? A pair that was disturbed looks like one of its own, so those at the gap are
- * measured again, with more samples, until each stays on its side of it.
- */
+/* Are there two classes? A disturbed pair looks like a class of its own. So pairs at the gap are
+ * measured again, with more samples, until each stays on its side. */
 static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *err)
 {
 	double gap, noise;
@@ -167,7 +164,7 @@ static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 		for (uint32_t i = 0; i < n; i++)
 			v[i].firm = false;
 	}
-	/* a gap that never stayed is one beside whatever was disturbed most */
+	/* a gap that never settled lies beside disturbed pairs */
 	p->border_found = settled && at && gap > PROBE_GAP && gap > 4 * noise;
 	p->lost_low = p->lost_high = middle(v, n, false);
 	if (p->border_found) {
@@ -187,7 +184,7 @@ static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 	return 0;
 }
 
-/* The bases against all others: of these as many at a time as can be read beside the bases. */
+/* Compares the bases with all others, as many at a time as can stay readable beside the bases. */
 static int find_border(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	uint32_t bases = zns_min(nr, zns_min(BASES, zns_max(p->room / 2, 1u))),
@@ -202,7 +199,7 @@ static int find_border(struct probe *p, const uint32_t *zones, uint32_t nr, stru
 	for (uint32_t at = 0; !rc && at < nr; at += each) {
 		uint32_t end = zns_min(at + each, nr);
 
-		if (at) /* but for the bases */
+		if (at) /* keep the bases */
 			rc = probe_drop(p, zones + zns_max(at - each, bases),
 					at - zns_max(at - each, bases), err);
 		if (!rc)
@@ -223,7 +220,7 @@ static int find_border(struct probe *p, const uint32_t *zones, uint32_t nr, stru
 	return rc || !n ? rc : classes(p, v, n, err);
 }
 
-/* With more samples while it is close to the border; @sure is less than SURE if it stays so. */
+/* Takes more samples near the border. If the result stays unclear, *sure is less than SURE. */
 static int share_channel(struct probe *p, uint32_t a, uint32_t b, bool *yes, double *sure,
 			 struct zns_err *err)
 {
@@ -236,7 +233,7 @@ static int share_channel(struct probe *p, uint32_t a, uint32_t b, bool *yes, dou
 			return rc;
 		*yes = ratio > p->border;
 		z = fabs(ratio - p->border) / zns_max(spread, 0.05 * width);
-		/* a pair that is much slower than any is disturbed */
+		/* a pair much slower than the slow class is disturbed */
 		if (z > 4 && (!*yes || (n >= CONFIRM && ratio < p->border + 2 * width)))
 			break;
 		z = zns_min(z, 2.0);
@@ -245,7 +242,7 @@ static int share_channel(struct probe *p, uint32_t a, uint32_t b, bool *yes, dou
 	return 0;
 }
 
-/* A zone of the die that has a whole unit to read, or can get it. */
+/* A zone of the die that has a whole unit to read, or can get one. */
 static uint32_t representative(const struct probe *p, uint32_t group)
 {
 	uint32_t zone = p->map->pivot[group], data = ZNS_PROBE_NONE;
@@ -267,7 +264,7 @@ struct dies {
 	uint32_t *zone; /* by group; ZNS_PROBE_NONE */
 	uint32_t *first; /* by channel: its first group */
 	uint32_t *list;
-	uint32_t *untold; /* by group: so often its channel could not be told */
+	uint32_t *untold; /* by group: how often its channel could not be told */
 };
 
 static int border(struct probe *p, const struct dies *d, struct zns_err *err)
@@ -280,14 +277,14 @@ static int border(struct probe *p, const struct dies *d, struct zns_err *err)
 	for (uint32_t g = 0; g < nr; g++)
 		if (d->zone[g] != ZNS_PROBE_NONE)
 			list[n++] = d->zone[g];
-	/* the first of many may all be on channels of their own */
+	/* many dies: choose at random, since the first ones may all have different channels */
 	for (uint32_t i = 0; n > OTHERS && i < OTHERS; i++) {
 		uint32_t k = i + probe_random(p, n - i), zone = list[k];
 
 		list[k] = list[i];
 		list[i] = zone;
 	}
-	/* they stay readable as long as there is room: they are needed again soon */
+	/* keep them readable while there is room: they are needed again soon */
 	return find_border(p, list, zns_min(n, OTHERS), err);
 }
 
@@ -298,7 +295,7 @@ static int one_die(struct probe *p, const struct dies *d, uint32_t group, uint32
 	double sure, least = 1;
 
 	*kept = false;
-	/* in a regular map channels take turns: the likely one first */
+	/* in a regular map channels take turns: try the likely one first */
 	for (uint32_t k = 0, n = m->nr_channels - first_channel; k < n; k++) {
 		uint32_t c = first_channel + (group + k) % n;
 		bool yes;
@@ -313,14 +310,14 @@ static int one_die(struct probe *p, const struct dies *d, uint32_t group, uint32
 		m->channel_confidence[group] = sure;
 		return 0;
 	}
-	/* no channel of its own for one that was disturbed; perhaps in the next pass */
+	/* a disturbed die gets no channel of its own; try again in the next pass */
 	if (least < SURE) {
 		d->untold[group]++;
 		p->dies_untold++;
 		return 0;
 	}
 	if (m->nr_channels - first_channel == cap)
-		return 0; /* the next pass */
+		return 0; /* wait for the next pass */
 	d->first[m->nr_channels] = group;
 	m->group_channel[group] = m->nr_channels++;
 	m->channel_confidence[group] = least;
@@ -328,7 +325,7 @@ static int one_die(struct probe *p, const struct dies *d, uint32_t group, uint32
 	return 0;
 }
 
-/* Reset what can be read but is not a channel's representative of this pass. */
+/* Resets zones that are readable and do not stand for a channel of this pass. */
 static int make_room(struct probe *p, const struct dies *d, uint32_t first_channel,
 		     struct zns_err *err)
 {
@@ -390,7 +387,7 @@ static int run(struct probe *p, const struct dies *d, struct zns_err *err)
 	}
 	if (!p->border_found) {
 		m->channel_loss = 0;
-		/* no two dies disturb each other: the channels, if there are any, cannot be told */
+		/* if no two dies disturb each other, channels cannot be told */
 		if (p->lost_low < SHARED_BY_ALL + p->jitter / 2)
 			return 0;
 		m->channel_loss = 1 - 1 / p->lost_low;

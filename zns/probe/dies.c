@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Zones into dies. A pass keeps the pivots of some groups readable and brings all zones without a
- * group past them, in waves as large as the limits allow; a zone that conflicts with none becomes a
- * pivot, or, when there is no room for more, waits for the next pass, which need not look at the
- * groups of this one any more.
+ * Zones into dies. A pass keeps the pivots of some groups readable. It compares all zones without a
+ * group with them, in waves as large as the limits allow. A zone that conflicts with no pivot
+ * becomes a pivot. If there is no room for more pivots, it waits for the next pass, which need not
+ * look at this pass's groups again.
  */
 #include <string.h>
 
@@ -11,21 +11,21 @@
 
 #define WAVE_MAX 512u
 #define PIVOTS_MAX 4096u
-#define ROUNDS 3 /* without a suspect, before a zone is taken for another die's */
-#define UNSURE_MAX 4u /* passes in which a zone cannot be told */
+#define ROUNDS 3 /* rounds without a suspect, before a zone belongs to another die */
+#define UNSURE_MAX 4u /* passes in which a zone may stay unknown */
 #define CALIBRATE 12u /* zones */
 
 enum verdict { FOUND, NO_MATCH, UNSURE };
 
 struct pass {
-	uint32_t first, end; /* groups whose pivots can be read */
+	uint32_t first, end; /* groups with readable pivots */
 	uint32_t cap;
-	uint32_t control; /* the pivot of a group before these, readable too; ZNS_PROBE_NONE */
-	uint32_t *refuted; /* by group: the zone that is proved not to be of it */
+	uint32_t control; /* a readable pivot of an earlier group; ZNS_PROBE_NONE */
+	uint32_t *refuted; /* by group: the zone that is proved to be of another die */
 	uint32_t *list, *pivots; /* groups to try, and their pivots */
 };
 
-/* A regular map repeats: what stood as far before this zone as the zone before has its like? */
+/* A regular map repeats: guess the group of the zone one period earlier. */
 static uint32_t guess(const struct probe *p, uint32_t zone)
 {
 	bool worth = p->hint_tried < 16 || p->hint_hit * 2 > p->hint_tried || zone % 16 == 0;
@@ -52,7 +52,7 @@ static void learn(struct probe *p, uint32_t zone, uint32_t group, uint32_t guess
 	p->last_of_group[group] = zone + 1;
 }
 
-/* 1: it is; 0: it is not, or cannot be told (then *unsure). */
+/* *found: the zone is in the group. Otherwise it is not, or *unsure is set. */
 static int try_group(struct probe *p, struct pass *ps, uint32_t zone, uint32_t group, bool quick,
 		     bool *found, bool *unsure, float *conf, struct zns_err *err)
 {
@@ -86,7 +86,7 @@ static int classify(struct probe *p, struct pass *ps, uint32_t zone, uint32_t fi
 			ps->pivots[n] = p->map->pivot[g];
 			ps->list[n++] = g;
 		}
-		/* in pieces, so that the one is not looked for any longer when it is found */
+		/* in pieces, so that the search stops once the group is found */
 		for (uint32_t at = 0; !rc && !found && at < n; at += PROBE_SET_MAX) {
 			uint32_t k = zns_min(n - at, PROBE_SET_MAX);
 
@@ -131,7 +131,7 @@ static int one_zone(struct probe *p, struct pass *ps, uint32_t zone, struct zns_
 	float conf = 0;
 	int rc = classify(p, ps, zone, first, &v, &group, &conf, err);
 
-	/* data of others that cannot be read is their matter */
+	/* unreadable data of others is not our problem */
 	if (rc && rc != -EINTR && p->kind[zone] == KIND_DATA) {
 		p->given_up[zone] = true;
 		return 0;
@@ -139,15 +139,15 @@ static int one_zone(struct probe *p, struct pass *ps, uint32_t zone, struct zns_
 	if (rc)
 		return rc;
 	/*
-	 * While there is one group only nothing is known to be on another die: what hits everything
-	 * cannot be told from a die that is shared for certain. Such a zone is asked again when
-	 * there are two; and one group alone is an error.
+	 * With one group, nothing is known to be on another die. Then a disturbance of everything
+	 * looks like a shared die. Such a zone is asked again when there are two groups. If there
+	 * is only one group at the end, that is an error.
 	 */
 	if (v == FOUND && p->map->nr_groups > 1)
 		assign(p, zone, group, conf);
 	else if (v == FOUND)
 		return 0;
-	else if (v == UNSURE) /* at another time, perhaps */
+	else if (v == UNSURE) /* try again later */
 		p->given_up[zone] = ++p->unsure[zone] >= UNSURE_MAX;
 	else if (ps->end == p->map->nr_groups && ps->end - ps->first < ps->cap)
 		new_group(p, ps, zone);
@@ -197,10 +197,8 @@ static int one_wave(struct probe *p, struct pass *ps, const uint32_t *wave, uint
 	return rc ? rc : probe_drop(p, gone, nr_gone, err);
 }
 
-/*
- * A group of one zone among large ones may be a die that was found twice. Once more against all
- * others, with the pivots as they are; a group that goes is closed up.
- */
+/* A group of one zone among large groups may be a die that was found twice. Compares it again
+ * with all others, with the present pivots. The numbers close up if a group goes. */
 static int recheck_lonely(struct probe *p, struct pass *ps, struct zns_err *err)
 {
 	cleanup_free uint32_t *size = calloc(p->nr, sizeof(*size));
@@ -250,7 +248,7 @@ static int recheck_lonely(struct probe *p, struct pass *ps, struct zns_err *err)
 	return rc;
 }
 
-/* Ascending, zones with data last: then there are pivots to hold them against. */
+/* Ascending. Zones with data come last: then there are pivots to compare them with. */
 static uint32_t list_open(const struct probe *p, uint32_t *out, uint32_t below)
 {
 	uint32_t n = 0;
@@ -263,8 +261,8 @@ static uint32_t list_open(const struct probe *p, uint32_t *out, uint32_t below)
 	return n;
 }
 
-/* The pivots of a run that is continued; one that went bad meanwhile is replaced by another zone of
- * its group. */
+/* Prepares the pivots of a continued run. If one went bad meanwhile, another zone of its group
+ * replaces it. */
 static int load_pivots(struct probe *p, const struct pass *ps, struct zns_err *err)
 {
 	uint32_t *pivot = p->map->pivot;
@@ -287,9 +285,9 @@ static int load_pivots(struct probe *p, const struct pass *ps, struct zns_err *e
 }
 
 /*
- * What is left may be one die: then all zones that can be read wait for each other, and none of
- * them says that this is no disturbance. So a zone of another die stays beside them, until pivots
- * have taken all the room that they may.
+ * The remaining zones may all be of one die. Then all readable zones wait for each other, and this
+ * looks like a disturbance. So a zone of another die stays readable as a control, until the pivots
+ * fill their room.
  */
 static int take_control(struct probe *p, struct pass *ps, struct zns_err *err)
 {

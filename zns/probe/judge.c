@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/*
- * May the map be stored? A wrong map is worse than none, since promises are made on it. So every
- * sign that the device could not be measured is an error that names it, unless the caller asks for
- * the map all the same.
- */
+/* May the map be stored? A wrong map is worse than none, since promises depend on it. So every
+ * sign of a bad measurement is an error that names it, unless the caller wants the map anyway. */
 #include <stdarg.h>
 
 #include "probe_priv.h"
 
 #define LOOK_AFTER 1000u /* races */
-#define HOPELESS 0.85 /* spoiled of these */
+#define HOPELESS 0.85 /* spoiled races among these */
 #define SPOILED_MAX 0.6
 #define OVERRULED_MAX 0.05
 #define LEAST 0.99 /* confidence */

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Zones with something to read in them: written when needed, within limits and budget, and reset.
- */
+/* Zones with something to read: written when needed, within limits and budget, and reset. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "probe_priv.h"
 
-#define FAILED_IN_A_ROW 4u /* that is not the zones */
+#define FAILED_IN_A_ROW 4u /* then the zones are not the cause */
 
 static const char mark[16] = "zns-criu probe\n";
 
@@ -27,7 +26,7 @@ void probe_fill(struct probe *p, uint8_t *unit, uint32_t zone)
 	struct unit_head h = { .zone = zone };
 	uint64_t *w = (uint64_t *)unit, x = zone * UINT64_C(0x9e3779b97f4a7c15) + 1;
 
-	/* no drive shall find it easy to compress */
+	/* hard for a drive to compress */
 	for (uint32_t i = 0; i < p->unit / 8; i++) {
 		x ^= x << 13;
 		x ^= x >> 7;
@@ -38,7 +37,7 @@ void probe_fill(struct probe *p, uint8_t *unit, uint32_t zone)
 	memcpy(unit, &h, sizeof(h));
 }
 
-/* A zone that a killed probe left. */
+/* Is it a zone that a killed probe left behind? */
 static bool is_leftover(struct probe *p, const struct zns_zone *z)
 {
 	const struct unit_head *h = (const struct unit_head *)p->rbuf;
@@ -46,7 +45,7 @@ static bool is_leftover(struct probe *p, const struct zns_zone *z)
 	if (!zns_zone_is_active(z->state) || z->conventional)
 		return false;
 	if (!z->wp)
-		return true; /* opened for a first write that never came */
+		return true; /* opened, but never written */
 	if (zns_dev_read(p->d, z->index, 0, p->rbuf, p->d->geo.block_size, NULL))
 		return false;
 	return !memcmp(h->mark, mark, sizeof(mark)) && h->zone == z->index && !h->zero;
@@ -206,8 +205,8 @@ int probe_spend(struct probe *p, uint64_t bytes, struct zns_err *err)
 	return 0;
 }
 
-/* One by one, after several at once failed: a bad zone is left out, a limit, or many in a row, is
- * an error. */
+/* Writes zones one by one after a common write failed. Leaves a bad zone out. A limit, or many
+ * failures in a row, is an error. */
 static int write_each(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	uint32_t in_a_row = 0;
@@ -222,7 +221,7 @@ static int write_each(struct probe *p, const uint32_t *zones, uint32_t nr, struc
 			return rc;
 		if (now.wp >= p->unit)
 			continue;
-		/* a failed first write may have opened it all the same */
+		/* a failed first write may still have opened it */
 		if (now.wp || now.state != ZNS_ZONE_EMPTY)
 			zns_dev_reset(p->d, &z, 1, NULL);
 		rc = zns_dev_write(p->d, z, 0, p->wbuf + (size_t)i * p->unit, p->unit, &why);
@@ -265,7 +264,7 @@ static int write_batch(struct probe *p, const uint32_t *zones, uint32_t nr, stru
 	}
 	if (zns_dev_race(p->d, r, nr, NULL))
 		rc = write_each(p, zones, nr, err);
-	/* its place among the open zones is for others */
+	/* others need its place among the open zones */
 	for (uint32_t i = 0; !rc && i < nr && p->d->geo.max_open; i++)
 		if (p->have[zones[i]])
 			rc = zns_dev_close_zone(p->d, zones[i], err);
@@ -289,7 +288,7 @@ int probe_need(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_e
 	}
 	if (!rc && n)
 		rc = write_batch(p, batch, n, err);
-	/* a die that still programs would look like one that is read */
+	/* a die that still programs would look like one that is being read */
 	return rc || (!wrote && !n) ? rc : zns_dev_flush(p->d, err);
 }
 
@@ -334,7 +333,7 @@ uint32_t probe_pick_empty(struct probe *p, uint32_t *out, uint32_t n)
 {
 	uint32_t got = 0, from = probe_random(p, p->nr);
 
-	/* at random while that finds some, then whatever is left */
+	/* at random while this finds some, then in order */
 	for (uint32_t tries = 0; got < n && tries < 8 * n + 64; tries++) {
 		uint32_t z = probe_random(p, p->nr), i;
 

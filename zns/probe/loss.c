@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/*
- * What two dies lose when they are read at once, against one alone. Each sample stands between two
- * times of one alone: it counts only when these took their usual time.
- */
+/* How much slower two dies are together than one alone. Each sample lies between two reads of
+ * one die alone, and counts only if these took their usual time. */
 #include <math.h>
 
 #include "probe_priv.h"
 
-#define SOLO 16u /* samples of one alone */
+#define SOLO 16u /* samples of one die alone */
 #define SAMPLES PROBE_LOSS_MAX
-#define JITTER 24u /* samples of two, to see how much they vary */
-#define ALONE 0.15 /* more than usual is disturbed */
+#define JITTER 24u /* samples of a pair, to see their variation */
+#define ALONE 0.15 /* this much more than usual: disturbed */
 
 static int samples(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t n,
 		   struct zns_err *err)
@@ -27,7 +25,7 @@ static int samples(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t 
 	return 0;
 }
 
-/* One alone, once for each zone. */
+/* The time of one alone, measured once for each zone. */
 static int solo(struct probe *p, uint32_t zone, double *ns, struct zns_err *err)
 {
 	double v[SOLO];
@@ -50,17 +48,14 @@ static int undisturbed(struct probe *p, uint32_t zone, bool *yes, struct zns_err
 	int rc = samples(p, zone, ZNS_PROBE_NONE, &ns, 1, err);
 
 	*yes = !rc && ns < usual * (1 + zns_max(ALONE, 2 * p->jitter));
-	/* it was measured at a bad time */
+	/* the usual time came from a bad moment */
 	if (!rc && ns < usual * (1 - zns_max(ALONE, 2 * p->jitter)))
 		p->solo_ns[zone] = ns;
 	return rc;
 }
 
-/*
- * Two at once, between two times one alone, which are the control: a sample counts if those took
- * what they take. Up to
- * @n of them; *got may be less.
- */
+/* Reads both at once, between reads of one alone as a control. A sample counts if the controls
+ * took their usual time. Takes up to @n samples; *got may be less. */
 static int controlled(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t n, uint32_t *got,
 		      struct zns_err *err)
 {
@@ -101,13 +96,13 @@ int probe_loss(struct probe *p, uint32_t a, uint32_t b, uint32_t n, double *rati
 	x = zns_max(p->solo_ns[a], p->solo_ns[b]);
 	low = probe_quartile(v, n);
 	*ratio = low / x;
-	/* of a lower quartile, from how far the quicker half lies apart; where disturbances reach
-	 * into that it is much */
+	/* The spread of a lower quartile, from the width of the faster half. It is large if
+	 * disturbances reach that half. */
 	*spread = 0.87 * zns_max((v[n / 2] - v[0]) / x, p->jitter) / sqrt(n);
 	if (*ratio >= 1 - zns_max(PROBE_GAP, 4 * *spread))
 		return 0;
-	/* two at once are not quicker than the slower one alone: that one was measured at a bad
-	 * time */
+	/* Two at once cannot be faster than the slower one alone. So its time alone came from a
+	 * bad moment. */
 	p->solo_ns[a] = p->solo_ns[b] = 0;
 	*ratio = 1;
 	*spread = PROBE_UNTOLD;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The map that a probe draws: its arrays, its numbering, how much of it is known; and what a device
- * asks of a probe. */
+/* The map that a probe draws: its arrays, its numbering, its known share. Also what a device
+ * needs for a probe. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,7 +73,7 @@ void probe_count(struct probe *p)
 	m->confidence = usable ? zns_min(sum / usable, 1.0) : 0;
 }
 
-/* Groups in the order of their first zones, channels in that of their first groups. */
+/* Numbers groups by their first zones, and channels by their first groups. */
 int probe_number_groups(struct zns_probe_map *m, struct zns_err *err)
 {
 	uint32_t n = m->nr_groups, next = 0;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* One zone's rates, and whether several zones together get more than one: if not, the drive is one
+/* The rates of one zone, and whether several zones together are faster. If not, the drive is one
  * domain. */
 #include "probe_priv.h"
 
 #define TOGETHER 8u
 #define ROUNDS 4u
 #define ROUNDS_MAX 9u
-#define DOMAIN_ROUNDS 6u /* before it is called one domain, */
-#define DOMAIN_LEAST 3u /* or this many, if there is no budget for more */
+#define DOMAIN_ROUNDS 6u /* rounds before the drive counts as one domain */
+#define DOMAIN_LEAST 3u /* the same, if the budget allows no more */
 #define SOLO_LEAST 12u /* units */
 #define EACH_LEAST 8u
-#define ONE_DOMAIN 1.3 /* as a multiple of one zone alone */
-#define SHARE 0.3 /* of the budget */
-#define FAST 1.06 /* times as many zones: hardly */
+#define ONE_DOMAIN 1.3 /* multiple of one zone alone; less is one domain */
+#define SHARE 0.3 /* part of the budget */
+#define FAST 1.06 /* multiple of the number of zones: hardly possible */
 #define MORE 6u /* rounds */
-#define TOO_MUCH 1.15 /* times as many zones: no drive is that fast */
-#define ALIKE 0.2 /* of the median: rounds that agree */
+#define TOO_MUCH 1.15 /* multiple of the number of zones: no drive is that fast */
+#define ALIKE 0.2 /* of the median: rounds this near agree */
 
 static uint32_t clamp(uint64_t v, uint32_t low, uint32_t high)
 {
@@ -47,7 +47,7 @@ static int one_round(struct probe *p, uint32_t n, uint32_t solo, uint32_t each, 
 	return rc;
 }
 
-/* Most of the rounds say about the same. */
+/* Do most of the rounds agree? */
 static bool agree(const double *v, uint32_t n, double median)
 {
 	uint32_t alike = 0;
@@ -69,8 +69,8 @@ int probe_rates(struct probe *p, struct zns_err *err)
 	for (uint32_t z = 0; z < p->nr; z++)
 		empty += p->kind[z] == KIND_EMPTY && p->typical[z];
 	n = zns_min(n, empty);
-	/* few zones at once may be on one die by chance, so more often then; not at the cost of
-	 * everything else */
+	/* Few zones may share a die by chance, so they get more rounds, within their share of
+	 * the budget. */
 	if (ROUNDS * (SOLO_LEAST + n * EACH_LEAST) > total * SHARE)
 		n = zns_min(n, 4u);
 	rounds = n < 4 ? ROUNDS_MAX : ROUNDS;
@@ -91,13 +91,12 @@ int probe_rates(struct probe *p, struct zns_err *err)
 		most = zns_max(most, together[i]);
 		one = zns_max(one, write[i]);
 		probe_tick(p, i + 1, rounds);
-		/* no more speed together is a thing to be certain of, and if it is so nothing else
-		 * is asked */
+		/* One domain must be certain, since no further question follows then. */
 		if (i + 1 == rounds && n > 1 && most < ONE_DOMAIN * one && rounds < DOMAIN_ROUNDS &&
 		    p->map->written + (solo + (uint64_t)n * each) * p->unit <= p->budget)
 			rounds++;
 	}
-	/* one alone had bad luck each time: once more */
+	/* one zone alone was always unlucky: measure it again */
 	for (uint32_t i = 0;
 	     n > 1 && most > FAST * n * one && i < MORE && total > 2 * rounds * (solo + n * each);
 	     i++) {
@@ -110,7 +109,7 @@ int probe_rates(struct probe *p, struct zns_err *err)
 	}
 	p->map->zone_write_mibps = zns_max(probe_median(write, rounds) + 0.5, 1.0);
 	p->map->zone_read_mibps = zns_max(probe_median(read, rounds) + 0.5, 1.0);
-	/* the best of each: stalls, and zones that happen to share a die, only take away from it */
+	/* the best of each: stalls and shared dies only lower it */
 	p->map->scaling = n > 1 ? most / one : 1;
 	p->map->one_domain = p->map->scaling < ONE_DOMAIN;
 	if (p->map->scaling > TOO_MUCH * n)
@@ -135,7 +134,7 @@ int probe_rates(struct probe *p, struct zns_err *err)
 			p,
 			"zones together seem to be written no faster than one, but their rates differ by more than %.0f %% from one time to the next",
 			100 * ALIKE);
-	/* Laplace's rule for the next zone, when all so far behaved the same. */
+	/* Laplace's rule for the next zone, if all so far behaved the same. */
 	for (uint32_t z = 0; z < p->nr; z++) {
 		p->map->zone_group[z] = 0;
 		p->map->zone_confidence[z] = 1 - 1.0 / (rounds * n + 2);

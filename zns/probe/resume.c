@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* A run that was stopped, as bytes, to be continued later on the same machine. */
+/* Saves a stopped run as bytes, to continue it later on the same machine. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,13 +14,13 @@ struct head {
 	uint32_t version, nr_zones, nr_groups, phase, unit, write_mibps, read_mibps, zero;
 	double scaling;
 	uint64_t written, resets, reads, read_bytes, device_ns, wall_ns;
-	uint64_t hash; /* of all of it, with this 0 */
+	uint64_t hash; /* of everything, with this field as 0 */
 };
 
 struct entry {
 	uint32_t group, tested;
 	float confidence;
-	uint32_t pivot; /* of the group of this number */
+	uint32_t pivot; /* pivot of the group with this entry's number */
 };
 
 int zns_probe_save(const struct zns_probe_map *m, void **out, size_t *out_len)
@@ -69,7 +69,7 @@ static bool sane(const struct head *h, const struct entry *e)
 			return false;
 		if (e[z].tested > h->nr_groups || (z < h->nr_groups && e[z].pivot >= h->nr_zones))
 			return false;
-		/* a pivot is of its group */
+		/* a pivot must be in its group */
 		if (z < h->nr_groups && e[e[z].pivot].group != z)
 			return false;
 	}
@@ -98,7 +98,7 @@ int zns_probe_load(const void *state, size_t len, uint32_t nr_zones, struct zns_
 	if (probe_map_alloc(m, nr_zones))
 		return zns_fail(err, -ENOMEM, "no memory for a probe of %u zones", nr_zones);
 	m->nr_groups = h->nr_groups;
-	/* what is needed of a later phase is found again: it is quick */
+	/* later phases are quick: they start again */
 	m->phase = zns_min(h->phase, (uint32_t)ZNS_PROBE_CHANNELS);
 	m->unit = h->unit;
 	m->zone_write_mibps = h->write_mibps;

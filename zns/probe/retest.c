@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * How right is the map? The votes that made it may all be wrong in the same way. So zones at random
- * are tested again, later. Each must be on the die of another zone of its group, and on no die of
- * another group; each other group is tested with a zone at random too. The share that agrees gives
- * a lower bound of the share that is right.
+ * How right is the map? All votes for it may be wrong in the same way. So random zones are tested
+ * again, later. Each zone must share a die with another zone of its group, and with no zone of
+ * another group; each other group is tested with a random zone too. The share that agrees gives a
+ * lower bound for the share that is right.
  */
 #include <string.h>
 
 #include "probe_priv.h"
 
-#define TESTS 400u /* none wrong: 99.25 % right at least */
-#define TESTS_MAX 1600u /* that many are made when some go wrong */
-#define SAMPLE 100u /* zones that are written for it, more or less */
+#define TESTS 400u /* if none is wrong, at least 99.25 % are right */
+#define TESTS_MAX 1600u /* if some are wrong */
+#define SAMPLE 100u /* zones to write for it, roughly */
 #define ROUNDS_MIN 4u
 #define ROUNDS_MAX 16u
 #define UNTOLD_MAX 0.1
@@ -19,13 +19,13 @@
 struct retest {
 	uint32_t *usable, nr_usable;
 	uint32_t *groups; /* in random order */
-	uint32_t *reps, nr_reps; /* zones that stand for groups, */
-	uint32_t *rep_of; /* by group; ZNS_PROBE_NONE */
+	uint32_t *reps, nr_reps; /* zones that represent groups */
+	uint32_t *rep_of; /* by group: its zone; ZNS_PROBE_NONE */
 	uint32_t *wave, nr_wave, *list, *late;
 	uint32_t tests, wrong, untold;
 };
 
-/* One of the group that can be read, at random, rather not @not. */
+/* A random zone of the group that can be read, preferably not @not. */
 static uint32_t member(struct probe *p, const struct retest *t, uint32_t group, uint32_t not )
 {
 	uint32_t from = probe_random(p, t->nr_usable), last = ZNS_PROBE_NONE;
@@ -42,7 +42,7 @@ static uint32_t member(struct probe *p, const struct retest *t, uint32_t group, 
 	return last;
 }
 
-/* How many of these can still be written. */
+/* How many of these can still be written? */
 static uint32_t affordable(const struct probe *p, const uint32_t *zones, uint32_t nr)
 {
 	uint64_t left = (p->budget - zns_min(p->budget, p->map->written)) / p->unit, n = 0;
@@ -72,7 +72,7 @@ static int choose(struct probe *p, struct retest *t, struct zns_err *err)
 		 wave = zns_min(p->room - reps, SAMPLE / ROUNDS_MIN);
 	int rc;
 
-	/* where all of them fit they stay */
+	/* if all of them fit, they stay */
 	if (p->room < zns_min(p->nr, p->nr_ours + reps + wave)) {
 		memcpy(t->list, p->ours, p->nr_ours * sizeof(*t->list));
 		rc = probe_drop(p, t->list, p->nr_ours, err);
@@ -93,7 +93,8 @@ static int choose(struct probe *p, struct retest *t, struct zns_err *err)
 		t->rep_of[m->zone_group[t->reps[i]]] = t->reps[i];
 	rc = probe_need(p, t->reps, t->nr_reps, err);
 	for (uint32_t i = 0; !rc && t->nr_reps && i < wave; i++) {
-		/* where not all groups are stood for, half of the zones are of one that is */
+		/* if not all groups have a representative, take half of the zones from groups
+		 * that have one */
 		uint32_t r = t->reps[probe_random(p, t->nr_reps)];
 
 		uint32_t z = i % 2 && t->nr_reps < m->nr_groups ?
@@ -171,7 +172,7 @@ static int one_round(struct probe *p, struct retest *t, uint32_t tests, uint32_t
 	return rc;
 }
 
-/* Rounds, and what each of them writes at most. */
+/* The number of rounds, and the units that each may write. */
 static uint32_t plan(const struct probe *p, uint32_t *each)
 {
 	uint32_t reps = zns_max(zns_min(p->map->nr_groups, p->room / 2), 1u),
@@ -194,7 +195,7 @@ static int all(struct probe *p, struct retest *t, struct zns_err *err)
 	uint32_t each, rounds = plan(p, &each), want = TESTS;
 	int rc = 0;
 
-	/* what there is room for is written once */
+	/* with enough room, each zone is written only once */
 	if (p->room < p->nr)
 		rounds = zns_max((uint32_t)zns_min(rounds, left / each), 1u);
 	for (uint32_t k = 0; !rc && t->tests < want && k < 4 * rounds; k++) {
@@ -228,7 +229,7 @@ int probe_retest(struct probe *p, struct zns_err *err)
 			t.usable[t.nr_usable++] = z;
 	for (uint32_t g = 0; g < m->nr_groups; g++)
 		t.groups[g] = g;
-	rc = p->burst ? 0 : probe_calibrate(p, err); /* of a run that is continued */
+	rc = p->burst ? 0 : probe_calibrate(p, err); /* a continued run has no burst yet */
 	if (!rc && t.nr_usable)
 		rc = all(p, &t, err);
 	if (rc)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* A probe from begin to end: its phases. */
+/* The phases of a probe, from begin to end. */
 #include "probe_priv.h"
 
 static void enter_phase(struct probe *p, enum zns_probe_phase phase)
@@ -67,7 +67,7 @@ int zns_probe_run(struct zns_dev *dev, const struct zns_probe_params *params,
 	if (!rc)
 		enter_phase(&p, ZNS_PROBE_DONE);
 	rc = probe_clean(&p, rc, err);
-	/* what is doubted is nothing to go on with */
+	/* a doubtful result is nothing to continue with */
 	if (rc && rc != -EAGAIN && rc != -EPROTO && map->phase != ZNS_PROBE_CALIBRATE &&
 	    map->phase != ZNS_PROBE_DONE && map->zone_group)
 		probe_save_state(&p, zns_mono_ns());

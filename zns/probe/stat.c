@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Figures that a few wild samples do not move. */
+/* Statistics that a few wild samples do not change. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -20,8 +20,8 @@ double probe_median(double *v, uint32_t n)
 	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-/* Disturbances only add: what is hit by them is in the upper part, however much of it there is, up
- * to three quarters. */
+/* Disturbances only add time. So disturbed samples are in the upper part, and the quartile bears
+ * up to three quarters of them. */
 double probe_quartile(double *v, uint32_t n)
 {
 	if (!n)
@@ -30,7 +30,7 @@ double probe_quartile(double *v, uint32_t n)
 	return v[(n - 1) / 4];
 }
 
-/* At most @wrong of @n, each with chance 1 - @right. */
+/* The chance of at most @wrong failures in @n trials, if each is right with chance @right. */
 static double chance(uint32_t n, uint32_t wrong, double right)
 {
 	double sum = 0;
@@ -41,7 +41,7 @@ static double chance(uint32_t n, uint32_t wrong, double right)
 	return sum;
 }
 
-/* Clopper and Pearson's, of one side. */
+/* The one-sided bound of Clopper and Pearson. */
 double probe_lower_bound(uint32_t n, uint32_t wrong)
 {
 	double low = 0, high = 1;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What a running probe tells its caller: progress, and the state with which it can be continued.
- * Not too often. */
+/* Reports progress, and the state from which the run can continue, to the caller. Not too often. */
 #include <stdlib.h>
 
 #include "probe_priv.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The measurements of whole units: how long they take, alone and together. */
+/* Measures whole units: their times, alone and together. */
 #include <string.h>
 
 #include "probe_priv.h"
@@ -70,8 +70,8 @@ int probe_write_together(struct probe *p, const uint32_t *zones, uint32_t nr, ui
 		double rate = (count - 1 - skip) / ((t[count - 1] - t[skip] + 1) / 1e9),
 		       all = count / ((t[count - 1] + 1) / 1e9);
 
-		/* a stall over the first ones looks like a rush of the others: not more than all of
-		 * them got */
+		/* A stall in the first units makes the others look fast. So the rate of all
+		 * units is the limit. */
 		*mibps += zns_min(rate, all) * p->unit / MIB(1);
 	}
 	for (uint32_t i = 0; !rc && i < nr && p->d->geo.max_open; i++)
@@ -79,7 +79,7 @@ int probe_write_together(struct probe *p, const uint32_t *zones, uint32_t nr, ui
 	return rc ? rc : zns_dev_flush(p->d, err);
 }
 
-/* Four commands in flight, each client on its own quarter. */
+/* Four commands at once, each client on its own quarter. */
 int probe_read_rate(struct probe *p, uint32_t zone, uint32_t units, double *mibps,
 		    struct zns_err *err)
 {

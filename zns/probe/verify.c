@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Does a sample still behave as a profile says? */
+/* Does a sample still behave as the profile says? */
 #include <stdlib.h>
 #include <string.h>
 
 #include "probe_priv.h"
 
-#define EACH 12u /* zones of a group: a group of two dies passes once in 4,000 */
+#define EACH 12u /* zones per group: a group of two dies passes once in 4,000 */
 #define UNTOLD_MAX 0.2
 #define CHANNEL_PAIRS 24u
 #define RATE_LOW 0.8
 #define RATE_HIGH 1.25
 
 struct look {
-	/* groups in random order; of a chunk of them a zone each */
+	/* groups in random order; one zone for each group of a chunk */
 	uint32_t *groups, *reps, *list, *late;
 	uint32_t nr_reps;
 	bool *seen;
 	uint32_t tests, untold;
 };
 
-/* Another zone of the group that can be tested and was not yet, or NONE. */
+/* Another zone of the group that is testable and untested, or NONE. */
 static uint32_t mate(struct probe *p, const struct look *l, uint32_t group, uint32_t not )
 {
 	uint32_t from = probe_random(p, p->nr);
@@ -34,7 +34,7 @@ static uint32_t mate(struct probe *p, const struct look *l, uint32_t group, uint
 	return ZNS_PROBE_NONE;
 }
 
-/* Two groups that are one die: each one's zone against those of all others. */
+/* Finds two groups that are one die: compares each group's zone with all others. */
 static int compare_groups(struct probe *p, struct look *l, struct zns_probe_drift *out,
 			  struct zns_err *err)
 {
@@ -66,14 +66,14 @@ static int compare_groups(struct probe *p, struct look *l, struct zns_probe_drif
 	return rc;
 }
 
-/* One more zone of a group: it must be on the die of the group's, and on no other group's. */
+/* Tests one more zone of a group: it must be on its group's die and on no other. */
 static int test_zone(struct probe *p, struct look *l, uint32_t at, uint32_t sample,
 		     struct zns_probe_drift *out, struct zns_err *err)
 {
 	uint32_t own = l->reps[at], zone = mate(p, l, p->map->zone_group[own], own), n = 0;
 	int rc, right;
 
-	/* the rest is for the channels */
+	/* keep the rest for the channels */
 	if (zone == ZNS_PROBE_NONE || out->zones_checked >= sample ||
 	    p->map->written > p->budget * 7 / 10)
 		return 0;
@@ -99,7 +99,7 @@ static int test_zone(struct probe *p, struct look *l, uint32_t at, uint32_t samp
 	return 0;
 }
 
-/* @nr groups from the @from th on, all against all. */
+/* Tests @nr groups from @from on, all against all. */
 static int test_chunk(struct probe *p, struct look *l, uint32_t from, uint32_t nr, uint32_t sample,
 		      struct zns_probe_drift *out, struct zns_err *err)
 {
@@ -157,11 +157,11 @@ static int test_zones(struct probe *p, uint32_t sample, struct zns_probe_drift *
 
 	if (!v || !taken)
 		return zns_fail(err, -ENOMEM, "no memory for %u zones", p->nr);
-	p->doubt_map = true; /* no group is a control for another */
+	p->doubt_map = true; /* no group is a control for another one */
 	return test_map(p, &l, sample, out, err);
 }
 
-/* Pairs of dies: on one channel, and on two. The border between them is what most of them say. */
+/* Tests pairs of dies on one channel and on two. The majority defines the border between them. */
 static int test_channels(struct probe *p, struct zns_probe_drift *out, struct zns_err *err)
 {
 	const struct zns_probe_map *m = p->map;
@@ -191,7 +191,7 @@ static int test_channels(struct probe *p, struct zns_probe_drift *out, struct zn
 					err);
 		if (!rc)
 			rc = probe_drop(p, zones, 2, err);
-		n[one] += spread < PROBE_UNTOLD; /* else it was disturbed each time */
+		n[one] += spread < PROBE_UNTOLD; /* otherwise it was disturbed each time */
 	}
 	if (rc || !n[0] || !n[1])
 		return rc;
@@ -221,7 +221,7 @@ static int verify(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 
 	if (rc)
 		return zns_fail(err, rc, "no memory for %u zones", p->nr);
-	/* the rates are measured into a map of their own */
+	/* measure the rates into a separate map */
 	p->map = &now;
 	rc = probe_rates(p, err);
 	p->map = m;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Which zone waits for which. A burst of small reads hits one zone, and others are read behind it.
- * A zone that has to wait is on the same die. A disturbance mostly hits a whole measurement (the
- * host does not run, all dies collect garbage), and then everything seems to wait. So a vote counts
- * only if the burst itself took its usual time, and the controls, zones that should not wait, did
- * not wait.
+ * Which zone waits for which? A burst of small reads hits one zone, and other zones are read behind
+ * it. A zone that has to wait is on the same die. A disturbance usually hits a whole measurement:
+ * the host does not run, or all dies collect garbage. Then everything seems to wait. So a vote
+ * counts only if the burst took its usual time and the controls, zones on other dies, did not wait.
  */
 #include <math.h>
 #include <string.h>
@@ -13,20 +12,20 @@
 
 #define CONTROLS 3u
 #define VOTES_MAX 25u
-#define VOIDS_MAX 40u /* of one question; then it waits for a better time */
+#define VOIDS_MAX 40u /* of one question; then ask it at a better time */
 #define SURE 11.5 /* log odds: wrong once in 100,000 */
-#define TRIES 6u /* to get down to one suspect */
+#define TRIES 6u /* to reach a single suspect */
 #define SAMPLES 64u /* of a burst */
-#define SPREAD_LEAST 8u /* zones, to say something of many at once */
+#define SPREAD_LEAST 8u /* least zones for a statement about many at once */
 #define SPREAD_SETS 8u
-#define AS_SLOW 0.85 /* of one zone's time */
+#define AS_SLOW 0.85 /* as a part of one zone's time */
 
-/* Against a burst's usual time: @QUICK did not wait for it, @WAITED did, @ODD waited for something
- * else. */
+/* Relative to a burst's usual time: @QUICK did not wait for it, @WAITED did, @ODD waited for
+ * something else. */
 enum seen { QUICK, WAITED, ODD };
 
 struct controls {
-	/* the first @sure are of other dies, as far as is known */
+	/* the first @sure are known to be on other dies */
 	uint32_t zone[CONTROLS], nr, sure;
 };
 
@@ -37,7 +36,7 @@ static enum seen seen(const struct probe *p, uint64_t ns)
 							 ODD;
 }
 
-/* The k-th small read of a zone: another page each time, as far as there are. */
+/* The k-th small read of a zone. Uses another page each time, while there are more. */
 static struct zns_race small(struct probe *p, uint32_t zone, uint32_t k, uint32_t slot,
 			     uint64_t *done)
 {
@@ -52,7 +51,7 @@ static struct zns_race small(struct probe *p, uint32_t zone, uint32_t k, uint32_
 				  .done_ns = done };
 }
 
-/* And the next page, if there is one. */
+/* Adds the next page, if there is one. */
 static void twice(const struct probe *p, struct zns_race *r)
 {
 	r->count = 2;
@@ -65,9 +64,9 @@ static void twice(const struct probe *p, struct zns_race *r)
 }
 
 /*
- * A burst of @size over @zones in turn and, behind it, two reads of each of @others, one after the
- * other; @after: how long those took. The second comes when the burst is in the die's queue for
- * certain, in whatever order the first ones arrived.
+ * Sends a burst of @size over @zones in turn, and behind it two reads of each of @others, one after
+ * the other. @after: how long those took. The first reads may arrive in any order. At the second
+ * one the burst is in the die's queue for certain.
  */
 static int burst(struct probe *p, const uint32_t *zones, uint32_t nr_zones, uint32_t size,
 		 const uint32_t *others, uint32_t nr, uint64_t *own, uint64_t *after,
@@ -93,7 +92,7 @@ static int burst(struct probe *p, const uint32_t *zones, uint32_t nr_zones, uint
 	return 0;
 }
 
-/* The time of a burst of @size on one of the zones, or, @spread, over all of them. */
+/* The time of a burst of @size on one zone, or with @spread over all of them. */
 static int alone(struct probe *p, const uint32_t *zones, uint32_t nr, bool spread, uint32_t size,
 		 uint32_t samples, uint64_t *ns, struct zns_err *err)
 {
@@ -112,10 +111,8 @@ static int alone(struct probe *p, const uint32_t *zones, uint32_t nr, bool sprea
 	return 0;
 }
 
-/*
- * The same burst over many zones must be quicker, or its time is not a die's but the host's. Of
- * several sets, since the zones of one may be on few dies by chance.
- */
+/* The same burst must be faster over many zones. Otherwise its time comes from the host, not
+ * from a die. Tries several sets: the zones of one set may share few dies by chance. */
 static int spread_out(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	uint64_t best = UINT64_MAX;
@@ -142,7 +139,7 @@ static int spread_out(struct probe *p, const uint32_t *zones, uint32_t nr, struc
 		p->burst, nr, best / 1e6, p->burst_ns / 1e6);
 }
 
-/* So large that waiting for a burst cannot be mistaken for a read's own time. */
+/* Makes the burst so large that a wait for it differs clearly from a read's own time. */
 int probe_calibrate_burst(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	uint32_t few = zns_min(nr, 4u);
@@ -156,10 +153,8 @@ int probe_calibrate_burst(struct probe *p, const uint32_t *zones, uint32_t nr, s
 	return rc ? rc : spread_out(p, zones, nr, err);
 }
 
-/*
- * Zones to hold a vote on @a and @b against: of other groups than theirs, as far as groups are
- * known, and else of any: most of them are on other dies, and it is others each time.
- */
+/* Picks control zones for a vote on @a and @b, from other groups if groups are known. Otherwise
+ * any zone will do: most are on other dies, and each vote uses others. */
 static void pick_controls(struct probe *p, uint32_t a, uint32_t b, uint32_t most,
 			  struct controls *c)
 {
@@ -169,8 +164,8 @@ static void pick_controls(struct probe *p, uint32_t a, uint32_t b, uint32_t most
 	most = zns_min(most, CONTROLS);
 	for (uint32_t tries = 0; p->nr_ours && tries < 4 * CONTROLS && c->nr < most; tries++) {
 		uint32_t z = p->ours[probe_random(p, p->nr_ours)], g = p->map->zone_group[z], i;
-		/* than the burst's die, or than the one that it is on if it is what is asked: then
-		 * nobody else may wait */
+		/* Its die differs from the burst's, or from the group in question: then it must
+		 * not wait. */
 		bool other = !p->doubt_map && g != ZNS_PROBE_NONE &&
 			     (ga != ZNS_PROBE_NONE || gb != ZNS_PROBE_NONE);
 
@@ -187,14 +182,14 @@ static void pick_controls(struct probe *p, uint32_t a, uint32_t b, uint32_t most
 			any[nr_any++] = z;
 	}
 	c->sure = c->nr;
-	/* beside one that is sure they would only stand in the way: what is left may all be one die
-	 */
+	/* A certain control makes the others unnecessary. They could disturb: all remaining
+	 * zones may be one die. */
 	for (uint32_t i = 0; !c->sure && i < nr_any && c->nr < most; i++)
 		c->zone[c->nr++] = any[i];
 }
 
-/* A control of another die waits; or half of those that are only likely to be of another die wait.
- */
+/* Did a control on another die wait, or at least half of the controls that are only likely on
+ * another die? */
 static bool controls_waited(const struct probe *p, const struct controls *c, const uint64_t *after)
 {
 	uint32_t late = 0;
@@ -209,12 +204,11 @@ static bool controls_waited(const struct probe *p, const struct controls *c, con
 	return late && late * 2 >= c->nr - c->sure;
 }
 
-/* The burst did not take the time that it takes: whatever that was, others may have waited for it
- * too. */
+/* The burst took an unusual time. Others may have waited for the same cause. */
 static bool disturbed(struct probe *p, uint32_t zone, uint64_t own)
 {
-	/* noise never makes anything quicker: it was measured at a bad time. Unless it is one page
-	 * again and again */
+	/* Noise makes nothing faster, so the usual time came from a bad moment. A zone with a
+	 * single page does not count. */
 	if (own * 5 < p->burst_ns * 3 && p->readable[zone] == p->unit) {
 		p->burst_ns = own;
 		return true;
@@ -232,8 +226,8 @@ int probe_suspects(struct probe *p, uint32_t zone, const uint32_t *others, uint3
 		bool late[PROBE_SET_MAX];
 
 		memset(late, true, sizeof(late));
-		/* at most one is on the die: one that waits each time is suspect; one that does not
-		 * wait once is not */
+		/* At most one is on the die. A zone that waits each time is suspect. One quick
+		 * read clears it. */
 		while (left > (good ? 1 : 0) && good < TRIES) {
 			uint64_t own, after[PROBE_SET_MAX];
 			int rc = burst(p, &zone, 1, p->burst, others + at, n, &own, after, err);
@@ -252,7 +246,7 @@ int probe_suspects(struct probe *p, uint32_t zone, const uint32_t *others, uint3
 			for (uint32_t i = left = 0; i < n; i++)
 				left += late[i] &= seen(p, after[i]) != QUICK;
 		}
-		/* this many wait for something that all use */
+		/* so many wait for something common */
 		if (left > 2 && n > 4) {
 			p->set_max = zns_max(n / 2, 4u);
 			continue;
@@ -265,7 +259,7 @@ int probe_suspects(struct probe *p, uint32_t zone, const uint32_t *others, uint3
 	return 0;
 }
 
-/* What one vote is worth, by how often votes were overruled so far. */
+/* The weight of one vote, from how often votes were overruled so far. */
 static double weight(const struct probe *p)
 {
 	double wrong = (p->dissents + 3.0) / (p->votes + 60.0);
@@ -274,7 +268,7 @@ static double weight(const struct probe *p)
 	return log((1 - wrong) / wrong);
 }
 
-/* Does @b wait for a burst on @a? Not counted when *spoiled. */
+/* Does @b wait for a burst on @a? The vote does not count if *spoiled. */
 static int vote(struct probe *p, uint32_t a, uint32_t b, bool *waited, bool *spoiled,
 		struct zns_err *err)
 {

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The groups were found by reading, and they serve for writing. So a few pairs of zones are written
- * at once. Two zones of one die get as much as one zone alone; two of different dies get nearly
- * twice that.
+ * The groups come from reads but serve for writes. So a few pairs of zones are written at once. Two
+ * zones of one die are as fast as one alone. Two zones of different dies are nearly twice as fast.
  */
 #include "probe_priv.h"
 
 #define PAIRS 5u
-#define BORDER 1.4 /* as a multiple of one zone alone */
+#define BORDER 1.4 /* multiple of one zone alone */
 
-/* Two empty zones of one group, or of two (on different channels if that is known). */
+/* Picks two empty zones of one group or of two (on different channels, if known). */
 static bool pick_pair(struct probe *p, bool same, uint32_t pair[2])
 {
 	const struct zns_probe_map *m = p->map;
@@ -66,11 +65,11 @@ int probe_check(struct probe *p, struct zns_err *err)
 	uint32_t fits = p->d->geo.zone_capacity / p->unit - 1, tried, wrong, count;
 	int rc;
 
-	/* the tests of the map come after this */
+	/* leave units for the later tests of the map */
 	left = (left - zns_min(left, (uint64_t)probe_retest_units(p))) / (4 * PAIRS);
 	count = zns_min(zns_min(left, fits), 24u);
 
-	/* what the buffers take would be all that is seen */
+	/* fewer units would only measure the buffers */
 	if (count < 8 || p->open_room < 2 || p->map->nr_groups < 2)
 		return 0;
 	rc = try_pairs(p, true, count, &tried, &wrong, err);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* znsctl-probe, which `znsctl probe` becomes: measure the device and store what was found as its
- * profile; or hold a sample against what is stored. */
+/* znsctl-probe, which `znsctl probe` becomes: measures the device and stores the result as its
+ * profile, or checks a sample against the stored profile. */
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 #include "zns/probe.h"
 #include "zns/store.h"
 
-#define STATE_MAX MIB(32) /* of a million zones */
-#define FIRST_LINE_NS UINT64_C(5000000000) /* of progress, where it is no terminal */
+#define STATE_MAX MIB(32) /* enough for a million zones */
+#define FIRST_LINE_NS UINT64_C(5000000000) /* until the first progress line, without a terminal */
 #define LINE_NS UINT64_C(30000000000)
 
 struct probe_cmd {
@@ -101,7 +101,7 @@ static int load_state(struct probe_cmd *k, struct zns_err *err)
 	return 0;
 }
 
-/* Time on an emulator is model time, and nobody has to wait for it. */
+/* An emulator has model time: nobody needs to wait for it. */
 static int set_clock(struct probe_cmd *k, struct zns_err *err)
 {
 	struct zns_emu_params p;
@@ -116,7 +116,7 @@ static int set_clock(struct probe_cmd *k, struct zns_err *err)
 	return zns_emu_set_clock(k->dev, ZNS_EMU_CLOCK_THREAD, err);
 }
 
-/* It writes zones and the profile: not on a device that another host has. */
+/* Refuses a device that another host has: a probe writes zones and the profile. */
 static int check_host(const struct probe_cmd *k, struct zns_err *err)
 {
 	ZnsPb__Mount self = ZNS_PB__MOUNT__INIT;
@@ -264,7 +264,7 @@ static int find(struct probe_cmd *k, struct zns_err *err)
 	unshow(k);
 	if (ret == -EINTR)
 		return interrupted(k);
-	/* nothing to go on with */
+	/* nothing to continue with */
 	if (ret == -EAGAIN || ret == -EPROTO)
 		unlink(k->state_path);
 	if (!ret)

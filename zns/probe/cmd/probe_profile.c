@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Between what a probe found and the profile on the device. */
+/* Converts between a probe's map and the profile on the device. */
 #include <string.h>
 #include "probe_cmd.h"
 #include "zns/probe.h"
 
-/*
- * A group that holds for the larger part the zones of an old one takes over its number:
- * reservations and checkpoints name groups by it. @number: by group of @m.
- */
+/* A group takes over the number of an old group if it holds most of the old group's zones:
+ * reservations and checkpoints use these numbers. @number: by group of @m. */
 static int number(const struct zns_probe_map *m, const ZnsPb__Profile *old, uint32_t *to)
 {
 	uint32_t n = m->nr_groups, nr_old = old ? old->n_groups : 0, next = 0;
