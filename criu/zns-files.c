@@ -2,7 +2,7 @@
 /*
  * See zns-files.h. The directory may belong to another user, who may write there while tasks are
  * frozen. So nothing here follows a link, waits for another process, or reads more than the size it
- * saw. The files and bytes are limited.
+ * saw. The numbers of files and bytes are limited.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -24,7 +24,7 @@
 
 #define ZNS_HANDLE "zns-handle.img"
 #define NEW_MAX 4096 /* files that may appear during a dump */
-/* bytes in files that are not of criu's user; plugins' files are his */
+/* bytes in files of other users than criu's; plugins' files are never among these */
 #define FOREIGN_MAX (64ull << 20)
 
 static struct stat *before;

@@ -241,7 +241,7 @@ int zns_lazy_timeout(int stock)
 	lazy.asked = lazy.paced = false;
 	if (stock || asked)
 		return stock;
-	/* the page server got all requests: only its answer changes something */
+	/* the page server got all requests: only its answer changes anything */
 	if (!lazy.on)
 		return opts.use_page_server ? -1 : stock;
 	if (paced && lazy.nr_big < BIG)

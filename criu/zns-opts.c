@@ -18,8 +18,7 @@
 struct zw_begin zns_opts;
 bool zns_opts_given, zns_opts_timeout;
 
-/* A relative device name would not do: criu and its helper work in other directories than the
- * user. */
+/* Makes the name absolute: criu and its helper do not work in the user's directory. */
 static int absolute_dev(void)
 {
 	bool emu = !strncmp(zns_opts.dev, "emu:", 4);

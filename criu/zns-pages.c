@@ -127,8 +127,9 @@ int zns_write_mem(struct page_xfer *xfer, void *base, unsigned long len)
 }
 
 /*
- * Passes pages from criu's pipe on to another pipe that the helper drains. In read mode they are
- * criu's own buffer, which criu fills again after this call: so the bytes are copied, not moved.
+ * Passes pages from criu's pipe on to another pipe that the helper drains. In read mode these pages
+ * are criu's own buffer, which criu fills again after this call. So the bytes are copied, not
+ * moved.
  */
 int zns_pass_on(int from, int to, unsigned long len)
 {
@@ -234,7 +235,7 @@ int zns_batch_add(struct zns_batch *b, struct cr_img *img, struct iovec *iov, in
 		pr_perror("Can't make a socket for zns-helper's answers");
 		return -1;
 	}
-	/* Each request takes a descriptor and its addresses in the helper. */
+	/* In the helper each request takes a descriptor and its addresses. */
 	if (b->nr == BATCH_MAX && batch_take(b) == -EPIPE)
 		return -1;
 	for (i = 0; i < nr && i < ZW_MAX_IOV; i++) {
@@ -438,8 +439,8 @@ bool zns_vma_is_empty(struct page_read *pr, unsigned long start, unsigned long e
 }
 
 /*
- * To map an area, fill it and move it costs more than filling a few pages. Then the blob maps it in
- * its final place, and the helper writes the pages there.
+ * To map an area, fill it and move it costs more than filling a few pages. So with few pages per
+ * area the blob maps the areas in place, and the helper writes the pages there.
  */
 #define PIE_BYTES (64UL << 20)
 #define PIE_ENTRY (64UL << 10)

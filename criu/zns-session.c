@@ -220,7 +220,7 @@ void zns_begin_early(void)
 	}
 }
 
-/* 1: use zones; 0: do not; -1: the options are wrong. */
+/* 1: use zones; 0: do not; -1: an error, printed. */
 static int want_dump(void)
 {
 	if (zns_opts_given && !opts.use_page_server) {

@@ -105,8 +105,8 @@ extern int zns_lazy_read(struct page_read *pr, unsigned long vaddr, unsigned lon
 extern void *zns_lazy_data(void);
 /* @pr goes away; drops its reads under way */
 extern void zns_lazy_forget(struct page_read *pr);
-/* Bytes to ask for at offset @off of the image: for a fault (the next read is a fault's), or in the
- * background. */
+/* Bytes to ask for at offset @off of the image. fault: for a fault, whose read comes next. len: for
+ * the background. */
 extern unsigned long zns_lazy_fault(off_t off);
 extern unsigned long zns_lazy_len(off_t off);
 /*
@@ -129,8 +129,8 @@ extern int zns_dump_commit(int failed);
 /* Commands that cannot work on zones yet: -1 with one line if zns options are given. */
 extern int zns_refuse(const char *what);
 /*
- * Call as soon as the options are known, long before the first image. The helper and the broker
- * start and begin while criu examines the kernel.
+ * Call as soon as the options are known, long before the first image. Helper and broker start, and
+ * the helper begins, while criu examines the kernel.
  */
 extern void zns_begin_early(void);
 /* Call before the first image is read. Uses zones if the directory has a handle or an id was
@@ -195,8 +195,8 @@ extern int zns_batch_wait(struct zns_batch *b);
 extern bool zns_vma_is_empty(struct page_read *pr, unsigned long start, unsigned long end);
 /* May the restorer blob fill this process's areas itself? True without zones. */
 extern bool zns_fill_in_pie(struct page_read *pr);
-/* The helper fills what prepare_vma_ios queued, once the restorer blob calls zns_fill() (zns-
- * pie.h). 0 or -1. */
+/* The helper fills the areas that prepare_vma_ios queued, once the restorer blob calls zns_fill()
+ * (zns-pie.h). 0 or -1. */
 extern int zns_fill_begin(struct cr_img *img, struct task_restore_args *ta);
 
 #endif

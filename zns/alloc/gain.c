@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Sharing while dumps run. Dumps come and go, so an admission does not suit for ever. A dump that
- * has less than its max-min fair share gains groups. As long as one has much less, those with more
- * may go no faster than their share. The other writers of their groups get the rest.
+ * Sharing while dumps run. Dumps come and go, so the choice at an admission does not stay right. A
+ * dump that has less than its max-min fair share gains groups. As long as one has much less, those
+ * with more may go no faster than their share. The other writers of their groups get the rest.
  */
 #include <string.h>
 #include "alloc_priv.h"
@@ -183,7 +183,7 @@ uint32_t zns_alloc_gain(const struct zns_group_state *groups, uint32_t nr,
 		}
 		memmove(&order[n + 1], &order[n], (best - n) * sizeof(*order));
 		order[n++] = group;
-		list[self].nr_groups--; /* the newcomer does not count as its own loser */
+		list[self].nr_groups--; /* a dump loses nothing by its own gain */
 		spread_join(&s, group);
 		list[self].nr_groups++;
 		party[self].rate += 1.0 / users[group];

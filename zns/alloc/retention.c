@@ -22,8 +22,8 @@ size_t zns_retention(struct zns_retained *v, size_t nr, uint32_t keep, uint64_t 
 			v[i].due = true;
 		newer += !v[i].pre_dump;
 	}
-	/* Children come after their parents. So the loop knows a parent's children before the
-	 * parent. */
+	/* Children come after their parents. The loop runs backwards, so it knows a parent's
+	 * children first. */
 	for (size_t i = nr; i-- > 0;) {
 		v[i].held = v[i].due && v[i].needed;
 		v[i].due &= !v[i].needed;

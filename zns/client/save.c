@@ -259,7 +259,7 @@ int zns_save_settle(struct zns_save *v, struct zns_err *err)
 			"znsd died during the commit; run the command again, unless `znsctl show %s` says that "
 			"it was done",
 			id);
-	if (s->writers >= 0) /* our writes have ended; a new broker waits for this lock */
+	if (s->writers >= 0) /* our writes have ended; a new broker waits for this */
 		close(s->writers);
 	s->writers = -1;
 	zns_broker_close(&s->broker);

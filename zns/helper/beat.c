@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * A sign of life for criu, whose tasks are frozen while it waits for us: we send the deadline again
- * and again through a pipe. A thread of its own does it, since the others may wait long for a
+ * and again through a pipe. A separate thread does this, since the others may wait long for a
  * device or an admission.
  */
 #include <fcntl.h>

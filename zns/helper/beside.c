@@ -13,7 +13,7 @@
 #include "zns/safeopen.h"
 
 #define CHUNK KIB(256)
-#define LOCK_WAIT_MS 3000 /* another ending restore holds it for a moment */
+#define LOCK_WAIT_MS 3000 /* another restore holds it for a moment when it ends */
 
 struct put {
 	char name[ZW_NAME];

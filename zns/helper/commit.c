@@ -115,8 +115,8 @@ static int keep_one(struct dump *d, const char *name, int fd, struct zns_err *er
 	return ret ? ret : zns_wimage_seal(img, err);
 }
 
-/* Keeps criu's log and runc's descriptors with the images, under their usual names. No restore puts
- * them back by itself. */
+/* Keeps criu's log and runc's descriptors with the images, under the names that criu and runc give
+ * them. No restore puts them back by itself. */
 static int keep_beside(struct dump *d, struct zns_err *err)
 {
 	cleanup_close int log = origin_log(), fds = origin_fds(d->h->dir);

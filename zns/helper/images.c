@@ -246,7 +246,7 @@ static int pages_unsteady(struct dump *d, struct packet *p, struct zns_err *err)
 		return zns_fail(err, -EPROTO, "criu sent an impossible list of rseq areas");
 	for (uint32_t i = 0; i < p->h.nr; i++)
 		iov[i] = (struct iovec){ (void *)(uintptr_t)v[i].base, v[i].len };
-	/* without them everything works while no zone is lost */
+	/* without this list a dump still works while no zone is lost */
 	zns_writer_unsteady(d->v.w, p->h.pid, iov, p->h.nr);
 	return 0;
 }

@@ -129,7 +129,7 @@ static void show_end(const struct progress *g, const struct work *w, const struc
 	put(g->p.tty, line, (size_t)n, 0);
 }
 
-/* One digit behind the point; 17 would say nothing. */
+/* One digit after the point: 17 would mean nothing. */
 static struct json_object *json_figure(double v)
 {
 	char text[32];

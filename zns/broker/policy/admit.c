@@ -167,7 +167,8 @@ static void take_groups(struct znsd *d, struct lease *l, const struct dump_ask *
 	l->dump.weights = znsd_alloc(l->nr_groups * sizeof(*l->dump.weights));
 	for (i = 0; i < l->nr_groups; i++)
 		l->dump.weights[i] = 1;
-	/* Admitted without contention: nobody else is on it now, whatever is reserved. */
+	/* Admitted without contention: nobody else uses these groups now, even if they are
+	 * reserved. */
 	if (a->mode == ADM_SHARE)
 		zns_alloc_weights(ch->gs, ch->order, ch->width, l->dump.weights);
 	for (i = 0; i < l->nr_groups; i++)

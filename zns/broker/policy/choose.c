@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Which groups a dump would get now: the rules of design.md §5 on the broker's tables. */
+/* Chooses the groups for a dump as of now: the rules of design.md §5 on the broker's tables. */
 #include <string.h>
 #include "policy.h"
 
@@ -48,7 +48,7 @@ static uint32_t order_groups(struct znsd *d, const struct dump_ask *a, struct ch
 	return a->mode == ADM_SHARE ? leave_held(d, own, ch->order, n) : n;
 }
 
-/* The first @n groups give this many MiB/s together, each at its fair share. */
+/* The rate of the first @n groups together, in MiB/s, each at its fair share. */
 static uint64_t rate_of(const struct znsd *d, const struct choice *ch, uint32_t n)
 {
 	uint64_t sum = 0;
@@ -125,7 +125,7 @@ static int choose_pack(struct znsd *d, const struct dump_ask *a, struct choice *
 	return check_active(d, ch, 1, ch->pack_zone != ZNSD_NONE);
 }
 
-/* Without sharing a dump gets all that it asks for, or waits. */
+/* Without sharing a dump gets all that it asks for, or nothing now. */
 static int choose_strict(struct znsd *d, const struct dump_ask *a, struct choice *ch,
 			 uint32_t found, uint32_t left)
 {

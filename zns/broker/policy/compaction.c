@@ -75,7 +75,7 @@ int compact_zone(struct znsd *d, struct lease *l, const ZnsPb__CompactZone *q, u
 		return zns_fail(err, -ENOSPC,
 				"no zone is free to move %llu bytes of %s out of group %u",
 				(unsigned long long)q->need, l->container, q->group);
-	/* It may open one more zone only if no dump was promised that zone's place. */
+	/* It may open one more zone only if no dump was promised that place. */
 	if (budget_used(d) >= budget_total(d))
 		return zns_fail(err, -EBUSY, "all %u zones that %s may have open are in use",
 				budget_total(d), d->reg.path);

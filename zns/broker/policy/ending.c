@@ -4,7 +4,7 @@
 #include <string.h>
 #include "policy.h"
 
-#define WRITER_GONE_MS 3000 /* the process may live on so long after a lost connection */
+#define WRITER_GONE_MS 3000 /* the process may live on so long without its connection */
 
 #define REAP_MS 50
 

@@ -14,7 +14,7 @@
 #include <string.h>
 #include "policy.h"
 
-#define AGAIN_MS 20 /* how late a dump that shares learns that others have ended */
+#define AGAIN_MS 20 /* a dump that shares learns within this time that others have ended */
 
 static bool may_grow(const struct znsd *d, const struct lease *l)
 {

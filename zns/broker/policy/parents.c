@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Incremental checkpoints: a parent lives as long as what is built on it. A parent is always older
- * than its children, so it comes before them in the order of commits.
+ * Incremental checkpoints: a parent stays while a checkpoint is built on it. A parent is always
+ * older than its children, so it comes before them in the order of commits.
  */
 #include <string.h>
 #include "zns/chain.h"

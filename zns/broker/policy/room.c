@@ -95,7 +95,7 @@ static int finish_done(struct znsd *d, uint32_t max, struct zns_err *err)
 	return 0;
 }
 
-/* The table is out of date for zones that are being written. */
+/* Refreshes the table for zones that are being written. */
 static int refresh_written(struct znsd *d, struct zns_err *err)
 {
 	uint32_t i;

@@ -2,7 +2,7 @@
 /* The running dumps in the form of zns/alloc, for a dump that would share with them. */
 #include "policy.h"
 
-#define WAITS_NS 200000000ull /* after its word, a dump counts so long as waiting for its zones */
+#define WAITS_NS 200000000ull /* a dump that said it waits for zones counts as waiting so long */
 
 struct zns_sharer *sharers_of(const struct znsd *d, const struct lease *self, uint32_t *nr,
 			      uint32_t *at)

@@ -59,7 +59,7 @@ int serve_zone_get(struct znsd *d, const struct call *x, struct reply *rep)
 	return ret;
 }
 
-/* On failure the lease stays: the client aborts, or its end ends the lease. */
+/* On failure the lease stays, until the client aborts or goes. */
 int serve_commit(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	int ret;

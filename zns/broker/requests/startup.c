@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Turns a name into a broker that owns the device; and its end. */
+/* Start and end of a broker: from a name to a process that owns the device. */
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/capability.h>

@@ -77,7 +77,7 @@ struct lease_dump {
 	uint32_t cap_mibps; /* its own limit; 0: none */
 	uint32_t promised_mibps; /* one domain only: the part of the QoS that is kept for it */
 	bool dynamic; /* without a reservation */
-	bool promised; /* admitted without sharing: its groups are its alone until it ends */
+	bool promised; /* admitted without sharing: nobody else gets its groups meanwhile */
 	bool grows; /* its writer takes more groups while it works */
 	bool has_parent; /* it is incremental: that checkpoint stays */
 	bool encrypted; /* its checkpoint will be encrypted with the key of this fingerprint */
@@ -213,7 +213,7 @@ int zone_finish(struct znsd *d, uint32_t zone, struct zns_err *err);
 /* zones that the log keeps open, or active; at least 1 */
 uint32_t meta_zones(struct znsd *d, bool open);
 bool readers_check(struct znsd *d);
-/* takes note if the error says that the device is lost */
+/* notes a lost device if the error says so */
 void device_heed(struct znsd *d, const struct zns_err *why);
 
 /* groups.c; @self: a lease to leave out, or NULL */
