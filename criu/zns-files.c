@@ -130,8 +130,7 @@ static bool plain_text(const char *name)
 	return true;
 }
 
-/* Refuses files that may not be read on their owner's behalf, or that are too large while tasks are
- * frozen. */
+/* Refuses files that are too large, or may not be read on their owner's behalf. */
 static int admit(int dir, const char *name, const struct stat *st)
 {
 	struct stat of_dir;

@@ -37,8 +37,7 @@ static struct {
 	volatile sig_atomic_t killed;
 } helper = { .pidfd = -1 };
 
-/* Shared by all of criu's processes: the seconds of silence after which the guard killed the
- * helper. */
+/* Shared by criu's processes: the seconds of silence after which the guard killed the helper. */
 static volatile unsigned int *silent_s;
 
 /* Looks in $ZNS_LIBEXEC, else beside the criu binary and in ../libexec/zns-criu. */
@@ -182,8 +181,8 @@ static int start_both(const char *path, int sk, int beat[2], int pid_pipe)
 	return write(pid_pipe, &pid, sizeof(pid)) != sizeof(pid);
 }
 
-/* Forks twice: on restore criu takes any child's exit for a dying task (hooks.md, "No threads, many
- * processes"). */
+/* Forks twice: in a restore criu takes any child's exit for a dying task (hooks.md, "No threads,
+ * many processes"). */
 int zns_link_start(void)
 {
 	char path[PATH_MAX];

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The zns options, from the command line, a configuration file or an RPC request. See
- * include/zns-img.h. */
+/* The zns options, from command line, configuration or RPC request. See include/zns-img.h. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>

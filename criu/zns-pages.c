@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Page data: addresses to the helper on dump, verified bytes from it on restore. See
- * include/zns-img.h. */
+/* Pages: addresses to the helper on dump, verified bytes on restore. See include/zns-img.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Page servers: one receives pages into zones, one gives pages from zones. See
- * include/zns-img.h. */
+/* Page servers: into zones, and from zones. See include/zns-img.h. */
 #include <errno.h>
 #include <stdbool.h>
 #include <sys/mman.h>

@@ -48,8 +48,7 @@ enum {
 extern int zns_parse_opt(int code, const char *arg);
 /* Prints the line of `criu --version` that names this build of ZNS-CRIU. */
 extern void zns_print_version(void);
-/* --timeout was given (opts.timeout has a default). With zones it covers the whole dump, see
- * zns_dump_begin(). */
+/* --timeout was given (it has a default). It then covers the whole dump, see zns_dump_begin(). */
 extern void zns_timeout_given(void);
 /* Zones are wanted, as if a zns option had been given. */
 extern void zns_use(void);
@@ -88,8 +87,7 @@ extern int zns_serve_begin(bool of_dump);
  * becomes durable. Returns the answer for the sender, 0 if its pages are safe here.
  */
 extern int zns_serve_commit(void (*close)(void));
-/* Does it serve pages from zones on demand? *@nr_pages: at most so many at once. NULL: an error,
- * printed. */
+/* Does it serve pages from zones on demand? *@nr_pages: at most so many. NULL: printed. */
 extern bool zns_serve_reads(void);
 extern void *zns_serve_read(unsigned long pid, unsigned long vaddr, unsigned long *nr_pages);
 /*
@@ -116,8 +114,7 @@ extern unsigned long zns_lazy_len(off_t off);
  */
 extern bool zns_lazy_turn(bool stock);
 extern int zns_lazy_timeout(int stock);
-/* Call freeze just before the tasks are frozen, and thaw when they run again before the commit
- * (pre-dump). */
+/* Call freeze before the tasks are frozen, thaw if they run before the commit (pre-dump). */
 extern void zns_dump_freeze(void);
 extern void zns_dump_thaw(void);
 /*
@@ -133,8 +130,7 @@ extern int zns_refuse(const char *what);
  * the helper begins, while criu examines the kernel.
  */
 extern void zns_begin_early(void);
-/* Call before the first image is read. Uses zones if the directory has a handle or an id was
- * given. */
+/* Call before the first image is read. Uses zones if there is a handle, or an id was given. */
 extern int zns_restore_begin(void);
 /* Call when every task is restored: the figures go into the log. */
 extern void zns_restore_done(void);
@@ -164,8 +160,7 @@ extern int zns_open_local(int dfd, const char *path, int flags);
 /* For close_image, after the buffered layer has flushed and closed its descriptor. */
 extern void zns_img_close(struct cr_img *img);
 
-/* The task whose memory a page transfer gives to the helper without a splice: @pid, or 0 without
- * zones. */
+/* @pid if a page transfer gives the task's memory to the helper; 0 without zones. */
 extern pid_t zns_xfer_pid(struct page_xfer *xfer, pid_t pid);
 extern int zns_write_mem(struct page_xfer *xfer, void *base, unsigned long len);
 /* page_xfer's write_pages, for pages in a pipe (of a pre-dump, whose tasks run on). */

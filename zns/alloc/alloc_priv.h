@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_ALLOC_PRIV_H
 #define ZNS_ALLOC_PRIV_H
-/* The internals of sharing: where each dump writes, its rate and its fair share (spread.c,
- * gain.c). */
+/* Internals of sharing: where each dump writes, its rate, its fair share (spread.c, gain.c). */
 #include "zns/alloc.h"
 
 struct party {

@@ -92,8 +92,7 @@ static int shares(const struct spread *s, uint32_t nr, const double *limit, doub
 	return 0;
 }
 
-/* Finds the group where others lose least: if possible one without writers, and the first of
- * equals. */
+/* Finds the first group where others lose least: if possible, one without writers. */
 static uint32_t best_gain(const struct spread *s, const uint32_t *order, uint32_t first,
 			  uint32_t found, const bool *tried)
 {

@@ -40,8 +40,7 @@ static bool ruled(const ZnsPb__Retention *rule, const ZnsPb__Checkpoint *c)
 	return !c->pages_only && !strcmp(c->container, rule->container);
 }
 
-/* Returns 1 + the place of @c's parent among the first @nr of @at, 0: none. Most often it is the
- * last. */
+/* 1 + the place of @c's parent among the first @nr of @at, mostly the last one. 0: none. */
 static size_t parent_place(const struct zns_ruled *v, const size_t *at, size_t nr,
 			   const ZnsPb__Checkpoint *c)
 {

@@ -62,8 +62,7 @@ static int sock_connect(const struct zns_registered *dev, struct zns_broker *b, 
 	return 0;
 }
 
-/* An empty request proves that the broker took the connection, has our version and serves this
- * device. */
+/* An empty request proves that the broker took us, has our version and serves this device. */
 static int hello(const struct zns_registered *dev, struct zns_broker *b, struct zns_err *err)
 {
 	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Master keys: reads them from a file or the kernel's keyring, checks them, and derives the keys in
- * use. */
+/* Master keys: from a file or the kernel's keyring, checked. Derives the keys in use. */
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>

@@ -51,7 +51,7 @@ int helper_attach(struct helper *h, const struct zns_registered *reg, bool write
 
 	h->s.ask = ask;
 	h->s.ask_arg = h;
-	/* With the limit in force every zone would seem to fail. */
+	/* A limit on file sizes would make every zone seem to fail. */
 	if (writer && !strncmp(reg->path, "emu:", 4) && !stat(reg->path + 4, &st))
 		ret = zns_process_file_limit((uint64_t)st.st_size, err);
 	if (!ret)

@@ -22,8 +22,8 @@ static void *run(void *arg)
 	zns_process_keep_caps(NULL, 0, NULL);
 	while (write(ZW_BEAT_FD, &deadline_s, sizeof(deadline_s)) > 0 || errno == EAGAIN ||
 	       errno == EINTR)
-		poll(NULL, 0, ZNS_ALIVE_MS); /* real time, under a virtual clock too
-						(test/bench/vtime) */
+		/* real time, under a virtual clock too (test/bench/vtime) */
+		poll(NULL, 0, ZNS_ALIVE_MS);
 	return NULL;
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The commit of a dump: everything durable, in order, or nothing visible (design.md §3 "Order",
- * §6). */
+/* The commit of a dump: all durable, in order, or nothing visible (design.md §3 "Order", §6). */
 #include <fcntl.h>
 #include <string.h>
 #include "dump_session.h"

@@ -62,8 +62,7 @@ int dump_parent(struct dump *d, const struct zw_begin *b, const struct zns_regis
 		struct zns_err *err);
 int dump_open_parents(struct dump *d, struct zns_err *err);
 
-/* copies.c: the copies are written in the background. At the end they are in place (@keep) or
- * gone. */
+/* copies.c: writes the copies in the background; in the end they are in place (@keep) or gone. */
 int copies_begin(struct dump *d, struct zns_err *err);
 int copies_end(struct dump *d, bool keep, struct zns_err *err);
 

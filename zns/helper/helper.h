@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_HELPER_H
 #define ZNS_HELPER_H
-/* zns-helper: one process per dump or restore. It owns the device, the buffers and the broker
- * connection. */
+/* zns-helper: one process per dump or restore. Owns device, buffers and broker connection. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <sys/types.h>
@@ -85,8 +84,7 @@ int serve_packet(struct helper *h, struct packet *p, uint32_t above, struct zns_
 int deadline_start(struct helper *h, uint32_t timeout_s, struct zns_err *err);
 int deadline_admitted(struct helper *h, struct dump *d, int ret, struct zns_err *err);
 
-/* bundle.c: a memfd with the small images of level 0, or -errno. @complete: it names all of
- * them. */
+/* bundle.c: a memfd with the small images of level 0, or -errno. @complete: it names all. */
 struct zns_flat;
 int bundle_make(const struct zns_chain *c, const struct zns_flat *flat, bool complete,
 		struct zns_err *err);

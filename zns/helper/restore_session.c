@@ -333,8 +333,7 @@ static int stream_start(struct packet *p, struct zns_rimage *img, struct zns_err
 	return 0; /* the request is answered: the reader sees an empty archive and fails */
 }
 
-/* An image kept by the sender of a migration: a plain file beside the handle, until it is
- * joined. */
+/* A migration's sender kept this image: a plain file beside the handle, until it is joined. */
 static int plain_open(int dir, const char *name, uint64_t *size, struct zns_err *err)
 {
 	struct stat st;
@@ -569,8 +568,7 @@ void restore_packet(struct helper *h, struct packet *p)
 		reply_error(p->fd[0], &err);
 }
 
-/* Every process of the restore has closed its end. Threads that still feed a pipe end with the
- * process. */
+/* All processes of the restore have closed their ends. Threads that feed a pipe end with us. */
 void restore_end(struct helper *h)
 {
 	beside_take_away(h->dir);

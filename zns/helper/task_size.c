@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Estimates the size of a dump before any task is frozen, from the kernel's counts for the
- * tasks. */
+/* Estimates a dump's size before any task is frozen, from the kernel's counts. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>

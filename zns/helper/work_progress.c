@@ -31,8 +31,7 @@ struct progress {
 	double mibps;
 };
 
-/* If a pipe is full or a terminal stopped, the line is left out. Lines are shorter than
- * PIPE_BUF. */
+/* Skips the line if a pipe is full or a terminal stopped. Lines are shorter than PIPE_BUF. */
 static void put(int fd, const char *text, size_t len, int wait_ms)
 {
 	struct pollfd p = { .fd = fd, .events = POLLOUT };

@@ -360,8 +360,7 @@ int choose_groups(struct znsd *d, const struct dump_ask *a, struct choice *ch, s
 	return ret;
 }
 
-/* Marks the groups that a waiter will get when they are free. Dumps that have a choice avoid them
- * meanwhile. */
+/* Marks the groups that a waiter will get. Dumps that have a choice avoid them meanwhile. */
 void choose_hold(struct znsd *d, const struct dump_ask *a)
 {
 	const ZnsPb__Reservation *own = own_reservation(d, a);

@@ -149,8 +149,7 @@ int dump_zone(struct znsd *d, struct lease *l, const ZnsPb__ZoneGet *q, uint32_t
 /* the lease stays until lease_end() */
 int commit_dump(struct znsd *d, struct lease *l, ZnsPb__Checkpoint *k, struct zns_err *err);
 
-/* replace.c: @k replaces the record of an existing checkpoint. The lease says which and how. Check
- * first. */
+/* replace.c: @k replaces a checkpoint's record; the lease says which and how. Check first. */
 int record_check(const struct znsd *d, const struct lease *l, const ZnsPb__Checkpoint *k,
 		 struct zns_err *err);
 int record_replace(struct znsd *d, const struct lease *l, const ZnsPb__Checkpoint *k,

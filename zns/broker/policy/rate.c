@@ -66,8 +66,7 @@ static uint32_t cap_of(const struct lease *l)
 	return zns_min(l->dump.cap_mibps, l->dump.max_rate_mibps);
 }
 
-/* Everybody gets an equal part of the rate that is not promised. The others get what a cap leaves
- * unused. */
+/* Everybody gets an equal part of the rate left over. The others get what a cap leaves unused. */
 static uint32_t spare_share(const struct znsd *d, uint32_t spare)
 {
 	uint32_t share = 0, before, n;

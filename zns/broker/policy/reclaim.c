@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Background work of the poll loop, in small steps: reset garbage, finish zones beyond the parking
+/* The poll loop's background work, in small steps: resets garbage, finishes zones over the
  * limit. */
 #include "policy.h"
 

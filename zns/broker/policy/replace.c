@@ -6,8 +6,8 @@
 #include <string.h>
 #include "policy.h"
 
-/* A dump that joins or flattens a checkpoint commits its next version. Nobody else may commit one
- * meanwhile. */
+/* A dump that joins or flattens a checkpoint commits its next version; meanwhile nobody else
+ * may. */
 int record_rewritten(const struct znsd *d, const uint8_t *id, struct zns_err *err)
 {
 	const struct lease *l;

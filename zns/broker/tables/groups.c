@@ -142,8 +142,7 @@ static void list_groups(char *buf, size_t len, size_t *at, const uint32_t *group
 		*at += snprintf(buf + *at, len - *at, "%s%u", i ? " " : "groups ", groups[i]);
 }
 
-/* A reading command may hold two leases on one connection: one of a checkpoint, one of its
- * chain. */
+/* A connection may hold two reading leases: one of a checkpoint, one of its chain. */
 static bool named_before(const struct znsd *d, const struct lease *l)
 {
 	const struct lease *k;

@@ -42,8 +42,7 @@ void restores_free(struct znsd *d)
 	d->restores = NULL;
 }
 
-/* A reader sees the whole file or none. It is not synced: it ends with the boot anyway, and criu
- * waits. */
+/* A reader sees the whole file or none. No sync: it ends with the boot anyway, and criu waits. */
 static void save(const struct znsd *d)
 {
 	size_t len = zns_pb__restore_log__get_packed_size(d->restores);
