@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef TEST_CONTROLS_CONTROL_H
 #define TEST_CONTROLS_CONTROL_H
-/* Inside the controls: what they remember of an open device. */
+/* Inside the controls: their state for an open device. */
 #include "../../zns/dev/emu_priv.h"
 #include "controls.h"
 
@@ -9,8 +9,8 @@
 struct emu_rule {
 	enum zns_emu_fault_kind kind;
 	uint32_t zone;
-	_Atomic uint64_t left; /* so many pass, then */
-	_Atomic uint64_t times; /* so many are hit */
+	_Atomic uint64_t left; /* calls that pass first */
+	_Atomic uint64_t times; /* calls that are hit then */
 	enum zns_emu_loss loss;
 	uint64_t seed;
 };
@@ -18,14 +18,14 @@ struct emu_rule {
 struct emu_control {
 	bool no_data; /* ZNS_EMU_DATA=none */
 	bool flush_all; /* ZNS_EMU_FLUSH=device */
-	struct zns_emu_noise noise; /* of what this handle asks of the model */
-	uint64_t noise_key, gc_next; /* where its bursts are; the first that is not booked yet */
+	struct zns_emu_noise noise; /* for what this handle asks of the model */
+	uint64_t noise_key, gc_next; /* places of its bursts; the first one not booked yet */
 	struct emu_rule rule[EMU_MAX_RULES];
 	atomic_uint nr_rules;
 };
 
-/* In the live area, at of_tests: a power cut that was asked for. Every call fails until a new
- * opener is alone. */
+/* In the live area, at of_tests: the requested power cut. Every call fails until a new opener is
+ * alone. */
 struct emu_cut {
 	uint32_t cut; /* set last */
 	uint32_t loss;

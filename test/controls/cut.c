@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Power cuts: the device goes dark for every process, and comes back with what it may have kept. */
+/* Power cuts: the device fails for every process, and comes back with what survived. */
 #include "control.h"
 
 static struct emu_cut *cut_of(const struct emu *e)
@@ -25,9 +25,9 @@ void control_cut_power(struct emu *e, enum zns_emu_loss loss, uint64_t seed)
 }
 
 /*
- * What of one zone's unflushed changes reached the medium: @to from @from (durable) to all of @to.
- * Data gets there in order, and a finish after all of it. The zone's number is in the seed, so that
- * it does not matter which others changed.
+ * Chooses how much of a zone's unflushed changes reached the medium, from @from (durable) to all of
+ * @to. Data arrives in order, and a finish comes last. The seed includes the zone's number, so
+ * other zones do not matter.
  */
 static void survive(const struct emu *e, struct emu_change *ch, const struct emu_entry *from,
 		    enum zns_emu_loss loss, uint64_t seed)
@@ -37,7 +37,7 @@ static void survive(const struct emu *e, struct emu_change *ch, const struct emu
 	if (loss == ZNS_EMU_LOSE_NOTHING)
 		return;
 	kind = loss == ZNS_EMU_LOSE_SEEDED ? emu_random(&state) % 4 : 0;
-	if (kind == 1) /* one in four keeps all, one in four nothing */
+	if (kind == 1) /* one in four keeps all, one in four loses all */
 		return;
 	blocks = kind ? emu_random(&state) % ((ch->to.wp - from->wp) / e->p.block_size + 1) : 0;
 	ch->to.wp = from->wp + blocks * e->p.block_size;
@@ -57,7 +57,7 @@ static int settle(struct emu *e, enum zns_emu_loss loss, uint64_t seed, struct z
 		return 0;
 	for (size_t i = 0; i < nr; i++)
 		survive(e, &ch[i], &e->mirror[ch[i].zone], loss, seed);
-	/* what survived is on the medium: a second cut does not take it */
+	/* the survivors are on the medium: a second cut must not take them */
 	rc = emu_sync(e, err);
 	if (!rc)
 		rc = emu_durable_lock(e, err);
@@ -76,7 +76,7 @@ static int power_on(struct emu *e, enum zns_emu_loss loss, uint64_t seed, struct
 	return rc ? rc : emu_table_rebuild(e, err);
 }
 
-/* Power that was cut comes back for the first who opens the device when nobody has it. */
+/* Restores the power for the first opener when nobody else has the device open. */
 int emu_power_back(struct emu *e, struct zns_err *err)
 {
 	int rc;

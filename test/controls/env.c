@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What the environment asks for when a device is opened, or a broker started: see controls.h. */
+/* Applies the environment when a device is opened or a broker started: see controls.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,7 +51,7 @@ void emu_control_close(struct emu *e)
 	free(e->control);
 }
 
-/* The tables are read before there is a control. */
+/* The tables are read before the control exists. */
 bool emu_stores_nothing(const struct emu *e)
 {
 	return e->control && e->control->no_data;

@@ -5,8 +5,8 @@
 
 #include "control.h"
 
-/* Wear is the device's own and survives a power cut, unlike what was written: only the flags go to
- * the disk. */
+/* Wear belongs to the device and survives a power cut, unlike written data. So only the flags go
+ * to the disk. */
 static int set_flags_locked(struct emu *e, uint32_t zone, uint32_t flags, struct zns_err *err)
 {
 	struct emu_entry *live = &e->live[zone];
@@ -24,10 +24,9 @@ static int set_flags_locked(struct emu *e, uint32_t zone, uint32_t flags, struct
 	return rc;
 }
 
-/* ---- counting
- * ------------------------------------------------------------------------------------ */
+/* ---- counting ---- */
 
-/* Takes one from a counter that is neither 0 nor endless; true if there was one. */
+/* Takes one from a counter that is neither 0 nor endless. True unless it was 0. */
 static bool take(_Atomic uint64_t *n)
 {
 	uint64_t v = atomic_load(n);
@@ -82,7 +81,7 @@ int emu_fault_before(struct emu *e, bool write, uint32_t zone, uint64_t off, str
 	return 0;
 }
 
-/* A cut comes right behind the write that used up its count. */
+/* The cut follows the write that used up its count. */
 void emu_fault_after_write(struct emu *e, uint32_t zone)
 {
 	unsigned nr = atomic_load(&e->control->nr_rules);
@@ -99,8 +98,7 @@ void emu_fault_after_write(struct emu *e, uint32_t zone)
 	}
 }
 
-/* ---- rules
- * --------------------------------------------------------------------------------------- */
+/* ---- rules ---- */
 
 int zns_emu_add_fault(struct zns_dev *dev, const struct zns_emu_rule *r, struct zns_err *err)
 {
@@ -130,7 +128,7 @@ int zns_emu_add_fault(struct zns_dev *dev, const struct zns_emu_rule *r, struct 
 	to->loss = r->loss;
 	to->seed = r->seed;
 	atomic_store(&to->left, r->after);
-	/* a cut or a worn zone happens once */
+	/* a cut or a worn zone comes only once */
 	atomic_store(&to->times, repeats(r->kind) && r->times ? r->times : 1);
 	atomic_store(&e->control->nr_rules, nr + 1);
 	return 0;
@@ -161,10 +159,9 @@ int zns_emu_set_fault(struct zns_dev *dev, const struct zns_emu_fault *f)
 	return rc;
 }
 
-/* ---- by environment
- * ------------------------------------------------------------------------------ */
+/* ---- environment ---- */
 
-/* A plain number from *s on; *s then stands behind it. */
+/* Parses a plain number at *s and moves *s behind it. */
 static bool number(const char **s, uint64_t *out)
 {
 	char digits[24];
@@ -273,8 +270,7 @@ bad:
 		env);
 }
 
-/* ---- zone states
- * ---------------------------------------------------------------------------------- */
+/* ---- zone states ---- */
 
 int zns_emu_set_zone_state(struct zns_dev *dev, uint32_t zone, enum zns_zone_state s,
 			   struct zns_err *err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Noise in the timing model, for tests of what measures: see controls.h. */
+/* Noise in the timing model, to test programs that measure: see controls.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ uint64_t emu_noise(struct emu *e, uint64_t ns)
 
 enum { HOST = 1, GC, STORM };
 
-/* The burst of stretch @k: all of it inside the stretch. */
+/* The burst in stretch @k; it lies fully inside the stretch. */
 static void burst_of(const struct emu *e, uint64_t kind, uint64_t k, uint64_t every, uint64_t len,
 		     uint64_t *from, uint64_t *to)
 {
@@ -71,7 +71,7 @@ void emu_noise_collect(struct emu *e, uint64_t at)
 
 	if (!every)
 		return;
-	/* one stretch ahead, so that what is booked from now on finds it there */
+	/* book one stretch ahead, so that later bookings find it */
 	for (e->control->gc_next = zns_max(e->control->gc_next, at / every);
 	     e->control->gc_next <= at / every + 1; e->control->gc_next++) {
 		burst_of(e, GC, e->control->gc_next, every,

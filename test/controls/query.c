@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The timing model, asked: see controls.h. */
+/* Queries to the timing model: see controls.h. */
 #include "control.h"
 
-/* Every call below begins with this. */
+/* Every call below starts with this. */
 static int enter(struct zns_dev *dev, struct zns_err *err)
 {
 	return dev->ops == &emu_ops ? emu_model_ask(emu_of(dev), err) :
@@ -32,7 +32,7 @@ int zns_emu_model_load(struct zns_dev *dev, enum zns_emu_unit unit, uint32_t nr,
 {
 	struct emu *e = emu_of(dev);
 	const struct emu_cal *c = NULL;
-	uint32_t alike = 1; /* with a shared map the first stands for all */
+	uint32_t alike = 1; /* with a shared map the first one stands for all */
 	int rc = enter(dev, err);
 
 	if (rc)

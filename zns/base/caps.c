@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Give up what a program does not need, so that an attacker gets less of it.
+/* Gives up privileges that a program does not need, so that an attacker gains less.
  * Documentation/security.md has the table. */
 #include <errno.h>
 #include <sched.h>
@@ -25,7 +25,7 @@ int zns_process_keep_caps(const int *caps, size_t nr, struct zns_err *err)
 		cap_flag_value_t on = CAP_CLEAR;
 		cap_value_t v = caps[i];
 
-		/* Root in a container, or a plain user, may not have it at all. */
+		/* Root in a container, or a plain user, may lack it. */
 		if (!cap_get_flag(has, v, CAP_PERMITTED, &on) && on == CAP_SET &&
 		    (cap_set_flag(keep, CAP_PERMITTED, 1, &v, CAP_SET) ||
 		     cap_set_flag(keep, CAP_EFFECTIVE, 1, &v, CAP_SET)))
@@ -35,7 +35,7 @@ int zns_process_keep_caps(const int *caps, size_t nr, struct zns_err *err)
 		ret = -errno;
 	for (int cap = 0; !ret && cap <= cap_max_bits() - 1; cap++)
 		if (!listed(caps, nr, cap))
-			cap_drop_bound(cap); /* not allowed: no new privileges come anyway */
+			cap_drop_bound(cap); /* if refused: no-new-privileges applies anyway */
 	cap_reset_ambient();
 	if (!ret && cap_set_proc(keep))
 		ret = -errno;
@@ -46,7 +46,7 @@ int zns_process_keep_caps(const int *caps, size_t nr, struct zns_err *err)
 
 void zns_process_no_network(void)
 {
-	/* A plain user may not do this. It is no loss: what the program may do does not change. */
+	/* A plain user may not do this. Nothing is lost: the program's rights do not change. */
 	if (unshare(CLONE_NEWNET))
 		errno = 0;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Leave the cgroups of whoever started this process, so that their end, freezer and limits do not
- * hit us. */
+/* Leaves the cgroups of the process that started us. Their end, freezer and limits then do not
+ * affect us. */
 #include <fcntl.h>
 #include <string.h>
 #include "zns/process.h"
 #include "zns/util.h"
 
-/* Write ourselves into one hierarchy's root group. */
+/* Moves us into the root group of one hierarchy. */
 static bool enter_root(const char *mountpoint)
 {
 	cleanup_close int fd = -1;
@@ -18,7 +18,7 @@ static bool enter_root(const char *mountpoint)
 	return fd >= 0 && write(fd, "0", 1) == 1;
 }
 
-/* Is @word one of the words of @list, which commas separate? */
+/* Is @word in @list, which has commas between words? */
 static bool listed(const char *list, const char *word, size_t len)
 {
 	for (const char *p = list; *p; p += strcspn(p, ","), p += *p == ',')
@@ -28,9 +28,9 @@ static bool listed(const char *list, const char *word, size_t len)
 }
 
 /*
- * Are we in the root group of a hierarchy already? To write there anyway takes the kernel
- * milliseconds. @groups: the text of /proc/self/cgroup; @super: the options of the mount, NULL for
- * version 2. In doubt, no.
+ * Are we in the root group of a hierarchy already? Writing there anyway takes milliseconds.
+ * @groups: the text of /proc/self/cgroup. @super: the mount options; NULL for version 2. In doubt,
+ * no.
  */
 static bool in_root(const char *groups, const char *super)
 {
@@ -79,7 +79,7 @@ bool zns_cgroup_escape(void)
 			else if (n == 4)
 				mnt = tok;
 		}
-		/* A delegated or read-only hierarchy: we stay, and are charged there. */
+		/* In a delegated or read-only hierarchy we stay, and it is charged for us. */
 		if (root && mnt && !strcmp(root, "/") &&
 		    !(groups && in_root((char *)groups, v2 ? NULL : super)))
 			all &= enter_root(mnt);

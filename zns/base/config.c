@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Where the configuration is, and zns.conf. */
+/* The place of the configuration, and zns.conf. */
 #include <ctype.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -144,7 +144,7 @@ static int conf_path(char *out, size_t len, struct zns_err *err)
 	return 0;
 }
 
-/* *text stays NULL when there is no file. */
+/* Without a file *text stays NULL. */
 static int conf_load(const char *path, uint8_t **text, size_t *len, struct zns_err *err)
 {
 	int rc = zns_read_file(AT_FDCWD, path, CONF_MAX, text, len);
@@ -164,8 +164,7 @@ static int conf_load(const char *path, uint8_t **text, size_t *len, struct zns_e
 	return 0;
 }
 
-/* All keys that there are. A misspelled one is an error, else it would be a setting that nobody
- * obeys. */
+/* All known keys. A misspelled key is an error: otherwise it would be a setting without effect. */
 static const char *const known_keys[] = { "default-device", "deadline",         "encrypt-key",
 					  "docker-qos",     "docker-admission", "docker-alloc",
 					  "docker-stripe",  "docker-dev",       "docker-criu",
@@ -201,8 +200,8 @@ int zns_config_get(const char *key, char *out, size_t len, struct zns_err *err)
 	if (rc)
 		return rc;
 	it.next = (char *)text;
-	/* Read the whole file, so that a bad line is found whatever key is asked for. The last line
-	 * of a key counts. */
+	/* Reads the whole file, so that a bad line is found for any key. The last line of a key
+	 * counts. */
 	while ((rc = conf_next(&it, &k, &v)) > 0) {
 		rc = unknown(k, path, it.line, err);
 		if (rc)
@@ -246,7 +245,7 @@ int zns_config_deadline(uint32_t *seconds, struct zns_err *err)
 	return 0;
 }
 
-/* Does this raw line (not changed) set @key? */
+/* Does this raw line set @key? The line is not changed. */
 static bool line_sets(const char *line, size_t len, const char *key)
 {
 	size_t klen = strlen(key);
@@ -295,7 +294,7 @@ int zns_config_set(const char *key, const char *value, struct zns_err *err)
 	edited = malloc(room);
 	if (!edited)
 		return zns_fail(err, -ENOMEM, "out of memory");
-	/* Everything else, comments too, stays as the administrator wrote it. */
+	/* All other lines, with comments, stay as the administrator wrote them. */
 	for (const char *p = (char *)text, *end = p + size; p && p < end;) {
 		const char *eol = memchr(p, '\n', end - p);
 		size_t n = (eol ? eol : end) - p;

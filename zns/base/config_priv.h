@@ -3,23 +3,21 @@
 #define ZNS_BASE_CONFIG_PRIV_H
 #include "zns/config.h"
 
-/*
- * One "key = value" file, read line by line. Blank lines and lines that begin with '#' are skipped.
- * @text is changed: the strings handed out point into it.
- */
+/* Reads a "key = value" file line by line. Skips blank lines and lines that begin with '#'.
+ * Changes @text: the returned strings point into it. */
 struct conf_iter {
 	char *next;
-	unsigned line; /* of what was handed out last, from 1 */
+	unsigned line; /* of the last pair, from 1 */
 };
 
-/* 1 and a pair, 0 at the end, -EINVAL for a line that is no "key = value". */
+/* 1 and a pair, 0 at the end, -EINVAL for another line. */
 int conf_next(struct conf_iter *it, char **key, char **value);
 
-/* Create DIR (and what is above it), 0700 where missing. */
+/* Creates DIR and its missing parents with mode 0700. */
 int conf_mkdirs(const char *dir, struct zns_err *err);
 
-/* An fd that holds the configuration's write lock until it is closed, or -errno. Creates the
- * directory. */
+/* Takes the configuration's write lock and creates its directory. Close the returned fd to
+ * unlock; or -errno. */
 int conf_lock(struct zns_err *err);
 
 #endif

@@ -6,8 +6,8 @@
 #include "zns/err.h"
 #include "zns/util.h"
 
-#define WHAT_MIN 64 /* bytes of what went wrong that are kept, however long the reason is */
-/* a little more than a message has room for: that it is cut is then seen */
+#define WHAT_MIN 64 /* bytes of the first part that stay, however long the reason is */
+/* longer than a message, so that a cut is visible */
 #define TEXT_MAX (ZNS_ERR_MAX + 4)
 
 static int normalise(int code)
@@ -17,7 +17,7 @@ static int normalise(int code)
 	return code ? code : -EIO;
 }
 
-/* At most @max bytes of it, and no half character at the end. */
+/* The length of @text within @max bytes, without half a character at the end. */
 static size_t cut(const char *text, size_t max)
 {
 	size_t len = strlen(text);
@@ -29,7 +29,7 @@ static size_t cut(const char *text, size_t max)
 	return max;
 }
 
-/* Formats aside first: an argument may be err->msg itself. */
+/* Format first: an argument may be err->msg itself. */
 static void record(struct zns_err *err, int code, const char *text)
 {
 	size_t len = cut(text, sizeof(err->msg) - 1);
@@ -37,12 +37,11 @@ static void record(struct zns_err *err, int code, const char *text)
 	err->code = code;
 	memcpy(err->msg, text, len);
 	err->msg[len] = '\0';
-	/* file names and what devices say: on one line, and off the terminal's escapes */
+	/* file names and device texts: keep one line and remove terminal escapes */
 	zns_clean(err->msg);
 }
 
-/* "text: why". A long file name must not push the reason out, so it is cut down to a part of the
- * line. */
+/* "text: why". A long file name must not push the reason out, so the first part is cut. */
 static void record_why(struct zns_err *err, int code, const char *text, const char *why)
 {
 	size_t max = sizeof(err->msg) - 1, room = max > strlen(why) + 2 ? max - strlen(why) - 2 : 0;

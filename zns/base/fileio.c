@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Whole-buffer transfers, whole files, and replacing a file so that a crash leaves the old or the
+/* Transfers of whole buffers and files. Replaces a file so that a crash leaves the old or the
  * new one. */
 #include <errno.h>
 #include <fcntl.h>
@@ -68,7 +68,7 @@ int zns_std_fds(void)
 	int fd;
 
 	do {
-		/* the lowest free number; stays open over exec as these do */
+		/* the lowest free number; like these, it stays open over exec */
 		fd = open("/dev/null", O_RDONLY);
 		if (fd < 0)
 			return -errno;
@@ -89,11 +89,10 @@ int zns_read_fd(int fd, size_t max, uint8_t **out, size_t *out_len)
 		return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
 	if (st.st_size > 0 && (uint64_t)st.st_size > max)
 		return -EFBIG;
-	room = st.st_size > 0 ? (size_t)st.st_size : 4096; /* files of /proc have size 0 */
+	room = st.st_size > 0 ? (size_t)st.st_size : 4096; /* files in /proc have size 0 */
 	room = zns_min(room, max);
 	for (;;) {
-		/* two bytes more than needed: one shows a file larger than max, one holds the NUL
-		 */
+		/* two extra bytes: one detects a file larger than max, one holds the NUL */
 		uint8_t *bigger = realloc(buf, room + 2);
 		ssize_t n;
 
@@ -122,7 +121,7 @@ int zns_read_fd(int fd, size_t max, uint8_t **out, size_t *out_len)
 
 int zns_read_file(int dirfd, const char *path, size_t max, uint8_t **out, size_t *out_len)
 {
-	/* O_NONBLOCK: a FIFO put where a file should be must not hang us. */
+	/* O_NONBLOCK: a FIFO in place of a file must not hang us. */
 	cleanup_close int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
 	return fd < 0 ? -errno : zns_read_fd(fd, max, out, out_len);
@@ -150,7 +149,7 @@ int zns_sync_parent(const char *path)
 	char dir[PATH_MAX];
 	size_t len = strlen(path);
 
-	while (len > 1 && path[len - 1] == '/') /* of a directory */
+	while (len > 1 && path[len - 1] == '/') /* it may end in slashes, as a directory's name */
 		len--;
 	while (len && path[len - 1] != '/')
 		len--;
@@ -175,7 +174,7 @@ int zns_replace_file(int dirfd, const char *path, const void *data, size_t len, 
 		     slash ? path : ".");
 	if (n < 0 || (size_t)n >= sizeof(dir))
 		return -ENAMETOOLONG;
-	/* once: all that follows is in this one */
+	/* open it once: all later steps use this descriptor */
 	at = openat(dirfd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (at < 0)
 		return -errno;

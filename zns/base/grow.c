@@ -5,9 +5,9 @@
 #include "zns/grow.h"
 #include "zns/util.h"
 
-#define FIRST 16 /* elements of an array that was empty */
+#define FIRST 16 /* elements at first */
 
-/* @want is 0 if the caller's count has wrapped. */
+/* @want is 0 if the caller's count overflowed. */
 void *zns_grow_exact(void *v, size_t want, size_t size)
 {
 	size_t bytes;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * The checksum of everything stored: XXH3, 64 bits. The distribution's libxxhash is built for the
- * oldest x86-64; on a processor with AVX2 the same code compiled for it (hash_avx2.c) takes a
- * quarter of the time. Same values, of course.
+ * oldest x86-64. With AVX2, the same code compiled for it (hash_avx2.c) takes a quarter of the time
+ * and gives the same values.
  */
 #include <xxhash.h>
 

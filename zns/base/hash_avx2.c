@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* XXH3 compiled for AVX2 (the Makefile says -mavx2, for this file alone); see hash.c. */
+/* XXH3 compiled for AVX2. The Makefile sets -mavx2 for this file only. See hash.c. */
 #ifdef __x86_64__
 #include "hash_priv.h"
 
 #define XXH_INLINE_ALL
-#define XXH_VECTOR 2 /* XXH_AVX2, whose name is not known before the header */
+#define XXH_VECTOR 2 /* XXH_AVX2; that name is defined only by the header */
 #include <xxhash.h>
 
 uint64_t zns_hash_avx2(const void *data, size_t len)
@@ -12,7 +12,7 @@ uint64_t zns_hash_avx2(const void *data, size_t len)
 	return XXH3_64bits(data, len);
 }
 
-/* In turns, so that memory is read once. */
+/* Takes turns, so that memory is read once. */
 uint64_t zns_hash_pieces_avx2(const void *data, size_t len, size_t piece, uint64_t *out)
 {
 	XXH3_state_t all;

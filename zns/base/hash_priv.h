@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Only on a processor that has AVX2. */
+/* Only for processors with AVX2. */
 uint64_t zns_hash_avx2(const void *data, size_t len);
 uint64_t zns_hash_pieces_avx2(const void *data, size_t len, size_t piece, uint64_t *out);
 

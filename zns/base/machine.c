@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Which machine this is, and which boot of it: for the mount record (zns/store.h). */
+/* Identifies this machine and its present boot, for the mount record (zns/store.h). */
 #include <fcntl.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 #define MACHINE_LEN 32
 
-/* The first word of a small file. */
+/* Reads the first word of a small file. */
 static int read_word(const char *path, char *out, size_t len)
 {
 	cleanup_free uint8_t *buf = NULL;
@@ -30,7 +30,7 @@ static int read_machine(const char *path, char out[ZNS_MACHINE_STR])
 {
 	int ret = read_word(path, out, ZNS_MACHINE_STR);
 
-	/* "uninitialized" stands there while an image is being made. */
+	/* The file says "uninitialized" while an image is being made. */
 	return !ret && (strlen(out) != MACHINE_LEN ||
 			strspn(out, "0123456789abcdef") != MACHINE_LEN) ?
 		       -EINVAL :
@@ -47,14 +47,15 @@ int zns_machine_id(char out[ZNS_MACHINE_STR], struct zns_err *err)
 		return zns_fail(err, -ENAMETOOLONG, "configuration directory name is too long");
 	if (!read_machine(path, out) || !read_machine("/etc/machine-id", out))
 		return 0;
-	/* A machine that does not know itself, as in most containers: give it a name that stays. */
+	/* A machine without an id, as in most containers: give it one that stays. */
 	ret = zns_uuid_generate(id);
 	for (size_t i = 0; i < ZNS_UUID_LEN; i++)
 		snprintf(out + 2 * i, 3, "%02x", id[i]);
 	snprintf(line, sizeof(line), "%s\n", out);
 	if (ret)
 		return zns_fail_sys(err, ret, "no random machine id can be made");
-	ret = conf_mkdirs(zns_config_dir(), err); /* nothing was registered here yet */
+	/* the first use may come before any registration */
+	ret = conf_mkdirs(zns_config_dir(), err);
 	if (ret)
 		return ret;
 	ret = zns_replace_file(AT_FDCWD, path, line, strlen(line), 0644);

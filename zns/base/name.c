@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * What may be a container's name. It is printed on terminals, written into a configuration file of
- * criu between quotes, and stands in messages: so nothing that cannot be printed, and nothing that
- * ends or escapes a quoted word.
+ * Names that a container may have. They appear on terminals, in messages, and between quotes in
+ * criu's configuration file. So all characters must be printable, and none may end or escape a
+ * quoted word.
  */
 #include <string.h>
 
 #include "zns/util.h"
 #include "zns/err.h"
 
-/* Characters that change how others are shown: separators of lines, marks of direction. */
+/* Characters that change how others are shown: line separators and direction marks. */
 static bool turns(uint32_t c)
 {
 	return (c >= 0x200e && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* See process.h. A broker is started by its first user and serves all: a limit of the one must not
- * be that of the others. */
+/* See process.h. The first user starts the broker, which serves all users. So that user's limits
+ * must not apply to it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -11,20 +11,20 @@
 #include "zns/process.h"
 #include "zns/util.h"
 
-#define STACK_BYTES MIB(8) /* of threads too, when it stands before the exec */
+#define STACK_BYTES MIB(8) /* if set before the exec, it applies to threads too */
 
 static const struct {
 	int which;
 	const char *what, *ulimit;
-	rlim_t least; /* what a broker needs of it */
+	rlim_t least; /* least value that a broker needs */
 } limits[] = {
 	{ RLIMIT_FSIZE, "size of files", "-f", RLIM_INFINITY },
 	{ RLIMIT_CPU, "processor time", "-t", RLIM_INFINITY },
 	{ RLIMIT_AS, "address space", "-v", GIB(4) },
 	{ RLIMIT_DATA, "data", "-d", GIB(1) },
 	{ RLIMIT_NOFILE, "descriptors", "-n", 256 },
-	{ RLIMIT_NPROC, "processes", "-u", 0 }, /* root has none, and a thread that cannot be had is
-						   an error of its own */
+	/* Root has no limit on processes. If a thread cannot start, that is its own error. */
+	{ RLIMIT_NPROC, "processes", "-u", 0 },
 	{ RLIMIT_MEMLOCK, "locked memory", "-l", 0 },
 };
 
@@ -35,7 +35,7 @@ static void write_file(const char *path, const char *text)
 	if (fd < 0)
 		return;
 	if (write(fd, text, strlen(text)) < 0)
-		errno = 0; /* not allowed: it stays */
+		errno = 0; /* not allowed: leave it */
 	close(fd);
 }
 
@@ -57,8 +57,8 @@ static void reset_limits(void)
 	struct rlimit r;
 
 	zns_process_raise_limits();
-	/* With CAP_SYS_RESOURCE the hard ones too; descriptors have a ceiling of the kernel's, and
-	 * are enough as they are. */
+	/* With CAP_SYS_RESOURCE, raise hard limits too. The kernel limits descriptors, and
+	 * theirs is high enough. */
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(limits); i++)
 		if (limits[i].least == RLIM_INFINITY || limits[i].which == RLIMIT_AS ||
 		    limits[i].which == RLIMIT_DATA)
@@ -73,15 +73,15 @@ static void reset_limits(void)
 	}
 }
 
-/* Two signals are the C library's: sigaction() refuses them, but they can be inherited as ignored
- * like any other. */
+/* The C library reserves two signals and sigaction() refuses them. But a process can inherit
+ * them as ignored. */
 static void reset_hidden_signal(int s)
 {
 	struct {
 		void (*handler)(int);
 		unsigned long flags, restorer, mask[2];
 	} now = { 0 }, usual = { 0 };
-	size_t mask_bytes = 8; /* the kernel's */
+	size_t mask_bytes = 8; /* size in the kernel */
 
 	if (!syscall(SYS_rt_sigaction, s, NULL, &now, mask_bytes) && now.handler == SIG_IGN)
 		syscall(SYS_rt_sigaction, s, &usual, NULL, mask_bytes);
@@ -111,7 +111,7 @@ void zns_process_shed(void)
 	sched_setscheduler(0, SCHED_OTHER, &usual);
 	setpriority(PRIO_PROCESS, 0, 0);
 #ifdef SYS_ioprio_set
-	syscall(SYS_ioprio_set, 1, 0, 0); /* this process: none of its own */
+	syscall(SYS_ioprio_set, 1, 0, 0); /* this process: no I/O priority of its own */
 #endif
 	memset(&all, 0xff, sizeof(all));
 	sched_setaffinity(0, sizeof(all), &all);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Where our own programs are, installed or in the build directory. */
+/* Finds our own programs, installed or in the build directory. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>

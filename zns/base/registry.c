@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* devices.d: which devices this machine may use, UUID → path. A restore opens no other. */
+/* devices.d: the devices this machine may use, UUID → path. A restore opens no others. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -21,7 +21,7 @@ static int entry_path(const char *uuid, char *out, struct zns_err *err)
 	return 0;
 }
 
-/* The value must be what zns_register writes: absolute, in canonical spelling. */
+/* The value must have the form that zns_register writes: absolute and canonical. */
 static bool good_path(const char *value)
 {
 	size_t size = sizeof(((struct zns_registered *)0)->path);
@@ -29,7 +29,7 @@ static bool good_path(const char *value)
 	return *zns_spec_path(value) == '/' && strlen(value) < size;
 }
 
-/* -ENOENT quietly, without a message: the caller knows what was meant. *key: malloc'ed, NULL if
+/* Returns -ENOENT without a message: the caller knows the context. *key is malloc'ed, or NULL if
  * there is none. */
 static int read_entry_key(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out, char **key,
 			  struct zns_err *err)
@@ -64,7 +64,7 @@ static int read_entry_key(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registere
 	if (rc || !found || !good_path(found) || (encrypted && strcmp(encrypted, "only")) ||
 	    (plain && strcmp(plain, "accept")))
 		goto bad;
-	memmove(out->uuid, uuid, ZNS_UUID_LEN); /* which may be the same */
+	memmove(out->uuid, uuid, ZNS_UUID_LEN); /* they may be the same */
 	memset(out->path, 0, sizeof(out->path));
 	out->encrypted = encrypted;
 	out->plain_ok = plain;
@@ -128,7 +128,7 @@ int zns_registered_list(struct zns_registered **out, size_t *nr, struct zns_err 
 			rc = errno ? zns_fail_sys(err, -errno, "cannot read %s", dir) : 0;
 			break;
 		}
-		/* temporary files, editors' copies and the like are no entries */
+		/* skips temporary files, copies of editors and the like */
 		if (zns_uuid_parse(de->d_name, uuid) ||
 		    strcmp(zns_uuid_format(uuid, canon), de->d_name))
 			continue;
@@ -137,7 +137,7 @@ int zns_registered_list(struct zns_registered **out, size_t *nr, struct zns_err 
 			break;
 		}
 		rc = read_entry(uuid, &list[n], err);
-		if (rc && rc != -ENOENT) /* -ENOENT: removed meanwhile */
+		if (rc && rc != -ENOENT) /* -ENOENT: it was removed meanwhile */
 			break;
 		n += !rc;
 	}
@@ -152,7 +152,7 @@ int zns_registered_list(struct zns_registered **out, size_t *nr, struct zns_err 
 	return 0;
 }
 
-/* Two spellings of one device: equal text, or two names of one device node. */
+/* Do two spellings mean one device? Equal text, or two names of one device node. */
 static bool same_device(const char *a, const char *b)
 {
 	struct stat sa, sb;
@@ -205,8 +205,8 @@ int zns_register(const uint8_t uuid[ZNS_UUID_LEN], const char *dev, struct zns_e
 		rc = zns_registered_list(&list, &nr, err);
 	if (rc)
 		return rc;
-	/* Dropped first: the device at this path has another UUID now, and two entries for one path
-	 * would be ambiguous. */
+	/* Remove old entries of this path first: its device has another UUID now, and two
+	 * entries would be ambiguous. */
 	for (size_t i = 0; i < nr; i++) {
 		if (!memcmp(list[i].uuid, uuid, ZNS_UUID_LEN) || !same_device(list[i].path, r.path))
 			continue;
@@ -214,7 +214,7 @@ int zns_register(const uint8_t uuid[ZNS_UUID_LEN], const char *dev, struct zns_e
 		if (rc && rc != -ENOENT)
 			return rc;
 	}
-	/* of the same device: what is said of its key goes with it */
+	/* the same device keeps what the entry says about its key */
 	rc = read_entry_key(uuid, &old, &key, err);
 	if (rc && rc != -ENOENT)
 		return rc;
@@ -303,8 +303,8 @@ int zns_registered_by_uuid(const uint8_t uuid[ZNS_UUID_LEN], struct zns_register
 	return rc == -ENOENT ? not_registered(zns_uuid_format(uuid, name), err) : rc;
 }
 
-/* What to do about it depends on what is there: nothing is registered or formatted that does not
- * exist. */
+/* Tells what to do, depending on what exists at the path. A missing path cannot be registered or
+ * formatted. */
 static int unknown_path(const char *spec, const char *canon, struct zns_err *err)
 {
 	bool emu = !strncmp(canon, "emu:", 4), node = !strncmp(canon, "/dev/", 5);
@@ -387,7 +387,7 @@ int zns_resolve_device(const char *spec, struct zns_registered *out, struct zns_
 	size_t nr;
 	int rc;
 
-	/* "$DEV" with DEV unset is a mistake, not the default device. */
+	/* "$DEV" with DEV unset is a mistake and does not mean the default device. */
 	if (spec && !*spec)
 		return zns_fail(
 			err, -ENODEV,

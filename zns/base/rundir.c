@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-/* Paths and locks that clients of a broker, brokers and `format` agree on. */
+/* Paths and locks shared by clients, brokers and `format`. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
@@ -32,7 +32,7 @@ int zns_broker_run_dir(struct zns_err *err)
 		return zns_fail_sys(err, -errno, "runtime directory %s", dir);
 	if (!S_ISDIR(st.st_mode))
 		return zns_fail(err, -ENOTDIR, "%s is no directory", dir);
-	/* Whoever could put a socket there would be given our data's places. */
+	/* Whoever can put a socket there would learn the places of our data. */
 	if ((st.st_uid && st.st_uid != geteuid()) || (st.st_mode & 022))
 		return zns_fail(
 			err, -EPERM,

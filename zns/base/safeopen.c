@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* See safeopen.h. openat2 does it in one step where the kernel has it; else one component after
- * another. */
+/* See safeopen.h. Uses openat2 in one step if the kernel has it, otherwise component by
+ * component. */
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
@@ -16,10 +16,10 @@
 
 #define READ_FLAGS (O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
 #define DIR_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-#define LINKS_MAX 40 /* as the kernel's */
+#define LINKS_MAX 40 /* like the kernel */
 #define LOCK_STEP_MS 20
 
-/* -ENOSYS where there is none, or where a filter for system calls does not know it. */
+/* -ENOSYS: the kernel or a system call filter does not know it. */
 static int try_openat2(int dirfd, const char *path, uint64_t flags, uint64_t resolve)
 {
 	struct open_how how = { .flags = flags, .resolve = resolve };
@@ -43,7 +43,7 @@ static int open_beneath(int dirfd, const char *name, int flags)
 	if (!plain_name(name))
 		return -EINVAL;
 	fd = try_openat2(dirfd, name, (uint64_t)flags, RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH);
-	if (fd == -ENOSYS) { /* of one plain name, O_NOFOLLOW says as much */
+	if (fd == -ENOSYS) { /* for one plain name O_NOFOLLOW is as good */
 		fd = openat(dirfd, name, flags);
 		if (fd < 0)
 			fd = -errno;
@@ -56,8 +56,8 @@ int zns_open_file(int dirfd, const char *name, struct stat *st)
 	cleanup_close int fd = open_beneath(dirfd, name, READ_FLAGS);
 
 	if (fd < 0)
-		return fd == -ENXIO || fd == -ENODEV ? -EINVAL : fd; /* a socket, a device that is
-									none */
+		/* a socket, or a device node without a device */
+		return fd == -ENXIO || fd == -ENODEV ? -EINVAL : fd;
 	if (fstat(fd, st))
 		return -errno;
 	if (!S_ISREG(st->st_mode))
@@ -103,9 +103,9 @@ int zns_open_subdir(int dirfd, const char *name)
 /* --- a path, link by link --- */
 
 struct walk {
-	int at; /* O_PATH, where we are */
+	int at; /* O_PATH: the present place */
 	int links;
-	char rest[2 * PATH_MAX]; /* still to go */
+	char rest[2 * PATH_MAX]; /* the rest of the path */
 };
 
 static int step_into(struct walk *w, const char *name)
@@ -119,7 +119,7 @@ static int step_into(struct walk *w, const char *name)
 	return 0;
 }
 
-/* @fd is a link called @name: its target goes before the rest. */
+/* @fd is a link named @name: puts its target before the rest of the path. */
 static int step_through(struct walk *w, int fd, const char *name, const struct stat *st,
 			struct zns_err *err)
 {
@@ -163,7 +163,7 @@ static int step(struct walk *w, const char *name, struct zns_err *err)
 	else if (S_ISLNK(st.st_mode))
 		return step_through(w, fd, name, &st, err);
 	else
-		ret = step_into(w, name); /* no link still, or it fails */
+		ret = step_into(w, name); /* fails if it became a link */
 	return ret ? zns_fail_sys(err, ret, "%s", name) : 0;
 }
 
@@ -255,7 +255,7 @@ int zns_make_temp(int dirfd, const char *base, char tmp[ZNS_BASE_MAX])
 	for (int tries = 0;; tries++) {
 		if (getrandom(&rnd, sizeof(rnd), 0) != sizeof(rnd))
 			return -EAGAIN;
-		/* cut to fit; hidden, so that no reader takes it for a file of ours */
+		/* cut to fit; hidden, so that readers skip it */
 		snprintf(tmp, ZNS_BASE_MAX, ".%.200s.%016llx", base, (unsigned long long)rnd);
 		fd = zns_make_file(dirfd, tmp);
 		if (fd != -EEXIST || tries == 16)
@@ -285,7 +285,7 @@ int zns_rename_new(int dirfd, const char *from, const char *to)
 {
 	if (!renameat2(dirfd, from, dirfd, to, RENAME_NOREPLACE))
 		return 0;
-	if (errno != EINVAL && errno != ENOSYS) /* a file system that cannot */
+	if (errno != EINVAL && errno != ENOSYS) /* the file system does not support it */
 		return -errno;
 	if (linkat(dirfd, from, dirfd, to, 0))
 		return -errno;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Numbers, sizes, bandwidths and durations: text to numbers and back. */
+/* Converts numbers, sizes, bandwidths and durations to text and back. */
 #include <errno.h>
 #include <string.h>
 
@@ -7,8 +7,7 @@
 
 #define NSEC_PER_SEC 1000000000u
 
-/* Plain decimal digits only: no sign, blank, hex or empty string, all of which strtoull would take.
- */
+/* Accepts decimal digits only. strtoull would also take a sign, blanks, hex or an empty string. */
 static int parse_digits(const char *s, const char **end, uint64_t *out)
 {
 	uint64_t v = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Device specs in one canonical spelling: "emu:/abs" or "/abs". */
+/* Gives device specs a canonical spelling: "emu:/abs" or "/abs". */
 #include <limits.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ const char *zns_spec_path(const char *spec)
 	return n && spec[n] == ':' ? spec + n + 1 : spec;
 }
 
-/* Take "//", "." and "x/.." out of an absolute path, by text alone. */
+/* Removes "//", "." and "x/.." from an absolute path, looking at the text only. */
 static void squeeze(char *path)
 {
 	char *out = path;
@@ -40,7 +40,8 @@ static void squeeze(char *path)
 	*out = '\0';
 }
 
-/* realpath() of what exists of @path, the rest by text. Both are PATH_MAX. */
+/* Uses realpath() for the part of @path that exists, and the text for the rest. Both have
+ * PATH_MAX. */
 static int resolve_existing(const char *path, char *out)
 {
 	char head[PATH_MAX], real[PATH_MAX];
@@ -89,8 +90,8 @@ int zns_canonical_spec(const char *spec, char *out, size_t len, struct zns_err *
 	if (snprintf(path, sizeof(path), "%s%s%s", cwd, *cwd ? "/" : "", name) >= (int)sizeof(path))
 		return zns_fail(err, -ENAMETOOLONG, "device path \"%.64s…\" is too long", spec);
 	if (!strncmp(path, "/dev/", 5) && strncmp(path, "/dev/shm/", 9)) {
-		/* the administrator's stable link (/dev/disk/by-id/…) must stay one: /dev/nvme0n1
-		 * changes over boots */
+		/* keep the administrator's stable link (/dev/disk/by-id/…): /dev/nvme0n1 changes
+		 * between boots */
 		memcpy(real, path, strlen(path) + 1);
 		squeeze(real);
 	} else {

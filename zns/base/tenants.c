@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* tenants.conf: what a tenant may have at most, whatever its containers ask for. */
+/* tenants.conf: the limits of a tenant, whatever its containers ask for. */
 #include <ctype.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -33,7 +33,7 @@ static char *next_word(char **p)
 	return s;
 }
 
-/* All of @s, in decimal. */
+/* Parses all of @s as a decimal number. */
 static bool number(const char *s, uint32_t *out)
 {
 	uint64_t v;
@@ -54,7 +54,7 @@ static bool parse_uids(char *s, struct rule *r)
 	       r->uid_first <= r->uid_last;
 }
 
-/* NULL, or what is wrong with the word. */
+/* Returns NULL, or the fault of the word. */
 static const char *parse_limit(char *word, struct rule *r)
 {
 	static const struct {
@@ -89,7 +89,7 @@ static const char *parse_limit(char *word, struct rule *r)
 	return "a limit is max-qos=RATE, max-groups=N, total-qos=RATE or total-groups=N";
 }
 
-/* NULL, or what is wrong with the line. */
+/* Returns NULL, or the fault of the line. */
 static const char *parse_rule(char *line, struct rule *r)
 {
 	char *kind = next_word(&line), *who = next_word(&line), *word;
@@ -140,8 +140,8 @@ int zns_tenant_find(const char *container, int64_t uid, struct zns_tenant *out, 
 		return zns_fail_sys(err, ret, "cannot read %s", path);
 	if (memchr(text, 0, len))
 		return zns_fail(err, -EINVAL, "%s: not a text file", path);
-	/* Read all of it, so that a bad line is found for every container. The first rule that
-	 * applies counts. */
+	/* Reads the whole file, so that a bad line is found for every container. The first
+	 * matching rule counts. */
 	for (line = (char *)text; line; line = next) {
 		struct rule r = { .pattern = NULL };
 		const char *bad;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/*
- * Text that somebody else chose (names, paths, records of a device) on its way to a terminal or a
- * log: what is not printable could move the cursor, change a title or turn the line around.
- */
+/* Cleans text from outside (names, paths, records of a device) for a terminal or a log.
+ * Unprintable characters could move the cursor, change a title or reverse the line. */
 #include <string.h>
 
 #include "zns/util.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Clocks and the one time format the tools print. */
+/* Clocks, and the time format of all tools. */
 #include <time.h>
 
 #include "zns/util.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* RFC 4122 identifiers: made, printed, read. */
+/* Makes, prints and reads RFC 4122 identifiers. */
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
