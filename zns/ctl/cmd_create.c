@@ -129,7 +129,7 @@ static int make(struct create *k, uint32_t **die, struct zns_err *err)
 	struct stat st;
 	int ret;
 
-	/* A broker must not be using the one that is replaced. */
+	/* No broker may use the device that is replaced. */
 	if (k->force && !stat(k->path + 4, &st)) {
 		ret = ctl_claim_device(k->path, &lock, err);
 		if (ret)

@@ -165,8 +165,8 @@ static int level_to_dir(struct export *x, int dir, uint32_t level, uint8_t *buf,
 	return ret;
 }
 
-/* Each parent gets its own directory below PARENTS. PARENTS stays open, so nobody can replace it
- * by name. */
+/* Each parent gets its own directory below PARENTS. PARENTS stays open, so a later
+ * change of its name does no harm. */
 static int parents_to_dir(struct export *x, int top, uint8_t *buf, struct zns_err *err)
 {
 	cleanup_close int parents = ctl_make_subdir(top, PARENTS, err);

@@ -43,7 +43,7 @@ static const ZnsPb__Mark *mark_of(const ZnsPb__Response *ls, const ZnsPb__Checkp
 	return NULL;
 }
 
-/* The owner must be gone twice, at least a grace period apart. */
+/* The owner must be found gone twice, at least a grace period apart. */
 static void judge_origin(struct gc *g, struct item *i, int64_t now)
 {
 	const ZnsPb__Origin *o = i->c->origin;
@@ -89,7 +89,7 @@ static void judge_pages(const struct gc *g, struct item *i, int64_t now)
 		i->v = V_REMOVE;
 }
 
-/* Some that the rule would remove must stay for their children: keep_parents() reports them. */
+/* Also marks those that must stay for their children: keep_parents() corrects that later. */
 static void judge_rule(struct gc *g, const ZnsPb__Retention *rule, int64_t now)
 {
 	cleanup_free struct zns_ruled *v = calloc(g->nr + 1, sizeof(*v));

@@ -265,7 +265,7 @@ static int serve(const struct place *p, int ready, struct zns_err *err)
 	} else {
 		fuse_set_signal_handlers(fuse_get_session(f));
 		if (ready >= 0) {
-			/* a reader of our errors waits for their end */
+			/* a reader of our errors waits until we close them */
 			dup2(STDOUT_FILENO, STDERR_FILENO);
 			if (write(ready, "", 1) != 1)
 				fuse_exit(f);

@@ -48,7 +48,7 @@ static struct json_object *json_leases(const ZnsPb__Status *s)
 	return list;
 }
 
-/* The drive's holder is known only while somebody holds it. */
+/* Key and type mean something only while the drive is held. */
 static void json_host(struct json_object *j, const ZnsPb__HostReservation *h)
 {
 	char key[32];

@@ -110,8 +110,8 @@ enum docker_key {
 
 struct docker_settings {
 	char value[DOCKER_NR_KEYS][DOCKER_SETTING_MAX];
-	const char *source[DOCKER_NR_KEYS]; /* "org.criu.config", "annotation", "label",
-					       "environment", "rule", "default" */
+	/* "org.criu.config", "annotation", "label", "environment", "rule", "default" */
+	const char *source[DOCKER_NR_KEYS];
 	char criu_config[PATH_MAX]; /* annotation org.criu.config; criu reads it last, so it wins */
 };
 
