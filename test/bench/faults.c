@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A process whose first touches of its memory are timed, for lazy restores.
  *   faults MEBIBYTES SEED ANSWERS

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Run a command and say what it took: launch RESULT COMMAND...
  * RESULT gets one line: wall time in ns, exit status, user and system time in us, peak memory in

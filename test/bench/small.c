@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Something small to dump, or many small things.
  *   small CHILDREN AREAS ANSWERS

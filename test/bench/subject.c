@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The process that is dumped: private anonymous memory full of numbers that no compressor shrinks.
  *   subject MEBIBYTES SEED ANSWERS

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* One state after a cut: see check.h. */
 #include <stdlib.h>
 #include <string.h>

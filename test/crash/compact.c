@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Compaction as znsctl does it, with the broker's code in this process: see load.h. */
 #include <stdlib.h>
 #include <string.h>

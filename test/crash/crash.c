@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Power cuts by enumeration, in the manner of SQLite's test6.c: run a load on a device that
  * remembers, then look at every state that a cut could have left (issue: crash safety; design.md

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* One damaged byte at a time: see flip.h. */
 #include <stdlib.h>
 #include <string.h>

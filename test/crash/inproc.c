@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* What the broker's code finds where the poll loop would be: see inproc.h. */
 #include <stdlib.h>
 #include <string.h>

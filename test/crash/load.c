@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Drives the broker's code in this process: see load.h. */
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* The recording device: see trace.h. */
 #include <stdlib.h>
 #include <string.h>

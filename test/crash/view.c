@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* A remembered state of the traced device as a device: what is read comes from the trace, what is
  * written stays here. */
 #include <stdlib.h>

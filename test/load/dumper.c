@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A dump without a task: what zns-helper does towards broker and device, with bytes that follow
  * from a seed. For loads of many dumps, and for being killed. One dump, one line of JSON on

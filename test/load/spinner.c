@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A task for being dumped and having its dumper killed: threads that never sleep, each counting in
  * a file that others can read, and memory that is checked all the time. Whatever is wrong with it

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Rules of zns/alloc.h. */
 #include <math.h>
 #include <setjmp.h>

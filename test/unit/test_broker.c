@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* znsd through its socket: dumps, restores, admission. Faults and restarts: test_broker_faults.c.
  */
 #include "broker_fixture.h"

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* znsd's admission: promises, queues, ceilings, groups apart, normal I/O. Small dumps:
  * test_broker_pack.c. */
 #include "broker_fixture.h"

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* znsd when something dies, is damaged, or does not keep to the rules. */
 #include "broker_fixture.h"
 

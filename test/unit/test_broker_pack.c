@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* znsd and small dumps: fewer zones, pack zones (design.md §4 "Zones and the active limit"). */
 #include "broker_fixture.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* znsd and the other end of a connection: peers that talk nonsense, never read, or are too many;
  * and a silent broker. */
 #include "broker_fixture.h"

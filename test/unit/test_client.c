@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* The library's client beside a real znsd: a checkpoint is written, read, moved, dropped, and a
  * broker dies in its commit. */
 #include "broker_fixture.h"

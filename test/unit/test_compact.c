@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Which zones compaction empties: rules of zns/compact.h. */
 #include <setjmp.h>
 #include <stdarg.h>

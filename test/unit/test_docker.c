@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* zns/docker without Docker: files as dockerd writes them, settings and their order, rules, what is
  * still needed. */
 #include <setjmp.h>

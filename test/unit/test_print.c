@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* What znsctl makes of messages (JSON by fields, tables by columns) and of a command's options. */
 #include <setjmp.h>
 #include <stdarg.h>

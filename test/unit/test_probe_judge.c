@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* The probe's judgement: what it refuses to give out, and what it finds wrong with a map that is
  * stored. */
 #include "probe_asserts.h"

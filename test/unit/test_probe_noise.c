@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The probe while disturbances hit everything for a while: bursts in which the host does not run,
  * garbage collection of all dies, late erases, in storms or all the time, up to where nothing can

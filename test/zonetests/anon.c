@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Private anonymous memory: a 48 MB block, every third page of 16 MB, pages that only ever were
  * read or written with zeros, PROT_NONE and read-only parts, and single pages between holes.

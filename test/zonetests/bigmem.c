@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * One large block, 256 MB or --size MB: every byte checked.
  * zonetest: {'flavour': 'h'}

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A process and its child that never stop changing their memory. Each step depends on what the
  * steps before left behind, so one page from another moment spoils all that follows. The check

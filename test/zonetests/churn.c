@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A process that never stops to unmap, move, drop, write anew and look at its memory, in blocks and
  * in parts of them, and that forks: what a restore on demand brings must not turn up where it no

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A parent and three children on inherited memory: each child rewrites its own third, a grandchild
  * its own sixth of that; the rest stays shared with the parent, who changes the last MB after the

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Memory of which a part changes between one dump and the next: a private and a shared mapping;
  * each page holds its own generation. When the file DIR/step is there, a check first writes one

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Mappings of a file: private with some pages changed, private from an odd page on and beyond the
  * file's end, private read-only, and shared. zonetest: {'flavour': 'h ns'}

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Open files: offsets, append mode, a description shared by two descriptors and a child, a
  * read-only one in the middle, close-on-exec, a directory, locks, current directory and umask.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Huge pages of hugetlbfs: private, shared with a child, and through a memfd.
  * zonetest: {'flavour': 'h ns', 'feature': 'hugetlb'}

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Two thousand mappings of one to three pages with alternating protection, so that none merge.
  * zonetest: {'flavour': 'h ns'}

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * memfds: one mapped shared by parent and child, one sealed, one mapped privately with changed
  * pages, one with a hole and a file offset and no mapping. zonetest: {'flavour': 'h ns'}

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A network namespace: lo is up with a second address and another MTU, a sysctl is changed, and a
  * UDP socket on lo has a datagram partner. zonetest: {'flavour': 'ns'}

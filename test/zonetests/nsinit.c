@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * nsinit ROOT PROGRAM ARG…: run PROGRAM as init of new pid, mount, network, ipc and uts namespaces
  * with ROOT (a mount point) as its root directory. Prints the pid of init as seen from here and

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Pipes with data in flight: odd counts, a full one, an enlarged one, one whose writer is a child,
  * one whose writer is gone, and a fifo. zonetest: {'flavour': 'h ns'}

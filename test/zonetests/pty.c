@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A pty pair with settings of its own and unread data, and a child in a session whose terminal it
  * is. zonetest: {'flavour': 'h ns'}

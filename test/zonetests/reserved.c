@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Eight terabytes that are only reserved (PROT_NONE), with a little of it in use, as databases do
  * with their buffer pools; and pages that were written before they lost their protection. zonetest:

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Relations of processes: zombies with exit codes not yet collected, sessions, process groups,
  * pending and blocked signals, an interval timer. zonetest: {'flavour': 'h ns'}

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Shared anonymous memory of a parent and three children: each wrote its part, one has a second
  * view of it elsewhere; after restore a write by each child must still show in the parent.

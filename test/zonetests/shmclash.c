@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Shared memory objects of different kinds that have one number: shared anonymous memory, a mapped
  * memfd and a memfd that is only open, and three System V segments whose ids are their inode

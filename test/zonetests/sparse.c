@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * 12 GiB of addresses with hardly a page in them: at both ends, and on both sides of every 4 GiB
  * (where the window ends through which criu sees page maps, on kernels that cannot be asked for

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * SysV: a shared segment attached by parent and child, one attached nowhere, a semaphore set, and a
  * queue with messages of odd sizes. zonetest: {'flavour': 'ns'}

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Transparent huge pages and zero pages: full, half-filled and untouched huge ranges, a huge zero
  * page that was only read, ranges cut by mprotect, mremap and MADV_DONTNEED. zonetest: {'flavour':

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Eight threads with stacks of their own, thread-local data and a running computation: after
  * restore each goes on where it was, and its result must be the one of an uninterrupted run of the

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A tmpfs of the mount namespace: 400 files of many sizes in 20 directories, links, a fifo, a file
  * of 20 MB and one of 64 MB that is nearly all hole. Nothing of it is in memory of the program.

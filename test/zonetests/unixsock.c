@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * UNIX sockets with data in their queues: stream, datagram and seqpacket pairs in both directions,
  * a named datagram socket, a listening stream socket, and a descriptor that is on its way.

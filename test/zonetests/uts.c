@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Host and domain name of a uts namespace.
  * zonetest: {'flavour': 'ns'}

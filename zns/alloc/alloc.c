@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Chooses a dump's groups: the rules alone, on a plain table (design.md §5). */
 #include <string.h>
 #include "zns/alloc.h"

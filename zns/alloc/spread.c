@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * Sharing when the groups do not suffice: chooses groups for a newcomer, and those that give
  * (design.md §5, sharing.md). The writers of a group get equal parts of it, so a dump's rate is the

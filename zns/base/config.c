@@ -55,19 +55,19 @@ int conf_mkdirs(const char *dir, struct zns_err *err)
 int conf_lock(struct zns_err *err)
 {
 	const char *dir = zns_config_dir();
-	int fd, rc = conf_mkdirs(dir, err);
+	int fd, ret = conf_mkdirs(dir, err);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return zns_fail_sys(err, -errno, "cannot open %s", dir);
 	while (flock(fd, LOCK_EX)) {
 		if (errno == EINTR)
 			continue;
-		rc = zns_fail_sys(err, -errno, "cannot lock %s", dir);
+		ret = zns_fail_sys(err, -errno, "cannot lock %s", dir);
 		close(fd);
-		return rc;
+		return ret;
 	}
 	return fd;
 }
@@ -147,15 +147,15 @@ static int conf_path(char *out, size_t len, struct zns_err *err)
 /* Without a file *text stays NULL. */
 static int conf_load(const char *path, uint8_t **text, size_t *len, struct zns_err *err)
 {
-	int rc = zns_read_file(AT_FDCWD, path, CONF_MAX, text, len);
+	int ret = zns_read_file(AT_FDCWD, path, CONF_MAX, text, len);
 
-	if (rc == -ENOENT) {
+	if (ret == -ENOENT) {
 		*text = NULL;
 		*len = 0;
 		return 0;
 	}
-	if (rc)
-		return zns_fail_sys(err, rc, "cannot read %s", path);
+	if (ret)
+		return zns_fail_sys(err, ret, "cannot read %s", path);
 	if (memchr(*text, 0, *len)) {
 		free(*text);
 		*text = NULL;
@@ -192,25 +192,25 @@ int zns_config_get(const char *key, char *out, size_t len, struct zns_err *err)
 	char path[PATH_MAX], *k, *v;
 	const char *found = NULL;
 	size_t size;
-	int rc;
+	int ret;
 
-	rc = conf_path(path, sizeof(path), err);
-	if (!rc)
-		rc = conf_load(path, &text, &size, err);
-	if (rc)
-		return rc;
+	ret = conf_path(path, sizeof(path), err);
+	if (!ret)
+		ret = conf_load(path, &text, &size, err);
+	if (ret)
+		return ret;
 	it.next = (char *)text;
 	/* Reads the whole file, so that a bad line is found for any key. The last line of a key
 	 * counts. */
-	while ((rc = conf_next(&it, &k, &v)) > 0) {
-		rc = unknown(k, path, it.line, err);
-		if (rc)
-			return rc;
+	while ((ret = conf_next(&it, &k, &v)) > 0) {
+		ret = unknown(k, path, it.line, err);
+		if (ret)
+			return ret;
 		if (!strcmp(k, key))
 			found = v;
 	}
-	if (rc)
-		return zns_fail(err, rc,
+	if (ret)
+		return zns_fail(err, ret,
 				"%s:%u: not a \"key = value\" line: correct it or put a # in front",
 				path, it.line);
 	if (!found)
@@ -227,16 +227,16 @@ int zns_config_deadline(uint32_t *seconds, struct zns_err *err)
 	struct zns_err local = ZNS_ERR_INIT;
 	char text[32] = "";
 	uint64_t v;
-	int rc = zns_config_get("deadline", text, sizeof(text), err ? err : &local);
+	int ret = zns_config_get("deadline", text, sizeof(text), err ? err : &local);
 
 	*seconds = ZNS_DEADLINE_S;
-	if (rc == -ENOENT) {
+	if (ret == -ENOENT) {
 		if (err)
 			memset(err, 0, sizeof(*err));
 		return 0;
 	}
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (zns_parse_number(text, 0, 3600, &v))
 		return zns_fail(err, -EINVAL,
 				"zns.conf: deadline = %s: give seconds, 1 to 3600, or 0 for never",
@@ -269,7 +269,7 @@ int zns_config_set(const char *key, const char *value, struct zns_err *err)
 	char path[PATH_MAX];
 	size_t size, used = 0, room;
 	bool done = false;
-	int rc;
+	int ret;
 
 	if (!good_key(key))
 		return zns_fail(
@@ -281,15 +281,15 @@ int zns_config_set(const char *key, const char *value, struct zns_err *err)
 			err, -EINVAL,
 			"the value of \"%s\" is empty, too long, or has blanks at its ends or control characters",
 			key);
-	rc = conf_path(path, sizeof(path), err);
-	if (rc)
-		return rc;
+	ret = conf_path(path, sizeof(path), err);
+	if (ret)
+		return ret;
 	lock = conf_lock(err);
 	if (lock < 0)
 		return lock;
-	rc = conf_load(path, &text, &size, err);
-	if (rc)
-		return rc;
+	ret = conf_load(path, &text, &size, err);
+	if (ret)
+		return ret;
 	room = size + strlen(key) + (value ? strlen(value) : 0) + 8;
 	edited = malloc(room);
 	if (!edited)
@@ -313,8 +313,8 @@ int zns_config_set(const char *key, const char *value, struct zns_err *err)
 		used += sprintf(edited + used, "%s = %s\n", key, value);
 	if (used > CONF_MAX)
 		return zns_fail(err, -EFBIG, "%s would grow beyond %d bytes", path, CONF_MAX);
-	rc = zns_replace_file(AT_FDCWD, path, edited, used, 0600);
-	if (rc)
-		return zns_fail_sys(err, rc, "cannot write %s", path);
+	ret = zns_replace_file(AT_FDCWD, path, edited, used, 0600);
+	if (ret)
+		return zns_fail_sys(err, ret, "cannot write %s", path);
 	return 0;
 }

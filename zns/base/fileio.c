@@ -166,7 +166,7 @@ int zns_replace_file(int dirfd, const char *path, const void *data, size_t len, 
 	const char *slash = strrchr(path, '/');
 	const char *base = slash ? slash + 1 : path;
 	cleanup_close int at = -1, fd = -1;
-	int n, rc;
+	int n, ret;
 
 	if (!*base || !strcmp(base, ".") || !strcmp(base, ".."))
 		return -EINVAL;
@@ -181,16 +181,16 @@ int zns_replace_file(int dirfd, const char *path, const void *data, size_t len, 
 	fd = zns_make_temp(at, base, tmp);
 	if (fd < 0)
 		return fd;
-	rc = zns_write_all(fd, data, len);
-	if (!rc && fchmod(fd, mode)) /* not open()'s mode: the umask must not matter */
-		rc = -errno;
-	if (!rc && fsync(fd))
-		rc = -errno;
-	if (!rc && renameat(at, tmp, at, base))
-		rc = -errno;
-	if (rc) {
+	ret = zns_write_all(fd, data, len);
+	if (!ret && fchmod(fd, mode)) /* not open()'s mode: the umask must not matter */
+		ret = -errno;
+	if (!ret && fsync(fd))
+		ret = -errno;
+	if (!ret && renameat(at, tmp, at, base))
+		ret = -errno;
+	if (ret) {
 		unlinkat(at, tmp, 0);
-		return rc;
+		return ret;
 	}
 	return fsync(at) ? -errno : 0;
 }

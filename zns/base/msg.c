@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Framing of messages between clients and znsd: a little-endian u32 length, then the body. */
 #include <endian.h>
 #include <poll.h>

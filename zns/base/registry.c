@@ -39,20 +39,20 @@ static int read_entry_key(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registere
 	cleanup_free uint8_t *text = NULL;
 	struct conf_iter it = { 0 };
 	size_t len;
-	int rc;
+	int ret;
 
-	rc = entry_path(zns_uuid_format(uuid, name), path, err);
-	if (rc)
-		return rc;
-	rc = zns_read_file(AT_FDCWD, path, ENTRY_MAX, &text, &len);
-	if (rc == -ENOENT)
-		return rc;
-	if (rc)
-		return zns_fail_sys(err, rc, "cannot read %s", path);
+	ret = entry_path(zns_uuid_format(uuid, name), path, err);
+	if (ret)
+		return ret;
+	ret = zns_read_file(AT_FDCWD, path, ENTRY_MAX, &text, &len);
+	if (ret == -ENOENT)
+		return ret;
+	if (ret)
+		return zns_fail_sys(err, ret, "cannot read %s", path);
 	if (memchr(text, 0, len))
 		goto bad;
 	it.next = (char *)text;
-	while ((rc = conf_next(&it, &k, &v)) > 0)
+	while ((ret = conf_next(&it, &k, &v)) > 0)
 		if (!strcmp(k, "path"))
 			found = v;
 		else if (!strcmp(k, "key"))
@@ -61,7 +61,7 @@ static int read_entry_key(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registere
 			encrypted = v;
 		else if (!strcmp(k, "plain"))
 			plain = v;
-	if (rc || !found || !good_path(found) || (encrypted && strcmp(encrypted, "only")) ||
+	if (ret || !found || !good_path(found) || (encrypted && strcmp(encrypted, "only")) ||
 	    (plain && strcmp(plain, "accept")))
 		goto bad;
 	memmove(out->uuid, uuid, ZNS_UUID_LEN); /* they may be the same */
@@ -89,17 +89,17 @@ static int read_entry(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *o
 static int write_entry(const struct zns_registered *r, const char *key, struct zns_err *err)
 {
 	char name[ZNS_UUID_STR], path[PATH_MAX], text[ENTRY_MAX];
-	int rc = entry_path(zns_uuid_format(r->uuid, name), path, err);
+	int ret = entry_path(zns_uuid_format(r->uuid, name), path, err);
 
-	if (rc)
-		return rc;
-	rc = snprintf(text, sizeof(text), "path = %s\n%s%s%s%s%s", r->path, key ? "key = " : "",
-		      key ? key : "", key ? "\n" : "", r->encrypted ? "encrypted = only\n" : "",
-		      r->plain_ok ? "plain = accept\n" : "");
-	if (rc < 0 || (size_t)rc >= sizeof(text))
+	if (ret)
+		return ret;
+	ret = snprintf(text, sizeof(text), "path = %s\n%s%s%s%s%s", r->path, key ? "key = " : "",
+		       key ? key : "", key ? "\n" : "", r->encrypted ? "encrypted = only\n" : "",
+		       r->plain_ok ? "plain = accept\n" : "");
+	if (ret < 0 || (size_t)ret >= sizeof(text))
 		return zns_fail(err, -ENAMETOOLONG, "the name of the key is too long");
-	rc = zns_replace_file(AT_FDCWD, path, text, rc, 0600);
-	return rc ? zns_fail_sys(err, rc, "cannot write %s", path) : 0;
+	ret = zns_replace_file(AT_FDCWD, path, text, ret, 0600);
+	return ret ? zns_fail_sys(err, ret, "cannot write %s", path) : 0;
 }
 
 int zns_registered_list(struct zns_registered **out, size_t *nr, struct zns_err *err)
@@ -109,13 +109,13 @@ int zns_registered_list(struct zns_registered **out, size_t *nr, struct zns_err 
 	struct dirent *de;
 	size_t n = 0;
 	DIR *d;
-	int rc;
+	int ret;
 
 	*out = NULL;
 	*nr = 0;
-	rc = entry_path("", dir, err);
-	if (rc)
-		return rc;
+	ret = entry_path("", dir, err);
+	if (ret)
+		return ret;
 	d = opendir(dir);
 	if (!d)
 		return errno == ENOENT ? 0 : zns_fail_sys(err, -errno, "cannot open %s", dir);
@@ -125,7 +125,7 @@ int zns_registered_list(struct zns_registered **out, size_t *nr, struct zns_err 
 		errno = 0;
 		de = readdir(d);
 		if (!de) {
-			rc = errno ? zns_fail_sys(err, -errno, "cannot read %s", dir) : 0;
+			ret = errno ? zns_fail_sys(err, -errno, "cannot read %s", dir) : 0;
 			break;
 		}
 		/* skips temporary files, copies of editors and the like */
@@ -133,17 +133,17 @@ int zns_registered_list(struct zns_registered **out, size_t *nr, struct zns_err 
 		    strcmp(zns_uuid_format(uuid, canon), de->d_name))
 			continue;
 		if (zns_grow_by_one(list, n)) {
-			rc = zns_fail(err, -ENOMEM, "out of memory");
+			ret = zns_fail(err, -ENOMEM, "out of memory");
 			break;
 		}
-		rc = read_entry(uuid, &list[n], err);
-		if (rc && rc != -ENOENT) /* -ENOENT: it was removed meanwhile */
+		ret = read_entry(uuid, &list[n], err);
+		if (ret && ret != -ENOENT) /* -ENOENT: it was removed meanwhile */
 			break;
-		n += !rc;
+		n += !ret;
 	}
 	closedir(d);
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (n) {
 		*out = list;
 		list = NULL;
@@ -172,10 +172,10 @@ static bool same_device(const char *a, const char *b)
 static int remove_entry(const uint8_t uuid[ZNS_UUID_LEN], struct zns_err *err)
 {
 	char name[ZNS_UUID_STR], path[PATH_MAX];
-	int rc = entry_path(zns_uuid_format(uuid, name), path, err);
+	int ret = entry_path(zns_uuid_format(uuid, name), path, err);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (unlink(path))
 		return errno == ENOENT ? -ENOENT :
 					 zns_fail_sys(err, -errno, "cannot remove %s", path);
@@ -190,34 +190,34 @@ int zns_register(const uint8_t uuid[ZNS_UUID_LEN], const char *dev, struct zns_e
 	cleanup_close int lock = -1;
 	char path[PATH_MAX];
 	size_t nr;
-	int rc;
+	int ret;
 
-	rc = zns_canonical_spec(dev, r.path, sizeof(r.path), err);
-	if (rc)
-		return rc;
+	ret = zns_canonical_spec(dev, r.path, sizeof(r.path), err);
+	if (ret)
+		return ret;
 	lock = conf_lock(err);
 	if (lock < 0)
 		return lock;
-	rc = entry_path("", path, err);
-	if (!rc)
-		rc = conf_mkdirs(path, err);
-	if (!rc)
-		rc = zns_registered_list(&list, &nr, err);
-	if (rc)
-		return rc;
+	ret = entry_path("", path, err);
+	if (!ret)
+		ret = conf_mkdirs(path, err);
+	if (!ret)
+		ret = zns_registered_list(&list, &nr, err);
+	if (ret)
+		return ret;
 	/* Remove old entries of this path first: its device has another UUID now, and two
 	 * entries would be ambiguous. */
 	for (size_t i = 0; i < nr; i++) {
 		if (!memcmp(list[i].uuid, uuid, ZNS_UUID_LEN) || !same_device(list[i].path, r.path))
 			continue;
-		rc = remove_entry(list[i].uuid, err);
-		if (rc && rc != -ENOENT)
-			return rc;
+		ret = remove_entry(list[i].uuid, err);
+		if (ret && ret != -ENOENT)
+			return ret;
 	}
 	/* the same device keeps what the entry says about its key */
-	rc = read_entry_key(uuid, &old, &key, err);
-	if (rc && rc != -ENOENT)
-		return rc;
+	ret = read_entry_key(uuid, &old, &key, err);
+	if (ret && ret != -ENOENT)
+		return ret;
 	memcpy(r.uuid, uuid, ZNS_UUID_LEN);
 	r.encrypted = old.encrypted;
 	r.plain_ok = old.plain_ok;
@@ -228,10 +228,10 @@ int zns_registered_key(const uint8_t uuid[ZNS_UUID_LEN], char *out, size_t len, 
 {
 	cleanup_free char *key = NULL;
 	struct zns_registered reg;
-	int rc = read_entry_key(uuid, &reg, &key, err);
+	int ret = read_entry_key(uuid, &reg, &key, err);
 
-	if (rc || !key)
-		return rc ? rc : -ENOENT;
+	if (ret || !key)
+		return ret ? ret : -ENOENT;
 	if (strlen(key) >= len)
 		return zns_fail(err, -ENAMETOOLONG, "the name of the key is too long");
 	memcpy(out, key, strlen(key) + 1);
@@ -251,13 +251,13 @@ int zns_register_key(const uint8_t uuid[ZNS_UUID_LEN], const char *spec, struct 
 	cleanup_close int lock = conf_lock(err);
 	struct zns_registered reg;
 	char name[ZNS_UUID_STR];
-	int rc;
+	int ret;
 
 	if (lock < 0)
 		return lock;
-	rc = read_entry(uuid, &reg, err);
-	if (rc)
-		return rc == -ENOENT ? not_registered(zns_uuid_format(uuid, name), err) : rc;
+	ret = read_entry(uuid, &reg, err);
+	if (ret)
+		return ret == -ENOENT ? not_registered(zns_uuid_format(uuid, name), err) : ret;
 	return write_entry(&reg, spec, err);
 }
 
@@ -268,13 +268,13 @@ int zns_register_flags(const uint8_t uuid[ZNS_UUID_LEN], int encrypted, int plai
 	cleanup_free char *key = NULL;
 	struct zns_registered reg;
 	char name[ZNS_UUID_STR];
-	int rc;
+	int ret;
 
 	if (lock < 0)
 		return lock;
-	rc = read_entry_key(uuid, &reg, &key, err);
-	if (rc)
-		return rc == -ENOENT ? not_registered(zns_uuid_format(uuid, name), err) : rc;
+	ret = read_entry_key(uuid, &reg, &key, err);
+	if (ret)
+		return ret == -ENOENT ? not_registered(zns_uuid_format(uuid, name), err) : ret;
 	if (encrypted >= 0)
 		reg.encrypted = encrypted;
 	if (plain_ok >= 0)
@@ -286,21 +286,21 @@ int zns_unregister(const uint8_t uuid[ZNS_UUID_LEN], struct zns_err *err)
 {
 	cleanup_close int lock = conf_lock(err);
 	char name[ZNS_UUID_STR];
-	int rc;
+	int ret;
 
 	if (lock < 0)
 		return lock;
-	rc = remove_entry(uuid, err);
-	return rc == -ENOENT ? not_registered(zns_uuid_format(uuid, name), err) : rc;
+	ret = remove_entry(uuid, err);
+	return ret == -ENOENT ? not_registered(zns_uuid_format(uuid, name), err) : ret;
 }
 
 int zns_registered_by_uuid(const uint8_t uuid[ZNS_UUID_LEN], struct zns_registered *out,
 			   struct zns_err *err)
 {
 	char name[ZNS_UUID_STR];
-	int rc = read_entry(uuid, out, err);
+	int ret = read_entry(uuid, out, err);
 
-	return rc == -ENOENT ? not_registered(zns_uuid_format(uuid, name), err) : rc;
+	return ret == -ENOENT ? not_registered(zns_uuid_format(uuid, name), err) : ret;
 }
 
 /* Tells what to do, depending on what exists at the path. A missing path cannot be registered or
@@ -343,13 +343,13 @@ int zns_registered_by_path(const char *path, struct zns_registered *out, struct 
 	cleanup_free struct zns_registered *list = NULL;
 	char canon[sizeof(out->path)];
 	size_t nr;
-	int rc;
+	int ret;
 
-	rc = zns_canonical_spec(path, canon, sizeof(canon), err);
-	if (!rc)
-		rc = zns_registered_list(&list, &nr, err);
-	if (rc)
-		return rc;
+	ret = zns_canonical_spec(path, canon, sizeof(canon), err);
+	if (!ret)
+		ret = zns_registered_list(&list, &nr, err);
+	if (ret)
+		return ret;
 	for (size_t i = 0; i < nr; i++)
 		if (same_device(list[i].path, canon)) {
 			*out = list[i];
@@ -362,20 +362,20 @@ static int by_spec(const char *spec, const char *origin, struct zns_registered *
 		   struct zns_err *err)
 {
 	uint8_t uuid[ZNS_UUID_LEN];
-	int rc;
+	int ret;
 
 	if (!zns_uuid_parse(spec, uuid))
-		rc = zns_registered_by_uuid(uuid, out, err);
+		ret = zns_registered_by_uuid(uuid, out, err);
 	else
-		rc = zns_registered_by_path(spec, out, err);
-	if (rc && origin)
+		ret = zns_registered_by_path(spec, out, err);
+	if (ret && origin)
 		zns_wrap(err, "%s", origin);
-	if (rc == -ENOENT) {
+	if (ret == -ENOENT) {
 		if (err)
 			err->code = -ENODEV;
-		rc = -ENODEV;
+		ret = -ENODEV;
 	}
-	return rc;
+	return ret;
 }
 
 int zns_resolve_device(const char *spec, struct zns_registered *out, struct zns_err *err)
@@ -385,7 +385,7 @@ int zns_resolve_device(const char *spec, struct zns_registered *out, struct zns_
 	char value[PATH_MAX];
 	const char *env;
 	size_t nr;
-	int rc;
+	int ret;
 
 	/* "$DEV" with DEV unset is a mistake and does not mean the default device. */
 	if (spec && !*spec)
@@ -397,14 +397,14 @@ int zns_resolve_device(const char *spec, struct zns_registered *out, struct zns_
 	env = secure_getenv("ZNS_DEV");
 	if (env && *env)
 		return by_spec(env, "ZNS_DEV", out, err);
-	rc = zns_config_get("default-device", value, sizeof(value), &quiet);
-	if (!rc)
+	ret = zns_config_get("default-device", value, sizeof(value), &quiet);
+	if (!ret)
 		return by_spec(value, "default-device in zns.conf", out, err);
-	if (rc != -ENOENT)
-		return zns_fail(err, rc, "%s", quiet.msg);
-	rc = zns_registered_list(&list, &nr, err);
-	if (rc)
-		return rc;
+	if (ret != -ENOENT)
+		return zns_fail(err, ret, "%s", quiet.msg);
+	ret = zns_registered_list(&list, &nr, err);
+	if (ret)
+		return ret;
 	if (nr == 1) {
 		*out = list[0];
 		return 0;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Paths and locks shared by clients, brokers and `format`. */
 #include <fcntl.h>
 #include <string.h>

@@ -26,10 +26,10 @@ int zns_parse_number(const char *s, uint64_t min, uint64_t max, uint64_t *out)
 {
 	const char *end;
 	uint64_t v;
-	int rc = parse_digits(s, &end, &v);
+	int ret = parse_digits(s, &end, &v);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (*end)
 		return -EINVAL;
 	if (v < min || v > max)
@@ -55,10 +55,10 @@ int zns_parse_duration(const char *s, uint64_t *out_s)
 {
 	const char *end, *u;
 	uint64_t v, each = 1;
-	int rc = parse_digits(s, &end, &v);
+	int ret = parse_digits(s, &end, &v);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (*end) {
 		u = strchr(duration_unit, *end);
 		if (!u || end[1])
@@ -76,10 +76,10 @@ int zns_parse_size(const char *s, uint64_t *out_bytes)
 	const char *end;
 	unsigned shift = 0;
 	uint64_t v;
-	int rc = parse_digits(s, &end, &v);
+	int ret = parse_digits(s, &end, &v);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	switch (*end) {
 	case '\0':
 		break;
@@ -114,10 +114,10 @@ int zns_parse_mibps(const char *s, uint32_t *out_mibps)
 {
 	const char *end;
 	uint64_t v;
-	int rc = parse_digits(s, &end, &v);
+	int ret = parse_digits(s, &end, &v);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (!strcmp(end, "GiB/s")) {
 		if (v > UINT32_MAX)
 			return -ERANGE;

@@ -72,7 +72,7 @@ int zns_canonical_spec(const char *spec, char *out, size_t len, struct zns_err *
 	char path[PATH_MAX], real[PATH_MAX], cwd[PATH_MAX] = "";
 	const char *name = zns_spec_path(spec);
 	int prefix = (int)(name - spec);
-	int rc;
+	int ret;
 
 	if (!*name)
 		return zns_fail(err, -EINVAL, "\"%s\" names no device: give emu:PATH or /dev/…",
@@ -95,9 +95,9 @@ int zns_canonical_spec(const char *spec, char *out, size_t len, struct zns_err *
 		memcpy(real, path, strlen(path) + 1);
 		squeeze(real);
 	} else {
-		rc = resolve_existing(path, real);
-		if (rc)
-			return zns_fail_sys(err, rc, "device path \"%.128s\"", spec);
+		ret = resolve_existing(path, real);
+		if (ret)
+			return zns_fail_sys(err, ret, "device path \"%.128s\"", spec);
 	}
 	if (snprintf(path, sizeof(path), "%.*s%s", prefix, spec, real) >=
 	    (int)zns_min(len, sizeof(path)))

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* One request to znsd and its answer. A client waits as long as the broker shows that it lives. */
 #include <poll.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Moves a part of a checkpoint to other zones: see zns/move.h. */
 #include <time.h>
 #include "zns/move.h"

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Writes a checkpoint, from its admission to its record (design.md §3 "Order"): see zns/save.h. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The handle of a committed checkpoint, and the plain copies that it names (design.md §6). */
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* A program's hold on a device, and its reads from it: see zns/session.h. */
 #include <string.h>
 #include <unistd.h>

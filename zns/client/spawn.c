@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * Starts znsd: double-forked, in a session of its own. Its only descriptor of ours is the pipe on
  * which it reports "ready" or its error.

@@ -38,7 +38,7 @@ int zns_crypt_handle_mac(const struct zns_crypt *c, const ZnsPb__Checkpoint *rec
 	       len = sizeof(mac_label) + ZNS_UUID_LEN + 16 + name + ZNS_TAG_BYTES;
 	cleanup_free uint8_t *text = malloc(len);
 	uint8_t key[ZNS_KEY_BYTES], *p = text;
-	int rc;
+	int ret;
 
 	if (!text)
 		return zns_fail(err, -ENOMEM, "no memory for a handle");
@@ -50,24 +50,24 @@ int zns_crypt_handle_mac(const struct zns_crypt *c, const ZnsPb__Checkpoint *rec
 	put64(p + 8, name);
 	memcpy(p + 16, record->container, name);
 	memcpy(p + 16 + name, seal, ZNS_TAG_BYTES);
-	rc = hmac(c->key, key_label, strlen(key_label), key);
-	if (!rc)
-		rc = hmac(key, text, len, mac);
+	ret = hmac(c->key, key_label, strlen(key_label), key);
+	if (!ret)
+		ret = hmac(key, text, len, mac);
 	explicit_bzero(key, sizeof(key));
-	return rc ? zns_fail(err, rc, "libcrypto has no HMAC-SHA-256") : 0;
+	return ret ? zns_fail(err, ret, "libcrypto has no HMAC-SHA-256") : 0;
 }
 
 int zns_crypt_seal_handle(const struct zns_crypt *c, const ZnsPb__Checkpoint *record,
 			  const uint8_t *seal, ZnsPb__Handle *h, struct zns_handle_seal *s,
 			  struct zns_err *err)
 {
-	int rc;
+	int ret;
 
 	if (!c)
 		return 0;
-	rc = zns_crypt_handle_mac(c, record, seal, s->mac, err);
-	if (rc)
-		return rc;
+	ret = zns_crypt_handle_mac(c, record, seal, s->mac, err);
+	if (ret)
+		return ret;
 	memcpy(s->key_id, c->key_id, ZNS_KEY_ID_BYTES);
 	zns_pb__handle_seal__init(&s->pb);
 	s->pb.key_id = (ProtobufCBinaryData){ ZNS_KEY_ID_BYTES, s->key_id };
@@ -89,7 +89,7 @@ int zns_crypt_check_handle(const struct zns_crypt *c, const ZnsPb__Handle *h,
 	char id[ZNS_UUID_STR], key[ZNS_KEY_ID_STR] = "?";
 	uint8_t mac[ZNS_MAC_BYTES];
 	ProtobufCBinaryData own = { sizeof(mac), mac };
-	int rc;
+	int ret;
 
 	if (!h->seal)
 		return 0;
@@ -106,9 +106,9 @@ int zns_crypt_check_handle(const struct zns_crypt *c, const ZnsPb__Handle *h,
 		return 0;
 	if (!m->has_seal || m->seal.len != ZNS_TAG_BYTES) /* zns_crypt_of has compared the seal */
 		return zns_fail(err, -EBADMSG, "checkpoint %s has no seal", id);
-	rc = zns_crypt_handle_mac(c, k, m->seal.data, mac, err);
-	if (rc || is_mac(&h->seal->mac, &own))
-		return rc;
+	ret = zns_crypt_handle_mac(c, k, m->seal.data, mac, err);
+	if (ret || is_mac(&h->seal->mac, &own))
+		return ret;
 	for (size_t i = 0; i < m->n_former_macs; i++)
 		if (is_mac(&h->seal->mac, &m->former_macs[i]))
 			return 0;
@@ -125,7 +125,7 @@ int zns_crypt_former_macs(const struct zns_crypt *c, const ZnsPb__Manifest *m,
 	size_t n = m->n_former_macs + 1, skip;
 	ProtobufCBinaryData *v;
 	uint8_t *mac;
-	int rc;
+	int ret;
 
 	*out = NULL;
 	*nr = 0;
@@ -141,10 +141,10 @@ int zns_crypt_former_macs(const struct zns_crypt *c, const ZnsPb__Manifest *m,
 		if (i + 1 < n) /* zns_manifest_check has checked the length */
 			memcpy(mac, m->former_macs[i].data, ZNS_MAC_BYTES);
 	}
-	rc = zns_crypt_handle_mac(c, m->checkpoint, m->seal.data, mac - ZNS_MAC_BYTES, err);
-	if (rc) {
+	ret = zns_crypt_handle_mac(c, m->checkpoint, m->seal.data, mac - ZNS_MAC_BYTES, err);
+	if (ret) {
 		free(v);
-		return rc;
+		return ret;
 	}
 	*out = v;
 	*nr = n - skip;

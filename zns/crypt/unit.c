@@ -59,14 +59,14 @@ int zns_crypt_open_unit(const struct zns_crypt *c, uint32_t image, const char *n
 			  nonce,
 			  { unit_label, c->id, name },
 			  { sizeof(unit_label), ZNS_UUID_LEN, strlen(name) } };
-	int rc;
+	int ret;
 
 	make_nonce(nonce, image, unit);
-	rc = aead_open(&a, c->cipher, buf, len, tag);
-	if (rc == -EBADMSG)
-		return zns_fail(err, rc, "image %s: unit %llu is not what was encrypted", name,
+	ret = aead_open(&a, c->cipher, buf, len, tag);
+	if (ret == -EBADMSG)
+		return zns_fail(err, ret, "image %s: unit %llu is not what was encrypted", name,
 				(unsigned long long)unit);
-	return rc ? zns_fail(err, rc, "image %s: libcrypto cannot decrypt", name) : 0;
+	return ret ? zns_fail(err, ret, "image %s: libcrypto cannot decrypt", name) : 0;
 }
 
 /* The manifest's entry of an image without its place and its checksums: units may be moved without

@@ -33,7 +33,7 @@ int unwrap_key(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN],
 {
 	char str[ZNS_UUID_STR], want[ZNS_KEY_ID_STR], have[ZNS_KEY_ID_STR];
 	struct aead a;
-	int rc;
+	int ret;
 
 	zns_uuid_format(id, str);
 	if (k->cipher != ZNS_CIPHER_AES_256_GCM)
@@ -56,11 +56,12 @@ int unwrap_key(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN],
 				zns_key_id_format(m->id, have));
 	a = wrap_aead(m, id, k->wrapped.data);
 	memcpy(key, k->wrapped.data + NONCE_BYTES, ZNS_KEY_BYTES);
-	rc = aead_open(&a, NULL, key, ZNS_KEY_BYTES, k->wrapped.data + NONCE_BYTES + ZNS_KEY_BYTES);
-	if (!rc)
+	ret = aead_open(&a, NULL, key, ZNS_KEY_BYTES,
+			k->wrapped.data + NONCE_BYTES + ZNS_KEY_BYTES);
+	if (!ret)
 		return 0;
 	explicit_bzero(key, ZNS_KEY_BYTES);
-	return zns_fail(err, rc, "the wrapped key of checkpoint %s is damaged", str);
+	return zns_fail(err, ret, "the wrapped key of checkpoint %s is damaged", str);
 }
 
 static struct zns_crypt *new_crypt(const uint8_t *id, struct zns_err *err)
@@ -100,14 +101,14 @@ int zns_crypt_open(const struct zns_master *m, const uint8_t id[ZNS_UUID_LEN],
 		   const ZnsPb__CheckpointKey *k, struct zns_crypt **out, struct zns_err *err)
 {
 	struct zns_crypt *c = new_crypt(id, err);
-	int rc;
+	int ret;
 
 	if (!c)
 		return err && err->code ? err->code : -ENOMEM;
-	rc = unwrap_key(m, id, k, c->key, err);
-	if (rc) {
+	ret = unwrap_key(m, id, k, c->key, err);
+	if (ret) {
 		zns_crypt_free(c);
-		return rc;
+		return ret;
 	}
 	memcpy(c->key_id, k->key_id.data, ZNS_KEY_ID_BYTES);
 	memcpy(c->wrapped, k->wrapped.data, ZNS_WRAPPED_BYTES);
@@ -160,13 +161,13 @@ int zns_crypt_rewrap(const struct zns_master *from, const struct zns_master *to,
 		     ZnsPb__CheckpointKey **out, struct zns_err *err)
 {
 	uint8_t wrapped[ZNS_WRAPPED_BYTES], key[ZNS_KEY_BYTES];
-	int rc = unwrap_key(from, id, k, key, err);
+	int ret = unwrap_key(from, id, k, key, err);
 
-	if (!rc && wrap_key(to, id, key, wrapped))
-		rc = zns_fail(err, -EIO, "libcrypto cannot wrap a key");
+	if (!ret && wrap_key(to, id, key, wrapped))
+		ret = zns_fail(err, -EIO, "libcrypto cannot wrap a key");
 	explicit_bzero(key, sizeof(key));
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	*out = record(to->id, wrapped);
 	return *out ? 0 : zns_fail(err, -ENOMEM, "no memory for a wrapped key");
 }

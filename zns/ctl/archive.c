@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* See archive.h. Of libarchive only tar and gzip are switched on: strangers' bytes then reach
  * less code. */
 #include <archive.h>

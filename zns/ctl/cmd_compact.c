@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* compact: moves live data together, so that zones with little of it become empty */
 #include <string.h>
 #include "compaction.h"

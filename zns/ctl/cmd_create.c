@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* create: makes an emulated device that is ready for use */
 #include <string.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* export: writes a checkpoint as a plain CRIU image directory, or as a tar archive of one */
 #include <fcntl.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* flatten: reads an incremental checkpoint through its chain and writes it anew, whole, under
  * the same id. Handles and children stay valid. The checkpoint no longer needs its parents. */
 #include <limits.h>

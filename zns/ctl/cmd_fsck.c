@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* fsck: checks the catalogue, and can write a new one from everything that is still readable */
 #include <string.h>
 #include "fsck.h"

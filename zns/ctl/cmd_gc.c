@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* gc: removes leftovers of runtimes, applies retention rules, resets garbage zones */
 #include <string.h>
 #include "compaction.h"

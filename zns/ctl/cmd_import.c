@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* import: makes a checkpoint from a plain CRIU image directory, in the order of a dump */
 #include <limits.h>
 #include <string.h>

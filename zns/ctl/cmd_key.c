@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* key: master keys, and the choice of the key that encrypts a device's checkpoints */
 #include <limits.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* ls: lists the checkpoints of a device */
 #include <string.h>
 #include "ctl.h"

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* metrics: all registered devices in Prometheus' text format or as JSON, to standard output or a
  * file */
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* mount: shows a checkpoint's images as read-only files, for crit and other readers of image
  * directories */
 #define FUSE_USE_VERSION 35

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* reserve, release: keep groups for normal I/O */
 #include <string.h>
 #include "ctl.h"

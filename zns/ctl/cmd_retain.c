@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* retain, pin, unpin */
 #include <string.h>
 #include "ctl.h"

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* rm: removes checkpoints by id, by container, or all */
 #include <limits.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* show: one checkpoint from the device, or all of a container; with a handle directory, also its
  * plain copies */
 #include <fcntl.h>

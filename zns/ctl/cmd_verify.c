@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* verify: reads and checks every unit of a checkpoint, its manifest and its footer */
 #include <string.h>
 #include "ctl.h"

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* zones: as a table or a picture */
 #include <string.h>
 #include "ctl.h"

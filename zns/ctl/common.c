@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Shared by all commands: options, errors, the connection to the broker. */
 #include <poll.h>
 #include <signal.h>

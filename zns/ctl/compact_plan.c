@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Plans a compaction from the broker's list of zones and checkpoints. */
 #include <string.h>
 #include "compaction.h"

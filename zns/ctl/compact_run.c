@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Compaction, one checkpoint after the other: lease, copy, flush, new record. */
 #include <string.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Commands that are separate programs: znsctl becomes znsctl-NAME, which is installed with it. */
 #include <limits.h>
 #include <string.h>

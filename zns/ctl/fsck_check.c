@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Faults of a catalogue that opens: checks each checkpoint against the zones. Reads metadata
  * only, no images. */
 #include <string.h>

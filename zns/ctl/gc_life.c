@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Does the owner of a checkpoint still exist? One function for each kind of origin. */
 #include <fcntl.h>
 #include <spawn.h>

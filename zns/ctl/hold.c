@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Holds a checkpoint with a restore lease, so that its zones are not reset while a command reads
  * it. */
 #include <fcntl.h>

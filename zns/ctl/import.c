@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* The directories of an import: the source with plain images, and the new handle. */
 #include <dirent.h>
 #include <fcntl.h>

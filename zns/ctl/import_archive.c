@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Import of an archive. The first pass lists and checks it, before anybody is admitted. The
  * second pass reads the images, which must be the same. Nothing is unpacked to a disk. */
 #include <fcntl.h>

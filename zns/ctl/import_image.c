@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Writes one image of an import to the checkpoint. A small one is also kept in memory, as a copy
  * beside the handle. */
 #include <string.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * import --join: a page server wrote the pages to zones, and somebody copied the sender's other
  * images beside the handle. This writes those images too and gives the checkpoint a new record of

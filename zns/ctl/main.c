@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* znsctl: the administrator's tool. */
 #include <string.h>
 #include "ctl.h"

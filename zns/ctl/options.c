@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Parses a command's options by a table: how to read each, where its value goes, and the message
  * for a wrong one. */
 #include <string.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* See outdir.h. */
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Finds the checkpoints that a command means. ls, show, verify and rm accept and refuse the same
  * words. */
 #include <fnmatch.h>

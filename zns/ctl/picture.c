@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* All zones on one screen: one or more rows per group, one letter per owner. */
 #include <string.h>
 #include <sys/ioctl.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* JSON of a message from its protobuf-c descriptor. print.h defines the language of field lists. */
 #include <string.h>
 #include "ctl.h"

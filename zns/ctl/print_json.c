@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* JSON that comes from no message, and the output of JSON: its text must mean nothing to a
  * terminal. */
 #include <string.h>

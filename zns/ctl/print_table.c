@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Tables: a column is a field of the row's message, or comes from a function. */
 #include <string.h>
 #include "ctl.h"

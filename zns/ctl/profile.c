@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Makes the profile for `format`: from the vendor's map, a given map, or as one domain. */
 #include <ctype.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* A progress line on a terminal, after one second: how much, how fast, how long still. */
 #include <string.h>
 #include <unistd.h>

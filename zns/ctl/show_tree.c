@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* show CONTAINER as text: its checkpoints, their images and zones. */
 #include <string.h>
 #include "show.h"

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Parts of tables: names as one field, ids as short as possible, lines that fit the terminal. */
 #include <stdlib.h>
 #include <string.h>

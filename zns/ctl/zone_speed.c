@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Measures the speed of one zone, if nobody described the device: writes and reads it alone,
  * then resets it. */
 #include <string.h>
@@ -74,7 +74,7 @@ int ctl_measure_zone(struct zns_dev *dev, uint32_t *zone, uint32_t *write_mibps,
 	cleanup_free void *buf = NULL;
 	struct zns_race r = { .write = true, .len = len };
 	uint64_t capacity = 0;
-	int ret, rc;
+	int ret, undone;
 
 	ret = pick_empty(dev, zone, &capacity, err);
 	if (ret)
@@ -91,10 +91,10 @@ int ctl_measure_zone(struct zns_dev *dev, uint32_t *zone, uint32_t *write_mibps,
 	r.write = false;
 	if (!ret)
 		ret = rate(dev, &r, done_ns, read_mibps, err);
-	rc = zns_dev_reset(dev, zone, 1, &left);
-	if (rc && !ret) {
+	undone = zns_dev_reset(dev, zone, 1, &left);
+	if (undone && !ret) {
 		*err = left;
-		ret = rc;
+		ret = undone;
 	}
 	if (ret)
 		zns_wrap(err, "measuring zone %u (--zone-write-bw makes it unnecessary)", *zone);

@@ -78,25 +78,25 @@ static int check_descriptors(const char *spec, struct zns_err *err)
 static int open_zbd(struct block *b, const char *spec, struct zbd_info *info, struct zns_err *err)
 {
 	int flags = (b->hw.rdonly ? O_RDONLY : O_RDWR) | O_DIRECT | O_CLOEXEC;
-	int rc = check_descriptors(spec, err);
+	int ret = check_descriptors(spec, err);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	errno = 0;
 	b->fd = zbd_open(spec, flags, info);
 	if (b->fd < 0) {
-		rc = errno ? -errno : -EIO;
+		ret = errno ? -errno : -EIO;
 		b->fd = -1;
-		return zns_fail_sys(err, rc == -ENXIO ? -EIO : rc, "cannot open %s", spec);
+		return zns_fail_sys(err, ret == -ENXIO ? -EIO : ret, "cannot open %s", spec);
 	}
 	if (b->fd < ZBD_TABLE)
 		return 0;
 	/* libzbd has written beyond its table; we can only report it */
-	rc = zns_fail(err, -EMFILE, "%s: opened as descriptor %d, which libzbd has no room for",
-		      spec, b->fd);
+	ret = zns_fail(err, -EMFILE, "%s: opened as descriptor %d, which libzbd has no room for",
+		       spec, b->fd);
 	close(b->fd);
 	b->fd = -1;
-	return rc;
+	return ret;
 }
 
 /* libzbd needs the node's own name: use the kernel's, if it leads to the same device. */
@@ -118,23 +118,23 @@ static int setup(struct block *b, const char *spec, const char *name, dev_t dev,
 	struct zns_geometry *g = &b->hw.dev.geo;
 	struct zbd_info info;
 	char node[80];
-	int rc = check_zoned(spec, name, err);
+	int ret = check_zoned(spec, name, err);
 
 	b->hw.rdonly = flags & ZNS_DEV_RDONLY;
 	b->nvme = !strncmp(name, "nvme", 4);
-	if (!rc && !b->hw.rdonly)
-		rc = hw_check_unused(spec, spec, err);
-	if (!rc && !b->hw.rdonly)
-		rc = block_queue_ordered(name, err);
-	if (!rc)
-		rc = open_zbd(b, kernel_node(spec, name, dev, node, sizeof(node)), &info, err);
-	if (!rc && info.zone_size & (info.zone_size - 1)) /* libzbd computes with masks */
-		rc = zns_fail(
+	if (!ret && !b->hw.rdonly)
+		ret = hw_check_unused(spec, spec, err);
+	if (!ret && !b->hw.rdonly)
+		ret = block_queue_ordered(name, err);
+	if (!ret)
+		ret = open_zbd(b, kernel_node(spec, name, dev, node, sizeof(node)), &info, err);
+	if (!ret && info.zone_size & (info.zone_size - 1)) /* libzbd computes with masks */
+		ret = zns_fail(
 			err, -EMEDIUMTYPE,
 			"%s: zones of %llu bytes are not supported: their size must be a power of two",
 			spec, info.zone_size);
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	*g = (struct zns_geometry){
 		.nr_zones = info.nr_zones,
 		.block_size = info.lblock_size,
@@ -143,8 +143,8 @@ static int setup(struct block *b, const char *spec, const char *name, dev_t dev,
 		.max_active = info.max_nr_active_zones == UINT32_MAX ? 0 : info.max_nr_active_zones,
 	};
 	block_queue_limits(name, g);
-	rc = hw_init(&b->hw, &block_raw, flags, err);
-	return rc ? rc : hw_typical_capacity(&b->hw, err);
+	ret = hw_init(&b->hw, &block_raw, flags, err);
+	return ret ? ret : hw_typical_capacity(&b->hw, err);
 }
 
 int block_open(const char *spec, dev_t dev, unsigned flags, struct zns_dev **out,
@@ -152,9 +152,9 @@ int block_open(const char *spec, dev_t dev, unsigned flags, struct zns_dev **out
 {
 	char name[64], class[32];
 	struct block *b;
-	int rc = hw_kernel_name(dev, true, name, sizeof(name), class, sizeof(class));
+	int ret = hw_kernel_name(dev, true, name, sizeof(name), class, sizeof(class));
 
-	if (rc)
+	if (ret)
 		return zns_fail(err, -ENODEV, "%s: its kind is not known (is /sys mounted?)", spec);
 	b = calloc(1, sizeof(*b));
 	if (!b)
@@ -162,10 +162,10 @@ int block_open(const char *spec, dev_t dev, unsigned flags, struct zns_dev **out
 	b->hw.dev.ops = &block_ops;
 	b->fd = -1;
 	memcpy(b->hw.dev.path, spec, strlen(spec) + 1);
-	rc = setup(b, spec, name, dev, flags, err);
-	if (rc) {
+	ret = setup(b, spec, name, dev, flags, err);
+	if (ret) {
 		block_close(&b->hw.dev);
-		return rc;
+		return ret;
 	}
 	*out = &b->hw.dev;
 	return 0;

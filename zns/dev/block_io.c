@@ -66,13 +66,13 @@ static int block_report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zo
 	cleanup_free struct zbd_zone *z = calloc(nr, sizeof(*z));
 	uint64_t size = h->dev.geo.zone_size;
 	unsigned int got = nr;
-	int rc;
+	int ret;
 
 	if (!z)
 		return zns_fail(why, -ENOMEM, "no memory for %u zones", nr);
-	rc = zbd_report_zones(BLOCK_OF(h)->fd, size * first, size * nr, ZBD_RO_ALL, z, &got);
-	if (rc)
-		return fail(rc == -1 ? -EIO : rc, why);
+	ret = zbd_report_zones(BLOCK_OF(h)->fd, size * first, size * nr, ZBD_RO_ALL, z, &got);
+	if (ret)
+		return fail(ret == -1 ? -EIO : ret, why);
 	if (got != nr)
 		return zns_fail(why, -EIO, "%u zones instead of %u from zone %u on", got, nr,
 				first);
@@ -133,12 +133,12 @@ static int block_manage(struct hw *h, enum hw_action what, uint32_t first, uint3
 		[HW_FINISH] = ZBD_OP_FINISH,
 	};
 	uint64_t size = h->dev.geo.zone_size;
-	int rc;
+	int ret;
 
 	do
-		rc = zbd_zones_operation(BLOCK_OF(h)->fd, op[what], size * first, size * nr);
-	while (rc && errno == EINTR);
-	return rc ? fail(-errno, why) : 0;
+		ret = zbd_zones_operation(BLOCK_OF(h)->fd, op[what], size * first, size * nr);
+	while (ret && errno == EINTR);
+	return ret ? fail(-errno, why) : 0;
 }
 
 static int block_flush(struct hw *h, struct zns_err *why)

@@ -70,7 +70,7 @@ int block_queue_ordered(const char *name, struct zns_err *err)
 {
 	char path[PATH_MAX];
 	struct stat st;
-	int rc;
+	int ret;
 
 	if (kernel_orders_writes() || has_scheduler(name))
 		return 0;
@@ -78,12 +78,12 @@ int block_queue_ordered(const char *name, struct zns_err *err)
 	if (snprintf(path, sizeof(path), "/sys/block/%s/mq", name) < (int)sizeof(path) &&
 	    stat(path, &st))
 		return 0;
-	rc = set_scheduler(name);
-	if (rc)
+	ret = set_scheduler(name);
+	if (ret)
 		return zns_fail(
 			err, -EPERM,
 			"%s: this kernel keeps writes to a zone in order with %s only, which cannot be set (%s): "
 			"echo %s > /sys/block/%s/queue/scheduler",
-			name, SCHEDULER, strerror(-rc), SCHEDULER, name);
+			name, SCHEDULER, strerror(-ret), SCHEDULER, name);
 	return 0;
 }

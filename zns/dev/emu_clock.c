@@ -36,13 +36,13 @@ int zns_emu_set_clock(struct zns_dev *dev, enum zns_emu_clock clock, struct zns_
 	static _Atomic uint64_t serial;
 	struct emu *e = emu_of(dev);
 	bool was;
-	int rc;
+	int ret;
 
 	if (dev->ops != &emu_ops)
 		return emu_refuse_foreign(dev, err);
-	rc = emu_model_ask(e, err);
-	if (rc)
-		return rc;
+	ret = emu_model_ask(e, err);
+	if (ret)
+		return ret;
 	e->thread_start_ns = e->model->clock_ns;
 	e->serial = atomic_fetch_add(&serial, 1) + 1; /* all threads start again */
 	was = e->clock;

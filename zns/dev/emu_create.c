@@ -129,7 +129,7 @@ static int allocate(const struct target *t, const struct zns_emu_params *p,
 	bool sparse = p->prealloc == ZNS_EMU_SPARSE;
 	struct statvfs fs;
 	struct stat st;
-	int rc = 0;
+	int ret = 0;
 
 	if (t->block)
 		return t->old_size >= total ? 0 : too_large(t, p, lay, t->old_size, err);
@@ -138,17 +138,17 @@ static int allocate(const struct target *t, const struct zns_emu_params *p,
 		if (have < total)
 			return too_large(t, p, lay, have, err);
 	}
-	while (!sparse && (rc = fallocate(t->fd, 0, 0, total) ? -errno : 0) == -EINTR)
+	while (!sparse && (ret = fallocate(t->fd, 0, 0, total) ? -errno : 0) == -EINTR)
 		;
-	if (rc == -EOPNOTSUPP)
-		rc = 0; /* then leave it sparse */
-	if (!rc && ftruncate(t->fd, total))
-		rc = -errno;
-	if (!rc)
+	if (ret == -EOPNOTSUPP)
+		ret = 0; /* then leave it sparse */
+	if (!ret && ftruncate(t->fd, total))
+		ret = -errno;
+	if (!ret)
 		return 0;
 	if (!t->fresh && ftruncate(t->fd, t->old_size))
-		rc = -errno;
-	return zns_fail_sys(err, rc,
+		ret = -errno;
+	return zns_fail_sys(err, ret,
 			    "cannot make %s for %u zones: use fewer or smaller zones (--zones N)",
 			    t->path, p->nr_zones);
 }
@@ -156,11 +156,11 @@ static int allocate(const struct target *t, const struct zns_emu_params *p,
 static int write_zeroes(int fd, uint64_t pos, uint64_t len)
 {
 	static const uint8_t zero[65536];
-	int rc = 0;
+	int ret = 0;
 
-	for (; !rc && len; pos += zns_min(len, sizeof(zero)), len -= zns_min(len, sizeof(zero)))
-		rc = zns_pwrite_all(fd, zero, zns_min(len, sizeof(zero)), pos);
-	return rc;
+	for (; !ret && len; pos += zns_min(len, sizeof(zero)), len -= zns_min(len, sizeof(zero)))
+		ret = zns_pwrite_all(fd, zero, zns_min(len, sizeof(zero)), pos);
+	return ret;
 }
 
 /* Bypass the page cache if possible: these bytes would only fill it up. */
@@ -169,18 +169,18 @@ static int write_data(const struct target *t, const struct emu_layout *lay)
 	cleanup_close int direct = open(t->path, O_WRONLY | O_DIRECT | O_CLOEXEC);
 	cleanup_free void *zero = NULL;
 	size_t len = MIB(1);
-	int rc = 0;
+	int ret = 0;
 
 	if (posix_memalign(&zero, EMU_BLOCK, len))
 		return -ENOMEM;
 	memset(zero, 0, len);
-	for (uint64_t pos = lay->data_off; !rc && pos < lay->total; pos += len) {
+	for (uint64_t pos = lay->data_off; !ret && pos < lay->total; pos += len) {
 		len = zns_min(len, lay->total - pos);
-		rc = direct >= 0 ? zns_pwrite_all(direct, zero, len, pos) : -EINVAL;
-		if (rc == -EINVAL)
-			rc = zns_pwrite_all(t->fd, zero, len, pos);
+		ret = direct >= 0 ? zns_pwrite_all(direct, zero, len, pos) : -EINVAL;
+		if (ret == -EINVAL)
+			ret = zns_pwrite_all(t->fd, zero, len, pos);
 	}
-	return rc;
+	return ret;
 }
 
 static int write_table(int fd, const struct zns_emu_params *p, const struct emu_layout *lay)
@@ -200,54 +200,54 @@ static int write_all(const struct target *t, const struct zns_emu_params *p,
 		     const struct emu_layout *lay)
 {
 	uint8_t uuid[ZNS_UUID_LEN];
-	int rc = zns_uuid_generate(uuid);
+	int ret = zns_uuid_generate(uuid);
 
 	/* There is no header while the tables change. The live area gets its blocks now: a fault
 	 * on the mapping cannot report ENOSPC. */
-	if (!rc)
-		rc = write_zeroes(t->fd, 0, EMU_BLOCK);
-	if (!rc && fdatasync(t->fd))
-		rc = -errno;
-	if (!rc)
-		rc = write_zeroes(t->fd, EMU_LIVE_OFF, lay->live_len);
-	if (!rc && p->prealloc == ZNS_EMU_WRITTEN)
-		rc = write_data(t, lay);
-	if (!rc)
-		rc = write_table(t->fd, p, lay);
-	if (!rc && fdatasync(t->fd))
-		rc = -errno;
-	if (!rc)
-		rc = emu_header_write(t->fd, p, uuid);
-	if (!rc && fdatasync(t->fd))
-		rc = -errno;
-	if (!rc && t->fresh)
-		rc = zns_sync_parent(t->path);
-	return rc;
+	if (!ret)
+		ret = write_zeroes(t->fd, 0, EMU_BLOCK);
+	if (!ret && fdatasync(t->fd))
+		ret = -errno;
+	if (!ret)
+		ret = write_zeroes(t->fd, EMU_LIVE_OFF, lay->live_len);
+	if (!ret && p->prealloc == ZNS_EMU_WRITTEN)
+		ret = write_data(t, lay);
+	if (!ret)
+		ret = write_table(t->fd, p, lay);
+	if (!ret && fdatasync(t->fd))
+		ret = -errno;
+	if (!ret)
+		ret = emu_header_write(t->fd, p, uuid);
+	if (!ret && fdatasync(t->fd))
+		ret = -errno;
+	if (!ret && t->fresh)
+		ret = zns_sync_parent(t->path);
+	return ret;
 }
 
 static int create_in(const struct target *t, const struct zns_emu_params *p,
 		     const struct emu_layout *lay, bool force, struct zns_err *err)
 {
-	int rc = emu_lock_init(t->fd, true, err);
+	int ret = emu_lock_init(t->fd, true, err);
 
-	if (rc)
-		return rc;
-	rc = emu_presence_wait_alone(t->fd);
-	if (rc)
-		return zns_fail(err, rc, "%s is in use by another process: end that first",
+	if (ret)
+		return ret;
+	ret = emu_presence_wait_alone(t->fd);
+	if (ret)
+		return zns_fail(err, ret, "%s is in use by another process: end that first",
 				t->path);
-	rc = may_overwrite(t, force, err);
+	ret = may_overwrite(t, force, err);
 	/* It will hold the memory of other people's programs. So the mode must not depend on the
 	 * umask or its maker. */
-	if (!rc && !t->block && fchmod(t->fd, 0600))
-		rc = zns_fail_sys(err, -errno, "cannot make %s readable by its owner alone",
-				  t->path);
-	if (!rc)
-		rc = allocate(t, p, lay, err);
-	if (rc)
-		return rc;
-	rc = write_all(t, p, lay);
-	return rc ? zns_fail_sys(err, rc, "cannot write %s", t->path) : 0;
+	if (!ret && !t->block && fchmod(t->fd, 0600))
+		ret = zns_fail_sys(err, -errno, "cannot make %s readable by its owner alone",
+				   t->path);
+	if (!ret)
+		ret = allocate(t, p, lay, err);
+	if (ret)
+		return ret;
+	ret = write_all(t, p, lay);
+	return ret ? zns_fail_sys(err, ret, "cannot write %s", t->path) : 0;
 }
 
 int zns_emu_create(const char *path, const struct zns_emu_params *p, bool force,
@@ -255,22 +255,22 @@ int zns_emu_create(const char *path, const struct zns_emu_params *p, bool force,
 {
 	struct target t = { .path = path, .fd = -1 };
 	struct emu_layout lay;
-	int rc;
+	int ret;
 
 	if (!*path)
 		return zns_fail(err, -EINVAL,
 				"no path given for the emulated device: give emu:PATH");
-	rc = emu_params_check(p, err);
-	if (rc)
-		return rc;
+	ret = emu_params_check(p, err);
+	if (ret)
+		return ret;
 	emu_layout(p, &lay);
-	rc = open_target(&t, err);
-	if (!rc) {
-		rc = create_in(&t, p, &lay, force, err);
-		if (rc && t.fresh)
+	ret = open_target(&t, err);
+	if (!ret) {
+		ret = create_in(&t, p, &lay, force, err);
+		if (ret && t.fresh)
 			unlink(path);
 	}
 	if (t.fd >= 0)
 		close(t.fd);
-	return rc;
+	return ret;
 }

@@ -14,10 +14,10 @@ static uint64_t zone_pos(const struct emu *e, uint32_t zone, uint64_t off)
 static int check_transfer(struct emu *e, const char *what, uint32_t zone, uint64_t off, size_t len,
 			  struct zns_err *err)
 {
-	int rc = emu_check_zone(e, zone, err);
+	int ret = emu_check_zone(e, zone, err);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if ((off != APPEND && off % e->p.block_size) || len % e->p.block_size)
 		return zns_fail(
 			err, -EINVAL,
@@ -40,10 +40,10 @@ static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *
 	struct emu_entry *en = &e->live[zone];
 	enum zns_zone_state st = emu_state(e, en);
 	uint64_t wp = emu_load(&en->wp);
-	int rc = emu_zone_refuses(zone, st, err);
+	int ret = emu_zone_refuses(zone, st, err);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (off == APPEND)
 		off = wp;
 	if (off + len > e->p.zone_capacity)
@@ -60,25 +60,25 @@ static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *
 	if (!len)
 		return 0;
 	if (!zns_zone_is_open(st)) {
-		rc = emu_zone_activate(e, zone, ZNS_ZONE_IMP_OPEN, err);
-		if (rc)
-			return rc;
+		ret = emu_zone_activate(e, zone, ZNS_ZONE_IMP_OPEN, err);
+		if (ret)
+			return ret;
 	}
-	rc = emu_fault_before(e, true, zone, off, err);
-	if (rc)
-		return rc;
+	ret = emu_fault_before(e, true, zone, off, err);
+	if (ret)
+		return ret;
 	/* the file may have been cut short; a write would make it longer again */
-	rc = emu_file_whole(e, err);
-	if (rc)
-		return rc;
-	rc = emu_io_write(e, zone_pos(e, zone, off), buf, len);
-	if (rc == -ENOSPC || rc == -EDQUOT)
+	ret = emu_file_whole(e, err);
+	if (ret)
+		return ret;
+	ret = emu_io_write(e, zone_pos(e, zone, off), buf, len);
+	if (ret == -ENOSPC || ret == -EDQUOT)
 		return emu_file_no_room(e, err);
-	if (rc)
+	if (ret)
 		return zns_fail(
 			err, -EIO,
 			"write to zone %u at offset %llu: the host's storage under %s failed: %s",
-			zone, (unsigned long long)off, e->dev.path, strerror(-rc));
+			zone, (unsigned long long)off, e->dev.path, strerror(-ret));
 	emu_store(&en->wp, off + len);
 	__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);
 	emu_fault_after_write(e, zone);
@@ -90,30 +90,30 @@ static int write_locked(struct emu *e, uint32_t zone, uint64_t off, const void *
 int emu_write_at(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len,
 		 uint64_t *at, uint64_t issue, uint64_t *done, struct zns_err *err)
 {
-	int rc = emu_check_writable(e, err);
+	int ret = emu_check_writable(e, err);
 
 	*done = 0;
-	if (!rc)
-		rc = check_transfer(e, off == APPEND ? "append" : "write", zone, off, len, err);
-	if (!rc)
-		rc = emu_zone_lock(e, zone, err);
-	if (rc)
-		return rc;
-	rc = write_locked(e, zone, off, buf, len, at, err);
-	if (!rc && len)
+	if (!ret)
+		ret = check_transfer(e, off == APPEND ? "append" : "write", zone, off, len, err);
+	if (!ret)
+		ret = emu_zone_lock(e, zone, err);
+	if (ret)
+		return ret;
+	ret = write_locked(e, zone, off, buf, len, at, err);
+	if (!ret && len)
 		*done = emu_timing_book(e, ZNS_EMU_OP_WRITE, zone, len, issue);
 	emu_zone_unlock(e, zone);
-	return rc;
+	return ret;
 }
 
 static int do_write(struct emu *e, uint32_t zone, uint64_t off, const void *buf, size_t len,
 		    uint64_t *at, struct zns_err *err)
 {
 	uint64_t done;
-	int rc = emu_write_at(e, zone, off, buf, len, at, emu_timing_issue(e), &done, err);
+	int ret = emu_write_at(e, zone, off, buf, len, at, emu_timing_issue(e), &done, err);
 
 	emu_timing_wait(e, done);
-	return rc;
+	return ret;
 }
 
 int emu_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
@@ -141,11 +141,11 @@ int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t le
 	enum zns_zone_state st;
 	uint64_t wp, end;
 	size_t stored;
-	int rc = check_transfer(e, "read", zone, off == APPEND ? off - 1 : off, len, err);
+	int ret = check_transfer(e, "read", zone, off == APPEND ? off - 1 : off, len, err);
 
 	*done = 0;
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	en = &e->live[zone];
 	st = emu_state(e, en);
 	if (st == ZNS_ZONE_OFFLINE)
@@ -161,18 +161,18 @@ int emu_read_at(struct emu *e, uint32_t zone, uint64_t off, void *buf, size_t le
 			err, -ENODATA,
 			"read of zone %u at offset %llu, %zu bytes: beyond its write pointer %llu",
 			zone, (unsigned long long)off, len, (unsigned long long)end);
-	rc = len ? emu_fault_before(e, false, zone, off, err) : 0;
-	if (rc)
-		return rc;
+	ret = len ? emu_fault_before(e, false, zone, off, err) : 0;
+	if (ret)
+		return ret;
 	/* A finished zone reads as zeroes above its write pointer, not as data of an older
 	 * generation. */
 	stored = off >= wp ? 0 : zns_min(len, wp - off);
-	rc = (cached ? emu_io_read_cached : emu_io_read)(e, zone_pos(e, zone, off), buf, stored);
-	if (rc)
+	ret = (cached ? emu_io_read_cached : emu_io_read)(e, zone_pos(e, zone, off), buf, stored);
+	if (ret)
 		return zns_fail(
 			err, -EIO,
 			"read of zone %u at offset %llu: the host's storage under %s failed: %s",
-			zone, (unsigned long long)off, e->dev.path, strerror(-rc));
+			zone, (unsigned long long)off, e->dev.path, strerror(-ret));
 	memset((char *)buf + stored, 0, len - stored);
 	if (len)
 		*done = emu_timing_book(e, ZNS_EMU_OP_READ, zone, len, issue);
@@ -184,35 +184,35 @@ int emu_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t l
 {
 	struct emu *e = emu_of(d);
 	uint64_t done;
-	int rc = emu_read_at(e, zone, off, buf, len, false, emu_timing_issue(e), &done, err);
+	int ret = emu_read_at(e, zone, off, buf, len, false, emu_timing_issue(e), &done, err);
 
 	emu_timing_wait(e, done);
-	return rc;
+	return ret;
 }
 
 /* A reset only moves the write pointer. Nobody can read the old data, but the file still has it. */
 int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
 	struct emu *e = emu_of(d);
-	int rc = emu_check_writable(e, err);
+	int ret = emu_check_writable(e, err);
 	uint64_t wp;
 
-	if (!rc)
-		rc = emu_check_zone(e, zone, err);
-	if (!rc)
-		rc = emu_zone_lock(e, zone, err);
-	if (rc)
-		return rc;
+	if (!ret)
+		ret = emu_check_zone(e, zone, err);
+	if (!ret)
+		ret = emu_zone_lock(e, zone, err);
+	if (ret)
+		return ret;
 	wp = emu_load(&e->live[zone].wp);
-	rc = wp < e->p.zone_capacity ?
-		     emu_io_zero(e, zone_pos(e, zone, wp), e->p.zone_capacity - wp) :
-		     0;
+	ret = wp < e->p.zone_capacity ?
+		      emu_io_zero(e, zone_pos(e, zone, wp), e->p.zone_capacity - wp) :
+		      0;
 	/* the next flush must sync */
 	__atomic_fetch_add(&e->head->change_seq, 1, __ATOMIC_ACQ_REL);
 	emu_zone_unlock(e, zone);
-	return rc ? zns_fail(err, -EIO, "zone %u: the host's storage under %s failed: %s", zone,
-			     d->path, strerror(-rc)) :
-		    0;
+	return ret ? zns_fail(err, -EIO, "zone %u: the host's storage under %s failed: %s", zone,
+			      d->path, strerror(-ret)) :
+		     0;
 }
 
 /*

@@ -41,10 +41,10 @@ int emu_file_whole(struct emu *e, struct zns_err *err)
 int emu_file_ours(struct emu *e, struct zns_err *err)
 {
 	struct stat ours, named;
-	int rc = emu_file_whole(e, err);
+	int ret = emu_file_whole(e, err);
 
-	if (rc || !e->is_file)
-		return rc;
+	if (ret || !e->is_file)
+		return ret;
 	if (fstat(e->fd, &ours))
 		return zns_fail_sys(err, -errno, "%s", e->dev.path);
 	/* If we may not look at the path, we know nothing and accept it. */

@@ -36,7 +36,7 @@ static int flush_now(struct emu *e, struct zns_err *err)
 	cleanup_free struct emu_change *ch = NULL;
 	uint64_t seq, done;
 	size_t nr;
-	int rc;
+	int ret;
 
 	if (atomic_load(&e->sync_failed))
 		return emu_sync_lost(e, err);
@@ -45,22 +45,22 @@ static int flush_now(struct emu *e, struct zns_err *err)
 		return 0;
 	/* Make the list before the sync: a write pointer may become durable only after the data
 	 * below it. */
-	rc = emu_table_unflushed(e, &ch, &nr);
-	if (rc)
-		return zns_fail(err, rc, "out of memory");
-	rc = emu_sync(e, err);
-	if (rc)
-		return rc;
+	ret = emu_table_unflushed(e, &ch, &nr);
+	if (ret)
+		return zns_fail(err, ret, "out of memory");
+	ret = emu_sync(e, err);
+	if (ret)
+		return ret;
 	if (nr) {
-		rc = emu_durable_lock(e, err);
-		if (rc)
-			return rc;
+		ret = emu_durable_lock(e, err);
+		if (ret)
+			return ret;
 		nr = still_ahead(e, ch, nr);
 		if (nr)
-			rc = emu_durable_commit(e, ch, nr, err);
+			ret = emu_durable_commit(e, ch, nr, err);
 		emu_durable_unlock(e);
-		if (rc)
-			return rc;
+		if (ret)
+			return ret;
 	}
 	done = emu_load(&e->head->durable_seq);
 	while (done < seq && !__atomic_compare_exchange_n(&e->head->durable_seq, &done, seq, false,
@@ -73,15 +73,15 @@ int emu_flush(struct zns_dev *d, struct zns_err *err)
 {
 	struct emu *e = emu_of(d);
 	uint64_t issue = emu_timing_issue(e);
-	int rc = emu_check_writable(e, err);
+	int ret = emu_check_writable(e, err);
 
-	if (!rc)
-		rc = emu_check_power(e, err);
-	if (!rc)
-		rc = flush_now(e, err);
-	if (!rc)
+	if (!ret)
+		ret = emu_check_power(e, err);
+	if (!ret)
+		ret = flush_now(e, err);
+	if (!ret)
 		emu_timing_wait(e, emu_timing_book(e, ZNS_EMU_OP_FLUSH, 0, 0, issue));
-	return rc;
+	return ret;
 }
 
 /* Syncs the whole file, but updates the entries of these zones only: other writes may still be
@@ -90,7 +90,7 @@ static int flush_some(struct emu *e, const uint32_t *zones, uint32_t nr, struct 
 {
 	cleanup_free struct emu_change *ch = calloc(nr + 1, sizeof(*ch));
 	size_t ahead;
-	int rc;
+	int ret;
 
 	if (!ch)
 		return zns_fail(err, -ENOMEM, "out of memory");
@@ -99,53 +99,53 @@ static int flush_some(struct emu *e, const uint32_t *zones, uint32_t nr, struct 
 	for (uint32_t i = 0; i < nr; i++) /* before the sync, as in flush_now */
 		ch[i] = (struct emu_change){ .zone = zones[i],
 					     .to = emu_entry_snapshot(&e->live[zones[i]]) };
-	rc = emu_sync(e, err);
-	if (!rc)
-		rc = emu_durable_lock(e, err);
-	if (rc)
-		return rc;
+	ret = emu_sync(e, err);
+	if (!ret)
+		ret = emu_durable_lock(e, err);
+	if (ret)
+		return ret;
 	ahead = still_ahead(e, ch, nr);
 	if (ahead)
-		rc = emu_durable_commit(e, ch, ahead, err);
+		ret = emu_durable_commit(e, ch, ahead, err);
 	emu_durable_unlock(e);
-	return rc;
+	return ret;
 }
 
 int emu_flush_zones(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	struct emu *e = emu_of(d);
 	uint64_t issue = emu_timing_issue(e), done = 0;
-	int rc = emu_check_writable(e, err);
+	int ret = emu_check_writable(e, err);
 
 	if (emu_flushes_all(e))
 		return emu_flush(d, err);
-	for (uint32_t i = 0; i < nr && !rc; i++)
-		rc = emu_check_zone(e, zones[i], err);
-	if (!rc)
-		rc = emu_check_power(e, err);
-	if (!rc)
-		rc = flush_some(e, zones, nr, err);
-	for (uint32_t i = 0; i < nr && !rc; i++)
+	for (uint32_t i = 0; i < nr && !ret; i++)
+		ret = emu_check_zone(e, zones[i], err);
+	if (!ret)
+		ret = emu_check_power(e, err);
+	if (!ret)
+		ret = flush_some(e, zones, nr, err);
+	for (uint32_t i = 0; i < nr && !ret; i++)
 		done = zns_max(done, emu_timing_book(e, ZNS_EMU_OP_FLUSH_ZONE, zones[i], 0, issue));
-	if (!rc)
+	if (!ret)
 		emu_timing_wait(e, done);
-	return rc;
+	return ret;
 }
 
 int emu_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
 		      struct zns_err *err)
 {
 	struct emu *e = emu_of(d);
-	int rc = emu_write(d, zone, off, buf, len, err);
+	int ret = emu_write(d, zone, off, buf, len, err);
 	uint64_t issue;
 
-	if (!rc)
-		rc = emu_check_power(e, err);
-	if (rc)
-		return rc;
+	if (!ret)
+		ret = emu_check_power(e, err);
+	if (ret)
+		return ret;
 	issue = emu_timing_issue(e);
-	rc = flush_some(e, &zone, 1, err);
-	if (!rc)
+	ret = flush_some(e, &zone, 1, err);
+	if (!ret)
 		emu_timing_wait(e, emu_timing_book(e, ZNS_EMU_OP_FLUSH_ZONE, zone, 0, issue));
-	return rc;
+	return ret;
 }

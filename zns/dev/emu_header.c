@@ -101,16 +101,16 @@ int emu_header_read(int fd, const char *path, struct zns_emu_params *p, uint8_t 
 	struct emu_header h;
 	uint64_t size = 0;
 	struct stat st;
-	int rc = zns_pread_all(fd, &h, sizeof(h), 0);
+	int ret = zns_pread_all(fd, &h, sizeof(h), 0);
 
-	if (rc && rc != -ENODATA)
-		return zns_fail_sys(err, rc, "cannot read %s", path);
-	if (rc && !fstat(fd, &st) && S_ISREG(st.st_mode) && !st.st_size)
+	if (ret && ret != -ENODATA)
+		return zns_fail_sys(err, ret, "cannot read %s", path);
+	if (ret && !fstat(fd, &st) && S_ISREG(st.st_mode) && !st.st_size)
 		return zns_fail(
 			err, -EMEDIUMTYPE,
 			"%s is empty, not an emulated device: create one with `znsctl create emu:%s`",
 			path, path);
-	if (rc || h.magic != EMU_MAGIC)
+	if (ret || h.magic != EMU_MAGIC)
 		return zns_fail(
 			err, -EMEDIUMTYPE,
 			"%s is not an emulated device, it holds something else: take another name, or overwrite it with "
@@ -154,20 +154,20 @@ int emu_header_read(int fd, const char *path, struct zns_emu_params *p, uint8_t 
 		.gc_every_mib = h.gc_every_mib,
 		.gc_stall_ms = h.gc_stall_ms,
 	};
-	rc = emu_params_check(p, &why);
-	if (!rc && h.timing > 1)
-		rc = zns_fail(&why, -EINVAL, "unknown timing model %u", h.timing);
-	if (!rc) {
+	ret = emu_params_check(p, &why);
+	if (!ret && h.timing > 1)
+		ret = zns_fail(&why, -EINVAL, "unknown timing model %u", h.timing);
+	if (!ret) {
 		emu_layout(p, &lay);
 		if (lay.data_off != h.data_off || lay.total != h.total)
-			rc = zns_fail(&why, -EINVAL, "layout does not follow from the parameters");
+			ret = zns_fail(&why, -EINVAL, "layout does not follow from the parameters");
 	}
-	if (rc)
+	if (ret)
 		return zns_fail(err, -EMEDIUMTYPE, "%s: bad header of an emulated device: %s", path,
 				why.msg);
-	rc = file_size(fd, &size);
-	if (rc)
-		return zns_fail_sys(err, rc, "cannot tell the size of %s", path);
+	ret = file_size(fd, &size);
+	if (ret)
+		return zns_fail_sys(err, ret, "cannot tell the size of %s", path);
 	if (size < lay.total)
 		return zns_fail(
 			err, -EMEDIUMTYPE,

@@ -5,25 +5,25 @@
 
 int emu_zone_lock(struct emu *e, uint32_t zone, struct zns_err *err)
 {
-	int rc = emu_zone_lock_bare(e, zone, err);
+	int ret = emu_zone_lock_bare(e, zone, err);
 
-	if (rc)
-		return rc;
-	rc = emu_table_heal(e, zone, err);
-	if (rc)
+	if (ret)
+		return ret;
+	ret = emu_table_heal(e, zone, err);
+	if (ret)
 		emu_zone_unlock(e, zone);
-	return rc;
+	return ret;
 }
 
 int emu_zones_lock(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
-	int rc = emu_zones_lock_bare(e, zones, nr, err);
+	int ret = emu_zones_lock_bare(e, zones, nr, err);
 
-	if (rc)
-		return rc;
-	for (uint32_t i = 0; !rc && i < nr; i++)
-		rc = emu_table_heal(e, zones[i], err);
-	if (rc)
+	if (ret)
+		return ret;
+	for (uint32_t i = 0; !ret && i < nr; i++)
+		ret = emu_table_heal(e, zones[i], err);
+	if (ret)
 		emu_zones_unlock(e, zones, nr);
-	return rc;
+	return ret;
 }

@@ -147,18 +147,18 @@ int emu_io_read_cached(struct emu *e, uint64_t pos, void *buf, size_t len)
 static int write_zeroes(struct emu *e, uint64_t pos, uint64_t len)
 {
 	cleanup_free void *zero = NULL;
-	int rc = 0;
+	int ret = 0;
 
 	if (posix_memalign(&zero, 4096, BOUNCE)) {
 		zero = NULL;
 		return -ENOMEM;
 	}
 	memset(zero, 0, BOUNCE);
-	for (uint64_t n; len && !rc; pos += n, len -= n) {
+	for (uint64_t n; len && !ret; pos += n, len -= n) {
 		n = zns_min(len, BOUNCE);
-		rc = io(e, pos, zero, n, true);
+		ret = io(e, pos, zero, n, true);
 	}
-	return rc;
+	return ret;
 }
 
 int emu_io_punch(struct emu *e, uint64_t pos, uint64_t len)
@@ -171,12 +171,12 @@ int emu_io_punch(struct emu *e, uint64_t pos, uint64_t len)
 
 int emu_io_zero(struct emu *e, uint64_t pos, uint64_t len)
 {
-	int rc;
+	int ret;
 
 	if (emu_stores_nothing(e) && pos >= e->lay.data_off)
 		return 0;
-	rc = emu_io_punch(e, pos, len);
-	if (rc == -EOPNOTSUPP || rc == -ENOSYS || rc == -EINVAL)
-		rc = write_zeroes(e, pos, len);
-	return rc;
+	ret = emu_io_punch(e, pos, len);
+	if (ret == -EOPNOTSUPP || ret == -ENOSYS || ret == -EINVAL)
+		ret = write_zeroes(e, pos, len);
+	return ret;
 }

@@ -24,19 +24,19 @@ static int ofd_lock(int fd, short type, uint64_t byte, uint64_t len, bool wait)
 	return 0;
 }
 
-static int lock_failed(int rc, const char *what, struct zns_err *err)
+static int lock_failed(int ret, const char *what, struct zns_err *err)
 {
 	return zns_fail_sys(
-		err, rc,
+		err, ret,
 		"cannot lock %s of the emulated device: put it on a file system with byte-range locks",
 		what);
 }
 
 int emu_lock_init(int fd, bool write, struct zns_err *err)
 {
-	int rc = ofd_lock(fd, write ? F_WRLCK : F_RDLCK, BYTE_INIT, 1, true);
+	int ret = ofd_lock(fd, write ? F_WRLCK : F_RDLCK, BYTE_INIT, 1, true);
 
-	return rc ? lock_failed(rc, "the start", err) : 0;
+	return ret ? lock_failed(ret, "the start", err) : 0;
 }
 
 void emu_unlock_init(int fd)
@@ -47,9 +47,9 @@ void emu_unlock_init(int fd)
 /* This never waits for long: an exclusive holder also holds the init lock. */
 int emu_presence_share(int fd, struct zns_err *err)
 {
-	int rc = ofd_lock(fd, F_RDLCK, BYTE_PRESENCE, 1, true);
+	int ret = ofd_lock(fd, F_RDLCK, BYTE_PRESENCE, 1, true);
 
-	return rc ? lock_failed(rc, "the presence", err) : 0;
+	return ret ? lock_failed(ret, "the presence", err) : 0;
 }
 
 int emu_presence_try_alone(int fd)
@@ -62,11 +62,11 @@ int emu_presence_try_alone(int fd)
 int emu_presence_wait_alone(int fd)
 {
 	const struct timespec nap = { .tv_nsec = 10 * 1000 * 1000 };
-	int rc;
+	int ret;
 
-	for (int left = 300; (rc = emu_presence_try_alone(fd)) && left; left--)
+	for (int left = 300; (ret = emu_presence_try_alone(fd)) && left; left--)
 		nanosleep(&nap, NULL);
-	return rc;
+	return ret;
 }
 
 static pthread_mutex_t *stripe_of(struct emu *e, uint32_t zone)
@@ -76,13 +76,13 @@ static pthread_mutex_t *stripe_of(struct emu *e, uint32_t zone)
 
 int emu_zone_lock_bare(struct emu *e, uint32_t zone, struct zns_err *err)
 {
-	int rc;
+	int ret;
 
 	pthread_mutex_lock(stripe_of(e, zone));
-	rc = ofd_lock(e->fd, F_WRLCK, BYTE_ZONES + (uint64_t)zone, 1, true);
-	if (rc) {
+	ret = ofd_lock(e->fd, F_WRLCK, BYTE_ZONES + (uint64_t)zone, 1, true);
+	if (ret) {
 		pthread_mutex_unlock(stripe_of(e, zone));
-		return lock_failed(rc, "a zone", err);
+		return lock_failed(ret, "a zone", err);
 	}
 	return 0;
 }
@@ -101,13 +101,13 @@ static int each_run(struct emu *e, const uint32_t *zones, uint32_t nr, short typ
 
 	while (i < nr) {
 		uint32_t n = 1;
-		int rc;
+		int ret;
 
 		while (i + n < nr && zones[i + n] == zones[i] + n)
 			n++;
-		rc = ofd_lock(e->fd, type, BYTE_ZONES + (uint64_t)zones[i], n, type != F_UNLCK);
-		if (rc)
-			return rc;
+		ret = ofd_lock(e->fd, type, BYTE_ZONES + (uint64_t)zones[i], n, type != F_UNLCK);
+		if (ret)
+			return ret;
 		i += n;
 		*done = i;
 	}
@@ -134,14 +134,14 @@ static void stripes(struct emu *e, const uint32_t *zones, uint32_t nr, bool lock
 int emu_zones_lock_bare(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	uint32_t done = 0, undone = 0;
-	int rc;
+	int ret;
 
 	stripes(e, zones, nr, true);
-	rc = each_run(e, zones, nr, F_WRLCK, &done);
-	if (rc) {
+	ret = each_run(e, zones, nr, F_WRLCK, &done);
+	if (ret) {
 		each_run(e, zones, done, F_UNLCK, &undone);
 		stripes(e, zones, nr, false);
-		return lock_failed(rc, "the zones", err);
+		return lock_failed(ret, "the zones", err);
 	}
 	return 0;
 }
@@ -157,14 +157,14 @@ void emu_zones_unlock(struct emu *e, const uint32_t *zones, uint32_t nr)
 static int global_lock(struct emu *e, pthread_mutex_t *m, unsigned byte, const char *what,
 		       struct zns_err *err)
 {
-	int rc;
+	int ret;
 
 	pthread_mutex_lock(m);
-	rc = ofd_lock(e->fd, F_WRLCK, byte, 1, true);
-	if (!rc)
+	ret = ofd_lock(e->fd, F_WRLCK, byte, 1, true);
+	if (!ret)
 		return 0;
 	pthread_mutex_unlock(m);
-	return lock_failed(rc, what, err);
+	return lock_failed(ret, what, err);
 }
 
 static void global_unlock(struct emu *e, pthread_mutex_t *m, unsigned byte)

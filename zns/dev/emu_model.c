@@ -50,10 +50,10 @@ void emu_model_idle(struct emu *e)
 
 int emu_model_enter(struct emu *e, struct zns_err *err)
 {
-	int rc = emu_model_lock(e, err);
+	int ret = emu_model_lock(e, err);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (e->model->broken)
 		emu_model_idle(e);
 	emu_store(&e->model->broken, 1);

@@ -14,10 +14,10 @@ static int read_boot_id(char out[64], struct zns_err *err)
 	static const char path[] = "/proc/sys/kernel/random/boot_id";
 	cleanup_free uint8_t *text = NULL;
 	size_t len;
-	int rc = zns_read_file(AT_FDCWD, path, 63, &text, &len);
+	int ret = zns_read_file(AT_FDCWD, path, 63, &text, &len);
 
-	if (rc || !len)
-		return zns_fail_sys(err, rc ? rc : -EIO, "cannot read %s (is /proc mounted?)",
+	if (ret || !len)
+		return zns_fail_sys(err, ret ? ret : -EIO, "cannot read %s (is /proc mounted?)",
 				    path);
 	memset(out, 0, 64);
 	memcpy(out, text, len);
@@ -64,11 +64,11 @@ static int map_live(struct emu *e, bool private, struct zns_err *err)
 /* The init lock is held. Another opener with a different boot id is on another machine. */
 static int rebuild_alone(struct emu *e, const char boot_id[64], struct zns_err *err)
 {
-	int rc = emu_presence_wait_alone(e->fd);
+	int ret = emu_presence_wait_alone(e->fd);
 
-	if (rc)
+	if (ret)
 		return zns_fail(
-			err, rc,
+			err, ret,
 			"%s: its state is not of this boot, but another process has it open: close it there first",
 			e->dev.path);
 	/* a process was killed half-way: start again */
@@ -77,9 +77,9 @@ static int rebuild_alone(struct emu *e, const char boot_id[64], struct zns_err *
 		memset(e->model, 0, e->lay.live_len - e->lay.model_off);
 		e->model->origin_ns = zns_mono_ns();
 	}
-	rc = emu_table_rebuild(e, err);
-	if (rc)
-		return rc;
+	ret = emu_table_rebuild(e, err);
+	if (ret)
+		return ret;
 	memcpy(e->head->boot_id + 1, boot_id + 1, sizeof(e->head->boot_id) - 1);
 	emu_store(&e->head->boot_id[0], boot_id[0]); /* last: only now the ids are equal */
 	return emu_presence_share(e->fd, err);
@@ -88,17 +88,17 @@ static int rebuild_alone(struct emu *e, const char boot_id[64], struct zns_err *
 /* Settles interrupted resets before the new opener sees the device. */
 static int settle_resets(struct emu *e, struct zns_err *err)
 {
-	int rc = 0;
+	int ret = 0;
 
-	for (uint32_t z = 0; !e->fd_rdonly && !rc && z < e->p.nr_zones; z++) {
+	for (uint32_t z = 0; !e->fd_rdonly && !ret && z < e->p.nr_zones; z++) {
 		if (!(emu_load(&e->mirror[z].flags) & EMU_F_PENDING) &&
 		    emu_load(&e->live[z].gen) >= emu_load(&e->mirror[z].gen))
 			continue;
-		rc = emu_zone_lock(e, z, err);
-		if (!rc)
+		ret = emu_zone_lock(e, z, err);
+		if (!ret)
 			emu_zone_unlock(e, z);
 	}
-	return rc;
+	return ret;
 }
 
 /* Uses the live tables. After a reboot, or if the host lost pages of live, rebuilds them from
@@ -107,23 +107,25 @@ static int attach(struct emu *e, struct zns_err *err)
 {
 	char boot_id[64];
 	bool same;
-	int rc = read_boot_id(boot_id, err);
+	int ret = read_boot_id(boot_id, err);
 
-	if (!rc)
-		rc = map_live(e, false, err);
-	if (rc)
-		return rc;
+	if (!ret)
+		ret = map_live(e, false, err);
+	if (ret)
+		return ret;
 	same = !memcmp(boot_id, e->head->boot_id, sizeof(boot_id));
 	if (same) {
-		rc = emu_table_is_stale(e, err);
-		if (rc <= 0)
-			return rc ? rc : (rc = emu_power_back(e, err)) ? rc : settle_resets(e, err);
+		ret = emu_table_is_stale(e, err);
+		if (ret <= 0)
+			return ret                            ? ret :
+			       (ret = emu_power_back(e, err)) ? ret :
+								settle_resets(e, err);
 	}
 	if (!e->fd_rdonly)
 		return rebuild_alone(e, boot_id, err);
 	/* Without permission to write: a private view, valid until somebody else writes. */
-	rc = map_live(e, true, err);
-	return rc ? rc : emu_table_rebuild(e, err);
+	ret = map_live(e, true, err);
+	return ret ? ret : emu_table_rebuild(e, err);
 }
 
 /* A process that does not sleep may be killed before it can report that. The next opener that is
@@ -139,7 +141,7 @@ static int skip_ahead(struct emu *e, struct zns_err *err)
 static int open_file(struct emu *e, const char *path, struct zns_err *err)
 {
 	struct stat st;
-	int rc;
+	int ret;
 
 	/* O_NONBLOCK: refuse a FIFO without hanging in open */
 	e->fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
@@ -148,14 +150,14 @@ static int open_file(struct emu *e, const char *path, struct zns_err *err)
 		e->fd_rdonly = true;
 	}
 	if (e->fd < 0) {
-		rc = -errno;
-		if (rc == -ENOENT)
+		ret = -errno;
+		if (ret == -ENOENT)
 			return zns_fail(
-				err, rc,
+				err, ret,
 				"no emulated device at %s: create one with `znsctl create emu:%s`",
 				path, path);
-		if (rc != -EISDIR)
-			return zns_fail_sys(err, rc, "cannot open %s", path);
+		if (ret != -EISDIR)
+			return zns_fail_sys(err, ret, "cannot open %s", path);
 	}
 	if (e->fd < 0 || fstat(e->fd, &st) || (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode)))
 		return zns_fail(
@@ -169,10 +171,10 @@ static int open_file(struct emu *e, const char *path, struct zns_err *err)
 static int setup(struct emu *e, const char *path, struct zns_err *err)
 {
 	struct zns_geometry *g = &e->dev.geo;
-	int rc = emu_header_read(e->fd, path, &e->p, e->uuid, err);
+	int ret = emu_header_read(e->fd, path, &e->p, e->uuid, err);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	emu_layout(&e->p, &e->lay);
 	e->die_of_zone = calloc(e->p.nr_zones, sizeof(*e->die_of_zone));
 	if (!e->die_of_zone)
@@ -189,10 +191,10 @@ static int setup(struct emu *e, const char *path, struct zns_err *err)
 		.max_io_bytes = EMU_MAX_IO,
 		.mem_align = zns_max(e->dio_mem, 512u),
 	};
-	rc = attach(e, err);
-	if (!rc && e->model && !e->fd_rdonly)
-		rc = skip_ahead(e, err);
-	return rc ? rc : emu_control_open(e, err);
+	ret = attach(e, err);
+	if (!ret && e->model && !e->fd_rdonly)
+		ret = skip_ahead(e, err);
+	return ret ? ret : emu_control_open(e, err);
 }
 
 static void emu_close(struct zns_dev *d)
@@ -247,7 +249,7 @@ int emu_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_
 {
 	const char *path = spec + strlen("emu:");
 	struct emu *e;
-	int rc;
+	int ret;
 
 	if (!*path)
 		return zns_fail(err, -EINVAL, "\"emu:\" names no file: give emu:PATH");
@@ -264,18 +266,18 @@ int emu_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_
 	pthread_mutex_init(&e->durable_mutex, NULL);
 	pthread_mutex_init(&e->model_mutex, NULL);
 
-	rc = open_file(e, path, err);
-	if (!rc)
-		rc = emu_lock_init(e->fd, !e->fd_rdonly, err);
-	if (!rc) {
-		rc = emu_presence_share(e->fd, err);
-		if (!rc)
-			rc = setup(e, path, err);
+	ret = open_file(e, path, err);
+	if (!ret)
+		ret = emu_lock_init(e->fd, !e->fd_rdonly, err);
+	if (!ret) {
+		ret = emu_presence_share(e->fd, err);
+		if (!ret)
+			ret = setup(e, path, err);
 		emu_unlock_init(e->fd);
 	}
-	if (rc) {
+	if (ret) {
 		emu_close(&e->dev);
-		return rc;
+		return ret;
 	}
 	*out = &e->dev;
 	return 0;

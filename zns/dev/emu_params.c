@@ -15,10 +15,10 @@ static int check_mibps(const char *what, uint32_t v, bool needed, struct zns_err
 /* Only for the timing model; unused without it. */
 static int check_model(const struct zns_emu_params *p, struct zns_err *err)
 {
-	int rc = check_mibps("controller bandwidth", p->controller_mibps, false, err);
+	int ret = check_mibps("controller bandwidth", p->controller_mibps, false, err);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (p->program_unit < 4096 || p->program_unit > MIB(16) || p->program_unit % p->block_size)
 		return zns_fail(
 			err, -EINVAL,
@@ -46,7 +46,7 @@ static int check_model(const struct zns_emu_params *p, struct zns_err *err)
 int emu_params_check(const struct zns_emu_params *p, struct zns_err *err)
 {
 	char a[32], b[32];
-	int rc;
+	int ret;
 
 	if (p->block_size != 512 && p->block_size != 4096)
 		return zns_fail(err, -EINVAL, "block size of %u bytes: must be 512 or 4096",
@@ -86,12 +86,12 @@ int emu_params_check(const struct zns_emu_params *p, struct zns_err *err)
 		return zns_fail(err, -EINVAL,
 				"unknown preallocation %u: must be allocated, written or sparse",
 				(unsigned)p->prealloc);
-	rc = check_mibps("die write bandwidth", p->die_write_mibps, p->timing, err);
-	if (!rc)
-		rc = check_mibps("die read bandwidth", p->die_read_mibps, p->timing, err);
-	if (!rc)
-		rc = check_mibps("channel bandwidth", p->channel_mibps, p->timing, err);
-	return rc || !p->timing ? rc : check_model(p, err);
+	ret = check_mibps("die write bandwidth", p->die_write_mibps, p->timing, err);
+	if (!ret)
+		ret = check_mibps("die read bandwidth", p->die_read_mibps, p->timing, err);
+	if (!ret)
+		ret = check_mibps("channel bandwidth", p->channel_mibps, p->timing, err);
+	return ret || !p->timing ? ret : check_model(p, err);
 }
 
 /* Balanced: splits the zones into chunks of `dies`; each chunk is a permutation of all dies.

@@ -17,16 +17,16 @@ static int issue(struct emu *e, const struct zns_race *r, struct turn *t, uint64
 		 struct zns_err *err)
 {
 	uint64_t off = r->off + (uint64_t)t->asked * (r->step ? r->step : r->len), at, done;
-	int rc;
+	int ret;
 
 	if (r->write)
-		rc = emu_write_at(e, r->zone, off, r->buf, r->len, &at, t->due_ns, &done, err);
+		ret = emu_write_at(e, r->zone, off, r->buf, r->len, &at, t->due_ns, &done, err);
 	else
-		rc = emu_read_at(e, r->zone, off, r->buf, r->len, true, t->due_ns, &done, err);
-	if (!rc && !done && r->len)
-		rc = zns_fail(err, -EIO, "%s: its timing model cannot be used", e->dev.path);
-	if (rc)
-		return rc;
+		ret = emu_read_at(e, r->zone, off, r->buf, r->len, true, t->due_ns, &done, err);
+	if (!ret && !done && r->len)
+		ret = zns_fail(err, -EIO, "%s: its timing model cannot be used", e->dev.path);
+	if (ret)
+		return ret;
 	t->due_ns = zns_max(done, t->due_ns);
 	r->done_ns[t->asked++] = t->due_ns - start;
 	return 0;
@@ -37,7 +37,7 @@ int emu_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zn
 	struct emu *e = emu_of(d);
 	cleanup_free struct turn *t = NULL;
 	uint64_t start, end;
-	int rc = 0;
+	int ret = 0;
 
 	if (!emu_timing_active(e))
 		return zns_race_threads(d, r, nr, err);
@@ -47,7 +47,7 @@ int emu_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zn
 	start = end = emu_timing_issue(e);
 	for (uint32_t i = 0; i < nr; i++)
 		t[i].due_ns = start;
-	while (!rc) {
+	while (!ret) {
 		uint32_t first = nr;
 
 		for (uint32_t i = 0; i < nr; i++)
@@ -56,11 +56,11 @@ int emu_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zn
 				first = i;
 		if (first == nr)
 			break;
-		rc = issue(e, &r[first], &t[first], start, err);
+		ret = issue(e, &r[first], &t[first], start, err);
 		end = zns_max(end, t[first].due_ns);
 	}
 	emu_timing_wait(e, end);
-	return rc;
+	return ret;
 }
 
 uint64_t emu_now_ns(struct zns_dev *d)

@@ -22,10 +22,10 @@ enum zns_zone_state emu_state(const struct emu *e, const struct emu_entry *en)
 
 int emu_check_zone(struct emu *e, uint32_t zone, struct zns_err *err)
 {
-	int rc = emu_check_power(e, err);
+	int ret = emu_check_power(e, err);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (zone >= e->p.nr_zones)
 		return zns_fail(err, -EINVAL, "zone %u: the device has zones 0 to %u", zone,
 				e->p.nr_zones - 1);
@@ -86,13 +86,13 @@ static int check_limits(struct emu *e, uint32_t zone, enum zns_zone_state from, 
 int emu_zone_activate(struct emu *e, uint32_t zone, enum zns_zone_state to, struct zns_err *err)
 {
 	struct emu_entry *en = &e->live[zone];
-	int rc = emu_count_lock(e, err);
+	int ret = emu_count_lock(e, err);
 
-	if (rc)
-		return rc;
-	rc = check_limits(e, zone, emu_state(e, en), err);
-	if (!rc)
+	if (ret)
+		return ret;
+	ret = check_limits(e, zone, emu_state(e, en), err);
+	if (!ret)
 		emu_store(&en->state, to);
 	emu_count_unlock(e);
-	return rc;
+	return ret;
 }

@@ -38,14 +38,14 @@ static bool entry_valid(const struct emu *e, const struct emu_entry *en, uint32_
 static int durable_load(struct emu *e, struct emu_entry **out, struct zns_err *err)
 {
 	void *buf;
-	int rc;
+	int ret;
 
 	if (posix_memalign(&buf, EMU_BLOCK, e->lay.dur_len))
 		return zns_fail(err, -ENOMEM, "out of memory");
-	rc = emu_io_read(e, e->lay.dur_off, buf, e->lay.dur_len);
-	if (rc) {
+	ret = emu_io_read(e, e->lay.dur_off, buf, e->lay.dur_len);
+	if (ret) {
 		free(buf);
-		return zns_fail_sys(err, rc, "%s: cannot read the zone table", e->dev.path);
+		return zns_fail_sys(err, ret, "%s: cannot read the zone table", e->dev.path);
 	}
 	*out = buf;
 	return 0;
@@ -54,10 +54,10 @@ static int durable_load(struct emu *e, struct emu_entry **out, struct zns_err *e
 int emu_table_rebuild(struct emu *e, struct zns_err *err)
 {
 	cleanup_free struct emu_entry *dur = NULL;
-	int rc = durable_load(e, &dur, err);
+	int ret = durable_load(e, &dur, err);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	for (uint32_t z = 0; z < e->p.nr_zones; z++) {
 		struct emu_entry en = dur[z];
 
@@ -80,13 +80,13 @@ int emu_table_rebuild(struct emu *e, struct zns_err *err)
 int emu_table_is_stale(struct emu *e, struct zns_err *err)
 {
 	cleanup_free struct emu_entry *dur = NULL;
-	int rc, stale = 0;
+	int ret, stale = 0;
 
 	/* The lock keeps out resets and flushes: they run ahead of live for a moment. */
-	if (!e->fd_rdonly && (rc = emu_durable_lock(e, err)))
-		return rc;
-	rc = durable_load(e, &dur, err);
-	for (uint32_t z = 0; !rc && z < e->p.nr_zones; z++) {
+	if (!e->fd_rdonly && (ret = emu_durable_lock(e, err)))
+		return ret;
+	ret = durable_load(e, &dur, err);
+	for (uint32_t z = 0; !ret && z < e->p.nr_zones; z++) {
 		const struct emu_entry *en = &dur[z];
 		uint64_t gen = emu_load(&e->mirror[z].gen);
 
@@ -98,7 +98,7 @@ int emu_table_is_stale(struct emu *e, struct zns_err *err)
 	}
 	if (!e->fd_rdonly)
 		emu_durable_unlock(e);
-	return rc ? rc : stale;
+	return ret ? ret : stale;
 }
 
 void emu_live_reset(struct emu *e, uint32_t zone)
@@ -117,7 +117,7 @@ int emu_table_heal(struct emu *e, uint32_t zone, struct zns_err *err)
 {
 	struct emu_entry *mirror = &e->mirror[zone];
 	struct emu_change ch = { .zone = zone };
-	int rc;
+	int ret;
 
 	if (emu_load(&e->live[zone].gen) < emu_load(&mirror->gen)) {
 		emu_live_reset(e, zone); /* it is on the disk */
@@ -129,14 +129,14 @@ int emu_table_heal(struct emu *e, uint32_t zone, struct zns_err *err)
 	/* The disk may hold either state. Return to the live one; its data must be there before
 	 * its write pointer. */
 	ch.to = e->live[zone];
-	rc = emu_sync(e, err);
-	if (!rc)
-		rc = emu_durable_lock(e, err);
-	if (rc)
-		return rc;
-	rc = emu_durable_commit(e, &ch, 1, err);
+	ret = emu_sync(e, err);
+	if (!ret)
+		ret = emu_durable_lock(e, err);
+	if (ret)
+		return ret;
+	ret = emu_durable_commit(e, &ch, 1, err);
 	emu_durable_unlock(e);
-	return rc;
+	return ret;
 }
 
 int emu_sync_lost(struct emu *e, struct zns_err *err)
@@ -152,15 +152,15 @@ int emu_sync(struct emu *e, struct zns_err *err)
 	if (atomic_load(&e->sync_failed))
 		return emu_sync_lost(e, err);
 	while (fdatasync(e->fd)) {
-		int rc = -errno;
+		int ret = -errno;
 
-		if (rc == -EINTR)
+		if (ret == -EINTR)
 			continue;
 		/* The kernel reports a lost page once. A later success proves nothing. */
 		atomic_store(&e->sync_failed, true);
-		if (rc == -ENOSPC || rc == -EDQUOT) /* the file system allocates this late */
+		if (ret == -ENOSPC || ret == -EDQUOT) /* the file system allocates this late */
 			return emu_file_no_room(e, err);
-		return zns_fail_sys(err, -EIO, "%s: cannot sync (%s)", e->dev.path, strerror(-rc));
+		return zns_fail_sys(err, -EIO, "%s: cannot sync (%s)", e->dev.path, strerror(-ret));
 	}
 	return emu_file_ours(e, err);
 }
@@ -188,7 +188,7 @@ int emu_durable_commit(struct emu *e, const struct emu_change *ch, size_t nr, st
 	const uint32_t per = EMU_BLOCK / sizeof(struct emu_entry);
 	struct emu_entry block[EMU_BLOCK / sizeof(struct emu_entry)]
 		__attribute__((aligned(EMU_BLOCK)));
-	int rc;
+	int ret;
 
 	if (atomic_load(&e->sync_failed))
 		return emu_sync_lost(e, err);
@@ -196,17 +196,17 @@ int emu_durable_commit(struct emu *e, const struct emu_change *ch, size_t nr, st
 		uint32_t first = ch[i].zone / per * per;
 
 		i += build_block(e, first, ch + i, nr - i, block);
-		rc = emu_io_write(e, e->lay.dur_off + (uint64_t)first * sizeof(struct emu_entry),
-				  block, EMU_BLOCK);
-		if (rc) {
+		ret = emu_io_write(e, e->lay.dur_off + (uint64_t)first * sizeof(struct emu_entry),
+				   block, EMU_BLOCK);
+		if (ret) {
 			atomic_store(&e->sync_failed, true);
 			return zns_fail_sys(err, -EIO, "%s: cannot write the zone table (%s)",
-					    e->dev.path, strerror(-rc));
+					    e->dev.path, strerror(-ret));
 		}
 	}
-	rc = emu_sync(e, err);
-	if (rc)
-		return rc;
+	ret = emu_sync(e, err);
+	if (ret)
+		return ret;
 	for (size_t i = 0; i < nr; i++) {
 		struct emu_entry *m = &e->mirror[ch[i].zone];
 

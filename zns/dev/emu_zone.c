@@ -31,10 +31,10 @@ int emu_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *
 	       struct zns_err *err)
 {
 	struct emu *e = emu_of(d);
-	int rc = emu_check_power(e, err);
+	int ret = emu_check_power(e, err);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (first > e->p.nr_zones || nr > e->p.nr_zones - first)
 		return zns_fail(err, -EINVAL,
 				"report of %u zones from zone %u: the device has %u zones", nr,
@@ -48,60 +48,61 @@ int emu_open_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
 	struct emu *e = emu_of(d);
 	enum zns_zone_state st;
-	int rc = emu_check_writable(e, err);
+	int ret = emu_check_writable(e, err);
 
-	if (!rc)
-		rc = emu_check_zone(e, zone, err);
-	if (!rc)
-		rc = emu_zone_lock(e, zone, err);
-	if (rc)
-		return rc;
+	if (!ret)
+		ret = emu_check_zone(e, zone, err);
+	if (!ret)
+		ret = emu_zone_lock(e, zone, err);
+	if (ret)
+		return ret;
 	st = emu_state(e, &e->live[zone]);
-	rc = emu_zone_refuses(zone, st, err);
-	if (!rc && st != ZNS_ZONE_EXP_OPEN)
-		rc = emu_zone_activate(e, zone, ZNS_ZONE_EXP_OPEN, err);
+	ret = emu_zone_refuses(zone, st, err);
+	if (!ret && st != ZNS_ZONE_EXP_OPEN)
+		ret = emu_zone_activate(e, zone, ZNS_ZONE_EXP_OPEN, err);
 	emu_zone_unlock(e, zone);
-	return rc;
+	return ret;
 }
 
 int emu_close_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
 	struct emu *e = emu_of(d);
 	enum zns_zone_state st;
-	int rc = emu_check_writable(e, err);
+	int ret = emu_check_writable(e, err);
 
-	if (!rc)
-		rc = emu_check_zone(e, zone, err);
-	if (!rc)
-		rc = emu_zone_lock(e, zone, err);
-	if (rc)
-		return rc;
+	if (!ret)
+		ret = emu_check_zone(e, zone, err);
+	if (!ret)
+		ret = emu_zone_lock(e, zone, err);
+	if (ret)
+		return ret;
 	st = emu_state(e, &e->live[zone]);
-	rc = emu_zone_refuses(zone, st, err);
-	if (!rc && st == ZNS_ZONE_EMPTY)
-		rc = zns_fail(err, -EIO, "zone %u is empty: only an open zone can be closed", zone);
-	if (!rc) /* a zone that was opened and never written becomes empty again, in emu_state() */
+	ret = emu_zone_refuses(zone, st, err);
+	if (!ret && st == ZNS_ZONE_EMPTY)
+		ret = zns_fail(err, -EIO, "zone %u is empty: only an open zone can be closed",
+			       zone);
+	if (!ret) /* a zone that was opened and never written becomes empty again, in emu_state() */
 		emu_store(&e->live[zone].state, ZNS_ZONE_CLOSED);
 	emu_zone_unlock(e, zone);
-	return rc;
+	return ret;
 }
 
 static int finish_locked(struct emu *e, uint32_t zone, uint64_t *padded, struct zns_err *err)
 {
 	struct emu_entry *en = &e->live[zone];
 	enum zns_zone_state st = emu_state(e, en);
-	int rc;
+	int ret;
 
 	if (st == ZNS_ZONE_FULL)
 		return 0;
-	rc = emu_zone_refuses(zone, st, err);
-	if (rc)
-		return rc;
+	ret = emu_zone_refuses(zone, st, err);
+	if (ret)
+		return ret;
 	/* The device opens the zone for the padding, which needs the resources of a write. */
 	if (!zns_zone_is_open(st)) {
-		rc = emu_zone_activate(e, zone, ZNS_ZONE_IMP_OPEN, err);
-		if (rc)
-			return rc;
+		ret = emu_zone_activate(e, zone, ZNS_ZONE_IMP_OPEN, err);
+		if (ret)
+			return ret;
 	}
 	*padded = e->p.zone_capacity - emu_load(&en->wp);
 	emu_store(&en->flags, emu_load(&en->flags) | EMU_F_FINISHED);
@@ -113,20 +114,20 @@ int emu_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
 	struct emu *e = emu_of(d);
 	uint64_t issue = emu_timing_issue(e), padded = 0, done = 0;
-	int rc = emu_check_writable(e, err);
+	int ret = emu_check_writable(e, err);
 
-	if (!rc)
-		rc = emu_check_zone(e, zone, err);
-	if (!rc)
-		rc = emu_zone_lock(e, zone, err);
-	if (rc)
-		return rc;
-	rc = finish_locked(e, zone, &padded, err);
-	if (!rc && padded)
+	if (!ret)
+		ret = emu_check_zone(e, zone, err);
+	if (!ret)
+		ret = emu_zone_lock(e, zone, err);
+	if (ret)
+		return ret;
+	ret = finish_locked(e, zone, &padded, err);
+	if (!ret && padded)
 		done = emu_timing_book(e, ZNS_EMU_OP_FINISH, zone, padded, issue);
 	emu_zone_unlock(e, zone);
 	emu_timing_wait(e, done);
-	return rc;
+	return ret;
 }
 
 static int by_number(const void *a, const void *b)
@@ -162,7 +163,7 @@ static int reset_locked(struct emu *e, const uint32_t *zones, uint32_t nr, struc
 {
 	uint64_t issue = emu_timing_issue(e);
 	size_t n = 0;
-	int rc = 0;
+	int ret = 0;
 
 	for (uint32_t i = 0; i < nr; i++) {
 		enum zns_zone_state st = emu_state(e, &e->live[zones[i]]);
@@ -170,9 +171,9 @@ static int reset_locked(struct emu *e, const uint32_t *zones, uint32_t nr, struc
 		if (st == ZNS_ZONE_READ_ONLY || st == ZNS_ZONE_OFFLINE)
 			return emu_zone_refuses(zones[i], st, err);
 	}
-	rc = emu_durable_lock(e, err);
-	if (rc)
-		return rc;
+	ret = emu_durable_lock(e, err);
+	if (ret)
+		return ret;
 	for (uint32_t i = 0; i < nr; i++) {
 		const struct emu_entry *live = &e->live[zones[i]];
 
@@ -185,11 +186,11 @@ static int reset_locked(struct emu *e, const uint32_t *zones, uint32_t nr, struc
 		for (size_t i = 0; i < n; i++)
 			__atomic_fetch_or(&e->mirror[ch[i].zone].flags, EMU_F_PENDING,
 					  __ATOMIC_ACQ_REL);
-		rc = emu_durable_commit(e, ch, n, err);
+		ret = emu_durable_commit(e, ch, n, err);
 	}
 	emu_durable_unlock(e);
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	for (uint32_t i = 0; i < nr; i++)
 		emu_store(&e->live[zones[i]].state, ZNS_ZONE_EMPTY);
 	for (size_t i = 0; i < n; i++)
@@ -205,14 +206,14 @@ int emu_reset(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_
 	cleanup_free struct emu_change *ch = NULL;
 	uint64_t done = 0;
 	uint32_t n = 0;
-	int rc = emu_check_writable(e, err);
+	int ret = emu_check_writable(e, err);
 
-	if (rc || !nr)
-		return rc;
+	if (ret || !nr)
+		return ret;
 	for (uint32_t i = 0; i < nr; i++) {
-		rc = emu_check_zone(e, zones[i], err);
-		if (rc)
-			return rc;
+		ret = emu_check_zone(e, zones[i], err);
+		if (ret)
+			return ret;
 	}
 	sorted = malloc(nr * sizeof(*sorted));
 	ch = malloc(nr * sizeof(*ch));
@@ -223,13 +224,13 @@ int emu_reset(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_
 	for (uint32_t i = 0; i < nr; i++)
 		if (!n || sorted[n - 1] != sorted[i])
 			sorted[n++] = sorted[i];
-	rc = emu_zones_lock(e, sorted, n, err);
-	if (rc)
-		return rc;
-	rc = reset_locked(e, sorted, n, ch, &done, err);
+	ret = emu_zones_lock(e, sorted, n, err);
+	if (ret)
+		return ret;
+	ret = reset_locked(e, sorted, n, ch, &done, err);
 	emu_zones_unlock(e, sorted, n);
-	for (uint32_t i = 0; !rc && i < n; i++)
+	for (uint32_t i = 0; !ret && i < n; i++)
 		emu_give_back(e, sorted[i]);
 	emu_timing_wait(e, done);
-	return rc;
+	return ret;
 }

@@ -78,10 +78,10 @@ static int report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zone *ou
 		  struct zns_err *err)
 {
 	struct zns_err why = ZNS_ERR_INIT;
-	int rc = h->raw->report(h, first, nr, out, &why);
+	int ret = h->raw->report(h, first, nr, out, &why);
 
-	if (rc)
-		return zns_fail(err, rc == -ENOMEM ? rc : -EIO,
+	if (ret)
+		return zns_fail(err, ret == -ENOMEM ? ret : -EIO,
 				"%s: its zones cannot be reported: %s", h->dev.path, why.msg);
 	for (uint32_t i = 0; i < nr; i++) {
 		struct hw_zone *z = &h->zones[first + i];
@@ -110,10 +110,10 @@ int hw_report(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *o
 				first, d->geo.nr_zones);
 	for (uint32_t done = 0; done < nr;) {
 		uint32_t n = zns_min(nr - done, (uint32_t)REPORT_CHUNK);
-		int rc = report(h, first + done, n, out + done, err);
+		int ret = report(h, first + done, n, out + done, err);
 
-		if (rc)
-			return rc;
+		if (ret)
+			return ret;
 		done += n;
 	}
 	return 0;
@@ -208,13 +208,13 @@ int hw_typical_capacity(struct hw *h, struct zns_err *err)
 {
 	uint32_t nr = zns_min(h->dev.geo.nr_zones, (uint32_t)REPORT_CHUNK);
 	cleanup_free struct zns_zone *z = calloc(nr, sizeof(*z));
-	int rc = z ? 0 : zns_fail(err, -ENOMEM, "no memory for %u zones", nr);
+	int ret = z ? 0 : zns_fail(err, -ENOMEM, "no memory for %u zones", nr);
 
 	h->dev.geo.zone_capacity = h->dev.geo.zone_size;
 	/* The first one is nearly always usable. */
-	for (uint32_t n = 1, i = 0; !rc && i < nr; n = nr - i) {
-		rc = report(h, i, n, z, err);
-		for (uint32_t k = 0; !rc && k < n; k++) {
+	for (uint32_t n = 1, i = 0; !ret && i < nr; n = nr - i) {
+		ret = report(h, i, n, z, err);
+		for (uint32_t k = 0; !ret && k < n; k++) {
 			if (z[k].conventional && h->dev.geo.nr_conventional == i + k)
 				h->dev.geo.nr_conventional++;
 			if (!z[k].conventional && z[k].state != ZNS_ZONE_OFFLINE) {
@@ -224,21 +224,21 @@ int hw_typical_capacity(struct hw *h, struct zns_err *err)
 		}
 		i += n;
 	}
-	return rc;
+	return ret;
 }
 
 int hw_flush(struct zns_dev *d, struct zns_err *err)
 {
 	struct hw *h = hw_of(d);
 	struct zns_err why = ZNS_ERR_INIT;
-	int rc = hw_check_writable(h, err);
+	int ret = hw_check_writable(h, err);
 
-	if (rc)
-		return rc;
-	rc = h->raw->flush(h, &why);
-	if (rc == -EBADE)
+	if (ret)
+		return ret;
+	ret = h->raw->flush(h, &why);
+	if (ret == -EBADE)
 		return hw_reserved(h, "flush", err);
-	if (rc)
+	if (ret)
 		return zns_fail(
 			err, -EIO,
 			"flush of %s failed (%s): what was written since the last one may be lost in a power cut",

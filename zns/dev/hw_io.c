@@ -14,10 +14,10 @@ static int check_transfer(struct hw *h, const char *what, uint32_t zone, uint64_
 			  struct zns_err *err)
 {
 	const struct zns_geometry *g = &h->dev.geo;
-	int rc = hw_check_zone(h, zone, err);
+	int ret = hw_check_zone(h, zone, err);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if ((off != APPEND && off % g->block_size) || len % g->block_size)
 		return zns_fail(
 			err, -EINVAL,
@@ -34,10 +34,10 @@ static int check_transfer(struct hw *h, const char *what, uint32_t zone, uint64_
 /* May @len bytes be written at @off of this zone now? */
 static int check_write(const struct zns_zone *z, uint64_t off, size_t len, struct zns_err *err)
 {
-	int rc = hw_refuses(z, err);
+	int ret = hw_refuses(z, err);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (off + len > z->capacity)
 		return zns_fail(
 			err, -ENOSPC,
@@ -57,11 +57,11 @@ static int explain_write(struct hw *h, uint32_t zone, uint64_t off, size_t len,
 			 const struct zns_err *why, bool *again, struct zns_err *err)
 {
 	struct zns_zone z;
-	int rc = hw_plain_failure(h, zone, why, err);
+	int ret = hw_plain_failure(h, zone, why, err);
 
 	*again = false;
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (why->code == -ESTALE) {
 		hw_forget(h, zone);
 		return zns_fail(
@@ -74,14 +74,14 @@ static int explain_write(struct hw *h, uint32_t zone, uint64_t off, size_t len,
 			err, -EIO,
 			"write to zone %u at offset %llu: %s; nor can its zones be reported: is %s still there?",
 			zone, (ull)off, why->msg, h->dev.path);
-	rc = check_write(&z, off, len, err);
-	if (rc == -EIO && z.wp > off && z.wp < off + len) /* probably written in part */
+	ret = check_write(&z, off, len, err);
+	if (ret == -EIO && z.wp > off && z.wp < off + len) /* probably written in part */
 		return zns_fail(
-			err, rc,
+			err, ret,
 			"write to zone %u at offset %llu, %zu bytes: %s; the write pointer is at %llu now",
 			zone, (ull)off, len, why->msg, (ull)z.wp);
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	*again = true;
 	return zns_fail(err,
 			why->code == -ENOSPC || why->code == -EROFS || why->code == -ENXIO ?
@@ -120,21 +120,21 @@ static int put(struct hw *h, uint32_t zone, uint64_t off, const uint8_t *buf, si
 		size_t n = hw_piece(h, src, len - *done);
 		struct zns_err why = ZNS_ERR_INIT;
 		uint64_t place = off + *done;
-		int rc;
+		int ret;
 
 		if (bounce)
 			memcpy(bounce, buf + *done, n);
 		if (append && !*done) {
-			rc = h->raw->append(h, zone, src, n, &place, &why);
-			if (!rc)
+			ret = h->raw->append(h, zone, src, n, &place, &why);
+			if (!ret)
 				off = place;
 		} else {
-			rc = write(h, zone, place, src, n, &why);
+			ret = write(h, zone, place, src, n, &why);
 		}
-		if (rc) {
-			rc = explain_write(h, zone, place, n, &why, &again, err);
+		if (ret) {
+			ret = explain_write(h, zone, place, n, &why, &again, err);
 			if (!again || tried || append)
-				return rc;
+				return ret;
 			tried = true;
 			continue;
 		}
@@ -154,24 +154,24 @@ static int do_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *
 	struct hw_turn turn;
 	struct zns_zone z;
 	size_t done;
-	int rc = hw_check_writable(h, err);
+	int ret = hw_check_writable(h, err);
 
 	if (off == APPEND) /* a caller must not pass our own marker */
 		off--;
-	if (!rc)
-		rc = check_transfer(h, "write", zone, off, len, err);
-	if (rc)
-		return rc;
+	if (!ret)
+		ret = check_transfer(h, "write", zone, off, len, err);
+	if (ret)
+		return ret;
 	hw_turn_begin(h, &turn, zone);
 	if (!hw_cached(h, zone, &z) || check_write(&z, off, len, NULL)) {
-		rc = hw_look(h, zone, &z, err);
-		if (!rc)
-			rc = check_write(&z, off, len, err);
+		ret = hw_look(h, zone, &z, err);
+		if (!ret)
+			ret = check_write(&z, off, len, err);
 	}
-	if (!rc && len)
-		rc = put(h, zone, off, buf, len, durable, NULL, &done, err);
+	if (!ret && len)
+		ret = put(h, zone, off, buf, len, durable, NULL, &done, err);
 	hw_turn_end(h, &turn);
-	return rc;
+	return ret;
 }
 
 int hw_write(struct zns_dev *d, uint32_t zone, uint64_t off, const void *buf, size_t len,
@@ -184,9 +184,9 @@ int hw_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off, const void 
 		     struct zns_err *err)
 {
 	bool durable = hw_of(d)->raw->write_durable;
-	int rc = do_write(d, zone, off, buf, len, durable, err);
+	int ret = do_write(d, zone, off, buf, len, durable, err);
 
-	return rc || durable ? rc : zns_dev_flush(d, err);
+	return ret || durable ? ret : zns_dev_flush(d, err);
 }
 
 int hw_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uint64_t *off,
@@ -196,28 +196,28 @@ int hw_append(struct zns_dev *d, uint32_t zone, const void *buf, size_t len, uin
 	struct hw_turn turn;
 	struct zns_zone z;
 	size_t done = 0;
-	int rc = hw_check_writable(h, err);
+	int ret = hw_check_writable(h, err);
 
-	if (!rc)
-		rc = check_transfer(h, "append", zone, APPEND, len, err);
-	if (rc)
-		return rc;
+	if (!ret)
+		ret = check_transfer(h, "append", zone, APPEND, len, err);
+	if (ret)
+		return ret;
 	hw_turn_begin(h, &turn, zone);
 	for (int tries = 0; tries < APPEND_TRIES; tries++) {
-		rc = hw_look(h, zone, &z, err);
-		if (!rc)
-			rc = check_write(&z, z.wp, len, err);
-		if (rc)
+		ret = hw_look(h, zone, &z, err);
+		if (!ret)
+			ret = check_write(&z, z.wp, len, err);
+		if (ret)
 			break;
 		*off = z.wp;
 		if (len)
-			rc = put(h, zone, z.wp, buf, len, false, off, &done, err);
+			ret = put(h, zone, z.wp, buf, len, false, off, &done, err);
 		/* Another writer was faster. None of our data is written yet. */
-		if (rc != -EIO || done || !hw_cached(h, zone, &z) || z.wp == *off)
+		if (ret != -EIO || done || !hw_cached(h, zone, &z) || z.wp == *off)
 			break;
 	}
 	hw_turn_end(h, &turn);
-	return rc;
+	return ret;
 }
 
 /* How far reads may go, as far as the device tells. */
@@ -247,7 +247,7 @@ static int explain_read(struct hw *h, uint32_t zone, uint64_t off, size_t len,
 			const struct zns_err *why, struct zns_err *err)
 {
 	struct zns_zone z;
-	int rc;
+	int ret;
 
 	if (why->code == -ENOMEM)
 		return zns_fail(err, -ENOMEM, "read of zone %u: %s", zone, why->msg);
@@ -258,10 +258,10 @@ static int explain_read(struct hw *h, uint32_t zone, uint64_t off, size_t len,
 			err, -EIO,
 			"read of zone %u at offset %llu: %s; nor can its zones be reported: is %s still there?",
 			zone, (ull)off, why->msg, h->dev.path);
-	rc = check_read(&z, off, len, err);
-	return rc ? rc :
-		    zns_fail(err, -EIO, "read of zone %u at offset %llu: %s", zone, (ull)off,
-			     why->msg);
+	ret = check_read(&z, off, len, err);
+	return ret ? ret :
+		     zns_fail(err, -EIO, "read of zone %u at offset %llu: %s", zone, (ull)off,
+			      why->msg);
 }
 
 int hw_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t len,
@@ -270,16 +270,16 @@ int hw_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t le
 	struct hw *h = hw_of(d);
 	cleanup_free void *bounce = NULL;
 	struct zns_zone z;
-	int rc = check_transfer(h, "read", zone, off == APPEND ? off - 1 : off, len, err);
+	int ret = check_transfer(h, "read", zone, off == APPEND ? off - 1 : off, len, err);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (!hw_cached(h, zone, &z) || check_read(&z, off, len, NULL)) {
-		rc = hw_look(h, zone, &z, err);
-		if (!rc)
-			rc = check_read(&z, off, len, err);
-		if (rc)
-			return rc;
+		ret = hw_look(h, zone, &z, err);
+		if (!ret)
+			ret = check_read(&z, off, len, err);
+		if (ret)
+			return ret;
 	}
 	if (len && (uintptr_t)buf % d->geo.mem_align && !(bounce = bounce_for(h, buf, len)))
 		return zns_fail(err, -ENOMEM, "no memory for an aligned buffer");

@@ -33,10 +33,10 @@ int hw_kernel_name(dev_t dev, bool block, char *name, size_t len, char *class, s
 	char path[128];
 	int n = snprintf(path, sizeof(path), "/sys/dev/%s/%u:%u", block ? "block" : "char",
 			 major(dev), minor(dev));
-	int rc = link_end(path, name, len);
+	int ret = link_end(path, name, len);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	snprintf(path + n, sizeof(path) - n, "/subsystem");
 	return link_end(path, class, class_len);
 }
@@ -63,11 +63,11 @@ int hw_queue_text(const char *name, const char *attr, char *out, size_t len)
 int hw_queue_number(const char *name, const char *attr, uint64_t *out)
 {
 	char text[32], *end;
-	int rc = hw_queue_text(name, attr, text, sizeof(text));
+	int ret = hw_queue_text(name, attr, text, sizeof(text));
 	uint64_t v;
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	errno = 0;
 	v = strtoull(text, &end, 10);
 	if (errno || end == text || *end)

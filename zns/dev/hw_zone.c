@@ -17,19 +17,19 @@ static int explain(struct hw *h, enum hw_action what, uint32_t zone, const struc
 		   struct zns_err *err)
 {
 	struct zns_zone z;
-	int rc = hw_plain_failure(h, zone, why, err);
+	int ret = hw_plain_failure(h, zone, why, err);
 
-	if (rc)
-		return rc;
-	rc = hw_look(h, zone, &z, NULL);
-	if (rc)
+	if (ret)
+		return ret;
+	ret = hw_look(h, zone, &z, NULL);
+	if (ret)
 		return zns_fail(err, -EIO,
 				"%s zone %u: %s; nor can its zones be reported: is %s still there?",
 				action_name[what], zone, why->msg, h->dev.path);
 	if (what != HW_RESET || z.state != ZNS_ZONE_FULL)
-		rc = hw_refuses(&z, err);
-	if (rc)
-		return rc;
+		ret = hw_refuses(&z, err);
+	if (ret)
+		return ret;
 	if (what == HW_CLOSE && z.state == ZNS_ZONE_EMPTY)
 		return zns_fail(err, -EIO, "zone %u is empty: only an open zone can be closed",
 				zone);
@@ -47,16 +47,16 @@ static int manage(struct hw *h, enum hw_action what, uint32_t zone, struct zns_e
 
 static int check(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
-	int rc = hw_check_writable(hw_of(d), err);
+	int ret = hw_check_writable(hw_of(d), err);
 
-	return rc ? rc : hw_check_zone(hw_of(d), zone, err);
+	return ret ? ret : hw_check_zone(hw_of(d), zone, err);
 }
 
 int hw_open_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
-	int rc = check(d, zone, err);
+	int ret = check(d, zone, err);
 
-	return rc ? rc : manage(hw_of(d), HW_OPEN, zone, err);
+	return ret ? ret : manage(hw_of(d), HW_OPEN, zone, err);
 }
 
 /* Some devices keep a zone active that was opened, never written and closed. Here it becomes
@@ -65,30 +65,30 @@ int hw_close_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
 	struct hw *h = hw_of(d);
 	struct zns_zone z;
-	int rc = check(d, zone, err);
+	int ret = check(d, zone, err);
 
-	if (!rc)
-		rc = manage(h, HW_CLOSE, zone, err);
-	if (!rc)
-		rc = hw_look(h, zone, &z, err);
-	if (!rc && z.state == ZNS_ZONE_CLOSED && !z.wp)
-		rc = manage(h, HW_RESET, zone, err);
-	return rc;
+	if (!ret)
+		ret = manage(h, HW_CLOSE, zone, err);
+	if (!ret)
+		ret = hw_look(h, zone, &z, err);
+	if (!ret && z.state == ZNS_ZONE_CLOSED && !z.wp)
+		ret = manage(h, HW_RESET, zone, err);
+	return ret;
 }
 
 int hw_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
 	struct hw *h = hw_of(d);
 	struct zns_zone z;
-	int rc = check(d, zone, err);
+	int ret = check(d, zone, err);
 
-	if (rc)
-		return rc;
-	rc = hw_look(h, zone, &z, err);
-	if (rc || z.state == ZNS_ZONE_FULL)
-		return rc;
-	rc = hw_refuses(&z, err);
-	return rc ? rc : manage(h, HW_FINISH, zone, err);
+	if (ret)
+		return ret;
+	ret = hw_look(h, zone, &z, err);
+	if (ret || z.state == ZNS_ZONE_FULL)
+		return ret;
+	ret = hw_refuses(&z, err);
+	return ret ? ret : manage(h, HW_FINISH, zone, err);
 }
 
 static int by_number(const void *a, const void *b)
@@ -123,21 +123,22 @@ static int explain_reset(struct hw *h, uint32_t first, uint32_t nr, const struct
 static int reset_sorted(struct hw *h, const uint32_t *sorted, uint32_t nr, struct zns_err *err)
 {
 	cleanup_free struct zns_zone *z = malloc(nr * sizeof(*z));
-	int rc;
+	int ret;
 
 	if (!z)
 		return zns_fail(err, -ENOMEM, "no memory for %u zones", nr);
 	/* All or nothing, as far as we can know before. */
 	for (uint32_t i = 0, n; i < nr; i += n) {
 		n = run_of(sorted + i, nr - i);
-		rc = hw_report(&h->dev, sorted[i], n, z + i, err);
-		if (rc)
-			return rc;
+		ret = hw_report(&h->dev, sorted[i], n, z + i, err);
+		if (ret)
+			return ret;
 	}
 	for (uint32_t i = 0; i < nr; i++) {
-		rc = z[i].state == ZNS_ZONE_FULL && !z[i].conventional ? 0 : hw_refuses(&z[i], err);
-		if (rc)
-			return rc;
+		ret = z[i].state == ZNS_ZONE_FULL && !z[i].conventional ? 0 :
+									  hw_refuses(&z[i], err);
+		if (ret)
+			return ret;
 	}
 	for (uint32_t i = 0, n; i < nr; i += n) {
 		struct zns_err why = ZNS_ERR_INIT;
@@ -147,9 +148,9 @@ static int reset_sorted(struct hw *h, const uint32_t *sorted, uint32_t nr, struc
 		     n++)
 			hw_forget(h, sorted[i + n]);
 		if (n && h->raw->manage(h, HW_RESET, sorted[i], n, &why)) {
-			rc = explain_reset(h, sorted[i], n, &why, err);
-			if (rc)
-				return rc;
+			ret = explain_reset(h, sorted[i], n, &why, err);
+			if (ret)
+				return ret;
 		}
 		if (!n)
 			n = 1;
@@ -162,14 +163,14 @@ int hw_reset(struct zns_dev *d, const uint32_t *zones, uint32_t nr, struct zns_e
 	struct hw *h = hw_of(d);
 	cleanup_free uint32_t *sorted = NULL;
 	uint32_t n = 0;
-	int rc = hw_check_writable(h, err);
+	int ret = hw_check_writable(h, err);
 
-	if (rc || !nr)
-		return rc;
+	if (ret || !nr)
+		return ret;
 	for (uint32_t i = 0; i < nr; i++) {
-		rc = hw_check_zone(h, zones[i], err);
-		if (rc)
-			return rc;
+		ret = hw_check_zone(h, zones[i], err);
+		if (ret)
+			return ret;
 	}
 	sorted = malloc(nr * sizeof(*sorted));
 	if (!sorted)

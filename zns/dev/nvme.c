@@ -49,18 +49,18 @@ struct identity {
 static int ask(struct nvme_ns *n, struct identity *id, const char *spec, struct zns_err *err)
 {
 	struct zns_err why = ZNS_ERR_INIT;
-	int rc;
+	int ret;
 
 	if (nvme_get_nsid(n->fd, &n->nsid))
 		return zns_fail(err, -EMEDIUMTYPE, "%s is not an NVMe namespace: give /dev/ngXnY",
 				spec);
-	rc = nvme_identify_ns(n->fd, n->nsid, &id->ns);
-	if (rc < 0 && (errno == EACCES || errno == EPERM))
+	ret = nvme_identify_ns(n->fd, n->nsid, &id->ns);
+	if (ret < 0 && (errno == EACCES || errno == EPERM))
 		return zns_fail(
 			err, -EACCES,
 			"%s: this kernel lets only root send commands to a drive: run as root, or use the block device",
 			spec);
-	if (nvme_outcome(rc, &why) || nvme_outcome(nvme_identify_ctrl(n->fd, &id->ctrl), &why))
+	if (nvme_outcome(ret, &why) || nvme_outcome(nvme_identify_ctrl(n->fd, &id->ctrl), &why))
 		return zns_fail(err, -EIO, "%s does not identify itself: %s", spec, why.msg);
 	if (nvme_outcome(nvme_zns_identify_ns(n->fd, n->nsid, &id->zns), &why) ||
 	    nvme_outcome(nvme_zns_identify_ctrl(n->fd, &id->zctrl), &why))
@@ -147,27 +147,27 @@ static int setup(struct nvme_ns *n, const char *spec, const char *name, unsigned
 	cleanup_free struct identity *id = aligned_alloc(HW_PAGE,
 							 zns_align_up(sizeof(*id), HW_PAGE));
 	char node[80];
-	int rc = 0;
+	int ret = 0;
 
 	if (!id)
 		return zns_fail(err, -ENOMEM, "out of memory");
 	memset(id, 0, sizeof(*id));
 	if (!(flags & ZNS_DEV_RDONLY)) {
 		snprintf(node, sizeof(node), "/dev/nvme%s", name + strlen("ng"));
-		rc = hw_check_unused(node, spec, err);
+		ret = hw_check_unused(node, spec, err);
 	}
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	n->fd = open(spec, (flags & ZNS_DEV_RDONLY ? O_RDONLY : O_RDWR) | O_CLOEXEC);
 	if (n->fd < 0)
 		return zns_fail_sys(err, errno == ENXIO ? -ENODEV : -errno, "cannot open %s", spec);
-	rc = ask(n, id, spec, err);
-	if (!rc)
-		rc = geometry(n, id, spec, name, err);
-	if (!rc)
-		rc = hw_init(&n->hw, &nvme_raw, flags, err);
-	if (rc)
-		return rc;
+	ret = ask(n, id, spec, err);
+	if (!ret)
+		ret = geometry(n, id, spec, name, err);
+	if (!ret)
+		ret = hw_init(&n->hw, &nvme_raw, flags, err);
+	if (ret)
+		return ret;
 	nvme_transport_init(n);
 	return hw_typical_capacity(&n->hw, err);
 }
@@ -177,9 +177,9 @@ int nvme_open_ns(const char *spec, dev_t dev, unsigned flags, struct zns_dev **o
 {
 	char name[64], class[32];
 	struct nvme_ns *n;
-	int rc = hw_kernel_name(dev, false, name, sizeof(name), class, sizeof(class));
+	int ret = hw_kernel_name(dev, false, name, sizeof(name), class, sizeof(class));
 
-	if (rc)
+	if (ret)
 		return zns_fail(err, -ENODEV, "%s: its kind is not known (is /sys mounted?)", spec);
 	if (strcmp(class, "nvme-generic") || strncmp(name, "ng", 2))
 		return zns_fail(
@@ -193,10 +193,10 @@ int nvme_open_ns(const char *spec, dev_t dev, unsigned flags, struct zns_dev **o
 	n->fd = -1;
 	pthread_mutex_init(&n->lock, NULL);
 	memcpy(n->hw.dev.path, spec, strlen(spec) + 1);
-	rc = setup(n, spec, name, flags, err);
-	if (rc) {
+	ret = setup(n, spec, name, flags, err);
+	if (ret) {
 		nvme_close(&n->hw.dev);
-		return rc;
+		return ret;
 	}
 	*out = &n->hw.dev;
 	return 0;

@@ -137,7 +137,7 @@ static int run_ring(struct nvme_ns *n, struct nvme_command *c)
 	struct nvme_ring *r = ring_get(n);
 	struct io_uring_sqe *sqe;
 	struct io_uring_cqe *cqe;
-	int rc;
+	int ret;
 
 	if (!r)
 		return -2;
@@ -148,28 +148,28 @@ static int run_ring(struct nvme_ns *n, struct nvme_command *c)
 	}
 	fill(sqe, n, c);
 	do
-		rc = io_uring_submit(&r->ring);
-	while (rc == -EINTR);
-	if (rc != 1) { /* not taken; it ends with the ring */
+		ret = io_uring_submit(&r->ring);
+	while (ret == -EINTR);
+	if (ret != 1) { /* not taken; it ends with the ring */
 		ring_free(r);
 		return -2;
 	}
 	do
-		rc = io_uring_wait_cqe(&r->ring, &cqe);
-	while (rc == -EINTR || rc == -EAGAIN);
-	if (rc) { /* impossible: the ring is ours and works */
-		errno = -rc;
+		ret = io_uring_wait_cqe(&r->ring, &cqe);
+	while (ret == -EINTR || ret == -EAGAIN);
+	if (ret) { /* impossible: the ring is ours and works */
+		errno = -ret;
 		return -1;
 	}
 	c->result = cqe->big_cqe[0];
-	rc = cqe->res;
+	ret = cqe->res;
 	io_uring_cqe_seen(&r->ring, cqe);
 	ring_put(n, r);
-	if (rc < 0) {
-		errno = -rc;
-		rc = -1;
+	if (ret < 0) {
+		errno = -ret;
+		ret = -1;
 	}
-	return rc;
+	return ret;
 }
 
 int nvme_run(struct nvme_ns *n, struct nvme_command *c, struct zns_err *why)

@@ -63,15 +63,15 @@ static int nvme_report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zon
 		return zns_fail(why, -ENOMEM, "no memory for %u zones", nr);
 	for (uint32_t done = 0; done < nr;) {
 		uint64_t got;
-		int rc;
+		int ret;
 
 		memset(rep, 0, len);
-		rc = nvme_zns_report_zones(n->fd, n->nsid, (uint64_t)(first + done) * n->zone_lbas,
-					   NVME_ZNS_ZRAS_REPORT_ALL, false, true, len, rep,
-					   NVME_DEFAULT_IOCTL_TIMEOUT, NULL);
-		rc = nvme_outcome(rc, why);
-		if (rc)
-			return rc == -ENOMEM ? rc : -EIO;
+		ret = nvme_zns_report_zones(n->fd, n->nsid, (uint64_t)(first + done) * n->zone_lbas,
+					    NVME_ZNS_ZRAS_REPORT_ALL, false, true, len, rep,
+					    NVME_DEFAULT_IOCTL_TIMEOUT, NULL);
+		ret = nvme_outcome(ret, why);
+		if (ret)
+			return ret == -ENOMEM ? ret : -EIO;
 		got = zns_min(le64toh(rep->nr_zones), (uint64_t)zns_min(nr - done, most));
 		if (!got)
 			return zns_fail(why, -EIO, "%u zones instead of %u from zone %u on", done,
@@ -102,10 +102,10 @@ static int append_with(struct hw *h, uint32_t flags, uint32_t zone, const void *
 		.data = (void *)buf,
 		.len = len,
 	};
-	int rc = nvme_run(n, &c, why);
+	int ret = nvme_run(n, &c, why);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (c.result < start || c.result - start >= n->zone_lbas)
 		return zns_fail(why, -ESTALE,
 				"the drive put the data at LBA %llu, outside the zone",
@@ -125,11 +125,11 @@ static int write_with(struct hw *h, uint32_t flags, uint32_t zone, uint64_t off,
 		      size_t len, struct zns_err *why)
 {
 	uint64_t at = 0;
-	int rc = append_with(h, flags, zone, buf, len, &at, why);
+	int ret = append_with(h, flags, zone, buf, len, &at, why);
 
-	if (!rc && at != off)
-		rc = zns_fail(why, -ESTALE, "the data went to offset %llu", (ull)at);
-	return rc;
+	if (!ret && at != off)
+		ret = zns_fail(why, -ESTALE, "the data went to offset %llu", (ull)at);
+	return ret;
 }
 
 static int nvme_write_zone(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len,
@@ -187,13 +187,13 @@ static int nvme_manage(struct hw *h, enum hw_action what, uint32_t first, uint32
 		[HW_FINISH] = NVME_ZNS_ZSA_FINISH,
 	};
 	struct nvme_ns *n = nvme_of(h);
-	int rc = 0;
+	int ret = 0;
 
 	if (nr == h->dev.geo.nr_zones && nr > 1)
 		return send_one(n, action[what], 0, true, why);
-	for (uint32_t i = 0; !rc && i < nr; i++)
-		rc = send_one(n, action[what], first + i, false, why);
-	return rc;
+	for (uint32_t i = 0; !ret && i < nr; i++)
+		ret = send_one(n, action[what], first + i, false, why);
+	return ret;
 }
 
 static int nvme_flush_ns(struct hw *h, struct zns_err *why)

@@ -22,7 +22,7 @@ struct client {
 	uint64_t began_ns;
 	pthread_t thread;
 	struct zns_err err;
-	int rc;
+	int ret;
 };
 
 static void *run(void *arg)
@@ -37,11 +37,11 @@ static void *run(void *arg)
 		pthread_cond_wait(&c->start->cond, &c->start->lock);
 	pthread_mutex_unlock(&c->start->lock);
 	c->began_ns = zns_mono_ns();
-	for (uint32_t k = 0; k < r->count && !c->rc; k++) {
+	for (uint32_t k = 0; k < r->count && !c->ret; k++) {
 		uint64_t off = r->off + (uint64_t)k * (r->step ? r->step : r->len);
 
-		c->rc = r->write ? zns_dev_write(c->dev, r->zone, off, r->buf, r->len, &c->err) :
-				   zns_dev_read(c->dev, r->zone, off, r->buf, r->len, &c->err);
+		c->ret = r->write ? zns_dev_write(c->dev, r->zone, off, r->buf, r->len, &c->err) :
+				    zns_dev_read(c->dev, r->zone, off, r->buf, r->len, &c->err);
 		r->done_ns[k] = zns_mono_ns();
 	}
 	return NULL;
@@ -55,8 +55,8 @@ static int collect(struct client *c, uint32_t nr, struct zns_err *err)
 	for (uint32_t i = 0; i < nr; i++)
 		zero = zns_min(zero, c[i].began_ns);
 	for (uint32_t i = 0; i < nr; i++) {
-		if (c[i].rc)
-			return zns_fail(err, c[i].rc, "%s", c[i].err.msg);
+		if (c[i].ret)
+			return zns_fail(err, c[i].ret, "%s", c[i].err.msg);
 		for (uint32_t k = 0; k < c[i].r->count; k++)
 			c[i].r->done_ns[k] -= zero;
 	}
@@ -69,18 +69,18 @@ int zns_race_threads(struct zns_dev *d, const struct zns_race *r, uint32_t nr, s
 			       .cond = PTHREAD_COND_INITIALIZER };
 	cleanup_free struct client *c = calloc(nr, sizeof(*c));
 	uint32_t n;
-	int rc = 0;
+	int ret = 0;
 
 	if (!c)
 		return zns_fail(err, -ENOMEM, "no memory for %u clients", nr);
-	for (n = 0; n < nr && !rc; n++) {
+	for (n = 0; n < nr && !ret; n++) {
 		c[n] = (struct client){ .dev = d, .r = &r[n], .start = &start };
-		rc = pthread_create(&c[n].thread, NULL, run, &c[n]);
+		ret = pthread_create(&c[n].thread, NULL, run, &c[n]);
 	}
-	if (rc)
+	if (ret)
 		n--;
 	pthread_mutex_lock(&start.lock);
-	while (!rc && start.ready < n)
+	while (!ret && start.ready < n)
 		pthread_cond_wait(&start.cond, &start.lock);
 	start.go = true;
 	pthread_cond_broadcast(&start.cond);
@@ -89,7 +89,7 @@ int zns_race_threads(struct zns_dev *d, const struct zns_race *r, uint32_t nr, s
 		pthread_join(c[i].thread, NULL);
 	pthread_cond_destroy(&start.cond);
 	pthread_mutex_destroy(&start.lock);
-	return rc ? zns_fail_sys(err, -rc, "cannot start %u threads", nr) : collect(c, n, err);
+	return ret ? zns_fail_sys(err, -ret, "cannot start %u threads", nr) : collect(c, n, err);
 }
 
 int zns_dev_race(struct zns_dev *d, const struct zns_race *r, uint32_t nr, struct zns_err *err)

@@ -69,14 +69,14 @@ int zns_resv_look(const struct zns_resv *r, struct zns_resv_state *out, struct z
 {
 	const struct resv_host *holder;
 	struct resv_report rep;
-	int rc;
+	int ret;
 
 	*out = (struct zns_resv_state){ 0 };
 	if (!r->offered)
 		return 0;
-	rc = resv_report(r, &rep, err);
-	if (rc)
-		return rc;
+	ret = resv_report(r, &rep, err);
+	if (ret)
+		return ret;
 	holder = find_holder(r, &rep);
 	if (holder)
 		*out = (struct zns_resv_state){
@@ -117,7 +117,7 @@ static int get(struct zns_resv *r, const struct resv_report *rep, const struct r
 	bool all = rep->type == RESV_WRITE_ALL || rep->type == RESV_ACCESS_ALL;
 	struct zns_err why = ZNS_ERR_INIT;
 	struct zns_resv_state now;
-	int got, rc;
+	int got, ret;
 
 	r->type = best_type(r);
 	got = holder ? resv_preempt(r, r->type, r->key, all ? 0 : holder->key, &why) :
@@ -125,9 +125,9 @@ static int get(struct zns_resv *r, const struct resv_report *rep, const struct r
 	if (got && got != -EBADE)
 		return failed(r, &why, err);
 	/* Another host may have been faster: look at the result, not at the request. */
-	rc = zns_resv_look(r, &now, err);
-	if (rc)
-		return rc;
+	ret = zns_resv_look(r, &now, err);
+	if (ret)
+		return ret;
 	if (now.held && !now.ours)
 		return refuse(r, now.key, peer, err);
 	if (!now.held && !got)
@@ -142,40 +142,40 @@ int zns_resv_take(struct zns_resv *r, bool take_over, const struct zns_resv_peer
 	struct zns_err why = ZNS_ERR_INIT;
 	struct resv_report rep;
 	bool new = false;
-	int rc;
+	int ret;
 
 	if (!r->offered)
 		return 0;
-	rc = resv_report(r, &rep, err);
-	if (rc)
-		return rc;
+	ret = resv_report(r, &rep, err);
+	if (ret)
+		return ret;
 	me = find_me(r, &rep);
 	holder = find_holder(r, &rep);
 	r->key = me ? me->key : r->own_key;
 	r->fresh = !holder || !is_me(r, holder);
 	/* This machine's key under another host identifier: this machine before a reboot. */
 	if (holder && !is_me(r, holder) && holder->key != r->own_key && !take_over)
-		rc = refuse(r, holder->key, peer, err);
-	if (!rc && !me) {
+		ret = refuse(r, holder->key, peer, err);
+	if (!ret && !me) {
 		new = !resv_register(r, r->key, &why);
-		rc = new ? 0 : failed(r, &why, err);
+		ret = new ? 0 : failed(r, &why, err);
 	}
-	if (!rc && r->fresh)
-		rc = get(r, &rep, holder, peer, err);
-	else if (!rc)
+	if (!ret && r->fresh)
+		ret = get(r, &rep, holder, peer, err);
+	else if (!ret)
 		r->type = rep.type;
-	r->held = !rc;
-	if (rc && new)
+	r->held = !ret;
+	if (ret && new)
 		resv_unregister(r, r->key, NULL);
 	free(rep.hosts);
-	return rc;
+	return ret;
 }
 
 int zns_resv_leave(struct zns_resv *r, struct zns_err *err)
 {
 	struct zns_err why = ZNS_ERR_INIT;
 	bool own = r->key == r->own_key;
-	int rc;
+	int ret;
 
 	if (!r->held)
 		return 0;
@@ -183,11 +183,11 @@ int zns_resv_leave(struct zns_resv *r, struct zns_err *err)
 	if (!own && !r->fresh)
 		return 0;
 	/* A conflict: another host took it over, and this one is no longer registered. */
-	rc = resv_release(r, r->type, r->key, &why);
-	if ((!rc || rc == -EBADE) && own)
-		rc = resv_unregister(r, r->key, &why);
-	if (!rc || rc == -EBADE)
+	ret = resv_release(r, r->type, r->key, &why);
+	if ((!ret || ret == -EBADE) && own)
+		ret = resv_unregister(r, r->key, &why);
+	if (!ret || ret == -EBADE)
 		return 0;
-	return zns_fail(err, rc, "the reservation of %s cannot be given back: %s", r->dev->path,
+	return zns_fail(err, ret, "the reservation of %s cannot be given back: %s", r->dev->path,
 			why.msg);
 }

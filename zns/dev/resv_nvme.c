@@ -15,9 +15,9 @@
 #define TYPES 0x7e /* bits 1 to 6 of RESCAP are types 1 to 6 */
 #define HOST_SEED 0x7a6e732d686f7374 /* "zns-host" */
 
-static bool refused(int rc)
+static bool refused(int ret)
 {
-	return rc < 0 && (errno == EACCES || errno == EPERM);
+	return ret < 0 && (errno == EACCES || errno == EPERM);
 }
 
 /* A PCIe drive does not know its host until told. Use the same identifier after each boot. */
@@ -41,18 +41,18 @@ static bool nameless(const struct zns_resv *r)
 static int identify_host(struct zns_resv *r, const char *machine)
 {
 	struct zns_err why = ZNS_ERR_INIT;
-	int rc;
+	int ret;
 
 	memset(r->host, 0, sizeof(r->host));
-	rc = nvme_outcome(nvme_get_features_host_id(r->fd, NVME_GET_FEATURES_SEL_CURRENT,
-						    r->extended, r->extended ? 16 : 8, r->host),
-			  &why);
-	if (!rc && nameless(r))
-		rc = introduce(r, machine, &why);
-	if (rc)
+	ret = nvme_outcome(nvme_get_features_host_id(r->fd, NVME_GET_FEATURES_SEL_CURRENT,
+						     r->extended, r->extended ? 16 : 8, r->host),
+			   &why);
+	if (!ret && nameless(r))
+		ret = introduce(r, machine, &why);
+	if (ret)
 		snprintf(r->why, sizeof(r->why),
 			 "the drive has no identifier for this host, and takes none: %s", why.msg);
-	return rc;
+	return ret;
 }
 
 static int report_once(const struct zns_resv *r, void *buf, uint32_t len)
@@ -79,17 +79,17 @@ int resv_identify(struct zns_resv *r, const char *machine, struct zns_err *err)
 	struct nvme_id_ctrl *ctrl = buf;
 	struct nvme_id_ns *ns = buf;
 	struct zns_err why = ZNS_ERR_INIT;
-	int rc;
+	int ret;
 
 	if (!buf)
 		return zns_fail(err, -ENOMEM, "out of memory");
 	if (nvme_get_nsid(r->fd, &r->nsid))
 		return 0; /* not an NVMe namespace */
-	rc = nvme_identify_ctrl(r->fd, ctrl);
-	if (refused(rc))
+	ret = nvme_identify_ctrl(r->fd, ctrl);
+	if (refused(ret))
 		/* such a user cannot make a reservation either: the mount record must do */
 		return 0;
-	if (nvme_outcome(rc, &why))
+	if (nvme_outcome(ret, &why))
 		return zns_fail(err, -EIO, "%s does not identify itself: %s", r->dev->path,
 				why.msg);
 	if (!(le16toh(ctrl->oncs) & NVME_CTRL_ONCS_RESERVATIONS))
@@ -102,14 +102,14 @@ int resv_identify(struct zns_resv *r, const char *machine, struct zns_err *err)
 	r->persist = ns->rescap & NVME_NS_RESCAP_PTPL;
 	if (!(r->types & (1 << RESV_WRITE_EXCLUSIVE | 1 << RESV_WRITE_REGISTRANTS)))
 		return 0;
-	rc = report_once(r, buf, REPORT_MIN);
-	if (rc > 0 && (rc & STATUS_MASK) == NVME_SC_HOSTID_FORMAT) {
+	ret = report_once(r, buf, REPORT_MIN);
+	if (ret > 0 && (ret & STATUS_MASK) == NVME_SC_HOSTID_FORMAT) {
 		r->extended = !r->extended; /* the drive wants the other length */
-		rc = report_once(r, buf, REPORT_MIN);
+		ret = report_once(r, buf, REPORT_MIN);
 	}
-	if (refused(rc))
+	if (refused(ret))
 		return 0;
-	if (nvme_outcome(rc, &why)) {
+	if (nvme_outcome(ret, &why)) {
 		snprintf(r->why, sizeof(r->why), "the drive does not report them: %s", why.msg);
 		return 0;
 	}
@@ -231,11 +231,11 @@ int resv_acquire(const struct zns_resv *r, uint8_t type, uint64_t key, struct zn
 int resv_preempt(const struct zns_resv *r, uint8_t type, uint64_t key, uint64_t other,
 		 struct zns_err *err)
 {
-	int rc = acquire(r, NVME_RESERVATION_RACQA_PREEMPT_AND_ABORT, type, key, other, err);
+	int ret = acquire(r, NVME_RESERVATION_RACQA_PREEMPT_AND_ABORT, type, key, other, err);
 
-	return rc && rc != -EBADE ?
+	return ret && ret != -EBADE ?
 		       acquire(r, NVME_RESERVATION_RACQA_PREEMPT, type, key, other, err) :
-		       rc;
+		       ret;
 }
 
 int resv_release(const struct zns_resv *r, uint8_t type, uint64_t key, struct zns_err *err)

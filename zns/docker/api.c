@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* dockerd's HTTP interface. With HTTP/1.0 the answer comes in one piece and ends with the
  * connection. */
 #include <string.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Parses the part of runc's command line that we need. */
 #include <string.h>
 #include <sys/stat.h>

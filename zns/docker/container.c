@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Describes a container, from its OCI bundle and Docker's own files. */
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * zns-runc: `znsctl docker install` registers it in Docker's daemon.json. It passes every command
  * on to the machine's runc. For checkpoint and restore it puts our criu first in PATH and writes

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Podman: what it does with a checkpoint, judged by its command line, and where its containers
  * are. */
 #include <string.h>

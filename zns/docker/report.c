@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Brings an error to the user of `docker`. After a failed checkpoint containerd shows the first
  * line of the runtime's output. After a failed create or restore it shows the last error in the

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * criu's log of a container's last restore. It is no part of a checkpoint, and Docker deletes it
  * with the container's run-time directory. So we keep a copy in <run dir>/docker for a week, or

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * docker.rules in the configuration directory. Each line is a rule: "name=PATTERN" and
  * "image=PATTERN" (shell patterns; both must match if both are there), then settings such as

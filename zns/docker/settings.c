@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* What a container asks for, collected from all places that can say it. */
 #include <ctype.h>
 #include <string.h>

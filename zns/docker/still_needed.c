@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Is a checkpoint of Docker or Podman origin still needed? Neither reports a deletion, but their
  * directories show it. */
 #include <dirent.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Reads files that only root can have put in place. A container's creator chooses mounts, labels
  * and annotations, and writes files on the host through volumes. So only these files may decide

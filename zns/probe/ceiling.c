@@ -48,15 +48,15 @@ int probe_ceiling(struct probe *p, struct zns_err *err)
 				 p->d->geo.zone_capacity / p->unit - 1);
 	for (uint32_t i = 0; i < rounds && each >= EACH_LEAST; i++) {
 		double rate;
-		int rc;
+		int ret;
 
 		if (pick_all(p, n, zones) < n)
 			break;
-		rc = probe_write_together(p, zones, n, each, &rate, err);
-		if (!rc)
-			rc = probe_drop(p, zones, n, err);
-		if (rc)
-			return rc;
+		ret = probe_write_together(p, zones, n, each, &rate, err);
+		if (!ret)
+			ret = probe_drop(p, zones, n, err);
+		if (ret)
+			return ret;
 		best = zns_max(best, rate);
 		probe_tick(p, i + 1, rounds);
 	}

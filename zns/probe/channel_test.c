@@ -98,18 +98,18 @@ static int measure(struct probe *p, const struct held_out *h, struct test *t, ui
 		   struct zns_err *err)
 {
 	const uint32_t zones[2] = { h->zone[t->a], h->zone[t->b] };
-	int rc = probe_need_pair(p, zones[0], zones[1], err);
+	int ret = probe_need_pair(p, zones[0], zones[1], err);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	t->spread = PROBE_UNTOLD;
 	if (p->kind[zones[0]] == KIND_NO || p->kind[zones[1]] == KIND_NO)
 		return 0;
 	/* each test measures the time alone anew */
 	p->solo_ns[zones[0]] = p->solo_ns[zones[1]] = 0;
-	rc = probe_loss(p, zones[0], zones[1], zns_min(n, SAMPLES), &t->ratio, &t->spread, err);
-	if (rc || t->spread >= PROBE_UNTOLD)
-		return rc;
+	ret = probe_loss(p, zones[0], zones[1], zns_min(n, SAMPLES), &t->ratio, &t->spread, err);
+	if (ret || t->spread >= PROBE_UNTOLD)
+		return ret;
 	for (int i = 0; i < 2; i++) {
 		double *best = &h->best[i ? t->b : t->a];
 
@@ -173,20 +173,20 @@ static bool hopeless(struct held_out *h)
 
 static int measure_all(struct probe *p, struct held_out *h, struct zns_err *err)
 {
-	int rc = 0;
+	int ret = 0;
 
-	for (h->done = 0; !rc && h->done < h->nr; h->done++) {
+	for (h->done = 0; !ret && h->done < h->nr; h->done++) {
 		if (h->done && h->done % CHUNK == 0 && h->done >= 4 * EACH && hopeless(h))
 			return 0;
-		rc = measure(p, h, &h->t[h->done], FIRST, err);
+		ret = measure(p, h, &h->t[h->done], FIRST, err);
 		probe_tick(p, h->done, h->nr);
 	}
-	for (uint32_t look = 1, n = 4 * FIRST; !rc && look < LOOKS && !hopeless(h); look++, n *= 4)
-		for (uint32_t i = 0; !rc && h->right < h->done && i < h->nr; i++)
+	for (uint32_t look = 1, n = 4 * FIRST; !ret && look < LOOKS && !hopeless(h); look++, n *= 4)
+		for (uint32_t i = 0; !ret && h->right < h->done && i < h->nr; i++)
 			if (verdict(h, &h->t[i]) != 1)
-				rc = measure(p, h, &h->t[i], n, err);
+				ret = measure(p, h, &h->t[i], n, err);
 	judge(h);
-	return rc;
+	return ret;
 }
 
 static void shuffle(struct probe *p, struct test *t, uint32_t n)
@@ -212,7 +212,7 @@ int probe_test_channels(struct probe *p, const uint32_t *zone, struct zns_err *e
 			      .zone = zone,
 			      .usual = 1 + zns_max(ALONE, 2 * p->jitter) };
 	uint32_t same, apart;
-	int rc = 0;
+	int ret = 0;
 
 	if (!t || !v)
 		return zns_fail(err, -ENOMEM, "no memory for %zu tests", most);
@@ -227,10 +227,10 @@ int probe_test_channels(struct probe *p, const uint32_t *zone, struct zns_err *e
 			same ? "all" : "no two");
 	} else {
 		shuffle(p, h.t, h.nr);
-		rc = measure_all(p, &h, err);
+		ret = measure_all(p, &h, err);
 	}
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (h.done && h.high - h.low < GAP)
 		probe_doubt(
 			p,

@@ -63,9 +63,9 @@ static double middle(const struct pair *v, uint32_t n, bool noise)
 
 static int measure(struct probe *p, struct pair *v, uint32_t n, struct zns_err *err)
 {
-	int rc = probe_need_pair(p, v->a, v->b, err);
+	int ret = probe_need_pair(p, v->a, v->b, err);
 
-	return rc ? rc : probe_loss(p, v->a, v->b, n, &v->ratio, &v->noise, err);
+	return ret ? ret : probe_loss(p, v->a, v->b, n, &v->ratio, &v->noise, err);
 }
 
 /* Moves measured pairs to the front. Measures disturbed ones a few times more, after the others. */
@@ -74,11 +74,11 @@ static int tell(struct probe *p, struct pair *v, uint32_t all, uint32_t *n, stru
 	*n = 0;
 	for (uint32_t k = 0; k <= RETRIES; k++) {
 		for (uint32_t i = *n; i < all; i++) {
-			int rc = k ? measure(p, &v[i], FIRST, err) : 0;
+			int ret = k ? measure(p, &v[i], FIRST, err) : 0;
 			struct pair now = v[i];
 
-			if (rc)
-				return rc;
+			if (ret)
+				return ret;
 			if (now.noise >= PROBE_UNTOLD)
 				continue;
 			v[i] = v[*n];
@@ -92,10 +92,10 @@ static int tell(struct probe *p, struct pair *v, uint32_t all, uint32_t *n, stru
 static int sharpen(struct probe *p, struct pair *v, uint32_t *n, struct zns_err *err)
 {
 	for (uint32_t i = 0; i < *n; i++) {
-		int rc = measure(p, &v[i], 6 * FIRST, err);
+		int ret = measure(p, &v[i], 6 * FIRST, err);
 
-		if (rc)
-			return rc;
+		if (ret)
+			return ret;
 	}
 	return tell(p, v, *n, n, err);
 }
@@ -107,10 +107,10 @@ static int look_again(struct probe *p, struct pair *v, uint32_t n, double border
 	*settled = true;
 	for (uint32_t i = 0; i < n; i++) {
 		struct pair now = v[i];
-		int rc = now.firm ? 0 : measure(p, &now, 4 * FIRST, err);
+		int ret = now.firm ? 0 : measure(p, &now, 4 * FIRST, err);
 
-		if (rc)
-			return rc;
+		if (ret)
+			return ret;
 		now.firm = now.noise < PROBE_UNTOLD &&
 			   (now.ratio > border) == (v[i].ratio > border);
 		*settled &= now.firm;
@@ -127,16 +127,16 @@ static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 	double gap, noise;
 	uint32_t at = 0, all = n;
 	bool settled = false;
-	int rc;
+	int ret;
 
-	rc = tell(p, v, n, &n, err);
-	if (rc)
-		return rc;
+	ret = tell(p, v, n, &n, err);
+	if (ret)
+		return ret;
 	noise = middle(v, n, true);
 	if (noise > BLURRED) {
-		rc = sharpen(p, v, &n, err);
-		if (rc)
-			return rc;
+		ret = sharpen(p, v, &n, err);
+		if (ret)
+			return ret;
 		noise = middle(v, n, true);
 	}
 	p->border_found = false;
@@ -152,10 +152,10 @@ static int classes(struct probe *p, struct pair *v, uint32_t n, struct zns_err *
 	for (uint32_t look = 0; look < LOOKS && !settled && at && gap > PROBE_GAP; look++) {
 		uint32_t was = at, below = zns_min(at, EDGE);
 
-		rc = look_again(p, v + at - below, below + zns_min(n - at, EDGE),
-				(v[at - 1].ratio + v[at].ratio) / 2, &settled, err);
-		if (rc)
-			return rc;
+		ret = look_again(p, v + at - below, below + zns_min(n - at, EDGE),
+				 (v[at - 1].ratio + v[at].ratio) / 2, &settled, err);
+		if (ret)
+			return ret;
 		qsort(v, n, sizeof(*v), by_ratio);
 		at = widest(v, n, &gap);
 		if (at == was)
@@ -190,34 +190,34 @@ static int find_border(struct probe *p, const uint32_t *zones, uint32_t nr, stru
 	uint32_t bases = zns_min(nr, zns_min(BASES, zns_max(p->room / 2, 1u))),
 		 each = nr <= p->room ? nr : p->room - bases, n = 0;
 	cleanup_free struct pair *v = calloc(PAIRS, sizeof(*v));
-	int rc = 0;
+	int ret = 0;
 
 	if (!v)
 		return zns_fail(err, -ENOMEM, "no memory for %u pairs", PAIRS);
 	p->border_found = false;
 	p->jitter = 0.5;
-	for (uint32_t at = 0; !rc && at < nr; at += each) {
+	for (uint32_t at = 0; !ret && at < nr; at += each) {
 		uint32_t end = zns_min(at + each, nr);
 
 		if (at) /* keep the bases */
-			rc = probe_drop(p, zones + zns_max(at - each, bases),
-					at - zns_max(at - each, bases), err);
-		if (!rc)
-			rc = probe_need(p, zones, bases, err);
-		if (!rc)
-			rc = probe_need(p, zones + at, end - at, err);
-		for (uint32_t i = 0; !rc && i < bases; i++) {
+			ret = probe_drop(p, zones + zns_max(at - each, bases),
+					 at - zns_max(at - each, bases), err);
+		if (!ret)
+			ret = probe_need(p, zones, bases, err);
+		if (!ret)
+			ret = probe_need(p, zones + at, end - at, err);
+		for (uint32_t i = 0; !ret && i < bases; i++) {
 			if (end > zns_max(i + 1, at))
-				rc = probe_jitter(p, zones[i], zones[end - 1], err);
+				ret = probe_jitter(p, zones[i], zones[end - 1], err);
 			/* each pair once */
-			for (uint32_t k = zns_max(i + 1, at); !rc && k < end; k++, n++) {
+			for (uint32_t k = zns_max(i + 1, at); !ret && k < end; k++, n++) {
 				v[n] = (struct pair){ .a = zones[i], .b = zones[k] };
-				rc = measure(p, &v[n], FIRST, err);
+				ret = measure(p, &v[n], FIRST, err);
 			}
 			probe_tick(p, 0, p->map->nr_groups);
 		}
 	}
-	return rc || !n ? rc : classes(p, v, n, err);
+	return ret || !n ? ret : classes(p, v, n, err);
 }
 
 /* Takes more samples near the border. If the result stays unclear, *sure is less than SURE. */
@@ -227,10 +227,10 @@ static int share_channel(struct probe *p, uint32_t a, uint32_t b, bool *yes, dou
 	double width = p->lost_high - p->lost_low, ratio, spread, z = 0;
 
 	for (uint32_t n = FIRST; n <= PROBE_LOSS_MAX; n *= 2) {
-		int rc = probe_loss(p, a, b, n, &ratio, &spread, err);
+		int ret = probe_loss(p, a, b, n, &ratio, &spread, err);
 
-		if (rc)
-			return rc;
+		if (ret)
+			return ret;
 		*yes = ratio > p->border;
 		z = fabs(ratio - p->border) / zns_max(spread, 0.05 * width);
 		/* a pair much slower than the slow class is disturbed */
@@ -299,10 +299,10 @@ static int one_die(struct probe *p, const struct dies *d, uint32_t group, uint32
 	for (uint32_t k = 0, n = m->nr_channels - first_channel; k < n; k++) {
 		uint32_t c = first_channel + (group + k) % n;
 		bool yes;
-		int rc = share_channel(p, d->zone[group], d->zone[d->first[c]], &yes, &sure, err);
+		int ret = share_channel(p, d->zone[group], d->zone[d->first[c]], &yes, &sure, err);
 
-		if (rc)
-			return rc;
+		if (ret)
+			return ret;
 		least = zns_min(least, sure);
 		if (!yes || sure < SURE)
 			continue;
@@ -345,10 +345,10 @@ static int one_pass(struct probe *p, const struct dies *d, uint32_t *left, struc
 {
 	struct zns_probe_map *m = p->map;
 	uint32_t first = m->nr_channels, cap = zns_max(p->room, 2u) - 1, done = 0;
-	int rc = 0;
+	int ret = 0;
 
 	*left = 0;
-	for (uint32_t g = 0; !rc && g < m->nr_groups && p->dies_untold <= UNTOLD_ENOUGH + g / 4;
+	for (uint32_t g = 0; !ret && g < m->nr_groups && p->dies_untold <= UNTOLD_ENOUGH + g / 4;
 	     g++) {
 		bool kept;
 
@@ -357,29 +357,29 @@ static int one_pass(struct probe *p, const struct dies *d, uint32_t *left, struc
 		    d->untold[g] == UNTOLD_MAX)
 			continue;
 		if (p->nr_ours >= p->room && !p->have[d->zone[g]])
-			rc = make_room(p, d, first, err);
-		if (!rc)
-			rc = probe_need(p, &d->zone[g], 1, err);
-		if (!rc)
-			rc = one_die(p, d, g, first, cap, &kept, err);
-		if (!rc && !kept)
-			rc = probe_drop(p, &d->zone[g], 1, err);
+			ret = make_room(p, d, first, err);
+		if (!ret)
+			ret = probe_need(p, &d->zone[g], 1, err);
+		if (!ret)
+			ret = one_die(p, d, g, first, cap, &kept, err);
+		if (!ret && !kept)
+			ret = probe_drop(p, &d->zone[g], 1, err);
 		*left += m->group_channel[g] == ZNS_PROBE_NONE && d->untold[g] < UNTOLD_MAX;
 		probe_tick(p, ++done, m->nr_groups);
 	}
-	for (uint32_t c = first; !rc && c < m->nr_channels; c++)
-		rc = probe_drop(p, &d->zone[d->first[c]], 1, err);
-	return rc;
+	for (uint32_t c = first; !ret && c < m->nr_channels; c++)
+		ret = probe_drop(p, &d->zone[d->first[c]], 1, err);
+	return ret;
 }
 
 static int run(struct probe *p, const struct dies *d, struct zns_err *err)
 {
 	struct zns_probe_map *m = p->map;
 	uint32_t left = m->nr_groups;
-	int rc = border(p, d, err);
+	int ret = border(p, d, err);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	m->nr_channels = 0;
 	for (uint32_t g = 0; g < m->nr_groups; g++) {
 		m->group_channel[g] = ZNS_PROBE_NONE;
@@ -399,16 +399,16 @@ static int run(struct probe *p, const struct dies *d, struct zns_err *err)
 		return probe_test_channels(p, d->zone, err);
 	}
 	m->channel_loss = 1 - p->lost_low / p->lost_high;
-	for (uint32_t pass = 0; !rc && left && pass < PROBE_PASSES &&
+	for (uint32_t pass = 0; !ret && left && pass < PROBE_PASSES &&
 				p->dies_untold <= UNTOLD_ENOUGH + m->nr_groups / 4;
 	     pass++)
-		rc = one_pass(p, d, &left, err);
+		ret = one_pass(p, d, &left, err);
 	for (uint32_t g = 0; g < m->nr_groups; g++)
 		if (m->group_channel[g] == ZNS_PROBE_NONE && d->zone[g] != ZNS_PROBE_NONE)
 			probe_doubt(
 				p,
 				"the channels of some dies cannot be told: their times vary too much");
-	return rc ? rc : probe_test_channels(p, d->zone, err);
+	return ret ? ret : probe_test_channels(p, d->zone, err);
 }
 
 int probe_channels(struct probe *p, struct zns_err *err)
@@ -418,21 +418,21 @@ int probe_channels(struct probe *p, struct zns_err *err)
 			  .first = calloc(n, sizeof(*d.first)),
 			  .list = calloc(zns_max(n, p->nr), sizeof(*d.list)),
 			  .untold = calloc(n, sizeof(*d.untold)) };
-	int rc = 0;
+	int ret = 0;
 
 	p->solo_ns = calloc(p->nr, sizeof(*p->solo_ns));
 	if (!d.zone || !d.first || !d.list || !d.untold || !p->solo_ns)
-		rc = zns_fail(err, -ENOMEM, "no memory for %u groups", n);
-	for (uint32_t g = 0; !rc && g < n; g++)
+		ret = zns_fail(err, -ENOMEM, "no memory for %u groups", n);
+	for (uint32_t g = 0; !ret && g < n; g++)
 		d.zone[g] = representative(p, g);
-	if (!rc && n > 1)
-		rc = run(p, &d, err);
-	if (!rc && n > 1) {
+	if (!ret && n > 1)
+		ret = run(p, &d, err);
+	if (!ret && n > 1) {
 		for (uint32_t g = 0; g < n; g++)
 			d.list[g] = d.zone[g];
-		for (uint32_t g = 0; !rc && g < n; g++)
+		for (uint32_t g = 0; !ret && g < n; g++)
 			if (d.list[g] != ZNS_PROBE_NONE)
-				rc = probe_drop(p, &d.list[g], 1, err);
+				ret = probe_drop(p, &d.list[g], 1, err);
 	}
 	free(p->solo_ns);
 	p->solo_ns = NULL;
@@ -440,5 +440,5 @@ int probe_channels(struct probe *p, struct zns_err *err)
 	free(d.first);
 	free(d.list);
 	free(d.untold);
-	return rc;
+	return ret;
 }

@@ -56,13 +56,13 @@ static void learn(struct probe *p, uint32_t zone, uint32_t group, uint32_t guess
 static int try_group(struct probe *p, struct pass *ps, uint32_t zone, uint32_t group, bool quick,
 		     bool *found, bool *unsure, float *conf, struct zns_err *err)
 {
-	int same, rc = probe_same_die(p, zone, p->map->pivot[group], quick, &same, conf, err);
+	int same, ret = probe_same_die(p, zone, p->map->pivot[group], quick, &same, conf, err);
 
-	*found = !rc && same == 1;
-	*unsure |= !rc && same < 0;
-	if (!rc && !same)
+	*found = !ret && same == 1;
+	*unsure |= !ret && same < 0;
+	if (!ret && !same)
 		ps->refuted[group] = zone + 1;
-	return rc;
+	return ret;
 }
 
 static int classify(struct probe *p, struct pass *ps, uint32_t zone, uint32_t first,
@@ -70,14 +70,14 @@ static int classify(struct probe *p, struct pass *ps, uint32_t zone, uint32_t fi
 {
 	uint32_t guessed = guess(p, zone), late[PROBE_SET_MAX], nr_late;
 	bool found = false, unsure = false, told = true;
-	int rc = 0;
+	int ret = 0;
 
 	*group = guessed;
 	if (guessed != ZNS_PROBE_NONE && guessed >= first && guessed < ps->end)
-		rc = try_group(p, ps, zone, guessed, true, &found, &unsure, conf, err);
+		ret = try_group(p, ps, zone, guessed, true, &found, &unsure, conf, err);
 	else
 		guessed = ZNS_PROBE_NONE;
-	for (int clean = 0; !rc && !found && !unsure && clean < ROUNDS; clean++) {
+	for (int clean = 0; !ret && !found && !unsure && clean < ROUNDS; clean++) {
 		uint32_t n = 0;
 
 		for (uint32_t g = first; g < ps->end; g++) {
@@ -87,23 +87,23 @@ static int classify(struct probe *p, struct pass *ps, uint32_t zone, uint32_t fi
 			ps->list[n++] = g;
 		}
 		/* in pieces, so that the search stops once the group is found */
-		for (uint32_t at = 0; !rc && !found && at < n; at += PROBE_SET_MAX) {
+		for (uint32_t at = 0; !ret && !found && at < n; at += PROBE_SET_MAX) {
 			uint32_t k = zns_min(n - at, PROBE_SET_MAX);
 
-			rc = probe_suspects(p, zone, ps->pivots + at, k, late, &nr_late, &told,
-					    err);
+			ret = probe_suspects(p, zone, ps->pivots + at, k, late, &nr_late, &told,
+					     err);
 			unsure |= !told;
-			for (uint32_t i = 0; !rc && !found && i < nr_late; i++) {
+			for (uint32_t i = 0; !ret && !found && i < nr_late; i++) {
 				*group = ps->list[at + late[i]];
-				rc = try_group(p, ps, zone, *group, false, &found, &unsure, conf,
-					       err);
+				ret = try_group(p, ps, zone, *group, false, &found, &unsure, conf,
+						err);
 			}
 		}
 	}
 	*v = found ? FOUND : unsure ? UNSURE : NO_MATCH;
 	if (found)
 		learn(p, zone, *group, guessed);
-	return rc;
+	return ret;
 }
 
 static void assign(struct probe *p, uint32_t zone, uint32_t group, float conf)
@@ -129,15 +129,15 @@ static int one_zone(struct probe *p, struct pass *ps, uint32_t zone, struct zns_
 	uint32_t first = zns_max(ps->first, p->map->tested[zone]), group;
 	enum verdict v;
 	float conf = 0;
-	int rc = classify(p, ps, zone, first, &v, &group, &conf, err);
+	int ret = classify(p, ps, zone, first, &v, &group, &conf, err);
 
 	/* unreadable data of others is not our problem */
-	if (rc && rc != -EINTR && p->kind[zone] == KIND_DATA) {
+	if (ret && ret != -EINTR && p->kind[zone] == KIND_DATA) {
 		p->given_up[zone] = true;
 		return 0;
 	}
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	/*
 	 * With one group, nothing is known to be on another die. Then a disturbance of everything
 	 * looks like a shared die. Such a zone is asked again when there are two groups. If there
@@ -183,18 +183,18 @@ static int one_wave(struct probe *p, struct pass *ps, const uint32_t *wave, uint
 {
 	cleanup_free uint32_t *gone = calloc(n, sizeof(*gone));
 	uint32_t nr_gone = 0;
-	int rc = gone ? probe_need(p, wave, n, err) :
-			zns_fail(err, -ENOMEM, "no memory for %u zones", n);
+	int ret = gone ? probe_need(p, wave, n, err) :
+			 zns_fail(err, -ENOMEM, "no memory for %u zones", n);
 
-	for (uint32_t i = 0; !rc && i < n; i++) {
+	for (uint32_t i = 0; !ret && i < n; i++) {
 		if (is_open_question(p, wave[i]))
-			rc = one_zone(p, ps, wave[i], err);
+			ret = one_zone(p, ps, wave[i], err);
 		probe_tick(p, ++*done, total);
 	}
-	for (uint32_t i = 0; !rc && i < n; i++)
+	for (uint32_t i = 0; !ret && i < n; i++)
 		if (!is_pivot(p, ps, wave[i]))
 			gone[nr_gone++] = wave[i];
-	return rc ? rc : probe_drop(p, gone, nr_gone, err);
+	return ret ? ret : probe_drop(p, gone, nr_gone, err);
 }
 
 /* A group of one zone among large groups may be a die that was found twice. Compares it again
@@ -203,7 +203,7 @@ static int recheck_lonely(struct probe *p, struct pass *ps, struct zns_err *err)
 {
 	cleanup_free uint32_t *size = calloc(p->nr, sizeof(*size));
 	uint32_t usable = 0;
-	int rc = 0;
+	int ret = 0;
 
 	if (!size)
 		return zns_fail(err, -ENOMEM, "no memory for %u groups", p->nr);
@@ -213,20 +213,20 @@ static int recheck_lonely(struct probe *p, struct pass *ps, struct zns_err *err)
 		size[p->map->zone_group[z]]++;
 		usable++;
 	}
-	for (uint32_t g = ps->end; !rc && g-- > ps->first;) {
+	for (uint32_t g = ps->end; !ret && g-- > ps->first;) {
 		uint32_t zone = p->map->pivot[g], to = ZNS_PROBE_NONE;
 		bool found = false, unsure = false;
 		float conf = 0;
 
 		if (size[g] != 1 || usable < 4 * p->map->nr_groups)
 			continue;
-		for (uint32_t k = ps->first; !rc && !found && k < ps->end; k++) {
+		for (uint32_t k = ps->first; !ret && !found && k < ps->end; k++) {
 			if (k == g)
 				continue;
-			rc = try_group(p, ps, zone, k, true, &found, &unsure, &conf, err);
+			ret = try_group(p, ps, zone, k, true, &found, &unsure, &conf, err);
 			to = k;
 		}
-		if (rc || !found)
+		if (ret || !found)
 			continue;
 		assign(p, zone, to, conf);
 		size[to]++;
@@ -243,9 +243,9 @@ static int recheck_lonely(struct probe *p, struct pass *ps, struct zns_err *err)
 			(p->map->nr_groups - g - 1) * sizeof(*p->last_of_group));
 		p->map->nr_groups--;
 		ps->end--;
-		rc = probe_drop(p, &zone, 1, err);
+		ret = probe_drop(p, &zone, 1, err);
 	}
-	return rc;
+	return ret;
 }
 
 /* Ascending. Zones with data come last: then there are pivots to compare them with. */
@@ -266,22 +266,22 @@ static uint32_t list_open(const struct probe *p, uint32_t *out, uint32_t below)
 static int load_pivots(struct probe *p, const struct pass *ps, struct zns_err *err)
 {
 	uint32_t *pivot = p->map->pivot;
-	int rc = probe_need(p, pivot + ps->first, ps->end - ps->first, err);
+	int ret = probe_need(p, pivot + ps->first, ps->end - ps->first, err);
 
-	for (uint32_t g = ps->first; !rc && g < ps->end; g++) {
-		for (uint32_t z = 0; !rc && z < p->nr && p->kind[pivot[g]] == KIND_NO; z++) {
+	for (uint32_t g = ps->first; !ret && g < ps->end; g++) {
+		for (uint32_t z = 0; !ret && z < p->nr && p->kind[pivot[g]] == KIND_NO; z++) {
 			if (p->map->zone_group[z] != g || p->kind[z] == KIND_NO)
 				continue;
 			pivot[g] = z;
-			rc = probe_need(p, &z, 1, err);
+			ret = probe_need(p, &z, 1, err);
 		}
-		if (!rc && p->kind[pivot[g]] == KIND_NO)
-			rc = zns_fail(
+		if (!ret && p->kind[pivot[g]] == KIND_NO)
+			ret = zns_fail(
 				err, -EIO,
 				"no zone of group %u can be written or read any more: probe anew, without --resume",
 				g);
 	}
-	return rc;
+	return ret;
 }
 
 /*
@@ -312,37 +312,37 @@ static int one_pass(struct probe *p, struct pass *ps, uint32_t *todo, uint32_t n
 		    struct zns_err *err)
 {
 	uint32_t done = total - count_open(p);
-	int rc = load_pivots(p, ps, err);
+	int ret = load_pivots(p, ps, err);
 
-	if (!rc)
-		rc = take_control(p, ps, err);
+	if (!ret)
+		ret = take_control(p, ps, err);
 
-	for (uint32_t at = 0; !rc && at < nr;) {
+	for (uint32_t at = 0; !ret && at < nr;) {
 		uint32_t left = p->room - zns_min(p->room - 1, p->nr_ours),
 			 n = zns_min(nr - at, zns_min(left, WAVE_MAX));
 
-		rc = one_wave(p, ps, todo + at, n, &done, total, err);
+		ret = one_wave(p, ps, todo + at, n, &done, total, err);
 		at += n;
-		if (!rc && ps->end - ps->first == ps->cap)
-			rc = leave_control(p, ps, err);
+		if (!ret && ps->end - ps->first == ps->cap)
+			ret = leave_control(p, ps, err);
 	}
-	if (!rc)
-		rc = recheck_lonely(p, ps, err);
-	if (!rc)
-		rc = leave_control(p, ps, err);
-	return rc ? rc : probe_drop(p, p->map->pivot + ps->first, ps->end - ps->first, err);
+	if (!ret)
+		ret = recheck_lonely(p, ps, err);
+	if (!ret)
+		ret = leave_control(p, ps, err);
+	return ret ? ret : probe_drop(p, p->map->pivot + ps->first, ps->end - ps->first, err);
 }
 
 int probe_calibrate(struct probe *p, struct zns_err *err)
 {
 	uint32_t zones[CALIBRATE], n = probe_pick_empty(p, zones, zns_min(p->room, CALIBRATE));
-	int rc = probe_need(p, zones, n, err);
+	int ret = probe_need(p, zones, n, err);
 
-	if (!rc && !n)
-		rc = zns_fail(err, -ENODATA, "%s has no empty zone to work with", p->d->path);
-	if (!rc)
-		rc = probe_calibrate_burst(p, zones, n, err);
-	return rc ? rc : probe_drop(p, zones, n, err);
+	if (!ret && !n)
+		ret = zns_fail(err, -ENODATA, "%s has no empty zone to work with", p->d->path);
+	if (!ret)
+		ret = probe_calibrate_burst(p, zones, n, err);
+	return ret ? ret : probe_drop(p, zones, n, err);
 }
 
 int probe_dies(struct probe *p, struct zns_err *err)
@@ -352,14 +352,14 @@ int probe_dies(struct probe *p, struct zns_err *err)
 			      *list = calloc(p->nr + 1, sizeof(*list)),
 			      *pivots = calloc(p->nr + 1, sizeof(*pivots));
 	uint32_t total = 0, reserve = zns_max(1u, zns_min(p->room / 8, 64u));
-	int rc;
+	int ret;
 
 	if (!todo || !refuted || !list || !pivots)
 		return zns_fail(err, -ENOMEM, "no memory for %u zones", p->nr);
 	for (uint32_t z = 0; z < p->nr; z++)
 		total += p->kind[z] != KIND_NO;
-	rc = probe_calibrate(p, err);
-	for (uint32_t pass = 0; !rc && pass < PROBE_PASSES; pass++) {
+	ret = probe_calibrate(p, err);
+	for (uint32_t pass = 0; !ret && pass < PROBE_PASSES; pass++) {
 		struct pass ps = { .first = UINT32_MAX,
 				   .cap = zns_min(p->room - reserve, PIVOTS_MAX),
 				   .refuted = refuted,
@@ -379,7 +379,7 @@ int probe_dies(struct probe *p, struct zns_err *err)
 		ps.end = zns_min(p->map->nr_groups, ps.first + ps.cap);
 		memset(refuted, 0, p->nr * sizeof(*refuted));
 		nr = list_open(p, todo, ps.first);
-		rc = one_pass(p, &ps, todo, nr, total, err);
+		ret = one_pass(p, &ps, todo, nr, total, err);
 	}
-	return rc;
+	return ret;
 }

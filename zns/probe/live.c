@@ -56,17 +56,17 @@ static int look(struct probe *p, struct zns_err *err)
 	const struct zns_geometry *g = &p->d->geo;
 	cleanup_free struct zns_zone *zones = calloc(p->nr, sizeof(*zones));
 	uint32_t active = 0, open = 0;
-	int rc;
+	int ret;
 
 	if (!zones)
 		return zns_fail(err, -ENOMEM, "no memory for %u zones", p->nr);
-	rc = zns_dev_report(p->d, 0, p->nr, zones, err);
-	for (uint32_t i = 0; !rc && i < p->nr; i++) {
+	ret = zns_dev_report(p->d, 0, p->nr, zones, err);
+	for (uint32_t i = 0; !ret && i < p->nr; i++) {
 		struct zns_zone *z = &zones[i];
 		bool hands_off = p->par->untouchable && p->par->untouchable[i];
 
 		if (!hands_off && is_leftover(p, z)) {
-			rc = zns_dev_reset(p->d, &i, 1, err);
+			ret = zns_dev_reset(p->d, &i, 1, err);
 			z->state = ZNS_ZONE_EMPTY;
 			z->wp = 0;
 			p->map->resets++;
@@ -82,8 +82,8 @@ static int look(struct probe *p, struct zns_err *err)
 		else
 			p->kind[i] = p->readable[i] ? KIND_DATA : KIND_NO;
 	}
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	p->room = g->max_active ? zns_max(g->max_active, active) - active : p->nr;
 	p->open_room = g->max_open ? zns_max(g->max_open, open) - open : p->nr;
 	if (p->room < 2 || !p->open_room)
@@ -98,7 +98,7 @@ int probe_begin(struct probe *p, struct zns_dev *d, const struct zns_probe_param
 		struct zns_probe_map *map, struct zns_err *err)
 {
 	uint32_t align = zns_max(d->geo.mem_align, 4096u);
-	int rc;
+	int ret;
 
 	*p = (struct probe){
 		.d = d, .par = par, .map = map, .nr = d->geo.nr_zones, .rng = par->seed << 20
@@ -127,9 +127,9 @@ int probe_begin(struct probe *p, struct zns_dev *d, const struct zns_probe_param
 				   4 * (size_t)p->unit)))
 		return zns_fail(err, -ENOMEM, "no memory for a probe of %u zones", p->nr);
 	map->unit = p->unit;
-	rc = look(p, err);
-	if (rc)
-		return rc;
+	ret = look(p, err);
+	if (ret)
+		return ret;
 	for (uint32_t i = 0; i < p->nr; i++)
 		if (p->kind[i] == KIND_EMPTY)
 			return 0;
@@ -137,7 +137,7 @@ int probe_begin(struct probe *p, struct zns_dev *d, const struct zns_probe_param
 			"%s has no empty zone to work with: remove checkpoints first", d->path);
 }
 
-int probe_clean(struct probe *p, int rc, struct zns_err *err)
+int probe_clean(struct probe *p, int ret, struct zns_err *err)
 {
 	cleanup_free uint32_t *left = NULL;
 	struct zns_err why = ZNS_ERR_INIT;
@@ -148,13 +148,13 @@ int probe_clean(struct probe *p, int rc, struct zns_err *err)
 	for (uint32_t i = 0; left && i < p->nr; i++)
 		if (p->have[i] && p->kind[i] == KIND_EMPTY)
 			left[n++] = i;
-	if (n && probe_drop(p, left, n, &why) && !rc)
-		rc = zns_fail(err, why.code, "%s", why.msg);
-	if (n && zns_dev_flush(p->d, &why) && !rc)
-		rc = zns_fail(err, why.code, "%s", why.msg);
+	if (n && probe_drop(p, left, n, &why) && !ret)
+		ret = zns_fail(err, why.code, "%s", why.msg);
+	if (n && zns_dev_flush(p->d, &why) && !ret)
+		ret = zns_fail(err, why.code, "%s", why.msg);
 	p->map->wall_ns += zns_mono_ns() - p->wall0;
 	p->map->device_ns += zns_dev_now_ns(p->d) - p->dev0;
-	return rc;
+	return ret;
 }
 
 void probe_free(struct probe *p)
@@ -215,24 +215,24 @@ static int write_each(struct probe *p, const uint32_t *zones, uint32_t nr, struc
 		struct zns_err why = ZNS_ERR_INIT;
 		uint32_t z = zones[i];
 		struct zns_zone now;
-		int rc = zns_dev_report(p->d, z, 1, &now, err);
+		int ret = zns_dev_report(p->d, z, 1, &now, err);
 
-		if (rc)
-			return rc;
+		if (ret)
+			return ret;
 		if (now.wp >= p->unit)
 			continue;
 		/* a failed first write may still have opened it */
 		if (now.wp || now.state != ZNS_ZONE_EMPTY)
 			zns_dev_reset(p->d, &z, 1, NULL);
-		rc = zns_dev_write(p->d, z, 0, p->wbuf + (size_t)i * p->unit, p->unit, &why);
-		if (rc == -EOVERFLOW || rc == -ETOOMANYREFS || rc == -ENOMEM || rc == -EBADF)
-			return zns_fail(err, rc, "%s", why.msg);
-		if (!rc) {
+		ret = zns_dev_write(p->d, z, 0, p->wbuf + (size_t)i * p->unit, p->unit, &why);
+		if (ret == -EOVERFLOW || ret == -ETOOMANYREFS || ret == -ENOMEM || ret == -EBADF)
+			return zns_fail(err, ret, "%s", why.msg);
+		if (!ret) {
 			in_a_row = 0;
 			continue;
 		}
 		if (++in_a_row == FAILED_IN_A_ROW)
-			return zns_fail(err, rc, "%u zones in a row cannot be written: %s",
+			return zns_fail(err, ret, "%u zones in a row cannot be written: %s",
 					in_a_row, why.msg);
 		if (!p->map->nr_failed++)
 			snprintf(p->map->failure, sizeof(p->map->failure), "%s", why.msg);
@@ -248,10 +248,10 @@ static int write_batch(struct probe *p, const uint32_t *zones, uint32_t nr, stru
 {
 	struct zns_race r[PROBE_WRITE_BATCH] = { 0 };
 	uint64_t done[PROBE_WRITE_BATCH];
-	int rc = nr ? probe_spend(p, (uint64_t)nr * p->unit, err) : 0;
+	int ret = nr ? probe_spend(p, (uint64_t)nr * p->unit, err) : 0;
 
-	if (rc || !nr)
-		return rc;
+	if (ret || !nr)
+		return ret;
 	for (uint32_t i = 0; i < nr; i++) {
 		probe_fill(p, p->wbuf + (size_t)i * p->unit, zones[i]);
 		r[i] = (struct zns_race){ .write = true,
@@ -263,52 +263,52 @@ static int write_batch(struct probe *p, const uint32_t *zones, uint32_t nr, stru
 		probe_mark(p, zones[i], 1);
 	}
 	if (zns_dev_race(p->d, r, nr, NULL))
-		rc = write_each(p, zones, nr, err);
+		ret = write_each(p, zones, nr, err);
 	/* others need its place among the open zones */
-	for (uint32_t i = 0; !rc && i < nr && p->d->geo.max_open; i++)
+	for (uint32_t i = 0; !ret && i < nr && p->d->geo.max_open; i++)
 		if (p->have[zones[i]])
-			rc = zns_dev_close_zone(p->d, zones[i], err);
-	return rc;
+			ret = zns_dev_close_zone(p->d, zones[i], err);
+	return ret;
 }
 
 int probe_need(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	uint32_t batch[PROBE_WRITE_BATCH], n = 0, max = zns_min(PROBE_WRITE_BATCH, p->open_room);
 	bool wrote = false;
-	int rc = 0;
+	int ret = 0;
 
-	for (uint32_t i = 0; i < nr && !rc; i++) {
+	for (uint32_t i = 0; i < nr && !ret; i++) {
 		if (p->kind[zones[i]] == KIND_EMPTY && !p->have[zones[i]])
 			batch[n++] = zones[i];
 		if (n == max || (n && i + 1 == nr)) {
-			rc = write_batch(p, batch, n, err);
+			ret = write_batch(p, batch, n, err);
 			wrote = true;
 			n = 0;
 		}
 	}
-	if (!rc && n)
-		rc = write_batch(p, batch, n, err);
+	if (!ret && n)
+		ret = write_batch(p, batch, n, err);
 	/* a die that still programs would look like one that is being read */
-	return rc || (!wrote && !n) ? rc : zns_dev_flush(p->d, err);
+	return ret || (!wrote && !n) ? ret : zns_dev_flush(p->d, err);
 }
 
 int probe_drop(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	cleanup_free uint32_t *list = calloc(nr ? nr : 1, sizeof(*list));
 	uint32_t n = 0;
-	int rc;
+	int ret;
 
 	if (!list)
 		return zns_fail(err, -ENOMEM, "no memory for %u zones", nr);
 	for (uint32_t i = 0; i < nr; i++)
 		if (p->have[zones[i]] && p->kind[zones[i]] == KIND_EMPTY)
 			list[n++] = zones[i];
-	rc = n ? zns_dev_reset(p->d, list, n, err) : 0;
-	for (uint32_t i = 0; !rc && i < n; i++) {
+	ret = n ? zns_dev_reset(p->d, list, n, err) : 0;
+	for (uint32_t i = 0; !ret && i < n; i++) {
 		probe_unmark(p, list[i]);
 		p->map->resets++;
 	}
-	return rc;
+	return ret;
 }
 
 int probe_need_pair(struct probe *p, uint32_t a, uint32_t b, struct zns_err *err)
@@ -317,16 +317,16 @@ int probe_need_pair(struct probe *p, uint32_t a, uint32_t b, struct zns_err *err
 	uint32_t n = p->nr_ours, more = (p->kind[a] == KIND_EMPTY && !p->have[a]) +
 					(p->kind[b] == KIND_EMPTY && !p->have[b]);
 	cleanup_free uint32_t *all = NULL;
-	int rc = 0;
+	int ret = 0;
 
 	if (more && n + more > p->room) {
 		all = malloc(n * sizeof(*all));
 		if (!all)
 			return zns_fail(err, -ENOMEM, "no memory for %u zones", n);
 		memcpy(all, p->ours, n * sizeof(*all));
-		rc = probe_drop(p, all, n, err);
+		ret = probe_drop(p, all, n, err);
 	}
-	return rc ? rc : probe_need(p, zones, 2, err);
+	return ret ? ret : probe_need(p, zones, 2, err);
 }
 
 uint32_t probe_pick_empty(struct probe *p, uint32_t *out, uint32_t n)

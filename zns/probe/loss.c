@@ -15,11 +15,11 @@ static int samples(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t 
 {
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t ns;
-		int rc = probe_read_units(p, i % 2 && b != ZNS_PROBE_NONE ? b : a,
-					  i % 2 && b != ZNS_PROBE_NONE ? a : b, &ns, err);
+		int ret = probe_read_units(p, i % 2 && b != ZNS_PROBE_NONE ? b : a,
+					   i % 2 && b != ZNS_PROBE_NONE ? a : b, &ns, err);
 
-		if (rc)
-			return rc;
+		if (ret)
+			return ret;
 		v[i] = ns;
 	}
 	return 0;
@@ -29,12 +29,12 @@ static int samples(struct probe *p, uint32_t a, uint32_t b, double *v, uint32_t 
 static int solo(struct probe *p, uint32_t zone, double *ns, struct zns_err *err)
 {
 	double v[SOLO];
-	int rc;
+	int ret;
 
 	if (p->solo_ns[zone] <= 0) {
-		rc = samples(p, zone, ZNS_PROBE_NONE, v, SOLO, err);
-		if (rc)
-			return rc;
+		ret = samples(p, zone, ZNS_PROBE_NONE, v, SOLO, err);
+		if (ret)
+			return ret;
 		p->solo_ns[zone] = probe_quartile(v, SOLO);
 	}
 	*ns = p->solo_ns[zone];
@@ -45,13 +45,13 @@ static int solo(struct probe *p, uint32_t zone, double *ns, struct zns_err *err)
 static int undisturbed(struct probe *p, uint32_t zone, bool *yes, struct zns_err *err)
 {
 	double ns, usual = p->solo_ns[zone];
-	int rc = samples(p, zone, ZNS_PROBE_NONE, &ns, 1, err);
+	int ret = samples(p, zone, ZNS_PROBE_NONE, &ns, 1, err);
 
-	*yes = !rc && ns < usual * (1 + zns_max(ALONE, 2 * p->jitter));
+	*yes = !ret && ns < usual * (1 + zns_max(ALONE, 2 * p->jitter));
 	/* the usual time came from a bad moment */
-	if (!rc && ns < usual * (1 - zns_max(ALONE, 2 * p->jitter)))
+	if (!ret && ns < usual * (1 - zns_max(ALONE, 2 * p->jitter)))
 		p->solo_ns[zone] = ns;
-	return rc;
+	return ret;
 }
 
 /* Reads both at once, between reads of one alone as a control. A sample counts if the controls
@@ -60,19 +60,19 @@ static int controlled(struct probe *p, uint32_t a, uint32_t b, double *v, uint32
 		      struct zns_err *err)
 {
 	bool before;
-	int rc = undisturbed(p, b, &before, err);
+	int ret = undisturbed(p, b, &before, err);
 
 	*got = 0;
-	for (uint32_t i = 0; !rc && *got < n && i < 4 * n; i++) {
+	for (uint32_t i = 0; !ret && *got < n && i < 4 * n; i++) {
 		bool after = false;
 
-		rc = samples(p, i % 2 ? b : a, i % 2 ? a : b, &v[*got], 1, err);
-		if (!rc)
-			rc = undisturbed(p, i % 2 ? b : a, &after, err);
+		ret = samples(p, i % 2 ? b : a, i % 2 ? a : b, &v[*got], 1, err);
+		if (!ret)
+			ret = undisturbed(p, i % 2 ? b : a, &after, err);
 		*got += before && after;
 		before = after;
 	}
-	return rc;
+	return ret;
 }
 
 int probe_loss(struct probe *p, uint32_t a, uint32_t b, uint32_t n, double *ratio, double *spread,
@@ -80,15 +80,15 @@ int probe_loss(struct probe *p, uint32_t a, uint32_t b, uint32_t n, double *rati
 {
 	double v[SAMPLES + 1], x, y, low;
 	uint32_t got;
-	int rc = solo(p, a, &x, err);
+	int ret = solo(p, a, &x, err);
 
 	n = zns_min(n, SAMPLES);
-	if (!rc)
-		rc = solo(p, b, &y, err);
-	if (!rc)
-		rc = controlled(p, a, b, v, n, &got, err);
-	if (rc)
-		return rc;
+	if (!ret)
+		ret = solo(p, b, &y, err);
+	if (!ret)
+		ret = controlled(p, a, b, v, n, &got, err);
+	if (ret)
+		return ret;
 	*ratio = 1;
 	*spread = PROBE_UNTOLD;
 	if (got < n)
@@ -112,10 +112,10 @@ int probe_loss(struct probe *p, uint32_t a, uint32_t b, uint32_t n, double *rati
 int probe_jitter(struct probe *p, uint32_t a, uint32_t b, struct zns_err *err)
 {
 	double v[JITTER], low;
-	int rc = samples(p, a, b, v, JITTER, err);
+	int ret = samples(p, a, b, v, JITTER, err);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	low = probe_quartile(v, JITTER);
 	p->jitter = zns_min((v[JITTER / 2] - v[0]) / low, p->jitter);
 	return 0;

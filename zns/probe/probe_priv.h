@@ -62,8 +62,8 @@ struct probe {
 #define PROBE_WRITE_BATCH 32u
 int probe_begin(struct probe *p, struct zns_dev *d, const struct zns_probe_params *par,
 		struct zns_probe_map *map, struct zns_err *err);
-/* resets our zones; returns @rc or the failure of that */
-int probe_clean(struct probe *p, int rc, struct zns_err *err);
+/* resets our zones; returns @ret or the failure of that */
+int probe_clean(struct probe *p, int ret, struct zns_err *err);
 void probe_free(struct probe *p);
 /* Makes each of these zones readable: writes a unit where there is none. Zones that fail become
  * KIND_NO. */

@@ -26,7 +26,7 @@ static int one_round(struct probe *p, uint32_t n, uint32_t solo, uint32_t each, 
 		     double *read, double *together, struct zns_err *err)
 {
 	uint32_t zones[TOGETHER], got = probe_pick_empty(p, zones, n);
-	int rc;
+	int ret;
 
 	*together = 0;
 
@@ -35,16 +35,16 @@ static int one_round(struct probe *p, uint32_t n, uint32_t solo, uint32_t each, 
 			err, -ENODATA,
 			"%s has too few empty zones to measure with: remove checkpoints first",
 			p->d->path);
-	rc = probe_write_together(p, zones, 1, solo, write, err);
-	if (!rc)
-		rc = probe_read_rate(p, zones[0], solo, read, err);
-	if (!rc)
-		rc = probe_drop(p, zones, 1, err);
-	if (!rc && n > 1)
-		rc = probe_write_together(p, zones, n, each, together, err);
-	if (!rc && n > 1)
-		rc = probe_drop(p, zones, n, err);
-	return rc;
+	ret = probe_write_together(p, zones, 1, solo, write, err);
+	if (!ret)
+		ret = probe_read_rate(p, zones[0], solo, read, err);
+	if (!ret)
+		ret = probe_drop(p, zones, 1, err);
+	if (!ret && n > 1)
+		ret = probe_write_together(p, zones, n, each, together, err);
+	if (!ret && n > 1)
+		ret = probe_drop(p, zones, n, err);
+	return ret;
 }
 
 /* Do most of the rounds agree? */
@@ -84,10 +84,10 @@ int probe_rates(struct probe *p, struct zns_err *err)
 	/* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): n is not 0, see above */
 	each = zns_min(clamp(total * 2 / 10 / rounds / n, EACH_LEAST, 64), fits);
 	for (uint32_t i = 0; i < rounds; i++) {
-		int rc = one_round(p, n, solo, each, &write[i], &read[i], &together[i], err);
+		int ret = one_round(p, n, solo, each, &write[i], &read[i], &together[i], err);
 
-		if (rc)
-			return rc;
+		if (ret)
+			return ret;
 		most = zns_max(most, together[i]);
 		one = zns_max(one, write[i]);
 		probe_tick(p, i + 1, rounds);
@@ -101,10 +101,10 @@ int probe_rates(struct probe *p, struct zns_err *err)
 	     n > 1 && most > FAST * n * one && i < MORE && total > 2 * rounds * (solo + n * each);
 	     i++) {
 		double again, as_fast, none;
-		int rc = one_round(p, 1, solo, each, &again, &as_fast, &none, err);
+		int ret = one_round(p, 1, solo, each, &again, &as_fast, &none, err);
 
-		if (rc)
-			return rc;
+		if (ret)
+			return ret;
 		one = zns_max(one, again);
 	}
 	p->map->zone_write_mibps = zns_max(probe_median(write, rounds) + 0.5, 1.0);

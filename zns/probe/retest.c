@@ -70,14 +70,14 @@ static int choose(struct probe *p, struct retest *t, struct zns_err *err)
 	struct zns_probe_map *m = p->map;
 	uint32_t reps = zns_max(zns_min(m->nr_groups, p->room / 2), 1u),
 		 wave = zns_min(p->room - reps, SAMPLE / ROUNDS_MIN);
-	int rc;
+	int ret;
 
 	/* if all of them fit, they stay */
 	if (p->room < zns_min(p->nr, p->nr_ours + reps + wave)) {
 		memcpy(t->list, p->ours, p->nr_ours * sizeof(*t->list));
-		rc = probe_drop(p, t->list, p->nr_ours, err);
-		if (rc)
-			return rc;
+		ret = probe_drop(p, t->list, p->nr_ours, err);
+		if (ret)
+			return ret;
 	}
 	shuffle(p, t->groups, m->nr_groups);
 	memset(t->rep_of, 0xff, m->nr_groups * sizeof(*t->rep_of));
@@ -91,8 +91,8 @@ static int choose(struct probe *p, struct retest *t, struct zns_err *err)
 	t->nr_reps = affordable(p, t->reps, t->nr_reps);
 	for (uint32_t i = 0; i < t->nr_reps; i++)
 		t->rep_of[m->zone_group[t->reps[i]]] = t->reps[i];
-	rc = probe_need(p, t->reps, t->nr_reps, err);
-	for (uint32_t i = 0; !rc && t->nr_reps && i < wave; i++) {
+	ret = probe_need(p, t->reps, t->nr_reps, err);
+	for (uint32_t i = 0; !ret && t->nr_reps && i < wave; i++) {
 		/* if not all groups have a representative, take half of the zones from groups
 		 * that have one */
 		uint32_t r = t->reps[probe_random(p, t->nr_reps)];
@@ -108,32 +108,32 @@ static int choose(struct probe *p, struct retest *t, struct zns_err *err)
 			t->wave[t->nr_wave++] = z;
 	}
 	t->nr_wave = affordable(p, t->wave, t->nr_wave);
-	return rc ? rc : probe_need(p, t->wave, t->nr_wave, err);
+	return ret ? ret : probe_need(p, t->wave, t->nr_wave, err);
 }
 
 int probe_is_placed(struct probe *p, uint32_t zone, uint32_t own, const uint32_t *others,
 		    uint32_t nr, uint32_t *late, int *right, struct zns_err *err)
 {
 	uint32_t nr_late;
-	int rc = 0, same;
+	int ret = 0, same;
 	float conf;
 	bool told;
 
 	*right = 1;
 	if (own != ZNS_PROBE_NONE) {
-		rc = probe_same_die(p, zone, own, false, &same, &conf, err);
+		ret = probe_same_die(p, zone, own, false, &same, &conf, err);
 		*right = same;
 	}
-	if (rc || *right != 1 || !nr)
-		return rc;
-	rc = probe_suspects(p, zone, others, nr, late, &nr_late, &told, err);
-	if (!rc && !told)
+	if (ret || *right != 1 || !nr)
+		return ret;
+	ret = probe_suspects(p, zone, others, nr, late, &nr_late, &told, err);
+	if (!ret && !told)
 		*right = -1;
-	for (uint32_t i = 0; !rc && *right == 1 && i < nr_late; i++) {
-		rc = probe_same_die(p, zone, others[late[i]], false, &same, &conf, err);
+	for (uint32_t i = 0; !ret && *right == 1 && i < nr_late; i++) {
+		ret = probe_same_die(p, zone, others[late[i]], false, &same, &conf, err);
 		*right = same < 0 ? -1 : !same;
 	}
-	return rc;
+	return ret;
 }
 
 static int one_test(struct probe *p, struct retest *t, uint32_t zone, int *right,
@@ -153,23 +153,23 @@ static int one_test(struct probe *p, struct retest *t, uint32_t zone, int *right
 static int one_round(struct probe *p, struct retest *t, uint32_t tests, uint32_t total,
 		     struct zns_err *err)
 {
-	int rc = choose(p, t, err);
+	int ret = choose(p, t, err);
 
-	for (uint32_t i = 0; !rc && t->nr_wave && i < tests; i++) {
+	for (uint32_t i = 0; !ret && t->nr_wave && i < tests; i++) {
 		uint32_t zone = t->wave[i % t->nr_wave];
 		int right;
 
 		if (p->kind[zone] == KIND_NO)
 			continue;
-		rc = one_test(p, t, zone, &right, err);
-		if (rc)
-			return rc;
+		ret = one_test(p, t, zone, &right, err);
+		if (ret)
+			return ret;
 		t->tests += right >= 0;
 		t->wrong += !right;
 		t->untold += right < 0;
 		probe_tick(p, zns_min(t->tests, total), total);
 	}
-	return rc;
+	return ret;
 }
 
 /* The number of rounds, and the units that each may write. */
@@ -193,19 +193,19 @@ static int all(struct probe *p, struct retest *t, struct zns_err *err)
 {
 	uint64_t left = (p->budget - zns_min(p->budget, p->map->written)) / p->unit;
 	uint32_t each, rounds = plan(p, &each), want = TESTS;
-	int rc = 0;
+	int ret = 0;
 
 	/* with enough room, each zone is written only once */
 	if (p->room < p->nr)
 		rounds = zns_max((uint32_t)zns_min(rounds, left / each), 1u);
-	for (uint32_t k = 0; !rc && t->tests < want && k < 4 * rounds; k++) {
-		rc = one_round(p, t, (TESTS + rounds - 1) / rounds, want, err);
+	for (uint32_t k = 0; !ret && t->tests < want && k < 4 * rounds; k++) {
+		ret = one_round(p, t, (TESTS + rounds - 1) / rounds, want, err);
 		want = zns_min(TESTS * (1 + t->wrong), TESTS_MAX);
 		if (!t->nr_wave)
 			break; /* the budget is spent */
 	}
 	memcpy(t->list, p->ours, p->nr_ours * sizeof(*t->list));
-	return rc ? rc : probe_drop(p, t->list, p->nr_ours, err);
+	return ret ? ret : probe_drop(p, t->list, p->nr_ours, err);
 }
 
 int probe_retest(struct probe *p, struct zns_err *err)
@@ -220,7 +220,7 @@ int probe_retest(struct probe *p, struct zns_err *err)
 			    .wave = v + 4 * (size_t)n,
 			    .list = v + 5 * (size_t)n,
 			    .late = v + 6 * (size_t)n };
-	int rc;
+	int ret;
 
 	if (!v)
 		return zns_fail(err, -ENOMEM, "no memory for %u zones", p->nr);
@@ -229,11 +229,11 @@ int probe_retest(struct probe *p, struct zns_err *err)
 			t.usable[t.nr_usable++] = z;
 	for (uint32_t g = 0; g < m->nr_groups; g++)
 		t.groups[g] = g;
-	rc = p->burst ? 0 : probe_calibrate(p, err); /* a continued run has no burst yet */
-	if (!rc && t.nr_usable)
-		rc = all(p, &t, err);
-	if (rc)
-		return rc;
+	ret = p->burst ? 0 : probe_calibrate(p, err); /* a continued run has no burst yet */
+	if (!ret && t.nr_usable)
+		ret = all(p, &t, err);
+	if (ret)
+		return ret;
 	m->retests = t.tests;
 	m->retests_wrong = t.wrong;
 	m->right = t.tests ? probe_lower_bound(t.tests, t.wrong) : 0;

@@ -14,19 +14,19 @@ static void enter_phase(struct probe *p, enum zns_probe_phase phase)
 static int phases(struct probe *p, struct zns_err *err)
 {
 	struct zns_probe_map *m = p->map;
-	int rc = 0;
+	int ret = 0;
 
 	if (m->phase == ZNS_PROBE_CALIBRATE) {
-		rc = probe_rates(p, err);
-		if (rc)
-			return rc;
+		ret = probe_rates(p, err);
+		if (ret)
+			return ret;
 		if (!m->one_domain)
 			enter_phase(p, ZNS_PROBE_DIES);
 	}
 	if (m->phase == ZNS_PROBE_DIES) {
-		rc = probe_dies(p, err);
-		if (rc)
-			return rc;
+		ret = probe_dies(p, err);
+		if (ret)
+			return ret;
 		if (!m->nr_groups)
 			return zns_fail(err, -ENODATA, "%s: no zone could be tested", p->d->path);
 		if (m->nr_groups == 1)
@@ -39,38 +39,38 @@ static int phases(struct probe *p, struct zns_err *err)
 	if (m->one_domain)
 		return 0;
 	if (m->phase == ZNS_PROBE_CHANNELS) {
-		rc = probe_channels(p, err);
-		if (rc)
-			return rc;
+		ret = probe_channels(p, err);
+		if (ret)
+			return ret;
 		enter_phase(p, ZNS_PROBE_CHECK);
 	}
-	rc = probe_check(p, err);
-	if (!rc)
-		rc = probe_retest(p, err);
-	return rc ? rc : probe_ceiling(p, err);
+	ret = probe_check(p, err);
+	if (!ret)
+		ret = probe_retest(p, err);
+	return ret ? ret : probe_ceiling(p, err);
 }
 
 int zns_probe_run(struct zns_dev *dev, const struct zns_probe_params *params,
 		  struct zns_probe_map *map, struct zns_err *err)
 {
 	struct probe p;
-	int rc = probe_begin(&p, dev, params, map, err);
+	int ret = probe_begin(&p, dev, params, map, err);
 
-	if (!rc)
-		rc = phases(&p, err);
-	if (!rc)
-		rc = probe_number_groups(map, err);
+	if (!ret)
+		ret = phases(&p, err);
+	if (!ret)
+		ret = probe_number_groups(map, err);
 	if (p.kind)
 		probe_count(&p);
-	if (!rc)
-		rc = probe_judge(&p, err);
-	if (!rc)
+	if (!ret)
+		ret = probe_judge(&p, err);
+	if (!ret)
 		enter_phase(&p, ZNS_PROBE_DONE);
-	rc = probe_clean(&p, rc, err);
+	ret = probe_clean(&p, ret, err);
 	/* a doubtful result is nothing to continue with */
-	if (rc && rc != -EAGAIN && rc != -EPROTO && map->phase != ZNS_PROBE_CALIBRATE &&
+	if (ret && ret != -EAGAIN && ret != -EPROTO && map->phase != ZNS_PROBE_CALIBRATE &&
 	    map->phase != ZNS_PROBE_DONE && map->zone_group)
 		probe_save_state(&p, zns_mono_ns());
 	probe_free(&p);
-	return rc;
+	return ret;
 }

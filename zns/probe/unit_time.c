@@ -27,7 +27,7 @@ int probe_read_units(struct probe *p, uint32_t a, uint32_t b, uint64_t *ns, stru
 		  .buf = p->rbuf,
 		  .done_ns = &done[0] },
 	};
-	int rc;
+	int ret;
 
 	if (b != ZNS_PROBE_NONE)
 		r[1] = (struct zns_race){ .zone = b,
@@ -35,9 +35,9 @@ int probe_read_units(struct probe *p, uint32_t a, uint32_t b, uint64_t *ns, stru
 					  .count = 1,
 					  .buf = p->rbuf + p->unit,
 					  .done_ns = &done[1] };
-	rc = probe_race(p, r, b == ZNS_PROBE_NONE ? 1 : 2, err);
+	ret = probe_race(p, r, b == ZNS_PROBE_NONE ? 1 : 2, err);
 	*ns = zns_max(done[0], done[1]);
-	return rc;
+	return ret;
 }
 
 int probe_write_together(struct probe *p, const uint32_t *zones, uint32_t nr, uint32_t count,
@@ -46,13 +46,13 @@ int probe_write_together(struct probe *p, const uint32_t *zones, uint32_t nr, ui
 	struct zns_race r[PROBE_WRITE_BATCH] = { 0 };
 	cleanup_free uint64_t *done = calloc((size_t)nr * count, sizeof(*done));
 	uint32_t skip = zns_min(count / 2, 6u);
-	int rc;
+	int ret;
 
 	if (!done)
 		return zns_fail(err, -ENOMEM, "no memory for %u clients", nr);
-	rc = probe_spend(p, (uint64_t)nr * count * p->unit, err);
-	if (rc)
-		return rc;
+	ret = probe_spend(p, (uint64_t)nr * count * p->unit, err);
+	if (ret)
+		return ret;
 	for (uint32_t i = 0; i < nr; i++) {
 		probe_fill(p, p->wbuf + (size_t)i * p->unit, zones[i]);
 		r[i] = (struct zns_race){ .write = true,
@@ -63,9 +63,9 @@ int probe_write_together(struct probe *p, const uint32_t *zones, uint32_t nr, ui
 					  .done_ns = done + (size_t)i * count };
 		probe_mark(p, zones[i], count);
 	}
-	rc = probe_race(p, r, nr, err);
+	ret = probe_race(p, r, nr, err);
 	*mibps = 0;
-	for (uint32_t i = 0; !rc && i < nr; i++) {
+	for (uint32_t i = 0; !ret && i < nr; i++) {
 		const uint64_t *t = done + (size_t)i * count;
 		double rate = (count - 1 - skip) / ((t[count - 1] - t[skip] + 1) / 1e9),
 		       all = count / ((t[count - 1] + 1) / 1e9);
@@ -74,9 +74,9 @@ int probe_write_together(struct probe *p, const uint32_t *zones, uint32_t nr, ui
 		 * units is the limit. */
 		*mibps += zns_min(rate, all) * p->unit / MIB(1);
 	}
-	for (uint32_t i = 0; !rc && i < nr && p->d->geo.max_open; i++)
-		rc = zns_dev_close_zone(p->d, zones[i], err);
-	return rc ? rc : zns_dev_flush(p->d, err);
+	for (uint32_t i = 0; !ret && i < nr && p->d->geo.max_open; i++)
+		ret = zns_dev_close_zone(p->d, zones[i], err);
+	return ret ? ret : zns_dev_flush(p->d, err);
 }
 
 /* Four commands at once, each client on its own quarter. */
@@ -87,7 +87,7 @@ int probe_read_rate(struct probe *p, uint32_t zone, uint32_t units, double *mibp
 	cleanup_free uint64_t *done = calloc(units, sizeof(*done));
 	struct zns_race r[4] = { 0 };
 	uint64_t end = 1;
-	int rc;
+	int ret;
 
 	if (!done)
 		return zns_fail(err, -ENOMEM, "no memory for %u reads", units);
@@ -98,9 +98,9 @@ int probe_read_rate(struct probe *p, uint32_t zone, uint32_t units, double *mibp
 					  .count = each,
 					  .buf = p->rbuf + (size_t)i * p->unit,
 					  .done_ns = done + i * each };
-	rc = probe_race(p, r, clients, err);
+	ret = probe_race(p, r, clients, err);
 	for (uint32_t i = 0; i < clients * each; i++)
 		end = zns_max(end, done[i]);
 	*mibps = (double)clients * each * p->unit / MIB(1) / (end / 1e9);
-	return rc;
+	return ret;
 }

@@ -38,32 +38,32 @@ static uint32_t mate(struct probe *p, const struct look *l, uint32_t group, uint
 static int compare_groups(struct probe *p, struct look *l, struct zns_probe_drift *out,
 			  struct zns_err *err)
 {
-	int rc = 0;
+	int ret = 0;
 
-	for (uint32_t i = 0; !rc && i < l->nr_reps; i++) {
+	for (uint32_t i = 0; !ret && i < l->nr_reps; i++) {
 		uint32_t nr_late, n = l->nr_reps - i - 1;
 		bool told = true;
 
 		if (!n)
 			break;
-		rc = probe_suspects(p, l->reps[i], l->reps + i + 1, n, l->late, &nr_late, &told,
-				    err);
+		ret = probe_suspects(p, l->reps[i], l->reps + i + 1, n, l->late, &nr_late, &told,
+				     err);
 		l->tests++;
 		l->untold += !told;
-		for (uint32_t k = 0; !rc && k < nr_late; k++) {
+		for (uint32_t k = 0; !ret && k < nr_late; k++) {
 			uint32_t other = l->reps[i + 1 + l->late[k]];
 			int same;
 			float conf;
 
-			rc = probe_same_die(p, l->reps[i], other, false, &same, &conf, err);
-			l->untold += !rc && same < 0;
-			if (!rc && same == 1 && !out->groups_joined++) {
+			ret = probe_same_die(p, l->reps[i], other, false, &same, &conf, err);
+			l->untold += !ret && same < 0;
+			if (!ret && same == 1 && !out->groups_joined++) {
 				out->joined[0] = p->map->zone_group[l->reps[i]];
 				out->joined[1] = p->map->zone_group[other];
 			}
 		}
 	}
-	return rc;
+	return ret;
 }
 
 /* Tests one more zone of a group: it must be on its group's die and on no other. */
@@ -71,7 +71,7 @@ static int test_zone(struct probe *p, struct look *l, uint32_t at, uint32_t samp
 		     struct zns_probe_drift *out, struct zns_err *err)
 {
 	uint32_t own = l->reps[at], zone = mate(p, l, p->map->zone_group[own], own), n = 0;
-	int rc, right;
+	int ret, right;
 
 	/* keep the rest for the channels */
 	if (zone == ZNS_PROBE_NONE || out->zones_checked >= sample ||
@@ -82,14 +82,14 @@ static int test_zone(struct probe *p, struct look *l, uint32_t at, uint32_t samp
 	for (uint32_t i = 0; i < l->nr_reps; i++)
 		if (i != at && p->kind[l->reps[i]] != KIND_NO)
 			l->list[n++] = l->reps[i];
-	rc = probe_need(p, &zone, 1, err);
-	if (rc || p->kind[zone] == KIND_NO || p->kind[own] == KIND_NO)
-		return rc;
-	rc = probe_is_placed(p, zone, own, l->list, n, l->late, &right, err);
-	if (!rc)
-		rc = probe_drop(p, &zone, 1, err);
-	if (rc)
-		return rc;
+	ret = probe_need(p, &zone, 1, err);
+	if (ret || p->kind[zone] == KIND_NO || p->kind[own] == KIND_NO)
+		return ret;
+	ret = probe_is_placed(p, zone, own, l->list, n, l->late, &right, err);
+	if (!ret)
+		ret = probe_drop(p, &zone, 1, err);
+	if (ret)
+		return ret;
 	l->tests++;
 	l->untold += right < 0;
 	out->zones_checked += right >= 0;
@@ -104,7 +104,7 @@ static int test_chunk(struct probe *p, struct look *l, uint32_t from, uint32_t n
 		      struct zns_probe_drift *out, struct zns_err *err)
 {
 	uint32_t each = (sample + p->map->nr_groups - 1) / p->map->nr_groups;
-	int rc;
+	int ret;
 
 	l->nr_reps = 0;
 	for (uint32_t i = from; i < from + nr; i++) {
@@ -113,21 +113,21 @@ static int test_chunk(struct probe *p, struct look *l, uint32_t from, uint32_t n
 		if (z != ZNS_PROBE_NONE)
 			l->reps[l->nr_reps++] = z;
 	}
-	rc = probe_need(p, l->reps, l->nr_reps, err);
-	if (!rc)
-		rc = compare_groups(p, l, out, err);
+	ret = probe_need(p, l->reps, l->nr_reps, err);
+	if (!ret)
+		ret = compare_groups(p, l, out, err);
 	for (uint32_t k = 0; k < each; k++)
-		for (uint32_t i = 0; !rc && i < l->nr_reps; i++)
-			rc = test_zone(p, l, i, sample, out, err);
+		for (uint32_t i = 0; !ret && i < l->nr_reps; i++)
+			ret = test_zone(p, l, i, sample, out, err);
 	out->groups_checked += l->nr_reps;
-	return rc ? rc : probe_drop(p, l->reps, l->nr_reps, err);
+	return ret ? ret : probe_drop(p, l->reps, l->nr_reps, err);
 }
 
 static int test_map(struct probe *p, struct look *l, uint32_t sample, struct zns_probe_drift *out,
 		    struct zns_err *err)
 {
 	uint32_t most = zns_max(p->room - 1 - p->room / 8, 1u), nr = p->map->nr_groups;
-	int rc = probe_calibrate(p, err);
+	int ret = probe_calibrate(p, err);
 
 	for (uint32_t g = 0; g < nr; g++) {
 		uint32_t k = probe_random(p, g + 1);
@@ -135,14 +135,14 @@ static int test_map(struct probe *p, struct look *l, uint32_t sample, struct zns
 		l->groups[g] = l->groups[k];
 		l->groups[k] = g;
 	}
-	for (uint32_t at = 0; !rc && at < nr && p->map->written <= p->budget * 7 / 10; at += most)
-		rc = test_chunk(p, l, at, zns_min(most, nr - at), sample, out, err);
-	if (!rc && l->untold > UNTOLD_MAX * l->tests)
-		rc = zns_fail(
+	for (uint32_t at = 0; !ret && at < nr && p->map->written <= p->budget * 7 / 10; at += most)
+		ret = test_chunk(p, l, at, zns_min(most, nr - at), sample, out, err);
+	if (!ret && l->untold > UNTOLD_MAX * l->tests)
+		ret = zns_fail(
 			err, -EAGAIN,
 			"cannot be verified: %u of %u tests could not be told, since something hits the whole device or this host: let both be idle and try again",
 			l->untold, l->tests);
-	return rc;
+	return ret;
 }
 
 static int test_zones(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
@@ -168,9 +168,9 @@ static int test_channels(struct probe *p, struct zns_probe_drift *out, struct zn
 	double ratio[2][CHANNEL_PAIRS / 2] = { 0 }, spread = PROBE_UNTOLD, v[CHANNEL_PAIRS / 2],
 					middle[2], border;
 	uint32_t n[2] = { 0, 0 };
-	int rc = 0;
+	int ret = 0;
 
-	for (uint32_t k = 0; !rc && k < 64 * CHANNEL_PAIRS && n[0] + n[1] < CHANNEL_PAIRS; k++) {
+	for (uint32_t k = 0; !ret && k < 64 * CHANNEL_PAIRS && n[0] + n[1] < CHANNEL_PAIRS; k++) {
 		uint32_t ga = probe_random(p, m->nr_groups), gb = probe_random(p, m->nr_groups),
 			 zones[2];
 		bool one = m->group_channel[ga] == m->group_channel[gb];
@@ -183,18 +183,18 @@ static int test_channels(struct probe *p, struct zns_probe_drift *out, struct zn
 		zones[1] = mate(p, NULL, gb, ZNS_PROBE_NONE);
 		if (zones[0] == ZNS_PROBE_NONE || zones[1] == ZNS_PROBE_NONE)
 			continue;
-		rc = probe_need(p, zones, 2, err);
-		if (!rc && (p->readable[zones[0]] != p->unit || p->readable[zones[1]] != p->unit))
+		ret = probe_need(p, zones, 2, err);
+		if (!ret && (p->readable[zones[0]] != p->unit || p->readable[zones[1]] != p->unit))
 			continue;
-		if (!rc)
-			rc = probe_loss(p, zones[0], zones[1], 48, &ratio[one][n[one]], &spread,
-					err);
-		if (!rc)
-			rc = probe_drop(p, zones, 2, err);
+		if (!ret)
+			ret = probe_loss(p, zones[0], zones[1], 48, &ratio[one][n[one]], &spread,
+					 err);
+		if (!ret)
+			ret = probe_drop(p, zones, 2, err);
 		n[one] += spread < PROBE_UNTOLD; /* otherwise it was disturbed each time */
 	}
-	if (rc || !n[0] || !n[1])
-		return rc;
+	if (ret || !n[0] || !n[1])
+		return ret;
 	for (int i = 0; i < 2; i++) {
 		memcpy(v, ratio[i], n[i] * sizeof(*v));
 		middle[i] = probe_median(v, n[i]);
@@ -217,13 +217,13 @@ static int verify(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 		  struct zns_err *err)
 {
 	struct zns_probe_map now = { 0 }, *m = p->map;
-	int rc = probe_map_alloc(&now, p->nr);
+	int ret = probe_map_alloc(&now, p->nr);
 
-	if (rc)
-		return zns_fail(err, rc, "no memory for %u zones", p->nr);
+	if (ret)
+		return zns_fail(err, ret, "no memory for %u zones", p->nr);
 	/* measure the rates into a separate map */
 	p->map = &now;
-	rc = probe_rates(p, err);
+	ret = probe_rates(p, err);
 	p->map = m;
 	m->written += now.written;
 	m->resets += now.resets;
@@ -236,18 +236,18 @@ static int verify(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 	out->rates_changed = changed(m->zone_write_mibps, now.zone_write_mibps) ||
 			     changed(m->zone_read_mibps, now.zone_read_mibps);
 	zns_probe_fini(&now);
-	if (rc || m->one_domain || out->domain_changed)
-		return rc;
+	if (ret || m->one_domain || out->domain_changed)
+		return ret;
 	m->phase = ZNS_PROBE_DIES;
-	rc = test_zones(p, sample ? sample : zns_max(64u, EACH * m->nr_groups), out, err);
+	ret = test_zones(p, sample ? sample : zns_max(64u, EACH * m->nr_groups), out, err);
 	m->phase = ZNS_PROBE_CHANNELS;
-	if (!rc && m->nr_channels > 1) {
+	if (!ret && m->nr_channels > 1) {
 		p->solo_ns = calloc(p->nr, sizeof(*p->solo_ns));
-		rc = p->solo_ns ? test_channels(p, out, err) :
-				  zns_fail(err, -ENOMEM, "no memory for %u zones", p->nr);
+		ret = p->solo_ns ? test_channels(p, out, err) :
+				   zns_fail(err, -ENOMEM, "no memory for %u zones", p->nr);
 		free(p->solo_ns);
 	}
-	return rc;
+	return ret;
 }
 
 int zns_probe_verify(struct zns_dev *dev, const struct zns_probe_params *params,
@@ -255,14 +255,14 @@ int zns_probe_verify(struct zns_dev *dev, const struct zns_probe_params *params,
 		     struct zns_err *err)
 {
 	struct probe p;
-	int rc;
+	int ret;
 
 	*out = (struct zns_probe_drift){ 0 };
 	map->phase = ZNS_PROBE_CALIBRATE;
-	rc = probe_begin(&p, dev, params, map, err);
-	if (!rc)
-		rc = verify(&p, sample, out, err);
-	rc = probe_clean(&p, rc, err);
+	ret = probe_begin(&p, dev, params, map, err);
+	if (!ret)
+		ret = verify(&p, sample, out, err);
+	ret = probe_clean(&p, ret, err);
 	probe_free(&p);
-	return rc;
+	return ret;
 }

@@ -74,7 +74,7 @@ static int burst(struct probe *p, const uint32_t *zones, uint32_t nr_zones, uint
 {
 	struct zns_race r[PROBE_BURST_MAX + PROBE_SET_MAX];
 	uint64_t done[PROBE_BURST_MAX] = { 0 }, behind[2 * PROBE_SET_MAX] = { 0 };
-	int rc;
+	int ret;
 
 	for (uint32_t i = 0; i < size; i++)
 		r[i] = small(p, zones[i % nr_zones], i, i, &done[i]);
@@ -82,9 +82,9 @@ static int burst(struct probe *p, const uint32_t *zones, uint32_t nr_zones, uint
 		r[size + i] = small(p, others[i], p->votes + i, size + i, &behind[2 * i]);
 		twice(p, &r[size + i]);
 	}
-	rc = probe_race(p, r, size + nr, err);
-	if (rc)
-		return rc;
+	ret = probe_race(p, r, size + nr, err);
+	if (ret)
+		return ret;
 	for (uint32_t i = 0; i < nr; i++)
 		after[i] = behind[2 * i + r[size + i].count - 1];
 	for (uint32_t i = *own = 0; i < size; i++)
@@ -100,11 +100,11 @@ static int alone(struct probe *p, const uint32_t *zones, uint32_t nr, bool sprea
 
 	for (uint32_t k = 0; k < samples; k++) {
 		uint64_t own;
-		int rc = burst(p, spread ? zones : &zones[k % nr], spread ? nr : 1, size, NULL, 0,
-			       &own, NULL, err);
+		int ret = burst(p, spread ? zones : &zones[k % nr], spread ? nr : 1, size, NULL, 0,
+				&own, NULL, err);
 
-		if (rc)
-			return rc;
+		if (ret)
+			return ret;
 		v[k] = own;
 	}
 	*ns = probe_quartile(v, samples);
@@ -122,13 +122,13 @@ static int spread_out(struct probe *p, const uint32_t *zones, uint32_t nr, struc
 	for (uint32_t k = 0; k < SPREAD_SETS; k++) {
 		uint32_t set[PROBE_BURST_MAX], n = zns_min(p->burst, PROBE_BURST_MAX);
 		uint64_t ns;
-		int rc;
+		int ret;
 
 		for (uint32_t i = 0; i < n; i++)
 			set[i] = k ? zones[probe_random(p, nr)] : zones[i % nr];
-		rc = alone(p, set, n, true, n, SAMPLES / 4, &ns, err);
-		if (rc)
-			return rc;
+		ret = alone(p, set, n, true, n, SAMPLES / 4, &ns, err);
+		if (ret)
+			return ret;
 		best = zns_min(best, ns);
 	}
 	if (best < AS_SLOW * p->burst_ns)
@@ -143,14 +143,14 @@ static int spread_out(struct probe *p, const uint32_t *zones, uint32_t nr, struc
 int probe_calibrate_burst(struct probe *p, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	uint32_t few = zns_min(nr, 4u);
-	int rc = alone(p, zones, few, false, 1, SAMPLES, &p->single_ns, err);
+	int ret = alone(p, zones, few, false, 1, SAMPLES, &p->single_ns, err);
 
-	for (p->burst = 8; !rc; p->burst = zns_min(p->burst + p->burst / 2, PROBE_BURST_MAX)) {
-		rc = alone(p, zones, few, false, p->burst, SAMPLES, &p->burst_ns, err);
-		if (!rc && (p->burst_ns >= 8 * p->single_ns || p->burst == PROBE_BURST_MAX))
+	for (p->burst = 8; !ret; p->burst = zns_min(p->burst + p->burst / 2, PROBE_BURST_MAX)) {
+		ret = alone(p, zones, few, false, p->burst, SAMPLES, &p->burst_ns, err);
+		if (!ret && (p->burst_ns >= 8 * p->single_ns || p->burst == PROBE_BURST_MAX))
 			break;
 	}
-	return rc ? rc : spread_out(p, zones, nr, err);
+	return ret ? ret : spread_out(p, zones, nr, err);
 }
 
 /* Picks control zones for a vote on @a and @b, from other groups if groups are known. Otherwise
@@ -230,18 +230,18 @@ int probe_suspects(struct probe *p, uint32_t zone, const uint32_t *others, uint3
 		 * read clears it. */
 		while (left > (good ? 1 : 0) && good < TRIES) {
 			uint64_t own, after[PROBE_SET_MAX];
-			int rc = burst(p, &zone, 1, p->burst, others + at, n, &own, after, err);
+			int ret = burst(p, &zone, 1, p->burst, others + at, n, &own, after, err);
 
-			if (!rc && ++p->races && disturbed(p, zone, own)) {
+			if (!ret && ++p->races && disturbed(p, zone, own)) {
 				p->spoiled++;
-				rc = probe_hopeless(p, err);
-				if (!rc && ++spoiled < VOIDS_MAX)
+				ret = probe_hopeless(p, err);
+				if (!ret && ++spoiled < VOIDS_MAX)
 					continue;
 				*told = false;
-				return rc;
+				return ret;
 			}
-			if (rc)
-				return rc;
+			if (ret)
+				return ret;
 			good++;
 			for (uint32_t i = left = 0; i < n; i++)
 				left += late[i] &= seen(p, after[i]) != QUICK;
@@ -275,13 +275,13 @@ static int vote(struct probe *p, uint32_t a, uint32_t b, bool *waited, bool *spo
 	uint32_t others[1 + CONTROLS] = { b };
 	uint64_t own, after[1 + CONTROLS];
 	struct controls c;
-	int rc;
+	int ret;
 
 	pick_controls(p, a, b, CONTROLS, &c);
 	memcpy(others + 1, c.zone, c.nr * sizeof(*c.zone));
-	rc = burst(p, &a, 1, p->burst, others, 1 + c.nr, &own, after, err);
-	if (rc)
-		return rc;
+	ret = burst(p, &a, 1, p->burst, others, 1 + c.nr, &own, after, err);
+	if (ret)
+		return ret;
 	*waited = seen(p, after[0]) == WAITED;
 	*spoiled = disturbed(p, a, own) || seen(p, after[0]) == ODD ||
 		   (*waited && controls_waited(p, &c, after + 1));
@@ -300,10 +300,10 @@ int probe_same_die(struct probe *p, uint32_t a, uint32_t b, bool quick_no, int *
 	*conf = 0;
 	while (yes + no < VOTES_MAX && void_votes < VOIDS_MAX) {
 		bool swap = (yes + no) % 2, waited, spoiled;
-		int rc = vote(p, swap ? b : a, swap ? a : b, &waited, &spoiled, err);
+		int ret = vote(p, swap ? b : a, swap ? a : b, &waited, &spoiled, err);
 
-		if (rc)
-			return rc;
+		if (ret)
+			return ret;
 		void_votes += spoiled;
 		if (spoiled)
 			continue;

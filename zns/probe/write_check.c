@@ -43,15 +43,15 @@ static int try_pairs(struct probe *p, bool same, uint32_t count, uint32_t *tried
 	for (uint32_t i = 0; i < PAIRS; i++) {
 		uint32_t pair[2];
 		double sum;
-		int rc;
+		int ret;
 
 		if (!pick_pair(p, same, pair))
 			return 0;
-		rc = probe_write_together(p, pair, 2, count, &sum, err);
-		if (!rc)
-			rc = probe_drop(p, pair, 2, err);
-		if (rc)
-			return rc;
+		ret = probe_write_together(p, pair, 2, count, &sum, err);
+		if (!ret)
+			ret = probe_drop(p, pair, 2, err);
+		if (ret)
+			return ret;
 		*tried += 1;
 		*wrong += (sum > BORDER * p->map->zone_write_mibps) == same;
 		probe_tick(p, i + 1 + (same ? 0 : PAIRS), 2 * PAIRS);
@@ -63,7 +63,7 @@ int probe_check(struct probe *p, struct zns_err *err)
 {
 	uint64_t left = (p->budget - zns_min(p->budget, p->map->written)) / p->unit;
 	uint32_t fits = p->d->geo.zone_capacity / p->unit - 1, tried, wrong, count;
-	int rc;
+	int ret;
 
 	/* leave units for the later tests of the map */
 	left = (left - zns_min(left, (uint64_t)probe_retest_units(p))) / (4 * PAIRS);
@@ -72,19 +72,19 @@ int probe_check(struct probe *p, struct zns_err *err)
 	/* fewer units would only measure the buffers */
 	if (count < 8 || p->open_room < 2 || p->map->nr_groups < 2)
 		return 0;
-	rc = try_pairs(p, true, count, &tried, &wrong, err);
-	if (!rc && wrong * 2 > tried)
-		rc = zns_fail(
+	ret = try_pairs(p, true, count, &tried, &wrong, err);
+	if (!ret && wrong * 2 > tried)
+		ret = zns_fail(
 			err, -EPROTO,
 			"zones that disturb each other's reads do not when they are written (%u of %u pairs), so the groups found are of no use; nothing is stored: let the device and this host be idle and probe again; where it stays like that, the drive places reads and writes by different rules",
 			wrong, tried);
-	if (rc)
-		return rc;
-	rc = try_pairs(p, false, count, &tried, &wrong, err);
-	if (!rc && wrong * 2 > tried)
-		rc = zns_fail(
+	if (ret)
+		return ret;
+	ret = try_pairs(p, false, count, &tried, &wrong, err);
+	if (!ret && wrong * 2 > tried)
+		ret = zns_fail(
 			err, -EPROTO,
 			"zones that do not disturb each other's reads do when they are written (%u of %u pairs), so the groups found are of no use; nothing is stored: let the device and this host be idle and probe again; where it stays like that, something that all dies share is slower than two of them",
 			wrong, tried);
-	return rc;
+	return ret;
 }

@@ -38,7 +38,7 @@ int zns_store_alone(struct zns_store *s, struct zns_err *err)
 {
 	uint32_t n = s->nr_meta - s->first_meta;
 	cleanup_free struct zns_zone *z = calloc(n, sizeof(*z));
-	int rc;
+	int ret;
 
 	if (s->foreign)
 		return taken(s, err);
@@ -46,9 +46,9 @@ int zns_store_alone(struct zns_store *s, struct zns_err *err)
 	 * it. */
 	if (!z || !s->seen_wp || s->need_roll)
 		return z ? 0 : zns_fail(err, -ENOMEM, "no memory for %u metadata zones", n);
-	rc = zns_dev_report(s->dev, s->first_meta, n, z, err);
-	if (rc)
-		return rc;
+	ret = zns_dev_report(s->dev, s->first_meta, n, z, err);
+	if (ret)
+		return ret;
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t want = z[i].index == s->log.zone ? s->log.off : s->seen_wp[i];
 
@@ -58,10 +58,10 @@ int zns_store_alone(struct zns_store *s, struct zns_err *err)
 	return 0;
 }
 
-int zns_store_lost(struct zns_store *s, int rc)
+int zns_store_lost(struct zns_store *s, int ret)
 {
-	s->foreign |= rc == -EBADE;
-	return rc;
+	s->foreign |= ret == -EBADE;
+	return ret;
 }
 
 bool zns_store_foreign(const struct zns_store *s)

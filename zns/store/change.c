@@ -33,44 +33,44 @@ static int append(struct zns_store *s, uint16_t type, const ProtobufCMessage *ms
 {
 	uint64_t rec = zns_state_rec(&s->st, msg) + (key ? zns_state_rec(&s->st, &key->base) : 0);
 	uint64_t claim = zns_store_claim_rec(s);
-	int rc;
+	int ret;
 
 	if (rec > ZNS_RECORD_MAX)
 		return zns_fail(err, -EFBIG, "a record of %llu bytes is too long for the log",
 				(unsigned long long)rec);
-	rc = zns_store_alone(s, err);
-	if (rc)
-		return rc;
+	ret = zns_store_alone(s, err);
+	if (ret)
+		return ret;
 	if (s->need_roll || s->log.off + claim + rec > s->log.cap) {
-		rc = zns_store_roll(s, claim + rec, err);
-		if (rc)
-			return zns_store_lost(s, rc);
+		ret = zns_store_roll(s, claim + rec, err);
+		if (ret)
+			return zns_store_lost(s, ret);
 	}
 	if (claim)
-		rc = zns_log_put(&s->log, ZNS_FRAME_MOUNT, s->claim->msg, err);
-	if (!rc)
-		rc = zns_log_put(&s->log, type, msg, err);
-	if (!rc && key)
-		rc = zns_log_put(&s->log, ZNS_FRAME_KEY, &key->base, err);
-	if (!rc)
-		rc = zns_log_write_durable(&s->log, err);
-	if (!rc && claim) {
+		ret = zns_log_put(&s->log, ZNS_FRAME_MOUNT, s->claim->msg, err);
+	if (!ret)
+		ret = zns_log_put(&s->log, type, msg, err);
+	if (!ret && key)
+		ret = zns_log_put(&s->log, ZNS_FRAME_KEY, &key->base, err);
+	if (!ret)
+		ret = zns_log_write_durable(&s->log, err);
+	if (!ret && claim) {
 		zns_state_set_mount(&s->st, s->claim);
 		s->claim = NULL;
 	}
-	if (!rc)
+	if (!ret)
 		return 0;
 	/*
 	 * The record may stand on the device although the caller is told that it failed. A new
 	 * generation without it settles that; if this fails too, the next change tries again first.
 	 */
-	if (rc == -EBADE) /* the device is another host's now: nothing of ours gets there any more
-			   */
-		return zns_store_lost(s, rc);
+	if (ret == -EBADE) /* the device is another host's now: nothing of ours gets there any more
+			    */
+		return zns_store_lost(s, ret);
 	zns_wrap(err, "cannot write metadata zone %u", s->log.zone);
 	s->need_roll = true;
 	zns_store_roll(s, 0, NULL);
-	return rc;
+	return ret;
 }
 
 /*
@@ -85,19 +85,19 @@ static int change(struct zns_store *s, uint16_t type, const ProtobufCMessage *ms
 	struct zns_ent *e;
 	void *copy;
 	bool keyed;
-	int rc;
+	int ret;
 
-	rc = zns_store_writable(s, err);
-	if (!rc && k->check)
-		rc = k->check(msg, &s->st.lim, -EINVAL, err);
-	if (!rc && k->may)
-		rc = k->may(&s->st, msg, false, -EINVAL, err);
-	if (!rc && more)
-		rc = zns_store_may_grow(s, more, err);
-	if (!rc)
-		rc = zns_state_room(&s->st, err);
-	if (rc)
-		return rc;
+	ret = zns_store_writable(s, err);
+	if (!ret && k->check)
+		ret = k->check(msg, &s->st.lim, -EINVAL, err);
+	if (!ret && k->may)
+		ret = k->may(&s->st, msg, false, -EINVAL, err);
+	if (!ret && more)
+		ret = zns_store_may_grow(s, more, err);
+	if (!ret)
+		ret = zns_state_room(&s->st, err);
+	if (ret)
+		return ret;
 	copy = zns_pb_copy(msg, err);
 	if (!copy)
 		return -ENOMEM;
@@ -105,10 +105,10 @@ static int change(struct zns_store *s, uint16_t type, const ProtobufCMessage *ms
 	if (!e)
 		return -ENOMEM;
 	keyed = type == ZNS_FRAME_CHECKPOINT && zns_state_key(e->ckpt, &key);
-	rc = append(s, type, e->msg, keyed ? &key : NULL, err);
-	if (rc) {
+	ret = append(s, type, e->msg, keyed ? &key : NULL, err);
+	if (ret) {
 		zns_state_ent_drop(&s->st, e);
-		return rc;
+		return ret;
 	}
 	k->apply(&s->st, e);
 	zns_state_compact(&s->st);
@@ -152,11 +152,11 @@ int zns_store_remove(struct zns_store *s, const uint8_t *id, const char *by, str
 	ZnsPb__Tombstone t = ZNS_PB__TOMBSTONE__INIT;
 	const struct zns_ent *victim;
 	char str[ZNS_UUID_STR];
-	int rc;
+	int ret;
 
-	rc = zns_store_writable(s, err);
-	if (rc)
-		return rc;
+	ret = zns_store_writable(s, err);
+	if (ret)
+		return ret;
 	victim = zns_state_find(&s->st, id);
 	if (!victim)
 		return zns_fail(err, -ENOENT, "no checkpoint %s in the store",
@@ -181,10 +181,10 @@ int zns_store_release(struct zns_store *s, const char *container, struct zns_err
 {
 	ZnsPb__Release r = ZNS_PB__RELEASE__INIT;
 	const struct zns_owner *o = zns_state_owner(&s->st, container);
-	int rc = zns_store_writable(s, err);
+	int ret = zns_store_writable(s, err);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (!o || !o->reservation)
 		return zns_fail(err, -ENOENT, "container %s has no reservation", container);
 	r.container = (char *)container;
@@ -199,12 +199,12 @@ int zns_store_set_profile(struct zns_store *s, const ZnsPb__Profile *p, struct z
 int zns_store_retain(struct zns_store *s, const ZnsPb__Retention *r, struct zns_err *err)
 {
 	bool says = r->keep || r->ttl_s;
-	int rc = zns_store_writable(s, err);
+	int ret = zns_store_writable(s, err);
 
-	if (!rc)
-		rc = zns_check_retention(r, -EINVAL, err);
-	if (rc || (!says && !zns_store_find_retention(s, r->container)))
-		return rc;
+	if (!ret)
+		ret = zns_check_retention(r, -EINVAL, err);
+	if (ret || (!says && !zns_store_find_retention(s, r->container)))
+		return ret;
 	return change(s, ZNS_FRAME_RETENTION, &r->base, says ? whole(s, &r->base) : 0, err);
 }
 
@@ -212,15 +212,15 @@ int zns_store_set_mark(struct zns_store *s, const ZnsPb__Mark *m, struct zns_err
 {
 	bool says = m->pinned || m->has_gone_ns;
 	char str[ZNS_UUID_STR];
-	int rc = zns_store_writable(s, err);
+	int ret = zns_store_writable(s, err);
 
-	if (!rc)
-		rc = zns_check_mark(m, -EINVAL, err);
-	if (!rc && !zns_state_find(&s->st, m->checkpoint.data))
-		rc = zns_fail(err, -ENOENT, "no checkpoint %s in the store",
-			      zns_uuid_format(m->checkpoint.data, str));
-	if (rc || (!says && !zns_store_find_mark(s, m->checkpoint.data)))
-		return rc;
+	if (!ret)
+		ret = zns_check_mark(m, -EINVAL, err);
+	if (!ret && !zns_state_find(&s->st, m->checkpoint.data))
+		ret = zns_fail(err, -ENOENT, "no checkpoint %s in the store",
+			       zns_uuid_format(m->checkpoint.data, str));
+	if (ret || (!says && !zns_store_find_mark(s, m->checkpoint.data)))
+		return ret;
 	return change(s, ZNS_FRAME_MARK, &m->base, says ? whole(s, &m->base) : 0, err);
 }
 
@@ -235,17 +235,17 @@ int zns_store_set_encryption(struct zns_store *s, const ZnsPb__Encryption *e, st
 int zns_store_claim_now(struct zns_store *s, struct zns_err *err)
 {
 	struct zns_ent *e = s->claim;
-	int rc;
+	int ret;
 
 	if (!e)
 		return 0;
 	s->claim = NULL; /* else it would be written twice */
-	rc = append(s, ZNS_FRAME_MOUNT, e->msg, NULL, err);
-	if (rc)
+	ret = append(s, ZNS_FRAME_MOUNT, e->msg, NULL, err);
+	if (ret)
 		s->claim = e;
 	else
 		zns_state_set_mount(&s->st, e);
-	return rc;
+	return ret;
 }
 
 int zns_store_unclaim(struct zns_store *s, struct zns_err *err)

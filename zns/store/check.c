@@ -169,7 +169,7 @@ static int check_old_manifests(const ZnsPb__Checkpoint *c, const struct zns_limi
 int zns_check_checkpoint(const ZnsPb__Checkpoint *c, const struct zns_limits *l, int code,
 			 struct zns_err *err)
 {
-	int rc;
+	int ret;
 
 	if (check_id("checkpoint id", &c->id, code, err) ||
 	    zns_check_name("container", c->container, code, err) ||
@@ -177,9 +177,9 @@ int zns_check_checkpoint(const ZnsPb__Checkpoint *c, const struct zns_limits *l,
 		return code;
 	if (c->has_parent && !memcmp(c->parent.data, c->id.data, ZNS_UUID_LEN))
 		return zns_fail(err, code, "the checkpoint is its own parent");
-	rc = check_uses(l, c, code, err);
-	if (rc)
-		return rc;
+	ret = check_uses(l, c, code, err);
+	if (ret)
+		return ret;
 	if (check_groups(c->groups, c->n_groups, l, code, err) ||
 	    check_groups(c->metadata_groups, c->n_metadata_groups, l, code, err) ||
 	    check_old_manifests(c, l, code, err) ||

@@ -12,23 +12,23 @@ static int refuse_written(struct zns_dev *dev, uint32_t first, uint32_t nr_meta,
 			  struct zns_err *err)
 {
 	uint32_t data, n = 0;
-	int rc = zns_store_written(dev, nr_meta, &data, err);
+	int ret = zns_store_written(dev, nr_meta, &data, err);
 
-	for (uint32_t i = first; i < nr_meta && !rc; i++) {
+	for (uint32_t i = first; i < nr_meta && !ret; i++) {
 		struct zns_log_reader r;
 		struct zns_frame f;
 		struct zns_zone z;
 
-		rc = zns_dev_report(dev, i, 1, &z, err);
-		if (rc || !z.wp || z.state == ZNS_ZONE_OFFLINE)
+		ret = zns_dev_report(dev, i, 1, &z, err);
+		if (ret || !z.wp || z.state == ZNS_ZONE_OFFLINE)
 			continue;
 		zns_log_reader_init(&r, dev, &z);
 		n += zns_log_peek(&r, &f, NULL) != 1;
 		zns_log_reader_fini(&r);
 	}
 	n += data;
-	if (rc || !n)
-		return rc;
+	if (ret || !n)
+		return ret;
 	return zns_fail(
 		err, -EEXIST,
 		"%s has no catalogue, but %u of its zones are not empty: --force destroys what they hold, `znsctl fsck --rebuild %s` looks for checkpoints in them",
@@ -42,12 +42,12 @@ static int look_at_old(struct zns_dev *dev, uint32_t first, uint32_t nr_meta, bo
 	struct zns_err e = ZNS_ERR_INIT;
 	struct zns_store *s;
 	size_t nr;
-	int rc;
+	int ret;
 
-	rc = zns_store_open(dev, ZNS_STORE_RDONLY, &s, &e);
-	if (rc == -ENOMEDIUM)
+	ret = zns_store_open(dev, ZNS_STORE_RDONLY, &s, &e);
+	if (ret == -ENOMEDIUM)
 		return force ? 0 : refuse_written(dev, first, nr_meta, err);
-	if (rc) {
+	if (ret) {
 		if (force)
 			return 0;
 		return zns_fail(err, -EEXIST,
@@ -84,7 +84,7 @@ static int reset_all(struct zns_dev *dev, const struct zns_zone *zones, uint32_t
 		return zns_fail(err, -ENOMEM, "no memory for %u zones", dev->geo.nr_zones);
 	for (int step = 0; step < 3; step++) {
 		uint32_t nr = 0;
-		int rc;
+		int ret;
 
 		for (uint32_t i = 0; i < dev->geo.nr_zones; i++) {
 			int when = i >= nr_meta ? 2 : i == log_zone;
@@ -94,11 +94,11 @@ static int reset_all(struct zns_dev *dev, const struct zns_zone *zones, uint32_t
 		}
 		if (!nr)
 			continue;
-		rc = zns_dev_reset(dev, list, nr, err);
-		if (!rc)
-			rc = zns_dev_flush(dev, err);
-		if (rc)
-			return rc;
+		ret = zns_dev_reset(dev, list, nr, err);
+		if (!ret)
+			ret = zns_dev_flush(dev, err);
+		if (ret)
+			return ret;
 	}
 	return 0;
 }
@@ -125,9 +125,9 @@ static uint64_t stuck_generation(struct zns_dev *dev, const struct zns_zone *zon
 
 static int fill_new(struct zns_store *s, const ZnsPb__Profile *profile, struct zns_err *err)
 {
-	int rc = zns_state_init(&s->st, &s->dev->geo, s->nr_meta, err);
+	int ret = zns_state_init(&s->st, &s->dev->geo, s->nr_meta, err);
 
-	return rc ? rc : zns_record_set(&s->st, ZNS_FRAME_PROFILE, &profile->base, err);
+	return ret ? ret : zns_record_set(&s->st, ZNS_FRAME_PROFILE, &profile->base, err);
 }
 
 int zns_store_format(struct zns_dev *dev, const uint8_t *uuid, const ZnsPb__Profile *profile,
@@ -137,43 +137,44 @@ int zns_store_format(struct zns_dev *dev, const uint8_t *uuid, const ZnsPb__Prof
 	struct zns_store *s = zns_store_alloc(dev, 0, err);
 	uint32_t log_zone = UINT32_MAX;
 	bool has_uuid = false;
-	int rc;
+	int ret;
 
 	if (!s || !zones) {
 		zns_store_close(s);
 		return zns_fail(err, -ENOMEM, "no memory for %u zones", dev->geo.nr_zones);
 	}
-	rc = zns_store_meta_range(dev, &s->first_meta, &s->nr_meta, err);
-	if (rc == -ENOMEDIUM)
-		rc = zns_fail(err, -EINVAL, "%s is too small for a store: %u zones", dev->path,
-			      dev->geo.nr_zones);
+	ret = zns_store_meta_range(dev, &s->first_meta, &s->nr_meta, err);
+	if (ret == -ENOMEDIUM)
+		ret = zns_fail(err, -EINVAL, "%s is too small for a store: %u zones", dev->path,
+			       dev->geo.nr_zones);
 	/* Everything that can be refused is refused before the first reset. */
-	if (!rc)
-		rc = fill_new(s, profile, err);
-	if (!rc)
-		rc = look_at_old(dev, s->first_meta, s->nr_meta, force, s->uuid, &has_uuid,
-				 &log_zone, err);
-	if (!rc && !has_uuid && uuid)
+	if (!ret)
+		ret = fill_new(s, profile, err);
+	if (!ret)
+		ret = look_at_old(dev, s->first_meta, s->nr_meta, force, s->uuid, &has_uuid,
+				  &log_zone, err);
+	if (!ret && !has_uuid && uuid)
 		memcpy(s->uuid, uuid, ZNS_UUID_LEN);
-	else if (!rc && !has_uuid)
-		rc = zns_uuid_generate(s->uuid);
-	if (!rc)
-		rc = zns_dev_report(dev, 0, dev->geo.nr_zones, zones, err);
-	if (!rc) {
+	else if (!ret && !has_uuid)
+		ret = zns_uuid_generate(s->uuid);
+	if (!ret)
+		ret = zns_dev_report(dev, 0, dev->geo.nr_zones, zones, err);
+	if (!ret) {
 		zns_store_min_cap(s, zones + s->first_meta);
 		if (s->min_cap != UINT64_MAX && zns_store_snapshot_bytes(s) > s->min_cap)
-			rc = zns_fail(err, -ENOSPC,
-				      "the profile does not fit into a metadata zone of %llu bytes",
-				      (unsigned long long)s->min_cap);
+			ret = zns_fail(
+				err, -ENOSPC,
+				"the profile does not fit into a metadata zone of %llu bytes",
+				(unsigned long long)s->min_cap);
 	}
-	if (!rc) {
+	if (!ret) {
 		s->max_generation = stuck_generation(dev, zones, s->first_meta, s->nr_meta);
-		rc = reset_all(dev, zones, s->nr_meta, log_zone, err);
+		ret = reset_all(dev, zones, s->nr_meta, log_zone, err);
 	}
-	if (!rc)
-		rc = zns_store_roll(s, 0, err);
-	if (!rc && uuid_out)
+	if (!ret)
+		ret = zns_store_roll(s, 0, err);
+	if (!ret && uuid_out)
 		memcpy(uuid_out, s->uuid, ZNS_UUID_LEN);
 	zns_store_close(s);
-	return rc;
+	return ret;
 }

@@ -41,15 +41,15 @@ int zns_handle_parse(const uint8_t *buf, size_t len, ZnsPb__Handle **out, struct
 {
 	struct zns_frame f;
 	ZnsPb__Handle *h;
-	int rc;
+	int ret;
 
 	if (len > ZNS_HANDLE_MAX)
 		return zns_fail(err, -EBADMSG, "not a handle: %zu bytes", len);
-	rc = zns_frame_parse(buf, len, &f, err);
-	if (rc == -ENODATA)
+	ret = zns_frame_parse(buf, len, &f, err);
+	if (ret == -ENODATA)
 		return zns_fail(err, -EBADMSG, "not a handle");
-	if (rc)
-		return rc == -EPROTONOSUPPORT ? rc : zns_wrap(err, "handle"), rc;
+	if (ret)
+		return ret == -EPROTONOSUPPORT ? ret : zns_wrap(err, "handle"), ret;
 	if (f.type != ZNS_FRAME_HANDLE || f.generation || f.seq)
 		return zns_fail(err, -EBADMSG, "not a handle: a record of type %u", f.type);
 	if (zns_frame_size(f.len, 1) != len)
@@ -58,10 +58,10 @@ int zns_handle_parse(const uint8_t *buf, size_t len, ZnsPb__Handle **out, struct
 	h = zns_pb__handle__unpack(NULL, f.len, f.payload);
 	if (!h)
 		return zns_fail(err, -EBADMSG, "handle: cannot be decoded");
-	rc = check_handle(h, -EBADMSG, err);
-	if (rc) {
+	ret = check_handle(h, -EBADMSG, err);
+	if (ret) {
 		zns_pb__handle__free_unpacked(h, NULL);
-		return rc;
+		return ret;
 	}
 	*out = h;
 	return 0;
@@ -78,14 +78,14 @@ int zns_handle_read(int dirfd, ZnsPb__Handle **out, struct zns_err *err)
 {
 	cleanup_free uint8_t *buf = NULL;
 	size_t len;
-	int rc = zns_read_plain(dirfd, ZNS_HANDLE_NAME, ZNS_HANDLE_MAX, &buf, &len);
+	int ret = zns_read_plain(dirfd, ZNS_HANDLE_NAME, ZNS_HANDLE_MAX, &buf, &len);
 
-	if (rc == -EFBIG)
+	if (ret == -EFBIG)
 		return zns_fail(err, -EBADMSG, "%s is too large for a handle", ZNS_HANDLE_NAME);
-	if (rc == -ELOOP || rc == -EISDIR || rc == -EINVAL)
-		return zns_fail(err, -EBADMSG, "%s: %s", ZNS_HANDLE_NAME, zns_open_why(rc));
-	if (rc)
-		return zns_fail(err, rc, "%s: %s", ZNS_HANDLE_NAME, zns_open_why(rc));
+	if (ret == -ELOOP || ret == -EISDIR || ret == -EINVAL)
+		return zns_fail(err, -EBADMSG, "%s: %s", ZNS_HANDLE_NAME, zns_open_why(ret));
+	if (ret)
+		return zns_fail(err, ret, "%s: %s", ZNS_HANDLE_NAME, zns_open_why(ret));
 	return zns_handle_parse(buf, len, out, err);
 }
 
@@ -120,11 +120,11 @@ int zns_handle_write(int dirfd, const ZnsPb__Handle *h, struct zns_err *err)
 	struct zns_frame f = { .type = ZNS_FRAME_HANDLE };
 	cleanup_free uint8_t *buf = NULL;
 	size_t n, len;
-	int rc;
+	int ret;
 
-	rc = check_handle(h, -EINVAL, err);
-	if (rc)
-		return rc;
+	ret = check_handle(h, -EINVAL, err);
+	if (ret)
+		return ret;
 	n = zns_pb__handle__get_packed_size(h);
 	len = zns_frame_size(n, 1);
 	if (len > ZNS_HANDLE_MAX)
@@ -136,18 +136,18 @@ int zns_handle_write(int dirfd, const ZnsPb__Handle *h, struct zns_err *err)
 	f.payload = buf + ZNS_FRAME_HDR;
 	f.len = n;
 	zns_frame_pack(&f, 1, buf);
-	rc = zns_replace_file(dirfd, ZNS_HANDLE_NAME, buf, len, 0600);
-	return rc ? zns_fail_sys(err, rc, "cannot write %s", ZNS_HANDLE_NAME) : 0;
+	ret = zns_replace_file(dirfd, ZNS_HANDLE_NAME, buf, len, 0600);
+	return ret ? zns_fail_sys(err, ret, "cannot write %s", ZNS_HANDLE_NAME) : 0;
 }
 
 static bool copy_is_good(int dirfd, const ZnsPb__HandleCopy *c, bool *missing)
 {
 	cleanup_free uint8_t *buf = NULL;
 	size_t len;
-	int rc = zns_read_plain(dirfd, c->name, c->size, &buf, &len);
+	int ret = zns_read_plain(dirfd, c->name, c->size, &buf, &len);
 
-	*missing = rc == -ENOENT;
-	if (rc)
+	*missing = ret == -ENOENT;
+	if (ret)
 		return false;
 	return len == c->size && zns_hash(buf, len) == c->hash;
 }

@@ -263,18 +263,18 @@ const struct zns_list *zns_kind_list(const struct zns_kind *k, const struct zns_
 int zns_record_decode(const struct zns_kind *k, const uint8_t *payload, size_t len,
 		      const struct zns_limits *l, ProtobufCMessage **out, struct zns_err *err)
 {
-	int rc = 0;
+	int ret = 0;
 
 	*out = protobuf_c_message_unpack(k->desc, NULL, len, payload);
 	if (!*out)
 		return zns_fail(err, -EBADMSG, "%s cannot be decoded", k->name);
 	if (k->check)
-		rc = k->check(*out, l, -EBADMSG, err);
-	if (rc) {
+		ret = k->check(*out, l, -EBADMSG, err);
+	if (ret) {
 		drop(*out);
 		*out = NULL;
 	}
-	return rc;
+	return ret;
 }
 
 struct zns_ent *zns_record_ent(struct zns_state *st, const struct zns_kind *k,
@@ -294,19 +294,19 @@ int zns_record_apply(struct zns_state *st, const struct zns_frame *f, bool snaps
 	ProtobufCMessage *msg;
 	struct zns_ent *e;
 	char text[200];
-	int rc;
+	int ret;
 
 	if (!k)
 		return zns_fail(err, -EBADMSG, "record of unknown type %u", f->type);
-	rc = zns_record_decode(k, f->payload, f->len, &st->lim, &msg, err);
-	if (rc)
-		return rc;
+	ret = zns_record_decode(k, f->payload, f->len, &st->lim, &msg, err);
+	if (ret)
+		return ret;
 	if (k->may)
-		rc = k->may(st, msg, snapshot, -EBADMSG, err);
-	if (rc) {
+		ret = k->may(st, msg, snapshot, -EBADMSG, err);
+	if (ret) {
 		zns_wrap(err, "%s", zns_record_print(k, msg, text, sizeof(text)));
 		drop(msg);
-		return rc;
+		return ret;
 	}
 	e = zns_record_ent(st, k, msg, err);
 	if (!e)
@@ -319,10 +319,10 @@ int zns_record_salvage(struct zns_state *st, const struct zns_frame *f, struct z
 {
 	const struct zns_kind *k = zns_kind_of(f->type);
 	ProtobufCMessage *msg;
-	int rc = k ? zns_record_decode(k, f->payload, f->len, &st->lim, &msg, NULL) : -EBADMSG;
+	int ret = k ? zns_record_decode(k, f->payload, f->len, &st->lim, &msg, NULL) : -EBADMSG;
 
-	if (rc)
-		return rc == -ENOMEM ? rc : 0;
+	if (ret)
+		return ret == -ENOMEM ? ret : 0;
 	if (k->salvage)
 		return k->salvage(st, msg, r);
 	if (!k->may || !k->may(st, msg, false, -EBADMSG, NULL))
@@ -336,12 +336,12 @@ int zns_record_set(struct zns_state *st, uint16_t type, const ProtobufCMessage *
 {
 	const struct zns_kind *k = zns_kind_of(type);
 	ProtobufCMessage *copy;
-	int rc = k->check ? k->check(msg, &st->lim, -EINVAL, err) : 0;
+	int ret = k->check ? k->check(msg, &st->lim, -EINVAL, err) : 0;
 
-	if (!rc && k->may)
-		rc = k->may(st, msg, false, -EINVAL, err);
-	if (rc)
-		return rc;
+	if (!ret && k->may)
+		ret = k->may(st, msg, false, -EINVAL, err);
+	if (ret)
+		return ret;
 	copy = zns_pb_copy(msg, err);
 	if (!copy || enter(st, k, copy))
 		return zns_fail(err, -ENOMEM, "no memory for a %s", k->name);

@@ -25,13 +25,13 @@ int zns_store_read(struct zns_dev *dev, uint32_t zone, uint64_t off, uint8_t *bu
 		   struct zns_err *err)
 {
 	size_t max = max_io(dev), n;
-	int rc = 0;
+	int ret = 0;
 
-	for (size_t done = 0; done < len && !rc; done += n) {
+	for (size_t done = 0; done < len && !ret; done += n) {
 		n = zns_min(max, len - done);
-		rc = zns_dev_read(dev, zone, off + done, buf + done, n, err);
+		ret = zns_dev_read(dev, zone, off + done, buf + done, n, err);
 	}
-	return rc;
+	return ret;
 }
 
 /* ---- writer ---- */
@@ -63,7 +63,7 @@ int zns_log_put(struct zns_log *l, uint16_t type, const ProtobufCMessage *msg, s
 {
 	size_t n = protobuf_c_message_get_packed_size(msg), rec;
 	struct zns_frame f = { .type = type, .generation = l->generation, .seq = l->seq, .len = n };
-	int rc;
+	int ret;
 
 	if (n > ZNS_RECORD_MAX - ZNS_FRAME_HDR)
 		return zns_fail(err, -EFBIG, "a record of %zu bytes is too long for the log", n);
@@ -73,9 +73,9 @@ int zns_log_put(struct zns_log *l, uint16_t type, const ProtobufCMessage *msg, s
 	if (l->fill + rec > l->buf_cap) {
 		size_t cap = zns_max(rec, (size_t)ZNS_LOG_BUF);
 
-		rc = zns_log_write(l, err);
-		if (rc)
-			return rc;
+		ret = zns_log_write(l, err);
+		if (ret)
+			return ret;
 		if (cap > l->buf_cap) {
 			free(l->buf);
 			l->buf_cap = 0;
@@ -97,14 +97,14 @@ int zns_log_put(struct zns_log *l, uint16_t type, const ProtobufCMessage *msg, s
 int zns_log_write(struct zns_log *l, struct zns_err *err)
 {
 	size_t max = max_io(l->dev), done, n;
-	int rc;
+	int ret;
 
 	for (done = 0; done < l->fill; done += n) {
 		n = zns_min(max, l->fill - done);
-		rc = zns_dev_write(l->dev, l->zone, l->off, l->buf + done, n, err);
-		if (rc) {
+		ret = zns_dev_write(l->dev, l->zone, l->off, l->buf + done, n, err);
+		if (ret) {
 			l->fill = 0;
-			return rc;
+			return ret;
 		}
 		l->off += n;
 		l->volatile_tail = true;
@@ -116,21 +116,21 @@ int zns_log_write(struct zns_log *l, struct zns_err *err)
 int zns_log_write_durable(struct zns_log *l, struct zns_err *err)
 {
 	size_t len = l->fill;
-	int rc;
+	int ret;
 
 	/* Durable is only the one command. */
 	if (len > max_io(l->dev) || l->volatile_tail) {
-		rc = zns_log_write(l, err);
-		if (!rc)
-			rc = zns_dev_flush(l->dev, err);
-		l->volatile_tail = rc != 0;
-		return rc;
+		ret = zns_log_write(l, err);
+		if (!ret)
+			ret = zns_dev_flush(l->dev, err);
+		l->volatile_tail = ret != 0;
+		return ret;
 	}
 	l->fill = 0;
-	rc = len ? zns_dev_write_durable(l->dev, l->zone, l->off, l->buf, len, err) : 0;
-	if (!rc)
+	ret = len ? zns_dev_write_durable(l->dev, l->zone, l->off, l->buf, len, err) : 0;
+	if (!ret)
 		l->off += len;
-	return rc;
+	return ret;
 }
 
 /* ---- reader ---- */
@@ -157,7 +157,7 @@ static int need(struct zns_log_reader *r, uint64_t off, size_t n, struct zns_err
 {
 	size_t block = r->dev->geo.block_size, cap, len;
 	uint64_t start = zns_align_down(off, block);
-	int rc;
+	int ret;
 
 	if (off >= r->buf_off && off + n <= r->buf_off + r->buf_len)
 		return 0;
@@ -174,14 +174,14 @@ static int need(struct zns_log_reader *r, uint64_t off, size_t n, struct zns_err
 	r->buf_len = 0;
 	len = zns_min(r->buf_cap, r->limit - start);
 	len = zns_align_down(len, block);
-	rc = zns_store_read(r->dev, r->zone, start, r->buf, len, err);
-	if (rc == -ENODATA && len > zns_align_up(off - start + n, block)) {
+	ret = zns_store_read(r->dev, r->zone, start, r->buf, len, err);
+	if (ret == -ENODATA && len > zns_align_up(off - start + n, block)) {
 		/* The write pointer was wrong. Read only what is needed. */
 		len = zns_align_up(off - start + n, block);
-		rc = zns_store_read(r->dev, r->zone, start, r->buf, len, err);
+		ret = zns_store_read(r->dev, r->zone, start, r->buf, len, err);
 	}
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	r->buf_off = start;
 	r->buf_len = len;
 	return 0;
@@ -195,11 +195,11 @@ static int frame_at(struct zns_log_reader *r, uint64_t off, struct zns_frame *f,
 		    struct zns_err *err)
 {
 	uint64_t claim;
-	int rc;
+	int ret;
 
-	rc = need(r, off, r->dev->geo.block_size, err);
-	if (rc)
-		return rc;
+	ret = need(r, off, r->dev->geo.block_size, err);
+	if (ret)
+		return ret;
 	*why = -ENODATA;
 	claim = zns_frame_claim(r->buf + (off - r->buf_off), r->dev->geo.block_size);
 	if (!claim)
@@ -210,28 +210,28 @@ static int frame_at(struct zns_log_reader *r, uint64_t off, struct zns_frame *f,
 	*why = -EBADMSG;
 	if (claim > ZNS_RECORD_MAX)
 		return 0;
-	rc = need(r, off, claim, err);
-	if (rc)
-		return rc;
-	rc = zns_frame_parse(r->buf + (off - r->buf_off), claim, f, NULL);
-	if (rc == -EPROTONOSUPPORT)
+	ret = need(r, off, claim, err);
+	if (ret)
+		return ret;
+	ret = zns_frame_parse(r->buf + (off - r->buf_off), claim, f, NULL);
+	if (ret == -EPROTONOSUPPORT)
 		return zns_frame_parse(r->buf + (off - r->buf_off), claim, f, err);
-	return !rc;
+	return !ret;
 }
 
 int zns_log_peek(struct zns_log_reader *r, struct zns_frame *f, struct zns_err *err)
 {
-	int rc, why = 0;
+	int ret, why = 0;
 
 	if (r->off >= r->limit)
 		return 0;
-	rc = frame_at(r, r->off, f, &why, err);
-	r->cut_off = !rc && why == -EMSGSIZE;
-	if (rc == 0 || rc == -ENODATA)
+	ret = frame_at(r, r->off, f, &why, err);
+	r->cut_off = !ret && why == -EMSGSIZE;
+	if (ret == 0 || ret == -ENODATA)
 		return zns_fail(err, -EBADMSG, "metadata zone %u: %s at byte %llu", r->zone,
 				why == -ENODATA ? "no record" : "damaged record",
 				(unsigned long long)r->off);
-	return rc;
+	return ret;
 }
 
 int zns_log_later(struct zns_log_reader *r, uint64_t generation, uint64_t seq, uint64_t max_bytes,
@@ -239,17 +239,17 @@ int zns_log_later(struct zns_log_reader *r, uint64_t generation, uint64_t seq, u
 {
 	uint64_t block = r->dev->geo.block_size, off, end = r->limit;
 	struct zns_frame f = { 0 };
-	int rc, why, found = 0;
+	int ret, why, found = 0;
 
 	if (end - r->off > max_bytes)
 		end = r->off + max_bytes;
 	for (off = r->off + block; off < end; off += block) {
-		rc = frame_at(r, off, &f, &why, err);
-		if (rc == -ENODATA)
+		ret = frame_at(r, off, &f, &why, err);
+		if (ret == -ENODATA)
 			break;
-		if (rc < 0)
-			return rc;
-		if (!rc || (generation && (f.generation != generation || f.seq < seq)))
+		if (ret < 0)
+			return ret;
+		if (!ret || (generation && (f.generation != generation || f.seq < seq)))
 			continue;
 		if (!found || f.generation > *found_generation)
 			*found_generation = f.generation;

@@ -66,22 +66,22 @@ int zns_manifest_parse(const uint8_t *buf, size_t len, const struct zns_geometry
 {
 	struct zns_frame f;
 	ZnsPb__Manifest *m;
-	int rc;
+	int ret;
 
-	rc = zns_frame_parse(buf, len, &f, err);
-	if (rc == -EPROTONOSUPPORT)
-		return rc;
-	if (rc || f.type != ZNS_FRAME_MANIFEST)
+	ret = zns_frame_parse(buf, len, &f, err);
+	if (ret == -EPROTONOSUPPORT)
+		return ret;
+	if (ret || f.type != ZNS_FRAME_MANIFEST)
 		return zns_fail(err, -EBADMSG, "no manifest where it should be");
 	if (zns_frame_size(f.len, 1) != len)
 		return zns_fail(err, -EBADMSG, "the manifest has another length than recorded");
 	m = zns_pb__manifest__unpack(NULL, f.len, f.payload);
 	if (!m)
 		return zns_fail(err, -EBADMSG, "the manifest cannot be decoded");
-	rc = zns_manifest_check(m, geo, err);
-	if (rc) {
+	ret = zns_manifest_check(m, geo, err);
+	if (ret) {
 		zns_pb__manifest__free_unpacked(m, NULL);
-		return rc;
+		return ret;
 	}
 	*out = m;
 	return 0;
@@ -109,32 +109,32 @@ static int read_manifest(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb_
 	const ZnsPb__ExtentRef *ref = c->manifest;
 	cleanup_free uint8_t *buf = NULL;
 	ZnsPb__Manifest *m;
-	int rc;
+	int ret;
 
 	if (!ref)
 		return zns_fail(err, -EBADMSG, "the record names no manifest");
 	/* Before anything is allocated for it. */
-	rc = zns_check_range(&lim, ref->zone, ref->start, ref->len, -EBADMSG, err);
-	if (rc)
-		return rc;
+	ret = zns_check_range(&lim, ref->zone, ref->start, ref->len, -EBADMSG, err);
+	if (ret)
+		return ret;
 	if (ref->len <= ZNS_FRAME_HDR || ref->start % geo->block_size)
 		return zns_fail(err, -EBADMSG,
 				"the manifest's place is impossible (byte %llu, %llu bytes)",
 				(unsigned long long)ref->start, (unsigned long long)ref->len);
-	rc = read_aligned(dev, ref->zone, ref->start, ref->len, &buf, err);
-	if (rc == -ENODATA) /* beyond the write pointer */
+	ret = read_aligned(dev, ref->zone, ref->start, ref->len, &buf, err);
+	if (ret == -ENODATA) /* beyond the write pointer */
 		return zns_fail(err, -EBADMSG,
 				"zone %u ends before the manifest: it was reset or lost data",
 				ref->zone);
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (zns_hash(buf, ref->len) != ref->hash)
 		return zns_fail(err, -EBADMSG,
 				"the manifest in zone %u is damaged: checksum does not match",
 				ref->zone);
-	rc = zns_manifest_parse(buf, ref->len, geo, &m, err);
-	if (rc)
-		return rc;
+	ret = zns_manifest_parse(buf, ref->len, geo, &m, err);
+	if (ret)
+		return ret;
 	if (m->checkpoint->id.len != c->id.len ||
 	    memcmp(m->checkpoint->id.data, c->id.data, c->id.len)) {
 		zns_pb__manifest__free_unpacked(m, NULL);
@@ -173,21 +173,21 @@ int zns_manifest_read(struct zns_dev *dev, const ZnsPb__Checkpoint *c, ZnsPb__Ma
 		      struct zns_err *err)
 {
 	char id[ZNS_UUID_STR];
-	int rc;
+	int ret;
 
 	if (c->id.len != ZNS_UUID_LEN)
 		return zns_fail(err, -EBADMSG, "checkpoint id has %zu bytes", c->id.len);
-	rc = read_manifest(dev, c, out, err);
-	if (!rc) {
-		rc = join_key(c, *out, err);
-		if (rc) {
+	ret = read_manifest(dev, c, out, err);
+	if (!ret) {
+		ret = join_key(c, *out, err);
+		if (ret) {
 			zns_pb__manifest__free_unpacked(*out, NULL);
 			*out = NULL;
 		}
 	}
-	if (rc)
+	if (ret)
 		zns_wrap(err, "checkpoint %s", zns_uuid_format(c->id.data, id));
-	return rc;
+	return ret;
 }
 
 int zns_footer_read(struct zns_dev *dev, uint32_t zone, uint64_t off, ZnsPb__Footer **out,
@@ -198,17 +198,17 @@ int zns_footer_read(struct zns_dev *dev, uint32_t zone, uint64_t off, ZnsPb__Foo
 	struct zns_frame f;
 	ZnsPb__Footer *foot;
 	uint64_t end;
-	int rc;
+	int ret;
 
 	if (zone >= geo->nr_zones || off % geo->block_size || off > geo->zone_capacity ||
 	    geo->zone_capacity - off < geo->block_size)
 		return zns_fail(err, -EINVAL, "no block at byte %llu of zone %u",
 				(unsigned long long)off, zone);
-	rc = read_aligned(dev, zone, off, geo->block_size, &buf, err);
-	if (!rc)
-		rc = zns_frame_parse(buf, geo->block_size, &f, err);
-	if (rc)
-		return rc;
+	ret = read_aligned(dev, zone, off, geo->block_size, &buf, err);
+	if (!ret)
+		ret = zns_frame_parse(buf, geo->block_size, &f, err);
+	if (ret)
+		return ret;
 	if (f.type != ZNS_FRAME_FOOTER)
 		return zns_fail(err, -ENODATA, "a record of type %u, no footer", f.type);
 	foot = zns_pb__footer__unpack(NULL, f.len, f.payload);
@@ -235,26 +235,26 @@ int zns_footer_check(struct zns_dev *dev, const ZnsPb__Checkpoint *c, struct zns
 	const ZnsPb__ExtentRef *ref = c->manifest;
 	ZnsPb__Footer *f;
 	uint64_t off;
-	int rc = 0;
+	int ret = 0;
 
 	if (!ref)
 		return zns_fail(err, -EBADMSG, "the record names no manifest");
 	off = ref->start + zns_align_up(ref->len, dev->geo.block_size);
-	rc = zns_footer_read(dev, ref->zone, off, &f, err);
-	if (rc == -EINVAL || rc == -ENODATA || rc == -EBADMSG) {
+	ret = zns_footer_read(dev, ref->zone, off, &f, err);
+	if (ret == -EINVAL || ret == -ENODATA || ret == -EBADMSG) {
 		struct zns_err why = err ? *err : (struct zns_err)ZNS_ERR_INIT;
 
 		return zns_fail(err, -EBADMSG, "the footer at byte %llu of zone %u is damaged (%s)",
 				(unsigned long long)off, ref->zone, why.msg);
 	}
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (memcmp(f->checkpoint.data, c->id.data, ZNS_UUID_LEN) ||
 	    f->manifest_start != ref->start || f->manifest_len != ref->len ||
 	    f->manifest_hash != ref->hash)
-		rc = zns_fail(err, -EBADMSG,
-			      "the footer at byte %llu of zone %u names another manifest",
-			      (unsigned long long)off, ref->zone);
+		ret = zns_fail(err, -EBADMSG,
+			       "the footer at byte %llu of zone %u names another manifest",
+			       (unsigned long long)off, ref->zone);
 	zns_pb__footer__free_unpacked(f, NULL);
-	return rc;
+	return ret;
 }

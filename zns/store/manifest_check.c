@@ -66,19 +66,19 @@ static int check_extents(const ZnsPb__Image *i, const ZnsPb__Segment *s, const s
 	uint64_t units = s->len / i->unit + (s->len % i->unit != 0), bytes, tail = s->len % i->unit;
 	struct zns_place last;
 	struct zns_seg seg;
-	int rc;
+	int ret;
 
-	rc = zns_seg_init(&seg, s, i->unit, c->err);
-	if (rc)
-		return rc;
+	ret = zns_seg_init(&seg, s, i->unit, c->err);
+	if (ret)
+		return ret;
 	zns_seg_place(&seg, units - 1, &last);
-	for (uint32_t e = 0; e < seg.nr && !rc; e++) {
+	for (uint32_t e = 0; e < seg.nr && !ret; e++) {
 		uint64_t nr = zns_seg_units_of(&seg, e, units);
 
 		if (!is_packed(i) && seg.start[e] % c->block) {
-			rc = zns_fail(c->err, -EBADMSG,
-				      "image %s: extent at byte %llu of zone %u is not aligned",
-				      i->name, (unsigned long long)seg.start[e], seg.zone[e]);
+			ret = zns_fail(c->err, -EBADMSG,
+				       "image %s: extent at byte %llu of zone %u is not aligned",
+				       i->name, (unsigned long long)seg.start[e], seg.zone[e]);
 			break;
 		}
 		/* units * unit <= size + unit: no overflow. An extent without a unit is legal: a
@@ -86,13 +86,13 @@ static int check_extents(const ZnsPb__Image *i, const ZnsPb__Segment *s, const s
 		bytes = nr * i->unit;
 		if (last.extent == e && tail)
 			bytes -= i->unit - tail;
-		rc = zns_check_range(&c->lim, seg.zone[e], seg.start[e], bytes ? bytes : 1,
-				     -EBADMSG, c->err);
-		if (rc)
+		ret = zns_check_range(&c->lim, seg.zone[e], seg.start[e], bytes ? bytes : 1,
+				      -EBADMSG, c->err);
+		if (ret)
 			zns_wrap(c->err, "image %s", i->name);
 	}
 	zns_seg_fini(&seg);
-	return rc;
+	return ret;
 }
 
 static int check_segment(const ZnsPb__Image *i, size_t nr, uint64_t off, const struct ctx *c)
@@ -120,19 +120,19 @@ static int check_segment(const ZnsPb__Image *i, size_t nr, uint64_t off, const s
 static int check_image(const ZnsPb__Image *i, const struct ctx *c)
 {
 	uint64_t off = 0;
-	int rc;
+	int ret;
 
-	rc = zns_check_file_name(i->name, -EBADMSG, c->err);
-	if (!rc)
-		rc = check_unit(i, c);
-	for (size_t s = 0; s < i->n_segments && !rc; s++) {
-		rc = check_segment(i, s, off, c);
+	ret = zns_check_file_name(i->name, -EBADMSG, c->err);
+	if (!ret)
+		ret = check_unit(i, c);
+	for (size_t s = 0; s < i->n_segments && !ret; s++) {
+		ret = check_segment(i, s, off, c);
 		off += i->segments[s]->len;
 	}
-	if (!rc && off != i->size)
-		rc = zns_fail(c->err, -EBADMSG, "image %s: segments cover %llu of %llu bytes",
-			      i->name, (unsigned long long)off, (unsigned long long)i->size);
-	return rc;
+	if (!ret && off != i->size)
+		ret = zns_fail(c->err, -EBADMSG, "image %s: segments cover %llu of %llu bytes",
+			       i->name, (unsigned long long)off, (unsigned long long)i->size);
+	return ret;
 }
 
 static int cmp_name(const void *a, const void *b)
@@ -182,20 +182,20 @@ int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo,
 		.encrypted = m->checkpoint->crypt != NULL,
 		.err = err,
 	};
-	int rc;
+	int ret;
 
 	if (m->device.len != ZNS_UUID_LEN)
 		return zns_fail(err, -EBADMSG, "manifest: device id has %zu bytes", m->device.len);
-	rc = zns_check_checkpoint(m->checkpoint, &c.lim, -EBADMSG, err);
-	if (!rc && m->checkpoint->manifest)
-		rc = zns_fail(err, -EBADMSG, "a manifest that says where it stands");
-	if (!rc && m->has_seal && (m->seal.len != ZNS_TAG_BYTES || !c.encrypted))
-		rc = zns_fail(err, -EBADMSG, "the manifest's seal is impossible");
-	if (!rc)
-		rc = check_former(m, c.encrypted, err);
-	for (size_t i = 0; i < m->n_images && !rc; i++)
-		rc = check_image(m->images[i], &c);
-	return rc ? rc : check_names_differ(m, err);
+	ret = zns_check_checkpoint(m->checkpoint, &c.lim, -EBADMSG, err);
+	if (!ret && m->checkpoint->manifest)
+		ret = zns_fail(err, -EBADMSG, "a manifest that says where it stands");
+	if (!ret && m->has_seal && (m->seal.len != ZNS_TAG_BYTES || !c.encrypted))
+		ret = zns_fail(err, -EBADMSG, "the manifest's seal is impossible");
+	if (!ret)
+		ret = check_former(m, c.encrypted, err);
+	for (size_t i = 0; i < m->n_images && !ret; i++)
+		ret = check_image(m->images[i], &c);
+	return ret ? ret : check_names_differ(m, err);
 }
 
 /* ---- against the record ---- */
@@ -215,32 +215,32 @@ static int segment_in_uses(const ZnsPb__Image *i, const ZnsPb__Segment *s,
 	uint64_t units = s->len / i->unit + (s->len % i->unit != 0), tail = s->len % i->unit;
 	struct zns_place last;
 	struct zns_seg seg;
-	int rc = zns_seg_init(&seg, s, i->unit, err);
+	int ret = zns_seg_init(&seg, s, i->unit, err);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	zns_seg_place(&seg, units - 1, &last);
-	for (uint32_t e = 0; e < seg.nr && !rc; e++) {
+	for (uint32_t e = 0; e < seg.nr && !ret; e++) {
 		uint64_t bytes = zns_seg_units_of(&seg, e, units) * i->unit;
 
 		if (last.extent == e && tail)
 			bytes -= i->unit - tail;
 		if (bytes && !in_uses(c, seg.zone[e], seg.start[e], bytes))
-			rc = zns_fail(
+			ret = zns_fail(
 				err, -EBADMSG,
 				"image %s: bytes %llu+%llu of zone %u are not the checkpoint's",
 				i->name, (unsigned long long)seg.start[e],
 				(unsigned long long)bytes, seg.zone[e]);
 	}
 	zns_seg_fini(&seg);
-	return rc;
+	return ret;
 }
 
 int zns_manifest_agrees(const ZnsPb__Manifest *m, const ZnsPb__Checkpoint *c, struct zns_err *err)
 {
 	const ZnsPb__Checkpoint *mc = m->checkpoint;
 	uint64_t bytes = 0;
-	int rc;
+	int ret;
 
 	if (mc->id.len != c->id.len || memcmp(mc->id.data, c->id.data, c->id.len) ||
 	    strcmp(mc->container, c->container) || mc->created_ns != c->created_ns ||
@@ -251,9 +251,9 @@ int zns_manifest_agrees(const ZnsPb__Manifest *m, const ZnsPb__Checkpoint *c, st
 	for (size_t i = 0; i < m->n_images; i++) {
 		bytes += m->images[i]->size;
 		for (size_t s = 0; s < m->images[i]->n_segments; s++) {
-			rc = segment_in_uses(m->images[i], m->images[i]->segments[s], c, err);
-			if (rc)
-				return rc;
+			ret = segment_in_uses(m->images[i], m->images[i]->segments[s], c, err);
+			if (ret)
+				return ret;
 		}
 	}
 	if (bytes != c->bytes)

@@ -20,13 +20,13 @@ int zns_store_meta_range(struct zns_dev *dev, uint32_t *first, uint32_t *nr_meta
 	uint32_t n = zns_store_meta_zones(&dev->geo), lead = 0, total = dev->geo.nr_zones, got,
 		 i = 0;
 	struct zns_zone z[64];
-	int rc;
+	int ret;
 
 	do {
 		got = zns_min((uint32_t)ZNS_ARRAY_SIZE(z), total - lead);
-		rc = got ? zns_dev_report(dev, lead, got, z, err) : 0;
-		if (rc)
-			return rc;
+		ret = got ? zns_dev_report(dev, lead, got, z, err) : 0;
+		if (ret)
+			return ret;
 		for (i = 0; i < got && z[i].conventional; i++)
 			lead++;
 	} while (got && i == got);
@@ -45,12 +45,12 @@ int zns_store_written(struct zns_dev *dev, uint32_t first, uint32_t *nr, struct 
 
 	*nr = 0;
 	for (uint32_t at = first, got; at < dev->geo.nr_zones; at += got) {
-		int rc;
+		int ret;
 
 		got = zns_min((uint32_t)ZNS_ARRAY_SIZE(z), dev->geo.nr_zones - at);
-		rc = zns_dev_report(dev, at, got, z, err);
-		if (rc)
-			return rc;
+		ret = zns_dev_report(dev, at, got, z, err);
+		if (ret)
+			return ret;
 		for (uint32_t i = 0; i < got; i++)
 			*nr += !z[i].conventional && z[i].state != ZNS_ZONE_OFFLINE && z[i].wp > 0;
 	}

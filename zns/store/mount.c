@@ -32,10 +32,10 @@ int zns_store_claim(struct zns_store *s, const ZnsPb__Mount *m, struct zns_err *
 {
 	const ZnsPb__Mount *have = zns_newest(&s->st.mount);
 	ProtobufCMessage *copy;
-	int rc = zns_check_mount(m, -EINVAL, err);
+	int ret = zns_check_mount(m, -EINVAL, err);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	zns_ent_free(s->claim);
 	s->claim = NULL;
 	if (have && !have->released && !m->released && !strcmp(have->machine, m->machine) &&

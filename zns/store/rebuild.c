@@ -280,32 +280,34 @@ static int take(struct rebuild *b, const struct zns_found *f, bool *key_lost, st
 	ZnsPb__Checkpoint *copy;
 	struct zns_ent *e;
 	char why[128];
-	int rc;
+	int ret;
 
 	if (f->why.code) {
 		*err = f->why;
 		return f->why.code;
 	}
 	lim.nr_groups = lim.nr_zones;
-	rc = zns_check_checkpoint(f->c, &lim, -EBADMSG, err);
-	if (!rc && (data_gone(b, f->c, why, sizeof(why)) || overwritten(b, f->c, why, sizeof(why))))
-		rc = zns_fail(err, -ESTALE, "%s", why);
-	if (!rc)
-		rc = (replace ? zns_state_may_replace : zns_state_may_add)(st, f->c, -EBADMSG, err);
-	if (!rc)
-		rc = zns_manifest_read(b->s->dev, f->c, &m, err);
-	if (!rc && memcmp(m->device.data, b->s->uuid, ZNS_UUID_LEN))
-		rc = zns_fail(err, -EXDEV, "it is of another store");
-	if (!rc)
-		rc = zns_manifest_agrees(m, f->c, err);
-	if (!rc && b->p->intact)
-		rc = b->p->intact(b->p->arg, f->c, m, err);
+	ret = zns_check_checkpoint(f->c, &lim, -EBADMSG, err);
+	if (!ret &&
+	    (data_gone(b, f->c, why, sizeof(why)) || overwritten(b, f->c, why, sizeof(why))))
+		ret = zns_fail(err, -ESTALE, "%s", why);
+	if (!ret)
+		ret = (replace ? zns_state_may_replace : zns_state_may_add)(st, f->c, -EBADMSG,
+									    err);
+	if (!ret)
+		ret = zns_manifest_read(b->s->dev, f->c, &m, err);
+	if (!ret && memcmp(m->device.data, b->s->uuid, ZNS_UUID_LEN))
+		ret = zns_fail(err, -EXDEV, "it is of another store");
+	if (!ret)
+		ret = zns_manifest_agrees(m, f->c, err);
+	if (!ret && b->p->intact)
+		ret = b->p->intact(b->p->arg, f->c, m, err);
 	if (m)
 		zns_pb__manifest__free_unpacked(m, NULL);
-	if (!rc)
-		rc = zns_state_room(st, err);
-	if (rc)
-		return rc;
+	if (!ret)
+		ret = zns_state_room(st, err);
+	if (ret)
+		return ret;
 	copy = zns_pb_copy(&f->c->base, NULL);
 	if (copy && replace)
 		zns_crypt_inherit(copy, zns_state_find(st, f->id)->ckpt);
@@ -359,7 +361,7 @@ static int take_found(struct rebuild *b)
 		const char *name = f->c ? f->c->container : "?";
 		int64_t moved_ns = f->c ? f->c->moved_ns : 0, have_ns;
 		struct zns_err err = ZNS_ERR_INIT;
-		int rc, later = have && f->c ? zns_version_cmp(f->c, have->ckpt) : 0;
+		int ret, later = have && f->c ? zns_version_cmp(f->c, have->ckpt) : 0;
 		bool key_lost = false;
 		char why[200];
 
@@ -378,19 +380,19 @@ static int take_found(struct rebuild *b)
 			continue;
 		}
 		have_ns = have ? have->ckpt->moved_ns : 0; /* which is freed when it is replaced */
-		rc = take(b, f, &key_lost, &err);
-		if (rc == -ENOMEM)
-			return rc;
+		ret = take(b, f, &key_lost, &err);
+		if (ret == -ENOMEM)
+			return ret;
 		/* If an earlier version is good, that one stays, and so does what was said of it.
 		 */
-		if (!rc || !have)
-			tell(b, f->id, name, ZNS_FROM_ZONES, !rc,
-			     rc       ? err.msg :
+		if (!ret || !have)
+			tell(b, f->id, name, ZNS_FROM_ZONES, !ret,
+			     ret      ? err.msg :
 			     key_lost ? "its key was lost with the log: the data "
 					"cannot be decrypted" :
 					"");
-		if (rc || have)
-			news += add_dead(b, f->id, rc ? moved_ns : have_ns);
+		if (ret || have)
+			news += add_dead(b, f->id, ret ? moved_ns : have_ns);
 	}
 	return news;
 }
@@ -421,22 +423,22 @@ static int own_uuid(struct rebuild *b, const struct zns_salvage *sv, struct zns_
 static int start(struct rebuild *b, struct zns_salvage *sv, struct zns_err *err)
 {
 	struct zns_store *s = b->s;
-	int rc;
+	int ret;
 
-	rc = zns_store_meta_range(s->dev, &s->first_meta, &s->nr_meta, err);
-	if (!rc)
-		rc = zns_state_init(&s->st, &s->dev->geo, s->nr_meta, err);
-	if (!rc)
-		rc = zns_record_set(&s->st, ZNS_FRAME_PROFILE, &b->p->profile->base, err);
-	if (rc)
-		return rc;
-	rc = zns_salvage(s, sv, err);
-	if (!rc)
-		rc = zns_dev_report(s->dev, 0, s->dev->geo.nr_zones, b->zones, err);
+	ret = zns_store_meta_range(s->dev, &s->first_meta, &s->nr_meta, err);
+	if (!ret)
+		ret = zns_state_init(&s->st, &s->dev->geo, s->nr_meta, err);
+	if (!ret)
+		ret = zns_record_set(&s->st, ZNS_FRAME_PROFILE, &b->p->profile->base, err);
+	if (ret)
+		return ret;
+	ret = zns_salvage(s, sv, err);
+	if (!ret)
+		ret = zns_dev_report(s->dev, 0, s->dev->geo.nr_zones, b->zones, err);
 	b->r->records = sv->records;
 	b->r->damaged_blocks = sv->damaged_blocks;
 	b->r->profile_lost = !sv->has_profile;
-	return rc;
+	return ret;
 }
 
 static int cmp_commit(const void *pa, const void *pb)
@@ -501,7 +503,7 @@ int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p,
 	cleanup_free struct zns_zone *zones = calloc(dev->geo.nr_zones, sizeof(*zones));
 	struct rebuild b = { .p = p, .r = r, .zones = zones, .s = zns_store_alloc(dev, 0, err) };
 	struct zns_salvage sv = { 0 };
-	int rc;
+	int ret;
 
 	b.sv = &sv;
 	*r = (struct zns_rebuild_result){ 0 };
@@ -509,38 +511,38 @@ int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p,
 		zns_store_close(b.s);
 		return zns_fail(err, -ENOMEM, "no memory for %u zones", dev->geo.nr_zones);
 	}
-	rc = start(&b, &sv, err);
-	if (!rc)
+	ret = start(&b, &sv, err);
+	if (!ret)
 		check_records(&b);
-	for (size_t i = 0; i < b.s->st.tombstones.nr && !rc; i++)
+	for (size_t i = 0; i < b.s->st.tombstones.nr && !ret; i++)
 		if (b.s->st.tombstones.v[i] &&
 		    !was_left_out(&b, b.s->st.tombstones.v[i]->tomb->id.data))
 			add_dead(&b, b.s->st.tombstones.v[i]->tomb->id.data, ZNS_DEAD_ALL);
 	/* What is left out may have hidden what was written later in its place. Scan again without
 	 * it. */
-	while (!rc) {
-		rc = scan(&b, err);
-		if (!rc)
-			rc = own_uuid(&b, &sv, err);
-		if (!rc)
+	while (!ret) {
+		ret = scan(&b, err);
+		if (!ret)
+			ret = own_uuid(&b, &sv, err);
+		if (!ret)
 			settle_records(&b);
-		if (!rc)
-			rc = take_found(&b);
-		if (rc == -ENOMEM)
-			zns_fail(err, rc, "no memory for what was found");
-		if (rc <= 0)
+		if (!ret)
+			ret = take_found(&b);
+		if (ret == -ENOMEM)
+			zns_fail(err, ret, "no memory for what was found");
+		if (ret <= 0)
 			break;
-		rc = 0;
+		ret = 0;
 	}
 	zns_state_compact(&b.s->st);
 	sort_checkpoints(&b.s->st.checkpoints);
 	r->checkpoints = b.s->st.checkpoints.nr;
 	r->reservations = b.s->st.reservations.nr;
 	r->tombstones = b.s->st.tombstones.nr;
-	if (!rc && !p->dry_run)
-		rc = write_new(&b, &sv, err);
+	if (!ret && !p->dry_run)
+		ret = write_new(&b, &sv, err);
 	r->generation = p->dry_run ? b.s->max_generation + 1 : b.s->log.generation;
-	for (size_t i = 0; i < b.nr_verdicts && p->tell && !rc; i++)
+	for (size_t i = 0; i < b.nr_verdicts && p->tell && !ret; i++)
 		p->tell(p->arg, b.verdict[i].id, b.verdict[i].name, b.verdict[i].from,
 			b.verdict[i].taken, b.verdict[i].why);
 	zns_salvage_fini(&sv);
@@ -551,7 +553,7 @@ int zns_rebuild(struct zns_dev *dev, const struct zns_rebuild_params *p,
 		zns_pb__checkpoint__free_unpacked(b.keys[i], NULL);
 	free(b.keys);
 	zns_store_close(b.s);
-	if (rc)
+	if (ret)
 		zns_scan_free(&r->scan);
-	return rc;
+	return ret;
 }

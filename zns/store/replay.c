@@ -18,7 +18,7 @@ struct cand {
 
 /* A superblock that is whole but says what cannot be. It matters only if nothing newer is there. */
 struct bad_superblock {
-	int rc;
+	int ret;
 	uint64_t generation;
 	struct zns_err err;
 };
@@ -51,10 +51,10 @@ static int apply_end(struct replay *rp, const struct zns_frame *f, struct zns_er
 static int apply(struct replay *rp, const struct zns_frame *f, struct zns_err *err)
 {
 	struct zns_state *st = &rp->st;
-	int rc = zns_state_room(st, err);
+	int ret = zns_state_room(st, err);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (!st->profile.nr && f->type != ZNS_FRAME_PROFILE)
 		return zns_fail(err, -EBADMSG, "record before the profile");
 	if (f->type == ZNS_FRAME_SNAPSHOT_END)
@@ -67,15 +67,15 @@ static int apply(struct replay *rp, const struct zns_frame *f, struct zns_err *e
 static int replay_frame(struct replay *rp, const struct zns_frame *f, uint64_t size,
 			struct zns_err *err)
 {
-	int rc;
+	int ret;
 
 	if (f->seq != rp->seq)
 		return zns_fail(err, -EBADMSG, "record %llu stands where %llu is due",
 				(unsigned long long)f->seq, (unsigned long long)rp->seq);
 	if (f->seq) { /* 0 is the superblock */
-		rc = apply(rp, f, err);
-		if (rc)
-			return rc;
+		ret = apply(rp, f, err);
+		if (ret)
+			return ret;
 		rp->nr++;
 	}
 	rp->seq++;
@@ -89,19 +89,19 @@ static int replay_zone(struct zns_store *s, const struct cand *c, struct replay 
 	uint64_t gen = c->sb->generation, found;
 	struct zns_log_reader r;
 	struct zns_frame f;
-	int rc;
+	int ret;
 
 	*rp = (struct replay){ 0 };
-	rc = zns_state_init(&rp->st, &s->dev->geo, s->nr_meta, err);
-	if (rc)
-		return rc;
+	ret = zns_state_init(&rp->st, &s->dev->geo, s->nr_meta, err);
+	if (ret)
+		return ret;
 	zns_log_reader_init(&r, s->dev, c->zone);
-	while ((rc = zns_log_peek(&r, &f, err)) == 1) {
+	while ((ret = zns_log_peek(&r, &f, err)) == 1) {
 		uint64_t size = zns_frame_size(f.len, s->dev->geo.block_size);
 
 		/* Another generation's frame is garbage. */
-		rc = f.generation == gen ? replay_frame(rp, &f, size, err) : 0;
-		if (rc) {
+		ret = f.generation == gen ? replay_frame(rp, &f, size, err) : 0;
+		if (ret) {
 			zns_wrap(err, "metadata zone %u, byte %llu", r.zone,
 				 (unsigned long long)r.off);
 			goto out;
@@ -114,10 +114,10 @@ static int replay_zone(struct zns_store *s, const struct cand *c, struct replay 
 	 * header is good and says that there is more. Anything else below the pointer of an active
 	 * zone was whole once.
 	 */
-	if (rc == -EBADMSG && (r.cut_off || !r.exact)) {
-		rc = zns_log_later(&r, gen, rp->seq, UINT64_MAX, &found, err);
-		if (rc == 1)
-			rc = zns_fail(
+	if (ret == -EBADMSG && (r.cut_off || !r.exact)) {
+		ret = zns_log_later(&r, gen, rp->seq, UINT64_MAX, &found, err);
+		if (ret == 1)
+			ret = zns_fail(
 				err, -EBADMSG,
 				"metadata zone %u: damaged record at byte %llu, good ones behind it",
 				r.zone, (unsigned long long)r.off);
@@ -125,7 +125,7 @@ static int replay_zone(struct zns_store *s, const struct cand *c, struct replay 
 	}
 out:
 	zns_log_reader_fini(&r);
-	return rc;
+	return ret;
 }
 
 static void replay_fini(struct replay *rp)
@@ -143,27 +143,27 @@ static int read_superblock(struct zns_store *s, struct cand *c, uint64_t *ghost,
 	struct zns_log_reader r;
 	struct zns_frame f;
 	uint64_t gen = 0;
-	int rc;
+	int ret;
 
 	zns_log_reader_init(&r, s->dev, c->zone);
-	rc = zns_log_peek(&r, &f, err);
-	if (rc == 1 && f.type == ZNS_FRAME_SUPERBLOCK) {
-		b.rc = zns_superblock_parse(&f, &s->dev->geo, s->nr_meta, &c->sb, &b.err);
+	ret = zns_log_peek(&r, &f, err);
+	if (ret == 1 && f.type == ZNS_FRAME_SUPERBLOCK) {
+		b.ret = zns_superblock_parse(&f, &s->dev->geo, s->nr_meta, &c->sb, &b.err);
 		b.generation = f.generation;
-		if (b.rc && (!bad->rc || b.generation > bad->generation)) {
+		if (b.ret && (!bad->ret || b.generation > bad->generation)) {
 			*bad = b;
 			zns_wrap(&bad->err, "metadata zone %u", r.zone);
 		}
-		rc = !b.rc;
-	} else if (rc == 1 || rc == -EBADMSG) {
-		rc = zns_log_later(&r, 0, 0, GHOST_SCAN, &gen, err);
-		if (rc > 0) {
+		ret = !b.ret;
+	} else if (ret == 1 || ret == -EBADMSG) {
+		ret = zns_log_later(&r, 0, 0, GHOST_SCAN, &gen, err);
+		if (ret > 0) {
 			*ghost = zns_max(*ghost, gen);
-			rc = 0;
+			ret = 0;
 		}
 	}
 	zns_log_reader_fini(&r);
-	return rc;
+	return ret;
 }
 
 static int cmp_cand(const void *pa, const void *pb)
@@ -226,10 +226,10 @@ static void adopt(struct zns_store *s, const struct cand *c, struct replay *rp)
 static int no_store(struct zns_dev *dev, struct zns_err *err)
 {
 	uint32_t nr;
-	int rc = zns_store_written(dev, 0, &nr, err);
+	int ret = zns_store_written(dev, 0, &nr, err);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	if (!nr)
 		return zns_fail(err, -ENOMEDIUM,
 				"the device holds no store: run `znsctl format %s`", dev->path);
@@ -245,33 +245,33 @@ static int choose(struct zns_store *s, struct cand *c, size_t nr, uint64_t ghost
 		  struct zns_err *err)
 {
 	struct replay rp;
-	int rc;
+	int ret;
 
 	qsort(c, nr, sizeof(*c), cmp_cand);
 	s->max_generation = zns_max(nr ? zns_max(ghost, c[0].sb->generation) : ghost,
 				    bad->generation);
 	for (size_t i = 0; i < nr; i++) {
-		rc = replay_zone(s, &c[i], &rp, err);
-		if (!rc && rp.complete) {
+		ret = replay_zone(s, &c[i], &rp, err);
+		if (!ret && rp.complete) {
 			if (bad->generation > c[i].sb->generation)
-				rc = zns_fail(err, bad->rc, "%s", bad->err.msg);
+				ret = zns_fail(err, bad->ret, "%s", bad->err.msg);
 			else if (ghost > c[i].sb->generation)
-				rc = zns_fail(err, -EBADMSG,
-					      "the superblock of generation %llu is damaged",
-					      (unsigned long long)ghost);
-			if (!rc)
-				rc = check_offline(s, &c[i], &rp, zones, err);
-			if (!rc)
+				ret = zns_fail(err, -EBADMSG,
+					       "the superblock of generation %llu is damaged",
+					       (unsigned long long)ghost);
+			if (!ret)
+				ret = check_offline(s, &c[i], &rp, zones, err);
+			if (!ret)
 				adopt(s, &c[i], &rp);
 			replay_fini(&rp);
-			return rc;
+			return ret;
 		}
 		replay_fini(&rp);
-		if (rc)
-			return rc;
+		if (ret)
+			return ret;
 	}
-	if (bad->rc)
-		return zns_fail(err, bad->rc, "%s", bad->err.msg);
+	if (bad->ret)
+		return zns_fail(err, bad->ret, "%s", bad->err.msg);
 	if (s->max_generation > 1 || ghost)
 		return zns_fail(err, -EBADMSG, "no generation of the catalogue is complete");
 	if (nr)
@@ -290,31 +290,31 @@ int zns_store_replay(struct zns_store *s, struct zns_err *err)
 	struct zns_err e = ZNS_ERR_INIT;
 	uint64_t ghost = 0;
 	size_t nr = 0;
-	int rc;
+	int ret;
 
 	if (!zones || !c)
 		return zns_fail(err, -ENOMEM, "no memory for %u metadata zones", n);
-	rc = zns_dev_report(s->dev, s->first_meta, n, zones, &e);
-	if (!rc)
+	ret = zns_dev_report(s->dev, s->first_meta, n, zones, &e);
+	if (!ret)
 		zns_store_min_cap(s, zones);
-	for (uint32_t i = 0; i < n && !rc; i++) {
+	for (uint32_t i = 0; i < n && !ret; i++) {
 		if (zones[i].state == ZNS_ZONE_OFFLINE || zones[i].conventional)
 			continue;
 		c[nr].zone = &zones[i];
-		rc = read_superblock(s, &c[nr], &ghost, &bad, &e);
-		if (rc == 1) {
+		ret = read_superblock(s, &c[nr], &ghost, &bad, &e);
+		if (ret == 1) {
 			nr++;
-			rc = 0;
+			ret = 0;
 		}
 	}
-	if (!rc)
-		rc = choose(s, c, nr, ghost, &bad, zones, &e);
+	if (!ret)
+		ret = choose(s, c, nr, ghost, &bad, zones, &e);
 	for (size_t i = 0; i < nr; i++)
 		zns_pb__superblock__free_unpacked(c[i].sb, NULL);
-	if (rc == -EBADMSG)
+	if (ret == -EBADMSG)
 		return zns_fail(
-			err, rc,
+			err, ret,
 			"the catalogue of %s is damaged (%s); nothing was changed on the device; `znsctl fsck %s` tells what can be recovered",
 			s->dev->path, e.msg, s->dev->path);
-	return rc ? zns_fail(err, rc, "%s: %s", s->dev->path, e.msg) : 0;
+	return ret ? zns_fail(err, ret, "%s: %s", s->dev->path, e.msg) : 0;
 }

@@ -42,22 +42,22 @@ static size_t tombstones_to_drop(const struct zns_state *st, uint64_t room)
 static int put_list(struct zns_log *l, uint16_t type, const struct zns_list *list, size_t from,
 		    struct zns_err *err)
 {
-	int rc = 0;
+	int ret = 0;
 
-	for (size_t i = from; i < list->nr && !rc; i++)
-		rc = zns_log_put(l, type, list->v[i]->msg, err);
-	return rc;
+	for (size_t i = from; i < list->nr && !ret; i++)
+		ret = zns_log_put(l, type, list->v[i]->msg, err);
+	return ret;
 }
 
 static int put_keys(struct zns_log *l, const struct zns_list *list, struct zns_err *err)
 {
 	ZnsPb__KeyLine key;
-	int rc = 0;
+	int ret = 0;
 
-	for (size_t i = 0; i < list->nr && !rc; i++)
+	for (size_t i = 0; i < list->nr && !ret; i++)
 		if (zns_state_key(list->v[i]->ckpt, &key))
-			rc = zns_log_put(l, ZNS_FRAME_KEY, &key.base, err);
-	return rc;
+			ret = zns_log_put(l, ZNS_FRAME_KEY, &key.base, err);
+	return ret;
 }
 
 static int write_snapshot(struct zns_store *s, struct zns_log *l, const uint32_t *skipped,
@@ -65,27 +65,27 @@ static int write_snapshot(struct zns_store *s, struct zns_log *l, const uint32_t
 {
 	ZnsPb__SnapshotEnd end = ZNS_PB__SNAPSHOT_END__INIT;
 	const struct zns_kind *k;
-	int rc;
+	int ret;
 
-	rc = zns_superblock_put(l, s->uuid, &s->dev->geo, s->nr_meta, skipped, nr_skipped, err);
-	for (size_t i = 0; !rc && (k = zns_kind_at(i)); i++) {
+	ret = zns_superblock_put(l, s->uuid, &s->dev->geo, s->nr_meta, skipped, nr_skipped, err);
+	for (size_t i = 0; !ret && (k = zns_kind_at(i)); i++) {
 		const struct zns_list *list = zns_kind_list(k, &s->st);
 
 		if (list)
-			rc = put_list(l, k->type, list, k->type == ZNS_FRAME_TOMBSTONE ? drop : 0,
-				      err);
+			ret = put_list(l, k->type, list, k->type == ZNS_FRAME_TOMBSTONE ? drop : 0,
+				       err);
 		else if (k->type == ZNS_FRAME_KEY)
-			rc = put_keys(l, &s->st.checkpoints, err);
+			ret = put_keys(l, &s->st.checkpoints, err);
 	}
 	end.nr_records = l->seq - 1; /* without the superblock */
-	if (!rc)
-		rc = zns_log_put(l, ZNS_FRAME_SNAPSHOT_END, &end.base, err);
-	if (!rc)
-		rc = zns_log_write(l, err);
-	if (!rc)
-		rc = zns_dev_flush(s->dev, err);
-	l->volatile_tail = rc != 0;
-	return rc;
+	if (!ret)
+		ret = zns_log_put(l, ZNS_FRAME_SNAPSHOT_END, &end.base, err);
+	if (!ret)
+		ret = zns_log_write(l, err);
+	if (!ret)
+		ret = zns_dev_flush(s->dev, err);
+	l->volatile_tail = ret != 0;
+	return ret;
 }
 
 static int roll_into(struct zns_store *s, const struct zns_zone *z, const uint32_t *skipped,
@@ -95,7 +95,7 @@ static int roll_into(struct zns_store *s, const struct zns_zone *z, const uint32
 		 cap = zns_log_room(s->dev, z->capacity);
 	struct zns_log l;
 	size_t drop;
-	int rc = 0;
+	int ret = 0;
 
 	if (fixed > cap)
 		return zns_fail(
@@ -107,12 +107,12 @@ static int roll_into(struct zns_store *s, const struct zns_zone *z, const uint32
 	drop = tombstones_to_drop(&s->st, (cap - fixed) / 2);
 	zns_log_init(&l, s->dev, z->index, z->capacity, ++s->max_generation);
 	if (z->state != ZNS_ZONE_EMPTY)
-		rc = zns_dev_reset(s->dev, &z->index, 1, err);
-	if (!rc)
-		rc = write_snapshot(s, &l, skipped, nr_skipped, drop, err);
-	if (rc) {
+		ret = zns_dev_reset(s->dev, &z->index, 1, err);
+	if (!ret)
+		ret = write_snapshot(s, &l, skipped, nr_skipped, drop, err);
+	if (ret) {
 		zns_log_fini(&l);
-		return rc;
+		return ret;
 	}
 	zns_state_forget(&s->st, drop);
 	zns_log_fini(&s->log);
@@ -172,7 +172,7 @@ static int roll(struct zns_store *s, uint64_t need, struct zns_err *err)
 	cleanup_free uint32_t *skipped = calloc(n, sizeof(*skipped));
 	size_t nr_skipped = 0;
 	bool tried = false;
-	int rc;
+	int ret;
 
 	if (!zones || !skipped)
 		return zns_fail(err, -ENOMEM, "no memory for %u metadata zones", n);
@@ -182,9 +182,9 @@ static int roll(struct zns_store *s, uint64_t need, struct zns_err *err)
 			"%s has a record of generation %llu, which no catalogue reaches: it was forged",
 			s->dev->path, (unsigned long long)s->max_generation);
 	zns_state_compact(&s->st);
-	rc = zns_dev_report(s->dev, s->first_meta, n, zones, err);
-	if (rc)
-		return rc;
+	ret = zns_dev_report(s->dev, s->first_meta, n, zones, err);
+	if (ret)
+		return ret;
 	zns_store_min_cap(s, zones);
 	for (i = 0; i < n; i++)
 		if (!zns_meta_usable(&zones[i]))
@@ -197,22 +197,22 @@ static int roll(struct zns_store *s, uint64_t need, struct zns_err *err)
 		if (!zns_meta_usable(&zones[i]))
 			continue;
 		tried = true;
-		rc = roll_into(s, &zones[i], skipped, nr_skipped, need, err);
-		if (!rc) {
+		ret = roll_into(s, &zones[i], skipped, nr_skipped, need, err);
+		if (!ret) {
 			retire(s, old);
 			return 0;
 		}
 	}
-	return tried ? rc :
+	return tried ? ret :
 		       zns_fail(err, -EROFS, "no metadata zone of %s can be written any more",
 				s->dev->path);
 }
 
 int zns_store_roll(struct zns_store *s, uint64_t need, struct zns_err *err)
 {
-	int rc = roll(s, need, err);
+	int ret = roll(s, need, err);
 
 	/* Whether it succeeded or not, what the metadata zones hold now is our own doing. */
 	zns_store_remember(s);
-	return rc;
+	return ret;
 }

@@ -42,10 +42,10 @@ static int read_zone(struct zns_store *s, const struct zns_zone *z, struct piece
 	uint64_t block = s->dev->geo.block_size, next = 0;
 	struct zns_log_reader lr;
 	struct zns_frame f;
-	int rc = 0;
+	int ret = 0;
 
 	zns_log_reader_init(&lr, s->dev, z);
-	for (; lr.off < lr.limit && !rc; lr.off = next) {
+	for (; lr.off < lr.limit && !ret; lr.off = next) {
 		next = lr.off + block;
 		if (zns_log_peek(&lr, &f, NULL) != 1) {
 			r->damaged_blocks++;
@@ -53,10 +53,10 @@ static int read_zone(struct zns_store *s, const struct zns_zone *z, struct piece
 		}
 		next = lr.off + zns_frame_size(f.len, block);
 		r->records++;
-		rc = keep(p, &f);
+		ret = keep(p, &f);
 	}
 	zns_log_reader_fini(&lr);
-	return rc ? zns_fail(err, rc, "no memory for the records of zone %u", z->index) : 0;
+	return ret ? zns_fail(err, ret, "no memory for the records of zone %u", z->index) : 0;
 }
 
 static int cmp_piece(const void *pa, const void *pb)
@@ -89,10 +89,10 @@ static int apply(struct zns_store *s, const struct piece *p, struct zns_salvage 
 			       .payload = p->payload,
 			       .len = p->len };
 	const void *before = zns_newest(&s->st.profile);
-	int rc = zns_state_room(&s->st, err);
+	int ret = zns_state_room(&s->st, err);
 
-	if (rc)
-		return rc;
+	if (ret)
+		return ret;
 	s->max_generation = zns_max(s->max_generation, p->generation);
 	if (f.type == ZNS_FRAME_SUPERBLOCK) {
 		take_superblock(s, &f, r);
@@ -127,21 +127,21 @@ int zns_salvage(struct zns_store *s, struct zns_salvage *r, struct zns_err *err)
 	uint32_t n = s->nr_meta - s->first_meta;
 	cleanup_free struct zns_zone *zones = calloc(n, sizeof(*zones));
 	struct pieces p = { 0 };
-	int rc = 0;
+	int ret = 0;
 
 	*r = (struct zns_salvage){ .newest_zone = UINT32_MAX };
 	if (!zones)
 		return zns_fail(err, -ENOMEM, "no memory for %u zones", n);
-	rc = zns_dev_report(s->dev, s->first_meta, n, zones, err);
-	if (!rc)
+	ret = zns_dev_report(s->dev, s->first_meta, n, zones, err);
+	if (!ret)
 		zns_store_min_cap(s, zones);
-	for (uint32_t i = 0; i < n && !rc; i++) {
+	for (uint32_t i = 0; i < n && !ret; i++) {
 		size_t before = p.nr;
 		uint64_t top = 0;
 
 		if (!zones[i].conventional && zones[i].state != ZNS_ZONE_OFFLINE &&
 		    zones[i].state != ZNS_ZONE_EMPTY)
-			rc = read_zone(s, &zones[i], &p, r, err);
+			ret = read_zone(s, &zones[i], &p, r, err);
 		for (size_t k = before; k < p.nr; k++)
 			top = zns_max(top, p.v[k].generation);
 		if (top > r->newest_generation) {
@@ -151,11 +151,11 @@ int zns_salvage(struct zns_store *s, struct zns_salvage *r, struct zns_err *err)
 	}
 	if (p.nr)
 		qsort(p.v, p.nr, sizeof(*p.v), cmp_piece);
-	for (size_t i = 0; i < p.nr && !rc; i++)
-		rc = apply(s, &p.v[i], r, err);
+	for (size_t i = 0; i < p.nr && !ret; i++)
+		ret = apply(s, &p.v[i], r, err);
 	for (size_t i = 0; i < p.nr; i++)
 		free(p.v[i].payload);
 	free(p.v);
 	zns_state_compact(&s->st);
-	return rc;
+	return ret;
 }

@@ -220,7 +220,7 @@ static int look(struct walk *w, uint32_t zone, bool piece, struct zns_err *err)
 	const uint8_t *b = block_before(w, zone, z->at, piece);
 	ZnsPb__Footer *foot;
 	struct zns_frame f;
-	int rc;
+	int ret;
 
 	if (!b) {
 		z->stuck = true;
@@ -230,15 +230,15 @@ static int look(struct walk *w, uint32_t zone, bool piece, struct zns_err *err)
 		return 0;
 	if (f.type == ZNS_FRAME_TOMBSTONE) {
 		z->at -= w->block;
-		rc = take_tombstone(w, &f, err);
-		return rc ? rc : 1;
+		ret = take_tombstone(w, &f, err);
+		return ret ? ret : 1;
 	}
 	if (f.type != ZNS_FRAME_FOOTER ||
 	    zns_footer_read(w->dev, zone, z->at - w->block, &foot, NULL))
 		return 0;
-	rc = take_footer(w, foot, z->at - w->block, err);
+	ret = take_footer(w, foot, z->at - w->block, err);
 	zns_pb__footer__free_unpacked(foot, NULL);
-	return rc ? rc : 1;
+	return ret ? ret : 1;
 }
 
 static bool step_over(struct zwalk *z)
@@ -256,17 +256,17 @@ static bool step_over(struct zwalk *z)
 static int advance(struct walk *w, uint32_t zone, bool *moved, struct zns_err *err)
 {
 	struct zwalk *z = &w->z[zone];
-	int rc;
+	int ret;
 
 	while (z->at && !z->dead && !z->stuck) {
 		if (step_over(z)) {
 			*moved = true;
 			continue;
 		}
-		rc = look(w, zone, false, err);
-		if (rc < 0)
-			return rc;
-		if (rc == 1) {
+		ret = look(w, zone, false, err);
+		if (ret < 0)
+			return ret;
+		if (ret == 1) {
 			*moved = true;
 			continue;
 		}
@@ -282,10 +282,10 @@ static int search(struct walk *w, uint32_t zone, struct zns_err *err)
 	uint64_t end = z->at > BACK ? z->at - BACK : 0;
 
 	while (z->at > end && !z->stuck) {
-		int rc = look(w, zone, true, err);
+		int ret = look(w, zone, true, err);
 
-		if (rc)
-			return rc < 0 ? rc : 0;
+		if (ret)
+			return ret < 0 ? ret : 0;
 		if (z->stuck) { /* go on below it */
 			z->stuck = false;
 			w->out->unreadable++;
@@ -301,15 +301,15 @@ static int run(struct walk *w, struct zns_err *err)
 {
 	uint32_t nr = w->dev->geo.nr_zones, i;
 	bool moved;
-	int rc;
+	int ret;
 
 	do {
 		do {
 			moved = false;
 			for (i = w->nr_meta; i < nr; i++) {
-				rc = advance(w, i, &moved, err);
-				if (rc)
-					return rc;
+				ret = advance(w, i, &moved, err);
+				if (ret)
+					return ret;
 			}
 		} while (moved);
 		/* Zones take turns: a footer found in one zone may explain what another zone is
@@ -318,9 +318,9 @@ static int run(struct walk *w, struct zns_err *err)
 			if (!w->z[i].at)
 				continue;
 			w->z[i].dead = w->z[i].stuck = false;
-			rc = search(w, i, err);
-			if (rc)
-				return rc;
+			ret = search(w, i, err);
+			if (ret)
+				return ret;
 			moved = true;
 		}
 	} while (moved);
@@ -337,27 +337,27 @@ int zns_scan_zones(const struct zns_scan_params *p, struct zns_scan *out, struct
 			  .buf_zone = UINT32_MAX,
 			  .p = p };
 	cleanup_free struct zns_zone *zones = calloc(dev->geo.nr_zones, sizeof(*zones));
-	int rc = 0;
+	int ret = 0;
 
 	*out = (struct zns_scan){ 0 };
 	w.z = calloc(dev->geo.nr_zones, sizeof(*w.z));
 	w.buf = zns_store_buf(dev, BACK + dev->geo.block_size);
 	if (!zones || !w.z || !w.buf)
-		rc = zns_fail(err, -ENOMEM, "no memory for %u zones", dev->geo.nr_zones);
-	if (!rc)
-		rc = zns_dev_report(dev, 0, dev->geo.nr_zones, zones, err);
-	for (uint32_t i = p->nr_meta; i < dev->geo.nr_zones && !rc; i++) {
+		ret = zns_fail(err, -ENOMEM, "no memory for %u zones", dev->geo.nr_zones);
+	if (!ret)
+		ret = zns_dev_report(dev, 0, dev->geo.nr_zones, zones, err);
+	for (uint32_t i = p->nr_meta; i < dev->geo.nr_zones && !ret; i++) {
 		if (zones[i].conventional || zones[i].state == ZNS_ZONE_OFFLINE ||
 		    zones[i].state == ZNS_ZONE_EMPTY)
 			continue;
 		w.z[i].at = zns_align_down(zns_min(zones[i].wp, zones[i].capacity), w.block);
 		out->zones += w.z[i].at > 0;
 	}
-	for (size_t k = 0; k < p->nr_known && !rc; k++)
+	for (size_t k = 0; k < p->nr_known && !ret; k++)
 		if (add_uses(&w, p->known[k]))
-			rc = zns_fail(err, -ENOMEM, "no memory for %zu checkpoints", p->nr_known);
-	if (!rc)
-		rc = run(&w, err);
+			ret = zns_fail(err, -ENOMEM, "no memory for %zu checkpoints", p->nr_known);
+	if (!ret)
+		ret = run(&w, err);
 	for (uint32_t i = 0; w.z && i < dev->geo.nr_zones; i++)
 		while (w.z[i].uses) {
 			struct use *u = w.z[i].uses;
@@ -367,9 +367,9 @@ int zns_scan_zones(const struct zns_scan_params *p, struct zns_scan *out, struct
 		}
 	free(w.z);
 	free(w.buf);
-	if (rc)
+	if (ret)
 		zns_scan_free(out);
-	return rc;
+	return ret;
 }
 
 void zns_scan_free(struct zns_scan *s)

@@ -26,12 +26,12 @@ static int reset_others(struct zns_store *s, struct zns_err *err)
 	uint32_t n = s->nr_meta - s->first_meta, nr = 0, stuck = UINT32_MAX;
 	cleanup_free struct zns_zone *zones = calloc(n, sizeof(*zones));
 	cleanup_free uint32_t *list = calloc(n, sizeof(*list));
-	int rc;
+	int ret;
 
 	if (!zones || !list)
 		return zns_fail(err, -ENOMEM, "no memory for %u metadata zones", n);
-	rc = zns_dev_report(s->dev, s->first_meta, n, zones, err);
-	for (uint32_t i = 0; i < n && !rc; i++) {
+	ret = zns_dev_report(s->dev, s->first_meta, n, zones, err);
+	for (uint32_t i = 0; i < n && !ret; i++) {
 		if (zones[i].conventional || zones[i].index == s->log.zone)
 			continue;
 		if (!usable(&zones[i]))
@@ -39,37 +39,37 @@ static int reset_others(struct zns_store *s, struct zns_err *err)
 		else if (zones[i].state != ZNS_ZONE_EMPTY)
 			list[nr++] = zones[i].index;
 	}
-	if (!rc && nr)
-		rc = zns_dev_reset(s->dev, list, nr, err);
-	for (uint32_t i = 0; i < n && !rc; i++)
+	if (!ret && nr)
+		ret = zns_dev_reset(s->dev, list, nr, err);
+	for (uint32_t i = 0; i < n && !ret; i++)
 		if (!zones[i].conventional && usable(&zones[i]))
-			rc = zns_dev_scrub(s->dev, zones[i].index, err);
-	if (!rc)
-		rc = zns_dev_flush(s->dev, err);
-	if (!rc && stuck != UINT32_MAX)
-		rc = zns_fail(
+			ret = zns_dev_scrub(s->dev, zones[i].index, err);
+	if (!ret)
+		ret = zns_dev_flush(s->dev, err);
+	if (!ret && stuck != UINT32_MAX)
+		ret = zns_fail(
 			err, -EROFS,
 			"metadata zone %u can no longer be written, so wrapped keys that it may hold stay; without "
 			"the master key they are of no use",
 			stuck);
-	return rc;
+	return ret;
 }
 
 int zns_store_erase(struct zns_store *s, struct zns_err *err)
 {
-	int rc = zns_store_writable(s, err);
+	int ret = zns_store_writable(s, err);
 
-	if (!rc)
-		rc = zns_store_alone(s, err);
-	if (!rc)
-		rc = zns_store_claim_now(s, err);
-	if (!rc)
-		rc = zns_store_roll(s, 0, err);
-	if (rc)
-		return rc;
-	rc = reset_others(s, err);
+	if (!ret)
+		ret = zns_store_alone(s, err);
+	if (!ret)
+		ret = zns_store_claim_now(s, err);
+	if (!ret)
+		ret = zns_store_roll(s, 0, err);
+	if (ret)
+		return ret;
+	ret = reset_others(s, err);
 	zns_store_remember(s);
-	return rc;
+	return ret;
 }
 
 static const ZnsPb__CheckpointKey *line_for(const ZnsPb__Rekey *q, const uint8_t *id)
@@ -159,20 +159,20 @@ static int roll_with(struct zns_store *s, ZnsPb__CheckpointKey **keys, struct zn
 		     bool *done, struct zns_err *err)
 {
 	struct zns_ent *before = wish ? zns_list_swap(&s->st.encryption, wish) : NULL;
-	int rc;
+	int ret;
 
 	swap_keys(&s->st.checkpoints, keys);
-	rc = zns_store_roll(s, 0, err);
-	if (rc) {
+	ret = zns_store_roll(s, 0, err);
+	if (ret) {
 		swap_keys(&s->st.checkpoints, keys);
 		zns_ent_free(wish ? zns_list_swap(&s->st.encryption, before) : NULL);
-		return rc;
+		return ret;
 	}
 	*done = true;
 	zns_ent_free(before);
-	rc = reset_others(s, err);
+	ret = reset_others(s, err);
 	zns_store_remember(s);
-	return rc;
+	return ret;
 }
 
 int zns_store_rekey(struct zns_store *s, const ZnsPb__Rekey *q, bool *done, struct zns_err *err)
@@ -180,29 +180,29 @@ int zns_store_rekey(struct zns_store *s, const ZnsPb__Rekey *q, bool *done, stru
 	cleanup_free ZnsPb__CheckpointKey **keys = NULL;
 	struct zns_ent *wish = NULL;
 	size_t nr;
-	int rc;
+	int ret;
 
 	*done = false;
-	rc = zns_store_writable(s, err);
-	if (!rc)
-		rc = check_rekey(s, q, err);
-	if (!rc)
-		rc = zns_store_alone(s, err);
-	if (!rc)
-		rc = zns_store_claim_now(s, err);
-	if (rc)
-		return rc;
+	ret = zns_store_writable(s, err);
+	if (!ret)
+		ret = check_rekey(s, q, err);
+	if (!ret)
+		ret = zns_store_alone(s, err);
+	if (!ret)
+		ret = zns_store_claim_now(s, err);
+	if (ret)
+		return ret;
 	zns_state_compact(&s->st);
 	nr = s->st.checkpoints.nr;
 	keys = calloc(nr + 1, sizeof(*keys));
-	rc = keys ? copy_keys(&s->st.checkpoints, q, keys, err) :
-		    zns_fail(err, -ENOMEM, "no memory for wrapped keys");
-	if (!rc)
-		rc = new_wish(s, q, &wish, err);
-	if (!rc)
-		rc = roll_with(s, keys, wish, done, err);
+	ret = keys ? copy_keys(&s->st.checkpoints, q, keys, err) :
+		     zns_fail(err, -ENOMEM, "no memory for wrapped keys");
+	if (!ret)
+		ret = new_wish(s, q, &wish, err);
+	if (!ret)
+		ret = roll_with(s, keys, wish, done, err);
 	for (size_t i = 0; keys && i < nr; i++)
 		if (keys[i])
 			zns_pb__checkpoint_key__free_unpacked(keys[i], NULL);
-	return rc;
+	return ret;
 }

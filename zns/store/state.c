@@ -94,11 +94,11 @@ void zns_state_fini(struct zns_state *st)
 
 int zns_state_room(struct zns_state *st, struct zns_err *err)
 {
-	int rc = zns_map_room(&st->by_id) || zns_map_room(&st->dead) || zns_map_room(&st->owners);
+	int ret = zns_map_room(&st->by_id) || zns_map_room(&st->dead) || zns_map_room(&st->owners);
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(st->lists); i++)
-		rc |= zns_list_room(&st->lists[i]);
-	return rc ? zns_fail(err, -ENOMEM, "no memory for the catalogue") : 0;
+		ret |= zns_list_room(&st->lists[i]);
+	return ret ? zns_fail(err, -ENOMEM, "no memory for the catalogue") : 0;
 }
 
 size_t zns_state_rec(const struct zns_state *st, const ProtobufCMessage *msg)
@@ -192,21 +192,21 @@ void zns_state_compact(struct zns_state *st)
 static int fits(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err)
 {
 	size_t i;
-	int rc = 0;
+	int ret = 0;
 
-	for (i = 0; i < c->n_zones && !rc; i++) {
+	for (i = 0; i < c->n_zones && !ret; i++) {
 		uint64_t *live = &st->live[c->zones[i]->zone];
 
 		*live += c->zones[i]->len;
 		if (*live > st->lim.zone_capacity)
-			rc = zns_fail(err, code,
-				      "zone %u would hold %llu live bytes, its capacity is %llu",
-				      c->zones[i]->zone, (unsigned long long)*live,
-				      (unsigned long long)st->lim.zone_capacity);
+			ret = zns_fail(err, code,
+				       "zone %u would hold %llu live bytes, its capacity is %llu",
+				       c->zones[i]->zone, (unsigned long long)*live,
+				       (unsigned long long)st->lim.zone_capacity);
 	}
 	while (i-- > 0)
 		st->live[c->zones[i]->zone] -= c->zones[i]->len;
-	return rc;
+	return ret;
 }
 
 /* A walk from child to parent must come to an end. */
@@ -267,7 +267,7 @@ int zns_state_may_replace(struct zns_state *st, const ZnsPb__Checkpoint *c, int 
 	const struct zns_ent *old = zns_state_find(st, c->id.data);
 	char id[ZNS_UUID_STR];
 	size_t i;
-	int rc;
+	int ret;
 
 	if (!old)
 		return zns_fail(err, code == -EINVAL ? -ENOENT : code,
@@ -286,10 +286,10 @@ int zns_state_may_replace(struct zns_state *st, const ZnsPb__Checkpoint *c, int 
 		return code;
 	for (i = 0; i < old->ckpt->n_zones; i++)
 		st->live[old->ckpt->zones[i]->zone] -= old->ckpt->zones[i]->len;
-	rc = fits(st, c, code, err);
+	ret = fits(st, c, code, err);
 	while (i-- > 0)
 		st->live[old->ckpt->zones[i]->zone] += old->ckpt->zones[i]->len;
-	return rc;
+	return ret;
 }
 
 static void zones_add(struct zns_state *st, const struct zns_ent *e)

@@ -20,21 +20,21 @@ static int open_once(struct zns_dev *dev, unsigned flags, struct zns_store **out
 		     struct zns_err *err)
 {
 	struct zns_store *s = zns_store_alloc(dev, flags, err);
-	int rc;
+	int ret;
 
 	if (!s)
 		return -ENOMEM;
-	rc = zns_store_meta_range(dev, &s->first_meta, &s->nr_meta, err);
-	if (!rc)
-		rc = zns_store_replay(s, err);
-	if (!rc && s->need_roll && !(flags & ZNS_STORE_RDONLY)) {
-		rc = zns_store_roll(s, 0, err);
-		if (rc)
+	ret = zns_store_meta_range(dev, &s->first_meta, &s->nr_meta, err);
+	if (!ret)
+		ret = zns_store_replay(s, err);
+	if (!ret && s->need_roll && !(flags & ZNS_STORE_RDONLY)) {
+		ret = zns_store_roll(s, 0, err);
+		if (ret)
 			zns_wrap(err, "cannot begin a new metadata generation");
 	}
-	if (rc) {
+	if (ret) {
 		zns_store_close(s);
-		return rc;
+		return ret;
 	}
 	zns_store_remember(s);
 	*out = s;
@@ -43,14 +43,14 @@ static int open_once(struct zns_dev *dev, unsigned flags, struct zns_store **out
 
 int zns_store_open(struct zns_dev *dev, unsigned flags, struct zns_store **out, struct zns_err *err)
 {
-	int rc, tries = flags & ZNS_STORE_RDONLY ? 3 : 1;
+	int ret, tries = flags & ZNS_STORE_RDONLY ? 3 : 1;
 
 	/* A reader beside a writer that rolls may see a zone vanish while it reads: not damage
 	 * until it lasts. */
 	do
-		rc = open_once(dev, flags, out, err);
-	while ((rc == -EBADMSG || rc == -ENODATA || rc == -ENOMEDIUM) && --tries);
-	return rc;
+		ret = open_once(dev, flags, out, err);
+	while ((ret == -EBADMSG || ret == -ENODATA || ret == -ENOMEDIUM) && --tries);
+	return ret;
 }
 
 void zns_store_close(struct zns_store *s)

@@ -247,8 +247,8 @@ int zns_store_roll(struct zns_store *s, uint64_t need, struct zns_err *err);
 /* alone.c */
 /* -ESTALE: somebody else writes the log too */
 int zns_store_alone(struct zns_store *s, struct zns_err *err);
-/* @rc; -EBADE: another host has reserved the device */
-int zns_store_lost(struct zns_store *s, int rc);
+/* @ret; -EBADE: another host has reserved the device */
+int zns_store_lost(struct zns_store *s, int ret);
 /* what the metadata zones look like now is our own doing */
 void zns_store_remember(struct zns_store *s);
 /* bytes of the record that is due; 0: none */

@@ -28,28 +28,28 @@ int zns_superblock_parse(const struct zns_frame *f, const struct zns_geometry *g
 			 uint32_t nr_meta, ZnsPb__Superblock **out, struct zns_err *err)
 {
 	ZnsPb__Superblock *sb = zns_pb__superblock__unpack(NULL, f->len, f->payload);
-	int rc = 0;
+	int ret = 0;
 
 	if (!sb)
 		return zns_fail(err, -EBADMSG, "superblock cannot be decoded");
 	if (sb->format > ZNS_STORE_FORMAT)
-		rc = zns_fail(
+		ret = zns_fail(
 			err, -EPROTONOSUPPORT,
 			"the store has format %u, this program knows %d: use a newer ZNS-CRIU",
 			sb->format, ZNS_STORE_FORMAT);
 	else if (!sb->format || sb->device.len != ZNS_UUID_LEN || !sb->generation ||
 		 sb->generation != f->generation || f->seq)
-		rc = zns_fail(err, -EBADMSG, "superblock has impossible values");
+		ret = zns_fail(err, -EBADMSG, "superblock has impossible values");
 	else if (sb->block_size != geo->block_size || sb->zone_size != geo->zone_size ||
 		 sb->zone_capacity != geo->zone_capacity || sb->nr_zones != geo->nr_zones ||
 		 sb->nr_meta_zones != nr_meta)
-		rc = zns_fail(
+		ret = zns_fail(
 			err, -EBADMSG,
 			"the store was made for another geometry (%u zones of %llu bytes, blocks of %u)",
 			sb->nr_zones, (unsigned long long)sb->zone_size, sb->block_size);
-	if (rc) {
+	if (ret) {
 		zns_pb__superblock__free_unpacked(sb, NULL);
-		return rc;
+		return ret;
 	}
 	*out = sb;
 	return 0;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * An external I/O engine for fio: reads and writes zones through libzns
  * (ioengine=external:PATH/zns-fio.so).

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The load of a checkpoint without criu: speaks to zns-helper as criu does, so admission by znsd,
  * the writer, the commit and the reader are the product's own, and the memory that is dumped is

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * vtime FILE: makes FILE, the state of one virtual clock (vtime.h), and moves that clock for as
  * long as its standard input is open. Lines in, one line out for each: hold     the clock stands

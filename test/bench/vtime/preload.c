@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * LD_PRELOAD=…/vtime.so with ZNS_VTIME=FILE: CLOCK_MONOTONIC and everything that sleeps by it are
  * virtual (vtime.h). fio is in it only once its I/O engine calls vt_enter() in a job, because it

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* What the preloaded library and the conductor share: lock, futexes, waking. */
 #include <errno.h>
 #include <linux/futex.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Admission of a dump: its request, the ceilings, the reservation, the lease. */
 #include <string.h>
 #include "policy.h"

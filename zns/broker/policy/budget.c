@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Counts the zones that may be open and active, and the limits of a tenant's running dumps. */
 #include <string.h>
 #include "policy.h"

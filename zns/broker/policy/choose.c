@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Chooses the groups for a dump as of now: the rules of design.md §5 on the broker's tables. */
 #include <string.h>
 #include "policy.h"

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Compaction: a client copies the live bytes of nearly empty zones to other zones, one checkpoint
  * at a time. A record with the new places then replaces the old record. This file limits the

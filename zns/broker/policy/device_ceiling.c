@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A controller or a link may make a device slower than the sum of its groups. There a dump with
  * groups of its own has its rate only if all promises together stay below the device's rate. The

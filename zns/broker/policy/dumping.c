@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* A running dump gets zones, one after the other, and commits its record. */
 #include <string.h>
 #include "policy.h"

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The broker's part in encryption. It never has a key. It tells clients whether the device wants
  * encrypted checkpoints, and with which key. It refuses dumps and records that are encrypted

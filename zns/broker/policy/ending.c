@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* How leases end, and the consequences. */
 #include <poll.h>
 #include <string.h>

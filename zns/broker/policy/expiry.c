@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Retention rules. A rule is applied when a dump of its container has committed and its connection
  * ends. By then the dump has written its handle, or has taken its record back, so a restore can

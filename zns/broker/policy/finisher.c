@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Finishes zones beside the poll loop. A device may pad a zone for up to a second, and requests
  * shall not wait for that. Each zone has its own thread, a few run at once, and they share a device

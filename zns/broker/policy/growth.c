@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Further groups for running dumps. A dump that shares begins with the groups that it can have at
  * that moment. More groups become free when other dumps end. A dump below its max-min fair share

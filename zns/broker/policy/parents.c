@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Incremental checkpoints: a parent stays while a checkpoint is built on it. A parent is always
  * older than its children, so it comes before them in the order of commits.

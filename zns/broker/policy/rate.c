@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Rates. The helper keeps to its cap (--zns-qos-max). The grant and each answer to its progress,
  * several times a second, tell it the cap in force. So the cap can change during the work, and no

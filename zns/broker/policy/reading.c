@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* A reader of a checkpoint has a lease, which keeps the checkpoint's zones from being reset. */
 #include <string.h>
 #include "policy.h"

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* The poll loop's background work, in small steps: resets garbage, finishes zones over the
  * limit. */
 #include "policy.h"

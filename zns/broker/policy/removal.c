@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A removal is a record of the log. If the log is lost, a rebuild finds the checkpoint's footer
  * again, as long as its zone holds live data. So a copy of the tombstone is written too: into the

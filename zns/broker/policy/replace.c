@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A checkpoint gets a new record when a dump joins it, and when it is flattened or moved. One
  * durable write replaces the old record by the new one.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Reservations: groups that a container keeps between its dumps, and groups for normal I/O. */
 #include <string.h>
 #include "policy.h"

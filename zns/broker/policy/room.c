@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Room below the device's limits of open and active zones: which partly filled zones stay, which
  * are finished first, and how one more zone becomes active.

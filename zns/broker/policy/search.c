@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Finds the next zone for a dump or a compaction: a zone that its data may continue, else an empty
  * one. The group that was asked for comes before the others.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* The running dumps in the form of zns/alloc, for a dump that would share with them. */
 #include "policy.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A sign of life: a thread counts up a number in UUID.alive. Clients that wait for an answer read
  * it. It shows that this process runs, not that it makes progress: a device may take long, an

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Begins a dump or a restore. A dump that cannot be admitted at once waits (waiters.c). In each of
  * the two queues only the first waiter may go: it is admitted or refused, or keeps the others

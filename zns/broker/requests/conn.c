@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* One connection: its input and its output. Nothing here blocks on a peer. */
 #include <endian.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Hands one request to its handler: the table in table.h, and the checks for all requests. */
 #include <stddef.h>
 #include "table.h"

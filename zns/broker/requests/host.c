@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* One machine at a time: checks the store's mount record against this machine's id, and holds the
  * drive's reservation. */
 #include <string.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The memory for unfinished requests. A small request is simply read. For a larger one all its room
  * is set aside before it is read, so that it can be read to its end. Without room the request stays

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* znsd: the broker of one zoned device. Its first client starts it; it leaves when idle. */
 #include <fcntl.h>
 #include <getopt.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Requests of an administrator: remove, reserve, release, reset, rules and marks, keys, quit. */
 #include <string.h>
 #include "zns/crypt.h"

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* The answer to a request, and its memory. */
 #include <string.h>
 #include "requests.h"

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The poll loop. Nothing here blocks on a peer. Each connection has its own buffers. A peer that
  * does not read its answer is not read from.

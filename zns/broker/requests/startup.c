@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Start and end of a broker: from a name to a process that owns the device. */
 #include <fcntl.h>
 #include <limits.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Dumps that wait for admission. One list holds two queues. One is of dumps that want groups of
  * their own (mode wait) or wait for zones to be finished. The other is of dumps that would share

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Leases: the live rights of dumps and restores. */
 #include <string.h>
 #include "tables.h"

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Figures of the last restore of each container. They are not on the device: a restore must not
  * wear the device, and must work if it is read-only or full. Also, the figures are of this machine.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Operations on the device's zones, which also update the table of zones. */
 #include <sys/file.h>
 #include "tables.h"

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* The zone table: each zone's state, writer and possible uses. */
 #include <string.h>
 #include "zns/layout.h"

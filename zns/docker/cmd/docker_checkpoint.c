@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * docker checkpoint: gets admission first and then calls Docker. containerd freezes the container
  * before criu starts, so a dump that waits for admission inside would keep it frozen. A ticket

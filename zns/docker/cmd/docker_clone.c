@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * docker clone: makes a container that starts from another one's checkpoint. Docker has no command
  * for this. But a checkpoint is a directory with a handle, so a copy of it below the new container

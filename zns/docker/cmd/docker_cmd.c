@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* znsctl-docker, which `znsctl docker` becomes: the table of sub-commands */
 #include <string.h>
 #include "docker_cmd.h"

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Docker's daemon and its containers, as `znsctl docker` sees them */
 #include <string.h>
 #include "docker_cmd.h"

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* docker install, uninstall: puts our runtime into the daemon's configuration, which stays valid
  * at every step */
 #include <fcntl.h>

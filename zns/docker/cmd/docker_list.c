@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Lists the checkpoints in a container's directory, and decides which to keep. */
 #include <fcntl.h>
 #include <string.h>

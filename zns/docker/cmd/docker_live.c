@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Which checkpoints of Docker containers are still needed? For `znsctl gc` and `docker live`. */
 #include <string.h>
 #include "docker_cmd.h"

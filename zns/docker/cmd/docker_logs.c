@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* docker logs: criu's log of a dump, from the device, or of a restore, from the run-time
  * directory */
 #include <string.h>

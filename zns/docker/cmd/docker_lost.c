@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Checkpoints that Docker lost: it fails after the dump (with a full disk, say) and removes the
  * directory, while the container has ended. The catalogue still has the checkpoint. From it we make

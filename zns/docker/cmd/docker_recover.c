@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* docker recover: after a crash of the container or host, starts it from its newest usable
  * checkpoint */
 #include <string.h>

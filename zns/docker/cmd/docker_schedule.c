@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* docker schedule: periodic checkpoints, by a systemd timer or by a process that stays (--loop) */
 #include <fcntl.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* docker stats: the last checkpoint and restore of each container (Docker deletes criu's
  * figures) */
 #include <string.h>

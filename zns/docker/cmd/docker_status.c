@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* docker status: are all parts for a checkpoint there, and what can this daemon not do? */
 #include <string.h>
 #include "docker_cmd.h"

@@ -192,12 +192,12 @@ uint64_t zns_dev_now_ns(struct zns_dev *d); /* of the same clock; only differenc
 static inline int zns_dev_write_durable(struct zns_dev *d, uint32_t zone, uint64_t off,
 					const void *buf, size_t len, struct zns_err *err)
 {
-	int rc;
+	int ret;
 
 	if (d->ops->write_durable)
 		return d->ops->write_durable(d, zone, off, buf, len, err);
-	rc = zns_dev_write(d, zone, off, buf, len, err);
-	return rc ? rc : zns_dev_flush(d, err);
+	ret = zns_dev_write(d, zone, off, buf, len, err);
+	return ret ? ret : zns_dev_flush(d, err);
 }
 
 /* Can it flush zones alone? Else zns_dev_flush_zones takes every writer's time. */

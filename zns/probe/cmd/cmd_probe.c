@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* znsctl-probe, which `znsctl probe` becomes: measures the device and stores the result as its
  * profile, or checks a sample against the stored profile. */
 #include <fcntl.h>

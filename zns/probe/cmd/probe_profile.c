@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* Converts between a probe's map and the profile on the device. */
 #include <string.h>
 #include "probe_cmd.h"
