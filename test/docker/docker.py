@@ -427,7 +427,7 @@ def schedule(d):
     want('two kept on the device', len(d.checkpoints('cron')) == 2)
     names_left = sorted(p.name for p in (d.root / 'containers' / d.id('cron') / 'checkpoints').iterdir())
     want('and with Docker', names_left == sorted(out[-2:]), names_left)
-    d.docker('checkpoint', 'create', '--leave-running', 'cron', 'mine')
+    d.create_again('cron', 'mine')
     d.refused(d.zctl, 'docker', 'recover', 'cron', line='runs: stop it first')
     d.docker('kill', 'cron')                                     # the crash
     newest = d.checkpoints('cron')[-1]
