@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A chain of 20 processes, each the child of the one before. Level n rewrites its own slice of
- * inherited memory before it forks, so each page has one of several ancestors. zonetest:
- * {'flavour': 'h ns'}
+ * inherited memory before it forks, so each page has one of several ancestors.
+ * zonetest: {'flavour': 'h ns'}
  */
 #include "zt.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Open files without a name: a small one, one of 3 MB and odd length, one with holes, and one whose
- * other name still exists. Contents, offsets and the missing names must come back. zonetest:
- * {'flavour': 'h ns', 'opts': '--ghost-limit 64M --link-remap'}
+ * other name still exists. Contents, offsets and the missing names must come back.
+ * zonetest: {'flavour': 'h ns', 'opts': '--ghost-limit 64M --link-remap'}
  */
 #include <fcntl.h>
 #include <sys/stat.h>

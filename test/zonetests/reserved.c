@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Eight terabytes that are only reserved (PROT_NONE), with a little of it in use, as databases do
- * with their buffer pools; and pages that were written before they lost their protection. zonetest:
- * {'flavour': 'h ns'}
+ * with their buffer pools; and pages that were written before they lost their protection.
+ * zonetest: {'flavour': 'h ns'}
  */
 #include "zt.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Shared memory by name: a file in /dev/shm, and one there that is already unlinked. Parent and
- * child map both and see each other's writes after restore. zonetest: {'flavour': 'h ns', 'opts':
- * '--ghost-limit 16M'}
+ * child map both and see each other's writes after restore.
+ * zonetest: {'flavour': 'h ns', 'opts': '--ghost-limit 16M'}
  */
 #include <fcntl.h>
 #include <sys/stat.h>

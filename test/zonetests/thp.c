@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Transparent huge pages and zero pages: full, half-filled and untouched huge ranges, a huge zero
- * page that was only read, ranges cut by mprotect, mremap and MADV_DONTNEED. zonetest: {'flavour':
- * 'h ns'}
+ * page that was only read, ranges cut by mprotect, mremap and MADV_DONTNEED.
+ * zonetest: {'flavour': 'h ns'}
  */
 #include "zt.h"
 

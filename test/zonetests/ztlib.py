@@ -673,9 +673,12 @@ KNOWN_KEYS = {'flavour', 'opts', 'feature', 'forks'}
 
 
 def description(source):
-    """The dict after 'zonetest:' in the head of a C file; None if there is none."""
-    found = re.search(r'zonetest:\s*(\{.*?\})', source.read_text()[:2000], re.S)
+    """The dict after 'zonetest:' in the head of a C file; None if the word is not there."""
+    head = source.read_text()[:2000]
+    found = re.search(r'zonetest:\s*(\{.*?\})', head, re.S)
     if not found:
+        if 'zonetest:' in head:     # else it would be left out, and nobody would notice
+            raise SystemExit(f'{source.name}: no description behind "zonetest:"')
         return None
     desc = ast.literal_eval(re.sub(r'\n\s*\*', '\n', found.group(1)))
     unknown = set(desc) - KNOWN_KEYS
