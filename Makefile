@@ -141,7 +141,7 @@ $(VERSION): FORCE
 	$(Q)scripts/version $@
 $(call objs,$(foreach p,ctl broker/requests helper docker,zns/$(p)/main.c)): $(VERSION)
 
-$(ALL_OBJ): | $(PROTO_C)
+$(ALL_OBJ) $(B)/test/crash/inproc.o: | $(PROTO_C)
 ifeq ($(shell uname -m),x86_64)
 $(B)/zns/base/hash_avx2.o: CFLAGS += -mavx2
 endif
