@@ -296,11 +296,7 @@ int zns_emu_set_zone_state(struct zns_dev *dev, uint32_t zone, enum zns_zone_sta
 			"zone %u cannot be put into state \"%s\": only read-only, offline or empty (back to normal)",
 			zone, zns_zone_state_name(s));
 	}
-	rc = emu_check_writable(e, err);
-	if (!rc)
-		rc = emu_check_zone(e, zone, err);
-	if (!rc)
-		rc = emu_zone_lock(e, zone, err);
+	rc = emu_zone_lock_to_change(e, zone, err);
 	if (rc)
 		return rc;
 	rc = set_flags_locked(e, zone, flags, err);

@@ -283,6 +283,17 @@ int zns_save_settle(struct zns_save *v, struct zns_err *err)
 	return 0;
 }
 
+int zns_save_publish(struct zns_save *v, struct zns_err *err)
+{
+	int ret = zns_save_finish(v, err);
+
+	if (!ret)
+		ret = zns_save_durable(v, err);
+	if (!ret)
+		ret = zns_save_commit(v, err);
+	return ret == -EPIPE ? zns_save_settle(v, err) : ret;
+}
+
 void zns_save_roll_back(struct zns_save *v, const char *by, struct zns_err *err)
 {
 	ProtobufCBinaryData id = { ZNS_UUID_LEN, v->id };

@@ -135,17 +135,6 @@ static int write_image(struct flatten *x, uint32_t n, uint8_t *buf, struct zns_e
 	return ret ? ret : zns_wimage_seal(img, err);
 }
 
-static int commit(struct flatten *x, struct zns_err *err)
-{
-	int ret = zns_save_finish(&x->v, err);
-
-	if (!ret)
-		ret = zns_save_durable(&x->v, err);
-	if (!ret)
-		ret = zns_save_commit(&x->v, err);
-	return ret == -EPIPE ? zns_save_settle(&x->v, err) : ret;
-}
-
 static int run(struct flatten *x, const char *spec, const char *what, struct zns_err *err)
 {
 	cleanup_free uint8_t *buf = malloc(CHUNK);
@@ -162,7 +151,7 @@ static int run(struct flatten *x, const char *spec, const char *what, struct zns
 	for (uint32_t n = 0; n < zns_flat_images(x->flat) && !ret; n++)
 		ret = write_image(x, n, buf, err);
 	if (!ret)
-		ret = commit(x, err);
+		ret = zns_save_publish(&x->v, err);
 	if (ret)
 		zns_writer_cancel(x->v.w, ret, "the flattening failed");
 	ctl_progress_end(&x->prog);

@@ -69,17 +69,6 @@ static int describe(struct import *x, struct zns_err *err)
 	return o->image_dir ? 0 : zns_fail_sys(err, -ENOMEM, "record");
 }
 
-static int commit(struct import *x, struct zns_err *err)
-{
-	int ret = zns_save_finish(&x->v, err);
-
-	if (!ret)
-		ret = zns_save_durable(&x->v, err);
-	if (!ret)
-		ret = zns_save_commit(&x->v, err);
-	return ret == -EPIPE ? zns_save_settle(&x->v, err) : ret;
-}
-
 /* If the handle cannot be written, the import fails. */
 static int write_handle(struct import *x, struct zns_err *err)
 {
@@ -141,7 +130,7 @@ static int run(struct import *x, const char *spec, const char *handle, struct zn
 	if (!ret)
 		ret = x->archive >= 0 ? import_read_archive(x, err) : import_read_dir(x, err);
 	if (!ret)
-		ret = commit(x, err);
+		ret = zns_save_publish(&x->v, err);
 	if (ret && x->v.w)
 		zns_writer_cancel(x->v.w, ret, "the import failed");
 	if (!ret && handle)

@@ -194,13 +194,9 @@ int emu_read(struct zns_dev *d, uint32_t zone, uint64_t off, void *buf, size_t l
 int emu_scrub(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
 	struct emu *e = emu_of(d);
-	int ret = emu_check_writable(e, err);
+	int ret = emu_zone_lock_to_change(e, zone, err);
 	uint64_t wp;
 
-	if (!ret)
-		ret = emu_check_zone(e, zone, err);
-	if (!ret)
-		ret = emu_zone_lock(e, zone, err);
 	if (ret)
 		return ret;
 	wp = emu_load(&e->live[zone].wp);

@@ -15,6 +15,15 @@ int emu_zone_lock(struct emu *e, uint32_t zone, struct zns_err *err)
 	return ret;
 }
 
+int emu_zone_lock_to_change(struct emu *e, uint32_t zone, struct zns_err *err)
+{
+	int ret = emu_check_writable(e, err);
+
+	if (!ret)
+		ret = emu_check_zone(e, zone, err);
+	return ret ? ret : emu_zone_lock(e, zone, err);
+}
+
 int emu_zones_lock(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns_err *err)
 {
 	int ret = emu_zones_lock_bare(e, zones, nr, err);

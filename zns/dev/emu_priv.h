@@ -208,6 +208,8 @@ int emu_table_unflushed(struct emu *e, struct emu_change **out, size_t *nr);
 /* emu_hold.c: locks zones for a change; @zones ascending, without duplicates. Ended by
  * emu_zone_unlock or emu_zones_unlock. */
 int emu_zone_lock(struct emu *e, uint32_t zone, struct zns_err *err);
+/* The same, if the device may be written, has power, and has the zone. */
+int emu_zone_lock_to_change(struct emu *e, uint32_t zone, struct zns_err *err);
 int emu_zones_lock(struct emu *e, const uint32_t *zones, uint32_t nr, struct zns_err *err);
 
 /* emu_flush.c */

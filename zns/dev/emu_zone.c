@@ -48,12 +48,8 @@ int emu_open_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
 	struct emu *e = emu_of(d);
 	enum zns_zone_state st;
-	int ret = emu_check_writable(e, err);
+	int ret = emu_zone_lock_to_change(e, zone, err);
 
-	if (!ret)
-		ret = emu_check_zone(e, zone, err);
-	if (!ret)
-		ret = emu_zone_lock(e, zone, err);
 	if (ret)
 		return ret;
 	st = emu_state(e, &e->live[zone]);
@@ -68,12 +64,8 @@ int emu_close_zone(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
 	struct emu *e = emu_of(d);
 	enum zns_zone_state st;
-	int ret = emu_check_writable(e, err);
+	int ret = emu_zone_lock_to_change(e, zone, err);
 
-	if (!ret)
-		ret = emu_check_zone(e, zone, err);
-	if (!ret)
-		ret = emu_zone_lock(e, zone, err);
 	if (ret)
 		return ret;
 	st = emu_state(e, &e->live[zone]);
@@ -114,12 +106,8 @@ int emu_finish(struct zns_dev *d, uint32_t zone, struct zns_err *err)
 {
 	struct emu *e = emu_of(d);
 	uint64_t issue = emu_timing_issue(e), padded = 0, done = 0;
-	int ret = emu_check_writable(e, err);
+	int ret = emu_zone_lock_to_change(e, zone, err);
 
-	if (!ret)
-		ret = emu_check_zone(e, zone, err);
-	if (!ret)
-		ret = emu_zone_lock(e, zone, err);
 	if (ret)
 		return ret;
 	ret = finish_locked(e, zone, &padded, err);

@@ -120,7 +120,7 @@ int probe_begin(struct probe *p, struct zns_dev *d, const struct zns_probe_param
 	p->last_of_group = calloc(p->nr, sizeof(*p->last_of_group));
 	if (!p->kind || !p->have || !p->ours || !p->ours_at || !p->readable || !p->typical ||
 	    !p->given_up || !p->unsure || !p->last_of_group ||
-	    (!map->zone_group && probe_map_alloc(map, p->nr)) ||
+	    (!map->zone_group && zns_probe_alloc(map, p->nr)) ||
 	    posix_memalign((void **)&p->wbuf, align, (size_t)PROBE_WRITE_BATCH * p->unit) ||
 	    posix_memalign((void **)&p->rbuf, align,
 			   zns_max((size_t)(PROBE_BURST_MAX + PROBE_SET_MAX) * p->small,

@@ -22,7 +22,7 @@ uint64_t zns_probe_budget(const struct zns_geometry *geo, uint32_t unit)
 		       (uint64_t)geo->nr_zones * 8 * unit);
 }
 
-int probe_map_alloc(struct zns_probe_map *m, uint32_t nr)
+int zns_probe_alloc(struct zns_probe_map *m, uint32_t nr)
 {
 	m->nr_zones = nr;
 	m->zone_group = calloc(nr, sizeof(*m->zone_group));

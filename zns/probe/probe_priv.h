@@ -146,7 +146,6 @@ int probe_loss(struct probe *p, uint32_t a, uint32_t b, uint32_t n, double *rati
 int probe_jitter(struct probe *p, uint32_t a, uint32_t b, struct zns_err *err);
 
 /* probe_map.c */
-int probe_map_alloc(struct zns_probe_map *map, uint32_t nr_zones);
 void probe_count(struct probe *p); /* unknown zones, confidence */
 /* in the order of their first zones */
 int probe_number_groups(struct zns_probe_map *m, struct zns_err *err);

@@ -95,7 +95,7 @@ int zns_probe_load(const void *state, size_t len, uint32_t nr_zones, struct zns_
 	h->hash = 0;
 	if (zns_hash(h, len) != hash || !sane(h, e))
 		return zns_fail(err, -EBADMSG, "the state of the interrupted probe is damaged");
-	if (probe_map_alloc(m, nr_zones))
+	if (zns_probe_alloc(m, nr_zones))
 		return zns_fail(err, -ENOMEM, "no memory for a probe of %u zones", nr_zones);
 	m->nr_groups = h->nr_groups;
 	/* later phases are quick: they start again */

@@ -217,7 +217,7 @@ static int verify(struct probe *p, uint32_t sample, struct zns_probe_drift *out,
 		  struct zns_err *err)
 {
 	struct zns_probe_map now = { 0 }, *m = p->map;
-	int ret = probe_map_alloc(&now, p->nr);
+	int ret = zns_probe_alloc(&now, p->nr);
 
 	if (ret)
 		return zns_fail(err, ret, "no memory for %u zones", p->nr);

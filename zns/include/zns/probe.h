@@ -115,6 +115,9 @@ struct zns_probe_map {
  */
 int zns_probe_run(struct zns_dev *dev, const struct zns_probe_params *params,
 		  struct zns_probe_map *map, struct zns_err *err);
+/* The arrays of a map of @nr_zones: no zone has a group, no group a channel. -ENOMEM: nothing is
+ * left. */
+int zns_probe_alloc(struct zns_probe_map *map, uint32_t nr_zones);
 void zns_probe_fini(struct zns_probe_map *map);
 
 /* What a budget of 0 stands for, in bytes; and the program unit that is used when @wanted (0: none)

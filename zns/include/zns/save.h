@@ -80,6 +80,8 @@ int zns_save_durable(struct zns_save *v, struct zns_err *err);
 int zns_save_commit(struct zns_save *v, struct zns_err *err);
 /* After -EPIPE: start the next broker and ask it. 0: it is there. */
 int zns_save_settle(struct zns_save *v, struct zns_err *err);
+/* All four in a row, for a caller with nothing to do between them. */
+int zns_save_publish(struct zns_save *v, struct zns_err *err);
 
 /* The handle shall name a plain copy of @size bytes beside it. @name is borrowed until the handle
  * is written. */

@@ -133,17 +133,9 @@ int probe_from_profile(const ZnsPb__Profile *p, struct zns_probe_map *m, struct 
 {
 	uint32_t nr = p->n_zone_group, channels = 0;
 
-	m->nr_zones = nr;
-	m->nr_groups = p->n_groups;
-	m->zone_group = calloc(nr, sizeof(*m->zone_group));
-	m->zone_confidence = calloc(nr, sizeof(*m->zone_confidence));
-	m->pivot = calloc(nr, sizeof(*m->pivot));
-	m->group_channel = calloc(nr, sizeof(*m->group_channel));
-	m->channel_confidence = calloc(nr, sizeof(*m->channel_confidence));
-	m->tested = calloc(nr, sizeof(*m->tested));
-	if (!m->zone_group || !m->zone_confidence || !m->pivot || !m->group_channel ||
-	    !m->channel_confidence || !m->tested)
+	if (zns_probe_alloc(m, nr))
 		return zns_fail_sys(err, -ENOMEM, "profile");
+	m->nr_groups = p->n_groups;
 	for (uint32_t z = 0; z < nr; z++) {
 		bool unknown = p->has_unknown_group && p->zone_group[z] == p->unknown_group;
 
