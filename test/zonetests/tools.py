@@ -175,10 +175,12 @@ def export(scene):
     biggest = max(scene.device.json('show', ident)['images'], key=lambda i: i['size'])
     extent = biggest['segments'][0]['extents'][0]
     media.flip(extent['zone'], extent['start'])
-    for target in ('bad', 'bad.tar'):
+    for target in ('bad', 'bad.tar', 'bad.tgz'):
         if 'checksum' not in run_ctl(scene, 1, 'export', ident, str(scene.dir / target)):
             raise Failed('export of a damaged checkpoint does not say so')
-        expect('damaged export', [(scene.dir / n).exists() for n in ('bad', 'bad.tar', 'bad.tar.part')], [False] * 3)
+        expect('damaged export', [p.name for p in scene.dir.iterdir() if p.name.startswith('bad')], [])
+    piped = subprocess.run([scene.cfg.znsctl, 'export', ident, '-'], env=scene.device.env, capture_output=True)
+    expect('a damaged export into a pipe', (piped.returncode, piped.stdout[-1024:] == bytes(1024)), (1, False))
     media.flip(extent['zone'], extent['start'])
 
     run_ctl(scene, 0, 'rm', ident)

@@ -46,7 +46,20 @@ struct ctl_pack {
 	struct archive_entry *e;
 	const char *path;
 	int64_t mtime_s;
+	int fd;
+	bool gave_up; /* nothing more may be written */
 };
+
+static la_ssize_t pack_write(struct archive *a, void *arg, const void *buf, size_t len)
+{
+	const struct ctl_pack *p = arg;
+	int ret = p->gave_up ? -ECANCELED : zns_write_all(p->fd, buf, len);
+
+	if (!ret)
+		return (la_ssize_t)len;
+	archive_set_error(a, -ret, "write");
+	return -1;
+}
 
 static int pack_failed(struct ctl_pack *p, struct zns_err *err)
 {
@@ -65,7 +78,11 @@ int ctl_pack_open(int fd, const char *path, int64_t mtime_s, struct ctl_pack **o
 	if (!p)
 		return zns_fail_sys(err, -ENOMEM, "archive");
 	*p = (struct ctl_pack){
-		.a = archive_write_new(), .e = archive_entry_new(), .path = path, .mtime_s = mtime_s
+		.a = archive_write_new(),
+		.e = archive_entry_new(),
+		.path = path,
+		.mtime_s = mtime_s,
+		.fd = fd,
 	};
 	*out = p;
 	if (!p->a || !p->e)
@@ -78,7 +95,7 @@ int ctl_pack_open(int fd, const char *path, int64_t mtime_s, struct ctl_pack **o
 	if (!bad)
 		bad = archive_write_set_bytes_per_block(p->a, BLOCK) ||
 		      archive_write_set_bytes_in_last_block(p->a, 1) ||
-		      archive_write_open_fd(p->a, fd);
+		      archive_write_open(p->a, p, NULL, pack_write, NULL);
 	return bad ? pack_failed(p, err) : 0;
 }
 
@@ -119,8 +136,9 @@ int ctl_pack_close(struct ctl_pack *p, int ret, struct zns_err *err)
 		return ret;
 	if (!ret && archive_write_close(p->a))
 		ret = pack_failed(p, err);
-	if (ret && p->a)
-		archive_write_fail(p->a); /* without an end mark nobody takes it for whole */
+	/* Without an end mark nobody takes it for whole. archive_write_fail() would do, but then
+	 * libarchive does not free its buffers. */
+	p->gave_up = true;
 	archive_write_free(p->a);
 	archive_entry_free(p->e);
 	free(p);
