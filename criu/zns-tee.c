@@ -3,6 +3,7 @@
 #ifdef ZNS_DEBUG
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -127,9 +128,11 @@ static void pump(int in, int out, int copy)
 }
 
 /* Puts a process in between: criu itself may not have threads, and the stream's writer expects a
- * plain descriptor. */
+ * plain descriptor. SIGCHLD waits: while criu dumps, its handler takes any child that ends for a
+ * task that died (parasite-syscall.c). */
 int zns_tee_stream(const char *name, int fd)
 {
+	sigset_t chld, old;
 	int p[2], copy;
 	pid_t pid;
 
@@ -140,6 +143,9 @@ int zns_tee_stream(const char *name, int fd)
 		close_safe(&copy);
 		return -1;
 	}
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &chld, &old);
 	pid = fork();
 	if (!pid) {
 		pid = fork();
@@ -148,10 +154,13 @@ int zns_tee_stream(const char *name, int fd)
 		close(p[1]);
 		pump(p[0], fd, copy);
 	}
+	if (pid > 0 && waitpid(pid, NULL, 0) != pid)
+		pid = -1;
+	sigprocmask(SIG_SETMASK, &old, NULL);
 	close(copy);
 	close(p[0]);
 	close(fd);
-	if (pid < 0 || waitpid(pid, NULL, 0) != pid) {
+	if (pid < 0) {
 		close(p[1]);
 		return -1;
 	}
