@@ -19,7 +19,6 @@ import signal
 import subprocess
 import sys
 import tarfile
-import time
 from pathlib import Path
 
 import ztlib
@@ -36,6 +35,10 @@ CASES = {}
 
 
 def start(scene, program, flavour):
+    """
+    A task that stays on one processor: the kernel writes the processor's number into a task's memory (rseq) whenever it
+    runs, and criu's parasite runs on it between the reads of the two that are compared.
+    """
     directory = scene.dir / f'{program}-{flavour}'
     directory.mkdir()
     if program == 'redis':
@@ -44,7 +47,13 @@ def start(scene, program, flavour):
         desc = ztlib.description(ztlib.HERE / f'{program}.c')
         task = Task(directory, program, flavour, (), desc.get('opts', '').split())
     scene.tasks.append(task)
-    return task.start().wait_ready()
+    ours = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(ours)})        # what we start inherits it
+    try:
+        task.start()
+    finally:
+        os.sched_setaffinity(0, ours)
+    return task.wait_ready()
 
 
 def with_criu(cfg, binary, stock):
@@ -146,9 +155,6 @@ def same_as_stock(scene, program):
     """A stopped process dumped by stock, through zones, by stock: ours differs where the two of stock do, no more."""
     scene = scene(ROOMY, size=1)
     task = start(scene, program, 'h')
-    for tid in os.listdir(f'/proc/{task.pid}/task'):
-        os.sched_setaffinity(int(tid), {0})     # its CPU's number is in its memory (rseq)
-    time.sleep(0.1)
     os.kill(task.pid, signal.SIGSTOP)
     ztlib.wait_until(lambda: ztlib.proc_state(task.pid) == 'T', 5)
     out = {}
