@@ -66,7 +66,7 @@ static uint32_t plan(struct znsd *d, uint32_t percent, uint32_t *victims, struct
 			.fixed = !zone_usable(zn) || zn->writer,
 		};
 	}
-	if (zns_compact_plan(z, d->nr_zones, percent, &p, err))
+	if (zns_compact_plan_make(z, d->nr_zones, percent, &p, err))
 		return 0;
 	for (uint32_t i = 0; i < p.nr; i++)
 		for (uint32_t k = 0; k < p.v[i].nr && !p.v[i].blocked; k++)

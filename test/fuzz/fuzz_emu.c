@@ -34,7 +34,7 @@ static int file(const uint8_t *data, size_t size, char *path)
 	p.timing = h.timing;
 	if (!h.channels || !h.ways || h.channels > 64 || h.ways > 64 || h.zone_capacity > KIB(64))
 		return -1;
-	emu_layout(&p, &lay);
+	emu_layout_of(&p, &lay);
 	h.data_off = lay.data_off;
 	h.total = lay.total;
 	h.hash = zns_hash(&h, offsetof(struct emu_header, hash));

@@ -241,7 +241,7 @@ static inline int finish_raw(struct rig *r, struct zns_err *e)
 	m.device.len = ZNS_UUID_LEN;
 	m.checkpoint = r->c;
 	ret = zns_writer_finish(r->w, &m, ref, e);
-	zns_writer_stats(r->w, &st);
+	zns_writer_stats_get(r->w, &st);
 	r->nr_failed = st.nr_bad;
 	r->c->manifest = ref;
 	return ret;

@@ -42,7 +42,7 @@ static struct zns_compact_plan plan(const struct zns_compact_zone *z, uint32_t n
 {
 	struct zns_compact_plan p;
 
-	assert_int_equal(zns_compact_plan(z, nr, percent, &p, NULL), 0);
+	assert_int_equal(zns_compact_plan_make(z, nr, percent, &p, NULL), 0);
 	return p;
 }
 

@@ -103,7 +103,7 @@ static const char *setting(enum docker_key key)
 	struct docker_settings s;
 
 	assert_int_equal(docker_container_read(&ours, at("bundle"), ID_A, &c, &err), 0);
-	if (docker_settings(&c, &s, &err))
+	if (docker_settings_read(&c, &s, &err))
 		snprintf(out, sizeof(out), "! %s", err.msg);
 	else
 		snprintf(out, sizeof(out), s.source[key] ? "%s/%s" : "-", s.value[key],
@@ -452,7 +452,7 @@ static void podman_words(void **state)
 	char out[100];
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(v); i++)
-		assert_int_equal(podman_call(v[i].words, v[i].len), v[i].call);
+		assert_int_equal(podman_call_of(v[i].words, v[i].len), v[i].call);
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(b); i++)
 		assert_int_equal(podman_root(b[i].bundle, ID_A, b[i].image, out, sizeof(out)),
 				 b[i].ret);

@@ -141,7 +141,7 @@ static void rig_finish(struct rig *r)
 	r->c->manifest = NULL;
 	assert_ok(zns_writer_finish(r->w, &m, ref, &err));
 	r->c->manifest = ref;
-	zns_writer_stats(r->w, &r->st);
+	zns_writer_stats_get(r->w, &r->st);
 	zns_writer_free(r->w);
 	r->w = NULL;
 }

@@ -96,7 +96,7 @@ static void run(uint32_t width, uint64_t capacity, bool shift, bool beside)
 	assert_null(failed);
 	for (size_t i = 0; i < nr_small; i++)
 		all[nr++] = small_images[i];
-	zns_writer_stats(rig.w, &st);
+	zns_writer_stats_get(rig.w, &st);
 	rig_verify(&rig, all, nr);
 	for (size_t i = 0; i < rig.m->n_images; i++)
 		segments += rig.m->images[i]->n_segments;

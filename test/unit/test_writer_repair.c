@@ -178,7 +178,7 @@ static uint32_t nr_bad(struct scene *s)
 {
 	struct zns_writer_stats st;
 
-	zns_writer_stats(s->r.w, &st);
+	zns_writer_stats_get(s->r.w, &st);
 	assert_int_equal(st.nr_bad != 0, st.bad[0] != 0);
 	return st.nr_bad;
 }

@@ -107,8 +107,8 @@ static bool any_empty(const struct zns_compact_zone *z, uint32_t nr)
 	return false;
 }
 
-int zns_compact_plan(const struct zns_compact_zone *z, uint32_t nr, uint32_t percent,
-		     struct zns_compact_plan *out, struct zns_err *err)
+int zns_compact_plan_make(const struct zns_compact_zone *z, uint32_t nr, uint32_t percent,
+			  struct zns_compact_plan *out, struct zns_err *err)
 {
 	cleanup_free struct cand *c = calloc(nr + 1, sizeof(*c));
 	cleanup_free uint64_t *room = calloc(2 * (size_t)nr + 1, sizeof(*room));

@@ -371,7 +371,7 @@ static int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
 		return ctl_usage(
 			cmd,
 			"- writes an archive to standard output: redirect it, and leave out --json");
-	ret = ctl_hold(&x.h, args.dev, args.argv[0], &err);
+	ret = ctl_hold_open(&x.h, args.dev, args.argv[0], &err);
 	if (ret)
 		return ctl_fail(cmd, &err);
 	ctl_catch_signals();
@@ -380,7 +380,7 @@ static int cmd_export(const struct ctl_cmd *cmd, int argc, char **argv)
 	ret = run(&x, &err);
 	seconds = ctl_progress_end(&x.prog);
 	ret = ret ? ctl_fail(cmd, &err) : print(&x, args.json, seconds);
-	ctl_unhold(&x.h);
+	ctl_hold_close(&x.h);
 	return ret;
 }
 

@@ -106,7 +106,7 @@ static const struct fuse_operations operations = { .getattr = view_getattr,
 static int open_view(const char *dev, const char *what, struct zns_err *err)
 {
 	struct zns_reader_params p = { 0 };
-	int ret = ctl_hold(&view.h, dev, what, err);
+	int ret = ctl_hold_open(&view.h, dev, what, err);
 
 	if (!ret)
 		ret = ctl_hold_key(&view.h, err);
@@ -293,7 +293,7 @@ static int work(const struct ctl_cmd *cmd, const char *dev, const char *what, co
 	if (!ret)
 		ret = serve(p, ready, &err);
 	zns_reader_free(view.r);
-	ctl_unhold(&view.h);
+	ctl_hold_close(&view.h);
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }
 

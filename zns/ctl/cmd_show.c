@@ -179,14 +179,14 @@ static int show_one(const char *dev, const uint8_t *uuid, const char *dir,
 	struct handle_info hi = { .h = NULL };
 	char id[ZNS_UUID_STR];
 	struct ctl_hold h;
-	int ret = ctl_hold(&h, dev, zns_uuid_format(uuid, id), err);
+	int ret = ctl_hold_open(&h, dev, zns_uuid_format(uuid, id), err);
 
 	if (!ret && handle) {
 		ret = zns_handle_agrees(handle, h.c, err);
 		if (!ret)
 			ret = zns_crypt_check_handle(NULL, handle, h.m, err);
 		if (ret)
-			ctl_unhold(&h);
+			ctl_hold_close(&h);
 	}
 	if (ret)
 		return ret;
@@ -196,7 +196,7 @@ static int show_one(const char *dev, const uint8_t *uuid, const char *dir,
 		ctl_print_json(to_json(h.c, h.answer->restore, h.m, &h.s.reg, &hi));
 	else
 		print_text(h.c, ls, h.answer->restore, h.m, &h.s.reg, &hi);
-	ctl_unhold(&h);
+	ctl_hold_close(&h);
 	return 0;
 }
 
@@ -213,7 +213,7 @@ static int show_leaf(const struct tree *t, const ZnsPb__Checkpoint *c, struct zn
 	const struct handle_info none = { .h = NULL };
 	char id[ZNS_UUID_STR];
 	struct ctl_hold h;
-	int ret = ctl_hold(&h, t->dev, zns_uuid_format(c->id.data, id), err);
+	int ret = ctl_hold_open(&h, t->dev, zns_uuid_format(c->id.data, id), err);
 
 	if (ret == -ESTALE) /* removed meanwhile */
 		ret = err->code = 0;
@@ -223,7 +223,7 @@ static int show_leaf(const struct tree *t, const ZnsPb__Checkpoint *c, struct zn
 	else if (!ret)
 		show_branch(h.c, h.m, t->ls, t->width, t->verbose);
 	if (!ret)
-		ctl_unhold(&h);
+		ctl_hold_close(&h);
 	return ret;
 }
 

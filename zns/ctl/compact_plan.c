@@ -67,7 +67,7 @@ int compact_plan(struct compact *x, struct zns_err *err)
 		};
 	}
 	add_manifests(x);
-	ret = zns_compact_plan(x->table, nr, x->below, &x->plan, err);
+	ret = zns_compact_plan_make(x->table, nr, x->below, &x->plan, err);
 	for (uint32_t i = 0; i < x->plan.nr && !ret; i++)
 		for (uint32_t k = 0; k < x->plan.v[i].nr && !x->plan.v[i].blocked; k++)
 			x->victims[x->nr_victims++] = x->plan.v[i].victims[k];

@@ -190,8 +190,8 @@ struct ctl_hold {
 	ZnsPb__Handle *handle;
 	struct zns_crypt *crypt; /* set by ctl_hold_key; NULL: plain, or not loaded */
 };
-int ctl_hold(struct ctl_hold *h, const char *spec, const char *what, struct zns_err *err);
-void ctl_unhold(struct ctl_hold *h);
+int ctl_hold_open(struct ctl_hold *h, const char *spec, const char *what, struct zns_err *err);
+void ctl_hold_close(struct ctl_hold *h);
 /* For readers of the images: loads the key of an encrypted checkpoint. */
 int ctl_hold_key(struct ctl_hold *h, struct zns_err *err);
 

@@ -84,7 +84,7 @@ int ctl_handle_ids(const char *dir, char *dev, char *id, ZnsPb__Handle **out, st
 	return 0;
 }
 
-int ctl_hold(struct ctl_hold *h, const char *spec, const char *what, struct zns_err *err)
+int ctl_hold_open(struct ctl_hold *h, const char *spec, const char *what, struct zns_err *err)
 {
 	char dev_id[ZNS_UUID_STR], id_text[ZNS_UUID_STR];
 	uint8_t id[ZNS_UUID_LEN];
@@ -113,7 +113,7 @@ int ctl_hold(struct ctl_hold *h, const char *spec, const char *what, struct zns_
 	if (!ret && h->handle) /* notes whether it is encrypted; ctl_hold_key does the rest */
 		ret = zns_crypt_check_handle(NULL, h->handle, h->m, err);
 	if (ret)
-		ctl_unhold(h);
+		ctl_hold_close(h);
 	return ret;
 }
 
@@ -129,7 +129,7 @@ int ctl_hold_key(struct ctl_hold *h, struct zns_err *err)
 	return ret;
 }
 
-void ctl_unhold(struct ctl_hold *h)
+void ctl_hold_close(struct ctl_hold *h)
 {
 	zns_crypt_free(h->crypt);
 	h->crypt = NULL;

@@ -263,7 +263,7 @@ int zns_emu_create(const char *path, const struct zns_emu_params *p, bool force,
 	ret = emu_params_check(p, err);
 	if (ret)
 		return ret;
-	emu_layout(p, &lay);
+	emu_layout_of(p, &lay);
 	ret = open_target(&t, err);
 	if (!ret) {
 		ret = create_in(&t, p, &lay, force, err);

@@ -7,7 +7,7 @@
 
 #include "emu_priv.h"
 
-void emu_layout(const struct zns_emu_params *p, struct emu_layout *lay)
+void emu_layout_of(const struct zns_emu_params *p, struct emu_layout *lay)
 {
 	uint64_t table = zns_align_up((uint64_t)p->nr_zones * sizeof(struct emu_entry), EMU_BLOCK);
 	uint64_t units = (uint64_t)p->channels * p->ways + p->channels;
@@ -59,7 +59,7 @@ int emu_header_write(int fd, const struct zns_emu_params *p, const uint8_t uuid[
 		.gc_stall_ms = p->gc_stall_ms,
 	};
 
-	emu_layout(p, &lay);
+	emu_layout_of(p, &lay);
 	memcpy(h.uuid, uuid, ZNS_UUID_LEN);
 	h.data_off = lay.data_off;
 	h.total = lay.total;
@@ -158,7 +158,7 @@ int emu_header_read(int fd, const char *path, struct zns_emu_params *p, uint8_t 
 	if (!ret && h.timing > 1)
 		ret = zns_fail(&why, -EINVAL, "unknown timing model %u", h.timing);
 	if (!ret) {
-		emu_layout(p, &lay);
+		emu_layout_of(p, &lay);
 		if (lay.data_off != h.data_off || lay.total != h.total)
 			ret = zns_fail(&why, -EINVAL, "layout does not follow from the parameters");
 	}

@@ -175,7 +175,7 @@ static int setup(struct emu *e, const char *path, struct zns_err *err)
 
 	if (ret)
 		return ret;
-	emu_layout(&e->p, &e->lay);
+	emu_layout_of(&e->p, &e->lay);
 	e->die_of_zone = calloc(e->p.nr_zones, sizeof(*e->die_of_zone));
 	if (!e->die_of_zone)
 		return zns_fail(err, -ENOMEM, "out of memory");

@@ -160,7 +160,7 @@ void emu_map_build(const struct zns_emu_params *p, uint32_t *die_of_zone);
 uint64_t emu_random(uint64_t *state);
 
 /* emu_header.c */
-void emu_layout(const struct zns_emu_params *p, struct emu_layout *lay);
+void emu_layout_of(const struct zns_emu_params *p, struct emu_layout *lay);
 int emu_header_write(int fd, const struct zns_emu_params *p, const uint8_t uuid[ZNS_UUID_LEN]);
 int emu_header_read(int fd, const char *path, struct zns_emu_params *p, uint8_t uuid[ZNS_UUID_LEN],
 		    struct zns_err *err);

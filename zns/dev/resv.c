@@ -74,7 +74,7 @@ int zns_resv_look(const struct zns_resv *r, struct zns_resv_state *out, struct z
 	*out = (struct zns_resv_state){ 0 };
 	if (!r->offered)
 		return 0;
-	ret = resv_report(r, &rep, err);
+	ret = resv_report_read(r, &rep, err);
 	if (ret)
 		return ret;
 	holder = find_holder(r, &rep);
@@ -146,7 +146,7 @@ int zns_resv_take(struct zns_resv *r, bool take_over, const struct zns_resv_peer
 
 	if (!r->offered)
 		return 0;
-	ret = resv_report(r, &rep, err);
+	ret = resv_report_read(r, &rep, err);
 	if (ret)
 		return ret;
 	me = find_me(r, &rep);

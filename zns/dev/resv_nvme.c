@@ -142,7 +142,7 @@ static void parse(const struct zns_resv *r, const uint8_t *buf, uint32_t nr, str
 	}
 }
 
-int resv_report(const struct zns_resv *r, struct resv_report *out, struct zns_err *err)
+int resv_report_read(const struct zns_resv *r, struct resv_report *out, struct zns_err *err)
 {
 	size_t head = r->extended ? 64 : 24;
 	size_t each = r->extended ? sizeof(struct nvme_registered_ctrl_ext) :

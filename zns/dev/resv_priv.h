@@ -25,7 +25,7 @@ struct resv_report {
 
 /* Fills in @r with the drive's abilities and its view of this host. */
 int resv_identify(struct zns_resv *r, const char *machine, struct zns_err *err);
-int resv_report(const struct zns_resv *r, struct resv_report *out, struct zns_err *err);
+int resv_report_read(const struct zns_resv *r, struct resv_report *out, struct zns_err *err);
 int resv_register(const struct zns_resv *r, uint64_t key, struct zns_err *err);
 int resv_unregister(const struct zns_resv *r, uint64_t key, struct zns_err *err);
 int resv_acquire(const struct zns_resv *r, uint8_t type, uint64_t key, struct zns_err *err);

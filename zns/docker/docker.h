@@ -125,8 +125,8 @@ extern const char *const docker_flags[]; /* flags that DOCKER_CRIU may name; NUL
  * variable ZNS_KEY, the first matching rule of docker.rules, docker-KEY of zns.conf. The first one
  * that is set counts. -EINVAL: criu would not accept the value, or the rule file is bad.
  */
-int docker_settings(const struct docker_container *c, struct docker_settings *s,
-		    struct zns_err *err);
+int docker_settings_read(const struct docker_container *c, struct docker_settings *s,
+			 struct zns_err *err);
 /* The container's own wishes, without rules and defaults. */
 int docker_settings_own(const struct docker_container *c, struct docker_settings *s,
 			struct zns_err *err);
@@ -171,7 +171,7 @@ enum podman_call {
 	PODMAN_EXPORTED, /* the directory is packed into a file or an image */
 	PODMAN_OTHER, /* Podman's service or another caller: unknown */
 };
-enum podman_call podman_call(const char *args, size_t len);
+enum podman_call podman_call_of(const char *args, size_t len);
 /* Finds <graphroot>/<driver>-containers. -ENOENT: @bundle is not container @id's, or the images
  * go elsewhere. */
 int podman_root(const char *bundle, const char *id, const char *image_path, char *out, size_t len);

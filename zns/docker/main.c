@@ -323,8 +323,9 @@ static enum podman_call called_by_podman(void)
 	size_t len;
 
 	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)getppid());
-	return zns_read_file(AT_FDCWD, path, 65536, &args, &len) ? PODMAN_OTHER :
-								   podman_call((char *)args, len);
+	return zns_read_file(AT_FDCWD, path, 65536, &args, &len) ?
+		       PODMAN_OTHER :
+		       podman_call_of((char *)args, len);
 }
 
 /* An export is a plain dump. A checkpoint that may be an export must not be swept, so its place
@@ -372,7 +373,7 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 					    bundle, c->id, &k, &err);
 	if (!ret) {
 		docker_container_podman(&k, init_pid);
-		ret = docker_settings(&k, &s, &err);
+		ret = docker_settings_read(&k, &s, &err);
 	}
 	if (!ret && by_containerd(&k)) /* other callers choose for themselves */
 		ret = add_flags(c, &s, &err);

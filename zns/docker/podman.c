@@ -25,7 +25,7 @@ static bool packs(const char *word)
 	return false;
 }
 
-enum podman_call podman_call(const char *args, size_t len)
+enum podman_call podman_call_of(const char *args, size_t len)
 {
 	enum podman_call call = PODMAN_OTHER;
 

@@ -300,8 +300,8 @@ int docker_settings_known(const struct docker_container *c, struct zns_err *err)
 	return ret ? ret : known(c->labels, "label", err);
 }
 
-int docker_settings(const struct docker_container *c, struct docker_settings *s,
-		    struct zns_err *err)
+int docker_settings_read(const struct docker_container *c, struct docker_settings *s,
+			 struct zns_err *err)
 {
 	int key, ret = docker_settings_own(c, s, err);
 

@@ -81,7 +81,7 @@ static void summary(const struct dump *d, struct zw_reply *r)
 	char id[ZNS_UUID_STR], size[32], got[64] = "too short to rate", cap[48] = "";
 	struct zns_writer_stats st;
 
-	zns_writer_stats(d->v.w, &st);
+	zns_writer_stats_get(d->v.w, &st);
 	if (d->h->cap_mibps)
 		snprintf(cap, sizeof(cap), " (at most %u)", d->h->cap_mibps);
 	if (c->has_qos_achieved_mibps)

@@ -103,7 +103,7 @@ static void work_done(void *arg, struct work *out)
 	struct dump *d = arg;
 	struct zns_writer_stats st;
 
-	zns_writer_stats(d->v.w, &st);
+	zns_writer_stats_get(d->v.w, &st);
 	out->bytes = st.written;
 	out->page_bytes = st.page_bytes;
 	out->data_us = st.last_complete_ns > st.first_submit_ns ?

@@ -29,7 +29,7 @@ struct controls {
 	uint32_t zone[CONTROLS], nr, sure;
 };
 
-static enum seen seen(const struct probe *p, uint64_t ns)
+static enum seen judge(const struct probe *p, uint64_t ns)
 {
 	return ns <= p->burst_ns / 2                   ? QUICK :
 	       ns <= p->burst_ns + p->burst_ns * 3 / 4 ? WAITED :
@@ -195,7 +195,7 @@ static bool controls_waited(const struct probe *p, const struct controls *c, con
 	uint32_t late = 0;
 
 	for (uint32_t i = 0; i < c->nr; i++) {
-		if (seen(p, after[i]) == QUICK)
+		if (judge(p, after[i]) == QUICK)
 			continue;
 		if (i < c->sure)
 			return true;
@@ -244,7 +244,7 @@ int probe_suspects(struct probe *p, uint32_t zone, const uint32_t *others, uint3
 				return ret;
 			good++;
 			for (uint32_t i = left = 0; i < n; i++)
-				left += late[i] &= seen(p, after[i]) != QUICK;
+				left += late[i] &= judge(p, after[i]) != QUICK;
 		}
 		/* so many wait for something common */
 		if (left > 2 && n > 4) {
@@ -282,8 +282,8 @@ static int vote(struct probe *p, uint32_t a, uint32_t b, bool *waited, bool *spo
 	ret = burst(p, &a, 1, p->burst, others, 1 + c.nr, &own, after, err);
 	if (ret)
 		return ret;
-	*waited = seen(p, after[0]) == WAITED;
-	*spoiled = disturbed(p, a, own) || seen(p, after[0]) == ODD ||
+	*waited = judge(p, after[0]) == WAITED;
+	*spoiled = disturbed(p, a, own) || judge(p, after[0]) == ODD ||
 		   (*waited && controls_waited(p, &c, after + 1));
 	p->races++;
 	p->spoiled += *spoiled;

@@ -432,7 +432,7 @@ static int start(struct rebuild *b, struct zns_salvage *sv, struct zns_err *err)
 		ret = zns_record_set(&s->st, ZNS_FRAME_PROFILE, &b->p->profile->base, err);
 	if (ret)
 		return ret;
-	ret = zns_salvage(s, sv, err);
+	ret = zns_salvage_log(s, sv, err);
 	if (!ret)
 		ret = zns_dev_report(s->dev, 0, s->dev->geo.nr_zones, b->zones, err);
 	b->r->records = sv->records;

@@ -122,7 +122,7 @@ void zns_salvage_fini(struct zns_salvage *r)
 	r->nr_keys = 0;
 }
 
-int zns_salvage(struct zns_store *s, struct zns_salvage *r, struct zns_err *err)
+int zns_salvage_log(struct zns_store *s, struct zns_salvage *r, struct zns_err *err)
 {
 	uint32_t n = s->nr_meta - s->first_meta;
 	cleanup_free struct zns_zone *zones = calloc(n, sizeof(*zones));

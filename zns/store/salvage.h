@@ -14,7 +14,7 @@ struct zns_salvage {
 
 /* Fill s->st (initialised), s->uuid and s->max_generation from every good record. Writes nothing.
  */
-int zns_salvage(struct zns_store *s, struct zns_salvage *r, struct zns_err *err);
+int zns_salvage_log(struct zns_store *s, struct zns_salvage *r, struct zns_err *err);
 
 void zns_salvage_fini(struct zns_salvage *r);
 /* The wrapped key of a checkpoint, if a record of it survived; else NULL. */

@@ -112,7 +112,7 @@ int docker_make_checkpoint(const struct docker_daemon *d, const struct docker_ta
 		return zns_fail(err, -EINVAL,
 				"\"%.60s\" cannot be a checkpoint's name: letters, digits, _ . -",
 				ask->name);
-	ret = docker_settings(&t->c, &s, err);
+	ret = docker_settings_read(&t->c, &s, err);
 	if (ret)
 		return ret;
 	if (s.source[DOCKER_DEV] && !strcmp(s.value[DOCKER_DEV], "none"))

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include "docker_cmd.h"
+#include "zns/grow.h"
 #include "zns/handle.h"
 
 struct collect {
@@ -11,20 +12,20 @@ struct collect {
 	size_t nr;
 };
 
-static int collect(void *arg, const char *container, const char *name, const char *dir,
-		   const uint8_t id[ZNS_UUID_LEN])
+static int add_entry(void *arg, const char *container, const char *name, const char *dir,
+		     const uint8_t id[ZNS_UUID_LEN])
 {
 	cleanup_close int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct collect *c = arg;
 	struct docker_entry *e;
 	ZnsPb__Handle *h;
+	int ret;
 
 	if (strcmp(container, c->container) || fd < 0 || zns_handle_read(fd, &h, NULL))
 		return 0;
-	e = realloc(c->list, (c->nr + 1) * sizeof(*e));
-	if (e && h->device.len == ZNS_UUID_LEN) {
-		c->list = e;
-		e += c->nr++;
+	ret = zns_grow_by_one(c->list, c->nr);
+	if (!ret) {
+		e = &c->list[c->nr++];
 		memset(e, 0, sizeof(*e));
 		snprintf(e->name, sizeof(e->name), "%s", name);
 		snprintf(e->dir, sizeof(e->dir), "%s", dir);
@@ -34,7 +35,7 @@ static int collect(void *arg, const char *container, const char *name, const cha
 		e->bytes = h->bytes;
 	}
 	zns_pb__handle__free_unpacked(h, NULL);
-	return e ? 0 : -ENOMEM;
+	return ret;
 }
 
 static int newest_first(const void *a, const void *b)
@@ -56,7 +57,7 @@ int docker_entries(const struct docker_container *k, struct docker_entry **out, 
 		   struct zns_err *err)
 {
 	struct collect c = { .container = k->id };
-	int ret = docker_each_handle(k->root, collect, &c);
+	int ret = docker_each_handle(k->root, add_entry, &c);
 
 	if (ret) {
 		free(c.list);

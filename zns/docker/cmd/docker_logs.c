@@ -113,10 +113,10 @@ int docker_logs(const struct ctl_cmd *cmd, int argc, char **argv)
 		return show_restore(&args, host, &err) ? ctl_fail(cmd, &err) : CTL_OK;
 	ret = resolve(args.dev, args.argv[0], id, &err);
 	if (!ret)
-		ret = ctl_hold(&h, args.dev, *id ? id : args.argv[0], &err);
+		ret = ctl_hold_open(&h, args.dev, *id ? id : args.argv[0], &err);
 	if (ret)
 		return ctl_fail(cmd, &err);
 	ret = show(&h, &err);
-	ctl_unhold(&h);
+	ctl_hold_close(&h);
 	return ret ? ctl_fail(cmd, &err) : CTL_OK;
 }

@@ -127,7 +127,8 @@ int docker_put_back(const struct docker_entry *e, struct zns_err *err)
 	char dev[ZNS_UUID_STR], id[ZNS_UUID_STR], parent[PATH_MAX];
 	cleanup_close int dir = -1;
 	struct ctl_hold h;
-	int ret = ctl_hold(&h, zns_uuid_format(e->device, dev), zns_uuid_format(e->id, id), err);
+	int ret = ctl_hold_open(&h, zns_uuid_format(e->device, dev), zns_uuid_format(e->id, id),
+				err);
 
 	if (ret)
 		return ret;
@@ -135,7 +136,7 @@ int docker_put_back(const struct docker_entry *e, struct zns_err *err)
 	if ((mkdir(parent, 0700) && errno != EEXIST) || mkdir(e->dir, 0700) ||
 	    (dir = open(e->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) < 0) {
 		ret = zns_fail_sys(err, -errno, "%s", e->dir);
-		ctl_unhold(&h);
+		ctl_hold_close(&h);
 		return ret;
 	}
 	ret = write_fds(&h, dir, err);
@@ -143,6 +144,6 @@ int docker_put_back(const struct docker_entry *e, struct zns_err *err)
 		ret = write_handle(&h, dir, err);
 	if (ret)
 		docker_remove_dir(e->dir);
-	ctl_unhold(&h);
+	ctl_hold_close(&h);
 	return ret;
 }

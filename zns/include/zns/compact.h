@@ -42,8 +42,8 @@ struct zns_compact_plan {
  * zones. Data stay in their group. An empty zone of another group only decides whether there is a
  * place to begin. End with zns_compact_plan_fini.
  */
-int zns_compact_plan(const struct zns_compact_zone *z, uint32_t nr, uint32_t percent,
-		     struct zns_compact_plan *out, struct zns_err *err);
+int zns_compact_plan_make(const struct zns_compact_zone *z, uint32_t nr, uint32_t percent,
+			  struct zns_compact_plan *out, struct zns_err *err);
 void zns_compact_plan_fini(struct zns_compact_plan *p);
 
 #endif

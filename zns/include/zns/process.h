@@ -1,40 +1,45 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_PROCESS_H
 #define ZNS_PROCESS_H
-/* What a process that serves others must not keep of whoever happened to start it. */
+/*
+ * The settings of a process: signals, limits, capabilities and the like. The first user's command
+ * starts the broker, which then serves all users. It must not run under that user's settings.
+ */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "zns/err.h"
 
-/* Reset all signals: default actions, none blocked. Safe after a fork. */
+/* Gives every signal its default action and blocks none. Safe after a fork. */
 void zns_process_signals(void);
 /*
- * As zns_process_signals, and give this process the usual nice value, scheduling class, I/O
- * priority, processors and oom_score_adj; raise limits as far as allowed. What is not allowed
- * stays; zns_process_limits() tells. Safe after a fork.
+ * Calls zns_process_signals, raises the limits, and sets nice value, scheduling class, I/O
+ * priority, processors and oom_score_adj to their defaults. Leaves unchanged what it may not
+ * change; zns_process_limits tells whether a limit is still too low. Safe after a fork.
  */
 void zns_process_shed(void);
-/* Raise the soft limits only, up to the hard ones. Safe after a fork. */
+/* Raises each soft limit to its hard limit. Safe after a fork. */
 void zns_process_raise_limits(void);
-/* -EPERM: a limit is left that those who are served would run into; the line names it. */
+/* Checks that every limit is high enough for a broker. -EPERM: the text names the one that is
+ * not. */
 int zns_process_limits(struct zns_err *err);
-/* The same for a process that writes one file of @need bytes. */
+/* Checks that this process may write a file of @need bytes. -EPERM: it may not. */
 int zns_process_file_limit(uint64_t need, struct zns_err *err);
 
-/* Close every descriptor from @first on. Safe after a fork. */
+/* Closes every descriptor from @first on. Safe after a fork. */
 void zns_close_from(int first);
 
 /*
- * Drop all capabilities but these, for this thread and those that it starts, and never get one
- * back. Call it before the first thread is started.
+ * Drops all capabilities but these @nr, for ever: this thread and those that it starts cannot get
+ * one back. Call it before the first thread is started.
  */
 int zns_process_keep_caps(const int *caps, size_t nr, struct zns_err *err);
-/* Enter an empty network namespace, if that is allowed. Call it before the first thread is started.
- */
+/* Enters an empty network namespace. Does nothing if that is not allowed. Call it before the first
+ * thread is started. */
 void zns_process_no_network(void);
 
-/* Move to the root of every hierarchy of cgroups. False: one of them did not let us. */
+/* Moves this process to the root of every cgroup hierarchy. False: it is still in a group of at
+ * least one of them. */
 bool zns_cgroup_escape(void);
 
 #endif

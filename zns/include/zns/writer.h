@@ -196,7 +196,7 @@ void zns_writer_crowded(struct zns_writer *w, bool crowded);
  */
 void zns_writer_told(struct zns_writer *w, uint32_t group, uint32_t writers);
 
-void zns_writer_stats(struct zns_writer *w, struct zns_writer_stats *out);
+void zns_writer_stats_get(struct zns_writer *w, struct zns_writer_stats *out);
 void zns_writer_free(struct zns_writer *w); /* joins the workers; NULL is fine */
 
 #endif

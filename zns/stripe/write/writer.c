@@ -137,7 +137,7 @@ void zns_writer_cancel(struct zns_writer *w, int code, const char *why)
 	writer_unlock(w);
 }
 
-void zns_writer_stats(struct zns_writer *w, struct zns_writer_stats *out)
+void zns_writer_stats_get(struct zns_writer *w, struct zns_writer_stats *out)
 {
 	writer_lock(w);
 	*out = w->stats;
@@ -159,7 +159,7 @@ void zns_writer_rate(struct zns_writer *w, ZnsPb__Checkpoint *c)
 {
 	struct zns_writer_stats st;
 
-	zns_writer_stats(w, &st);
+	zns_writer_stats_get(w, &st);
 	if (st.last_complete_ns <= st.first_submit_ns)
 		return;
 	c->has_data_phase_us = 1;
