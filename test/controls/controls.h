@@ -16,6 +16,7 @@
  *
  * Read when a client starts a broker:
  *   ZNSD_KEEP_ENV=NAME[,NAME…]     variables that the broker keeps beside its usual ones
+ *   ZNS_BROKER_HELLO_MS=MS         how long a client waits for a broker's first answer
  */
 #include "zns/emu.h"
 

@@ -82,3 +82,10 @@ bool zns_spawn_keeps_more(const char *name, size_t len)
 	}
 	return false;
 }
+
+unsigned zns_hello_limit_ms(void)
+{
+	const char *ms = secure_getenv("ZNS_BROKER_HELLO_MS");
+
+	return ms && *ms ? (unsigned)strtoul(ms, NULL, 10) : ZNS_HELLO_MS;
+}

@@ -3,7 +3,6 @@
  * and a silent broker. */
 #include "broker_fixture.h"
 #include <sys/resource.h>
-#include "../../zns/client/spawn.h"
 
 static int raw(struct fx *f)
 {
@@ -123,7 +122,6 @@ static void silent_broker(void **state)
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), i;
 	struct zns_err err = ZNS_ERR_INIT;
-	unsigned usual = zns_broker_hello_ms;
 	struct timeval tv = { .tv_sec = 1 };
 	socklen_t len = sizeof(tv);
 	struct zns_broker b;
@@ -135,13 +133,13 @@ static void silent_broker(void **state)
 	unlink(sa.sun_path);
 	assert_int_equal(bind(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
 	assert_int_equal(listen(fd, 0), 0);
-	zns_broker_hello_ms = 100;
+	setenv("ZNS_BROKER_HELLO_MS", "100", 1);
 	/* The first is let in and gets no answer, the next ones find the queue full. */
 	for (i = 0; i < 3; i++) {
 		assert_int_equal(zns_broker_connect(&f->reg, &b, &err), -ETIMEDOUT);
 		assert_non_null(strstr(err.msg, i ? "broker" : "does not answer"));
 	}
-	zns_broker_hello_ms = usual;
+	unsetenv("ZNS_BROKER_HELLO_MS");
 	close(fd);
 	b = client(f);
 	/* Its later answers may take their time. */

@@ -13,8 +13,6 @@
 /* A leaving broker takes the connection with it. */
 #define CONNECT_TRIES 5
 
-unsigned zns_broker_hello_ms = 20000;
-
 /* @ms 0: for ever. */
 static void limit_time(int fd, unsigned ms)
 {
@@ -38,7 +36,7 @@ static int sock_connect(const struct zns_registered *dev, struct zns_broker *b, 
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return zns_fail_sys(err, -errno, "socket");
-	limit_time(fd, zns_broker_hello_ms); /* connect waits too, while too many others do */
+	limit_time(fd, zns_hello_limit_ms()); /* connect waits too, while too many others do */
 	while (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0) {
 		if (errno == EINTR)
 			continue;
@@ -69,7 +67,7 @@ static int hello(const struct zns_registered *dev, struct zns_broker *b, struct 
 	ZnsPb__Response *resp = NULL;
 	int ret;
 
-	b->limit_ms = zns_broker_hello_ms;
+	b->limit_ms = zns_hello_limit_ms();
 	ret = zns_broker_call(b, &req, &resp, err);
 	b->limit_ms = 0;
 	if (ret)
