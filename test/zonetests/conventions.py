@@ -6,10 +6,11 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from ztlib import Failed, REPO, wait_until
-from ztscene import TINY, case_of, expect, run_ctl
+from ztscene import TINY, case_of, expect, run_ctl, suite_main
 
 CASES = {}
 case = case_of(CASES)
@@ -365,3 +366,7 @@ def gc_zones(scene):
     if not re.search(rf'; {before - used} zones reset\n', said):
         raise Failed(f'{before - used} zones came back, gc says: {said}')
     expect('a second time', '; 0 zones reset' in run_ctl(scene, 0, 'gc', '--grace', '0'), True)
+
+
+if __name__ == '__main__':
+    sys.exit(suite_main(__doc__, 'tools', CASES))

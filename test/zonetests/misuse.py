@@ -4,10 +4,11 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 from ztlib import Failed, wait_until
-from ztscene import TINY, case_of, expect, run_ctl
+from ztscene import TINY, case_of, expect, run_ctl, suite_main
 
 CASES = {}
 case = case_of(CASES)
@@ -137,3 +138,7 @@ def damaged_entry(scene):
     run_ctl(scene, 0, *re.search(r'`znsctl (unregister [0-9a-f-]+)`', said).group(1).split())
     run_ctl(scene, 0, 'register', scene.device.spec)
     run_ctl(scene, 0, 'ls')
+
+
+if __name__ == '__main__':
+    sys.exit(suite_main(__doc__, 'tools', CASES))

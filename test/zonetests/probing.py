@@ -4,10 +4,11 @@ import json
 import re
 import signal
 import subprocess
+import sys
 
 import ztlib
 from ztlib import Failed, wait_until
-from ztscene import DIES, case_of, expect, run_ctl
+from ztscene import DIES, case_of, expect, run_ctl, suite_main
 
 CASES = {}
 case = case_of(CASES)
@@ -148,3 +149,7 @@ def format_measures(scene):
     expect('zones with data', [z['index'] for z in scene.device.zones() if z['wp'] and z['owner'] != '(metadata)'], [])
     run_ctl(scene, 2, 'format', scene.device.spec, '--zone-write-bw', 'fast')
     scene.good_dump()
+
+
+if __name__ == '__main__':
+    sys.exit(suite_main(__doc__, 'tools', CASES))

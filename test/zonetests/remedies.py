@@ -4,11 +4,12 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import ztlib
 from ztlib import Failed
-from ztscene import case_of, expect, run_ctl
+from ztscene import case_of, expect, run_ctl, suite_main
 
 CASES = {}
 case = case_of(CASES)
@@ -383,3 +384,7 @@ def remedies(scene):
     if wrong:
         raise Failed(f'{len(wrong)} of {len(STATES)}: ' + ' | '.join(wrong))
     print(f'     {len(STATES)} states', flush=True)
+
+
+if __name__ == '__main__':
+    sys.exit(suite_main(__doc__, 'tools', CASES))
