@@ -78,6 +78,12 @@ bench-small: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/small.py --report $(B)/report/bench-small $(BENCH_SMALL)
 
+# How long tasks stand still in a dump, by size; BENCH_FREEZE="--sizes 16M,8G -n 3" and the like.
+.PHONY: bench-freeze
+bench-freeze: deps
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/freeze.py --report $(B)/report/freeze $(BENCH_FREEZE)
+
 bench-stock: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/compare.py --report $(B)/report/bench
