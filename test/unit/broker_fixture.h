@@ -191,7 +191,7 @@ static inline void post(struct zns_broker *b, ZnsPb__Request *q)
 	body = malloc(len);
 	assert_non_null(body);
 	zns_pb__request__pack(q, body);
-	assert_int_equal(zns_msg_send(b->fd, body, len), 0);
+	assert_int_equal(zns_msg_send(b->fd, body, len, NULL, NULL), 0);
 	free(body);
 }
 
@@ -209,7 +209,7 @@ static inline ZnsPb__Response *answer(struct zns_broker *b)
 	uint32_t len;
 	uint8_t *body;
 
-	assert_int_equal(zns_msg_recv(b->fd, &body, &len), 0);
+	assert_int_equal(zns_msg_recv(b->fd, &body, &len, NULL, NULL), 0);
 	r = zns_pb__response__unpack(NULL, len, body);
 	assert_non_null(r);
 	free(body);

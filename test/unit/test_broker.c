@@ -352,7 +352,7 @@ static void reject_and_wait(void **state)
 	len = zns_pb__request__get_packed_size(&q);
 	body = malloc(len);
 	zns_pb__request__pack(&q, body);
-	assert_int_equal(zns_msg_send(b.fd, body, len), 0);
+	assert_int_equal(zns_msg_send(b.fd, body, len, NULL, NULL), 0);
 	free(body);
 	msleep(50);
 	begin_request(&q2, &d2, "c", 100, "wait=20", NULL);
@@ -360,7 +360,7 @@ static void reject_and_wait(void **state)
 	len = zns_pb__request__get_packed_size(&q2);
 	body = malloc(len);
 	zns_pb__request__pack(&q2, body);
-	assert_int_equal(zns_msg_send(c.fd, body, len), 0);
+	assert_int_equal(zns_msg_send(c.fd, body, len, NULL, NULL), 0);
 	free(body);
 	p = (struct pollfd){ .fd = c.fd, .events = POLLIN };
 	assert_int_equal(poll(&p, 1, 200), 0);
@@ -368,13 +368,13 @@ static void reject_and_wait(void **state)
 	assert_int_equal(r->status->nr_waiting, 2);
 	drop(r);
 	abort_dump(&a);
-	assert_int_equal(zns_msg_recv(b.fd, &body, &len), 0);
+	assert_int_equal(zns_msg_recv(b.fd, &body, &len, NULL, NULL), 0);
 	r = zns_pb__response__unpack(NULL, len, body);
 	assert_int_equal(r->code, 0);
 	assert_int_equal(r->dump->n_groups, 4);
 	drop(r);
 	free(body);
-	assert_int_equal(zns_msg_recv(c.fd, &body, &len), 0);
+	assert_int_equal(zns_msg_recv(c.fd, &body, &len, NULL, NULL), 0);
 	r = zns_pb__response__unpack(NULL, len, body);
 	assert_int_equal(r->code, 0);
 	drop(r);
@@ -386,7 +386,7 @@ static void reject_and_wait(void **state)
 	len = zns_pb__request__get_packed_size(&q);
 	body = malloc(len);
 	zns_pb__request__pack(&q, body);
-	assert_int_equal(zns_msg_send(a.fd, body, len), 0);
+	assert_int_equal(zns_msg_send(a.fd, body, len, NULL, NULL), 0);
 	free(body);
 	msleep(50);
 	zns_broker_close(&a);

@@ -21,14 +21,14 @@ static void closed_with(int fd, int code)
 	uint8_t *body;
 	uint32_t len;
 
-	assert_int_equal(zns_msg_recv(fd, &body, &len), 0);
+	assert_int_equal(zns_msg_recv(fd, &body, &len, NULL, NULL), 0);
 	r = zns_pb__response__unpack(NULL, len, body);
 	assert_non_null(r);
 	assert_int_equal(r->code, code);
 	assert_non_null(r->error);
 	drop(r);
 	free(body);
-	assert_int_equal(zns_msg_recv(fd, &body, &len), -EPIPE);
+	assert_int_equal(zns_msg_recv(fd, &body, &len, NULL, NULL), -EPIPE);
 	close(fd);
 }
 
@@ -67,7 +67,7 @@ static void malformed_frames(void **state)
 	assert_true(len <= sizeof(junk));
 	zns_pb__request__pack(&q, junk);
 	fd = raw(f);
-	assert_int_equal(zns_msg_send(fd, junk, len), 0);
+	assert_int_equal(zns_msg_send(fd, junk, len, NULL, NULL), 0);
 	closed_with(fd, -EPROTO);
 
 	for (i = 0; i < 300; i++) {
@@ -78,8 +78,8 @@ static void malformed_frames(void **state)
 			junk[k] = seed >> 16;
 		}
 		fd = raw(f);
-		assert_int_equal(zns_msg_send(fd, junk, n), 0);
-		if (!zns_msg_recv(fd, &body, &len)) {
+		assert_int_equal(zns_msg_send(fd, junk, n, NULL, NULL), 0);
+		if (!zns_msg_recv(fd, &body, &len, NULL, NULL)) {
 			r = zns_pb__response__unpack(NULL, len, body);
 			assert_non_null(r);
 			assert_int_not_equal(r->code, 0);
@@ -98,7 +98,7 @@ static void malformed_frames(void **state)
 		msleep(2);
 		assert_int_equal(send(fd, junk + i, 1, 0), 1);
 	}
-	assert_int_equal(zns_msg_recv(fd, &body, &len), 0);
+	assert_int_equal(zns_msg_recv(fd, &body, &len, NULL, NULL), 0);
 	r = zns_pb__response__unpack(NULL, len, body);
 	assert_int_equal(r->code, 0);
 	drop(r);

@@ -56,7 +56,7 @@ static int recv_all(int fd, void *buf, size_t len, zns_msg_wait wait, void *arg)
 	return 0;
 }
 
-int zns_msg_send_wait(int fd, const uint8_t *body, uint32_t len, zns_msg_wait wait, void *arg)
+int zns_msg_send(int fd, const uint8_t *body, uint32_t len, zns_msg_wait wait, void *arg)
 {
 	uint32_t head = htole32(len);
 	int ret;
@@ -67,7 +67,7 @@ int zns_msg_send_wait(int fd, const uint8_t *body, uint32_t len, zns_msg_wait wa
 	return ret ? ret : send_all(fd, body, len, wait, arg);
 }
 
-int zns_msg_recv_wait(int fd, uint8_t **body, uint32_t *len, zns_msg_wait wait, void *arg)
+int zns_msg_recv(int fd, uint8_t **body, uint32_t *len, zns_msg_wait wait, void *arg)
 {
 	cleanup_free uint8_t *buf = NULL;
 	uint32_t n;
@@ -89,14 +89,4 @@ int zns_msg_recv_wait(int fd, uint8_t **body, uint32_t *len, zns_msg_wait wait, 
 	*len = n;
 	buf = NULL;
 	return 0;
-}
-
-int zns_msg_send(int fd, const uint8_t *body, uint32_t len)
-{
-	return zns_msg_send_wait(fd, body, len, NULL, NULL);
-}
-
-int zns_msg_recv(int fd, uint8_t **body, uint32_t *len)
-{
-	return zns_msg_recv_wait(fd, body, len, NULL, NULL);
 }

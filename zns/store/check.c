@@ -52,15 +52,6 @@ static int check_use(const struct zns_limits *l, const ZnsPb__ZoneUse *u, int co
 	return 0;
 }
 
-static int cmp_use(const void *pa, const void *pb)
-{
-	const ZnsPb__ZoneUse *a = *(ZnsPb__ZoneUse *const *)pa, *b = *(ZnsPb__ZoneUse *const *)pb;
-
-	if (a->zone != b->zone)
-		return a->zone < b->zone ? -1 : 1;
-	return a->start < b->start ? -1 : a->start > b->start;
-}
-
 /* Uses are in range, and no byte is in two of them. So there are never more of them than the device
  * has blocks. */
 static int check_uses(const struct zns_limits *l, const ZnsPb__Checkpoint *c, int code,
@@ -75,7 +66,7 @@ static int check_uses(const struct zns_limits *l, const ZnsPb__Checkpoint *c, in
 		if (check_use(l, v[i], code, err))
 			return code;
 	}
-	qsort(v, c->n_zones, sizeof(*v), cmp_use);
+	qsort(v, c->n_zones, sizeof(*v), zns_use_cmp);
 	for (size_t i = 1; i < c->n_zones; i++)
 		if (v[i]->zone == v[i - 1]->zone && v[i]->start < v[i - 1]->start + v[i - 1]->len)
 			return zns_fail(err, code, "byte %llu of zone %u is claimed twice",

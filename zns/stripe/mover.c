@@ -261,30 +261,6 @@ static void point_extents(struct mover *v)
 		}
 }
 
-static int add_use(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t start, uint64_t len,
-		   struct zns_err *err)
-{
-	ZnsPb__ZoneUse *u = zns_grow_by_one(c->zones, c->n_zones) ? NULL : calloc(1, sizeof(*u));
-
-	if (!u)
-		return zns_fail(err, -ENOMEM, "no memory for a zone");
-	zns_pb__zone_use__init(u);
-	u->zone = zone;
-	u->start = start;
-	u->len = len;
-	c->zones[c->n_zones++] = u;
-	return 0;
-}
-
-static int cmp_use(const void *pa, const void *pb)
-{
-	const ZnsPb__ZoneUse *a = *(ZnsPb__ZoneUse *const *)pa, *b = *(ZnsPb__ZoneUse *const *)pb;
-
-	if (a->zone != b->zone)
-		return a->zone < b->zone ? -1 : 1;
-	return a->start < b->start ? -1 : a->start > b->start;
-}
-
 /* What stays where it is: everything outside the victims, except the old manifest and its footer.
  */
 static void keep_uses(const struct mover *v, ZnsPb__Checkpoint *c)
@@ -366,9 +342,11 @@ static int new_record(struct mover *v, ZnsPb__Checkpoint **out, struct zns_err *
 	ret = note_manifest(c, v->p->c->manifest->zone, err);
 	for (size_t i = 0; i < v->nr_slots && !ret; i++)
 		if (v->slots[i].wp > v->slots[i].start)
-			ret = add_use(c, v->slots[i].zone, v->slots[i].start,
-				      v->slots[i].wp - v->slots[i].start, err);
-	if (!ret)
+			ret = zns_use_add(c, v->slots[i].zone, v->slots[i].start,
+					  v->slots[i].wp - v->slots[i].start);
+	if (ret)
+		zns_fail_sys(err, ret, "record");
+	else
 		ret = set_groups(v, c, err);
 	if (ret) {
 		zns_pb__checkpoint__free_unpacked(c, NULL);
@@ -383,13 +361,16 @@ static int new_record(struct mover *v, ZnsPb__Checkpoint **out, struct zns_err *
 static int add_manifest_use(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t from, uint64_t start,
 			    uint64_t len, struct zns_err *err)
 {
+	int ret;
+
 	for (size_t i = 0; i < c->n_zones; i++)
 		if (c->zones[i]->zone == zone && c->zones[i]->start == from &&
 		    from + c->zones[i]->len == start) {
 			c->zones[i]->len += len;
 			return 0;
 		}
-	return add_use(c, zone, start, len, err);
+	ret = zns_use_add(c, zone, start, len);
+	return ret ? zns_fail_sys(err, ret, "record") : 0;
 }
 
 static int write_manifest(struct mover *v, ZnsPb__Checkpoint *c, struct zns_err *err)
@@ -434,7 +415,7 @@ static int write_manifest(struct mover *v, ZnsPb__Checkpoint *c, struct zns_err 
 		ret = set_groups(v, c, err);
 	}
 	if (!ret && c->n_zones)
-		qsort(c->zones, c->n_zones, sizeof(*c->zones), cmp_use);
+		qsort(c->zones, c->n_zones, sizeof(*c->zones), zns_use_cmp);
 	return ret;
 }
 

@@ -17,15 +17,14 @@
 
 #define ZNS_ALIVE_MS 500 /* between two signs of life, and between two looks at them */
 
-/* Framing, shared with znsd. Blocking; 0, -EPIPE at end of stream, -EBADMSG for an impossible
- * length. */
-int zns_msg_send(int fd, const uint8_t *body, uint32_t len);
-int zns_msg_recv(int fd, uint8_t **body, uint32_t *len);
-/* The same on a socket, with @wait before each piece: 0 when @fd is ready for @events, or the error
- * to end with. */
+/*
+ * Framing, shared with znsd. 0, -EPIPE at end of stream, -EBADMSG for an impossible length. @wait
+ * is called before each piece on a socket: 0 when @fd is ready for @events, or the error to end
+ * with. NULL: it blocks.
+ */
 typedef int (*zns_msg_wait)(void *arg, short events);
-int zns_msg_send_wait(int fd, const uint8_t *body, uint32_t len, zns_msg_wait wait, void *arg);
-int zns_msg_recv_wait(int fd, uint8_t **body, uint32_t *len, zns_msg_wait wait, void *arg);
+int zns_msg_send(int fd, const uint8_t *body, uint32_t len, zns_msg_wait wait, void *arg);
+int zns_msg_recv(int fd, uint8_t **body, uint32_t *len, zns_msg_wait wait, void *arg);
 
 /*
  * Paths in the runtime directory: "<uuid>.sock", "<uuid>.lock", "<uuid>.writers", "<uuid>.readers"

@@ -66,6 +66,11 @@ const ProtobufCMessage *zns_store_record(const struct zns_store *s, uint16_t typ
 int zns_store_put(struct zns_store *s, uint16_t type, const ProtobufCMessage *msg,
 		  struct zns_err *err);
 
+/* uses.c: one more zone in a checkpoint's record; -ENOMEM. */
+int zns_use_add(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t start, uint64_t len);
+/* For qsort: by zone, then by place in it. */
+int zns_use_cmp(const void *, const void *);
+
 size_t zns_store_nr_checkpoints(const struct zns_store *s);
 /* in order of commit */
 const ZnsPb__Checkpoint *zns_store_checkpoint(const struct zns_store *s, size_t i);

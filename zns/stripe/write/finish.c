@@ -46,20 +46,6 @@ int zns_writer_adopt(struct zns_writer *w, const ZnsPb__Checkpoint *c, const Zns
 	return 0;
 }
 
-static int add_use(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t start, uint64_t len)
-{
-	ZnsPb__ZoneUse *u = calloc(1, sizeof(*u));
-
-	if (!u)
-		return -ENOMEM;
-	zns_pb__zone_use__init(u);
-	u->zone = zone;
-	u->start = start;
-	u->len = len;
-	c->zones[c->n_zones++] = u;
-	return 0;
-}
-
 static void add_group(ZnsPb__Checkpoint *c, uint32_t group)
 {
 	size_t g = 0;
@@ -80,20 +66,21 @@ NEEDS_LOCK static int fill_zones(struct zns_writer *w, ZnsPb__Checkpoint *c)
 		free(c->zones[i]);
 	free(c->zones);
 	free(c->groups);
+	c->zones = NULL;
 	c->n_zones = c->n_groups = 0;
-	c->zones = calloc(w->zones.nr + more_zones + 1, sizeof(*c->zones));
 	c->groups = calloc(w->zones.nr + more_groups + 1, sizeof(*c->groups));
-	if (!c->zones || !c->groups)
+	if (!c->groups)
 		return -ENOMEM;
 	for (size_t i = 0; i < more_zones; i++)
-		if (add_use(c, with->zones[i]->zone, with->zones[i]->start, with->zones[i]->len))
+		if (zns_use_add(c, with->zones[i]->zone, with->zones[i]->start,
+				with->zones[i]->len))
 			return -ENOMEM;
 	for (size_t i = 0; i < more_groups; i++)
 		add_group(c, with->groups[i]);
 	for (struct wzone *z = w->zones.first; z; z = z->next) {
 		if (z->pos == z->slot.start)
 			continue;
-		if (add_use(c, z->slot.zone, z->slot.start, z->pos - z->slot.start))
+		if (zns_use_add(c, z->slot.zone, z->slot.start, z->pos - z->slot.start))
 			return -ENOMEM;
 		add_group(c, z->slot.group);
 	}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The list of zones in a checkpoint's record. */
+#include "zns/grow.h"
+#include "zns/store.h"
+
+int zns_use_add(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t start, uint64_t len)
+{
+	ZnsPb__ZoneUse *u = zns_grow_by_one(c->zones, c->n_zones) ? NULL : calloc(1, sizeof(*u));
+
+	if (!u)
+		return -ENOMEM;
+	zns_pb__zone_use__init(u);
+	u->zone = zone;
+	u->start = start;
+	u->len = len;
+	c->zones[c->n_zones++] = u;
+	return 0;
+}
+
+int zns_use_cmp(const void *pa, const void *pb)
+{
+	const ZnsPb__ZoneUse *a = *(ZnsPb__ZoneUse *const *)pa, *b = *(ZnsPb__ZoneUse *const *)pb;
+
+	if (a->zone != b->zone)
+		return a->zone < b->zone ? -1 : 1;
+	return a->start < b->start ? -1 : a->start > b->start;
+}
