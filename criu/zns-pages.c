@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -211,6 +212,9 @@ int zns_pages_seal(struct zns_img *zi)
 /* --- restore --- */
 
 #define BATCH_MAX 64
+#ifndef UFFD_USER_MODE_ONLY
+#define UFFD_USER_MODE_ONLY 1
+#endif
 
 static int batch_take(struct zns_batch *b)
 {
@@ -441,15 +445,18 @@ bool zns_vma_is_empty(struct page_read *pr, unsigned long start, unsigned long e
  * To map an area, fill it and move it costs more than filling a few pages. So with few pages per
  * area the blob maps the areas in place, and the helper writes the pages there.
  */
-#define PIE_BYTES (64UL << 20)
 #define PIE_ENTRY (64UL << 10)
+/*
+ * Much memory waits, too: then the tasks of a tree are filled at the same time, not one before its
+ * children are born, and pages are made by a userfaultfd (zns_fill_begin()).
+ */
+#define PIE_BYTES (4UL << 20)
 
 bool zns_fill_in_pie(struct page_read *pr)
 {
-	if (!pr->pi->zns)
+	if (!pr->pi->zns || pr->pi->zns->size >= PIE_BYTES)
 		return true;
-	return pr->pi->zns->size <= PIE_BYTES && pr->nr_pmes > 64 &&
-	       pr->pi->zns->size / pr->nr_pmes < PIE_ENTRY;
+	return pr->nr_pmes > 64 && pr->pi->zns->size / pr->nr_pmes < PIE_ENTRY;
 }
 
 /* Lists the places that the helper shall fill for the blob, in a memfd. -1: printed. */
@@ -487,19 +494,36 @@ static int list_places(struct task_restore_args *ta, uint32_t *nr)
 	return fd;
 }
 
+/* With it the helper makes pages without a fault for each. -1: no gain, or the kernel refuses; the
+ * helper does without. */
+static int fault_fd(const struct cr_img *img)
+{
+	int fd;
+
+	if (img->zns->size < PIE_BYTES)
+		return -1;
+	fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
+	if (fd < 0 && errno == EINVAL) /* before Linux 5.11 */
+		fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	return fd;
+}
+
 int zns_fill_begin(struct cr_img *img, struct task_restore_args *ta)
 {
 	struct zns_msg m = ZNS_MSG(ZW_FILL);
 	struct zw_reply r;
-	int fd = list_places(ta, &m.h.nr);
+	int fd = list_places(ta, &m.h.nr), uffd;
 
 	if (fd < 0)
 		return -1;
+	uffd = fault_fd(img);
 	m.h.image = img->zns->id;
 	m.fd[0] = fd;
-	m.nr_fd = 1;
+	m.fd[1] = uffd;
+	m.nr_fd = uffd < 0 ? 1 : 2;
 	ta->zns_fill = zns_ask_begin(&m, &r);
 	close(fd);
+	close_safe(&uffd);
 	if (ta->zns_fill < 0)
 		pr_err("%s\n", r.msg);
 	ta->vma_ios_n = 0;

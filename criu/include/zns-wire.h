@@ -49,8 +49,9 @@ enum zw_op {
 	ZW_OPEN,
 	ZW_READ, /* image, off, nr; payload zw_iov[nr] in the sender's memory; fds: reply */
 	ZW_DONE, /* fds: reply, with a summary: every task is restored */
-	/* image, nr; fds: reply, memfd with zw_place[nr] in the sender's memory. Begins when a byte
-	 * comes through reply; answered when all pages are there */
+	/* image, nr; fds: reply, memfd with zw_place[nr] in the sender's memory, its userfaultfd if
+	 * it could be had. Begins when a byte comes through reply; answered when all pages are
+	 * there */
 	ZW_FILL,
 	/* image, off, pid = a number for the answer, pad = enum zw_fetch, nr = 1; payload zw_iov in
 	   the sender's memory; fds: reply → image = that number. For the lazy-pages daemon */

@@ -318,7 +318,7 @@ static double read_rate(const struct zns_emu_params *p, const struct want *q, ui
 		gate_wait(&g, q->at_once - 1);
 		vt_sleep_until(vt.now_ns + q->compare_ns);
 		g.running++;
-		zns_rimage_read_task(i, off, getpid(), &v, 1, on_done, &g);
+		zns_rimage_read_task(i, off, ZNS_TASK(getpid()), &v, 1, on_done, &g);
 	}
 	gate_wait(&g, 0);
 	start = vt.now_ns - start;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The striping reader: any range into any place, verified; damage and errors never deliver a wrong
  * byte. */
+#include <fcntl.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include "stripe_fixture.h"
 
@@ -185,8 +187,8 @@ static void into_a_task(void **state)
 			at += piece;
 			sum += piece;
 		}
-		zns_rimage_read_task(zns_reader_find(rd, i->name), off, t.pid, v, nr, on_done,
-				     done_new());
+		zns_rimage_read_task(zns_reader_find(rd, i->name), off, ZNS_TASK(t.pid), v, nr,
+				     on_done, done_new());
 		if (done_wait(&done_sync, 1))
 			fail_msg("%s", done_sync.msg);
 		if (n % 20 == 19) {
@@ -248,8 +250,9 @@ static void parts_to_their_places(void **state)
 			struct zns_part *v;
 			size_t nr = some_parts(i, KIB(64), way ? own : area, mirror, &v);
 
-			zns_rimage_read_parts(zns_reader_find(rd, i->name), way ? 0 : t.pid, v, nr,
-					      on_done, done_new());
+			zns_rimage_read_parts(zns_reader_find(rd, i->name),
+					      ZNS_TASK(way ? 0 : t.pid), v, nr, on_done,
+					      done_new());
 			if (done_wait(&done_sync, 1))
 				fail_msg("%s", done_sync.msg);
 		}
@@ -269,7 +272,7 @@ static void try_parts(struct zns_rimage *i, const struct zns_part *v, size_t nr,
 	struct zns_part *copy = malloc(nr * sizeof(*v));
 
 	memcpy(copy, v, nr * sizeof(*v));
-	zns_rimage_read_parts(i, 0, copy, nr, on_done, done_new());
+	zns_rimage_read_parts(i, ZNS_TASK(0), copy, nr, on_done, done_new());
 	assert_int_equal(done_wait(&done_sync, 1), want);
 }
 
@@ -292,7 +295,7 @@ static void impossible_parts(void **state)
 	try_parts(i, (struct zns_part[]){ { 0, 5, buf }, { end - 4, 5, buf } }, 2, -ENODATA);
 	try_parts(i, (struct zns_part[]){ { end, 1, buf } }, 1, -ENODATA);
 	try_parts(i, (struct zns_part[]){ { end - 1, 1, buf } }, 1, 0);
-	zns_rimage_read_parts(i, 0, NULL, 0, on_done, done_new()); /* nothing is fine */
+	zns_rimage_read_parts(i, ZNS_TASK(0), NULL, 0, on_done, done_new()); /* nothing is fine */
 	assert_int_equal(done_wait(&done_sync, 1), 0);
 	zns_reader_free(rd);
 	drop_checkpoint();
@@ -312,29 +315,93 @@ static void task_errors(void **state)
 	rd = rig_reader(&rig, 2, 0);
 	i = zns_reader_image(rd, 9);
 	v[0] = (struct iovec){ area, KIB(256) }; /* a read-only page in the middle */
-	zns_rimage_read_task(i, 0, t.pid, v, 1, on_done, done_new());
+	zns_rimage_read_task(i, 0, ZNS_TASK(t.pid), v, 1, on_done, done_new());
 	assert_int_equal(done_wait(&done_sync, 1), -EFAULT);
 	assert_non_null(strstr(done_sync.msg, "cannot write the memory of task"));
 	v[0] = (struct iovec){ NULL, 4096 };
-	zns_rimage_read_task(i, 0, t.pid, v, 1, on_done, done_new());
+	zns_rimage_read_task(i, 0, ZNS_TASK(t.pid), v, 1, on_done, done_new());
 	assert_int_equal(done_wait(&done_sync, 1), -EFAULT);
 	/* beyond the end, also by sums that wrap */
 	v[0] = (struct iovec){ area, KIB(64) };
-	zns_rimage_read_task(i, im[9].len - KIB(64) + 1, t.pid, v, 1, on_done, done_new());
+	zns_rimage_read_task(i, im[9].len - KIB(64) + 1, ZNS_TASK(t.pid), v, 1, on_done,
+			     done_new());
 	assert_int_equal(done_wait(&done_sync, 1), -ENODATA);
 	v[0].iov_len = v[1].iov_len = 1ull << 63;
 	v[1].iov_base = area;
-	zns_rimage_read_task(i, 0, t.pid, v, 2, on_done, done_new());
+	zns_rimage_read_task(i, 0, ZNS_TASK(t.pid), v, 2, on_done, done_new());
 	assert_int_equal(done_wait(&done_sync, 1), -ENODATA);
-	zns_rimage_read_task(i, 0, t.pid, v, 0, on_done, done_new()); /* nothing is fine */
+	zns_rimage_read_task(i, 0, ZNS_TASK(t.pid), v, 0, on_done, done_new()); /* nothing is fine
+										 */
 	assert_int_equal(done_wait(&done_sync, 1), 0);
 	task_end(&t);
 	v[0].iov_len = KIB(64);
-	zns_rimage_read_task(i, 0, t.pid, v, 1, on_done, done_new());
+	zns_rimage_read_task(i, 0, ZNS_TASK(t.pid), v, 1, on_done, done_new());
 	assert_int_equal(done_wait(&done_sync, 1), -ESRCH);
 	zns_reader_free(rd);
 	drop_checkpoint();
 	munmap(area, AREA);
+}
+
+/*
+ * With a userfaultfd. The place is covered: process_vm_writev alone would fail on each page that is
+ * missing. Pages that are there already are written all the same.
+ */
+static void into_covered_memory(void **state)
+{
+	const struct image *i = &im[9];
+	cleanup_free uint8_t *mirror = NULL;
+	struct zns_task task = { .pid = getpid() };
+	struct zns_reader *rd;
+	struct iovec v[2];
+	struct zns_part *parts;
+	uint8_t *file;
+	size_t half;
+	int fd;
+
+	task.uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | 1 /* from user mode */);
+	if (task.uffd < 0 || !zns_task_uffd_init(task.uffd))
+		skip();
+	make_checkpoint(KIB(64), 2, false);
+	mirror = malloc(i->len);
+	fill(mirror, 0, i->len, i->seed);
+	half = zns_align_down(i->len / 2, 4096);
+	for (int way = 0; way < 2; way++) { /* one range, then parts */
+		area = mmap(NULL, AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		area[KIB(64) * 3 + 4096] = area[half + KIB(64) * 5] = 1;
+		assert_true(zns_task_cover(task.uffd, area, AREA));
+		rd = rig_reader(&rig, 3, 4);
+		v[0] = (struct iovec){ area, half };
+		v[1] = (struct iovec){ area + MIB(1), i->len - half };
+		parts = malloc(2 * sizeof(*parts));
+		parts[0] = (struct zns_part){ 0, half, v[0].iov_base };
+		parts[1] = (struct zns_part){ half, i->len - half, v[1].iov_base };
+		if (way)
+			zns_rimage_read_parts(zns_reader_image(rd, 9), task, parts, 2, on_done,
+					      done_new());
+		else
+			zns_rimage_read_task(zns_reader_image(rd, 9), 0, task, v, 2, on_done,
+					     done_new());
+		if (done_wait(&done_sync, 1))
+			fail_msg("%s", done_sync.msg);
+		assert_memory_equal(v[0].iov_base, mirror, half);
+		assert_memory_equal(v[1].iov_base, mirror + half, i->len - half);
+		if (!way)
+			free(parts);
+		v[0] = (struct iovec){ area + AREA - 4096, 4096 };
+		zns_rimage_read_task(zns_reader_image(rd, 9), 0, ZNS_TASK(getpid()), v, 1, on_done,
+				     done_new());
+		assert_int_equal(done_wait(&done_sync, 1), -EFAULT); /* it was covered indeed */
+		zns_reader_free(rd);
+		munmap(area, AREA);
+	}
+	fd = open(dev_path, O_RDONLY);
+	file = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	close(fd);
+	assert_true(file != MAP_FAILED);
+	assert_false(zns_task_cover(task.uffd, file, 4096));
+	munmap(file, 4096);
+	close(task.uffd);
+	drop_checkpoint();
 }
 
 /* --- into a file --- */
@@ -472,7 +539,7 @@ static void units_of_parts(void **state)
 	flip(bad);
 	for (uint32_t n = 0; n < 30; n++) /* in units 0 and 2 */
 		v[n] = (struct zns_part){ n < 15 ? n * 10 : 2 * unit + n * 10, 1, buf + n };
-	zns_rimage_read_parts(zns_reader_image(rd, 9), 0, v, 30, on_done, done_new());
+	zns_rimage_read_parts(zns_reader_image(rd, 9), ZNS_TASK(0), v, 30, on_done, done_new());
 	assert_int_equal(done_wait(&done_sync, 1), 0);
 	for (uint32_t n = 0; n < 30; n++) {
 		uint8_t want;
@@ -485,7 +552,7 @@ static void units_of_parts(void **state)
 	v = calloc(2, sizeof(*v));
 	v[0] = (struct zns_part){ 0, 1, buf };
 	v[1] = (struct zns_part){ unit + 1, 1, buf + 1 };
-	zns_rimage_read_parts(zns_reader_image(rd, 9), 0, v, 2, on_done, done_new());
+	zns_rimage_read_parts(zns_reader_image(rd, 9), ZNS_TASK(0), v, 2, on_done, done_new());
 	assert_int_equal(done_wait(&done_sync, 1), -EBADMSG);
 	zns_reader_free(rd);
 	drop_checkpoint();
@@ -497,7 +564,7 @@ static int fault(struct zns_rimage *i, uint64_t off, uint8_t *to, size_t len, en
 {
 	struct iovec v = { to, len };
 
-	zns_rimage_read_lazy(i, off, getpid(), &v, how, on_done, done_new());
+	zns_rimage_read_lazy(i, off, ZNS_TASK(getpid()), &v, how, on_done, done_new());
 	if (how == ZNS_READ_FAULT_HERE)
 		assert_int_equal(done_sync.nr, 1);
 	return done_wait(&done_sync, 1);
@@ -683,7 +750,7 @@ static void nothing_damaged_reaches_a_task(void **state)
 	pos = file_pos(NULL, rig.m->images[9], KIB(64) * 5 + 77);
 	flip(pos);
 	v.iov_base = area;
-	zns_rimage_read_task(zns_reader_image(rd, 9), KIB(64) * 5, t.pid, &v, 1, on_done,
+	zns_rimage_read_task(zns_reader_image(rd, 9), KIB(64) * 5, ZNS_TASK(t.pid), &v, 1, on_done,
 			     done_new());
 	assert_int_equal(done_wait(&done_sync, 1), -EBADMSG);
 	task_do(&t, 'h');
@@ -815,7 +882,8 @@ static void small_reads_overtake(void **state)
 	rig.d = &p.dev;
 	rd = rig_reader(&rig, 1, 0);
 	v = (struct iovec){ big, im[9].len };
-	zns_rimage_read_task(zns_reader_image(rd, 9), 0, getpid(), &v, 1, on_done, done_new());
+	zns_rimage_read_task(zns_reader_image(rd, 9), 0, ZNS_TASK(getpid()), &v, 1, on_done,
+			     done_new());
 	assert_ok(zns_rimage_read(zns_reader_image(rd, 7), 0, &byte, 1, &err));
 	assert_true(atomic_load(&p.read) < 10);
 	/* free waits for what is running, and every request is answered once */
@@ -866,6 +934,7 @@ int main(void)
 		T(impossible_parts),
 		T(units_of_parts),
 		T(task_errors),
+		T(into_covered_memory),
 		T(into_a_file),
 		T(every_unit_damaged),
 		T(faults_deliver),

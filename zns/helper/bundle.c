@@ -88,7 +88,7 @@ static int read_all(struct reading *all, uint32_t nr, uint8_t *mem)
 		pthread_mutex_lock(&all->lock);
 		all->left++;
 		pthread_mutex_unlock(&all->lock);
-		zns_rimage_read_parts(p->img, 0, part, 1, piece_done, p);
+		zns_rimage_read_parts(p->img, ZNS_TASK(0), part, 1, piece_done, p);
 	}
 	pthread_mutex_lock(&all->lock);
 	all->left--;

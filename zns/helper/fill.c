@@ -17,6 +17,7 @@
 #define CHUNK ZW_MAX_IOV /* places handled at once */
 #define UNDER_WAY 64 /* requests; each has its addresses */
 #define MAX_PLACES (1u << 26) /* pages of 256 GiB */
+#define COVER_MIN KIB(256) /* below, covering a place costs as much as it saves */
 
 struct fill {
 	struct helper *h;
@@ -24,7 +25,7 @@ struct fill {
 	struct zns_flat *flat; /* not NULL: the image in the flat view */
 	int reply, list;
 	uint32_t nr;
-	pid_t pid;
+	struct zns_task task;
 	pthread_mutex_t lock;
 	pthread_cond_t less;
 	uint32_t under_way;
@@ -35,6 +36,8 @@ static void fill_free(struct fill *f)
 {
 	if (f->reply >= 0)
 		close(f->reply);
+	if (f->task.uffd >= 0)
+		close(f->task.uffd);
 	close(f->list);
 	free(f);
 }
@@ -64,7 +67,8 @@ static int wait_below(struct fill *f, uint32_t max)
 	return ret;
 }
 
-static int ask_for(struct fill *f, uint64_t off, const struct iovec *iov, uint32_t nr)
+static int ask_for(struct fill *f, struct zns_task task, uint64_t off, const struct iovec *iov,
+		   uint32_t nr)
 {
 	int ret = wait_below(f, UNDER_WAY - 1);
 
@@ -74,30 +78,46 @@ static int ask_for(struct fill *f, uint64_t off, const struct iovec *iov, uint32
 	f->under_way++;
 	pthread_mutex_unlock(&f->lock);
 	if (f->flat)
-		zns_flat_read_task(f->flat, zns_rimage_index(f->img), off, f->pid, iov, nr,
-				   part_done, f);
+		zns_flat_read_task(f->flat, zns_rimage_index(f->img), off, task, iov, nr, part_done,
+				   f);
 	else
-		zns_rimage_read_task(f->img, off, f->pid, iov, nr, part_done, f);
+		zns_rimage_read_task(f->img, off, task, iov, nr, part_done, f);
 	return 0;
+}
+
+/* How this place is to be written. */
+static struct zns_task way_to(const struct fill *f, const struct iovec *iov)
+{
+	struct zns_task task = f->task;
+
+	if (task.uffd >= 0 &&
+	    (iov->iov_len < COVER_MIN || !zns_task_cover(task.uffd, iov->iov_base, iov->iov_len)))
+		task.uffd = -1;
+	return task;
 }
 
 /* Neighbours in the image become one request. */
 static int fill_chunk(struct fill *f, const struct zw_place *v, uint32_t nr)
 {
+	struct zns_task way = f->task;
 	struct iovec iov[CHUNK];
 	uint64_t end = 0;
 	uint32_t first = 0;
 	int ret = 0;
 
 	for (uint32_t i = 0; i < nr && !ret; i++) {
-		if (i > first && v[i].off != end) {
-			ret = ask_for(f, v[first].off, iov + first, i - first);
+		struct zns_task this;
+
+		iov[i] = (struct iovec){ (void *)(uintptr_t)v[i].base, v[i].len };
+		this = way_to(f, &iov[i]);
+		if (i > first && (v[i].off != end || this.uffd != way.uffd)) {
+			ret = ask_for(f, way, v[first].off, iov + first, i - first);
 			first = i;
 		}
-		iov[i] = (struct iovec){ (void *)(uintptr_t)v[i].base, v[i].len };
+		way = this;
 		end = v[i].off + v[i].len;
 	}
-	return ret ? ret : ask_for(f, v[first].off, iov + first, nr - first);
+	return ret ? ret : ask_for(f, way, v[first].off, iov + first, nr - first);
 }
 
 static int fill_all(struct fill *f, struct zns_err *err)
@@ -114,6 +134,10 @@ static int fill_all(struct fill *f, struct zns_err *err)
 			ret = fill_chunk(f, v, n);
 	}
 	wait_below(f, 0);
+	/* Nobody else has it: this uncovers all places, and the task may go on. */
+	if (f->task.uffd >= 0)
+		close(f->task.uffd);
+	f->task.uffd = -1;
 	if (f->err.code)
 		*err = f->err;
 	return f->err.code ? f->err.code : ret;
@@ -159,7 +183,7 @@ int fill_start(struct helper *h, struct packet *p, struct zns_rimage *img, struc
 {
 	struct epoll_event ev = { .events = EPOLLIN };
 	struct fill *f;
-	int ret = p->nr_fd == 2 && p->sender > 0 ?
+	int ret = p->nr_fd >= 2 && p->nr_fd <= 3 && p->sender > 0 ?
 			  check_list(p->fd[1], p->h.nr, err) :
 			  zns_fail(err, -EPROTO, "criu sent an impossible list of pages");
 
@@ -172,12 +196,14 @@ int fill_start(struct helper *h, struct packet *p, struct zns_rimage *img, struc
 			    .img = img,
 			    .flat = flat,
 			    .nr = p->h.nr,
-			    .pid = p->sender,
+			    .task = ZNS_TASK(p->sender),
 			    .lock = PTHREAD_MUTEX_INITIALIZER,
 			    .less = PTHREAD_COND_INITIALIZER,
 			    .err = ZNS_ERR_INIT,
 			    .reply = packet_take_fd(p, 0),
 			    .list = packet_take_fd(p, 1) };
+	if (p->nr_fd == 3 && !zns_task_huge_pages() && zns_task_uffd_init(p->fd[2]))
+		f->task.uffd = packet_take_fd(p, 2);
 	ev.data.ptr = f;
 	if (h->fills < 0)
 		h->fills = epoll_create1(EPOLL_CLOEXEC);

@@ -416,10 +416,10 @@ static int read_pages(struct helper *h, struct packet *p, struct zns_err *err)
 		iov[i] = (struct iovec){ (void *)(uintptr_t)v[i].base, v[i].len };
 	flat = flat_of(h, img);
 	if (flat)
-		zns_flat_read_task(flat, p->h.image, p->h.off, p->sender, iov, p->h.nr, read_done,
-				   (void *)(intptr_t)packet_take_fd(p, 0));
+		zns_flat_read_task(flat, p->h.image, p->h.off, ZNS_TASK(p->sender), iov, p->h.nr,
+				   read_done, (void *)(intptr_t)packet_take_fd(p, 0));
 	else
-		zns_rimage_read_task(img, p->h.off, p->sender, iov, p->h.nr, read_done,
+		zns_rimage_read_task(img, p->h.off, ZNS_TASK(p->sender), iov, p->h.nr, read_done,
 				     (void *)(intptr_t)packet_take_fd(p, 0));
 	return 0;
 }
@@ -472,10 +472,11 @@ static int fetch_pages(struct helper *h, struct packet *p, struct zns_err *err)
 	*l = (struct lazy_read){ packet_take_fd(p, 0), (uint32_t)p->h.pid };
 	flat = flat_of(h, img);
 	if (flat)
-		zns_flat_read_task(flat, p->h.image, p->h.off, p->sender, &iov, 1, fetch_done, l);
+		zns_flat_read_task(flat, p->h.image, p->h.off, ZNS_TASK(p->sender), &iov, 1,
+				   fetch_done, l);
 	else
-		zns_rimage_read_lazy(img, p->h.off, p->sender, &iov, how_to_fetch(h, p), fetch_done,
-				     l);
+		zns_rimage_read_lazy(img, p->h.off, ZNS_TASK(p->sender), &iov, how_to_fetch(h, p),
+				     fetch_done, l);
 	return 0;
 }
 

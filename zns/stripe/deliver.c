@@ -18,7 +18,7 @@ static int deliver_task(const struct request *q, uint64_t skip, uint8_t *buf, si
 	while (len) {
 		uint32_t nr = 0;
 		size_t sum = 0;
-		ssize_t ret;
+		int ret;
 
 		for (; nr < ZNS_ARRAY_SIZE(remote) && n < q->nr && sum < len; nr++, n++) {
 			remote[nr].iov_base = (char *)q->iov[n].iov_base + skip;
@@ -28,13 +28,11 @@ static int deliver_task(const struct request *q, uint64_t skip, uint8_t *buf, si
 		}
 		if (!nr) /* never: a request is as long as its iovecs */
 			return zns_fail(err, -EFAULT, "a read of task %d has no place to go",
-					q->pid);
+					q->task.pid);
 		local = (struct iovec){ buf, sum };
-		ret = process_vm_writev(q->pid, &local, 1, remote, nr, 0);
-		if (ret != (ssize_t)sum)
-			return zns_fail_sys(err, ret < 0 ? -errno : -EFAULT,
-					    "cannot write the memory of task %d at %p", q->pid,
-					    remote[0].iov_base);
+		ret = zns_task_write(q->task, &local, 1, remote, nr, sum, err);
+		if (ret)
+			return ret;
 		buf += sum;
 		len -= sum;
 	}
@@ -46,15 +44,10 @@ static int deliver_ranges(const struct request *q, const struct iovec *local,
 			  const struct iovec *remote, uint32_t nr, struct zns_err *err)
 {
 	size_t sum = 0;
-	ssize_t ret;
 
 	for (uint32_t n = 0; n < nr; n++)
 		sum += local[n].iov_len;
-	ret = process_vm_writev(q->pid, local, nr, remote, nr, 0);
-	if (ret == (ssize_t)sum)
-		return 0;
-	return zns_fail_sys(err, ret < 0 ? -errno : -EFAULT,
-			    "cannot write the memory of task %d at %p", q->pid, remote[0].iov_base);
+	return zns_task_write(q->task, local, nr, remote, nr, sum, err);
 }
 
 static int deliver_parts(const struct request *q, const struct wanted *w, const struct cached *c,
@@ -71,7 +64,7 @@ static int deliver_parts(const struct request *q, const struct wanted *w, const 
 
 		local[nr] = (struct iovec){ c->buf + c->skip + (from - start), to - from };
 		remote[nr] = (struct iovec){ (char *)a->to + (from - a->off), to - from };
-		if (!q->pid) {
+		if (!q->task.pid) {
 			memcpy(remote[nr].iov_base, local[nr].iov_base, to - from);
 		} else if (++nr == RANGES) {
 			ret = deliver_ranges(q, local, remote, nr, err);
@@ -92,7 +85,7 @@ int request_deliver(const struct request *q, uint64_t n, const struct cached *c,
 
 	if (q->part)
 		return deliver_parts(q, &q->wanted[n], c, err);
-	if (q->pid > 0)
+	if (q->task.pid > 0)
 		return deliver_task(q, from - q->off, src, to - from, err);
 	if (q->mem) {
 		memcpy(q->mem + (from - q->off), src, to - from);

@@ -20,7 +20,7 @@ struct job {
 	struct zns_flat *f;
 	const struct flat_image *im;
 	uint64_t off, left; /* what has not been asked for, bytes */
-	pid_t pid; /* 0: our own memory */
+	struct zns_task task; /* its pid 0: our own memory */
 	struct iovec *iov; /* where it goes; iov[0] is cut off as it is used */
 	uint32_t nr;
 	zns_read_done done;
@@ -135,12 +135,12 @@ static void next_turn(struct job *j)
 		pthread_mutex_lock(&j->lock);
 		j->running++;
 		pthread_mutex_unlock(&j->lock);
-		zns_rimage_read_parts(j->im->from[l], j->pid, wish[l].part, wish[l].nr, ended, j);
+		zns_rimage_read_parts(j->im->from[l], j->task, wish[l].part, wish[l].nr, ended, j);
 	}
 	ended(j, NULL);
 }
 
-void zns_flat_read_task(struct zns_flat *f, uint32_t n, uint64_t off, pid_t pid,
+void zns_flat_read_task(struct zns_flat *f, uint32_t n, uint64_t off, struct zns_task task,
 			const struct iovec *iov, uint32_t nr, zns_read_done done, void *arg)
 {
 	const struct flat_image *im = &f->img[n];
@@ -149,7 +149,7 @@ void zns_flat_read_task(struct zns_flat *f, uint32_t n, uint64_t off, pid_t pid,
 	struct job *j;
 
 	if (!im->from) {
-		zns_rimage_read_task(im->raw, off, pid, iov, nr, done, arg);
+		zns_rimage_read_task(im->raw, off, task, iov, nr, done, arg);
 		return;
 	}
 	for (uint32_t v = 0; v < nr; v++) /* a sum beyond every image stays beyond it */
@@ -170,7 +170,7 @@ void zns_flat_read_task(struct zns_flat *f, uint32_t n, uint64_t off, pid_t pid,
 			   .im = im,
 			   .off = off,
 			   .left = len,
-			   .pid = pid,
+			   .task = task,
 			   .iov = (struct iovec *)(j + 1),
 			   .nr = nr,
 			   .done = done,
@@ -196,6 +196,6 @@ int zns_flat_read(struct zns_flat *f, uint32_t n, uint64_t off, void *buf, size_
 	}
 	if (!im->from)
 		return zns_rimage_read(im->raw, off, buf, len, err);
-	zns_flat_read_task(f, n, off, 0, &iov, 1, read_woken, &w);
+	zns_flat_read_task(f, n, off, ZNS_TASK(0), &iov, 1, read_woken, &w);
 	return read_await(&w, err);
 }

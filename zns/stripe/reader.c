@@ -339,8 +339,9 @@ static void submit(struct request *q)
 	pthread_mutex_unlock(&r->lock);
 }
 
-static void read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov,
-		      uint32_t nr, enum zns_read_how how, zns_read_done done, void *arg)
+static void read_task(struct zns_rimage *i, uint64_t off, struct zns_task task,
+		      const struct iovec *iov, uint32_t nr, enum zns_read_how how,
+		      zns_read_done done, void *arg)
 {
 	struct request *q = calloc(1, sizeof(*q));
 	struct zns_err err;
@@ -359,7 +360,7 @@ static void read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const struc
 								q->len + iov[n].iov_len;
 	q->img = i;
 	q->off = off;
-	q->pid = pid;
+	q->task = task;
 	q->urgent = how == ZNS_READ_FAULT || how == ZNS_READ_FAULT_HERE;
 	q->here = how == ZNS_READ_FAULT_HERE;
 	q->no_ahead = how != ZNS_READ_ORDERLY;
@@ -370,20 +371,21 @@ static void read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const struc
 	submit(q);
 }
 
-void zns_rimage_read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov,
-			  uint32_t nr, zns_read_done done, void *arg)
+void zns_rimage_read_task(struct zns_rimage *i, uint64_t off, struct zns_task task,
+			  const struct iovec *iov, uint32_t nr, zns_read_done done, void *arg)
 {
-	read_task(i, off, pid, iov, nr, ZNS_READ_ORDERLY, done, arg);
+	read_task(i, off, task, iov, nr, ZNS_READ_ORDERLY, done, arg);
 }
 
-void zns_rimage_read_lazy(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov,
-			  enum zns_read_how how, zns_read_done done, void *arg)
+void zns_rimage_read_lazy(struct zns_rimage *i, uint64_t off, struct zns_task task,
+			  const struct iovec *iov, enum zns_read_how how, zns_read_done done,
+			  void *arg)
 {
-	read_task(i, off, pid, iov, 1, how, done, arg);
+	read_task(i, off, task, iov, 1, how, done, arg);
 }
 
-void zns_rimage_read_parts(struct zns_rimage *i, pid_t pid, struct zns_part *part, size_t nr,
-			   zns_read_done done, void *arg)
+void zns_rimage_read_parts(struct zns_rimage *i, struct zns_task task, struct zns_part *part,
+			   size_t nr, zns_read_done done, void *arg)
 {
 	struct request *q = calloc(1, sizeof(*q));
 	struct zns_err err;
@@ -395,7 +397,7 @@ void zns_rimage_read_parts(struct zns_rimage *i, pid_t pid, struct zns_part *par
 		return;
 	}
 	q->img = i;
-	q->pid = pid;
+	q->task = task;
 	q->fd = -1;
 	q->part = part;
 	q->nr_parts = nr;

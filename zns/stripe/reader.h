@@ -55,10 +55,11 @@ struct request {
 	uint64_t off, len;
 	uint64_t next, end; /* units to hand out; of a request for parts: places in wanted[] */
 	uint64_t left; /* units not done */
-	pid_t pid; /* > 0: into a task's iov; else into mem, else into fd */
+	struct zns_task task; /* its pid > 0: into its iov; else into mem, else into fd */
 	struct iovec *iov;
 	uint32_t nr;
-	/* not NULL: these alone, instead of off, iov, mem and fd; with pid 0 into our own memory */
+	/* not NULL: these alone, instead of off, iov, mem and fd; without a task into our own
+	 * memory */
 	struct zns_part *part;
 	size_t nr_parts;
 	struct wanted *wanted;

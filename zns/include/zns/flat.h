@@ -26,10 +26,10 @@ uint64_t zns_flat_bytes(const struct zns_flat *f); /* of all */
 /* it is put together: the checkpoint has it in another form */
 bool zns_flat_is(const struct zns_flat *f, uint32_t n);
 /*
- * Read into the memory of task @pid, as zns_rimage_read_task does. Pages of several checkpoints are
+ * Read into the memory of a task, as zns_rimage_read_task does. Pages of several checkpoints are
  * read from all of them at once. Not for pagemaps that are put together.
  */
-void zns_flat_read_task(struct zns_flat *f, uint32_t n, uint64_t off, pid_t pid,
+void zns_flat_read_task(struct zns_flat *f, uint32_t n, uint64_t off, struct zns_task task,
 			const struct iovec *iov, uint32_t nr, zns_read_done done, void *arg);
 /* Read [off, off + len), all of it; -ENODATA: beyond the image. */
 int zns_flat_read(struct zns_flat *f, uint32_t n, uint64_t off, void *buf, size_t len,

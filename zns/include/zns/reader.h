@@ -16,6 +16,7 @@
 #include "zns/bucket.h"
 #include "zns/dev.h"
 #include "zns-record.pb-c.h"
+#include "zns/task.h"
 
 struct zns_reader;
 struct zns_rimage;
@@ -60,16 +61,16 @@ const char *zns_rimage_name(const struct zns_rimage *i);
 typedef void (*zns_read_done)(void *arg, const struct zns_err *err);
 
 /*
- * Read [off, off + sum of iov lengths) of an image into the memory of task @pid (process_vm_writev;
- * iovecs are copied). Asynchronous: @done is called exactly once, also on failure to start. A range
+ * Read [off, off + sum of iov lengths) of an image into the memory of a task (zns/task.h; iovecs
+ * are copied). Asynchronous: @done is called exactly once, also on failure to start. A range
  * beyond the image's end is an error (-ENODATA), never a short read.
  */
-void zns_rimage_read_task(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov,
-			  uint32_t nr, zns_read_done done, void *arg);
+void zns_rimage_read_task(struct zns_rimage *i, uint64_t off, struct zns_task task,
+			  const struct iovec *iov, uint32_t nr, zns_read_done done, void *arg);
 
 /*
- * Read parts of an image, each to a place of its own: in the memory of task @pid, or in ours if
- * @pid is 0. Parts are in order of their offsets and do not overlap (-EINVAL). The reader takes
+ * Read parts of an image, each to a place of its own: in the memory of a task, or in ours if
+ * its pid is 0. Parts are in order of their offsets and do not overlap (-EINVAL). The reader takes
  * over @part (from malloc), also on failure. It reads each unit once, however many parts are in it,
  * and no unit that holds none.
  */
@@ -77,8 +78,8 @@ struct zns_part {
 	uint64_t off, len; /* bytes; len > 0 */
 	void *to;
 };
-void zns_rimage_read_parts(struct zns_rimage *i, pid_t pid, struct zns_part *part, size_t nr,
-			   zns_read_done done, void *arg);
+void zns_rimage_read_parts(struct zns_rimage *i, struct zns_task task, struct zns_part *part,
+			   size_t nr, zns_read_done done, void *arg);
 
 /*
  * As zns_rimage_read_task, for lazy restores: the task runs while its memory is filled. Nothing is
@@ -92,8 +93,9 @@ enum zns_read_how {
 	/* a task waits; this thread reads, and @done was called when the call returns */
 	ZNS_READ_FAULT_HERE,
 };
-void zns_rimage_read_lazy(struct zns_rimage *i, uint64_t off, pid_t pid, const struct iovec *iov,
-			  enum zns_read_how how, zns_read_done done, void *arg);
+void zns_rimage_read_lazy(struct zns_rimage *i, uint64_t off, struct zns_task task,
+			  const struct iovec *iov, enum zns_read_how how, zns_read_done done,
+			  void *arg);
 
 /* Read a range into a buffer of this process. Synchronous. */
 int zns_rimage_read(struct zns_rimage *i, uint64_t off, void *buf, size_t len, struct zns_err *err);

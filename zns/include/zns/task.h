@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_TASK_H
+#define ZNS_TASK_H
+/*
+ * A task whose memory is to be filled. With process_vm_writev the kernel takes a fault for each new
+ * page, clears it and pins it. UFFDIO_COPY makes the page with its contents, in half of the time,
+ * where the task's userfaultfd covers the place.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include "zns/err.h"
+
+struct zns_task {
+	pid_t pid; /* 0: none */
+	int uffd; /* covers all places of a request, as far as it can; -1: none */
+};
+#define ZNS_TASK(p) ((struct zns_task){ .pid = (p), .uffd = -1 })
+
+/* Does the kernel make huge pages for everybody? Then a write does as well, and gives the task huge
+ * pages, which a userfaultfd never does. */
+bool zns_task_huge_pages(void);
+/* Gets a new userfaultfd of a task ready. false: this kernel cannot do it. */
+bool zns_task_uffd_init(int uffd);
+/*
+ * A range of the task's memory that is to be filled: covered from here on until the descriptor is
+ * closed by all who have it. Nobody but us may touch what is not there yet. false: it cannot be, as
+ * with private mappings of files.
+ */
+bool zns_task_cover(int uffd, const void *base, size_t len);
+
+/* Both sides hold @sum bytes; ranges are as process_vm_writev takes them. */
+int zns_task_write(struct zns_task task, const struct iovec *local, uint32_t nr_local,
+		   const struct iovec *remote, uint32_t nr_remote, size_t sum, struct zns_err *err);
+
+#endif
