@@ -144,6 +144,7 @@ $(call objs,$(foreach p,ctl broker/requests helper docker,zns/$(p)/main.c)): $(V
 $(ALL_OBJ) $(B)/test/crash/inproc.o: | $(PROTO_C)
 ifeq ($(shell uname -m),x86_64)
 $(B)/zns/base/hash_avx2.o: CFLAGS += -mavx2
+$(B)/zns/base/hash_avx512.o: CFLAGS += -mavx512f
 endif
 $(B)/%.o: %.c
 	@mkdir -p $(@D)

@@ -12,6 +12,7 @@ PAPERS_BIN	:= $(B)/bench/vtime $(B)/bench/vtime.so $(B)/bench/ckptload $(B)/benc
 .PHONY: bench bench-stock bench-papers bench-smoke bench-migration
 
 $(B)/pic/zns/base/hash_avx2.o: CFLAGS += -mavx2
+$(B)/pic/zns/base/hash_avx512.o: CFLAGS += -mavx512f
 $(B)/pic/%.o: %.c | $(PROTO_C)
 	@mkdir -p $(@D)
 	$(call say,CC-PIC  $<)

@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <cmocka.h>
 
+#include "../../zns/base/hash_priv.h"
 #include "zns/err.h"
 #include "zns/grow.h"
 #include "zns/util.h"
@@ -262,6 +263,26 @@ static void uuids(void **state)
 	assert_non_null(strchr("89ab", s[19]));
 }
 
+/* The hash of all, and that of each piece, as the library's own code has them. */
+static void same_hashes(uint64_t (*whole)(const void *, size_t),
+			uint64_t (*pieces)(const void *, size_t, size_t, uint64_t *))
+{
+	static uint8_t buf[300000];
+	uint64_t sum[5];
+
+	for (size_t i = 0; i < sizeof(buf); i++)
+		buf[i] = (uint8_t)(i * 131 + i / 777);
+	for (size_t len = 1; len <= sizeof(buf); len += 1 + len / 3) {
+		size_t nr = 0;
+
+		assert_true(whole(buf, len) == zns_hash_seeded(buf, len, 0));
+		assert_true(pieces(buf, len, 65536, sum) == zns_hash_seeded(buf, len, 0));
+		for (size_t at = 0; at < len; at += 65536, nr++)
+			assert_true(sum[nr] ==
+				    zns_hash_seeded(buf + at, zns_min((size_t)65536, len - at), 0));
+	}
+}
+
 static void hashes(void **state)
 {
 	/* XXH3 of nothing, from its specification: the on-device format depends on it */
@@ -275,6 +296,13 @@ static void hashes(void **state)
 			buf[i] = (uint8_t)(i * 131 + len);
 		assert_true(zns_hash(buf, len) == zns_hash_seeded(buf, len, 0));
 	}
+#ifdef __x86_64__
+	if (__builtin_cpu_supports("avx2"))
+		same_hashes(zns_hash_avx2, zns_hash_pieces_avx2);
+	if (__builtin_cpu_supports("avx512f"))
+		same_hashes(zns_hash_avx512, zns_hash_pieces_avx512);
+#endif
+	same_hashes(zns_hash, zns_hash_pieces);
 	assert_true(zns_hash_seeded("a", 1, 0) == zns_hash("a", 1));
 	assert_true(zns_hash_seeded("a", 1, 1) != zns_hash("a", 1));
 }
