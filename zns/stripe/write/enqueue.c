@@ -11,7 +11,7 @@ void feeder_wait(struct zns_writer *w, bool more)
 	if (w->zones.nr_unrepaired) {
 		repair_now(w);
 	} else {
-		writer_sleep(w, &w->idle);
+		writer_sleep(w, more ? &w->room : &w->idle);
 		weights_look(w, more);
 	}
 }
@@ -45,7 +45,7 @@ int enqueue(struct zns_writer *w, struct job *j, uint64_t hint_units)
 		if (j->img && !j->data)
 			j->img->ungathered--;
 		job_free(w, j);
-		pthread_cond_broadcast(&w->idle);
+		writer_wake(w);
 		return ret;
 	}
 	if (j->img) {

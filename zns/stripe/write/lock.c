@@ -18,13 +18,19 @@ void writer_sleep(struct zns_writer *w, pthread_cond_t *c)
 	pthread_cond_wait(c, &w->lock);
 }
 
+void writer_wake(struct zns_writer *w)
+{
+	pthread_cond_broadcast(&w->room);
+	pthread_cond_broadcast(&w->idle);
+}
+
 void writer_set_error(struct zns_writer *w, const struct zns_err *e)
 {
 	if (!w->err.code)
 		w->err = *e;
 	zns_bucket_stop(w->bucket);
 	pthread_cond_broadcast(&w->work);
-	pthread_cond_broadcast(&w->idle);
+	writer_wake(w);
 	for (struct wzone *z = w->zones.first; z; z = z->next)
 		pthread_cond_broadcast(&z->turn);
 }

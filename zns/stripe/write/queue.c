@@ -2,6 +2,10 @@
 /* Units of work, and the queue between the threads that feed images and the workers. */
 #include "writer.h"
 
+/* Units. A thread that is woken for each spends more time with waking up than with feeding; one
+ * that is woken seldom looks at the weights too late. */
+#define ROOM 8
+
 struct job *job_new(struct zns_wimage *img)
 {
 	struct job *j = calloc(1, sizeof(*j));
@@ -22,18 +26,33 @@ void job_free(struct zns_writer *w, struct job *j)
 	free(j);
 }
 
+static uint32_t taken(const struct job *j)
+{
+	return j->lane ? j->lane->taken : 0;
+}
+
+/* Is there work with it for a worker, or have enough of them units of its lane in hand? */
+NEEDS_LOCK static bool may_take(const struct zns_writer *w, const struct job *j)
+{
+	uint32_t spare = w->crew.wanted > w->lanes.nr ? w->crew.wanted - w->lanes.nr : 1;
+
+	return !taken(j) || w->queue.nr_ahead < spare || w->stop || w->err.code;
+}
+
 void queue_push(struct zns_writer *w, struct job *j)
 {
 	j->next = NULL;
 	*w->queue.tail = j;
 	w->queue.tail = &j->next;
 	w->queue.nr++;
-	pthread_cond_signal(&w->work);
+	if (may_take(w, j))
+		pthread_cond_signal(&w->work);
 }
 
-static uint32_t taken(const struct job *j)
+void queue_tell_room(struct zns_writer *w)
 {
-	return j->lane ? j->lane->taken : 0;
+	if (w->queue.nr + zns_min((uint32_t)ROOM, w->queue.max / 4) <= w->queue.max)
+		pthread_cond_broadcast(&w->room);
 }
 
 /*
@@ -43,13 +62,12 @@ static uint32_t taken(const struct job *j)
  */
 struct job *queue_take(struct zns_writer *w)
 {
-	uint32_t spare = w->crew.wanted > w->lanes.nr ? w->crew.wanted - w->lanes.nr : 1;
 	struct job **best = NULL, *j;
 
 	for (struct job **p = &w->queue.first; *p; p = &(*p)->next)
 		if (!best || taken(*p) < taken(*best))
 			best = p;
-	if (!best || (taken(*best) && w->queue.nr_ahead >= spare && !w->stop && !w->err.code))
+	if (!best || !may_take(w, *best))
 		return NULL;
 	j = *best;
 	*best = j->next;

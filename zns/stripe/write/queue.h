@@ -43,11 +43,13 @@ struct queue {
 
 struct job *job_new(struct zns_wimage *img); /* NULL: no memory */
 void job_free(struct zns_writer *w, struct job *j) NEEDS_LOCK; /* NULL is fine */
-/* behind all others; wakes a worker */
+/* behind all others; wakes a worker if there is something to do for one */
 void queue_push(struct zns_writer *w, struct job *j) NEEDS_LOCK;
 /* The next unit for a worker; NULL: not now. queue_done when it is through with it, and with what
  * lane it had. */
 struct job *queue_take(struct zns_writer *w) NEEDS_LOCK;
+/* a worker has taken one: wakes who waits for room, for several units at once */
+void queue_tell_room(struct zns_writer *w) NEEDS_LOCK;
 void queue_done(struct zns_writer *w, struct lane *l) NEEDS_LOCK;
 
 #endif

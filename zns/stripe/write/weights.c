@@ -272,7 +272,7 @@ NEEDS_LOCK static void put_back(struct zns_writer *w, struct job *list, uint32_t
 		}
 		queue_push(w, j);
 	}
-	pthread_cond_broadcast(&w->idle);
+	writer_wake(w);
 }
 
 void weights_look(struct zns_writer *w, bool more)

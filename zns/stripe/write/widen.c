@@ -83,7 +83,7 @@ int zns_writer_gain(struct zns_writer *w, const struct zns_zone_slot *slot, uint
 		w->stats.nr_gained++;
 		workers_widen(w);
 		/* threads that wait for room look at the weights */
-		pthread_cond_broadcast(&w->idle);
+		pthread_cond_broadcast(&w->room);
 	}
 	writer_unlock(w);
 	return ret;
@@ -104,7 +104,7 @@ void zns_writer_told(struct zns_writer *w, uint32_t group, uint32_t writers)
 		w->tune.told = true;
 	}
 	if (w->tune.told)
-		pthread_cond_broadcast(&w->idle);
+		pthread_cond_broadcast(&w->room);
 	writer_unlock(w);
 }
 

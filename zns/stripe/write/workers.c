@@ -97,8 +97,8 @@ static int gather(struct zns_writer *w, struct hand *h, struct zns_err *err)
 		unsteady_note(w, j->pid, j->iov, j->nr_iov, h->buf);
 	if (err->code) /* in one step with the count that settle looks at */
 		writer_set_error(w, err);
-	j->img->ungathered--;
-	pthread_cond_broadcast(&w->idle);
+	if (!--j->img->ungathered)
+		pthread_cond_broadcast(&w->idle);
 	writer_unlock(w);
 	return ret;
 }
@@ -219,6 +219,8 @@ NEEDS_LOCK static void end(struct zns_writer *w, struct hand *h, int ret, struct
 			zns_fail(err, ret, "a unit could not be written");
 		writer_set_error(w, err);
 	}
+	if (h->j && h->j->counted)
+		pthread_cond_broadcast(&w->room);
 	job_free(w, h->j);
 	queue_done(w, h->lane);
 	pthread_cond_broadcast(&w->idle);
@@ -248,7 +250,7 @@ static void *worker(void *arg)
 		h.lane = h.j->lane;
 		h.buf = h.j->data ? h.j->data : h.own;
 		h.gathered = false;
-		pthread_cond_broadcast(&w->idle);
+		queue_tell_room(w);
 		writer_unlock(w);
 
 		ret = gather(w, &h, &err);

@@ -47,6 +47,7 @@ UNSHARED int zns_writer_new(const struct zns_writer_params *p, struct zns_writer
 	w->queue.tail = &w->queue.first;
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->work, NULL);
+	pthread_cond_init(&w->room, NULL);
 	pthread_cond_init(&w->idle, NULL);
 	w->lanes.v = calloc(ZNS_STRIPE_MAX_WIDTH + 1, sizeof(*w->lanes.v));
 	ret = w->lanes.v ? 0 : zns_fail(err, -ENOMEM, "no memory for the writer");
@@ -111,6 +112,7 @@ UNSHARED void zns_writer_free(struct zns_writer *w)
 	free(w->crew.thread);
 	pthread_mutex_destroy(&w->lock);
 	pthread_cond_destroy(&w->work);
+	pthread_cond_destroy(&w->room);
 	pthread_cond_destroy(&w->idle);
 	free(w);
 }

@@ -44,7 +44,8 @@ struct zns_writer {
 	_Atomic bool crowded; /* short commands, see zns_writer_crowded */
 	pthread_mutex_t lock; /* taken by writer_lock alone */
 	pthread_cond_t work; /* queue not empty, or stop */
-	pthread_cond_t idle; /* a job ended: room in the queue, settle, finish */
+	pthread_cond_t room; /* for units, or weights may have to change: who feeds images waits */
+	pthread_cond_t idle; /* a job ended: settle, finish */
 
 	struct zns_err err GUARDED; /* the first one stays */
 	bool stop GUARDED;
@@ -64,6 +65,8 @@ struct zns_writer {
 };
 
 /* lock.c */
+/* whoever waits for room or for the end of something looks again */
+void writer_wake(struct zns_writer *w) NEEDS_LOCK;
 /* the first one stays; everybody wakes */
 void writer_set_error(struct zns_writer *w, const struct zns_err *e) NEEDS_LOCK;
 /* the same; returns the first error */

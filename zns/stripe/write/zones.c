@@ -199,7 +199,7 @@ void zones_failed(struct zns_writer *w, struct wzone *z, const struct zns_err *w
 		return;
 	z->bad = true;
 	pthread_cond_broadcast(&z->turn);
-	pthread_cond_broadcast(&w->idle);
+	writer_wake(w);
 	w->zones.bad_err = err;
 	if (w->zones.nr_bad == MAX_BAD) {
 		zns_wrap(&err, "%u zones failed during this dump, the last one", MAX_BAD + 1);
