@@ -19,6 +19,7 @@
 #include "util.h"
 #include "zns-bundle.h"
 #include "zns-files.h"
+#include "zns-freeze.h"
 #include "zns-img.h"
 #include "zns-link.h"
 #include "zns-opts.h"
@@ -306,6 +307,8 @@ int zns_dump_begin(pid_t pid, bool pre_dump)
 	if (zns_tee_begin() || zns_files_begin() || begin(ZW_DUMP_BEGIN, pid))
 		return -1;
 	state = ZNS_DUMP;
+	if (!pre_dump)
+		zns_cgroup2_open();
 	/* criu leaves out clean pages if it has a parent. Only we know where the parent is. */
 	if (nr_parents && !opts.img_parent) {
 		opts.img_parent = xstrdup("(on zones)");
@@ -417,5 +420,6 @@ void zns_close(void)
 		zns_link_close();
 	close_safe(&asked);
 	zns_bundle_drop();
+	zns_cgroup2_close();
 	state = ZNS_OFF;
 }

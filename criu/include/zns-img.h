@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include "zns-freeze.h"
 
 struct cr_img;
 struct list_head;

@@ -191,6 +191,49 @@ def freeze_cgroup_v2(scene):
     freezer(scene, 2)
 
 
+# ---- the network's lock ---------------------------------------------------------------------------------
+
+def netfilter(task):
+    """The rules of the task's network namespace, as both tools see them."""
+    def said(*command):
+        return subprocess.run(['nsenter', '-t', str(task.pid), '-n', *command], capture_output=True, text=True, check=True).stdout
+    return said('iptables-save') + said('ip6tables-save')
+
+
+@case
+def network_lock(scene):
+    """A dump locks the network of a namespace, and nothing is left of the lock in a task that runs on or is restored."""
+    for tool in ('iptables-save', 'ip6tables-save', 'nsenter'):
+        if not shutil.which(tool):
+            raise Skipped(f'there is no {tool}')
+    scene = scene()
+    directory = scene.dir / 'net'
+    directory.mkdir()
+    task = Task(directory, 'netlo', 'ns')
+    scene.tasks.append(task)
+    task.start().wait_ready()
+    # While it is locked: the script runs inside the freeze, before criu unlocks.
+    seen = scene.dir / 'seen'
+    look = script(scene, 'look', '[ "$CRTOOLS_SCRIPT_ACTION" = post-dump ] || exit 0',
+                  f'nsenter -t $CRTOOLS_INIT_PID -n iptables-save >{seen}')
+    images = scene.dir / 'net-images'
+    for end in ('--leave-running', None):
+        images.mkdir()
+        done = scene.dump(task=task, images=images, extra=['--action-script', look, *([end] if end else [])])
+        expect('exit', done.code, 0)
+        if '-j CRIU' not in seen.read_text():
+            raise Failed(f'the network was not locked: {seen.read_text()!r}')
+        if end:
+            if 'CRIU' in netfilter(task):
+                raise Failed(f'after the thaw the lock is still there: {netfilter(task)!r}')
+            task.verify(signal.SIGUSR1)
+            shutil.rmtree(images)
+    expect('exit of restore', scene.restore(task=task, images=images).code, 0)
+    if 'CRIU' in netfilter(task):
+        raise Failed(f'after the restore the lock is there: {netfilter(task)!r}')
+    task.verify(signal.SIGUSR1)
+
+
 # ---- action scripts ------------------------------------------------------------------------------------
 
 @case

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef __CR_ZNS_FREEZE_H__
+#define __CR_ZNS_FREEZE_H__
+/*
+ * What tasks wait for in the freeze of a dump, made shorter. Results are those of stock criu: the
+ * same images and checks. All but the first are for dumps into zones only.
+ */
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct timespec;
+
+/* zns-freeze.c */
+
+/* In place of nanosleep(@longest): returns as soon as the freezer of @fd (freezer.state of cgroup
+ * v1, cgroup.freeze of v2) has changed or may have. */
+void zns_wait_frozen(int fd, const struct timespec *longest);
+/* Before the freeze: mounts what a dump of cgroups mounts. */
+void zns_cgroup2_open(void);
+/* A descriptor of cgroup v2's root, the caller's to close. -1: mount it yourself. */
+int zns_cgroup2_fd(void);
+void zns_cgroup2_close(void);
+
+/* zns-netlock.c */
+
+/*
+ * Ends the lock of the network in the network namespace that criu is in now. With iptables that is
+ * five commands, in which tasks need not wait: packets are let through here, and @unlock is called
+ * by zns_netlock_finish(), after the thaw. Where that cannot be, it is called now; returns what it
+ * returns.
+ */
+int zns_netlock_end(int (*unlock)(void));
+void zns_netlock_finish(void);
+/* Nothing in the network namespace that criu is in now has a tracked connection: a dump of them
+ * would be empty, but walk through those of the whole machine. */
+bool zns_no_conntrack(void);
+
+/* zns-tmpfs.c */
+
+/*
+ * Writes the archive of the tmpfs at the directory @dir into @out, as tar would. 1: it has
+ * something in it that is left to tar, and nothing is written. -1: an error, printed.
+ */
+int zns_tmpfs_archive(int dir, int out, pid_t userns_pid);
+
+#endif

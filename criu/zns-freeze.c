@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Waits that a freeze does not need. See include/zns-freeze.h. */
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cr_options.h"
+#include "kerndat.h"
+#include "linux/mount.h"
+#include "util.h"
+#include "zns-freeze.h"
+
+#ifndef FSMOUNT_CLOEXEC
+#define FSMOUNT_CLOEXEC 1
+#endif
+#define LOOK_NS 1000000 /* so often */
+#define NS_PER_S 1000000000ll
+
+static int cgroup2 = -1; /* a mount that is nowhere */
+
+/* The text of a file fits if it has the word at all. */
+static bool says(int fd, const char *word)
+{
+	char text[256];
+	ssize_t len = pread(fd, text, sizeof(text) - 1, 0);
+
+	text[len < 0 ? 0 : len] = '\0';
+	return strstr(text, word);
+}
+
+/* cgroup v1 says so in the same file; that of v2 only says what it was asked for. */
+static bool freezing(int fd)
+{
+	char path[PATH_MAX];
+	bool found;
+	int events;
+
+	if (says(fd, "FREEZING"))
+		return true;
+	snprintf(path, sizeof(path), "%s/cgroup.events", opts.freeze_cgroup);
+	events = open(path, O_RDONLY | O_CLOEXEC);
+	if (events < 0)
+		return false;
+	found = says(events, "frozen 0");
+	close(events);
+	return found;
+}
+
+void zns_wait_frozen(int fd, const struct timespec *longest)
+{
+	const struct timespec look = { .tv_nsec = LOOK_NS };
+	long long left_ns = longest->tv_sec * NS_PER_S + longest->tv_nsec;
+
+	do {
+		nanosleep(&look, NULL);
+		left_ns -= LOOK_NS;
+	} while (left_ns > 0 && freezing(fd));
+}
+
+/*
+ * A mount of cgroup v2 waits for an RCU grace period (10 ms) each time, for it sets the options of
+ * the hierarchy. Those of v1 do not.
+ */
+void zns_cgroup2_open(void)
+{
+	int fs;
+
+	if (!opts.manage_cgroups || opts.cgroup_yard || !kdat.has_fsopen || cgroup2 >= 0)
+		return;
+	fs = cr_fsopen("cgroup2", FSOPEN_CLOEXEC);
+	if (fs < 0)
+		return;
+	if (!cr_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
+		cgroup2 = cr_fsmount(fs, FSMOUNT_CLOEXEC, 0);
+	close(fs);
+}
+
+int zns_cgroup2_fd(void)
+{
+	return cgroup2 < 0 ? -1 : fcntl(cgroup2, F_DUPFD_CLOEXEC, 0);
+}
+
+void zns_cgroup2_close(void)
+{
+	close_safe(&cgroup2);
+}
