@@ -6,6 +6,7 @@
 #include <string.h>
 #include "store_int.h"
 #include "zns/crypt.h"
+#include "zns/image_map.h"
 #include "zns/layout.h"
 
 struct ctx {
@@ -13,6 +14,7 @@ struct ctx {
 	uint64_t block;
 	uint64_t device_bytes;
 	bool encrypted;
+	uint32_t runs_left; /* that maps may still have */
 	struct zns_err *err;
 };
 
@@ -117,12 +119,33 @@ static int check_segment(const ZnsPb__Image *i, size_t nr, uint64_t off, const s
 	return check_extents(i, s, c);
 }
 
-static int check_image(const ZnsPb__Image *i, const struct ctx *c)
+/* What has no place of its own. */
+static int check_composed(const ZnsPb__Manifest *m, size_t n, struct ctx *c)
 {
+	const ZnsPb__Image *i = m->images[n];
+	uint32_t runs;
+	int ret;
+
+	if (i->size > c->device_bytes)
+		return zns_fail(c->err, -EBADMSG, "image %s: %llu bytes, more than the device has",
+				i->name, (unsigned long long)i->size);
+	ret = zns_map_check(m, n, c->runs_left, &runs, c->err);
+	if (!ret)
+		c->runs_left -= runs;
+	return ret;
+}
+
+static int check_image(const ZnsPb__Manifest *m, size_t n, struct ctx *c)
+{
+	const ZnsPb__Image *i = m->images[n];
 	uint64_t off = 0;
 	int ret;
 
 	ret = zns_check_file_name(i->name, -EBADMSG, c->err);
+	if (!ret && i->map)
+		return check_composed(m, n, c);
+	if (!ret && i->part && i->beside)
+		ret = zns_fail(c->err, -EBADMSG, "image %s: a part that is a file beside", i->name);
 	if (!ret)
 		ret = check_unit(i, c);
 	for (size_t s = 0; s < i->n_segments && !ret; s++) {
@@ -180,6 +203,7 @@ int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo,
 		.block = geo->block_size,
 		.device_bytes = geo->nr_zones * geo->zone_capacity,
 		.encrypted = m->checkpoint->crypt != NULL,
+		.runs_left = ZNS_MAP_RUNS_MAX,
 		.err = err,
 	};
 	int ret;
@@ -194,7 +218,7 @@ int zns_manifest_check(const ZnsPb__Manifest *m, const struct zns_geometry *geo,
 	if (!ret)
 		ret = check_former(m, c.encrypted, err);
 	for (size_t i = 0; i < m->n_images && !ret; i++)
-		ret = check_image(m->images[i], &c);
+		ret = check_image(m, i, &c);
 	return ret ? ret : check_names_differ(m, err);
 }
 
@@ -249,7 +273,7 @@ int zns_manifest_agrees(const ZnsPb__Manifest *m, const ZnsPb__Checkpoint *c, st
 		return zns_fail(err, -EBADMSG,
 				"the manifest is of another checkpoint than the record");
 	for (size_t i = 0; i < m->n_images; i++) {
-		bytes += m->images[i]->size;
+		bytes += m->images[i]->map ? 0 : m->images[i]->size;
 		for (size_t s = 0; s < m->images[i]->n_segments; s++) {
 			ret = segment_in_uses(m->images[i], m->images[i]->segments[s], c, err);
 			if (ret)

@@ -47,24 +47,6 @@ static int load(struct zns_flat *f, struct stack *s, uint32_t level, struct zns_
 	return 0;
 }
 
-static int add_run(struct flat_image *im, uint32_t level, uint64_t at, uint64_t len,
-		   struct zns_err *err)
-{
-	const struct run *last = im->nr_runs ? &im->run[im->nr_runs - 1] : NULL;
-
-	if (last && last->level == level && last->at + (im->size - last->off) == at) {
-		im->size += len;
-		return 0;
-	}
-	if (at >> RUN_AT_BITS)
-		return zns_fail(err, -EBADMSG, "a pages image of the chain is impossibly long");
-	if (zns_grow(im->run, im->nr_runs, im->max_runs))
-		return zns_fail(err, -ENOMEM, "no memory for the list of pages");
-	im->run[im->nr_runs++] = (struct run){ .off = im->size, .at = at, .level = level };
-	im->size += len;
-	return 0;
-}
-
 /* Pages from @vaddr, as level @from or one of its parents has them. */
 static int find_pages(struct zns_flat *f, struct stack *s, uint32_t from, uint64_t vaddr,
 		      uint64_t len, struct flat_image *im, struct zns_err *err)
@@ -97,7 +79,7 @@ static int find_pages(struct zns_flat *f, struct stack *s, uint32_t from, uint64
 			return zns_fail(err, -EBADMSG,
 					"%s: no checkpoint of the chain has the page at %llx",
 					s->name, (unsigned long long)vaddr);
-		if (add_run(im, level, off, part, err))
+		if (runs_add(&im->runs, level, off, part, err))
 			return err->code;
 		vaddr += part;
 		len -= part;
@@ -169,7 +151,8 @@ static int flatten(struct zns_flat *f, struct stack *s, struct flat_image *map,
 	for (size_t i = 0; i < p->nr; i++)
 		map->size += pagemap_pack_entry(p->e[i], map->bytes + map->size);
 	for (uint32_t l = 0; l < s->nr && !ret; l++)
-		pages->from[l] = s->l[l].pages;
+		pages->runs.from[l] = s->l[l].pages;
+	pages->size = pages->runs.size;
 	return ret;
 }
 
@@ -195,13 +178,10 @@ static int one_pagemap(struct zns_flat *f, uint32_t n, struct zns_err *err)
 		if (f->img[i].raw == s.l[0].pages)
 			pages = &f->img[i];
 	if (!ret && refers(&s.l[0].map)) {
-		if (pages) {
-			pages->size = 0;
-			pages->from = calloc(s.nr, sizeof(*pages->from));
-		}
-		ret = !pages ? zns_fail(err, -EBADMSG, "image %s has no pages image", s.name) :
-		      !pages->from ? zns_fail(err, -ENOMEM, "no memory for image %s", s.name) :
-				     flatten(f, &s, &f->img[n], pages, err);
+		ret = pages ? runs_init(&pages->runs, zns_rimage_name(pages->raw), s.nr, err) :
+			      zns_fail(err, -EBADMSG, "image %s has no pages image", s.name);
+		if (!ret)
+			ret = flatten(f, &s, &f->img[n], pages, err);
 	}
 	for (uint32_t i = 0; i < s.nr; i++)
 		pagemap_fini(&s.l[i].map);
@@ -225,7 +205,7 @@ int zns_flat_new(struct zns_chain *c, struct zns_flat **out, struct zns_err *err
 		return zns_fail(err, -ENOMEM, "no memory for the list of images");
 	}
 	for (uint32_t n = 0; n < f->m->n_images; n++) {
-		f->img[n].raw = zns_chain_find(c, 0, f->m->images[n]->name);
+		f->img[n].raw = zns_reader_image(zns_chain_reader(c), n);
 		f->img[n].size = f->m->images[n]->size;
 	}
 	for (uint32_t n = 0; n < f->m->n_images && !ret; n++)
@@ -244,8 +224,7 @@ void zns_flat_free(struct zns_flat *f)
 		return;
 	for (uint32_t n = 0; n < f->m->n_images; n++) {
 		free(f->img[n].bytes);
-		free(f->img[n].from);
-		free(f->img[n].run);
+		runs_fini(&f->img[n].runs);
 	}
 	free(f->img);
 	free(f);
@@ -271,11 +250,11 @@ uint64_t zns_flat_bytes(const struct zns_flat *f)
 	uint64_t bytes = 0;
 
 	for (uint32_t n = 0; n < f->m->n_images; n++)
-		bytes += f->img[n].size;
+		bytes += f->m->images[n]->part ? 0 : f->img[n].size;
 	return bytes;
 }
 
 bool zns_flat_is(const struct zns_flat *f, uint32_t n)
 {
-	return f->img[n].bytes || f->img[n].from;
+	return f->img[n].bytes || f->img[n].runs.from;
 }

@@ -339,9 +339,9 @@ static void submit(struct request *q)
 	pthread_mutex_unlock(&r->lock);
 }
 
-static void read_task(struct zns_rimage *i, uint64_t off, struct zns_task task,
-		      const struct iovec *iov, uint32_t nr, enum zns_read_how how,
-		      zns_read_done done, void *arg)
+void raw_read_task(struct zns_rimage *i, uint64_t off, struct zns_task task,
+		   const struct iovec *iov, uint32_t nr, enum zns_read_how how, zns_read_done done,
+		   void *arg)
 {
 	struct request *q = calloc(1, sizeof(*q));
 	struct zns_err err;
@@ -371,21 +371,8 @@ static void read_task(struct zns_rimage *i, uint64_t off, struct zns_task task,
 	submit(q);
 }
 
-void zns_rimage_read_task(struct zns_rimage *i, uint64_t off, struct zns_task task,
-			  const struct iovec *iov, uint32_t nr, zns_read_done done, void *arg)
-{
-	read_task(i, off, task, iov, nr, ZNS_READ_ORDERLY, done, arg);
-}
-
-void zns_rimage_read_lazy(struct zns_rimage *i, uint64_t off, struct zns_task task,
-			  const struct iovec *iov, enum zns_read_how how, zns_read_done done,
-			  void *arg)
-{
-	read_task(i, off, task, iov, 1, how, done, arg);
-}
-
-void zns_rimage_read_parts(struct zns_rimage *i, struct zns_task task, struct zns_part *part,
-			   size_t nr, zns_read_done done, void *arg)
+void raw_read_parts(struct zns_rimage *i, struct zns_task task, struct zns_part *part, size_t nr,
+		    enum zns_read_how how, zns_read_done done, void *arg)
 {
 	struct request *q = calloc(1, sizeof(*q));
 	struct zns_err err;
@@ -399,6 +386,7 @@ void zns_rimage_read_parts(struct zns_rimage *i, struct zns_task task, struct zn
 	q->img = i;
 	q->task = task;
 	q->fd = -1;
+	q->no_ahead = how != ZNS_READ_ORDERLY;
 	q->part = part;
 	q->nr_parts = nr;
 	q->done = done;
@@ -417,7 +405,7 @@ void zns_rimage_verify(struct zns_rimage *i, zns_unit_checked unit, zns_read_don
 		return;
 	}
 	q->img = i;
-	q->len = i->pb->size;
+	q->len = i->runs ? 0 : i->pb->size; /* a composed one has no units */
 	q->fd = -1;
 	q->checked = unit;
 	q->done = done;
@@ -449,8 +437,8 @@ int read_await(struct read_wait *w, struct zns_err *err)
 	return w->err.code;
 }
 
-static int read_sync(struct zns_rimage *i, uint64_t off, uint64_t len, void *buf, int fd,
-		     struct zns_err *err)
+int raw_read(struct zns_rimage *i, uint64_t off, uint64_t len, void *buf, int fd,
+	     struct zns_err *err)
 {
 	struct read_wait w = READ_WAIT_INIT;
 	struct request *q = calloc(1, sizeof(*q));
@@ -466,16 +454,6 @@ static int read_sync(struct zns_rimage *i, uint64_t off, uint64_t len, void *buf
 	q->arg = &w;
 	submit(q);
 	return read_await(&w, err);
-}
-
-int zns_rimage_read(struct zns_rimage *i, uint64_t off, void *buf, size_t len, struct zns_err *err)
-{
-	return read_sync(i, off, len, buf, -1, err);
-}
-
-int zns_rimage_to_fd(struct zns_rimage *i, uint64_t off, uint64_t len, int fd, struct zns_err *err)
-{
-	return read_sync(i, off, len, NULL, fd, err);
 }
 
 void zns_reader_stats(struct zns_reader *r, uint64_t *bytes, uint64_t *busy_us)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #ifndef ZNS_STRIPE_READER_H
 #define ZNS_STRIPE_READER_H
-/* Inside of the striping reader: units in memory (units.c), requests and workers (reader.c). */
+/* Inside of the striping reader: units in memory (units.c), requests and workers (reader.c), images
+ * that are put together from others (composed.c). */
 #include <pthread.h>
 #include "zns/reader.h"
 #include "zns/layout.h"
 #include "zns/util.h"
+#include "runs.h"
 #include "transform.h"
 
 struct zns_rimage {
@@ -15,6 +17,7 @@ struct zns_rimage {
 	uint32_t index, level;
 	uint32_t place; /* in its own manifest */
 	struct zns_seg *seg;
+	struct runs *runs; /* composed; NULL: it has units of its own */
 	struct request *first, **last; /* with units to hand out, in order of arrival */
 	struct zns_rimage *link; /* in the reader's queue, while there are any */
 	/* for reading ahead, when somebody reads in order and waits for each piece */
@@ -81,6 +84,16 @@ int request_deliver(const struct request *q, uint64_t n, const struct cached *c,
 
 /* A thread of @r: takes units of requests, and reads ahead, until the reader stops (reader.c). */
 void *reader_worker(void *r);
+
+/* Reads of an image that has units of its own (reader.c). */
+void raw_read_task(struct zns_rimage *i, uint64_t off, struct zns_task task,
+		   const struct iovec *iov, uint32_t nr, enum zns_read_how how, zns_read_done done,
+		   void *arg);
+/* @how: not for a fault */
+void raw_read_parts(struct zns_rimage *i, struct zns_task task, struct zns_part *part, size_t nr,
+		    enum zns_read_how how, zns_read_done done, void *arg);
+int raw_read(struct zns_rimage *i, uint64_t off, uint64_t len, void *buf, int fd,
+	     struct zns_err *err); /* to @buf, or to the same place of @fd */
 
 /* One read that its caller waits for: read_woken with it is the zns_read_done, read_await returns
  * its error and ends it. */

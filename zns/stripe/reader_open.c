@@ -25,8 +25,24 @@ static int image_init(struct zns_reader *r, uint32_t n, const ZnsPb__Image *pb, 
 		ret = zns_seg_init(&i->seg[s], pb->segments[s], pb->unit, err);
 	for (size_t s = 0; s < pb->n_segments && !ret; s++)
 		r->width = zns_max(r->width, r->img[n].seg[s].nr);
-	r->buf_len = zns_max(r->buf_len, (size_t)pb->unit + 2 * r->dev->geo.block_size);
+	if (!pb->map)
+		r->buf_len = zns_max(r->buf_len, (size_t)pb->unit + 2 * r->dev->geo.block_size);
 	return ret;
+}
+
+/* All images of its level, of which @first is the first, are there. */
+static int composed_init(struct zns_rimage *i, uint32_t first, struct zns_err *err)
+{
+	const ZnsPb__ImageMap *map = i->pb->map;
+	int ret;
+
+	i->runs = calloc(1, sizeof(*i->runs));
+	if (!i->runs)
+		return zns_fail(err, -ENOMEM, "no memory for image %s", i->pb->name);
+	ret = runs_init(i->runs, i->pb->name, (uint32_t)map->n_from, err);
+	for (size_t n = 0; n < map->n_from && !ret; n++)
+		i->runs->from[n] = &i->r->img[first + map->from[n]];
+	return ret ? ret : runs_add_map(i->runs, map, err);
 }
 
 static int cmp_name(const void *a, const void *b)
@@ -44,7 +60,7 @@ static uint64_t bytes_of(const struct zns_reader *r)
 	uint64_t all = 0;
 
 	for (uint32_t i = 0; i < r->nr_img; i++)
-		all += r->img[i].pb->size;
+		all += r->img[i].pb->map ? 0 : r->img[i].pb->size;
 	return all;
 }
 
@@ -84,6 +100,9 @@ static int images_init(struct zns_reader *r, const struct zns_reader_level *leve
 			ret = image_init(r, r->nr_img, level[l].m->images[k], err);
 			r->nr_img++;
 		}
+	for (uint32_t n = 0; n < r->nr_img && !ret; n++)
+		if (r->img[n].pb->map)
+			ret = composed_init(&r->img[n], n - r->img[n].place, err);
 	if (!ret)
 		qsort(r->by_name, r->nr_img, sizeof(*r->by_name), cmp_name);
 	return ret;
@@ -170,6 +189,9 @@ void zns_reader_free(struct zns_reader *r)
 		for (size_t s = 0; r->img[n].seg && s < r->img[n].pb->n_segments; s++)
 			zns_seg_fini(&r->img[n].seg[s]);
 		free(r->img[n].seg);
+		if (r->img[n].runs)
+			runs_fini(r->img[n].runs);
+		free(r->img[n].runs);
 	}
 	free(r->buffers);
 	free(r->img);
@@ -193,7 +215,7 @@ struct zns_rimage *zns_reader_find_at(struct zns_reader *r, uint32_t level, cons
 	struct zns_rimage key = { .pb = &pb, .level = level }, *keyp = &key, **hit;
 
 	hit = bsearch(&keyp, r->by_name, r->nr_img, sizeof(*r->by_name), cmp_name);
-	return hit ? *hit : NULL;
+	return hit && !(*hit)->pb->part ? *hit : NULL;
 }
 
 struct zns_rimage *zns_reader_image(struct zns_reader *r, uint32_t index)

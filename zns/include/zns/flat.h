@@ -4,6 +4,7 @@
 /*
  * Reads a chain as if its newest checkpoint had been dumped in full. Pagemaps have no references to
  * parents, and pages images have the pages that these led to. Every other image is as it is.
+ * Parts of composed images are images of it too; nobody but their readers wants them (image.part).
  * Threads: one makes it, then any may read. Memory: 16 bytes for each run of pages that lie
  * together in one checkpoint, and the new pagemaps.
  */
@@ -22,7 +23,7 @@ void zns_flat_free(struct zns_flat *f); /* NULL is fine */
 uint32_t zns_flat_images(const struct zns_flat *f);
 const char *zns_flat_name(const struct zns_flat *f, uint32_t n);
 uint64_t zns_flat_size(const struct zns_flat *f, uint32_t n); /* bytes */
-uint64_t zns_flat_bytes(const struct zns_flat *f); /* of all */
+uint64_t zns_flat_bytes(const struct zns_flat *f); /* of all but parts */
 /* it is put together: the checkpoint has it in another form */
 bool zns_flat_is(const struct zns_flat *f, uint32_t n);
 /*
@@ -31,6 +32,10 @@ bool zns_flat_is(const struct zns_flat *f, uint32_t n);
  */
 void zns_flat_read_task(struct zns_flat *f, uint32_t n, uint64_t off, struct zns_task task,
 			const struct iovec *iov, uint32_t nr, zns_read_done done, void *arg);
+/* The same as zns_rimage_read_lazy does. */
+void zns_flat_read_lazy(struct zns_flat *f, uint32_t n, uint64_t off, struct zns_task task,
+			const struct iovec *iov, enum zns_read_how how, zns_read_done done,
+			void *arg);
 /* Read [off, off + len), all of it; -ENODATA: beyond the image. */
 int zns_flat_read(struct zns_flat *f, uint32_t n, uint64_t off, void *buf, size_t len,
 		  struct zns_err *err);

@@ -48,6 +48,11 @@ struct zns_reader_level {
 int zns_reader_new_levels(const struct zns_reader_params *p, const struct zns_reader_level *level,
 			  uint32_t nr, struct zns_reader **out, struct zns_err *err);
 
+/*
+ * Composed images (zns/image_map.h) are read as all others. What they are composed of is found by
+ * index alone.
+ */
+
 /* NULL: no such image. The index counts the images of all levels, in the order of levels and
  * manifests. */
 struct zns_rimage *zns_reader_find_at(struct zns_reader *r, uint32_t level, const char *name);
@@ -72,7 +77,7 @@ void zns_rimage_read_task(struct zns_rimage *i, uint64_t off, struct zns_task ta
  * Read parts of an image, each to a place of its own: in the memory of a task, or in ours if
  * its pid is 0. Parts are in order of their offsets and do not overlap (-EINVAL). The reader takes
  * over @part (from malloc), also on failure. It reads each unit once, however many parts are in it,
- * and no unit that holds none.
+ * and no unit that holds none. Parts of a composed image may come in any order.
  */
 struct zns_part {
 	uint64_t off, len; /* bytes; len > 0 */
@@ -103,7 +108,7 @@ int zns_rimage_read(struct zns_rimage *i, uint64_t off, void *buf, size_t len, s
 /*
  * Read and check every unit of an image, and go on after damage. No data are handed over. @unit is
  * called once for each unit, from several workers at once, then @done once. @u and what it points
- * to live until @unit returns.
+ * to live until @unit returns. A composed image has no units.
  */
 struct zns_unit_check {
 	const struct zns_rimage *image;

@@ -24,6 +24,7 @@
 #include <sys/uio.h>
 #include "zns/bucket.h"
 #include "zns/dev.h"
+#include "zns/image_map.h"
 #include "zns-record.pb-c.h"
 
 struct zns_zone_slot {
@@ -106,6 +107,19 @@ int zns_writer_image(struct zns_writer *w, const char *name, bool pages, struct 
  * Call it before seal. */
 void zns_wimage_set_beside(struct zns_wimage *i);
 
+/* This image is raw material for zns_writer_compose, and no tool shows it. Call it before seal. */
+void zns_wimage_set_part(struct zns_wimage *i);
+
+/*
+ * An image that consists of runs of sealed parts, one after the other. Nothing of it is written but
+ * a map in the manifest. Other images may be composed of the same bytes, and what is in none costs
+ * only its room. Names as for zns_writer_image. -EINVAL: no parts, or runs that leave them; -E2BIG:
+ * too many runs. After either the dump may go on without the image.
+ */
+int zns_writer_compose(struct zns_writer *w, const char *name, struct zns_wimage *const *from,
+		       uint32_t nr_from, const struct zns_image_run *run, size_t nr,
+		       struct zns_err *err);
+
 /*
  * Append memory of a task that stays frozen until zns_wimage_settle returns. Iovecs are copied.
  * Asynchronous. If a zone is lost later, the writer reads the memory once more, and takes it only
@@ -124,6 +138,14 @@ int zns_writer_unsteady(struct zns_writer *w, pid_t pid, const struct iovec *iov
 
 /* Append @len bytes; copied before it returns. */
 int zns_wimage_data(struct zns_wimage *i, const void *buf, size_t len, struct zns_err *err);
+
+/*
+ * The same without the copy: room for *len bytes, at least one, in the image's open unit. The
+ * caller fills it from its beginning, and says how much with zns_wimage_filled, before anything
+ * else is done to the image. What it was given may be left unused.
+ */
+int zns_wimage_room(struct zns_wimage *i, uint8_t **buf, size_t *len, struct zns_err *err);
+int zns_wimage_filled(struct zns_wimage *i, size_t len, struct zns_err *err);
 
 /* Append what is read from @fd until its end (a pipe), or @len bytes of a file from offset 0. */
 int zns_wimage_from_fd(struct zns_wimage *i, int fd, struct zns_err *err);

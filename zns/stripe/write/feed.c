@@ -174,6 +174,36 @@ int zns_wimage_data(struct zns_wimage *i, const void *buf, size_t len, struct zn
 	return ret;
 }
 
+int zns_wimage_room(struct zns_wimage *i, uint8_t **buf, size_t *len, struct zns_err *err)
+{
+	struct zns_err e = ZNS_ERR_INIT;
+	int ret = zns_writer_error(i->w, err);
+	struct job *j;
+
+	if (ret)
+		return ret;
+	j = data_job(i, &e);
+	if (!j)
+		return data_broken(i, &e, err);
+	*buf = j->data + j->len;
+	*len = i->w->unit - j->len;
+	return 0;
+}
+
+int zns_wimage_filled(struct zns_wimage *i, size_t len, struct zns_err *err)
+{
+	struct zns_err e = ZNS_ERR_INIT;
+	struct job *j = i->open;
+
+	if (!j || !j->data || len > i->w->unit - j->len) {
+		zns_fail(&e, -EINVAL, "image %s: more bytes than there is room for", i->pb.name);
+		return data_broken(i, &e, err);
+	}
+	j->len += (uint32_t)len;
+	return j->len == i->w->unit ? data_dispatch(i, UINT64_MAX, err) :
+				      zns_writer_error(i->w, err);
+}
+
 int zns_wimage_from_fd(struct zns_wimage *i, int fd, struct zns_err *err)
 {
 	struct stat st;
@@ -243,6 +273,11 @@ int zns_wimage_settle(struct zns_wimage *i, struct zns_err *err)
 void zns_wimage_set_beside(struct zns_wimage *i)
 {
 	i->pb.has_beside = i->pb.beside = 1;
+}
+
+void zns_wimage_set_part(struct zns_wimage *i)
+{
+	i->pb.has_part = i->pb.part = 1;
 }
 
 int zns_wimage_seal(struct zns_wimage *i, struct zns_err *err)

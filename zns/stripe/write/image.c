@@ -132,6 +132,8 @@ void image_free(struct zns_wimage *i)
 	free(i->pb.csums);
 	free(i->pb.piece_csums);
 	free(i->pb.tags.data);
+	free(i->map.from);
+	free(i->map.runs.data);
 	rescue_drop(i);
 	free(i->pb.name);
 	job_free(i->w, i->open);

@@ -26,6 +26,7 @@ struct zns_wimage {
 	size_t max_segments, max_csums, max_tags, max_pieces;
 	struct source **source; /* of each unit (rescue.h); NULL: not kept */
 	size_t max_sources;
+	ZnsPb__ImageMap map; /* of a composed one */
 };
 
 /* All images of a dump. */
@@ -33,6 +34,7 @@ struct images {
 	struct zns_wimage *first, **tail;
 	uint32_t nr;
 	struct zns_wimage *by_name[NAME_BUCKETS];
+	uint32_t nr_runs; /* of all maps */
 	uint64_t unit_base; /* of the images, in nonces */
 	const ZnsPb__Checkpoint *with; /* zns_writer_adopt; NULL: none */
 	const ZnsPb__Manifest *with_m;

@@ -5,7 +5,8 @@
  * Inside of the striping writer. Each file is a part with a struct of its own; calls go one way
  * (`make lint` checks it):
  *
- *   feed, finish, widen     what callers do: bytes enter, the dump ends, the stripe gets wider
+ *   feed, compose           what callers do: bytes enter, images are made of others
+ *   finish, widen           the dump ends, the stripe gets wider
  *   pack, enqueue, workers  a unit waits for room, gets a place, is queued, read, hashed, written
  *   audit, repair, weights  what moves units that have a place already
  *   lanes, rescue           places; copies of what a failed zone held

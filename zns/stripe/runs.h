@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_STRIPE_RUNS_H
+#define ZNS_STRIPE_RUNS_H
+/*
+ * An image that is put together from runs of others: a composed one, as its manifest says, or the
+ * pages of a chain, as its pagemaps say. composed.c reads it.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include "zns/err.h"
+#include "zns/image_map.h"
+
+#define RUN_AT_BITS 48
+_Static_assert(ZNS_MAP_FROM_MAX <= 1 << (64 - RUN_AT_BITS), "a run has no room for its source");
+
+/* It ends where the next one begins. */
+struct run {
+	uint64_t off; /* in the image put together, bytes */
+	uint64_t at : RUN_AT_BITS, source : 64 - RUN_AT_BITS;
+};
+
+struct runs {
+	const char *name; /* of the image put together; borrowed */
+	struct zns_rimage **from; /* by source; only those that a run names are looked at */
+	uint32_t nr_from;
+	struct run *run;
+	size_t nr, max;
+	uint64_t size; /* bytes */
+};
+
+/* Makes room for the sources; *r is zeroed. */
+int runs_init(struct runs *r, const char *name, uint32_t nr_from, struct zns_err *err);
+int runs_add(struct runs *r, uint32_t source, uint64_t at, uint64_t len, struct zns_err *err);
+/* All runs of a checked map. */
+int runs_add_map(struct runs *r, const ZnsPb__ImageMap *map, struct zns_err *err);
+void runs_fini(struct runs *r);
+/* Which one has @off, a place in the image. */
+size_t runs_find(const struct runs *r, uint64_t off);
+
+static inline uint64_t run_end(const struct runs *r, size_t n)
+{
+	return n + 1 < r->nr ? r->run[n + 1].off : r->size;
+}
+
+#endif
