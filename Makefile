@@ -175,7 +175,7 @@ $(PROGRAMS):
 # The same programs with test/controls inside, in a directory of their own: what a test uses that wants to make the
 # emulator fail. Only the files of test/controls are compiled more.
 .PHONY: test-bin
-test-bin: $(TEST_PROGRAMS)
+test-bin: $(TEST_PROGRAMS) $(B)/load/composer
 $(TEST_LIB): $(TEST_OBJ) $(PROTO_O)
 	@mkdir -p $(@D)
 	$(call say,AR      $@)
@@ -268,7 +268,7 @@ $(B)/test/crash: $(CRASH_SRC) $(wildcard test/crash/*.h) $(filter-out %/main.o %
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $(CRASH_SRC) $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(TEST_LIB) $(LDLIBS)
 
 # A dump without a task, for loads: test/load.
-$(B)/load/dumper: test/load/dumper.c $(TEST_LIB)
+$(B)/load/dumper $(B)/load/composer: $(B)/load/%: test/load/%.c $(TEST_LIB)
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(TEST_LIB) $(LDLIBS)
@@ -343,6 +343,10 @@ tools: all test-bin
 
 chains: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/chains.py run -a --report $(B)/report/chains
+
+.PHONY: composed
+composed: all test-bin
+	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/composed.py run -a --report $(B)/report/composed
 
 # Needs a kernel that tracks dirty memory: in a guest. Its disks are the host's page cache.
 INCREMENTAL_MB	?= 1024

@@ -74,11 +74,13 @@ static bool link_of(const struct export *x, uint32_t level, char *out, size_t le
 
 /* ---- a directory ---- */
 
-/* --metadata-only leaves memory pages out. crit and checkpointctl only read the pagemaps. */
+/* What composed images consist of is theirs. --metadata-only leaves memory pages out: crit and
+ * checkpointctl only read the pagemaps. */
 static bool left_out(const struct export *x, uint32_t level, uint32_t n)
 {
-	return x->metadata_only &&
-	       !strncmp(zns_chain_manifest(x->chain, level)->images[n]->name, "pages-", 6);
+	const ZnsPb__Image *i = zns_chain_manifest(x->chain, level)->images[n];
+
+	return i->part || (x->metadata_only && !strncmp(i->name, "pages-", 6));
 }
 
 static int image_to_dir(struct export *x, int dir, uint32_t level, uint32_t n, uint8_t *buf,
@@ -126,7 +128,8 @@ static void level_back(const struct export *x, int dir, uint32_t level)
 	const ZnsPb__Manifest *m = zns_chain_manifest(x->chain, level);
 
 	for (uint32_t n = 0; n < m->n_images; n++)
-		unlinkat(dir, m->images[n]->name, 0);
+		if (!left_out(x, level, n))
+			unlinkat(dir, m->images[n]->name, 0);
 	unlinkat(dir, "parent", 0);
 }
 

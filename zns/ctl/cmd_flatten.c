@@ -149,7 +149,8 @@ static int run(struct flatten *x, const char *spec, const char *what, struct zns
 		return ret;
 	ctl_progress_start(&x->prog, "flatten", zns_flat_bytes(x->flat));
 	for (uint32_t n = 0; n < zns_flat_images(x->flat) && !ret; n++)
-		ret = write_image(x, n, buf, err);
+		if (!zns_chain_manifest(x->chain, 0)->images[n]->part)
+			ret = write_image(x, n, buf, err);
 	if (!ret)
 		ret = zns_save_publish(&x->v, err);
 	if (ret)

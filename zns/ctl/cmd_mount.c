@@ -59,7 +59,7 @@ static int view_readdir(const char *path, void *buf, fuse_fill_dir_t fill, off_t
 	fill(buf, ".", NULL, 0, 0);
 	fill(buf, "..", NULL, 0, 0);
 	for (size_t n = 0; n < view.h.m->n_images; n++)
-		if (fill(buf, view.h.m->images[n]->name, NULL, 0, 0))
+		if (!view.h.m->images[n]->part && fill(buf, view.h.m->images[n]->name, NULL, 0, 0))
 			return -ENOMEM;
 	return 0;
 }

@@ -7,6 +7,7 @@
 #include "show.h"
 #include "zns/crypt.h"
 #include "zns/handle.h"
+#include "zns/image_map.h"
 #include "zns/store.h"
 
 struct handle_info {
@@ -28,15 +29,32 @@ static void check_copies(const char *dir, const ZnsPb__Handle *h, struct handle_
 
 /* Every byte of the checkpoint, with padding and footer, and the place of the manifest. */
 static const char places[] = "zone_uses=zones{zone start len} manifest?{zone start len}";
-static const char image[] = "name beside! size unit segments{off len extents{zone start weight!}}";
+static const char image[] =
+	"name beside! part! size unit segments{off len extents{zone start weight!}}";
+
+/* A composed image has no places; instead it says what it consists of. */
+static struct json_object *image_json(const ZnsPb__Manifest *m, const ZnsPb__Image *im)
+{
+	struct json_object *j = ctl_json(im, image), *from;
+
+	if (!im->map)
+		return j;
+	from = json_object_new_array();
+	for (size_t f = 0; f < im->map->n_from; f++)
+		json_object_array_add(from,
+				      json_object_new_string(m->images[im->map->from[f]]->name));
+	return ctl_json_join(j, ctl_obj(J("composed_of", from), J("runs", zns_map_runs(im->map))));
+}
 
 static struct json_object *to_json(const ZnsPb__Checkpoint *c, const ZnsPb__RestoreStat *last,
 				   const ZnsPb__Manifest *m, const struct zns_registered *reg,
 				   const struct handle_info *hi)
 {
-	struct json_object *j = ctl_json_checkpoint(c);
+	struct json_object *j = ctl_json_checkpoint(c), *images = json_object_new_array();
 
-	json_object_object_add(j, "images", ctl_json_all((void **)m->images, m->n_images, image));
+	for (size_t i = 0; i < m->n_images; i++)
+		json_object_array_add(images, image_json(m, m->images[i]));
+	json_object_object_add(j, "images", images);
 	ctl_json_add(j, c->base.descriptor, c, places);
 	json_object_object_add(j, "device", ctl_json_uuid(reg->uuid));
 	json_object_object_add(j, "path", json_object_new_string(reg->path));
@@ -49,14 +67,28 @@ static struct json_object *to_json(const ZnsPb__Checkpoint *c, const ZnsPb__Rest
 	return j;
 }
 
-static void print_image(const ZnsPb__Image *im)
+static void print_composed(const ZnsPb__Manifest *m, const ZnsPb__Image *im)
+{
+	int at = printf("    composed of %u runs of", zns_map_runs(im->map));
+
+	for (size_t f = 0; f < im->map->n_from; f++)
+		ctl_print_word(ctl_text(m->images[im->map->from[f]]->name), 7, &at);
+	printf("\n");
+}
+
+static void print_image(const ZnsPb__Manifest *m, const ZnsPb__Image *im)
 {
 	char size[16], one[64], weight[16];
 	size_t s, e;
 	int at;
 
-	printf("  %-32s %11s  unit %u KiB\n", ctl_text(im->name),
-	       zns_format_size(im->size, size, sizeof(size)), im->unit >> 10);
+	printf("  %-32s %11s", ctl_text(im->name), zns_format_size(im->size, size, sizeof(size)));
+	if (im->map) {
+		printf("\n");
+		print_composed(m, im);
+		return;
+	}
+	printf("  unit %u KiB%s\n", im->unit >> 10, im->part ? ", a part of composed images" : "");
 	for (s = 0; s < im->n_segments; s++) {
 		const ZnsPb__Segment *seg = im->segments[s];
 
@@ -167,7 +199,7 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls,
 		printf("handle      %zu plain copies, all as written\n", hi->h->n_copies);
 	printf("images\n");
 	for (i = 0; i < m->n_images; i++)
-		print_image(m->images[i]);
+		print_image(m, m->images[i]);
 	return CTL_OK;
 }
 

@@ -24,6 +24,7 @@ void show_container(const ZnsPb__Checkpoint *const *v, size_t n)
 /* Images that share one line, and the zones they use together. */
 struct kind {
 	const char *one, *many;
+	const char *note; /* NULL: none */
 	uint32_t nr;
 	uint64_t bytes;
 	uint32_t *zones;
@@ -73,8 +74,8 @@ static void print_kind(struct kind *k)
 		printf("    %u %s, %s\n", k->nr, k->nr == 1 ? k->one : k->many,
 		       zns_format_size(k->bytes, size, sizeof(size)));
 	else
-		printf("    %s, %s\n", ctl_text(k->one),
-		       zns_format_size(k->bytes, size, sizeof(size)));
+		printf("    %s, %s%s\n", ctl_text(k->one),
+		       zns_format_size(k->bytes, size, sizeof(size)), k->note ? k->note : "");
 	if (n)
 		at = printf("%*szones", INDENT, "");
 	for (size_t i = 0; i < n; i++) {
@@ -90,6 +91,8 @@ void show_branch(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, const Zns
 		 int width, bool verbose)
 {
 	struct kind pages = { .one = "image of memory pages", .many = "images of memory pages" };
+	struct kind parts = { .one = "part that they are composed of",
+			      .many = "parts that they are composed of" };
 	struct kind rest = { .one = "other image", .many = "other images" };
 	char id[ZNS_UUID_STR], when[32], size[16], marks[80];
 
@@ -100,16 +103,24 @@ void show_branch(const ZnsPb__Checkpoint *c, const ZnsPb__Manifest *m, const Zns
 		printf("  on %.*s", width, zns_uuid_format(c->parent.data, id));
 	printf("%s\n", ctl_marks(c, ls, marks, sizeof(marks)));
 	for (size_t i = 0; i < m->n_images; i++) {
-		if (verbose) {
-			struct kind one = { .one = m->images[i]->name };
+		const ZnsPb__Image *im = m->images[i];
 
-			count(&one, m->images[i]);
+		if (verbose) {
+			struct kind one = { .one = im->name,
+					    .note = im->map  ? ", composed" :
+						    im->part ? ", a part of composed images" :
+							       NULL };
+
+			count(&one, im);
 			print_kind(&one);
 		} else {
-			count(strncmp(m->images[i]->name, "pages-", 6) ? &rest : &pages,
-			      m->images[i]);
+			count(im->part                       ? &parts :
+			      strncmp(im->name, "pages-", 6) ? &rest :
+							       &pages,
+			      im);
 		}
 	}
 	print_kind(&pages);
+	print_kind(&parts);
 	print_kind(&rest);
 }

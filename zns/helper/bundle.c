@@ -98,7 +98,10 @@ static int read_all(struct reading *all, uint32_t nr, uint8_t *mem)
 	return all->err.code;
 }
 
-static uint32_t list(const struct zns_chain *c, const struct zns_flat *flat, struct piece *piece)
+/* *all: the images that criu may ask for, so no parts of composed ones. Returns how many of them
+ * are listed. */
+static uint32_t list(const struct zns_chain *c, const struct zns_flat *flat, struct piece *piece,
+		     uint32_t *all)
 {
 	const ZnsPb__Manifest *m = zns_chain_manifest(c, 0);
 	uint32_t nr = 0;
@@ -108,6 +111,9 @@ static uint32_t list(const struct zns_chain *c, const struct zns_flat *flat, str
 		const char *name = zns_rimage_name(img);
 		struct piece *p = &piece[nr];
 
+		if (m->images[n]->part)
+			continue;
+		++*all;
 		if (strlen(name) >= sizeof(p->entry.name))
 			continue;
 		memcpy(p->entry.name, name, strlen(name) + 1);
@@ -134,12 +140,12 @@ int bundle_make(const struct zns_chain *c, const struct zns_flat *flat, bool com
 	struct zw_bundle *b = MAP_FAILED;
 	cleanup_close int fd = -1;
 	uint64_t len;
-	uint32_t nr;
+	uint32_t nr, all_images = 0;
 	int ret;
 
 	if (!piece)
 		return zns_fail(err, -ENOMEM, "no memory for %u images", max);
-	nr = list(c, flat, piece);
+	nr = list(c, flat, piece, &all_images);
 	qsort(piece, nr, sizeof(*piece), by_name);
 	len = place(piece, nr);
 	fd = zns_memfd("zns-image");
@@ -151,7 +157,7 @@ int bundle_make(const struct zns_chain *c, const struct zns_flat *flat, bool com
 	all.piece = piece;
 	ret = read_all(&all, nr, (uint8_t *)b);
 	b->nr = nr;
-	b->complete = complete && nr == max;
+	b->complete = complete && nr == all_images;
 	for (uint32_t i = 0; i < nr; i++) {
 		b->image[i] = piece[i].entry;
 		if (piece[i].damaged)

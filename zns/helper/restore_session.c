@@ -14,6 +14,7 @@
 #include "zns/crypt.h"
 #include "zns/flat.h"
 #include "zns/handle.h"
+#include "zns/image_map.h"
 #include "zns/reader.h"
 #include "zns/safeopen.h"
 #include "zns/store.h"
@@ -107,7 +108,7 @@ static int show_progress(struct helper *h, struct restore *r, struct packet *p,
 	const ZnsPb__Checkpoint *c = r->c;
 	struct progress_params pp = { .op = "restore",
 				      .container = c->container,
-				      .total = c->bytes,
+				      .total = zns_images_bytes(zns_chain_manifest(h->chain, 0)),
 				      .qos_mibps = c->has_qos_requested_mibps ?
 							   c->qos_requested_mibps :
 							   0,
@@ -472,8 +473,8 @@ static int fetch_pages(struct helper *h, struct packet *p, struct zns_err *err)
 	*l = (struct lazy_read){ packet_take_fd(p, 0), (uint32_t)p->h.pid };
 	flat = flat_of(h, img);
 	if (flat)
-		zns_flat_read_task(flat, p->h.image, p->h.off, ZNS_TASK(p->sender), &iov, 1,
-				   fetch_done, l);
+		zns_flat_read_lazy(flat, p->h.image, p->h.off, ZNS_TASK(p->sender), &iov,
+				   how_to_fetch(h, p), fetch_done, l);
 	else
 		zns_rimage_read_lazy(img, p->h.off, ZNS_TASK(p->sender), &iov, how_to_fetch(h, p),
 				     fetch_done, l);

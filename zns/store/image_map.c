@@ -86,6 +86,19 @@ void zns_map_close(struct zns_map_reader *r)
 	r->last = NULL;
 }
 
+uint32_t zns_map_runs(const ZnsPb__ImageMap *map)
+{
+	struct zns_map_reader r;
+	struct zns_image_run run;
+	uint32_t nr = 0;
+
+	if (!zns_map_open(&r, map, NULL))
+		while (zns_map_next(&r, &run) > 0)
+			nr++;
+	zns_map_close(&r);
+	return nr;
+}
+
 bool zns_map_run_fits(const struct zns_image_run *run, uint64_t size)
 {
 	return run->len && !(run->len % ZNS_MAP_PAGE) && !(run->at % ZNS_MAP_PAGE) &&
@@ -131,6 +144,15 @@ int zns_map_pack(const struct zns_image_run *run, size_t nr, uint32_t nr_from, u
 }
 
 /* ---- in a manifest ---- */
+
+uint64_t zns_images_bytes(const ZnsPb__Manifest *m)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < m->n_images; i++)
+		bytes += m->images[i]->part ? 0 : m->images[i]->size;
+	return bytes;
+}
 
 static int check_runs(const ZnsPb__Manifest *m, const ZnsPb__Image *i, struct zns_map_reader *r,
 		      uint32_t max, uint32_t *runs, struct zns_err *err)

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "zns/chain.h"
 #include "zns/crypt.h"
+#include "zns/image_map.h"
 #include "zns/store.h"
 #include "zns/util.h"
 
@@ -125,6 +126,6 @@ uint64_t zns_chain_bytes(const struct zns_chain *c)
 	uint64_t bytes = 0;
 
 	for (uint32_t l = 0; l < c->nr; l++)
-		bytes += c->m[l]->checkpoint->bytes;
+		bytes += zns_images_bytes(c->m[l]);
 	return bytes;
 }

@@ -31,7 +31,7 @@ const struct zns_crypt *zns_chain_crypt(const struct zns_chain *c, uint32_t leve
 struct zns_reader *zns_chain_reader(const struct zns_chain *c);
 /* NULL: no such level or image. */
 struct zns_rimage *zns_chain_find(const struct zns_chain *c, uint32_t level, const char *name);
-/* Payload bytes of all levels. */
+/* Bytes of all images of all levels, but for parts of composed ones. */
 uint64_t zns_chain_bytes(const struct zns_chain *c);
 
 #endif

@@ -35,6 +35,7 @@ int zns_map_open(struct zns_map_reader *r, const ZnsPb__ImageMap *map, struct zn
 /* 1: *run is the next one; 0: there are no more; -EBADMSG: no map. No sum of a run overflows. */
 int zns_map_next(struct zns_map_reader *r, struct zns_image_run *run);
 void zns_map_close(struct zns_map_reader *r);
+uint32_t zns_map_runs(const ZnsPb__ImageMap *map); /* of a checked map; 0 also without memory */
 
 /*
  * The runs as a map has them; neighbours become one. *out is malloc'ed, *nr: how many they are
@@ -44,6 +45,9 @@ int zns_map_pack(const struct zns_image_run *run, size_t nr, uint32_t nr_from, u
 		 size_t *len, uint32_t *nr_out, struct zns_err *err);
 /* Is it whole pages of an image of @size bytes? */
 bool zns_map_run_fits(const struct zns_image_run *run, uint64_t size);
+
+/* Bytes of all images but parts: what one gets who reads all that is shown. */
+uint64_t zns_images_bytes(const ZnsPb__Manifest *m);
 
 /*
  * The map of image @n of @m, which may be anything: its sources are parts, its runs lie in them,
