@@ -532,6 +532,15 @@ fuzz-replay: $(REPLAY_BIN)
 		else f=$$((f + 1)); echo "FAIL $$t: $$(tail -3 $$t.err)"; fi; done; \
 	echo "$$p passed, $$f failed, 0 skipped"; [ $$f = 0 ]
 
+# Composed images beside plain ones: how fast they are read.
+.PHONY: bench-composed
+$(B)/bench/composed: test/bench/composed.c $(TEST_LIB)
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(TEST_LIB) $(LDLIBS) -lcmocka
+bench-composed: $(B)/bench/composed
+	$(Q)$(B)/bench/composed
+
 BENCH_BIN	:= $(B)/bench/emu_table $(B)/bench/emu_seq
 $(BENCH_BIN): $(B)/bench/%: test/bench/%.c test/bench/emu_drive.h $(TEST_LIB)
 	@mkdir -p $(@D)

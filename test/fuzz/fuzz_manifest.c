@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Manifests: decoded, checked, and every place that a reader would compute from an accepted one
- * must lie in a data zone. The input is tried as a frame and, since no fuzzer finds a hash, as the
- * payload of a good one.
+ * must lie in a data zone; composed images must add up, of bytes that other images have. The input
+ * is tried as a frame and, since no fuzzer finds a hash, as the payload of a good one.
  */
 #include <stdlib.h>
 #include <string.h>
 #include "zns/frame.h"
+#include "zns/image_map.h"
 #include "zns/store.h"
 #include "zns/layout.h"
 
@@ -38,14 +39,41 @@ static void walk(const ZnsPb__Image *img)
 	}
 }
 
+static uint64_t walk_map(const ZnsPb__Manifest *m, const ZnsPb__Image *img)
+{
+	struct zns_map_reader r;
+	struct zns_image_run run;
+	uint64_t size = 0, runs = 0;
+
+	if (zns_map_open(&r, img->map, NULL))
+		return 0;
+	for (; zns_map_next(&r, &run) > 0; size += run.len, runs++) {
+		const ZnsPb__Image *of = m->images[img->map->from[run.source]];
+
+		if (!of->part || of->map || run.at > of->size || run.len > of->size - run.at ||
+		    !run.len)
+			abort();
+	}
+	zns_map_close(&r);
+	if (size != img->size || img->n_segments || img->n_csums)
+		abort();
+	return runs;
+}
+
 static void try(const uint8_t *buf, size_t len)
 {
 	ZnsPb__Manifest *m;
+	uint64_t runs = 0;
 
 	if (zns_manifest_parse(buf, len, &geo, &m, NULL))
 		return;
 	for (size_t i = 0; i < m->n_images; i++)
-		walk(m->images[i]);
+		if (m->images[i]->map)
+			runs += walk_map(m, m->images[i]);
+		else
+			walk(m->images[i]);
+	if (runs > ZNS_MAP_RUNS_MAX)
+		abort();
 	zns_pb__manifest__free_unpacked(m, NULL);
 }
 

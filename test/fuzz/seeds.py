@@ -37,6 +37,12 @@ def store(build, base, options, dumps):
     for n, size in enumerate(dumps):
         subprocess.run([f'{build}/load/dumper', '--container', f'c{n % 2}', '--bytes', size, '--images', '3'], env=env,
                        check=True, stdout=subprocess.DEVNULL)
+    plain = Path(base, 'plain')     # and one as a live dump writes it
+    plain.mkdir()
+    for task in (1, 2):
+        (plain / f'pages-{task}.img').write_bytes(bytes(range(256)) * 16 * 3)
+        (plain / f'pagemap-{task}.img').write_bytes(b'no pagemap')
+    subprocess.run([f'{build}/load/composer', plain, '--container', 'live'], env=env, check=True, stdout=subprocess.DEVNULL)
     ids = [c['id'] for c in ctl('ls')['checkpoints']]
     ctl('pin', ids[0])
     ctl('retain', 'c1', '--keep', '3')

@@ -157,7 +157,7 @@ def lazily(scene):
 
 @case
 def views(scene):
-    """A directory, an archive, standard output, without pages, a mount: always the plain images and no parts."""
+    """A directory, an archive, one without pages: always the plain images and no parts; it can be imported again."""
     live = Live(scene(ROOM, 1))
     plain = content(live.plain)
     target = live.same()
@@ -168,11 +168,18 @@ def views(scene):
         expect('an archive', {m.name: tar.extractfile(m).read() for m in tar if m.isfile()}, plain)
     live.ctl(0, 'export', live.id, str(live.chain.dir / 'metadata'), '--metadata-only')
     expect('metadata', content(live.chain.dir / 'metadata'), {n: b for n, b in plain.items() if not n.startswith('pages-')})
-    with Mounted(live.scene, live.id) as view:
-        expect('a mount', content(view), plain)
-        expect('a part in it', (view / 'live-0.img').exists(), False)
     again = live.device.json('import', str(target), '--container', 'again')
     live.same(ident=again['id'])
+
+
+@case
+def mounted(scene):
+    """The mount shows the plain images and no parts; criu restores from it."""
+    live = Live(scene(ROOM, 1))
+    with Mounted(live.scene, live.id) as view:
+        expect('a mount', content(view), content(live.plain))
+        expect('a part in it', (view / 'live-0.img').exists(), False)
+        live.restore(view, cfg=plain_criu(live.chain.cfg))
 
 
 @case
