@@ -43,9 +43,9 @@ static int add_part(struct wish *w, uint64_t at, uint64_t len, void *to)
 		last->len += len;
 		return 0;
 	}
+	w->unsorted |= last && last->off + last->len > at;
 	if (zns_grow(w->part, w->nr, w->room))
 		return -ENOMEM;
-	w->unsorted |= last && last->off + last->len > at;
 	w->part[w->nr++] = (struct zns_part){ at, len, to };
 	return 0;
 }
