@@ -185,7 +185,7 @@ static void read_all(struct zns_rimage *i, bool requests, uint8_t *mem)
 		pthread_mutex_lock(&lock);
 		under_way++;
 		pthread_mutex_unlock(&lock);
-		zns_rimage_read_task(i, off, getpid(), &v, 1, on_done, NULL);
+		zns_rimage_read_task(i, off, ZNS_TASK(getpid()), &v, 1, on_done, NULL);
 	}
 	wait_below(0);
 }
