@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * System calls in a stopped thread, so that the thread does not notice.
+ *
+ * The registers are exchanged in the stop that PTRACE_INTERRUPT makes. That stop lies where the
+ * kernel looks for signals, before it decides about the restart of an interrupted system call. When
+ * the old registers are put back in such a stop, too, the kernel decides as if nothing had
+ * happened. In a stop at the exit of a system call it would not decide any more, and the thread
+ * would see -ERESTARTSYS.
+ */
+#include <dirent.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+
+#include "inject.h"
+#include "uffd.h"
+#include "zns/util.h"
+
+#ifdef __x86_64__
+
+#define REQUEST_RSEQ ((enum __ptrace_request)0x420f) /* PTRACE_GET_RSEQ_CONFIGURATION */
+#define REQUEST_DISPATCH \
+	((enum __ptrace_request)0x4211) /* PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG */
+#define REQUEST_GET_MASK ((enum __ptrace_request)0x420a) /* PTRACE_GETSIGMASK */
+#define REQUEST_SET_MASK ((enum __ptrace_request)0x420b) /* PTRACE_SETSIGMASK */
+#define USER_CS 0x33 /* of 64-bit code */
+#define TRIES 200 /* stops, until one is outside of a restartable sequence */
+#define SEARCH_MAX (4U << 20) /* bytes of code that are looked through */
+
+struct guest {
+	struct tracer *t;
+	pid_t tid;
+	struct user_regs_struct old;
+	uint64_t mask, insn; /* insn: address of a `syscall` instruction */
+};
+
+struct job {
+	int pidfd, uffd, remote;
+	uint64_t insn;
+	const char *what; /* what failed, if not the stop */
+};
+
+/* Any two bytes 0f 05 in code will do, even in the middle of another instruction. */
+static uint64_t find_in(pid_t pid, const struct area *a)
+{
+	size_t len = zns_min(a->end - a->start, (uint64_t)SEARCH_MAX);
+	cleanup_free uint8_t *code = malloc(len);
+	struct iovec here = { code, len }, there = { (void *)(uintptr_t)a->start, len };
+	ssize_t n = code ? process_vm_readv(pid, &here, 1, &there, 1, 0) : -1;
+
+	for (ssize_t i = 0; i + 1 < n; i++)
+		if (code[i] == 0x0f && code[i + 1] == 0x05)
+			return a->start + (uint64_t)i;
+	return 0;
+}
+
+static uint64_t find_insn(pid_t pid, const struct areas *l)
+{
+	uint64_t at = 0;
+
+	for (int vdso = 1; vdso >= 0; vdso--)
+		for (size_t i = 0; i < l->nr && !at; i++)
+			if (l->a[i].exec && l->a[i].vdso == vdso)
+				at = find_in(pid, &l->a[i]);
+	return at;
+}
+
+static int get_regs(pid_t tid, struct user_regs_struct *r)
+{
+	struct iovec iov = { r, sizeof(*r) };
+
+	if (ptrace(PTRACE_GETREGSET, tid, (void *)NT_PRSTATUS, &iov))
+		return -errno;
+	return iov.iov_len == sizeof(*r) && r->cs == USER_CS ? 0 : -ENOTSUP; /* a 32-bit task has
+										fewer */
+}
+
+static int set_regs(pid_t tid, const struct user_regs_struct *r)
+{
+	struct iovec iov = { (void *)(uintptr_t)r, sizeof(*r) };
+
+	return ptrace(PTRACE_SETREGSET, tid, (void *)NT_PRSTATUS, &iov) ? -errno : 0;
+}
+
+static bool peek(pid_t tid, uint64_t at, void *buf, size_t len)
+{
+	struct iovec here = { buf, len }, there = { (void *)(uintptr_t)at, len };
+
+	return process_vm_readv(tid, &here, 1, &there, 1, 0) == (ssize_t)len;
+}
+
+/*
+ * A restartable sequence that is left for our system call would go on afterwards, on another
+ * processor perhaps: the kernel looks at the instruction pointer when the thread runs next, and
+ * finds ours.
+ */
+static bool in_sequence(pid_t tid, const struct user_regs_struct *r)
+{
+	struct {
+		uint64_t pointer;
+		uint32_t size, signature, flags, pad;
+	} conf = { 0 };
+	struct {
+		uint32_t version, flags;
+		uint64_t start, len, abort;
+	} cs;
+	uint64_t at = 0;
+
+	if (ptrace(REQUEST_RSEQ, tid, (void *)sizeof(conf), &conf) < 0 || !conf.pointer)
+		return false;
+	if (!peek(tid, conf.pointer + 8, &at, sizeof(at)) || !at)
+		return false;
+	return !peek(tid, at, &cs, sizeof(cs)) || r->rip - cs.start < cs.len;
+}
+
+/* Another part of the process would see our system calls, and could answer them (Wine). */
+static bool intercepted(pid_t tid)
+{
+	struct {
+		uint64_t mode, selector, offset, len;
+	} conf = { 0 };
+
+	return ptrace(REQUEST_DISPATCH, tid, (void *)sizeof(conf), &conf) >= 0 && conf.mode;
+}
+
+static bool has_filter(pid_t tid)
+{
+	char path[48], buf[2048], *p;
+	cleanup_close int fd = -1;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
+	if (n <= 0)
+		return true;
+	buf[n] = '\0';
+	p = strstr(buf, "\nSeccomp:\t");
+	return p && p[10] != '0';
+}
+
+static int seize(pid_t tid)
+{
+	int ret = tracer_seize(tid, true);
+
+	if (ret != -EPERM && ret != -EINVAL)
+		return ret;
+	/* without CAP_SYS_ADMIN a filter stays as it is, and may kill */
+	return has_filter(tid) ? -EACCES : tracer_seize(tid, false);
+}
+
+/* Stops the thread where it can be lent to us. It is not traced any more after a failure, except
+ * one of a wait. */
+static int borrow(struct guest *g)
+{
+	const uint64_t all = ~0ULL;
+	int ret;
+
+	for (int i = 0; i < TRIES; i++) {
+		ret = seize(g->tid);
+		if (!ret)
+			ret = tracer_wait_stop(g->t, g->tid);
+		if (ret)
+			return ret;
+		ret = get_regs(g->tid, &g->old);
+		if (!ret && intercepted(g->tid))
+			ret = -ENOTSUP;
+		if (!ret && in_sequence(g->tid, &g->old))
+			ret = -EAGAIN;
+		if (!ret && ptrace(REQUEST_GET_MASK, g->tid, (void *)sizeof(g->mask), &g->mask))
+			ret = -errno;
+		/* signals wait in their queue until the old mask is back */
+		if (!ret && ptrace(REQUEST_SET_MASK, g->tid, (void *)sizeof(all), &all))
+			ret = -errno;
+		if (!ret)
+			return 0;
+		tracer_release(g->tid);
+		if (ret != -EAGAIN)
+			return ret;
+	}
+	return -EAGAIN;
+}
+
+/* Go on to the next entry or exit of a system call. Only SIGSTOP can come between, and a group
+ * stop. */
+static int to_syscall_stop(struct guest *g)
+{
+	int status, ret, sig = 0;
+	pid_t who;
+
+	for (;;) {
+		if (ptrace(PTRACE_SYSCALL, g->tid, NULL, (long)sig))
+			return -errno;
+		do {
+			ret = tracer_wait(g->t, g->tid, &who, &status);
+		} while (ret == -EINTR || ret == -ETIMEDOUT); /* it runs our call: never leave it
+								 like this */
+		if (ret)
+			return ret == -ECHILD ? -ESRCH : ret;
+		if (!WIFSTOPPED(status))
+			return -ESRCH;
+		if (WSTOPSIG(status) == (SIGTRAP | 0x80))
+			return 0;
+		sig = status >> 16 ? 0 : WSTOPSIG(status);
+	}
+}
+
+static int call(struct guest *g, long nr, uint64_t arg, long *result)
+{
+	struct user_regs_struct r = g->old;
+	int ret;
+
+	r.rip = g->insn;
+	r.rax = (unsigned long long)nr;
+	r.orig_rax = ~0ULL; /* nothing to restart */
+	r.rdi = arg;
+	ret = set_regs(g->tid, &r);
+	if (!ret)
+		ret = to_syscall_stop(g); /* entry */
+	if (!ret)
+		ret = to_syscall_stop(g); /* exit */
+	if (!ret)
+		ret = get_regs(g->tid, &r);
+	*result = ret ? ret : (long)r.rax;
+	return ret;
+}
+
+/* Back to a stop like the first one, with everything as it was. */
+static int give_back(struct guest *g)
+{
+	struct tracer *t = g->t;
+	int ret;
+
+	if (ptrace(PTRACE_INTERRUPT, g->tid, NULL, NULL) || ptrace(PTRACE_CONT, g->tid, NULL, NULL))
+		return -errno;
+	do {
+		ret = tracer_wait_stop(t, g->tid);
+	} while (ret == -ETIMEDOUT);
+	if (!ret)
+		ret = set_regs(g->tid, &g->old);
+	if (ptrace(REQUEST_SET_MASK, g->tid, (void *)sizeof(g->mask), &g->mask) && !ret)
+		ret = -errno;
+	tracer_release(g->tid);
+	return ret;
+}
+
+static int fetch(struct job *j, long remote)
+{
+	char link[64], path[48];
+	ssize_t n;
+
+	j->uffd = (int)syscall(SYS_pidfd_getfd, j->pidfd, (int)remote, 0);
+	if (j->uffd < 0)
+		return -errno;
+	/* another thread may have put something else there */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", j->uffd);
+	n = readlink(path, link, sizeof(link) - 1);
+	link[n > 0 ? n : 0] = '\0';
+	return strcmp(link, "anon_inode:[userfaultfd]") ? -EBADF : 0;
+}
+
+static int with_thread(struct tracer *t, struct job *j, pid_t tid)
+{
+	struct guest g = { .t = t, .tid = tid, .insn = j->insn };
+	uint64_t begin;
+	long fd, unused;
+	int ret = borrow(&g), back;
+
+	if (ret)
+		return ret;
+	begin = zns_mono_ns();
+	ret = call(&g, SYS_userfaultfd, UFFD_FLAGS, &fd);
+	if (!ret && fd < 0) {
+		j->what = "userfaultfd";
+		ret = (int)fd;
+	} else if (!ret) {
+		ret = fetch(j, fd);
+		if (ret)
+			j->what = "taking over its userfaultfd";
+		call(&g, SYS_close, (uint64_t)fd, &unused);
+	}
+	back = give_back(&g);
+	t->stop_ns = zns_max(t->stop_ns, zns_mono_ns() - begin);
+	return ret ? ret : back;
+}
+
+static int work(struct tracer *t, void *arg)
+{
+	return with_thread(t, arg, t->pid);
+}
+
+static int explain(int ret, const struct job *j, pid_t pid, struct zns_err *err)
+{
+	if (j->what && (ret == -EMFILE || ret == -ENFILE))
+		return zns_fail(err, -EMFILE, "process %d has no descriptor left", pid);
+	if (j->what && (ret == -EPERM || ret == -EACCES))
+		return zns_fail(err, -EACCES, "process %d may not use userfaultfd", pid);
+	if (j->what)
+		return zns_fail_sys(err, ret, "process %d: %s failed", pid, j->what);
+	if (ret == -EACCES)
+		return zns_fail(
+			err, ret,
+			"process %d has a seccomp filter, and CAP_SYS_ADMIN is missing to suspend it",
+			pid);
+	if (ret == -ENOTSUP)
+		return zns_fail(err, ret, "process %d is a 32-bit task or intercepts system calls",
+				pid);
+	return tracer_fail(ret, pid, err);
+}
+
+int inject_userfaultfd(struct tracer *t, int pidfd, const struct areas *areas, int *uffd,
+		       struct zns_err *err)
+{
+	struct job j = { .pidfd = pidfd, .uffd = -1, .insn = find_insn(t->pid, areas) };
+	int ret;
+
+	if (!j.insn)
+		return zns_fail(err, -ENOTSUP, "process %d has no code with a system call", t->pid);
+	ret = tracer_run(t, 1000, work, &j);
+	if (!ret) {
+		*uffd = j.uffd;
+		return 0;
+	}
+	if (j.uffd >= 0)
+		close(j.uffd);
+	return explain(ret, &j, t->pid, err);
+}
+
+#else
+int inject_userfaultfd(struct tracer *t, int pidfd, const struct areas *areas, int *uffd,
+		       struct zns_err *err)
+{
+	return zns_fail(err, -ENOTSUP,
+			"no userfaultfd can be made in another process on this architecture");
+}
+#endif

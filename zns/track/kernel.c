@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * What the kernel can do, by trying it on a mapping of our own. Version numbers say little: what
+ * was wrong is mended in some stable kernels and not in others.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "scan.h"
+#include "uffd.h"
+#include "zns/track.h"
+#include "zns/util.h"
+
+#define HUGE (2 * MIB(1))
+#define ROOM (4 * HUGE) /* three aligned huge pages are in it, whatever its address */
+
+struct trial {
+	int uffd, pagemap;
+	char *map, *at; /* at: aligned to HUGE */
+};
+
+static int sum_found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
+{
+	*(uint64_t *)arg += end - start;
+	return 0;
+}
+
+/* Bytes of the range that match, UINT64_MAX if the kernel refuses. */
+static uint64_t matching(const struct trial *t, const struct scan_query *q, const char *at,
+			 size_t len)
+{
+	uint64_t sum = 0;
+
+	if (scan_range(t->pagemap, q, (uintptr_t)at, (uintptr_t)at + len, sum_found, &sum))
+		return UINT64_MAX;
+	return sum;
+}
+
+static uint64_t written(const struct trial *t, const char *at, size_t len)
+{
+	static const struct scan_query q = { .mask = IS_WRITTEN, .returned = IS_WRITTEN };
+
+	return matching(t, &q, at, len);
+}
+
+static uint64_t protect(const struct trial *t, const char *at, size_t len)
+{
+	static const struct scan_query q = { .mask = IS_WRITTEN,
+					     .anyof = IS_PRESENT | IS_SWAPPED,
+					     .returned = IS_WRITTEN,
+					     .protect = true };
+
+	return matching(t, &q, at, len);
+}
+
+static uint64_t pagemap_entry(const struct trial *t, const char *at)
+{
+	uint64_t e = 0;
+
+	return zns_pread_all(t->pagemap, &e, sizeof(e),
+			     (off_t)((uintptr_t)at / TRACK_PAGE * sizeof(e))) ?
+		       0 :
+		       e;
+}
+
+/* A protected page is clean, a written one is not, and one that was moved is not. */
+static const char *try_small(struct trial *t)
+{
+	char *page = t->at, *to = t->at + HUGE;
+
+	memset(page, 1, 2 * TRACK_PAGE);
+	if (protect(t, page, HUGE) != 2 * TRACK_PAGE || written(t, page, 2 * TRACK_PAGE))
+		return "PAGEMAP_SCAN does not protect pages";
+	*(volatile char *)page = 2;
+	if (written(t, page, TRACK_PAGE) != TRACK_PAGE)
+		return "PAGEMAP_SCAN does not report written pages";
+	if (mremap(page + TRACK_PAGE, TRACK_PAGE, TRACK_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) !=
+		    to ||
+	    uffd_register(t->uffd, (uintptr_t)to, (uintptr_t)to + TRACK_PAGE))
+		return "pages cannot be moved";
+	if (written(t, to, TRACK_PAGE) != TRACK_PAGE)
+		return "it keeps the protection of pages that mremap moves (mended in Linux 6.13)";
+	return NULL;
+}
+
+/* Are memory without page tables, and a huge page that was discarded, reported as written? */
+static bool try_holes(struct trial *t)
+{
+	char *map = mmap(NULL, ROOM, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *huge = (char *)zns_align_up((uintptr_t)map, HUGE);
+	bool ok;
+
+	if (map == MAP_FAILED)
+		return false;
+	madvise(map, ROOM, MADV_HUGEPAGE);
+	ok = !uffd_register(t->uffd, (uintptr_t)map, (uintptr_t)map + ROOM) &&
+	     written(t, huge, HUGE) == HUGE;
+	if (ok) {
+		*(volatile char *)huge = 1;
+		ok = protect(t, huge, HUGE) != UINT64_MAX && !madvise(huge, HUGE, MADV_DONTNEED) &&
+		     written(t, huge, HUGE) == HUGE;
+	}
+	munmap(map, ROOM);
+	return ok;
+}
+
+static bool try_guards(struct trial *t)
+{
+	struct scan_query q = {
+		.anyof = IS_PRESENT, .inverted = IS_GUARD, .mask = IS_GUARD, .returned = IS_PRESENT
+	};
+
+	return matching(t, &q, t->at, TRACK_PAGE) != UINT64_MAX;
+}
+
+/* What is left of a protected page of a private file mapping that was discarded. Root alone sees
+ * it. */
+static uint64_t find_marker(struct trial *t)
+{
+	static const struct scan_query q = { .mask = IS_WRITTEN,
+					     .returned = IS_WRITTEN,
+					     .protect = true };
+	char *hole = t->at + 3 * TRACK_PAGE;
+	uint64_t e;
+
+	if (matching(t, &q, hole, TRACK_PAGE) != TRACK_PAGE)
+		return 0;
+	e = pagemap_entry(t, hole);
+	return e & PME_SWAP ? e & PME_SWAP_WHERE : 0;
+}
+
+static const char *try_uffd(struct trial *t, struct zns_track_kernel *k)
+{
+	const uint64_t want[] = { UFFD_FEATURE_WP_ASYNC | UFFD_FEATURE_WP_HUGETLBFS_SHMEM,
+				  UFFD_FEATURE_WP_ASYNC };
+	const char *why = NULL;
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(want); i++) {
+		t->uffd = (int)syscall(SYS_userfaultfd, UFFD_FLAGS);
+		if (t->uffd < 0)
+			return "there is no userfaultfd";
+		if (!uffd_begin(t->uffd, want[i])) {
+			k->features = want[i];
+			break;
+		}
+		close(t->uffd);
+		t->uffd = -1;
+	}
+	if (t->uffd < 0)
+		return "userfaultfd has no asynchronous write protection (Linux 6.7)";
+	if (uffd_register(t->uffd, (uintptr_t)t->map, (uintptr_t)t->map + ROOM))
+		return "memory cannot be registered with a userfaultfd";
+	why = try_small(t);
+	if (why)
+		return why;
+	k->holes = try_holes(t);
+	k->guards = try_guards(t);
+	k->marker = find_marker(t);
+	return NULL;
+}
+
+int zns_track_kernel(struct zns_track_kernel *k, struct zns_err *err)
+{
+	struct trial t = { .uffd = -1 };
+	const char *why = "only on x86_64 can it be given to a process";
+	cleanup_close int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+
+	*k = (struct zns_track_kernel){ .tracker = ZNS_TRACKER_NONE };
+	if (pagemap < 0)
+		return zns_fail_sys(err, -errno, "cannot open /proc/self/pagemap");
+	t.pagemap = pagemap;
+	t.map = mmap(NULL, ROOM, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (t.map == MAP_FAILED)
+		return zns_fail_sys(err, -errno, "cannot map memory");
+	t.at = (char *)zns_align_up((uintptr_t)t.map, HUGE);
+	madvise(t.map, ROOM, MADV_NOHUGEPAGE);
+#ifdef __x86_64__
+	why = try_uffd(&t, k);
+#endif
+	if (!why)
+		k->tracker = ZNS_TRACKER_UFFD;
+	snprintf(k->why, sizeof(k->why), "%s", why ? why : "");
+	/* a new area is soft-dirty at once, where the kernel knows that at all */
+	*(volatile char *)t.at = 3;
+	if (why && pagemap_entry(&t, t.at) & PME_SOFT_DIRTY)
+		k->tracker = ZNS_TRACKER_SOFT_DIRTY;
+	munmap(t.map, ROOM);
+	if (t.uffd >= 0)
+		close(t.uffd);
+	return 0;
+}
+
+const char *zns_tracker_name(enum zns_tracker tracker)
+{
+	static const char *const name[] = { "none", "soft-dirty", "uffd" };
+
+	return name[tracker];
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The loop around PAGEMAP_SCAN. */
+#include <errno.h>
+
+#include "scan.h"
+#include "zns/util.h"
+
+#define REGIONS 1024 /* 24 KiB of stack */
+
+int scan_range(int pagemap, const struct scan_query *q, uint64_t start, uint64_t end,
+	       scan_found found, void *arg)
+{
+	struct scan_region region[REGIONS];
+	uint64_t at = start;
+
+	while (at < end) {
+		/* steps end at multiples, so that no huge page is split */
+		uint64_t stop = q->step ? zns_min(end, (at | (q->step - 1)) + 1) : end;
+		struct scan_arg a = { .size = sizeof(a),
+				      .flags = q->protect ? SCAN_PROTECT : 0,
+				      .start = at,
+				      .end = stop,
+				      .vec = (uintptr_t)region,
+				      .vec_len = REGIONS,
+				      .inverted = q->inverted,
+				      .mask = q->mask,
+				      .anyof = q->anyof,
+				      .returned = q->returned };
+		int n = ioctl(pagemap, SCAN_IOCTL, &a), ret = 0;
+
+		if (n < 0)
+			return -errno;
+		for (int i = 0; i < n && !ret; i++)
+			ret = found(arg, region[i].start, region[i].end, region[i].categories);
+		if (ret)
+			return ret;
+		/* The kernel may return before the end although there was room: go on where it was.
+		 */
+		if (a.walk_end <= at || a.walk_end > stop)
+			return -EPROTO;
+		at = a.walk_end;
+	}
+	return 0;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef TRACK_SCAN_H
+#define TRACK_SCAN_H
+/* PAGEMAP_SCAN over any range. */
+#include <stdbool.h>
+#include <stdint.h>
+#include "abi.h"
+
+/* A page matches if it has all of @mask (but none of those in @inverted) and, if that is not 0, one
+ * of @anyof. Reported are its categories in @returned. */
+struct scan_query {
+	uint64_t mask, inverted, anyof, returned;
+	bool protect; /* what matches, at the same instant */
+	uint64_t step; /* bytes for one call, a power of two; the process cannot map memory
+			  meanwhile */
+};
+
+typedef int (*scan_found)(void *arg, uint64_t start, uint64_t end, uint64_t categories);
+
+/*
+ * Calls @found for each range, in ascending order. 0, what @found returned, or -errno. After an
+ * error of a query with @protect it is not known what was protected.
+ */
+int scan_range(int pagemap, const struct scan_query *q, uint64_t start, uint64_t end,
+	       scan_found found, void *arg);
+
+#endif

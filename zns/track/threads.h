@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef TRACK_THREADS_H
+#define TRACK_THREADS_H
+/* All threads of a process: one after the other in a stop, or all at once. */
+#include "tracer.h"
+
+#define THREADS_LIMIT_MS 5000
+
+/* Every thread that is there now has been in a ptrace stop, or is gone. */
+int threads_barrier(struct tracer *t, struct zns_err *err);
+/* Run @work(arg) while all threads are stopped. */
+int threads_stopped(struct tracer *t, int (*work)(void *arg), void *arg, struct zns_err *err);
+/* -EBUSY: a child of the process shares its memory (vfork, CLONE_VM), also after @limit_ms. */
+int threads_alone(pid_t pid, unsigned int limit_ms, struct zns_err *err);
+
+#endif

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* See tracer.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "restart.h"
+#include "tracer.h"
+#include "zns/util.h"
+
+#define STACK (256U << 10) /* bytes */
+#define TICK_US 10000 /* how often a wait looks at the clock */
+#define OPTION_NO_SECCOMP (1 << 21) /* PTRACE_O_SUSPEND_SECCOMP */
+
+struct run {
+	struct tracer *t;
+	int (*work)(struct tracer *t, void *arg);
+	void *arg;
+	int ret;
+};
+
+static void on_tick(int sig)
+{
+}
+
+/* Blocking calls of the child return with EINTR now and then. Only SIGALRM is let in: a terminal's
+ * signals must not end it in the middle. */
+static void start_ticks(void)
+{
+	struct itimerval tick = { .it_interval = { .tv_usec = TICK_US },
+				  .it_value = { .tv_usec = TICK_US } };
+	struct sigaction sa = { .sa_handler = on_tick };
+	sigset_t set;
+
+	sigaction(SIGALRM, &sa, NULL);
+	sigemptyset(&set);
+	sigaddset(&set, SIGALRM);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	setitimer(ITIMER_REAL, &tick, NULL);
+}
+
+static int child(void *arg)
+{
+	struct run *r = arg;
+
+	start_ticks();
+	r->ret = r->work(r->t, r->arg);
+	return 0; /* the end of a tracer detaches all that is left */
+}
+
+int tracer_run(struct tracer *t, unsigned int limit_ms, int (*work)(struct tracer *t, void *arg),
+	       void *arg)
+{
+	struct run r = { .t = t, .work = work, .arg = arg, .ret = -EINTR };
+	sigset_t all, old;
+	char *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	int pid, ret;
+
+	if (stack == MAP_FAILED)
+		return -ENOMEM;
+	t->deadline_ns = zns_mono_ns() + limit_ms * 1000000ULL;
+	t->stop_ns = 0;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	/* no exit signal: nobody's waitpid(-1) finds it */
+	pid = clone(child, stack + STACK, CLONE_VM | CLONE_VFORK | CLONE_FILES | CLONE_FS, &r);
+	ret = pid < 0 ? -errno : 0;
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	while (pid > 0 && waitpid(pid, NULL, __WCLONE) < 0 && errno == EINTR)
+		;
+	munmap(stack, STACK);
+	return ret ? ret : r.ret;
+}
+
+/* State and TracerPid of a thread, without memory of the heap. */
+static int look(pid_t tid, char *state, long *tracer)
+{
+	char path[40], buf[1024], *p;
+	cleanup_close int fd = -1;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
+	if (n <= 0)
+		return -ESRCH;
+	buf[n] = '\0';
+	p = strstr(buf, "\nState:\t");
+	*state = p ? p[8] : '?';
+	p = strstr(buf, "\nTracerPid:\t");
+	*tracer = p ? strtol(p + 12, NULL, 10) : 0;
+	return 0;
+}
+
+bool tracer_is_dead(pid_t tid)
+{
+	char state;
+	long by;
+
+	return look(tid, &state, &by) || state == 'Z' || state == 'X';
+}
+
+int tracer_seize(pid_t tid, bool no_seccomp)
+{
+	long options = PTRACE_O_TRACESYSGOOD | (no_seccomp ? OPTION_NO_SECCOMP : 0), by;
+	char state;
+	int ret;
+
+	do {
+		ret = ptrace(PTRACE_SEIZE, tid, NULL, options) ? -errno : 0;
+	} while (ret == -EINTR);
+	if (!ret)
+		return ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) ? -errno : 0;
+	if (ret != -EPERM)
+		return ret;
+	if (look(tid, &state, &by) || state == 'Z' || state == 'X')
+		return -ESRCH;
+	return by ? -EBUSY : -EPERM;
+}
+
+int tracer_wait(struct tracer *t, pid_t tid, pid_t *who, int *status)
+{
+	pid_t got = waitpid(tid, status, __WALL);
+
+	if (got > 0) {
+		*who = got;
+		return 0;
+	}
+	if (errno != EINTR)
+		return -errno;
+	return zns_mono_ns() < t->deadline_ns ? -EINTR : -ETIMEDOUT;
+}
+
+enum tracer_event tracer_event(pid_t tid, int status)
+{
+	if (!WIFSTOPPED(status))
+		return TRACER_GONE;
+	if (status >> 16 == PTRACE_EVENT_STOP)
+		return TRACER_STOPPED;
+	/* a signal was on its way already: it goes on, and the stop is still asked for */
+	ptrace(PTRACE_CONT, tid, NULL, (long)(status >> 16 ? 0 : WSTOPSIG(status)));
+	return TRACER_OTHER;
+}
+
+int tracer_wait_stop(struct tracer *t, pid_t tid)
+{
+	pid_t who;
+	int status, ret;
+
+	for (;;) {
+		ret = tracer_wait(t, tid, &who, &status);
+		if (ret == -EINTR) {
+			/* a leader that ends before other threads is not reported */
+			if (tracer_is_dead(tid))
+				return -ESRCH;
+			continue;
+		}
+		if (ret)
+			return ret == -ECHILD ? -ESRCH : ret;
+		switch (tracer_event(tid, status)) {
+		case TRACER_STOPPED:
+			return 0;
+		case TRACER_GONE:
+			return -ESRCH;
+		case TRACER_OTHER:
+			break;
+		}
+	}
+}
+
+void tracer_release(pid_t tid)
+{
+	restart_mend(tid);
+	ptrace(PTRACE_DETACH, tid, NULL, NULL);
+}
+
+int tracer_fail(int code, pid_t pid, struct zns_err *err)
+{
+	switch (code) {
+	case -ESRCH:
+		return zns_fail(err, code, "process %d is gone", pid);
+	case -EBUSY:
+		return zns_fail(err, code, "process %d is traced by another one", pid);
+	case -EPERM:
+		return zns_fail(err, code, "process %d may not be traced", pid);
+	case -ETIMEDOUT:
+		return zns_fail(err, code, "a thread of process %d does not stop", pid);
+	}
+	return zns_fail_sys(err, code, "cannot stop process %d", pid);
+}

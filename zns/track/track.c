@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Trackers: see zns/track.h. */
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "inject.h"
+#include "threads.h"
+#include "track_int.h"
+#include "uffd.h"
+#include "zns/util.h"
+
+static int open_proc(pid_t pid, const char *name)
+{
+	char path[48];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+/* A process that ended; its PID may be another one's by now. */
+static bool ended(const struct zns_track *t)
+{
+	struct pollfd p = { .fd = t->pidfd, .events = POLLIN };
+
+	return poll(&p, 1, 0) > 0;
+}
+
+static void drop(struct zns_track *t)
+{
+	const int fd[] = { t->pidfd, t->maps, t->pagemap, t->uffd };
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(fd); i++)
+		if (fd[i] >= 0)
+			close(fd[i]);
+	areas_free(&t->areas);
+	zns_spans_free(&t->tracked);
+	zns_spans_free(&t->found);
+	free(t);
+}
+
+int track_areas(struct zns_track *t, struct zns_err *err)
+{
+	int ret = areas_read(t->maps, &t->areas, err);
+
+	if (ret)
+		return ret;
+	if (!t->areas.nr)
+		return zns_fail(err, -ESRCH, "process %d is gone or has executed a program",
+				t->pid);
+	if (t->areas.async)
+		return zns_fail(err, -ENOTSUP, "process %d uses %s, whose writes are not seen",
+				t->pid, t->areas.async);
+	return 0;
+}
+
+static int open_all(struct zns_track *t)
+{
+	t->pidfd = (int)syscall(SYS_pidfd_open, t->pid, 0);
+	if (t->pidfd < 0)
+		return -errno;
+	t->maps = open_proc(t->pid, "maps");
+	t->pagemap = open_proc(t->pid, "pagemap");
+	if (ended(t))
+		return -ESRCH;
+	return zns_min(zns_min(t->maps, t->pagemap), 0);
+}
+
+static int begin(pid_t pid, const struct zns_track_kernel *k, struct zns_track **out,
+		 struct zns_err *err)
+{
+	struct zns_track *t;
+	int ret;
+
+	if (k->tracker != ZNS_TRACKER_UFFD)
+		return zns_fail(err, -ENOTSUP, "this kernel does not track written pages: %s",
+				k->why);
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return zns_fail(err, -ENOMEM, "no memory for a tracker");
+	*t = (struct zns_track){
+		.pid = pid, .k = *k, .pidfd = -1, .maps = -1, .pagemap = -1, .uffd = -1
+	};
+	ret = open_all(t);
+	if (ret) {
+		if (ret == -ENOENT)
+			ret = -ESRCH;
+		zns_fail_sys(err, ret, "cannot look into process %d", pid);
+	} else {
+		ret = track_areas(t, err);
+	}
+	if (ret)
+		drop(t);
+	else
+		*out = t;
+	return ret;
+}
+
+int zns_track_new(pid_t pid, const struct zns_track_kernel *k, struct zns_track **out,
+		  struct zns_err *err)
+{
+	struct tracer tr = { .pid = pid };
+	struct zns_track *t;
+	int ret = begin(pid, k, &t, err);
+
+	if (ret)
+		return ret;
+	ret = threads_alone(pid, 100, err);
+	if (!ret && k->tracker == ZNS_TRACKER_UFFD) {
+		ret = inject_userfaultfd(&tr, t->pidfd, &t->areas, &t->uffd, err);
+		if (!ret) {
+			ret = uffd_begin(t->uffd, k->features);
+			if (ret)
+				zns_fail_sys(err, ret,
+					     "the userfaultfd of process %d cannot be used", pid);
+		}
+	}
+	t->stat.stop_ns = tr.stop_ns;
+	if (ret)
+		drop(t);
+	else
+		*out = t;
+	return ret;
+}
+
+int zns_track_adopt(pid_t pid, const struct zns_track_kernel *k, int uffd, struct zns_track **out,
+		    struct zns_err *err)
+{
+	struct zns_track *t;
+	int ret = begin(pid, k, &t, err);
+
+	if (ret)
+		return ret;
+	for (size_t i = 0; i < t->areas.nr && !ret; i++)
+		ret = zns_spans_add(&t->tracked, t->areas.a[i].start, t->areas.a[i].end);
+	if (ret) {
+		drop(t);
+		return zns_fail_sys(err, ret, "cannot take over the tracker of process %d", pid);
+	}
+	t->uffd = uffd;
+	*out = t;
+	return 0;
+}
+
+int zns_track_arm(struct zns_track *t, struct zns_spans *copy, struct zns_err *err)
+{
+	int ret;
+
+	zns_spans_clear(copy);
+	if (t->lost)
+		return zns_fail(err, -ESRCH, "process %d is not tracked any more", t->pid);
+	ret = uffd_arm(t, copy, err);
+	if (ret)
+		t->lost = true;
+	return ret;
+}
+
+int zns_track_barrier(struct zns_track *t, struct zns_err *err)
+{
+	struct tracer tr = { .pid = t->pid };
+	int ret = ended(t) ? tracer_fail(-ESRCH, t->pid, err) : threads_barrier(&tr, err);
+
+	t->stat.stop_ns = tr.stop_ns;
+	if (!ret)
+		ret = threads_alone(t->pid, 1000, err);
+	/* asynchronous I/O that began before the protection is still there to be seen */
+	if (!ret)
+		ret = track_areas(t, err);
+	return ret;
+}
+
+/* Nothing is known about any page: all is stale, and what is present is that of the process's
+ * memory now. */
+static int look_anew(struct zns_track *t, struct zns_err *err)
+{
+	int maps = open_proc(t->pid, "maps"), pagemap = open_proc(t->pid, "pagemap");
+
+	if (maps >= 0) {
+		close(t->maps);
+		t->maps = maps;
+	}
+	if (pagemap >= 0) {
+		close(t->pagemap);
+		t->pagemap = pagemap;
+	}
+	if (maps < 0 || pagemap < 0 || ended(t))
+		return zns_fail(err, -ESRCH, "process %d is gone", t->pid);
+	return areas_read(t->maps, &t->areas, err);
+}
+
+int zns_track_final(struct zns_track *t, const struct zns_span *area, size_t nr, bool again,
+		    struct zns_spans *stale, struct zns_spans *present, struct zns_err *err)
+{
+	int ret = 0;
+
+	zns_spans_clear(stale);
+	zns_spans_clear(present);
+	if (!t->lost && track_areas(t, NULL))
+		t->lost = true;
+	if (t->lost)
+		ret = look_anew(t, err);
+	if (!ret)
+		ret = uffd_final(t, area, nr, again && !t->lost, stale, present, err);
+	if (ret)
+		t->lost = true;
+	return ret;
+}
+
+void zns_track_free(struct zns_track *t)
+{
+	if (!t)
+		return;
+	if (t->uffd >= 0)
+		uffd_end(t);
+	drop(t);
+}
+
+int zns_track_fd(const struct zns_track *t)
+{
+	return t->uffd;
+}
+
+void zns_track_stat(const struct zns_track *t, struct zns_track_stat *st)
+{
+	*st = t->stat;
+}

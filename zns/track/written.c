@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Tracking by a userfaultfd with asynchronous write protection. The kernel resolves the faults;
+ * nothing waits for us.
+ *
+ * A page is clean if it is present or swapped, protected, and in an area that is registered by us.
+ * All else is stale: unmapped, discarded, moved, mapped anew, never seen. Only pages that are
+ * reported are protected, and at the same instant: a protected page without a copy would count as
+ * clean. So no holes (that would also take page tables), no zero pages, no guards; and in private
+ * mappings of files only pages of the process's own.
+ */
+#include <errno.h>
+
+#include "track_int.h"
+#include "uffd.h"
+#include "zns/util.h"
+
+#define ARM_STEP MIB(32) /* a quarter of a millisecond */
+#define END_STEP MIB(8)
+/* Bytes of clean pages between stale ones that are looked at once more rather than skipped by
+ * another call. */
+#define SKIP MIB(1)
+
+static int add_found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
+{
+	return zns_spans_add(arg, start, end);
+}
+
+/* Pages with content of their own. */
+static struct scan_query own_content(const struct zns_track *t, bool file)
+{
+	uint64_t never = IS_ZERO | (file ? IS_FILE : 0) | (t->k.guards ? IS_GUARD : 0);
+
+	return (struct scan_query){ .mask = never,
+				    .inverted = never,
+				    .anyof = IS_PRESENT | IS_SWAPPED,
+				    .returned = IS_WRITTEN };
+}
+
+static struct scan_query written_content(const struct zns_track *t, bool file)
+{
+	struct scan_query q = own_content(t, file);
+
+	q.mask |= IS_WRITTEN;
+	return q;
+}
+
+/* The area was registered, or cannot be. What is not ours stays untracked, and stale. */
+static int take(struct zns_track *t, const struct area *a)
+{
+	int ret = a->may ? uffd_register(t->uffd, a->start, a->end) : -EOPNOTSUPP;
+
+	if (ret == -ESRCH || ret == -ENOMEM)
+		return ret;
+	if (!ret) {
+		t->stat.tracked += a->end - a->start;
+		return zns_spans_add(&t->tracked, a->start, a->end);
+	}
+	t->stat.untracked += a->may ? a->end - a->start : 0;
+	return 0;
+}
+
+/* The areas may have changed since they were read. What is not registered, the kernel leaves out.
+ */
+static int protect(struct zns_track *t, struct zns_spans *copy)
+{
+	int ret = 0;
+
+	for (size_t i = 0; i < t->areas.nr && !ret; i++) {
+		const struct area *a = &t->areas.a[i];
+		struct scan_query q = written_content(t, a->file);
+
+		q.protect = true;
+		q.step = ARM_STEP;
+		if (zns_spans_has(&t->tracked, a->start))
+			ret = scan_range(t->pagemap, &q, a->start, a->end, add_found, copy);
+	}
+	return ret;
+}
+
+int uffd_arm(struct zns_track *t, struct zns_spans *copy, struct zns_err *err)
+{
+	int ret = track_areas(t, err);
+
+	if (ret)
+		return ret;
+	zns_spans_clear(&t->tracked);
+	t->stat.tracked = t->stat.untracked = 0;
+	for (size_t i = 0; i < t->areas.nr && !ret; i++) {
+		ret = take(t, &t->areas.a[i]);
+		if (ret == -ENOMEM) /* too many areas for the kernel, or for us */
+			ret = 0;
+	}
+	if (!ret)
+		ret = protect(t, copy);
+	return ret ? zns_fail_sys(err, ret, "cannot protect the memory of process %d", t->pid) : 0;
+}
+
+/* ---- the final scan ---- */
+
+struct final {
+	struct zns_track *t;
+	bool again;
+	struct zns_spans *stale, *present;
+	uint64_t at; /* what is before it was looked at */
+};
+
+/* A private mapping of a file, or a kernel that does not report all holes: find what is clean. The
+ * rest is stale. */
+static int own_found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
+{
+	struct final *f = arg;
+	int ret;
+
+	/*
+	 * Of a protected page that was discarded, such a mapping keeps the protection alone, which
+	 * looks as if it were swapped. So what is swapped is copied once more.
+	 */
+	if (!(categories & IS_WRITTEN) && categories & IS_PRESENT) {
+		ret = zns_spans_add(f->stale, f->at, start);
+		f->at = end;
+		return ret;
+	}
+	return zns_spans_add(f->present, start, end);
+}
+
+static int anon_found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
+{
+	return own_found(arg, start, end,
+			 categories & IS_SWAPPED ? categories | IS_PRESENT : categories);
+}
+
+static int scan_all(struct final *f, uint64_t start, uint64_t end, bool file)
+{
+	struct scan_query q = own_content(f->t, file);
+	int ret;
+
+	q.returned = IS_WRITTEN | IS_PRESENT | IS_SWAPPED;
+	q.protect = f->again;
+	f->at = start;
+	ret = scan_range(f->t->pagemap, &q, start, end, file ? own_found : anon_found, f);
+	return ret ? ret : zns_spans_add(f->stale, f->at, end);
+}
+
+/* The kernel has a short way for exactly this question. What it finds is then looked at closely. */
+static int scan_written(struct final *f, uint64_t start, uint64_t end)
+{
+	static const struct scan_query fast = { .mask = IS_WRITTEN, .returned = IS_WRITTEN };
+	struct scan_query q = written_content(f->t, false);
+	struct zns_spans *found = &f->t->found;
+	int ret;
+
+	zns_spans_clear(found);
+	q.protect = f->again;
+	ret = scan_range(f->t->pagemap, &fast, start, end, add_found, found);
+	for (size_t i = 0, j; i < found->nr && !ret; i = j) {
+		for (j = i + 1; j < found->nr && found->s[j].start - found->s[j - 1].end <= SKIP;
+		     j++)
+			;
+		ret = scan_range(f->t->pagemap, &q, found->s[i].start, found->s[j - 1].end,
+				 add_found, f->present);
+	}
+	return ret ? ret : zns_spans_join(f->stale, found);
+}
+
+static int scan_part(struct final *f, const struct area *a, uint64_t start, uint64_t end)
+{
+	struct zns_track *t = f->t;
+	bool known = zns_spans_has(&t->tracked, start);
+	struct scan_query q = own_content(t, a->file);
+	int ret;
+
+	/* Registering again says whether it is ours still. What is new may be left alone if no dump
+	 * follows. */
+	if (a->may && !t->lost && (known || f->again) &&
+	    !uffd_register(t->uffd, a->start, a->end)) {
+		t->stat.tracked += end - start;
+		return a->file || !t->k.holes ? scan_all(f, start, end, a->file) :
+						scan_written(f, start, end);
+	}
+	t->stat.untracked += a->may ? end - start : 0;
+	ret = zns_spans_add(f->stale, start, end);
+	return ret ? ret : scan_range(t->pagemap, &q, start, end, add_found, f->present);
+}
+
+int uffd_final(struct zns_track *t, const struct zns_span *area, size_t nr, bool again,
+	       struct zns_spans *stale, struct zns_spans *present, struct zns_err *err)
+{
+	struct final f = { .t = t, .again = again, .stale = stale, .present = present };
+	size_t j = 0;
+	int ret = 0;
+
+	t->stat.tracked = t->stat.untracked = 0;
+	for (size_t i = 0; i < nr && !ret; i++) {
+		uint64_t at = area[i].start;
+
+		while (j < t->areas.nr && t->areas.a[j].end <= at)
+			j++;
+		for (size_t k = j; !ret && k < t->areas.nr && t->areas.a[k].start < area[i].end;
+		     k++) {
+			const struct area *a = &t->areas.a[k];
+			uint64_t start = zns_max(at, a->start), end = zns_min(area[i].end, a->end);
+
+			ret = zns_spans_add(stale, at, start); /* nothing is there */
+			if (!ret)
+				ret = scan_part(&f, a, start, end);
+			at = end;
+		}
+		if (!ret)
+			ret = zns_spans_add(stale, at, area[i].end);
+	}
+	return ret ? zns_fail_sys(err, ret, "cannot see which pages of process %d were written",
+				  t->pid) :
+		     0;
+}
+
+/* ---- the end ---- */
+
+struct end {
+	int uffd;
+	uint64_t from, done; /* [from, done) is passed, but still registered */
+};
+
+/* Memory is given back in pieces with little content, since nobody can map memory or change areas
+ * meanwhile. */
+static int end_found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
+{
+	struct end *e = arg;
+
+	while (start < end) {
+		uint64_t to = zns_min(end, (start | (END_STEP - 1)) + 1);
+
+		if (to - e->from >= END_STEP) {
+			uffd_unregister(e->uffd, e->from, to);
+			e->from = to;
+		}
+		start = to;
+	}
+	return 0;
+}
+
+void uffd_end(struct zns_track *t)
+{
+	static const struct scan_query q = { .anyof = IS_PRESENT | IS_SWAPPED,
+					     .returned = IS_PRESENT,
+					     .step = MIB(32) };
+
+	if (track_areas(t, NULL) == -ESRCH)
+		return;
+	for (size_t i = 0; i < t->areas.nr; i++) {
+		const struct area *a = &t->areas.a[i];
+		struct end e = { .uffd = t->uffd, .from = a->start };
+
+		if (!a->may)
+			continue;
+		scan_range(t->pagemap, &q, a->start, a->end, end_found, &e);
+		/* all of it once more: a part of it may have been refused, for want of memory */
+		uffd_unregister(t->uffd, e.from, a->end);
+		uffd_unregister(t->uffd, a->start, a->end);
+	}
+}
