@@ -1,117 +1,521 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* zns/track: which pages of a running process were written. Real processes, the kernel of this
  * machine. */
-#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/uio.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#include <cmocka.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
 
-#include "zns/track.h"
-#include "zns/util.h"
+#include "track_fixture.h"
 
-#define PAGE 4096UL
+#define BASE ((char *)0x100000000000UL)
+#define OTHER ((char *)0x110000000000UL)
+#define NR 64 /* pages at BASE that are filled */
+#define HUGE (2 * 1024 * 1024UL)
 
-static struct zns_track_kernel kernel;
+static char *map_at(char *at, size_t len)
+{
+	char *m = mmap(at, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		       0);
 
-/* A child, and a pipe each way. */
-struct target {
-	pid_t pid;
-	int say, hear;
+	if (m == MAP_FAILED)
+		_exit(2);
+	madvise(m, len, MADV_NOHUGEPAGE);
+	return m;
+}
+
+static void fill(char *at, size_t nr, char first)
+{
+	for (size_t i = 0; i < nr; i++)
+		memset(at + i * PAGE, (char)(first + i), PAGE);
+}
+
+static void need(bool ok)
+{
+	if (!ok)
+		_exit(3);
+}
+
+/*
+ * What happens to a process between a copy and the final scan. @changed: pages at BASE (a bit each)
+ * of which the copy must not count; @kept: of which it must.
+ */
+struct event {
+	void (*prepare)(void);
+	void (*act)(void);
+	uint64_t changed, kept;
 };
 
-static struct target start(void (*body)(int hear, int say, void *arg), void *arg)
+static void process(const struct ends *e, void *arg)
 {
-	int down[2], up[2];
-	struct target c;
+	const struct event *ev = arg;
 
-	assert_int_equal(pipe(down), 0);
-	assert_int_equal(pipe(up), 0);
-	c.pid = fork();
-	assert_true(c.pid >= 0);
-	if (!c.pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(down[1]);
-		close(up[0]);
-		body(down[0], up[1], arg);
+	map_at(BASE, NR * PAGE);
+	fill(BASE, NR, 1);
+	if (ev->prepare)
+		ev->prepare();
+	tell(e, 'r');
+	while (await(e)) {
+		ev->act();
+		tell(e, 'd');
+	}
+}
+
+enum flow { AT_ONCE, ROUND_BETWEEN, AGAIN, FLOWS };
+
+static void expect(struct tracked *t, const struct event *ev)
+{
+	for (size_t i = 0; i < NR; i++) {
+		bool stale = zns_spans_has(&t->stale, (uintptr_t)BASE + i * PAGE);
+
+		if (ev->changed >> i & 1 && !stale)
+			fail_msg("the copy of page %zu counts", i);
+		if (ev->kept >> i & 1 && stale)
+			fail_msg("the copy of page %zu does not count", i);
+	}
+}
+
+static void happens(const struct event *ev)
+{
+	for (int flow = 0; flow < FLOWS; flow++) {
+		struct target c = start(process, (void *)(uintptr_t)ev);
+		struct tracked tracked, *t = &tracked;
+
+		heard(&c);
+		track(t, c);
+		round_of(t);
+		if (flow == AGAIN) {
+			freeze(&t->c);
+			verify(t, true);
+			thaw(&t->c);
+		}
+		ask(&t->c, 'a');
+		if (flow == ROUND_BETWEEN)
+			round_of(t);
+		freeze(&t->c);
+		verify(t, false);
+		if (flow != ROUND_BETWEEN)
+			expect(t, ev);
+		zns_track_free(t->k);
+		t->k = NULL;
+		assert_false(smaps_say(t->c.pid, " uw"));
+		untrack(t);
+	}
+}
+
+static void write_one(void)
+{
+	BASE[3 * PAGE] = 77;
+}
+
+static void written(void **state)
+{
+	happens(&(struct event){
+		.act = write_one, .changed = 1 << 3, .kept = ~0ULL & ~(1ULL << 3) });
+}
+
+static void map_again(void)
+{
+	need(!munmap(BASE + 4 * PAGE, 4 * PAGE));
+	map_at(BASE + 4 * PAGE, 4 * PAGE);
+	fill(BASE + 4 * PAGE, 2, 50);
+}
+
+static void mapped_anew(void **state)
+{
+	happens(&(struct event){ .act = map_again, .changed = 0xf0, .kept = 0xf0f });
+}
+
+static void move_pages_here(void)
+{
+	need(mremap(BASE + 8 * PAGE, 4 * PAGE, 4 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, OTHER) ==
+	     OTHER);
+	/* and others to where they were */
+	need(mremap(BASE + 16 * PAGE, 4 * PAGE, 4 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
+		    BASE + 8 * PAGE) == BASE + 8 * PAGE);
+}
+
+static void moved(void **state)
+{
+	happens(&(struct event){ .act = move_pages_here, .changed = 0xf00, .kept = 0xff });
+}
+
+static void discard(void)
+{
+	need(!madvise(BASE + 8 * PAGE, 8 * PAGE, MADV_DONTNEED));
+	BASE[9 * PAGE] = 5;
+	need(!*(volatile char *)(BASE + 10 * PAGE)); /* the zero page */
+}
+
+static void discarded(void **state)
+{
+	happens(&(struct event){ .act = discard, .changed = 0xff00, .kept = 0xff });
+}
+
+static void make_huge(void)
+{
+	char *m = mmap(OTHER, 4 * HUGE, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+
+	need(m == OTHER);
+	madvise(m, 4 * HUGE, MADV_HUGEPAGE);
+	fill(m, 4 * HUGE / PAGE, 1);
+}
+
+static void discard_huge(void)
+{
+	need(!madvise(OTHER + HUGE, HUGE, MADV_DONTNEED)); /* all of one */
+	need(!madvise(OTHER + 2 * HUGE + 5 * PAGE, 5 * PAGE, MADV_DONTNEED)); /* a part */
+	OTHER[77 * PAGE] = 1; /* the first is split */
+	memset(OTHER + HUGE + 3 * PAGE, 3, PAGE);
+}
+
+static void huge_pages(void **state)
+{
+	happens(&(struct event){ .prepare = make_huge, .act = discard_huge, .kept = 0xff });
+}
+
+static void forks(void)
+{
+	pid_t p = fork();
+	int status;
+
+	if (!p) {
+		fill(BASE, NR, 100);
 		_exit(0);
 	}
-	close(down[0]);
-	close(up[1]);
-	c.say = down[1];
-	c.hear = up[0];
-	return c;
+	BASE[5 * PAGE] = 6;
+	need(waitpid(p, &status, 0) == p);
+	BASE[6 * PAGE] = 6;
 }
 
-static void stop(struct target *c)
+static void forked(void **state)
 {
-	kill(c->pid, SIGKILL);
-	waitpid(c->pid, NULL, 0);
-	close(c->say);
-	close(c->hear);
+	happens(&(struct event){ .act = forks, .changed = 0x60, .kept = ~0x60ULL });
 }
 
-static void pages(int hear, int say, void *arg)
+static void hide(void)
 {
-	char *m = arg, c;
+	need(!mprotect(BASE, 8 * PAGE, PROT_NONE));
+	need(!mprotect(BASE + 8 * PAGE, 8 * PAGE, PROT_READ));
+}
 
-	memset(m, 1, 16 * PAGE);
-	write(say, "r", 1);
-	while (read(hear, &c, 1) == 1) {
-		m[(size_t)c * PAGE] = 2;
-		write(say, "w", 1);
+static void unhide(void)
+{
+	need(!mprotect(BASE, 16 * PAGE, PROT_READ | PROT_WRITE));
+	BASE[2 * PAGE] = BASE[9 * PAGE] = 11;
+	hide();
+}
+
+static void not_accessible(void **state)
+{
+	happens(&(struct event){
+		.prepare = hide, .act = unhide, .changed = 0x204, .kept = 0xf0fb });
+}
+
+/* 16 pages of a file over BASE; the even ones have been written. */
+static void map_file(void)
+{
+	int fd = (int)syscall(SYS_memfd_create, "zns-track", 0);
+
+	need(fd >= 0 && !ftruncate(fd, 16 * PAGE));
+	for (int i = 0; i < 16; i++)
+		need(pwrite(fd, "file", 4, i * (off_t)PAGE) == 4);
+	need(mmap(BASE, 16 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, 0) == BASE);
+	for (int i = 0; i < 16; i += 2)
+		BASE[i * (off_t)PAGE + 100] = (char)i;
+	for (int i = 0; i < 16; i++)
+		need(*(volatile char *)(BASE + i * (off_t)PAGE) == 'f');
+}
+
+static void discard_file(void)
+{
+	BASE[0] = 1;
+	BASE[1 * PAGE] = 1;
+	need(!madvise(BASE + 4 * PAGE, 4 * PAGE, MADV_DONTNEED)); /* own pages 4 and 6 */
+	need(*(volatile char *)(BASE + 4 * PAGE) == 'f'); /* the file's again; 6 stays away */
+}
+
+static void private_file(void **state)
+{
+	happens(&(struct event){ .prepare = map_file,
+				 .act = discard_file,
+				 .changed = 0xfb | 0xaaaa,
+				 .kept = 0x5504 });
+}
+
+static int deeper(int n)
+{
+	volatile char room[PAGE];
+
+	memset((char *)room, n, sizeof(room));
+	return n ? deeper(n - 1) + room[5] : 0;
+}
+
+static void grow_stack(void)
+{
+	static char *was;
+
+	deeper(300);
+	if (was)
+		need(!brk(was));
+	was = sbrk(0);
+	need(sbrk(100 * PAGE) == was);
+	memset(was, 9, 60 * PAGE);
+}
+
+static void stack_and_heap(void **state)
+{
+	happens(&(struct event){ .act = grow_stack, .kept = ~0ULL });
+}
+
+static void *on_thread(void *arg)
+{
+	BASE[(uintptr_t)arg * PAGE] = 99;
+	return NULL;
+}
+
+static void threads(void)
+{
+	for (uintptr_t i = 0; i < 4; i++) {
+		pthread_t p;
+
+		need(!pthread_create(&p, NULL, on_thread, (void *)i));
+		need(!pthread_join(p, NULL));
 	}
 }
 
-static void basic(void **state)
+static void new_threads(void **state)
 {
-	char *m = mmap(NULL, MIB(1), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), c;
-	struct target t = start(pages, m);
-	struct zns_err err = ZNS_ERR_INIT;
-	struct zns_spans copy = { 0 }, stale = { 0 }, present = { 0 };
-	struct zns_span area = { (uintptr_t)m, (uintptr_t)m + MIB(1) };
-	struct zns_track *k;
+	happens(&(struct event){ .act = threads, .changed = 0xf, .kept = ~0xfULL });
+}
 
-	assert_int_equal(read(t.hear, &c, 1), 1);
-	if (zns_track_new(t.pid, &kernel, &k, &err))
-		fail_msg("%s", err.msg);
-	assert_int_equal(zns_track_arm(k, &copy, &err), 0);
-	assert_true(zns_spans_has(&copy, area.start));
-	assert_true(zns_spans_has(&copy, area.start + 15 * PAGE));
-	assert_false(zns_spans_has(&copy, area.start + 16 * PAGE));
-	assert_int_equal(zns_track_barrier(k, &err), 0);
-	c = 3;
-	write(t.say, &c, 1);
-	assert_int_equal(read(t.hear, &c, 1), 1);
-	kill(t.pid, SIGSTOP);
-	assert_int_equal(zns_track_final(k, &area, 1, false, &stale, &present, &err), 0);
-	assert_int_equal(zns_spans_bytes(&stale), MIB(1) - 15 * PAGE);
-	assert_int_equal(zns_spans_bytes(&present), PAGE);
-	assert_true(zns_spans_has(&present, area.start + 3 * PAGE));
-	zns_track_free(k);
-	zns_spans_free(&copy);
-	zns_spans_free(&stale);
-	zns_spans_free(&present);
-	stop(&t);
+static void map_wide(void)
+{
+	need(mmap(OTHER, 1UL << 40, PROT_READ | PROT_WRITE,
+		  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == OTHER);
+	OTHER[0] = OTHER[1UL << 39] = 1;
+}
+
+/* A terabyte of holes takes no page tables, and no time. */
+static void reserved(void **state)
+{
+	struct event ev = { .prepare = map_wide, .act = write_one };
+	struct target c = start(process, &ev);
+	struct tracked tracked, *t = &tracked;
+	struct zns_span wide = { (uintptr_t)OTHER, (uintptr_t)OTHER + (1UL << 40) };
+
+	heard(&c);
+	track(t, c);
+	round_of(t);
+	assert_true(zns_spans_has(&t->copy, wide.start + (1UL << 39)));
+	must(zns_track_final(t->k, &wide, 1, true, &t->stale, &t->present, &t->err));
+	assert_int_equal(zns_spans_bytes(&t->stale), (1UL << 40) - 2 * PAGE);
+	assert_int_equal(t->present.nr, 0);
+	untrack(t);
+}
+
+static void own_uffd(void)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register r = { .range = { (uintptr_t)BASE, 8 * PAGE },
+				     .mode = UFFDIO_REGISTER_MODE_MISSING };
+	int fd = (int)syscall(SYS_userfaultfd, 1);
+
+	need(fd >= 0 && !ioctl(fd, UFFDIO_API, &api) && !ioctl(fd, UFFDIO_REGISTER, &r));
+}
+
+static void nothing(void)
+{
+}
+
+/* An area with a userfaultfd of the process's own is left to the freeze. */
+static void other_uffd(void **state)
+{
+	if (kernel.tracker != ZNS_TRACKER_UFFD)
+		skip();
+	happens(&(struct event){
+		.prepare = own_uffd, .act = nothing, .changed = 0xff, .kept = 0xff00 });
+}
+
+#define GUARD_INSTALL 102 /* MADV_GUARD_INSTALL, Linux 6.13 */
+
+static void guard(void)
+{
+	need(!madvise(BASE, 4 * PAGE, GUARD_INSTALL) || errno == EINVAL);
+	BASE[5 * PAGE] = 1;
+}
+
+static void guards(void **state)
+{
+	if (!kernel.guards)
+		skip();
+	happens(&(struct event){ .prepare = guard, .act = guard, .changed = 0x2f, .kept = 0xff00 });
+}
+
+/* A kernel that does not report all holes gets another scan. It must come to the same result. */
+static void slow_scan(void **state)
+{
+	bool holes = kernel.holes;
+
+	kernel.holes = false;
+	written(state);
+	mapped_anew(state);
+	discarded(state);
+	huge_pages(state);
+	forked(state);
+	kernel.holes = holes;
+}
+
+static void from_outside(void **state)
+{
+	struct event ev = { .act = nothing };
+	struct target c = start(process, &ev);
+	struct tracked tracked, *t = &tracked;
+	char path[64];
+	int mem;
+
+	heard(&c);
+	track(t, c);
+	round_of(t);
+	snprintf(path, sizeof(path), "/proc/%d/mem", c.pid);
+	mem = open(path, O_RDWR);
+	assert_int_equal(pwrite(mem, "x", 1, (off_t)(uintptr_t)(BASE + 7 * PAGE)), 1);
+	close(mem);
+	freeze(&t->c);
+	verify(t, false);
+	ev.changed = 1 << 7;
+	ev.kept = 0xff7f;
+	expect(t, &ev);
+	untrack(t);
+}
+
+static void exec_true(void)
+{
+	execl("/bin/sleep", "sleep", "1000", NULL);
+	need(false);
+}
+
+/* Another program: all is stale, and its pages are what is present. */
+static void executed(void **state)
+{
+	struct event ev = { .act = exec_true };
+	struct target c = start(process, &ev);
+	struct tracked tracked, *t = &tracked;
+	char path[64], name[32];
+
+	heard(&c);
+	track(t, c);
+	round_of(t);
+	say(&t->c, 'a');
+	snprintf(path, sizeof(path), "/proc/%d/comm", c.pid);
+	do {
+		int fd = open(path, O_RDONLY);
+		ssize_t n = read(fd, name, sizeof(name));
+
+		close(fd);
+		name[n > 0 ? n : 0] = 0;
+	} while (strcmp(name, "sleep\n"));
+	await_state(c.pid, 'S');
+	assert_int_equal(zns_track_arm(t->k, &t->copy, &t->err), -ESRCH);
+	freeze(&t->c);
+	image_close(&t->im); /* it reads the old memory */
+	image_open(&t->im, c.pid);
+	verify(t, true);
+	assert_int_equal(t->clean, 0);
+	assert_true(zns_spans_bytes(&t->present) >= 8 * PAGE);
+	untrack(t);
+}
+
+/* A tracker that ended without unregistering, and whose descriptor somebody kept. */
+static void taken_over(void **state)
+{
+	struct event ev = { .act = write_one, .changed = 1 << 3, .kept = ~0ULL & ~(1ULL << 3) };
+	struct target c = start(process, &ev);
+	struct tracked tracked, *t = &tracked;
+	struct zns_track *next, *old;
+	int fd;
+
+	if (kernel.tracker != ZNS_TRACKER_UFFD) {
+		end(&c);
+		skip();
+	}
+	heard(&c);
+	track(t, c);
+	round_of(t);
+	fd = dup(zns_track_fd(t->k));
+	ask(&t->c, 'a');
+	must(zns_track_adopt(c.pid, &kernel, fd, &next, &t->err));
+	freeze(&t->c);
+	old = t->k;
+	t->k = next;
+	verify(t, false);
+	expect(t, &ev);
+	zns_track_free(old);
+	untrack(t);
+}
+
+static void span(struct zns_spans *l, uint64_t a, uint64_t b)
+{
+	assert_int_equal(zns_spans_add(l, a * PAGE, b * PAGE), 0);
+}
+
+/* Against a plain array of flags. */
+static void spans(void **state)
+{
+	struct zns_spans a = { 0 }, b = { 0 }, both = { 0 }, without = { 0 };
+	unsigned int seed = 1;
+
+	for (int turn = 0; turn < 300; turn++) {
+		bool in[2][128] = { 0 };
+		size_t nr = 0;
+
+		zns_spans_clear(&a);
+		zns_spans_clear(&b);
+		for (int i = 0; i < turn % 40; i++) {
+			uint64_t from = (uint64_t)rand_r(&seed) % 120,
+				 to = from + (uint64_t)rand_r(&seed) % 8;
+			bool second = rand_r(&seed) & 1;
+
+			span(second ? &b : &a, from, to);
+			for (uint64_t p = from; p < to; p++)
+				in[second][p] = true;
+		}
+		assert_int_equal(zns_spans_both(&a, &b, &both), 0);
+		assert_int_equal(zns_spans_without(&a, &b, &without), 0);
+		for (uint64_t p = 0; p < 128; p++) {
+			assert_int_equal(zns_spans_has(&a, p * PAGE), in[0][p]);
+			assert_int_equal(zns_spans_has(&b, p * PAGE + 5), in[1][p]);
+			assert_int_equal(zns_spans_has(&both, p * PAGE), in[0][p] && in[1][p]);
+			assert_int_equal(zns_spans_has(&without, p * PAGE), in[0][p] && !in[1][p]);
+			nr += in[0][p];
+		}
+		assert_int_equal(zns_spans_bytes(&a), nr * PAGE);
+		for (size_t i = 1; i < a.nr; i++)
+			assert_true(a.s[i].start > a.s[i - 1].end);
+		assert_int_equal(zns_spans_join(&a, &b), 0);
+		for (uint64_t p = 0; p < 128; p++)
+			assert_int_equal(zns_spans_has(&a, p * PAGE), in[0][p] || in[1][p]);
+	}
+	zns_spans_free(&a);
+	zns_spans_free(&b);
+	zns_spans_free(&both);
+	zns_spans_free(&without);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(basic),
+		cmocka_unit_test(spans),        cmocka_unit_test(written),
+		cmocka_unit_test(mapped_anew),  cmocka_unit_test(moved),
+		cmocka_unit_test(discarded),    cmocka_unit_test(huge_pages),
+		cmocka_unit_test(forked),       cmocka_unit_test(not_accessible),
+		cmocka_unit_test(private_file), cmocka_unit_test(stack_and_heap),
+		cmocka_unit_test(new_threads),  cmocka_unit_test(reserved),
+		cmocka_unit_test(other_uffd),   cmocka_unit_test(guards),
+		cmocka_unit_test(slow_scan),    cmocka_unit_test(from_outside),
+		cmocka_unit_test(executed),     cmocka_unit_test(taken_over),
 	};
-	struct zns_err err = ZNS_ERR_INIT;
 
-	assert_int_equal(zns_track_kernel(&kernel, &err), 0);
-	print_message("tracker %s holes %d guards %d marker %lx %s\n",
-		      zns_tracker_name(kernel.tracker), kernel.holes, kernel.guards,
-		      (unsigned long)kernel.marker, kernel.why);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, look_at_kernel, NULL);
 }

@@ -8,7 +8,6 @@
  * happened. In a stop at the exit of a system call it would not decide any more, and the thread
  * would see -ERESTARTSYS.
  */
-#include <dirent.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +19,7 @@
 #include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "inject.h"
 #include "uffd.h"
@@ -33,7 +33,7 @@
 #define REQUEST_GET_MASK ((enum __ptrace_request)0x420a) /* PTRACE_GETSIGMASK */
 #define REQUEST_SET_MASK ((enum __ptrace_request)0x420b) /* PTRACE_SETSIGMASK */
 #define USER_CS 0x33 /* of 64-bit code */
-#define TRIES 200 /* stops, until one is outside of a restartable sequence */
+#define TRIES 100 /* stops, until one is outside of a restartable sequence */
 #define SEARCH_MAX (4U << 20) /* bytes of code that are looked through */
 
 struct guest {
@@ -44,7 +44,7 @@ struct guest {
 };
 
 struct job {
-	int pidfd, uffd, remote;
+	int pidfd, uffd;
 	uint64_t insn;
 	const char *what; /* what failed, if not the stop */
 };
@@ -186,6 +186,8 @@ static int borrow(struct guest *g)
 		tracer_release(g->tid);
 		if (ret != -EAGAIN)
 			return ret;
+		/* let it come out of there */
+		nanosleep(&(struct timespec){ .tv_nsec = 20000 + i * 5000L }, NULL);
 	}
 	return -EAGAIN;
 }

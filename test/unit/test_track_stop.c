@@ -1,0 +1,1077 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* zns/track: a process that is tracked must not notice. What it was doing when it was stopped goes
+ * on. */
+#include <elf.h>
+#include <linux/aio_abi.h>
+#include <linux/filter.h>
+#include <linux/futex.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/ipc.h>
+#include <sys/msg.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/select.h>
+#include <sys/sem.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#include "track_fixture.h"
+
+#define STOPS 12 /* of a process that is to notice none of them */
+
+static void need(bool ok)
+{
+	if (!ok)
+		_exit(3);
+}
+
+/* Stop it again and again: registers are exchanged by zns_track_new(), all threads stopped by the
+ * barrier. */
+static void disturb(pid_t pid, int times)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_spans copy = { 0 };
+
+	for (int i = 0; i < times; i++) {
+		struct zns_track *k;
+
+		if (zns_track_new(pid, &kernel, &k, &err) || zns_track_arm(k, &copy, &err) ||
+		    zns_track_barrier(k, &err))
+			fail_msg("%s", err.msg);
+		zns_track_free(k);
+	}
+	zns_spans_free(&copy);
+}
+
+/* ---- system calls that wait ---- */
+
+struct shared {
+	int word, pipe[2], pair[2], ep, sem, msg, lock;
+	int err, ret; /* of the call */
+};
+
+static struct shared *sh;
+
+struct wait {
+	const char *name;
+	int (*call)(void); /* in the child: 0, or errno */
+	void (*wake)(pid_t pid); /* NULL: it ends by itself */
+	int want; /* errno */
+	bool may_eintr; /* signal(7) says so for stops */
+};
+
+static int of(long ret)
+{
+	return ret < 0 ? errno : 0;
+}
+
+static int call_nanosleep(void)
+{
+	struct timespec t = { .tv_nsec = 300000000 }, from, to;
+	int ret;
+
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	ret = of(nanosleep(&t, NULL));
+	clock_gettime(CLOCK_MONOTONIC, &to);
+	/* not a moment too early */
+	if ((to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec - from.tv_nsec < t.tv_nsec)
+		return ERANGE;
+	return ret;
+}
+
+static int call_abs_sleep(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_nsec += 300000000;
+	if (t.tv_nsec >= 1000000000) {
+		t.tv_sec++;
+		t.tv_nsec -= 1000000000;
+	}
+	return clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+}
+
+static int call_futex(void)
+{
+	return of(syscall(SYS_futex, &sh->word, FUTEX_WAIT, 0, NULL, NULL, 0));
+}
+
+static int call_futex_timed(void)
+{
+	struct timespec t = { .tv_nsec = 300000000 };
+
+	return of(syscall(SYS_futex, &sh->word, FUTEX_WAIT, 0, &t, NULL, 0));
+}
+
+static int call_futex_long(void)
+{
+	struct timespec t = { .tv_sec = 1000 };
+
+	return of(syscall(SYS_futex, &sh->word, FUTEX_WAIT, 0, &t, NULL, 0));
+}
+
+static int call_read(void)
+{
+	char c;
+
+	return of(read(sh->pipe[0], &c, 1));
+}
+
+static int call_recv(void)
+{
+	char c;
+
+	return of(recv(sh->pair[0], &c, 1, 0));
+}
+
+static int call_epoll(void)
+{
+	struct epoll_event e;
+
+	return epoll_wait(sh->ep, &e, 1, -1) == 1 ? 0 : errno;
+}
+
+static int call_epoll_timed(void)
+{
+	struct epoll_event e;
+
+	return epoll_wait(sh->ep, &e, 1, 1000000) == 1 ? 0 : errno;
+}
+
+static int call_epoll_pwait(void)
+{
+	struct epoll_event e;
+	sigset_t none;
+
+	sigemptyset(&none);
+	return epoll_pwait(sh->ep, &e, 1, -1, &none) == 1 ? 0 : errno;
+}
+
+static int call_poll(void)
+{
+	struct pollfd p = { .fd = sh->pipe[0], .events = POLLIN };
+
+	return poll(&p, 1, 1000000) == 1 ? 0 : errno;
+}
+
+static int call_ppoll(void)
+{
+	struct pollfd p = { .fd = sh->pipe[0], .events = POLLIN };
+	struct timespec t = { .tv_sec = 1000 };
+	sigset_t none;
+
+	sigemptyset(&none);
+	return ppoll(&p, 1, &t, &none) == 1 ? 0 : errno;
+}
+
+static int call_select(void)
+{
+	struct timeval t = { .tv_sec = 1000 };
+	fd_set s;
+
+	FD_ZERO(&s);
+	FD_SET(sh->pipe[0], &s);
+	return select(sh->pipe[0] + 1, &s, NULL, NULL, &t) == 1 ? 0 : errno;
+}
+
+static volatile sig_atomic_t handled;
+
+static void on_signal(int sig)
+{
+	handled++;
+}
+
+/* blocked but for the call itself, which a handler ends */
+static int call_sigsuspend(void)
+{
+	sigset_t set;
+	int ret;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGUSR1, on_signal);
+	sigemptyset(&set);
+	sigsuspend(&set);
+	ret = errno;
+	sigprocmask(SIG_SETMASK, NULL, &set);
+	return handled == 1 && sigismember(&set, SIGUSR1) ? ret : ERANGE;
+}
+
+static int call_pause(void)
+{
+	signal(SIGUSR1, on_signal);
+	pause();
+	return handled == 1 ? errno : ERANGE;
+}
+
+static int call_sigwait(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	return sigwaitinfo(&set, NULL) == SIGUSR1 ? 0 : errno;
+}
+
+static int call_semop(void)
+{
+	struct sembuf b = { .sem_op = -1 };
+
+	return of(semop(sh->sem, &b, 1));
+}
+
+static int call_msgrcv(void)
+{
+	long m[2];
+
+	return of(msgrcv(sh->msg, m, sizeof(long), 0, 0));
+}
+
+static int call_flock(void)
+{
+	int fd = open("/proc/self/exe", O_RDONLY);
+
+	return of(flock(fd, LOCK_EX));
+}
+
+static void wake_futex(pid_t pid)
+{
+	syscall(SYS_futex, &sh->word, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static void wake_pipe(pid_t pid)
+{
+	assert_int_equal(write(sh->pipe[1], "x", 1), 1);
+	assert_int_equal(write(sh->pair[1], "x", 1), 1);
+}
+
+static void wake_signal(pid_t pid)
+{
+	kill(pid, SIGUSR1);
+}
+
+static void wake_sem(pid_t pid)
+{
+	struct sembuf b = { .sem_op = 1 };
+
+	assert_int_equal(semop(sh->sem, &b, 1), 0);
+}
+
+static void wake_msg(pid_t pid)
+{
+	long m[2] = { 1, 2 };
+
+	assert_int_equal(msgsnd(sh->msg, m, sizeof(long), 0), 0);
+}
+
+static void wake_lock(pid_t pid)
+{
+	flock(sh->lock, LOCK_UN);
+}
+
+static const struct wait waits[] = {
+	{ "nanosleep", call_nanosleep, NULL, 0, false },
+	{ "clock_nanosleep until", call_abs_sleep, NULL, 0, false },
+	{ "futex", call_futex, wake_futex, 0, false },
+	{ "futex that times out", call_futex_timed, NULL, ETIMEDOUT, false },
+	{ "futex with a time", call_futex_long, wake_futex, 0, false },
+	{ "read", call_read, wake_pipe, 0, false },
+	{ "recv", call_recv, wake_pipe, 0, false },
+	{ "epoll_wait", call_epoll, wake_pipe, 0, false },
+	{ "epoll_wait with a time", call_epoll_timed, wake_pipe, 0, true },
+	{ "epoll_pwait", call_epoll_pwait, wake_pipe, 0, false },
+	{ "poll", call_poll, wake_pipe, 0, false },
+	{ "ppoll", call_ppoll, wake_pipe, 0, false },
+	{ "select", call_select, wake_pipe, 0, false },
+	{ "sigsuspend", call_sigsuspend, wake_signal, EINTR, false },
+	{ "pause", call_pause, wake_signal, EINTR, false },
+	{ "sigwaitinfo", call_sigwait, wake_signal, 0, false },
+	{ "semop", call_semop, wake_sem, 0, false },
+	{ "msgrcv", call_msgrcv, wake_msg, 0, false },
+	{ "flock", call_flock, wake_lock, 0, false },
+};
+
+static void waiter(const struct ends *e, void *arg)
+{
+	const struct wait *w = arg;
+
+	tell(e, 'r');
+	sh->err = w->call();
+	tell(e, 'd');
+	await(e);
+}
+
+static void make_shared(void)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+
+	sh = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_int_equal(pipe(sh->pipe), 0);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sh->pair), 0);
+	sh->ep = epoll_create1(0);
+	assert_int_equal(epoll_ctl(sh->ep, EPOLL_CTL_ADD, sh->pipe[0], &ev), 0);
+	sh->sem = semget(IPC_PRIVATE, 1, 0600);
+	sh->msg = msgget(IPC_PRIVATE, 0600);
+	sh->lock = open("/proc/self/exe", O_RDONLY);
+	assert_int_equal(flock(sh->lock, LOCK_EX), 0);
+}
+
+static void drop_shared(void)
+{
+	const int fd[] = { sh->pipe[0], sh->pipe[1], sh->pair[0], sh->pair[1], sh->ep, sh->lock };
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(fd); i++)
+		close(fd[i]);
+	semctl(sh->sem, 0, IPC_RMID);
+	msgctl(sh->msg, IPC_RMID, NULL);
+	munmap(sh, PAGE);
+}
+
+static void system_calls_go_on(void **state)
+{
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(waits); i++) {
+		const struct wait *w = &waits[i];
+		struct target c;
+
+		make_shared();
+		c = start(waiter, (void *)(uintptr_t)w);
+		heard(&c);
+		await_state(c.pid, 'S');
+		disturb(c.pid, STOPS);
+		if (w->wake)
+			w->wake(c.pid);
+		heard(&c);
+		if (sh->err != w->want && !(w->may_eintr && sh->err == EINTR))
+			fail_msg("%s: %s", w->name, strerror(sh->err));
+		end(&c);
+		drop_shared();
+	}
+}
+
+/* ---- signals ---- */
+
+static volatile int next_value, bad_value;
+
+static void on_queued(int sig, siginfo_t *si, void *ctx)
+{
+	if (si->si_value.sival_int != next_value++)
+		bad_value = 1;
+}
+
+static void counting(const struct ends *e, void *arg)
+{
+	struct sigaction sa = { .sa_sigaction = on_queued, .sa_flags = SA_SIGINFO | SA_RESTART };
+
+	sigaction(SIGRTMIN, &sa, NULL);
+	tell(e, 'r');
+	await(e);
+	tell(e, next_value % 100 == 0 && !bad_value ? 'y' : 'n');
+	tell(e, (char)(next_value / 100));
+	await(e);
+}
+
+static void sender(const struct ends *e, void *arg)
+{
+	pid_t to = (pid_t)(intptr_t)arg;
+
+	tell(e, 'r');
+	for (int i = 0; i < 10000; i++) {
+		while (sigqueue(to, SIGRTMIN, (union sigval){ .sival_int = i }))
+			sched_yield();
+		if (i % 16 == 0)
+			sched_yield();
+	}
+	tell(e, 'd');
+	await(e);
+}
+
+/* Each signal comes once, in order, and the read() beside them is restarted each time. */
+static void signals_arrive(void **state)
+{
+	struct target c = start(counting, NULL), s;
+	char done = 0;
+
+	heard(&c);
+	s = start(sender, (void *)(intptr_t)c.pid);
+	heard(&s);
+	fcntl(s.hear, F_SETFL, O_NONBLOCK);
+	while (read(s.hear, &done, 1) != 1)
+		disturb(c.pid, 1);
+	disturb(c.pid, 3);
+	say(&c, 'x');
+	assert_int_equal(heard(&c), 'y');
+	assert_int_equal(heard(&c), 100);
+	end(&s);
+	end(&c);
+}
+
+/* ---- running code ---- */
+
+/* All of it in registers, those of SSE too. */
+static void computing(const struct ends *e, void *arg)
+{
+	volatile uint64_t *turns = arg;
+
+	tell(e, 'r');
+	for (;;) {
+		uint64_t h = 1, k = 2, l = 3, m = 5;
+		double d = 1, f = 2;
+
+		for (int i = 0; i < 100000; i++) {
+			h = h * 0x9E3779B97F4A7C15ULL + k;
+			k ^= h >> 7;
+			l += k ^ m;
+			m = m * 5 + l;
+			d = d * 0.999 + f;
+			f = f * 0.5 + (double)i;
+		}
+		if (!turns[1]) {
+			turns[1] = h ^ k ^ l ^ m;
+			memcpy((void *)(uintptr_t)&turns[2], &d, sizeof(d));
+		}
+		if (turns[1] != (h ^ k ^ l ^ m) ||
+		    memcmp((void *)(uintptr_t)&turns[2], &d, sizeof(d)))
+			_exit(4);
+		turns[0]++;
+	}
+}
+
+static uint64_t *shared_words(void)
+{
+	uint64_t *m = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	assert_ptr_not_equal(m, MAP_FAILED);
+	return m;
+}
+
+static void registers_stay(void **state)
+{
+	uint64_t *turns = shared_words(), before;
+	struct target c = start(computing, turns);
+
+	heard(&c);
+	while (!turns[0])
+		usleep(100);
+	disturb(c.pid, 300);
+	before = turns[0];
+	while (turns[0] < before + 3) {
+		assert_int_equal(waitpid(c.pid, NULL, WNOHANG), 0);
+		usleep(1000);
+	}
+	end(&c);
+	munmap(turns, PAGE);
+}
+
+#ifdef __x86_64__
+/* glibc has registered it; its place is relative to the thread pointer */
+extern const ptrdiff_t __rseq_offset __attribute__((weak));
+extern const unsigned int __rseq_size __attribute__((weak));
+
+/*
+ * Add 1 to a counter by a load, a delay and a store. It is right only if the kernel aborts it
+ * whenever another thread of the same processor may have come between.
+ */
+static void add_slowly(volatile uint64_t *counter, char *rseq)
+{
+	uint64_t tmp, n;
+
+	__asm__ volatile("	.pushsection .data.rseq_cs, \"aw\"\n"
+			 "	.balign 32\n"
+			 "3:	.long 0, 0\n"
+			 "	.quad 1f, 2f - 1f, 4f\n"
+			 "	.popsection\n"
+			 "	jmp 5f\n"
+			 "	.long 0x53053053\n" /* the signature before an abort handler */
+			 "4:	nop\n"
+			 "5:	lea 3b(%%rip), %[tmp]\n"
+			 "	mov %[tmp], 8(%[rseq])\n"
+			 "1:	mov (%[counter]), %[tmp]\n"
+			 "	mov $3000, %[n]\n"
+			 "6:	dec %[n]\n"
+			 "	jnz 6b\n"
+			 "	inc %[tmp]\n"
+			 "	mov %[tmp], (%[counter])\n"
+			 "2:	movq $0, 8(%[rseq])\n"
+			 : [tmp] "=&r"(tmp), [n] "=&r"(n)
+			 : [counter] "r"(counter), [rseq] "r"(rseq)
+			 : "memory", "cc");
+}
+
+#define ADDS 20000
+
+static void *adder(void *arg)
+{
+	char *rseq = (char *)__builtin_thread_pointer() + __rseq_offset;
+
+	for (int i = 0; i < ADDS; i++) {
+		add_slowly(arg, rseq);
+		for (volatile int j = 0; j < 3000; j++)
+			;
+	}
+	return NULL;
+}
+
+static void adding(const struct ends *e, void *arg)
+{
+	volatile uint64_t *words = arg;
+	cpu_set_t one;
+	pthread_t p;
+
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
+	sched_setaffinity(0, sizeof(one), &one);
+	tell(e, 'r');
+	need(!pthread_create(&p, NULL, adder, arg));
+	adder(arg);
+	need(!pthread_join(p, NULL));
+	words[1] = 1;
+	tell(e, 'd');
+	await(e);
+}
+
+static void sequences_are_aborted(void **state)
+{
+	uint64_t *words = shared_words();
+	struct target c;
+
+	if (!&__rseq_size || !__rseq_size)
+		skip();
+	c = start(adding, words);
+	heard(&c);
+	while (!*(volatile uint64_t *)&words[1])
+		disturb(c.pid, 1);
+	heard(&c);
+	assert_int_equal(words[0], 2 * ADDS);
+	end(&c);
+	munmap(words, PAGE);
+}
+#endif
+
+/* ---- states of a process ---- */
+
+static void idle(const struct ends *e, void *arg)
+{
+	tell(e, 'r');
+	while (await(e))
+		tell(e, 'd');
+}
+
+static void stopped_stays_stopped(void **state)
+{
+	struct target c = start(idle, NULL);
+	int status;
+
+	heard(&c);
+	freeze(&c);
+	for (int i = 0; i < STOPS; i++) {
+		disturb(c.pid, 1);
+		await_state(c.pid, 'T'); /* on its way back at most */
+		say(&c, 'x');
+	}
+	/* and its parent is not told again */
+	assert_int_equal(waitpid(c.pid, &status, WUNTRACED | WNOHANG), 0);
+	fcntl(c.hear, F_SETFL, O_NONBLOCK);
+	assert_int_equal(read(c.hear, &status, 1), -1);
+	fcntl(c.hear, F_SETFL, 0);
+	thaw(&c);
+	for (int i = 0; i < STOPS; i++)
+		heard(&c);
+	end(&c);
+}
+
+/* SIGSTOP and SIGCONT come at any moment of it. */
+static void stops_beside(void **state)
+{
+	struct target c = start(idle, NULL);
+	pid_t p;
+
+	heard(&c);
+	p = fork();
+	if (!p) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (unsigned int i = 0;; i++) {
+			kill(c.pid, i & 1 ? SIGCONT : SIGSTOP);
+			usleep(100 + i % 7 * 50);
+		}
+	}
+	disturb(c.pid, 200);
+	kill(p, SIGKILL);
+	waitpid(p, NULL, 0);
+	kill(c.pid, SIGCONT);
+	ask(&c, 'x');
+	end(&c);
+}
+
+static void refuses(pid_t pid, int code, const char *word)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_track *k;
+	int ret = zns_track_new(pid, &kernel, &k, &err);
+
+	if (!ret)
+		zns_track_free(k);
+	if (ret != code || !strstr(err.msg, word))
+		fail_msg("%d: %s", ret, ret ? err.msg : "accepted");
+}
+
+static void traced_by_another(void **state)
+{
+	struct target c = start(idle, NULL);
+
+	heard(&c);
+	assert_int_equal(ptrace(PTRACE_SEIZE, c.pid, 0, 0), 0);
+	refuses(c.pid, -EBUSY, "traced");
+	ask(&c, 'x');
+	end(&c);
+}
+
+static void dead(void **state)
+{
+	struct target c = start(idle, NULL);
+
+	heard(&c);
+	kill(c.pid, SIGKILL);
+	await_state(c.pid, 'Z');
+	refuses(c.pid, -ESRCH, "");
+	end(&c);
+	refuses(c.pid, -ESRCH, "");
+}
+
+static void *second(void *arg)
+{
+	idle(arg, NULL);
+	return NULL;
+}
+
+static void leader_ends(const struct ends *e, void *arg)
+{
+	pthread_t p;
+
+	pthread_create(&p, NULL, second, (void *)(uintptr_t)e);
+	syscall(SYS_exit, 0);
+}
+
+/* criu does not dump such a process, either. */
+static void leader_has_ended(void **state)
+{
+	struct target c = start(leader_ends, NULL);
+
+	heard(&c);
+	await_state(c.pid, 'Z');
+	refuses(c.pid, -ESRCH, "");
+	ask(&c, 'x');
+	end(&c);
+}
+
+/* Nothing but read, write and exit; all else kills. */
+static void filtered(const struct ends *e, void *arg)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_read, 3, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { ZNS_ARRAY_SIZE(code), code };
+	char c;
+
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	need(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog));
+	tell(e, 'r');
+	while (read(e->hear, &c, 1) == 1) {
+		if (c == 'k')
+			syscall(SYS_getpid);
+		tell(e, 'd');
+	}
+}
+
+static void strict_filter(void **state)
+{
+	struct target c = start(filtered, NULL);
+	int status;
+
+	heard(&c);
+	disturb(c.pid, STOPS);
+	ask(&c, 'x');
+	/* the filter is in force again */
+	say(&c, 'k');
+	assert_int_equal(waitpid(c.pid, &status, 0), c.pid);
+	assert_true(WIFSIGNALED(status));
+	close(c.say);
+	close(c.hear);
+}
+
+#ifndef PR_SET_SYSCALL_USER_DISPATCH
+#define PR_SET_SYSCALL_USER_DISPATCH 59
+#endif
+
+static void dispatching(const struct ends *e, void *arg)
+{
+	static char allow; /* SYSCALL_DISPATCH_FILTER_ALLOW */
+
+	need(!prctl(PR_SET_SYSCALL_USER_DISPATCH, 1, 0, 0, &allow));
+	idle(e, NULL);
+}
+
+static void intercepts(void **state)
+{
+	struct target c;
+
+	if (kernel.tracker != ZNS_TRACKER_UFFD)
+		skip();
+	c = start(dispatching, NULL);
+	heard(&c);
+	refuses(c.pid, -ENOTSUP, "intercepts");
+	ask(&c, 'x');
+	end(&c);
+}
+
+static void with_aio(const struct ends *e, void *arg)
+{
+	aio_context_t ctx = 0;
+
+	tell(e, 'r');
+	for (;;) {
+		await(e);
+		need(!syscall(SYS_io_setup, 4, &ctx));
+		tell(e, 'd');
+	}
+}
+
+/* Before it is tracked, and later. */
+static void asynchronous(void **state)
+{
+	struct target c = start(with_aio, NULL);
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_spans copy = { 0 }, stale = { 0 }, present = { 0 };
+	struct zns_span all = { 0, 1UL << 47 };
+	struct zns_track *k;
+
+	heard(&c);
+	assert_int_equal(zns_track_new(c.pid, &kernel, &k, &err), 0);
+	assert_int_equal(zns_track_arm(k, &copy, &err), 0);
+	ask(&c, 'x');
+	assert_int_equal(zns_track_barrier(k, &err), -ENOTSUP);
+	refuses(c.pid, -ENOTSUP, "asynchronous");
+	freeze(&c);
+	assert_int_equal(zns_track_final(k, &all, 1, false, &stale, &present, &err), 0);
+	assert_int_equal(zns_spans_bytes(&stale), all.end);
+	assert_true(present.nr > 0);
+	zns_track_free(k);
+	zns_spans_free(&copy);
+	zns_spans_free(&stale);
+	zns_spans_free(&present);
+	end(&c);
+}
+
+static void no_descriptor(const struct ends *e, void *arg)
+{
+	struct rlimit r = { 0, 0 };
+
+	need(!setrlimit(RLIMIT_NOFILE, &r));
+	idle(e, NULL);
+}
+
+static void descriptors_used_up(void **state)
+{
+	struct target c;
+
+	if (kernel.tracker != ZNS_TRACKER_UFFD)
+		skip();
+	c = start(no_descriptor, NULL);
+	heard(&c);
+	refuses(c.pid, -EMFILE, "descriptor");
+	ask(&c, 'x');
+	end(&c);
+}
+
+static int sharer(void *arg)
+{
+	const struct ends *e = arg;
+
+	tell(e, 'r');
+	await(e);
+	_exit(0);
+}
+
+static void sharing(const struct ends *e, void *arg)
+{
+	static char stack[65536];
+
+	clone(sharer, stack + sizeof(stack), CLONE_VM | SIGCHLD, (void *)(uintptr_t)e);
+	pause();
+}
+
+static void memory_is_shared(void **state)
+{
+	struct target c = start(sharing, NULL);
+
+	heard(&c);
+	refuses(c.pid, -EBUSY, "shares");
+	say(&c, 'x'); /* the child ends */
+	end(&c);
+}
+
+/* 32-bit code: int $0x80 for pause(), for ever. */
+static void old_program(const struct ends *e, void *arg)
+{
+	static const unsigned char code[] = { 0xb8, 29, 0, 0, 0, 0xcd, 0x80, 0xeb, 0xf7 };
+	struct {
+		Elf32_Ehdr h;
+		Elf32_Phdr p;
+		unsigned char code[sizeof(code)];
+	} f = { .h = { .e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS32, ELFDATA2LSB, EV_CURRENT },
+		       .e_type = ET_EXEC,
+		       .e_machine = EM_386,
+		       .e_version = EV_CURRENT,
+		       .e_entry = 0x10000 + offsetof(__typeof__(f), code),
+		       .e_phoff = offsetof(__typeof__(f), p),
+		       .e_ehsize = sizeof(f.h),
+		       .e_phentsize = sizeof(f.p),
+		       .e_phnum = 1 },
+		.p = { .p_type = PT_LOAD,
+		       .p_vaddr = 0x10000,
+		       .p_filesz = sizeof(f),
+		       .p_memsz = sizeof(f),
+		       .p_flags = PF_R | PF_X,
+		       .p_align = PAGE } };
+	char *const none[] = { NULL };
+	int fd = (int)syscall(SYS_memfd_create, "old", 1); /* close on exec */
+
+	memcpy(f.code, code, sizeof(code));
+	need(write(fd, &f, sizeof(f)) == sizeof(f));
+	fcntl(e->say, F_SETFD, FD_CLOEXEC);
+	syscall(SYS_execveat, fd, "", none, none, 0x1000);
+	tell(e, 'n');
+}
+
+static void of_32_bits(void **state)
+{
+	struct target c = start(old_program, NULL);
+	char no;
+
+	if (kernel.tracker != ZNS_TRACKER_UFFD || read(c.hear, &no, 1) == 1) {
+		end(&c);
+		skip();
+	}
+	await_state(c.pid, 'S');
+	refuses(c.pid, -ENOTSUP, "32-bit");
+	assert_int_equal(waitpid(c.pid, NULL, WNOHANG), 0);
+	end(&c);
+}
+
+/* ---- a tracker that is killed ---- */
+
+/* What the one before had begun may not have ended yet: busy. */
+static void track_for_ever(pid_t pid)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_spans copy = { 0 };
+	struct zns_track *k;
+	int ret;
+
+	for (;;) {
+		ret = zns_track_new(pid, &kernel, &k, &err);
+		if (ret == -EBUSY)
+			continue;
+		if (ret || zns_track_arm(k, &copy, &err) ||
+		    (zns_track_barrier(k, &err) && err.code != -EBUSY))
+			_exit(1);
+		zns_track_free(k);
+	}
+}
+
+static void killed_tracker(void **state)
+{
+	uint64_t *turns = shared_words();
+	struct target c = start(computing, turns);
+	unsigned int seed = 7;
+
+	heard(&c);
+	while (!turns[0])
+		usleep(100);
+	for (int i = 0; i < 100; i++) {
+		pid_t p = fork();
+		uint64_t before;
+		int status;
+
+		assert_true(p >= 0);
+		if (!p)
+			track_for_ever(c.pid);
+		usleep((unsigned int)rand_r(&seed) % 8000);
+		kill(p, SIGKILL);
+		assert_int_equal(waitpid(p, &status, 0), p);
+		assert_true(WIFSIGNALED(status));
+		before = turns[0];
+		while (turns[0] == before) {
+			assert_int_equal(waitpid(c.pid, NULL, WNOHANG), 0);
+			usleep(200);
+		}
+	}
+	while (smaps_say(c.pid, " uw"))
+		usleep(1000);
+	/* nobody traces it, and it can be tracked */
+	disturb(c.pid, 1);
+	end(&c);
+	munmap(turns, PAGE);
+}
+
+/* ---- the barrier ---- */
+
+static void *spin(void *arg)
+{
+	volatile uint64_t *n = arg;
+
+	for (;;)
+		++*n;
+	return NULL;
+}
+
+static void *short_life(void *arg)
+{
+	return NULL;
+}
+
+static void *come_and_go(void *arg)
+{
+	pthread_t p;
+
+	for (;;)
+		if (!pthread_create(&p, NULL, short_life, NULL))
+			pthread_join(p, NULL);
+	return NULL;
+}
+
+static void many_threads(const struct ends *e, void *arg)
+{
+	pthread_t p;
+
+	for (int i = 0; i < 40; i++)
+		need(!pthread_create(&p, NULL, i % 4 ? come_and_go : spin, arg));
+	idle(e, NULL);
+}
+
+static void threads_come_and_go(void **state)
+{
+	uint64_t *n = shared_words();
+	struct target c = start(many_threads, n);
+
+	heard(&c);
+	disturb(c.pid, 20);
+	ask(&c, 'x');
+	end(&c);
+	munmap(n, PAGE);
+}
+
+/*
+ * A read from a disk still writes to the pages that it has pinned before they were protected, and
+ * nothing tells. So the barrier waits for the threads. Here a vfork is in place of a slow disk: the
+ * same uninterruptible sleep.
+ */
+static void *in_vfork(void *arg)
+{
+	const struct ends *e = arg;
+	pid_t p = vfork();
+
+	if (!p) {
+		char c;
+
+		while (read(e->hear, &c, 1) != 1)
+			;
+		syscall(SYS_exit, 0);
+	}
+	return NULL;
+}
+
+static void vforking(const struct ends *e, void *arg)
+{
+	pthread_t p;
+
+	tell(e, 'r');
+	await(e);
+	need(!pthread_create(&p, NULL, in_vfork, (void *)(uintptr_t)e));
+	tell(e, 'd');
+	pause();
+}
+
+static void *word_later(void *arg)
+{
+	const struct target *c = arg;
+
+	usleep(200000);
+	((volatile struct target *)arg)->hear = -1; /* from here on the barrier may return */
+	say(c, 'x');
+	return NULL;
+}
+
+static void barrier_waits(void **state)
+{
+	struct target c = start(vforking, NULL);
+	struct target word = c;
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_spans copy = { 0 };
+	struct zns_track *k;
+	pthread_t p;
+
+	heard(&c);
+	assert_int_equal(zns_track_new(c.pid, &kernel, &k, &err), 0);
+	ask(&c, 'x');
+	for (char s = 0; s != 'D';) { /* one of its threads */
+		char path[64], name[32];
+		FILE *f;
+
+		snprintf(path, sizeof(path), "ls /proc/%d/task | tail -1", c.pid);
+		f = popen(path, "r");
+		assert_non_null(fgets(name, sizeof(name), f));
+		pclose(f);
+		s = state_of(c.pid, atoi(name));
+	}
+	assert_int_equal(zns_track_arm(k, &copy, &err), 0);
+	assert_int_equal(pthread_create(&p, NULL, word_later, &word), 0);
+	if (zns_track_barrier(k, &err))
+		fail_msg("%s", err.msg);
+	assert_int_equal(*(volatile int *)&word.hear, -1);
+	pthread_join(p, NULL);
+	zns_track_free(k);
+	zns_spans_free(&copy);
+	end(&c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(system_calls_go_on),
+		cmocka_unit_test(signals_arrive),
+		cmocka_unit_test(registers_stay),
+#ifdef __x86_64__
+		cmocka_unit_test(sequences_are_aborted),
+#endif
+		cmocka_unit_test(stopped_stays_stopped),
+		cmocka_unit_test(stops_beside),
+		cmocka_unit_test(traced_by_another),
+		cmocka_unit_test(dead),
+		cmocka_unit_test(leader_has_ended),
+		cmocka_unit_test(strict_filter),
+		cmocka_unit_test(intercepts),
+		cmocka_unit_test(asynchronous),
+		cmocka_unit_test(descriptors_used_up),
+		cmocka_unit_test(memory_is_shared),
+		cmocka_unit_test(of_32_bits),
+		cmocka_unit_test(killed_tracker),
+		cmocka_unit_test(threads_come_and_go),
+		cmocka_unit_test(barrier_waits),
+	};
+
+	return cmocka_run_group_tests(tests, look_at_kernel, NULL);
+}
