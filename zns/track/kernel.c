@@ -163,6 +163,23 @@ static const char *try_uffd(struct trial *t, struct zns_track_kernel *k)
 	return NULL;
 }
 
+/* A new area is soft-dirty at once, where the kernel knows that at all. Page numbers are for
+ * CAP_SYS_ADMIN only. */
+static void try_soft_dirty(struct trial *t, struct zns_track_kernel *k)
+{
+	char *untouched = t->at + 5 * TRACK_PAGE;
+	char value = *(volatile char *)untouched;
+
+	k->zero_pfn = pagemap_entry(t, untouched) & PME_PFN;
+	*(volatile char *)t->at = (char)(value + 1);
+	if (!(pagemap_entry(t, t->at) & PME_SOFT_DIRTY))
+		return;
+	if (k->zero_pfn && !access("/proc/kpageflags", R_OK))
+		k->tracker = ZNS_TRACKER_SOFT_DIRTY;
+	else
+		snprintf(k->why, sizeof(k->why), "soft-dirty tracking needs CAP_SYS_ADMIN");
+}
+
 int zns_track_kernel(struct zns_track_kernel *k, struct zns_err *err)
 {
 	struct trial t = { .uffd = -1 };
@@ -185,10 +202,8 @@ int zns_track_kernel(struct zns_track_kernel *k, struct zns_err *err)
 	if (!why)
 		k->tracker = ZNS_TRACKER_UFFD;
 	snprintf(k->why, sizeof(k->why), "%s", why ? why : "");
-	/* a new area is soft-dirty at once, where the kernel knows that at all */
-	*(volatile char *)t.at = 3;
-	if (why && pagemap_entry(&t, t.at) & PME_SOFT_DIRTY)
-		k->tracker = ZNS_TRACKER_SOFT_DIRTY;
+	if (why)
+		try_soft_dirty(&t, k);
 	munmap(t.map, ROOM);
 	if (t.uffd >= 0)
 		close(t.uffd);

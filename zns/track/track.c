@@ -32,7 +32,7 @@ static bool ended(const struct zns_track *t)
 
 static void drop(struct zns_track *t)
 {
-	const int fd[] = { t->pidfd, t->maps, t->pagemap, t->uffd };
+	const int fd[] = { t->pidfd, t->maps, t->pagemap, t->uffd, t->clear_refs, t->kpageflags };
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(fd); i++)
 		if (fd[i] >= 0)
@@ -76,7 +76,7 @@ static int begin(pid_t pid, const struct zns_track_kernel *k, struct zns_track *
 	struct zns_track *t;
 	int ret;
 
-	if (k->tracker != ZNS_TRACKER_UFFD)
+	if (k->tracker == ZNS_TRACKER_NONE)
 		return zns_fail(err, -ENOTSUP, "this kernel does not track written pages: %s",
 				k->why);
 	t = calloc(1, sizeof(*t));
@@ -93,6 +93,8 @@ static int begin(pid_t pid, const struct zns_track_kernel *k, struct zns_track *
 	} else {
 		ret = track_areas(t, err);
 	}
+	if (!ret && k->tracker == ZNS_TRACKER_SOFT_DIRTY)
+		ret = soft_open(t, err);
 	if (ret)
 		drop(t);
 	else
@@ -142,6 +144,7 @@ int zns_track_adopt(pid_t pid, const struct zns_track_kernel *k, int uffd, struc
 		return zns_fail_sys(err, ret, "cannot take over the tracker of process %d", pid);
 	}
 	t->uffd = uffd;
+	t->armed = true;
 	*out = t;
 	return 0;
 }
@@ -153,18 +156,26 @@ int zns_track_arm(struct zns_track *t, struct zns_spans *copy, struct zns_err *e
 	zns_spans_clear(copy);
 	if (t->lost)
 		return zns_fail(err, -ESRCH, "process %d is not tracked any more", t->pid);
-	ret = uffd_arm(t, copy, err);
+	if (t->k.tracker == ZNS_TRACKER_UFFD)
+		ret = uffd_arm(t, copy, err);
+	else
+		ret = soft_arm(t, copy, err);
 	if (ret)
 		t->lost = true;
+	t->armed = true;
 	return ret;
 }
 
 int zns_track_barrier(struct zns_track *t, struct zns_err *err)
 {
 	struct tracer tr = { .pid = t->pid };
-	int ret = ended(t) ? tracer_fail(-ESRCH, t->pid, err) : threads_barrier(&tr, err);
+	int ret = ended(t) ? tracer_fail(-ESRCH, t->pid, err) : 0;
 
-	t->stat.stop_ns = tr.stop_ns;
+	/* soft-dirty: all threads were stopped at once when it was armed */
+	if (!ret && t->k.tracker == ZNS_TRACKER_UFFD) {
+		ret = threads_barrier(&tr, err);
+		t->stat.stop_ns = tr.stop_ns;
+	}
 	if (!ret)
 		ret = threads_alone(t->pid, 1000, err);
 	/* asynchronous I/O that began before the protection is still there to be seen */
@@ -192,21 +203,64 @@ static int look_anew(struct zns_track *t, struct zns_err *err)
 	return areas_read(t->maps, &t->areas, err);
 }
 
+static int scan_part(struct part *p, const struct area *a, uint64_t start, uint64_t end)
+{
+	if (p->t->k.tracker == ZNS_TRACKER_UFFD)
+		return uffd_part(p, a, start, end);
+	return soft_part(p, a, start, end);
+}
+
+static int scan_areas(struct part *p, const struct zns_span *area, size_t nr)
+{
+	const struct areas *l = &p->t->areas;
+	size_t j = 0;
+	int ret = 0;
+
+	for (size_t i = 0; i < nr && !ret; i++) {
+		uint64_t at = area[i].start;
+
+		while (j < l->nr && l->a[j].end <= at)
+			j++;
+		for (size_t k = j; !ret && k < l->nr && l->a[k].start < area[i].end; k++) {
+			uint64_t start = zns_max(at, l->a[k].start),
+				 end = zns_min(area[i].end, l->a[k].end);
+
+			ret = zns_spans_add(p->stale, at, start); /* nothing is there */
+			if (!ret)
+				ret = scan_part(p, &l->a[k], start, end);
+			at = end;
+		}
+		if (!ret)
+			ret = zns_spans_add(p->stale, at, area[i].end);
+	}
+	return ret;
+}
+
 int zns_track_final(struct zns_track *t, const struct zns_span *area, size_t nr, bool again,
 		    struct zns_spans *stale, struct zns_spans *present, struct zns_err *err)
 {
+	struct part p = { .t = t, .stale = stale, .present = present };
 	int ret = 0;
 
 	zns_spans_clear(stale);
 	zns_spans_clear(present);
+	t->stat.tracked = t->stat.untracked = 0;
 	if (!t->lost && track_areas(t, NULL))
 		t->lost = true;
+	p.again = again && !t->lost;
 	if (t->lost)
 		ret = look_anew(t, err);
-	if (!ret)
-		ret = uffd_final(t, area, nr, again && !t->lost, stale, present, err);
+	if (!ret) {
+		ret = scan_areas(&p, area, nr);
+		if (!ret && p.again && t->k.tracker == ZNS_TRACKER_SOFT_DIRTY)
+			ret = soft_clear(t);
+		if (ret)
+			zns_fail_sys(err, ret, "cannot see which pages of process %d were written",
+				     t->pid);
+	}
 	if (ret)
 		t->lost = true;
+	t->armed |= p.again;
 	return ret;
 }
 

@@ -13,6 +13,8 @@ struct zns_track {
 	int pidfd, maps, pagemap; /* maps and pagemap are of the memory that the process had at the
 				     beginning */
 	int uffd;
+	int clear_refs, kpageflags; /* for soft-dirty; else -1 */
+	bool armed;
 	bool lost; /* an arm failed: nothing counts any more */
 	struct areas areas; /* as read last */
 	struct zns_spans tracked; /* by the last arm */
@@ -23,9 +25,21 @@ struct zns_track {
 /* Reads t->areas. -ESRCH: gone or another program; -ENOTSUP: asynchronous I/O. */
 int track_areas(struct zns_track *t, struct zns_err *err);
 
+/* A part of an area in the final scan. */
+struct part {
+	struct zns_track *t;
+	bool again;
+	struct zns_spans *stale, *present;
+	uint64_t at; /* what is before it was looked at */
+};
+
 int uffd_arm(struct zns_track *t, struct zns_spans *copy, struct zns_err *err);
-int uffd_final(struct zns_track *t, const struct zns_span *area, size_t nr, bool again,
-	       struct zns_spans *stale, struct zns_spans *present, struct zns_err *err);
+int uffd_part(struct part *p, const struct area *a, uint64_t start, uint64_t end);
 void uffd_end(struct zns_track *t);
+
+int soft_open(struct zns_track *t, struct zns_err *err);
+int soft_arm(struct zns_track *t, struct zns_spans *copy, struct zns_err *err);
+int soft_part(struct part *p, const struct area *a, uint64_t start, uint64_t end);
+int soft_clear(struct zns_track *t);
 
 #endif

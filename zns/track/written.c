@@ -98,18 +98,11 @@ int uffd_arm(struct zns_track *t, struct zns_spans *copy, struct zns_err *err)
 
 /* ---- the final scan ---- */
 
-struct final {
-	struct zns_track *t;
-	bool again;
-	struct zns_spans *stale, *present;
-	uint64_t at; /* what is before it was looked at */
-};
-
 /* A private mapping of a file, or a kernel that does not report all holes: find what is clean. The
  * rest is stale. */
 static int own_found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
 {
-	struct final *f = arg;
+	struct part *f = arg;
 	int ret;
 
 	/*
@@ -130,7 +123,7 @@ static int anon_found(void *arg, uint64_t start, uint64_t end, uint64_t categori
 			 categories & IS_SWAPPED ? categories | IS_PRESENT : categories);
 }
 
-static int scan_all(struct final *f, uint64_t start, uint64_t end, bool file)
+static int scan_all(struct part *f, uint64_t start, uint64_t end, bool file)
 {
 	struct scan_query q = own_content(f->t, file);
 	int ret;
@@ -143,7 +136,7 @@ static int scan_all(struct final *f, uint64_t start, uint64_t end, bool file)
 }
 
 /* The kernel has a short way for exactly this question. What it finds is then looked at closely. */
-static int scan_written(struct final *f, uint64_t start, uint64_t end)
+static int scan_written(struct part *f, uint64_t start, uint64_t end)
 {
 	static const struct scan_query fast = { .mask = IS_WRITTEN, .returned = IS_WRITTEN };
 	struct scan_query q = written_content(f->t, false);
@@ -163,11 +156,11 @@ static int scan_written(struct final *f, uint64_t start, uint64_t end)
 	return ret ? ret : zns_spans_join(f->stale, found);
 }
 
-static int scan_part(struct final *f, const struct area *a, uint64_t start, uint64_t end)
+int uffd_part(struct part *f, const struct area *a, uint64_t start, uint64_t end)
 {
 	struct zns_track *t = f->t;
 	bool known = zns_spans_has(&t->tracked, start);
-	struct scan_query q = own_content(t, a->file);
+	struct scan_query q = own_content(t, true);
 	int ret;
 
 	/* Registering again says whether it is ours still. What is new may be left alone if no dump
@@ -181,37 +174,6 @@ static int scan_part(struct final *f, const struct area *a, uint64_t start, uint
 	t->stat.untracked += a->may ? end - start : 0;
 	ret = zns_spans_add(f->stale, start, end);
 	return ret ? ret : scan_range(t->pagemap, &q, start, end, add_found, f->present);
-}
-
-int uffd_final(struct zns_track *t, const struct zns_span *area, size_t nr, bool again,
-	       struct zns_spans *stale, struct zns_spans *present, struct zns_err *err)
-{
-	struct final f = { .t = t, .again = again, .stale = stale, .present = present };
-	size_t j = 0;
-	int ret = 0;
-
-	t->stat.tracked = t->stat.untracked = 0;
-	for (size_t i = 0; i < nr && !ret; i++) {
-		uint64_t at = area[i].start;
-
-		while (j < t->areas.nr && t->areas.a[j].end <= at)
-			j++;
-		for (size_t k = j; !ret && k < t->areas.nr && t->areas.a[k].start < area[i].end;
-		     k++) {
-			const struct area *a = &t->areas.a[k];
-			uint64_t start = zns_max(at, a->start), end = zns_min(area[i].end, a->end);
-
-			ret = zns_spans_add(stale, at, start); /* nothing is there */
-			if (!ret)
-				ret = scan_part(&f, a, start, end);
-			at = end;
-		}
-		if (!ret)
-			ret = zns_spans_add(stale, at, area[i].end);
-	}
-	return ret ? zns_fail_sys(err, ret, "cannot see which pages of process %d were written",
-				  t->pid) :
-		     0;
 }
 
 /* ---- the end ---- */

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Tracking by soft-dirty bits, for kernels before 6.7. Reading them and clearing them are two
+ * steps. What is written in between would be lost, so all threads are stopped for both. (What
+ * another process writes then by process_vm_writev() is lost, as it is in every tool that uses
+ * these bits.)
+ *
+ * New and moved memory is soft-dirty. A page that was discarded is a hole, and after it was read
+ * the zero page or one of the file: none of them is the process's own, and only own pages can be
+ * clean.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "threads.h"
+#include "track_int.h"
+#include "zns/util.h"
+
+#define ENTRIES 2048 /* of pagemap, read at once; 16 KiB of stack */
+#define HUGE_PAGES 512ULL /* pages in a huge one */
+#define KPF_ZERO (1ULL << 24) /* /proc/kpageflags: the zero page, small or huge */
+
+int soft_open(struct zns_track *t, struct zns_err *err)
+{
+	char path[48];
+
+	snprintf(path, sizeof(path), "/proc/%d/clear_refs", t->pid);
+	t->clear_refs = open(path, O_WRONLY | O_CLOEXEC);
+	if (t->clear_refs < 0)
+		return zns_fail_sys(err, -errno, "cannot open %s", path);
+	t->kpageflags = open("/proc/kpageflags", O_RDONLY | O_CLOEXEC);
+	return t->kpageflags < 0 ? zns_fail_sys(err, -errno, "cannot open /proc/kpageflags") : 0;
+}
+
+int soft_clear(struct zns_track *t)
+{
+	return write(t->clear_refs, "4", 1) == 1 ? 0 : -errno;
+}
+
+struct zero {
+	const struct zns_track *t;
+	uint64_t from; /* physical page number of a huge zero page seen last; 0: none */
+};
+
+/* A page of zeroes that nobody has written. A huge one begins at a multiple of its size, in memory
+ * and here. */
+static int is_zero(struct zero *z, uint64_t addr, uint64_t entry, bool *yes)
+{
+	uint64_t pfn = entry & PME_PFN, flags = 0;
+	int ret;
+
+	*yes = pfn == z->t->k.zero_pfn || (z->from && pfn - z->from < HUGE_PAGES);
+	if (*yes || pfn % HUGE_PAGES || addr / TRACK_PAGE % HUGE_PAGES)
+		return 0;
+	ret = zns_pread_all(z->t->kpageflags, &flags, sizeof(flags), (off_t)(pfn * sizeof(flags)));
+	*yes = flags & KPF_ZERO;
+	if (*yes)
+		z->from = pfn;
+	return ret;
+}
+
+/* Calls with runs of own pages; dirty: written since the bits were cleared. */
+typedef int (*own_run)(void *arg, uint64_t start, uint64_t end, bool dirty);
+
+static int classify(struct zero *z, uint64_t addr, uint64_t e, int *class)
+{
+	bool zero = false;
+	int ret = 0;
+
+	*class = 0;
+	if (!(e & (PME_PRESENT | PME_SWAP)) || e & PME_FILE)
+		return 0;
+	if (e & PME_PRESENT)
+		ret = is_zero(z, addr, e, &zero);
+	if (!zero)
+		*class = e & PME_SOFT_DIRTY || !z->t->armed || z->t->lost ? 2 : 1;
+	return ret;
+}
+
+static int scan(const struct zns_track *t, uint64_t start, uint64_t end, own_run found, void *arg)
+{
+	struct zero z = { .t = t };
+	uint64_t entry[ENTRIES], since = start;
+	int class = 0, ret = 0;
+
+	for (uint64_t at = start; at < end && !ret;) {
+		size_t n = zns_min((end - at) / TRACK_PAGE, (uint64_t)ENTRIES);
+
+		ret = zns_pread_all(t->pagemap, entry, n * sizeof(*entry),
+				    (off_t)(at / TRACK_PAGE * sizeof(*entry)));
+		for (size_t i = 0; i < n && !ret; i++, at += TRACK_PAGE) {
+			int now;
+
+			ret = classify(&z, at, entry[i], &now);
+			if (now == class)
+				continue;
+			if (class && !ret)
+				ret = found(arg, since, at, class == 2);
+			since = at;
+			class = now;
+		}
+	}
+	return ret || !class ? ret : found(arg, since, end, class == 2);
+}
+
+/* ---- a round ---- */
+
+struct round {
+	struct zns_track *t;
+	struct zns_spans *copy;
+	struct zns_err *err;
+};
+
+static int to_copy(void *arg, uint64_t start, uint64_t end, bool dirty)
+{
+	return dirty ? zns_spans_add(arg, start, end) : 0;
+}
+
+/*
+ * While all threads are stopped. It does allocate memory: the areas must be those that are there
+ * now. So who kills just this child may leave us with a lock that is held; whoever waits for us
+ * must have a limit of time.
+ */
+static int arm(void *arg)
+{
+	struct round *r = arg;
+	struct zns_track *t = r->t;
+	int ret = track_areas(t, r->err);
+
+	if (ret)
+		return ret;
+	t->stat.tracked = t->stat.untracked = 0;
+	for (size_t i = 0; i < t->areas.nr && !ret; i++) {
+		const struct area *a = &t->areas.a[i];
+
+		if (a->may) {
+			t->stat.tracked += a->end - a->start;
+			ret = scan(t, a->start, a->end, to_copy, r->copy);
+		}
+	}
+	return ret ? ret : soft_clear(t);
+}
+
+int soft_arm(struct zns_track *t, struct zns_spans *copy, struct zns_err *err)
+{
+	struct tracer tr = { .pid = t->pid };
+	struct round r = { .t = t, .copy = copy, .err = err };
+	int ret = track_areas(t, err);
+
+	if (!ret)
+		ret = threads_alone(t->pid, 1000, err);
+	if (!ret)
+		ret = threads_stopped(&tr, arm, &r, err);
+	t->stat.stop_ns = tr.stop_ns;
+	return ret;
+}
+
+/* ---- the final scan ---- */
+
+static int to_final(void *arg, uint64_t start, uint64_t end, bool dirty)
+{
+	struct part *p = arg;
+	int ret;
+
+	if (dirty)
+		return zns_spans_add(p->present, start, end);
+	ret = zns_spans_add(p->stale, p->at, start);
+	p->at = end;
+	return ret;
+}
+
+static int to_present(void *arg, uint64_t start, uint64_t end, bool dirty)
+{
+	return zns_spans_add(arg, start, end);
+}
+
+int soft_part(struct part *p, const struct area *a, uint64_t start, uint64_t end)
+{
+	int ret;
+
+	p->at = start;
+	if (a->may) {
+		p->t->stat.tracked += end - start;
+		ret = scan(p->t, start, end, to_final, p);
+	} else { /* no round has looked at it */
+		ret = scan(p->t, start, end, to_present, p->present);
+	}
+	return ret ? ret : zns_spans_add(p->stale, p->at, end);
+}
