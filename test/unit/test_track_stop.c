@@ -588,25 +588,62 @@ static void stopped_stays_stopped(void **state)
 	end(&c);
 }
 
-/* SIGSTOP and SIGCONT come at any moment of it. */
+/* What the one before had begun may not have ended yet: busy. */
+static void track_for_ever(pid_t pid)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_spans copy = { 0 };
+	struct zns_track *k;
+	int ret;
+
+	for (;;) {
+		ret = zns_track_new(pid, &kernel, &k, &err);
+		if (ret == -EBUSY)
+			continue;
+		if (ret || zns_track_arm(k, &copy, &err) ||
+		    (zns_track_barrier(k, &err) && err.code != -EBUSY)) {
+			print_error("%s\n", err.msg);
+			_exit(1);
+		}
+		zns_track_free(k);
+	}
+}
+
+static pid_t tracker_beside(pid_t pid)
+{
+	pid_t p = fork();
+
+	assert_true(p >= 0);
+	if (!p) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		track_for_ever(pid);
+	}
+	return p;
+}
+
+static void kill_tracker(pid_t p)
+{
+	int status;
+
+	kill(p, SIGKILL);
+	assert_int_equal(waitpid(p, &status, 0), p);
+	assert_true(WIFSIGNALED(status));
+}
+
+/* SIGSTOP and SIGCONT come at any moment of it, and none is lost. */
 static void stops_beside(void **state)
 {
 	struct target c = start(idle, NULL);
 	pid_t p;
 
 	heard(&c);
-	p = fork();
-	if (!p) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (unsigned int i = 0;; i++) {
-			kill(c.pid, i & 1 ? SIGCONT : SIGSTOP);
-			usleep(100 + i % 7 * 50);
-		}
+	p = tracker_beside(c.pid);
+	for (int i = 0; i < 300; i++) {
+		freeze(&c);
+		thaw(&c);
+		ask(&c, 'x');
 	}
-	disturb(c.pid, 200);
-	kill(p, SIGKILL);
-	waitpid(p, NULL, 0);
-	kill(c.pid, SIGCONT);
+	kill_tracker(p);
 	ask(&c, 'x');
 	end(&c);
 }
@@ -765,7 +802,8 @@ static void asynchronous(void **state)
 	assert_int_equal(zns_track_barrier(k, &err), -ENOTSUP);
 	refuses(c.pid, -ENOTSUP, "asynchronous");
 	freeze(&c);
-	assert_int_equal(zns_track_final(k, &all, 1, false, &stale, &present, &err), 0);
+	if (zns_track_final(k, &all, 1, false, &stale, &present, &err))
+		fail_msg("%s", err.msg);
 	assert_int_equal(zns_spans_bytes(&stale), all.end);
 	assert_true(present.nr > 0);
 	zns_track_free(k);
@@ -873,25 +911,6 @@ static void of_32_bits(void **state)
 
 /* ---- a tracker that is killed ---- */
 
-/* What the one before had begun may not have ended yet: busy. */
-static void track_for_ever(pid_t pid)
-{
-	struct zns_err err = ZNS_ERR_INIT;
-	struct zns_spans copy = { 0 };
-	struct zns_track *k;
-	int ret;
-
-	for (;;) {
-		ret = zns_track_new(pid, &kernel, &k, &err);
-		if (ret == -EBUSY)
-			continue;
-		if (ret || zns_track_arm(k, &copy, &err) ||
-		    (zns_track_barrier(k, &err) && err.code != -EBUSY))
-			_exit(1);
-		zns_track_free(k);
-	}
-}
-
 static void killed_tracker(void **state)
 {
 	uint64_t *turns = shared_words();
@@ -902,17 +921,11 @@ static void killed_tracker(void **state)
 	while (!turns[0])
 		usleep(100);
 	for (int i = 0; i < 100; i++) {
-		pid_t p = fork();
+		pid_t p = tracker_beside(c.pid);
 		uint64_t before;
-		int status;
 
-		assert_true(p >= 0);
-		if (!p)
-			track_for_ever(c.pid);
 		usleep((unsigned int)rand_r(&seed) % 8000);
-		kill(p, SIGKILL);
-		assert_int_equal(waitpid(p, &status, 0), p);
-		assert_true(WIFSIGNALED(status));
+		kill_tracker(p);
 		before = turns[0];
 		while (turns[0] == before) {
 			assert_int_equal(waitpid(c.pid, NULL, WNOHANG), 0);

@@ -291,7 +291,7 @@ static int with_thread(struct tracer *t, struct job *j, pid_t tid)
 		call(&g, SYS_close, (uint64_t)fd, &unused);
 	}
 	back = give_back(&g);
-	t->stop_ns = zns_max(t->stop_ns, zns_mono_ns() - begin);
+	t->stop_ns = zns_mono_ns() - begin;
 	return ret ? ret : back;
 }
 

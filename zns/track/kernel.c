@@ -66,10 +66,10 @@ static uint64_t pagemap_entry(const struct trial *t, const char *at)
 		       e;
 }
 
-/* A protected page is clean, a written one is not, and one that was moved is not. */
+/* A protected page is clean, a written one is not. */
 static const char *try_small(struct trial *t)
 {
-	char *page = t->at, *to = t->at + HUGE;
+	char *page = t->at;
 
 	memset(page, 1, 2 * TRACK_PAGE);
 	if (protect(t, page, HUGE) != 2 * TRACK_PAGE || written(t, page, 2 * TRACK_PAGE))
@@ -77,12 +77,6 @@ static const char *try_small(struct trial *t)
 	*(volatile char *)page = 2;
 	if (written(t, page, TRACK_PAGE) != TRACK_PAGE)
 		return "PAGEMAP_SCAN does not report written pages";
-	if (mremap(page + TRACK_PAGE, TRACK_PAGE, TRACK_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) !=
-		    to ||
-	    uffd_register(t->uffd, (uintptr_t)to, (uintptr_t)to + TRACK_PAGE))
-		return "pages cannot be moved";
-	if (written(t, to, TRACK_PAGE) != TRACK_PAGE)
-		return "it keeps the protection of pages that mremap moves (mended in Linux 6.13)";
 	return NULL;
 }
 

@@ -79,6 +79,7 @@ static bool parse(char *line, struct area *a, const char **async)
 	inode = strtoull(p, &p, 10);
 	name = p + strspn(p, " ");
 	a->exec = perms[2] == 'x';
+	a->registered = false;
 	a->vdso = !strcmp(name, "[vdso]");
 	a->file = inode != 0;
 	a->may = perms[3] == 'p' && !special(name);
@@ -109,7 +110,8 @@ int areas_read(int fd, struct areas *l, struct zns_err *err)
 			return zns_fail(err, -ENOMEM, "no memory for the areas of a process");
 		if (!parse(line, &l->a[l->nr], &l->async))
 			return zns_fail(err, -EPROTO, "/proc/PID/maps has an unknown form");
-		l->nr++;
+		if (!(l->a[l->nr].start >> 63)) /* [vsyscall] is the kernel's */
+			l->nr++;
 	}
 	return 0;
 }

@@ -12,6 +12,7 @@ struct area {
 	bool may; /* private memory of a kind that can be tracked */
 	bool file; /* of a file: a page is its own only once it was written */
 	bool exec, vdso;
+	bool registered; /* with a userfaultfd, as was seen before it was registered anew */
 };
 
 struct areas {

@@ -42,3 +42,30 @@ int scan_range(int pagemap, const struct scan_query *q, uint64_t start, uint64_t
 	}
 	return 0;
 }
+
+int64_t scan_unregistered(int pagemap, uint64_t start, uint64_t end)
+{
+	struct scan_region region;
+	/* areas that have it are left out as a whole, so this is quick */
+	struct scan_arg a = { .size = sizeof(a),
+			      .start = start,
+			      .end = end,
+			      .vec = (uintptr_t)&region,
+			      .vec_len = 1,
+			      .max_pages = 1,
+			      .inverted = IS_WPALLOWED,
+			      .mask = IS_WPALLOWED,
+			      .returned = IS_WPALLOWED };
+
+	for (; a.start < end; a.start = a.walk_end) {
+		int n = ioctl(pagemap, SCAN_IOCTL, &a);
+
+		if (n < 0)
+			return -errno;
+		if (n)
+			return (int64_t)region.start;
+		if (a.walk_end <= a.start || a.walk_end > end)
+			return -EPROTO;
+	}
+	return (int64_t)end;
+}

@@ -24,4 +24,8 @@ typedef int (*scan_found)(void *arg, uint64_t start, uint64_t end, uint64_t cate
 int scan_range(int pagemap, const struct scan_query *q, uint64_t start, uint64_t end,
 	       scan_found found, void *arg);
 
+/* The first address of [start, end) in an area without asynchronous write protection, or @end;
+ * -errno if negative. */
+int64_t scan_unregistered(int pagemap, uint64_t start, uint64_t end);
+
 #endif

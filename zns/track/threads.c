@@ -47,8 +47,11 @@ static void unmark(struct pass *p, pid_t tid)
 static void done(struct pass *p, unsigned int i, bool stopped)
 {
 	if (stopped && !p->hold) {
+		uint64_t ns;
+
 		tracer_release(p->asked[i].tid);
-		p->t->stop_ns = zns_max(p->t->stop_ns, zns_mono_ns() - p->asked[i].since_ns);
+		ns = zns_mono_ns() - p->asked[i].since_ns;
+		p->t->stop_ns = zns_max(p->t->stop_ns, ns);
 	}
 	if (!stopped && p->hold)
 		unmark(p, p->asked[i].tid); /* there is nothing to release */

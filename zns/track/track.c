@@ -251,7 +251,9 @@ int zns_track_final(struct zns_track *t, const struct zns_span *area, size_t nr,
 	if (t->lost)
 		ret = look_anew(t, err);
 	if (!ret) {
-		ret = scan_areas(&p, area, nr);
+		ret = t->k.tracker == ZNS_TRACKER_UFFD ? uffd_look(t) : 0;
+		if (!ret)
+			ret = scan_areas(&p, area, nr);
 		if (!ret && p.again && t->k.tracker == ZNS_TRACKER_SOFT_DIRTY)
 			ret = soft_clear(t);
 		if (ret)

@@ -34,6 +34,7 @@ struct part {
 };
 
 int uffd_arm(struct zns_track *t, struct zns_spans *copy, struct zns_err *err);
+int uffd_look(struct zns_track *t); /* before the parts */
 int uffd_part(struct part *p, const struct area *a, uint64_t start, uint64_t end);
 void uffd_end(struct zns_track *t);
 

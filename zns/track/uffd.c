@@ -25,6 +25,13 @@ int uffd_register(int uffd, uint64_t start, uint64_t end)
 	return -EOPNOTSUPP;
 }
 
+int uffd_unprotect(int uffd, uint64_t start, uint64_t end)
+{
+	struct uffdio_writeprotect w = { .range = { .start = start, .len = end - start } };
+
+	return ioctl(uffd, UFFDIO_WRITEPROTECT, &w) ? -errno : 0;
+}
+
 int uffd_unregister(int uffd, uint64_t start, uint64_t end)
 {
 	struct uffdio_range r = { .start = start, .len = end - start };

@@ -12,6 +12,8 @@
 int uffd_begin(int uffd, uint64_t features);
 /* -EBUSY: another userfaultfd has it. -EOPNOTSUPP: huge pages of hugetlbfs. May be repeated. */
 int uffd_register(int uffd, uint64_t start, uint64_t end);
+/* Lift the protection: the pages count as written. */
+int uffd_unprotect(int uffd, uint64_t start, uint64_t end);
 /* Forgets the protection, too. */
 int uffd_unregister(int uffd, uint64_t start, uint64_t end);
 

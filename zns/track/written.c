@@ -45,17 +45,75 @@ static struct scan_query written_content(const struct zns_track *t, bool file)
 	return q;
 }
 
-/* The area was registered, or cannot be. What is not ours stays untracked, and stale. */
+/* Which areas are registered still? */
+static int look_at_areas(struct zns_track *t)
+{
+	struct area *a = t->areas.a, *last = a + t->areas.nr;
+	int64_t at = 0;
+
+	for (; a < last; a++) {
+		if (at >= 0 && (uint64_t)at < a->end)
+			at = scan_unregistered(t->pagemap, zns_max((uint64_t)at, a->start),
+					       last[-1].end);
+		if (at < 0)
+			return (int)at;
+		a->registered = (uint64_t)at >= a->end;
+		at = zns_max((uint64_t)at, a->end);
+	}
+	return 0;
+}
+
+static int unprotect_found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
+{
+	for (uint64_t at = start, to; at < end; at = to) {
+		int ret;
+
+		to = zns_min(end, at + END_STEP);
+		ret = uffd_unprotect(*(int *)arg, at, to);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+/*
+ * Register an area that was not. Its pages may be marked as protected nevertheless: when mremap()
+ * puts an area beside a registered one and the kernel joins them, it takes the registration from
+ * both and leaves the marks of the second. Pages are then written without a trace, and would be
+ * clean once the area is registered again. So all marks are removed first.
+ */
+static int take_new(struct zns_track *t, const struct area *a)
+{
+	static const struct scan_query marked = { .mask = IS_WRITTEN,
+						  .inverted = IS_WRITTEN,
+						  .anyof = IS_PRESENT | IS_SWAPPED,
+						  .returned = IS_WRITTEN,
+						  .step = ARM_STEP };
+	int ret = uffd_register(t->uffd, a->start, a->end);
+
+	if (ret)
+		return ret;
+	ret = scan_range(t->pagemap, &marked, a->start, a->end, unprotect_found, &t->uffd);
+	if (ret) /* it has changed meanwhile */
+		uffd_unregister(t->uffd, a->start, a->end);
+	return ret;
+}
+
 static int take(struct zns_track *t, const struct area *a)
 {
-	int ret = a->may ? uffd_register(t->uffd, a->start, a->end) : -EOPNOTSUPP;
+	int ret = -EOPNOTSUPP;
 
-	if (ret == -ESRCH || ret == -ENOMEM)
+	/* One that was registered is not registered again: it may have lost that since it was
+	 * looked at. */
+	if (a->may)
+		ret = a->registered ? 0 : take_new(t, a);
+	if (ret == -ESRCH)
 		return ret;
 	if (!ret) {
 		t->stat.tracked += a->end - a->start;
 		return zns_spans_add(&t->tracked, a->start, a->end);
 	}
+	/* what is not ours stays untracked, and stale */
 	t->stat.untracked += a->may ? a->end - a->start : 0;
 	return 0;
 }
@@ -86,11 +144,9 @@ int uffd_arm(struct zns_track *t, struct zns_spans *copy, struct zns_err *err)
 		return ret;
 	zns_spans_clear(&t->tracked);
 	t->stat.tracked = t->stat.untracked = 0;
-	for (size_t i = 0; i < t->areas.nr && !ret; i++) {
+	ret = look_at_areas(t);
+	for (size_t i = 0; i < t->areas.nr && !ret; i++)
 		ret = take(t, &t->areas.a[i]);
-		if (ret == -ENOMEM) /* too many areas for the kernel, or for us */
-			ret = 0;
-	}
 	if (!ret)
 		ret = protect(t, copy);
 	return ret ? zns_fail_sys(err, ret, "cannot protect the memory of process %d", t->pid) : 0;
@@ -156,18 +212,36 @@ static int scan_written(struct part *f, uint64_t start, uint64_t end)
 	return ret ? ret : zns_spans_join(f->stale, found);
 }
 
+int uffd_look(struct zns_track *t)
+{
+	return t->lost ? 0 : look_at_areas(t);
+}
+
+/* Did a round register it, and is it ours still? What is new may be left alone if no dump follows.
+ */
+static bool is_tracked(struct part *f, const struct area *a, uint64_t start)
+{
+	struct zns_track *t = f->t;
+
+	if (!a->may || t->lost)
+		return false;
+	if (a->registered && zns_spans_has(&t->tracked, start)) /* frozen: nothing has changed since
+								   that was seen */
+		return !uffd_register(t->uffd, a->start, a->end);
+	return f->again && !take_new(t, a);
+}
+
 int uffd_part(struct part *f, const struct area *a, uint64_t start, uint64_t end)
 {
 	struct zns_track *t = f->t;
-	bool known = zns_spans_has(&t->tracked, start);
 	struct scan_query q = own_content(t, true);
 	int ret;
 
-	/* Registering again says whether it is ours still. What is new may be left alone if no dump
-	 * follows. */
-	if (a->may && !t->lost && (known || f->again) &&
-	    !uffd_register(t->uffd, a->start, a->end)) {
+	if (is_tracked(f, a, start)) {
 		t->stat.tracked += end - start;
+		ret = zns_spans_add(&t->tracked, start, end);
+		if (ret)
+			return ret;
 		return a->file || !t->k.holes ? scan_all(f, start, end, a->file) :
 						scan_written(f, start, end);
 	}
