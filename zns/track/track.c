@@ -83,7 +83,14 @@ static int begin(pid_t pid, const struct zns_track_kernel *k, struct zns_track *
 	if (!t)
 		return zns_fail(err, -ENOMEM, "no memory for a tracker");
 	*t = (struct zns_track){
-		.pid = pid, .k = *k, .pidfd = -1, .maps = -1, .pagemap = -1, .uffd = -1
+		.pid = pid,
+		.k = *k,
+		.pidfd = -1,
+		.maps = -1,
+		.pagemap = -1,
+		.uffd = -1,
+		.clear_refs = -1,
+		.kpageflags = -1,
 	};
 	ret = open_all(t);
 	if (ret) {
