@@ -24,6 +24,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE / 'papers'), str(HERE.parents[1] / 'test' / 'zonetests')]
 import svg                  # noqa: E402
 import compare              # noqa: E402
+import freeze_steps         # noqa: E402
 import ztproto              # noqa: E402
 from compare import BUILD, QOS, REPO, ZONE_MIB, Failed, syncfs        # noqa: E402
 
@@ -221,7 +222,8 @@ class Bench:
                          f'{" | ".join(lines[-4:])}')
         time.sleep(SETTLE_S)
         stats = ztproto.dump_stats(self.dir / 'stats-dump')
-        found = {'gap_ms': subject.gaps.longest_ms(), 'gap_before_ms': before, 'freezing_ms': stats[1] / 1000,
+        steps = freeze_steps.of_log((self.dir / 'dump.log').read_text(errors='replace'))
+        found = {'steps_ms': steps, 'gap_ms': subject.gaps.longest_ms(), 'gap_before_ms': before, 'freezing_ms': stats[1] / 1000,
                  'frozen_ms': stats[2] / 1000, 'wall_s': wall, 'pages_written': subject.gaps.written() - written}
         system.remove()
         return found
@@ -259,8 +261,15 @@ def table(cases, names):
     yield '| ' + ' | '.join(head) + ' |'
     yield '| ' + ' | '.join(['---'] * len(head)) + ' |'
     for (shape, mib, rate), found in cases.items():
-        cells = [f'{median(found[name], key):.{digits}f}' for key, _, digits in KEYS for name in names]
+        cells = [f'{median(found[name], key):.{digits}f} ({min(f[key] for f in found[name]):.{digits}f})'
+                 for key, _, digits in KEYS for name in names]
         yield '| ' + ' | '.join([shape, size_name(mib), f'{rate:,}', *cells]) + ' |'
+
+
+def steps(cases, names):
+    for (shape, mib, rate), found in cases.items():
+        yield from ['', f'## {shape}, {size_name(mib)}, {rate:,} writes/s', '']
+        yield from freeze_steps.table({name: [f['steps_ms'] for f in found[name]] for name in names}, names)
 
 
 def plots(cases, names, target):
@@ -325,10 +334,10 @@ def main():
     facts = compare.machine_facts(args.dir)
     text = '\n'.join([
         '# How long tasks stand still in a dump', '', *table(cases, names), '',
-        f'Medians of {args.n} rounds; the systems take turns on the same subject, which runs on. {facts["cores"]} cores, kernel '
+        f'Medians of {args.n} rounds, in parentheses the shortest; the systems take turns on the same subject, which runs on. {facts["cores"]} cores, kernel '
         f'{facts["kernel"]}, load {facts["load_at_start"]:.1f} at the end. The gap is the longest time that a thread of the subject did '
         f'not run, too long by at most 0.1 ms (tree of {TREE}: 1 ms). Stock dumps into files in the page cache; ours is durable on '
-        'return.', ''])
+        'return.', *steps(cases, names), ''])
     print(text)
     if args.report:
         target = Path(args.report)
