@@ -193,20 +193,15 @@ def freeze_cgroup_v2(scene):
 
 # ---- the network's lock ---------------------------------------------------------------------------------
 
-def netfilter(task):
-    """The rules of the task's network namespace, as both tools see them."""
+def netfilter(task, env):
+    """The rules of the task's network namespace, of both families."""
     def said(*command):
-        return subprocess.run(['nsenter', '-t', str(task.pid), '-n', *command], capture_output=True, text=True, check=True).stdout
+        return subprocess.run(['nsenter', '-t', str(task.pid), '-n', *command], env=env, capture_output=True, text=True,
+                              check=True).stdout
     return said('iptables-save') + said('ip6tables-save')
 
 
-@case
-def network_lock(scene):
-    """A dump locks the network of a namespace, and nothing is left of the lock in a task that runs on or is restored."""
-    for tool in ('iptables-save', 'ip6tables-save', 'nsenter'):
-        if not shutil.which(tool):
-            raise Skipped(f'there is no {tool}')
-    scene = scene()
+def locked_and_unlocked(scene, env):
     directory = scene.dir / 'net'
     directory.mkdir()
     task = Task(directory, 'netlo', 'ns')
@@ -219,19 +214,49 @@ def network_lock(scene):
     images = scene.dir / 'net-images'
     for end in ('--leave-running', None):
         images.mkdir()
-        done = scene.dump(task=task, images=images, extra=['--action-script', look, *([end] if end else [])])
+        done = scene.dump(task=task, images=images, env=env, extra=['--action-script', look, *([end] if end else [])])
         expect('exit', done.code, 0)
         if '-j CRIU' not in seen.read_text():
             raise Failed(f'the network was not locked: {seen.read_text()!r}')
         if end:
-            if 'CRIU' in netfilter(task):
-                raise Failed(f'after the thaw the lock is still there: {netfilter(task)!r}')
+            if 'CRIU' in netfilter(task, env):
+                raise Failed(f'after the thaw the lock is still there: {netfilter(task, env)!r}')
             task.verify(signal.SIGUSR1)
             shutil.rmtree(images)
-    expect('exit of restore', scene.restore(task=task, images=images).code, 0)
-    if 'CRIU' in netfilter(task):
-        raise Failed(f'after the restore the lock is there: {netfilter(task)!r}')
+    expect('exit of restore', scene.restore(task=task, images=images, env=env).code, 0)
+    if 'CRIU' in netfilter(task, env):
+        raise Failed(f'after the restore the lock is there: {netfilter(task, env)!r}')
     task.verify(signal.SIGUSR1)
+
+
+IPTABLES = ('iptables', 'iptables-restore', 'iptables-save', 'ip6tables', 'ip6tables-restore', 'ip6tables-save')
+
+
+@case
+def network_lock(scene):
+    """A dump locks the network of a namespace, and nothing is left of the lock in a task that runs on or is restored."""
+    if missing := [tool for tool in IPTABLES if not shutil.which(tool)]:
+        raise Skipped(f'there is no {missing[0]}')
+    scene = scene()
+    locked_and_unlocked(scene, scene.device.env)
+
+
+@case
+def network_lock_legacy(scene):
+    """The same with the iptables that is not on nftables."""
+    legacy = {tool: shutil.which(tool.replace('tables', 'tables-legacy', 1)) for tool in IPTABLES}
+    if not all(legacy.values()):
+        raise Skipped('there is no iptables-legacy')
+    if subprocess.run(['unshare', '-n', legacy['iptables'], '-L'], capture_output=True).returncode:
+        raise Skipped('this kernel has no ip_tables')
+    scene = scene()
+    programs = scene.dir / 'programs'
+    programs.mkdir()
+    for tool, path in legacy.items():
+        program = programs / tool       # no link: it looks at the name it is called by
+        program.write_text(f'#!/bin/sh\nexec {path} "$@"\n')
+        program.chmod(0o755)
+    locked_and_unlocked(scene, dict(scene.device.env, PATH=f'{programs}:{os.environ["PATH"]}'))
 
 
 # ---- action scripts ------------------------------------------------------------------------------------
