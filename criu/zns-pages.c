@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -212,9 +214,40 @@ int zns_pages_seal(struct zns_img *zi)
 /* --- restore --- */
 
 #define BATCH_MAX 64
+/* for memory that is filled again and again */
+#define BATCH_AGAIN                      \
+	{                                \
+		{ -1, -1 }, 0, false, -1 \
+	}
+/*
+ * So much memory waits until the restorer blob has mapped its areas: then the tasks of a tree are
+ * filled at the same time, not one before its children are born.
+ */
+#define PIE_BYTES (4UL << 20)
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
 #endif
+
+/*
+ * With a userfaultfd of this process the helper makes pages without a fault for each (zns/task.h).
+ * -1: no gain, or the kernel refuses; the helper does without. All who get it close it before
+ * anybody touches the pages.
+ */
+static int fault_fd(const struct cr_img *img)
+{
+	/* Who touches a missing page all the same gets a signal and does not hang. */
+	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_SIGBUS };
+	int fd;
+
+	if (img->zns->size < PIE_BYTES)
+		return -1;
+	fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
+	if (fd < 0 && errno == EINVAL) /* before Linux 5.11 */
+		fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	if (fd >= 0 && ioctl(fd, UFFDIO_API, &api))
+		close_safe(&fd);
+	return fd;
+}
 
 static int batch_take(struct zns_batch *b)
 {
@@ -238,6 +271,8 @@ int zns_batch_add(struct zns_batch *b, struct cr_img *img, struct iovec *iov, in
 		pr_perror("Can't make a socket for zns-helper's answers");
 		return -1;
 	}
+	if (b->uffd == -2)
+		b->uffd = fault_fd(img);
 	/* In the helper each request takes a descriptor and its addresses. */
 	if (b->nr == BATCH_MAX && batch_take(b) == -EPIPE)
 		return -1;
@@ -251,7 +286,8 @@ int zns_batch_add(struct zns_batch *b, struct cr_img *img, struct iovec *iov, in
 	m.payload = v;
 	m.len = nr * sizeof(v[0]);
 	m.fd[0] = b->sk[1];
-	m.nr_fd = 1;
+	m.fd[1] = b->uffd;
+	m.nr_fd = b->uffd < 0 ? 1 : 2;
 	if (nr > ZW_MAX_IOV || zns_send(&m)) {
 		pr_err("%s; start the restore again\n", zns_helper_gone());
 		return -1;
@@ -270,14 +306,15 @@ int zns_batch_wait(struct zns_batch *b)
 	while (b->nr && batch_take(b) != -EPIPE)
 		;
 	close(b->sk[0]);
+	close_safe(&b->uffd);
 	ret = b->failed ? -1 : 0;
-	*b = (struct zns_batch)ZNS_BATCH_INIT;
+	*b = (struct zns_batch)BATCH_AGAIN;
 	return ret;
 }
 
 static int read_now(struct cr_img *img, void *buf, unsigned long len, off_t off)
 {
-	struct zns_batch b = ZNS_BATCH_INIT;
+	struct zns_batch b = BATCH_AGAIN;
 	struct iovec iov = { buf, len };
 	int ret = zns_batch_add(&b, img, &iov, 1, off);
 
@@ -380,8 +417,8 @@ static struct zns_windows *windows_of(struct zns_img *zi)
 		xfree(ws);
 		return NULL;
 	}
-	ws->w[0] = (struct window){ .mem = mem, .coming = ZNS_BATCH_INIT };
-	ws->w[1] = (struct window){ .mem = mem + WINDOW, .coming = ZNS_BATCH_INIT };
+	ws->w[0] = (struct window){ .mem = mem, .coming = BATCH_AGAIN };
+	ws->w[1] = (struct window){ .mem = mem + WINDOW, .coming = BATCH_AGAIN };
 	return zi->windows = ws;
 }
 
@@ -446,11 +483,6 @@ bool zns_vma_is_empty(struct page_read *pr, unsigned long start, unsigned long e
  * area the blob maps the areas in place, and the helper writes the pages there.
  */
 #define PIE_ENTRY (64UL << 10)
-/*
- * Much memory waits, too: then the tasks of a tree are filled at the same time, not one before its
- * children are born, and pages are made by a userfaultfd (zns_fill_begin()).
- */
-#define PIE_BYTES (4UL << 20)
 
 bool zns_fill_in_pie(struct page_read *pr)
 {
@@ -491,20 +523,6 @@ static int list_places(struct task_restore_args *ta, uint32_t *nr)
 	}
 	munmap(v, max * sizeof(*v));
 	*nr = max;
-	return fd;
-}
-
-/* With it the helper makes pages without a fault for each. -1: no gain, or the kernel refuses; the
- * helper does without. */
-static int fault_fd(const struct cr_img *img)
-{
-	int fd;
-
-	if (img->zns->size < PIE_BYTES)
-		return -1;
-	fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
-	if (fd < 0 && errno == EINVAL) /* before Linux 5.11 */
-		fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
 	return fd;
 }
 

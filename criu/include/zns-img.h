@@ -176,10 +176,12 @@ struct zns_batch {
 	int sk[2];
 	unsigned int nr; /* answers to come */
 	bool failed;
+	/* covers the memory until the wait ends; -2: one is made if it is worth it, -1: none */
+	int uffd;
 };
-#define ZNS_BATCH_INIT               \
-	{                            \
-		{ -1, -1 }, 0, false \
+#define ZNS_BATCH_INIT                   \
+	{                                \
+		{ -1, -1 }, 0, false, -2 \
 	}
 extern int zns_batch_add(struct zns_batch *b, struct cr_img *img, struct iovec *iov, int nr,
 			 off_t off);

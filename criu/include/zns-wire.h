@@ -47,7 +47,9 @@ enum zw_op {
 	   ZW_KIND_FD. Level 0 is the checkpoint, put together from its chain if it is incremental.
 	   In a dump 1 is its parent, and so on */
 	ZW_OPEN,
-	ZW_READ, /* image, off, nr; payload zw_iov[nr] in the sender's memory; fds: reply */
+	/* image, off, nr; payload zw_iov[nr] in the sender's memory; fds: reply, the sender's
+	   userfaultfd if it has one for this */
+	ZW_READ,
 	ZW_DONE, /* fds: reply, with a summary: every task is restored */
 	/* image, nr; fds: reply, memfd with zw_place[nr] in the sender's memory, its userfaultfd if
 	 * it could be had. Begins when a byte comes through reply; answered when all pages are

@@ -2,6 +2,8 @@
 /* The striping reader: any range into any place, verified; damage and errors never deliver a wrong
  * byte. */
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include "stripe_fixture.h"
@@ -350,6 +352,7 @@ static void into_covered_memory(void **state)
 {
 	const struct image *i = &im[9];
 	cleanup_free uint8_t *mirror = NULL;
+	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_SIGBUS };
 	struct zns_task task = { .pid = getpid() };
 	struct zns_reader *rd;
 	struct iovec v[2];
@@ -359,7 +362,7 @@ static void into_covered_memory(void **state)
 	int fd;
 
 	task.uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | 1 /* from user mode */);
-	if (task.uffd < 0 || !zns_task_uffd_init(task.uffd))
+	if (task.uffd < 0 || ioctl(task.uffd, UFFDIO_API, &api))
 		skip();
 	make_checkpoint(KIB(64), 2, false);
 	mirror = malloc(i->len);
@@ -368,6 +371,9 @@ static void into_covered_memory(void **state)
 	for (int way = 0; way < 2; way++) { /* one range, then parts */
 		area = mmap(NULL, AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		area[KIB(64) * 3 + 4096] = area[half + KIB(64) * 5] = 1;
+		/* two areas side by side */
+		assert_return_code(mprotect(area, KIB(96), PROT_READ | PROT_WRITE | PROT_EXEC),
+				   errno);
 		assert_true(zns_task_cover(task.uffd, area, AREA));
 		rd = rig_reader(&rig, 3, 4);
 		v[0] = (struct iovec){ area, half };

@@ -32,6 +32,16 @@ struct fill {
 	struct zns_err err; /* the first error */
 };
 
+bool fill_covers(int uffd, const struct iovec *iov, uint32_t nr)
+{
+	bool any = false;
+
+	for (uint32_t n = 0; n < nr && uffd >= 0; n++)
+		any |= iov[n].iov_len >= COVER_MIN &&
+		       zns_task_cover(uffd, iov[n].iov_base, iov[n].iov_len);
+	return any;
+}
+
 static void fill_free(struct fill *f)
 {
 	if (f->reply >= 0)
@@ -88,12 +98,7 @@ static int ask_for(struct fill *f, struct zns_task task, uint64_t off, const str
 /* How this place is to be written. */
 static struct zns_task way_to(const struct fill *f, const struct iovec *iov)
 {
-	struct zns_task task = f->task;
-
-	if (task.uffd >= 0 &&
-	    (iov->iov_len < COVER_MIN || !zns_task_cover(task.uffd, iov->iov_base, iov->iov_len)))
-		task.uffd = -1;
-	return task;
+	return fill_covers(f->task.uffd, iov, 1) ? f->task : ZNS_TASK(f->task.pid);
 }
 
 /* Neighbours in the image become one request. */
@@ -202,7 +207,7 @@ int fill_start(struct helper *h, struct packet *p, struct zns_rimage *img, struc
 			    .err = ZNS_ERR_INIT,
 			    .reply = packet_take_fd(p, 0),
 			    .list = packet_take_fd(p, 1) };
-	if (p->nr_fd == 3 && !zns_task_huge_pages() && zns_task_uffd_init(p->fd[2]))
+	if (p->nr_fd == 3 && !zns_task_huge_pages())
 		f->task.uffd = packet_take_fd(p, 2);
 	ev.data.ptr = f;
 	if (h->fills < 0)

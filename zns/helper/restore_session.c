@@ -388,18 +388,25 @@ static int open_image(struct helper *h, struct packet *p, uint32_t above, struct
 	return 0;
 }
 
+struct pages_read {
+	int reply, uffd; /* uffd: the task's, or -1 */
+};
+
 static void read_done(void *arg, const struct zns_err *err)
 {
+	struct pages_read *a = arg;
 	struct zw_reply r = { 0 };
-	int sk = (int)(intptr_t)arg;
 
+	if (a->uffd >= 0)
+		close(a->uffd); /* before the task hears that it may look */
 	if (err->code) {
 		progress_hush(self);
-		reply_error(sk, err);
+		reply_error(a->reply, err);
 	} else {
-		reply_send(sk, &r, -1);
+		reply_send(a->reply, &r, -1);
 	}
-	close(sk);
+	close(a->reply);
+	free(a);
 }
 
 static int read_pages(struct helper *h, struct packet *p, struct zns_err *err)
@@ -409,19 +416,25 @@ static int read_pages(struct helper *h, struct packet *p, struct zns_err *err)
 					 NULL;
 	const struct zw_iov *v = packet_iov(p);
 	struct iovec iov[ZW_MAX_IOV];
+	struct zns_task task = ZNS_TASK(p->sender);
+	struct pages_read *a;
 	struct zns_flat *flat;
 
-	if (!img || !v || p->sender <= 0)
+	if (!img || !v || p->sender <= 0 || p->nr_fd > 2)
 		return zns_fail(err, -EPROTO, "criu sent an impossible read");
+	a = malloc(sizeof(*a));
+	if (!a)
+		return zns_fail(err, -ENOMEM, "no memory for a read request");
 	for (uint32_t i = 0; i < p->h.nr; i++)
 		iov[i] = (struct iovec){ (void *)(uintptr_t)v[i].base, v[i].len };
+	*a = (struct pages_read){ packet_take_fd(p, 0), packet_take_fd(p, 1) };
+	if (!zns_task_huge_pages() && fill_covers(a->uffd, iov, p->h.nr))
+		task.uffd = a->uffd;
 	flat = flat_of(h, img);
 	if (flat)
-		zns_flat_read_task(flat, p->h.image, p->h.off, ZNS_TASK(p->sender), iov, p->h.nr,
-				   read_done, (void *)(intptr_t)packet_take_fd(p, 0));
+		zns_flat_read_task(flat, p->h.image, p->h.off, task, iov, p->h.nr, read_done, a);
 	else
-		zns_rimage_read_task(img, p->h.off, ZNS_TASK(p->sender), iov, p->h.nr, read_done,
-				     (void *)(intptr_t)packet_take_fd(p, 0));
+		zns_rimage_read_task(img, p->h.off, task, iov, p->h.nr, read_done, a);
 	return 0;
 }
 

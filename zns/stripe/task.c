@@ -11,21 +11,26 @@
 /* What the kernel says of a range that is neither of huge pages nor of something else. */
 #define PLAIN_IOCTLS ((1ull << _UFFDIO_COPY) | (1ull << _UFFDIO_ZEROPAGE))
 
-bool zns_task_huge_pages(void)
+static bool says(const char *path, const char *const *words)
 {
-	cleanup_close int fd = open("/sys/kernel/mm/transparent_hugepage/enabled",
-				    O_RDONLY | O_CLOEXEC);
-	char text[64] = "";
+	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char text[128] = "";
 
-	return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 && strstr(text, "[always]");
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
+		return false;
+	for (; *words; words++)
+		if (strstr(text, *words))
+			return true;
+	return false;
 }
 
-bool zns_task_uffd_init(int uffd)
-{
-	/* Should somebody touch a missing page all the same, he gets a signal and does not hang. */
-	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_SIGBUS };
+#define THP "/sys/kernel/mm/transparent_hugepage/"
 
-	return !ioctl(uffd, UFFDIO_API, &api);
+bool zns_task_huge_pages(void)
+{
+	return says(THP "enabled", (const char *const[]){ "[always]", NULL }) ||
+	       says(THP "shmem_enabled",
+		    (const char *const[]){ "[always]", "[within_size]", "[force]", NULL });
 }
 
 static void uncover(int uffd, uint64_t base, uint64_t len)
@@ -48,27 +53,27 @@ bool zns_task_cover(int uffd, const void *base, size_t len)
 	return false;
 }
 
-/* Returns how much of it got there, from the front. */
-static size_t install(int uffd, const struct iovec *remote, const void *from)
+/* From the front; *@done: how much of it got there. */
+static int install(int uffd, const struct iovec *remote, const void *from, size_t *done)
 {
-	size_t done = 0;
-
-	while (done < remote->iov_len) {
-		struct uffdio_copy c = { .dst = (uintptr_t)remote->iov_base + done,
-					 .src = (uintptr_t)from + done,
-					 .len = remote->iov_len - done,
+	*done = 0;
+	while (*done < remote->iov_len) {
+		struct uffdio_copy c = { .dst = (uintptr_t)remote->iov_base + *done,
+					 .src = (uintptr_t)from + *done,
+					 .len = remote->iov_len - *done,
 					 .mode = UFFDIO_COPY_MODE_DONTWAKE };
 
 		if (!ioctl(uffd, UFFDIO_COPY, &c))
-			return remote->iov_len;
+			return 0;
 		if (errno != EAGAIN || c.copy <= 0)
-			break;
-		done += (size_t)c.copy;
+			return -errno;
+		*done += (size_t)c.copy;
 	}
-	return done;
+	return 0;
 }
 
-/* A page is there already, or the place is of another kind than it seemed. */
+/* A page is there already, or the place is not covered, reaches over two areas, or is of another
+ * kind than it seemed. */
 static int write_rest(struct zns_task task, const struct iovec *remote, const void *from,
 		      size_t done)
 {
@@ -86,20 +91,19 @@ static int install_all(struct zns_task task, const struct iovec *local, uint32_t
 		       const struct iovec *remote, uint32_t nr)
 {
 	const char *from = local[0].iov_base;
+	int ret = 0;
 
-	for (uint32_t n = 0; n < nr; n++) {
+	for (uint32_t n = 0; n < nr && !ret; n++) {
 		size_t done;
-		int ret;
 
 		if (nr_local > 1)
 			from = local[n].iov_base;
-		done = install(task.uffd, &remote[n], from);
-		ret = done < remote[n].iov_len ? write_rest(task, &remote[n], from, done) : 0;
+		ret = install(task.uffd, &remote[n], from, &done);
 		if (ret)
-			return ret;
+			ret = write_rest(task, &remote[n], from, done);
 		from += remote[n].iov_len;
 	}
-	return 0;
+	return ret;
 }
 
 int zns_task_write(struct zns_task task, const struct iovec *local, uint32_t nr_local,

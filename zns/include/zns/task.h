@@ -22,8 +22,6 @@ struct zns_task {
 /* Does the kernel make huge pages for everybody? Then a write does as well, and gives the task huge
  * pages, which a userfaultfd never does. */
 bool zns_task_huge_pages(void);
-/* Gets a new userfaultfd of a task ready. false: this kernel cannot do it. */
-bool zns_task_uffd_init(int uffd);
 /*
  * A range of the task's memory that is to be filled: covered from here on until the descriptor is
  * closed by all who have it. Nobody but us may touch what is not there yet. false: it cannot be, as
