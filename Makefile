@@ -348,6 +348,14 @@ chains: all test-bin
 composed: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/composed.py run -a --report $(B)/report/composed
 
+# Dumps of tasks that run on; LIVE_DUMPS of programs that never stop to write, each restored and checked.
+LIVE_DUMPS	?= 1000
+.PHONY: livedump live-soak
+livedump: all test-bin
+	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/livedump.py run -a --report $(B)/report/livedump
+live-soak: all
+	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/livedump.py soak --dumps $(LIVE_DUMPS)
+
 # Needs a kernel that tracks dirty memory: in a guest. Its disks are the host's page cache.
 INCREMENTAL_MB	?= 1024
 bench-incremental: all deps-vm

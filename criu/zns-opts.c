@@ -15,7 +15,7 @@
 #define LOG_PREFIX "zns: "
 
 struct zw_begin zns_opts;
-bool zns_opts_given, zns_opts_timeout;
+bool zns_opts_given, zns_opts_timeout, zns_live_durable;
 
 /* Makes the name absolute: criu and its helper do not work in the user's directory. */
 static int absolute_dev(void)
@@ -50,6 +50,31 @@ void zns_use(void)
 	zns_opts_given = true;
 }
 
+static int parse_live(const char *arg)
+{
+	zns_opts.live |= ZW_LIVE_ON;
+	if (arg && strcmp(arg, "durable")) {
+		pr_err("--zns-live=%s: it takes no value, or durable\n", arg);
+		return -1;
+	}
+	zns_live_durable |= arg != NULL;
+	return 0;
+}
+
+static int parse_slow(const char *arg)
+{
+	bool fail = !strcmp(arg, "fail");
+
+	if (!fail && strcmp(arg, "freeze")) {
+		pr_err("--zns-live-slow %s: it takes freeze or fail\n", arg);
+		return -1;
+	}
+	zns_opts.live &= ~ZW_LIVE_SLOW_FAILS;
+	if (fail)
+		zns_opts.live |= ZW_LIVE_SLOW_FAILS;
+	return 0;
+}
+
 int zns_parse_opt(int code, const char *arg)
 {
 	static const struct {
@@ -74,6 +99,10 @@ int zns_parse_opt(int code, const char *arg)
 		zns_opts.separate_metadata = 1;
 		return 0;
 	}
+	if (code == ZNS_OPT_LIVE)
+		return parse_live(arg);
+	if (code == ZNS_OPT_LIVE_SLOW)
+		return parse_slow(arg);
 	if (i >= ARRAY_SIZE(at))
 		return -1;
 	if (!*arg || strlen(arg) >= at[i].len) {

@@ -7,6 +7,7 @@
 /* the given options; the beginning fills in the rest for the helper */
 extern struct zw_begin zns_opts;
 extern bool zns_opts_given; /* any zns option was given */
+extern bool zns_live_durable; /* --zns-live=durable: the tasks run on after the commit */
 extern bool zns_opts_timeout; /* --timeout was given; it has a default */
 
 #endif

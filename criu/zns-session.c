@@ -22,6 +22,7 @@
 #include "zns-freeze.h"
 #include "zns-img.h"
 #include "zns-link.h"
+#include "zns-live.h"
 #include "zns-opts.h"
 #include "zns-session.h"
 #include "zns-tee.h"
@@ -38,6 +39,7 @@ static struct timespec begun;
 /* The socket for the answer to the beginning that the helper works on. -1: none. */
 static int asked = -1;
 static bool refused; /* the beginning failed, and the reason is printed */
+static bool late; /* a live dump: the commit follows the thaw */
 
 bool zns_active(void)
 {
@@ -297,6 +299,8 @@ int zns_dump_begin(pid_t pid, bool pre_dump)
 	ret = want_dump();
 	if (ret <= 0)
 		return ret;
+	if (zns_live_check(pre_dump))
+		return -1;
 	if (!root_is_mounted()) {
 		pr_err("/ is no mount point here, as in a plain chroot, and CRIU cannot dump there: use a container, or "
 		       "pivot_root in a mount namespace of its own\n");
@@ -336,13 +340,16 @@ int zns_receive_begin(void)
 	return 0;
 }
 
-void zns_dump_freeze(void)
+int zns_dump_freeze(void)
 {
+	if (zns_live_rounds())
+		return -1;
 	clock_gettime(CLOCK_MONOTONIC, &frozen_since);
 	/* criu's own limit, for stopping the tasks, gets the time that admission left. */
 	if (state == ZNS_DUMP && zns_opts.timeout_s)
 		opts.timeout = max_t(
 			long, (long)zns_opts.timeout_s - (frozen_since.tv_sec - begun.tv_sec), 1);
+	return 0;
 }
 
 void zns_dump_thaw(void)
@@ -367,21 +374,12 @@ int zns_restore_begin(void)
 	return 0;
 }
 
-int zns_dump_commit(int failed)
+static int commit(void)
 {
-	struct zns_msg m = ZNS_MSG(failed ? ZW_WHY : ZW_COMMIT);
+	struct zns_msg m = ZNS_MSG(ZW_COMMIT);
 	struct timespec now = frozen_until;
 	struct zw_reply r;
 
-	if (state != ZNS_DUMP)
-		return failed;
-	if (failed) {
-		if (zns_ask(&m, &r, NULL))
-			pr_err("%s\n", r.msg);
-		return failed;
-	}
-	if (!receiving && zns_files_take())
-		return -1;
 	if (!now.tv_sec)
 		clock_gettime(CLOCK_MONOTONIC, &now);
 	m.h.nr = opts.lazy_pages;
@@ -399,6 +397,42 @@ int zns_dump_commit(int failed)
 	else
 		pr_info("%s\n", r.msg);
 	return 0;
+}
+
+/* Did all go well so far? Prints what the helper knows. */
+static int why(void)
+{
+	struct zns_msg m = ZNS_MSG(ZW_WHY);
+	struct zw_reply r;
+
+	if (!zns_ask(&m, &r, NULL))
+		return 0;
+	pr_err("%s\n", r.msg);
+	return -1;
+}
+
+int zns_dump_commit(int failed)
+{
+	if (state != ZNS_DUMP)
+		return failed;
+	if (failed) {
+		why();
+		return failed;
+	}
+	if (!receiving && zns_files_take())
+		return -1;
+	if (!zns_live_commits_late())
+		return commit();
+	late = true;
+	return why();
+}
+
+int zns_live_commit(int failed)
+{
+	if (!late || failed)
+		return failed;
+	zns_dump_thaw();
+	return commit();
 }
 
 void zns_restore_done(void)

@@ -16,7 +16,9 @@ struct cr_img;
 struct list_head;
 struct page_read;
 struct page_xfer;
+struct pstree_item;
 struct task_restore_args;
+struct vm_area_list;
 
 /* Option codes of config.c's table. One call stores any of them: 0, or -1 (value out of range). */
 enum {
@@ -30,7 +32,9 @@ enum {
 	ZNS_OPT_STRIPE,
 	ZNS_OPT_QOS_MAX,
 	ZNS_OPT_PARENT,
-	ZNS_OPT_SEPARATE = 1219, /* takes no value */
+	ZNS_OPT_LIVE = 1217, /* takes a value or none */
+	ZNS_OPT_LIVE_SLOW,
+	ZNS_OPT_SEPARATE, /* takes no value */
 	ZNS_OPT_LAST = ZNS_OPT_SEPARATE,
 };
 #define ZNS_LONG_OPTS                                                           \
@@ -43,6 +47,8 @@ enum {
 		{ "zns-stripe", required_argument, 0, ZNS_OPT_STRIPE },         \
 		{ "zns-qos-max", required_argument, 0, ZNS_OPT_QOS_MAX },       \
 		{ "zns-parent", required_argument, 0, ZNS_OPT_PARENT },         \
+		{ "zns-live", optional_argument, 0, ZNS_OPT_LIVE },             \
+		{ "zns-live-slow", required_argument, 0, ZNS_OPT_LIVE_SLOW },   \
 	{                                                                       \
 		"zns-separate-metadata", no_argument, 0, ZNS_OPT_SEPARATE       \
 	}
@@ -55,19 +61,22 @@ extern void zns_timeout_given(void);
 extern void zns_use(void);
 /* `criu check --feature zns`: 0 if a dump into zones can begin here, else -1 with one line. */
 extern int zns_check_feature(void);
-#define ZNS_USAGE                                                                                  \
-	"* Zoned storage (see criu-zns(8)):\n"                                                     \
-	"  --zns-dev DEV         write images into zones of DEV (emu:PATH or a block device)\n"    \
-	"  --zns-qos MIBPS       bandwidth to reserve, e.g. 500, 500MiB/s or 2GiB/s\n"             \
-	"  --zns-qos-max MIBPS   go no faster than this, dump or restore\n"                        \
-	"  --zns-container ID    whose checkpoint it is; groups of zones are kept per container\n" \
-	"  --zns-checkpoint ID   restore this checkpoint; the image directory may be empty\n"      \
-	"  --zns-parent ID       parent of an incremental dump, instead of --prev-images-dir\n"    \
-	"  --zns-alloc MODE      static (default) or dynamic\n"                                    \
-	"  --zns-admission MODE  share (default), wait[=SECONDS] or reject\n"                      \
-	"  --zns-stripe SIZE     stripe unit, 64K to 4M\n"                                         \
-	"  --zns-separate-metadata\n"                                                              \
-	"                        other images than pages on a die or channel of their own\n"       \
+#define ZNS_USAGE                                                                                   \
+	"* Zoned storage (see criu-zns(8)):\n"                                                      \
+	"  --zns-dev DEV         write images into zones of DEV (emu:PATH or a block device)\n"     \
+	"  --zns-qos MIBPS       bandwidth to reserve, e.g. 500, 500MiB/s or 2GiB/s\n"              \
+	"  --zns-qos-max MIBPS   go no faster than this, dump or restore\n"                         \
+	"  --zns-container ID    whose checkpoint it is; groups of zones are kept per container\n"  \
+	"  --zns-checkpoint ID   restore this checkpoint; the image directory may be empty\n"       \
+	"  --zns-parent ID       parent of an incremental dump, instead of --prev-images-dir\n"     \
+	"  --zns-alloc MODE      static (default) or dynamic\n"                                     \
+	"  --zns-admission MODE  share (default), wait[=SECONDS] or reject\n"                       \
+	"  --zns-stripe SIZE     stripe unit, 64K to 4M\n"                                          \
+	"  --zns-live[=durable]  copy memory while the tasks run, freeze them only for the rest;\n" \
+	"                        they run on before the commit, or after it\n"                      \
+	"  --zns-live-slow MODE  a task that writes faster: freeze (default) it, or fail\n"         \
+	"  --zns-separate-metadata\n"                                                               \
+	"                        other images than pages on a die or channel of their own\n"        \
 	"\n"
 
 /*
@@ -115,8 +124,11 @@ extern unsigned long zns_lazy_len(off_t off);
  */
 extern bool zns_lazy_turn(bool stock);
 extern int zns_lazy_timeout(int stock);
-/* Call freeze before the tasks are frozen, thaw if they run before the commit (pre-dump). */
-extern void zns_dump_freeze(void);
+/*
+ * Call freeze before the tasks are frozen, thaw if they run before the commit (pre-dump). A live
+ * dump copies memory in the first; -1: printed, and no task was frozen.
+ */
+extern int zns_dump_freeze(void);
 extern void zns_dump_thaw(void);
 /*
  * Call after the last image is flushed, before the post-dump script: durable and visible, or an
@@ -124,6 +136,15 @@ extern void zns_dump_thaw(void);
  * @failed.
  */
 extern int zns_dump_commit(int failed);
+/* Call after the tasks were thawed: the commit of a live dump. As zns_dump_commit. */
+extern int zns_live_commit(int failed);
+/* Opens /proc/PID/smaps of a task, or what a live dump has instead, without sizes. -1: printed. */
+extern int zns_open_smaps(pid_t pid);
+/*
+ * The memory of a frozen task of a live dump. False: dump it as usual. True: it is done, *@ret 0 or
+ * -1.
+ */
+extern bool zns_live_task(struct pstree_item *item, struct vm_area_list *vmas, int *ret);
 /* Commands that cannot work on zones yet: -1 with one line if zns options are given. */
 extern int zns_refuse(const char *what);
 /*

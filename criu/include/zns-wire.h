@@ -11,7 +11,7 @@
  */
 #include <stdint.h>
 
-#define ZW_VERSION 5
+#define ZW_VERSION 6
 #define ZW_MAX_IOV 1024 /* most iovecs in one message */
 #define ZW_MAX_MSG (sizeof(struct zw_hdr) + ZW_MAX_IOV * sizeof(struct zw_iov))
 #define ZW_MAX_FDS 4
@@ -66,6 +66,20 @@ enum zw_op {
 	ZW_PAGES_STREAM = 90,
 	/* pid, nr; payload zw_iov[nr]: areas of its memory that the kernel may write meanwhile */
 	ZW_PAGES_UNSTEADY,
+	/* live dump */
+	/* fds: reply. Copies the memory of the tree in rounds while it runs; answered when it is
+	   time to freeze it. msg: a summary. nr: 1 if the commit follows the thaw */
+	ZW_LIVE_ROUNDS = 180,
+	/* pid; fds: reply → kind ZW_KIND_FD: lines and flags of its /proc/PID/smaps; ZW_KIND_NONE:
+	   read it yourself */
+	ZW_LIVE_SMAPS,
+	/* pid, nr; payload name of its pagemap; fds: reply, memfd with zw_area[nr]. The task is
+	   frozen. → kind ZW_KIND_NONE: it was not tracked, send its pages as usual; ZW_KIND_PAGES:
+	   the helper has them, size: bytes of them all */
+	ZW_LIVE_FINAL,
+	/* image, pid: this pages image is the one of that task. Its pagemap gets its entries when
+	   it comes */
+	ZW_LIVE_IMAGE,
 	/* neither */
 	ZW_CHECK = 110, /* payload --zns-dev or ""; fds: reply. Can a dump begin? */
 	/* page server: as ZW_DUMP_BEGIN, pid 0; pages images come as ZW_IMG_STREAM */
@@ -94,6 +108,19 @@ struct zw_place {
 	uint64_t len;
 };
 
+/* Private memory of a frozen task, for ZW_LIVE_FINAL; in order of addresses. */
+struct zw_area {
+	uint64_t start, end;
+	uint64_t whole; /* 1: copy it all, whatever its pages are (the vDSO) */
+};
+
+/* --zns-live */
+enum zw_live {
+	ZW_LIVE_OFF,
+	ZW_LIVE_ON,
+	ZW_LIVE_SLOW_FAILS = 2, /* a flag: a task that writes faster than we copy fails the dump */
+};
+
 struct zw_begin {
 	int32_t pid; /* the dumped task; 0 on restore */
 	uint32_t separate_metadata; /* 1: --zns-separate-metadata */
@@ -111,6 +138,7 @@ struct zw_begin {
 	/* 1: the image directory's link `parent` leads to the parent's handle */
 	uint32_t parent_dir;
 	uint32_t pre_dump; /* 1 */
+	uint32_t live; /* enum zw_live, flags */
 };
 
 /* Places for progress; a descriptor for each, in this order. */

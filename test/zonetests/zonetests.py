@@ -216,6 +216,8 @@ def parse_args():
             p.add_argument('--device', metavar='DEV', help='an existing device (default: a temporary emulated one)')
             p.add_argument('--qos', default='500', metavar='MIBPS', help='--zns-qos for every dump (default 500)')
             p.add_argument('--iterations', type=int, default=1, metavar='N', help='dump and restore N times in a row')
+            p.add_argument('--live', nargs='?', const='yes', choices=['yes', 'must'],
+                           help='dump with --zns-live, verified in the freeze; must: a kernel that cannot track is a failure')
             p.add_argument('--by-id', action='store_true', help='restore from an empty directory by checkpoint id')
     args = parser.parse_args()
     if args.command == 'selftest':

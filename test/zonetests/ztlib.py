@@ -184,6 +184,7 @@ class Config:
         self.qos = getattr(args, 'qos', '500')
         self.by_id = getattr(args, 'by_id', False)
         self.iterations = getattr(args, 'iterations', 1)
+        self.live = getattr(args, 'live', None)         # 'yes', or 'must': a task that is not tracked fails the test
         self.prefix = []        # what runs criu: a command and its arguments
         self.keep = args.keep
         self.timeout = args.timeout
@@ -396,11 +397,60 @@ def dump_args(cfg, task, images, log, container, extra=()):
     return [*map(str, args), *extra]
 
 
+def tree(pid):
+    """The processes of a tree."""
+    found, todo = [], [pid]
+    while todo:
+        found.append(todo.pop())
+        for path in glob.glob(f'/proc/{found[-1]}/task/*/children'):
+            try:
+                todo += map(int, Path(path).read_text().split())
+            except (FileNotFoundError, ProcessLookupError):
+                continue    # it has just ended
+    return found
+
+
+def check_live(cfg, task, log):
+    """After a live dump the tasks run on, nothing of the tracking is left in them, and each was verified."""
+    pids = task.pids()
+    if not pids or not all(map(alive, pids)):
+        raise Failed('a process has gone after a live dump that leaves them running')
+    left = [pid for pid in pids if not wait_until(lambda: not re.search(r'^VmFlags:.* u[wm]\b', smaps(pid), re.M), 10)]
+    if left:
+        raise Failed(f'process {left[0]} still has write protection')
+    text = Path(log).read_text(errors='replace')
+    if 'all memory is copied in the freeze' in text:
+        raise Skipped('this kernel tracks no written pages')
+    if cfg.live == 'must' and not re.search(r'live: task \d+ has \d+ pages.* verified', text):
+        raise Failed('nothing was tracked')
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)    # nobody forks while the tree is listed
+    pids = [p for pid in pids for p in tree(pid)]
+    for pid in pids:
+        kill(pid)
+    if not wait_until(lambda: not any(map(alive, pids)), 10):
+        raise Failed('a killed process does not end')
+
+
+def smaps(pid):
+    try:
+        return Path(f'/proc/{pid}/smaps').read_text()
+    except OSError:
+        return ''
+
+
 def dump(cfg, task, images, log, container):
     images.mkdir()
-    done = run_criu(cfg, dump_args(cfg, task, images, log, container), log)
+    env, extra = cfg.env(), []
+    if cfg.live:
+        # criu removes its links to removed files when it leaves a task running, with files too
+        links = '--link-remap' in task.dump_opts
+        env, extra = dict(env, ZNS_LIVE_VERIFY='1'), ['--zns-live'] + ([] if links else ['--leave-running'])
+    done = run_criu(cfg, dump_args(cfg, task, images, log, container, extra), log, env)
     if done.returncode:
         raise Failed(f'dump: exit {done.returncode}: {log_errors(log)}')
+    if cfg.live and '--leave-running' in extra:
+        check_live(cfg, task, log)
     if not wait_until(lambda: not any(map(alive, task.pids())), 5):
         raise Failed('the process is still there after a dump that said it succeeded')
     if not cfg.stock:

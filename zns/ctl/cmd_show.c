@@ -120,6 +120,26 @@ static void print_uses(const ZnsPb__Checkpoint *c)
 	printf("\n");
 }
 
+static void print_live(const ZnsPb__Live *l)
+{
+	uint64_t sum = 0;
+	char text[32];
+
+	for (size_t i = 0; i < l->n_rounds; i++)
+		sum += l->rounds[i]->bytes;
+	printf("live        tracker %s, %s copied in %zu rounds while it ran%s\n",
+	       ctl_text(l->tracker), zns_format_size(sum, text, sizeof(text)), l->n_rounds,
+	       l->not_converging ? "; it wrote faster than it was copied" : "");
+	for (size_t i = 0; i < l->n_rests; i++) {
+		printf("            %s in the freeze: %s",
+		       zns_format_size(l->rests[i]->bytes, text, sizeof(text)),
+		       ctl_text(l->rests[i]->why));
+		if (l->rests[i]->has_pid)
+			printf(" (task %u)", l->rests[i]->pid);
+		printf("\n");
+	}
+}
+
 static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls,
 		      const ZnsPb__RestoreStat *last, const ZnsPb__Manifest *m,
 		      const struct zns_registered *reg, const struct handle_info *hi)
@@ -177,6 +197,8 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls,
 	printf("\n");
 	if (c->has_frozen_us)
 		printf("frozen      %.1f ms\n", c->frozen_us / 1000.0);
+	if (c->live)
+		print_live(c->live);
 	printf("groups     ");
 	for (i = 0; i < c->n_groups; i++)
 		printf(" %u", c->groups[i]);

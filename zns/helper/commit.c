@@ -2,7 +2,7 @@
 /* The commit of a dump: all durable, in order, or nothing visible (design.md §3 "Order", §6). */
 #include <fcntl.h>
 #include <string.h>
-#include "dump_session.h"
+#include "live.h"
 
 static void join_streams(struct dump *d)
 {
@@ -31,7 +31,7 @@ static int describe(struct dump *d, uint64_t frozen_us, struct zns_err *err)
 	n = readlink(link, path, sizeof(path) - 1);
 	path[n > 0 ? n : 0] = 0;
 	c->origin->image_dir = strdup(path);
-	return !c->origin->image_dir || origin_fill(c->origin) ?
+	return !c->origin->image_dir || origin_fill(c->origin) || live_describe(d, c) ?
 		       zns_fail(err, -ENOMEM, "no memory for the record") :
 		       0;
 }
@@ -133,6 +133,8 @@ static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct
 	if (!ret)
 		ret = dump_check(d, err);
 	if (!ret)
+		ret = live_finish(d, err);
+	if (!ret)
 		ret = keep_beside(d, err);
 	if (!ret)
 		ret = zns_save_finish(&d->v, err);
@@ -174,4 +176,5 @@ void dump_commit(struct dump *d, struct packet *p)
 	} else {
 		reply_send(p->nr_fd ? p->fd[0] : -1, &r, -1);
 	}
+	live_end(d);
 }

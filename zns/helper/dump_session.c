@@ -6,7 +6,7 @@
  */
 #include <string.h>
 #include <sys/socket.h>
-#include "dump_session.h"
+#include "live.h"
 #include "zns/layout.h"
 
 /* a broker without a sign of life is given up sooner: zns_broker.deadline_s */
@@ -185,6 +185,13 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	d->copies_tail = &d->copies;
 	d->pages_only = p->h.op == ZW_RECEIVE_BEGIN;
 	d->pre_dump = b->pre_dump;
+	d->pid = b->pid;
+	if (b->live & ZW_LIVE_ON) {
+		d->live = calloc(1, sizeof(*d->live));
+		if (!d->live)
+			return zns_fail(err, -ENOMEM, "no memory for the dump");
+		d->live->slow_fails = b->live & ZW_LIVE_SLOW_FAILS;
+	}
 	pthread_mutex_init(&d->lock, NULL);
 	ret = deadline_start(h, b->timeout_s, err);
 	if (!ret)
@@ -257,6 +264,7 @@ void dump_end(struct helper *h)
 	struct zns_err err = ZNS_ERR_INIT;
 
 	zns_writer_cancel(h->dump->v.w, -ECANCELED, "criu ended before the commit");
+	live_end(h->dump);
 	dump_check(h->dump, &err);
 	/* no line after a commit, which printed its own */
 	progress_stop(h, &(struct outcome){ .error = err.msg });

@@ -23,6 +23,15 @@ struct taken {
 	struct taken *next;
 };
 
+struct live;
+
+/* A pages image. One of a live dump is put together in the end, and has nothing here. */
+struct pages {
+	char name[ZW_NAME];
+	struct zns_wimage *img; /* NULL before its first page */
+	bool live;
+};
+
 struct stream {
 	pthread_t thread;
 	struct dump *d;
@@ -39,10 +48,12 @@ struct dump {
 	bool pages_only; /* for a page server */
 	bool post_copy; /* the lazy pages do not come */
 	bool has_parent, pre_dump;
+	pid_t pid; /* the root of the tree */
+	struct live *live; /* --zns-live; or NULL */
 	uint8_t parent[ZNS_UUID_LEN];
 	ZnsPb__Handle *parent_handle; /* the handle that named it; or NULL */
 	uint64_t expected; /* bytes, estimated */
-	struct zns_wimage **pages;
+	struct pages *pages;
 	uint32_t nr_pages, max_pages;
 	struct stream *streams;
 	struct copy *copies, **copies_tail;

@@ -111,7 +111,10 @@ int origin_fds(int dir); /* a memfd with that file; -1: none */
 int origin_check(const ZnsPb__Checkpoint *c, struct zns_err *err);
 const char *origin_admission(const char *asked); /* shortens the wait of a frozen container */
 
-/* task_size.c: estimated bytes of a dump of the tree below @pid; the user that it runs as. */
+/* task_size.c: the tasks of the tree below @root, itself first. Returns how many; the caller frees
+ * *@out. */
+uint32_t task_tree(pid_t root, pid_t **out);
+/* Estimated bytes of a dump of that tree; the user that a task runs as. */
 uint64_t task_tree_bytes(pid_t pid);
 int task_uid(pid_t pid, uint32_t *uid);
 

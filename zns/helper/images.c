@@ -2,7 +2,8 @@
 /* The ways of images to the writer during a dump: whole memfds, pipes, memory of frozen tasks. */
 #include <string.h>
 #include <sys/stat.h>
-#include "dump_session.h"
+#include "live.h"
+#include "zns/grow.h"
 #include "zns/handle.h"
 
 /* limits the handle, which lists them, for a tree of thousands of processes */
@@ -64,6 +65,8 @@ static int image_fd(struct dump *d, struct packet *p, struct zns_err *err)
 	if (p->nr_fd != 1)
 		return zns_fail(err, -EPROTO, "image %s came without its contents", name);
 	ret = zns_writer_image(d->v.w, name, false, &img, err);
+	if (!ret)
+		ret = live_fill_pagemap(d, name, p->fd[0], err);
 	if (ret)
 		return ret;
 	keep_copy(d, name, p->fd[0], false);
@@ -208,33 +211,47 @@ static int pages_open(struct dump *d, struct packet *p, struct zns_err *err)
 	ret = dump_check(d, err);
 	if (ret)
 		return ret;
-	if (d->nr_pages == d->max_pages) {
-		uint32_t max = d->max_pages ? 2 * d->max_pages : 16;
-		void *n = realloc(d->pages, max * sizeof(*d->pages));
-
-		if (!n)
-			return zns_fail(err, -ENOMEM, "no memory for image %s", name);
-		d->pages = n;
-		d->max_pages = max;
-	}
-	ret = zns_writer_image(d->v.w, name, true, &d->pages[d->nr_pages], err);
-	if (ret)
-		return ret;
+	if (zns_grow(d->pages, d->nr_pages, d->max_pages))
+		return zns_fail(err, -ENOMEM, "no memory for image %s", name);
+	d->pages[d->nr_pages] = (struct pages){ 0 };
+	snprintf(d->pages[d->nr_pages].name, ZW_NAME, "%s", name);
 	r.image = d->nr_pages++;
 	reply_send(p->nr_fd ? p->fd[0] : -1, &r, -1);
 	return 0;
+}
+
+/* The image that criu speaks of, for writing. NULL: @err says why. */
+static struct zns_wimage *pages_image(struct dump *d, uint32_t image, struct zns_err *err)
+{
+	struct pages *g = image < d->nr_pages ? &d->pages[image] : NULL;
+
+	if (!g || g->live) {
+		zns_fail(err, -EPROTO, "criu sent pages of an image it never opened");
+		return NULL;
+	}
+	if (!g->img && zns_writer_image(d->v.w, g->name, true, &g->img, err))
+		g->img = NULL;
+	return g->img;
 }
 
 static int pages_mem(struct dump *d, struct packet *p, struct zns_err *err)
 {
 	const struct zw_iov *v = packet_iov(p);
 	struct iovec iov[ZW_MAX_IOV];
+	struct zns_wimage *img;
+	uint64_t bytes = 0;
 
-	if (!v || p->h.image >= d->nr_pages || p->h.pid <= 0)
+	if (!v || p->h.pid <= 0)
 		return zns_fail(err, -EPROTO, "criu sent an impossible list of pages");
-	for (uint32_t i = 0; i < p->h.nr; i++)
+	img = pages_image(d, p->h.image, err);
+	if (!img)
+		return err->code;
+	for (uint32_t i = 0; i < p->h.nr; i++) {
 		iov[i] = (struct iovec){ (void *)(uintptr_t)v[i].base, v[i].len };
-	return zns_wimage_mem(d->pages[p->h.image], p->h.pid, iov, p->h.nr, err);
+		bytes += v[i].len;
+	}
+	live_note_plain(d, p->h.pid, bytes);
+	return zns_wimage_mem(img, p->h.pid, iov, p->h.nr, err);
 }
 
 static int pages_unsteady(struct dump *d, struct packet *p, struct zns_err *err)
@@ -265,17 +282,20 @@ static void *pages_run(void *arg)
 
 static int pages_stream(struct dump *d, struct packet *p, struct zns_err *err)
 {
+	struct zns_wimage *img = pages_image(d, p->h.image, err);
 	struct stream *s;
 	int ret;
 
-	if (p->h.image >= d->nr_pages || p->nr_fd != 1)
+	if (!img)
+		return err->code;
+	if (p->nr_fd != 1)
 		return zns_fail(err, -EPROTO, "criu sent an impossible stream of pages");
 	reap_streams(d);
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return zns_fail(err, -ENOMEM, "no memory for pages");
 	s->d = d;
-	s->img = d->pages[p->h.image];
+	s->img = img;
 	s->fd = packet_take_fd(p, 0);
 	ret = -pthread_create(&s->thread, NULL, pages_run, s);
 	if (ret) {
@@ -305,14 +325,20 @@ static void join_stream_of(struct dump *d, const struct zns_wimage *img)
 static int pages_seal(struct dump *d, struct packet *p, struct zns_err *err)
 {
 	struct zw_reply r = { 0 };
-	int ret;
+	struct zns_wimage *img;
+	int ret = 0;
 
 	if (p->h.image >= d->nr_pages)
 		return zns_fail(err, -EPROTO, "criu closed an image it never opened");
-	join_stream_of(d, d->pages[p->h.image]);
-	ret = zns_wimage_settle(d->pages[p->h.image], err);
-	if (!ret)
-		ret = zns_wimage_seal(d->pages[p->h.image], err);
+	if (!d->pages[p->h.image].live) {
+		img = pages_image(d, p->h.image, err);
+		if (!img)
+			return err->code;
+		join_stream_of(d, img);
+		ret = zns_wimage_settle(img, err);
+		if (!ret)
+			ret = zns_wimage_seal(img, err);
+	}
 	if (!ret)
 		ret = dump_check(d, err);
 	if (!ret)
@@ -324,7 +350,8 @@ void dump_packet(struct helper *h, struct packet *p)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	struct dump *d = h->dump;
-	bool answered = p->h.op == ZW_PAGES_OPEN || p->h.op == ZW_PAGES_SEAL;
+	bool answered = p->h.op == ZW_PAGES_OPEN || p->h.op == ZW_PAGES_SEAL ||
+			(p->h.op >= ZW_LIVE_ROUNDS && p->h.op <= ZW_LIVE_FINAL);
 	bool reading = p->h.op == ZW_OPEN || p->h.op == ZW_READ;
 	int ret;
 
@@ -349,6 +376,18 @@ void dump_packet(struct helper *h, struct packet *p)
 		break;
 	case ZW_PAGES_SEAL:
 		ret = pages_seal(d, p, &err);
+		break;
+	case ZW_LIVE_ROUNDS:
+		ret = live_rounds(d, p, &err);
+		break;
+	case ZW_LIVE_SMAPS:
+		ret = live_maps(d, p, &err);
+		break;
+	case ZW_LIVE_FINAL:
+		ret = live_final(d, p, &err);
+		break;
+	case ZW_LIVE_IMAGE:
+		ret = live_image(d, p, &err);
 		break;
 	case ZW_FILE:
 		ret = file_beside(d, p, &err);

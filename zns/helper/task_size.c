@@ -49,29 +49,41 @@ static void add_children(pid_t pid, const char *tid, pid_t **list, uint32_t *nr,
 	}
 }
 
-uint64_t task_tree_bytes(pid_t pid)
+uint32_t task_tree(pid_t root, pid_t **out)
 {
-	cleanup_free pid_t *list = NULL;
-	uint32_t nr = 0, max = 0, next = 0;
-	uint64_t sum = 0;
+	uint32_t nr = 0, max = 0;
 
-	for (;;) {
+	*out = malloc(sizeof(**out));
+	if (!*out)
+		return 0;
+	max = 1;
+	(*out)[nr++] = root;
+	for (uint32_t at = 0; at < nr; at++) {
+		pid_t pid = (*out)[at];
 		char path[64];
 		struct dirent *de;
 		DIR *dir;
 
-		sum += status_bytes(pid) + PER_TASK;
 		snprintf(path, sizeof(path), "/proc/%d/task", pid);
 		dir = opendir(path);
 		while (dir && (de = readdir(dir)))
 			if (de->d_name[0] != '.')
-				add_children(pid, de->d_name, &list, &nr, &max);
+				add_children(pid, de->d_name, out, &nr, &max);
 		if (dir)
 			closedir(dir);
-		if (next == nr)
-			return sum;
-		pid = list[next++];
 	}
+	return nr;
+}
+
+uint64_t task_tree_bytes(pid_t pid)
+{
+	cleanup_free pid_t *list = NULL;
+	uint32_t nr = task_tree(pid, &list);
+	uint64_t sum = 0;
+
+	for (uint32_t n = 0; n < nr; n++)
+		sum += status_bytes(list[n]) + PER_TASK;
+	return sum;
 }
 
 int task_uid(pid_t pid, uint32_t *uid)

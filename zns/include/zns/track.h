@@ -120,6 +120,13 @@ int zns_track_barrier(struct zns_track *t, struct zns_err *err);
 int zns_track_final(struct zns_track *t, const struct zns_span *area, size_t nr, bool again,
 		    struct zns_spans *stale, struct zns_spans *present, struct zns_err *err);
 
+/*
+ * The pages of @area that a frozen process has: present or swapped, and not those of a file. Any
+ * process, with or without a tracker; a page of zeroes may be among them.
+ */
+int zns_track_content(pid_t pid, const struct zns_span *area, size_t nr, struct zns_spans *out,
+		      struct zns_err *err);
+
 /* Stop tracking, in small steps, so that the process does not notice. */
 void zns_track_free(struct zns_track *t);
 

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Live dumps: the helper copies memory while the tasks run, and the freeze takes only the rest.
+ * See include/zns-img.h and Documentation/live.md.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "cr_options.h"
+#include "image.h"
+#include "kerndat.h"
+#include "log.h"
+#include "mem.h"
+#include "mman.h"
+#include "page-xfer.h"
+#include "page.h"
+#include "pagemap-cache.h"
+#include "pstree.h"
+#include "shmem.h"
+#include "stats.h"
+#include "util.h"
+#include "vma.h"
+#include "zns-img.h"
+#include "zns-link.h"
+#include "zns-live.h"
+#include "zns-memfd.h"
+#include "zns-opts.h"
+#include "zns-pages.h"
+#include "zns-session.h"
+
+#undef LOG_PREFIX
+#define LOG_PREFIX "zns: "
+
+static bool is_live(void)
+{
+	return zns_opts.live & ZW_LIVE_ON && zns_state() == ZNS_DUMP && !zns_receiving();
+}
+
+int zns_live_check(bool pre_dump)
+{
+	const char *with = pre_dump ? "pre-dump" : opts.lazy_pages ? "--lazy-pages" : NULL;
+
+	if (!(zns_opts.live & ZW_LIVE_ON) || !with)
+		return 0;
+	pr_err("--zns-live does not work with %s: leave out one of them\n", with);
+	return -1;
+}
+
+int zns_live_rounds(void)
+{
+	struct zns_msg m = ZNS_MSG(ZW_LIVE_ROUNDS);
+	struct zw_reply r;
+
+	if (!is_live())
+		return 0;
+	m.h.nr = zns_live_commits_late();
+	if (zns_ask(&m, &r, NULL)) {
+		pr_err("%s\n", r.msg);
+		return -1;
+	}
+	if (r.warn)
+		pr_warn("%s\n", r.msg);
+	else
+		pr_info("%s\n", r.msg);
+	return 0;
+}
+
+/* A task that is to be killed must not be before its checkpoint is safe. */
+bool zns_live_commits_late(void)
+{
+	return is_live() && !zns_live_durable && opts.final_state == TASK_ALIVE;
+}
+
+int zns_open_smaps(pid_t pid)
+{
+	struct zns_msg m = ZNS_MSG(ZW_LIVE_SMAPS);
+	struct zw_reply r;
+	int fd = -1;
+
+	if (zns_live_commits_late()) {
+		m.h.pid = pid;
+		if (zns_ask(&m, &r, &fd)) {
+			pr_err("%s\n", r.msg);
+			return -1;
+		}
+	}
+	return fd >= 0 ? fd : open_proc(pid, "smaps");
+}
+
+/* Areas as generate_vma_iovs (mem.c) chooses them. Shared ones go to criu's own table. */
+static int list_areas(struct pstree_item *item, struct vm_area_list *vmas, uint32_t *nr)
+{
+	struct vma_area *vma;
+	pmc_t pmc = PMC_INIT;
+	struct zw_area *a;
+	int fd, ret = 0;
+
+	*nr = 0;
+	fd = zns_memfd("zns-areas");
+	if (fd < 0 || ftruncate(fd, (vmas->nr + 1) * sizeof(*a))) {
+		pr_perror("No memory for a list of %u areas", vmas->nr);
+		close_safe(&fd);
+		return -1;
+	}
+	a = mmap(NULL, (vmas->nr + 1) * sizeof(*a), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (a == MAP_FAILED) {
+		pr_perror("No memory for a list of %u areas", vmas->nr);
+		close(fd);
+		return -1;
+	}
+	if (pmc_init(&pmc, item->pid->real, &vmas->h, vmas->nr_shared_pages_longest * PAGE_SIZE))
+		ret = -1;
+	list_for_each_entry(vma, &vmas->h, list) {
+		if (ret)
+			break;
+		if (vma_area_is(vma, VMA_AREA_GUARD) || vma_entry_is(vma->e, VMA_AREA_VVAR) ||
+		    vma->e->flags & MAP_DROPPABLE)
+			continue;
+		if (vma_area_is_private(vma, kdat.task_size))
+			a[(*nr)++] = (struct zw_area){ vma->e->start, vma->e->end,
+						       vma_entry_is(vma->e, VMA_AREA_VDSO) };
+		else if (vma_area_is(vma, VMA_ANON_SHARED))
+			ret = pmc_get_map(&pmc, vma) ||
+			      add_shmem_area(item->pid->real, vma->e, &pmc);
+	}
+	pmc_fini(&pmc);
+	munmap(a, (vmas->nr + 1) * sizeof(*a));
+	if (!ret)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* The helper has the pages. These images only name them; it puts their contents in. */
+static int open_and_close_images(struct pstree_item *item)
+{
+	struct zns_msg m = ZNS_MSG(ZW_LIVE_IMAGE);
+	struct page_xfer xfer = {};
+	int ret;
+
+	if (open_page_xfer(&xfer, CR_FD_PAGEMAP, vpid(item)) < 0)
+		return -1;
+	m.h.pid = item->pid->real;
+	m.h.image = xfer.pi->zns->id;
+	ret = zns_send(&m);
+	if (ret)
+		pr_err("%s; nothing was committed, run the dump again\n", zns_helper_gone());
+	xfer.close(&xfer);
+	return ret ? -1 : 0;
+}
+
+bool zns_live_task(struct pstree_item *item, struct vm_area_list *vmas, int *ret)
+{
+	struct zns_msg m = ZNS_MSG(ZW_LIVE_FINAL);
+	char name[ZW_NAME];
+	struct zw_reply r;
+	int fd;
+
+	if (!is_live())
+		return false;
+	*ret = -1;
+	fd = list_areas(item, vmas, &m.h.nr);
+	if (fd < 0)
+		return true;
+	snprintf(name, sizeof(name), "pagemap-%u.img", vpid(item));
+	m.h.pid = item->pid->real;
+	m.payload = name;
+	m.len = strlen(name) + 1;
+	m.fd[0] = fd;
+	m.nr_fd = 1;
+	zns_ask(&m, &r, NULL);
+	close(fd);
+	if (r.code) {
+		pr_err("%s\n", r.msg);
+		return true;
+	}
+	if (r.kind == ZW_KIND_NONE) {
+		pr_info("%s\n", r.msg);
+		return false;
+	}
+	pr_debug("%s\n", r.msg);
+	cnt_add(CNT_PAGES_WRITTEN, r.size / PAGE_SIZE);
+	*ret = open_and_close_images(item);
+	return true;
+}

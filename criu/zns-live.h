@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef __CR_ZNS_LIVE_H__
+#define __CR_ZNS_LIVE_H__
+/* Live dumps (Documentation/live.md): what criu's side of one decides. */
+#include <stdbool.h>
+
+/* Refuses what a live dump cannot be combined with. 0, or -1 with one line. */
+extern int zns_live_check(bool pre_dump);
+/* Copies memory while the tasks run. 0: now freeze them; -1: printed. */
+extern int zns_live_rounds(void);
+/* Does the commit follow the thaw? */
+extern bool zns_live_commits_late(void);
+
+#endif

@@ -1,0 +1,303 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+livedump: dumps of tasks that run on (criu dump --zns-live): what they say, what they refuse, and what is left when somebody
+dies in the middle. That the memory is right is what `zonetests.py run -a --live` is for: each page is compared in the freeze.
+
+  livedump.py list | run NAME... | run -a
+  livedump.py soak [--dumps N]         N live dumps of a program that never stops to write, each restored and checked
+"""
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import ztlib
+from ztlib import Failed, Skipped, wait_until
+from ztscene import SLOW, case_of, expect, suite_main
+
+CASES = {}
+case = case_of(CASES)
+LIVE = ['--zns-live', '--leave-running']
+
+
+def live_dump(scene, *extra, **more):
+    """A live dump that succeeds; what `show --json` says of it."""
+    images = scene.dir / f'live-{scene.calls}'
+    images.mkdir()
+    scene.good_dump(extra=[*LIVE, *extra], images=images, **more)
+    shown = scene.device.json('show', str(images))['live']
+    if shown['tracker'] == 'none':
+        raise Skipped('this kernel tracks no written pages')
+    return images, shown
+
+
+def rests(shown):
+    """{reason: bytes} of what was copied in the freeze."""
+    return {r['why']: r['bytes'] for r in shown['rests']}
+
+
+def end_tree(task):
+    pids = ztlib.tree(task.pid)
+    for pid in pids:
+        ztlib.kill(pid)
+    if not wait_until(lambda: not any(map(ztlib.alive, pids)), 10):
+        raise Failed('a killed process does not end')
+
+
+def no_protection(scene):
+    if re.search(r'^VmFlags:.* u[wm]\b', ztlib.smaps(scene.task.pid), re.M):
+        raise Failed('the task still has write protection')
+
+
+def unharmed(scene):
+    if not wait_until(lambda: not scene.helpers(), 15):
+        raise Failed('a zns-helper is left')
+    no_protection(scene)
+    scene.unharmed()
+
+
+# ---- what it says ---------------------------------------------------------------------------------------
+
+@case
+def idle(scene):
+    """A task that does nothing: all but a few pages are copied while it runs, and it is restored from there."""
+    scene = scene(size=64)
+    images, shown = live_dump(scene)
+    running = sum(r['bytes'] for r in shown['rounds'])
+    frozen = sum(rests(shown).values())
+    if running < 64 << 20 or frozen > 4 << 20:
+        raise Failed(f'{running} bytes were copied while it ran, {frozen} in the freeze')
+    no_protection(scene)
+    scene.task.verify(signal.SIGUSR1)
+    scene.task.end()
+    scene.good_restore(images=images)
+    text = scene.device.ctl('show', str(images)).stdout
+    if not re.search(r'^live +tracker (uffd|soft-dirty), ', text, re.M):
+        raise Failed('znsctl show does not say that it was live')
+
+
+@case
+def durable(scene):
+    """=durable commits before the task runs on; without --leave-running it does so too."""
+    scene = scene(size=32)
+    for extra, ends in (['--zns-live=durable', '--leave-running'], False), (['--zns-live'], True):
+        images = scene.dir / f'images-{ends}'
+        images.mkdir()
+        done = scene.dump(extra=extra, images=images)
+        if done.code:
+            raise Failed(f'exit {done.code}: {" | ".join(done.errors()[-3:])}')
+        log = '\n'.join(done.log)
+        if log.index('zns: checkpoint', log.index('zns: live:')) > log.index('Unfreezing tasks'):
+            raise Failed('the commit came after the thaw')
+        if ends:
+            wait_until(lambda: not ztlib.alive(scene.task.pid), 5)
+            scene.good_restore(images=images)
+    scene.task.verify(signal.SIGUSR1)
+
+
+@case
+def late_commit(scene):
+    """Without it the task runs first, and the checkpoint comes after."""
+    scene = scene(size=32)
+    done = scene.dump(extra=LIVE)
+    expect('the exit code', done.code, 0)
+    log = '\n'.join(done.log)
+    if log.rindex('zns: checkpoint') < log.index('Unfreezing tasks'):
+        raise Failed('the commit came before the thaw')
+
+
+@case
+def shared_memory(scene):
+    """Shared memory is copied in the freeze, and its bytes are told."""
+    scene = scene(size=8)
+    task = scene.new_task(program='shmanon')
+    scene.task.end()
+    scene.task = task
+    images, shown = live_dump(scene, task=task)
+    if not rests(shown).get('shared memory'):
+        raise Failed(f'no shared memory is told: {shown["rests"]}')
+    end_tree(task)
+    scene.good_restore(images=images, task=task)
+
+
+AIO = """
+import ctypes, sys, time
+libc, context = ctypes.CDLL(None, use_errno=True), ctypes.c_ulong(0)
+if libc.syscall(206, 8, ctypes.byref(context)) < 0:     # io_setup
+    sys.exit('no io_setup')
+print('ready', flush=True)
+time.sleep(1000)
+"""
+
+
+@case
+def asynchronous_io(scene):
+    """A process with an AIO context is copied in the freeze, all of it, with the reason."""
+    scene = scene(size=8)
+    with open(scene.dir / 'out', 'wb') as out:
+        child = subprocess.Popen([sys.executable, '-c', AIO], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                                 start_new_session=True)
+    try:
+        if not wait_until(lambda: (scene.dir / 'out').read_text() == 'ready\n', 10):
+            raise Failed('no process with asynchronous I/O')
+        args = ['dump', '-t', str(child.pid), '-D', scene.images, '-o', scene.dir / 'aio.log', '-v4', *LIVE,
+                '--zns-container', 'aio']
+        done = ztlib.run_criu(scene.cfg, args, scene.dir / 'aio.log', scene.device.env)
+        expect('the exit code', done.returncode, 0)
+        shown = scene.device.json('show', str(scene.images))['live']
+        found = [r for r in shown['rests'] if 'asynchronous I/O' in r['why'] and r['bytes'] > 1 << 20]
+        if not found or found[0].get('pid') != child.pid:
+            raise Failed(f'the reason is not told: {shown["rests"]}')
+    finally:
+        child.kill()
+        child.wait()
+
+
+# ---- what it refuses ------------------------------------------------------------------------------------
+
+@case
+def refused(scene):
+    """Bad values and impossible combinations: one line, and nothing happens."""
+    scene = scene(size=8)
+    for extra, says in (['--zns-live=soon'], 'it takes no value, or durable'), \
+            (['--zns-live', '--zns-live-slow', 'wait'], 'it takes freeze or fail'), \
+            (['--zns-live', '--lazy-pages', '--address', '127.0.0.1', '--port', '9'], 'does not work with --lazy-pages'):
+        done = scene.dump(extra=extra)
+        if not done.code or not done.lines(re.escape(says)):
+            raise Failed(f'{extra}: exit {done.code}: {" | ".join(done.errors()[-3:])}')
+        scene.unharmed()
+
+
+@case
+def too_fast(scene):
+    """A task that writes faster than the dump copies: frozen for longer, or refused; either is said."""
+    scene = scene(SLOW, size=8)
+    slow = ['--zns-qos-max', '30']
+    scene.task = scene.new_task(program='busy')
+    scene.dump(extra=[*LIVE, '--zns-live-slow', 'fail', *slow], qos='10').must_fail('write faster than they are copied')
+    unharmed(scene)         # which ends it
+    scene.task = scene.new_task(program='busy')
+    images, shown = live_dump(scene, *slow, qos='10')
+    if not shown['not_converging']:
+        raise Failed('nothing says that the rounds came to no end')
+    end_tree(scene.task)
+    scene.good_restore(images=images)
+
+
+# ---- somebody dies --------------------------------------------------------------------------------------
+
+def in_rounds(scene):
+    """A live dump that is copying now."""
+    started = scene.start_dump(extra=[*LIVE, '--zns-qos-max', '30'], qos='10')
+    if not wait_until(lambda: re.search(r'^VmFlags:.* u[wm]\b', ztlib.smaps(scene.task.pid), re.M), 20):
+        raise Skipped('the task is never protected: this kernel tracks no written pages')
+    time.sleep(0.3)
+    if ztlib.traced(scene.task.pid):
+        raise Failed('the task is frozen already')
+    return started
+
+
+def after_thaw(scene):
+    """A live dump whose task runs on already, and whose commit waits for a broker that is stopped: and its log."""
+    started = in_rounds(scene)
+    os.kill(scene.device.status()['broker_pid'], signal.SIGSTOP)
+    log = Path(started[1])
+    if not wait_until(lambda: 'Unseizing' in log.read_text(errors='replace'), 30, 0.002):
+        raise Failed('the task was never thawed')
+    return started
+
+
+def victims(scene, who):
+    if who == 'helper':
+        return scene.helpers()
+    return [scene.broker_pid()]
+
+
+def asked_already(scene):
+    """criu died after it had asked for the commit: that goes on, and what comes of it is whole."""
+    if not wait_until(lambda: not scene.helpers(), 30):
+        raise Failed('a zns-helper is left')
+    new = sorted(set(scene.ids()) - set(scene.ids_before))
+    if not new:
+        return
+    scene.task.end()
+    scene.good_restore()
+    scene.device.remove(*new)
+    (scene.images / ztlib.HANDLE).unlink()
+
+
+def kill_in(when, who):
+    def run(scene):
+        scene = scene(SLOW, size=48)
+        started = when(scene)
+        broker = scene.broker_pid()
+        if who == 'criu':
+            started[0].kill()
+            started[0].wait()
+        else:
+            for pid in victims(scene, who):
+                ztlib.kill(pid)
+        os.kill(broker, signal.SIGCONT) if who != 'broker' else None
+        if who != 'criu':
+            scene.end_of(started).must_fail({'helper': 'helper', 'broker': 'died'}[who])
+        if who == 'criu' and when is after_thaw:
+            asked_already(scene)
+        unharmed(scene)
+        scene.works()
+    return run
+
+
+for when, where in (in_rounds, 'rounds'), (after_thaw, 'late'):
+    for who in 'criu', 'helper', 'broker':
+        CASES[f'kill-{who}-{where}'] = kill_in(when, who)
+        CASES[f'kill-{who}-{where}'].__doc__ = f'kill -9 of the {who}, {where}: the task runs, nothing is left, no record.'
+
+
+# ---- soak -----------------------------------------------------------------------------------------------
+
+def soak(args):
+    """Live dumps of a running `busy`, whose every step depends on all before: each is restored, and it replays its steps."""
+    cfg = ztlib.Config(args)
+    cfg.live = 'must'
+    cfg.open_device()
+    done = 0
+    try:
+        for n in range(args.dumps):
+            directory = cfg.base / f'soak-{n}'
+            directory.mkdir()
+            program = ('busy', 'churn', 'cowtree')[n % 3]
+            task = ztlib.Task(directory, program, 'h', (), [])
+            task.start().wait_ready()
+            time.sleep(0.2)
+            ztlib.dump(cfg, task, directory / 'images', directory / 'dump.log', f'soak-{n}')
+            ztlib.restore(cfg, task, directory / 'images', directory / 'restore.log', [])
+            task.verify()
+            task.end()
+            cfg.device.forget(f'soak-{n}')
+            done += 1
+    except Failed as e:
+        print(f'FAIL dump {done}: {e}')
+    finally:
+        cfg.close()
+    print(f'{done} passed, {args.dumps - done} failed, 0 skipped')
+    return done != args.dumps
+
+
+def main():
+    if len(sys.argv) > 1 and sys.argv[1] == 'soak':
+        parser = argparse.ArgumentParser(prog='livedump.py soak')
+        parser.add_argument('--dumps', type=int, default=1000)
+        ztlib.common_options(parser)
+        ztlib.become_subreaper()
+        ztlib.build_programs()
+        return soak(parser.parse_args(sys.argv[2:]))
+    return suite_main(__doc__, 'livedump', CASES)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

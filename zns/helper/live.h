@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_HELPER_LIVE_H
+#define ZNS_HELPER_LIVE_H
+/*
+ * A live dump (Documentation/live.md). Its memory goes through three steps: rounds while the tasks
+ * run (live_rounds.c), the rest while they are frozen (live_final.c), and after the thaw the map of
+ * what lies where (live_finish.c). All on the helper's main thread: ptrace wants one thread.
+ */
+#include "dump_session.h"
+#include "zns/places.h"
+#include "zns/track.h"
+
+#define LIVE_ROUNDS_MAX 16
+/* the freeze copies its rest into this much memory; more is written to the device meanwhile */
+#define LIVE_STAGE_BYTES MIB(128)
+/* a round that copied no more than this is the last one: 20 ms of a freeze */
+#define LIVE_ENOUGH_BYTES MIB(16)
+#define LIVE_NO_IMAGE UINT32_MAX
+
+/* What /proc/PID/smaps said (live_maps.c). */
+struct live_maps {
+	char *text;
+	struct live_area *area;
+	size_t nr, max;
+};
+
+struct live_task {
+	pid_t pid;
+	struct zns_track *track; /* NULL: not tracked, it is copied in the freeze */
+	struct zns_err why; /* of that */
+	uint64_t untracked; /* bytes that were copied in the freeze for this reason */
+	struct places places;
+	struct zns_spans owed; /* protected, and not copied: they could not be read */
+	bool seen; /* in this round */
+	struct live_maps before, frozen; /* the freeze */
+	size_t text_bytes; /* of the second */
+	/* from the freeze on */
+	bool final;
+	uint32_t image; /* of its pages, in dump.pages */
+	char pagemap[ZW_NAME];
+	uint8_t *entries; /* of its pagemap; NULL once they are in */
+	size_t entries_len;
+	uint64_t bytes;
+};
+
+struct live_round {
+	uint64_t bytes, us;
+};
+
+struct live {
+	struct dump *d;
+	struct zns_track_kernel kernel;
+	pid_t root;
+	bool slow_fails, not_converging, durable;
+	struct live_task *task;
+	size_t nr_tasks, max_tasks;
+	/* Each round's copies are an image; the one of the freeze is the last. */
+	struct zns_wimage *part[LIVE_ROUNDS_MAX + 1];
+	uint32_t nr_parts;
+	uint64_t at; /* bytes in the last part, with those that are staged */
+	struct live_round round[LIVE_ROUNDS_MAX];
+	uint32_t nr_rounds;
+	uint8_t *stage; /* LIVE_STAGE_BYTES of addresses */
+	size_t staged; /* bytes */
+	bool direct; /* the stage was full */
+	uint64_t frozen_bytes, shared_bytes;
+	struct live_verify *verify; /* NULL: nobody asked for it */
+	bool frozen;
+};
+
+/* live_tasks.c */
+struct live_task *live_find(struct live *l, pid_t pid);
+/* The tasks of the tree as it is now; those that are new are tracked from here on. */
+int live_look(struct live *l, struct zns_err *err);
+
+/*
+ * live_copy.c: pages of a task to the end of the last part, or to the stage. A page that cannot be
+ * read is noted in @t->owed. @t->places knows the copies.
+ */
+int live_copy(struct live *l, struct live_task *t, const struct zns_spans *s, struct zns_err *err);
+int live_open_part(struct live *l, struct zns_err *err);
+int live_flush_stage(struct live *l, struct zns_err *err);
+
+/* live_rounds.c: NULL without --zns-live */
+int live_rounds(struct dump *d, struct packet *p, struct zns_err *err);
+/* live_final.c */
+int live_final(struct dump *d, struct packet *p, struct zns_err *err);
+int live_image(struct dump *d, struct packet *p, struct zns_err *err);
+/* Puts the entries of a live task's pagemap behind what criu wrote. */
+int live_fill_pagemap(struct dump *d, const char *name, int fd, struct zns_err *err);
+/* Notes pages that come as they do in any dump. */
+void live_note_plain(struct dump *d, pid_t pid, uint64_t bytes);
+
+/* live_maps.c: before the freeze, in it, and after it */
+void live_maps_before(struct live_task *t);
+int live_maps(struct dump *d, struct packet *p, struct zns_err *err);
+int live_maps_check(struct live_task *t, struct zns_err *err);
+void live_maps_free(struct live_maps *m);
+
+/* live_verify.c */
+void live_verify_begin(struct live *l);
+int live_verify_note(struct live *l, const uint8_t *buf, uint64_t len); /* of the last part */
+int live_verify(struct live *l, const struct live_task *t, const struct zns_spans *all,
+		const struct zns_spans *whole, struct zns_err *err);
+
+void live_verify_end(struct live *l);
+
+/* live_finish.c: after the thaw, before the manifest. */
+int live_finish(struct dump *d, struct zns_err *err);
+int live_describe(const struct dump *d, ZnsPb__Checkpoint *c); /* for the record; 0 or -ENOMEM */
+/* Lets the tasks go. */
+void live_end(struct dump *d);
+
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Copies of pages of a task, running or frozen. A running task may unmap what is being read. Such a
+ * page is left out and owed: either it is gone by the freeze, or it is copied then.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include "live.h"
+
+#define IOVS 512 /* read by one call */
+
+/* What is still to be read. */
+struct cursor {
+	const struct zns_spans *s;
+	size_t n;
+	uint64_t va;
+};
+
+struct copying {
+	struct live *l;
+	struct live_task *t;
+	struct cursor c;
+	struct places fresh;
+	int mem; /* /proc/PID/mem; -1: not opened yet */
+	uint64_t page;
+};
+
+static void advance(struct cursor *c, uint64_t len)
+{
+	c->va += len;
+	if (c->n < c->s->nr && c->va == c->s->s[c->n].end && ++c->n < c->s->nr)
+		c->va = c->s->s[c->n].start;
+}
+
+/* The next ranges, of @room bytes at most. */
+static uint32_t next_ranges(struct cursor c, struct iovec *v, size_t room, size_t *sum)
+{
+	uint32_t nr = 0;
+
+	*sum = 0;
+	while (nr < IOVS && c.n < c.s->nr && room > *sum) {
+		size_t len = zns_min(c.s->s[c.n].end - c.va, room - *sum);
+
+		v[nr++] = (struct iovec){ (void *)(uintptr_t)c.va, len };
+		*sum += len;
+		advance(&c, len);
+	}
+	return nr;
+}
+
+/* The next @len bytes were read into @buf; @at: their place in the part. */
+static int have(struct copying *k, const uint8_t *buf, uint64_t len, uint64_t at)
+{
+	if (live_verify_note(k->l, buf, len))
+		return -ENOMEM;
+	while (len) {
+		uint64_t part = zns_min(len, k->c.s->s[k->c.n].end - k->c.va);
+		struct place one = { k->c.va, part, at, k->l->nr_parts - 1 };
+
+		if (places_append(&k->fresh, one))
+			return -ENOMEM;
+		advance(&k->c, part);
+		at += part;
+		len -= part;
+	}
+	return 0;
+}
+
+/* A page that process_vm_readv refuses may only be protected against reading. */
+static bool read_by_file(struct copying *k, uint8_t *buf)
+{
+	char path[64];
+
+	if (k->mem < 0) {
+		snprintf(path, sizeof(path), "/proc/%d/mem", k->t->pid);
+		k->mem = open(path, O_RDONLY | O_CLOEXEC);
+	}
+	return k->mem >= 0 && pread(k->mem, buf, k->page, (off_t)k->c.va) == (ssize_t)k->page;
+}
+
+/* Fills @buf as far as it can; *filled: bytes. */
+static int fill(struct copying *k, uint8_t *buf, size_t room, uint64_t at, size_t *filled)
+{
+	struct iovec remote[IOVS], local;
+
+	*filled = 0;
+	while (k->c.n < k->c.s->nr && room - *filled >= k->page) {
+		size_t sum;
+		uint32_t nr = next_ranges(k->c, remote, room - *filled, &sum);
+		ssize_t got;
+
+		local = (struct iovec){ buf + *filled, sum };
+		got = process_vm_readv(k->t->pid, &local, 1, remote, nr, 0);
+		got = got > 0 ? (ssize_t)zns_align_down((size_t)got, k->page) : 0;
+		if (have(k, buf + *filled, (uint64_t)got, at + *filled))
+			return -ENOMEM;
+		*filled += (size_t)got;
+		if ((size_t)got == sum)
+			continue;
+		if (read_by_file(k, buf + *filled)) {
+			if (have(k, buf + *filled, k->page, at + *filled))
+				return -ENOMEM;
+			*filled += k->page;
+			continue;
+		}
+		if (zns_spans_add(&k->t->owed, k->c.va, k->c.va + k->page))
+			return -ENOMEM;
+		advance(&k->c, k->page);
+	}
+	return 0;
+}
+
+int live_flush_stage(struct live *l, struct zns_err *err)
+{
+	int ret = l->staged ? zns_wimage_data(l->part[l->nr_parts - 1], l->stage, l->staged, err) :
+			      0;
+
+	l->staged = 0;
+	return ret;
+}
+
+/* Some more, to wherever there is room. */
+static int step(struct copying *k, struct zns_err *err)
+{
+	struct live *l = k->l;
+	size_t room = LIVE_STAGE_BYTES - l->staged, filled;
+	uint8_t *buf = l->stage + l->staged;
+	int ret = 0;
+
+	if (l->frozen && !l->direct && room < k->page) {
+		l->direct = true;
+		ret = live_flush_stage(l, err);
+	}
+	if (!l->frozen || l->direct)
+		ret = ret ? ret : zns_wimage_room(l->part[l->nr_parts - 1], &buf, &room, err);
+	if (ret)
+		return ret;
+	if (fill(k, buf, room, l->at, &filled))
+		return zns_fail(err, -ENOMEM, "no memory for the places of pages");
+	l->at += filled;
+	if (l->frozen && !l->direct)
+		l->staged += filled;
+	else
+		ret = zns_wimage_filled(l->part[l->nr_parts - 1], filled, err);
+	return ret;
+}
+
+int live_copy(struct live *l, struct live_task *t, const struct zns_spans *s, struct zns_err *err)
+{
+	struct copying k = { .l = l, .t = t, .mem = -1, .page = (uint64_t)getpagesize() };
+	int ret = 0;
+
+	k.c = (struct cursor){ s, 0, s->nr ? s->s[0].start : 0 };
+	zns_spans_free(&t->owed); /* they are in @s */
+	/* What cannot be read now must not be taken from an older copy. */
+	if (places_drop(&t->places, s->s, s->nr))
+		ret = zns_fail(err, -ENOMEM, "no memory for the places of pages");
+	while (!ret && k.c.n < s->nr) {
+		ret = step(&k, err);
+		if (!ret && !l->frozen)
+			ret = dump_check(l->d, err);
+	}
+	if (!ret && places_put(&t->places, k.fresh.p, k.fresh.nr))
+		ret = zns_fail(err, -ENOMEM, "no memory for the places of pages");
+	places_free(&k.fresh);
+	if (k.mem >= 0)
+		close(k.mem);
+	return ret;
+}
+
+int live_open_part(struct live *l, struct zns_err *err)
+{
+	char name[ZW_NAME];
+	int ret;
+
+	snprintf(name, sizeof(name), "live-%u.img", l->nr_parts);
+	ret = zns_writer_image(l->d->v.w, name, true, &l->part[l->nr_parts], err);
+	if (ret)
+		return ret;
+	zns_wimage_set_part(l->part[l->nr_parts++]);
+	l->at = 0;
+	return 0;
+}

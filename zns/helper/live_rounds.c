@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Rounds of a live dump: protect, barrier, copy (Documentation/live.md). Each copies what was
+ * written since the round before. They end when little is left, or when the tasks write faster than
+ * we copy.
+ */
+#include <poll.h>
+#include <string.h>
+#include <sys/mman.h>
+#include "live.h"
+
+/* A round of more than this part of the one before it is no progress. */
+#define PROGRESS_PERCENT 80
+#define STUCK_ROUNDS 2
+
+static int criu_lives(struct live *l, struct zns_err *err)
+{
+	struct pollfd p = { .fd = l->d->h->sk };
+	int ret = dump_check(l->d, err);
+
+	if (!ret && poll(&p, 1, 0) == 1 && p.revents & (POLLHUP | POLLERR))
+		ret = zns_fail(err, -ECANCELED, "criu ended before the freeze");
+	return ret;
+}
+
+/* Protects what a task wrote since the round before; @copy gets it. */
+static int protect(struct live_task *t, struct zns_spans *copy, struct zns_err *err)
+{
+	struct zns_err e = ZNS_ERR_INIT;
+
+	if (zns_track_arm(t->track, copy, &e)) {
+		/* it ended, or it executed another program: the next look tells */
+		zns_track_free(t->track);
+		t->track = NULL;
+		t->why = e;
+		copy->nr = 0;
+		return 0;
+	}
+	if (zns_spans_join(copy, &t->owed))
+		return zns_fail(err, -ENOMEM, "no memory for lists of pages");
+	return 0;
+}
+
+static void barrier(struct live_task *t)
+{
+	struct zns_err e = ZNS_ERR_INIT;
+
+	if (!t->track || !zns_track_barrier(t->track, &e))
+		return;
+	zns_track_free(t->track);
+	t->track = NULL;
+	t->why = e;
+}
+
+static int one_round(struct live *l, struct zns_err *err)
+{
+	struct live_round *r = &l->round[l->nr_rounds];
+	uint64_t start = zns_mono_ns();
+	struct zns_spans *copy;
+	int ret = live_look(l, err);
+
+	if (ret)
+		return ret;
+	copy = calloc(l->nr_tasks + 1, sizeof(*copy));
+	if (!copy)
+		return zns_fail(err, -ENOMEM, "no memory for lists of pages");
+	for (size_t n = 0; n < l->nr_tasks && !ret; n++)
+		if (l->task[n].track)
+			ret = protect(&l->task[n], &copy[n], err);
+	for (size_t n = 0; n < l->nr_tasks && !ret; n++)
+		barrier(&l->task[n]);
+	if (!ret)
+		ret = live_open_part(l, err);
+	for (size_t n = 0; n < l->nr_tasks && !ret; n++) {
+		ret = criu_lives(l, err);
+		if (!ret && l->task[n].track)
+			ret = live_copy(l, &l->task[n], &copy[n], err);
+	}
+	if (!ret)
+		ret = zns_wimage_seal(l->part[l->nr_parts - 1], err);
+	for (size_t n = 0; n < l->nr_tasks; n++)
+		zns_spans_free(&copy[n]);
+	free(copy);
+	r->bytes = l->at;
+	r->us = (zns_mono_ns() - start) / 1000;
+	l->nr_rounds++;
+	return ret;
+}
+
+/* The freeze shall not wait for pages of its own. */
+static int make_stage(struct live *l, uint64_t expected, struct zns_err *err)
+{
+	size_t now = zns_min(2 * expected + MIB(4), LIVE_STAGE_BYTES);
+	void *p = mmap(NULL, LIVE_STAGE_BYTES, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return zns_fail_sys(err, -errno, "no memory for the last pages of a live dump");
+	madvise(p, LIVE_STAGE_BYTES, MADV_HUGEPAGE);
+	madvise(p, now, MADV_POPULATE_WRITE);
+	l->stage = p;
+	return 0;
+}
+
+static int all_rounds(struct live *l, struct zns_err *err)
+{
+	uint32_t stuck = 0;
+	int ret = 0;
+
+	while (!ret && l->nr_rounds < LIVE_ROUNDS_MAX - 1) {
+		const struct live_round *r = &l->round[l->nr_rounds];
+
+		ret = one_round(l, err);
+		if (!ret && r->bytes <= LIVE_ENOUGH_BYTES)
+			return 0;
+		if (l->nr_rounds > 1 && r->bytes > (r - 1)->bytes * PROGRESS_PERCENT / 100)
+			stuck++;
+		if (stuck >= STUCK_ROUNDS)
+			break;
+	}
+	l->not_converging = !ret;
+	return ret;
+}
+
+static uint32_t nr_tracked(const struct live *l)
+{
+	uint32_t nr = 0;
+
+	for (size_t n = 0; n < l->nr_tasks; n++)
+		nr += l->task[n].track != NULL;
+	return nr;
+}
+
+static void summary(const struct live *l, struct zw_reply *r)
+{
+	const struct live_round *last = &l->round[l->nr_rounds - 1];
+	uint64_t sum = 0;
+	char all[32], rest[32];
+
+	for (uint32_t n = 0; n < l->nr_rounds; n++)
+		sum += l->round[n].bytes;
+	snprintf(
+		r->msg, sizeof(r->msg),
+		"live: %u of %zu tasks tracked (%s), %s copied while they ran, in %u rounds, %s in the last one%s",
+		nr_tracked(l), l->nr_tasks, zns_tracker_name(l->kernel.tracker),
+		zns_format_size(sum, all, sizeof(all)), l->nr_rounds,
+		zns_format_size(last->bytes, rest, sizeof(rest)),
+		l->not_converging ?
+			"; they write faster than they are copied, so the freeze takes longer" :
+			"");
+	r->warn = l->not_converging;
+}
+
+int live_rounds(struct dump *d, struct packet *p, struct zns_err *err)
+{
+	struct zw_reply r = { 0 };
+	struct live *l = d->live;
+	struct zns_err e = ZNS_ERR_INIT;
+	int ret;
+
+	if (!l || l->nr_rounds || d->pid <= 0)
+		return zns_fail(err, -EPROTO,
+				"criu asked for rounds of a live dump at a wrong time");
+	l->d = d;
+	l->root = d->pid;
+	live_verify_begin(l);
+	if (zns_track_kernel(&l->kernel, &e) || l->kernel.tracker == ZNS_TRACKER_NONE) {
+		snprintf(r.msg, sizeof(r.msg), "live: %s; all memory is copied in the freeze",
+			 e.code ? e.msg : l->kernel.why);
+		r.warn = 1;
+		reply_send(p->nr_fd ? p->fd[0] : -1, &r, -1);
+		return 0;
+	}
+	ret = all_rounds(l, err);
+	if (!ret && l->not_converging && l->slow_fails)
+		ret = zns_fail(
+			err, -EBUSY,
+			"the tasks write faster than they are copied (--zns-live-slow fail): "
+			"dump them without --zns-live, or give the dump more bandwidth");
+	/* This takes its time, so the last round comes after it. */
+	for (size_t n = 0; n < l->nr_tasks && p->h.nr && !ret; n++)
+		live_maps_before(&l->task[n]);
+	if (!ret)
+		ret = make_stage(l, l->round[l->nr_rounds - 1].bytes, err);
+	if (!ret)
+		ret = one_round(l, err);
+	if (!ret)
+		ret = live_open_part(l, err);
+	if (ret)
+		return ret;
+	summary(l, &r);
+	reply_send(p->nr_fd ? p->fd[0] : -1, &r, -1);
+	return 0;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The tasks of a live dump: found in /proc, tracked from the round on in which they are first seen.
+ */
+#include <string.h>
+#include "live.h"
+#include "zns/grow.h"
+
+struct live_task *live_find(struct live *l, pid_t pid)
+{
+	for (size_t n = 0; n < l->nr_tasks; n++)
+		if (l->task[n].pid == pid)
+			return &l->task[n];
+	return NULL;
+}
+
+static void forget(struct live *l, size_t n)
+{
+	struct live_task *t = &l->task[n];
+
+	zns_track_free(t->track);
+	places_free(&t->places);
+	zns_spans_free(&t->owed);
+	live_maps_free(&t->before);
+	live_maps_free(&t->frozen);
+	free(t->entries);
+	*t = l->task[--l->nr_tasks];
+}
+
+static int add(struct live *l, pid_t pid, struct zns_err *err)
+{
+	struct live_task *t;
+
+	if (zns_grow(l->task, l->nr_tasks, l->max_tasks))
+		return zns_fail(err, -ENOMEM, "no memory for a list of tasks");
+	t = &l->task[l->nr_tasks++];
+	*t = (struct live_task){ .pid = pid, .image = LIVE_NO_IMAGE, .seen = true };
+	/* Without a tracker it is copied in the freeze, and the reason is told. */
+	if (zns_track_new(pid, &l->kernel, &t->track, &t->why))
+		t->track = NULL;
+	return 0;
+}
+
+int live_look(struct live *l, struct zns_err *err)
+{
+	cleanup_free pid_t *pid = NULL;
+	uint32_t nr = task_tree(l->root, &pid);
+	int ret = 0;
+
+	for (size_t n = 0; n < l->nr_tasks; n++)
+		l->task[n].seen = false;
+	for (uint32_t n = 0; n < nr && !ret; n++) {
+		struct live_task *t = live_find(l, pid[n]);
+
+		if (t)
+			t->seen = true;
+		else
+			ret = add(l, pid[n], err);
+	}
+	for (size_t n = l->nr_tasks; n-- > 0;)
+		if (!l->task[n].seen)
+			forget(l, n);
+	return ret;
+}
+
+void live_end(struct dump *d)
+{
+	struct live *l = d->live;
+
+	if (!l)
+		return;
+	while (l->nr_tasks)
+		forget(l, l->nr_tasks - 1);
+	live_verify_end(l);
+}

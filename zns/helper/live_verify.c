@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * ZNS_LIVE_VERIFY=1: is what a live dump will commit what the frozen task has? Every page is hashed
+ * when it is copied, and again in the freeze. The pages are those that the task has, whatever the
+ * tracker says. This makes the freeze long; it is for tests.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include "live.h"
+#include "zns/grow.h"
+
+struct live_verify {
+	/* of each part, the hash of each of its pages */
+	struct {
+		uint64_t *hash;
+		size_t nr, max;
+	} part[LIVE_ROUNDS_MAX + 1];
+	uint64_t wrong, missing, superfluous, first;
+};
+
+void live_verify_begin(struct live *l)
+{
+	const char *s = secure_getenv("ZNS_LIVE_VERIFY");
+
+	if (!s || strcmp(s, "1"))
+		return;
+	l->verify = calloc(1, sizeof(*l->verify));
+}
+
+int live_verify_note(struct live *l, const uint8_t *buf, uint64_t len)
+{
+	struct live_verify *v = l->verify;
+	uint64_t page = (uint64_t)getpagesize();
+	uint32_t n = l->nr_parts - 1;
+
+	for (uint64_t off = 0; v && off < len; off += page) {
+		if (zns_grow(v->part[n].hash, v->part[n].nr, v->part[n].max))
+			return -ENOMEM;
+		v->part[n].hash[v->part[n].nr++] = zns_hash(buf + off, page);
+	}
+	return 0;
+}
+
+static void complain(struct live_verify *v, uint64_t *count, uint64_t vaddr)
+{
+	if (!v->wrong && !v->missing && !v->superfluous)
+		v->first = vaddr;
+	++*count;
+}
+
+/* Is the page as it was copied? */
+static int compare(struct live_verify *v, const struct live_task *t, int mem, uint8_t *buf,
+		   uint64_t page, struct zns_err *err)
+{
+	for (size_t n = 0; n < t->places.nr; n++) {
+		const struct place *p = &t->places.p[n];
+
+		for (uint64_t off = 0; off < p->len; off += page) {
+			uint64_t k = (p->at + off) / page;
+
+			if (pread(mem, buf, page, (off_t)(p->vaddr + off)) != (ssize_t)page)
+				return zns_fail_sys(err, -EFAULT,
+						    "verification: cannot read task %d at %llx",
+						    t->pid, (unsigned long long)(p->vaddr + off));
+			if (k >= v->part[p->source].nr ||
+			    v->part[p->source].hash[k] != zns_hash(buf, page))
+				complain(v, &v->wrong, p->vaddr + off);
+		}
+	}
+	return 0;
+}
+
+/* A page of zeroes that is not there is restored as one that is. */
+static bool is_zero(int mem, uint8_t *buf, uint64_t vaddr, uint64_t page)
+{
+	return pread(mem, buf, page, (off_t)vaddr) == (ssize_t)page && !*buf &&
+	       !memcmp(buf, buf + 1, page - 1);
+}
+
+/* Are the pages that have a copy those that the task has? */
+static int compare_lists(struct live_verify *v, const struct live_task *t,
+			 const struct zns_spans *all, const struct zns_spans *whole, int mem,
+			 uint8_t *buf, uint64_t page, struct zns_err *err)
+{
+	struct zns_spans has = { 0 }, copied = { 0 }, a = { 0 }, b = { 0 }, c = { 0 };
+	int ret = zns_track_content(t->pid, all->s, all->nr, &has, err);
+
+	for (size_t n = 0; n < t->places.nr && !ret; n++)
+		ret = zns_spans_add(&copied, t->places.p[n].vaddr,
+				    t->places.p[n].vaddr + t->places.p[n].len);
+	if (!ret)
+		ret = zns_spans_without(&has, &copied, &a);
+	if (!ret)
+		ret = zns_spans_without(&copied, &has, &b);
+	if (!ret)
+		ret = zns_spans_without(&b, whole, &c);
+	for (size_t n = 0; n < a.nr && !ret; n++)
+		for (uint64_t va = a.s[n].start; va < a.s[n].end; va += page)
+			if (!is_zero(mem, buf, va, page) && !zns_spans_has(whole, va))
+				complain(v, &v->missing, va);
+	for (size_t n = 0; n < c.nr && !ret; n++)
+		for (uint64_t va = c.s[n].start; va < c.s[n].end; va += page)
+			complain(v, &v->superfluous, va);
+	zns_spans_free(&has);
+	zns_spans_free(&copied);
+	zns_spans_free(&a);
+	zns_spans_free(&b);
+	zns_spans_free(&c);
+	return ret && !err->code ? zns_fail(err, ret, "no memory to verify") : ret;
+}
+
+int live_verify(struct live *l, const struct live_task *t, const struct zns_spans *all,
+		const struct zns_spans *whole, struct zns_err *err)
+{
+	uint64_t page = (uint64_t)getpagesize();
+	cleanup_free uint8_t *buf = NULL;
+	struct live_verify *v = l->verify;
+	cleanup_close int mem = -1;
+	char path[64];
+	int ret;
+
+	if (!v)
+		return 0;
+	v->wrong = v->missing = v->superfluous = 0;
+	snprintf(path, sizeof(path), "/proc/%d/mem", t->pid);
+	mem = open(path, O_RDONLY | O_CLOEXEC);
+	buf = malloc(page);
+	if (mem < 0 || !buf)
+		return zns_fail(err, -EIO, "verification: cannot look at task %d", t->pid);
+	ret = compare(v, t, mem, buf, page, err);
+	if (!ret)
+		ret = compare_lists(v, t, all, whole, mem, buf, page, err);
+	if (!ret && (v->wrong || v->missing || v->superfluous))
+		ret = zns_fail(
+			err, -EBADMSG,
+			"verification of task %d: %llu pages wrong, %llu missing, %llu superfluous; the first at %llx",
+			t->pid, (unsigned long long)v->wrong, (unsigned long long)v->missing,
+			(unsigned long long)v->superfluous, (unsigned long long)v->first);
+	return ret;
+}
+
+void live_verify_end(struct live *l)
+{
+	for (uint32_t n = 0; l->verify && n <= LIVE_ROUNDS_MAX; n++)
+		free(l->verify->part[n].hash);
+	free(l->verify);
+	l->verify = NULL;
+}
