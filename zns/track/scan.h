@@ -18,8 +18,8 @@ struct scan_query {
 typedef int (*scan_found)(void *arg, uint64_t start, uint64_t end, uint64_t categories);
 
 /*
- * Calls @found for each range, in ascending order. 0, what @found returned, or -errno. After an
- * error of a query with @protect it is not known what was protected.
+ * Calls @found for each range, in ascending order (but some of them twice, perhaps). 0, what @found
+ * returned, or -errno. After an error of a query with @protect it is not known what was protected.
  */
 int scan_range(int pagemap, const struct scan_query *q, uint64_t start, uint64_t end,
 	       scan_found found, void *arg);

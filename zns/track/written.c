@@ -167,7 +167,7 @@ static int own_found(void *arg, uint64_t start, uint64_t end, uint64_t categorie
 	 */
 	if (!(categories & IS_WRITTEN) && categories & IS_PRESENT) {
 		ret = zns_spans_add(f->stale, f->at, start);
-		f->at = end;
+		f->at = zns_max(f->at, end);
 		return ret;
 	}
 	return zns_spans_add(f->present, start, end);
@@ -179,15 +179,25 @@ static int anon_found(void *arg, uint64_t start, uint64_t end, uint64_t categori
 			 categories & IS_SWAPPED ? categories | IS_PRESENT : categories);
 }
 
+static int no_found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
+{
+	return 0;
+}
+
 static int scan_all(struct part *f, uint64_t start, uint64_t end, bool file)
 {
 	struct scan_query q = own_content(f->t, file);
 	int ret;
 
 	q.returned = IS_WRITTEN | IS_PRESENT | IS_SWAPPED;
-	q.protect = f->again;
 	f->at = start;
 	ret = scan_range(f->t->pagemap, &q, start, end, file ? own_found : anon_found, f);
+	if (!ret && f->again) { /* afterwards: a page that is looked at twice must be written both
+				   times */
+		q = written_content(f->t, file);
+		q.protect = true;
+		ret = scan_range(f->t->pagemap, &q, start, end, no_found, NULL);
+	}
 	return ret ? ret : zns_spans_add(f->stale, f->at, end);
 }
 

@@ -1,0 +1,27 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Tracking of written pages with what each kernel has: soft-dirty bits before 6.7, a userfaultfd later, with and
+# without the report of all holes.
+# vm: --timeout 1500
+set -uo pipefail
+. "$(dirname "$0")/guest-lib.sh"
+T=$REPO/build/test
+
+guest_setup
+title "tracker"
+want=uffd
+kernel_at_least 6.7 || want=soft-dirty
+check "the tracker is $want" bash -c "'$T/test_track' 2>&1 | tee /dev/stderr | grep -q '^tracker $want,'"
+for zero in 0 1; do
+	echo $zero >/sys/kernel/mm/transparent_hugepage/use_zero_page
+	for thp in never madvise always; do
+		echo $thp >/sys/kernel/mm/transparent_hugepage/enabled
+		title "huge pages: $thp, a huge zero page: $zero"
+		for t in test_track test_track_race; do
+			check "$t, $thp, $zero" timeout 400 "$T/$t"
+		done
+	done
+done
+title "what a process notices"
+check test_track_stop timeout 600 "$T/test_track_stop"
+finish
