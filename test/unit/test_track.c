@@ -433,8 +433,7 @@ static void taken_over(void **state)
 	struct event ev = { .act = write_one, .changed = 1 << 3, .kept = ~0ULL & ~(1ULL << 3) };
 	struct target c = start(process, &ev);
 	struct tracked tracked, *t = &tracked;
-	struct zns_track *next, *old;
-	int fd;
+	int fd[ZNS_TRACK_FDS];
 
 	if (kernel.tracker != ZNS_TRACKER_UFFD) {
 		end(&c);
@@ -443,15 +442,15 @@ static void taken_over(void **state)
 	heard(&c);
 	track(t, c);
 	round_of(t);
-	fd = dup(zns_track_fd(t->k));
+	assert_int_equal(zns_track_fds(t->k, fd), 0);
+	for (int i = 0; i < ZNS_TRACK_FDS; i++)
+		fd[i] = dup(fd[i]);
+	zns_track_leave(t->k);
 	ask(&t->c, 'a');
-	must(zns_track_adopt(c.pid, &kernel, fd, &next, &t->err));
+	must(zns_track_adopt(c.pid, &kernel, fd, &t->k, &t->err));
 	freeze(&t->c);
-	old = t->k;
-	t->k = next;
 	verify(t, false);
 	expect(t, &ev);
-	zns_track_free(old);
 	untrack(t);
 }
 

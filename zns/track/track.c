@@ -70,6 +70,25 @@ static int open_all(struct zns_track *t)
 	return zns_min(zns_min(t->maps, t->pagemap), 0);
 }
 
+static struct zns_track *make(pid_t pid, const struct zns_track_kernel *k, struct zns_err *err)
+{
+	struct zns_track *t = calloc(1, sizeof(*t));
+
+	if (!t) {
+		zns_fail(err, -ENOMEM, "no memory for a tracker");
+		return NULL;
+	}
+	*t = (struct zns_track){ .pid = pid,
+				 .k = *k,
+				 .pidfd = -1,
+				 .maps = -1,
+				 .pagemap = -1,
+				 .uffd = -1,
+				 .clear_refs = -1,
+				 .kpageflags = -1 };
+	return t;
+}
+
 static int begin(pid_t pid, const struct zns_track_kernel *k, struct zns_track **out,
 		 struct zns_err *err)
 {
@@ -79,19 +98,9 @@ static int begin(pid_t pid, const struct zns_track_kernel *k, struct zns_track *
 	if (k->tracker == ZNS_TRACKER_NONE)
 		return zns_fail(err, -ENOTSUP, "this kernel does not track written pages: %s",
 				k->why);
-	t = calloc(1, sizeof(*t));
+	t = make(pid, k, err);
 	if (!t)
-		return zns_fail(err, -ENOMEM, "no memory for a tracker");
-	*t = (struct zns_track){
-		.pid = pid,
-		.k = *k,
-		.pidfd = -1,
-		.maps = -1,
-		.pagemap = -1,
-		.uffd = -1,
-		.clear_refs = -1,
-		.kpageflags = -1,
-	};
+		return -ENOMEM;
 	ret = open_all(t);
 	if (ret) {
 		if (ret == -ENOENT)
@@ -113,7 +122,7 @@ int zns_track_new(pid_t pid, const struct zns_track_kernel *k, struct zns_track 
 		  struct zns_err *err)
 {
 	struct tracer tr = { .pid = pid };
-	struct zns_track *t;
+	struct zns_track *t = NULL;
 	int ret = begin(pid, k, &t, err);
 
 	if (ret)
@@ -136,22 +145,34 @@ int zns_track_new(pid_t pid, const struct zns_track_kernel *k, struct zns_track 
 	return ret;
 }
 
-int zns_track_adopt(pid_t pid, const struct zns_track_kernel *k, int uffd, struct zns_track **out,
-		    struct zns_err *err)
+static void give(struct zns_track *t, const int fd[ZNS_TRACK_FDS])
 {
-	struct zns_track *t;
-	int ret = begin(pid, k, &t, err);
+	t->pidfd = fd[ZNS_TRACK_PIDFD];
+	t->maps = fd[ZNS_TRACK_MAPS];
+	t->pagemap = fd[ZNS_TRACK_PAGEMAP];
+	t->uffd = fd[ZNS_TRACK_UFFD];
+}
 
-	if (ret)
-		return ret;
+int zns_track_adopt(pid_t pid, const struct zns_track_kernel *k, const int fd[ZNS_TRACK_FDS],
+		    struct zns_track **out, struct zns_err *err)
+{
+	static const int none[ZNS_TRACK_FDS] = { -1, -1, -1, -1 };
+	struct zns_track *t = make(pid, k, err);
+	int ret;
+
+	if (!t)
+		return -ENOMEM;
+	give(t, fd);
+	ret = ended(t) ? zns_fail(err, -ESRCH, "process %d is gone", pid) : track_areas(t, err);
 	for (size_t i = 0; i < t->areas.nr && !ret; i++)
-		ret = zns_spans_add(&t->tracked, t->areas.a[i].start, t->areas.a[i].end);
+		if (zns_spans_add(&t->tracked, t->areas.a[i].start, t->areas.a[i].end))
+			ret = zns_fail(err, -ENOMEM, "no memory for a tracker");
 	if (ret) {
+		give(t, none);
 		drop(t);
-		return zns_fail_sys(err, ret, "cannot take over the tracker of process %d", pid);
+		return ret;
 	}
-	t->uffd = uffd;
-	t->armed = true;
+	t->armed = t->adopted = true;
 	*out = t;
 	return 0;
 }
@@ -210,6 +231,22 @@ static int look_anew(struct zns_track *t, struct zns_err *err)
 	return areas_read(t->maps, &t->areas, err);
 }
 
+/*
+ * A tracker that nobody used for a while: is the memory that it knows still that of the process? It
+ * may have executed a program while another process shared its memory. Frozen.
+ */
+static bool is_its_memory(struct zns_track *t)
+{
+	cleanup_close int maps = open_proc(t->pid, "maps");
+	struct areas now = { 0 };
+	bool same = maps >= 0 && !areas_read(maps, &now, NULL) && now.nr == t->areas.nr;
+
+	for (size_t i = 0; same && i < now.nr; i++)
+		same = now.a[i].start == t->areas.a[i].start && now.a[i].end == t->areas.a[i].end;
+	areas_free(&now);
+	return same && !ended(t);
+}
+
 static int scan_part(struct part *p, const struct area *a, uint64_t start, uint64_t end)
 {
 	if (p->t->k.tracker == ZNS_TRACKER_UFFD)
@@ -252,7 +289,7 @@ int zns_track_final(struct zns_track *t, const struct zns_span *area, size_t nr,
 	zns_spans_clear(stale);
 	zns_spans_clear(present);
 	t->stat.tracked = t->stat.untracked = 0;
-	if (!t->lost && track_areas(t, NULL))
+	if (!t->lost && (track_areas(t, NULL) || (t->adopted && !is_its_memory(t))))
 		t->lost = true;
 	p.again = again && !t->lost;
 	if (t->lost)
@@ -282,9 +319,23 @@ void zns_track_free(struct zns_track *t)
 	drop(t);
 }
 
-int zns_track_fd(const struct zns_track *t)
+int zns_track_fds(const struct zns_track *t, int fd[ZNS_TRACK_FDS])
 {
-	return t->uffd;
+	if (t->uffd < 0)
+		return -ENOTSUP;
+	if (t->lost)
+		return -ESRCH;
+	fd[ZNS_TRACK_PIDFD] = t->pidfd;
+	fd[ZNS_TRACK_MAPS] = t->maps;
+	fd[ZNS_TRACK_PAGEMAP] = t->pagemap;
+	fd[ZNS_TRACK_UFFD] = t->uffd;
+	return 0;
+}
+
+void zns_track_leave(struct zns_track *t)
+{
+	if (t)
+		drop(t);
 }
 
 void zns_track_stat(const struct zns_track *t, struct zns_track_stat *st)

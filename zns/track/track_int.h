@@ -16,6 +16,7 @@ struct zns_track {
 	int clear_refs, kpageflags; /* for soft-dirty; else -1 */
 	bool armed;
 	bool lost; /* an arm failed: nothing counts any more */
+	bool adopted; /* nobody watched the process for a while */
 	struct areas areas; /* as read last */
 	struct zns_spans tracked; /* by the last arm */
 	struct zns_spans found; /* of one area, while it is scanned */

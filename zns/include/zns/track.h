@@ -89,12 +89,27 @@ int zns_track_new(pid_t pid, const struct zns_track_kernel *k, struct zns_track 
 		  struct zns_err *err);
 
 /*
- * Take over the userfaultfd of a tracker that ended without zns_track_free(): @uffd is ours if this
- * succeeds. The next arm or final reports what was written since the last arm (or final with
- * @again) of that tracker.
+ * What a tracker consists of. Whoever has copies of these descriptors can go on with it in another
+ * process. They name the process and its memory, so neither another process with its PID nor
+ * another program that it executed is taken for it.
  */
-int zns_track_adopt(pid_t pid, const struct zns_track_kernel *k, int uffd, struct zns_track **out,
-		    struct zns_err *err);
+enum zns_track_fd {
+	ZNS_TRACK_PIDFD,
+	ZNS_TRACK_MAPS,
+	ZNS_TRACK_PAGEMAP,
+	ZNS_TRACK_UFFD,
+	ZNS_TRACK_FDS,
+};
+/* They stay the tracker's. -ESRCH: nothing of it counts any more; -ENOTSUP: another kind. */
+int zns_track_fds(const struct zns_track *t, int fd[ZNS_TRACK_FDS]);
+/*
+ * Go on with a tracker that zns_track_leave() ended: the descriptors are ours if this succeeds. The
+ * next arm or final reports what was written since its last arm (or final with @again).
+ */
+int zns_track_adopt(pid_t pid, const struct zns_track_kernel *k, const int fd[ZNS_TRACK_FDS],
+		    struct zns_track **out, struct zns_err *err);
+/* Forget a tracker whose descriptors somebody else has: the protection stays. */
+void zns_track_leave(struct zns_track *t);
 
 /*
  * A round: begin to track new private memory; protect and report (@copy, emptied first) the pages
@@ -129,10 +144,6 @@ int zns_track_content(pid_t pid, const struct zns_span *area, size_t nr, struct 
 
 /* Stop tracking, in small steps, so that the process does not notice. */
 void zns_track_free(struct zns_track *t);
-
-/* The userfaultfd, -1 for another tracker. It stays ours; a duplicate keeps the protection alive.
- */
-int zns_track_fd(const struct zns_track *t);
 
 /* What the last arm or final left untracked, though private: areas with a userfaultfd of the
  * process's own, huge pages of hugetlbfs, devices. */
