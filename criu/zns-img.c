@@ -20,6 +20,7 @@
 #include "zns-bundle.h"
 #include "zns-img.h"
 #include "zns-link.h"
+#include "zns-live.h"
 #include "zns-memfd.h"
 #include "zns-opts.h"
 #include "zns-pages.h"
@@ -173,7 +174,7 @@ bool zns_open_parent(int dfd, int *pfd, int *ret)
 		return false;
 	/* A dump asks only its parent, never an older one; a restore sees no parents
 	 * (zns/helper/restore_session.c). */
-	if (level || !zns_nr_parents())
+	if (level || !zns_nr_parents() || zns_live_names_pages())
 		return true;
 	*pfd = parent_fd(level + 1);
 	if (*pfd < 0) {

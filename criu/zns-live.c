@@ -33,9 +33,24 @@
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
 
+static bool tracks; /* the helper sees which pages are written, without --zns-live too */
+static bool reads_smaps; /* the helper has lines and flags of smaps */
+static bool names_pages; /* an image of a task whose pages the helper has is being made */
+
 static bool is_live(void)
 {
-	return zns_opts.live & ZW_LIVE_ON && zns_state() == ZNS_DUMP && !zns_receiving();
+	return (zns_opts.live & ZW_LIVE_ON || tracks) && zns_state() == ZNS_DUMP &&
+	       !zns_receiving();
+}
+
+bool zns_tracks_memory(void)
+{
+	return zns_opts_given && !opts.use_page_server && !opts.lazy_pages;
+}
+
+bool zns_live_names_pages(void)
+{
+	return names_pages;
 }
 
 int zns_live_check(bool pre_dump)
@@ -48,16 +63,30 @@ int zns_live_check(bool pre_dump)
 	return -1;
 }
 
-int zns_live_rounds(void)
+int zns_live_rounds(bool pre_dump)
 {
 	struct zns_msg m = ZNS_MSG(ZW_LIVE_ROUNDS);
+	bool track = opts.track_mem && zns_state() == ZNS_DUMP && zns_tracks_memory();
 	struct zw_reply r;
 
-	if (!is_live())
+	if (!is_live() && !track)
 		return 0;
-	m.h.nr = zns_live_commits_late();
+	m.h.nr |= zns_opts.live & ZW_LIVE_ON || pre_dump ? ZW_ROUNDS_COPY : 0;
+	m.h.nr |= zns_live_commits_late() || pre_dump ? ZW_ROUNDS_SMAPS : 0;
+	m.h.nr |= track ? ZW_ROUNDS_TRACK : 0;
+	m.h.nr |= track && (pre_dump || opts.final_state != TASK_DEAD) ? ZW_ROUNDS_KEEP : 0;
 	if (zns_ask(&m, &r, NULL)) {
 		pr_err("%s\n", r.msg);
+		return -1;
+	}
+	tracks = track && r.kind == ZW_KIND_PAGES;
+	reads_smaps = m.h.nr & ZW_ROUNDS_SMAPS && r.kind == ZW_KIND_PAGES;
+	if (track && !tracks && kdat.has_dirty_track && !(zns_opts.live & ZW_LIVE_ON))
+		return 0; /* criu sees it itself */
+	if (pre_dump && !tracks && !kdat.has_dirty_track) {
+		pr_err("pre-dump needs a kernel that tracks changed memory, and this one does not: make a full dump (criu dump); "
+		       "%s\n",
+		       r.msg);
 		return -1;
 	}
 	if (r.warn)
@@ -70,7 +99,8 @@ int zns_live_rounds(void)
 /* A task that is to be killed must not be before its checkpoint is safe. */
 bool zns_live_commits_late(void)
 {
-	return is_live() && !zns_live_durable && opts.final_state == TASK_ALIVE;
+	return zns_opts.live & ZW_LIVE_ON && is_live() && !zns_live_durable &&
+	       opts.final_state == TASK_ALIVE;
 }
 
 int zns_open_smaps(pid_t pid)
@@ -79,7 +109,7 @@ int zns_open_smaps(pid_t pid)
 	struct zw_reply r;
 	int fd = -1;
 
-	if (zns_live_commits_late()) {
+	if (reads_smaps) {
 		m.h.pid = pid;
 		if (zns_ask(&m, &r, &fd)) {
 			pr_err("%s\n", r.msg);
@@ -140,7 +170,11 @@ static int open_and_close_images(struct pstree_item *item)
 	struct page_xfer xfer = {};
 	int ret;
 
-	if (open_page_xfer(&xfer, CR_FD_PAGEMAP, vpid(item)) < 0)
+	/* the parent's pagemaps, all of the chain, are of no use here */
+	names_pages = true;
+	ret = open_page_xfer(&xfer, CR_FD_PAGEMAP, vpid(item));
+	names_pages = false;
+	if (ret < 0)
 		return -1;
 	m.h.pid = item->pid->real;
 	m.h.image = xfer.pi->zns->id;

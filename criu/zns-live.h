@@ -7,7 +7,9 @@
 /* Refuses what a live dump cannot be combined with. 0, or -1 with one line. */
 extern int zns_live_check(bool pre_dump);
 /* Copies memory while the tasks run. 0: now freeze them; -1: printed. */
-extern int zns_live_rounds(void);
+extern int zns_live_rounds(bool pre_dump);
+/* An image is opened only to name it: it needs none of its parents. */
+extern bool zns_live_names_pages(void);
 /* Does the commit follow the thaw? */
 extern bool zns_live_commits_late(void);
 

@@ -289,11 +289,11 @@ int zns_dump_begin(pid_t pid, bool pre_dump)
 {
 	int ret;
 
-	/* CRIU tracks memory in every pre-dump, even unasked. It aborts if the kernel cannot, with
-	 * or without zones. */
-	if (pre_dump && !kdat.has_dirty_track) {
+	/* CRIU tracks memory in every pre-dump, even unasked. It aborts if the kernel cannot. On
+	 * zones the helper may (zns_live_rounds). */
+	if (pre_dump && !kdat.has_dirty_track && !zns_tracks_memory()) {
 		pr_err("pre-dump needs a kernel that tracks changed memory (CONFIG_MEM_SOFT_DIRTY), and this one does not: "
-		       "make a full dump (criu dump)\n");
+		       "make a full dump (criu dump), or pre-dump into zones\n");
 		return -1;
 	}
 	ret = want_dump();
@@ -342,7 +342,7 @@ int zns_receive_begin(void)
 
 int zns_dump_freeze(void)
 {
-	if (zns_live_rounds())
+	if (zns_live_rounds(zns_opts.pre_dump))
 		return -1;
 	clock_gettime(CLOCK_MONOTONIC, &frozen_since);
 	/* criu's own limit, for stopping the tasks, gets the time that admission left. */

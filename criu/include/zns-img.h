@@ -140,6 +140,8 @@ extern int zns_dump_commit(int failed);
 extern int zns_live_commit(int failed);
 /* Opens /proc/PID/smaps of a task, or what a live dump has instead, without sizes. -1: printed. */
 extern int zns_open_smaps(pid_t pid);
+/* Can --track-mem be asked for although the kernel has no soft-dirty bits? Images go to zones. */
+extern bool zns_tracks_memory(void);
 /*
  * The memory of a frozen task of a live dump. False: dump it as usual. True: it is done, *@ret 0 or
  * -1.

@@ -67,8 +67,9 @@ enum zw_op {
 	/* pid, nr; payload zw_iov[nr]: areas of its memory that the kernel may write meanwhile */
 	ZW_PAGES_UNSTEADY,
 	/* live dump */
-	/* fds: reply. Copies the memory of the tree in rounds while it runs; answered when it is
-	   time to freeze it. msg: a summary. nr: 1 if the commit follows the thaw */
+	/* nr: enum zw_rounds; fds: reply. Prepares to take the memory of the tree; answered when it
+	   is time to freeze it. msg: a summary. → kind ZW_KIND_PAGES: written pages are tracked;
+	   ZW_KIND_NONE: they are not, here */
 	ZW_LIVE_ROUNDS = 180,
 	/* pid; fds: reply → kind ZW_KIND_FD: lines and flags of its /proc/PID/smaps; ZW_KIND_NONE:
 	   read it yourself */
@@ -112,6 +113,13 @@ struct zw_place {
 struct zw_area {
 	uint64_t start, end;
 	uint64_t whole; /* 1: copy it all, whatever its pages are (the vDSO) */
+};
+
+enum zw_rounds {
+	ZW_ROUNDS_COPY = 1, /* copy memory while the tasks run */
+	ZW_ROUNDS_SMAPS = 2, /* the commit follows the thaw */
+	ZW_ROUNDS_TRACK = 4, /* pages that the parent has may stay there */
+	ZW_ROUNDS_KEEP = 8, /* the tasks run on: keep track of them for the next dump */
 };
 
 /* --zns-live */

@@ -168,7 +168,8 @@ static int conf_load(const char *path, uint8_t **text, size_t *len, struct zns_e
 static const char *const known_keys[] = { "default-device", "deadline",         "encrypt-key",
 					  "docker-qos",     "docker-admission", "docker-alloc",
 					  "docker-stripe",  "docker-dev",       "docker-criu",
-					  "cri-o-names",    "criu-config-dir",  "restore-others" };
+					  "cri-o-names",    "criu-config-dir",  "restore-others",
+					  "keep-tracking" };
 
 static int unknown(const char *key, const char *path, unsigned line, struct zns_err *err)
 {
@@ -242,6 +243,27 @@ int zns_config_deadline(uint32_t *seconds, struct zns_err *err)
 				"zns.conf: deadline = %s: give seconds, 1 to 3600, or 0 for never",
 				text);
 	*seconds = (uint32_t)v;
+	return 0;
+}
+
+int zns_config_keep_tracking(uint64_t *seconds, struct zns_err *err)
+{
+	char text[32] = "";
+	struct zns_err local = ZNS_ERR_INIT;
+	int ret = zns_config_get("keep-tracking", text, sizeof(text), &local);
+
+	*seconds = ZNS_KEEP_TRACKING_S;
+	if (ret == -ENOENT)
+		return 0;
+	if (ret) {
+		*err = local;
+		return ret;
+	}
+	if (zns_parse_duration(text, seconds))
+		return zns_fail(
+			err, -EINVAL,
+			"zns.conf: keep-tracking = %s: give a duration, e.g. 6h, or 0 for not at all",
+			text);
 	return 0;
 }
 

@@ -152,6 +152,8 @@ static int commit(struct dump *d, uint64_t frozen_us, struct zw_reply *r, struct
 			zns_save_roll_back(&d->v, "a dump whose handle could not be written", err);
 	}
 	if (!ret) {
+		if (d->live)
+			live_keep_commit(d->live);
 		summary(d, r);
 		progress_stop(d->h, &(struct outcome){ .ok = true,
 						       .achieved_mibps = c->qos_achieved_mibps,

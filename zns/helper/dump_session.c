@@ -187,9 +187,9 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	d->pre_dump = b->pre_dump;
 	d->pid = b->pid;
 	if (b->live & ZW_LIVE_ON) {
-		d->live = calloc(1, sizeof(*d->live));
-		if (!d->live)
-			return zns_fail(err, -ENOMEM, "no memory for the dump");
+		ret = live_new(d, err);
+		if (ret)
+			return ret;
 		d->live->slow_fails = b->live & ZW_LIVE_SLOW_FAILS;
 	}
 	pthread_mutex_init(&d->lock, NULL);

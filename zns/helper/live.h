@@ -7,6 +7,7 @@
  * what lies where (live_finish.c). All on the helper's main thread: ptrace wants one thread.
  */
 #include "dump_session.h"
+#include "live_keep.h"
 #include "zns/places.h"
 #include "zns/track.h"
 
@@ -31,6 +32,10 @@ struct live_task {
 	uint64_t untracked; /* bytes that were copied in the freeze for this reason */
 	struct places places;
 	struct zns_spans owed; /* protected, and not copied: they could not be read */
+	struct zns_spans parent; /* pages that the parent has, and that were not written since */
+	char parents_pagemap[ZW_NAME]; /* the image where it has them */
+	struct zns_spans areas, parents_areas; /* that were dumped, now and then */
+	bool kept; /* its tracker is that of the parent */
 	bool seen; /* in this round */
 	struct live_maps before, frozen; /* the freeze */
 	size_t text_bytes; /* of the second */
@@ -40,7 +45,7 @@ struct live_task {
 	char pagemap[ZW_NAME];
 	uint8_t *entries; /* of its pagemap; NULL once they are in */
 	size_t entries_len;
-	uint64_t bytes;
+	uint64_t bytes, parent_bytes;
 };
 
 struct live_round {
@@ -52,6 +57,10 @@ struct live {
 	struct zns_track_kernel kernel;
 	pid_t root;
 	bool slow_fails, not_converging, durable;
+	bool wanted; /* --zns-live */
+	bool track; /* pages that the parent has stay there */
+	bool again; /* protect once more in the freeze, for the next dump */
+	struct live_keep keep;
 	struct live_task *task;
 	size_t nr_tasks, max_tasks;
 	/* Each round's copies are an image; the one of the freeze is the last. */
@@ -81,7 +90,8 @@ int live_copy(struct live *l, struct live_task *t, const struct zns_spans *s, st
 int live_open_part(struct live *l, struct zns_err *err);
 int live_flush_stage(struct live *l, struct zns_err *err);
 
-/* live_rounds.c: NULL without --zns-live */
+/* live_rounds.c */
+int live_new(struct dump *d, struct zns_err *err);
 int live_rounds(struct dump *d, struct packet *p, struct zns_err *err);
 /* live_final.c */
 int live_final(struct dump *d, struct packet *p, struct zns_err *err);

@@ -54,18 +54,68 @@ static int list_rest(struct live_task *t, const struct areas *a, const struct zn
 	return ret;
 }
 
+/*
+ * A dump protects pages of areas that criu does not want, too. Should it want them later, they are
+ * clean, and no checkpoint has them.
+ */
+static int list_unknown(struct live_task *t, const struct areas *a, const struct zns_spans *stale,
+			struct zns_spans *rest, struct zns_err *err)
+{
+	struct zns_spans new = { 0 }, clean = { 0 }, copied = { 0 }, unknown = { 0 }, has = { 0 };
+	int ret = zns_spans_without(&a->all, &t->parents_areas, &new);
+
+	if (!ret)
+		ret = zns_spans_without(&new, stale, &clean);
+	for (size_t n = 0; n < t->places.nr && clean.nr && !ret; n++)
+		ret = zns_spans_add(&copied, t->places.p[n].vaddr,
+				    t->places.p[n].vaddr + t->places.p[n].len);
+	if (!ret)
+		ret = zns_spans_without(&clean, &copied, &unknown);
+	if (!ret && unknown.nr)
+		ret = zns_track_content(t->pid, unknown.s, unknown.nr, &has, err);
+	if (!ret)
+		ret = zns_spans_join(rest, &has);
+	zns_spans_free(&new);
+	zns_spans_free(&clean);
+	zns_spans_free(&copied);
+	zns_spans_free(&unknown);
+	zns_spans_free(&has);
+	return ret;
+}
+
+/* What of the parent's pages is still there, and as it was. */
+static int leave_to_parent(struct live_task *t, const struct areas *a,
+			   const struct zns_spans *stale, const struct zns_spans *rest)
+{
+	struct zns_spans there = { 0 }, clean = { 0 };
+	int ret = zns_spans_both(&t->parent, &a->all, &there);
+
+	if (!ret)
+		ret = zns_spans_without(&there, stale, &clean);
+	if (!ret)
+		ret = zns_spans_without(&clean, rest, &t->parent);
+	zns_spans_free(&there);
+	zns_spans_free(&clean);
+	return ret;
+}
+
 /* What has no good copy is forgotten, and copied now. */
 static int copy_rest(struct live *l, struct live_task *t, const struct areas *a,
 		     struct zns_err *err)
 {
 	struct zns_spans stale = { 0 }, rest = { 0 };
 	uint64_t before = l->at;
-	int ret = zns_track_final(t->track, a->all.s, a->all.nr, false, &stale, &rest, err);
+	int ret;
 
-	if (!ret &&
-	    (places_drop(&t->places, stale.s, stale.nr) ||
-	     places_keep(&t->places, a->all.s, a->all.nr) || list_rest(t, a, &stale, &rest)))
+	if (l->again)
+		live_keep_changed(l);
+	ret = zns_track_final(t->track, a->all.s, a->all.nr, l->again, &stale, &rest, err);
+	if (!ret && (places_drop(&t->places, stale.s, stale.nr) ||
+		     places_keep(&t->places, a->all.s, a->all.nr) ||
+		     list_rest(t, a, &stale, &rest) || leave_to_parent(t, a, &stale, &rest)))
 		ret = zns_fail(err, -ENOMEM, "no memory for lists of pages");
+	if (!ret && t->kept && list_unknown(t, a, &stale, &rest, err))
+		ret = zns_fail(err, -ENOMEM, "cannot list the new areas of task %d", t->pid);
 	if (!ret)
 		ret = live_copy(l, t, &rest, err);
 	if (!ret && t->owed.nr)
@@ -79,23 +129,41 @@ static int copy_rest(struct live *l, struct live_task *t, const struct areas *a,
 	return ret;
 }
 
+static void add_run(struct zns_pagemap_run *run, size_t *nr, struct zns_pagemap_run one)
+{
+	struct zns_pagemap_run *last = *nr ? &run[*nr - 1] : NULL;
+
+	if (last && last->vaddr + last->len == one.vaddr && last->parent == one.parent)
+		last->len += one.len;
+	else
+		run[(*nr)++] = one;
+}
+
+/* The pagemap: copies, and what is left to the parent, by address. */
 static int entries(struct live_task *t, struct zns_err *err)
 {
-	struct zns_pagemap_run *run = malloc((t->places.nr + 1) * sizeof(*run));
-	size_t nr = 0;
+	const struct zns_spans *up = &t->parent;
+	struct zns_pagemap_run *run = malloc((t->places.nr + up->nr + 1) * sizeof(*run));
+	size_t nr = 0, m = 0;
 	int ret;
 
 	if (!run)
 		return zns_fail(err, -ENOMEM, "no memory for a pagemap");
 	t->bytes = 0;
-	for (size_t n = 0; n < t->places.nr; n++) {
+	t->parent_bytes = zns_spans_bytes(up);
+	for (size_t n = 0; n < t->places.nr || m < up->nr;) {
 		const struct place *p = &t->places.p[n];
 
+		if (m < up->nr && (n == t->places.nr || up->s[m].start < p->vaddr)) {
+			add_run(run, &nr,
+				(struct zns_pagemap_run){ up->s[m].start,
+							  up->s[m].end - up->s[m].start, true });
+			m++;
+			continue;
+		}
 		t->bytes += p->len;
-		if (nr && run[nr - 1].vaddr + run[nr - 1].len == p->vaddr)
-			run[nr - 1].len += p->len;
-		else
-			run[nr++] = (struct zns_pagemap_run){ p->vaddr, p->len };
+		add_run(run, &nr, (struct zns_pagemap_run){ p->vaddr, p->len, false });
+		n++;
 	}
 	ret = zns_pagemap_entries(run, nr, &t->entries, &t->entries_len, err);
 	free(run);
@@ -114,6 +182,12 @@ int live_final(struct dump *d, struct packet *p, struct zns_err *err)
 	if (!l || !name || strlen(name) >= ZW_NAME || (t && t->final))
 		return zns_fail(err, -EPROTO, "criu sent an impossible task of a live dump");
 	l->frozen = true;
+	if (t && t->kept && t->track && strcmp(name, t->parents_pagemap)) {
+		live_keep_changed(l);
+		zns_track_free(t->track);
+		t->track = NULL;
+		zns_fail(&t->why, -ESTALE, "the parent has its pages under another name");
+	}
 	if (!t || !t->track) {
 		snprintf(r.msg, sizeof(r.msg), "live: task %d is copied now: %s", p->h.pid,
 			 t ? t->why.msg : "it is new");
@@ -127,7 +201,8 @@ int live_final(struct dump *d, struct packet *p, struct zns_err *err)
 		ret = copy_rest(l, t, &a, err);
 	if (!ret)
 		ret = entries(t, err);
-	zns_spans_free(&a.all);
+	zns_spans_free(&t->areas);
+	t->areas = a.all;
 	zns_spans_free(&a.whole);
 	if (ret)
 		return ret;
@@ -135,8 +210,10 @@ int live_final(struct dump *d, struct packet *p, struct zns_err *err)
 	snprintf(t->pagemap, sizeof(t->pagemap), "%s", name);
 	r.kind = ZW_KIND_PAGES;
 	r.size = t->bytes;
-	snprintf(r.msg, sizeof(r.msg), "live: task %d has %llu pages in %zu runs%s", t->pid,
+	snprintf(r.msg, sizeof(r.msg),
+		 "live: task %d has %llu pages in %zu runs, and %llu in the parent%s", t->pid,
 		 (unsigned long long)t->bytes / (unsigned)getpagesize(), t->places.nr,
+		 (unsigned long long)t->parent_bytes / (unsigned)getpagesize(),
 		 l->verify ? ", verified" : "");
 	reply_send(p->fd[0], &r, -1);
 	return 0;

@@ -66,7 +66,8 @@ static int add_round(ZnsPb__Live *r, const struct live_round *round)
 
 int live_describe(const struct dump *d, ZnsPb__Checkpoint *c)
 {
-	const struct live *l = d->live;
+	/* with rounds only; an incremental dump is told by its parent */
+	const struct live *l = d->live && (d->live->nr_rounds || d->live->wanted) ? d->live : NULL;
 	ZnsPb__Live *r = l ? malloc(sizeof(*r)) : NULL;
 	int ret = 0;
 

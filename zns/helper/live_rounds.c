@@ -27,6 +27,7 @@ static int criu_lives(struct live *l, struct zns_err *err)
 static int protect(struct live_task *t, struct zns_spans *copy, struct zns_err *err)
 {
 	struct zns_err e = ZNS_ERR_INIT;
+	struct zns_spans left = { 0 };
 
 	if (zns_track_arm(t->track, copy, &e)) {
 		/* it ended, or it executed another program: the next look tells */
@@ -36,8 +37,10 @@ static int protect(struct live_task *t, struct zns_spans *copy, struct zns_err *
 		copy->nr = 0;
 		return 0;
 	}
-	if (zns_spans_join(copy, &t->owed))
+	if (zns_spans_join(copy, &t->owed) || zns_spans_without(&t->parent, copy, &left))
 		return zns_fail(err, -ENOMEM, "no memory for lists of pages");
+	zns_spans_free(&t->parent);
+	t->parent = left;
 	return 0;
 }
 
@@ -64,6 +67,7 @@ static int one_round(struct live *l, struct zns_err *err)
 	copy = calloc(l->nr_tasks + 1, sizeof(*copy));
 	if (!copy)
 		return zns_fail(err, -ENOMEM, "no memory for lists of pages");
+	live_keep_changed(l);
 	for (size_t n = 0; n < l->nr_tasks && !ret; n++)
 		if (l->task[n].track)
 			ret = protect(&l->task[n], &copy[n], err);
@@ -131,61 +135,118 @@ static uint32_t nr_tracked(const struct live *l)
 	return nr;
 }
 
-static void summary(const struct live *l, struct zw_reply *r)
+static void how_it_went(const struct live *l, char *out, size_t len)
 {
-	const struct live_round *last = &l->round[l->nr_rounds - 1];
 	uint64_t sum = 0;
 	char all[32], rest[32];
 
+	*out = '\0';
 	for (uint32_t n = 0; n < l->nr_rounds; n++)
 		sum += l->round[n].bytes;
-	snprintf(
-		r->msg, sizeof(r->msg),
-		"live: %u of %zu tasks tracked (%s), %s copied while they ran, in %u rounds, %s in the last one%s",
-		nr_tracked(l), l->nr_tasks, zns_tracker_name(l->kernel.tracker),
-		zns_format_size(sum, all, sizeof(all)), l->nr_rounds,
-		zns_format_size(last->bytes, rest, sizeof(rest)),
-		l->not_converging ?
-			"; they write faster than they are copied, so the freeze takes longer" :
-			"");
-	r->warn = l->not_converging;
+	if (l->nr_rounds)
+		snprintf(
+			out, len, ", %s copied while they ran, in %u rounds, %s in the last one%s",
+			zns_format_size(sum, all, sizeof(all)), l->nr_rounds,
+			zns_format_size(l->round[l->nr_rounds - 1].bytes, rest, sizeof(rest)),
+			l->not_converging ?
+				"; they write faster than they are copied, so the freeze takes longer" :
+				"");
 }
 
-int live_rounds(struct dump *d, struct packet *p, struct zns_err *err)
+static void summary(const struct live *l, struct zw_reply *r)
 {
-	struct zw_reply r = { 0 };
-	struct live *l = d->live;
-	struct zns_err e = ZNS_ERR_INIT;
-	int ret;
+	uint32_t kept = 0;
+	char rounds[256], parent[224] = "";
 
-	if (!l || l->nr_rounds || d->pid <= 0)
-		return zns_fail(err, -EPROTO,
-				"criu asked for rounds of a live dump at a wrong time");
-	l->d = d;
-	l->root = d->pid;
-	live_verify_begin(l);
-	if (zns_track_kernel(&l->kernel, &e) || l->kernel.tracker == ZNS_TRACKER_NONE) {
-		snprintf(r.msg, sizeof(r.msg), "live: %s; all memory is copied in the freeze",
-			 e.code ? e.msg : l->kernel.why);
-		r.warn = 1;
-		reply_send(p->nr_fd ? p->fd[0] : -1, &r, -1);
-		return 0;
-	}
-	ret = all_rounds(l, err);
+	for (size_t n = 0; n < l->nr_tasks; n++)
+		kept += l->task[n].kept && l->task[n].track;
+	how_it_went(l, rounds, sizeof(rounds));
+	if (l->track && l->d->has_parent && !kept)
+		snprintf(parent, sizeof(parent), ", all in full (%s)",
+			 l->keep.why[0] ? l->keep.why : "these are new");
+	else if (l->track && l->d->has_parent)
+		snprintf(parent, sizeof(parent), ", %u since the parent", kept);
+	snprintf(r->msg, sizeof(r->msg), "live: %u of %zu tasks tracked (%s)%s%s", nr_tracked(l),
+		 l->nr_tasks, zns_tracker_name(l->kernel.tracker), parent, rounds);
+	r->warn = l->not_converging && !l->d->pre_dump;
+	r->kind = ZW_KIND_PAGES;
+}
+
+int live_new(struct dump *d, struct zns_err *err)
+{
+	d->live = calloc(1, sizeof(*d->live));
+	if (!d->live)
+		return zns_fail(err, -ENOMEM, "no memory for the dump");
+	d->live->d = d;
+	d->live->keep.parent = d->live->keep.next = -1;
+	return 0;
+}
+
+/* Everything that is done before the freeze. */
+static int prepare(struct live *l, uint32_t how, struct zns_err *err)
+{
+	bool copy = how & ZW_ROUNDS_COPY;
+	int ret = copy ? all_rounds(l, err) : live_look(l, err);
+
 	if (!ret && l->not_converging && l->slow_fails)
 		ret = zns_fail(
 			err, -EBUSY,
 			"the tasks write faster than they are copied (--zns-live-slow fail): "
 			"dump them without --zns-live, or give the dump more bandwidth");
 	/* This takes its time, so the last round comes after it. */
-	for (size_t n = 0; n < l->nr_tasks && p->h.nr && !ret; n++)
+	for (size_t n = 0; n < l->nr_tasks && how & ZW_ROUNDS_SMAPS && !ret; n++)
 		live_maps_before(&l->task[n]);
 	if (!ret)
-		ret = make_stage(l, l->round[l->nr_rounds - 1].bytes, err);
-	if (!ret)
+		ret = make_stage(l, copy ? l->round[l->nr_rounds - 1].bytes : LIVE_ENOUGH_BYTES,
+				 err);
+	if (!ret && copy)
 		ret = one_round(l, err);
-	if (!ret)
-		ret = live_open_part(l, err);
+	return ret ? ret : live_open_part(l, err);
+}
+
+/* Without a tracker, or with one that is criu's own, criu takes the memory. */
+static void leave_to_criu(uint32_t how, struct packet *p, const char *why)
+{
+	struct zw_reply r = { .kind = ZW_KIND_NONE, .warn = how & ZW_ROUNDS_COPY };
+
+	snprintf(r.msg, sizeof(r.msg), "live: %s; all memory is copied in the freeze", why);
+	reply_send(p->nr_fd ? p->fd[0] : -1, &r, -1);
+}
+
+int live_rounds(struct dump *d, struct packet *p, struct zns_err *err)
+{
+	bool wanted = d->live; /* --zns-live */
+	uint32_t how = p->h.nr;
+	struct zw_reply r = { 0 };
+	struct zns_err e = ZNS_ERR_INIT;
+	struct live *l;
+	int ret = wanted ? 0 : live_new(d, err);
+
+	if (ret)
+		return ret;
+	l = d->live;
+	if (l->root || d->pid <= 0)
+		return zns_fail(err, -EPROTO,
+				"criu asked for rounds of a live dump at a wrong time");
+	l->root = d->pid;
+	l->wanted = wanted;
+	if (zns_track_kernel(&l->kernel, &e))
+		l->kernel.tracker = ZNS_TRACKER_NONE;
+	if (l->kernel.tracker == ZNS_TRACKER_NONE ||
+	    (!wanted && l->kernel.tracker != ZNS_TRACKER_UFFD)) {
+		leave_to_criu(how, p, e.code ? e.msg : l->kernel.why);
+		if (!wanted) {
+			free(l);
+			d->live = NULL;
+		}
+		return 0;
+	}
+	live_verify_begin(l);
+	if (l->kernel.tracker == ZNS_TRACKER_UFFD) {
+		l->track = how & ZW_ROUNDS_TRACK;
+		live_keep_begin(l, how & ZW_ROUNDS_KEEP);
+	}
+	ret = prepare(l, how, err);
 	if (ret)
 		return ret;
 	summary(l, &r);

@@ -17,9 +17,16 @@ static void forget(struct live *l, size_t n)
 {
 	struct live_task *t = &l->task[n];
 
-	zns_track_free(t->track);
+	/* Nothing was protected anew: its keeper goes on with it. */
+	if (t->kept && !l->keep.changed)
+		zns_track_leave(t->track);
+	else
+		zns_track_free(t->track);
 	places_free(&t->places);
 	zns_spans_free(&t->owed);
+	zns_spans_free(&t->parent);
+	zns_spans_free(&t->areas);
+	zns_spans_free(&t->parents_areas);
 	live_maps_free(&t->before);
 	live_maps_free(&t->frozen);
 	free(t->entries);
@@ -35,7 +42,7 @@ static int add(struct live *l, pid_t pid, struct zns_err *err)
 	t = &l->task[l->nr_tasks++];
 	*t = (struct live_task){ .pid = pid, .image = LIVE_NO_IMAGE, .seen = true };
 	/* Without a tracker it is copied in the freeze, and the reason is told. */
-	if (zns_track_new(pid, &l->kernel, &t->track, &t->why))
+	if (!live_keep_claim(l, t) && zns_track_new(pid, &l->kernel, &t->track, &t->why))
 		t->track = NULL;
 	return 0;
 }
@@ -70,5 +77,6 @@ void live_end(struct dump *d)
 		return;
 	while (l->nr_tasks)
 		forget(l, l->nr_tasks - 1);
+	live_keep_end(l);
 	live_verify_end(l);
 }

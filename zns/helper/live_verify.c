@@ -9,7 +9,9 @@
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include "live.h"
+#include "zns/flat.h"
 #include "zns/grow.h"
+#include "zns/pagemap.h"
 
 struct live_verify {
 	/* of each part, the hash of each of its pages */
@@ -72,6 +74,76 @@ static int compare(struct live_verify *v, const struct live_task *t, int mem, ui
 	return 0;
 }
 
+static uint32_t image_of(struct zns_flat *f, const char *name)
+{
+	uint32_t n = 0;
+
+	while (n < zns_flat_images(f) && strcmp(zns_flat_name(f, n), name))
+		n++;
+	return n;
+}
+
+/* Where the parent has the task's pages: runs of its pagemap, with @f's parents resolved. */
+static int parents_runs(struct zns_flat *f, const struct live_task *t, struct zns_pagemap_run **run,
+			size_t *nr, uint32_t *pages, struct zns_err *err)
+{
+	uint32_t n = image_of(f, t->parents_pagemap), id;
+	cleanup_free uint8_t *buf = NULL;
+	char name[ZW_NAME];
+	size_t len;
+	int ret;
+
+	if (n == zns_flat_images(f))
+		return zns_fail(err, -ENOENT, "verification: the parent has no image %s",
+				t->parents_pagemap);
+	len = zns_flat_size(f, n);
+	buf = malloc(len + 1);
+	ret = buf ? zns_flat_read(f, n, 0, buf, len, err) : zns_fail(err, -ENOMEM, "no memory");
+	if (!ret)
+		ret = zns_pagemap_runs(buf, len, t->parents_pagemap, run, nr, &id, err);
+	if (ret)
+		return ret;
+	snprintf(name, sizeof(name), "pages-%u.img", id);
+	*pages = image_of(f, name);
+	return 0;
+}
+
+/* Are the pages that are left to the parent as they are there? */
+static int compare_parent(struct live *l, const struct live_task *t, int mem, uint8_t *buf,
+			  uint64_t page, struct zns_err *err)
+{
+	struct zns_pagemap_run *run = NULL;
+	cleanup_free uint8_t *there = malloc(page);
+	struct zns_flat *f = NULL;
+	uint64_t at = 0, seen = 0;
+	size_t nr = 0;
+	uint32_t pages = 0;
+	int ret;
+
+	if (!t->parent.nr)
+		return 0;
+	ret = zns_flat_new(l->d->h->chain, &f, err);
+	if (!ret)
+		ret = parents_runs(f, t, &run, &nr, &pages, err);
+	for (size_t n = 0; n < nr && !ret; at += run[n++].len)
+		for (uint64_t off = 0; off < run[n].len && !ret; off += page) {
+			uint64_t va = run[n].vaddr + off;
+
+			if (!zns_spans_has(&t->parent, va))
+				continue;
+			seen += page;
+			ret = zns_flat_read(f, pages, at + off, there, page, err);
+			if (!ret && (pread(mem, buf, page, (off_t)va) != (ssize_t)page ||
+				     memcmp(buf, there, page)))
+				complain(l->verify, &l->verify->wrong, va);
+		}
+	if (!ret && seen != zns_spans_bytes(&t->parent))
+		complain(l->verify, &l->verify->missing, t->parent.s[0].start);
+	zns_flat_free(f);
+	free(run);
+	return ret;
+}
+
 /* A page of zeroes that is not there is restored as one that is. */
 static bool is_zero(int mem, uint8_t *buf, uint64_t vaddr, uint64_t page)
 {
@@ -90,6 +162,8 @@ static int compare_lists(struct live_verify *v, const struct live_task *t,
 	for (size_t n = 0; n < t->places.nr && !ret; n++)
 		ret = zns_spans_add(&copied, t->places.p[n].vaddr,
 				    t->places.p[n].vaddr + t->places.p[n].len);
+	if (!ret)
+		ret = zns_spans_join(&copied, &t->parent);
 	if (!ret)
 		ret = zns_spans_without(&has, &copied, &a);
 	if (!ret)
@@ -130,6 +204,8 @@ int live_verify(struct live *l, const struct live_task *t, const struct zns_span
 	if (mem < 0 || !buf)
 		return zns_fail(err, -EIO, "verification: cannot look at task %d", t->pid);
 	ret = compare(v, t, mem, buf, page, err);
+	if (!ret)
+		ret = compare_parent(l, t, mem, buf, page, err);
 	if (!ret)
 		ret = compare_lists(v, t, all, whole, mem, buf, page, err);
 	if (!ret && (v->wrong || v->missing || v->superfluous))

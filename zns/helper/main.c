@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include "fill.h"
 #include "helper.h"
+#include "keep.h"
 #include "zns-version.h"
 #include "zns/process.h"
 
@@ -104,6 +105,8 @@ int main(int argc, char **argv)
 		return 1;
 	if (argc == 2 && asked(argv[1]))
 		return fflush(stdout) ? 1 : 0;
+	if (argc == 2 && !strcmp(argv[1], KEEP_ARGUMENT))
+		return keeper();
 	if (getsockopt(CRIU_FD, SOL_SOCKET, SO_TYPE, &on, &len) || on != SOCK_SEQPACKET) {
 		fprintf(stderr, "%s is started by criu, not by hand\n",
 			argc ? argv[0] : "zns-helper");

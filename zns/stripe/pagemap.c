@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "pagemap.h"
+#include "zns/pagemap.h"
 #include "zns/util.h"
 #include "zns/grow.h"
 
@@ -105,6 +106,25 @@ void pagemap_fini(struct pagemap *p)
 	free(p->e);
 	free(p->off);
 	memset(p, 0, sizeof(*p));
+}
+
+int zns_pagemap_runs(const uint8_t *buf, size_t len, const char *name, struct zns_pagemap_run **out,
+		     size_t *nr, uint32_t *pages_id, struct zns_err *err)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	struct pagemap p;
+	int ret = pagemap_parse(buf, len, name, &p, err);
+
+	if (ret)
+		return ret;
+	*out = malloc((p.nr + 1) * sizeof(**out));
+	*nr = *out ? p.nr : 0;
+	*pages_id = p.pages_id;
+	for (size_t i = 0; i < *nr; i++)
+		(*out)[i] = (struct zns_pagemap_run){ p.e[i]->vaddr, pagemap_pages(p.e[i]) * page,
+						      pagemap_flags(p.e[i]) & ZNS_PE_PARENT };
+	pagemap_fini(&p);
+	return *out ? 0 : zns_fail(err, -ENOMEM, "no memory for image %s", name);
 }
 
 size_t pagemap_pack_entry(const ZnsPb__PagemapEntry *e, uint8_t *buf)

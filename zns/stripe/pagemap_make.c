@@ -39,7 +39,7 @@ int zns_pagemap_entries(const struct zns_pagemap_run *run, size_t nr, uint8_t **
 			e.nr_pages = zns_min(pages, PAGES_MAX);
 			e.compat_nr_pages = (uint32_t)e.nr_pages;
 			e.has_flags = 1;
-			e.flags = ZNS_PE_PRESENT;
+			e.flags = run[n].parent ? ZNS_PE_PARENT : ZNS_PE_PRESENT;
 			*len += put(&e, *out + *len, room - *len);
 			vaddr += e.nr_pages * page;
 			pages -= e.nr_pages;

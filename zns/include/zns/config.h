@@ -68,6 +68,12 @@ int zns_config_get(const char *key, char *out, size_t len, struct zns_err *err);
  */
 #define ZNS_DEADLINE_S 10
 int zns_config_deadline(uint32_t *seconds, struct zns_err *err);
+/*
+ * "keep-tracking": seconds for which the tracking of a dumped process's memory waits for the next
+ * dump (live.md); ZNS_KEEP_TRACKING_S if it is not set, 0: not at all.
+ */
+#define ZNS_KEEP_TRACKING_S (6 * 3600)
+int zns_config_keep_tracking(uint64_t *seconds, struct zns_err *err);
 int zns_config_set(const char *key, const char *value, struct zns_err *err);
 
 /*

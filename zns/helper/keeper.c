@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The keeper: holds trackers from one dump to the next, see keep.h. It has no device, no connection
+ * to a broker and no memory of a task, and its capabilities are gone. When it is killed, the kernel
+ * ends the protection, and the next dump is a full one.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include "keep.h"
+#include "zns/process.h"
+
+static struct {
+	struct keep_packet set, *task;
+	uint32_t nr; /* of them, those that have not ended */
+	int dir, listen;
+	char name[64];
+	dev_t dev; /* the socket, as we made it */
+	ino_t ino;
+	uint64_t end_ns; /* CLOCK_MONOTONIC */
+	int client; /* -1: none */
+	bool changed; /* by the client */
+} k = { .dir = -1, .listen = -1, .client = -1 };
+
+static int receive(void)
+{
+	if (keep_recv(KEEP_FD, &k.set) != 1 || k.set.op != KEEP_SET || !k.set.nr ||
+	    k.set.nr > KEEP_TASKS_MAX)
+		return -EPROTO;
+	keep_timeouts(KEEP_FD); /* the first packet comes at the end of the dump */
+	k.task = calloc(k.set.nr, sizeof(*k.task));
+	if (!k.task)
+		return -ENOMEM;
+	for (; k.nr < k.set.nr; k.nr++)
+		if (keep_recv(KEEP_FD, &k.task[k.nr]) != 1 || k.task[k.nr].op != KEEP_TASK)
+			return -EPROTO;
+	return 0;
+}
+
+static int begin_to_listen(void)
+{
+	struct sockaddr_un a;
+	struct stat st;
+
+	k.dir = keep_dir(NULL);
+	k.listen = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (k.dir < 0 || k.listen < 0)
+		return -EIO;
+	keep_name(k.set.id, k.name);
+	keep_address(k.dir, k.name, &a);
+	if (bind(k.listen, (struct sockaddr *)&a, sizeof(a)) || listen(k.listen, 16) ||
+	    fstatat(k.dir, k.name, &st, AT_SYMLINK_NOFOLLOW))
+		return -errno;
+	k.dev = st.st_dev;
+	k.ino = st.st_ino;
+	return 0;
+}
+
+/* The keeper of another checkpoint may have the name by now, if somebody removed ours. */
+static void unlink_name(void)
+{
+	struct stat st;
+
+	if (k.ino && !fstatat(k.dir, k.name, &st, AT_SYMLINK_NOFOLLOW) && st.st_dev == k.dev &&
+	    st.st_ino == k.ino)
+		unlinkat(k.dir, k.name, 0);
+}
+
+/* Ends the protection in steps that the tasks do not notice. */
+static void end_tracking(void)
+{
+	const struct zns_track_kernel kernel = { .tracker = ZNS_TRACKER_UFFD };
+	struct zns_track *t;
+
+	unlink_name(); /* nobody shall come now */
+	for (uint32_t n = 0; n < k.nr; n++)
+		if (!zns_track_adopt(0, &kernel, k.task[n].fd, &t, NULL))
+			zns_track_free(t);
+}
+
+static bool from_root(int sk)
+{
+	struct ucred c;
+	socklen_t len = sizeof(c);
+
+	return !getsockopt(sk, SOL_SOCKET, SO_PEERCRED, &c, &len) && c.uid == geteuid();
+}
+
+static void greet(void)
+{
+	struct keep_packet busy = { .op = KEEP_BUSY };
+	int ret, sk = accept4(k.listen, NULL, NULL, SOCK_CLOEXEC);
+
+	if (sk < 0)
+		return;
+	keep_timeouts(sk);
+	if (!from_root(sk) || k.client >= 0) {
+		keep_send(sk, &busy);
+		close(sk);
+		return;
+	}
+	k.set.nr = k.nr;
+	ret = keep_send(sk, &k.set);
+	for (uint32_t n = 0; n < k.nr && !ret; n++)
+		ret = keep_send(sk, &k.task[n]);
+	if (ret)
+		close(sk);
+	else
+		k.client = sk;
+	k.changed = false;
+}
+
+/* True: we are not needed any more. */
+static bool client_said(void)
+{
+	struct keep_packet p;
+	int ret = keep_recv(k.client, &p);
+
+	keep_close(&p);
+	if (ret == 1 && p.op == KEEP_CHANGED) {
+		k.changed = true;
+		return false;
+	}
+	if (ret == 1 && p.op == KEEP_TAKEN)
+		return true;
+	/* Its dump was not committed: which pages are clean since ours, nobody knows. */
+	if (ret == 1 || k.changed) {
+		end_tracking();
+		return true; /* our end is the answer to KEEP_DROP */
+	}
+	close(k.client);
+	k.client = -1;
+	return false;
+}
+
+static void forget(uint32_t n)
+{
+	keep_close(&k.task[n]);
+	k.task[n] = k.task[--k.nr];
+}
+
+/* Until the last task has ended, or the time is up. */
+static void watch(struct pollfd *p)
+{
+	while (k.nr) {
+		uint64_t now = zns_mono_ns();
+		int left = now < k.end_ns ? (int)zns_min((k.end_ns - now) / 1000000 + 1, 3600000u) :
+					    0;
+
+		p[0] = (struct pollfd){ .fd = k.listen, .events = POLLIN };
+		p[1] = (struct pollfd){ .fd = k.client, .events = POLLIN };
+		for (uint32_t n = 0; n < k.nr; n++)
+			p[2 + n] = (struct pollfd){ .fd = k.task[n].fd[ZNS_TRACK_PIDFD],
+						    .events = POLLIN };
+		/* who has them must not lose them to the clock */
+		if (k.client < 0 && !left) {
+			end_tracking();
+			return;
+		}
+		if (poll(p, 2 + k.nr, k.client < 0 ? left : -1) < 0)
+			continue;
+		if (p[1].revents && client_said())
+			return;
+		for (uint32_t n = k.nr; n-- > 0;)
+			if (p[2 + n].revents)
+				forget(n);
+		if (p[0].revents)
+			greet();
+	}
+}
+
+static void begin(void)
+{
+	int fd;
+
+	zns_process_shed();
+	signal(SIGPIPE, SIG_IGN);
+	prctl(PR_SET_DUMPABLE, 0);
+	prctl(PR_SET_NAME, "zns-keeper");
+	zns_cgroup_escape();
+	zns_process_no_network();
+	fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		if (write(fd, "-1000", 5) < 0)
+			errno = 0; /* then we may be killed, which costs a full dump */
+		close(fd);
+	}
+	zns_process_keep_caps(NULL, 0, NULL);
+}
+
+int keeper(void)
+{
+	struct keep_packet ready = { .op = KEEP_READY };
+	struct pollfd *p;
+
+	begin();
+	if (receive())
+		return 1;
+	p = calloc(k.nr + 2, sizeof(*p));
+	if (!p || begin_to_listen() || keep_send(KEEP_FD, &ready)) {
+		unlink_name();
+		return 1;
+	}
+	close(KEEP_FD);
+	k.end_ns = zns_mono_ns() + zns_min(k.set.limit_s, UINT64_MAX / 2000000000) * 1000000000;
+	watch(p);
+	unlink_name();
+	return 0;
+}
