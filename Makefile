@@ -75,7 +75,7 @@ CRIU_SRC	:= $(B)/criu
 PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch criu/patches/*/*.patch) scripts/fetch-criu scripts/fetch-orig
 
 .PHONY: all zns criu deps deps-vm deps-doc deps-docker deps-bare deps-clang
-.PHONY: unit conform crash kill scale scale-small zonetests errors tools chains bench-incremental bench-live crypt migration test
+.PHONY: unit conform crash kill scale scale-small zonetests errors tools chains incremental bench-steps bench-incremental bench-live crypt migration test
 .PHONY: test-vm zdtm zdtm-sample zdtm-smoke zdtm-migration
 .PHONY: demo bench bench-emu bench-probe
 .PHONY: fuzz fuzz-build lint man install uninstall clean
@@ -355,6 +355,14 @@ livedump: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/livedump.py run -a --report $(B)/report/livedump
 live-soak: all
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/livedump.py soak --dumps $(LIVE_DUMPS)
+
+# Chains with dirty tracking by the helper; in a guest with soft-dirty bits they are a part of test-vm.
+incremental: all test-bin
+	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/incremental.py run -a --report $(B)/report/incremental
+
+STEPS_MB	?= 1024
+bench-steps: all
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/steps.py --size $(STEPS_MB)
 
 # Needs a kernel that tracks dirty memory: in a guest. Its disks are the host's page cache.
 INCREMENTAL_MB	?= 1024

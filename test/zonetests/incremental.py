@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-incremental: pre-dumps and chains of dumps with dirty tracking. They need a kernel with CONFIG_MEM_SOFT_DIRTY;
-test/vm/60-incremental.test.sh runs them in a guest. What needs no tracking is in chains.py.
+incremental: pre-dumps and chains of dumps with dirty tracking: by the helper from Linux 6.7 on, else by soft-dirty bits;
+test/vm/60-incremental.test.sh runs them in a guest that has those. What needs no tracking is in chains.py.
 
   incremental.py list | run NAME... | run -a
   incremental.py bench [--size MB] [--steps N] [--qos MIBPS] [--format DEV]   zones beside stock's files, as a table
@@ -20,7 +20,7 @@ from pathlib import Path
 import ztlib
 import ztrpc
 from ztchain import Chain, bytes_in, plain_images, stat_of
-from ztlib import Failed, drop_caches
+from ztlib import Failed, drop_caches, wait_until
 from ztscene import Scene, case_of, expect, suite_main
 
 CASES = {}
@@ -28,6 +28,8 @@ case = case_of(CASES)
 TRACK = ['--track-mem']
 RUN_ON = [*TRACK, '--leave-running']
 STEPS = 4
+# memory that changes by itself, in all the ways that a tracker could miss
+PROGRAMS = ('busy', 'churn', 'cowtree', 'forkchain', 'threads', 'thp', 'manyvmas', 'filemap', 'sparse')
 
 
 def room(zones):
@@ -242,6 +244,204 @@ def exported(scene):
         chain.end_task()
 
 
+# ---- trackers between dumps (live.md, "Incremental dumps") ----------------------------------------------
+
+def processes(scene, *cmdline):
+    """Those of this scene's runtime directory with this command line."""
+    found, mark = [], f'ZNS_RUN={scene.device.env["ZNS_RUN"]}'.encode()
+    for p in Path('/proc').iterdir():
+        try:
+            if p.name.isdigit() and (p / 'cmdline').read_bytes().split(b'\0')[:len(cmdline)] == list(cmdline) and \
+                    mark in (p / 'environ').read_bytes().split(b'\0'):
+                found.append(int(p.name))
+        except OSError:
+            pass
+    return found
+
+
+def keepers(scene):
+    """The processes that hold trackers for this scene's tasks."""
+    return processes(scene, b'zns-helper', b'--keep')
+
+
+def nobody_keeps(scene):
+    if not wait_until(lambda: not keepers(scene), 20):
+        raise Failed(f'keepers are left: {keepers(scene)}')
+    expect('sockets', list(Path(scene.device.env['ZNS_RUN'], 'keep').glob('*')), [])
+
+
+def is_full(chain, ident, full):
+    pages, whole = chain.record(ident)['page_bytes'], chain.record(full)['page_bytes']
+    if pages < whole * 0.9:
+        raise Failed(f'{pages} bytes of pages in a dump that nothing was known for, {whole} in the full one')
+
+
+def verified(chain, n):
+    """Every page of the dump, those of its parents too, was compared with the task's."""
+    if 'in the parent, verified' not in (chain.dir / f'dump-{n}.log').read_text(errors='replace'):
+        raise Failed(f'dump {n} verified nothing')
+
+
+@case
+def kept_on(scene):
+    """one keeper from each dump to the next, none after the last; every page compared; live and plain dumps in turn."""
+    if not ztlib.helper_tracks():
+        return
+    scene = scene(ROOM, 1)
+    os.environ['ZNS_LIVE_VERIFY'] = scene.device.env['ZNS_LIVE_VERIFY'] = '1'
+    chain = Chain(scene)
+    chain.dump(extra=RUN_ON)
+    for n in range(1, STEPS + 1):
+        expect('keepers', len(keepers(scene)), 1)
+        chain.step()
+        chain.dump(parent=n - 1, extra=RUN_ON + (['--zns-live'] if n % 2 else []))
+        is_small(chain, chain.ids[n], chain.ids[0])
+        verified(chain, n)
+    chain.end_task()
+    nobody_keeps(scene)
+    chain.restore(STEPS)
+
+
+@case
+def programs(scene):
+    """programs that change their memory all the time, fork, map and unmap between dumps, plain and live; all compared."""
+    if not ztlib.helper_tracks():
+        return
+    scene = scene(room(96), 1)
+    scene.device.env['ZNS_LIVE_VERIFY'] = '1'
+    for program in PROGRAMS:
+        chain = Chain(scene, program)
+        for n in range(STEPS + 1):
+            chain.dump(parent=n - 1 if n else None, extra=[*RUN_ON, *(['--zns-live'] if n % 2 else [])])
+        chain.dump(parent=STEPS, extra=TRACK)
+        verified(chain, STEPS + 1)
+        chain.gone()
+        chain.restore(STEPS + 1)
+        chain.end_task()
+    nobody_keeps(scene)
+
+
+@case
+def keeper_killed(scene):
+    """kill -9 of the keeper: the next dump is a full one, the one after it is not."""
+    if not ztlib.helper_tracks():
+        return
+    scene = scene(ROOM, 1)
+    chain = Chain(scene)
+    chain.dump(extra=RUN_ON)
+    for pid in keepers(scene):
+        os.kill(pid, signal.SIGKILL)
+    chain.step()
+    chain.dump(parent=0, extra=RUN_ON)
+    is_full(chain, chain.ids[1], chain.ids[0])
+    chain.step()
+    chain.dump(parent=1, extra=RUN_ON)
+    is_small(chain, chain.ids[2], chain.ids[0])
+    chain.end_task()
+    chain.restore(2)
+
+
+@case
+def other_parent(scene):
+    """a dump on an older parent, and one without: full; the tracker of the newer one ends."""
+    if not ztlib.helper_tracks():
+        return
+    scene = scene(ROOM, 1)
+    chain = Chain(scene)
+    for parent in (None, 0, 0, None):
+        chain.dump(parent=parent, extra=RUN_ON)
+        expect('keepers', len(keepers(scene)), 1)
+        chain.step()
+    is_small(chain, chain.ids[1], chain.ids[0])
+    is_full(chain, chain.ids[2], chain.ids[0])
+    is_full(chain, chain.ids[3], chain.ids[0])
+    chain.dump(parent=2, extra=TRACK)
+    chain.gone()
+    is_full(chain, chain.ids[4], chain.ids[0])
+    nobody_keeps(scene)
+    chain.restore(4)
+
+
+def cut_off(chain, victim, extra):
+    """A dump on checkpoint 0 that loses criu or its helper once the first task's pages are protected anew. It failed."""
+    for _ in range(10):
+        images, log = chain.images(chain.nr), chain.dir / 'cut.log'
+        shutil.rmtree(images, ignore_errors=True)
+        images.mkdir()
+        log.unlink(missing_ok=True)
+        before = chain.scene.ids()
+        args = [chain.cfg.criu, *chain.command('dump', images, log, 0, extra)]
+        with subprocess.Popen(args, env=chain.scene.device.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as criu:
+            victims = [criu.pid] if victim == 'criu' else []
+            while criu.poll() is None and not (log.exists() and b'live: task' in log.read_bytes()):
+                victims = victims or [p for p in processes(chain.scene, b'zns-helper') if p not in keepers(chain.scene)]
+            for pid in victims:
+                ztlib.kill(pid)
+            criu.wait()
+        wait_until(lambda: not [p for p in processes(chain.scene, b'zns-helper') if p not in keepers(chain.scene)], 20)
+        if chain.scene.ids() == before:
+            shutil.rmtree(images)
+            return
+        chain.scene.device.remove(*set(chain.scene.ids()) - set(before))
+    raise Failed('the dump was faster ten times')
+
+
+def broken_off(scene, victim, extra):
+    if not ztlib.helper_tracks():
+        return
+    scene = scene(ROOM, 1)
+    chain = Chain(scene)
+    chain.dump(extra=RUN_ON)
+    chain.step()
+    cut_off(chain, victim, extra)
+    if not wait_until(lambda: not keepers(scene), 20):
+        raise Failed('a keeper goes on with pages that a failed dump protected')
+    chain.step()
+    chain.dump(parent=0, extra=TRACK)
+    chain.gone()
+    is_full(chain, chain.ids[1], chain.ids[0])
+    chain.restore(1)
+
+
+@case
+def criu_killed(scene):
+    """kill -9 of criu after pages were protected anew: nothing of that dump counts."""
+    broken_off(scene, 'criu', RUN_ON)
+
+
+@case
+def criu_killed_live(scene):
+    """the same in a live dump."""
+    broken_off(scene, 'criu', [*RUN_ON, '--zns-live'])
+
+
+@case
+def helper_killed(scene):
+    """kill -9 of the helper instead."""
+    broken_off(scene, 'helper', RUN_ON)
+
+
+@case
+def failing_early(scene):
+    """a dump that fails before anything was protected leaves the tracker where it is."""
+    if not ztlib.helper_tracks():
+        return
+    scene = scene(ROOM, 1)
+    chain = Chain(scene)
+    chain.dump(extra=RUN_ON)
+    chain.step()
+    failed = chain.try_dump(parent=0, extra=[*RUN_ON, '--freeze-cgroup', '/sys/fs/cgroup/no-such-group'])
+    if failed.code == 0:
+        raise Failed('a dump succeeded without the cgroup that it was to freeze')
+    expect('keepers', len(keepers(scene)), 1)
+    shutil.rmtree(chain.images(1))
+    chain.dump(parent=0, extra=TRACK)
+    chain.gone()
+    is_small(chain, chain.ids[1], chain.ids[0])
+    chain.restore(1)
+
+
 # ---- figures -------------------------------------------------------------------------------------------
 
 def timed(func, *args, **kwargs):
@@ -349,7 +549,7 @@ def tracked():
 
 
 if __name__ == '__main__':
-    if sys.argv[1:2] != ['list'] and not tracked():
+    if sys.argv[1:2] != ['list'] and not tracked() and (not ztlib.helper_tracks() or sys.argv[1:2] == ['bench']):
         sys.exit('incremental: this kernel does not track dirty memory (CONFIG_MEM_SOFT_DIRTY); run it in a guest: '
                  'make test-vm')
     sys.exit(bench(bench_args()) if sys.argv[1:2] == ['bench'] else suite_main(__doc__, 'inc', CASES))

@@ -380,6 +380,11 @@ def check_footprint(before, after, forks=False):
             raise Failed(f'process {pid} came back with descriptors {more_fds} and mappings {more_maps} that it had not')
 
 
+def helper_tracks():
+    """Does the helper see which pages of a process are written, whatever the kernel has for criu?"""
+    return tuple(map(int, os.uname().release.split('.')[:2])) >= (6, 7)
+
+
 def run_criu(cfg, args, log, env=None):
     """Run criu to its end; CompletedProcess. stderr goes beside the log."""
     with open(str(log) + '.stderr', 'ab') as err:
