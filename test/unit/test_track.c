@@ -297,6 +297,7 @@ static void map_wide(void)
 {
 	need(mmap(OTHER, 1UL << 40, PROT_READ | PROT_WRITE,
 		  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == OTHER);
+	madvise(OTHER, 1UL << 40, MADV_NOHUGEPAGE);
 	OTHER[0] = OTHER[1UL << 39] = 1;
 }
 
