@@ -60,15 +60,15 @@ static int compare(struct live_verify *v, const struct live_task *t, int mem, ui
 		const struct place *p = &t->places.p[n];
 
 		for (uint64_t off = 0; off < p->len; off += page) {
-			uint64_t k = (p->at + off) / page;
+			uint64_t k = (p->at + off) / page, va = p->vaddr + off;
 
-			if (pread(mem, buf, page, (off_t)(p->vaddr + off)) != (ssize_t)page)
+			if (pread(mem, buf, page, (off_t)va) != (ssize_t)page)
 				return zns_fail_sys(err, -EFAULT,
 						    "verification: cannot read task %d at %llx",
-						    t->pid, (unsigned long long)(p->vaddr + off));
+						    t->pid, (unsigned long long)va);
 			if (k >= v->part[p->source].nr ||
 			    v->part[p->source].hash[k] != zns_hash(buf, page))
-				complain(v, &v->wrong, p->vaddr + off);
+				complain(v, &v->wrong, va);
 		}
 	}
 	return 0;
