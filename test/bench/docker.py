@@ -43,9 +43,9 @@ while True:
     time.sleep(0.001); now = time.monotonic(); gap = max(gap, now - last); last = now
 '''
 
-    def __init__(self, d, container, mib, runtime):
+    def __init__(self, d, container, mib, runtime, *options):
         self.d, self.container = d, container
-        d.run(container, 'python3', '-c', self.SCRIPT.format(mib=mib), runtime=runtime, options=['--label', 'zns.qos=500'])
+        d.run(container, 'python3', '-c', self.SCRIPT.format(mib=mib), runtime=runtime, options=['--label', 'zns.qos=500', *options])
         self.wait('test -e /data/up', 'process')
 
     def ask(self, signal):
@@ -112,6 +112,7 @@ class Bench:
     def __init__(self, d, disk, mib):
         self.d, self.disk, self.mib, self.images = d, disk, mib, []
         self.find_daemons()
+        self.live = {w: [] for w in ('wall_s', 'frozen_s')}
         self.values = {(r, o): {w: [] for w in WHAT} for r in ('stock', 'zns') for o in OPS}
 
     def find_daemons(self):
@@ -185,6 +186,21 @@ class Bench:
         self.clean(name)
 
 
+    def live_round(self):
+        """Label zns.live, --leave-running: how long the process stands still. Docker's own has no such thing."""
+        d, name = self.d, 'bench-live'
+        s = Subject(d, name, self.mib, 'zns', '--label', 'zns.live=yes')
+        s.ask('USR2')
+        self.disk.sync()
+        start = time.monotonic()
+        d.docker('checkpoint', 'create', '--leave-running', name, 'live')
+        self.live['wall_s'].append(time.monotonic() - start)
+        self.live['frozen_s'].append(s.ask('USR2')[1])
+        if not d.checkpoints(name)[-1].get('live'):
+            raise Failed('the checkpoint is no live one')
+        self.clean(name)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument('--rounds', type=int, default=5)
@@ -207,6 +223,7 @@ def main():
                     b.try_round(runtime)
                     print(f'round {i + 1} {runtime}: ' + ', '.join(
                         f'{o} {b.values[runtime, o]["wall_s"][-1]:.2f} s' for o in OPS), flush=True)
+                b.live_round()
     print(f'\n{args.mib} MiB container, {args.rounds} alternating rounds, medians; kernel {platform.release()}, '
           f'load {os.getloadavg()[0]:.1f}')
     print(f'{"":16}{"":10}' + ''.join(f'{w:>18}' for w in WHAT))
@@ -220,12 +237,14 @@ def main():
         ratio = {w: med['stock'][w] / med['zns'][w] if med['zns'][w] else None for w in WHAT}
         print(f'{"":16}{"ratio":10}' + ''.join(f'{"-" if ratio[w] is None else f"{ratio[w]:.1f} x":>18}' for w in WHAT))
         out[op] = {**med, 'ratio': ratio}
+    live = {w: statistics.median(v) for w, v in b.live.items()}
+    print(f'{"live":16}{"zns":10}{live["wall_s"]:>18.3f}{live["frozen_s"]:>18.3f}   (leave-running with label zns.live=yes)')
     image = statistics.median(b.images) / 1e6
     w = statistics.median(b.values['zns', 'create']['written_mb'])
     print(f'bytes written by a zns create: {w:.0f} MB for a checkpoint of {image:.0f} MB, {w / image:.3f} x')
     if args.report:
         args.report.mkdir(parents=True, exist_ok=True)
-        (args.report / 'docker.json').write_text(json.dumps({'medians': out, 'mib': args.mib, 'image_mb': image, 'values': {
+        (args.report / 'docker.json').write_text(json.dumps({'medians': out, 'live': live, 'live_values': b.live, 'mib': args.mib, 'image_mb': image, 'values': {
             f'{r}/{o}': v for (r, o), v in b.values.items()}}, indent=1))
     return 0
 

@@ -105,6 +105,20 @@ def leave_running(d):
     d.p('rm', '-f', 'live')
 
 
+def live(d):
+    """Annotation zns.live: in rounds while it runs, with and without --leave-running."""
+    d.run('rounds', '--annotation', 'zns.live=yes')
+    secret, had = d.ask('rounds'), len(d.ls())
+    d.p('container', 'checkpoint', '--leave-running', '--keep', 'rounds')
+    want('it runs on', d.ask('rounds') == secret)
+    d.p('container', 'checkpoint', '--keep', 'rounds')
+    made = d.ls()[had:]
+    want('live', len(made) == 2 and all(c.get('live') and c['live']['rounds'] for c in made), made)
+    d.p('container', 'restore', '--keep', 'rounds')
+    want('memory', d.ask('rounds') == secret)
+    d.p('rm', '-f', 'rounds')
+
+
 def export(d):
     """An exported checkpoint carries the data: it restores after the device has forgotten everything."""
     d.run('out')
@@ -290,7 +304,7 @@ def checkpointctl(d):
 def main():
     passed = failed = skipped = 0
     with Podman() as d:
-        for fn in (keep, leave_running, export, plain, errors, reclaim, packed, checkpointctl):
+        for fn in (keep, leave_running, live, export, plain, errors, reclaim, packed, checkpointctl):
             if sys.argv[1:] and fn.__name__ not in sys.argv[1:]:
                 continue
             start = time.monotonic()

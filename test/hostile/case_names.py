@@ -39,7 +39,8 @@ def crio(ns='shop', pod='web', name='app'):
 @case
 def cri_annotations(scene):
     """containerd's CRI: what is no name of Kubernetes is refused in one line, and nothing is started."""
-    e = Engine(scene(TINY, size=1), 'state/k8s.io')
+    scene = scene(TINY, size=1)
+    e = Engine(scene, 'state/k8s.io')
     e.spec['annotations'] = cri()
     e.named('good names', 'shop/web/app')
     for part in ('ns', 'pod', 'name'):
@@ -59,6 +60,16 @@ def cri_annotations(scene):
         if 'ZNS_ORIGIN_IMAGE=\n' not in (e.dir / 'env').read_text():
             raise Failed(f'image {image!r} reaches the catalogue')
         tried(f'image {image!r}')
+    for value in ('yes', 'durable'):
+        e.spec['annotations'] = {**cri(), 'zns.live': value}
+        e.refused(value, says='not in Kubernetes')
+        tried(f'live {value}')
+    conf = scene.device.directory / 'etc/zns.conf'
+    kept = conf.read_text() if conf.exists() else ''
+    conf.write_text(kept + 'docker-live = yes\n')
+    e.spec['annotations'] = cri()
+    e.named('a default that is not for it', 'shop/web/app')
+    conf.write_text(kept)
 
 
 @case
@@ -202,7 +213,7 @@ def labels(scene):
     e = Engine(scene)
     e.docker_root = e.root
     e.spec['mounts'] = [{'source': f'{e.root}/containers/{ID}/hosts', 'destination': '/etc/hosts'}]
-    for key in ('qos', 'admission', 'alloc', 'stripe', 'dev', 'criu'):
+    for key in ('qos', 'admission', 'alloc', 'stripe', 'dev', 'live', 'criu'):
         for value in ['5\nzns-container victim', '5"', '5 #', '5\\', '5\x1b[2J', '', ' ', 'x' * 300, '5\r\naction-script /x', '$(id)', '-1', 'nan']:
             e.labels({f'zns.{key}': value})
             e.refused((key, value), says=f'label zns.{key}')
@@ -227,7 +238,7 @@ def labels(scene):
         e.spec['process'] = {'env': [f'ZNS_QOS={value}']}
         e.refused(value, says='variable ZNS_QOS')
         tried(f'variable {value!r}')
-    e.spec['process'] = {'env': ['ZNS_DEV=/dev/x', 'ZNS_CONTAINER=victim', 'ZNS_PARENT=x', 'ZNS_ORIGIN_ID=x', 'CRIU_CONFIG_FILE=/x',
+    e.spec['process'] = {'env': ['ZNS_DEV=/dev/x', 'ZNS_LIVE=yes', 'ZNS_CONTAINER=victim', 'ZNS_PARENT=x', 'ZNS_ORIGIN_ID=x', 'CRIU_CONFIG_FILE=/x',
                                  'PATH=/of-a-hostile-container', 'ZNS_LIBEXEC=/of-a-hostile-container', 'LD_PRELOAD=/of-a-hostile-container/x.so']}
     e.named('variables of ours', 'web')
     if '/of-a-hostile-container' in (e.dir / 'env').read_text():
@@ -429,12 +440,12 @@ def configuration(scene):
     conf, rules = etc / 'zns.conf', etc / 'docker.rules'
     kept = conf.read_text() if conf.exists() else ''
     for line in ('docker-qos = 5"', 'docker-qos = 5 #x', 'docker-qos = 5\\', 'docker-qos = \x1b[2J', 'docker-stripe = 3', 'docker-alloc = x',
-                 'docker-admission = wait=', 'docker-criu = root', 'docker-dev = ./x', 'docker-qos', 'cri-o-names', '= 5'):
+                 'docker-admission = wait=', 'docker-criu = root', 'docker-live = 1', 'docker-dev = ./x', 'docker-qos', 'cri-o-names', '= 5'):
         conf.write_text(kept + line + '\n')
         e.refused(line, 'checkpoint')
         tried(f'zns.conf {line!r}')
     conf.write_text(kept)
-    for line in ('name=* qos=5"', 'name=* qos=5\\', 'name=* container=victim', 'name=* parent=x', 'name=* dev=a"b', 'qos=5', 'name=', 'name=* qos=\x1b[2J'):
+    for line in ('name=* qos=5"', 'name=* qos=5\\', 'name=* container=victim', 'name=* parent=x', 'name=* dev=a"b', 'name=* live=now', 'qos=5', 'name=', 'name=* qos=\x1b[2J'):
         rules.write_text(line + '\n')
         e.refused(line, 'checkpoint', says='docker.rules:1')
         tried(f'docker.rules {line!r}')

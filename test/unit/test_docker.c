@@ -215,6 +215,15 @@ static void order(void **state)
 	bundle(text, "[]");
 	assert_string_equal(setting(DOCKER_QOS), "60/org.criu.config");
 	assert_string_equal(setting(DOCKER_ADMISSION), "wait=3/rule");
+	assert_string_equal(setting(DOCKER_LIVE), "-");
+	put(at("conf/web.conf"), "zns-live\nzns-live=durable # last\nzns-livelier\n");
+	assert_string_equal(setting(DOCKER_LIVE), "durable/org.criu.config");
+	bundle("{}", "[\"ZNS_LIVE=yes\"]");
+	assert_string_equal(setting(DOCKER_LIVE), "-");
+	put(at("conf/zns.conf"), "docker-qos = 10\ndocker-live = yes\n");
+	assert_string_equal(setting(DOCKER_LIVE), "yes/default");
+	config("{\"zns.live\":\"no\",\"zns.dev\":\"emu:/x\"}", "[]");
+	assert_string_equal(setting(DOCKER_LIVE), "no/label");
 	bundle("{\"org.criu.config\":\"/etc/criu/nowhere.conf\"}", "[]");
 	assert_non_null(strstr(setting(DOCKER_QOS), "nowhere.conf"));
 	bundle("{\"org.criu.config\":\"/nowhere.conf\"}", "[]");
@@ -236,6 +245,9 @@ static void bad_values(void **state)
 		{ "{\"zns.stripe\":\"8M\"}", "\"8M\" is no size" },
 		{ "{\"zns.dev\":\"./x\"}", "give an absolute path" },
 		{ "{\"zns.dev\":\"/dev/none\"}", "label zns.dev: " },
+		{ "{\"zns.live\":\"1\"}",
+		  "label zns.live: \"1\" is not known: yes, durable or no" },
+		{ "{\"zns.live\":\"yes\\nzns-dev x\"}", "a character that is not allowed" },
 		{ "{\"zns.criu\":\"tcp-established,root\"}", "\"root\" is not known" },
 		{ "{\"zns.criu\":\",\"}", "\"\" is not known" },
 	};

@@ -70,6 +70,19 @@ int docker_container_read_root(const char *root, const char *id, struct docker_c
 			       struct zns_err *err);
 void docker_container_fini(struct docker_container *c);
 
+/* state.c: what runc or crun remembers of a running container. */
+struct docker_state {
+	char bundle[PATH_MAX];
+	int init_pid; /* of its first process; 0: unknown */
+	uint64_t init_start; /* when that began, in clock ticks since boot; 0: unknown */
+	bool frozen; /* by runc pause, or with a cgroup above it */
+};
+/* @root: the runtime's --root; NULL: its default. @id must be a good one (docker_good_id). */
+int docker_state_read(const char *root, const char *id, struct docker_state *s,
+		      struct zns_err *err);
+/* @paths: the member cgroup_paths of runc's state. Of both versions of cgroups. */
+bool docker_cgroup_frozen(struct json_object *paths);
+
 /* A member that is a string, or NULL. */
 const char *docker_json_str(struct json_object *o, const char *key);
 struct json_object *docker_json_get(struct json_object *o, const char *key);
@@ -103,7 +116,8 @@ enum docker_key {
 	DOCKER_ADMISSION,
 	DOCKER_ALLOC,
 	DOCKER_STRIPE,
-	DOCKER_DEV,
+	DOCKER_DEV, /* this one and the next: no variable sets them */
+	DOCKER_LIVE,
 	DOCKER_CRIU,
 	DOCKER_NR_KEYS
 };
@@ -132,6 +146,7 @@ int docker_settings_own(const struct docker_container *c, struct docker_settings
 			struct zns_err *err);
 /* -EINVAL: an unknown label or annotation "zns.…", for example a misspelled one. */
 int docker_settings_known(const struct docker_container *c, struct zns_err *err);
+bool docker_wants_live(const struct docker_settings *s);
 /* rules.c: fills settings that are not set yet. */
 int docker_rules(const struct docker_container *c, struct docker_settings *s, struct zns_err *err);
 /* -EINVAL names @where. */

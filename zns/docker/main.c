@@ -17,68 +17,16 @@
 #include "zns/config.h"
 #include "zns/handle.h"
 
-/* The same from crun's state: <root>/ID/status. -ENOENT: crun has no such container. */
-static int bundle_of_crun(const struct call *c, char *out, size_t len, int *init_pid,
-			  struct zns_err *err)
+/* Rounds need tasks that run, and criu takes no --zns-live with these flags. */
+static bool dumps_live(const struct call *c, const struct docker_settings *s, bool frozen)
 {
-	const char *root = c->root ? c->root : "/run/crun", *bundle;
-	struct json_object *state;
-	char path[PATH_MAX];
-	int ret;
-
-	if ((size_t)snprintf(path, sizeof(path), "%s/%s/status", root, c->id) >= sizeof(path))
-		return -ENAMETOOLONG;
-	if (access(path, F_OK))
-		return -ENOENT;
-	ret = docker_json_read(path, &state, err);
-	if (ret)
-		return ret;
-	*init_pid = json_object_get_int(docker_json_get(state, "pid"));
-	bundle = docker_json_str(state, "bundle");
-	if (bundle)
-		snprintf(out, len, "%s", bundle);
-	else
-		ret = zns_fail(err, -EBADMSG, "%s does not name the bundle", path);
-	json_object_put(state);
-	return ret;
-}
-
-/* The bundle of a running container, from runc's own state. */
-static int bundle_of(const struct call *c, char *out, size_t len, int *init_pid,
-		     struct zns_err *err)
-{
-	const char *root = c->root ? c->root : "/run/runc", *s;
-	struct json_object *state, *labels;
-	char path[PATH_MAX];
-	size_t i, n;
-	int ret = bundle_of_crun(c, out, len, init_pid, err);
-
-	if (ret != -ENOENT)
-		return ret;
-	snprintf(path, sizeof(path), "%s/%s/state.json", root, c->id);
-	ret = docker_json_read(path, &state, err);
-	if (ret)
-		return ret;
-	*init_pid = json_object_get_int(docker_json_get(state, "init_process_pid"));
-	labels = docker_json_get(docker_json_get(state, "config"), "labels");
-	n = labels && json_object_is_type(labels, json_type_array) ?
-		    json_object_array_length(labels) :
-		    0;
-	ret = zns_fail(err, -ENOENT, "%s does not name the bundle", path);
-	for (i = 0; i < n; i++) {
-		s = json_object_get_string(json_object_array_get_idx(labels, i));
-		if (s && !strncmp(s, "bundle=", 7)) {
-			snprintf(out, len, "%s", s + 7);
-			err->code = ret = 0;
-		}
-	}
-	json_object_put(state);
-	return ret;
+	return docker_wants_live(s) && !frozen && !call_has_flag(c, "pre-dump") &&
+	       !call_has_flag(c, "lazy-pages");
 }
 
 /* Writes criu's options. Options in the file of annotation org.criu.config come later and win. */
 static int write_config(const struct docker_container *k, const struct docker_settings *s,
-			char *path, size_t len, struct zns_err *err)
+			bool live, char *path, size_t len, struct zns_err *err)
 {
 	char text[2048];
 	size_t n;
@@ -90,7 +38,10 @@ static int write_config(const struct docker_container *k, const struct docker_se
 	if (ret)
 		return ret;
 	n = (size_t)snprintf(text, sizeof(text), "zns-container \"%s\"\n", k->name);
-	for (key = 0; key < DOCKER_CRIU; key++)
+	if (live)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "zns-live%s\n",
+				      strcmp(s->value[DOCKER_LIVE], "durable") ? "" : "=durable");
+	for (key = 0; key < DOCKER_LIVE; key++)
 		if (s->source[key])
 			n += (size_t)snprintf(text + n, sizeof(text) - n, "zns-%s %s\n",
 					      docker_key_name[key], s->value[key]);
@@ -111,14 +62,14 @@ static int add_flags(struct call *c, const struct docker_settings *s, struct zns
 	return ret ? zns_fail(err, ret, "no memory for the arguments") : 0;
 }
 
-/* dockerd and the kubelet have no words for criu's options. Both pause the container before they
- * call us. */
+/* dockerd and the kubelet have no words for criu's options. Both want the container paused before
+ * they call us. */
 static bool by_containerd(const struct docker_container *k)
 {
 	return !strcmp(k->kind, "docker") || !strcmp(k->kind, "cri");
 }
 
-static void tell_origin(const struct call *c, const struct docker_container *k)
+static void tell_origin(const struct call *c, const struct docker_container *k, bool frozen)
 {
 	char text[256], path[PATH_MAX];
 	cleanup_free uint8_t *ticket = NULL;
@@ -134,8 +85,8 @@ static void tell_origin(const struct call *c, const struct docker_container *k)
 	if (c->work_path &&
 	    (size_t)snprintf(path, sizeof(path), "%s/dump.log", c->work_path) < sizeof(path))
 		setenv(ZNS_ORIGIN_LOG, path, 1);
-	if (by_containerd(k))
-		setenv(ZNS_ORIGIN_FROZEN, "1", 1); /* containerd paused it before it called us */
+	if (frozen)
+		setenv(ZNS_ORIGIN_FROZEN, "1", 1);
 	if (!call_has_flag(c, "leave-running") && !call_has_flag(c, "pre-dump"))
 		setenv(ZNS_ORIGIN_ENDED, "1", 1);
 	if (!docker_run_path(k->id, "ticket", path, sizeof(path), NULL) &&
@@ -352,11 +303,12 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	struct zns_err err = ZNS_ERR_INIT;
 	struct docker_container k = { .kind = "runc" };
 	struct docker_settings s;
-	char bundle[PATH_MAX] = ".", conf[PATH_MAX] = "";
+	struct docker_state state = { .bundle = "." };
+	char conf[PATH_MAX] = "";
 	const char *old = secure_getenv("PATH");
 	cleanup_free char *path = NULL;
-	int ret = 0, init_pid = 0;
-	bool zones;
+	bool zones, live;
+	int ret = 0;
 
 	if (asprintf(&path, "%s:%s", c->libexec,
 		     old && *old ? old : "/usr/sbin:/usr/bin:/sbin:/bin") < 0)
@@ -365,21 +317,22 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	if (!docker_good_id(c->id))
 		ret = zns_fail(&err, -EINVAL, "zns-runc: impossible container id");
 	else if (dump)
-		ret = bundle_of(c, bundle, sizeof(bundle), &init_pid, &err);
+		ret = docker_state_read(c->root, c->id, &state, &err);
 	else if (c->bundle)
-		snprintf(bundle, sizeof(bundle), "%s", c->bundle);
+		snprintf(state.bundle, sizeof(state.bundle), "%s", c->bundle);
 	if (!ret)
 		ret = docker_container_read(&(struct docker_runtime){ c->docker_root, c->root },
-					    bundle, c->id, &k, &err);
+					    state.bundle, c->id, &k, &err);
 	if (!ret) {
-		docker_container_podman(&k, init_pid);
+		docker_container_podman(&k, state.init_pid);
 		ret = docker_settings_read(&k, &s, &err);
 	}
 	if (!ret && by_containerd(&k)) /* other callers choose for themselves */
 		ret = add_flags(c, &s, &err);
-	zones = !ret && dump && wants_zones(c, &k, &s, bundle);
+	zones = !ret && dump && wants_zones(c, &k, &s, state.bundle);
+	live = zones && dumps_live(c, &s, state.frozen);
 	if (zones)
-		ret = write_config(&k, &s, conf, sizeof(conf), &err);
+		ret = write_config(&k, &s, live, conf, sizeof(conf), &err);
 	else if (!ret && !dump)
 		ret = tell_restored(&k, &err);
 	if (ret) {
@@ -388,7 +341,8 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	}
 	if (zones) {
 		setenv("CRIU_CONFIG_FILE", conf, 1);
-		tell_origin(c, &k);
+		/* Unless it is dumped live, containerd paused it before it called us. */
+		tell_origin(c, &k, state.frozen || (by_containerd(&k) && !live));
 	}
 	ret = run(c, &k, dump);
 	if (*conf)
@@ -451,6 +405,8 @@ int main(int argc, char **argv)
 		if ((!strcmp(c.command, "create") || !strcmp(c.command, "run")) &&
 		    check_settings(&c, &err))
 			return fail(&c, err.msg);
+		if (pause_call(&c))
+			return 0;
 	}
 	execv(runc, c.argv);
 	fprintf(stderr, "%s: %s\n", runc, strerror(errno));

@@ -24,6 +24,9 @@ int call_add_flag(struct call *c, const char *name);
 bool call_has_flag(const struct call *c, const char *name);
 int call_find_runc(struct call *c, char *out, size_t len, struct zns_err *err);
 
+/* pause.c: for commands pause, resume and delete. True: it is done, runc is not called. */
+bool pause_call(const struct call *c);
+
 /* report.c: puts one readable line about a failure where Docker looks for it. */
 void report_line(const struct call *c, const char *line);
 /* Finds the line in criu's log that gives the reason. -ENOENT: none was written since @since. */

@@ -7,8 +7,8 @@
 #include "zns/config.h"
 #include "zns/layout.h"
 
-const char *const docker_key_name[DOCKER_NR_KEYS] = { "qos",    "admission", "alloc",
-						      "stripe", "dev",       "criu" };
+const char *const docker_key_name[DOCKER_NR_KEYS] = { "qos", "admission", "alloc", "stripe",
+						      "dev", "live",      "criu" };
 
 const char *const docker_flags[] = { "tcp-established", "ext-unix-sk", "tcp-skip-in-flight",
 				     "shell-job", NULL };
@@ -86,6 +86,12 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 			return zns_fail(err, -EINVAL, "%s: \"%.60s\": give an absolute path", where,
 					value);
 		break;
+	case DOCKER_LIVE:
+		if (strcmp(value, "yes") && strcmp(value, "durable") && strcmp(value, "no"))
+			return zns_fail(err, -EINVAL,
+					"%s: \"%.60s\" is not known: yes, durable or no", where,
+					value);
+		break;
 	case DOCKER_CRIU:
 		return check_flags(value, where, err);
 	default:
@@ -145,7 +151,7 @@ static int take_own(const struct docker_container *c, struct docker_settings *s,
 		ret = take(s, key, docker_json_str(c->labels, name), "label", where, err);
 	/* Some settings are only for the person who starts the container. An image brings its
 	 * own variables. */
-	v = key == DOCKER_DEV || key == DOCKER_CRIU ? NULL : env_value(c->env, var);
+	v = key >= DOCKER_DEV ? NULL : env_value(c->env, var);
 	snprintf(where, sizeof(where), "variable %s", var);
 	return ret ? ret : take(s, key, v, "environment", where, err);
 }
@@ -207,6 +213,18 @@ static int admin_file(const struct docker_settings *s, uint8_t **text, size_t *l
 		s->criu_config, zns_config_dir());
 }
 
+/* criu's option takes its value in the same word, or none. */
+static void take_live(struct docker_settings *s, const char *word)
+{
+	bool durable = !strcmp(word, "zns-live=durable");
+
+	if (!durable && strcmp(word, "zns-live"))
+		return;
+	snprintf(s->value[DOCKER_LIVE], sizeof(s->value[DOCKER_LIVE]), "%s",
+		 durable ? "durable" : "yes");
+	s->source[DOCKER_LIVE] = "org.criu.config";
+}
+
 /* criu's own configuration file: we read its "zns-KEY VALUE" lines. criu reads the rest. */
 static int take_file(struct docker_settings *s, struct zns_err *err)
 {
@@ -225,7 +243,9 @@ static int take_file(struct docker_settings *s, struct zns_err *err)
 		line[strcspn(line, "#")] = 0;
 		k = strtok_r(line, " \t\r", &save);
 		v = k ? strtok_r(NULL, " \t\r\"", &save) : NULL;
-		for (key = 0; v && !strncmp(k, "zns-", 4) && key < DOCKER_CRIU; key++) {
+		if (k)
+			take_live(s, k);
+		for (key = 0; v && !strncmp(k, "zns-", 4) && key < DOCKER_LIVE; key++) {
 			if (strcmp(k + 4, docker_key_name[key]))
 				continue;
 			s->source[key] = NULL; /* the last of several lines counts */
@@ -248,6 +268,25 @@ static int check_device(const struct docker_settings *s, struct zns_err *err)
 	return zns_wrap(err, "%s zns.dev", s->source[DOCKER_DEV]);
 }
 
+bool docker_wants_live(const struct docker_settings *s)
+{
+	return s->source[DOCKER_LIVE] && strcmp(s->value[DOCKER_LIVE], "no");
+}
+
+/* A CRI copies the root file system as well, and pauses the container so that it fits the memory.
+ */
+static int check_live(const struct docker_container *c, const struct docker_settings *s,
+		      struct zns_err *err)
+{
+	if (strcmp(c->kind, "cri") || !docker_wants_live(s))
+		return 0;
+	return zns_fail(
+		err, -EINVAL,
+		"%s zns.live: not in Kubernetes, where the pause keeps a container's files and memory "
+		"together",
+		s->source[DOCKER_LIVE]);
+}
+
 int docker_settings_own(const struct docker_container *c, struct docker_settings *s,
 			struct zns_err *err)
 {
@@ -265,6 +304,8 @@ int docker_settings_own(const struct docker_container *c, struct docker_settings
 	}
 	for (key = 0; !ret && key < DOCKER_NR_KEYS; key++)
 		ret = take_own(c, s, key, err);
+	if (!ret)
+		ret = check_live(c, s, err);
 	return ret ? ret : check_device(s, err);
 }
 
@@ -286,7 +327,7 @@ static int known(struct json_object *o, const char *what, struct zns_err *err)
 			return zns_fail(
 				err, -EINVAL,
 				"%s %.*s is not known: zns.qos, zns.admission, zns.alloc, zns.stripe, "
-				"zns.dev or zns.criu",
+				"zns.dev, zns.live or zns.criu",
 				what, (int)zns_min(strcspn(name, "\n\r\t\033\"\\"), (size_t)60),
 				name);
 	}
@@ -309,6 +350,8 @@ int docker_settings_read(const struct docker_container *c, struct docker_setting
 		ret = docker_rules(c, s, err);
 	for (key = 0; !ret && key < DOCKER_NR_KEYS; key++)
 		ret = take_default(s, key, err);
+	if (!strcmp(c->kind, "cri"))
+		s->source[DOCKER_LIVE] = NULL; /* a rule or a default is not meant for it */
 	err->code = ret; /* a default that is not set left its text */
 	return ret;
 }

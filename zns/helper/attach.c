@@ -4,17 +4,20 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "dump_session.h"
 #include "helper.h"
 #include "zns/process.h"
 
 /* Everything that needs more rights is done. Documentation/security.md lists what is left. */
-static int drop_rights(const struct zns_registered *reg, struct zns_err *err)
+static int drop_rights(const struct zns_registered *reg, bool live, struct zns_err *err)
 {
 	static const int keep[] = { CAP_SYS_PTRACE, CAP_DAC_OVERRIDE, CAP_FOWNER,   CAP_IPC_LOCK,
 				    CAP_SYS_NICE,   CAP_SYS_RESOURCE, CAP_SYS_ADMIN };
-	bool emulated = !strncmp(reg->path, "emu:", 4);
+	/* The last one: commands to a drive, and a live dump suspends a container's seccomp filter.
+	 */
+	bool without = !strncmp(reg->path, "emu:", 4) && !live;
 
-	return zns_process_keep_caps(keep, ZNS_ARRAY_SIZE(keep) - emulated, err);
+	return zns_process_keep_caps(keep, ZNS_ARRAY_SIZE(keep) - without, err);
 }
 
 /*
@@ -43,7 +46,7 @@ static int ask(void *arg, ZnsPb__Request *req, ZnsPb__Response **resp, struct zn
 	return ret;
 }
 
-int helper_attach(struct helper *h, const struct zns_registered *reg, bool writer,
+int helper_attach(struct helper *h, const struct zns_registered *reg, const struct dump *writer,
 		  struct zns_err *err)
 {
 	struct stat st;
@@ -56,7 +59,7 @@ int helper_attach(struct helper *h, const struct zns_registered *reg, bool write
 		ret = zns_process_file_limit((uint64_t)st.st_size, err);
 	if (!ret)
 		ret = zns_session_open(&h->s, reg, writer ? ZNS_WRITES : ZNS_READS, err);
-	return ret ? ret : drop_rights(reg, err);
+	return ret ? ret : drop_rights(reg, writer && writer->live, err);
 }
 
 void helper_set_rate(struct helper *h, uint32_t mibps)

@@ -14,7 +14,7 @@ int check_device(struct helper *h, struct packet *p, struct zns_err *err)
 		return zns_fail(err, -EPROTO, "zns-helper and criu are of different builds");
 	ret = zns_resolve_device(*dev ? dev : NULL, &reg, err);
 	if (!ret)
-		ret = helper_attach(h, &reg, false, err);
+		ret = helper_attach(h, &reg, NULL, err);
 	if (ret)
 		return ret;
 	snprintf(r.msg, sizeof(r.msg), "zones of %s (%s) can be used: %u zones, broker PID %u",

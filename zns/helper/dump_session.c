@@ -203,7 +203,7 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	if (!ret && faccessat(h->dir, ".", W_OK, 0))
 		ret = zns_fail_sys(err, -errno, "the image directory takes no handle");
 	if (!ret)
-		ret = helper_attach(h, &reg, true, err);
+		ret = helper_attach(h, &reg, d, err);
 	if (!ret)
 		ret = dump_parent(d, b, &reg, err);
 	/* before admission: a dump without the key shall not wait for it */

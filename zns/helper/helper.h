@@ -53,8 +53,10 @@ const struct zw_begin *packet_begin(const struct packet *p); /* NULL: an impossi
 void packet_progress(struct packet *p, const struct zw_begin *b, int *tty, int *json);
 const struct zw_iov *packet_iov(const struct packet *p); /* h.nr of them, NULL if they do not fit */
 
-/* attach.c: finds the device, connects to the broker, opens the device, takes the life lock. */
-int helper_attach(struct helper *h, const struct zns_registered *reg, bool writer,
+struct dump;
+/* attach.c: finds the device, connects to the broker, opens the device, takes the life lock.
+ * @writer: the dump, if it is one. Rights that it does not need are given up. */
+int helper_attach(struct helper *h, const struct zns_registered *reg, const struct dump *writer,
 		  struct zns_err *err);
 
 /* Sets the rate to the broker's limit (0: none), or to our own cap if that is less. */

@@ -149,7 +149,7 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	else
 		ret = from_handle(h, b, r, &reg, id, reply.msg, sizeof(reply.msg), err);
 	if (!ret)
-		ret = helper_attach(h, &reg, false, err);
+		ret = helper_attach(h, &reg, NULL, err);
 	if (!ret && b->checkpoint[0] && zns_broker_resolve_id(&h->s.broker, b->checkpoint, id, err))
 		ret = zns_wrap(err, "--zns-checkpoint (`znsctl ls` lists ids)");
 	if (!ret)

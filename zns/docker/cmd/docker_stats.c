@@ -71,10 +71,11 @@ static void row_text(const struct row *w)
 	if (c->has_qos_achieved_mibps)
 		snprintf(got, sizeof(got), "%.0f", c->qos_achieved_mibps);
 	if (c->has_frozen_us)
-		snprintf(frozen, sizeof(frozen), "%.1f ms", (double)c->frozen_us / 1000);
+		snprintf(frozen, sizeof(frozen), "%.1f ms%s", (double)c->frozen_us / 1000,
+			 c->live ? " live" : "");
 	if (w->restore)
 		zns_format_time(w->restore->ended_ns, restored, sizeof(restored));
-	printf("%-20s %.12s  %s  %11s  %6s/%-8s %11s  %5zu  %11s  %s\n", ctl_text(c->container),
+	printf("%-20s %.12s  %s  %11s  %6s/%-8s %16s  %5zu  %11s  %s\n", ctl_text(c->container),
 	       ctl_text(c->origin->container_id),
 	       zns_format_time(c->created_ns, when, sizeof(when)),
 	       zns_format_size(c->bytes, size, sizeof(size)), asked, got, frozen, w->nr,
@@ -107,7 +108,7 @@ static int one_device(const char *dev, const char *name, struct json_object *lis
 			continue;
 		}
 		if (!*head)
-			printf("%-20s %-12s  %-20s  %11s  MiB/s asked/got %11s  count  %11s  %s\n",
+			printf("%-20s %-12s  %-20s  %11s  MiB/s asked/got %16s  count  %11s  %s\n",
 			       "container", "id", "last checkpoint", "size", "frozen",
 			       "all of them", "last restore");
 		*head = true;

@@ -2,6 +2,7 @@
 /* docker status: are all parts for a checkpoint there, and what can this daemon not do? */
 #include <string.h>
 #include "docker_cmd.h"
+#include "zns/track.h"
 
 struct look {
 	const char *config, *name, *host;
@@ -12,6 +13,7 @@ struct look {
 	struct zns_err no_daemon, no_device;
 	struct zns_registered reg;
 	bool device;
+	struct zns_track_kernel kernel; /* for live dumps */
 };
 
 /* Where the runtime looks for containers. NULL: it is not registered. */
@@ -82,6 +84,8 @@ static void print_text(const struct look *l, struct json_object *limits)
 			     "it is not experimental, so it takes no checkpoints: restart it after install");
 	}
 	line("device", l->device ? l->reg.path : l->no_device.msg);
+	printf("%-14s tracker %s%s%s\n", "live", zns_tracker_name(l->kernel.tracker),
+	       *l->kernel.why ? ": " : "", l->kernel.why);
 	for (size_t i = 0; i < json_object_array_length(limits); i++)
 		line(i ? "" : "limits",
 		     json_object_get_string(json_object_array_get_idx(limits, i)));
@@ -100,8 +104,9 @@ static void print_json(const struct look *l, struct json_object *limits)
 	ctl_print_json(ctl_json_join(
 		j, ctl_obj(J("runtime_root", root), JB("daemon_knows_runtime", l->running),
 			   J("experimental", l->d.experimental),
-			   J("device", l->device ? l->reg.path : NULL), J("ready", complete(l)),
-			   J("limits", json_object_get(limits)))));
+			   J("device", l->device ? l->reg.path : NULL),
+			   J("live_tracker", zns_tracker_name(l->kernel.tracker)),
+			   J("ready", complete(l)), J("limits", json_object_get(limits)))));
 }
 
 int docker_status(const struct ctl_cmd *cmd, int argc, char **argv)
@@ -132,6 +137,8 @@ int docker_status(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (!l.daemon || !docker_runtime_is_ours(l.running))
 		l.running = NULL;
 	l.device = !zns_resolve_device(NULL, &l.reg, &l.no_device);
+	if (zns_track_kernel(&l.kernel, &err))
+		snprintf(l.kernel.why, sizeof(l.kernel.why), "%.150s", err.msg);
 	ready = complete(&l);
 	limits = l.daemon ? docker_limits(l.d.version) : json_object_new_array();
 	if (args.json)

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Live dumps under Docker. containerd pauses a container before `runc checkpoint` and resumes it
+ * after. The tasks would stand still all that time, while rounds need them to run. So a pause that
+ * belongs to a checkpoint is answered with success and left out. A mark in our run directory tells
+ * the resume that follows, for which runc would find nothing to do, and fail.
+ *
+ * dockerd makes the checkpoint's directory before it calls containerd. A new, empty one tells that
+ * the pause is a checkpoint's and not a user's: `docker pause` makes none. Then every doubt means a
+ * real pause, and a plain dump.
+ */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include "runc.h"
+#include "zns/config.h"
+
+/* From the making of the directory to the pause. A crashed dockerd leaves an empty one behind. */
+#define FRESH_S 30
+#define MARK "live"
+
+static bool checkpoint_begins(const struct docker_container *k)
+{
+	char name[256], path[2 * PATH_MAX];
+	struct stat st;
+	time_t age;
+
+	docker_pending_checkpoint(k, name, sizeof(name));
+	if (!*name || (size_t)snprintf(path, sizeof(path), "%s/containers/%s/checkpoints/%s",
+				       k->root, k->id, name) >= sizeof(path))
+		return false;
+	if (lstat(path, &st) || !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
+		return false;
+	age = time(NULL) - st.st_mtim.tv_sec;
+	return age >= -1 && age <= FRESH_S;
+}
+
+/* Whose pause was left out. A container that is started again has another first process. */
+static void mark_text(const struct docker_state *s, char *out, size_t len)
+{
+	snprintf(out, len, "%d %" PRIu64 "\n", s->init_pid, s->init_start);
+}
+
+static bool leaves_out(const struct call *c, const struct docker_state *s)
+{
+	const struct docker_runtime rt = { c->docker_root, c->root };
+	struct zns_err err = ZNS_ERR_INIT;
+	struct docker_settings set;
+	struct docker_container k;
+	char path[PATH_MAX], text[64];
+	bool wanted;
+
+	wanted = !docker_container_read(&rt, s->bundle, c->id, &k, &err) &&
+		 !strcmp(k.kind, "docker") && !docker_settings_read(&k, &set, &err) &&
+		 docker_wants_live(&set) &&
+		 !(set.source[DOCKER_DEV] && !strcmp(set.value[DOCKER_DEV], "none")) &&
+		 checkpoint_begins(&k);
+	docker_container_fini(&k);
+	if (!wanted || docker_run_path(c->id, MARK, path, sizeof(path), &err))
+		return false;
+	mark_text(s, text, sizeof(text));
+	return !zns_replace_file(AT_FDCWD, path, text, strlen(text), 0600);
+}
+
+static bool was_left_out(const struct call *c, const struct docker_state *s)
+{
+	cleanup_free uint8_t *have = NULL;
+	struct zns_err err = ZNS_ERR_INIT;
+	char dir[PATH_MAX], name[192], text[64];
+	size_t len;
+
+	if ((size_t)snprintf(dir, sizeof(dir), "%s/docker", zns_run_dir()) >= sizeof(dir))
+		return false;
+	snprintf(name, sizeof(name), "%s." MARK, c->id);
+	mark_text(s, text, sizeof(text));
+	return !docker_read_admin(dir, name, sizeof(text), &have, &len, &err) &&
+	       !strcmp((char *)have, text);
+}
+
+static void forget(const struct call *c)
+{
+	char path[PATH_MAX];
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/docker/%s." MARK, zns_run_dir(), c->id) <
+	    sizeof(path))
+		unlink(path);
+}
+
+bool pause_call(const struct call *c)
+{
+	bool pause = !strcmp(c->command, "pause"), resume = !strcmp(c->command, "resume"), done;
+	struct zns_err err = ZNS_ERR_INIT;
+	struct docker_state s;
+
+	if ((!pause && !resume && strcmp(c->command, "delete")) || !docker_good_id(c->id))
+		return false;
+	done = (pause || resume) && !docker_state_read(c->root, c->id, &s, &err) && !s.frozen &&
+	       s.init_pid > 0 && s.init_start;
+	if (done && resume)
+		done = was_left_out(c, &s);
+	/* Whatever comes now, an older mark is of no use any more. */
+	forget(c);
+	return done && (resume || leaves_out(c, &s));
+}
