@@ -58,15 +58,15 @@ def main():
     ztlib.become_subreaper()
     scene = Scene(cfg, directory, ['--channels', '4', '--ways', '1', '--die-write-bw', '200', '--zones',
                                    str(args.size * 4 // 16 + 64), '--zone-size', '16M', '--timing', 'off'], 1)
-    # every hundredth page, and the 64 that it maps anew in every second step
-    dirty = (args.size << 20) // 100 + 32 * PAGE
     try:
-        print(f'{args.size} MiB, {args.steps} steps of 1 % of the pages ({dirty / 2**20:.1f} MiB), medians')
+        print(f'{args.size} MB, {args.steps} steps of 1 % of the pages, medians')
         for name, options in WAYS.items():
             rows = run(scene, args.size, args.steps, options)
+            # every hundredth page; the list of what it wrote, four bytes a page, all over; in every second step 64 new pages
+            dirty = rows[0][0] * (1 / 100 + 4 / PAGE) + 32 * PAGE
             print(f'{name:24} full {rows[0][0] / 2**20:8.1f} MiB {rows[0][1] / 1000:8.1f} ms frozen; a step '
                   f'{statistics.median(r[0] for r in rows[1:]) / 2**20:6.1f} MiB, '
-                  f'{statistics.median(r[0] for r in rows[1:]) / dirty:.2f} x what was written, '
+                  f'{statistics.median(r[0] for r in rows[1:]) / dirty:.2f} x the {dirty / 2**20:.1f} MiB that were written, '
                   f'{statistics.median(r[1] for r in rows[1:]) / 1000:.1f} ms frozen '
                   f'({min(r[1] for r in rows[1:]) / 1000:.1f} to {max(r[1] for r in rows[1:]) / 1000:.1f})', flush=True)
     finally:

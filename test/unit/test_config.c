@@ -263,6 +263,7 @@ static void canonical(void **state)
 
 static void conf_get_set(void **state)
 {
+	uint64_t seconds;
 	struct zns_err err = ZNS_ERR_INIT;
 	cleanup_free uint8_t *text = NULL;
 	char v[64];
@@ -285,6 +286,14 @@ static void conf_get_set(void **state)
 	assert_string_equal((char *)text,
 			    "# ours\n\ndocker-qos=3\ndefault-device = z\ndocker-dev = a = b\n");
 	assert_int_equal(zns_config_set("default-device", NULL, &err), 0);
+	assert_int_equal(zns_config_keep_tracking(&seconds, &err), 0);
+	assert_int_equal(seconds, ZNS_KEEP_TRACKING_S);
+	assert_int_equal(zns_config_set("keep-tracking", "90m", &err), 0);
+	assert_int_equal(zns_config_keep_tracking(&seconds, &err), 0);
+	assert_int_equal(seconds, 5400);
+	assert_int_equal(zns_config_set("keep-tracking", "soon", &err), 0);
+	assert_int_equal(zns_config_keep_tracking(&seconds, &err), -EINVAL);
+	assert_int_equal(zns_config_set("keep-tracking", NULL, &err), 0);
 	assert_int_equal(zns_config_get("default-device", v, sizeof(v), &err), -ENOENT);
 	assert_int_equal(zns_config_get("docker-qos", v, 1, &err), -ENAMETOOLONG);
 	assert_int_equal(zns_config_get("docker-qos", v, 2, &err), 0);
