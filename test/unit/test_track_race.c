@@ -184,7 +184,7 @@ static void rounds_of_a_mess(void **state)
 {
 	size_t clean = 0;
 
-	for (int run = 0; run < 3; run++) {
+	for (int run = 0; run < TIMES(3); run++) {
 		struct target c = start(messy, NULL);
 		struct tracked tracked, *t = &tracked;
 
@@ -218,7 +218,7 @@ static void no_rounds(void **state)
 
 	heard(&c);
 	track(t, c);
-	for (int dump = 0; dump < 20; dump++) {
+	for (int dump = 0; dump < TIMES(20); dump++) {
 		freeze(&t->c);
 		verify(t, true);
 		clean += t->clean;

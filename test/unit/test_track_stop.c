@@ -23,7 +23,7 @@
 
 #include "track_fixture.h"
 
-#define STOPS 12 /* of a process that is to notice none of them */
+#define STOPS TIMES(12) /* of a process that is to notice none of them */
 
 static void need(bool ok)
 {
@@ -461,7 +461,7 @@ static void registers_stay(void **state)
 	heard(&c);
 	while (!turns[0])
 		usleep(100);
-	disturb(c.pid, 300);
+	disturb(c.pid, TIMES(300));
 	before = turns[0];
 	while (turns[0] < before + 3) {
 		assert_int_equal(waitpid(c.pid, NULL, WNOHANG), 0);
@@ -506,7 +506,7 @@ static void add_slowly(volatile uint64_t *counter, char *rseq)
 			 : "memory", "cc");
 }
 
-#define ADDS 20000
+#define ADDS TIMES(20000)
 
 static void *adder(void *arg)
 {
@@ -638,7 +638,7 @@ static void stops_beside(void **state)
 
 	heard(&c);
 	p = tracker_beside(c.pid);
-	for (int i = 0; i < 300; i++) {
+	for (int i = 0; i < TIMES(300); i++) {
 		freeze(&c);
 		thaw(&c);
 		ask(&c, 'x');
@@ -920,7 +920,7 @@ static void killed_tracker(void **state)
 	heard(&c);
 	while (!turns[0])
 		usleep(100);
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < TIMES(100); i++) {
 		pid_t p = tracker_beside(c.pid);
 		uint64_t before;
 
@@ -981,7 +981,7 @@ static void threads_come_and_go(void **state)
 	struct target c = start(many_threads, n);
 
 	heard(&c);
-	disturb(c.pid, 20);
+	disturb(c.pid, TIMES(20));
 	ask(&c, 'x');
 	end(&c);
 	munmap(n, PAGE);

@@ -24,6 +24,14 @@
 
 #define PAGE 4096UL
 
+/* How often something is repeated. With a sanitizer each process has terabytes of shadow memory to
+ * look at. */
+#ifdef __SANITIZE_ADDRESS__
+#define TIMES(n) ((n) / 10 + 1)
+#else
+#define TIMES(n) (n)
+#endif
+
 static struct zns_track_kernel kernel;
 
 /* ---- a child, and a pipe each way ---- */

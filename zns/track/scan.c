@@ -11,16 +11,17 @@
  * again.
  */
 #define REGIONS 512
+#define STEP_MAX GIB(4) /* 12 ms, if all of it is there and does not match */
 
 int scan_range(int pagemap, const struct scan_query *q, uint64_t start, uint64_t end,
 	       scan_found found, void *arg)
 {
 	struct scan_region region[REGIONS];
-	uint64_t at = start;
+	uint64_t at = start, step = q->step;
 
 	while (at < end) {
 		/* steps end at multiples, so that no huge page is split */
-		uint64_t stop = q->step ? zns_min(end, (at | (q->step - 1)) + 1) : end;
+		uint64_t stop = step ? zns_min(end, (at | (step - 1)) + 1) : end;
 		struct scan_arg a = { .size = sizeof(a),
 				      .flags = q->protect ? SCAN_PROTECT : 0,
 				      .start = at,
@@ -44,6 +45,8 @@ int scan_range(int pagemap, const struct scan_query *q, uint64_t start, uint64_t
 		if (a.walk_end <= at || a.walk_end > stop)
 			return -EPROTO;
 		at = a.walk_end;
+		/* holes are passed quickly, and a process may have terabytes of them */
+		step = n ? q->step : zns_min(2 * step, STEP_MAX);
 	}
 	return 0;
 }
