@@ -246,5 +246,5 @@ int main(void)
 		cmocka_unit_test(slow_scan),
 	};
 
-	return cmocka_run_group_tests(tests, look_at_kernel, NULL);
+	return look_at_kernel() ? cmocka_run_group_tests(tests, NULL, NULL) : 0;
 }

@@ -1086,5 +1086,5 @@ int main(void)
 		cmocka_unit_test(barrier_waits),
 	};
 
-	return cmocka_run_group_tests(tests, look_at_kernel, NULL);
+	return look_at_kernel() ? cmocka_run_group_tests(tests, NULL, NULL) : 0;
 }

@@ -157,6 +157,20 @@ static const char *try_uffd(struct trial *t, struct zns_track_kernel *k)
 	return NULL;
 }
 
+/* When mremap() moves whole page tables, Linux 6.1 does not mark the pages, nor the area. */
+static bool try_moves(struct trial *t)
+{
+	char *from = t->at, *to = t->at + HUGE;
+	cleanup_close int clear = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
+
+	*(volatile char *)from = 1;
+	*(volatile char *)to = 2;
+	if (clear < 0 || write(clear, "4", 1) != 1 || pagemap_entry(t, from) & PME_SOFT_DIRTY)
+		return false;
+	return mremap(from, HUGE, HUGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to &&
+	       pagemap_entry(t, to) & PME_SOFT_DIRTY;
+}
+
 /* A new area is soft-dirty at once, where the kernel knows that at all. Page numbers are for
  * CAP_SYS_ADMIN only. */
 static void try_soft_dirty(struct trial *t, struct zns_track_kernel *k)
@@ -168,10 +182,12 @@ static void try_soft_dirty(struct trial *t, struct zns_track_kernel *k)
 	*(volatile char *)t->at = (char)(value + 1);
 	if (!(pagemap_entry(t, t->at) & PME_SOFT_DIRTY))
 		return;
-	if (k->zero_pfn && !access("/proc/kpageflags", R_OK))
-		k->tracker = ZNS_TRACKER_SOFT_DIRTY;
-	else
+	if (!k->zero_pfn || access("/proc/kpageflags", R_OK))
 		snprintf(k->why, sizeof(k->why), "soft-dirty tracking needs CAP_SYS_ADMIN");
+	else if (!try_moves(t))
+		snprintf(k->why, sizeof(k->why), "soft-dirty bits miss memory that mremap moves");
+	else
+		k->tracker = ZNS_TRACKER_SOFT_DIRTY;
 }
 
 int zns_track_kernel(struct zns_track_kernel *k, struct zns_err *err)
