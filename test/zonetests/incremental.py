@@ -39,6 +39,8 @@ def room(zones):
 
 
 ROOM = room(48)
+# Each round of a program that writes all the time is as large as its memory, and a fast machine makes more of them.
+WIDE = room(512)
 
 
 def is_small(chain, ident, full):
@@ -97,7 +99,7 @@ def ids(scene):
 
 
 def pre_dumped(scene, mode, program='dirty', flavour='h', rounds=3):
-    scene = scene(ROOM, 1)
+    scene = scene(WIDE, 1)
     chain = Chain(scene, program, flavour)
     for n in range(rounds):
         chain.dump('pre-dump', n - 1 if n else None, ['--pre-dump-mode', mode] if mode else [])
@@ -307,7 +309,7 @@ def programs(scene):
     """programs that change their memory all the time, fork, map and unmap between dumps, plain and live; all compared."""
     if not ztlib.helper_tracks():
         return
-    scene = scene(room(96), 1)
+    scene = scene(WIDE, 1)
     scene.device.env['ZNS_LIVE_VERIFY'] = '1'
     for program in PROGRAMS:
         chain = Chain(scene, program)
