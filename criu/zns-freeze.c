@@ -60,15 +60,35 @@ void zns_wait_frozen(int fd, const struct timespec *longest)
 	} while (left_ns > 0 && freezing(fd));
 }
 
+/* criu looks into cgroups only for a task that is in others than criu itself. */
+static bool in_our_cgroups(pid_t pid)
+{
+	char path[32], text[2][4096];
+	ssize_t len[2];
+	int i, fd;
+
+	for (i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "/proc/%d/cgroup", i ? pid : getpid());
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0)
+			return false;
+		len[i] = read(fd, text[i], sizeof(text[i]));
+		close(fd);
+	}
+	return len[0] > 0 && len[0] == len[1] && len[0] < (ssize_t)sizeof(text[0]) &&
+	       !memcmp(text[0], text[1], len[0]);
+}
+
 /*
  * A mount of cgroup v2 waits for an RCU grace period (10 ms) each time, for it sets the options of
  * the hierarchy. Those of v1 do not.
  */
-void zns_cgroup2_open(void)
+void zns_cgroup2_open(pid_t pid)
 {
 	int fs;
 
-	if (!opts.manage_cgroups || opts.cgroup_yard || !kdat.has_fsopen || cgroup2 >= 0)
+	if (!opts.manage_cgroups || opts.cgroup_yard || !kdat.has_fsopen || cgroup2 >= 0 ||
+	    in_our_cgroups(pid))
 		return;
 	fs = cr_fsopen("cgroup2", FSOPEN_CLOEXEC);
 	if (fs < 0)

@@ -312,7 +312,7 @@ int zns_dump_begin(pid_t pid, bool pre_dump)
 		return -1;
 	state = ZNS_DUMP;
 	if (!pre_dump)
-		zns_cgroup2_open();
+		zns_cgroup2_open(pid);
 	/* criu leaves out clean pages if it has a parent. Only we know where the parent is. */
 	if (nr_parents && !opts.img_parent) {
 		opts.img_parent = xstrdup("(on zones)");

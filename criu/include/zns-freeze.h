@@ -16,7 +16,7 @@ struct timespec;
  * v1, cgroup.freeze of v2) has changed or may have. */
 void zns_wait_frozen(int fd, const struct timespec *longest);
 /* Before the freeze: mounts what a dump of cgroups mounts. */
-void zns_cgroup2_open(void);
+void zns_cgroup2_open(pid_t pid);
 /* A descriptor of cgroup v2's root, the caller's to close. -1: mount it yourself. */
 int zns_cgroup2_fd(void);
 void zns_cgroup2_close(void);
