@@ -8,7 +8,6 @@ tracking: a full dump is taken apart (chains.py). Alternating runs; the ratios a
   chain.py [--size MB] [--levels N] [--rounds N] [--log-level N] [--cold]
 """
 import argparse
-import os
 import signal
 import statistics
 import sys
@@ -20,7 +19,7 @@ sys.path.insert(0, str(REPO / 'test' / 'zonetests'))
 import chains      # noqa: E402
 import ztlib       # noqa: E402
 from ztlib import Failed, drop_caches       # noqa: E402
-from ztscene import Scene      # noqa: E402
+from incremental import bench_scene     # noqa: E402
 
 
 def spread(levels):
@@ -57,16 +56,9 @@ def main():
     parser.add_argument('--qos', default='500', metavar='MIBPS')
     ztlib.common_options(parser)
     args = parser.parse_args()
-    os.environ['DIRTY_PRIVATE'] = '1'
     chains.LEVELS, chains.owner = args.levels, spread(args.levels)
-    ztlib.private_mounts()
-    ztlib.build_programs()
-    cfg = ztlib.Config(args)
-    directory = cfg.base / 'bench'
-    directory.mkdir()
-    ztlib.become_subreaper()
-    scene = Scene(cfg, directory, ['--channels', '4', '--ways', '1', '--die-write-bw', '200', '--zones',
-                                   str(args.size * 4 // 16 + 64), '--zone-size', '16M', '--timing', 'off'], 1)
+    scene = bench_scene(args)
+    cfg = scene.cfg
     try:
         parts = chains.Parts(scene, size=args.size)
         files = Side('files', parts.dirs[0], chains.plain_criu(cfg))

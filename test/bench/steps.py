@@ -15,8 +15,8 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / 'test' / 'zonetests'))
 import ztlib       # noqa: E402
+from incremental import bench_scene     # noqa: E402
 from ztchain import Chain       # noqa: E402
-from ztscene import Scene      # noqa: E402
 
 PAGE = 4096
 WAYS = {'--track-mem': ['--track-mem', '--leave-running'],
@@ -47,17 +47,9 @@ def main():
     parser.add_argument('--qos', default='500', metavar='MIBPS')
     ztlib.common_options(parser)
     args = parser.parse_args()
-    os.environ['DIRTY_PRIVATE'] = '1'
     if args.verify:
         os.environ['ZNS_LIVE_VERIFY'] = '1'
-    ztlib.private_mounts()
-    ztlib.build_programs()
-    cfg = ztlib.Config(args)
-    directory = cfg.base / 'bench'
-    directory.mkdir()
-    ztlib.become_subreaper()
-    scene = Scene(cfg, directory, ['--channels', '4', '--ways', '1', '--die-write-bw', '200', '--zones',
-                                   str(args.size * 4 // 16 + 64), '--zone-size', '16M', '--timing', 'off'], 1)
+    scene = bench_scene(args)
     try:
         print(f'{args.size} MB, {args.steps} steps of 1 % of the pages, medians')
         for name, options in WAYS.items():
@@ -71,7 +63,7 @@ def main():
                   f'({min(r[1] for r in rows[1:]) / 1000:.1f} to {max(r[1] for r in rows[1:]) / 1000:.1f})', flush=True)
     finally:
         scene.close()
-        cfg.close()
+        scene.cfg.close()
 
 
 if __name__ == '__main__':

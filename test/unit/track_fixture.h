@@ -377,9 +377,8 @@ static inline bool look_at_kernel(void)
 		print_error("%s\n", err.msg);
 		exit(1);
 	}
-	print_message("tracker %s, holes %d, guards %d, marker %#lx %s\n",
-		      zns_tracker_name(kernel.tracker), kernel.holes, kernel.guards,
-		      (unsigned long)kernel.marker, kernel.why);
+	print_message("tracker %s, holes %d, guards %d %s\n", zns_tracker_name(kernel.tracker),
+		      kernel.holes, kernel.guards, kernel.why);
 	return kernel.tracker != ZNS_TRACKER_NONE;
 }
 

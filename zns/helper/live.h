@@ -56,7 +56,7 @@ struct live {
 	struct dump *d;
 	struct zns_track_kernel kernel;
 	pid_t root;
-	bool slow_fails, not_converging, durable;
+	bool slow_fails, not_converging;
 	bool wanted; /* --zns-live */
 	bool track; /* pages that the parent has stay there */
 	bool again; /* protect once more in the freeze, for the next dump */

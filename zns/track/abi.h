@@ -46,7 +46,6 @@ struct scan_arg {
 #define PME_FILE (1ULL << 61)
 #define PME_SWAP (1ULL << 62)
 #define PME_PRESENT (1ULL << 63)
-#define PME_SWAP_WHERE ((1ULL << 55) - 1) /* type and offset */
 
 #define TRACK_PAGE 4096ULL /* bytes; zns/track is for x86_64 alone */
 

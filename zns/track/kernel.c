@@ -111,22 +111,6 @@ static bool try_guards(struct trial *t)
 	return matching(t, &q, t->at, TRACK_PAGE) != UINT64_MAX;
 }
 
-/* What is left of a protected page of a private file mapping that was discarded. Root alone sees
- * it. */
-static uint64_t find_marker(struct trial *t)
-{
-	static const struct scan_query q = { .mask = IS_WRITTEN,
-					     .returned = IS_WRITTEN,
-					     .protect = true };
-	char *hole = t->at + 3 * TRACK_PAGE;
-	uint64_t e;
-
-	if (matching(t, &q, hole, TRACK_PAGE) != TRACK_PAGE)
-		return 0;
-	e = pagemap_entry(t, hole);
-	return e & PME_SWAP ? e & PME_SWAP_WHERE : 0;
-}
-
 static const char *try_uffd(struct trial *t, struct zns_track_kernel *k)
 {
 	const uint64_t want[] = { UFFD_FEATURE_WP_ASYNC | UFFD_FEATURE_WP_HUGETLBFS_SHMEM,
@@ -153,7 +137,6 @@ static const char *try_uffd(struct trial *t, struct zns_track_kernel *k)
 		return why;
 	k->holes = try_holes(t);
 	k->guards = try_guards(t);
-	k->marker = find_marker(t);
 	return NULL;
 }
 

@@ -61,8 +61,6 @@ struct zns_track_kernel {
 	enum zns_tracker tracker;
 	bool holes; /* discarded huge pages and page tables are reported as written */
 	bool guards; /* PAGEMAP_SCAN tells guard pages */
-	uint64_t marker; /* pagemap entry of a page of which only the protection is left; 0: unknown
-			  */
 	uint64_t features; /* of userfaultfd */
 	uint64_t zero_pfn; /* of the page that all untouched memory is, for soft-dirty */
 	char why[160]; /* why there is no better tracker; empty for ZNS_TRACKER_UFFD */
