@@ -29,6 +29,8 @@ def of_session(scene, prepare, shell='', env=None, **popen):
     done = subprocess.run(['/bin/bash', '-c', f'{shell} exec "$0" status --json', scene.cfg.znsctl],
                           env=env or scene.device.env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           preexec_fn=prepare, timeout=PATIENCE, **popen)
+    if done.returncode:
+        wait_until(lambda: not scene.broker_pid(), 5)   # one that refused is still on its way out
     return scene.broker_pid(), done
 
 

@@ -113,7 +113,7 @@ void finisher_reap(struct znsd *d)
 
 void finisher_free(struct znsd *d)
 {
-	struct finisher *f = d->policy->finisher;
+	struct finisher *f = d->policy ? d->policy->finisher : NULL;
 
 	while (f && f->nr) {
 		usleep(1000);
@@ -125,5 +125,6 @@ void finisher_free(struct znsd *d)
 		zns_dev_close(f->dev);
 	}
 	free(f);
-	d->policy->finisher = NULL;
+	if (d->policy)
+		d->policy->finisher = NULL;
 }

@@ -197,8 +197,9 @@ int main(int argc, char **argv)
 		 * client, the client. */
 		if (o.ready_fd < 0)
 			fprintf(stderr, "znsd: %s\n", err.msg);
-		say(o.ready_fd, ret, err.msg);
+		/* First let go of the locks: the client may try again at once. */
 		server_stop(&d);
+		say(o.ready_fd, ret, err.msg);
 		return 1;
 	}
 	if (detached)
