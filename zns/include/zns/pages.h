@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_PAGES_H
+#define ZNS_PAGES_H
+/*
+ * The page store of one memory context: units of 64 KiB on zones that belong to nobody else. What a
+ * unit means only its owner knows (zns/mem has a table of refs); nothing of it is in the catalogue,
+ * and after a crash of the host the zones are garbage.
+ *
+ * The lease. Zones come from the broker under a lease of kind "memory". It lives as long as anybody
+ * holds the context's lock file, in whatever process; the connection may come and go. While there
+ * is no broker, reads go on and zns_pages_put() returns -EAGAIN; a thread of the store starts or
+ * finds the next broker and tells it of the lease.
+ *
+ * Ownership. zns_pages_open() gives one store to one process; a child after fork must not use it.
+ * When the process is killed, a successor gives the descriptors of zns_pages_fds() to
+ * zns_pages_open(), calls zns_pages_hold() once for each unit in its table, and then
+ * zns_pages_recounted(). The old process must have ended (its pidfd says so): its last writes would
+ * meet the successor's.
+ *
+ * Units are counted: zns_pages_put() returns each with a count of 1, zns_pages_hold() adds one,
+ * zns_pages_drop() takes one away. A full zone in which no unit counts is given back and reset.
+ *
+ * Errors. All calls return 0 or a negative errno and fill @err (which may be NULL).
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "zns/err.h"
+
+#define ZNS_PAGES_UNIT 65536u /* bytes */
+#define ZNS_PAGES_FDS 1 /* descriptors that zns_pages_fds() gives */
+#define ZNS_PAGES_PUT_MAX 4096u /* units of one zns_pages_put() */
+
+struct zns_pages;
+
+struct zns_pages_ref {
+	uint64_t place; /* zone and unit in it; never 0, less than 2^48 */
+	uint64_t hash; /* XXH3 of the unit as written: zns_hash() of its 65536 bytes */
+};
+
+struct zns_pages_params {
+	const char *dev; /* a registered device: its path, name or UUID; NULL: the only one */
+	const char *container; /* the context's name, as container names are (zns/err.h) */
+	uint32_t qos_mibps; /* writes are no faster than this, in MiB/s; 0: no limit */
+	uint32_t width; /* groups to spread over; 0: as @qos_mibps wants, four at most without */
+	/* Descriptors of a predecessor, from zns_pages_fds(); they stay the caller's. 0: a new
+	 * context. @dev and @container must be the predecessor's. */
+	const int *fds;
+	uint32_t nr_fds;
+};
+
+/*
+ * -EOPNOTSUPP: the device wants all data encrypted, and units are not. -EBUSY: no open zone is left
+ * for it now. -ENOSPC: the device is full. -ESTALE: @fds are of no context that lives.
+ */
+int zns_pages_open(const struct zns_pages_params *p, struct zns_pages **out, struct zns_err *err);
+
+/*
+ * Write @n units (at most ZNS_PAGES_PUT_MAX), each of ZNS_PAGES_UNIT bytes at @units[i], which is
+ * aligned to a block (4096 bytes always does; less is copied). Returns when all are written; then
+ * @refs[i] are their places, each with a count of 1. On an error none is kept. Nothing is made
+ * durable. One thread at a time; another one waits.
+ *
+ * It waits: for the rate, while a dump or restore works on all its dies (at most 2 s), and behind
+ * reads of its own die.
+ *   -EAGAIN  a dump works everywhere, or there is no broker: try later; nothing is wrong
+ *   -ENOSPC  the broker has no zone for it
+ *   -EIO     four zones failed one after the other
+ * A zone that fails a write is replaced, and its units that were not written go to the next. Units
+ * that it had before can be read, or not: zns_pages_get() tells.
+ */
+int zns_pages_put(struct zns_pages *ps, const void *const units[], uint32_t n,
+		  struct zns_pages_ref *refs, struct zns_err *err);
+
+/*
+ * Read one unit into @buf (ZNS_PAGES_UNIT bytes, aligned as above) and compare its hash. Any
+ * thread, also while others put, and without a broker. The caller holds a count on it, or accepts
+ * -ENOENT. -EBADMSG  these are not the bytes that were written -EIO      the device cannot read it
+ *   -ENOENT   nobody held it: its zone was given back
+ *   -EINVAL   there is no such place
+ */
+int zns_pages_get(struct zns_pages *ps, struct zns_pages_ref ref, void *buf, struct zns_err *err);
+
+/*
+ * One count more, or less. Any thread; no I/O, no waiting for the broker. hold: the caller knows
+ * that another count on it exists, or is a successor before zns_pages_recounted(). -EINVAL: no such
+ * place, -ENOENT: nobody holds it.
+ */
+int zns_pages_hold(struct zns_pages *ps, struct zns_pages_ref ref);
+int zns_pages_drop(struct zns_pages *ps, struct zns_pages_ref ref);
+
+/* A successor has held all units that it knows: what has no count may be given back from now on. A
+ * new context needs it not. */
+void zns_pages_recounted(struct zns_pages *ps);
+
+struct zns_pages_stat {
+	uint64_t live_bytes; /* units with a count; several counts on one unit count each */
+	uint64_t dead_bytes; /* written, without a count, in zones not given back yet */
+	uint64_t written_bytes, read_bytes; /* by this process */
+	uint32_t zones; /* of this context */
+	uint32_t groups; /* that it spreads over */
+	uint32_t failed_zones; /* that failed a write, since this process opened it */
+	bool broker; /* connected now */
+};
+void zns_pages_stat(struct zns_pages *ps, struct zns_pages_stat *out); /* any thread */
+
+/*
+ * The descriptors that keep the lease alive and that a successor needs, ZNS_PAGES_FDS of them: the
+ * store's own, so send or dup them. Whoever holds a copy keeps all zones of the context.
+ */
+int zns_pages_fds(const struct zns_pages *ps, int fds[ZNS_PAGES_FDS]);
+
+/*
+ * Ends this process's use. @end: the context is over; its zones are given back and reset. Else the
+ * lease lives on with the copies of zns_pages_fds(). No other call may be running. NULL is fine.
+ */
+void zns_pages_close(struct zns_pages *ps, bool end);
+
+#endif
