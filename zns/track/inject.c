@@ -16,13 +16,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <time.h>
 
-#include "inject.h"
-#include "uffd.h"
+#include "maps.h"
+#include "tracer.h"
+#include "zns/inject.h"
 #include "zns/util.h"
 
 #ifdef __x86_64__
@@ -36,7 +38,7 @@
 #define TRIES 100 /* stops, until one is outside of a restartable sequence */
 #define SEARCH_MAX (4U << 20) /* bytes of code that are looked through */
 
-struct guest {
+struct zns_guest {
 	struct tracer *t;
 	pid_t tid;
 	struct user_regs_struct old;
@@ -44,9 +46,10 @@ struct guest {
 };
 
 struct job {
-	int pidfd, uffd;
 	uint64_t insn;
-	const char *what; /* what failed, if not the stop */
+	int (*body)(struct zns_guest *g, void *arg);
+	void *arg;
+	bool lent; /* the thread was ours: what failed then, failed in @body */
 };
 
 /* Any two bytes 0f 05 in code will do, even in the middle of another instruction. */
@@ -160,7 +163,7 @@ static int seize(pid_t tid)
 
 /* Stops the thread where it can be lent to us. It is not traced any more after a failure, except
  * one of a wait. */
-static int borrow(struct guest *g)
+static int borrow(struct zns_guest *g)
 {
 	const uint64_t all = ~0ULL;
 	int ret;
@@ -194,7 +197,7 @@ static int borrow(struct guest *g)
 
 /* Go on to the next entry or exit of a system call. Only SIGSTOP can come between, and a group
  * stop. */
-static int to_syscall_stop(struct guest *g)
+static int to_syscall_stop(struct zns_guest *g)
 {
 	int status, ret, sig = 0;
 	pid_t who;
@@ -216,7 +219,7 @@ static int to_syscall_stop(struct guest *g)
 	}
 }
 
-static int call(struct guest *g, long nr, uint64_t arg, long *result)
+int zns_guest_call(struct zns_guest *g, long nr, const uint64_t arg[6], long *result)
 {
 	struct user_regs_struct r = g->old;
 	int ret;
@@ -224,7 +227,12 @@ static int call(struct guest *g, long nr, uint64_t arg, long *result)
 	r.rip = g->insn;
 	r.rax = (unsigned long long)nr;
 	r.orig_rax = ~0ULL; /* nothing to restart */
-	r.rdi = arg;
+	r.rdi = arg[0];
+	r.rsi = arg[1];
+	r.rdx = arg[2];
+	r.r10 = arg[3];
+	r.r8 = arg[4];
+	r.r9 = arg[5];
 	ret = set_regs(g->tid, &r);
 	if (!ret)
 		ret = to_syscall_stop(g); /* entry */
@@ -237,7 +245,7 @@ static int call(struct guest *g, long nr, uint64_t arg, long *result)
 }
 
 /* Back to a stop like the first one, with everything as it was. */
-static int give_back(struct guest *g)
+static int give_back(struct zns_guest *g)
 {
 	struct tracer *t = g->t;
 	int ret;
@@ -255,41 +263,17 @@ static int give_back(struct guest *g)
 	return ret;
 }
 
-static int fetch(struct job *j, long remote)
-{
-	char link[64], path[48];
-	ssize_t n;
-
-	j->uffd = (int)syscall(SYS_pidfd_getfd, j->pidfd, (int)remote, 0);
-	if (j->uffd < 0)
-		return -errno;
-	/* another thread may have put something else there */
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", j->uffd);
-	n = readlink(path, link, sizeof(link) - 1);
-	link[n > 0 ? n : 0] = '\0';
-	return strcmp(link, "anon_inode:[userfaultfd]") ? -EBADF : 0;
-}
-
 static int with_thread(struct tracer *t, struct job *j, pid_t tid)
 {
-	struct guest g = { .t = t, .tid = tid, .insn = j->insn };
+	struct zns_guest g = { .t = t, .tid = tid, .insn = j->insn };
 	uint64_t begin;
-	long fd, unused;
 	int ret = borrow(&g), back;
 
 	if (ret)
 		return ret;
 	begin = zns_mono_ns();
-	ret = call(&g, SYS_userfaultfd, UFFD_FLAGS, &fd);
-	if (!ret && fd < 0) {
-		j->what = "userfaultfd";
-		ret = (int)fd;
-	} else if (!ret) {
-		ret = fetch(j, fd);
-		if (ret)
-			j->what = "taking over its userfaultfd";
-		call(&g, SYS_close, (uint64_t)fd, &unused);
-	}
+	ret = j->body(&g, j->arg);
+	j->lent = ret;
 	back = give_back(&g);
 	t->stop_ns = zns_mono_ns() - begin;
 	return ret ? ret : back;
@@ -300,14 +284,8 @@ static int work(struct tracer *t, void *arg)
 	return with_thread(t, arg, t->pid);
 }
 
-static int explain(int ret, const struct job *j, pid_t pid, struct zns_err *err)
+static int explain(int ret, pid_t pid, struct zns_err *err)
 {
-	if (j->what && (ret == -EMFILE || ret == -ENFILE))
-		return zns_fail(err, -EMFILE, "process %d has no descriptor left", pid);
-	if (j->what && (ret == -EPERM || ret == -EACCES))
-		return zns_fail(err, -EACCES, "process %d may not use userfaultfd", pid);
-	if (j->what)
-		return zns_fail_sys(err, ret, "process %d: %s failed", pid, j->what);
 	if (ret == -EACCES)
 		return zns_fail(
 			err, ret,
@@ -319,29 +297,57 @@ static int explain(int ret, const struct job *j, pid_t pid, struct zns_err *err)
 	return tracer_fail(ret, pid, err);
 }
 
-int inject_userfaultfd(struct tracer *t, int pidfd, const struct areas *areas, int *uffd,
-		       struct zns_err *err)
+int zns_inject(pid_t pid, int maps, unsigned int limit_ms,
+	       int (*body)(struct zns_guest *g, void *arg), void *arg, uint64_t *stop_ns,
+	       struct zns_err *err)
 {
-	struct job j = { .pidfd = pidfd, .uffd = -1, .insn = find_insn(t->pid, areas) };
-	int ret;
+	struct tracer t = { .pid = pid };
+	struct job j = { .body = body, .arg = arg };
+	struct areas areas = { 0 };
+	int ret = areas_read(maps, &areas, err);
 
+	if (ret)
+		return ret;
+	j.insn = find_insn(pid, &areas);
+	areas_free(&areas);
 	if (!j.insn)
-		return zns_fail(err, -ENOTSUP, "process %d has no code with a system call", t->pid);
-	ret = tracer_run(t, 1000, work, &j);
-	if (!ret) {
-		*uffd = j.uffd;
-		return 0;
-	}
-	if (j.uffd >= 0)
-		close(j.uffd);
-	return explain(ret, &j, t->pid, err);
+		return zns_fail(err, -ENOTSUP, "process %d has no code with a system call", pid);
+	ret = tracer_run(&t, limit_ms, work, &j);
+	*stop_ns = t.stop_ns;
+	if (ret && j.lent)
+		return ret;
+	return ret ? explain(ret, pid, err) : 0;
 }
 
 #else
-int inject_userfaultfd(struct tracer *t, int pidfd, const struct areas *areas, int *uffd,
-		       struct zns_err *err)
+int zns_guest_call(struct zns_guest *g, long nr, const uint64_t arg[6], long *result)
+{
+	return -ENOSYS;
+}
+
+int zns_inject(pid_t pid, int maps, unsigned int limit_ms,
+	       int (*body)(struct zns_guest *g, void *arg), void *arg, uint64_t *stop_ns,
+	       struct zns_err *err)
 {
 	return zns_fail(err, -ENOTSUP,
-			"no userfaultfd can be made in another process on this architecture");
+			"no system call can be made in another process on this architecture");
 }
 #endif
+
+int zns_fetch_fd(int pidfd, long remote, const char *kind)
+{
+	char link[64], path[48];
+	int fd = (int)syscall(SYS_pidfd_getfd, pidfd, (int)remote, 0);
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	/* another thread may have put something else there */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	n = readlink(path, link, sizeof(link) - 1);
+	link[n > 0 ? n : 0] = '\0';
+	if (!strncmp(link, kind, strlen(kind)))
+		return fd;
+	close(fd);
+	return -EBADF;
+}

@@ -3,15 +3,12 @@
 #define TRACK_INJECT_H
 /* A userfaultfd belongs to the memory of the process that made it. So the process has to make it.
  */
-#include <stdint.h>
-#include "maps.h"
 #include "tracer.h"
 
 /*
  * Lets one thread of the process call userfaultfd(), takes the descriptor over into *@uffd and
- * closes it there. 0 or -errno, with @err set. tracer_run() with a @work of ours is inside.
+ * closes it there. 0 or -errno, with @err set. @maps: /proc/PID/maps.
  */
-int inject_userfaultfd(struct tracer *t, int pidfd, const struct areas *areas, int *uffd,
-		       struct zns_err *err);
+int inject_userfaultfd(struct tracer *t, int pidfd, int maps, int *uffd, struct zns_err *err);
 
 #endif

@@ -129,7 +129,7 @@ int zns_track_new(pid_t pid, const struct zns_track_kernel *k, struct zns_track 
 		return ret;
 	ret = threads_alone(pid, 100, err);
 	if (!ret && k->tracker == ZNS_TRACKER_UFFD) {
-		ret = inject_userfaultfd(&tr, t->pidfd, &t->areas, &t->uffd, err);
+		ret = inject_userfaultfd(&tr, t->pidfd, t->maps, &t->uffd, err);
 		if (!ret) {
 			ret = uffd_begin(t->uffd, k->features);
 			if (ret)

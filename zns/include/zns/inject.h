@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_INJECT_H
+#define ZNS_INJECT_H
+/*
+ * System calls in a process that does not notice: one thread is stopped by ptrace, makes them for
+ * us, and goes on. x86_64 only. Any thread of ours may call; it waits meanwhile.
+ */
+#include <stdint.h>
+#include <sys/types.h>
+#include "zns/err.h"
+
+struct zns_guest; /* the borrowed thread */
+
+/*
+ * Runs @body in a child that shares our memory and descriptors: it must not allocate memory. What
+ * @body returns, if not 0, is returned without a text in @err; other failures have one. @maps is
+ * /proc/PID/maps. *@stop_ns: how long the thread stood still.
+ *
+ * -EBUSY: traced by another one. -ENOTSUP: no 64-bit task. -EACCES: its seccomp filter cannot be
+ * suspended.
+ */
+int zns_inject(pid_t pid, int maps, unsigned int limit_ms,
+	       int (*body)(struct zns_guest *g, void *arg), void *arg, uint64_t *stop_ns,
+	       struct zns_err *err);
+
+/* For @body: one system call. *@result is what it returned there; an error means that the thread is
+ * gone. */
+int zns_guest_call(struct zns_guest *g, long nr, const uint64_t arg[6], long *result);
+
+/* A descriptor of another process, -errno. -EBADF: /proc/self/fd calls it something that does not
+ * begin with @kind. */
+int zns_fetch_fd(int pidfd, long remote, const char *kind);
+
+#endif
