@@ -350,9 +350,11 @@ composed: all test-bin
 
 # Dumps of tasks that run on; LIVE_DUMPS of programs that never stop to write, each restored and checked.
 LIVE_DUMPS	?= 1000
-.PHONY: livedump live-soak
+.PHONY: livedump live-controls live-soak
 livedump: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/livedump.py run -a --report $(B)/report/livedump
+live-controls: all test-bin
+	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/livecontrols.py run -a --report $(B)/report/livecontrols
 live-soak: all
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/livedump.py soak --dumps $(LIVE_DUMPS)
 

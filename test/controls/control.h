@@ -36,6 +36,7 @@ _Static_assert(sizeof(struct emu_cut) <= sizeof(((struct emu_live_head *)0)->of_
 /* fault.c, noise.c, env.c */
 int control_faults_from_env(struct emu *e, struct zns_err *err);
 int control_noise_from_env(struct emu *e, struct zns_err *err);
+bool control_track_word(const char *word);
 
 /* cut.c */
 void control_cut_power(struct emu *e, enum zns_emu_loss loss, uint64_t seed);

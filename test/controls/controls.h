@@ -3,8 +3,8 @@
 #define TEST_CONTROLS_H
 /*
  * What tests can do to an emulated device: ask its timing model, disturb it, make it fail, cut its
- * power. Only test builds have it (build/test/libzns.a, build/test/bin). The product links
- * zns/dev/control_none.c instead.
+ * power. And they can switch off rules of zns/track. Only test builds have it (build/test/libzns.a,
+ * build/test/bin). The product links control_none.c of zns/dev and zns/track instead.
  *
  * Environment variables, read when a device is opened:
  *   ZNS_EMU_FAULT, ZNS_EMU_NOISE   see below
@@ -13,6 +13,11 @@
  *   ZNS_EMU_DATA=none              for load generators: this handle's writes and appends move write
  *                                  pointers and cost model time but store nothing; reads give 0
  *   ZNS_NVME_IOCTL=1               NVMe passthrough by ioctl, even where io_uring works
+ *
+ * Read by a live dump's helper:
+ *   ZNS_TRACK_BREAK=WORD[,WORD…]   rules of zns/track_control.h that do not hold: barrier, aio,
+ *                                  shared, vector, holes. And a fault of the kernel that holes are
+ *                                  about: kernel-holes
  *
  * Read when a client starts a broker:
  *   ZNSD_KEEP_ENV=NAME[,NAME…]     variables that the broker keeps beside its usual ones

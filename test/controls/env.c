@@ -5,6 +5,7 @@
 
 #include "../../zns/client/spawn.h"
 #include "control.h"
+#include "zns/track_control.h"
 
 static int clock_from_env(struct emu *e, struct zns_err *err)
 {
@@ -67,6 +68,29 @@ bool nvme_wants_ioctl(void)
 	const char *env = secure_getenv("ZNS_NVME_IOCTL");
 
 	return env && !strcmp(env, "1");
+}
+
+/* Is it one of the words in ZNS_TRACK_BREAK? */
+bool control_track_word(const char *word)
+{
+	const char *s = secure_getenv("ZNS_TRACK_BREAK");
+
+	for (size_t n; s && *s; s += n + (s[n] == ',')) {
+		n = strcspn(s, ",");
+		if (n == strlen(word) && !memcmp(s, word, n))
+			return true;
+	}
+	return false;
+}
+
+bool track_breaks(enum track_rule rule)
+{
+	static const char *const word[TRACK_RULES] = {
+		[TRACK_BARRIER] = "barrier", [TRACK_ASYNC] = "aio",   [TRACK_SHARED] = "shared",
+		[TRACK_VECTOR] = "vector",   [TRACK_HOLES] = "holes",
+	};
+
+	return control_track_word(word[rule]);
 }
 
 bool zns_spawn_keeps_more(const char *name, size_t len)

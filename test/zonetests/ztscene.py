@@ -147,12 +147,12 @@ class Scene:
         done = ztlib.run_criu(self.cfg, self.dump_command(log, extra, images, task, qos), log, env)
         return Outcome(done.returncode, log)
 
-    def start_dump(self, extra=(), images=None, task=None, qos=None):
+    def start_dump(self, extra=(), images=None, task=None, qos=None, env=None):
         """A dump in the background: (Popen, log)."""
         log = self.log()
         with open(str(log) + '.stderr', 'ab') as err:
             command = [self.cfg.criu, *self.dump_command(log, extra, images, task, qos)]
-            return subprocess.Popen(command, env=self.device.env, stdin=subprocess.DEVNULL, stdout=err, stderr=err), log
+            return subprocess.Popen(command, env=env or self.device.env, stdin=subprocess.DEVNULL, stdout=err, stderr=err), log
 
     def end_of(self, started):
         criu, log = started

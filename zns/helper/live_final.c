@@ -9,6 +9,7 @@
 #include "live.h"
 #include "zns/pagemap.h"
 #include "zns/grow.h"
+#include "zns/track_control.h"
 
 #define AREAS_MAX (1u << 22)
 
@@ -33,6 +34,8 @@ static int read_areas(struct packet *p, struct areas *a, struct zns_err *err)
 		    (v[n].whole && zns_spans_add(&a->whole, v[n].start, v[n].end)))
 			return zns_fail(err, -ENOMEM, "no memory for a list of areas");
 	}
+	if (track_more_areas(p->h.pid, &a->all))
+		return zns_fail(err, -ENOMEM, "no memory for a list of areas");
 	return 0;
 }
 

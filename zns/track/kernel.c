@@ -11,7 +11,7 @@
 
 #include "scan.h"
 #include "uffd.h"
-#include "zns/track.h"
+#include "zns/track_control.h"
 #include "zns/util.h"
 
 #define HUGE (2 * MIB(1))
@@ -135,7 +135,7 @@ static const char *try_uffd(struct trial *t, struct zns_track_kernel *k)
 	why = try_small(t);
 	if (why)
 		return why;
-	k->holes = try_holes(t);
+	k->holes = try_holes(t) || track_breaks(TRACK_HOLES);
 	k->guards = try_guards(t);
 	return NULL;
 }

@@ -6,6 +6,7 @@
 
 #include "maps.h"
 #include "zns/grow.h"
+#include "zns/track_control.h"
 #include "zns/util.h"
 
 #define MAPS_MAX \
@@ -83,7 +84,11 @@ static bool parse(char *line, struct area *a, const char **async)
 	a->vdso = !strcmp(name, "[vdso]");
 	a->file = inode != 0;
 	a->may = perms[3] == 'p' && !special(name);
-	what = asynchronous(name);
+	if (perms[3] == 's' && track_breaks(TRACK_SHARED)) {
+		a->may = !strncmp(name, "/dev/zero", 9);
+		a->file = false;
+	}
+	what = track_breaks(TRACK_ASYNC) ? NULL : asynchronous(name);
 	if (what)
 		*async = what;
 	return a->start < a->end;

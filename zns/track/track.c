@@ -10,6 +10,7 @@
 #include "threads.h"
 #include "track_int.h"
 #include "uffd.h"
+#include "zns/track_control.h"
 #include "zns/util.h"
 
 static int open_proc(pid_t pid, const char *name)
@@ -200,7 +201,7 @@ int zns_track_barrier(struct zns_track *t, struct zns_err *err)
 	int ret = ended(t) ? tracer_fail(-ESRCH, t->pid, err) : 0;
 
 	/* soft-dirty: all threads were stopped at once when it was armed */
-	if (!ret && t->k.tracker == ZNS_TRACKER_UFFD) {
+	if (!ret && t->k.tracker == ZNS_TRACKER_UFFD && !track_breaks(TRACK_BARRIER)) {
 		ret = threads_barrier(&tr, err);
 		t->stat.stop_ns = tr.stop_ns;
 	}
