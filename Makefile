@@ -348,6 +348,10 @@ chains: all test-bin
 composed: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/composed.py run -a --report $(B)/report/composed
 
+.PHONY: guard
+guard: all test-bin
+	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/guard.py run -a --report $(B)/report/guard
+
 # Dumps of tasks that run on; LIVE_DUMPS of programs that never stop to write, each restored and checked.
 LIVE_DUMPS	?= 1000
 .PHONY: livedump live-controls live-soak

@@ -15,11 +15,13 @@
 #include "image.h"
 #include "kerndat.h"
 #include "log.h"
+#include "pstree.h"
 #include "servicefd.h"
 #include "util.h"
 #include "zns-bundle.h"
 #include "zns-files.h"
 #include "zns-freeze.h"
+#include "zns-guard.h"
 #include "zns-img.h"
 #include "zns-link.h"
 #include "zns-live.h"
@@ -342,7 +344,7 @@ int zns_receive_begin(void)
 
 int zns_dump_freeze(void)
 {
-	if (zns_live_rounds(zns_opts.pre_dump))
+	if (zns_guard_tree(root_item->pid->real) || zns_live_rounds(zns_opts.pre_dump))
 		return -1;
 	clock_gettime(CLOCK_MONOTONIC, &frozen_since);
 	/* criu's own limit, for stopping the tasks, gets the time that admission left. */

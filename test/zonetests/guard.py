@@ -1,0 +1,193 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+guard: what CRIU would dump without its memory, or wait for without end, is refused in one line, on zones and in a directory;
+what only looks like it is dumped (held.c).
+
+  guard.py list | run NAME... | run -a
+"""
+import copy
+import os
+import re
+import signal
+import sys
+
+import ztlib
+from migration import lazy_daemon
+from ztlib import Failed, Task, alive, wait_until
+from ztscene import Outcome, case_of, expect, suite_main
+
+CASES = {}
+case = case_of(CASES)
+# name, criu's command, options, on zones?
+KINDS = (('dump', 'dump', (), True), ('live', 'dump', ('--zns-live', '--leave-running'), True), ('pre-dump', 'pre-dump', (), True),
+         ('plain', 'dump', ('--leave-running',), False))
+
+
+def held(scene, mode):
+    """A scene whose task is held.c in that mode."""
+    scene = scene(size=1)
+    directory = scene.dir / 'held'
+    directory.mkdir()
+    (directory / 'mode').write_text(mode)
+    task = Task(directory, 'held')
+    scene.tasks.append(task)
+    scene.task = task.start().wait_ready()
+    scene.remember()
+    return scene
+
+
+def refused(scene, *patterns, early=True):
+    """Each kind of dump says so in one line, and the task runs on. early: not even stopped before."""
+    for name, command, options, zones in KINDS:
+        cfg = copy.copy(scene.cfg)
+        cfg.stock = not zones
+        images = scene.dir / f'images-{name}-{scene.calls}'
+        images.mkdir()
+        log = scene.log()
+        args = ztlib.dump_args(cfg, scene.task, images, log, 'guard', options)
+        if command == 'pre-dump':
+            args[0] = command
+        done = Outcome(ztlib.run_criu(cfg, args, log).returncode, log)
+        done.must_fail(*patterns)
+        said = done.lines('Error.*zns: ')
+        if len(said) != 1:
+            raise Failed(f'{name}: {len(said)} lines of ours: {" | ".join(said)}')
+        if early and done.lines(r'\) Seized task|\tSeizing'):
+            raise Failed(f'{name}: the task was stopped before that was said')
+        left = sorted(p.name for p in images.glob('pages-*.img'))
+        if left:
+            raise Failed(f'{name} has written {left}')
+        scene.unharmed(images)
+
+
+def dumped(scene):
+    """What was refused can be dumped when nothing stands in the way any longer, or nothing did."""
+    scene.works()
+
+
+def released(scene):
+    (scene.task.dir / 'release').touch()
+    scene.task.verify(signal.SIGUSR1)
+    dumped(scene)
+
+
+def areas(pid, flag):
+    """Areas of the process that have this flag in smaps."""
+    found, area = [], ''
+    with open(f'/proc/{pid}/smaps', encoding='ascii', errors='replace') as smaps:
+        for line in smaps:
+            area = line.split()[0] if re.match(r'[0-9a-f]+-', line) else area
+            if line.startswith('VmFlags:') and flag in line.split():
+                found.append(area)
+    return found
+
+
+@case
+def missing(scene):
+    """Half of the pages are with another process, behind a userfaultfd; when it has let go, the dump has all of them."""
+    scene = held(scene, 'missing')
+    area, = areas(scene.task.pid, 'um')
+    refused(scene, rf'Process {scene.task.pid} \(held\) has memory at {area} behind a userfaultfd', 'end the program that holds it',
+            early=False)
+    released(scene)
+
+
+@case
+def own(scene):
+    """A process with a userfaultfd of its own, refused before it is stopped; dumped once that is closed."""
+    scene = held(scene, 'own')
+    refused(scene, rf'Process {scene.task.pid} \(held\) .*behind a userfaultfd', 'holds it itself')
+    released(scene)
+
+
+@case
+def own_child(scene):
+    """The same in a child: nobody in the tree is stopped."""
+    scene = held(scene, 'child own')
+    child = next(p for p in ztlib.tree(scene.task.pid) if p != scene.task.pid)
+    refused(scene, rf'Process {child} \(held\) .*behind a userfaultfd', 'holds it itself')
+
+
+@case
+def write_protected(scene):
+    """An area that another process only write-protects misses nothing, and is dumped."""
+    scene = held(scene, 'protected')
+    if not areas(scene.task.pid, 'uw'):
+        raise Failed('nothing is write-protected')
+    dumped(scene)
+
+
+def ring_case(mode):
+    def ring(scene):
+        scene = held(scene, mode)
+        refused(scene, rf'Process {scene.task.pid} \(held\) uses io_uring: its thread \d+ ')
+        (scene.task.dir / 'release').touch()
+        scene.task.verify(signal.SIGUSR1)
+        wait_until(lambda: len(os.listdir(f'/proc/{scene.task.pid}/task')) == 1, 10)
+        dumped(scene)
+    return ring
+
+
+CASES['sqpoll'] = ring_case('sqpoll')
+CASES['sqpoll'].__doc__ = 'A ring whose submissions a kernel thread takes (SQPOLL); dumped once it is closed.'
+CASES['sqpoll-away'] = ring_case('sqpoll-away')
+CASES['sqpoll-away'].__doc__ = 'The same where another process has the ring: nothing but the thread is left.'
+
+
+@case
+def sqpoll_child(scene):
+    """The same in a child."""
+    scene = held(scene, 'child sqpoll')
+    child = next(p for p in ztlib.tree(scene.task.pid) if p != scene.task.pid)
+    refused(scene, rf'Process {child} \(held\) uses io_uring')
+
+
+@case
+def worker(scene):
+    """A worker of io_uring that waits in a read."""
+    scene = held(scene, 'worker')
+    refused(scene, rf'Process {scene.task.pid} \(held\) uses io_uring')
+
+
+@case
+def named(scene):
+    """A program's own thread with the name of one of io_uring's is dumped like any other."""
+    dumped(held(scene, 'named'))
+
+
+@case
+def lazy(scene):
+    """A process whose memory a lazy restore still fills is refused with the daemon's PID, and dumped when it has ended."""
+    scene = scene(size=24)
+    scene.good_dump()
+    daemon = lazy_daemon(scene, scene.images, ['--zns-qos-max', '8'])
+    try:
+        done = scene.restore(extra=['--lazy-pages'])
+        if done.code:
+            raise Failed(f'restore --lazy-pages: exit {done.code}: {" | ".join(done.lines("Error")[-3:])}')
+        stopped = scene.helpers()     # not the daemon: its epoll_wait would end with EINTR
+        for pid in stopped:
+            ztlib.kill(pid, signal.SIGSTOP)
+        if not areas(scene.task.pid, 'um'):
+            raise Failed('the memory was filled too soon for this test')
+        images = scene.dir / 'images-lazy'
+        images.mkdir()
+        refusal = scene.dump(images=images)
+        for pid in stopped:
+            ztlib.kill(pid, signal.SIGCONT)
+        refusal.must_fail(rf'Process {scene.task.pid} \(bigmem\)', 'a lazy restore still fills it',
+                          rf'lazy-pages daemon \(process {daemon.proc.pid}\)')
+        expect('exit of the daemon', daemon.end().code, 0)
+    finally:
+        daemon.stop()
+    scene.task.verify(signal.SIGUSR1)
+    expect('areas behind a userfaultfd', areas(scene.task.pid, 'um'), [])
+    scene.remember()
+    if not alive(scene.task.pid):
+        raise Failed('the task has gone')
+    scene.works()
+
+
+if __name__ == '__main__':
+    sys.exit(suite_main(__doc__, 'guard', CASES))
