@@ -47,7 +47,7 @@ LDLIBS		:= -Wl,--as-needed $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lpthr
 PROTO_C		:= $(patsubst images/%.proto,$(GEN)/%.pb-c.c,$(wildcard images/*.proto))
 PROTO_O		:= $(PROTO_C:.c=.o)
 objs		= $(patsubst %.c,$(B)/%.o,$(1))
-LIB_OBJ		:= $(call objs,$(foreach d,base track crypt dev probe alloc store stripe stripe/write client,$(wildcard zns/$(d)/*.c)))
+LIB_OBJ		:= $(call objs,$(foreach d,base track crypt dev probe alloc store stripe stripe/write client pages,$(wildcard zns/$(d)/*.c)))
 ZNSD_OBJ	:= $(call objs,$(wildcard zns/broker/*/*.c))
 # What zns-runc and znsctl share is all of zns/docker but the wrapper's own main, args, pause and report.
 RUNC_SRC	:= $(addprefix zns/docker/,main.c args.c pause.c report.c)

@@ -343,7 +343,7 @@ static int choose_now(struct znsd *d, const struct dump_ask *a, struct choice *c
  */
 int choose_groups(struct znsd *d, const struct dump_ask *a, struct choice *ch, struct zns_err *err)
 {
-	uint32_t total = budget_total(d), used = budget_used(d), moving = leases_compacting(d);
+	uint32_t total = budget_total(d), used = budget_used(d), moving = leases_yielding(d);
 	uint32_t others = used - zns_min(used, moving);
 	int ret = choose_now(d, a, ch, total > others ? total - others : 0, err);
 

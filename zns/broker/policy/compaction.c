@@ -61,7 +61,8 @@ int compact_zone(struct znsd *d, struct lease *l, const ZnsPb__CompactZone *q, u
 	struct wish w = { .l = l,
 			  .not_zones = q->not_zones,
 			  .nr_not = q->n_not_zones,
-			  .need = zns_max(q->need, (uint64_t)1) };
+			  .need = zns_max(q->need, (uint64_t)1),
+			  .spares = true };
 	int ret;
 
 	if (q->group >= d->nr_groups || q->need > d->dev->geo.zone_capacity)
@@ -87,20 +88,30 @@ int compact_zone(struct znsd *d, struct lease *l, const ZnsPb__CompactZone *q, u
 
 /* ---- giving way ---- */
 
+/* A memory context counts for a compaction while it reads or writes, and never for another one. */
+#define MEMORY_WORKS_NS 200000000ull
+
+static bool counts(const struct lease *l, enum lease_kind for_whom)
+{
+	if (l->kind == LEASE_MEMORY)
+		return for_whom != LEASE_MEMORY &&
+		       zns_mono_ns() - l->memory.worked_ns < MEMORY_WORKS_NS;
+	return !lease_background(l);
+}
+
 static bool near(const struct znsd *d, uint32_t a, uint32_t b)
 {
 	return a == b ||
 	       (d->groups[a].channel >= 0 && d->groups[a].channel == d->groups[b].channel);
 }
 
-/* Is a dump or a restore at work on the group, or on its channel? */
-static bool disturbs(const struct znsd *d, uint32_t group)
+bool group_at_work(const struct znsd *d, uint32_t group, enum lease_kind for_whom)
 {
 	const struct lease *l;
 	uint32_t i;
 
 	for (l = d->leases; l; l = l->next) {
-		if (lease_background(l))
+		if (!counts(l, for_whom))
 			continue;
 		for (i = 0; i < l->nr_groups; i++)
 			if (near(d, l->groups[i], group))
@@ -122,7 +133,7 @@ int compact_step(struct znsd *d, struct lease *l, const ZnsPb__CompactStep *q, u
 	l->bytes = q->bytes;
 	l->total = q->total;
 	l->seen_ns = zns_mono_ns();
-	if (d->policy->compact_yield && leases_compacting(d))
+	if (d->policy->compact_yield && leases_yielding(d))
 		return zns_fail(err, -ECANCELED,
 				"a dump needs the zones that this compaction writes");
 	*wait_ms = 0;
@@ -132,7 +143,7 @@ int compact_step(struct znsd *d, struct lease *l, const ZnsPb__CompactStep *q, u
 	for (i = 0; i < q->n_groups; i++) {
 		if (q->groups[i] >= d->nr_groups)
 			return zns_fail(err, -EINVAL, "no group %u", q->groups[i]);
-		if (disturbs(d, q->groups[i]))
+		if (group_at_work(d, q->groups[i], LEASE_COMPACT))
 			*wait_ms = WAIT_MS;
 	}
 	return 0;

@@ -7,6 +7,7 @@
 #define WRITER_GONE_MS 3000 /* the process may live on so long without its connection */
 
 #define REAP_MS 50
+#define MEMORY_MS 500 /* between two looks whether anybody holds a memory context */
 
 void lease_end(struct znsd *d, struct lease *l)
 {
@@ -14,6 +15,8 @@ void lease_end(struct znsd *d, struct lease *l)
 	uint32_t i;
 
 	lease_unlink(d, l);
+	if (l->kind == LEASE_MEMORY)
+		memory_forget(d, l);
 	for (i = 0; i < l->nr_zones; i++) {
 		uint32_t zone = l->zones[i].zone;
 		struct zn_zone *z = &d->zones[zone];
@@ -29,7 +32,7 @@ void lease_end(struct znsd *d, struct lease *l)
 		zone_settle(d, zone);
 	}
 	d->sweep = true;
-	d->policy->compact_yield &= leases_compacting(d) > 0;
+	d->policy->compact_yield &= leases_yielding(d) > 0;
 	if (lease_writes(l))
 		reservation_settle(d, l->container);
 	lease_free(l);
@@ -56,6 +59,10 @@ void leases_of_conn_lost(struct znsd *d, const struct conn *c, int *pidfd)
 		if (l->conn != c)
 			continue;
 		l->conn = NULL;
+		if (l->kind == LEASE_MEMORY) {
+			l->memory.look_ns = 0;
+			continue;
+		}
 		if (lease_writes(l) && l->nr_zones) {
 			l->pidfd = *pidfd;
 			*pidfd = -1;
@@ -77,6 +84,14 @@ int leases_reap(struct znsd *d)
 
 again:
 	for (l = d->leases; l; l = l->next) {
+		if (l->kind == LEASE_MEMORY && !l->conn) {
+			if (memory_over(l)) {
+				znsd_log("%s has ended", l->container);
+				lease_end(d, l);
+				goto again;
+			}
+			ms = ms < 0 ? MEMORY_MS : ms;
+		}
 		if (!l->dying_until)
 			continue;
 		if (writer_gone(l) || now >= l->dying_until) {

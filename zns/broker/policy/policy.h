@@ -131,6 +131,7 @@ struct wish {
 	size_t nr_not;
 	/* bytes that must fit, for a compaction. 0: a dump, which can use any room */
 	uint64_t need;
+	bool spares; /* leaves as many empty zones as running dumps may need */
 	bool suspects; /* accepts zones where a write failed */
 };
 /* in @group, or else in another one */
@@ -171,6 +172,24 @@ int compact_step(struct znsd *d, struct lease *l, const ZnsPb__CompactStep *q, u
 		 struct zns_err *err);
 int compact_commit(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *q,
 		   struct zns_err *err);
+/* Is a dump or a restore at work on the group, or on its channel? @for_whom gives way to it. */
+bool group_at_work(const struct znsd *d, uint32_t group, enum lease_kind for_whom);
+
+/* memory.c: zones for a memory context */
+int memory_begin(struct znsd *d, const struct holder *who, const ZnsPb__MemoryBegin *q,
+		 struct lease **out, struct zns_err *err);
+int memory_zone(struct znsd *d, struct lease *l, const ZnsPb__MemoryZone *q, uint32_t *zone,
+		struct zns_err *err);
+int memory_free(struct znsd *d, struct lease *l, const ZnsPb__MemoryFree *q, struct zns_err *err);
+/* @busy: room for the groups that it named; *nr of them are busy */
+int memory_step(struct znsd *d, struct lease *l, const ZnsPb__MemoryStep *q, uint32_t *busy,
+		size_t *nr, bool *give_way, struct zns_err *err);
+/* Leases of contexts that outlived the last broker. Call before anything is reset or granted. */
+void memory_adopt(struct znsd *d);
+bool memory_over(struct lease *l); /* nobody holds the context any more */
+void memory_forget(struct znsd *d, struct lease *l); /* its lock file goes */
+/* A zone that a context writes no more, and that is still active. */
+bool memory_to_finish(const struct znsd *d, uint32_t zone);
 
 /* rate.c */
 bool rate_one_domain(const struct znsd *d);

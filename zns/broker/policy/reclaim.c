@@ -46,6 +46,10 @@ static bool to_finish(struct znsd *d, uint32_t *zone)
 	for (i = 0; i < d->nr_zones; i++) {
 		struct zn_zone *z = &d->zones[i];
 
+		if (memory_to_finish(d, i) && z->retry_ns <= now) {
+			*zone = i;
+			return true;
+		}
 		if (!zone_parked(d, i))
 			continue;
 		if (z->z.wp + tail > z->z.capacity && z->retry_ns <= now) {

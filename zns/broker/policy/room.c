@@ -19,11 +19,13 @@ static void groups_disturbed(const struct znsd *d, uint8_t *who)
 	uint32_t i;
 
 	for (l = d->leases; l; l = l->next) {
+		bool dump = lease_writes(l) && l->kind != LEASE_MEMORY;
+
 		for (i = 0; i < l->nr_groups; i++)
-			note_disturbed(&who[l->groups[i]], !lease_writes(l)  ? DISTURBED_READ :
+			note_disturbed(&who[l->groups[i]], !dump             ? DISTURBED_READ :
 							   lease_promised(l) ? DISTURBED_PROMISED :
 									       DISTURBED_DUMP);
-		for (i = 0; lease_writes(l) && i < l->nr_zones; i++)
+		for (i = 0; dump && i < l->nr_zones; i++)
 			if (!l->zones[i].done && !l->zones[i].bad)
 				note_disturbed(&who[d->zones[l->zones[i].zone].group],
 					       DISTURBED_DUMP);

@@ -66,6 +66,8 @@ static uint32_t find_parked(const struct znsd *d, const struct wish *w, const st
 	uint64_t best_room = w->need ? UINT64_MAX : 0;
 	uint32_t best = ZNSD_NONE, i;
 
+	if (w->l->kind == LEASE_MEMORY) /* it shares no zone, and each of its own is written once */
+		return best;
 	for (i = 0; i < g->nr_zones; i++) {
 		const struct zns_zone *z = &d->zones[g->zones[i]].z;
 		uint64_t room = z->capacity - zns_min(z->wp, z->capacity);
@@ -132,9 +134,10 @@ uint32_t zone_search_in(struct znsd *d, const struct wish *w, uint32_t group)
 		zone = find_empty(d, w, g);
 	if (zone == ZNSD_NONE)
 		zone = find_parked(d, w, g);
-	if (zone == ZNSD_NONE && (!w->need || empty_to_spare(d)))
+	if (zone == ZNSD_NONE && (!w->spares || empty_to_spare(d)))
 		zone = find_empty(d, w, g);
-	if (zone == ZNSD_NONE && !w->need && reset_garbage(d, g))
+	if (zone == ZNSD_NONE && !w->need && reset_garbage(d, g) &&
+	    (!w->spares || empty_to_spare(d)))
 		zone = find_empty(d, w, g);
 	return zone;
 }

@@ -58,6 +58,11 @@ static int find_lease(struct znsd *d, const struct kind *k, struct call *x, stru
 		if (x->l && x->l->kind == LEASE_COMPACT)
 			return 0;
 		return zns_fail(err, -EINVAL, "no compaction on this connection");
+	case NEEDS_MEMORY:
+		x->l = lease_of(d, x->conn);
+		if (x->l && x->l->kind == LEASE_MEMORY)
+			return 0;
+		return zns_fail(err, -EINVAL, "no memory context on this connection");
 	case NEEDS_LEASE:
 		x->l = lease_last(d, x->conn);
 		if (x->l)

@@ -126,6 +126,9 @@ static int may_reset(const struct znsd *d, uint32_t zone, struct zns_err *err)
 	if (!zone_usable(z))
 		return zns_fail(err, -EROFS, "zone %u is %s", zone,
 				zns_zone_state_name(z->z.state));
+	if (z->writer && z->writer->kind == LEASE_MEMORY)
+		return zns_fail(err, -EBUSY, "zone %u holds memory of a running program (%s)", zone,
+				z->writer->container);
 	if (z->writer)
 		return zns_fail(err, -EBUSY, "zone %u is being written by a dump of %s (PID %u)",
 				zone, z->writer->container, z->writer->pid);

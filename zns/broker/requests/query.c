@@ -69,6 +69,20 @@ static ZnsPb__LeaseDetail *lease_detail(const struct lease *l, struct reply *rep
 	return det;
 }
 
+static ZnsPb__MemoryDetail *memory_detail(struct lease *l, struct reply *rep)
+{
+	ZnsPb__MemoryDetail *det = reply_alloc(rep, sizeof(*det));
+
+	zns_pb__memory_detail__init(det);
+	det->live = l->memory.live;
+	det->dead = l->memory.dead;
+	det->read = l->memory.read;
+	det->zones = l->nr_zones;
+	det->connected = l->conn != NULL;
+	det->context = (ProtobufCBinaryData){ ZNS_UUID_LEN, l->id };
+	return det;
+}
+
 static void status_budget(struct znsd *d, ZnsPb__Status *s)
 {
 	uint32_t i, total = budget_total(d);
@@ -97,7 +111,10 @@ static void status_leases(struct znsd *d, ZnsPb__Status *s, struct reply *rep)
 			continue; /* its LEASE_COMPACT is listed */
 
 		zns_pb__lease_line__init(line);
-		line->kind = lease_background(l) ? "compact" : lease_writes(l) ? "dump" : "restore";
+		line->kind = l->kind == LEASE_MEMORY ? "memory" :
+			     lease_background(l)     ? "compact" :
+			     lease_writes(l)         ? "dump" :
+						       "restore";
 		line->pid = l->pid;
 		line->container = l->container;
 		line->groups = l->groups;
@@ -117,6 +134,7 @@ static void status_leases(struct znsd *d, ZnsPb__Status *s, struct reply *rep)
 		line->has_rate_mibps = line->has_qos_max_mibps = line->has_promised_mibps = 1;
 		line->rate_mibps = rate_limit(d, l);
 		line->detail = lease_writes(l) ? lease_detail(l, rep) : NULL;
+		line->memory = l->kind == LEASE_MEMORY ? memory_detail(l, rep) : NULL;
 		s->leases[s->n_leases++] = line;
 	}
 }
@@ -213,6 +231,8 @@ int serve_zones(struct znsd *d, const struct call *x, struct reply *rep)
 		line->group = z->group;
 		if (z->meta)
 			line->owner = z->z.conventional ? "(conventional)" : "(metadata)";
+		else if (z->writer && z->writer->kind == LEASE_MEMORY)
+			line->owner = z->writer->container;
 		else if (z->writer)
 			line->owner = reply_printf(rep, "(writing) %s", z->writer->container);
 		else if (zone_packed(d, i))

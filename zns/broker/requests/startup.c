@@ -154,6 +154,7 @@ int server_start(struct znsd *d, const char *spec, struct zns_err *err)
 	ret = tables_init(d, err);
 	if (ret)
 		return zns_wrap(err, "%s", d->reg.path);
+	memory_adopt(d);
 	readers_check(d);
 	restores_load(d);
 	drop_orphan_reservations(d);
@@ -180,6 +181,16 @@ static void close_open_zones(struct znsd *d)
 		znsd_log("%s", err.msg);
 }
 
+static bool memory_lives(const struct znsd *d)
+{
+	const struct lease *l;
+
+	for (l = d->leases; l; l = l->next)
+		if (l->kind == LEASE_MEMORY)
+			return true;
+	return false;
+}
+
 /*
  * Writers of interrupted dumps may have writes under way. No other host may come in before these
  * end. A failed start gives back only what it took itself; the next broker of this host deals with
@@ -191,7 +202,10 @@ static void unreserve(struct znsd *d)
 
 	if (!d->server->resv.held || (d->server->listen_fd < 0 && !d->server->resv.fresh))
 		return;
-	if (!d->lost && wait_for_writers(d, &err))
+	if (!d->lost && memory_lives(d))
+		znsd_log(
+			"memory of running programs is here; the device stays reserved for this host");
+	else if (!d->lost && wait_for_writers(d, &err))
 		znsd_log("%s; the device stays reserved for this host", err.msg);
 	else
 		host_unreserve(d);

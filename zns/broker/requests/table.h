@@ -18,6 +18,10 @@
 	ASKS(compact_zone, COMPACTION)   \
 	ASKS(compact_step, COMPACTION)   \
 	ASKS(compact_commit, COMPACTION) \
+	ASKS(memory_begin, NOTHING)      \
+	ASKS(memory_zone, MEMORY)        \
+	ASKS(memory_free, MEMORY)        \
+	ASKS(memory_step, MEMORY)        \
 	ASKS(ls, NOTHING)                \
 	ASKS(status, NOTHING)            \
 	ASKS(zones, NOTHING)             \
@@ -36,6 +40,7 @@ enum needs {
 	NEEDS_NOTHING,
 	NEEDS_DUMP, /* a running dump, import or flattening */
 	NEEDS_COMPACTION,
+	NEEDS_MEMORY, /* a memory context */
 	NEEDS_LEASE, /* a lease of any kind */
 };
 

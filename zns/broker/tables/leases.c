@@ -13,6 +13,8 @@ struct lease *lease_new(struct znsd *d, struct conn *c, uint32_t pid, enum lease
 	l->pidfd = -1;
 	if (lease_admitted(l))
 		l->dump.claimed = ZNSD_NONE;
+	if (kind == LEASE_MEMORY)
+		l->memory.fd = -1;
 	l->pid = pid;
 	l->container = znsd_strdup(container);
 	memcpy(l->id, id, ZNS_UUID_LEN);
@@ -63,6 +65,17 @@ void lease_zone_add(struct znsd *d, struct lease *l, uint32_t zone, uint64_t sta
 		d->zones[zone].readers++;
 }
 
+void lease_zone_drop(struct znsd *d, struct lease *l, uint32_t zone)
+{
+	struct lease_zone *lz = lease_zone_find(l, zone);
+
+	if (!lz)
+		return;
+	*lz = l->zones[--l->nr_zones];
+	d->zones[zone].writer = NULL;
+	d->zones[zone].ours = true;
+}
+
 bool lease_has_group(const struct lease *l, uint32_t group)
 {
 	uint32_t i;
@@ -109,13 +122,13 @@ void lease_gain_group(struct lease *l, uint32_t group)
 	l->dump.width++;
 }
 
-uint32_t leases_compacting(const struct znsd *d)
+uint32_t leases_yielding(const struct znsd *d)
 {
 	const struct lease *l;
 	uint32_t n = 0;
 
 	for (l = d->leases; l; l = l->next)
-		if (l->kind == LEASE_COMPACT)
+		if (l->kind == LEASE_COMPACT || l->kind == LEASE_MEMORY)
 			n += lease_unfull(d, l);
 	return n;
 }
@@ -140,6 +153,8 @@ void lease_free(struct lease *l)
 		free(l->dump.shared);
 		free(l->dump.tenant);
 	}
+	if (l->kind == LEASE_MEMORY && l->memory.fd >= 0)
+		close(l->memory.fd);
 	free(l->zones);
 	free(l);
 }

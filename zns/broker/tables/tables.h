@@ -66,6 +66,7 @@ enum lease_kind {
 	LEASE_DUMP,
 	LEASE_IMPORT, /* completes the checkpoint of pages only that has its id */
 	LEASE_FLATTEN, /* replaces a checkpoint with a parent by one without */
+	LEASE_MEMORY, /* a running program's memory context */
 	LEASE_COMPACT, /* moves a checkpoint: the zones that it writes */
 	LEASE_SOURCE, /* the same move: the zones that it reads */
 	LEASE_RESTORE,
@@ -98,6 +99,16 @@ struct lease_dump {
 	uint32_t max_rate_mibps, max_groups, total_groups;
 };
 
+/* A memory context. It lives as long as its lock file has a holder, with or without a connection.
+ */
+struct lease_memory {
+	int fd; /* the lock file, without a lock; -1: none */
+	uint32_t width; /* zones that it may write at once */
+	uint64_t look_ns; /* when the lock file is looked at next */
+	uint64_t worked_ns; /* when it last reported reads or writes */
+	uint64_t live, dead, written, read; /* bytes, as it reported last */
+};
+
 struct lease {
 	struct lease *next;
 	enum lease_kind kind;
@@ -121,6 +132,7 @@ struct lease {
 		struct {
 			uint32_t moved; /* the checkpoint's version when it began */
 		} compact; /* LEASE_COMPACT */
+		struct lease_memory memory; /* LEASE_MEMORY */
 	};
 };
 
@@ -232,12 +244,14 @@ struct lease *lease_new(struct znsd *d, struct conn *c, uint32_t pid, enum lease
 struct lease *lease_of(const struct znsd *d, const struct conn *c);
 /* the connection's last lease of any kind, or NULL */
 struct lease *lease_last(const struct znsd *d, const struct conn *c);
+void lease_zone_drop(struct znsd *d, struct lease *l, uint32_t zone); /* of a lease that writes */
 struct lease_zone *lease_zone_find(const struct lease *l, uint32_t zone);
 void lease_zone_add(struct znsd *d, struct lease *l, uint32_t zone, uint64_t start);
 bool lease_has_group(const struct lease *l, uint32_t group);
 void lease_gain_group(struct lease *l, uint32_t group); /* one more group, without a reservation */
 uint32_t lease_unfull(const struct znsd *d, const struct lease *l);
-uint32_t leases_compacting(const struct znsd *d); /* number of zones that compactions write now */
+/* number of zones that compactions and memory contexts write now: dumps can have them */
+uint32_t leases_yielding(const struct znsd *d);
 void lease_unlink(struct znsd *d, struct lease *l); /* takes it out of the list */
 void lease_free(struct lease *l);
 void leases_forget(struct znsd *d); /* at the end of the process */

@@ -40,7 +40,7 @@ struct zns_pages_ref {
 
 struct zns_pages_params {
 	const char *dev; /* a registered device: its path, name or UUID; NULL: the only one */
-	const char *container; /* the context's name, as container names are (zns/err.h) */
+	const char *container; /* the context's name, as container names are (zns/util.h) */
 	uint32_t qos_mibps; /* writes are no faster than this, in MiB/s; 0: no limit */
 	uint32_t width; /* groups to spread over; 0: as @qos_mibps wants, four at most without */
 	/* Descriptors of a predecessor, from zns_pages_fds(); they stay the caller's. 0: a new

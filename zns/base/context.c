@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Lock files of memory contexts: see zns/context.h. */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include "zns/broker.h"
+#include "zns/context.h"
+
+#define MAGIC "ZNSMEMC1"
+
+/* On tmpfs, of this machine and this build: host order will do. */
+struct head {
+	char magic[8];
+	uint8_t id[ZNS_UUID_LEN], device[ZNS_UUID_LEN];
+	char container[ZNS_NAME_MAX + 1];
+};
+_Static_assert(sizeof(struct head) <= ZNS_CONTEXT_HEAD, "the head has room");
+
+int zns_context_path(const uint8_t device[ZNS_UUID_LEN], const uint8_t id[ZNS_UUID_LEN], char *out,
+		     size_t len)
+{
+	char name[ZNS_UUID_STR + 16], text[ZNS_UUID_STR];
+
+	snprintf(name, sizeof(name), "memory-%s", zns_uuid_format(id, text));
+	return zns_broker_path(device, name, out, len);
+}
+
+static int fill(int fd, const struct zns_context *c, uint32_t nr_zones)
+{
+	struct head h = { .magic = MAGIC };
+
+	memcpy(h.id, c->id, ZNS_UUID_LEN);
+	memcpy(h.device, c->device, ZNS_UUID_LEN);
+	snprintf(h.container, sizeof(h.container), "%s", c->container);
+	if (flock(fd, LOCK_SH | LOCK_NB) < 0 || ftruncate(fd, ZNS_CONTEXT_HEAD + nr_zones) < 0)
+		return -errno;
+	return zns_pwrite_all(fd, &h, sizeof(h), 0);
+}
+
+/* The name comes last: a broker that starts now sees no file without a lock. */
+int zns_context_create(const struct zns_context *c, uint32_t nr_zones, int *fd_out,
+		       struct zns_err *err)
+{
+	char path[4096], made[4096 + 8];
+	cleanup_close int fd = -1;
+	int ret = zns_broker_run_dir(err);
+
+	if (ret)
+		return ret;
+	ret = zns_context_path(c->device, c->id, path, sizeof(path));
+	if (ret)
+		return zns_fail_sys(err, ret, "%s", zns_run_dir());
+	snprintf(made, sizeof(made), "%s.new", path);
+	fd = open(made, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return zns_fail_sys(err, -errno, "%s", made);
+	ret = fill(fd, c, nr_zones);
+	if (!ret && rename(made, path) < 0)
+		ret = -errno;
+	if (ret) {
+		unlink(made);
+		return zns_fail_sys(err, ret, "%s", path);
+	}
+	*fd_out = zns_take_fd(&fd);
+	return 0;
+}
+
+int zns_context_read(int fd, uint32_t nr_zones, struct zns_context *out, struct zns_err *err)
+{
+	struct head h;
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return zns_fail_sys(err, -errno, "a memory context's lock file");
+	if (!S_ISREG(st.st_mode) || (st.st_uid && st.st_uid != geteuid()) || (st.st_mode & 022))
+		return zns_fail(err, -EPERM,
+				"a memory context's lock file: others could have written it");
+	if (st.st_size <= ZNS_CONTEXT_HEAD ||
+	    (nr_zones && st.st_size != ZNS_CONTEXT_HEAD + (off_t)nr_zones) ||
+	    zns_pread_all(fd, &h, sizeof(h), 0) || memcmp(h.magic, MAGIC, sizeof(h.magic)) ||
+	    !memchr(h.container, 0, sizeof(h.container)) || zns_check_container(h.container, NULL))
+		return zns_fail(err, -EBADMSG, "this is no lock file of a memory context");
+	memcpy(out->id, h.id, ZNS_UUID_LEN);
+	memcpy(out->device, h.device, ZNS_UUID_LEN);
+	memcpy(out->container, h.container, sizeof(out->container));
+	return 0;
+}
+
+int zns_context_open(const uint8_t device[ZNS_UUID_LEN], const uint8_t id[ZNS_UUID_LEN],
+		     uint32_t nr_zones, struct zns_context *out, int *fd_out, struct zns_err *err)
+{
+	cleanup_close int fd = -1;
+	char path[4096];
+	int ret = zns_context_path(device, id, path, sizeof(path));
+
+	if (ret)
+		return zns_fail_sys(err, ret, "%s", zns_run_dir());
+	fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0 && errno == ENOENT)
+		return zns_fail(err, -ESTALE, "this memory context has ended");
+	if (fd < 0)
+		return zns_fail_sys(err, -errno, "%s", path);
+	ret = zns_context_read(fd, nr_zones, out, err);
+	if (ret)
+		return zns_wrap(err, "%s", path);
+	if (memcmp(out->device, device, ZNS_UUID_LEN) || memcmp(out->id, id, ZNS_UUID_LEN))
+		return zns_fail(err, -EBADMSG, "%s is the lock file of another context", path);
+	*fd_out = zns_take_fd(&fd);
+	return 0;
+}
+
+bool zns_context_alive(int fd)
+{
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return true;
+	flock(fd, LOCK_UN);
+	return false;
+}
+
+int zns_context_has(int fd, uint32_t zone)
+{
+	uint8_t b;
+	int ret = zns_pread_all(fd, &b, 1, ZNS_CONTEXT_HEAD + (off_t)zone);
+
+	return ret ? ret : b == 1;
+}
+
+int zns_context_set(int fd, uint32_t zone, bool has)
+{
+	uint8_t b = has;
+
+	return zns_pwrite_all(fd, &b, 1, ZNS_CONTEXT_HEAD + (off_t)zone);
+}

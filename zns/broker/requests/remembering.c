@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Requests of a memory context's pager. */
+#include "table.h"
+
+int serve_memory_begin(struct znsd *d, const struct call *x, struct reply *rep)
+{
+	const struct holder who = conn_holder(x->conn);
+	ZnsPb__MemoryGrant *g;
+	struct lease *l;
+	int ret = memory_begin(d, &who, x->q->memory_begin, &l, &rep->err);
+
+	if (ret)
+		return ret;
+	g = reply_alloc(rep, sizeof(*g));
+	zns_pb__memory_grant__init(g);
+	g->groups = l->groups;
+	g->n_groups = l->nr_groups;
+	g->zones = reply_alloc(rep, l->nr_zones * sizeof(*g->zones));
+	for (; g->n_zones < l->nr_zones; g->n_zones++)
+		g->zones[g->n_zones] = reply_zone(d, rep, l->zones[g->n_zones].zone);
+	rep->r.memory = g;
+	return 0;
+}
+
+int serve_memory_zone(struct znsd *d, const struct call *x, struct reply *rep)
+{
+	uint32_t zone;
+	int ret = memory_zone(d, x->l, x->q->memory_zone, &zone, &rep->err);
+
+	if (!ret)
+		rep->r.zone = reply_zone(d, rep, zone);
+	return ret;
+}
+
+int serve_memory_free(struct znsd *d, const struct call *x, struct reply *rep)
+{
+	return memory_free(d, x->l, x->q->memory_free, &rep->err);
+}
+
+int serve_memory_step(struct znsd *d, const struct call *x, struct reply *rep)
+{
+	const ZnsPb__MemoryStep *q = x->q->memory_step;
+	bool give_way;
+	int ret;
+
+	rep->r.busy_groups = reply_alloc(rep, (q->n_groups + 1) * sizeof(*rep->r.busy_groups));
+	ret = memory_step(d, x->l, q, rep->r.busy_groups, &rep->r.n_busy_groups, &give_way,
+			  &rep->err);
+	rep->r.has_give_way = 1;
+	rep->r.give_way = !ret && give_way;
+	return ret;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_CONTEXT_H
+#define ZNS_CONTEXT_H
+/*
+ * The lock file of a memory context, "UUID.memory-CONTEXT" in the runtime directory. Its holders
+ * keep a shared flock on it; while there is any, the context's zones are not touched by anybody
+ * else, whether a broker runs or not. Behind a head stands a byte for each zone of the device: 1,
+ * if the context has it. Only the broker writes these: before it grants a zone, and after a zone
+ * has been given back. So a new broker knows them before it serves anybody. A crash of the host
+ * takes the file with it (/run), or at least the lock. Functions return 0 or -errno and fill @err.
+ */
+#include <stdbool.h>
+#include "zns/config.h"
+
+#define ZNS_CONTEXT_HEAD 512 /* bytes before the zones */
+
+struct zns_context {
+	uint8_t id[ZNS_UUID_LEN];
+	uint8_t device[ZNS_UUID_LEN];
+	char container[ZNS_NAME_MAX + 1];
+};
+
+int zns_context_path(const uint8_t device[ZNS_UUID_LEN], const uint8_t id[ZNS_UUID_LEN], char *out,
+		     size_t len);
+
+/* A new file for @c with no zone in it, locked before it has its name. *fd_out holds the lock. */
+int zns_context_create(const struct zns_context *c, uint32_t nr_zones, int *fd_out,
+		       struct zns_err *err);
+
+/* What the file says; anything but a whole file of ours with @nr_zones is refused (-EBADMSG). 0:
+ * any number of zones. */
+int zns_context_read(int fd, uint32_t nr_zones, struct zns_context *out, struct zns_err *err);
+
+/* Opens the file of a context, for the broker. -ESTALE: there is none. */
+int zns_context_open(const uint8_t device[ZNS_UUID_LEN], const uint8_t id[ZNS_UUID_LEN],
+		     uint32_t nr_zones, struct zns_context *out, int *fd_out, struct zns_err *err);
+
+/* Does anybody hold the lock? @fd: of zns_context_open(), which holds none. */
+bool zns_context_alive(int fd);
+
+/* Has the context the zone? Negative: -errno. */
+int zns_context_has(int fd, uint32_t zone);
+int zns_context_set(int fd, uint32_t zone, bool has);
+
+#endif

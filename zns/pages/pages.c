@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The page store of a memory context: opening, writing, reading. See zns/pages.h. */
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include "pages_int.h"
+
+#define PATIENCE_NS 2000000000ull /* of a put that finds dumps everywhere */
+#define LOOK_MS 20
+
+/* ---- opening ---- */
+
+static int take_over(struct zns_pages *ps, const struct zns_pages_params *p, struct zns_err *err)
+{
+	int ret;
+
+	if (p->nr_fds != ZNS_PAGES_FDS)
+		return zns_fail(err, -EINVAL, "a page store is handed over with %d descriptor",
+				ZNS_PAGES_FDS);
+	ps->lock_fd = fcntl(p->fds[0], F_DUPFD_CLOEXEC, 3);
+	if (ps->lock_fd < 0)
+		return zns_fail_sys(err, -errno, "a page store's lock");
+	ret = zns_context_read(ps->lock_fd, ps->nr_zones, &ps->context, err);
+	if (ret)
+		return ret;
+	if (memcmp(ps->context.device, ps->s.reg.uuid, ZNS_UUID_LEN) ||
+	    strcmp(ps->context.container, p->container))
+		return zns_fail(err, -ESTALE, "these descriptors are of another memory context");
+	return 0;
+}
+
+static int make(struct zns_pages *ps, const struct zns_pages_params *p, struct zns_err *err)
+{
+	int ret = zns_uuid_generate(ps->context.id);
+
+	if (ret)
+		return zns_fail_sys(err, ret, "no random UUID");
+	memcpy(ps->context.device, ps->s.reg.uuid, ZNS_UUID_LEN);
+	snprintf(ps->context.container, sizeof(ps->context.container), "%s", p->container);
+	ps->counted = true;
+	return zns_context_create(&ps->context, ps->nr_zones, &ps->lock_fd, err);
+}
+
+/* Whoever ends a context before it has a lease takes the file away. */
+static void unmake(struct zns_pages *ps)
+{
+	char path[4096];
+
+	if (!zns_context_path(ps->context.device, ps->context.id, path, sizeof(path)))
+		unlink(path);
+}
+
+/* Signals are the program's, not ours. */
+static int start_thread(struct zns_pages *ps, struct zns_err *err)
+{
+	sigset_t all, old;
+	int ret;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	ret = lanes_start(ps, err);
+	if (!ret) {
+		ret = -pthread_create(&ps->keeper, NULL, pages_thread, ps);
+		ps->keeps = !ret;
+		if (ret)
+			zns_fail_sys(err, ret, "a page store's thread");
+	}
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return ret;
+}
+
+static int set_up(struct zns_pages *ps, struct zns_err *err)
+{
+	ps->nr_zones = ps->s.dev->geo.nr_zones;
+	ps->reading_nr = ps->nr_zones; /* there are no more groups than zones */
+	ps->zones = calloc(ps->nr_zones, sizeof(*ps->zones));
+	ps->reading = calloc(ps->reading_nr, sizeof(*ps->reading));
+	ps->bucket = zns_bucket_new();
+	if (!ps->zones || !ps->reading || !ps->bucket)
+		return zns_fail_sys(err, -ENOMEM, "a page store");
+	zns_bucket_set(ps->bucket, ps->qos_mibps);
+	ps->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return ps->wake < 0 ? zns_fail_sys(err, -errno, "eventfd") : 0;
+}
+
+int zns_pages_open(const struct zns_pages_params *p, struct zns_pages **out, struct zns_err *err)
+{
+	struct zns_err local = ZNS_ERR_INIT;
+	struct zns_registered reg;
+	struct zns_pages *ps;
+	int ret;
+
+	if (!err)
+		err = &local;
+	ret = p->container ? zns_check_container(p->container, err) :
+			     zns_fail(err, -EINVAL, "a memory context has a name");
+	if (!ret)
+		ret = zns_resolve_device(p->dev, &reg, err);
+	if (ret)
+		return ret;
+	ps = calloc(1, sizeof(*ps));
+	if (!ps)
+		return zns_fail_sys(err, -ENOMEM, "a page store");
+	ps->s = (struct zns_session)ZNS_SESSION_INIT;
+	ps->lock_fd = ps->wake = -1;
+	ps->qos_mibps = p->qos_mibps;
+	ps->width = p->width;
+	pthread_mutex_init(&ps->put, NULL);
+	pthread_mutex_init(&ps->jobs, NULL);
+	pthread_mutex_init(&ps->ask, NULL);
+	pthread_mutex_init(&ps->count, NULL);
+	pthread_cond_init(&ps->job_come, NULL);
+	pthread_cond_init(&ps->job_gone, NULL);
+	/* No lock of readers or writers: the broker knows these zones by the context's own file. */
+	ret = zns_session_connect(&ps->s, &reg, 0, err);
+	if (!ret)
+		ret = zns_dev_open(reg.path, 0, &ps->s.dev, err);
+	if (!ret)
+		ret = set_up(ps, err);
+	if (!ret)
+		ret = p->nr_fds ? take_over(ps, p, err) : make(ps, p, err);
+	if (!ret) {
+		ret = pages_connect(ps, err);
+		if (ret && !p->nr_fds)
+			unmake(ps);
+	}
+	if (!ret)
+		ret = start_thread(ps, err);
+	if (ret) {
+		zns_pages_close(ps, ps->connected && !p->nr_fds);
+		return ret;
+	}
+	*out = ps;
+	return 0;
+}
+
+void zns_pages_close(struct zns_pages *ps, bool end)
+{
+	if (!ps)
+		return;
+	ps->stop = true;
+	if (ps->keeps) {
+		pages_wake(ps);
+		pthread_join(ps->keeper, NULL);
+	}
+	lanes_stop(ps);
+	if (end)
+		pages_end(ps);
+	zns_session_close(&ps->s);
+	if (ps->lock_fd >= 0)
+		close(ps->lock_fd);
+	if (ps->wake >= 0)
+		close(ps->wake);
+	zns_bucket_free(ps->bucket);
+	pthread_mutex_destroy(&ps->put);
+	pthread_mutex_destroy(&ps->jobs);
+	pthread_mutex_destroy(&ps->ask);
+	pthread_mutex_destroy(&ps->count);
+	pthread_cond_destroy(&ps->job_come);
+	pthread_cond_destroy(&ps->job_gone);
+	free(ps->over);
+	free(ps->bad);
+	free(ps->zones);
+	free(ps->reading);
+	free(ps);
+}
+
+int zns_pages_fds(const struct zns_pages *ps, int fds[ZNS_PAGES_FDS])
+{
+	fds[0] = ps->lock_fd;
+	return ZNS_PAGES_FDS;
+}
+
+/* ---- writing ---- */
+
+/* Divides what is left among lanes that are in nobody's way; each gets whole chunks. Returns how
+ * many have a part. */
+static uint32_t divide(struct zns_pages *ps, const void *const units[], struct zns_pages_ref *refs,
+		       uint32_t n, struct lane *part[LANES_MAX])
+{
+	uint32_t nr = 0, at = 0, each, i;
+
+	for (i = 0; i < ps->nr_lanes; i++) {
+		struct lane *l = &ps->lanes[(ps->next_lane + i) % ps->nr_lanes];
+
+		if (!l->busy)
+			part[nr++] = l;
+	}
+	if (!nr)
+		return 0;
+	ps->next_lane++;
+	each = (n + nr - 1) / nr;
+	each = (each + CHUNK_UNITS - 1) / CHUNK_UNITS * CHUNK_UNITS;
+	for (i = 0; i < nr && at < n; i++) {
+		struct lane *l = part[i];
+
+		l->units = units + at;
+		l->refs = refs + at;
+		l->n = zns_min(each, n - at);
+		l->done = 0;
+		l->ret = 0;
+		memset(&l->err, 0, sizeof(l->err));
+		at += l->n;
+	}
+	return i;
+}
+
+static void run(struct zns_pages *ps, struct lane *part[], uint32_t nr)
+{
+	uint32_t i;
+
+	if (nr == 1) {
+		lane_write(part[0]);
+		return;
+	}
+	pthread_mutex_lock(&ps->jobs);
+	for (i = 0; i < nr; i++)
+		part[i]->work = true;
+	pthread_cond_broadcast(&ps->job_come);
+	for (i = 0; i < nr; i++)
+		while (part[i]->work)
+			pthread_cond_wait(&ps->job_gone, &ps->jobs);
+	pthread_mutex_unlock(&ps->jobs);
+}
+
+/* What is left, in the order of the caller, with the places where its refs belong. */
+struct rest {
+	const void **units;
+	struct zns_pages_ref *refs;
+	uint32_t *at;
+	uint32_t n;
+};
+
+static void collect(struct rest *r, struct lane *part[], uint32_t nr,
+		    struct zns_pages_ref *refs_out)
+{
+	uint32_t n = 0, base = 0;
+
+	for (uint32_t i = 0; i < nr; i++) {
+		const struct lane *l = part[i];
+
+		for (uint32_t k = 0; k < l->n; k++) {
+			uint32_t at = r->at[base + k];
+
+			if (k < l->done) {
+				refs_out[at] = l->refs[k];
+				continue;
+			}
+			r->units[n] = l->units[k];
+			r->at[n++] = at;
+		}
+		base += l->n;
+	}
+	r->n = n;
+}
+
+/* 0: go on with the rest; -EAGAIN: all lanes are in somebody's way, wait. */
+static int judge(struct lane *part[], uint32_t nr, struct zns_err *err)
+{
+	int ret = 0;
+	uint32_t i;
+
+	for (i = 0; i < nr; i++) {
+		const struct lane *l = part[i];
+
+		if (!l->ret)
+			continue;
+		if (!ret || ret == -EAGAIN) {
+			ret = l->ret;
+			*err = l->err;
+			err->code = ret;
+		}
+	}
+	return ret;
+}
+
+static void drop_written(struct zns_pages *ps, struct zns_pages_ref *refs, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		if (refs[i].place)
+			zns_pages_drop(ps, refs[i]);
+		refs[i] = (struct zns_pages_ref){ 0 };
+	}
+}
+
+static int put_all(struct zns_pages *ps, struct rest *r, struct zns_pages_ref *out,
+		   struct zns_err *err)
+{
+	uint64_t began = zns_mono_ns();
+	struct lane *part[LANES_MAX];
+
+	while (r->n) {
+		uint32_t before = r->n, nr;
+		int ret = pages_step(ps, LOOK_MS * 1000000ull, err);
+
+		if (ret)
+			return ret;
+		if (ps->give_way)
+			for (uint32_t i = 0; i < ps->nr_lanes; i++)
+				lane_let_go(&ps->lanes[i]);
+		nr = divide(ps, r->units, r->refs, r->n, part);
+		if (nr) {
+			run(ps, part, nr);
+			ret = judge(part, nr, err);
+			collect(r, part, nr, out);
+		} else {
+			ret = zns_fail(err, -EAGAIN,
+				       "dumps or restores work on all dies of this context");
+		}
+		if (ret && ret != -EAGAIN)
+			return ret;
+		if (r->n < before)
+			began = zns_mono_ns();
+		else if (ret && zns_mono_ns() - began >= PATIENCE_NS)
+			return ret;
+		if (ret && !__atomic_load_n(&ps->connected, __ATOMIC_RELAXED))
+			return ret;
+		if (ret)
+			nanosleep(&(struct timespec){ .tv_nsec = LOOK_MS * 1000000l }, NULL);
+	}
+	return 0;
+}
+
+int zns_pages_put(struct zns_pages *ps, const void *const units[], uint32_t n,
+		  struct zns_pages_ref *refs, struct zns_err *err)
+{
+	struct zns_err local = ZNS_ERR_INIT;
+	struct rest r = { .n = n };
+	int ret;
+
+	if (!err)
+		err = &local;
+	if (n > ZNS_PAGES_PUT_MAX)
+		return zns_fail(err, -EINVAL, "at most %u units at once", ZNS_PAGES_PUT_MAX);
+	memset(refs, 0, n * sizeof(*refs));
+	r.units = malloc((n + 1) * sizeof(*r.units));
+	r.refs = calloc(n + 1, sizeof(*r.refs));
+	r.at = malloc((n + 1) * sizeof(*r.at));
+	if (!r.units || !r.refs || !r.at) {
+		ret = zns_fail_sys(err, -ENOMEM, "a page store's list");
+	} else {
+		for (uint32_t i = 0; i < n; i++) {
+			r.units[i] = units[i];
+			r.at[i] = i;
+		}
+		pthread_mutex_lock(&ps->put);
+		ret = put_all(ps, &r, refs, err);
+		pthread_mutex_unlock(&ps->put);
+		if (ret)
+			drop_written(ps, refs, n);
+	}
+	free(r.units);
+	free(r.refs);
+	free(r.at);
+	return ret;
+}
+
+/* ---- reading ---- */
+
+int zns_pages_get(struct zns_pages *ps, struct zns_pages_ref ref, void *buf, struct zns_err *err)
+{
+	struct zns_err local = ZNS_ERR_INIT;
+	uint32_t zone, unit, group;
+	int ret;
+
+	if (!err)
+		err = &local;
+	if (!pages_where(ps, ref.place, &zone, &unit))
+		return zns_fail(err, -EINVAL, "no unit has the place %#llx",
+				(unsigned long long)ref.place);
+	group = pages_pin(ps, zone, unit, &ret);
+	if (ret)
+		return zns_fail(err, ret, "unit %u of zone %u is not this context's", unit, zone);
+	if (group < ps->reading_nr)
+		ps->reading[group]++;
+	ret = zns_dev_read(ps->s.dev, zone, (uint64_t)unit * ZNS_PAGES_UNIT, buf, ZNS_PAGES_UNIT,
+			   err);
+	if (group < ps->reading_nr)
+		ps->reading[group]--;
+	pages_unpin(ps, zone);
+	if (ret)
+		return err->code = -EIO;
+	ps->read += ZNS_PAGES_UNIT;
+	if (zns_hash(buf, ZNS_PAGES_UNIT) != ref.hash)
+		return zns_fail(err, -EBADMSG, "unit %u of zone %u is not what was written", unit,
+				zone);
+	return 0;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef PAGES_INT_H
+#define PAGES_INT_H
+/*
+ * The page store from inside. Three locks, taken in this order: `put` (one writer), `ask` (one
+ * request to the broker), `count` (the table of zones). Lanes write in threads of their own while
+ * `put` is held, so they and the store's thread share what `ask` and `count` guard.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include "zns/bucket.h"
+#include "zns/context.h"
+#include "zns/pages.h"
+#include "zns/session.h"
+
+#define NO_ZONE UINT32_MAX
+#define CHUNK_UNITS 4u /* of one write: 256 KiB, so that a read waits behind little */
+#define LANES_MAX 16u
+
+/* A zone of the device, as this context has it. Under `count`. */
+struct pages_zone {
+	uint32_t live; /* counts on its units */
+	uint32_t units; /* written */
+	uint32_t pins; /* reads under way */
+	uint32_t group;
+	bool have; /* it is this context's */
+	bool open; /* a lane writes it */
+	bool freeing; /* it is being given back */
+};
+
+/* One group that is written, one zone at a time. */
+struct lane {
+	struct zns_pages *ps;
+	uint32_t group; /* that it asks for */
+	uint32_t zone; /* NO_ZONE: none */
+	uint32_t zone_group; /* where its zone is: the broker may give one of another group */
+	uint64_t wp, capacity; /* bytes */
+	uint32_t epoch; /* of the connection over which it got its zone */
+	atomic_bool busy; /* a dump or restore works there */
+	uint8_t *stage; /* CHUNK_UNITS, aligned */
+	/* its part of a put */
+	const void *const *units;
+	struct zns_pages_ref *refs;
+	uint32_t n, done;
+	int ret;
+	struct zns_err err;
+	pthread_t thread;
+	bool runs; /* the thread was made */
+	bool work; /* it has a part; under `jobs` */
+};
+
+struct zns_pages {
+	struct zns_session s;
+	struct zns_context context;
+	int lock_fd;
+	uint32_t qos_mibps, width;
+	struct zns_bucket *bucket;
+
+	pthread_mutex_t put;
+	struct lane lanes[LANES_MAX];
+	uint32_t nr_lanes, next_lane;
+	pthread_mutex_t jobs;
+	pthread_cond_t job_come, job_gone;
+	bool leave; /* lanes' threads shall end */
+
+	pthread_mutex_t ask;
+	bool connected;
+	uint64_t step_ns; /* when the broker was last asked who works */
+	uint32_t *over, nr_over, max_over; /* zones to be named as done */
+	uint32_t *bad, nr_bad, max_bad; /* zones to be named as failed */
+	_Atomic uint32_t epoch; /* of the connection */
+	atomic_bool give_way; /* all lanes shall let go of their zones */
+
+	pthread_mutex_t count;
+	struct pages_zone *zones; /* of the whole device */
+	uint32_t nr_zones, nr_have;
+	bool counted; /* zones without a count may go */
+	bool some_free; /* look for zones to give back */
+	uint32_t failed;
+	atomic_ullong written, read; /* bytes */
+	atomic_uint *reading; /* for each group of `reading_nr`: reads under way */
+	uint32_t reading_nr;
+
+	pthread_t keeper;
+	bool keeps;
+	int wake; /* eventfd for the store's thread */
+	atomic_bool stop;
+};
+
+/* place.c */
+uint64_t pages_place(uint32_t zone, uint32_t unit);
+bool pages_where(const struct zns_pages *ps, uint64_t place, uint32_t *zone, uint32_t *unit);
+void pages_got_zone(struct zns_pages *ps, uint32_t zone, uint32_t group, uint64_t wp, bool open);
+void pages_close_zone(struct zns_pages *ps, uint32_t zone); /* no lane writes it any more */
+void pages_written(struct zns_pages *ps, uint32_t zone, uint32_t units);
+uint32_t pages_pin(struct zns_pages *ps, uint32_t zone, uint32_t unit, int *ret); /* its group */
+void pages_unpin(struct zns_pages *ps, uint32_t zone);
+/* Takes up to @max zones that nothing counts in; pages_gave_back() must follow. */
+uint32_t pages_take_free(struct zns_pages *ps, uint32_t *zones, uint32_t max);
+void pages_gave_back(struct zns_pages *ps, const uint32_t *zones, uint32_t nr, bool gone);
+void pages_wake(struct zns_pages *ps);
+
+/* broker.c: what is said to the broker; all take `ask` */
+int pages_connect(struct zns_pages *ps, struct zns_err *err); /* the first time */
+int pages_ask_zone(struct zns_pages *ps, struct lane *l, struct zns_err *err);
+int pages_step(struct zns_pages *ps, uint64_t older_than_ns, struct zns_err *err);
+void pages_over(struct zns_pages *ps, uint32_t zone, bool bad);
+void pages_end(struct zns_pages *ps);
+void *pages_thread(void *ps); /* reconnects, gives zones back, reports */
+
+/* lane.c */
+int lanes_start(struct zns_pages *ps, struct zns_err *err);
+void lanes_stop(struct zns_pages *ps);
+/* Writes @l->n units from @l->units on; *@l->done of them are written. */
+void lane_write(struct lane *l);
+void lane_let_go(struct lane *l); /* its zone is written no more */
+
+#endif
