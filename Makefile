@@ -47,7 +47,7 @@ LDLIBS		:= -Wl,--as-needed $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lpthr
 PROTO_C		:= $(patsubst images/%.proto,$(GEN)/%.pb-c.c,$(wildcard images/*.proto))
 PROTO_O		:= $(PROTO_C:.c=.o)
 objs		= $(patsubst %.c,$(B)/%.o,$(1))
-LIB_OBJ		:= $(call objs,$(foreach d,base track crypt dev probe alloc store stripe stripe/write client pages,$(wildcard zns/$(d)/*.c)))
+LIB_OBJ		:= $(call objs,$(foreach d,base track crypt dev probe alloc store stripe stripe/write client pages keep,$(wildcard zns/$(d)/*.c)))
 ZNSD_OBJ	:= $(call objs,$(wildcard zns/broker/*/*.c))
 # What zns-runc and znsctl share is all of zns/docker but the wrapper's own main, args, pause and report.
 RUNC_SRC	:= $(addprefix zns/docker/,main.c args.c pause.c report.c)
@@ -59,13 +59,14 @@ CTL_LIB_OBJ	:= $(filter-out %/main.o %/external.o $(B)/zns/ctl/cmd_%,$(CTL_OBJ))
 DOCKER_CMD_OBJ	:= $(call objs,$(wildcard zns/docker/cmd/*.c))
 PROBE_CMD_OBJ	:= $(call objs,$(wildcard zns/probe/cmd/*.c))
 HELPER_OBJ	:= $(call objs,$(wildcard zns/helper/*.c))
+MEMKEEP_OBJ	:= $(call objs,$(wildcard zns/keep/cmd/*.c))
 # A test build has power cuts, faults and noise of the emulator where the product has control_none.c and spawn_none.c.
 CONTROL_OBJ	:= $(call objs,$(wildcard test/controls/*.c))
 TEST_OBJ	:= $(filter-out %_none.o,$(LIB_OBJ)) $(CONTROL_OBJ)
 TEST_LIB	:= $(B)/test/libzns.a
 TEST_BIN	:= $(B)/test/bin
 TEST_PROGRAMS	:= $(addprefix $(TEST_BIN)/,znsd znsctl znsctl-probe zns-helper)
-ALL_OBJ		:= $(LIB_OBJ) $(ZNSD_OBJ) $(CTL_OBJ) $(HELPER_OBJ) $(DOCKER_OBJ) $(RUNC_OBJ) $(DOCKER_CMD_OBJ) $(PROBE_CMD_OBJ) \
+ALL_OBJ		:= $(LIB_OBJ) $(ZNSD_OBJ) $(CTL_OBJ) $(HELPER_OBJ) $(DOCKER_OBJ) $(RUNC_OBJ) $(DOCKER_CMD_OBJ) $(PROBE_CMD_OBJ) $(MEMKEEP_OBJ) \
 		   $(CONTROL_OBJ)
 UNIT_BIN	:= $(patsubst test/unit/%.c,$(B)/test/%,$(wildcard test/unit/test_*.c))
 FUZZ_BIN	:= $(patsubst test/fuzz/%.c,$(B)/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))
@@ -122,7 +123,7 @@ $(B)/.deps:
 	@mkdir -p $(B) && touch $@
 
 # --- libzns and its programs -------------------------------------------------------------------------------------
-PROGRAMS	:= $(addprefix $(BIN)/,znsd znsctl znsctl-docker znsctl-probe zns-helper zns-runc)
+PROGRAMS	:= $(addprefix $(BIN)/,znsd znsctl znsctl-docker znsctl-probe zns-helper zns-runc zns-memkeep)
 zns: $(PROGRAMS)
 
 # Both: whoever includes the header is built after it is made anew.
@@ -166,6 +167,7 @@ $(BIN)/znsctl-docker: $(DOCKER_CMD_OBJ) $(B)/libctl.a $(DOCKER_OBJ) $(B)/libzns.
 $(BIN)/znsctl-probe: $(PROBE_CMD_OBJ) $(B)/libctl.a $(B)/libzns.a
 $(BIN)/zns-runc: $(RUNC_OBJ) $(DOCKER_OBJ) $(B)/libzns.a
 $(BIN)/zns-helper: $(HELPER_OBJ) $(B)/libzns.a
+$(BIN)/zns-memkeep: $(MEMKEEP_OBJ) $(B)/libzns.a
 $(BIN)/znsctl: LDLIBS += $(FUSE_LIBS) -larchive
 $(PROGRAMS):
 	@mkdir -p $(@D)
@@ -531,7 +533,8 @@ zdtm-smoke: deps
 # The library is built once more, by clang, with the fuzzer's and the sanitizers' instrumentation.
 FUZZ_SAN	:= -fsanitize=address,undefined -fno-sanitize-recover=undefined
 FUZZ_LIB	:= $(B)/libfuzzed.a
-$(FUZZ_LIB): $(TEST_OBJ) $(PROTO_O) $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/test/crash/inproc.o
+$(FUZZ_LIB): $(TEST_OBJ) $(PROTO_O) $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/test/crash/inproc.o \
+	     $(B)/zns/keep/cmd/context.o
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(B)/fuzz/%: test/fuzz/%.c $(FUZZ_LIB)
 	@mkdir -p $(@D)
@@ -540,7 +543,7 @@ $(B)/fuzz/%: test/fuzz/%.c $(FUZZ_LIB)
 
 # The corpus in the repository as unit tests: the same targets without the fuzzer, any compiler.
 REPLAY_BIN	:= $(patsubst test/fuzz/fuzz_%.c,$(B)/replay/fuzz_%,$(wildcard test/fuzz/fuzz_*.c))
-REPLAY_OBJ	= $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ))
+REPLAY_OBJ	= $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/zns/keep/cmd/context.o
 REPLAY_SRC	:= test/fuzz/replay.c test/crash/inproc.c
 $(REPLAY_BIN): $(B)/replay/%: test/fuzz/%.c $(REPLAY_SRC) $(REPLAY_OBJ) $(TEST_LIB)
 	@mkdir -p $(@D)
@@ -616,7 +619,7 @@ LIBEXEC		:= $(PREFIX)/libexec/zns-criu
 UNITDIR		?= $(PREFIX)/lib/systemd/system
 install: all man
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBEXEC) $(DESTDIR)$(PREFIX)/share/man/man8
-	install $(addprefix $(BIN)/,criu znsd zns-helper zns-runc znsctl-docker znsctl-probe) scripts/gc-cri $(DESTDIR)$(LIBEXEC)
+	install $(addprefix $(BIN)/,criu znsd zns-helper zns-runc zns-memkeep znsctl-docker znsctl-probe) scripts/gc-cri $(DESTDIR)$(LIBEXEC)
 	install $(BIN)/znsctl $(DESTDIR)$(PREFIX)/bin
 	ln -sf ../libexec/zns-criu/criu $(DESTDIR)$(PREFIX)/bin/criu-zns
 	install -d $(DESTDIR)$(UNITDIR)

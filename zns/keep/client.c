@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* A pager's side of the keeper: see zns/memkeep.h. */
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include "wire.h"
+#include "zns/broker.h"
+#include "zns/daemon.h"
+#include "zns/packet.h"
+
+#define PROGRAM "zns-memkeep"
+#define READY_MS 10000
+#define LOCK_MS 15000
+#define TRIES 5 /* a keeper that has nothing to keep may be just leaving */
+
+struct zns_memkeep {
+	pthread_mutex_t lock;
+	int sk;
+	pid_t pid;
+	char name[ZNS_NAME_MAX + 1];
+};
+
+static int gone(struct zns_err *err, int ret)
+{
+	if (ret == -EPIPE || ret == -ECONNRESET || ret == 0)
+		return zns_fail(err, -EPIPE, "the keeper of memory contexts is gone");
+	return zns_fail_sys(err, ret, "the keeper of memory contexts");
+}
+
+/* Waits for MK_ACK. */
+static int acked(int sk, struct zns_err *err)
+{
+	struct mk_packet *p = malloc(sizeof(*p));
+	int ret = p ? mk_recv(sk, p) : -ENOMEM;
+
+	if (ret == 1) {
+		ret = p->h.op == MK_ACK ? p->h.code : -EPROTO;
+		mk_close(p);
+		if (ret == -EEXIST)
+			zns_fail(err, ret, "a memory context of this name is kept already");
+		else if (ret)
+			zns_fail_sys(err, ret, "the keeper of memory contexts refuses");
+	} else {
+		ret = gone(err, ret);
+	}
+	free(p);
+	return ret;
+}
+
+static int dial(int dir, pid_t *pid)
+{
+	cleanup_close int sk = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct sockaddr_un a;
+	struct ucred c;
+	socklen_t len = sizeof(c);
+
+	if (sk < 0)
+		return -errno;
+	zns_packet_timeouts(sk, MK_TIMEOUT_S);
+	zns_run_address(dir, MK_SOCKET, &a);
+	if (connect(sk, (struct sockaddr *)&a, sizeof(a)) < 0)
+		return -errno;
+	if (getsockopt(sk, SOL_SOCKET, SO_PEERCRED, &c, &len) < 0)
+		return -errno;
+	if (c.uid && c.uid != geteuid())
+		return -EPERM;
+	*pid = c.pid;
+	return zns_take_fd(&sk);
+}
+
+static int start(struct zns_err *err)
+{
+	char prog[PATH_MAX], log[PATH_MAX];
+	char *argv[] = { prog, NULL };
+	const struct zns_daemon d = { .name = PROGRAM,
+				      .argv = argv,
+				      .log = log,
+				      .ready_ms = READY_MS,
+				      .keeps = zns_daemon_keeps };
+	int ret = zns_find_program(PROGRAM, prog, sizeof(prog));
+
+	if (ret)
+		return zns_fail(err, ret, PROGRAM " is not installed beside this program");
+	if ((size_t)snprintf(log, sizeof(log), "%s/" MK_DIR "/keeper.log", zns_run_dir()) >=
+	    sizeof(log))
+		return zns_fail(err, -ENAMETOOLONG, "runtime directory %s", zns_run_dir());
+	return zns_daemon_start(&d, err);
+}
+
+static bool nobody(int ret)
+{
+	return ret == -ECONNREFUSED || ret == -ENOENT;
+}
+
+/* A connection to the keeper, which runs then. */
+static int reach(pid_t *pid, struct zns_err *err)
+{
+	cleanup_close int dir = zns_run_subdir(MK_DIR, err), lock = -1;
+	int sk, ret;
+
+	if (dir < 0)
+		return dir;
+	sk = dial(dir, pid);
+	if (sk >= 0)
+		return sk;
+	if (!nobody(sk))
+		return zns_fail_sys(err, sk, "the keeper of memory contexts in %s", zns_run_dir());
+	lock = openat(dir, MK_LOCK, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (lock < 0)
+		return zns_fail_sys(err, -errno, "%s/" MK_DIR "/" MK_LOCK, zns_run_dir());
+	ret = zns_flock_wait(lock, LOCK_MS);
+	if (ret)
+		return zns_fail_sys(err, ret, "somebody has been starting " PROGRAM);
+	sk = dial(dir, pid); /* the lock's last holder may have started it */
+	if (!nobody(sk))
+		return sk < 0 ? zns_fail_sys(err, sk, "the keeper of memory contexts") : sk;
+	ret = start(err);
+	if (ret)
+		return ret;
+	sk = dial(dir, pid);
+	return sk < 0 ? gone(err, nobody(sk) ? -EPIPE : sk) : sk;
+}
+
+static int begin(struct zns_memkeep *k, struct zns_err *err)
+{
+	struct mk_head h = { .op = MK_BEGIN };
+	int ret = -EPIPE;
+
+	snprintf(h.name, sizeof(h.name), "%s", k->name);
+	for (int i = 0; i < TRIES && ret == -EPIPE; i++) {
+		int sk = reach(&k->pid, err);
+
+		if (sk < 0) {
+			ret = sk;
+			continue;
+		}
+		ret = mk_send(sk, &h, NULL, NULL);
+		ret = ret ? gone(err, ret) : acked(sk, err);
+		if (ret)
+			close(sk);
+		else
+			k->sk = sk;
+	}
+	return ret;
+}
+
+static struct zns_memkeep *new_one(const char *name)
+{
+	struct zns_memkeep *k = calloc(1, sizeof(*k));
+
+	if (!k)
+		return NULL;
+	pthread_mutex_init(&k->lock, NULL);
+	k->sk = -1;
+	snprintf(k->name, sizeof(k->name), "%s", name);
+	return k;
+}
+
+int zns_memkeep_open(const char *name, struct zns_memkeep **out, struct zns_err *err)
+{
+	struct zns_err local = ZNS_ERR_INIT;
+	struct zns_memkeep *k;
+	int ret;
+
+	if (!err)
+		err = &local;
+	if (!mk_name_ok(name))
+		return zns_fail(err, -EINVAL, "no name for a memory context: %s", name);
+	k = new_one(name);
+	if (!k)
+		return zns_fail_sys(err, -ENOMEM, "a keeper's connection");
+	ret = begin(k, err);
+	if (ret) {
+		zns_memkeep_leave(k);
+		return ret;
+	}
+	*err = (struct zns_err)ZNS_ERR_INIT;
+	*out = k;
+	return 0;
+}
+
+int zns_memkeep_hand(struct zns_memkeep *k, const void *data, size_t len, const int *fds,
+		     uint32_t nr, struct zns_err *err)
+{
+	int ret;
+
+	if (len > ZNS_MEMKEEP_DATA_MAX || nr > ZNS_MEMKEEP_FDS_MAX)
+		return zns_fail(err, -E2BIG, "a keeper holds at most %u descriptors and %u bytes",
+				ZNS_MEMKEEP_FDS_MAX, ZNS_MEMKEEP_DATA_MAX);
+	pthread_mutex_lock(&k->lock);
+	ret = k->sk < 0 ? -EPIPE : mk_send_set(k->sk, data, len, fds, nr);
+	ret = ret ? gone(err, ret) : acked(k->sk, err);
+	pthread_mutex_unlock(&k->lock);
+	return ret;
+}
+
+int zns_memkeep_fd(const struct zns_memkeep *k)
+{
+	return k->sk;
+}
+
+pid_t zns_memkeep_pid(const struct zns_memkeep *k)
+{
+	return k->pid;
+}
+
+int zns_memkeep_again(struct zns_memkeep *k, struct zns_err *err)
+{
+	struct zns_err local = ZNS_ERR_INIT;
+	int ret;
+
+	pthread_mutex_lock(&k->lock);
+	if (k->sk >= 0)
+		close(k->sk);
+	k->sk = -1;
+	ret = begin(k, err ? err : &local);
+	pthread_mutex_unlock(&k->lock);
+	return ret;
+}
+
+void zns_memkeep_end(struct zns_memkeep *k)
+{
+	struct mk_head h = { .op = MK_END };
+
+	if (!k)
+		return;
+	pthread_mutex_lock(&k->lock);
+	if (k->sk >= 0 && !mk_send(k->sk, &h, NULL, NULL))
+		acked(k->sk, NULL);
+	pthread_mutex_unlock(&k->lock);
+	zns_memkeep_leave(k);
+}
+
+void zns_memkeep_leave(struct zns_memkeep *k)
+{
+	if (!k)
+		return;
+	if (k->sk >= 0)
+		close(k->sk);
+	pthread_mutex_destroy(&k->lock);
+	free(k);
+}
+
+/* ---- the successor ---- */
+
+void zns_memkeep_set_free(struct zns_memkeep_set *s)
+{
+	for (uint32_t i = 0; i < s->nr; i++)
+		if (s->fds[i] >= 0)
+			close(s->fds[i]);
+	free(s->fds);
+	free(s->data);
+	*s = (struct zns_memkeep_set){ .nr = 0 };
+}
+
+static int receive(int sk, struct mk_packet *p, struct mk_head *first, struct mk_set *s)
+{
+	int ret = mk_recv(sk, p);
+
+	if (ret != 1)
+		return ret ? ret : -EPIPE;
+	*first = p->h;
+	if (p->h.op != MK_BEGIN) {
+		mk_close(p);
+		return -EPROTO;
+	}
+	do {
+		ret = mk_recv(sk, p);
+		ret = ret == 1 ? mk_set_add(s, p) : ret ? ret : -EPIPE;
+	} while (!ret);
+	return ret == 1 ? 0 : ret;
+}
+
+int zns_memkeep_take(int fd, struct zns_memkeep **out, struct zns_memkeep_set *set,
+		     struct zns_err *err)
+{
+	cleanup_free struct mk_packet *p = malloc(sizeof(*p));
+	struct mk_head first = { 0 };
+	struct mk_set s = { 0 };
+	struct ucred c;
+	socklen_t len = sizeof(c);
+	int ret = p ? 0 : -ENOMEM;
+
+	fcntl(fd, F_SETFD, FD_CLOEXEC);
+	zns_packet_timeouts(fd, MK_TIMEOUT_S);
+	if (!ret)
+		ret = receive(fd, p, &first, &s);
+	if (!ret && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &len) < 0)
+		ret = -errno;
+	if (!ret && !(*out = new_one(first.name)))
+		ret = -ENOMEM;
+	if (ret) {
+		mk_set_free(&s);
+		close(fd);
+		return zns_fail_sys(err, ret, "what the keeper has of this context");
+	}
+	(*out)->sk = fd;
+	(*out)->pid = c.pid;
+	*set = (struct zns_memkeep_set){
+		.data = s.data, .len = s.len, .fds = s.fds, .nr = s.nr, .deaths = first.nr
+	};
+	snprintf(set->name, sizeof(set->name), "%s", first.name);
+	return 0;
+}
