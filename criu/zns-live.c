@@ -35,6 +35,7 @@
 
 static bool tracks; /* the helper sees which pages are written, without --zns-live too */
 static bool reads_smaps; /* the helper has lines and flags of smaps */
+static pid_t guards_due; /* whose guard pages nobody has looked for yet; 0: nobody's */
 static bool names_pages; /* an image of a task whose pages the helper has is being made */
 
 static bool is_live(void)
@@ -119,6 +120,40 @@ int zns_open_smaps(pid_t pid)
 	return fd >= 0 ? fd : open_proc(pid, "smaps");
 }
 
+bool zns_guards_later(pid_t pid)
+{
+	if (!is_live() || guards_due == pid)
+		return false;
+	guards_due = pid;
+	return true;
+}
+
+/* @fd: those that the helper has seen, or -1. */
+static int list_guards(pid_t pid, struct vm_area_list *vmas, int fd)
+{
+	struct zw_iov v;
+	int ret = 0;
+
+	if (guards_due != pid) /* a pre-dump */
+		return 0;
+	if (fd < 0)
+		ret = collect_madv_guards(pid, vmas);
+	for (off_t off = 0; fd >= 0 && !ret && pread(fd, &v, sizeof(v), off) == sizeof(v);
+	     off += sizeof(v)) {
+		struct vma_area *vma = alloc_vma_area();
+
+		if (!vma)
+			return -1;
+		vma->e->start = v.base;
+		vma->e->end = v.base + v.len;
+		vma->e->status = VMA_AREA_GUARD;
+		list_add_tail(&vma->list, &vmas->h);
+		vmas->nr++;
+	}
+	guards_due = 0;
+	return ret;
+}
+
 /* Areas as generate_vma_iovs (mem.c) chooses them. Shared ones go to criu's own table. */
 static int list_areas(struct pstree_item *item, struct vm_area_list *vmas, uint32_t *nr)
 {
@@ -190,11 +225,11 @@ bool zns_live_task(struct pstree_item *item, struct vm_area_list *vmas, int *ret
 	struct zns_msg m = ZNS_MSG(ZW_LIVE_FINAL);
 	char name[ZW_NAME];
 	struct zw_reply r;
-	int fd;
+	int fd, guards;
 
-	if (!is_live())
-		return false;
 	*ret = -1;
+	if (!is_live())
+		return list_guards(item->pid->real, vmas, -1);
 	fd = list_areas(item, vmas, &m.h.nr);
 	if (fd < 0)
 		return true;
@@ -204,12 +239,16 @@ bool zns_live_task(struct pstree_item *item, struct vm_area_list *vmas, int *ret
 	m.len = strlen(name) + 1;
 	m.fd[0] = fd;
 	m.nr_fd = 1;
-	zns_ask(&m, &r, NULL);
+	zns_ask(&m, &r, &guards);
 	close(fd);
 	if (r.code) {
 		pr_err("%s\n", r.msg);
 		return true;
 	}
+	fd = list_guards(item->pid->real, vmas, guards);
+	close_safe(&guards);
+	if (fd)
+		return true;
 	if (r.kind == ZW_KIND_NONE) {
 		pr_info("%s\n", r.msg);
 		return false;

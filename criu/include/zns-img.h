@@ -147,6 +147,8 @@ extern bool zns_tracks_memory(void);
  * -1.
  */
 extern bool zns_live_task(struct pstree_item *item, struct vm_area_list *vmas, int *ret);
+/* The guard pages of a task come with its memory, from who looks at that: not now. */
+extern bool zns_guards_later(pid_t pid);
 /* Commands that cannot work on zones yet: -1 with one line if zns options are given. */
 extern int zns_refuse(const char *what);
 /*

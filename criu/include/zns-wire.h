@@ -11,7 +11,7 @@
  */
 #include <stdint.h>
 
-#define ZW_VERSION 6
+#define ZW_VERSION 7
 #define ZW_MAX_IOV 1024 /* most iovecs in one message */
 #define ZW_MAX_MSG (sizeof(struct zw_hdr) + ZW_MAX_IOV * sizeof(struct zw_iov))
 #define ZW_MAX_FDS 4
@@ -76,7 +76,8 @@ enum zw_op {
 	ZW_LIVE_SMAPS,
 	/* pid, nr; payload name of its pagemap; fds: reply, memfd with zw_area[nr]. The task is
 	   frozen. → kind ZW_KIND_NONE: it was not tracked, send its pages as usual; ZW_KIND_PAGES:
-	   the helper has them, size: bytes of them all */
+	   the helper has them, size: bytes of them all; a memfd with zw_iov of its guard pages, or
+	   none: look for them yourself */
 	ZW_LIVE_FINAL,
 	/* image, pid: this pages image is the one of that task. Its pagemap gets its entries when
 	   it comes */

@@ -38,12 +38,12 @@ static void need(bool ok)
 
 /*
  * What happens to a process between a copy and the final scan. @changed: pages at BASE (a bit each)
- * of which the copy must not count; @kept: of which it must.
+ * of which the copy must not count; @kept: of which it must; @guards: guard pages.
  */
 struct event {
 	void (*prepare)(void);
 	void (*act)(void);
-	uint64_t changed, kept;
+	uint64_t changed, kept, guards;
 };
 
 static void process(const struct ends *e, void *arg)
@@ -72,6 +72,9 @@ static void expect(struct tracked *t, const struct event *ev)
 			fail_msg("the copy of page %zu counts", i);
 		if (ev->kept >> i & 1 && stale)
 			fail_msg("the copy of page %zu does not count", i);
+		if (kernel.guards &&
+		    zns_spans_has(&t->guards, (uintptr_t)BASE + i * PAGE) != (ev->guards >> i & 1))
+			fail_msg("page %zu: whether it is a guard was not seen", i);
 	}
 }
 
@@ -313,7 +316,7 @@ static void reserved(void **state)
 	track(t, c);
 	round_of(t);
 	assert_true(zns_spans_has(&t->copy, wide.start + (1UL << 39)));
-	must(zns_track_final(t->k, &wide, 1, true, &t->stale, &t->present, &t->err));
+	must(zns_track_final(t->k, &wide, 1, true, &t->stale, &t->present, &t->guards, &t->err));
 	assert_int_equal(zns_spans_bytes(&t->stale), (1UL << 40) - 2 * PAGE);
 	assert_int_equal(t->present.nr, 0);
 	untrack(t);
@@ -343,6 +346,7 @@ static void other_uffd(void **state)
 }
 
 #define GUARD_INSTALL 102 /* MADV_GUARD_INSTALL, Linux 6.13 */
+#define GUARD_REMOVE 103
 
 static void guard(void)
 {
@@ -350,11 +354,48 @@ static void guard(void)
 	BASE[5 * PAGE] = 1;
 }
 
+static void no_guard(void)
+{
+	need(!madvise(BASE, 4 * PAGE, GUARD_REMOVE) || errno == EINVAL);
+}
+
 static void guards(void **state)
 {
 	if (!kernel.guards)
 		skip();
-	happens(&(struct event){ .prepare = guard, .act = guard, .changed = 0x2f, .kept = 0xff00 });
+	happens(&(struct event){
+		.prepare = guard, .act = guard, .changed = 0x2f, .kept = 0xff00, .guards = 0xf });
+	happens(&(struct event){ .act = guard, .changed = 0x2f, .kept = 0xff00, .guards = 0xf });
+	happens(&(struct event){
+		.prepare = guard, .act = no_guard, .changed = 0xf, .kept = 0xfff0 });
+}
+
+static void shared_guard(void)
+{
+	char *m = mmap(OTHER, 4 * PAGE, PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+
+	need(m == OTHER && (!madvise(m + PAGE, PAGE, GUARD_INSTALL) || errno == EINVAL));
+}
+
+/* Where no tracker looks. */
+static void guards_elsewhere(void **state)
+{
+	struct event ev = { .prepare = shared_guard, .act = nothing };
+	struct target c = start(process, &ev);
+	struct tracked tracked, *t = &tracked;
+	struct zns_span base = { (uintptr_t)BASE, (uintptr_t)BASE + 2 * PAGE };
+
+	if (!kernel.guards)
+		skip();
+	heard(&c);
+	track(t, c);
+	round_of(t);
+	freeze(&t->c);
+	must(zns_track_final(t->k, &base, 1, false, &t->stale, &t->present, &t->guards, &t->err));
+	assert_true(zns_spans_has(&t->guards, (uintptr_t)OTHER + PAGE));
+	assert_int_equal(zns_spans_bytes(&t->guards), PAGE);
+	untrack(t);
 }
 
 /* A kernel that does not report all holes gets another scan. It must come to the same result. */
@@ -368,6 +409,7 @@ static void slow_scan(void **state)
 	discarded(state);
 	huge_pages(state);
 	forked(state);
+	guards(state);
 	kernel.holes = holes;
 }
 
@@ -509,15 +551,25 @@ static void spans(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(spans),        cmocka_unit_test(written),
-		cmocka_unit_test(mapped_anew),  cmocka_unit_test(moved),
-		cmocka_unit_test(discarded),    cmocka_unit_test(huge_pages),
-		cmocka_unit_test(forked),       cmocka_unit_test(not_accessible),
-		cmocka_unit_test(private_file), cmocka_unit_test(stack_and_heap),
-		cmocka_unit_test(new_threads),  cmocka_unit_test(reserved),
-		cmocka_unit_test(other_uffd),   cmocka_unit_test(guards),
-		cmocka_unit_test(slow_scan),    cmocka_unit_test(from_outside),
-		cmocka_unit_test(executed),     cmocka_unit_test(taken_over),
+		cmocka_unit_test(spans),
+		cmocka_unit_test(written),
+		cmocka_unit_test(mapped_anew),
+		cmocka_unit_test(moved),
+		cmocka_unit_test(discarded),
+		cmocka_unit_test(huge_pages),
+		cmocka_unit_test(forked),
+		cmocka_unit_test(not_accessible),
+		cmocka_unit_test(private_file),
+		cmocka_unit_test(stack_and_heap),
+		cmocka_unit_test(new_threads),
+		cmocka_unit_test(reserved),
+		cmocka_unit_test(other_uffd),
+		cmocka_unit_test(guards),
+		cmocka_unit_test(guards_elsewhere),
+		cmocka_unit_test(slow_scan),
+		cmocka_unit_test(from_outside),
+		cmocka_unit_test(executed),
+		cmocka_unit_test(taken_over),
 	};
 
 	return look_at_kernel() ? cmocka_run_group_tests(tests, NULL, NULL) : 0;

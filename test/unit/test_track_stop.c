@@ -791,7 +791,7 @@ static void asynchronous(void **state)
 {
 	struct target c = start(with_aio, NULL);
 	struct zns_err err = ZNS_ERR_INIT;
-	struct zns_spans copy = { 0 }, stale = { 0 }, present = { 0 };
+	struct zns_spans copy = { 0 }, stale = { 0 }, present = { 0 }, guards = { 0 };
 	struct zns_span all = { 0, 1UL << 47 };
 	struct zns_track *k;
 
@@ -802,7 +802,7 @@ static void asynchronous(void **state)
 	assert_int_equal(zns_track_barrier(k, &err), -ENOTSUP);
 	refuses(c.pid, -ENOTSUP, "asynchronous");
 	freeze(&c);
-	if (zns_track_final(k, &all, 1, false, &stale, &present, &err))
+	if (zns_track_final(k, &all, 1, false, &stale, &present, &guards, &err))
 		fail_msg("%s", err.msg);
 	assert_int_equal(zns_spans_bytes(&stale), all.end);
 	assert_true(present.nr > 0);
@@ -810,6 +810,7 @@ static void asynchronous(void **state)
 	zns_spans_free(&copy);
 	zns_spans_free(&stale);
 	zns_spans_free(&present);
+	zns_spans_free(&guards);
 	end(&c);
 }
 

@@ -244,7 +244,7 @@ struct tracked {
 	struct target c;
 	struct zns_track *k;
 	struct image im;
-	struct zns_spans copy, stale, present, areas;
+	struct zns_spans copy, stale, present, guards, areas;
 	struct zns_err err;
 	size_t clean, wrong, missing, superfluous; /* pages */
 };
@@ -277,6 +277,7 @@ static inline void untrack(struct tracked *t)
 	zns_spans_free(&t->copy);
 	zns_spans_free(&t->stale);
 	zns_spans_free(&t->present);
+	zns_spans_free(&t->guards);
 	zns_spans_free(&t->areas);
 	end(&t->c);
 }
@@ -342,7 +343,7 @@ static inline void verify(struct tracked *t, bool again)
 
 	private_areas(t->c.pid, &t->areas);
 	must(zns_track_final(t->k, t->areas.s, t->areas.nr, again, &t->stale, &t->present,
-			     &t->err));
+			     &t->guards, &t->err));
 	snprintf(path, sizeof(path), "/proc/%d/pagemap", t->c.pid);
 	pagemap = open(path, O_RDONLY);
 	assert_true(pagemap >= 0);

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include "live.h"
+#include "zns-memfd.h"
 #include "zns/pagemap.h"
 #include "zns/grow.h"
 #include "zns/track_control.h"
@@ -104,7 +105,7 @@ static int leave_to_parent(struct live_task *t, const struct areas *a,
 
 /* What has no good copy is forgotten, and copied now. */
 static int copy_rest(struct live *l, struct live_task *t, const struct areas *a,
-		     struct zns_err *err)
+		     struct zns_spans *guards, struct zns_err *err)
 {
 	struct zns_spans stale = { 0 }, rest = { 0 };
 	uint64_t before = l->at;
@@ -112,7 +113,7 @@ static int copy_rest(struct live *l, struct live_task *t, const struct areas *a,
 
 	if (l->again)
 		live_keep_changed(l);
-	ret = zns_track_final(t->track, a->all.s, a->all.nr, l->again, &stale, &rest, err);
+	ret = zns_track_final(t->track, a->all.s, a->all.nr, l->again, &stale, &rest, guards, err);
 	if (!ret && (places_drop(&t->places, stale.s, stale.nr) ||
 		     places_keep(&t->places, a->all.s, a->all.nr) ||
 		     list_rest(t, a, &stale, &rest) || leave_to_parent(t, a, &stale, &rest)))
@@ -173,12 +174,30 @@ static int entries(struct live_task *t, struct zns_err *err)
 	return ret;
 }
 
+/* A list for criu. -1: it has to look itself. */
+static int guards_fd(const struct live *l, const struct zns_spans *guards)
+{
+	cleanup_free struct zw_iov *v = malloc((guards->nr + 1) * sizeof(*v));
+	int fd = v && l->kernel.guards ? zns_memfd("zns-guards") : -1;
+
+	if (fd < 0)
+		return -1;
+	for (size_t n = 0; n < guards->nr; n++)
+		v[n] = (struct zw_iov){ guards->s[n].start, guards->s[n].end - guards->s[n].start };
+	if (!zns_pwrite_all(fd, v, guards->nr * sizeof(*v), 0))
+		return fd;
+	close(fd);
+	return -1;
+}
+
 int live_final(struct dump *d, struct packet *p, struct zns_err *err)
 {
 	struct zw_reply r = { .kind = ZW_KIND_NONE };
 	struct live *l = d->live;
 	struct live_task *t = l ? live_find(l, p->h.pid) : NULL;
 	const char *name = packet_text(p);
+	cleanup_close int fd = -1;
+	struct zns_spans guards = { 0 };
 	struct areas a = { 0 };
 	int ret;
 
@@ -201,12 +220,14 @@ int live_final(struct dump *d, struct packet *p, struct zns_err *err)
 	if (!ret)
 		ret = read_areas(p, &a, err);
 	if (!ret)
-		ret = copy_rest(l, t, &a, err);
+		ret = copy_rest(l, t, &a, &guards, err);
 	if (!ret)
 		ret = entries(t, err);
 	zns_spans_free(&t->areas);
 	t->areas = a.all;
 	zns_spans_free(&a.whole);
+	fd = ret ? -1 : guards_fd(l, &guards);
+	zns_spans_free(&guards);
 	if (ret)
 		return ret;
 	t->final = true;
@@ -218,7 +239,7 @@ int live_final(struct dump *d, struct packet *p, struct zns_err *err)
 		 (unsigned long long)t->bytes / (unsigned)getpagesize(), t->places.nr,
 		 (unsigned long long)t->parent_bytes / (unsigned)getpagesize(),
 		 l->verify ? ", verified" : "");
-	reply_send(p->fd[0], &r, -1);
+	reply_send(p->fd[0], &r, fd);
 	return 0;
 }
 

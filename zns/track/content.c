@@ -9,7 +9,7 @@
 
 static int found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
 {
-	return categories & IS_FILE ? 0 : zns_spans_add(arg, start, end);
+	return categories & (IS_FILE | IS_GUARD) ? 0 : zns_spans_add(arg, start, end);
 }
 
 /* Before Linux 6.7: page by page. */
@@ -35,8 +35,8 @@ static int read_entries(int pagemap, const struct zns_span *area, struct zns_spa
 int zns_track_content(pid_t pid, const struct zns_span *area, size_t nr, struct zns_spans *out,
 		      struct zns_err *err)
 {
-	static const struct scan_query q = { .anyof = IS_PRESENT | IS_SWAPPED,
-					     .returned = IS_PRESENT | IS_SWAPPED | IS_FILE };
+	struct scan_query q = { .anyof = IS_PRESENT | IS_SWAPPED,
+				.returned = IS_PRESENT | IS_SWAPPED | IS_FILE | IS_GUARD };
 	cleanup_close int fd = -1;
 	char path[48];
 	int ret = 0;
@@ -48,6 +48,10 @@ int zns_track_content(pid_t pid, const struct zns_span *area, size_t nr, struct 
 		return zns_fail_sys(err, -errno, "cannot look into process %d", pid);
 	for (size_t n = 0; n < nr && !ret; n++) {
 		ret = scan_range(fd, &q, area[n].start, area[n].end, found, out);
+		if (ret == -EINVAL && q.returned & IS_GUARD) { /* before Linux 6.15 */
+			q.returned &= ~(uint64_t)IS_GUARD;
+			ret = scan_range(fd, &q, area[n].start, area[n].end, found, out);
+		}
 		if (ret == -ENOTTY)
 			ret = read_entries(fd, &area[n], out);
 	}

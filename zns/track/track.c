@@ -250,9 +250,34 @@ static bool is_its_memory(struct zns_track *t)
 
 static int scan_part(struct part *p, const struct area *a, uint64_t start, uint64_t end)
 {
+	int ret;
+
 	if (p->t->k.tracker == ZNS_TRACKER_UFFD)
 		return uffd_part(p, a, start, end);
-	return soft_part(p, a, start, end);
+	ret = soft_part(p, a, start, end);
+	return ret ? ret : guards_of(p, start, end);
+}
+
+/* Guard pages outside of @area: in shared memory, say. */
+static int scan_others(struct part *p, const struct zns_span *area, size_t nr)
+{
+	const struct areas *l = &p->t->areas;
+	size_t j = 0;
+	int ret = 0;
+
+	for (size_t i = 0; i < l->nr && !ret; i++) {
+		uint64_t at = l->a[i].start;
+
+		while (j < nr && area[j].end <= at)
+			j++;
+		for (size_t k = j; !ret && k < nr && area[k].start < l->a[i].end; k++) {
+			ret = guards_of(p, at, area[k].start);
+			at = area[k].end;
+		}
+		if (!ret)
+			ret = guards_of(p, at, l->a[i].end);
+	}
+	return ret;
 }
 
 static int scan_areas(struct part *p, const struct zns_span *area, size_t nr)
@@ -282,13 +307,15 @@ static int scan_areas(struct part *p, const struct zns_span *area, size_t nr)
 }
 
 int zns_track_final(struct zns_track *t, const struct zns_span *area, size_t nr, bool again,
-		    struct zns_spans *stale, struct zns_spans *present, struct zns_err *err)
+		    struct zns_spans *stale, struct zns_spans *present, struct zns_spans *guards,
+		    struct zns_err *err)
 {
-	struct part p = { .t = t, .stale = stale, .present = present };
+	struct part p = { .t = t, .stale = stale, .present = present, .guards = guards };
 	int ret = 0;
 
 	zns_spans_clear(stale);
 	zns_spans_clear(present);
+	zns_spans_clear(guards);
 	t->stat.tracked = t->stat.untracked = 0;
 	if (!t->lost && (track_areas(t, NULL) || (t->adopted && !is_its_memory(t))))
 		t->lost = true;
@@ -299,6 +326,8 @@ int zns_track_final(struct zns_track *t, const struct zns_span *area, size_t nr,
 		ret = t->k.tracker == ZNS_TRACKER_UFFD ? uffd_look(t) : 0;
 		if (!ret)
 			ret = scan_areas(&p, area, nr);
+		if (!ret)
+			ret = scan_others(&p, area, nr);
 		if (!ret && p.again && t->k.tracker == ZNS_TRACKER_SOFT_DIRTY)
 			ret = soft_clear(t);
 		if (ret)

@@ -30,9 +30,15 @@ int track_areas(struct zns_track *t, struct zns_err *err);
 struct part {
 	struct zns_track *t;
 	bool again;
-	struct zns_spans *stale, *present;
+	struct zns_spans *stale, *present, *guards;
 	uint64_t at; /* what is before it was looked at */
 };
+
+/* Guard pages of a part that nobody has looked at otherwise. */
+int guards_of(struct part *p, uint64_t start, uint64_t end);
+
+/* Adds to @found; by several threads if it is much. */
+int fast_written(int pagemap, uint64_t start, uint64_t end, struct zns_spans *found);
 
 int uffd_arm(struct zns_track *t, struct zns_spans *copy, struct zns_err *err);
 int uffd_look(struct zns_track *t); /* before the parts */

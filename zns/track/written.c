@@ -26,22 +26,28 @@ static int add_found(void *arg, uint64_t start, uint64_t end, uint64_t categorie
 	return zns_spans_add(arg, start, end);
 }
 
-/* Pages with content of their own. */
+/* Pages with content of their own, and guard pages. */
 static struct scan_query own_content(const struct zns_track *t, bool file)
 {
-	uint64_t never = IS_ZERO | (file ? IS_FILE : 0) | (t->k.guards ? IS_GUARD : 0);
+	uint64_t never = IS_ZERO | (file ? IS_FILE : 0);
 
 	return (struct scan_query){ .mask = never,
 				    .inverted = never,
 				    .anyof = IS_PRESENT | IS_SWAPPED,
-				    .returned = IS_WRITTEN };
+				    .returned = IS_WRITTEN | (t->k.guards ? IS_GUARD : 0) };
 }
 
+/* What is to be protected. */
 static struct scan_query written_content(const struct zns_track *t, bool file)
 {
 	struct scan_query q = own_content(t, file);
 
 	q.mask |= IS_WRITTEN;
+	if (t->k.guards) {
+		q.mask |= IS_GUARD;
+		q.inverted |= IS_GUARD;
+	}
+	q.protect = true;
 	return q;
 }
 
@@ -128,7 +134,6 @@ static int protect(struct zns_track *t, struct zns_spans *copy)
 		const struct area *a = &t->areas.a[i];
 		struct scan_query q = written_content(t, a->file);
 
-		q.protect = true;
 		q.step = ARM_STEP;
 		if (zns_spans_has(&t->tracked, a->start))
 			ret = scan_range(t->pagemap, &q, a->start, a->end, add_found, copy);
@@ -161,6 +166,8 @@ static int own_found(void *arg, uint64_t start, uint64_t end, uint64_t categorie
 	struct part *f = arg;
 	int ret;
 
+	if (categories & IS_GUARD)
+		return zns_spans_add(f->guards, start, end);
 	/*
 	 * Of a protected page that was discarded, such a mapping keeps the protection alone, which
 	 * looks as if it were swapped. So what is swapped is copied once more.
@@ -179,6 +186,22 @@ static int anon_found(void *arg, uint64_t start, uint64_t end, uint64_t categori
 			 categories & IS_SWAPPED ? categories | IS_PRESENT : categories);
 }
 
+static int stale_found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
+{
+	struct part *f = arg;
+
+	return zns_spans_add(categories & IS_GUARD ? f->guards : f->present, start, end);
+}
+
+int guards_of(struct part *p, uint64_t start, uint64_t end)
+{
+	static const struct scan_query q = { .mask = IS_GUARD, .returned = IS_GUARD };
+
+	return p->t->k.guards && start < end ?
+		       scan_range(p->t->pagemap, &q, start, end, add_found, p->guards) :
+		       0;
+}
+
 static int no_found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
 {
 	return 0;
@@ -189,35 +212,36 @@ static int scan_all(struct part *f, uint64_t start, uint64_t end, bool file)
 	struct scan_query q = own_content(f->t, file);
 	int ret;
 
-	q.returned = IS_WRITTEN | IS_PRESENT | IS_SWAPPED;
+	q.returned |= IS_PRESENT | IS_SWAPPED;
 	f->at = start;
 	ret = scan_range(f->t->pagemap, &q, start, end, file ? own_found : anon_found, f);
 	if (!ret && f->again) { /* afterwards: a page that is looked at twice must be written both
 				   times */
 		q = written_content(f->t, file);
-		q.protect = true;
 		ret = scan_range(f->t->pagemap, &q, start, end, no_found, NULL);
 	}
 	return ret ? ret : zns_spans_add(f->stale, f->at, end);
 }
 
-/* The kernel has a short way for exactly this question. What it finds is then looked at closely. */
+/* What is found the short way is then looked at closely. */
 static int scan_written(struct part *f, uint64_t start, uint64_t end)
 {
-	static const struct scan_query fast = { .mask = IS_WRITTEN, .returned = IS_WRITTEN };
-	struct scan_query q = written_content(f->t, false);
+	struct scan_query q = own_content(f->t, false), again = written_content(f->t, false);
 	struct zns_spans *found = &f->t->found;
 	int ret;
 
 	zns_spans_clear(found);
-	q.protect = f->again;
-	ret = scan_range(f->t->pagemap, &fast, start, end, add_found, found);
+	q.mask |= IS_WRITTEN;
+	ret = fast_written(f->t->pagemap, start, end, found);
 	for (size_t i = 0, j; i < found->nr && !ret; i = j) {
 		for (j = i + 1; j < found->nr && found->s[j].start - found->s[j - 1].end <= SKIP;
 		     j++)
 			;
 		ret = scan_range(f->t->pagemap, &q, found->s[i].start, found->s[j - 1].end,
-				 add_found, f->present);
+				 stale_found, f);
+		if (!ret && f->again)
+			ret = scan_range(f->t->pagemap, &again, found->s[i].start,
+					 found->s[j - 1].end, no_found, NULL);
 	}
 	return ret ? ret : zns_spans_join(f->stale, found);
 }
@@ -257,7 +281,7 @@ int uffd_part(struct part *f, const struct area *a, uint64_t start, uint64_t end
 	}
 	t->stat.untracked += a->may ? end - start : 0;
 	ret = zns_spans_add(f->stale, start, end);
-	return ret ? ret : scan_range(t->pagemap, &q, start, end, add_found, f->present);
+	return ret ? ret : scan_range(t->pagemap, &q, start, end, stale_found, f);
 }
 
 /* ---- the end ---- */

@@ -127,15 +127,19 @@ int zns_track_barrier(struct zns_track *t, struct zns_err *err);
 /*
  * The process is frozen. @stale: the pages of @area (sorted) of which no earlier copy counts;
  * @present: those of @stale with content of their own. @again: protect these once more, for the
- * next dump. Shared memory is stale always. On error all of @area is stale, and @present is not
+ * next dump. Shared memory is stale always. On error all of @area is stale, and the rest is not
  * known.
+ *
+ * @guards: guard pages (madvise(MADV_GUARD_INSTALL)) anywhere in the process, where @k->guards.
+ * They are never clean, so clean pages are not looked at for them.
  */
 int zns_track_final(struct zns_track *t, const struct zns_span *area, size_t nr, bool again,
-		    struct zns_spans *stale, struct zns_spans *present, struct zns_err *err);
+		    struct zns_spans *stale, struct zns_spans *present, struct zns_spans *guards,
+		    struct zns_err *err);
 
 /*
  * The pages of @area that a frozen process has: present or swapped, and not those of a file. Any
- * process, with or without a tracker; a page of zeroes may be among them.
+ * process, with or without a tracker; a page of zeroes may be among them, guard pages are not.
  */
 int zns_track_content(pid_t pid, const struct zns_span *area, size_t nr, struct zns_spans *out,
 		      struct zns_err *err);
