@@ -10,6 +10,7 @@ dies in the middle. That the memory is right is what `zonetests.py run -a --live
 import argparse
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -260,31 +261,46 @@ for when, where in (in_rounds, 'rounds'), (after_thaw, 'late'):
 
 # ---- soak -----------------------------------------------------------------------------------------------
 
+def soak_one(cfg, n):
+    """One live dump of a program that never stops to write, verified; restored, where it checks itself."""
+    directory = cfg.base / f'soak-{n}'
+    directory.mkdir()
+    task = ztlib.Task(directory, ('busy', 'churn', 'cowtree')[n % 3], 'h', (), [])
+    try:
+        task.start().wait_ready()
+        time.sleep(0.2)
+        ztlib.dump(cfg, task, directory / 'images', directory / 'dump.log', f'soak-{n}')
+        pages = [int(k) for k in re.findall(r'live: task \d+ has (\d+) pages.* verified', (directory / 'dump.log').read_text())]
+        ztlib.restore(cfg, task, directory / 'images', directory / 'restore.log', [])
+        task.verify()
+    finally:
+        task.end()
+        cfg.device.forget(f'soak-{n}')
+    shutil.rmtree(directory)
+    return sum(pages)
+
+
 def soak(args):
-    """Live dumps of a running `busy`, whose every step depends on all before: each is restored, and it replays its steps."""
+    """Live dumps of running programs, whose every step depends on all before: each is restored, and it replays its steps."""
     cfg = ztlib.Config(args)
     cfg.live = 'must'
     cfg.open_device()
-    done = 0
+    done, failed, pages = 0, 0, 0
     try:
         for n in range(args.dumps):
-            directory = cfg.base / f'soak-{n}'
-            directory.mkdir()
-            program = ('busy', 'churn', 'cowtree')[n % 3]
-            task = ztlib.Task(directory, program, 'h', (), [])
-            task.start().wait_ready()
-            time.sleep(0.2)
-            ztlib.dump(cfg, task, directory / 'images', directory / 'dump.log', f'soak-{n}')
-            ztlib.restore(cfg, task, directory / 'images', directory / 'restore.log', [])
-            task.verify()
-            task.end()
-            cfg.device.forget(f'soak-{n}')
-            done += 1
-    except Failed as e:
-        print(f'FAIL dump {done}: {e}')
+            try:
+                pages += soak_one(cfg, n)
+                done += 1
+            except Failed as e:
+                failed += 1
+                cfg.keep = True     # its logs
+                print(f'FAIL dump {n}: {e}', flush=True)
+            if (n + 1) % 50 == 0:
+                print(f'{n + 1} dumps: {done} restored and right, {failed} failed, {pages} pages compared', flush=True)
     finally:
         cfg.close()
-    print(f'{done} passed, {args.dumps - done} failed, 0 skipped')
+    print(f'{pages} pages compared in the freeze')
+    print(f'{done} passed, {failed} failed, 0 skipped')
     return done != args.dumps
 
 
