@@ -71,6 +71,41 @@ static int check_image(struct zns_dev *dev, const struct opened *o, const struct
 	return !ret && off != img->len ? zns_fail(err, -EFAULT, "%s has holes", img->name) : ret;
 }
 
+/* The runs that it is composed of, in its parts, which are looked at like any image. */
+static int check_composed(const struct load_ckpt *k, const struct load_image *img,
+			  const ZnsPb__Manifest *m, size_t n, struct zns_err *err)
+{
+	const ZnsPb__Image *pb = m->images[n];
+	struct zns_map_reader r;
+	struct zns_image_run run;
+	uint64_t off = 0;
+	uint32_t runs;
+	int ret;
+
+	if (!pb->map || pb->n_segments)
+		return zns_fail(err, -EFAULT, "%s is not composed", img->name);
+	ret = zns_map_check(m, n, LOAD_RUNS_MAX, &runs, err);
+	if (!ret)
+		ret = zns_map_open(&r, pb->map, err);
+	if (ret)
+		return ret;
+	while ((ret = zns_map_next(&r, &run)) == 1) {
+		const char *name = m->images[pb->map->from[run.source]]->name;
+		uint32_t i = 0;
+
+		while (i < LOAD_PARTS && strcmp(k->img[i].name, name))
+			i++;
+		if (i == LOAD_PARTS || off + run.len > img->len ||
+		    memcmp(img->data + off, k->img[i].data + run.at, run.len))
+			break;
+		off += run.len;
+	}
+	zns_map_close(&r);
+	return ret || off != img->len || pb->size != img->len ?
+		       zns_fail(err, -EFAULT, "%s is composed of something else", img->name) :
+		       0;
+}
+
 static int check_images(struct zns_dev *dev, const struct load_ckpt *k, const ZnsPb__Manifest *m,
 			struct zns_err *err)
 {
@@ -97,8 +132,14 @@ static int check_images(struct zns_dev *dev, const struct load_ckpt *k, const Zn
 				pb = m->images[n];
 				o.image = (uint32_t)n;
 			}
-		ret = pb ? check_image(dev, &o, &k->img[i], pb, err) :
-			   zns_fail(err, -EFAULT, "%s is missing", k->img[i].name);
+		if (!pb)
+			ret = zns_fail(err, -EFAULT, "%s is missing", k->img[i].name);
+		else if (pb->part != k->img[i].part)
+			ret = zns_fail(err, -EFAULT, "%s is a part, or not", k->img[i].name);
+		else if (k->img[i].nr_runs)
+			ret = check_composed(k, &k->img[i], m, o.image, err);
+		else
+			ret = check_image(dev, &o, &k->img[i], pb, err);
 	}
 	zns_crypt_free(c);
 	return ret;

@@ -31,7 +31,7 @@
 
 static struct {
 	uint64_t states, meta_states, epochs, exhaustive, failures, loads, dumps, pairs, aborts,
-		removes, encrypted, erased, rolls, moves, moved_zones, ops, omitted;
+		removes, composed, encrypted, erased, rolls, moves, moved_zones, ops, omitted;
 } sum;
 static bool verbose;
 
@@ -183,6 +183,7 @@ static int run(uint64_t seed, enum trace_omit omit)
 	sum.pairs += r.l.pairs;
 	sum.aborts += r.l.aborts;
 	sum.removes += r.l.removes;
+	sum.composed += r.l.composed;
 	sum.encrypted += r.l.encrypted;
 	sum.erased += r.l.erased;
 	sum.rolls += r.l.rolls;
@@ -308,14 +309,14 @@ int main(int argc, char **argv)
 	do {
 		run(seed++, omit);
 	} while (!only && (sum.states < want || sum.meta_states < want / 5) && sum.failures < SHOW);
-	printf("%llu loads: %llu dumps (%llu pairs), %llu begun encrypted, %llu aborted, %llu removals (%llu with the key), %llu checkpoints moved out of %llu zones, "
+	printf("%llu loads: %llu dumps (%llu pairs), %llu begun live, %llu encrypted, %llu aborted, %llu removals (%llu with the key), %llu checkpoints moved out of %llu zones, "
 	       "%llu roll-overs; %llu device operations\n",
 	       (unsigned long long)sum.loads, (unsigned long long)sum.dumps,
-	       (unsigned long long)sum.pairs, (unsigned long long)sum.encrypted,
-	       (unsigned long long)sum.aborts, (unsigned long long)sum.removes,
-	       (unsigned long long)sum.erased, (unsigned long long)sum.moves,
-	       (unsigned long long)sum.moved_zones, (unsigned long long)sum.rolls,
-	       (unsigned long long)sum.ops);
+	       (unsigned long long)sum.pairs, (unsigned long long)sum.composed,
+	       (unsigned long long)sum.encrypted, (unsigned long long)sum.aborts,
+	       (unsigned long long)sum.removes, (unsigned long long)sum.erased,
+	       (unsigned long long)sum.moves, (unsigned long long)sum.moved_zones,
+	       (unsigned long long)sum.rolls, (unsigned long long)sum.ops);
 	if (omit)
 		printf(omit == OMIT_ORDER ? "control: %llu zones were reset too early\n" :
 					    "control: %llu flushes did nothing\n",

@@ -5,12 +5,15 @@ criu_cuts: the power goes at a random write of a real dump, with a random loss; 
 
 The cut comes from the emulator: in the helper's writes, or in the broker's (the log). Everything then dies, and the
 next user finds the device as the cut left it. Each round must find every acknowledged checkpoint in the list, no
-stranger but the one being committed at that moment, and restores one of them, which checks its own memory.
+stranger but the one being committed at that moment, and restores one of them, which checks its own memory. Dumps are plain
+and live: with the commit after the thaw, or before it (`=durable`, and where the dump ends the task), of a task that does
+not stop to write. Every write of helper and broker has its turn in each of these.
 
   criu_cuts.py [--cuts N] [--seed N]
 """
 import argparse
 import random
+import re
 import signal
 import sys
 from pathlib import Path
@@ -21,18 +24,32 @@ from ztlib import Failed, HANDLE, alive, wait_until  # noqa: E402
 from ztscene import FAST, Scene  # noqa: E402
 
 KEEP = 4        # checkpoints held; older ones are removed
-MAX_WRITES = {'helper': 24, 'broker': 5}
+MAX_WRITES = {'helper': 24, 'broker': 5}        # a cut after the last one never comes, and the dump succeeds
+LIVE_WRITES = {'helper': 40, 'broker': 6}
+MODES = {'plain': [], 'live': ['--zns-live', '--leave-running'], 'durable': ['--zns-live=durable', '--leave-running'],
+         'live-end': ['--zns-live']}
 
 
 class Rounds:
     def __init__(self, scene, rng):
         self.scene, self.rng = scene, rng
         self.kept = []          # (id, image directory, task), all acknowledged
+        self.deck = []
+        self.modes = {mode: {'cut': 0, 'committed': 0} for mode in MODES}
         self.stats = {'cut before the commit': 0, 'committed': 0, 'committed, not acknowledged': 0, 'removal cut': 0}
 
-    def fault(self, who):
+    def fault(self, who, after=None):
         loss = self.rng.choice(['drop', 'keep', str(self.rng.randrange(1, 1 << 30)), str(self.rng.randrange(1, 1 << 30))])
-        return f'cut-after={self.rng.randrange(MAX_WRITES[who])},loss={loss}'
+        return f'cut-after={self.rng.randrange(MAX_WRITES[who]) if after is None else after},loss={loss}'
+
+    def next_cut(self):
+        """(mode, whose write, which one), each once before any comes again."""
+        if not self.deck:
+            self.deck = [(mode, who, k) for mode in MODES
+                         for who, nr in (MAX_WRITES if mode == 'plain' else LIVE_WRITES).items() for k in range(nr)]
+            self.rng.shuffle(self.deck)
+            self.deck.sort(key=lambda card: card[1] == 'helper' and self.rng.random() < 0.5)    # the broker's are few
+        return self.deck.pop(0)
 
     def warm_broker(self):
         """A broker without faults; one that the dump starts would inherit its environment."""
@@ -40,9 +57,9 @@ class Rounds:
 
     def dump(self, number):
         scene = self.scene
-        who = 'broker' if self.rng.random() < 0.4 else 'helper'
-        fault = self.fault(who)
-        task = scene.new_task(4)
+        mode, who, after = self.next_cut()
+        fault = self.fault(who, after)
+        task = scene.new_task(4) if mode == 'plain' else scene.new_task(program='busy')
         images = scene.dir / f'images-{number}'
         images.mkdir()
         self.scene.end_broker()
@@ -56,11 +73,14 @@ class Rounds:
             env = plain
         else:
             self.warm_broker()
-        done = scene.dump(images=images, task=task, env=env)
+        done = scene.dump(images=images, task=task, env=env, extra=MODES[mode])
         self.scene.end_broker()
-        return task, images, done, f'{who} {fault}'
+        self.modes[mode]['committed' if done.code == 0 else 'cut'] += 1
+        if mode != 'plain' and re.search(r'^VmFlags:.* u[wm]\b', ztlib.smaps(task.pid), re.M):
+            raise Failed(f'{mode}, {who} {fault}: the task still has write protection')
+        return task, images, done, f'{mode}, {who} {fault}', '--leave-running' in MODES[mode]
 
-    def look(self, task, images, done, what):
+    def look(self, task, images, done, what, runs_on):
         """What is in the list after the cut."""
         scene = self.scene
         ids = set(scene.ids())
@@ -71,7 +91,11 @@ class Rounds:
         if done.code == 0:
             if len(new) != 1:
                 raise Failed(f'{what}: the dump said it succeeded, and the list has {len(new)} new checkpoints')
-            wait_until(lambda: not alive(task.pid), 5)
+            if runs_on:
+                task.verify(signal.SIGUSR1)
+                self.end_task(task)
+            elif not wait_until(lambda: not alive(task.pid), 5):
+                raise Failed(f'{what}: the task runs on after a dump that ends it')
             self.kept.append((new.pop(), images, task))
             self.stats['committed'] += 1
             return
@@ -90,8 +114,10 @@ class Rounds:
         self.end_task(task)
 
     def end_task(self, task):
-        ztlib.kill(task.pid)
-        wait_until(lambda: not alive(task.pid), 5)
+        pids = ztlib.tree(task.pid)
+        for pid in pids:
+            ztlib.kill(pid)
+        wait_until(lambda: not any(map(alive, pids)), 5)
 
     def by_id(self, task, checkpoint):
         self.end_task(task)
@@ -153,6 +179,7 @@ def run(cfg, cuts, seed):
     finally:
         scene.close()
     print(f'{number + 1} cuts: ' + ', '.join(f'{n} {what}' for what, n in rounds.stats.items()))
+    print('of each kind: ' + ', '.join(f'{mode} {n["cut"]} cut, {n["committed"]} committed' for mode, n in rounds.modes.items()))
     # A short run may miss the rarer kinds.
     wanted = rounds.stats.values() if cuts >= 50 else [rounds.stats['cut before the commit'], rounds.stats['committed']]
     if not all(wanted):

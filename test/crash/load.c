@@ -81,6 +81,7 @@ struct dump {
 	struct zns_save v;
 	struct load_ckpt *k;
 	uint32_t fed;
+	struct zns_wimage *part[LOAD_PARTS];
 };
 
 static struct zns_master *new_master(void)
@@ -124,11 +125,19 @@ static int dump_begin(struct znsd *d, struct dump *u, struct load_ckpt *k, uint3
 
 static int dump_feed(struct dump *u, struct zns_err *err)
 {
-	const struct load_image *img = &u->k->img[u->fed++];
+	uint32_t n = u->fed++;
+	const struct load_image *img = &u->k->img[n];
 	struct zns_wimage *wi;
 	int ret;
 
+	if (img->nr_runs)
+		return zns_writer_compose(u->v.w, img->name, u->part, LOAD_PARTS, img->run,
+					  img->nr_runs, err);
 	ret = zns_writer_image(u->v.w, img->name, img->pages, &wi, err);
+	if (!ret && img->part) {
+		zns_wimage_set_part(wi);
+		u->part[n] = wi;
+	}
 	if (!ret)
 		ret = zns_wimage_data(wi, img->data, img->len, err);
 	return ret ? ret : zns_wimage_seal(wi, err);
@@ -174,6 +183,37 @@ int load_dump(struct znsd *d, struct load_ckpt *k, uint32_t qos_mibps, struct zn
 
 /* ---- the script ---- */
 
+/* The rounds of a live dump, and a task's pages composed of them; some bytes are in no image. */
+static void fill_live(struct load *l, struct load_ckpt *k, const struct load_size *size)
+{
+	struct load_image *task = &k->img[LOAD_PARTS];
+	uint32_t pages = zns_max(2u, size->max_len / ZNS_MAP_PAGE / 2);
+
+	for (uint32_t i = 0; i < LOAD_PARTS; i++) {
+		snprintf(k->img[i].name, sizeof(k->img[i].name), "live-%u.img", i);
+		k->img[i].part = k->img[i].pages = true;
+		k->img[i].len = (1 + (uint32_t)load_rnd(&l->rng, pages)) * ZNS_MAP_PAGE;
+		load_fill(&k->img[i], load_rnd(&l->rng, 1u << 30));
+	}
+	snprintf(task->name, sizeof(task->name), "pages-1.img");
+	task->data = malloc((size_t)LOAD_RUNS_MAX * pages * ZNS_MAP_PAGE);
+	if (!task->data)
+		abort();
+	task->nr_runs = 1 + (uint32_t)load_rnd(&l->rng, LOAD_RUNS_MAX);
+	for (uint32_t r = 0; r < task->nr_runs; r++) {
+		uint32_t source = (uint32_t)load_rnd(&l->rng, LOAD_PARTS);
+		uint32_t there = k->img[source].len / ZNS_MAP_PAGE;
+		uint32_t at = (uint32_t)load_rnd(&l->rng, there);
+		uint32_t len = 1 + (uint32_t)load_rnd(&l->rng, there - at);
+
+		task->run[r] = (struct zns_image_run){ (uint64_t)len * ZNS_MAP_PAGE, source,
+						       (uint64_t)at * ZNS_MAP_PAGE };
+		memcpy(task->data + task->len, k->img[source].data + task->run[r].at,
+		       task->run[r].len);
+		task->len += (uint32_t)task->run[r].len;
+	}
+}
+
 static uint32_t new_ckpt(struct load *l, const struct load_size *size)
 {
 	static const char *const who[] = { "web", "db", "cache" };
@@ -189,7 +229,9 @@ static uint32_t new_ckpt(struct load *l, const struct load_size *size)
 	memset(k, 0, sizeof(*k));
 	strcpy(k->container, who[load_rnd(&l->rng, ZNS_ARRAY_SIZE(who))]);
 	k->nr_img = 1 + (uint32_t)load_rnd(&l->rng, LOAD_IMAGES_MAX);
-	for (uint32_t i = 0; i < k->nr_img; i++) {
+	if (k->nr_img > LOAD_PARTS && load_rnd(&l->rng, 2))
+		fill_live(l, k, size);
+	for (uint32_t i = k->img[0].part ? LOAD_PARTS + 1 : 0; i < k->nr_img; i++) {
 		struct load_image *img = &k->img[i];
 
 		snprintf(img->name, sizeof(img->name), "image-%u.img", i);
@@ -200,6 +242,7 @@ static uint32_t new_ckpt(struct load *l, const struct load_size *size)
 	}
 	k->encrypted = load_rnd(&l->rng, 3) == 0;
 	l->encrypted += k->encrypted;
+	l->composed += k->img[0].part;
 	k->begun = k->acked = k->rm_begun = k->rm_acked = LOAD_NEVER;
 	return l->nr++;
 }

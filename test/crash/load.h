@@ -10,9 +10,12 @@
 #include "inproc.h"
 #include "trace.h"
 #include "zns/crypt.h"
+#include "zns/image_map.h"
 #include "zns/session.h"
 
 #define LOAD_IMAGES_MAX 6
+#define LOAD_PARTS 2 /* of a live dump: its first images, and the third is composed of them */
+#define LOAD_RUNS_MAX 8
 #define LOAD_NEVER UINT32_MAX
 
 struct load_image {
@@ -20,6 +23,9 @@ struct load_image {
 	bool pages;
 	uint32_t len; /* bytes */
 	uint8_t *data;
+	bool part;
+	uint32_t nr_runs; /* 0: not composed; of the checkpoint's first images */
+	struct zns_image_run run[LOAD_RUNS_MAX];
 };
 
 struct load_ckpt {
@@ -38,7 +44,8 @@ struct load {
 	struct load_ckpt *ckpt;
 	uint32_t nr, max;
 	uint64_t rng;
-	uint32_t dumps, removes, encrypted, erased, aborts, pairs, rolls, moves, moved_zones;
+	uint32_t dumps, composed, removes, encrypted, erased, aborts, pairs, rolls, moves,
+		moved_zones;
 };
 
 struct load_size {
