@@ -85,6 +85,12 @@ bench-freeze: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/freeze.py --report $(B)/report/freeze $(BENCH_FREEZE)
 
+# What dumps cost Redis and PostgreSQL that run on; BENCH_LIVE_APPS="-n 3 --redis 1000 --postgres 0" and the like.
+.PHONY: bench-live-apps
+bench-live-apps: deps
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/live_apps.py --report $(B)/report/live-apps $(BENCH_LIVE_APPS)
+
 bench-stock: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/compare.py --report $(B)/report/bench
