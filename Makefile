@@ -364,6 +364,12 @@ live-controls: all test-bin
 live-soak: all
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/livedump.py soak --dumps $(LIVE_DUMPS)
 
+# Live dumps of Redis, PostgreSQL, JVMs and Node.js under load, each page compared; LIVE_APP_DUMPS of each.
+LIVE_APP_DUMPS	?= 20
+.PHONY: live-apps
+live-apps: all
+	$(Q)LIVE_APP_DUMPS=$(LIVE_APP_DUMPS) PATH=$(SYS_PATH) python3 test/zonetests/liveapps.py run -a --timeout 120 --report $(B)/report/liveapps
+
 # Chains with dirty tracking by the helper; in a guest with soft-dirty bits they are a part of test-vm.
 incremental: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/incremental.py run -a --report $(B)/report/incremental
