@@ -565,6 +565,58 @@ static void ticket_of_no_dump(void **state)
 	zns_broker_close(&b);
 }
 
+/* What a dump could still write, with its zones and without them. */
+static uint64_t room_of(struct zns_broker *b, bool anew)
+{
+	ZnsPb__DumpRoom room = ZNS_PB__DUMP_ROOM__INIT;
+	ZnsPb__Request q = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Response *r;
+	uint64_t bytes;
+
+	room.has_anew = room.anew = anew;
+	q.dump_room = &room;
+	r = ask(b, &q);
+	assert_int_equal(r->code, 0);
+	bytes = r->room;
+	drop(r);
+	return bytes;
+}
+
+static void room_is_told_and_given_back(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f), b = client(f);
+	ZnsPb__DumpRoom room = ZNS_PB__DUMP_ROOM__INIT;
+	ZnsPb__Request q = ZNS_PB__REQUEST__INIT;
+	uint64_t all = (ZONES - META) * CAP;
+	struct grant g = begin(&a, "a", 100), h;
+	struct zone z[2];
+
+	assert_int_equal(room_of(&a, false), all);
+	for (int i = 0; i < 2; i++)
+		z[i] = zone_get(&a, g.group[0]);
+	fill(f, &z[0], CAP);
+	fill(f, &z[1], CAP / 4);
+	/* what is left of its own zones counts, nobody else may have them */
+	assert_int_equal(room_of(&a, false), all - CAP - CAP / 4);
+	h = begin(&b, "b", 100);
+	assert_int_equal(room_of(&b, false), all - 2 * CAP);
+	assert_int_equal(room_of(&a, true), all);
+	assert_int_equal(room_of(&b, false), all);
+	/* and it goes on */
+	z[0] = zone_get(&a, g.group[0]);
+	fill(f, &z[0], CAP);
+	abort_dump(&b);
+	/* groups that are promised to others do not count */
+	h = begin_mode(&b, "b", 300, "reject", NULL);
+	assert_int_equal(room_of(&a, false), all - CAP - h.n * 4 * CAP);
+	q.dump_room = &room;
+	abort_dump(&b);
+	refused(&b, &q, -EINVAL, "without a dump");
+	zns_broker_close(&a);
+	zns_broker_close(&b);
+}
+
 int main(void)
 {
 #define T(t) cmocka_unit_test_setup_teardown(t, fx_setup, fx_teardown)
@@ -580,6 +632,7 @@ int main(void)
 		A(normal_io_is_left_alone),
 		A(parked_zones_make_room),
 		T(wear_is_spread),
+		T(room_is_told_and_given_back),
 		cmocka_unit_test_setup_teardown(log_rolls_at_the_limit, setup_open, fx_teardown),
 		cmocka_unit_test_setup_teardown(log_rolls_at_the_limit, setup_tight, fx_teardown),
 	};

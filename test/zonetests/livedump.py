@@ -19,7 +19,7 @@ from pathlib import Path
 
 import ztlib
 from ztlib import Failed, Skipped, wait_until
-from ztscene import SLOW, case_of, expect, suite_main
+from ztscene import SLOW, case_of, expect, run_ctl, suite_main
 
 CASES = {}
 case = case_of(CASES)
@@ -186,8 +186,71 @@ def too_fast(scene):
     images, shown = live_dump(scene, *slow, qos='10')
     if not shown['not_converging']:
         raise Failed('nothing says that the rounds came to no end')
+    rounds = [r['bytes'] for r in shown['rounds']]
+    if len(rounds) != 1:
+        raise Failed(f'rounds that do not shrink are copied: {rounds}')
     end_tree(scene.task)
     scene.good_restore(images=images)
+
+
+def narrow(data_zones):
+    """A device with that many zones of 8 MiB for data, on two dies."""
+    return ['--channels', '2', '--ways', '1', '--die-write-bw', '100', '--zones', str(data_zones + 3), '--zone-size', '8M',
+            '--timing', 'off']
+
+
+def without_rounds(scene, size, program='rewrite', encrypt=False):
+    """A live dump that has room for a copy, and not for two: the rounds' copies are given up, and it is restored."""
+    scene.task.end()
+    if encrypt:
+        key = f'{scene.dir}/key'
+        run_ctl(scene, 0, 'key', 'create', key)
+        run_ctl(scene, 0, 'key', 'use', f'file:{key}')
+    scene.task = scene.new_task(size, program)
+    scene.remember()
+    plain = scene.dir / 'plain'
+    plain.mkdir()
+    scene.device.remove(scene.good_dump(extra=['--leave-running'], images=plain, qos='100'))
+    wait_until(lambda: scene.device.free_zones() == scene.free_before, 10)
+    images = scene.dir / 'without-rounds'
+    images.mkdir()
+    done = scene.dump(extra=LIVE, images=images, qos='100', env=dict(scene.device.env, ZNS_LIVE_VERIFY='1'))
+    expect('the exit code', done.code, 0)
+    said = done.lines('zns: live: .*has no room for rounds, .* were given up')
+    if not said:
+        raise Failed(f'nothing says that rounds were given up: {done.lines("zns: live:")}')
+    shown = scene.device.json('show', str(images))['live']
+    if shown['not_converging'] or shown['rounds'] or 'the device has no room for copies of rounds' not in rests(shown):
+        raise Failed(f'show says {shown}')
+    if scene.device.ctl('verify', scene.ids()[-1]).returncode:
+        raise Failed('what was committed is not right')
+    end_tree(scene.task)
+    scene.good_restore(images=images)
+
+
+@case
+def no_room_for_the_rest(scene):
+    """A device with room for one copy of a task that does not stop to write, and not for two: it is frozen for all of it."""
+    without_rounds(scene(narrow(12), size=1), None, 'busy')
+
+
+@case
+def no_room_in_a_round(scene):
+    """The same, found out by a round that fails; encrypted, so that the second writer has another key."""
+    without_rounds(scene(narrow(13), size=1), 64, encrypt=True)
+
+
+@case
+def no_room_at_all(scene):
+    """No room for one copy either: the line says how much is needed and free. And rounds without room where they must be."""
+    scene = scene(narrow(12), size=1)
+    scene.task.end()
+    scene.task = scene.new_task(96, 'rewrite')
+    scene.dump(extra=LIVE, qos='100').must_fail('has no room for this checkpoint: about .* are needed, and .* are free')
+    unharmed(scene)
+    scene.task = scene.new_task(64, 'rewrite')
+    scene.dump(extra=[*LIVE, '--zns-live-slow', 'fail'], qos='100').must_fail('no room for the rounds of a live dump|write faster')
+    unharmed(scene)
 
 
 # ---- somebody dies --------------------------------------------------------------------------------------

@@ -128,12 +128,13 @@ static int new_record(struct zns_save *v, const ZnsPb__DumpBegin *ask, struct zn
 	return 0;
 }
 
-static int new_writer(struct zns_save *v, uint64_t expected, struct zns_err *err)
+static int new_writer(struct zns_save *v, const struct zns_crypt *crypt, uint64_t expected,
+		      struct zns_writer **out, struct zns_err *err)
 {
 	uint32_t groups[ZNS_STRIPE_MAX_WIDTH], weights[ZNS_STRIPE_MAX_WIDTH];
 	const ZnsPb__DumpGrant *g = v->grant;
 	struct zns_writer_params p = { .dev = v->s->dev,
-				       .crypt = v->crypt,
+				       .crypt = crypt,
 				       .bucket = v->bucket,
 				       .unit = v->unit,
 				       .workers = v->workers,
@@ -153,7 +154,7 @@ static int new_writer(struct zns_save *v, uint64_t expected, struct zns_err *err
 		p.metadata_group = &g->metadata_groups[0]->group;
 	if (!p.unit)
 		p.unit = zns_writer_unit(&v->s->dev->geo, p.nr_groups);
-	return zns_writer_new(&p, &v->w, err);
+	return zns_writer_new(&p, out, err);
 }
 
 int zns_save_begin(struct zns_save *v, ZnsPb__DumpBegin *ask, struct zns_err *err)
@@ -172,7 +173,68 @@ int zns_save_begin(struct zns_save *v, ZnsPb__DumpBegin *ask, struct zns_err *er
 		zns_master_free(v->master);
 		v->master = NULL;
 	}
-	return new_writer(v, ask->has_expected_bytes ? ask->expected_bytes : 0, err);
+	return new_writer(v, v->crypt, ask->has_expected_bytes ? ask->expected_bytes : 0, &v->w,
+			  err);
+}
+
+static int ask_room(struct zns_save *v, bool anew, uint64_t *out, struct zns_err *err)
+{
+	ZnsPb__DumpRoom room = ZNS_PB__DUMP_ROOM__INIT;
+	ZnsPb__Request req = ZNS_PB__REQUEST__INIT;
+	ZnsPb__Response *resp;
+	int ret;
+
+	room.has_anew = room.anew = anew;
+	req.dump_room = &room;
+	ret = zns_session_ask(v->s, &req, &resp, err);
+	if (ret)
+		return ret;
+	*out = resp->room;
+	zns_pb__response__free_unpacked(resp, NULL);
+	return 0;
+}
+
+int zns_save_room(struct zns_save *v, uint64_t *out, struct zns_err *err)
+{
+	return ask_room(v, false, out, err);
+}
+
+/* Units of another writer have the same numbers, so they must not have the same key. */
+static int new_key(struct zns_save *v, struct zns_crypt **out, struct zns_err *err)
+{
+	int ret = zns_save_key(v, err);
+
+	if (!ret && !v->master)
+		ret = zns_fail(err, -ENOKEY, "the device's key has gone");
+	if (!ret)
+		ret = zns_crypt_new(v->master, v->id, out, err);
+	zns_master_free(v->master);
+	v->master = NULL;
+	return ret;
+}
+
+int zns_save_anew(struct zns_save *v, uint64_t expected, pthread_mutex_t *lock, uint64_t *room,
+		  struct zns_err *err)
+{
+	struct zns_crypt *old_crypt = v->crypt, *crypt = NULL;
+	struct zns_writer *old = v->w, *w;
+	int ret = 0;
+
+	if (old_crypt)
+		ret = new_key(v, &crypt, err);
+	if (!ret)
+		ret = new_writer(v, crypt, expected, &w, err);
+	if (ret) {
+		zns_crypt_free(crypt);
+		return ret;
+	}
+	pthread_mutex_lock(lock);
+	v->w = w;
+	v->crypt = crypt;
+	pthread_mutex_unlock(lock);
+	zns_writer_free(old); /* waits for its writes */
+	zns_crypt_free(old_crypt);
+	return ask_room(v, true, room, err);
 }
 
 uint32_t zns_save_told(struct zns_save *v, const ZnsPb__Response *r)

@@ -103,7 +103,9 @@ static void work_done(void *arg, struct work *out)
 	struct dump *d = arg;
 	struct zns_writer_stats st;
 
+	pthread_mutex_lock(&d->lock);
 	zns_writer_stats_get(d->v.w, &st);
+	pthread_mutex_unlock(&d->lock);
 	out->bytes = st.written;
 	out->page_bytes = st.page_bytes;
 	out->data_us = st.last_complete_ns > st.first_submit_ns ?
@@ -113,12 +115,25 @@ static void work_done(void *arg, struct work *out)
 
 static uint32_t wants(void *arg, bool *waits)
 {
-	return zns_writer_wants(((struct dump *)arg)->v.w, waits);
+	struct dump *d = arg;
+	uint32_t nr;
+
+	pthread_mutex_lock(&d->lock);
+	nr = zns_writer_wants(d->v.w, waits);
+	pthread_mutex_unlock(&d->lock);
+	return d->anew ? 0 : nr;
 }
 
 static void told(void *arg, const ZnsPb__Response *r)
 {
-	zns_save_told(&((struct dump *)arg)->v, r);
+	struct dump *d = arg;
+	ZnsPb__Response had = *r;
+
+	pthread_mutex_lock(&d->lock);
+	if (d->anew)
+		had.n_more_zones = 0;
+	zns_save_told(&d->v, &had);
+	pthread_mutex_unlock(&d->lock);
 }
 
 /* Fail now, not at the next request: the tasks are frozen meanwhile. */
@@ -240,9 +255,21 @@ void dump_fail(struct dump *d, const struct zns_err *err)
 	pthread_mutex_lock(&d->lock);
 	if (!d->err.code)
 		d->err = *err;
+	zns_writer_cancel(d->v.w, err->code, err->msg); /* nothing of it will be committed */
 	pthread_mutex_unlock(&d->lock);
 	progress_hush(d->h);
-	zns_writer_cancel(d->v.w, err->code, err->msg); /* nothing of it will be committed */
+}
+
+int dump_anew(struct dump *d, uint64_t *room, struct zns_err *err)
+{
+	int ret;
+
+	pthread_mutex_lock(&d->lock);
+	d->anew = true;
+	pthread_mutex_unlock(&d->lock);
+	ret = zns_save_anew(&d->v, d->expected, &d->lock, room, err);
+	/* what came meanwhile may have struck the old writer */
+	return ret ? ret : dump_check(d, err);
 }
 
 int dump_check(struct dump *d, struct zns_err *err)

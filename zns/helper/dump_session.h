@@ -61,12 +61,15 @@ struct dump {
 	struct taken *taken;
 	uint32_t nr_copies;
 	size_t copies_len;
-	pthread_mutex_t lock;
+	pthread_mutex_t lock; /* of err and v.w */
 	struct zns_err err; /* an error outside the writer; the first one stays */
+	bool anew; /* v.w is another one than in the beginning, and gains no zones */
 };
 
 void dump_fail(struct dump *d, const struct zns_err *err);
 int dump_check(struct dump *d, struct zns_err *err);
+/* Gives up all that was written, and writes anew. *@room: bytes that the dump can write. */
+int dump_anew(struct dump *d, uint64_t *room, struct zns_err *err);
 
 /* parent.c: finds the parent before admission, and its images after. */
 int dump_parent(struct dump *d, const struct zw_begin *b, const struct zns_registered *reg,

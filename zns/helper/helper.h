@@ -118,6 +118,8 @@ const char *origin_admission(const char *asked); /* shortens the wait of a froze
 uint32_t task_tree(pid_t root, pid_t **out);
 /* Estimated bytes of a dump of that tree; the user that a task runs as. */
 uint64_t task_tree_bytes(pid_t pid);
+/* of one task; @shared: without its private memory */
+uint64_t task_bytes(pid_t pid, bool shared);
 int task_uid(pid_t pid, uint32_t *uid);
 
 #endif

@@ -57,6 +57,11 @@ struct live {
 	struct zns_track_kernel kernel;
 	pid_t root;
 	bool slow_fails, not_converging;
+	bool no_room; /* for copies of rounds: they were given up, and all is copied in the freeze
+		       */
+	uint64_t given_up; /* bytes */
+	uint64_t room; /* bytes that the dump could write before the first round */
+	uint64_t left; /* bytes that were written again during the last round, as far as is known */
 	bool wanted; /* --zns-live */
 	bool track; /* pages that the parent has stay there */
 	bool again; /* protect once more in the freeze, for the next dump */
@@ -93,6 +98,13 @@ int live_flush_stage(struct live *l, struct zns_err *err);
 /* live_rounds.c */
 int live_new(struct dump *d, struct zns_err *err);
 int live_rounds(struct dump *d, struct packet *p, struct zns_err *err);
+/*
+ * live_room.c: the copies of the rounds cost room that a plain dump does not take. Does a round
+ * fail for want of it, or would the freeze? Then they are given up.
+ */
+bool live_has_no_room(struct live *l);
+int live_give_up(struct live *l, struct zns_err *err);
+int live_check_room(struct live *l, struct zns_err *err);
 /* live_final.c */
 int live_final(struct dump *d, struct packet *p, struct zns_err *err);
 int live_image(struct dump *d, struct packet *p, struct zns_err *err);
@@ -110,6 +122,7 @@ void live_maps_free(struct live_maps *m);
 /* live_verify.c */
 void live_verify_begin(struct live *l);
 int live_verify_note(struct live *l, const uint8_t *buf, uint64_t len); /* of the last part */
+void live_verify_anew(struct live *l); /* all parts are gone */
 int live_verify(struct live *l, const struct live_task *t, const struct zns_spans *all,
 		const struct zns_spans *whole, struct zns_err *err);
 

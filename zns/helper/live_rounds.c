@@ -2,16 +2,15 @@
 /*
  * Rounds of a live dump: protect, barrier, copy (Documentation/live.md). Each copies what was
  * written since the round before. They end when little is left, or when the tasks write faster than
- * we copy.
+ * we copy: then what was protected last is left to the freeze.
  */
 #include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
 #include "live.h"
 
-/* A round of more than this part of the one before it is no progress. */
+/* If more than this part of a round was written again meanwhile, the next one is no progress. */
 #define PROGRESS_PERCENT 80
-#define STUCK_ROUNDS 2
 
 static int criu_lives(struct live *l, struct zns_err *err)
 {
@@ -55,7 +54,44 @@ static void barrier(struct live_task *t)
 	t->why = e;
 }
 
-static int one_round(struct live *l, struct zns_err *err)
+/* What was protected and is not copied in this round. */
+static int owe(struct live *l, const struct zns_spans *copy, struct zns_err *err)
+{
+	for (size_t n = 0; n < l->nr_tasks; n++)
+		if (l->task[n].track && zns_spans_join(&l->task[n].owed, &copy[n]))
+			return zns_fail(err, -ENOMEM, "no memory for lists of pages");
+	return 0;
+}
+
+/* Would this round be no smaller than the one before? */
+static bool stands_still(struct live *l, const struct zns_spans *copy)
+{
+	uint64_t last = l->nr_rounds ? l->round[l->nr_rounds - 1].bytes : UINT64_MAX;
+
+	l->left = 0;
+	for (size_t n = 0; n < l->nr_tasks; n++)
+		l->left += zns_spans_bytes(&copy[n]);
+	return l->nr_rounds && l->left > LIVE_ENOUGH_BYTES &&
+	       l->left > last / 100 * PROGRESS_PERCENT;
+}
+
+static int copy_all(struct live *l, struct zns_spans *copy, struct zns_err *err)
+{
+	int ret = 0;
+
+	for (size_t n = 0; n < l->nr_tasks; n++)
+		barrier(&l->task[n]);
+	ret = live_open_part(l, err);
+	for (size_t n = 0; n < l->nr_tasks && !ret; n++) {
+		ret = criu_lives(l, err);
+		if (!ret && l->task[n].track)
+			ret = live_copy(l, &l->task[n], &copy[n], err);
+	}
+	return ret ? ret : zns_wimage_seal(l->part[l->nr_parts - 1], err);
+}
+
+/* @must: also if it is no progress. */
+static int one_round(struct live *l, bool must, struct zns_err *err)
 {
 	struct live_round *r = &l->round[l->nr_rounds];
 	uint64_t start = zns_mono_ns();
@@ -71,23 +107,24 @@ static int one_round(struct live *l, struct zns_err *err)
 	for (size_t n = 0; n < l->nr_tasks && !ret; n++)
 		if (l->task[n].track)
 			ret = protect(&l->task[n], &copy[n], err);
-	for (size_t n = 0; n < l->nr_tasks && !ret; n++)
-		barrier(&l->task[n]);
-	if (!ret)
-		ret = live_open_part(l, err);
-	for (size_t n = 0; n < l->nr_tasks && !ret; n++) {
-		ret = criu_lives(l, err);
-		if (!ret && l->task[n].track)
-			ret = live_copy(l, &l->task[n], &copy[n], err);
+	if (!ret && stands_still(l, copy) && !must) {
+		l->not_converging = true;
+		ret = owe(l, copy, err);
+	} else if (!ret) {
+		ret = copy_all(l, copy, err);
+		r->bytes = l->at;
+		r->us = (zns_mono_ns() - start) / 1000;
+		l->nr_rounds++;
 	}
-	if (!ret)
-		ret = zns_wimage_seal(l->part[l->nr_parts - 1], err);
+	if (ret && live_has_no_room(l)) {
+		*err = (struct zns_err)ZNS_ERR_INIT;
+		ret = owe(l, copy, err);
+		if (!ret)
+			ret = live_give_up(l, err);
+	}
 	for (size_t n = 0; n < l->nr_tasks; n++)
 		zns_spans_free(&copy[n]);
 	free(copy);
-	r->bytes = l->at;
-	r->us = (zns_mono_ns() - start) / 1000;
-	l->nr_rounds++;
 	return ret;
 }
 
@@ -106,24 +143,24 @@ static int make_stage(struct live *l, uint64_t expected, struct zns_err *err)
 	return 0;
 }
 
+/* The bytes of the last round; 0: there is none. */
+static uint64_t last_bytes(const struct live *l)
+{
+	return l->nr_rounds ? l->round[l->nr_rounds - 1].bytes : 0;
+}
+
 static int all_rounds(struct live *l, struct zns_err *err)
 {
-	uint32_t stuck = 0;
-	int ret = 0;
+	int ret;
 
-	while (!ret && l->nr_rounds < LIVE_ROUNDS_MAX - 1) {
-		const struct live_round *r = &l->round[l->nr_rounds];
-
-		ret = one_round(l, err);
-		if (!ret && r->bytes <= LIVE_ENOUGH_BYTES)
-			return 0;
-		if (l->nr_rounds > 1 && r->bytes > (r - 1)->bytes * PROGRESS_PERCENT / 100)
-			stuck++;
-		if (stuck >= STUCK_ROUNDS)
-			break;
-	}
-	l->not_converging = !ret;
-	return ret;
+	do {
+		ret = one_round(l, false, err);
+		if (ret || l->no_room || l->not_converging || last_bytes(l) <= LIVE_ENOUGH_BYTES)
+			return ret;
+	} while (l->nr_rounds < LIVE_ROUNDS_MAX - 1);
+	l->left = last_bytes(l);
+	l->not_converging = true;
+	return 0;
 }
 
 static uint32_t nr_tracked(const struct live *l)
@@ -143,14 +180,22 @@ static void how_it_went(const struct live *l, char *out, size_t len)
 	*out = '\0';
 	for (uint32_t n = 0; n < l->nr_rounds; n++)
 		sum += l->round[n].bytes;
-	if (l->nr_rounds)
+	if (l->no_room)
 		snprintf(
-			out, len, ", %s copied while they ran, in %u rounds, %s in the last one%s",
+			out, len,
+			"; the device has no room for rounds, %s were given up: the freeze copies everything",
+			zns_format_size(l->given_up, all, sizeof(all)));
+	else if (l->not_converging)
+		snprintf(
+			out, len,
+			", %s copied while they ran, in %u rounds; they write faster than they are copied: "
+			"%s were written again during the last one, so the freeze takes longer",
 			zns_format_size(sum, all, sizeof(all)), l->nr_rounds,
-			zns_format_size(l->round[l->nr_rounds - 1].bytes, rest, sizeof(rest)),
-			l->not_converging ?
-				"; they write faster than they are copied, so the freeze takes longer" :
-				"");
+			zns_format_size(l->left, rest, sizeof(rest)));
+	else if (l->nr_rounds)
+		snprintf(out, len, ", %s copied while they ran, in %u rounds, %s in the last one",
+			 zns_format_size(sum, all, sizeof(all)), l->nr_rounds,
+			 zns_format_size(last_bytes(l), rest, sizeof(rest)));
 }
 
 static void summary(const struct live *l, struct zw_reply *r)
@@ -168,7 +213,7 @@ static void summary(const struct live *l, struct zw_reply *r)
 		snprintf(parent, sizeof(parent), ", %u since the parent", kept);
 	snprintf(r->msg, sizeof(r->msg), "live: %u of %zu tasks tracked (%s)%s%s", nr_tracked(l),
 		 l->nr_tasks, zns_tracker_name(l->kernel.tracker), parent, rounds);
-	r->warn = l->not_converging && !l->d->pre_dump;
+	r->warn = l->no_room || (l->not_converging && !l->d->pre_dump);
 	r->kind = ZW_KIND_PAGES;
 }
 
@@ -182,25 +227,40 @@ int live_new(struct dump *d, struct zns_err *err)
 	return 0;
 }
 
+static int too_slow(const struct live *l, struct zns_err *err)
+{
+	const struct live_round *r = &l->round[l->nr_rounds - 1];
+	char again[32], had[32];
+
+	return zns_fail(
+		err, -EBUSY,
+		"the tasks write faster than they are copied (--zns-live-slow fail): while round %u copied %s "
+		"in %.1f s, %s were written again; dump them without --zns-live, or give the dump more bandwidth",
+		l->nr_rounds, zns_format_size(r->bytes, had, sizeof(had)), (double)r->us / 1e6,
+		zns_format_size(l->left, again, sizeof(again)));
+}
+
 /* Everything that is done before the freeze. */
 static int prepare(struct live *l, uint32_t how, struct zns_err *err)
 {
 	bool copy = how & ZW_ROUNDS_COPY;
-	int ret = copy ? all_rounds(l, err) : live_look(l, err);
+	int ret = copy ? zns_save_room(&l->d->v, &l->room, err) : 0;
+
+	if (!ret)
+		ret = copy ? all_rounds(l, err) : live_look(l, err);
 
 	if (!ret && l->not_converging && l->slow_fails)
-		ret = zns_fail(
-			err, -EBUSY,
-			"the tasks write faster than they are copied (--zns-live-slow fail): "
-			"dump them without --zns-live, or give the dump more bandwidth");
+		ret = too_slow(l, err);
 	/* This takes its time, so the last round comes after it. */
 	for (size_t n = 0; n < l->nr_tasks && how & ZW_ROUNDS_SMAPS && !ret; n++)
 		live_maps_before(&l->task[n]);
 	if (!ret)
-		ret = make_stage(l, copy ? l->round[l->nr_rounds - 1].bytes : LIVE_ENOUGH_BYTES,
+		ret = make_stage(l, l->no_room ? LIVE_STAGE_BYTES : zns_max(l->left, last_bytes(l)),
 				 err);
-	if (!ret && copy)
-		ret = one_round(l, err);
+	if (!ret && copy && !l->no_room && !l->not_converging)
+		ret = one_round(l, true, err);
+	if (!ret && copy && !l->no_room)
+		ret = live_check_room(l, err);
 	return ret ? ret : live_open_part(l, err);
 }
 

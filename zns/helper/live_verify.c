@@ -45,6 +45,12 @@ int live_verify_note(struct live *l, const uint8_t *buf, uint64_t len)
 	return 0;
 }
 
+void live_verify_anew(struct live *l)
+{
+	for (uint32_t n = 0; l->verify && n <= LIVE_ROUNDS_MAX; n++)
+		l->verify->part[n].nr = 0;
+}
+
 static void complain(struct live_verify *v, uint64_t *count, uint64_t vaddr)
 {
 	if (!v->wrong && !v->missing && !v->superfluous)

@@ -9,10 +9,11 @@
 #define PER_TASK KIB(64) /* images beside the pages */
 #define TASKS_MAX 65536u
 
-/* Bytes of those lines of /proc/PID/status that become pages in an image. */
-static uint64_t status_bytes(pid_t pid)
+/* Of those lines of /proc/PID/status that become pages in an image. */
+static uint64_t status_bytes(pid_t pid, bool shared)
 {
-	static const char *const keys[] = { "RssAnon:", "RssShmem:", "VmSwap:", "HugetlbPages:" };
+	static const char *const keys[] = { "RssShmem:", "HugetlbPages:", "RssAnon:", "VmSwap:" };
+	size_t nr = shared ? 2 : ZNS_ARRAY_SIZE(keys);
 	unsigned long long kb, sum = 0;
 	cleanup_file FILE *f = NULL;
 	char path[64], line[256];
@@ -20,7 +21,7 @@ static uint64_t status_bytes(pid_t pid)
 	snprintf(path, sizeof(path), "/proc/%d/status", pid);
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f))
-		for (size_t i = 0; i < ZNS_ARRAY_SIZE(keys); i++)
+		for (size_t i = 0; i < nr; i++)
 			if (!strncmp(line, keys[i], strlen(keys[i])) &&
 			    sscanf(line + strlen(keys[i]), "%llu", &kb) == 1)
 				sum += kb;
@@ -75,6 +76,11 @@ uint32_t task_tree(pid_t root, pid_t **out)
 	return nr;
 }
 
+uint64_t task_bytes(pid_t pid, bool shared)
+{
+	return status_bytes(pid, shared) + PER_TASK;
+}
+
 uint64_t task_tree_bytes(pid_t pid)
 {
 	cleanup_free pid_t *list = NULL;
@@ -82,7 +88,7 @@ uint64_t task_tree_bytes(pid_t pid)
 	uint64_t sum = 0;
 
 	for (uint32_t n = 0; n < nr; n++)
-		sum += status_bytes(list[n]) + PER_TASK;
+		sum += task_bytes(list[n], false);
 	return sum;
 }
 

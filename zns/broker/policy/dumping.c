@@ -114,6 +114,36 @@ int dump_zone(struct znsd *d, struct lease *l, const ZnsPb__ZoneGet *q, uint32_t
 	return 0;
 }
 
+/* What is left of a zone for this dump. */
+static uint64_t zone_room(const struct znsd *d, const struct lease *l, uint32_t zone)
+{
+	const struct lease_zone *lz = lease_zone_find(l, zone);
+	const struct zn_zone *z = &d->zones[zone];
+
+	if (z->meta || d->groups[z->group].io)
+		return 0;
+	if (zone_empty(d, zone) || zone_garbage(d, zone))
+		return z->z.capacity;
+	if (zone_parked_for(d, zone, l->container, l->dump.min_room) ||
+	    (lz && !lz->done && !lz->bad && zone_usable(z)))
+		return z->z.capacity - zns_min(z->z.wp, z->z.capacity);
+	return 0;
+}
+
+int dump_room(struct znsd *d, struct lease *l, uint64_t *out, struct zns_err *err)
+{
+	cleanup_free struct zns_group_state *gs = znsd_alloc(d->nr_groups * sizeof(*gs));
+	int ret = refresh_lease(d, l, err);
+	uint32_t i;
+
+	*out = 0;
+	groups_state(d, l->container, l, gs);
+	for (i = 0; i < d->nr_zones && !ret; i++)
+		if (!gs[d->zones[i].group].promised || lease_has_group(l, d->zones[i].group))
+			*out += zone_room(d, l, i);
+	return ret;
+}
+
 static bool has_use(const ZnsPb__Checkpoint *k, const ZnsPb__ZoneUse *u)
 {
 	size_t i;

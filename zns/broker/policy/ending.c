@@ -9,14 +9,11 @@
 #define REAP_MS 50
 #define MEMORY_MS 500 /* between two looks whether anybody holds a memory context */
 
-void lease_end(struct znsd *d, struct lease *l)
+static void let_go(struct znsd *d, struct lease *l)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	uint32_t i;
 
-	lease_unlink(d, l);
-	if (l->kind == LEASE_MEMORY)
-		memory_forget(d, l);
 	for (i = 0; i < l->nr_zones; i++) {
 		uint32_t zone = l->zones[i].zone;
 		struct zn_zone *z = &d->zones[zone];
@@ -32,6 +29,21 @@ void lease_end(struct znsd *d, struct lease *l)
 		zone_settle(d, zone);
 	}
 	d->sweep = true;
+}
+
+void lease_give_back(struct znsd *d, struct lease *l)
+{
+	let_go(d, l);
+	l->nr_zones = 0;
+	l->dump.claimed = ZNSD_NONE;
+}
+
+void lease_end(struct znsd *d, struct lease *l)
+{
+	lease_unlink(d, l);
+	if (l->kind == LEASE_MEMORY)
+		memory_forget(d, l);
+	let_go(d, l);
 	d->policy->compact_yield &= leases_yielding(d) > 0;
 	if (lease_writes(l))
 		reservation_settle(d, l->container);

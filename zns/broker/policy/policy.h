@@ -147,6 +147,8 @@ bool zone_excluded(const struct znsd *d, const struct wish *w, uint32_t zone);
 /* dumping.c: requests of a running dump */
 int dump_zone(struct znsd *d, struct lease *l, const ZnsPb__ZoneGet *q, uint32_t *zone,
 	      struct zns_err *err);
+/* bytes that it could still write */
+int dump_room(struct znsd *d, struct lease *l, uint64_t *out, struct zns_err *err);
 /* the lease stays until lease_end() */
 int commit_dump(struct znsd *d, struct lease *l, ZnsPb__Checkpoint *k, struct zns_err *err);
 
@@ -275,6 +277,8 @@ int secure_check(const struct znsd *d, const uint8_t *id, struct zns_err *err);
 
 /* ending.c */
 void lease_end(struct znsd *d, struct lease *l);
+/* It writes, and goes on without any of its zones. */
+void lease_give_back(struct znsd *d, struct lease *l);
 /* *@pidfd is of the client's process; -1 once a lease has taken it. */
 void leases_of_conn_lost(struct znsd *d, const struct conn *c, int *pidfd);
 int leases_reap(struct znsd *d); /* ends dying leases; milliseconds until the next look, -1: none */

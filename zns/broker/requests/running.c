@@ -59,6 +59,14 @@ int serve_zone_get(struct znsd *d, const struct call *x, struct reply *rep)
 	return ret;
 }
 
+int serve_dump_room(struct znsd *d, const struct call *x, struct reply *rep)
+{
+	if (x->q->dump_room->anew)
+		lease_give_back(d, x->l);
+	rep->r.has_room = 1;
+	return dump_room(d, x->l, &rep->r.room, &rep->err);
+}
+
 /* On failure the lease stays, until the client aborts or goes. */
 int serve_commit(struct znsd *d, const struct call *x, struct reply *rep)
 {

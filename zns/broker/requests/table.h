@@ -11,6 +11,7 @@
 	ASKS(dump_begin, NOTHING)        \
 	ASKS(progress, LEASE)            \
 	ASKS(zone_get, DUMP)             \
+	ASKS(dump_room, DUMP)            \
 	ASKS(commit, DUMP)               \
 	ASKS(abort, NOTHING)             \
 	ASKS(restore_begin, NOTHING)     \

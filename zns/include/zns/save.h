@@ -23,6 +23,7 @@
  *images are written the session's requests come from whichever thread feeds one, never two at once;
  *if others ask meanwhile, zns_session.ask has to see to turns.
  */
+#include <pthread.h>
 #include "zns/crypt.h"
 #include "zns/session.h"
 #include "zns/writer.h"
@@ -67,6 +68,16 @@ int zns_save_begin(struct zns_save *v, ZnsPb__DumpBegin *ask, struct zns_err *er
 /* An answer to `progress`: who else writes, and zones that were gained. How many of these are used.
  * Any thread. */
 uint32_t zns_save_told(struct zns_save *v, const ZnsPb__Response *r);
+
+/* Bytes that it could still write, if nobody else asked for zones. */
+int zns_save_room(struct zns_save *v, uint64_t *out, struct zns_err *err);
+/*
+ * Give up all that was written, and begin with a new writer; the lease stays. @lock is held while
+ * v->w changes. *@room: as zns_save_room. No zone may be gained any more: an answer under way may
+ * be of one that was given back.
+ */
+int zns_save_anew(struct zns_save *v, uint64_t expected, pthread_mutex_t *lock, uint64_t *room,
+		  struct zns_err *err);
 
 /* Wait until all is written, then write manifest and footer. Fills in the record's places, sizes,
  * key and, of a new one, rate. */

@@ -80,6 +80,7 @@ struct zns_writer_stats {
 	/* CLOCK_MONOTONIC; 0 before the first page data is handed to the bucket or device */
 	uint64_t first_submit_ns;
 	uint64_t last_complete_ns;
+	uint32_t nr_images; /* so far */
 	uint32_t nr_zones; /* used so far */
 	uint32_t nr_reweighed; /* times that lanes got other weights */
 	uint32_t nr_gained; /* lanes that came while it was writing */

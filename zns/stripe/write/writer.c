@@ -144,6 +144,7 @@ void zns_writer_stats_get(struct zns_writer *w, struct zns_writer_stats *out)
 	writer_lock(w);
 	*out = w->stats;
 	out->written = zns_min(out->written, out->bytes); /* small images have gaps between them */
+	out->nr_images = w->images.nr;
 	out->nr_zones = w->zones.nr;
 	out->nr_bad = w->zones.nr_bad;
 	out->bad[0] = 0;

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The room that a live dump takes. Pages that are written while they are copied are on the device
+ * more than once. Where that is too much, the copies are given up before the freeze, which then
+ * takes all, as that of a plain dump does.
+ */
+#include "live.h"
+
+/* More than is known to be written in the freeze; no zone is filled to its last byte. */
+#define SPARE MIB(4)
+
+/* The writer has failed for want of zones, and nothing else has. */
+bool live_has_no_room(struct live *l)
+{
+	struct dump *d = l->d;
+	int code;
+
+	pthread_mutex_lock(&d->lock);
+	code = d->err.code;
+	pthread_mutex_unlock(&d->lock);
+	if (code)
+		return false;
+	code = zns_writer_error(d->v.w, NULL);
+	return code == -ENOSPC || code == -EBUSY;
+}
+
+/* Its copies no longer count, but its tracker goes on. */
+static int owe_all(struct live_task *t)
+{
+	int ret = 0;
+
+	for (size_t n = 0; n < t->places.nr && !ret; n++)
+		ret = zns_spans_add(&t->owed, t->places.p[n].vaddr,
+				    t->places.p[n].vaddr + t->places.p[n].len);
+	places_free(&t->places);
+	return ret;
+}
+
+/* Bytes that the freeze copies beside those that are tracked, about. */
+static uint64_t untracked(const struct live *l)
+{
+	uint64_t sum = 0;
+
+	for (size_t n = 0; n < l->nr_tasks; n++)
+		sum += task_bytes(l->task[n].pid, l->task[n].track != NULL);
+	return sum;
+}
+
+static int too_large(const struct live *l, uint64_t need, uint64_t room, struct zns_err *err)
+{
+	char a[32], b[32];
+
+	return zns_fail(err, -ENOSPC,
+			"%s has no room for this checkpoint: about %s are needed, and %s are free; "
+			"`znsctl gc --compact` or `znsctl rm` makes room",
+			l->d->h->s.reg.path, zns_format_size(need, a, sizeof(a)),
+			zns_format_size(room, b, sizeof(b)));
+}
+
+int live_give_up(struct live *l, struct zns_err *err)
+{
+	uint64_t need = untracked(l), room = 0;
+	struct zns_writer_stats st;
+	char size[32];
+	int ret = 0;
+
+	for (uint32_t n = 0; n < l->nr_rounds; n++)
+		l->given_up += l->round[n].bytes;
+	for (size_t n = 0; n < l->nr_tasks && !ret; n++)
+		ret = owe_all(&l->task[n]);
+	if (ret)
+		return zns_fail(err, -ENOMEM, "no memory for lists of pages");
+	for (size_t n = 0; n < l->nr_tasks; n++)
+		if (l->task[n].track)
+			need += zns_spans_bytes(&l->task[n].owed);
+	zns_writer_stats_get(l->d->v.w, &st);
+	if (st.nr_images != l->nr_parts)
+		return zns_fail(err, -EPROTO, "criu sent images before the rounds of a live dump");
+	ret = dump_anew(l->d, &room, err);
+	if (ret)
+		return ret;
+	if (need > room)
+		return too_large(l, need, room, err);
+	if (l->slow_fails)
+		return zns_fail(err, -ENOSPC,
+				"%s has no room for the rounds of a live dump, which copied %s "
+				"(--zns-live-slow fail): dump without --zns-live, or make room by "
+				"`znsctl gc --compact` or `znsctl rm`",
+				l->d->h->s.reg.path,
+				zns_format_size(l->given_up, size, sizeof(size)));
+	live_verify_anew(l);
+	l->nr_parts = l->nr_rounds = 0;
+	l->at = 0;
+	l->no_room = true;
+	l->not_converging = false;
+	return 0;
+}
+
+/* Others may take zones meanwhile, as from any dump. */
+int live_check_room(struct live *l, struct zns_err *err)
+{
+	uint64_t need = untracked(l) + 2 * l->left + SPARE;
+
+	for (uint32_t n = 0; n < l->nr_rounds; n++)
+		need += l->round[n].bytes;
+	return need > l->room ? live_give_up(l, err) : 0;
+}
