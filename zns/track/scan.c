@@ -38,7 +38,7 @@ int scan_range(int pagemap, const struct scan_query *q, uint64_t start, uint64_t
 		if (n < 0)
 			return -errno;
 		/* not in what the verifier asks */
-		if (a.walk_end < stop && q->returned == IS_WRITTEN && track_breaks(TRACK_VECTOR))
+		if (a.walk_end < stop && q->returned & IS_WRITTEN && track_breaks(TRACK_VECTOR))
 			n = 0;
 		for (int i = 0; i < n && !ret; i++)
 			if (q->mask != IS_WRITTEN || q->anyof ||

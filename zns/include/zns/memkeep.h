@@ -17,8 +17,8 @@
  *
  *     zns-mem --ready-fd 3 --name NAME --dram BYTES [--dev DEV] PID
  *
- * It says "ready" when the process is extended and the keeper has all; before that it undoes what it
- * did, and says why.
+ * It says "ready" when the process is extended and the keeper has all; before that it undoes what
+ * it did, and says why.
  *
  * Only root's processes (the keeper's user) are served. A store of one process; any of its threads
  * may call, one waits for the other. Functions return 0 or -errno and fill @err (may be NULL).
