@@ -18,6 +18,9 @@ static const char lease_fields[] =
 /* of a dump */
 static const char detail_fields[] = "width promised packed shared_groups gained_groups! tenant";
 
+/* of a memory context */
+static const char memory_fields[] = "context live dead read zones connected";
+
 static struct json_object *json_reservations(const ZnsPb__Status *s)
 {
 	struct json_object *list = json_object_new_array(), *o;
@@ -43,6 +46,9 @@ static struct json_object *json_leases(const ZnsPb__Status *s)
 
 		o = ctl_json(s->leases[i], lease_fields);
 		ctl_json_add(o, &zns_pb__lease_detail__descriptor, d, detail_fields);
+		if (s->leases[i]->memory)
+			json_object_object_add(o, "memory",
+					       ctl_json(s->leases[i]->memory, memory_fields));
 		json_object_array_add(list, o);
 	}
 	return list;
@@ -196,6 +202,13 @@ static void print_progress(const ZnsPb__LeaseLine *l)
 {
 	char a[32], b[32];
 
+	if (l->memory) {
+		printf(": %s live, %s dead in %u zones%s",
+		       zns_format_size(l->memory->live, a, sizeof(a)),
+		       zns_format_size(l->memory->dead, b, sizeof(b)), l->memory->zones,
+		       l->memory->connected ? "" : "; its pager is not there");
+		return;
+	}
 	printf(": %s", zns_format_size(l->bytes, a, sizeof(a)));
 	if (l->total > l->bytes)
 		printf(" of %s%s", strcmp(l->kind, "dump") ? "" : "about ",
@@ -267,7 +280,7 @@ static int status_text(const ZnsPb__Status *s, const ZnsPb__Encryption *e)
 			printf(", small");
 		if (l->rate_mibps)
 			printf(", at most %u MiB/s", l->rate_mibps);
-		if (l->has_bytes)
+		if (l->has_bytes || l->memory)
 			print_progress(l);
 		printf(", groups");
 		print_groups(l->groups, l->n_groups);

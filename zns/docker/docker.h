@@ -83,6 +83,14 @@ int docker_state_read(const char *root, const char *id, struct docker_state *s,
 /* @paths: the member cgroup_paths of runc's state. Of both versions of cgroups. */
 bool docker_cgroup_frozen(struct json_object *paths);
 
+/* running.c: a running container of Docker or Podman, by its name or id. -ENOENT, -ESRCH: it does
+ * not run. */
+struct docker_running {
+	int pid; /* its first process */
+	char name[256]; /* as the engine says, or as given */
+};
+int docker_running(const char *name, struct docker_running *r, struct zns_err *err);
+
 /* A member that is a string, or NULL. */
 const char *docker_json_str(struct json_object *o, const char *key);
 struct json_object *docker_json_get(struct json_object *o, const char *key);

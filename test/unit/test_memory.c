@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Memory contexts beside dumps: who gets groups, zones and the dies' time; full devices, failing
+ * zones, and clients that do not keep to the rules. */
+#include "pages_fixture.h"
+#include "zns/context.h"
+
+static int one_die(void **state)
+{
+	struct fx *f = calloc(1, sizeof(*f));
+
+	fx_open(f, 0, 0, 1);
+	*state = f;
+	return 0;
+}
+
+/* Five open zones, one of them the log's. */
+static int few_open(void **state)
+{
+	struct fx *f = calloc(1, sizeof(*f));
+
+	fx_open(f, 5, 0, DIES);
+	*state = f;
+	return 0;
+}
+
+static int few_active(void **state)
+{
+	struct fx *f = calloc(1, sizeof(*f));
+
+	fx_open(f, 0, 5, DIES);
+	*state = f;
+	return 0;
+}
+
+/* ---- raw requests ---- */
+
+static int lock_of(struct fx *f, uint8_t id[ZNS_UUID_LEN], const char *name)
+{
+	struct zns_context c = { .container = "" };
+	struct zns_err err = ZNS_ERR_INIT;
+	int fd;
+
+	zns_uuid_generate(id);
+	memcpy(c.id, id, ZNS_UUID_LEN);
+	memcpy(c.device, f->reg.uuid, ZNS_UUID_LEN);
+	snprintf(c.container, sizeof(c.container), "%s", name);
+	assert_int_equal(zns_broker_run_dir(&err), 0);
+	if (zns_context_create(&c, ZONES, &fd, &err))
+		fail_msg("%s", err.msg);
+	return fd;
+}
+
+static void begin_memory(ZnsPb__Request *q, ZnsPb__MemoryBegin *m, uint8_t *id, uint32_t width)
+{
+	zns_pb__request__init(q);
+	zns_pb__memory_begin__init(m);
+	m->context = (ProtobufCBinaryData){ ZNS_UUID_LEN, id };
+	m->has_width = 1;
+	m->width = width;
+	q->memory_begin = m;
+}
+
+static uint32_t memory_zone(struct zns_broker *b, uint32_t group)
+{
+	ZnsPb__MemoryZone z = ZNS_PB__MEMORY_ZONE__INIT;
+	ZnsPb__Response *r;
+	uint32_t zone;
+	REQ(q);
+
+	z.group = group;
+	q.memory_zone = &z;
+	r = ask(b, &q);
+	assert_int_equal(r->zone->start, 0);
+	zone = r->zone->zone;
+	drop(r);
+	return zone;
+}
+
+/* A dump that shares with nobody does not get a context's groups, and contexts get groups of their
+ * own. */
+static void groups_are_taken(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f), b = client(f), c = client(f);
+	uint8_t ia[ZNS_UUID_LEN], ib[ZNS_UUID_LEN];
+	int fa = lock_of(f, ia, "web"), fb = lock_of(f, ib, "db");
+	bool taken[DIES] = { false };
+	ZnsPb__MemoryBegin m;
+	ZnsPb__Request q;
+	ZnsPb__Response *r;
+	ZnsPb__DumpBegin d;
+	struct grant g;
+
+	begin_memory(&q, &m, ia, 100); /* half of the groups at most */
+	r = ask(&a, &q);
+	assert_int_equal(r->memory->n_groups, DIES / 2);
+	for (size_t i = 0; i < r->memory->n_groups; i++)
+		taken[r->memory->groups[i]] = true;
+	drop(r);
+	begin_memory(&q, &m, ib, 2);
+	r = ask(&b, &q);
+	assert_int_equal(r->memory->n_groups, 2);
+	for (size_t i = 0; i < 2; i++) {
+		assert_false(taken[r->memory->groups[i]]);
+		taken[r->memory->groups[i]] = true;
+	}
+	drop(r);
+	g = begin_mode(&c, "batch", 200, "reject", NULL);
+	assert_int_equal(g.n, 2);
+	for (uint32_t i = 0; i < g.n; i++)
+		assert_false(taken[g.group[i]]);
+	abort_dump(&c);
+	begin_request(&q, &d, "batch", 300, "reject", NULL);
+	refused(&c, &q, -EBUSY, "memory:web (memory, PID");
+	r = status(&c);
+	assert_int_equal(r->status->n_leases, 2);
+	assert_string_equal(r->status->leases[0]->kind, "memory");
+	assert_true(r->status->leases[0]->memory->connected);
+	drop(r);
+	close(fa);
+	close(fb);
+	zns_broker_close(&a);
+	zns_broker_close(&b);
+	zns_broker_close(&c);
+}
+
+static void who_does_not_keep_to_the_rules(void **state)
+{
+	struct fx *f = *state;
+	struct zns_broker a = client(f), b = client(f);
+	uint8_t id[ZNS_UUID_LEN], other[ZNS_UUID_LEN];
+	ZnsPb__MemoryZone z = ZNS_PB__MEMORY_ZONE__INIT;
+	ZnsPb__MemoryFree fr = ZNS_PB__MEMORY_FREE__INIT;
+	ZnsPb__MemoryStep s = ZNS_PB__MEMORY_STEP__INIT;
+	uint32_t mine, wild = 999, meta = 0, group, not_mine;
+	struct zone dumped;
+	ZnsPb__MemoryBegin m;
+	ZnsPb__Request q;
+	ZnsPb__Response *r;
+	char path[300];
+	int fd;
+
+	zns_uuid_generate(other);
+	begin_memory(&q, &m, other, 1);
+	refused(&a, &q, -ESTALE, "this memory context has ended");
+	m.context.len = 3;
+	refused(&a, &q, -EINVAL, "16 bytes");
+	fd = lock_of(f, id, "web");
+	close(fd);
+	begin_memory(&q, &m, id, 1);
+	refused(&a, &q, -ESTALE, "nobody holds");
+	zns_pb__request__init(&q);
+	q.memory_zone = &z;
+	refused(&a, &q, -EINVAL, "no memory context on this connection");
+
+	fd = lock_of(f, id, "web");
+	assert_int_equal(ftruncate(fd, ZNS_CONTEXT_HEAD + ZONES + 1), 0);
+	begin_memory(&q, &m, id, 1);
+	refused(&a, &q, -EBADMSG, "no lock file of a memory context");
+	assert_int_equal(ftruncate(fd, ZNS_CONTEXT_HEAD + ZONES), 0);
+	r = ask(&a, &q);
+	group = r->memory->groups[0];
+	drop(r);
+	refused(&a, &q, -EBUSY, "a lease already");
+	mine = memory_zone(&a, group);
+	assert_int_equal(zns_context_has(fd, mine), 1);
+
+	zns_pb__request__init(&q);
+	q.memory_zone = &z;
+	z.group = group == 1 ? 2 : 1;
+	refused(&a, &q, -EINVAL, "was not granted to this context");
+	z.group = wild;
+	refused(&a, &q, -EINVAL, "was not granted to this context");
+	z.group = group;
+	refused(&a, &q, -EBUSY, "in use"); /* one at a time was asked for */
+	dump(f, &b, "batch", KIB(128), &dumped);
+	not_mine = dumped.zone;
+	zns_pb__request__init(&q);
+	q.memory_free = &fr;
+	fr.n_zones = 1;
+	fr.zones = &not_mine;
+	refused(&a, &q, -EINVAL, "was not granted");
+	fr.zones = &meta;
+	refused(&a, &q, -EINVAL, "was not granted");
+	fr.zones = &wild;
+	refused(&a, &q, -EINVAL, "was not granted");
+	zns_pb__request__init(&q);
+	q.memory_step = &s;
+	s.n_groups = 1;
+	s.groups = &wild;
+	refused(&a, &q, -EINVAL, "no group 999");
+	/* Zones that it says it has are not its own: a new broker believes none of it. */
+	assert_int_equal(zns_context_set(fd, 0, true), 0);
+	assert_int_equal(zns_context_set(fd, not_mine, true), 0);
+	kill_broker(&a);
+	zns_broker_close(&b);
+	a = client(f);
+	begin_memory(&q, &m, id, 1);
+	r = ask(&a, &q);
+	assert_int_equal(r->memory->n_zones, 1);
+	assert_int_equal(r->memory->zones[0]->zone, mine);
+	drop(r);
+	assert_int_equal(nr_checkpoints(&a), 1);
+	/* The zones command tells whose they are, and reset leaves them alone. */
+	{
+		ZnsPb__ZonesReset rs = ZNS_PB__ZONES_RESET__INIT;
+		REQ(rq);
+
+		rs.n_zones = 1;
+		rs.zones = &mine;
+		rq.reset = &rs;
+		refused(&a, &rq, -EBUSY, "memory of a running program");
+	}
+	assert_int_equal(zns_context_path(f->reg.uuid, id, path, sizeof(path)), 0);
+	close(fd);
+	zns_broker_close(&a);
+	a = client(f);
+	assert_true(becomes(f, mine, ZNS_ZONE_EMPTY));
+	for (int i = 0; i < 500 && !access(path, F_OK); i++)
+		msleep(10);
+	assert_int_equal(access(path, F_OK), -1);
+	zns_broker_close(&a);
+}
+
+/* ---- with a page store ---- */
+
+static int try_put(struct zns_pages *ps, struct batch *b, const char *part)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	int ret = zns_pages_put(ps, b->units, b->n, b->refs, &err);
+
+	if (ret && part && !strstr(err.msg, part))
+		fail_msg("not \"%s\": %s", part, err.msg);
+	for (uint32_t i = 0; ret && i < b->n; i++)
+		assert_int_equal(b->refs[i].place, 0); /* none is kept */
+	return ret;
+}
+
+/* On the die of a dump nothing is written, and what is there is read. */
+static void gives_way_to_dumps(void **state)
+{
+	struct fx *f = *state;
+	struct zns_pages *ps = opened(f, "web", NULL);
+	struct batch *a = batch(0, 10), *c = batch(10, 10);
+	struct zns_broker b = client(f);
+	struct zns_pages_stat st;
+
+	put(ps, a);
+	begin(&b, "batch", 0);
+	msleep(100); /* an answer that is older does not count */
+	assert_int_equal(try_put(ps, c, "dumps"), -EAGAIN);
+	zns_pages_stat(ps, &st);
+	assert_int_equal(st.live_bytes, 10 * U);
+	check(ps, a);
+	abort_dump(&b);
+	put_later(ps, c);
+	check(ps, c);
+	zns_pages_close(ps, true);
+	zns_broker_close(&b);
+	batch_free(a);
+	batch_free(c);
+}
+
+/* A dump that needs more open zones than are left gets those of contexts. */
+static void gives_up_open_zones(void **state)
+{
+	struct fx *f = *state;
+	struct zns_pages *ps = opened(f, "web", NULL);
+	struct batch *a = batch(0, 12), *c = batch(12, 4);
+	struct zns_broker b = client(f);
+	ZnsPb__DumpBegin d;
+	ZnsPb__Request q;
+	ZnsPb__Response *r;
+	struct zone z[4];
+
+	put(ps, a);
+	/* all four */
+	begin_request(&q, &d, "batch", 400, "wait=20", NULL);
+	r = ask(&b, &q);
+	assert_int_equal(r->dump->n_groups, 4);
+	for (uint32_t i = 0; i < 4; i++) {
+		z[i] = zone_get(&b, r->dump->groups[i]->group);
+		fill(f, &z[i], KIB(64));
+	}
+	drop(r);
+	assert_int_equal(try_put(ps, c, NULL), -EAGAIN);
+	check(ps, a);
+	abort_dump(&b);
+	put_later(ps, c);
+	check(ps, a);
+	check(ps, c);
+	zns_pages_close(ps, true);
+	zns_broker_close(&b);
+	batch_free(a);
+	batch_free(c);
+}
+
+/* The device is full: no unit is kept, what is there stays, and a running dump finds the zones that
+ * it may need. */
+static void a_full_device(void **state)
+{
+	struct fx *f = *state;
+	struct zns_pages *ps = opened(f, "web", NULL);
+	struct batch *b[ZONES] = { NULL }, *last = batch(5000, 64);
+	struct zns_broker d = client(f);
+	struct grant g = begin(&d, "batch", 200);
+	uint32_t n = 0;
+	int ret = 0;
+
+	while (!ret && n < ZONES) {
+		b[n] = batch(n * PER_ZONE, PER_ZONE);
+		ret = try_put(ps, b[n], NULL);
+		n += !ret;
+	}
+	assert_int_equal(ret, -ENOSPC);
+	assert_int_equal(try_put(ps, last, "no free zone"), -ENOSPC);
+	for (uint32_t i = 0; i < g.n; i++) {
+		struct zone z = zone_get(&d, g.group[i]);
+
+		fill(f, &z, CAP);
+	}
+	for (uint32_t i = 0; i < n; i++)
+		check(ps, b[i]);
+	/* Room comes back as units are dropped. */
+	abort_dump(&d);
+	for (uint32_t i = 0; i < n; i++)
+		drop_all(ps, b[i]);
+	ret = -ENOSPC;
+	for (int i = 0; ret == -ENOSPC && i < 500; i++) {
+		ret = try_put(ps, last, NULL);
+		msleep(10);
+	}
+	assert_int_equal(ret, 0);
+	check(ps, last);
+	zns_pages_close(ps, true);
+	assert_true(all_empty(f));
+	zns_broker_close(&d);
+	for (uint32_t i = 0; i < ZONES; i++)
+		if (b[i])
+			batch_free(b[i]);
+	batch_free(last);
+}
+
+/* What is cut off by the limits of the device is asked for again later, and never lost. */
+static void active_zones(void **state)
+{
+	struct fx *f = *state;
+	struct zns_pages *ps = opened(f, "web", NULL);
+	struct batch *b[30];
+
+	for (uint32_t i = 0; i < 12; i++) {
+		b[i] = batch(i * 20, 20);
+		put_later(ps, b[i]);
+	}
+	for (uint32_t i = 0; i < 12; i++) {
+		check(ps, b[i]);
+		drop_all(ps, b[i]);
+		batch_free(b[i]);
+	}
+	zns_pages_close(ps, true);
+	assert_true(all_empty(f));
+}
+
+static struct zns_pages *faulty(struct fx *f, const char *fault)
+{
+	struct zns_pages *ps;
+
+	setenv("ZNS_EMU_FAULT", fault, 1);
+	ps = opened(f, "web", NULL);
+	unsetenv("ZNS_EMU_FAULT");
+	return ps;
+}
+
+/* Zones fail writes or turn read-only: others take their place, and all that was put is there. */
+static void zones_fail(void **state)
+{
+	struct fx *f = *state;
+	struct zns_pages *ps = faulty(f, "write-after=5,write-after=9,read-only-after=14");
+	struct batch *a = batch(0, 48), *c = batch(48, 48);
+	struct zns_pages_stat st;
+	struct zns_broker b = client(f);
+	ZnsPb__Response *r;
+
+	put(ps, a);
+	put(ps, c);
+	check(ps, a);
+	check(ps, c);
+	zns_pages_stat(ps, &st);
+	assert_int_equal(st.failed_zones, 3);
+	assert_int_equal(st.live_bytes, 96 * U);
+	put_later(ps, c); /* the broker learns of them with the next request */
+	for (int i = 0; i < 300; i++) {
+		r = status(&b);
+		if (r->status->suspect_zones == 2)
+			break;
+		drop(r);
+		msleep(10);
+	}
+	assert_int_equal(r->status->suspect_zones, 2); /* the third one is known by its state */
+	drop(r);
+	zns_pages_close(ps, true);
+	zns_broker_close(&b);
+	batch_free(a);
+	batch_free(c);
+}
+
+/* A zone goes offline: its units are said to be lost, and no others. */
+static void a_zone_goes(void **state)
+{
+	struct fx *f = *state;
+	struct zns_pages *ps = faulty(f, "offline-after=3");
+	struct batch *a = batch(0, 12), *c = batch(12, 52); /* first one write in each lane */
+	uint8_t *got = aligned_alloc(4096, U), *want = aligned_alloc(4096, U);
+	uint32_t lost = 0;
+
+	put(ps, a);
+	put(ps, c);
+	check(ps, c);
+	for (uint32_t i = 0; i < a->n; i++) {
+		int ret = zns_pages_get(ps, a->refs[i], got, NULL);
+
+		paint(want, i);
+		assert_true(ret == 0 || ret == -EIO);
+		lost += ret != 0;
+		if (!ret)
+			assert_memory_equal(got, want, U);
+	}
+	assert_int_equal(lost, 4);
+	drop_all(ps, a);
+	drop_all(ps, c);
+	zns_pages_close(ps, true);
+	free(got);
+	free(want);
+	batch_free(a);
+	batch_free(c);
+}
+
+static void nothing_works(void **state)
+{
+	struct fx *f = *state;
+	struct zns_pages *ps = faulty(f, "write-after=4x*,read-after=2x*");
+	struct batch *a = batch(0, 3), *c = batch(3, 100);
+	void *buf = aligned_alloc(4096, U);
+	struct zns_pages_stat st;
+
+	put(ps, a);
+	assert_int_equal(try_put(ps, c, NULL), -EIO);
+	zns_pages_stat(ps, &st);
+	assert_int_equal(st.live_bytes, 3 * U);
+	assert_int_equal(zns_pages_get(ps, a->refs[0], buf, NULL), 0);
+	assert_int_equal(zns_pages_get(ps, a->refs[1], buf, NULL), 0);
+	assert_int_equal(zns_pages_get(ps, a->refs[2], buf, NULL), -EIO);
+	zns_pages_close(ps, true);
+	free(buf);
+	batch_free(a);
+	batch_free(c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(groups_are_taken, fx_setup, fx_teardown),
+		cmocka_unit_test_setup_teardown(who_does_not_keep_to_the_rules, fx_setup,
+						fx_teardown),
+		cmocka_unit_test_setup_teardown(gives_way_to_dumps, one_die, fx_teardown),
+		cmocka_unit_test_setup_teardown(gives_up_open_zones, few_open, fx_teardown),
+		cmocka_unit_test_setup_teardown(a_full_device, fx_setup, fx_teardown),
+		cmocka_unit_test_setup_teardown(active_zones, few_active, fx_teardown),
+		cmocka_unit_test_setup_teardown(zones_fail, fx_setup, fx_teardown),
+		cmocka_unit_test_setup_teardown(a_zone_goes, fx_setup, fx_teardown),
+		cmocka_unit_test_setup_teardown(nothing_works, fx_setup, fx_teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef ZNS_CTL_MEMORY_H
+#define ZNS_CTL_MEMORY_H
+/* `znsctl memory`: what its files share. */
+#include "ctl.h"
+#include "zns-memory.pb-c.h"
+
+/* memory_call.c: a pager's socket is $ZNS_RUN/memory/NAME.sock */
+#define MEMORY_DIR "memory"
+/* -ENOENT: there is no such context; with an error of the pager @err has its line. *out may be
+ * NULL. */
+int memory_call(const char *name, const ZnsPb__MemoryRequest *q, ZnsPb__MemoryAnswer **out,
+		struct zns_err *err);
+/* The names of all contexts, sorted; to be freed, the strings too. */
+int memory_names(char ***out, size_t *nr, struct zns_err *err);
+void memory_names_free(char **names, size_t nr);
+/* The context that @what means: its name, or the PID of one of its processes. */
+int memory_find(const char *what, char *name, size_t len, struct zns_err *err);
+
+/* memory_kernel.c: what this kernel and its settings allow, tried and not read from a version. */
+struct memory_kernel {
+	const char *mechanism; /* what drops pages: "ring", or "none" */
+	const char *lost; /* a unit that cannot be read: "poison" or "kill" */
+	char missing[256]; /* what is forbidden, and by what; "": nothing */
+	char note[256]; /* what works less well; "": nothing */
+};
+void memory_kernel(struct memory_kernel *k);
+
+/* memory_print.c */
+struct json_object *memory_json(const ZnsPb__MemoryStatus *s);
+void memory_print(const ZnsPb__MemoryStatus *s, bool verbose);
+
+#endif
