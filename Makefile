@@ -473,7 +473,8 @@ test-bare: deps-bare
 # A guest for each kernel, all at once; VM="--kernels 6.12 test/vm/20-conformance.test.sh" runs less.
 VM		?=
 test-vm: deps-vm
-	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all test-bin $(B)/test/dev_conform $(B)/test/ublk_export
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all test-bin $(B)/test/dev_conform $(B)/test/ublk_export \
+		$(addprefix $(B)/test/,test_track test_track_race test_track_stop)
 	$(Q)PATH=$(SYS_PATH) scripts/vm/test-vm $(VM)
 
 demo: deps
