@@ -76,7 +76,7 @@ CRIU_SRC	:= $(B)/criu
 PATCHES		:= criu/base criu/patches/series $(wildcard criu/patches/*.patch criu/patches/*/*.patch) scripts/fetch-criu scripts/fetch-orig
 
 .PHONY: all zns criu deps deps-vm deps-doc deps-docker deps-bare deps-clang
-.PHONY: unit conform crash kill scale scale-small zonetests errors tools chains incremental bench-steps bench-incremental bench-live crypt migration test
+.PHONY: unit conform crash kill scale scale-small zonetests errors tools chains incremental bench-steps bench-incremental bench-live crypt migration rounds test
 .PHONY: test-vm zdtm zdtm-sample zdtm-smoke zdtm-migration
 .PHONY: demo bench bench-emu bench-probe
 .PHONY: fuzz fuzz-build lint man install uninstall clean
@@ -396,6 +396,10 @@ LIVE_MB		?= 64
 bench-live: all deps-vm
 	$(Q)scripts/vm/build-guest >/dev/null && make -s -C test/zonetests && scripts/vm/run 6.12 test/vm/live-bench.sh \
 		--timeout 3500 --devices disk:work,size=8G -- $(LIVE_MB)
+
+# Rounds without soft-dirty bits; `make test` has a part of them (scripts/test-all).
+rounds: all test-bin
+	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/rounds.py run -a --report $(B)/report/rounds
 
 migration: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/migration.py run -a --report $(B)/report/migration

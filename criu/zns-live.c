@@ -28,6 +28,7 @@
 #include "zns-memfd.h"
 #include "zns-opts.h"
 #include "zns-pages.h"
+#include "zns-send.h"
 #include "zns-session.h"
 
 #undef LOG_PREFIX
@@ -46,7 +47,7 @@ static bool is_live(void)
 
 bool zns_tracks_memory(void)
 {
-	return zns_opts_given && !opts.use_page_server && !opts.lazy_pages;
+	return (zns_opts_given || opts.use_page_server) && !opts.lazy_pages;
 }
 
 bool zns_live_names_pages(void)
@@ -67,7 +68,7 @@ int zns_live_check(bool pre_dump)
 int zns_live_rounds(bool pre_dump)
 {
 	struct zns_msg m = ZNS_MSG(ZW_LIVE_ROUNDS);
-	bool track = opts.track_mem && zns_state() == ZNS_DUMP && zns_tracks_memory();
+	bool track = opts.track_mem && zns_state() == ZNS_DUMP && !opts.lazy_pages;
 	struct zw_reply r;
 
 	if (!is_live() && !track)
@@ -122,7 +123,7 @@ int zns_open_smaps(pid_t pid)
 
 bool zns_guards_later(pid_t pid)
 {
-	if (!is_live() || guards_due == pid)
+	if ((!is_live() && !zns_sends()) || guards_due == pid)
 		return false;
 	guards_due = pid;
 	return true;
@@ -220,40 +221,54 @@ static int open_and_close_images(struct pstree_item *item)
 	return ret ? -1 : 0;
 }
 
-bool zns_live_task(struct pstree_item *item, struct vm_area_list *vmas, int *ret)
+int zns_live_final(struct pstree_item *item, struct vm_area_list *vmas, struct zw_reply *r)
 {
 	struct zns_msg m = ZNS_MSG(ZW_LIVE_FINAL);
 	char name[ZW_NAME];
-	struct zw_reply r;
-	int fd, guards;
+	int guards, ret, fd = list_areas(item, vmas, &m.h.nr);
 
-	*ret = -1;
-	if (!is_live())
-		return list_guards(item->pid->real, vmas, -1);
-	fd = list_areas(item, vmas, &m.h.nr);
 	if (fd < 0)
-		return true;
+		return -1;
 	snprintf(name, sizeof(name), "pagemap-%u.img", vpid(item));
 	m.h.pid = item->pid->real;
 	m.payload = name;
 	m.len = strlen(name) + 1;
 	m.fd[0] = fd;
 	m.nr_fd = 1;
-	zns_ask(&m, &r, &guards);
+	zns_ask(&m, r, &guards);
 	close(fd);
-	if (r.code) {
-		pr_err("%s\n", r.msg);
-		return true;
+	if (r->code) {
+		pr_err("%s\n", r->msg);
+		return -1;
 	}
-	fd = list_guards(item->pid->real, vmas, guards);
+	ret = list_guards(item->pid->real, vmas, guards);
 	close_safe(&guards);
-	if (fd)
+	if (r->kind == ZW_KIND_NONE)
+		pr_info("%s\n", r->msg);
+	else
+		pr_debug("%s\n", r->msg);
+	return ret;
+}
+
+void zns_live_has_smaps(void)
+{
+	reads_smaps = true;
+}
+
+bool zns_live_task(struct pstree_item *item, struct vm_area_list *vmas, int *ret)
+{
+	struct zw_reply r;
+
+	if (zns_sends())
+		return zns_send_task(item, vmas, ret);
+	*ret = -1;
+	if (!is_live())
+		return list_guards(item->pid->real, vmas, -1);
+	*ret = zns_live_final(item, vmas, &r);
+	if (*ret)
 		return true;
-	if (r.kind == ZW_KIND_NONE) {
-		pr_info("%s\n", r.msg);
+	if (r.kind == ZW_KIND_NONE)
 		return false;
-	}
-	pr_debug("%s\n", r.msg);
 	cnt_add(CNT_PAGES_WRITTEN, r.size / PAGE_SIZE);
 	*ret = open_and_close_images(item);
 	return true;

@@ -10,6 +10,13 @@ extern int zns_live_check(bool pre_dump);
 extern int zns_live_rounds(bool pre_dump);
 /* An image is opened only to name it: it needs none of its parents. */
 extern bool zns_live_names_pages(void);
+/* ZW_LIVE_FINAL: lists the areas of a frozen task for the helper. 0, or -1: printed. */
+struct pstree_item;
+struct vm_area_list;
+struct zw_reply;
+extern int zns_live_final(struct pstree_item *item, struct vm_area_list *vmas, struct zw_reply *r);
+/* The helper has lines and flags of smaps. */
+extern void zns_live_has_smaps(void);
 /* Does the commit follow the thaw? */
 extern bool zns_live_commits_late(void);
 

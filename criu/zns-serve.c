@@ -12,6 +12,9 @@
 #include "pagemap.h"
 #include "xmalloc.h"
 #include "zns-img.h"
+#include "zns-send.h"
+#include "zns-session.h"
+#include "zns-wire.h"
 
 #undef LOG_PREFIX
 #define LOG_PREFIX "zns: "
@@ -51,6 +54,22 @@ int zns_serve_commit(void (*close)(void))
 bool zns_serve_reads(void)
 {
 	return reading;
+}
+
+int zns_serve_word(unsigned long id)
+{
+	const uint8_t *ids = zns_receiving() ? zns_session_ids() : NULL;
+	unsigned long n = id - ZNS_WHO, bit;
+	int word = 0;
+
+	if (!ids || id < ZNS_WHO || n > ZNS_WHO_WORDS)
+		return -1;
+	if (!n)
+		return ZNS_WHO_IS_ZNS;
+	for (bit = (n - 1) * ZNS_WHO_BITS; bit < n * ZNS_WHO_BITS; bit++)
+		if (bit < 2 * ZW_ID * 8 && ids[bit / 8] >> bit % 8 & 1)
+			word |= 1 << bit % ZNS_WHO_BITS;
+	return word;
 }
 
 static struct source *find_source(unsigned long pid)

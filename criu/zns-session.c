@@ -26,6 +26,7 @@
 #include "zns-link.h"
 #include "zns-live.h"
 #include "zns-opts.h"
+#include "zns-send.h"
 #include "zns-session.h"
 #include "zns-tee.h"
 
@@ -38,9 +39,11 @@ static int nr_parents; /* of the new checkpoint, all generations */
 static bool used; /* stays true after the close: criu writes its statistics last */
 static bool receiving; /* true as a page server: pages come through pipes */
 static struct timespec begun;
+static struct zw_send ids;
 /* The socket for the answer to the beginning that the helper works on. -1: none. */
 static int asked = -1;
 static bool refused; /* the beginning failed, and the reason is printed */
+static bool pre_dumps;
 static bool late; /* a live dump: the commit follows the thaw */
 
 bool zns_active(void)
@@ -61,6 +64,11 @@ int zns_nr_parents(void)
 bool zns_was_used(void)
 {
 	return used;
+}
+
+const uint8_t *zns_session_ids(void)
+{
+	return (const uint8_t *)&ids;
 }
 
 bool zns_receiving(void)
@@ -186,6 +194,8 @@ static int begin(enum zw_op op, pid_t pid)
 		return -1;
 	}
 	nr_parents = r.size;
+	memcpy(ids.id, r.id, sizeof(ids.id));
+	memcpy(ids.parent, r.parent, sizeof(ids.parent));
 	if (r.warn)
 		pr_warn("%s\n", r.msg);
 	else if (r.msg[0])
@@ -291,8 +301,9 @@ int zns_dump_begin(pid_t pid, bool pre_dump)
 {
 	int ret;
 
-	/* CRIU tracks memory in every pre-dump, even unasked. It aborts if the kernel cannot. On
-	 * zones the helper may (zns_live_rounds). */
+	pre_dumps = pre_dump;
+	/* CRIU tracks memory in every pre-dump, even unasked. It aborts if the kernel cannot. The
+	 * helper may (zns_live_rounds, zns_send_begin). */
 	if (pre_dump && !kdat.has_dirty_track && !zns_tracks_memory()) {
 		pr_err("pre-dump needs a kernel that tracks changed memory (CONFIG_MEM_SOFT_DIRTY), and this one does not: "
 		       "make a full dump (criu dump), or pre-dump into zones\n");
@@ -344,7 +355,8 @@ int zns_receive_begin(void)
 
 int zns_dump_freeze(void)
 {
-	if (zns_guard_tree(root_item->pid->real) || zns_live_rounds(zns_opts.pre_dump))
+	if (zns_guard_tree(root_item->pid->real) ||
+	    (opts.use_page_server ? zns_send_begin(pre_dumps) : zns_live_rounds(zns_opts.pre_dump)))
 		return -1;
 	clock_gettime(CLOCK_MONOTONIC, &frozen_since);
 	/* criu's own limit, for stopping the tasks, gets the time that admission left. */
@@ -415,6 +427,8 @@ static int why(void)
 
 int zns_dump_commit(int failed)
 {
+	if (zns_sends())
+		return zns_send_end(failed);
 	if (state != ZNS_DUMP)
 		return failed;
 	if (failed) {

@@ -97,6 +97,9 @@ extern int zns_serve_begin(bool of_dump);
  * becomes durable. Returns the answer for the sender, 0 if its pages are safe here.
  */
 extern int zns_serve_commit(void (*close)(void));
+/* The answer to a sender's PS_IOV_PARENT for image @id, if it asks who we are (zns-send.h); else
+ * -1. */
+extern int zns_serve_word(unsigned long id);
 /* Does it serve pages from zones on demand? *@nr_pages: at most so many. NULL: printed. */
 extern bool zns_serve_reads(void);
 extern void *zns_serve_read(unsigned long pid, unsigned long vaddr, unsigned long *nr_pages);
@@ -140,7 +143,8 @@ extern int zns_dump_commit(int failed);
 extern int zns_live_commit(int failed);
 /* Opens /proc/PID/smaps of a task, or what a live dump has instead, without sizes. -1: printed. */
 extern int zns_open_smaps(pid_t pid);
-/* Can --track-mem be asked for although the kernel has no soft-dirty bits? Images go to zones. */
+/* Can --track-mem be asked for although the kernel has no soft-dirty bits? Images go to zones, or
+ * pages to a page server. */
 extern bool zns_tracks_memory(void);
 /*
  * The memory of a frozen task of a live dump. False: dump it as usual. True: it is done, *@ret 0 or
@@ -149,6 +153,16 @@ extern bool zns_tracks_memory(void);
 extern bool zns_live_task(struct pstree_item *item, struct vm_area_list *vmas, int *ret);
 /* The guard pages of a task come with its memory, from who looks at that: not now. */
 extern bool zns_guards_later(pid_t pid);
+/*
+ * After the thaw of a pre-dump to a page server: sends a task's pages, if the helper tracks them. 0
+ * or -1.
+ */
+extern int zns_send_pages(struct pstree_item *item);
+/* A page server whose host is gone without a word is given up, and not waited for. 0. */
+extern int zns_limit_silence(int sk);
+/* Notes that a dump has failed, if @ret is not 0. True if one has: its page server shall not keep
+ * the pages. */
+extern bool zns_send_failed(int ret);
 /* Commands that cannot work on zones yet: -1 with one line if zns options are given. */
 extern int zns_refuse(const char *what);
 /*

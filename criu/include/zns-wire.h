@@ -11,12 +11,13 @@
  */
 #include <stdint.h>
 
-#define ZW_VERSION 7
+#define ZW_VERSION 8
 #define ZW_MAX_IOV 1024 /* most iovecs in one message */
 #define ZW_MAX_MSG (sizeof(struct zw_hdr) + ZW_MAX_IOV * sizeof(struct zw_iov))
 #define ZW_MAX_FDS 4
 #define ZW_NAME 64 /* image names, with the NUL */
 #define ZW_STR 256 /* option strings, with the NUL */
+#define ZW_ID 16 /* bytes of a checkpoint's id */
 
 /* the helper's descriptor of a pipe to its guard; each half second a uint32_t: the deadline, s */
 #define ZW_BEAT_FD 4
@@ -82,6 +83,16 @@ enum zw_op {
 	/* image, pid: this pages image is the one of that task. Its pagemap gets its entries when
 	   it comes */
 	ZW_LIVE_IMAGE,
+	/* sender of a dump to a page server: the helper tracks and reads memory, criu sends it */
+	/* pid, nr: enum zw_rounds; payload zw_send; fds: reply. Answered when it is time to freeze
+	   the tasks. → kind ZW_KIND_PAGES: written pages are tracked, and a memfd with struct
+	   zw_chunk[ZW_CHUNKS]; ZW_LIVE_SMAPS and ZW_LIVE_FINAL are for it, too. ZW_KIND_NONE: no
+	   tracker, the helper is of no use */
+	ZW_SEND_BEGIN = 190,
+	/* pid, image: the chunk to be filled; fds: reply → size: runs in it, 0: that was all; kind
+	   ZW_KIND_NONE: the helper does not have this task's pages */
+	ZW_SEND_PAGES,
+	ZW_SEND_DONE, /* fds: reply. The page server has committed */
 	/* neither */
 	ZW_CHECK = 110, /* payload --zns-dev or ""; fds: reply. Can a dump begin? */
 	/* page server: as ZW_DUMP_BEGIN, pid 0; pages images come as ZW_IMG_STREAM */
@@ -117,7 +128,8 @@ struct zw_area {
 };
 
 enum zw_rounds {
-	ZW_ROUNDS_COPY = 1, /* copy memory while the tasks run */
+	ZW_ROUNDS_COPY = 1, /* copy memory while the tasks run; to a page server: after the freeze
+			     */
 	ZW_ROUNDS_SMAPS = 2, /* the commit follows the thaw */
 	ZW_ROUNDS_TRACK = 4, /* pages that the parent has may stay there */
 	ZW_ROUNDS_KEEP = 8, /* the tasks run on: keep track of them for the next dump */
@@ -148,6 +160,26 @@ struct zw_begin {
 	uint32_t parent_dir;
 	uint32_t pre_dump; /* 1 */
 	uint32_t live; /* enum zw_live, flags */
+};
+
+struct zw_send {
+	/* what the page server writes, and its parent; all zero: none */
+	uint8_t id[ZW_ID], parent[ZW_ID];
+};
+
+/* Pages of a task, in order of addresses. Those that the parent does not have are in the chunk's
+ * data, one after another. */
+struct zw_run {
+	uint64_t vaddr, len;
+	uint64_t parent; /* 1: it has them */
+};
+
+#define ZW_CHUNKS 2 /* one is filled while the other is sent */
+#define ZW_CHUNK_RUNS 8192
+#define ZW_CHUNK_BYTES (2u << 20)
+struct zw_chunk {
+	struct zw_run run[ZW_CHUNK_RUNS];
+	uint8_t data[ZW_CHUNK_BYTES];
 };
 
 /* Places for progress; a descriptor for each, in this order. */
@@ -188,6 +220,7 @@ struct zw_reply {
 	uint32_t image;
 	uint32_t warn; /* msg is a warning */
 	uint64_t size; /* bytes; on begin of a dump: checkpoints in the chain of its parents */
+	uint8_t id[ZW_ID], parent[ZW_ID]; /* on begin of a dump; no parent: all zero */
 	char msg[512]; /* code != 0: one line for the user; on begin and commit: a summary */
 };
 

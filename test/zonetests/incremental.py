@@ -248,9 +248,9 @@ def exported(scene):
 
 # ---- trackers between dumps (live.md, "Incremental dumps") ----------------------------------------------
 
-def processes(scene, *cmdline):
-    """Those of this scene's runtime directory with this command line."""
-    found, mark = [], f'ZNS_RUN={scene.device.env["ZNS_RUN"]}'.encode()
+def processes(env, *cmdline):
+    """Those of this runtime directory with this command line."""
+    found, mark = [], f'ZNS_RUN={env["ZNS_RUN"]}'.encode()
     for p in Path('/proc').iterdir():
         try:
             if p.name.isdigit() and (p / 'cmdline').read_bytes().split(b'\0')[:len(cmdline)] == list(cmdline) and \
@@ -263,7 +263,7 @@ def processes(scene, *cmdline):
 
 def keepers(scene):
     """The processes that hold trackers for this scene's tasks."""
-    return processes(scene, b'zns-helper', b'--keep')
+    return processes(scene.device.env, b'zns-helper', b'--keep')
 
 
 def nobody_keeps(scene):
@@ -377,11 +377,11 @@ def cut_off(chain, victim, extra):
                               stderr=subprocess.DEVNULL) as criu:
             victims = [criu.pid] if victim == 'criu' else []
             while criu.poll() is None and not (log.exists() and b'live: task' in log.read_bytes()):
-                victims = victims or [p for p in processes(chain.scene, b'zns-helper') if p not in keepers(chain.scene)]
+                victims = victims or [p for p in processes(chain.scene.device.env, b'zns-helper') if p not in keepers(chain.scene)]
             for pid in victims:
                 ztlib.kill(pid)
             criu.wait()
-        wait_until(lambda: not [p for p in processes(chain.scene, b'zns-helper') if p not in keepers(chain.scene)], 20)
+        wait_until(lambda: not [p for p in processes(chain.scene.device.env, b'zns-helper') if p not in keepers(chain.scene)], 20)
         if chain.scene.ids() == before:
             shutil.rmtree(images)
             return

@@ -178,5 +178,5 @@ void dump_commit(struct dump *d, struct packet *p)
 	} else {
 		reply_send(p->nr_fd ? p->fd[0] : -1, &r, -1);
 	}
-	live_end(d);
+	live_end(d->live);
 }

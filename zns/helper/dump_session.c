@@ -171,6 +171,8 @@ static void say_admitted(const struct dump *d, struct packet *p)
 	struct zw_reply r = { .size = d->h->chain ? zns_chain_levels(d->h->chain) : 0,
 			      .warn = g->note != NULL };
 
+	memcpy(r.id, d->v.id, ZNS_UUID_LEN);
+	memcpy(r.parent, d->parent, ZNS_UUID_LEN);
 	if (d->has_parent)
 		snprintf(parent, sizeof(parent), " on parent %s", zns_uuid_format(d->parent, text));
 	snprintf(r.msg, sizeof(r.msg),
@@ -291,7 +293,7 @@ void dump_end(struct helper *h)
 	struct zns_err err = ZNS_ERR_INIT;
 
 	zns_writer_cancel(h->dump->v.w, -ECANCELED, "criu ended before the commit");
-	live_end(h->dump);
+	live_end(h->dump->live);
 	dump_check(h->dump, &err);
 	/* no line after a commit, which printed its own */
 	progress_stop(h, &(struct outcome){ .error = err.msg });

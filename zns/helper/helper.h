@@ -36,6 +36,7 @@ struct helper {
 	struct zns_chain *chain; /* the checkpoint and its parents; in a dump only the parents */
 	struct dump *dump;
 	struct restore *restore;
+	struct send *send;
 	int fills; /* epoll of the tasks whose areas are to be filled (fill.c); -1: none yet */
 };
 
@@ -71,6 +72,11 @@ int dump_begin(struct helper *h, struct packet *p, struct zns_err *err);
 void dump_packet(struct helper *h, struct packet *p);
 void dump_broker_gone(struct helper *h);
 void dump_end(struct helper *h); /* criu is gone; an uncommitted dump is dropped */
+
+/* send.c: a dump to a page server */
+int send_begin(struct helper *h, struct packet *p, struct zns_err *err);
+void send_packet(struct helper *h, struct packet *p);
+void send_end(struct helper *h); /* criu is gone; what it did not finish does not count */
 
 /* restore_session.c */
 int restore_begin(struct helper *h, struct packet *p, struct zns_err *err);

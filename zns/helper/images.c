@@ -381,7 +381,7 @@ void dump_packet(struct helper *h, struct packet *p)
 		ret = live_rounds(d, p, &err);
 		break;
 	case ZW_LIVE_SMAPS:
-		ret = live_maps(d, p, &err);
+		ret = live_maps(d->live, p, &err);
 		break;
 	case ZW_LIVE_FINAL:
 		ret = live_final(d, p, &err);

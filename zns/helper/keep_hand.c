@@ -127,7 +127,7 @@ static int hand_over(struct live *l)
 		set.nr += can_be_kept(&l->task[n], fd);
 	if (!set.nr || set.nr > KEEP_TASKS_MAX)
 		return -ENOENT;
-	memcpy(set.id, l->d->v.id, ZNS_UUID_LEN);
+	memcpy(set.id, l->keep.id, ZNS_UUID_LEN);
 	ret = keep_send(l->keep.next, &set);
 	for (size_t n = 0; n < l->nr_tasks && !ret; n++)
 		ret = send_task(l, &l->task[n]);

@@ -112,8 +112,8 @@ static void look_at(struct live *l, int dir, const char *name, const pid_t *pid,
 	if (sk < 0)
 		return;
 	ret = receive(sk, &set, &one);
-	ours = !ret && l->track && l->d->has_parent && k->parent < 0 &&
-	       !memcmp(set.id, l->d->parent, ZNS_UUID_LEN);
+	ours = !ret && l->track && k->has_parent && k->parent < 0 &&
+	       !memcmp(set.id, k->of, ZNS_UUID_LEN);
 	if (ours) {
 		k->parent = sk;
 		k->task = one.task;

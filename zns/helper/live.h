@@ -37,6 +37,7 @@ struct live_task {
 	struct zns_spans areas, parents_areas; /* that were dumped, now and then */
 	bool kept; /* its tracker is that of the parent */
 	bool seen; /* in this round */
+	struct zns_spans send; /* to a page server */
 	struct live_maps before, frozen; /* the freeze */
 	size_t text_bytes; /* of the second */
 	/* from the freeze on */
@@ -96,6 +97,8 @@ int live_open_part(struct live *l, struct zns_err *err);
 int live_flush_stage(struct live *l, struct zns_err *err);
 
 /* live_rounds.c */
+/* Protects what a task wrote since it was last protected; @copy gets it. */
+int live_protect(struct live_task *t, struct zns_spans *copy, struct zns_err *err);
 int live_new(struct dump *d, struct zns_err *err);
 int live_rounds(struct dump *d, struct packet *p, struct zns_err *err);
 /*
@@ -105,6 +108,26 @@ int live_rounds(struct dump *d, struct packet *p, struct zns_err *err);
 bool live_has_no_room(struct live *l);
 int live_give_up(struct live *l, struct zns_err *err);
 int live_check_room(struct live *l, struct zns_err *err);
+
+/* live_rest.c */
+/* Areas as criu lists them; those of @whole are copied as they are. */
+struct live_areas {
+	struct zns_spans all, whole;
+};
+
+int live_areas(struct packet *p, struct live_areas *a, struct zns_err *err);
+void live_areas_free(struct live_areas *a);
+/* Has a frozen task a tracker that is good for this pagemap? */
+bool live_is_tracked(struct live *l, struct live_task *t, const char *pagemap);
+/*
+ * @rest: pages of a frozen task that are to be copied now. Places that are left in @t->places count
+ * as they are, and so does what is left in @t->parent.
+ */
+int live_rest(struct live *l, struct live_task *t, const struct live_areas *a,
+	      struct zns_spans *rest, struct zns_spans *guards, struct zns_err *err);
+/* For criu: a memfd with guard pages, or -1: it has to look for them. */
+int live_guards_fd(const struct live *l, const struct zns_spans *guards);
+
 /* live_final.c */
 int live_final(struct dump *d, struct packet *p, struct zns_err *err);
 int live_image(struct dump *d, struct packet *p, struct zns_err *err);
@@ -115,7 +138,7 @@ void live_note_plain(struct dump *d, pid_t pid, uint64_t bytes);
 
 /* live_maps.c: before the freeze, in it, and after it */
 void live_maps_before(struct live_task *t);
-int live_maps(struct dump *d, struct packet *p, struct zns_err *err);
+int live_maps(struct live *l, struct packet *p, struct zns_err *err);
 int live_maps_check(struct live_task *t, struct zns_err *err);
 void live_maps_free(struct live_maps *m);
 
@@ -132,6 +155,6 @@ void live_verify_end(struct live *l);
 int live_finish(struct dump *d, struct zns_err *err);
 int live_describe(const struct dump *d, ZnsPb__Checkpoint *c); /* for the record; 0 or -ENOMEM */
 /* Lets the tasks go. */
-void live_end(struct dump *d);
+void live_end(struct live *l);
 
 #endif

@@ -12,114 +12,14 @@
 #include "zns/grow.h"
 #include "zns/track_control.h"
 
-#define AREAS_MAX (1u << 22)
-
-/* Areas as criu lists them; those of @whole are copied as they are. */
-struct areas {
-	struct zns_spans all, whole;
-};
-
-static int read_areas(struct packet *p, struct areas *a, struct zns_err *err)
-{
-	size_t len = (size_t)p->h.nr * sizeof(struct zw_area);
-	cleanup_free struct zw_area *v = malloc(len + 1);
-	uint64_t end = 0;
-
-	if (p->nr_fd != 2 || p->h.nr > AREAS_MAX || !v || zns_pread_all(p->fd[1], v, len, 0))
-		return zns_fail(err, -EPROTO, "criu sent an impossible list of areas");
-	for (uint32_t n = 0; n < p->h.nr; n++) {
-		if (v[n].start < end || v[n].end <= v[n].start)
-			return zns_fail(err, -EPROTO, "criu sent areas that are out of order");
-		end = v[n].end;
-		if (zns_spans_add(&a->all, v[n].start, v[n].end) ||
-		    (v[n].whole && zns_spans_add(&a->whole, v[n].start, v[n].end)))
-			return zns_fail(err, -ENOMEM, "no memory for a list of areas");
-	}
-	if (track_more_areas(p->h.pid, &a->all))
-		return zns_fail(err, -ENOMEM, "no memory for a list of areas");
-	return 0;
-}
-
-/* What is to be read now: written pages, and those that were owed and are still there. */
-static int list_rest(struct live_task *t, const struct areas *a, const struct zns_spans *stale,
-		     struct zns_spans *rest)
-{
-	struct zns_spans there = { 0 }, owed = { 0 };
-	int ret = zns_spans_without(&t->owed, stale, &there);
-
-	if (!ret)
-		ret = zns_spans_both(&there, &a->all, &owed);
-	if (!ret)
-		ret = zns_spans_join(rest, &owed);
-	if (!ret)
-		ret = zns_spans_join(rest, &a->whole);
-	zns_spans_free(&there);
-	zns_spans_free(&owed);
-	return ret;
-}
-
-/*
- * A dump protects pages of areas that criu does not want, too. Should it want them later, they are
- * clean, and no checkpoint has them.
- */
-static int list_unknown(struct live_task *t, const struct areas *a, const struct zns_spans *stale,
-			struct zns_spans *rest, struct zns_err *err)
-{
-	struct zns_spans new = { 0 }, clean = { 0 }, copied = { 0 }, unknown = { 0 }, has = { 0 };
-	int ret = zns_spans_without(&a->all, &t->parents_areas, &new);
-
-	if (!ret)
-		ret = zns_spans_without(&new, stale, &clean);
-	for (size_t n = 0; n < t->places.nr && clean.nr && !ret; n++)
-		ret = zns_spans_add(&copied, t->places.p[n].vaddr,
-				    t->places.p[n].vaddr + t->places.p[n].len);
-	if (!ret)
-		ret = zns_spans_without(&clean, &copied, &unknown);
-	if (!ret && unknown.nr)
-		ret = zns_track_content(t->pid, unknown.s, unknown.nr, &has, err);
-	if (!ret)
-		ret = zns_spans_join(rest, &has);
-	zns_spans_free(&new);
-	zns_spans_free(&clean);
-	zns_spans_free(&copied);
-	zns_spans_free(&unknown);
-	zns_spans_free(&has);
-	return ret;
-}
-
-/* What of the parent's pages is still there, and as it was. */
-static int leave_to_parent(struct live_task *t, const struct areas *a,
-			   const struct zns_spans *stale, const struct zns_spans *rest)
-{
-	struct zns_spans there = { 0 }, clean = { 0 };
-	int ret = zns_spans_both(&t->parent, &a->all, &there);
-
-	if (!ret)
-		ret = zns_spans_without(&there, stale, &clean);
-	if (!ret)
-		ret = zns_spans_without(&clean, rest, &t->parent);
-	zns_spans_free(&there);
-	zns_spans_free(&clean);
-	return ret;
-}
-
 /* What has no good copy is forgotten, and copied now. */
-static int copy_rest(struct live *l, struct live_task *t, const struct areas *a,
+static int copy_rest(struct live *l, struct live_task *t, const struct live_areas *a,
 		     struct zns_spans *guards, struct zns_err *err)
 {
-	struct zns_spans stale = { 0 }, rest = { 0 };
+	struct zns_spans rest = { 0 };
 	uint64_t before = l->at;
-	int ret;
+	int ret = live_rest(l, t, a, &rest, guards, err);
 
-	if (l->again)
-		live_keep_changed(l);
-	ret = zns_track_final(t->track, a->all.s, a->all.nr, l->again, &stale, &rest, guards, err);
-	if (!ret && (places_drop(&t->places, stale.s, stale.nr) ||
-		     places_keep(&t->places, a->all.s, a->all.nr) ||
-		     list_rest(t, a, &stale, &rest) || leave_to_parent(t, a, &stale, &rest)))
-		ret = zns_fail(err, -ENOMEM, "no memory for lists of pages");
-	if (!ret && t->kept && list_unknown(t, a, &stale, &rest, err))
-		ret = zns_fail(err, -ENOMEM, "cannot list the new areas of task %d", t->pid);
 	if (!ret)
 		ret = live_copy(l, t, &rest, err);
 	if (!ret && t->owed.nr)
@@ -128,7 +28,6 @@ static int copy_rest(struct live *l, struct live_task *t, const struct areas *a,
 	if (!ret)
 		ret = live_verify(l, t, &a->all, &a->whole, err);
 	l->frozen_bytes += l->at - before;
-	zns_spans_free(&stale);
 	zns_spans_free(&rest);
 	return ret;
 }
@@ -174,22 +73,6 @@ static int entries(struct live_task *t, struct zns_err *err)
 	return ret;
 }
 
-/* A list for criu. -1: it has to look itself. */
-static int guards_fd(const struct live *l, const struct zns_spans *guards)
-{
-	cleanup_free struct zw_iov *v = malloc((guards->nr + 1) * sizeof(*v));
-	int fd = v && l->kernel.guards ? zns_memfd("zns-guards") : -1;
-
-	if (fd < 0)
-		return -1;
-	for (size_t n = 0; n < guards->nr; n++)
-		v[n] = (struct zw_iov){ guards->s[n].start, guards->s[n].end - guards->s[n].start };
-	if (!zns_pwrite_all(fd, v, guards->nr * sizeof(*v), 0))
-		return fd;
-	close(fd);
-	return -1;
-}
-
 int live_final(struct dump *d, struct packet *p, struct zns_err *err)
 {
 	struct zw_reply r = { .kind = ZW_KIND_NONE };
@@ -198,19 +81,13 @@ int live_final(struct dump *d, struct packet *p, struct zns_err *err)
 	const char *name = packet_text(p);
 	cleanup_close int fd = -1;
 	struct zns_spans guards = { 0 };
-	struct areas a = { 0 };
+	struct live_areas a = { 0 };
 	int ret;
 
 	if (!l || !name || strlen(name) >= ZW_NAME || (t && t->final))
 		return zns_fail(err, -EPROTO, "criu sent an impossible task of a live dump");
 	l->frozen = true;
-	if (t && t->kept && t->track && strcmp(name, t->parents_pagemap)) {
-		live_keep_changed(l);
-		zns_track_free(t->track);
-		t->track = NULL;
-		zns_fail(&t->why, -ESTALE, "the parent has its pages under another name");
-	}
-	if (!t || !t->track) {
+	if (!live_is_tracked(l, t, name)) {
 		snprintf(r.msg, sizeof(r.msg), "live: task %d is copied now: %s", p->h.pid,
 			 t ? t->why.msg : "it is new");
 		reply_send(p->fd[0], &r, -1);
@@ -218,7 +95,7 @@ int live_final(struct dump *d, struct packet *p, struct zns_err *err)
 	}
 	ret = dump_check(d, err);
 	if (!ret)
-		ret = read_areas(p, &a, err);
+		ret = live_areas(p, &a, err);
 	if (!ret)
 		ret = copy_rest(l, t, &a, &guards, err);
 	if (!ret)
@@ -226,7 +103,7 @@ int live_final(struct dump *d, struct packet *p, struct zns_err *err)
 	zns_spans_free(&t->areas);
 	t->areas = a.all;
 	zns_spans_free(&a.whole);
-	fd = ret ? -1 : guards_fd(l, &guards);
+	fd = ret ? -1 : live_guards_fd(l, &guards);
 	zns_spans_free(&guards);
 	if (ret)
 		return ret;

@@ -12,6 +12,8 @@ struct live;
 struct live_task;
 
 struct live_keep {
+	uint8_t id[ZNS_UUID_LEN], of[ZNS_UUID_LEN]; /* the new checkpoint; its parent */
+	bool has_parent;
 	int parent; /* socket to the keeper of the parent; -1: none */
 	bool changed; /* it knows that we protect pages anew */
 	struct keep_packet *task; /* what it has, while nobody claimed them */

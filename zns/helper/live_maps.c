@@ -120,13 +120,13 @@ static void count_text(struct live_task *t)
 		t->text_bytes += t->frozen.area[n].line_len + most + 2;
 }
 
-int live_maps(struct dump *d, struct packet *p, struct zns_err *err)
+int live_maps(struct live *l, struct packet *p, struct zns_err *err)
 {
 	struct zw_reply r = { .kind = ZW_KIND_NONE };
-	struct live_task *t = d->live ? live_find(d->live, p->h.pid) : NULL;
+	struct live_task *t = l ? live_find(l, p->h.pid) : NULL;
 	cleanup_close int fd = -1;
 
-	if (!d->live)
+	if (!l)
 		return zns_fail(err, -EPROTO, "criu asked for the areas of a task at a wrong time");
 	if (t && t->before.nr && !read_maps(&t->frozen, t->pid, "maps")) {
 		fd = zns_memfd("zns-smaps");

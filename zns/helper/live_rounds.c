@@ -22,8 +22,7 @@ static int criu_lives(struct live *l, struct zns_err *err)
 	return ret;
 }
 
-/* Protects what a task wrote since the round before; @copy gets it. */
-static int protect(struct live_task *t, struct zns_spans *copy, struct zns_err *err)
+int live_protect(struct live_task *t, struct zns_spans *copy, struct zns_err *err)
 {
 	struct zns_err e = ZNS_ERR_INIT;
 	struct zns_spans left = { 0 };
@@ -106,7 +105,7 @@ static int one_round(struct live *l, bool must, struct zns_err *err)
 	live_keep_changed(l);
 	for (size_t n = 0; n < l->nr_tasks && !ret; n++)
 		if (l->task[n].track)
-			ret = protect(&l->task[n], &copy[n], err);
+			ret = live_protect(&l->task[n], &copy[n], err);
 	if (!ret && stands_still(l, copy) && !must) {
 		l->not_converging = true;
 		ret = owe(l, copy, err);
@@ -304,6 +303,9 @@ int live_rounds(struct dump *d, struct packet *p, struct zns_err *err)
 	live_verify_begin(l);
 	if (l->kernel.tracker == ZNS_TRACKER_UFFD) {
 		l->track = how & ZW_ROUNDS_TRACK;
+		l->keep.has_parent = d->has_parent;
+		memcpy(l->keep.of, d->parent, ZNS_UUID_LEN);
+		memcpy(l->keep.id, d->v.id, ZNS_UUID_LEN);
 		live_keep_begin(l, how & ZW_ROUNDS_KEEP);
 	}
 	ret = prepare(l, how, err);

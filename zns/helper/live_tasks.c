@@ -27,6 +27,7 @@ static void forget(struct live *l, size_t n)
 	zns_spans_free(&t->parent);
 	zns_spans_free(&t->areas);
 	zns_spans_free(&t->parents_areas);
+	zns_spans_free(&t->send);
 	live_maps_free(&t->before);
 	live_maps_free(&t->frozen);
 	free(t->entries);
@@ -69,10 +70,8 @@ int live_look(struct live *l, struct zns_err *err)
 	return ret;
 }
 
-void live_end(struct dump *d)
+void live_end(struct live *l)
 {
-	struct live *l = d->live;
-
 	if (!l)
 		return;
 	while (l->nr_tasks)

@@ -29,10 +29,16 @@ static void dispatch(struct helper *h, struct packet *p)
 		restore_packet(h, p);
 		return;
 	}
+	if (h->send) {
+		send_packet(h, p);
+		return;
+	}
 	if (p->h.op == ZW_DUMP_BEGIN || p->h.op == ZW_RECEIVE_BEGIN)
 		ret = dump_begin(h, p, &err);
 	else if (p->h.op == ZW_RESTORE_BEGIN)
 		ret = restore_begin(h, p, &err);
+	else if (p->h.op == ZW_SEND_BEGIN)
+		ret = send_begin(h, p, &err);
 	else if (p->h.op == ZW_CHECK)
 		ret = check_device(h, p, &err);
 	else
@@ -130,6 +136,8 @@ int main(int argc, char **argv)
 		dump_end(&h);
 	if (h.restore)
 		restore_end(&h);
+	if (h.send)
+		send_end(&h);
 	/*
 	 * Threads may still write to the device. For the broker, a free lock and a closed
 	 * connection mean that the zones can be reset. So we close neither by hand: the kernel does

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef __CR_ZNS_SEND_H__
+#define __CR_ZNS_SEND_H__
+/*
+ * The sender of a dump or pre-dump to a page server: the helper tracks its memory. See
+ * Documentation/migration.md, "In rounds".
+ */
+#include <stdbool.h>
+
+struct pstree_item;
+struct vm_area_list;
+
+/*
+ * Which checkpoint a page server writes, and on which parent. It is asked for the parent of images
+ * that cannot be (PS_IOV_PARENT): a stock one has none of them, ours tells by that answer a word of
+ * both ids. The first one says that it does.
+ */
+#define ZNS_WHO 0x5a4e5300000000UL
+#define ZNS_WHO_IS_ZNS 0x5a4e5331
+#define ZNS_WHO_BITS 31 /* an int that is not negative */
+#define ZNS_WHO_WORDS 9 /* of 2 * 128 bits */
+
+/* Before the freeze, connected to the page server. 0, also if the helper is not to track; -1:
+ * printed. */
+extern int zns_send_begin(bool pre_dump);
+extern bool zns_sends(void);
+/* As zns_live_task. */
+extern bool zns_send_task(struct pstree_item *item, struct vm_area_list *vmas, int *ret);
+/* The page server has all, or the dump has failed, which it returns. */
+extern int zns_send_end(int failed);
+
+#endif
