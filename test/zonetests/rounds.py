@@ -26,7 +26,8 @@ WIDE = room(256)
 ON = ['--track-mem', '--leave-running']
 LAST = ['--track-mem']
 # memory that changes all the time; trees; threads; what the helper does not track
-PROGRAMS = ('busy', 'churn', 'cowtree', 'forkchain', 'threads', 'thp', 'shmanon', 'sysvipc')
+PROGRAMS = ('busy', 'churn', 'cowtree', 'forkchain', 'threads', 'thp', 'guards', 'scattered', 'twowriters', 'shmanon',
+            'sysvipc')
 
 
 class Rounds(Chain):
