@@ -183,6 +183,13 @@ static int compare_lists(struct live_verify *v, const struct live_task *t,
 	for (size_t n = 0; n < c.nr && !ret; n++)
 		for (uint64_t va = c.s[n].start; va < c.s[n].end; va += page)
 			complain(v, &v->superfluous, va);
+	/* Of these every page is wanted, and no pagemap tells of them: the vdso. */
+	zns_spans_free(&a);
+	if (!ret)
+		ret = zns_spans_without(whole, &copied, &a);
+	for (size_t n = 0; n < a.nr && !ret; n++)
+		for (uint64_t va = a.s[n].start; va < a.s[n].end; va += page)
+			complain(v, &v->missing, va);
 	zns_spans_free(&has);
 	zns_spans_free(&copied);
 	zns_spans_free(&a);
