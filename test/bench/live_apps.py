@@ -35,7 +35,6 @@ VALUE_BYTES = 1000
 KEY_BYTES = 1350            # of memory, all told
 BEFORE_S, AFTER_S = 1.0, 0.3
 NONE_S = 2.0                # a turn without a dump
-ARMS = ['none', 'live', 'plain', 'stock']
 KEYS = [('per_s', 'per second', 0), ('p50_ms', 'p50, ms', 2), ('p99_ms', 'p99, ms', 2), ('p999_ms', 'p99.9, ms', 1), ('max_ms', 'longest, ms', 1),
         ('gap_ms', 'no answer for, ms', 1), ('frozen_ms', "criu's frozen time, ms", 1), ('wall_s', 'turn, s', 2)]
 
@@ -160,7 +159,7 @@ def turn(bench, load, arm, rate, seconds):
 
 def case(bench, load, args):
     """{(mode, arm): [figures of each round]}"""
-    arms = [a for a in ARMS if a == 'none' or any(s.name == a for s in bench.systems)]
+    arms = ['none', *(s.name for s in bench.systems)]
     found = {}
     rate = 0
     for mode in args.modes:
@@ -195,6 +194,10 @@ def table(name, unit, found):
     yield ''
 
 
+def at_most(options, mibps):
+    return [*((name, *value) for name, *value in options if name != 'zns-qos'), ('zns-qos', str(mibps)), ('zns-qos-max', str(mibps))]
+
+
 def loads(args, directory):
     for mib in args.redis:
         yield lambda place, mib=mib: RedisLoad(mib, place)
@@ -211,6 +214,7 @@ def main():
     parser.add_argument('--scale', type=int, default=15, metavar='N', help="pgbench's scale (default 15, some 220 MiB)")
     parser.add_argument('--modes', type=lambda s: s.split(','), default=['full', 'rate'], metavar='MODE,…', help='full, rate (default both)')
     parser.add_argument('--rate', type=int, default=0, metavar='N', help='so many a second for `rate` (default: half of `full`)')
+    parser.add_argument('--paced', type=numbers, default=[], metavar='MIBPS,…', help='one more arm each: live, with --zns-qos-max')
     parser.add_argument('--seconds', type=int, default=8, metavar='S', help='of load in one turn of PostgreSQL (default 8)')
     parser.add_argument('--no-stock', action='store_true', help='without stock CRIU')
     parser.add_argument('--report', metavar='DIR', help='write live-apps.md and live-apps.json there')
@@ -233,6 +237,9 @@ def main():
         try:
             args.sizes = [load.mib]
             bench = freeze.Bench(args, directory)
+            for mibps in args.paced:
+                plain = next(s for s in bench.systems if s.name == 'plain')
+                bench.systems.append(freeze.System(bench, f'live-{mibps}', plain.criu, [*at_most(plain.options, mibps), ('zns-live',)]))
             load.start()
             found = case(bench, load, args)
             cases.append({'name': load.name, 'figures': {f'{m}/{a}': f for (m, a), f in found.items()}})
