@@ -11,6 +11,7 @@ It never judges times; it fails if a dump fails.
 """
 import argparse
 import array
+import bisect
 import json
 import os
 import shutil
@@ -110,15 +111,16 @@ class PostgresLoad:
 
 
 def figures(samples, begin_ns, end_ns):
-    """What came in the window; @samples in order of their answers."""
-    inside = [(due, done) for due, done in samples if begin_ns <= done < end_ns]
-    if len(inside) < 20:
-        raise Failed(f'{len(inside)} answers in a whole turn')
-    latency = sorted(done - due for due, done in inside)
-    times = [begin_ns, *(done for _, done in inside), end_ns]
+    """What came in the window; @samples in order of their answers. What waited at its end counts with all its latency."""
+    times = [done for _, done in samples]
+    first, last = bisect.bisect_left(times, begin_ns), bisect.bisect_left(times, end_ns)
+    if last - first < 20 or not first or last == len(times):
+        raise Failed(f'{last - first} answers in a whole turn')
+    latency = sorted(done - due for due, done in samples[first:] if due < end_ns)
+    times = times[first - 1:last + 1]
     of = lambda share: latency[min(len(latency) - 1, int(len(latency) * share))] / 1e6      # noqa: E731
-    return {'per_s': len(inside) / ((end_ns - begin_ns) / 1e9), 'p50_ms': of(0.5), 'p99_ms': of(0.99), 'p999_ms': of(0.999),
-            'max_ms': latency[-1] / 1e6, 'gap_ms': max(b - a for a, b in zip(times, times[1:])) / 1e6, 'answers': len(inside)}
+    return {'per_s': (last - first) / ((end_ns - begin_ns) / 1e9), 'p50_ms': of(0.5), 'p99_ms': of(0.99), 'p999_ms': of(0.999),
+            'max_ms': latency[-1] / 1e6, 'gap_ms': max(b - a for a, b in zip(times, times[1:])) / 1e6, 'answers': last - first}
 
 
 def dump(bench, system, pid):
