@@ -9,6 +9,7 @@ test/vm/60-incremental.test.sh runs them in a guest that has those. What needs n
 """
 import argparse
 import os
+import re
 import shutil
 import signal
 import statistics
@@ -51,6 +52,16 @@ def is_small(chain, ident, full):
     return pages
 
 
+def left_to_parent(chain, n):
+    """What show says of it: most of the full dump's pages, and the same in words."""
+    record, whole = chain.record(chain.ids[n]), chain.record(chain.ids[0])['page_bytes']
+    if not whole / 2 < record['parent_bytes'] <= whole - record['page_bytes'] / 2:
+        raise Failed(f'{record["parent_bytes"]} bytes were left to the parent, {record["page_bytes"]} not, of {whole}')
+    text = chain.scene.device.ctl('show', chain.ids[n]).stdout
+    if not re.search(r'^parent .*, which has [0-9.]+ [KM]iB of its memory pages$', text, re.M):
+        raise Failed('znsctl show does not say what the parent has')
+
+
 def chain_of(scene, by_id, **args):
     """A full dump and STEPS more; the task is gone."""
     chain = Chain(scene, **args)
@@ -59,6 +70,7 @@ def chain_of(scene, by_id, **args):
         chain.step()
         chain.dump(parent=chain.ids[-1] if by_id else n - 1, extra=RUN_ON if n < STEPS else TRACK)
         is_small(chain, chain.ids[n], chain.ids[0])
+        left_to_parent(chain, n)
         expect('parent', chain.record(chain.ids[n])['parent'], chain.ids[n - 1])
         expect('pages beside the handle', plain_images(chain.images(n)), [])
     chain.gone()

@@ -165,8 +165,13 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls,
 		       c->origin->host ? ctl_text(c->origin->host) : "",
 		       c->origin->image_dir ? " into " : "",
 		       c->origin->image_dir ? ctl_text(c->origin->image_dir) : "");
-	if (c->has_parent && c->parent.len == ZNS_UUID_LEN)
-		printf("parent      %s\n", zns_uuid_format(c->parent.data, id));
+	if (c->has_parent && c->parent.len == ZNS_UUID_LEN) {
+		printf("parent      %s", zns_uuid_format(c->parent.data, id));
+		if (c->has_parent_bytes)
+			printf(", which has %s of its memory pages",
+			       zns_format_size(c->parent_bytes, size, sizeof(size)));
+		printf("\n");
+	}
 	if (c->pre_dump)
 		printf("            a pre-dump: memory only, a parent for others\n");
 	for (at = 0; ls && (child = ctl_next_child(ls, c, &at));)

@@ -23,6 +23,8 @@ static int describe(struct dump *d, uint64_t frozen_us, struct zns_err *err)
 	ssize_t n;
 
 	c->has_pre_dump = c->pre_dump = d->pre_dump;
+	c->has_parent_bytes = d->has_parent;
+	c->parent_bytes = d->parent_bytes;
 	c->has_frozen_us = !d->pages_only; /* the task is frozen on another machine */
 	c->frozen_us = frozen_us;
 	c->has_pages_only = c->pages_only = d->pages_only;

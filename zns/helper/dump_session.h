@@ -53,6 +53,7 @@ struct dump {
 	uint8_t parent[ZNS_UUID_LEN];
 	ZnsPb__Handle *parent_handle; /* the handle that named it; or NULL */
 	uint64_t expected; /* bytes, estimated */
+	uint64_t parent_bytes; /* of pages that the pagemaps leave to the parent */
 	struct pages *pages;
 	uint32_t nr_pages, max_pages;
 	struct stream *streams;

@@ -5,6 +5,7 @@
 #include "live.h"
 #include "zns/grow.h"
 #include "zns/handle.h"
+#include "zns/pagemap.h"
 
 /* limits the handle, which lists them, for a tree of thousands of processes */
 #define COPIES_MAX 2000
@@ -54,6 +55,25 @@ static bool keep_copy(struct dump *d, const char *name, int fd, bool beside)
 	return true;
 }
 
+/* For the record alone: what cannot be read here fails where it is of use. */
+static void note_parents(struct dump *d, const char *name, int fd)
+{
+	cleanup_free struct zns_pagemap_run *run = NULL;
+	cleanup_free uint8_t *buf = NULL;
+	uint32_t pages_id;
+	struct stat st;
+	size_t nr = 0;
+
+	if (!d->has_parent || strncmp(name, "pagemap-", 8) || fstat(fd, &st))
+		return;
+	buf = malloc((size_t)st.st_size + 1);
+	if (!buf || zns_pread_all(fd, buf, (size_t)st.st_size, 0) ||
+	    zns_pagemap_runs(buf, (size_t)st.st_size, name, &run, &nr, &pages_id, NULL))
+		return;
+	for (size_t n = 0; n < nr; n++)
+		d->parent_bytes += run[n].parent ? run[n].len : 0;
+}
+
 static int image_fd(struct dump *d, struct packet *p, struct zns_err *err)
 {
 	const char *name = image_name(p, err);
@@ -69,6 +89,7 @@ static int image_fd(struct dump *d, struct packet *p, struct zns_err *err)
 		ret = live_fill_pagemap(d, name, p->fd[0], err);
 	if (ret)
 		return ret;
+	note_parents(d, name, p->fd[0]);
 	keep_copy(d, name, p->fd[0], false);
 	ret = zns_wimage_from_fd(img, p->fd[0], err);
 	return ret ? ret : zns_wimage_seal(img, err);
