@@ -747,7 +747,7 @@ static void moves(void **state)
 	OK(zns_store_set_mark(s, &mark, NULL));
 
 	/* Not without a later version; not of another container; not of what is not there; not over
-	 * the edge. */
+	 * the edge; not more than it had. */
 	assert_int_equal(zns_store_move(s, &a.c, &err), -ESTALE);
 	ck_init(&other, 1, "db", 7, 0, 8192);
 	other.c.moved = 1;
@@ -756,6 +756,10 @@ static void moves(void **state)
 	other.c.moved = 1;
 	assert_int_equal(zns_store_move(s, &other.c, &err), -ENOENT);
 	ck_init(&other, 1, "web", 7, CAP - 4096, 8192);
+	other.c.moved = 1;
+	assert_int_equal(zns_store_move(s, &other.c, &err), -EINVAL);
+	ck_init(&other, 1, "web", 7, 0, 12288);
+	other.c.bytes = a.c.bytes + 1;
 	other.c.moved = 1;
 	assert_int_equal(zns_store_move(s, &other.c, &err), -EINVAL);
 	assert_true(zns_store_zone_live(s, 4) == 8192 && !zns_store_zone_live(s, 7));

@@ -106,6 +106,28 @@ def restored(scene):
     tree = live.ctl(0, 'show', '--container', 'live', '-v')
     if ', composed\n' not in tree or ', a part of composed images\n' not in tree:
         raise Failed(f'the long tree says: {tree}')
+    expect('fsck', json.loads(live.ctl(0, 'fsck', '--json'))['problems'], [])
+
+
+@case
+def flattened(scene):
+    """Without parents: flatten writes it anew in plain images, and the superseded copies take no room any more."""
+    live = Live(scene(ROOM, 1))
+    before = live.device.json('show', live.id)
+    size = sum(len(b) for b in content(live.plain).values())
+    if before['bytes'] < size * 1.1:
+        raise Failed(f'{before["bytes"]} bytes for {size}: nothing is superseded')
+    done = live.device.json('flatten', live.id)
+    expect('bytes', (done['bytes'], done['checkpoints_read']), (size, 1))
+    shown = live.device.json('show', live.id)
+    expect('parts and composed images', [i['name'] for i in shown['images'] if i['part'] or 'runs' in i], [])
+    used = sum(z['len'] for z in before['zone_uses']) - sum(z['len'] for z in shown['zone_uses'])
+    if used < (before['bytes'] - size) * 0.9:
+        raise Failed(f'only {used} bytes were won of {before["bytes"] - size}')
+    live.same()
+    live.restore()
+    live.chain.by_id(live.id)
+    live.chain.end_task()
     if 'whole already' not in live.ctl(1, 'flatten', live.id):
         raise Failed('flatten says something else')
     expect('fsck', json.loads(live.ctl(0, 'fsck', '--json'))['problems'], [])

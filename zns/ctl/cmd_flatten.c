@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* flatten: reads an incremental checkpoint through its chain and writes it anew, whole, under
- * the same id. Handles and children stay valid. The checkpoint no longer needs its parents. */
+ * the same id. Handles and children stay valid. The checkpoint no longer needs its parents. And
+ * composed images become plain ones: what a live dump copied more than once takes no room any more.
+ */
 #include <limits.h>
 #include <string.h>
 #include "ctl.h"
@@ -20,12 +22,33 @@ struct flatten {
 	struct ctl_progress prog;
 };
 
+static bool is_composed(const ZnsPb__Manifest *m)
+{
+	for (size_t i = 0; i < m->n_images; i++)
+		if (m->images[i]->map)
+			return true;
+	return false;
+}
+
+/* Without a parent and superseded copies nothing would be won. */
+static int is_of_use(const struct flatten *x, const ZnsPb__Checkpoint *c, struct zns_err *err)
+{
+	char id[ZNS_UUID_STR];
+
+	if (c->has_parent || (!c->pages_only && is_composed(zns_chain_manifest(x->chain, 0))))
+		return 0;
+	return zns_fail(
+		err, -EINVAL, "checkpoint %s has no parent: %s", zns_uuid_format(c->id.data, id),
+		c->pages_only ?
+			"its pages are all there, `znsctl import --join` adds the other images" :
+			"it is whole already");
+}
+
 static int open_chain(struct flatten *x, const char *what, struct zns_err *err)
 {
 	struct zns_reader_params p = { 0 };
 	uint8_t id[ZNS_UUID_LEN];
 	ZnsPb__Response *resp;
-	char text[ZNS_UUID_STR];
 	int ret = zns_broker_resolve_id(&x->s.broker, what, id, err);
 
 	if (!ret)
@@ -34,14 +57,10 @@ static int open_chain(struct flatten *x, const char *what, struct zns_err *err)
 		return ret;
 	if (x->handle)
 		ret = zns_handle_agrees(x->handle, resp->checkpoints[0], err);
-	if (!ret && !resp->checkpoints[0]->has_parent)
-		ret = zns_fail(
-			err, -EINVAL, "checkpoint %s has no parent: %s", zns_uuid_format(id, text),
-			resp->checkpoints[0]->pages_only ?
-				"its pages are all there, `znsctl import --join` adds the other images" :
-				"it is whole already");
 	if (!ret)
 		ret = zns_session_chain(&x->s, resp, x->handle, &p, &x->chain, err);
+	if (!ret)
+		ret = is_of_use(x, resp->checkpoints[0], err);
 	if (!ret)
 		ret = zns_flat_new(x->chain, &x->flat, err);
 	if (!ret) { /* the manifest's own copy may be older */
@@ -168,9 +187,10 @@ static int print(const struct flatten *x, bool json)
 			ctl_json_join(ctl_json(x->v.c, "id container bytes page_bytes"),
 				      ctl_obj(J("checkpoints_read", zns_chain_levels(x->chain)))));
 	zns_uuid_format(x->v.c->id.data, id);
-	printf("%s of %s has no parent any more: %s in %u images\n", id,
-	       ctl_text(x->v.c->container), zns_format_size(x->v.c->bytes, size, sizeof(size)),
-	       x->v.c->nr_images);
+	printf("%s of %s is written anew, without %s: %s in %u images\n", id,
+	       ctl_text(x->v.c->container),
+	       zns_chain_levels(x->chain) > 1 ? "parents" : "superseded copies",
+	       zns_format_size(x->v.c->bytes, size, sizeof(size)), x->v.c->nr_images);
 	return CTL_OK;
 }
 
@@ -212,7 +232,7 @@ static int cmd_flatten(const struct ctl_cmd *cmd, int argc, char **argv)
 const struct ctl_cmd command_flatten = {
 	"flatten",
 	"[DEV] ID|DIRECTORY [--qos MIBPS]",
-	"write an incremental checkpoint anew without its parents, under its id",
+	"write a checkpoint anew without its parents and without superseded copies, under its id",
 	"  --qos MIBPS     bandwidth to write with, as --zns-qos of criu\n" CTL_DEV_HELP,
 	cmd_flatten,
 };

@@ -261,6 +261,14 @@ static bool completes(const ZnsPb__Checkpoint *c, const ZnsPb__Checkpoint *old)
 	return true;
 }
 
+/* Is it the same, flattened? Without its parent it holds all pages itself; else it is without
+ * copies that were superseded. */
+static bool is_flat(const ZnsPb__Checkpoint *c, const ZnsPb__Checkpoint *old)
+{
+	return !c->has_parent && c->pages_only == old->pages_only &&
+	       (old->has_parent || (!old->pages_only && c->bytes <= old->bytes));
+}
+
 int zns_state_may_replace(struct zns_state *st, const ZnsPb__Checkpoint *c, int code,
 			  struct zns_err *err)
 {
@@ -272,10 +280,9 @@ int zns_state_may_replace(struct zns_state *st, const ZnsPb__Checkpoint *c, int 
 	if (!old)
 		return zns_fail(err, code == -EINVAL ? -ENOENT : code,
 				"no checkpoint %s in the store", zns_uuid_format(c->id.data, id));
-	/* Without its parent it holds all pages itself (flatten). */
 	if (strcmp(old->ckpt->container, c->container) || old->ckpt->created_ns != c->created_ns ||
 	    ((old->ckpt->bytes != c->bytes || old->ckpt->pages_only != c->pages_only) &&
-	     !completes(c, old->ckpt) && !(old->ckpt->has_parent && !c->has_parent)))
+	     !completes(c, old->ckpt) && !is_flat(c, old->ckpt)))
 		return zns_fail(err, code, "checkpoint %s differs in more than where it stands",
 				zns_uuid_format(c->id.data, id));
 	if (zns_version_cmp(c, old->ckpt) <= 0)

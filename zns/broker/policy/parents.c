@@ -102,9 +102,10 @@ int flatten_check(const struct znsd *d, const ZnsPb__DumpBegin *q, struct zns_er
 	k = zns_store_find(d->store, q->flatten.data);
 	if (!k)
 		return checkpoint_absent(d, &q->flatten, "checkpoint", err);
-	if (!k->has_parent || q->has_parent || strcmp(k->container, q->container))
+	/* without a parent: its images are composed, and their manifest is the client's to read */
+	if (k->pages_only || q->has_parent || strcmp(k->container, q->container))
 		return zns_fail(err, -EINVAL,
-				"checkpoint %s has no parent, or is of another container",
+				"checkpoint %s has pages only, or is of another container",
 				zns_uuid_format(q->flatten.data, id));
 	if (parent_in_use(d, q->flatten.data))
 		return zns_fail(err, -EBUSY,

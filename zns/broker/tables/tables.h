@@ -65,7 +65,7 @@ struct lease_zone {
 enum lease_kind {
 	LEASE_DUMP,
 	LEASE_IMPORT, /* completes the checkpoint of pages only that has its id */
-	LEASE_FLATTEN, /* replaces a checkpoint with a parent by one without */
+	LEASE_FLATTEN, /* replaces a checkpoint by one without a parent and composed images */
 	LEASE_MEMORY, /* a running program's memory context */
 	LEASE_COMPACT, /* moves a checkpoint: the zones that it writes */
 	LEASE_SOURCE, /* the same move: the zones that it reads */
