@@ -108,13 +108,14 @@ static inline bool zones_become(struct zns_pages *ps, uint32_t n)
 	return zones_of(ps) == n;
 }
 
-/* -EAGAIN is what a caller tries again. Up to 10 s. */
+/* -EAGAIN is what a caller tries again. Up to 20 s. */
 static inline void put_later(struct zns_pages *ps, struct batch *b)
 {
+	uint64_t end = zns_mono_ns() + 20000000000ull;
 	struct zns_err err = ZNS_ERR_INIT;
 	int ret = -EAGAIN;
 
-	for (int i = 0; i < 1000 && ret == -EAGAIN; i++) {
+	while (ret == -EAGAIN && zns_mono_ns() < end) {
 		ret = zns_pages_put(ps, b->units, b->n, b->refs, &err);
 		if (ret == -EAGAIN)
 			msleep(10);

@@ -274,8 +274,8 @@ static void gives_up_open_zones(void **state)
 	struct zone z[4];
 
 	put(ps, a);
-	/* all four */
-	begin_request(&q, &d, "batch", 400, "wait=20", NULL);
+	/* All four, though it would share: it is worth waiting for them. */
+	begin_request(&q, &d, "batch", 400, NULL, NULL);
 	r = ask(&b, &q);
 	assert_int_equal(r->dump->n_groups, 4);
 	for (uint32_t i = 0; i < 4; i++) {
@@ -359,6 +359,29 @@ static void active_zones(void **state)
 	}
 	zns_pages_close(ps, true);
 	assert_true(all_empty(f));
+}
+
+/* Zones that are given up half full do not stay active for ever. */
+static void half_full_zones(void **state)
+{
+	struct fx *f = *state;
+	struct zns_pages *ps = opened(f, "web", NULL);
+	struct zns_broker b = client(f);
+	struct batch *a[6];
+
+	for (uint32_t i = 0; i < 6; i++) {
+		a[i] = batch(i, 1);
+		put_later(ps, a[i]);
+		begin(&b, "batch", 400); /* all that may be active */
+		abort_dump(&b);
+	}
+	for (uint32_t i = 0; i < 6; i++) {
+		check(ps, a[i]);
+		batch_free(a[i]);
+	}
+	zns_pages_close(ps, true);
+	assert_true(all_empty(f));
+	zns_broker_close(&b);
 }
 
 static struct zns_pages *faulty(struct fx *f, const char *fault)
@@ -466,6 +489,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(gives_up_open_zones, few_open, fx_teardown),
 		cmocka_unit_test_setup_teardown(a_full_device, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(active_zones, few_active, fx_teardown),
+		cmocka_unit_test_setup_teardown(half_full_zones, few_active, fx_teardown),
 		cmocka_unit_test_setup_teardown(zones_fail, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(a_zone_goes, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(nothing_works, fx_setup, fx_teardown),
