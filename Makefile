@@ -370,6 +370,12 @@ LIVE_APP_DUMPS	?= 20
 live-apps: all
 	$(Q)LIVE_APP_DUMPS=$(LIVE_APP_DUMPS) PATH=$(SYS_PATH) python3 test/zonetests/liveapps.py run -a --timeout 120 --report $(B)/report/liveapps
 
+# kill -9 of criu, helper and broker at every message of a live dump; LIVE_KILL_EVERY=3: at each third one.
+LIVE_KILL_EVERY	?= 1
+.PHONY: live-kill
+live-kill: all
+	$(Q)LIVE_KILL_EVERY=$(LIVE_KILL_EVERY) PATH=$(SYS_PATH) python3 test/zonetests/livekill.py run -a --timeout 120 --report $(B)/report/livekill
+
 # Chains with dirty tracking by the helper; in a guest with soft-dirty bits they are a part of test-vm.
 incremental: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/incremental.py run -a --report $(B)/report/incremental
