@@ -26,6 +26,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import freeze               # noqa: E402
+import freeze_steps         # noqa: E402
 from freeze import compare, syncfs, ztproto         # noqa: E402
 import ztapps               # noqa: E402
 import ztlib                # noqa: E402
@@ -154,6 +155,7 @@ def turn(bench, load, arm, rate, seconds):
     found = figures(load.end(), begin, end)
     found['wall_s'] = (end - begin) / 1e9
     if system:
+        found['steps_ms'] = freeze_steps.of_log((bench.dir / 'dump.log').read_text(errors='replace'))
         found['frozen_ms'] = ztproto.dump_stats(bench.dir / 'stats-dump')[2] / 1000
         system.remove()
     return found
@@ -200,6 +202,14 @@ def at_most(options, mibps):
     return [*((name, *value) for name, *value in options if name != 'zns-qos'), ('zns-qos', str(mibps)), ('zns-qos-max', str(mibps))]
 
 
+def steps(cases):
+    """Where the freeze goes, by criu's log."""
+    for name, found in cases:
+        names = [a for m, a in found if m == 'full' and a != 'none']
+        yield from ['', f'## Freeze: {name}', '']
+        yield from freeze_steps.table({a: [f['steps_ms'] for f in found['full', a]] for a in names}, names)
+
+
 def loads(args, directory):
     for mib in args.redis:
         yield lambda place, mib=mib: RedisLoad(mib, place)
@@ -230,7 +240,7 @@ def main():
     compare.become_subreaper()
     compare.BUILD.mkdir(parents=True, exist_ok=True)
     subprocess.run(['gcc', '-O2', '-Wall', '-Wextra', '-D_GNU_SOURCE', '-o', compare.BUILD / 'redisload', HERE / 'redisload.c'], check=True)
-    cases, text, facts = [], ['# What dumps cost programs that run on', ''], compare.machine_facts(args.dir)
+    done, cases, text, facts = [], [], ['# What dumps cost programs that run on', ''], compare.machine_facts(args.dir)
     for make in loads(args, args.dir):
         directory = Path(tempfile.mkdtemp(prefix='live-apps-', dir=args.dir))
         place = directory / 'app'
@@ -244,6 +254,7 @@ def main():
                 bench.systems.append(freeze.System(bench, f'live-{mibps}', plain.criu, [*at_most(plain.options, mibps), ('zns-live',)]))
             load.start()
             found = case(bench, load, args)
+            done.append((load.name, found))
             cases.append({'name': load.name, 'figures': {f'{m}/{a}': f for (m, a), f in found.items()}})
             text += table(load.name, load.unit, found)
             print('\n'.join(table(load.name, load.unit, found)), file=sys.stderr, flush=True)
@@ -258,7 +269,7 @@ def main():
     text += [f'Medians of {args.n} rounds, in parentheses the worst; the arms take turns on the same server, which runs on, as do its '
              f'clients. {facts["cores"]} cores, which server, clients and dump share; kernel {facts["kernel"]}, load '
              f'{facts["load_at_start"]:.1f} at the start. PostgreSQL\'s files are in RAM. Stock dumps into files in the page cache; ours is '
-             'durable on return.', '']
+             'durable on return.', *steps([d for d in done if ('full', 'none') in d[1]]), '']
     print('\n'.join(text))
     if args.report:
         target = Path(args.report)
