@@ -28,6 +28,7 @@
 #include "zns-memfd.h"
 #include "zns-opts.h"
 #include "zns-pages.h"
+#include "zns-proc.h"
 #include "zns-send.h"
 #include "zns-session.h"
 
@@ -118,7 +119,7 @@ int zns_open_smaps(pid_t pid)
 			return -1;
 		}
 	}
-	return fd >= 0 ? fd : open_proc(pid, "smaps");
+	return fd >= 0 ? fd : zns_read_smaps(pid);
 }
 
 bool zns_guards_later(pid_t pid)

@@ -155,7 +155,7 @@ extern void zns_dump_thaw(void);
 extern int zns_dump_commit(int failed);
 /* Call after the tasks were thawed: the commit of a live dump. As zns_dump_commit. */
 extern int zns_live_commit(int failed);
-/* Opens /proc/PID/smaps of a task, or what a live dump has instead, without sizes. -1: printed. */
+/* Areas of a task and their flags, as lines of /proc/PID/smaps. -1: printed. */
 extern int zns_open_smaps(pid_t pid);
 /* Can --track-mem be asked for although the kernel has no soft-dirty bits? Images go to zones, or
  * pages to a page server. */

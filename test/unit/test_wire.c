@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "../../zns/helper/wire.c"
+#include "zns-smaps.h"
 
 static int sk[2];
 static struct packet p;
@@ -413,6 +414,32 @@ static void answers(void **state)
 	reply_error(sk[1], &e);
 }
 
+/* What zns-smaps.h builds on: a read of one piece never reaches the end of an area's text. */
+static void areas_of_smaps(void **state)
+{
+	FILE *f = fopen("/proc/self/smaps", "r");
+	size_t size = 0, text = 0, areas = 0, flags = 0;
+	char *line = NULL;
+
+	assert_non_null(f);
+	for (ssize_t len; (len = getline(&line, &size, f)) > 0; text += (size_t)len) {
+		if (!zns_smaps_wants(line))
+			continue;
+		if (!strncmp(line, "VmFlags:", 8)) {
+			assert_true(text + (size_t)len > ZNS_SMAPS_PIECE);
+			assert_int_equal(++flags, areas);
+			continue;
+		}
+		assert_int_equal(areas++, flags);
+		text = 0;
+	}
+	assert_true(areas > 5);
+	assert_false(zns_smaps_wants("Size: 4 kB\n"));
+	assert_false(zns_smaps_wants("fade"));
+	free(line);
+	fclose(f);
+}
+
 int main(void)
 {
 #define W(f) cmocka_unit_test_setup_teardown(f, begin, end)
@@ -429,6 +456,7 @@ int main(void)
 		W(begins),
 		W(taking_descriptors),
 		W(answers),
+		W(areas_of_smaps),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include "live.h"
 #include "zns-memfd.h"
+#include "zns-smaps.h"
 #include "zns/grow.h"
 
 #define SMAPS_MAX GIB(1) /* of text */
@@ -45,6 +46,22 @@ static int add_line(struct live_maps *m, const char *s, size_t len)
 	return 0;
 }
 
+/* All of it, in pieces. */
+static int read_smaps(const char *path, char **text)
+{
+	char piece[ZNS_SMAPS_PIECE];
+	FILE *f = fopen(path, "re");
+	size_t size = 0;
+	int ret = -EIO;
+
+	if (!f)
+		return -errno;
+	if (!setvbuf(f, piece, _IOFBF, sizeof(piece)) && getdelim(text, &size, '\0', f) > 0)
+		ret = 0;
+	fclose(f);
+	return ret;
+}
+
 /* Reads maps or smaps of a task. */
 static int read_maps(struct live_maps *m, pid_t pid, const char *file)
 {
@@ -54,7 +71,9 @@ static int read_maps(struct live_maps *m, pid_t pid, const char *file)
 
 	*m = (struct live_maps){ 0 };
 	snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
-	ret = zns_read_file(AT_FDCWD, path, SMAPS_MAX, (uint8_t **)&m->text, &len);
+	ret = !strcmp(file, "smaps") ?
+		      read_smaps(path, &m->text) :
+		      zns_read_file(AT_FDCWD, path, SMAPS_MAX, (uint8_t **)&m->text, &len);
 	for (s = m->text; !ret && (end = strchr(s, '\n')); s = end + 1) {
 		*end = '\0';
 		ret = add_line(m, s, (size_t)(end - s));
