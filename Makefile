@@ -47,7 +47,7 @@ LDLIBS		:= -Wl,--as-needed $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lpthr
 PROTO_C		:= $(patsubst images/%.proto,$(GEN)/%.pb-c.c,$(wildcard images/*.proto))
 PROTO_O		:= $(PROTO_C:.c=.o)
 objs		= $(patsubst %.c,$(B)/%.o,$(1))
-LIB_OBJ		:= $(call objs,$(foreach d,base track crypt dev probe alloc store stripe stripe/write client pages keep,$(wildcard zns/$(d)/*.c)))
+LIB_OBJ		:= $(call objs,$(foreach d,base track mem crypt dev probe alloc store stripe stripe/write client pages keep,$(wildcard zns/$(d)/*.c)))
 ZNSD_OBJ	:= $(call objs,$(wildcard zns/broker/*/*.c))
 # What zns-runc and znsctl share is all of zns/docker but the wrapper's own main, args, pause and report.
 RUNC_SRC	:= $(addprefix zns/docker/,main.c args.c pause.c report.c)
@@ -60,13 +60,14 @@ DOCKER_CMD_OBJ	:= $(call objs,$(wildcard zns/docker/cmd/*.c))
 PROBE_CMD_OBJ	:= $(call objs,$(wildcard zns/probe/cmd/*.c))
 HELPER_OBJ	:= $(call objs,$(wildcard zns/helper/*.c))
 MEMKEEP_OBJ	:= $(call objs,$(wildcard zns/keep/cmd/*.c))
+MEM_OBJ		:= $(call objs,$(wildcard zns/mem/cmd/*.c))
 # A test build has power cuts, faults and noise of the emulator where the product has control_none.c and spawn_none.c.
-CONTROL_OBJ	:= $(call objs,$(wildcard test/controls/*.c))
+CONTROL_OBJ	:= $(call objs,$(wildcard test/controls/*.c test/controls/*/*.c))
 TEST_OBJ	:= $(filter-out %_none.o,$(LIB_OBJ)) $(CONTROL_OBJ)
 TEST_LIB	:= $(B)/test/libzns.a
 TEST_BIN	:= $(B)/test/bin
-TEST_PROGRAMS	:= $(addprefix $(TEST_BIN)/,znsd znsctl znsctl-probe zns-helper)
-ALL_OBJ		:= $(LIB_OBJ) $(ZNSD_OBJ) $(CTL_OBJ) $(HELPER_OBJ) $(DOCKER_OBJ) $(RUNC_OBJ) $(DOCKER_CMD_OBJ) $(PROBE_CMD_OBJ) $(MEMKEEP_OBJ) \
+TEST_PROGRAMS	:= $(addprefix $(TEST_BIN)/,znsd znsctl znsctl-probe zns-helper zns-mem zns-memkeep)
+ALL_OBJ		:= $(LIB_OBJ) $(ZNSD_OBJ) $(CTL_OBJ) $(HELPER_OBJ) $(DOCKER_OBJ) $(RUNC_OBJ) $(DOCKER_CMD_OBJ) $(PROBE_CMD_OBJ) $(MEMKEEP_OBJ) $(MEM_OBJ) \
 		   $(CONTROL_OBJ)
 UNIT_BIN	:= $(patsubst test/unit/%.c,$(B)/test/%,$(wildcard test/unit/test_*.c))
 FUZZ_BIN	:= $(patsubst test/fuzz/%.c,$(B)/fuzz/%,$(wildcard test/fuzz/fuzz_*.c))
@@ -123,7 +124,7 @@ $(B)/.deps:
 	@mkdir -p $(B) && touch $@
 
 # --- libzns and its programs -------------------------------------------------------------------------------------
-PROGRAMS	:= $(addprefix $(BIN)/,znsd znsctl znsctl-docker znsctl-probe zns-helper zns-runc zns-memkeep)
+PROGRAMS	:= $(addprefix $(BIN)/,znsd znsctl znsctl-docker znsctl-probe zns-helper zns-runc zns-memkeep zns-mem)
 zns: $(PROGRAMS)
 
 # Both: whoever includes the header is built after it is made anew.
@@ -140,7 +141,7 @@ VERSION		:= $(GEN)/zns-version.h
 .PHONY: FORCE
 $(VERSION): FORCE
 	$(Q)scripts/version $@
-$(call objs,$(foreach p,ctl broker/requests helper docker,zns/$(p)/main.c)): $(VERSION)
+$(call objs,$(foreach p,ctl broker/requests helper docker mem/cmd,zns/$(p)/main.c)): $(VERSION)
 
 $(ALL_OBJ) $(B)/test/crash/inproc.o: | $(PROTO_C)
 ifeq ($(shell uname -m),x86_64)
@@ -168,6 +169,7 @@ $(BIN)/znsctl-probe: $(PROBE_CMD_OBJ) $(B)/libctl.a $(B)/libzns.a
 $(BIN)/zns-runc: $(RUNC_OBJ) $(DOCKER_OBJ) $(B)/libzns.a
 $(BIN)/zns-helper: $(HELPER_OBJ) $(B)/libzns.a
 $(BIN)/zns-memkeep: $(MEMKEEP_OBJ) $(B)/libzns.a
+$(BIN)/zns-mem: $(MEM_OBJ) $(B)/libzns.a
 $(BIN)/znsctl: LDLIBS += $(FUSE_LIBS) -larchive
 $(PROGRAMS):
 	@mkdir -p $(@D)
@@ -186,6 +188,8 @@ $(TEST_BIN)/znsd: $(ZNSD_OBJ) $(TEST_LIB)
 $(TEST_BIN)/znsctl: $(CTL_OBJ) $(DOCKER_OBJ) $(TEST_LIB)
 $(TEST_BIN)/znsctl-probe: $(PROBE_CMD_OBJ) $(B)/libctl.a $(TEST_LIB)
 $(TEST_BIN)/zns-helper: $(HELPER_OBJ) $(TEST_LIB)
+$(TEST_BIN)/zns-mem: $(MEM_OBJ) $(TEST_LIB)
+$(TEST_BIN)/zns-memkeep: $(MEMKEEP_OBJ) $(TEST_LIB)
 $(TEST_BIN)/znsctl: LDLIBS += $(FUSE_LIBS) -larchive
 $(TEST_PROGRAMS):
 	@mkdir -p $(@D)
@@ -409,10 +413,6 @@ rounds: all test-bin
 
 migration: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/migration.py run -a --report $(B)/report/migration
-
-.PHONY: firstpages
-firstpages: all test-bin
-	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/firstpages.py run -a --report $(B)/report/firstpages
 
 # Export and import beside stock CRIU and its crit, with a witness of every image.
 interop: all criu-tee
@@ -640,7 +640,7 @@ LIBEXEC		:= $(PREFIX)/libexec/zns-criu
 UNITDIR		?= $(PREFIX)/lib/systemd/system
 install: all man
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBEXEC) $(DESTDIR)$(PREFIX)/share/man/man8
-	install $(addprefix $(BIN)/,criu znsd zns-helper zns-runc zns-memkeep znsctl-docker znsctl-probe) scripts/gc-cri $(DESTDIR)$(LIBEXEC)
+	install $(addprefix $(BIN)/,criu znsd zns-helper zns-runc zns-memkeep zns-mem znsctl-docker znsctl-probe) scripts/gc-cri $(DESTDIR)$(LIBEXEC)
 	install $(BIN)/znsctl $(DESTDIR)$(PREFIX)/bin
 	ln -sf ../libexec/zns-criu/criu $(DESTDIR)$(PREFIX)/bin/criu-zns
 	install -d $(DESTDIR)$(UNITDIR)

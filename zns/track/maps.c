@@ -80,6 +80,10 @@ static bool parse(char *line, struct area *a, const char **async)
 	inode = strtoull(p, &p, 10);
 	name = p + strspn(p, " ");
 	a->exec = perms[2] == 'x';
+	a->writable = perms[1] == 'w';
+	a->shared = perms[3] == 's';
+	a->none = perms[0] == '-' && perms[1] == '-' && perms[2] == '-';
+	a->stack = begins(name, "[stack");
 	a->registered = false;
 	a->vdso = !strcmp(name, "[vdso]");
 	a->file = inode != 0;

@@ -12,6 +12,8 @@ struct area {
 	bool may; /* private memory of a kind that can be tracked */
 	bool file; /* of a file: a page is its own only once it was written */
 	bool exec, vdso;
+	bool writable, shared, stack;
+	bool none; /* no access at all */
 	bool registered; /* with a userfaultfd, as was seen before it was registered anew */
 };
 

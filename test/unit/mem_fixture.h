@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef MEM_FIXTURE_H
+#define MEM_FIXTURE_H
+/* For test_mem*.c: a store in memory, programs whose every page is known, and a pager. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "zns/mem.h"
+#include "zns/util.h"
+
+#ifndef PAGE
+#define PAGE 4096UL
+#endif
+
+/* ---- a store, which outlives a pager ---- */
+
+#define SLOTS 8192U /* units */
+
+struct shelf {
+	_Atomic uint32_t count[SLOTS];
+	uint64_t hash[SLOTS];
+	_Atomic uint32_t next;
+	_Atomic uint64_t put, got, held;
+	_Atomic int put_error, get_error;
+	_Atomic uint32_t put_us; /* how long a put takes */
+};
+
+struct shelves {
+	struct shelf *s;
+	uint8_t *data;
+};
+
+static inline void *common(size_t len)
+{
+	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	assert_ptr_not_equal(p, MAP_FAILED);
+	return p;
+}
+
+static inline int shelf_put(void *arg, const void *const units[], uint32_t n,
+			    struct zns_pages_ref *refs, struct zns_err *err)
+{
+	struct shelves *h = arg;
+
+	if (h->s->put_us)
+		usleep(h->s->put_us);
+	if (h->s->put_error)
+		return zns_fail(err, h->s->put_error, "the test says so");
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t zero, tries = 0, slot;
+
+		do {
+			slot = h->s->next++ % SLOTS;
+			zero = 0;
+			if (tries++ > 2 * SLOTS)
+				return zns_fail(err, -ENOSPC, "no slot");
+		} while (!atomic_compare_exchange_strong(&h->s->count[slot], &zero, 1));
+		memcpy(h->data + slot * (size_t)ZNS_PAGES_UNIT, units[i], ZNS_PAGES_UNIT);
+		h->s->hash[slot] = zns_hash(units[i], ZNS_PAGES_UNIT);
+		refs[i] = (struct zns_pages_ref){ slot + 1, h->s->hash[slot] };
+		h->s->put++;
+		h->s->held++;
+	}
+	return 0;
+}
+
+static inline int shelf_get(void *arg, struct zns_pages_ref ref, void *buf, struct zns_err *err)
+{
+	struct shelves *h = arg;
+
+	if (h->s->get_error)
+		return zns_fail(err, h->s->get_error, "the test says so");
+	memcpy(buf, h->data + (ref.place - 1) * (size_t)ZNS_PAGES_UNIT, ZNS_PAGES_UNIT);
+	h->s->got++;
+	return zns_hash(buf, ZNS_PAGES_UNIT) == ref.hash ? 0 :
+							   zns_fail(err, -EBADMSG, "other bytes");
+}
+
+static inline int shelf_hold(void *arg, struct zns_pages_ref ref)
+{
+	struct shelves *h = arg;
+
+	h->s->count[ref.place - 1]++;
+	h->s->held++;
+	return 0;
+}
+
+static inline int shelf_drop(void *arg, struct zns_pages_ref ref)
+{
+	struct shelves *h = arg;
+
+	if (!h->s->count[ref.place - 1])
+		abort(); /* dropped twice */
+	h->s->count[ref.place - 1]--;
+	h->s->held--;
+	return 0;
+}
+
+static inline void shelf_open(struct shelves *h, struct zns_mem_store *st)
+{
+	h->s = common(sizeof(*h->s));
+	h->data = common(SLOTS * (size_t)ZNS_PAGES_UNIT);
+	*st = (struct zns_mem_store){ shelf_put, shelf_get, shelf_hold, shelf_drop, h };
+}
+
+static inline void shelf_close(struct shelves *h)
+{
+	munmap(h->s, sizeof(*h->s));
+	munmap(h->data, SLOTS * (size_t)ZNS_PAGES_UNIT);
+}
+
+/* ---- a program ---- */
+
+#define PAGES 2048U /* of the memory whose content is known: 8 MiB */
+
+/* What a program says of itself, and is told. Shared, so never evicted. */
+struct report {
+	_Atomic uint32_t seq[4][PAGES]; /* what was written last, by each thread; 0: zeroes */
+	_Atomic uint64_t rounds, wrong, writes, forks, moves, removals, execs;
+	_Atomic uint32_t ready, stop, done, children;
+};
+
+static inline void page_write(uint64_t *page, uint32_t nr, uint32_t seq)
+{
+	for (size_t i = 0; i < PAGE / 8; i++)
+		page[i] = seq ? (uint64_t)nr << 40 | (uint64_t)seq << 8 | (i & 0xff) : 0;
+}
+
+static inline bool page_is(const uint64_t *page, uint32_t nr, uint32_t seq)
+{
+	for (size_t i = 0; i < PAGE / 8; i++)
+		if (page[i] != (seq ? (uint64_t)nr << 40 | (uint64_t)seq << 8 | (i & 0xff) : 0))
+			return false;
+	return true;
+}
+
+static inline uint32_t roll(uint64_t *seed)
+{
+	*seed = *seed * 6364136223846793005ULL + 1442695040888963407ULL;
+	return (uint32_t)(*seed >> 33);
+}
+
+/* ---- statistics of a pager ---- */
+
+static inline void status(struct zns_mem *m, ZnsPb__MemoryStatus *st)
+{
+	assert_int_equal(zns_mem_status(m, st), 0);
+}
+
+static inline uint64_t evicted_units(struct zns_mem *m)
+{
+	ZnsPb__MemoryStatus st;
+	uint64_t n;
+
+	status(m, &st);
+	n = st.evicted_units;
+	zns_mem_status_free(&st);
+	return n;
+}
+
+#endif

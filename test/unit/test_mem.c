@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Programs under continuous eviction: every page of theirs is what they wrote last. */
+#include "mem_fixture.h"
+
+#define WAIT_S 60
+
+enum { WRITES = 1, REMOVALS = 2, MOVES = 4, FORKS = 8, THREADS = 16, MAPS = 32, HOLES = 64 };
+
+struct life {
+	struct report *r;
+	uint8_t *mem; /* PAGES of them */
+	unsigned int what, self; /* self: which of the threads */
+	uint64_t seed;
+	uint32_t seq; /* counts */
+};
+
+static uint64_t *page_of(struct life *l, uint32_t nr)
+{
+	return (uint64_t *)(l->mem + nr * PAGE);
+}
+
+static void check(struct life *l, uint32_t nr)
+{
+	if (!page_is(page_of(l, nr), nr, l->r->seq[l->self][nr]))
+		l->r->wrong++;
+}
+
+static void check_all(struct life *l)
+{
+	for (uint32_t i = 0; i < PAGES; i++)
+		check(l, i);
+}
+
+static void write_some(struct life *l)
+{
+	uint32_t nr = roll(&l->seed) % PAGES;
+
+	check(l, nr);
+	l->seq = l->seq % 0xffffff + 1;
+	page_write(page_of(l, nr), nr, l->seq);
+	l->r->seq[l->self][nr] = l->seq;
+	l->r->writes++;
+}
+
+static void remove_some(struct life *l)
+{
+	uint32_t nr = roll(&l->seed) % PAGES, n = 1 + roll(&l->seed) % 24;
+
+	n = nr + n > PAGES ? PAGES - nr : n;
+	if (madvise(page_of(l, nr), n * PAGE, MADV_DONTNEED))
+		l->r->wrong++;
+	for (uint32_t i = nr; i < nr + n; i++)
+		l->r->seq[l->self][i] = 0;
+	for (uint32_t i = nr; i < nr + n; i += 3)
+		check(l, i);
+	l->r->removals++;
+}
+
+/* All of it, to a place that is no multiple of a unit away. */
+static void move_all(struct life *l)
+{
+	size_t len = PAGES * PAGE, shift = (1 + roll(&l->seed) % 40) * PAGE;
+	uint8_t *room = mmap(NULL, len + 64 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *to = mremap(l->mem, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, room + shift);
+
+	if (room == MAP_FAILED || to == MAP_FAILED)
+		_exit(9);
+	munmap(room, shift);
+	munmap(to + len, 64 * PAGE - shift);
+	l->mem = to;
+	l->r->moves++;
+}
+
+/* A piece goes and comes back empty. */
+static void map_again(struct life *l)
+{
+	uint32_t nr = roll(&l->seed) % (PAGES - 32), n = 1 + roll(&l->seed) % 32;
+	void *at = page_of(l, nr);
+
+	/* another thread could take a gap for itself */
+	if ((!(l->what & THREADS) && munmap(at, n * PAGE)) ||
+	    mmap(at, n * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		 0) != at)
+		_exit(9);
+	for (uint32_t i = nr; i < nr + n; i++) {
+		l->r->seq[l->self][i] = 0;
+		check(l, i);
+	}
+}
+
+static void fork_once(struct life *l)
+{
+	uint32_t *seq = mmap(NULL, PAGES * sizeof(*seq), PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pid_t pid;
+
+	for (uint32_t i = 0; i < PAGES; i++)
+		seq[i] = l->r->seq[l->self][i];
+	pid = fork();
+	if (!pid) {
+		/* a copy of the memory as it was, some of which this child writes */
+		for (int round = 0; round < 3; round++) {
+			for (uint32_t i = 0; i < PAGES; i++)
+				if (!page_is(page_of(l, i), i, seq[i]))
+					l->r->wrong++;
+			for (uint32_t i = (uint32_t)round; i < PAGES; i += 7) {
+				seq[i] = 0x800000 + i;
+				page_write(page_of(l, i), i, seq[i]);
+			}
+			usleep(20000);
+		}
+		l->r->children++;
+		_exit(0);
+	}
+	munmap(seq, PAGES * sizeof(*seq));
+	l->r->forks++;
+	waitpid(-1, NULL, WNOHANG);
+}
+
+static void *live(void *arg)
+{
+	struct life *l = arg;
+
+	while (!l->r->stop) {
+		uint32_t dice = roll(&l->seed) % 1000;
+
+		if (l->what & WRITES)
+			write_some(l);
+		check(l, roll(&l->seed) % PAGES);
+		if (l->what & REMOVALS && dice < 20)
+			remove_some(l);
+		if (l->what & MAPS && dice >= 20 && dice < 40)
+			map_again(l);
+		if (l->what & MOVES && dice == 50)
+			move_all(l);
+		if (l->what & FORKS && dice == 51)
+			fork_once(l);
+		if (dice < 60)
+			usleep(1000); /* let the evictor find something that is old */
+		l->r->rounds++;
+	}
+	check_all(l);
+	l->r->done++;
+	return NULL;
+}
+
+static void begin_life(struct life *l)
+{
+	l->mem = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		      0);
+	for (uint32_t i = 0; i < PAGES; i++) {
+		if (l->what & HOLES && i % 3)
+			continue;
+		page_write(page_of(l, i), i, 1);
+		l->r->seq[l->self][i] = 1;
+	}
+	l->seq = 1;
+}
+
+static void program(struct report *r, unsigned int what)
+{
+	unsigned int nr = what & THREADS ? 4 : 1;
+	struct life l[4];
+	pthread_t t[4];
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (unsigned int i = 0; i < nr; i++) {
+		l[i] = (struct life){ .r = r, .what = what, .self = i, .seed = 77 + i };
+		begin_life(&l[i]);
+	}
+	r->ready = 1;
+	for (unsigned int i = 1; i < nr; i++)
+		pthread_create(&t[i], NULL, live, &l[i]);
+	live(&l[0]);
+	for (unsigned int i = 1; i < nr; i++)
+		pthread_join(t[i], NULL);
+	while (r->stop < 2) /* the second time after the detach */
+		usleep(1000);
+	for (unsigned int i = 0; i < nr; i++)
+		check_all(&l[i]);
+	while (waitpid(-1, NULL, 0) > 0)
+		;
+	_exit(0);
+}
+
+struct scene {
+	struct shelves shelves;
+	struct zns_mem_store store;
+	struct report *r;
+	pid_t pid;
+	struct zns_mem *m;
+	struct zns_err err;
+};
+
+static void scene_begin(struct scene *s, unsigned int what)
+{
+	*s = (struct scene){ .r = common(sizeof(struct report)) };
+	shelf_open(&s->shelves, &s->store);
+	s->pid = fork();
+	if (!s->pid)
+		program(s->r, what);
+	while (!s->r->ready)
+		usleep(1000);
+	assert_int_equal(zns_mem_new("test", MIB(1), &s->store, &s->m, &s->err), 0);
+	if (zns_mem_attach(s->m, s->pid, &s->err))
+		fail_msg("%s", s->err.msg);
+	assert_int_equal(zns_mem_start(s->m, &s->err), 0);
+}
+
+static __attribute__((unused)) void scene_end(struct scene *s)
+{
+	int code;
+
+	kill(s->pid, SIGKILL);
+	waitpid(s->pid, &code, 0);
+	munmap(s->r, sizeof(*s->r));
+	shelf_close(&s->shelves);
+}
+
+/* Until so many units went out. */
+static void await_units(struct scene *s, uint64_t units)
+{
+	for (int i = 0; i < WAIT_S * 100 && evicted_units(s->m) < units; i++) {
+		siginfo_t info = { 0 };
+
+		waitid(P_PID, (id_t)s->pid, &info, WEXITED | WNOHANG | WNOWAIT);
+		if (info.si_pid)
+			fail_msg("the program has ended: %d, %d", info.si_code, info.si_status);
+		usleep(10000);
+	}
+	assert_true(evicted_units(s->m) >= units);
+}
+
+static bool has_word(pid_t pid, const char *file, const char *word)
+{
+	char path[64];
+	cleanup_free uint8_t *text = NULL;
+	size_t len;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
+	assert_int_equal(zns_read_file(AT_FDCWD, path, 1 << 24, &text, &len), 0);
+	return strstr((char *)text, word);
+}
+
+static unsigned int threads_of(pid_t pid)
+{
+	char path[64], line[256];
+	unsigned int n = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f))
+		sscanf(line, "Threads: %u", &n);
+	if (f)
+		fclose(f);
+	return n;
+}
+
+static void finish(struct scene *s, unsigned int threads)
+{
+	int code;
+
+	s->r->stop = 1;
+	for (int i = 0; i < WAIT_S * 100 && s->r->done < threads; i++)
+		usleep(10000);
+	assert_int_equal(s->r->done, threads);
+	if (zns_mem_detach(s->m, &s->err))
+		fail_msg("%s", s->err.msg);
+	assert_int_equal(s->shelves.s->held, 0); /* nothing is left behind */
+	zns_mem_leave(s->m);
+	assert_false(has_word(s->pid, "smaps", " um"));
+	for (int i = 0; i < 500 && threads_of(s->pid) > 1; i++)
+		usleep(10000);
+	assert_int_equal(threads_of(s->pid), 1); /* the ring's is gone, too */
+	s->r->stop = 2;
+	assert_int_equal(waitpid(s->pid, &code, 0), s->pid);
+	assert_int_equal(code, 0);
+	print_message("%lu units out, %lu back; %lu rounds, %lu forks, %lu moves, %lu removals\n",
+		      (unsigned long)s->shelves.s->put, (unsigned long)s->shelves.s->got,
+		      (unsigned long)s->r->rounds, (unsigned long)s->r->forks,
+		      (unsigned long)s->r->moves, (unsigned long)s->r->removals);
+	assert_int_equal(s->r->wrong, 0);
+	munmap(s->r, sizeof(*s->r));
+	shelf_close(&s->shelves);
+}
+
+static void run(unsigned int what, uint64_t units)
+{
+	struct scene s;
+
+	scene_begin(&s, what);
+	await_units(&s, units);
+	finish(&s, what & THREADS ? 4 : 1);
+}
+
+static void reading(void **state)
+{
+	run(0, 200);
+}
+
+static void writing(void **state)
+{
+	run(WRITES, 200);
+}
+
+static void holes(void **state)
+{
+	run(WRITES | HOLES, 300);
+}
+
+static void removing(void **state)
+{
+	run(WRITES | REMOVALS | MAPS, 500);
+}
+
+static void moving(void **state)
+{
+	run(WRITES | MOVES | REMOVALS, 600);
+}
+
+static void forking(void **state)
+{
+	run(WRITES | FORKS, 400);
+}
+
+static void together(void **state)
+{
+	run(WRITES | REMOVALS | MOVES | FORKS | HOLES | THREADS, 800);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(reading),  cmocka_unit_test(writing), cmocka_unit_test(holes),
+		cmocka_unit_test(removing), cmocka_unit_test(moving),  cmocka_unit_test(forking),
+		cmocka_unit_test(together),
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A pager that is killed: whoever has its descriptors goes on, and no page is wrong. And what
+ * happens without one of the rules: each must show.
+ */
+#include <poll.h>
+#include "../../zns/mem/mem.h"
+#include "mem_fixture.h"
+
+#define PATIENCE_S 20 /* a program that stands still for so long hangs */
+#define CONTROL_S 2 /* the same, where it is to hang */
+
+/* What a pager tells the test, which is its keeper. */
+struct desk {
+	_Atomic uint32_t gen, detach, detached, left, failed;
+	_Atomic uint64_t evicted;
+	struct zns_mem_fds f; /* numbers in the pager */
+};
+
+struct scene {
+	struct shelves shelves;
+	struct zns_mem_store store;
+	struct report *r;
+	struct desk *desk;
+	struct zns_mem_fds have; /* ours */
+	uint32_t gen;
+	pid_t victim, pager;
+};
+
+/* Reads and writes its pages; each third one stays a hole until it is written. */
+static void *work(void *arg)
+{
+	struct report *r = arg;
+	uint8_t *mem = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			    -1, 0);
+	uint64_t seed = 5;
+	uint32_t seq = 1;
+
+	for (uint32_t i = 0; i < PAGES; i++)
+		if (i % 3) {
+			page_write((uint64_t *)(mem + i * PAGE), i, 1);
+			r->seq[0][i] = 1;
+		}
+	r->ready = 1;
+	for (;;) {
+		uint32_t nr = roll(&seed) % PAGES, to = roll(&seed) % PAGES;
+
+		if (r->stop)
+			break;
+		if (!page_is((uint64_t *)(mem + nr * PAGE), nr, r->seq[0][nr]))
+			r->wrong++;
+		seq = seq % 0xffffff + 1;
+		page_write((uint64_t *)(mem + to * PAGE), to, seq);
+		r->seq[0][to] = seq;
+		if (roll(&seed) % 64 == 0) {
+			madvise(mem + nr * PAGE, PAGE, MADV_DONTNEED);
+			r->seq[0][nr] = 0;
+		}
+		if (roll(&seed) % 16 == 0)
+			usleep(1000);
+		r->rounds++;
+	}
+	for (uint32_t i = 0; i < PAGES; i++)
+		if (!page_is((uint64_t *)(mem + i * PAGE), i, r->seq[0][i]))
+			r->wrong++;
+	r->done = 1;
+	return NULL;
+}
+
+/* In a thread that nobody stops to make a ring: a stop would wake it. */
+static void victim(struct report *r)
+{
+	pthread_t t;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	pthread_create(&t, NULL, work, r);
+	for (;;)
+		pause();
+}
+
+static void publish(struct zns_mem *m, struct desk *d)
+{
+	uint64_t n;
+	struct pollfd p = { .fd = zns_mem_changes(m), .events = POLLIN };
+
+	if (!poll(&p, 1, 1) || read(p.fd, &n, sizeof(n)) != sizeof(n))
+		return;
+	zns_mem_fds(m, &d->f);
+	d->gen++;
+}
+
+static void pager(struct scene *s, bool take, const char *variable, const char *value)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct zns_mem *m = NULL;
+	int ret;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (variable)
+		setenv(variable, value, 1);
+	if (take) {
+		ret = zns_mem_take(&s->have, &s->store, &m, &err);
+	} else {
+		ret = zns_mem_new("test", MIB(1), &s->store, &m, &err);
+		if (!ret)
+			ret = zns_mem_attach(m, s->victim, &err);
+		if (!ret) {
+			publish(m, s->desk); /* before anything is evicted */
+			while (!s->desk->left)
+				usleep(1000);
+			ret = zns_mem_start(m, &err);
+		}
+	}
+	if (ret)
+		fprintf(stderr, "pager: %s\n", err.msg);
+	s->desk->failed = ret != 0;
+	while (!ret) {
+		publish(m, s->desk);
+		s->desk->evicted = m->sh->evicted_units;
+		if (s->desk->detach) {
+			ret = zns_mem_detach(m, &err);
+			s->desk->failed = ret != 0;
+			zns_mem_leave(m);
+			s->desk->detached = 1;
+			for (;;)
+				pause();
+		}
+		usleep(2000);
+	}
+	_exit(1);
+}
+
+/* Copies of what the pager has. */
+static void keep(struct scene *s)
+{
+	int pidfd = (int)syscall(SYS_pidfd_open, s->pager, 0);
+
+	for (uint32_t i = 0; i < s->have.nr; i++)
+		close(s->have.fd[i]);
+	s->have = s->desk->f;
+	for (uint32_t i = 0; i < s->have.nr; i++)
+		s->have.fd[i] = (int)syscall(SYS_pidfd_getfd, pidfd, s->desk->f.fd[i], 0);
+	s->gen = s->desk->gen;
+	close(pidfd);
+}
+
+static void begin(struct scene *s, const char *variable, const char *value)
+{
+	*s = (struct scene){ .r = common(sizeof(struct report)),
+			     .desk = common(sizeof(struct desk)) };
+	shelf_open(&s->shelves, &s->store);
+	s->victim = fork();
+	if (!s->victim)
+		victim(s->r);
+	while (!s->r->ready)
+		usleep(1000);
+	s->pager = fork();
+	if (!s->pager)
+		pager(s, false, variable, value);
+	while (!s->desk->gen && !s->desk->failed)
+		usleep(1000);
+	assert_false(s->desk->failed);
+	keep(s);
+	s->desk->left = 1;
+}
+
+static void end(struct scene *s)
+{
+	kill(s->pager, SIGKILL);
+	waitpid(s->pager, NULL, 0);
+	kill(s->victim, SIGKILL);
+	waitpid(s->victim, NULL, 0);
+	for (uint32_t i = 0; i < s->have.nr; i++)
+		close(s->have.fd[i]);
+	munmap(s->r, sizeof(*s->r));
+	munmap(s->desk, sizeof(*s->desk));
+	shelf_close(&s->shelves);
+}
+
+/* Does the program get on? */
+static bool moves_within(struct scene *s, uint64_t rounds, int patience_s)
+{
+	uint64_t last = s->r->rounds, want = last + rounds;
+	int still = 0;
+
+	while (s->r->rounds < want && still < patience_s * 100) {
+		usleep(10000);
+		still = s->r->rounds == last ? still + 1 : 0;
+		last = s->r->rounds;
+	}
+	return s->r->rounds >= want;
+}
+
+static bool moves(struct scene *s, uint64_t rounds)
+{
+	return moves_within(s, rounds, PATIENCE_S);
+}
+
+static bool dies(struct scene *s)
+{
+	for (int i = 0; i < PATIENCE_S * 100; i++) {
+		if (waitpid(s->pager, NULL, WNOHANG) == s->pager)
+			return true;
+		usleep(10000);
+	}
+	return false;
+}
+
+/* The final look at all pages; with a pager that runs. */
+static bool all_done(struct scene *s)
+{
+	s->r->stop = 1;
+	for (int i = 0; i < PATIENCE_S * 100 && !s->r->done; i++)
+		usleep(10000);
+	return s->r->done;
+}
+
+/* The store counts anew, as zns/pages.h says. */
+static void recount(struct scene *s)
+{
+	for (uint32_t i = 0; i < SLOTS; i++)
+		s->shelves.s->count[i] = 0;
+	s->shelves.s->held = 0;
+}
+
+static void next_pager(struct scene *s, const char *variable, const char *value)
+{
+	recount(s);
+	s->pager = fork();
+	if (!s->pager)
+		pager(s, true, variable, value);
+}
+
+/* Killed where a unit reaches a state, at several moments; the next one, too. */
+static void killed_in_state(void **state)
+{
+	static const char *const at[] = { "1@20",  "2@40", "3@30", "4@50", "5@3",
+					  "5@200", "6@1",  "6@90", "7@1",  "7@60" };
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(at); i++) {
+		struct scene s;
+
+		begin(&s, "ZNS_MEM_KILL", at[i]);
+		assert_true(dies(&s));
+		next_pager(&s, NULL, NULL);
+		assert_true(moves(&s, 300));
+		assert_true(all_done(&s));
+		if (s.r->wrong)
+			fail_msg("killed at %s: %lu pages are wrong", at[i],
+				 (unsigned long)s.r->wrong);
+		s.desk->detach = 1;
+		for (int k = 0; k < 1000 && !s.desk->detached; k++)
+			usleep(10000);
+		assert_true(s.desk->detached && !s.desk->failed);
+		assert_int_equal(s.shelves.s->held, 0);
+		end(&s);
+	}
+}
+
+/* Nobody has the descriptors: the kernel lets the program read zeroes. The control of the above. */
+static void nobody_keeps(void **state)
+{
+	struct scene s;
+
+	begin(&s, "ZNS_MEM_KILL", "6@60");
+	for (uint32_t i = 0; i < s.have.nr; i++)
+		close(s.have.fd[i]);
+	s.have.nr = 0;
+	assert_true(dies(&s));
+	assert_true(all_done(&s));
+	assert_true(s.r->wrong > 0);
+	end(&s);
+}
+
+static void without(const char *rule, bool hangs, bool wrong)
+{
+	struct scene s;
+	bool hung;
+	int times = 0;
+
+	begin(&s, "ZNS_MEM_WITHOUT", rule);
+	s.shelves.s->put_us = 3000; /* of a device: there is time for everything to go wrong */
+	do {
+		hung = !moves_within(&s, 2000, hangs ? CONTROL_S : PATIENCE_S);
+	} while (!hung && !s.r->wrong && times++ < 30);
+	hung = hung || !all_done(&s);
+	print_message("without rule %s: %s, %lu wrong, %lu units out\n", rule,
+		      hung ? "hangs" : "runs", (unsigned long)s.r->wrong,
+		      (unsigned long)s.desk->evicted);
+	assert_true((hangs && hung) || (wrong && s.r->wrong));
+	end(&s);
+}
+
+static void without_own_removals(void **state)
+{
+	without("1", false, true);
+}
+
+static void without_free_reader(void **state)
+{
+	without("2", true, false);
+}
+
+static void without_holes(void **state)
+{
+	without("3", false, true);
+}
+
+static void without_wake(void **state)
+{
+	struct scene s;
+
+	begin(&s, "ZNS_MEM_KILL", "7@20"); /* somebody waits for this unit */
+	assert_true(dies(&s));
+	next_pager(&s, "ZNS_MEM_WITHOUT", "5");
+	assert_false(moves_within(&s, 300, CONTROL_S));
+	end(&s);
+}
+
+static void without_protection(void **state)
+{
+	without("7", false, true);
+}
+
+/* The ring's thread stays in the process. */
+static void without_unmapping(void **state)
+{
+	for (int taken = 0; taken < 2; taken++) {
+		struct scene s;
+		char path[64], text[4096];
+		unsigned int threads = 0;
+		int fd;
+
+		begin(&s, "ZNS_MEM_WITHOUT", taken ? "6" : "99");
+		assert_true(moves(&s, 300));
+		for (uint32_t i = 0; i < s.have.nr; i++)
+			close(s.have.fd[i]);
+		s.have.nr = 0;
+		assert_true(all_done(&s));
+		s.desk->detach = 1;
+		for (int k = 0; k < 1000 && !s.desk->detached; k++)
+			usleep(10000);
+		assert_true(s.desk->detached && !s.desk->failed);
+		for (int k = 0; k < 100 && threads != 1; k++) { /* its worker has ended */
+			snprintf(path, sizeof(path), "/proc/%d/status", s.victim);
+			fd = open(path, O_RDONLY);
+			assert_true(read(fd, text, sizeof(text) - 1) > 0);
+			close(fd);
+			threads = (unsigned int)atoi(strstr(text, "Threads:") + 8);
+			usleep(10000);
+		}
+		assert_int_equal(threads > 1, taken);
+		assert_int_equal(s.r->wrong, 0);
+		end(&s);
+	}
+}
+
+/* No room, and writes that fail: the program runs, its memory stays. */
+static void no_room(void **state)
+{
+	struct scene s;
+
+	begin(&s, NULL, NULL);
+	assert_true(moves(&s, 300));
+	s.shelves.s->put_error = -ENOSPC;
+	assert_true(moves(&s, 1000));
+	s.shelves.s->put_error = -EIO;
+	assert_true(moves(&s, 1000));
+	s.shelves.s->put_error = 0;
+	assert_true(moves(&s, 300));
+	assert_true(all_done(&s));
+	assert_int_equal(s.r->wrong, 0);
+	end(&s);
+}
+
+/* What cannot be read is a SIGBUS or a SIGKILL, never zeroes; a detach refuses. */
+static void unreadable(void **state)
+{
+	for (int taken = 0; taken < 2; taken++) {
+		struct scene s;
+		int code;
+
+		begin(&s, "ZNS_MEM_WITHOUT", taken ? "8" : "99");
+		assert_true(moves(&s, 2000));
+		s.shelves.s->get_error = -EIO;
+		if (taken) {
+			for (int k = 0; k < 30 && !s.r->wrong; k++)
+				assert_true(moves(&s, 1000));
+			assert_true(s.r->wrong > 0);
+		} else {
+			assert_int_equal(waitpid(s.victim, &code, 0), s.victim);
+			assert_true(WIFSIGNALED(code) &&
+				    (WTERMSIG(code) == SIGBUS || WTERMSIG(code) == SIGKILL));
+			assert_int_equal(s.r->wrong, 0);
+		}
+		end(&s);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(killed_in_state),
+		cmocka_unit_test(nobody_keeps),
+		cmocka_unit_test(without_own_removals),
+		cmocka_unit_test(without_free_reader),
+		cmocka_unit_test(without_holes),
+		cmocka_unit_test(without_wake),
+		cmocka_unit_test(without_unmapping),
+		cmocka_unit_test(without_protection),
+		cmocka_unit_test(no_room),
+		cmocka_unit_test(unreadable),
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

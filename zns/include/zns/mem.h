@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_MEM_H
+#define ZNS_MEM_H
+/*
+ * A memory context: the private anonymous memory of a tree of processes that were not changed for
+ * it, kept under a budget of DRAM. Units of 64 KiB that were not used lately go to a store, and
+ * come back when they are touched. Documentation/memory.md has the rules. One context per process.
+ * Functions return 0 or -errno and fill @err.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include "zns/err.h"
+#include "zns/pages.h"
+#include "zns-memory.pb-c.h"
+
+/* Where units go. zns/pages.h is one; tests have another. */
+struct zns_mem_store {
+	int (*put)(void *arg, const void *const units[], uint32_t n, struct zns_pages_ref *refs,
+		   struct zns_err *err);
+	int (*get)(void *arg, struct zns_pages_ref ref, void *buf, struct zns_err *err);
+	int (*hold)(void *arg, struct zns_pages_ref ref);
+	int (*drop)(void *arg, struct zns_pages_ref ref);
+	void *arg;
+};
+
+struct zns_mem;
+
+/* A new context without a process. */
+int zns_mem_new(const char *name, uint64_t dram, const struct zns_mem_store *store,
+		struct zns_mem **out, struct zns_err *err);
+/* Extend a process. From now on its forks belong to the context, too. */
+int zns_mem_attach(struct zns_mem *m, pid_t pid, struct zns_err *err);
+/* Begin to serve and to evict. Threads of ours run from now on. */
+int zns_mem_start(struct zns_mem *m, struct zns_err *err);
+
+/* Evict nothing until told otherwise. */
+void zns_mem_pause(struct zns_mem *m, bool pause);
+void zns_mem_limit(struct zns_mem *m, uint64_t dram);
+/* How many there are left to serve. */
+unsigned int zns_mem_processes(struct zns_mem *m);
+/* Becomes readable when descriptors for a successor have changed. */
+int zns_mem_changes(struct zns_mem *m);
+
+/* To be freed with zns_mem_status_free(), unless it fails. */
+int zns_mem_status(struct zns_mem *m, ZnsPb__MemoryStatus *st);
+void zns_mem_status_free(ZnsPb__MemoryStatus *st);
+
+/* Reads all back and lets go of the processes. On an error all goes on as before. */
+int zns_mem_detach(struct zns_mem *m, struct zns_err *err);
+
+/*
+ * A pager that dies leaves nothing behind but descriptors; who has copies of them can go on. The
+ * descriptors of zns_mem_fds() stay ours.
+ */
+#define ZNS_MEM_FDS_MAX 571U
+#define ZNS_MEM_META_MAX 380U /* bytes: what is kept beside the descriptors */
+struct zns_mem_fds {
+	int fd[ZNS_MEM_FDS_MAX];
+	uint32_t nr;
+	uint8_t meta[ZNS_MEM_META_MAX];
+	uint32_t len; /* of meta, bytes */
+};
+void zns_mem_fds(struct zns_mem *m, struct zns_mem_fds *out);
+/* Takes over the descriptors, also when it fails. Holds each unit in the store, which must not
+ * have given anything back. The predecessor has ended. */
+int zns_mem_take(const struct zns_mem_fds *from, const struct zns_mem_store *store,
+		 struct zns_mem **out, struct zns_err *err);
+
+/* Ends the threads and forgets everything; processes stay as they are, and wait. */
+void zns_mem_leave(struct zns_mem *m);
+
+#endif

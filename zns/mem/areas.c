@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Which areas of a process may be evicted, and what stands against it. */
+#include <fcntl.h>
+#include <string.h>
+
+#include "../track/maps.h"
+#include "mem.h"
+#include "zns/grow.h"
+
+/*
+ * Below an area of at most GUARD_MAX bytes without any access stands a thread's stack: the kernel
+ * itself writes to it when the thread ends, and would not wait for us then.
+ */
+#define GUARD_MAX KIB(64)
+#define STACK_MAX MIB(256)
+
+/* "Name:  123 kB" of /proc/PID/status, in bytes. */
+static uint64_t status_value(const char *text, const char *name)
+{
+	const char *at = strstr(text, name);
+
+	return at ? KIB(strtoull(at + strlen(name), NULL, 10)) : 0;
+}
+
+static uint64_t status_of(const struct proc *p, const char *name)
+{
+	char path[48];
+	cleanup_free uint8_t *text = NULL;
+	size_t len;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", p->pid);
+	if (zns_read_file(AT_FDCWD, path, 1 << 16, &text, &len))
+		return 0;
+	return status_value((char *)text, name);
+}
+
+struct locks {
+	struct place *a;
+	size_t nr, max;
+};
+
+/* smaps is slow: it is read only if something is locked at all. */
+static int locked_areas(const struct proc *p, struct locks *l)
+{
+	char path[48], line[4400];
+	cleanup_file FILE *f = NULL;
+	struct place at = { 0 };
+
+	if (!status_of(p, "\nVmLck:"))
+		return 0;
+	snprintf(path, sizeof(path), "/proc/%d/smaps", p->pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		char *end;
+		uint64_t start = strtoull(line, &end, 16);
+
+		if (*end == '-' && end != line)
+			at = (struct place){ start, strtoull(end + 1, NULL, 16) };
+		if (strncmp(line, "VmFlags:", 8) || !strstr(line, " lo"))
+			continue;
+		if (zns_grow(l->a, l->nr, l->max))
+			return -ENOMEM;
+		l->a[l->nr++] = at;
+	}
+	return 0;
+}
+
+static bool is_locked(const struct locks *l, const struct area *a)
+{
+	for (size_t i = 0; i < l->nr; i++)
+		if (l->a[i].start < a->end && a->start < l->a[i].end)
+			return true;
+	return false;
+}
+
+static bool is_stack(const struct area *a, const struct area *below)
+{
+	return a->stack ||
+	       (below && below->end == a->start && below->none &&
+		below->end - below->start <= GUARD_MAX && a->end - a->start <= STACK_MAX);
+}
+
+/* The counter that an area belongs to; NULL: it may be evicted. */
+static uint64_t *why_not(struct places *l, const struct locks *locks, const struct area *a,
+			 const struct area *below)
+{
+	if (a->shared)
+		return &l->shared;
+	if (a->file)
+		return &l->file;
+	if (!a->may || !a->writable || a->end - a->start < UNIT || is_stack(a, below))
+		return &l->special;
+	return is_locked(locks, a) ? &l->locked : NULL;
+}
+
+int mem_places_read(struct proc *p, struct places *l)
+{
+	struct areas all = { 0 };
+	struct locks locks = { 0 };
+	int ret = areas_read(p->maps, &all, NULL);
+
+	l->nr = 0;
+	l->locked = l->shared = l->file = l->special = 0;
+	l->async = all.async;
+	if (!ret)
+		ret = locked_areas(p, &locks);
+	for (size_t i = 0; i < all.nr && !ret; i++) {
+		const struct area *a = &all.a[i];
+		uint64_t *sum = why_not(l, &locks, a, i ? &all.a[i - 1] : NULL);
+
+		if (sum && !a->none)
+			*sum += a->end - a->start;
+		if (sum)
+			continue;
+		ret = zns_grow(l->a, l->nr, l->max);
+		if (!ret)
+			l->a[l->nr++] = (struct place){ a->start, a->end };
+	}
+	if (!ret && !all.nr)
+		ret = -ESRCH;
+	free(locks.a);
+	areas_free(&all);
+	return ret;
+}
+
+void mem_places_free(struct places *l)
+{
+	free(l->a);
+	*l = (struct places){ 0 };
+}
+
+const char *mem_places_pinned(struct proc *p, const struct places *l)
+{
+	if (l->async)
+		return l->async;
+	return status_of(p, "\nVmPin:") ? "pinned memory" : NULL;
+}

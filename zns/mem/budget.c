@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The evictor: keeps the resident memory under the budget. A hand goes round all areas; what was
+ * used since `age_ms` stays. "Used" is what we saw of it: a fault that brought it back, a write
+ * that ended its eviction. So each unit goes out once, and those that are needed come back at once
+ * and stay for longer. While a whole round does not give enough, the age is halved.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <time.h>
+
+#include "../track/scan.h"
+#include "family.h"
+
+#define AGE_MIN_MS 100U /* also: a removal's pages go shortly after its event */
+#define AGE_MAX_MS 60000U
+#define TICK_MS 10 /* while the budget is near */
+#define TICK_IDLE_MS 200
+#define LOOK_MS 200 /* between two looks at the family */
+#define PAUSE_MS 1000 /* after the store had no room */
+#define NEAR_PCT 80 /* of the budget */
+
+uint64_t proc_resident(const struct proc *p)
+{
+	cleanup_free uint8_t *text = NULL;
+	char path[40], *second;
+	size_t len;
+
+	snprintf(path, sizeof(path), "/proc/%d/statm", p->pid);
+	if (!p->pid || zns_read_file(AT_FDCWD, path, 4096, &text, &len))
+		return 0;
+	strtoull((char *)text, &second, 10);
+	return strtoull(second, NULL, 10) * PAGE;
+}
+
+struct round {
+	struct proc *p;
+	const struct place *area;
+	struct victim v[BATCH];
+	unsigned int nr;
+	uint64_t want, got; /* bytes */
+	uint64_t last; /* unit that was looked at last */
+	int error;
+	struct zns_err err;
+};
+
+static bool is_old(const struct unit *u, uint32_t age_ms)
+{
+	return !u->stamp || now_ms() - u->stamp >= age_ms;
+}
+
+static void flush(struct round *r)
+{
+	unsigned int out = 0;
+	int ret;
+
+	if (!r->nr)
+		return;
+	ret = evict(r->p, r->v, r->nr, r->area, &out, &r->err);
+	r->got += out * UNIT;
+	r->nr = 0;
+	if (ret)
+		r->error = ret;
+}
+
+/* Pages that are there. Their unit is a victim, unless it was used lately. */
+static int found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
+{
+	struct round *r = arg;
+	struct zns_mem *m = r->p->m;
+
+	for (uint64_t base = start / UNIT * UNIT; base < end; base += UNIT) {
+		struct unit *u = unit_at(r->p, base);
+
+		if (base == r->last)
+			continue;
+		r->last = base;
+		r->p->hand = base + UNIT;
+		if (STATE(u->word) != U_RES || !is_old(u, m->age_ms))
+			continue;
+		r->v[r->nr++] = (struct victim){ .u = u,
+						 .base = base,
+						 .start = zns_max(base, r->area->start),
+						 .end = zns_min(base + UNIT, r->area->end) };
+		if (r->nr == BATCH || r->got + r->nr * UNIT >= r->want)
+			flush(r);
+		if (r->error || r->got >= r->want || m->end || m->no_evict)
+			return 1;
+	}
+	return 0;
+}
+
+/* One turn of the hand through a process, from where it stood. */
+static void sweep(struct round *r, const struct places *l, uint64_t from, uint64_t to)
+{
+	static const struct scan_query q = { .mask = IS_PRESENT, .returned = IS_PRESENT };
+
+	for (size_t i = 0; i < l->nr && !r->error && r->got < r->want; i++) {
+		uint64_t start = zns_max(from, l->a[i].start), end = zns_min(to, l->a[i].end);
+
+		if (start >= end)
+			continue;
+		r->area = &l->a[i];
+		r->last = UINT64_MAX;
+		if (scan_range(r->p->pagemap, &q, start, end, found, r) < 0)
+			r->error = -ENOTSUP;
+		flush(r);
+	}
+}
+
+static void shrink(struct proc *p, uint64_t want, uint64_t *got, struct round *r)
+{
+	struct places l = { 0 };
+	uint64_t hand = p->hand;
+	const char *pinned = NULL;
+
+	*r = (struct round){ .p = p, .want = want };
+	if (!mem_places_read(p, &l)) {
+		p->m->locked += l.locked;
+		p->m->shared += l.shared;
+		p->m->file += l.file;
+		p->m->special += l.special;
+		pinned = mem_places_pinned(p, &l);
+		proc_why(p, "%s", pinned ? pinned : "");
+		if (!pinned) {
+			sweep(r, &l, hand, UINT64_MAX);
+			if (!r->error && r->got < r->want) {
+				p->hand = 0;
+				sweep(r, &l, 0, hand);
+			}
+		}
+	}
+	mem_places_free(&l);
+	*got += r->got;
+}
+
+static void explain(struct zns_mem *m, const struct round *r)
+{
+	if (r->error == -ENOTSUP)
+		mem_warn(m, "nothing is evicted: this kernel has no PAGEMAP_SCAN (Linux 6.7)");
+	else if (r->error != -EAGAIN && r->error != -ESRCH)
+		mem_warn(m, "eviction stands still: %s", r->err.msg);
+	if (r->error != -ESRCH)
+		m->pause_until_ns = zns_mono_ns() + PAUSE_MS * 1000000ULL;
+}
+
+/* Where most is resident, most is taken. */
+static void evict_some(struct zns_mem *m, struct proc *const *list, unsigned int nr,
+		       uint64_t resident, uint64_t want)
+{
+	uint64_t got = 0;
+	struct round r;
+
+	m->locked = m->shared = m->file = m->special = 0;
+	for (unsigned int i = 0; i < nr && !m->end && !m->no_evict; i++) {
+		struct proc *p = list[i];
+		uint64_t part = resident ? (uint64_t)((double)want * (double)p->resident /
+						      (double)resident) +
+						   UNIT :
+					   0;
+
+		if (!p->evicts || p->gone || !p->resident)
+			continue;
+		shrink(p, part, &got, &r);
+		if (r.error) {
+			explain(m, &r);
+			if (r.error != -ESRCH)
+				return;
+		}
+	}
+	if (got < want)
+		m->age_ms = zns_max(m->age_ms / 2, AGE_MIN_MS);
+	if (got >= want)
+		mem_warn(m, "%s", "");
+	else if (m->age_ms == AGE_MIN_MS && got < want / 8)
+		mem_warn(m,
+			 "the budget is below what cannot be evicted, or is in use all the time");
+}
+
+/* False: all is well, and there is time. */
+static bool step(struct zns_mem *m)
+{
+	uint64_t dram = m->sh->dram, margin = zns_max(dram / 32, MIB(1)), resident = 0;
+	uint64_t low = dram > 2 * margin ? dram - 2 * margin : 0;
+	struct proc *list[PROCS_MAX];
+	unsigned int nr;
+	bool near;
+
+	procs(m, list, &nr);
+	for (unsigned int i = 0; i < nr; i++) {
+		list[i]->resident = proc_resident(list[i]);
+		resident += list[i]->resident;
+	}
+	near = resident > dram / 100 * NEAR_PCT;
+	if (resident + margin > dram && zns_mono_ns() >= m->pause_until_ns)
+		evict_some(m, list, nr, resident, resident - zns_min(low, resident));
+	else if (resident + margin <= dram)
+		m->age_ms = zns_min(m->age_ms + m->age_ms / 16 + 1, AGE_MAX_MS);
+	for (unsigned int i = 0; i < nr; i++)
+		proc_put(list[i]);
+	return near;
+}
+
+void *evictor_run(void *arg)
+{
+	struct zns_mem *m = arg;
+	uint64_t looked_ns = 0;
+
+	while (!m->end) {
+		uint64_t now = zns_mono_ns();
+		long ms = TICK_IDLE_MS;
+
+		/* who sets no_evict waits until this is true, and looks after it has set it */
+		m->evict_idle = false;
+		if (m->no_evict) {
+			m->evict_idle = true;
+		} else {
+			if (now - looked_ns > LOOK_MS * 1000000ULL) {
+				family_look(m);
+				looked_ns = now;
+			}
+			if (step(m))
+				ms = TICK_MS;
+		}
+		nanosleep(&(struct timespec){ .tv_nsec = ms * 1000000 }, NULL);
+	}
+	m->evict_idle = true;
+	return NULL;
+}

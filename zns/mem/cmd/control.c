@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Requests of images/zns-memory.proto. One connection at a time; a slow one is cut off. */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+#include "pager.h"
+#include "zns/broker.h"
+#include "zns/packet.h"
+
+#define DIR_NAME "memory"
+#define TIMEOUT_S 2
+#define REQUEST_MAX 4096U /* bytes */
+#define DRAM_MIN MIB(1)
+
+static void socket_name(const struct pager *p, char *out, size_t len)
+{
+	snprintf(out, len, "%s.sock", p->name);
+}
+
+int control_open(struct pager *p, struct zns_err *err)
+{
+	char name[ZNS_NAME_MAX + 8];
+	struct sockaddr_un a;
+
+	p->dir = zns_run_subdir(DIR_NAME, err);
+	if (p->dir < 0)
+		return p->dir;
+	socket_name(p, name, sizeof(name));
+	zns_run_address(p->dir, name, &a);
+	p->listen = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (p->listen < 0)
+		return zns_fail_sys(err, -errno, "no socket");
+	/* the keeper has one context of a name, and that is ours: a dead one's socket goes */
+	unlinkat(p->dir, name, 0);
+	if (bind(p->listen, (struct sockaddr *)&a, sizeof(a)) || listen(p->listen, 16))
+		return zns_fail_sys(err, -errno, "the socket %s/" DIR_NAME "/%s", zns_run_dir(),
+				    name);
+	return 0;
+}
+
+void control_close(struct pager *p)
+{
+	char name[ZNS_NAME_MAX + 8];
+
+	if (p->listen >= 0) {
+		socket_name(p, name, sizeof(name));
+		unlinkat(p->dir, name, 0);
+		close(p->listen);
+	}
+	if (p->dir >= 0)
+		close(p->dir);
+	p->listen = p->dir = -1;
+}
+
+static bool is_root(int sk)
+{
+	struct ucred c;
+	socklen_t len = sizeof(c);
+
+	return !getsockopt(sk, SOL_SOCKET, SO_PEERCRED, &c, &len) && (!c.uid || c.uid == geteuid());
+}
+
+static int send_answer(int sk, const ZnsPb__MemoryAnswer *a)
+{
+	size_t len = zns_pb__memory_answer__get_packed_size(a);
+	cleanup_free uint8_t *buf = malloc(len ? len : 1);
+
+	if (!buf)
+		return -ENOMEM;
+	zns_pb__memory_answer__pack(a, buf);
+	return zns_msg_send(sk, buf, (uint32_t)len, NULL, NULL);
+}
+
+static int act(struct pager *p, const ZnsPb__MemoryRequest *q, ZnsPb__MemoryAnswer *a,
+	       ZnsPb__MemoryStatus *st, struct zns_err *err)
+{
+	int ret;
+
+	switch (q->op) {
+	case ZNS_PB__MEMORY_OP__MEMORY_STATUS:
+		ret = zns_mem_status(p->m, st);
+		if (ret)
+			return zns_fail(err, ret, "no memory for an answer");
+		a->status = st;
+		return 0;
+	case ZNS_PB__MEMORY_OP__MEMORY_LIMIT:
+		if (!q->has_dram || q->dram < DRAM_MIN)
+			return zns_fail(err, -EINVAL, "a budget is 1 MiB at least");
+		zns_mem_limit(p->m, q->dram);
+		return 0;
+	case ZNS_PB__MEMORY_OP__MEMORY_DETACH:
+		ret = zns_mem_detach(p->m, err);
+		p->end = !ret;
+		return ret;
+	default:
+		return zns_fail(err, -EINVAL, "this pager does not know request %d", (int)q->op);
+	}
+}
+
+/* False: the connection is to be closed. */
+static bool answer(struct pager *p, int sk)
+{
+	ZnsPb__MemoryAnswer a = ZNS_PB__MEMORY_ANSWER__INIT;
+	ZnsPb__MemoryStatus st;
+	struct zns_err err = ZNS_ERR_INIT;
+	cleanup_free uint8_t *body = NULL;
+	ZnsPb__MemoryRequest *q;
+	uint32_t len;
+	int ret;
+
+	if (zns_msg_recv(sk, &body, &len, NULL, NULL) || len > REQUEST_MAX)
+		return false;
+	q = zns_pb__memory_request__unpack(NULL, len, body);
+	ret = q ? act(p, q, &a, &st, &err) : zns_fail(&err, -EPROTO, "no request");
+	if (q)
+		zns_pb__memory_request__free_unpacked(q, NULL);
+	if (ret) {
+		a.error = err.msg;
+		a.has_code = true;
+		a.code = ret;
+	}
+	ret = send_answer(sk, &a);
+	if (a.status)
+		zns_mem_status_free(a.status);
+	return !ret && !p->end;
+}
+
+void control_serve(struct pager *p)
+{
+	const struct timeval limit = { .tv_sec = TIMEOUT_S };
+	int sk = accept4(p->listen, NULL, NULL, SOCK_CLOEXEC);
+
+	if (sk < 0)
+		return;
+	setsockopt(sk, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	setsockopt(sk, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+	if (is_root(sk))
+		while (answer(p, sk))
+			;
+	close(sk);
+}

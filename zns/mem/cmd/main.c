@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * zns-mem: the pager of one memory context. `znsctl memory attach` starts the first one, the keeper
+ * each that follows (zns/memkeep.h). It must never wait for memory of a process that it serves: its
+ * own is locked, and the kernel shall kill anybody else first.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+#include "pager.h"
+#include "zns-version.h"
+#include "zns/daemon.h"
+#include "zns/process.h"
+
+#define TICK_MS 1000 /* between two looks whether processes are left */
+#define DRAM_MIN MIB(1)
+
+static volatile sig_atomic_t terminated;
+
+static void on_term(int sig)
+{
+	terminated = 1;
+}
+
+static void settle_down(void)
+{
+	struct sigaction sa = { .sa_handler = on_term };
+	int fd;
+
+	zns_process_raise_limits();
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+	sigaction(SIGTERM, &sa, NULL);
+	prctl(PR_SET_DUMPABLE, 0); /* our buffers hold other processes' memory */
+	zns_cgroup_escape();
+	/* the tables are sparse: what is not touched must not come into being */
+	if (mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT))
+		fprintf(stderr, "memory cannot be locked: %s\n", strerror(errno));
+	fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	if (fd >= 0 && write(fd, "-1000", 5) < 0)
+		fprintf(stderr, "oom_score_adj: %s\n", strerror(errno));
+	if (fd >= 0)
+		close(fd);
+}
+
+struct options {
+	const char *name, *dev, *take;
+	uint64_t dram, ready, pid;
+};
+
+static int begin(struct pager *p, const struct options *o, struct zns_err *err)
+{
+	const struct zns_pages_params params = { .dev = o->dev, .container = p->name };
+	struct zns_mem_store st;
+	int ret = zns_memkeep_open(p->name, &p->keep, err);
+
+	if (!ret)
+		ret = zns_pages_open(&params, &p->pages, err);
+	if (ret)
+		return ret;
+	store_of(p->pages, &st);
+	ret = zns_mem_new(p->name, o->dram, &st, &p->m, err);
+	if (!ret)
+		ret = zns_mem_attach(p->m, (pid_t)o->pid, err);
+	if (!ret)
+		ret = control_open(p, err);
+	if (!ret)
+		ret = hand_over(p, err); /* from now on we may die */
+	return ret ? ret : zns_mem_start(p->m, err);
+}
+
+static int take_over(struct pager *p, struct zns_err *err)
+{
+	int ret = hand_take(p, err);
+
+	if (!ret)
+		ret = control_open(p, err);
+	return ret ? ret : hand_over(p, err);
+}
+
+/* Evicts nothing while nobody has copies of the descriptors. */
+static void keeper_gone(struct pager *p)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	int ret;
+
+	zns_mem_pause(p->m, true);
+	ret = zns_memkeep_again(p->keep, &err);
+	if (!ret)
+		ret = hand_over(p, &err);
+	if (ret)
+		fprintf(stderr, "%s: %s; nothing is evicted meanwhile\n", p->name, err.msg);
+	else
+		zns_mem_pause(p->m, false);
+}
+
+static void handed_again(struct pager *p)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	uint64_t n;
+
+	if (read(zns_mem_changes(p->m), &n, sizeof(n)) == sizeof(n) && hand_over(p, &err))
+		fprintf(stderr, "%s: %s\n", p->name, err.msg);
+}
+
+static void serve(struct pager *p)
+{
+	while (!p->end && zns_mem_processes(p->m)) {
+		struct zns_err err = ZNS_ERR_INIT;
+		struct pollfd f[3] = { { .fd = zns_mem_changes(p->m), .events = POLLIN },
+				       { .fd = zns_memkeep_fd(p->keep), .events = POLLIN },
+				       { .fd = p->listen, .events = POLLIN } };
+
+		if (poll(f, 3, TICK_MS) < 0 && errno != EINTR)
+			break;
+		if (f[0].revents)
+			handed_again(p);
+		if (f[1].revents || zns_memkeep_fd(p->keep) < 0)
+			keeper_gone(p);
+		if (f[2].revents)
+			control_serve(p);
+		if (terminated && !p->end) {
+			terminated = 0;
+			p->end = !zns_mem_detach(p->m, &err);
+			if (!p->end)
+				fprintf(stderr, "%s: %s\n", p->name, err.msg);
+		}
+	}
+}
+
+/* The context is over. */
+static void finish(struct pager *p)
+{
+	control_close(p);
+	zns_mem_leave(p->m);
+	zns_pages_close(p->pages, true);
+	zns_memkeep_end(p->keep);
+}
+
+static int usage(FILE *f)
+{
+	fprintf(f,
+		"usage: zns-mem --name NAME --dram BYTES [--dev DEV] [--ready-fd FD] PID\n"
+		"       zns-mem --take-over NAME\n"
+		"Keeps the memory of a process and its descendants under a budget; the rest is on zones.\n"
+		"`znsctl memory` and zns-memkeep start it. See znsctl(8).\n");
+	return f == stdout ? 0 : 2;
+}
+
+/* -1: go on. */
+static int parse(int argc, char **argv, struct options *o)
+{
+	static const struct option opt[] = {
+		{ "name", 1, NULL, 'n' },      { "dev", 1, NULL, 'd' },
+		{ "dram", 1, NULL, 'm' },      { "ready-fd", 1, NULL, 'r' },
+		{ "take-over", 1, NULL, 't' }, { "help", 0, NULL, 'h' },
+		{ "version", 0, NULL, 'V' },   { NULL, 0, NULL, 0 },
+	};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "hV", opt, NULL)) >= 0) {
+		if (c == 'n')
+			o->name = optarg;
+		else if (c == 'd')
+			o->dev = optarg;
+		else if (c == 't')
+			o->take = optarg;
+		else if (c == 'm' && !zns_parse_size(optarg, &o->dram))
+			continue;
+		else if (c == 'r' && !zns_parse_number(optarg, 0, INT32_MAX, &o->ready))
+			continue;
+		else if (c == 'V')
+			return printf("zns-mem: ZNS-CRIU %s\n", ZNS_VERSION) < 0;
+		else
+			return usage(c == 'h' ? stdout : stderr);
+	}
+	if (o->take)
+		return argc == optind ? -1 : usage(stderr);
+	if (!o->name || o->dram < DRAM_MIN || argc != optind + 1 ||
+	    zns_parse_number(argv[optind], 2, INT32_MAX, &o->pid))
+		return usage(stderr);
+	return -1;
+}
+
+int main(int argc, char **argv)
+{
+	struct options o = { 0 };
+	struct pager p = { .dir = -1, .listen = -1 };
+	struct zns_err err = ZNS_ERR_INIT;
+	int ret;
+
+	if (zns_std_fds())
+		return 1;
+	ret = parse(argc, argv, &o);
+	if (ret >= 0)
+		return ret;
+	settle_down();
+	snprintf(p.name, sizeof(p.name), "%s", o.take ? o.take : o.name);
+	ret = o.take ? take_over(&p, &err) : begin(&p, &o, &err);
+	if (ret && o.take) {
+		fprintf(stderr, "%s: cannot be taken over: %s\n", p.name, err.msg);
+		return 1; /* the keeper tries again */
+	}
+	if (o.ready)
+		zns_daemon_ready((int)o.ready, ret ? &err : NULL);
+	if (ret) {
+		fprintf(stderr, "%s: %s\n", p.name, err.msg);
+		finish(&p);
+		return 1;
+	}
+	serve(&p);
+	finish(&p);
+	return 0;
+}

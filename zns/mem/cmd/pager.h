@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef MEM_CMD_PAGER_H
+#define MEM_CMD_PAGER_H
+#include <stdbool.h>
+#include "zns/mem.h"
+#include "zns/memkeep.h"
+#include "zns/util.h"
+
+struct pager {
+	char name[ZNS_NAME_MAX + 1];
+	struct zns_mem *m;
+	struct zns_pages *pages;
+	struct zns_memkeep *keep;
+	int dir, listen;
+	bool end; /* all is back, nothing is left to do */
+};
+
+/* --- control.c: the socket that znsctl talks to --- */
+int control_open(struct pager *p, struct zns_err *err);
+void control_close(struct pager *p);
+void control_serve(struct pager *p); /* one connection */
+
+/* --- hand.c: what the keeper has --- */
+int hand_over(struct pager *p, struct zns_err *err);
+int hand_take(struct pager *p, struct zns_err *err);
+void store_of(struct zns_pages *ps, struct zns_mem_store *st);
+
+#endif

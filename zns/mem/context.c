@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* A context's beginning and end: see zns/mem.h. */
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+
+#include "context.h"
+#include "family.h"
+
+#define AGE_BEGIN_MS 5000U
+
+int context_make(int sh_fd, const struct zns_mem_store *store, struct zns_mem **out,
+		 struct zns_err *err)
+{
+	struct zns_mem *m = calloc(1, sizeof(*m));
+	struct epoll_event e = { .events = EPOLLIN };
+
+	if (!m)
+		return zns_fail(err, -ENOMEM, "no memory for a memory context");
+	m->store = *store;
+	m->sh_fd = sh_fd;
+	m->age_ms = AGE_BEGIN_MS;
+	pthread_mutex_init(&m->lock, NULL);
+	pthread_mutex_init(&m->text, NULL);
+	pthread_mutex_init(&m->queue.lock, NULL);
+	pthread_cond_init(&m->queue.more, NULL);
+	m->epoll = epoll_create1(EPOLL_CLOEXEC);
+	m->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	m->changes = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	m->sh = mmap(NULL, sizeof(*m->sh), PROT_READ | PROT_WRITE, MAP_SHARED, sh_fd, 0);
+	m->bufs = mmap(NULL, BATCH * UNIT, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	*out = m;
+	if (m->epoll >= 0 && m->wake >= 0 && m->changes >= 0 && m->sh != MAP_FAILED &&
+	    m->bufs != MAP_FAILED && !epoll_ctl(m->epoll, EPOLL_CTL_ADD, m->wake, &e))
+		return 0;
+	return zns_fail_sys(err, -errno, "cannot make a memory context");
+}
+
+int zns_mem_new(const char *name, uint64_t dram, const struct zns_mem_store *store,
+		struct zns_mem **out, struct zns_err *err)
+{
+	int fd = memfd_create("zns-mem context", MFD_CLOEXEC), ret;
+
+	*out = NULL;
+	if (fd < 0 || ftruncate(fd, sizeof(struct shared))) {
+		ret = -errno;
+		if (fd >= 0)
+			close(fd);
+		return zns_fail_sys(err, ret, "cannot make a memory context");
+	}
+	ret = context_make(fd, store, out, err);
+	if (ret) {
+		zns_mem_leave(*out);
+		*out = NULL;
+		return ret;
+	}
+	(*out)->sh->version = CONTEXT_VERSION;
+	(*out)->sh->procs_max = PROCS_MAX;
+	(*out)->sh->dram = dram;
+	snprintf((*out)->sh->name, sizeof((*out)->sh->name), "%s", name);
+	return 0;
+}
+
+int zns_mem_attach(struct zns_mem *m, pid_t pid, struct zns_err *err)
+{
+	int ret = family_join(m, pid, err);
+
+	if (!ret)
+		family_tree(m, pid, err);
+	return ret;
+}
+
+int context_serve(struct zns_mem *m)
+{
+	int ret = workers_start(m);
+
+	if (!ret)
+		ret = -pthread_create(&m->reader, NULL, reader_run, m);
+	m->reading = !ret;
+	return ret;
+}
+
+int context_evict(struct zns_mem *m)
+{
+	int ret = -pthread_create(&m->evictor, NULL, evictor_run, m);
+
+	m->evicting = !ret;
+	return ret;
+}
+
+int zns_mem_start(struct zns_mem *m, struct zns_err *err)
+{
+	int ret = context_serve(m);
+
+	if (!ret)
+		ret = context_evict(m);
+	return ret ? zns_fail_sys(err, ret, "cannot start threads") : 0;
+}
+
+void zns_mem_pause(struct zns_mem *m, bool pause)
+{
+	m->no_evict = pause;
+}
+
+void zns_mem_limit(struct zns_mem *m, uint64_t dram)
+{
+	m->sh->dram = dram;
+}
+
+unsigned int zns_mem_processes(struct zns_mem *m)
+{
+	unsigned int nr = 0;
+
+	pthread_mutex_lock(&m->lock);
+	for (unsigned int i = 0; i < PROCS_MAX; i++)
+		nr += m->proc[i] != NULL;
+	pthread_mutex_unlock(&m->lock);
+	return nr;
+}
+
+int zns_mem_changes(struct zns_mem *m)
+{
+	return m->changes;
+}
+
+static void end_threads(struct zns_mem *m)
+{
+	uint64_t one = 1;
+
+	m->end = true;
+	if (m->evicting)
+		pthread_join(m->evictor, NULL);
+	m->evicting = false;
+	if (m->reading && write(m->wake, &one, sizeof(one)) == sizeof(one))
+		pthread_join(m->reader, NULL);
+	m->reading = false;
+	workers_end(m);
+}
+
+void zns_mem_leave(struct zns_mem *m)
+{
+	if (!m)
+		return;
+	end_threads(m);
+	while (m->queue.nr) {
+		proc_put(m->queue.f[m->queue.head].p);
+		m->queue.head = (m->queue.head + 1) % m->queue.max;
+		m->queue.nr--;
+	}
+	for (unsigned int i = 0; i < PROCS_MAX; i++)
+		if (m->proc[i])
+			proc_put(m->proc[i]);
+	procs_bury(m);
+	free(m->queue.f);
+	if (m->bufs && m->bufs != MAP_FAILED)
+		munmap(m->bufs, BATCH * UNIT);
+	if (m->sh && m->sh != MAP_FAILED)
+		munmap(m->sh, sizeof(*m->sh));
+	for (int i = 0; i < 4; i++) {
+		int fd = i == 0 ? m->epoll : i == 1 ? m->wake : i == 2 ? m->changes : m->sh_fd;
+
+		if (fd >= 0)
+			close(fd);
+	}
+	free(m);
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The end of a context while its processes go on: all comes back first. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <time.h>
+
+#include "../track/maps.h"
+#include "mem.h"
+
+#define ROUNDS 10000 /* over all processes; forks make more */
+
+struct back {
+	uint8_t *buf;
+	unsigned int left; /* units that are not back yet */
+	int error;
+};
+
+static int bring(struct proc *p, struct unit *u, uint64_t base, void *arg)
+{
+	struct back *b = arg;
+	int ret = 0;
+
+	if (STATE(u->word) == U_RES)
+		return 0;
+	ret = unit_load(p, u, base, b->buf);
+	if (ret && !p->gone && ret != -ESRCH)
+		b->error = ret;
+	if (STATE(u->word) != U_RES)
+		b->left++;
+	return b->error;
+}
+
+static void nap(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+}
+
+/* Nothing of any process is on a zone, and nothing of it will be. */
+static int bring_all(struct zns_mem *m, struct back *b)
+{
+	for (int i = 0; i < ROUNDS; i++) {
+		struct proc *list[PROCS_MAX];
+		unsigned int nr;
+
+		b->left = 0;
+		procs(m, list, &nr);
+		for (unsigned int k = 0; k < nr; k++) {
+			if (!proc_ended(list[k]) && !mem_uffd_dead(list[k]->uffd))
+				table_each(list[k], bring, b);
+			proc_put(list[k]);
+		}
+		if (b->error || !b->left)
+			return b->error;
+		nap();
+	}
+	return -ETIMEDOUT;
+}
+
+/* Protection ends with it, and threads that wait go on. */
+static void unregister(struct proc *p)
+{
+	struct areas l = { 0 };
+
+	if (p->maps >= 0 && !areas_read(p->maps, &l, NULL))
+		for (size_t i = 0; i < l.nr; i++)
+			if (l.a[i].may)
+				mem_uffd_unregister(p->uffd, l.a[i].start, l.a[i].end);
+	areas_free(&l);
+}
+
+int zns_mem_detach(struct zns_mem *m, struct zns_err *err)
+{
+	struct back b = { .buf = aligned_alloc(PAGE, UNIT) };
+	struct proc *list[PROCS_MAX];
+	unsigned int nr;
+	int ret;
+
+	if (!b.buf)
+		return zns_fail(err, -ENOMEM, "no memory to read units back");
+	m->no_evict = true;
+	while (m->evicting && !m->evict_idle)
+		nap();
+	m->keep_unreadable = true;
+	ret = bring_all(m, &b);
+	m->keep_unreadable = false;
+	free(b.buf);
+	if (ret) {
+		m->no_evict = false;
+		return zns_fail_sys(err, ret,
+				    "cannot read all memory back; the processes stay as they are");
+	}
+	procs(m, list, &nr);
+	for (unsigned int i = 0; i < nr; i++) {
+		unregister(list[i]);
+		proc_forget(list[i]);
+		proc_put(list[i]);
+	}
+	return 0;
+}

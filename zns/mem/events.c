@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The reader of events. One thread, which does nothing that could wait for a process: those wait
+ * for it. Each event is in the table before the lock is let go.
+ */
+#include <errno.h>
+#include <linux/userfaultfd.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "mem.h"
+
+#define MESSAGES 16
+
+static void drop_ref(struct proc *p, uint64_t word, uint64_t hash)
+{
+	struct zns_mem_store *st = &p->m->store;
+
+	st->drop(st->arg, (struct zns_pages_ref){ PLACE(word), hash });
+}
+
+/* The memory of these pages is not what it was: they come from nowhere any more. */
+static void forget_pages(struct proc *p, struct unit *u, uint32_t mask, bool removal)
+{
+	uint64_t word = u->word;
+
+	if (!ON_ZONE(word)) {
+		/* an eviction ends here; a worker in BUSY finds out by itself */
+		if (STATE(word) >= U_WPING)
+			u->word = WORD(U_RES, 0);
+		/* the pages go after the event: the unit must not be copied in between */
+		if (word || removal)
+			unit_stamp(u);
+		return;
+	}
+	if (removal && !mem_without(RULE_OWN_REMOVAL)) {
+		uint32_t own = u->pages >> 16 & mask;
+
+		u->pages &= ~(own << 16);
+		mask &= ~own;
+	}
+	u->pages &= ~mask;
+	/* in DROP and LOADING somebody else will see to it */
+	if (STATE(word) == U_ZONE && !(u->pages & 0xffff)) {
+		uint64_t hash = u->hash;
+
+		u->word = WORD(U_RES, 0);
+		drop_ref(p, word, hash);
+	}
+	if (mask)
+		unit_stamp(u);
+}
+
+static void forget_range(struct proc *p, uint64_t start, uint64_t end, bool removal)
+{
+	uint32_t nr = p->nr_strays;
+
+	/* also when terabytes of holes are unmapped: only pages of the table that exist are read */
+	for (uint64_t a = start / UNIT * UNIT; a < end;) {
+		uint64_t next = a + UNIT;
+
+		if (a % MIB(8) == 0 && end - a > GIB(1)) {
+			off_t at = (off_t)(a / UNIT * sizeof(struct unit));
+			off_t data = lseek(p->table, at, SEEK_DATA);
+
+			next = data < 0 ? end : (uint64_t)data / sizeof(struct unit) * UNIT;
+			if (next > a) {
+				a = next;
+				continue;
+			}
+			next = a + UNIT;
+		}
+		forget_pages(p, unit_at(p, a), pages_of(a, start, end), removal);
+		a = next;
+	}
+	for (uint32_t i = 0; i < nr; i++) {
+		struct unit *s = stray_nr(p, i);
+		uint32_t mask = pages_of(s->addr, start, end);
+
+		if (ON_ZONE(s->word) && mask)
+			forget_pages(p, s, mask, removal);
+	}
+}
+
+/* The pages @mask of a unit at @base are at base + delta now. They belong to both for a moment. */
+static void move_pages(struct proc *p, struct unit *u, uint64_t base, uint32_t mask, uint64_t delta)
+{
+	struct zns_mem_store *st = &p->m->store;
+	struct unit *to = unit_at(p, base + delta);
+	struct zns_pages_ref ref = { PLACE(u->word), u->hash };
+
+	mask &= u->pages & 0xffff;
+	if (!mask)
+		return;
+	if ((base + delta) % UNIT || STATE(to->word) > U_BUSY || to->word) {
+		to = stray_new(p, base + delta);
+		if (!to) {
+			mem_warn(p->m, "process %d: more than %u units were moved at once", p->pid,
+				 STRAYS_MAX);
+			return;
+		}
+	}
+	st->hold(st->arg, ref);
+	to->hash = u->hash;
+	to->pages = mask;
+	to->word = WORD(U_ZONE, ref.place);
+	if (to->addr)
+		fault_push(&p->m->queue, p, to->addr + (uint64_t)__builtin_ctz(mask) * PAGE,
+			   FAULT_STRAY);
+}
+
+static void on_remap(struct proc *p, uint64_t from, uint64_t to, uint64_t len)
+{
+	uint64_t end = from + len, delta = to - from;
+	uint32_t nr = p->nr_strays;
+
+	for (uint64_t a = from / UNIT * UNIT; a < end; a += UNIT) {
+		struct unit *u = unit_at(p, a);
+
+		if (ON_ZONE(u->word))
+			move_pages(p, u, a, pages_of(a, from, end), delta);
+	}
+	for (uint32_t i = 0; i < nr; i++) {
+		struct unit *s = stray_nr(p, i);
+
+		if (ON_ZONE(s->word) && pages_of(s->addr, from, end))
+			move_pages(p, s, s->addr, pages_of(s->addr, from, end), delta);
+	}
+	forget_range(p, from, end, false);
+}
+
+/* What the child has: the same places for what is missing, and no eviction on its way. */
+static int inherit(struct proc *p, struct unit *u, uint64_t base, void *arg)
+{
+	struct proc *child = arg;
+	struct zns_mem_store *st = &p->m->store;
+	struct unit *c = &child->u[u - p->u];
+	struct zns_pages_ref ref = { PLACE(u->word), u->hash };
+
+	if (!ON_ZONE(u->word) || !(u->pages & 0xffff))
+		return 0;
+	st->hold(st->arg, ref);
+	c->hash = u->hash;
+	c->pages = u->pages & 0xffff;
+	c->addr = u->addr;
+	c->word = WORD(U_ZONE, ref.place);
+	return 0;
+}
+
+static void on_fork(struct proc *p, int uffd)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct proc *c = proc_new(p->m, 0, &err);
+	int ret = c ? 0 : -ENOMEM;
+
+	if (ret) {
+		mem_warn(p->m, "a child of process %d cannot be served: %s", p->pid, err.msg);
+		return; /* its userfaultfd stays open: it waits, and never reads zeroes */
+	}
+	c->uffd = uffd;
+	ret = table_each(p, inherit, c);
+	c->nr_strays = p->nr_strays;
+	if (!ret)
+		ret = proc_add(p->m, c);
+	if (ret) {
+		mem_warn(p->m, "a child of process %d cannot be served: %s", p->pid,
+			 ret == -ENOSPC ? "too many processes" : "no memory");
+		return;
+	}
+	proc_why(c, "a child that has not been looked at yet");
+	reader_watch(p->m, c);
+	for (uint32_t i = 0; i < c->nr_strays; i++) {
+		struct unit *s = stray_nr(c, i);
+
+		if (ON_ZONE(s->word))
+			fault_push(&c->m->queue, c,
+				   s->addr + (uint64_t)__builtin_ctz(s->pages | 1U << 16) * PAGE,
+				   FAULT_STRAY);
+	}
+	changed(p->m);
+}
+
+static void on_message(struct proc *p, const struct uffd_msg *msg)
+{
+	uint64_t addr;
+
+	switch (msg->event) {
+	case UFFD_EVENT_PAGEFAULT:
+		addr = msg->arg.pagefault.address / PAGE * PAGE;
+		fault_push(&p->m->queue, p, addr,
+			   msg->arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_WP ? FAULT_WRITE :
+									       FAULT_MISSING);
+		break;
+	case UFFD_EVENT_FORK:
+		on_fork(p, (int)msg->arg.fork.ufd);
+		break;
+	case UFFD_EVENT_REMAP:
+		on_remap(p, msg->arg.remap.from, msg->arg.remap.to, msg->arg.remap.len);
+		break;
+	case UFFD_EVENT_REMOVE:
+		forget_range(p, msg->arg.remove.start, msg->arg.remove.end, true);
+		break;
+	case UFFD_EVENT_UNMAP:
+		forget_range(p, msg->arg.remove.start, msg->arg.remove.end, false);
+		break;
+	}
+}
+
+static void serve(struct proc *p)
+{
+	struct uffd_msg msg[MESSAGES];
+	ssize_t n;
+
+	pthread_rwlock_wrlock(&p->ev);
+	n = p->gone ? 0 : read(p->uffd, msg, sizeof(msg));
+	for (ssize_t i = 0; n > 0 && i < n / (ssize_t)sizeof(*msg); i++)
+		on_message(p, &msg[i]);
+	pthread_rwlock_unlock(&p->ev);
+}
+
+void *reader_run(void *arg)
+{
+	struct zns_mem *m = arg;
+	struct epoll_event e[16];
+
+	while (!m->end) {
+		int n;
+
+		procs_bury(m); /* nothing in @e is of them */
+		n = epoll_wait(m->epoll, e, ZNS_ARRAY_SIZE(e), -1);
+
+		for (int i = 0; i < n; i++) {
+			uint64_t count;
+
+			if (e[i].data.ptr)
+				serve(e[i].data.ptr);
+			else if (read(m->wake, &count, sizeof(count)) < 0)
+				break;
+		}
+	}
+	return NULL;
+}

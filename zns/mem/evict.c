@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Eviction of a few units of one process. Any of them may be taken away at any step before DROP: by
+ * a write, by a hole that is touched, or because its memory goes. One thread evicts, so a unit that
+ * was lost is in nobody's way until the next batch.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#include "mem.h"
+
+static void nap(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
+}
+
+static int protect_once(struct proc *p, const struct victim *v, bool on)
+{
+	int ret = -ESRCH;
+
+	pthread_rwlock_rdlock(&p->ev);
+	if (!p->gone)
+		ret = mem_uffd_protect(p->uffd, v->start, v->end, on);
+	pthread_rwlock_unlock(&p->ev);
+	return ret;
+}
+
+/*
+ * The whole area, not a part: that would be an area of its own for the kernel, and mremap() of both
+ * fails. A part may belong to somebody else's userfaultfd.
+ */
+static int enlist(struct proc *p, const struct place *area)
+{
+	return mem_uffd_register(p->uffd, area->start, area->end);
+}
+
+static int protect(struct proc *p, const struct victim *v, const struct place *area)
+{
+	bool registered = false;
+	int ret;
+
+	if (mem_without(RULE_PROTECT)) {
+		enlist(p, area);
+		return 0;
+	}
+	for (;;) {
+		ret = protect_once(p, v, true);
+		if (ret == -ENOENT && !registered) {
+			registered = true;
+			ret = enlist(p, area);
+			if (!ret)
+				continue;
+		}
+		if (ret != -EAGAIN)
+			return ret;
+		nap();
+	}
+}
+
+/* A unit that we still have goes back; its threads are woken. */
+static void withdraw(struct proc *p, struct victim *v, enum unit_state from)
+{
+	v->out = true;
+	if (!unit_move(v->u, from, U_BUSY))
+		return;
+	p->m->sh->cancelled++;
+	unit_release(p, v->u, v->base);
+}
+
+static bool look(struct proc *p, struct victim *v)
+{
+	uint64_t entry[UNIT_PAGES];
+	unsigned int nr = (unsigned int)((v->end - v->start) / PAGE);
+	unsigned int first = (unsigned int)((v->start - v->base) / PAGE);
+
+	v->mask = 0;
+	if (zns_pread_all(p->pagemap, entry, nr * sizeof(*entry),
+			  (off_t)(v->start / PAGE * sizeof(*entry))))
+		return false;
+	for (unsigned int i = 0; i < nr; i++)
+		if (entry[i] >> 63)
+			v->mask |= 1U << (first + i);
+		else if (entry[i] >> 62 & 1) /* swapped: the kernel evicts it already */
+			return false;
+	return v->mask;
+}
+
+/* The pages that are there; the others are zeroes. */
+static bool copy(struct proc *p, const struct victim *v, uint8_t *buf)
+{
+	struct iovec here[UNIT_PAGES], there[UNIT_PAGES];
+	unsigned int nr = 0;
+
+	memset(buf, 0, UNIT);
+	for (unsigned int i = 0; i < UNIT_PAGES; i++) {
+		if (!(v->mask & 1U << i))
+			continue;
+		here[nr] = (struct iovec){ buf + i * PAGE, PAGE };
+		there[nr++] = (struct iovec){ (void *)(uintptr_t)(v->base + i * PAGE), PAGE };
+	}
+	return process_vm_readv(p->pid, here, nr, there, nr, 0) == (ssize_t)(nr * PAGE);
+}
+
+/* On its place; from here on it is dropped, whatever its threads want. */
+static void commit(struct proc *p, struct victim *v, struct zns_pages_ref ref)
+{
+	struct zns_mem_store *st = &p->m->store;
+	uint64_t old = WORD(U_WRITE, 0);
+
+	pthread_rwlock_rdlock(&p->ev);
+	v->u->hash = ref.hash;
+	v->u->addr = 0;
+	v->u->pages = v->mask | pages_of(v->base, v->start, v->end) << 16;
+	v->out = p->gone ||
+		 !atomic_compare_exchange_strong(&v->u->word, &old, WORD(U_DROP, ref.place));
+	if (v->out && !ON_ZONE(v->u->word))
+		v->u->pages = 0;
+	pthread_rwlock_unlock(&p->ev);
+	if (v->out)
+		st->drop(st->arg, ref);
+	else
+		mem_reached(U_DROP);
+}
+
+static int drop(struct proc *p, struct victim *v, unsigned int nr)
+{
+	struct range range[BATCH];
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < nr; i++) {
+		/* it may have been unmapped: no newer memory must be dropped in its place */
+		if (v[i].out || STATE(v[i].u->word) != U_DROP)
+			continue;
+		if (n && range[n - 1].end == v[i].start)
+			range[n - 1].end = v[i].end;
+		else
+			range[n++] = (struct range){ v[i].start, v[i].end };
+	}
+	return n ? ring_drop(&p->ring, range, n) : 0;
+}
+
+/* The ring has answered, so all its removals were read, and are in the table. */
+static bool settle(struct proc *p, struct victim *v, struct zns_pages_ref ref)
+{
+	struct zns_mem_store *st = &p->m->store;
+	uint64_t old = WORD(U_DROP, ref.place);
+	bool out = false, empty = false;
+
+	pthread_rwlock_rdlock(&p->ev);
+	if (!p->gone && v->u->word == old) {
+		v->u->pages &= 0xffff;
+		empty = !v->u->pages;
+		out = atomic_compare_exchange_strong(&v->u->word, &old,
+						     empty ? WORD(U_RES, 0) :
+							     WORD(U_ZONE, ref.place));
+	}
+	pthread_rwlock_unlock(&p->ev);
+	if (out && empty)
+		st->drop(st->arg, ref);
+	if (out && !empty)
+		mem_reached(U_ZONE);
+	mem_uffd_wake(p->uffd, v->base, v->base + UNIT);
+	return out && !empty;
+}
+
+/* Protect, look, copy: those that are whole stay. */
+static unsigned int gather(struct proc *p, struct victim *v, unsigned int nr,
+			   const struct place *area)
+{
+	unsigned int ok = 0;
+
+	for (unsigned int i = 0; i < nr; i++) {
+		pthread_rwlock_rdlock(&p->ev);
+		v[i].out = stray_near(p, v[i].base, v[i].base + UNIT) ||
+			   !unit_move(v[i].u, U_RES, U_WPING);
+		pthread_rwlock_unlock(&p->ev);
+		if (!v[i].out && protect(p, &v[i], area))
+			withdraw(p, &v[i], U_WPING);
+	}
+	for (unsigned int i = 0; i < nr; i++) {
+		if (v[i].out)
+			continue;
+		if (!unit_move(v[i].u, U_WPING, U_COPY)) {
+			v[i].out = true;
+			continue;
+		}
+		if (!look(p, &v[i]) || !copy(p, &v[i], p->m->bufs + i * UNIT))
+			withdraw(p, &v[i], U_COPY);
+		else if (!unit_move(v[i].u, U_COPY, U_WRITE))
+			v[i].out = true;
+		else
+			ok++;
+	}
+	return ok;
+}
+
+int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place *area,
+	  unsigned int *nr_out, struct zns_err *err)
+{
+	struct zns_mem_store *st = &p->m->store;
+	struct zns_pages_ref ref[BATCH] = { 0 }, got[BATCH] = { 0 };
+	const void *unit[BATCH];
+	unsigned int n = 0;
+	int ret = 0;
+
+	*nr_out = 0;
+	if (!gather(p, v, nr, area))
+		return 0;
+	for (unsigned int i = 0; i < nr; i++)
+		if (!v[i].out)
+			unit[n++] = p->m->bufs + i * UNIT;
+	ret = st->put(st->arg, unit, n, got, err);
+	n = 0;
+	for (unsigned int i = 0; i < nr; i++) {
+		if (v[i].out)
+			continue;
+		if (ret) {
+			withdraw(p, &v[i], U_WRITE);
+			continue;
+		}
+		ref[i] = got[n++];
+		commit(p, &v[i], ref[i]);
+	}
+	if (ret)
+		return ret;
+	ret = drop(p, v, nr);
+	if (ret == -ESRCH || p->gone)
+		return -ESRCH;
+	for (unsigned int i = 0; i < nr; i++) {
+		if (v[i].out || !settle(p, &v[i], ref[i]))
+			continue;
+		p->m->sh->evicted_units++;
+		++*nr_out;
+		/* mlock() came between, or the like: it is still there, and comes back to life */
+		if (ret)
+			fault_push(&p->m->queue, p, v[i].start, FAULT_LOAD);
+	}
+	return 0;
+}

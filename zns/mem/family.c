@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Who belongs to the context. A child that was forked has a userfaultfd from the kernel, without a
+ * name; its PID is found among the children of those we know, by trying: what the userfaultfd
+ * protects shows in /proc/PID/pagemap. A program that was executed has nothing of ours any more,
+ * and is extended anew.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "family.h"
+
+#define PIDS_MAX 1024U
+#define KCMP_SAME_VM 1
+#define PROTECTED (1ULL << 57) /* in pagemap */
+#define PRESENT (1ULL << 63)
+#define PAGES_TRIED 4096U
+
+struct pids {
+	pid_t pid[PIDS_MAX];
+	unsigned int nr;
+};
+
+static bool has(const struct pids *l, pid_t pid)
+{
+	for (unsigned int i = 0; i < l->nr; i++)
+		if (l->pid[i] == pid)
+			return true;
+	return false;
+}
+
+static void children_of(pid_t pid, struct pids *l)
+{
+	char path[64];
+	struct dirent *d;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	dir = opendir(path);
+	while (dir && (d = readdir(dir))) {
+		cleanup_free uint8_t *text = NULL;
+		char name[300], *p, *end;
+		size_t len;
+
+		snprintf(name, sizeof(name), "%s/children", d->d_name);
+		if (d->d_name[0] == '.' || zns_read_file(dirfd(dir), name, 1 << 20, &text, &len))
+			continue;
+		for (p = (char *)text;; p = end) {
+			long child = strtol(p, &end, 10);
+
+			if (end == p)
+				break;
+			if (l->nr < PIDS_MAX && !has(l, (pid_t)child))
+				l->pid[l->nr++] = (pid_t)child;
+		}
+	}
+	if (dir)
+		closedir(dir);
+}
+
+static bool known(struct proc *const *list, unsigned int nr, pid_t pid)
+{
+	for (unsigned int i = 0; i < nr; i++)
+		if (list[i]->pid == pid)
+			return true;
+	return false;
+}
+
+static uint64_t entry_of(const struct proc *p, uint64_t addr)
+{
+	uint64_t e = 0;
+
+	return zns_pread_all(p->pagemap, &e, sizeof(e), (off_t)(addr / PAGE * sizeof(e))) ? 0 : e;
+}
+
+/* Does the userfaultfd of @child protect this page of @as? 1, 0; -errno: it cannot be tried. */
+static int try_page(struct proc *child, const struct proc *as, uint64_t addr)
+{
+	int ret;
+
+	if ((entry_of(as, addr) & (PRESENT | PROTECTED)) != PRESENT)
+		return -ENOENT;
+	ret = mem_uffd_protect(child->uffd, addr, addr + PAGE, true);
+	if (ret)
+		return ret;
+	ret = (entry_of(as, addr) & PROTECTED) != 0;
+	mem_uffd_protect(child->uffd, addr, addr + PAGE, false);
+	return ret;
+}
+
+struct trial {
+	const struct proc *as;
+	uint8_t *buf;
+	unsigned int left;
+	int found; /* as try_page() */
+};
+
+static int try_unit(struct proc *p, struct unit *u, uint64_t base, void *arg)
+{
+	struct trial *t = arg;
+	uint32_t mask = u->pages & 0xffff;
+
+	if (STATE(u->word) != U_ZONE || !mask || u->addr)
+		return 0;
+	unit_load(p, u, base, t->buf);
+	t->found = try_page(p, t->as, base + (uint64_t)__builtin_ctz(mask) * PAGE);
+	return t->found >= 0 || !t->left-- ? 1 : 0;
+}
+
+/* @as: only its PID and files. */
+static bool is_same(struct proc *child, struct proc *as)
+{
+	struct places l = { 0 };
+	cleanup_free uint8_t *buf = aligned_alloc(PAGE, UNIT);
+	struct trial t = { .as = as, .buf = buf, .left = 64, .found = -ENOENT };
+
+	if (!buf || mem_places_read(as, &l))
+		return false;
+	for (size_t i = 0; i < l.nr && t.found < 0; i++) {
+		uint64_t end = zns_min(l.a[i].end, l.a[i].start + PAGES_TRIED * PAGE);
+
+		for (uint64_t a = l.a[i].start; a < end && t.found < 0; a += PAGE)
+			t.found = try_page(child, as, a);
+	}
+	mem_places_free(&l);
+	if (t.found < 0)
+		table_each(child, try_unit, &t);
+	return t.found > 0;
+}
+
+/* The nameless child is @as. */
+static void christen(struct proc *child, struct proc *as)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	int ret;
+
+	child->pid = as->pid;
+	ret = proc_open(child, &err);
+	child->sh->pid = child->pid;
+	if (!ret)
+		ret = proc_equip(child, false, true, &err);
+	child->evicts = !ret;
+	proc_why(child, "%s", ret ? err.msg : "");
+	changed(child->m);
+}
+
+static void newcomer(struct zns_mem *m, struct proc *const *list, unsigned int nr, pid_t parent,
+		     pid_t pid)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	struct proc as = { .m = m, .pid = pid, .pidfd = -1, .maps = -1, .pagemap = -1 };
+	bool found = false;
+
+	/* vfork() and posix_spawn(): it has no memory of its own yet */
+	if (!syscall(SYS_kcmp, parent, pid, KCMP_SAME_VM, 0, 0))
+		return;
+	if (!proc_open(&as, &err)) {
+		for (unsigned int i = 0; i < nr && !found; i++) {
+			if (list[i]->pid || list[i]->gone || !is_same(list[i], &as))
+				continue;
+			christen(list[i], &as);
+			found = true;
+		}
+		if (!found && family_join(m, pid, &err) && err.code != -ESRCH)
+			mem_warn(m, "not extended: %s", err.msg);
+	}
+	for (int i = 0; i < 3; i++) {
+		int fd = i == 0 ? as.pidfd : i == 1 ? as.maps : as.pagemap;
+
+		if (fd >= 0)
+			close(fd);
+	}
+}
+
+int family_join(struct zns_mem *m, pid_t pid, struct zns_err *err)
+{
+	struct proc *p = proc_new(m, pid, err);
+	struct places l = { 0 };
+	const char *pinned;
+	int ret = p ? proc_open(p, err) : -ENOMEM;
+
+	if (!ret && mem_places_read(p, &l))
+		ret = zns_fail(err, -ESRCH, "process %d is gone, or has no memory", pid);
+	pinned = ret ? NULL : mem_places_pinned(p, &l);
+	mem_places_free(&l);
+	if (pinned)
+		ret = zns_fail(
+			err, -EBUSY,
+			"process %d is refused: %s, to which the kernel or a device may write", pid,
+			pinned);
+	if (!ret)
+		ret = proc_equip(p, true, true, err);
+	if (!ret && proc_add(m, p))
+		ret = zns_fail(err, -ENOSPC, "a context has at most %u processes", PROCS_MAX);
+	if (ret) {
+		if (p)
+			proc_put(p);
+		return ret;
+	}
+	p->evicts = true;
+	reader_watch(m, p);
+	changed(m);
+	return 0;
+}
+
+void family_tree(struct zns_mem *m, pid_t root, struct zns_err *err)
+{
+	struct pids l = { .pid = { root }, .nr = 1 };
+	struct proc *list[PROCS_MAX];
+	unsigned int nr;
+
+	for (unsigned int i = 0; i < l.nr; i++)
+		children_of(l.pid[i], &l);
+	procs(m, list, &nr);
+	for (unsigned int i = 1; i < l.nr; i++)
+		if (!known(list, nr, l.pid[i]))
+			newcomer(m, list, nr, root, l.pid[i]);
+	for (unsigned int i = 0; i < nr; i++)
+		proc_put(list[i]);
+}
+
+/* After a take-over: a ring cannot be passed through a socket (Linux 6.8), so there is a new one.
+ */
+static void new_ring(struct proc *p)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	int ret = proc_equip(p, false, true, &err);
+
+	p->needs_ring = false;
+	p->evicts = !ret;
+	proc_why(p, "%s", ret ? err.msg : "");
+}
+
+/* Ended, or another program now. */
+static void check(struct zns_mem *m, struct proc *p)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	pid_t pid = p->pid;
+
+	if (!mem_uffd_dead(p->uffd) && !proc_ended(p)) {
+		if (p->needs_ring)
+			new_ring(p);
+		return;
+	}
+	proc_forget(p);
+	if (!pid || proc_ended(p) || m->no_evict)
+		return;
+	if (family_join(m, pid, &err) && err.code != -ESRCH)
+		mem_warn(m, "process %d has executed a program and is not extended any more: %s",
+			 pid, err.msg);
+}
+
+void family_look(struct zns_mem *m)
+{
+	struct proc *list[PROCS_MAX];
+	unsigned int nr;
+
+	procs(m, list, &nr);
+	for (unsigned int i = 0; i < nr; i++)
+		check(m, list[i]);
+	for (unsigned int i = 0; i < nr; i++) {
+		struct pids l = { .nr = 0 };
+
+		if (list[i]->pid && !list[i]->gone)
+			children_of(list[i]->pid, &l);
+		for (unsigned int k = 0; k < l.nr; k++)
+			if (!known(list, nr, l.pid[k]))
+				newcomer(m, list, nr, list[i]->pid, l.pid[k]);
+	}
+	for (unsigned int i = 0; i < nr; i++)
+		proc_put(list[i]);
+}

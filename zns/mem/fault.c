@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Faults. The reader of events queues them, workers answer. A fault message is only a hint: what
+ * counts is the unit's state when a worker looks. A thread that is woken for nothing faults again.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "mem.h"
+
+#define TRIES_NOMEM 1000 /* of 10 ms: the process's cgroup is full */
+
+static void nap(long us)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = us * 1000 }, NULL);
+}
+
+void fault_push(struct queue *q, struct proc *p, uint64_t addr, enum fault_kind kind)
+{
+	pthread_mutex_lock(&q->lock);
+	if (q->nr == q->max) {
+		size_t max = q->max ? q->max * 2 : 1024;
+		struct fault *f = calloc(max, sizeof(*f));
+
+		while (!f) { /* a lost message is a thread that waits for ever */
+			nap(10000);
+			f = calloc(max, sizeof(*f));
+		}
+		for (size_t i = 0; i < q->nr; i++)
+			f[i] = q->f[(q->head + i) % q->max];
+		free(q->f);
+		q->f = f;
+		q->head = 0;
+		q->max = max;
+	}
+	q->f[(q->head + q->nr++) % q->max] = (struct fault){
+		.p = proc_get(p), .addr = addr, .kind = kind, .since_ns = zns_mono_ns()
+	};
+	pthread_cond_signal(&q->more);
+	pthread_mutex_unlock(&q->lock);
+}
+
+static bool fault_pop(struct queue *q, struct fault *f)
+{
+	bool got;
+
+	pthread_mutex_lock(&q->lock);
+	while (!q->nr && !q->end)
+		pthread_cond_wait(&q->more, &q->lock);
+	got = q->nr > 0;
+	if (got) {
+		*f = q->f[q->head];
+		q->head = (q->head + 1) % q->max;
+		q->nr--;
+	}
+	pthread_mutex_unlock(&q->lock);
+	return got;
+}
+
+/* Calls @once under the lock until it returns anything but -EAGAIN. */
+static int repeat(struct proc *p, int (*once)(struct proc *p, void *arg), void *arg)
+{
+	int ret;
+
+	if (mem_without(RULE_READER_FREE)) {
+		pthread_rwlock_rdlock(&p->ev);
+		while ((ret = once(p, arg)) == -EAGAIN && !p->gone)
+			nap(20);
+		pthread_rwlock_unlock(&p->ev);
+		return ret;
+	}
+	for (;;) {
+		pthread_rwlock_rdlock(&p->ev);
+		ret = p->gone ? -ESRCH : once(p, arg);
+		pthread_rwlock_unlock(&p->ev);
+		if (ret != -EAGAIN)
+			return ret;
+		nap(20); /* the reader is about to read why */
+	}
+}
+
+struct span {
+	struct unit *u;
+	uint64_t start, end;
+};
+
+/* Parts of a unit may lie in several areas, or in none that is registered. */
+static int lift(struct proc *p, void *arg)
+{
+	struct span *s = arg;
+	int ret = 0;
+
+	if (STATE(s->u->word) != U_BUSY)
+		return 0;
+	ret = mem_uffd_protect(p->uffd, s->start, s->end, false);
+	for (uint64_t a = s->start; ret == -ENOENT && a < s->end; a += PAGE)
+		if (mem_uffd_protect(p->uffd, a, a + PAGE, false) == -EAGAIN)
+			ret = -EAGAIN;
+	return ret == -EAGAIN ? ret : 0;
+}
+
+void unit_release(struct proc *p, struct unit *u, uint64_t base)
+{
+	struct span s = { u, base, base + UNIT };
+
+	repeat(p, lift, &s);
+	unit_move(u, U_BUSY, U_RES);
+	unit_stamp(u);
+	mem_uffd_wake(p->uffd, base, base + UNIT);
+}
+
+static int fill_hole(struct proc *p, void *arg)
+{
+	struct span *s = arg;
+	int ret;
+
+	if (STATE(s->u->word) != U_BUSY || stray_at(p, s->start))
+		return 0;
+	/* the holes behind it, too, so that a new heap does not fault for each page */
+	ret = mem_uffd_zero(p->uffd, s->start,
+			    stray_near(p, s->start, s->end) ? s->start + PAGE : s->end);
+	if (ret == -ENOENT)
+		ret = mem_uffd_zero(p->uffd, s->start, s->start + PAGE);
+	return ret == -EAGAIN ? ret : 0;
+}
+
+/* True: it is ours in BUSY. */
+static bool take(struct proc *p, struct unit *u)
+{
+	struct shared *sh = p->m->sh;
+
+	if (unit_move(u, U_RES, U_BUSY))
+		return true;
+	if (!unit_move(u, U_WPING, U_BUSY) && !unit_move(u, U_COPY, U_BUSY) &&
+	    !unit_move(u, U_WRITE, U_BUSY))
+		return false;
+	sh->cancelled++;
+	return true;
+}
+
+/* The rest of the memory may be read, but not what was in this unit. */
+static void give_up(struct proc *p, struct unit *u, uint64_t base, struct zns_err *err)
+{
+	uint32_t mask = u->pages & 0xffff;
+	int ret = 0;
+
+	p->m->sh->lost_units++;
+	mem_warn(p->m, "process %d: a unit of its memory cannot be read: %s", p->pid, err->msg);
+	for (unsigned int i = 0; i < UNIT_PAGES && !ret; i++) {
+		if (!(mask & 1U << i))
+			continue;
+		do {
+			ret = mem_uffd_poison(p->uffd, base + i * PAGE, base + (i + 1) * PAGE);
+		} while (ret == -EAGAIN && (nap(20), true));
+		if (ret == -EEXIST || ret == -ENOENT || ret == -ESRCH)
+			ret = 0; /* it has been written since, or is gone */
+	}
+	if (!ret)
+		return;
+	if (p->pid)
+		syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
+	/* a child that has not been recognised waits for ever, which is not zeroes either */
+}
+
+struct filling {
+	struct unit *u;
+	uint64_t base, word;
+	const uint8_t *buf;
+	uint32_t done; /* pages */
+	bool met; /* a page was there already */
+};
+
+/* Copies what is still wanted; then the unit is RES. */
+static int fill(struct proc *p, void *arg)
+{
+	struct filling *f = arg;
+	unsigned int i = 0;
+
+	if (f->u->word != f->word)
+		return -ESTALE;
+	while (i < UNIT_PAGES) {
+		uint32_t want = (f->u->pages & 0xffff & ~f->done) >> i;
+		unsigned int n = 0;
+		uint64_t done, at = f->base + i * PAGE;
+		int ret;
+
+		while (want >> n & 1)
+			n++;
+		if (!n) {
+			i++;
+			continue;
+		}
+		ret = mem_uffd_copy(p->uffd, at, f->buf + i * PAGE, n * PAGE, &done);
+		if (ret == -ENOENT && n > 1) /* a border of areas is in it */
+			ret = mem_uffd_copy(p->uffd, at, f->buf + i * PAGE, PAGE, &done);
+		if (ret == -EEXIST)
+			f->met = true;
+		else if (ret && ret != -ENOENT)
+			return ret;
+		n = ret ? 1 : (unsigned int)(done / PAGE);
+		f->done |= ((1U << n) - 1) << i;
+		i += n;
+	}
+	if (f->met && mem_uffd_protect(p->uffd, f->base, f->base + UNIT, false) == -EAGAIN)
+		return -EAGAIN;
+	f->u->pages = 0;
+	return atomic_compare_exchange_strong(&f->u->word, &f->word, WORD(U_RES, 0)) ? 0 : -ESTALE;
+}
+
+static int load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf)
+{
+	struct zns_mem_store *st = &p->m->store;
+	struct zns_err err = ZNS_ERR_INIT;
+	struct filling f = { .u = u, .base = base, .word = u->word, .buf = buf };
+	struct zns_pages_ref ref = { PLACE(f.word), u->hash };
+	int ret;
+
+	if (STATE(f.word) != U_LOADING)
+		return 0;
+	ret = st->get(st->arg, ref, buf, &err);
+	if (u->word != f.word)
+		return 0; /* unmapped or moved meanwhile; its place may be gone, too */
+	if (ret && mem_without(RULE_HASH)) {
+		memset(buf, 0, UNIT);
+		ret = 0;
+	}
+	if (ret && p->m->keep_unreadable) {
+		atomic_compare_exchange_strong(&u->word, &f.word, WORD(U_ZONE, ref.place));
+		return ret;
+	}
+	if (ret) {
+		give_up(p, u, base, &err);
+		if (atomic_compare_exchange_strong(&u->word, &f.word, WORD(U_RES, 0)))
+			st->drop(st->arg, ref);
+		return ret;
+	}
+	for (int i = 0; i < TRIES_NOMEM; i++) {
+		ret = repeat(p, fill, &f);
+		if (ret != -ENOMEM)
+			break;
+		mem_warn(p->m, "process %d waits for memory: its cgroup's limit is below its need",
+			 p->pid);
+		nap(10000);
+	}
+	if (!ret) {
+		p->m->sh->read_units++;
+		st->drop(st->arg, ref);
+		return 0;
+	}
+	if (ret == -ESTALE)
+		return 0;
+	/* its threads go on waiting, and fault again */
+	atomic_compare_exchange_strong(&u->word, &f.word, WORD(U_ZONE, ref.place));
+	return ret;
+}
+
+int unit_load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf)
+{
+	uint64_t word = u->word;
+	int ret;
+
+	if (STATE(word) != U_ZONE ||
+	    !atomic_compare_exchange_strong(&u->word, &word, WORD(U_LOADING, PLACE(word))))
+		return 0;
+	mem_reached(U_LOADING);
+	ret = load(p, u, base, buf);
+	unit_stamp(u);
+	mem_uffd_wake(p->uffd, base, base + UNIT);
+	return ret;
+}
+
+static void latency(struct zns_mem *m, uint64_t since_ns)
+{
+	uint64_t ns = zns_mono_ns() - since_ns;
+
+	m->latency_ns[m->latencies++ % LATENCIES] = (uint32_t)zns_min(ns, (uint64_t)UINT32_MAX);
+}
+
+/* A page of a unit in memory: a hole, or protected. */
+static void answer_resident(struct fault *f, struct unit *u, uint64_t base)
+{
+	struct proc *p = f->p;
+	struct span s = { u, f->addr, base + UNIT };
+
+	if (f->kind == FAULT_MISSING && mem_without(RULE_HOLES)) {
+		mem_uffd_zero(p->uffd, s.start, s.start + PAGE);
+		return;
+	}
+	if (!take(p, u)) {
+		/* another worker's: come again when it is done. Dropping and reading end in a wake
+		 */
+		if (STATE(u->word) <= U_BUSY)
+			fault_push(&p->m->queue, p, f->addr, f->kind);
+		sched_yield();
+		return;
+	}
+	if (f->kind == FAULT_MISSING) {
+		p->m->sh->zero_faults++;
+		repeat(p, fill_hole, &s);
+	} else {
+		p->m->sh->write_faults++;
+	}
+	unit_release(p, u, base);
+}
+
+static void answer(struct fault *f, uint8_t *buf)
+{
+	struct proc *p = f->p;
+	uint64_t base = f->addr / UNIT * UNIT;
+	struct unit *s, *u;
+
+	if (f->kind == FAULT_STRAY) {
+		s = stray_at(p, f->addr);
+		if (s)
+			unit_load(p, s, s->addr, buf);
+		return;
+	}
+	s = stray_at(p, f->addr);
+	if (s) {
+		unit_load(p, s, s->addr, buf);
+		mem_uffd_wake(p->uffd, f->addr, f->addr + PAGE);
+		return;
+	}
+	u = unit_at(p, f->addr);
+	if (STATE(u->word) == U_ZONE) {
+		if (!unit_load(p, u, base, buf))
+			latency(p->m, f->since_ns);
+	} else if (f->kind != FAULT_LOAD && !ON_ZONE(u->word)) {
+		answer_resident(f, u, base);
+	}
+}
+
+static void *worker(void *arg)
+{
+	struct zns_mem *m = arg;
+	uint8_t *buf = mmap(NULL, UNIT, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	struct fault f;
+
+	if (buf == MAP_FAILED)
+		return NULL;
+	while (fault_pop(&m->queue, &f)) {
+		if (!f.p->gone)
+			answer(&f, buf);
+		proc_put(f.p);
+	}
+	munmap(buf, UNIT);
+	return NULL;
+}
+
+int workers_start(struct zns_mem *m)
+{
+	int ret = 0;
+
+	while (!ret && m->nr_workers < WORKERS) {
+		ret = -pthread_create(&m->worker[m->nr_workers], NULL, worker, m);
+		if (!ret)
+			m->nr_workers++;
+	}
+	return ret;
+}
+
+void workers_end(struct zns_mem *m)
+{
+	pthread_mutex_lock(&m->queue.lock);
+	m->queue.end = true;
+	pthread_cond_broadcast(&m->queue.more);
+	pthread_mutex_unlock(&m->queue.lock);
+	while (m->nr_workers)
+		pthread_join(m->worker[--m->nr_workers], NULL);
+}

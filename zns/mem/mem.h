@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef MEM_MEM_H
+#define MEM_MEM_H
+/*
+ * The inside of a memory context.
+ *
+ * Locks. `ev` of a process is taken for writing by the one thread that reads its events, from
+ * before it reads until the tables say what was read. Everybody else takes it for reading around
+ * "look at the unit, call the kernel, note it in the unit". The kernel refuses such calls with
+ * EAGAIN while an event has not been read; then the lock is let go before the next try. So a call
+ * that succeeds was right for the tables as they are. Nothing that may wait for an event
+ * (process_vm_readv, the ring, the store) is called with it. `lock` of the context guards the list
+ * of processes alone.
+ */
+#include <linux/io_uring.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include "zns/mem.h"
+#include "zns/util.h"
+
+#define UNIT ((uint64_t)ZNS_PAGES_UNIT)
+#define PAGE 4096ULL
+#define UNIT_PAGES 16U
+#define BATCH 16U /* units that are evicted together */
+#define WORKERS 3U
+#define PROCS_MAX 190U /* processes of a context */
+#define STRAYS_MAX (1U << 20)
+
+/*
+ * Who may change the state:  RES -> BUSY, WPING: anybody who needs it, by compare and exchange;
+ * BUSY and LOADING: the worker that made it so; WPING to DROP: the evictor, and a worker that ends
+ * the eviction (-> BUSY) before DROP; the reader of events: any of them, since an event says that
+ * the memory is not there any more.
+ */
+enum unit_state {
+	U_RES, /* nothing is known of it: all its pages are in memory, or were never there */
+	U_BUSY, /* as RES; a worker lifts its protection or fills a hole */
+	U_WPING, /* it is being protected from writes */
+	U_COPY, /* protected; it is being read */
+	U_WRITE, /* and written */
+	U_DROP, /* it is on a zone; its pages are being dropped */
+	U_ZONE, /* on a zone; a page that is present nevertheless is the truth */
+	U_LOADING, /* the same; a worker reads it back */
+};
+
+/* In a memfd that outlives us. The state and the place are one word, so that a kill finds it whole.
+ */
+struct unit {
+	_Atomic uint64_t word; /* place | state << 48 */
+	uint64_t hash; /* of what is at the place; written before the word */
+	/* bits 0-15: pages that are to come from the place; 16-31: our own removals of which the
+	 * kernel has not told yet */
+	_Atomic uint32_t pages;
+	_Atomic uint32_t stamp; /* ms of CLOCK_MONOTONIC, cut to 32 bits: last known use; 0: none */
+	_Atomic uint64_t addr; /* of a stray: where its first page is; else 0 */
+};
+
+#define WORD(state, place) ((uint64_t)(state) << 48 | (place))
+#define STATE(word) ((enum unit_state)((word) >> 48))
+#define PLACE(word) ((word) & ((1ULL << 48) - 1))
+#define ON_ZONE(word) (STATE(word) >= U_DROP)
+
+/* The kernel's side of a ring, as io_uring_setup() described it. */
+struct ring_shape {
+	uint32_t sq_entries, cq_entries;
+	struct io_sqring_offsets sq;
+	struct io_cqring_offsets cq;
+};
+
+struct shared_proc {
+	_Atomic uint32_t used; /* 1: this slot has a process */
+	int32_t pid; /* 0: a child that we have not recognised yet */
+};
+
+/* The context, for a successor. */
+struct shared {
+	uint32_t version, procs_max;
+	char name[ZNS_NAME_MAX + 1];
+	_Atomic uint64_t dram, evicted_units, read_units, zero_faults, write_faults, cancelled,
+		lost_units, takeovers;
+	struct shared_proc proc[PROCS_MAX];
+};
+
+struct ring {
+	int fd, pidfd; /* pidfd is the process's */
+	struct ring_shape shape;
+	void *rings, *sqes;
+	size_t rings_len, sqes_len;
+};
+
+struct proc {
+	struct zns_mem *m;
+	struct shared_proc *sh;
+	pid_t pid;
+	int pidfd, uffd, maps, pagemap, table;
+	struct ring ring;
+	struct unit *u; /* of the whole address space; then the strays */
+	_Atomic uint32_t nr_strays; /* slots that may be in use */
+	pthread_rwlock_t ev;
+	_Atomic int refs;
+	_Atomic bool gone; /* its memory is not there any more */
+	struct proc *next_dead;
+	_Atomic bool evicts;
+	bool needs_ring; /* its pager was another one */
+	char why[160]; /* it does not */
+	uint64_t resident, evicted; /* bytes, as seen last */
+	uint64_t hand; /* address that eviction looks at next */
+};
+
+struct fault {
+	struct proc *p;
+	uint64_t addr;
+	enum fault_kind { FAULT_MISSING, FAULT_WRITE, FAULT_LOAD, FAULT_STRAY } kind;
+	uint64_t since_ns;
+};
+
+struct queue {
+	pthread_mutex_t lock;
+	pthread_cond_t more;
+	struct fault *f;
+	size_t head, nr, max; /* a circle of @max */
+	bool end;
+};
+
+#define LATENCIES 1024U
+
+struct zns_mem {
+	struct shared *sh;
+	int sh_fd;
+	struct zns_mem_store store;
+	pthread_mutex_t lock;
+	struct proc *proc[PROCS_MAX];
+	struct proc *dead; /* without references; the reader frees them */
+	struct queue queue;
+	int epoll, wake, changes; /* wake: eventfd for the reader */
+	pthread_t reader, worker[WORKERS], evictor;
+	unsigned int nr_workers;
+	bool reading, evicting;
+	_Atomic bool end, no_evict;
+	_Atomic bool keep_unreadable; /* a detach: its error is told, and nothing is given up */
+	_Atomic bool evict_idle; /* the evictor holds nothing */
+	_Atomic uint32_t latency_ns[LATENCIES], latencies;
+	uint64_t stop_ns; /* longest stop of a thread */
+	/* of the last look at all areas, bytes */
+	uint64_t locked, shared, file, special;
+	char warning[256], missing[256];
+	pthread_mutex_t text; /* for these two and `why` */
+	uint8_t *bufs; /* BATCH units, of the evictor */
+	uint32_t age_ms; /* what was used since then is not evicted */
+	uint64_t pause_until_ns;
+};
+
+/* --- table.c: units --- */
+struct unit *unit_at(struct proc *p, uint64_t addr);
+struct unit *stray_at(struct proc *p, uint64_t addr); /* NULL: none has that page */
+struct unit *stray_nr(struct proc *p, uint32_t i);
+bool stray_near(struct proc *p, uint64_t start, uint64_t end);
+struct unit *stray_new(struct proc *p, uint64_t addr); /* NULL: no room */
+bool unit_move(struct unit *u, enum unit_state from, enum unit_state to); /* without a place */
+void unit_stamp(struct unit *u);
+uint32_t now_ms(void);
+/* Pages of the unit beginning at @base that lie in the range, as bits. */
+uint32_t pages_of(uint64_t base, uint64_t start, uint64_t end);
+int table_make(int *fd);
+int table_map(struct proc *p);
+void table_unmap(struct proc *p);
+/* Calls @each for all units that may be in use, strays too. */
+int table_each(struct proc *p,
+	       int (*each)(struct proc *p, struct unit *u, uint64_t base, void *arg), void *arg);
+
+/* --- uffd.c: one call each; 0 or -errno. -EAGAIN: an event waits to be read --- */
+int mem_uffd_begin(int uffd);
+int mem_uffd_register(int uffd, uint64_t start, uint64_t end);
+int mem_uffd_unregister(int uffd, uint64_t start, uint64_t end);
+int mem_uffd_protect(int uffd, uint64_t start, uint64_t end, bool on);
+/* *@done: bytes; with an error, too */
+int mem_uffd_copy(int uffd, uint64_t to, const void *from, uint64_t len, uint64_t *done);
+int mem_uffd_zero(int uffd, uint64_t start, uint64_t end);
+int mem_uffd_poison(int uffd, uint64_t start, uint64_t end);
+void mem_uffd_wake(int uffd, uint64_t start, uint64_t end);
+bool mem_uffd_dead(int uffd); /* its memory is gone */
+
+/* --- ring.c --- */
+#define RING_ENTRIES 64U
+int ring_map(struct ring *r);
+void ring_close(struct ring *r);
+/* Drop the ranges; returns when the kernel has answered all. Any error is that of one of them. */
+struct range {
+	uint64_t start, end;
+};
+int ring_drop(struct ring *r, const struct range *range, unsigned int nr);
+/* Until the threads of a dead pager's ring have ended: nothing that it submitted is on its way. */
+int ring_await_end(pid_t pid, int pidfd);
+
+/* --- attach.c --- */
+int proc_equip(struct proc *p, bool uffd, bool ring, struct zns_err *err);
+
+/* --- proc.c --- */
+struct proc *proc_new(struct zns_mem *m, pid_t pid, struct zns_err *err); /* in no list */
+int proc_open(struct proc *p, struct zns_err *err); /* pidfd, maps, pagemap */
+int proc_add(struct zns_mem *m, struct proc *p);
+struct proc *proc_get(struct proc *p);
+void proc_put(struct proc *p);
+/* Processes with a reference each; *@nr of them. */
+void procs(struct zns_mem *m, struct proc *list[PROCS_MAX], unsigned int *nr);
+void proc_forget(struct proc *p); /* its units are dropped, and it leaves the list */
+void procs_bury(struct zns_mem *m);
+bool proc_ended(const struct proc *p);
+void proc_why(struct proc *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void changed(struct zns_mem *m);
+void mem_warn(struct zns_mem *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void reader_watch(struct zns_mem *m, struct proc *p);
+void reader_unwatch(struct zns_mem *m, struct proc *p);
+
+/* --- fault.c --- */
+void fault_push(struct queue *q, struct proc *p, uint64_t addr, enum fault_kind kind);
+int workers_start(struct zns_mem *m);
+void workers_end(struct zns_mem *m);
+/* For who owns a unit in BUSY: lift its protection, and make it RES. */
+void unit_release(struct proc *p, struct unit *u, uint64_t base);
+/* Read back a unit or stray that is on a zone. 0: it is RES, or was somebody else's. */
+int unit_load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf);
+
+/* --- events.c --- */
+void *reader_run(void *m);
+
+/* --- areas.c --- */
+struct place { /* an area that may be evicted */
+	uint64_t start, end;
+};
+struct places {
+	struct place *a;
+	size_t nr, max;
+	uint64_t locked, shared, file, special;
+	const char *async;
+};
+int mem_places_read(struct proc *p, struct places *l);
+void mem_places_free(struct places *l);
+/* Why its memory must not be dropped now: NULL, or "pinned memory" and the like. */
+const char *mem_places_pinned(struct proc *p, const struct places *l);
+
+/* --- evict.c --- */
+struct victim {
+	struct unit *u;
+	uint64_t start, end; /* the part of the unit that is in the area */
+	uint64_t base;
+	uint32_t mask; /* pages in it that are present */
+	bool out; /* given up */
+};
+/* *@nr_out: how many went out. -errno: the store's, or the kernel's. */
+int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place *area,
+	  unsigned int *nr_out, struct zns_err *err);
+
+/* --- budget.c --- */
+void *evictor_run(void *m);
+uint64_t proc_resident(const struct proc *p);
+
+/* --- rules.h: what tests take out --- */
+#include "rules.h"
+
+#endif

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The processes of a context. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+
+#include "mem.h"
+
+struct proc *proc_new(struct zns_mem *m, pid_t pid, struct zns_err *err)
+{
+	pthread_rwlockattr_t attr;
+	struct proc *p = calloc(1, sizeof(*p));
+	int ret;
+
+	if (!p) {
+		zns_fail(err, -ENOMEM, "no memory for a process");
+		return NULL;
+	}
+	*p = (struct proc){ .m = m,
+			    .pid = pid,
+			    .pidfd = -1,
+			    .uffd = -1,
+			    .maps = -1,
+			    .pagemap = -1,
+			    .table = -1,
+			    .ring = { .fd = -1, .pidfd = -1 },
+			    .refs = 1 };
+	pthread_rwlockattr_init(&attr);
+	/* the reader must not starve: processes wait for it */
+	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(&p->ev, &attr);
+	ret = table_make(&p->table);
+	if (!ret)
+		ret = table_map(p);
+	if (!ret)
+		return p;
+	zns_fail_sys(err, ret, "no room for the table of a process");
+	proc_put(p);
+	return NULL;
+}
+
+static int open_proc(pid_t pid, const char *name)
+{
+	char path[48];
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+int proc_open(struct proc *p, struct zns_err *err)
+{
+	if (p->pidfd < 0)
+		p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
+	if (p->pidfd < 0)
+		return zns_fail_sys(err, -errno, "cannot find process %d", p->pid);
+	p->maps = open_proc(p->pid, "maps");
+	p->pagemap = open_proc(p->pid, "pagemap");
+	if (p->maps < 0 || p->pagemap < 0 || proc_ended(p))
+		return zns_fail(err, -ESRCH, "process %d is gone", p->pid);
+	return 0;
+}
+
+bool proc_ended(const struct proc *p)
+{
+	struct pollfd f = { .fd = p->pidfd, .events = POLLIN };
+
+	return p->pidfd >= 0 && poll(&f, 1, 0) > 0;
+}
+
+struct proc *proc_get(struct proc *p)
+{
+	p->refs++;
+	return p;
+}
+
+static void destroy(struct proc *p)
+{
+	const int fd[] = { p->pidfd, p->uffd, p->maps, p->pagemap, p->table };
+
+	ring_close(&p->ring);
+	table_unmap(p);
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(fd); i++)
+		if (fd[i] >= 0)
+			close(fd[i]);
+	pthread_rwlock_destroy(&p->ev);
+	free(p);
+}
+
+void proc_put(struct proc *p)
+{
+	if (--p->refs)
+		return;
+	if (!p->sh) { /* the reader never heard of it */
+		destroy(p);
+		return;
+	}
+	pthread_mutex_lock(&p->m->lock);
+	p->next_dead = p->m->dead;
+	p->m->dead = p;
+	pthread_mutex_unlock(&p->m->lock);
+}
+
+void procs_bury(struct zns_mem *m)
+{
+	struct proc *p, *next;
+
+	pthread_mutex_lock(&m->lock);
+	p = m->dead;
+	m->dead = NULL;
+	pthread_mutex_unlock(&m->lock);
+	for (; p; p = next) {
+		next = p->next_dead;
+		destroy(p);
+	}
+}
+
+int proc_add(struct zns_mem *m, struct proc *p)
+{
+	int ret = -ENOSPC;
+
+	pthread_mutex_lock(&m->lock);
+	for (unsigned int i = 0; i < PROCS_MAX && ret; i++) {
+		if (m->proc[i])
+			continue;
+		m->proc[i] = p;
+		p->sh = &m->sh->proc[i];
+		p->sh->pid = p->pid;
+		p->sh->used = 1;
+		ret = 0;
+	}
+	pthread_mutex_unlock(&m->lock);
+	return ret;
+}
+
+void procs(struct zns_mem *m, struct proc *list[PROCS_MAX], unsigned int *nr)
+{
+	*nr = 0;
+	pthread_mutex_lock(&m->lock);
+	for (unsigned int i = 0; i < PROCS_MAX; i++)
+		if (m->proc[i])
+			list[(*nr)++] = proc_get(m->proc[i]);
+	pthread_mutex_unlock(&m->lock);
+}
+
+void reader_watch(struct zns_mem *m, struct proc *p)
+{
+	struct epoll_event e = { .events = EPOLLIN, .data.ptr = p };
+
+	epoll_ctl(m->epoll, EPOLL_CTL_ADD, p->uffd, &e);
+}
+
+void reader_unwatch(struct zns_mem *m, struct proc *p)
+{
+	epoll_ctl(m->epoll, EPOLL_CTL_DEL, p->uffd, NULL);
+}
+
+static int let_go(struct proc *p, struct unit *u, uint64_t base, void *arg)
+{
+	struct zns_mem_store *st = &p->m->store;
+
+	if (ON_ZONE(u->word))
+		st->drop(st->arg, (struct zns_pages_ref){ PLACE(u->word), u->hash });
+	u->word = WORD(U_RES, 0);
+	return 0;
+}
+
+void proc_forget(struct proc *p)
+{
+	bool found = false;
+
+	reader_unwatch(p->m, p);
+	pthread_rwlock_wrlock(&p->ev);
+	p->gone = true;
+	pthread_rwlock_unlock(&p->ev);
+	pthread_mutex_lock(&p->m->lock);
+	for (unsigned int i = 0; i < PROCS_MAX && !found; i++) {
+		found = p->m->proc[i] == p;
+		if (found)
+			p->m->proc[i] = NULL;
+	}
+	if (found)
+		p->sh->used = 0;
+	pthread_mutex_unlock(&p->m->lock);
+	if (!found)
+		return;
+	pthread_rwlock_wrlock(&p->ev);
+	table_each(p, let_go, NULL);
+	pthread_rwlock_unlock(&p->ev);
+	changed(p->m);
+	proc_put(p);
+}
+
+void proc_why(struct proc *p, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	pthread_mutex_lock(&p->m->text);
+	vsnprintf(p->why, sizeof(p->why), fmt, ap);
+	pthread_mutex_unlock(&p->m->text);
+	va_end(ap);
+}
+
+void mem_warn(struct zns_mem *m, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	pthread_mutex_lock(&m->text);
+	vsnprintf(m->warning, sizeof(m->warning), fmt, ap);
+	pthread_mutex_unlock(&m->text);
+	va_end(ap);
+}
+
+void changed(struct zns_mem *m)
+{
+	uint64_t one = 1;
+
+	if (write(m->changes, &one, sizeof(one)) < 0)
+		return; /* it is readable already */
+}

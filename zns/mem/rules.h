@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef MEM_RULES_H
+#define MEM_RULES_H
+/*
+ * Test builds can take out a rule, or be killed where a unit enters a state:
+ * test/controls/mem/rules.c. The product has rules_none.c.
+ */
+#include <stdbool.h>
+
+enum mem_rule {
+	RULE_OWN_REMOVAL = 1, /* our own removal's event comes before the unit is ZONE */
+	RULE_READER_FREE = 2, /* nothing that waits for an event is called under the reader's lock
+			       */
+	RULE_HOLES = 3, /* a touched hole ends the eviction */
+	RULE_WAKE = 5, /* a successor wakes everybody */
+	RULE_RING = 6, /* a ring's mappings go with it */
+	RULE_PROTECT = 7, /* a unit is protected while it is copied */
+	RULE_HASH = 8, /* what cannot be read is never zeroes */
+};
+
+bool mem_without(enum mem_rule rule);
+void mem_reached(int state);
+
+#endif

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What a context says of itself. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mem.h"
+
+static int count(struct proc *p, struct unit *u, uint64_t base, void *arg)
+{
+	if (ON_ZONE(u->word))
+		*(uint64_t *)arg += (unsigned int)__builtin_popcount(u->pages & 0xffff) * PAGE;
+	return 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void latencies(struct zns_mem *m, ZnsPb__MemoryStatus *st)
+{
+	uint32_t n = zns_min((uint32_t)m->latencies, LATENCIES), ns[LATENCIES];
+
+	for (uint32_t i = 0; i < n; i++)
+		ns[i] = m->latency_ns[i];
+	if (!n)
+		return;
+	qsort(ns, n, sizeof(*ns), compare);
+	st->has_fault_ns_p50 = st->has_fault_ns_p99 = true;
+	st->fault_ns_p50 = ns[n / 2];
+	st->fault_ns_p99 = ns[n * 99 / 100];
+}
+
+static int one_process(struct proc *p, ZnsPb__MemoryStatus *st)
+{
+	ZnsPb__MemoryProcess *out = calloc(1, sizeof(*out));
+
+	if (!out)
+		return -ENOMEM;
+	zns_pb__memory_process__init(out);
+	out->pid = (uint32_t)p->pid;
+	out->resident = proc_resident(p);
+	table_each(p, count, &out->evicted);
+	out->evicts = p->evicts && !p->why[0];
+	pthread_mutex_lock(&p->m->text);
+	out->why = p->why[0] ? strdup(p->why) : NULL;
+	pthread_mutex_unlock(&p->m->text);
+	st->resident += out->resident;
+	st->evicted += out->evicted;
+	st->processes[st->n_processes++] = out;
+	return 0;
+}
+
+static char *line(struct zns_mem *m, const char *text)
+{
+	char *copy;
+
+	pthread_mutex_lock(&m->text);
+	copy = text[0] ? strdup(text) : NULL;
+	pthread_mutex_unlock(&m->text);
+	return copy;
+}
+
+static void counters(const struct zns_mem *m, ZnsPb__MemoryStatus *st)
+{
+	const struct shared *sh = m->sh;
+
+	st->dram = sh->dram;
+	st->evicted_units = sh->evicted_units;
+	st->read_units = sh->read_units;
+	st->zero_faults = sh->zero_faults;
+	st->write_faults = sh->write_faults;
+	st->cancelled = sh->cancelled;
+	st->lost_units = sh->lost_units;
+	st->takeovers = sh->takeovers;
+	st->has_attach_stop_ns = m->stop_ns > 0;
+	st->attach_stop_ns = m->stop_ns;
+}
+
+static void skipped(const struct zns_mem *m, ZnsPb__MemoryStatus *st)
+{
+	st->skipped = malloc(sizeof(*st->skipped));
+	if (!st->skipped)
+		return;
+	zns_pb__memory_skipped__init(st->skipped);
+	st->skipped->has_locked = st->skipped->has_shared = true;
+	st->skipped->has_file = st->skipped->has_special = true;
+	st->skipped->locked = m->locked;
+	st->skipped->shared = m->shared;
+	st->skipped->file = m->file;
+	st->skipped->special = m->special;
+}
+
+int zns_mem_status(struct zns_mem *m, ZnsPb__MemoryStatus *st)
+{
+	struct proc *list[PROCS_MAX];
+	unsigned int nr;
+	int ret = 0;
+
+	zns_pb__memory_status__init(st);
+	st->name = strdup(m->sh->name);
+	st->mechanism = strdup("none");
+	st->processes = calloc(PROCS_MAX, sizeof(*st->processes));
+	procs(m, list, &nr);
+	for (unsigned int i = 0; i < nr; i++) {
+		if (list[i]->ring.fd >= 0 && st->mechanism)
+			strcpy(st->mechanism, "ring"); /* as long as "none" */
+		if (!ret && st->processes)
+			ret = one_process(list[i], st);
+		proc_put(list[i]);
+	}
+	counters(m, st);
+	latencies(m, st);
+	skipped(m, st);
+	st->warning = line(m, m->warning);
+	st->missing = line(m, m->missing);
+	st->pid = (uint32_t)getpid();
+	if (ret || !st->name || !st->processes || !st->mechanism) {
+		zns_mem_status_free(st);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+void zns_mem_status_free(ZnsPb__MemoryStatus *st)
+{
+	for (size_t i = 0; i < st->n_processes; i++) {
+		free(st->processes[i]->why);
+		free(st->processes[i]);
+	}
+	free(st->processes);
+	free(st->skipped);
+	free(st->warning);
+	free(st->missing);
+	free(st->name);
+	free(st->mechanism);
+	zns_pb__memory_status__init(st);
+}

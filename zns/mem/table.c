@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The table of a process: a struct unit for each 64 KiB of its address space, found by address, in
+ * a sparse memfd. A page of it is there when a unit in its 8 MiB was ever looked at. Behind it are
+ * strays: units that mremap() moved to an address that is no multiple of 64 KiB. They are read back
+ * soon.
+ */
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "mem.h"
+
+#define UNITS (1ULL << (47 - 16))
+#define TABLE ((UNITS + STRAYS_MAX) * sizeof(struct unit)) /* bytes, of address space */
+
+uint32_t now_ms(void)
+{
+	uint32_t ms = (uint32_t)(zns_mono_ns() / 1000000);
+
+	return ms ? ms : 1;
+}
+
+struct unit *unit_at(struct proc *p, uint64_t addr)
+{
+	return &p->u[(addr / UNIT) % UNITS];
+}
+
+uint32_t pages_of(uint64_t base, uint64_t start, uint64_t end)
+{
+	uint64_t from = start > base ? (start - base) / PAGE : 0;
+	uint64_t to = end > base ? (end - base + PAGE - 1) / PAGE : 0;
+
+	to = zns_min(to, (uint64_t)UNIT_PAGES);
+	return from >= to ? 0 : ((1U << to) - 1) & ~((1U << from) - 1);
+}
+
+struct unit *stray_nr(struct proc *p, uint32_t i)
+{
+	return &p->u[UNITS + i];
+}
+
+struct unit *stray_at(struct proc *p, uint64_t addr)
+{
+	uint32_t nr = p->nr_strays;
+
+	for (uint32_t i = 0; i < nr; i++) {
+		struct unit *s = stray_nr(p, i);
+		uint64_t base = s->addr;
+
+		if (ON_ZONE(s->word) && addr >= base && addr < base + UNIT &&
+		    s->pages & pages_of(base, addr, addr + PAGE))
+			return s;
+	}
+	return NULL;
+}
+
+bool stray_near(struct proc *p, uint64_t start, uint64_t end)
+{
+	uint32_t nr = p->nr_strays;
+
+	for (uint32_t i = 0; i < nr; i++) {
+		struct unit *s = stray_nr(p, i);
+
+		if (ON_ZONE(s->word) && s->addr < end && s->addr + UNIT > start)
+			return true;
+	}
+	return false;
+}
+
+/* For the reader alone. */
+struct unit *stray_new(struct proc *p, uint64_t addr)
+{
+	uint32_t nr = p->nr_strays, i = nr;
+	struct unit *s;
+
+	while (i && STATE(stray_nr(p, i - 1)->word) == U_RES)
+		i--;
+	if (i == STRAYS_MAX)
+		return NULL;
+	s = stray_nr(p, i);
+	s->word = WORD(U_RES, 0);
+	s->pages = 0;
+	s->addr = addr;
+	p->nr_strays = i + 1;
+	return s;
+}
+
+bool unit_move(struct unit *u, enum unit_state from, enum unit_state to)
+{
+	uint64_t old = WORD(from, 0);
+	bool ok = atomic_compare_exchange_strong(&u->word, &old, WORD(to, 0));
+
+	if (ok)
+		mem_reached(to);
+	return ok;
+}
+
+void unit_stamp(struct unit *u)
+{
+	u->stamp = now_ms();
+}
+
+int table_make(int *fd)
+{
+	*fd = memfd_create("zns-mem table", MFD_CLOEXEC);
+	if (*fd < 0)
+		return -errno;
+	return ftruncate(*fd, (off_t)TABLE) ? -errno : 0;
+}
+
+int table_map(struct proc *p)
+{
+	void *at = mmap(NULL, TABLE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, p->table,
+			0);
+
+	if (at == MAP_FAILED)
+		return -errno;
+	madvise(at, TABLE, MADV_DONTDUMP);
+	p->u = at;
+	return 0;
+}
+
+void table_unmap(struct proc *p)
+{
+	if (p->u)
+		munmap(p->u, TABLE);
+	p->u = NULL;
+}
+
+int table_each(struct proc *p,
+	       int (*each)(struct proc *p, struct unit *u, uint64_t base, void *arg), void *arg)
+{
+	off_t at = 0, end = (off_t)TABLE;
+	int ret = 0;
+
+	while (!ret && at < end) {
+		off_t data = lseek(p->table, at, SEEK_DATA), hole;
+
+		if (data < 0)
+			return errno == ENXIO ? 0 : -errno;
+		hole = lseek(p->table, data, SEEK_HOLE);
+		if (hole < 0)
+			return -errno;
+		for (uint64_t i = (uint64_t)data / sizeof(struct unit);
+		     !ret && i < (uint64_t)hole / sizeof(struct unit); i++) {
+			struct unit *u = &p->u[i];
+
+			if (u->word)
+				ret = each(p, u, i < UNITS ? i * UNIT : u->addr, arg);
+		}
+		at = hole;
+	}
+	return ret;
+}

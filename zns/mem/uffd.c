@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The calls of a userfaultfd with synchronous write protection and all events. */
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+
+#include "mem.h"
+
+/* Linux 6.6; the names are ours */
+struct poison_arg {
+	struct uffdio_range range;
+	__u64 mode;
+	__s64 updated;
+};
+#define POISON_IOCTL _IOWR(UFFDIO, 0x08, struct poison_arg)
+
+int mem_uffd_begin(int uffd)
+{
+	struct uffdio_api api = { .api = UFFD_API,
+				  .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP |
+					      UFFD_FEATURE_EVENT_FORK | UFFD_FEATURE_EVENT_REMAP |
+					      UFFD_FEATURE_EVENT_REMOVE |
+					      UFFD_FEATURE_EVENT_UNMAP };
+
+	return ioctl(uffd, UFFDIO_API, &api) ? -errno : 0;
+}
+
+int mem_uffd_register(int uffd, uint64_t start, uint64_t end)
+{
+	struct uffdio_register r = { .range = { .start = start, .len = end - start },
+				     .mode = UFFDIO_REGISTER_MODE_MISSING |
+					     UFFDIO_REGISTER_MODE_WP };
+
+	return ioctl(uffd, UFFDIO_REGISTER, &r) ? -errno : 0;
+}
+
+int mem_uffd_unregister(int uffd, uint64_t start, uint64_t end)
+{
+	struct uffdio_range r = { .start = start, .len = end - start };
+
+	return ioctl(uffd, UFFDIO_UNREGISTER, &r) ? -errno : 0;
+}
+
+int mem_uffd_protect(int uffd, uint64_t start, uint64_t end, bool on)
+{
+	struct uffdio_writeprotect w = { .range = { .start = start, .len = end - start },
+					 .mode = on ? UFFDIO_WRITEPROTECT_MODE_WP : 0 };
+
+	return ioctl(uffd, UFFDIO_WRITEPROTECT, &w) ? -errno : 0;
+}
+
+int mem_uffd_copy(int uffd, uint64_t to, const void *from, uint64_t len, uint64_t *done)
+{
+	struct uffdio_copy c = {
+		.dst = to, .src = (uintptr_t)from, .len = len, .mode = UFFDIO_COPY_MODE_DONTWAKE
+	};
+	int ret = ioctl(uffd, UFFDIO_COPY, &c) ? -errno : 0;
+
+	*done = !ret ? len : c.copy > 0 ? (uint64_t)c.copy : 0;
+	/* a part was copied: the next call says why not more */
+	return ret && *done ? 0 : ret;
+}
+
+int mem_uffd_zero(int uffd, uint64_t start, uint64_t end)
+{
+	struct uffdio_zeropage z = { .range = { .start = start, .len = end - start } };
+
+	if (!ioctl(uffd, UFFDIO_ZEROPAGE, &z))
+		return 0;
+	return z.zeropage > 0 ? 0 : -errno;
+}
+
+int mem_uffd_poison(int uffd, uint64_t start, uint64_t end)
+{
+	struct poison_arg a = { .range = { .start = start, .len = end - start } };
+
+	return ioctl(uffd, POISON_IOCTL, &a) ? -errno : 0;
+}
+
+void mem_uffd_wake(int uffd, uint64_t start, uint64_t end)
+{
+	struct uffdio_range r = { .start = start, .len = end - start };
+
+	ioctl(uffd, UFFDIO_WAKE, &r);
+}
+
+bool mem_uffd_dead(int uffd)
+{
+	/* nothing can be mapped at the first page by default, and it is not ours if something is */
+	return mem_uffd_protect(uffd, 0, PAGE, false) == -ESRCH;
+}
