@@ -564,12 +564,14 @@ $(B)/fuzz/%: test/fuzz/%.c $(FUZZ_LIB)
 
 # The corpus in the repository as unit tests: the same targets without the fuzzer, any compiler.
 REPLAY_BIN	:= $(patsubst test/fuzz/fuzz_%.c,$(B)/replay/fuzz_%,$(wildcard test/fuzz/fuzz_*.c))
-REPLAY_OBJ	= $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ)) $(B)/zns/keep/cmd/context.o
+REPLAY_OBJ	= $(filter-out %/main.o %/conn.o %/server.o %/startup.o,$(ZNSD_OBJ))
 REPLAY_SRC	:= test/fuzz/replay.c test/crash/inproc.c
+$(B)/replay/fuzz_memkeep: REPLAY_MORE = $(B)/zns/keep/cmd/context.o
+$(B)/replay/fuzz_memkeep: $(B)/zns/keep/cmd/context.o
 $(REPLAY_BIN): $(B)/replay/%: test/fuzz/%.c $(REPLAY_SRC) $(REPLAY_OBJ) $(TEST_LIB)
 	@mkdir -p $(@D)
 	$(call say,CC      $<)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(REPLAY_SRC) $(REPLAY_OBJ) $(TEST_LIB) $(LDLIBS)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(REPLAY_SRC) $(REPLAY_OBJ) $(REPLAY_MORE) $(TEST_LIB) $(LDLIBS)
 
 .PHONY: fuzz-replay
 fuzz-replay: $(REPLAY_BIN)

@@ -10,6 +10,7 @@
 #include <string.h>
 #include "../crash/inproc.h"
 #include "../unit/memdev.h"
+#include "zns/context.h"
 
 #define ZONES 16
 #define CONNS 3
@@ -126,6 +127,141 @@ static void op_zone(struct znsd *d, struct conn *c, struct input *in)
 	ask(d, c, r);
 }
 
+/* ---- memory contexts: one for each connection ---- */
+
+static struct {
+	int fd; /* its lock; -1: none */
+	uint8_t id[ZNS_UUID_LEN];
+} contexts[CONNS];
+static bool kept[ZONES]; /* a context wrote there */
+
+static char run_at[] = "/tmp/zns-fuzz-broker.XXXXXX";
+
+static void no_run_dir(void)
+{
+	rmdir(run_at);
+}
+
+static void run_dir(void)
+{
+	static bool made;
+
+	if (!made && mkdtemp(run_at) && !setenv("ZNS_RUN", run_at, 1))
+		atexit(no_run_dir);
+	made = true;
+}
+
+static void context_make(struct znsd *d, uint32_t n)
+{
+	struct zns_context c = { .container = "fuzz" };
+
+	run_dir();
+	if (contexts[n].fd >= 0)
+		return;
+	memset(contexts[n].id, 'a' + (int)n, ZNS_UUID_LEN);
+	memcpy(c.id, contexts[n].id, ZNS_UUID_LEN);
+	memcpy(c.device, d->reg.uuid, ZNS_UUID_LEN);
+	if (zns_context_create(&c, ZONES, &contexts[n].fd, NULL))
+		abort();
+}
+
+static void contexts_end(struct znsd *d)
+{
+	struct lease *l;
+
+	for (uint32_t i = 0; i < CONNS; i++) {
+		char path[4096];
+
+		if (contexts[i].fd < 0)
+			continue;
+		close(contexts[i].fd);
+		contexts[i].fd = -1;
+		if (!zns_context_path(d->reg.uuid, contexts[i].id, path, sizeof(path)))
+			unlink(path);
+	}
+	for (l = d->leases; l; l = l->next)
+		if (l->kind == LEASE_MEMORY)
+			l->memory.look_ns = 0;
+	leases_reap(d);
+}
+
+/* A zone of this lease, mostly. */
+static uint32_t *some_zone(const struct lease *l, struct input *in)
+{
+	uint32_t *v = calloc(1, sizeof(*v));
+
+	*v = l && l->nr_zones && take(in, 8) ? l->zones[take(in, l->nr_zones)].zone : wild(in, 40);
+	return v;
+}
+
+static void op_memory(struct znsd *d, struct conn *conn, struct conn *c, struct input *in)
+{
+	struct lease *l = lease_of(d, c);
+	ZnsPb__Request *r = request();
+	uint32_t n = (uint32_t)(c - conn);
+
+	switch (take(in, 5)) {
+	case 0:
+		n = take(in, 8) ? n : take(in, CONNS); /* or somebody else's */
+		context_make(d, n);
+		r->memory_begin = calloc(1, sizeof(*r->memory_begin));
+		zns_pb__memory_begin__init(r->memory_begin);
+		r->memory_begin->context.data = malloc(ZNS_UUID_LEN);
+		r->memory_begin->context.len = ZNS_UUID_LEN;
+		memcpy(r->memory_begin->context.data, contexts[n].id, ZNS_UUID_LEN);
+		r->memory_begin->has_width = 1;
+		r->memory_begin->width = wild(in, 6);
+		break;
+	case 1:
+	case 2:
+		r->memory_zone = calloc(1, sizeof(*r->memory_zone));
+		zns_pb__memory_zone__init(r->memory_zone);
+		r->memory_zone->group = l && l->nr_groups && take(in, 8) ?
+						l->groups[take(in, l->nr_groups)] :
+						wild(in, 6);
+		if (take(in, 3) == 1) {
+			r->memory_zone->not_zones = some_zone(l, in);
+			r->memory_zone->n_not_zones = 1;
+		}
+		if (take(in, 3) == 1) {
+			r->memory_zone->done_zones = some_zone(l, in);
+			r->memory_zone->n_done_zones = 1;
+		}
+		break;
+	case 3:
+		r->memory_free = calloc(1, sizeof(*r->memory_free));
+		zns_pb__memory_free__init(r->memory_free);
+		r->memory_free->zones = some_zone(l, in);
+		r->memory_free->n_zones = 1;
+		break;
+	default:
+		r->memory_step = calloc(1, sizeof(*r->memory_step));
+		zns_pb__memory_step__init(r->memory_step);
+		r->memory_step->groups = calloc(1, sizeof(uint32_t));
+		r->memory_step->groups[0] = wild(in, 6);
+		r->memory_step->n_groups = 1;
+		r->memory_step->has_written = 1;
+		r->memory_step->written = take(in, 256);
+		break;
+	}
+	ask(d, c, r);
+}
+
+/* What a context wrote is there as long as the zone is the context's. */
+static void memory_stays(struct znsd *d)
+{
+	for (uint32_t i = 0; i < ZONES; i++) {
+		const struct lease *l = d->zones[i].writer;
+		struct zns_zone z;
+
+		if (!l || l->kind != LEASE_MEMORY)
+			kept[i] = false;
+		else if (kept[i] && !zns_dev_report(d->dev, i, 1, &z, NULL) &&
+			 z.state == ZNS_ZONE_EMPTY)
+			abort();
+	}
+}
+
 static void op_write(struct znsd *d, struct conn *c, struct input *in)
 {
 	static uint8_t buf[KIB(64)] __attribute__((aligned(4096)));
@@ -136,8 +272,9 @@ static void op_write(struct znsd *d, struct conn *c, struct input *in)
 	if (!l || !l->nr_zones)
 		return;
 	zone = l->zones[take(in, l->nr_zones)].zone;
-	if (!zns_dev_report(d->dev, zone, 1, &z, NULL))
-		zns_dev_write(d->dev, zone, z.wp, buf, 4096 * (1 + take(in, 16)), NULL);
+	if (!zns_dev_report(d->dev, zone, 1, &z, NULL) &&
+	    !zns_dev_write(d->dev, zone, z.wp, buf, 4096 * (1 + take(in, 16)), NULL))
+		kept[zone] |= l->kind == LEASE_MEMORY;
 }
 
 static void op_commit(struct znsd *d, struct conn *c, struct input *in)
@@ -395,11 +532,14 @@ static void operations(struct znsd *d, struct conn *conn, struct input *in)
 			op_restore(d, c, in);
 		} else if (what == 13) {
 			op_compact(d, c, in);
+		} else if (what == 14 && take(in, 2)) {
+			op_memory(d, conn, c, in);
 		} else {
 			op_manage(d, c, in);
 		}
 		reclaim_step(d);
 		live_stays(d);
+		memory_stays(d);
 	}
 }
 
@@ -482,6 +622,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!size)
 		return 0;
 	m = formatted();
+	for (int i = 0; i < CONNS; i++)
+		contexts[i].fd = -1;
+	memset(kept, 0, sizeof(kept));
 	if (broker_open(&m->dev, &d, NULL))
 		abort();
 	if (data[0] & 1)
@@ -492,6 +635,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		waiter_drop(&d, &conn[i]);
 		leases_of_conn_lost(&d, &conn[i], &(int){ -1 });
 	}
+	contexts_end(&d);
 	must_be_clean(&d);
 	must_work(&d);
 	broker_close(&d);
