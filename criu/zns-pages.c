@@ -159,6 +159,26 @@ int zns_pass_on(int from, int to, unsigned long len)
 	return 0;
 }
 
+int zns_receive_pages(struct cr_img *img, int sk, unsigned long len)
+{
+	while (len) {
+		ssize_t n = splice(sk, NULL, img_raw_fd(img), NULL, len, SPLICE_F_MOVE);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0) {
+			pr_perror("Can't take pages from the socket");
+			return -1;
+		}
+		if (!n) {
+			pr_err("The sender's socket was closed in the middle of its pages\n");
+			return -1;
+		}
+		len -= n;
+	}
+	return 0;
+}
+
 int zns_write_pages(struct page_xfer *xfer, int p, unsigned long len)
 {
 	struct zns_img *zi = xfer->pi->zns;

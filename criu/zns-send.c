@@ -155,10 +155,10 @@ int zns_limit_silence(int sk)
 	return 0;
 }
 
-static int send_all(int sk, const uint8_t *buf, size_t len)
+static int send_all(const uint8_t *buf, size_t len)
 {
 	while (len) {
-		ssize_t n = opts.tls ? tls_send(buf, len, 0) : send(sk, buf, len, MSG_NOSIGNAL);
+		ssize_t n = tls_send(buf, len, 0);
 
 		if (n <= 0) {
 			pr_perror("Can't write pages to socket");
@@ -166,6 +166,63 @@ static int send_all(int sk, const uint8_t *buf, size_t len)
 		}
 		buf += n;
 		len -= n;
+	}
+	return 0;
+}
+
+#define IOVS 1024 /* sent by one call, that is half as many runs */
+
+/* As page-xfer.c sends it, for many runs at once: scattered pages cost two calls each there. */
+struct ps_iov {
+	uint32_t cmd;
+	uint64_t nr_pages, vaddr, dst_id;
+};
+#define PS_IOV_ADD_F 6
+#define PS_CMD_BITS 16
+
+static int send_iov(int sk, struct iovec *v, int nr)
+{
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = nr };
+
+	while (m.msg_iovlen) {
+		ssize_t n = sendmsg(sk, &m, MSG_NOSIGNAL);
+
+		if (n <= 0) {
+			pr_perror("Can't write pages to socket");
+			return -1;
+		}
+		for (; m.msg_iovlen && (size_t)n >= m.msg_iov->iov_len; m.msg_iov++, m.msg_iovlen--)
+			n -= m.msg_iov->iov_len;
+		if (m.msg_iovlen) {
+			m.msg_iov->iov_base += n;
+			m.msg_iov->iov_len -= n;
+		}
+	}
+	return 0;
+}
+
+static int send_plain(struct page_xfer *xfer, const struct zw_chunk *c, uint32_t nr)
+{
+	static struct ps_iov head[IOVS / 2];
+	static struct iovec v[IOVS];
+	const uint8_t *at = c->data;
+	uint32_t i, n, k;
+
+	for (i = 0; i < nr; i += n) {
+		for (n = 0, k = 0; n < IOVS / 2 && i + n < nr; n++) {
+			const struct zw_run *r = &c->run[i + n];
+			uint32_t flags = r->parent ? PE_PARENT : PE_PRESENT;
+
+			head[n] = (struct ps_iov){ flags << PS_CMD_BITS | PS_IOV_ADD_F,
+						   r->len / PAGE_SIZE, r->vaddr, xfer->dst_id };
+			v[k++] = (struct iovec){ &head[n], sizeof(head[n]) };
+			if (r->parent)
+				continue;
+			v[k++] = (struct iovec){ (void *)at, r->len };
+			at += r->len;
+		}
+		if (send_iov(xfer->sk, v, k))
+			return -1;
 	}
 	return 0;
 }
@@ -179,17 +236,19 @@ static int send_chunk(struct page_xfer *xfer, const struct zw_chunk *c, uint32_t
 		const struct zw_run *r = &c->run[i];
 		struct iovec iov = { (void *)(uintptr_t)r->vaddr, r->len };
 
-		if (xfer->write_pagemap(xfer, &iov, r->parent ? PE_PARENT : PE_PRESENT))
-			return -1;
 		cnt_add(r->parent ? CNT_PAGES_SKIPPED_PARENT : CNT_PAGES_WRITTEN,
 			r->len / PAGE_SIZE);
+		if (!opts.tls)
+			continue;
+		if (xfer->write_pagemap(xfer, &iov, r->parent ? PE_PARENT : PE_PRESENT))
+			return -1;
 		if (r->parent)
 			continue;
-		if (send_all(xfer->sk, at, r->len))
+		if (send_all(at, r->len))
 			return -1;
 		at += r->len;
 	}
-	return 0;
+	return opts.tls ? 0 : send_plain(xfer, c, nr);
 }
 
 /* Asks for the next chunk; the socket for zns_recv_reply(). */

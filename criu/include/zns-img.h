@@ -205,6 +205,9 @@ extern pid_t zns_xfer_pid(struct page_xfer *xfer, pid_t pid);
 extern int zns_write_mem(struct page_xfer *xfer, void *base, unsigned long len);
 /* page_xfer's write_pages, for pages in a pipe (of a pre-dump, whose tasks run on). */
 extern int zns_write_pages(struct page_xfer *xfer, int p, unsigned long len);
+/* A page server's @len bytes of pages, from its socket into the image: without the pipe that stock
+ * has in between. */
+extern int zns_receive_pages(struct cr_img *img, int sk, unsigned long len);
 /* Passes pages from a pipe to a pipe or socket. Copies them if criu will reuse their buffer (read
  * mode). 0, or -1 and errno. */
 extern int zns_pass_on(int from, int to, unsigned long len);

@@ -100,9 +100,14 @@ $(B)/bench/faults: test/bench/faults.c
 	$(call say,CC      $<)
 	$(Q)$(CC) -D_GNU_SOURCE $(CFLAGS) -o $@ $<
 
+$(B)/bench/writes: test/bench/writes.c
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) -D_GNU_SOURCE $(CFLAGS) -o $@ $<
+
 # Page server and lazy pages beside stock CRIU with files, in wall time; BENCH_MIGRATION="--rounds 3" and the like.
 bench-migration: deps
-	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all $(B)/bench/faults
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all $(B)/bench/faults $(B)/bench/writes
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/migration.py --report $(B)/report/migration-bench $(BENCH_MIGRATION)
 
 # The papers' experiments; RUN="NAME…" takes some of them (test/bench/papers/papers.py list).

@@ -6,6 +6,8 @@ migration: live migration and lazy restores, zones beside stock CRIU with a file
 migrate: page server, dump --page-server, copy of the other images, restore, on one machine over loopback. Total is from
 the start of the dump to the end of the restore; downtime from the freeze (criu's stats-dump) to the end of the restore.
 "stock, synced" is stock with its images made durable before the restore, as zones always are.
+rounds: one full dump to a page server into zones beside pre-dumps before a dump, of a process that writes: 1 % of its pages
+before the dump, or 50,000 times a second to random pages all the time. Needs Linux 6.7, or soft-dirty bits.
 lazy: restore --lazy-pages; the first touch of random pages, timed by the process itself while the daemon also brings
 the rest, and the time until all of it is there. Local, and from a page server with --lazy-pages.
 Never judges times; fails if a command fails or memory differs.
@@ -43,10 +45,10 @@ def wait_for(true, seconds, what):
 
 
 class Process:
-    def __init__(self, bench, directory):
+    def __init__(self, bench, directory, command=None):
         self.answers = directory / 'answers'
         self.bench = bench
-        self.child = subprocess.Popen([bench.program, str(bench.args.size), '7', str(self.answers)], cwd='/',
+        self.child = subprocess.Popen([*(command or [bench.program, str(bench.args.size), '7']), str(self.answers)], cwd='/',
                                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                       start_new_session=True)
         self.pid = self.child.pid
@@ -75,8 +77,9 @@ class Process:
 
 
 class Contestant:
-    def __init__(self, bench, name, criu, zones=False, synced=False):
+    def __init__(self, bench, name, criu, zones=False, synced=False, pre_dumps=0):
         self.bench, self.name, self.criu, self.zones, self.synced = bench, name, criu, zones, synced
+        self.pre_dumps = pre_dumps
 
     def options(self):
         return ['--zns-qos', QOS, '--zns-container', 'bench'] if self.zones else []
@@ -147,6 +150,50 @@ def migrate(who, work):
         process.end()
 
 
+def send(who, work, process, verb, n, args=()):
+    """One round to a page server of its own: the sender's directory, seconds."""
+    sent, received, port = work / f'sent-{n}', work / f'received-{n}', free_port()
+    sent.mkdir()
+    received.mkdir()
+    before = ['--prev-images-dir', f'../received-{n - 1}'] if n else []
+    server = who.start('page-server', received, '--address', '127.0.0.1', '--port', port, *who.options(), *before)
+    begin = time.monotonic()
+    before = ['--prev-images-dir', f'../sent-{n - 1}'] if n else []
+    who.run(verb, sent, '-t', process.pid, '--page-server', '--address', '127.0.0.1', '--port', port, *before, *args)
+    seconds = time.monotonic() - begin
+    who.finish(server, 'page-server', received)
+    return sent, received, seconds
+
+
+def rounds(who, work, rate):
+    """@who.pre_dumps of them, then a dump."""
+    process = Process(who.bench, work, [who.bench.writer, str(who.bench.args.size), str(rate)])
+    found = {'pre_dumps_s': 0.0, 'pre_dumps_frozen_ms': 0.0}
+    try:
+        settle(who.bench)
+        for n in range(who.pre_dumps):
+            sent, _, seconds = send(who, work, process, 'pre-dump', n)
+            found['pre_dumps_s'] += seconds
+            found['pre_dumps_frozen_ms'] = max(found['pre_dumps_frozen_ms'], ztproto.dump_stats(sent / 'stats-dump')[2] / 1e3)
+        if not rate:
+            process.ask(signal.SIGUSR2)
+        sent, received, seconds = send(who, work, process, 'dump', who.pre_dumps, args=['--track-mem'] * (who.pre_dumps > 0))
+        dumped = time.monotonic()
+        process.dumped()
+        for p in sent.glob('*.img'):
+            shutil.copy(p, received)
+        who.restore(process, received)
+        end = time.monotonic()
+        frozen = ztproto.dump_stats(sent / 'stats-dump')[2] / 1e6
+        last = json.loads(who.bench.ctl('ls', '--json'))['checkpoints'][-1]
+        if process.ask(signal.SIGUSR1)[0] != 'same':
+            raise Failed(f'{who.name}: the memory differs')
+        return {**found, 'dump_s': seconds, 'dump_frozen_ms': frozen * 1e3, 'dump_mib': last['page_bytes'] / 2**20,
+                'restore_s': end - dumped, 'downtime_s': end - dumped + frozen}
+    finally:
+        process.end()
+
+
 def lazy(who, work, remote, cold):
     images = work / 'images'
     images.mkdir()
@@ -188,12 +235,17 @@ class Bench:
         self.args = args
         self.dir = Path(tempfile.mkdtemp(prefix='bench-migration-', dir=os.environ.get('TMPDIR', '/var/tmp')))
         self.program = REPO / 'build' / 'bench' / 'faults'
+        self.writer = REPO / 'build' / 'bench' / 'writes'
         self.env = dict(os.environ, ZNS_CONFIG=str(self.dir / 'etc'), ZNS_RUN=str(self.dir / 'run'))
         self.env.pop('ZNS_DEV', None)
         self.ctl('create', f'emu:{self.dir}/dev.emu', '--zones', str(max(32, args.size // 64 * 6)), '--zone-size', '64M',
                  '--timing', 'off')
-        stock = args.stock or self.build_stock()
         ours = REPO / 'build' / 'bin' / 'criu'
+        self.rounders = [Contestant(self, 'one full dump', ours, zones=True)]
+        self.rounders += [Contestant(self, f'{n} rounds before it', ours, zones=True, pre_dumps=n) for n in args.pre_dumps]
+        if args.only == 'rounds':
+            return
+        stock = args.stock or self.build_stock()
         self.migrants = [Contestant(self, 'stock', stock), Contestant(self, 'stock, synced', stock, synced=True),
                          Contestant(self, 'zones', ours, zones=True)]
         self.lazies = [self.migrants[0], self.migrants[2]]
@@ -219,7 +271,7 @@ class Bench:
         if who.zones:
             ids = [c['id'] for c in json.loads(self.ctl('ls', '--json'))['checkpoints']]
             if ids:
-                self.ctl('rm', *ids)
+                self.ctl('rm', *reversed(ids))
         shutil.rmtree(work)
         return result
 
@@ -271,15 +323,19 @@ def main():
     parser.add_argument('--rounds', type=int, default=9)
     parser.add_argument('--stock', metavar='PATH', help='stock criu (default: built by scripts/zdtm-sample)')
     parser.add_argument('--report', metavar='DIR')
-    parser.add_argument('--only', choices=['migrate', 'lazy'], help='half of it')
+    parser.add_argument('--only', choices=['migrate', 'lazy', 'rounds'], help='a part of it')
+    parser.add_argument('--pre-dumps', type=int, nargs='+', default=[1, 3], metavar='N', help='of rounds')
     args = parser.parse_args()
     ctypes_subreaper()
     bench = Bench(args)
     results = {}
     try:
-        if args.only != 'lazy':
+        if args.only in (None, 'rounds'):
+            for title, rate in (('rounds, 1 % written before the dump', 0), ('rounds, 50,000 writes a second', 50000)):
+                results[title] = bench.rounds(title, bench.rounders, rounds, rate)
+        if args.only in (None, 'migrate'):
             results['migration over loopback'] = bench.rounds('migration', bench.migrants, migrate)
-        if args.only != 'migrate':
+        if args.only in (None, 'lazy'):
             for title, remote, cold in (('lazy, local, page cache warm', False, False), ('lazy, local, page cache cold', False, True),
                                         ('lazy, from a page server', True, False)):
                 who = bench.lazies if not remote or may_enlarge_pipes() else bench.lazies[1:]

@@ -505,6 +505,8 @@ static void span(struct zns_spans *l, uint64_t a, uint64_t b)
 	assert_int_equal(zns_spans_add(l, a * PAGE, b * PAGE), 0);
 }
 
+#define SPAN_PAGES 512
+
 /* Against a plain array of flags. */
 static void spans(void **state)
 {
@@ -512,13 +514,13 @@ static void spans(void **state)
 	unsigned int seed = 1;
 
 	for (int turn = 0; turn < 300; turn++) {
-		bool in[2][128] = { 0 };
+		bool in[2][SPAN_PAGES] = { 0 };
 		size_t nr = 0;
 
 		zns_spans_clear(&a);
 		zns_spans_clear(&b);
-		for (int i = 0; i < turn % 40; i++) {
-			uint64_t from = (uint64_t)rand_r(&seed) % 120,
+		for (int i = 0; i < turn % 160; i++) {
+			uint64_t from = (uint64_t)rand_r(&seed) % (SPAN_PAGES - 8),
 				 to = from + (uint64_t)rand_r(&seed) % 8;
 			bool second = rand_r(&seed) & 1;
 
@@ -528,7 +530,7 @@ static void spans(void **state)
 		}
 		assert_int_equal(zns_spans_both(&a, &b, &both), 0);
 		assert_int_equal(zns_spans_without(&a, &b, &without), 0);
-		for (uint64_t p = 0; p < 128; p++) {
+		for (uint64_t p = 0; p < SPAN_PAGES; p++) {
 			assert_int_equal(zns_spans_has(&a, p * PAGE), in[0][p]);
 			assert_int_equal(zns_spans_has(&b, p * PAGE + 5), in[1][p]);
 			assert_int_equal(zns_spans_has(&both, p * PAGE), in[0][p] && in[1][p]);
@@ -539,8 +541,10 @@ static void spans(void **state)
 		for (size_t i = 1; i < a.nr; i++)
 			assert_true(a.s[i].start > a.s[i - 1].end);
 		assert_int_equal(zns_spans_join(&a, &b), 0);
-		for (uint64_t p = 0; p < 128; p++)
+		for (uint64_t p = 0; p < SPAN_PAGES; p++)
 			assert_int_equal(zns_spans_has(&a, p * PAGE), in[0][p] || in[1][p]);
+		for (size_t i = 1; i < a.nr; i++)
+			assert_true(a.s[i].start > a.s[i - 1].end);
 	}
 	zns_spans_free(&a);
 	zns_spans_free(&b);

@@ -176,12 +176,15 @@ int send_begin(struct helper *h, struct packet *p, struct zns_err *err)
 static int list_pages(struct send *s, struct live_task *t, const struct live_areas *a,
 		      struct zns_spans *guards, struct zns_err *err)
 {
-	int ret = live_rest(&s->l, t, a, &t->send, guards, err);
+	int ret = live_rest(&s->l, t, a, &t->send, guards, err), full = 0;
+	struct zns_spans before = { 0 };
 
-	for (size_t n = 0; n < t->places.nr && !ret; n++)
-		if (zns_spans_add(&t->send, t->places.p[n].vaddr,
-				  t->places.p[n].vaddr + t->places.p[n].len))
-			ret = zns_fail(err, -ENOMEM, "no memory for lists of pages");
+	for (size_t n = 0; n < t->places.nr && !full; n++)
+		full = zns_spans_add(&before, t->places.p[n].vaddr,
+				     t->places.p[n].vaddr + t->places.p[n].len);
+	if (full || zns_spans_join(&t->send, &before))
+		ret = zns_fail(err, -ENOMEM, "no memory for lists of pages");
+	zns_spans_free(&before);
 	places_free(&t->places);
 	return ret;
 }
@@ -362,8 +365,14 @@ static int fill_more(struct filling *f, struct zns_err *err)
 static int end_task(struct send *s, struct live_task *t, struct zns_err *err)
 {
 	struct zns_spans sent = { 0 }, known = { 0 };
-	int ret = zns_spans_without(&t->send, &t->owed, &sent);
+	int ret = 0;
 
+	if (!s->l.again) { /* no keeper wants to know */
+		s->pid = 0;
+		t->final = true;
+		return 0;
+	}
+	ret = zns_spans_without(&t->send, &t->owed, &sent);
 	if (!ret)
 		ret = zns_spans_without(&t->areas, &t->owed, &known);
 	if (!ret)

@@ -47,12 +47,29 @@ int zns_spans_add(struct zns_spans *l, uint64_t start, uint64_t end)
 	return 0;
 }
 
+/* Each span that is added in the middle moves all behind it. */
+#define JOIN_FEW 16
+
 int zns_spans_join(struct zns_spans *l, const struct zns_spans *more)
 {
+	struct zns_spans out = { 0 };
+	size_t i = 0, j = 0;
 	int ret = 0;
 
-	for (size_t i = 0; i < more->nr && !ret; i++)
-		ret = zns_spans_add(l, more->s[i].start, more->s[i].end);
+	if (more->nr <= JOIN_FEW || !l->nr || l->s[l->nr - 1].end < more->s[0].start) {
+		for (; i < more->nr && !ret; i++)
+			ret = zns_spans_add(l, more->s[i].start, more->s[i].end);
+		return ret;
+	}
+	while (!ret && (i < l->nr || j < more->nr)) {
+		bool first = j == more->nr || (i < l->nr && l->s[i].start < more->s[j].start);
+		const struct zns_span *one = first ? &l->s[i++] : &more->s[j++];
+
+		ret = zns_spans_add(&out, one->start, one->end);
+	}
+	zns_spans_free(ret ? &out : l);
+	if (!ret)
+		*l = out;
 	return ret;
 }
 
