@@ -141,7 +141,7 @@ VERSION		:= $(GEN)/zns-version.h
 .PHONY: FORCE
 $(VERSION): FORCE
 	$(Q)scripts/version $@
-$(call objs,$(foreach p,ctl broker/requests helper docker mem/cmd,zns/$(p)/main.c)): $(VERSION)
+$(call objs,$(foreach p,ctl broker/requests helper docker mem/cmd keep/cmd,zns/$(p)/main.c)): $(VERSION)
 
 $(ALL_OBJ) $(B)/test/crash/inproc.o: | $(PROTO_C)
 ifeq ($(shell uname -m),x86_64)

@@ -58,7 +58,7 @@ def helps(scene):
     (fake / 'runc').write_text('#!/bin/sh\necho this is runc "$@"\n')
     (fake / 'runc').chmod(0o755)
     env = dict(scene.device.env, PATH=f'{fake}:{os.environ["PATH"]}')
-    for name in ('znsd', 'zns-helper', 'zns-runc'):
+    for name in ('znsd', 'zns-helper', 'zns-mem', 'zns-memkeep', 'zns-runc'):
         said = run(program(scene, name), '--help', env=env)
         if name not in said.split('\n')[0]:
             raise Failed(f'{name} --help: {said[:200]}')
@@ -78,7 +78,8 @@ def versions(scene):
     (fake / 'runc').chmod(0o755)
     env = dict(scene.device.env, PATH=f'{fake}:{os.environ["PATH"]}')
     said = {name: run(program(scene, name), flag, env=env) for name, flag in
-            (('znsctl', '--version'), ('znsd', '--version'), ('zns-helper', '--version'), ('zns-runc', '--zns-version'))}
+            (('znsctl', '--version'), ('znsd', '--version'), ('zns-helper', '--version'), ('zns-mem', '--version'),
+             ('zns-memkeep', '--version'), ('zns-runc', '--zns-version'))}
     criu = run(scene.cfg.criu, '--version').splitlines()
     expect('first line of criu --version', bool(re.fullmatch(r'Version: [0-9.]+', criu[0])), True)
     builds = {name: re.fullmatch(rf'{name}: ZNS-CRIU ([\w.-]+)\n', text) for name, text in said.items()}

@@ -3,7 +3,7 @@
 """
 tools: znsctl's commands on real checkpoints: verify, export, import,
 retention, gc, rm, fsck; what holds for all of them (conventions.py), wrong
-words (misuse.py), what messages tell to do (remedies.py), and probe (probing.py).
+words (misuse.py), `memory` (memorycmd.py), what messages tell to do (remedies.py), and probe (probing.py).
 
   tools.py list | run NAME... | run -a
 """
@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 
 import conventions
+import memorycmd
 import misuse
 import probing
 import remedies
@@ -589,6 +590,7 @@ def fsck_rebuild(scene):
 
 
 CASES.update(conventions.CASES)
+CASES.update(memorycmd.CASES)
 CASES.update(misuse.CASES)
 CASES.update(probing.CASES)
 CASES.update(remedies.CASES)

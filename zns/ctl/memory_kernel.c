@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
+#include "../track/abi.h"
 #include "memory.h"
 
 #define POISON (1ull << 14) /* UFFD_FEATURE_POISON, Linux 6.6 */
@@ -49,6 +50,15 @@ static bool takes_fds(void)
 	return fd >= 0;
 }
 
+/* PAGEMAP_SCAN, Linux 6.7: without it nothing is evicted. */
+static bool scans(void)
+{
+	cleanup_close int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	struct scan_arg a = { .size = sizeof(a) };
+
+	return fd >= 0 && ioctl(fd, SCAN_IOCTL, &a) >= 0;
+}
+
 static void none(struct memory_kernel *k, const char *why)
 {
 	if (*k->missing)
@@ -83,6 +93,8 @@ void memory_kernel(struct memory_kernel *k)
 		none(k, "this kernel has no io_uring (CONFIG_IO_URING)");
 	else if (ret)
 		none(k, "io_uring with a kernel thread (SQPOLL) is refused here");
+	if (!scans())
+		none(k, "this kernel has no PAGEMAP_SCAN (Linux 6.7 has it)");
 	if (!takes_fds())
 		none(k, "pidfd_getfd is not allowed here (Linux 5.6 has it; CAP_SYS_PTRACE)");
 	if (setting("/proc/sys/kernel/yama/ptrace_scope", 0) == 3)

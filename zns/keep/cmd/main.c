@@ -21,6 +21,7 @@
 #include "zns/daemon.h"
 #include "zns/packet.h"
 #include "zns/process.h"
+#include "zns-version.h"
 
 #define GUEST_NS 5000000000ull /* to say MK_BEGIN */
 
@@ -186,17 +187,29 @@ static int loop(int listening)
 	return 0;
 }
 
+static int words(const char *word)
+{
+	bool help = !strcmp(word, "--help") || !strcmp(word, "-h");
+
+	if (!strcmp(word, "--version") || !strcmp(word, "-V"))
+		return printf("zns-memkeep: ZNS-CRIU %s\n", ZNS_VERSION) < 0;
+	fprintf(help ? stdout : stderr,
+		"usage: zns-memkeep\n"
+		"Keeps the descriptors of memory contexts, and starts the next pager when one dies.\n"
+		"Pagers start it. See znsctl(8).\n");
+	return help ? 0 : 2;
+}
+
 int main(int argc, char **argv)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	char run[PATH_MAX];
 	int listening, ready = fcntl(ZNS_READY_FD, F_GETFD) < 0 ? -1 : ZNS_READY_FD;
 
-	if (zns_std_fds() || argc > 1) {
-		fprintf(stderr,
-			"zns-memkeep keeps the descriptors of memory contexts; pagers start it\n");
-		return 2;
-	}
+	if (zns_std_fds())
+		return 1;
+	if (argc > 1)
+		return words(argv[1]);
 	settle();
 	listening = zns_broker_run_dir(&err);
 	/* No directory is pinned; names are absolute from here on, for successors too. */

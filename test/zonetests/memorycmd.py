@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Cases of tools.py: `znsctl memory` on a real task, and what other commands say of a context."""
+import json
+import os
+import signal
+import time
+
+from ztlib import Failed, wait_until
+from ztscene import FAST, case_of, expect, run_ctl
+
+CASES = {}
+case = case_of(CASES)
+MIB = 1 << 20
+
+
+def context(scene, *what):
+    return json.loads(run_ctl(scene, 0, 'memory', 'status', *what, '--json'))
+
+
+def says(scene, part, *args):
+    said = run_ctl(scene, 1, 'memory', *args)
+    if part not in said:
+        raise Failed(f'znsctl memory {" ".join(args)}: no "{part}" in: {said.strip()}')
+
+
+def of_memory(scene):
+    return [z for z in scene.device.zones() if (z['owner'] or '').startswith('memory:')]
+
+
+@case
+def memory(scene):
+    """attach, status, limit and detach of a task: it is under its budget, its memory is right, and all zones come back."""
+    scene = scene(FAST, size=96)
+    pid = str(scene.task.pid)
+    kernel = context(scene)['kernel']
+    if kernel['missing']:
+        says(scene, kernel['missing'], 'attach', pid, '--dram', '16M')
+        return
+    says(scene, 'is in no memory context', 'detach', pid)
+    says(scene, 'neither Docker\'s nor Podman\'s', 'attach', 'no-such-container', '--dram', '16M')
+    says(scene, 'No such process', 'attach', '4194303', '--dram', '16M')
+    says(scene, 'a size of 1M at least', 'attach', pid, '--dram', '100')
+    begun = json.loads(run_ctl(scene, 0, 'memory', 'attach', pid, '--dram', '40%', '--name', 'web', '--json'))
+    try:
+        expect('name', begun['name'], 'web')
+        if not 30 * MIB < begun['dram'] < 60 * MIB:
+            raise Failed(f'40 % of 96 MiB are {begun["dram"]} bytes')
+        says(scene, 'kept already', 'attach', pid, '--dram', '16M', '--name', 'web')
+        said = json.loads(run_ctl(scene, 0, 'memory', 'limit', pid, '--dram', '24M', '--json'))
+        expect('new budget', said['dram'], 24 * MIB)
+        if not wait_until(lambda: context(scene, 'web')['evicted'] > 48 * MIB, 60, 0.2):
+            raise Failed(f'not evicted: {context(scene, "web")}')
+        scene.task.verify(signal.SIGUSR1)
+        shown = context(scene)
+        expect('contexts', [c['name'] for c in shown['contexts']], ['web'])
+        lease, = [l for l in scene.device.status()['leases'] if l['kind'] == 'memory']
+        expect('lease', (lease['container'], lease['pid'], lease['memory']['connected']), ('memory:web', begun['pid'], True))
+        mine = of_memory(scene)
+        if not mine:
+            raise Failed('no zone is called memory:web')
+        run_ctl(scene, 1, 'reset', '--zone', str(mine[0]['index']))
+        run_ctl(scene, 0, 'reset', '--all-garbage')
+        # Dumps go elsewhere, and a broker that is new leaves the zones alone.
+        os.kill(scene.device.status()['broker_pid'], signal.SIGKILL)
+        time.sleep(0.5)
+        expect('zones', bool(of_memory(scene)), True)
+        said = run_ctl(scene, 0, 'memory', 'status', pid)
+        if f'PID {pid}' not in said:
+            raise Failed(f'status of a PID: {said}')
+        run_ctl(scene, 0, 'memory', 'detach', 'web')
+        expect('contexts', context(scene)['contexts'], [])
+        scene.task.verify(signal.SIGUSR1)
+        if not wait_until(lambda: not of_memory(scene) and scene.device.free_zones() == scene.free_before, 20, 0.1):
+            raise Failed(f'zones after the end: {of_memory(scene)}')
+    finally:
+        if context(scene)['contexts']:
+            scene.device.ctl('memory', 'detach', 'web')
