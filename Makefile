@@ -414,6 +414,10 @@ rounds: all test-bin
 migration: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/migration.py run -a --report $(B)/report/migration
 
+.PHONY: firstpages
+firstpages: all test-bin
+	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/firstpages.py run -a --report $(B)/report/firstpages
+
 # Export and import beside stock CRIU and its crit, with a witness of every image.
 interop: all criu-tee
 	$(Q)scripts/zdtm-sample --stock-only >/dev/null

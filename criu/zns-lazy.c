@@ -20,6 +20,7 @@
 #include "servicefd.h"
 #include "util.h"
 #include "zns-img.h"
+#include "zns-lazy.h"
 #include "zns-link.h"
 #include "zns-pages.h"
 
@@ -34,8 +35,27 @@
 /* buffers of LEN: enough to keep device and hashes busy; a fault waits for them if it must */
 #define BIG 4
 #define SMALL 64 /* buffers of PIECE: one for each fault under way */
+#define FIRST \
+	32 /* of LEN, and used up to the length asked for: pages that come before the tasks run */
 /* after this long without a fault the background may have the device for itself */
 #define QUIET_US 1000
+/* While the background stands still it brings a piece so often: only a copy shows that a task
+ * ended. */
+#define PROBE_MS 500
+
+enum class { BACKGROUND, FAULT, FIRSTS, CLASSES };
+
+static const struct {
+	unsigned int from, to; /* buffers */
+	unsigned long len;
+	enum zw_fetch fetch;
+} class[CLASSES] = {
+	[BACKGROUND] = { 0, BIG, LEN, ZW_FETCH_BACKGROUND },
+	[FAULT] = { BIG, BIG + SMALL, PIECE, ZW_FETCH_FAULT },
+	[FIRSTS] = { BIG + SMALL, BIG + SMALL + FIRST, LEN, ZW_FETCH_FIRST },
+};
+#define BUFFERS (BIG + SMALL + FIRST)
+#define MEMORY (BIG * LEN + SMALL * PIECE + FIRST * LEN)
 
 struct read {
 	struct page_read *pr; /* NULL: no longer wanted */
@@ -44,18 +64,20 @@ struct read {
 };
 
 static struct {
-	bool on, fault; /* fault: the next read is for one */
+	bool on;
+	enum class next; /* of the next read */
 	bool asked, paced; /* state of the background in this round of the loop */
 	int sk[2], fault_sk[2]; /* two, so answers to faults do not wait behind others */
 	char *mem;
 	void *data;
-	struct read read[BIG + SMALL];
-	unsigned int nr_big, nr_small; /* under way */
+	struct read read[BUFFERS];
+	unsigned int nr[CLASSES]; /* under way */
+	unsigned long faults;
 	unsigned long long fault_us, asked_us; /* time of the last one of each */
 	struct epoll_rfd answers, fault_answers, helper;
 } lazy;
 
-static unsigned long long now_us(void)
+unsigned long long zns_now_us(void)
 {
 	struct timespec t;
 
@@ -63,9 +85,20 @@ static unsigned long long now_us(void)
 	return t.tv_sec * 1000000ull + t.tv_nsec / 1000;
 }
 
+static enum class class_of(unsigned int n) {
+	return n < class[BACKGROUND].to ? BACKGROUND :
+	       n < class[FAULT].to      ? FAULT :
+					  FIRSTS;
+}
+
 static char *mem_of(unsigned int n)
 {
-	return lazy.mem + (n < BIG ? n * LEN : BIG * LEN + (n - BIG) * PIECE);
+	char *mem = lazy.mem;
+	enum class c;
+
+	for (c = BACKGROUND; c < class_of(n); c++)
+		mem += (class[c].to - class[c].from) * class[c].len;
+	return mem + (n - class[c].from) * class[c].len;
 }
 
 bool zns_lazy_on(void)
@@ -89,13 +122,13 @@ static int take(int sk)
 		pr_err("%s\n", r.msg);
 		return -1;
 	}
-	if (r.image >= BIG + SMALL || !lazy.read[r.image].used) {
+	if (r.image >= BUFFERS || !lazy.read[r.image].used) {
 		pr_err("zns-helper answered what nobody asked\n");
 		return -1;
 	}
 	rd = &lazy.read[r.image];
 	rd->used = false;
-	*(r.image < BIG ? &lazy.nr_big : &lazy.nr_small) -= 1;
+	lazy.nr[class_of(r.image)]--;
 	pr = rd->pr;
 	if (!pr)
 		return 0;
@@ -120,13 +153,12 @@ int zns_lazy_begin(int epollfd)
 {
 	if (!zns_active() || opts.use_page_server)
 		return 0;
-	lazy.mem = mmap(NULL, BIG * LEN + SMALL * PIECE, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	lazy.mem = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (lazy.mem == MAP_FAILED) {
 		pr_perror("No memory for pages on their way");
 		return -1;
 	}
-	madvise(lazy.mem, BIG * LEN + SMALL * PIECE, MADV_HUGEPAGE);
+	madvise(lazy.mem, MEMORY, MADV_HUGEPAGE);
 	if (zns_answer_socket(lazy.sk) || zns_answer_socket(lazy.fault_sk)) {
 		pr_perror("Can't make a socket for zns-helper's answers");
 		return -1;
@@ -141,32 +173,33 @@ int zns_lazy_begin(int epollfd)
 	    epoll_add_rfd(epollfd, &lazy.helper))
 		return -1;
 	lazy.on = true;
-	return 0;
+	return zns_first_begin();
 }
 
-static int free_buffer(bool small)
+static int free_buffer(enum class c)
 {
-	unsigned int n = small ? BIG : 0, end = small ? BIG + SMALL : BIG;
+	unsigned int n = class[c].from;
 
-	while (n < end && lazy.read[n].used)
+	while (n < class[c].to && lazy.read[n].used)
 		n++;
-	return n < end ? (int)n : -1;
+	return n < class[c].to ? (int)n : -1;
 }
 
 int zns_lazy_read(struct page_read *pr, unsigned long vaddr, unsigned long nr)
 {
 	struct zns_msg m = ZNS_MSG(ZW_FETCH);
-	bool small = lazy.fault;
+	enum class c = lazy.next;
+	int *sk = c == FAULT ? lazy.fault_sk : lazy.sk;
 	struct zw_iov v;
 	int n;
 
-	lazy.fault = false;
-	while ((n = free_buffer(small)) < 0)
-		if (take(small ? lazy.fault_sk[0] : lazy.sk[0]))
+	lazy.next = BACKGROUND;
+	while ((n = free_buffer(c)) < 0)
+		if (take(sk[0]))
 			return -1;
 	v.base = (unsigned long)mem_of(n);
 	v.len = nr * PAGE_SIZE;
-	if (v.len > (small ? PIECE : LEN)) {
+	if (v.len > class[c].len) {
 		pr_err("A read of %lu pages is more than was allowed\n", nr);
 		return -1;
 	}
@@ -174,10 +207,10 @@ int zns_lazy_read(struct page_read *pr, unsigned long vaddr, unsigned long nr)
 	m.h.off = pr->pi_off;
 	m.h.nr = 1;
 	m.h.pid = n;
-	m.h.pad = small ? ZW_FETCH_FAULT : ZW_FETCH_BACKGROUND;
+	m.h.pad = class[c].fetch;
 	m.payload = &v;
 	m.len = sizeof(v);
-	m.fd[0] = small ? lazy.fault_sk[1] : lazy.sk[1];
+	m.fd[0] = sk[1];
 	m.nr_fd = 1;
 	if (zns_send(&m)) {
 		pr_err("%s; the pages that are not there yet are lost to the restored tasks\n",
@@ -185,7 +218,7 @@ int zns_lazy_read(struct page_read *pr, unsigned long vaddr, unsigned long nr)
 		return -1;
 	}
 	lazy.read[n] = (struct read){ pr, vaddr, nr, true };
-	*(small ? &lazy.nr_small : &lazy.nr_big) += 1;
+	lazy.nr[c]++;
 	return 0;
 }
 
@@ -193,9 +226,10 @@ void zns_lazy_forget(struct page_read *pr)
 {
 	unsigned int n;
 
-	for (n = 0; n < BIG + SMALL; n++)
+	for (n = 0; n < BUFFERS; n++)
 		if (lazy.read[n].pr == pr)
 			lazy.read[n].pr = NULL;
+	zns_first_forget(pr);
 }
 
 static bool quiet(unsigned long long now)
@@ -205,28 +239,47 @@ static bool quiet(unsigned long long now)
 
 unsigned long zns_lazy_fault(off_t off)
 {
-	lazy.fault = true;
-	lazy.fault_us = now_us();
+	lazy.next = FAULT;
+	lazy.faults++;
+	lazy.fault_us = zns_now_us();
 	return PIECE - off % PIECE;
 }
 
 unsigned long zns_lazy_len(off_t off)
 {
-	unsigned long len = quiet(now_us()) ? LEN : LEN_BUSY;
+	unsigned long len = zns_first_hold() ? PIECE : quiet(zns_now_us()) ? LEN : LEN_BUSY;
 
 	return len - off % len;
 }
 
-/* Faults have the device first: between them, the background asks for a piece now and then. */
-bool zns_lazy_turn(bool stock)
+static unsigned int under_way(void)
+{
+	return lazy.nr[BACKGROUND] + lazy.nr[FAULT] + lazy.nr[FIRSTS];
+}
+
+/* Faults have the device first: between them, the background asks for a piece now and then. What is
+ * wanted before the tasks run does not wait. */
+bool zns_lazy_turn(struct page_read *pr, bool stock)
 {
 	unsigned long long now;
 
 	if (!lazy.on)
 		return lazy.asked = stock;
-	now = now_us();
-	if (quiet(now) ? lazy.nr_big == BIG :
-			 lazy.nr_big || lazy.nr_small || now - lazy.asked_us < QUIET_US) {
+	now = zns_now_us();
+	if (zns_first_hold()) {
+		if (under_way() || now - lazy.asked_us < PROBE_MS * 1000)
+			return false;
+		lazy.asked_us = now;
+		return lazy.asked = true;
+	}
+	if (zns_first_any()) {
+		if (!zns_first_left(pr) || lazy.nr[FIRSTS] == FIRST)
+			return false;
+		lazy.next = FIRSTS;
+		return lazy.asked = true;
+	}
+	if (quiet(now) ? lazy.nr[BACKGROUND] == BIG :
+			 under_way() || now - lazy.asked_us < QUIET_US) {
 		lazy.paced = true;
 		return false;
 	}
@@ -237,14 +290,28 @@ bool zns_lazy_turn(bool stock)
 int zns_lazy_timeout(int stock)
 {
 	bool asked = lazy.asked, paced = lazy.paced;
+	int hold;
 
 	lazy.asked = lazy.paced = false;
+	if (lazy.on)
+		zns_first_check(lazy.nr[FIRSTS]);
 	if (stock || asked)
 		return stock;
 	/* the page server got all requests: only its answer changes anything */
 	if (!lazy.on)
 		return opts.use_page_server ? -1 : stock;
-	if (paced && lazy.nr_big < BIG)
+	hold = zns_first_hold();
+	if (hold)
+		return min(hold, PROBE_MS);
+	if (paced && lazy.nr[BACKGROUND] < BIG)
 		return 1; /* ms */
-	return lazy.nr_big || lazy.nr_small ? -1 : stock;
+	return under_way() ? -1 : stock;
+}
+
+void zns_lazy_end(void)
+{
+	if (!lazy.on)
+		return;
+	zns_first_end();
+	pr_info("%lu reads for faults\n", lazy.faults);
 }

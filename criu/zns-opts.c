@@ -2,6 +2,7 @@
 /* The zns options, from command line, configuration or RPC request. See include/zns-img.h. */
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,7 +16,8 @@
 #define LOG_PREFIX "zns: "
 
 struct zw_begin zns_opts;
-bool zns_opts_given, zns_opts_timeout, zns_live_durable;
+bool zns_opts_given, zns_opts_timeout, zns_live_durable, zns_record_off;
+unsigned int zns_record_s;
 
 /* Makes the name absolute: criu and its helper do not work in the user's directory. */
 static int absolute_dev(void)
@@ -75,6 +77,25 @@ static int parse_slow(const char *arg)
 	return 0;
 }
 
+#define RECORD_S 10 /* without a value */
+#define RECORD_S_MAX 3600
+
+static int parse_record(const char *arg)
+{
+	char *end = NULL;
+	unsigned long s = arg ? strtoul(arg, &end, 10) : RECORD_S;
+
+	zns_record_off = arg && !strcmp(arg, "off");
+	if (!zns_record_off &&
+	    (!s || s > RECORD_S_MAX || (arg && (*end || *arg < '0' || *arg > '9')))) {
+		pr_err("--zns-record=%s: it takes seconds, 1 to %d, or off\n", arg, RECORD_S_MAX);
+		return -1;
+	}
+	zns_opts.record = !zns_record_off;
+	zns_record_s = s;
+	return 0;
+}
+
 int zns_parse_opt(int code, const char *arg)
 {
 	static const struct {
@@ -103,6 +124,8 @@ int zns_parse_opt(int code, const char *arg)
 		return parse_live(arg);
 	if (code == ZNS_OPT_LIVE_SLOW)
 		return parse_slow(arg);
+	if (code == ZNS_OPT_RECORD)
+		return parse_record(arg);
 	if (i >= ARRAY_SIZE(at))
 		return -1;
 	if (!*arg || strlen(arg) >= at[i].len) {

@@ -8,6 +8,8 @@
 extern struct zw_begin zns_opts;
 extern bool zns_opts_given; /* any zns option was given */
 extern bool zns_live_durable; /* --zns-live=durable: the tasks run on after the commit */
+extern bool zns_record_off; /* --zns-record=off */
+extern unsigned int zns_record_s; /* --zns-record: so long; seconds */
 extern bool zns_opts_timeout; /* --timeout was given; it has a default */
 
 #endif

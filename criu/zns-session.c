@@ -382,6 +382,8 @@ int zns_restore_begin(void)
 		       "give --zns-checkpoint ID (`znsctl ls` lists them)\n");
 		return -1;
 	}
+	if (zns_opts.record && opts.mode == CR_RESTORE)
+		pr_warn("--zns-record is for criu lazy-pages, which sees the faults: give it there\n");
 	if (begin(ZW_RESTORE_BEGIN, 0))
 		return -1;
 	state = ZNS_RESTORE;

@@ -34,6 +34,7 @@ enum {
 	ZNS_OPT_PARENT,
 	ZNS_OPT_LIVE = 1217, /* takes a value or none */
 	ZNS_OPT_LIVE_SLOW,
+	ZNS_OPT_RECORD, /* takes a value or none */
 	ZNS_OPT_SEPARATE, /* takes no value */
 	ZNS_OPT_LAST = ZNS_OPT_SEPARATE,
 };
@@ -49,6 +50,7 @@ enum {
 		{ "zns-parent", required_argument, 0, ZNS_OPT_PARENT },         \
 		{ "zns-live", optional_argument, 0, ZNS_OPT_LIVE },             \
 		{ "zns-live-slow", required_argument, 0, ZNS_OPT_LIVE_SLOW },   \
+		{ "zns-record", optional_argument, 0, ZNS_OPT_RECORD },         \
 	{                                                                       \
 		"zns-separate-metadata", no_argument, 0, ZNS_OPT_SEPARATE       \
 	}
@@ -61,22 +63,24 @@ extern void zns_timeout_given(void);
 extern void zns_use(void);
 /* `criu check --feature zns`: 0 if a dump into zones can begin here, else -1 with one line. */
 extern int zns_check_feature(void);
-#define ZNS_USAGE                                                                                   \
-	"* Zoned storage (see criu-zns(8)):\n"                                                      \
-	"  --zns-dev DEV         write images into zones of DEV (emu:PATH or a block device)\n"     \
-	"  --zns-qos MIBPS       bandwidth to reserve, e.g. 500, 500MiB/s or 2GiB/s\n"              \
-	"  --zns-qos-max MIBPS   go no faster than this, dump or restore\n"                         \
-	"  --zns-container ID    whose checkpoint it is; groups of zones are kept per container\n"  \
-	"  --zns-checkpoint ID   restore this checkpoint; the image directory may be empty\n"       \
-	"  --zns-parent ID       parent of an incremental dump, instead of --prev-images-dir\n"     \
-	"  --zns-alloc MODE      static (default) or dynamic\n"                                     \
-	"  --zns-admission MODE  share (default), wait[=SECONDS] or reject\n"                       \
-	"  --zns-stripe SIZE     stripe unit, 64K to 4M\n"                                          \
-	"  --zns-live[=durable]  copy memory while the tasks run, freeze them only for the rest;\n" \
-	"                        they run on before the commit, or after it\n"                      \
-	"  --zns-live-slow MODE  a task that writes faster: freeze (default) it, or fail\n"         \
-	"  --zns-separate-metadata\n"                                                               \
-	"                        other images than pages on a die or channel of their own\n"        \
+#define ZNS_USAGE                                                                                     \
+	"* Zoned storage (see criu-zns(8)):\n"                                                        \
+	"  --zns-dev DEV         write images into zones of DEV (emu:PATH or a block device)\n"       \
+	"  --zns-qos MIBPS       bandwidth to reserve, e.g. 500, 500MiB/s or 2GiB/s\n"                \
+	"  --zns-qos-max MIBPS   go no faster than this, dump or restore\n"                           \
+	"  --zns-container ID    whose checkpoint it is; groups of zones are kept per container\n"    \
+	"  --zns-checkpoint ID   restore this checkpoint; the image directory may be empty\n"         \
+	"  --zns-parent ID       parent of an incremental dump, instead of --prev-images-dir\n"       \
+	"  --zns-alloc MODE      static (default) or dynamic\n"                                       \
+	"  --zns-admission MODE  share (default), wait[=SECONDS] or reject\n"                         \
+	"  --zns-stripe SIZE     stripe unit, 64K to 4M\n"                                            \
+	"  --zns-live[=durable]  copy memory while the tasks run, freeze them only for the rest;\n"   \
+	"                        they run on before the commit, or after it\n"                        \
+	"  --zns-live-slow MODE  a task that writes faster: freeze (default) it, or fail\n"           \
+	"  --zns-record[=S]      lazy-pages: record the pages touched in the first S (10) seconds;\n" \
+	"                        the next lazy restore brings them first, unless =off is given\n"     \
+	"  --zns-separate-metadata\n"                                                                 \
+	"                        other images than pages on a die or channel of their own\n"          \
 	"\n"
 
 /*
@@ -114,6 +118,16 @@ extern bool zns_lazy_on(void);
  * zns_lazy_data(). */
 extern int zns_lazy_read(struct page_read *pr, unsigned long vaddr, unsigned long nr);
 extern void *zns_lazy_data(void);
+/* What is to come before all else. open: @pr's process has come. first: a range of its image that
+ * was not asked for yet. first_to: it is dealt with up to there. */
+extern int zns_lazy_open(struct page_read *pr);
+extern bool zns_lazy_first(struct page_read *pr, unsigned long *start, unsigned long *end);
+extern void zns_lazy_first_to(struct page_read *pr, unsigned long to);
+/* finished: the restore at the other end of @sk waits until its tasks may run. wait: it does. */
+extern void zns_lazy_finished(int sk);
+extern void zns_lazy_wait(int sk);
+/* Call when all pages are there, or the daemon gives up. */
+extern void zns_lazy_end(void);
 /* @pr goes away; drops its reads under way */
 extern void zns_lazy_forget(struct page_read *pr);
 /* Bytes to ask for at offset @off of the image. fault: for a fault, whose read comes next. len: for
@@ -121,11 +135,11 @@ extern void zns_lazy_forget(struct page_read *pr);
 extern unsigned long zns_lazy_fault(off_t off);
 extern unsigned long zns_lazy_len(off_t off);
 /*
- * turn: may the background ask for more now? timeout: the loop's time-out (ms). @stock: the value
- * without zones. A daemon that waits for a page server sleeps, with or without zones, where stock's
- * goes round.
+ * turn: may the background ask for more of @pr now? timeout: the loop's time-out (ms). @stock: the
+ * value without zones. A daemon that waits for a page server sleeps, with or without zones, where
+ * stock's goes round.
  */
-extern bool zns_lazy_turn(bool stock);
+extern bool zns_lazy_turn(struct page_read *pr, bool stock);
 extern int zns_lazy_timeout(int stock);
 /*
  * Call freeze before the tasks are frozen, thaw if they run before the commit (pre-dump). A live

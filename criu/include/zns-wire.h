@@ -11,7 +11,7 @@
  */
 #include <stdint.h>
 
-#define ZW_VERSION 8
+#define ZW_VERSION 9
 #define ZW_MAX_IOV 1024 /* most iovecs in one message */
 #define ZW_MAX_MSG (sizeof(struct zw_hdr) + ZW_MAX_IOV * sizeof(struct zw_iov))
 #define ZW_MAX_FDS 4
@@ -59,6 +59,10 @@ enum zw_op {
 	/* image, off, pid = a number for the answer, pad = enum zw_fetch, nr = 1; payload zw_iov in
 	   the sender's memory; fds: reply → image = that number. For the lazy-pages daemon */
 	ZW_FETCH = 160,
+	/* lazy-pages daemon, with zw_begin.record 0: what is recorded of the checkpoint; fds: reply
+	   → kind ZW_KIND_FD, a memfd of `size` bytes with zw_first[]; ZW_KIND_NONE: nothing. With
+	   record 1: what was fetched so far is recorded; fds: reply, with a summary */
+	ZW_FIRST = 195,
 	/* dump; off = its size, payload name; fds: a file of somebody else in the image
 	 * directory */
 	ZW_FILE = 111,
@@ -127,6 +131,13 @@ struct zw_area {
 	uint64_t whole; /* 1: copy it all, whatever its pages are (the vDSO) */
 };
 
+/* A part of a pages image to be fetched before the tasks run. In the order to do so. */
+#define ZW_FIRST_LEN (512u << 10) /* at most so long, and in one such piece of the image */
+struct zw_first {
+	uint64_t image; /* as in ZW_FETCH */
+	uint64_t off, len;
+};
+
 enum zw_rounds {
 	ZW_ROUNDS_COPY = 1, /* copy memory while the tasks run; to a page server: after the freeze
 			     */
@@ -160,6 +171,7 @@ struct zw_begin {
 	uint32_t parent_dir;
 	uint32_t pre_dump; /* 1 */
 	uint32_t live; /* enum zw_live, flags */
+	uint32_t record; /* 1: the lazy-pages daemon records the pages touched first */
 };
 
 struct zw_send {
@@ -191,6 +203,7 @@ enum zw_progress {
 enum zw_fetch {
 	ZW_FETCH_BACKGROUND,
 	ZW_FETCH_FAULT, /* a task waits for it: it goes first */
+	ZW_FETCH_FIRST, /* the tasks do not run before it is there */
 };
 
 /*

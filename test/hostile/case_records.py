@@ -5,7 +5,7 @@ Somebody has had the device (or its emulator's file) in hands: every checksum fi
 """
 import json
 
-from forge import (BLOCK, CHECKPOINT, ENCRYPTION, KEY_LINE, MARK, MOUNT, PROFILE, RELEASE, RESERVATION, RETENTION,
+from forge import (BLOCK, CHECKPOINT, ENCRYPTION, FIRST, KEY_LINE, MARK, MOUNT, PROFILE, RELEASE, RESERVATION, RETENTION,
                    SNAPSHOT_END, SUPERBLOCK, TOMBSTONE, Fixed, Found, double, get, having, log, pack, put_manifest,
                    unpack, varint, zigzag)
 from tally import tried
@@ -159,6 +159,13 @@ def log_records(scene):
             refused(scene, f'record of type {kind}, {what}')
             tried(f'type {kind}: {what}')
             media.put_back(before)
+    good = [(1, get(seen[MARK].fields, 1)), (2, zigzag(1)), (3, b'')]
+    for what, fields in {'unknown id': having(good, 1, bytes(16)), 'id of 3 bytes': having(good, 1, b'abc'),
+                         'end of time': having(good, 2, zigzag((1 << 63) - 1)), 'no list': having(good, 3)}.items():
+        seen[MARK].put(fields, kind=FIRST)
+        refused(scene, f'first pages, {what}')
+        tried(f'first pages: {what}')
+        media.put_back(before)
     expect('checkpoints', len(scene.ids()), 2)
     run_ctl(scene, 0, 'fsck')
 

@@ -26,7 +26,7 @@ ROOM = ['--channels', '4', '--ways', '1', '--die-write-bw', '200', '--zones', '4
         '--timing', 'off']
 LEVELS = 4
 PAGE = 4096
-PARENT, PRESENT = 1, 4
+PARENT, LAZY, PRESENT = 1, 2, 4
 STOCK = ztlib.REPO / 'build' / 'zdtm' / 'stock' / 'criu' / 'criu'
 
 
@@ -55,7 +55,7 @@ def split_pages(raw, pages, level):
             if here:
                 good = pages[at:at + PAGE] if owner(vaddr) == level else bytes([0xee]) * PAGE
                 content += good
-            flags = PRESENT if here else PARENT
+            flags = (PRESENT if here else PARENT) | fields.get(4, PRESENT) & LAZY
             if run and run[2] == flags:
                 run[1] += 1
             else:

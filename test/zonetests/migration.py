@@ -597,8 +597,8 @@ def join_gone(scene):
 
 # ---- lazy pages ----------------------------------------------------------------------------------------
 
-def lazy_daemon(scene, images, extra=(), prefix=(), env=None):
-    return Daemon(scene, ['lazy-pages', '-D', images, *extra], prefix=prefix, env=env)
+def lazy_daemon(scene, images, extra=(), **args):
+    return Daemon(scene, ['lazy-pages', '-D', images, *extra], **args)
 
 
 def lazily_back(scene, task, images, daemon_extra=(), before=None):

@@ -46,11 +46,22 @@ static struct json_object *image_json(const ZnsPb__Manifest *m, const ZnsPb__Ima
 	return ctl_json_join(j, ctl_obj(J("composed_of", from), J("runs", zns_map_runs(im->map))));
 }
 
-static struct json_object *to_json(const ZnsPb__Checkpoint *c, const ZnsPb__RestoreStat *last,
+/* What it says is for restores; an encrypted one can be read with the key alone. */
+static struct json_object *first_json(const ZnsPb__FirstPages *f)
+{
+	char when[32];
+
+	return f ? ctl_obj(J("recorded", zns_format_time(f->recorded_ns, when, sizeof(when))),
+			   J("recorded_ns", f->recorded_ns), J("record_bytes", f->runs.len)) :
+		   NULL;
+}
+
+static struct json_object *to_json(const ZnsPb__Checkpoint *c, const ZnsPb__Response *answer,
 				   const ZnsPb__Manifest *m, const struct zns_registered *reg,
 				   const struct handle_info *hi)
 {
 	struct json_object *j = ctl_json_checkpoint(c), *images = json_object_new_array();
+	const ZnsPb__RestoreStat *last = answer->restore;
 
 	for (size_t i = 0; i < m->n_images; i++)
 		json_object_array_add(images, image_json(m, m->images[i]));
@@ -59,6 +70,7 @@ static struct json_object *to_json(const ZnsPb__Checkpoint *c, const ZnsPb__Rest
 	json_object_object_add(j, "device", ctl_json_uuid(reg->uuid));
 	json_object_object_add(j, "path", json_object_new_string(reg->path));
 	json_object_object_add(j, "last_restore", last ? ctl_json(last, ctl_restore_fields) : NULL);
+	json_object_object_add(j, "first_pages", first_json(answer->first_pages));
 	if (hi->h)
 		json_object_object_add(j, "handle",
 				       ctl_obj(J("copies", hi->h->n_copies),
@@ -141,10 +153,11 @@ static void print_live(const ZnsPb__Live *l)
 }
 
 static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls,
-		      const ZnsPb__RestoreStat *last, const ZnsPb__Manifest *m,
+		      const ZnsPb__Response *answer, const ZnsPb__Manifest *m,
 		      const struct zns_registered *reg, const struct handle_info *hi)
 {
 	char id[ZNS_UUID_STR], when[32], size[16], pages[16], name[CTL_NAME];
+	const ZnsPb__RestoreStat *last = answer->restore;
 	const ZnsPb__Checkpoint *child;
 	size_t i, at;
 
@@ -219,6 +232,9 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls,
 			printf("(another checkpoint of %s) ", ctl_text(c->container));
 		ctl_print_restore(last);
 	}
+	if (answer->first_pages)
+		printf("first pages recorded %s: a lazy restore brings them first\n",
+		       zns_format_time(answer->first_pages->recorded_ns, when, sizeof(when)));
 	if (hi->h && hi->differ)
 		printf("handle      %d of %zu plain copies are not as written (%s); the device is authoritative\n",
 		       hi->differ, hi->h->n_copies, hi->which.msg);
@@ -252,9 +268,9 @@ static int show_one(const char *dev, const uint8_t *uuid, const char *dir,
 	if (handle)
 		check_copies(dir, handle, &hi);
 	if (json)
-		ctl_print_json(to_json(h.c, h.answer->restore, h.m, &h.s.reg, &hi));
+		ctl_print_json(to_json(h.c, h.answer, h.m, &h.s.reg, &hi));
 	else
-		print_text(h.c, ls, h.answer->restore, h.m, &h.s.reg, &hi);
+		print_text(h.c, ls, h.answer, h.m, &h.s.reg, &hi);
 	ctl_hold_close(&h);
 	return 0;
 }
@@ -277,8 +293,7 @@ static int show_leaf(const struct tree *t, const ZnsPb__Checkpoint *c, struct zn
 	if (ret == -ESTALE) /* removed meanwhile */
 		ret = err->code = 0;
 	else if (!ret && t->list)
-		json_object_array_add(t->list,
-				      to_json(h.c, h.answer->restore, h.m, &h.s.reg, &none));
+		json_object_array_add(t->list, to_json(h.c, h.answer, h.m, &h.s.reg, &none));
 	else if (!ret)
 		show_branch(h.c, h.m, t->ls, t->width, t->verbose);
 	if (!ret)

@@ -102,6 +102,17 @@ struct zns_reader;
 int beside_put_back(int dir, const ZnsPb__Manifest *m, struct zns_reader *r, struct zns_err *err);
 void beside_take_away(int dir);
 
+/*
+ * first.c: the pages touched first. begin: what the lazy-pages daemon fetches is noted. fetch: @len
+ * bytes at @off of an image. serve: ZW_FIRST.
+ */
+struct zns_rimage;
+struct zns_flat;
+void first_begin(void);
+void first_fetch(const struct zns_rimage *img, uint64_t off, uint64_t len);
+int first_serve(struct helper *h, struct packet *p, const struct zns_flat *flat,
+		const ZnsPb__FirstPages *recorded, struct zns_err *err);
+
 /* check_device.c: `criu check --feature zns`: checks a dump's device, its broker, its zones. */
 int check_device(struct helper *h, struct packet *p, struct zns_err *err);
 

@@ -24,6 +24,7 @@ struct restore {
 	const ZnsPb__Checkpoint *c;
 	/* for an incremental checkpoint: criu sees it as one dumped in full */
 	struct zns_flat *flat;
+	ZnsPb__FirstPages *first; /* what is recorded of it, or NULL */
 };
 
 static struct helper *self; /* for answers that come from the reader's threads */
@@ -90,6 +91,10 @@ static int open_checkpoint(struct helper *h, struct restore *r, const uint8_t *i
 		r->c = zns_chain_manifest(h->chain, 0)->checkpoint;
 	if (!ret && zns_chain_levels(h->chain) > 1)
 		ret = zns_flat_new(h->chain, &r->flat, err);
+	if (!ret) {
+		r->first = resp->first_pages;
+		resp->first_pages = NULL;
+	}
 	zns_pb__response__free_unpacked(resp, NULL);
 	return ret;
 }
@@ -170,6 +175,8 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	r->handle = NULL;
 	if (ret) {
 		zns_flat_free(r->flat);
+		if (r->first)
+			zns_pb__first_pages__free_unpacked(r->first, NULL);
 		zns_chain_close(h->chain);
 		h->chain = NULL;
 		free(r);
@@ -179,6 +186,8 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 	if (r->c->post_copy)
 		reply.kind = ZW_KIND_POST_COPY;
 	h->restore = r;
+	if (b->record)
+		first_begin();
 	reply_send(p->fd[0], &reply, bundle);
 	return 0;
 }
@@ -462,6 +471,8 @@ static enum zns_read_how how_to_fetch(const struct helper *h, const struct packe
 {
 	struct pollfd more = { .fd = h->sk, .events = POLLIN };
 
+	if (p->h.pad == ZW_FETCH_FIRST)
+		return ZNS_READ_FAULT; /* small parts of many units */
 	if (p->h.pad != ZW_FETCH_FAULT)
 		return ZNS_READ_BACKGROUND;
 	return poll(&more, 1, 0) > 0 ? ZNS_READ_FAULT : ZNS_READ_FAULT_HERE;
@@ -483,6 +494,7 @@ static int fetch_pages(struct helper *h, struct packet *p, struct zns_err *err)
 	if (!l)
 		return zns_fail(err, -ENOMEM, "no memory for a read request");
 	iov = (struct iovec){ (void *)(uintptr_t)v->base, v->len };
+	first_fetch(img, p->h.off, v->len);
 	*l = (struct lazy_read){ packet_take_fd(p, 0), (uint32_t)p->h.pid };
 	flat = flat_of(h, img);
 	if (flat)
@@ -579,7 +591,9 @@ void restore_packet(struct helper *h, struct packet *p)
 		return; /* nobody would get the answer */
 	if (p->h.op == ZW_DONE)
 		done(h, p);
-	else if (serve_packet(h, p, 0, &err))
+	else if (p->h.op == ZW_FIRST ?
+			 first_serve(h, p, h->restore->flat, h->restore->first, &err) :
+			 serve_packet(h, p, 0, &err))
 		reply_error(p->fd[0], &err);
 }
 

@@ -4,6 +4,8 @@
 #include "kinds.h"
 #include "zns/pbcopy.h"
 
+#define FIRST_SHARE 8u /* at most this part of the catalogue is first pages */
+
 /* Room that must stay beside every snapshot, so that removing something is always possible. */
 static uint64_t slack(const struct zns_store *s)
 {
@@ -222,6 +224,24 @@ int zns_store_set_mark(struct zns_store *s, const ZnsPb__Mark *m, struct zns_err
 	if (ret || (!says && !zns_store_find_mark(s, m->checkpoint.data)))
 		return ret;
 	return change(s, ZNS_FRAME_MARK, &m->base, says ? whole(s, &m->base) : 0, err);
+}
+
+int zns_store_set_first(struct zns_store *s, const ZnsPb__FirstPages *f, struct zns_err *err)
+{
+	uint64_t more = f->runs.len ? whole(s, &f->base) : 0;
+	int ret = zns_store_writable(s, err);
+
+	if (!ret)
+		ret = zns_check_first(f, -EINVAL, err);
+	if (ret || (!more && !zns_store_find_first(s, f->checkpoint.data)))
+		return ret;
+	/* They only save time: room for checkpoints goes before. */
+	if (more && s->st.firsts.bytes + more > s->min_cap / FIRST_SHARE)
+		return zns_fail(
+			err, -ENOSPC,
+			"the catalogue has no room for the first pages of more checkpoints (at most 1/%u of %llu bytes)",
+			FIRST_SHARE, (unsigned long long)s->min_cap);
+	return change(s, ZNS_FRAME_FIRST, &f->base, more, err);
 }
 
 int zns_store_set_encryption(struct zns_store *s, const ZnsPb__Encryption *e, struct zns_err *err)

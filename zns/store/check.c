@@ -246,6 +246,16 @@ int zns_check_mark(const ZnsPb__Mark *m, int code, struct zns_err *err)
 	return check_time("the time of the mark", m->gone_ns, code, err);
 }
 
+int zns_check_first(const ZnsPb__FirstPages *f, int code, struct zns_err *err)
+{
+	if (check_id("checkpoint id", &f->checkpoint, code, err))
+		return code;
+	if (f->runs.len > ZNS_FIRST_MAX)
+		return zns_fail(err, code, "first pages: a list of %zu bytes is longer than %zu",
+				f->runs.len, (size_t)ZNS_FIRST_MAX);
+	return check_time("the time of the first pages", f->recorded_ns, code, err);
+}
+
 int zns_check_tombstone(const ZnsPb__Tombstone *t, int code, struct zns_err *err)
 {
 	if (check_id("checkpoint id", &t->id, code, err) ||

@@ -63,6 +63,11 @@ static int check_mark(const void *m, const struct zns_limits *l, int code, struc
 	return zns_check_mark(m, code, err);
 }
 
+static int check_first(const void *m, const struct zns_limits *l, int code, struct zns_err *err)
+{
+	return zns_check_first(m, code, err);
+}
+
 static int check_tombstone(const void *m, const struct zns_limits *l, int code, struct zns_err *err)
 {
 	return zns_check_tombstone(m, code, err);
@@ -100,6 +105,16 @@ static int may_mark(struct zns_state *st, const void *m, bool snapshot, int code
 	return zns_state_find(st, v->checkpoint.data) ?
 		       0 :
 		       zns_fail(err, code, "mark of an unknown checkpoint");
+}
+
+static int may_record(struct zns_state *st, const void *m, bool snapshot, int code,
+		      struct zns_err *err)
+{
+	const ZnsPb__FirstPages *v = m;
+
+	return zns_state_find(st, v->checkpoint.data) ?
+		       0 :
+		       zns_fail(err, code, "first pages of an unknown checkpoint");
 }
 
 static int may_bury(struct zns_state *st, const void *m, bool snapshot, int code,
@@ -229,6 +244,8 @@ static const struct zns_kind kinds[] = {
 	  OF(ZnsPb__Retention), check_retention, NULL, zns_state_retain, NULL },
 	{ ZNS_FRAME_MARK, "mark", &zns_pb__mark__descriptor, IN(marks), ZNS_NOWHERE, check_mark,
 	  may_mark, zns_state_mark, NULL },
+	{ ZNS_FRAME_FIRST, "first pages", &zns_pb__first_pages__descriptor, IN(firsts), ZNS_NOWHERE,
+	  check_first, may_record, zns_state_first, NULL },
 	{ ZNS_FRAME_TOMBSTONE, "tombstone", &zns_pb__tombstone__descriptor, IN(tombstones),
 	  ZNS_NOWHERE, check_tombstone, may_bury, zns_state_bury, salvage_tombstone },
 	/* Never in a snapshot: */

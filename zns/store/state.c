@@ -383,6 +383,7 @@ void zns_state_replace(struct zns_state *st, struct zns_ent *e)
 	zns_map_add(&st->by_id, e->hash, e);
 	zns_list_replace(&st->checkpoints, old, e);
 	e->mark = old->mark;
+	e->first = old->first;
 	zones_del(st, old);
 	zones_add(st, e);
 	/* The order of commits tells the owner, not the order of moves. So it does when the log is
@@ -411,6 +412,8 @@ void zns_state_bury(struct zns_state *st, struct zns_ent *tomb)
 	zones_del(st, e);
 	if (e->mark)
 		zns_list_del(&st->marks, e->mark);
+	if (e->first)
+		zns_list_del(&st->firsts, e->first);
 	zns_ent_free(e);
 	/* A reservation that nobody asked for by name ends with the container's last checkpoint. */
 	if (!--o->nr_checkpoints && o->reservation && !o->reservation->resv->explicit_)
@@ -450,7 +453,7 @@ void zns_state_release(struct zns_state *st, struct zns_owner *o)
 	owner_put(st, o);
 }
 
-/* ---- retention and marks ---- */
+/* ---- retention, marks, first pages ---- */
 
 void zns_state_retain(struct zns_state *st, struct zns_ent *e)
 {
@@ -481,6 +484,22 @@ void zns_state_mark(struct zns_state *st, struct zns_ent *e)
 	if (e->markm->pinned || e->markm->has_gone_ns) {
 		zns_list_add(&st->marks, e);
 		c->mark = e;
+	} else {
+		zns_ent_free(e);
+	}
+}
+
+void zns_state_first(struct zns_state *st, struct zns_ent *e)
+{
+	struct zns_ent *c = zns_state_find(st, e->firstp->checkpoint.data);
+
+	if (c->first) {
+		zns_list_del(&st->firsts, c->first);
+		c->first = NULL;
+	}
+	if (e->firstp->runs.len) {
+		zns_list_add(&st->firsts, e);
+		c->first = e;
 	} else {
 		zns_ent_free(e);
 	}

@@ -188,3 +188,10 @@ const ZnsPb__Mark *zns_store_find_mark(const struct zns_store *s, const uint8_t 
 
 	return e && e->mark ? e->mark->markm : NULL;
 }
+
+const ZnsPb__FirstPages *zns_store_find_first(const struct zns_store *s, const uint8_t *id)
+{
+	const struct zns_ent *e = zns_state_find(&s->st, id);
+
+	return e && e->first ? e->first->firstp : NULL;
+}

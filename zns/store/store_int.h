@@ -34,6 +34,7 @@ int zns_check_profile(const ZnsPb__Profile *p, const struct zns_limits *l, int c
 int zns_check_tombstone(const ZnsPb__Tombstone *t, int code, struct zns_err *err);
 int zns_check_retention(const ZnsPb__Retention *r, int code, struct zns_err *err);
 int zns_check_mark(const ZnsPb__Mark *m, int code, struct zns_err *err);
+int zns_check_first(const ZnsPb__FirstPages *f, int code, struct zns_err *err);
 int zns_check_mount(const ZnsPb__Mount *m, int code, struct zns_err *err);
 /* not whether its checkpoint is there */
 int zns_check_key(const ZnsPb__KeyLine *k, int code, struct zns_err *err);
@@ -64,7 +65,7 @@ struct zns_ent { /* one message in a list */
 	uint64_t hash;
 	size_t rec; /* bytes of its record */
 	struct zns_owner *owner;
-	struct zns_ent *mark; /* of a checkpoint */
+	struct zns_ent *mark, *first; /* of a checkpoint */
 	union {
 		ProtobufCMessage *msg;
 		ZnsPb__Checkpoint *ckpt;
@@ -72,6 +73,7 @@ struct zns_ent { /* one message in a list */
 		ZnsPb__Reservation *resv;
 		ZnsPb__Retention *retn;
 		ZnsPb__Mark *markm;
+		ZnsPb__FirstPages *firstp;
 	};
 };
 
@@ -110,7 +112,8 @@ struct zns_state {
 		struct {
 			struct zns_list profile, mount, encryption; /* the newest alone */
 			struct zns_list checkpoints, tombstones, reservations, retentions, marks;
-			struct zns_list other[4]; /* of kinds of record that kinds.c alone knows */
+			struct zns_list firsts;
+			struct zns_list other[3]; /* of kinds of record that kinds.c alone knows */
 		};
 		struct zns_list lists[ZNS_LISTS]; /* all of them */
 	};
@@ -140,8 +143,8 @@ struct zns_owner *zns_state_owner(const struct zns_state *st, const char *contai
 int zns_state_may_add(struct zns_state *st, const ZnsPb__Checkpoint *c, int code,
 		      struct zns_err *err);
 void zns_state_add(struct zns_state *st, struct zns_ent *e);
-/* The same for a new version of one that is there (-ENOENT). It takes the old one's place, and its
- * mark. */
+/* The same for a new version of one that is there (-ENOENT). It takes the old one's place, and
+ * what is said about it. */
 int zns_state_may_replace(struct zns_state *st, const ZnsPb__Checkpoint *c, int code,
 			  struct zns_err *err);
 void zns_state_replace(struct zns_state *st, struct zns_ent *e);
@@ -153,6 +156,7 @@ void zns_state_release(struct zns_state *st, struct zns_owner *o);
 /* A rule that says nothing ends the container's rule; @e is taken over. */
 void zns_state_retain(struct zns_state *st, struct zns_ent *e);
 void zns_state_mark(struct zns_state *st, struct zns_ent *e); /* the checkpoint is there */
+void zns_state_first(struct zns_state *st, struct zns_ent *e); /* the checkpoint is there */
 void zns_state_set_profile(struct zns_state *st, struct zns_ent *e);
 void zns_state_set_mount(struct zns_state *st, struct zns_ent *e);
 void zns_state_set_encryption(struct zns_state *st, struct zns_ent *e);

@@ -176,5 +176,7 @@ int serve_restore_begin(struct znsd *d, const struct call *x, struct reply *rep)
 	rep->r.rate_mibps = rate_limit(d, l);
 	rep->r.one_domain = rate_one_domain(d);
 	rep->r.restore = restore_of(d, l->container);
+	rep->r.first_pages = (ZnsPb__FirstPages *)zns_store_find_first(d->store,
+								       q->checkpoint.data);
 	return 0;
 }

@@ -219,6 +219,23 @@ int serve_mark(struct znsd *d, const struct call *x, struct reply *rep)
 	return zns_store_set_mark(d->store, &m, &rep->err);
 }
 
+int serve_first_pages(struct znsd *d, const struct call *x, struct reply *rep)
+{
+	ZnsPb__FirstPages *q = x->q->first_pages;
+	char id[ZNS_UUID_STR];
+
+	if (x->l->kind != LEASE_RESTORE || q->checkpoint.len != ZNS_UUID_LEN ||
+	    memcmp(x->l->id, q->checkpoint.data, ZNS_UUID_LEN))
+		return zns_fail(&rep->err, -EPERM,
+				"first pages are recorded by a restore of their checkpoint");
+	/* It may have been removed while it was restored. */
+	if (!zns_store_find(d->store, q->checkpoint.data))
+		return zns_fail(&rep->err, -ENOENT, "%s has no checkpoint %s", d->reg.path,
+				zns_uuid_format(q->checkpoint.data, id));
+	q->recorded_ns = zns_now_ns();
+	return zns_store_set_first(d->store, q, &rep->err);
+}
+
 int serve_encryption(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	ZnsPb__Encryption *q = x->q->encryption;

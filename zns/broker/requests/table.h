@@ -33,6 +33,7 @@
 	ASKS(reset, NOTHING)             \
 	ASKS(retain, NOTHING)            \
 	ASKS(mark, NOTHING)              \
+	ASKS(first_pages, LEASE)         \
 	ASKS(encryption, NOTHING)        \
 	ASKS(rekey, NOTHING)             \
 	ASKS(quit, NOTHING)

@@ -141,6 +141,22 @@ int zns_crypt_check_handle(const struct zns_crypt *c, const ZnsPb__Handle *h,
 int zns_crypt_former_macs(const struct zns_crypt *c, const ZnsPb__Manifest *m,
 			  ProtobufCBinaryData **out, size_t *nr, struct zns_err *err);
 
+/*
+ * A note about the checkpoint (note.c): ZNS_NOTE_EXTRA bytes more than its text, which is @len
+ * bytes at zns_crypt_note_text() of @note and is encrypted in place. @label says what kind of note
+ * it is. -EBADMSG: not what was sealed for this checkpoint under this label.
+ */
+#define ZNS_NOTE_NONCE 12
+#define ZNS_NOTE_EXTRA (ZNS_NOTE_NONCE + ZNS_TAG_BYTES)
+static inline uint8_t *zns_crypt_note_text(uint8_t *note)
+{
+	return note + ZNS_NOTE_NONCE;
+}
+int zns_crypt_seal_note(const struct zns_crypt *c, const char *label, uint8_t *note, size_t len,
+			struct zns_err *err);
+int zns_crypt_open_note(const struct zns_crypt *c, const char *label, uint8_t *note, size_t len,
+			struct zns_err *err);
+
 /* The same key wrapped with another master. *out is malloc'ed
  * (zns_pb__checkpoint_key__free_unpacked). */
 int zns_crypt_rewrap(const struct zns_master *from, const struct zns_master *to,

@@ -33,6 +33,7 @@ enum zns_frame_type {
 	ZNS_FRAME_ENCRYPTION = 70,
 	ZNS_FRAME_KEY,
 	ZNS_FRAME_MOVED = 80,
+	ZNS_FRAME_FIRST = 190,
 };
 
 struct zns_frame {

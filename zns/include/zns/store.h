@@ -24,6 +24,7 @@
 #include "zns-record.pb-c.h"
 
 #define ZNS_META_ZONES_MIN 3
+#define ZNS_FIRST_MAX (64u << 10) /* bytes of a list of first pages */
 #define ZNS_TOMBSTONES_MAX 1024 /* the oldest are forgotten at roll-over */
 
 enum zns_store_flags {
@@ -97,6 +98,8 @@ const ZnsPb__Retention *zns_store_find_retention(const struct zns_store *s, cons
 size_t zns_store_nr_marks(const struct zns_store *s);
 const ZnsPb__Mark *zns_store_mark(const struct zns_store *s, size_t i);
 const ZnsPb__Mark *zns_store_find_mark(const struct zns_store *s, const uint8_t *id);
+/* What a lazy restore recorded (zns/first_pages.h); NULL: nothing. */
+const ZnsPb__FirstPages *zns_store_find_first(const struct zns_store *s, const uint8_t *id);
 
 /*
  * Each of these appends a record, flushes the device and returns only when it is durable; on
@@ -124,6 +127,9 @@ int zns_store_release(struct zns_store *s, const char *container, struct zns_err
  * (-ENOENT). */
 int zns_store_retain(struct zns_store *s, const ZnsPb__Retention *r, struct zns_err *err);
 int zns_store_set_mark(struct zns_store *s, const ZnsPb__Mark *m, struct zns_err *err);
+/* Adds, replaces or, with no runs, ends what is recorded of a checkpoint that is there. -ENOSPC:
+ * other records need the room. */
+int zns_store_set_first(struct zns_store *s, const ZnsPb__FirstPages *f, struct zns_err *err);
 /* Reservations that name groups which the new profile lacks are dropped. */
 int zns_store_set_profile(struct zns_store *s, const ZnsPb__Profile *p, struct zns_err *err);
 

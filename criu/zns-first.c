@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The pages that tasks touch first after a lazy restore (--zns-record). While they are recorded the
+ * background stands still, so that every first touch is a fault; the helper writes them down. The
+ * next lazy restore brings them before its tasks run: `criu restore` waits for that.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/list.h"
+#include "cr_options.h"
+#include "image.h"
+#include "log.h"
+#include "page.h"
+#include "pagemap.h"
+#include "util.h"
+#include "xmalloc.h"
+#include "zns-img.h"
+#include "zns-lazy.h"
+#include "zns-link.h"
+#include "zns-opts.h"
+#include "zns-pages.h"
+
+#undef LOG_PREFIX
+#define LOG_PREFIX "zns: "
+
+/* The tasks of a restore wait no longer for their first pages. */
+#define WAIT_MS 1000
+
+struct range { /* addresses of the image; end > start */
+	unsigned long start, end;
+};
+
+struct process {
+	struct list_head l;
+	struct page_read *pr;
+	struct range *v;
+	unsigned long nr, at; /* at: the next one */
+};
+
+static LIST_HEAD(processes);
+
+static struct {
+	struct zw_first *v; /* what the helper said; its memfd is mapped */
+	unsigned long nr, pages; /* pages: of the ranges that were found */
+	unsigned long long since_us; /* when the restore was ready to let its tasks run; 0: not yet
+				      */
+	int waiter; /* the restore that waits, or -1 */
+	int asked; /* the answer about the record comes here, or -1 */
+	bool recorded;
+} first = { .waiter = -1, .asked = -1 };
+
+int zns_first_begin(void)
+{
+	struct zns_msg m = ZNS_MSG(ZW_FIRST);
+	struct zw_reply r;
+	int fd = -1;
+
+	if (zns_record_off || zns_opts.record)
+		return 0;
+	if (zns_ask(&m, &r, &fd)) {
+		pr_err("%s\n", r.msg);
+		return -1;
+	}
+	if (r.warn)
+		pr_warn("%s\n", r.msg);
+	if (fd < 0)
+		return 0;
+	if (r.size >= sizeof(*first.v)) {
+		first.v = mmap(NULL, r.size, PROT_READ, MAP_PRIVATE, fd, 0);
+		first.nr = r.size / sizeof(*first.v);
+	}
+	close(fd);
+	if (first.v == MAP_FAILED) {
+		pr_perror("No memory for the list of first pages");
+		first.v = NULL;
+		return -1;
+	}
+	return 0;
+}
+
+/* ---- from places in the image to addresses ---- */
+
+/* offset of each entry of the pagemap in the pages image, and the image's size */
+static unsigned long *entry_offsets(struct page_read *pr)
+{
+	unsigned long *off = xmalloc((pr->nr_pmes + 1) * sizeof(*off)), at = 0;
+	int i;
+
+	for (i = 0; off && i < pr->nr_pmes; i++) {
+		off[i] = at;
+		at += pagemap_present(pr->pmes[i]) ? pagemap_len(pr->pmes[i]) : 0;
+	}
+	if (off)
+		off[i] = at;
+	return off;
+}
+
+/* the last entry that begins at or before @at, and is not empty */
+static int entry_at(const unsigned long *off, int nr, unsigned long at)
+{
+	int low = 0, high = nr;
+
+	while (high - low > 1) {
+		int mid = low + (high - low) / 2;
+
+		if (off[mid] <= at)
+			low = mid;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+static int add_range(struct process *p, unsigned long start, unsigned long len, unsigned long *room)
+{
+	struct range *v;
+
+	if (p->nr == *room) {
+		*room = *room ? 2 * *room : 256;
+		v = xrealloc(p->v, *room * sizeof(*v));
+		if (!v)
+			return -1;
+		p->v = v;
+	}
+	p->v[p->nr++] = (struct range){ start, start + len };
+	first.pages += len / PAGE_SIZE;
+	return 0;
+}
+
+/* A part of the image may be of several neighbours in the pagemap. */
+static int add_part(struct process *p, const unsigned long *off, unsigned long at,
+		    unsigned long len, unsigned long *room)
+{
+	struct page_read *pr = p->pr;
+	unsigned long end = min(at + len, off[pr->nr_pmes]), part;
+	int i;
+
+	for (; at < end; at += part) {
+		i = entry_at(off, pr->nr_pmes, at);
+		part = min(end, off[i + 1]) - at;
+		if (!part || !pagemap_present(pr->pmes[i]))
+			return 0;
+		if (add_range(p, pr->pmes[i]->vaddr + (at - off[i]), part, room))
+			return -1;
+	}
+	return 0;
+}
+
+int zns_lazy_open(struct page_read *pr)
+{
+	unsigned long n, room = 0, *off = NULL;
+	struct process *p;
+	int ret = 0;
+
+	if (!zns_lazy_on() || !first.nr || !pr->pi || !pr->pi->zns)
+		return 0;
+	p = xzalloc(sizeof(*p));
+	off = entry_offsets(pr);
+	if (!p || !off) {
+		xfree(p);
+		xfree(off);
+		return -1;
+	}
+	p->pr = pr;
+	for (n = 0; n < first.nr && !ret; n++)
+		if (first.v[n].image == pr->pi->zns->id)
+			ret = add_part(p, off, first.v[n].off, first.v[n].len, &room);
+	xfree(off);
+	list_add_tail(&p->l, &processes);
+	return ret;
+}
+
+/* ---- what comes next ---- */
+
+static struct process *find(struct page_read *pr)
+{
+	struct process *p;
+
+	list_for_each_entry(p, &processes, l)
+		if (p->pr == pr)
+			return p;
+	return NULL;
+}
+
+bool zns_first_left(struct page_read *pr)
+{
+	struct process *p = find(pr);
+
+	return p && p->at < p->nr;
+}
+
+bool zns_first_any(void)
+{
+	struct process *p;
+
+	list_for_each_entry(p, &processes, l)
+		if (p->at < p->nr)
+			return true;
+	return false;
+}
+
+bool zns_lazy_first(struct page_read *pr, unsigned long *start, unsigned long *end)
+{
+	struct process *p = find(pr);
+
+	if (!p || p->at == p->nr)
+		return false;
+	*start = p->v[p->at].start;
+	*end = p->v[p->at].end;
+	return true;
+}
+
+void zns_lazy_first_to(struct page_read *pr, unsigned long to)
+{
+	struct process *p = find(pr);
+
+	p->v[p->at].start = to;
+	if (p->v[p->at].start >= p->v[p->at].end)
+		p->at++;
+}
+
+void zns_first_forget(struct page_read *pr)
+{
+	struct process *p = find(pr);
+
+	if (!p)
+		return;
+	list_del(&p->l);
+	xfree(p->v);
+	xfree(p);
+}
+
+/* ---- the restore that waits ---- */
+
+static void let_run(void)
+{
+	char go = 0;
+
+	if (send(first.waiter, &go, sizeof(go), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno != EPIPE)
+		pr_pwarn("Can't tell the restore that its first pages are there");
+	close_safe(&first.waiter);
+}
+
+void zns_lazy_finished(int sk)
+{
+	first.since_us = zns_now_us();
+	first.waiter = dup(sk);
+	if (!zns_lazy_on()) /* the pages come from a page server */
+		let_run();
+}
+
+void zns_first_check(unsigned int under_way)
+{
+	if (first.waiter < 0 || under_way || zns_first_any())
+		return;
+	if (first.nr)
+		pr_info("%lu first pages in place after %llu us\n", first.pages,
+			zns_now_us() - first.since_us);
+	let_run();
+}
+
+void zns_lazy_wait(int sk)
+{
+	struct pollfd p = { .fd = sk, .events = POLLIN };
+	char go;
+
+	if (zns_active() && !poll(&p, 1, WAIT_MS))
+		pr_info("The tasks run before all of their first pages are there\n");
+	/* The daemon's end would see an error if this were closed with something in it. */
+	shutdown(sk, SHUT_RD);
+	while (recv(sk, &go, sizeof(go), MSG_DONTWAIT) > 0)
+		;
+}
+
+/* ---- recording ---- */
+
+static void record(void)
+{
+	struct zns_msg m = ZNS_MSG(ZW_FIRST);
+	struct zw_reply r;
+
+	first.recorded = true;
+	first.asked = zns_ask_begin(&m, &r);
+	if (first.asked < 0)
+		pr_warn("%s\n", r.msg);
+}
+
+int zns_first_hold(void)
+{
+	unsigned long long now, end;
+
+	if (!zns_opts.record || first.recorded)
+		return 0;
+	if (!first.since_us)
+		return zns_record_s * 1000;
+	now = zns_now_us();
+	end = first.since_us + zns_record_s * 1000000ull;
+	if (now < end)
+		return (end - now) / 1000 + 1;
+	record();
+	return 0;
+}
+
+void zns_first_end(void)
+{
+	struct zw_reply r;
+
+	if (zns_opts.record && !first.recorded && first.since_us)
+		record();
+	if (first.asked < 0)
+		return;
+	if (zns_recv_reply(first.asked, &r, NULL))
+		pr_warn("%s\n", r.msg);
+	else
+		pr_info("%s\n", r.msg);
+	close_safe(&first.asked);
+}

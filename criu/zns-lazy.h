@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef __CR_ZNS_LAZY_H__
+#define __CR_ZNS_LAZY_H__
+/* Shared by the files of the lazy-pages daemon: zns-lazy.c reads, zns-first.c says what comes
+ * first. */
+#include <stdbool.h>
+
+struct page_read;
+
+extern unsigned long long zns_now_us(void);
+
+/* Asks the helper for the pages that are to come first; 0 or -1. */
+extern int zns_first_begin(void);
+/* Ranges of this process, or of any, that were not asked for yet. */
+extern bool zns_first_left(struct page_read *pr);
+extern bool zns_first_any(void);
+extern void zns_first_forget(struct page_read *pr);
+/* Lets the tasks run if all of these are in place. @under_way: reads of them. */
+extern void zns_first_check(unsigned int under_way);
+/* Milliseconds until the end of the recording, in which the background stands still. 0: none, or it
+ * has ended. */
+extern int zns_first_hold(void);
+/* Collects the helper's answer about the record. */
+extern void zns_first_end(void);
+
+#endif
