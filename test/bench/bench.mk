@@ -110,6 +110,11 @@ bench-migration: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all $(B)/bench/faults $(B)/bench/writes
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/migration.py --report $(B)/report/migration-bench $(BENCH_MIGRATION)
 
+# Lazy restores with a record of the pages touched first and without; BENCH_FIRSTPAGES="redis --rounds 3" and the like.
+.PHONY: bench-firstpages
+bench-firstpages: deps all
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/firstpages.py $(BENCH_FIRSTPAGES)
+
 # The papers' experiments; RUN="NAME…" takes some of them (test/bench/papers/papers.py list).
 bench-papers: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all test-bin $(PAPERS_BIN)
