@@ -166,6 +166,8 @@ int zns_receive_pages(struct cr_img *img, int sk, unsigned long len)
 
 		if (n < 0 && errno == EINTR)
 			continue;
+		if (n < 0 && errno == EPIPE) /* the helper takes no more; the commit tells why */
+			return -1;
 		if (n < 0) {
 			pr_perror("Can't take pages from the socket");
 			return -1;
