@@ -7,7 +7,7 @@ The cut comes from the emulator: in the helper's writes, or in the broker's (the
 next user finds the device as the cut left it. Each round must find every acknowledged checkpoint in the list, no
 stranger but the one being committed at that moment, and restores one of them, which checks its own memory. Dumps are plain
 and live: with the commit after the thaw, or before it (`=durable`, and where the dump ends the task), of a task that does
-not stop to write. Every write of helper and broker has its turn in each of these.
+nothing and of one that does not stop to write. Every write of helper and broker has its turn in each of these.
 
   criu_cuts.py [--cuts N] [--seed N]
 """
@@ -25,7 +25,7 @@ from ztscene import FAST, Scene  # noqa: E402
 
 KEEP = 4        # checkpoints held; older ones are removed
 MAX_WRITES = {'helper': 24, 'broker': 5}        # a cut after the last one never comes, and the dump succeeds
-LIVE_WRITES = {'helper': 40, 'broker': 6}
+BUSY_WRITES = {'helper': 40, 'broker': 5}
 MODES = {'plain': [], 'live': ['--zns-live', '--leave-running'], 'durable': ['--zns-live=durable', '--leave-running'],
          'live-end': ['--zns-live']}
 
@@ -34,7 +34,7 @@ class Rounds:
     def __init__(self, scene, rng):
         self.scene, self.rng = scene, rng
         self.kept = []          # (id, image directory, task), all acknowledged
-        self.deck = []
+        self.decks = {'helper': [], 'broker': []}
         self.modes = {mode: {'cut': 0, 'committed': 0} for mode in MODES}
         self.stats = {'cut before the commit': 0, 'committed': 0, 'committed, not acknowledged': 0, 'removal cut': 0}
 
@@ -43,13 +43,14 @@ class Rounds:
         return f'cut-after={self.rng.randrange(MAX_WRITES[who]) if after is None else after},loss={loss}'
 
     def next_cut(self):
-        """(mode, whose write, which one), each once before any comes again."""
-        if not self.deck:
-            self.deck = [(mode, who, k) for mode in MODES
-                         for who, nr in (MAX_WRITES if mode == 'plain' else LIVE_WRITES).items() for k in range(nr)]
-            self.rng.shuffle(self.deck)
-            self.deck.sort(key=lambda card: card[1] == 'helper' and self.rng.random() < 0.5)    # the broker's are few
-        return self.deck.pop(0)
+        """(mode, program, whose write, which one), each once before any comes again."""
+        who = 'broker' if self.rng.random() < 0.4 else 'helper'
+        deck = self.decks[who]
+        if not deck:
+            deck += [(mode, program, who, k) for mode in MODES for program in (['bigmem'] if mode == 'plain' else ['bigmem', 'busy'])
+                     for k in range((BUSY_WRITES if program == 'busy' else MAX_WRITES)[who])]
+            self.rng.shuffle(deck)
+        return deck.pop()
 
     def warm_broker(self):
         """A broker without faults; one that the dump starts would inherit its environment."""
@@ -57,9 +58,9 @@ class Rounds:
 
     def dump(self, number):
         scene = self.scene
-        mode, who, after = self.next_cut()
+        mode, program, who, after = self.next_cut()
         fault = self.fault(who, after)
-        task = scene.new_task(4) if mode == 'plain' else scene.new_task(program='busy')
+        task = scene.new_task(4, program)
         images = scene.dir / f'images-{number}'
         images.mkdir()
         self.scene.end_broker()
