@@ -593,6 +593,21 @@ $(B)/bench/composed: test/bench/composed.c $(TEST_LIB)
 bench-composed: $(B)/bench/composed
 	$(Q)$(B)/bench/composed
 
+# Policies of memory on zones, by recorded traces (Documentation/memory-policy.md). sim-traces records them anew: some 15 minutes.
+SIM_BIN		:= $(B)/sim/touched $(B)/sim/cached
+.PHONY: sim-traces sim-policy sim-check
+$(B)/sim/%: test/sim/%.c $(B)/libzns.a
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(B)/libzns.a $(LDLIBS)
+sim-traces: $(SIM_BIN)
+	$(Q)PATH=$(SYS_PATH) python3 test/sim/record.py --build $(B)
+sim-policy:
+	$(Q)PATH=$(SYS_PATH) python3 test/sim/policy.py --report $(B)/report/policy
+sim-check: $(SIM_BIN)
+	$(Q)PATH=$(SYS_PATH) python3 test/sim/policy.py selftest
+	$(Q)PATH=$(SYS_PATH) python3 test/sim/record.py --build $(B) check
+
 BENCH_BIN	:= $(B)/bench/emu_table $(B)/bench/emu_seq
 $(BENCH_BIN): $(B)/bench/%: test/bench/%.c test/bench/emu_drive.h $(TEST_LIB)
 	@mkdir -p $(@D)
