@@ -354,6 +354,14 @@ chains: all test-bin
 composed: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/composed.py run -a --report $(B)/report/composed
 
+# Running programs whose memory is on zones; MEMORY_ROUNDS units out of one that checks every page.
+MEMORY_ROUNDS	?= 10000
+.PHONY: memory memory-soak
+memory: all test-bin
+	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/memory.py run -a --build $(B)
+memory-soak: all test-bin
+	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/memory.py run soak deaths --rounds $(MEMORY_ROUNDS) --build $(B)
+
 .PHONY: guard
 guard: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/guard.py run -a --report $(B)/report/guard

@@ -1,0 +1,436 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+memory: running programs under a budget of DRAM, with zns-mem, its keeper and a broker, on emulated devices.
+
+  memory.py list | run NAME... | run -a     [--rounds N] [--build DIR]
+
+Programs check every page of theirs (memory/keeper_of_pages.c), or are asked what they were given (Redis, node, java, Go).
+"""
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+CASES = {}
+HERE = Path(__file__).resolve().parent
+DEADLINE_S = 120
+
+
+class Failed(Exception):
+    pass
+
+
+class Skipped(Exception):
+    pass
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+def wait_until(true, what, seconds=DEADLINE_S):
+    end = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > end:
+            raise Failed(f'{what}: not within {seconds} s')
+        time.sleep(0.02)
+
+
+class Stage:
+    """A directory, a device and the programs on it."""
+    def __init__(self, args, zones=64):
+        self.args, self.dir = args, Path(tempfile.mkdtemp(prefix='zns-memory-'))
+        self.env = {**os.environ, 'ZNS_RUN': str(self.dir / 'run'), 'ZNS_CONFIG': str(self.dir / 'conf'), 'ZNSD_IDLE_S': '1'}
+        for name in ('run', 'conf'):
+            (self.dir / name).mkdir(mode=0o700)
+        self.programs, self.pagers = [], []
+        self.ctl('create', f'emu:{self.dir}/dev', '--zones', str(zones), '--zone-size', '4M', '--sparse')
+
+    def ctl(self, *words, ok=True):
+        done = subprocess.run([self.args.bin / 'znsctl', *map(str, words)], env=self.env, capture_output=True, text=True, check=False)
+        if ok and done.returncode:
+            raise Failed(f'znsctl {" ".join(map(str, words))}: {done.stderr.strip()}')
+        return done
+
+    def attach(self, pid, dram):
+        return self.ctl('memory', 'attach', pid, '--dram', dram)
+
+    def pager(self, program, dram, fault):
+        """A pager started by hand, whose device fails."""
+        log = self.dir / 'pager.log'
+        with open(log, 'w', encoding='ascii') as out:
+            one = subprocess.Popen([self.args.bin / 'zns-mem', '--name', f'pid-{program.pid}', '--dram', dram, str(program.pid)],
+                                   env={**self.env, 'ZNS_EMU_FAULT': fault}, stdout=out, stderr=out)
+        self.programs.append(one)
+        wait_until(lambda: one.poll() is not None or self.status(program.pid), 'the pager')
+        if one.poll() is not None:
+            raise Failed(f'the pager: {log.read_text().strip()}')
+
+    def status(self, pid):
+        done = self.ctl('memory', 'status', f'pid-{pid}', '--json', ok=False)
+        if done.returncode:
+            return None          # between two pagers
+        found = json.loads(done.stdout)
+        pager = re.search(r'pager PID (\d+)', self.ctl('memory', 'status', f'pid-{pid}', ok=False).stdout)
+        found['pager'] = int(pager.group(1)) if pager else 0
+        return found
+
+    def start(self, *words, **kw):
+        program = subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE, text=True, cwd=self.dir, **kw)
+        self.programs.append(program)
+        return program
+
+    def pages(self, mib):
+        """keeper_of_pages, with all of its memory there."""
+        program = self.start(self.args.program, mib)
+        program.stdout.readline()
+        return program
+
+    def out(self, pid):
+        found = self.status(pid)
+        return found['evicted_units'] if found else 0
+
+    def await_units(self, program, units, each=None):
+        """Until so many units more went out."""
+        begin = self.out(program.pid)
+
+        def reached():
+            if program.poll() is not None:
+                raise Failed(f'the program ended with {program.returncode}')
+            if each:
+                each()
+            return self.out(program.pid) >= begin + units
+        wait_until(reached, f'{units} units out', 600)
+
+    def end_pages(self, program, detach=True):
+        if detach:
+            self.ctl('memory', 'detach', program.pid)
+            smaps = Path(f'/proc/{program.pid}/smaps').read_text()
+            if re.search(r'VmFlags:.* u[mw]( |$)', smaps, re.M):
+                raise Failed('areas are registered after the detach')
+        program.send_signal(signal.SIGTERM)
+        last = program.communicate(timeout=DEADLINE_S)[0].splitlines()[-1]
+        if program.returncode or not re.fullmatch(r'end \d+ 0', last):
+            raise Failed(f'exit {program.returncode}: {last}')
+        return last
+
+    def close(self):
+        for program in self.programs:
+            if program.poll() is None:
+                program.kill()
+                program.wait()
+        pids = [p for p in Path('/proc').glob('[0-9]*') if self.ours(p)]
+        for pid in pids:
+            try:
+                os.kill(int(pid.name), signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def ours(self, proc):
+        try:
+            return f'ZNS_RUN={self.dir}/run'.encode() in (proc / 'environ').read_bytes().split(b'\0')
+        except OSError:
+            return False
+
+    def kill_one(self, name):
+        """kill -9 of one of our daemons."""
+        for proc in Path('/proc').glob('[0-9]*'):
+            try:
+                if (proc / 'comm').read_text().strip() == name and self.ours(proc):
+                    os.kill(int(proc.name), signal.SIGKILL)
+                    return True
+            except OSError:
+                pass
+        return False
+
+
+def resident(pid):
+    return int(Path(f'/proc/{pid}/statm').read_text().split()[1]) * 4096
+
+
+@case
+def budget(stage, args):
+    """Below its budget while it works; the rest of its memory is on zones; all comes back."""
+    stage = stage()
+    program = stage.pages(96)
+    stage.attach(program.pid, '48M')
+    wait_until(lambda: resident(program.pid) <= 48 << 20, 'the budget')
+    stage.await_units(program, 500)
+    over = [resident(program.pid) for _ in range(50) if not time.sleep(0.02)]
+    found = stage.status(program.pid)
+    print(f'    {found["evicted_units"]} units out, {found["read_units"]} back; resident at most {max(over) >> 20} MiB of 48')
+    if sorted(over)[len(over) // 2] > 48 << 20:
+        raise Failed(f'resident memory is {sorted(over)[len(over) // 2] >> 20} MiB')
+    stage.ctl('memory', 'limit', f'pid-{program.pid}', '--dram', '24M')
+    wait_until(lambda: resident(program.pid) <= 24 << 20, 'the smaller budget')
+    stage.end_pages(program)
+    if resident(program.pid) if program.poll() is None else 0:
+        raise Failed('it has not ended')
+
+
+@case
+def soak(stage, args):
+    """Under continuous eviction for --rounds units, and no page is wrong."""
+    stage = stage()
+    program = stage.pages(64)
+    stage.attach(program.pid, '8M')
+    stage.await_units(program, args.rounds)
+    found = stage.status(program.pid)
+    print(f'    {found["evicted_units"]} units out, {found["read_units"]} back; {stage.end_pages(program)}')
+
+
+@case
+def deaths(stage, args):
+    """kill -9 of pager, keeper and broker, one after the other, under load; somebody always goes on."""
+    stage, killed, names = stage(), [], ['zns-mem', 'znsd', 'zns-memkeep']
+    program = stage.pages(48)
+    stage.attach(program.pid, '8M')
+    rng = random.Random(4)
+
+    def one():
+        name = rng.choice(names)
+        wait_until(lambda: stage.status(program.pid), 'a pager')
+        time.sleep(rng.random())
+        if stage.kill_one(name):
+            killed.append(name)
+        time.sleep(1)
+    for _ in range(12):
+        one()
+        stage.await_units(program, 20)
+    found = stage.status(program.pid)
+    print(f'    killed: {", ".join(f"{killed.count(n)} {n}" for n in names)}; {found["evicted_units"]} units out; {stage.end_pages(program)}')
+    if found['takeovers'] != killed.count('zns-mem'):
+        raise Failed(f'{found["takeovers"]} take-overs')
+
+
+@case
+def unkept(stage, args):
+    """The control: pager and keeper die together, and evicted memory is gone."""
+    stage = stage()
+    program = stage.pages(48)
+    stage.attach(program.pid, '8M')
+    stage.await_units(program, 100)
+    stage.kill_one('zns-memkeep')
+    stage.kill_one('zns-mem')
+    time.sleep(1)
+    program.send_signal(signal.SIGTERM)
+    last = program.communicate(timeout=DEADLINE_S)[0].splitlines()[-1]
+    if re.fullmatch(r'end \d+ 0', last):
+        raise Failed(f'this control sees nothing: {last}')
+
+
+@case
+def full(stage, args):
+    """No zone is left: eviction stands still with a warning, the program runs."""
+    stage = stage(zones=10)
+    program = stage.pages(96)
+    stage.attach(program.pid, '16M')
+    wait_until(lambda: (stage.status(program.pid) or {}).get('warning'), 'a warning')
+    warning = stage.status(program.pid)['warning']
+    line = program.stdout.readline()
+    print(f'    {warning}; {line.strip()}')
+    stage.end_pages(program)
+
+
+@case
+def write_errors(stage, args):
+    """Writes that fail: zones are replaced, units stay where they are, nothing is lost."""
+    stage = stage()
+    program = stage.pages(64)
+    stage.pager(program, '16M', 'write-after=40x5')
+    stage.await_units(program, 300)
+    stage.end_pages(program)
+
+
+@case
+def read_errors(stage, args):
+    """A unit that cannot be read: the program gets SIGBUS or is killed, and never sees zeroes."""
+    stage = stage()
+    program = stage.pages(64)
+    stage.pager(program, '16M', 'read-after=200x*')
+    said = program.communicate(timeout=DEADLINE_S)[0].splitlines()
+    if program.returncode not in (-signal.SIGBUS, -signal.SIGKILL) or not said[-1].endswith(' 0'):
+        raise Failed(f'exit {program.returncode}: {said[-1]}')
+
+
+@case
+def pinned(stage, args):
+    """A process with an io_uring of its own is refused in one line, and runs on."""
+    stage = stage()
+    code = ('import ctypes, time; p = (ctypes.c_uint32 * 30)(); libc = ctypes.CDLL(None); fd = libc.syscall(425, 8, p); '
+            'import mmap; m = mmap.mmap(fd, 4096, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE); print(fd, flush=True); time.sleep(600)')
+    program = stage.start('/usr/bin/python3', '-c', code)
+    if int(program.stdout.readline()) < 0:
+        raise Skipped('no io_uring')
+    done = stage.ctl('memory', 'attach', program.pid, '--dram', '4M', ok=False)
+    print(f'    {done.stderr.strip()}')
+    if not done.returncode or 'io_uring' not in done.stderr or len(done.stderr.strip().splitlines()) != 1:
+        raise Failed('not refused')
+    if program.poll() is not None:
+        raise Failed('it has ended')
+
+
+@case
+def redis(stage, args):
+    """Redis under load: it has every value, before and after the detach."""
+    if not shutil.which('redis-server'):
+        raise Skipped('no redis-server')
+    stage = stage()
+    sock = stage.dir / 'redis.sock'
+    program = stage.start('redis-server', '--port', '0', '--unixsocket', sock, '--save', '', '--appendonly', 'no')
+
+    def cli(text):
+        return subprocess.run(['redis-cli', '-s', sock], input=text, capture_output=True, text=True, check=True).stdout.split('\n')
+    wait_until(sock.exists, 'its socket')
+    keys = 20000
+    value = {n: f'{n:08d}' * 250 for n in range(keys)}
+    cli('\n'.join(f'SET k{n} {v}' for n, v in value.items()))
+    before = resident(program.pid)
+    stage.attach(program.pid, '20M')
+    rng = random.Random(7)
+    for _ in range(20):
+        some = [rng.randrange(keys) for _ in range(400)]
+        for n, got in zip(some, cli('\n'.join(f'GET k{n}' for n in some))):
+            if got != value[n]:
+                raise Failed(f'k{n} is wrong')
+        value.update({n: f'{n + 1:08d}' * 250 for n in some[:50]})
+        cli('\n'.join(f'SET k{n} {value[n]}' for n in some[:50]))
+    wait_until(lambda: resident(program.pid) <= 20 << 20, 'the budget')
+    found = stage.status(program.pid)
+    print(f'    {before >> 20} MiB, now {resident(program.pid) >> 20}; {found["evicted_units"]} units out, {found["read_units"]} back')
+    stage.ctl('memory', 'detach', program.pid)
+    got = cli('\n'.join(f'GET k{n}' for n in range(keys)))
+    wrong = [n for n in range(keys) if got[n] != value[n]]
+    if wrong:
+        raise Failed(f'{len(wrong)} values are wrong')
+
+
+def asked(stage, program, budget, units=300):
+    """A program that answers each line with "ok": it has looked at all it has."""
+    def ask():
+        program.stdin.write('\n')
+        program.stdin.flush()
+        said = program.stdout.readline().strip()
+        if said != 'ok':
+            raise Failed(f'the program says {said!r}')
+    ask()
+    before = resident(program.pid)
+    stage.attach(program.pid, budget)
+    stage.await_units(program, units, each=ask)
+    found = stage.status(program.pid)
+    print(f'    {before >> 20} MiB, now {resident(program.pid) >> 20}; {found["evicted_units"]} units out, {found["read_units"]} back')
+    stage.ctl('memory', 'detach', program.pid)
+    ask()
+
+
+@case
+def node(stage, args):
+    """node: a heap of objects, some of which are made anew at each look."""
+    if not shutil.which('node'):
+        raise Skipped('no node')
+    code = '''const a = []; for (let i = 0; i < 300000; i++) a.push({n: i, s: 'x' + i, l: [i, i + 1, i + 2]});
+    const b = Buffer.alloc(32 << 20); for (let i = 0; i < b.length; i += 4) b.writeUInt32LE(i, i); let t = 0;
+    require('readline').createInterface({input: process.stdin}).on('line', () => { let bad = 0; t++;
+      for (let i = 0; i < a.length; i++) if (a[i].n !== i || a[i].s !== 'x' + i || a[i].l[2] !== i + 2) bad++;
+      for (let i = 0; i < b.length; i += 4) if (b.readUInt32LE(i) !== i) bad++;
+      for (let i = t % 7; i < a.length; i += 7) a[i] = {n: i, s: 'x' + i, l: [i, i + 1, i + 2]};
+      console.log(bad ? 'bad ' + bad : 'ok'); });'''
+    stage = stage()
+    # UV_USE_IO_URING=0: newer ones have an io_uring of their own, and are refused
+    program = stage.start('node', '-e', code, stdin=subprocess.PIPE, env={**os.environ, 'UV_USE_IO_URING': '0'})
+    asked(stage, program, '64M')
+
+
+@case
+def java(stage, args):
+    """A JVM: a heap of arrays, checked and renewed."""
+    if not shutil.which('java'):
+        raise Skipped('no java')
+    stage = stage()
+    (stage.dir / 'Heap.java').write_text('''import java.util.*; public class Heap { public static void main(String[] x) throws Exception {
+      int[][] a = new int[4000][]; for (int i = 0; i < a.length; i++) a[i] = fill(i); Scanner in = new Scanner(System.in); int t = 0;
+      while (in.hasNextLine()) { in.nextLine(); int bad = 0; t++; for (int i = 0; i < a.length; i++) if (!Arrays.equals(a[i], fill(i))) bad++;
+      for (int i = t % 5; i < a.length; i += 5) a[i] = fill(i); System.out.println(bad == 0 ? "ok" : "bad " + bad); } }
+      static int[] fill(int n) { int[] r = new int[4096]; for (int i = 0; i < r.length; i++) r[i] = n * 31 + i; return r; } }''')
+    program = stage.start('java', '-Xmx256m', '-XX:+UseSerialGC', stage.dir / 'Heap.java', stdin=subprocess.PIPE)
+    asked(stage, program, '96M')
+
+
+@case
+def go(stage, args):
+    """A Go program: goroutines, a heap that is collected."""
+    if not shutil.which('go'):
+        raise Skipped('no go')
+    stage = stage()
+    (stage.dir / 'heap.go').write_text('''package main
+import ("bufio"; "fmt"; "os"; "sync")
+func fill(n int) []uint64 { r := make([]uint64, 2048); for i := range r { r[i] = uint64(n)*31 + uint64(i) }; return r }
+func main() { a := make([][]uint64, 4000); for i := range a { a[i] = fill(i) }; in := bufio.NewScanner(os.Stdin); t := 0
+ for in.Scan() { bad := make([]int, 4); t++; var w sync.WaitGroup
+  for g := 0; g < 4; g++ { w.Add(1); go func(g int) { defer w.Done(); for i := g; i < len(a); i += 4 { want := fill(i)
+   for k := range want { if a[i][k] != want[k] { bad[g]++ } }; if (i+t)%5 == 0 { a[i] = want } } }(g) }
+  w.Wait(); if bad[0]+bad[1]+bad[2]+bad[3] == 0 { fmt.Println("ok") } else { fmt.Println("bad", bad) } } }
+''')
+    subprocess.run(['go', 'build', '-o', 'heap', 'heap.go'], cwd=stage.dir, check=True,
+                   env={**os.environ, 'GOCACHE': str(stage.dir / 'cache'), 'GOFLAGS': '-mod=mod', 'CGO_ENABLED': '0'})
+    asked(stage, stage.start('./heap', stdin=subprocess.PIPE), '32M')
+
+
+def run(name, args):
+    made = []
+
+    def stage(**kw):
+        made.append(Stage(args, **kw))
+        return made[-1]
+    verdict, said = 'PASS', ''
+    try:
+        CASES[name](stage, args)
+    except Skipped as reason:
+        verdict, said = 'SKIP', f': {reason}'
+    except (Failed, OSError, ValueError, subprocess.SubprocessError) as reason:
+        verdict, said = 'FAIL', f': {reason}'
+        for log in made[-1].dir.glob('run/memory/*.log') if made else ():
+            said += f'\n    {log.name}: {" | ".join(log.read_text().splitlines()[-3:])}'
+    for one in made:
+        one.close()
+    print(f'{verdict} {name}{said}', flush=True)
+    return verdict
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('what', choices=('list', 'run'))
+    parser.add_argument('names', nargs='*')
+    parser.add_argument('-a', '--all', action='store_true')
+    parser.add_argument('--rounds', type=int, default=2000)
+    parser.add_argument('--build', default='build', type=Path)
+    args = parser.parse_args()
+    if args.what == 'list':
+        for name, function in CASES.items():
+            print(f'{name:14}{function.__doc__.strip().splitlines()[0]}')
+        return 0
+    unknown = set(args.names) - set(CASES)
+    if unknown:
+        sys.exit(f'memory.py: no case {unknown.pop()}')
+    args.bin = (args.build / 'test/bin').resolve()
+    with tempfile.TemporaryDirectory(prefix='zns-memory-') as there:
+        args.program = Path(there) / 'keeper_of_pages'
+        subprocess.run(['gcc', '-O2', '-static', '-o', args.program, HERE / 'memory/keeper_of_pages.c'], check=True)
+        verdicts = [run(name, args) for name in (CASES if args.all else args.names)]
+    print(f'{verdicts.count("PASS")} passed, {verdicts.count("FAIL")} failed, {verdicts.count("SKIP")} skipped')
+    return 1 if 'FAIL' in verdicts else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
