@@ -59,6 +59,8 @@ int keep_send(int sk, struct keep_packet *p);
 /* 1, 0: the other side is gone, or -errno. The caller owns the descriptors. */
 int keep_recv(int sk, struct keep_packet *p);
 void keep_close(struct keep_packet *p);
+/* What is in the memfd of a KEEP_TASK. -EPROTO: impossible lengths, or lists out of order. */
+int keep_read_pages(int fd, char pagemap[64], struct zns_spans *pages, struct zns_spans *areas);
 void keep_timeouts(int sk);
 /* The directory of the sockets, made if it is not there. -errno */
 int keep_dir(struct zns_err *err);

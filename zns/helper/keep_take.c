@@ -11,7 +11,6 @@
 #include "live.h"
 
 #define DROP_MS 20000 /* a keeper needs 25 ms for each GiB */
-#define SPANS_MAX (1u << 26)
 
 static int connect_to(int dir, const char *name)
 {
@@ -159,33 +158,6 @@ void keep_take(struct live *l)
 			 "nobody has tracked the tasks since that checkpoint");
 }
 
-static int read_spans(int fd, uint64_t nr, uint64_t at, struct zns_spans *out)
-{
-	out->s = malloc((nr + 1) * sizeof(*out->s));
-	if (!out->s)
-		return -ENOMEM;
-	out->nr = out->max = nr;
-	return zns_pread_all(fd, out->s, nr * sizeof(*out->s), (off_t)at);
-}
-
-/* What the parent has of a task, if it has its pages under this name. */
-static int read_pages(int fd, struct live_task *t)
-{
-	struct keep_pages h;
-	struct stat st;
-	int ret = zns_pread_all(fd, &h, sizeof(h), 0);
-
-	if (ret || fstat(fd, &st) || h.nr > SPANS_MAX || h.nr_areas > SPANS_MAX ||
-	    (uint64_t)st.st_size != sizeof(h) + (h.nr + h.nr_areas) * sizeof(struct zns_span))
-		return -EPROTO;
-	h.pagemap[sizeof(h.pagemap) - 1] = '\0';
-	snprintf(t->parents_pagemap, sizeof(t->parents_pagemap), "%s", h.pagemap);
-	ret = read_spans(fd, h.nr, sizeof(h), &t->parent);
-	return ret ? ret :
-		     read_spans(fd, h.nr_areas, sizeof(h) + h.nr * sizeof(struct zns_span),
-				&t->parents_areas);
-}
-
 bool live_keep_claim(struct live *l, struct live_task *t)
 {
 	struct live_keep *k = &l->keep;
@@ -201,12 +173,11 @@ bool live_keep_claim(struct live *l, struct live_task *t)
 	if (!zns_track_adopt(t->pid, &l->kernel, p->fd, &t->track, &t->why)) {
 		for (int i = 0; i < ZNS_TRACK_FDS; i++)
 			p->fd[i] = -1; /* the tracker's */
-		if (!read_pages(p->fd[KEEP_PAGES], t)) {
+		if (!keep_read_pages(p->fd[KEEP_PAGES], t->parents_pagemap, &t->parent,
+				     &t->parents_areas)) {
 			t->kept = true;
 			return true;
 		}
-		zns_spans_free(&t->parent);
-		zns_spans_free(&t->parents_areas);
 		zns_track_free(t->track);
 		t->track = NULL;
 	}
