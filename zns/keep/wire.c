@@ -95,7 +95,7 @@ static int announce(struct mk_set *s, const struct mk_head *h)
 {
 	mk_set_free(s);
 	s->data = malloc(h->len + 1);
-	s->fds = malloc((h->nr + 1) * sizeof(*s->fds));
+	s->fds = calloc(h->nr + 1, sizeof(*s->fds));
 	if (!s->data || !s->fds) {
 		mk_set_free(s);
 		return -ENOMEM;

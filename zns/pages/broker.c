@@ -35,6 +35,7 @@ static int call(struct zns_pages *ps, ZnsPb__Request *q, ZnsPb__Response **r, st
 {
 	int ret;
 
+	*r = NULL;
 	if (!ps->connected)
 		return zns_fail(err, -EAGAIN, "%s has no broker now", ps->s.reg.path);
 	if (hung_up(ps))

@@ -337,7 +337,7 @@ int zns_pages_put(struct zns_pages *ps, const void *const units[], uint32_t n,
 	memset(refs, 0, n * sizeof(*refs));
 	r.units = malloc((n + 1) * sizeof(*r.units));
 	r.refs = calloc(n + 1, sizeof(*r.refs));
-	r.at = malloc((n + 1) * sizeof(*r.at));
+	r.at = calloc(n + 1, sizeof(*r.at));
 	if (!r.units || !r.refs || !r.at) {
 		ret = zns_fail_sys(err, -ENOMEM, "a page store's list");
 	} else {
