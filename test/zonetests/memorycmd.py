@@ -5,7 +5,7 @@ import os
 import signal
 import time
 
-from ztlib import Failed, wait_until
+from ztlib import Failed, alive, wait_until
 from ztscene import FAST, case_of, expect, run_ctl
 
 CASES = {}
@@ -61,7 +61,14 @@ def memory(scene):
         run_ctl(scene, 1, 'reset', '--zone', str(mine[0]['index']))
         run_ctl(scene, 0, 'reset', '--all-garbage')
         # Dumps go elsewhere, and a broker that is new leaves the zones alone.
-        os.kill(scene.device.status()['broker_pid'], signal.SIGKILL)
+        broker = scene.device.status()['broker_pid']
+        os.kill(begun['pid'], signal.SIGSTOP)       # it would start the next broker
+        os.kill(broker, signal.SIGKILL)
+        wait_until(lambda: not alive(broker), 10)
+        said = run_ctl(scene, 1, 'format', scene.device.spec, '--force')
+        os.kill(begun['pid'], signal.SIGCONT)
+        if 'holds memory of a running program (web)' not in said:
+            raise Failed(f'format of a device with memory of a running program: {said}')
         time.sleep(0.5)
         expect('zones', bool(of_memory(scene)), True)
         said = run_ctl(scene, 0, 'memory', 'status', pid)
@@ -73,5 +80,7 @@ def memory(scene):
         if not wait_until(lambda: not of_memory(scene) and scene.device.free_zones() == scene.free_before, 20, 0.1):
             raise Failed(f'zones after the end: {of_memory(scene)}')
     finally:
+        if alive(begun['pid']):
+            os.kill(begun['pid'], signal.SIGCONT)
         if context(scene)['contexts']:
             scene.device.ctl('memory', 'detach', 'web')

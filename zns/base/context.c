@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Lock files of memory contexts: see zns/context.h. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
@@ -8,6 +9,7 @@
 #include "zns/context.h"
 
 #define MAGIC "ZNSMEMC1"
+#define INFIX ".memory-" /* between the device's UUID and the context's */
 
 /* On tmpfs, of this machine and this build: host order will do. */
 struct head {
@@ -22,7 +24,7 @@ int zns_context_path(const uint8_t device[ZNS_UUID_LEN], const uint8_t id[ZNS_UU
 {
 	char name[ZNS_UUID_STR + 16], text[ZNS_UUID_STR];
 
-	snprintf(name, sizeof(name), "memory-%s", zns_uuid_format(id, text));
+	snprintf(name, sizeof(name), INFIX "%s", zns_uuid_format(id, text));
 	return zns_broker_path(device, name, out, len);
 }
 
@@ -108,6 +110,34 @@ int zns_context_open(const uint8_t device[ZNS_UUID_LEN], const uint8_t id[ZNS_UU
 		return zns_fail(err, -EBADMSG, "%s is the lock file of another context", path);
 	*fd_out = zns_take_fd(&fd);
 	return 0;
+}
+
+static bool named(const char *device, const char *name, uint8_t id[ZNS_UUID_LEN])
+{
+	size_t len = strlen(device);
+
+	return !strncmp(name, device, len) && !strncmp(name + len, INFIX, strlen(INFIX)) &&
+	       !zns_uuid_parse(name + len + strlen(INFIX), id);
+}
+
+int zns_context_each(const uint8_t device[ZNS_UUID_LEN],
+		     int (*fn)(void *arg, const uint8_t id[ZNS_UUID_LEN]), void *arg)
+{
+	DIR *dir = opendir(zns_run_dir());
+	char text[ZNS_UUID_STR];
+	struct dirent *e;
+	int ret = 0;
+
+	zns_uuid_format(device, text);
+	while (dir && !ret && (e = readdir(dir))) {
+		uint8_t id[ZNS_UUID_LEN];
+
+		if (named(text, e->d_name, id))
+			ret = fn(arg, id);
+	}
+	if (dir)
+		closedir(dir);
+	return ret;
 }
 
 bool zns_context_alive(int fd)

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <string.h>
 #include "ctl.h"
+#include "zns/context.h"
 
 #define CLAIM_MS 5000
 #define INSIST_NS 1000000000ull
@@ -216,17 +217,38 @@ static int ask_to_leave(const struct zns_registered *reg, struct zns_err *err)
 	return ret == -EPIPE ? 0 : ret;
 }
 
+/* A memory context outlives brokers. */
+static int living(void *arg, const uint8_t id[ZNS_UUID_LEN])
+{
+	struct zns_context *c = arg;
+	uint8_t device[ZNS_UUID_LEN];
+	cleanup_close int fd = -1;
+
+	memcpy(device, c->device, ZNS_UUID_LEN);
+	return !zns_context_open(device, id, 0, c, &fd, NULL) && zns_context_alive(fd);
+}
+
 int ctl_claim_device(const char *path, int *lock_fd, struct zns_err *err)
 {
 	struct zns_registered reg;
+	struct zns_context c;
+	bool known = !zns_registered_by_path(path, &reg, NULL);
 	int ret;
 
-	if (!zns_registered_by_path(path, &reg, NULL)) {
+	if (known) {
+		memcpy(c.device, reg.uuid, ZNS_UUID_LEN);
 		ret = ask_to_leave(&reg, err);
 		if (ret)
 			return ret;
 	}
-	return zns_broker_lock_device(path, CLAIM_MS, lock_fd, err);
+	ret = zns_broker_lock_device(path, CLAIM_MS, lock_fd, err);
+	if (ret || !known || !zns_context_each(reg.uuid, living, &c))
+		return ret;
+	close(*lock_fd);
+	*lock_fd = -1;
+	return zns_fail(err, -EBUSY,
+			"%s holds memory of a running program (%s): `znsctl memory detach` first",
+			path, ctl_text(c.container));
 }
 
 int ctl_reserve(struct zns_dev *dev, bool take_over, struct zns_resv *r, struct zns_err *err)

@@ -5,7 +5,6 @@
  * in that file before they are granted, so the next broker knows them too (memory_adopt). What a
  * context writes gives way to dumps and restores; what it reads does not.
  */
-#include <dirent.h>
 #include <string.h>
 #include "zns/broker.h"
 #include "zns/context.h"
@@ -300,42 +299,31 @@ static void adopt(struct znsd *d, const struct zns_context *c, int fd)
 	znsd_log("%s lives on, with %u zones", l->container, l->nr_zones);
 }
 
-/* The context whose lock file has this name? */
-static bool named(const struct znsd *d, const char *name, uint8_t id[ZNS_UUID_LEN])
+static int adopt_one(void *arg, const uint8_t id[ZNS_UUID_LEN])
 {
-	char uuid[ZNS_UUID_STR];
-	size_t len = strlen(zns_uuid_format(d->reg.uuid, uuid));
+	struct zns_err err = ZNS_ERR_INIT;
+	struct znsd *d = arg;
+	struct zns_context c;
+	char path[4096];
+	int fd;
 
-	return !strncmp(name, uuid, len) && !strncmp(name + len, ".memory-", 8) &&
-	       !zns_uuid_parse(name + len + 8, id);
+	if (find(d, id))
+		return 0;
+	if (zns_context_open(d->reg.uuid, id, d->nr_zones, &c, &fd, &err)) {
+		znsd_log("%s", err.msg);
+		return 0;
+	}
+	if (zns_context_alive(fd)) {
+		adopt(d, &c, fd);
+		return 0;
+	}
+	close(fd);
+	if (!zns_context_path(d->reg.uuid, id, path, sizeof(path)))
+		unlink(path);
+	return 0;
 }
 
 void memory_adopt(struct znsd *d)
 {
-	DIR *dir = opendir(zns_run_dir());
-	struct dirent *e;
-
-	while (dir && (e = readdir(dir))) {
-		struct zns_err err = ZNS_ERR_INIT;
-		uint8_t id[ZNS_UUID_LEN];
-		struct zns_context c;
-		char path[4096];
-		int fd;
-
-		if (!named(d, e->d_name, id) || find(d, id))
-			continue;
-		if (zns_context_open(d->reg.uuid, id, d->nr_zones, &c, &fd, &err)) {
-			znsd_log("%s", err.msg);
-			continue;
-		}
-		if (zns_context_alive(fd)) {
-			adopt(d, &c, fd);
-			continue;
-		}
-		close(fd);
-		if (!zns_context_path(d->reg.uuid, id, path, sizeof(path)))
-			unlink(path);
-	}
-	if (dir)
-		closedir(dir);
+	zns_context_each(d->reg.uuid, adopt_one, d);
 }

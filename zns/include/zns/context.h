@@ -35,6 +35,11 @@ int zns_context_read(int fd, uint32_t nr_zones, struct zns_context *out, struct 
 int zns_context_open(const uint8_t device[ZNS_UUID_LEN], const uint8_t id[ZNS_UUID_LEN],
 		     uint32_t nr_zones, struct zns_context *out, int *fd_out, struct zns_err *err);
 
+/* Calls @fn with the id of each lock file that @device has here, whether anybody holds it or not,
+ * until it returns nonzero; returns that. */
+int zns_context_each(const uint8_t device[ZNS_UUID_LEN],
+		     int (*fn)(void *arg, const uint8_t id[ZNS_UUID_LEN]), void *arg);
+
 /* Does anybody hold the lock? @fd: of zns_context_open(), which holds none. */
 bool zns_context_alive(int fd);
 
