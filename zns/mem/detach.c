@@ -12,7 +12,7 @@
 
 struct back {
 	uint8_t *buf;
-	unsigned int left; /* units that are not back yet */
+	unsigned int found; /* units that were not back yet */
 	int error;
 };
 
@@ -23,11 +23,10 @@ static int bring(struct proc *p, struct unit *u, uint64_t base, void *arg)
 
 	if (STATE(u->word) == U_RES)
 		return 0;
+	b->found++;
 	ret = unit_load(p, u, base, b->buf);
 	if (ret && !p->gone && ret != -ESRCH)
 		b->error = ret;
-	if (STATE(u->word) != U_RES)
-		b->left++;
 	return b->error;
 }
 
@@ -36,21 +35,25 @@ static void nap(void)
 	nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
 }
 
-/* Nothing of any process is on a zone, and nothing of it will be. */
+/*
+ * Nothing of any process is on a zone, and nothing will be: a look at all found nothing, and no
+ * child was born meanwhile, who may have units of a parent that has them back by now.
+ */
 static int bring_all(struct zns_mem *m, struct back *b)
 {
 	for (int i = 0; i < ROUNDS; i++) {
 		struct proc *list[PROCS_MAX];
 		unsigned int nr;
+		uint32_t births = m->births;
 
-		b->left = 0;
+		b->found = 0;
 		procs(m, list, &nr);
 		for (unsigned int k = 0; k < nr; k++) {
 			if (!proc_ended(list[k]) && !mem_uffd_dead(list[k]->uffd))
 				table_each(list[k], bring, b);
 			proc_put(list[k]);
 		}
-		if (b->error || !b->left)
+		if (b->error || (!b->found && births == m->births))
 			return b->error;
 		nap();
 	}

@@ -131,6 +131,7 @@ struct zns_mem {
 	struct zns_mem_store store;
 	pthread_mutex_t lock;
 	struct proc *proc[PROCS_MAX];
+	_Atomic uint32_t births; /* processes that came so far */
 	struct proc *dead; /* without references; the reader frees them */
 	struct queue queue;
 	int epoll, wake, changes; /* wake: eventfd for the reader */

@@ -130,6 +130,7 @@ int proc_add(struct zns_mem *m, struct proc *p)
 		p->sh = &m->sh->proc[i];
 		p->sh->pid = p->pid;
 		p->sh->used = 1;
+		m->births++;
 		ret = 0;
 	}
 	pthread_mutex_unlock(&m->lock);

@@ -46,6 +46,8 @@ static void check(uint32_t nr)
 
 	for (size_t i = 0; i < PAGE / 8; i++) {
 		if (p[i] != word(nr, i)) {
+			fprintf(stderr, "pid %d: page %u, word %zu: %016lx, not %016lx\n", getpid(),
+				nr, i, (unsigned long)p[i], (unsigned long)word(nr, i));
 			wrong++;
 			return;
 		}
@@ -79,8 +81,13 @@ static void reap(int options)
 {
 	int status;
 
-	while (waitpid(-1, &status, options) > 0)
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, options)) > 0) {
+		if (status)
+			fprintf(stderr, "child %d: status %x\n", pid, status);
 		wrong += status != 0;
+	}
 }
 
 int main(int argc, char **argv)
