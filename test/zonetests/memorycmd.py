@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import socketserver
+import threading
 import time
 
 from ztlib import Failed, alive, wait_until
@@ -25,6 +27,45 @@ def says(scene, part, *args):
 
 def of_memory(scene):
     return [z for z in scene.device.zones() if (z['owner'] or '').startswith('memory:')]
+
+
+def daemon_that_knows(directory, containers):
+    """A Docker daemon's socket, for GET /containers/NAME/json: its path. @containers: name to the PID, 0 if it does not run."""
+    class Answer(socketserver.StreamRequestHandler):
+        def handle(self):
+            name = self.rfile.readline().decode().split()[1].split('/')[2]
+            while self.rfile.readline().strip():
+                pass
+            if name in containers:
+                pid = containers[name]
+                code, body = '200 OK', {'Name': f'/{name}', 'State': {'Running': pid > 0, 'Pid': pid}}
+            else:
+                code, body = '404 Not Found', {'message': f'No such container: {name}'}
+            self.wfile.write(f'HTTP/1.0 {code}\r\nContent-Type: application/json\r\n\r\n{json.dumps(body)}'.encode())
+
+    path = directory / 'docker.sock'
+    server = socketserver.ThreadingUnixStreamServer(str(path), Answer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return path
+
+
+@case
+def memory_of_container(scene):
+    """A container is found by its name; one that does not run, or is not there, is said to be so."""
+    scene = scene(FAST, size=32)
+    sock = daemon_that_knows(scene.dir, {'shop': scene.task.pid, 'ended': 0})
+    scene.device.env['DOCKER_HOST'] = f'unix://{sock}'
+    says(scene, 'container ended does not run', 'attach', 'ended', '--dram', '8M')
+    says(scene, 'no container other runs here', 'attach', 'other', '--dram', '8M')
+    says(scene, 'cannot be a container\'s name', 'attach', 'a/../b', '--dram', '8M')
+    run_ctl(scene, 0, 'memory', 'attach', 'shop', '--dram', '8M')
+    try:
+        begun, = context(scene)['contexts']
+        expect('context', (begun['name'], [p['pid'] for p in begun['processes']]), ('shop', [scene.task.pid]))
+        scene.task.verify(signal.SIGUSR1)
+    finally:
+        run_ctl(scene, 0, 'memory', 'detach', 'shop')
+    scene.task.verify(signal.SIGUSR1)
 
 
 @case
