@@ -142,7 +142,7 @@ static void handed_over(void **state)
 	assert_true(WIFSIGNALED(status));
 	empty = empty_zones(f);
 	/* Neither this broker nor one that never saw the pager touches its zones. */
-	msleep(1200);
+	msleep(700);
 	assert_int_equal(empty_zones(f), empty);
 	b = client(f);
 	kill_broker(&b);
@@ -166,7 +166,7 @@ static void handed_over(void **state)
 	assert_true(zones_become(ps, 3));
 	zns_pages_close(ps, false);
 	/* Its last descriptor keeps the zones; then they are garbage. */
-	msleep(1200);
+	msleep(700);
 	assert_true(empty_zones(f) < ZONES - META);
 	close(fds[0]);
 	b = client(f);

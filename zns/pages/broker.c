@@ -9,7 +9,10 @@
 #include "zns/writer.h"
 #include "pages_int.h"
 
-#define REPORT_MS 1000
+/* between two reports; a dump that waits for our zones waits as long */
+#define REPORT_MS 1000u
+#define WRITES_MS 200u /* the same while there are puts */
+#define WRITES_NS 2000000000ull /* so long after the last one */
 #define AGAIN_NS 1000000000ull /* between two attempts to find a broker */
 #define FREE_AT_ONCE 64u
 
@@ -281,6 +284,7 @@ void *pages_thread(void *arg)
 	uint64_t tried = 0, drained;
 
 	while (!ps->stop) {
+		uint32_t ms = zns_mono_ns() - ps->put_ns < WRITES_NS ? WRITES_MS : REPORT_MS;
 		struct pollfd p[2] = { { .fd = ps->wake, .events = POLLIN },
 				       { .fd = broker_fd(ps), .events = POLLRDHUP } };
 
@@ -289,13 +293,13 @@ void *pages_thread(void *arg)
 			reconnect(ps);
 			continue;
 		}
-		poll(p, 2, REPORT_MS);
+		poll(p, 2, (int)ms);
 		if (read(ps->wake, &drained, sizeof(drained)) < 0)
 			drained = 0;
 		if (ps->stop)
 			break;
 		/* also finds that the broker is gone */
-		pages_step(ps, p[1].revents ? 0 : REPORT_MS * 900000ull, NULL);
+		pages_step(ps, p[1].revents ? 0 : ms * 900000ull, NULL);
 		give_back(ps);
 		give_way(ps);
 	}

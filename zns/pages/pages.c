@@ -7,8 +7,9 @@
 #include <time.h>
 #include "pages_int.h"
 
-#define PATIENCE_NS 2000000000ull /* of a put that finds dumps everywhere */
+#define PATIENCE_NS 1000000000ull /* of a put that finds dumps everywhere */
 #define LOOK_MS 20
+#define SELDOM_NS 1000000000ull
 
 /* ---- opening ---- */
 
@@ -346,6 +347,8 @@ int zns_pages_put(struct zns_pages *ps, const void *const units[], uint32_t n,
 			r.at[i] = i;
 		}
 		pthread_mutex_lock(&ps->put);
+		if (zns_mono_ns() - atomic_exchange(&ps->put_ns, zns_mono_ns()) > SELDOM_NS)
+			pages_wake(ps); /* it looks more often now */
 		ret = put_all(ps, &r, refs, err);
 		pthread_mutex_unlock(&ps->put);
 		if (ret)

@@ -78,6 +78,7 @@ struct zns_pages {
 	bool some_free; /* look for zones to give back */
 	uint32_t failed;
 	atomic_ullong written, read; /* bytes */
+	atomic_ullong put_ns; /* when something was last to be written */
 	atomic_uint *reading; /* for each group of `reading_nr`: reads under way */
 	uint32_t reading_nr;
 

@@ -61,7 +61,7 @@ int zns_pages_open(const struct zns_pages_params *p, struct zns_pages **out, str
  * @refs[i] are their places, each with a count of 1. On an error none is kept. Nothing is made
  * durable. One thread at a time; another one waits.
  *
- * It waits: for the rate, while a dump or restore works on all its dies (at most 2 s), and behind
+ * It waits: for the rate, while a dump or restore works on all its dies (at most 1 s), and behind
  * reads of its own die.
  *   -EAGAIN  a dump works everywhere, or there is no broker: try later; nothing is wrong
  *   -ENOSPC  the broker has no zone for it
