@@ -4,7 +4,16 @@
 
 #define WAIT_S 60
 
-enum { WRITES = 1, REMOVALS = 2, MOVES = 4, FORKS = 8, THREADS = 16, MAPS = 32, HOLES = 64 };
+enum {
+	WRITES = 1,
+	REMOVALS = 2,
+	MOVES = 4,
+	FORKS = 8,
+	THREADS = 16,
+	MAPS = 32,
+	HOLES = 64,
+	BUSHY = 128
+};
 
 struct life {
 	struct report *r;
@@ -133,7 +142,7 @@ static void *live(void *arg)
 			map_again(l);
 		if (l->what & MOVES && dice == 50)
 			move_all(l);
-		if (l->what & FORKS && dice == 51)
+		if (l->what & FORKS && (dice == 51 || (l->what & BUSHY && dice % 40 == 1)))
 			fork_once(l);
 		if (dice < 60)
 			usleep(1000); /* let the evictor find something that is old */
@@ -257,10 +266,12 @@ static unsigned int threads_of(pid_t pid)
 	return n;
 }
 
-static void finish(struct scene *s, unsigned int threads)
+static void finish(struct scene *s, unsigned int threads, bool while_running)
 {
 	int code;
 
+	if (while_running && zns_mem_detach(s->m, &s->err))
+		fail_msg("%s", s->err.msg);
 	s->r->stop = 1;
 	for (int i = 0; i < WAIT_S * 100 && s->r->done < threads; i++)
 		usleep(10000);
@@ -291,7 +302,7 @@ static void run(unsigned int what, uint64_t units)
 
 	scene_begin(&s, what);
 	await_units(&s, units);
-	finish(&s, what & THREADS ? 4 : 1);
+	finish(&s, what & THREADS ? 4 : 1, what & BUSHY);
 }
 
 static __attribute__((unused)) void reading(void **state)
@@ -324,6 +335,13 @@ static __attribute__((unused)) void forking(void **state)
 	run(WRITES | FORKS, 400);
 }
 
+/* Children are born while all is read back. */
+static void leaving(void **state)
+{
+	for (int i = 0; i < 3; i++)
+		run(WRITES | FORKS | BUSHY, 150);
+}
+
 static void together(void **state)
 {
 	run(WRITES | REMOVALS | MOVES | FORKS | HOLES | THREADS, 800);
@@ -333,10 +351,10 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 #ifndef __SANITIZE_ADDRESS__
-		cmocka_unit_test(reading),  cmocka_unit_test(writing), cmocka_unit_test(holes),
-		cmocka_unit_test(removing), cmocka_unit_test(moving),  cmocka_unit_test(forking),
+		cmocka_unit_test(reading),  cmocka_unit_test(writing),  cmocka_unit_test(holes),
+		cmocka_unit_test(removing), cmocka_unit_test(moving),   cmocka_unit_test(forking),
 #endif
-		cmocka_unit_test(together),
+		cmocka_unit_test(leaving),  cmocka_unit_test(together),
 	};
 
 	if (argc > 1)

@@ -92,16 +92,22 @@ static void destroy(struct proc *p)
 
 void proc_put(struct proc *p)
 {
+	struct zns_mem *m = p->m;
+	uint64_t one = 1;
+
 	if (--p->refs)
 		return;
 	if (!p->sh) { /* the reader never heard of it */
 		destroy(p);
 		return;
 	}
-	pthread_mutex_lock(&p->m->lock);
-	p->next_dead = p->m->dead;
-	p->m->dead = p;
-	pthread_mutex_unlock(&p->m->lock);
+	pthread_mutex_lock(&m->lock);
+	p->next_dead = m->dead;
+	m->dead = p;
+	pthread_mutex_unlock(&m->lock);
+	/* at once: a fork that nobody hears of waits until the userfaultfd is closed */
+	if (write(m->wake, &one, sizeof(one)) < 0)
+		return; /* it is readable already */
 }
 
 void procs_bury(struct zns_mem *m)
