@@ -49,6 +49,10 @@ int zns_rpc_opts(const CriuOpts *req)
 	    number(ZNS_OPT_QOS_MAX, z->has_qos_max_mibps, z->qos_max_mibps) ||
 	    number(ZNS_OPT_STRIPE, z->has_stripe_bytes, z->stripe_bytes))
 		return -1;
+	if (z->live && zns_parse_opt(ZNS_OPT_LIVE, strcmp(z->live, "yes") ? z->live : NULL))
+		return -1;
+	if (z->live_slow && zns_parse_opt(ZNS_OPT_LIVE_SLOW, z->live_slow))
+		return -1;
 	return z->separate_metadata ? zns_parse_opt(ZNS_OPT_SEPARATE, NULL) : 0;
 }
 
@@ -61,6 +65,9 @@ bool zns_err_first(const char *said, const char *msg)
 
 void zns_rpc_features(const CriuFeatures *asked, CriuFeatures *answer)
 {
+	/* runc asks for this before a pre-dump */
+	if (asked->has_mem_track && asked->mem_track && !answer->mem_track)
+		answer->mem_track = zns_check_tracks();
 	if (!asked->has_zns || !asked->zns)
 		return;
 	answer->has_zns = 1;

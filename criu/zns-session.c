@@ -257,23 +257,36 @@ static int want_dump(void)
 	return 0;
 }
 
-int zns_check_feature(void)
+static int check_device(struct zw_reply *r)
 {
 	struct zns_msg m = ZNS_MSG(ZW_CHECK);
-	struct zw_reply r;
 	int ret;
 
 	if (zns_link_start())
 		return -1;
 	m.payload = zns_opts.dev;
 	m.len = strlen(zns_opts.dev) + 1;
-	ret = zns_ask(&m, &r, NULL);
+	ret = zns_ask(&m, r, NULL);
 	zns_link_close();
 	if (ret)
-		pr_err("%s\n", r.msg);
+		pr_err("%s\n", r->msg);
 	else
-		pr_info("%s\n", r.msg);
+		pr_info("%s\n", r->msg);
 	return ret ? -1 : 0;
+}
+
+int zns_check_feature(void)
+{
+	struct zw_reply r;
+
+	return check_device(&r);
+}
+
+bool zns_check_tracks(void)
+{
+	struct zw_reply r;
+
+	return zns_opts_given && !check_device(&r) && r.kind == ZW_KIND_PAGES;
 }
 
 /*

@@ -63,6 +63,9 @@ extern void zns_timeout_given(void);
 extern void zns_use(void);
 /* `criu check --feature zns`: 0 if a dump into zones can begin here, else -1 with one line. */
 extern int zns_check_feature(void);
+/* Would a dump as the options ask for it go into zones, and its helper see which pages are written?
+ */
+extern bool zns_check_tracks(void);
 #define ZNS_USAGE                                                                                     \
 	"* Zoned storage (see criu-zns(8)):\n"                                                        \
 	"  --zns-dev DEV         write images into zones of DEV (emu:PATH or a block device)\n"       \

@@ -18,7 +18,8 @@ import time
 from pathlib import Path
 
 import ztlib
-from ztlib import Failed, HANDLE, REPO, Skipped, alive, wait_until
+import ztrpc
+from ztlib import Failed, HANDLE, REPO, Skipped, alive, helper_tracks, wait_until
 from ztscene import case_of, expect, suite_main
 
 CLIENTS = REPO / 'build' / 'clients'
@@ -315,6 +316,53 @@ def check_feature(scene):
     expect('feature over RPC without a device', answer['features'].get('zns'), False)
     expect('not asked', 'zns' in ours.call('feature', {'mem_track': True})['features'], False)
     scene.no_helpers()
+
+
+@case
+def mem_track(scene):
+    """criu check --feature mem_dirty_track, and mem_track over RPC: with zones as the helper tracks, else as the kernel does."""
+    scene = scene()
+
+    def check(*options):
+        done = subprocess.run([scene.cfg.criu, 'check', '--feature', 'mem_dirty_track', *options], env=scene.device.env,
+                              capture_output=True, timeout=scene.cfg.timeout, cwd=scene.dir)
+        return done.returncode == 0
+
+    def ask(**env):
+        return ztrpc.has_mem_track(scene, dict(scene.device.env, **env))
+
+    soft_dirty = check()
+    expect('mem_track without zones', ask(), soft_dirty)
+    expect('mem_dirty_track with zones', check('--zns-dev', scene.device.spec), soft_dirty or helper_tracks())
+    conf = config(scene, f'zns-dev {scene.device.spec}')
+    expect('mem_track with zones', ask(CRIU_CONFIG_FILE=str(conf)), soft_dirty or helper_tracks())
+    config(scene, f'zns-dev emu:{scene.dir}/none')
+    expect('mem_track with zones that are not there', ask(CRIU_CONFIG_FILE=str(conf)), soft_dirty)
+    scene.no_helpers()
+
+
+@case
+def live_dumps(scene):
+    """Live dumps over RPC: by our field, and by a client's config_file."""
+    scene = scene()
+    conf = config(scene, 'zns-qos 500', 'zns-live')
+    for opts in {ztrpc.ZNS: ztrpc.message({ztrpc.ZNS_LIVE: b'yes', ztrpc.ZNS_LIVE_SLOW: b'freeze'})}, \
+            {ztrpc.CONFIG_FILE: str(conf).encode()}:
+        success, says = ztrpc.request(scene, ztrpc.DUMP, scene.images,
+                                      {ztrpc.PID: scene.task.pid, ztrpc.LEAVE_RUNNING: 1, **opts})
+        if not success:
+            raise Failed(f'the dump failed: {says}')
+        shown = scene.device.json('show', str(scene.images))
+        if not shown.get('live') or (helper_tracks() and not shown['live']['rounds']):
+            raise Failed(f'the dump was not live: {shown.get("live")}')
+        scene.task.verify(signal.SIGUSR1)
+        scene.device.remove(shown['id'])
+        (scene.images / HANDLE).unlink()
+    bad = {ztrpc.PID: scene.task.pid, ztrpc.ZNS: ztrpc.message({ztrpc.ZNS_LIVE: b'soon'})}
+    success, says = ztrpc.request(scene, ztrpc.DUMP, scene.images, bad)
+    if success or 'it takes no value, or durable' not in says:
+        raise Failed(f'the client is told: {says}')
+    scene.unharmed()
 
 
 def prepared():

@@ -9,22 +9,38 @@ from ztproto import fields, message
 DUMP, PRE_DUMP = 1, 13      # the latter: SINGLE_PRE_DUMP
 # criu_opts, and in it criu_zns_opts
 IMAGES_DIR_FD, PID, LEAVE_RUNNING, LOG_LEVEL, LOG_FILE, PARENT_IMG, TRACK_MEM, ZNS = 1, 2, 3, 9, 10, 14, 15, 1110
-ZNS_CONTAINER, ZNS_PARENT = 4, 190
+ZNS_CONTAINER, ZNS_PARENT, ZNS_LIVE, ZNS_LIVE_SLOW = 4, 190, 230, 231
+CONFIG_FILE = 51
+FEATURE_CHECK, FEATURES, MEM_TRACK = 9, 5, 1    # the second of criu_req, the third of criu_features
 
 
-def request(scene, kind, images, opts):
-    """One request to criu swrk; (success, cr_errmsg)."""
+def ask(scene, what, env=None):
+    """One request to criu swrk; the fields of its answer."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    directory = os.open(images, os.O_DIRECTORY)
     try:
         with theirs, open(scene.dir / 'swrk.stderr', 'ab') as err:
-            criu = subprocess.Popen([scene.cfg.criu, 'swrk', str(theirs.fileno())], env=scene.device.env, stdout=err,
+            criu = subprocess.Popen([scene.cfg.criu, 'swrk', str(theirs.fileno())], env=env or scene.device.env, stdout=err,
                                     stdin=subprocess.DEVNULL, stderr=err, pass_fds=[theirs.fileno()])
         ours.settimeout(scene.cfg.timeout)
-        ours.send(message({1: kind, 2: {IMAGES_DIR_FD: directory, **opts}}))
+        ours.send(message(what))
         got = fields(ours.recv(65536))
     finally:
         ours.close()
-        os.close(directory)
     criu.wait(scene.cfg.timeout)
+    return got
+
+
+def request(scene, kind, images, opts):
+    """A request with options; (success, cr_errmsg)."""
+    directory = os.open(images, os.O_DIRECTORY)
+    try:
+        got = ask(scene, {1: kind, 2: {IMAGES_DIR_FD: directory, **opts}})
+    finally:
+        os.close(directory)
     return bool(got.get(2)), got.get(9, b'').decode()
+
+
+def has_mem_track(scene, env):
+    """What runc asks before a pre-dump."""
+    got = ask(scene, {1: FEATURE_CHECK, FEATURES: {MEM_TRACK: 1}}, env)
+    return bool(fields(got.get(8, b'')).get(MEM_TRACK))
