@@ -216,16 +216,6 @@ static void summary(const struct live *l, struct zw_reply *r)
 	r->kind = ZW_KIND_PAGES;
 }
 
-int live_new(struct dump *d, struct zns_err *err)
-{
-	d->live = calloc(1, sizeof(*d->live));
-	if (!d->live)
-		return zns_fail(err, -ENOMEM, "no memory for the dump");
-	d->live->d = d;
-	d->live->keep.parent = d->live->keep.next = -1;
-	return 0;
-}
-
 static int too_slow(const struct live *l, struct zns_err *err)
 {
 	const struct live_round *r = &l->round[l->nr_rounds - 1];

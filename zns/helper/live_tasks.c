@@ -79,3 +79,13 @@ void live_end(struct live *l)
 	live_keep_end(l);
 	live_verify_end(l);
 }
+
+int live_new(struct dump *d, struct zns_err *err)
+{
+	d->live = calloc(1, sizeof(*d->live));
+	if (!d->live)
+		return zns_fail(err, -ENOMEM, "no memory for the dump");
+	d->live->d = d;
+	d->live->keep.parent = d->live->keep.next = -1;
+	return 0;
+}
