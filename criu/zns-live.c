@@ -236,6 +236,7 @@ int zns_live_final(struct pstree_item *item, struct vm_area_list *vmas, struct z
 	m.len = strlen(name) + 1;
 	m.fd[0] = fd;
 	m.nr_fd = 1;
+	zns_tell_unsteady(item->pid->real);
 	zns_ask(&m, r, &guards);
 	close(fd);
 	if (r->code) {

@@ -50,7 +50,7 @@ static struct {
  * parasite still runs on the thread after its pages were read. Without this message the helper
  * would take such a page for another one when it reads it again.
  */
-static void tell_unsteady(pid_t pid)
+void zns_tell_unsteady(pid_t pid)
 {
 	struct zns_msg m = ZNS_MSG(ZW_PAGES_UNSTEADY);
 	struct pstree_item *item = pstree_item_by_real(pid);
@@ -79,7 +79,7 @@ pid_t zns_xfer_pid(struct page_xfer *xfer, pid_t pid)
 	if (!zns_active())
 		return 0;
 	if (pid != getpid())
-		tell_unsteady(pid);
+		zns_tell_unsteady(pid);
 	return pid;
 }
 

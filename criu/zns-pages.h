@@ -3,6 +3,7 @@
 #define __CR_ZNS_PAGES_H__
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include "zns-wire.h"
 
 /* Our data of a struct cr_img; outside its union, freed by zns_img_close. */
@@ -16,6 +17,8 @@ struct zns_img {
 	struct zns_windows *windows; /* for pages that are read one by one; or NULL */
 };
 
+/* The rseq areas of the task's threads, which change while it is frozen. */
+extern void zns_tell_unsteady(pid_t pid);
 extern int zns_pages_seal(struct zns_img *zi);
 extern void zns_pages_drop_windows(struct zns_img *zi);
 

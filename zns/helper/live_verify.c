@@ -3,6 +3,9 @@
  * ZNS_LIVE_VERIFY=1: is what a live dump will commit what the frozen task has? Every page is hashed
  * when it is copied, and again in the freeze. The pages are those that the task has, whatever the
  * tracker says. This makes the freeze long; it is for tests.
+ *
+ * Pages are hashed in grains, because one thing may differ: the rseq areas
+ * (stripe/write/unsteady.c). The parasite still runs when its thread's page is copied.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -13,10 +16,13 @@
 #include "zns/grow.h"
 #include "zns/pagemap.h"
 
+/* bytes; an rseq area is aligned to it */
+#define GRAIN 32u
+
 struct live_verify {
-	/* of each part, the hash of each of its pages */
+	/* of each part, the hash of each of its grains */
 	struct {
-		uint64_t *hash;
+		uint32_t *hash;
 		size_t nr, max;
 	} part[LIVE_ROUNDS_MAX + 1];
 	uint64_t wrong, missing, superfluous, first;
@@ -34,13 +40,12 @@ void live_verify_begin(struct live *l)
 int live_verify_note(struct live *l, const uint8_t *buf, uint64_t len)
 {
 	struct live_verify *v = l->verify;
-	uint64_t page = (uint64_t)getpagesize();
 	uint32_t n = l->nr_parts - 1;
 
-	for (uint64_t off = 0; v && off < len; off += page) {
+	for (uint64_t off = 0; v && off < len; off += GRAIN) {
 		if (zns_grow(v->part[n].hash, v->part[n].nr, v->part[n].max))
 			return -ENOMEM;
-		v->part[n].hash[v->part[n].nr++] = zns_hash(buf + off, page);
+		v->part[n].hash[v->part[n].nr++] = (uint32_t)zns_hash(buf + off, GRAIN);
 	}
 	return 0;
 }
@@ -58,26 +63,56 @@ static void complain(struct live_verify *v, uint64_t *count, uint64_t vaddr)
 	++*count;
 }
 
-/* Is the page as it was copied? */
-static int compare(struct live_verify *v, const struct live_task *t, int mem, uint8_t *buf,
-		   uint64_t page, struct zns_err *err)
+/* These bytes differ. */
+static bool may_differ(const struct live *l, const struct live_task *t, uint64_t vaddr)
+{
+	return zns_writer_is_unsteady(l->d->v.w, t->pid, (uintptr_t)vaddr, GRAIN);
+}
+
+/* Is the page at @k of the part as it was copied? */
+static void compare_page(struct live *l, const struct live_task *t, const struct place *p,
+			 uint64_t k, uint64_t vaddr, const uint8_t *buf, uint64_t page)
+{
+	struct live_verify *v = l->verify;
+	uint64_t first = k * page / GRAIN;
+
+	for (uint64_t i = 0; i < page / GRAIN; i++)
+		if (first + i >= v->part[p->source].nr ||
+		    (v->part[p->source].hash[first + i] !=
+			     (uint32_t)zns_hash(buf + i * GRAIN, GRAIN) &&
+		     !may_differ(l, t, vaddr + i * GRAIN))) {
+			complain(v, &v->wrong, vaddr + i * GRAIN);
+			return;
+		}
+}
+
+static int compare(struct live *l, const struct live_task *t, int mem, uint8_t *buf, uint64_t page,
+		   struct zns_err *err)
 {
 	for (size_t n = 0; n < t->places.nr; n++) {
 		const struct place *p = &t->places.p[n];
 
 		for (uint64_t off = 0; off < p->len; off += page) {
-			uint64_t k = (p->at + off) / page, va = p->vaddr + off;
+			uint64_t va = p->vaddr + off;
 
 			if (pread(mem, buf, page, (off_t)va) != (ssize_t)page)
 				return zns_fail_sys(err, -EFAULT,
 						    "verification: cannot read task %d at %llx",
 						    t->pid, (unsigned long long)va);
-			if (k >= v->part[p->source].nr ||
-			    v->part[p->source].hash[k] != zns_hash(buf, page))
-				complain(v, &v->wrong, va);
+			compare_page(l, t, p, (p->at + off) / page, va, buf, page);
 		}
 	}
 	return 0;
+}
+
+/* The parent's page against the task's. */
+static bool same(struct live *l, const struct live_task *t, uint64_t vaddr, const uint8_t *a,
+		 const uint8_t *b, uint64_t page)
+{
+	for (uint64_t i = 0; i < page; i += GRAIN)
+		if (memcmp(a + i, b + i, GRAIN) && !may_differ(l, t, vaddr + i))
+			return false;
+	return true;
 }
 
 static uint32_t image_of(struct zns_flat *f, const char *name)
@@ -140,7 +175,7 @@ static int compare_parent(struct live *l, const struct live_task *t, int mem, ui
 			seen += page;
 			ret = zns_flat_read(f, pages, at + off, there, page, err);
 			if (!ret && (pread(mem, buf, page, (off_t)va) != (ssize_t)page ||
-				     memcmp(buf, there, page)))
+				     !same(l, t, va, buf, there, page)))
 				complain(l->verify, &l->verify->wrong, va);
 		}
 	if (!ret && seen != zns_spans_bytes(&t->parent))
@@ -216,7 +251,7 @@ int live_verify(struct live *l, const struct live_task *t, const struct zns_span
 	buf = malloc(page);
 	if (mem < 0 || !buf)
 		return zns_fail(err, -EIO, "verification: cannot look at task %d", t->pid);
-	ret = compare(v, t, mem, buf, page, err);
+	ret = compare(l, t, mem, buf, page, err);
 	if (!ret)
 		ret = compare_parent(l, t, mem, buf, page, err);
 	if (!ret)

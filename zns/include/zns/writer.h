@@ -136,6 +136,8 @@ int zns_wimage_mem(struct zns_wimage *i, pid_t pid, const struct iovec *iov, uin
  * works. Any thread.
  */
 int zns_writer_unsteady(struct zns_writer *w, pid_t pid, const struct iovec *iov, uint32_t nr);
+/* Does such a word stand in these bytes? */
+bool zns_writer_is_unsteady(struct zns_writer *w, pid_t pid, uintptr_t at, size_t len);
 
 /* Append @len bytes; copied before it returns. */
 int zns_wimage_data(struct zns_wimage *i, const void *buf, size_t len, struct zns_err *err);

@@ -40,6 +40,20 @@ int zns_writer_unsteady(struct zns_writer *w, pid_t pid, const struct iovec *iov
 	return ret;
 }
 
+bool zns_writer_is_unsteady(struct zns_writer *w, pid_t pid, uintptr_t at, size_t len)
+{
+	bool is = false;
+
+	writer_lock(w);
+	for (uint32_t i = 0; i < w->unsteady.nr && !is; i++) {
+		const struct area *a = &w->unsteady.v[i];
+
+		is = a->pid == pid && a->at < at + len && at < a->at + a->len;
+	}
+	writer_unlock(w);
+	return is;
+}
+
 /* Where @a stands in the unit's bytes. NULL: elsewhere, or not as a whole. */
 static uint8_t *find(const struct area *a, const struct iovec *iov, uint32_t nr, uint8_t *buf)
 {
