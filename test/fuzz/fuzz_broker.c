@@ -10,6 +10,7 @@
 #include <string.h>
 #include "../crash/inproc.h"
 #include "../unit/memdev.h"
+#include "input.h"
 #include "zns/context.h"
 
 #define ZONES 16
@@ -61,19 +62,6 @@ static void ask(struct znsd *d, struct conn *c, ZnsPb__Request *req)
 }
 
 /* ---- operations ---- */
-
-struct input {
-	const uint8_t *p;
-	size_t left;
-};
-
-static uint32_t take(struct input *in, uint32_t below)
-{
-	if (!in->left)
-		return 0;
-	in->left--;
-	return *in->p++ % below;
-}
 
 /* Mostly a number that makes sense. */
 static uint32_t wild(struct input *in, uint32_t below)

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include "../../zns/keep/cmd/keeper.h"
+#include "input.h"
 #include "zns/packet.h"
 
 #define PAGERS 3u
@@ -17,19 +18,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 void keeper_log(const char *fmt, ...)
 {
-}
-
-struct input {
-	const uint8_t *p;
-	size_t left;
-};
-
-static uint32_t take(struct input *in, uint32_t below)
-{
-	if (!in->left)
-		return 0;
-	in->left--;
-	return *in->p++ % below;
 }
 
 static const char *const names[] = { "web", "db", "a/b", "", "..", "cache" };

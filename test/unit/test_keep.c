@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The keeper of trackers and its packets: what is malformed or comes from others is refused, and no
  * descriptor stays behind. */
-#include <dirent.h>
 #include <grp.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,32 +11,14 @@
 
 #include "../../zns/helper/keep_wire.c"
 #include "../../zns/helper/keeper.c"
+#include "pair.h"
 
-static int sk[2];
 static char dir[] = "/tmp/test-keep-XXXXXX";
 
 static int begin_pair(void **state)
 {
 	alarm(60);
 	return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sk);
-}
-
-static int end_pair(void **state)
-{
-	close(sk[0]);
-	close(sk[1]);
-	return 0;
-}
-
-static int count_fds(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
 }
 
 static struct keep_packet task_packet(void)

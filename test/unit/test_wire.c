@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Packets from criu to its helper: what is malformed is refused, and no descriptor stays behind. */
-#include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -10,9 +9,9 @@
 #include <cmocka.h>
 
 #include "../../zns/helper/wire.c"
+#include "pair.h"
 #include "zns-smaps.h"
 
-static int sk[2];
 static struct packet p;
 
 static int begin(void **state)
@@ -24,24 +23,6 @@ static int begin(void **state)
 		return -1;
 	memset(&p, 0x5a, sizeof(p));
 	return setsockopt(sk[1], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
-}
-
-static int end(void **state)
-{
-	close(sk[0]);
-	close(sk[1]);
-	return 0;
-}
-
-static int count_fds(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
 }
 
 /* As criu does, but with whatever is given. */
@@ -442,7 +423,7 @@ static void areas_of_smaps(void **state)
 
 int main(void)
 {
-#define W(f) cmocka_unit_test_setup_teardown(f, begin, end)
+#define W(f) cmocka_unit_test_setup_teardown(f, begin, end_pair)
 	const struct CMUnitTest tests[] = {
 		W(good_packets),
 		W(the_sender_is_known),
