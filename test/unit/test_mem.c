@@ -310,6 +310,26 @@ static __attribute__((unused)) void reading(void **state)
 	run(0, 200);
 }
 
+/* What is only read is written once; without kept places again and again. */
+static __attribute__((unused)) void keeping(void **state)
+{
+	uint64_t put[2];
+
+	for (int taken = 0; taken < 2; taken++) {
+		struct scene s;
+
+		setenv("ZNS_MEM_WITHOUT", taken ? "10" : "99", 1);
+		scene_begin(&s, 0);
+		await_units(&s, 600);
+		put[taken] = s.shelves.s->put;
+		finish(&s, 1, false);
+		unsetenv("ZNS_MEM_WITHOUT");
+	}
+	print_message("600 units out, %lu written; without kept places %lu\n",
+		      (unsigned long)put[0], (unsigned long)put[1]);
+	assert_true(put[0] < 300 && put[1] >= 600);
+}
+
 static __attribute__((unused)) void writing(void **state)
 {
 	run(WRITES, 200);
@@ -351,10 +371,11 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 #ifndef __SANITIZE_ADDRESS__
-		cmocka_unit_test(reading),  cmocka_unit_test(writing),  cmocka_unit_test(holes),
-		cmocka_unit_test(removing), cmocka_unit_test(moving),   cmocka_unit_test(forking),
+		cmocka_unit_test(reading), cmocka_unit_test(keeping),  cmocka_unit_test(writing),
+		cmocka_unit_test(holes),   cmocka_unit_test(removing), cmocka_unit_test(moving),
+		cmocka_unit_test(forking),
 #endif
-		cmocka_unit_test(leaving),  cmocka_unit_test(together),
+		cmocka_unit_test(leaving), cmocka_unit_test(together),
 	};
 
 	if (argc > 1)

@@ -242,8 +242,8 @@ static void next_pager(struct scene *s, const char *variable, const char *value)
 /* Killed where a unit reaches a state, at several moments; the next one, too. */
 static void killed_in_state(void **state)
 {
-	static const char *const at[] = { "1@20",  "2@40", "3@30", "4@50", "5@3",
-					  "5@200", "6@1",  "6@90", "7@1",  "7@60" };
+	static const char *const at[] = { "1@20", "2@40", "3@30", "4@50", "5@3", "5@200",
+					  "6@1",  "6@90", "7@1",  "7@60", "8@1", "8@70" };
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(at); i++) {
 		struct scene s;
@@ -329,6 +329,11 @@ static void without_wake(void **state)
 static void without_protection(void **state)
 {
 	without("7", false, true);
+}
+
+static void without_protected_copies(void **state)
+{
+	without("9", false, true);
 }
 
 /* The ring's thread stays in the process. */
@@ -420,6 +425,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(without_wake),
 		cmocka_unit_test(without_unmapping),
 		cmocka_unit_test(without_protection),
+		cmocka_unit_test(without_protected_copies),
 #endif
 		cmocka_unit_test(no_room),
 		cmocka_unit_test(unreadable),

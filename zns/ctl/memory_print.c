@@ -5,11 +5,11 @@
 
 struct json_object *memory_json(const ZnsPb__MemoryStatus *s)
 {
-	return ctl_json(s,
-			"name pid dram resident evicted processes{pid resident evicted evicts why} "
-			"skipped{locked! shared! file! special!} evicted_units read_units "
-			"zero_faults write_faults cancelled lost_units takeovers attach_stop_ns "
-			"fault_ns_p50 fault_ns_p99 mechanism missing warning");
+	return ctl_json(
+		s, "name pid dram resident evicted processes{pid resident evicted evicts why} "
+		   "skipped{locked! shared! file! special!} kept evicted_units clean_units "
+		   "read_units zero_faults write_faults clean_writes cancelled lost_units "
+		   "takeovers attach_stop_ns fault_ns_p50 fault_ns_p99 mechanism missing warning");
 }
 
 static const char *size(uint64_t bytes, char *buf, size_t len)
@@ -65,8 +65,11 @@ void memory_print(const ZnsPb__MemoryStatus *s, bool verbose)
 	processes(s);
 	skipped(s->skipped);
 	printf("  written %llu units of 64 KiB, read %llu; %llu evictions ended by a write, %llu in all\n",
-	       (unsigned long long)s->evicted_units, (unsigned long long)s->read_units,
-	       (unsigned long long)s->write_faults, (unsigned long long)s->cancelled);
+	       (unsigned long long)(s->evicted_units - s->clean_units),
+	       (unsigned long long)s->read_units, (unsigned long long)s->write_faults,
+	       (unsigned long long)s->cancelled);
+	printf("  %llu evictions without a write; %s in memory are as on zones\n",
+	       (unsigned long long)s->clean_units, size(s->kept, a, sizeof(a)));
 	if (s->has_fault_ns_p50)
 		printf("  a fault took %.0f us, one of a hundred more than %.0f us\n",
 		       (double)s->fault_ns_p50 / 1e3, (double)s->fault_ns_p99 / 1e3);

@@ -76,7 +76,7 @@ static int found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
 			continue;
 		r->last = base;
 		r->p->hand = base + UNIT;
-		if (STATE(u->word) != U_RES || !is_old(u, m->age_ms))
+		if ((STATE(u->word) != U_RES && STATE(u->word) != U_CLEAN) || !is_old(u, m->age_ms))
 			continue;
 		r->v[r->nr++] = (struct victim){ .u = u,
 						 .base = base,
@@ -134,8 +134,16 @@ static void shrink(struct proc *p, uint64_t want, uint64_t *got, struct round *r
 	*got += r->got;
 }
 
-static void explain(struct zns_mem *m, const struct round *r)
+static int unkeep(struct proc *p, struct unit *u, uint64_t base, void *arg)
 {
+	unit_unkeep(p, u, U_RES);
+	return 0;
+}
+
+static void explain(struct zns_mem *m, struct round *r)
+{
+	if (r->error == -ENOSPC) /* what is in memory needs no place */
+		table_each(r->p, unkeep, NULL);
 	if (r->error == -ENOTSUP)
 		mem_warn(m, "nothing is evicted: this kernel has no PAGEMAP_SCAN (Linux 6.7)");
 	else if (r->error != -EAGAIN && r->error != -ESRCH)

@@ -21,10 +21,10 @@ static int bring(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	struct back *b = arg;
 	int ret = 0;
 
-	if (STATE(u->word) == U_RES)
+	if (STATE(u->word) == U_RES || unit_unkeep(p, u, U_RES))
 		return 0;
 	b->found++;
-	ret = unit_load(p, u, base, b->buf);
+	ret = unit_load(p, u, base, b->buf, false);
 	if (ret && !p->gone && ret != -ESRCH)
 		b->error = ret;
 	return b->error;

@@ -26,7 +26,9 @@ static void forget_pages(struct proc *p, struct unit *u, uint32_t mask, bool rem
 
 	if (!ON_ZONE(word)) {
 		/* an eviction ends here; a worker in BUSY finds out by itself */
-		if (STATE(word) >= U_WPING)
+		if (STATE(word) == U_CLEAN)
+			unit_unkeep(p, u, U_RES);
+		else if (STATE(word) >= U_WPING)
 			u->word = WORD(U_RES, 0);
 		/* the pages go after the event: the unit must not be copied in between */
 		if (word || removal)
@@ -129,21 +131,31 @@ static void on_remap(struct proc *p, uint64_t from, uint64_t to, uint64_t len)
 	forget_range(p, from, end, false);
 }
 
-/* What the child has: the same places for what is missing, and no eviction on its way. */
+/*
+ * What the child has: the same places for what is missing, and no eviction on its way. Protection
+ * that nobody has lifted yet cannot have been lifted between the fork and now: the kernel refuses.
+ */
 static int inherit(struct proc *p, struct unit *u, uint64_t base, void *arg)
 {
 	struct proc *child = arg;
 	struct zns_mem_store *st = &p->m->store;
 	struct unit *c = &child->u[u - p->u];
-	struct zns_pages_ref ref = { PLACE(u->word), u->hash };
+	uint64_t word = u->word;
+	struct zns_pages_ref ref = { PLACE(word), u->hash };
 
-	if (!ON_ZONE(u->word) || !(u->pages & 0xffff))
+	if (!HAS_PLACE(word) || !(u->pages & 0xffff))
 		return 0;
-	st->hold(st->arg, ref);
+	/* a worker may be giving it up */
+	if (st->hold(st->arg, ref))
+		return 0;
+	if (STATE(word) == U_CLEAN && u->word != word) {
+		st->drop(st->arg, ref);
+		return 0;
+	}
 	c->hash = u->hash;
 	c->pages = u->pages & 0xffff;
 	c->addr = u->addr;
-	c->word = WORD(U_ZONE, ref.place);
+	c->word = WORD(STATE(word) == U_CLEAN ? U_CLEAN : U_ZONE, ref.place);
 	return 0;
 }
 
@@ -180,6 +192,13 @@ static void on_fork(struct proc *p, int uffd)
 	changed(p->m);
 }
 
+static enum fault_kind kind_of(uint64_t flags)
+{
+	if (flags & UFFD_PAGEFAULT_FLAG_WP)
+		return FAULT_WRITE;
+	return flags & UFFD_PAGEFAULT_FLAG_WRITE ? FAULT_FIRST_WRITE : FAULT_MISSING;
+}
+
 static void on_message(struct proc *p, const struct uffd_msg *msg)
 {
 	uint64_t addr;
@@ -187,9 +206,7 @@ static void on_message(struct proc *p, const struct uffd_msg *msg)
 	switch (msg->event) {
 	case UFFD_EVENT_PAGEFAULT:
 		addr = msg->arg.pagefault.address / PAGE * PAGE;
-		fault_push(&p->m->queue, p, addr,
-			   msg->arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_WP ? FAULT_WRITE :
-									       FAULT_MISSING);
+		fault_push(&p->m->queue, p, addr, kind_of(msg->arg.pagefault.flags));
 		break;
 	case UFFD_EVENT_FORK:
 		on_fork(p, (int)msg->arg.fork.ufd);

@@ -69,22 +69,44 @@ static void withdraw(struct proc *p, struct victim *v, enum unit_state from)
 	unit_release(p, v->u, v->base);
 }
 
-static bool look(struct proc *p, struct victim *v)
+static bool look(struct proc *p, struct victim *v, bool *protected)
 {
 	uint64_t entry[UNIT_PAGES];
 	unsigned int nr = (unsigned int)((v->end - v->start) / PAGE);
 	unsigned int first = (unsigned int)((v->start - v->base) / PAGE);
 
 	v->mask = 0;
+	*protected = true;
 	if (zns_pread_all(p->pagemap, entry, nr * sizeof(*entry),
 			  (off_t)(v->start / PAGE * sizeof(*entry))))
 		return false;
 	for (unsigned int i = 0; i < nr; i++)
-		if (entry[i] >> 63)
+		if (entry[i] >> 63) {
 			v->mask |= 1U << (first + i);
-		else if (entry[i] >> 62 & 1) /* swapped: the kernel evicts it already */
+			*protected &= entry[i] >> 57 & 1;
+		} else if (entry[i] >> 62 & 1) /* swapped: the kernel evicts it already */
 			return false;
 	return v->mask;
+}
+
+/*
+ * A unit that kept its place: are its pages what is there? Those that came since are not protected,
+ * those that are missing would come back. If not, it is like any other from now on.
+ */
+static bool is_kept(struct proc *p, struct victim *v)
+{
+	uint64_t word = v->u->word;
+	bool protected;
+
+	if (STATE(word) != U_CLEAN)
+		return false;
+	if (look(p, v, &protected) && v->mask == (v->u->pages & 0xffff) &&
+	    (protected || mem_without(RULE_CLEAN))) {
+		v->kept = word;
+		return true;
+	}
+	unit_unkeep(p, v->u, U_RES);
+	return false;
 }
 
 /* The pages that are there; the others are zeroes. */
@@ -107,21 +129,25 @@ static bool copy(struct proc *p, const struct victim *v, uint8_t *buf)
 static void commit(struct proc *p, struct victim *v, struct zns_pages_ref ref)
 {
 	struct zns_mem_store *st = &p->m->store;
-	uint64_t old = WORD(U_WRITE, 0);
+	uint64_t old = v->kept ? v->kept : WORD(U_WRITE, 0);
 
 	pthread_rwlock_rdlock(&p->ev);
-	v->u->hash = ref.hash;
-	v->u->addr = 0;
-	v->u->pages = v->mask | pages_of(v->base, v->start, v->end) << 16;
-	v->out = p->gone ||
-		 !atomic_compare_exchange_strong(&v->u->word, &old, WORD(U_DROP, ref.place));
-	if (v->out && !ON_ZONE(v->u->word))
-		v->u->pages = 0;
+	v->out = p->gone || v->u->word != old;
+	if (!v->out) { /* it may become RES until the exchange, but no other's */
+		v->u->hash = ref.hash;
+		v->u->addr = 0;
+		v->u->pages = v->mask | pages_of(v->base, v->start, v->end) << 16;
+		v->out = !atomic_compare_exchange_strong(&v->u->word, &old,
+							 WORD(U_DROP, ref.place));
+		if (v->out)
+			v->u->pages = 0;
+	}
 	pthread_rwlock_unlock(&p->ev);
-	if (v->out)
+	if (v->out && !v->kept)
 		st->drop(st->arg, ref);
-	else
-		mem_reached(U_DROP);
+	if (v->out)
+		return;
+	mem_reached(U_DROP);
 }
 
 static int drop(struct proc *p, struct victim *v, unsigned int nr)
@@ -165,13 +191,19 @@ static bool settle(struct proc *p, struct victim *v, struct zns_pages_ref ref)
 	return out && !empty;
 }
 
-/* Protect, look, copy: those that are whole stay. */
+/* Protect, look, copy: those that are whole stay, and those that kept their place. */
 static unsigned int gather(struct proc *p, struct victim *v, unsigned int nr,
 			   const struct place *area)
 {
 	unsigned int ok = 0;
+	bool protected;
 
 	for (unsigned int i = 0; i < nr; i++) {
+		if (is_kept(p, &v[i]) && !stray_near(p, v[i].base, v[i].base + UNIT)) {
+			ok++;
+			continue;
+		}
+		v[i].kept = 0;
 		pthread_rwlock_rdlock(&p->ev);
 		v[i].out = stray_near(p, v[i].base, v[i].base + UNIT) ||
 			   !unit_move(v[i].u, U_RES, U_WPING);
@@ -180,13 +212,13 @@ static unsigned int gather(struct proc *p, struct victim *v, unsigned int nr,
 			withdraw(p, &v[i], U_WPING);
 	}
 	for (unsigned int i = 0; i < nr; i++) {
-		if (v[i].out)
+		if (v[i].out || v[i].kept)
 			continue;
 		if (!unit_move(v[i].u, U_WPING, U_COPY)) {
 			v[i].out = true;
 			continue;
 		}
-		if (!look(p, &v[i]) || !copy(p, &v[i], p->m->bufs + i * UNIT))
+		if (!look(p, &v[i], &protected) || !copy(p, &v[i], p->m->bufs + i * UNIT))
 			withdraw(p, &v[i], U_COPY);
 		else if (!unit_move(v[i].u, U_COPY, U_WRITE))
 			v[i].out = true;
@@ -203,28 +235,27 @@ int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place 
 	struct zns_pages_ref ref[BATCH] = { 0 }, got[BATCH] = { 0 };
 	const void *unit[BATCH];
 	unsigned int n = 0;
-	int ret = 0;
+	int ret, failed;
 
 	*nr_out = 0;
 	if (!gather(p, v, nr, area))
 		return 0;
 	for (unsigned int i = 0; i < nr; i++)
-		if (!v[i].out)
+		if (!v[i].out && !v[i].kept)
 			unit[n++] = p->m->bufs + i * UNIT;
-	ret = st->put(st->arg, unit, n, got, err);
+	failed = n ? st->put(st->arg, unit, n, got, err) : 0;
 	n = 0;
 	for (unsigned int i = 0; i < nr; i++) {
 		if (v[i].out)
 			continue;
-		if (ret) {
+		if (failed && !v[i].kept) {
 			withdraw(p, &v[i], U_WRITE);
 			continue;
 		}
-		ref[i] = got[n++];
+		ref[i] = v[i].kept ? (struct zns_pages_ref){ PLACE(v[i].kept), v[i].u->hash } :
+				     got[n++];
 		commit(p, &v[i], ref[i]);
 	}
-	if (ret)
-		return ret;
 	ret = drop(p, v, nr);
 	if (ret == -ESRCH || p->gone)
 		return -ESRCH;
@@ -232,10 +263,11 @@ int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place 
 		if (v[i].out || !settle(p, &v[i], ref[i]))
 			continue;
 		p->m->sh->evicted_units++;
+		p->m->sh->clean_units += v[i].kept != 0;
 		++*nr_out;
 		/* mlock() came between, or the like: it is still there, and comes back to life */
 		if (ret)
 			fault_push(&p->m->queue, p, v[i].start, FAULT_LOAD);
 	}
-	return 0;
+	return failed;
 }

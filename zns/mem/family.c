@@ -80,7 +80,8 @@ static int try_page(struct proc *child, const struct proc *as, uint64_t addr)
 {
 	int ret;
 
-	if ((entry_of(as, addr) & (PRESENT | PROTECTED)) != PRESENT)
+	/* of a child that is another one, protection that somebody needs must not end */
+	if ((entry_of(as, addr) & (PRESENT | PROTECTED)) != PRESENT || unit_at(child, addr)->word)
 		return -ENOENT;
 	ret = mem_uffd_protect(child->uffd, addr, addr + PAGE, true);
 	if (ret)
@@ -102,9 +103,11 @@ static int try_unit(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	struct trial *t = arg;
 	uint32_t mask = u->pages & 0xffff;
 
-	if (STATE(u->word) != U_ZONE || !mask || u->addr)
+	if ((STATE(u->word) != U_ZONE && STATE(u->word) != U_CLEAN) || !mask || u->addr)
 		return 0;
-	unit_load(p, u, base, t->buf);
+	if (unit_unkeep(p, u, U_BUSY))
+		unit_release(p, u, base);
+	unit_load(p, u, base, t->buf, false);
 	t->found = try_page(p, t->as, base + (uint64_t)__builtin_ctz(mask) * PAGE);
 	return t->found >= 0 || !t->left-- ? 1 : 0;
 }

@@ -136,6 +136,11 @@ static bool take(struct proc *p, struct unit *u)
 
 	if (unit_move(u, U_RES, U_BUSY))
 		return true;
+	if (unit_unkeep(p, u, U_BUSY)) {
+		sh->clean_writes++;
+		mem_reached(U_BUSY);
+		return true;
+	}
 	if (!unit_move(u, U_WPING, U_BUSY) && !unit_move(u, U_COPY, U_BUSY) &&
 	    !unit_move(u, U_WRITE, U_BUSY))
 		return false;
@@ -172,13 +177,15 @@ struct filling {
 	uint64_t base, word;
 	const uint8_t *buf;
 	uint32_t done; /* pages */
-	bool met; /* a page was there already */
+	bool keep; /* the place, too: all pages were copied, and protected at the same instant */
 };
 
-/* Copies what is still wanted; then the unit is RES. */
+/* Copies what is still wanted; then the unit is RES, or CLEAN. */
 static int fill(struct proc *p, void *arg)
 {
 	struct filling *f = arg;
+	bool protect = f->keep && !mem_without(RULE_CLEAN), met = false;
+	uint64_t to = WORD(U_RES, 0);
 	unsigned int i = 0;
 
 	if (f->u->word != f->word)
@@ -195,28 +202,37 @@ static int fill(struct proc *p, void *arg)
 			i++;
 			continue;
 		}
-		ret = mem_uffd_copy(p->uffd, at, f->buf + i * PAGE, n * PAGE, &done);
+		ret = mem_uffd_copy(p->uffd, at, f->buf + i * PAGE, n * PAGE, protect, &done);
 		if (ret == -ENOENT && n > 1) /* a border of areas is in it */
-			ret = mem_uffd_copy(p->uffd, at, f->buf + i * PAGE, PAGE, &done);
-		if (ret == -EEXIST)
-			f->met = true;
-		else if (ret && ret != -ENOENT)
+			ret = mem_uffd_copy(p->uffd, at, f->buf + i * PAGE, PAGE, protect, &done);
+		met |= ret == -EEXIST;
+		if (ret && ret != -EEXIST && ret != -ENOENT)
 			return ret;
+		if (ret) /* a page that is there already is the truth */
+			f->keep = false;
 		n = ret ? 1 : (unsigned int)(done / PAGE);
 		f->done |= ((1U << n) - 1) << i;
 		i += n;
 	}
-	if (f->met && mem_uffd_protect(p->uffd, f->base, f->base + UNIT, false) == -EAGAIN)
-		return -EAGAIN;
-	f->u->pages = 0;
-	return atomic_compare_exchange_strong(&f->u->word, &f->word, WORD(U_RES, 0)) ? 0 : -ESTALE;
+	if (f->keep && f->u->pages & 0xffff) {
+		to = WORD(U_CLEAN, PLACE(f->word));
+	} else {
+		f->keep = false;
+		if ((met || protect) &&
+		    mem_uffd_protect(p->uffd, f->base, f->base + UNIT, false) == -EAGAIN)
+			return -EAGAIN;
+		f->u->pages = 0;
+	}
+	return atomic_compare_exchange_strong(&f->u->word, &f->word, to) ? 0 : -ESTALE;
 }
 
-static int load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf)
+static int load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, bool keep)
 {
 	struct zns_mem_store *st = &p->m->store;
 	struct zns_err err = ZNS_ERR_INIT;
-	struct filling f = { .u = u, .base = base, .word = u->word, .buf = buf };
+	struct filling f = {
+		.u = u, .base = base, .word = u->word, .buf = buf, .keep = keep && !u->addr
+	};
 	struct zns_pages_ref ref = { PLACE(f.word), u->hash };
 	int ret;
 
@@ -249,7 +265,10 @@ static int load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf)
 	}
 	if (!ret) {
 		p->m->sh->read_units++;
-		st->drop(st->arg, ref);
+		if (f.keep)
+			mem_reached(U_CLEAN);
+		else
+			st->drop(st->arg, ref);
 		return 0;
 	}
 	if (ret == -ESTALE)
@@ -259,7 +278,7 @@ static int load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf)
 	return ret;
 }
 
-int unit_load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf)
+int unit_load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, bool keep)
 {
 	uint64_t word = u->word;
 	int ret;
@@ -268,7 +287,7 @@ int unit_load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf)
 	    !atomic_compare_exchange_strong(&u->word, &word, WORD(U_LOADING, PLACE(word))))
 		return 0;
 	mem_reached(U_LOADING);
-	ret = load(p, u, base, buf);
+	ret = load(p, u, base, buf, keep && !p->m->keep_unreadable && !mem_without(RULE_KEEP));
 	unit_stamp(u);
 	mem_uffd_wake(p->uffd, base, base + UNIT);
 	return ret;
@@ -287,19 +306,19 @@ static void answer_resident(struct fault *f, struct unit *u, uint64_t base)
 	struct proc *p = f->p;
 	struct span s = { u, f->addr, base + UNIT };
 
-	if (f->kind == FAULT_MISSING && mem_without(RULE_HOLES)) {
+	if (f->kind != FAULT_WRITE && mem_without(RULE_HOLES)) {
 		mem_uffd_zero(p->uffd, s.start, s.start + PAGE);
 		return;
 	}
 	if (!take(p, u)) {
 		/* another worker's: come again when it is done. Dropping and reading end in a wake
 		 */
-		if (STATE(u->word) <= U_BUSY)
+		if (STATE(u->word) <= U_BUSY || STATE(u->word) == U_CLEAN)
 			fault_push(&p->m->queue, p, f->addr, f->kind);
 		sched_yield();
 		return;
 	}
-	if (f->kind == FAULT_MISSING) {
+	if (f->kind != FAULT_WRITE) {
 		p->m->sh->zero_faults++;
 		repeat(p, fill_hole, &s);
 	} else {
@@ -317,18 +336,19 @@ static void answer(struct fault *f, uint8_t *buf)
 	if (f->kind == FAULT_STRAY) {
 		s = stray_at(p, f->addr);
 		if (s)
-			unit_load(p, s, s->addr, buf);
+			unit_load(p, s, s->addr, buf, false);
 		return;
 	}
 	s = stray_at(p, f->addr);
 	if (s) {
-		unit_load(p, s, s->addr, buf);
+		unit_load(p, s, s->addr, buf, false);
 		mem_uffd_wake(p->uffd, f->addr, f->addr + PAGE);
 		return;
 	}
 	u = unit_at(p, f->addr);
 	if (STATE(u->word) == U_ZONE) {
-		if (!unit_load(p, u, base, buf))
+		/* who is about to write would have to ask again */
+		if (!unit_load(p, u, base, buf, f->kind != FAULT_FIRST_WRITE))
 			latency(p->m, f->since_ns);
 	} else if (f->kind != FAULT_LOAD && !ON_ZONE(u->word)) {
 		answer_resident(f, u, base);

@@ -45,7 +45,7 @@ static int recover(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	uint64_t word = u->word;
 	struct zns_pages_ref ref = { PLACE(word), u->hash };
 
-	if (!ON_ZONE(word)) {
+	if (!HAS_PLACE(word)) {
 		u->word = WORD(U_RES, 0);
 		return 0;
 	}
@@ -55,7 +55,8 @@ static int recover(struct proc *p, struct unit *u, uint64_t base, void *arg)
 		u->word = WORD(U_RES, 0);
 		return 0;
 	}
-	u->word = WORD(U_ZONE, ref.place);
+	if (STATE(word) != U_CLEAN)
+		u->word = WORD(U_ZONE, ref.place);
 	if (u->addr) {
 		uint32_t i = (uint32_t)(u - stray_nr(p, 0));
 
@@ -64,9 +65,8 @@ static int recover(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	return st->hold(st->arg, ref);
 }
 
-static int wake_unit(struct proc *p, struct unit *u, uint64_t base, void *arg)
+static int load_strays(struct proc *p, struct unit *u, uint64_t base, void *arg)
 {
-	mem_uffd_wake(p->uffd, base, base + UNIT);
 	if (u->addr && ON_ZONE(u->word))
 		fault_push(&p->m->queue, p,
 			   base + (uint64_t)__builtin_ctz(u->pages | 1U << 16) * PAGE, FAULT_STRAY);
@@ -177,8 +177,11 @@ int zns_mem_take(const struct zns_mem_fds *from, const struct zns_mem_store *sto
 		ret = workers_start(*out);
 	}
 	for (unsigned int i = 0; !ret && !mem_without(RULE_WAKE) && i < PROCS_MAX; i++)
-		if ((*out)->proc[i])
-			table_each((*out)->proc[i], wake_unit, NULL);
+		if ((*out)->proc[i]) {
+			/* also those who wait for a unit that is in memory by now */
+			mem_uffd_wake_all((*out)->proc[i]->uffd);
+			table_each((*out)->proc[i], load_strays, NULL);
+		}
 	if (!ret)
 		ret = context_evict(*out);
 	if (ret)

@@ -29,6 +29,8 @@
 
 /*
  * Who may change the state:  RES -> BUSY, WPING: anybody who needs it, by compare and exchange;
+ * CLEAN -> BUSY, RES, DROP: so, too, and who takes it from CLEAN to another than DROP gives up its
+ * place;
  * BUSY and LOADING: the worker that made it so; WPING to DROP: the evictor, and a worker that ends
  * the eviction (-> BUSY) before DROP; the reader of events: any of them, since an event says that
  * the memory is not there any more.
@@ -42,6 +44,8 @@ enum unit_state {
 	U_DROP, /* it is on a zone; its pages are being dropped */
 	U_ZONE, /* on a zone; a page that is present nevertheless is the truth */
 	U_LOADING, /* the same; a worker reads it back */
+	U_CLEAN, /* it came back, and is protected: its pages are what is at its place. The others
+		  * of the unit were holes then */
 };
 
 /* In a memfd that outlives us. The state and the place are one word, so that a kill finds it whole.
@@ -49,8 +53,8 @@ enum unit_state {
 struct unit {
 	_Atomic uint64_t word; /* place | state << 48 */
 	uint64_t hash; /* of what is at the place; written before the word */
-	/* bits 0-15: pages that are to come from the place; 16-31: our own removals of which the
-	 * kernel has not told yet */
+	/* bits 0-15: pages that are to come from the place, or came from there; 16-31: our own
+	 * removals of which the kernel has not told yet */
 	_Atomic uint32_t pages;
 	_Atomic uint32_t stamp; /* ms of CLOCK_MONOTONIC, cut to 32 bits: last known use; 0: none */
 	_Atomic uint64_t addr; /* of a stray: where its first page is; else 0 */
@@ -59,7 +63,8 @@ struct unit {
 #define WORD(state, place) ((uint64_t)(state) << 48 | (place))
 #define STATE(word) ((enum unit_state)((word) >> 48))
 #define PLACE(word) ((word) & ((1ULL << 48) - 1))
-#define ON_ZONE(word) (STATE(word) >= U_DROP)
+#define ON_ZONE(word) (STATE(word) >= U_DROP && STATE(word) <= U_LOADING)
+#define HAS_PLACE(word) (STATE(word) >= U_DROP)
 
 /* The kernel's side of a ring, as io_uring_setup() described it. */
 struct ring_shape {
@@ -77,8 +82,8 @@ struct shared_proc {
 struct shared {
 	uint32_t version, procs_max;
 	char name[ZNS_NAME_MAX + 1];
-	_Atomic uint64_t dram, evicted_units, read_units, zero_faults, write_faults, cancelled,
-		lost_units, takeovers;
+	_Atomic uint64_t dram, evicted_units, clean_units, read_units, zero_faults, write_faults,
+		clean_writes, cancelled, lost_units, takeovers;
 	struct shared_proc proc[PROCS_MAX];
 };
 
@@ -111,7 +116,13 @@ struct proc {
 struct fault {
 	struct proc *p;
 	uint64_t addr;
-	enum fault_kind { FAULT_MISSING, FAULT_WRITE, FAULT_LOAD, FAULT_STRAY } kind;
+	enum fault_kind {
+		FAULT_MISSING,
+		FAULT_FIRST_WRITE, /* missing, and it is going to be written */
+		FAULT_WRITE,
+		FAULT_LOAD,
+		FAULT_STRAY
+	} kind;
 	uint64_t since_ns;
 };
 
@@ -159,6 +170,8 @@ struct unit *stray_nr(struct proc *p, uint32_t i);
 bool stray_near(struct proc *p, uint64_t start, uint64_t end);
 struct unit *stray_new(struct proc *p, uint64_t addr); /* NULL: no room */
 bool unit_move(struct unit *u, enum unit_state from, enum unit_state to); /* without a place */
+/* From CLEAN, and its place is given up. Its pages stay protected, which costs a message. */
+bool unit_unkeep(struct proc *p, struct unit *u, enum unit_state to);
 void unit_stamp(struct unit *u);
 uint32_t now_ms(void);
 /* Pages of the unit beginning at @base that lie in the range, as bits. */
@@ -176,10 +189,12 @@ int mem_uffd_register(int uffd, uint64_t start, uint64_t end);
 int mem_uffd_unregister(int uffd, uint64_t start, uint64_t end);
 int mem_uffd_protect(int uffd, uint64_t start, uint64_t end, bool on);
 /* *@done: bytes; with an error, too */
-int mem_uffd_copy(int uffd, uint64_t to, const void *from, uint64_t len, uint64_t *done);
+int mem_uffd_copy(int uffd, uint64_t to, const void *from, uint64_t len, bool protect,
+		  uint64_t *done);
 int mem_uffd_zero(int uffd, uint64_t start, uint64_t end);
 int mem_uffd_poison(int uffd, uint64_t start, uint64_t end);
 void mem_uffd_wake(int uffd, uint64_t start, uint64_t end);
+void mem_uffd_wake_all(int uffd);
 bool mem_uffd_dead(int uffd); /* its memory is gone */
 
 /* --- ring.c --- */
@@ -220,8 +235,9 @@ int workers_start(struct zns_mem *m);
 void workers_end(struct zns_mem *m);
 /* For who owns a unit in BUSY: lift its protection, and make it RES. */
 void unit_release(struct proc *p, struct unit *u, uint64_t base);
-/* Read back a unit or stray that is on a zone. 0: it is RES, or was somebody else's. */
-int unit_load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf);
+/* Read back a unit or stray that is on a zone, into CLEAN (@keep) if that can be. 0: it is in
+ * memory, or was somebody else's. */
+int unit_load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, bool keep);
 
 /* --- events.c --- */
 void *reader_run(void *m);
@@ -248,6 +264,7 @@ struct victim {
 	uint64_t base;
 	uint32_t mask; /* pages in it that are present */
 	bool out; /* given up */
+	uint64_t kept; /* its word, if it is CLEAN: no write */
 };
 /* *@nr_out: how many went out. -errno: the store's, or the kernel's. */
 int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place *area,

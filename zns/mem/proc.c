@@ -169,7 +169,7 @@ static int let_go(struct proc *p, struct unit *u, uint64_t base, void *arg)
 {
 	struct zns_mem_store *st = &p->m->store;
 
-	if (ON_ZONE(u->word))
+	if (HAS_PLACE(u->word))
 		st->drop(st->arg, (struct zns_pages_ref){ PLACE(u->word), u->hash });
 	u->word = WORD(U_RES, 0);
 	return 0;

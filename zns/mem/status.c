@@ -6,10 +6,19 @@
 
 #include "mem.h"
 
+struct sums {
+	uint64_t evicted, kept; /* bytes */
+};
+
 static int count(struct proc *p, struct unit *u, uint64_t base, void *arg)
 {
-	if (ON_ZONE(u->word))
-		*(uint64_t *)arg += (unsigned int)__builtin_popcount(u->pages & 0xffff) * PAGE;
+	struct sums *s = arg;
+	uint64_t word = u->word, bytes = (unsigned int)__builtin_popcount(u->pages & 0xffff) * PAGE;
+
+	if (ON_ZONE(word))
+		s->evicted += bytes;
+	else if (HAS_PLACE(word))
+		s->kept += bytes;
 	return 0;
 }
 
@@ -37,19 +46,22 @@ static void latencies(struct zns_mem *m, ZnsPb__MemoryStatus *st)
 static int one_process(struct proc *p, ZnsPb__MemoryStatus *st)
 {
 	ZnsPb__MemoryProcess *out = calloc(1, sizeof(*out));
+	struct sums sums = { 0 };
 
 	if (!out)
 		return -ENOMEM;
 	zns_pb__memory_process__init(out);
 	out->pid = (uint32_t)p->pid;
 	out->resident = proc_resident(p);
-	table_each(p, count, &out->evicted);
+	table_each(p, count, &sums);
+	out->evicted = sums.evicted;
 	out->evicts = p->evicts && !p->why[0];
 	pthread_mutex_lock(&p->m->text);
 	out->why = p->why[0] ? strdup(p->why) : NULL;
 	pthread_mutex_unlock(&p->m->text);
 	st->resident += out->resident;
 	st->evicted += out->evicted;
+	st->kept += sums.kept;
 	st->processes[st->n_processes++] = out;
 	return 0;
 }
@@ -76,6 +88,9 @@ static void counters(const struct zns_mem *m, ZnsPb__MemoryStatus *st)
 	st->cancelled = sh->cancelled;
 	st->lost_units = sh->lost_units;
 	st->takeovers = sh->takeovers;
+	st->has_clean_units = st->has_clean_writes = st->has_kept = true;
+	st->clean_units = sh->clean_units;
+	st->clean_writes = sh->clean_writes;
 	st->has_attach_stop_ns = m->stop_ns > 0;
 	st->attach_stop_ns = m->stop_ns;
 }

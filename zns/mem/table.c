@@ -95,6 +95,18 @@ bool unit_move(struct unit *u, enum unit_state from, enum unit_state to)
 	return ok;
 }
 
+bool unit_unkeep(struct proc *p, struct unit *u, enum unit_state to)
+{
+	struct zns_mem_store *st = &p->m->store;
+	uint64_t word = u->word;
+	struct zns_pages_ref ref = { PLACE(word), u->hash };
+
+	if (STATE(word) != U_CLEAN || !atomic_compare_exchange_strong(&u->word, &word, WORD(to, 0)))
+		return false;
+	st->drop(st->arg, ref);
+	return true;
+}
+
 void unit_stamp(struct unit *u)
 {
 	u->stamp = now_ms();

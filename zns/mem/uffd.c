@@ -48,11 +48,14 @@ int mem_uffd_protect(int uffd, uint64_t start, uint64_t end, bool on)
 	return ioctl(uffd, UFFDIO_WRITEPROTECT, &w) ? -errno : 0;
 }
 
-int mem_uffd_copy(int uffd, uint64_t to, const void *from, uint64_t len, uint64_t *done)
+int mem_uffd_copy(int uffd, uint64_t to, const void *from, uint64_t len, bool protect,
+		  uint64_t *done)
 {
-	struct uffdio_copy c = {
-		.dst = to, .src = (uintptr_t)from, .len = len, .mode = UFFDIO_COPY_MODE_DONTWAKE
-	};
+	struct uffdio_copy c = { .dst = to,
+				 .src = (uintptr_t)from,
+				 .len = len,
+				 .mode = UFFDIO_COPY_MODE_DONTWAKE |
+					 (protect ? UFFDIO_COPY_MODE_WP : 0) };
 	int ret = ioctl(uffd, UFFDIO_COPY, &c) ? -errno : 0;
 
 	*done = !ret ? len : c.copy > 0 ? (uint64_t)c.copy : 0;
@@ -81,6 +84,18 @@ void mem_uffd_wake(int uffd, uint64_t start, uint64_t end)
 	struct uffdio_range r = { .start = start, .len = end - start };
 
 	ioctl(uffd, UFFDIO_WAKE, &r);
+}
+
+/* A process may have less address space than 47 bits. */
+void mem_uffd_wake_all(int uffd)
+{
+	struct uffdio_range r = { .start = MIB(1) };
+	int ret = -1;
+
+	for (int bits = 47; ret && bits > 30; bits--) {
+		r.len = (1ULL << bits) - MIB(2);
+		ret = ioctl(uffd, UFFDIO_WAKE, &r);
+	}
 }
 
 bool mem_uffd_dead(int uffd)
