@@ -253,6 +253,14 @@ static int find_zones(struct gc *g, struct zns_err *err)
 			if (c->zones[k]->zone < r->n_zones)
 				goes[c->zones[k]->zone] += c->zones[k]->len;
 	}
+	/* several may have named the same memory of a context */
+	for (size_t i = 0; goes && i < g->nr; i++) {
+		const ZnsPb__Checkpoint *c = g->item[i].c;
+
+		for (size_t k = 0; g->item[i].v != V_REMOVE && k < c->n_zones; k++)
+			if (c->zones[k]->zone < r->n_zones && c->zones[k]->has_memory)
+				goes[c->zones[k]->zone] = 0;
+	}
 	for (size_t i = 0; goes && g->zones && i < r->n_zones; i++) {
 		const ZnsPb__ZoneLine *z = r->zones[i];
 

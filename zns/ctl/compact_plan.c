@@ -15,16 +15,19 @@ static uint32_t owner_number(const char *owner)
 	return owner ? (uint32_t)zns_hash(owner, strlen(owner)) : 0;
 }
 
-/* Moving data gives each checkpoint of that zone a new manifest. */
+/* Moving data gives each checkpoint of that zone a new manifest. Memory of a context stays where it
+ * is: other checkpoints and the context may have the same bytes. */
 static void add_manifests(struct compact *x)
 {
 	for (size_t i = 0; i < x->ls->n_checkpoints; i++) {
 		const ZnsPb__Checkpoint *c = x->ls->checkpoints[i];
 
 		for (size_t k = 0; c->manifest && k < c->n_zones; k++)
-			if (c->zones[k]->zone < x->zones->n_zones)
+			if (c->zones[k]->zone < x->zones->n_zones) {
 				x->table[c->zones[k]->zone].extra +=
 					zns_align_up(c->manifest->len, 4096) + 4096;
+				x->table[c->zones[k]->zone].fixed |= c->zones[k]->has_memory;
+			}
 	}
 }
 

@@ -62,6 +62,7 @@ struct span {
 	uint32_t zone;
 	uint64_t start, end;
 	const ZnsPb__Checkpoint *c;
+	const ZnsPb__ZoneUse *u;
 };
 
 static int cmp_span(const void *pa, const void *pb)
@@ -89,11 +90,13 @@ static int check_overlaps(struct fsck *k, const struct zns_store *s, struct zns_
 
 		for (size_t u = 0; u < c->n_zones; u++)
 			v[n++] = (struct span){ c->zones[u]->zone, c->zones[u]->start,
-						c->zones[u]->start + c->zones[u]->len, c };
+						c->zones[u]->start + c->zones[u]->len, c,
+						c->zones[u] };
 	}
 	qsort(v, n, sizeof(*v), cmp_span);
 	for (size_t i = 1; i < n; i++)
-		if (v[i].zone == v[i - 1].zone && v[i].start < v[i - 1].end)
+		if (v[i].zone == v[i - 1].zone && v[i].start < v[i - 1].end &&
+		    !zns_use_shares(v[i].u, v[i - 1].u))
 			fsck_problem(k, v[i].c, true, v[i].zone, v[i].start,
 				     "another checkpoint claims the same bytes");
 	return 0;

@@ -21,6 +21,22 @@ bool pages_where(const struct zns_pages *ps, uint64_t place, uint32_t *zone, uin
 	return true;
 }
 
+int zns_pages_where(const struct zns_pages *ps, uint64_t place, uint32_t *zone, uint64_t *off)
+{
+	uint32_t unit;
+
+	if (!pages_where(ps, place, zone, &unit))
+		return -EINVAL;
+	*off = (uint64_t)unit * ZNS_PAGES_UNIT;
+	return 0;
+}
+
+void zns_pages_id(const struct zns_pages *ps, uint8_t context[16], uint8_t device[16])
+{
+	memcpy(context, ps->context.id, ZNS_UUID_LEN);
+	memcpy(device, ps->context.device, ZNS_UUID_LEN);
+}
+
 void pages_wake(struct zns_pages *ps)
 {
 	uint64_t one = 1;

@@ -46,6 +46,8 @@ static int check_use(const struct zns_limits *l, const ZnsPb__ZoneUse *u, int co
 {
 	if (zns_check_range(l, u->zone, u->start, u->len, code, err))
 		return code;
+	if (u->has_memory && (u->memory.len != ZNS_UUID_LEN || u->start))
+		return zns_fail(err, code, "zone %u: impossible memory of a context", u->zone);
 	if (u->start % l->block || u->len % l->block)
 		return zns_fail(err, code, "bytes %llu+%llu of zone %u are no whole blocks",
 				(unsigned long long)u->start, (unsigned long long)u->len, u->zone);

@@ -136,7 +136,7 @@ static bool overlaps(const ZnsPb__Checkpoint *c, const ZnsPb__Checkpoint *o)
 			const ZnsPb__ZoneUse *x = c->zones[i], *y = o->zones[k];
 
 			if (x->zone == y->zone && x->start < y->start + y->len &&
-			    y->start < x->start + x->len)
+			    y->start < x->start + x->len && !zns_use_shares(x, y))
 				return true;
 		}
 	return false;

@@ -102,7 +102,8 @@ static int complete(const ZnsPb__Footer *f, uint64_t footer, uint32_t block, Zns
 	c->manifest = ref;
 	for (size_t i = 0; i < c->n_zones; i++) {
 		u = c->zones[i];
-		if (u->zone == f->zone && u->start + u->len == f->manifest_start) {
+		if (u->zone == f->zone && !u->has_memory &&
+		    u->start + u->len == f->manifest_start) {
 			u->len = footer + block - u->start;
 			return 0;
 		}

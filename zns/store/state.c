@@ -69,7 +69,8 @@ int zns_state_init(struct zns_state *st, const struct zns_geometry *geo, uint32_
 	st->zone_owner = calloc(geo->nr_zones, sizeof(*st->zone_owner));
 	st->zone_shared = calloc(geo->nr_zones, sizeof(*st->zone_shared));
 	st->packed = calloc(geo->nr_zones, sizeof(*st->packed));
-	if (st->live && st->packed && st->zone_owner && st->zone_shared &&
+	st->sealed = calloc(geo->nr_zones, sizeof(*st->sealed));
+	if (st->live && st->packed && st->sealed && st->zone_owner && st->zone_shared &&
 	    !zns_state_room(st, NULL))
 		return 0;
 	zns_state_fini(st);
@@ -87,6 +88,7 @@ void zns_state_fini(struct zns_state *st)
 	zns_map_fini(&st->dead);
 	free(st->live);
 	free(st->packed);
+	free(st->sealed);
 	free(st->zone_owner);
 	free(st->zone_shared);
 	*st = (struct zns_state){ 0 };
@@ -188,24 +190,38 @@ void zns_state_compact(struct zns_state *st)
 
 /* ---- checkpoints and zones ---- */
 
-/* Adds up, and takes it back. No overflow: live and len are at most the capacity. */
+/* The bytes that count alone, and not what others may name too. */
+static void add_live(struct zns_state *st, const ZnsPb__Checkpoint *c, bool add)
+{
+	for (size_t i = 0; i < c->n_zones; i++) {
+		const ZnsPb__ZoneUse *u = c->zones[i];
+
+		if (!u->has_memory)
+			st->live[u->zone] += add ? u->len : -u->len;
+	}
+}
+
+/* Adds up, and takes it back. No overflow: a use is at most the capacity, and a checkpoint's own
+ * uses do not overlap. */
 static int fits(struct zns_state *st, const ZnsPb__Checkpoint *c, int code, struct zns_err *err)
 {
-	size_t i;
 	int ret = 0;
 
-	for (i = 0; i < c->n_zones && !ret; i++) {
-		uint64_t *live = &st->live[c->zones[i]->zone];
+	add_live(st, c, true);
+	for (size_t i = 0; i < c->n_zones && !ret; i++) {
+		const ZnsPb__ZoneUse *u = c->zones[i], *o = st->sealed[u->zone];
+		uint64_t sum = st->live[u->zone] +
+			       zns_max(o ? o->len : 0, u->has_memory ? u->len : 0);
 
-		*live += c->zones[i]->len;
-		if (*live > st->lim.zone_capacity)
+		if (u->has_memory && o && !zns_use_shares(u, o))
+			ret = zns_fail(err, code, "zone %u has memory of another context", u->zone);
+		else if (sum > st->lim.zone_capacity)
 			ret = zns_fail(err, code,
 				       "zone %u would hold %llu live bytes, its capacity is %llu",
-				       c->zones[i]->zone, (unsigned long long)*live,
+				       u->zone, (unsigned long long)sum,
 				       (unsigned long long)st->lim.zone_capacity);
 	}
-	while (i-- > 0)
-		st->live[c->zones[i]->zone] -= c->zones[i]->len;
+	add_live(st, c, false);
 	return ret;
 }
 
@@ -261,12 +277,22 @@ static bool completes(const ZnsPb__Checkpoint *c, const ZnsPb__Checkpoint *old)
 	return true;
 }
 
-/* Is it the same, flattened? Without its parent it holds all pages itself; else it is without
- * copies that were superseded. */
+static bool names_memory(const ZnsPb__Checkpoint *c)
+{
+	for (size_t i = 0; i < c->n_zones; i++)
+		if (c->zones[i]->has_memory)
+			return true;
+	return false;
+}
+
+/* Is it the same, flattened? Without its parent it holds all pages itself, and so it does without a
+ * context's units, of which several processes may have had one. Else it is without copies that were
+ * superseded. */
 static bool is_flat(const ZnsPb__Checkpoint *c, const ZnsPb__Checkpoint *old)
 {
 	return !c->has_parent && c->pages_only == old->pages_only &&
-	       (old->has_parent || (!old->pages_only && c->bytes <= old->bytes));
+	       (old->has_parent ||
+		(!old->pages_only && (c->bytes <= old->bytes || names_memory(old))));
 }
 
 int zns_state_may_replace(struct zns_state *st, const ZnsPb__Checkpoint *c, int code,
@@ -274,7 +300,6 @@ int zns_state_may_replace(struct zns_state *st, const ZnsPb__Checkpoint *c, int 
 {
 	const struct zns_ent *old = zns_state_find(st, c->id.data);
 	char id[ZNS_UUID_STR];
-	size_t i;
 	int ret;
 
 	if (!old)
@@ -291,11 +316,9 @@ int zns_state_may_replace(struct zns_state *st, const ZnsPb__Checkpoint *c, int 
 				zns_uuid_format(c->id.data, id), old->ckpt->moved, c->moved - 1);
 	if (no_circle(st, c, code, err))
 		return code;
-	for (i = 0; i < old->ckpt->n_zones; i++)
-		st->live[old->ckpt->zones[i]->zone] -= old->ckpt->zones[i]->len;
+	add_live(st, old->ckpt, false);
 	ret = fits(st, c, code, err);
-	while (i-- > 0)
-		st->live[old->ckpt->zones[i]->zone] += old->ckpt->zones[i]->len;
+	add_live(st, old->ckpt, true);
 	return ret;
 }
 
@@ -304,14 +327,20 @@ static void zones_add(struct zns_state *st, const struct zns_ent *e)
 	const ZnsPb__Checkpoint *c = e->ckpt;
 
 	for (size_t i = 0; i < c->n_zones; i++) {
-		uint32_t z = c->zones[i]->zone;
+		const ZnsPb__ZoneUse *u = c->zones[i];
+		uint32_t z = u->zone;
 
-		if (st->live[z] && st->zone_owner[z] != e->owner)
+		if (zns_state_live(st, z) && st->zone_owner[z] != e->owner)
 			st->zone_shared[z] = 1;
-		st->live[z] += c->zones[i]->len;
-		if (c->packed)
-			st->packed[z] += c->zones[i]->len;
 		st->zone_owner[z] = e->owner;
+		if (u->has_memory) {
+			if (!st->sealed[z] || st->sealed[z]->len < u->len)
+				st->sealed[z] = u;
+			continue;
+		}
+		st->live[z] += u->len;
+		if (c->packed)
+			st->packed[z] += u->len;
 	}
 }
 
@@ -357,15 +386,37 @@ static void zone_find_owner(struct zns_state *st, uint32_t zone)
 	st->zone_owner[zone] = owner;
 }
 
+/* The longest that is left. */
+static void zone_find_sealed(struct zns_state *st, uint32_t zone)
+{
+	st->sealed[zone] = NULL;
+	for (size_t i = 0; i < st->checkpoints.nr; i++) {
+		const struct zns_ent *e = st->checkpoints.v[i];
+
+		for (size_t j = 0; e && j < e->ckpt->n_zones; j++) {
+			const ZnsPb__ZoneUse *u = e->ckpt->zones[j], *o = st->sealed[zone];
+
+			if (u->zone == zone && u->has_memory && (!o || o->len < u->len))
+				st->sealed[zone] = u;
+		}
+	}
+}
+
 static void zones_del(struct zns_state *st, const struct zns_ent *e)
 {
 	for (size_t i = 0; i < e->ckpt->n_zones; i++) {
-		uint32_t z = e->ckpt->zones[i]->zone;
+		const ZnsPb__ZoneUse *u = e->ckpt->zones[i];
+		uint32_t z = u->zone;
 
-		st->live[z] -= e->ckpt->zones[i]->len;
-		if (e->ckpt->packed)
-			st->packed[z] -= e->ckpt->zones[i]->len;
-		if (!st->live[z]) {
+		if (u->has_memory) {
+			if (st->sealed[z] == u)
+				zone_find_sealed(st, z);
+		} else {
+			st->live[z] -= u->len;
+			if (e->ckpt->packed)
+				st->packed[z] -= u->len;
+		}
+		if (!zns_state_live(st, z)) {
 			st->zone_owner[z] = NULL;
 			st->zone_shared[z] = 0;
 		} else if (st->zone_shared[z]) {

@@ -141,7 +141,12 @@ const ZnsPb__Reservation *zns_store_find_reservation(const struct zns_store *s,
 
 uint64_t zns_store_zone_live(const struct zns_store *s, uint32_t zone)
 {
-	return zone < s->st.lim.nr_zones ? s->st.live[zone] : 0;
+	return zone < s->st.lim.nr_zones ? zns_state_live(&s->st, zone) : 0;
+}
+
+const ZnsPb__ZoneUse *zns_store_zone_memory(const struct zns_store *s, uint32_t zone)
+{
+	return zone < s->st.lim.nr_zones ? s->st.sealed[zone] : NULL;
 }
 
 uint64_t zns_store_zone_packed(const struct zns_store *s, uint32_t zone)

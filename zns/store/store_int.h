@@ -118,8 +118,11 @@ struct zns_state {
 		struct zns_list lists[ZNS_LISTS]; /* all of them */
 	};
 	struct zns_map by_id, dead, owners;
-	uint64_t *live;
+	uint64_t *live; /* without memory of contexts */
 	uint64_t *packed; /* of live: bytes of checkpoints marked so */
+	/* of each zone the longest use that is memory of a context; not in live. Of a record that
+	 * is in the state; NULL: none */
+	const ZnsPb__ZoneUse **sealed;
 	struct zns_owner **zone_owner;
 	uint8_t *zone_shared; /* live bytes of more than one container */
 };
@@ -128,6 +131,11 @@ struct zns_state {
 static inline const void *zns_newest(const struct zns_list *l)
 {
 	return l->nr ? l->v[0]->msg : NULL;
+}
+
+static inline uint64_t zns_state_live(const struct zns_state *st, uint32_t zone)
+{
+	return st->live[zone] + (st->sealed[zone] ? st->sealed[zone]->len : 0);
 }
 
 int zns_state_init(struct zns_state *st, const struct zns_geometry *geo, uint32_t nr_meta,

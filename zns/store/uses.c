@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The list of zones in a checkpoint's record. */
+#include <string.h>
 #include "zns/grow.h"
 #include "zns/store.h"
 
@@ -14,6 +15,28 @@ int zns_use_add(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t start, uint64_t le
 	u->start = start;
 	u->len = len;
 	c->zones[c->n_zones++] = u;
+	return 0;
+}
+
+bool zns_use_shares(const ZnsPb__ZoneUse *a, const ZnsPb__ZoneUse *b)
+{
+	return a->zone == b->zone && a->has_memory && b->has_memory &&
+	       a->memory.len == b->memory.len &&
+	       !memcmp(a->memory.data, b->memory.data, a->memory.len);
+}
+
+int zns_use_add_memory(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t len, const uint8_t *context)
+{
+	uint8_t *id = malloc(ZNS_UUID_LEN);
+	int ret = id ? zns_use_add(c, zone, 0, len) : -ENOMEM;
+
+	if (ret) {
+		free(id);
+		return ret;
+	}
+	memcpy(id, context, ZNS_UUID_LEN);
+	c->zones[c->n_zones - 1]->has_memory = 1;
+	c->zones[c->n_zones - 1]->memory = (ProtobufCBinaryData){ ZNS_UUID_LEN, id };
 	return 0;
 }
 

@@ -162,11 +162,16 @@ static int check_use(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint *n
 		for (i = 0; i < now->n_zones; i++) {
 			const ZnsPb__ZoneUse *o = now->zones[i];
 
-			if (o->zone == u->zone && u->start >= o->start && u->len <= o->len &&
-			    u->start - o->start <= o->len - u->len)
+			/* what others may name, too, stays as it is */
+			if (o->has_memory || u->has_memory ?
+				    zns_use_shares(o, u) && u->len == o->len && !u->start :
+				    o->zone == u->zone && u->start >= o->start &&
+					    u->len <= o->len &&
+					    u->start - o->start <= o->len - u->len)
 				return 0;
 		}
-		if (lz && u->start >= lz->start && u->start <= d->zones[u->zone].z.wp &&
+		if (lz && !u->has_memory && u->start >= lz->start &&
+		    u->start <= d->zones[u->zone].z.wp &&
 		    u->len <= d->zones[u->zone].z.wp - u->start)
 			return 0;
 	}

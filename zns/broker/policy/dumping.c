@@ -210,6 +210,11 @@ static int check_record(struct znsd *d, struct lease *l, const ZnsPb__Checkpoint
 
 		if (has_use(old, u))
 			continue;
+		if (u->has_memory) {
+			if (seal_check(d, l, u, err))
+				return err->code;
+			continue;
+		}
 		if (!lz)
 			return zns_fail(err, -EINVAL,
 					"commit: zone %u was not granted to this dump", u->zone);
@@ -242,6 +247,8 @@ int commit_dump(struct znsd *d, struct lease *l, ZnsPb__Checkpoint *k, struct zn
 	int ret;
 
 	ret = refresh_lease(d, l, err);
+	if (!ret)
+		ret = seal_refresh(d, l, err);
 	if (!ret && replaces)
 		ret = record_check(d, l, k, err);
 	if (!ret)
@@ -255,6 +262,8 @@ int commit_dump(struct znsd *d, struct lease *l, ZnsPb__Checkpoint *k, struct zn
 						     l->dump.nr_shared;
 	k->has_packed = k->packed = l->packed;
 	ret = replaces ? record_replace(d, l, k, err) : zns_store_commit(d->store, k, err);
+	if (!ret)
+		seal_end(d, l);
 	for (i = 0; !ret && i < l->nr_zones; i++)
 		if (!l->zones[i].bad && l->zones[i].committed > l->zones[i].start)
 			d->zones[l->zones[i].zone].suspect = false;

@@ -14,7 +14,7 @@
 #define WIDTH_UNASKED 4u
 #define LOOK_NS 500000000ull /* between two looks at a lock file */
 
-static struct lease *find(const struct znsd *d, const uint8_t *id)
+struct lease *memory_lease(const struct znsd *d, const uint8_t *id)
 {
 	struct lease *l;
 
@@ -100,7 +100,7 @@ int memory_begin(struct znsd *d, const struct holder *who, const ZnsPb__MemoryBe
 		return zns_fail(err, -EBUSY, "this connection has a lease already");
 	if (q->context.len != ZNS_UUID_LEN)
 		return zns_fail(err, -EINVAL, "a memory context's id has %d bytes", ZNS_UUID_LEN);
-	l = find(d, q->context.data);
+	l = memory_lease(d, q->context.data);
 	if (l && !memory_over(l)) {
 		take_over(d, l, who);
 		*out = l;
@@ -266,10 +266,15 @@ bool memory_to_finish(const struct znsd *d, uint32_t zone)
 	return lz && lz->done;
 }
 
-static bool may_have(const struct znsd *d, uint32_t zone)
+/* What is live there must be memory of its own, which checkpoints name. */
+static bool may_have(const struct znsd *d, const struct zns_context *c, uint32_t zone)
 {
-	return !d->zones[zone].meta && !d->zones[zone].writer && !zone_live(d, zone) &&
-	       !d->groups[d->zones[zone].group].io;
+	const ZnsPb__ZoneUse *u = zns_store_zone_memory(d->store, zone);
+
+	if (d->zones[zone].meta || d->zones[zone].writer || d->groups[d->zones[zone].group].io)
+		return false;
+	return zone_live(d, zone) ==
+	       (u && !memcmp(u->memory.data, c->id, ZNS_UUID_LEN) ? u->len : 0);
 }
 
 static void adopt(struct znsd *d, const struct zns_context *c, int fd)
@@ -281,7 +286,7 @@ static void adopt(struct znsd *d, const struct zns_context *c, int fd)
 	for (i = 0; i < d->nr_zones; i++) {
 		if (zns_context_has(fd, i) != 1)
 			continue;
-		if (!may_have(d, i)) {
+		if (!may_have(d, c, i)) {
 			znsd_log("%s has zone %u in its lock file, which is not its own",
 				 l->container, i);
 			continue;
@@ -307,7 +312,7 @@ static int adopt_one(void *arg, const uint8_t id[ZNS_UUID_LEN])
 	char path[4096];
 	int fd;
 
-	if (find(d, id))
+	if (memory_lease(d, id))
 		return 0;
 	if (zns_context_open(d->reg.uuid, id, d->nr_zones, &c, &fd, &err)) {
 		znsd_log("%s", err.msg);

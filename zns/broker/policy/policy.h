@@ -191,6 +191,14 @@ void memory_adopt(struct znsd *d);
 bool memory_over(struct lease *l); /* nobody holds the context any more */
 void memory_forget(struct znsd *d, struct lease *l); /* its lock file goes */
 /* A zone that a context writes no more, and that is still active. */
+/* sealing.c: a dump names units of memory contexts where they are */
+int seal_begin(struct znsd *d, struct lease *dump, const ZnsPb__MemorySeal *q, struct zns_err *err);
+/* May its record name this? Its zones were refreshed. */
+int seal_check(const struct znsd *d, const struct lease *dump, const ZnsPb__ZoneUse *u,
+	       struct zns_err *err);
+int seal_refresh(struct znsd *d, const struct lease *dump, struct zns_err *err);
+void seal_end(struct znsd *d, const struct lease *dump);
+struct lease *memory_lease(const struct znsd *d, const uint8_t *id);
 bool memory_to_finish(const struct znsd *d, uint32_t zone);
 
 /* rate.c */

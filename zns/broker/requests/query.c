@@ -107,8 +107,8 @@ static void status_leases(struct znsd *d, ZnsPb__Status *s, struct reply *rep)
 	for (l = d->leases; l; l = l->next) {
 		ZnsPb__LeaseLine *line = reply_alloc(rep, sizeof(*line));
 
-		if (l->kind == LEASE_SOURCE)
-			continue; /* its LEASE_COMPACT is listed */
+		if (l->kind == LEASE_SOURCE || l->kind == LEASE_SEAL)
+			continue; /* the lease that it belongs to is listed */
 
 		zns_pb__lease_line__init(line);
 		line->kind = l->kind == LEASE_MEMORY ? "memory" :

@@ -37,6 +37,11 @@ int serve_memory_free(struct znsd *d, const struct call *x, struct reply *rep)
 	return memory_free(d, x->l, x->q->memory_free, &rep->err);
 }
 
+int serve_memory_seal(struct znsd *d, const struct call *x, struct reply *rep)
+{
+	return seal_begin(d, x->l, x->q->memory_seal, &rep->err);
+}
+
 int serve_memory_step(struct znsd *d, const struct call *x, struct reply *rep)
 {
 	const ZnsPb__MemoryStep *q = x->q->memory_step;

@@ -89,7 +89,9 @@ int serve_abort(struct znsd *d, const struct call *x, struct reply *rep)
 	struct lease *l = lease_of(d, x->conn);
 
 	/* Without a lease there is nothing to undo. */
-	if (l)
+	if (l) {
+		seal_end(d, l);
 		lease_end(d, l);
+	}
 	return 0;
 }

@@ -23,6 +23,7 @@
 	ASKS(memory_zone, MEMORY)        \
 	ASKS(memory_free, MEMORY)        \
 	ASKS(memory_step, MEMORY)        \
+	ASKS(memory_seal, DUMP)          \
 	ASKS(ls, NOTHING)                \
 	ASKS(status, NOTHING)            \
 	ASKS(zones, NOTHING)             \

@@ -93,6 +93,11 @@ int zns_pages_drop(struct zns_pages *ps, struct zns_pages_ref ref);
  * new context needs it not. */
 void zns_pages_recounted(struct zns_pages *ps);
 
+/* Who this is: its context and its device, as the broker and checkpoints know them. */
+void zns_pages_id(const struct zns_pages *ps, uint8_t context[16], uint8_t device[16]);
+/* Where a unit stands, in bytes from the zone's beginning. -EINVAL: there is no such place. */
+int zns_pages_where(const struct zns_pages *ps, uint64_t place, uint32_t *zone, uint64_t *off);
+
 struct zns_pages_stat {
 	uint64_t live_bytes; /* units with a count; several counts on one unit count each */
 	uint64_t dead_bytes; /* written, without a count, in zones not given back yet */

@@ -69,6 +69,10 @@ int zns_store_put(struct zns_store *s, uint16_t type, const ProtobufCMessage *ms
 
 /* uses.c: one more zone in a checkpoint's record; -ENOMEM. */
 int zns_use_add(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t start, uint64_t len);
+/* The first @len bytes of a zone of that memory context. */
+int zns_use_add_memory(ZnsPb__Checkpoint *c, uint32_t zone, uint64_t len, const uint8_t *context);
+/* May two checkpoints name the same bytes by these? */
+bool zns_use_shares(const ZnsPb__ZoneUse *a, const ZnsPb__ZoneUse *b);
 /* For qsort: by zone, then by place in it. */
 int zns_use_cmp(const void *, const void *);
 
@@ -85,6 +89,8 @@ const ZnsPb__Reservation *zns_store_find_reservation(const struct zns_store *s,
 
 /* Bytes of committed checkpoints in one zone (0: the zone may be reset). */
 uint64_t zns_store_zone_live(const struct zns_store *s, uint32_t zone);
+/* The longest use of the zone that is memory of a context; NULL: none. */
+const ZnsPb__ZoneUse *zns_store_zone_memory(const struct zns_store *s, uint32_t zone);
 /* Those of them that belong to checkpoints marked `packed`. */
 uint64_t zns_store_zone_packed(const struct zns_store *s, uint32_t zone);
 /* The container that owns the zone's live bytes, or NULL; of several containers the one that wrote

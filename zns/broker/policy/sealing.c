@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A dump of a program whose memory is on zones names the units where they lie. While it runs, a
+ * lease of its connection reads all zones of the memory context: the context may give them back,
+ * but nobody resets them. After the commit the record keeps them.
+ */
+#include <string.h>
+#include "policy.h"
+
+static struct lease *find_seal(const struct znsd *d, const struct lease *dump, uint32_t zone)
+{
+	struct lease *l;
+
+	for (l = d->leases; l; l = l->next)
+		if (l->kind == LEASE_SEAL && l->conn == dump->conn &&
+		    (zone == ZNSD_NONE || lease_zone_find(l, zone)))
+			return l;
+	return NULL;
+}
+
+int seal_begin(struct znsd *d, struct lease *dump, const ZnsPb__MemorySeal *q, struct zns_err *err)
+{
+	struct lease *m, *l;
+	uint32_t i;
+
+	if (q->context.len != ZNS_UUID_LEN)
+		return zns_fail(err, -EINVAL, "a memory context's id has %d bytes", ZNS_UUID_LEN);
+	if (dump->dump.encrypted)
+		return zns_fail(
+			err, -EOPNOTSUPP,
+			"this checkpoint is encrypted, and the program's memory on zones is not: "
+			"`znsctl memory detach` it first");
+	m = memory_lease(d, q->context.data);
+	if (!m)
+		return zns_fail(
+			err, -ENOENT,
+			"the program's memory is on zones of another device than %s, or its "
+			"pager died just now: run the dump again",
+			d->reg.path);
+	l = lease_new(d, dump->conn, dump->pid, LEASE_SEAL, dump->container, m->id);
+	for (i = 0; i < m->nr_zones; i++)
+		lease_zone_add(d, l, m->zones[i].zone, 0);
+	return 0;
+}
+
+int seal_refresh(struct znsd *d, const struct lease *dump, struct zns_err *err)
+{
+	struct lease *l;
+	uint32_t i;
+	int ret = 0;
+
+	for (l = d->leases; l; l = l->next)
+		for (i = 0;
+		     !ret && l->kind == LEASE_SEAL && l->conn == dump->conn && i < l->nr_zones; i++)
+			ret = zones_refresh(d, l->zones[i].zone, 1, err);
+	return ret;
+}
+
+int seal_check(const struct znsd *d, const struct lease *dump, const ZnsPb__ZoneUse *u,
+	       struct zns_err *err)
+{
+	const struct lease *l = find_seal(d, dump, u->zone);
+
+	if (!l || u->memory.len != ZNS_UUID_LEN || memcmp(u->memory.data, l->id, ZNS_UUID_LEN))
+		return zns_fail(err, -EINVAL,
+				"commit: zone %u has no memory that this dump may name", u->zone);
+	if (d->zones[u->zone].z.state == ZNS_ZONE_OFFLINE)
+		return zns_fail(err, -ENXIO, "commit: zone %u turned offline", u->zone);
+	if (u->start || !u->len || u->len > d->zones[u->zone].z.wp)
+		return zns_fail(err, -EINVAL,
+				"commit: zone %u: bytes %llu+%llu are not what the context wrote",
+				u->zone, (unsigned long long)u->start, (unsigned long long)u->len);
+	return 0;
+}
+
+void seal_end(struct znsd *d, const struct lease *dump)
+{
+	struct lease *l;
+
+	while ((l = find_seal(d, dump, ZNSD_NONE)))
+		lease_end(d, l);
+}
