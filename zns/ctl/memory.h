@@ -17,6 +17,27 @@ void memory_names_free(char **names, size_t nr);
 /* The context that @what means: its name, or the PID of one of its processes. */
 int memory_find(const char *what, char *name, size_t len, struct zns_err *err);
 
+/* cmd_memory.c */
+int memory_status(const char *name, ZnsPb__MemoryAnswer **out, struct zns_err *err);
+int memory_show(const struct ctl_cmd *cmd, const char *name, bool json); /* the exit code */
+
+/* memory_attach.c */
+#define MEMORY_NAME 256
+struct memory_wish {
+	const char *what; /* a PID or container */
+	const char *dram, *name, *dev; /* as given; dram NULL: its present size, and some room */
+	uint64_t idle_s; /* it hibernates by itself after so long; 0: never */
+};
+/* @name: what the context is called. */
+int memory_attach(const struct memory_wish *w, char *name, size_t len, struct zns_err *err);
+int memory_cmd_attach(const struct ctl_cmd *cmd, int argc, char **argv);
+/* @pid 0: a share is refused. */
+int memory_parse_dram(const char *text, pid_t pid, uint64_t *dram, struct zns_err *err);
+
+/* memory_hibernate.c */
+int memory_cmd_hibernate(const struct ctl_cmd *cmd, int argc, char **argv);
+int memory_cmd_wake(const struct ctl_cmd *cmd, int argc, char **argv);
+
 /* memory_kernel.c: what this kernel and its settings allow, tried and not read from a version. */
 struct memory_kernel {
 	const char *mechanism; /* what drops pages: "ring", or "none" */

@@ -3,18 +3,42 @@
 #include <string.h>
 #include "memory.h"
 
+static const char *state_word(const ZnsPb__MemoryStatus *s)
+{
+	switch (s->has_state ? s->state : ZNS_PB__MEMORY_STATE__MEMORY_ACTIVE) {
+	case ZNS_PB__MEMORY_STATE__MEMORY_GOING_DOWN:
+		return "going down";
+	case ZNS_PB__MEMORY_STATE__MEMORY_HIBERNATED:
+		return s->frozen ? "frozen" : "hibernated";
+	case ZNS_PB__MEMORY_STATE__MEMORY_WAKING:
+		return "waking";
+	default:
+		return "active";
+	}
+}
+
 struct json_object *memory_json(const ZnsPb__MemoryStatus *s)
 {
-	return ctl_json(
-		s, "name pid dram resident evicted processes{pid resident evicted evicts why} "
-		   "skipped{locked! shared! file! special!} kept evicted_units clean_units "
-		   "read_units zero_faults write_faults clean_writes cancelled lost_units "
-		   "takeovers attach_stop_ns fault_ns_p50 fault_ns_p99 mechanism missing warning");
+	struct json_object *o = ctl_json(
+		s,
+		"name pid state= since=since_ns:time active=active_ns:time idle_ms frozen "
+		"record_units wakes dram resident evicted processes{pid resident evicted evicts why} "
+		"skipped{locked! shared! file! special!} kept evicted_units clean_units "
+		"read_units zero_faults write_faults clean_writes cancelled lost_units "
+		"takeovers attach_stop_ns fault_ns_p50 fault_ns_p99 mechanism missing warning");
+
+	json_object_object_add(o, "state", json_object_new_string(state_word(s)));
+	return o;
 }
 
 static const char *size(uint64_t bytes, char *buf, size_t len)
 {
 	return zns_format_size(bytes, buf, len);
+}
+
+static bool rests(const ZnsPb__MemoryStatus *s)
+{
+	return s->has_state && s->state == ZNS_PB__MEMORY_STATE__MEMORY_HIBERNATED;
 }
 
 static void processes(const ZnsPb__MemoryStatus *s)
@@ -26,7 +50,8 @@ static void processes(const ZnsPb__MemoryStatus *s)
 
 		printf("  PID %-8u resident %8s  on zones %8s%s%s\n", p->pid,
 		       size(p->resident, a, sizeof(a)), size(p->evicted, b, sizeof(b)),
-		       p->evicts ? "" : "  not evicted", p->why && *p->why ? ctl_text(p->why) : "");
+		       p->evicts || rests(s) ? "" : "  not evicted",
+		       p->why && *p->why && !rests(s) ? ctl_text(p->why) : "");
 	}
 }
 
@@ -47,14 +72,36 @@ static void remark(const char *text)
 		printf("  %s\n", ctl_text(text));
 }
 
+/* "active", or since when it is something else. */
+static const char *state_text(const ZnsPb__MemoryStatus *s, char *buf, size_t len)
+{
+	bool active = !s->has_state || s->state == ZNS_PB__MEMORY_STATE__MEMORY_ACTIVE;
+	int64_t ns = zns_now_ns() - (active ? s->active_ns : s->since_ns);
+	uint64_t sec = ns > 0 ? (uint64_t)ns / 1000000000 : 0;
+	char time[32];
+
+	/* to the minute, since then nobody cares for seconds */
+	if (sec > 300)
+		sec -= sec % 60;
+	zns_format_duration(zns_max(sec, (uint64_t)1), time, sizeof(time));
+	if (active && sec >= 2)
+		snprintf(buf, len, "idle %s", time);
+	else if (rests(s))
+		snprintf(buf, len, "%s %s", state_word(s), time);
+	else
+		snprintf(buf, len, "%s", state_word(s));
+	return buf;
+}
+
 void memory_print(const ZnsPb__MemoryStatus *s, bool verbose)
 {
-	char a[32], b[32], c[32], name[CTL_NAME];
+	char a[32], b[32], c[32], d[64], name[CTL_NAME];
 
-	printf("%-20s  DRAM %8s of %8s  on zones %8s  %zu process%s  faults %llu\n",
-	       ctl_name(s->name, name, sizeof(name)), size(s->resident, a, sizeof(a)),
-	       size(s->dram, b, sizeof(b)), size(s->evicted, c, sizeof(c)), s->n_processes,
-	       s->n_processes == 1 ? "" : "es", (unsigned long long)s->read_units);
+	printf("%-20s  %-15s  DRAM %8s of %8s  on zones %8s  %zu process%s  faults %llu\n",
+	       ctl_name(s->name, name, sizeof(name)), state_text(s, d, sizeof(d)),
+	       size(s->resident, a, sizeof(a)), size(s->dram, b, sizeof(b)),
+	       size(s->evicted, c, sizeof(c)), s->n_processes, s->n_processes == 1 ? "" : "es",
+	       (unsigned long long)s->read_units);
 	remark(s->warning);
 	remark(s->missing);
 	if (s->lost_units)
@@ -62,6 +109,12 @@ void memory_print(const ZnsPb__MemoryStatus *s, bool verbose)
 		       (unsigned long long)s->lost_units);
 	if (!verbose)
 		return;
+	if (s->idle_ms)
+		printf("  hibernates after %s without activity\n",
+		       zns_format_duration(s->idle_ms / 1000, a, sizeof(a)));
+	if (s->record_units)
+		printf("  a wake reads %s ahead; %llu wakes so far\n",
+		       size(s->record_units * 65536, a, sizeof(a)), (unsigned long long)s->wakes);
 	processes(s);
 	skipped(s->skipped);
 	printf("  written %llu units of 64 KiB, read %llu; %llu evictions ended by a write, %llu in all\n",

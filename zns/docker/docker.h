@@ -91,6 +91,16 @@ struct docker_running {
 };
 int docker_running(const char *name, struct docker_running *r, struct zns_err *err);
 
+/* pager.c: the pager of a memory context, ready when this returns. */
+struct docker_pager {
+	const char *name, *dev; /* of the context; dev NULL: the only one */
+	pid_t pid; /* the first process */
+	uint64_t dram, idle_s; /* bytes; 0: it never hibernates by itself */
+};
+int docker_pager_start(const struct docker_pager *p, struct zns_err *err);
+/* Bytes of DRAM that a process and its descendants have; 0: it has ended. */
+uint64_t docker_resident(pid_t pid);
+
 /* A member that is a string, or NULL. */
 const char *docker_json_str(struct json_object *o, const char *key);
 struct json_object *docker_json_get(struct json_object *o, const char *key);

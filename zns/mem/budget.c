@@ -5,12 +5,12 @@
  * that ended its eviction. So each unit goes out once, and those that are needed come back at once
  * and stay for longer. While a whole round does not give enough, the age is halved.
  */
-#include <fcntl.h>
 #include <string.h>
 #include <time.h>
 
 #include "../track/scan.h"
 #include "family.h"
+#include "hiber.h"
 
 #define AGE_MIN_MS 100U /* also: a removal's pages go shortly after its event */
 #define AGE_MAX_MS 60000U
@@ -19,19 +19,6 @@
 #define LOOK_MS 200 /* between two looks at the family */
 #define PAUSE_MS 1000 /* after the store had no room */
 #define NEAR_PCT 80 /* of the budget */
-
-uint64_t proc_resident(const struct proc *p)
-{
-	cleanup_free uint8_t *text = NULL;
-	char path[40], *second;
-	size_t len;
-
-	snprintf(path, sizeof(path), "/proc/%d/statm", p->pid);
-	if (!p->pid || zns_read_file(AT_FDCWD, path, 4096, &text, &len))
-		return 0;
-	strtoull((char *)text, &second, 10);
-	return strtoull(second, NULL, 10) * PAGE;
-}
 
 struct round {
 	struct proc *p;
@@ -222,7 +209,7 @@ void *evictor_run(void *arg)
 		m->evict_idle = false;
 		if (m->no_evict) {
 			m->evict_idle = true;
-		} else {
+		} else if (!hiber_turn(m, &ms)) {
 			if (now - looked_ns > LOOK_MS * 1000000ULL) {
 				family_look(m);
 				looked_ns = now;
@@ -230,7 +217,7 @@ void *evictor_run(void *arg)
 			if (step(m))
 				ms = TICK_MS;
 		}
-		nanosleep(&(struct timespec){ .tv_nsec = ms * 1000000 }, NULL);
+		hiber_wait(m, ms);
 	}
 	m->evict_idle = true;
 	return NULL;

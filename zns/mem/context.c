@@ -8,6 +8,7 @@
 
 #include "context.h"
 #include "family.h"
+#include "hiber.h"
 
 #define AGE_BEGIN_MS 5000U
 
@@ -34,7 +35,8 @@ int context_make(int sh_fd, const struct zns_mem_store *store, struct zns_mem **
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	*out = m;
 	if (m->epoll >= 0 && m->wake >= 0 && m->changes >= 0 && m->sh != MAP_FAILED &&
-	    m->bufs != MAP_FAILED && !epoll_ctl(m->epoll, EPOLL_CTL_ADD, m->wake, &e))
+	    m->bufs != MAP_FAILED && !epoll_ctl(m->epoll, EPOLL_CTL_ADD, m->wake, &e) &&
+	    !hiber_make(m))
 		return 0;
 	return zns_fail_sys(err, -errno, "cannot make a memory context");
 }
@@ -60,6 +62,7 @@ int zns_mem_new(const char *name, uint64_t dram, const struct zns_mem_store *sto
 	(*out)->sh->version = CONTEXT_VERSION;
 	(*out)->sh->procs_max = PROCS_MAX;
 	(*out)->sh->dram = dram;
+	(*out)->sh->hiber.since_ns = (*out)->sh->hiber.active_ns = zns_now_ns();
 	snprintf((*out)->sh->name, sizeof((*out)->sh->name), "%s", name);
 	return 0;
 }
@@ -131,6 +134,8 @@ static void end_threads(struct zns_mem *m)
 	uint64_t one = 1;
 
 	m->end = true;
+	if (m->hiber.made)
+		hiber_rouse(m);
 	if (m->evicting)
 		pthread_join(m->evictor, NULL);
 	m->evicting = false;
@@ -154,6 +159,7 @@ void zns_mem_leave(struct zns_mem *m)
 		if (m->proc[i])
 			proc_put(m->proc[i]);
 	procs_bury(m);
+	hiber_free(m);
 	free(m->queue.f);
 	if (m->bufs && m->bufs != MAP_FAILED)
 		munmap(m->bufs, BATCH * UNIT);

@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "../track/maps.h"
-#include "mem.h"
+#include "hiber.h"
 
 #define ROUNDS 10000 /* over all processes; forks make more */
 
@@ -84,6 +84,7 @@ int zns_mem_detach(struct zns_mem *m, struct zns_err *err)
 	m->no_evict = true;
 	while (m->evicting && !m->evict_idle)
 		nap();
+	freeze_end(m);
 	m->keep_unreadable = true;
 	ret = bring_all(m, &b);
 	m->keep_unreadable = false;

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 
 #include "family.h"
+#include "hiber.h"
 
 #define PIDS_MAX 1024U
 #define KCMP_SAME_VM 1
@@ -243,7 +244,7 @@ static void check(struct zns_mem *m, struct proc *p)
 	pid_t pid = p->pid;
 
 	if (!mem_uffd_dead(p->uffd) && !proc_ended(p)) {
-		if (p->needs_ring)
+		if (p->needs_ring && !hiber_rests(m))
 			new_ring(p);
 		return;
 	}

@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#include "mem.h"
+#include "hiber.h"
 
 #define TRIES_NOMEM 1000 /* of 10 ms: the process's cgroup is full */
 
@@ -348,8 +348,11 @@ static void answer(struct fault *f, uint8_t *buf)
 	u = unit_at(p, f->addr);
 	if (STATE(u->word) == U_ZONE) {
 		/* who is about to write would have to ask again */
-		if (!unit_load(p, u, base, buf, f->kind != FAULT_FIRST_WRITE))
+		if (!unit_load(p, u, base, buf, f->kind != FAULT_FIRST_WRITE)) {
 			latency(p->m, f->since_ns);
+			if (f->kind != FAULT_LOAD)
+				hiber_touched(p, base);
+		}
 	} else if (f->kind != FAULT_LOAD && !ON_ZONE(u->word)) {
 		answer_resident(f, u, base);
 	}

@@ -78,6 +78,27 @@ struct shared_proc {
 	int32_t pid; /* 0: a child that we have not recognised yet */
 };
 
+/* How far a context is, and what is wanted of it: AWAKE or REST (hiber.c). */
+enum hiber_state {
+	HIBER_AWAKE, /* under its budget */
+	HIBER_DOWN, /* all of it is going out */
+	HIBER_REST, /* hibernated: nothing is evicted, what is touched comes back */
+	HIBER_UP, /* what was touched last time is coming back */
+};
+
+#define RECORD_MAX 32768U /* units */
+#define FROZEN_MAX 512U
+
+struct shared_hiber {
+	_Atomic uint32_t state, wanted;
+	_Atomic uint32_t freeze; /* wanted, too */
+	_Atomic uint64_t idle_ms; /* it hibernates by itself after so long; 0: never */
+	_Atomic int64_t since_ns, active_ns; /* CLOCK_REALTIME: of the state; last activity */
+	char frozen[FROZEN_MAX]; /* the file of the cgroup that we froze; "": none */
+	_Atomic uint32_t wakes, nr;
+	_Atomic uint64_t unit[RECORD_MAX]; /* record.c */
+};
+
 /* The context, for a successor. */
 struct shared {
 	uint32_t version, procs_max;
@@ -85,6 +106,7 @@ struct shared {
 	_Atomic uint64_t dram, evicted_units, clean_units, read_units, zero_faults, write_faults,
 		clean_writes, cancelled, lost_units, takeovers;
 	struct shared_proc proc[PROCS_MAX];
+	struct shared_hiber hiber;
 };
 
 struct ring {
@@ -111,6 +133,7 @@ struct proc {
 	char why[160]; /* it does not */
 	uint64_t resident, evicted; /* bytes, as seen last */
 	uint64_t hand; /* address that eviction looks at next */
+	uint64_t cpu_ticks; /* as seen last; 0: not yet */
 };
 
 struct fault {
@@ -135,6 +158,18 @@ struct queue {
 };
 
 #define LATENCIES 1024U
+
+/* What hibernation needs beside struct shared_hiber. */
+struct hiber {
+	pthread_mutex_t lock; /* of `roused` */
+	pthread_cond_t more;
+	bool roused, made;
+	pthread_mutex_t record;
+	uint32_t *find; /* a hash table over the record */
+	uint64_t looked_ns, read_units; /* of the last look at activity */
+	_Atomic uint32_t window_ms, touched; /* since then, while it rests */
+	_Atomic uint32_t rest_ms; /* now_ms() when it began to rest */
+};
 
 struct zns_mem {
 	struct shared *sh;
@@ -161,6 +196,7 @@ struct zns_mem {
 	uint8_t *bufs; /* BATCH units, of the evictor */
 	uint32_t age_ms; /* what was used since then is not evicted */
 	uint64_t pause_until_ns;
+	struct hiber hiber;
 };
 
 /* --- table.c: units --- */
@@ -223,6 +259,7 @@ void procs(struct zns_mem *m, struct proc *list[PROCS_MAX], unsigned int *nr);
 void proc_forget(struct proc *p); /* its units are dropped, and it leaves the list */
 void procs_bury(struct zns_mem *m);
 bool proc_ended(const struct proc *p);
+uint64_t proc_resident(const struct proc *p); /* bytes */
 void proc_why(struct proc *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void changed(struct zns_mem *m);
 void mem_warn(struct zns_mem *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -272,7 +309,6 @@ int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place 
 
 /* --- budget.c --- */
 void *evictor_run(void *m);
-uint64_t proc_resident(const struct proc *p);
 
 /* --- rules.h: what tests take out --- */
 #include "rules.h"

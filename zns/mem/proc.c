@@ -71,6 +71,19 @@ bool proc_ended(const struct proc *p)
 	return p->pidfd >= 0 && poll(&f, 1, 0) > 0;
 }
 
+uint64_t proc_resident(const struct proc *p)
+{
+	cleanup_free uint8_t *text = NULL;
+	char path[40], *second;
+	size_t len;
+
+	snprintf(path, sizeof(path), "/proc/%d/statm", p->pid);
+	if (!p->pid || zns_read_file(AT_FDCWD, path, 4096, &text, &len))
+		return 0;
+	strtoull((char *)text, &second, 10);
+	return strtoull(second, NULL, 10) * PAGE;
+}
+
 struct proc *proc_get(struct proc *p)
 {
 	p->refs++;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mem.h"
+#include "hiber.h"
 
 struct sums {
 	uint64_t evicted, kept; /* bytes */
@@ -95,6 +95,29 @@ static void counters(const struct zns_mem *m, ZnsPb__MemoryStatus *st)
 	st->attach_stop_ns = m->stop_ns;
 }
 
+static void hibernation(const struct zns_mem *m, ZnsPb__MemoryStatus *st)
+{
+	static const ZnsPb__MemoryState state[] = {
+		[HIBER_AWAKE] = ZNS_PB__MEMORY_STATE__MEMORY_ACTIVE,
+		[HIBER_DOWN] = ZNS_PB__MEMORY_STATE__MEMORY_GOING_DOWN,
+		[HIBER_REST] = ZNS_PB__MEMORY_STATE__MEMORY_HIBERNATED,
+		[HIBER_UP] = ZNS_PB__MEMORY_STATE__MEMORY_WAKING,
+	};
+	const struct shared_hiber *h = &m->sh->hiber;
+
+	st->has_state = st->has_wanted = st->has_since_ns = st->has_active_ns = true;
+	st->state = state[zns_min((uint32_t)h->state, (uint32_t)HIBER_UP)];
+	st->wanted = state[h->wanted ? HIBER_REST : HIBER_AWAKE];
+	st->since_ns = h->since_ns;
+	st->active_ns = h->active_ns;
+	st->has_idle_ms = h->idle_ms > 0;
+	st->idle_ms = h->idle_ms;
+	st->has_frozen = st->has_record_units = st->has_wakes = true;
+	st->frozen = h->frozen[0] != 0;
+	st->record_units = record_nr(m);
+	st->wakes = h->wakes;
+}
+
 static void skipped(const struct zns_mem *m, ZnsPb__MemoryStatus *st)
 {
 	st->skipped = malloc(sizeof(*st->skipped));
@@ -130,6 +153,7 @@ int zns_mem_status(struct zns_mem *m, ZnsPb__MemoryStatus *st)
 	counters(m, st);
 	latencies(m, st);
 	skipped(m, st);
+	hibernation(m, st);
 	st->warning = line(m, m->warning);
 	st->missing = line(m, m->missing);
 	st->pid = (uint32_t)getpid();

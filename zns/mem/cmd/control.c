@@ -92,6 +92,14 @@ static int act(struct pager *p, const ZnsPb__MemoryRequest *q, ZnsPb__MemoryAnsw
 			return zns_fail(err, -EINVAL, "a budget is 1 MiB at least");
 		zns_mem_limit(p->m, q->dram);
 		return 0;
+	case ZNS_PB__MEMORY_OP__MEMORY_HIBERNATE:
+		return zns_mem_hibernate(p->m, q->has_freeze && q->freeze, err);
+	case ZNS_PB__MEMORY_OP__MEMORY_WAKE:
+		zns_mem_wake(p->m);
+		return 0;
+	case ZNS_PB__MEMORY_OP__MEMORY_IDLE:
+		zns_mem_idle(p->m, q->has_idle_ms ? q->idle_ms : 0);
+		return 0;
 	case ZNS_PB__MEMORY_OP__MEMORY_DETACH:
 		ret = zns_mem_detach(p->m, err);
 		p->end = !ret;

@@ -51,7 +51,7 @@ static void settle_down(void)
 
 struct options {
 	const char *name, *dev, *take;
-	uint64_t dram, ready, pid;
+	uint64_t dram, ready, pid, idle_s;
 };
 
 static int begin(struct pager *p, const struct options *o, struct zns_err *err)
@@ -66,6 +66,8 @@ static int begin(struct pager *p, const struct options *o, struct zns_err *err)
 		return ret;
 	store_of(p->pages, &st);
 	ret = zns_mem_new(p->name, o->dram, &st, &p->m, err);
+	if (!ret && o->idle_s)
+		zns_mem_idle(p->m, o->idle_s * 1000);
 	if (!ret)
 		ret = zns_mem_attach(p->m, (pid_t)o->pid, err);
 	if (!ret)
@@ -146,7 +148,7 @@ static void finish(struct pager *p)
 static int usage(FILE *f)
 {
 	fprintf(f,
-		"usage: zns-mem --name NAME --dram BYTES [--dev DEV] [--ready-fd FD] PID\n"
+		"usage: zns-mem --name NAME --dram BYTES [--dev DEV] [--idle SECONDS] [--ready-fd FD] PID\n"
 		"       zns-mem --take-over NAME\n"
 		"Keeps the memory of a process and its descendants under a budget; the rest is on zones.\n"
 		"`znsctl memory` and zns-memkeep start it. See znsctl(8).\n");
@@ -159,8 +161,9 @@ static int parse(int argc, char **argv, struct options *o)
 	static const struct option opt[] = {
 		{ "name", 1, NULL, 'n' },      { "dev", 1, NULL, 'd' },
 		{ "dram", 1, NULL, 'm' },      { "ready-fd", 1, NULL, 'r' },
-		{ "take-over", 1, NULL, 't' }, { "help", 0, NULL, 'h' },
-		{ "version", 0, NULL, 'V' },   { NULL, 0, NULL, 0 },
+		{ "take-over", 1, NULL, 't' }, { "idle", 1, NULL, 'i' },
+		{ "help", 0, NULL, 'h' },      { "version", 0, NULL, 'V' },
+		{ NULL, 0, NULL, 0 },
 	};
 	int c;
 
@@ -172,6 +175,8 @@ static int parse(int argc, char **argv, struct options *o)
 		else if (c == 't')
 			o->take = optarg;
 		else if (c == 'm' && !zns_parse_size(optarg, &o->dram))
+			continue;
+		else if (c == 'i' && !zns_parse_number(optarg, 0, INT32_MAX, &o->idle_s))
 			continue;
 		else if (c == 'r' && !zns_parse_number(optarg, 0, INT32_MAX, &o->ready))
 			continue;

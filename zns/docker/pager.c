@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Starts the pager of a memory context (Documentation/memory.md). */
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+#include "docker.h"
+#include "zns/config.h"
+#include "zns/daemon.h"
+#include "zns/packet.h"
+
+#define READY_MS 60000 /* a pager may start a broker, which waits for dumps to end */
+#define DIR_NAME "memory"
+
+uint64_t docker_resident(pid_t pid)
+{
+	cleanup_file FILE *f = NULL, *c = NULL;
+	unsigned long pages = 0, all = 0;
+	uint64_t sum = 0;
+	char path[64];
+	int child;
+
+	snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
+	f = fopen(path, "re");
+	if (!f || fscanf(f, "%lu %lu", &all, &pages) != 2)
+		return 0;
+	sum = (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+	c = fopen(path, "re");
+	while (c && fscanf(c, "%d", &child) == 1)
+		sum += docker_resident(child);
+	return sum;
+}
+
+static bool keeps(const char *var, size_t len)
+{
+	return zns_daemon_keeps(var, len) ||
+	       (len == strlen("ZNSD_IDLE_S") && !memcmp(var, "ZNSD_IDLE_S", len));
+}
+
+int docker_pager_start(const struct docker_pager *p, struct zns_err *err)
+{
+	char prog[PATH_MAX], log[PATH_MAX], pid[16], dram[32], idle[32], fd[16];
+	char *argv[14] = { prog,
+			   (char *)"--ready-fd",
+			   fd,
+			   (char *)"--name",
+			   (char *)p->name,
+			   (char *)"--dram",
+			   dram,
+			   (char *)"--idle",
+			   idle };
+	const struct zns_daemon d = {
+		.name = "zns-mem", .argv = argv, .log = log, .ready_ms = READY_MS, .keeps = keeps
+	};
+	cleanup_close int dir = zns_run_subdir(DIR_NAME, err);
+	int n = 9, ret;
+
+	if (dir < 0)
+		return dir;
+	ret = zns_find_program("zns-mem", prog, sizeof(prog));
+	if (ret)
+		return zns_fail(err, ret, "zns-mem, the pager, is not installed beside this one");
+	snprintf(pid, sizeof(pid), "%d", (int)p->pid);
+	snprintf(dram, sizeof(dram), "%llu", (unsigned long long)p->dram);
+	snprintf(idle, sizeof(idle), "%llu", (unsigned long long)p->idle_s);
+	snprintf(fd, sizeof(fd), "%d", ZNS_READY_FD);
+	if (p->dev) {
+		argv[n++] = (char *)"--dev";
+		argv[n++] = (char *)p->dev;
+	}
+	argv[n] = pid;
+	if ((size_t)snprintf(log, sizeof(log), "%s/" DIR_NAME "/%s.log", zns_run_dir(), p->name) >=
+	    sizeof(log))
+		return zns_fail(err, -ENAMETOOLONG, "runtime directory %s", zns_run_dir());
+	return zns_daemon_start(&d, err);
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The states of hibernation. They are in memory that a successor gets, so it goes on where the last
+ * pager was killed: each step may be done twice.
+ */
+#include "family.h"
+#include "hiber.h"
+
+#define LATER_MS 100 /* the store was busy */
+#define REST_MS 2000 /* between two looks while it rests */
+#define AGAIN_UNITS 64U /* so many that came back are worth another way down */
+
+static void enter(struct zns_mem *m, enum hiber_state state)
+{
+	m->sh->hiber.since_ns = zns_now_ns();
+	m->sh->hiber.state = state;
+}
+
+static void begin_rest(struct zns_mem *m)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+
+	rings_leave(m);
+	if (m->sh->hiber.freeze && freeze_begin(m, &err))
+		mem_warn(m, "not frozen: %s", err.msg);
+	m->hiber.rest_ms = m->hiber.window_ms = now_ms();
+	m->hiber.touched = 0;
+	m->hiber.read_units = m->sh->read_units;
+	enter(m, HIBER_REST);
+}
+
+static void go_down(struct zns_mem *m, long *ms)
+{
+	family_look(m); /* rings */
+	switch (hiber_down(m)) {
+	case DOWN_DONE:
+		begin_rest(m);
+		*ms = 0;
+		break;
+	case DOWN_LATER:
+		*ms = LATER_MS;
+		break;
+	case DOWN_STOPPED:
+		*ms = m->sh->hiber.wanted == HIBER_REST ? LATER_MS : 0;
+	}
+}
+
+static uint64_t resident(struct zns_mem *m)
+{
+	struct proc *list[PROCS_MAX];
+	uint64_t sum = 0;
+	unsigned int nr;
+
+	procs(m, list, &nr);
+	for (unsigned int i = 0; i < nr; i++) {
+		list[i]->resident = proc_resident(list[i]);
+		sum += list[i]->resident;
+		proc_put(list[i]);
+	}
+	return sum;
+}
+
+static bool is_idle(const struct zns_mem *m)
+{
+	uint64_t ms = m->sh->hiber.idle_ms;
+
+	return ms && activity_idle_ms(m) >= ms;
+}
+
+static void rest(struct zns_mem *m, long *ms)
+{
+	family_look(m);
+	rings_leave(m); /* a program that was executed has one */
+	/* what is new is not on zones, and nobody felt a touch */
+	if (resident(m) > m->sh->dram)
+		m->sh->hiber.wanted = HIBER_AWAKE;
+	else if (is_idle(m) && m->sh->read_units - m->hiber.read_units >= AGAIN_UNITS)
+		enter(m, HIBER_DOWN);
+	*ms = m->sh->hiber.state == HIBER_REST ? REST_MS : 0;
+}
+
+static void go_up(struct zns_mem *m)
+{
+	freeze_end(m);
+	hiber_replay(m);
+	m->sh->hiber.wakes++;
+	activity_seen(m);
+	enter(m, HIBER_AWAKE);
+}
+
+bool hiber_turn(struct zns_mem *m, long *ms)
+{
+	struct shared_hiber *h = &m->sh->hiber;
+
+	if (h->state == HIBER_AWAKE) {
+		activity_look(m);
+		if (is_idle(m))
+			h->wanted = HIBER_REST;
+		if (h->wanted == HIBER_AWAKE)
+			return false;
+		record_turn(m);
+		enter(m, HIBER_DOWN);
+	}
+	if (h->state != HIBER_UP && h->wanted == HIBER_AWAKE)
+		enter(m, HIBER_UP);
+	if (h->state == HIBER_UP) {
+		go_up(m);
+		*ms = 0;
+	} else if (h->state == HIBER_DOWN) {
+		go_down(m, ms);
+	} else {
+		rest(m, ms);
+	}
+	return true;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * A wake: what the last activation touched comes back, in its order, by several threads. The
+ * program runs meanwhile, and faults for what it needs earlier; each unit is read by whoever claims
+ * it first.
+ */
+#include <sys/mman.h>
+
+#include "hiber.h"
+
+#define READERS 4U
+
+struct replay {
+	struct zns_mem *m;
+	struct proc *by_slot[PROCS_MAX]; /* with references */
+	_Atomic uint32_t next;
+	_Atomic int64_t left; /* bytes of the budget */
+};
+
+static void bring(struct replay *r, uint32_t i, uint8_t *buf)
+{
+	unsigned int slot;
+	uint64_t base;
+	struct proc *p;
+	struct unit *u;
+
+	if (!record_at(r->m, i, &slot, &base))
+		return;
+	p = r->by_slot[slot];
+	u = p && !p->gone ? unit_at(p, base) : NULL;
+	if (!u || STATE(u->word) != U_ZONE || record_leave_out(r->m, i))
+		return;
+	r->left -= (int64_t)UNIT;
+	unit_load(p, u, base, buf, true);
+}
+
+static void *reader(void *arg)
+{
+	struct replay *r = arg;
+	uint8_t *buf = mmap(NULL, UNIT, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	uint32_t i;
+
+	if (buf == MAP_FAILED)
+		return NULL;
+	while (hiber_goes_on(r->m, HIBER_AWAKE) && r->left > 0 && (i = r->next++) < record_nr(r->m))
+		bring(r, i, buf);
+	munmap(buf, UNIT);
+	return NULL;
+}
+
+void hiber_replay(struct zns_mem *m)
+{
+	uint64_t dram = m->sh->dram, used = 0;
+	struct replay r = { .m = m };
+	struct proc *list[PROCS_MAX];
+	pthread_t thread[READERS];
+	unsigned int nr, n = 0;
+
+	if (!record_nr(m))
+		return;
+	procs(m, list, &nr);
+	for (unsigned int i = 0; i < nr; i++) {
+		r.by_slot[list[i]->sh - m->sh->proc] = list[i];
+		used += proc_resident(list[i]);
+	}
+	/* less than what would begin to evict */
+	r.left = (int64_t)(dram - dram / 16) - (int64_t)used - (int64_t)MIB(1);
+	while (n < READERS - 1 && !pthread_create(&thread[n], NULL, reader, &r))
+		n++;
+	reader(&r);
+	while (n)
+		pthread_join(thread[--n], NULL);
+	for (unsigned int i = 0; i < nr; i++)
+		proc_put(list[i]);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * What is wanted of a context: by whom it serves, and by the processes, whose touches wake it if
+ * there are more of them than timers make. A few are served and change nothing. The evictor, which
+ * does it, waits here.
+ */
+#include <errno.h>
+#include <time.h>
+
+#include "hiber.h"
+
+#define WINDOW_MS 1000U
+#define WAKE_UNITS 16U /* touched within a window */
+/* At first, timers touch what they need. */
+#define SETTLE_MS 3000U
+#define SETTLE_UNITS 128U
+
+int hiber_make(struct zns_mem *m)
+{
+	struct hiber *h = &m->hiber;
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_mutex_init(&h->lock, NULL);
+	pthread_mutex_init(&h->record, NULL);
+	pthread_cond_init(&h->more, &attr);
+	h->made = true;
+	h->rest_ms = now_ms();
+	return record_make(m);
+}
+
+void hiber_free(struct zns_mem *m)
+{
+	if (!m->hiber.made)
+		return;
+	record_free(m);
+	pthread_cond_destroy(&m->hiber.more);
+	pthread_mutex_destroy(&m->hiber.lock);
+	pthread_mutex_destroy(&m->hiber.record);
+}
+
+void hiber_rouse(struct zns_mem *m)
+{
+	pthread_mutex_lock(&m->hiber.lock);
+	m->hiber.roused = true;
+	pthread_cond_signal(&m->hiber.more);
+	pthread_mutex_unlock(&m->hiber.lock);
+}
+
+void hiber_wait(struct zns_mem *m, long ms)
+{
+	struct timespec end;
+	int ret = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_nsec += ms % 1000 * 1000000;
+	end.tv_sec += ms / 1000 + end.tv_nsec / 1000000000;
+	end.tv_nsec %= 1000000000;
+	/* nothing is held here; whoever wants the evictor to keep still need not wait */
+	m->evict_idle = true;
+	pthread_mutex_lock(&m->hiber.lock);
+	while (!m->hiber.roused && !ret)
+		ret = pthread_cond_timedwait(&m->hiber.more, &m->hiber.lock, &end);
+	m->hiber.roused = false;
+	pthread_mutex_unlock(&m->hiber.lock);
+}
+
+bool hiber_rests(const struct zns_mem *m)
+{
+	return m->sh->hiber.state == HIBER_REST;
+}
+
+bool hiber_goes_on(const struct zns_mem *m, enum hiber_state wanted)
+{
+	return !m->end && !m->no_evict && m->sh->hiber.wanted == wanted;
+}
+
+static void want(struct zns_mem *m, enum hiber_state state)
+{
+	m->sh->hiber.wanted = state;
+	hiber_rouse(m);
+}
+
+void hiber_touched(struct proc *p, uint64_t base)
+{
+	struct zns_mem *m = p->m;
+	struct hiber *h = &m->hiber;
+	uint32_t now = now_ms(), n;
+
+	record_touch(p, base);
+	if (m->sh->hiber.state != HIBER_REST)
+		return;
+	activity_seen(m);
+	if (now - h->window_ms > WINDOW_MS) {
+		h->window_ms = now;
+		h->touched = 0;
+	}
+	n = ++h->touched;
+	if (n >= (now - h->rest_ms < SETTLE_MS ? SETTLE_UNITS : WAKE_UNITS))
+		want(m, HIBER_AWAKE);
+}
+
+int zns_mem_hibernate(struct zns_mem *m, bool freeze, struct zns_err *err)
+{
+	m->sh->hiber.freeze = freeze;
+	if (m->sh->hiber.state == HIBER_REST && freeze && !m->sh->hiber.frozen[0])
+		return zns_fail(err, -EALREADY,
+				"it is hibernated already, without being frozen; "
+				"wake it first");
+	want(m, HIBER_REST);
+	return 0;
+}
+
+void zns_mem_wake(struct zns_mem *m)
+{
+	activity_seen(m);
+	want(m, HIBER_AWAKE);
+}
+
+void zns_mem_idle(struct zns_mem *m, uint64_t ms)
+{
+	m->sh->hiber.idle_ms = ms;
+	activity_seen(m);
+	hiber_rouse(m);
+}
