@@ -21,11 +21,16 @@ static uint64_t key_of(const struct zns_mem *m, const struct proc *p, uint64_t b
 	return (uint64_t)(p->sh - m->sh->proc) << UNIT_BITS | base / UNIT;
 }
 
+static uint32_t spread(uint64_t key)
+{
+	return (uint32_t)((key * 0x9E3779B97F4A7C15ULL) >> 40);
+}
+
 /* Where the key is, or would be: its number + 1, or 0. */
 static uint32_t *find(const struct zns_mem *m, uint64_t key)
 {
 	const struct shared_hiber *h = &m->sh->hiber;
-	uint32_t i = (uint32_t)((key * 0x9E3779B97F4A7C15ULL) >> 40) % FIND;
+	uint32_t i = spread(key) % FIND;
 
 	while (m->hiber.find[i] && (h->unit[m->hiber.find[i] - 1] & ~LEFT_OUT) != key)
 		i = (i + 1) % FIND;
@@ -114,12 +119,13 @@ bool record_at(const struct zns_mem *m, uint32_t i, unsigned int *slot, uint64_t
 bool record_leave_out(struct zns_mem *m, uint32_t i)
 {
 	struct shared_hiber *h = &m->sh->hiber;
+	bool out;
 
-	if ((i + h->wakes) % LEAVE_EACH)
-		return false;
 	pthread_mutex_lock(&m->hiber.record);
-	if (i < h->nr)
+	/* by its key, which stays while its number does not */
+	out = i < h->nr && (spread(h->unit[i] & ~LEFT_OUT) + h->wakes) % LEAVE_EACH == 0;
+	if (out)
 		h->unit[i] |= LEFT_OUT;
 	pthread_mutex_unlock(&m->hiber.record);
-	return true;
+	return out;
 }

@@ -128,6 +128,12 @@ int main(int argc, char **argv)
 		put(nr);
 	for (uint32_t i = 0; i < children; i++)
 		tree((int)i);
+	for (uint32_t i = 0; i < children; i++) {
+		uint8_t nothing = 0;
+
+		if (write(child[i].to, &nothing, 1) != 1 || read(child[i].from, &nothing, 1) != 1)
+			return 2;
+	}
 	sem_init(&done, 0, 0);
 	for (uint32_t i = 0; i < nr_threads; i++) {
 		pthread_t t;
