@@ -501,7 +501,7 @@ test-bare: deps-bare
 VM		?=
 test-vm: deps-vm
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all test-bin $(B)/test/dev_conform $(B)/test/ublk_export \
-		$(addprefix $(B)/test/,test_track test_track_race test_track_stop)
+		$(DRIVE_SO) $(addprefix $(B)/test/,test_track test_track_race test_track_stop)
 	$(Q)PATH=$(SYS_PATH) scripts/vm/test-vm $(VM)
 
 demo: deps
@@ -509,6 +509,7 @@ demo: deps
 	$(Q)scripts/demo
 
 include test/bench/bench.mk
+include test/drive/drive.mk
 
 # A Docker daemon of its own; the containers' programs are downloaded as packages and unpacked, not installed.
 test-docker: deps-docker

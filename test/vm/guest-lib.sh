@@ -170,6 +170,12 @@ read_names() {
 		read -r serial <"$d/serial"
 		if [ -n "$serial" ]; then GIVEN[${d##*/}]=$serial; fi
 	done 2>/dev/null
+	# SATA and SCSI: the serial is in page 0x80 of its vital product data
+	for d in /sys/block/sd*; do
+		[ -r "$d/device/vpd_pg80" ] || continue
+		serial=$(tail -c +5 "$d/device/vpd_pg80" | tr -d ' \0')
+		if [ -n "$serial" ]; then GIVEN[${d##*/}]=$serial; fi
+	done
 }
 
 # named NAME: the kernel name of the device that the host calls so.

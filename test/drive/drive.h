@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef TEST_DRIVE_H
+#define TEST_DRIVE_H
+/*
+ * A modelled drive behind an NBD export: the bytes go to a file, the model says when a request is
+ * done. QEMU makes an NVMe namespace of it, so a guest's kernel meets a drive whose dies and
+ * channels take their time.
+ *
+ * Times are nanoseconds since the drive was opened. A model is called under one lock, by requests
+ * in the order in which they came. It books them in the calendars of the emulator's timing model
+ * (zns/dev/emu_cal.c) and sleeps for nobody.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include "zns/emu.h"
+#include "zns/err.h"
+
+#define DRIVE_PAGE 4096u /* bytes; what the FTL maps */
+
+struct drive_params {
+	const char *file; /* the bytes; made if it is not there */
+	const char *stats; /* JSON, written twice a second and at the end; NULL: none */
+	uint64_t size; /* bytes that the host sees */
+	struct zns_emu_params emu; /* geometry, rates; zone_size for a zoned drive */
+	/* of the conventional drive alone */
+	uint32_t spare_pct; /* over-provisioning: physical pages beyond those of @size */
+	uint32_t block_pages; /* pages that are erased at once */
+	uint32_t buffer_pages; /* writes that a die's share of the buffer holds */
+	uint32_t erase_us;
+	enum drive_filled {
+		DRIVE_EMPTY, /* as after a format: no garbage until all has been written once */
+		DRIVE_SEQUENTIAL, /* all of it has been written once, in order */
+		DRIVE_RANDOM, /* and then again at random, until garbage collection is steady */
+	} filled;
+};
+
+struct drive;
+
+struct drive_ops {
+	/* Each returns when the request is done, model time. @now: when it came. */
+	uint64_t (*write)(struct drive *d, uint64_t off, uint32_t len, uint64_t now);
+	uint64_t (*read)(struct drive *d, uint64_t off, uint32_t len, uint64_t now);
+	uint64_t (*flush)(struct drive *d, uint64_t now);
+	/* trim, or zeroes that may be holes: what a zone's reset in QEMU is, too */
+	uint64_t (*discard)(struct drive *d, uint64_t off, uint64_t len, uint64_t now);
+	void (*stats)(struct drive *d, FILE *f); /* members of a JSON object, each with a comma */
+	void (*close)(struct drive *d);
+};
+
+struct drive {
+	const struct drive_ops *ops;
+	struct drive_params p;
+	uint64_t host_written, host_read; /* bytes; the plugin counts them */
+};
+
+/* 0 or -errno. The drive is the caller's; ops->close() frees it. */
+int drive_zoned_open(const struct drive_params *p, struct drive **out, struct zns_err *err);
+int drive_ftl_open(const struct drive_params *p, struct drive **out, struct zns_err *err);
+#endif
