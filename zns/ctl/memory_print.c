@@ -24,7 +24,8 @@ struct json_object *memory_json(const ZnsPb__MemoryStatus *s)
 		"name pid state= since=since_ns:time active=active_ns:time idle_ms frozen "
 		"record_units wakes dram resident evicted processes{pid resident evicted evicts why} "
 		"skipped{locked! shared! file! special!} kept evicted_units clean_units "
-		"read_units zero_faults write_faults clean_writes cancelled lost_units "
+		"read_units spare_units zero_faults write_faults clean_writes cancelled lost_units "
+		"predict prefetched prefetch_used prefetch_unused "
 		"takeovers attach_stop_ns fault_ns_p50 fault_ns_p99 mechanism missing warning");
 
 	json_object_object_add(o, "state", json_object_new_string(state_word(s)));
@@ -93,6 +94,21 @@ static const char *state_text(const ZnsPb__MemoryStatus *s, char *buf, size_t le
 	return buf;
 }
 
+/* What was read ahead, and whether it was right. */
+static void predicted(const ZnsPb__MemoryStatus *s)
+{
+	uint64_t known = s->prefetch_used + s->prefetch_unused;
+
+	if (!s->predict)
+		printf("  nothing is read ahead\n");
+	else if (!known)
+		printf("  %llu units were read ahead\n", (unsigned long long)s->prefetched);
+	else
+		printf("  %llu units were read ahead; of a sample of %llu %.0f %% were used\n",
+		       (unsigned long long)s->prefetched, (unsigned long long)known,
+		       100.0 * (double)s->prefetch_used / (double)known);
+}
+
 void memory_print(const ZnsPb__MemoryStatus *s, bool verbose)
 {
 	char a[32], b[32], c[32], d[64], name[CTL_NAME];
@@ -123,6 +139,7 @@ void memory_print(const ZnsPb__MemoryStatus *s, bool verbose)
 	       (unsigned long long)s->cancelled);
 	printf("  %llu evictions without a write; %s in memory are as on zones\n",
 	       (unsigned long long)s->clean_units, size(s->kept, a, sizeof(a)));
+	predicted(s);
 	if (s->has_fault_ns_p50)
 		printf("  a fault took %.0f us, one of a hundred more than %.0f us\n",
 		       (double)s->fault_ns_p50 / 1e3, (double)s->fault_ns_p99 / 1e3);

@@ -175,7 +175,8 @@ static void evict_some(struct zns_mem *m, struct proc *const *list, unsigned int
 /* False: all is well, and there is time. */
 static bool step(struct zns_mem *m)
 {
-	uint64_t dram = m->sh->dram, margin = zns_max(dram / 32, MIB(1)), resident = 0;
+	uint64_t dram = m->sh->dram - zns_min(spare_bytes(m), m->sh->dram / 2);
+	uint64_t margin = zns_max(dram / 32, MIB(1)), resident = 0;
 	uint64_t low = dram > 2 * margin ? dram - 2 * margin : 0;
 	struct proc *list[PROCS_MAX];
 	unsigned int nr;
@@ -187,6 +188,7 @@ static bool step(struct zns_mem *m)
 		resident += list[i]->resident;
 	}
 	near = resident > dram / 100 * NEAR_PCT;
+	m->room = m->age_ms > AGE_MIN_MS ? (int64_t)dram - (int64_t)resident : 0;
 	if (resident + margin > dram && zns_mono_ns() >= m->pause_until_ns)
 		evict_some(m, list, nr, resident, resident - zns_min(low, resident));
 	else if (resident + margin <= dram)

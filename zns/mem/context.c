@@ -26,6 +26,7 @@ int context_make(int sh_fd, const struct zns_mem_store *store, struct zns_mem **
 	pthread_mutex_init(&m->lock, NULL);
 	pthread_mutex_init(&m->text, NULL);
 	pthread_mutex_init(&m->queue.lock, NULL);
+	pthread_mutex_init(&m->ahead.lock, NULL);
 	pthread_cond_init(&m->queue.more, NULL);
 	m->epoll = epoll_create1(EPOLL_CLOEXEC);
 	m->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -34,6 +35,8 @@ int context_make(int sh_fd, const struct zns_mem_store *store, struct zns_mem **
 	m->bufs = mmap(NULL, BATCH * UNIT, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	*out = m;
+	if (spare_open(m))
+		return zns_fail(err, -ENOMEM, "no memory for a memory context");
 	if (m->epoll >= 0 && m->wake >= 0 && m->changes >= 0 && m->sh != MAP_FAILED &&
 	    m->bufs != MAP_FAILED && !epoll_ctl(m->epoll, EPOLL_CTL_ADD, m->wake, &e) &&
 	    !hiber_make(m))
@@ -113,6 +116,11 @@ void zns_mem_limit(struct zns_mem *m, uint64_t dram)
 	m->sh->dram = dram;
 }
 
+void zns_mem_predict(struct zns_mem *m, bool on)
+{
+	m->sh->no_predict = !on;
+}
+
 unsigned int zns_mem_processes(struct zns_mem *m)
 {
 	unsigned int nr = 0;
@@ -145,22 +153,28 @@ static void end_threads(struct zns_mem *m)
 	workers_end(m);
 }
 
+static void circle_empty(struct circle *c)
+{
+	for (; c->nr; c->nr--) {
+		proc_put(c->f[c->head].p);
+		c->head = (c->head + 1) % c->max;
+	}
+	free(c->f);
+}
+
 void zns_mem_leave(struct zns_mem *m)
 {
 	if (!m)
 		return;
 	end_threads(m);
-	while (m->queue.nr) {
-		proc_put(m->queue.f[m->queue.head].p);
-		m->queue.head = (m->queue.head + 1) % m->queue.max;
-		m->queue.nr--;
-	}
+	circle_empty(&m->queue.faults);
+	circle_empty(&m->queue.ahead);
 	for (unsigned int i = 0; i < PROCS_MAX; i++)
 		if (m->proc[i])
 			proc_put(m->proc[i]);
 	procs_bury(m);
 	hiber_free(m);
-	free(m->queue.f);
+	spare_close(m);
 	if (m->bufs && m->bufs != MAP_FAILED)
 		munmap(m->bufs, BATCH * UNIT);
 	if (m->sh && m->sh != MAP_FAILED)

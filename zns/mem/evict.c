@@ -89,26 +89,6 @@ static bool look(struct proc *p, struct victim *v, bool *protected)
 	return v->mask;
 }
 
-/*
- * A unit that kept its place: are its pages what is there? Those that came since are not protected,
- * those that are missing would come back. If not, it is like any other from now on.
- */
-static bool is_kept(struct proc *p, struct victim *v)
-{
-	uint64_t word = v->u->word;
-	bool protected;
-
-	if (STATE(word) != U_CLEAN)
-		return false;
-	if (look(p, v, &protected) && v->mask == (v->u->pages & 0xffff) &&
-	    (protected || mem_without(RULE_CLEAN))) {
-		v->kept = word;
-		return true;
-	}
-	unit_unkeep(p, v->u, U_RES);
-	return false;
-}
-
 /* The pages that are there; the others are zeroes. */
 static bool copy(struct proc *p, const struct victim *v, uint8_t *buf)
 {
@@ -123,6 +103,26 @@ static bool copy(struct proc *p, const struct victim *v, uint8_t *buf)
 		there[nr++] = (struct iovec){ (void *)(uintptr_t)(v->base + i * PAGE), PAGE };
 	}
 	return process_vm_readv(p->pid, here, nr, there, nr, 0) == (ssize_t)(nr * PAGE);
+}
+
+/*
+ * A unit that kept its place: are its pages what is there? Those that came since are not protected,
+ * those that are missing would come back. If not, it is like any other from now on.
+ */
+static bool is_kept(struct proc *p, struct victim *v, uint8_t *buf)
+{
+	uint64_t word = v->u->word;
+	bool protected;
+
+	if (STATE(word) != U_CLEAN)
+		return false;
+	if (look(p, v, &protected) && v->mask == (v->u->pages & 0xffff) &&
+	    (protected || mem_without(RULE_CLEAN))) {
+		v->kept = word;
+		return copy(p, v, buf);
+	}
+	unit_unkeep(p, v->u, U_RES);
+	return false;
 }
 
 /* On its place; from here on it is dropped, whatever its threads want. */
@@ -199,7 +199,8 @@ static unsigned int gather(struct proc *p, struct victim *v, unsigned int nr,
 	bool protected;
 
 	for (unsigned int i = 0; i < nr; i++) {
-		if (is_kept(p, &v[i]) && !stray_near(p, v[i].base, v[i].base + UNIT)) {
+		if (is_kept(p, &v[i], p->m->bufs + i * UNIT) &&
+		    !stray_near(p, v[i].base, v[i].base + UNIT)) {
 			ok++;
 			continue;
 		}
@@ -264,6 +265,7 @@ int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place 
 			continue;
 		p->m->sh->evicted_units++;
 		p->m->sh->clean_units += v[i].kept != 0;
+		spare_put(p, v[i].u, ref[i], p->m->bufs + i * UNIT, SPARE_OUT);
 		++*nr_out;
 		/* mlock() came between, or the like: it is still there, and comes back to life */
 		if (ret)

@@ -20,46 +20,71 @@ static void nap(long us)
 	nanosleep(&(struct timespec){ .tv_nsec = us * 1000 }, NULL);
 }
 
+static void grow(struct circle *c)
+{
+	size_t max = c->max ? c->max * 2 : 1024;
+	struct fault *f = calloc(max, sizeof(*f));
+
+	while (!f) { /* a lost message is a thread that waits for ever */
+		nap(10000);
+		f = calloc(max, sizeof(*f));
+	}
+	for (size_t i = 0; i < c->nr; i++)
+		f[i] = c->f[(c->head + i) % c->max];
+	free(c->f);
+	c->f = f;
+	c->head = 0;
+	c->max = max;
+}
+
 void fault_push(struct queue *q, struct proc *p, uint64_t addr, enum fault_kind kind)
 {
-	pthread_mutex_lock(&q->lock);
-	if (q->nr == q->max) {
-		size_t max = q->max ? q->max * 2 : 1024;
-		struct fault *f = calloc(max, sizeof(*f));
+	struct circle *c = kind >= FETCH ? &q->ahead : &q->faults;
 
-		while (!f) { /* a lost message is a thread that waits for ever */
-			nap(10000);
-			f = calloc(max, sizeof(*f));
-		}
-		for (size_t i = 0; i < q->nr; i++)
-			f[i] = q->f[(q->head + i) % q->max];
-		free(q->f);
-		q->f = f;
-		q->head = 0;
-		q->max = max;
-	}
-	q->f[(q->head + q->nr++) % q->max] = (struct fault){
+	pthread_mutex_lock(&q->lock);
+	if (c->nr == c->max)
+		grow(c);
+	c->f[(c->head + c->nr++) % c->max] = (struct fault){
 		.p = proc_get(p), .addr = addr, .kind = kind, .since_ns = zns_mono_ns()
 	};
 	pthread_cond_signal(&q->more);
 	pthread_mutex_unlock(&q->lock);
 }
 
+/* One worker is always left for who comes and waits. */
+static struct circle *next_circle(struct queue *q)
+{
+	if (q->faults.nr)
+		return &q->faults;
+	return q->ahead.nr && q->fetching < WORKERS - 1 ? &q->ahead : NULL;
+}
+
 static bool fault_pop(struct queue *q, struct fault *f)
 {
-	bool got;
+	struct circle *c;
 
 	pthread_mutex_lock(&q->lock);
-	while (!q->nr && !q->end)
+	while (!(c = next_circle(q)) && !q->end)
 		pthread_cond_wait(&q->more, &q->lock);
-	got = q->nr > 0;
-	if (got) {
-		*f = q->f[q->head];
-		q->head = (q->head + 1) % q->max;
-		q->nr--;
+	if (c) {
+		*f = c->f[c->head];
+		c->head = (c->head + 1) % c->max;
+		c->nr--;
+		q->fetching += c == &q->ahead;
 	}
 	pthread_mutex_unlock(&q->lock);
-	return got;
+	return c;
+}
+
+static void fault_done(struct queue *q, const struct fault *f)
+{
+	if (f->kind < FETCH)
+		return;
+	pthread_mutex_lock(&q->lock);
+	q->fetching--;
+	if (q->ahead.nr)
+		pthread_cond_signal(&q->more);
+	pthread_mutex_unlock(&q->lock);
 }
 
 /* Calls @once under the lock until it returns anything but -EAGAIN. */
@@ -234,11 +259,14 @@ static int load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, boo
 		.u = u, .base = base, .word = u->word, .buf = buf, .keep = keep && !u->addr
 	};
 	struct zns_pages_ref ref = { PLACE(f.word), u->hash };
-	int ret;
+	int ret = 0;
 
 	if (STATE(f.word) != U_LOADING)
 		return 0;
-	ret = st->get(st->arg, ref, buf, &err);
+	if (!spare_take(p, u, ref, buf))
+		ret = st->get(st->arg, ref, buf, &err);
+	else
+		p->m->sh->spare_units++;
 	if (u->word != f.word)
 		return 0; /* unmapped or moved meanwhile; its place may be gone, too */
 	if (ret && mem_without(RULE_HASH)) {
@@ -264,7 +292,6 @@ static int load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, boo
 		nap(10000);
 	}
 	if (!ret) {
-		p->m->sh->read_units++;
 		if (f.keep)
 			mem_reached(U_CLEAN);
 		else
@@ -306,6 +333,12 @@ static void answer_resident(struct fault *f, struct unit *u, uint64_t base)
 	struct proc *p = f->p;
 	struct span s = { u, f->addr, base + UNIT };
 
+	/* asked while it was on its way: the page is there */
+	if (STATE(u->word) == U_CLEAN && f->kind != FAULT_WRITE &&
+	    u->pages & pages_of(base, f->addr, f->addr + PAGE)) {
+		mem_uffd_wake(p->uffd, f->addr, f->addr + PAGE);
+		return;
+	}
 	if (f->kind != FAULT_WRITE && mem_without(RULE_HOLES)) {
 		mem_uffd_zero(p->uffd, s.start, s.start + PAGE);
 		return;
@@ -327,6 +360,23 @@ static void answer_resident(struct fault *f, struct unit *u, uint64_t base)
 	unit_release(p, u, base);
 }
 
+static void answer_zone(const struct fault *f, struct unit *u, uint64_t base, uint8_t *buf)
+{
+	struct proc *p = f->p;
+	struct zns_pages_ref ref = { PLACE(u->word), u->hash };
+	bool predicted = spare_has(p, u, ref, SPARE_AHEAD);
+
+	/* who is about to write would have to ask again */
+	if (unit_load(p, u, base, buf, f->kind != FAULT_FIRST_WRITE))
+		return;
+	p->m->sh->read_units++;
+	latency(p->m, f->since_ns);
+	if (f->kind == FAULT_LOAD)
+		return;
+	hiber_touched(p, base);
+	ahead_fault(p, base, predicted);
+}
+
 static void answer(struct fault *f, uint8_t *buf)
 {
 	struct proc *p = f->p;
@@ -341,18 +391,16 @@ static void answer(struct fault *f, uint8_t *buf)
 	}
 	s = stray_at(p, f->addr);
 	if (s) {
+		p->m->sh->read_units++;
 		unit_load(p, s, s->addr, buf, false);
 		mem_uffd_wake(p->uffd, f->addr, f->addr + PAGE);
 		return;
 	}
 	u = unit_at(p, f->addr);
-	if (STATE(u->word) == U_ZONE) {
-		/* who is about to write would have to ask again */
-		if (!unit_load(p, u, base, buf, f->kind != FAULT_FIRST_WRITE)) {
-			latency(p->m, f->since_ns);
-			if (f->kind != FAULT_LOAD)
-				hiber_touched(p, base);
-		}
+	if (f->kind >= FETCH) {
+		ahead_fetch(p, u, base, buf, f->kind);
+	} else if (STATE(u->word) == U_ZONE) {
+		answer_zone(f, u, base, buf);
 	} else if (f->kind != FAULT_LOAD && !ON_ZONE(u->word)) {
 		answer_resident(f, u, base);
 	}
@@ -370,6 +418,7 @@ static void *worker(void *arg)
 	while (fault_pop(&m->queue, &f)) {
 		if (!f.p->gone)
 			answer(&f, buf);
+		fault_done(&m->queue, &f);
 		proc_put(f.p);
 	}
 	munmap(buf, UNIT);

@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include "predict.h"
 #include "zns/mem.h"
 #include "zns/util.h"
 
@@ -104,7 +105,9 @@ struct shared {
 	uint32_t version, procs_max;
 	char name[ZNS_NAME_MAX + 1];
 	_Atomic uint64_t dram, evicted_units, clean_units, read_units, zero_faults, write_faults,
-		clean_writes, cancelled, lost_units, takeovers;
+		clean_writes, cancelled, lost_units, takeovers, spare_units, ahead_units,
+		ahead_used, ahead_unused;
+	_Atomic uint32_t no_predict;
 	struct shared_proc proc[PROCS_MAX];
 	struct shared_hiber hiber;
 };
@@ -134,6 +137,8 @@ struct proc {
 	uint64_t resident, evicted; /* bytes, as seen last */
 	uint64_t hand; /* address that eviction looks at next */
 	uint64_t cpu_ticks; /* as seen last; 0: not yet */
+	uint32_t born; /* which of the context's, from 1 */
+	struct predict predict;
 };
 
 struct fault {
@@ -144,18 +149,34 @@ struct fault {
 		FAULT_FIRST_WRITE, /* missing, and it is going to be written */
 		FAULT_WRITE,
 		FAULT_LOAD,
-		FAULT_STRAY
+		FAULT_STRAY,
+		FETCH, /* nobody waits for it: these go behind all others */
+		FETCH_COPY, /* the same; a copy is made, the unit stays on its zone */
 	} kind;
 	uint64_t since_ns;
+};
+
+struct circle {
+	struct fault *f;
+	size_t head, nr, max;
 };
 
 struct queue {
 	pthread_mutex_t lock;
 	pthread_cond_t more;
-	struct fault *f;
-	size_t head, nr, max; /* a circle of @max */
+	struct circle faults, ahead;
+	unsigned int fetching; /* workers that nobody waits for */
 	bool end;
 };
+
+/* What was fetched ahead: the lock is that of all chains, too. */
+struct ahead {
+	pthread_mutex_t lock;
+	uint64_t used; /* the last outcomes, a bit each */
+	unsigned int known, tries;
+};
+
+struct spare;
 
 #define LATENCIES 1024U
 
@@ -180,6 +201,9 @@ struct zns_mem {
 	_Atomic uint32_t births; /* processes that came so far */
 	struct proc *dead; /* without references; the reader frees them */
 	struct queue queue;
+	struct ahead ahead;
+	struct spare *spare;
+	_Atomic int64_t room; /* bytes that may be fetched until the evictor looks again */
 	int epoll, wake, changes; /* wake: eventfd for the reader */
 	pthread_t reader, worker[WORKERS], evictor;
 	unsigned int nr_workers;
@@ -275,6 +299,25 @@ void unit_release(struct proc *p, struct unit *u, uint64_t base);
 /* Read back a unit or stray that is on a zone, into CLEAN (@keep) if that can be. 0: it is in
  * memory, or was somebody else's. */
 int unit_load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, bool keep);
+
+/* --- ahead.c --- */
+/* A unit was read for who waited for it; @predicted: a copy of it was there. */
+void ahead_fault(struct proc *p, uint64_t addr, bool predicted);
+void ahead_unused(struct zns_mem *m, uint32_t born, uint32_t block);
+void ahead_fetch(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, enum fault_kind kind);
+
+/* --- spare.c: copies of units that are on zones --- */
+#define SPARE_MAX 256U /* of each kind */
+enum spare_kind { SPARE_OUT, SPARE_AHEAD, SPARE_KINDS };
+int spare_open(struct zns_mem *m);
+void spare_close(struct zns_mem *m);
+uint64_t spare_bytes(struct zns_mem *m);
+void spare_put(struct proc *p, const struct unit *u, struct zns_pages_ref ref, const void *buf,
+	       enum spare_kind kind);
+/* The copy goes to @buf, and is no longer kept. */
+bool spare_take(struct proc *p, const struct unit *u, struct zns_pages_ref ref, void *buf);
+bool spare_has(struct proc *p, const struct unit *u, struct zns_pages_ref ref,
+	       enum spare_kind kind);
 
 /* --- events.c --- */
 void *reader_run(void *m);

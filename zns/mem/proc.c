@@ -100,6 +100,7 @@ static void destroy(struct proc *p)
 		if (fd[i] >= 0)
 			close(fd[i]);
 	pthread_rwlock_destroy(&p->ev);
+	predict_free(&p->predict);
 	free(p);
 }
 
@@ -149,7 +150,7 @@ int proc_add(struct zns_mem *m, struct proc *p)
 		p->sh = &m->sh->proc[i];
 		p->sh->pid = p->pid;
 		p->sh->used = 1;
-		m->births++;
+		p->born = ++m->births;
 		ret = 0;
 	}
 	pthread_mutex_unlock(&m->lock);

@@ -91,6 +91,13 @@ static void counters(const struct zns_mem *m, ZnsPb__MemoryStatus *st)
 	st->has_clean_units = st->has_clean_writes = st->has_kept = true;
 	st->clean_units = sh->clean_units;
 	st->clean_writes = sh->clean_writes;
+	st->has_spare_units = st->has_prefetched = st->has_predict = true;
+	st->has_prefetch_used = st->has_prefetch_unused = true;
+	st->spare_units = sh->spare_units;
+	st->prefetched = sh->ahead_units;
+	st->prefetch_used = sh->ahead_used;
+	st->prefetch_unused = sh->ahead_unused;
+	st->predict = !sh->no_predict;
 	st->has_attach_stop_ns = m->stop_ns > 0;
 	st->attach_stop_ns = m->stop_ns;
 }

@@ -47,6 +47,8 @@ int zns_mem_hibernate(struct zns_mem *m, bool freeze, struct zns_err *err);
 void zns_mem_wake(struct zns_mem *m);
 /* By itself, after so long without activity; 0: never. */
 void zns_mem_idle(struct zns_mem *m, uint64_t ms);
+/* Whether units are read that are likely to be asked for next. They are, at first. */
+void zns_mem_predict(struct zns_mem *m, bool on);
 /* How many there are left to serve. */
 unsigned int zns_mem_processes(struct zns_mem *m);
 /* Becomes readable when descriptors for a successor have changed. */

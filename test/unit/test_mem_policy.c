@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What is evicted and what is fetched ahead: the arithmetic, and a pager with a program that comes
+ * back to the same memory in the same order. */
+#include "../../zns/mem/predict.h"
+#include "mem_fixture.h"
+
+#define WAIT_S 60
+#define UNITS 96U /* of the program's memory that are asked for, in an order of their own */
+#define UNIT_SIZE 65536UL
+
+/* ---- the chain ---- */
+
+static void chain(void **state)
+{
+	static const uint32_t round[] = { 10, 70, 30, 71, 12, 50 };
+	struct predict p = { 0 };
+	uint32_t next[PREDICT_CHAIN];
+
+	for (int i = 0; i < 6; i++)
+		assert_int_equal(predict_fault(&p, round[i], true, PREDICT_CHAIN, next), 0);
+	/* it closes, and is known for as long as a chain may be */
+	assert_int_equal(predict_fault(&p, 10, true, PREDICT_CHAIN, next), PREDICT_CHAIN);
+	for (unsigned int i = 0; i < PREDICT_CHAIN; i++)
+		assert_int_equal(next[i], round[(i + 1) % 6]);
+	/* what comes next follows the last one that was fetched: 30 */
+	assert_int_equal(predict_fault(&p, 99, true, PREDICT_CHAIN, next), 0);
+	assert_int_equal(predict_fault(&p, 30, false, 2, next), 1);
+	assert_int_equal(next[0], 99);
+	/* fetched for nothing: not again */
+	predict_unused(&p, 99);
+	assert_int_equal(predict_fault(&p, 30, false, 2, next), 0);
+	predict_unused(&p, 99);
+	predict_unused(&p, 4711);
+	predict_free(&p);
+}
+
+/* More links than it may have: it begins anew, and is right again. */
+static void chain_grows(void **state)
+{
+	struct predict p = { 0 };
+	uint32_t next[PREDICT_CHAIN], n = 600000;
+
+	for (uint32_t i = 0; i < n; i++)
+		predict_fault(&p, i * 7, true, 0, next);
+	assert_int_equal(predict_fault(&p, (n - 3) * 7, false, PREDICT_CHAIN, next), 2);
+	assert_int_equal(next[1], (n - 1) * 7);
+	assert_true(p.nr <= p.size / 2 && p.size <= 1U << 18);
+	predict_free(&p);
+}
+
+/* ---- a program that has activations ---- */
+
+struct orders {
+	_Atomic uint32_t turn, done, ready;
+	uint32_t order[UNITS];
+	_Atomic uint64_t wrong;
+};
+
+static void program(struct orders *o)
+{
+	uint8_t *mem = mmap(NULL, UNITS * UNIT_SIZE, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (uint32_t i = 0; i < UNITS * 16; i++)
+		page_write((uint64_t *)(mem + i * PAGE), i, 1);
+	o->ready = 1;
+	for (uint32_t turn = 0;; turn++) {
+		while (o->turn == turn)
+			usleep(1000);
+		for (uint32_t i = 0; i < UNITS; i++) {
+			uint32_t page = o->order[i] * 16 + turn % 16;
+
+			if (!page_is((uint64_t *)(mem + page * PAGE), page, 1))
+				o->wrong++;
+			usleep(500); /* it works */
+		}
+		o->done = turn + 1;
+	}
+}
+
+struct scene {
+	struct shelves shelves;
+	struct zns_mem_store store;
+	struct orders *o;
+	pid_t pid;
+	struct zns_mem *m;
+	struct zns_err err;
+};
+
+static void begin(struct scene *s)
+{
+	uint64_t seed = 11;
+
+	*s = (struct scene){ .o = common(sizeof(struct orders)) };
+	shelf_open(&s->shelves, &s->store);
+	for (uint32_t i = 0; i < UNITS; i++)
+		s->o->order[i] = i;
+	for (uint32_t i = UNITS - 1; i; i--) {
+		uint32_t k = roll(&seed) % (i + 1), was = s->o->order[i];
+
+		s->o->order[i] = s->o->order[k];
+		s->o->order[k] = was;
+	}
+	s->pid = fork();
+	if (!s->pid)
+		program(s->o);
+	while (!s->o->ready)
+		usleep(1000);
+	assert_int_equal(zns_mem_new("test", MIB(64), &s->store, &s->m, &s->err), 0);
+	if (zns_mem_attach(s->m, s->pid, &s->err))
+		fail_msg("%s", s->err.msg);
+	assert_int_equal(zns_mem_start(s->m, &s->err), 0);
+}
+
+static void end(struct scene *s)
+{
+	if (zns_mem_detach(s->m, &s->err))
+		fail_msg("%s", s->err.msg);
+	assert_int_equal(s->shelves.s->held, 0);
+	zns_mem_leave(s->m);
+	assert_int_equal(s->o->wrong, 0);
+	kill(s->pid, SIGKILL);
+	waitpid(s->pid, NULL, 0);
+	munmap(s->o, sizeof(*s->o));
+	shelf_close(&s->shelves);
+}
+
+/* Its numbers alone. */
+static ZnsPb__MemoryStatus numbers(struct scene *s)
+{
+	ZnsPb__MemoryStatus st, copy;
+
+	status(s->m, &st);
+	copy = st;
+	zns_mem_status_free(&st);
+	return copy;
+}
+
+/* Nothing of its memory is there. */
+static void all_out(struct scene *s)
+{
+	uint64_t evicted = 0;
+
+	zns_mem_limit(s->m, MIB(1));
+	for (int i = 0; i < WAIT_S * 100 && evicted < UNITS * UNIT_SIZE; i++) {
+		usleep(10000);
+		evicted = numbers(s).evicted;
+	}
+	assert_true(evicted >= UNITS * UNIT_SIZE);
+	zns_mem_limit(s->m, MIB(64));
+	usleep(500000); /* the evictor has seen it */
+}
+
+/* Faults of one activation. */
+static uint64_t activation(struct scene *s, ZnsPb__MemoryStatus *st)
+{
+	uint64_t before;
+
+	all_out(s);
+	before = numbers(s).read_units;
+	s->o->turn++;
+	for (int i = 0; i < WAIT_S * 100 && s->o->done != s->o->turn; i++)
+		usleep(10000);
+	assert_int_equal(s->o->done, s->o->turn);
+	*st = numbers(s);
+	return st->read_units - before;
+}
+
+static void predicting(void **state)
+{
+	uint64_t faults[2][3];
+	ZnsPb__MemoryStatus st;
+
+	for (int off = 0; off < 2; off++) {
+		struct scene s;
+
+		begin(&s);
+		zns_mem_predict(s.m, !off);
+		for (int i = 0; i < 3; i++)
+			faults[off][i] = activation(&s, &st);
+		print_message(
+			"%s: %lu, %lu, %lu faults; %lu fetched, of a sample %lu used, %lu not; %lu copies\n",
+			off ? "off" : "on", (unsigned long)faults[off][0],
+			(unsigned long)faults[off][1], (unsigned long)faults[off][2],
+			(unsigned long)st.prefetched, (unsigned long)st.prefetch_used,
+			(unsigned long)st.prefetch_unused, (unsigned long)st.spare_units);
+		end(&s);
+	}
+	assert_true(faults[1][1] >= UNITS - 4 && faults[1][2] >= UNITS - 4);
+	assert_true(faults[0][1] * 2 < faults[1][1] && faults[0][2] * 2 < faults[1][2]);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(chain),
+		cmocka_unit_test(chain_grows),
+		cmocka_unit_test(predicting),
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

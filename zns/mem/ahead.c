@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Units that are read before they are asked for. After a fault the next ones of the process's chain
+ * (predict.h) come into its memory, as far as its own budget has room; behind all faults. The last
+ * of a chain does not come into the process: we keep a copy (spare.c). Its fault waits for no
+ * device, goes on with the chain, and is how we know whether what is fetched is used. If too few
+ * are, only some of the chains are tried.
+ */
+#include <string.h>
+
+#include "hiber.h"
+
+#define GATE_OF 64U /* the last copies that decide */
+#define GATE_PCT 40U /* of these were used, at least: others of a chain come before its last */
+#define GATE_MIN 8U /* known ones, before it closes */
+#define TRY 8U /* one of so many faults, while it is closed */
+#define QUEUE_MAX 4096U /* fetches that wait */
+
+/* The last outcomes, as bits; 1: used. */
+static void outcome(struct zns_mem *m, bool used)
+{
+	struct ahead *a = &m->ahead;
+
+	pthread_mutex_lock(&a->lock);
+	a->known = zns_min(a->known + 1, GATE_OF);
+	a->used = a->used << 1 | used;
+	pthread_mutex_unlock(&a->lock);
+	if (used)
+		m->sh->ahead_used++;
+	else
+		m->sh->ahead_unused++;
+}
+
+void ahead_unused(struct zns_mem *m, uint32_t born, uint32_t block)
+{
+	struct proc *list[PROCS_MAX];
+	unsigned int nr;
+
+	outcome(m, false);
+	procs(m, list, &nr);
+	for (unsigned int i = 0; i < nr; i++) {
+		if (list[i]->born == born) {
+			pthread_mutex_lock(&m->ahead.lock);
+			predict_unused(&list[i]->predict, block);
+			pthread_mutex_unlock(&m->ahead.lock);
+		}
+		proc_put(list[i]);
+	}
+}
+
+/* With the lock. */
+static bool is_open(struct ahead *a)
+{
+	unsigned int right = (unsigned int)__builtin_popcountll(a->used);
+
+	if (a->known < GATE_MIN || right * 100 >= a->known * GATE_PCT)
+		return true;
+	return a->tries++ % TRY == 0;
+}
+
+void ahead_fault(struct proc *p, uint64_t addr, bool predicted)
+{
+	struct zns_mem *m = p->m;
+	uint32_t block = (uint32_t)(addr / UNIT), next[PREDICT_CHAIN], fetch[PREDICT_CHAIN];
+	unsigned int n, nr = 0;
+	bool full;
+
+	if (predicted)
+		outcome(m, true);
+	if (m->sh->no_predict)
+		return;
+	pthread_mutex_lock(&m->queue.lock);
+	full = m->queue.ahead.nr >= QUEUE_MAX;
+	pthread_mutex_unlock(&m->queue.lock);
+	pthread_mutex_lock(&m->ahead.lock);
+	n = predict_fault(&p->predict, block, !predicted,
+			  full || hiber_rests(m) || !is_open(&m->ahead) ? 0 : PREDICT_CHAIN, next);
+	pthread_mutex_unlock(&m->ahead.lock);
+	for (unsigned int i = 0; i < n; i++)
+		if (STATE(unit_at(p, next[i] * UNIT)->word) == U_ZONE)
+			fetch[nr++] = next[i];
+	for (unsigned int i = 0; i < nr; i++)
+		fault_push(&m->queue, p, fetch[i] * UNIT, i + 1 == nr ? FETCH_COPY : FETCH);
+}
+
+/* And it is used. */
+static bool has_room(struct zns_mem *m)
+{
+	if ((m->room -= (int64_t)UNIT) >= 0)
+		return true;
+	m->room += (int64_t)UNIT;
+	return false;
+}
+
+void ahead_fetch(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, enum fault_kind kind)
+{
+	struct zns_mem *m = p->m;
+	struct zns_pages_ref ref;
+	uint64_t word = u->word;
+
+	if (STATE(word) != U_ZONE || m->end)
+		return;
+	if (kind == FETCH) {
+		if (!has_room(m) || unit_load(p, u, base, buf, true))
+			return;
+		m->sh->ahead_units++;
+		record_touch(p, base); /* nobody will fault for it */
+		return;
+	}
+	ref = (struct zns_pages_ref){ PLACE(word), u->hash };
+	if (spare_has(p, u, ref, SPARE_AHEAD) || spare_has(p, u, ref, SPARE_OUT))
+		return;
+	/* its place may be given up meanwhile: then it is not found, or its bytes are others */
+	if (m->store.get(m->store.arg, ref, buf, NULL) || u->word != word)
+		return;
+	m->sh->ahead_units++;
+	spare_put(p, u, ref, buf, SPARE_AHEAD);
+}
