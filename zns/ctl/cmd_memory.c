@@ -166,6 +166,7 @@ static const struct ctl_cmd subs[] = {
 	  "keep what a running program does not use on zones",
 	  "  --dram SIZE     so much of its memory stays in DRAM: 512M; or 30%, of what it has now\n"
 	  "  --idle TIME     hibernate after so long without activity: 10m\n"
+	  "  --no-predict    read nothing before it is asked for\n"
 	  "  --name NAME     of the context; else the container's, or pid-PID\n" CTL_DEV_HELP,
 	  memory_cmd_attach },
 	{ "memory hibernate", "NAME|PID|CONTAINER [--freeze] [--dram SIZE|SHARE%]",

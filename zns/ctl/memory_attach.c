@@ -54,7 +54,7 @@ static int find_target(const char *what, struct docker_running *r, struct zns_er
 int memory_attach(const struct memory_wish *w, char *name, size_t len, struct zns_err *err)
 {
 	struct docker_running t = { 0 };
-	struct docker_pager p = { .dev = w->dev, .idle_s = w->idle_s };
+	struct docker_pager p = { .dev = w->dev, .idle_s = w->idle_s, .no_predict = w->no_predict };
 	struct memory_kernel k;
 	int ret;
 
@@ -82,8 +82,12 @@ int memory_cmd_attach(const struct ctl_cmd *cmd, int argc, char **argv)
 	struct memory_wish w = { 0 };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct ctl_args args = { 0 };
-	const struct ctl_opt opts[] = { CTL_TEXT("dram", &w.dram), CTL_TEXT("name", &w.name),
-					CTL_DURATION("idle", &w.idle_s, 1), CTL_DEV, CTL_OPTS_END };
+	const struct ctl_opt opts[] = { CTL_TEXT("dram", &w.dram),
+					CTL_TEXT("name", &w.name),
+					CTL_DURATION("idle", &w.idle_s, 1),
+					CTL_FLAG("no-predict", &w.no_predict),
+					CTL_DEV,
+					CTL_OPTS_END };
 	char name[MEMORY_NAME];
 
 	if (ctl_parse(cmd, argc, argv, opts, &args))

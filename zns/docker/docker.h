@@ -96,6 +96,7 @@ struct docker_pager {
 	const char *name, *dev; /* of the context; dev NULL: the only one */
 	pid_t pid; /* the first process */
 	uint64_t dram, idle_s; /* bytes; 0: it never hibernates by itself */
+	bool no_predict; /* nothing is read before it is asked for */
 };
 int docker_pager_start(const struct docker_pager *p, struct zns_err *err);
 /* Bytes of DRAM that a process and its descendants have; 0: it has ended. */

@@ -40,7 +40,7 @@ static bool keeps(const char *var, size_t len)
 int docker_pager_start(const struct docker_pager *p, struct zns_err *err)
 {
 	char prog[PATH_MAX], log[PATH_MAX], pid[16], dram[32], idle[32], fd[16];
-	char *argv[14] = { prog,
+	char *argv[15] = { prog,
 			   (char *)"--ready-fd",
 			   fd,
 			   (char *)"--name",
@@ -68,6 +68,8 @@ int docker_pager_start(const struct docker_pager *p, struct zns_err *err)
 		argv[n++] = (char *)"--dev";
 		argv[n++] = (char *)p->dev;
 	}
+	if (p->no_predict)
+		argv[n++] = (char *)"--no-predict";
 	argv[n] = pid;
 	if ((size_t)snprintf(log, sizeof(log), "%s/" DIR_NAME "/%s.log", zns_run_dir(), p->name) >=
 	    sizeof(log))

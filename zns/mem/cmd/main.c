@@ -52,6 +52,7 @@ static void settle_down(void)
 struct options {
 	const char *name, *dev, *take;
 	uint64_t dram, ready, pid, idle_s;
+	bool no_predict;
 };
 
 static int begin(struct pager *p, const struct options *o, struct zns_err *err)
@@ -66,6 +67,8 @@ static int begin(struct pager *p, const struct options *o, struct zns_err *err)
 		return ret;
 	store_of(p->pages, &st);
 	ret = zns_mem_new(p->name, o->dram, &st, &p->m, err);
+	if (!ret)
+		zns_mem_predict(p->m, !o->no_predict);
 	if (!ret && o->idle_s)
 		zns_mem_idle(p->m, o->idle_s * 1000);
 	if (!ret)
@@ -148,7 +151,8 @@ static void finish(struct pager *p)
 static int usage(FILE *f)
 {
 	fprintf(f,
-		"usage: zns-mem --name NAME --dram BYTES [--dev DEV] [--idle SECONDS] [--ready-fd FD] PID\n"
+		"usage: zns-mem --name NAME --dram BYTES [--dev DEV] [--idle SECONDS] [--no-predict]\n"
+		"               [--ready-fd FD] PID\n"
 		"       zns-mem --take-over NAME\n"
 		"Keeps the memory of a process and its descendants under a budget; the rest is on zones.\n"
 		"`znsctl memory` and zns-memkeep start it. See znsctl(8).\n");
@@ -159,11 +163,11 @@ static int usage(FILE *f)
 static int parse(int argc, char **argv, struct options *o)
 {
 	static const struct option opt[] = {
-		{ "name", 1, NULL, 'n' },      { "dev", 1, NULL, 'd' },
-		{ "dram", 1, NULL, 'm' },      { "ready-fd", 1, NULL, 'r' },
-		{ "take-over", 1, NULL, 't' }, { "idle", 1, NULL, 'i' },
-		{ "help", 0, NULL, 'h' },      { "version", 0, NULL, 'V' },
-		{ NULL, 0, NULL, 0 },
+		{ "name", 1, NULL, 'n' },       { "dev", 1, NULL, 'd' },
+		{ "dram", 1, NULL, 'm' },       { "ready-fd", 1, NULL, 'r' },
+		{ "take-over", 1, NULL, 't' },  { "idle", 1, NULL, 'i' },
+		{ "no-predict", 0, NULL, 'p' }, { "help", 0, NULL, 'h' },
+		{ "version", 0, NULL, 'V' },    { NULL, 0, NULL, 0 },
 	};
 	int c;
 
@@ -174,6 +178,8 @@ static int parse(int argc, char **argv, struct options *o)
 			o->dev = optarg;
 		else if (c == 't')
 			o->take = optarg;
+		else if (c == 'p')
+			o->no_predict = true;
 		else if (c == 'm' && !zns_parse_size(optarg, &o->dram))
 			continue;
 		else if (c == 'i' && !zns_parse_number(optarg, 0, INT32_MAX, &o->idle_s))
