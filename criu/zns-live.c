@@ -22,6 +22,7 @@
 #include "stats.h"
 #include "util.h"
 #include "vma.h"
+#include "zns-guard.h"
 #include "zns-img.h"
 #include "zns-link.h"
 #include "zns-live.h"
@@ -42,8 +43,8 @@ static bool names_pages; /* an image of a task whose pages the helper has is bei
 
 static bool is_live(void)
 {
-	return (zns_opts.live & ZW_LIVE_ON || tracks) && zns_state() == ZNS_DUMP &&
-	       !zns_receiving();
+	return (zns_opts.live & ZW_LIVE_ON || tracks || zns_mem_begun()) &&
+	       zns_state() == ZNS_DUMP && !zns_receiving();
 }
 
 bool zns_tracks_memory(void)

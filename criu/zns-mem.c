@@ -1,10 +1,65 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What criu asks the pager of a task's memory. */
+/*
+ * Tasks whose memory is partly on zones, behind a userfaultfd of a pager of ours. The helper asks
+ * the pager to stand still and to say where units are; then the dump goes the way of a live one,
+ * in which the helper has the pages.
+ */
+#include "cr_options.h"
+#include "log.h"
 #include "zns-guard.h"
+#include "zns-img.h"
+#include "zns-link.h"
+#include "zns-live.h"
+#include "zns-opts.h"
+#include "zns-session.h"
 
-/* There is none yet. */
+#undef LOG_PREFIX
+#define LOG_PREFIX "zns: "
+
+static bool has_pager;
+
+bool zns_mem_begun(void)
+{
+	return has_pager;
+}
+
+int zns_mem_begin(pid_t root)
+{
+	struct zns_msg m = ZNS_MSG(ZW_MEM_BEGIN);
+	struct zw_reply r;
+
+	if (zns_state() != ZNS_DUMP || zns_receiving() || opts.use_page_server)
+		return 0;
+	m.h.pid = root;
+	if (zns_ask(&m, &r, NULL)) {
+		pr_err("%s\n", r.msg);
+		return -1;
+	}
+	has_pager = r.kind == ZW_KIND_PAGES;
+	if (has_pager && opts.lazy_pages) {
+		pr_err("--lazy-pages does not work with memory that is on zones: leave it out, or `znsctl memory detach` first\n");
+		return -1;
+	}
+	if (has_pager)
+		pr_info("%s\n", r.msg);
+	return 0;
+}
+
 bool zns_mem_answers(pid_t pid, unsigned long start, unsigned long end)
 {
-	(void)pid, (void)start, (void)end;
-	return false;
+	struct zns_msg m = ZNS_MSG(ZW_MEM_OWNS);
+	struct zw_iov area = { start, end - start };
+	struct zw_reply r;
+
+	if (!has_pager)
+		return false;
+	m.h.pid = pid;
+	m.h.nr = 1;
+	m.payload = &area;
+	m.len = sizeof(area);
+	if (zns_ask(&m, &r, NULL)) {
+		pr_err("%s\n", r.msg);
+		return false;
+	}
+	return r.kind == ZW_KIND_PAGES;
 }

@@ -16,7 +16,11 @@ extern int zns_guard_thread(pid_t pid, pid_t tid);
 /* An area of a frozen task; @flags: behind "VmFlags: " in smaps. */
 extern int zns_guard_area(pid_t pid, unsigned long start, unsigned long end, const char *flags);
 
-/* zns-mem.c: will a pager of ours give this dump the pages that are missing in an area? */
+/* zns-mem.c: before the guard. A pager of ours has memory of the tree: it stands still from now on,
+ * with no thread of the kernel's in any task. */
+extern int zns_mem_begin(pid_t root);
+extern bool zns_mem_begun(void); /* it has */
+/* Will it give this dump the pages that are missing in an area? */
 extern bool zns_mem_answers(pid_t pid, unsigned long start, unsigned long end);
 
 #endif

@@ -11,7 +11,7 @@
  */
 #include <stdint.h>
 
-#define ZW_VERSION 9
+#define ZW_VERSION 10
 #define ZW_MAX_IOV 1024 /* most iovecs in one message */
 #define ZW_MAX_MSG (sizeof(struct zw_hdr) + ZW_MAX_IOV * sizeof(struct zw_iov))
 #define ZW_MAX_FDS 4
@@ -87,6 +87,12 @@ enum zw_op {
 	/* image, pid: this pages image is the one of that task. Its pagemap gets its entries when
 	   it comes */
 	ZW_LIVE_IMAGE,
+	/* pid: the root of the tree; fds: reply. Before ZW_LIVE_ROUNDS, while the tasks run. → kind
+	   ZW_KIND_PAGES: memory of some is on zones, and its pager lets the dump have it where it
+	   is: ZW_LIVE_ROUNDS and ZW_LIVE_FINAL are to be asked; ZW_KIND_NONE: there is no pager */
+	ZW_MEM_BEGIN = 155,
+	/* pid; payload one zw_iov; fds: reply → kind ZW_KIND_PAGES: this area is the pager's */
+	ZW_MEM_OWNS,
 	/* sender of a dump to a page server: the helper tracks and reads memory, criu sends it */
 	/* pid, nr: enum zw_rounds; payload zw_send; fds: reply. Answered when it is time to freeze
 	   the tasks. → kind ZW_KIND_PAGES: written pages are tracked, and a memfd with struct

@@ -99,7 +99,7 @@ static void drop_places(ZnsPb__Checkpoint *c)
 	c->crypt = NULL;
 	free(c->parent.data);
 	c->parent = (ProtobufCBinaryData){ 0, NULL };
-	c->has_parent = c->has_parent_bytes = 0;
+	c->has_parent = c->has_parent_bytes = c->has_memory_bytes = 0;
 }
 
 /* Its history stays as it was. Its places and its key are new. */

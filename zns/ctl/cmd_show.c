@@ -197,6 +197,9 @@ static int print_text(const ZnsPb__Checkpoint *c, const ZnsPb__Response *ls,
 	printf("size        %s in %u images, %s of it memory pages\n",
 	       zns_format_size(c->bytes, size, sizeof(size)), c->nr_images,
 	       zns_format_size(c->page_bytes, pages, sizeof(pages)));
+	if (c->memory_bytes)
+		printf("on zones    %s of it, as memory of a context: not written by the dump\n",
+		       zns_format_size(c->memory_bytes, pages, sizeof(pages)));
 	if (c->pages_only)
 		printf("            pages only, from a page server: `znsctl import --join` adds the other images\n");
 	if (c->post_copy)

@@ -96,6 +96,12 @@ static void summary(const struct dump *d, struct zw_reply *r)
 		zns_format_size(c->bytes, size, sizeof(size)), c->nr_images, c->n_zones,
 		c->n_groups, c->shared_groups, (double)c->data_phase_us / 1e6,
 		(double)c->frozen_us / 1e6, d->qos_mibps, cap, got, st.nr_bad ? "; " : "", st.bad);
+	if (c->memory_bytes) {
+		size_t at = strlen(r->msg);
+
+		snprintf(r->msg + at, sizeof(r->msg) - at, "; %s of it were on zones already",
+			 zns_format_size(c->memory_bytes, size, sizeof(size)));
+	}
 	r->warn = st.nr_bad > 0;
 	r->size = c->bytes;
 }
@@ -181,4 +187,5 @@ void dump_commit(struct dump *d, struct packet *p)
 		reply_send(p->nr_fd ? p->fd[0] : -1, &r, -1);
 	}
 	live_end(d->live);
+	sealed_end(d);
 }

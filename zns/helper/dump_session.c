@@ -294,6 +294,7 @@ void dump_end(struct helper *h)
 
 	zns_writer_cancel(h->dump->v.w, -ECANCELED, "criu ended before the commit");
 	live_end(h->dump->live);
+	sealed_end(h->dump);
 	dump_check(h->dump, &err);
 	/* no line after a commit, which printed its own */
 	progress_stop(h, &(struct outcome){ .error = err.msg });

@@ -49,7 +49,8 @@ struct dump {
 	bool post_copy; /* the lazy pages do not come */
 	bool has_parent, pre_dump;
 	pid_t pid; /* the root of the tree */
-	struct live *live; /* --zns-live; or NULL */
+	struct live *live; /* --zns-live, and what needs the like; or NULL */
+	struct sealed *sealed; /* a pager has some of it (sealed.c); or NULL */
 	uint8_t parent[ZNS_UUID_LEN];
 	ZnsPb__Handle *parent_handle; /* the handle that named it; or NULL */
 	uint64_t expected; /* bytes, estimated */

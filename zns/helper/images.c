@@ -372,7 +372,8 @@ void dump_packet(struct helper *h, struct packet *p)
 	struct zns_err err = ZNS_ERR_INIT;
 	struct dump *d = h->dump;
 	bool answered = p->h.op == ZW_PAGES_OPEN || p->h.op == ZW_PAGES_SEAL ||
-			(p->h.op >= ZW_LIVE_ROUNDS && p->h.op <= ZW_LIVE_FINAL);
+			(p->h.op >= ZW_LIVE_ROUNDS && p->h.op <= ZW_LIVE_FINAL) ||
+			p->h.op == ZW_MEM_BEGIN || p->h.op == ZW_MEM_OWNS;
 	bool reading = p->h.op == ZW_OPEN || p->h.op == ZW_READ;
 	int ret;
 
@@ -397,6 +398,12 @@ void dump_packet(struct helper *h, struct packet *p)
 		break;
 	case ZW_PAGES_SEAL:
 		ret = pages_seal(d, p, &err);
+		break;
+	case ZW_MEM_BEGIN:
+		ret = sealed_begin(d, p, &err);
+		break;
+	case ZW_MEM_OWNS:
+		ret = sealed_owns(d, p, &err);
 		break;
 	case ZW_LIVE_ROUNDS:
 		ret = live_rounds(d, p, &err);

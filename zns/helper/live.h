@@ -8,6 +8,7 @@
  */
 #include "dump_session.h"
 #include "live_keep.h"
+#include "sealed.h"
 #include "zns/places.h"
 #include "zns/track.h"
 
@@ -35,6 +36,7 @@ struct live_task {
 	struct zns_spans parent; /* pages that the parent has, and that were not written since */
 	char parents_pagemap[ZW_NAME]; /* the image where it has them */
 	struct zns_spans areas, parents_areas; /* that were dumped, now and then */
+	bool memory; /* its pager says what is on zones: it is not tracked */
 	bool kept; /* its tracker is that of the parent */
 	bool seen; /* in this round */
 	struct zns_spans send; /* to a page server */
@@ -87,6 +89,8 @@ struct live {
 struct live_task *live_find(struct live *l, pid_t pid);
 /* The tasks of the tree as it is now; those that are new are tracked from here on. */
 int live_look(struct live *l, struct zns_err *err);
+/* A frozen task that came after the last look, if a pager has its memory. *@t is NULL if not. */
+int live_late(struct live *l, pid_t pid, struct live_task **t, struct zns_err *err);
 
 /*
  * live_copy.c: pages of a task to the end of the last part, or to the stage. A page that cannot be

@@ -18,14 +18,15 @@ static int copy_rest(struct live *l, struct live_task *t, const struct live_area
 {
 	struct zns_spans rest = { 0 };
 	uint64_t before = l->at;
-	int ret = live_rest(l, t, a, &rest, guards, err);
+	int ret = t->memory ? sealed_rest(l->d->sealed, t, a, &rest, err) :
+			      live_rest(l, t, a, &rest, guards, err);
 
 	if (!ret)
 		ret = live_copy(l, t, &rest, err);
 	if (!ret && t->owed.nr)
 		ret = zns_fail(err, -EFAULT, "cannot read the memory of task %d at %llx", t->pid,
 			       (unsigned long long)t->owed.s[0].start);
-	if (!ret)
+	if (!ret && !t->memory)
 		ret = live_verify(l, t, &a->all, &a->whole, err);
 	l->frozen_bytes += l->at - before;
 	zns_spans_free(&rest);
@@ -82,12 +83,16 @@ int live_final(struct dump *d, struct packet *p, struct zns_err *err)
 	cleanup_close int fd = -1;
 	struct zns_spans guards = { 0 };
 	struct live_areas a = { 0 };
-	int ret;
+	int ret = 0;
 
+	if (l && !t && l->d->sealed)
+		ret = live_late(l, p->h.pid, &t, err);
+	if (ret)
+		return ret;
 	if (!l || !name || strlen(name) >= ZW_NAME || (t && t->final))
 		return zns_fail(err, -EPROTO, "criu sent an impossible task of a live dump");
 	l->frozen = true;
-	if (!live_is_tracked(l, t, name)) {
+	if (!(t && t->memory) && !live_is_tracked(l, t, name)) {
 		snprintf(r.msg, sizeof(r.msg), "live: task %d is copied now: %s", p->h.pid,
 			 t ? t->why.msg : "it is new");
 		reply_send(p->fd[0], &r, -1);
@@ -103,7 +108,7 @@ int live_final(struct dump *d, struct packet *p, struct zns_err *err)
 	zns_spans_free(&t->areas);
 	t->areas = a.all;
 	zns_spans_free(&a.whole);
-	fd = ret ? -1 : live_guards_fd(l, &guards);
+	fd = ret || t->memory ? -1 : live_guards_fd(l, &guards);
 	zns_spans_free(&guards);
 	if (ret)
 		return ret;

@@ -10,22 +10,30 @@
 
 static int compose(struct live *l, const struct live_task *t, struct zns_err *err)
 {
-	struct zns_image_run *run;
-	int ret;
+	struct zns_wimage *from[LIVE_ROUNDS_MAX + 2], *named = sealed_image(l->d->sealed);
+	uint32_t nr_from = l->nr_parts;
+	struct runs runs = { 0 };
+	int ret = 0;
 
 	if (t->image == LIVE_NO_IMAGE || t->entries)
 		return zns_fail(err, -EPROTO, "criu lost an image of task %d", t->pid);
-	run = malloc((t->places.nr + 1) * sizeof(*run));
-	if (!run)
-		return zns_fail(err, -ENOMEM, "no memory for image %s", l->d->pages[t->image].name);
-	for (size_t n = 0; n < t->places.nr; n++) {
+	memcpy(from, l->part, nr_from * sizeof(*from));
+	if (named)
+		from[nr_from++] = named;
+	for (size_t n = 0; n < t->places.nr && !ret; n++) {
 		const struct place *p = &t->places.p[n];
 
-		run[n] = (struct zns_image_run){ p->len, p->source, p->at };
+		if (p->source == LIVE_SEALED)
+			ret = sealed_runs(l->d->sealed, p, l->nr_parts, &runs);
+		else
+			ret = sealed_add(&runs, p->len, p->source, p->at);
 	}
-	ret = zns_writer_compose(l->d->v.w, l->d->pages[t->image].name, l->part, l->nr_parts, run,
-				 t->places.nr, err);
-	free(run);
+	if (ret)
+		zns_fail(err, -ENOMEM, "no memory for image %s", l->d->pages[t->image].name);
+	else
+		ret = zns_writer_compose(l->d->v.w, l->d->pages[t->image].name, from, nr_from,
+					 runs.v, runs.nr, err);
+	free(runs.v);
 	return ret;
 }
 
@@ -108,6 +116,8 @@ int live_finish(struct dump *d, struct zns_err *err)
 	if (l->stage)
 		munmap(l->stage, LIVE_STAGE_BYTES);
 	l->stage = NULL;
+	if (!ret)
+		ret = sealed_name(d, err);
 	for (size_t n = 0; n < l->nr_tasks && !ret; n++) {
 		ret = live_maps_check(&l->task[n], err);
 		if (!ret && l->task[n].final)

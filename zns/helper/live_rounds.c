@@ -265,6 +265,7 @@ static void leave_to_criu(uint32_t how, struct packet *p, const char *why)
 int live_rounds(struct dump *d, struct packet *p, struct zns_err *err)
 {
 	bool wanted = d->live; /* --zns-live */
+	bool tracks = wanted || p->h.nr & ZW_ROUNDS_TRACK;
 	uint32_t how = p->h.nr;
 	struct zw_reply r = { 0 };
 	struct zns_err e = ZNS_ERR_INIT;
@@ -281,10 +282,19 @@ int live_rounds(struct dump *d, struct packet *p, struct zns_err *err)
 	l->wanted = wanted;
 	if (zns_track_kernel(&l->kernel, &e))
 		l->kernel.tracker = ZNS_TRACKER_NONE;
-	if (l->kernel.tracker == ZNS_TRACKER_NONE ||
+	if (!tracks || l->kernel.tracker == ZNS_TRACKER_NONE ||
 	    (!wanted && l->kernel.tracker != ZNS_TRACKER_UFFD)) {
-		leave_to_criu(how, p, e.code ? e.msg : l->kernel.why);
-		if (!wanted) {
+		l->kernel.tracker = ZNS_TRACKER_NONE;
+		if (d->sealed) { /* its pager says what is to be copied */
+			ret = prepare(l, 0, err);
+			if (ret)
+				return ret;
+		}
+		leave_to_criu(how, p,
+			      e.code ? e.msg :
+			      tracks ? l->kernel.why :
+				       "memory that is on zones stays there");
+		if (!wanted && !d->sealed) {
 			free(l);
 			d->live = NULL;
 		}

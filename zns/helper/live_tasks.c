@@ -37,11 +37,17 @@ static void forget(struct live *l, size_t n)
 static int add(struct live *l, pid_t pid, struct zns_err *err)
 {
 	struct live_task *t;
+	int ret;
 
 	if (zns_grow(l->task, l->nr_tasks, l->max_tasks))
 		return zns_fail(err, -ENOMEM, "no memory for a list of tasks");
 	t = &l->task[l->nr_tasks++];
 	*t = (struct live_task){ .pid = pid, .image = LIVE_NO_IMAGE, .seen = true };
+	ret = sealed_has(l->d, pid, &t->memory, err);
+	if (t->memory)
+		return zns_fail(&t->why, -EBUSY, "its memory is partly on zones"), ret;
+	if (ret || l->kernel.tracker == ZNS_TRACKER_NONE)
+		return ret;
 	/* Without a tracker it is copied in the freeze, and the reason is told. */
 	if (!live_keep_claim(l, t) && zns_track_new(pid, &l->kernel, &t->track, &t->why))
 		t->track = NULL;
@@ -67,6 +73,17 @@ int live_look(struct live *l, struct zns_err *err)
 	for (size_t n = l->nr_tasks; n-- > 0;)
 		if (!l->task[n].seen)
 			forget(l, n);
+	return ret;
+}
+
+int live_late(struct live *l, pid_t pid, struct live_task **t, struct zns_err *err)
+{
+	bool has;
+	int ret = sealed_has(l->d, pid, &has, err);
+
+	if (!ret && has)
+		ret = add(l, pid, err);
+	*t = ret ? NULL : live_find(l, pid);
 	return ret;
 }
 

@@ -71,7 +71,7 @@ static int found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
 						 .end = zns_min(base + UNIT, r->area->end) };
 		if (r->nr == BATCH || r->got + r->nr * UNIT >= r->want)
 			flush(r);
-		if (r->error || r->got >= r->want || m->end || m->no_evict)
+		if (r->error || r->got >= r->want || m->end || m->no_evict || m->sealed)
 			return 1;
 	}
 	return 0;
@@ -147,7 +147,7 @@ static void evict_some(struct zns_mem *m, struct proc *const *list, unsigned int
 	struct round r;
 
 	m->locked = m->shared = m->file = m->special = 0;
-	for (unsigned int i = 0; i < nr && !m->end && !m->no_evict; i++) {
+	for (unsigned int i = 0; i < nr && !m->end && !m->no_evict && !m->sealed; i++) {
 		struct proc *p = list[i];
 		uint64_t part = resident ? (uint64_t)((double)want * (double)p->resident /
 						      (double)resident) +
@@ -207,9 +207,10 @@ void *evictor_run(void *arg)
 		uint64_t now = zns_mono_ns();
 		long ms = TICK_IDLE_MS;
 
-		/* who sets no_evict waits until this is true, and looks after it has set it */
+		/* who sets no_evict or sealed waits until this is true, and looks after it has set
+		 * it */
 		m->evict_idle = false;
-		if (m->no_evict) {
+		if (m->no_evict || m->sealed) {
 			m->evict_idle = true;
 		} else if (!hiber_turn(m, &ms)) {
 			if (now - looked_ns > LOOK_MS * 1000000ULL) {

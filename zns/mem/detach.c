@@ -79,6 +79,14 @@ int zns_mem_detach(struct zns_mem *m, struct zns_err *err)
 	unsigned int nr;
 	int ret;
 
+	if (m->sealed) {
+		free(b.buf);
+		return zns_fail(
+			err, -EBUSY,
+			"a checkpoint of memory context %s is being made: try again when it "
+			"is done",
+			m->sh->name);
+	}
 	if (!b.buf)
 		return zns_fail(err, -ENOMEM, "no memory to read units back");
 	m->no_evict = true;

@@ -143,9 +143,10 @@ static void christen(struct proc *child, struct proc *as)
 	child->pid = as->pid;
 	ret = proc_open(child, &err);
 	child->sh->pid = child->pid;
-	if (!ret)
+	child->needs_ring = !ret && child->m->sealed;
+	if (!ret && !child->needs_ring)
 		ret = proc_equip(child, false, true, &err);
-	child->evicts = !ret;
+	child->evicts = !ret && !child->needs_ring;
 	proc_why(child, "%s", ret ? err.msg : "");
 	changed(child->m);
 }
@@ -167,7 +168,7 @@ static void newcomer(struct zns_mem *m, struct proc *const *list, unsigned int n
 			christen(list[i], &as);
 			found = true;
 		}
-		if (!found && family_join(m, pid, &err) && err.code != -ESRCH)
+		if (!found && !m->sealed && family_join(m, pid, &err) && err.code != -ESRCH)
 			mem_warn(m, "not extended: %s", err.msg);
 	}
 	for (int i = 0; i < 3; i++) {
@@ -244,10 +245,12 @@ static void check(struct zns_mem *m, struct proc *p)
 	pid_t pid = p->pid;
 
 	if (!mem_uffd_dead(p->uffd) && !proc_ended(p)) {
-		if (p->needs_ring && !hiber_rests(m))
+		if (p->needs_ring && !m->sealed && !hiber_rests(m))
 			new_ring(p);
 		return;
 	}
+	if (m->sealed)
+		return; /* later */
 	proc_forget(p);
 	if (!pid || proc_ended(p) || m->no_evict)
 		return;

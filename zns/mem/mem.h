@@ -210,6 +210,7 @@ struct zns_mem {
 	bool reading, evicting;
 	_Atomic bool end, no_evict;
 	_Atomic bool keep_unreadable; /* a detach: its error is told, and nothing is given up */
+	_Atomic bool sealed; /* a checkpoint is being made: no eviction, no rings */
 	_Atomic bool evict_idle; /* the evictor holds nothing */
 	_Atomic uint32_t latency_ns[LATENCIES], latencies;
 	uint64_t stop_ns; /* longest stop of a thread */

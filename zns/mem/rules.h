@@ -16,6 +16,7 @@ enum mem_rule {
 	RULE_RING = 6, /* a ring's mappings go with it */
 	RULE_PROTECT = 7, /* a unit is protected while it is copied */
 	RULE_HASH = 8, /* what cannot be read is never zeroes */
+	RULE_SEAL_RING = 40, /* no ring is in a process that is dumped */
 	RULE_CLEAN = 9, /* what keeps its place is protected from the instant in which it is back */
 	RULE_KEEP = 10, /* what comes back keeps its place; without it only more is written */
 };

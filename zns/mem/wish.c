@@ -73,7 +73,7 @@ bool hiber_rests(const struct zns_mem *m)
 
 bool hiber_goes_on(const struct zns_mem *m, enum hiber_state wanted)
 {
-	return !m->end && !m->no_evict && m->sh->hiber.wanted == wanted;
+	return !m->end && !m->no_evict && !m->sealed && m->sh->hiber.wanted == wanted;
 }
 
 static void want(struct zns_mem *m, enum hiber_state state)

@@ -54,6 +54,27 @@ unsigned int zns_mem_processes(struct zns_mem *m);
 /* Becomes readable when descriptors for a successor have changed. */
 int zns_mem_changes(struct zns_mem *m);
 
+/*
+ * A checkpoint of processes among which is @pid[0..nr): until zns_mem_unseal() nothing is evicted,
+ * and no ring is in any process. -ENOENT: none of them is of this context.
+ */
+int zns_mem_seal(struct zns_mem *m, const pid_t *pid, uint32_t nr, struct zns_err *err);
+void zns_mem_unseal(struct zns_mem *m);
+
+/* 64 KiB of a process. Pages by bits: those in @mask are at the place alone, unless they are in
+ * memory; those in @clean are in memory, and the same. */
+struct zns_mem_unit {
+	uint64_t addr;
+	struct zns_pages_ref ref;
+	uint16_t mask, clean;
+};
+/* Of a frozen process, while sealed; to be freed. -ENOENT: it is not of this context. */
+int zns_mem_units(struct zns_mem *m, pid_t pid, struct zns_mem_unit **out, size_t *nr,
+		  struct zns_err *err);
+/* Does our userfaultfd have this area, which has one? An empty one: is the process of this context?
+ * -ENOENT: no. */
+int zns_mem_owns(struct zns_mem *m, pid_t pid, uint64_t start, uint64_t end, struct zns_err *err);
+
 /* To be freed with zns_mem_status_free(), unless it fails. */
 int zns_mem_status(struct zns_mem *m, ZnsPb__MemoryStatus *st);
 void zns_mem_status_free(ZnsPb__MemoryStatus *st);

@@ -39,7 +39,7 @@ int control_open(struct pager *p, struct zns_err *err)
 	if (bind(p->listen, (struct sockaddr *)&a, sizeof(a)) || listen(p->listen, 16))
 		return zns_fail_sys(err, -errno, "the socket %s/" DIR_NAME "/%s", zns_run_dir(),
 				    name);
-	return 0;
+	return seal_open(p, err);
 }
 
 void control_close(struct pager *p)
@@ -51,12 +51,13 @@ void control_close(struct pager *p)
 		unlinkat(p->dir, name, 0);
 		close(p->listen);
 	}
+	seal_close(p);
 	if (p->dir >= 0)
 		close(p->dir);
 	p->listen = p->dir = -1;
 }
 
-static bool is_root(int sk)
+bool control_is_root(int sk)
 {
 	struct ucred c;
 	socklen_t len = sizeof(c);
@@ -146,7 +147,7 @@ void control_serve(struct pager *p)
 		return;
 	setsockopt(sk, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	setsockopt(sk, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-	if (is_root(sk))
+	if (control_is_root(sk))
 		while (answer(p, sk))
 			;
 	close(sk);

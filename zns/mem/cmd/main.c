@@ -118,11 +118,13 @@ static void serve(struct pager *p)
 {
 	while (!p->end && zns_mem_processes(p->m)) {
 		struct zns_err err = ZNS_ERR_INIT;
-		struct pollfd f[3] = { { .fd = zns_mem_changes(p->m), .events = POLLIN },
+		struct pollfd f[5] = { { .fd = zns_mem_changes(p->m), .events = POLLIN },
 				       { .fd = zns_memkeep_fd(p->keep), .events = POLLIN },
-				       { .fd = p->listen, .events = POLLIN } };
+				       { .fd = p->listen, .events = POLLIN },
+				       { .fd = p->seal_listen, .events = POLLIN },
+				       { .fd = p->seal, .events = POLLIN } };
 
-		if (poll(f, 3, TICK_MS) < 0 && errno != EINTR)
+		if (poll(f, 5, TICK_MS) < 0 && errno != EINTR)
 			break;
 		if (f[0].revents)
 			handed_again(p);
@@ -130,7 +132,11 @@ static void serve(struct pager *p)
 			keeper_gone(p);
 		if (f[2].revents)
 			control_serve(p);
-		if (terminated && !p->end) {
+		if (f[4].revents)
+			seal_serve(p);
+		if (f[3].revents)
+			seal_accept(p);
+		if (terminated && !p->end && p->seal < 0) {
 			terminated = 0;
 			p->end = !zns_mem_detach(p->m, &err);
 			if (!p->end)
@@ -202,7 +208,7 @@ static int parse(int argc, char **argv, struct options *o)
 int main(int argc, char **argv)
 {
 	struct options o = { 0 };
-	struct pager p = { .dir = -1, .listen = -1 };
+	struct pager p = { .dir = -1, .listen = -1, .seal_listen = -1, .seal = -1 };
 	struct zns_err err = ZNS_ERR_INIT;
 	int ret;
 

@@ -12,6 +12,7 @@ struct pager {
 	struct zns_pages *pages;
 	struct zns_memkeep *keep;
 	int dir, listen;
+	int seal_listen, seal; /* who makes a checkpoint; -1: nobody */
 	bool end; /* all is back, nothing is left to do */
 };
 
@@ -19,6 +20,13 @@ struct pager {
 int control_open(struct pager *p, struct zns_err *err);
 void control_close(struct pager *p);
 void control_serve(struct pager *p); /* one connection */
+bool control_is_root(int sk);
+
+/* --- seal.c: the socket that dumps talk to --- */
+int seal_open(struct pager *p, struct zns_err *err);
+void seal_close(struct pager *p);
+void seal_accept(struct pager *p);
+void seal_serve(struct pager *p); /* one request of p->seal */
 
 /* --- hand.c: what the keeper has --- */
 int hand_over(struct pager *p, struct zns_err *err);

@@ -63,7 +63,7 @@ NEEDS_LOCK static int fill_zones(struct zns_writer *w, ZnsPb__Checkpoint *c)
 	size_t more_zones = with ? with->n_zones : 0, more_groups = with ? with->n_groups : 0;
 
 	for (size_t i = 0; i < c->n_zones; i++)
-		free(c->zones[i]);
+		zns_pb__zone_use__free_unpacked(c->zones[i], NULL);
 	free(c->zones);
 	free(c->groups);
 	c->zones = NULL;
@@ -74,6 +74,10 @@ NEEDS_LOCK static int fill_zones(struct zns_writer *w, ZnsPb__Checkpoint *c)
 	for (size_t i = 0; i < more_zones; i++)
 		if (zns_use_add(c, with->zones[i]->zone, with->zones[i]->start,
 				with->zones[i]->len))
+			return -ENOMEM;
+	for (size_t i = 0; i < w->images.nr_named; i++)
+		if (zns_use_add_memory(c, w->images.named[i].zone, w->images.named[i].end,
+				       w->images.context))
 			return -ENOMEM;
 	for (size_t i = 0; i < more_groups; i++)
 		add_group(c, with->groups[i]);
@@ -172,8 +176,10 @@ static int settle(struct zns_writer *w, ZnsPb__Manifest *m, struct zns_err *err)
 			ret = zns_fail(err, -ENOMEM, "no memory for the manifest");
 	}
 	with = w->images.with;
-	c->bytes = w->stats.bytes + (with ? with->bytes : 0);
-	c->page_bytes = w->stats.page_bytes + (with ? with->page_bytes : 0);
+	c->has_memory_bytes = w->images.named_bytes > 0;
+	c->memory_bytes = w->images.named_bytes;
+	c->bytes = w->stats.bytes + c->memory_bytes + (with ? with->bytes : 0);
+	c->page_bytes = w->stats.page_bytes + c->memory_bytes + (with ? with->page_bytes : 0);
 	writer_unlock(w);
 	c->nr_images = (uint32_t)m->n_images;
 	c->has_stripe_unit = 1;

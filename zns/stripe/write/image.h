@@ -29,6 +29,12 @@ struct zns_wimage {
 	ZnsPb__ImageMap map; /* of a composed one */
 };
 
+/* Units of a memory context are named there, up to @end. */
+struct named_zone {
+	uint32_t zone;
+	uint64_t end;
+};
+
 /* All images of a dump. */
 struct images {
 	struct zns_wimage *first, **tail;
@@ -36,6 +42,10 @@ struct images {
 	struct zns_wimage *by_name[NAME_BUCKETS];
 	uint32_t nr_runs; /* of all maps */
 	uint64_t unit_base; /* of the images, in nonces */
+	struct named_zone *named;
+	size_t nr_named, max_named;
+	uint64_t named_bytes;
+	uint8_t context[ZNS_UUID_LEN]; /* whose units they are */
 	const ZnsPb__Checkpoint *with; /* zns_writer_adopt; NULL: none */
 	const ZnsPb__Manifest *with_m;
 };

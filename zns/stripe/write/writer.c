@@ -109,6 +109,7 @@ UNSHARED void zns_writer_free(struct zns_writer *w)
 	pool_fini(&w->pool);
 	free(w->lanes.v);
 	free(w->unsteady.v);
+	free(w->images.named);
 	free(w->crew.thread);
 	pthread_mutex_destroy(&w->lock);
 	pthread_cond_destroy(&w->work);

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_HELPER_SEALED_H
+#define ZNS_HELPER_SEALED_H
+/*
+ * A dump of tasks whose memory is partly on zones (Documentation/memory.md): the pager says which
+ * pages are where, they are named there, and only what is in memory is copied. Such a task goes the
+ * way of a live dump's: its pages image is composed.
+ */
+#include <stdbool.h>
+#include "zns/image_map.h"
+#include "zns/places.h"
+
+struct dump;
+struct live_areas;
+struct live_task;
+struct sealed;
+struct packet;
+struct zns_wimage;
+
+#define LIVE_SEALED 0xffffu /* place.source: a unit of a memory context */
+
+/* ZW_MEM_BEGIN: from here on the pager waits for us. */
+int sealed_begin(struct dump *d, struct packet *p, struct zns_err *err);
+int sealed_owns(struct dump *d, struct packet *p, struct zns_err *err);
+int sealed_has(struct dump *d, pid_t pid, bool *has, struct zns_err *err);
+/* Of a frozen task: *@rest has to be copied. Its places get what is on zones. */
+int sealed_rest(struct sealed *m, struct live_task *t, const struct live_areas *a,
+		struct zns_spans *rest, struct zns_err *err);
+/* All tasks are done: the image of all units. */
+int sealed_name(struct dump *d, struct zns_err *err);
+struct zns_wimage *sealed_image(struct sealed *m); /* NULL: none */
+
+struct runs {
+	struct zns_image_run *v;
+	size_t nr, max;
+};
+int sealed_add(struct runs *r, uint64_t len, uint32_t source, uint64_t at); /* -ENOMEM */
+int sealed_runs(const struct sealed *m, const struct place *p, uint32_t source, struct runs *r);
+/* The pager goes on. */
+void sealed_end(struct dump *d);
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef ZNS_MEMSEAL_H
+#define ZNS_MEMSEAL_H
+/*
+ * What a dump asks the pager of a memory context (zns/mem.h): which of a frozen process's pages are
+ * on zones, and where. From the beginning to the end nothing is evicted, and no ring of the pager's
+ * is in the processes; faults are served. When the dump's side is gone, the pager goes on by
+ * itself. Root alone is answered.
+ *
+ * Packets over $ZNS_RUN/memory/NAME.seal, one answer for each request.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include "zns/err.h"
+
+#define ZNS_SEAL_SUFFIX ".seal"
+#define ZNS_SEAL_PIDS_MAX 8192u /* of a tree; a context has far fewer */
+
+enum zns_seal_op {
+	ZNS_SEAL_BEGIN = 1, /* int32_t pid[nr] follow: is one of them yours? Then begin */
+	ZNS_SEAL_UNITS, /* of @pid, which is frozen; answered with a memfd of struct zns_seal_unit
+			 */
+	ZNS_SEAL_OWNS, /* @pid, @start, @end: does your userfaultfd have this area? */
+};
+
+struct zns_seal_ask {
+	uint32_t op, nr;
+	int32_t pid;
+	uint32_t pad;
+	uint64_t start, end;
+};
+
+struct zns_seal_answer {
+	int32_t code; /* 0 or -errno; -ENOENT: it is not mine */
+	uint32_t nr; /* of units */
+	uint8_t context[16], device[16]; /* to ZNS_SEAL_BEGIN */
+	char msg[256];
+};
+
+/* 64 KiB of a process that have a place. The memfd has F_SEAL_WRITE. */
+struct zns_seal_unit {
+	uint64_t addr; /* of its first page */
+	uint64_t off, hash; /* its place, and XXH3-64 of what is there */
+	uint32_t zone;
+	/* pages, the first one is bit 0. @mask: are there, unless the process has the page in
+	 * memory. @clean: has it in memory, and it is the same */
+	uint16_t mask, clean;
+};
+
+struct zns_memseal;
+
+/* Whose are they? Without a context *@out is NULL. -EBUSY: another dump of it runs. */
+int zns_memseal_begin(const pid_t *pid, uint32_t nr, struct zns_memseal **out, struct zns_err *err);
+const uint8_t *zns_memseal_context(const struct zns_memseal *s);
+const uint8_t *zns_memseal_device(const struct zns_memseal *s);
+const char *zns_memseal_name(const struct zns_memseal *s);
+/* In order of addresses, checked, to be freed. -ENOENT: the process is not of the context. */
+int zns_memseal_units(struct zns_memseal *s, pid_t pid, struct zns_seal_unit **out, size_t *nr,
+		      struct zns_err *err);
+/* Is this area, which has a userfaultfd, the pager's? An empty one: is the process of the context?
+ * -ENOENT: no. */
+int zns_memseal_owns(struct zns_memseal *s, pid_t pid, uint64_t start, uint64_t end,
+		     struct zns_err *err);
+void zns_memseal_end(struct zns_memseal *s); /* NULL is fine */
+
+/* Can a list be? Used on what a pager gives. */
+bool zns_memseal_sane(const struct zns_seal_unit *u, size_t nr);
+
+#endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Dumps that ask where memory is (zns/memseal.h). One at a time; when its connection ends, however
+ * that comes, the context goes on.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "pager.h"
+#include "zns/memseal.h"
+#include "zns/packet.h"
+
+#define TIMEOUT_S 2
+
+struct packet {
+	struct zns_seal_ask ask;
+	int32_t pid[ZNS_SEAL_PIDS_MAX];
+};
+
+static void socket_name(const struct pager *p, char *out, size_t len)
+{
+	snprintf(out, len, "%s" ZNS_SEAL_SUFFIX, p->name);
+}
+
+int seal_open(struct pager *p, struct zns_err *err)
+{
+	char name[ZNS_NAME_MAX + 8];
+	struct sockaddr_un a;
+
+	socket_name(p, name, sizeof(name));
+	zns_run_address(p->dir, name, &a);
+	p->seal_listen = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (p->seal_listen < 0)
+		return zns_fail_sys(err, -errno, "no socket");
+	unlinkat(p->dir, name, 0);
+	if (bind(p->seal_listen, (struct sockaddr *)&a, sizeof(a)) || listen(p->seal_listen, 16))
+		return zns_fail_sys(err, -errno, "the socket %s", name);
+	return 0;
+}
+
+void seal_close(struct pager *p)
+{
+	char name[ZNS_NAME_MAX + 8];
+
+	if (p->seal_listen >= 0) {
+		socket_name(p, name, sizeof(name));
+		unlinkat(p->dir, name, 0);
+		close(p->seal_listen);
+	}
+	if (p->seal >= 0)
+		close(p->seal);
+	p->seal_listen = p->seal = -1;
+}
+
+static void end(struct pager *p)
+{
+	close(p->seal);
+	p->seal = -1;
+	zns_mem_unseal(p->m);
+}
+
+/* Nobody but us has written it, and nobody writes it any more. */
+static int give_list(const struct zns_seal_unit *u, size_t nr, struct zns_err *err)
+{
+	int fd = memfd_create("zns-mem units", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int ret = fd < 0 ? -errno : zns_pwrite_all(fd, u, nr * sizeof(*u), 0);
+
+	if (!ret &&
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		ret = -errno;
+	if (!ret)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return zns_fail_sys(err, ret, "a list of units");
+}
+
+static int list_units(struct pager *p, pid_t pid, uint32_t *nr_out, struct zns_err *err)
+{
+	cleanup_free struct zns_mem_unit *v = NULL;
+	cleanup_free struct zns_seal_unit *u = NULL;
+	size_t nr = 0;
+	int ret = zns_mem_units(p->m, pid, &v, &nr, err);
+
+	if (!ret && nr > UINT32_MAX)
+		ret = zns_fail(err, -E2BIG, "too many units");
+	u = ret ? NULL : malloc((nr + 1) * sizeof(*u));
+	if (!ret && !u)
+		ret = zns_fail(err, -ENOMEM, "no memory for a list of units");
+	for (size_t i = 0; !ret && i < nr; i++) {
+		u[i] = (struct zns_seal_unit){ .addr = v[i].addr,
+					       .hash = v[i].ref.hash,
+					       .mask = v[i].mask,
+					       .clean = v[i].clean };
+		if (zns_pages_where(p->pages, v[i].ref.place, &u[i].zone, &u[i].off))
+			ret = zns_fail(err, -EFAULT, "a unit of process %d has no place", pid);
+	}
+	*nr_out = (uint32_t)nr;
+	return ret ? ret : give_list(u, nr, err);
+}
+
+static int act(struct pager *p, const struct packet *q, size_t len, struct zns_seal_answer *a,
+	       int *fd, struct zns_err *err)
+{
+	const struct zns_seal_ask *k = &q->ask;
+	int ret = -EPROTO;
+
+	if (len < sizeof(*k) || k->nr > ZNS_SEAL_PIDS_MAX ||
+	    len != sizeof(*k) + (k->op == ZNS_SEAL_BEGIN ? k->nr : 0) * sizeof(*q->pid))
+		return zns_fail(err, -EPROTO, "no request");
+	switch (k->op) {
+	case ZNS_SEAL_BEGIN:
+		ret = zns_mem_seal(p->m, q->pid, k->nr, err);
+		zns_pages_id(p->pages, a->context, a->device);
+		return ret;
+	case ZNS_SEAL_UNITS:
+		*fd = list_units(p, k->pid, &a->nr, err);
+		return *fd < 0 ? *fd : 0;
+	case ZNS_SEAL_OWNS:
+		return zns_mem_owns(p->m, k->pid, k->start, k->end, err);
+	}
+	return zns_fail(err, ret, "this pager does not know request %u", k->op);
+}
+
+/* 0: answered, with @a->code; else the connection is to be closed. */
+static int answer(struct pager *p, int sk, struct zns_seal_answer *a, bool begins)
+{
+	static struct packet q;
+	struct iovec in = { &q, sizeof(q) }, out = { a, sizeof(*a) };
+	struct zns_err err = ZNS_ERR_INIT;
+	uint32_t nr;
+	int fd = -1, ret = zns_packet_recv(sk, &in, 1, NULL, 0, &nr);
+
+	*a = (struct zns_seal_answer){ .code = -EPIPE };
+	if (ret <= 0)
+		return ret ? ret : -EPIPE;
+	if (ret >= (int)sizeof(q.ask) && (q.ask.op == ZNS_SEAL_BEGIN) != begins)
+		a->code = zns_fail(&err, -EPROTO, "a request at a wrong time");
+	else
+		a->code = act(p, &q, (size_t)ret, a, &fd, &err);
+	snprintf(a->msg, sizeof(a->msg), "%s", a->code ? err.msg : "");
+	ret = zns_packet_send(sk, &out, 1, &fd, fd >= 0);
+	if (fd >= 0)
+		close(fd);
+	return ret;
+}
+
+void seal_accept(struct pager *p)
+{
+	int sk = accept4(p->seal_listen, NULL, NULL, SOCK_CLOEXEC);
+	struct zns_seal_answer a;
+	bool sent;
+
+	if (sk < 0)
+		return;
+	zns_packet_timeouts(sk, TIMEOUT_S);
+	a.code = -EPERM;
+	sent = control_is_root(sk) && !answer(p, sk, &a, true);
+	if (sent && !a.code) {
+		p->seal = sk;
+		return;
+	}
+	if (!a.code) /* it began, and whoever asked is gone */
+		zns_mem_unseal(p->m);
+	close(sk);
+}
+
+void seal_serve(struct pager *p)
+{
+	struct zns_seal_answer a;
+
+	if (answer(p, p->seal, &a, false))
+		end(p);
+}
