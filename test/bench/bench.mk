@@ -91,6 +91,23 @@ bench-live-apps: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/live_apps.py --report $(B)/report/live-apps $(BENCH_LIVE_APPS)
 
+# How many idle containers fit beside a critical one: ample DRAM, swap, zones. QUICK=1: a few minutes. Cells are kept, and a second
+# run goes on; BENCH_DENSITY="--minutes 20 --arms swap,ours --containers 1,9,25" and the like.
+DENSITY_BIN	:= $(addprefix $(B)/bench/density/,noise touch load)
+.PHONY: bench-density bench-density-check
+$(B)/bench/density/noise: LDFLAGS := -static
+$(DENSITY_BIN): $(B)/bench/density/%: test/bench/density/%.c $(wildcard test/bench/density/*.h)
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) -D_GNU_SOURCE $(CFLAGS) $(LDFLAGS) -o $@ $< -lpthread
+bench-density: deps
+	$(Q)$(call install,nodejs)
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) zns $(DENSITY_BIN)
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/density/density.py run $(if $(QUICK),--quick) --build $(B) \
+		--report $(B)/report/density$(if $(QUICK),-quick) $(BENCH_DENSITY)
+bench-density-check: zns $(DENSITY_BIN)
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/density/selfcheck.py --build $(B)
+
 bench-stock: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/compare.py --report $(B)/report/bench

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How memory that does not fit is dealt with: one class for each arm. All of them have the same machine, disk and budget."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from scene import Failed, cpu_s, wait_until
+
+MIB = 1 << 20
+
+
+class Ample:
+    """No limit: what the workload does when there is DRAM for all."""
+    limited = swaps = False
+
+    def __init__(self, args, place, groups, scene):
+        self.args, self.place, self.groups, self.scene = args, place, groups, scene
+
+    def begin(self):
+        if self.limited:
+            self.groups.limit(self.args.memory_mib * MIB)
+        if not self.swaps:
+            self.groups.no_swap()
+
+    def prepare_for(self, nr):
+        """There will be so many containers."""
+
+    def empty(self, container):
+        pass
+
+    def full(self, container):
+        pass
+
+    def counters(self):
+        """Grows: bytes to and from the device for memory's sake, CPU of who does it."""
+        return {}
+
+    def end(self):
+        pass
+
+
+class Swap(Ample):
+    """The kernel's swap, on a file of the same disk, with its own settings."""
+    limited = swaps = True
+
+    def begin(self):
+        if len(Path('/proc/swaps').read_text().splitlines()) > 1:
+            raise Failed('this machine swaps already: swapoff -a first')
+        self.file = self.place / 'swap'
+        if not self.file.exists():
+            subprocess.run(['fallocate', '-l', str(self.args.swap_mib * MIB), self.file], check=True)
+            self.file.chmod(0o600)
+            subprocess.run(['mkswap', self.file], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(['swapon', self.file], check=True)
+        super().begin()
+
+    def counters(self):
+        lines = dict(line.split() for line in Path('/proc/vmstat').read_text().splitlines())
+        return {'in_bytes': int(lines['pswpin']) * 4096, 'out_bytes': int(lines['pswpout']) * 4096}
+
+    def end(self):
+        """When nobody has pages there."""
+        subprocess.run(['swapoff', self.file], check=True)
+
+
+class Reclaim(Swap):
+    """The same, and somebody who asks the noise containers for memory before there is none."""
+    PERIOD_S, HIGH, LOW = 0.2, 0.92, 0.90       # of the machine's memory
+
+    def begin(self):
+        super().begin()
+        self.ended, self.used_s = threading.Event(), 0.0
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        memory = self.args.memory_mib * MIB
+        while not self.ended.wait(self.PERIOD_S):
+            usage = self.groups.usage()
+            if usage < memory * self.HIGH:
+                continue
+            has = sorted(((self.groups.usage(n.group), n.group) for n in list(self.scene.noise)), reverse=True)
+            want = usage - int(memory * self.LOW)
+            mean = max(0, sum(size for size, _ in has) - want) // max(1, len(has))
+            for size, group in has:             # who has more than its share gives
+                part = min(want, size - mean)
+                if part < MIB:
+                    break
+                self.groups.reclaim(group, part)
+                want -= part
+            self.used_s = time.thread_time()
+
+    def counters(self):
+        return {**super().counters(), 'pager_cpu_s': self.used_s}
+
+    def end(self):
+        self.ended.set()
+        self.thread.join()
+        super().end()
+
+
+class Ours(Ample):
+    """znsctl memory attach: every noise container has a context; the machine has no swap."""
+    limited = True
+    options = ()
+    SPARE_MIB, PAGER_MIB = 96, 6
+
+    def begin(self):
+        super().begin()
+        self.device = f'emu:{self.place}/device'
+        self.env = {**os.environ, 'ZNS_RUN': str(self.place / 'run'), 'ZNS_CONFIG': str(self.place / 'conf')}
+        self.groups.make('pagers')
+        if not (self.place / 'device').exists():
+            for name in ('run', 'conf'):
+                (self.place / name).mkdir(mode=0o700, exist_ok=True)
+            self.ctl('create', self.device, '--zones', self.args.device_mib // self.args.zone_mib, '--zone-size', f'{self.args.zone_mib}M',
+                     '--max-open', 0, '--max-active', 0, '--timing', 'off')
+        self.budget, self.attached = 0, []
+
+    def ctl(self, *words, ok=True, group=None):
+        done = subprocess.run([self.args.znsctl, *map(str, words)], env=self.env, capture_output=True, text=True, check=False,
+                              stdin=subprocess.DEVNULL, preexec_fn=self.groups.joins(group, stays=True) if group else None)
+        if ok and done.returncode:
+            raise Failed(f'znsctl {" ".join(map(str, words))}: {done.stderr.strip()}')
+        return done
+
+    def prepare_for(self, nr):
+        """What the critical one does not use is divided evenly; one container has room to be filled."""
+        memory = self.args.memory_mib * MIB
+        noise = sum(self.groups.usage(n.group) for n in self.scene.noise)
+        others = max(self.groups.usage('critical'), self.groups.usage() - noise - self.groups.usage('pagers'))
+        left = memory - others - (self.SPARE_MIB + nr * self.PAGER_MIB) * MIB
+        self.budget = max(left // nr // MIB, 2)
+        for container in self.attached:
+            self.ctl('memory', 'limit', container.group, '--dram', f'{self.budget}M')
+
+    def empty(self, container):
+        self.ctl('memory', 'attach', container.pid, '--name', container.group, '--dram', f'{self.budget}M', *self.options, group='pagers')
+        self.attached.append(container)
+
+    def pids(self):
+        return self.groups.pids('pagers')
+
+    def counters(self):
+        found = {'in_bytes': 0, 'out_bytes': 0, 'contexts': {}}
+        for one in json.loads(self.ctl('memory', 'status', '--json').stdout)['contexts']:
+            found['in_bytes'] += one['read_units'] * 65536
+            found['out_bytes'] += one['evicted_units'] * 65536
+            for key in ('read_units', 'evicted_units', 'write_faults', 'cancelled', 'zero_faults', 'lost_units'):
+                found['contexts'][key] = found['contexts'].get(key, 0) + (one.get(key) or 0)
+        found['pager_cpu_s'] = cpu_s(self.pids()) + cpu_s([c.pid for c in self.attached], 'iou-sqp')
+        return found
+
+    def end(self):
+        """The containers have ended, so have their contexts, soon."""
+        try:
+            wait_until(lambda: not self.pids(), 'the end of pagers, keeper and broker', 30)
+        except Failed:
+            for pid in self.pids():
+                os.kill(pid, signal.SIGKILL)
+            shutil.rmtree(self.place / 'run')
+            (self.place / 'run').mkdir(mode=0o700)
+            wait_until(lambda: not self.pids(), 'the end of what was killed')
+
+
+class Unpredicted(Ours):
+    """The same without prediction."""
+    options = ('--no-predict',)
+
+
+ARMS = {'ample': Ample, 'swap': Swap, 'reclaim': Reclaim, 'ours': Ours, 'ours-unpredicted': Unpredicted}
+TITLES = {'ample': 'ample DRAM', 'swap': 'swap', 'reclaim': 'swap, reclaimed early', 'ours': 'zones', 'ours-unpredicted': 'zones, no prediction'}
+
+
+def has_prediction(args):
+    """Whether this build knows --no-predict."""
+    done = subprocess.run([args.znsctl, 'memory', 'attach', '--help'], capture_output=True, text=True, check=False)
+    return '--no-predict' in done.stdout + done.stderr

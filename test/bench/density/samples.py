@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What clients saw: the file of samples.h, read while they run, and percentiles of a window of time."""
+import array
+import struct
+import time
+
+HEAD = 32
+
+
+class Samples:
+    def __init__(self, path):
+        self.path = path
+
+    def head(self):
+        """(requests sent, begin, time between two that fall due, wrong answers)"""
+        with open(self.path, 'rb') as f:
+            return struct.unpack('4Q', f.read(HEAD))
+
+    def read(self):
+        nr = self.head()[0]
+        words = array.array('Q')
+        with open(self.path, 'rb') as f:
+            f.seek(HEAD)
+            words.frombytes(f.read(16 * nr))
+        return words[::2], words[1::2]
+
+    def window(self, begin_ns, end_ns):
+        """
+        Figures of what fell due in the window. What is not answered yet has waited until now; at a constant rate what was
+        not even sent has waited too.
+        """
+        _, start, step, wrong = self.head()
+        due, done = self.read()
+        now = time.monotonic_ns()
+        if step:
+            first = max(0, -((start - begin_ns) // step))
+            falls = [(i, start + i * step) for i in range(first, max(first, -((start - end_ns) // step)))]
+        else:
+            falls = [(i, d) for i, d in enumerate(due) if d and begin_ns <= d < end_ns]
+        waits, open_nr = [], 0
+        for i, at in falls:
+            answered = done[i] if i < len(done) else 0
+            open_nr += not answered
+            waits.append((answered or now) - at)
+        answers = sum(1 for d in done if begin_ns <= d < end_ns)
+        return {**percentiles(waits), 'due': len(falls), 'answers': answers, 'unanswered': open_nr, 'wrong': wrong,
+                'per_s': answers / ((end_ns - begin_ns) / 1e9)}
+
+
+def percentiles(waits_ns):
+    """In ms. pN: at least N % were answered within it."""
+    waits = sorted(waits_ns)
+    if not waits:
+        return {}
+    of = lambda percent: waits[max(0, -(-len(waits) * percent // 100) - 1)] / 1e6       # noqa: E731
+    return {'p50_ms': of(50), 'p90_ms': of(90), 'p95_ms': of(95), 'p99_ms': of(99), 'max_ms': waits[-1] / 1e6}
