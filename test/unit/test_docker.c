@@ -230,6 +230,56 @@ static void order(void **state)
 	assert_non_null(strstr(setting(DOCKER_QOS), "/nowhere.conf is not in "));
 }
 
+static void memory(void **state)
+{
+	static const struct {
+		const char *value;
+		struct docker_memory m;
+	} good[] = {
+		{ "no", { false, 0, 0, 0 } },
+		{ "never", { false, 0, 0, 0 } },
+		{ "1M", { true, MIB(1), 0, 0 } },
+		{ "30%", { true, 0, 30, 0 } },
+		{ "100%,hibernate:10m", { true, 0, 100, 600 } },
+		{ "hibernate:90,2G", { true, GIB(2), 0, 90 } },
+	};
+	struct zns_err err = ZNS_ERR_INIT;
+	struct docker_container c = { .name = "shop/web/app" };
+	struct docker_memory m;
+	char name[256];
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(good); i++) {
+		assert_int_equal(docker_memory_parse(good[i].value, "here", &m, &err), 0);
+		assert_int_equal(m.wanted, good[i].m.wanted);
+		assert_int_equal(m.dram, good[i].m.dram);
+		assert_int_equal(m.percent, good[i].m.percent);
+		assert_int_equal(m.idle_s, good[i].m.idle_s);
+	}
+	docker_memory_name(&c, name, sizeof(name));
+	assert_string_equal(name, "shop+web+app");
+	c.spec = json_tokener_parse(
+		"{\"linux\":{\"resources\":{\"memory\":{\"limit\":104857600}}}}");
+	m = (struct docker_memory){ .wanted = true, .percent = 10 };
+	assert_int_equal(docker_memory_size(&c, &m, &err), 0);
+	assert_int_equal(m.dram, 10485760);
+	m = (struct docker_memory){ .wanted = true, .idle_s = 1 };
+	assert_int_equal(docker_memory_size(&c, &m, &err), 0);
+	assert_int_equal(m.dram, 94371840);
+	m = (struct docker_memory){ .wanted = true, .dram = 104857601 };
+	assert_int_equal(docker_memory_size(&c, &m, &err), -EINVAL);
+	json_object_put(c.spec);
+	/* a rule that forbids it counts for who asks, and for nobody else */
+	put(at("conf/docker.rules"), "name=* memory=never\n");
+	put(at("conf/zns.conf"), "");
+	bundle("{}", "[]");
+	config("{\"zns.memory\":\"64M\"}", "[]");
+	assert_non_null(strstr(setting(DOCKER_MEMORY), "docker.rules:1: this container may not"));
+	config("{\"zns.memory\":\"no\"}", "[]");
+	assert_string_equal(setting(DOCKER_MEMORY), "no/label");
+	config("{}", "[\"ZNS_MEMORY=64M\"]");
+	assert_string_equal(setting(DOCKER_MEMORY), "never/rule");
+}
+
 static void bad_values(void **state)
 {
 	static const struct {
@@ -250,6 +300,15 @@ static void bad_values(void **state)
 		{ "{\"zns.live\":\"yes\\nzns-dev x\"}", "a character that is not allowed" },
 		{ "{\"zns.criu\":\"tcp-established,root\"}", "\"root\" is not known" },
 		{ "{\"zns.criu\":\",\"}", "\"\" is not known" },
+		{ "{\"zns.memory\":\"1023K\"}", "label zns.memory: \"1023K\" is not known" },
+		{ "{\"zns.memory\":\"0%\"}", "is not known" },
+		{ "{\"zns.memory\":\"00001%\"}", "is not known" },
+		{ "{\"zns.memory\":\"%\"}", "is not known" },
+		{ "{\"zns.memory\":\"30%,512M\"}", "is not known" },
+		{ "{\"zns.memory\":\"hibernate:1m,hibernate:2m\"}", "is not known" },
+		{ "{\"zns.memory\":\"hibernate:2000w\"}", "is not known" },
+		{ "{\"zns.memory\":\"512M,no\"}", "is not known" },
+		{ "{\"zns.memory\":\"99999999999999999999\"}", "is not known" },
 	};
 
 	put(at("conf/docker.rules"), "");
@@ -510,7 +569,7 @@ int main(void)
 		cmocka_unit_test(bad_rules),    cmocka_unit_test(needed),
 		cmocka_unit_test(lost),         cmocka_unit_test(pending),
 		cmocka_unit_test(api_host),     cmocka_unit_test(podman_needed),
-		cmocka_unit_test(podman_words),
+		cmocka_unit_test(podman_words), cmocka_unit_test(memory),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

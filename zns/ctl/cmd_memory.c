@@ -107,7 +107,7 @@ static void kernel_print(const struct memory_kernel *k)
 
 static int status_all(const struct ctl_cmd *cmd, bool json)
 {
-	struct json_object *list = json_object_new_array();
+	struct json_object *list = json_object_new_array(), *notes = json_object_new_array();
 	struct zns_err err = ZNS_ERR_INIT;
 	struct memory_kernel k;
 	int code = CTL_OK;
@@ -136,10 +136,14 @@ static int status_all(const struct ctl_cmd *cmd, bool json)
 		zns_pb__memory_answer__free_unpacked(r, NULL);
 	}
 	memory_names_free(names, nr);
-	if (json)
-		ctl_print_json(ctl_obj(J("kernel", kernel_json(&k)), J("contexts", list)));
-	else
+	memory_notes(json ? notes : NULL);
+	if (json) {
+		ctl_print_json(ctl_obj(J("kernel", kernel_json(&k)), J("contexts", list),
+				       J("not_extended", notes)));
+	} else {
 		json_object_put(list);
+		json_object_put(notes);
+	}
 	return code;
 }
 

@@ -35,6 +35,9 @@ int memory_cmd_attach(const struct ctl_cmd *cmd, int argc, char **argv);
 /* @pid 0: a share is refused. */
 int memory_parse_dram(const char *text, pid_t pid, uint64_t *dram, struct zns_err *err);
 
+/* memory_notes.c: containers that run without; into @list, or printed if that is NULL */
+void memory_notes(struct json_object *list);
+
 /* memory_hibernate.c */
 int memory_cmd_hibernate(const struct ctl_cmd *cmd, int argc, char **argv);
 int memory_cmd_wake(const struct ctl_cmd *cmd, int argc, char **argv);

@@ -179,17 +179,22 @@ static bool has_pid(const char *name, uint64_t pid)
 int memory_find(const char *what, char *name, size_t len, struct zns_err *err)
 {
 	bool found = false;
-	char **names;
+	char **names, plain[256];
 	uint64_t pid;
 	size_t nr;
 	int ret = memory_names(&names, &nr, err);
 
 	if (ret)
 		return ret;
+	/* a container's context has its name, with + for each slash */
+	snprintf(plain, sizeof(plain), "%s", what);
+	for (char *p = plain; *p; p++)
+		if (*p == '/')
+			*p = '+';
 	for (size_t i = 0; i < nr && !found; i++)
-		found = !strcmp(names[i], what);
+		found = !strcmp(names[i], plain);
 	if (found) {
-		snprintf(name, len, "%s", what);
+		snprintf(name, len, "%s", plain);
 	} else if (!zns_parse_number(what, 2, INT32_MAX, &pid)) {
 		for (size_t i = 0; i < nr && !found; i++) {
 			found = has_pid(names[i], pid);

@@ -91,6 +91,20 @@ struct docker_running {
 };
 int docker_running(const char *name, struct docker_running *r, struct zns_err *err);
 
+/* memory.c: zns.memory, as it is written. */
+#define DOCKER_MEMORY_NEVER "never" /* a rule's: the container must not ask */
+struct docker_memory {
+	bool wanted;
+	uint64_t dram, percent, idle_s; /* bytes; of its limit, or of the machine's */
+};
+int docker_memory_parse(const char *value, const char *where, struct docker_memory *m,
+			struct zns_err *err);
+/* Makes @m->dram the bytes that this container means. -EINVAL: more than its limit. */
+int docker_memory_size(const struct docker_container *c, struct docker_memory *m,
+		       struct zns_err *err);
+/* What its context is called: the container's name, with + for each slash. */
+void docker_memory_name(const struct docker_container *c, char *out, size_t len);
+
 /* pager.c: the pager of a memory context, ready when this returns. */
 struct docker_pager {
 	const char *name, *dev; /* of the context; dev NULL: the only one */
@@ -138,6 +152,7 @@ enum docker_key {
 	DOCKER_DEV, /* this one and the next: no variable sets them */
 	DOCKER_LIVE,
 	DOCKER_CRIU,
+	DOCKER_MEMORY,
 	DOCKER_NR_KEYS
 };
 

@@ -303,6 +303,7 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	struct zns_err err = ZNS_ERR_INIT;
 	struct docker_container k = { .kind = "runc" };
 	struct docker_settings s;
+	struct wants_memory w;
 	struct docker_state state = { .bundle = "." };
 	char conf[PATH_MAX] = "";
 	const char *old = secure_getenv("PATH");
@@ -348,7 +349,22 @@ static int checkpoint_or_restore(struct call *c, bool dump)
 	if (*conf)
 		unlink(conf);
 	docker_container_fini(&k);
+	if (!ret && !dump && extend_wanted(c, &w))
+		extend_begin(c, &w, true);
 	return ret;
+}
+
+static int check_memory(const struct docker_container *k, struct docker_settings *s,
+			struct zns_err *err)
+{
+	struct docker_memory m;
+	int ret = docker_memory_parse(s->value[DOCKER_MEMORY], "zns.memory", &m, err);
+
+	if (!ret && m.wanted && s->source[DOCKER_DEV] && !strcmp(s->value[DOCKER_DEV], "none"))
+		ret = zns_fail(err, -EINVAL, "zns.memory wants zones, and zns.dev is none");
+	if (!ret)
+		ret = docker_memory_size(k, &m, err);
+	return ret ? ret : docker_rules(k, s, err);
 }
 
 /* Report an impossible setting at once, not at the first checkpoint. */
@@ -359,12 +375,16 @@ static int check_settings(const struct call *c, struct zns_err *err)
 	struct docker_settings s;
 	int ret = docker_container_read(&rt, c->bundle ? c->bundle : ".", c->id, &k, err);
 
+	if (ret && ret != -EPERM && ret != -EINVAL) { /* runc has the better message */
+		docker_container_fini(&k);
+		return 0;
+	}
 	if (!ret)
 		ret = docker_settings_known(&k, err);
 	if (!ret)
 		ret = docker_settings_own(&k, &s, err);
-	else if (ret != -EPERM && ret != -EINVAL) /* runc has the better message */
-		ret = 0;
+	if (!ret && s.source[DOCKER_MEMORY])
+		ret = check_memory(&k, &s, err);
 	docker_container_fini(&k);
 	return ret;
 }
@@ -385,6 +405,7 @@ int main(int argc, char **argv)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	struct call c = { 0 };
+	struct wants_memory w;
 	char runc[PATH_MAX];
 
 	if (zns_std_fds())
@@ -407,6 +428,10 @@ int main(int argc, char **argv)
 			return fail(&c, err.msg);
 		if (pause_call(&c))
 			return 0;
+		if (!strcmp(c.command, "start") && extend_wanted(&c, &w))
+			return extend_start(&c, &w);
+		if (!strcmp(c.command, "delete"))
+			extend_forget(&c);
 	}
 	execv(runc, c.argv);
 	fprintf(stderr, "%s: %s\n", runc, strerror(errno));

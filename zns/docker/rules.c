@@ -42,7 +42,7 @@ static int word(const struct docker_container *c, struct docker_settings *s, str
 	if (key == DOCKER_NR_KEYS)
 		return zns_fail(
 			err, -EINVAL,
-			"%s:%u: \"%.60s\" is not known: name, image, qos, admission, alloc, stripe, dev, live or criu",
+			"%s:%u: \"%.60s\" is not known: name, image, qos, admission, alloc, stripe, dev, live, criu or memory",
 			r->path, r->line, w);
 	if (!r->conditions)
 		return zns_fail(err, -EINVAL, "%s:%u: name=PATTERN or image=PATTERN comes first",
@@ -52,6 +52,10 @@ static int word(const struct docker_container *c, struct docker_settings *s, str
 	ret = docker_setting_check(key, value, where, err);
 	if (ret)
 		return ret;
+	if (r->fits && key == DOCKER_MEMORY && !strcmp(value, DOCKER_MEMORY_NEVER) &&
+	    s->source[key] && strcmp(s->source[key], "rule") && strcmp(s->value[key], "no"))
+		return zns_fail(err, -EPERM, "%s:%u: this container may not have zns.memory",
+				r->path, r->line);
 	if (r->fits && !s->source[key]) {
 		snprintf(s->value[key], sizeof(s->value[key]), "%s", value);
 		s->source[key] = "rule";

@@ -3,6 +3,7 @@
 #define ZNS_RUNC_H
 /* zns-runc: the OCI runtime that Docker calls. It runs runc with our criu and the container's
  * settings. */
+#include <sys/stat.h>
 #include <time.h>
 #include "docker.h"
 
@@ -26,6 +27,19 @@ int call_find_runc(struct call *c, char *out, size_t len, struct zns_err *err);
 
 /* pause.c: for commands pause, resume and delete. True: it is done, runc is not called. */
 bool pause_call(const struct call *c);
+
+/* extend.c: containers with zns.memory. */
+struct wants_memory {
+	char id[128], name[256], dev[DOCKER_SETTING_MAX];
+	struct docker_memory m;
+	int pid; /* its first process */
+	struct stat before; /* the program that it is before the start */
+};
+/* For a container that has been created. What is wrong with its wish is noted. */
+bool extend_wanted(const struct call *c, struct wants_memory *w);
+int extend_start(struct call *c, struct wants_memory *w); /* runs runc; its exit code */
+void extend_begin(const struct call *c, struct wants_memory *w, bool restored);
+void extend_forget(const struct call *c); /* the note about a container that is deleted */
 
 /* report.c: puts one readable line about a failure where Docker looks for it. */
 void report_line(const struct call *c, const char *line);

@@ -8,7 +8,7 @@
 #include "zns/layout.h"
 
 const char *const docker_key_name[DOCKER_NR_KEYS] = { "qos", "admission", "alloc", "stripe",
-						      "dev", "live",      "criu" };
+						      "dev", "live",      "criu",  "memory" };
 
 const char *const docker_flags[] = { "tcp-established", "ext-unix-sk", "tcp-skip-in-flight",
 				     "shell-job", NULL };
@@ -36,6 +36,7 @@ static int check_flags(const char *value, const char *where, struct zns_err *err
 int docker_setting_check(enum docker_key key, const char *value, const char *where,
 			 struct zns_err *err)
 {
+	struct docker_memory m;
 	uint64_t size;
 	uint32_t mibps;
 	const char *p;
@@ -94,6 +95,8 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 		break;
 	case DOCKER_CRIU:
 		return check_flags(value, where, err);
+	case DOCKER_MEMORY:
+		return docker_memory_parse(value, where, &m, err);
 	default:
 		break;
 	}
@@ -327,7 +330,7 @@ static int known(struct json_object *o, const char *what, struct zns_err *err)
 			return zns_fail(
 				err, -EINVAL,
 				"%s %.*s is not known: zns.qos, zns.admission, zns.alloc, zns.stripe, "
-				"zns.dev, zns.live or zns.criu",
+				"zns.dev, zns.live, zns.criu or zns.memory",
 				what, (int)zns_min(strcspn(name, "\n\r\t\033\"\\"), (size_t)60),
 				name);
 	}

@@ -1,0 +1,156 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+hibernate.py list | run NAME... | run -a [--keep]: containers of Docker whose memory is on zones (label zns.memory), as docker.py.
+"""
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import docker  # noqa: E402
+import dkdaemon  # noqa: E402
+from dkdaemon import Failed, want  # noqa: E402
+from docker import CASES, Memory, case, remove  # noqa: E402
+
+CASES.clear()
+
+
+def contexts(d):
+    return {c['name']: c for c in d.zjson('memory', 'status')['contexts']}
+
+
+def until(what, true, seconds=60):
+    end = time.monotonic() + seconds * dkdaemon.SLOW
+    while not (got := true()):
+        if time.monotonic() > end:
+            raise Failed(f'{what}: never')
+        time.sleep(0.1)
+    return got
+
+
+def pager(d, name):
+    for pid in d.pids_of('zns-mem'):
+        if f'--name\0{name}\0'.encode() in Path(f'/proc/{pid}/cmdline').read_bytes():
+            return pid
+    return None
+
+
+def gone(d, name):
+    until('the end of the context', lambda: name not in contexts(d))
+    want('no zone of it', not any(f'memory:{name}' in (z['owner'] or '') for z in d.zjson('zones')['zones']))
+
+
+@case
+def budget(d):
+    """A size: below it, by a pager that is in no cgroup of the container's; all of it is there; the context ends with the container."""
+    w = Memory(d, 'small', options=['--label', 'zns.memory=24M', '-m', '256m'])
+    until('the budget', lambda: contexts(d).get('small', {}).get('resident', 1 << 40) <= 24 << 20)
+    groups = Path(f'/proc/{pager(d, "small")}/cgroup').read_text()
+    want('of no container', d.id('small') not in groups, groups)
+    have = w.digest()
+    want('the same again', have == w.digest())
+    d.docker('restart', '-t', '0', 'small')
+    until('extended anew', lambda: contexts(d).get('small'))
+    d.docker('kill', 'small')
+    gone(d, 'small')
+    remove(d, 'small')
+
+
+@case
+def by_itself(d):
+    """hibernate:2s: it does, a touch wakes it, and its memory is what it was; also through a rule."""
+    rules = d.dir / 'conf' / 'docker.rules'
+    rules.write_text('name=ruled* memory=hibernate:2s\n')
+    try:
+        for name, options in (('sleeper', ['--label', 'zns.memory=hibernate:2s']), ('ruled', [])):
+            w = Memory(d, name, options=options)
+            before = w.digest()
+            until('it hibernates', lambda n=name: contexts(d).get(n, {}).get('state') == 'hibernated')
+            want('on zones', contexts(d)[name]['evicted'] > 60 << 20, contexts(d)[name])
+            want('as it was', w.digest() == before)
+            until('again', lambda n=name: contexts(d)[n]['wakes'] and contexts(d)[n]['state'] == 'hibernated')
+            d.docker('stop', '-t', '0', name)
+            gone(d, name)
+            remove(d, name)
+    finally:
+        rules.unlink()
+
+
+@case
+def restored(d):
+    """docker start --checkpoint: extended again, and whole."""
+    w = Memory(d, 'back', options=['--label', 'zns.memory=24M'])
+    until('extended', lambda: contexts(d).get('back'))
+    w.before = w.digest()
+    d.zctl('memory', 'detach', 'back')
+    d.docker('checkpoint', 'create', 'back', 'one')
+    d.docker('start', '--checkpoint', 'one', 'back')
+    until('the budget', lambda: contexts(d).get('back', {}).get('resident', 1 << 40) <= 24 << 20)
+    w.verify()
+    remove(d, 'back')
+    gone(d, 'back')
+
+
+@case
+def refused(d):
+    """What cannot be is refused by docker run, in one line."""
+    rules = d.dir / 'conf' / 'docker.rules'
+    rules.write_text('name=never-* memory=never\n')
+    long = '1' * 300
+    try:
+        for name, value, more, line in (
+                ('bad', 'fast', [], 'label zns.memory: "fast" is not known: a size of 1M at least'), ('bad', '0%', [], 'is not known'),
+                ('bad', '101%', [], 'is not known'), ('bad', '4K', [], 'is not known'), ('bad', 'hibernate:', [], 'is not known'),
+                ('bad', 'hibernate:0', [], 'is not known'), ('bad', 'hibernate:10m,', [], 'is not known'),
+                ('bad', '1M,2M', [], 'is not known'), ('bad', '-1M', [], 'is not known'), ('bad', '', [], 'a value of 1 to 255'),
+                ('bad', long, [], 'a value of 1 to 255'), ('bad', '5M\nx', [], 'not allowed'),
+                ('bad', '512M', ['-m', '128m'], 'above the container\'s memory limit'),
+                ('never-1', '64M', [], 'docker.rules:1: this container may not have zns.memory'),
+                ('never-2', 'hibernate:1s', [], 'docker.rules:1: this container may not')):
+            r = d.docker('run', '-d', '--runtime', 'zns', '--network', 'none', '--label', f'zns.memory={value}', *more, '--name', name, 'work',
+                         'true', check=False)
+            d.docker('rm', '-f', name)
+            want('refused', r.returncode and line in r.stderr and len(r.stderr.strip().splitlines()) == 1, value, r.stderr)
+        d.run('never-3', 'sleep', '1000', options=['--label', 'zns.memory=no'])
+        want('no context', 'never-3' not in contexts(d))
+        remove(d, 'never-3')
+        rules.write_text('name=x* memory=much\n')
+        d.run('other', 'sleep', '1000', options=['--label', 'zns.qos=100'])
+        remove(d, 'other')
+    finally:
+        rules.unlink()
+
+
+@case
+def without(d):
+    """What cannot be extended runs as it is; `znsctl memory status` says why, until the container is removed."""
+    other = subprocess.Popen(['sleep', '1000'])
+    try:
+        d.zctl('memory', 'attach', other.pid, '--dram', '16M', '--name', 'double')
+        d.run('double', 'sleep', '1000', options=['--label', 'zns.memory=16M'])
+        note = until('a note', lambda: d.zjson('memory', 'status')['not_extended'])
+        want('why', note[0]['name'] == 'double' and 'a memory context of this name is kept already' in note[0]['reason'], note)
+        want('a line', 'not extended' in d.zctl('memory', 'status').stdout)
+        want('it runs', d.running('double'))
+        remove(d, 'double')
+        want('no note', not d.zjson('memory', 'status')['not_extended'])
+    finally:
+        other.kill()
+        other.wait()
+    gone(d, 'double')
+
+
+@case
+def short(d):
+    """Containers that end at once: nothing is held up, and nothing stays."""
+    for _ in range(5):
+        d.docker('run', '--rm', '--runtime', 'zns', '--network', 'none', '--label', 'zns.memory=hibernate:1s', '--name', 'quick', 'work', 'true')
+    gone(d, 'quick')
+    until('no pager', lambda: not d.pids_of('zns-mem'))
+    want('no note', not d.zjson('memory', 'status')['not_extended'], d.zjson('memory', 'status')['not_extended'])
+
+
+if __name__ == '__main__':
+    sys.exit(docker.main())

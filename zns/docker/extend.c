@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * zns.memory: a container that asks for it is extended when it runs (Documentation/memory.md). A
+ * process of our own does it, in no cgroup of the container's, so the runtime does not wait. If it
+ * fails the container runs as it is, and a note says why; `znsctl memory status` shows it. The
+ * pager ends by itself when the container does.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include "runc.h"
+#include "zns/config.h"
+#include "zns/process.h"
+
+#define EXEC_MS 10000 /* runc's own program in the container becomes the container's */
+#define LOOK_NS 2000000
+#define NOTE "memory"
+
+static void note(const struct wants_memory *w, const char *line)
+{
+	char path[PATH_MAX], text[ZNS_ERR_MAX + 300];
+	struct zns_err err = ZNS_ERR_INIT;
+
+	if (docker_run_path(w->id, NOTE, path, sizeof(path), &err))
+		return;
+	snprintf(text, sizeof(text), "%s\n%s\n", w->name, line);
+	zns_replace_file(AT_FDCWD, path, text, strlen(text), 0600);
+}
+
+void extend_forget(const struct call *c)
+{
+	char path[PATH_MAX];
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/docker/%s." NOTE, zns_run_dir(), c->id) <
+	    sizeof(path))
+		unlink(path);
+}
+
+static bool program_of(int pid, struct stat *st)
+{
+	char path[48];
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+	return !stat(path, st);
+}
+
+/* It has the pod's annotations, and holds its namespaces alone. */
+static bool is_sandbox(const struct docker_container *k)
+{
+	static const char *const keys[] = { "io.kubernetes.cri.container-type",
+					    "io.kubernetes.cri-o.ContainerType" };
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(keys); i++) {
+		const char *v = docker_json_str(k->annotations, keys[i]);
+
+		if (v && !strcmp(v, "sandbox"))
+			return true;
+	}
+	return false;
+}
+
+bool extend_wanted(const struct call *c, struct wants_memory *w)
+{
+	const struct docker_runtime rt = { c->docker_root, c->root };
+	struct zns_err err = ZNS_ERR_INIT;
+	struct docker_settings set;
+	struct docker_container k;
+	struct docker_state s;
+	int ret;
+
+	memset(w, 0, sizeof(*w));
+	if (!docker_good_id(c->id) || docker_state_read(c->root, c->id, &s, &err))
+		return false;
+	snprintf(w->id, sizeof(w->id), "%s", c->id);
+	snprintf(w->name, sizeof(w->name), "%.200s", c->id);
+	ret = docker_container_read(&rt, s.bundle, c->id, &k, &err);
+	if (!ret) {
+		docker_container_podman(&k, s.init_pid);
+		docker_memory_name(&k, w->name, sizeof(w->name));
+		ret = docker_settings_read(&k, &set, &err);
+	}
+	if (!ret && set.source[DOCKER_MEMORY])
+		ret = docker_memory_parse(set.value[DOCKER_MEMORY], "zns.memory", &w->m, &err);
+	if (!ret && w->m.wanted)
+		ret = docker_memory_size(&k, &w->m, &err);
+	if (!ret && w->m.wanted && !strcmp(k.kind, "cri") && is_sandbox(&k))
+		w->m.wanted = false;
+	if (!ret && set.source[DOCKER_DEV])
+		snprintf(w->dev, sizeof(w->dev), "%s", set.value[DOCKER_DEV]);
+	docker_container_fini(&k);
+	if (ret && ret != -ENOENT) /* it is started all the same */
+		note(w, err.msg);
+	w->pid = s.init_pid;
+	program_of(w->pid, &w->before);
+	return !ret && w->m.wanted && w->pid > 1;
+}
+
+/* Until the container's own program runs: what is extended before that ends with the exec. */
+static bool await_program(const struct wants_memory *w)
+{
+	struct stat now;
+
+	for (int ms = 0; ms < EXEC_MS; ms += 2) {
+		if (!program_of(w->pid, &now))
+			return false;
+		if (now.st_ino != w->before.st_ino || now.st_dev != w->before.st_dev)
+			return true;
+		nanosleep(&(struct timespec){ .tv_nsec = LOOK_NS }, NULL);
+	}
+	return true; /* perhaps it is the same */
+}
+
+static void __attribute__((noreturn))
+attach(const struct call *c, struct wants_memory *w, bool restored)
+{
+	struct docker_pager p = { .name = w->name, .idle_s = w->m.idle_s, .dram = w->m.dram };
+	struct zns_err err = ZNS_ERR_INIT;
+	struct docker_state s;
+	int null = open("/dev/null", O_RDWR);
+
+	setsid();
+	for (int fd = 0; fd < 3 && null >= 0; fd++)
+		dup2(null, fd);
+	zns_close_from(3); /* runc's caller waits for the end of its pipes */
+	zns_cgroup_escape();
+	if (chdir("/"))
+		_exit(1);
+	if (restored)
+		w->pid = docker_state_read(c->root, w->id, &s, &err) ? 0 : s.init_pid;
+	else if (!await_program(w))
+		_exit(0);
+	if (w->pid <= 1)
+		_exit(0);
+	extend_forget(c);
+	p.pid = w->pid;
+	p.dev = *w->dev ? w->dev : NULL;
+	/* one that has ended needs no note */
+	if (docker_pager_start(&p, &err) && !kill(w->pid, 0))
+		note(w, err.msg);
+	_exit(0);
+}
+
+void extend_begin(const struct call *c, struct wants_memory *w, bool restored)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		/* twice, so that nobody here has a child to wait for */
+		if (fork())
+			_exit(0);
+		attach(c, w, restored);
+	}
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+}
+
+int extend_start(struct call *c, struct wants_memory *w)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		execv(c->argv[0], c->argv);
+		_exit(127);
+	}
+	while (pid > 0 && waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			pid = -1;
+	if (pid < 0)
+		return 1;
+	if (!status)
+		extend_begin(c, w, false);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* zns.memory: what a container asks for, and what that is for this one. */
+#include <string.h>
+#include <sys/sysinfo.h>
+#include "docker.h"
+
+#define DRAM_MIN MIB(1)
+#define IDLE_MIN_S 1
+#define IDLE_MAX_S (365 * 86400ULL)
+#define NO_BUDGET_PCT 90 /* of its limit: what comes back is charged as it comes */
+
+static int bad(const char *value, const char *where, struct zns_err *err)
+{
+	return zns_fail(
+		err, -EINVAL,
+		"%s: \"%.60s\" is not known: a size of 1M at least, a share like 30%%, hibernate:10m, "
+		"both with a comma between them, or no",
+		where, value);
+}
+
+/* One of the words. */
+static bool word(const char *w, struct docker_memory *m)
+{
+	size_t len = strlen(w);
+	char digits[8];
+
+	if (!strncmp(w, "hibernate:", 10))
+		return !m->idle_s && !zns_parse_duration(w + 10, &m->idle_s) &&
+		       m->idle_s >= IDLE_MIN_S && m->idle_s <= IDLE_MAX_S;
+	if (m->dram || m->percent)
+		return false;
+	if (len && w[len - 1] == '%') {
+		snprintf(digits, sizeof(digits), "%.*s", (int)zns_min(len - 1, sizeof(digits) - 1),
+			 w);
+		return len <= 4 && !zns_parse_number(digits, 1, 100, &m->percent);
+	}
+	return !zns_parse_size(w, &m->dram) && m->dram >= DRAM_MIN;
+}
+
+int docker_memory_parse(const char *value, const char *where, struct docker_memory *m,
+			struct zns_err *err)
+{
+	char text[DOCKER_SETTING_MAX];
+	const char *rest = value;
+
+	memset(m, 0, sizeof(*m));
+	if (!strcmp(value, "no") || !strcmp(value, DOCKER_MEMORY_NEVER))
+		return 0;
+	for (size_t n = strcspn(rest, ",");; n = strcspn(rest, ",")) {
+		snprintf(text, sizeof(text), "%.*s", (int)zns_min(n, sizeof(text) - 1), rest);
+		if (!word(text, m))
+			return bad(value, where, err);
+		if (!rest[n])
+			break;
+		rest += n + 1;
+	}
+	m->wanted = true;
+	return 0;
+}
+
+static uint64_t limit_of(const struct docker_container *c)
+{
+	struct json_object *r = docker_json_get(docker_json_get(c->spec, "linux"), "resources");
+	int64_t v = json_object_get_int64(docker_json_get(docker_json_get(r, "memory"), "limit"));
+
+	return v > 0 ? (uint64_t)v : 0;
+}
+
+int docker_memory_size(const struct docker_container *c, struct docker_memory *m,
+		       struct zns_err *err)
+{
+	uint64_t limit = limit_of(c), all;
+	struct sysinfo si;
+
+	if (sysinfo(&si))
+		return zns_fail_sys(err, -errno, "the machine's memory");
+	all = (uint64_t)si.totalram * si.mem_unit;
+	if (m->dram && limit && m->dram > limit)
+		return zns_fail(err, -EINVAL,
+				"zns.memory: the budget is above the container's memory limit of "
+				"%llu bytes",
+				(unsigned long long)limit);
+	if (m->percent)
+		m->dram = (limit ? limit : all) / 100 * m->percent;
+	else if (!m->dram)
+		m->dram = limit ? limit / 100 * NO_BUDGET_PCT : all;
+	m->dram = zns_max(m->dram, (uint64_t)DRAM_MIN);
+	return 0;
+}
+
+void docker_memory_name(const struct docker_container *c, char *out, size_t len)
+{
+	snprintf(out, len, "%s", c->name);
+	/* no engine's names have this character, so two containers never have one name */
+	for (char *p = out; *p; p++)
+		if (*p == '/')
+			*p = '+';
+}
