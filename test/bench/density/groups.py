@@ -84,7 +84,8 @@ class Groups:
     def kills(self):
         """Processes that were ended because there was no memory."""
         nr = 0
-        for path in (self.top, *(p for p in self.top.glob('*') if p.is_dir())):
+        below = (p for p in self.top.glob('*') if p.is_dir() and self.v1)      # version 2 counts them in the top one
+        for path in (self.top, *below):
             text = (path / ('memory.oom_control' if self.v1 else 'memory.events')).read_text()
             nr += sum(int(line.split()[1]) for line in text.splitlines() if line.split()[0] == 'oom_kill')
         return nr
