@@ -11,7 +11,7 @@ from pathlib import Path
 
 from scene import Failed, cpu_s, wait_until
 
-MIB = 1 << 20
+MIB, UNIT = 1 << 20, 1 << 16
 
 
 class Ample:
@@ -33,8 +33,8 @@ class Ample:
     def empty(self, container):
         pass
 
-    def full(self, container):
-        pass
+    def filled(self):
+        """There are."""
 
     def counters(self):
         """Grows: bytes to and from the device for memory's sake, CPU of who does it."""
@@ -108,7 +108,10 @@ class Ours(Ample):
     """znsctl memory attach: every noise container has a context; the machine has no swap."""
     limited = True
     options = ()
-    SPARE_MIB, PAGER_MIB = 96, 6
+    COUNTED = ('read_units', 'evicted_units', 'clean_units', 'spare_units', 'prefetched', 'prefetch_used', 'prefetch_unused', 'write_faults',
+               'cancelled', 'zero_faults', 'lost_units')
+    SPARE = 0.05                # of the machine's memory
+    FILL_MIB, PAGER_MIB, TABLES_MIB = 64, 4, 1
 
     def begin(self):
         super().begin()
@@ -129,15 +132,21 @@ class Ours(Ample):
             raise Failed(f'znsctl {" ".join(map(str, words))}: {done.stderr.strip()}')
         return done
 
-    def prepare_for(self, nr):
-        """What the critical one does not use is divided evenly; one container has room to be filled."""
+    def divide(self, nr, pagers, spare):
+        """What the critical one does not use is divided evenly."""
         memory = self.args.memory_mib * MIB
         noise = sum(self.groups.usage(n.group) for n in self.scene.noise)
         others = max(self.groups.usage('critical'), self.groups.usage() - noise - self.groups.usage('pagers'))
-        left = memory - others - (self.SPARE_MIB + nr * self.PAGER_MIB) * MIB
-        self.budget = max(left // nr // MIB, 2)
+        left = memory * (1 - self.SPARE) - others - pagers - spare - nr * self.TABLES_MIB * MIB
+        self.budget = max(int(left) // nr // MIB, 2)
         for container in self.attached:
             self.ctl('memory', 'limit', container.group, '--dram', f'{self.budget}M')
+
+    def prepare_for(self, nr):
+        self.divide(nr, nr * self.PAGER_MIB * MIB, self.FILL_MIB * MIB)
+
+    def filled(self):
+        self.divide(len(self.attached), self.groups.usage('pagers'), 0)
 
     def empty(self, container):
         self.ctl('memory', 'attach', container.pid, '--name', container.group, '--dram', f'{self.budget}M', *self.options, group='pagers')
@@ -149,10 +158,11 @@ class Ours(Ample):
     def counters(self):
         found = {'in_bytes': 0, 'out_bytes': 0, 'contexts': {}}
         for one in json.loads(self.ctl('memory', 'status', '--json').stdout)['contexts']:
-            found['in_bytes'] += one['read_units'] * 65536
-            found['out_bytes'] += one['evicted_units'] * 65536
-            for key in ('read_units', 'evicted_units', 'write_faults', 'cancelled', 'zero_faults', 'lost_units'):
-                found['contexts'][key] = found['contexts'].get(key, 0) + (one.get(key) or 0)
+            one = {key: one.get(key) or 0 for key in self.COUNTED}
+            found['in_bytes'] += (one['read_units'] - one['spare_units'] + one['prefetched']) * UNIT
+            found['out_bytes'] += (one['evicted_units'] - one['clean_units']) * UNIT
+            for key in self.COUNTED:
+                found['contexts'][key] = found['contexts'].get(key, 0) + one[key]
         found['pager_cpu_s'] = cpu_s(self.pids()) + cpu_s([c.pid for c in self.attached], 'iou-sqp')
         return found
 

@@ -28,7 +28,7 @@ sys.path.insert(0, str(HERE))
 import arms as arms_of          # noqa: E402
 import report                   # noqa: E402
 from groups import Groups       # noqa: E402
-from scene import Failed, Scene, cpu_s      # noqa: E402
+from scene import Failed, Scene, Wrong, cpu_s       # noqa: E402
 
 CONTAINERS = [1, 3, 5, 7, 9, 11, 13, 17, 21, 25, 33, 41, 49]
 COARSE = 3                      # each so many-th of them in all arms first, which answers the question
@@ -91,10 +91,11 @@ class Ladder:
         self.scene.end(self.scene.toucher)
         self.arm.prepare_for(nr)
         while len(self.scene.noise) < nr:
-            self.scene.add_noise(self.arm.empty, self.arm.full)
+            self.scene.add_noise(self.arm.empty)
             self.scene.check()
             if time.monotonic() - begin > FILL_DEADLINE_S:
                 raise Failed(f'{len(self.scene.noise)} containers are not filled within {FILL_DEADLINE_S} s')
+        self.arm.filled()
         return time.monotonic() - begin
 
     def cell(self, nr):
@@ -152,8 +153,6 @@ def climb(args, number, arm, steps, until):
             try:
                 found = ladder.cell(nr)
             except (Failed, OSError, ValueError) as reason:
-                if ladder.scene.toucher and ladder.scene.toucher.poll() == 1:
-                    raise                       # wrong content is no figure
                 found = {'arm': arm, 'containers': nr, 'round': number, 'rate': args.rate, 'broken': True, 'why': str(reason)}
             cell_path(args, number, arm, nr).write_text(json.dumps(found, indent=1))
             print(report.line(found), flush=True)
@@ -167,10 +166,10 @@ def climb(args, number, arm, steps, until):
 def known_rate(args, save=False):
     """All cells of a report have the same rate and settings, those of the first run."""
     path = args.report / 'settings.json'
-    names = ('rate', 'share', 'memory_mib', 'divide', 'clients', 'wait_ms', 'users', 'connections', 'fill_mibps', 'window_s', 'settle_s')
+    names = ('rate', 'share', 'memory_mib', 'divide', 'clients', 'wait_ms', 'users', 'connections', 'fill_mibps', 'laps', 'window_s', 'settle_s')
     if path.exists():
         old = json.loads(path.read_text())
-        wrong = [n for n in names if n != 'rate' and old[n] != getattr(args, n)]
+        wrong = [n for n in names if n != 'rate' and old.get(n) != getattr(args, n)]
         if wrong or args.rate not in (0, old['rate']):
             raise Failed(f'{path}: the cells there were run with another {", ".join(wrong) or "rate"}; use another --report, or remove them')
         args.rate = old['rate']
@@ -239,6 +238,7 @@ def main():
     parser.add_argument('--window-s', type=float)
     parser.add_argument('--settle-s', type=float)
     parser.add_argument('--fill-mibps', type=int, default=300)
+    parser.add_argument('--laps', type=int, default=0, help='so often a client asks a new container for all of its objects, in order')
     parser.add_argument('--zone-mib', type=int, default=16)
     args = parser.parse_args()
     quick = {'rounds': 1, 'containers': [1, 5, 13], 'memory_mib': 640, 'divide': 4, 'window_s': 5.0, 'settle_s': 2.0}
@@ -267,5 +267,5 @@ def main():
 if __name__ == '__main__':
     try:
         sys.exit(main())
-    except Failed as failure:
+    except (Failed, Wrong) as failure:
         sys.exit(f'density: {failure}')

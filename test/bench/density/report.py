@@ -110,7 +110,7 @@ def write(directory):
         return
     settings = json.loads((directory / 'settings.json').read_text())
     out = ['# Density', '', f'{settings["cpus"]} CPUs, Linux {settings["kernel"]}; {settings["memory_mib"]} MiB for all containers and pagers; each noise '
-           f'container has {270 // settings["divide"]} MiB; {settings["clients"]} client(s) of the noise, which wait {settings["wait_ms"]:g} ms; '
+           f'container has {270 // settings["divide"]} MiB; {settings["clients"]} client(s) of the noise, which wait {settings["wait_ms"]:g} ms, after {settings["laps"]} laps; '
            f'{settings["rate"]} requests a second fall due; {settings["window_s"]:g} s each; load before: {settings["load_before"][0]:.1f}', '']
     base, until = found.get('ample', {}), {}
     if base:

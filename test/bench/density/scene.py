@@ -18,6 +18,10 @@ class Failed(Exception):
     pass
 
 
+class Wrong(Exception):
+    """A container gave what is not its own: that is no figure."""
+
+
 def wait_until(true, what, seconds=60):
     end = time.monotonic() + seconds
     while not true():
@@ -115,8 +119,8 @@ class Scene:
         return found['per_s']
 
     # ---- noise ----
-    def add_noise(self, prepare, filled):
-        """@prepare: called with the empty container; @filled: with the full one."""
+    def add_noise(self, prepare):
+        """@prepare: called with the empty container."""
         number = len(self.noise)
         sock = self.place / f'n{number}.sock'
         one = self.start(f'noise-{number}', self.args.bin / 'noise', sock, number, self.args.divide, self.args.fill_mibps,
@@ -128,7 +132,10 @@ class Scene:
         one.stdin.write('\n')
         one.stdin.flush()
         self.said(one, 'ready', one.group)
-        filled(one)
+        for _ in range(self.args.laps):
+            lap = self.start(None, self.args.bin / 'touch', self.place / 'lap.samples', 0, 0, 1, self.args.divide, *(n.sock for n in self.noise))
+            if lap.wait():
+                raise Wrong(f'touch ended with {lap.returncode}: {self.log_end()}')
 
     def start_touch(self, seed):
         self.touched = Samples(self.place / 'touch.samples')
@@ -140,12 +147,12 @@ class Scene:
 
     def check(self):
         """All that was started runs."""
-        for one in (self.load, self.toucher):
-            if one and one.poll() not in (None, -signal.SIGTERM):
-                raise Failed(f'{Path(one.args[0]).name} ended with {one.returncode}: {self.log_end()}')
         for one in self.noise:
             if one.poll() is not None:
                 raise Failed(f'{one.group} ended with {one.returncode}')
+        for one in (self.load, self.toucher):
+            if one and one.poll() not in (None, -signal.SIGTERM):
+                raise (Wrong if one is self.toucher else Failed)(f'{Path(one.args[0]).name} ended with {one.returncode}: {self.log_end()}')
 
     def end(self, one):
         if one and one.poll() is None:

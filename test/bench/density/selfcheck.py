@@ -199,7 +199,7 @@ def groups_limit_reclaim_and_count(place, args):
         groups.limit(24 << 20)
         args.divide, args.fill_mibps = 8, 4000
         try:
-            scene.add_noise(lambda one: expect(groups.pids(one.group), [one.pid], 'processes of the group'), lambda one: None)
+            scene.add_noise(lambda one: expect(groups.pids(one.group), [one.pid], 'processes of the group'))
             raise Failed('34 MiB fit into 24')
         except Failed as reason:
             if 'ended with -9' not in str(reason):

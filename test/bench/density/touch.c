@@ -86,6 +86,17 @@ static void *client(void *arg)
 	}
 }
 
+static void lap(void)
+{
+	uint64_t *buf = malloc(2 << 20);
+	int fd = connect_to(sockets[nr_sockets - 1]);
+
+	if (!buf)
+		fail("malloc");
+	for (uint32_t o = 0; o < nr_objects(divide); o++)
+		touch(fd, (uint32_t)nr_sockets - 1, o, buf);
+}
+
 int main(int argc, char **argv)
 {
 	pthread_t t;
@@ -99,9 +110,13 @@ int main(int argc, char **argv)
 	divide = (uint32_t)atoi(argv[5]);
 	sockets = argv + 6;
 	nr_sockets = argc - 6;
-	if (clients < 1 || !divide)
+	if (clients < 0 || !divide)
 		return 2;
 	f = samples_make(argv[1]);
+	if (!clients) {
+		lap();
+		return 0;
+	}
 	for (int i = 0; i < clients; i++)
 		if (pthread_create(&t, NULL, client, (void *)(uintptr_t)i))
 			fail("pthread_create");
