@@ -22,14 +22,18 @@ unsigned int zns_record_s;
 /* Makes the name absolute: criu and its helper do not work in the user's directory. */
 static int absolute_dev(void)
 {
-	bool emu = !strncmp(zns_opts.dev, "emu:", 4);
-	const char *path = zns_opts.dev + (emu ? 4 : 0);
+	size_t prefix = strspn(zns_opts.dev, "abcdefghijklmnopqrstuvwxyz");
 	char cwd[PATH_MAX], out[2 * PATH_MAX];
+	const char *path;
 
-	if (*path == '/' || (!emu && access(path, F_OK))) /* a name without a file may be a UUID */
+	prefix = zns_opts.dev[prefix] == ':' ? prefix + 1 : 0; /* emu:, zonefs: */
+	path = zns_opts.dev + prefix;
+	if (*path == '/' || (!prefix && access(path, F_OK))) /* a name without a file may be a UUID
+							      */
 		return 0;
-	if (!getcwd(cwd, sizeof(cwd)) || snprintf(out, sizeof(out), "%s%s/%s", emu ? "emu:" : "",
-						  cwd, path) >= sizeof(zns_opts.dev)) {
+	if (!getcwd(cwd, sizeof(cwd)) ||
+	    snprintf(out, sizeof(out), "%.*s%s/%s", (int)prefix, zns_opts.dev, cwd, path) >=
+		    sizeof(zns_opts.dev)) {
 		pr_err("--zns-dev %s: give an absolute path\n", zns_opts.dev);
 		return -1;
 	}

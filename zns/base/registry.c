@@ -307,9 +307,9 @@ int zns_registered_by_uuid(const uint8_t uuid[ZNS_UUID_LEN], struct zns_register
  * formatted. */
 static int unknown_path(const char *spec, const char *canon, struct zns_err *err)
 {
-	bool emu = !strncmp(canon, "emu:", 4), node = !strncmp(canon, "/dev/", 5);
+	bool emu = !strncmp(canon, "emu:", 4), node = zns_spec_named(canon) && !emu;
 	struct stat st;
-	bool there = !stat(emu ? canon + 4 : canon, &st);
+	bool there = !stat(zns_spec_path(canon), &st);
 
 	if (!emu && !node && there && S_ISREG(st.st_mode))
 		return zns_fail(err, -ENOENT,
@@ -318,7 +318,7 @@ static int unknown_path(const char *spec, const char *canon, struct zns_err *err
 	if (!emu && !node)
 		return zns_fail(
 			err, -ENOENT,
-			"%s is no device: that is emu:PATH, /dev/… or the UUID of a registered one; `znsctl status "
+			"%s is no device: that is emu:PATH, zonefs:DIR, /dev/… or the UUID of a registered one; `znsctl status "
 			"--all` lists them",
 			spec);
 	if (!there && emu)
@@ -328,10 +328,9 @@ static int unknown_path(const char *spec, const char *canon, struct zns_err *err
 			"new one",
 			canon, canon);
 	if (!there)
-		return zns_fail(
-			err, -ENOENT,
-			"%s is not registered on this machine, and there is no such device node",
-			canon);
+		return zns_fail(err, -ENOENT,
+				"%s is not registered on this machine, and nothing is there",
+				canon);
 	return zns_fail(
 		err, -ENOENT,
 		"%s is not registered on this machine: run `znsctl register %s` (or `znsctl format %s` for a new one)",
@@ -391,7 +390,7 @@ int zns_resolve_device(const char *spec, struct zns_registered *out, struct zns_
 	if (spec && !*spec)
 		return zns_fail(
 			err, -ENODEV,
-			"the name of the device is empty: give emu:PATH, /dev/… or a UUID, or leave it out");
+			"the name of the device is empty: give emu:PATH, zonefs:DIR, /dev/… or a UUID, or leave it out");
 	if (spec)
 		return by_spec(spec, NULL, out, err);
 	env = secure_getenv("ZNS_DEV");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Gives device specs a canonical spelling: "emu:/abs" or "/abs". */
+/* Gives device specs a canonical spelling: "emu:/abs", "zonefs:/abs" or "/abs". */
 #include <limits.h>
 #include <string.h>
 
@@ -10,6 +10,12 @@ const char *zns_spec_path(const char *spec)
 	size_t n = strspn(spec, "abcdefghijklmnopqrstuvwxyz");
 
 	return n && spec[n] == ':' ? spec + n + 1 : spec;
+}
+
+bool zns_spec_named(const char *spec)
+{
+	return !strncmp(spec, "emu:", 4) || !strncmp(spec, "zonefs:", 7) ||
+	       !strncmp(spec, "/dev/", 5);
 }
 
 /* Removes "//", "." and "x/.." from an absolute path, looking at the text only. */
@@ -75,7 +81,8 @@ int zns_canonical_spec(const char *spec, char *out, size_t len, struct zns_err *
 	int ret;
 
 	if (!*name)
-		return zns_fail(err, -EINVAL, "\"%s\" names no device: give emu:PATH or /dev/…",
+		return zns_fail(err, -EINVAL,
+				"\"%s\" names no device: give /dev/…, zonefs:DIR or emu:PATH",
 				spec);
 	for (const char *p = name; *p; p++)
 		if ((unsigned char)*p < 0x20 || *p == 0x7f)

@@ -390,8 +390,7 @@ static int take_args(struct key_args *a, const struct ctl_args *args, struct zns
 			if (zns_key_spec_check(s, a->spec, sizeof(a->spec), err))
 				return err->code;
 		} else if (!is_spec(s) && !a->dev) {
-			if (strncmp(s, "emu:", 4) && strncmp(s, "/dev/", 5) &&
-			    zns_uuid_parse(s, uuid))
+			if (!zns_spec_named(s) && zns_uuid_parse(s, uuid))
 				return zns_fail(
 					err, -EINVAL,
 					"\"%.80s\" is neither a device nor a KEYSPEC: a key in a file is file:%.80s, one in the "

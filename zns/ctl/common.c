@@ -114,7 +114,7 @@ void ctl_take_dev(struct ctl_args *args)
 
 	if (args->dev || !s)
 		return;
-	if (strncmp(s, "emu:", 4) && strncmp(s, "/dev/", 5) &&
+	if (!zns_spec_named(s) &&
 	    (zns_uuid_parse(s, uuid) || zns_registered_by_uuid(uuid, &reg, NULL)))
 		return;
 	args->dev = s;

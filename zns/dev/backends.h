@@ -12,6 +12,9 @@
 /* @spec includes the prefix, "emu:". */
 int emu_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err);
 
+/* @spec includes the prefix, "zonefs:". */
+int zonefs_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err);
+
 /* @spec is a device node that exists, and @dev is its number. */
 int block_open(const char *spec, dev_t dev, unsigned flags, struct zns_dev **out,
 	       struct zns_err *err);

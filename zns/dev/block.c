@@ -60,7 +60,7 @@ static int check_zoned(const char *spec, const char *name, struct zns_err *err)
 			"%s is not a zoned device: use emu:%s to emulate zones on it", spec, spec);
 }
 
-static int check_descriptors(const char *spec, struct zns_err *err)
+int block_check_descriptors(const char *spec, struct zns_err *err)
 {
 	int fd = open("/", O_PATH | O_CLOEXEC);
 
@@ -78,7 +78,7 @@ static int check_descriptors(const char *spec, struct zns_err *err)
 static int open_zbd(struct block *b, const char *spec, struct zbd_info *info, struct zns_err *err)
 {
 	int flags = (b->hw.rdonly ? O_RDONLY : O_RDWR) | O_DIRECT | O_CLOEXEC;
-	int ret = check_descriptors(spec, err);
+	int ret = block_check_descriptors(spec, err);
 
 	if (ret)
 		return ret;

@@ -10,7 +10,7 @@
 
 #define BLOCK_OF(h) ((struct block *)(h))
 
-static int fail(int code, struct zns_err *why)
+int block_fail(int code, struct zns_err *why)
 {
 	/* The two limits have their own errnos. The other errnos tell nothing about zones. */
 	if (code == -ETOOMANYREFS || code == -EOVERFLOW || code == -ENOMEM)
@@ -44,7 +44,7 @@ static enum zns_zone_state state_of(const struct zbd_zone *z)
 	}
 }
 
-static void convert(const struct zbd_zone *z, uint32_t index, struct zns_zone *out)
+void block_zone_of(const struct zbd_zone *z, uint32_t index, struct zns_zone *out)
 {
 	*out = (struct zns_zone){
 		.index = index,
@@ -72,12 +72,12 @@ static int block_report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zo
 		return zns_fail(why, -ENOMEM, "no memory for %u zones", nr);
 	ret = zbd_report_zones(BLOCK_OF(h)->fd, size * first, size * nr, ZBD_RO_ALL, z, &got);
 	if (ret)
-		return fail(ret == -1 ? -EIO : ret, why);
+		return block_fail(ret == -1 ? -EIO : ret, why);
 	if (got != nr)
 		return zns_fail(why, -EIO, "%u zones instead of %u from zone %u on", got, nr,
 				first);
 	for (uint32_t i = 0; i < nr; i++)
-		convert(&z[i], first + i, &out[i]);
+		block_zone_of(&z[i], first + i, &out[i]);
 	return 0;
 }
 
@@ -95,7 +95,7 @@ static int transfer(struct hw *h, bool write, int flags, uint32_t zone, uint64_t
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			return n ? fail(-errno, why) :
+			return n ? block_fail(-errno, why) :
 				   zns_fail(why, -EIO, "beyond the end of the device");
 		buf = (char *)buf + n;
 		pos += n;
@@ -138,12 +138,12 @@ static int block_manage(struct hw *h, enum hw_action what, uint32_t first, uint3
 	do
 		ret = zbd_zones_operation(BLOCK_OF(h)->fd, op[what], size * first, size * nr);
 	while (ret && errno == EINTR);
-	return ret ? fail(-errno, why) : 0;
+	return ret ? block_fail(-errno, why) : 0;
 }
 
 static int block_flush(struct hw *h, struct zns_err *why)
 {
-	return fdatasync(BLOCK_OF(h)->fd) ? fail(-errno, why) : 0;
+	return fdatasync(BLOCK_OF(h)->fd) ? block_fail(-errno, why) : 0;
 }
 
 const struct hw_raw block_raw = {

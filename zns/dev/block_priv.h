@@ -15,6 +15,10 @@ struct block {
 	bool nvme; /* accepts NVMe commands */
 };
 
+/* block.c */
+/* libzbd has room for another descriptor; -EMFILE */
+int block_check_descriptors(const char *spec, struct zns_err *err);
+
 /* block_queue.c */
 /* Geometry from the queue of block device @name. libzbd gives nr_zones, zone_size, limits and
  * block size. */
@@ -24,6 +28,9 @@ void block_queue_limits(const char *name, struct zns_geometry *g);
 int block_queue_ordered(const char *name, struct zns_err *err);
 
 /* block_io.c */
+struct zbd_zone;
+void block_zone_of(const struct zbd_zone *z, uint32_t index, struct zns_zone *out);
+int block_fail(int code, struct zns_err *why); /* the errors of struct hw_raw, from an errno */
 extern const struct hw_raw block_raw;
 
 #endif

@@ -12,6 +12,7 @@ static const struct {
 	int (*open)(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err);
 } named[] = {
 	{ "emu:", emu_open },
+	{ "zonefs:", zonefs_open },
 };
 
 int zns_dev_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err)
@@ -27,7 +28,8 @@ int zns_dev_open(const char *spec, unsigned flags, struct zns_dev **out, struct 
 		if (!strncmp(spec, named[i].prefix, strlen(named[i].prefix)))
 			return named[i].open(spec, flags, out, err);
 	if (!*spec)
-		return zns_fail(err, -ENOENT, "no device named: give emu:PATH or /dev/nvmeXnY");
+		return zns_fail(err, -ENOENT,
+				"no device named: give /dev/nvmeXnY, zonefs:DIR or emu:PATH");
 	if (stat(spec, &st))
 		return zns_fail_sys(err, -errno, "device %s", spec);
 	if (S_ISBLK(st.st_mode))
@@ -37,9 +39,10 @@ int zns_dev_open(const char *spec, unsigned flags, struct zns_dev **out, struct 
 	if (S_ISREG(st.st_mode))
 		return zns_fail(err, -EMEDIUMTYPE,
 				"%s is a file: an emulated device is named emu:%s", spec, spec);
-	return zns_fail(err, -EMEDIUMTYPE,
-			"%s is not a zoned device: give /dev/nvmeXnY, /dev/ngXnY or emu:PATH",
-			spec);
+	return zns_fail(
+		err, -EMEDIUMTYPE,
+		"%s is not a zoned device: give /dev/nvmeXnY, /dev/ngXnY, zonefs:DIR or emu:PATH",
+		spec);
 }
 
 void zns_dev_close(struct zns_dev *dev)

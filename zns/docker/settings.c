@@ -83,7 +83,7 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 				where, value);
 		break;
 	case DOCKER_DEV: /* a relative path would depend on the container's bundle */
-		if (*value == '.' || (!strncmp(value, "emu:", 4) && value[4] != '/'))
+		if (*value == '.' || (zns_spec_named(value) && *zns_spec_path(value) != '/'))
 			return zns_fail(err, -EINVAL, "%s: \"%.60s\": give an absolute path", where,
 					value);
 		break;

@@ -52,10 +52,11 @@ int zns_resolve_device(const char *spec, struct zns_registered *out, struct zns_
 
 /*
  * The path in a device spec: behind the prefix that names a backend, if there is one ("emu:"). A
- * prefix is lower-case letters and a colon. Which prefixes there are is known to zns_dev_open
- * alone.
+ * prefix is lower-case letters and a colon.
  */
 const char *zns_spec_path(const char *spec);
+/* Is it a device's path, with a prefix that we know or in /dev, and no name or UUID? */
+bool zns_spec_named(const char *spec);
 /* "emu:rel" → "emu:/abs", "rel" → "/abs"; the path need not exist. */
 int zns_canonical_spec(const char *spec, char *out, size_t len, struct zns_err *err);
 

@@ -3,7 +3,8 @@
 #define ZNS_DEV_H
 /*
  * One zoned device behind one vtable: emulator (emu:PATH), kernel zoned block device, NVMe
- * passthrough. The rules are those of the NVMe Zoned Namespace Command Set.
+ * passthrough, a mounted zonefs (zonefs:DIR). The rules are those of the NVMe Zoned Namespace
+ * Command Set.
  *
  * Addresses are (zone index, byte offset inside the zone); offsets run from 0 to the zone's
  * capacity, never to its size. Everything is in bytes unless the name says otherwise.
@@ -112,7 +113,7 @@ struct zns_race {
 };
 
 struct zns_dev_ops {
-	const char *name; /* "emu", "block", "nvme" */
+	const char *name; /* "emu", "block", "nvme", "zonefs" */
 	int (*report)(struct zns_dev *d, uint32_t first, uint32_t nr, struct zns_zone *out,
 		      struct zns_err *err);
 	/* @off must be the write pointer; @len a multiple of the block size. */
@@ -159,8 +160,9 @@ enum zns_dev_flags {
 };
 
 /*
- * Open "emu:PATH", "/dev/nvmeXnY" or "/dev/ngXnY". The caller owns *out and ends it with
- * zns_dev_close. -ENOENT no such path, -EMEDIUMTYPE not a zoned device or not an emulator file.
+ * Open "emu:PATH", "zonefs:DIR", "/dev/nvmeXnY" or "/dev/ngXnY". The caller owns *out and ends it
+ * with zns_dev_close. -ENOENT no such path, -EMEDIUMTYPE not a zoned device or not an emulator
+ * file.
  */
 int zns_dev_open(const char *spec, unsigned flags, struct zns_dev **out, struct zns_err *err);
 void zns_dev_close(struct zns_dev *dev); /* NULL is fine */

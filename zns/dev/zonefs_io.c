@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* zonefs: one file per zone, opened for each command: a drive may have more zones than a process
+ * may have descriptors. */
+#include <fcntl.h>
+#include <libzbd/zbd.h>
+#include <linux/blkzoned.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+
+#include "block_priv.h"
+#include "zonefs_priv.h"
+
+#define ZONEFS_OF(h) ((struct zonefs *)(h))
+
+/* EFBIG: beyond the zone's capacity. EBUSY: with explicit-open, no zone may be opened. */
+static int fail(int code, struct zns_err *why)
+{
+	if (code == -EFBIG)
+		return zns_fail(why, -ENOSPC, "beyond the end of the zone's file");
+	if (code == -EBUSY)
+		return zns_fail(why, -ETOOMANYREFS, "no more zones may be open");
+	if (code == -EROFS || code == -EPERM)
+		return zns_fail(
+			why, -EIO,
+			"the file system has made the zone or itself read-only after an error: mount "
+			"it with errors=repair");
+	return block_fail(code, why);
+}
+
+static int open_zone(struct hw *h, uint32_t zone, int flags)
+{
+	char name[16];
+	int fd;
+
+	snprintf(name, sizeof(name), "%u", zone);
+	do
+		fd = openat(ZONEFS_OF(h)->dir, name, flags | O_CLOEXEC | O_NOFOLLOW);
+	while (fd < 0 && errno == EINTR);
+	return fd < 0 ? -errno : fd;
+}
+
+/* Zones that follow each other on the drive in one call. */
+static int report_run(struct zonefs *f, uint32_t first, uint32_t nr, struct zns_zone *out,
+		      struct zns_err *why)
+{
+	cleanup_free struct zbd_zone *z = calloc(nr, sizeof(*z));
+	uint64_t size = f->hw.dev.geo.zone_size;
+	unsigned int got = nr;
+	int ret;
+
+	if (!z)
+		return zns_fail(why, -ENOMEM, "no memory for %u zones", nr);
+	ret = zbd_report_zones(f->below, size * f->zone[first], size * nr, ZBD_RO_ALL, z, &got);
+	if (ret)
+		return block_fail(ret == -1 ? -EIO : ret, why);
+	if (got != nr)
+		return zns_fail(why, -EIO, "%u zones instead of %u from zone %u on", got, nr,
+				first);
+	for (uint32_t i = 0; i < nr; i++)
+		block_zone_of(&z[i], first + i, &out[i]);
+	return 0;
+}
+
+static int zonefs_report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zone *out,
+			 struct zns_err *why)
+{
+	struct zonefs *f = ZONEFS_OF(h);
+
+	for (uint32_t done = 0, n; done < nr; done += n) {
+		const uint32_t *at = f->zone + first + done;
+		int ret;
+
+		for (n = 1; done + n < nr && at[n] == at[n - 1] + 1; n++)
+			;
+		ret = report_run(f, first + done, n, out + done, why);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static int transfer(struct hw *h, bool write, int flags, uint32_t zone, uint64_t off, void *buf,
+		    size_t len, struct zns_err *why)
+{
+	cleanup_close int fd = open_zone(h, zone, (write ? O_WRONLY : O_RDONLY) | O_DIRECT);
+
+	if (fd < 0)
+		return fail(fd, why);
+	while (len) {
+		struct iovec v = { buf, len };
+		ssize_t n = write ? pwritev2(fd, &v, 1, (off_t)off, flags) :
+				    pread(fd, buf, len, (off_t)off);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? fail(-errno, why) :
+				   zns_fail(why, -EIO, "beyond the end of the zone's file");
+		buf = (char *)buf + n;
+		off += (uint64_t)n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+static int zonefs_write(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len,
+			struct zns_err *why)
+{
+	return transfer(h, true, 0, zone, off, (void *)buf, len, why);
+}
+
+static int zonefs_write_durable(struct hw *h, uint32_t zone, uint64_t off, const void *buf,
+				size_t len, struct zns_err *why)
+{
+	return transfer(h, true, RWF_DSYNC, zone, off, (void *)buf, len, why);
+}
+
+static int zonefs_read(struct hw *h, uint32_t zone, uint64_t off, void *buf, size_t len,
+		       struct zns_err *why)
+{
+	return transfer(h, false, 0, zone, off, buf, len, why);
+}
+
+/* The file system does not know open zones, unless it is mounted with explicit-open: the drive is
+ * told directly. Its write pointers do not move by that. */
+static int tell_drive(struct zonefs *f, uint32_t zone, unsigned long what, struct zns_err *why)
+{
+	uint64_t size = f->hw.dev.geo.zone_size;
+	struct blk_zone_range r = { .sector = size / 512 * f->zone[zone],
+				    .nr_sectors = size / 512 };
+
+	if (f->manage < 0)
+		return zns_fail(
+			why, -EIO,
+			"this kernel does not let a mounted drive's zones be opened or closed");
+	return ioctl(f->manage, what, &r) ? block_fail(-errno, why) : 0;
+}
+
+static int change(struct hw *h, enum hw_action what, uint32_t zone, struct zns_err *why)
+{
+	struct zonefs *f = ZONEFS_OF(h);
+	cleanup_close int fd = -1;
+	struct stat st;
+
+	if (what == HW_OPEN || what == HW_CLOSE)
+		return tell_drive(f, zone, what == HW_OPEN ? BLKOPENZONE : BLKCLOSEZONE, why);
+	fd = open_zone(h, zone, O_WRONLY);
+	if (fd < 0)
+		return fail(fd, why);
+	/* an empty file cannot be cut, but its zone may be open */
+	if (what == HW_RESET && !fstat(fd, &st) && !st.st_size && f->manage >= 0)
+		return tell_drive(f, zone, BLKRESETZONE, why);
+	return ftruncate(fd, what == HW_RESET ? 0 : (off_t)f->capacity[zone]) ? fail(-errno, why) :
+										0;
+}
+
+static int zonefs_manage(struct hw *h, enum hw_action what, uint32_t first, uint32_t nr,
+			 struct zns_err *why)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; i < nr && !ret; i++)
+		ret = change(h, what, first + i, why);
+	return ret;
+}
+
+/* A sync of any file flushes the drive's cache. */
+static int zonefs_flush(struct hw *h, struct zns_err *why)
+{
+	cleanup_close int fd = open_zone(h, 0, O_RDONLY);
+
+	if (fd < 0)
+		return fail(fd, why);
+	return fdatasync(fd) ? fail(-errno, why) : 0;
+}
+
+const struct hw_raw zonefs_raw = {
+	.report = zonefs_report,
+	.write = zonefs_write,
+	.write_durable = zonefs_write_durable,
+	.read = zonefs_read,
+	.manage = zonefs_manage,
+	.flush = zonefs_flush,
+};
