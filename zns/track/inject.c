@@ -195,11 +195,15 @@ static int borrow(struct zns_guest *g)
 	return -EAGAIN;
 }
 
-/* Go on to the next entry or exit of a system call. Only SIGSTOP can come between, and a group
- * stop. */
-static int to_syscall_stop(struct zns_guest *g)
+/*
+ * Go on to the next entry or exit of a system call. Only SIGSTOP can come between, and a group
+ * stop. A thread that is frozen can be stopped, but never comes to the entry: there, and only
+ * there, it is given up.
+ */
+static int to_syscall_stop(struct zns_guest *g, bool entry)
 {
 	int status, ret, sig = 0;
+	bool late = false;
 	pid_t who;
 
 	for (;;) {
@@ -207,6 +211,8 @@ static int to_syscall_stop(struct zns_guest *g)
 			return -errno;
 		do {
 			ret = tracer_wait(g->t, g->tid, &who, &status);
+			if (ret == -ETIMEDOUT && entry && !late)
+				late = !ptrace(PTRACE_INTERRUPT, g->tid, NULL, NULL);
 		} while (ret == -EINTR || ret == -ETIMEDOUT); /* it runs our call: never leave it
 								 like this */
 		if (ret)
@@ -215,6 +221,8 @@ static int to_syscall_stop(struct zns_guest *g)
 			return -ESRCH;
 		if (WSTOPSIG(status) == (SIGTRAP | 0x80))
 			return 0;
+		if (late && status >> 16 == PTRACE_EVENT_STOP)
+			return -ETIMEDOUT;
 		sig = status >> 16 ? 0 : WSTOPSIG(status);
 	}
 }
@@ -235,9 +243,9 @@ int zns_guest_call(struct zns_guest *g, long nr, const uint64_t arg[6], long *re
 	r.r9 = arg[5];
 	ret = set_regs(g->tid, &r);
 	if (!ret)
-		ret = to_syscall_stop(g); /* entry */
+		ret = to_syscall_stop(g, true);
 	if (!ret)
-		ret = to_syscall_stop(g); /* exit */
+		ret = to_syscall_stop(g, false);
 	if (!ret)
 		ret = get_regs(g->tid, &r);
 	*result = ret ? ret : (long)r.rax;
