@@ -99,7 +99,8 @@ static void kernel_print(const struct memory_kernel *k)
 	if (*k->missing)
 		printf("this kernel: nothing can be extended: %s\n", k->missing);
 	else
-		printf("this kernel: pages are dropped by a ring; a unit that cannot be read %s\n",
+		printf("this kernel: pages are dropped by %s; a unit that cannot be read %s\n",
+		       !strcmp(k->mechanism, "ring") ? "a ring" : "a thread that is stopped for it",
 		       !strcmp(k->lost, "poison") ? "is poisoned (SIGBUS)" : "ends its processes");
 	if (*k->note)
 		printf("             %s\n", k->note);

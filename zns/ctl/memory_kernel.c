@@ -50,7 +50,7 @@ static bool takes_fds(void)
 	return fd >= 0;
 }
 
-/* PAGEMAP_SCAN, Linux 6.7: without it nothing is evicted. */
+/* PAGEMAP_SCAN, Linux 6.7. */
 static bool scans(void)
 {
 	cleanup_close int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
@@ -65,6 +65,20 @@ static void none(struct memory_kernel *k, const char *why)
 		return;
 	k->mechanism = "none";
 	snprintf(k->missing, sizeof(k->missing), "%s", why);
+}
+
+/* Without a ring. */
+static void stops(struct memory_kernel *k, const char *why)
+{
+#ifdef __x86_64__
+	if (*k->missing)
+		return;
+	k->mechanism = "ptrace";
+	snprintf(k->note, sizeof(k->note),
+		 "%s: a thread is stopped for a moment whenever pages are dropped", why);
+#else
+	none(k, why);
+#endif
 }
 
 void memory_kernel(struct memory_kernel *k)
@@ -88,13 +102,11 @@ void memory_kernel(struct memory_kernel *k)
 	ret = rings();
 	disabled = setting("/proc/sys/kernel/io_uring_disabled", 0);
 	if (disabled == 2)
-		none(k, "sysctl kernel.io_uring_disabled is 2: nothing can drop pages");
+		stops(k, "sysctl kernel.io_uring_disabled is 2");
 	else if (ret == -ENOSYS)
-		none(k, "this kernel has no io_uring (CONFIG_IO_URING)");
+		stops(k, "this kernel has no io_uring (CONFIG_IO_URING)");
 	else if (ret)
-		none(k, "io_uring with a kernel thread (SQPOLL) is refused here");
-	if (!scans())
-		none(k, "this kernel has no PAGEMAP_SCAN (Linux 6.7 has it)");
+		stops(k, "io_uring with a kernel thread (SQPOLL) is refused here");
 	if (!takes_fds())
 		none(k, "pidfd_getfd is not allowed here (Linux 5.6 has it; CAP_SYS_PTRACE)");
 	if (setting("/proc/sys/kernel/yama/ptrace_scope", 0) == 3)
@@ -104,5 +116,9 @@ void memory_kernel(struct memory_kernel *k)
 	if (disabled == 1 && !*k->missing)
 		snprintf(k->note, sizeof(k->note),
 			 "sysctl kernel.io_uring_disabled is 1: processes without CAP_SYS_ADMIN "
-			 "cannot be extended");
+			 "are stopped for a moment whenever pages are dropped");
+	else if (!scans() && !*k->note)
+		snprintf(k->note, sizeof(k->note),
+			 "there is no PAGEMAP_SCAN (Linux 6.7 has it): pages are looked for in "
+			 "pagemap, which takes the pager more time");
 }

@@ -23,9 +23,10 @@
 #define DEV_NEW _IO(0xAA, 0x00) /* USERFAULTFD_IOC_NEW, Linux 6.1 */
 
 struct job {
+	const struct proc *p;
 	pid_t pid;
 	int pidfd, dev; /* dev: /dev/userfaultfd, or -1 */
-	bool want_uffd, want_ring;
+	bool want_uffd, want_ring, by_stops;
 	int uffd, ring;
 	struct ring_shape shape;
 	const char *what; /* what failed */
@@ -152,9 +153,12 @@ static int make_ring(struct zns_guest *g, struct job *j, uint64_t scratch)
 	j->what = "io_uring";
 	if (ret)
 		return ret;
-	fd = CALL(g, SYS_io_uring_setup, RING_ENTRIES, scratch);
+	fd = mem_refused(REFUSED_RING) ? -EPERM :
+					 CALL(g, SYS_io_uring_setup, RING_ENTRIES, scratch);
+	/* by sysctl, or by RLIMIT_MEMLOCK: then pages are dropped in stops */
+	j->by_stops = fd == -EPERM || fd == -EACCES || fd == -ENOSYS || fd == -ENOMEM;
 	if (fd < 0)
-		return (int)fd;
+		return j->by_stops ? 0 : (int)fd;
 	ret = move(j->pid, scratch, &p, sizeof(p), false);
 	j->shape = (struct ring_shape){ .sq_entries = p.sq_entries,
 					.cq_entries = p.cq_entries,
@@ -168,11 +172,14 @@ static int make_ring(struct zns_guest *g, struct job *j, uint64_t scratch)
 static int in_guest(struct zns_guest *g, void *arg)
 {
 	struct job *j = arg;
-	long scratch = CALL(g, SYS_mmap, 0, SCRATCH, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS, (uint64_t)-1, 0);
+	long scratch;
 	int ret = 0;
 
 	j->what = "mmap";
+	if (!j->want_uffd && !same_memory(j->p)) /* a ring would drop somebody else's pages */
+		return -ESRCH;
+	scratch = CALL(g, SYS_mmap, 0, SCRATCH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		       (uint64_t)-1, 0);
 	if (scratch < 0 && scratch > -4096)
 		return (int)scratch;
 	if (j->want_uffd)
@@ -187,11 +194,10 @@ static int explain(const struct job *j, int ret, struct zns_err *err)
 {
 	if (ret == -EMFILE || ret == -ENFILE)
 		return zns_fail(err, ret, "process %d has no descriptor left", j->pid);
-	if ((ret == -EPERM || ret == -ENOSYS) && !strcmp(j->what, "io_uring"))
-		return zns_fail(
-			err, -ENOTSUP,
-			"process %d may not use io_uring (sysctl kernel.io_uring_disabled), and nothing else drops its pages",
-			j->pid);
+	if (ret == -ETIMEDOUT)
+		return zns_fail(err, ret, "process %d stands still: is its cgroup frozen?", j->pid);
+	if (ret == -ESRCH)
+		return zns_fail(err, ret, "process %d is gone", j->pid);
 	if (ret == -EPERM)
 		return zns_fail(
 			err, ret,
@@ -203,7 +209,8 @@ static int explain(const struct job *j, int ret, struct zns_err *err)
 int proc_equip(struct proc *p, bool uffd, bool ring, struct zns_err *err)
 {
 	cleanup_close int dev = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
-	struct job j = { .pid = p->pid,
+	struct job j = { .p = p,
+			 .pid = p->pid,
 			 .pidfd = p->pidfd,
 			 .dev = dev,
 			 .want_uffd = uffd,
@@ -217,6 +224,7 @@ int proc_equip(struct proc *p, bool uffd, bool ring, struct zns_err *err)
 	if (uffd)
 		p->uffd = j.uffd;
 	p->ring = (struct ring){ .fd = j.ring, .pidfd = p->pidfd, .shape = j.shape };
+	p->by_stops = j.by_stops;
 	if (ret)
 		return j.what ? explain(&j, ret, err) : ret;
 	if (uffd)
@@ -224,6 +232,6 @@ int proc_equip(struct proc *p, bool uffd, bool ring, struct zns_err *err)
 	if (ret)
 		return zns_fail_sys(err, ret, "the userfaultfd of process %d cannot be used",
 				    p->pid);
-	ret = ring ? ring_map(&p->ring) : 0;
+	ret = ring && !p->by_stops ? ring_map(&p->ring) : 0;
 	return ret ? zns_fail_sys(err, ret, "cannot map the ring of process %d", p->pid) : 0;
 }

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "../track/scan.h"
 #include "family.h"
 #include "hiber.h"
 
@@ -80,17 +79,17 @@ static int found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
 /* One turn of the hand through a process, from where it stood. */
 static void sweep(struct round *r, const struct places *l, uint64_t from, uint64_t to)
 {
-	static const struct scan_query q = { .mask = IS_PRESENT, .returned = IS_PRESENT };
-
 	for (size_t i = 0; i < l->nr && !r->error && r->got < r->want; i++) {
 		uint64_t start = zns_max(from, l->a[i].start), end = zns_min(to, l->a[i].end);
+		int ret;
 
 		if (start >= end)
 			continue;
 		r->area = &l->a[i];
 		r->last = UINT64_MAX;
-		if (scan_range(r->p->pagemap, &q, start, end, found, r) < 0)
-			r->error = -ENOTSUP;
+		ret = present_scan(r->p, start, end, found, r);
+		if (ret < 0)
+			r->error = ret;
 		flush(r);
 	}
 }
@@ -131,9 +130,7 @@ static void explain(struct zns_mem *m, struct round *r)
 {
 	if (r->error == -ENOSPC) /* what is in memory needs no place */
 		table_each(r->p, unkeep, NULL);
-	if (r->error == -ENOTSUP)
-		mem_warn(m, "nothing is evicted: this kernel has no PAGEMAP_SCAN (Linux 6.7)");
-	else if (r->error != -EAGAIN && r->error != -ESRCH)
+	if (r->error != -EAGAIN && r->error != -ESRCH)
 		mem_warn(m, "eviction stands still: %s", r->err.msg);
 	if (r->error != -ESRCH)
 		m->pause_until_ns = zns_mono_ns() + PAUSE_MS * 1000000ULL;

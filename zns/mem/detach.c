@@ -49,7 +49,7 @@ static int bring_all(struct zns_mem *m, struct back *b)
 		b->found = 0;
 		procs(m, list, &nr);
 		for (unsigned int k = 0; k < nr; k++) {
-			if (!proc_ended(list[k]) && !mem_uffd_dead(list[k]->uffd))
+			if (!mem_uffd_dead(list[k]->uffd))
 				table_each(list[k], bring, b);
 			proc_put(list[k]);
 		}
@@ -58,6 +58,25 @@ static int bring_all(struct zns_mem *m, struct back *b)
 		nap();
 	}
 	return -ETIMEDOUT;
+}
+
+/* What a process has not dropped yet is neither here nor there. */
+static int finish_rests(struct zns_mem *m, struct zns_err *err)
+{
+	struct proc *list[PROCS_MAX];
+	unsigned int nr;
+	int ret = 0;
+
+	procs(m, list, &nr);
+	for (unsigned int i = 0; i < nr; i++) {
+		if (!ret && evict_rest(list[i], REST_MS))
+			ret = zns_fail(
+				err, -EBUSY,
+				"process %d is frozen or stopped: let it run first; all stays as it is",
+				list[i]->pid);
+		proc_put(list[i]);
+	}
+	return ret;
 }
 
 /* Protection ends with it, and threads that wait go on. */
@@ -94,6 +113,12 @@ int zns_mem_detach(struct zns_mem *m, struct zns_err *err)
 		nap();
 	freeze_end(m);
 	m->keep_unreadable = true;
+	ret = finish_rests(m, err);
+	if (ret) {
+		m->no_evict = m->keep_unreadable = false;
+		free(b.buf);
+		return ret;
+	}
 	ret = bring_all(m, &b);
 	m->keep_unreadable = false;
 	free(b.buf);

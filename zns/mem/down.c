@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "../track/scan.h"
 #include "hiber.h"
 
 struct walk {
@@ -97,13 +96,11 @@ static void by_record(struct walk *w, const struct places *l)
 
 static void by_address(struct walk *w, const struct places *l)
 {
-	static const struct scan_query q = { .mask = IS_PRESENT, .returned = IS_PRESENT };
-
 	for (size_t i = 0; i < l->nr && !w->stop; i++) {
 		w->area = &l->a[i];
 		w->last = UINT64_MAX;
-		if (scan_range(w->p->pagemap, &q, w->area->start, w->area->end, found, w) < 0) {
-			w->error = -ENOTSUP;
+		if (present_scan(w->p, w->area->start, w->area->end, found, w) < 0) {
+			w->error = -ESRCH;
 			w->stop = true;
 		}
 		flush(w);
@@ -128,9 +125,7 @@ static int one(struct zns_mem *m, struct proc *p, uint32_t since_ms)
 	mem_places_free(&l);
 	if (w.error == -ESRCH)
 		return 0;
-	if (w.error == -ENOTSUP)
-		mem_warn(m, "nothing is evicted: this kernel has no PAGEMAP_SCAN (Linux 6.7)");
-	else if (w.error)
+	if (w.error)
 		mem_warn(m, "not all of it is on zones: %s", w.err.msg);
 	return w.error;
 }
@@ -164,14 +159,15 @@ void rings_leave(struct zns_mem *m)
 	procs(m, list, &nr);
 	for (unsigned int i = 0; i < nr; i++) {
 		struct proc *p = list[i];
-		bool had = p->ring.fd >= 0;
+		/* what it has not dropped yet is the ring's to finish */
+		bool had = p->ring.fd >= 0 && !evict_rest(p, REST_MS);
 
 		if (had) {
 			ring_close(&p->ring);
 			p->evicts = false;
 			p->needs_ring = true;
 		}
-		if (had && p->pid && ring_await_end(p->pid, p->pidfd) == -ETIMEDOUT)
+		if (had && p->pid && ring_await_end(p->pid, p->pidfd, zns_mono_ns()) == -ETIMEDOUT)
 			mem_warn(m, "process %d: its ring does not end", p->pid);
 		proc_put(p);
 	}

@@ -53,6 +53,11 @@ static void forget_pages(struct proc *p, struct unit *u, uint32_t mask, bool rem
 		unit_stamp(u);
 }
 
+void unit_forget(struct proc *p, struct unit *u, uint32_t mask)
+{
+	forget_pages(p, u, mask, false);
+}
+
 static void forget_range(struct proc *p, uint64_t start, uint64_t end, bool removal)
 {
 	uint32_t nr = p->nr_strays;

@@ -6,8 +6,8 @@
  */
 #include <errno.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "mem.h"
 
@@ -89,20 +89,24 @@ static bool look(struct proc *p, struct victim *v, bool *protected)
 	return v->mask;
 }
 
-/* The pages that are there; the others are zeroes. */
+/*
+ * The pages that are there; the others are zeroes. By a file, not by the PID: that may have other
+ * memory by now.
+ */
 static bool copy(struct proc *p, const struct victim *v, uint8_t *buf)
 {
-	struct iovec here[UNIT_PAGES], there[UNIT_PAGES];
-	unsigned int nr = 0;
+	unsigned int n;
 
 	memset(buf, 0, UNIT);
-	for (unsigned int i = 0; i < UNIT_PAGES; i++) {
-		if (!(v->mask & 1U << i))
-			continue;
-		here[nr] = (struct iovec){ buf + i * PAGE, PAGE };
-		there[nr++] = (struct iovec){ (void *)(uintptr_t)(v->base + i * PAGE), PAGE };
+	for (unsigned int i = 0; i < UNIT_PAGES; i += n) {
+		for (n = 0; i + n < UNIT_PAGES && v->mask >> (i + n) & 1;)
+			n++;
+		if (n && pread(p->mem, buf + i * PAGE, n * PAGE, (off_t)(v->base + i * PAGE)) !=
+				 (ssize_t)(n * PAGE))
+			return false;
+		n = n ? n : 1;
 	}
-	return process_vm_readv(p->pid, here, nr, there, nr, 0) == (ssize_t)(nr * PAGE);
+	return true;
 }
 
 /*
@@ -128,7 +132,6 @@ static bool is_kept(struct proc *p, struct victim *v, uint8_t *buf)
 /* On its place; from here on it is dropped, whatever its threads want. */
 static void commit(struct proc *p, struct victim *v, struct zns_pages_ref ref)
 {
-	struct zns_mem_store *st = &p->m->store;
 	uint64_t old = v->kept ? v->kept : WORD(U_WRITE, 0);
 
 	pthread_rwlock_rdlock(&p->ev);
@@ -143,19 +146,31 @@ static void commit(struct proc *p, struct victim *v, struct zns_pages_ref ref)
 			v->u->pages = 0;
 	}
 	pthread_rwlock_unlock(&p->ev);
-	if (v->out && !v->kept)
-		st->drop(st->arg, ref);
-	if (v->out)
-		return;
-	mem_reached(U_DROP);
+	if (!v->out && !p->by_stops)
+		mem_reached(U_DROP);
 }
 
-static int drop(struct proc *p, struct victim *v, unsigned int nr)
+struct going {
+	struct proc *p;
+	struct batch b;
+	uint32_t lost; /* bits: taken away in the last moment */
+};
+
+/* What is to be dropped. May be called in a child that shares our memory: it frees nothing. */
+static unsigned int commit_all(void *arg, struct range *range)
 {
-	struct range range[BATCH];
+	struct going *g = arg;
+	struct victim *v = g->b.v;
 	unsigned int n = 0;
 
-	for (unsigned int i = 0; i < nr; i++) {
+	for (unsigned int i = 0; i < g->b.nr; i++) {
+		if (v[i].out)
+			continue;
+		commit(g->p, &v[i], g->b.ref[i]);
+		if (v[i].out)
+			g->lost |= 1U << i;
+	}
+	for (unsigned int i = 0; i < g->b.nr; i++) {
 		/* it may have been unmapped: no newer memory must be dropped in its place */
 		if (v[i].out || STATE(v[i].u->word) != U_DROP)
 			continue;
@@ -164,7 +179,20 @@ static int drop(struct proc *p, struct victim *v, unsigned int nr)
 		else
 			range[n++] = (struct range){ v[i].start, v[i].end };
 	}
-	return n ? ring_drop(&p->ring, range, n) : 0;
+	return n;
+}
+
+/* 0, or the error of one of them: then some may not have been dropped. */
+static int drop(struct going *g, bool *begun, struct zns_err *err)
+{
+	struct range range[BATCH];
+	unsigned int n;
+
+	if (g->p->by_stops)
+		return stop_drop(g->p, commit_all, g, begun, err);
+	*begun = true;
+	n = commit_all(g, range);
+	return n ? ring_drop(&g->p->ring, range, n) : 0;
 }
 
 /* The ring has answered, so all its removals were read, and are in the table. */
@@ -229,16 +257,96 @@ static unsigned int gather(struct proc *p, struct victim *v, unsigned int nr,
 	return ok;
 }
 
+/* @failed: how the drop ended. @bufs: the evictor's still have the units. How many are out. */
+static unsigned int settle_all(struct proc *p, struct batch *b, int failed, bool bufs)
+{
+	unsigned int out = 0;
+
+	for (unsigned int i = 0; i < b->nr; i++) {
+		struct victim *v = &b->v[i];
+
+		if (v->out || !settle(p, v, b->ref[i]))
+			continue;
+		p->m->sh->evicted_units++;
+		p->m->sh->clean_units += v->kept != 0;
+		if (bufs)
+			spare_put(p, v->u, b->ref[i], p->m->bufs + i * UNIT, SPARE_OUT);
+		out++;
+		/* mlock() came between, or the like: it is still there, and comes back to life */
+		if (failed)
+			fault_push(&p->m->queue, p, v->start, FAULT_LOAD);
+	}
+	return out;
+}
+
+int evict_rest(struct proc *p, unsigned int limit_ms)
+{
+	int ret = p->rest.nr ? ring_finish(&p->ring, limit_ms) : 0;
+
+	if (ret == -EINPROGRESS)
+		return ret;
+	if (p->rest.nr && ret != -ESRCH && !p->gone)
+		settle_all(p, &p->rest, ret, false);
+	p->rest.nr = 0;
+	return 0;
+}
+
+static void not_begun(struct going *g)
+{
+	struct zns_mem_store *st = &g->p->m->store;
+
+	for (unsigned int i = 0; i < g->b.nr; i++) {
+		struct victim *v = &g->b.v[i];
+
+		if (v->out || v->kept)
+			continue;
+		withdraw(g->p, v, U_WRITE);
+		st->drop(st->arg, g->b.ref[i]);
+	}
+}
+
+/* The units have their places. */
+static int let_go(struct going *g, unsigned int *nr_out, struct zns_err *err)
+{
+	struct zns_mem_store *st = &g->p->m->store;
+	struct proc *p = g->p;
+	bool begun = false;
+	int ret = drop(g, &begun, err);
+
+	if (!begun) {
+		not_begun(g);
+		return ret;
+	}
+	if (p->by_stops)
+		mem_reached(U_DROP);
+	for (unsigned int i = 0; i < g->b.nr; i++)
+		if (g->lost & 1U << i && !g->b.v[i].kept)
+			st->drop(st->arg, g->b.ref[i]);
+	if (ret == -ESRCH || p->gone)
+		return -ESRCH;
+	if (ret == -EINPROGRESS) {
+		p->rest = g->b;
+		p->evicts = false;
+		proc_why(p, "it is frozen or stopped, and drops nothing");
+		return -ESRCH;
+	}
+	*nr_out = settle_all(p, &g->b, ret, true);
+	return 0;
+}
+
 int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place *area,
 	  unsigned int *nr_out, struct zns_err *err)
 {
 	struct zns_mem_store *st = &p->m->store;
-	struct zns_pages_ref ref[BATCH] = { 0 }, got[BATCH] = { 0 };
+	struct zns_pages_ref got[BATCH] = { 0 };
+	struct going g = { .p = p, .b.nr = nr };
 	const void *unit[BATCH];
 	unsigned int n = 0;
 	int ret, failed;
 
 	*nr_out = 0;
+	if (p->rest.nr) /* the ring belongs to those */
+		return -ESRCH;
 	if (!gather(p, v, nr, area))
 		return 0;
 	for (unsigned int i = 0; i < nr; i++)
@@ -253,23 +361,10 @@ int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place 
 			withdraw(p, &v[i], U_WRITE);
 			continue;
 		}
-		ref[i] = v[i].kept ? (struct zns_pages_ref){ PLACE(v[i].kept), v[i].u->hash } :
-				     got[n++];
-		commit(p, &v[i], ref[i]);
+		g.b.ref[i] = v[i].kept ? (struct zns_pages_ref){ PLACE(v[i].kept), v[i].u->hash } :
+					 got[n++];
 	}
-	ret = drop(p, v, nr);
-	if (ret == -ESRCH || p->gone)
-		return -ESRCH;
-	for (unsigned int i = 0; i < nr; i++) {
-		if (v[i].out || !settle(p, &v[i], ref[i]))
-			continue;
-		p->m->sh->evicted_units++;
-		p->m->sh->clean_units += v[i].kept != 0;
-		spare_put(p, v[i].u, ref[i], p->m->bufs + i * UNIT, SPARE_OUT);
-		++*nr_out;
-		/* mlock() came between, or the like: it is still there, and comes back to life */
-		if (ret)
-			fault_push(&p->m->queue, p, v[i].start, FAULT_LOAD);
-	}
-	return failed;
+	memcpy(g.b.v, v, nr * sizeof(*v));
+	ret = let_go(&g, nr_out, err);
+	return ret ? ret : failed;
 }

@@ -18,6 +18,7 @@
 #define PROTECTED (1ULL << 57) /* in pagemap */
 #define PRESENT (1ULL << 63)
 #define PAGES_TRIED 4096U
+#define AGAIN_NS 3000000000ULL
 
 struct pids {
 	pid_t pid[PIDS_MAX];
@@ -140,6 +141,7 @@ static void christen(struct proc *child, struct proc *as)
 	struct zns_err err = ZNS_ERR_INIT;
 	int ret;
 
+	fork_prune(child);
 	child->pid = as->pid;
 	ret = proc_open(child, &err);
 	child->sh->pid = child->pid;
@@ -155,7 +157,7 @@ static void newcomer(struct zns_mem *m, struct proc *const *list, unsigned int n
 		     pid_t pid)
 {
 	struct zns_err err = ZNS_ERR_INIT;
-	struct proc as = { .m = m, .pid = pid, .pidfd = -1, .maps = -1, .pagemap = -1 };
+	struct proc as = { .m = m, .pid = pid, .pidfd = -1, .maps = -1, .pagemap = -1, .mem = -1 };
 	bool found = false;
 
 	/* vfork() and posix_spawn(): it has no memory of its own yet */
@@ -171,11 +173,11 @@ static void newcomer(struct zns_mem *m, struct proc *const *list, unsigned int n
 		if (!found && !m->sealed && family_join(m, pid, &err) && err.code != -ESRCH)
 			mem_warn(m, "not extended: %s", err.msg);
 	}
-	for (int i = 0; i < 3; i++) {
-		int fd = i == 0 ? as.pidfd : i == 1 ? as.maps : as.pagemap;
+	for (int i = 0; i < 4; i++) {
+		const int fd[] = { as.pidfd, as.maps, as.pagemap, as.mem };
 
-		if (fd >= 0)
-			close(fd);
+		if (fd[i] >= 0)
+			close(fd[i]);
 	}
 }
 
@@ -233,7 +235,9 @@ static void new_ring(struct proc *p)
 	struct zns_err err = ZNS_ERR_INIT;
 	int ret = proc_equip(p, false, true, &err);
 
-	p->needs_ring = false;
+	/* traced by another one, or frozen: later, perhaps */
+	p->needs_ring = ret == -EBUSY || ret == -ETIMEDOUT || ret == -EAGAIN;
+	p->again_ns = zns_mono_ns() + AGAIN_NS;
 	p->evicts = !ret;
 	proc_why(p, "%s", ret ? err.msg : "");
 }
@@ -244,10 +248,22 @@ static void check(struct zns_mem *m, struct proc *p)
 	struct zns_err err = ZNS_ERR_INIT;
 	pid_t pid = p->pid;
 
-	if (!mem_uffd_dead(p->uffd) && !proc_ended(p)) {
-		if (p->needs_ring && !m->sealed && !hiber_rests(m))
-			new_ring(p);
-		return;
+	if (!mem_uffd_dead(p->uffd)) {
+		if (p->rest.nr && !evict_rest(p, 0)) {
+			p->evicts = true;
+			proc_why(p, "%s", "");
+		}
+		if (!p->pid || same_memory(p)) {
+			if (p->needs_ring && !m->sealed && !hiber_rests(m) &&
+			    zns_mono_ns() >= p->again_ns)
+				new_ring(p);
+			return;
+		}
+		/* somebody else has this memory, too, and is served until it ends */
+		p->evicts = p->needs_ring = false;
+		proc_why(p, "its first process is gone; others use its memory");
+		if (!mem_without(RULE_HEIRS))
+			return;
 	}
 	if (m->sealed)
 		return; /* later */

@@ -87,8 +87,7 @@ static void fault_done(struct queue *q, const struct fault *f)
 	pthread_mutex_unlock(&q->lock);
 }
 
-/* Calls @once under the lock until it returns anything but -EAGAIN. */
-static int repeat(struct proc *p, int (*once)(struct proc *p, void *arg), void *arg)
+int fault_repeat(struct proc *p, int (*once)(struct proc *p, void *arg), void *arg)
 {
 	int ret;
 
@@ -133,7 +132,7 @@ void unit_release(struct proc *p, struct unit *u, uint64_t base)
 {
 	struct span s = { u, base, base + UNIT };
 
-	repeat(p, lift, &s);
+	fault_repeat(p, lift, &s);
 	unit_move(u, U_BUSY, U_RES);
 	unit_stamp(u);
 	mem_uffd_wake(p->uffd, base, base + UNIT);
@@ -284,7 +283,7 @@ static int load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, boo
 		return ret;
 	}
 	for (int i = 0; i < TRIES_NOMEM; i++) {
-		ret = repeat(p, fill, &f);
+		ret = fault_repeat(p, fill, &f);
 		if (ret != -ENOMEM)
 			break;
 		mem_warn(p->m, "process %d waits for memory: its cgroup's limit is below its need",
@@ -353,7 +352,7 @@ static void answer_resident(struct fault *f, struct unit *u, uint64_t base)
 	}
 	if (f->kind != FAULT_WRITE) {
 		p->m->sh->zero_faults++;
-		repeat(p, fill_hole, &s);
+		fault_repeat(p, fill_hole, &s);
 	} else {
 		p->m->sh->write_faults++;
 	}

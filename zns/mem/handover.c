@@ -100,13 +100,16 @@ static int take_proc(struct zns_mem *m, unsigned int slot, const int *fds, struc
 /* The reader runs already, since drops that are on their way wait for it. */
 static int settle_all(struct zns_mem *m, struct zns_err *err)
 {
+	uint64_t begin = zns_mono_ns();
+
 	for (unsigned int i = 0; i < PROCS_MAX; i++) {
 		struct proc *p = m->proc[i];
 		int ret;
 
 		if (!p)
 			continue;
-		if (p->pid && ring_await_end(p->pid, p->pidfd) == -ETIMEDOUT)
+		stop_await_end(p, begin);
+		if (p->pid && ring_await_end(p->pid, p->pidfd, begin) == -ETIMEDOUT)
 			mem_warn(m, "process %d: the ring of the dead pager does not end", p->pid);
 		pthread_rwlock_wrlock(&p->ev);
 		ret = table_each(p, recover, NULL);

@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include "../track/scan.h"
 #include "predict.h"
 #include "zns/mem.h"
 #include "zns/util.h"
@@ -77,6 +78,7 @@ struct ring_shape {
 struct shared_proc {
 	_Atomic uint32_t used; /* 1: this slot has a process */
 	int32_t pid; /* 0: a child that we have not recognised yet */
+	_Atomic int32_t tracer; /* our process that holds a thread of it right now, or 0 */
 };
 
 /* How far a context is, and what is wanted of it: AWAKE or REST (hiber.c). */
@@ -117,13 +119,30 @@ struct ring {
 	struct ring_shape shape;
 	void *rings, *sqes;
 	size_t rings_len, sqes_len;
+	int error; /* of what was submitted last, so far */
+};
+
+struct victim {
+	struct unit *u;
+	uint64_t start, end; /* the part of the unit that is in the area */
+	uint64_t base;
+	uint32_t mask; /* pages in it that are present */
+	bool out; /* given up */
+	uint64_t kept; /* its word, if it is CLEAN: no write */
+};
+
+/* Units that are on their places, and their pages being dropped. */
+struct batch {
+	struct victim v[BATCH];
+	struct zns_pages_ref ref[BATCH];
+	unsigned int nr;
 };
 
 struct proc {
 	struct zns_mem *m;
 	struct shared_proc *sh;
 	pid_t pid;
-	int pidfd, uffd, maps, pagemap, table;
+	int pidfd, uffd, maps, pagemap, mem, table; /* mem: /proc/PID/mem */
 	struct ring ring;
 	struct unit *u; /* of the whole address space; then the strays */
 	_Atomic uint32_t nr_strays; /* slots that may be in use */
@@ -133,6 +152,9 @@ struct proc {
 	struct proc *next_dead;
 	_Atomic bool evicts;
 	bool needs_ring; /* its pager was another one */
+	bool by_stops; /* there is no ring: pages are dropped in stops */
+	struct batch rest; /* of an eviction that the process does not finish */
+	uint64_t again_ns; /* when a ring is tried for again */
 	char why[160]; /* it does not */
 	uint64_t resident, evicted; /* bytes, as seen last */
 	uint64_t hand; /* address that eviction looks at next */
@@ -214,6 +236,7 @@ struct zns_mem {
 	_Atomic bool evict_idle; /* the evictor holds nothing */
 	_Atomic uint32_t latency_ns[LATENCIES], latencies;
 	uint64_t stop_ns; /* longest stop of a thread */
+	uint64_t stops, stops_ns, stops_bytes; /* those in which pages were dropped */
 	/* of the last look at all areas, bytes */
 	uint64_t locked, shared, file, special;
 	char warning[256], missing[256];
@@ -262,13 +285,16 @@ bool mem_uffd_dead(int uffd); /* its memory is gone */
 #define RING_ENTRIES 64U
 int ring_map(struct ring *r);
 void ring_close(struct ring *r);
-/* Drop the ranges; returns when the kernel has answered all. Any error is that of one of them. */
+/* Drop the ranges; returns when the kernel has answered all. Any error is that of one of them.
+ * -EINPROGRESS: not yet; the next call is ring_finish(), which says the same, or how it went. */
 struct range {
 	uint64_t start, end;
 };
 int ring_drop(struct ring *r, const struct range *range, unsigned int nr);
-/* Until the threads of a dead pager's ring have ended: nothing that it submitted is on its way. */
-int ring_await_end(pid_t pid, int pidfd);
+int ring_finish(struct ring *r, unsigned int limit_ms);
+/* Until the threads of a dead pager's ring have ended: nothing that it submitted is on its way.
+ * -ETIMEDOUT: some seconds after @since_ns they have not. */
+int ring_await_end(pid_t pid, int pidfd, uint64_t since_ns);
 
 /* --- attach.c --- */
 int proc_equip(struct proc *p, bool uffd, bool ring, struct zns_err *err);
@@ -295,6 +321,8 @@ void reader_unwatch(struct zns_mem *m, struct proc *p);
 void fault_push(struct queue *q, struct proc *p, uint64_t addr, enum fault_kind kind);
 int workers_start(struct zns_mem *m);
 void workers_end(struct zns_mem *m);
+/* Calls @once under the lock until it returns anything but -EAGAIN. */
+int fault_repeat(struct proc *p, int (*once)(struct proc *p, void *arg), void *arg);
 /* For who owns a unit in BUSY: lift its protection, and make it RES. */
 void unit_release(struct proc *p, struct unit *u, uint64_t base);
 /* Read back a unit or stray that is on a zone, into CLEAN (@keep) if that can be. 0: it is in
@@ -319,8 +347,12 @@ void spare_put(struct proc *p, const struct unit *u, struct zns_pages_ref ref, c
 bool spare_take(struct proc *p, const struct unit *u, struct zns_pages_ref ref, void *buf);
 bool spare_has(struct proc *p, const struct unit *u, struct zns_pages_ref ref,
 	       enum spare_kind kind);
+/* --- prune.c --- */
+void fork_prune(struct proc *child); /* before it is evicted for the first time */
 
 /* --- events.c --- */
+/* With the lock for writing: these pages are not what the place has. */
+void unit_forget(struct proc *p, struct unit *u, uint32_t mask);
 void *reader_run(void *m);
 
 /* --- areas.c --- */
@@ -338,18 +370,30 @@ void mem_places_free(struct places *l);
 /* Why its memory must not be dropped now: NULL, or "pinned memory" and the like. */
 const char *mem_places_pinned(struct proc *p, const struct places *l);
 
+/* --- same.c --- */
+/* The PID has the memory that was extended. */
+bool same_memory(const struct proc *p);
+
+/* --- present.c --- */
+/* Pages that are there, in ascending order, as scan_range() tells them. */
+int present_scan(const struct proc *p, uint64_t start, uint64_t end, scan_found found, void *arg);
+
+/* --- stop.c: pages are dropped by a thread of the process that stands still for it --- */
+/* Calls @commit in the stop; what it gives as ranges is dropped. -errno before @commit was called:
+ * *@begun is false. */
+int stop_drop(struct proc *p, unsigned int (*commit)(void *arg, struct range *range), void *arg,
+	      bool *begun, struct zns_err *err);
+/* Until a dead pager's stop has ended. */
+void stop_await_end(struct proc *p, uint64_t since_ns);
+
 /* --- evict.c --- */
-struct victim {
-	struct unit *u;
-	uint64_t start, end; /* the part of the unit that is in the area */
-	uint64_t base;
-	uint32_t mask; /* pages in it that are present */
-	bool out; /* given up */
-	uint64_t kept; /* its word, if it is CLEAN: no write */
-};
-/* *@nr_out: how many went out. -errno: the store's, or the kernel's. */
+/* *@nr_out: how many went out. -errno: the store's, or the kernel's; -ESRCH: the process's, others
+ * may go on. */
 int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place *area,
 	  unsigned int *nr_out, struct zns_err *err);
+/* What the process had no time to drop. -EINPROGRESS: it has none now. */
+#define REST_MS 2000 /* enough, if it goes on just now */
+int evict_rest(struct proc *p, unsigned int limit_ms);
 
 /* --- budget.c --- */
 void *evictor_run(void *m);

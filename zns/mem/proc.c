@@ -26,6 +26,7 @@ struct proc *proc_new(struct zns_mem *m, pid_t pid, struct zns_err *err)
 			    .uffd = -1,
 			    .maps = -1,
 			    .pagemap = -1,
+			    .mem = -1,
 			    .table = -1,
 			    .ring = { .fd = -1, .pidfd = -1 },
 			    .refs = 1 };
@@ -59,7 +60,8 @@ int proc_open(struct proc *p, struct zns_err *err)
 		return zns_fail_sys(err, -errno, "cannot find process %d", p->pid);
 	p->maps = open_proc(p->pid, "maps");
 	p->pagemap = open_proc(p->pid, "pagemap");
-	if (p->maps < 0 || p->pagemap < 0 || proc_ended(p))
+	p->mem = open_proc(p->pid, "mem");
+	if (p->maps < 0 || p->pagemap < 0 || p->mem < 0 || proc_ended(p))
 		return zns_fail(err, -ESRCH, "process %d is gone", p->pid);
 	return 0;
 }
@@ -92,7 +94,7 @@ struct proc *proc_get(struct proc *p)
 
 static void destroy(struct proc *p)
 {
-	const int fd[] = { p->pidfd, p->uffd, p->maps, p->pagemap, p->table };
+	const int fd[] = { p->pidfd, p->uffd, p->maps, p->pagemap, p->mem, p->table };
 
 	ring_close(&p->ring);
 	table_unmap(p);

@@ -14,6 +14,7 @@
 #include "mem.h"
 
 #define WAIT_MS 100
+#define PATIENCE_MS 1000 /* longer than any drop takes: then the process is frozen or stopped */
 #define END_MS 10000
 
 static _Atomic uint32_t *at(const struct ring *r, uint32_t offset)
@@ -71,12 +72,12 @@ static int rouse(const struct ring *r)
 	return 0;
 }
 
-/* Takes answers until there is one for each submission so far. */
-static int finish(const struct ring *r)
+int ring_finish(struct ring *r, unsigned int limit_ms)
 {
 	struct io_uring_cqe *cqe = (void *)((char *)r->rings + r->shape.cq.cqes);
 	uint32_t mask = *at(r, r->shape.cq.ring_mask);
-	int first = 0, ret;
+	uint64_t until_ns = zns_mono_ns() + limit_ms * 1000000ULL;
+	int ret;
 
 	for (;;) {
 		uint32_t head = *at(r, r->shape.cq.head);
@@ -86,16 +87,21 @@ static int finish(const struct ring *r)
 		while (head != *at(r, r->shape.cq.tail)) {
 			int res = cqe[head & mask].res;
 
-			if (res < 0 && !first)
-				first = res;
+			if (res < 0 && !r->error)
+				r->error = res;
 			*at(r, r->shape.cq.head) = ++head;
 		}
-		if (head == *at(r, r->shape.sq.tail))
-			return first;
+		if (head == *at(r, r->shape.sq.tail)) {
+			ret = r->error;
+			r->error = 0;
+			return ret;
+		}
 		ret = rouse(r);
 		if (ret)
 			return ret;
-		/* as long as it takes: a frozen process may drop them a day later */
+		/* a frozen process may drop them a day later */
+		if (zns_mono_ns() > until_ns)
+			return -EINPROGRESS;
 		poll(p, 2, WAIT_MS);
 		if (p[1].revents || p[0].revents & (POLLERR | POLLNVAL))
 			return -ESRCH;
@@ -120,7 +126,7 @@ int ring_drop(struct ring *r, const struct range *range, unsigned int nr)
 		array[tail & mask] = tail & mask;
 	}
 	*at(r, r->shape.sq.tail) = tail;
-	return finish(r);
+	return ring_finish(r, PATIENCE_MS);
 }
 
 /* Tasks of the kernel's in the process: the ring's thread, and those that do its work. */
@@ -148,12 +154,12 @@ static bool has_ring_tasks(pid_t pid)
 }
 
 /* A program may call its own threads so: then there is an end to it, too. */
-int ring_await_end(pid_t pid, int pidfd)
+int ring_await_end(pid_t pid, int pidfd, uint64_t since_ns)
 {
 	struct pollfd p = { .fd = pidfd, .events = POLLIN };
 
-	for (int ms = 0; has_ring_tasks(pid); ms += 2) {
-		if (ms > END_MS)
+	while (has_ring_tasks(pid)) {
+		if (zns_mono_ns() - since_ns > END_MS * 1000000ULL)
 			return -ETIMEDOUT;
 		if (poll(&p, 1, 2) > 0)
 			return -ESRCH;

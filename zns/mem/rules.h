@@ -19,9 +19,17 @@ enum mem_rule {
 	RULE_SEAL_RING = 40, /* no ring is in a process that is dumped */
 	RULE_CLEAN = 9, /* what keeps its place is protected from the instant in which it is back */
 	RULE_KEEP = 10, /* what comes back keeps its place; without it only more is written */
+	RULE_HEIRS = 11, /* memory whose first process has ended may have others */
+	RULE_OWN_AREAS = 12, /* a child has nothing of areas that were not copied */
 };
 
+/* What a kernel may not have, or forbid. */
+enum mem_refused { REFUSED_RING = 1, REFUSED_SCAN = 2 };
+
+#define REACHED_STOP 20 /* for mem_reached(): a thread stands still */
+
 bool mem_without(enum mem_rule rule);
+bool mem_refused(enum mem_refused what);
 void mem_reached(int state);
 
 #endif

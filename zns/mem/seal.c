@@ -56,18 +56,31 @@ static int pause_evictor(struct zns_mem *m)
 	return 0;
 }
 
+static int stands_still(const struct proc *p, struct zns_err *err)
+{
+	return zns_fail(err, -EBUSY,
+			"process %d of memory context %s stands still (paused?), so the pager's "
+			"kernel thread in it does not end: resume it, or `znsctl memory detach` it "
+			"first",
+			p->pid, p->m->sh->name);
+}
+
 /* Nobody uses them: the evictor stands still. */
 static int close_rings(struct zns_mem *m, struct zns_err *err)
 {
 	struct proc *list[PROCS_MAX];
 	unsigned int nr;
+	uint64_t begin = zns_mono_ns();
 	int ret = 0;
 
 	procs(m, list, &nr);
-	for (unsigned int i = 0; i < nr; i++) {
+	for (unsigned int i = 0; i < nr && !ret; i++) {
 		struct proc *p = list[i];
 
-		if (p->ring.fd >= 0 && !mem_without(RULE_SEAL_RING)) {
+		/* pages that it has not dropped yet are in no table */
+		if (evict_rest(p, REST_MS))
+			ret = stands_still(p, err);
+		else if (p->ring.fd >= 0 && !mem_without(RULE_SEAL_RING)) {
 			ring_close(&p->ring);
 			p->needs_ring = true;
 			p->evicts = false;
@@ -76,13 +89,8 @@ static int close_rings(struct zns_mem *m, struct zns_err *err)
 	}
 	for (unsigned int i = 0; i < nr; i++) {
 		if (!ret && list[i]->pid && !mem_without(RULE_SEAL_RING) &&
-		    ring_await_end(list[i]->pid, list[i]->pidfd) == -ETIMEDOUT)
-			ret = zns_fail(
-				err, -EBUSY,
-				"process %d of memory context %s stands still (paused?), so "
-				"the pager's kernel thread in it does not end: resume it, or "
-				"`znsctl memory detach` it first",
-				list[i]->pid, m->sh->name);
+		    ring_await_end(list[i]->pid, list[i]->pidfd, begin) == -ETIMEDOUT)
+			ret = stands_still(list[i], err);
 		proc_put(list[i]);
 	}
 	return ret;

@@ -142,21 +142,24 @@ static void skipped(const struct zns_mem *m, ZnsPb__MemoryStatus *st)
 int zns_mem_status(struct zns_mem *m, ZnsPb__MemoryStatus *st)
 {
 	struct proc *list[PROCS_MAX];
+	const char *how = "none";
 	unsigned int nr;
 	int ret = 0;
 
 	zns_pb__memory_status__init(st);
 	st->name = strdup(m->sh->name);
-	st->mechanism = strdup("none");
 	st->processes = calloc(PROCS_MAX, sizeof(*st->processes));
 	procs(m, list, &nr);
 	for (unsigned int i = 0; i < nr; i++) {
-		if (list[i]->ring.fd >= 0 && st->mechanism)
-			strcpy(st->mechanism, "ring"); /* as long as "none" */
+		if (list[i]->ring.fd >= 0)
+			how = "ring";
+		else if (list[i]->by_stops)
+			how = "ptrace";
 		if (!ret && st->processes)
 			ret = one_process(list[i], st);
 		proc_put(list[i]);
 	}
+	st->mechanism = strdup(how);
 	counters(m, st);
 	latencies(m, st);
 	skipped(m, st);

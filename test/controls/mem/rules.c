@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A memory context without one of its rules (ZNS_MEM_WITHOUT=NUMBER of enum mem_rule), or killed
- * when a unit reaches a state (ZNS_MEM_KILL=STATE@N, the N-th time).
+ * A memory context without one of its rules (ZNS_MEM_WITHOUT=NUMBER,… of enum mem_rule), on a
+ * kernel that refuses something (ZNS_MEM_REFUSED=NUMBER,… of enum mem_refused), or killed when a
+ * unit reaches a state (ZNS_MEM_KILL=STATE@N, the N-th time).
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -10,11 +11,25 @@
 
 #include "../../../zns/mem/rules.h"
 
+static bool listed(const char *variable, long nr)
+{
+	const char *env = getenv(variable);
+	char *end;
+
+	for (; env && *env; env = *end ? end + 1 : end)
+		if (strtol(env, &end, 10) == nr)
+			return true;
+	return false;
+}
+
 bool mem_without(enum mem_rule rule)
 {
-	const char *env = getenv("ZNS_MEM_WITHOUT");
+	return listed("ZNS_MEM_WITHOUT", rule);
+}
 
-	return env && strtol(env, NULL, 10) == rule;
+bool mem_refused(enum mem_refused what)
+{
+	return listed("ZNS_MEM_REFUSED", what);
 }
 
 void mem_reached(int state)
@@ -26,5 +41,5 @@ void mem_reached(int state)
 	if (!env || strtol(env, &at, 10) != state || *at != '@')
 		return;
 	if (++times == strtol(at + 1, NULL, 10))
-		kill(getpid(), SIGKILL);
+		kill(state == REACHED_STOP ? getppid() : getpid(), SIGKILL);
 }

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Which pages of a process are there: by PAGEMAP_SCAN, or by reading /proc/PID/pagemap (before 6.7;
+ * some 17 ms for each GiB, also of holes). */
+#include <errno.h>
+
+#include "mem.h"
+
+#define ENTRIES 4096U /* read at once */
+
+static int by_reading(const struct proc *p, uint64_t start, uint64_t end, scan_found found,
+		      void *arg)
+{
+	uint64_t entry[ENTRIES], from = 0;
+	bool in = false;
+	int ret = 0;
+
+	for (uint64_t at = start; at < end && !ret;) {
+		uint64_t n = zns_min((end - at) / PAGE, (uint64_t)ENTRIES);
+
+		if (zns_pread_all(p->pagemap, entry, n * sizeof(*entry),
+				  (off_t)(at / PAGE * sizeof(*entry))))
+			return -ESRCH;
+		for (uint64_t i = 0; i < n && !ret; i++, at += PAGE) {
+			bool is = entry[i] >> 63;
+
+			if (is && !in)
+				from = at;
+			if (!is && in)
+				ret = found(arg, from, at, IS_PRESENT);
+			in = is;
+		}
+	}
+	return in && !ret ? found(arg, from, end, IS_PRESENT) : ret;
+}
+
+int present_scan(const struct proc *p, uint64_t start, uint64_t end, scan_found found, void *arg)
+{
+	static const struct scan_query q = { .mask = IS_PRESENT, .returned = IS_PRESENT };
+	static _Atomic bool refused;
+
+	if (!refused && !mem_refused(REFUSED_SCAN)) {
+		int ret = scan_range(p->pagemap, &q, start, end, found, arg);
+
+		if (ret != -ENOTTY && ret != -EINVAL)
+			return ret;
+		refused = ret == -ENOTTY;
+	}
+	return by_reading(p, start, end, found, arg);
+}
