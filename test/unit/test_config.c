@@ -460,6 +460,11 @@ static void tenants(void **state)
 	assert_int_equal(zns_tenant_find("other", -1, &t, &err), 0);
 	assert_int_equal(t.line, 7);
 	assert_int_equal(t.max_qos_mibps, 100);
+	PUT(at(conf, "tenants.conf"), "name m* max-memory=4G total-memory=1T memory-rate=50\n");
+	assert_int_equal(zns_tenant_find("mem", -1, &t, &err), 0);
+	assert_int_equal(t.max_memory, GIB(4));
+	assert_int_equal(t.total_memory, GIB(1024));
+	assert_int_equal(t.memory_mibps, 50);
 	PUT(at(conf, "tenants.conf"), "uid 7 max-qos=5\n");
 	assert_int_equal(zns_tenant_find("other", 8, &t, &err), 0);
 	assert_string_equal(t.who, "");
@@ -483,6 +488,12 @@ static void tenants_wrong(void **state)
 		{ "name web max-groups=99999999999999999999", "a number of groups" },
 		{ "name web max-groups=0", "1 or more" },
 		{ "name web max-groups=1 max-groups=2", "given twice" },
+		{ "name web max-memory=0", "1 or more" },
+		{ "name web max-memory=", "a size reads like" },
+		{ "name web max-memory=much", "a size reads like" },
+		{ "name web max-memory=99999999999999999999", "a size reads like" },
+		{ "name web total-memory=1G total-memory=1G", "given twice" },
+		{ "name web memory-rate=0", "reads like 500" },
 		{ "uid root max-groups=1", "a user is a number" },
 		{ "uid 5-4 max-groups=1", "a user is a number" },
 		{ "uid 5- max-groups=1", "a user is a number" },

@@ -376,5 +376,47 @@ def full(stage, args):
     program.ask(100)
 
 
+@case
+def ceiling(stage, args):
+    """Ceilings of tenants.conf: of one context, of all of a tenant, of the rate; a file that is wrong; and all goes on afterwards."""
+    stage = stage()
+    conf = stage.dir / 'conf/tenants.conf'
+    one, two = Idler(stage, 32), Idler(stage, 32)
+
+    def refused(program, part, most):
+        done = program.tell('hibernate', ok=False)
+        if not done.returncode or part not in done.stderr or len(done.stderr.strip().splitlines()) != 1:
+            raise Failed(f'exit {done.returncode}: {done.stderr}')
+        found = stage.status(program.pid)['evicted']
+        print(f'    {found >> 20} MiB: {done.stderr.strip()}')
+        if found > most:
+            raise Failed(f'{found} bytes are on zones')
+        program.ask(100)
+        program.tell('wake')
+    conf.write_text('name pid-* max-memory=8M\n')
+    refused(one, 'the ceiling of `name pid-*` is 8 MiB', 12 << 20)
+    conf.write_text(f'name {one.name} max-memory=1G\nname pid-* max-memory=wrong\n')
+    time.sleep(1.2)              # it is looked up once a second
+    refused(one, 'tenants.conf:2: a size reads like', 12 << 20)
+    conf.write_text('name pid-* total-memory=40M\n')
+    time.sleep(1.2)
+    one.tell('hibernate')
+    time.sleep(1.2)              # a context tells what it has a few times a second
+    refused(two, 'the ceiling of `name pid-*` is 40 MiB', 12 << 20)
+    conf.write_text(f'name {two.name} memory-rate=4\n')
+    time.sleep(1.2)
+    two.ask(100)                 # nothing is as on its zone any more, so that all is written
+    begin = time.monotonic()
+    two.tell('hibernate')
+    took = time.monotonic() - begin
+    if took < 2:
+        raise Failed(f'it was written in {took:.1f} s')
+    for program in (one, two):
+        program.ask(100)
+        program.tell('hibernate')
+        program.ask(100)
+    print(f'    at 4 MiB/s: {took:.1f} s')
+
+
 if __name__ == '__main__':
     sys.exit(memory.main())

@@ -54,18 +54,30 @@ static bool parse_uids(char *s, struct rule *r)
 	       r->uid_first <= r->uid_last;
 }
 
+static const char *parse_size(const char *text, uint64_t *to)
+{
+	if (*to)
+		return "a limit is given twice";
+	if (zns_parse_size(text, to))
+		return "a size reads like 512M, 20G or 1T";
+	return *to ? NULL : "a limit must be 1 or more";
+}
+
 /* Returns NULL, or the fault of the word. */
 static const char *parse_limit(char *word, struct rule *r)
 {
 	static const struct {
 		const char *key;
 		size_t at;
-		bool rate;
+		enum { RATE, NUMBER, SIZE } is;
 	} keys[] = {
-		{ "max-qos", offsetof(struct zns_tenant, max_qos_mibps), true },
-		{ "max-groups", offsetof(struct zns_tenant, max_groups), false },
-		{ "total-qos", offsetof(struct zns_tenant, total_qos_mibps), true },
-		{ "total-groups", offsetof(struct zns_tenant, total_groups), false },
+		{ "max-qos", offsetof(struct zns_tenant, max_qos_mibps), RATE },
+		{ "max-groups", offsetof(struct zns_tenant, max_groups), NUMBER },
+		{ "total-qos", offsetof(struct zns_tenant, total_qos_mibps), RATE },
+		{ "total-groups", offsetof(struct zns_tenant, total_groups), NUMBER },
+		{ "memory-rate", offsetof(struct zns_tenant, memory_mibps), RATE },
+		{ "max-memory", offsetof(struct zns_tenant, max_memory), SIZE },
+		{ "total-memory", offsetof(struct zns_tenant, total_memory), SIZE },
 	};
 	char *eq = strchr(word, '=');
 	uint32_t *to, v = 0;
@@ -75,18 +87,21 @@ static const char *parse_limit(char *word, struct rule *r)
 	for (size_t i = 0; eq && i < ZNS_ARRAY_SIZE(keys); i++) {
 		if (strcmp(word, keys[i].key))
 			continue;
+		if (keys[i].is == SIZE)
+			return parse_size(eq + 1, (uint64_t *)((char *)&r->t + keys[i].at));
 		to = (uint32_t *)((char *)&r->t + keys[i].at);
 		if (*to)
 			return "a limit is given twice";
-		if (keys[i].rate ? zns_parse_mibps(eq + 1, &v) != 0 : !number(eq + 1, &v))
-			return keys[i].rate ? "a rate reads like 500, 500MiB/s or 2GiB/s" :
-					      "a number of groups is wanted";
+		if (keys[i].is == RATE ? zns_parse_mibps(eq + 1, &v) != 0 : !number(eq + 1, &v))
+			return keys[i].is == RATE ? "a rate reads like 500, 500MiB/s or 2GiB/s" :
+						    "a number of groups is wanted";
 		if (!v || v > LIMIT_MAX)
 			return "a limit must be 1 or more";
 		*to = v;
 		return NULL;
 	}
-	return "a limit is max-qos=RATE, max-groups=N, total-qos=RATE or total-groups=N";
+	return "a limit is max-qos=RATE, max-groups=N, total-qos=RATE, total-groups=N, "
+	       "max-memory=SIZE, total-memory=SIZE or memory-rate=RATE";
 }
 
 /* Returns NULL, or the fault of the line. */
@@ -111,7 +126,8 @@ static const char *parse_rule(char *line, struct rule *r)
 	}
 	return bad || any ?
 		       bad :
-		       "the rule sets no limit: max-qos=RATE, max-groups=N, total-qos=RATE or total-groups=N";
+		       "the rule sets no limit: max-qos=RATE, max-groups=N, total-qos=RATE, total-groups=N, "
+		       "max-memory=SIZE, total-memory=SIZE or memory-rate=RATE";
 }
 
 static bool applies(const struct rule *r, const char *container, int64_t uid)

@@ -116,6 +116,7 @@ static void reconnect(struct zns_pages *ps)
 		ps->epoch++;
 		ps->nr_over = ps->nr_bad = 0;
 		ps->step_ns = 0;
+		*ps->refused = 0;
 		__atomic_store_n(&ps->connected, true, __ATOMIC_RELAXED);
 	}
 	pthread_mutex_unlock(&ps->ask);
@@ -195,7 +196,8 @@ int pages_step(struct zns_pages *ps, uint64_t older_than_ns, struct zns_err *err
 	int ret = 0;
 
 	pthread_mutex_lock(&ps->ask);
-	if (!ps->step_ns || zns_mono_ns() - ps->step_ns >= older_than_ns) {
+	if (!ps->step_ns || zns_mono_ns() - ps->step_ns >= older_than_ns ||
+	    ps->written >= ps->ask_at) {
 		zns_pages_stat(ps, &st);
 		for (i = 0; i < ps->nr_lanes; i++)
 			groups[i] = ps->lanes[i].group;
@@ -214,9 +216,17 @@ int pages_step(struct zns_pages *ps, uint64_t older_than_ns, struct zns_err *err
 			ps->nr_over = 0;
 			ps->step_ns = zns_mono_ns();
 			note_busy(ps, r);
+			ps->ask_at = r->has_may_write &&
+						     r->may_write < UINT64_MAX - st.written_bytes ?
+					     st.written_bytes + r->may_write :
+					     UINT64_MAX;
+			snprintf(ps->refused, sizeof(ps->refused), "%s",
+				 r->refused ? r->refused : "");
 			zns_pb__response__free_unpacked(r, NULL);
 		}
 	}
+	if (!ret && *ps->refused)
+		ret = zns_fail(err, -EDQUOT, "%s", ps->refused);
 	pthread_mutex_unlock(&ps->ask);
 	return ret;
 }

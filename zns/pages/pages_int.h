@@ -66,6 +66,8 @@ struct zns_pages {
 	pthread_mutex_t ask;
 	bool connected;
 	uint64_t step_ns; /* when the broker was last asked who works */
+	uint64_t ask_at; /* asked again when so much has been written */
+	char refused[400]; /* what it said against writes then; "": nothing */
 	uint32_t *over, nr_over, max_over; /* zones to be named as done */
 	uint32_t *bad, nr_bad, max_bad; /* zones to be named as failed */
 	_Atomic uint32_t epoch; /* of the connection */

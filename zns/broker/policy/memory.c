@@ -213,6 +213,7 @@ int memory_free(struct znsd *d, struct lease *l, const ZnsPb__MemoryFree *q, str
 int memory_step(struct znsd *d, struct lease *l, const ZnsPb__MemoryStep *q, uint32_t *busy,
 		size_t *nr, bool *give_way, struct zns_err *err)
 {
+	bool fast;
 	size_t i;
 
 	*nr = 0;
@@ -227,8 +228,9 @@ int memory_step(struct znsd *d, struct lease *l, const ZnsPb__MemoryStep *q, uin
 	l->memory.read = q->read;
 	rate_note(l, q->written, 0);
 	note(d, l, q->done_zones, q->n_done_zones, false);
+	fast = memory_too_fast(l);
 	for (i = 0; i < q->n_groups; i++)
-		if (group_at_work(d, q->groups[i], LEASE_MEMORY))
+		if (fast || group_at_work(d, q->groups[i], LEASE_MEMORY))
 			busy[(*nr)++] = q->groups[i];
 	*give_way = d->policy->compact_yield || d->policy->nr_waiting;
 	return 0;

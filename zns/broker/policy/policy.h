@@ -187,6 +187,10 @@ int memory_free(struct znsd *d, struct lease *l, const ZnsPb__MemoryFree *q, str
 int memory_step(struct znsd *d, struct lease *l, const ZnsPb__MemoryStep *q, uint32_t *busy,
 		size_t *nr, bool *give_way, struct zns_err *err);
 /* Leases of contexts that outlived the last broker. Call before anything is reset or granted. */
+/* memory_ceiling.c: why it may write nothing more now, as a line; NULL: *@room bytes more. And
+ * whether it has written faster than it may. */
+const char *memory_refused(const struct znsd *d, struct lease *l, uint64_t *room);
+bool memory_too_fast(struct lease *l);
 void memory_adopt(struct znsd *d);
 bool memory_over(struct lease *l); /* nobody holds the context any more */
 void memory_forget(struct znsd *d, struct lease *l); /* its lock file goes */

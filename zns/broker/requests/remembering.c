@@ -53,5 +53,8 @@ int serve_memory_step(struct znsd *d, const struct call *x, struct reply *rep)
 			  &rep->err);
 	rep->r.has_give_way = 1;
 	rep->r.give_way = !ret && give_way;
+	if (!ret)
+		rep->r.refused = (char *)memory_refused(d, x->l, &rep->r.may_write);
+	rep->r.has_may_write = !ret;
 	return ret;
 }

@@ -108,6 +108,12 @@ struct lease_memory {
 	uint64_t look_ns; /* when the lock file is looked at next */
 	uint64_t worked_ns; /* when it last reported reads or writes */
 	uint64_t live, dead, written, read; /* bytes, as it reported last */
+	/* memory_ceiling.c: the tenant's limits, as they were looked up last */
+	char tenant[512], refused[400];
+	uint64_t max_memory, total_memory, ceiling_ns;
+	uint32_t rule_line, max_mibps;
+	bool wrong; /* the file is; `refused` says how */
+	uint64_t allowed, allowed_ns; /* bytes that it may have written by then */
 };
 
 struct lease {

@@ -89,6 +89,10 @@ struct zns_tenant {
 	unsigned line; /* of the rule in tenants.conf */
 	uint32_t max_qos_mibps, max_groups;
 	uint32_t total_qos_mibps, total_groups;
+	/* of memory contexts: bytes on zones, of one and of all under the rule; MiB/s that one
+	 * writes */
+	uint64_t max_memory, total_memory;
+	uint32_t memory_mibps;
 };
 
 /* @uid < 0: not known, no uid rule applies. -EINVAL: the file has a bad line, whoever it is for. No

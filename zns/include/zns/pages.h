@@ -65,6 +65,7 @@ int zns_pages_open(const struct zns_pages_params *p, struct zns_pages **out, str
  * reads of its own die.
  *   -EAGAIN  a dump works everywhere, or there is no broker: try later; nothing is wrong
  *   -ENOSPC  the broker has no zone for it
+ *   -EDQUOT  the administrator's ceiling (tenants.conf)
  *   -EIO     four zones failed one after the other
  * A zone that fails a write is replaced, and its units that were not written go to the next. Units
  * that it had before can be read, or not: zns_pages_get() tells.

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Ceilings of tenants.conf for memory contexts: how much they may have on zones, and how fast one
+ * may write. A context at its ceiling keeps what it has, and its processes keep the rest in DRAM.
+ */
+#include <inttypes.h>
+#include <string.h>
+#include "policy.h"
+#include "zns/config.h"
+
+#define LOOK_NS 1000000000ull /* between two looks at the file */
+#define BURST_NS 1000000000ull
+
+/* The container's name: "memory:shop+web+app" is shop/web/app's. */
+static void plain_name(const struct lease *l, char *out, size_t len)
+{
+	const char *name = strchr(l->container, ':');
+
+	snprintf(out, len, "%s", name ? name + 1 : l->container);
+	for (char *p = out; *p; p++)
+		if (*p == '+')
+			*p = '/';
+}
+
+static void look(struct lease *l)
+{
+	struct lease_memory *m = &l->memory;
+	struct zns_err err = ZNS_ERR_INIT;
+	uint64_t now = zns_mono_ns();
+	struct zns_tenant t;
+	char name[300];
+
+	if (m->ceiling_ns && now - m->ceiling_ns < LOOK_NS)
+		return;
+	m->ceiling_ns = now;
+	plain_name(l, name, sizeof(name));
+	m->wrong = zns_tenant_find(name, -1, &t, &err) != 0;
+	if (m->wrong) { /* as for a dump: nobody is let in meanwhile */
+		snprintf(m->refused, sizeof(m->refused), "%.390s", err.msg);
+		return;
+	}
+	snprintf(m->tenant, sizeof(m->tenant), "%s", t.who);
+	m->rule_line = t.line;
+	m->max_memory = t.max_memory;
+	m->total_memory = t.total_memory;
+	m->max_mibps = t.memory_mibps;
+}
+
+static uint64_t total(const struct znsd *d, const struct lease *of)
+{
+	const struct lease *l;
+	uint64_t sum = 0;
+
+	for (l = d->leases; l; l = l->next)
+		if (l == of || (l->kind == LEASE_MEMORY && l->memory.tenant[0] &&
+				!strcmp(l->memory.tenant, of->memory.tenant)))
+			sum += l->memory.live;
+	return sum;
+}
+
+static uint64_t left(uint64_t max, uint64_t have)
+{
+	return !max ? UINT64_MAX : max > have ? max - have : 0;
+}
+
+const char *memory_refused(const struct znsd *d, struct lease *l, uint64_t *room)
+{
+	struct lease_memory *m = &l->memory;
+	uint64_t all, own;
+
+	look(l);
+	*room = 0;
+	if (m->wrong)
+		return m->refused;
+	all = total(d, l);
+	own = left(m->max_memory, m->live);
+	*room = zns_min(own, left(m->total_memory, all));
+	if (*room)
+		return NULL;
+	snprintf(m->refused, sizeof(m->refused),
+		 "memory on zones is %" PRIu64 " MiB, the ceiling of `%.100s` is %" PRIu64
+		 " MiB (%.200s/tenants.conf:%u)",
+		 (own ? all : m->live) >> 20, m->tenant,
+		 (own ? m->total_memory : m->max_memory) >> 20, zns_config_dir(), m->rule_line);
+	return m->refused;
+}
+
+bool memory_too_fast(struct lease *l)
+{
+	struct lease_memory *m = &l->memory;
+	uint64_t now = zns_mono_ns(), rate, past;
+
+	look(l);
+	if (!m->max_mibps)
+		return false;
+	rate = MIB((uint64_t)m->max_mibps);
+	past = zns_min(now - m->allowed_ns, BURST_NS);
+	/* a pager that begins anew counts from 0 */
+	if (!m->allowed_ns || m->written + rate < m->allowed)
+		m->allowed = m->written;
+	m->allowed = zns_min(m->allowed + rate / 1000 * (past / 1000000), m->written + rate / 4);
+	m->allowed_ns = now;
+	return m->written >= m->allowed;
+}
