@@ -11,6 +11,7 @@ from arms import ARMS, TITLES   # noqa: E402
 
 MIB = 1 << 20
 THROUGHPUT, P95 = 0.85, 1.2     # of ample DRAM's: what counts as good
+QUIET = 2                       # largest p95 with ample DRAM by the smallest, at most
 LATENCIES = ('p50_ms', 'p90_ms', 'p95_ms', 'p99_ms', 'max_ms')
 
 
@@ -62,6 +63,19 @@ def good_until(cells, base):
             break
         until = nr
     return until
+
+
+def shares(cells, base):
+    """Each step beside ample DRAM."""
+    ample = [c for some in base.values() for c in some if not c['broken']]
+    said = []
+    for nr, some in cells.items():
+        if not ample or any('critical' not in c for c in some):
+            said.append(f'{nr}: broken')
+            continue
+        share, p95 = (median(some, 'critical', key) / median(ample, 'critical', key) for key in ('per_s', 'p95_ms'))
+        said.append(f'{nr}: {100 * share:.0f} %, p95 x{p95:.2f}')
+    return '; '.join(said)
 
 
 def show(value, digits=1):
@@ -118,12 +132,15 @@ def write(directory):
         for arm in found:
             if arm != 'ample':
                 until[arm] = good_until(found[arm], base)
-                out.append(f'- {TITLES[arm]}: {until[arm] or "none"} (tried: {", ".join(map(str, found[arm]))})')
+                out.append(f'- {TITLES[arm]}: {until[arm] or "none"}. By N: {shares(found[arm], base)}')
         out.append('')
+    p95 = [c['critical']['p95_ms'] for some in base.values() for c in some if 'critical' in c]
+    if p95 and max(p95) > QUIET * min(p95):
+        out += [f'**The machine was not quiet**: with ample DRAM the p95 is between {min(p95):.2f} and {max(p95):.2f} ms. The verdict means little.', '']
     for arm, cells in found.items():
         out += [f'## {TITLES[arm]}', '', *table(cells), '']
     (directory / 'report.md').write_text('\n'.join(out) + '\n')
     (directory / 'report.json').write_text(json.dumps({'settings': settings, 'good_until': until, 'cells': found}, indent=1))
     plots(directory, found)
-    print('\n'.join(out[:6 + len(found)]))
+    print('\n'.join(text for text in out[2:] if text and text[0] not in '|#'))
     print(f'{directory}/report.md')
