@@ -141,7 +141,7 @@ static bool is_filled_by_another(const char *flags)
 int zns_guard_area(pid_t pid, unsigned long start, unsigned long end, const char *flags)
 {
 	const char *todo =
-		"end the program that holds it (a lazy restore, a pager) or let it fill and release the area";
+		"end the program that holds it (a lazy restore; a pager: `znsctl memory detach`, or dump into zones) or let it fill and release the area";
 	char daemon[128];
 	pid_t lazy;
 

@@ -3,7 +3,10 @@
  * that no order of ends takes anything away. */
 #include "pages_fixture.h"
 #include "store_fixture.h"
+#include <sys/mman.h>
 #include "zns/context.h"
+#include "zns/memseal.h"
+#include "zns/packet.h"
 
 struct ctx {
 	struct zns_pages *ps;
@@ -223,6 +226,30 @@ static void given_back_meanwhile(void **state)
 	batch_free(own);
 }
 
+/* The control: a dump that has not said so finds its units gone. */
+static void unsealed(void **state)
+{
+	struct fx *f = *state;
+	struct ctx c = context(f, "web");
+	struct batch *b = batch(0, 3 * PER_ZONE), *own = batch(900, 8);
+	struct zns_broker k = client(f);
+	uint32_t before;
+
+	put(c.ps, b);
+	put(c.ps, own);
+	begin(&k, "web", 0);
+	before = empty_zones(f);
+	drop_all(c.ps, b);
+	for (int i = 0; i < 500 && empty_zones(f) == before; i++)
+		msleep(10);
+	assert_true(empty_zones(f) > before);
+	abort_dump(&k);
+	end_of(&c);
+	zns_broker_close(&k);
+	batch_free(b);
+	batch_free(own);
+}
+
 /* The dump fails: nothing is kept for it. */
 static void dump_fails(void **state)
 {
@@ -391,13 +418,115 @@ static void catalogue(void **state)
 	zns_store_close(s);
 }
 
+/* ---- what a pager sends ---- */
+
+struct pager {
+	struct zns_seal_answer a;
+	struct zns_seal_unit u;
+	size_t len; /* of its answer, and of its list */
+	uint64_t list;
+	bool writable, no_list, dies;
+};
+
+/* Begins, and answers one more request so. */
+static void lie(int listener, const struct pager *p)
+{
+	struct zns_seal_answer a = { 0 };
+	struct iovec yes = { &a, sizeof(a) }, iov = { (void *)&p->a, p->len };
+	char q[65536];
+	int sk = accept(listener, NULL, NULL), fd = memfd_create("list", MFD_ALLOW_SEALING);
+
+	if (recv(sk, q, sizeof(q), 0) <= 0 || zns_packet_send(sk, &yes, 1, NULL, 0) ||
+	    recv(sk, q, sizeof(q), 0) <= 0 || p->dies)
+		_exit(1);
+	if (zns_pwrite_all(fd, &p->u, p->list, 0) ||
+	    (!p->writable && fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK)))
+		_exit(2);
+	_exit(zns_packet_send(sk, &iov, 1, &fd, !p->no_list));
+}
+
+static int ask_liar(const struct pager *p, size_t *nr, struct zns_err *err)
+{
+	int dir = zns_run_subdir("memory", err), listener, ret;
+	struct zns_seal_unit *u = NULL;
+	struct zns_memseal *s;
+	struct sockaddr_un a;
+	pid_t child, me = getpid();
+
+	assert_true(dir >= 0);
+	zns_run_address(dir, "liar.seal", &a);
+	unlinkat(dir, "liar.seal", 0);
+	listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(listener, (struct sockaddr *)&a, sizeof(a)), 0);
+	assert_int_equal(listen(listener, 1), 0);
+	child = fork();
+	if (!child)
+		lie(listener, p);
+	close(listener);
+	assert_int_equal(zns_memseal_begin(&me, 1, &s, err), 0);
+	assert_non_null(s);
+	assert_string_equal(zns_memseal_name(s), "liar");
+	ret = zns_memseal_units(s, me, &u, nr, err);
+	zns_memseal_end(s);
+	free(u);
+	waitpid(child, NULL, 0);
+	unlinkat(dir, "liar.seal", 0);
+	close(dir);
+	return ret;
+}
+
+static struct pager honest(void)
+{
+	struct pager p = { .len = sizeof(p.a), .list = sizeof(p.u) };
+
+	p.a.nr = 1;
+	p.u = (struct zns_seal_unit){ .addr = 1 << 20, .off = U, .zone = 5, .mask = 1 };
+	return p;
+}
+
+static void lies(void **state)
+{
+	static const char list[] = "impossible list";
+	struct zns_err err = ZNS_ERR_INIT;
+	struct pager p = honest();
+	size_t nr;
+
+	assert_int_equal(ask_liar(&p, &nr, &err), 0);
+	assert_int_equal(nr, 1);
+#define LIE(what, want, text)                                                          \
+	do {                                                                           \
+		p = honest();                                                          \
+		what;                                                                  \
+		err = (struct zns_err)ZNS_ERR_INIT;                                    \
+		if (ask_liar(&p, &nr, &err) != (want) || nr || !strstr(err.msg, text)) \
+			fail_msg("%s: %d %s", #what, err.code, err.msg);               \
+	} while (0)
+	LIE(p.a.nr = 2, -EPROTO, list);
+	LIE(p.a.nr = UINT32_MAX, -EPROTO, list);
+	LIE(p.list -= 8, -EPROTO, list);
+	LIE(p.writable = true, -EPROTO, list);
+	LIE(p.no_list = true, -EPROTO, list);
+	LIE(p.u.addr += 1, -EPROTO, list);
+	LIE(p.u.addr = 1ull << 47, -EPROTO, list);
+	LIE(p.u.off += 4096, -EPROTO, list);
+	LIE(p.u.mask = 0, -EPROTO, list);
+	LIE(p.u.clean = 1, -EPROTO, list);
+	LIE(p.len -= 1, -EPROTO, "the pager of memory context liar");
+	LIE(p.a.code = 7, -EPROTO, "the pager of memory context liar");
+	LIE(p.a.code = -ENOENT; memset(p.a.msg, 'x', sizeof(p.a.msg)), -ENOENT, "xxx");
+	LIE(p.dies = true, -EPIPE, "died");
+	(void)state;
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, fx_setup, fx_teardown)
 	const struct CMUnitTest tests[] = {
-		T(context_first),         T(checkpoint_first), T(twice),
-		T(given_back_meanwhile),  T(dump_fails),       T(broker_dies),
-		T(what_may_not_be_named), T(catalogue),
+		T(context_first), T(checkpoint_first),
+		T(twice),         T(given_back_meanwhile),
+		T(dump_fails),    T(unsealed),
+		T(broker_dies),   T(what_may_not_be_named),
+		T(catalogue),     T(lies),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -144,6 +144,15 @@ class Stage:
         except OSError:
             return False
 
+    def ours_all(self):
+        return [p for p in Path('/proc').glob('[0-9]*') if self.ours(p)]
+
+    def comm(self, proc):
+        try:
+            return (proc / 'comm').read_text().strip()
+        except OSError:
+            return ''
+
     def kill_one(self, name, sig=signal.SIGKILL):
         """A signal for one of our daemons."""
         for proc in Path('/proc').glob('[0-9]*'):
@@ -389,11 +398,11 @@ func main() { a := make([][]uint64, 4000); for i := range a { a[i] = fill(i) }; 
     asked(stage, stage.start('./heap', stdin=subprocess.PIPE), '32M')
 
 
-def run(name, args):
+def run(name, args, kind=Stage):
     made = []
 
     def stage(**kw):
-        made.append(Stage(args, **kw))
+        made.append(kind(args, **kw))
         return made[-1]
     verdict, said = 'PASS', ''
     try:
@@ -410,12 +419,13 @@ def run(name, args):
     return verdict
 
 
-def main():
+def main(kind=Stage, programs=()):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('what', choices=('list', 'run'))
     parser.add_argument('names', nargs='*')
     parser.add_argument('-a', '--all', action='store_true')
     parser.add_argument('--rounds', type=int, default=2000)
+    parser.add_argument('--kills', type=int, default=20, help='memcheckpoint.py: dumps in which somebody dies')
     parser.add_argument('--build', default='build', type=Path)
     args = parser.parse_args()
     if args.what == 'list':
@@ -428,8 +438,9 @@ def main():
     args.bin = (args.build / 'test/bin').resolve()
     with tempfile.TemporaryDirectory(prefix='zns-memory-') as there:
         args.program = Path(there) / 'keeper_of_pages'
-        subprocess.run(['gcc', '-O2', '-static', '-o', args.program, HERE / 'memory/keeper_of_pages.c'], check=True)
-        verdicts = [run(name, args) for name in (CASES if args.all else args.names)]
+        for name in ('keeper_of_pages', *programs):
+            subprocess.run(['gcc', '-O2', '-static', '-pthread', '-o', args.program.parent / name, HERE / f'memory/{name}.c'], check=True)
+        verdicts = [run(name, args, kind) for name in (CASES if args.all else args.names)]
     print(f'{verdicts.count("PASS")} passed, {verdicts.count("FAIL")} failed, {verdicts.count("SKIP")} skipped')
     return 1 if 'FAIL' in verdicts else 0
 
