@@ -269,7 +269,8 @@ static unsigned int settle_all(struct proc *p, struct batch *b, int failed, bool
 			continue;
 		p->m->sh->evicted_units++;
 		p->m->sh->clean_units += v->kept != 0;
-		if (bufs)
+		/* one that kept its place was not copied */
+		if (bufs && !v->kept)
 			spare_put(p, v->u, b->ref[i], p->m->bufs + i * UNIT, SPARE_OUT);
 		out++;
 		/* mlock() came between, or the like: it is still there, and comes back to life */
