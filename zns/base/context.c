@@ -2,6 +2,7 @@
 /* Lock files of memory contexts: see zns/context.h. */
 #include <dirent.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -16,6 +17,7 @@ struct head {
 	char magic[8];
 	uint8_t id[ZNS_UUID_LEN], device[ZNS_UUID_LEN];
 	char container[ZNS_NAME_MAX + 1];
+	uint8_t origin[ZNS_UUID_LEN];
 };
 _Static_assert(sizeof(struct head) <= ZNS_CONTEXT_HEAD, "the head has room");
 
@@ -86,6 +88,7 @@ int zns_context_read(int fd, uint32_t nr_zones, struct zns_context *out, struct 
 	memcpy(out->id, h.id, ZNS_UUID_LEN);
 	memcpy(out->device, h.device, ZNS_UUID_LEN);
 	memcpy(out->container, h.container, sizeof(out->container));
+	memcpy(out->origin, h.origin, ZNS_UUID_LEN);
 	return 0;
 }
 
@@ -161,4 +164,12 @@ int zns_context_set(int fd, uint32_t zone, bool has)
 	uint8_t b = has;
 
 	return zns_pwrite_all(fd, &b, 1, ZNS_CONTEXT_HEAD + (off_t)zone);
+}
+
+int zns_context_set_origin(int fd, const uint8_t origin[ZNS_UUID_LEN])
+{
+	static const uint8_t none[ZNS_UUID_LEN];
+
+	return zns_pwrite_all(fd, origin ? origin : none, ZNS_UUID_LEN,
+			      offsetof(struct head, origin));
 }

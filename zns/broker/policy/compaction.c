@@ -27,6 +27,8 @@ int compact_begin(struct znsd *d, const struct holder *who, const ProtobufCBinar
 	if (id->len == ZNS_UUID_LEN && parent_in_use(d, id->data))
 		return zns_fail(err, -ECANCELED,
 				"a dump that is running has this checkpoint as its parent");
+	if (id->len == ZNS_UUID_LEN && memory_may_go(d, id->data, err))
+		return err->code = -ECANCELED;
 	if (id->len == ZNS_UUID_LEN && record_rewritten(d, id->data, err))
 		return err->code;
 	ret = read_begin(d, who, id, false, chain, &r, err);

@@ -192,6 +192,10 @@ int memory_step(struct znsd *d, struct lease *l, const ZnsPb__MemoryStep *q, uin
 const char *memory_refused(const struct znsd *d, struct lease *l, uint64_t *room);
 bool memory_too_fast(struct lease *l);
 void memory_adopt(struct znsd *d);
+/* origin.c. The context that has memory in this checkpoint, or in one that is built on it. */
+const struct lease *memory_in(const struct znsd *d, const uint8_t *id);
+/* May it be removed, or stand elsewhere? -EBUSY: a context has memory there. */
+int memory_may_go(const struct znsd *d, const uint8_t *id, struct zns_err *err);
 bool memory_over(struct lease *l); /* nobody holds the context any more */
 void memory_forget(struct znsd *d, struct lease *l); /* its lock file goes */
 /* A zone that a context writes no more, and that is still active. */

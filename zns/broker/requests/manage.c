@@ -37,6 +37,8 @@ static int check_rm(const struct znsd *d, const ZnsPb__Rm *q, struct zns_err *er
 			return zns_fail(err, -EPERM,
 					"checkpoint %s is pinned: `znsctl unpin` it first",
 					zns_uuid_format(c->data, id));
+		if (memory_may_go(d, c->data, err))
+			return err->code;
 		if (q->secure && secure_check(d, c->data, err))
 			return err->code;
 	}

@@ -18,6 +18,9 @@ struct zns_context {
 	uint8_t id[ZNS_UUID_LEN];
 	uint8_t device[ZNS_UUID_LEN];
 	char container[ZNS_NAME_MAX + 1];
+	/* The checkpoint in which some of its memory still is; all zero: none. Broker and tools
+	 * leave it, and what it is built on, where they are. */
+	uint8_t origin[ZNS_UUID_LEN];
 };
 
 int zns_context_path(const uint8_t device[ZNS_UUID_LEN], const uint8_t id[ZNS_UUID_LEN], char *out,
@@ -46,5 +49,8 @@ bool zns_context_alive(int fd);
 /* Has the context the zone? Negative: -errno. */
 int zns_context_has(int fd, uint32_t zone);
 int zns_context_set(int fd, uint32_t zone, bool has);
+
+/* For the context's own process. NULL: none. Holds from the moment in which it returns. */
+int zns_context_set_origin(int fd, const uint8_t origin[ZNS_UUID_LEN]);
 
 #endif
