@@ -144,6 +144,19 @@ struct zw_first {
 	uint64_t off, len;
 };
 
+/*
+ * From the lazy-pages daemon to the pager of a memory context, zns-mem, which it starts: packets on
+ * a SOCK_SEQPACKET socket. The pager answers with a zw_reply when it is ready for them, and when it
+ * has the last one and serves all processes.
+ */
+struct zw_given {
+	int32_t pid; /* as the daemon sees it; 0: that was all */
+	uint32_t image, nr;
+	uint32_t pad;
+	/* fds: the process's userfaultfd, a file with zw_place[nr] of what it lacks, in order of
+	 * addresses */
+};
+
 enum zw_rounds {
 	ZW_ROUNDS_COPY = 1, /* copy memory while the tasks run; to a page server: after the freeze
 			     */
@@ -239,7 +252,9 @@ struct zw_reply {
 	uint32_t image;
 	uint32_t warn; /* msg is a warning */
 	uint64_t size; /* bytes; on begin of a dump: checkpoints in the chain of its parents */
-	uint8_t id[ZW_ID], parent[ZW_ID]; /* on begin of a dump; no parent: all zero */
+	/* on begin of a dump; no parent: all zero. On begin of a restore the checkpoint, and its
+	 * device */
+	uint8_t id[ZW_ID], parent[ZW_ID];
 	char msg[512]; /* code != 0: one line for the user; on begin and commit: a summary */
 };
 

@@ -26,7 +26,8 @@ struct json_object *memory_json(const ZnsPb__MemoryStatus *s)
 		"skipped{locked! shared! file! special!} kept evicted_units clean_units "
 		"read_units spare_units zero_faults write_faults clean_writes cancelled lost_units "
 		"predict prefetched prefetch_used prefetch_unused "
-		"takeovers attach_stop_ns fault_ns_p50 fault_ns_p99 mechanism missing warning");
+		"takeovers attach_stop_ns fault_ns_p50 fault_ns_p99 mechanism missing warning unread "
+		"checkpoint");
 
 	json_object_object_add(o, "state", json_object_new_string(state_word(s)));
 	return o;
@@ -118,6 +119,9 @@ void memory_print(const ZnsPb__MemoryStatus *s, bool verbose)
 	       size(s->resident, a, sizeof(a)), size(s->dram, b, sizeof(b)),
 	       size(s->evicted, c, sizeof(c)), s->n_processes, s->n_processes == 1 ? "" : "es",
 	       (unsigned long long)s->read_units);
+	if (s->checkpoint)
+		printf("  needs checkpoint %s: %s are there alone\n", ctl_text(s->checkpoint),
+		       size(s->unread, a, sizeof(a)));
 	remark(s->warning);
 	remark(s->missing);
 	if (s->lost_units)

@@ -7,7 +7,7 @@
 #include "hiber.h"
 
 struct sums {
-	uint64_t evicted, kept; /* bytes */
+	uint64_t evicted, kept, unread; /* bytes */
 };
 
 static int count(struct proc *p, struct unit *u, uint64_t base, void *arg)
@@ -19,6 +19,8 @@ static int count(struct proc *p, struct unit *u, uint64_t base, void *arg)
 		s->evicted += bytes;
 	else if (HAS_PLACE(word))
 		s->kept += bytes;
+	if (ON_ZONE(word) && PLACE(word) & ZNS_MEM_ORIGIN)
+		s->unread += bytes;
 	return 0;
 }
 
@@ -62,6 +64,7 @@ static int one_process(struct proc *p, ZnsPb__MemoryStatus *st)
 	st->resident += out->resident;
 	st->evicted += out->evicted;
 	st->kept += sums.kept;
+	st->unread += sums.unread;
 	st->processes[st->n_processes++] = out;
 	return 0;
 }
@@ -186,5 +189,6 @@ void zns_mem_status_free(ZnsPb__MemoryStatus *st)
 	free(st->missing);
 	free(st->name);
 	free(st->mechanism);
+	free(st->checkpoint);
 	zns_pb__memory_status__init(st);
 }

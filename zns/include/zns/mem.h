@@ -31,6 +31,22 @@ int zns_mem_new(const char *name, uint64_t dram, const struct zns_mem_store *sto
 		struct zns_mem **out, struct zns_err *err);
 /* Extend a process. From now on its forks belong to the context, too. */
 int zns_mem_attach(struct zns_mem *m, pid_t pid, struct zns_err *err);
+/*
+ * A process that was restored a moment ago, before it runs: with the userfaultfd of its lazy
+ * restore (fork, remap, remove and unmap events, its lazy areas registered) and the units that are
+ * not there yet. Their places are the store's. Takes over @uffd, also when it fails. The store has
+ * counted each unit once, and is told to drop those of a process that fails.
+ */
+#define ZNS_MEM_ORIGIN (1ULL << 47) /* in a place: it is in a checkpoint (zns/origin.h) */
+struct zns_mem_given {
+	uint64_t addr; /* a multiple of 64 KiB */
+	uint64_t place;
+	uint32_t pages; /* bits: pages of it that are to come from there */
+};
+int zns_mem_adopt(struct zns_mem *m, pid_t pid, int uffd, const struct zns_mem_given *g, size_t nr,
+		  struct zns_err *err);
+/* After the start, before these processes run: reads back what must not be out, as stacks. */
+int zns_mem_settle(struct zns_mem *m, struct zns_err *err);
 /* Begin to serve and to evict. Threads of ours run from now on. */
 int zns_mem_start(struct zns_mem *m, struct zns_err *err);
 

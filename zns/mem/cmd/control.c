@@ -76,6 +76,19 @@ static int send_answer(int sk, const ZnsPb__MemoryAnswer *a)
 	return zns_msg_send(sk, buf, (uint32_t)len, NULL, NULL);
 }
 
+static int status(struct pager *p, ZnsPb__MemoryStatus *st, struct zns_err *err)
+{
+	char id[ZNS_UUID_STR];
+	int ret = zns_mem_status(p->m, st);
+
+	if (ret)
+		return zns_fail(err, ret, "no memory for an answer");
+	st->has_unread = p->origin && zns_origin_left(p->origin);
+	if (st->has_unread)
+		st->checkpoint = strdup(zns_uuid_format(zns_origin_checkpoint(p->origin), id));
+	return 0;
+}
+
 static int act(struct pager *p, const ZnsPb__MemoryRequest *q, ZnsPb__MemoryAnswer *a,
 	       ZnsPb__MemoryStatus *st, struct zns_err *err)
 {
@@ -83,11 +96,10 @@ static int act(struct pager *p, const ZnsPb__MemoryRequest *q, ZnsPb__MemoryAnsw
 
 	switch (q->op) {
 	case ZNS_PB__MEMORY_OP__MEMORY_STATUS:
-		ret = zns_mem_status(p->m, st);
-		if (ret)
-			return zns_fail(err, ret, "no memory for an answer");
-		a->status = st;
-		return 0;
+		ret = status(p, st, err);
+		if (!ret)
+			a->status = st;
+		return ret;
 	case ZNS_PB__MEMORY_OP__MEMORY_LIMIT:
 		if (!q->has_dram || q->dram < DRAM_MIN)
 			return zns_fail(err, -EINVAL, "a budget is 1 MiB at least");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * To the keeper and back: the store's descriptor, then those of the context; beside them what the
- * context says of its own. The device is found by the UUID in the store's lock file.
+ * To the keeper and back: the store's descriptor, the table of the checkpoint that it was restored
+ * from, if there is one, then those of the context; beside them a byte, 1 with such a table, and
+ * what the context says of its own. The device is found by the UUID in the store's lock file.
  */
 #include <errno.h>
 #include <string.h>
@@ -14,41 +15,58 @@ _Static_assert(ZNS_PAGES_FDS == 1, "the store's descriptor comes first, alone");
 static int put(void *arg, const void *const units[], uint32_t n, struct zns_pages_ref *refs,
 	       struct zns_err *err)
 {
-	return zns_pages_put(arg, units, n, refs, err);
+	const struct pager *p = arg;
+
+	return zns_pages_put(p->pages, units, n, refs, err);
 }
 
 static int get(void *arg, struct zns_pages_ref ref, void *buf, struct zns_err *err)
 {
-	return zns_pages_get(arg, ref, buf, err);
+	const struct pager *p = arg;
+
+	return zns_origin_has(ref.place) ? zns_origin_get(p->origin, ref.place, buf, err) :
+					   zns_pages_get(p->pages, ref, buf, err);
 }
 
 static int hold(void *arg, struct zns_pages_ref ref)
 {
-	return zns_pages_hold(arg, ref);
+	const struct pager *p = arg;
+
+	return zns_origin_has(ref.place) ? zns_origin_hold(p->origin, ref.place) :
+					   zns_pages_hold(p->pages, ref);
 }
 
 static int drop(void *arg, struct zns_pages_ref ref)
 {
-	return zns_pages_drop(arg, ref);
+	const struct pager *p = arg;
+
+	return zns_origin_has(ref.place) ? zns_origin_drop(p->origin, ref.place) :
+					   zns_pages_drop(p->pages, ref);
 }
 
-void store_of(struct zns_pages *ps, struct zns_mem_store *st)
+void store_of(struct pager *p, struct zns_mem_store *st)
 {
-	*st = (struct zns_mem_store){ put, get, hold, drop, ps };
+	*st = (struct zns_mem_store){ put, get, hold, drop, p };
 }
 
 int hand_over(struct pager *p, struct zns_err *err)
 {
+	uint8_t meta[1 + ZNS_MEM_META_MAX];
 	struct zns_mem_fds f;
-	int fds[1 + ZNS_MEM_FDS_MAX];
+	int fds[2 + ZNS_MEM_FDS_MAX];
+	uint32_t first = 1;
 	int ret = zns_pages_fds(p->pages, fds);
 
 	if (ret != 1)
 		return zns_fail_sys(err, ret < 0 ? ret : -EPROTO,
 				    "the page store has nothing to hand over");
+	if (p->origin)
+		fds[first++] = zns_origin_fd(p->origin);
 	zns_mem_fds(p->m, &f);
-	memcpy(fds + 1, f.fd, f.nr * sizeof(*fds));
-	return zns_memkeep_hand(p->keep, f.meta, f.len, fds, 1 + f.nr, err);
+	memcpy(fds + first, f.fd, f.nr * sizeof(*fds));
+	memcpy(meta + 1, f.meta, f.len);
+	*meta = p->origin != NULL;
+	return zns_memkeep_hand(p->keep, meta, 1 + f.len, fds, first + f.nr, err);
 }
 
 static int open_store(struct pager *p, int fd, struct zns_err *err)
@@ -64,33 +82,59 @@ static int open_store(struct pager *p, int fd, struct zns_err *err)
 	return zns_pages_open(&params, &p->pages, err);
 }
 
+/* What the keeper has may come from another build. */
+static bool sound(const struct zns_memkeep_set *set)
+{
+	const uint8_t *meta = set->data;
+
+	return set->len && set->len <= 1 + ZNS_MEM_META_MAX && *meta <= 1 &&
+	       set->nr >= 2u + *meta && set->nr <= 1u + *meta + ZNS_MEM_FDS_MAX;
+}
+
+static int take(struct pager *p, struct zns_memkeep_set *set, struct zns_err *err)
+{
+	const uint8_t *meta = set->data;
+	uint32_t first = 1u + *meta;
+	struct zns_mem_fds f = { .nr = set->nr - first, .len = (uint32_t)set->len - 1 };
+	struct zns_mem_store st;
+	int ret = open_store(p, set->fds[0], err);
+
+	if (!ret && *meta)
+		ret = zns_origin_take(set->fds[1], &p->origin, err);
+	if (ret)
+		return ret;
+	memcpy(f.fd, set->fds + first, f.nr * sizeof(*f.fd));
+	memcpy(f.meta, meta + 1, f.len);
+	for (uint32_t i = first; i < set->nr; i++)
+		set->fds[i] = -1;
+	store_of(p, &st);
+	return zns_mem_take(&f, &st, &p->m, err);
+}
+
 int hand_take(struct pager *p, struct zns_err *err)
 {
 	struct zns_memkeep_set set = { .nr = 0 };
-	struct zns_mem_fds f = { .nr = 0 };
-	struct zns_mem_store st;
 	int ret = zns_memkeep_take(ZNS_MEMKEEP_FD, &p->keep, &set, err);
 
 	if (ret)
 		return ret;
 	snprintf(p->name, sizeof(p->name), "%.*s", ZNS_NAME_MAX, set.name);
-	if (set.nr < 2 || set.nr > 1 + ZNS_MEM_FDS_MAX || set.len > ZNS_MEM_META_MAX) {
-		zns_memkeep_set_free(&set);
-		return zns_fail(err, -EPROTO, "the keeper has something else than a context");
-	}
-	ret = open_store(p, set.fds[0], err);
-	if (!ret) {
-		f.nr = set.nr - 1;
-		f.len = (uint32_t)set.len;
-		memcpy(f.fd, set.fds + 1, f.nr * sizeof(*f.fd));
-		memcpy(f.meta, set.data, set.len);
-		for (uint32_t i = 1; i < set.nr; i++)
-			set.fds[i] = -1;
-		store_of(p->pages, &st);
-		ret = zns_mem_take(&f, &st, &p->m, err);
-	}
+	ret = sound(&set) ?
+		      take(p, &set, err) :
+		      zns_fail(err, -EPROTO, "the keeper has something else than a context");
 	zns_memkeep_set_free(&set);
 	if (!ret)
 		zns_pages_recounted(p->pages);
 	return ret;
+}
+
+void origin_over(struct pager *p)
+{
+	int fd;
+
+	if (!p->origin || zns_origin_left(p->origin) || zns_pages_fds(p->pages, &fd) != 1)
+		return;
+	/* Who still looks at a unit finds it closed. It is freed with us. */
+	if (!zns_context_set_origin(fd, NULL))
+		zns_origin_end(p->origin);
 }

@@ -50,8 +50,8 @@ static void settle_down(void)
 }
 
 struct options {
-	const char *name, *dev, *take;
-	uint64_t dram, ready, pid, idle_s;
+	const char *name, *dev, *take, *checkpoint;
+	uint64_t dram, ready, pid, idle_s, restore;
 	bool no_predict;
 };
 
@@ -65,7 +65,7 @@ static int begin(struct pager *p, const struct options *o, struct zns_err *err)
 		ret = zns_pages_open(&params, &p->pages, err);
 	if (ret)
 		return ret;
-	store_of(p->pages, &st);
+	store_of(p, &st);
 	ret = zns_mem_new(p->name, o->dram, &st, &p->m, err);
 	if (!ret)
 		zns_mem_predict(p->m, !o->no_predict);
@@ -78,6 +78,16 @@ static int begin(struct pager *p, const struct options *o, struct zns_err *err)
 	if (!ret)
 		ret = hand_over(p, err); /* from now on we may die */
 	return ret ? ret : zns_mem_start(p->m, err);
+}
+
+static int restored(struct pager *p, const struct options *o, struct zns_err *err)
+{
+	const struct restoring r = {
+		.sk = (int)o->restore, .device = o->dev, .checkpoint = o->checkpoint, .dram = o->dram
+	};
+
+	zns_process_shed(); /* criu works under its container's limits */
+	return restore_take(p, &r, err);
 }
 
 static int take_over(struct pager *p, struct zns_err *err)
@@ -136,6 +146,7 @@ static void serve(struct pager *p)
 			seal_serve(p);
 		if (f[3].revents)
 			seal_accept(p);
+		origin_over(p);
 		if (terminated && !p->end && p->seal < 0) {
 			terminated = 0;
 			p->end = !zns_mem_detach(p->m, &err);
@@ -151,6 +162,7 @@ static void finish(struct pager *p)
 	control_close(p);
 	zns_mem_leave(p->m);
 	zns_pages_close(p->pages, true);
+	zns_origin_free(p->origin);
 	zns_memkeep_end(p->keep);
 }
 
@@ -159,9 +171,10 @@ static int usage(FILE *f)
 	fprintf(f,
 		"usage: zns-mem --name NAME --dram BYTES [--dev DEV] [--idle SECONDS] [--no-predict]\n"
 		"               [--ready-fd FD] PID\n"
+		"       zns-mem --restore-fd FD --dev UUID --checkpoint UUID --dram BYTES [--name NAME]\n"
 		"       zns-mem --take-over NAME\n"
 		"Keeps the memory of a process and its descendants under a budget; the rest is on zones.\n"
-		"`znsctl memory` and zns-memkeep start it. See znsctl(8).\n");
+		"`znsctl memory`, `criu restore` and zns-memkeep start it. See znsctl(8).\n");
 	return f == stdout ? 0 : 2;
 }
 
@@ -173,7 +186,8 @@ static int parse(int argc, char **argv, struct options *o)
 		{ "dram", 1, NULL, 'm' },       { "ready-fd", 1, NULL, 'r' },
 		{ "take-over", 1, NULL, 't' },  { "idle", 1, NULL, 'i' },
 		{ "no-predict", 0, NULL, 'p' }, { "help", 0, NULL, 'h' },
-		{ "version", 0, NULL, 'V' },    { NULL, 0, NULL, 0 },
+		{ "version", 0, NULL, 'V' },    { "checkpoint", 1, NULL, 'c' },
+		{ "restore-fd", 1, NULL, 'R' }, { NULL, 0, NULL, 0 },
 	};
 	int c;
 
@@ -186,11 +200,15 @@ static int parse(int argc, char **argv, struct options *o)
 			o->take = optarg;
 		else if (c == 'p')
 			o->no_predict = true;
+		else if (c == 'c')
+			o->checkpoint = optarg;
 		else if (c == 'm' && !zns_parse_size(optarg, &o->dram))
 			continue;
 		else if (c == 'i' && !zns_parse_number(optarg, 0, INT32_MAX, &o->idle_s))
 			continue;
 		else if (c == 'r' && !zns_parse_number(optarg, 0, INT32_MAX, &o->ready))
+			continue;
+		else if (c == 'R' && !zns_parse_number(optarg, 3, INT32_MAX, &o->restore))
 			continue;
 		else if (c == 'V')
 			return printf("zns-mem: ZNS-CRIU %s\n", ZNS_VERSION) < 0;
@@ -199,6 +217,10 @@ static int parse(int argc, char **argv, struct options *o)
 	}
 	if (o->take)
 		return argc == optind ? -1 : usage(stderr);
+	if (o->restore)
+		return o->dev && o->checkpoint && o->dram >= DRAM_MIN && argc == optind ?
+			       -1 :
+			       usage(stderr);
 	if (!o->name || o->dram < DRAM_MIN || argc != optind + 1 ||
 	    zns_parse_number(argv[optind], 2, INT32_MAX, &o->pid))
 		return usage(stderr);
@@ -218,8 +240,10 @@ int main(int argc, char **argv)
 	if (ret >= 0)
 		return ret;
 	settle_down();
-	snprintf(p.name, sizeof(p.name), "%s", o.take ? o.take : o.name);
-	ret = o.take ? take_over(&p, &err) : begin(&p, &o, &err);
+	snprintf(p.name, sizeof(p.name), "%s", o.take ? o.take : o.name ? o.name : "");
+	ret = o.take    ? take_over(&p, &err) :
+	      o.restore ? restored(&p, &o, &err) :
+			  begin(&p, &o, &err);
 	if (ret && o.take) {
 		fprintf(stderr, "%s: cannot be taken over: %s\n", p.name, err.msg);
 		return 1; /* the keeper tries again */

@@ -4,12 +4,14 @@
 #include <stdbool.h>
 #include "zns/mem.h"
 #include "zns/memkeep.h"
+#include "zns/origin.h"
 #include "zns/util.h"
 
 struct pager {
 	char name[ZNS_NAME_MAX + 1];
 	struct zns_mem *m;
 	struct zns_pages *pages;
+	struct zns_origin *origin; /* NULL: it was not restored, or all of it has come */
 	struct zns_memkeep *keep;
 	int dir, listen;
 	int seal_listen, seal; /* who makes a checkpoint; -1: nobody */
@@ -31,6 +33,17 @@ void seal_serve(struct pager *p); /* one request of p->seal */
 /* --- hand.c: what the keeper has --- */
 int hand_over(struct pager *p, struct zns_err *err);
 int hand_take(struct pager *p, struct zns_err *err);
-void store_of(struct zns_pages *ps, struct zns_mem_store *st);
+void store_of(struct pager *p, struct zns_mem_store *st);
+/* Nothing lies in the checkpoint any more: it may go. */
+void origin_over(struct pager *p);
+
+/* --- restore.c: processes that are being restored --- */
+struct restoring {
+	int sk; /* criu's lazy-pages daemon */
+	const char *device, *checkpoint; /* UUIDs */
+	uint64_t dram;
+};
+/* Returns when they are served, and may run; also says so at the other end, or why not. */
+int restore_take(struct pager *p, const struct restoring *r, struct zns_err *err);
 
 #endif

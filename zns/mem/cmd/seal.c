@@ -115,6 +115,13 @@ static int act(struct pager *p, const struct packet *q, size_t len, struct zns_s
 	switch (k->op) {
 	case ZNS_SEAL_BEGIN:
 		ret = zns_mem_seal(p->m, q->pid, k->nr, err);
+		if (!ret && p->origin && zns_origin_left(p->origin)) {
+			zns_mem_unseal(p->m);
+			return zns_fail(err, -EBUSY,
+					"memory of %s is still in the checkpoint that it was "
+					"restored from: `znsctl memory detach %s` first",
+					p->name, p->name);
+		}
 		zns_pages_id(p->pages, a->context, a->device);
 		return ret;
 	case ZNS_SEAL_UNITS:
