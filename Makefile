@@ -360,6 +360,7 @@ MEMORY_ROUNDS	?= 10000
 memory: all test-bin
 	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/memory.py run -a --build $(B)
 	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/hibernate.py run -a --build $(B)
+	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/memoryrestore.py run -a --build $(B)
 .PHONY: memory-checkpoint
 memory-checkpoint: all test-bin
 	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/memcheckpoint.py run -a --build $(B)

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -19,6 +20,7 @@
 #include "pagemap.h"
 #include "util.h"
 #include "xmalloc.h"
+#include "zns-extend.h"
 #include "zns-img.h"
 #include "zns-lazy.h"
 #include "zns-link.h"
@@ -85,8 +87,7 @@ int zns_first_begin(void)
 
 /* ---- from places in the image to addresses ---- */
 
-/* offset of each entry of the pagemap in the pages image, and the image's size */
-static unsigned long *entry_offsets(struct page_read *pr)
+unsigned long *zns_entry_offsets(struct page_read *pr)
 {
 	unsigned long *off = xmalloc((pr->nr_pmes + 1) * sizeof(*off)), at = 0;
 	int i;
@@ -160,7 +161,7 @@ int zns_lazy_open(struct page_read *pr)
 	if (!zns_lazy_on() || !first.nr || !pr->pi || !pr->pi->zns)
 		return 0;
 	p = xzalloc(sizeof(*p));
-	off = entry_offsets(pr);
+	off = zns_entry_offsets(pr);
 	if (!p || !off) {
 		xfree(p);
 		xfree(off);
@@ -246,10 +247,19 @@ static void let_run(void)
 	close_safe(&first.waiter);
 }
 
+/* The restore ends with this, and its tasks. */
+static void give_up(void)
+{
+	zns_extend_tell(false);
+	exit(1);
+}
+
 void zns_lazy_finished(int sk)
 {
 	first.since_us = zns_now_us();
 	first.waiter = dup(sk);
+	if (zns_extends() && zns_extend_listen(sk))
+		give_up();
 	if (!zns_lazy_on()) /* the pages come from a page server */
 		let_run();
 }
@@ -261,13 +271,23 @@ void zns_first_check(unsigned int under_way)
 	if (first.nr)
 		pr_info("%lu first pages in place after %llu us\n", first.pages,
 			zns_now_us() - first.since_us);
-	let_run();
+	if (!zns_extends()) {
+		let_run();
+	} else if (zns_extend_hand()) {
+		give_up();
+	} else {
+		close_safe(&first.waiter);
+		zns_extend_tell(true);
+	}
 }
 
-void zns_lazy_wait(int sk)
+int zns_lazy_wait(int sk)
 {
 	struct pollfd p = { .fd = sk, .events = POLLIN };
 	char go;
+
+	if (zns_extends())
+		return zns_extend_wait(sk);
 
 	if (zns_active() && !poll(&p, 1, WAIT_MS))
 		pr_info("The tasks run before all of their first pages are there\n");
@@ -275,6 +295,7 @@ void zns_lazy_wait(int sk)
 	shutdown(sk, SHUT_RD);
 	while (recv(sk, &go, sizeof(go), MSG_DONTWAIT) > 0)
 		;
+	return 0;
 }
 
 /* ---- recording ---- */

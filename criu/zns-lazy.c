@@ -19,6 +19,7 @@
 #include "pagemap.h"
 #include "servicefd.h"
 #include "util.h"
+#include "zns-extend.h"
 #include "zns-img.h"
 #include "zns-lazy.h"
 #include "zns-link.h"
@@ -149,7 +150,7 @@ static int helper_event(struct epoll_rfd *rfd)
 	return -1;
 }
 
-int zns_lazy_begin(int epollfd)
+int zns_lazy_begin(int epollfd, int (*give)(bool now))
 {
 	if (!zns_active() || opts.use_page_server)
 		return 0;
@@ -173,7 +174,7 @@ int zns_lazy_begin(int epollfd)
 	    epoll_add_rfd(epollfd, &lazy.helper))
 		return -1;
 	lazy.on = true;
-	return zns_first_begin();
+	return zns_first_begin() || (zns_extends() && zns_extend_start(give)) ? -1 : 0;
 }
 
 static int free_buffer(enum class c)
@@ -278,6 +279,8 @@ bool zns_lazy_turn(struct page_read *pr, bool stock)
 		lazy.next = FIRSTS;
 		return lazy.asked = true;
 	}
+	if (zns_extends()) /* the rest is the pager's */
+		return false;
 	if (quiet(now) ? lazy.nr[BACKGROUND] == BIG :
 			 under_way() || now - lazy.asked_us < QUIET_US) {
 		lazy.paced = true;
@@ -294,7 +297,7 @@ int zns_lazy_timeout(int stock)
 
 	lazy.asked = lazy.paced = false;
 	if (lazy.on)
-		zns_first_check(lazy.nr[FIRSTS]);
+		zns_first_check(zns_extends() ? under_way() : lazy.nr[FIRSTS]);
 	if (stock || asked)
 		return stock;
 	/* the page server got all requests: only its answer changes anything */

@@ -15,8 +15,11 @@ extern int zns_first_begin(void);
 extern bool zns_first_left(struct page_read *pr);
 extern bool zns_first_any(void);
 extern void zns_first_forget(struct page_read *pr);
-/* Lets the tasks run if all of these are in place. @under_way: reads of them. */
+/* Lets the tasks run if all of these are in place. @under_way: reads of them; of anything, if the
+ * rest is given to a pager then. */
 extern void zns_first_check(unsigned int under_way);
+/* Offset of each entry of the pagemap in the pages image, and the image's size; NULL: no memory. */
+extern unsigned long *zns_entry_offsets(struct page_read *pr);
 /* Milliseconds until the end of the recording, in which the background stands still. 0: none, or it
  * has ended. */
 extern int zns_first_hold(void);

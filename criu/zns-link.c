@@ -41,16 +41,16 @@ static struct {
 static volatile unsigned int *silent_s;
 
 /* Looks in $ZNS_LIBEXEC, else beside the criu binary and in ../libexec/zns-criu. */
-static int helper_path(char *out, size_t len)
+int zns_program_path(const char *name, char *out, size_t len)
 {
-	static const char *const at[] = { "%s/zns-helper", "%s/../libexec/zns-criu/zns-helper" };
+	static const char *const at[] = { "%s/%s", "%s/../libexec/zns-criu/%s" };
 	const char *env = secure_getenv("ZNS_LIBEXEC");
 	char dir[PATH_MAX];
 	ssize_t n;
 	unsigned int i;
 
 	if (env) {
-		return snprintf(out, len, "%s/zns-helper", env) < (int)len ? access(out, X_OK) : -1;
+		return snprintf(out, len, "%s/%s", env, name) < (int)len ? access(out, X_OK) : -1;
 	}
 	n = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
 	if (n <= 0)
@@ -58,7 +58,7 @@ static int helper_path(char *out, size_t len)
 	dir[n] = '\0';
 	*strrchr(dir, '/') = '\0';
 	for (i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
-		if (snprintf(out, len, at[i], dir) < (int)len && !access(out, X_OK))
+		if (snprintf(out, len, at[i], dir, name) < (int)len && !access(out, X_OK))
 			return 0;
 	}
 	return -1;
@@ -189,7 +189,7 @@ int zns_link_start(void)
 	int sk[2], p[2], beat[2], status;
 	pid_t pid;
 
-	if (helper_path(path, sizeof(path))) {
+	if (zns_program_path("zns-helper", path, sizeof(path))) {
 		pr_err("zns-helper is not beside this criu nor in ../libexec/zns-criu; install it or set ZNS_LIBEXEC\n");
 		return -1;
 	}

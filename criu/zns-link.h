@@ -7,6 +7,8 @@
 
 extern int zns_link_start(void); /* starts the helper and installs its socket as a service fd */
 extern void zns_link_close(void);
+/* Where one of our programs is; 0 or -1. */
+extern int zns_program_path(const char *name, char *out, size_t len);
 /* Kills the helper if it still runs some seconds after @s: then all waits for it fail. 0 or -1. */
 extern int zns_link_limit(unsigned int s);
 extern void zns_link_unlimit(void);

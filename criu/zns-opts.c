@@ -18,6 +18,8 @@
 struct zw_begin zns_opts;
 bool zns_opts_given, zns_opts_timeout, zns_live_durable, zns_record_off;
 unsigned int zns_record_s;
+unsigned long long zns_memory;
+bool zns_memory_daemon;
 
 /* Makes the name absolute: criu and its helper do not work in the user's directory. */
 static int absolute_dev(void)
@@ -100,6 +102,27 @@ static int parse_record(const char *arg)
 	return 0;
 }
 
+static int parse_memory(const char *arg)
+{
+	static const char unit[] = "KMGT";
+	char *end;
+	unsigned long long n = strtoull(arg, &end, 10), more = 1;
+	const char *u = *end ? strchr(unit, *end) : NULL;
+
+	if (u && end[1] == 'i' && end[2] == 'B')
+		end += 2;
+	for (end += u != NULL; u && u >= unit; u--)
+		more <<= 10;
+	zns_memory_daemon = !strcmp(end, ZNS_MEMORY_DAEMON);
+	if (*arg < '0' || *arg > '9' || (*end && !zns_memory_daemon) || n > LLONG_MAX / more ||
+	    n * more < 1 << 20) {
+		pr_err("--zns-memory %s: it takes a size of 1M at least, as 512M\n", arg);
+		return -1;
+	}
+	zns_memory = n * more;
+	return 0;
+}
+
 int zns_parse_opt(int code, const char *arg)
 {
 	static const struct {
@@ -130,6 +153,8 @@ int zns_parse_opt(int code, const char *arg)
 		return parse_slow(arg);
 	if (code == ZNS_OPT_RECORD)
 		return parse_record(arg);
+	if (code == ZNS_OPT_MEMORY)
+		return parse_memory(arg);
 	if (i >= ARRAY_SIZE(at))
 		return -1;
 	if (!*arg || strlen(arg) >= at[i].len) {

@@ -19,6 +19,7 @@
 #include "servicefd.h"
 #include "util.h"
 #include "zns-bundle.h"
+#include "zns-extend.h"
 #include "zns-files.h"
 #include "zns-freeze.h"
 #include "zns-guard.h"
@@ -238,6 +239,10 @@ void zns_begin_early(void)
 /* 1: use zones; 0: do not; -1: an error, printed. */
 static int want_dump(void)
 {
+	if (zns_memory) {
+		pr_err("--zns-memory is for restore; `znsctl memory attach` is for a program that runs\n");
+		return -1;
+	}
 	if (zns_opts_given && !opts.use_page_server) {
 		if (!zns_opts.checkpoint[0])
 			return 1;
@@ -384,12 +389,22 @@ void zns_dump_thaw(void)
 	clock_gettime(CLOCK_MONOTONIC, &frozen_until);
 }
 
+static int memory_begin(void)
+{
+	if (!zns_extends() || opts.mode == CR_RESTORE)
+		return zns_extends() ? zns_extend_begin() : 0;
+	if (zns_memory_daemon)
+		return 0;
+	pr_err("--zns-memory is for criu restore, which starts a lazy-pages daemon of its own\n");
+	return -1;
+}
+
 int zns_restore_begin(void)
 {
 	if (!zns_opts.checkpoint[0] && !have_handle()) {
 		if (!zns_opts_given ||
 		    !faccessat(get_service_fd(IMG_FD_OFF), "inventory.img", F_OK, 0))
-			return 0;
+			return memory_begin();
 		pr_err("The image directory has neither a " HANDLE_NAME
 		       " nor plain images; to restore a checkpoint by its id "
 		       "give --zns-checkpoint ID (`znsctl ls` lists them)\n");
@@ -400,7 +415,7 @@ int zns_restore_begin(void)
 	if (begin(ZW_RESTORE_BEGIN, 0))
 		return -1;
 	state = ZNS_RESTORE;
-	return 0;
+	return memory_begin();
 }
 
 static int commit(void)

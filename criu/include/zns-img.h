@@ -36,7 +36,8 @@ enum {
 	ZNS_OPT_LIVE_SLOW,
 	ZNS_OPT_RECORD, /* takes a value or none */
 	ZNS_OPT_SEPARATE, /* takes no value */
-	ZNS_OPT_LAST = ZNS_OPT_SEPARATE,
+	ZNS_OPT_MEMORY,
+	ZNS_OPT_LAST = ZNS_OPT_MEMORY,
 };
 #define ZNS_LONG_OPTS                                                           \
 	{ "zns-dev", required_argument, 0, ZNS_OPT_DEV },                       \
@@ -51,6 +52,7 @@ enum {
 		{ "zns-live", optional_argument, 0, ZNS_OPT_LIVE },             \
 		{ "zns-live-slow", required_argument, 0, ZNS_OPT_LIVE_SLOW },   \
 		{ "zns-record", optional_argument, 0, ZNS_OPT_RECORD },         \
+		{ "zns-memory", required_argument, 0, ZNS_OPT_MEMORY },         \
 	{                                                                       \
 		"zns-separate-metadata", no_argument, 0, ZNS_OPT_SEPARATE       \
 	}
@@ -66,24 +68,26 @@ extern int zns_check_feature(void);
 /* Would a dump as the options ask for it go into zones, and its helper see which pages are written?
  */
 extern bool zns_check_tracks(void);
-#define ZNS_USAGE                                                                                     \
-	"* Zoned storage (see criu-zns(8)):\n"                                                        \
-	"  --zns-dev DEV         write images into zones of DEV (emu:PATH or a block device)\n"       \
-	"  --zns-qos MIBPS       bandwidth to reserve, e.g. 500, 500MiB/s or 2GiB/s\n"                \
-	"  --zns-qos-max MIBPS   go no faster than this, dump or restore\n"                           \
-	"  --zns-container ID    whose checkpoint it is; groups of zones are kept per container\n"    \
-	"  --zns-checkpoint ID   restore this checkpoint; the image directory may be empty\n"         \
-	"  --zns-parent ID       parent of an incremental dump, instead of --prev-images-dir\n"       \
-	"  --zns-alloc MODE      static (default) or dynamic\n"                                       \
-	"  --zns-admission MODE  share (default), wait[=SECONDS] or reject\n"                         \
-	"  --zns-stripe SIZE     stripe unit, 64K to 4M\n"                                            \
-	"  --zns-live[=durable]  copy memory while the tasks run, freeze them only for the rest;\n"   \
-	"                        they run on before the commit, or after it\n"                        \
-	"  --zns-live-slow MODE  a task that writes faster: freeze (default) it, or fail\n"           \
-	"  --zns-record[=S]      lazy-pages: record the pages touched in the first S (10) seconds;\n" \
-	"                        the next lazy restore brings them first, unless =off is given\n"     \
-	"  --zns-separate-metadata\n"                                                                 \
-	"                        other images than pages on a die or channel of their own\n"          \
+#define ZNS_USAGE                                                                                        \
+	"* Zoned storage (see criu-zns(8)):\n"                                                           \
+	"  --zns-dev DEV         write images into zones of DEV (emu:PATH or a block device)\n"          \
+	"  --zns-qos MIBPS       bandwidth to reserve, e.g. 500, 500MiB/s or 2GiB/s\n"                   \
+	"  --zns-qos-max MIBPS   go no faster than this, dump or restore\n"                              \
+	"  --zns-container ID    whose checkpoint it is; groups of zones are kept per container\n"       \
+	"  --zns-checkpoint ID   restore this checkpoint; the image directory may be empty\n"            \
+	"  --zns-parent ID       parent of an incremental dump, instead of --prev-images-dir\n"          \
+	"  --zns-alloc MODE      static (default) or dynamic\n"                                          \
+	"  --zns-admission MODE  share (default), wait[=SECONDS] or reject\n"                            \
+	"  --zns-stripe SIZE     stripe unit, 64K to 4M\n"                                               \
+	"  --zns-live[=durable]  copy memory while the tasks run, freeze them only for the rest;\n"      \
+	"                        they run on before the commit, or after it\n"                           \
+	"  --zns-live-slow MODE  a task that writes faster: freeze (default) it, or fail\n"              \
+	"  --zns-record[=S]      lazy-pages: record the pages touched in the first S (10) seconds;\n"    \
+	"                        the next lazy restore brings them first, unless =off is given\n"        \
+	"  --zns-memory SIZE     restore: the tasks begin under a budget of DRAM, like 512M; the rest\n" \
+	"                        of their memory stays in the checkpoint until it is touched\n"          \
+	"  --zns-separate-metadata\n"                                                                    \
+	"                        other images than pages on a die or channel of their own\n"             \
 	"\n"
 
 /*
@@ -112,10 +116,10 @@ extern bool zns_serve_reads(void);
 extern void *zns_serve_read(unsigned long pid, unsigned long vaddr, unsigned long *nr_pages);
 /*
  * The lazy-pages daemon with zones of its own. Several reads are under way at once; answers come
- * through its epoll loop (zns-lazy.c). begin: call it once the loop exists. on: reads go this way;
- * else the functions below have no meaning.
+ * through its epoll loop (zns-lazy.c). begin: call it once the loop exists; @give hands all that is
+ * left to a pager (zns-extend.h). on: reads go this way; else the functions below have no meaning.
  */
-extern int zns_lazy_begin(int epollfd);
+extern int zns_lazy_begin(int epollfd, int (*give)(bool now));
 extern bool zns_lazy_on(void);
 /* Starts to read @nr pages from @pr's place. The loop then calls @pr->io_complete; the pages are at
  * zns_lazy_data(). */
@@ -128,7 +132,7 @@ extern bool zns_lazy_first(struct page_read *pr, unsigned long *start, unsigned 
 extern void zns_lazy_first_to(struct page_read *pr, unsigned long to);
 /* finished: the restore at the other end of @sk waits until its tasks may run. wait: it does. */
 extern void zns_lazy_finished(int sk);
-extern void zns_lazy_wait(int sk);
+extern int zns_lazy_wait(int sk); /* -1: they may not */
 /* Call when all pages are there, or the daemon gives up. */
 extern void zns_lazy_end(void);
 /* @pr goes away; drops its reads under way */

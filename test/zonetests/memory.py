@@ -425,7 +425,7 @@ def main(kind=Stage, programs=()):
     parser.add_argument('names', nargs='*')
     parser.add_argument('-a', '--all', action='store_true')
     parser.add_argument('--rounds', type=int, default=2000)
-    parser.add_argument('--kills', type=int, default=20, help='memcheckpoint.py: dumps in which somebody dies')
+    parser.add_argument('--kills', type=int, default=20, help='memcheckpoint.py, memoryrestore.py: dumps or restores in which somebody dies')
     parser.add_argument('--build', default='build', type=Path)
     args = parser.parse_args()
     if args.what == 'list':
@@ -435,7 +435,7 @@ def main(kind=Stage, programs=()):
     unknown = set(args.names) - set(CASES)
     if unknown:
         sys.exit(f'memory.py: no case {unknown.pop()}')
-    args.bin = (args.build / 'test/bin').resolve()
+    args.bin, args.criu = (args.build / 'test/bin').resolve(), (args.build / 'bin/criu').resolve()
     with tempfile.TemporaryDirectory(prefix='zns-memory-') as there:
         args.program = Path(there) / 'keeper_of_pages'
         for name in ('keeper_of_pages', *programs):

@@ -183,6 +183,8 @@ int restore_begin(struct helper *h, struct packet *p, struct zns_err *err)
 		return ret;
 	}
 	reply.warn = reply.msg[0] != 0;
+	memcpy(reply.id, id, ZW_ID);
+	memcpy(reply.parent, reg.uuid, ZW_ID);
 	if (r->c->post_copy)
 		reply.kind = ZW_KIND_POST_COPY;
 	h->restore = r;

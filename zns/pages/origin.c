@@ -191,9 +191,7 @@ int zns_origin_add(struct zns_origin *o, uint32_t image, const struct zns_origin
 
 	if (!img && nr)
 		return zns_fail(err, -EPROTO, "the checkpoint has no image %u", image);
-	size = !img                ? 0 :
-	       is_flat(o, image) ? zns_flat_size(o->flat, image) :
-				     zns_rimage_size(img);
+	size = !img ? 0 : is_flat(o, image) ? zns_flat_size(o->flat, image) : zns_rimage_size(img);
 	ret = origin_table_add(&o->t, image, size, v, nr, out, nr_out, err);
 	if (!ret)
 		o->left += *nr_out;

@@ -35,7 +35,8 @@ bool zns_origin_encrypted(const struct zns_origin *o);
 
 /*
  * Units of one process, from the parts of an image that it lacks: in order of addresses, without
- * overlaps (-EPROTO). Each counts once. *@out is to be freed; in order of addresses. For one thread.
+ * overlaps (-EPROTO). Each counts once. *@out is to be freed; in order of addresses. For one
+ * thread.
  */
 int zns_origin_add(struct zns_origin *o, uint32_t image, const struct zns_origin_part *v, size_t nr,
 		   struct zns_mem_given **out, size_t *nr_out, struct zns_err *err);

@@ -119,9 +119,8 @@ int hand_take(struct pager *p, struct zns_err *err)
 	if (ret)
 		return ret;
 	snprintf(p->name, sizeof(p->name), "%.*s", ZNS_NAME_MAX, set.name);
-	ret = sound(&set) ?
-		      take(p, &set, err) :
-		      zns_fail(err, -EPROTO, "the keeper has something else than a context");
+	ret = sound(&set) ? take(p, &set, err) :
+			    zns_fail(err, -EPROTO, "the keeper has something else than a context");
 	zns_memkeep_set_free(&set);
 	if (!ret)
 		zns_pages_recounted(p->pages);

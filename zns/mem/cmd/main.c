@@ -82,9 +82,10 @@ static int begin(struct pager *p, const struct options *o, struct zns_err *err)
 
 static int restored(struct pager *p, const struct options *o, struct zns_err *err)
 {
-	const struct restoring r = {
-		.sk = (int)o->restore, .device = o->dev, .checkpoint = o->checkpoint, .dram = o->dram
-	};
+	const struct restoring r = { .sk = (int)o->restore,
+				     .device = o->dev,
+				     .checkpoint = o->checkpoint,
+				     .dram = o->dram };
 
 	zns_process_shed(); /* criu works under its container's limits */
 	return restore_take(p, &r, err);

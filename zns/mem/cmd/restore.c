@@ -76,9 +76,10 @@ static int prepare(struct pager *p, const struct restoring *r, struct zns_err *e
 	if (!ret)
 		ret = zns_origin_new(device, checkpoint, lock, &p->origin, err);
 	if (!ret && zns_origin_encrypted(p->origin))
-		ret = zns_fail(err, -EOPNOTSUPP,
-			       "the checkpoint is encrypted, and units of running programs are not: "
-			       "restore it without --zns-memory");
+		ret = zns_fail(
+			err, -EOPNOTSUPP,
+			"the checkpoint is encrypted, and units of running programs are not: "
+			"restore it without --zns-memory");
 	store_of(p, &st);
 	if (!ret)
 		ret = zns_mem_new(p->name, r->dram, &st, &p->m, err);

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A part of uffd.c: what the lazy-pages daemon has not filled yet, for zns_extend_give(). No
+ * request is under way, and no event was read that its lists do not know.
+ */
+#include "zns-extend.h"
+
+static int zns_give_one(struct lazy_pages_info *lpi)
+{
+	struct lazy_iov *iov;
+	struct zns_lack *v;
+	unsigned long nr = 0;
+	int ret;
+
+	list_for_each_entry(iov, &lpi->iovs, l)
+		nr++;
+	v = xmalloc((nr + 1) * sizeof(*v));
+	if (!v)
+		return -1;
+	nr = 0;
+	list_for_each_entry(iov, &lpi->iovs, l)
+		if (iov->end > iov->start)
+			v[nr++] = (struct zns_lack){ iov->start, iov->img_start,
+						     iov->end - iov->start };
+	ret = zns_extend_give(lpi->pid, lpi->lpfd.fd, &lpi->pr, v, nr);
+	xfree(v);
+	return ret;
+}
+
+/* The daemon lets go of a process without pages to come. Not of one that the pager is to have. */
+static int zns_hold_all(void)
+{
+	struct lazy_pages_info *lpi;
+
+	list_for_each_entry(lpi, &lpis, l) {
+		struct lazy_iov *none = list_empty(&lpi->iovs) ? xzalloc(sizeof(*none)) : NULL;
+
+		if (none)
+			list_add(&none->l, &lpi->iovs);
+		else if (list_empty(&lpi->iovs))
+			return -1;
+	}
+	return 0;
+}
+
+/* @now: else only later. Afterwards the daemon has nothing left to do. */
+static int zns_give_all(bool now)
+{
+	struct lazy_pages_info *lpi;
+
+	if (!now)
+		return zns_hold_all();
+	list_for_each_entry(lpi, &lpis, l)
+		if (!lpi->exited && (lpi->parent || zns_give_one(lpi)))
+			return -1;
+	if (zns_extend_given())
+		return -1;
+	list_for_each_entry(lpi, &lpis, l)
+		free_iovs(lpi);
+	return 0;
+}

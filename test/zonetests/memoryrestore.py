@@ -1,0 +1,373 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+memoryrestore: `criu restore --zns-memory`: programs that come back under a budget of DRAM, with the rest in their checkpoint.
+
+  memoryrestore.py list | run NAME... | run -a     [--build DIR]
+
+Programs check every page of theirs, before and after (memory/keeper_of_pages.c), or are asked what they were given (Redis).
+"""
+import ctypes
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import memory
+from memory import Failed, wait_until
+
+CASES = {}
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+class Restored:
+    """A program that was dumped and is restored; its pages are its own to check."""
+    def __init__(self, stage, words, ready, zones=96):
+        self.stage, self.args = stage, stage.args
+        self.images, self.log = stage.dir / 'images', stage.dir / 'program.out'
+        self.images.mkdir()
+        (self.images / 'work').mkdir()
+        stage.env['ZNS_LIBEXEC'] = str(self.args.bin)
+        with open(self.log, 'w', encoding='ascii') as out:
+            self.program = subprocess.Popen([str(w) for w in words], stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=stage.dir,
+                                            env=stage.env, start_new_session=True)
+        self.pid = self.program.pid
+        stage.programs.append(self.program)
+        wait_until(lambda: ready(self), 'the program')
+
+    def criu(self, *words, ok=True, **kw):
+        done = subprocess.run([self.args.criu, *map(str, words)], env=self.stage.env, capture_output=True, text=True, check=False, **kw)
+        if ok and done.returncode:
+            logs = [x[-200:] for log in self.images.glob('work/*.log') for x in log.read_text().splitlines() if 'Error' in x][-4:]
+            raise Failed(f'criu {words[0]}: {done.stderr.strip()[-300:]} {logs}')
+        return done
+
+    def dump(self, *more):
+        self.criu('dump', '-t', self.pid, '-D', self.images, '-W', self.images / 'work', '-o', 'dump.log', '-v4', *more,
+                  '--zns-dev', f'emu:{self.stage.dir}/dev')
+        self.program.wait()
+        self.reap()
+        self.size = self.log.stat().st_size
+        return self.stage.checkpoints()[-1]
+
+    def reap(self):
+        """A PID is free when nobody is in its session either; orphans are ours (subreaper)."""
+        def gone():
+            for proc in Path('/proc').glob('[0-9]*'):
+                try:
+                    if (proc / 'stat').read_text().rsplit(')', 1)[1].split()[3] != str(self.pid):
+                        continue
+                    os.waitpid(int(proc.name), os.WNOHANG)
+                    return False
+                except OSError:
+                    pass
+            return True
+        wait_until(gone, 'the end of its session', 20)
+
+    def again(self):
+        """Its output is as it was when it was dumped: criu compares."""
+        self.reap()
+        os.truncate(self.log, self.size)
+
+    def restore(self, dram, *more, ok=True):
+        return self.criu('restore', '-d', '-D', self.images, '-W', self.images / 'work', '-o', 'restore.log', '-v4',
+                         '--zns-memory', dram, *more, ok=ok)
+
+    def text(self):
+        return self.log.read_text()
+
+    def alive(self):
+        try:
+            os.waitpid(self.pid, os.WNOHANG)
+        except OSError:
+            pass
+        try:
+            return Path(f'/proc/{self.pid}/stat').read_text().rsplit(')', 1)[1].split()[0] != 'Z'
+        except OSError:
+            return False
+
+    def resident(self):
+        found = re.search(r'VmRSS:\s+(\d+) kB', Path(f'/proc/{self.pid}/status').read_text())
+        return int(found.group(1)) * 1024 if found else 0
+
+
+class Stage(memory.Stage):
+    def contexts(self):
+        """How many there are; a pager may be dying."""
+        done = self.ctl('memory', 'status', '--json', ok=False)
+        return len(json.loads(done.stdout)['contexts']) + bool(done.returncode)
+
+    def kill_words(self, word):
+        """kill -9 of one of ours with this word in its command."""
+        for proc in Path('/proc').glob('[0-9]*'):
+            try:
+                words = (proc / 'cmdline').read_bytes().decode(errors='replace').split('\0')
+                if any(w == word or w.endswith('/' + word) for w in words[:2]) and self.ours(proc):
+                    os.kill(int(proc.name), signal.SIGKILL)
+                    return
+            except OSError:
+                pass
+
+    def checkpoints(self):
+        return [c['id'] for c in json.loads(self.ctl('ls', '--json').stdout)['checkpoints']]
+
+
+def pages_ready(r):
+    return r.text().count('\n') > 1
+
+
+def ended_well(r, killed=False):
+    """At SIGTERM the program looks at all of its pages."""
+    os.kill(r.pid, signal.SIGTERM)
+    wait_until(lambda: not r.alive(), 'the end of the program', 300)
+    r.reap()
+    last = r.text().splitlines()[-1]
+    wrong = re.fullmatch(r'end (?:\d+ )?(\d+)', last)
+    # a child that is forked in the moment in which the pager dies is killed (memory.md)
+    lost = len(re.findall(r'^child \d+: status 9$', r.text(), re.M)) if killed else 0
+    if not wrong or int(wrong.group(1)) > lost or ' page ' in r.text():
+        raise Failed(f'the program says {last!r}: {r.text().splitlines()[-5:]}')
+    return last
+
+
+def refused(stage, ident):
+    """rm says in one line who needs the checkpoint."""
+    done = stage.ctl('rm', ident, ok=False)
+    if not done.returncode or len(done.stderr.strip().splitlines()) != 1 or 'znsctl memory detach' not in done.stderr:
+        raise Failed(f'rm: exit {done.returncode}: {done.stdout} {done.stderr}')
+
+
+def removed(stage, ident):
+    """Within a second or two of its last unit it may go."""
+    wait_until(lambda: not stage.ctl('rm', ident, ok=False).returncode, 'rm', 20)
+
+
+def status(r):
+    found = r.stage.ctl('memory', 'status', r.pid, '--json', ok=False)
+    return json.loads(found.stdout) if not found.returncode else None
+
+
+def unread(r):
+    found = status(r)
+    return found['unread'] if found else -1
+
+
+@case
+def pages(stage, args):
+    """A program that checks every page: under a fifth of its memory from its first moment, rm refused; then detached"""
+    r = Restored(stage(zones=160), [args.program, 64], pages_ready)
+    ident = r.dump()
+    r.restore('13M')
+    begin, found = r.resident(), status(r)
+    if begin > 13 << 20 or found['checkpoint'] != ident or found['unread'] < 16 << 20:
+        raise Failed(f'it began with {begin >> 20} MiB, {found["unread"] >> 20} still in {found["checkpoint"]}')
+    refused(r.stage, ident)
+    other = r.images.parent / 'other'
+    other.mkdir()
+    done = r.criu('dump', '-t', r.pid, '-D', other, '-W', other, '-o', 'dump.log', '--zns-dev', f'emu:{r.stage.dir}/dev', ok=False)
+    if not done.returncode or 'restored from' not in (other / 'dump.log').read_text():
+        raise Failed(f'a dump of it: exit {done.returncode}: {(other / "dump.log").read_text()[-300:]}')
+    wait_until(lambda: status(r)['evicted_units'] > 500, '500 units out')
+    over = sorted(r.resident() for _ in range(50) if not time.sleep(0.02))[25]
+    refused(r.stage, ident)
+    found = status(r)
+    r.stage.ctl('memory', 'detach', r.pid)
+    removed(r.stage, ident)
+    print(f'    began with {begin >> 20} MiB; {found["evicted_units"]} units out, {found["read_units"]} back, {over >> 20} MiB of 13; {ended_well(r)}')
+    if over > 14 << 20:     # the budget is kept by looks
+        raise Failed(f'resident memory is {over >> 20} MiB')
+
+
+@case
+def deaths(stage, args):
+    """kill -9 of pager, keeper and broker while its memory is in the checkpoint: a successor reads on, rm stays refused"""
+    r = Restored(stage(zones=160), [args.program, 64], pages_ready)
+    ident = r.dump()
+    r.restore('13M')
+    for name in ('zns-mem', 'znsd', 'zns-mem', 'zns-memkeep', 'znsd', 'zns-mem'):
+        wait_until(lambda: unread(r) >= 0, 'a pager')
+        if name != 'zns-memkeep' or not time.sleep(0.5):
+            r.stage.kill_one(name)
+        refused(r.stage, ident)
+        time.sleep(0.5)
+    wait_until(lambda: unread(r) >= 0, 'a pager')
+    found = status(r)
+    if found['takeovers'] != 3 or not found['unread']:
+        raise Failed(f'{found["takeovers"]} take-overs, {found["unread"]} bytes unread')
+    print(f'    {found["unread"] >> 20} MiB were still in the checkpoint; {ended_well(r, True)}')
+    removed(r.stage, ident)
+
+
+@case
+def kills(stage, args):
+    """kill -9 of whoever takes part, at any moment of the restore: it fails and leaves nothing, or the program has all"""
+    r = Restored(stage(zones=160), [args.program, 24], pages_ready)
+    r.dump()
+    rng, whole, failed = random.Random(5), 0, 0
+    for n in range(args.kills):
+        name = ('zns-mem', 'lazy-pages', 'zns-helper', 'restore', 'zns-memkeep', 'znsd')[n % 6]
+        begin = r.text().count('\n')
+        r.again()
+        words = [args.criu, 'restore', '-d', '-D', r.images, '-W', r.images / 'work', '-o', 'restore.log', '--zns-memory', '5M']
+        one = subprocess.Popen(words, env=r.stage.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(rng.random() * 0.5)
+        r.stage.kill_words(name)
+        code = one.wait(timeout=60)
+        if r.alive() and code and name != 'restore':
+            wait_until(lambda: not r.alive(), f'the end of a failed restore ({name})', 20)
+        if r.alive():
+            def seen():
+                return r.text().count('\n') > begin + 1 or not r.alive()
+            try:
+                wait_until(seen, f'the program goes on ({name} killed)', 30 if name != 'restore' else 5)
+            except Failed:
+                if name != 'restore':      # without criu, tasks stand half restored
+                    raise
+                os.kill(r.pid, signal.SIGKILL)
+                wait_until(lambda: not r.alive(), 'its end')
+        if r.alive():
+            ended_well(r, True)
+            whole += 1
+        elif re.search(r' [1-9]\d*$', r.text().splitlines()[-1]):
+            raise Failed(f'{name}: {r.text().splitlines()[-1]}')
+        else:
+            failed += 1
+        wait_until(lambda: not r.stage.contexts(), f'the end of the context ({name})', 30)
+    print(f'    {whole} programs ran, {failed} restores failed')
+    if not whole or not failed:
+        raise Failed('the moments were all of one kind')
+    r.again()
+    r.restore('5M')
+    ended_well(r)
+
+
+@case
+def tree(stage, args):
+    """A tree of processes with threads, some of which end and begin after the restore"""
+    r = Restored(stage(zones=160), [args.program.parent / 'tree', 16], lambda r: 'ready' in r.text())
+    ident = r.dump()
+    r.restore('12M')
+    for n in range(3):
+        os.kill(r.pid, signal.SIGUSR1)
+        wait_until(lambda n=n: r.text().count('swapped') > n, 'a thread has ended')
+    refused(r.stage, ident)
+    found = status(r)
+    if len(found['processes']) != 4:
+        raise Failed(f'{len(found["processes"])} processes')
+    wait_until(lambda: all(p['evicts'] for p in status(r)['processes']), 'rings')
+    print(f'    {found["resident"] >> 20} MiB of 12 for four processes; {ended_well(r)}')
+
+
+@case
+def redis(stage, args):
+    """Redis: every value, from zones, before and after a kill of the pager and a detach"""
+    if not shutil.which('redis-server'):
+        raise memory.Skipped('no redis-server')
+    one = stage(zones=160)
+    sock = one.dir / 'redis.sock'
+
+    def cli(text):
+        return subprocess.run(['redis-cli', '-s', sock], input=text, capture_output=True, text=True, check=True).stdout.split('\n')
+    words = ['redis-server', '--port', '0', '--unixsocket', sock, '--save', '', '--appendonly', 'no']
+    r = Restored(one, words, lambda r: sock.exists())
+    value = {n: f'{n:08d}' * 250 for n in range(20000)}
+    cli('\n'.join(f'SET k{n} {v}' for n, v in value.items()))
+    before = r.resident()
+    ident = r.dump('--ext-unix-sk')
+    r.restore('14M', '--ext-unix-sk')
+    if cli('GET k77')[0] != value[77]:
+        raise Failed('the first answer is wrong')
+    early = unread(r)
+    rng = random.Random(7)
+    for turn in range(20):
+        some = [rng.randrange(len(value)) for _ in range(400)]
+        got = cli('\n'.join(f'GET k{n}' for n in some))
+        if [n for n, v in zip(some, got) if v != value[n]]:
+            raise Failed('a value is wrong')
+        value.update({n: f'{n + 1:08d}' * 250 for n in some[:50]})
+        cli('\n'.join(f'SET k{n} {value[n]}' for n in some[:50]))
+        if turn == 10:
+            one.kill_one('zns-mem')
+    wait_until(lambda: r.resident() <= 14 << 20, 'the budget')
+    late = unread(r)
+    one.ctl('memory', 'detach', r.pid)
+    got = cli('\n'.join(f'GET k{n}' for n in value))
+    if [n for n in value if got[n] != value[n]]:
+        raise Failed('a value is wrong after the detach')
+    print(f'    of {before >> 20} MiB {early >> 20} were in the checkpoint at the first answer, {late >> 20} after 8000')
+    removed(one, ident)
+
+
+@case
+def chain(stage, args):
+    """An incremental checkpoint: what comes from its parent is not lazy for CRIU; it has all, and the budget is kept"""
+    r = Restored(stage(zones=200), [args.program, 48], pages_ready)
+    first, dev = r.images.parent / 'first', f'emu:{r.stage.dir}/dev'
+    first.mkdir()
+    done = r.criu('pre-dump', '-t', r.pid, '-D', first, '-W', first, '--track-mem', '--zns-dev', dev, ok=False)
+    if done.returncode:
+        raise memory.Skipped(f'no pre-dump here: {done.stderr.strip()[-100:]}')
+    time.sleep(1)
+    r.dump('--prev-images-dir', '../first', '--track-mem')
+    r.restore('10M')
+    wait_until(lambda: r.resident() <= 10 << 20, 'the budget')
+    print(f'    {ended_well(r)}')
+
+
+@case
+def refusals(stage, args):
+    """What cannot be done is said in one line, nothing is left, and a full restore works afterwards"""
+    one = stage(zones=160)
+    r = Restored(one, [args.program, 16], pages_ready)
+    r.dump()
+
+    def no(what, *words, begin=None):
+        done = begin() if begin else r.restore(*words, ok=False)
+        said = [line for line in done.stderr.splitlines() if 'Error' in line]
+        log = r.images / 'work/restore.log'
+        log = log.read_text() if log.exists() else ''
+        if not done.returncode or what not in done.stderr + log or r.alive() or one.contexts():
+            raise Failed(f'{words}: exit {done.returncode}: {said or log[-400:]}')
+    no('takes a size', '10')
+    no('leave out --lazy-pages', '8M', '--lazy-pages')
+    no('is for criu restore', begin=lambda: r.criu('lazy-pages', '-D', r.images, '-W', r.images / 'work', '-o', 'restore.log',
+                                                   '--zns-memory', '8M', ok=False))
+    # another context of that name
+    other = one.pages(16)
+    name = json.loads(one.ctl('ls', '--json').stdout)['checkpoints'][0]['container']
+    one.ctl('memory', 'attach', other.pid, '--dram', '8M', '--name', name)
+    done = r.restore('8M', ok=False)
+    log = (r.images / 'work/restore.log').read_text()
+    wait_until(lambda: not r.alive(), 'the end of what was not restored')
+    if not done.returncode or 'is here already' not in log:
+        raise Failed(f'a second context of one name: {done.returncode} {log[-300:]}')
+    r.restore('8M', '--zns-container', 'second')
+    wait_until(lambda: 'second' in one.ctl('memory', 'status').stdout, 'the context')
+    os.kill(r.pid, signal.SIGKILL)
+    wait_until(lambda: not r.alive(), 'its end')
+    r.again()
+    one.ctl('memory', 'detach', name)
+    other.kill()
+    r.criu('restore', '-d', '-D', r.images, '-W', r.images / 'work', '-o', 'restore.log')
+    ended_well(r)
+
+
+def main():
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)     # PR_SET_CHILD_SUBREAPER
+    memory.CASES.clear()
+    memory.CASES.update(CASES)
+    return memory.main(Stage, ('tree',))
+
+
+if __name__ == '__main__':
+    sys.exit(main())
