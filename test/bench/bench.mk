@@ -132,6 +132,12 @@ bench-migration: deps
 bench-firstpages: deps all
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/firstpages.py $(BENCH_FIRSTPAGES)
 
+# A hibernated Redis of 1 GiB until its first answer, beside restores; BENCH_HIBERNATE="--rounds 5" and the like.
+.PHONY: bench-hibernate
+bench-hibernate: deps all
+	$(Q)scripts/zdtm-sample --stock-only >/dev/null
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/hibernate.py --stock $(B)/zdtm/stock/criu/criu $(BENCH_HIBERNATE)
+
 # The papers' experiments; RUN="NAME…" takes some of them (test/bench/papers/papers.py list).
 bench-papers: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all test-bin $(PAPERS_BIN)

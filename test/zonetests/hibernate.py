@@ -11,7 +11,6 @@ import json
 import os
 import random
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -19,7 +18,8 @@ import time
 from pathlib import Path
 
 import memory
-from memory import Failed, Skipped, Stage, case, resident, wait_until
+from memory import Failed, Skipped, case, resident, wait_until
+from ztcgroup import Cgroup
 
 memory.CASES.clear()
 HERE = Path(__file__).resolve().parent
@@ -204,43 +204,6 @@ def record(stage, args):
         raise Failed('the record keeps what nobody uses')
 
 
-class Cgroup:
-    """One of our own. All versions that can be made here: Cgroup.all()."""
-    def __init__(self, base, file, on):
-        self.file, self.on, self.dir = file, on, Path(base) / f'zns-hibernate-{os.getpid()}'
-        self.dir.mkdir()
-        if not (self.dir / file).exists():
-            self.dir.rmdir()
-            raise OSError(f'no {file}')
-
-    @classmethod
-    def all(cls):
-        made = []
-        for base, file, on in (('/sys/fs/cgroup', 'cgroup.freeze', '1'), ('/sys/fs/cgroup/unified', 'cgroup.freeze', '1'),
-                               ('/sys/fs/cgroup/freezer', 'freezer.state', 'FROZEN')):
-            try:
-                if (Path(base) / 'cgroup.procs').exists():
-                    made.append(cls(base, file, on))
-            except OSError:
-                pass
-        if not made:
-            raise Skipped('no cgroup can be made here')
-        return made
-
-    def add(self, pid):
-        (self.dir / 'cgroup.procs').write_text(str(pid))
-
-    def frozen(self):
-        return (self.dir / self.file).read_text().strip() == self.on
-
-    def close(self):
-        (self.dir / self.file).write_text('0' if self.on == '1' else 'THAWED')
-        for pid in (self.dir / 'cgroup.procs').read_text().split():
-            os.kill(int(pid), signal.SIGKILL)
-        wait_until(lambda: not (self.dir / 'cgroup.procs').read_text(), 'the end of the cgroup')
-        self.dir.rmdir()
-
-
 @case
 def frozen(stage, args):
     """--freeze: the cgroup stands still until the wake, whoever dies; a cgroup with others in it is left alone."""
@@ -355,9 +318,9 @@ def told(stage, args):
     found = json.loads(program.tell('status', '--json').stdout)
     if found['state'] != 'hibernated' or found['wakes'] != 1 or found['frozen']:
         raise Failed(f'{found}')
-    done = program.tell('hibernate', '--freeze', ok=False)
-    if 'wake it first' not in done.stderr:
-        raise Failed(done.stderr)
+    program.ask(5)
+    program.tell('hibernate')            # what came back goes out again
+    out(program.pid)
     program.ask(100)
 
 

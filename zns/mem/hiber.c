@@ -31,6 +31,7 @@ static void begin_rest(struct zns_mem *m)
 
 static void go_down(struct zns_mem *m, long *ms)
 {
+	m->sh->hiber.again = 0;
 	family_look(m); /* rings */
 	switch (hiber_down(m)) {
 	case DOWN_DONE:
@@ -74,13 +75,15 @@ static void rest(struct zns_mem *m, long *ms)
 	/* what is new is not on zones, and nobody felt a touch */
 	if (resident(m) > m->sh->dram)
 		m->sh->hiber.wanted = HIBER_AWAKE;
-	else if (is_idle(m) && m->sh->read_units - m->hiber.read_units >= AGAIN_UNITS)
+	else if (m->sh->hiber.again ||
+		 (is_idle(m) && m->sh->read_units - m->hiber.read_units >= AGAIN_UNITS))
 		enter(m, HIBER_DOWN);
 	*ms = m->sh->hiber.state == HIBER_REST ? REST_MS : 0;
 }
 
 static void go_up(struct zns_mem *m)
 {
+	m->sh->hiber.again = 0;
 	freeze_end(m);
 	hiber_replay(m);
 	m->sh->hiber.wakes++;

@@ -4,7 +4,6 @@
  * there are more of them than timers make. A few are served and change nothing. The evictor, which
  * does it, waits here.
  */
-#include <errno.h>
 #include <time.h>
 
 #include "hiber.h"
@@ -101,15 +100,11 @@ void hiber_touched(struct proc *p, uint64_t base)
 		want(m, HIBER_AWAKE);
 }
 
-int zns_mem_hibernate(struct zns_mem *m, bool freeze, struct zns_err *err)
+void zns_mem_hibernate(struct zns_mem *m, bool freeze)
 {
 	m->sh->hiber.freeze = freeze;
-	if (m->sh->hiber.state == HIBER_REST && freeze && !m->sh->hiber.frozen[0])
-		return zns_fail(err, -EALREADY,
-				"it is hibernated already, without being frozen; "
-				"wake it first");
+	m->sh->hiber.again = !m->sh->hiber.frozen[0];
 	want(m, HIBER_REST);
-	return 0;
 }
 
 void zns_mem_wake(struct zns_mem *m)

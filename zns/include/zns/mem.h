@@ -57,9 +57,8 @@ void zns_mem_limit(struct zns_mem *m, uint64_t dram);
  * All that can go goes out, no thread of ours stays in any process, and nothing more is evicted:
  * hibernation. What is touched comes back; when much is, all is as before, and what was touched the
  * last time is read ahead. These calls say what is wanted; the status says how far it is.
- * -EALREADY: it hibernates, but is not frozen.
  */
-int zns_mem_hibernate(struct zns_mem *m, bool freeze, struct zns_err *err);
+void zns_mem_hibernate(struct zns_mem *m, bool freeze);
 void zns_mem_wake(struct zns_mem *m);
 /* By itself, after so long without activity; 0: never. */
 void zns_mem_idle(struct zns_mem *m, uint64_t ms);

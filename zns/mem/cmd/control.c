@@ -106,7 +106,8 @@ static int act(struct pager *p, const ZnsPb__MemoryRequest *q, ZnsPb__MemoryAnsw
 		zns_mem_limit(p->m, q->dram);
 		return 0;
 	case ZNS_PB__MEMORY_OP__MEMORY_HIBERNATE:
-		return zns_mem_hibernate(p->m, q->has_freeze && q->freeze, err);
+		zns_mem_hibernate(p->m, q->has_freeze && q->freeze);
+		return 0;
 	case ZNS_PB__MEMORY_OP__MEMORY_WAKE:
 		zns_mem_wake(p->m);
 		return 0;

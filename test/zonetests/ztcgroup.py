@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A cgroup of our own, of either version, that can be frozen."""
+import os
+import signal
+from pathlib import Path
+
+from memory import Skipped, wait_until
+
+
+class Cgroup:
+    """One of our own. All versions that can be made here: Cgroup.all()."""
+    def __init__(self, base, file, on):
+        self.file, self.on, self.dir = file, on, Path(base) / f'zns-hibernate-{os.getpid()}'
+        self.dir.mkdir()
+        if not (self.dir / file).exists():
+            self.dir.rmdir()
+            raise OSError(f'no {file}')
+
+    @classmethod
+    def all(cls):
+        made = []
+        for base, file, on in (('/sys/fs/cgroup', 'cgroup.freeze', '1'), ('/sys/fs/cgroup/unified', 'cgroup.freeze', '1'),
+                               ('/sys/fs/cgroup/freezer', 'freezer.state', 'FROZEN')):
+            try:
+                if (Path(base) / 'cgroup.procs').exists():
+                    made.append(cls(base, file, on))
+            except OSError:
+                pass
+        if not made:
+            raise Skipped('no cgroup can be made here')
+        return made
+
+    def add(self, pid):
+        (self.dir / 'cgroup.procs').write_text(str(pid))
+
+    def frozen(self):
+        return (self.dir / self.file).read_text().strip() == self.on
+
+    def close(self):
+        (self.dir / self.file).write_text('0' if self.on == '1' else 'THAWED')
+        for pid in (self.dir / 'cgroup.procs').read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+        wait_until(lambda: not (self.dir / 'cgroup.procs').read_text(), 'the end of the cgroup')
+        wait_until(self.removed, 'the end of the cgroup')
+
+    def removed(self):
+        """What ended last may be in it for a moment."""
+        try:
+            self.dir.rmdir()
+        except OSError:
+            return False
+        return True
