@@ -45,9 +45,10 @@ def gone(d, name):
 @case
 def budget(d):
     """A size: below it, by a pager that is in no cgroup of the container's; all of it is there; the context ends with the container."""
-    w = Memory(d, 'small', options=['--label', 'zns.memory=24M', '-m', '256m'])
+    w = Memory(d, 'small', options=['--label', 'zns.memory=24M', '--label', 'zns.memory-predict=off', '-m', '256m'])
     until('the budget', lambda: contexts(d).get('small', {}).get('resident', 1 << 40) <= 24 << 20)
     groups = Path(f'/proc/{pager(d, "small")}/cgroup').read_text()
+    want('no prediction', b'--no-predict' in Path(f'/proc/{pager(d, "small")}/cmdline').read_bytes())
     want('of no container', d.id('small') not in groups, groups)
     have = w.digest()
     want('the same again', have == w.digest())

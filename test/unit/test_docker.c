@@ -278,6 +278,11 @@ static void memory(void **state)
 	assert_string_equal(setting(DOCKER_MEMORY), "no/label");
 	config("{}", "[\"ZNS_MEMORY=64M\"]");
 	assert_string_equal(setting(DOCKER_MEMORY), "never/rule");
+	put(at("conf/docker.rules"), "");
+	put(at("conf/zns.conf"), "docker-memory = 20%\ndocker-memory-predict = off\n");
+	assert_string_equal(setting(DOCKER_MEMORY), "20%/default");
+	assert_string_equal(setting(DOCKER_MEMORY_PREDICT), "off/default");
+	put(at("conf/zns.conf"), "");
 }
 
 static void bad_values(void **state)
@@ -302,6 +307,7 @@ static void bad_values(void **state)
 		{ "{\"zns.criu\":\",\"}", "\"\" is not known" },
 		{ "{\"zns.memory\":\"1023K\"}", "label zns.memory: \"1023K\" is not known" },
 		{ "{\"zns.memory\":\"0%\"}", "is not known" },
+		{ "{\"zns.memory-predict\":\"yes\"}", "is not known: on or off" },
 		{ "{\"zns.memory\":\"00001%\"}", "is not known" },
 		{ "{\"zns.memory\":\"%\"}", "is not known" },
 		{ "{\"zns.memory\":\"30%,512M\"}", "is not known" },

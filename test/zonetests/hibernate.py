@@ -244,6 +244,32 @@ def freeze(stage, group):
 
 
 @case
+def paused(stage, args):
+    """A cgroup that somebody else froze: the command says so and returns; afterwards all is there, and it can hibernate."""
+    group, *others = Cgroup.all()
+    stage = stage()
+    for other in others:
+        other.close()
+    try:
+        program = Idler(stage, 16, threads=1)
+        stage.attach(program.pid, '64M')
+        wait_until(lambda: rings(program.pid), 'a ring')
+        group.add(program.pid)
+        group.freeze(True)
+        done = program.tell('hibernate', ok=False)
+        print(f'    {done.stderr.strip()}')
+        if not done.returncode or 'frozen or stopped' not in done.stderr:
+            raise Failed(f'exit {done.returncode}: {done.stderr}')
+        group.freeze(False)
+        program.ask(100)
+        program.tell('hibernate')
+        out(program.pid)
+        program.ask(100)
+    finally:
+        group.close()
+
+
+@case
 def idle(stage, args):
     """--idle: it hibernates by itself, a touch of much wakes it, and it hibernates again; a busy one never does."""
     stage = stage()

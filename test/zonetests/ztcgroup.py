@@ -36,8 +36,11 @@ class Cgroup:
     def frozen(self):
         return (self.dir / self.file).read_text().strip() == self.on
 
+    def freeze(self, on):
+        (self.dir / self.file).write_text(self.on if on else '0' if self.on == '1' else 'THAWED')
+
     def close(self):
-        (self.dir / self.file).write_text('0' if self.on == '1' else 'THAWED')
+        self.freeze(False)
         for pid in (self.dir / 'cgroup.procs').read_text().split():
             os.kill(int(pid), signal.SIGKILL)
         wait_until(lambda: not (self.dir / 'cgroup.procs').read_text(), 'the end of the cgroup')

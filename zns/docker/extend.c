@@ -89,6 +89,8 @@ bool extend_wanted(const struct call *c, struct wants_memory *w)
 		ret = docker_memory_size(&k, &w->m, &err);
 	if (!ret && w->m.wanted && !strcmp(k.kind, "cri") && is_sandbox(&k))
 		w->m.wanted = false;
+	w->no_predict = !ret && set.source[DOCKER_MEMORY_PREDICT] &&
+			!strcmp(set.value[DOCKER_MEMORY_PREDICT], "off");
 	if (!ret && set.source[DOCKER_DEV])
 		snprintf(w->dev, sizeof(w->dev), "%s", set.value[DOCKER_DEV]);
 	docker_container_fini(&k);
@@ -117,7 +119,10 @@ static bool await_program(const struct wants_memory *w)
 static void __attribute__((noreturn))
 attach(const struct call *c, struct wants_memory *w, bool restored)
 {
-	struct docker_pager p = { .name = w->name, .idle_s = w->m.idle_s, .dram = w->m.dram };
+	struct docker_pager p = { .name = w->name,
+				  .idle_s = w->m.idle_s,
+				  .dram = w->m.dram,
+				  .no_predict = w->no_predict };
 	struct zns_err err = ZNS_ERR_INIT;
 	struct docker_state s;
 	int null = open("/dev/null", O_RDWR);

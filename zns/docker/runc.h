@@ -32,6 +32,7 @@ bool pause_call(const struct call *c);
 struct wants_memory {
 	char id[128], name[256], dev[DOCKER_SETTING_MAX];
 	struct docker_memory m;
+	bool no_predict;
 	int pid; /* its first process */
 	struct stat before; /* the program that it is before the start */
 };

@@ -7,8 +7,9 @@
 #include "zns/config.h"
 #include "zns/layout.h"
 
-const char *const docker_key_name[DOCKER_NR_KEYS] = { "qos", "admission", "alloc", "stripe",
-						      "dev", "live",      "criu",  "memory" };
+const char *const docker_key_name[DOCKER_NR_KEYS] = { "qos",    "admission", "alloc",
+						      "stripe", "dev",       "live",
+						      "criu",   "memory",    "memory-predict" };
 
 const char *const docker_flags[] = { "tcp-established", "ext-unix-sk", "tcp-skip-in-flight",
 				     "shell-job", NULL };
@@ -97,6 +98,11 @@ int docker_setting_check(enum docker_key key, const char *value, const char *whe
 		return check_flags(value, where, err);
 	case DOCKER_MEMORY:
 		return docker_memory_parse(value, where, &m, err);
+	case DOCKER_MEMORY_PREDICT:
+		if (strcmp(value, "on") && strcmp(value, "off"))
+			return zns_fail(err, -EINVAL, "%s: \"%.60s\" is not known: on or off",
+					where, value);
+		break;
 	default:
 		break;
 	}
@@ -330,7 +336,7 @@ static int known(struct json_object *o, const char *what, struct zns_err *err)
 			return zns_fail(
 				err, -EINVAL,
 				"%s %.*s is not known: zns.qos, zns.admission, zns.alloc, zns.stripe, "
-				"zns.dev, zns.live, zns.criu or zns.memory",
+				"zns.dev, zns.live, zns.criu, zns.memory or zns.memory-predict",
 				what, (int)zns_min(strcspn(name, "\n\r\t\033\"\\"), (size_t)60),
 				name);
 	}

@@ -57,7 +57,7 @@ void hiber_replay(struct zns_mem *m)
 	pthread_t thread[READERS];
 	unsigned int nr, n = 0;
 
-	if (!record_nr(m))
+	if (!record_nr(m) || m->sh->no_predict)
 		return;
 	procs(m, list, &nr);
 	for (unsigned int i = 0; i < nr; i++) {
