@@ -311,7 +311,7 @@ crash: $(B)/test/crash all test-bin
 	$(Q)test/crash/run $(B) $(CRASH_STATES) $(CRASH_CUTS)
 
 unit: $(UNIT_BIN) zns test-bin
-	$(Q)rc=0; for t in $(UNIT_BIN); do ZNS_LIBEXEC=$(CURDIR)/$(BIN) $$t || rc=1; done; exit $$rc
+	$(Q)ZNS_LIBEXEC=$(CURDIR)/$(BIN) /usr/bin/python3 test/harness/units.py $(UNIT_BIN)
 
 zonetests: all test-bin
 	$(Q)PATH=$(SYS_PATH) python3 test/zonetests/zonetests.py run -a --report $(B)/report/zonetests

@@ -329,8 +329,8 @@ static int unknown_path(const char *spec, const char *canon, struct zns_err *err
 			canon, canon);
 	if (!there)
 		return zns_fail(err, -ENOENT,
-				"%s is not registered on this machine, and nothing is there",
-				canon);
+				"%s is not registered on this machine, and there is no such %s",
+				canon, strncmp(canon, "/dev/", 5) ? "directory" : "device node");
 	return zns_fail(
 		err, -ENOENT,
 		"%s is not registered on this machine: run `znsctl register %s` (or `znsctl format %s` for a new one)",

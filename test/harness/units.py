@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+Runs unit programs, some at a time; what each printed is shown when it has ended. Exit code 1 if any failed.
+
+  units.py [-j N] PROGRAM...
+"""
+import argparse
+import concurrent.futures
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+# A program that hangs would take the rest of make test with it.
+LIMIT_S = 900
+
+
+def run(program, lock):
+    """True if it passed; its output is shown then."""
+    start = time.monotonic()
+    with tempfile.TemporaryFile() as out:
+        # A file, not a pipe: a process that a failed program left behind would keep that open. It is ended, too.
+        child = subprocess.Popen([program], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                                 start_new_session=True)
+        try:
+            code = child.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            code = f'none within {LIMIT_S} s'
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        out.seek(0)
+        text = out.read()
+    with lock:
+        sys.stdout.buffer.write(text)
+        if text and not text.endswith(b'\n'):
+            sys.stdout.buffer.write(b'\n')
+        if code:
+            sys.stdout.buffer.write(f'not ok - {os.path.basename(program)}: exit code {code}\n'.encode())
+        sys.stdout.flush()
+        print(f'{os.path.basename(program)}: {time.monotonic() - start:.1f} s', file=sys.stderr, flush=True)
+    return code == 0
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('-j', type=int, default=os.cpu_count() or 1, metavar='N', dest='jobs')
+    p.add_argument('programs', nargs='+', metavar='PROGRAM')
+    a = p.parse_args()
+    lock = threading.Lock()
+    with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
+        return not all(list(pool.map(lambda program: run(program, lock), a.programs)))
+
+
+if __name__ == '__main__':
+    sys.exit(main())
