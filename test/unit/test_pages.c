@@ -195,6 +195,49 @@ static void nobody_left(void **state)
 	batch_free(a);
 }
 
+/* 8 zones may be active, so three of contexts: all of seven get to write, in turns. */
+static int setup_few(void **state)
+{
+	struct fx *f = calloc(1, sizeof(*f));
+
+	fx_open(f, 0, 8, DIES);
+	*state = f;
+	return 0;
+}
+
+static void put_patiently(struct zns_pages *ps, struct batch *b)
+{
+	struct zns_err err = ZNS_ERR_INIT;
+	int ret = -EAGAIN;
+
+	for (int i = 0; ret == -EAGAIN && i < 60; i++)
+		ret = zns_pages_put(ps, b->units, b->n, b->refs, &err);
+	if (ret)
+		fail_msg("%s", err.msg);
+}
+
+static void more_contexts_than_zones(void **state)
+{
+	struct fx *f = *state;
+	struct zns_pages *ps[7];
+	struct batch *b[ZNS_ARRAY_SIZE(ps)];
+	char name[16];
+
+	for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(ps); i++) {
+		snprintf(name, sizeof(name), "web%u", i);
+		ps[i] = opened(f, name, NULL);
+		b[i] = batch(i * 100, 5);
+		put_patiently(ps[i], b[i]);
+	}
+	for (uint32_t i = 0; i < ZNS_ARRAY_SIZE(ps); i++) {
+		check(ps[i], b[i]);
+		drop_all(ps[i], b[i]);
+		zns_pages_close(ps[i], true);
+		batch_free(b[i]);
+	}
+	assert_true(all_empty(f));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -203,6 +246,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(nobody_left, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(there_and_back, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(wrong_refs, fx_setup, fx_teardown),
+		cmocka_unit_test_setup_teardown(more_contexts_than_zones, setup_few, fx_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

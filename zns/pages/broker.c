@@ -266,7 +266,7 @@ void pages_end(struct zns_pages *ps)
 	pthread_mutex_unlock(&ps->ask);
 }
 
-/* A dump waits for the zones that nobody here writes just now. */
+/* A dump or another context waits for the zones that nobody here writes just now. */
 static void give_way(struct zns_pages *ps)
 {
 	if (!ps->give_way || pthread_mutex_trylock(&ps->put))

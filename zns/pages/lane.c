@@ -112,7 +112,8 @@ void lane_write(struct lane *l)
 			ret = zns_fail(&l->err, -EAGAIN,
 				       "dumps or restores work on all dies of this context");
 		if (!ret && ps->give_way)
-			ret = zns_fail(&l->err, -EAGAIN, "dumps wait for zones of %s",
+			ret = zns_fail(&l->err, -EAGAIN,
+				       "dumps or other contexts wait for zones of %s",
 				       ps->s.reg.path);
 		if (ret)
 			break;

@@ -122,7 +122,7 @@ class Ours(Ample):
             for name in ('run', 'conf'):
                 (self.place / name).mkdir(mode=0o700, exist_ok=True)
             self.ctl('create', self.device, '--zones', self.args.device_mib // self.args.zone_mib, '--zone-size', f'{self.args.zone_mib}M',
-                     '--max-open', 0, '--max-active', 0, '--timing', 'off')
+                     '--max-open', 0, '--max-active', self.args.max_active, '--timing', 'off')
         self.budget, self.attached = 0, []
 
     def ctl(self, *words, ok=True, group=None):

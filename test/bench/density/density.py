@@ -153,7 +153,9 @@ def climb(args, number, arm, steps, until):
             try:
                 found = ladder.cell(nr)
             except (Failed, OSError, ValueError) as reason:
-                found = {'arm': arm, 'containers': nr, 'round': number, 'rate': args.rate, 'broken': True, 'why': str(reason)}
+                killed = ladder.groups.kills()
+                found = {'arm': arm, 'containers': nr, 'round': number, 'rate': args.rate, 'broken': True, 'kills': killed,
+                         'why': f'{killed} processes were ended for want of memory' if killed else str(reason)}
             cell_path(args, number, arm, nr).write_text(json.dumps(found, indent=1))
             print(report.line(found), flush=True)
             if found['broken']:
@@ -166,7 +168,7 @@ def climb(args, number, arm, steps, until):
 def known_rate(args, save=False):
     """All cells of a report have the same rate and settings, those of the first run."""
     path = args.report / 'settings.json'
-    names = ('rate', 'share', 'memory_mib', 'divide', 'clients', 'wait_ms', 'users', 'connections', 'fill_mibps', 'laps', 'window_s', 'settle_s')
+    names = ('rate', 'share', 'memory_mib', 'divide', 'clients', 'wait_ms', 'users', 'connections', 'fill_mibps', 'laps', 'max_active', 'window_s', 'settle_s')
     if path.exists():
         old = json.loads(path.read_text())
         wrong = [n for n in names if n != 'rate' and old.get(n) != getattr(args, n)]
@@ -239,6 +241,7 @@ def main():
     parser.add_argument('--settle-s', type=float)
     parser.add_argument('--fill-mibps', type=int, default=300)
     parser.add_argument('--laps', type=int, default=0, help='so often a client asks a new container for all of its objects, in order')
+    parser.add_argument('--max-active', type=int, default=0, help='zones of the drive that may be open or half full; 0: all')
     parser.add_argument('--zone-mib', type=int, default=16)
     args = parser.parse_args()
     quick = {'rounds': 1, 'containers': [1, 5, 13], 'memory_mib': 640, 'divide': 4, 'window_s': 5.0, 'settle_s': 2.0}

@@ -24,22 +24,6 @@ struct lease *memory_lease(const struct znsd *d, const uint8_t *id)
 	return NULL;
 }
 
-/* Data zones that all contexts may write at once: half of the limit at most. */
-static uint32_t room_left(struct znsd *d)
-{
-	uint32_t total = budget_total(d), used = budget_used(d), writing = 0;
-	const struct lease *l;
-
-	if (total == UINT32_MAX)
-		return total;
-	for (l = d->leases; l; l = l->next)
-		if (l->kind == LEASE_MEMORY)
-			writing += lease_unfull(d, l);
-	if (used >= total || writing >= (total + 1) / 2)
-		return 0;
-	return zns_min(total - used, (total + 1) / 2 - writing);
-}
-
 /* The best groups as for a dump that shares with nobody, but never all: dumps need some too. */
 static int choose(struct znsd *d, struct lease *l, const ZnsPb__MemoryBegin *q, struct zns_err *err)
 {
@@ -117,9 +101,6 @@ int memory_begin(struct znsd *d, const struct holder *who, const ZnsPb__MemoryBe
 		return ret;
 	if (!zns_context_alive(fd))
 		return zns_fail(err, -ESTALE, "nobody holds the lock file of this context");
-	if (!room_left(d))
-		return zns_fail(err, -EBUSY, "all zones that %s may have open are in use",
-				d->reg.path);
 	l = new_lease(d, &c, zns_take_fd(&fd), who->pid);
 	l->conn = who->conn;
 	ret = choose(d, l, q, err);
@@ -169,7 +150,7 @@ int memory_zone(struct znsd *d, struct lease *l, const ZnsPb__MemoryZone *q, uin
 			zones_refresh(d, l->zones[i].zone, 1, NULL);
 	if (d->policy->nr_waiting || d->policy->compact_yield)
 		return zns_fail(err, -EBUSY, "dumps wait for zones of %s", d->reg.path);
-	if (lease_unfull(d, l) >= l->memory.width || !room_left(d))
+	if (lease_unfull(d, l) >= l->memory.width || !memory_room(d, l))
 		return zns_fail(err, -EBUSY, "all zones that %s may have open are in use",
 				d->reg.path);
 	*zone = zone_search(d, &w, q->group);
@@ -185,7 +166,7 @@ int memory_zone(struct znsd *d, struct lease *l, const ZnsPb__MemoryZone *q, uin
 	ret = zns_context_set(l->memory.fd, *zone, true);
 	if (ret)
 		return zns_fail_sys(err, ret, "the lock file of %s", l->container);
-	l->memory.worked_ns = zns_mono_ns();
+	l->memory.worked_ns = l->memory.wrote_ns = zns_mono_ns();
 	lease_zone_add(d, l, *zone, 0);
 	return 0;
 }
@@ -222,6 +203,8 @@ int memory_step(struct znsd *d, struct lease *l, const ZnsPb__MemoryStep *q, uin
 			return zns_fail(err, -EINVAL, "no group %u", q->groups[i]);
 	if (q->written != l->memory.written || q->read != l->memory.read)
 		l->memory.worked_ns = zns_mono_ns();
+	if (q->written != l->memory.written)
+		l->memory.wrote_ns = l->memory.worked_ns;
 	l->memory.live = q->live;
 	l->memory.dead = q->dead;
 	l->memory.written = q->written;
@@ -232,7 +215,7 @@ int memory_step(struct znsd *d, struct lease *l, const ZnsPb__MemoryStep *q, uin
 	for (i = 0; i < q->n_groups; i++)
 		if (fast || group_at_work(d, q->groups[i], LEASE_MEMORY))
 			busy[(*nr)++] = q->groups[i];
-	*give_way = d->policy->compact_yield || d->policy->nr_waiting;
+	*give_way = d->policy->compact_yield || d->policy->nr_waiting || memory_gives_back(d, l);
 	return 0;
 }
 

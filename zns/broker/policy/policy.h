@@ -14,6 +14,7 @@ struct finisher;
 struct policy {
 	struct finisher *finisher; /* NULL: zones are finished in the loop */
 	uint64_t finish_ns; /* time of the last finish in the background */
+	uint64_t memory_wants_ns; /* when a memory context found no zone to open; 0: not lately */
 	uint32_t room_wanted; /* parked zones to finish for a waiter */
 	bool compact_yield; /* a dump needs the zones of compactions: they shall end */
 	uint32_t io_zones; /* active zones of normal I/O, as of io_ns */
@@ -180,6 +181,9 @@ bool group_at_work(const struct znsd *d, uint32_t group, enum lease_kind for_who
 /* memory.c: zones for a memory context */
 int memory_begin(struct znsd *d, const struct holder *who, const ZnsPb__MemoryBegin *q,
 		 struct lease **out, struct zns_err *err);
+/* memory_room.c: may it write one zone more? Must it give back those that it has? */
+bool memory_room(struct znsd *d, const struct lease *l);
+bool memory_gives_back(struct znsd *d, const struct lease *l);
 int memory_zone(struct znsd *d, struct lease *l, const ZnsPb__MemoryZone *q, uint32_t *zone,
 		struct zns_err *err);
 int memory_free(struct znsd *d, struct lease *l, const ZnsPb__MemoryFree *q, struct zns_err *err);

@@ -107,6 +107,7 @@ struct lease_memory {
 	uint32_t width; /* zones that it may write at once */
 	uint64_t look_ns; /* when the lock file is looked at next */
 	uint64_t worked_ns; /* when it last reported reads or writes */
+	uint64_t wrote_ns; /* writes, or got a zone */
 	uint64_t live, dead, written, read; /* bytes, as it reported last */
 	/* memory_ceiling.c: the tenant's limits, as they were looked up last */
 	char tenant[512], refused[400];

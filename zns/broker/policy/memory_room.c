@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Open zones for memory contexts, of which there may be more than zones that may be open. All of
+ * them have half of the limit at most. While there is plenty, a context takes as many as it can
+ * use, then its even share. One that finds none at all makes another one give its zones back: one
+ * that has more than its share, or has not written for a while.
+ */
+#include "policy.h"
+
+#define IDLE_NS 2000000000ull /* so long without a write */
+#define WANTS_NS 2000000000ull /* so long ago somebody found none, at most */
+
+/* Data zones that all contexts may write at once; UINT32_MAX: any number. */
+static uint32_t most(struct znsd *d)
+{
+	uint32_t total = budget_total(d);
+
+	return total == UINT32_MAX ? total : (total + 1) / 2;
+}
+
+static uint32_t share(struct znsd *d)
+{
+	const struct lease *l;
+	uint32_t contexts = 0;
+
+	for (l = d->leases; l; l = l->next)
+		contexts += l->kind == LEASE_MEMORY;
+	return zns_max(1u, most(d) / zns_max(1u, contexts));
+}
+
+static uint32_t room_left(struct znsd *d)
+{
+	uint32_t total = budget_total(d), used = budget_used(d), writing = 0;
+	const struct lease *l;
+
+	for (l = d->leases; l; l = l->next)
+		if (l->kind == LEASE_MEMORY)
+			writing += lease_unfull(d, l);
+	if (used >= total || writing >= most(d))
+		return 0;
+	return zns_min(total - used, most(d) - writing);
+}
+
+bool memory_room(struct znsd *d, const struct lease *l)
+{
+	uint32_t has = lease_unfull(d, l), left;
+
+	if (most(d) == UINT32_MAX)
+		return true;
+	left = room_left(d);
+	if (left)
+		return has < share(d) || left > most(d) / 4;
+	if (!has)
+		d->policy->memory_wants_ns = zns_mono_ns();
+	return false;
+}
+
+/* One for each time that somebody found none. */
+bool memory_gives_back(struct znsd *d, const struct lease *l)
+{
+	uint64_t now = zns_mono_ns();
+	uint32_t has = lease_unfull(d, l);
+
+	if (!d->policy->memory_wants_ns || now - d->policy->memory_wants_ns > WANTS_NS || !has ||
+	    (has <= share(d) && now - l->memory.wrote_ns < IDLE_NS))
+		return false;
+	d->policy->memory_wants_ns = 0;
+	return true;
+}
