@@ -64,6 +64,7 @@ static int ask(int sk, const char *name, const struct iovec *iov, unsigned nr,
 	int ret = zns_packet_send(sk, iov, nr, NULL, 0);
 
 	*fd = -1;
+	*a = (struct zns_seal_answer){ 0 };
 	if (!ret)
 		ret = zns_packet_recv(sk, &in, 1, fd, 1, &nr_fd);
 	if (!ret || ret == -EPIPE || ret == -ECONNRESET)
