@@ -184,9 +184,14 @@ class Bench:
                     try:
                         figures = (self.restored if arm in self.two.images else self.hibernated)(which, arm)
                     except Failed as reason:
-                        raise Failed(f'{which}, round {n}, {arm}: {reason}') from reason
+                        if 'File exists' not in str(reason):       # somebody has its PID just now
+                            raise Failed(f'{which}, round {n}, {arm}: {reason}') from reason
+                        print(f'{which}, round {n}, {arm}: its PID is in use, left out')
+                        continue
                     self.note(f'{which} {arm}', *figures)
-        for arm, rows in self.figures.items():
+
+    def report(self):
+        for arm, rows in sorted(self.figures.items()):
             a, b = (statistics.median(column) for column in zip(*rows))
             if arm == 'hibernate':
                 print(f'hibernate       {a:6.2f} s, {b / 2**20:.1f} MiB stay; {len(rows)} times')
@@ -219,8 +224,10 @@ def main():
     bench = Bench(parser.parse_args())
     try:
         bench.run()
+        bench.report()
     except Failed as reason:
         print(f'hibernate: {reason}', file=sys.stderr)
+        bench.report()
         return 1
     finally:
         bench.close()

@@ -81,6 +81,25 @@ class Podman:
         return self.exec(name, 'until [ -e /data/answer ]; do sleep 0.1; done; cat /data/answer')
 
 
+def on_zones(d):
+    """Annotation zns.memory: hibernates by itself, is asked, and is called podman+NAME; its end ends the context."""
+    def state():
+        return [c['state'] for c in json.loads(d.z('memory', 'status', '--json').stdout)['contexts'] if c['name'] == 'podman+idle']
+
+    def until(what, true):
+        end = time.monotonic() + 90
+        while not true():
+            want(what, time.monotonic() < end, d.z('memory', 'status').stdout)
+            time.sleep(0.1)
+    d.run('idle', '--annotation', 'zns.memory=hibernate:2s')
+    before = d.ask('idle')
+    until('it hibernates', lambda: state() == ['hibernated'])
+    want('the same', d.ask('idle') == before)
+    d.z('memory', 'wake', 'podman/idle')
+    d.p('rm', '-f', '-t', '0', 'idle')
+    until('the end of the context', lambda: not state())
+
+
 def keep(d):
     """Into zones, with name and origin; restored twice from the same directory; Podman's own statistics are there."""
     d.run('one', '--annotation', 'zns.qos=300')
@@ -304,7 +323,7 @@ def checkpointctl(d):
 def main():
     passed = failed = skipped = 0
     with Podman() as d:
-        for fn in (keep, leave_running, live, export, plain, errors, reclaim, packed, checkpointctl):
+        for fn in (on_zones, keep, leave_running, live, export, plain, errors, reclaim, packed, checkpointctl):
             if sys.argv[1:] and fn.__name__ not in sys.argv[1:]:
                 continue
             start = time.monotonic()

@@ -174,7 +174,7 @@ static const char *const known_keys[] = {
 
 static int unknown(const char *key, const char *path, unsigned line, struct zns_err *err)
 {
-	char list[256] = "";
+	char list[400] = "";
 	size_t n = 0;
 
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(known_keys); i++)

@@ -146,6 +146,8 @@ enum down hiber_down(struct zns_mem *m)
 
 		if (!ret && p->evicts && !p->gone && hiber_goes_on(m, HIBER_REST))
 			ret = one(m, p, since_ms);
+		else if (p->needs_ring && !p->gone && hiber_goes_on(m, HIBER_REST))
+			mem_warn(m, "process %d is not on zones: %s", p->pid, p->why);
 		proc_put(p);
 	}
 	if (!hiber_goes_on(m, HIBER_REST))
@@ -168,6 +170,7 @@ void rings_leave(struct zns_mem *m)
 			ring_close(&p->ring);
 			p->evicts = false;
 			p->needs_ring = true;
+			p->again_ns = 0; /* at once, when one is needed */
 		}
 		if (had && p->pid && ring_await_end(p->pid, p->pidfd, zns_mono_ns()) == -ETIMEDOUT)
 			mem_warn(m, "process %d: its ring does not end", p->pid);
