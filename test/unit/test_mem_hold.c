@@ -198,8 +198,11 @@ static pid_t trace(pid_t pid)
 
 	if (!tracer) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (ptrace(PTRACE_SEIZE, pid, NULL, NULL))
-			_exit(1);
+		for (int i = 0; ptrace(PTRACE_SEIZE, pid, NULL, NULL); i++) {
+			if (i > 1000)
+				_exit(1);
+			usleep(1000); /* a pager without a ring has it for a moment */
+		}
 		raise(SIGSTOP);
 		for (;;)
 			pause();

@@ -314,9 +314,12 @@ static int let_go(struct going *g, unsigned int *nr_out, struct zns_err *err)
 	bool begun = false;
 	int ret = drop(g, &begun, err);
 
-	if (!begun) {
+	if (!begun) { /* frozen, traced by another one: later, perhaps; others go on */
 		not_begun(g);
-		return ret;
+		p->evicts = false;
+		p->again_ns = zns_mono_ns() + AGAIN_NS;
+		proc_why(p, "%s", err->msg);
+		return -ESRCH;
 	}
 	if (p->by_stops)
 		mem_reached(U_DROP);

@@ -18,7 +18,6 @@
 #define PROTECTED (1ULL << 57) /* in pagemap */
 #define PRESENT (1ULL << 63)
 #define PAGES_TRIED 4096U
-#define AGAIN_NS 3000000000ULL
 
 struct pids {
 	pid_t pid[PIDS_MAX];
@@ -250,6 +249,10 @@ static void check(struct zns_mem *m, struct proc *p)
 
 	if (!mem_uffd_dead(p->uffd)) {
 		if (p->rest.nr && !evict_rest(p, 0)) {
+			p->evicts = true;
+			proc_why(p, "%s", "");
+		}
+		if (p->by_stops && !p->evicts && !p->needs_ring && zns_mono_ns() >= p->again_ns) {
 			p->evicts = true;
 			proc_why(p, "%s", "");
 		}

@@ -28,6 +28,7 @@
 #define WORKERS 3U
 #define PROCS_MAX 190U /* processes of a context */
 #define STRAYS_MAX (1U << 20)
+#define AGAIN_NS 2000000000ULL /* between two tries to stop a process that does not stop */
 
 /*
  * Who may change the state:  RES -> BUSY, WPING: anybody who needs it, by compare and exchange;

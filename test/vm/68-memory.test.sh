@@ -1,0 +1,75 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Running programs under a budget of DRAM with what each kernel has: a ring or stops, PAGEMAP_SCAN or pagemap; and on a
+# real zoned namespace, with pager, keeper and broker.
+# vm: --timeout 2400
+set -uo pipefail
+. "$(dirname "$0")/guest-lib.sh"
+T=$REPO/build/test
+export ZNS_CONFIG=/tmp/conf ZNS_RUN=/tmp/run ZNSD_IDLE_S=1
+mkdir -m 700 -p $ZNS_CONFIG $ZNS_RUN
+
+field() { znsctl memory status "pid-$pid" --json | python3 -c "import json, sys; print(json.load(sys.stdin)['$1'])"; }
+mechanism() { [ "$(field mechanism)" = "$1" ]; }
+units_out() {
+	for _ in $(seq 300); do
+		[ "$(field evicted_units)" -ge "$1" ] && return
+		sleep 1
+	done
+	znsctl memory status "pid-$pid"
+	return 1
+}
+below() { # the resident memory, in MiB, within a minute
+	for _ in $(seq 300); do
+		[ "$(awk '{ print int($2 / 256) }' "/proc/$pid/statm")" -le "$1" ] && return
+		sleep 0.2
+	done
+	return 1
+}
+ends_well() {
+	kill -TERM "$pid"
+	wait "$pid" && tail -1 /tmp/out | grep -qE '^end [0-9]+ 0$' || { tail -2 /tmp/out; return 1; }
+}
+
+# on_device HOW: a program of known pages, whose pager, keeper and broker die meanwhile.
+on_device() {
+	"$T/keeper_of_pages" 48 >/tmp/out 2>&1 &
+	pid=$!
+	for _ in $(seq 100); do [ -s /tmp/out ] && break; sleep 0.2; done
+	check "$1: attach" znsctl memory attach $pid --dram 16M
+	check "$1: its mechanism" mechanism "$1"
+	check "$1: 300 units out" units_out 300
+	check "$1: its budget" below 16
+	pkill -9 -x zns-mem
+	sleep 2
+	check "$1: after the pager's death" units_out 500
+	pkill -9 -x znsd
+	sleep 2
+	check "$1: after the broker's death" units_out 700
+	check "$1: detach" znsctl memory detach $pid
+	check "$1: no page is wrong" ends_well
+}
+
+guest_setup
+title "this kernel"
+znsctl memory status
+title "programs and what they do with their memory"
+for t in test_mem test_mem_death test_mem_reach test_mem_hold; do
+	check "$t" timeout 900 "$T/$t"
+done
+few=$(named few)
+title "/dev/$few: a budget on a zoned namespace"
+on "/dev/$few"
+check "format" znsctl format "/dev/$few" --map 'i % 4'
+on_device ring
+if [ -e /proc/sys/kernel/io_uring_disabled ]; then
+	on -
+	title "without io_uring"
+	echo 2 >/proc/sys/kernel/io_uring_disabled
+	check "it says so" eval "znsctl memory status | grep -q 'a thread that is stopped'"
+	check "test_mem" timeout 900 "$T/test_mem"
+	on "/dev/$few"
+	on_device ptrace
+	echo 0 >/proc/sys/kernel/io_uring_disabled
+fi
+finish
