@@ -53,23 +53,21 @@ on_device() {
 guest_setup
 title "this kernel"
 znsctl memory status
-title "programs and what they do with their memory"
-for t in test_mem test_mem_death test_mem_reach test_mem_hold; do
-	check "$t" timeout 900 "$T/$t"
-done
 few=$(named few)
 title "/dev/$few: a budget on a zoned namespace"
 on "/dev/$few"
 check "format" znsctl format "/dev/$few" --map 'i % 4'
 on_device ring
 if [ -e /proc/sys/kernel/io_uring_disabled ]; then
-	on -
 	title "without io_uring"
 	echo 2 >/proc/sys/kernel/io_uring_disabled
 	check "it says so" eval "znsctl memory status | grep -q 'a thread that is stopped'"
-	check "test_mem" timeout 900 "$T/test_mem"
-	on "/dev/$few"
 	on_device ptrace
 	echo 0 >/proc/sys/kernel/io_uring_disabled
 fi
+on -
+title "programs and what they do with their memory"
+for t in test_mem test_mem_reach test_mem_hold test_mem_death; do
+	check "$t" timeout 900 "$T/$t"
+done
 finish
