@@ -359,6 +359,7 @@ MEMORY_ROUNDS	?= 10000
 .PHONY: memory memory-soak
 memory: all test-bin
 	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/memory.py run -a --build $(B)
+	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/memoryapps.py run -a --build $(B)
 	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/hibernate.py run -a --build $(B)
 	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/memoryrestore.py run -a --build $(B)
 .PHONY: memory-checkpoint
@@ -520,6 +521,7 @@ test-docker: deps-docker
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
 	$(Q)PATH=$(SYS_PATH) python3 test/docker/docker.py run -a
 	$(Q)PATH=$(SYS_PATH) python3 test/docker/hibernate.py run -a
+	$(Q)PATH=$(SYS_PATH) python3 test/docker/paging.py run -a
 
 test-podman: deps-docker
 	$(Q)$(call install,podman)

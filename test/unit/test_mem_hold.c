@@ -6,6 +6,7 @@
 #define MANY 2048U /* pages: 8 MiB */
 #define MOST (MANY * PAGE / 2)
 #define ONE "/sys/fs/cgroup/freezer"
+#define LIMITS "/sys/fs/cgroup/memory"
 #define TWO "/sys/fs/cgroup/unified"
 
 /* Two processes with the same memory at first; the second one is frozen with the first, or not. */
@@ -241,13 +242,54 @@ static void traced(void **state)
 	play_end(&s);
 }
 
+/* ---- a cgroup that is full ---- */
+
+static void greedy(struct talk *t)
+{
+	uint8_t *mem = fresh(4 * MANY);
+
+	fill_pages(mem, 4 * MANY, 1);
+	reach(t, 1);
+	for (uint32_t k = 1; k < 5; k++) {
+		check_pages(t, mem, 4 * MANY, k);
+		fill_pages(mem, 4 * MANY, k + 1);
+	}
+	check_pages(t, mem, 4 * MANY, 5);
+	reach(t, 2);
+}
+
+/* What comes back is charged: it waits for room, which eviction makes. */
+static void full_group(void **state)
+{
+	char dir[200];
+	static struct play s;
+
+	play_begin(&s, greedy);
+	if (!group(LIMITS, dir, sizeof(dir), s.pid)) {
+		play_end(&s);
+		skip();
+	}
+	play_attach(&s);
+	await_bytes_out(&s, 0, 4 * MOST);
+	/* what is there stays charged to the old group; 12 MiB for 32 that are used */
+	assert_true(put_text(dir, "memory.limit_in_bytes", "12582912"));
+	do_step(&s, 2);
+	assert_int_equal(zns_mem_detach(s.m, &s.err), -ENOMEM);
+	print_message("%s\n", s.err.msg);
+	assert_true(put_text(dir, "memory.limit_in_bytes", "100000000"));
+	play_detach(&s);
+	assert_int_equal(s.t->wrong, 0);
+	s.t->pid = s.pid;
+	ungroup(&s, dir);
+	play_end(&s);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(frozen_one),
-		cmocka_unit_test(frozen_two),
-		cmocka_unit_test(stopped),
-		cmocka_unit_test(traced),
+		cmocka_unit_test(frozen_one), cmocka_unit_test(frozen_two),
+		cmocka_unit_test(stopped),    cmocka_unit_test(traced),
+		cmocka_unit_test(full_group),
 	};
 
 	if (argc > 1)

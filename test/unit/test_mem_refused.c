@@ -67,6 +67,9 @@ static void controls(void **state)
 {
 	assert_int_not_equal(run_with("ZNS_MEM_WITHOUT", "11", "test_mem_reach", "sharing"), 0);
 	assert_int_not_equal(run_with("ZNS_MEM_WITHOUT", "12", "test_mem_reach", "not_copied"), 0);
+	if (!access("/sys/fs/cgroup/memory/memory.stat", F_OK))
+		assert_int_not_equal(
+			run_with("ZNS_MEM_WITHOUT", "13", "test_mem_hold", "full_group"), 0);
 }
 
 int main(int argc, char **argv)

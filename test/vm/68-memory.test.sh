@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Running programs under a budget of DRAM with what each kernel has: a ring or stops, PAGEMAP_SCAN or pagemap; and on a
 # real zoned namespace, with pager, keeper and broker.
-# vm: --timeout 2400
+# vm: --timeout 4000
 set -uo pipefail
 . "$(dirname "$0")/guest-lib.sh"
 T=$REPO/build/test
@@ -28,12 +28,17 @@ below() { # the resident memory, in MiB, within a minute
 }
 ends_well() {
 	kill -TERM "$pid"
-	wait "$pid" && tail -1 /tmp/out | grep -qE '^end [0-9]+ 0$' || { tail -2 /tmp/out; return 1; }
+	for _ in $(seq 300); do
+		tail -1 /tmp/out | grep -qE '^end [0-9]+ 0$' && return
+		sleep 0.2
+	done
+	tail -2 /tmp/out
+	return 1
 }
 
 # on_device HOW: a program of known pages, whose pager, keeper and broker die meanwhile.
 on_device() {
-	"$T/keeper_of_pages" 48 >/tmp/out 2>&1 &
+	"$REPO/build/zonetests/keeper_of_pages" 48 >/tmp/out 2>&1 &
 	pid=$!
 	for _ in $(seq 100); do [ -s /tmp/out ] && break; sleep 0.2; done
 	check "$1: attach" znsctl memory attach $pid --dram 16M
@@ -68,6 +73,6 @@ fi
 on -
 title "programs and what they do with their memory"
 for t in test_mem test_mem_reach test_mem_hold test_mem_death; do
-	check "$t" timeout 900 "$T/$t"
+	check "$t" timeout 1200 "$T/$t"
 done
 finish

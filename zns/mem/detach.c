@@ -79,6 +79,35 @@ static int finish_rests(struct zns_mem *m, struct zns_err *err)
 	return ret;
 }
 
+static int count(struct proc *p, struct unit *u, uint64_t base, void *arg)
+{
+	if (ON_ZONE(u->word))
+		*(uint64_t *)arg += (unsigned int)__builtin_popcount(u->pages & 0xffff) * PAGE;
+	return 0;
+}
+
+/* At its cgroup's limit the kernel would end a process of it. */
+static int check_room(struct zns_mem *m, struct zns_err *err)
+{
+	struct proc *list[PROCS_MAX];
+	uint64_t out = 0, room = CEILING_NONE;
+	unsigned int nr;
+
+	procs(m, list, &nr);
+	for (unsigned int i = 0; i < nr; i++) {
+		if (list[i]->pid && !proc_ended(list[i]))
+			room = zns_min(room, ceiling_room(list[i]->pid));
+		table_each(list[i], count, &out);
+		proc_put(list[i]);
+	}
+	if (out <= room)
+		return 0;
+	return zns_fail(
+		err, -ENOMEM,
+		"%llu MiB are on zones, and its cgroup's memory limit leaves room for %llu: raise it first",
+		(unsigned long long)(out >> 20), (unsigned long long)(room >> 20));
+}
+
 /* Protection ends with it, and threads that wait go on. */
 static void unregister(struct proc *p)
 {
@@ -114,6 +143,8 @@ int zns_mem_detach(struct zns_mem *m, struct zns_err *err)
 	freeze_end(m);
 	m->keep_unreadable = true;
 	ret = finish_rests(m, err);
+	if (!ret)
+		ret = check_room(m, err);
 	if (ret) {
 		m->no_evict = m->keep_unreadable = false;
 		free(b.buf);

@@ -282,6 +282,8 @@ static int load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, boo
 			st->drop(st->arg, ref);
 		return ret;
 	}
+	if (!p->m->keep_unreadable)
+		ceiling_wait(p);
 	for (int i = 0; i < TRIES_NOMEM; i++) {
 		ret = fault_repeat(p, fill, &f);
 		if (ret != -ENOMEM)
@@ -352,6 +354,7 @@ static void answer_resident(struct fault *f, struct unit *u, uint64_t base)
 	}
 	if (f->kind != FAULT_WRITE) {
 		p->m->sh->zero_faults++;
+		ceiling_wait(p); /* it is about to be written */
 		fault_repeat(p, fill_hole, &s);
 	} else {
 		p->m->sh->write_faults++;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "cgroup.h"
 #include "hiber.h"
 
 #define WAIT_MS 3000 /* until all have frozen */
@@ -24,63 +25,13 @@ static const struct version {
 	{ "cgroup", "freezer", ONE, "FROZEN", "THAWED", ONE, "FROZEN" },
 };
 
-static bool listed(const char *list, const char *word)
-{
-	for (const char *p = list; *p; p += strcspn(p, ","), p += *p == ',')
-		if (strcspn(p, ", \n") == strlen(word) && !strncmp(p, word, strlen(word)))
-			return true;
-	return false;
-}
-
-/* Where the root of the hierarchy is mounted. */
-static bool mounted(const struct version *v, char *out, size_t len)
-{
-	cleanup_file FILE *f = fopen("/proc/self/mountinfo", "re");
-	char line[4096], root[512], at[512], fs[64], super[512];
-
-	while (f && fgets(line, sizeof(line), f)) {
-		char *rest = strstr(line, " - ");
-
-		if (rest && sscanf(line, "%*d %*d %*s %511s %511s", root, at) == 2 &&
-		    sscanf(rest, " - %63s %*s %511s", fs, super) == 2 && !strcmp(root, "/") &&
-		    !strcmp(fs, v->fs) && (!*v->controller || listed(super, v->controller)))
-			return (size_t)snprintf(out, len, "%s", at) < len;
-	}
-	return false;
-}
-
-/* The path of the process's cgroup in that hierarchy; not the root. */
-static bool cgroup_of(pid_t pid, const struct version *v, char *out, size_t len)
-{
-	cleanup_free uint8_t *text = NULL;
-	char file[48], *save = NULL;
-	size_t n;
-
-	snprintf(file, sizeof(file), "/proc/%d/cgroup", pid);
-	if (zns_read_file(AT_FDCWD, file, 65536, &text, &n))
-		return false;
-	for (char *l = strtok_r((char *)text, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
-		char *names = strchr(l, ':'), *path = names ? strchr(names + 1, ':') : NULL;
-
-		if (!path)
-			continue;
-		*path++ = 0;
-		if (*v->controller ? !listed(names + 1, v->controller) : names[1] != 0)
-			continue;
-		/* "/../x": from outside of our namespace */
-		return path[0] == '/' && path[1] && !strstr(path, "/..") &&
-		       (size_t)snprintf(out, len, "%s", path) < len;
-	}
-	return false;
-}
-
 static const struct version *find(pid_t pid, char *dir, size_t len)
 {
 	for (size_t i = 0; i < ZNS_ARRAY_SIZE(versions); i++) {
 		char at[512], path[512], file[FROZEN_MAX + 32];
 
-		if (!mounted(&versions[i], at, sizeof(at)) ||
-		    !cgroup_of(pid, &versions[i], path, sizeof(path)) ||
+		if (!cgroup_mounted(versions[i].fs, versions[i].controller, at, sizeof(at)) ||
+		    !cgroup_of(pid, versions[i].controller, path, sizeof(path)) ||
 		    (size_t)snprintf(dir, len, "%s%s", at, path) + 32 >= len)
 			continue;
 		snprintf(file, sizeof(file), "%s/%s", dir, versions[i].file);

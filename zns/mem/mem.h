@@ -238,6 +238,7 @@ struct zns_mem {
 	_Atomic bool evict_idle; /* the evictor holds nothing */
 	_Atomic uint32_t latency_ns[LATENCIES], latencies;
 	uint64_t stop_ns; /* longest stop of a thread */
+	_Atomic uint64_t below, below_ns; /* bytes below the cgroup's limit, and when that was */
 	uint64_t stops, stops_ns, stops_bytes; /* those in which pages were dropped */
 	/* of the last look at all areas, bytes */
 	uint64_t locked, shared, file, special;
@@ -349,6 +350,12 @@ void spare_put(struct proc *p, const struct unit *u, struct zns_pages_ref ref, c
 bool spare_take(struct proc *p, const struct unit *u, struct zns_pages_ref ref, void *buf);
 bool spare_has(struct proc *p, const struct unit *u, struct zns_pages_ref ref,
 	       enum spare_kind kind);
+/* --- ceiling.c --- */
+#define CEILING_NONE (1ULL << 60)
+/* Bytes left below the limits of its cgroup and of those above it, less a margin. */
+uint64_t ceiling_room(pid_t pid);
+void ceiling_wait(struct proc *p); /* before memory is charged to it */
+
 /* --- prune.c --- */
 void fork_prune(struct proc *child); /* before it is evicted for the first time */
 

@@ -21,6 +21,7 @@ enum mem_rule {
 	RULE_KEEP = 10, /* what comes back keeps its place; without it only more is written */
 	RULE_HEIRS = 11, /* memory whose first process has ended may have others */
 	RULE_OWN_AREAS = 12, /* a child has nothing of areas that were not copied */
+	RULE_CEILING = 13, /* at its cgroup's limit a process waits for the evictor */
 };
 
 /* What a kernel may not have, or forbid. */
