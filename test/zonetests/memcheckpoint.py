@@ -141,6 +141,16 @@ class Scene(memory.Stage):
     def await_rings(self, pid):
         wait_until(lambda: all((p.get('why') or '') == '' for p in (self.status(pid) or {'processes': [{'why': 'none'}]})['processes']), 'rings')
 
+    def host_ends(self, pid):
+        """Everything dies, and so does what is in the runtime directory."""
+        for name in ('zns-mem', 'zns-memkeep', 'znsd'):
+            self.kill_one(name, signal.SIGSTOP)
+        for name in ('zns-memkeep', 'zns-mem', 'znsd'):
+            self.kill_one(name)
+        self.end(pid)
+        shutil.rmtree(self.dir / 'run')
+        (self.dir / 'run').mkdir(mode=0o700)
+
     def close(self):
         for pid in self.roots:
             try:
@@ -361,19 +371,46 @@ def host_dies(scene, args):
     scene.shrink(program.pid, 0.3)
     scene.dump(program.pid, 'img', '--leave-running')
     scene.evicts_again(program.pid)
-    for name in ('zns-mem', 'zns-memkeep', 'znsd'):
-        scene.kill_one(name, signal.SIGSTOP)
-    for name in ('zns-memkeep', 'zns-mem', 'znsd'):
-        scene.kill_one(name)
-    scene.end(program.pid)
-    shutil.rmtree(scene.dir / 'run')
-    (scene.dir / 'run').mkdir(mode=0o700)
+    scene.host_ends(program.pid)
     scene.whole(1)
     scene.restore('img', program.pid)
     scene.ask(program.pid)
     scene.end(program.pid)
     scene.ctl('rm', scene.ls()[0]['id'])
     scene.empty()
+
+
+@case
+def cuts(scene, args):
+    """The power goes at a write of the helper's or the broker's, with a loss: a whole checkpoint or none, units of the context included."""
+    rng, tally = random.Random(5), [0, 0]
+    for n in range(args.kills // 2):
+        one = scene(zones=96)
+        program = one.answerer(32)
+        one.shrink(program.pid, 0.4)
+        who = 'broker' if n % 2 else 'helper'
+        fault = f'cut-after={rng.randrange(3 if who == "broker" else 32)},loss={rng.randrange(1, 1 << 30)}'
+        if who == 'broker':      # the next one dies, unless the pager starts another one first
+            one.kill_one('znsd')
+            one.env.update(ZNS_EMU_FAULT=fault, ZNSD_KEEP_ENV='ZNS_EMU_FAULT')
+            one.ctl('status', ok=False)
+            del one.env['ZNS_EMU_FAULT']
+        else:
+            one.ls()
+            one.env['ZNS_EMU_FAULT'] = fault
+        code = one.dump(program.pid, 'img', '--leave-running', ok=False).returncode
+        one.env.pop('ZNS_EMU_FAULT', None)
+        one.host_ends(program.pid)
+        has = len(one.ls())
+        if not code and not has:
+            raise Failed(f'{who}, {fault}: an acknowledged checkpoint is gone')
+        one.whole(has)
+        if has:
+            one.restore('img', program.pid, '--zns-checkpoint', one.ls()[0]['id'])
+            one.ask(program.pid)
+        tally[has] += 1
+        one.close()
+    print(f'    {tally[0]} cuts before the commit, {tally[1]} after it')
 
 
 @case
