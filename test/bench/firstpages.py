@@ -6,6 +6,9 @@ firstpages: what --zns-record saves after a lazy restore, with a record and with
 A program is dumped, restored once with --zns-record, and then again and again. Each time it is asked for the same at
 once: Redis for 1,000 of its keys, the others for one object in 600 or 800. Reported: faults that the daemon saw and reads
 for them, the time of `criu restore`, from its end to the answer, and both together.
+
+--memory SIZE: two more arms, a full restore and one into a memory context (--zns-memory SIZE, which starts its daemon within
+the restore; for the lazy ones the daemon is up already); and resident memory ten seconds after the answer.
 """
 import argparse
 import os
@@ -139,12 +142,43 @@ class Bench:
         (self.work / 'pid').unlink()
         if '--zns-record=600' in option:
             program.end()
+        rss = self.later(program)
         if daemon.wait(700):
             raise Failed(f'lazy-pages: {(self.work / "lazy-pages.log").read_text()[-600:]}')
         program.end()
         log = (self.work / 'lazy-pages.log').read_text()
         return {'faults': log.count('#PF at'), 'reads': int(re.search(r'zns: (\d+) reads for faults', log)[1]),
-                'restore_ms': (running - begin) * 1e3, 'answer_ms': (answered - running) * 1e3, 'both_ms': (answered - begin) * 1e3}
+                'restore_ms': (running - begin) * 1e3, 'answer_ms': (answered - running) * 1e3, 'both_ms': (answered - begin) * 1e3, **rss}
+
+    def later(self, program):
+        """Resident memory after ten seconds."""
+        status = Path(f'/proc/{program.pid}/status')
+        if not self.args.memory or not status.exists():
+            return {}
+        time.sleep(10)
+        return {'rss_mib': int(re.search(r'VmRSS:\s+(\d+)', status.read_text())[1]) / 1024}
+
+    def at_once(self, program, *option):
+        os.sync()
+        begin = time.monotonic()
+        self.run('restore', '-d', '--pidfile', str(self.work / 'pid'), *option)
+        running = time.monotonic()
+        program.pid = int((self.work / 'pid').read_text())
+        if program.ask() != program.right:
+            raise Failed(f'{program.name} answers wrongly')
+        answered = time.monotonic()
+        (self.work / 'pid').unlink()
+        rss = self.later(program)
+        program.end()
+        time.sleep(2)      # its context ends
+        return {'restore_ms': (running - begin) * 1e3, 'answer_ms': (answered - running) * 1e3, 'both_ms': (answered - begin) * 1e3, **rss}
+
+    def one(self, program, how):
+        if how == 'full':
+            return self.at_once(program)
+        if how.startswith('extended'):
+            return self.at_once(program, '--zns-memory', self.args.memory, *(['--zns-record=off'] if how.endswith('without') else []))
+        return self.lazily(program, *(['--zns-record=off'] if how == 'without' else []))
 
     def program(self, name):
         self.work, self.images = self.dir / name, self.dir / name / 'images'
@@ -152,10 +186,11 @@ class Bench:
         program = Program(name, self.work)
         self.run('dump', '-t', str(program.pid), '--zns-qos', '500', '--zns-container', name)
         program.child.wait()
-        found = {'recording': [self.lazily(program, '--zns-record=600')], 'without': [], 'with': []}
+        arms = ['without', 'with', *(['full', 'extended, without', 'extended, with'] if self.args.memory else [])]
+        found = {'recording': [self.lazily(program, '--zns-record=600')], **{how: [] for how in arms}}
         for n in range(self.args.rounds):
-            for how in ('without', 'with') if n % 2 else ('with', 'without'):
-                found[how].append(self.lazily(program, *(['--zns-record=off'] if how == 'without' else [])))
+            for how in arms if n % 2 else reversed(arms):
+                found[how].append(self.one(program, how))
         for how, rows in found.items():
             print(f'{name}, {how}: ' + ', '.join(f'{k} {statistics.median(r[k] for r in rows):.1f}' for k in rows[0]), flush=True)
 
@@ -168,7 +203,10 @@ def main():
     parser.add_argument('programs', nargs='*', metavar='PROGRAM', default=['redis', 'python', 'node', 'java'])
     parser.add_argument('--rounds', type=int, default=5)
     parser.add_argument('--timing', default='off')
+    parser.add_argument('--keys', type=int, default=KEYS, help='of Redis: some 350 bytes each')
+    parser.add_argument('--memory', help='budget of the memory context, e.g. 200M')
     args = parser.parse_args()
+    globals()['KEYS'] = args.keys
     import ctypes
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)     # what is restored becomes a child of ours
     bench = Bench(args)
