@@ -3,27 +3,26 @@
  * Units that are read before they are asked for. After a fault the next ones of the process's chain
  * (predict.h) come into its memory, as far as its own budget has room; behind all faults. The last
  * of a chain does not come into the process: we keep a copy (spare.c). Its fault waits for no
- * device, goes on with the chain, and is how we know whether what is fetched is used. If too few
- * are, only some of the chains are tried.
+ * device, goes on with the chain, and is how we know whether what is fetched is used: a chain is as
+ * long as its last one is used more often than not.
  */
 #include <string.h>
 
 #include "hiber.h"
 
-#define GATE_OF 64U /* the last copies that decide */
-#define GATE_PCT 40U /* of these were used, at least: others of a chain come before its last */
-#define GATE_MIN 8U /* known ones, before it closes */
-#define TRY 8U /* one of so many faults, while it is closed */
+#define TRY 4U /* one of so many faults fetches something while nothing proves right */
 #define QUEUE_MAX 4096U /* fetches that wait */
 
-/* The last outcomes, as bits; 1: used. */
+/* A chain becomes longer while its last one is used more often than not. */
 static void outcome(struct zns_mem *m, bool used)
 {
 	struct ahead *a = &m->ahead;
 
 	pthread_mutex_lock(&a->lock);
-	a->known = zns_min(a->known + 1, GATE_OF);
-	a->used = a->used << 1 | used;
+	if (used)
+		a->depth = zns_min(a->depth + 1, PREDICT_CHAIN);
+	else
+		a->depth = zns_max(a->depth, 2U) - 1;
 	pthread_mutex_unlock(&a->lock);
 	if (used)
 		m->sh->ahead_used++;
@@ -49,13 +48,9 @@ void ahead_unused(struct zns_mem *m, uint32_t born, uint32_t block)
 }
 
 /* With the lock. */
-static bool is_open(struct ahead *a)
+static unsigned int depth(struct ahead *a)
 {
-	unsigned int right = (unsigned int)__builtin_popcountll(a->used);
-
-	if (a->known < GATE_MIN || right * 100 >= a->known * GATE_PCT)
-		return true;
-	return a->tries++ % TRY == 0;
+	return a->depth > 1 || a->tries++ % TRY == 0 ? a->depth : 0;
 }
 
 void ahead_fault(struct proc *p, uint64_t addr, bool predicted)
@@ -74,7 +69,7 @@ void ahead_fault(struct proc *p, uint64_t addr, bool predicted)
 	pthread_mutex_unlock(&m->queue.lock);
 	pthread_mutex_lock(&m->ahead.lock);
 	n = predict_fault(&p->predict, block, !predicted,
-			  full || hiber_rests(m) || !is_open(&m->ahead) ? 0 : PREDICT_CHAIN, next);
+			  full || hiber_rests(m) ? 0 : depth(&m->ahead), next);
 	pthread_mutex_unlock(&m->ahead.lock);
 	for (unsigned int i = 0; i < n; i++)
 		if (STATE(unit_at(p, next[i] * UNIT)->word) == U_ZONE)

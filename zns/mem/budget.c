@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The evictor: keeps the resident memory under the budget. A hand goes round all areas; what was
- * used since `age_ms` stays. "Used" is what we saw of it: a fault that brought it back, a write
- * that ended its eviction. So each unit goes out once, and those that are needed come back at once
- * and stay for longer. While a whole round does not give enough, the age is halved.
+ * The evictor: keeps the resident memory under the budget. The oldest goes. "Used" is what we saw
+ * of a unit: a fault that brought it back, a write that ended its eviction or its kept place. So
+ * each unit goes out once; what is needed comes back at once, from a copy, and stays for longer.
+ * How old the oldest is, is found by a look at all ages (heat.h) now and then; a hand that goes
+ * round all areas takes what is older than that.
  */
 #include <string.h>
 #include <time.h>
@@ -12,12 +13,15 @@
 #include "hiber.h"
 
 #define AGE_MIN_MS 100U /* also: a removal's pages go shortly after its event */
-#define AGE_MAX_MS 60000U
-#define TICK_MS 10 /* while the budget is near */
-#define TICK_IDLE_MS 200
+#define HEAT_NS 1000000000ULL /* between two looks at all ages */
+#define HEAT_MIN_NS 50000000ULL /* if the first did not give enough */
+#define TICK_MS 10 /* while something happens and the budget is near */
+#define TICK_IDLE_MS 200 /* while something happens */
+#define TICK_MAX_MS 1000 /* while nothing does */
 #define LOOK_MS 200 /* between two looks at the family */
 #define PAUSE_MS 1000 /* after the store had no room */
 #define NEAR_PCT 80 /* of the budget */
+#define AGE_PART 16U /* of what is resident, 1 / AGE_PART is taken for the oldest */
 
 struct round {
 	struct proc *p;
@@ -28,6 +32,7 @@ struct round {
 	uint64_t last; /* unit that was looked at last */
 	int error;
 	struct zns_err err;
+	struct heat *heat; /* only look */
 };
 
 static bool is_old(const struct unit *u, uint32_t age_ms)
@@ -49,6 +54,13 @@ static void flush(struct round *r)
 		r->error = ret;
 }
 
+static void add_heat(struct round *r, const struct unit *u)
+{
+	uint32_t stamp = u->stamp;
+
+	r->heat->bytes[stamp ? heat_bucket(now_ms() - stamp) : HEAT_BUCKETS - 1] += UNIT;
+}
+
 /* Pages that are there. Their unit is a victim, unless it was used lately. */
 static int found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
 {
@@ -61,6 +73,10 @@ static int found(void *arg, uint64_t start, uint64_t end, uint64_t categories)
 		if (base == r->last)
 			continue;
 		r->last = base;
+		if (r->heat) {
+			add_heat(r, u);
+			continue;
+		}
 		r->p->hand = base + UNIT;
 		if ((STATE(u->word) != U_RES && STATE(u->word) != U_CLEAN) || !is_old(u, m->age_ms))
 			continue;
@@ -120,6 +136,23 @@ static void shrink(struct proc *p, uint64_t want, uint64_t *got, struct round *r
 	*got += r->got;
 }
 
+/* The ages of all that is resident and may go. */
+static void look_at_ages(struct zns_mem *m, struct proc *const *list, unsigned int nr)
+{
+	m->heat = (struct heat){ 0 };
+	for (unsigned int i = 0; i < nr; i++) {
+		struct round r = { .p = list[i], .want = 1, .heat = &m->heat };
+		struct places l = { 0 };
+
+		if (!list[i]->evicts || list[i]->gone)
+			continue;
+		if (!mem_places_read(list[i], &l))
+			sweep(&r, &l, 0, UINT64_MAX);
+		mem_places_free(&l);
+	}
+	m->heat_ns = zns_mono_ns();
+}
+
 static int unkeep(struct proc *p, struct unit *u, uint64_t base, void *arg)
 {
 	unit_unkeep(p, u, U_RES);
@@ -136,13 +169,18 @@ static void explain(struct zns_mem *m, struct round *r)
 		m->pause_until_ns = zns_mono_ns() + PAUSE_MS * 1000000ULL;
 }
 
-/* Where most is resident, most is taken. */
-static void evict_some(struct zns_mem *m, struct proc *const *list, unsigned int nr,
-		       uint64_t resident, uint64_t want)
+/* Where most is resident, most is taken. Returns bytes. */
+static uint64_t evict_some(struct zns_mem *m, struct proc *const *list, unsigned int nr,
+			   uint64_t resident, uint64_t want)
 {
-	uint64_t got = 0;
+	uint64_t got = 0, since = zns_mono_ns() - m->heat_ns;
 	struct round r;
 
+	if (!m->heat_ns || since > (m->heat_short ? HEAT_MIN_NS : HEAT_NS)) {
+		look_at_ages(m, list, nr);
+		m->age_ms = zns_max(heat_cut(&m->heat, zns_max(want, resident / AGE_PART)),
+				    AGE_MIN_MS);
+	}
 	m->locked = m->shared = m->file = m->special = 0;
 	for (unsigned int i = 0; i < nr && !m->end && !m->no_evict && !m->sealed; i++) {
 		struct proc *p = list[i];
@@ -157,27 +195,27 @@ static void evict_some(struct zns_mem *m, struct proc *const *list, unsigned int
 		if (r.error) {
 			explain(m, &r);
 			if (r.error != -ESRCH)
-				return;
+				return got;
 		}
 	}
-	if (got < want)
-		m->age_ms = zns_max(m->age_ms / 2, AGE_MIN_MS);
+	m->heat_short = got < want;
 	if (got >= want)
 		mem_warn(m, "%s", "");
 	else if (m->age_ms == AGE_MIN_MS && got < want / 8)
 		mem_warn(m,
 			 "the budget is below what cannot be evicted, or is in use all the time");
+	return got;
 }
 
-/* False: all is well, and there is time. */
-static bool step(struct zns_mem *m)
+/* How many ms there are until the next one. */
+static long step(struct zns_mem *m)
 {
 	uint64_t dram = m->sh->dram - zns_min(spare_bytes(m), m->sh->dram / 2);
 	uint64_t margin = zns_max(dram / 32, MIB(1)), resident = 0;
 	uint64_t low = dram > 2 * margin ? dram - 2 * margin : 0;
 	struct proc *list[PROCS_MAX];
 	unsigned int nr;
-	bool near;
+	bool near, still;
 
 	procs(m, list, &nr);
 	for (unsigned int i = 0; i < nr; i++) {
@@ -185,14 +223,19 @@ static bool step(struct zns_mem *m)
 		resident += list[i]->resident;
 	}
 	near = resident > dram / 100 * NEAR_PCT;
-	m->room = m->age_ms > AGE_MIN_MS ? (int64_t)dram - (int64_t)resident : 0;
+	still = resident == m->resident;
+	m->resident = resident;
+	/* while everything is in use, nothing is fetched */
+	m->room = resident + margin <= dram || m->age_ms > AGE_MIN_MS ?
+			  (int64_t)dram - (int64_t)resident :
+			  0;
 	if (resident + margin > dram && zns_mono_ns() >= m->pause_until_ns)
-		evict_some(m, list, nr, resident, resident - zns_min(low, resident));
-	else if (resident + margin <= dram)
-		m->age_ms = zns_min(m->age_ms + m->age_ms / 16 + 1, AGE_MAX_MS);
+		still &= !evict_some(m, list, nr, resident, resident - zns_min(low, resident));
 	for (unsigned int i = 0; i < nr; i++)
 		proc_put(list[i]);
-	return near;
+	if (!still || atomic_exchange(&m->messages, false))
+		return near ? TICK_MS : TICK_IDLE_MS;
+	return zns_min(m->tick_ms * 2, (long)TICK_MAX_MS);
 }
 
 void *evictor_run(void *arg)
@@ -200,6 +243,7 @@ void *evictor_run(void *arg)
 	struct zns_mem *m = arg;
 	uint64_t looked_ns = 0;
 
+	m->tick_ms = TICK_IDLE_MS;
 	while (!m->end) {
 		uint64_t now = zns_mono_ns();
 		long ms = TICK_IDLE_MS;
@@ -214,9 +258,12 @@ void *evictor_run(void *arg)
 				family_look(m);
 				looked_ns = now;
 			}
-			if (step(m))
-				ms = TICK_MS;
+			m->tick_ms = ms = step(m);
 		}
+		/* a message is a sign of life: who sees one looks at `slow` after it has said so */
+		m->slow = ms > TICK_MS;
+		if (m->slow && m->messages)
+			ms = TICK_MS;
 		hiber_wait(m, ms);
 	}
 	m->evict_idle = true;

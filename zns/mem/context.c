@@ -23,6 +23,7 @@ int context_make(int sh_fd, const struct zns_mem_store *store, struct zns_mem **
 	m->store = *store;
 	m->sh_fd = sh_fd;
 	m->age_ms = AGE_BEGIN_MS;
+	m->ahead.depth = PREDICT_CHAIN;
 	pthread_mutex_init(&m->lock, NULL);
 	pthread_mutex_init(&m->text, NULL);
 	pthread_mutex_init(&m->queue.lock, NULL);
@@ -114,6 +115,8 @@ void zns_mem_pause(struct zns_mem *m, bool pause)
 void zns_mem_limit(struct zns_mem *m, uint64_t dram)
 {
 	m->sh->dram = dram;
+	m->messages = true; /* there may be much to do */
+	hiber_rouse(m);
 }
 
 void zns_mem_predict(struct zns_mem *m, bool on)

@@ -8,7 +8,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "mem.h"
+#include "hiber.h"
 
 #define MESSAGES 16
 
@@ -235,6 +235,11 @@ static void serve(struct proc *p)
 
 	pthread_rwlock_wrlock(&p->ev);
 	n = p->gone ? 0 : read(p->uffd, msg, sizeof(msg));
+	if (n > 0) {
+		p->m->messages = true;
+		if (atomic_exchange(&p->m->slow, false))
+			hiber_rouse(p->m);
+	}
 	for (ssize_t i = 0; n > 0 && i < n / (ssize_t)sizeof(*msg); i++)
 		on_message(p, &msg[i]);
 	pthread_rwlock_unlock(&p->ev);

@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include "../track/scan.h"
+#include "heat.h"
 #include "predict.h"
 #include "zns/mem.h"
 #include "zns/util.h"
@@ -193,11 +194,10 @@ struct queue {
 	bool end;
 };
 
-/* What was fetched ahead: the lock is that of all chains, too. */
+/* What is fetched ahead: the lock is that of all chains, too. */
 struct ahead {
 	pthread_mutex_t lock;
-	uint64_t used; /* the last outcomes, a bit each */
-	unsigned int known, tries;
+	unsigned int depth, tries; /* depth: how long a chain may be */
 };
 
 struct spare;
@@ -246,6 +246,11 @@ struct zns_mem {
 	pthread_mutex_t text; /* for these two and `why` */
 	uint8_t *bufs; /* BATCH units, of the evictor */
 	uint32_t age_ms; /* what was used since then is not evicted */
+	struct heat heat;
+	uint64_t heat_ns, resident; /* of the last look */
+	bool heat_short; /* it did not give enough */
+	long tick_ms;
+	_Atomic bool messages, slow; /* since the last look; the evictor's next one is far */
 	uint64_t pause_until_ns;
 	struct hiber hiber;
 };
@@ -339,7 +344,7 @@ void ahead_unused(struct zns_mem *m, uint32_t born, uint32_t block);
 void ahead_fetch(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, enum fault_kind kind);
 
 /* --- spare.c: copies of units that are on zones --- */
-#define SPARE_MAX 256U /* of each kind */
+#define SPARE_MAX 2048U /* of each kind */
 enum spare_kind { SPARE_OUT, SPARE_AHEAD, SPARE_KINDS };
 int spare_open(struct zns_mem *m);
 void spare_close(struct zns_mem *m);

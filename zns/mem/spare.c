@@ -12,7 +12,8 @@
 #include "mem.h"
 
 #define MIN 8U /* units of a ring */
-#define SHARE 128U /* of the budget that a ring may have, 1 / SHARE */
+/* Of the budget that a ring may have, 1 / share. */
+static const uint32_t share[SPARE_KINDS] = { [SPARE_OUT] = 16, [SPARE_AHEAD] = 64 };
 
 struct spare_ring {
 	uint64_t place[SPARE_MAX]; /* 0: none */
@@ -85,7 +86,7 @@ void spare_put(struct proc *p, const struct unit *u, struct zns_pages_ref ref, c
 {
 	struct zns_mem *m = p->m;
 	struct spare_ring *r = &m->spare->ring[kind];
-	uint32_t nr = (uint32_t)zns_min(zns_max(m->sh->dram / SHARE / UNIT, (uint64_t)MIN),
+	uint32_t nr = (uint32_t)zns_min(zns_max(m->sh->dram / share[kind] / UNIT, (uint64_t)MIN),
 					(uint64_t)SPARE_MAX);
 	uint32_t i, born = 0, block = 0;
 
