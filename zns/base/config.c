@@ -169,7 +169,8 @@ static const char *const known_keys[] = {
 	"default-device",   "deadline",        "encrypt-key",    "docker-qos",
 	"docker-admission", "docker-alloc",    "docker-stripe",  "docker-dev",
 	"docker-live",      "docker-criu",     "docker-memory",  "docker-memory-predict",
-	"cri-o-names",      "criu-config-dir", "restore-others", "keep-tracking"
+	"cri-o-names",      "criu-config-dir", "restore-others", "keep-tracking",
+	"memory-dram"
 };
 
 static int unknown(const char *key, const char *path, unsigned line, struct zns_err *err)

@@ -171,6 +171,8 @@ static const struct ctl_cmd subs[] = {
 	  "keep what a running program does not use on zones",
 	  "  --dram SIZE     so much of its memory stays in DRAM: 512M; or 30%, of what it has now\n"
 	  "  --idle TIME     hibernate after so long without activity: 10m\n"
+	  "  --dram auto     its part of memory-dram in zns.conf, which all such contexts divide\n"
+	  "  --min SIZE      with auto: never less than that; else 16M\n"
 	  "  --no-predict    read nothing before it is asked for\n"
 	  "  --name NAME     of the context; else the container's, or pid-PID\n" CTL_DEV_HELP,
 	  memory_cmd_attach },

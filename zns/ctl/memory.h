@@ -28,6 +28,7 @@ struct memory_wish {
 	const char *dram, *name, *dev; /* as given; dram NULL: its present size, and some room */
 	uint64_t idle_s; /* it hibernates by itself after so long; 0: never */
 	bool no_predict;
+	uint64_t min; /* with --dram auto; 0: not said */
 };
 /* @name: what the context is called. */
 int memory_attach(const struct memory_wish *w, char *name, size_t len, struct zns_err *err);

@@ -2,10 +2,13 @@
 /* memory attach: starts the pager of a running program. */
 #include <signal.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 #include "memory.h"
+#include "zns/config.h"
 #include "../docker/docker.h"
 
 #define DRAM_MIN MIB(1)
+#define MIN_SHARE MIB(16) /* of --dram auto, unless --min says another one */
 
 /* "512M", or "30%" of what the process and its descendants have now. */
 int memory_parse_dram(const char *text, pid_t pid, uint64_t *dram, struct zns_err *err)
@@ -16,9 +19,11 @@ int memory_parse_dram(const char *text, pid_t pid, uint64_t *dram, struct zns_er
 
 	if (!len || text[len - 1] != '%') {
 		if (zns_parse_size(text, dram) || *dram < DRAM_MIN)
-			return zns_fail(err, -EINVAL,
-					"--dram %.40s: a size of 1M at least, or a share like 30%%",
-					ctl_text(text));
+			return zns_fail(
+				err, -EINVAL,
+				"--dram %.40s: a size of 1M at least, a share like 30%%, or "
+				"auto with attach",
+				ctl_text(text));
 		return 0;
 	}
 	snprintf(digits, sizeof(digits), "%.*s", (int)zns_min(len - 1, sizeof(digits) - 1), text);
@@ -34,6 +39,37 @@ int memory_parse_dram(const char *text, pid_t pid, uint64_t *dram, struct zns_er
 	if (!now)
 		return zns_fail(err, -ESRCH, "PID %d has no memory; has it ended?", (int)pid);
 	*dram = zns_max(now * percent / 100, (uint64_t)DRAM_MIN);
+	return 0;
+}
+
+/* --dram auto: a part of what zns.conf says, "memory-dram = 8G" or "50%" of the machine's. */
+static int machine_share(const struct memory_wish *w, struct docker_pager *p, struct zns_err *err)
+{
+	char text[32];
+	size_t len;
+	uint64_t percent;
+	struct sysinfo si;
+	int ret = zns_config_get("memory-dram", text, sizeof(text), err);
+
+	if (ret == -ENOENT)
+		return zns_fail(err, ret,
+				"--dram auto: zns.conf has no memory-dram, which says "
+				"how much DRAM such contexts may have together");
+	if (ret)
+		return ret;
+	len = strlen(text);
+	if (len && len <= 4 && text[len - 1] == '%') {
+		text[len - 1] = '\0';
+		if (zns_parse_number(text, 1, 100, &percent) || sysinfo(&si))
+			return zns_fail(err, -EINVAL, "zns.conf: memory-dram is 1%% to 100%%");
+		p->total = (uint64_t)si.totalram * si.mem_unit / 100 * percent;
+	} else if (zns_parse_size(text, &p->total) || p->total < MIN_SHARE) {
+		return zns_fail(err, -EINVAL,
+				"zns.conf: memory-dram = %s: a size of 16M at least, or a share "
+				"like 50%%",
+				ctl_text(text));
+	}
+	p->min = w->min ? w->min : MIN_SHARE;
 	return 0;
 }
 
@@ -64,8 +100,12 @@ int memory_attach(const struct memory_wish *w, char *name, size_t len, struct zn
 	ret = find_target(w->what, &t, err);
 	if (ret)
 		return ret;
-	/* what it has now, and some room */
-	if (!w->dram)
+	if (w->dram && !strcmp(w->dram, "auto")) {
+		ret = machine_share(w, &p, err);
+		p.dram = zns_max(zns_min(docker_resident(t.pid), p.total), p.min);
+	} else if (w->min) {
+		ret = zns_fail(err, -EINVAL, "--min is for --dram auto");
+	} else if (!w->dram) /* what it has now, and some room */
 		p.dram = docker_resident(t.pid) / 8 * 9 + MIB(4);
 	else
 		ret = memory_parse_dram(w->dram, t.pid, &p.dram, err);
@@ -86,6 +126,7 @@ int memory_cmd_attach(const struct ctl_cmd *cmd, int argc, char **argv)
 					CTL_TEXT("name", &w.name),
 					CTL_DURATION("idle", &w.idle_s, 1),
 					CTL_FLAG("no-predict", &w.no_predict),
+					CTL_SIZE("min", &w.min, DRAM_MIN),
 					CTL_DEV,
 					CTL_OPTS_END };
 	char name[MEMORY_NAME];
@@ -95,7 +136,7 @@ int memory_cmd_attach(const struct ctl_cmd *cmd, int argc, char **argv)
 	if (args.argc != 1)
 		return ctl_usage(cmd, "one PID or container is wanted");
 	if (!w.dram && !w.idle_s)
-		return ctl_usage(cmd, "--dram is wanted: a size, or a share like 30%%");
+		return ctl_usage(cmd, "--dram is wanted: a size, a share like 30%%, or auto");
 	w.what = args.argv[0];
 	w.dev = args.dev;
 	if (memory_attach(&w, name, sizeof(name), &err))

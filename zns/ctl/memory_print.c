@@ -25,7 +25,7 @@ struct json_object *memory_json(const ZnsPb__MemoryStatus *s)
 		"record_units wakes dram resident evicted processes{pid resident evicted evicts why} "
 		"skipped{locked! shared! file! special!} kept evicted_units clean_units "
 		"read_units spare_units zero_faults write_faults clean_writes cancelled lost_units "
-		"predict prefetched prefetch_used prefetch_unused "
+		"auto_total auto_min predict prefetched prefetch_used prefetch_unused "
 		"takeovers attach_stop_ns fault_ns_p50 fault_ns_p99 mechanism missing warning unread "
 		"checkpoint");
 
@@ -129,6 +129,9 @@ void memory_print(const ZnsPb__MemoryStatus *s, bool verbose)
 		       (unsigned long long)s->lost_units);
 	if (!verbose)
 		return;
+	if (s->auto_total)
+		printf("  its budget is its part of %s, at least %s\n",
+		       size(s->auto_total, a, sizeof(a)), size(s->auto_min, b, sizeof(b)));
 	if (s->idle_ms)
 		printf("  hibernates after %s without activity\n",
 		       zns_format_duration(s->idle_ms / 1000, a, sizeof(a)));

@@ -111,6 +111,8 @@ struct docker_pager {
 	pid_t pid; /* the first process */
 	uint64_t dram, idle_s; /* bytes; 0: it never hibernates by itself */
 	bool no_predict; /* nothing is read before it is asked for */
+	/* The budget is its part of so much, and at least so much; 0: it is fixed. */
+	uint64_t total, min;
 };
 int docker_pager_start(const struct docker_pager *p, struct zns_err *err);
 /* Bytes of DRAM that a process and its descendants have; 0: it has ended. */

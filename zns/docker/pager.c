@@ -40,7 +40,8 @@ static bool keeps(const char *var, size_t len)
 int docker_pager_start(const struct docker_pager *p, struct zns_err *err)
 {
 	char prog[PATH_MAX], log[PATH_MAX], pid[16], dram[32], idle[32], fd[16];
-	char *argv[15] = { prog,
+	char total[32], min[32];
+	char *argv[19] = { prog,
 			   (char *)"--ready-fd",
 			   fd,
 			   (char *)"--name",
@@ -63,6 +64,8 @@ int docker_pager_start(const struct docker_pager *p, struct zns_err *err)
 	snprintf(pid, sizeof(pid), "%d", (int)p->pid);
 	snprintf(dram, sizeof(dram), "%llu", (unsigned long long)p->dram);
 	snprintf(idle, sizeof(idle), "%llu", (unsigned long long)p->idle_s);
+	snprintf(total, sizeof(total), "%llu", (unsigned long long)p->total);
+	snprintf(min, sizeof(min), "%llu", (unsigned long long)p->min);
 	snprintf(fd, sizeof(fd), "%d", ZNS_READY_FD);
 	if (p->dev) {
 		argv[n++] = (char *)"--dev";
@@ -70,6 +73,12 @@ int docker_pager_start(const struct docker_pager *p, struct zns_err *err)
 	}
 	if (p->no_predict)
 		argv[n++] = (char *)"--no-predict";
+	if (p->total) {
+		argv[n++] = (char *)"--auto";
+		argv[n++] = total;
+		argv[n++] = (char *)"--min";
+		argv[n++] = min;
+	}
 	argv[n] = pid;
 	if ((size_t)snprintf(log, sizeof(log), "%s/" DIR_NAME "/%s.log", zns_run_dir(), p->name) >=
 	    sizeof(log))

@@ -136,8 +136,7 @@ static void shrink(struct proc *p, uint64_t want, uint64_t *got, struct round *r
 	*got += r->got;
 }
 
-/* The ages of all that is resident and may go. */
-static void look_at_ages(struct zns_mem *m, struct proc *const *list, unsigned int nr)
+void look_at_ages(struct zns_mem *m, struct proc *const *list, unsigned int nr)
 {
 	m->heat = (struct heat){ 0 };
 	for (unsigned int i = 0; i < nr; i++) {
@@ -248,6 +247,7 @@ void *evictor_run(void *arg)
 		uint64_t now = zns_mono_ns();
 		long ms = TICK_IDLE_MS;
 
+		share_turn(m);
 		/* who sets no_evict or sealed waits until this is true, and looks after it has set
 		 * it */
 		m->evict_idle = false;
@@ -259,11 +259,13 @@ void *evictor_run(void *arg)
 				looked_ns = now;
 			}
 			m->tick_ms = ms = step(m);
+			/* a message is a sign of life; who sees one looks at `slow` after it says
+			 * so
+			 */
+			m->slow = ms > TICK_MS;
+			if (m->slow && m->messages)
+				ms = TICK_MS;
 		}
-		/* a message is a sign of life: who sees one looks at `slow` after it has said so */
-		m->slow = ms > TICK_MS;
-		if (m->slow && m->messages)
-			ms = TICK_MS;
 		hiber_wait(m, ms);
 	}
 	m->evict_idle = true;

@@ -114,6 +114,7 @@ void zns_mem_pause(struct zns_mem *m, bool pause)
 
 void zns_mem_limit(struct zns_mem *m, uint64_t dram)
 {
+	m->sh->auto_total = 0;
 	m->sh->dram = dram;
 	m->messages = true; /* there may be much to do */
 	hiber_rouse(m);
@@ -178,6 +179,7 @@ void zns_mem_leave(struct zns_mem *m)
 	procs_bury(m);
 	hiber_free(m);
 	spare_close(m);
+	share_close(m);
 	if (m->bufs && m->bufs != MAP_FAILED)
 		munmap(m->bufs, BATCH * UNIT);
 	if (m->sh && m->sh != MAP_FAILED)

@@ -325,6 +325,7 @@ static void latency(struct zns_mem *m, uint64_t since_ns)
 {
 	uint64_t ns = zns_mono_ns() - since_ns;
 
+	m->stall_ns += ns;
 	m->latency_ns[m->latencies++ % LATENCIES] = (uint32_t)zns_min(ns, (uint64_t)UINT32_MAX);
 }
 

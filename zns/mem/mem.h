@@ -113,6 +113,7 @@ struct shared {
 		clean_writes, cancelled, lost_units, takeovers, spare_units, ahead_units,
 		ahead_used, ahead_unused;
 	_Atomic uint32_t no_predict;
+	_Atomic uint64_t auto_total, auto_min; /* 0: the budget is fixed */
 	struct shared_proc proc[PROCS_MAX];
 	struct shared_hiber hiber;
 };
@@ -201,6 +202,7 @@ struct ahead {
 };
 
 struct spare;
+struct share;
 
 #define LATENCIES 1024U
 
@@ -227,6 +229,8 @@ struct zns_mem {
 	struct queue queue;
 	struct ahead ahead;
 	struct spare *spare;
+	struct share *_Atomic share; /* NULL: the budget is fixed */
+	_Atomic uint64_t stall_ns; /* that threads waited for zones */
 	_Atomic int64_t room; /* bytes that may be fetched until the evictor looks again */
 	int epoll, wake, changes; /* wake: eventfd for the reader */
 	pthread_t reader, worker[WORKERS], evictor;
@@ -411,6 +415,12 @@ int evict_rest(struct proc *p, unsigned int limit_ms);
 
 /* --- budget.c --- */
 void *evictor_run(void *m);
+/* The ages of all that is resident and may go, into m->heat. */
+void look_at_ages(struct zns_mem *m, struct proc *const *list, unsigned int nr);
+
+/* --- share.c --- */
+void share_turn(struct zns_mem *m);
+void share_close(struct zns_mem *m);
 
 /* --- rules.h: what tests take out --- */
 #include "rules.h"

@@ -101,6 +101,9 @@ static void counters(const struct zns_mem *m, ZnsPb__MemoryStatus *st)
 	st->prefetch_used = sh->ahead_used;
 	st->prefetch_unused = sh->ahead_unused;
 	st->predict = !sh->no_predict;
+	st->has_auto_total = st->has_auto_min = sh->auto_total > 0;
+	st->auto_total = sh->auto_total;
+	st->auto_min = sh->auto_min;
 	st->has_attach_stop_ns = m->stop_ns > 0;
 	st->attach_stop_ns = m->stop_ns;
 }

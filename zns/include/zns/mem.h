@@ -62,6 +62,13 @@ void zns_mem_hibernate(struct zns_mem *m, bool freeze);
 void zns_mem_wake(struct zns_mem *m);
 /* By itself, after so long without activity; 0: never. */
 void zns_mem_idle(struct zns_mem *m, uint64_t ms);
+/*
+ * The budget is this context's part of @total bytes, which it divides with all others that were
+ * given the same @dir (the contexts' directory): who has not used its memory for longest has less,
+ * but not less than @min. @total 0: a successor goes on.
+ */
+int zns_mem_auto(struct zns_mem *m, int dir, uint64_t total, uint64_t min, struct zns_err *err);
+bool zns_mem_is_auto(const struct zns_mem *m);
 /* Whether units are read that are likely to be asked for next. They are, at first. */
 void zns_mem_predict(struct zns_mem *m, bool on);
 /* How many there are left to serve. */

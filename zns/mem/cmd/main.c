@@ -53,6 +53,7 @@ struct options {
 	const char *name, *dev, *take, *checkpoint;
 	uint64_t dram, ready, pid, idle_s, restore;
 	bool no_predict;
+	uint64_t total, min; /* --auto, --min */
 };
 
 static int begin(struct pager *p, const struct options *o, struct zns_err *err)
@@ -75,6 +76,8 @@ static int begin(struct pager *p, const struct options *o, struct zns_err *err)
 		ret = zns_mem_attach(p->m, (pid_t)o->pid, err);
 	if (!ret)
 		ret = control_open(p, err);
+	if (!ret && o->total)
+		ret = zns_mem_auto(p->m, p->dir, o->total, o->min, err);
 	if (!ret)
 		ret = hand_over(p, err); /* from now on we may die */
 	return ret ? ret : zns_mem_start(p->m, err);
@@ -97,6 +100,9 @@ static int take_over(struct pager *p, struct zns_err *err)
 
 	if (!ret)
 		ret = control_open(p, err);
+	/* without the table it keeps the budget that it had last */
+	if (!ret && zns_mem_is_auto(p->m) && zns_mem_auto(p->m, p->dir, 0, 0, err))
+		fprintf(stderr, "%s: %s\n", p->name, err->msg);
 	return ret ? ret : hand_over(p, err);
 }
 
@@ -171,6 +177,7 @@ static int usage(FILE *f)
 {
 	fprintf(f,
 		"usage: zns-mem --name NAME --dram BYTES [--dev DEV] [--idle SECONDS] [--no-predict]\n"
+		"               [--auto BYTES [--min BYTES]]\n"
 		"               [--ready-fd FD] PID\n"
 		"       zns-mem --restore-fd FD --dev UUID --checkpoint UUID --dram BYTES [--name NAME]\n"
 		"       zns-mem --take-over NAME\n"
@@ -186,6 +193,7 @@ static int parse(int argc, char **argv, struct options *o)
 		{ "name", 1, NULL, 'n' },       { "dev", 1, NULL, 'd' },
 		{ "dram", 1, NULL, 'm' },       { "ready-fd", 1, NULL, 'r' },
 		{ "take-over", 1, NULL, 't' },  { "idle", 1, NULL, 'i' },
+		{ "auto", 1, NULL, 'a' },       { "min", 1, NULL, 'l' },
 		{ "no-predict", 0, NULL, 'p' }, { "help", 0, NULL, 'h' },
 		{ "version", 0, NULL, 'V' },    { "checkpoint", 1, NULL, 'c' },
 		{ "restore-fd", 1, NULL, 'R' }, { NULL, 0, NULL, 0 },
@@ -203,6 +211,10 @@ static int parse(int argc, char **argv, struct options *o)
 			o->no_predict = true;
 		else if (c == 'c')
 			o->checkpoint = optarg;
+		else if (c == 'a' && !zns_parse_size(optarg, &o->total))
+			continue;
+		else if (c == 'l' && !zns_parse_size(optarg, &o->min))
+			continue;
 		else if (c == 'm' && !zns_parse_size(optarg, &o->dram))
 			continue;
 		else if (c == 'i' && !zns_parse_number(optarg, 0, INT32_MAX, &o->idle_s))

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* See dram.h. */
+#include "dram.h"
+#include "zns/util.h"
+
+#define MOST (1ULL << 46) /* bytes: so that no sum overflows */
+#define STALLED 100U /* permille: who waits so much is not made smaller, if others can be */
+#define PRESSURE_MAX 5000U /* 1/100 %: more than this takes no more away */
+#define STEP_MIN MIB(1)
+
+static uint64_t capped(uint64_t bytes)
+{
+	return zns_min(bytes, MOST);
+}
+
+/* What it needs in any case. */
+static uint64_t floor_of(const struct dram_line *l, bool brake)
+{
+	uint64_t least = zns_max(capped(l->min), capped(l->stays));
+
+	return brake && l->stall_permille >= STALLED ? zns_max(least, capped(l->resident)) : least;
+}
+
+/* What it keeps if all stays that was used before the bucket @end. */
+static uint64_t keeps(const struct dram_line *l, unsigned int end, bool brake)
+{
+	uint64_t sum = capped(l->stays);
+
+	for (unsigned int b = 0; b < end; b++)
+		sum += capped(l->heat.bytes[b]);
+	return zns_max(sum, floor_of(l, brake));
+}
+
+static uint64_t all_keep(const struct dram_line *line, unsigned int nr, unsigned int end,
+			 bool brake)
+{
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < nr; i++)
+		sum += keeps(&line[i], end, brake);
+	return sum;
+}
+
+/* @part of @sum, of @rest; without overflow. */
+static uint64_t portion(uint64_t rest, uint64_t part, uint64_t sum)
+{
+	return sum ? (uint64_t)((__uint128_t)rest * part / sum) : 0;
+}
+
+void dram_divide(const struct dram_line *line, unsigned int nr, uint64_t total, uint64_t *share)
+{
+	bool brake = all_keep(line, nr, 0, true) <= total;
+	unsigned int end = HEAT_BUCKETS;
+	uint64_t sum, rest;
+
+	while (end && all_keep(line, nr, end, brake) > total)
+		end--;
+	sum = all_keep(line, nr, end, brake);
+	if (sum > total) { /* not even what all need: what stays, and of the minima a part */
+		for (unsigned int i = 0; i < nr; i++)
+			share[i] = zns_max(portion(total, keeps(&line[i], 0, false), sum),
+					   capped(line[i].stays));
+		return;
+	}
+	rest = total - sum;
+	sum = end < HEAT_BUCKETS ? all_keep(line, nr, end + 1, brake) - sum : 0;
+	for (unsigned int i = 0; i < nr; i++) {
+		uint64_t has = keeps(&line[i], end, brake);
+
+		/* of the bucket that does not fit, or of what nobody needs */
+		share[i] = has +
+			   (end < HEAT_BUCKETS ?
+				    portion(rest, keeps(&line[i], end + 1, brake) - has, sum) :
+				    rest / nr);
+	}
+}
+
+uint64_t dram_total(const struct dram_line *line, unsigned int nr)
+{
+	uint64_t total = MOST;
+	uint32_t pressure = 0;
+
+	for (unsigned int i = 0; i < nr; i++) {
+		if (line[i].total)
+			total = zns_min(total, line[i].total);
+		pressure = zns_max(pressure, line[i].pressure);
+	}
+	return total - portion(total, zns_min(pressure, PRESSURE_MAX), 10000);
+}
+
+uint64_t dram_step(uint64_t now, uint64_t share, const struct dram_line *line, unsigned int nr,
+		   uint64_t total)
+{
+	uint64_t used = 0, room;
+
+	for (unsigned int i = 0; i < nr; i++)
+		used += capped(line[i].resident);
+	if (share < now)
+		return zns_max(share, now - zns_max(now / 8, zns_min(STEP_MIN, now)));
+	room = used < total && nr ? (total - used) / nr : 0;
+	return zns_min(share, now + room);
+}
