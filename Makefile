@@ -362,6 +362,7 @@ memory: all test-bin
 	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/memoryapps.py run -a --build $(B)
 	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/hibernate.py run -a --build $(B)
 	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/memoryrestore.py run -a --build $(B)
+	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/memorypolicy.py run -a --build $(B)
 .PHONY: memory-checkpoint
 memory-checkpoint: all test-bin
 	$(Q)PATH=$(SYS_PATH):$(PATH) /usr/bin/python3 test/zonetests/memcheckpoint.py run -a --build $(B)

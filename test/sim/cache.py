@@ -90,6 +90,30 @@ class GlobalLru:
         return True
 
 
+class Copies(GlobalLru):
+    """What a pager without any source of ages sees: faults alone. 1 / @part of the room holds copies of what went out last; a fault
+    on one of these reads nothing. Without @part it is first in, first out."""
+
+    def __init__(self, capacity, owner, part=None):
+        self.kept = max(8, capacity // part) if part else 0
+        super().__init__(capacity - self.kept, owner, ages='faults')
+        self.copies = OrderedDict()
+
+    def hit(self, block, written):
+        pass
+
+    def remove(self, block):
+        super().remove(block)
+        self.copies[block] = True
+        while len(self.copies) > self.kept:
+            self.copies.popitem(last=False)
+
+    def load(self, block, fault):
+        if self.copies.pop(block, False):
+            self.used += 1
+        super().load(block, fault)
+
+
 class Mq(GlobalLru):
     """Multi-Queue: eight lists by how often a block was used; who is not used for a lifetime goes down one."""
 

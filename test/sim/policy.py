@@ -4,6 +4,7 @@
 Replays recorded traces (record.py) of several containers in one DRAM that is too small, and compares policies (cache.py).
 
   policy.py [--traces DIR] [--seeds N] [--report DIR]
+  policy.py ages        what ages are worth: each program alone, with a part of its memory
   policy.py selftest
 
 One container is critical: it gets a request in each step. The others are noise, in one of two schedules: `activations` (two of
@@ -13,18 +14,21 @@ for whatever predicts, and in a random one, the worst case. A miss is a block th
 what is new is none. The first quarter of the steps is not counted.
 """
 import argparse
+import ctypes
 import heapq
 import json
 import lzma
 import multiprocessing
 import random
 import statistics
+import subprocess
 import sys
+import tempfile
 from collections import Counter
 from itertools import accumulate
 from pathlib import Path
 
-from cache import POLICIES, Auto, GlobalLru, Markov, PerContainer, Record
+from cache import CHAIN, POLICIES, Auto, Copies, GlobalLru, GlobalMarkov, Markov, PerContainer, Record
 
 HERE = Path(__file__).resolve().parent
 CRITICAL = 'node'
@@ -240,6 +244,72 @@ def markdown(table):
 
 # ---- the simulator itself ------------------------------------------------------------------------------
 
+def alone(trace, capacity, policy, **named):
+    """Blocks that one program reads from the device, with room for @capacity; and those of which there was a copy."""
+    container, orders = Container(trace, 0, 0), random.Random(1)
+    events = []
+    for step, (touched, written) in enumerate(container.flat):
+        blocks = [(b, b in written) for b in touched]
+        orders.shuffle(blocks)
+        events.append((STEPS + step, 1, blocks))
+    p = policy(capacity, {b: 1 for b in range(trace.blocks)}, **named)
+    misses = replay(p, set(trace.resident), events).misses[1]
+    return misses - p.used, p.used
+
+
+def ages(traces):
+    kinds = [('all uses', GlobalLru, {}), ('writes', GlobalLru, {'ages': 'writes'}), ('faults', Copies, {})]
+    kinds += [(f'faults, copies 1/{n}', Copies, {'part': n}) for n in (64, 16, 8)]
+    lines = ['| program | room | ' + ' | '.join(name for name, _, _ in kinds) + ' |', '| --- |' + ' --- |' * (len(kinds) + 1)]
+    for name in ('cached', 'java', 'node', 'redis'):
+        for share in (2, 4):
+            found = [alone(traces[name], len(traces[name].resident) // share, policy, **named) for _, policy, named in kinds]
+            lines.append(f'| {name} | 1/{share} | ' + ' | '.join(f'{read} + {copies}' if copies else str(read) for read, copies in found) + ' |')
+    return '\n'.join(lines)
+
+
+class PagersChain(GlobalLru):
+    """GlobalMarkov by the pager's own code."""
+
+    def __init__(self, capacity, owner, library):
+        super().__init__(capacity, owner)
+        self.library, self.state, self.next = library, (ctypes.c_uint64 * 8)(), (ctypes.c_uint32 * CHAIN)()
+
+    def load(self, block, fault):
+        super().load(block, fault)
+        for n in range(self.library.predict_fault(self.state, block, True, CHAIN, self.next) if fault else 0):
+            self.fetch(self.next[n])
+
+    def dropped_unused(self, block):
+        self.library.predict_unused(self.state, block)
+
+
+class ChainFirst(GlobalMarkov):
+    """All of a chain is known before any of it is fetched, as in the pager: what is dropped for it meanwhile changes nothing."""
+
+    def chain(self, block):
+        known, fetch = self.fetch, []
+        self.fetch = lambda n: fetch.append(n) or True
+        super().chain(block)
+        self.fetch = known
+        for n in fetch:
+            self.fetch(n)
+
+
+def same_chain():
+    """The chain of zns/mem/predict.c and the simulator's have the same misses."""
+    with tempfile.TemporaryDirectory() as there:
+        subprocess.run(['gcc', '-shared', '-fPIC', '-O1', '-o', f'{there}/predict.so', HERE.parent.parent / 'zns/mem/predict.c'], check=True)
+        library = ctypes.CDLL(f'{there}/predict.so')
+        trace = Trace(HERE / 'traces' / 'redis.json.xz')
+        room = len(trace.resident) // 2
+        one, two = ChainFirst(room, {b: 1 for b in range(trace.blocks)}), PagersChain(room, {b: 1 for b in range(trace.blocks)}, library)
+        events = [(STEPS + n, 1, [(b, False) for b in touched]) for n, (touched, _) in enumerate(Container(trace, 0, 0).flat)]
+        check('misses by the chain of the pager', replay(two, set(trace.resident), events).misses[1],
+              replay(one, set(trace.resident), events).misses[1])
+        check('blocks that it fetched and that were used', (two.fetched, two.used), (one.fetched, one.used))
+
+
 def check(what, got, want):
     if got != want:
         sys.exit(f'selftest: {what} is {got}, not {want}')
@@ -281,19 +351,22 @@ def selftest():
     for b in range(100, 110):
         lists.load(b, True)
     check('blocks of an idle container beside an active one', len(lists.lists[1]), 0)
+    same_chain()
     print('selftest: passed')
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('command', nargs='?', choices=['selftest'])
+    parser.add_argument('command', nargs='?', choices=['selftest', 'ages'])
     parser.add_argument('--traces', type=Path, default=HERE / 'traces')
     parser.add_argument('--seeds', type=int, default=2)
     parser.add_argument('--report', type=Path, help='a directory, for report.md and report.json')
     args = parser.parse_args()
-    if args.command:
+    if args.command == 'selftest':
         return selftest()
     traces = {name: Trace(args.traces / f'{name}.json.xz') for name in {CRITICAL, *NOISE}}
+    if args.command:
+        return print(ages(traces))
     table = rows(traces, args.seeds)
     text = about(traces) + markdown(table)
     if args.report:

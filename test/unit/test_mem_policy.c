@@ -22,6 +22,8 @@ static void chain(void **state)
 	assert_int_equal(predict_fault(&p, 10, true, PREDICT_CHAIN, next), PREDICT_CHAIN);
 	for (unsigned int i = 0; i < PREDICT_CHAIN; i++)
 		assert_int_equal(next[i], round[(i + 1) % 6]);
+	assert_int_equal(predict_before(&p, 30, next), PREDICT_CHAIN);
+	assert_true(next[0] == 70 && next[1] == 10 && next[2] == 50);
 	/* what comes next follows the last one that was fetched: 30 */
 	assert_int_equal(predict_fault(&p, 99, true, PREDICT_CHAIN, next), 0);
 	assert_int_equal(predict_fault(&p, 30, false, 2, next), 1);

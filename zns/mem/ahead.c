@@ -53,6 +53,20 @@ static unsigned int depth(struct ahead *a)
 	return a->depth > 1 || a->tries++ % TRY == 0 ? a->depth : 0;
 }
 
+/* The last of a chain was asked for, so most likely those before it were used; nobody faulted. */
+static void chain_used(struct proc *p, uint32_t block)
+{
+	uint32_t before[PREDICT_CHAIN];
+	unsigned int n;
+
+	outcome(p->m, true);
+	pthread_mutex_lock(&p->m->ahead.lock);
+	n = predict_before(&p->predict, block, before);
+	pthread_mutex_unlock(&p->m->ahead.lock);
+	while (n--)
+		record_touch(p, before[n] * UNIT);
+}
+
 void ahead_fault(struct proc *p, uint64_t addr, bool predicted)
 {
 	struct zns_mem *m = p->m;
@@ -61,7 +75,7 @@ void ahead_fault(struct proc *p, uint64_t addr, bool predicted)
 	bool full;
 
 	if (predicted)
-		outcome(m, true);
+		chain_used(p, block);
 	if (m->sh->no_predict)
 		return;
 	pthread_mutex_lock(&m->queue.lock);
@@ -99,7 +113,6 @@ void ahead_fetch(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, en
 		if (!has_room(m) || unit_load(p, u, base, buf, true))
 			return;
 		m->sh->ahead_units++;
-		record_touch(p, base); /* nobody will fault for it */
 		return;
 	}
 	ref = (struct zns_pages_ref){ PLACE(word), u->hash };

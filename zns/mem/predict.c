@@ -90,6 +90,21 @@ unsigned int predict_fault(struct predict *p, uint32_t block, bool learn, unsign
 	return n;
 }
 
+unsigned int predict_before(const struct predict *p, uint32_t block, uint32_t before[PREDICT_CHAIN])
+{
+	unsigned int n = 0;
+
+	for (; n < PREDICT_CHAIN; n++) {
+		const struct predict_link *l = find(p, block);
+
+		if (!l || !l->before)
+			break;
+		block = l->before - 1;
+		before[n] = block;
+	}
+	return n;
+}
+
 void predict_unused(struct predict *p, uint32_t block)
 {
 	struct predict_link *l = find(p, block), *before;

@@ -27,6 +27,9 @@ void predict_free(struct predict *p);
  */
 unsigned int predict_fault(struct predict *p, uint32_t block, bool learn, unsigned int max,
 			   uint32_t next[PREDICT_CHAIN]);
+/* What was before @block when it was learned, the last first; at most PREDICT_CHAIN. */
+unsigned int predict_before(const struct predict *p, uint32_t block,
+			    uint32_t before[PREDICT_CHAIN]);
 /* @block was fetched, and not used until it was dropped. */
 void predict_unused(struct predict *p, uint32_t block);
 

@@ -1,0 +1,151 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+What kept places and what reading ahead are worth to real programs: cached, redis, node and java of test/sim/record.py, with half
+of their memory in DRAM, asked as there. Each kind of pager takes its turn in each round; figures are medians of the rounds.
+
+  memory_policy.py [--build DIR] [--rounds N] [PROGRAM...]
+"""
+import argparse
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / 'zonetests'), str(HERE.parent / 'sim')]
+import memory                                                                    # noqa: E402
+import record                                                                    # noqa: E402
+
+PAGERS = {      # what is taken out of the test build's pager, and its options
+    'none': None,
+    'all': ('99', ()),
+    'kept places off': ('10', ()),
+    'ahead off': ('99', ('--no-predict',)),
+}
+ACTIVATIONS, REQUESTS, REST_S = 24, 20, 0.2
+NAMES = ('cached', 'redis', 'node', 'java')
+
+
+def asked(seed, nr):
+    """Objects by Zipf's law, as when the traces were recorded."""
+    rnd = random.Random(seed)
+    objects = list(range(record.OBJECTS))
+    rnd.shuffle(objects)
+    return rnd.choices(objects, [1 / (rank + 1) for rank in range(record.OBJECTS)], k=nr)
+
+
+class Run:
+    def __init__(self, args, name, pager):
+        self.stage = memory.Stage(args, zones=128)
+        self.program = record.PROGRAMS[name](self.stage.dir, args.build.resolve())
+        self.stage.programs.append(self.program.proc)
+        for n in range(record.OBJECTS):
+            self.program.request(n)
+        self.size = memory.resident(self.program.pid)
+        if not PAGERS[pager]:
+            return
+        without, options = PAGERS[pager]
+        out = open(self.stage.dir / 'pager.log', 'w', encoding='ascii')
+        self.stage.programs.append(subprocess.Popen(
+            [args.bin / 'zns-mem', '--name', f'pid-{self.program.pid}', '--dram', str(self.size // 2), *options, str(self.program.pid)],
+            env={**self.stage.env, 'ZNS_MEM_WITHOUT': without}, stdout=out, stderr=out))
+        memory.wait_until(self.status, 'the pager')
+        memory.wait_until(lambda: memory.resident(self.program.pid) <= self.size // 2, 'the budget')
+
+    def status(self):
+        return self.stage.status(self.program.pid)
+
+    def limit(self, size):
+        self.stage.ctl('memory', 'limit', f'pid-{self.program.pid}', '--dram', size)
+
+    def requests(self, objects):
+        begin = time.monotonic()
+        for n in objects:
+            self.program.request(n)
+        return time.monotonic() - begin
+
+    def all_out(self):
+        """Nothing that can go is in memory; and room for all of it, afterwards."""
+        self.limit(1 << 20)
+        last, same = 0, 0
+        while same < 5:
+            time.sleep(0.2)
+            now = self.status()['evicted']
+            last, same = now, same + 1 if now <= last * 1.01 else 0
+        self.limit(self.size * 2)
+        time.sleep(0.5)
+
+    def work(self, pager):
+        """24 activations under half of its memory."""
+        objects, seconds = asked(5, ACTIVATIONS * REQUESTS), 0
+        first = self.status() if PAGERS[pager] else None
+        for k in range(ACTIVATIONS):
+            seconds += self.requests(objects[k * REQUESTS:(k + 1) * REQUESTS])
+            time.sleep(REST_S)
+        found = {'seconds': seconds}
+        if first:
+            last = self.status()
+            for key in ('evicted_units', 'clean_units', 'read_units', 'spare_units', 'prefetched', 'prefetch_used', 'prefetch_unused'):
+                found[key] = last[key] - first[key]
+            found['written'] = found['evicted_units'] - found['clean_units']
+        return found
+
+    def again(self):
+        """The same 20 requests twice, with nothing in memory at first: faults of the second time, and of those without a copy."""
+        objects = asked(7, REQUESTS)
+        for _ in range(2):
+            self.all_out()
+            before = self.status()
+            self.requests(objects)
+            after = self.status()
+        faults = after['read_units'] - before['read_units']
+        return {'again': faults, 'again_device': faults - (after['spare_units'] - before['spare_units'])}
+
+    def end(self):
+        self.program.end()
+        self.stage.close()
+
+
+def one(args, name, pager):
+    run = Run(args, name, pager)
+    try:
+        found = run.work(pager)
+        if pager in ('all', 'ahead off'):
+            found.update(run.again())
+        found['size'] = run.size
+        return found
+    finally:
+        run.end()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('names', nargs='*', metavar='PROGRAM')
+    parser.add_argument('--build', type=Path, default=Path('build'))
+    parser.add_argument('--rounds', type=int, default=3)
+    args = parser.parse_args()
+    args.bin = (args.build / 'test/bin').resolve()
+    os.environ['UV_USE_IO_URING'] = '0'      # newer ones of node have an io_uring, and are refused
+    print('| program | pager | MiB | seconds | written units | faults | of these, copies | read ahead | used | second activation: faults | from the device |')
+    print('| --- |' + ' --- |' * 10, flush=True)
+    for name in args.names or NAMES:
+        runs = {pager: [] for pager in PAGERS}
+        for _ in range(args.rounds):
+            for pager in PAGERS:
+                runs[pager].append(one(args, name, pager))
+                print(name, pager, runs[pager][-1], file=sys.stderr, flush=True)
+        for pager, found in runs.items():
+            mid = {key: statistics.median(f[key] for f in found) for key in found[0]}
+            known = mid.get('prefetch_used', 0) + mid.get('prefetch_unused', 0)
+            used = f'{mid["prefetch_used"] / known:.2f} of {known:.0f}' if known else ''
+            print(f'| {name} | {pager} | {mid["size"] / 2 ** 20:.0f} | {mid["seconds"]:.2f} | '
+                  + ' | '.join(f'{mid[key]:.0f}' if key in mid else '' for key in ('written', 'read_units', 'spare_units', 'prefetched'))
+                  + f' | {used} | ' + ' | '.join(f'{mid[key]:.0f}' if key in mid else '' for key in ('again', 'again_device')) + ' |', flush=True)
+
+
+if __name__ == '__main__':
+    main()
