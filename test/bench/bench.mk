@@ -138,6 +138,17 @@ bench-hibernate: deps all
 	$(Q)scripts/zdtm-sample --stock-only >/dev/null
 	$(Q)PATH=$(SYS_PATH) python3 test/bench/hibernate.py --stock $(B)/zdtm/stock/criu/criu $(BENCH_HIBERNATE)
 
+$(B)/bench/memfault: test/bench/memfault.c
+	@mkdir -p $(@D)
+	$(call say,CC      $<)
+	$(Q)$(CC) -D_GNU_SOURCE $(CFLAGS) -o $@ $< -lpthread
+
+# Faults from zones beside major faults of a file, eviction, and pagers of idle programs; BENCH_MEMORY="--rounds 9" and the like.
+.PHONY: bench-memory
+bench-memory: deps
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all $(B)/bench/memfault
+	$(Q)PATH=$(SYS_PATH) python3 test/bench/memory.py --report $(B)/report/memory $(BENCH_MEMORY)
+
 # The papers' experiments; RUN="NAME…" takes some of them (test/bench/papers/papers.py list).
 bench-papers: deps
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all test-bin $(PAPERS_BIN)

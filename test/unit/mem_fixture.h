@@ -38,6 +38,8 @@ struct shelf {
 	_Atomic uint64_t put, got, held;
 	_Atomic int put_error, get_error;
 	_Atomic uint32_t put_us; /* how long a put takes */
+	_Atomic uint32_t clean; /* slots that are to be emptied, one such range after the other */
+	_Atomic uint32_t cleaned; /* ranges so far */
 };
 
 struct shelves {
@@ -74,7 +76,10 @@ static inline int shelf_put(void *arg, const void *const units[], uint32_t n,
 		} while (!atomic_compare_exchange_strong(&h->s->count[slot], &zero, 1));
 		memcpy(h->data + slot * (size_t)ZNS_PAGES_UNIT, units[i], ZNS_PAGES_UNIT);
 		h->s->hash[slot] = zns_hash(units[i], ZNS_PAGES_UNIT);
-		refs[i] = (struct zns_pages_ref){ slot + 1, h->s->hash[slot] };
+		refs[i] = (struct zns_pages_ref){ .place = slot + 1, .hash = h->s->hash[slot] };
+		for (uint32_t k = 0; k < ZNS_PAGES_PIECES; k++)
+			refs[i].piece[k] = (uint32_t)zns_hash(
+				(const uint8_t *)units[i] + k * ZNS_PAGES_PIECE, ZNS_PAGES_PIECE);
 		h->s->put++;
 		h->s->held++;
 	}
@@ -91,6 +96,21 @@ static inline int shelf_get(void *arg, struct zns_pages_ref ref, void *buf, stru
 	h->s->got++;
 	return zns_hash(buf, ZNS_PAGES_UNIT) == ref.hash ? 0 :
 							   zns_fail(err, -EBADMSG, "other bytes");
+}
+
+static inline int shelf_piece(void *arg, const struct zns_pages_ref *ref, uint32_t nr, void *buf,
+			      struct zns_err *err)
+{
+	struct shelves *h = arg;
+
+	if (h->s->get_error)
+		return zns_fail(err, h->s->get_error, "the test says so");
+	memcpy(buf,
+	       h->data + (ref->place - 1) * (size_t)ZNS_PAGES_UNIT + nr * (size_t)ZNS_PAGES_PIECE,
+	       ZNS_PAGES_PIECE);
+	return (uint32_t)zns_hash(buf, ZNS_PAGES_PIECE) == ref->piece[nr] ?
+		       0 :
+		       zns_fail(err, -EBADMSG, "other bytes");
 }
 
 static inline int shelf_hold(void *arg, struct zns_pages_ref ref)
@@ -113,11 +133,28 @@ static inline int shelf_drop(void *arg, struct zns_pages_ref ref)
 	return 0;
 }
 
+static inline bool shelf_dead(void *arg, uint64_t *first, uint64_t *last)
+{
+	struct shelves *h = arg;
+
+	if (!h->s->clean)
+		return false;
+	*first = h->s->cleaned++ * h->s->clean % SLOTS + 1;
+	*last = *first + h->s->clean - 1;
+	return true;
+}
+
 static inline void shelf_open(struct shelves *h, struct zns_mem_store *st)
 {
 	h->s = common(sizeof(*h->s));
 	h->data = common(SLOTS * (size_t)ZNS_PAGES_UNIT);
-	*st = (struct zns_mem_store){ shelf_put, shelf_get, shelf_hold, shelf_drop, h };
+	*st = (struct zns_mem_store){ .put = shelf_put,
+				      .get = shelf_get,
+				      .piece = shelf_piece,
+				      .hold = shelf_hold,
+				      .drop = shelf_drop,
+				      .dead = shelf_dead,
+				      .arg = h };
 }
 
 static inline void shelf_close(struct shelves *h)

@@ -279,6 +279,34 @@ static void killed_in_a_stop(void **state)
 		killed_at(at[i]);
 }
 
+/* Units are moved all the time, and the pager is killed when a copy is written or a place changed.
+ */
+static void killed_moving(void **state)
+{
+	static const char *const at[] = { "60@2", "60@30", "61@1", "61@150" };
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(at); i++) {
+		struct scene s;
+
+		begin(&s, "ZNS_MEM_KILL", at[i]);
+		s.shelves.s->clean = SLOTS;
+		assert_true(dies(&s));
+		next_pager(&s, NULL, NULL);
+		assert_true(moves(&s, 2000));
+		assert_true(s.shelves.s->cleaned > 2);
+		assert_true(all_done(&s));
+		if (s.r->wrong)
+			fail_msg("killed at %s: %lu pages are wrong", at[i],
+				 (unsigned long)s.r->wrong);
+		s.desk->detach = 1;
+		for (int k = 0; k < 1000 && !s.desk->detached; k++)
+			usleep(10000);
+		assert_true(s.desk->detached && !s.desk->failed);
+		assert_int_equal(s.shelves.s->held, 0);
+		end(&s);
+	}
+}
+
 #ifndef __SANITIZE_ADDRESS__
 /* Nobody has the descriptors: the kernel lets the program read zeroes. The control of the above. */
 static void nobody_keeps(void **state)
@@ -303,6 +331,7 @@ static void without(const char *rule, bool hangs, bool wrong)
 
 	begin(&s, "ZNS_MEM_WITHOUT", rule);
 	s.shelves.s->put_us = 3000; /* of a device: there is time for everything to go wrong */
+	s.shelves.s->clean = strcmp(rule, "11") ? 0 : SLOTS;
 	do {
 		hung = !moves_within(&s, 2000, hangs ? CONTROL_S : PATIENCE_S);
 	} while (!hung && !s.r->wrong && times++ < 30);
@@ -338,6 +367,11 @@ static void without_wake(void **state)
 	next_pager(&s, "ZNS_MEM_WITHOUT", "5");
 	assert_false(moves_within(&s, 300, CONTROL_S));
 	end(&s);
+}
+
+static void without_exchange(void **state)
+{
+	without("11", true, true);
 }
 
 static void without_protection(void **state)
@@ -431,6 +465,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(killed_in_state),
+		cmocka_unit_test(killed_moving),
 		cmocka_unit_test(killed_in_a_stop),
 #ifndef __SANITIZE_ADDRESS__ /* once is enough for what must go wrong */
 		cmocka_unit_test(nobody_keeps),
@@ -440,6 +475,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(without_wake),
 		cmocka_unit_test(without_unmapping),
 		cmocka_unit_test(without_protection),
+		cmocka_unit_test(without_exchange),
 		cmocka_unit_test(without_protected_copies),
 #endif
 		cmocka_unit_test(no_room),

@@ -71,6 +71,92 @@ static void wrong_refs(void **state)
 	zns_pages_close(ps, true);
 }
 
+/* A piece is checked by its own hash, and the others are not read. */
+static void pieces(void **state)
+{
+	struct fx *f = *state;
+	struct zns_pages *ps = opened(f, "web", NULL);
+	struct batch *a = batch(0, 3);
+	uint8_t *want = aligned_alloc(4096, U), *buf = aligned_alloc(4096, ZNS_PAGES_PIECE);
+	struct zns_pages_ref r;
+	struct zns_pages_stat st;
+
+	put(ps, a);
+	for (uint32_t u = 0; u < a->n; u++) {
+		paint(want, u);
+		for (uint32_t i = 0; i < ZNS_PAGES_PIECES; i++) {
+			assert_int_equal(zns_pages_get_piece(ps, &a->refs[u], i, buf, NULL), 0);
+			assert_memory_equal(buf, want + (size_t)i * ZNS_PAGES_PIECE,
+					    ZNS_PAGES_PIECE);
+		}
+	}
+	zns_pages_stat(ps, &st);
+	assert_int_equal(st.read_bytes, 3 * U);
+	r = a->refs[1];
+	r.piece[3] ^= 0x80000000;
+	assert_int_equal(zns_pages_get_piece(ps, &r, 3, buf, NULL), -EBADMSG);
+	assert_int_equal(zns_pages_get_piece(ps, &r, 2, buf, NULL), 0);
+	assert_int_equal(zns_pages_get_piece(ps, &r, ZNS_PAGES_PIECES, buf, NULL), -EINVAL);
+	r.place = 1ull << 24;
+	assert_int_equal(zns_pages_get_piece(ps, &r, 0, buf, NULL), -ENOENT);
+	free(want);
+	free(buf);
+	batch_free(a);
+	zns_pages_close(ps, true);
+}
+
+/* Three of four units die everywhere. What lives is moved until little more than that is held. */
+static void cleaned(void **state)
+{
+	struct fx *f = *state;
+	struct zns_pages *ps = opened(f, "web", NULL);
+	struct batch *a = batch(0, 12 * PER_ZONE), *one = batch(0, 1);
+	uint64_t first, last;
+	struct zns_pages_stat st;
+	uint32_t before, moved = 0;
+
+	put(ps, a);
+	assert_false(zns_pages_dead(ps, &first, &last));
+	for (uint32_t i = 0; i < a->n; i++)
+		if (i % 4)
+			assert_int_equal(zns_pages_drop(ps, a->refs[i]), 0);
+	before = zones_of(ps);
+	for (uint32_t turn = 0; turn < 100 && zns_pages_dead(ps, &first, &last); turn++) {
+		uint32_t zones = zones_of(ps);
+
+		for (uint32_t i = 0; i < a->n; i += 4) {
+			struct zns_pages_ref old = a->refs[i];
+
+			if (old.place < first || old.place > last)
+				continue;
+			assert_int_equal(zns_pages_get(ps, old, one->mem, NULL), 0);
+			put(ps, one);
+			a->refs[i] = one->refs[0];
+			assert_int_equal(a->refs[i].hash, old.hash);
+			assert_int_equal(zns_pages_drop(ps, old), 0);
+			moved++;
+		}
+		for (int k = 0; k < 100 && zones_of(ps) >= zones; k++)
+			msleep(10);
+	}
+	zns_pages_stat(ps, &st);
+	assert_true(moved && moved < a->n / 4 * 3);
+	assert_int_equal(st.live_bytes, (uint64_t)a->n / 4 * U);
+	/* 1.3 times, one zone, and the three that are written */
+	assert_true(st.zones < before);
+	assert_true(st.zones <= 3 * 13 / 10 + 1 + 3);
+	for (uint32_t i = 0; i < a->n; i += 4) {
+		struct batch *w = batch(i, 1);
+
+		w->refs[0] = a->refs[i];
+		check(ps, w);
+		batch_free(w);
+	}
+	batch_free(a);
+	batch_free(one);
+	zns_pages_close(ps, true);
+}
+
 /* The broker is killed: reads go on, nothing is reset, and later writes go on too. */
 static void the_broker_dies(void **state)
 {
@@ -112,7 +198,7 @@ static void handed_over(void **state)
 	struct zns_broker b;
 	int pair[2], fds[ZNS_PAGES_FDS], status;
 	char ctl[CMSG_SPACE(sizeof(fds))];
-	struct iovec io = { a->refs, sizeof(a->refs) };
+	struct iovec io = { a->refs, a->n * sizeof(a->refs[0]) };
 	struct msghdr m = {
 		.msg_iov = &io, .msg_iovlen = 1, .msg_control = ctl, .msg_controllen = sizeof(ctl)
 	};
@@ -132,11 +218,11 @@ static void handed_over(void **state)
 		h->cmsg_type = SCM_RIGHTS;
 		h->cmsg_len = CMSG_LEN(sizeof(fds));
 		memcpy(CMSG_DATA(h), fds, sizeof(fds));
-		if (sendmsg(pair[1], &m, 0) != (ssize_t)sizeof(a->refs))
+		if (sendmsg(pair[1], &m, 0) != (ssize_t)io.iov_len)
 			_exit(1);
 		kill(getpid(), SIGKILL);
 	}
-	assert_int_equal(recvmsg(pair[0], &m, 0), sizeof(a->refs));
+	assert_int_equal(recvmsg(pair[0], &m, 0), io.iov_len);
 	memcpy(fds, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(fds));
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFSIGNALED(status));
@@ -245,6 +331,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(handed_over, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(nobody_left, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(there_and_back, fx_setup, fx_teardown),
+		cmocka_unit_test_setup_teardown(cleaned, fx_setup, fx_teardown),
+		cmocka_unit_test_setup_teardown(pieces, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(wrong_refs, fx_setup, fx_teardown),
 		cmocka_unit_test_setup_teardown(more_contexts_than_zones, setup_few, fx_teardown),
 	};

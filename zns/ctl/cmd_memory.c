@@ -173,6 +173,7 @@ static const struct ctl_cmd subs[] = {
 	  "  --idle TIME     hibernate after so long without activity: 10m\n"
 	  "  --dram auto     its part of memory-dram in zns.conf, which all such contexts divide\n"
 	  "  --min SIZE      with auto: never less than that; else 16M\n"
+	  "  --qos RATE      write no faster than that, in MiB/s\n"
 	  "  --no-predict    read nothing before it is asked for\n"
 	  "  --name NAME     of the context; else the container's, or pid-PID\n" CTL_DEV_HELP,
 	  memory_cmd_attach },

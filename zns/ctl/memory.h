@@ -27,6 +27,7 @@ struct memory_wish {
 	const char *what; /* a PID or container */
 	const char *dram, *name, *dev; /* as given; dram NULL: its present size, and some room */
 	uint64_t idle_s; /* it hibernates by itself after so long; 0: never */
+	uint32_t qos_mibps; /* its writes are no faster; 0: no limit */
 	bool no_predict;
 	uint64_t min; /* with --dram auto; 0: not said */
 };

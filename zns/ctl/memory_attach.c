@@ -90,7 +90,10 @@ static int find_target(const char *what, struct docker_running *r, struct zns_er
 int memory_attach(const struct memory_wish *w, char *name, size_t len, struct zns_err *err)
 {
 	struct docker_running t = { 0 };
-	struct docker_pager p = { .dev = w->dev, .idle_s = w->idle_s, .no_predict = w->no_predict };
+	struct docker_pager p = { .dev = w->dev,
+				  .idle_s = w->idle_s,
+				  .qos_mibps = w->qos_mibps,
+				  .no_predict = w->no_predict };
 	struct memory_kernel k;
 	int ret;
 
@@ -125,6 +128,7 @@ int memory_cmd_attach(const struct ctl_cmd *cmd, int argc, char **argv)
 	const struct ctl_opt opts[] = { CTL_TEXT("dram", &w.dram),
 					CTL_TEXT("name", &w.name),
 					CTL_DURATION("idle", &w.idle_s, 1),
+					CTL_RATE("qos", &w.qos_mibps),
 					CTL_FLAG("no-predict", &w.no_predict),
 					CTL_SIZE("min", &w.min, DRAM_MIN),
 					CTL_DEV,

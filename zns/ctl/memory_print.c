@@ -25,8 +25,10 @@ struct json_object *memory_json(const ZnsPb__MemoryStatus *s)
 		"record_units wakes dram resident evicted processes{pid resident evicted evicts why} "
 		"skipped{locked! shared! file! special!} kept evicted_units clean_units "
 		"read_units spare_units zero_faults write_faults clean_writes cancelled lost_units "
-		"auto_total auto_min predict prefetched prefetch_used prefetch_unused "
-		"takeovers attach_stop_ns fault_ns_p50 fault_ns_p99 mechanism missing warning unread "
+		"auto_total auto_min "
+		"predict prefetched prefetch_used prefetch_unused "
+		"takeovers qos_mibps write_rate moved_units attach_stop_ns fault_ns_p50 fault_ns_p99 "
+		"mechanism missing warning unread "
 		"checkpoint");
 
 	json_object_object_add(o, "state", json_object_new_string(state_word(s)));
@@ -146,6 +148,13 @@ void memory_print(const ZnsPb__MemoryStatus *s, bool verbose)
 	       (unsigned long long)s->cancelled);
 	printf("  %llu evictions without a write; %s in memory are as on zones\n",
 	       (unsigned long long)s->clean_units, size(s->kept, a, sizeof(a)));
+	if (s->qos_mibps || s->write_rate || s->moved_units) {
+		printf("  writes %s/s", size(s->write_rate, a, sizeof(a)));
+		if (s->qos_mibps)
+			printf(" of %u MiB/s", s->qos_mibps);
+		printf("; %llu units were moved to empty their zones\n",
+		       (unsigned long long)s->moved_units);
+	}
 	predicted(s);
 	if (s->has_fault_ns_p50)
 		printf("  a fault took %.0f us, one of a hundred more than %.0f us\n",

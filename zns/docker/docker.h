@@ -110,6 +110,7 @@ struct docker_pager {
 	const char *name, *dev; /* of the context; dev NULL: the only one */
 	pid_t pid; /* the first process */
 	uint64_t dram, idle_s; /* bytes; 0: it never hibernates by itself */
+	uint32_t qos_mibps; /* its writes are no faster; 0: no limit */
 	bool no_predict; /* nothing is read before it is asked for */
 	/* The budget is its part of so much, and at least so much; 0: it is fixed. */
 	uint64_t total, min;

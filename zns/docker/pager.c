@@ -39,9 +39,9 @@ static bool keeps(const char *var, size_t len)
 
 int docker_pager_start(const struct docker_pager *p, struct zns_err *err)
 {
-	char prog[PATH_MAX], log[PATH_MAX], pid[16], dram[32], idle[32], fd[16];
+	char prog[PATH_MAX], log[PATH_MAX], pid[16], dram[32], idle[32], fd[16], qos[16];
 	char total[32], min[32];
-	char *argv[19] = { prog,
+	char *argv[21] = { prog,
 			   (char *)"--ready-fd",
 			   fd,
 			   (char *)"--name",
@@ -70,6 +70,11 @@ int docker_pager_start(const struct docker_pager *p, struct zns_err *err)
 	if (p->dev) {
 		argv[n++] = (char *)"--dev";
 		argv[n++] = (char *)p->dev;
+	}
+	if (p->qos_mibps) {
+		snprintf(qos, sizeof(qos), "%u", p->qos_mibps);
+		argv[n++] = (char *)"--qos";
+		argv[n++] = qos;
 	}
 	if (p->no_predict)
 		argv[n++] = (char *)"--no-predict";

@@ -89,7 +89,7 @@ int zns_mem_adopt(struct zns_mem *m, pid_t pid, int uffd, const struct zns_mem_g
 	}
 	if (ret) {
 		for (size_t i = 0; i < nr; i++)
-			m->store.drop(m->store.arg, (struct zns_pages_ref){ g[i].place, 0 });
+			m->store.drop(m->store.arg, (struct zns_pages_ref){ .place = g[i].place });
 		if (p)
 			proc_put(p);
 		return ret;
@@ -118,7 +118,7 @@ static int settle_unit(struct proc *p, struct unit *u, uint64_t base, void *arg)
 
 	return STATE(u->word) != U_ZONE || may_be_out(s->places, base) ?
 		       0 :
-		       unit_load(p, u, base, s->buf, false);
+		       unit_load(p, u, base, s->buf, false, NULL);
 }
 
 /*

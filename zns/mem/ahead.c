@@ -110,12 +110,12 @@ void ahead_fetch(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, en
 	if (STATE(word) != U_ZONE || m->end)
 		return;
 	if (kind == FETCH) {
-		if (!has_room(m) || unit_load(p, u, base, buf, true))
+		if (!has_room(m) || unit_load(p, u, base, buf, true, NULL))
 			return;
 		m->sh->ahead_units++;
 		return;
 	}
-	ref = (struct zns_pages_ref){ PLACE(word), u->hash };
+	ref = unit_ref(p, u, word);
 	if (spare_has(p, u, ref, SPARE_AHEAD) || spare_has(p, u, ref, SPARE_OUT))
 		return;
 	/* its place may be given up meanwhile: then it is not found, or its bytes are others */

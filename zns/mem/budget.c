@@ -263,7 +263,7 @@ void *evictor_run(void *arg)
 			 * so
 			 */
 			m->slow = ms > TICK_MS;
-			if (m->slow && m->messages)
+			if (clean_some(m) || (m->slow && m->messages))
 				ms = TICK_MS;
 		}
 		hiber_wait(m, ms);

@@ -120,6 +120,16 @@ void zns_mem_limit(struct zns_mem *m, uint64_t dram)
 	hiber_rouse(m);
 }
 
+void zns_mem_set_rate(struct zns_mem *m, uint32_t mibps)
+{
+	m->sh->rate_mibps = mibps;
+}
+
+uint32_t zns_mem_rate(const struct zns_mem *m)
+{
+	return m->sh->rate_mibps;
+}
+
 void zns_mem_predict(struct zns_mem *m, bool on)
 {
 	m->sh->no_predict = !on;

@@ -24,7 +24,7 @@ static int bring(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	if (STATE(u->word) == U_RES || unit_unkeep(p, u, U_RES))
 		return 0;
 	b->found++;
-	ret = unit_load(p, u, base, b->buf, false);
+	ret = unit_load(p, u, base, b->buf, false, NULL);
 	if (ret && !p->gone && ret != -ESRCH)
 		b->error = ret;
 	return b->error;

@@ -12,11 +12,11 @@
 
 #define MESSAGES 16
 
-static void drop_ref(struct proc *p, uint64_t word, uint64_t hash)
+static void drop_place(struct proc *p, uint64_t word)
 {
 	struct zns_mem_store *st = &p->m->store;
 
-	st->drop(st->arg, (struct zns_pages_ref){ PLACE(word), hash });
+	st->drop(st->arg, (struct zns_pages_ref){ .place = PLACE(word) });
 }
 
 /* The memory of these pages is not what it was: they come from nowhere any more. */
@@ -44,10 +44,8 @@ static void forget_pages(struct proc *p, struct unit *u, uint32_t mask, bool rem
 	u->pages &= ~mask;
 	/* in DROP and LOADING somebody else will see to it */
 	if (STATE(word) == U_ZONE && !(u->pages & 0xffff)) {
-		uint64_t hash = u->hash;
-
 		u->word = WORD(U_RES, 0);
-		drop_ref(p, word, hash);
+		drop_place(p, word);
 	}
 	if (mask)
 		unit_stamp(u);
@@ -94,7 +92,7 @@ static void move_pages(struct proc *p, struct unit *u, uint64_t base, uint32_t m
 {
 	struct zns_mem_store *st = &p->m->store;
 	struct unit *to = unit_at(p, base + delta);
-	struct zns_pages_ref ref = { PLACE(u->word), u->hash };
+	struct zns_pages_ref ref = unit_ref(p, u, u->word);
 
 	mask &= u->pages & 0xffff;
 	if (!mask)
@@ -108,7 +106,7 @@ static void move_pages(struct proc *p, struct unit *u, uint64_t base, uint32_t m
 		}
 	}
 	st->hold(st->arg, ref);
-	to->hash = u->hash;
+	unit_note(p, to, &ref);
 	to->pages = mask;
 	to->word = WORD(U_ZONE, ref.place);
 	if (to->addr)
@@ -146,7 +144,7 @@ static int inherit(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	struct zns_mem_store *st = &p->m->store;
 	struct unit *c = &child->u[u - p->u];
 	uint64_t word = u->word;
-	struct zns_pages_ref ref = { PLACE(word), u->hash };
+	struct zns_pages_ref ref = unit_ref(p, u, word);
 
 	if (!HAS_PLACE(word) || !(u->pages & 0xffff))
 		return 0;
@@ -157,7 +155,7 @@ static int inherit(struct proc *p, struct unit *u, uint64_t base, void *arg)
 		st->drop(st->arg, ref);
 		return 0;
 	}
-	c->hash = u->hash;
+	unit_note(child, c, &ref);
 	c->pages = u->pages & 0xffff;
 	c->addr = u->addr;
 	c->word = WORD(STATE(word) == U_CLEAN ? U_CLEAN : U_ZONE, ref.place);

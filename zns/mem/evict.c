@@ -137,7 +137,7 @@ static void commit(struct proc *p, struct victim *v, struct zns_pages_ref ref)
 	pthread_rwlock_rdlock(&p->ev);
 	v->out = p->gone || v->u->word != old;
 	if (!v->out) { /* it may become RES until the exchange, but no other's */
-		v->u->hash = ref.hash;
+		unit_note(p, v->u, &ref);
 		v->u->addr = 0;
 		v->u->pages = v->mask | pages_of(v->base, v->start, v->end) << 16;
 		v->out = !atomic_compare_exchange_strong(&v->u->word, &old,
@@ -365,8 +365,7 @@ int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place 
 			withdraw(p, &v[i], U_WRITE);
 			continue;
 		}
-		g.b.ref[i] = v[i].kept ? (struct zns_pages_ref){ PLACE(v[i].kept), v[i].u->hash } :
-					 got[n++];
+		g.b.ref[i] = v[i].kept ? unit_ref(p, v[i].u, v[i].kept) : got[n++];
 	}
 	memcpy(g.b.v, v, nr * sizeof(*v));
 	ret = let_go(&g, nr_out, err);

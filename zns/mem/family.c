@@ -108,7 +108,7 @@ static int try_unit(struct proc *p, struct unit *u, uint64_t base, void *arg)
 		return 0;
 	if (unit_unkeep(p, u, U_BUSY))
 		unit_release(p, u, base);
-	unit_load(p, u, base, t->buf, false);
+	unit_load(p, u, base, t->buf, false, NULL);
 	t->found = try_page(p, t->as, base + (uint64_t)__builtin_ctz(mask) * PAGE);
 	return t->found >= 0 || !t->left-- ? 1 : 0;
 }

@@ -13,6 +13,7 @@
 
 #include "hiber.h"
 
+#define IN_ORDER_MS 50 /* so long ago the unit before came back, if a thread goes on in order */
 #define TRIES_NOMEM 1000 /* of 10 ms: the process's cgroup is full */
 
 static void nap(long us)
@@ -250,22 +251,90 @@ static int fill(struct proc *p, void *arg)
 	return atomic_compare_exchange_strong(&f->u->word, &f->word, to) ? 0 : -ESTALE;
 }
 
-static int load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, bool keep)
+static void latency(struct zns_mem *m, struct fault *f)
+{
+	uint64_t ns = zns_mono_ns() - f->since_ns;
+
+	if (!f->since_ns)
+		return;
+	m->stall_ns += ns;
+	m->latency_ns[m->latencies++ % LATENCIES] = (uint32_t)zns_min(ns, (uint64_t)UINT32_MAX);
+	f->since_ns = 0;
+}
+
+/* The one page @addr; fill() leaves it out then. */
+struct first {
+	struct filling *f;
+	uint64_t addr;
+	uint32_t bit;
+};
+
+static int fill_first(struct proc *p, void *arg)
+{
+	struct first *g = arg;
+	struct filling *f = g->f;
+	uint64_t done;
+	int ret;
+
+	if (f->u->word != f->word || !(f->u->pages & g->bit))
+		return -ESTALE;
+	ret = mem_uffd_copy(p->uffd, g->addr, f->buf, PAGE, f->keep && !mem_without(RULE_CLEAN),
+			    &done);
+	if (!ret)
+		f->done |= g->bit;
+	return ret;
+}
+
+/* Whoever comes from the unit before wants all of this one: one read is faster than two. */
+static bool in_order(struct proc *p, const struct unit *u, uint64_t base, uint64_t addr)
+{
+	const struct unit *before = u - 1;
+
+	return addr == base && !u->addr && u > p->u && before->stamp && !ON_ZONE(before->word) &&
+	       now_ms() - before->stamp < IN_ORDER_MS;
+}
+
+/*
+ * The page that a thread waits for comes before the rest of its unit: to read 4 KiB takes half the
+ * time of 64 KiB. The rest follows at once, since what is beside it is wanted soon.
+ */
+static void load_first(struct proc *p, struct filling *f, uint8_t *buf, struct fault *fault)
+{
+	struct zns_mem_store *st = &p->m->store;
+	uint32_t nr = (uint32_t)((fault->addr - f->base) / PAGE);
+	struct first g = { .f = f, .addr = fault->addr, .bit = 1U << nr };
+	struct zns_pages_ref ref = unit_ref(p, f->u, f->word);
+
+	if (!st->piece || !(f->u->pages & 0xffff & g.bit) ||
+	    in_order(p, f->u, f->base, fault->addr))
+		return;
+	/* an error is told when all of it is read */
+	if (st->piece(st->arg, &ref, nr, buf, NULL) || fault_repeat(p, fill_first, &g))
+		return;
+	mem_uffd_wake(p->uffd, fault->addr, fault->addr + PAGE);
+	latency(p->m, fault);
+}
+
+static int load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, bool keep,
+		struct fault *fault)
 {
 	struct zns_mem_store *st = &p->m->store;
 	struct zns_err err = ZNS_ERR_INIT;
 	struct filling f = {
 		.u = u, .base = base, .word = u->word, .buf = buf, .keep = keep && !u->addr
 	};
-	struct zns_pages_ref ref = { PLACE(f.word), u->hash };
+	struct zns_pages_ref ref = unit_ref(p, u, f.word);
 	int ret = 0;
 
 	if (STATE(f.word) != U_LOADING)
 		return 0;
-	if (!spare_take(p, u, ref, buf))
-		ret = st->get(st->arg, ref, buf, &err);
-	else
+	if (spare_take(p, u, ref, buf)) {
 		p->m->sh->spare_units++;
+	} else {
+		if (fault)
+			load_first(p, &f, buf, fault);
+		ret = st->get(st->arg, ref, buf, &err);
+	}
 	if (u->word != f.word)
 		return 0; /* unmapped or moved meanwhile; its place may be gone, too */
 	if (ret && mem_without(RULE_HASH)) {
@@ -306,27 +375,23 @@ static int load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, boo
 	return ret;
 }
 
-int unit_load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, bool keep)
+int unit_load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, bool keep,
+	      struct fault *f)
 {
 	uint64_t word = u->word;
 	int ret;
 
-	if (STATE(word) != U_ZONE ||
-	    !atomic_compare_exchange_strong(&u->word, &word, WORD(U_LOADING, PLACE(word))))
-		return 0;
+	do { /* its place may change meanwhile */
+		if (STATE(word) != U_ZONE)
+			return 0;
+	} while (!atomic_compare_exchange_strong(&u->word, &word, WORD(U_LOADING, PLACE(word))));
 	mem_reached(U_LOADING);
-	ret = load(p, u, base, buf, keep && !p->m->keep_unreadable && !mem_without(RULE_KEEP));
+	ret = load(p, u, base, buf, keep && !p->m->keep_unreadable && !mem_without(RULE_KEEP), f);
 	unit_stamp(u);
 	mem_uffd_wake(p->uffd, base, base + UNIT);
+	if (f && !ret)
+		latency(p->m, f);
 	return ret;
-}
-
-static void latency(struct zns_mem *m, uint64_t since_ns)
-{
-	uint64_t ns = zns_mono_ns() - since_ns;
-
-	m->stall_ns += ns;
-	m->latency_ns[m->latencies++ % LATENCIES] = (uint32_t)zns_min(ns, (uint64_t)UINT32_MAX);
 }
 
 /* A page of a unit in memory: a hole, or protected. */
@@ -363,17 +428,17 @@ static void answer_resident(struct fault *f, struct unit *u, uint64_t base)
 	unit_release(p, u, base);
 }
 
-static void answer_zone(const struct fault *f, struct unit *u, uint64_t base, uint8_t *buf)
+static void answer_zone(struct fault *f, struct unit *u, uint64_t base, uint8_t *buf)
 {
 	struct proc *p = f->p;
-	struct zns_pages_ref ref = { PLACE(u->word), u->hash };
+	struct zns_pages_ref ref = unit_ref(p, u, u->word);
 	bool predicted = spare_has(p, u, ref, SPARE_AHEAD);
 
 	/* who is about to write would have to ask again */
-	if (unit_load(p, u, base, buf, f->kind != FAULT_FIRST_WRITE))
+	if (unit_load(p, u, base, buf, f->kind != FAULT_FIRST_WRITE,
+		      f->kind == FAULT_LOAD ? NULL : f))
 		return;
 	p->m->sh->read_units++;
-	latency(p->m, f->since_ns);
 	if (f->kind == FAULT_LOAD)
 		return;
 	hiber_touched(p, base);
@@ -389,13 +454,13 @@ static void answer(struct fault *f, uint8_t *buf)
 	if (f->kind == FAULT_STRAY) {
 		s = stray_at(p, f->addr);
 		if (s)
-			unit_load(p, s, s->addr, buf, false);
+			unit_load(p, s, s->addr, buf, false, NULL);
 		return;
 	}
 	s = stray_at(p, f->addr);
 	if (s) {
 		p->m->sh->read_units++;
-		unit_load(p, s, s->addr, buf, false);
+		unit_load(p, s, s->addr, buf, false, f);
 		mem_uffd_wake(p->uffd, f->addr, f->addr + PAGE);
 		return;
 	}

@@ -43,7 +43,7 @@ static int recover(struct proc *p, struct unit *u, uint64_t base, void *arg)
 {
 	struct zns_mem_store *st = &p->m->store;
 	uint64_t word = u->word;
-	struct zns_pages_ref ref = { PLACE(word), u->hash };
+	struct zns_pages_ref ref = unit_ref(p, u, word);
 
 	if (!HAS_PLACE(word)) {
 		u->word = WORD(U_RES, 0);

@@ -64,6 +64,15 @@ struct unit {
 	_Atomic uint64_t addr; /* of a stray: where its first page is; else 0 */
 };
 
+/* Beside each unit: what zns/pages.h wants to check it with. Written before the word. */
+struct unit_check {
+	uint32_t piece[ZNS_PAGES_PIECES];
+};
+
+/* What mem_reached() is told beside states: cleaning has written copies, has moved a unit. */
+#define REACHED_COPIED 60
+#define REACHED_MOVED 61
+
 #define WORD(state, place) ((uint64_t)(state) << 48 | (place))
 #define STATE(word) ((enum unit_state)((word) >> 48))
 #define PLACE(word) ((word) & ((1ULL << 48) - 1))
@@ -108,10 +117,11 @@ struct shared_hiber {
 /* The context, for a successor. */
 struct shared {
 	uint32_t version, procs_max;
+	_Atomic uint32_t rate_mibps; /* of writes; 0: no limit */
 	char name[ZNS_NAME_MAX + 1];
-	_Atomic uint64_t dram, evicted_units, clean_units, read_units, zero_faults, write_faults,
-		clean_writes, cancelled, lost_units, takeovers, spare_units, ahead_units,
-		ahead_used, ahead_unused;
+	_Atomic uint64_t dram, evicted_units, clean_units, moved_units, read_units, zero_faults,
+		write_faults, clean_writes, cancelled, lost_units, takeovers, spare_units,
+		ahead_units, ahead_used, ahead_unused;
 	_Atomic uint32_t no_predict;
 	_Atomic uint64_t auto_total, auto_min; /* 0: the budget is fixed */
 	struct shared_proc proc[PROCS_MAX];
@@ -149,6 +159,7 @@ struct proc {
 	int pidfd, uffd, maps, pagemap, mem, table; /* mem: /proc/PID/mem */
 	struct ring ring;
 	struct unit *u; /* of the whole address space; then the strays */
+	struct unit_check *checks; /* of each of these */
 	_Atomic uint32_t nr_strays; /* slots that may be in use */
 	pthread_rwlock_t ev;
 	_Atomic int refs;
@@ -256,6 +267,7 @@ struct zns_mem {
 	long tick_ms;
 	_Atomic bool messages, slow; /* since the last look; the evictor's next one is far */
 	uint64_t pause_until_ns;
+	uint64_t clean_after_ns; /* nothing is cleaned before */
 	struct hiber hiber;
 };
 
@@ -265,6 +277,9 @@ struct unit *stray_at(struct proc *p, uint64_t addr); /* NULL: none has that pag
 struct unit *stray_nr(struct proc *p, uint32_t i);
 bool stray_near(struct proc *p, uint64_t start, uint64_t end);
 struct unit *stray_new(struct proc *p, uint64_t addr); /* NULL: no room */
+/* Where it is, by a word of it that was read before. */
+struct zns_pages_ref unit_ref(struct proc *p, const struct unit *u, uint64_t word);
+void unit_note(struct proc *p, struct unit *u, const struct zns_pages_ref *ref); /* but the place */
 bool unit_move(struct unit *u, enum unit_state from, enum unit_state to); /* without a place */
 /* From CLEAN, and its place is given up. Its pages stay protected, which costs a message. */
 bool unit_unkeep(struct proc *p, struct unit *u, enum unit_state to);
@@ -337,9 +352,10 @@ void workers_end(struct zns_mem *m);
 int fault_repeat(struct proc *p, int (*once)(struct proc *p, void *arg), void *arg);
 /* For who owns a unit in BUSY: lift its protection, and make it RES. */
 void unit_release(struct proc *p, struct unit *u, uint64_t base);
-/* Read back a unit or stray that is on a zone, into CLEAN (@keep) if that can be. 0: it is in
- * memory, or was somebody else's. */
-int unit_load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, bool keep);
+/* Read back a unit or stray that is on a zone, into CLEAN (@keep) if that can be; first of all the
+ * page that @f waits for, if not NULL. 0: it is in memory, or was somebody else's. */
+int unit_load(struct proc *p, struct unit *u, uint64_t base, uint8_t *buf, bool keep,
+	      struct fault *f);
 
 /* --- ahead.c --- */
 /* A unit was read for who waited for it; @predicted: a copy of it was there. */
@@ -412,6 +428,9 @@ int evict(struct proc *p, struct victim *v, unsigned int nr, const struct place 
 /* What the process had no time to drop. -EINPROGRESS: it has none now. */
 #define REST_MS 2000 /* enough, if it goes on just now */
 int evict_rest(struct proc *p, unsigned int limit_ms);
+
+/* --- clean.c --- */
+bool clean_some(struct zns_mem *m);
 
 /* --- budget.c --- */
 void *evictor_run(void *m);

@@ -185,9 +185,10 @@ static int let_go(struct proc *p, struct unit *u, uint64_t base, void *arg)
 {
 	struct zns_mem_store *st = &p->m->store;
 
-	if (HAS_PLACE(u->word))
-		st->drop(st->arg, (struct zns_pages_ref){ PLACE(u->word), u->hash });
-	u->word = WORD(U_RES, 0);
+	uint64_t word = atomic_exchange(&u->word, WORD(U_RES, 0));
+
+	if (HAS_PLACE(word))
+		st->drop(st->arg, (struct zns_pages_ref){ .place = PLACE(word) });
 	return 0;
 }
 

@@ -31,7 +31,7 @@ static void bring(struct replay *r, uint32_t i, uint8_t *buf)
 	if (!u || STATE(u->word) != U_ZONE || record_leave_out(r->m, i))
 		return;
 	r->left -= (int64_t)UNIT;
-	unit_load(p, u, base, buf, true);
+	unit_load(p, u, base, buf, true, NULL);
 }
 
 static void *reader(void *arg)

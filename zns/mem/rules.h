@@ -18,6 +18,7 @@ enum mem_rule {
 	RULE_HASH = 8, /* what cannot be read is never zeroes */
 	RULE_SEAL_RING = 40, /* no ring is in a process that is dumped */
 	RULE_CLEAN = 9, /* what keeps its place is protected from the instant in which it is back */
+	RULE_MOVE = 11, /* cleaning changes a place only if nobody else changed the unit */
 	RULE_KEEP = 10, /* what comes back keeps its place; without it only more is written */
 	RULE_HEIRS = 11, /* memory whose first process has ended may have others */
 	RULE_OWN_AREAS = 12, /* a child has nothing of areas that were not copied */

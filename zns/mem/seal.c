@@ -149,7 +149,7 @@ static int list_unit(struct proc *p, struct unit *u, uint64_t base, void *arg)
 {
 	struct listing *l = arg;
 	uint64_t word = u->word;
-	struct zns_mem_unit one = { .addr = base, .ref = { PLACE(word), u->hash } };
+	struct zns_mem_unit one = { .addr = base, .ref = unit_ref(p, u, word) };
 
 	if (!HAS_PLACE(word))
 		return 0;

@@ -93,6 +93,8 @@ static void counters(const struct zns_mem *m, ZnsPb__MemoryStatus *st)
 	st->takeovers = sh->takeovers;
 	st->has_clean_units = st->has_clean_writes = st->has_kept = true;
 	st->clean_units = sh->clean_units;
+	st->has_moved_units = true;
+	st->moved_units = sh->moved_units;
 	st->clean_writes = sh->clean_writes;
 	st->has_spare_units = st->has_prefetched = st->has_predict = true;
 	st->has_prefetch_used = st->has_prefetch_unused = true;

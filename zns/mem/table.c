@@ -3,8 +3,10 @@
  * The table of a process: a struct unit for each 64 KiB of its address space, found by address, in
  * a sparse memfd. A page of it is there when a unit in its 8 MiB was ever looked at. Behind it are
  * strays: units that mremap() moved to an address that is no multiple of 64 KiB. They are read back
- * soon.
+ * soon. Behind all of them is what their content is checked with, so that who looks through many
+ * units touches little memory.
  */
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
@@ -12,6 +14,7 @@
 
 #define UNITS (1ULL << (47 - 16))
 #define TABLE ((UNITS + STRAYS_MAX) * sizeof(struct unit)) /* bytes, of address space */
+#define CHECKS ((UNITS + STRAYS_MAX) * sizeof(struct unit_check)) /* behind it */
 
 uint32_t now_ms(void)
 {
@@ -85,6 +88,20 @@ struct unit *stray_new(struct proc *p, uint64_t addr)
 	return s;
 }
 
+struct zns_pages_ref unit_ref(struct proc *p, const struct unit *u, uint64_t word)
+{
+	struct zns_pages_ref ref = { .place = PLACE(word), .hash = u->hash };
+
+	memcpy(ref.piece, p->checks[u - p->u].piece, sizeof(ref.piece));
+	return ref;
+}
+
+void unit_note(struct proc *p, struct unit *u, const struct zns_pages_ref *ref)
+{
+	u->hash = ref->hash;
+	memcpy(p->checks[u - p->u].piece, ref->piece, sizeof(ref->piece));
+}
+
 bool unit_move(struct unit *u, enum unit_state from, enum unit_state to)
 {
 	uint64_t old = WORD(from, 0);
@@ -99,11 +116,12 @@ bool unit_unkeep(struct proc *p, struct unit *u, enum unit_state to)
 {
 	struct zns_mem_store *st = &p->m->store;
 	uint64_t word = u->word;
-	struct zns_pages_ref ref = { PLACE(word), u->hash };
 
-	if (STATE(word) != U_CLEAN || !atomic_compare_exchange_strong(&u->word, &word, WORD(to, 0)))
-		return false;
-	st->drop(st->arg, ref);
+	do { /* its place may change meanwhile */
+		if (STATE(word) != U_CLEAN)
+			return false;
+	} while (!atomic_compare_exchange_strong(&u->word, &word, WORD(to, 0)));
+	st->drop(st->arg, (struct zns_pages_ref){ .place = PLACE(word) });
 	return true;
 }
 
@@ -117,25 +135,26 @@ int table_make(int *fd)
 	*fd = memfd_create("zns-mem table", MFD_CLOEXEC);
 	if (*fd < 0)
 		return -errno;
-	return ftruncate(*fd, (off_t)TABLE) ? -errno : 0;
+	return ftruncate(*fd, (off_t)(TABLE + CHECKS)) ? -errno : 0;
 }
 
 int table_map(struct proc *p)
 {
-	void *at = mmap(NULL, TABLE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, p->table,
-			0);
+	void *at = mmap(NULL, TABLE + CHECKS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+			p->table, 0);
 
 	if (at == MAP_FAILED)
 		return -errno;
-	madvise(at, TABLE, MADV_DONTDUMP);
+	madvise(at, TABLE + CHECKS, MADV_DONTDUMP);
 	p->u = at;
+	p->checks = (struct unit_check *)(p->u + UNITS + STRAYS_MAX);
 	return 0;
 }
 
 void table_unmap(struct proc *p)
 {
 	if (p->u)
-		munmap(p->u, TABLE);
+		munmap(p->u, TABLE + CHECKS);
 	p->u = NULL;
 }
 
@@ -150,9 +169,12 @@ int table_each(struct proc *p,
 
 		if (data < 0)
 			return errno == ENXIO ? 0 : -errno;
+		if (data >= end)
+			return 0;
 		hole = lseek(p->table, data, SEEK_HOLE);
 		if (hole < 0)
 			return -errno;
+		hole = zns_min(hole, end);
 		for (uint64_t i = (uint64_t)data / sizeof(struct unit);
 		     !ret && i < (uint64_t)hole / sizeof(struct unit); i++) {
 			struct unit *u = &p->u[i];

@@ -14,6 +14,7 @@
 #define WRITES_MS 200u /* the same while there are puts */
 #define WRITES_NS 2000000000ull /* so long after the last one */
 #define AGAIN_NS 1000000000ull /* between two attempts to find a broker */
+#define RATE_NS 1000000000ull /* over which a rate is measured */
 #define FREE_AT_ONCE 64u
 
 static int lost(struct zns_pages *ps, struct zns_err *err)
@@ -88,7 +89,7 @@ int pages_connect(struct zns_pages *ps, struct zns_err *err)
 	for (i = 0; !ret && i < r->memory->n_zones; i++) {
 		ret = zns_session_slot(ps->s.dev, r->memory->zones[i], &slot, err);
 		if (!ret)
-			pages_got_zone(ps, slot.zone, slot.group, slot.start, false);
+			pages_got_zone(ps, &slot, slot.start, false);
 	}
 	zns_pb__response__free_unpacked(r, NULL);
 	ps->connected = !ret;
@@ -162,7 +163,7 @@ int pages_ask_zone(struct zns_pages *ps, struct lane *l, struct zns_err *err)
 			l->wp = 0;
 			l->capacity = slot.capacity;
 			l->epoch = ps->epoch;
-			pages_got_zone(ps, slot.zone, slot.group, 0, true);
+			pages_got_zone(ps, &slot, 0, true);
 		}
 	} else if (ret == -EBUSY) {
 		ret = err ? (err->code = -EAGAIN) : -EAGAIN;
@@ -183,6 +184,22 @@ static void note_busy(struct zns_pages *ps, const ZnsPb__Response *r)
 		l->busy = busy;
 	}
 	ps->give_way = r->give_way;
+	pages_named(ps, r->named_zones, r->n_named_zones);
+}
+
+/* Under `ask`. Time in which nothing is written says nothing of the rate. */
+static void measure(struct zns_pages *ps)
+{
+	uint64_t now = zns_mono_ns(), written = ps->written;
+
+	if (now - ps->put_ns > RATE_NS || now - ps->rate_ns > 3 * RATE_NS) {
+		ps->rate_ns = now;
+		ps->rate_from = written;
+	} else if (now - ps->rate_ns >= RATE_NS) {
+		ps->rate = (written - ps->rate_from) * 1000000 / ((now - ps->rate_ns) / 1000);
+		ps->rate_ns = now;
+		ps->rate_from = written;
+	}
 }
 
 /* Reports, and asks who works where; no more often than that. */
@@ -198,6 +215,7 @@ int pages_step(struct zns_pages *ps, uint64_t older_than_ns, struct zns_err *err
 	pthread_mutex_lock(&ps->ask);
 	if (!ps->step_ns || zns_mono_ns() - ps->step_ns >= older_than_ns ||
 	    ps->written >= ps->ask_at) {
+		measure(ps);
 		zns_pages_stat(ps, &st);
 		for (i = 0; i < ps->nr_lanes; i++)
 			groups[i] = ps->lanes[i].group;

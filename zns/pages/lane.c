@@ -68,6 +68,16 @@ static const void *gather(struct lane *l, uint32_t nr)
 	return l->stage;
 }
 
+static void describe(const uint8_t *unit, struct zns_pages_ref *ref, uint64_t place)
+{
+	uint64_t piece[ZNS_PAGES_PIECES];
+
+	ref->place = place;
+	ref->hash = zns_hash_pieces(unit, ZNS_PAGES_UNIT, ZNS_PAGES_PIECE, piece);
+	for (uint32_t i = 0; i < ZNS_PAGES_PIECES; i++)
+		ref->piece[i] = (uint32_t)piece[i];
+}
+
 /* One command. The hash is of what is given to the device. */
 static int write_chunk(struct lane *l, struct zns_err *err)
 {
@@ -79,10 +89,8 @@ static int write_chunk(struct lane *l, struct zns_err *err)
 	int ret;
 
 	for (i = 0; i < nr; i++)
-		l->refs[l->done + i] = (struct zns_pages_ref){
-			.place = pages_place(l->zone, (uint32_t)(l->wp / ZNS_PAGES_UNIT) + i),
-			.hash = zns_hash(from + (size_t)i * ZNS_PAGES_UNIT, ZNS_PAGES_UNIT)
-		};
+		describe(from + (size_t)i * ZNS_PAGES_UNIT, &l->refs[l->done + i],
+			 pages_place(l->zone, (uint32_t)(l->wp / ZNS_PAGES_UNIT) + i));
 	zns_bucket_take(ps->bucket, len);
 	after_reads(l);
 	ret = zns_dev_write(ps->s.dev, l->zone, l->wp, from, len, err);

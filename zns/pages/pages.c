@@ -360,34 +360,78 @@ int zns_pages_put(struct zns_pages *ps, const void *const units[], uint32_t n,
 	return ret;
 }
 
+void zns_pages_rate(struct zns_pages *ps, uint32_t mibps)
+{
+	pthread_mutex_lock(&ps->ask);
+	ps->qos_mibps = mibps;
+	pthread_mutex_unlock(&ps->ask);
+	zns_bucket_set(ps->bucket, mibps);
+}
+
 /* ---- reading ---- */
 
-int zns_pages_get(struct zns_pages *ps, struct zns_pages_ref ref, void *buf, struct zns_err *err)
+/* @len bytes of a unit from @off on. */
+static int read_part(struct zns_pages *ps, uint64_t place, uint32_t off, void *buf, uint32_t len,
+		     struct zns_err *err)
 {
-	struct zns_err local = ZNS_ERR_INIT;
 	uint32_t zone, unit, group;
 	int ret;
 
-	if (!err)
-		err = &local;
-	if (!pages_where(ps, ref.place, &zone, &unit))
+	if (!pages_where(ps, place, &zone, &unit))
 		return zns_fail(err, -EINVAL, "no unit has the place %#llx",
-				(unsigned long long)ref.place);
+				(unsigned long long)place);
 	group = pages_pin(ps, zone, unit, &ret);
 	if (ret)
 		return zns_fail(err, ret, "unit %u of zone %u is not this context's", unit, zone);
 	if (group < ps->reading_nr)
 		ps->reading[group]++;
-	ret = zns_dev_read(ps->s.dev, zone, (uint64_t)unit * ZNS_PAGES_UNIT, buf, ZNS_PAGES_UNIT,
-			   err);
+	ret = zns_dev_read(ps->s.dev, zone, (uint64_t)unit * ZNS_PAGES_UNIT + off, buf, len, err);
 	if (group < ps->reading_nr)
 		ps->reading[group]--;
 	pages_unpin(ps, zone);
 	if (ret)
 		return err->code = -EIO;
-	ps->read += ZNS_PAGES_UNIT;
-	if (zns_hash(buf, ZNS_PAGES_UNIT) != ref.hash)
-		return zns_fail(err, -EBADMSG, "unit %u of zone %u is not what was written", unit,
-				zone);
+	ps->read += len;
 	return 0;
+}
+
+static int other_bytes(const struct zns_pages *ps, uint64_t place, struct zns_err *err)
+{
+	uint32_t zone = 0, unit = 0;
+
+	pages_where(ps, place, &zone, &unit);
+	return zns_fail(err, -EBADMSG, "unit %u of zone %u is not what was written", unit, zone);
+}
+
+int zns_pages_get(struct zns_pages *ps, struct zns_pages_ref ref, void *buf, struct zns_err *err)
+{
+	struct zns_err local = ZNS_ERR_INIT;
+	int ret;
+
+	if (!err)
+		err = &local;
+	ret = read_part(ps, ref.place, 0, buf, ZNS_PAGES_UNIT, err);
+	if (ret)
+		return ret;
+	return zns_hash(buf, ZNS_PAGES_UNIT) == ref.hash ? 0 : other_bytes(ps, ref.place, err);
+}
+
+int zns_pages_get_piece(struct zns_pages *ps, const struct zns_pages_ref *ref, uint32_t nr,
+			void *buf, struct zns_err *err)
+{
+	struct zns_err local = ZNS_ERR_INIT;
+	int ret;
+
+	if (!err)
+		err = &local;
+	if (nr >= ZNS_PAGES_PIECES)
+		return zns_fail(err, -EINVAL, "a unit has %u pieces", ZNS_PAGES_PIECES);
+	if (ZNS_PAGES_PIECE % ps->s.dev->geo.block_size)
+		return zns_fail(err, -EOPNOTSUPP, "blocks of %u bytes", ps->s.dev->geo.block_size);
+	ret = read_part(ps, ref->place, nr * ZNS_PAGES_PIECE, buf, ZNS_PAGES_PIECE, err);
+	if (ret)
+		return ret;
+	return (uint32_t)zns_hash(buf, ZNS_PAGES_PIECE) == ref->piece[nr] ?
+		       0 :
+		       other_bytes(ps, ref->place, err);
 }

@@ -21,11 +21,13 @@
 struct pages_zone {
 	uint32_t live; /* counts on its units */
 	uint32_t units; /* written */
+	uint32_t room; /* units that fit */
 	uint32_t pins; /* reads under way */
 	uint32_t group;
 	bool have; /* it is this context's */
 	bool open; /* a lane writes it */
 	bool freeing; /* it is being given back */
+	bool named; /* by a checkpoint: it stays after that */
 };
 
 /* One group that is written, one zone at a time. */
@@ -66,6 +68,9 @@ struct zns_pages {
 	pthread_mutex_t ask;
 	bool connected;
 	uint64_t step_ns; /* when the broker was last asked who works */
+	uint64_t rate_ns, rate_from; /* when the rate was last measured, and what was written then
+				      */
+	_Atomic uint64_t rate; /* bytes per second */
 	uint64_t ask_at; /* asked again when so much has been written */
 	char refused[400]; /* what it said against writes then; "": nothing */
 	uint32_t *over, nr_over, max_over; /* zones to be named as done */
@@ -93,7 +98,8 @@ struct zns_pages {
 /* place.c */
 uint64_t pages_place(uint32_t zone, uint32_t unit);
 bool pages_where(const struct zns_pages *ps, uint64_t place, uint32_t *zone, uint32_t *unit);
-void pages_got_zone(struct zns_pages *ps, uint32_t zone, uint32_t group, uint64_t wp, bool open);
+void pages_got_zone(struct zns_pages *ps, const struct zns_zone_slot *slot, uint64_t wp, bool open);
+void pages_named(struct zns_pages *ps, const uint32_t *zones, size_t nr); /* and no others */
 void pages_close_zone(struct zns_pages *ps, uint32_t zone); /* no lane writes it any more */
 void pages_written(struct zns_pages *ps, uint32_t zone, uint32_t units);
 uint32_t pages_pin(struct zns_pages *ps, uint32_t zone, uint32_t unit, int *ret); /* its group */

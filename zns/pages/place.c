@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Where units are, and how many count in each zone. */
 #include <string.h>
+#include "zns/writer.h"
 #include "pages_int.h"
 
 #define UNIT_BITS 24 /* 2^24 units of 64 KiB are a zone of 1 TiB */
@@ -59,16 +60,28 @@ static void look_free(struct zns_pages *ps, const struct pages_zone *z)
 	pages_wake(ps);
 }
 
-void pages_got_zone(struct zns_pages *ps, uint32_t zone, uint32_t group, uint64_t wp, bool open)
+void pages_named(struct zns_pages *ps, const uint32_t *zones, size_t nr)
 {
-	struct pages_zone *z = &ps->zones[zone];
+	pthread_mutex_lock(&ps->count);
+	for (uint32_t i = 0; i < ps->nr_zones; i++)
+		ps->zones[i].named = false;
+	for (size_t i = 0; i < nr; i++)
+		if (zones[i] < ps->nr_zones)
+			ps->zones[zones[i]].named = true;
+	pthread_mutex_unlock(&ps->count);
+}
+
+void pages_got_zone(struct zns_pages *ps, const struct zns_zone_slot *slot, uint64_t wp, bool open)
+{
+	struct pages_zone *z = &ps->zones[slot->zone];
 
 	pthread_mutex_lock(&ps->count);
 	if (!z->have) {
 		*z = (struct pages_zone){ .have = true, .units = (uint32_t)(wp / ZNS_PAGES_UNIT) };
 		ps->nr_have++;
 	}
-	z->group = group;
+	z->group = slot->group;
+	z->room = (uint32_t)(slot->capacity / ZNS_PAGES_UNIT);
 	z->open = open;
 	pthread_mutex_unlock(&ps->count);
 }
@@ -212,6 +225,8 @@ void zns_pages_stat(struct zns_pages *ps, struct zns_pages_stat *out)
 					.dead_bytes = dead * ZNS_PAGES_UNIT,
 					.written_bytes = ps->written,
 					.read_bytes = ps->read,
+					.rate = ps->rate,
+					.qos_mibps = ps->qos_mibps,
 					.zones = ps->nr_have,
 					.groups = ps->nr_lanes,
 					.failed_zones = ps->failed };

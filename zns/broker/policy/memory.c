@@ -219,6 +219,16 @@ int memory_step(struct znsd *d, struct lease *l, const ZnsPb__MemoryStep *q, uin
 	return 0;
 }
 
+size_t memory_named(const struct znsd *d, const struct lease *l, uint32_t *zones)
+{
+	size_t nr = 0;
+
+	for (uint32_t i = 0; i < l->nr_zones; i++)
+		if (zone_live(d, l->zones[i].zone))
+			zones[nr++] = l->zones[i].zone;
+	return nr;
+}
+
 /* ---- without its pager, and without the broker that knew it ---- */
 
 bool memory_over(struct lease *l)

@@ -190,6 +190,8 @@ int memory_free(struct znsd *d, struct lease *l, const ZnsPb__MemoryFree *q, str
 /* @busy: room for the groups that it named; *nr of them are busy */
 int memory_step(struct znsd *d, struct lease *l, const ZnsPb__MemoryStep *q, uint32_t *busy,
 		size_t *nr, bool *give_way, struct zns_err *err);
+/* Zones of the context that checkpoints name; @zones has room for all that it has. */
+size_t memory_named(const struct znsd *d, const struct lease *l, uint32_t *zones);
 /* Leases of contexts that outlived the last broker. Call before anything is reset or granted. */
 /* memory_ceiling.c: why it may write nothing more now, as a line; NULL: *@room bytes more. And
  * whether it has written faster than it may. */

@@ -51,6 +51,8 @@ int serve_memory_step(struct znsd *d, const struct call *x, struct reply *rep)
 	rep->r.busy_groups = reply_alloc(rep, (q->n_groups + 1) * sizeof(*rep->r.busy_groups));
 	ret = memory_step(d, x->l, q, rep->r.busy_groups, &rep->r.n_busy_groups, &give_way,
 			  &rep->err);
+	rep->r.named_zones = reply_alloc(rep, (x->l->nr_zones + 1) * sizeof(*rep->r.named_zones));
+	rep->r.n_named_zones = memory_named(d, x->l, rep->r.named_zones);
 	rep->r.has_give_way = 1;
 	rep->r.give_way = !ret && give_way;
 	if (!ret)

@@ -19,8 +19,13 @@ struct zns_mem_store {
 	int (*put)(void *arg, const void *const units[], uint32_t n, struct zns_pages_ref *refs,
 		   struct zns_err *err);
 	int (*get)(void *arg, struct zns_pages_ref ref, void *buf, struct zns_err *err);
+	/* one page of a unit, alone; see zns_pages_get_piece() */
+	int (*piece)(void *arg, const struct zns_pages_ref *ref, uint32_t nr, void *buf,
+		     struct zns_err *err);
 	int (*hold)(void *arg, struct zns_pages_ref ref);
 	int (*drop)(void *arg, struct zns_pages_ref ref);
+	/* NULL: nothing is ever moved; see zns_pages_dead() */
+	bool (*dead)(void *arg, uint64_t *first, uint64_t *last);
 	void *arg;
 };
 
@@ -71,6 +76,9 @@ int zns_mem_auto(struct zns_mem *m, int dir, uint64_t total, uint64_t min, struc
 bool zns_mem_is_auto(const struct zns_mem *m);
 /* Whether units are read that are likely to be asked for next. They are, at first. */
 void zns_mem_predict(struct zns_mem *m, bool on);
+/* How fast its store may write, MiB/s; 0: no limit. Kept for a successor, and no more. */
+void zns_mem_set_rate(struct zns_mem *m, uint32_t mibps);
+uint32_t zns_mem_rate(const struct zns_mem *m);
 /* How many there are left to serve. */
 unsigned int zns_mem_processes(struct zns_mem *m);
 /* Becomes readable when descriptors for a successor have changed. */

@@ -30,12 +30,15 @@
 #define ZNS_PAGES_UNIT 65536u /* bytes */
 #define ZNS_PAGES_FDS 1 /* descriptors that zns_pages_fds() gives */
 #define ZNS_PAGES_PUT_MAX 4096u /* units of one zns_pages_put() */
+#define ZNS_PAGES_PIECE 4096u /* bytes: the least that can be read and checked */
+#define ZNS_PAGES_PIECES (ZNS_PAGES_UNIT / ZNS_PAGES_PIECE)
 
 struct zns_pages;
 
 struct zns_pages_ref {
 	uint64_t place; /* zone and unit in it; never 0, less than 2^48 */
 	uint64_t hash; /* XXH3 of the unit as written: zns_hash() of its 65536 bytes */
+	uint32_t piece[ZNS_PAGES_PIECES]; /* the same of each piece, its lower half */
 };
 
 struct zns_pages_params {
@@ -83,6 +86,14 @@ int zns_pages_put(struct zns_pages *ps, const void *const units[], uint32_t n,
 int zns_pages_get(struct zns_pages *ps, struct zns_pages_ref ref, void *buf, struct zns_err *err);
 
 /*
+ * Read piece @nr of a unit alone, ZNS_PAGES_PIECE bytes, and compare its own hash. For a thread
+ * that waits for it; who wants all of the unit calls zns_pages_get(). Errors as there. -EOPNOTSUPP:
+ * the device has larger blocks.
+ */
+int zns_pages_get_piece(struct zns_pages *ps, const struct zns_pages_ref *ref, uint32_t nr,
+			void *buf, struct zns_err *err);
+
+/*
  * One count more, or less. Any thread; no I/O, no waiting for the broker. hold: the caller knows
  * that another count on it exists, or is a successor before zns_pages_recounted(). -EINVAL: no such
  * place, -ENOENT: nobody holds it.
@@ -99,10 +110,23 @@ void zns_pages_id(const struct zns_pages *ps, uint8_t context[16], uint8_t devic
 /* Where a unit stands, in bytes from the zone's beginning. -EINVAL: there is no such place. */
 int zns_pages_where(const struct zns_pages *ps, uint64_t place, uint32_t *zone, uint64_t *off);
 
+/*
+ * Cleaning. True: much of what this context has is dead, and the units with places from @first to
+ * @last should be put again and then dropped, so that their zone can be given back. False: it holds
+ * no more than 1.3 times what lives, one zone and those that are being written; or a dump or
+ * restore works on its dies. Zones that a checkpoint names do not count, and are never emptied.
+ */
+bool zns_pages_dead(struct zns_pages *ps, uint64_t *first, uint64_t *last);
+
+/* Another rate of writes than it was opened with, MiB/s; 0: no limit. */
+void zns_pages_rate(struct zns_pages *ps, uint32_t mibps);
+
 struct zns_pages_stat {
 	uint64_t live_bytes; /* units with a count; several counts on one unit count each */
 	uint64_t dead_bytes; /* written, without a count, in zones not given back yet */
 	uint64_t written_bytes, read_bytes; /* by this process */
+	uint64_t rate; /* bytes per second, of the last time it wrote for a second */
+	uint32_t qos_mibps; /* that it may; 0: no limit */
 	uint32_t zones; /* of this context */
 	uint32_t groups; /* that it spreads over */
 	uint32_t failed_zones; /* that failed a write, since this process opened it */

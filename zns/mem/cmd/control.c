@@ -78,11 +78,16 @@ static int send_answer(int sk, const ZnsPb__MemoryAnswer *a)
 
 static int status(struct pager *p, ZnsPb__MemoryStatus *st, struct zns_err *err)
 {
+	struct zns_pages_stat pages;
 	char id[ZNS_UUID_STR];
 	int ret = zns_mem_status(p->m, st);
 
 	if (ret)
 		return zns_fail(err, ret, "no memory for an answer");
+	zns_pages_stat(p->pages, &pages);
+	st->has_qos_mibps = st->has_write_rate = true;
+	st->qos_mibps = pages.qos_mibps;
+	st->write_rate = pages.rate;
 	st->has_unread = p->origin && zns_origin_left(p->origin);
 	if (st->has_unread)
 		st->checkpoint = strdup(zns_uuid_format(zns_origin_checkpoint(p->origin), id));

@@ -28,6 +28,15 @@ static int get(void *arg, struct zns_pages_ref ref, void *buf, struct zns_err *e
 					   zns_pages_get(p->pages, ref, buf, err);
 }
 
+static int piece(void *arg, const struct zns_pages_ref *ref, uint32_t nr, void *buf,
+		 struct zns_err *err)
+{
+	const struct pager *p = arg;
+
+	return zns_origin_has(ref->place) ? -EOPNOTSUPP :
+					    zns_pages_get_piece(p->pages, ref, nr, buf, err);
+}
+
 static int hold(void *arg, struct zns_pages_ref ref)
 {
 	const struct pager *p = arg;
@@ -44,9 +53,16 @@ static int drop(void *arg, struct zns_pages_ref ref)
 					   zns_pages_drop(p->pages, ref);
 }
 
+static bool dead(void *arg, uint64_t *first, uint64_t *last)
+{
+	const struct pager *p = arg;
+
+	return zns_pages_dead(p->pages, first, last);
+}
+
 void store_of(struct pager *p, struct zns_mem_store *st)
 {
-	*st = (struct zns_mem_store){ put, get, hold, drop, p };
+	*st = (struct zns_mem_store){ put, get, piece, hold, drop, dead, p };
 }
 
 int hand_over(struct pager *p, struct zns_err *err)
@@ -122,8 +138,10 @@ int hand_take(struct pager *p, struct zns_err *err)
 	ret = sound(&set) ? take(p, &set, err) :
 			    zns_fail(err, -EPROTO, "the keeper has something else than a context");
 	zns_memkeep_set_free(&set);
-	if (!ret)
+	if (!ret) {
+		zns_pages_rate(p->pages, zns_mem_rate(p->m));
 		zns_pages_recounted(p->pages);
+	}
 	return ret;
 }
 

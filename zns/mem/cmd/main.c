@@ -51,14 +51,16 @@ static void settle_down(void)
 
 struct options {
 	const char *name, *dev, *take, *checkpoint;
-	uint64_t dram, ready, pid, idle_s, restore;
+	uint64_t dram, ready, pid, idle_s, restore, qos;
 	bool no_predict;
 	uint64_t total, min; /* --auto, --min */
 };
 
 static int begin(struct pager *p, const struct options *o, struct zns_err *err)
 {
-	const struct zns_pages_params params = { .dev = o->dev, .container = p->name };
+	const struct zns_pages_params params = { .dev = o->dev,
+						 .container = p->name,
+						 .qos_mibps = (uint32_t)o->qos };
 	struct zns_mem_store st;
 	int ret = zns_memkeep_open(p->name, &p->keep, err);
 
@@ -68,8 +70,10 @@ static int begin(struct pager *p, const struct options *o, struct zns_err *err)
 		return ret;
 	store_of(p, &st);
 	ret = zns_mem_new(p->name, o->dram, &st, &p->m, err);
-	if (!ret)
+	if (!ret) {
 		zns_mem_predict(p->m, !o->no_predict);
+		zns_mem_set_rate(p->m, (uint32_t)o->qos);
+	}
 	if (!ret && o->idle_s)
 		zns_mem_idle(p->m, o->idle_s * 1000);
 	if (!ret)
@@ -178,7 +182,7 @@ static int usage(FILE *f)
 	fprintf(f,
 		"usage: zns-mem --name NAME --dram BYTES [--dev DEV] [--idle SECONDS] [--no-predict]\n"
 		"               [--auto BYTES [--min BYTES]]\n"
-		"               [--ready-fd FD] PID\n"
+		"               [--qos MIBPS] [--ready-fd FD] PID\n"
 		"       zns-mem --restore-fd FD --dev UUID --checkpoint UUID --dram BYTES [--name NAME]\n"
 		"       zns-mem --take-over NAME\n"
 		"Keeps the memory of a process and its descendants under a budget; the rest is on zones.\n"
@@ -196,7 +200,8 @@ static int parse(int argc, char **argv, struct options *o)
 		{ "auto", 1, NULL, 'a' },       { "min", 1, NULL, 'l' },
 		{ "no-predict", 0, NULL, 'p' }, { "help", 0, NULL, 'h' },
 		{ "version", 0, NULL, 'V' },    { "checkpoint", 1, NULL, 'c' },
-		{ "restore-fd", 1, NULL, 'R' }, { NULL, 0, NULL, 0 },
+		{ "restore-fd", 1, NULL, 'R' }, { "qos", 1, NULL, 'q' },
+		{ NULL, 0, NULL, 0 },
 	};
 	int c;
 
@@ -218,6 +223,8 @@ static int parse(int argc, char **argv, struct options *o)
 		else if (c == 'm' && !zns_parse_size(optarg, &o->dram))
 			continue;
 		else if (c == 'i' && !zns_parse_number(optarg, 0, INT32_MAX, &o->idle_s))
+			continue;
+		else if (c == 'q' && !zns_parse_number(optarg, 0, UINT32_MAX, &o->qos))
 			continue;
 		else if (c == 'r' && !zns_parse_number(optarg, 0, INT32_MAX, &o->ready))
 			continue;

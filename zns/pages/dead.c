@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Which zone is to be emptied, so that a context holds little more than it needs. The owner moves
+ * what lives there; the zone is then given back like any other.
+ */
+#include "pages_int.h"
+
+#define HELD_PCT 130 /* of what lives: so much may be held, and one zone more */
+#define WORTH(units) ((units) / 8 * 7) /* to move more than this gives too little back */
+
+bool zns_pages_dead(struct zns_pages *ps, uint64_t *first, uint64_t *last)
+{
+	uint64_t held = 0, live = 0, most = 0;
+	uint32_t victim = NO_ZONE;
+	bool calm = !ps->give_way;
+
+	/* what is moved is written: not while somebody else works on one of the dies */
+	for (uint32_t i = 0; i < ps->nr_lanes; i++)
+		calm = calm && !ps->lanes[i].busy;
+	if (!calm || !__atomic_load_n(&ps->connected, __ATOMIC_RELAXED))
+		return false;
+	pthread_mutex_lock(&ps->count);
+	for (uint32_t i = 0; ps->counted && i < ps->nr_zones; i++) {
+		const struct pages_zone *z = &ps->zones[i];
+
+		/* one that a checkpoint names stays, whoever leaves it */
+		if (!z->have || z->open || z->freeing || z->named)
+			continue;
+		held += z->room;
+		live += zns_min(z->live, z->units);
+		most = zns_max(most, (uint64_t)z->room);
+		if (z->live && z->live < WORTH(z->room) &&
+		    (victim == NO_ZONE || z->live < ps->zones[victim].live))
+			victim = i;
+	}
+	if (victim != NO_ZONE && held <= live * HELD_PCT / 100 + most)
+		victim = NO_ZONE;
+	if (victim != NO_ZONE) {
+		*first = pages_place(victim, 0);
+		*last = pages_place(victim, ps->zones[victim].units - 1);
+	}
+	pthread_mutex_unlock(&ps->count);
+	return victim != NO_ZONE;
+}
