@@ -149,7 +149,7 @@ class Bench:
         if self.args.rounds:
             self.program = self.start(self.args.bin.parent / 'bench' / 'memfault', self.args.mib, self.dir / 'mapped')
             self.program.stdout.readline()
-            self.ctl('memory', 'attach', self.program.pid, '--dram', '64G')
+            self.ctl('memory', 'attach', self.program.pid, '--dram', '64G', '--no-predict')    # a fault alone
             rounds = [self.faults() for _ in range(self.args.rounds)]
             if self.ask(self.program, 'check') != ['0']:
                 raise Failed('a page is wrong')
