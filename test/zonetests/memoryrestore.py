@@ -304,6 +304,7 @@ def redis(stage, args):
     got = cli('\n'.join(f'GET k{n}' for n in value))
     if [n for n in value if got[n] != value[n]]:
         raise Failed('a value is wrong after the detach')
+    os.kill(r.pid, signal.SIGKILL)     # it has no environment of ours to be found by
     print(f'    of {before >> 20} MiB {early >> 20} were in the checkpoint at the first answer, {late >> 20} after 8000')
     removed(one, ident)
 
