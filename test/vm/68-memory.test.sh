@@ -32,7 +32,7 @@ ends_well() {
 		tail -1 /tmp/out | grep -qE '^end [0-9]+ 0$' && return
 		sleep 0.2
 	done
-	grep -vE '^[0-9]+ 0$' /tmp/out | tail -4
+	grep -vE '^[0-9]+ [0-9]+$' /tmp/out | head -4
 	return 1
 }
 
