@@ -172,6 +172,8 @@ struct report {
 	_Atomic uint32_t seq[4][PAGES]; /* what was written last, by each thread; 0: zeroes */
 	_Atomic uint64_t rounds, wrong, writes, forks, moves, removals, execs;
 	_Atomic uint32_t ready, stop, done, children;
+	bool forking; /* children look at all pages, too */
+	uint32_t killed; /* of these */
 };
 
 static inline void page_write(uint64_t *page, uint32_t nr, uint32_t seq)

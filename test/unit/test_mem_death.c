@@ -10,6 +10,28 @@
 #define PATIENCE_S 20 /* a program that stands still for so long hangs */
 #define CONTROL_S 1 /* the same, where it is to hang */
 
+static bool forks; /* the next victim does */
+
+/* A child looks at all pages. Its pager may be killed right after the fork: then it may be killed,
+ * too, but see nothing wrong. */
+static void fork_one(struct report *r, const uint8_t *mem)
+{
+	int status = -1;
+	pid_t pid = fork();
+
+	if (!pid) {
+		for (uint32_t i = 0; i < PAGES; i++)
+			if (!page_is((const uint64_t *)(mem + i * PAGE), i, r->seq[0][i]))
+				_exit(1);
+		_exit(0);
+	}
+	waitpid(pid, &status, 0);
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+		r->killed++;
+	else if (status)
+		r->wrong++;
+}
+
 /* What a pager tells the test, which is its keeper. */
 struct desk {
 	_Atomic uint32_t gen, detach, detached, left, failed;
@@ -58,6 +80,8 @@ static void *work(void *arg)
 		}
 		if (roll(&seed) % 16 == 0)
 			usleep(1000);
+		if (r->forking && roll(&seed) % 64 == 0)
+			fork_one(r, mem);
 		r->rounds++;
 	}
 	for (uint32_t i = 0; i < PAGES; i++)
@@ -149,6 +173,7 @@ static void begin(struct scene *s, const char *variable, const char *value)
 	*s = (struct scene){ .r = common(sizeof(struct report)),
 			     .desk = common(sizeof(struct desk)) };
 	shelf_open(&s->shelves, &s->store);
+	s->r->forking = forks;
 	s->victim = fork();
 	if (!s->victim)
 		victim(s->r);
@@ -268,6 +293,35 @@ static void killed_in_state(void **state)
 		killed_at(at[i]);
 }
 
+/* Killed when a fork was read, and when the child has its table. @lost: children that may be. */
+static void killed_in_a_fork_at(const char *at, unsigned int lost)
+{
+	struct scene s;
+
+	forks = true;
+	begin(&s, "ZNS_MEM_KILL", at);
+	forks = false;
+	assert_true(dies(&s));
+	next_pager(&s, NULL, NULL);
+	assert_true(moves(&s, 500));
+	assert_true(all_done(&s));
+	print_message("killed at %s: %u children ended with their pager\n", at, s.r->killed);
+	assert_int_equal(s.r->wrong, 0);
+	assert_true(s.r->killed <= lost);
+	end(&s);
+}
+
+static void killed_in_a_fork(void **state)
+{
+	static const char *const read_at[] = { "21@1", "21@5", "21@9" },
+				      *const born_at[] = { "22@1", "22@4", "22@8" };
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(read_at); i++)
+		killed_in_a_fork_at(read_at[i], 1);
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(born_at); i++)
+		killed_in_a_fork_at(born_at[i], 0);
+}
+
 /* The pager dies while a thread stands still: the process that holds it goes on to its end. */
 static void killed_in_a_stop(void **state)
 {
@@ -331,7 +385,7 @@ static void without(const char *rule, bool hangs, bool wrong)
 
 	begin(&s, "ZNS_MEM_WITHOUT", rule);
 	s.shelves.s->put_us = 3000; /* of a device: there is time for everything to go wrong */
-	s.shelves.s->clean = strcmp(rule, "11") ? 0 : SLOTS;
+	s.shelves.s->clean = strcmp(rule, "14") ? 0 : SLOTS;
 	do {
 		hung = !moves_within(&s, 2000, hangs ? CONTROL_S : PATIENCE_S);
 	} while (!hung && !s.r->wrong && times++ < 30);
@@ -369,9 +423,26 @@ static void without_wake(void **state)
 	end(&s);
 }
 
+/* Nobody has a copy of a child's descriptors: it sees zeroes. */
+static void without_births(void **state)
+{
+	struct scene s;
+
+	forks = true;
+	setenv("ZNS_MEM_WITHOUT", "15", 1);
+	begin(&s, "ZNS_MEM_KILL", "22@6");
+	unsetenv("ZNS_MEM_WITHOUT");
+	forks = false;
+	assert_true(dies(&s));
+	next_pager(&s, NULL, NULL);
+	moves(&s, 300);
+	assert_true(s.r->wrong);
+	end(&s);
+}
+
 static void without_exchange(void **state)
 {
-	without("11", true, true);
+	without("14", true, true);
 }
 
 static void without_protection(void **state)
@@ -467,6 +538,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(killed_in_state),
 		cmocka_unit_test(killed_moving),
 		cmocka_unit_test(killed_in_a_stop),
+		cmocka_unit_test(killed_in_a_fork),
 #ifndef __SANITIZE_ADDRESS__ /* once is enough for what must go wrong */
 		cmocka_unit_test(nobody_keeps),
 		cmocka_unit_test(without_own_removals),
@@ -476,6 +548,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(without_unmapping),
 		cmocka_unit_test(without_protection),
 		cmocka_unit_test(without_exchange),
+		cmocka_unit_test(without_births),
 		cmocka_unit_test(without_protected_copies),
 #endif
 		cmocka_unit_test(no_room),

@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
+#include "birth.h"
 #include "context.h"
 #include "family.h"
 #include "hiber.h"
@@ -22,6 +23,7 @@ int context_make(int sh_fd, const struct zns_mem_store *store, struct zns_mem **
 		return zns_fail(err, -ENOMEM, "no memory for a memory context");
 	m->store = *store;
 	m->sh_fd = sh_fd;
+	m->birth[0] = m->birth[1] = -1;
 	m->age_ms = AGE_BEGIN_MS;
 	m->ahead.depth = PREDICT_CHAIN;
 	pthread_mutex_init(&m->lock, NULL);
@@ -58,6 +60,8 @@ int zns_mem_new(const char *name, uint64_t dram, const struct zns_mem_store *sto
 		return zns_fail_sys(err, ret, "cannot make a memory context");
 	}
 	ret = context_make(fd, store, out, err);
+	if (!ret && birth_open(*out))
+		ret = zns_fail_sys(err, -errno, "cannot make a memory context");
 	if (ret) {
 		zns_mem_leave(*out);
 		*out = NULL;
@@ -194,11 +198,9 @@ void zns_mem_leave(struct zns_mem *m)
 		munmap(m->bufs, BATCH * UNIT);
 	if (m->sh && m->sh != MAP_FAILED)
 		munmap(m->sh, sizeof(*m->sh));
-	for (int i = 0; i < 4; i++) {
-		int fd = i == 0 ? m->epoll : i == 1 ? m->wake : i == 2 ? m->changes : m->sh_fd;
-
-		if (fd >= 0)
-			close(fd);
-	}
+	const int fd[] = { m->epoll, m->wake, m->changes, m->sh_fd, m->birth[0], m->birth[1] };
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(fd); i++)
+		if (fd[i] >= 0)
+			close(fd[i]);
 	free(m);
 }

@@ -79,6 +79,24 @@ static int finish_rests(struct zns_mem *m, struct zns_err *err)
 	return ret;
 }
 
+/* Without its userfaultfd it would read zeroes. Ends with its being found and killed. */
+static int no_doomed(struct zns_mem *m, struct zns_err *err)
+{
+	struct proc *list[PROCS_MAX];
+	unsigned int nr, doomed = 0;
+
+	procs(m, list, &nr);
+	for (unsigned int i = 0; i < nr; i++) {
+		doomed += list[i]->doomed && !mem_uffd_dead(list[i]->uffd);
+		proc_put(list[i]);
+	}
+	if (!doomed)
+		return 0;
+	return zns_fail(err, -EBUSY,
+			"a child that was lost with a dead pager is still being looked for: try again "
+			"in a moment");
+}
+
 static int count(struct proc *p, struct unit *u, uint64_t base, void *arg)
 {
 	if (ON_ZONE(u->word))
@@ -142,7 +160,9 @@ int zns_mem_detach(struct zns_mem *m, struct zns_err *err)
 		nap();
 	freeze_end(m);
 	m->keep_unreadable = true;
-	ret = finish_rests(m, err);
+	ret = no_doomed(m, err);
+	if (!ret)
+		ret = finish_rests(m, err);
 	if (!ret)
 		ret = check_room(m, err);
 	if (ret) {

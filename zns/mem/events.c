@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "birth.h"
 #include "hiber.h"
 
 #define MESSAGES 16
@@ -162,7 +163,7 @@ static int inherit(struct proc *p, struct unit *u, uint64_t base, void *arg)
 	return 0;
 }
 
-static void on_fork(struct proc *p, int uffd)
+static void on_fork(struct proc *p, int uffd, uint64_t nr)
 {
 	struct zns_err err = ZNS_ERR_INIT;
 	struct proc *c = proc_new(p->m, 0, &err);
@@ -173,6 +174,7 @@ static void on_fork(struct proc *p, int uffd)
 		return; /* its userfaultfd stays open: it waits, and never reads zeroes */
 	}
 	c->uffd = uffd;
+	c->fork_nr = nr;
 	ret = table_each(p, inherit, c);
 	c->nr_strays = p->nr_strays;
 	if (!ret)
@@ -182,6 +184,8 @@ static void on_fork(struct proc *p, int uffd)
 			 ret == -ENOSPC ? "too many processes" : "no memory");
 		return;
 	}
+	birth_done(c);
+	mem_reached(REACHED_BORN);
 	proc_why(c, "a child that has not been looked at yet");
 	reader_watch(p->m, c);
 	for (uint32_t i = 0; i < c->nr_strays; i++) {
@@ -202,7 +206,7 @@ static enum fault_kind kind_of(uint64_t flags)
 	return flags & UFFD_PAGEFAULT_FLAG_WRITE ? FAULT_FIRST_WRITE : FAULT_MISSING;
 }
 
-static void on_message(struct proc *p, const struct uffd_msg *msg)
+static void on_message(struct proc *p, const struct uffd_msg *msg, uint64_t fork)
 {
 	uint64_t addr;
 
@@ -212,7 +216,7 @@ static void on_message(struct proc *p, const struct uffd_msg *msg)
 		fault_push(&p->m->queue, p, addr, kind_of(msg->arg.pagefault.flags));
 		break;
 	case UFFD_EVENT_FORK:
-		on_fork(p, (int)msg->arg.fork.ufd);
+		on_fork(p, (int)msg->arg.fork.ufd, fork);
 		break;
 	case UFFD_EVENT_REMAP:
 		on_remap(p, msg->arg.remap.from, msg->arg.remap.to, msg->arg.remap.len);
@@ -229,17 +233,24 @@ static void on_message(struct proc *p, const struct uffd_msg *msg)
 static void serve(struct proc *p)
 {
 	struct uffd_msg msg[MESSAGES];
+	uint64_t fork[MESSAGES];
 	ssize_t n;
 
 	pthread_rwlock_wrlock(&p->ev);
 	n = p->gone ? 0 : read(p->uffd, msg, sizeof(msg));
+	/* these run already, and nobody else has their descriptors */
+	for (ssize_t i = 0; i < n / (ssize_t)sizeof(*msg); i++)
+		if (msg[i].event == UFFD_EVENT_FORK) {
+			fork[i] = birth_begin(p->m, (int)msg[i].arg.fork.ufd);
+			mem_reached(REACHED_FORK);
+		}
 	if (n > 0) {
 		p->m->messages = true;
 		if (atomic_exchange(&p->m->slow, false))
 			hiber_rouse(p->m);
 	}
 	for (ssize_t i = 0; n > 0 && i < n / (ssize_t)sizeof(*msg); i++)
-		on_message(p, &msg[i]);
+		on_message(p, &msg[i], fork[i]);
 	pthread_rwlock_unlock(&p->ev);
 }
 

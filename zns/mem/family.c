@@ -7,6 +7,7 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
 
@@ -134,6 +135,14 @@ static bool is_same(struct proc *child, struct proc *as)
 	return t.found > 0;
 }
 
+/* It would wait for ever for what is lost. */
+static void end_doomed(struct proc *child, const struct proc *as)
+{
+	mem_warn(child->m, "process %d is lost: it was forked right before the pager died", as->pid);
+	syscall(SYS_pidfd_send_signal, as->pidfd, SIGKILL, NULL, 0);
+	proc_forget(child);
+}
+
 /* The nameless child is @as. */
 static void christen(struct proc *child, struct proc *as)
 {
@@ -166,7 +175,10 @@ static void newcomer(struct zns_mem *m, struct proc *const *list, unsigned int n
 		for (unsigned int i = 0; i < nr && !found; i++) {
 			if (list[i]->pid || list[i]->gone || !is_same(list[i], &as))
 				continue;
-			christen(list[i], &as);
+			if (list[i]->doomed)
+				end_doomed(list[i], &as);
+			else
+				christen(list[i], &as);
 			found = true;
 		}
 		if (!found && !m->sealed && family_join(m, pid, &err) && err.code != -ESRCH)

@@ -11,11 +11,13 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "birth.h"
 #include "context.h"
 
+#define OWN 3U /* shared memory, and both ends of the socket of births */
 #define PER_PROC 3U /* table, userfaultfd, pidfd; an absent one is the context's own */
 
-_Static_assert(ZNS_MEM_FDS_MAX == 1 + PER_PROC * PROCS_MAX, "room for all");
+_Static_assert(ZNS_MEM_FDS_MAX == OWN + PER_PROC * PROCS_MAX, "room for all");
 _Static_assert(ZNS_MEM_META_MAX == 2 * PROCS_MAX, "a slot's number is two bytes");
 
 void zns_mem_fds(struct zns_mem *m, struct zns_mem_fds *out)
@@ -23,7 +25,10 @@ void zns_mem_fds(struct zns_mem *m, struct zns_mem_fds *out)
 	out->nr = 0;
 	out->len = 0;
 	out->fd[out->nr++] = m->sh_fd;
+	out->fd[out->nr++] = m->birth[0];
+	out->fd[out->nr++] = m->birth[1];
 	pthread_mutex_lock(&m->lock);
+	out->forks = m->forks_done;
 	for (unsigned int i = 0; i < PROCS_MAX; i++) {
 		const struct proc *p = m->proc[i];
 
@@ -36,6 +41,11 @@ void zns_mem_fds(struct zns_mem *m, struct zns_mem_fds *out)
 		out->meta[out->len++] = (uint8_t)(i >> 8);
 	}
 	pthread_mutex_unlock(&m->lock);
+}
+
+void zns_mem_kept(struct zns_mem *m, const struct zns_mem_fds *f)
+{
+	birth_kept(m, f->forks);
 }
 
 /* Before anybody else looks. */
@@ -86,6 +96,7 @@ static int take_proc(struct zns_mem *m, unsigned int slot, const int *fds, struc
 	p->uffd = fds[1];
 	p->pidfd = sh->pid ? fds[2] : -1;
 	p->sh = sh;
+	p->doomed = sh->doomed;
 	m->proc[slot] = p;
 	if (table_map(p))
 		return zns_fail(err, -EPROTO, "a table of a memory context cannot be mapped");
@@ -93,8 +104,28 @@ static int take_proc(struct zns_mem *m, unsigned int slot, const int *fds, struc
 		p->needs_ring = true;
 		proc_why(p, "its ring is being made anew");
 	}
-	reader_watch(m, p);
+	if (!p->doomed)
+		reader_watch(m, p);
 	return 0;
+}
+
+struct taking {
+	struct zns_mem *m;
+	struct zns_err *err;
+	int ret;
+};
+
+/* A child that the keeper had not heard of. Its PID, if there was one, is looked for again: it may
+ * be another one's by now. */
+static bool take_child(void *arg, uint32_t slot, int table, int uffd)
+{
+	struct taking *t = arg;
+
+	if (t->ret)
+		return false;
+	t->m->sh->proc[slot].pid = 0;
+	t->ret = take_proc(t->m, slot, (int[]){ table, uffd, -1 }, t->err);
+	return t->m->proc[slot] != NULL;
 }
 
 /* The reader runs already, since drops that are on their way wait for it. */
@@ -135,15 +166,16 @@ static void take_leave(struct zns_mem *m, unsigned int slot)
 
 static int take_all(struct zns_mem *m, const struct zns_mem_fds *f, struct zns_err *err)
 {
+	struct taking t = { .m = m, .err = err };
 	int ret = 0;
 
 	if (m->sh->version != CONTEXT_VERSION || m->sh->procs_max != PROCS_MAX)
 		return zns_fail(err, -EPROTO, "the memory context is of another version");
 	for (uint32_t i = 0; i < f->len / 2 && !ret; i++) {
 		unsigned int slot = f->meta[2 * i] | f->meta[2 * i + 1] << 8;
-		const int *fd = f->fd + 1 + i * PER_PROC;
+		const int *fd = f->fd + OWN + i * PER_PROC;
 
-		if (slot >= PROCS_MAX || m->proc[slot] || 1 + (i + 1) * PER_PROC > f->nr)
+		if (slot >= PROCS_MAX || m->proc[slot] || OWN + (i + 1) * PER_PROC > f->nr)
 			return zns_fail(err, -EPROTO, "the list of processes is damaged");
 		if (m->sh->proc[slot].used)
 			ret = take_proc(m, slot, fd, err);
@@ -152,10 +184,14 @@ static int take_all(struct zns_mem *m, const struct zns_mem_fds *f, struct zns_e
 				if (fd[k] != f->fd[0])
 					close(fd[k]);
 	}
-	for (unsigned int i = 0; i < PROCS_MAX && !ret; i++)
+	if (ret)
+		return ret;
+	birth_take(m, take_child, &t);
+	for (unsigned int i = 0; i < PROCS_MAX && !t.ret; i++)
 		if (m->sh->proc[i].used && !m->proc[i])
 			take_leave(m, i);
-	return ret;
+	m->forks_done = m->sh->forks;
+	return t.ret;
 }
 
 int zns_mem_take(const struct zns_mem_fds *from, const struct zns_mem_store *store,
@@ -165,9 +201,13 @@ int zns_mem_take(const struct zns_mem_fds *from, const struct zns_mem_store *sto
 	int ret;
 
 	*out = NULL;
-	if (!from->nr || fstat(from->fd[0], &st) || st.st_size != sizeof(struct shared))
+	if (from->nr < OWN || fstat(from->fd[0], &st) || st.st_size != sizeof(struct shared))
 		return zns_fail(err, -EPROTO, "these are not the descriptors of a memory context");
 	ret = context_make(from->fd[0], store, out, err);
+	if (*out) {
+		(*out)->birth[0] = from->fd[1];
+		(*out)->birth[1] = from->fd[2];
+	}
 	if (!ret)
 		ret = take_all(*out, from, err);
 	if (!ret)

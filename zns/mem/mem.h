@@ -90,6 +90,8 @@ struct shared_proc {
 	_Atomic uint32_t used; /* 1: this slot has a process */
 	int32_t pid; /* 0: a child that we have not recognised yet */
 	_Atomic int32_t tracer; /* our process that holds a thread of it right now, or 0 */
+	_Atomic uint32_t doomed; /* 1: a child that has lost its units (birth.c) */
+	_Atomic uint64_t birth; /* number of its fork; 0: it was attached */
 };
 
 /* How far a context is, and what is wanted of it: AWAKE or REST (hiber.c). */
@@ -124,6 +126,7 @@ struct shared {
 		ahead_units, ahead_used, ahead_unused;
 	_Atomic uint32_t no_predict;
 	_Atomic uint64_t auto_total, auto_min; /* 0: the budget is fixed */
+	_Atomic uint64_t forks; /* that were read so far */
 	struct shared_proc proc[PROCS_MAX];
 	struct shared_hiber hiber;
 };
@@ -166,6 +169,8 @@ struct proc {
 	_Atomic bool gone; /* its memory is not there any more */
 	struct proc *next_dead;
 	_Atomic bool evicts;
+	uint64_t fork_nr; /* as shared_proc.birth */
+	bool doomed; /* its units are lost: it is to be killed */
 	bool needs_ring; /* its pager was another one */
 	bool by_stops; /* there is no ring: pages are dropped in stops */
 	struct batch rest; /* of an eviction that the process does not finish */
@@ -236,6 +241,8 @@ struct zns_mem {
 	pthread_mutex_t lock;
 	struct proc *proc[PROCS_MAX];
 	_Atomic uint32_t births; /* processes that came so far */
+	int birth[2]; /* birth.c: in, out */
+	uint64_t forks_done; /* the last one whose child is in the list; under the lock */
 	struct proc *dead; /* without references; the reader frees them */
 	struct queue queue;
 	struct ahead ahead;

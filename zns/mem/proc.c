@@ -151,7 +151,10 @@ int proc_add(struct zns_mem *m, struct proc *p)
 		m->proc[i] = p;
 		p->sh = &m->sh->proc[i];
 		p->sh->pid = p->pid;
+		p->sh->doomed = 0;
+		p->sh->birth = p->fork_nr;
 		p->sh->used = 1;
+		m->forks_done = zns_max(m->forks_done, p->fork_nr);
 		p->born = ++m->births;
 		ret = 0;
 	}

@@ -18,17 +18,21 @@ enum mem_rule {
 	RULE_HASH = 8, /* what cannot be read is never zeroes */
 	RULE_SEAL_RING = 40, /* no ring is in a process that is dumped */
 	RULE_CLEAN = 9, /* what keeps its place is protected from the instant in which it is back */
-	RULE_MOVE = 11, /* cleaning changes a place only if nobody else changed the unit */
+	RULE_MOVE = 14, /* cleaning changes a place only if nobody else changed the unit */
 	RULE_KEEP = 10, /* what comes back keeps its place; without it only more is written */
 	RULE_HEIRS = 11, /* memory whose first process has ended may have others */
 	RULE_OWN_AREAS = 12, /* a child has nothing of areas that were not copied */
+	RULE_BIRTH = 15, /* a child's descriptors are safe before it is looked at */
 	RULE_CEILING = 13, /* at its cgroup's limit a process waits for the evictor */
 };
 
 /* What a kernel may not have, or forbid. */
 enum mem_refused { REFUSED_RING = 1, REFUSED_SCAN = 2 };
 
-#define REACHED_STOP 20 /* for mem_reached(): a thread stands still */
+/* for mem_reached() */
+#define REACHED_STOP 20 /* a thread stands still */
+#define REACHED_FORK 21 /* a fork was read */
+#define REACHED_BORN 22 /* its child has a table */
 
 bool mem_without(enum mem_rule rule);
 bool mem_refused(enum mem_refused what);

@@ -116,15 +116,18 @@ int zns_mem_detach(struct zns_mem *m, struct zns_err *err);
  * A pager that dies leaves nothing behind but descriptors; who has copies of them can go on. The
  * descriptors of zns_mem_fds() stay ours.
  */
-#define ZNS_MEM_FDS_MAX 571U
+#define ZNS_MEM_FDS_MAX 573U
 #define ZNS_MEM_META_MAX 380U /* bytes: what is kept beside the descriptors */
 struct zns_mem_fds {
 	int fd[ZNS_MEM_FDS_MAX];
 	uint32_t nr;
 	uint8_t meta[ZNS_MEM_META_MAX];
 	uint32_t len; /* of meta, bytes */
+	uint64_t forks; /* children of these are among them */
 };
 void zns_mem_fds(struct zns_mem *m, struct zns_mem_fds *out);
+/* Somebody has copies of these. What was kept of younger children beside them is not needed. */
+void zns_mem_kept(struct zns_mem *m, const struct zns_mem_fds *f);
 /* Takes over the descriptors, also when it fails. Holds each unit in the store, which must not
  * have given anything back. The predecessor has ended. */
 int zns_mem_take(const struct zns_mem_fds *from, const struct zns_mem_store *store,

@@ -82,7 +82,10 @@ int hand_over(struct pager *p, struct zns_err *err)
 	memcpy(fds + first, f.fd, f.nr * sizeof(*fds));
 	memcpy(meta + 1, f.meta, f.len);
 	*meta = p->origin != NULL;
-	return zns_memkeep_hand(p->keep, meta, 1 + f.len, fds, first + f.nr, err);
+	ret = zns_memkeep_hand(p->keep, meta, 1 + f.len, fds, first + f.nr, err);
+	if (!ret)
+		zns_mem_kept(p->m, &f);
+	return ret;
 }
 
 static int open_store(struct pager *p, int fd, struct zns_err *err)
