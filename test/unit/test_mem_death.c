@@ -28,8 +28,10 @@ static void fork_one(struct report *r, const uint8_t *mem)
 	waitpid(pid, &status, 0);
 	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
 		r->killed++;
-	else if (status)
+	else if (status) {
+		fprintf(stderr, "child: status %x\n", status);
 		r->wrong++;
+	}
 }
 
 /* What a pager tells the test, which is its keeper. */
@@ -322,6 +324,17 @@ static void killed_in_a_fork(void **state)
 		killed_in_a_fork_at(born_at[i], 0);
 }
 
+/* Removals were read, and not noted, or half of one; whether they are ours or the program's. */
+static void killed_in_an_event(void **state)
+{
+	static const char *const at[] = { "23@1", "23@9",  "23@40", "23@90",
+					  "24@1", "24@30", "24@80", "24@150",
+					  "25@1", "25@8",  "25@20" };
+
+	for (size_t i = 0; i < ZNS_ARRAY_SIZE(at); i++)
+		killed_at(at[i]);
+}
+
 /* The pager dies while a thread stands still: the process that holds it goes on to its end. */
 static void killed_in_a_stop(void **state)
 {
@@ -440,6 +453,27 @@ static void without_births(void **state)
 	end(&s);
 }
 
+/* What was removed is there again. Not every event is about memory that was out. */
+static void without_inbox(void **state)
+{
+	uint64_t wrong = 0;
+
+	for (int i = 0; i < 40 && !wrong; i++) {
+		struct scene s;
+		char at[16];
+
+		snprintf(at, sizeof(at), "25@%d", 2 + i);
+		begin(&s, "ZNS_MEM_KILL", at);
+		assert_true(dies(&s));
+		s.r->stop = 1; /* nothing is written over what comes back */
+		next_pager(&s, "ZNS_MEM_WITHOUT", "16");
+		all_done(&s);
+		wrong = s.r->wrong;
+		end(&s);
+	}
+	assert_true(wrong);
+}
+
 static void without_exchange(void **state)
 {
 	without("14", true, true);
@@ -539,6 +573,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(killed_moving),
 		cmocka_unit_test(killed_in_a_stop),
 		cmocka_unit_test(killed_in_a_fork),
+		cmocka_unit_test(killed_in_an_event),
 #ifndef __SANITIZE_ADDRESS__ /* once is enough for what must go wrong */
 		cmocka_unit_test(nobody_keeps),
 		cmocka_unit_test(without_own_removals),
@@ -549,6 +584,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(without_protection),
 		cmocka_unit_test(without_exchange),
 		cmocka_unit_test(without_births),
+		cmocka_unit_test(without_inbox),
 		cmocka_unit_test(without_protected_copies),
 #endif
 		cmocka_unit_test(no_room),

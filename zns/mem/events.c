@@ -11,8 +11,6 @@
 #include "birth.h"
 #include "hiber.h"
 
-#define MESSAGES 16
-
 static void drop_place(struct proc *p, uint64_t word)
 {
 	struct zns_mem_store *st = &p->m->store;
@@ -57,12 +55,33 @@ void unit_forget(struct proc *p, struct unit *u, uint32_t mask)
 	forget_pages(p, u, mask, false);
 }
 
-static void forget_range(struct proc *p, uint64_t start, uint64_t end, bool removal)
+/*
+ * A unit that a kill leaves half done is done again from what it had: a removal of our own must not
+ * be taken for the program's, because it was accounted for already.
+ */
+static void forget_unit(struct proc *p, uint64_t a, uint32_t mask, bool removal)
+{
+	struct inbox *in = &p->m->sh->inbox;
+	struct unit *u = unit_at(p, a);
+
+	in->at = a | in->tag;
+	if (ON_ZONE(u->word)) {
+		in->had = u->pages;
+		in->had_at = a | in->tag;
+	}
+	forget_pages(p, u, mask, removal);
+	mem_reached(REACHED_FORGOT);
+	in->at = (a + UNIT) | in->tag;
+}
+
+/* From @from on, if it is in the range: the rest was done by a pager that died. */
+static void forget_range_from(struct proc *p, uint64_t start, uint64_t end, bool removal,
+			      uint64_t from)
 {
 	uint32_t nr = p->nr_strays;
 
 	/* also when terabytes of holes are unmapped: only pages of the table that exist are read */
-	for (uint64_t a = start / UNIT * UNIT; a < end;) {
+	for (uint64_t a = zns_max(start / UNIT * UNIT, from); a < end;) {
 		uint64_t next = a + UNIT;
 
 		if (a % MIB(8) == 0 && end - a > GIB(1)) {
@@ -76,7 +95,7 @@ static void forget_range(struct proc *p, uint64_t start, uint64_t end, bool remo
 			}
 			next = a + UNIT;
 		}
-		forget_pages(p, unit_at(p, a), pages_of(a, start, end), removal);
+		forget_unit(p, a, pages_of(a, start, end), removal);
 		a = next;
 	}
 	for (uint32_t i = 0; i < nr; i++) {
@@ -86,6 +105,11 @@ static void forget_range(struct proc *p, uint64_t start, uint64_t end, bool remo
 		if (ON_ZONE(s->word) && mask)
 			forget_pages(p, s, mask, removal);
 	}
+}
+
+static void forget_range(struct proc *p, uint64_t start, uint64_t end, bool removal)
+{
+	forget_range_from(p, start, end, removal, 0);
 }
 
 /* The pages @mask of a unit at @base are at base + delta now. They belong to both for a moment. */
@@ -230,17 +254,79 @@ static void on_message(struct proc *p, const struct uffd_msg *msg, uint64_t fork
 	}
 }
 
+static int store_hold_nothing(void *arg, struct zns_pages_ref ref)
+{
+	return 0;
+}
+
+/* @from: the first unit that was not done; 0: none was. */
+static void replay(struct proc *p, const struct uffd_msg *msg, uint64_t from)
+{
+	struct inbox *in = &p->m->sh->inbox;
+	bool removal = msg->event == UFFD_EVENT_REMOVE;
+
+	switch (msg->event) {
+	case UFFD_EVENT_REMOVE:
+	case UFFD_EVENT_UNMAP:
+		if (from && in->had_at == in->at && ON_ZONE(unit_at(p, from)->word))
+			unit_at(p, from)->pages = in->had;
+		forget_range_from(p, msg->arg.remove.start, msg->arg.remove.end, removal, from);
+		break;
+	case UFFD_EVENT_REMAP: /* twice is as good as once */
+		on_remap(p, msg->arg.remap.from, msg->arg.remap.to, msg->arg.remap.len);
+		break;
+	}
+	/* faults come again, forks are in birth.c */
+}
+
+void inbox_replay(struct zns_mem *m)
+{
+	struct zns_mem_store store = m->store;
+	struct inbox *in = &m->sh->inbox;
+	struct proc *p = in->slot < PROCS_MAX ? m->proc[in->slot] : NULL;
+
+	m->store.hold = m->store.drop = store_hold_nothing;
+	for (unsigned int i = 0; i < MESSAGES; i++) {
+		bool begun = (in->at & (UNIT - 1)) == i + 1;
+
+		in->tag = i + 1;
+		if (in->msg[i].event && p && !mem_without(RULE_INBOX))
+			replay(p, &in->msg[i], begun ? in->at & ~(UNIT - 1) : 0);
+		in->msg[i].event = 0;
+	}
+	m->store = store;
+}
+
+/* Is it about memory that goes or moves? */
+static bool changes_memory(const struct uffd_msg *msg)
+{
+	return msg->event == UFFD_EVENT_REMAP || msg->event == UFFD_EVENT_REMOVE ||
+	       msg->event == UFFD_EVENT_UNMAP;
+}
+
+/* For tests: our own removals are whole units. */
+static bool is_small(const struct uffd_msg *msg)
+{
+	return msg->event == UFFD_EVENT_REMOVE &&
+	       msg->arg.remove.end - msg->arg.remove.start < UNIT;
+}
+
 static void serve(struct proc *p)
 {
-	struct uffd_msg msg[MESSAGES];
+	struct inbox *in = &p->m->sh->inbox;
+	struct uffd_msg *msg = in->msg;
 	uint64_t fork[MESSAGES];
 	ssize_t n;
 
 	pthread_rwlock_wrlock(&p->ev);
-	n = p->gone ? 0 : read(p->uffd, msg, sizeof(msg));
+	in->slot = (uint32_t)(p->sh - p->m->sh->proc);
+	in->at = 0;
+	n = p->gone ? 0 : read(p->uffd, msg, sizeof(in->msg));
 	/* these run already, and nobody else has their descriptors */
 	for (ssize_t i = 0; i < n / (ssize_t)sizeof(*msg); i++)
-		if (msg[i].event == UFFD_EVENT_FORK) {
+		if (changes_memory(&msg[i])) {
+			mem_reached(is_small(&msg[i]) ? REACHED_SMALL : REACHED_EVENT);
+		} else if (msg[i].event == UFFD_EVENT_FORK) {
 			fork[i] = birth_begin(p->m, (int)msg[i].arg.fork.ufd);
 			mem_reached(REACHED_FORK);
 		}
@@ -249,8 +335,12 @@ static void serve(struct proc *p)
 		if (atomic_exchange(&p->m->slow, false))
 			hiber_rouse(p->m);
 	}
-	for (ssize_t i = 0; n > 0 && i < n / (ssize_t)sizeof(*msg); i++)
+	for (ssize_t i = 0; n > 0 && i < n / (ssize_t)sizeof(*msg); i++) {
+		in->tag = (uint32_t)i + 1;
+		in->at = in->tag;
 		on_message(p, &msg[i], fork[i]);
+		msg[i].event = 0;
+	}
 	pthread_rwlock_unlock(&p->ev);
 }
 

@@ -210,8 +210,10 @@ int zns_mem_take(const struct zns_mem_fds *from, const struct zns_mem_store *sto
 	}
 	if (!ret)
 		ret = take_all(*out, from, err);
-	if (!ret)
+	if (!ret) {
+		inbox_replay(*out);
 		ret = -pthread_create(&(*out)->reader, NULL, reader_run, *out);
+	}
 	(*out)->reading = !ret;
 	if (!ret)
 		ret = settle_all(*out, err);

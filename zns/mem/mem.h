@@ -13,6 +13,7 @@
  * of processes alone.
  */
 #include <linux/io_uring.h>
+#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -116,6 +117,22 @@ struct shared_hiber {
 	_Atomic uint64_t unit[RECORD_MAX]; /* record.c */
 };
 
+#define MESSAGES 16U
+
+/*
+ * What the reader has read and not done yet, so that a kill does not lose it: the kernel writes
+ * messages to here, and lets the process go on before we see them.
+ */
+struct inbox {
+	_Atomic uint32_t slot; /* of the process */
+	/* How far forget_range() is: the address of its unit and, in the low 16 bits, 1 + the
+	 * message's number; and what that unit had before it was changed. */
+	_Atomic uint64_t at, had_at;
+	_Atomic uint32_t had;
+	uint32_t tag; /* 1 + the number of the message that is being done */
+	struct uffd_msg msg[MESSAGES]; /* event 0: done, or none */
+};
+
 /* The context, for a successor. */
 struct shared {
 	uint32_t version, procs_max;
@@ -127,6 +144,7 @@ struct shared {
 	_Atomic uint32_t no_predict;
 	_Atomic uint64_t auto_total, auto_min; /* 0: the budget is fixed */
 	_Atomic uint64_t forks; /* that were read so far */
+	struct inbox inbox;
 	struct shared_proc proc[PROCS_MAX];
 	struct shared_hiber hiber;
 };
@@ -395,6 +413,9 @@ void fork_prune(struct proc *child); /* before it is evicted for the first time 
 /* With the lock for writing: these pages are not what the place has. */
 void unit_forget(struct proc *p, struct unit *u, uint32_t mask);
 void *reader_run(void *m);
+/* Of a successor, before it reads: what the dead one had read of a process's removals and moves.
+ * Nothing is counted in the store yet. */
+void inbox_replay(struct zns_mem *m);
 
 /* --- areas.c --- */
 struct place { /* an area that may be evicted */

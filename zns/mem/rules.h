@@ -23,6 +23,7 @@ enum mem_rule {
 	RULE_HEIRS = 11, /* memory whose first process has ended may have others */
 	RULE_OWN_AREAS = 12, /* a child has nothing of areas that were not copied */
 	RULE_BIRTH = 15, /* a child's descriptors are safe before it is looked at */
+	RULE_INBOX = 16, /* events that a dead pager had read are not lost */
 	RULE_CEILING = 13, /* at its cgroup's limit a process waits for the evictor */
 };
 
@@ -33,6 +34,9 @@ enum mem_refused { REFUSED_RING = 1, REFUSED_SCAN = 2 };
 #define REACHED_STOP 20 /* a thread stands still */
 #define REACHED_FORK 21 /* a fork was read */
 #define REACHED_BORN 22 /* its child has a table */
+#define REACHED_EVENT 23 /* a removal or a move was read */
+#define REACHED_FORGOT 24 /* and is in the table for one unit */
+#define REACHED_SMALL 25 /* a removal of less than a unit was read */
 
 bool mem_without(enum mem_rule rule);
 bool mem_refused(enum mem_refused what);
