@@ -106,7 +106,8 @@ void birth_kept(struct zns_mem *m, uint64_t last)
 	struct note n;
 	int fds[FDS];
 
-	while (take(m->birth[1], MSG_PEEK, &n, fds) && n.nr <= last && take(m->birth[1], 0, &n, fds))
+	while (take(m->birth[1], MSG_PEEK, &n, fds) && n.nr <= last &&
+	       take(m->birth[1], 0, &n, fds))
 		close_all(fds);
 }
 
@@ -161,7 +162,8 @@ void birth_take(struct zns_mem *m, birth_take_fn *give, void *arg)
 		unsigned int k = 0;
 
 		/* the keeper may have it: then its slot says so */
-		while (k < PROCS_MAX && !(m->sh->proc[k].used && m->sh->proc[k].birth == orphan[i].nr))
+		while (k < PROCS_MAX &&
+		       !(m->sh->proc[k].used && m->sh->proc[k].birth == orphan[i].nr))
 			k++;
 		if (k < PROCS_MAX || mem_uffd_dead(orphan[i].uffd))
 			close(orphan[i].uffd);

@@ -115,15 +115,13 @@ struct taking {
 	int ret;
 };
 
-/* A child that the keeper had not heard of. Its PID, if there was one, is looked for again: it may
- * be another one's by now. */
+/* A child that the keeper had not heard of. */
 static bool take_child(void *arg, uint32_t slot, int table, int uffd)
 {
 	struct taking *t = arg;
 
 	if (t->ret)
 		return false;
-	t->m->sh->proc[slot].pid = 0;
 	t->ret = take_proc(t->m, slot, (int[]){ table, uffd, -1 }, t->err);
 	return t->m->proc[slot] != NULL;
 }
