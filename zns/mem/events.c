@@ -315,7 +315,7 @@ static void serve(struct proc *p)
 {
 	struct inbox *in = &p->m->sh->inbox;
 	struct uffd_msg *msg = in->msg;
-	uint64_t fork[MESSAGES];
+	uint64_t fork[MESSAGES] = { 0 };
 	ssize_t n;
 
 	pthread_rwlock_wrlock(&p->ev);
