@@ -85,12 +85,12 @@ int sealed_begin(struct dump *d, struct packet *p, struct zns_err *err)
 	return ret;
 }
 
-/* -ENOENT is an answer. */
+/* -ENOENT is an answer. @d is NULL for a sender of rounds. */
 static int is_its(struct dump *d, pid_t pid, uint64_t start, uint64_t end, bool *is,
 		  struct zns_err *err)
 {
 	struct zns_err e = ZNS_ERR_INIT;
-	int ret = d->sealed ? zns_memseal_owns(d->sealed->seal, pid, start, end, &e) : -ENOENT;
+	int ret = d && d->sealed ? zns_memseal_owns(d->sealed->seal, pid, start, end, &e) : -ENOENT;
 
 	*is = !ret;
 	if (!ret || ret == -ENOENT)
