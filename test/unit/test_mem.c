@@ -371,8 +371,8 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 #ifndef __SANITIZE_ADDRESS__
-		cmocka_unit_test(reading), cmocka_unit_test(keeping),  cmocka_unit_test(writing),
-		cmocka_unit_test(holes),   cmocka_unit_test(removing), cmocka_unit_test(moving),
+		cmocka_unit_test(reading),  cmocka_unit_test(keeping),  cmocka_unit_test(writing),
+		cmocka_unit_test(holes),    cmocka_unit_test(removing), cmocka_unit_test(moving),
 		cmocka_unit_test(forking),
 #endif
 #ifndef __SANITIZE_ADDRESS__ /* open: wrong pages in one of six runs (memory.md, Limits) */

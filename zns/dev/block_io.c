@@ -44,7 +44,7 @@ static enum zns_zone_state state_of(const struct zbd_zone *z)
 	}
 }
 
-void block_zone_of(const struct zbd_zone *z, uint32_t index, struct zns_zone *out)
+static void zone_of(const struct zbd_zone *z, uint32_t index, struct zns_zone *out)
 {
 	*out = (struct zns_zone){
 		.index = index,
@@ -60,24 +60,46 @@ void block_zone_of(const struct zbd_zone *z, uint32_t index, struct zns_zone *ou
 		out->wp = zns_min(z->wp - z->start, z->capacity);
 }
 
-static int block_report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zone *out,
-			struct zns_err *why)
+int block_report_run(int fd, uint64_t size, uint32_t at, uint32_t first, uint32_t nr,
+		     struct zns_zone *out, struct zns_err *why)
 {
 	cleanup_free struct zbd_zone *z = calloc(nr, sizeof(*z));
-	uint64_t size = h->dev.geo.zone_size;
 	unsigned int got = nr;
 	int ret;
 
 	if (!z)
 		return zns_fail(why, -ENOMEM, "no memory for %u zones", nr);
-	ret = zbd_report_zones(BLOCK_OF(h)->fd, size * first, size * nr, ZBD_RO_ALL, z, &got);
+	ret = zbd_report_zones(fd, size * at, size * nr, ZBD_RO_ALL, z, &got);
 	if (ret)
 		return block_fail(ret == -1 ? -EIO : ret, why);
 	if (got != nr)
 		return zns_fail(why, -EIO, "%u zones instead of %u from zone %u on", got, nr,
 				first);
 	for (uint32_t i = 0; i < nr; i++)
-		block_zone_of(&z[i], first + i, &out[i]);
+		zone_of(&z[i], first + i, &out[i]);
+	return 0;
+}
+
+static int block_report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zone *out,
+			struct zns_err *why)
+{
+	return block_report_run(BLOCK_OF(h)->fd, h->dev.geo.zone_size, first, first, nr, out, why);
+}
+
+int block_move(int fd, bool write, int flags, uint64_t pos, void *buf, size_t len)
+{
+	while (len) {
+		struct iovec v = { buf, len };
+		ssize_t n = write ? pwritev2(fd, &v, 1, pos, flags) : pread(fd, buf, len, pos);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : 1;
+		buf = (char *)buf + n;
+		pos += n;
+		len -= n;
+	}
 	return 0;
 }
 
@@ -86,22 +108,11 @@ static int transfer(struct hw *h, bool write, int flags, uint32_t zone, uint64_t
 		    size_t len, struct zns_err *why)
 {
 	uint64_t pos = h->dev.geo.zone_size * zone + off;
-	int fd = BLOCK_OF(h)->fd;
+	int ret = block_move(BLOCK_OF(h)->fd, write, flags, pos, buf, len);
 
-	while (len) {
-		struct iovec v = { buf, len };
-		ssize_t n = write ? pwritev2(fd, &v, 1, pos, flags) : pread(fd, buf, len, pos);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? block_fail(-errno, why) :
-				   zns_fail(why, -EIO, "beyond the end of the device");
-		buf = (char *)buf + n;
-		pos += n;
-		len -= n;
-	}
-	return 0;
+	if (ret > 0)
+		return zns_fail(why, -EIO, "beyond the end of the device");
+	return ret ? block_fail(ret, why) : 0;
 }
 
 static int block_write(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len,

@@ -28,8 +28,11 @@ void block_queue_limits(const char *name, struct zns_geometry *g);
 int block_queue_ordered(const char *name, struct zns_err *err);
 
 /* block_io.c */
-struct zbd_zone;
-void block_zone_of(const struct zbd_zone *z, uint32_t index, struct zns_zone *out);
+/* @nr zones from the drive's zone @at on, as those from @first on. @size: of a zone. */
+int block_report_run(int fd, uint64_t size, uint32_t at, uint32_t first, uint32_t nr,
+		     struct zns_zone *out, struct zns_err *why);
+/* All of it. 0, -errno, or 1: the end came before. @flags: of pwritev2(). */
+int block_move(int fd, bool write, int flags, uint64_t pos, void *buf, size_t len);
 int block_fail(int code, struct zns_err *why); /* the errors of struct hw_raw, from an errno */
 extern const struct hw_raw block_raw;
 

@@ -2,7 +2,6 @@
 /* zonefs: one file per zone, opened for each command: a drive may have more zones than a process
  * may have descriptors. */
 #include <fcntl.h>
-#include <libzbd/zbd.h>
 #include <linux/blkzoned.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,27 +42,6 @@ static int open_zone(struct hw *h, uint32_t zone, int flags)
 }
 
 /* Zones that follow each other on the drive in one call. */
-static int report_run(struct zonefs *f, uint32_t first, uint32_t nr, struct zns_zone *out,
-		      struct zns_err *why)
-{
-	cleanup_free struct zbd_zone *z = calloc(nr, sizeof(*z));
-	uint64_t size = f->hw.dev.geo.zone_size;
-	unsigned int got = nr;
-	int ret;
-
-	if (!z)
-		return zns_fail(why, -ENOMEM, "no memory for %u zones", nr);
-	ret = zbd_report_zones(f->below, size * f->zone[first], size * nr, ZBD_RO_ALL, z, &got);
-	if (ret)
-		return block_fail(ret == -1 ? -EIO : ret, why);
-	if (got != nr)
-		return zns_fail(why, -EIO, "%u zones instead of %u from zone %u on", got, nr,
-				first);
-	for (uint32_t i = 0; i < nr; i++)
-		block_zone_of(&z[i], first + i, &out[i]);
-	return 0;
-}
-
 static int zonefs_report(struct hw *h, uint32_t first, uint32_t nr, struct zns_zone *out,
 			 struct zns_err *why)
 {
@@ -75,7 +53,8 @@ static int zonefs_report(struct hw *h, uint32_t first, uint32_t nr, struct zns_z
 
 		for (n = 1; done + n < nr && at[n] == at[n - 1] + 1; n++)
 			;
-		ret = report_run(f, first + done, n, out + done, why);
+		ret = block_report_run(f->below, h->dev.geo.zone_size, *at, first + done, n,
+				       out + done, why);
 		if (ret)
 			return ret;
 	}
@@ -86,24 +65,14 @@ static int transfer(struct hw *h, bool write, int flags, uint32_t zone, uint64_t
 		    size_t len, struct zns_err *why)
 {
 	cleanup_close int fd = open_zone(h, zone, (write ? O_WRONLY : O_RDONLY) | O_DIRECT);
+	int ret;
 
 	if (fd < 0)
 		return fail(fd, why);
-	while (len) {
-		struct iovec v = { buf, len };
-		ssize_t n = write ? pwritev2(fd, &v, 1, (off_t)off, flags) :
-				    pread(fd, buf, len, (off_t)off);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? fail(-errno, why) :
-				   zns_fail(why, -EIO, "beyond the end of the zone's file");
-		buf = (char *)buf + n;
-		off += (uint64_t)n;
-		len -= (size_t)n;
-	}
-	return 0;
+	ret = block_move(fd, write, flags, off, buf, len);
+	if (ret > 0)
+		return zns_fail(why, -EIO, "beyond the end of the zone's file");
+	return ret ? fail(ret, why) : 0;
 }
 
 static int zonefs_write(struct hw *h, uint32_t zone, uint64_t off, const void *buf, size_t len,
