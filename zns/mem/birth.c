@@ -119,7 +119,6 @@ static void doom(struct zns_mem *m, int uffd)
 	if (!p)
 		return; /* its userfaultfd stays open, so it waits */
 	p->uffd = uffd;
-	p->doomed = true;
 	if (proc_add(m, p))
 		return;
 	p->sh->doomed = 1;

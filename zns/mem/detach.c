@@ -87,7 +87,7 @@ static int no_doomed(struct zns_mem *m, struct zns_err *err)
 
 	procs(m, list, &nr);
 	for (unsigned int i = 0; i < nr; i++) {
-		doomed += list[i]->doomed && !mem_uffd_dead(list[i]->uffd);
+		doomed += list[i]->sh->doomed && !mem_uffd_dead(list[i]->uffd);
 		proc_put(list[i]);
 	}
 	if (!doomed)

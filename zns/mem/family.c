@@ -176,7 +176,7 @@ static void newcomer(struct zns_mem *m, struct proc *const *list, unsigned int n
 		for (unsigned int i = 0; i < nr && !found; i++) {
 			if (list[i]->pid || list[i]->gone || !is_same(list[i], &as))
 				continue;
-			if (list[i]->doomed)
+			if (list[i]->sh->doomed)
 				end_doomed(list[i], &as);
 			else
 				christen(list[i], &as);

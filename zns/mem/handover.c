@@ -96,7 +96,6 @@ static int take_proc(struct zns_mem *m, unsigned int slot, const int *fds, struc
 	p->uffd = fds[1];
 	p->pidfd = sh->pid ? fds[2] : -1;
 	p->sh = sh;
-	p->doomed = sh->doomed;
 	m->proc[slot] = p;
 	if (table_map(p))
 		return zns_fail(err, -EPROTO, "a table of a memory context cannot be mapped");
@@ -104,7 +103,7 @@ static int take_proc(struct zns_mem *m, unsigned int slot, const int *fds, struc
 		p->needs_ring = true;
 		proc_why(p, "its ring is being made anew");
 	}
-	if (!p->doomed)
+	if (!sh->doomed)
 		reader_watch(m, p);
 	return 0;
 }

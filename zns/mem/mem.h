@@ -188,7 +188,6 @@ struct proc {
 	struct proc *next_dead;
 	_Atomic bool evicts;
 	uint64_t fork_nr; /* as shared_proc.birth */
-	bool doomed; /* its units are lost: it is to be killed */
 	bool needs_ring; /* its pager was another one */
 	bool by_stops; /* there is no ring: pages are dropped in stops */
 	struct batch rest; /* of an eviction that the process does not finish */
